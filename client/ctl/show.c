@@ -210,6 +210,27 @@ static void show_daemon(const struct ctl *ctl, const json_t *s)
            num(events, "subscriptions"), num(events, "told"), num(events, "lost"));
 }
 
+/* One line a tenant: what it holds of each table, of what is reserved for it. */
+static void show_shares(const json_t *shares)
+{
+    const json_t *first = json_object_get(json_array_get(shares, 0), "used");
+    const char *tenant;
+    json_t *unused, *table;
+    size_t i;
+
+    json_object_foreach((json_t *)(uintptr_t)first, tenant, unused)
+    {
+        printf("\nshares of %s (in use / reserved):", tenant);
+        json_array_foreach(shares, i, table)
+        {
+            printf("%s %s %s/%s", i ? "," : "", j_str(table, "table"),
+                   human_count(j_u64(json_object_get(table, "used"), tenant)),
+                   num(table, "reserved"));
+        }
+        printf("\n");
+    }
+}
+
 static void show_errors(const struct ctl *ctl, const json_t *errors)
 {
     const char *name, *before = "\nanswered errors: ";
@@ -285,6 +306,7 @@ static int run_status(struct ctl *ctl)
         table_init(&t, ctl, short_titles, TITLES_N(short_titles));
         json_array_foreach(json_object_get(s, "pools"), i, row) add_group_short(&t, row);
         table_print(&t, "no pool is open");
+        show_shares(json_object_get(s, "shares"));
         show_errors(ctl, json_object_get(s, "errors"));
         show_alarms(ctl, s);
     }

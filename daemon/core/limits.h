@@ -39,13 +39,13 @@ struct core_limits {
     uint32_t retires;      /* releases that wait for a step */
     uint32_t links;        /* connections between daemons: outbound are [0, peers), inbound above */
     uint32_t peers;
-    uint32_t pulls, serves; /* transfers in, transfers out */
-    uint32_t seal_jobs;     /* checksum jobs in flight */
-    uint32_t copy_jobs;     /* copies between device and host memory in flight, a node each */
-    uint32_t events;        /* changes of the prefix tree kept for subscribers */
-    uint32_t sums_per_page; /* checksums kept for a page: its units times its regions */
-    uint32_t busy_retry_ms; /* what a source that is full tells its peer */
-    uint32_t zero;
+    uint32_t pulls, serves;    /* transfers in, transfers out */
+    uint32_t seal_jobs;        /* checksum jobs in flight */
+    uint32_t copy_jobs;        /* copies between device and host memory in flight, a node each */
+    uint32_t events;           /* changes of the prefix tree kept for subscribers */
+    uint32_t sums_per_page;    /* checksums kept for a page: its units times its regions */
+    uint32_t busy_retry_ms;    /* what a source that is full tells its peer */
+    uint32_t reserved_percent; /* of each table that tenants share, reserved in equal parts */
     uint64_t peer_bytes_in_flight; /* X8: asked for and not yet here, per peer */
     uint64_t tenant_bytes_in_flight;
     uint64_t transfer_deadline_ns; /* from the start of a transfer to its terminal state */

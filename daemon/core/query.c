@@ -280,3 +280,33 @@ void core_pool_borrowed(const struct core *c, uint32_t pool, uint64_t *bits,
         }
     }
 }
+
+bool core_share_plan(const struct core_limits *limits, uint32_t table, struct share_view *ret)
+{
+    struct share_of_table laid[SHARE_TABLES];
+
+    if (table >= SHARE_TABLES)
+        return false;
+    shares_layout(limits, laid);
+    *ret =
+        (struct share_view){.setting = share_setting(table),
+                            .records = share_records(table),
+                            .limit = laid[table].rest + laid[table].reserved * laid[table].holders,
+                            .reserved = laid[table].reserved,
+                            .holders = laid[table].holders,
+                            .rest = laid[table].rest};
+    return true;
+}
+
+bool core_share_view(const struct core *c, struct share_of of, struct share_view *ret)
+{
+    uint32_t each;
+
+    if (of.tenant >= c->limits.tenants || !core_share_plan(&c->limits, of.table, ret))
+        return false;
+    ret->rest = c->share[of.table].rest;
+    each = ret->holders / c->limits.tenants;
+    for (uint32_t i = 0; i < each; i++)
+        ret->used += *share_used(c, of.table, of.tenant * each + i);
+    return true;
+}

@@ -274,6 +274,7 @@ struct op_result {
     uint32_t tokens;           /* tokens in the session's list */
     uint32_t first_run, nruns; /* in reply.runs */
     struct shortage shortage;  /* if err is POOL_EXHAUSTED */
+    const char *text; /* of the first operation that a share of a table refused; static, or NULL */
 };
 
 struct reply {

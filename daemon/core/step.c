@@ -22,6 +22,7 @@ enum tern_err request_step(struct core *c, struct actions *out, struct call *cal
                            struct reply *ret)
 {
     const struct req_step *r = &call->req->step;
+    bool told = false; /* an answer has room for the text of one */
 
     ret->step.results = out->results;
     if (r->n > STEP_OPS_MAX)
@@ -32,6 +33,9 @@ enum tern_err request_step(struct core *c, struct actions *out, struct call *cal
 
         *result = (struct op_result){0};
         session_op(c, out, call->engine, op, result);
+        if (told)
+            result->text = NULL;
+        told = told || result->text;
         c->errors[result->err]++;
         if (result->err != TERN_OK && op->barrier)
             break;

@@ -435,5 +435,6 @@ void oracle_audit(const struct core *core)
     audit_state(&a);
     audit_stores(&a);
     audit_no_page_lost(&a);
+    audit_shares(&a);
     give_scratch_back();
 }

@@ -24,6 +24,9 @@ void audit_host(struct audit *a);
 void audit_state(struct audit *a);
 bool audit_state_at_rest(const struct core *c, const struct node *n);
 
+/* audit_shares.c */
+void audit_shares(struct audit *a);
+
 /* Zeroed memory for `n` records of `each` bytes, until the audit ends. */
 void *audit_scratch(uint32_t n, size_t each);
 

@@ -199,6 +199,14 @@ static void make_host(struct prng *p, struct config *c)
         c->host = HOSTS;
 }
 
+/* Where there are two tenants, most often each has something of the tables for itself. */
+static void make_shares(struct config *c)
+{
+    static const uint8_t percent[] = {0, 25, 50, 100};
+
+    c->reserved = c->tenants == 2 ? percent[c->seed_tokens % 4] : 0;
+}
+
 void history_make(uint64_t seed, struct history *h)
 {
     struct prng p;
@@ -209,6 +217,7 @@ void history_make(uint64_t seed, struct history *h)
     make_config(&p, &h->cfg);
     make_state(&p, &h->cfg);
     make_host(&p, &h->cfg);
+    make_shares(&h->cfg);
     make_weights(&p, table);
     h->n = between(&p, 700, 1200);
     for (uint32_t i = 0; i < h->n; i++) {

@@ -143,7 +143,8 @@ enum mark {
     X(reserve3)                                                                                    \
     X(host)                                                                                        \
     X(lim_copies)                                                                                  \
-    X(spoil)
+    X(spoil)                                                                                       \
+    X(reserved)
 
 struct config {
 #define X(name) uint32_t name;

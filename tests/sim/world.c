@@ -135,6 +135,7 @@ static void set_limits(struct sim *w)
                              .copy_jobs = c->lim_copies ? c->lim_copies : 1,
                              .events = 16,
                              .sums_per_page = RANKS,
+                             .reserved_percent = c->reserved,
                              .busy_retry_ms = 5,
                              .peer_bytes_in_flight = (uint64_t)c->peer_pages * GRANULE_BYTES,
                              .tenant_bytes_in_flight = (uint64_t)c->tenant_pages * GRANULE_BYTES,

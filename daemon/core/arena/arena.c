@@ -41,8 +41,9 @@ static bool limits_sane(const struct core_limits *l)
         if (need[i] == 0 || need[i] > (1u << 30))
             return false;
     return l->pools <= POOLS_LIMIT && l->engines <= ENGINES_LIMIT && l->peers <= l->links &&
-           l->nodes >= 2 && l->slabs >= 2 && l->peer_bytes_in_flight > 0 &&
-           l->tenant_bytes_in_flight > 0 && l->transfer_deadline_ns > 0;
+           l->nodes >= 2 && l->slabs >= 2 && l->reserved_percent <= 100 &&
+           l->peer_bytes_in_flight > 0 && l->tenant_bytes_in_flight > 0 &&
+           l->transfer_deadline_ns > 0;
 }
 
 static enum tern_err lay_out(struct core *c, const struct core_limits *l, size_t *ret_bytes)
@@ -70,6 +71,7 @@ static enum tern_err lay_out(struct core *c, const struct core_limits *l, size_t
     c->serves_at = place(&at, l->serves, sizeof(struct serve));
     c->events_at = place(&at, l->events, sizeof(struct tree_event));
     c->hash_at = place(&at, pow2_at_least(l->nodes), sizeof(uint32_t));
+    c->share_used_at = place(&at, shares_layout(l, c->share), sizeof(uint32_t));
     if (at.overflow)
         return TERN_INVALID;
     *ret_bytes = (size_t)at.units * 64;

@@ -13,6 +13,7 @@
 #include "core/arena/node_states.h"
 #include "core/arena/page_states.h"
 #include "core/arena/record_states.h"
+#include "core/arena/shares.h"
 #include "core/core.h"
 #include "core/query.h"
 
@@ -305,7 +306,8 @@ struct core {
     uint32_t touched, draining, mark, hash_mask, left_over, zero;
     uint32_t tenants_at, conns_at, engines_at, pools_at, sessions_at, nodes_at, spaces_at,
         blocks_at, block_next_at, keys_at, pages_at, slabs_at, retires_at, links_at, pulls_at,
-        serves_at, hash_at; /* offsets / 64 */
+        serves_at, hash_at, share_used_at; /* offsets / 64 */
+    struct share_of_table share[SHARE_TABLES];
     struct free_list free_sessions, free_nodes, free_spaces, free_blocks, free_keys, free_retires,
         free_pulls, free_serves;
     struct list seals_queued, copies_queued; /* nodes */
@@ -389,6 +391,45 @@ ARENA_FREE_LIST(key, free_keys, key_at(c, i)->next)
 ARENA_FREE_LIST(retire, free_retires, retire_at(c, i)->in_engine.next)
 ARENA_FREE_LIST(pull, free_pulls, pull_at(c, i)->active.next)
 ARENA_FREE_LIST(serve, free_serves, serve_at(c, i)->active.next)
+
+/* How many records the holder has of a table. */
+static inline uint32_t *share_used(const struct core *c, enum share_table table, uint32_t holder)
+{
+    const struct share_of_table *t = &c->share[table];
+
+    ARENA_BOUND(holder, t->holders);
+    return (uint32_t *)((char *)(uintptr_t)c + (size_t)c->share_used_at * 64) + t->used_at + holder;
+}
+
+/* How many more it may take. */
+static inline uint32_t share_room(const struct core *c, enum share_table table, uint32_t holder)
+{
+    uint32_t used = *share_used(c, table, holder), reserved = c->share[table].reserved;
+
+    return c->share[table].rest + (reserved > used ? reserved - used : 0);
+}
+
+static inline void share_take(struct core *c, enum share_table table, uint32_t holder)
+{
+    struct share_of_table *t = &c->share[table];
+    uint32_t *used = share_used(c, table, holder);
+
+    if (*used >= t->reserved) {
+        check(t->rest > 0);
+        t->rest--;
+    }
+    ++*used;
+}
+
+static inline void share_put(struct core *c, enum share_table table, uint32_t holder)
+{
+    struct share_of_table *t = &c->share[table];
+    uint32_t *used = share_used(c, table, holder);
+
+    check(*used > 0);
+    if (--*used >= t->reserved)
+        t->rest++;
+}
 
 /* Generation 0 names nothing. */
 static inline uint32_t gen_next(uint32_t gen)

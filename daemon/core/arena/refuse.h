@@ -14,4 +14,11 @@ static inline enum tern_err refuse(struct reply *ret, enum tern_err err, const c
     return err;
 }
 
+/* The same of one operation of a Step. */
+static inline enum tern_err refuse_op(struct op_result *ret, enum tern_err err, const char *text)
+{
+    ret->text = text;
+    return err;
+}
+
 #endif

@@ -316,7 +316,8 @@ static void handed_runs(struct core *c, struct actions *out, const struct sessio
 static bool records_ready(const struct core *c, const struct engine *e, const struct session *s,
                           uint64_t step)
 {
-    return c->free_retires.n >= 2 || (step <= e->done_min && node_visible(node_at(c, s->node)));
+    return share_room(c, SHARE_RETIRES, e->tenant) >= 2 ||
+           (step <= e->done_min && node_visible(node_at(c, s->node)));
 }
 
 static uint32_t chunk_refs(const struct pool *p)
@@ -329,7 +330,7 @@ static uint32_t chunk_refs(const struct pool *p)
 }
 
 enum tern_err session_commit(struct core *c, struct actions *out, struct engine *e,
-                             struct session *s, const struct step_op *op)
+                             struct session *s, const struct step_op *op, struct op_result *ret)
 {
     const struct pool *p = session_pool(c, s);
     struct list duplicates;
@@ -352,7 +353,9 @@ enum tern_err session_commit(struct core *c, struct actions *out, struct engine 
         if (s->committed + p->align >
             s->written) /* T6: what is not written cannot be committed; earlier targets stay */
             err = TERN_INVALID;
-        else if (!refs_fit(out, 2 * p->ngroups, chunk_refs(p)) || !records_ready(c, e, s, op->step))
+        else if (!records_ready(c, e, s, op->step))
+            err = refuse_op(ret, TERN_BUSY, share_refused(SHARE_RETIRES));
+        else if (!refs_fit(out, 2 * p->ngroups, chunk_refs(p)))
             err = TERN_BUSY;
         else
             err = chunk_attach(c, s, &src, &adopted);

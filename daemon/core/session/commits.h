@@ -22,6 +22,6 @@ struct chunk_source {
 enum tern_err chunk_attach(struct core *c, struct session *s, struct chunk_source *src,
                            bool *ret_adopted);
 enum tern_err session_commit(struct core *c, struct actions *out, struct engine *e,
-                             struct session *s, const struct step_op *op);
+                             struct session *s, const struct step_op *op, struct op_result *ret);
 
 #endif

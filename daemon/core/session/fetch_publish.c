@@ -59,7 +59,7 @@ static void fetch_publish(struct core *c, struct pull *p)
         bool adopted = false;
 
         duplicates = LIST_EMPTY;
-        if (c->free_retires.n == 0 && !node_visible(node_at(c, s->node))) {
+        if (share_room(c, SHARE_RETIRES, e->tenant) == 0 && !node_visible(node_at(c, s->node))) {
             pull_set_ending(c, p, TERN_BUSY);
             return;
         }

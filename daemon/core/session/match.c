@@ -206,9 +206,7 @@ static enum tern_err match_resume(struct core *c, struct actions *out, struct se
             ret, TERN_INVALID,
             "the STATE that is needed there has left the table: abort the session and match anew");
     if (!retire_ready(c, e, m->step))
-        return refuse(ret, TERN_BUSY,
-                      "no retire record is left: wait until a step has passed, or raise "
-                      "limits.retires");
+        return refuse(ret, TERN_BUSY, share_refused(SHARE_RETIRES));
     kept = s->tokens;
     kept.end = common;
     if (tokens_blocks_needed(&kept, t.base + t.n - common) > c->free_blocks.n ||

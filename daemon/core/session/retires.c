@@ -11,7 +11,7 @@
 
 bool retire_ready(const struct core *c, const struct engine *e, uint64_t step)
 {
-    return step <= e->done_min || c->free_retires.n > 0;
+    return step <= e->done_min || share_room(c, SHARE_RETIRES, e->tenant) > 0;
 }
 
 /* The borrows before the pin: it is what keeps the path there. */
@@ -63,6 +63,7 @@ static void publish_nodes(struct core *c, uint32_t at)
 static void record_put(struct core *c, struct engine *e)
 {
     retire_slot_put(c, retire_list_pop(c, &e->retires));
+    share_put(c, SHARE_RETIRES, e->tenant);
     c->nretires--;
     touch(c);
 }
@@ -74,6 +75,7 @@ static struct retire *record_take(struct core *c, struct engine *e, uint64_t ste
     uint32_t slot = retire_slot_take(c), later = NONE;
     struct retire *r = retire_at(c, slot);
 
+    share_take(c, SHARE_RETIRES, e->tenant);
     c->nretires++;
     for (uint32_t at = retire_list_last(c, &e->retires);
          at != NONE && retire_at(c, at)->step > step; at = retire_list_before(c, &e->retires, at))

@@ -108,9 +108,7 @@ static enum tern_err retract_check(const struct core *c, const struct engine *e,
             "the STATE of what is committed has left the table, so nothing could go on from "
             "there: retract to the HOST, or Abort");
     if (!retire_ready(c, e, r->step))
-        return refuse(ret, TERN_BUSY,
-                      "no retire record is left: wait until a step has passed, or raise "
-                      "limits.retires");
+        return refuse(ret, TERN_BUSY, share_refused(SHARE_RETIRES));
     return TERN_OK;
 }
 

@@ -103,7 +103,7 @@ static enum tern_err op_extend(struct core *c, struct actions *out, struct engin
 }
 
 static enum tern_err op_rewind(struct core *c, struct engine *e, struct session *s,
-                               const struct step_op *op)
+                               const struct step_op *op, struct op_result *ret)
 {
     struct list pages;
 
@@ -111,7 +111,7 @@ static enum tern_err op_rewind(struct core *c, struct engine *e, struct session 
         !session_can_return(c, s, op->length))
         return TERN_INVALID;
     if (!retire_ready(c, e, op->step))
-        return TERN_BUSY;
+        return refuse_op(ret, TERN_BUSY, share_refused(SHARE_RETIRES));
     session_free_tail(c, s, op->length, &pages);
     retire_release(c, e, op->step, &pages, (struct path){NONE, 0});
     tokens_truncate(c, &s->tokens, op->length);
@@ -122,7 +122,7 @@ static enum tern_err op_rewind(struct core *c, struct engine *e, struct session 
 }
 
 static enum tern_err op_finish(struct core *c, struct engine *e, struct session *s,
-                               const struct step_op *op)
+                               const struct step_op *op, struct op_result *ret)
 {
     uint64_t target = (uint64_t)s->prompt + op->length;
     uint32_t keep = target < s->allocated ? (uint32_t)target : s->allocated;
@@ -136,7 +136,7 @@ static enum tern_err op_finish(struct core *c, struct engine *e, struct session 
     if (!session_can_return(c, s, keep))
         return TERN_INVALID;
     if (!retire_ready(c, e, op->step))
-        return TERN_BUSY;
+        return refuse_op(ret, TERN_BUSY, share_refused(SHARE_RETIRES));
     session_free_tail(c, s, keep, &pages);
     retire_release(c, e, op->step, &pages, (struct path){NONE, 0});
     if (target < s->tokens.end)
@@ -149,8 +149,9 @@ static enum tern_err op_finish(struct core *c, struct engine *e, struct session 
     return TERN_OK;
 }
 
-/* S7 keeps the tokens of the last Finish: what of it is in the tree is copied before the pin goes. Where
- * the token store has no room, the list is given up, and the `tokens` of the answer says so. */
+/* S7 keeps the tokens of the last Finish: what of it is in the tree is copied before the pin goes.
+ * Where the token store has no room, the list is given up, and the `tokens` of the answer says so.
+ */
 static void keep_finished_tokens(struct core *c, struct session *s)
 {
     const uint32_t align = session_pool(c, s)->align,
@@ -179,23 +180,24 @@ static void keep_finished_tokens(struct core *c, struct session *s)
 }
 
 /* Room for what waits for the step, and for the answer to a load that ends here. */
-static bool give_back_ready(const struct core *c, const struct actions *out, const struct engine *e,
-                            const struct session *s, const struct step_op *op)
+static enum tern_err give_back_ready(const struct core *c, const struct actions *out,
+                                     const struct engine *e, const struct session *s,
+                                     const struct step_op *op, struct op_result *ret)
 {
-    return retire_ready(c, e, session_step(s, op->step)) &&
-           (s->state != SESSION_LOADING || actions_room(out) > 0);
+    if (!retire_ready(c, e, session_step(s, op->step)))
+        return refuse_op(ret, TERN_BUSY, share_refused(SHARE_RETIRES));
+    return s->state != SESSION_LOADING || actions_room(out) > 0 ? TERN_OK : TERN_BUSY;
 }
 
 static enum tern_err op_abort(struct core *c, struct actions *out, struct engine *e,
-                              struct session *s, const struct step_op *op)
+                              struct session *s, const struct step_op *op, struct op_result *ret)
 {
     struct list pages;
     uint32_t root;
 
     if (s->state == SESSION_IDLE || s->state == SESSION_OPEN)
         return TERN_OK; /* nothing was admitted: the session is as it was */
-    if (!give_back_ready(c, out, e, s, op))
-        return TERN_BUSY;
+    TRY(give_back_ready(c, out, e, s, op, ret));
     if (s->pull != NONE)
         pull_orphan(c, pull_at(c, s->pull));
     s->pull = NONE;
@@ -217,17 +219,16 @@ static enum tern_err op_abort(struct core *c, struct actions *out, struct engine
 }
 
 static enum tern_err op_close(struct core *c, struct actions *out, struct engine *e,
-                              struct session *s, const struct step_op *op)
+                              struct session *s, const struct step_op *op, struct op_result *ret)
 {
-    if (!give_back_ready(c, out, e, s, op))
-        return TERN_BUSY;
+    TRY(give_back_ready(c, out, e, s, op, ret));
     load_end(c, out, s, false);
     session_close(c, s, op->step, false);
     return TERN_OK;
 }
 
 static enum tern_err op_slide(struct core *c, struct engine *e, struct session *s,
-                              const struct step_op *op)
+                              const struct step_op *op, struct op_result *ret)
 {
     struct list pages;
     uint32_t state_from = s->state_from, node;
@@ -235,7 +236,7 @@ static enum tern_err op_slide(struct core *c, struct engine *e, struct session *
     if (op->length && op->length <= s->committed)
         return TERN_INVALID;
     if (!retire_ready(c, e, op->step))
-        return TERN_BUSY;
+        return refuse_op(ret, TERN_BUSY, share_refused(SHARE_RETIRES));
     pages = LIST_EMPTY;
     node = session_slide(
         c, s, op->step, op->length ? op->length : s->committed + session_pool(c, s)->align, &pages);
@@ -254,12 +255,12 @@ static enum tern_err apply(struct core *c, struct actions *out, struct engine *e
     }
     switch (op->kind) {
     case STEP_EXTEND: return op_extend(c, out, e, s, op, ret);
-    case STEP_REWIND: return op_rewind(c, e, s, op);
-    case STEP_COMMIT: return session_commit(c, out, e, s, op);
-    case STEP_FINISH: return op_finish(c, e, s, op);
-    case STEP_ABORT: return op_abort(c, out, e, s, op);
-    case STEP_CLOSE: return op_close(c, out, e, s, op);
-    case STEP_SLIDE: return op_slide(c, e, s, op);
+    case STEP_REWIND: return op_rewind(c, e, s, op, ret);
+    case STEP_COMMIT: return session_commit(c, out, e, s, op, ret);
+    case STEP_FINISH: return op_finish(c, e, s, op, ret);
+    case STEP_ABORT: return op_abort(c, out, e, s, op, ret);
+    case STEP_CLOSE: return op_close(c, out, e, s, op, ret);
+    case STEP_SLIDE: return op_slide(c, e, s, op, ret);
     case STEP_RELEASE: state_release(c, s->node); return TERN_OK;
     }
     return TERN_UNSUPPORTED;

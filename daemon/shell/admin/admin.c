@@ -328,6 +328,30 @@ static void status_core(const struct core_view *v, struct text_out *out)
     text_u64(out, "retires_free", v->retires_free);
 }
 
+/* What tenants hold of the tables that they share; a tenant hears of itself alone. */
+static void status_shares(const struct admin_ctx *ctx, uint32_t tenant, struct text_out *out)
+{
+    struct share_view v;
+
+    text_array(out, "shares");
+    for (uint32_t i = 0; core_share_view(ctx->core, (struct share_of){i, 0}, &v); i++) {
+        text_object(out, NULL);
+        text_str(out, "table", v.setting);
+        text_str(out, "records", v.records);
+        text_u64(out, "limit", v.limit);
+        text_u64(out, "reserved", (uint64_t)v.reserved * (v.holders / ctx->config->ntenants));
+        text_u64(out, "common_free", v.rest);
+        text_object(out, "used");
+        for (uint32_t t = 0; t < ctx->config->ntenants; t++)
+            if ((tenant == NONE || t == tenant) &&
+                core_share_view(ctx->core, (struct share_of){i, t}, &v))
+                text_u64(out, ctx->config->tenants[t].name, v.used);
+        text_object_end(out);
+        text_object_end(out);
+    }
+    text_array_end(out);
+}
+
 /* How long a quarantine has lasted and for whom, which an operator needs to end it. The age goes by
  * the clock and not by the core's last step, so that it grows while nothing happens. */
 static void status_quarantine(const struct admin_ctx *ctx, const struct core_view *v,
@@ -388,6 +412,7 @@ static enum tern_err answer_status(const struct admin_ctx *ctx, const struct que
     text_bool(out, "draining", v.draining);
     text_u64(out, "sessions", status_sessions(ctx, &v, q->tenant));
     status_pools(ctx, q->tenant, out);
+    status_shares(ctx, q->tenant, out);
     status_errors(&v, out);
     if (q->tenant == NONE) {
         text_u64(out, "engines", v.engines);

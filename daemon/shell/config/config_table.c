@@ -115,6 +115,11 @@ const struct setting config_settings[] = {
     LIMIT(retires, "limit-retires", "65536", "Releases that wait for a step"),
     LIMIT(pulls, "limit-pulls", "256", "Transfers in at a time"),
     LIMIT(serves, "limit-serves", "256", "Transfers out at a time"),
+    COUNT(
+        "limits", "reserved_percent", "limit-reserved-percent", limits.reserved_percent, 0, 100,
+        "50",
+        "Of each table that tenants share, what is reserved for them in equal parts; the rest goes "
+        "to whoever comes first"),
     LIMIT(seal_jobs, "limit-seal-jobs", "256", "Checksum jobs in flight"),
     LIMIT(copy_jobs, "limit-copy-jobs", "64", "Copies between device and host memory in flight"),
     LIMIT(events, "limit-events", "4096", "Changes of the prefix tree kept for subscribers"),

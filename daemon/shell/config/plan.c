@@ -6,6 +6,7 @@
 #include <unistd.h>
 
 #include "base/check.h"
+#include "core/query.h"
 #include "seam/mem/cgroup.h"
 #include "shell/daemon.h"
 
@@ -216,6 +217,17 @@ uint64_t plan_machine_bytes(void)
 }
 
 /* ---- telling it ---- */
+
+void plan_print_shares(const struct config *config, FILE *out)
+{
+    struct core_limits limits = plan_limits(config);
+    struct share_view v;
+
+    fprintf(out,
+            "# shares: reserved for each tenant (of transfers, with each peer), of how many\n");
+    for (uint32_t i = 0; core_share_plan(&limits, i, &v); i++)
+        fprintf(out, "#   %s: %" PRIu32 " of %" PRIu32 "\n", v.setting, v.reserved, v.limit);
+}
 
 void plan_text(const struct plan_memory *m, char ret[PLAN_TEXT_BYTES])
 {

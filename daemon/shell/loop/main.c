@@ -39,6 +39,7 @@ int main(int argc, char **argv)
         status = preflight(config, stderr) > 0 ? 2 : 0;
         if (status == 0) {
             config_print(config, stdout);
+            plan_print_shares(config, stdout);
             plan_print(&memory, stdout);
             plan_print_prices(config, stdout);
         }

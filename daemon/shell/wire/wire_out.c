@@ -41,7 +41,7 @@ static size_t result_size(const struct op_result *r, const struct table_run *run
     size_t n = lengths_size(&r->lengths) + number_size(r->tokens);
 
     if (r->err != TERN_OK)
-        n += bytes_size(status_size(r->err, 0, &r->shortage));
+        n += bytes_size(status_size(r->err, r->text ? strlen(r->text) : 0, &r->shortage));
     for (uint32_t i = 0; i < r->nruns; i++)
         n += bytes_size(run_size(&runs[r->first_run + i]));
     return n;
@@ -103,7 +103,7 @@ static void put_result(struct writer *w, uint32_t field, const struct op_result 
                        const struct table_run *runs)
 {
     put_message(w, field, result_size(r, runs));
-    put_status(w, r->err, NULL, &r->shortage);
+    put_status(w, r->err, r->text, &r->shortage);
     put_number(w, 2, r->lengths.committed);
     put_number(w, 3, r->lengths.written);
     put_number(w, 4, r->lengths.allocated);

@@ -35,7 +35,8 @@
     X(26, PUBLISH_ON_SENT, "publish on the sender's completion")                                   \
     X(27, TCP_BESIDE_READS, "hand a batch to TCP while it is being read")                          \
     X(28, NEWEST_FIRST, "serve the newest transfer first")                                         \
-    X(29, RETRY_AT_ONCE, "ask a busy source again at once")
+    X(29, RETRY_AT_ONCE, "ask a busy source again at once")                                        \
+    X(30, RETIRES_UNSHARED, "give one tenant the releases that are reserved for another")
 
 /* Those from the first to the last are the seam's: `tern-sim --rdma` finds them. */
 #define BUG_SEAM_FIRST 21

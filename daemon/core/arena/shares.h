@@ -1,0 +1,46 @@
+/* Shares: what one tenant may take of a table that all tenants fill. Of each table a part is
+ * reserved, the same number of records for every holder (a tenant; of transfers, a tenant with one
+ * peer). The rest is common: whoever comes first has it. So a holder that is within its reserved
+ * records finds one however much the others took.
+ *
+ * Called wherever a record of such a table is taken or given back, at a constant price. What must
+ * stay true: `used` of every holder is what it really holds, and `rest` is the limit less, for each
+ * holder, what it uses or what is reserved for it, whichever is more. The audit counts both anew.
+ */
+#ifndef CORE_SHARES_H
+#define CORE_SHARES_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "core/limits.h"
+
+struct core;
+
+/* X(NAME, limit, held by, what the records are, what brings some back). The limit is a field of
+ * struct core_limits, and a setting under the same name. */
+#define SHARE_TABLE(X)                                                                             \
+    X(RETIRES, retires, TENANT, "releases that wait for a step", "wait until a step has passed")
+
+enum share_table {
+#define X(NAME, limit, holder, records, wait) SHARE_##NAME,
+    SHARE_TABLE(X)
+#undef X
+        SHARE_TABLES
+};
+
+struct share_of_table {
+    uint32_t holders, reserved; /* reserved for each of them */
+    uint32_t rest;              /* common records that nobody holds */
+    uint32_t used_at;           /* of the first holder, in the arena's counters */
+};
+
+/* All counters, for the arena; and each table's part of them. */
+uint32_t shares_layout(const struct core_limits *limits, struct share_of_table ret[SHARE_TABLES]);
+
+const char *share_setting(enum share_table table); /* the field of `limits`; static */
+const char *share_records(enum share_table table); /* what its records are; static */
+/* What a refusal says: what is used up, and what to do. Static. */
+const char *share_refused(enum share_table table);
+
+#endif
