@@ -89,7 +89,7 @@ struct event {
             enum tern_err err;
         } copied;
         struct {
-            uint32_t link;
+            uint32_t link, peer; /* peer: that it leads to, or comes from */
             uint64_t incarnation;
         } link;
         struct {

@@ -261,15 +261,17 @@ static void conn_closed(struct core *c, uint32_t conn)
 
 static void link_event(struct core *c, const struct event *ev)
 {
+    uint32_t peers = c->limits.peers ? c->limits.peers : 1;
     struct link *l;
 
-    if (ev->link.link >= c->limits.links)
+    if (ev->link.link >= c->limits.links || ev->link.peer >= peers)
         return;
     l = link_at(c, ev->link.link);
     touch(c);
     if (ev->kind == EV_LINK_UP) {
         l->up = 1;
         l->incarnation = ev->link.incarnation;
+        l->peer = ev->link.peer;
         return;
     }
     l->up = 0;

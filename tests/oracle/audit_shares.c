@@ -15,6 +15,40 @@ static void count_engines(const struct core *c, struct count *n)
 
         if (e->state != ENGINE_EMPTY)
             n->used[SHARE_RETIRES][e->tenant] += e->retires.n;
+        n->used[SHARE_ENGINES][e->tenant] += e->state != ENGINE_EMPTY;
+    }
+    for (uint32_t i = 0; i < c->limits.sessions; i++) {
+        const struct session *s = session_at(c, i);
+
+        if (s->state != SESSION_EMPTY)
+            n->used[SHARE_SESSIONS][engine_at(c, s->engine)->tenant]++;
+    }
+}
+
+static void count_pools(const struct core *c, struct count *n)
+{
+    for (uint32_t i = 0; i < c->limits.pools; i++)
+        n->used[SHARE_POOLS][pool_at(c, i)->tenant] += pool_at(c, i)->state != POOL_EMPTY;
+}
+
+static void count_transfers(const struct core *c, struct count *n)
+{
+    uint32_t peers = c->limits.peers ? c->limits.peers : 1;
+
+    for (uint32_t i = 0; i < c->limits.pulls; i++) {
+        const struct pull *p = pull_at(c, i);
+
+        n->used[SHARE_PULLS][p->tenant * peers + p->link] += p->state != PULL_EMPTY;
+    }
+    for (uint32_t i = 0; i < c->limits.serves; i++) {
+        const struct serve *s = serve_at(c, i);
+
+        if (s->state == SERVE_EMPTY)
+            continue;
+        if (s->holder / peers != pool_at(c, s->pool)->tenant)
+            oracle_fail("audit: T22: transfer %u is of tenant %u, and counts for holder %u", i,
+                        pool_at(c, s->pool)->tenant, s->holder);
+        n->used[SHARE_SERVES][s->holder]++;
     }
 }
 
@@ -50,6 +84,8 @@ void audit_shares(struct audit *a)
     for (uint32_t t = 0; t < SHARE_TABLES; t++)
         n.used[t] = all + laid[t].used_at;
     count_engines(a->c, &n);
+    count_pools(a->c, &n);
+    count_transfers(a->c, &n);
     for (uint32_t t = 0; t < SHARE_TABLES; t++)
         audit_table(a->c, n.used[t], t, &laid[t]);
 }

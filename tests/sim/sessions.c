@@ -26,20 +26,33 @@ struct req_tokens tokens_of(struct sim *w, uint32_t variant, uint32_t from, uint
     return t;
 }
 
+/* T22: has the tenant its share of `limit` records, of which each has so many? */
+static bool share_used_up(const struct sim *w, uint32_t limit, const uint32_t used[TENANTS],
+                          uint32_t tenant)
+{
+    uint32_t each = limit * w->cfg.reserved / 100 / TENANTS, rest = limit;
+
+    if (each == 0 && w->cfg.reserved > 0 && limit >= TENANTS)
+        each = 1;
+    for (uint32_t t = 0; t < TENANTS; t++)
+        rest -= used[t] > each ? used[t] : each;
+    return used[tenant] >= each && rest == 0;
+}
+
 void ask_open(struct sim *w, uint32_t d, uint32_t e)
 {
     struct daemon *m = &w->d[d];
     struct engine *g = &m->engine[e];
-    uint32_t conn = engine_conn(w, d, e), slot, live = 0, of_tenant = 0;
+    uint32_t conn = engine_conn(w, d, e), slot, live[TENANTS] = {0}, of_tenant;
     struct event ev;
     struct session *s;
 
     if (conn == NO || g->dying || g->pool == NO || g->mapped != (1u << g->nprocs) - 1)
         return;
     for (uint32_t i = 0; i < SESSIONS; i++) {
-        live += m->session[i].live;
-        of_tenant += m->session[i].live && m->session[i].tenant == g->tenant;
+        live[m->session[i].tenant] += m->session[i].live;
     }
+    of_tenant = live[g->tenant];
     for (slot = pick(w, SESSIONS); m->session[slot].live; slot = (slot + 1) % SESSIONS)
         ;
     s = &m->session[slot];
@@ -62,8 +75,9 @@ void ask_open(struct sim *w, uint32_t d, uint32_t e)
     }
     if (w->reply->err != TERN_OK) {
         EXPECT(w->reply->err == TERN_BUSY
-                   ? live >= w->cfg.lim_sessions || m->draining || w->cfg.tight == 1 ||
-                         w->cfg.lim_spaces < w->cfg.namespaces * 2u || m->resets > 0
+                   ? share_used_up(w, w->cfg.lim_sessions, live, g->tenant) || m->draining ||
+                         w->cfg.tight == 1 || w->cfg.lim_spaces < w->cfg.namespaces * 2u ||
+                         m->resets > 0
                : w->reply->err == TERN_GONE ? m->pool[g->pool].closing
                                             : of_tenant >= w->cfg.sessions_max,
                "open_refused", "err %u %s", w->reply->err, w->reply->text);

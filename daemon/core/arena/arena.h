@@ -240,8 +240,9 @@ struct conn {
 };
 
 struct link {
-    uint32_t up;
+    uint32_t up, peer;  /* peer: that it leads to, or comes from */
     uint32_t room_kept; /* while pages are asked for: an older transfer waits for room on it */
+    uint32_t zero;
     uint64_t incarnation, bytes_in_flight;
 };
 
@@ -279,6 +280,8 @@ struct serve { /* a transfer out */
     uint32_t gen, state;
     struct list_links active;
     uint32_t link, pool, node, wait_node, from, to, history, asked_history, state_from;
+    uint32_t holder; /* whose share it is of */
+    uint32_t zero;
     uint32_t err; /* what to tell the peer at the end, 0 = nothing */
     struct pull_id pull;
     uint64_t trace_id, deadline_ns, started_ns;
@@ -294,7 +297,7 @@ struct tree_event { /* see events.h */
 struct tenant {
     struct tenant_config config;
     uint32_t sessions;
-    uint32_t undone; /* retracts that came to nothing, since a copy was given up */
+    uint32_t undone;    /* retracts that came to nothing, since a copy was given up */
     uint32_t pull_turn; /* the link over which it asked for pages last */
     uint32_t room_kept; /* as a link's */
     uint64_t bytes_in_flight;

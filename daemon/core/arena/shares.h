@@ -20,7 +20,12 @@ struct core;
 /* X(NAME, limit, held by, what the records are, what brings some back). The limit is a field of
  * struct core_limits, and a setting under the same name. */
 #define SHARE_TABLE(X)                                                                             \
-    X(RETIRES, retires, TENANT, "releases that wait for a step", "wait until a step has passed")
+    X(ENGINES, engines, TENANT, "engines", "end an engine, or one that not every rank has joined") \
+    X(POOLS, pools, TENANT, "pools (a host tier is one too)", "close a pool")                      \
+    X(SESSIONS, sessions, TENANT, "sessions", "close some")                                        \
+    X(RETIRES, retires, TENANT, "releases that wait for a step", "wait until a step has passed")   \
+    X(PULLS, pulls, TENANT_PEER, "fetches from this peer", "come back when a fetch has ended")     \
+    X(SERVES, serves, TENANT_PEER, "transfers to a peer", "come back when one has ended")
 
 enum share_table {
 #define X(NAME, limit, holder, records, wait) SHARE_##NAME,

@@ -35,6 +35,8 @@ uint64_t layout_hash(const struct req_pool_open *req, uint32_t regions);
 /* Carves a pool. QUOTA: the tenant's memory; BUSY: page, slab or pool records. */
 enum tern_err pool_carve(struct core *c, uint32_t tenant, uint32_t regions,
                          const struct req_pool_open *req, uint32_t *ret_pool, struct reply *ret);
+/* The record is free again; nothing of the pool is used any more. */
+void pool_end(struct core *c, struct pool *p);
 /* False: no other pool's going would make room for it. */
 bool pool_possible(const struct core *c, uint32_t tenant, const struct req_pool_open *req);
 /* Pages in the table of a session of that many tokens, of all groups. */

@@ -286,13 +286,10 @@ static enum tern_err carve(struct core *c, uint32_t tenant, enum tier tier, uint
     uint64_t offset, page_base, slab_base;
     uint32_t slot;
 
-    for (slot = 0; slot < c->limits.pools && pool_at(c, slot)->state != POOL_EMPTY; slot++)
-        ;
-    if (slot == c->limits.pools)
-        return refuse(
-            ret, TERN_BUSY,
-            "all pool slots are in use (a host tier takes one too): close a pool, or raise "
-            "limits.pools");
+    if (share_room(c, SHARE_POOLS, tenant) == 0)
+        return refuse(ret, TERN_BUSY, share_refused(SHARE_POOLS));
+    for (slot = 0; pool_at(c, slot)->state != POOL_EMPTY; slot++)
+        ; /* where there is a share, there is a record */
     memset(&fresh, 0, sizeof fresh);
     pool_set_groups(&fresh, req, tier);
     if (!range_find(c, tenant, tier, RANGE_BYTES, fresh.bytes, memory, &offset))
@@ -313,6 +310,7 @@ static enum tern_err carve(struct core *c, uint32_t tenant, enum tier tier, uint
     fresh.gen = gen_next(p->gen);
     *p = fresh;
     pool_state_move(&p->state, POOL_OPEN);
+    share_take(c, SHARE_POOLS, tenant);
     p->tenant = tenant;
     p->opener = p->other_tier = NONE;
     p->spaces = p->reclaim = LIST_EMPTY;
@@ -330,6 +328,12 @@ static enum tern_err carve(struct core *c, uint32_t tenant, enum tier tier, uint
     return TERN_OK;
 }
 
+void pool_end(struct core *c, struct pool *p)
+{
+    share_put(c, SHARE_POOLS, p->tenant);
+    pool_state_move(&p->state, POOL_EMPTY);
+}
+
 enum tern_err pool_carve(struct core *c, uint32_t tenant, uint32_t regions,
                          const struct req_pool_open *req, uint32_t *ret_pool, struct reply *ret)
 {
@@ -339,7 +343,7 @@ enum tern_err pool_carve(struct core *c, uint32_t tenant, uint32_t regions,
     if (err == TERN_OK && req->host_bytes) {
         err = carve(c, tenant, TIER_HOST, regions, req, &host, ret);
         if (err != TERN_OK) {
-            pool_state_move(&pool_at(c, device)->state, POOL_EMPTY);
+            pool_end(c, pool_at(c, device));
         } else {
             pool_at(c, device)->other_tier = host;
             pool_at(c, host)->other_tier = device;

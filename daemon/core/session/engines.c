@@ -57,11 +57,12 @@ static struct engine *engine_create(struct core *c, uint32_t tenant, const struc
     struct engine *e = NULL;
     uint32_t gen;
 
-    for (uint32_t i = 0; i < c->limits.engines && !e; i++)
+    if (share_room(c, SHARE_ENGINES, tenant) == 0)
+        return NULL;
+    share_take(c, SHARE_ENGINES, tenant);
+    for (uint32_t i = 0; !e; i++) /* where there is a share, there is a record */
         if (engine_at(c, i)->state == ENGINE_EMPTY)
             e = engine_at(c, i);
-    if (!e)
-        return NULL;
     gen = gen_next(e->gen);
     memset(e, 0, sizeof *e);
     e->gen = gen;
@@ -156,7 +157,7 @@ enum tern_err engine_join(struct core *c, struct actions *out, struct call *call
     if (!e)
         e = engine_create(c, cn->tenant, j);
     if (!e)
-        return refuse(ret, TERN_BUSY, "all engine slots are in use: raise limits.engines");
+        return refuse(ret, TERN_BUSY, share_refused(SHARE_ENGINES));
     ret->join.engine = (struct engine_id){.slot = engine_slot(c, e), .gen = e->gen};
     return seat_take(c, e, call->req->conn, j, ret);
 }
@@ -205,6 +206,7 @@ static void engine_end(struct core *c, struct actions *out, struct engine *e)
     action_add(out, ACT_ENGINE_GONE)->engine.engine =
         (struct engine_id){.slot = engine_slot(c, e), .gen = e->gen};
     engine_state_move(&e->state, ENGINE_EMPTY);
+    share_put(c, SHARE_ENGINES, e->tenant);
     c->nengines--;
     touch(c);
 }

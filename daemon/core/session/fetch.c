@@ -93,10 +93,8 @@ static enum tern_err fetch_check(const struct core *c, const struct session *s,
         return refuse(ret, TERN_INVALID, "no such peer is configured");
     if (!link_at(c, r->peer)->up)
         return refuse(ret, TERN_PEER_LOST, "the peer is not connected; the daemon keeps trying");
-    if (c->free_pulls.n == 0)
-        return refuse(ret, TERN_BUSY,
-                      "all transfer slots are in use: come back when a fetch has ended, or raise "
-                      "limits.pulls");
+    if (share_room(c, SHARE_PULLS, pull_holder(c, engine_at(c, s->engine), r->peer)) == 0)
+        return refuse(ret, TERN_BUSY, share_refused(SHARE_PULLS));
     return TERN_OK;
 }
 
@@ -170,13 +168,10 @@ enum tern_err fetch_from_peer(struct core *c, struct actions *out, struct call *
         return refuse(ret, TERN_INVALID,
                       "one fetch carries at most 245,760 tokens and 1,024 extra keys: fetch in "
                       "pieces by `depth`");
-    p = pull_create(c);
+    p = pull_create(c, e, r->peer);
     p->session = session_slot(c, s);
     p->pool = s->pool;
     p->transfer_regions = session_pool(c, s)->transfer_regions;
-    p->engine = s->engine;
-    p->tenant = e->tenant;
-    p->link = r->peer;
     p->conn = req->conn;
     p->from = p->start = s->committed;
     p->to = to;

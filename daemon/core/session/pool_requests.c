@@ -173,7 +173,7 @@ void pool_zeroed(struct core *c, struct pool_id id)
 
     if (!p || p->gen != id.gen || p->state != POOL_ZEROING)
         return;
-    pool_state_move(&p->state, POOL_EMPTY);
+    pool_end(c, p);
     c->npools--;
     touch(c);
 }
@@ -194,7 +194,7 @@ bool pool_flush(struct core *c, struct actions *out)
         if (actions_room(out) == 0)
             return false;
         if (p->other_tier != NONE) { /* no engine has ever seen it */
-            pool_state_move(&pool_at(c, p->other_tier)->state, POOL_EMPTY);
+            pool_end(c, pool_at(c, p->other_tier));
             p->other_tier = NONE;
         }
         pool_state_move(&p->state, POOL_ZEROING);

@@ -37,14 +37,14 @@ enum tern_err session_open(struct core *c, struct actions *out, struct call *cal
         return refuse(ret, TERN_QUOTA,
                       "the tenant's limit of open sessions is reached: close some, or raise "
                       "sessions_max");
-    if (c->free_sessions.n == 0)
-        return refuse(ret, TERN_BUSY,
-                      "all session slots are in use: close some, or raise limits.sessions");
+    if (share_room(c, SHARE_SESSIONS, e->tenant) == 0)
+        return refuse(ret, TERN_BUSY, share_refused(SHARE_SESSIONS));
     root = space_root(c, pool_slot(c, p), r->ns, true);
     if (root == NONE)
         return refuse(ret, TERN_BUSY,
                       "no namespace or node record is left: close sessions, or raise "
                       "limits.namespaces or limits.nodes");
+    share_take(c, SHARE_SESSIONS, e->tenant);
     slot = session_slot_take(c);
     s = session_at(c, slot);
     s->gen = gen_next(s->gen);
@@ -92,6 +92,7 @@ void session_close(struct core *c, struct session *s, uint64_t step, bool engine
     session_pool(c, s)->sessions--;
     session_state_move(&s->state, SESSION_EMPTY);
     s->node = NONE;
+    share_put(c, SHARE_SESSIONS, e->tenant);
     session_slot_put(c, session_slot(c, s));
     touch(c);
 }

@@ -29,7 +29,12 @@ struct pull_id pull_id(const struct core *c, const struct pull *p)
     return (struct pull_id){.slot = pull_slot(c, p), .gen = p->gen};
 }
 
-struct pull *pull_create(struct core *c)
+uint32_t pull_holder(const struct core *c, const struct engine *e, uint32_t peer)
+{
+    return e->tenant * c->limits.peers + peer;
+}
+
+struct pull *pull_create(struct core *c, const struct engine *e, uint32_t peer)
 {
     uint32_t slot = pull_slot_take(c), gen;
     struct pull *p = pull_at(c, slot);
@@ -38,6 +43,10 @@ struct pull *pull_create(struct core *c)
     memset(p, 0, sizeof *p);
     p->gen = gen;
     p->retry = NONE;
+    p->engine = engine_slot(c, e);
+    p->tenant = e->tenant;
+    p->link = peer;
+    share_take(c, SHARE_PULLS, pull_holder(c, e, peer));
     pull_state_move(&p->state, PULL_ASKED);
     pull_list_push(c, &c->pulls_active, slot);
     for (uint32_t g = 0; g < GROUPS_MAX; g++) {
@@ -107,6 +116,7 @@ static void pull_free(struct core *c, struct pull *p)
     pull_list_remove(c, &c->pulls_active, slot);
     pull_history_unpin(c, p);
     pull_state_move(&p->state, PULL_EMPTY);
+    share_put(c, SHARE_PULLS, p->tenant * c->limits.peers + p->link);
     pull_slot_put(c, slot);
     touch(c);
 }

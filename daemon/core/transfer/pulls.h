@@ -7,8 +7,10 @@
 
 struct pull *pull_find(const struct core *c, struct pull_id id);
 struct pull_id pull_id(const struct core *c, const struct pull *p);
-/* There must be a free record. */
-struct pull *pull_create(struct core *c);
+/* The engine's tenant must have room in its share. */
+struct pull *pull_create(struct core *c, const struct engine *e, uint32_t peer);
+/* Whose share its fetches from that peer are of. */
+uint32_t pull_holder(const struct core *c, const struct engine *e, uint32_t peer);
 /* A message about it to its source; there must be room. */
 struct peer_msg *pull_send(const struct core *c, struct actions *out, const struct pull *p,
                            enum peer_msg_kind kind);

@@ -26,6 +26,14 @@ static struct serve_id serve_id(const struct core *c, const struct serve *s)
     return (struct serve_id){.slot = serve_slot(c, s), .gen = s->gen};
 }
 
+/* Links of one peer follow each other; what the older one began counts as the peer's. */
+static uint32_t serve_holder(const struct core *c, const struct peer_msg *m, uint32_t link)
+{
+    uint32_t peers = c->limits.peers ? c->limits.peers : 1;
+
+    return m->tenant * peers + link_at(c, link)->peer;
+}
+
 static void serve_free(struct core *c, struct serve *s)
 {
     uint32_t slot = serve_slot(c, s);
@@ -33,6 +41,7 @@ static void serve_free(struct core *c, struct serve *s)
     state_unhold(c, (struct path){s->node, s->state_from});
     node_unpin(c, s->node, REF_TRANSFER);
     pool_at(c, s->pool)->serves--;
+    share_put(c, SHARE_SERVES, s->holder);
     serve_list_remove(c, &c->serves_active, slot);
     serve_state_move(&s->state, SERVE_EMPTY);
     serve_slot_put(c, slot);
@@ -116,6 +125,8 @@ static struct serve *serve_create(struct core *c, uint32_t link, const struct pe
     serve_state_move(&s->state, SERVE_SEALING);
     serve_list_push(c, &c->serves_active, slot);
     s->link = link;
+    s->holder = serve_holder(c, m, link);
+    share_take(c, SHARE_SERVES, s->holder);
     s->pool = f->pool;
     s->node = s->wait_node = f->node;
     s->from = m->from;
@@ -172,7 +183,7 @@ static void serve_open(struct core *c, struct actions *out, uint32_t link, const
         offer_nothing(out, link, m, TERN_INVALID, 0);
         return;
     }
-    if (c->free_serves.n == 0) {
+    if (share_room(c, SHARE_SERVES, serve_holder(c, m, link)) == 0) {
         offer_nothing(out, link, m, TERN_BUSY, c->limits.busy_retry_ms);
         return;
     }

@@ -19,6 +19,9 @@
 #define PAGES_INITIAL_MIN  4096u
 #define INBOUND_SPARE      64u /* for peers that reconnect before their old link is found dead */
 #define DATA_CONNS_MIN     128u
+#define TRANSFERS_EACH     4u /* for a tenant with a peer */
+#define TRANSFERS_MIN      256u
+#define TRANSFERS_MAX      65536u
 
 /* ---- names ---- */
 
@@ -138,6 +141,14 @@ static uint64_t data_conns(const struct config *c)
     return n < DATA_CONNS_MIN ? DATA_CONNS_MIN : n;
 }
 
+/* Enough that each tenant has something reserved with each peer. */
+static uint64_t transfers(const struct config *c)
+{
+    uint64_t n = (uint64_t)TRANSFERS_EACH * c->ntenants * c->npeers;
+
+    return n < TRANSFERS_MIN ? TRANSFERS_MIN : n > TRANSFERS_MAX ? TRANSFERS_MAX : n;
+}
+
 /* A field that may not be 0 and is 0 was not set, and gets the derived value. */
 void config_derive(struct loader *l)
 {
@@ -169,6 +180,8 @@ void config_derive(struct loader *l)
     derive_u32(&limits->token_blocks, (uint64_t)limits->pages * BLOCKS_PER_PAGE +
                                           (uint64_t)limits->sessions * SESSION_BLOCKS);
     derive_u32(&limits->sums_per_page, regions);
+    derive_u32(&limits->pulls, transfers(c));
+    derive_u32(&limits->serves, transfers(c));
     if (c->tape_file[0] == '\0')
         snprintf(c->tape_file, sizeof c->tape_file, "%s.tape", c->admin_socket);
 }

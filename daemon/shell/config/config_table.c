@@ -113,8 +113,10 @@ const struct setting config_settings[] = {
     COUNT("limits", "slabs", "limit-slabs", limits.slabs, 2, COUNT_MAX, NULL,
           "Slab records; default: 2048 a pool, at most one a page record"),
     LIMIT(retires, "limit-retires", "65536", "Releases that wait for a step"),
-    LIMIT(pulls, "limit-pulls", "256", "Transfers in at a time"),
-    LIMIT(serves, "limit-serves", "256", "Transfers out at a time"),
+    LIMIT(pulls, "limit-pulls", NULL,
+          "Transfers in at a time; default: 4 for each tenant with each peer, at least 256"),
+    LIMIT(serves, "limit-serves", NULL,
+          "Transfers out at a time; default: 4 for each tenant with each peer, at least 256"),
     COUNT(
         "limits", "reserved_percent", "limit-reserved-percent", limits.reserved_percent, 0, 100,
         "50",

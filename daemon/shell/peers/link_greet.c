@@ -88,7 +88,8 @@ static bool open_data_path(struct peer_link *l, uint64_t incarnation, uint32_t d
 
 static void come_up(struct peer_link *l, uint64_t incarnation, uint32_t data_port)
 {
-    struct event ev = {.kind = EV_LINK_UP, .link = {.link = l->slot, .incarnation = incarnation}};
+    struct event ev = {.kind = EV_LINK_UP,
+                       .link = {.link = l->slot, .peer = l->peer, .incarnation = incarnation}};
     struct daemon *d = l->d;
 
     if (link_is_outbound(l) && !open_data_path(l, incarnation, data_port))

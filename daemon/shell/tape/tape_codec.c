@@ -233,6 +233,7 @@ static void small_event(struct codec *c, struct event *e)
     case EV_LINK_DOWN:
         codec_u32(c, &e->link.link);
         codec_u64(c, &e->link.incarnation);
+        codec_u32(c, &e->link.peer);
         break;
     case EV_PULLED:
         handle(c, &e->pulled.pull);

@@ -139,7 +139,8 @@ static bool within_limits(const struct event *e, const struct core_limits *limit
             return false;
         return e->request.conn < limits->conns && e->request.op != OP_NONE;
     case EV_LINK_UP:
-    case EV_LINK_DOWN: return e->link.link < limits->links;
+    case EV_LINK_DOWN:
+        return e->link.link < limits->links && (e->link.peer < limits->peers || e->link.peer == 0);
     case EV_PEER_MSG:
         return e->peer.link < limits->links &&
                (e->peer.msg.tenant < limits->tenants || e->peer.msg.tenant == NONE);

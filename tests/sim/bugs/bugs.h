@@ -36,7 +36,12 @@
     X(27, TCP_BESIDE_READS, "hand a batch to TCP while it is being read")                          \
     X(28, NEWEST_FIRST, "serve the newest transfer first")                                         \
     X(29, RETRY_AT_ONCE, "ask a busy source again at once")                                        \
-    X(30, RETIRES_UNSHARED, "give one tenant the releases that are reserved for another")
+    X(30, RETIRES_UNSHARED, "give one tenant the releases that are reserved for another")          \
+    X(31, ENGINES_KEPT, "keep the share of an engine that is gone")                                \
+    X(32, POOLS_UNSHARED, "open a pool on what is reserved for another tenant")                    \
+    X(33, SESSIONS_UNSHARED, "open a session on what is reserved for another tenant")              \
+    X(34, PULLS_UNSHARED, "begin a fetch on what is reserved for another tenant")                  \
+    X(35, SERVES_UNSHARED, "serve on what is reserved for another tenant")
 
 /* Those from the first to the last are the seam's: `tern-sim --rdma` finds them. */
 #define BUG_SEAM_FIRST 21

@@ -1,6 +1,9 @@
 /* Shares (T22): a tenant that fills a table does not keep another one out of what is reserved for
  * it, and its refusal says which share and which setting. */
-#include "testing/test.h"
+#include <stdio.h>
+
+#include "testing//test.h"
+#include "unit/rig/rig_pair.h"
 #include "unit/rig/rig_test.h"
 
 /* Two tenants, each with an engine, a pool and a session. */
@@ -68,4 +71,125 @@ TEST(t22_releases_of_a_tenant_that_stands_still_leave_the_other_its_share)
     rig_engine_done(n.rig, &n.a, held);
     assert_int_equal(share_of(&n, "retires", 0).used, 0);
     assert_int_equal(share_of(&n, "retires", 0).rest, 64);
+}
+
+/* Names of which not every rank has joined yet are engines, too. */
+TEST(t22_half_joined_engines_of_a_tenant_leave_the_other_its_share)
+{
+    struct neighbours n = neighbours_with(rig_defaults());
+    uint32_t held = 1, proc;
+    enum tern_err err = TERN_OK;
+    char name[8];
+
+    for (; err == TERN_OK; held += err == TERN_OK) {
+        snprintf(name, sizeof name, "a%u", held);
+        err = rig_join(n.rig, rig_connect(n.rig, 0, &proc), name, ROLE_WORKER, 0, 2);
+    }
+    assert_refused(n.rig, TERN_BUSY, err);
+    assert_non_null(strstr(n.rig->last->text, "raise limits.engines"));
+    assert_int_equal(held, 6);
+    assert_int_equal(share_of(&n, "engines", 0).used, 6);
+    assert_ok(rig_join(n.rig, rig_connect(n.rig, 1, &proc), "b1", ROLE_BOTH, 0, 1));
+    assert_int_equal(share_of(&n, "engines", 1).used, 2);
+    rig_engine_kill(n.rig, &n.a, 0);
+    assert_int_equal(share_of(&n, "engines", 0).used, 5);
+}
+
+TEST(t22_sessions_of_a_tenant_leave_the_other_its_share)
+{
+    struct rig_options options = rig_defaults();
+    struct rig_session s;
+    struct neighbours n;
+    uint32_t held = 1;
+
+    options.limits.sessions = 16;
+    n = neighbours_with(options);
+    while (rig_session_open(n.rig, n.a.conn[0], n.ap, 1, &s) == TERN_OK)
+        held++;
+    assert_non_null(strstr(n.rig->last->text, "raise limits.sessions"));
+    assert_int_equal(held, 12);
+    for (uint32_t i = 1; i < 4; i++)
+        assert_ok(rig_session_open(n.rig, n.b.conn[0], n.bp, 1, &s));
+    assert_refused(n.rig, TERN_BUSY, rig_session_open(n.rig, n.b.conn[0], n.bp, 1, &s));
+    assert_ok(rig_close(n.as, 0)); /* that was of the common rest */
+    assert_ok(rig_session_open(n.rig, n.b.conn[0], n.bp, 1, &s));
+    assert_refused(n.rig, TERN_BUSY, rig_session_open(n.rig, n.a.conn[0], n.ap, 1, &s));
+}
+
+TEST(t22_pools_of_a_tenant_leave_the_other_its_share)
+{
+    struct neighbours n = neighbours_with(rig_defaults());
+    struct group_layout g = rig_group(4, 512);
+    struct pool_id pool;
+    uint32_t held = 1;
+
+    while (rig_pool_open(n.rig, n.a.conn[0], &g, 1, 16384, &pool) == TERN_OK)
+        held++;
+    assert_non_null(strstr(n.rig->last->text, "raise limits.pools"));
+    assert_int_equal(held, 6);
+    assert_ok(rig_pool_open(n.rig, n.b.conn[0], &g, 1, 16384, &pool));
+    assert_refused(n.rig, TERN_BUSY, rig_pool_open(n.rig, n.b.conn[0], &g, 1, 16384, &pool));
+    assert_ok(rig_pool_close(n.rig, n.b.conn[0], pool));
+    assert_int_equal(share_of(&n, "pools", 1).used, 2); /* until nobody can write there */
+}
+
+/* A peer that does not answer holds the fetches of one tenant. Another tenant's are begun, from the
+ * same peer and from others. */
+TEST(t22_fetches_of_a_tenant_from_a_silent_peer_leave_the_other_its_share)
+{
+    struct rig_options options = rig_defaults();
+    struct neighbours n;
+    uint32_t held = 0;
+
+    options.limits.pulls = 8; /* for two tenants with two peers each */
+    n = neighbours_with(options);
+    n.rig->automatic = BY_HAND(RIG_MSG);
+    rig_link_up(n.rig, 0, rig_create(&options), 2);
+    assert_ok(rig_match(n.bs, rig_tokens(1, 16), 16));
+    for (; held < 9; held++) {
+        struct rig_session *s = rig_session(n.rig, &n.a, n.ap, 1);
+
+        assert_ok(rig_match(s, rig_tokens(1, 16), 16));
+        rig_fetch(s, 0, 0);
+        if (rig_view(n.rig).pulls == held)
+            break;
+    }
+    assert_err(TERN_BUSY, n.rig->last->err);
+    assert_non_null(strstr(n.rig->last->text, "raise limits.pulls"));
+    assert_int_equal(held, 5);
+    assert_int_equal(share_of(&n, "pulls", 0).used, 5);
+    rig_fetch(n.bs, 0, 0);
+    assert_int_equal(rig_view(n.rig).pulls, 6);
+}
+
+/* A peer asks again and again, and reads nothing of what it is offered. */
+TEST(t22_offers_that_a_peer_leaves_unread_leave_another_peer_its_share)
+{
+    struct rig_options options = rig_defaults();
+    struct event event = {.kind = EV_PEER_MSG};
+    uint32_t offers = 0;
+    struct pair p;
+
+    options.limits.serves = 8; /* for two tenants with two peers each */
+    options.limits.reserved_percent = 50;
+    p = pair_with(options, 4, 128, 64);
+    rig_put(p.source, &p.se, p.sp, 1, 16);
+    p.d = rig_session(p.dest, &p.de, p.dp, 1);
+    assert_ok(rig_match(p.d, rig_tokens(1, 16), 16));
+    p.source->automatic = p.dest->automatic = BY_HAND(RIG_MSG);
+    rig_fetch(p.d, 0, 0);
+    rig_link_up(p.dest, 1, p.source, 3);
+    event.peer.msg = rig_job(p.dest, RIG_MSG, 0)->msg;
+    event.peer.link = 2;
+    for (uint32_t i = 0; i < 8; i++, offers = rig_view(p.source).serves) {
+        event.peer.msg.pull.gen++;
+        rig_event(p.source, &event);
+    }
+    assert_int_equal(offers, 5);
+    assert_err(TERN_BUSY, rig_job(p.source, RIG_MSG, 7)->msg.err);
+    event.peer.link = 3;
+    event.peer.msg.pull.gen++;
+    rig_event(p.source, &event);
+    assert_int_equal(rig_view(p.source).serves, 6);
+    assert_ok(rig_job(p.source, RIG_MSG, 8)->msg.err);
 }

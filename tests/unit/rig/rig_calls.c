@@ -699,6 +699,14 @@ enum tern_err rig_pin(struct rig *rig, uint32_t admin_conn, struct node_id node,
     return must_answer(rig, admin_conn, &request)->err;
 }
 
+/* Inbound links come from the configured peers in their order. */
+static uint32_t rig_peer_of(const struct rig *rig, uint32_t link)
+{
+    uint32_t peers = rig->options.limits.peers;
+
+    return link < peers ? link : peers ? (link - peers) % peers : 0;
+}
+
 void rig_link_up(struct rig *a, uint32_t link_a, struct rig *b, uint32_t link_b)
 {
     struct event event = {.kind = EV_LINK_UP};
@@ -708,9 +716,11 @@ void rig_link_up(struct rig *a, uint32_t link_a, struct rig *b, uint32_t link_b)
     b->link[link_b].rig = a;
     b->link[link_b].link = link_a;
     event.link.link = link_a;
+    event.link.peer = rig_peer_of(a, link_a);
     event.link.incarnation = b->options.incarnation;
     rig_event(a, &event);
     event.link.link = link_b;
+    event.link.peer = rig_peer_of(b, link_b);
     event.link.incarnation = a->options.incarnation;
     rig_event(b, &event);
 }
@@ -724,11 +734,13 @@ void rig_link_down(struct rig *a, uint32_t link_a)
     rig_lose_messages(a, link_a);
     a->link[link_a].rig = NULL;
     event.link.link = link_a;
+    event.link.peer = rig_peer_of(a, link_a);
     rig_event(a, &event);
     if (!b)
         return;
     rig_lose_messages(b, link_b);
     b->link[link_b].rig = NULL;
     event.link.link = link_b;
+    event.link.peer = rig_peer_of(b, link_b);
     rig_event(b, &event);
 }

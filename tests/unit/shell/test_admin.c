@@ -160,7 +160,7 @@ TEST(status_has_the_keys_and_its_pages_add_up)
     assert_true(json_is_object(json_object_get(status, "errors")));
     assert_int_equal(json_object_size(json_object_get(status, "errors")), TERN_ERR_COUNT - 1);
     assert_string_equal(string_of(json_array_get(json_object_get(status, "shares"), 0), "table"),
-                        "retires");
+                        "engines");
     assert_true(json_is_true(json_object_get(status, "insecure_peers")));
     assert_int_equal(number_of(json_object_get(status, "fault_injection"), "corrupt_pages"), 7);
     assert_int_equal(number_of(json_object_get(status, "memory"), "huge_page_bytes"), 2 << 20);
