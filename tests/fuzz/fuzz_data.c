@@ -14,7 +14,6 @@
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t n);
 
-static struct rig rig;
 static int listener = -1;
 static uint32_t pulls, callers;
 
@@ -26,16 +25,15 @@ static void set_up(void)
 
     if (listener >= 0)
         return;
-    rig_open(&rig, &options);
-    rig_fill_source(&rig, 40);
+    rig_open_filled(&options, 40);
     listener = rig_listen(&port);
     rig.link = 1;
-    rig_link(&rig, port, RIG_SRC_INC);
+    rig_link(port, RIG_SRC_INC);
 }
 
 static void turn(uint64_t deadline)
 {
-    rig_step(&rig);
+    rig_step();
     check(io_now_ns() < deadline);
 }
 
@@ -121,14 +119,14 @@ static void at_the_destination(const uint8_t *bytes, size_t n)
     memset(page(PULLED + 1), GUARD_BYTE, GUARDS * PAGE_BYTES);
     rig.dst.nevents = 0;
     pulls++;
-    rig_pull(&rig, pull, 0, 0, 1, PULLED);
+    rig_pull(pull, 0, 0, 1, PULLED);
     while ((fd = accept(listener, NULL, NULL)) < 0)
         turn(deadline);
     talk(fd, bytes, n);
     while (rig.dst.nevents == 0)
         turn(deadline);
     check(rig.dst.event[0].kind == EV_PULLED || rig.dst.event[0].kind == EV_PULL_BROKEN);
-    rig_stop(&rig, pull);
+    rig_stop(pull);
     while (rig.dst.nevents < 2)
         turn(deadline);
     check(rig.dst.nevents == 2 && rig.dst.event[1].kind == EV_PULL_QUIET);

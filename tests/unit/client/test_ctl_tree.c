@@ -58,9 +58,52 @@ bool j_bool(const json_t *object, const char *key)
 
 /* ---- made-up lists ---- */
 
-static void lists_start(void)
+static struct forest f; /* the case's */
+static json_t *answer;
+static char *picture; /* the last one drawn */
+
+FIXTURE(lists_start)
 {
     lists = json_pack("{s:[], s:[], s:[]}", "tree", "sessions", "transfers");
+    return 0;
+}
+
+static void forest_drop(void)
+{
+    if (answer)
+        forest_free(&f);
+    json_decref(answer);
+    answer = NULL;
+}
+
+FIXTURE(lists_end)
+{
+    forest_drop();
+    json_decref(lists);
+    free(picture);
+    picture = NULL;
+    return 0;
+}
+
+__attribute__((constructor)) static void each_has_lists(void)
+{
+    test_each(lists_start, lists_end);
+}
+
+static void lists_anew(void)
+{
+    lists_end(NULL);
+    lists_start(NULL);
+}
+
+/* As the lists are now. */
+static void ask(void)
+{
+    struct ctl ctl = {0};
+
+    forest_drop();
+    answer = forest_ask(&ctl);
+    forest_load(&f, answer);
 }
 
 static uint32_t tree_size(void)
@@ -129,12 +172,8 @@ static void session_holds(uint32_t slot, const char *kind, const char *engine, d
 
 TEST(lines_end_at_branches_at_what_is_held_and_where_nodes_differ)
 {
-    struct ctl ctl = {0};
-    struct forest f;
     uint32_t root, at, last;
-    json_t *answer;
 
-    lists_start();
     root = node(-1);
     at = chain(root, 4);
     last = chain(at, 2);
@@ -143,8 +182,7 @@ TEST(lines_end_at_branches_at_what_is_held_and_where_nodes_differ)
     set(last, "pages", json_integer(0));
     set(last, "host_pages", json_integer(2));
     session_holds(2, "device", "decode-0", 1);
-    answer = forest_ask(&ctl);
-    forest_load(&f, answer);
+    ask();
 
     /* The root; 0..64; 64..128, which is held; 128..256; its branches: 256..320, 320..384 on the
      * host; 256..448. */
@@ -158,40 +196,26 @@ TEST(lines_end_at_branches_at_what_is_held_and_where_nodes_differ)
     assert_string_equal(forest_tier(f.lines[5].last), "host");
     assert_true(f.lines[6].from == 256 && f.lines[6].nodes == 3 && f.lines[6].parent == 3);
     assert_int_equal(f.hidden, 0);
-    forest_free(&f);
-    json_decref(answer);
-    json_decref(lists);
 }
 
 TEST(nodes_that_moved_are_shown_apart_or_counted_never_followed_for_ever)
 {
-    struct ctl ctl = {0};
-    struct forest f;
     uint32_t root, a, b;
-    json_t *answer;
 
-    lists_start();
     root = node(-1);
     a = chain(root, 1);
     b = chain(a, 1);
     chain(b, 1);
     set(a, "parent", json_integer((json_int_t)b)); /* a ring */
     set(b, "parent", json_integer((json_int_t)a));
-    answer = forest_ask(&ctl);
-    forest_load(&f, answer);
+    ask();
     assert_int_equal(f.nlines, 1);
     assert_int_equal(f.hidden, 3);
-    forest_free(&f);
-    json_decref(answer);
 
     set(a, "parent", json_integer(77)); /* not in the list */
-    answer = forest_ask(&ctl);
-    forest_load(&f, answer);
+    ask();
     assert_int_equal(f.roots, 2);
     assert_int_equal(f.hidden, 0);
-    forest_free(&f);
-    json_decref(answer);
-    json_decref(lists);
 }
 
 /* ---- holders ---- */
@@ -201,16 +225,10 @@ static void assert_holders(const struct forest_node *n, const char *wanted)
     char *text = forest_holders(n);
 
     assert_string_equal(text, wanted);
-    free(text);
 }
 
 TEST(holders_are_named_together_by_kind_with_the_longest_of_them)
 {
-    struct ctl ctl = {0};
-    struct forest f;
-    json_t *answer;
-
-    lists_start();
     chain(node(-1), 3);
     session_holds(1, "device", "decode-0", 2);
     session_holds(1, "device", "decode-1", 4);
@@ -226,66 +244,48 @@ TEST(holders_are_named_together_by_kind_with_the_longest_of_them)
     json_array_append_new(json_object_get(lists, "sessions"),
                           json_pack("{s:s, s:s, s:s, s:f}", "engine", "old", "node_id",
                                     "0000000100000003", "ref", "device", "ref_s", 1.0));
-    answer = forest_ask(&ctl);
-    forest_load(&f, answer);
+    ask();
     assert_holders(&f.nodes[0], "");
     assert_holders(&f.nodes[1], "device decode-0 x2 9.0 s, device decode-1 4.0 s, host prefill 10 "
                                 "min");
     assert_holders(&f.nodes[2], "admin x2 30.0 s, transfer host-a 250 ms, transfer");
     assert_holders(&f.nodes[3], "");
-    forest_free(&f);
-    json_decref(answer);
-    json_decref(lists);
 }
 
 TEST(holders_of_many_names_are_counted)
 {
-    struct ctl ctl = {0};
-    struct forest f;
     char name[16];
-    json_t *answer;
 
-    lists_start();
     node(-1);
     for (uint32_t i = 0; i < 7; i++) {
         snprintf(name, sizeof(name), "e%u", i);
         session_holds(0, "device", name, 1);
     }
-    answer = forest_ask(&ctl);
-    forest_load(&f, answer);
+    ask();
     assert_holders(&f.nodes[0],
                    "device e0 1.0 s, device e1 1.0 s, device e2 1.0 s, device e3 1.0 s, 3 more");
-    forest_free(&f);
-    json_decref(answer);
-    json_decref(lists);
 }
 
 /* ---- the drawing ---- */
 
-static char *drawn(struct svg_drawn *ret, const char *name)
+static void draws(struct svg_drawn *ret, const char *name)
 {
-    char path[] = "/tmp/tern-svg-XXXXXX", *text;
-    struct ctl ctl = {0};
+    char path[] = "/tmp/tern-svg-XXXXXX";
     int fd = mkstemp(path);
-    struct forest f;
-    json_t *answer;
     FILE *file;
     size_t n;
 
     assert_true(fd >= 0);
-    answer = forest_ask(&ctl);
-    forest_load(&f, answer);
+    ask();
     *ret = svg_write(&f, name, path);
-    forest_free(&f);
-    json_decref(answer);
     file = fdopen(fd, "r");
-    text = calloc(1, 8u << 20);
-    n = fread(text, 1, (8u << 20) - 1, file);
+    free(picture);
+    picture = calloc(1, 8u << 20);
+    n = fread(picture, 1, (8u << 20) - 1, file);
     assert_true(n > 0 && n < (8u << 20) - 1);
     fclose(file);
     unlink(path);
-    assert_true(strcmp(text + n - 7, "</svg>\n") == 0);
-    return text;
+    assert_true(strcmp(picture + n - 7, "</svg>\n") == 0);
 }
 
 static uint32_t count_of(const char *text, const char *what)
@@ -315,46 +315,37 @@ TEST(tables_show_what_others_have_named_as_ascii)
 TEST(drawings_escape_what_others_have_named)
 {
     struct svg_drawn d;
-    char *text;
 
-    lists_start();
     chain(node(-1), 2);
     session_holds(2, "device", "<script>&\"\033[31m", 1);
-    text = drawn(&d, "a<b>&\x01");
-    assert_null(strstr(text, "<script>"));
-    assert_null(strstr(text, "a<b>"));
-    assert_null(strchr(text, '\033'));
-    assert_null(strchr(text, '\x01'));
-    assert_non_null(strstr(text, "&lt;script&gt;&amp;&quot;?[31m"));
-    assert_non_null(strstr(text, "a&lt;b&gt;&amp;?"));
-    free(text);
-    json_decref(lists);
+    draws(&d, "a<b>&\x01");
+    assert_null(strstr(picture, "<script>"));
+    assert_null(strstr(picture, "a<b>"));
+    assert_null(strchr(picture, '\033'));
+    assert_null(strchr(picture, '\x01'));
+    assert_non_null(strstr(picture, "&lt;script&gt;&amp;&quot;?[31m"));
+    assert_non_null(strstr(picture, "a&lt;b&gt;&amp;?"));
 }
 
 TEST(drawings_mark_resume_points_pins_and_tiers)
 {
     struct svg_drawn d;
     uint32_t base;
-    char *text;
 
-    lists_start();
     chain(node(-1), 6);
-    text = drawn(&d, "n");
-    base = count_of(text, "<circle");
+    draws(&d, "n");
+    base = count_of(picture, "<circle");
     assert_int_equal(d.cells, 1);
-    free(text);
     set(3, "resumable", json_true());
     set(4, "tier", json_string("both"));
     set(5, "copying", json_true());
     json_object_set_new(json_object_get(row(6), "refs"), "admin", json_integer(1));
-    text = drawn(&d, "n");
+    draws(&d, "n");
     assert_int_equal(d.cells, 5);
-    assert_int_equal(count_of(text, "<circle"), base + 1);
-    assert_int_equal(count_of(text, "fill=\"" COLOUR_BOTH "\""), 2); /* one in the legend */
-    assert_int_equal(count_of(text, "fill=\"url(#copying)\""), 2);
-    assert_int_equal(count_of(text, "class=\"p\""), 2);
-    free(text);
-    json_decref(lists);
+    assert_int_equal(count_of(picture, "<circle"), base + 1);
+    assert_int_equal(count_of(picture, "fill=\"" COLOUR_BOTH "\""), 2); /* one in the legend */
+    assert_int_equal(count_of(picture, "fill=\"url(#copying)\""), 2);
+    assert_int_equal(count_of(picture, "class=\"p\""), 2);
 }
 
 /* Far more branches than a sheet has rows: the small ones are folded and counted, the large one
@@ -363,42 +354,30 @@ TEST(drawings_are_bounded_and_say_what_is_folded)
 {
     struct svg_drawn d;
     uint32_t root, at;
-    char *text;
 
-    lists_start();
     root = node(-1);
     for (uint32_t i = 0; i < 5 * ROWS_MAX; i++)
         chain(root, 1 + (i == 77) * 40);
-    text = drawn(&d, "n");
+    draws(&d, "n");
     assert_int_equal(d.folded, 5 * ROWS_MAX - 1);
     assert_int_equal(d.cells, 1);
-    assert_non_null(strstr(text, "1999 branches: 1,999 nodes, 3,998 pages"));
-    assert_non_null(strstr(text, "tokens 0..2624"));
-    free(text);
-    json_decref(lists);
-
-    lists_start();
+    assert_non_null(strstr(picture, "1999 branches: 1,999 nodes, 3,998 pages"));
+    assert_non_null(strstr(picture, "tokens 0..2624"));
+    lists_anew();
     at = node(-1);
     for (uint32_t i = 0; i < 3 * CELLS_MAX; i++) {
         at = node((int)at);
         set(at, "resumable", json_boolean(i % 2));
     }
-    text = drawn(&d, "n");
+    draws(&d, "n");
     assert_true(d.cells > CELLS_MAX / 4 && d.cells <= CELLS_MAX);
     assert_int_equal(d.cells + d.folded, 3 * CELLS_MAX);
-    free(text);
-    json_decref(lists);
-
-    lists_start();
+    lists_anew();
     for (uint32_t i = 0; i < 2 * ROWS_MAX; i++)
         node(-1);
-    text = drawn(&d, "n");
+    draws(&d, "n");
     assert_int_equal(d.folded, 2 * ROWS_MAX);
-    free(text);
-    json_decref(lists);
-    lists_start();
-    text = drawn(&d, "n");
-    assert_non_null(strstr(text, "is empty"));
-    free(text);
-    json_decref(lists);
+    lists_anew();
+    draws(&d, "n");
+    assert_non_null(strstr(picture, "is empty"));
 }

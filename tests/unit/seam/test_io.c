@@ -34,22 +34,39 @@ static void note(struct io_op *op, int32_t res, uint32_t flags, uint32_t buffer)
 
 static uint32_t fault_sq_full;
 
-static struct io *open_io(uint32_t entries, uint32_t buffers, uint32_t buffer_bytes)
+/* The case's, and a pair of sockets if it wants one; its teardown closes them. */
+static struct io *io;
+static int fd[2] = {-1, -1};
+
+FIXTURE(close_all)
+{
+    close(fd[0]);
+    close(fd[1]);
+    fd[0] = fd[1] = -1;
+    io_destroy(io);
+    io = NULL;
+    return 0;
+}
+
+__attribute__((constructor)) static void each_closes(void)
+{
+    test_each(NULL, close_all);
+}
+
+static void open_io(uint32_t entries, uint32_t buffers, uint32_t buffer_bytes)
 {
     struct io_config c = {.entries = entries,
                           .buffers = buffers,
                           .buffer_bytes = buffer_bytes,
                           .fault_sq_full = fault_sq_full};
-    struct io *io = NULL;
     const char *why = "";
 
     if (io_create(&c, &io, &why) != TERN_OK)
         fail_msg("%s", why);
-    return io;
 }
 
 /* Runs until *n reaches `until`, 30 s at most. */
-static void run_until(struct io *io, const uint32_t *n, uint32_t until)
+static void run_until(const uint32_t *n, uint32_t until)
 {
     uint64_t deadline = io_now_ns() + 30000000000u;
 
@@ -59,27 +76,25 @@ static void run_until(struct io *io, const uint32_t *n, uint32_t until)
     }
 }
 
-static void pair(int fd[2])
+static void open_pair(void)
 {
     assert_int_equal(socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, fd), 0);
 }
 
 TEST(io_run_returns_at_its_deadline)
 {
-    struct io *io = open_io(8, 0, 0);
     uint64_t from = io_now_ns();
 
+    open_io(8, 0, 0);
     assert_int_equal(io_run(io, 0), 0);
     assert_true(io_now_ns() - from < 10000000000u);
     assert_int_equal(io_run(io, io_now_ns() + 20000000u), 0);
     assert_true(io_now_ns() - from >= 20000000u);
     assert_int_equal(io_run(io, 1), 0); /* long past */
-    io_destroy(io);
 }
 
 TEST(io_connect_accept_send_recv_work)
 {
-    struct io *io = open_io(8, 0, 0);
     struct sockaddr_in addr = {.sin_family = AF_INET, .sin_addr.s_addr = htonl(INADDR_LOOPBACK)};
     socklen_t len = sizeof addr;
     int lfd = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0), c[3];
@@ -87,6 +102,7 @@ TEST(io_connect_accept_send_recv_work)
                 r = {.op.done = note};
     char in[8] = {0};
 
+    open_io(8, 0, 0);
     assert_int_equal(bind(lfd, (struct sockaddr *)&addr, len), 0);
     assert_int_equal(listen(lfd, 8), 0);
     assert_int_equal(getsockname(lfd, (struct sockaddr *)&addr, &len), 0);
@@ -94,24 +110,24 @@ TEST(io_connect_accept_send_recv_work)
     for (uint32_t i = 0; i < 3; i++) { /* one accept, three connections */
         c[i] = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
         io_connect(io, &con.op, c[i], (struct sockaddr *)&addr, len);
-        run_until(io, &con.n, i + 1);
-        run_until(io, &acc.n, i + 1);
+        run_until(&con.n, i + 1);
+        run_until(&acc.n, i + 1);
         assert_int_equal(con.res[i], 0);
         assert_true(acc.res[i] > 0);
         assert_int_equal(acc.flags[i], 0);
     }
     io_recv(io, &r.op, acc.res[1], in, 6, true);
     io_send(io, &s.op, c[1], "abc", 3, true);
-    run_until(io, &s.n, 1);
+    run_until(&s.n, 1);
     io_run(io, 0);
     assert_int_equal(r.n, 0); /* waits for all six */
     io_send(io, &s.op, c[1], "def", 3, true);
-    run_until(io, &r.n, 1);
+    run_until(&r.n, 1);
     assert_int_equal(r.res[0], 6);
     assert_int_equal(r.flags[0], IO_LAST);
     assert_memory_equal(in, "abcdef", 6);
     io_cancel(io, &acc.op);
-    run_until(io, &acc.n, 4);
+    run_until(&acc.n, 4);
     assert_int_equal(acc.res[3], -ECANCELED);
     assert_int_equal(acc.flags[3], IO_LAST);
     for (int i = 0; i < 3; i++) {
@@ -119,84 +135,75 @@ TEST(io_connect_accept_send_recv_work)
         close(acc.res[i]);
     }
     close(lfd);
-    io_destroy(io);
 }
 
 TEST(io_sendmsg_and_recvmsg_scatter_and_gather)
 {
-    struct io *io = open_io(8, 0, 0);
     struct seen s = {.op.done = note}, r = {.op.done = note};
     char a[4] = {0}, b[8] = {0};
     struct iovec out[2] = {{"hello ", 6}, {"world", 5}}, in[2] = {{a, 4}, {b, 7}};
     struct msghdr mo = {.msg_iov = out, .msg_iovlen = 2},
                   mi = {.msg_iov = in, .msg_iovlen = 2, .msg_flags = MSG_WAITALL};
-    int fd[2];
 
-    pair(fd);
+    open_io(8, 0, 0);
+    open_pair();
     io_recvmsg(io, &r.op, fd[0], &mi);
     io_sendmsg(io, &s.op, fd[1], &mo);
-    run_until(io, &r.n, 1);
+    run_until(&r.n, 1);
     assert_int_equal(r.res[0], 11);
     assert_memory_equal(a, "hell", 4);
     assert_memory_equal(b, "o world", 7);
-    close(fd[0]);
-    close(fd[1]);
-    io_destroy(io);
 }
 
 TEST(io_multishot_recv_brings_buffers_until_none_is_left)
 {
-    struct io *io = open_io(8, 4, 16);
     struct seen r = {.op.done = note};
     struct io_stats stats;
-    int fd[2];
 
-    pair(fd);
+    open_io(8, 4, 16);
+    open_pair();
     io_recv_buffers(io, &r.op, fd[0]);
     for (char i = 0; i < 4; i++) {
         assert_int_equal(write(fd[1], &"0123"[(int)i], 1), 1);
-        run_until(io, &r.n, (uint32_t)i + 1);
+        run_until(&r.n, (uint32_t)i + 1);
         assert_int_equal(r.res[(int)i], 1);
         assert_int_equal(r.flags[(int)i], IO_BUFFER);
         assert_int_equal(*(const char *)io_buffer(io, r.buffer[(int)i]), '0' + i);
     }
     assert_int_equal(write(fd[1], "4", 1), 1);
-    run_until(io, &r.n, 5);
+    run_until(&r.n, 5);
     assert_int_equal(r.res[4], -ENOBUFS);
     assert_int_equal(r.flags[4], IO_LAST);
     for (int i = 0; i < 4; i++)
         io_buffer_put(io, r.buffer[i]);
     io_recv_buffers(io, &r.op, fd[0]); /* nothing was lost */
-    run_until(io, &r.n, 6);
+    run_until(&r.n, 6);
     assert_int_equal(r.res[5], 1);
     assert_int_equal(*(const char *)io_buffer(io, r.buffer[5]), '4');
     close(fd[1]);
-    run_until(io, &r.n, 7);
+    run_until(&r.n, 7);
     assert_int_equal(r.res[6], 0);
     assert_true(r.flags[6] & IO_LAST);
     io_stats(io, &stats);
     assert_int_equal(stats.buffers_empty, 1);
-    close(fd[0]);
-    io_destroy(io);
 }
 
 TEST(io_poll_reports_an_eventfd)
 {
-    struct io *io = open_io(8, 0, 0);
     struct seen p = {.op.done = note};
-    int fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
+    int event = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
     uint64_t v = 1;
 
-    io_poll_in(io, &p.op, fd, true);
+    open_io(8, 0, 0);
+    io_poll_in(io, &p.op, event, true);
     io_run(io, 0);
     for (uint32_t i = 1; i < 5; i++) {
-        assert_int_equal(write(fd, &v, sizeof v), sizeof v);
-        run_until(io, &p.n, i);
+        assert_int_equal(write(event, &v, sizeof v), sizeof v);
+        run_until(&p.n, i);
         assert_int_equal(p.flags[i - 1], 0);
-        assert_int_equal(read(fd, &v, sizeof v), sizeof v);
+        assert_int_equal(read(event, &v, sizeof v), sizeof v);
     }
-    close(fd);
-    io_destroy(io);
+    close(event);
 }
 
 /* Fault 13: a queue of 4, 500 operations at once, each completes exactly once. */
@@ -217,16 +224,14 @@ static void full_queues_lose_nothing(uint32_t every)
 {
     static struct seen s[500], r[500];
     static char in[500], out[500];
-    struct io *io;
     struct io_stats stats;
-    int fd[2];
 
     fault_sq_full = every;
-    io = open_io(4, 0, 0);
+    open_io(4, 0, 0);
     memset(s, 0, sizeof s);
     memset(r, 0, sizeof r);
     total = 0;
-    pair(fd);
+    open_pair();
     for (int i = 0; i < 500; i++) {
         s[i].op.done = r[i].op.done = count;
         out[i] = (char)i;
@@ -234,7 +239,7 @@ static void full_queues_lose_nothing(uint32_t every)
     }
     for (int i = 0; i < 500; i++)
         io_send(io, &s[i].op, fd[1], &out[i], 1, false);
-    run_until(io, &total, 1000);
+    run_until(&total, 1000);
     assert_int_equal(io_run(io, io_now_ns() + 5000000u), 0);
     for (int i = 0; i < 500; i++) {
         assert_int_equal(s[i].n, 1);
@@ -249,9 +254,7 @@ static void full_queues_lose_nothing(uint32_t every)
     printf("fault=13 runs=1 injected=%u violations=0 lost_cqe=0\n",
            (unsigned)(stats.cq_overflows + stats.sq_waits));
     fault_sq_full = 0;
-    close(fd[0]);
-    close(fd[1]);
-    io_destroy(io);
+    close_all(NULL);
 }
 
 TEST(io_fault_13_full_queues_lose_nothing)
@@ -268,15 +271,13 @@ static void cancel_at_any_stage(uint32_t every)
 {
     static struct seen r[300];
     static char in[300];
-    struct io *io;
     uint32_t cancelled = 0;
-    int fd[2];
 
     fault_sq_full = every;
-    io = open_io(4, 0, 0);
+    open_io(4, 0, 0);
     memset(r, 0, sizeof r);
     total = 0;
-    pair(fd);
+    open_pair();
     for (int i = 0; i < 300; i++) {
         r[i].op.done = count;
         io_recv(io, &r[i].op, fd[0], &in[i], 1, false);
@@ -290,7 +291,7 @@ static void cancel_at_any_stage(uint32_t every)
         io_cancel(io, &r[i].op);
         io_cancel(io, &r[i].op); /* a second changes nothing */
     }
-    run_until(io, &total, 300);
+    run_until(&total, 300);
     assert_int_equal(io_run(io, io_now_ns() + 5000000u), 0);
     for (int i = 0; i < 300; i++) {
         assert_int_equal(r[i].n, 1);
@@ -299,9 +300,7 @@ static void cancel_at_any_stage(uint32_t every)
     }
     assert_true(cancelled >= 200 && cancelled < 300);
     fault_sq_full = 0;
-    close(fd[0]);
-    close(fd[1]);
-    io_destroy(io);
+    close_all(NULL);
 }
 
 TEST(io_cancel_at_any_stage_completes_once)
@@ -315,37 +314,32 @@ TEST(io_cancel_at_any_stage_completes_once)
 /* What xfer's stop rests on: a receive that took some bytes and is cancelled says how many. */
 TEST(io_cancelled_receive_says_how_much_it_took)
 {
-    struct io *io = open_io(8, 0, 0);
     struct seen r = {.op.done = note};
     char in[64] = {0}, rest[64] = {0};
-    int fd[2];
 
-    pair(fd);
+    open_io(8, 0, 0);
+    open_pair();
     io_recv(io, &r.op, fd[0], in, sizeof in, true);
     io_run(io, 0);
     assert_int_equal(write(fd[1], "0123456789", 10), 10);
     io_run(io, 0);
     io_cancel(io, &r.op);
-    run_until(io, &r.n, 1);
+    run_until(&r.n, 1);
     assert_int_equal(r.res[0], 10);
     assert_memory_equal(in, "0123456789", 10);
     assert_int_equal(write(fd[1], "abc", 3), 3);
     assert_int_equal(recv(fd[0], rest, sizeof rest, 0), 3);
     assert_memory_equal(rest, "abc", 3);
-    close(fd[0]);
-    close(fd[1]);
-    io_destroy(io);
 }
 
 TEST(io_signals_are_not_seen)
 {
-    struct io *io = open_io(8, 0, 0);
     struct seen r = {.op.done = note};
     char in[4];
-    int fd[2];
     pid_t self = getpid(), child;
 
-    pair(fd);
+    open_io(8, 0, 0);
+    open_pair();
     child = fork();
     assert_true(child >= 0);
     if (child == 0) {
@@ -356,18 +350,14 @@ TEST(io_signals_are_not_seen)
         _exit(write(fd[1], "done", 4) == 4 ? 0 : 1);
     }
     io_recv(io, &r.op, fd[0], in, 4, true);
-    run_until(io, &r.n, 1);
+    run_until(&r.n, 1);
     assert_int_equal(r.res[0], 4);
     assert_int_equal(waitpid(child, NULL, 0), child);
-    close(fd[0]);
-    close(fd[1]);
-    io_destroy(io);
 }
 
 TEST(io_create_refuses_bad_limits_and_says_why)
 {
     struct io_config c = {.entries = 0};
-    struct io *io = NULL;
     const char *why = NULL;
     struct rlimit old, none;
 
@@ -388,23 +378,22 @@ TEST(io_create_refuses_bad_limits_and_says_why)
 /* A poll that is asked for once waits for what it polls for, says it once, and is over. */
 TEST(io_poll_once_waits_and_reports_once)
 {
-    struct io *io = open_io(8, 0, 0);
     struct seen p = {.op.done = note};
-    int fd = eventfd(0, EFD_CLOEXEC);
+    int event = eventfd(0, EFD_CLOEXEC);
     uint64_t v = 1;
 
-    io_poll_in(io, &p.op, fd, false);
+    open_io(8, 0, 0);
+    io_poll_in(io, &p.op, event, false);
     for (uint32_t i = 0; i < 3; i++)
         io_run(io, io_now_ns() + 1000000u);
     assert_int_equal(p.n, 0);
     for (uint32_t i = 0; i < 2; i++) {
-        assert_int_equal(write(fd, &v, sizeof v), sizeof v);
-        run_until(io, &p.n, 1);
+        assert_int_equal(write(event, &v, sizeof v), sizeof v);
+        run_until(&p.n, 1);
         io_run(io, 0);
     }
     assert_int_equal(p.n, 1);
     assert_int_equal(p.flags[0], IO_LAST);
     assert_true(p.res[0] > 0);
-    close(fd);
-    io_destroy(io);
+    close(event);
 }

@@ -25,10 +25,10 @@
 
 #define MIB (1u << 20)
 
-struct rig {
+static struct rig {
     struct mem *mem;
     struct taken back;
-};
+} rig;
 
 static const struct group_layout groups[2] = {
     {.page_tokens = 64, .units = 2, .page_bytes = 16384},
@@ -51,22 +51,34 @@ static struct mem_config config_small(void)
     return c;
 }
 
-static void rig_init(struct rig *rig)
+static void rig_init(void)
 {
     struct mem_config c = config_small();
     const char *why = NULL;
 
-    memset(rig, 0, sizeof *rig);
-    assert_int_equal(mem_create(&c, &rig->mem, &why), TERN_OK);
-    mem_pool_set(rig->mem, 0, TIER_DEVICE, 0, MIB, 2 * MIB, 2, 2, 2, groups);
+    memset(&rig, 0, sizeof rig);
+    assert_int_equal(mem_create(&c, &rig.mem, &why), TERN_OK);
+    mem_pool_set(rig.mem, 0, TIER_DEVICE, 0, MIB, 2 * MIB, 2, 2, 2, groups);
+}
+
+/* The case's memory goes, if it has one. */
+FIXTURE(rig_drop)
+{
+    mem_destroy(rig.mem);
+    rig.mem = NULL;
+    return 0;
+}
+
+__attribute__((constructor)) static void rig_test_each(void)
+{
+    test_each(NULL, rig_drop);
 }
 
 TEST(mem_page_lies_where_the_layout_says)
 {
-    struct rig rig;
     uint8_t *base, *other;
 
-    rig_init(&rig);
+    rig_init();
     base = mem_page(rig.mem, 0, 0, 0, 0);
     other = mem_page(rig.mem, 0, 1, 0, 0);
     assert_ptr_equal(mem_page(rig.mem, 0, 0, 0, 3), base + 3 * 16384);
@@ -74,31 +86,27 @@ TEST(mem_page_lies_where_the_layout_says)
     assert_int_equal(mem_page_bytes(rig.mem, 0, 1), 4096);
     assert_int_equal(mem_units(rig.mem, 0, 1), 3);
     assert_int_equal(mem_transfer_regions(rig.mem, 0), 2);
-    mem_destroy(rig.mem);
 }
 
 TEST(mem_region_fd_maps_the_same_bytes)
 {
-    struct rig rig;
     uint8_t *map;
 
-    rig_init(&rig);
+    rig_init();
     map = mmap(NULL, 4 * MIB, PROT_READ | PROT_WRITE, MAP_SHARED, mem_region_fd(rig.mem, 0, 1), 0);
     assert_ptr_not_equal(map, MAP_FAILED);
     map[MIB + 2 * 16384] = 0x5a; /* the pool starts at 1 MiB */
     assert_int_equal(*(uint8_t *)mem_page(rig.mem, 0, 1, 0, 2), 0x5a);
     assert_int_equal(*(uint8_t *)mem_page(rig.mem, 0, 0, 0, 2), 0);
     munmap(map, 4 * MIB);
-    mem_destroy(rig.mem);
 }
 
 TEST(mem_seal_computes_each_unit_of_each_region)
 {
-    struct rig rig;
     struct prng p;
     struct page_at pages[200];
 
-    rig_init(&rig);
+    rig_init();
     prng_init(&p, 3);
     for (uint32_t i = 0; i < 200; i++) {
         pages[i] = (struct page_at){.group = i & 1, .index = 1 + i / 2, .gen = 1, .record = 10 + i};
@@ -130,15 +138,13 @@ TEST(mem_seal_computes_each_unit_of_each_region)
     }
     assert_int_equal(mem_sums(rig.mem, 9)[0], 0);
     assert_int_equal(mem_sums(rig.mem, 210)[0], 0);
-    mem_destroy(rig.mem);
 }
 
 TEST(mem_zero_touches_the_pool_and_nothing_else)
 {
-    struct rig rig;
     uint8_t *map[2];
 
-    rig_init(&rig);
+    rig_init();
     for (uint32_t r = 0; r < 2; r++) {
         map[r] = mmap(NULL, 4 * MIB, PROT_READ | PROT_WRITE, MAP_SHARED,
                       mem_region_fd(rig.mem, 0, r), 0);
@@ -154,15 +160,12 @@ TEST(mem_zero_touches_the_pool_and_nothing_else)
             assert_int_equal(map[r][i], i >= MIB && i < 3 * MIB ? 0 : 0xee);
         munmap(map[r], 4 * MIB);
     }
-    mem_destroy(rig.mem);
 }
 
 /* As many jobs as are allowed at once, and again from where they left; none lost, none twice. */
 TEST(mem_jobs_to_the_limit_all_come_back)
 {
-    struct rig rig;
-
-    rig_init(&rig);
+    rig_init();
     mem_pool_set(rig.mem, 1, TIER_DEVICE, 1, 0, 2 * MIB, 1, 1, 2,
                  groups); /* as in life, none seals what another zeroes */
     for (uint32_t round = 0; round < 50; round++) {
@@ -189,31 +192,27 @@ TEST(mem_jobs_to_the_limit_all_come_back)
         }
         assert_int_equal(seen, 0x17f);
     }
-    mem_destroy(rig.mem);
 }
 
 /* M13: the workers are joined at shutdown. */
 TEST(mem_destroy_with_jobs_running_joins_cleanly)
 {
-    struct rig rig;
-
     for (int i = 0; i < 20; i++) {
-        rig_init(&rig);
+        rig_init();
         for (uint32_t j = 0; j < 8; j++)
             mem_zero(rig.mem, (struct pool_id){0, j});
-        mem_destroy(rig.mem);
+        rig_drop(NULL);
     }
 }
 
 /* Fault 40. */
 TEST(mem_fault_40_truncation_is_refused_and_holes_are_survived)
 {
-    struct rig rig;
     struct page_at page = {.group = 0, .index = 2, .gen = 1, .record = 1};
     uint8_t zero[8192] = {0};
     int fd;
 
-    rig_init(&rig);
+    rig_init();
     fd = mem_region_fd(rig.mem, 0, 0);
     assert_int_equal(ftruncate(fd, 0), -1);
     assert_int_equal(errno, EPERM);
@@ -233,7 +232,6 @@ TEST(mem_fault_40_truncation_is_refused_and_holes_are_survived)
     assert_int_equal(mem_sums(rig.mem, 1)[0], checksum_unit(zero, sizeof zero));
     assert_int_equal(mem_done_step(rig.mem, 0, 0, 3), 0);
     printf("fault=40 runs=1 injected=5 violations=0 daemon_alive=1\n");
-    mem_destroy(rig.mem);
 }
 
 static uint64_t faults_of(const struct mem *mem)
@@ -244,35 +242,34 @@ static uint64_t faults_of(const struct mem *mem)
     return stats.faults;
 }
 
-static void seal_two(struct rig *rig, uint32_t job)
+static void seal_two(uint32_t job)
 {
     struct page_at pages[] = {{.group = 0, .index = 2, .gen = 1, .record = 1},
                               {.group = 0, .index = 3, .gen = 1, .record = 2}};
 
-    rig->back.ngot = 0;
-    mem_seal(rig->mem, (struct seal_id){job, 1}, 0, pages, 2);
-    take_events(rig->mem, &rig->back, 1);
+    rig.back.ngot = 0;
+    mem_seal(rig.mem, (struct seal_id){job, 1}, 0, pages, 2);
+    take_events(rig.mem, &rig.back, 1);
 }
 
 /* A hole in huge pages that cannot be filled again: no checksum of what is not there, all else goes
  * on, and what comes back is the engines' memory. */
 TEST(mem_sigbus_in_a_pool_leaves_the_daemon_alive)
 {
-    struct rig rig;
     struct checksum sum;
     struct lost lost;
     uint64_t before;
 
-    rig_init(&rig);
+    rig_init();
     before = faults_of(rig.mem);
     lost_open(&lost, mem_page(rig.mem, 0, 1, 0, 2), 16384);
     memset(mem_page(rig.mem, 0, 0, 0, 2), 0x77, 2 * 16384);
     memset(mem_page(rig.mem, 0, 1, 0, 3), 0x78, 16384);
-    seal_two(&rig, 1);
+    seal_two(1);
     for (uint32_t k = 0; k < 4; k++)
         assert_int_not_equal(mem_sums(rig.mem, 1)[k], CHECKSUM_NONE);
     lost_cut(&lost);
-    seal_two(&rig, 2); /* on a worker */
+    seal_two(2); /* on a worker */
     assert_int_equal(faults_of(rig.mem) - before, 2);
     for (uint32_t k = 0; k < 4; k++) {
         uint8_t *unit = (uint8_t *)mem_page(rig.mem, 0, k / 2, 0, 3) + k % 2 * 8192;
@@ -290,21 +287,19 @@ TEST(mem_sigbus_in_a_pool_leaves_the_daemon_alive)
     assert_int_equal(faults_of(rig.mem) - before, 5);
     lost_back(&lost);
     lost_is_one(&lost);
-    seal_two(&rig, 3);
+    seal_two(3);
     for (uint32_t k = 2; k < 4; k++)
         assert_int_equal(mem_sums(rig.mem, 1)[k],
                          checksum_unit(lost.view + (size_t)(k - 2) * 8192, 8192));
     assert_int_equal(faults_of(rig.mem) - before, 5);
     lost_close(&lost);
-    mem_destroy(rig.mem);
 }
 
 TEST(mem_zero_passes_by_what_is_not_there)
 {
-    struct rig rig;
     struct lost lost;
 
-    rig_init(&rig);
+    rig_init();
     for (uint32_t r = 0; r < 2; r++)
         memset(mem_page(rig.mem, 0, r, 0, 0), 0xee, 2 * MIB);
     lost_open(&lost, mem_page(rig.mem, 0, 1, 0, 50), 16384);
@@ -322,7 +317,6 @@ TEST(mem_zero_passes_by_what_is_not_there)
     }
     lost_is_one(&lost);
     lost_close(&lost);
-    mem_destroy(rig.mem);
 }
 
 /* Where this process has the file mapped. */
@@ -349,14 +343,13 @@ static void *mapping_of(int fd)
 
 TEST(mem_control_page_without_memory_has_no_step_done)
 {
-    struct rig rig;
     struct lost lost;
     uint64_t value = 41;
 
 #ifdef __SANITIZE_THREAD__
     skip(); /* its atomic store holds a lock of its own, which the jump would leave locked */
 #endif
-    rig_init(&rig);
+    rig_init();
     lost_open(&lost, mapping_of(mem_control_fd(rig.mem, 1, 2)), CONTROL_BYTES);
     memcpy(lost.view + 64 * 5, &value, sizeof value);
     assert_int_equal(mem_done_step(rig.mem, 1, 2, 5), 41);
@@ -370,16 +363,14 @@ TEST(mem_control_page_without_memory_has_no_step_done)
     memcpy(&value, lost.view + 64 * RANKS_MAX, sizeof value);
     assert_int_equal(value, 0x1234567890abcdefu);
     lost_close(&lost);
-    mem_destroy(rig.mem);
 }
 
 TEST(mem_control_pages_carry_steps_and_incarnation)
 {
-    struct rig rig;
     uint8_t *map;
     uint64_t value = 41;
 
-    rig_init(&rig);
+    rig_init();
     map = mmap(NULL, CONTROL_BYTES, PROT_READ | PROT_WRITE, MAP_SHARED,
                mem_control_fd(rig.mem, 0, 2), 0);
     assert_ptr_not_equal(map, MAP_FAILED);
@@ -394,16 +385,14 @@ TEST(mem_control_pages_carry_steps_and_incarnation)
     memcpy(&value, map + 64 * RANKS_MAX, sizeof value);
     assert_int_equal(value, 0x1234567890abcdefu);
     munmap(map, CONTROL_BYTES);
-    mem_destroy(rig.mem);
 }
 
 TEST(mem_control_pages_never_change_tenant)
 {
-    struct rig rig;
     struct stat a, b;
     uint64_t value = 41;
 
-    rig_init(&rig);
+    rig_init();
     for (uint32_t engine = 0; engine < 3; engine++) {
         assert_int_equal(fstat(mem_control_fd(rig.mem, 0, engine), &a), 0);
         assert_int_equal(fstat(mem_control_fd(rig.mem, 1, engine), &b), 0);
@@ -415,7 +404,6 @@ TEST(mem_control_pages_never_change_tenant)
         mem_control_reset(rig.mem, 1, engine);
         assert_int_equal(mem_done_step(rig.mem, 0, engine, 15), 41);
     }
-    mem_destroy(rig.mem);
 }
 
 TEST(mem_create_takes_as_many_workers_as_the_configuration)

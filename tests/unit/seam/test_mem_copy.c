@@ -25,11 +25,11 @@
 #define POOL_BYTES (2 * MIB)
 #define BIG        200008 /* a unit of several blocks and a short one */
 
-struct rig {
+static struct rig {
     struct mem *mem;
     struct taken back;
     struct page_at device[PAGES], host[PAGES], other[PAGES]; /* other: of the device as well */
-};
+} rig;
 
 static const struct group_layout groups[3] = {
     {.page_tokens = 64, .units = 2, .page_bytes = 16384},
@@ -56,7 +56,7 @@ static struct mem_config config_small(void)
 
 /* Twelve pages of group 0, twelve of group 1, six of group 2, in ranges of the pool that do not
  * overlap; the lists name other places in another order. */
-static void list_pages(struct rig *rig)
+static void list_pages(void)
 {
     for (uint32_t i = 0; i < PAGES; i++) {
         uint32_t g = i < 12 ? 0 : i < 24 ? 1 : 2, k = i < 12 ? i : i < 24 ? i - 12 : i - 24;
@@ -65,52 +65,65 @@ static void list_pages(struct rig *rig)
 
         page.index = first + k;
         page.record = 1 + i;
-        rig->device[i] = page;
+        rig.device[i] = page;
         page.index = first + (k + 5) % n;
         page.record = 200 - i;
-        rig->host[i] = page;
+        rig.host[i] = page;
         page.index = first + (g == 2 ? (k + 1) % n : n + k);
         page.record = 40 + i;
-        rig->other[i] = page;
+        rig.other[i] = page;
     }
 }
 
-static void places(struct rig *rig)
+static void places(void)
 {
-    mem_pool_set(rig->mem, DEVICE, TIER_DEVICE, 0, DEVICE_AT, POOL_BYTES, REGIONS, REGIONS, 3,
+    mem_pool_set(rig.mem, DEVICE, TIER_DEVICE, 0, DEVICE_AT, POOL_BYTES, REGIONS, REGIONS, 3,
                  groups);
-    mem_pool_set(rig->mem, HOST, TIER_HOST, 0, HOST_AT, POOL_BYTES, REGIONS, REGIONS, 3, groups);
+    mem_pool_set(rig.mem, HOST, TIER_HOST, 0, HOST_AT, POOL_BYTES, REGIONS, REGIONS, 3, groups);
 }
 
-static void rig_init_of(struct rig *rig, const struct mem_config *c)
+static void rig_init_of(const struct mem_config *c)
 {
     const char *why = NULL;
 
-    memset(rig, 0, sizeof *rig);
-    assert_int_equal(mem_create(c, &rig->mem, &why), TERN_OK);
-    places(rig);
-    mem_pool_set(rig->mem, SPARE, TIER_DEVICE, 1, 0, 64 * MIB, 1, 1, 3, groups);
-    list_pages(rig);
+    memset(&rig, 0, sizeof rig);
+    assert_int_equal(mem_create(c, &rig.mem, &why), TERN_OK);
+    places();
+    mem_pool_set(rig.mem, SPARE, TIER_DEVICE, 1, 0, 64 * MIB, 1, 1, 3, groups);
+    list_pages();
 }
 
-static void rig_init(struct rig *rig)
+static void rig_init(void)
 {
     struct mem_config c = config_small();
 
-    rig_init_of(rig, &c);
+    rig_init_of(&c);
 }
 
-static uint8_t *at(const struct rig *rig, uint32_t pool, uint32_t region, const struct page_at *p)
+/* The case's memory goes, if it has one. */
+FIXTURE(rig_drop)
 {
-    return mem_page(rig->mem, pool, region, p->group, p->index);
+    mem_destroy(rig.mem);
+    rig.mem = NULL;
+    return 0;
+}
+
+__attribute__((constructor)) static void rig_test_each(void)
+{
+    test_each(NULL, rig_drop);
+}
+
+static uint8_t *at(uint32_t pool, uint32_t region, const struct page_at *p)
+{
+    return mem_page(rig.mem, pool, region, p->group, p->index);
 }
 
 /* What a page holds is told by a seed; each region's bytes differ. */
-static void fill(const struct rig *rig, uint32_t pool, const struct page_at *p, uint64_t seed)
+static void fill(uint32_t pool, const struct page_at *p, uint64_t seed)
 {
     for (uint32_t r = 0; r < REGIONS; r++) {
         struct prng rng;
-        uint64_t *words = (uint64_t *)(void *)at(rig, pool, r, p);
+        uint64_t *words = (uint64_t *)(void *)at(pool, r, p);
 
         prng_init(&rng, seed * REGIONS + r);
         for (uint64_t b = 0; b < groups[p->group].page_bytes / 8; b++)
@@ -118,11 +131,11 @@ static void fill(const struct rig *rig, uint32_t pool, const struct page_at *p, 
     }
 }
 
-static bool holds(const struct rig *rig, uint32_t pool, const struct page_at *p, uint64_t seed)
+static bool holds(uint32_t pool, const struct page_at *p, uint64_t seed)
 {
     for (uint32_t r = 0; r < REGIONS; r++) {
         struct prng rng;
-        const uint64_t *words = (const uint64_t *)(const void *)at(rig, pool, r, p);
+        const uint64_t *words = (const uint64_t *)(const void *)at(pool, r, p);
 
         prng_init(&rng, seed * REGIONS + r);
         for (uint64_t b = 0; b < groups[p->group].page_bytes / 8; b++)
@@ -132,33 +145,33 @@ static bool holds(const struct rig *rig, uint32_t pool, const struct page_at *p,
     return true;
 }
 
-static void fill_and_seal(struct rig *rig)
+static void fill_and_seal(void)
 {
-    rig->back.ngot = 0;
+    rig.back.ngot = 0;
     for (uint32_t i = 0; i < PAGES; i++)
-        fill(rig, DEVICE, &rig->device[i], 100 + i);
-    mem_seal(rig->mem, (struct seal_id){1, 1}, DEVICE, rig->device, PAGES);
-    take_events(rig->mem, &rig->back, 1);
-    rig->back.ngot = 0;
+        fill(DEVICE, &rig.device[i], 100 + i);
+    mem_seal(rig.mem, (struct seal_id){1, 1}, DEVICE, rig.device, PAGES);
+    take_events(rig.mem, &rig.back, 1);
+    rig.back.ngot = 0;
 }
 
-static enum tern_err copy(struct rig *rig, uint32_t from_pool, uint32_t to_pool,
-                          const struct page_at *from, const struct page_at *to, uint32_t n)
+static enum tern_err copy(uint32_t from_pool, uint32_t to_pool, const struct page_at *from,
+                          const struct page_at *to, uint32_t n)
 {
     struct copy_id job = {n, 77};
 
-    rig->back.ngot = 0;
-    mem_copy(rig->mem, job, from_pool, to_pool, from, to, n);
-    take_events(rig->mem, &rig->back, 1);
-    assert_int_equal(rig->back.got[0].kind, EV_COPIED);
-    assert_true(copy_id_equal(rig->back.got[0].copied.job, job));
-    return rig->back.got[0].copied.err;
+    rig.back.ngot = 0;
+    mem_copy(rig.mem, job, from_pool, to_pool, from, to, n);
+    take_events(rig.mem, &rig.back, 1);
+    assert_int_equal(rig.back.got[0].kind, EV_COPIED);
+    assert_true(copy_id_equal(rig.back.got[0].copied.job, job));
+    return rig.back.got[0].copied.err;
 }
 
 /* A whole region of a tier as it lies in memory. */
-static uint8_t *region_of(const struct rig *rig, uint32_t pool, uint32_t region)
+static uint8_t *region_of(uint32_t pool, uint32_t region)
 {
-    return (uint8_t *)mem_page(rig->mem, pool, region, 0, 0) -
+    return (uint8_t *)mem_page(rig.mem, pool, region, 0, 0) -
            (pool == DEVICE ? DEVICE_AT : HOST_AT);
 }
 
@@ -166,25 +179,24 @@ static uint8_t *region_of(const struct rig *rig, uint32_t pool, uint32_t region)
 
 TEST(mem_copy_there_and_back_keeps_bytes_and_checksums)
 {
-    struct rig rig;
     struct mem_stats stats;
     uint64_t bytes = 0;
 
-    rig_init(&rig);
-    fill_and_seal(&rig);
-    assert_int_equal(copy(&rig, DEVICE, HOST, rig.device, rig.host, PAGES), TERN_OK);
+    rig_init();
+    fill_and_seal();
+    assert_int_equal(copy(DEVICE, HOST, rig.device, rig.host, PAGES), TERN_OK);
     for (uint32_t i = 0; i < PAGES; i++) {
-        assert_true(holds(&rig, HOST, &rig.host[i], 100 + i));
+        assert_true(holds(HOST, &rig.host[i], 100 + i));
         assert_memory_equal(mem_sums(rig.mem, rig.host[i].record),
                             mem_sums(rig.mem, rig.device[i].record),
                             groups[rig.host[i].group].units * REGIONS * sizeof(uint64_t));
-        fill(&rig, DEVICE, &rig.device[i], 7); /* somebody else's by now */
+        fill(DEVICE, &rig.device[i], 7); /* somebody else's by now */
         memset(mem_sums(rig.mem, rig.device[i].record), 0, 6 * sizeof(uint64_t));
         bytes += groups[rig.host[i].group].page_bytes * REGIONS;
     }
-    assert_int_equal(copy(&rig, HOST, DEVICE, rig.host, rig.other, PAGES), TERN_OK);
+    assert_int_equal(copy(HOST, DEVICE, rig.host, rig.other, PAGES), TERN_OK);
     for (uint32_t i = 0; i < PAGES; i++) {
-        assert_true(holds(&rig, DEVICE, &rig.other[i], 100 + i));
+        assert_true(holds(DEVICE, &rig.other[i], 100 + i));
         assert_memory_equal(mem_sums(rig.mem, rig.other[i].record),
                             mem_sums(rig.mem, rig.host[i].record),
                             groups[rig.host[i].group].units * REGIONS * sizeof(uint64_t));
@@ -193,39 +205,36 @@ TEST(mem_copy_there_and_back_keeps_bytes_and_checksums)
     assert_int_equal(stats.copied_pages, 2 * PAGES);
     assert_int_equal(stats.copied_bytes, 2 * bytes);
     assert_int_equal(stats.copies_corrupt, 0);
-    mem_destroy(rig.mem);
 }
 
 TEST(mem_copy_writes_its_pages_and_nothing_else)
 {
     static uint8_t touched[3 * MIB];
-    struct rig rig;
 
-    rig_init(&rig);
-    fill_and_seal(&rig);
+    rig_init();
+    fill_and_seal();
     for (uint32_t r = 0; r < REGIONS; r++)
-        memset(region_of(&rig, HOST, r), 0xee, 3 * MIB);
+        memset(region_of(HOST, r), 0xee, 3 * MIB);
     for (uint32_t i = 0; i < PAGES; i += 2)
-        assert_int_equal(copy(&rig, DEVICE, HOST, &rig.device[i], &rig.host[i], 1), TERN_OK);
+        assert_int_equal(copy(DEVICE, HOST, &rig.device[i], &rig.host[i], 1), TERN_OK);
     memset(touched, 0, sizeof touched);
     for (uint32_t i = 0; i < PAGES; i += 2)
-        memset(touched + (at(&rig, HOST, 0, &rig.host[i]) - region_of(&rig, HOST, 0)), 1,
+        memset(touched + (at(HOST, 0, &rig.host[i]) - region_of(HOST, 0)), 1,
                groups[rig.host[i].group].page_bytes);
     for (uint32_t r = 0; r < REGIONS; r++)
         for (uint32_t b = 0; b < 3 * MIB; b++)
             if (!touched[b])
-                assert_int_equal(region_of(&rig, HOST, r)[b], 0xee);
+                assert_int_equal(region_of(HOST, r)[b], 0xee);
     for (uint32_t i = 0; i < PAGES; i++) {
-        assert_true(holds(&rig, DEVICE, &rig.device[i], 100 + i));
+        assert_true(holds(DEVICE, &rig.device[i], 100 + i));
         if (i & 1)
             assert_int_equal(mem_sums(rig.mem, rig.host[i].record)[0], 0);
     }
-    mem_destroy(rig.mem);
 }
 
 /* One byte, in each unit of each region of a page of each group, at its first and its last byte. */
-static uint32_t spoil_everywhere(struct rig *rig, uint32_t from_pool, const struct page_at *from,
-                                 uint32_t to_pool, const struct page_at *to)
+static uint32_t spoil_everywhere(uint32_t from_pool, const struct page_at *from, uint32_t to_pool,
+                                 const struct page_at *to)
 {
     uint32_t runs = 0;
 
@@ -235,133 +244,123 @@ static uint32_t spoil_everywhere(struct rig *rig, uint32_t from_pool, const stru
         for (uint32_t k = 0; k < REGIONS * g->units * 2; k++) {
             uint32_t region = k / 2 / g->units, unit = k / 2 % g->units;
             uint64_t begin, end = checksum_unit_span(g->page_bytes, g->units, unit, &begin);
-            uint8_t *byte = at(rig, from_pool, region, &from[i]) + (k & 1 ? end - 1 : begin);
+            uint8_t *byte = at(from_pool, region, &from[i]) + (k & 1 ? end - 1 : begin);
 
             *byte ^= 0x10;
-            assert_int_equal(copy(rig, from_pool, to_pool, from, to, PAGES), TERN_CORRUPT);
+            assert_int_equal(copy(from_pool, to_pool, from, to, PAGES), TERN_CORRUPT);
             *byte ^= 0x10;
             runs++;
         }
     }
-    assert_int_equal(copy(rig, from_pool, to_pool, from, to, PAGES), TERN_OK);
+    assert_int_equal(copy(from_pool, to_pool, from, to, PAGES), TERN_OK);
     return runs;
 }
 
 TEST(mem_copy_of_corrupt_bytes_is_found_on_either_tier)
 {
-    struct rig rig;
     struct mem_stats stats;
     uint32_t runs;
 
-    rig_init(&rig);
-    fill_and_seal(&rig);
-    runs = spoil_everywhere(&rig, DEVICE, rig.device, HOST, rig.host);
-    runs += spoil_everywhere(&rig, HOST, rig.host, DEVICE, rig.other);
+    rig_init();
+    fill_and_seal();
+    runs = spoil_everywhere(DEVICE, rig.device, HOST, rig.host);
+    runs += spoil_everywhere(HOST, rig.host, DEVICE, rig.other);
     mem_stats(rig.mem, &stats);
     assert_int_equal(runs, 2 * 2 * REGIONS * (2 + 3 + 1));
     assert_int_equal(stats.copies_corrupt, runs);
     assert_int_equal(stats.copied_pages, 2 * PAGES);
     for (uint32_t i = 0; i < PAGES; i++)
-        assert_true(holds(&rig, DEVICE, &rig.other[i], 100 + i));
-    mem_destroy(rig.mem);
+        assert_true(holds(DEVICE, &rig.other[i], 100 + i));
 }
 
 /* Fault 40 for copies: the client punched a hole, or a page of either tier cannot be had any more.
  */
 TEST(mem_copy_of_pages_whose_backing_is_gone_is_corrupt)
 {
-    struct rig rig;
     struct mem_stats stats;
     int fd = memfd_create("short", MFD_CLOEXEC);
     uint64_t before;
     uint8_t *page;
 
-    rig_init(&rig);
-    fill_and_seal(&rig);
+    rig_init();
+    fill_and_seal();
     mem_stats(rig.mem, &stats);
     before = stats.faults;
-    assert_int_equal(copy(&rig, DEVICE, HOST, rig.device, rig.host, PAGES), TERN_OK);
+    assert_int_equal(copy(DEVICE, HOST, rig.device, rig.host, PAGES), TERN_OK);
     assert_int_equal(fallocate(mem_region_fd(rig.mem, 0, 1),
                                FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE, 0, 4 * MIB),
                      0);
-    assert_int_equal(copy(&rig, DEVICE, HOST, rig.device, rig.host, PAGES), TERN_CORRUPT);
+    assert_int_equal(copy(DEVICE, HOST, rig.device, rig.host, PAGES), TERN_CORRUPT);
     for (uint32_t i = 0; i < PAGES; i++)
-        fill(&rig, DEVICE, &rig.device[i], 100 + i);
-    assert_int_equal(copy(&rig, DEVICE, HOST, rig.device, rig.host, PAGES), TERN_OK);
-    page = at(&rig, HOST, 1, &rig.host[3]);
+        fill(DEVICE, &rig.device[i], 100 + i);
+    assert_int_equal(copy(DEVICE, HOST, rig.device, rig.host, PAGES), TERN_OK);
+    page = at(HOST, 1, &rig.host[3]);
     assert_ptr_equal(mmap(page, 16384, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_FIXED, fd, 0),
                      page);
     for (uint32_t i = 0; i < 3; i++) /* nobody else has seen it: fresh pages take their place */
-        assert_int_equal(copy(&rig, HOST, DEVICE, rig.host, rig.other, PAGES), TERN_CORRUPT);
+        assert_int_equal(copy(HOST, DEVICE, rig.host, rig.other, PAGES), TERN_CORRUPT);
     mem_stats(rig.mem, &stats);
     assert_int_equal(stats.faults - before, 4);
-    fill_and_seal(&rig); /* `other` lies over some of it */
-    assert_int_equal(copy(&rig, DEVICE, HOST, rig.device, rig.host, PAGES), TERN_OK);
-    assert_int_equal(copy(&rig, HOST, DEVICE, rig.host, rig.other, PAGES), TERN_OK);
+    fill_and_seal(); /* `other` lies over some of it */
+    assert_int_equal(copy(DEVICE, HOST, rig.device, rig.host, PAGES), TERN_OK);
+    assert_int_equal(copy(HOST, DEVICE, rig.host, rig.other, PAGES), TERN_OK);
     for (uint32_t i = 0; i < PAGES; i++)
-        assert_true(holds(&rig, DEVICE, &rig.other[i], 100 + i));
+        assert_true(holds(DEVICE, &rig.other[i], 100 + i));
     close(fd);
-    mem_destroy(rig.mem);
 }
 
 /* On the device the mapping stays the engines': gone, it fails whatever is copied from or to it,
  * and with it what was sealed meanwhile, however it comes back. */
 TEST(mem_copy_believes_no_page_that_was_lost)
 {
-    struct rig rig;
     struct lost lost;
 
-    rig_init(&rig);
-    fill_and_seal(&rig);
-    assert_int_equal(copy(&rig, DEVICE, HOST, rig.device, rig.host, PAGES), TERN_OK);
-    lost_open(&lost, at(&rig, DEVICE, 1, &rig.device[3]), 16384);
+    rig_init();
+    fill_and_seal();
+    assert_int_equal(copy(DEVICE, HOST, rig.device, rig.host, PAGES), TERN_OK);
+    lost_open(&lost, at(DEVICE, 1, &rig.device[3]), 16384);
     lost_cut(&lost);
     for (uint32_t i = 0; i < 3; i++) {
-        assert_int_equal(copy(&rig, DEVICE, HOST, &rig.device[3], &rig.host[3], 1), TERN_CORRUPT);
-        assert_int_equal(copy(&rig, HOST, DEVICE, &rig.host[0], &rig.device[3], 1), TERN_CORRUPT);
+        assert_int_equal(copy(DEVICE, HOST, &rig.device[3], &rig.host[3], 1), TERN_CORRUPT);
+        assert_int_equal(copy(HOST, DEVICE, &rig.host[0], &rig.device[3], 1), TERN_CORRUPT);
     }
     mem_seal(rig.mem, (struct seal_id){1, 2}, DEVICE, &rig.device[3], 1);
     rig.back.ngot = 0;
     take_events(rig.mem, &rig.back, 1);
     lost_back(&lost);
-    assert_int_equal(copy(&rig, DEVICE, HOST, &rig.device[3], &rig.host[3], 1), TERN_CORRUPT);
+    assert_int_equal(copy(DEVICE, HOST, &rig.device[3], &rig.host[3], 1), TERN_CORRUPT);
     lost_is_one(&lost);
-    fill_and_seal(&rig);
-    assert_int_equal(copy(&rig, DEVICE, HOST, rig.device, rig.host, PAGES), TERN_OK);
-    assert_int_equal(copy(&rig, HOST, DEVICE, rig.host, rig.device, PAGES), TERN_OK);
+    fill_and_seal();
+    assert_int_equal(copy(DEVICE, HOST, rig.device, rig.host, PAGES), TERN_OK);
+    assert_int_equal(copy(HOST, DEVICE, rig.host, rig.device, PAGES), TERN_OK);
     lost_is_one(&lost);
     lost_close(&lost);
-    mem_destroy(rig.mem);
 }
 
 TEST(mem_fault_copy_corrupt_spoils_every_so_many_th_copy)
 {
     struct mem_config c = config_small();
-    struct rig rig;
     struct mem_stats stats;
 
     c.fault_copy_corrupt_every = 3;
-    rig_init_of(&rig, &c);
-    fill_and_seal(&rig);
+    rig_init_of(&c);
+    fill_and_seal();
     for (uint32_t k = 1; k <= 30; k++)
-        assert_int_equal(copy(&rig, DEVICE, HOST, &rig.device[k % 7], &rig.host[k % 7], 1 + k % 9),
+        assert_int_equal(copy(DEVICE, HOST, &rig.device[k % 7], &rig.host[k % 7], 1 + k % 9),
                          k % 3 == 0 ? TERN_CORRUPT : TERN_OK);
     mem_stats(rig.mem, &stats);
     assert_int_equal(stats.copies_spoilt, 10);
     assert_int_equal(stats.copies_corrupt, 10);
     for (uint32_t i = 0; i < PAGES; i++)
-        assert_true(holds(&rig, DEVICE, &rig.device[i], 100 + i));
-    mem_destroy(rig.mem);
+        assert_true(holds(DEVICE, &rig.device[i], 100 + i));
 }
 
 /* ---- many jobs ---- */
 
 TEST(mem_copy_jobs_to_the_limit_all_come_back)
 {
-    struct rig rig;
-
-    rig_init(&rig);
-    fill_and_seal(&rig);
+    rig_init();
+    fill_and_seal();
     for (uint32_t round = 0; round < 40; round++) {
         uint32_t seen = 0;
 
@@ -392,25 +391,22 @@ TEST(mem_copy_jobs_to_the_limit_all_come_back)
         }
         assert_int_equal(seen, (1u << 24) - 1);
         for (uint32_t i = 0; i < PAGES; i++) {
-            assert_true(round & 1 ? holds(&rig, DEVICE, &rig.device[i], 100 + i)
-                                  : holds(&rig, HOST, &rig.host[i], 100 + i));
+            assert_true(round & 1 ? holds(DEVICE, &rig.device[i], 100 + i)
+                                  : holds(HOST, &rig.host[i], 100 + i));
             if (round == 38) /* what comes back in the last round does come from there */
-                fill(&rig, DEVICE, &rig.device[i], 9);
+                fill(DEVICE, &rig.device[i], 9);
         }
     }
-    mem_destroy(rig.mem);
 }
 
 /* Pools of other places open in both slots while the jobs run: these go where they were sent. */
 TEST(mem_copy_goes_where_its_pools_lay_when_it_was_submitted)
 {
-    struct rig rig;
-
-    rig_init(&rig);
-    fill_and_seal(&rig);
+    rig_init();
+    fill_and_seal();
     for (uint32_t round = 0; round < 50; round++) {
         for (uint32_t r = 0; r < REGIONS; r++)
-            memset(region_of(&rig, HOST, r), 0xee, 3 * MIB);
+            memset(region_of(HOST, r), 0xee, 3 * MIB);
         rig.back.ngot = 0;
         for (uint32_t j = 0; j < 10; j++)
             mem_copy(rig.mem, (struct copy_id){j, 1}, DEVICE, HOST, &rig.device[3 * j],
@@ -422,11 +418,10 @@ TEST(mem_copy_goes_where_its_pools_lay_when_it_was_submitted)
             assert_int_equal(rig.back.got[j].copied.err, TERN_OK);
         for (uint32_t b = 0; b < 4 * MIB; b += 4096)
             assert_int_equal(((uint8_t *)mem_page(rig.mem, HOST, 0, 0, 0))[b], 0);
-        places(&rig);
+        places();
         for (uint32_t i = 0; i < PAGES; i++)
-            assert_true(holds(&rig, HOST, &rig.host[i], 100 + i));
+            assert_true(holds(HOST, &rig.host[i], 100 + i));
     }
-    mem_destroy(rig.mem);
 }
 
 /* With one thread, jobs submitted in the wrong order. Now and then the thread is through with one
@@ -434,12 +429,11 @@ TEST(mem_copy_goes_where_its_pools_lay_when_it_was_submitted)
 TEST(mem_seals_go_before_copies_and_copies_before_zeroing)
 {
     struct mem_config c = config_small();
-    struct rig rig;
     uint32_t right = 0;
 
     c.workers = 1;
-    rig_init_of(&rig, &c);
-    fill_and_seal(&rig);
+    rig_init_of(&c);
+    fill_and_seal();
     for (uint32_t round = 0; round < 20; round++) {
         rig.back.ngot = 0;
         mem_zero(rig.mem, (struct pool_id){SPARE, round});
@@ -451,19 +445,16 @@ TEST(mem_seals_go_before_copies_and_copies_before_zeroing)
         right += rig.back.got[0].kind == EV_SEALED && rig.back.got[11].kind == EV_ZEROED;
     }
     assert_true(right > 0);
-    mem_destroy(rig.mem);
 }
 
 TEST(mem_destroy_with_copies_running_joins_cleanly)
 {
-    struct rig rig;
-
     for (uint32_t i = 0; i < 20; i++) {
-        rig_init(&rig);
+        rig_init();
         for (uint32_t j = 0; j < 24; j++)
             mem_copy(rig.mem, (struct copy_id){j, 1}, DEVICE, HOST, &rig.device[j], &rig.host[j],
                      1);
-        mem_destroy(rig.mem);
+        rig_drop(NULL);
     }
 }
 
@@ -485,18 +476,17 @@ static void mapping_of(const void *p, char *ret, int cap)
 TEST(mem_host_tier_is_memory_that_nobody_can_map)
 {
     struct mem_config c = config_small();
-    struct rig rig;
     struct mem_stats stats;
 
     for (uint32_t huge = 0; huge < 2; huge++) {
         c.huge_pages = huge;
-        rig_init_of(&rig, &c);
+        rig_init_of(&c);
         for (uint32_t r = 0; r < REGIONS; r++) {
-            uint8_t *base = region_of(&rig, HOST, r);
+            uint8_t *base = region_of(HOST, r);
             unsigned char there[3 * MIB / 4096];
             char line[512];
 
-            mapping_of(region_of(&rig, DEVICE, r), line, sizeof line);
+            mapping_of(region_of(DEVICE, r), line, sizeof line);
             assert_non_null(strstr(line, " rw-s "));
             mapping_of(base, line, sizeof line);
             assert_non_null(strstr(line, " rw-p "));
@@ -507,7 +497,7 @@ TEST(mem_host_tier_is_memory_that_nobody_can_map)
             for (uint32_t b = 0; b < 3 * MIB; b++)
                 assert_int_equal(base[b], 0);
         }
-        assert_ptr_not_equal(region_of(&rig, HOST, 0), region_of(&rig, HOST, 1));
+        assert_ptr_not_equal(region_of(HOST, 0), region_of(HOST, 1));
         mem_stats(rig.mem, &stats);
         assert_true(stats.bytes >= (4 * REGIONS + 64) * MIB);
         assert_true(stats.host_bytes >= 3 * REGIONS * MIB);
@@ -516,28 +506,25 @@ TEST(mem_host_tier_is_memory_that_nobody_can_map)
         assert_true(huge || stats.huge_page_bytes == 0);
         printf("mem: host_bytes=%llu huge_page_bytes=%llu\n", (unsigned long long)stats.host_bytes,
                (unsigned long long)stats.huge_page_bytes);
-        mem_destroy(rig.mem);
+        rig_drop(NULL);
     }
 }
 
 TEST(mem_zero_of_a_host_pool_touches_nothing_else)
 {
-    struct rig rig;
-
-    rig_init(&rig);
-    fill_and_seal(&rig);
+    rig_init();
+    fill_and_seal();
     for (uint32_t r = 0; r < REGIONS; r++)
-        memset(region_of(&rig, HOST, r), 0xee, 3 * MIB);
+        memset(region_of(HOST, r), 0xee, 3 * MIB);
     mem_zero(rig.mem, (struct pool_id){HOST, 3});
     take_events(rig.mem, &rig.back, 1);
     assert_int_equal(rig.back.got[0].kind, EV_ZEROED);
     for (uint32_t r = 0; r < REGIONS; r++)
         for (uint32_t b = 0; b < 3 * MIB; b++)
-            assert_int_equal(region_of(&rig, HOST, r)[b],
+            assert_int_equal(region_of(HOST, r)[b],
                              b >= HOST_AT && b < HOST_AT + POOL_BYTES ? 0 : 0xee);
     for (uint32_t i = 0; i < PAGES; i++)
-        assert_true(holds(&rig, DEVICE, &rig.device[i], 100 + i));
-    mem_destroy(rig.mem);
+        assert_true(holds(DEVICE, &rig.device[i], 100 + i));
 }
 
 TEST(mem_create_with_too_large_a_host_tier_says_so)

@@ -1,9 +1,6 @@
 /* Transfers that go as they should, and the faults that are nobody's wire: right pages for every
  * geometry, corrupt and gone pages, peers that are gone or not who they were. */
 #include "unit/seam/test_transfers.h"
-#include "unit/seam/test_pulls_rig.h"
-
-#define PULL(s) ((struct pull_id){(s), 5})
 
 static const struct rig_options options = {.page_bytes = {4096}};
 
@@ -58,30 +55,27 @@ TRANSFER_TEST(xfer_x5_replicated_pages_move_once)
 /* Fault 9: each flipped byte is seen, the page is asked for again and is right. */
 TRANSFER_TEST(xfer_fault_9_corrupt_pages_are_seen_and_come_right_when_asked_again)
 {
-    static struct rig rig;
     struct rig_options o = {.page_bytes = {4096, 8192}, .units = 2, .regions = 2, .corrupt = 40};
     struct xfer_stats stats;
     uint32_t ok;
 
-    rig_open(&rig, &o);
-    rig_fill_source(&rig, 301);
-    rig_pull(&rig, PULL(0), 0, 0, 1, 150);
-    rig_pull(&rig, PULL(0), 0, 1, 151, 150);
-    rig_until(&rig, &rig.dst, 2);
-    ok = rig_check_pulled(&rig, &rig.dst.event[0], 1, 150);
-    ok += rig_check_pulled(&rig, &rig.dst.event[1], 151, 150);
+    rig_open_filled(&o, 301);
+    rig_pull(PULL(0), 0, 0, 1, 150);
+    rig_pull(PULL(0), 0, 1, 151, 150);
+    rig_until(&rig.dst, 2);
+    ok = rig_check_pulled(&rig.dst.event[0], 1, 150);
+    ok += rig_check_pulled(&rig.dst.event[1], 151, 150);
     assert_int_equal(ok, 260);
-    rig_pull(&rig, PULL(0), 0, 2, 1, 150);
-    rig_pull(&rig, PULL(0), 0, 3, 151, 150);
-    rig_until(&rig, &rig.dst, 4);
-    ok = rig_check_pulled(&rig, &rig.dst.event[2], 1, 150);
-    ok += rig_check_pulled(&rig, &rig.dst.event[3], 151, 150);
+    rig_pull(PULL(0), 0, 2, 1, 150);
+    rig_pull(PULL(0), 0, 3, 151, 150);
+    rig_until(&rig.dst, 4);
+    ok = rig_check_pulled(&rig.dst.event[2], 1, 150);
+    ok += rig_check_pulled(&rig.dst.event[3], 151, 150);
     assert_int_equal(ok, 300);
     xfer_stats(rig.dst.xfer, &stats);
     assert_int_equal(stats.corrupt_injected, 40);
     assert_int_equal(stats.corrupt_detected, 40);
     printf("fault=9 runs=1 injected=40 violations=0 undetected=0\n");
-    rig_close(&rig);
 }
 
 /* The bytes of those pages of the source, or zeros in their place. */
@@ -124,94 +118,81 @@ TRANSFER_TEST(xfer_fault_8_complete_before_its_bytes_are_visible_is_held_back)
 /* Fault 7, and that the connection goes on: the pages that are there can still be had. */
 TRANSFER_TEST(xfer_fault_7_passed_generation_is_gone)
 {
-    static struct rig rig;
     struct rig_options o = {.page_bytes = {4096}};
     struct xfer_stats stats;
 
-    rig_open(&rig, &o);
-    rig_fill_source(&rig, 301);
+    rig_open_filled(&o, 301);
     rig.gen[0][17]++;
-    rig_pull(&rig, PULL(0), 0, 0, 1, 256);
-    expect_broken(&rig, PULL(0), TERN_GONE);
-    rig_pull(&rig, PULL(1), 5, 0, 1, 20); /* a serve that does not exist */
-    expect_broken(&rig, PULL(1), TERN_GONE);
-    rig_pull(&rig, PULL(2), 0, 0, 18, 200);
-    rig_until(&rig, &rig.dst, 1);
-    assert_int_equal(rig_check_pulled(&rig, &rig.dst.event[0], 18, 200), 200);
+    rig_pull(PULL(0), 0, 0, 1, 256);
+    expect_broken(PULL(0), TERN_GONE);
+    rig_pull(PULL(1), 5, 0, 1, 20); /* a serve that does not exist */
+    expect_broken(PULL(1), TERN_GONE);
+    rig_pull(PULL(2), 0, 0, 18, 200);
+    rig_until(&rig.dst, 1);
+    assert_int_equal(rig_check_pulled(&rig.dst.event[0], 18, 200), 200);
     xfer_stats(rig.dst.xfer, &stats);
     assert_int_equal(stats.gone_answers, 21);
     if (!rig_transports)
         assert_int_equal(stats.conns, 1);
     printf("fault=7 runs=1 injected=21 violations=0 wrong_bytes=0\n");
-    rig_close(&rig);
 }
 
 /* The generation passes while the bytes are on their way: each number of answers before it does. */
 TRANSFER_TEST(xfer_generation_that_passes_while_sending_is_gone)
 {
-    static struct rig rig;
     struct rig_options o = {.page_bytes = {4096}};
 
     for (uint32_t k = 1; k < 16; k++) { /* 8 pages: asked 8 times before and 8 times after */
-        rig_open(&rig, &o);
-        rig_fill_source(&rig, 9);
+        rig_open_filled(&o, 9);
         rig.gone_after = k;
-        rig_pull(&rig, PULL(0), 0, 0, 1, 8);
-        expect_broken(&rig, PULL(0), TERN_GONE);
-        rig_close(&rig);
+        rig_pull(PULL(0), 0, 0, 1, 8);
+        expect_broken(PULL(0), TERN_GONE);
+        rig_close();
     }
 }
 
 TRANSFER_TEST(xfer_stale_incarnation_is_refused_before_any_page)
 {
-    static struct rig rig;
-
-    rig_open(&rig, &options);
-    rig_fill_source(&rig, 40);
-    rig_link(&rig, rig.port, RIG_SRC_INC - 1);
-    rig_pull(&rig, PULL(0), 0, 0, 1, 30);
-    expect_broken(&rig, PULL(0), TERN_PEER_LOST);
+    rig_open_filled(&options, 40);
+    rig_link(rig.port, RIG_SRC_INC - 1);
+    rig_pull(PULL(0), 0, 0, 1, 30);
+    expect_broken(PULL(0), TERN_PEER_LOST);
     assert_int_equal(rig.answers, 0);
-    rig_link(&rig, rig.port, RIG_SRC_INC);
-    pull_works(&rig, 0);
-    rig_close(&rig);
+    rig_link(rig.port, RIG_SRC_INC);
+    pull_works(0);
 }
 
 TRANSFER_TEST(xfer_link_down_breaks_its_pulls_and_no_others)
 {
-    static struct rig rig;
-
-    rig_open(&rig, &options);
-    rig_fill_source(&rig, 300);
+    rig_open_filled(&options, 300);
     for (uint32_t k = 0; k < 30; k++) {
         struct pull_id id = {0, k + 1};
 
         rig.link = 0;
-        rig_link(&rig, rig.port, RIG_SRC_INC);
-        rig_pull(&rig, id, 0, 0, 1, 250);
+        rig_link(rig.port, RIG_SRC_INC);
+        rig_pull(id, 0, 0, 1, 250);
         for (uint32_t i = 0; i < k % 10; i++)
-            rig_step(&rig);
+            rig_step();
         xfer_link_down(rig.dst.xfer, 0);
         if (rig.dst.nevents == 1 && rig.dst.event[0].kind == EV_PULLED) {
-            assert_int_equal(rig_check_pulled(&rig, &rig.dst.event[0], 1, 250), 250);
+            assert_int_equal(rig_check_pulled(&rig.dst.event[0], 1, 250), 250);
             rig.dst.nevents = 0;
         } else {
-            expect_broken(&rig, id, TERN_PEER_LOST);
+            expect_broken(id, TERN_PEER_LOST);
         }
-        rig_pull(&rig, (struct pull_id){0, 1000 + k}, 0, 0, 1, 3); /* on a link that is down */
-        expect_broken(&rig, (struct pull_id){0, 1000 + k}, TERN_PEER_LOST);
+        rig_pull((struct pull_id){0, 1000 + k}, 0, 0, 1, 3); /* on a link that is down */
+        expect_broken((struct pull_id){0, 1000 + k}, TERN_PEER_LOST);
         rig.link = 1;
-        rig_link(&rig, rig.port, RIG_SRC_INC);
-        pull_works(&rig, 1);
+        rig_link(rig.port, RIG_SRC_INC);
+        pull_works(1);
     }
-    rig_close(&rig);
 }
 
 /* What came, batch after batch: the pull's slot of each as a letter. */
-static void order_of(const struct rig *rig, uint32_t batches, char *ret)
+static void order_of(uint32_t batches, char *ret)
 {
     for (uint32_t i = 0; i < batches; i++) {
-        const struct event *e = &rig->dst.event[i];
+        const struct event *e = &rig.dst.event[i];
 
         assert_int_equal(e->kind, EV_PULLED);
         ret[i] = (char)('A' + e->pulled.pull.slot);
@@ -222,41 +203,35 @@ static void order_of(const struct rig *rig, uint32_t batches, char *ret)
 /* X8: pages of the pull that began first come first, also those that are asked for late. */
 TRANSFER_TEST(xfer_x8_first_pull_first)
 {
-    static struct rig rig;
     struct rig_options o = {.page_bytes = {1u << 20}, .memory_bytes = 40u << 20};
     char order[16];
 
-    rig_open(&rig, &o);
-    rig_fill_source(&rig, 16);
+    rig_open_filled(&o, 16);
     for (uint32_t i = 0; i < 3; i++)
-        rig_pull(&rig, PULL(0), 0, i, 1 + i, 1);
+        rig_pull(PULL(0), 0, i, 1 + i, 1);
     for (uint32_t i = 0; i < 4; i++)
-        rig_pull(&rig, PULL(1), 0, i, 7 + i, 1);
+        rig_pull(PULL(1), 0, i, 7 + i, 1);
     for (uint32_t i = 3; i < 6; i++)
-        rig_pull(&rig, PULL(0), 0, i, 1 + i, 1);
-    rig_until(&rig, &rig.dst, 10);
-    order_of(&rig, 10, order);
+        rig_pull(PULL(0), 0, i, 1 + i, 1);
+    rig_until(&rig.dst, 10);
+    order_of(10, order);
     assert_string_equal(order, "AAAAAABBBB");
-    rig_close(&rig);
 }
 
 /* X8: the pieces of tenants come in turn, whoever asked for more and earlier. */
 TRANSFER_TEST(xfer_x8_tenants_take_turns)
 {
-    static struct rig rig;
     struct rig_options o = {.page_bytes = {1u << 20}, .memory_bytes = 40u << 20, .tenants = 3};
     char order[16];
 
-    rig_open(&rig, &o);
-    rig_fill_source(&rig, 16);
+    rig_open_filled(&o, 16);
     for (uint32_t i = 0; i < 6; i++)
-        rig_pull(&rig, PULL(0), 0, i, 1 + i, 1);
+        rig_pull(PULL(0), 0, i, 1 + i, 1);
     for (rig.pool = 1; rig.pool < 3; rig.pool++)
         for (uint32_t i = 0; i < 2; i++)
-            rig_pull(&rig, PULL(rig.pool), 0, i, 7 + 2 * rig.pool + i, 1);
-    rig_until(&rig, &rig.dst, 10);
-    order_of(&rig, 10, order);
+            rig_pull(PULL(rig.pool), 0, i, 7 + 2 * rig.pool + i, 1);
+    rig_until(&rig.dst, 10);
+    order_of(10, order);
     /* In memory the first piece is asked for before anybody else has come. */
     assert_string_equal(order, rig_transports ? "ABCABCAAAA" : "BCABCAAAAA");
-    rig_close(&rig);
 }

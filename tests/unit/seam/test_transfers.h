@@ -4,8 +4,7 @@
 #ifndef TEST_TRANSFERS_H
 #define TEST_TRANSFERS_H
 
-#include "testing/test.h"
-#include "unit/seam/test_xfer_rig.h"
+#include "unit/seam/test_pulls_rig.h"
 #include "unit/seam/transport_memory.h"
 
 static const struct transport_ops *const over_memory[] = {&memory_transport, NULL};

@@ -4,7 +4,6 @@
 #include "unit/rig/rig_lost.h"
 #include "unit/seam/test_pulls_rig.h"
 
-#define PULL(s)     ((struct pull_id){(s), 5})
 #define STILL_TURNS 500
 
 /* The smallest buffers that the kernel gives: every send and receive is short. */
@@ -16,98 +15,94 @@ TEST(xfer_tiny_socket_buffers_change_nothing)
     pull_and_check(&o, 120, 50);
 }
 
-static void pull_arrives(struct rig *rig, struct pull_id pull, uint32_t first, uint32_t n)
+static void pull_arrives(struct pull_id pull, uint32_t first, uint32_t n)
 {
-    rig_pull(rig, pull, 0, 0, first, n);
-    rig_until(rig, &rig->dst, 1);
-    assert_int_equal(rig_check_pulled(rig, &rig->dst.event[0], first, n), n);
-    rig_stop(rig, pull);
-    rig_until(rig, &rig->dst, 2);
-    rig->dst.nevents = 0;
+    rig_pull(pull, 0, 0, first, n);
+    rig_until(&rig.dst, 1);
+    assert_int_equal(rig_check_pulled(&rig.dst.event[0], first, n), n);
+    rig_stop(pull);
+    rig_until(&rig.dst, 2);
+    rig.dst.nevents = 0;
 }
 
-static void conns_are(const struct rig *rig, uint32_t n)
+static void conns_are(uint32_t n)
 {
     struct xfer_stats stats;
 
-    xfer_stats(rig->dst.xfer, &stats);
+    xfer_stats(rig.dst.xfer, &stats);
     assert_int_equal(stats.conns, n);
 }
 
-static void seal_one(struct rig *rig, uint32_t index)
+static void seal_one(uint32_t index)
 {
     struct page_at at = {0, index, 1, index};
-    struct pollfd p = {.fd = mem_event_fd(rig->src.mem), .events = POLLIN};
+    struct pollfd p = {.fd = mem_event_fd(rig.src.mem), .events = POLLIN};
 
-    mem_seal(rig->src.mem, (struct seal_id){1, 2}, 0, &at, 1);
+    mem_seal(rig.src.mem, (struct seal_id){1, 2}, 0, &at, 1);
     assert_int_equal(poll(&p, 1, 30000), 1);
-    mem_poll(rig->src.mem, rig_emit, &rig->src);
-    assert_int_equal(rig->src.nevents, 1);
-    rig->src.nevents = 0;
+    mem_poll(rig.src.mem, rig_emit, &rig.src);
+    assert_int_equal(rig.src.nevents, 1);
+    rig.src.nevents = 0;
 }
 
 /* Fault 40 at the source: what is not there is not sent, nor what was not there when it was sealed;
  * what else the connection carries goes on. */
 TEST(xfer_source_page_without_memory_is_gone)
 {
-    static struct rig rig;
     struct rig_options o = {.page_bytes = {4096}};
     struct lost lost;
 
-    rig_open(&rig, &o);
+    rig_open(&o);
     lost_open(&lost, mem_page(rig.src.mem, 0, 0, 0, 17), 4096);
-    rig_fill_source(&rig, 301);
-    pull_arrives(&rig, PULL(0), 1, 256);
+    rig_fill_source(301);
+    pull_arrives(PULL(0), 1, 256);
     lost_cut(&lost);
-    rig_pull(&rig, PULL(1), 0, 0, 1, 256);
-    expect_broken(&rig, PULL(1), TERN_GONE);
-    pull_arrives(&rig, PULL(2), 18, 200);
+    rig_pull(PULL(1), 0, 0, 1, 256);
+    expect_broken(PULL(1), TERN_GONE);
+    pull_arrives(PULL(2), 18, 200);
     lost_back(&lost); /* as zeros */
-    rig_pull(&rig, PULL(3), 0, 0, 1, 30);
-    rig_until(&rig, &rig.dst, 1);
-    assert_int_equal(rig_check_pulled(&rig, &rig.dst.event[0], 1, 30), 29);
+    rig_pull(PULL(3), 0, 0, 1, 30);
+    rig_until(&rig.dst, 1);
+    assert_int_equal(rig_check_pulled(&rig.dst.event[0], 1, 30), 29);
     rig.dst.nevents = 0;
     lost_cut(&lost);
-    seal_one(&rig, 17);
+    seal_one(17);
     lost_back(&lost);
-    rig_pull(&rig, PULL(4), 0, 0, 1, 30);
-    expect_broken(&rig, PULL(4), TERN_GONE);
+    rig_pull(PULL(4), 0, 0, 1, 30);
+    expect_broken(PULL(4), TERN_GONE);
     lost_is_one(&lost);
-    rig_fill_source(&rig, 301);
-    pull_arrives(&rig, PULL(5), 1, 256);
-    conns_are(&rig, 1);
+    rig_fill_source(301);
+    pull_arrives(PULL(5), 1, 256);
+    conns_are(1);
     lost_close(&lost);
-    rig_close(&rig);
 }
 
 /* And at the destination: the pull ends, the connection and the others on it go on. */
 TEST(xfer_destination_page_without_memory_is_corrupt)
 {
-    static struct rig rig;
     struct rig_options o = {.page_bytes = {4096}};
     struct lost lost;
 
     for (uint32_t index = 1; index < 256; index += 50) { /* at the edges of an operation, and not */
-        rig_open(&rig, &o);
-        rig_fill_source(&rig, 301);
+        rig_open_filled(&o, 301);
         lost_open(&lost, mem_page(rig.dst.mem, 0, 0, 0, index), 4096);
         lost_cut(&lost);
-        rig_pull(&rig, PULL(0), 0, 0, 1, 256);
-        rig_pull(&rig, PULL(1), 0, 0, 257, 20);
-        rig_until(&rig, &rig.dst, 2);
+        rig_pull(PULL(0), 0, 0, 1, 256);
+        rig_pull(PULL(1), 0, 0, 257, 20);
+        rig_until(&rig.dst, 2);
         assert_int_equal(rig.dst.event[0].kind, EV_PULL_BROKEN);
         assert_true(pull_id_equal(rig.dst.event[0].broken.pull, PULL(0)));
         assert_int_equal(rig.dst.event[0].broken.err, TERN_CORRUPT);
-        assert_int_equal(rig_check_pulled(&rig, &rig.dst.event[1], 257, 20), 20);
-        rig_stop(&rig, PULL(0));
-        rig_until(&rig, &rig.dst, 3);
+        assert_int_equal(rig_check_pulled(&rig.dst.event[1], 257, 20), 20);
+        rig_stop(PULL(0));
+        rig_until(&rig.dst, 3);
         rig.dst.nevents = 0;
         lost_back(&lost);
-        pull_arrives(&rig, PULL(2), 1, 256);
+        pull_arrives(PULL(2), 1, 256);
         lost_is_one(&lost);
-        conns_are(&rig, 1);
+        conns_are(1);
         lost_close(&lost);
-        rig_close(&rig);
+        rig_close();
     }
 }
 
@@ -115,166 +110,153 @@ TEST(xfer_destination_page_without_memory_is_corrupt)
  * see it, the checksum does. */
 TEST(xfer_memory_lost_before_it_is_hashed_is_a_wrong_page)
 {
-    static struct rig rig;
     struct rig_options o = {.page_bytes = {6144}, .by_proxy = true};
     struct mem_stats before, after;
     struct lost lost;
     uint64_t till;
 
-    rig_open(&rig, &o);
-    rig_fill_source(&rig, 3);
+    rig_open_filled(&o, 3);
     lost_open(&lost, (uint8_t *)mem_page(rig.dst.mem, 0, 0, 0, 0) + 4096, 4096);
-    pull_arrives(&rig, PULL(0), 1, 1); /* from 6144 on: 2048 bytes lie there */
+    pull_arrives(PULL(0), 1, 1); /* from 6144 on: 2048 bytes lie there */
     mem_stats(rig.dst.mem, &before);
     till = rig.proxy.down + XFER_HEAD_BYTES + XFER_STATUS_BYTES(1) + sizeof(uint64_t) + 2048 + 100;
     rig.proxy.down_limit = till;
-    rig_pull(&rig, PULL(1), 0, 0, 1, 1);
+    rig_pull(PULL(1), 0, 0, 1, 1);
     while (rig.proxy.down < till)
-        rig_turn(&rig);
-    rig_take_all(&rig);
+        rig_turn();
+    rig_take_all();
     assert_int_equal(rig.dst.nevents, 0);
     lost_cut(&lost);
     rig.proxy.down_limit = UINT64_MAX;
-    rig_until(&rig, &rig.dst, 1);
+    rig_until(&rig.dst, 1);
     assert_int_equal(rig.dst.event[0].kind, EV_PULLED);
-    assert_int_equal(rig_check_pulled(&rig, &rig.dst.event[0], 1, 1), 0);
+    assert_int_equal(rig_check_pulled(&rig.dst.event[0], 1, 1), 0);
     mem_stats(rig.dst.mem, &after);
     assert_int_equal(after.faults - before.faults, 1);
     rig.dst.nevents = 0;
     lost_back(&lost);
-    pull_arrives(&rig, PULL(2), 1, 2);
-    conns_are(&rig, 1);
+    pull_arrives(PULL(2), 1, 2);
+    conns_are(1);
     lost_is_one(&lost);
     lost_close(&lost);
-    rig_close(&rig);
 }
 
 /* Fault 15: the stream down arrives in two parts, for every place to part it; then byte by byte. */
 TEST(xfer_fault_15_every_split_is_the_same)
 {
-    static struct rig rig;
     struct rig_options o = {.page_bytes = {600}, .units = 2, .by_proxy = true};
     uint64_t total = 0;
     uint32_t runs = 0;
 
-    rig_open(&rig, &o);
-    rig_fill_source(&rig, 4);
+    rig_open_filled(&o, 4);
     for (uint64_t k = 0; k == 0 || k < total; k++, runs++) {
         uint64_t from = rig.proxy.down;
 
         rig.proxy.down_limit = k == 0 ? UINT64_MAX : from + k;
-        rig_pull(&rig, PULL(0), 0, runs, 1, 3);
+        rig_pull(PULL(0), 0, runs, 1, 3);
         while (rig.proxy.down_limit != UINT64_MAX && rig.proxy.down < rig.proxy.down_limit)
-            rig_turn(&rig);
-        rig_take_all(&rig);
+            rig_turn();
+        rig_take_all();
         assert_int_equal(rig.dst.nevents, 0 + (k == 0 ? rig.dst.nevents : 0));
         rig.proxy.down_limit = UINT64_MAX;
-        rig_until(&rig, &rig.dst, 1);
-        assert_int_equal(rig_check_pulled(&rig, &rig.dst.event[0], 1, 3), 3);
+        rig_until(&rig.dst, 1);
+        assert_int_equal(rig_check_pulled(&rig.dst.event[0], 1, 3), 3);
         memset(mem_page(rig.dst.mem, 0, 0, 0, 0), 0, 4 * 600);
         rig.dst.nevents = 0;
         total = rig.proxy.down - from;
     }
     rig.proxy.chunk = 1;
-    rig_pull(&rig, PULL(0), 0, 9, 1, 3);
+    rig_pull(PULL(0), 0, 9, 1, 3);
     while (rig.dst.nevents == 0) {
-        rig_turn(&rig);
-        rig_take_all(&rig);
+        rig_turn();
+        rig_take_all();
     }
-    assert_int_equal(rig_check_pulled(&rig, &rig.dst.event[0], 1, 3), 3);
+    assert_int_equal(rig_check_pulled(&rig.dst.event[0], 1, 3), 3);
     assert_true(total > 1800);
     printf("fault=15 runs=%u injected=%u violations=0 splits=all offsets\n", runs, runs);
-    rig_close(&rig);
 }
 
 /* One event of the destination's. When nothing has moved for many turns its time is over: by their
  * number, so that a machine that stands still gives nothing up. */
-static void until_event_or_idle(struct rig *rig)
+static void until_event_or_idle(void)
 {
-    uint64_t end = io_now_ns() + RIG_WAIT_NS, down = rig->proxy.down;
+    uint64_t end = io_now_ns() + RIG_WAIT_NS, down = rig.proxy.down;
 
-    for (uint32_t still = 0; rig->dst.nevents == 0; still++, down = rig->proxy.down) {
+    for (uint32_t still = 0; rig.dst.nevents == 0; still++, down = rig.proxy.down) {
         assert_true(io_now_ns() < end);
-        rig_turn(rig);
-        if (rig->proxy.down != down)
+        rig_turn();
+        if (rig.proxy.down != down)
             still = 0;
         if (still == STILL_TURNS)
-            xfer_tick(rig->dst.xfer, io_now_ns() + rig->idle_ns + 1);
+            xfer_tick(rig.dst.xfer, io_now_ns() + rig.idle_ns + 1);
     }
 }
 
 /* One bit of the stream down is flipped, at every byte: never a wrong page, always an end. */
 TEST(xfer_every_flipped_byte_is_harmless)
 {
-    static struct rig rig;
     struct rig_options o = {.page_bytes = {300}, .by_proxy = true};
     uint32_t broken = 0, wrong = 0, right = 0;
 
-    rig_open(&rig, &o);
-    rig_fill_source(&rig, 4);
+    rig_open_filled(&o, 4);
     for (uint64_t k = 0; k < 32 + 16 + 24 + 900 + 40; k++) {
         rig.proxy.flip_at = rig.proxy.down + k;
-        rig_pull(&rig, (struct pull_id){0, (uint32_t)k + 1}, 0, 0, 1, 3);
-        until_event_or_idle(&rig);
+        rig_pull((struct pull_id){0, (uint32_t)k + 1}, 0, 0, 1, 3);
+        until_event_or_idle();
         if (rig.dst.event[0].kind == EV_PULL_BROKEN) {
             broken++;
         } else {
-            uint32_t ok = rig_check_pulled(&rig, &rig.dst.event[0], 1, 3);
+            uint32_t ok = rig_check_pulled(&rig.dst.event[0], 1, 3);
 
             right += ok == 3;
             wrong += ok < 3;
         }
         rig.dst.nevents = 0;
         rig.proxy.flip_at = UINT64_MAX;
-        rig_stop(&rig, (struct pull_id){0, (uint32_t)k + 1});
-        rig_until(&rig, &rig.dst, 1);
+        rig_stop((struct pull_id){0, (uint32_t)k + 1});
+        rig_until(&rig.dst, 1);
         proxy_cut(&rig.proxy); /* a new connection each time */
         for (int i = 0; i < 3; i++)
-            rig_turn(&rig);
+            rig_turn();
         rig.dst.nevents = 0;
         memset(mem_page(rig.dst.mem, 0, 0, 0, 0), 0, 4 * 300);
     }
     assert_true(wrong >= 900);
     assert_true(broken >= 30);
     assert_true(right <= 40); /* padding, and verdicts of pages that were not asked for */
-    rig_close(&rig);
 }
 
 /* Fault 5: cut after every byte; PEER_LOST, and a later pull over a new connection is whole. */
 TEST(xfer_fault_5_connection_cut_anywhere_ends_typed)
 {
-    static struct rig rig;
     struct rig_options o = {.page_bytes = {300}, .by_proxy = true};
     uint32_t runs = 0;
 
-    rig_open(&rig, &o);
-    rig_fill_source(&rig, 4);
+    rig_open_filled(&o, 4);
     for (uint64_t k = 1; k < 32 + 16 + 24 + 900 + 40; k += 7, runs++) {
         struct pull_id id = {0, (uint32_t)k + 1};
 
         rig.proxy.down_limit = k;
-        rig_pull(&rig, id, 0, 0, 1, 3);
+        rig_pull(id, 0, 0, 1, 3);
         while (rig.proxy.down < k)
-            rig_turn(&rig);
+            rig_turn();
         proxy_cut(&rig.proxy);
-        expect_broken(&rig, id, TERN_PEER_LOST);
+        expect_broken(id, TERN_PEER_LOST);
     }
     rig.proxy.down_limit = UINT64_MAX;
-    rig_pull(&rig, PULL(0), 0, 0, 1, 3);
-    rig_until(&rig, &rig.dst, 1);
-    assert_int_equal(rig_check_pulled(&rig, &rig.dst.event[0], 1, 3), 3);
+    rig_pull(PULL(0), 0, 0, 1, 3);
+    rig_until(&rig.dst, 1);
+    assert_int_equal(rig_check_pulled(&rig.dst.event[0], 1, 3), 3);
     printf("fault=5 runs=%u injected=%u violations=0\n", runs, runs);
-    rig_close(&rig);
 }
 
 TEST(xfer_listen_says_why_it_cannot)
 {
     const struct rig_options o = {.page_bytes = {4096}, .units = 1};
-    static struct rig rig;
     const char *why = "";
     uint16_t port = 0;
 
-    rig_open(&rig, &o);
+    rig_open(&o);
     assert_int_equal(xfer_listen(rig.dst.xfer, "127.0.0.1", rig.port, &port, &why), TERN_CONFLICT);
     assert_string_equal(why, "Address already in use");
     assert_int_equal(xfer_listen(rig.dst.xfer, "192.0.2.1", 0, &port, &why), TERN_INVALID);
@@ -282,5 +264,4 @@ TEST(xfer_listen_says_why_it_cannot)
     assert_int_equal(xfer_listen(rig.src.xfer, "127.0.0.1", 0, &port, &why), TERN_CONFLICT);
     assert_string_equal(why, "it listens already");
     assert_int_equal(port, 0);
-    rig_close(&rig);
 }

@@ -2,7 +2,6 @@
 #include "testing/test.h"
 #include "unit/seam/test_pulls_rig.h"
 
-#define PULL(s) ((struct pull_id){(s), 5})
 #define HALVES  7
 #define SILENT  256
 #define BYTE_NS (IDLE_NS / 16)
@@ -12,72 +11,63 @@ static const struct rig_options options = {.page_bytes = {4096}, .idle_ns = IDLE
 
 TEST(xfer_nobody_listens_ends_peer_lost)
 {
-    static struct rig rig;
     uint16_t port;
 
-    rig_open(&rig, &options);
+    rig_open(&options);
     close(rig_listen(&port));
-    rig_link(&rig, port, RIG_SRC_INC);
-    rig_pull(&rig, PULL(0), 0, 0, 1, 30);
-    rig_pull(&rig, PULL(0), 0, 1, 31, 30);
-    expect_broken(&rig, PULL(0), TERN_PEER_LOST);
-    rig_close(&rig);
+    rig_link(port, RIG_SRC_INC);
+    rig_pull(PULL(0), 0, 0, 1, 30);
+    rig_pull(PULL(0), 0, 1, 31, 30);
+    expect_broken(PULL(0), TERN_PEER_LOST);
 }
 
 TEST(xfer_silent_source_is_given_up_after_idle)
 {
-    static struct rig rig;
     uint64_t from = io_now_ns();
     uint16_t port;
     int fd;
 
-    rig_open(&rig, &options);
+    rig_open(&options);
     fd = rig_listen(&port); /* the kernel accepts, nobody answers */
-    rig_link(&rig, port, RIG_SRC_INC);
-    rig_pull(&rig, PULL(0), 0, 0, 1, 30);
-    expect_broken(&rig, PULL(0), TERN_PEER_LOST);
+    rig_link(port, RIG_SRC_INC);
+    rig_pull(PULL(0), 0, 0, 1, 30);
+    expect_broken(PULL(0), TERN_PEER_LOST);
     assert_true(io_now_ns() - from >= IDLE_NS);
     close(fd);
-    rig_close(&rig);
 }
 
 /* Its bytes come, in far longer than the limit and too few at a time to wake anybody. */
 TEST(xfer_slow_source_is_waited_for)
 {
-    static struct rig rig;
     struct rig_options o = options;
     uint64_t from = io_now_ns();
 
     o.by_proxy = true;
     o.idle_ns = IDLE_NS / 2;
-    rig_open(&rig, &o);
-    rig_fill_source(&rig, 40);
+    rig_open_filled(&o, 40);
     rig.proxy.chunk = 16384;
     rig.proxy.pause_ns = o.idle_ns / 4;
-    pull_works(&rig, 0);
+    pull_works(0);
     assert_true(io_now_ns() - from > o.idle_ns + o.idle_ns / 2);
-    rig_close(&rig);
 }
 
 TEST(xfer_idle_connection_makes_room_for_another_link)
 {
-    static struct rig rig;
     struct rig_options o = options;
 
     o.conns = 2;
-    rig_open(&rig, &o);
-    rig_fill_source(&rig, 40);
+    rig_open_filled(&o, 40);
     for (uint32_t k = 0; k < 9; k++) {
         struct xfer_stats stats;
 
         rig.link = k % 3;
         if (k < 3)
-            rig_link(&rig, rig.port, RIG_SRC_INC);
+            rig_link(rig.port, RIG_SRC_INC);
         /* The source has room for one connection in: it takes the next when the last has gone. */
-        rig_pull(&rig, (struct pull_id){0, k + 1}, 0, 0, 1, 30);
-        rig_until(&rig, &rig.dst, 1);
+        rig_pull((struct pull_id){0, k + 1}, 0, 0, 1, 30);
+        rig_until(&rig.dst, 1);
         if (rig.dst.event[0].kind == EV_PULLED)
-            assert_int_equal(rig_check_pulled(&rig, &rig.dst.event[0], 1, 30), 30);
+            assert_int_equal(rig_check_pulled(&rig.dst.event[0], 1, 30), 30);
         else
             assert_int_equal(rig.dst.event[0].kind, EV_PULL_BROKEN);
         rig.dst.nevents = 0;
@@ -86,11 +76,10 @@ TEST(xfer_idle_connection_makes_room_for_another_link)
         xfer_stats(rig.src.xfer, &stats);
         assert_true(stats.conns <= 1);
     }
-    rig_close(&rig);
 }
 
 /* The source closes the connection, soon; returns how long it took. */
-static void expect_closed(struct rig *rig, int fd, uint64_t within_ns)
+static void expect_closed(int fd, uint64_t within_ns)
 {
     uint64_t deadline = io_now_ns() + within_ns;
     char buf[64];
@@ -101,7 +90,7 @@ static void expect_closed(struct rig *rig, int fd, uint64_t within_ns)
         if (n == 0 || (n < 0 && errno != EAGAIN))
             break;
         assert_true(io_now_ns() < deadline);
-        rig_turn(rig);
+        rig_turn();
     }
     close(fd);
 }
@@ -115,48 +104,43 @@ static void hello(uint8_t *p)
 TEST(xfer_only_the_token_of_a_link_that_is_up_lets_in)
 {
     static const uint64_t wrong[] = {0, RIG_TOKEN ^ 1, RIG_SRC_INC, UINT64_MAX};
-    static struct rig rig;
     struct xfer_stats stats;
     uint8_t head[32];
     int fd;
 
-    rig_open(&rig, &options);
-    rig_fill_source(&rig, 40);
+    rig_open_filled(&options, 40);
     for (uint32_t i = 0; i < sizeof wrong / sizeof wrong[0]; i++) {
         fd = rig_dial(rig.port);
         xfer_put_head(head,
                       &(struct xfer_head){.type = XFER_HELLO, .a = RIG_SRC_INC, .b = wrong[i]});
         assert_int_equal(send(fd, head, sizeof head, MSG_NOSIGNAL), sizeof head);
-        expect_closed(&rig, fd, IDLE_NS / 2);
+        expect_closed(fd, IDLE_NS / 2);
     }
-    pull_works(&rig, 0);
+    pull_works(0);
     fd = rig_dial(rig.port);
     hello(head);
     assert_int_equal(send(fd, head, sizeof head, MSG_NOSIGNAL), sizeof head);
     for (uint32_t i = 0; i < 5; i++)
-        rig_turn(&rig);
+        rig_turn();
     assert_int_equal(recv(fd, head, 1, MSG_DONTWAIT), -1); /* it stays */
     xfer_dismiss(rig.src.xfer, 0);
-    expect_closed(&rig, fd, IDLE_NS / 2);
+    expect_closed(fd, IDLE_NS / 2);
     for (uint32_t i = 0; i < 20; i++)
-        rig_turn(&rig); /* the destination's own connection has gone too, and it sees that */
+        rig_turn(); /* the destination's own connection has gone too, and it sees that */
     xfer_admit(rig.src.xfer, 0, RIG_TOKEN);
-    pull_works(&rig, 0);
+    pull_works(0);
     xfer_stats(rig.src.xfer, &stats);
     assert_int_equal(stats.refused, sizeof wrong / sizeof wrong[0]);
-    rig_close(&rig);
 }
 
 TEST(xfer_serve_of_another_link_is_not_given)
 {
-    static struct rig rig;
     uint8_t buf[64 + XFER_ENTRY_BYTES];
     uint32_t answers;
     int fd;
 
-    rig_open(&rig, &options);
-    rig_fill_source(&rig, 40);
-    pull_works(&rig, 0);
+    rig_open_filled(&options, 40);
+    pull_works(0);
     answers = rig.answers;
     rig.other_link = true;
     fd = rig_dial(rig.port);
@@ -164,11 +148,10 @@ TEST(xfer_serve_of_another_link_is_not_given)
     xfer_put_head(buf + 32, &(struct xfer_head){.type = XFER_REQUEST, .n = 1});
     xfer_put_entry(buf + 64, &(struct xfer_entry){.group = 0});
     assert_int_equal(send(fd, buf, sizeof buf, MSG_NOSIGNAL), sizeof buf);
-    expect_closed(&rig, fd, IDLE_NS / 2);
+    expect_closed(fd, IDLE_NS / 2);
     assert_int_equal(rig.answers, answers); /* no page was even asked about */
     rig.other_link = false;
-    pull_works(&rig, 0);
-    rig_close(&rig);
+    pull_works(0);
 }
 
 /* Faults 24 and 25 on the data port: each closed, the others served. */
@@ -184,22 +167,20 @@ TEST(xfer_malformed_frames_close_the_connection)
         {.type = XFER_REQUEST_WRITE, .n = 1, .b = UINT32_MAX},
         {.type = 9, .n = 1},
     };
-    static struct rig rig;
     uint8_t buf[4096];
     uint32_t runs = 0;
     struct prng p;
 
-    rig_open(&rig, &options);
-    rig_fill_source(&rig, 40);
-    pull_works(&rig, 0);
+    rig_open_filled(&options, 40);
+    pull_works(0);
     for (uint32_t i = 0; i < sizeof bad / sizeof bad[0]; i++, runs++) {
         int fd = rig_dial(rig.port);
 
         hello(buf);
         xfer_put_head(buf + 32, &bad[i]);
         assert_int_equal(send(fd, buf, 64, MSG_NOSIGNAL), 64);
-        expect_closed(&rig, fd, IDLE_NS);
-        pull_works(&rig, 0);
+        expect_closed(fd, IDLE_NS);
+        pull_works(0);
     }
     prng_init(&p, 5);
     for (uint32_t i = 0; i < 200; i++, runs++) {
@@ -210,17 +191,15 @@ TEST(xfer_malformed_frames_close_the_connection)
         for (uint32_t k = from; k < n; k++)
             buf[k] = (uint8_t)prng_u64(&p);
         assert_int_equal(send(fd, buf, n, MSG_NOSIGNAL), n);
-        expect_closed(&rig, fd, 1000000000u);
+        expect_closed(fd, 1000000000u);
     }
-    pull_works(&rig, 0);
+    pull_works(0);
     printf("fault=25 runs=%u injected=%u violations=0 crashes=0\n", runs, runs);
-    rig_close(&rig);
 }
 
 /* A source without a device answers that nothing comes this way, and serves on. */
 TEST(xfer_write_asked_of_a_source_without_rdma_gives_nothing)
 {
-    static struct rig rig;
     uint8_t buf[XFER_WRITE_BYTES];
     struct xfer_head head = {.type = XFER_REQUEST_WRITE,
                              .n = 1,
@@ -231,8 +210,7 @@ TEST(xfer_write_asked_of_a_source_without_rdma_gives_nothing)
     uint64_t deadline;
     int fd;
 
-    rig_open(&rig, &options);
-    rig_fill_source(&rig, 40);
+    rig_open_filled(&options, 40);
     deadline = io_now_ns() + RIG_WAIT_NS;
     fd = rig_dial(rig.port);
     hello(buf);
@@ -248,7 +226,7 @@ TEST(xfer_write_asked_of_a_source_without_rdma_gives_nothing)
         assert_true(r > 0 || errno == EAGAIN);
         assert_true(io_now_ns() < deadline);
         got += r > 0 ? (uint32_t)r : 0;
-        rig_turn(&rig);
+        rig_turn();
     }
     assert_true(xfer_get_head(buf, &head));
     assert_int_equal(head.type, XFER_ANSWER_READ);
@@ -256,23 +234,20 @@ TEST(xfer_write_asked_of_a_source_without_rdma_gives_nothing)
     assert_int_equal(head.b, 0);
     assert_int_not_equal(xfer_get32(buf + XFER_HEAD_BYTES), TERN_OK);
     close(fd);
-    pull_works(&rig, 0);
-    rig_close(&rig);
+    pull_works(0);
 }
 
 /* Faults 22 and 23: half a frame for ever, and one byte now and then. */
 TEST(xfer_half_frames_are_closed_at_the_deadline)
 {
     static const size_t half[HALVES] = {0, 9, 18, 27, 45, 54, 63};
-    static struct rig rig;
     struct rig_options o = options;
     uint64_t from = io_now_ns();
     int fd, fds[HALVES];
     uint8_t buf[96];
 
     o.conns = 2 * HALVES + 2; /* half of them inbound */
-    rig_open(&rig, &o);
-    rig_fill_source(&rig, 40);
+    rig_open_filled(&o, 40);
     hello(buf);
     xfer_put_head(buf + 32, &(struct xfer_head){.type = XFER_REQUEST, .n = 2});
     for (uint32_t i = 0; i < HALVES; i++) {
@@ -281,7 +256,7 @@ TEST(xfer_half_frames_are_closed_at_the_deadline)
             assert_int_equal(send(fds[i], buf, half[i], MSG_NOSIGNAL), (ssize_t)half[i]);
     }
     for (uint32_t i = 0; i < HALVES; i++) {
-        expect_closed(&rig, fds[i], 10 * (uint64_t)IDLE_NS);
+        expect_closed(fds[i], 10 * (uint64_t)IDLE_NS);
         assert_true(io_now_ns() - from >= IDLE_NS / 2);
     }
     fd = rig_dial(rig.port);
@@ -292,43 +267,40 @@ TEST(xfer_half_frames_are_closed_at_the_deadline)
         if (send(fd, buf + n, 1, MSG_NOSIGNAL) < 0)
             break;
         while (io_now_ns() < next)
-            rig_turn(&rig);
+            rig_turn();
     }
-    expect_closed(&rig, fd, IDLE_NS);
+    expect_closed(fd, IDLE_NS);
     assert_true(io_now_ns() - from < 32 * (uint64_t)BYTE_NS);
-    pull_works(&rig, 0);
+    pull_works(0);
     printf("fault=23 runs=9 injected=9 violations=0\n");
-    rig_close(&rig);
 }
 
 /* Callers that say nothing, or half a HELLO, from the address that a peer has too: it gets in. */
 TEST(xfer_silent_callers_keep_no_peer_out)
 {
-    static struct rig rig;
     struct xfer_stats stats;
     static int fd[SILENT];
     uint8_t head[32];
 
-    rig_open(&rig, &options); /* 8 connections: 4 of them inbound */
-    rig_fill_source(&rig, 40);
+    rig_open(&options); /* 8 connections: 4 of them inbound */
+    rig_fill_source(40);
     hello(head);
     for (uint32_t i = 0; i < SILENT; i++) {
         fd[i] = rig_dial(rig.port);
         if (i % 2)
             assert_int_equal(send(fd[i], head, 9, MSG_NOSIGNAL), 9);
-        rig_turn(&rig);
+        rig_turn();
     }
     xfer_stats(rig.src.xfer, &stats);
     assert_int_equal(stats.conns, 0);
     assert_int_equal(stats.door.waiting, DOOR_SHARE);
     assert_int_equal(stats.door.displaced, SILENT - DOOR_SHARE);
-    pull_works(&rig, 0);
+    pull_works(0);
     xfer_stats(rig.src.xfer, &stats);
     assert_int_equal(stats.conns, 1);
     assert_true(stats.door.waiting <= DOOR_SHARE);
     for (uint32_t i = 0; i < SILENT; i++)
         close(fd[i]);
-    rig_close(&rig);
 }
 
 static bool still_open(int fd)
@@ -340,7 +312,6 @@ static bool still_open(int fd)
 
 TEST(xfer_peer_with_its_share_of_connections_leaves_the_others_theirs)
 {
-    static struct rig rig;
     struct rig_options o = options;
     struct xfer_head head = {.type = XFER_HELLO, .a = RIG_SRC_INC};
     struct xfer_stats stats;
@@ -350,7 +321,7 @@ TEST(xfer_peer_with_its_share_of_connections_leaves_the_others_theirs)
 
     o.conns = 16; /* 8 inbound: 2 for each of 3 peers, and 2 for whoever comes first */
     o.peers = 3;
-    rig_open(&rig, &o);
+    rig_open(&o);
     for (uint64_t i = 1; i < 3; i++)
         xfer_admit(rig.src.xfer, (uint32_t)i, RIG_TOKEN + i);
     for (uint64_t i = 0; i < 12; i++) {
@@ -359,7 +330,7 @@ TEST(xfer_peer_with_its_share_of_connections_leaves_the_others_theirs)
         fd[i] = rig_dial(rig.port);
         assert_int_equal(send(fd[i], buf, sizeof buf, MSG_NOSIGNAL), sizeof buf);
         for (uint32_t k = 0; k < 5; k++)
-            rig_turn(&rig);
+            rig_turn();
     }
     for (uint32_t i = 0; i < 12; i++)
         open += still_open(fd[i]);
@@ -372,37 +343,34 @@ TEST(xfer_peer_with_its_share_of_connections_leaves_the_others_theirs)
     assert_int_equal(stats.inbound_common, 2);
     for (uint32_t i = 0; i < 12; i++)
         close(fd[i]);
-    rig_close(&rig);
 }
 
 /* A source that says more than it was asked for. */
 TEST(xfer_unasked_bytes_from_a_source_close_the_connection)
 {
-    static struct rig rig;
     uint16_t port;
     int fd, peer = -1;
 
-    rig_open(&rig, &options);
+    rig_open(&options);
     fd = rig_listen(&port);
-    rig_link(&rig, port, RIG_SRC_INC);
-    rig_pull(&rig, PULL(0), 0, 0, 1, 1);
+    rig_link(port, RIG_SRC_INC);
+    rig_pull(PULL(0), 0, 0, 1, 1);
     while (peer < 0) {
-        rig_turn(&rig);
+        rig_turn();
         peer = accept(fd, NULL, NULL);
     }
-    rig_stop(&rig, PULL(0));
-    rig_until(&rig, &rig.dst, 1);
+    rig_stop(PULL(0));
+    rig_until(&rig.dst, 1);
     assert_int_equal(rig.dst.event[0].kind, EV_PULL_QUIET);
     for (int i = 0; i < 64; i++) {
         if (send(peer, "this is not an answer to anything", 33, MSG_NOSIGNAL) < 0)
             break;
-        rig_turn(&rig);
+        rig_turn();
     }
     assert_true(send(peer, "x", 1, MSG_NOSIGNAL) < 0);
     assert_int_equal(rig.dst.nevents, 1);
     close(peer);
     close(fd);
-    rig_close(&rig);
 }
 
 TEST(xfer_create_refuses_bad_limits_and_says_why)

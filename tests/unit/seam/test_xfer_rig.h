@@ -5,13 +5,6 @@
 #ifndef TEST_XFER_RIG_H
 #define TEST_XFER_RIG_H
 
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-
-#include <cmocka.h>
-
 #include <arpa/inet.h>
 #include <errno.h>
 #include <fcntl.h>
@@ -28,6 +21,7 @@
 #include "seam/mem/checksum.h"
 #include "seam/xfer/data_wire.h"
 #include "seam/xfer/xfer.h"
+#include "testing/test.h"
 
 #define RIG_PAGES        1024 /* of each group */
 #define RIG_GROUP0_PAGES 400  /* of them used, where there are two groups */
@@ -37,13 +31,10 @@
 #define RIG_TOKEN        0x746f6b656eull /* of the link that admits */
 #define RIG_DST_INC      0x1111111111111111u
 
-struct rig;
-
 /* What both sides of a rig are made with; NULL: the transports that are built in. */
 static const struct transport_ops *const *rig_transports;
 
 struct side {
-    struct rig *rig;
     struct mem *mem;
     struct xfer *xfer;
     struct event event[RIG_EVENTS];
@@ -62,8 +53,9 @@ struct proxy {
     uint64_t next_ns;    /* when the next copy down may be */
 };
 
-struct rig {
-    struct io *io;
+/* The one there is. Of a case it is closed by its teardown: test_pulls_rig.h. */
+static struct rig {
+    struct io *io; /* NULL: it is not open */
     struct side src, dst;
     uint32_t ngroups, regions, transfer_regions;
     struct group_layout group[2];
@@ -82,7 +74,7 @@ struct rig {
     bool refuses;      /* the source answers no offer of a path but with a refusal */
     uint32_t refused;  /* so many */
     struct xfer_path_msg offer[XFER_RAILS_MAX]; /* the last of each rail */
-};
+} rig;
 
 struct rig_options {
     uint64_t page_bytes[2], idle_ns, memory_bytes;
@@ -110,16 +102,14 @@ static inline void rig_emit(void *ctx, struct event *event)
 static inline enum tern_err rig_serve_page(void *ctx, struct serve_id serve, uint32_t group,
                                            struct page_ref ref, uint32_t *ret_record)
 {
-    struct rig *rig = ((struct side *)ctx)->rig;
-
+    (void)ctx;
     (void)serve;
-    if (group >= rig->ngroups || ref.index - rig->base[group] >= RIG_PAGES)
+    if (group >= rig.ngroups || ref.index - rig.base[group] >= RIG_PAGES)
         return TERN_GONE;
-    ref.index -= rig->base[group];
-    rig->asked[group][ref.index]++;
-    rig->answers++;
-    if (rig->gen[group][ref.index] != ref.gen ||
-        (rig->gone_after && rig->answers > rig->gone_after))
+    ref.index -= rig.base[group];
+    rig.asked[group][ref.index]++;
+    rig.answers++;
+    if (rig.gen[group][ref.index] != ref.gen || (rig.gone_after && rig.answers > rig.gone_after))
         return TERN_GONE;
     *ret_record = group * RIG_PAGES + ref.index;
     return TERN_OK;
@@ -127,9 +117,10 @@ static inline enum tern_err rig_serve_page(void *ctx, struct serve_id serve, uin
 
 static inline bool rig_serve_allowed(void *ctx, struct serve_id serve, uint32_t link)
 {
+    (void)ctx;
     (void)serve;
     assert_int_equal(link, 0); /* the one that rig_side admitted */
-    return !((struct side *)ctx)->rig->other_link;
+    return !rig.other_link;
 }
 
 static inline uint8_t rig_byte(uint32_t region, uint32_t group, uint32_t index, uint64_t at)
@@ -139,61 +130,60 @@ static inline uint8_t rig_byte(uint32_t region, uint32_t group, uint32_t index, 
     return (uint8_t)((x ^ (x >> 29)) >> 7);
 }
 
-static inline void rig_fill_source(struct rig *rig, uint32_t pages)
+static inline void rig_fill_source(uint32_t pages)
 {
     struct page_at at[SEAL_PAGES_MAX];
     uint32_t n = 0, jobs = 0, done = 0;
 
-    for (uint32_t g = 0; g < rig->ngroups; g++) {
+    for (uint32_t g = 0; g < rig.ngroups; g++) {
         for (uint32_t i = 1; i < pages; i++) {
-            for (uint32_t r = 0; r < rig->regions; r++) {
-                uint8_t *page = mem_page(rig->src.mem, 0, r, g, rig->base[g] + i);
+            for (uint32_t r = 0; r < rig.regions; r++) {
+                uint8_t *page = mem_page(rig.src.mem, 0, r, g, rig.base[g] + i);
 
-                for (uint64_t b = 0; b < rig->group[g].page_bytes; b++)
-                    page[b] = rig_byte(r % rig->transfer_regions, g, i, b);
+                for (uint64_t b = 0; b < rig.group[g].page_bytes; b++)
+                    page[b] = rig_byte(r % rig.transfer_regions, g, i, b);
             }
-            at[n++] = (struct page_at){g, rig->base[g] + i, 1, g * RIG_PAGES + i};
-            if (n == SEAL_PAGES_MAX || (g + 1 == rig->ngroups && i + 1 == pages)) {
-                mem_seal(rig->src.mem, (struct seal_id){jobs++, 1}, 0, at, n);
+            at[n++] = (struct page_at){g, rig.base[g] + i, 1, g * RIG_PAGES + i};
+            if (n == SEAL_PAGES_MAX || (g + 1 == rig.ngroups && i + 1 == pages)) {
+                mem_seal(rig.src.mem, (struct seal_id){jobs++, 1}, 0, at, n);
                 n = 0;
                 while (done < jobs) {
-                    struct pollfd p = {.fd = mem_event_fd(rig->src.mem), .events = POLLIN};
+                    struct pollfd p = {.fd = mem_event_fd(rig.src.mem), .events = POLLIN};
 
                     assert_int_equal(poll(&p, 1, 30000), 1);
-                    rig->src.nevents = 0;
-                    mem_poll(rig->src.mem, rig_emit, &rig->src);
-                    done += rig->src.nevents;
+                    rig.src.nevents = 0;
+                    mem_poll(rig.src.mem, rig_emit, &rig.src);
+                    done += rig.src.nevents;
                 }
             }
         }
     }
-    rig->src.nevents = 0;
+    rig.src.nevents = 0;
 }
 
 /* The control connection, in one process. */
 static inline void rig_path_send(void *ctx, uint32_t link, const struct xfer_path_msg *msg)
 {
     struct side *side = ctx;
-    struct rig *rig = side->rig;
     struct xfer_path_msg copy = *msg;
 
     for (uint32_t i = 0; i < copy.nmrs; i++)
-        copy.mr[i].rkey ^= rig->rkey_xor;
+        copy.mr[i].rkey ^= rig.rkey_xor;
     for (uint32_t i = 0; i < copy.nmws; i++)
-        copy.mw_rkey[i] ^= rig->rkey_xor;
+        copy.mw_rkey[i] ^= rig.rkey_xor;
     if (copy.kind == XFER_PATH_OFFER)
-        rig->offer[copy.rail] = copy;
-    if (copy.kind == XFER_PATH_OFFER && rig->refuses) {
-        rig->refused++;
+        rig.offer[copy.rail] = copy;
+    if (copy.kind == XFER_PATH_OFFER && rig.refuses) {
+        rig.refused++;
         copy.kind = XFER_PATH_REFUSE;
         xfer_path_msg(side->xfer, link, &copy);
         return;
     }
-    xfer_path_msg(side == &rig->src ? rig->dst.xfer : rig->src.xfer, link, &copy);
+    xfer_path_msg(side == &rig.src ? rig.dst.xfer : rig.src.xfer, link, &copy);
 }
 
-static inline void rig_side(struct rig *rig, struct side *side, const struct rig_options *o,
-                            uint64_t incarnation, uint32_t corrupt)
+static inline void rig_side(struct side *side, const struct rig_options *o, uint64_t incarnation,
+                            uint32_t corrupt)
 {
     uint32_t tenants = o->tenants ? o->tenants : 1;
     struct mem_config m = {.tenants = tenants,
@@ -204,13 +194,13 @@ static inline void rig_side(struct rig *rig, struct side *side, const struct rig
                            .workers = 1,
                            .jobs = 16,
                            .incarnation = incarnation};
-    struct xfer_config x = {.io = rig->io,
+    struct xfer_config x = {.io = rig.io,
                             .links = 3,
                             .pulls = 8,
                             .serves = 8,
-                            .data_conns_max = side == &rig->dst && o->conns_dst ? o->conns_dst
-                                              : o->conns                        ? o->conns
-                                                                                : 8,
+                            .data_conns_max = side == &rig.dst && o->conns_dst ? o->conns_dst
+                                              : o->conns                       ? o->conns
+                                                                               : 8,
                             .peers = o->peers,
                             .idle_ns = o->idle_ns,
                             .fault_corrupt_pages = corrupt,
@@ -224,8 +214,8 @@ static inline void rig_side(struct rig *rig, struct side *side, const struct rig
     const char *why = "";
 
     if (o->rdma)
-        x.rdma = (struct xfer_rdma_config){.pulls = side == &rig->dst ? 3 : 0,
-                                           .serves = side == &rig->src,
+        x.rdma = (struct xfer_rdma_config){.pulls = side == &rig.dst ? 3 : 0,
+                                           .serves = side == &rig.src,
                                            .push = o->push,
                                            .tenants = 1,
                                            .mr_bytes_max = o->mr_bytes_max,
@@ -236,7 +226,6 @@ static inline void rig_side(struct rig *rig, struct side *side, const struct rig
          x.rdma.ndevices++)
         snprintf(x.rdma.device[x.rdma.ndevices], XFER_DEVICE_BYTES, "%s",
                  o->device[x.rdma.ndevices]);
-    side->rig = rig;
     for (uint32_t t = 0; t < tenants; t++)
         m.tenant[t] =
             (struct tenant_config){.memory_bytes = o->memory_bytes, .regions = o->regions};
@@ -244,7 +233,7 @@ static inline void rig_side(struct rig *rig, struct side *side, const struct rig
         fail_msg("%s", why);
     for (uint32_t t = 0; t < tenants; t++)
         mem_pool_set(side->mem, t, TIER_DEVICE, t, 0, o->memory_bytes, o->regions,
-                     rig->transfer_regions, rig->ngroups, rig->group);
+                     rig.transfer_regions, rig.ngroups, rig.group);
     x.mem = side->mem;
     assert_int_equal(xfer_create(&x, &side->xfer, &why), TERN_OK);
     xfer_admit(side->xfer, 0, RIG_TOKEN);
@@ -273,31 +262,31 @@ static inline int rig_dial(uint16_t port)
     return fd;
 }
 
-static inline void rig_link(struct rig *rig, uint16_t port, uint64_t incarnation)
+static inline void rig_link(uint16_t port, uint64_t incarnation)
 {
     struct sockaddr_in addr = {
         .sin_family = AF_INET, .sin_addr.s_addr = htonl(INADDR_LOOPBACK), .sin_port = htons(port)};
 
-    assert_int_equal(xfer_link_up(rig->dst.xfer, rig->link, (struct sockaddr *)&addr, sizeof addr,
+    assert_int_equal(xfer_link_up(rig.dst.xfer, rig.link, (struct sockaddr *)&addr, sizeof addr,
                                   incarnation, RIG_TOKEN),
                      TERN_OK);
 }
 
-static inline void rig_serve(struct rig *rig, uint32_t slot)
+static inline void rig_serve(uint32_t slot)
 {
     struct action act = {.kind = ACT_SERVE_START};
 
     act.serve.serve = (struct serve_id){slot, 7};
-    xfer_serve_start(rig->src.xfer, &act);
+    xfer_serve_start(rig.src.xfer, &act);
 }
 
-static inline void rig_open(struct rig *rig, const struct rig_options *options)
+static inline void rig_open(const struct rig_options *options)
 {
     struct io_config c = {.entries = 64};
     struct rig_options o = *options;
     const char *why = "";
 
-    memset(rig, 0, sizeof *rig);
+    memset(&rig, 0, sizeof rig);
     if (o.units == 0)
         o.units = 1;
     if (o.regions == 0)
@@ -306,31 +295,38 @@ static inline void rig_open(struct rig *rig, const struct rig_options *options)
         o.memory_bytes = 32u << 20;
     if (o.idle_ns == 0)
         o.idle_ns = 5000000000u;
-    rig->idle_ns = o.idle_ns;
-    rig->regions = o.regions;
-    rig->transfer_regions = o.alike ? 1 : o.regions;
-    for (; rig->ngroups < 2 && o.page_bytes[rig->ngroups]; rig->ngroups++)
-        rig->group[rig->ngroups] = (struct group_layout){
-            .page_tokens = 64, .units = o.units, .page_bytes = o.page_bytes[rig->ngroups]};
-    if (rig->ngroups == 2)
-        rig->base[1] = (uint32_t)(RIG_GROUP0_PAGES * o.page_bytes[0] / o.page_bytes[1] + 1);
+    rig.idle_ns = o.idle_ns;
+    rig.regions = o.regions;
+    rig.transfer_regions = o.alike ? 1 : o.regions;
+    for (; rig.ngroups < 2 && o.page_bytes[rig.ngroups]; rig.ngroups++)
+        rig.group[rig.ngroups] = (struct group_layout){
+            .page_tokens = 64, .units = o.units, .page_bytes = o.page_bytes[rig.ngroups]};
+    if (rig.ngroups == 2)
+        rig.base[1] = (uint32_t)(RIG_GROUP0_PAGES * o.page_bytes[0] / o.page_bytes[1] + 1);
     for (uint32_t i = 0; i < RIG_PAGES; i++)
-        rig->gen[0][i] = rig->gen[1][i] = 100 + i;
-    if (io_create(&c, &rig->io, &why) != TERN_OK)
+        rig.gen[0][i] = rig.gen[1][i] = 100 + i;
+    if (io_create(&c, &rig.io, &why) != TERN_OK)
         fail_msg("%s", why);
-    rig_side(rig, &rig->src, &o, RIG_SRC_INC, 0);
-    rig_side(rig, &rig->dst, &o, RIG_DST_INC, o.corrupt);
-    assert_int_equal(xfer_listen(rig->src.xfer, "127.0.0.1", 0, &rig->port, &why), TERN_OK);
-    rig->proxy = (struct proxy){.client = -1,
-                                .server = -1,
-                                .listen_fd = -1,
-                                .down_limit = UINT64_MAX,
-                                .flip_at = UINT64_MAX,
-                                .chunk = 65536};
+    rig_side(&rig.src, &o, RIG_SRC_INC, 0);
+    rig_side(&rig.dst, &o, RIG_DST_INC, o.corrupt);
+    assert_int_equal(xfer_listen(rig.src.xfer, "127.0.0.1", 0, &rig.port, &why), TERN_OK);
+    rig.proxy = (struct proxy){.client = -1,
+                               .server = -1,
+                               .listen_fd = -1,
+                               .down_limit = UINT64_MAX,
+                               .flip_at = UINT64_MAX,
+                               .chunk = 65536};
     if (o.by_proxy)
-        rig->proxy.listen_fd = rig_listen(&rig->proxy.port);
-    rig_link(rig, o.by_proxy ? rig->proxy.port : rig->port, RIG_SRC_INC);
-    rig_serve(rig, 0);
+        rig.proxy.listen_fd = rig_listen(&rig.proxy.port);
+    rig_link(o.by_proxy ? rig.proxy.port : rig.port, RIG_SRC_INC);
+    rig_serve(0);
+}
+
+/* The source has sealed pages below `pages`. */
+static inline void rig_open_filled(const struct rig_options *options, uint32_t pages)
+{
+    rig_open(options);
+    rig_fill_source(pages);
 }
 
 static inline void proxy_cut(struct proxy *p)
@@ -343,16 +339,17 @@ static inline void proxy_cut(struct proxy *p)
     p->down = 0;
 }
 
-static inline void rig_close(struct rig *rig)
+static inline void rig_close(void)
 {
-    xfer_destroy(rig->dst.xfer);
-    xfer_destroy(rig->src.xfer);
-    mem_destroy(rig->dst.mem);
-    mem_destroy(rig->src.mem);
-    proxy_cut(&rig->proxy);
-    if (rig->proxy.listen_fd >= 0)
-        close(rig->proxy.listen_fd);
-    io_destroy(rig->io);
+    xfer_destroy(rig.dst.xfer);
+    xfer_destroy(rig.src.xfer);
+    mem_destroy(rig.dst.mem);
+    mem_destroy(rig.src.mem);
+    proxy_cut(&rig.proxy);
+    if (rig.proxy.listen_fd >= 0)
+        close(rig.proxy.listen_fd);
+    io_destroy(rig.io);
+    rig.io = NULL;
 }
 
 /* One direction. False: that end closed. */
@@ -394,9 +391,9 @@ static inline void proxy_no_delay(int fd)
     assert_int_equal(setsockopt(fd, IPPROTO_TCP, TCP_NODELAY, &(int){1}, sizeof(int)), 0);
 }
 
-static inline void proxy_step(struct rig *rig)
+static inline void proxy_step(void)
 {
-    struct proxy *p = &rig->proxy;
+    struct proxy *p = &rig.proxy;
 
     if (p->listen_fd < 0)
         return;
@@ -404,7 +401,7 @@ static inline void proxy_step(struct rig *rig)
         p->client = accept(p->listen_fd, NULL, NULL);
         if (p->client < 0)
             return;
-        p->server = rig_dial(rig->port);
+        p->server = rig_dial(rig.port);
         proxy_no_delay(p->client);
         proxy_no_delay(p->server);
     }
@@ -413,132 +410,131 @@ static inline void proxy_step(struct rig *rig)
 }
 
 /* All that can be done at once, and no tick. */
-static inline void rig_step(struct rig *rig)
+static inline void rig_step(void)
 {
-    if (rig->src.xfer)
-        xfer_poll(rig->src.xfer);
-    if (rig->dst.xfer)
-        xfer_poll(rig->dst.xfer);
-    io_run(rig->io, 0);
+    if (rig.src.xfer)
+        xfer_poll(rig.src.xfer);
+    if (rig.dst.xfer)
+        xfer_poll(rig.dst.xfer);
+    io_run(rig.io, 0);
 }
 
-static inline void rig_turn(struct rig *rig)
+static inline void rig_turn(void)
 {
-    bool proxied = rig->proxy.listen_fd >= 0, spin;
+    bool proxied = rig.proxy.listen_fd >= 0, spin;
 
-    proxy_step(rig);
-    spin = xfer_poll(rig->src.xfer);
-    spin = xfer_poll(rig->dst.xfer) || spin;
-    io_run(rig->io, proxied || spin ? 0 : io_now_ns() + 1000000u);
-    xfer_tick(rig->src.xfer, io_now_ns());
-    xfer_tick(rig->dst.xfer, io_now_ns());
+    proxy_step();
+    spin = xfer_poll(rig.src.xfer);
+    spin = xfer_poll(rig.dst.xfer) || spin;
+    io_run(rig.io, proxied || spin ? 0 : io_now_ns() + 1000000u);
+    xfer_tick(rig.src.xfer, io_now_ns());
+    xfer_tick(rig.dst.xfer, io_now_ns());
 }
 
 /* The destination takes what has come of an operation, as it does with a slow peer. */
-static inline void rig_take_all(struct rig *rig)
+static inline void rig_take_all(void)
 {
     uint64_t deadline = io_now_ns() + RIG_WAIT_NS;
     struct xfer_stats stats;
 
     for (;;) {
-        xfer_stats(rig->dst.xfer, &stats);
-        if (stats.socket_bytes_in == rig->proxy.down)
+        xfer_stats(rig.dst.xfer, &stats);
+        if (stats.socket_bytes_in == rig.proxy.down)
             return;
         if (io_now_ns() > deadline)
-            fail_msg("%lu of %lu bytes taken after 30 s", stats.socket_bytes_in, rig->proxy.down);
-        xfer_tick(rig->dst.xfer, io_now_ns() + rig->idle_ns / 4 * 3);
-        rig_turn(rig);
+            fail_msg("%lu of %lu bytes taken after 30 s", stats.socket_bytes_in, rig.proxy.down);
+        xfer_tick(rig.dst.xfer, io_now_ns() + rig.idle_ns / 4 * 3);
+        rig_turn();
     }
 }
 
-static inline void rig_until(struct rig *rig, const struct side *side, uint32_t events)
+static inline void rig_until(const struct side *side, uint32_t events)
 {
     uint64_t deadline = io_now_ns() + RIG_WAIT_NS;
 
     while (side->nevents < events) {
         if (io_now_ns() > deadline)
             fail_msg("%u of %u events after 30 s", side->nevents, events);
-        rig_turn(rig);
+        rig_turn();
     }
 }
 
 /* Page i of a batch goes from the source's index i to the destination's index i, group by parity.
  */
-static inline void rig_pull(struct rig *rig, struct pull_id pull, uint32_t serve, uint32_t batch,
-                            uint32_t first, uint32_t n)
+static inline void rig_pull(struct pull_id pull, uint32_t serve, uint32_t batch, uint32_t first,
+                            uint32_t n)
 {
     struct page_at pages[PULL_BATCH_PAGES];
     struct page_ref refs[PULL_BATCH_PAGES];
     struct action act = {.kind = ACT_PULL};
 
     for (uint32_t i = 0; i < n; i++) {
-        uint32_t g = rig->ngroups == 2 ? (first + i) & 1 : 0;
+        uint32_t g = rig.ngroups == 2 ? (first + i) & 1 : 0;
 
         pages[i] =
-            (struct page_at){g, rig->base[g] + first + i, pull.gen, g * RIG_PAGES + first + i};
-        refs[i] = (struct page_ref){rig->base[g] + first + i, 100 + first + i};
+            (struct page_at){g, rig.base[g] + first + i, pull.gen, g * RIG_PAGES + first + i};
+        refs[i] = (struct page_ref){rig.base[g] + first + i, 100 + first + i};
     }
     act.pull.pull = pull;
     act.pull.serve = (struct serve_id){serve, 7};
-    act.pull.link = rig->link;
-    act.pull.pool = rig->pool;
+    act.pull.link = rig.link;
+    act.pull.pool = rig.pool;
     act.pull.batch = batch;
     act.pull.n = n;
     act.pull.pages = pages;
     act.pull.refs = refs;
-    xfer_pull(rig->dst.xfer, &act);
+    xfer_pull(rig.dst.xfer, &act);
 }
 
-static inline void rig_stop(struct rig *rig, struct pull_id pull)
+static inline void rig_stop(struct pull_id pull)
 {
     struct action act = {.kind = ACT_PULL_STOP};
 
     act.pull_stop.pull = pull;
-    xfer_pull_stop(rig->dst.xfer, &act);
+    xfer_pull_stop(rig.dst.xfer, &act);
 }
 
-static inline void rig_serve_stop(struct rig *rig, uint32_t slot)
+static inline void rig_serve_stop(uint32_t slot)
 {
     struct action act = {.kind = ACT_SERVE_STOP};
 
     act.serve.serve = (struct serve_id){slot, 7};
-    xfer_serve_stop(rig->src.xfer, &act);
+    xfer_serve_stop(rig.src.xfer, &act);
 }
 
-static inline bool rig_page_right(const struct rig *rig, uint32_t group, uint32_t index)
+static inline bool rig_page_right(uint32_t group, uint32_t index)
 {
-    for (uint32_t r = 0; r < rig->regions; r++) {
-        const uint8_t *page = mem_page(rig->dst.mem, 0, r, group, rig->base[group] + index);
+    for (uint32_t r = 0; r < rig.regions; r++) {
+        const uint8_t *page = mem_page(rig.dst.mem, 0, r, group, rig.base[group] + index);
 
-        for (uint64_t b = 0; b < rig->group[group].page_bytes; b++)
-            if (page[b] != rig_byte(r % rig->transfer_regions, group, index, b))
+        for (uint64_t b = 0; b < rig.group[group].page_bytes; b++)
+            if (page[b] != rig_byte(r % rig.transfer_regions, group, index, b))
                 return false;
     }
     return true;
 }
 
-static inline uint32_t rig_group_of(const struct rig *rig, uint32_t index)
+static inline uint32_t rig_group_of(uint32_t index)
 {
-    return rig->ngroups == 2 ? index & 1 : 0;
+    return rig.ngroups == 2 ? index & 1 : 0;
 }
 
 /* Every page that the event says is right is right, with its sums; returns how many there are. */
-static inline uint32_t rig_check_pulled(struct rig *rig, const struct event *e, uint32_t first,
-                                        uint32_t n)
+static inline uint32_t rig_check_pulled(const struct event *e, uint32_t first, uint32_t n)
 {
     uint32_t ok = 0;
 
     assert_int_equal(e->kind, EV_PULLED);
     for (uint32_t i = 0; i < PULL_BATCH_PAGES; i++) {
-        uint32_t g = rig_group_of(rig, first + i);
+        uint32_t g = rig_group_of(first + i);
 
         if (!xfer_bit(e->pulled.ok, i))
             continue;
         assert_true(i < n);
-        assert_true(rig_page_right(rig, g, first + i));
-        assert_memory_equal(mem_sums(rig->dst.mem, g * RIG_PAGES + first + i),
-                            mem_sums(rig->src.mem, g * RIG_PAGES + first + i),
-                            8 * rig->group[g].units * rig->regions);
+        assert_true(rig_page_right(g, first + i));
+        assert_memory_equal(mem_sums(rig.dst.mem, g * RIG_PAGES + first + i),
+                            mem_sums(rig.src.mem, g * RIG_PAGES + first + i),
+                            8 * rig.group[g].units * rig.regions);
         ok++;
     }
     return ok;

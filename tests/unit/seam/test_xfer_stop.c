@@ -42,105 +42,103 @@ static uint32_t count_pulled(const struct side *side, uint32_t slot)
     return n;
 }
 
-static void turn_some(struct rig *rig, struct prng *p)
+static void turn_some(struct prng *p)
 {
     for (uint32_t n = prng_below(p, TURNS_MAX); n > 0; n--)
-        rig_step(rig);
+        rig_step();
 }
 
-static void both_pull(struct rig *rig, uint32_t gen)
+static void both_pull(uint32_t gen)
 {
     for (uint32_t batch = 0; batch < 4; batch++) {
-        rig_pull(rig, (struct pull_id){0, gen}, 0, batch, A_FIRST + 25 * batch, 25);
+        rig_pull((struct pull_id){0, gen}, 0, batch, A_FIRST + 25 * batch, 25);
         if (gen & 1)
-            rig_pull(rig, (struct pull_id){1, gen}, 1, batch, B_FIRST + 25 * batch, 25);
+            rig_pull((struct pull_id){1, gen}, 1, batch, B_FIRST + 25 * batch, 25);
     }
     for (uint32_t batch = 0; batch < 4 && !(gen & 1); batch++)
-        rig_pull(rig, (struct pull_id){1, gen}, 1, batch, B_FIRST + 25 * batch, 25);
+        rig_pull((struct pull_id){1, gen}, 1, batch, B_FIRST + 25 * batch, 25);
 }
 
-static void b_is_whole(struct rig *rig)
+static void b_is_whole(void)
 {
     uint64_t deadline = io_now_ns() + RIG_WAIT_NS;
 
-    while (count_pulled(&rig->dst, 1) < 4) {
+    while (count_pulled(&rig.dst, 1) < 4) {
         assert_true(io_now_ns() < deadline);
-        assert_null(find(&rig->dst, EV_PULL_BROKEN, 1));
-        rig_turn(rig);
+        assert_null(find(&rig.dst, EV_PULL_BROKEN, 1));
+        rig_turn();
     }
-    for (uint32_t i = 0; i < rig->dst.nevents; i++) {
-        const struct event *e = &rig->dst.event[i];
+    for (uint32_t i = 0; i < rig.dst.nevents; i++) {
+        const struct event *e = &rig.dst.event[i];
 
         if (e->kind == EV_PULLED && e->pulled.pull.slot == 1)
-            assert_int_equal(rig_check_pulled(rig, e, B_FIRST + 25 * e->pulled.batch, 25), 25);
+            assert_int_equal(rig_check_pulled(e, B_FIRST + 25 * e->pulled.batch, 25), 25);
     }
 }
 
-static void wait_for(struct rig *rig, const struct side *side, enum event_kind kind, uint32_t slot)
+static void wait_for(const struct side *side, enum event_kind kind, uint32_t slot)
 {
     uint64_t deadline = io_now_ns() + RIG_WAIT_NS;
 
     while (!find(side, kind, slot)) {
         assert_true(io_now_ns() < deadline);
-        rig_turn(rig);
+        rig_turn();
     }
 }
 
-static void poison(struct rig *rig, const struct mem *mem, uint32_t first)
+static void poison(const struct mem *mem, uint32_t first)
 {
     memset(mem_page(mem, 0, 0, 0, first), POISON, (size_t)PAGES * PAGE_BYTES);
     (void)rig;
 }
 
-static void restore_source(struct rig *rig, uint32_t first)
+static void restore_source(uint32_t first)
 {
     for (uint32_t i = first; i < first + PAGES; i++) {
-        uint8_t *page = mem_page(rig->src.mem, 0, 0, 0, i);
+        uint8_t *page = mem_page(rig.src.mem, 0, 0, 0, i);
 
         for (uint32_t b = 0; b < PAGE_BYTES; b++)
             page[b] = rig_byte(0, 0, i, b);
     }
 }
 
-static bool poison_is_whole(const struct rig *rig, uint32_t first)
+static bool poison_is_whole(uint32_t first)
 {
-    const uint8_t *at = mem_page(rig->dst.mem, 0, 0, 0, first);
+    const uint8_t *at = mem_page(rig.dst.mem, 0, 0, 0, first);
 
     return at[0] == POISON && memcmp(at, at + 1, (size_t)PAGES * PAGE_BYTES - 1) == 0;
 }
 
 /* A run of poison that no honest page holds. */
-static bool poison_came_over(const struct rig *rig, uint32_t first)
+static bool poison_came_over(uint32_t first)
 {
     static const uint8_t run[64] = {[0 ... 63] = POISON};
 
-    return memmem(mem_page(rig->dst.mem, 0, 0, 0, first), (size_t)PAGES * PAGE_BYTES, run,
+    return memmem(mem_page(rig.dst.mem, 0, 0, 0, first), (size_t)PAGES * PAGE_BYTES, run,
                   sizeof run) != NULL;
 }
 
 /* Fault 6 / P2: what QUIET promises. */
 TRANSFER_TEST(xfer_fault_6_nothing_is_written_after_pull_quiet)
 {
-    static struct rig rig;
     uint32_t in_flight = 0, skipped = 0;
     struct xfer_stats stats;
     struct prng p;
 
     prng_init(&p, 11);
-    rig_open(&rig, &options);
-    rig_fill_source(&rig, B_FIRST + PAGES);
-    rig_serve(&rig, 1);
+    rig_open_filled(&options, B_FIRST + PAGES);
+    rig_serve(1);
     for (uint32_t k = 0; k < STOPS; k++) {
         rig.dst.nevents = 0;
-        both_pull(&rig, k + 1);
-        turn_some(&rig, &p);
-        rig_stop(&rig, (struct pull_id){0, k + 1});
+        both_pull(k + 1);
+        turn_some(&p);
+        rig_stop((struct pull_id){0, k + 1});
         in_flight += !find(&rig.dst, EV_PULL_QUIET, 0);
-        wait_for(&rig, &rig.dst, EV_PULL_QUIET, 0);
+        wait_for(&rig.dst, EV_PULL_QUIET, 0);
         skipped += count_pulled(&rig.dst, 0) < 4;
-        poison(&rig, rig.dst.mem, A_FIRST);
-        b_is_whole(&rig);
-        assert_true(poison_is_whole(&rig, A_FIRST));
+        poison(rig.dst.mem, A_FIRST);
+        b_is_whole();
+        assert_true(poison_is_whole(A_FIRST));
     }
     xfer_stats(rig.dst.xfer, &stats);
     if (!rig_transports)
@@ -148,77 +146,71 @@ TRANSFER_TEST(xfer_fault_6_nothing_is_written_after_pull_quiet)
     assert_true(in_flight > STOPS / 10);
     printf("fault=6 runs=%u injected=%u violations=0 landed_in_live=0 stopped_early=%u\n", STOPS,
            in_flight, skipped);
-    rig_close(&rig);
 }
 
 /* The slot and the pages are used again at once, by a transfer of other bytes. */
 TRANSFER_TEST(xfer_pages_and_slot_are_reused_right_after_quiet)
 {
-    static struct rig rig;
     struct prng p;
 
     prng_init(&p, 12);
-    rig_open(&rig, &options);
-    rig_fill_source(&rig, B_FIRST + PAGES);
+    rig_open_filled(&options, B_FIRST + PAGES);
     for (uint32_t k = 0; k < STOPS; k++) {
         struct pull_id first = {0, 2 * k + 1}, second = {0, 2 * k + 2};
 
         rig.dst.nevents = 0;
         for (uint32_t b = 0; b < PULL_BATCHES_MAX; b++)
-            rig_pull(&rig, first, 0, b, A_FIRST + 10 * b, 10);
-        turn_some(&rig, &p);
-        rig_stop(&rig, first);
-        wait_for(&rig, &rig.dst, EV_PULL_QUIET, 0);
+            rig_pull(first, 0, b, A_FIRST + 10 * b, 10);
+        turn_some(&p);
+        rig_stop(first);
+        wait_for(&rig.dst, EV_PULL_QUIET, 0);
         rig.dst.nevents = 0;
         for (uint32_t b = 0; b < PULL_BATCHES_MAX; b++)
-            rig_pull(&rig, second, 0, b, A_FIRST + 3 * b, 3);
-        rig_until(&rig, &rig.dst, PULL_BATCHES_MAX);
+            rig_pull(second, 0, b, A_FIRST + 3 * b, 3);
+        rig_until(&rig.dst, PULL_BATCHES_MAX);
         for (uint32_t b = 0; b < PULL_BATCHES_MAX; b++) {
             assert_true(pull_id_equal(rig.dst.event[b].pulled.pull, second));
-            assert_int_equal(rig_check_pulled(&rig, &rig.dst.event[b], A_FIRST + 3 * b, 3), 3);
+            assert_int_equal(rig_check_pulled(&rig.dst.event[b], A_FIRST + 3 * b, 3), 3);
         }
-        rig_stop(&rig, second);
+        rig_stop(second);
         assert_int_equal(rig.dst.nevents, PULL_BATCHES_MAX + 1);
     }
-    rig_close(&rig);
 }
 
 TRANSFER_TEST(xfer_nothing_is_read_after_serve_quiet)
 {
-    static struct rig rig;
     uint32_t in_flight = 0, broken = 0;
     struct xfer_stats stats;
     struct prng p;
 
     prng_init(&p, 13);
-    rig_open(&rig, &options);
-    rig_fill_source(&rig, B_FIRST + PAGES);
-    rig_serve(&rig, 1);
+    rig_open_filled(&options, B_FIRST + PAGES);
+    rig_serve(1);
     for (uint32_t k = 0; k < STOPS; k++) {
         rig.dst.nevents = rig.src.nevents = 0;
-        both_pull(&rig, k + 1);
-        turn_some(&rig, &p);
-        rig_serve_stop(&rig, 0);
+        both_pull(k + 1);
+        turn_some(&p);
+        rig_serve_stop(0);
         in_flight += !find(&rig.src, EV_SERVE_QUIET, 0);
-        wait_for(&rig, &rig.src, EV_SERVE_QUIET, 0);
-        poison(&rig, rig.src.mem, A_FIRST);
-        b_is_whole(&rig);
+        wait_for(&rig.src, EV_SERVE_QUIET, 0);
+        poison(rig.src.mem, A_FIRST);
+        b_is_whole();
         while (count_pulled(&rig.dst, 0) < 4 && !find(&rig.dst, EV_PULL_BROKEN, 0))
-            rig_turn(&rig);
+            rig_turn();
         for (uint32_t i = 0; i < rig.dst.nevents; i++) {
             const struct event *e = &rig.dst.event[i];
 
             if (e->kind == EV_PULLED && e->pulled.pull.slot == 0)
-                assert_int_equal(rig_check_pulled(&rig, e, A_FIRST + 25 * e->pulled.batch, 25), 25);
+                assert_int_equal(rig_check_pulled(e, A_FIRST + 25 * e->pulled.batch, 25), 25);
             if (e->kind == EV_PULL_BROKEN)
                 assert_int_equal(e->broken.err, TERN_GONE);
         }
         broken += find(&rig.dst, EV_PULL_BROKEN, 0) != NULL;
-        assert_false(poison_came_over(&rig, A_FIRST));
-        rig_stop(&rig, (struct pull_id){0, k + 1});
-        wait_for(&rig, &rig.dst, EV_PULL_QUIET, 0);
-        restore_source(&rig, A_FIRST);
-        rig_serve(&rig, 0);
+        assert_false(poison_came_over(A_FIRST));
+        rig_stop((struct pull_id){0, k + 1});
+        wait_for(&rig.dst, EV_PULL_QUIET, 0);
+        restore_source(A_FIRST);
+        rig_serve(0);
     }
     xfer_stats(rig.dst.xfer, &stats);
     if (!rig_transports)
@@ -226,37 +218,34 @@ TRANSFER_TEST(xfer_nothing_is_read_after_serve_quiet)
     assert_true(in_flight > STOPS / 20);
     assert_true(broken > STOPS / 10);
     printf("serve_stop: runs=%u in_flight=%u broken=%u\n", STOPS, in_flight, broken);
-    rig_close(&rig);
 }
 
 /* Both ends stop, in any order, and one of them may go altogether. */
 TRANSFER_TEST(xfer_destroy_in_mid_transfer_ends_the_other_side)
 {
-    static struct rig rig;
     struct prng p;
 
     prng_init(&p, 14);
     for (uint32_t k = 0; k < 20; k++) {
-        rig_open(&rig, &options);
-        rig_fill_source(&rig, B_FIRST + PAGES);
-        rig_serve(&rig, 1);
-        both_pull(&rig, 1);
-        turn_some(&rig, &p);
+        rig_open_filled(&options, B_FIRST + PAGES);
+        rig_serve(1);
+        both_pull(1);
+        turn_some(&p);
         if (k & 1) {
             xfer_destroy(rig.src.xfer);
             rig.src.xfer = NULL;
             while (count_pulled(&rig.dst, 0) < 4 && !find(&rig.dst, EV_PULL_BROKEN, 0))
-                rig_step(&rig);
-            rig_stop(&rig, (struct pull_id){0, 1});
+                rig_step();
+            rig_stop((struct pull_id){0, 1});
             while (!find(&rig.dst, EV_PULL_QUIET, 0))
-                rig_step(&rig);
+                rig_step();
         } else {
             xfer_destroy(rig.dst.xfer);
             rig.dst.xfer = NULL;
-            rig_serve_stop(&rig, 0);
+            rig_serve_stop(0);
             while (!find(&rig.src, EV_SERVE_QUIET, 0))
-                rig_step(&rig);
+                rig_step();
         }
-        rig_close(&rig);
+        rig_close();
     }
 }

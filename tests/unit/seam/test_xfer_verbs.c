@@ -11,11 +11,10 @@
 
 TEST(xfer_verbs_pull_reads_every_page_and_merges_adjacent_ones)
 {
-    struct rig rig;
     struct xfer_stats s;
 
-    open_verbs(&rig, (struct rig_options){.page_bytes = {4096}, .units = 2, .regions = 2}, 257);
-    pull_whole(&rig, 1, 1, 256);
+    open_verbs((struct rig_options){.page_bytes = {4096}, .units = 2, .regions = 2}, 257);
+    pull_whole(1, 1, 256);
     s = stats_of(&rig.dst);
     assert_int_equal(s.verbs_pages_in, 256);
     assert_int_equal(s.pages_in, 256);
@@ -23,7 +22,6 @@ TEST(xfer_verbs_pull_reads_every_page_and_merges_adjacent_ones)
     assert_true(s.reads_posted < 256); /* of 512 pieces of memory */
     assert_true(s.socket_bytes_in < s.payload_bytes_in / 50);
     assert_int_equal(stats_of(&rig.src).verbs_pages_out, 256);
-    rig_close(&rig);
 }
 
 TEST(xfer_verbs_x5_replicated_pages_move_once)
@@ -55,91 +53,60 @@ TEST(xfer_verbs_other_memory_than_registered_is_found)
 TEST(xfer_verbs_fault_6_stop_is_quiet_only_when_reads_have_ended)
 {
     struct prng prng;
-    struct rig rig;
     uint32_t runs = 60, injected = 0;
     uint64_t at_quiet;
 
     prng_init(&prng, 7);
-    open_verbs(&rig, (struct rig_options){.page_bytes = {64 << 10}}, 201);
+    open_verbs((struct rig_options){.page_bytes = {64 << 10}}, 201);
     for (uint32_t run = 1; run <= runs; run++) {
         uint32_t before = rig.dst.nevents = 0, late = (uint32_t)stats_of(&rig.dst).late_reads;
 
-        rig_pull(&rig, (struct pull_id){2, run}, 0, 0, 1, 200);
+        rig_pull((struct pull_id){2, run}, 0, 0, 1, 200);
         for (uint64_t turns = prng_below(&prng, 60); turns > 0 && rig.dst.nevents == 0; turns--)
-            rig_turn(&rig);
+            rig_turn();
         before = rig.dst.nevents;
-        rig_stop(&rig, (struct pull_id){2, run});
-        rig_until(&rig, &rig.dst, before + 1);
+        rig_stop((struct pull_id){2, run});
+        rig_until(&rig.dst, before + 1);
         assert_int_equal(last(&rig.dst)->kind, EV_PULL_QUIET);
         at_quiet = stats_of(&rig.dst).late_reads;
-        poison(&rig, 1, 200);
+        poison(1, 200);
         for (uint32_t turns = 0; turns < 15; turns++)
-            rig_turn(&rig);
-        assert_true(poisoned(&rig, 1, 200));
+            rig_turn();
+        assert_true(poisoned(1, 200));
         assert_int_equal(stats_of(&rig.dst).late_reads, at_quiet); /* none ends after it */
         assert_int_equal(rig.dst.nevents, before + 1);
         injected += (uint32_t)stats_of(&rig.dst).late_reads > late;
     }
     assert_true(injected > 0);
     printf("fault=6 runs=%u injected=%u violations=0 landed_in_live=0\n", runs, injected);
-    pull_whole(&rig, 1, 1, 200);
-    rig_close(&rig);
+    pull_whole(1, 1, 200);
 }
 
-/* Fault 10: the source's queue pair goes while it is read from. */
 TEST(xfer_verbs_fault_10_lost_queue_pair_ends_typed_and_is_made_again)
 {
-    uint64_t start, deadline;
-    struct rig rig;
-
-    open_verbs(&rig, (struct rig_options){.page_bytes = {64 << 10}}, 201);
-    rig_pull(&rig, (struct pull_id){1, 1}, 0, 0, 1, 200);
-    deadline = io_now_ns() + WAIT_NS;
-    while (stats_of(&rig.dst).reads_posted == 0 && io_now_ns() < deadline)
-        rig_turn(&rig);
-    xfer_peer_down(rig.src.xfer, rig.link);
-    start = io_now_ns();
-    rig_until(&rig, &rig.dst, 1);
-    assert_int_equal(last(&rig.dst)->kind, EV_PULL_BROKEN);
-    assert_int_equal(last(&rig.dst)->broken.err, TERN_PEER_LOST);
-    rig_stop(&rig, (struct pull_id){1, 1});
-    rig_until(&rig, &rig.dst, 2);
-    assert_int_equal(last(&rig.dst)->kind, EV_PULL_QUIET);
-    wait_verbs(&rig);
-    pull_whole(&rig, 2, 1, 200);
-    assert_true(stats_of(&rig.dst).paths_failed >= 1);
-    printf("fault=10 runs=1 injected=1 violations=0 recover_ms=%u reconnects=%u\n",
-           (unsigned)((io_now_ns() - start) / 1000000),
-           (unsigned)stats_of(&rig.dst).paths_made - 1);
-    rig_close(&rig);
+    lost_queue_pair_is_made_again(false);
 }
 
 /* Fault 10, where TCP is allowed: what was under way goes on over it, from its beginning. */
 TEST(xfer_verbs_fault_10_lost_path_goes_on_over_tcp)
 {
-    uint64_t deadline;
-    struct rig rig;
-
-    open_verbs(&rig, (struct rig_options){.page_bytes = {64 << 10}}, 201);
+    open_verbs((struct rig_options){.page_bytes = {64 << 10}}, 201);
     xfer_link_transport(rig.dst.xfer, rig.link, XFER_AUTO, 1, true);
-    rig_pull(&rig, (struct pull_id){1, 1}, 0, 0, 1, 100);
-    rig_pull(&rig, (struct pull_id){1, 1}, 0, 1, 101, 100);
-    deadline = io_now_ns() + WAIT_NS;
-    while (stats_of(&rig.dst).reads_posted == 0 && io_now_ns() < deadline)
-        rig_turn(&rig);
+    rig_pull((struct pull_id){1, 1}, 0, 0, 1, 100);
+    rig_pull((struct pull_id){1, 1}, 0, 1, 101, 100);
+    wait_posted(false, 1);
     xfer_peer_down(rig.src.xfer, rig.link);
-    rig_until(&rig, &rig.dst, 2);
+    rig_until(&rig.dst, 2);
     for (uint32_t i = 0; i < 2; i++) {
         const struct event *e = &rig.dst.event[i];
 
         assert_int_equal(e->kind, EV_PULLED);
-        assert_int_equal(rig_check_pulled(&rig, e, 1 + 100 * e->pulled.batch, 100), 100);
+        assert_int_equal(rig_check_pulled(e, 1 + 100 * e->pulled.batch, 100), 100);
     }
     assert_true(stats_of(&rig.dst).batches_moved >= 1);
     assert_int_equal(stats_of(&rig.dst).corrupt_detected, 0);
     printf("fault=10 runs=1 injected=1 violations=0 batches_moved=%u\n",
            (unsigned)stats_of(&rig.dst).batches_moved);
-    rig_close(&rig);
 }
 
 /* Fault 11: a peer that refuses every path is asked less and less often. */
@@ -147,15 +114,13 @@ TEST(xfer_verbs_fault_11_refused_paths_come_again_after_a_growing_pause)
 {
     uint64_t start, now, pause = 200000000u, sum = 0;
     uint32_t cap = 1;
-    struct rig rig;
 
-    open_verbs(&rig, (struct rig_options){.page_bytes = {4096}}, 65);
+    open_verbs((struct rig_options){.page_bytes = {4096}}, 65);
     rig.refuses = true;
-    xfer_link_down(rig.dst.xfer, rig.link);
-    rig_link(&rig, rig.port, RIG_SRC_INC);
-    xfer_link_transport(rig.dst.xfer, rig.link, XFER_VERBS, 1, true);
+    link_anew(0);
+    ask_for_verbs();
     for (start = now = io_now_ns(); now - start < 4000000000u; now = io_now_ns()) {
-        rig_turn(&rig);
+        rig_turn();
         while (sum + pause <= now - start) {
             sum += pause;
             pause *= 2;
@@ -167,30 +132,29 @@ TEST(xfer_verbs_fault_11_refused_paths_come_again_after_a_growing_pause)
     printf("fault=11 runs=1 injected=%u violations=0 attempts=%u limit=%u seconds=4\n", rig.refused,
            rig.refused, cap);
     rig.refuses = false;
-    wait_verbs(&rig);
-    pull_whole(&rig, 2, 1, 64);
-    rig_close(&rig);
+    wait_verbs();
+    pull_whole(2, 1, 64);
 }
 
-static void wait_rails(struct rig *rig)
+static void wait_rails(void)
 {
     uint64_t deadline = io_now_ns() + WAIT_NS;
 
-    while (stats_of(&rig->dst).paths_up < 2 && io_now_ns() < deadline)
-        rig_turn(rig);
-    assert_int_equal(stats_of(&rig->dst).paths_up, 2);
+    while (stats_of(&rig.dst).paths_up < 2 && io_now_ns() < deadline)
+        rig_turn();
+    assert_int_equal(stats_of(&rig.dst).paths_up, 2);
 }
 
 /* The test is skipped where there are no two devices. */
-static void open_two_rails(struct rig *rig, struct rig_options o, uint32_t pages)
+static void open_two_rails(struct rig_options o, uint32_t pages)
 {
     struct xfer_rdma_view view;
     static char name[2][XFER_DEVICE_BYTES];
 
     o.rdma = true;
-    rig_open(rig, &o);
-    xfer_rdma_view(rig->dst.xfer, &view);
-    rig_close(rig);
+    rig_open(&o);
+    xfer_rdma_view(rig.dst.xfer, &view);
+    rig_close();
     if (view.ndevices < 2) {
         no_device = true;
         skip();
@@ -199,13 +163,13 @@ static void open_two_rails(struct rig *rig, struct rig_options o, uint32_t pages
         snprintf(name[i], sizeof name[i], "%s", view.found[i].name);
         o.device[i] = name[i];
     }
-    rig_open(rig, &o);
-    xfer_rdma_view(rig->dst.xfer, &view);
+    rig_open(&o);
+    xfer_rdma_view(rig.dst.xfer, &view);
     assert_int_equal(view.nrails, 2);
-    rig_fill_source(rig, pages);
-    xfer_link_push(rig->dst.xfer, rig->link, o.push);
-    xfer_link_transport(rig->dst.xfer, rig->link, XFER_VERBS, 1, true);
-    wait_rails(rig);
+    rig_fill_source(pages);
+    xfer_link_push(rig.dst.xfer, rig.link, o.push);
+    ask_for_verbs();
+    wait_rails();
 }
 
 /* Both carry; when one is lost the other takes over. More is pulled than is asked for at once. */
@@ -214,25 +178,19 @@ TEST(xfer_verbs_rail_lost_in_mid_transfer_the_other_goes_on)
     struct xfer_path_msg again;
     struct xfer_path_view path;
     struct xfer_rdma_view view;
-    uint64_t deadline;
-    struct rig rig;
-
-    open_two_rails(&rig, (struct rig_options){.page_bytes = {64 << 10}, .memory_bytes = 64u << 20},
-                   801);
+    open_two_rails((struct rig_options){.page_bytes = {64 << 10}, .memory_bytes = 64u << 20}, 801);
     for (uint32_t i = 0; i < 4; i++)
-        rig_pull(&rig, (struct pull_id){1 + i / 2, 1}, 0, i, 1 + 200 * i, 200);
-    deadline = io_now_ns() + WAIT_NS;
-    while (stats_of(&rig.dst).reads_posted < 4 && io_now_ns() < deadline)
-        rig_turn(&rig);
+        rig_pull((struct pull_id){1 + i / 2, 1}, 0, i, 1 + 200 * i, 200);
+    wait_posted(false, 4);
     again = rig.offer[1]; /* one that it never made: the source gives the queue pair up */
     again.epoch += 1000;
     xfer_path_msg(rig.src.xfer, rig.link, &again);
-    rig_until(&rig, &rig.dst, 4);
+    rig_until(&rig.dst, 4);
     for (uint32_t i = 0; i < 4; i++) {
         const struct event *e = &rig.dst.event[i];
 
         assert_int_equal(e->kind, EV_PULLED);
-        assert_int_equal(rig_check_pulled(&rig, e, 1 + 200 * e->pulled.batch, 200), 200);
+        assert_int_equal(rig_check_pulled(e, 1 + 200 * e->pulled.batch, 200), 200);
     }
     assert_int_equal(stats_of(&rig.dst).verbs_pages_in, 800);
     assert_int_equal(stats_of(&rig.dst).paths_failed, 1);
@@ -245,7 +203,6 @@ TEST(xfer_verbs_rail_lost_in_mid_transfer_the_other_goes_on)
     assert_false(xfer_path_view(rig.dst.xfer, rig.link, 2, &path));
     printf("fault=10 runs=1 injected=1 violations=0 pieces_again=%u\n",
            (unsigned)stats_of(&rig.dst).pieces_again);
-    rig_close(&rig);
 }
 
 static uint32_t open_files(void)
@@ -268,20 +225,19 @@ TEST(xfer_verbs_unwanted_is_looked_at_and_left_alone)
     struct xfer_rdma_view wanted, view;
     struct rlimit limit;
     uint32_t files[2];
-    struct rig rig;
 
-    rig_open(&rig, &o);
+    rig_open(&o);
     xfer_rdma_view(rig.dst.xfer, &wanted);
-    rig_close(&rig);
+    rig_close();
     o.rdma = false;
-    rig_open(&rig, &o);
+    rig_open(&o);
     files[0] = open_files();
-    rig_close(&rig);
+    rig_close();
     o.rdma_unwanted = true;
-    rig_open(&rig, &o);
+    rig_open(&o);
     files[1] = open_files();
     xfer_rdma_view(rig.dst.xfer, &view);
-    rig_close(&rig);
+    rig_close();
     assert_true(wanted.wanted && view.built == wanted.built && !view.wanted && !view.open);
     assert_int_equal(files[0], files[1]);
     assert_int_equal(getrlimit(RLIMIT_MEMLOCK, &limit), 0);
@@ -298,24 +254,24 @@ TEST(xfer_verbs_unwanted_is_looked_at_and_left_alone)
         assert_non_null(strstr(view.found[0].state, "at start port 1 was active"));
 }
 
-static void pull_800(struct rig *rig, uint32_t gen)
+static void pull_800(uint32_t gen)
 {
-    rig->dst.nevents = 0;
+    rig.dst.nevents = 0;
     for (uint32_t i = 0; i < 4; i++)
-        rig_pull(rig, (struct pull_id){1 + i / 2, gen}, 0, i, 1 + 200 * i, 200);
-    rig_until(rig, &rig->dst, 4);
+        rig_pull((struct pull_id){1 + i / 2, gen}, 0, i, 1 + 200 * i, 200);
+    rig_until(&rig.dst, 4);
     for (uint32_t i = 0; i < 4; i++) {
-        const struct event *e = &rig->dst.event[i];
+        const struct event *e = &rig.dst.event[i];
 
-        assert_int_equal(rig_check_pulled(rig, e, 1 + 200 * e->pulled.batch, 200), 200);
+        assert_int_equal(rig_check_pulled(e, 1 + 200 * e->pulled.batch, 200), 200);
     }
 }
 
-static const char *second_path(const struct rig *rig)
+static const char *second_path(void)
 {
     struct xfer_path_view path;
 
-    assert_true(xfer_path_view(rig->dst.xfer, rig->link, 1, &path));
+    assert_true(xfer_path_view(rig.dst.xfer, rig.link, 1, &path));
     return path.state_word;
 }
 
@@ -328,37 +284,35 @@ static void rail_in_doubt(bool push)
     struct xfer_rdma_view view;
     struct xfer_path_msg again;
     uint64_t asked;
-    struct rig rig;
     uint32_t gen = 1;
 
-    open_two_rails(&rig, o, 801);
+    open_two_rails(o, 801);
     rig.rkey_xor = 0x00ffff00u; /* of paths that are made from here on */
     again = rig.offer[1];       /* one that it never made: the source gives the queue pair up */
     again.epoch += 1000;
     xfer_path_msg(rig.src.xfer, rig.link, &again);
-    pull_800(&rig, gen++);
+    pull_800(gen++);
     before = stats_of(&rig.dst);
     assert_true(before.paths_failed > 0 && before.pieces_again > 0);
-    wait_rails(&rig);
-    assert_string_equal(second_path(&rig), "unproven");
-    pull_800(&rig, gen++);
+    wait_rails();
+    assert_string_equal(second_path(), "unproven");
+    pull_800(gen++);
     after = stats_of(&rig.dst);
     assert_true(after.paths_failed > before.paths_failed);
     assert_int_equal(after.pieces_again - before.pieces_again,
                      after.paths_failed - before.paths_failed);
     rig.rkey_xor = 0;
     do { /* as it is, it may fail once more */
-        wait_rails(&rig);
+        wait_rails();
         before = stats_of(&rig.dst);
-        pull_800(&rig, gen++);
+        pull_800(gen++);
     } while (stats_of(&rig.dst).paths_failed > before.paths_failed);
     xfer_rdma_view(push ? rig.src.xfer : rig.dst.xfer, &view);
     asked = view.rail[1].bytes_asked;
-    pull_800(&rig, gen++);
+    pull_800(gen++);
     xfer_rdma_view(push ? rig.src.xfer : rig.dst.xfer, &view);
     assert_true(view.rail[1].bytes_asked - asked > 1u << 20); /* more than one piece */
-    assert_string_equal(second_path(&rig), "ready");
-    rig_close(&rig);
+    assert_string_equal(second_path(), "ready");
 }
 
 TEST(xfer_verbs_rail_in_doubt_reads_one_piece)
@@ -373,27 +327,7 @@ TEST(xfer_verbs_rail_in_doubt_is_pushed_one_piece)
 
 TEST(xfer_verbs_forged_key_reads_nothing_and_ends_typed)
 {
-    struct rig rig;
-
-    rig.rkey_xor = 0;
-    open_verbs(&rig, (struct rig_options){.page_bytes = {4096}}, 65);
-    xfer_link_down(rig.dst.xfer, rig.link);
-    rig.rkey_xor = 0x00ffff00u;
-    rig_link(&rig, rig.port, RIG_SRC_INC);
-    xfer_link_transport(rig.dst.xfer, rig.link, XFER_VERBS, 1, true);
-    wait_verbs(&rig);
-    poison(&rig, 1, 64);
-    rig.dst.nevents = 0;
-    rig_pull(&rig, (struct pull_id){1, 1}, 0, 0, 1, 64);
-    rig_until(&rig, &rig.dst, 1);
-    assert_int_equal(last(&rig.dst)->kind, EV_PULL_BROKEN);
-    assert_int_equal(last(&rig.dst)->broken.err, TERN_PEER_LOST);
-    rig_stop(&rig, (struct pull_id){1, 1});
-    rig_until(&rig, &rig.dst, 2);
-    assert_int_equal(last(&rig.dst)->kind, EV_PULL_QUIET);
-    assert_true(poisoned(&rig, 1, 64));
-    assert_true(stats_of(&rig.dst).read_errors > 0);
-    rig_close(&rig);
+    forged_key_moves_nothing(false);
 }
 
 /* Where one end cannot, auto goes over TCP and verbs goes nowhere. */
@@ -401,50 +335,43 @@ TEST(xfer_verbs_fallback_is_only_what_was_asked_for)
 {
     struct rig_options o = {.page_bytes = {4096}, .rdma = true};
     struct xfer_link_view view;
-    struct rig rig;
 
-    rig_open(&rig, &o);
-    rig_fill_source(&rig, 65);
+    rig_open_filled(&o, 65);
     xfer_link_transport(rig.dst.xfer, rig.link, XFER_AUTO, 1, false);
-    pull_whole(&rig, 1, 1, 64);
+    pull_whole(1, 1, 64);
     assert_int_equal(stats_of(&rig.dst).verbs_pages_in, 0);
     xfer_link_view(rig.dst.xfer, rig.link, &view);
     assert_string_equal(view.transport, "tcp");
     assert_true(strlen(view.reason) > 0);
-    xfer_link_down(rig.dst.xfer, rig.link);
-    rig_link(&rig, rig.port, RIG_SRC_INC);
+    link_anew(0);
     xfer_link_transport(rig.dst.xfer, rig.link, XFER_VERBS, 1, false);
     rig.dst.nevents = 0;
-    rig_pull(&rig, (struct pull_id){2, 1}, 0, 0, 1, 64);
+    rig_pull((struct pull_id){2, 1}, 0, 0, 1, 64);
     assert_int_equal(last(&rig.dst)->kind, EV_PULL_BROKEN);
     assert_int_equal(last(&rig.dst)->broken.err, TERN_PEER_LOST);
     xfer_link_view(rig.dst.xfer, rig.link, &view);
     assert_string_equal(view.transport, "none");
-    rig_close(&rig);
 }
 
-/* Two slots for calls of our own. Links 0 and 1 read, link 2 pulls over TCP; each takes the slot of one that is idle,
- * beside a path or not, and nobody hears BUSY. */
+/* Two slots for calls of our own. Links 0 and 1 read, link 2 pulls over TCP; each takes the slot of
+ * one that is idle, beside a path or not, and nobody hears BUSY. */
 TEST(xfer_verbs_idle_connections_make_room_both_ways)
 {
-    struct rig rig;
-
-    open_verbs(&rig, (struct rig_options){.page_bytes = {4096}, .conns_dst = 4}, 65);
+    open_verbs((struct rig_options){.page_bytes = {4096}, .conns_dst = 4}, 65);
     for (rig.link = 1; rig.link < 3; rig.link++)
-        rig_link(&rig, rig.port, RIG_SRC_INC);
+        rig_link(rig.port, RIG_SRC_INC);
     rig.link = 1;
     xfer_link_transport(rig.dst.xfer, 1, XFER_VERBS, 1, true);
-    wait_verbs(&rig);
+    wait_verbs();
     for (uint32_t k = 0; k < 9; k++) {
         uint64_t before = stats_of(&rig.dst).verbs_pages_in;
 
         rig.link = k % 3;
-        pull_whole(&rig, k + 1, 1, 64);
-        stop_and_wait(&rig, (struct pull_id){1, k + 1});
+        pull_whole(k + 1, 1, 64);
+        stop_and_wait((struct pull_id){1, k + 1});
         assert_int_equal(stats_of(&rig.dst).verbs_pages_in - before, rig.link < 2 ? 64 : 0);
         assert_true(stats_of(&rig.dst).conns <= 2);
     }
-    rig_close(&rig);
 }
 
 TEST(xfer_verbs_throughput_at_64_kib)
