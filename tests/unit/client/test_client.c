@@ -7,7 +7,6 @@
 #include <sys/time.h>
 #include <time.h>
 
-#include "testing/test.h"
 #include "unit/rig/rig_client.h"
 
 #define ENDS_MS  10000 /* within which a call of 50 ms has ended, on a machine that stands still */
@@ -37,11 +36,7 @@ struct match_answer {
 static const Tern__Wire__MatchReply *make_match(struct match_answer *a, uint32_t tag)
 {
     tern__wire__match_reply__init(&a->m);
-    tern__wire__lengths__init(&a->lengths);
-    a->lengths.has_committed = a->lengths.has_written = a->lengths.has_allocated = 1;
-    a->lengths.committed = tag;
-    a->lengths.written = tag + 1;
-    a->lengths.allocated = tag + 2;
+    a->lengths = fake_lengths(tag, tag + 1, tag + 2);
     a->m.lengths = &a->lengths;
     a->m.has_matched = a->m.has_tokens = 1;
     a->m.matched = tag * 64;
@@ -49,11 +44,7 @@ static const Tern__Wire__MatchReply *make_match(struct match_answer *a, uint32_t
     for (uint32_t i = 0; i < 5; i++)
         a->pages[i] = (struct tern_page){.index = tag + i, .generation = 7};
     for (uint32_t i = 0; i < 2; i++) {
-        tern__wire__run__init(&a->run[i]);
-        a->run[i].has_group = a->run[i].has_first = a->run[i].has_refs = 1;
-        a->run[i].group = i;
-        a->run[i].first = 10 * i;
-        a->run[i].refs = wire_bytes(&a->pages[i * 3], (i ? 2 : 3) * sizeof(struct tern_page));
+        a->run[i] = fake_run(i, 10 * i, &a->pages[i * 3], i ? 2 : 3);
         a->runs[i] = &a->run[i];
     }
     a->m.n_runs = 2;
@@ -64,57 +55,45 @@ static const Tern__Wire__MatchReply *make_match(struct match_answer *a, uint32_t
 static void assert_match(const struct tern_result *r, uint32_t tag)
 {
     assert_ok(r->err);
-    assert_int_equal(r->lengths.committed, tag);
-    assert_int_equal(r->lengths.written, tag + 1);
-    assert_int_equal(r->lengths.allocated, tag + 2);
+    assert_told_lengths(r, tag, tag + 1, tag + 2);
     assert_int_equal(r->tokens, tag + 3);
     assert_int_equal(r->matched, tag * 64);
     assert_int_equal(r->nruns, 2);
     assert_int_equal(r->runs[0].n, 3);
-    assert_int_equal(r->runs[1].group, 1);
-    assert_int_equal(r->runs[1].first, 10);
-    assert_int_equal(r->runs[1].n, 2);
+    assert_run(&r->runs[1], 1, 10, 2);
     assert_int_equal(r->runs[1].pages[1].index, tag + 4);
     assert_int_equal(r->runs[1].pages[1].generation, 7);
 }
 
 /* ---- connecting ---- */
 
+static void connect_refused(enum tern_err err, const char *text)
+{
+    fake_start(&fake, NULL, NULL);
+    assert_err(err, tern_connect(fake.path, 2000, &t));
+    assert_null(t);
+    assert_string_equal(tern_error_text(NULL), text);
+    fake_stop(&fake);
+}
+
 TEST(connect_version_differs_unsupported)
 {
-    struct tern *t = NULL;
-
     fake.version = 77;
-    fake.body_max = fake.hello_err = 0;
     fake_start(&fake, NULL, NULL);
     assert_err(TERN_UNSUPPORTED, tern_connect(fake.path, 2000, &t));
     assert_null(t);
-    fake_stop(&fake);
 }
 
 TEST(connect_daemon_refuses_its_error)
 {
-    struct tern *t = NULL;
-
-    fake.version = fake.body_max = 0;
     fake.hello_err = TERN_DENIED;
     fake.hello_text = "no, and here is why";
-    fake_start(&fake, NULL, NULL);
-    assert_err(TERN_DENIED, tern_connect(fake.path, 2000, &t));
-    assert_null(t);
-    assert_string_equal(tern_error_text(NULL), "no, and here is why");
-    fake_stop(&fake);
+    connect_refused(TERN_DENIED, "no, and here is why");
     fake.hello_text = NULL;
-    fake_start(&fake, NULL, NULL);
-    assert_err(TERN_DENIED, tern_connect(fake.path, 2000, &t));
-    assert_string_equal(tern_error_text(NULL), tern_strerror(TERN_DENIED));
-    fake_stop(&fake);
+    connect_refused(TERN_DENIED, tern_strerror(TERN_DENIED));
     fake.hello_err = 0;
-    fake_start(&fake, NULL, NULL);
-    assert_ok(tern_connect(fake.path, 2000, &t));
+    start(NULL, NULL);
     assert_string_equal(tern_error_text(NULL), "");
-    tern_destroy(t);
-    fake_stop(&fake);
 }
 
 static _Thread_local bool sends_late; /* only once the other side has closed */
@@ -135,30 +114,19 @@ ssize_t __wrap_send(int fd, const void *bytes, size_t n, int flags)
  * was faster. */
 TEST(connect_turned_away_its_error)
 {
-    struct tern *t = NULL;
-
-    fake.version = fake.body_max = 0;
     fake.hello_err = TERN_QUOTA;
     fake.hello_text = "as many as may be";
     for (int late = 0; late < 2; late++) {
         fake.unasked = sends_late = late;
         fake.unread = !late;
-        fake_start(&fake, NULL, NULL);
-        assert_err(TERN_QUOTA, tern_connect(fake.path, 2000, &t));
+        connect_refused(TERN_QUOTA, "as many as may be");
         sends_late = false;
-        assert_null(t);
-        assert_string_equal(tern_error_text(NULL), "as many as may be");
-        fake_stop(&fake);
     }
-    fake.unasked = fake.unread = false;
-    fake.hello_err = 0;
-    fake.hello_text = NULL;
 }
 
 TEST(connect_nobody_listens_peer_lost)
 {
     char path[200];
-    struct tern *t = NULL;
 
     assert_err(TERN_PEER_LOST, tern_connect("/tmp/tern-nobody-listens.sock", 100, &t));
     assert_int_equal(errno, ENOENT);
@@ -178,7 +146,6 @@ TEST(connect_interrupted_by_signals_has_one_deadline)
     struct itimerval timer = {.it_interval.tv_usec = 5000, .it_value.tv_usec = 5000}, off = {0};
     struct sockaddr_un addr = {.sun_family = AF_UNIX};
     int listener = socket(AF_UNIX, SOCK_STREAM, 0), waiting[8], n = 0;
-    struct tern *t = NULL;
     enum tern_err err;
     uint64_t before;
 
@@ -207,7 +174,6 @@ TEST(connect_interrupted_by_signals_has_one_deadline)
 TEST(connect_without_a_descriptor_says_so)
 {
     struct rlimit before, none;
-    struct tern *t = NULL;
     enum tern_err err;
     int next = socket(AF_UNIX, SOCK_STREAM, 0);
 
@@ -236,12 +202,9 @@ TEST(connect_daemon_announces_cap_it_is_kept)
     static const uint32_t tokens[2000];
     struct tern_tokens list = {.v = tokens, .n = 1000};
     struct tern_result r;
-    struct tern *t;
 
-    fake.version = fake.hello_err = 0;
     fake.body_max = 4096;
-    fake_start(&fake, serve_match_tag_from_session, NULL);
-    assert_ok(tern_connect(fake.path, 2000, &t));
+    start(serve_match_tag_from_session, NULL);
     assert_ok(tern_match(t, 5, &list, 0, 1000, &r));
     list.n = 2000;
     assert_err(TERN_INVALID, tern_match(t, 5, &list, 0, 1000, &r));
@@ -250,7 +213,6 @@ TEST(connect_daemon_announces_cap_it_is_kept)
     list.n = 1000;
     assert_ok(tern_match(t, 6, &list, 0, 1000, &r)); /* the refusal cost nothing */
     assert_match(&r, 6);
-    stop(t);
 }
 
 TEST(connect_daemon_announces_larger_cap_it_is_used)
@@ -258,15 +220,11 @@ TEST(connect_daemon_announces_larger_cap_it_is_used)
     static const uint32_t tokens[400000];
     struct tern_tokens list = {.v = tokens, .n = 200000};
     struct tern_result r;
-    struct tern *t;
 
-    fake.version = fake.hello_err = 0;
     fake.body_max = 2u << 20;
-    fake_start(&fake, serve_match_tag_from_session, NULL);
-    assert_ok(tern_connect(fake.path, 2000, &t));
+    start(serve_match_tag_from_session, NULL);
     assert_ok(tern_match(t, 5, &list, 0, 1000, &r));
     assert_match(&r, 5);
-    stop(t);
 }
 
 /* ---- synchronous calls ---- */
@@ -290,20 +248,17 @@ static void serve_split(struct fake *f)
 
 TEST(match_answer_split_at_every_offset_same_result)
 {
-    static const uint32_t tokens[64];
-    struct tern_tokens list = {.v = tokens, .n = 64};
     volatile size_t n = 1;
-    struct tern *t = start(serve_split, (void *)(uintptr_t)&n);
     size_t splits = 0;
 
+    start(serve_split, (void *)(uintptr_t)&n);
     for (uint32_t i = 0; i < n; i++, splits++) {
         struct tern_result r;
 
-        assert_ok(tern_match(t, 1 + i, &list, 0, 2000, &r));
+        assert_ok(tern_match(t, 1 + i, &some_tokens, 0, 2000, &r));
         assert_match(&r, 1 + i);
     }
     assert_true(splits == n && n > 90);
-    stop(t);
 }
 
 static void serve_byte_by_byte(struct fake *f)
@@ -327,21 +282,18 @@ TEST(match_interrupted_by_signals_same_result)
 {
     struct sigaction sa = {.sa_handler = on_alarm}, old; /* no SA_RESTART */
     struct itimerval timer = {.it_interval.tv_usec = 200, .it_value.tv_usec = 200}, off = {0};
-    static const uint32_t tokens[64];
-    struct tern_tokens list = {.v = tokens, .n = 64};
-    struct tern *t = start(serve_byte_by_byte, NULL);
 
+    start(serve_byte_by_byte, NULL);
     sigaction(SIGALRM, &sa, &old);
     setitimer(ITIMER_REAL, &timer, NULL);
     for (uint32_t i = 0; i < 20; i++) {
         struct tern_result r;
 
-        assert_ok(tern_match(t, 1 + i, &list, 0, 5000, &r));
+        assert_ok(tern_match(t, 1 + i, &some_tokens, 0, 5000, &r));
         assert_match(&r, 1 + i);
     }
     setitimer(ITIMER_REAL, &off, NULL);
     sigaction(SIGALRM, &old, NULL);
-    stop(t);
 }
 
 /* Answers the first request only after the second has come. */
@@ -367,19 +319,16 @@ static void serve_late(struct fake *f)
 
 TEST(match_deadline_passes_timed_out_late_answer_dropped)
 {
-    static const uint32_t tokens[64];
-    struct tern_tokens list = {.v = tokens, .n = 64};
-    struct tern *t = start(serve_late, NULL);
     uint64_t before = now_ms(), took;
     struct tern_result r = {.tokens = 99};
 
-    assert_err(TERN_TIMED_OUT, tern_match(t, 1, &list, 0, 50, &r));
+    start(serve_late, NULL);
+    assert_err(TERN_TIMED_OUT, tern_match(t, 1, &some_tokens, 0, 50, &r));
     took = now_ms() - before;
     assert_in_range(took, 45, ENDS_MS);
     assert_int_equal(r.tokens, 99); /* untouched */
-    assert_ok(tern_match(t, 2, &list, 0, 2000, &r));
+    assert_ok(tern_match(t, 2, &some_tokens, 0, 2000, &r));
     assert_match(&r, 2);
-    stop(t);
 }
 
 static void serve_nothing(struct fake *f)
@@ -400,11 +349,10 @@ TEST(match_daemon_does_not_read_timed_out)
     static const uint32_t tokens[250000];
     struct tern_tokens list = {.v = tokens, .n = 250000};
     struct tern_result r;
-    struct tern *t;
     int go[2];
 
     assert_int_equal(pipe(go), 0);
-    t = start(serve_never_reads, &go[0]);
+    start(serve_never_reads, &go[0]);
     for (int i = 0; i < 3; i++) {
         uint64_t before = now_ms();
 
@@ -412,7 +360,7 @@ TEST(match_daemon_does_not_read_timed_out)
         assert_in_range(now_ms() - before, 45, ENDS_MS);
     }
     assert_int_equal(write(go[1], "x", 1), 1);
-    stop(t);
+    stop();
     close(go[0]);
     close(go[1]);
 }
@@ -429,22 +377,20 @@ static void serve_half_then_close(struct fake *f)
 
 TEST(match_connection_ends_peer_lost_for_ever)
 {
-    static const uint32_t tokens[64];
-    struct tern_tokens list = {.v = tokens, .n = 64};
     size_t cut[] = {0, 1, FRAME_HEADER_BYTES, FRAME_HEADER_BYTES + 9};
 
     for (size_t i = 0; i < sizeof(cut) / sizeof(cut[0]); i++) {
-        struct tern *t = start(serve_half_then_close, &cut[i]);
         struct tern_answer answer;
         struct tern_result r;
 
-        assert_err(TERN_PEER_LOST, tern_match(t, 1, &list, 0, 2000, &r));
+        start(serve_half_then_close, &cut[i]);
+        assert_err(TERN_PEER_LOST, tern_match(t, 1, &some_tokens, 0, 2000, &r));
         assert_non_null(strstr(tern_error_text(t), "connect again"));
-        assert_err(TERN_PEER_LOST, tern_match(t, 1, &list, 0, 2000, &r));
+        assert_err(TERN_PEER_LOST, tern_match(t, 1, &some_tokens, 0, 2000, &r));
         assert_err(TERN_PEER_LOST, tern_ping(t, 100));
-        assert_err(TERN_PEER_LOST, tern_submit_match(t, 1, &list, 0, 1));
+        assert_err(TERN_PEER_LOST, tern_submit_match(t, 1, &some_tokens, 0, 1));
         assert_err(TERN_PEER_LOST, tern_poll(t, &answer));
-        stop(t);
+        stop();
     }
 }
 
@@ -462,20 +408,17 @@ static void serve_errors(struct fake *f)
 
 TEST(call_error_answered_text_until_next_success)
 {
-    static const uint32_t tokens[64];
-    struct tern_tokens list = {.v = tokens, .n = 64};
-    struct tern *t = start(serve_errors, NULL);
     struct tern_result r;
 
-    assert_err(TERN_GONE, tern_match(t, 1, &list, 0, 2000, &r));
+    start(serve_errors, NULL);
+    assert_err(TERN_GONE, tern_match(t, 1, &some_tokens, 0, 2000, &r));
     assert_string_equal(tern_error_text(t), "that session was closed");
     assert_err(TERN_GONE, r.err);
     assert_ok(tern_ping(t, 0));
     assert_string_equal(tern_error_text(t), "");
     assert_err(TERN_INTERNAL,
-               tern_match(t, 2, &list, 0, 2000, &r)); /* a number of a later version */
+               tern_match(t, 2, &some_tokens, 0, 2000, &r)); /* a number of a later version */
     assert_string_not_equal(tern_error_text(t), "");
-    stop(t);
 }
 
 static void serve_json(struct fake *f)
@@ -502,14 +445,13 @@ static void serve_json(struct fake *f)
 TEST(admin_answer_in_pieces_joined)
 {
     static const char *const args[] = {"from=0", "limit=5"};
-    struct tern *t = start(serve_json, NULL);
     const char *json;
 
+    start(serve_json, NULL);
     for (int i = 0; i < 3; i++) {
         assert_ok(tern_admin(t, "tree", args, 2, 2000, &json));
         assert_string_equal(json, "{\"a\":[1,2,3]}");
     }
-    stop(t);
 }
 
 #define SLOW_PIECES 12
@@ -533,12 +475,11 @@ static void serve_json_slowly(struct fake *f)
 
 TEST(admin_answer_in_slow_pieces_has_one_deadline)
 {
-    struct tern *t = start(serve_json_slowly, NULL);
     const char *json;
 
+    start(serve_json_slowly, NULL);
     assert_err(TERN_TIMED_OUT, tern_admin(t, "tree", NULL, 0, 500, &json));
     assert_ok(tern_ping(t, COMES_MS));
-    stop(t);
 }
 
 static void serve_fetch_never_answered(struct fake *f)
@@ -560,19 +501,17 @@ static void serve_fetch_never_answered(struct fake *f)
 TEST(fetch_deadline_passes_cancelled_and_forgotten)
 {
     atomic_int cancelled = 0;
-    struct tern *t = start(serve_fetch_never_answered, &cancelled);
     struct tern_result r;
 
+    start(serve_fetch_never_answered, &cancelled);
     assert_err(TERN_TIMED_OUT, tern_fetch(t, 5, "source", 0, 30, &r));
     assert_string_not_equal(tern_error_text(t), "");
     assert_ok(tern_ping(t, 2000)); /* both late answers were dropped on the way */
     assert_int_equal(atomic_load(&cancelled), 1);
-    stop(t);
 }
 
 TEST(call_arguments_wrong_invalid_without_a_request)
 {
-    struct tern *t = start(serve_nothing, NULL);
     struct tern_tokens nowhere = {.v = NULL, .n = 1}, keys = {.nkeys = 1}, none = {0};
     static struct tern_extra_key many[TERN_KEYS_MAX + 1];
     static struct tern_op ops[TERN_STEP_OPS_MAX + 1];
@@ -585,6 +524,7 @@ TEST(call_arguments_wrong_invalid_without_a_request)
     const char *const words[] = {long_word};
     const char *json;
 
+    start(serve_nothing, NULL);
     assert_err(TERN_INVALID, tern_match(t, 1, &nowhere, 0, 100, &r));
     assert_err(TERN_INVALID, tern_match(t, 1, &keys, 0, 100, &r));
     keys = (struct tern_tokens){.keys = many, .nkeys = TERN_KEYS_MAX + 1};
@@ -602,7 +542,6 @@ TEST(call_arguments_wrong_invalid_without_a_request)
     assert_err(TERN_INVALID, tern_admin(t, long_word, NULL, 0, 100, &json));
     assert_err(TERN_INVALID, tern_admin(t, "tree", words, 1, 100, &json));
     assert_err(TERN_INVALID, tern_fetch(t, 1, long_word, 0, 100, &r));
-    stop(t);
 }
 
 static void serve_joins(struct fake *f)
@@ -624,10 +563,8 @@ static void serve_joins(struct fake *f)
 
 TEST(client_join_names_role_rank_and_world)
 {
-    struct tern *t = start(serve_joins, NULL);
-
+    start(serve_joins, NULL);
     assert_ok(tern_join(t, "e", TERN_WORKER, 2, 4, 2000));
-    stop(t);
 }
 
 /* ---- the asynchronous form ---- */
@@ -660,15 +597,13 @@ static void serve_mixed(struct fake *f)
 
 TEST(async_answers_during_a_call_are_kept_in_order)
 {
-    static const uint32_t tokens[64];
-    struct tern_tokens list = {.v = tokens, .n = 64};
-    struct tern *t = start(serve_mixed, NULL);
     struct tern_answer answer;
 
+    start(serve_mixed, NULL);
     for (uint32_t round = 0; round < 3; round++) {
         assert_err(TERN_BUSY, tern_poll(t, &answer));
         for (uint32_t i = 0; i < 5; i++)
-            assert_ok(tern_submit_match(t, 100 + i, &list, 0, 1000 + i));
+            assert_ok(tern_submit_match(t, 100 + i, &some_tokens, 0, 1000 + i));
         assert_ok(tern_ping(t, 2000));
         for (uint32_t i = 5; i-- > 0;) {
             assert_ok(tern_poll(t, &answer));
@@ -679,30 +614,26 @@ TEST(async_answers_during_a_call_are_kept_in_order)
         }
     }
     assert_err(TERN_BUSY, tern_poll(t, &answer));
-    stop(t);
 }
 
 TEST(async_inflight_max_busy_then_all_answered)
 {
-    static const uint32_t tokens[64];
-    struct tern_tokens list = {.v = tokens, .n = 64};
-    struct tern *t = start(serve_mixed, NULL);
     struct tern_answer answer;
     uint64_t seen = 0;
 
+    start(serve_mixed, NULL);
     for (uint32_t i = 0; i < TERN_INFLIGHT_MAX; i++)
-        assert_ok(tern_submit_match(t, 100 + i, &list, 0, i));
-    assert_err(TERN_BUSY, tern_submit_match(t, 1, &list, 0, 99));
+        assert_ok(tern_submit_match(t, 100 + i, &some_tokens, 0, i));
+    assert_err(TERN_BUSY, tern_submit_match(t, 1, &some_tokens, 0, 99));
     assert_ok(tern_ping(t, 2000)); /* a synchronous call has its own place */
-    assert_err(TERN_BUSY, tern_submit_match(t, 1, &list, 0, 99)); /* kept answers count */
+    assert_err(TERN_BUSY, tern_submit_match(t, 1, &some_tokens, 0, 99)); /* kept answers count */
     for (uint32_t i = 0; i < TERN_INFLIGHT_MAX; i++) {
         assert_ok(tern_poll(t, &answer));
         assert_match(&answer.results[0], 100 + (uint32_t)answer.cookie);
         seen |= 1ull << answer.cookie;
     }
     assert_true(seen == UINT64_MAX);
-    assert_ok(tern_submit_match(t, 1, &list, 0, 99));
-    stop(t);
+    assert_ok(tern_submit_match(t, 1, &some_tokens, 0, 99));
 }
 
 TEST(async_socket_full_busy_then_all_sent)
@@ -711,9 +642,8 @@ TEST(async_socket_full_busy_then_all_sent)
     struct tern_tokens list = {.v = tokens, .n = 200000};
     struct tern_answer answer;
     uint32_t sent = 0, got = 0;
-    struct tern *t;
 
-    t = start(serve_match_tag_from_session, NULL);
+    start(serve_match_tag_from_session, NULL);
     for (uint32_t i = 0; i < 40; i++) {
         enum tern_err err = tern_submit_match(t, 100 + i, &list, 0, i);
 
@@ -736,7 +666,6 @@ TEST(async_socket_full_busy_then_all_sent)
     }
     assert_int_equal(got, sent);
     assert_false(tern_wants_write(t));
-    stop(t);
 }
 
 static void serve_two_then_close(struct fake *f)
@@ -752,15 +681,13 @@ static void serve_two_then_close(struct fake *f)
 
 TEST(async_connection_ends_each_request_is_told)
 {
-    static const uint32_t tokens[64];
-    struct tern_tokens list = {.v = tokens, .n = 64};
-    struct tern *t = start(serve_two_then_close, NULL);
     struct tern_answer answer;
     uint32_t ok = 0, lost = 0;
     enum tern_err err;
 
+    start(serve_two_then_close, NULL);
     for (uint32_t i = 0; i < 4; i++)
-        assert_ok(tern_submit_match(t, 100 + i, &list, 0, i));
+        assert_ok(tern_submit_match(t, 100 + i, &some_tokens, 0, i));
     for (uint64_t end = now_ms() + COMES_MS; now_ms() < end;) {
         err = tern_poll(t, &answer);
         if (err == TERN_BUSY) {
@@ -776,7 +703,6 @@ TEST(async_connection_ends_each_request_is_told)
     assert_int_equal(ok, 2);
     assert_int_equal(lost, 2);
     assert_err(TERN_PEER_LOST, tern_poll(t, &answer));
-    stop(t);
 }
 
 static void serve_one_then_close(struct fake *f)
@@ -789,14 +715,12 @@ static void serve_one_then_close(struct fake *f)
 
 TEST(async_answers_from_before_the_end_are_not_lost_to_a_send)
 {
-    static const uint32_t tokens[64];
-    struct tern_tokens list = {.v = tokens, .n = 64};
-    struct tern *t = start(serve_one_then_close, NULL);
     struct tern_answer answer;
 
-    assert_ok(tern_submit_match(t, 100, &list, 0, 0));
+    start(serve_one_then_close, NULL);
+    assert_ok(tern_submit_match(t, 100, &some_tokens, 0, 0));
     sends_late = true;
-    assert_ok(tern_submit_match(t, 101, &list, 0, 1));
+    assert_ok(tern_submit_match(t, 101, &some_tokens, 0, 1));
     sends_late = false;
     assert_ok(tern_poll(t, &answer));
     assert_int_equal(answer.cookie, 0);
@@ -805,7 +729,6 @@ TEST(async_answers_from_before_the_end_are_not_lost_to_a_send)
     assert_int_equal(answer.cookie, 1);
     assert_err(TERN_PEER_LOST, answer.err);
     assert_err(TERN_PEER_LOST, tern_poll(t, &answer));
-    stop(t);
 }
 
 static void serve_step(struct fake *f)
@@ -816,13 +739,10 @@ static void serve_step(struct fake *f)
         const Tern__Wire__Step *step = (const Tern__Wire__Step *)msg;
         static Tern__Wire__OpResult results[TERN_STEP_OPS_MAX], *list[TERN_STEP_OPS_MAX];
         Tern__Wire__StepReply m = TERN__WIRE__STEP_REPLY__INIT;
-        Tern__Wire__Status status = TERN__WIRE__STATUS__INIT;
         Tern__Wire__Shortage shortage = TERN__WIRE__SHORTAGE__INIT;
+        Tern__Wire__Status status = fake_status(TERN_POOL_EXHAUSTED, NULL, &shortage);
 
         check(f->h.type == FRAME_STEP);
-        status.has_err = 1;
-        status.err = TERN_POOL_EXHAUSTED;
-        status.shortage = &shortage;
         shortage.has_needed = shortage.has_until_step = 1;
         shortage.needed = 3;
         shortage.until_step = 1ull << 40;
@@ -843,11 +763,11 @@ TEST(step_operations_have_their_own_results)
 {
     static struct tern_op ops[TERN_STEP_OPS_MAX];
     static struct tern_result results[TERN_STEP_OPS_MAX];
-    struct tern *t = start(serve_step, NULL);
-    struct tern_answer answer = {0};
+    struct tern_answer answer;
     struct tern_result r;
     uint32_t done = 0;
 
+    start(serve_step, NULL);
     for (uint32_t i = 0; i < TERN_STEP_OPS_MAX; i++)
         ops[i] = (struct tern_op){.kind = TERN_EXTEND, .session = i, .written = i, .length = i + 1};
     assert_ok(tern_step(t, ops, TERN_STEP_OPS_MAX, 2000, results, &done));
@@ -862,11 +782,9 @@ TEST(step_operations_have_their_own_results)
     assert_int_equal(r.shortage.needed, 3);
     assert_ok(tern_do(t, &ops[4], 2000, &r));
     assert_ok(tern_submit_step(t, ops, 8, 42));
-    for (uint64_t end = now_ms() + COMES_MS; tern_poll(t, &answer) == TERN_BUSY && now_ms() < end;)
-        usleep(100);
+    answer = polled();
     assert_int_equal(answer.cookie, 42);
     assert_int_equal(answer.n, 8);
     assert_err(TERN_POOL_EXHAUSTED, answer.results[3].err);
     assert_int_equal(answer.results[7].lengths.written, 7);
-    stop(t);
 }

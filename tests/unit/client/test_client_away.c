@@ -4,7 +4,6 @@
 #include <stdatomic.h>
 #include <time.h>
 
-#include "testing/test.h"
 #include "unit/rig/rig_client.h"
 
 /* ---- retract ---- */
@@ -17,9 +16,10 @@ static void serve_retract(struct fake *f)
     while ((msg = fake_read(f))) {
         const Tern__Wire__Retract *ask = (const Tern__Wire__Retract *)msg;
         Tern__Wire__RetractReply m = TERN__WIRE__RETRACT_REPLY__INIT;
-        Tern__Wire__Lengths lengths = TERN__WIRE__LENGTHS__INIT;
-        Tern__Wire__Status status = TERN__WIRE__STATUS__INIT;
-        Tern__Wire__Shortage shortage = TERN__WIRE__SHORTAGE__INIT;
+        Tern__Wire__Lengths lengths = fake_lengths(64, 65, 66);
+        Tern__Wire__Shortage shortage = fake_shortage();
+        Tern__Wire__Status status =
+            fake_status(TERN_POOL_EXHAUSTED, "the host tier is full", &shortage);
 
         check(f->h.type == FRAME_RETRACT);
         if (f->h.session > 2) {
@@ -28,26 +28,10 @@ static void serve_retract(struct fake *f)
         }
         check(ask->mode == (f->h.session == 1 ? TERN_RETRACT_DROP : TERN_RETRACT_HOST));
         check(ask->step == (f->h.session == 1 ? 1ull << 50 : 0));
-        lengths.has_committed = lengths.has_written = lengths.has_allocated = 1;
-        lengths.committed = 64;
-        lengths.written = 65;
-        lengths.allocated = 66;
         m.lengths = &lengths;
         m.has_free_now = m.has_free_at_step = 1;
         m.free_now = 5;
         m.free_at_step = 1u << 20;
-        shortage.has_group = shortage.has_needed = shortage.has_free = 1;
-        shortage.has_reclaimable = shortage.has_retiring = shortage.has_until_step = 1;
-        shortage.group = 1;
-        shortage.needed = 2;
-        shortage.free = 3;
-        shortage.reclaimable = 4;
-        shortage.retiring = 5;
-        shortage.until_step = UINT64_MAX;
-        status.has_err = 1;
-        status.err = TERN_POOL_EXHAUSTED;
-        status.text = (char *)(uintptr_t) "the host tier is full";
-        status.shortage = &shortage;
         if (f->h.session == 2)
             m.status = &status;
         fake_reply(f, &m);
@@ -56,36 +40,27 @@ static void serve_retract(struct fake *f)
 
 TEST(retract_tells_lengths_and_pages)
 {
-    struct tern *t = start(serve_retract, NULL);
     struct tern_retracted r = {.free_now = 99, .shortage.needed = 99};
 
+    start(serve_retract, NULL);
     assert_ok(tern_retract(t, 1, TERN_RETRACT_DROP, 1ull << 50, 2000, &r));
-    assert_int_equal(r.lengths.committed, 64);
-    assert_int_equal(r.lengths.written, 65);
-    assert_int_equal(r.lengths.allocated, 66);
+    assert_told_lengths(&r, 64, 65, 66);
     assert_int_equal(r.free_now, 5);
     assert_int_equal(r.free_at_step, 1u << 20);
     assert_int_equal(r.shortage.needed, 0);
-    stop(t);
 }
 
 TEST(retract_error_tells_what_holds)
 {
-    struct tern *t = start(serve_retract, NULL);
     struct tern_retracted r = {.free_now = 99};
 
+    start(serve_retract, NULL);
     assert_err(TERN_POOL_EXHAUSTED, tern_retract(t, 2, TERN_RETRACT_HOST, 0, 2000, &r));
     assert_string_equal(tern_error_text(t), "the host tier is full");
     assert_int_equal(r.lengths.allocated, 66);
-    assert_int_equal(r.shortage.group, 1);
-    assert_int_equal(r.shortage.needed, 2);
-    assert_int_equal(r.shortage.free, 3);
-    assert_int_equal(r.shortage.reclaimable, 4);
-    assert_int_equal(r.shortage.retiring, 5);
-    assert_true(r.shortage.until_step == UINT64_MAX);
+    assert_shortage_told(&r.shortage);
     assert_err(TERN_GONE, tern_retract(t, 3, TERN_RETRACT_HOST, 0, 2000, &r));
     assert_int_equal(r.lengths.allocated, 0); /* such an answer says nothing of lengths */
-    stop(t);
 }
 
 static void serve_silence(struct fake *f)
@@ -96,12 +71,11 @@ static void serve_silence(struct fake *f)
 
 TEST(retract_without_an_answer_leaves_the_result)
 {
-    struct tern *t = start(serve_silence, NULL);
     struct tern_retracted r = {.free_now = 99};
 
+    start(serve_silence, NULL);
     assert_err(TERN_TIMED_OUT, tern_retract(t, 1, TERN_RETRACT_DROP, 0, 30, &r));
     assert_int_equal(r.free_now, 99);
-    stop(t);
 }
 
 /* ---- recover ---- */
@@ -110,17 +84,11 @@ TEST(retract_without_an_answer_leaves_the_result)
 static void reply_recovered(struct fake *f)
 {
     Tern__Wire__RecoverReply m = TERN__WIRE__RECOVER_REPLY__INIT;
-    Tern__Wire__Lengths lengths = TERN__WIRE__LENGTHS__INIT;
-    Tern__Wire__Run run = TERN__WIRE__RUN__INIT, *runs[1] = {&run};
     uint32_t tag = (uint32_t)f->h.session;
     struct tern_page pages[2] = {{tag, 7}, {tag + 1, 8}};
+    Tern__Wire__Lengths lengths = fake_lengths(tag, tag, tag);
+    Tern__Wire__Run run = fake_run(1, tag + 5, pages, 2), *runs[1] = {&run};
 
-    lengths.has_committed = lengths.has_written = lengths.has_allocated = 1;
-    lengths.committed = lengths.written = lengths.allocated = tag;
-    run.has_group = run.has_first = run.has_refs = 1;
-    run.group = 1;
-    run.first = tag + 5;
-    run.refs = wire_bytes(pages, sizeof pages);
     m.lengths = &lengths;
     m.has_tokens = m.has_kib = 1;
     m.tokens = tag + 2;
@@ -133,16 +101,12 @@ static void reply_recovered(struct fake *f)
 static void assert_recovered(const struct tern_result *r, uint32_t tag)
 {
     assert_ok(r->err);
-    assert_int_equal(r->lengths.committed, tag);
-    assert_int_equal(r->lengths.written, tag);
-    assert_int_equal(r->lengths.allocated, tag);
+    assert_told_lengths(r, tag, tag, tag);
     assert_int_equal(r->tokens, tag + 2);
     assert_int_equal(r->fetched_kib, tag + 3);
     assert_int_equal(r->matched, 0);
     assert_int_equal(r->nruns, 1);
-    assert_int_equal(r->runs[0].group, 1);
-    assert_int_equal(r->runs[0].first, tag + 5);
-    assert_int_equal(r->runs[0].n, 2);
+    assert_run(&r->runs[0], 1, tag + 5, 2);
     assert_int_equal(r->runs[0].pages[1].index, tag + 1);
     assert_int_equal(r->runs[0].pages[1].generation, 8);
 }
@@ -176,9 +140,9 @@ static void serve_recover(struct fake *f)
 
 TEST(recover_tells_the_whole_table)
 {
-    struct tern *t = start(serve_recover, NULL);
     struct tern_result r;
 
+    start(serve_recover, NULL);
     assert_ok(tern_recover(t, 5, 2000, &r));
     assert_recovered(&r, 5);
     assert_err(TERN_POOL_EXHAUSTED, tern_recover(t, 13, 2000, &r));
@@ -186,31 +150,29 @@ TEST(recover_tells_the_whole_table)
     assert_string_equal(tern_error_text(t), "no room on the device");
     assert_ok(tern_recover(t, 6, 2000, &r));
     assert_recovered(&r, 6);
-    stop(t);
 }
 
 TEST(recover_submitted_is_handed_out_by_poll)
 {
-    struct tern *t = start(serve_recover, NULL);
     struct tern_answer answer;
 
+    start(serve_recover, NULL);
     for (uint32_t i = 0; i < 4; i++)
         assert_ok(tern_submit_recover(t, 100 + i, 1000 + i));
     assert_ok(tern_ping(t, 2000)); /* their answers come before, and are kept */
     for (uint32_t i = 4; i-- > 0;) {
-        answer = polled(t);
+        answer = polled();
         assert_int_equal(answer.cookie, 1000 + i);
         assert_ok(answer.err);
         assert_int_equal(answer.n, 1);
         assert_recovered(&answer.results[0], 100 + i);
     }
     assert_ok(tern_submit_recover(t, 13, 77));
-    answer = polled(t);
+    answer = polled();
     assert_int_equal(answer.cookie, 77);
     assert_err(TERN_POOL_EXHAUSTED, answer.err);
     assert_err(TERN_POOL_EXHAUSTED, answer.results[0].err);
     assert_string_equal(tern_error_text(t), "no room on the device");
-    stop(t);
 }
 
 static void serve_recover_never_answered(struct fake *f)
@@ -232,15 +194,14 @@ static void serve_recover_never_answered(struct fake *f)
 TEST(recover_deadline_passes_cancelled_and_forgotten)
 {
     atomic_int cancelled = 0;
-    struct tern *t = start(serve_recover_never_answered, &cancelled);
     struct tern_result r = {.tokens = 99};
 
+    start(serve_recover_never_answered, &cancelled);
     assert_err(TERN_TIMED_OUT, tern_recover(t, 5, 30, &r));
     assert_int_equal(r.tokens, 99);
     assert_string_not_equal(tern_error_text(t), "");
     assert_ok(tern_ping(t, 2000)); /* both late answers were dropped on the way */
     assert_int_equal(atomic_load(&cancelled), 1);
-    stop(t);
 }
 
 static void serve_nonsense(struct fake *f)
@@ -262,17 +223,17 @@ static void serve_nonsense(struct fake *f)
 TEST(recover_answer_is_nonsense_connection_ends_typed)
 {
     for (int submitted = 0; submitted < 2; submitted++) {
-        struct tern *t = start(serve_nonsense, NULL);
         struct tern_result r;
 
+        start(serve_nonsense, NULL);
         if (submitted) {
             assert_ok(tern_submit_recover(t, 1, 5));
-            assert_err(TERN_MALFORMED, polled(t).err);
+            assert_err(TERN_MALFORMED, polled().err);
         } else {
             assert_err(TERN_MALFORMED, tern_recover(t, 1, 2000, &r));
         }
         assert_err(TERN_PEER_LOST, tern_ping(t, 100));
-        stop(t);
+        stop();
     }
 }
 
@@ -321,69 +282,63 @@ static void serve_requests(struct fake *f)
 
 TEST(fetch_without_a_peer_is_from_the_host_tier)
 {
-    struct tern *t = start(serve_requests, NULL);
     struct tern_answer answer;
     struct tern_result r;
 
+    start(serve_requests, NULL);
     assert_ok(tern_fetch(t, 1, NULL, 64, 2000, &r));
     assert_int_equal(r.fetched_kib, 6);
     assert_ok(tern_fetch(t, 2, "west", 64, 2000, &r));
     assert_err(TERN_INVALID, tern_fetch(t, 1, "", 64, 2000, &r));
     assert_err(TERN_INVALID, tern_submit_fetch(t, 1, "", 64, 5));
     assert_ok(tern_submit_fetch(t, 1, NULL, 64, 5));
-    answer = polled(t);
+    answer = polled();
     assert_int_equal(answer.cookie, 5);
     assert_ok(answer.err);
     assert_int_equal(answer.results[0].fetched_kib, 6);
-    stop(t);
 }
 
 TEST(peek_depths_are_those_of_the_three_calls)
 {
-    static const uint32_t tokens[64];
-    struct tern_tokens list = {.v = tokens, .n = 64};
     struct tern_namespace ns = {.model = "m"};
-    struct tern *t = start(serve_requests, NULL);
     struct tern_depths d;
     uint32_t depth = 0, history = 0;
 
-    assert_ok(tern_peek_depths(t, 1, &ns, &list, 2000, &d));
+    start(serve_requests, NULL);
+    assert_ok(tern_peek_depths(t, 1, &ns, &some_tokens, 2000, &d));
     assert_int_equal(d.resumable, 64);
     assert_int_equal(d.history, 128);
     assert_int_equal(d.host, 1024);
-    assert_ok(tern_peek_history(t, 1, &ns, &list, 2000, &depth, &history));
+    assert_ok(tern_peek_history(t, 1, &ns, &some_tokens, 2000, &depth, &history));
     assert_int_equal(depth, 64);
     assert_int_equal(history, 128);
     depth = 0;
-    assert_ok(tern_peek(t, 1, &ns, &list, 2000, &depth));
+    assert_ok(tern_peek(t, 1, &ns, &some_tokens, 2000, &depth));
     assert_int_equal(depth, 64);
-    stop(t);
 }
 
 TEST(namespace_reset_tells_nodes_that_are_held)
 {
     struct tern_namespace ns = {.model = "m", .revision = "7"};
-    struct tern *t = start(serve_requests, NULL);
     uint32_t nodes = 0;
 
+    start(serve_requests, NULL);
     assert_ok(tern_namespace_reset(t, &ns, 2000, &nodes));
     assert_int_equal(nodes, 300);
     assert_ok(tern_namespace_reset(t, &ns, 2000, NULL));
     assert_err(TERN_INVALID, tern_namespace_reset(t, NULL, 2000, &nodes));
-    stop(t);
 }
 
 TEST(pool_open_asks_for_the_host_tier)
 {
     struct tern_group group = {.name = "kv", .page_tokens = 64, .page_bytes = 4096};
     struct tern_layout layout = {.groups = &group, .ngroups = 1, .bytes = 1u << 20};
-    struct tern *t = start(serve_requests, NULL);
     uint64_t pool = 0;
 
+    start(serve_requests, NULL);
     assert_ok(tern_pool_open(t, &layout, 2000, &pool, NULL));
     assert_true(pool == UINT64_MAX); /* none, as an older client asked */
     layout.host_bytes = 1ull << 40;
     assert_ok(tern_pool_open(t, &layout, 2000, &pool, NULL));
     assert_true(pool == 1ull << 40);
-    stop(t);
 }

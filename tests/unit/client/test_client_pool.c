@@ -10,11 +10,7 @@
 #include "base/err.h"
 #include "client/internal.h"
 #include "core/limits.h"
-#include "testing/test.h"
-#include "unit/rig/fake_daemon.h"
-
-#define assert_err(want, expr) assert_string_equal(err_name(expr), err_name(want))
-#define assert_ok(expr)        assert_err(TERN_OK, expr)
+#include "unit/rig/rig_client.h"
 
 /* The client may not include the daemon's headers, so the numbers stand twice; a test may compare
  * them. */
@@ -49,7 +45,6 @@ struct memory {
     atomic_bool left; /* EngineLeave came */
 };
 
-static struct fake fake;
 static struct memory memory;
 
 static void memory_init(struct memory *m, enum twist twist)
@@ -73,6 +68,7 @@ static void memory_finish(struct memory *m)
     munmap(m->control_at, 4096);
     close(m->region);
     close(m->control);
+    *m = (struct memory){.region = -1, .control = -1};
 }
 
 static void send_fds(struct fake *f, const uint8_t *frame, size_t n, const int *fds, size_t nfds)
@@ -121,13 +117,11 @@ static void reply_map(struct fake *f, struct memory *m)
 static void reply_refusal_and_map(struct fake *f, struct memory *m, uint64_t refused)
 {
     Tern__Wire__PoolMapReply reply = TERN__WIRE__POOL_MAP_REPLY__INIT;
-    Tern__Wire__Status status = TERN__WIRE__STATUS__INIT;
+    Tern__Wire__Status status = fake_status(TERN_GONE, NULL, NULL);
     int fds[2] = {m->region, m->control};
     uint8_t frames[512];
     size_t n;
 
-    status.has_err = 1;
-    status.err = TERN_GONE;
     reply.status = &status;
     n = fake_pack(FRAME_POOL_MAP_REPLY, refused, &reply, frames, 256);
     reply.status = NULL;
@@ -165,23 +159,23 @@ static void serve_pools(struct fake *f)
     }
 }
 
-static struct tern *start(enum twist twist, enum tern_role role, uint32_t rank)
+static void start_pools(enum twist twist, enum tern_role role, uint32_t rank)
 {
-    struct tern *t;
-
     memory_init(&memory, twist);
-    fake.version = fake.body_max = fake.hello_err = 0;
-    fake_start(&fake, serve_pools, &memory);
-    assert_ok(tern_connect(fake.path, 2000, &t));
+    start(serve_pools, &memory);
     assert_ok(tern_join(t, "engine", role, rank, 4, 2000));
-    return t;
 }
 
-static void stop(struct tern *t)
+FIXTURE(stop_pools)
 {
-    tern_destroy(t);
-    fake_stop(&fake);
+    client_stop(NULL);
     memory_finish(&memory);
+    return 0;
+}
+
+__attribute__((constructor)) static void each_has_memory(void)
+{
+    test_each(client_setup, stop_pools);
 }
 
 static uint32_t open_fds(void)
@@ -220,11 +214,12 @@ static const char *flags_of(const void *at)
 
 TEST(pool_map_shares_bytes_and_leaves_no_descriptor)
 {
-    struct tern *t = start(GOOD, TERN_WORKER, 3);
     struct tern_pool *pool, *second;
-    uint32_t before = open_fds();
     const uint8_t *base;
+    uint32_t before;
 
+    start_pools(GOOD, TERN_WORKER, 3);
+    before = open_fds();
     assert_ok(tern_pool_map(t, 1, 2000, &pool));
     assert_ok(tern_pool_map(t, 1, 2000, &second));
     assert_int_equal(open_fds(), before);
@@ -241,28 +236,26 @@ TEST(pool_map_shares_bytes_and_leaves_no_descriptor)
     assert_string_equal(flags_of(base), "");
     base = tern_pool_base(second);
     tern_destroy(t); /* unmaps what is left, then leaves */
+    t = NULL;
     assert_string_equal(flags_of(base), "");
     assert_true(atomic_load(&memory.left));
-    fake_stop(&fake);
-    memory_finish(&memory);
 }
 
 /* Fault 41: libtern leaves a forked child no mapping. What keeps one all the same is in
  * tests/e2e/test_late_write.c and ranks.c. */
 TEST(pool_map_forked_child_has_no_mapping)
 {
-    struct tern *t = start(GOOD, TERN_WORKER, 3);
     struct tern_pool *pool;
     int status;
     pid_t pid;
 
+    start_pools(GOOD, TERN_WORKER, 3);
     assert_ok(tern_pool_map(t, 1, 2000, &pool));
     pid = fork();
     if (pid == 0)
         _exit(flags_of(tern_pool_base(pool))[0] == '\0' ? 0 : 1);
     assert_int_equal(waitpid(pid, &status, 0), pid);
     assert_int_equal(status, 0);
-    stop(t);
 }
 
 /* Could this process read or write the byte there? Asked of the kernel, which answers EFAULT. */
@@ -304,9 +297,9 @@ int __wrap_madvise(void *at, size_t bytes, int advice)
 
 TEST(pool_map_child_forked_while_it_maps_cannot_touch)
 {
-    struct tern *t = start(GOOD, TERN_WORKER, 3);
     struct tern_pool *pool;
 
+    start_pools(GOOD, TERN_WORKER, 3);
     fork_at_advice = true;
     assert_ok(tern_pool_map(t, 1, 2000, &pool));
     fork_at_advice = false;
@@ -314,18 +307,17 @@ TEST(pool_map_child_forked_while_it_maps_cannot_touch)
     assert_int_equal(touched, 0);
     assert_true(can_touch(tern_pool_base(pool)));
     assert_ok(tern_done_step(pool, 1));
-    stop(t);
 }
 
 /* What the child lets go of is its own copy: its parent's ranks still write. */
 TEST(destroy_in_a_forked_child_leaves_the_parent_alone)
 {
-    struct tern *t = start(GOOD, TERN_WORKER, 3);
     struct tern_pool *pool, *second;
     uint8_t *at;
     int status;
     pid_t pid;
 
+    start_pools(GOOD, TERN_WORKER, 3);
     assert_ok(tern_pool_map(t, 1, 2000, &pool));
     assert_ok(tern_pool_map(t, 1, 2000, &second));
     pid = fork();
@@ -343,7 +335,6 @@ TEST(destroy_in_a_forked_child_leaves_the_parent_alone)
     assert_false(atomic_load(&memory.left));
     tern_pool_unmap(&pool);
     assert_ok(tern_pool_map(t, 1, 2000, &pool));
-    stop(t);
 }
 
 TEST(pool_map_answer_twisted_typed_error_no_leak)
@@ -357,43 +348,43 @@ TEST(pool_map_answer_twisted_typed_error_no_leak)
 
     for (enum twist twist = NO_FDS; twist < LATE; twist++) {
         uint32_t before = open_fds();
-        struct tern *t = start(twist, TERN_WORKER, 0);
         struct tern_pool *pool = NULL;
 
+        start_pools(twist, TERN_WORKER, 0);
         assert_err(want[twist], tern_pool_map(t, 1, 2000, &pool));
         assert_null(pool);
-        stop(t);
+        stop_pools(NULL);
         assert_int_equal(open_fds(), before); /* both sides are this process: all is closed again */
     }
 }
 
 TEST(pool_map_late_answer_its_descriptors_closed)
 {
-    struct tern *t = start(LATE, TERN_WORKER, 0);
-    uint32_t before = open_fds();
     struct tern_pool *pool = NULL;
+    uint32_t before;
 
+    start_pools(LATE, TERN_WORKER, 0);
+    before = open_fds();
     assert_err(TERN_TIMED_OUT, tern_pool_map(t, 1, 50, &pool));
     assert_null(pool);
     assert_ok(tern_pool_map(t, 1, 2000, &pool));
     assert_int_equal(open_fds(), before);
     tern_pool_base(pool)[0] = 0x5a;
     assert_int_equal(memory.region_at[OFFSET], 0x5a);
-    stop(t);
 }
 
 TEST(pool_map_late_refusal_leaves_the_next_answer_its_descriptors)
 {
-    struct tern *t = start(LATE_REFUSED, TERN_WORKER, 0);
-    uint32_t before = open_fds();
     struct tern_pool *pool = NULL;
+    uint32_t before;
 
+    start_pools(LATE_REFUSED, TERN_WORKER, 0);
+    before = open_fds();
     assert_err(TERN_TIMED_OUT, tern_pool_map(t, 1, 50, &pool));
     assert_ok(tern_pool_map(t, 2, 2000, &pool));
     assert_int_equal(open_fds(), before);
     tern_pool_base(pool)[0] = 0x5a;
     assert_int_equal(memory.region_at[OFFSET], 0x5a);
-    stop(t);
 }
 
 static uint64_t published(uint32_t rank)
@@ -403,9 +394,9 @@ static uint64_t published(uint32_t rank)
 
 TEST(done_step_is_published_and_never_goes_back)
 {
-    struct tern *t = start(GOOD, TERN_WORKER, 2);
     struct tern_pool *pool, *second;
 
+    start_pools(GOOD, TERN_WORKER, 2);
     *(uint64_t *)(void *)(memory.control_at + 64 * 2) = 40; /* this rank was here before */
     assert_ok(tern_pool_map(t, 1, 2000, &pool));
     assert_err(TERN_INVALID, tern_done_step(pool, 39));
@@ -420,26 +411,24 @@ TEST(done_step_is_published_and_never_goes_back)
     assert_true(published(2) == UINT64_MAX);
     for (uint32_t r = 0; r < RANKS_MAX; r++)
         assert_true(r == 2 || published(r) == 0);
-    stop(t);
 }
 
 TEST(done_step_of_a_pure_scheduler_denied)
 {
-    struct tern *t = start(GOOD, TERN_SCHEDULER, 0);
     struct tern_pool *pool;
 
+    start_pools(GOOD, TERN_SCHEDULER, 0);
     assert_ok(tern_pool_map(t, 1, 2000, &pool));
     assert_err(TERN_DENIED, tern_done_step(pool, 1));
     assert_int_equal(published(0), 0);
-    stop(t);
 }
 
 TEST(pool_after_the_connection_is_lost_stays_mapped_until_destroy)
 {
-    struct tern *t = start(GOOD, TERN_WORKER, 0);
     struct tern_pool *pool;
     const uint8_t *base;
 
+    start_pools(GOOD, TERN_WORKER, 0);
     assert_ok(tern_pool_map(t, 1, 2000, &pool));
     base = tern_pool_base(pool);
     shutdown(fake.fd, SHUT_RDWR);
@@ -447,9 +436,8 @@ TEST(pool_after_the_connection_is_lost_stays_mapped_until_destroy)
     tern_pool_base(pool)[1] = 1; /* a kernel in flight */
     assert_ok(tern_done_step(pool, 1));
     tern_destroy(t);
+    t = NULL;
     assert_string_equal(flags_of(base), "");
-    fake_stop(&fake);
-    memory_finish(&memory);
 }
 
 static void take_pool_open(struct fake *f)

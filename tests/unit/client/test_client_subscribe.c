@@ -1,6 +1,5 @@
 /* What libtern keeps of a subscription while nobody polls, and what it makes of answers that are
  * none. The daemon is scripted; a real one is in tests/e2e/test_subscribe.c. */
-#include "testing/test.h"
 #include "unit/rig/rig_client.h"
 
 #define COOKIE 5
@@ -23,7 +22,7 @@ static void say(struct fake *f, uint64_t id, const struct said *s, uint64_t numb
     static struct wire_event v[WIRE_EVENTS_MAX + 1];
     static uint8_t frame[FRAME_HEADER_BYTES + FRAME_BODY_MAX];
     Tern__Wire__SubscribeReply m = TERN__WIRE__SUBSCRIBE_REPLY__INIT;
-    Tern__Wire__Status status = TERN__WIRE__STATUS__INIT;
+    Tern__Wire__Status status = fake_status(s->err, NULL, NULL);
 
     for (uint32_t i = 0; i < s->n; i++)
         v[i] = (struct wire_event){.number = number + i,
@@ -39,8 +38,6 @@ static void say(struct fake *f, uint64_t id, const struct said *s, uint64_t numb
     m.events = wire_bytes(v, s->n * sizeof(v[0]) + s->spoil);
     m.next = number + s->n;
     m.lost = s->lost;
-    status.has_err = 1;
-    status.err = s->err;
     m.status = s->err ? &status : NULL;
     fake_write(f, frame, fake_pack(FRAME_SUBSCRIBE_REPLY, id, &m, frame, sizeof(frame)));
 }
@@ -69,20 +66,26 @@ static void serve(struct fake *f)
     }
 }
 
-static struct tern *subscribed(const struct script *script)
+static void subscribed(const struct script *script)
 {
-    struct tern *t = start(serve, (void *)(uintptr_t)script);
-
+    start(serve, (void *)(uintptr_t)script);
     assert_ok(tern_subscribe(t, NULL, 0, COOKIE));
-    return t;
 }
 
-static struct tern_answer polled_ours(struct tern *t)
+static struct tern_answer polled_ours(void)
 {
-    struct tern_answer answer = polled(t);
+    struct tern_answer answer = polled();
 
     assert_int_equal(answer.cookie, COOKIE);
     return answer;
+}
+
+/* What the whole script comes to, in one answer. */
+static struct tern_answer first_of(const struct script *script)
+{
+    subscribed(script);
+    assert_ok(tern_ping(t, 2000));
+    return polled_ours();
 }
 
 static void assert_kept(const struct tern_answer *a, uint64_t first, uint32_t n, uint64_t lost)
@@ -104,87 +107,66 @@ static void assert_kept(const struct tern_answer *a, uint64_t first, uint32_t n,
 TEST(answers_that_come_during_a_call_are_one)
 {
     static const struct said v[] = {{.n = 0}, {.n = 3}, {.n = TERN_EVENTS_KEPT - 3}};
-    struct tern *t = subscribed(&(struct script){v, 3});
-    struct tern_answer a;
+    struct tern_answer a = first_of(&(struct script){v, 3});
 
-    assert_ok(tern_ping(t, 2000));
-    a = polled_ours(t);
     assert_kept(&a, 1, TERN_EVENTS_KEPT, 0);
     assert_int_equal(a.events->next, 1 + TERN_EVENTS_KEPT);
     assert_err(TERN_BUSY, tern_poll(t, &a));
     assert_ok(tern_ping(t, 2000)); /* the next ones begin anew */
-    a = polled_ours(t);
+    a = polled_ours();
     assert_kept(&a, 1 + TERN_EVENTS_KEPT, TERN_EVENTS_KEPT, 0);
-    stop(t);
 }
 
 TEST(oldest_are_lost_when_nobody_polls)
 {
     static const struct said v[] = {{.n = 10}, {.n = TERN_EVENTS_KEPT - 4}};
-    struct tern *t = subscribed(&(struct script){v, 2});
-    struct tern_answer a;
+    struct tern_answer a = first_of(&(struct script){v, 2});
 
-    assert_ok(tern_ping(t, 2000));
-    a = polled_ours(t);
     assert_kept(&a, 7, TERN_EVENTS_KEPT, 6);
-    stop(t);
 }
 
 TEST(answer_that_is_larger_than_what_is_kept_keeps_its_end)
 {
     static const struct said v[] = {{.n = 10}, {.n = WIRE_EVENTS_MAX}};
-    struct tern *t = subscribed(&(struct script){v, 2});
-    struct tern_answer a;
+    struct tern_answer a = first_of(&(struct script){v, 2});
 
-    assert_ok(tern_ping(t, 2000));
-    a = polled_ours(t);
     assert_kept(&a, 11 + WIRE_EVENTS_MAX - TERN_EVENTS_KEPT, TERN_EVENTS_KEPT,
                 10 + WIRE_EVENTS_MAX - TERN_EVENTS_KEPT);
-    stop(t);
 }
 
 /* What lies before a gap may have changed in it. */
 TEST(what_is_kept_before_a_gap_is_lost_with_it)
 {
     static const struct said v[] = {{.n = 10}, {.n = 2, .lost = 100}, {.n = 1}};
-    struct tern *t = subscribed(&(struct script){v, 3});
-    struct tern_answer a;
+    struct tern_answer a = first_of(&(struct script){v, 3});
 
-    assert_ok(tern_ping(t, 2000));
-    a = polled_ours(t);
     assert_kept(&a, 111, 3, 110);
-    stop(t);
 }
 
 TEST(error_is_the_last_answer)
 {
     static const struct said v[] = {{.n = 0, .err = TERN_QUOTA}};
-    struct tern *t = subscribed(&(struct script){v, 1});
-    struct tern_answer a;
+    struct tern_answer a = first_of(&(struct script){v, 1});
 
-    assert_ok(tern_ping(t, 2000));
-    a = polled_ours(t);
     assert_err(TERN_QUOTA, a.err);
     assert_null(a.events);
     assert_string_not_equal(tern_error_text(t), "");
     assert_err(TERN_GONE, tern_unsubscribe(t, COOKIE, 2000));
     assert_ok(tern_subscribe(t, NULL, 0, COOKIE));
-    stop(t);
 }
 
 TEST(unsubscribe_forgets_what_is_kept)
 {
     static const struct said v[] = {{.n = 3}};
-    struct tern *t = subscribed(&(struct script){v, 1});
     struct tern_answer a;
 
+    subscribed(&(struct script){v, 1});
     assert_ok(tern_ping(t, 2000));
     assert_ok(tern_unsubscribe(t, COOKIE, 2000));
     assert_err(TERN_BUSY, tern_poll(t, &a));
     for (uint32_t i = 0; i < TERN_INFLIGHT_MAX; i++) /* the place in the table is free again */
         assert_ok(tern_subscribe(t, NULL, 0, i));
     assert_err(TERN_BUSY, tern_subscribe(t, NULL, 0, 1));
-    stop(t);
 }
 
 TEST(answer_that_is_none_ends_the_connection)
@@ -194,15 +176,15 @@ TEST(answer_that_is_none_ends_the_connection)
     const struct script scripts[] = {{v, 1}, {many, 1}};
 
     for (uint32_t i = 0; i < 2; i++) {
-        struct tern *t = subscribed(&scripts[i]);
         struct tern_answer a;
 
+        subscribed(&scripts[i]);
         (void)tern_ping(t, 2000); /* its answer is perhaps there already */
-        a = polled_ours(t);
+        a = polled_ours();
         assert_err(TERN_PEER_LOST, a.err);
         assert_null(a.events);
         assert_err(TERN_PEER_LOST, tern_poll(t, &a));
         assert_err(TERN_PEER_LOST, tern_subscribe(t, NULL, 0, 1));
-        stop(t);
+        stop();
     }
 }

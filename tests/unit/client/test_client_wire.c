@@ -5,16 +5,11 @@
 #include "base/prng.h"
 #include "client/quick.h"
 #include "tern.h"
-#include "testing/test.h"
-#include "unit/rig/fake_daemon.h"
-
-#define assert_err(want, expr) assert_string_equal(err_name(expr), err_name(want))
-#define assert_ok(expr)        assert_err(TERN_OK, expr)
+#include "unit/rig/rig_client.h"
 
 #define BODY_MAX 65536u
 
 static uint8_t body[BODY_MAX], packed[BODY_MAX];
-static struct fake fake;
 
 /* ---- arrays for the readers ---- */
 
@@ -189,21 +184,9 @@ static size_t pack_step_reply(void)
     Tern__Wire__StepReply m = TERN__WIRE__STEP_REPLY__INIT;
     Tern__Wire__OpResult op[3], *list[3];
     Tern__Wire__Run run[3], *run_list[3];
-    Tern__Wire__Status status = TERN__WIRE__STATUS__INIT;
-    Tern__Wire__Shortage shortage = TERN__WIRE__SHORTAGE__INIT;
+    Tern__Wire__Shortage shortage = fake_shortage();
+    Tern__Wire__Status status = fake_status(TERN_POOL_EXHAUSTED, "wait for step 9", &shortage);
 
-    status.has_err = 1;
-    status.err = TERN_POOL_EXHAUSTED;
-    status.text = (char *)(uintptr_t) "wait for step 9";
-    status.shortage = &shortage;
-    shortage.has_group = shortage.has_needed = shortage.has_free = 1;
-    shortage.has_reclaimable = shortage.has_retiring = shortage.has_until_step = 1;
-    shortage.group = 1;
-    shortage.needed = 2;
-    shortage.free = 3;
-    shortage.reclaimable = 4;
-    shortage.retiring = 5;
-    shortage.until_step = UINT64_MAX;
     for (uint32_t i = 0; i < 3; i++) {
         tern__wire__op_result__init(&op[i]);
         op[i].has_committed = op[i].has_written = op[i].has_allocated = op[i].has_tokens = 1;
@@ -211,14 +194,10 @@ static size_t pack_step_reply(void)
         op[i].written = 64 * i + 1;
         op[i].allocated = 64 * i + 2;
         op[i].tokens = 64 * i + 3;
-        tern__wire__run__init(&run[i]);
-        run[i].has_group = run[i].has_first = run[i].has_refs = 1;
-        run[i].group = i;
-        run[i].first = 1000 + i;
+        run[i] = fake_run(i, 1000 + i, refs, i + 1);
         run[i].has_from_index = run[i].has_from_generation = i == 1;
         run[i].from_index = 77;
         run[i].from_generation = UINT32_MAX;
-        run[i].refs = wire_bytes(refs, (i + 1) * sizeof(refs[0]));
         run_list[i] = &run[i];
         op[i].n_runs = 1;
         op[i].runs = &run_list[i];
@@ -240,9 +219,7 @@ TEST(quick_step_get_reads_every_field)
     assert_ok(err);
     assert_int_equal(done, 3);
     for (uint32_t i = 0; i < 3; i++) {
-        assert_int_equal(results[i].lengths.committed, 64 * i);
-        assert_int_equal(results[i].lengths.written, 64 * i + 1);
-        assert_int_equal(results[i].lengths.allocated, 64 * i + 2);
+        assert_told_lengths(&results[i], 64 * i, 64 * i + 1, 64 * i + 2);
         assert_int_equal(results[i].tokens, 64 * i + 3);
         assert_int_equal(results[i].nruns, 1);
         assert_int_equal(results[i].runs->first, 1000 + i);
@@ -253,9 +230,7 @@ TEST(quick_step_get_reads_every_field)
         assert_int_equal(results[i].runs->pages[i].generation, 2 * i + 2);
     }
     assert_err(TERN_POOL_EXHAUSTED, results[1].err);
-    assert_int_equal(results[1].shortage.group, 1);
-    assert_int_equal(results[1].shortage.retiring, 5);
-    assert_true(results[1].shortage.until_step == UINT64_MAX);
+    assert_shortage_told(&results[1].shortage);
     assert_string_equal(text, "wait for step 9");
     /* One result more than was asked for is no answer. */
     assert_false(quick_step_get(packed, (uint32_t)n, store(), results, 2, &done, &err));
@@ -282,27 +257,16 @@ static size_t pack_recover_reply(void)
 {
     static const struct tern_page refs[] = {{1, 2}, {3, 4}};
     Tern__Wire__RecoverReply m = TERN__WIRE__RECOVER_REPLY__INIT;
-    Tern__Wire__Status status = TERN__WIRE__STATUS__INIT;
     Tern__Wire__Shortage shortage = TERN__WIRE__SHORTAGE__INIT;
-    Tern__Wire__Lengths lengths = TERN__WIRE__LENGTHS__INIT;
+    Tern__Wire__Status status = fake_status(TERN_POOL_EXHAUSTED, "not yet", &shortage);
+    Tern__Wire__Lengths lengths = fake_lengths(64, 70, 80);
     Tern__Wire__Run run[2], *runs_of[2];
 
-    status.has_err = 1;
-    status.err = TERN_POOL_EXHAUSTED;
-    status.text = (char *)(uintptr_t) "not yet";
-    status.shortage = &shortage;
     shortage.has_needed = 1;
     shortage.needed = 300;
-    lengths.has_committed = lengths.has_written = lengths.has_allocated = 1;
-    lengths.committed = 64;
-    lengths.written = 70;
-    lengths.allocated = 80;
     for (uint32_t i = 0; i < 2; i++) {
-        tern__wire__run__init(&run[i]);
-        run[i].has_group = run[i].has_first = run[i].has_refs = run[i].has_from_index = 1;
-        run[i].group = i;
-        run[i].first = 5 * i;
-        run[i].refs = wire_bytes(refs, (i + 1) * sizeof(refs[0]));
+        run[i] = fake_run(i, 5 * i, refs, i + 1);
+        run[i].has_from_index = 1;
         run[i].from_index = 9 * i;
         runs_of[i] = &run[i];
     }
@@ -325,15 +289,11 @@ TEST(quick_recover_get_reads_every_field)
     assert_err(TERN_POOL_EXHAUSTED, r->err);
     assert_int_equal(r->shortage.needed, 300);
     assert_string_equal(text, "not yet");
-    assert_int_equal(r->lengths.committed, 64);
-    assert_int_equal(r->lengths.written, 70);
-    assert_int_equal(r->lengths.allocated, 80);
+    assert_told_lengths(r, 64, 70, 80);
     assert_int_equal(r->tokens, 75);
     assert_int_equal(r->fetched_kib, 4000);
     assert_int_equal(r->nruns, 2);
-    assert_int_equal(r->runs[1].group, 1);
-    assert_int_equal(r->runs[1].first, 5);
-    assert_int_equal(r->runs[1].n, 2);
+    assert_run(&r->runs[1], 1, 5, 2);
     assert_int_equal(r->runs[1].from.index, 9);
     assert_int_equal(r->runs[1].pages[1].generation, 4);
     for (size_t cut = 0; cut < n; cut++) { /* ASan looks */
@@ -420,15 +380,12 @@ TEST(quick_get_each_rule_refused)
 TEST(quick_get_text_longer_than_kept_cut)
 {
     Tern__Wire__MatchReply m = TERN__WIRE__MATCH_REPLY__INIT;
-    Tern__Wire__Status s = TERN__WIRE__STATUS__INIT;
     char longer[600];
+    Tern__Wire__Status s = fake_status(TERN_GONE, longer, NULL);
     size_t n;
 
     memset(longer, 'x', sizeof(longer));
     longer[sizeof(longer) - 1] = '\0';
-    s.has_err = 1;
-    s.err = TERN_GONE;
-    s.text = longer;
     m.status = &s;
     n = tern__wire__match_reply__pack(&m, packed);
     assert_true(match_get(packed, n));
@@ -479,33 +436,24 @@ static void serve_nonsense(struct fake *f)
 
 TEST(answer_is_nonsense_connection_ends_typed)
 {
-    static const uint32_t tokens[64];
-    struct tern_tokens list = {.v = tokens, .n = 64};
-
     for (int submitted = 0; submitted < 2; submitted++) {
         for (enum nonsense i = 0; i < NONSENSE_COUNT; i++) {
-            struct tern_answer answer = {.err = TERN_BUSY};
+            struct tern_answer answer;
             struct tern_result r;
             enum tern_err err;
-            struct tern *t;
 
-            fake.version = fake.body_max = fake.hello_err = 0;
-            fake_start(&fake, serve_nonsense, &i);
-            assert_ok(tern_connect(fake.path, 2000, &t));
+            start(serve_nonsense, &i);
             if (submitted) {
-                assert_ok(tern_submit_match(t, 1, &list, 0, 5));
-                while ((err = tern_poll(t, &answer)) == TERN_BUSY)
-                    usleep(50);
-                assert_ok(err);
+                assert_ok(tern_submit_match(t, 1, &some_tokens, 0, 5));
+                answer = polled();
                 assert_int_equal(answer.cookie, 5);
                 err = answer.err;
             } else {
-                err = tern_match(t, 1, &list, 0, 2000, &r);
+                err = tern_match(t, 1, &some_tokens, 0, 2000, &r);
             }
             assert_true(err == TERN_MALFORMED || err == TERN_UNSUPPORTED || err == TERN_PEER_LOST);
             assert_err(TERN_PEER_LOST, tern_ping(t, 100));
-            tern_destroy(t);
-            fake_stop(&fake);
+            stop();
         }
     }
 }
@@ -549,7 +497,7 @@ static void serve_traced(struct fake *f)
         asked++;                                                                                   \
     } while (0)
 
-static uint32_t every_call(struct tern *t)
+static uint32_t every_call(void)
 {
     static const uint32_t v[70];
     struct tern_group kv = {.name = "kv", .page_tokens = 64, .page_bytes = 4096};
@@ -601,15 +549,11 @@ TEST(every_request_carries_the_trace_id_that_was_set)
 
     for (size_t i = 0; i < sizeof ids / sizeof ids[0]; i++) {
         struct traced seen = {.trace_id = ids[i]};
-        struct tern *t;
 
-        fake.version = fake.body_max = fake.hello_err = 0;
-        fake_start(&fake, serve_traced, &seen);
-        assert_ok(tern_connect(fake.path, 2000, &t));
+        start(serve_traced, &seen);
         tern_trace(t, ids[i]);
-        assert_int_equal(every_call(t), 19);
-        tern_destroy(t);
-        fake_stop(&fake);
+        assert_int_equal(every_call(), 19);
+        stop();
         assert_int_equal(seen.requests, 19);
         assert_int_equal(seen.others, 0);
     }

@@ -119,14 +119,65 @@ static inline void fake_reply_empty(struct fake *f)
     fake_reply(f, &m);
 }
 
-static inline void fake_reply_err(struct fake *f, uint32_t err, const char *text)
+/* Parts of answers, which the caller keeps. */
+static inline Tern__Wire__Status fake_status(uint32_t err, const char *text,
+                                             Tern__Wire__Shortage *shortage)
 {
-    Tern__Wire__Empty m = TERN__WIRE__EMPTY__INIT;
     Tern__Wire__Status s = TERN__WIRE__STATUS__INIT;
 
     s.has_err = 1;
     s.err = err;
     s.text = (char *)(uintptr_t)text;
+    s.shortage = shortage;
+    return s;
+}
+
+static inline Tern__Wire__Lengths fake_lengths(uint32_t committed, uint32_t written,
+                                               uint32_t allocated)
+{
+    Tern__Wire__Lengths l = TERN__WIRE__LENGTHS__INIT;
+
+    l.has_committed = l.has_written = l.has_allocated = 1;
+    l.committed = committed;
+    l.written = written;
+    l.allocated = allocated;
+    return l;
+}
+
+/* Each field with another value. */
+static inline Tern__Wire__Shortage fake_shortage(void)
+{
+    Tern__Wire__Shortage s = TERN__WIRE__SHORTAGE__INIT;
+
+    s.has_group = s.has_needed = s.has_free = 1;
+    s.has_reclaimable = s.has_retiring = s.has_until_step = 1;
+    s.group = 1;
+    s.needed = 2;
+    s.free = 3;
+    s.reclaimable = 4;
+    s.retiring = 5;
+    s.until_step = UINT64_MAX;
+    return s;
+}
+
+/* Borrows the n pages, each an index and a generation. */
+static inline Tern__Wire__Run fake_run(uint32_t group, uint32_t first, const void *pages,
+                                       uint32_t n)
+{
+    Tern__Wire__Run run = TERN__WIRE__RUN__INIT;
+
+    run.has_group = run.has_first = run.has_refs = 1;
+    run.group = group;
+    run.first = first;
+    run.refs = wire_bytes(pages, n * 2 * sizeof(uint32_t));
+    return run;
+}
+
+static inline void fake_reply_err(struct fake *f, uint32_t err, const char *text)
+{
+    Tern__Wire__Empty m = TERN__WIRE__EMPTY__INIT;
+    Tern__Wire__Status s = fake_status(err, text, NULL);
+
     m.status = &s;
     fake_reply(f, &m); /* Status is field 1 of every answer */
 }
@@ -135,16 +186,13 @@ static inline void fake_hello(struct fake *f)
 {
     struct pollfd come = {.fd = f->fd, .events = POLLIN};
     Tern__Wire__HelloReply m = TERN__WIRE__HELLO_REPLY__INIT;
-    Tern__Wire__Status s = TERN__WIRE__STATUS__INIT;
+    Tern__Wire__Status s = fake_status(f->hello_err, f->hello_text, NULL);
 
     f->h = (struct frame_header){.type = FRAME_HELLO};
     if (f->unread)
         check(poll(&come, 1, -1) == 1);
     else if (!f->unasked)
         check(fake_read(f) != NULL && f->h.type == FRAME_HELLO);
-    s.has_err = 1;
-    s.err = f->hello_err;
-    s.text = (char *)(uintptr_t)f->hello_text;
     m.status = &s;
     m.has_version = m.has_incarnation = m.has_frame_body_max = 1;
     m.version = f->version;
@@ -192,6 +240,7 @@ static inline void fake_stop(struct fake *f)
     shutdown(f->listener, SHUT_RDWR);
     pthread_join(f->thread, NULL);
     close(f->listener);
+    f->listener = 0;
     unlink(f->path);
 }
 

@@ -3,40 +3,81 @@
 #ifndef TEST_RIG_CLIENT_H
 #define TEST_RIG_CLIENT_H
 
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-
-#include <cmocka.h>
-
 #include "base/err.h"
 #include "tern.h"
+#include "testing/test.h"
 #include "unit/rig/fake_daemon.h"
 
 #define assert_err(want, expr) assert_string_equal(err_name(expr), err_name(want))
 #define assert_ok(expr)        assert_err(TERN_OK, expr)
 
+#define assert_told_lengths(told, T, C, A)                                                         \
+    do {                                                                                           \
+        assert_int_equal((told)->lengths.committed, (T));                                          \
+        assert_int_equal((told)->lengths.written, (C));                                            \
+        assert_int_equal((told)->lengths.allocated, (A));                                          \
+    } while (0)
+
+#define assert_run(run, of_group, at, pages_n)                                                     \
+    do {                                                                                           \
+        assert_int_equal((run)->group, (of_group));                                                \
+        assert_int_equal((run)->first, (at));                                                      \
+        assert_int_equal((run)->n, (pages_n));                                                     \
+    } while (0)
+
+#define assert_shortage_told(s)                                                                    \
+    do {                                                                                           \
+        assert_int_equal((s)->group, 1);                                                           \
+        assert_int_equal((s)->needed, 2);                                                          \
+        assert_int_equal((s)->free, 3);                                                            \
+        assert_int_equal((s)->reclaimable, 4);                                                     \
+        assert_int_equal((s)->retiring, 5);                                                        \
+        assert_true((s)->until_step == UINT64_MAX);                                                \
+    } while (0)
+
+/* The case's: its teardown ends both. */
 static struct fake fake;
+static struct tern *t;
 
-static inline struct tern *start(void (*serve)(struct fake *f), void *ctx)
+static const uint32_t zero_tokens[64];
+static const struct tern_tokens some_tokens = {.v = zero_tokens, .n = 64};
+
+FIXTURE(client_setup)
 {
-    struct tern *t;
-
     fake.version = fake.body_max = fake.hello_err = 0;
-    fake_start(&fake, serve, ctx);
-    assert_ok(tern_connect(fake.path, 2000, &t));
-    return t;
+    fake.hello_text = NULL;
+    fake.unasked = fake.unread = false;
+    return 0;
 }
 
-static inline void stop(struct tern *t)
+FIXTURE(client_stop)
 {
     tern_destroy(t);
-    fake_stop(&fake);
+    t = NULL;
+    if (fake.listener > 0)
+        fake_stop(&fake);
+    return 0;
+}
+
+__attribute__((constructor)) static void client_each(void)
+{
+    test_each(client_setup, client_stop);
+}
+
+static inline void start(void (*serve)(struct fake *f), void *ctx)
+{
+    fake_start(&fake, serve, ctx);
+    assert_ok(tern_connect(fake.path, 2000, &t));
+}
+
+/* Before the case's end, for another one. */
+static inline void stop(void)
+{
+    client_stop(NULL);
 }
 
 /* The next answer, within half a minute or so. */
-static inline struct tern_answer polled(struct tern *t)
+static inline struct tern_answer polled(void)
 {
     struct tern_answer answer = {0};
     enum tern_err err = TERN_BUSY;
