@@ -4,9 +4,6 @@
 #include <fcntl.h>
 #include <pthread.h>
 #include <signal.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
 #include <sys/mman.h>
 #include <sys/resource.h>
 #include <sys/wait.h>
@@ -15,12 +12,12 @@
 #include "base/check.h"
 #include "seam/mem/mem_fault.h"
 #include "shell/loop/crash.h"
-#include "testing/test.h"
+#include "unit/rig/rig_dir.h"
 
 #define INCARNATION 0x1122334455667788
 #define EVENTS      7
 
-static char dir[64], text[8192];
+static char text[8192];
 static struct config config;
 static struct tape *tape;
 
@@ -31,8 +28,7 @@ FIXTURE(make_all)
         .bytes = 1 << 16, .tenant = &none, .limits = {.links = 4}, .secret = {1, 2}};
     struct event e = {.kind = EV_TIMER};
 
-    strcpy(dir, "/tmp/tern-crash-XXXXXX");
-    assert_non_null(mkdtemp(dir));
+    make_dir(NULL);
     snprintf(config.admin_socket, sizeof config.admin_socket, "%s/a", dir);
     snprintf(config.tape_file, sizeof config.tape_file, "%s/a.tape", dir);
     assert_int_equal(tape_create(&t, &tape), TERN_OK);
@@ -43,11 +39,13 @@ FIXTURE(make_all)
 
 FIXTURE(remove_all)
 {
-    char command[128];
-
     tape_destroy(tape);
-    snprintf(command, sizeof command, "rm -rf %s", dir);
-    return system(command);
+    return remove_dir(NULL);
+}
+
+__attribute__((constructor)) static void each_has_all(void)
+{
+    test_each(make_all, remove_all);
 }
 
 /* How a child that does this ends; what it said is in `text`. */
@@ -98,10 +96,10 @@ static void one_line(void)
 static void left(const char *name)
 {
     struct tape_reader *reader = NULL;
-    char path[256], words[300];
+    const char *path = in_dir(name);
+    char words[600];
     int fd;
 
-    snprintf(path, sizeof path, "%s/%s", dir, name);
     snprintf(words, sizeof words, " tape=\"%s\"", path);
     says(words);
     fd = open(path, O_RDONLY);
@@ -119,7 +117,7 @@ static void touch_nothing(void)
     *(volatile char *)nowhere = 1;
 }
 
-TEST_WITH(crash_fault_says_what_and_where, make_all, remove_all)
+TEST(crash_fault_says_what_and_where)
 {
     assert_int_equal(end_of(touch_nothing), SIGSEGV);
     one_line();
@@ -127,7 +125,7 @@ TEST_WITH(crash_fault_says_what_and_where, make_all, remove_all)
     left("a.tape.1122334455667788");
 }
 
-TEST_WITH(crash_named_file_is_that_file, make_all, remove_all)
+TEST(crash_named_file_is_that_file)
 {
     snprintf(config.tape_file, sizeof config.tape_file, "%s/mine", dir);
     assert_int_equal(end_of(touch_nothing), SIGSEGV);
@@ -139,7 +137,7 @@ static void abort_me(void)
     kill(getpid(), SIGABRT);
 }
 
-TEST_WITH(crash_sent_signal_says_from_whom, make_all, remove_all)
+TEST(crash_sent_signal_says_from_whom)
 {
     char words[64];
 
@@ -156,7 +154,7 @@ static void fail_a_check(void)
     check(1 == 2);
 }
 
-TEST_WITH(crash_failed_check_leaves_one_tape_and_its_text, make_all, remove_all)
+TEST(crash_failed_check_leaves_one_tape_and_its_text)
 {
     assert_int_equal(end_of(fail_a_check), SIGABRT);
     one_line();
@@ -175,7 +173,7 @@ static void overflow(void)
     room[1] = 1;
 }
 
-TEST_WITH(crash_stack_that_overflowed_is_told, make_all, remove_all)
+TEST(crash_stack_that_overflowed_is_told)
 {
     assert_int_equal(end_of(overflow), SIGSEGV);
     one_line();
@@ -193,7 +191,7 @@ static void fault_on_bus(void)
     *at = 1;
 }
 
-TEST_WITH(crash_bus_error_of_others_is_told, make_all, remove_all)
+TEST(crash_bus_error_of_others_is_told)
 {
     assert_int_equal(end_of(fault_on_bus), SIGBUS);
     one_line();
@@ -207,7 +205,7 @@ static void damaged_tape(void)
     abort_me();
 }
 
-TEST_WITH(crash_fault_while_the_tape_is_written_still_ends, make_all, remove_all)
+TEST(crash_fault_while_the_tape_is_written_still_ends)
 {
 #ifdef __SANITIZE_THREAD__
     skip(); /* it blocks all signals in a handler, so that the kernel ends the process at once */
@@ -226,7 +224,7 @@ static void full_disk(void)
     touch_nothing();
 }
 
-TEST_WITH(crash_on_a_full_disk_says_so, make_all, remove_all)
+TEST(crash_on_a_full_disk_says_so)
 {
     assert_int_equal(end_of(full_disk), SIGSEGV);
     one_line();
@@ -252,7 +250,7 @@ static void four_at_once(void)
         pthread_join(thread[i], NULL);
 }
 
-TEST_WITH(crash_of_several_threads_is_one, make_all, remove_all)
+TEST(crash_of_several_threads_is_one)
 {
     for (uint32_t round = 0; round < 20; round++) {
         assert_int_equal(end_of(four_at_once), SIGSEGV);

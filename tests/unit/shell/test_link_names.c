@@ -13,8 +13,7 @@
 
 #include "seam/io/resolve.h"
 #include "shell/daemon.h"
-#include "shell/log/log.h"
-#include "testing/test.h"
+#include "unit/rig/rig_log.h"
 
 #define WAIT_MS 20000
 #define SECOND  1000000000u
@@ -27,7 +26,6 @@ static uint8_t frame[FRAME_HEADER_BYTES + FRAME_BODY_MAX];
 static struct event queue[4];
 static uint64_t now_ns;
 static uint32_t polls; /* for answers of the name service that were begun */
-static int log_fd;
 
 static struct {
     struct io_op *op; /* NULL: no connect is under way */
@@ -268,28 +266,21 @@ static void assert_trouble(uint32_t peer, const char *words)
     assert_true(attempts > 0 && since > 0);
 }
 
-static uint32_t logged(const char *words)
+/* How often the words stand in the log. */
+static uint32_t times_logged(const char *words)
 {
-    static char text[65536];
-    ssize_t n = pread(log_fd, text, sizeof text - 1, 0);
     uint32_t found = 0;
 
-    text[n > 0 ? n : 0] = '\0';
-    for (const char *at = text; (at = strstr(at, words)) != NULL; at++)
+    for (const char *at = logged_so_far(); (at = strstr(at, words)) != NULL; at++)
         found++;
     return found;
-}
-
-static uint64_t test_clock(void)
-{
-    return 1;
 }
 
 FIXTURE(start)
 {
     static const char *const hosts[PEERS] = {"127.0.0.9", "name.test", "other.test"};
     static const char *const names[PEERS] = {"number", "name", "other"};
-    char path[] = "/tmp/tern-link-names-XXXXXX", why[256];
+    char why[256];
 
     memset(&config, 0, sizeof config);
     memset(&d, 0, sizeof d);
@@ -309,18 +300,14 @@ FIXTURE(start)
     strcpy(config.node, "self");
     d.limits.peers = d.limits.links = PEERS;
     now_ns = 1000 * (uint64_t)SECOND;
-    log_fd = mkstemp(path);
-    assert_true(log_fd >= 0);
-    unlink(path);
-    log_init(LEVEL_WARN, log_fd, test_clock);
+    log_start(LEVEL_WARN);
     return links_init(&d, why, sizeof why) == TERN_OK ? 0 : -1;
 }
 
 FIXTURE(stop)
 {
     links_finish(&d);
-    log_init(LEVEL_INFO, STDERR_FILENO, NULL);
-    return close(log_fd);
+    return log_stop();
 }
 
 /* A round is every address of the answer, one a try; then the name is asked for again, and who
@@ -396,9 +383,10 @@ TEST_WITH(a_name_that_is_not_known_yet_is_asked_for_again, start, stop)
     }
     assert_true(pause >= LINK_REDIAL_MAX_NS - LINK_REDIAL_MAX_NS / 4);
     assert_int_equal(connects[NAME].n, 0);
-    assert_int_equal(logged("level=warn event=resolve_failed peer=name host=name.test err=INVALID "
-                            "reason=\"Name or service not known\""),
-                     1);
+    assert_int_equal(
+        times_logged("level=warn event=resolve_failed peer=name host=name.test err=INVALID "
+                     "reason=\"Name or service not known\""),
+        1);
     name_is(TERN_OK, "127.0.0.1", NULL);
     next_try(NAME);
     assert_dialled(NAME, "127.0.0.1");
@@ -422,8 +410,8 @@ TEST_WITH(a_silent_name_service_leaves_the_last_addresses, start, stop)
         assert_trouble(NAME, "Connection refused; the name does not resolve: Temporary failure");
     }
     assert_int_equal(calls(), 4);
-    assert_int_equal(logged("event=resolve_failed"), 1);
-    assert_int_equal(logged("err=TIMED_OUT reason=\"Temporary failure\""), 1);
+    assert_int_equal(times_logged("event=resolve_failed"), 1);
+    assert_int_equal(times_logged("err=TIMED_OUT reason=\"Temporary failure\""), 1);
     name_is(TERN_INVALID, "no such name", NULL);
     next_try(NAME);
     assert_int_equal(link_of(NAME)->state, PEER_LINK_IDLE);
@@ -493,7 +481,8 @@ TEST_WITH(a_lookup_that_hangs_is_given_up, start, stop)
     links_tick(&d, ++now_ns);
     assert_int_equal(link_of(NAME)->state, PEER_LINK_IDLE);
     assert_trouble(NAME, "the name does not resolve: no answer from the name service");
-    assert_int_equal(logged("event=resolve_failed peer=name host=name.test err=TIMED_OUT"), 1);
+    assert_int_equal(times_logged("event=resolve_failed peer=name host=name.test err=TIMED_OUT"),
+                     1);
     for (uint32_t i = 0; i < 3; i++)
         next_try(NAME);
     assert_int_equal(link_of(NAME)->attempts, 4);

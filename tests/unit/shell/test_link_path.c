@@ -8,9 +8,8 @@
 
 #include "base/prng.h"
 #include "shell/daemon.h"
-#include "shell/log/log.h"
 #include "shell/peers/link_internal.h"
-#include "testing/test.h"
+#include "unit/rig/rig_log.h"
 
 #define ROUNDS 2000
 #define SLOT   1 /* of the link under test; slot 0 is of another peer */
@@ -23,7 +22,6 @@ static struct config config;
 static struct daemon d;
 static struct peer_link links[2];
 static struct prng prng;
-static int log_fd;
 
 static struct {
     uint32_t frames, messages, closed;
@@ -83,16 +81,10 @@ void __wrap_xfer_path_msg(struct xfer *xfer, uint32_t link, const struct xfer_pa
     seen.messages++;
 }
 
-static uint64_t test_clock(void)
-{
-    return 1;
-}
-
 /* Before each test: the link is up and nothing was said on it. */
 FIXTURE(start)
 {
     static const char *const names[TENANTS] = {"red", "blue", "green"};
-    char path[] = "/tmp/tern-link-path-XXXXXX";
 
     memset(&config, 0, sizeof config);
     memset(&d, 0, sizeof d);
@@ -116,30 +108,14 @@ FIXTURE(start)
         links[i].slot = links[i].peer = i;
         links[i].state = PEER_LINK_UP;
     }
-    log_fd = mkstemp(path);
-    assert_true(log_fd >= 0);
-    unlink(path);
-    log_init(LEVEL_DEBUG, log_fd, test_clock);
+    log_start(LEVEL_DEBUG);
     return wire_in_init(&d.in, &config, FRAME_BODY_MAX) == TERN_OK ? 0 : -1;
 }
 
 FIXTURE(stop)
 {
     wire_in_finish(&d.in);
-    log_init(LEVEL_INFO, STDERR_FILENO, NULL);
-    return close(log_fd);
-}
-
-/* Everything since the last call. */
-static const char *logged(void)
-{
-    static char text[1 << 16];
-    ssize_t n = pread(log_fd, text, sizeof text - 1, 0);
-
-    text[n < 0 ? 0 : n] = '\0';
-    assert_int_equal(ftruncate(log_fd, 0), 0);
-    assert_int_equal(lseek(log_fd, 0, SEEK_SET), 0);
-    return text;
+    return log_stop();
 }
 
 /* As the peer would read the last frame. */

@@ -9,45 +9,18 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
-#include "shell/log/log.h"
-#include "testing/test.h"
-
-static uint64_t clock_ns;
-static int log_fd;
-
-static uint64_t test_clock(void)
-{
-    return clock_ns;
-}
+#include "unit/rig/rig_log.h"
 
 FIXTURE(setup)
 {
-    char path[] = "/tmp/tern-log-XXXXXX";
-
     clock_ns = 1234567890;
-    log_fd = mkstemp(path);
-    if (log_fd < 0)
-        return -1;
-    unlink(path);
-    log_init(LEVEL_INFO, log_fd, test_clock);
+    log_start(LEVEL_INFO);
     return 0;
 }
 
 FIXTURE(teardown)
 {
-    return close(log_fd);
-}
-
-/* Everything since the last call. */
-static const char *written(void)
-{
-    static char text[1 << 16];
-    ssize_t n = pread(log_fd, text, sizeof text - 1, 0);
-
-    text[n < 0 ? 0 : n] = '\0';
-    if (ftruncate(log_fd, 0) != 0 || lseek(log_fd, 0, SEEK_SET) != 0)
-        return "the log file cannot be emptied";
-    return text;
+    return log_stop();
 }
 
 static uint32_t count_lines(const char *text)
@@ -61,11 +34,11 @@ static uint32_t count_lines(const char *text)
 
 TEST_WITH(log_line_has_its_form, setup, teardown)
 {
-    written();
+    logged();
     log_event(LEVEL_WARN, "conn_closed", "conn=%u reason=%s bytes=%zu left=%d " LOG_TRACE, 7u,
               "half_frame", (size_t)12, -3, (uint64_t)0xabc);
     assert_string_equal(
-        written(),
+        logged(),
         "ts=1.234567 level=warn event=conn_closed conn=7 reason=half_frame bytes=12 left=-3 "
         "trace=0000000000000abc\n");
 }
@@ -74,10 +47,10 @@ TEST_WITH(log_values_that_would_break_the_line_are_quoted, setup, teardown)
 {
     const char *text;
 
-    written();
+    logged();
     log_event(LEVEL_INFO, "values", "a=%s b=%s c=%s d=%s e=%s", "two words", "", "x=y", "a\"b\\c",
               "one\nlevel=error");
-    text = written();
+    text = logged();
     assert_non_null(strstr(
         text, "a=\"two words\" b=\"\" c=\"x=y\" d=\"a\\\"b\\\\c\" e=\"one\\x0alevel=error\"\n"));
     assert_int_equal(count_lines(text), 1);
@@ -85,11 +58,11 @@ TEST_WITH(log_values_that_would_break_the_line_are_quoted, setup, teardown)
 
 TEST_WITH(log_above_its_level_is_silent, setup, teardown)
 {
-    written();
+    logged();
     log_event(LEVEL_DEBUG, "detail", "a=%d", 1);
-    assert_string_equal(written(), "");
+    assert_string_equal(logged(), "");
     log_event(LEVEL_ERROR, "bad", "a=%d", 1);
-    assert_int_equal(count_lines(written()), 1);
+    assert_int_equal(count_lines(logged()), 1);
 }
 
 TEST_WITH(log_long_line_is_cut_and_ended, setup, teardown)
@@ -99,9 +72,9 @@ TEST_WITH(log_long_line_is_cut_and_ended, setup, teardown)
 
     memset(value, 'v', sizeof value - 1);
     value[sizeof value - 1] = '\0';
-    written();
+    logged();
     log_event(LEVEL_INFO, "long", "a=%s b=%s", value, value);
-    text = written();
+    text = logged();
     assert_int_equal(strlen(text), LOG_LINE_MAX);
     assert_string_equal(text + LOG_LINE_MAX - 4, "...\n");
 }
@@ -110,18 +83,18 @@ TEST_WITH(log_event_that_repeats_is_cut_off_and_counted, setup, teardown)
 {
     const char *text;
 
-    written();
+    logged();
     for (int i = 0; i < 1000; i++)
         log_event(LEVEL_INFO, "noisy", "i=%d", i);
-    assert_int_equal(count_lines(written()), LOG_BURST);
+    assert_int_equal(count_lines(logged()), LOG_BURST);
     assert_int_equal(log_suppressed(), 1000 - LOG_BURST);
     log_event(LEVEL_INFO, "other", "i=%d", 1); /* another event is not touched by it */
-    assert_int_equal(count_lines(written()), 1);
+    assert_int_equal(count_lines(logged()), 1);
 
     clock_ns += 1000000000;
     for (int i = 0; i < 1000; i++)
         log_event(LEVEL_INFO, "noisy", "i=%d", i);
-    text = written();
+    text = logged();
     assert_int_equal(count_lines(text), LOG_PER_SECOND);
     assert_non_null(strstr(text, "event=noisy suppressed=980 i=0\n"));
     assert_null(strstr(text, "suppressed=0"));
@@ -129,19 +102,19 @@ TEST_WITH(log_event_that_repeats_is_cut_off_and_counted, setup, teardown)
     clock_ns += (uint64_t)3600 * 1000000000; /* the allowance is full again, and not more */
     for (int i = 0; i < 1000; i++)
         log_event(LEVEL_INFO, "noisy", "i=%d", i);
-    assert_int_equal(count_lines(written()), LOG_BURST);
+    assert_int_equal(count_lines(logged()), LOG_BURST);
 }
 
 TEST_WITH(log_more_events_than_it_counts_share_one_allowance, setup, teardown)
 {
     static char names[LOG_EVENTS_MAX + 200][24];
 
-    written();
+    logged();
     for (int i = 0; i < LOG_EVENTS_MAX + 200; i++) {
         snprintf(names[i], sizeof names[i], "event_%d", i);
         log_event(LEVEL_INFO, names[i], "i=%d", i);
     }
-    assert_int_equal(count_lines(written()), LOG_EVENTS_MAX + LOG_BURST);
+    assert_int_equal(count_lines(logged()), LOG_EVENTS_MAX + LOG_BURST);
 }
 
 TEST(log_level_names_are_read_back)
@@ -227,7 +200,7 @@ TEST_WITH(log_line_that_was_cut_short_is_lost_and_ended, setup, teardown)
     struct rlimit limit, old;
     const char *text;
 
-    written();
+    logged();
     signal(SIGXFSZ, SIG_IGN);
     assert_int_equal(getrlimit(RLIMIT_FSIZE, &old), 0);
     limit = old;
@@ -238,7 +211,7 @@ TEST_WITH(log_line_that_was_cut_short_is_lost_and_ended, setup, teardown)
     assert_int_equal(setrlimit(RLIMIT_FSIZE, &old), 0);
     assert_int_equal(log_lost(), 2);
     log_event(LEVEL_INFO, "third", "a=1");
-    text = written();
+    text = logged();
     assert_int_equal(count_lines(text), 2);
     assert_memory_equal(text, "ts=1.23456\nts=", 14);
     assert_non_null(strstr(text, "event=third lost=2 a=1\n"));

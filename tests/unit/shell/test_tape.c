@@ -1,15 +1,12 @@
 /* Tapes: every kind of event comes back as it went in; the ring drops the oldest and says so; token
  * ids leave only when asked for; and no damage to the bytes gets past the reader as anything but an
  * error or a well-formed event. */
-#include <stdlib.h>
 #include <string.h>
 
 #include <stdio.h>
-#include <unistd.h>
 
 #include "base/prng.h"
-#include "shell/tape/tape.h"
-#include "testing/test.h"
+#include "unit/rig/rig_tape.h"
 
 #define TOKENS_EACH 33
 #define KEYS_EACH   3
@@ -68,26 +65,6 @@ static struct tape *make_tape(size_t bytes)
 
     assert_int_equal(tape_create(&config, &tape), TERN_OK);
     return tape;
-}
-
-/* The bytes that a dump writes; owned by the caller. */
-static uint8_t *dumped(const struct tape *tape, bool keep_tokens, size_t *ret_n)
-{
-    char path[] = "/tmp/tern-tape-XXXXXX";
-    int fd = mkstemp(path);
-    uint8_t *bytes;
-    off_t n;
-
-    assert_true(fd >= 0);
-    unlink(path);
-    assert_int_equal(tape_dump(tape, fd, keep_tokens), TERN_OK);
-    n = lseek(fd, 0, SEEK_END);
-    assert_true(n > 0);
-    bytes = malloc((size_t)n);
-    assert_int_equal(pread(fd, bytes, (size_t)n, 0), n);
-    close(fd);
-    *ret_n = (size_t)n;
-    return bytes;
 }
 
 static struct tape_reader *reread(const struct tape *tape, bool keep_tokens)

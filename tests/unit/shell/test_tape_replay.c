@@ -5,12 +5,10 @@
 #include "unit/rig/rig_test.h"
 
 #include <stdio.h>
-#include <stdlib.h>
 #include <sys/stat.h>
-#include <unistd.h>
 
 #include "base/prng.h"
-#include "shell/tape/tape.h"
+#include "unit/rig/rig_tape.h"
 
 #define PAGE_TOKENS 4
 #define PAGES       24
@@ -154,22 +152,6 @@ static void workload(struct host *a, struct host *b, uint64_t seed, uint32_t rou
 }
 
 /* ---- playing it back ---- */
-
-static uint8_t *dumped(const struct tape *tape, bool keep_tokens, size_t *ret_n)
-{
-    char path[] = "/tmp/tern-tape-XXXXXX";
-    int fd = mkstemp(path);
-    uint8_t *bytes;
-
-    assert_true(fd >= 0);
-    unlink(path);
-    assert_int_equal(tape_dump(tape, fd, keep_tokens), TERN_OK);
-    *ret_n = (size_t)lseek(fd, 0, SEEK_END);
-    bytes = malloc(*ret_n);
-    assert_int_equal(pread(fd, bytes, *ret_n, 0), *ret_n);
-    close(fd);
-    return bytes;
-}
 
 /* A core that has lived through the tape; the arena is the caller's to free. */
 static struct core *replayed(const uint8_t *bytes, size_t n, uint64_t *ret_events)

@@ -2,48 +2,15 @@
  * a signal in the middle of recording sees whole records. */
 
 #include <dirent.h>
-#include <errno.h>
 #include <fcntl.h>
 #include <signal.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
 #include <sys/mman.h>
 #include <sys/resource.h>
-#include <sys/stat.h>
 #include <sys/time.h>
 #include <unistd.h>
 
 #include "shell/tape/tape.h"
-#include "testing/test.h"
-
-static char dir[64];
-
-FIXTURE(make_dir)
-{
-    strcpy(dir, "/tmp/tern-save-XXXXXX");
-    assert_non_null(mkdtemp(dir));
-    return 0;
-}
-
-FIXTURE(remove_dir)
-{
-    char command[128];
-
-    snprintf(command, sizeof command, "rm -rf %s", dir);
-    return system(command);
-}
-
-/* At most a few at a time. */
-static const char *in_dir(const char *name)
-{
-    static char path[4][256];
-    static uint32_t at;
-    char *p = path[at++ % 4];
-
-    snprintf(p, sizeof path[0], "%s/%s", dir, name);
-    return p;
-}
+#include "unit/rig/rig_dir.h"
 
 static struct tape *make_tape(size_t bytes, uint32_t events)
 {

@@ -39,17 +39,24 @@ FIXTURE(stop)
     return 0;
 }
 
-/* a dials b, as daemons do. */
-static void both_ours(void)
-{
-    end_ours(&client, daemon_a, "b", &to_client, &to_server);
-    end_ours(&server, daemon_b, NULL, &to_server, &to_client);
-}
-
-static void both_close(void)
+FIXTURE(both_close)
 {
     end_close(&client);
     end_close(&server);
+    return 0;
+}
+
+__attribute__((constructor)) static void each_closes(void)
+{
+    test_each(NULL, both_close);
+}
+
+/* a dials b, as daemons do; ends that there were are closed. */
+static void both_ours(void)
+{
+    both_close(NULL);
+    end_ours(&client, daemon_a, "b", &to_client, &to_server);
+    end_ours(&server, daemon_b, NULL, &to_server, &to_client);
 }
 
 static void connected(void)
@@ -65,7 +72,6 @@ static void server_refused(enum tls_refusal why)
     assert_string_equal(tls_refusal_name(tls_refusal_of(server.s)), tls_refusal_name(why));
     assert_false(tls_secured(server.s));
     assert_int_equal(server.plain_n, 0);
-    both_close();
 }
 
 static void client_refused(enum tls_refusal why)
@@ -73,7 +79,6 @@ static void client_refused(enum tls_refusal why)
     assert_int_equal(client.last, TLS_FAILED);
     assert_string_equal(tls_refusal_name(tls_refusal_of(client.s)), tls_refusal_name(why));
     assert_false(client.secured);
-    both_close();
 }
 
 /* ---- what has to work ---- */
@@ -108,7 +113,6 @@ TEST(tls_bytes_in_pieces_of_any_size_arrive_whole)
         tls_peer(client.s, &p);
         assert_string_equal(p.version, "TLSv1.3");
         assert_true(strncmp(p.cipher, "TLS_", 4) == 0 && strlen(p.not_after) == 20);
-        both_close();
     }
 }
 
@@ -120,13 +124,13 @@ TEST(tls_names_are_exact)
     assert_false(tls_names(server.s, "b"));
     assert_false(tls_names(server.s, ""));
     assert_true(tls_names(client.s, "b"));
-    both_close();
 }
 
 /* ---- who has to be refused ---- */
 
 static void bare_client(const char *cert, int version)
 {
+    both_close(NULL);
     end_bare(&client, true, cert, version, &to_client, &to_server);
     end_ours(&server, daemon_b, NULL, &to_server, &to_client);
     ends_run(&client, &server, SIZE_MAX);
@@ -134,9 +138,22 @@ static void bare_client(const char *cert, int version)
 
 static void bare_server(const char *cert, int version)
 {
+    both_close(NULL);
     end_ours(&client, daemon_a, "b", &to_client, &to_server);
     end_bare(&server, false, cert, version, &to_server, &to_client);
     ends_run(&client, &server, SIZE_MAX);
+}
+
+static void client_is_refused(const char *cert, int version, enum tls_refusal why)
+{
+    bare_client(cert, version);
+    server_refused(why);
+}
+
+static void server_is_refused(const char *cert, int version, enum tls_refusal why)
+{
+    bare_server(cert, version);
+    client_refused(why);
 }
 
 TEST(tls_client_that_may_not_come_is_refused)
@@ -144,46 +161,30 @@ TEST(tls_client_that_may_not_come_is_refused)
     bare_client("a", TLS1_3_VERSION); /* else the others prove nothing */
     assert_true(server.secured);
     assert_int_equal(SSL_SESSION_is_resumable(SSL_get_session(client.ssl)), 0); /* no ticket */
-    both_close();
-    bare_client(NULL, TLS1_3_VERSION);
-    server_refused(TLS_NO_CERTIFICATE);
-    bare_client("other/a", TLS1_3_VERSION);
-    server_refused(TLS_WRONG_CA);
-    bare_client("c", TLS1_3_VERSION);
-    server_refused(TLS_WRONG_NAME);
-    bare_client("ab", TLS1_3_VERSION);
-    server_refused(TLS_WRONG_NAME);
-    bare_client("upper", TLS1_3_VERSION);
-    server_refused(TLS_WRONG_NAME);
-    bare_client("star", TLS1_3_VERSION);
-    server_refused(TLS_WRONG_NAME);
-    bare_client("cn", TLS1_3_VERSION);
-    server_refused(TLS_WRONG_NAME);
-    bare_client("oldb", TLS1_3_VERSION);
-    server_refused(TLS_EXPIRED);
-    bare_client("half", TLS1_3_VERSION); /* for servers only */
-    server_refused(TLS_BAD_CERTIFICATE);
-    bare_client("a", TLS1_2_VERSION);
-    server_refused(TLS_OLD_VERSION);
+    client_is_refused(NULL, TLS1_3_VERSION, TLS_NO_CERTIFICATE);
+    client_is_refused("other/a", TLS1_3_VERSION, TLS_WRONG_CA);
+    client_is_refused("c", TLS1_3_VERSION, TLS_WRONG_NAME);
+    client_is_refused("ab", TLS1_3_VERSION, TLS_WRONG_NAME);
+    client_is_refused("upper", TLS1_3_VERSION, TLS_WRONG_NAME);
+    client_is_refused("star", TLS1_3_VERSION, TLS_WRONG_NAME);
+    client_is_refused("cn", TLS1_3_VERSION, TLS_WRONG_NAME);
+    client_is_refused("oldb", TLS1_3_VERSION, TLS_EXPIRED);
+    client_is_refused("half", TLS1_3_VERSION, TLS_BAD_CERTIFICATE); /* for servers only */
+    client_is_refused("a", TLS1_2_VERSION, TLS_OLD_VERSION);
 }
 
 TEST(tls_server_that_is_not_the_peer_is_refused)
 {
     bare_server("b", TLS1_3_VERSION);
     assert_true(client.secured);
-    both_close();
-    bare_server("other/b", TLS1_3_VERSION);
-    client_refused(TLS_WRONG_CA);
-    bare_server("a", TLS1_3_VERSION); /* a peer of ours, and not the one that was dialled */
-    client_refused(TLS_WRONG_NAME);
-    bare_server("cn", TLS1_3_VERSION);
-    client_refused(TLS_WRONG_NAME);
-    bare_server("oldb", TLS1_3_VERSION);
-    client_refused(TLS_EXPIRED);
+    server_is_refused("other/b", TLS1_3_VERSION, TLS_WRONG_CA);
+    server_is_refused("a", TLS1_3_VERSION,
+                      TLS_WRONG_NAME); /* a peer of ours, and not the one that was dialled */
+    server_is_refused("cn", TLS1_3_VERSION, TLS_WRONG_NAME);
+    server_is_refused("oldb", TLS1_3_VERSION, TLS_EXPIRED);
     bare_server("b", TLS1_2_VERSION);
     assert_int_equal(client.last, TLS_FAILED);
     assert_false(client.secured);
-    both_close();
 }
 
 /* Where OpenSSL's defaults would look for CAs there is one that made the stranger's certificate. */
@@ -199,6 +200,7 @@ TEST(tls_cas_of_the_system_are_not_trusted)
     end_ours(&server, tls, NULL, &to_server, &to_client);
     ends_run(&client, &server, SIZE_MAX);
     server_refused(TLS_WRONG_CA);
+    both_close(NULL);
     tls_destroy(tls);
     assert_int_equal(unsetenv("SSL_CERT_FILE"), 0);
 }
@@ -215,6 +217,7 @@ TEST(tls_refused_side_is_told)
     assert_int_equal(client.last, TLS_FAILED);
     assert_int_equal(tls_refusal_of(client.s), TLS_PEER_REFUSED);
     server_refused(TLS_WRONG_CA);
+    both_close(NULL);
     tls_destroy(stranger);
 }
 
@@ -242,7 +245,6 @@ TEST(tls_garbage_is_refused)
         end_step(&server, SIZE_MAX);
         end_step(&client, SIZE_MAX);
         assert_false(client.secured || server.secured);
-        both_close();
     }
     both_ours();
     memcpy(to_server.bytes, http, sizeof(http) - 1);
@@ -262,7 +264,6 @@ TEST(tls_changed_handshake_is_refused)
     connected();
     flights[0] = to_server.put;
     flights[1] = to_client.put;
-    both_close();
     for (uint32_t dir = 0; dir < 2; dir++) {
         for (size_t at = 0; at < flights[dir]; at += 5, runs++) {
             struct wire *w = dir ? &to_client : &to_server;
@@ -282,7 +283,6 @@ TEST(tls_changed_handshake_is_refused)
                     assert_false(hit->secured && hit->last != TLS_FAILED && client.secured &&
                                  server.secured);
             }
-            both_close();
         }
     }
     printf("changed handshakes: %u\n", runs);
@@ -298,7 +298,6 @@ TEST(tls_changed_record_is_refused)
     to_server.put = to_server.got = 0;
     assert_true(end_put(&client, "twelve bytes", 12));
     n = to_server.put;
-    both_close();
     for (size_t at = 0; at < n; at++) {
         connected();
         to_server.put = to_server.got = 0;
@@ -314,7 +313,6 @@ TEST(tls_changed_record_is_refused)
         }
         assert_int_equal(server.last, TLS_FAILED);
         assert_int_equal(tls_refusal_of(server.s), TLS_BAD_RECORD);
-        both_close();
     }
 }
 
@@ -330,7 +328,6 @@ TEST(tls_truncated_record_gives_nothing)
     to_server.put++;
     assert_true(end_step(&server, SIZE_MAX));
     assert_int_equal(server.plain_n, 12);
-    both_close();
 }
 
 TEST(tls_record_longer_than_allowed_is_refused)
@@ -343,7 +340,6 @@ TEST(tls_record_longer_than_allowed_is_refused)
     to_server.put = sizeof(head);
     assert_false(end_step(&server, SIZE_MAX));
     assert_int_equal(tls_refusal_of(server.s), TLS_BAD_RECORD);
-    both_close();
 }
 
 TEST(tls_repeated_left_out_and_swapped_records_are_refused)
@@ -367,7 +363,6 @@ TEST(tls_repeated_left_out_and_swapped_records_are_refused)
         assert_false(end_step(&server, SIZE_MAX));
         assert_int_equal(tls_refusal_of(server.s), TLS_BAD_RECORD);
         assert_int_equal(server.plain_n, kind == 0 ? 5 : 0);
-        both_close();
     }
     printf("fault=27 runs=3 injected=3 violations=0 applied=0\n");
 }
@@ -384,7 +379,6 @@ TEST(tls_replayed_connection_is_refused)
     assert_int_equal(server.plain_n, 5);
     n = to_server.put;
     memcpy(said, to_server.bytes, n);
-    both_close();
     for (uint32_t pieces = 0; pieces < 2; pieces++) {
         both_ours();
         memcpy(to_server.bytes, said, n);
@@ -415,10 +409,8 @@ TEST(tls_handshakes_at_a_time_are_limited)
     end_close(&client);
     for (uint32_t i = 0; i < 3 * TLS_HANDSHAKES_MAX; i++) { /* those that end count no more */
         bare_client(i % 2 ? "a" : NULL, TLS1_3_VERSION);
-        both_close();
     }
     connected();
-    both_close();
 }
 
 /* A first message that is allowed to be large (64 KiB: not every OpenSSL takes twice that), and
@@ -484,7 +476,6 @@ TEST(tls_queue_without_room_ends_the_session)
     to_server.put = WIRE_BYTES - 10;
     assert_false(end_put(&client, "twelve bytes", 12));
     assert_int_equal(tls_refusal_of(client.s), TLS_NO_ROOM);
-    both_close();
 }
 
 /* The n-th request for memory finds none, for every n that there is: that handshake fails, nothing
@@ -495,7 +486,7 @@ TEST(tls_memory_that_runs_out_fails_one_handshake)
     uint32_t failed = 0, n;
 
     connected();
-    both_close();
+    both_close(NULL);
     tls_arena_stats(&before);
     for (n = 1; n < 20000; n += 3) {
         tls_arena_fail(n);
@@ -509,12 +500,12 @@ TEST(tls_memory_that_runs_out_fails_one_handshake)
         tls_arena_stats(&after);
         if (after.refused == before.refused + failed) {
             tls_arena_fail(0);
-            both_close();
+            both_close(NULL);
             break; /* n is beyond all of them */
         }
         failed++;
         tls_arena_fail(0);
-        both_close();
+        both_close(NULL);
     }
     tls_arena_stats(&after);
     printf("requests without memory: %u\n", failed);
@@ -524,7 +515,6 @@ TEST(tls_memory_that_runs_out_fails_one_handshake)
     assert_true(end_put(&client, "still", 5));
     ends_run(&client, &server, SIZE_MAX);
     assert_int_equal(server.plain_n, 5);
-    both_close();
 }
 
 TEST(tls_arena_gives_back_and_is_bounded)
@@ -666,7 +656,7 @@ TEST(tls_reload_changes_new_sessions_only)
     assert_int_equal(server.plain_n, 10);
     for (uint32_t i = 0; i < 200; i++) /* and nothing piles up */
         assert_int_equal(tls_reload(tls, why, sizeof(why)), TERN_OK);
-    both_close();
+    both_close(NULL);
     tls_destroy(tls);
 }
 
