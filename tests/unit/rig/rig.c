@@ -527,13 +527,11 @@ static void complete_at(struct rig *rig, uint32_t at)
     switch (job.kind) {
     case RIG_SEAL:
         seal_pages(rig, &job);
-        event.kind = EV_SEALED;
-        event.sealed.job = job.seal;
+        event = (struct event){.kind = EV_SEALED, .sealed.job = job.seal};
         break;
     case RIG_ZERO:
         zero_pool(rig, job.zero);
-        event.kind = EV_ZEROED;
-        event.zeroed.pool = job.zero;
+        event = (struct event){.kind = EV_ZEROED, .zeroed.pool = job.zero};
         break;
     case RIG_COPY:
         event.kind = EV_COPIED;
@@ -541,14 +539,11 @@ static void complete_at(struct rig *rig, uint32_t at)
         event.copied.err = do_copy(rig, &job);
         break;
     case RIG_PULL:
-        event.kind = EV_PULLED;
-        event.pulled.pull = job.pull;
-        event.pulled.batch = job.batch;
+        event = (struct event){.kind = EV_PULLED, .pulled = {.pull = job.pull, .batch = job.batch}};
         do_pull(rig, &job, &event);
         break;
     case RIG_PULL_STOP:
-        event.kind = EV_PULL_QUIET;
-        event.pull_quiet.pull = job.pull;
+        event = (struct event){.kind = EV_PULL_QUIET, .pull_quiet.pull = job.pull};
         for (uint32_t i = 0; i < rig->njobs; i++) /* a stopped pull completes nothing any more */
             if (rig->jobs[i].kind == RIG_PULL && pull_id_equal(rig->jobs[i].pull, job.pull)) {
                 struct rig_job stale = take_job(rig, i--);
@@ -557,14 +552,12 @@ static void complete_at(struct rig *rig, uint32_t at)
             }
         break;
     case RIG_SERVE_STOP:
-        event.kind = EV_SERVE_QUIET;
-        event.serve_quiet.serve = job.serve;
+        event = (struct event){.kind = EV_SERVE_QUIET, .serve_quiet.serve = job.serve};
         break;
     case RIG_MSG:
         target = rig->link[job.link].rig;
-        event.kind = EV_PEER_MSG;
-        event.peer.link = rig->link[job.link].link;
-        event.peer.msg = job.msg;
+        event = (struct event){.kind = EV_PEER_MSG,
+                               .peer = {.link = rig->link[job.link].link, .msg = job.msg}};
         break;
     default: rig_fail("a job of kind %d", job.kind);
     }

@@ -181,6 +181,7 @@ struct group_layout rig_window(uint32_t page_tokens, uint32_t window, uint64_t p
 struct group_layout rig_recurrent(uint32_t page_tokens, uint64_t page_bytes);
 enum tern_err rig_pool_open(struct rig *rig, uint32_t conn, const struct group_layout *groups,
                             uint32_t n, uint64_t bytes, struct pool_id *ret);
+enum tern_err rig_map(struct rig *rig, uint32_t conn, struct pool_id pool);
 enum tern_err rig_pool_close(struct rig *rig, uint32_t conn, struct pool_id pool);
 /* A pool with one HISTORY group that has exactly `usable` pages to hand out. */
 struct pool_id rig_pool_pages(struct rig *rig, const struct rig_engine *e, uint32_t page_tokens,

@@ -32,64 +32,54 @@ const struct reply *rig_request(struct rig *rig, uint32_t conn, struct request *
     return reply;
 }
 
-static const struct reply *must_answer(struct rig *rig, uint32_t conn, struct request *request)
+/* Sends what has to be answered at once. */
+static const struct reply *ask(struct rig *rig, uint32_t conn, struct request request)
 {
-    const struct reply *reply = rig_request(rig, conn, request);
+    const struct reply *reply = rig_request(rig, conn, &request);
 
     if (!reply)
-        rig_fail("request of kind %d got no answer at once", request->op);
+        rig_fail("request of kind %d got no answer at once", request.op);
     return reply;
+}
+
+static uint32_t connect_as(struct rig *rig, uint32_t tenant, uint32_t proc, bool admin)
+{
+    struct event event = {
+        .kind = EV_CONN_OPENED,
+        .conn = {.conn = rig->next_conn++, .tenant = tenant, .proc = proc, .admin = admin}};
+
+    rig_event(rig, &event);
+    return event.conn.conn;
 }
 
 uint32_t rig_connect(struct rig *rig, uint32_t tenant, uint32_t *ret_proc)
 {
-    struct event event = {.kind = EV_CONN_OPENED};
+    uint32_t proc = rig->next_proc++;
 
-    event.conn.conn = rig->next_conn++;
-    event.conn.tenant = tenant;
-    event.conn.proc = rig->next_proc++;
     if (ret_proc)
-        *ret_proc = event.conn.proc;
-    rig_event(rig, &event);
-    return event.conn.conn;
+        *ret_proc = proc;
+    return connect_as(rig, tenant, proc, false);
 }
 
 uint32_t rig_connect_admin(struct rig *rig)
 {
-    struct event event = {.kind = EV_CONN_OPENED};
-
-    event.conn.conn = rig->next_conn++;
-    event.conn.tenant = NONE;
-    event.conn.proc = NONE;
-    event.conn.admin = true;
-    rig_event(rig, &event);
-    return event.conn.conn;
+    return connect_as(rig, NONE, NONE, true);
 }
 
 void rig_disconnect(struct rig *rig, uint32_t conn)
 {
-    struct event event = {.kind = EV_CONN_CLOSED};
-
-    event.conn.conn = conn;
-    rig_event(rig, &event);
+    rig_event(rig, &(struct event){.kind = EV_CONN_CLOSED, .conn.conn = conn});
 }
 
 void rig_proc_gone(struct rig *rig, uint32_t proc)
 {
-    struct event event = {.kind = EV_PROC_GONE};
-
-    event.proc.proc = proc;
-    rig_event(rig, &event);
+    rig_event(rig, &(struct event){.kind = EV_PROC_GONE, .proc.proc = proc});
 }
 
 void rig_step_done(struct rig *rig, struct engine_id engine, uint32_t rank, uint64_t step)
 {
-    struct event event = {.kind = EV_STEP_DONE};
-
-    event.step_done.engine = engine;
-    event.step_done.rank = rank;
-    event.step_done.step = step;
-    rig_event(rig, &event);
+    rig_event(rig, &(struct event){.kind = EV_STEP_DONE,
+                                   .step_done = {.engine = engine, .rank = rank, .step = step}});
 }
 
 void rig_engine_done(struct rig *rig, const struct rig_engine *e, uint64_t step)
@@ -101,20 +91,16 @@ void rig_engine_done(struct rig *rig, const struct rig_engine *e, uint64_t step)
 enum tern_err rig_join(struct rig *rig, uint32_t conn, const char *name, enum role role,
                        uint32_t rank, uint32_t world)
 {
-    struct request request = {.op = OP_ENGINE_JOIN};
+    struct request request = {.op = OP_ENGINE_JOIN,
+                              .join = {.role = role, .rank = rank, .world = world}};
 
     snprintf(request.join.name, sizeof request.join.name, "%s", name);
-    request.join.role = role;
-    request.join.rank = rank;
-    request.join.world = world;
-    return must_answer(rig, conn, &request)->err;
+    return ask(rig, conn, request)->err;
 }
 
 enum tern_err rig_leave(struct rig *rig, uint32_t conn)
 {
-    struct request request = {.op = OP_ENGINE_LEAVE};
-
-    return must_answer(rig, conn, &request)->err;
+    return ask(rig, conn, (struct request){.op = OP_ENGINE_LEAVE})->err;
 }
 
 struct rig_engine rig_engine(struct rig *rig, uint32_t tenant, const char *name, uint32_t world)
@@ -164,28 +150,30 @@ struct group_layout rig_recurrent(uint32_t page_tokens, uint64_t page_bytes)
 enum tern_err rig_pool_open(struct rig *rig, uint32_t conn, const struct group_layout *groups,
                             uint32_t n, uint64_t bytes, struct pool_id *ret)
 {
-    struct request request = {.op = OP_POOL_OPEN};
+    struct request request = {.op = OP_POOL_OPEN,
+                              .pool_open = {.ngroups = n,
+                                            .shard = SHARD_NONE,
+                                            .axes_hash = 7,
+                                            .supersede = rig->supersede,
+                                            .bytes = bytes,
+                                            .host_bytes = rig->host_bytes}};
     const struct reply *reply;
 
-    request.pool_open.ngroups = n;
     memcpy(request.pool_open.group, groups, (n < GROUPS_MAX ? n : GROUPS_MAX) * sizeof *groups);
-    request.pool_open.shard = SHARD_NONE;
-    request.pool_open.axes_hash = 7;
-    request.pool_open.supersede = rig->supersede;
-    request.pool_open.bytes = bytes;
-    request.pool_open.host_bytes = rig->host_bytes;
-    reply = must_answer(rig, conn, &request);
+    reply = ask(rig, conn, request);
     if (reply->err == TERN_OK)
         *ret = reply->pool_open.pool;
     return reply->err;
 }
 
+enum tern_err rig_map(struct rig *rig, uint32_t conn, struct pool_id pool)
+{
+    return ask(rig, conn, (struct request){.op = OP_POOL_MAP, .pool_map.pool = pool})->err;
+}
+
 enum tern_err rig_pool_close(struct rig *rig, uint32_t conn, struct pool_id pool)
 {
-    struct request request = {.op = OP_POOL_CLOSE};
-
-    request.pool_close.pool = pool;
-    return must_answer(rig, conn, &request)->err;
+    return ask(rig, conn, (struct request){.op = OP_POOL_CLOSE, .pool_close.pool = pool})->err;
 }
 
 struct pool_id rig_pool_pages(struct rig *rig, const struct rig_engine *e, uint32_t page_tokens,
@@ -203,21 +191,19 @@ struct pool_id rig_pool_pages(struct rig *rig, const struct rig_engine *e, uint3
 enum tern_err rig_session_open(struct rig *rig, uint32_t conn, struct pool_id pool, uint64_t ns,
                                struct rig_session *ret)
 {
-    struct request request = {.op = OP_SESSION_OPEN};
-    const struct reply *reply;
+    struct namespace_id space = {.hi = 1, .lo = ns};
+    const struct reply *reply =
+        ask(rig, conn,
+            (struct request){.op = OP_SESSION_OPEN, .session_open = {.pool = pool, .ns = space}});
 
-    request.session_open.pool = pool;
-    request.session_open.ns = (struct namespace_id){.hi = 1, .lo = ns};
-    reply = must_answer(rig, conn, &request);
     if (reply->err != TERN_OK)
         return reply->err;
-    memset(ret, 0, sizeof *ret);
-    ret->rig = rig;
-    ret->id = reply->session_open.session;
-    ret->pool = pool;
-    ret->conn = conn;
-    ret->ns = request.session_open.ns;
-    ret->tenant = rig_pool_view(rig, pool).tenant;
+    *ret = (struct rig_session){.rig = rig,
+                                .id = reply->session_open.session,
+                                .pool = pool,
+                                .conn = conn,
+                                .ns = space,
+                                .tenant = rig_pool_view(rig, pool).tenant};
     return TERN_OK;
 }
 
@@ -327,6 +313,13 @@ static void slide(struct rig_session *s, uint32_t next)
         s->low = low;
 }
 
+static void lengths_are_in_order(const struct rig_session *s)
+{
+    if (s->len.committed > s->len.written || s->len.written > s->len.allocated)
+        rig_fail("S1: committed %u, written %u, allocated %u", s->len.committed, s->len.written,
+                 s->len.allocated);
+}
+
 static void take_runs(struct rig_session *s, const struct table_run *runs, uint32_t n)
 {
     for (uint32_t i = 0; i < n; i++) {
@@ -356,14 +349,12 @@ static void append(struct rig_session *s, const struct req_tokens *tokens)
 
 enum tern_err rig_match_full(struct rig_session *s, const struct req_tokens *tokens, uint64_t step)
 {
-    struct request request = {.op = OP_MATCH};
-    const struct reply *reply;
+    const struct reply *reply =
+        ask(s->rig, s->conn,
+            (struct request){.op = OP_MATCH,
+                             .match = {.session = s->id, .tokens = *tokens, .step = step}});
     struct lengths before;
 
-    request.match.session = s->id;
-    request.match.tokens = *tokens;
-    request.match.step = step;
-    reply = must_answer(s->rig, s->conn, &request);
     if (reply->err != TERN_OK)
         return reply->err;
     append(s, tokens);
@@ -386,13 +377,11 @@ enum tern_err rig_match(struct rig_session *s, const uint32_t *tokens, uint32_t 
 enum tern_err rig_peek_keys(struct rig_session *like, const struct req_tokens *tokens,
                             uint32_t *ret_depth)
 {
-    struct request request = {.op = OP_PEEK};
-    const struct reply *reply;
+    const struct reply *reply =
+        ask(like->rig, like->conn,
+            (struct request){.op = OP_PEEK,
+                             .peek = {.pool = like->pool, .ns = like->ns, .tokens = *tokens}});
 
-    request.peek.pool = like->pool;
-    request.peek.ns = like->ns;
-    request.peek.tokens = *tokens;
-    reply = must_answer(like->rig, like->conn, &request);
     if (reply->err == TERN_OK)
         *ret_depth = reply->peek.depth;
     return reply->err;
@@ -419,11 +408,7 @@ uint32_t rig_depth(struct rig_session *like, const uint32_t *tokens, uint32_t n)
 const struct reply *rig_step_ops(struct rig *rig, uint32_t conn, const struct step_op *ops,
                                  uint32_t n)
 {
-    struct request request = {.op = OP_STEP};
-
-    request.step.ops = ops;
-    request.step.n = n;
-    return must_answer(rig, conn, &request);
+    return ask(rig, conn, (struct request){.op = OP_STEP, .step = {.ops = ops, .n = n}});
 }
 
 void rig_take(struct rig_session *s, const struct reply *reply, const struct op_result *result)
@@ -437,9 +422,7 @@ void rig_take(struct rig_session *s, const struct reply *reply, const struct op_
         return;
     s->len = result->lengths;
     s->ntokens = result->tokens;
-    if (s->len.committed > s->len.written || s->len.written > s->len.allocated)
-        rig_fail("S1: committed %u, written %u, allocated %u", s->len.committed, s->len.written,
-                 s->len.allocated);
+    lengths_are_in_order(s);
     take_runs(s, result->nruns ? reply->runs + result->first_run : NULL, result->nruns);
     trim_table(s, &before);
 }
@@ -551,12 +534,9 @@ void rig_put(struct rig *rig, const struct rig_engine *e, struct pool_id pool, u
 
 uint32_t rig_evict(struct rig *rig, uint32_t admin_conn, struct pool_id pool, uint32_t nodes)
 {
-    struct request request = {.op = OP_EVICT};
-    const struct reply *reply;
+    const struct reply *reply = ask(
+        rig, admin_conn, (struct request){.op = OP_EVICT, .evict = {.pool = pool, .nodes = nodes}});
 
-    request.evict.pool = pool;
-    request.evict.nodes = nodes;
-    reply = must_answer(rig, admin_conn, &request);
     if (reply->err != TERN_OK)
         rig_fail("evict answers %d", reply->err);
     return reply->evict.nodes;
@@ -564,14 +544,10 @@ uint32_t rig_evict(struct rig *rig, uint32_t admin_conn, struct pool_id pool, ui
 
 uint64_t rig_fetch(struct rig_session *s, uint32_t peer, uint32_t depth)
 {
-    struct request request = {.op = OP_FETCH};
-    const struct reply *reply;
+    struct request request = {.op = OP_FETCH,
+                              .fetch = {.session = s->id, .peer = peer, .depth = depth}};
 
-    request.fetch.session = s->id;
-    request.fetch.peer = peer;
-    request.fetch.depth = depth;
-    reply = rig_request(s->rig, s->conn, &request);
-    if (reply)
+    if (rig_request(s->rig, s->conn, &request))
         rig_fetched(s, request.request_id);
     return request.request_id;
 }
@@ -603,10 +579,9 @@ enum tern_err rig_fetched(struct rig_session *s, uint64_t request_id)
 
 enum tern_err rig_fetch_cancel(struct rig_session *s)
 {
-    struct request request = {.op = OP_FETCH_CANCEL};
-
-    request.fetch_cancel.session = s->id;
-    return must_answer(s->rig, s->conn, &request)->err;
+    return ask(s->rig, s->conn,
+               (struct request){.op = OP_FETCH_CANCEL, .fetch_cancel.session = s->id})
+        ->err;
 }
 
 /* --- retract, recover, reset, pins --- */
@@ -618,30 +593,25 @@ static void forget_table(struct rig_session *s)
 
 enum tern_err rig_retract(struct rig_session *s, enum retract_mode mode, uint64_t step)
 {
-    struct request request = {.op = OP_RETRACT};
-    const struct reply *reply;
+    const struct reply *reply =
+        ask(s->rig, s->conn,
+            (struct request){.op = OP_RETRACT,
+                             .retract = {.session = s->id, .mode = mode, .step = step}});
 
-    request.retract.session = s->id;
-    request.retract.mode = mode;
-    request.retract.step = step;
-    reply = must_answer(s->rig, s->conn, &request);
     if (reply->err != TERN_OK)
         return reply->err;
     s->len = reply->retract.lengths;
     s->rig->free_now = reply->retract.free_now;
     s->rig->free_at_step = reply->retract.free_at_step;
-    if (s->len.committed > s->len.written || s->len.written > s->len.allocated)
-        rig_fail("S1: committed %u, written %u, allocated %u", s->len.committed, s->len.written,
-                 s->len.allocated);
+    lengths_are_in_order(s);
     forget_table(s);
     return TERN_OK;
 }
 
 uint64_t rig_recover(struct rig_session *s)
 {
-    struct request request = {.op = OP_RECOVER};
+    struct request request = {.op = OP_RECOVER, .recover.session = s->id};
 
-    request.recover.session = s->id;
     if (rig_request(s->rig, s->conn, &request))
         rig_recovered(s, request.request_id);
     return request.request_id;
@@ -680,11 +650,10 @@ enum tern_err rig_recover_now(struct rig_session *s)
 
 enum tern_err rig_reset(struct rig *rig, uint32_t conn, uint64_t ns, uint32_t *ret_nodes)
 {
-    struct request request = {.op = OP_NAMESPACE_RESET};
-    const struct reply *reply;
+    const struct reply *reply =
+        ask(rig, conn,
+            (struct request){.op = OP_NAMESPACE_RESET, .namespace_reset.ns = {.hi = 1, .lo = ns}});
 
-    request.namespace_reset.ns = (struct namespace_id){.hi = 1, .lo = ns};
-    reply = must_answer(rig, conn, &request);
     if (reply->err == TERN_OK && ret_nodes)
         *ret_nodes = reply->namespace_reset.nodes;
     return reply->err;
@@ -692,11 +661,8 @@ enum tern_err rig_reset(struct rig *rig, uint32_t conn, uint64_t ns, uint32_t *r
 
 enum tern_err rig_pin(struct rig *rig, uint32_t admin_conn, struct node_id node, bool on)
 {
-    struct request request = {.op = OP_PIN};
-
-    request.pin.node = node;
-    request.pin.on = on;
-    return must_answer(rig, admin_conn, &request)->err;
+    return ask(rig, admin_conn, (struct request){.op = OP_PIN, .pin = {.node = node, .on = on}})
+        ->err;
 }
 
 /* Inbound links come from the configured peers in their order. */
@@ -707,40 +673,38 @@ static uint32_t rig_peer_of(const struct rig *rig, uint32_t link)
     return link < peers ? link : peers ? (link - peers) % peers : 0;
 }
 
+static void link_event(struct rig *rig, enum event_kind kind, uint32_t link, uint64_t incarnation)
+{
+    rig_event(rig, &(struct event){.kind = kind,
+                                   .link = {.link = link,
+                                            .peer = rig_peer_of(rig, link),
+                                            .incarnation = incarnation}});
+}
+
 void rig_link_up(struct rig *a, uint32_t link_a, struct rig *b, uint32_t link_b)
 {
-    struct event event = {.kind = EV_LINK_UP};
-
     a->link[link_a].rig = b;
     a->link[link_a].link = link_b;
     b->link[link_b].rig = a;
     b->link[link_b].link = link_a;
-    event.link.link = link_a;
-    event.link.peer = rig_peer_of(a, link_a);
-    event.link.incarnation = b->options.incarnation;
-    rig_event(a, &event);
-    event.link.link = link_b;
-    event.link.peer = rig_peer_of(b, link_b);
-    event.link.incarnation = a->options.incarnation;
-    rig_event(b, &event);
+    link_event(a, EV_LINK_UP, link_a, b->options.incarnation);
+    link_event(b, EV_LINK_UP, link_b, a->options.incarnation);
+}
+
+/* One end of it. */
+static void hears_link_down(struct rig *rig, uint32_t link)
+{
+    rig_lose_messages(rig, link);
+    rig->link[link].rig = NULL;
+    link_event(rig, EV_LINK_DOWN, link, 0);
 }
 
 void rig_link_down(struct rig *a, uint32_t link_a)
 {
-    struct event event = {.kind = EV_LINK_DOWN};
     struct rig *b = a->link[link_a].rig;
     uint32_t link_b = a->link[link_a].link;
 
-    rig_lose_messages(a, link_a);
-    a->link[link_a].rig = NULL;
-    event.link.link = link_a;
-    event.link.peer = rig_peer_of(a, link_a);
-    rig_event(a, &event);
-    if (!b)
-        return;
-    rig_lose_messages(b, link_b);
-    b->link[link_b].rig = NULL;
-    event.link.link = link_b;
-    event.link.peer = rig_peer_of(b, link_b);
-    rig_event(b, &event);
+    hears_link_down(a, link_a);
+    if (b)
+        hears_link_down(b, link_b);
 }

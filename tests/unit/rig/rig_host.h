@@ -6,21 +6,6 @@
 
 #include "unit/rig/rig_state.h"
 
-/* One HISTORY group of 512-byte pages: `usable` on the device, `host_pages` on the host. */
-static inline struct bench host_bench_with(const struct rig_options *options, uint32_t page_tokens,
-                                           uint32_t usable, uint32_t host_pages)
-{
-    struct bench b;
-
-    b.rig = rig_create(options);
-    b.rig->host_bytes = host_pages ? 512u * (host_pages + 1) : 0;
-    b.e = rig_engine(b.rig, 0, "e", 1);
-    b.pool = rig_pool_pages(b.rig, &b.e, page_tokens, usable);
-    b.s = rig_session(b.rig, &b.e, b.pool, 1);
-    b.admin = rig_connect_admin(b.rig);
-    return b;
-}
-
 static inline struct bench host_bench(uint32_t page_tokens, uint32_t usable, uint32_t host_pages)
 {
     return host_bench_with(NULL, page_tokens, usable, host_pages);
@@ -30,15 +15,7 @@ static inline struct bench host_bench(uint32_t page_tokens, uint32_t usable, uin
 static inline struct stage host_stage(enum supersede supersede, uint32_t align,
                                       struct group_layout state_group, uint32_t host_kib)
 {
-    struct group_layout groups[2] = {rig_group(align, 512), state_group};
-    struct stage st = {.rig = rig_create(NULL)};
-
-    st.rig->supersede = supersede;
-    st.rig->host_bytes = host_kib * 1024ull;
-    st.e = rig_engine(st.rig, 0, "e", 1);
-    if (rig_pool_open(st.rig, st.e.conn[0], groups, 2, 64u << 10, &st.pool) != TERN_OK)
-        rig_fail("no pool: %s", st.rig->last->text);
-    return st;
+    return stage_of(supersede, align, state_group, 64u << 10, host_kib);
 }
 
 /* The node at `depth` of the path of these tokens in namespace 1, on whatever tier; NONE. */
@@ -46,11 +23,7 @@ static inline uint32_t anywhere(struct rig *rig, struct pool_id pool, const uint
                                 uint32_t depth)
 {
     const struct core *c = rig->core;
-    struct token_view w = {.c = c,
-                           .align = pool_at(c, pool.slot)->align,
-                           .end = depth,
-                           .v = tokens,
-                           .cursor_block = NONE};
+    struct token_view w = tokens_in(c, pool, tokens, depth);
     uint32_t at = pool_at(c, pool.slot)->spaces.head;
 
     while (at != NONE && (space_at(c, at)->ns.lo != 1 || space_at(c, at)->reset))

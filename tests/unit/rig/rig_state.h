@@ -15,17 +15,25 @@ struct stage {
 
 /* One engine and a pool of one HISTORY group and one STATE group, whose pages a cap of 0 leaves
  * unlimited. */
-static inline struct stage stage_with(enum supersede supersede, uint32_t align,
-                                      struct group_layout state_group)
+static inline struct stage stage_of(enum supersede supersede, uint32_t align,
+                                    struct group_layout state_group, uint64_t bytes,
+                                    uint32_t host_kib)
 {
     struct group_layout groups[2] = {rig_group(align, 512), state_group};
     struct stage st = {.rig = rig_create(NULL)};
 
     st.rig->supersede = supersede;
+    st.rig->host_bytes = host_kib * 1024ull;
     st.e = rig_engine(st.rig, 0, "e", 1);
-    if (rig_pool_open(st.rig, st.e.conn[0], groups, 2, 1u << 20, &st.pool) != TERN_OK)
+    if (rig_pool_open(st.rig, st.e.conn[0], groups, 2, bytes, &st.pool) != TERN_OK)
         rig_fail("no pool: %s", st.rig->last->text);
     return st;
+}
+
+static inline struct stage stage_with(enum supersede supersede, uint32_t align,
+                                      struct group_layout state_group)
+{
+    return stage_of(supersede, align, state_group, 1u << 20, 0);
 }
 
 static inline struct rig_session *stage_session(struct stage *st)
@@ -43,21 +51,27 @@ static inline void stage_put(struct stage *st, uint32_t seed, uint32_t depth)
     rig_put(st->rig, &st->e, st->pool, seed, depth);
 }
 
+/* The tokens of a path, as the core looks at them. */
+static inline struct token_view tokens_in(const struct core *c, struct pool_id pool,
+                                          const uint32_t *tokens, uint32_t depth)
+{
+    return (struct token_view){.c = c,
+                               .align = pool_at(c, pool.slot)->align,
+                               .end = depth,
+                               .v = tokens,
+                               .cursor_block = NONE};
+}
+
 /* The node at `depth` of the path of these tokens; NONE if HISTORY does not reach it. */
 static inline uint32_t node_of(struct rig *rig, struct pool_id pool, const uint32_t *tokens,
                                uint32_t depth)
 {
-    const struct core *c = rig->core;
-    struct token_view w = {.c = c,
-                           .align = pool_at(c, pool.slot)->align,
-                           .end = depth,
-                           .v = tokens,
-                           .cursor_block = NONE};
+    struct token_view w = tokens_in(rig->core, pool, tokens, depth);
     uint32_t root =
         space_root(rig->core, pool.slot, (struct namespace_id){.hi = 1, .lo = 1}, false);
-    uint32_t at = root == NONE ? NONE : node_walk(c, root, &w);
+    uint32_t at = root == NONE ? NONE : node_walk(rig->core, root, &w);
 
-    return at != NONE && node_at(c, at)->depth == depth ? at : NONE;
+    return at != NONE && node_at(rig->core, at)->depth == depth ? at : NONE;
 }
 
 static inline const struct node *node_in(struct stage *st, const uint32_t *tokens, uint32_t depth)

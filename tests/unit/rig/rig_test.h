@@ -47,17 +47,25 @@ struct bench {
     uint32_t admin;
 };
 
-static inline struct bench bench_with(const struct rig_options *options, uint32_t page_tokens,
-                                      uint32_t usable)
+/* Of 512-byte pages: `usable` on the device, `host_pages` on the host. */
+static inline struct bench host_bench_with(const struct rig_options *options, uint32_t page_tokens,
+                                           uint32_t usable, uint32_t host_pages)
 {
     struct bench b;
 
     b.rig = rig_create(options);
+    b.rig->host_bytes = host_pages ? 512u * (host_pages + 1) : 0;
     b.e = rig_engine(b.rig, 0, "e", 1);
     b.pool = rig_pool_pages(b.rig, &b.e, page_tokens, usable);
     b.s = rig_session(b.rig, &b.e, b.pool, 1);
     b.admin = rig_connect_admin(b.rig);
     return b;
+}
+
+static inline struct bench bench_with(const struct rig_options *options, uint32_t page_tokens,
+                                      uint32_t usable)
+{
+    return host_bench_with(options, page_tokens, usable, 0);
 }
 
 static inline struct bench bench_start(uint32_t page_tokens, uint32_t usable)
@@ -169,10 +177,8 @@ static inline void rig_runs_free(struct rig *rig)
 static inline struct rig_engine second_engine(struct rig *rig, struct pool_id pool)
 {
     struct rig_engine two = rig_engine(rig, 0, "two", 1);
-    struct request map = {.op = OP_POOL_MAP};
 
-    map.pool_map.pool = pool;
-    assert_ok(rig_request(rig, two.conn[0], &map)->err);
+    assert_ok(rig_map(rig, two.conn[0], pool));
     return two;
 }
 
@@ -187,14 +193,6 @@ static inline void assert_refused(struct rig *rig, enum tern_err want, enum tern
 {
     assert_err(want, got);
     assert_true(rig->last->text[0] != 0);
-}
-
-static inline enum tern_err rig_map(struct rig *rig, uint32_t conn, struct pool_id pool)
-{
-    struct request request = {.op = OP_POOL_MAP};
-
-    request.pool_map.pool = pool;
-    return rig_request(rig, conn, &request)->err;
 }
 
 /* One more session of the bench's engine in that namespace. */
