@@ -68,6 +68,17 @@ static inline struct bench bench_with(const struct rig_options *options, uint32_
     return host_bench_with(options, page_tokens, usable, 0);
 }
 
+/* With the default options but for one, for instance limits.nodes = 6. */
+#define HOST_BENCH_LIMITED(option, page_tokens, usable, host_pages)                                \
+    ({                                                                                             \
+        struct rig_options options_of_bench = rig_defaults();                                      \
+                                                                                                   \
+        options_of_bench.option;                                                                   \
+        host_bench_with(&options_of_bench, page_tokens, usable, host_pages);                       \
+    })
+#define BENCH_LIMITED(option, page_tokens, usable)                                                 \
+    HOST_BENCH_LIMITED(option, page_tokens, usable, 0)
+
 static inline struct bench bench_start(uint32_t page_tokens, uint32_t usable)
 {
     return bench_with(NULL, page_tokens, usable);

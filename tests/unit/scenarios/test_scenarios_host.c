@@ -149,11 +149,8 @@ TEST(a17_a_borrowed_snapshot_on_the_host_is_kept_then_freed)
 /* A session of 10 pages, on the host alone, whose Recover has 6 copies running and 4 waiting. */
 static struct bench loading_6_and_4(uint64_t *ret_request)
 {
-    struct rig_options o = rig_defaults();
-    struct bench b;
+    struct bench b = HOST_BENCH_LIMITED(limits.copy_jobs = 6, 4, 16, 16);
 
-    o.limits.copy_jobs = 6;
-    b = host_bench_with(&o, 4, 16, 16);
     commits(b.s, 1, 40);
     assert_ok(rig_retract(b.s, RETRACT_HOST, 0));
     assert_int_equal(rig_evict(b.rig, b.admin, b.pool, 0), 10);

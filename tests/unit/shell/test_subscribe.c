@@ -318,14 +318,11 @@ TEST(reader_hears_of_its_tenant_and_namespace_alone)
 
 TEST(reader_looks_at_no_more_than_its_bound)
 {
-    struct rig_options o = rig_defaults();
-    struct bench b;
+    struct bench b = BENCH_LIMITED(limits.events = 2 * SUBSCRIBE_SCAN_MAX, L, 16);
     struct event_reader r = {.at = 1, .tenant = 1};
     struct wire_event v[READ_MAX];
     uint32_t node;
 
-    o.limits.events = 2 * SUBSCRIBE_SCAN_MAX;
-    b = bench_with(&o, L, 16);
     node = toggled(&b);
     toggle(&b, node, SUBSCRIBE_SCAN_MAX + 9);
     assert_int_equal(subscribe_read(b.rig->core, &r, v, READ_MAX), 0);

@@ -6,15 +6,13 @@
  * else, and not before everyone who mapped it is gone. */
 TEST(pool_close_zeroes_before_reuse_of_its_range)
 {
-    struct rig_options options = rig_defaults();
-    struct bench b;
+    struct bench b =
+        BENCH_LIMITED(tenant[0].memory_bytes = 1u << 20, 4, 16); /* one pool fills the tenant */
     struct rig_engine other;
     struct group_layout group = rig_group(8, 1024);
     struct pool_id next;
     struct pool_view v;
 
-    options.tenant[0].memory_bytes = 1u << 20; /* one pool fills the tenant */
-    b = bench_with(&options, 4, 16);
     other = rig_engine(b.rig, 0, "o", 1);
     rig_put(b.rig, &b.e, b.pool, 1, 16);
     assert_ok(rig_close(b.s, 0));

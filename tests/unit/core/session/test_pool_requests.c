@@ -92,14 +92,11 @@ TEST(errors_pools_of_others_and_of_other_worlds)
 /* A pool that nobody maps makes way for another layout, after it was zeroed. */
 TEST(errors_orphan_pool_makes_way_busy_then_ok)
 {
-    struct rig_options options = rig_defaults();
+    struct bench b = BENCH_LIMITED(tenant[0].memory_bytes = 1 << 20, 4, 16);
     struct group_layout other = rig_group(8, 1024);
     struct rig_engine next;
-    struct bench b;
     struct pool_id pool;
 
-    options.tenant[0].memory_bytes = 1 << 20;
-    b = bench_with(&options, 4, 16);
     rig_put(b.rig, &b.e, b.pool, 1, 16);
     rig_engine_kill(b.rig, &b.e, 0);
     next = rig_engine(b.rig, 0, "next", 1);
@@ -137,11 +134,8 @@ static enum tern_err opens_pool(struct bench *b, uint64_t page_bytes, uint64_t b
 
 TEST(limits_pools_full_busy_and_memory_quota)
 {
-    struct rig_options options = rig_defaults();
-    struct bench b;
+    struct bench b = BENCH_LIMITED(limits.pools = 2, 4, 16); /* 1 of 4 MiB */
 
-    options.limits.pools = 2;
-    b = bench_with(&options, 4, 16); /* 1 of 4 MiB */
     assert_err(TERN_QUOTA, opens_pool(&b, 512, 4 << 20));
     assert_ok(opens_pool(&b, 512, 1 << 16));
     assert_err(TERN_BUSY, opens_pool(&b, 512, 1 << 16));
@@ -149,11 +143,9 @@ TEST(limits_pools_full_busy_and_memory_quota)
 
 TEST(limits_page_records_full_busy)
 {
-    struct rig_options options = rig_defaults();
-    struct bench b;
+    struct bench b =
+        BENCH_LIMITED(limits.pages = 3000, 4, 16); /* 1 MiB is 2,048 records of 512 bytes */
 
-    options.limits.pages = 3000;
-    b = bench_with(&options, 4, 16); /* 1 MiB is 2,048 records of 512 bytes */
     assert_err(TERN_BUSY, opens_pool(&b, 512, 1 << 20));
     assert_ok(opens_pool(&b, 4096, 1 << 20));
 }
@@ -173,11 +165,9 @@ TEST(limits_chunk_of_more_pages_than_a_job_invalid)
 
 TEST(limits_slab_records_full_busy)
 {
-    struct rig_options options = rig_defaults();
-    struct bench b;
+    struct bench b =
+        BENCH_LIMITED(limits.slabs = 1500, 4, 16); /* 1 MiB is 1,024 slabs of 1,024 bytes */
 
-    options.limits.slabs = 1500;
-    b = bench_with(&options, 4, 16); /* 1 MiB is 1,024 slabs of 1,024 bytes */
     assert_err(TERN_BUSY, opens_pool(&b, 1024, 1 << 20));
     assert_ok(opens_pool(&b, 4096, 1 << 20));
 }
@@ -186,13 +176,10 @@ TEST(limits_slab_records_full_busy)
 TEST(limits_table_of_more_pages_than_an_answer_invalid)
 {
     static uint32_t tokens[REPLY_REFS_MAX + 1];
-    struct rig_options options = rig_defaults();
+    struct bench b = BENCH_LIMITED(limits.token_blocks = 2 * (REPLY_REFS_MAX / TOKEN_BLOCK), 1, 16);
     struct request match = {.op = OP_MATCH};
     struct step_op op = {.kind = STEP_EXTEND, .length = REPLY_REFS_MAX + 1};
-    struct bench b;
 
-    options.limits.token_blocks = 2 * (REPLY_REFS_MAX / TOKEN_BLOCK);
-    b = bench_with(&options, 1, 16);
     match.match.session = b.s->id;
     match.match.tokens = (struct req_tokens){.v = tokens, .n = REPLY_REFS_MAX + 1};
     assert_err(TERN_INVALID, rig_request(b.rig, b.s->conn, &match)->err);
@@ -305,14 +292,11 @@ TEST(pool_opened_first_makes_way_first)
 /* T11 for pools: what can never fit costs nobody a pool. */
 TEST(pool_that_can_never_fit_takes_no_other)
 {
-    struct rig_options options = rig_defaults();
+    struct bench b = BENCH_LIMITED(limits.pages = 8192, 4, 16);
     struct group_layout group = rig_group(4, 512), small = rig_group(4, 64);
     struct rig_engine next;
-    struct bench b;
     struct pool_id pool;
 
-    options.limits.pages = 8192;
-    b = bench_with(&options, 4, 16);
     rig_put(b.rig, &b.e, b.pool, 1, 16);
     rig_engine_kill(b.rig, &b.e, 0);
     next = rig_engine(b.rig, 0, "next", 1);

@@ -7,13 +7,10 @@
  * them back. */
 TEST(limits_retires_full_busy_until_a_step_passes)
 {
-    struct rig_options options = rig_defaults();
+    struct bench b = BENCH_LIMITED(limits.retires = 2, 4, 64);
     struct req_tokens shorter = {.n = 20};
-    struct bench b;
 
-    options.limits.retires = 2;
     shorter.v = rig_tokens(1, 64);
-    b = bench_with(&options, 4, 64);
     assert_ok(rig_match(b.s, rig_tokens(1, 64), 64));
     assert_ok(rig_run_to(b.s, rig_tokens(1, 64), 40));
     assert_ok(rig_rewind(b.s, 36, 1));
@@ -41,12 +38,9 @@ TEST(limits_retires_full_busy_until_a_step_passes)
  * follows waits with it. */
 TEST(limits_retires_full_commit_below_a_pending_node_stops_there)
 {
-    struct rig_options options = rig_defaults();
+    struct bench b = BENCH_LIMITED(limits.retires = 2, 4, 64);
     struct rig_session *twin;
-    struct bench b;
 
-    options.limits.retires = 2;
-    b = bench_with(&options, 4, 64);
     twin = rig_session(b.rig, &b.e, b.pool, 1);
     computes(twin, 1, 16);
     computes(b.s, 1, 16);

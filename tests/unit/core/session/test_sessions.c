@@ -43,12 +43,9 @@ TEST(errors_tokens_out_of_range_invalid)
 
 TEST(limits_sessions_of_a_tenant_quota)
 {
-    struct rig_options options = rig_defaults();
+    struct bench b = BENCH_LIMITED(tenant[0].sessions_max = 4, 4, 32);
     struct rig_session *held[3];
-    struct bench b;
 
-    options.tenant[0].sessions_max = 4;
-    b = bench_with(&options, 4, 32);
     for (uint32_t i = 0; i < 3; i++)
         held[i] = rig_session(b.rig, &b.e, b.pool, 1);
     assert_err(TERN_QUOTA, bench_opens(&b, 1));
@@ -60,14 +57,11 @@ TEST(limits_sessions_of_a_tenant_quota)
 /* Fault 37: one tenant's quota is nobody else's business. */
 TEST(limits_quota_of_one_tenant_leaves_the_other_alone)
 {
-    struct rig_options options = rig_defaults();
+    struct bench b = BENCH_LIMITED(tenant[0].sessions_max = 1, 4, 32);
     struct rig_session *mine;
     struct rig_engine other;
     struct pool_id pool;
-    struct bench b;
 
-    options.tenant[0].sessions_max = 1;
-    b = bench_with(&options, 4, 32);
     other = rig_engine(b.rig, 1, "other", 1);
     pool = rig_pool_pages(b.rig, &other, 4, 32);
     assert_err(TERN_QUOTA, bench_opens(&b, 1));
@@ -77,11 +71,8 @@ TEST(limits_quota_of_one_tenant_leaves_the_other_alone)
 
 TEST(limits_session_slots_full_busy)
 {
-    struct rig_options options = rig_defaults();
-    struct bench b;
+    struct bench b = BENCH_LIMITED(limits.sessions = 1, 4, 32);
 
-    options.limits.sessions = 1;
-    b = bench_with(&options, 4, 32);
     assert_err(TERN_BUSY, bench_opens(&b, 1));
     assert_ok(rig_close(b.s, 0));
     assert_ok(bench_opens(&b, 1));
@@ -169,11 +160,8 @@ static const uint32_t *fork_tokens(uint32_t fork, uint32_t which)
  * bucket of the index. */
 TEST(match_same_chunk_under_another_parent_is_another_prefix)
 {
-    struct rig_options o = rig_defaults();
-    struct bench b;
+    struct bench b = BENCH_LIMITED(limits.nodes = 3 * FORKS + 1, 4, 4 * FORKS);
 
-    o.limits.nodes = 3 * FORKS + 1;
-    b = bench_with(&o, 4, 4 * FORKS);
     for (uint32_t fork = 0; fork < FORKS; fork++)
         for (uint32_t which = 0; which < 2; which++) {
             struct rig_session *s = rig_session(b.rig, &b.e, b.pool, 1);

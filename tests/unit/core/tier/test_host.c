@@ -442,11 +442,8 @@ TEST(a_pool_that_makes_way_while_a_copy_runs_counts_as_a_change)
 /* Node records run out: what is on the host goes after what is on the device. */
 TEST(node_records_come_from_the_host_tier_too)
 {
-    struct rig_options o = rig_defaults();
-    struct bench b;
+    struct bench b = HOST_BENCH_LIMITED(limits.nodes = 8, 4, 64, 64);
 
-    o.limits.nodes = 8;
-    b = host_bench_with(&o, 4, 64, 64);
     for (uint32_t seed = 1; seed <= 40; seed++) {
         put(&b, seed, 12);
         assert_int_equal(rig_depth(b.s, rig_tokens(seed, 12), 12), 12);

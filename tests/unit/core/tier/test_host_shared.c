@@ -314,13 +314,10 @@ TEST(host_healing_a_copy_does_not_lose_state)
  */
 TEST(host_many_sessions_in_little_room)
 {
-    struct rig_options o = rig_defaults();
-    struct bench b;
+    struct bench b = HOST_BENCH_LIMITED(limits.copy_jobs = 2, 4, 40, 40);
     struct rig_session *s[6];
     uint32_t length[6] = {0};
 
-    o.limits.copy_jobs = 2;
-    b = host_bench_with(&o, 4, 40, 40);
     for (uint32_t i = 0; i < 6; i++) {
         s[i] = rig_session(b.rig, &b.e, b.pool, 1);
         assert_ok(rig_match(s[i], rig_tokens(i / 2 + 1, 64), 64));

@@ -31,11 +31,8 @@ TEST(limits_seal_jobs_bounded_and_none_forgotten)
  * that happens to come. */
 TEST(seals_beyond_the_actions_of_a_step_follow_at_once)
 {
-    struct rig_options options = rig_defaults();
-    struct bench b;
+    struct bench b = BENCH_LIMITED(limits.seal_jobs = 2 * ACTIONS_MAX, 4, 2 * ACTIONS_MAX);
 
-    options.limits.seal_jobs = 2 * ACTIONS_MAX;
-    b = bench_with(&options, 4, 2 * ACTIONS_MAX);
     b.rig->automatic = BY_HAND(RIG_SEAL);
     commits(b.s, 1, 4 * (ACTIONS_MAX + 8));
     assert_int_equal(rig_jobs(b.rig, RIG_SEAL), ACTIONS_MAX + 8);

@@ -10,11 +10,8 @@
  * reached. */
 TEST(limits_nodes_full_evicts_then_busy_keeps_earlier_targets)
 {
-    struct rig_options options = rig_defaults();
-    struct bench b;
+    struct bench b = BENCH_LIMITED(limits.nodes = 6, 4, 64); /* a root and five chunks */
 
-    options.limits.nodes = 6; /* a root and five chunks */
-    b = bench_with(&options, 4, 64);
     rig_put(b.rig, &b.e, b.pool, 9, 8);
     computes(b.s, 1, 32);
     assert_err(TERN_BUSY, rig_commit(b.s, 32, 0));
@@ -32,12 +29,9 @@ TEST(limits_nodes_full_evicts_then_busy_keeps_earlier_targets)
  * not. */
 TEST(limits_nodes_full_new_namespace_busy_or_evicts)
 {
-    struct rig_options options = rig_defaults();
+    struct bench b = BENCH_LIMITED(limits.nodes = 4, 4, 64);
     struct rig_session *holder;
-    struct bench b;
 
-    options.limits.nodes = 4;
-    b = bench_with(&options, 4, 64);
     holder = rig_committed(b.rig, &b.e, b.pool, 1, 12);
     assert_int_equal(rig_view(b.rig).nodes_free, 0);
     assert_err(TERN_BUSY, bench_opens(&b, 2));
@@ -48,11 +42,8 @@ TEST(limits_nodes_full_new_namespace_busy_or_evicts)
 
 TEST(limits_namespaces_full_busy_until_one_is_empty)
 {
-    struct rig_options options = rig_defaults();
-    struct bench b;
+    struct bench b = BENCH_LIMITED(limits.namespaces = 1, 4, 64);
 
-    options.limits.namespaces = 1;
-    b = bench_with(&options, 4, 64);
     assert_err(TERN_BUSY, bench_opens(&b, 2));
     assert_ok(rig_match(b.s, rig_tokens(1, 8), 8));
     assert_ok(rig_close(b.s, 0));
@@ -63,11 +54,8 @@ TEST(limits_namespaces_full_busy_until_one_is_empty)
  * they are evicted, and then the record is there. */
 TEST(limits_namespace_of_cached_prefixes_is_busy_until_they_are_evicted)
 {
-    struct rig_options options = rig_defaults();
-    struct bench b;
+    struct bench b = BENCH_LIMITED(limits.namespaces = 1, 4, 64);
 
-    options.limits.namespaces = 1;
-    b = bench_with(&options, 4, 64);
     rig_put(b.rig, &b.e, b.pool, 1, 8);
     assert_ok(rig_close(b.s, 0));
     assert_int_equal(rig_view(b.rig).nodes, 3);
@@ -83,13 +71,10 @@ TEST(limits_namespace_of_cached_prefixes_is_busy_until_they_are_evicted)
 /* Node records are everyone's: the prefixes of another pool make way too. */
 TEST(limits_nodes_full_evicts_from_another_pool)
 {
-    struct rig_options options = rig_defaults();
+    struct bench b = BENCH_LIMITED(limits.nodes = 8, 4, 64);
     struct rig_session *s;
-    struct bench b;
     struct pool_id other;
 
-    options.limits.nodes = 8;
-    b = bench_with(&options, 4, 64);
     other = rig_pool_pages(b.rig, &b.e, 4, 64);
     rig_put(b.rig, &b.e, other, 1, 24); /* six and two roots */
     assert_int_equal(rig_view(b.rig).nodes_free, 0);

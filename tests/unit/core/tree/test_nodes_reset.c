@@ -296,11 +296,8 @@ TEST(reset_with_state)
 /* N1: many resets, one after another, with namespace records that are few. */
 TEST(reset_again_and_again)
 {
-    struct rig_options o = rig_defaults();
-    struct bench b;
+    struct bench b = HOST_BENCH_LIMITED(limits.namespaces = 3, 4, 64, 8);
 
-    o.limits.namespaces = 3;
-    b = host_bench_with(&o, 4, 64, 8);
     for (uint32_t i = 0; i < 30; i++) {
         struct rig_session *s = rig_session(b.rig, &b.e, b.pool, 1);
 

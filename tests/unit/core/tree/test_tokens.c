@@ -7,13 +7,10 @@
 /* The token store counts whole blocks: with L = 4 a block holds four tokens. */
 TEST(limits_token_store_full_busy_and_nothing_lost)
 {
-    struct rig_options options = rig_defaults();
+    struct bench b = BENCH_LIMITED(limits.token_blocks = 24, 4, 64);
     struct rig_session *other;
-    struct bench b;
     uint32_t n;
 
-    options.limits.token_blocks = 24;
-    b = bench_with(&options, 4, 64);
     assert_err(TERN_BUSY, rig_match(b.s, rig_tokens(1, 400), 400));
     assert_int_equal(rig_view(b.rig).token_blocks_free, 24);
     computes(b.s, 1, 40);
@@ -34,14 +31,11 @@ TEST(limits_token_store_full_busy_and_nothing_lost)
 
 TEST(limits_extra_keys_full_busy_and_nothing_lost)
 {
-    struct rig_options options = rig_defaults();
+    struct bench b = BENCH_LIMITED(limits.extra_keys = 3, 4, 64);
     struct extra_key keys[4] = {
         {.position = 1}, {.position = 5}, {.position = 6}, {.position = 13}};
     struct req_tokens t = {.v = rig_tokens(1, 16), .n = 16, .keys = keys, .nkeys = 4};
-    struct bench b;
 
-    options.limits.extra_keys = 3;
-    b = bench_with(&options, 4, 64);
     assert_err(TERN_BUSY, rig_match_full(b.s, &t, 0));
     assert_int_equal(b.s->ntokens, 0);
     t.nkeys = 3;
