@@ -65,43 +65,40 @@ TEST(e_b_leader_killed_nothing_reused_before_the_last_exits)
 
 TEST(e_c_all_retiring_exhausted_names_the_step_and_succeeds_after_it)
 {
-    struct rig *rig = rig_create(NULL);
-    struct rig_engine e = rig_engine(rig, 0, "e", 1);
-    struct pool_id pool = rig_pool_pages(rig, &e, 4, 4);
-    struct rig_session *s[2], *next = rig_session(rig, &e, pool, 1);
+    struct bench b = bench_start(4, 4);
+    struct rig_session *s[2], *next = rig_session(b.rig, &b.e, b.pool, 1);
 
-    s[0] = filled(rig, &e, pool, 1, 3);
-    s[1] = filled(rig, &e, pool, 2, 1);
+    s[0] = filled(b.rig, &b.e, b.pool, 1, 3);
+    s[1] = filled(b.rig, &b.e, b.pool, 2, 1);
     assert_ok(rig_close(s[0], 12));
     assert_ok(rig_close(s[1], 14));
     assert_ok(rig_match(next, rig_tokens(3, 16), 16));
     assert_err(TERN_POOL_EXHAUSTED, rig_extend(next, 16, 0, NULL, 0));
-    assert_int_equal(rig->res.shortage.needed, 4);
-    assert_int_equal(rig->res.shortage.free, 0);
-    assert_int_equal(rig->res.shortage.retiring, 4);
-    assert_true(rig->res.shortage.until_step == 14);
-    rig_step_done(rig, e.id, 0, 13);
+    assert_int_equal(b.rig->res.shortage.needed, 4);
+    assert_int_equal(b.rig->res.shortage.free, 0);
+    assert_int_equal(b.rig->res.shortage.retiring, 4);
+    assert_true(b.rig->res.shortage.until_step == 14);
+    rig_step_done(b.rig, b.e.id, 0, 13);
     assert_err(TERN_POOL_EXHAUSTED, rig_extend(next, 16, 0, NULL, 0));
-    assert_int_equal(rig->res.shortage.free, 3);
-    assert_int_equal(rig->res.shortage.retiring, 1);
-    rig_step_done(rig, e.id, 0, 14);
+    assert_int_equal(b.rig->res.shortage.free, 3);
+    assert_int_equal(b.rig->res.shortage.retiring, 1);
+    rig_step_done(b.rig, b.e.id, 0, 14);
     assert_ok(rig_extend(next, 16, 0, NULL, 0));
 }
 
 TEST(e_d_commit_at_9_not_found_at_8_found_at_9)
 {
-    struct rig *rig = rig_create(NULL);
-    struct rig_engine e = rig_engine(rig, 0, "e", 1);
-    struct pool_id pool = rig_pool_pages(rig, &e, 4, 16);
-    struct rig_session *s = filled(rig, &e, pool, 1, 4), *early = rig_session(rig, &e, pool, 1),
-                       *late = rig_session(rig, &e, pool, 1);
+    struct bench b = bench_start(4, 16);
+    struct rig_session *s = filled(b.rig, &b.e, b.pool, 1, 4),
+                       *early = rig_session(b.rig, &b.e, b.pool, 1),
+                       *late = rig_session(b.rig, &b.e, b.pool, 1);
 
     assert_ok(rig_commit(s, 16, 9));
     assert_lengths(s, 16, 16, 16); /* the session itself uses them at once */
-    rig_step_done(rig, e.id, 0, 8);
+    rig_step_done(b.rig, b.e.id, 0, 8);
     assert_int_equal(rig_depth(early, rig_tokens(1, 16), 16), 0);
     matches(early, rig_tokens(1, 16), 16, 0);
-    rig_step_done(rig, e.id, 0, 9);
+    rig_step_done(b.rig, b.e.id, 0, 9);
     assert_int_equal(rig_depth(late, rig_tokens(1, 16), 16), 16);
     matches(late, rig_tokens(1, 16), 16, 16);
     assert_int_equal(rig_wrong(late, 16), 0);
@@ -109,10 +106,9 @@ TEST(e_d_commit_at_9_not_found_at_8_found_at_9)
 
 TEST(n_a_other_extra_key_at_600_matches_576)
 {
-    struct rig *rig = rig_create(NULL);
-    struct rig_engine e = rig_engine(rig, 0, "e", 1);
-    struct pool_id pool = rig_pool_pages(rig, &e, 64, 64);
-    struct rig_session *s = rig_session(rig, &e, pool, 1), *other = rig_session(rig, &e, pool, 1);
+    struct bench b = bench_start(64, 64);
+    struct rig_session *s = rig_session(b.rig, &b.e, b.pool, 1),
+                       *other = rig_session(b.rig, &b.e, b.pool, 1);
     struct extra_key cat = {.position = 600, .hi = 1, .lo = 2},
                      dog = {.position = 600, .hi = 1, .lo = 3};
     struct req_tokens with_cat = {.v = rig_tokens(1, 1024), .n = 1024, .keys = &cat, .nkeys = 1};

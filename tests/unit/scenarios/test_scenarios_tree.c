@@ -12,16 +12,13 @@ static void three_depths(struct rig *rig, const struct rig_engine *e, struct poo
 
 TEST(a5_history_alone_snapshot_removed_at_512_matches_256)
 {
-    struct rig *rig = rig_create(NULL);
-    struct rig_engine e = rig_engine(rig, 0, "e", 1);
-    struct pool_id pool = rig_pool_pages(rig, &e, 256, 64);
-    uint32_t admin = rig_connect_admin(rig);
+    struct bench b = bench_start(256, 64);
     struct rig_session *s;
 
-    three_depths(rig, &e, pool, 1);
-    s = rig_session(rig, &e, pool, 1);
+    three_depths(b.rig, &b.e, b.pool, 1);
+    s = rig_session(b.rig, &b.e, b.pool, 1);
     assert_int_equal(rig_depth(s, rig_tokens(1, 768), 768), 768);
-    assert_int_equal(rig_evict(rig, admin, pool, 2), 2); /* 512 cannot go without 768 */
+    assert_int_equal(rig_evict(b.rig, b.admin, b.pool, 2), 2); /* 512 cannot go without 768 */
     assert_int_equal(rig_depth(s, rig_tokens(1, 768), 768), 256);
     matches(s, rig_tokens(1, 768), 768, 256);
     assert_int_equal(rig_wrong(s, 256), 0);
@@ -30,15 +27,13 @@ TEST(a5_history_alone_snapshot_removed_at_512_matches_256)
 /* The same two at once: whoever is starved takes 768 before 512 and never 512 alone. */
 TEST(a5_under_pressure_768_goes_with_512)
 {
-    struct rig *rig = rig_create(NULL);
-    struct rig_engine e = rig_engine(rig, 0, "e", 1);
-    struct pool_id pool = rig_pool_pages(rig, &e, 256, 4);
+    struct bench b = bench_start(256, 4);
     struct rig_session *s, *other;
 
-    three_depths(rig, &e, pool, 1);
-    s = rig_session(rig, &e, pool, 1);
-    other = rig_session(rig, &e, pool, 1);
-    assert_int_equal(rig_free(rig, pool), 1);
+    three_depths(b.rig, &b.e, b.pool, 1);
+    s = rig_session(b.rig, &b.e, b.pool, 1);
+    other = rig_session(b.rig, &b.e, b.pool, 1);
+    assert_int_equal(rig_free(b.rig, b.pool), 1);
     assert_ok(rig_match(other, rig_tokens(2, 768), 768));
     assert_ok(rig_extend(other, 768, 0, NULL, 0)); /* needs 3: two of them come from the tree */
     assert_int_equal(rig_depth(s, rig_tokens(1, 768), 768), 256);
@@ -46,11 +41,9 @@ TEST(a5_under_pressure_768_goes_with_512)
 
 TEST(a7_no_snapshot_matches_0_with_snapshot_at_256_matches_256)
 {
-    struct rig *rig = rig_create(NULL);
-    struct rig_engine e = rig_engine(rig, 0, "e", 1);
-    struct pool_id pool = rig_pool_pages(rig, &e, 256, 16);
-    struct rig_session *writer = rig_session(rig, &e, pool, 1),
-                       *reader = rig_session(rig, &e, pool, 1);
+    struct bench b = bench_start(256, 16);
+    struct rig_session *writer = rig_session(b.rig, &b.e, b.pool, 1),
+                       *reader = rig_session(b.rig, &b.e, b.pool, 1);
 
     computes(writer, 1, 320);
     assert_int_equal(rig_depth(reader, rig_tokens(1, 320), 320), 0);
@@ -63,35 +56,31 @@ TEST(a7_no_snapshot_matches_0_with_snapshot_at_256_matches_256)
 
 TEST(a10_rewind_to_5_gives_one_page_back)
 {
-    struct rig *rig = rig_create(NULL);
-    struct rig_engine e = rig_engine(rig, 0, "e", 1);
-    struct pool_id pool = rig_pool_pages(rig, &e, 2, 7);
-    struct rig_session *s = rig_session(rig, &e, pool, 1);
+    struct bench b = bench_start(2, 7);
     struct group_view v;
 
-    assert_int_equal(rig_free(rig, pool), 7);
-    computes(s, 1, 8);
-    assert_ok(rig_commit(s, 4, 0));
-    assert_lengths(s, 4, 8, 8);
-    v = rig_group_view(rig, pool, 0);
+    assert_int_equal(rig_free(b.rig, b.pool), 7);
+    computes(b.s, 1, 8);
+    assert_ok(rig_commit(b.s, 4, 0));
+    assert_lengths(b.s, 4, 8, 8);
+    v = rig_group_view(b.rig, b.pool, 0);
     assert_int_equal(v.session + v.snapshot, 4);
     assert_int_equal(v.free, 3);
-    assert_ok(rig_rewind(s, 5, 0));
-    assert_lengths(s, 4, 5, 5);
-    v = rig_group_view(rig, pool, 0);
+    assert_ok(rig_rewind(b.s, 5, 0));
+    assert_lengths(b.s, 4, 5, 5);
+    v = rig_group_view(b.rig, b.pool, 0);
     assert_int_equal(v.session + v.snapshot, 3);
     assert_int_equal(v.free, 4);
 }
 
 TEST(a11_speculation_accepted_in_part_commits_4)
 {
-    struct rig *rig = rig_create(NULL);
-    struct rig_engine e = rig_engine(rig, 0, "e", 1);
-    struct pool_id pool = rig_pool_pages(rig, &e, 2, 16);
-    struct rig_session *s = rig_session(rig, &e, pool, 1), *other = rig_session(rig, &e, pool, 1);
+    struct bench b = bench_start(2, 16);
+    struct rig_session *s = rig_session(b.rig, &b.e, b.pool, 1),
+                       *other = rig_session(b.rig, &b.e, b.pool, 1);
     const uint32_t *tokens = rig_tokens(1, 16);
 
-    assert_int_equal(rig_pool_view(rig, pool).align_tokens, 2);
+    assert_int_equal(rig_pool_view(b.rig, b.pool).align_tokens, 2);
     computes_tokens(s, tokens, 3);
     assert_ok(rig_extend(s, 7, 0, NULL, 0)); /* four more, speculative */
     assert_lengths(s, 0, 3, 7);
@@ -130,22 +119,19 @@ TEST(a12_evict_brings_every_group_back_to_its_start)
 
 TEST(a13_pinned_oldest_leaf_is_skipped_and_evictable_after_unpin)
 {
-    struct rig *rig = rig_create(NULL);
-    struct rig_engine e = rig_engine(rig, 0, "e", 1);
-    struct pool_id pool = rig_pool_pages(rig, &e, 4, 32);
-    uint32_t admin = rig_connect_admin(rig);
-    struct rig_session *holder, *like = rig_session(rig, &e, pool, 1);
+    struct bench b = bench_start(4, 32);
+    struct rig_session *holder, *like = rig_session(b.rig, &b.e, b.pool, 1);
 
-    holder = rig_committed(rig, &e, pool, 1, 4); /* the oldest, and pinned by its writer */
-    rig_advance(rig, 1000);
-    rig_put(rig, &e, pool, 2, 4);
-    assert_int_equal(rig_evict(rig, admin, pool, 1), 1);
+    holder = rig_committed(b.rig, &b.e, b.pool, 1, 4); /* the oldest, and pinned by its writer */
+    rig_advance(b.rig, 1000);
+    rig_put(b.rig, &b.e, b.pool, 2, 4);
+    assert_int_equal(rig_evict(b.rig, b.admin, b.pool, 1), 1);
     assert_int_equal(rig_depth(like, rig_tokens(1, 4), 4), 4);
     assert_int_equal(rig_depth(like, rig_tokens(2, 4), 4), 0);
-    assert_int_equal(rig_evict(rig, admin, pool, 0), 0); /* nothing else may go */
+    assert_int_equal(rig_evict(b.rig, b.admin, b.pool, 0), 0); /* nothing else may go */
     assert_int_equal(rig_depth(like, rig_tokens(1, 4), 4), 4);
     assert_ok(rig_close(holder, 0));
-    assert_int_equal(rig_evict(rig, admin, pool, 1), 1);
+    assert_int_equal(rig_evict(b.rig, b.admin, b.pool, 1), 1);
     assert_int_equal(rig_depth(like, rig_tokens(1, 4), 4), 0);
 }
 

@@ -172,19 +172,16 @@ TEST(engine_leave_of_all_frees_everything)
 /* A broken connection proves nothing about the process behind it. */
 TEST(engine_connection_lost_process_alive_keeps_pages)
 {
-    struct rig *rig = rig_create(NULL);
-    struct rig_engine e = rig_engine(rig, 0, "e", 1);
-    struct pool_id pool = rig_pool_pages(rig, &e, 4, 8);
-    struct rig_session *s = rig_session(rig, &e, pool, 1);
+    struct bench b = bench_start(4, 8);
 
-    computes(s, 1, 32);
-    rig_disconnect(rig, e.conn[0]);
-    rig_advance(rig, 3600000000000u); /* an alarm, never a timer */
-    assert_int_equal(rig_free(rig, pool), 0);
-    assert_int_equal(rig->engines_gone, 0);
-    rig_proc_gone(rig, e.proc[0]);
-    assert_int_equal(rig->engines_gone, 1);
-    assert_int_equal(rig_view(rig).engines, 0);
+    computes(b.s, 1, 32);
+    rig_disconnect(b.rig, b.e.conn[0]);
+    rig_advance(b.rig, 3600000000000u); /* an alarm, never a timer */
+    assert_int_equal(rig_free(b.rig, b.pool), 0);
+    assert_int_equal(b.rig->engines_gone, 0);
+    rig_proc_gone(b.rig, b.e.proc[0]);
+    assert_int_equal(b.rig->engines_gone, 1);
+    assert_int_equal(rig_view(b.rig).engines, 0);
 }
 
 static const char *maps(struct rig *rig, struct pool_id pool)
@@ -223,22 +220,19 @@ TEST(a_pool_is_named_after_who_maps_it)
  * and 2: a prefix is there or it is not, and never half of it. */
 TEST(engine_gone_takes_its_pending_nodes)
 {
-    struct rig *rig = rig_create(NULL);
-    struct rig_engine e = rig_engine(rig, 0, "e", 1);
-    struct pool_id pool = rig_pool_pages(rig, &e, 4, 8);
-    struct rig_engine other = second_engine(rig, pool);
-    struct rig_session *s = rig_session(rig, &e, pool, 1);
-    struct rig_session *like = rig_session(rig, &other, pool, 1);
+    struct bench b = bench_start(4, 8);
+    struct rig_engine other = second_engine(b.rig, b.pool);
+    struct rig_session *like = rig_session(b.rig, &other, b.pool, 1);
 
-    computes(s, 1, 16);
-    assert_ok(rig_commit(s, 8, 0));
-    assert_ok(rig_commit(s, 16, 5));
+    computes(b.s, 1, 16);
+    assert_ok(rig_commit(b.s, 8, 0));
+    assert_ok(rig_commit(b.s, 16, 5));
     assert_int_equal(rig_depth(like, rig_tokens(1, 16), 16), 8);
-    rig_engine_kill(rig, &e, 0);
-    rig_step_done(rig, e.id, 0, 9);                              /* a late store of the dead */
+    rig_engine_kill(b.rig, &b.e, 0);
+    rig_step_done(b.rig, b.e.id, 0, 9);                          /* a late store of the dead */
     assert_int_equal(rig_depth(like, rig_tokens(1, 16), 16), 8); /* P4: what had passed stays */
-    assert_int_equal(rig_group_view(rig, pool, 0).snapshot, 2);
-    assert_int_equal(rig_free(rig, pool), 6);
+    assert_int_equal(rig_group_view(b.rig, b.pool, 0).snapshot, 2);
+    assert_int_equal(rig_free(b.rig, b.pool), 6);
 }
 
 /* One more connection of a process that has one. */
@@ -255,19 +249,16 @@ static uint32_t connect_again(struct rig *rig, uint32_t proc)
 /* One seat, one connection; when that is gone, the process may take its seat again. */
 TEST(engine_seat_taken_again_by_its_process_alone)
 {
-    struct rig *rig = rig_create(NULL);
-    struct rig_engine e = rig_engine(rig, 0, "e", 1);
-    struct pool_id pool = rig_pool_pages(rig, &e, 4, 8);
-    uint32_t again = connect_again(rig, e.proc[0]), stranger = rig_connect(rig, 0, NULL);
-    struct rig_session *s = rig_session(rig, &e, pool, 1);
+    struct bench b = bench_start(4, 8);
+    uint32_t again = connect_again(b.rig, b.e.proc[0]), stranger = rig_connect(b.rig, 0, NULL);
 
-    assert_err(TERN_CONFLICT, rig_join(rig, again, "e", ROLE_BOTH, 0, 1));
-    rig_disconnect(rig, e.conn[0]);
-    assert_err(TERN_CONFLICT, rig_join(rig, stranger, "e", ROLE_BOTH, 0, 1));
-    assert_ok(rig_join(rig, again, "e", ROLE_BOTH, 0, 1));
-    assert_true(engine_id_equal(rig->last->join.engine, e.id));
-    s->conn = again;
-    assert_ok(rig_match(s, rig_tokens(1, 8), 8));
+    assert_err(TERN_CONFLICT, rig_join(b.rig, again, "e", ROLE_BOTH, 0, 1));
+    rig_disconnect(b.rig, b.e.conn[0]);
+    assert_err(TERN_CONFLICT, rig_join(b.rig, stranger, "e", ROLE_BOTH, 0, 1));
+    assert_ok(rig_join(b.rig, again, "e", ROLE_BOTH, 0, 1));
+    assert_true(engine_id_equal(b.rig->last->join.engine, b.e.id));
+    b.s->conn = again;
+    assert_ok(rig_match(b.s, rig_tokens(1, 8), 8));
 }
 
 /* Its processes are gone, a connection of them is still open: it is no seat in whatever engine has
