@@ -282,8 +282,7 @@ TEST(xfer_silent_callers_keep_no_peer_out)
     static int fd[SILENT];
     uint8_t head[32];
 
-    rig_open(&options); /* 8 connections: 4 of them inbound */
-    rig_fill_source(40);
+    rig_open_filled(&options, 40); /* 8 connections: 4 of them inbound */
     hello(head);
     for (uint32_t i = 0; i < SILENT; i++) {
         fd[i] = rig_dial(rig.port);
