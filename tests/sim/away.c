@@ -126,7 +126,6 @@ static bool retract_refused(struct sim *w, uint32_t d, struct session *s, enum r
                             uint32_t step)
 {
     const struct reply *r = w->reply;
-    const struct lengths *l = &r->retract.lengths;
 
     if (s->turn == TURN_FETCHING || s->turn == TURN_LOADING) {
         EXPECT(r->err == TERN_BUSY, "retract_while_fetching", "err %u", r->err);
@@ -138,11 +137,10 @@ static bool retract_refused(struct sim *w, uint32_t d, struct session *s, enum r
         return true;
     }
     if (s->turn == TURN_AWAY) {
-        EXPECT(r->err == TERN_OK && l->committed == s->committed && l->written == s->written &&
-                   l->allocated == s->allocated && r->retract.free_now == 0 &&
-                   r->retract.free_at_step == 0,
-               "retract_repeated", "err %u committed %u written %u allocated %u", r->err,
-               l->committed, l->written, l->allocated);
+        EXPECT(r->err == TERN_OK && r->retract.free_now == 0 && r->retract.free_at_step == 0,
+               "retract_repeated", "err %u, %u now, %u at a step", r->err, r->retract.free_now,
+               r->retract.free_at_step);
+        same_lengths(w, s, &r->retract.lengths, "retract_repeated");
         MARK(retract_repeated);
         return true;
     }
@@ -209,8 +207,7 @@ void ask_retract(struct sim *w, uint32_t d, uint32_t i)
     TRACE("  daemon %u retracts session %u to %s, step %u (committed %u written %u allocated %u)\n",
           d, i, mode == RETRACT_HOST ? "the host" : "its prefix", step, s->committed, s->written,
           s->allocated);
-    sim_step(w, d, &ev);
-    EXPECT(w->reply, "retract_answer", "no answer to a retract");
+    sim_ask(w, d, &ev, "retract_answer");
     TRACE("    err %u %s\n", w->reply->err, w->reply->text);
     if (retract_refused(w, d, s, mode, step))
         return;
@@ -227,12 +224,7 @@ void ask_retract(struct sim *w, uint32_t d, uint32_t i)
            "retract_frees", "%u now, %u at step %u; the table gives %u pages back",
            w->reply->retract.free_now, w->reply->retract.free_at_step, step, pages);
     trim(w, d, s, p, step);
-    EXPECT(w->reply->retract.lengths.committed == s->committed &&
-               w->reply->retract.lengths.written == s->written &&
-               w->reply->retract.lengths.allocated == s->allocated,
-           "retract_lengths", "committed %u written %u allocated %u, the model has %u %u %u",
-           w->reply->retract.lengths.committed, w->reply->retract.lengths.written,
-           w->reply->retract.lengths.allocated, s->committed, s->written, s->allocated);
+    same_lengths(w, s, &w->reply->retract.lengths, "retract_lengths");
     s->away = mode == RETRACT_HOST ? AWAY_HOST : AWAY_DROP;
     s->away_step = step > s->slid_step ? step : s->slid_step;
     s->unpinned = s->foggy = 0;
@@ -383,12 +375,8 @@ bool session_recovered(struct sim *w, uint32_t d, const struct reply *r)
         recover_failed(w, d, s, r);
         return true;
     }
-    EXPECT(l->committed == s->committed && l->written == s->written &&
-               l->allocated == s->allocated && r->recover.tokens == s->ntokens,
-           "recover_lengths",
-           "committed %u written %u allocated %u tokens %u, the model has %u %u %u %u",
-           l->committed, l->written, l->allocated, r->recover.tokens, s->committed, s->written,
-           s->allocated, s->ntokens);
+    same_lengths(w, s, l, "recover_lengths");
+    same_tokens(w, s, r->recover.tokens, "recover_lengths");
     if (!s->unpinned) {
         check_table(w, d, s, r);
         w->d[d].host_unsure |= s->away == AWAY_HOST;

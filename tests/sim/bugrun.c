@@ -7,6 +7,7 @@
 
 #include "bugs/bugs.h"
 #include "rdma/run.h"
+#include "report.h"
 #include "sim.h"
 
 #ifndef TERN_BUGS
@@ -145,12 +146,12 @@ static json_t *found_json(unsigned bug, const struct found *f)
 
     for (unsigned r = 0; r < RUNS; r++)
         json_array_append_new(all, json_integer((json_int_t)f->took[r]));
-    json_object_set_new(o, "bug", json_integer(bug));
+    json_put(o, "bug", bug);
     json_object_set_new(o, "text", json_string(bug_text(bug)));
     json_object_set_new(o, "found", json_boolean(f->took[0] != 0));
-    json_object_set_new(o, "seeds_median", json_integer((json_int_t)f->took[RUNS / 2]));
+    json_put(o, "seeds_median", f->took[RUNS / 2]);
     json_object_set_new(o, "seeds", all);
-    json_object_set_new(o, "failing_seed", json_integer((json_int_t)f->seed));
+    json_put(o, "failing_seed", f->seed);
     json_object_set_new(o, "violation", json_string(f->what));
     return o;
 }
@@ -190,11 +191,9 @@ int bugs_run(const char *which, uint64_t seeds, uint64_t first, bool json, const
         json_t *root = json_object();
 
         json_object_set_new(root, "bugs", rows);
-        json_object_set_new(root, "missed", json_integer(missed));
+        json_put(root, "missed", (uint64_t)missed);
         json_object_set_new(root, "without_rdma", json_boolean(!rdma_built));
-        json_dumpf(root, stdout, JSON_INDENT(2));
-        putchar('\n');
-        json_decref(root);
+        json_end(root);
     } else {
         json_decref(rows);
     }

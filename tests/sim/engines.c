@@ -85,8 +85,7 @@ static void process_join(struct sim *w, uint32_t d, struct engine *g, uint32_t e
               : g->nprocs > g->world ? ROLE_WORKER
               : seat == 0            ? ROLE_BOTH
                                      : ROLE_WORKER;
-    sim_step(w, d, &ev);
-    EXPECT(w->reply, "join_answer", "no answer to a join");
+    sim_ask(w, d, &ev, "join_answer");
     if (g->dying) {
         EXPECT(w->reply->err != TERN_OK, "join_dying",
                "a process joined an engine of which one has died");
@@ -139,8 +138,7 @@ static void pool_map_reply(struct sim *w, uint32_t d, struct engine *g, uint32_t
 
     request_init(w, d, &ev, OP_POOL_MAP, g->proc[seat].conn);
     ev.request.pool_map.pool = p->id;
-    sim_step(w, d, &ev);
-    EXPECT(w->reply, "map_answer", "no answer to a map");
+    sim_ask(w, d, &ev, "map_answer");
     if (g->dying || p->closing) {
         EXPECT(w->reply->err != TERN_OK, "map_dying",
                "mapped a pool that closes, or for a dying engine");
@@ -215,8 +213,7 @@ static void pool_choose(struct sim *w, uint32_t d, struct engine *g, uint32_t e)
     }
     request_init(w, d, &ev, OP_POOL_OPEN, g->proc[seat].conn);
     fill_layout(w, &ev.request.pool_open, granules, host);
-    sim_step(w, d, &ev);
-    EXPECT(w->reply, "pool_answer", "no answer to a pool open");
+    sim_ask(w, d, &ev, "pool_answer");
     if (w->reply->err != TERN_OK) {
         bool taken = false;
 
@@ -569,8 +566,7 @@ void pool_shut(struct sim *w, uint32_t d, uint32_t p)
     request_init(w, d, &ev, OP_POOL_CLOSE, conn);
     ev.request.pool_close.pool = pl->id;
     TRACE("  daemon %u engine %u closes pool %u\n", d, e, p);
-    sim_step(w, d, &ev);
-    EXPECT(w->reply, "pool_close_answer", "no answer");
+    sim_ask(w, d, &ev, "pool_close_answer");
     if (sessions || pl->engines & (pl->engines - 1)) {
         EXPECT(w->reply->err == TERN_CONFLICT, "pool_close_used",
                "err %u with %u sessions, engines %x", w->reply->err, sessions, pl->engines);

@@ -108,8 +108,7 @@ void ask_cancel(struct sim *w, uint32_t d, uint32_t i)
     else if (!chance(w, 30))
         return;
     TRACE("  daemon %u cancels the fetch of session %u\n", d, i);
-    sim_step(w, d, &ev);
-    EXPECT(w->reply, "cancel_answer", "no answer to a cancel");
+    sim_ask(w, d, &ev, "cancel_answer");
     EXPECT(w->reply->err == TERN_OK, "cancel_refused", "err %u", w->reply->err);
 }
 

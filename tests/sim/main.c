@@ -2,18 +2,14 @@
  * daemon. */
 #include <errno.h>
 #include <getopt.h>
-#include <jansson.h>
 #include <stdlib.h>
 #include <tern_version.h>
-#include <time.h>
 
 #include "bugrun.h"
-#include "enough.h"
 #include "rdma/run.h"
 #include "replay.h"
+#include "report.h"
 #include "sim.h"
-
-#define FAILING_MAX 64
 
 struct options {
     uint64_t seeds, first, audit_every;
@@ -21,35 +17,23 @@ struct options {
     bool json, twice, verbose, keep_going, rdma;
 };
 
-struct totals {
-    uint64_t histories, violations, failing[FAILING_MAX], nfailing, states;
-    double seconds;
-    uint64_t *seen; /* open addressing: distinct final hashes */
-    uint64_t seen_mask;
+/* Distinct final hashes: open addressing. */
+struct states {
+    uint64_t *seen, mask;
 };
 
-static double cpu_seconds(void)
+static void count_state(struct states *t, struct report *r, uint64_t hash)
 {
-    struct timespec t;
-
-    clock_gettime(CLOCK_PROCESS_CPUTIME_ID, &t);
-    return (double)t.tv_sec + (double)t.tv_nsec * 1e-9;
-}
-
-static void count_state(struct totals *t, uint64_t hash)
-{
-    uint64_t at = hash & t->seen_mask;
+    uint64_t at = hash & t->mask;
 
     hash |= 1;
     while (t->seen[at] && t->seen[at] != hash)
-        at = (at + 1) & t->seen_mask;
-    if (!t->seen[at]) {
-        t->seen[at] = hash;
-        t->states++;
-    }
+        at = (at + 1) & t->mask;
+    r->states += !t->seen[at];
+    t->seen[at] = hash;
 }
 
-static void report_failure(struct sim *w, struct history *h, const struct options *o)
+static void tell_failure(struct sim *w, struct history *h, const struct options *o)
 {
     char path[4096];
 
@@ -66,8 +50,8 @@ static void report_failure(struct sim *w, struct history *h, const struct option
         perror(path);
 }
 
-static bool run_seed(struct sim *w, struct history *h, const struct options *o, struct totals *t,
-                     uint64_t seed)
+static void run_seed(struct sim *w, struct history *h, const struct options *o, struct report *r,
+                     struct states *states, uint64_t seed)
 {
     uint64_t hash = 0, again = 0;
     bool ok;
@@ -80,22 +64,16 @@ static bool run_seed(struct sim *w, struct history *h, const struct options *o, 
         snprintf(w->text, sizeof w->text, "hashes %016llx and %016llx", (unsigned long long)hash,
                  (unsigned long long)again);
     }
-    t->histories++;
+    r->histories++;
     if (ok) {
-        count_state(t, hash);
-        return true;
+        count_state(states, r, hash);
+        return;
     }
-    t->violations++;
-    if (t->nfailing < FAILING_MAX)
-        t->failing[t->nfailing++] = seed;
-    report_failure(w, h, o);
-    return false;
+    report_failure(r, seed);
+    tell_failure(w, h, o);
 }
 
-static const struct {
-    const char *name;
-    uint32_t least;
-} mark_table[] = {
+static const struct mark_row mark_table[] = {
 #define X(name, least) {#name, least},
     MARKS(X)
 #undef X
@@ -107,84 +85,38 @@ static const char *const fault_name[] = {
 #undef X
 };
 
-static uint32_t marks_missed(const struct sim *w, const struct totals *t, json_t *list)
-{
-    uint32_t missed = 0;
-
-    for (uint32_t i = 0; i < MARK_COUNT; i++)
-        if (mark_missed(w->marks[i], mark_table[i].least, t->histories)) {
-            missed++;
-            if (list)
-                json_array_append_new(list, json_string(mark_table[i].name));
-            else
-                printf("mark missed: %s %llu\n", mark_table[i].name,
-                       (unsigned long long)w->marks[i]);
-        }
-    return missed;
-}
-
-static int print_json(const struct sim *w, const struct totals *t, const struct options *o)
-{
-    json_t *root = json_object(), *seeds = json_array(), *faults = json_object(),
-           *marks = json_object();
-    json_t *missed = json_array();
-    uint32_t n = marks_missed(w, t, missed);
-
-    for (uint64_t i = 0; i < t->nfailing; i++)
-        json_array_append_new(seeds, json_integer((json_int_t)t->failing[i]));
-    for (uint32_t i = 0; i < FAULT_COUNT; i++)
-        json_object_set_new(faults, fault_name[i], json_integer((json_int_t)w->faults[i]));
-    for (uint32_t i = 0; i < MARK_COUNT; i++)
-        json_object_set_new(marks, mark_table[i].name, json_integer((json_int_t)w->marks[i]));
-    json_object_set_new(root, "first", json_integer((json_int_t)o->first));
-    json_object_set_new(root, "histories", json_integer((json_int_t)t->histories));
-    json_object_set_new(root, "events", json_integer((json_int_t)w->events));
-    json_object_set_new(root, "states", json_integer((json_int_t)t->states));
-    json_object_set_new(root, "violations", json_integer((json_int_t)t->violations));
-    json_object_set_new(root, "failing_seeds", seeds);
-    json_object_set_new(root, "histories_per_s",
-                        json_real((double)t->histories / (t->seconds > 0 ? t->seconds : 1e-9)));
-    json_object_set_new(root, "faults", faults);
-    json_object_set_new(root, "marks", marks);
-    json_object_set_new(root, "marks_missed", missed);
-    json_dumpf(root, stdout, JSON_INDENT(2));
-    putchar('\n');
-    json_decref(root);
-    return t->violations || n ? 1 : 0;
-}
-
 static int run_seeds(const struct options *o)
 {
     static struct sim w;
     static struct history h;
-    struct totals t = {.seen_mask = 1023};
-    double start;
+    struct states states = {.mask = 1023};
+    struct report r = {.over = "",
+                       .first = o->first,
+                       .seconds = -cpu_seconds(),
+                       .fault_name = fault_name,
+                       .mark_row = mark_table,
+                       .faults = w.faults,
+                       .marks = w.marks,
+                       .nfaults = FAULT_COUNT,
+                       .nmarks = MARK_COUNT};
 
-    while (t.seen_mask < o->seeds * 2)
-        t.seen_mask = t.seen_mask * 2 + 1;
-    t.seen = calloc(t.seen_mask + 1, sizeof *t.seen);
-    if (!t.seen) {
+    while (states.mask < o->seeds * 2)
+        states.mask = states.mask * 2 + 1;
+    states.seen = calloc(states.mask + 1, sizeof *states.seen);
+    if (!states.seen) {
         perror("tern-sim");
         return 2;
     }
     sim_create(&w);
     w.verbose = o->verbose;
     w.audit_every = (uint32_t)o->audit_every;
-    start = cpu_seconds();
-    for (uint64_t i = 0; i < o->seeds; i++)
-        if (!run_seed(&w, &h, o, &t, o->first + i) && !o->keep_going && t.violations >= 8)
-            break;
-    t.seconds = cpu_seconds() - start;
-    free(t.seen);
+    for (uint64_t i = 0; i < o->seeds && (o->keep_going || r.violations < STOP_AFTER); i++)
+        run_seed(&w, &h, o, &r, &states, o->first + i);
+    r.seconds += cpu_seconds();
+    r.events = w.events;
+    free(states.seen);
     sim_destroy(&w);
-    if (o->json)
-        return print_json(&w, &t, o);
-    printf("%llu histories from seed %llu, %llu events, %llu states, %llu violations, %.0f "
-           "histories a second\n",
-           (unsigned long long)t.histories, (unsigned long long)o->first,
-           (unsigned long long)w.events, (unsigned long long)t.states,
-           (unsigned long long)t.violations, (double)t.histories / (t.seconds + 1e-9));
-    return marks_missed(&w, &t, NULL) || t.violations ? 1 : 0;
+    return report_print(&r, o->json);
 }
 
 static int run_history(const struct options *o)

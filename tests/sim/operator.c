@@ -134,8 +134,7 @@ static void admin_pin(struct sim *w, uint32_t d, struct node_id node, bool on)
     request_init(w, d, &ev, OP_PIN, 0);
     ev.request.pin.node = node;
     ev.request.pin.on = on;
-    sim_step(w, d, &ev);
-    EXPECT(w->reply, "pin_answer", "no answer");
+    sim_ask(w, d, &ev, "pin_answer");
 }
 
 /* The node of a session that holds it on the device: the operator reads its id from the tree. */

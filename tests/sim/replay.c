@@ -10,6 +10,7 @@
 #include "base/err.h"
 #include "core/core.h"
 #include "replay.h"
+#include "report.h"
 #include "shell/tape/tape.h"
 
 #define ARENA_BYTES_MAX                                                                            \
@@ -101,21 +102,17 @@ static void count_step(const struct actions *out, struct counts *n)
 static void print_json(const struct tape_header *h, const struct counts *n, uint64_t hash)
 {
     json_t *root = json_object();
-    char text[20];
 
-    snprintf(text, sizeof text, "%016llx", (unsigned long long)hash);
-    json_object_set_new(root, "events", json_integer((json_int_t)n->events));
-    json_object_set_new(root, "actions", json_integer((json_int_t)n->actions));
-    json_object_set_new(root, "replies", json_integer((json_int_t)n->replies));
-    json_object_set_new(root, "errors", json_integer((json_int_t)n->errors));
+    json_put(root, "events", n->events);
+    json_put(root, "actions", n->actions);
+    json_put(root, "replies", n->replies);
+    json_put(root, "errors", n->errors);
     json_object_set_new(root, "incarnation",
                         json_sprintf("%016llx", (unsigned long long)h->incarnation));
     json_object_set_new(root, "complete", json_boolean(h->complete));
     json_object_set_new(root, "tokens_kept", json_boolean(h->tokens_kept));
-    json_object_set_new(root, "state_hash", json_string(text));
-    json_dumpf(root, stdout, JSON_INDENT(2));
-    putchar('\n');
-    json_decref(root);
+    json_object_set_new(root, "state_hash", json_sprintf("%016llx", (unsigned long long)hash));
+    json_end(root);
 }
 
 static enum tern_err play(struct tape_reader *r, struct core *core, struct actions *out, bool json,

@@ -61,8 +61,7 @@ void ask_open(struct sim *w, uint32_t d, uint32_t e)
     s->ns = (uint8_t)pick(w, w->cfg.namespaces);
     ev.request.session_open.pool = m->pool[g->pool].id;
     ev.request.session_open.ns = namespace_of(s->ns, w->cfg.seed_tokens & 1);
-    sim_step(w, d, &ev);
-    EXPECT(w->reply, "open_answer", "no answer to a session open");
+    sim_ask(w, d, &ev, "open_answer");
     if (of_tenant >= w->cfg.sessions_max) {
         EXPECT(w->reply->err == TERN_QUOTA || w->reply->err == TERN_BUSY ||
                    m->pool[g->pool].closing,
@@ -290,11 +289,7 @@ static void match_again(struct sim *w, uint32_t d, struct session *s, uint32_t v
     if (s->finished > common)
         s->finished = common;
     s->turn = TURN_OPEN;
-    EXPECT(r->match.lengths.committed == s->committed && r->match.lengths.written == p &&
-               r->match.lengths.allocated == p,
-           "resume_lengths", "committed %u written %u allocated %u, but p is %u and committed %u",
-           r->match.lengths.committed, r->match.lengths.written, r->match.lengths.allocated, p,
-           s->committed);
+    same_lengths(w, s, &r->match.lengths, "resume_lengths");
     EXPECT(r->match.tokens == n && r->match.matched == 0, "resume_answer", "%u tokens, %u matched",
            r->match.tokens, r->match.matched);
     check_repeated(w, d, s, r, base);
@@ -406,8 +401,7 @@ void ask_match(struct sim *w, uint32_t d, uint32_t i)
     TRACE("  daemon %u match session %u: variant %u, tokens %u from %u, step %u (committed %u "
           "written %u allocated %u)\n",
           d, i, variant, n, base, step, s->committed, s->written, s->allocated);
-    sim_step(w, d, &ev);
-    EXPECT(w->reply, "match_answer", "no answer to a match");
+    sim_ask(w, d, &ev, "match_answer");
     TRACE("    err %u committed %u written %u allocated %u\n", w->reply->err,
           w->reply->match.lengths.committed, w->reply->match.lengths.written,
           w->reply->match.lengths.allocated);
@@ -454,8 +448,7 @@ void peek_at(struct sim *w, uint32_t d, uint32_t e, uint32_t ns, uint32_t varian
     ev.request.peek.pool = w->d[d].pool[g->pool].id;
     ev.request.peek.ns = namespace_of(ns, w->cfg.seed_tokens & 1);
     ev.request.peek.tokens = tokens_of(w, variant, 0, n);
-    sim_step(w, d, &ev);
-    EXPECT(w->reply, "peek_answer", "no answer to a peek");
+    sim_ask(w, d, &ev, "peek_answer");
     if (w->d[d].pool[g->pool].closing) {
         EXPECT(w->reply->err == TERN_GONE, "peek_closing", "err %u", w->reply->err);
         return;

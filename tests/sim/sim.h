@@ -459,6 +459,12 @@ void sim_destroy(struct sim *w);
 /* Runs it whole. True: nothing was wrong; *ret_hash is the hash of both arenas at the end. */
 bool sim_run(struct sim *w, const struct history *h, uint64_t *ret_hash);
 void sim_step(struct sim *w, uint32_t d, struct event *event);
+/* A request that has to be answered at once. */
+void sim_ask(struct sim *w, uint32_t d, struct event *event, const char *what);
+/* What an answer tells of a session is what the model has. */
+void same_lengths(struct sim *w, const struct session *s, const struct lengths *l,
+                  const char *what);
+void same_tokens(struct sim *w, const struct session *s, uint32_t tokens, const char *what);
 void sim_timers(struct sim *w, uint32_t d);
 void daemon_start(struct sim *w, uint32_t d);
 void daemon_restart(struct sim *w, uint32_t d);

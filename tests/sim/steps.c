@@ -191,15 +191,24 @@ static void plan_op(struct sim *w, uint32_t d, struct plan *p, uint32_t i, enum 
 
 /* --- what each must answer, and what it leaves behind --- */
 
-static void same_lengths(struct sim *w, const struct session *s, const struct op_result *r,
-                         const char *what)
+void same_lengths(struct sim *w, const struct session *s, const struct lengths *l, const char *what)
 {
-    EXPECT(r->lengths.committed == s->committed && r->lengths.written == s->written &&
-               r->lengths.allocated == s->allocated,
+    EXPECT(l->committed == s->committed && l->written == s->written && l->allocated == s->allocated,
            what, "session %u.%u: committed %u written %u allocated %u, the model has %u %u %u",
-           s->id.slot, s->id.gen, r->lengths.committed, r->lengths.written, r->lengths.allocated,
-           s->committed, s->written, s->allocated);
-    EXPECT(r->tokens == s->ntokens, what, "%u tokens, the model has %u", r->tokens, s->ntokens);
+           s->id.slot, s->id.gen, l->committed, l->written, l->allocated, s->committed, s->written,
+           s->allocated);
+}
+
+void same_tokens(struct sim *w, const struct session *s, uint32_t tokens, const char *what)
+{
+    EXPECT(tokens == s->ntokens, what, "%u tokens, the model has %u", tokens, s->ntokens);
+}
+
+static void same_result(struct sim *w, const struct session *s, const struct op_result *r,
+                        const char *what)
+{
+    same_lengths(w, s, &r->lengths, what);
+    same_tokens(w, s, r->tokens, what);
 }
 
 void trim(struct sim *w, uint32_t d, struct session *s, uint32_t p, uint32_t step)
@@ -516,7 +525,7 @@ static void did_one(struct sim *w, uint32_t d, const struct plan *p, uint32_t i,
                min_done);
         MARK(retires_full);
         if (s->turn != TURN_FETCHING) /* its T moves as chunks are published */
-            same_lengths(w, s, r, "busy_lengths");
+            same_result(w, s, r, "busy_lengths");
         return;
     }
     switch (op->kind) {
@@ -544,7 +553,7 @@ static void did_one(struct sim *w, uint32_t d, const struct plan *p, uint32_t i,
         session_forget(w, d, s, (uint32_t)op->step);
         return;
     }
-    same_lengths(w, s, r, "op_lengths");
+    same_result(w, s, r, "op_lengths");
 }
 
 /* --- the dispatch --- */

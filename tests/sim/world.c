@@ -358,6 +358,12 @@ void sim_step(struct sim *w, uint32_t d, struct event *event)
     step_once(w, d, event);
 }
 
+void sim_ask(struct sim *w, uint32_t d, struct event *event, const char *what)
+{
+    sim_step(w, d, event);
+    EXPECT(w->reply, what, "no answer");
+}
+
 /* The shell calls the core when its deadline has come: work that did not fit one step, or time that
  * passed. */
 void sim_timers(struct sim *w, uint32_t d)

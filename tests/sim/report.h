@@ -1,0 +1,39 @@
+/* What a run of many seeds comes to: counted by the simulators of the core and of RDMA, printed in
+ * one form. */
+#ifndef SIM_REPORT_H
+#define SIM_REPORT_H
+
+#include <jansson.h>
+#include <stdbool.h>
+#include <stdint.h>
+
+#define FAILING_MAX 64
+#define STOP_AFTER  8 /* violations */
+
+/* A state that histories have to reach: at least so often in 1,000 seeds. */
+struct mark_row {
+    const char *name;
+    uint32_t least;
+};
+
+struct report {
+    const char *over; /* what the histories are of: "" or " over RDMA" */
+    uint64_t first, histories, events, violations, nfailing, failing[FAILING_MAX];
+    uint64_t states; /* distinct ones at the ends; 0: not counted */
+    double seconds;  /* of this process's time on the processor */
+    const char *const *fault_name;
+    const struct mark_row *mark_row;
+    const uint64_t *faults, *marks;
+    uint32_t nfaults, nmarks;
+};
+
+void report_failure(struct report *r, uint64_t seed);
+/* Returns the exit status: 0 if nothing failed and no mark was missed. */
+int report_print(const struct report *r, bool json);
+
+double cpu_seconds(void);
+void json_put(json_t *object, const char *key, uint64_t value);
+/* Prints it; it is gone then. */
+void json_end(json_t *root);
+
+#endif
