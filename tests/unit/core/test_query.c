@@ -1,6 +1,5 @@
 /* The read-only views: what ternctl shows is what is there, empty slots are told apart, and looking
  * changes nothing. */
-#include "testing/test.h"
 #include "unit/rig/rig_pair.h"
 
 TEST(views_empty_slots_are_false)

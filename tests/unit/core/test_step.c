@@ -5,7 +5,6 @@
 
 #include "core/arena/arena.h"
 #include "unit/rig/rig_state.h"
-#include "unit/rig/rig_test.h"
 
 TEST(errors_admin_requests_from_a_tenant_denied)
 {

@@ -1,6 +1,5 @@
 /* The scenarios about retraction, the host tier and resets: A15, A16, A17, A18, A20, S-f and N-b of
  * the rules, each with its name and numbers. */
-#include "testing/test.h"
 #include "unit/rig/rig_host.h"
 
 static void settle_all(struct rig *rig)

@@ -1,6 +1,5 @@
 /* The scenarios about STATE groups: where a prefix can be resumed, what a commit attaches, what a
  * recurrent state is. A3, A4, A5, A6, A8, A26, A27 of the rules, each with its name and numbers. */
-#include "testing/test.h"
 #include "unit/rig/rig_state.h"
 
 /* L=256; depths 256, 512, 768 committed by sessions of their own. */

@@ -1,6 +1,5 @@
 /* The scenarios about supersession: A21, A22, A24, A25 of the rules, each with its name and
  * numbers. */
-#include "testing/test.h"
 #include "unit/rig/rig_state.h"
 
 /* Page 2, L=4, W=8. R1 commits 16 and closes. */

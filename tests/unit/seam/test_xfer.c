@@ -1,6 +1,5 @@
 /* The TCP transport and the faults of its bytes: tiny buffers, pages without memory, every split of
  * the stream, every flipped byte, every place to cut it. */
-#include "testing/test.h"
 #include "unit/rig/rig_lost.h"
 #include "unit/seam/test_pulls_rig.h"
 

@@ -1,5 +1,4 @@
 /* Peers that are not there, not who they were, too slow, too many, or not talking our language. */
-#include "testing/test.h"
 #include "unit/seam/test_pulls_rig.h"
 
 #define HALVES  7

@@ -1,6 +1,5 @@
 /* Pushes by RDMA WRITE between two transfer sides of one process, over whatever device there is, as
  * test_verbs/verbs.c has it for pulls: grants, their end, and who is harmed by what. */
-#include "testing/test.h"
 #include "unit/seam/test_xfer_verbs_rig.h"
 
 static void open_push(struct rig_options o, uint32_t pages)

@@ -4,7 +4,6 @@
 #include <dirent.h>
 #include <sys/resource.h>
 
-#include "testing/test.h"
 #include "unit/seam/test_xfer_verbs_rig.h"
 
 /* ------------------------------------------------------------------ cases */

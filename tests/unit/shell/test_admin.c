@@ -2,7 +2,6 @@
  * lists that come whole in pages of any size, and nothing of one tenant told to another. */
 #include "unit/rig/rig_host.h"
 #include "unit/rig/rig_pair.h"
-#include "unit/rig/rig_test.h"
 
 #include <jansson.h>
 #include <stdio.h>

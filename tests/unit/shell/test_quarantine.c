@@ -1,6 +1,5 @@
 /* The alarm for pages in quarantine: one line a transfer, in the turn in which its wait passes the
  * limit, with the peer, the transfer and what to do. */
-#include "testing/test.h"
 #include "unit/rig/rig_pair.h"
 
 #include <stdio.h>

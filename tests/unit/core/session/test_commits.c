@@ -1,7 +1,6 @@
 /* Commits: what becomes of the tree, of the pages, and where two engines meet (T7, T8). */
 #include <stdlib.h>
 
-#include "testing/test.h"
 #include "unit/rig/rig_test.h"
 
 /* T6: a failed check keeps all earlier targets. */

@@ -1,8 +1,6 @@
 /* Engines: who may join as what, what a lost connection and a dead process leave behind (E1 to E3).
  */
-#include "testing/test.h"
 #include "unit/rig/rig_pair.h"
-#include "unit/rig/rig_test.h"
 
 /* From the first death on, an engine gets nothing more done, and its name is free when the last
  * process is gone. */

@@ -1,10 +1,8 @@
 /* Opening, mapping and naming pools: which layouts there are, what does not fit, and who gets the
  * pool of an engine that is gone (T15). */
 #include "core/memory/pages.h"
-#include "testing/test.h"
 #include "unit/rig/rig_pair.h"
 #include "unit/rig/rig_state.h"
-#include "unit/rig/rig_test.h"
 
 static enum tern_err open_layout(struct bench *b, struct group_layout group, uint64_t bytes)
 {

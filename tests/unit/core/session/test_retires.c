@@ -1,7 +1,5 @@
 /* Pages that are given back at a step, and the records that they wait in (E2). */
-#include "testing/test.h"
 #include "unit/rig/rig_pair.h"
-#include "unit/rig/rig_test.h"
 
 /* Retire records: whoever needs one and finds none is told so before anything changes; steps bring
  * them back. */

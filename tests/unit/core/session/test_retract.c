@@ -1,7 +1,6 @@
 /* Rule T14, retract and recover, and S10 and S8 of it: both modes, what is given back and when,
  * which lengths come back, what a session that is away may do, and every way out of it. Pages of 4
  * tokens and L = 4 where nothing else is said. */
-#include "testing/test.h"
 #include "unit/rig/rig_host.h"
 
 /* T = 8, C = 14, A = 20: two pages in the tree, two of the session's own, one speculative. */

@@ -1,8 +1,6 @@
 /* What a shortage says: pages that are free, that eviction could bring, and that wait for a step
  * (E4). */
-#include "testing/test.h"
 #include "unit/rig/rig_state.h"
-#include "unit/rig/rig_test.h"
 
 TEST(engine_shortage_counts_free_reclaimable_and_retiring)
 {

@@ -2,9 +2,7 @@
  * work, and what other namespaces and tenants see (N1). */
 #include <stdlib.h>
 
-#include "testing/test.h"
 #include "unit/rig/rig_pair.h"
-#include "unit/rig/rig_test.h"
 
 /* Draining takes no new sessions; those that are open go on and end. */
 TEST(errors_draining_refuses_new_sessions_only)

@@ -1,5 +1,4 @@
 /* Pages of a window that leave the table, and what that costs whoever goes back (T5, T21). */
-#include "testing/test.h"
 #include "unit/rig/rig_state.h"
 
 /* T5 */

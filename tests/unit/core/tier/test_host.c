@@ -1,6 +1,5 @@
 /* The host tier: T16 writeback, which copy goes first, and pools with a host tier. Pages of 4
  * tokens and L = 4 where nothing else is said. */
-#include "testing/test.h"
 #include "unit/rig/rig_host.h"
 
 /* 16 pages on each tier; copies wait for the test. */

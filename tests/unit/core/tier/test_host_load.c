@@ -1,7 +1,6 @@
 /* What brings a prefix back from the host tier to the device, Recover apart: a commit of the same
  * tokens, a fetch from the host or from a peer, a new engine; and copies that have rotten. Pages of
  * 4 tokens and L = 4 where nothing else is said. */
-#include "testing/test.h"
 #include "unit/rig/rig_host.h"
 #include "unit/rig/rig_pair.h"
 

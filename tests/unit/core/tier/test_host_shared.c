@@ -1,7 +1,6 @@
 /* The host tier where several want the same copies, or another engine, a worker or a rotten page
  * comes in between: T14, T16 and what they must not break (E3, T8, T10). L = 64 and windows of
  * 16-token pages where nothing else is said. */
-#include "testing/test.h"
 #include "unit/rig/rig_tiers.h"
 
 /* W = 2 L: a load of 256 needs the superseded STATE of 192, which nobody may take meanwhile; when

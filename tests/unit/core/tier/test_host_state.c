@@ -1,7 +1,6 @@
 /* Retraction and fetches from the host tier where there is STATE: windows and recurrent states that
  * come back, borrowers that are away, what is copied and what is not (T14, T16, T17, T18). L = 64
  * and windows of 16-token pages where nothing else is said. */
-#include "testing/test.h"
 #include "unit/rig/rig_tiers.h"
 
 /* --- T14 with STATE --- */

@@ -1,6 +1,5 @@
 /* Transfers that carry STATE: the final window alone, and what one that breaks off leaves (X3, X5).
  */
-#include "testing/test.h"
 #include "unit/rig/rig_state.h"
 
 /* --- transfers --- */

@@ -1,6 +1,5 @@
 /* Rules X1 to X8 on two cores: what a Fetch brings, when it publishes, what it leaves when it ends
  * in any other way. */
-#include "testing/test.h"
 #include "unit/rig/rig_pair.h"
 
 #define TOKENS 64 /* 16 pages of 4 tokens */

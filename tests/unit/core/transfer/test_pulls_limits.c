@@ -1,6 +1,5 @@
 /* What can hold a fetch up: bytes in flight per peer and tenant (X8), a busy source, a full
  * destination, a session in the wrong state, full stores. */
-#include "testing/test.h"
 #include "unit/rig/rig_pair.h"
 
 #define TOKENS 64 /* 16 pages of 4 tokens */

@@ -1,7 +1,6 @@
 /* In which order transfers in are served: first in, first out between two hosts within a tenant,
  * and tenants in turn. Only so many bytes may be asked for at a time, so that somebody has to wait.
  */
-#include "testing/test.h"
 #include "unit/rig/rig_pair.h"
 
 #define TOKENS   32 /* 8 pages of 4 tokens, which is what may be on its way at a time */

@@ -1,7 +1,6 @@
 /* What a peer may send and what it gets for it: bad offers, requests and directions; extra keys and
  * layouts on the way; fetches that meet another engine's pending chunk; more endings at once than
  * one step has room for. */
-#include "testing/test.h"
 #include "unit/rig/rig_pair.h"
 
 #define TOKENS 32 /* 8 pages of 4 tokens */

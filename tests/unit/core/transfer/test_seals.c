@@ -1,5 +1,4 @@
 /* Checksum jobs: as many at a time as there are slots, and none forgotten. */
-#include "testing/test.h"
 #include "unit/rig/rig_pair.h"
 
 /* Checksum jobs: as many at a time as the limit says, and all of them in the end. */

@@ -1,5 +1,4 @@
 /* The side of a transfer that is read: what it offers, to whom, and when its pins end (X2, X6). */
-#include "testing/test.h"
 #include "unit/rig/rig_pair.h"
 
 #define TOKENS 64 /* 16 pages of 4 tokens */

@@ -1,5 +1,4 @@
 /* What subscribers of the tree are told of the host tier. */
-#include "testing/test.h"
 #include "unit/rig/rig_host.h"
 
 /* What subscribers are told of one prefix that goes to the host, leaves the device, comes back. */

@@ -1,9 +1,7 @@
 /* What is evicted first, what stays, and what eviction makes of nodes on two tiers (T11 to T13). */
 #include <stdlib.h>
 
-#include "testing/test.h"
 #include "unit/rig/rig_host.h"
-#include "unit/rig/rig_test.h"
 
 /* --- which copy goes first --- */
 

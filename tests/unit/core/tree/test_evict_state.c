@@ -1,5 +1,4 @@
 /* What goes first where there is STATE: superseded segments, then leaves (T12). */
-#include "testing/test.h"
 #include "unit/rig/rig_state.h"
 
 /* T12 */

@@ -1,10 +1,8 @@
 /* Prefix nodes: what a full store of them does, and what a pin costs (P6, T20). */
 #include <stdlib.h>
 
-#include "testing/test.h"
 #include "unit/rig/rig_host.h"
 #include "unit/rig/rig_pair.h"
-#include "unit/rig/rig_test.h"
 
 /* Node records: an unpinned prefix makes way; pinned ones end a commit early, with what was
  * reached. */

@@ -1,6 +1,5 @@
 /* Rules about resets and pins: N1 (NamespaceReset) while transfers, commits, retractions and copies
  * are under way, and an operator's pins. Pages of 4 tokens and L = 4. */
-#include "testing/test.h"
 #include "unit/rig/rig_host.h"
 
 static void reset(struct bench *b)

@@ -1,6 +1,5 @@
 /* STATE groups, one session at a time: T2 match, T7 attach, T9 resume points, T10 supersession, T21
  * recurrent state. */
-#include "testing/test.h"
 #include "unit/rig/rig_state.h"
 
 /* Commits `depth` tokens of what the session runs, with a resume point at each chunk. */

@@ -1,5 +1,4 @@
 /* STATE that several hold: T17 borrowers, T18 refill, T19 no false claim. */
-#include "testing/test.h"
 #include "unit/rig/rig_state.h"
 
 /* T17: superseded first, the last borrower leaves later; and the other way round. */

@@ -1,8 +1,6 @@
 /* Token lists and extra keys: what base means, where lists straddle chunks, what an Abort keeps
  * (S3, S7, N2), and stores of them that are full. */
-#include "testing/test.h"
 #include "unit/rig/rig_pair.h"
-#include "unit/rig/rig_test.h"
 
 /* The token store counts whole blocks: with L = 4 a block holds four tokens. */
 TEST(limits_token_store_full_busy_and_nothing_lost)
