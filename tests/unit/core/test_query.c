@@ -100,14 +100,11 @@ TEST(views_nodes_show_depth_refs_and_visibility)
 
 TEST(views_transfers_show_both_ends)
 {
-    struct rig_options options = rig_defaults();
-    struct pair p;
+    struct pair p = PAIR_LIMITED(limits.peer_bytes_in_flight = 3 * 512, 4, 64, 64);
     struct rig_session *d;
     struct transfer_view in, out;
     struct pull_id pull;
 
-    options.limits.peer_bytes_in_flight = 3 * 512;
-    p = pair_with(options, 4, 64, 64);
     d = rig_session(p.dest, &p.de, p.dp, 1);
     rig_put(p.source, &p.se, p.sp, 1, 32);
     assert_ok(rig_match(d, rig_tokens(1, 32), 32));

@@ -113,6 +113,13 @@ static inline void evict_all(struct rig *rig, uint32_t admin, struct pool_id poo
     rig_evict(rig, admin, pool, 0);
 }
 
+/* Everything unpinned goes, and that is all there was. */
+static inline void nothing_stays(struct rig *rig, uint32_t admin, struct pool_id pool)
+{
+    evict_all(rig, admin, pool);
+    assert_all_free(rig, pool);
+}
+
 /* Every device page that can go goes: somebody needs them all, for a moment. What has a copy stays
  * on the host. */
 static inline void demote_pool(struct rig *rig, const struct rig_engine *e, struct pool_id pool)
@@ -155,8 +162,7 @@ static inline void bench_ends_clean(struct bench *b)
     rig_engine_done(b->rig, &b->e, 100);
     if (s->gen == b->s->id.gen && s->state != SESSION_EMPTY)
         assert_ok(rig_close(b->s, 0));
-    evict_all(b->rig, b->admin, b->pool);
-    assert_all_free(b->rig, b->pool);
+    nothing_stays(b->rig, b->admin, b->pool);
 }
 
 /* Chunk by chunk, so that each has its copy queued before the next is there. */

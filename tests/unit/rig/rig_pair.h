@@ -103,6 +103,40 @@ static inline void pair_ends_clean(struct pair *p, uint32_t source_nodes, uint32
     assert_nothing_left(p, source_nodes, dest_nodes);
 }
 
+/* As if the other side had sent it. */
+static inline void says(struct rig *to, uint32_t link, const struct peer_msg *msg)
+{
+    struct event event = {.kind = EV_PEER_MSG};
+
+    event.peer.link = link;
+    event.peer.msg = *msg;
+    rig_event(to, &event);
+}
+
+static inline void source_says(struct pair *p, const struct peer_msg *msg)
+{
+    says(p->dest, 0, msg);
+}
+
+static inline void dest_says(struct pair *p, const struct peer_msg *msg)
+{
+    says(p->source, p->source->options.limits.peers, msg);
+}
+
+/* The source answers an open with that error and begins nothing; the fetch that had sent it ends.
+ */
+static inline void open_is_refused(struct pair *p, struct rig_session *d, enum tern_err err)
+{
+    assert_int_equal(rig_jobs(p->source, RIG_MSG), 1);
+    assert_err(err, rig_job(p->source, RIG_MSG, 0)->msg.err);
+    assert_int_equal(rig_view(p->source).serves, 0);
+    rig_drop(p->source, RIG_MSG);
+    rig_drop(p->dest, RIG_MSG);
+    rig_fetch_cancel(d);
+    while (rig_jobs(p->dest, RIG_MSG))
+        rig_drop(p->dest, RIG_MSG);
+}
+
 /* p.d asks for the first 64 tokens of sequence 1, which the source has. */
 static inline struct pair pair_offered(uint64_t peer_bytes)
 {

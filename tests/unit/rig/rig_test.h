@@ -117,6 +117,15 @@ static inline struct pair pair_with(struct rig_options options, uint32_t page_to
     return pair_with_host(options, page_tokens, source_pages, dest_pages, 0, 0);
 }
 
+/* With the default options but for one, on both hosts. */
+#define PAIR_LIMITED(option, page_tokens, source_pages, dest_pages)                                \
+    ({                                                                                             \
+        struct rig_options options_of_pair = rig_defaults();                                       \
+                                                                                                   \
+        options_of_pair.option;                                                                    \
+        pair_with(options_of_pair, page_tokens, source_pages, dest_pages);                         \
+    })
+
 #define assert_err(want, expr) assert_string_equal(err_name(expr), err_name(want))
 #define assert_ok(expr)        assert_err(TERN_OK, expr)
 

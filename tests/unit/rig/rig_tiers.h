@@ -23,8 +23,7 @@ static inline void stage_ends(struct stage *st)
 
     rig_runs_free(st->rig);
     rig_engine_done(st->rig, &st->e, 1000);
-    evict_all(st->rig, admin, st->pool);
-    assert_all_free(st->rig, st->pool);
+    nothing_stays(st->rig, admin, st->pool);
 }
 
 static inline struct node_view seen(struct stage *st, uint32_t seed, uint32_t depth)

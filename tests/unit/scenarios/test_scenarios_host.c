@@ -31,8 +31,7 @@ TEST(a15_retract_then_abort_frees_nothing_twice)
             settle_all(b.rig);
             assert_int_equal(rig_free(b.rig, b.pool), 16 - 2);
             assert_ok(rig_close(b.s, 0));
-            evict_all(b.rig, b.admin, b.pool);
-            assert_all_free(b.rig, b.pool);
+            nothing_stays(b.rig, b.admin, b.pool);
         }
 }
 
@@ -61,8 +60,7 @@ TEST(a15_retract_after_late_tokens_is_clamped_to_what_is_held)
             assert_int_equal(rig_wrong(b.s, kept), 0);
             commit_to(b.s, tokens, 12, 0);
             closes_whole(b.s, 12);
-            evict_all(b.rig, b.admin, b.pool);
-            assert_all_free(b.rig, b.pool);
+            nothing_stays(b.rig, b.admin, b.pool);
         }
 }
 
@@ -187,8 +185,7 @@ static void a18_ends(struct bench *b, bool open)
         assert_ok(rig_close(b->s, 0));
     }
     settle_all(b->rig);
-    evict_all(b->rig, b->admin, b->pool);
-    assert_all_free(b->rig, b->pool);
+    nothing_stays(b->rig, b->admin, b->pool);
 }
 
 TEST(a18_abort_in_the_middle_of_a_load_back)
@@ -304,8 +301,7 @@ static void a20(enum retract_mode mode, enum supersede supersede)
     assert_int_equal(match_depth(&st, rig_tokens(1, 16), 16), 16);
     rig_close(kept, 0);
     rig_close(runner, 0);
-    evict_all(st.rig, admin, st.pool);
-    assert_all_free(st.rig, st.pool);
+    nothing_stays(st.rig, admin, st.pool);
 }
 
 TEST(a20_another_commits_past_what_a_retracted_session_shares)
@@ -354,8 +350,7 @@ static void s_f(uint32_t host_pages, bool evicts)
     }
     assert_true(at > 6900);
     closes_whole(b.s, b.s->len.written);
-    evict_all(b.rig, b.admin, b.pool);
-    assert_all_free(b.rig, b.pool);
+    nothing_stays(b.rig, b.admin, b.pool);
     assert_int_equal(rig_view(b.rig).retracts, 1000);
     assert_int_equal(rig_view(b.rig).recovers, away);
 }
@@ -407,8 +402,7 @@ static void n_b(uint32_t host_pages)
     assert_int_equal(rig_free(b.rig, b.pool), 32 - 4); /* pages come back: those of `other` stay */
     assert_int_equal(rig_depth(other, rig_tokens(1, 16), 16), 16);
     closes_whole(other, 16);
-    evict_all(b.rig, b.admin, b.pool);
-    assert_all_free(b.rig, b.pool);
+    nothing_stays(b.rig, b.admin, b.pool);
 }
 
 TEST(n_b_a_reset_while_a_session_runs)

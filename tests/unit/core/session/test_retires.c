@@ -54,11 +54,8 @@ TEST(limits_retires_full_commit_below_a_pending_node_stops_there)
 /* The same where a transfer would hang its chunks below a node that waits for its step. */
 TEST(limits_retires_full_fetch_below_a_pending_node_busy)
 {
-    struct rig_options options = rig_defaults();
-    struct pair p;
+    struct pair p = PAIR_LIMITED(limits.retires = 2, 4, 64, 64);
 
-    options.limits.retires = 2;
-    p = pair_with(options, 4, 64, 64);
     pair_offer(&p, 32);
     assert_ok(rig_run_to(p.d, rig_tokens(1, 32), 9));
     assert_ok(rig_commit(p.d, 8, 5));

@@ -476,8 +476,7 @@ TEST(retract_the_engine_dies_while_its_session_is_away)
         v = rig_view(b.rig);
         assert_int_equal(v.sessions, 0);
         assert_int_equal(v.copies, 0);
-        evict_all(b.rig, b.admin, b.pool);
-        assert_all_free(b.rig, b.pool);
+        nothing_stays(b.rig, b.admin, b.pool);
     }
 }
 
@@ -492,8 +491,7 @@ TEST(retract_the_connection_closes_while_a_recover_waits)
     rig_runs_free(b.rig);
     assert_int_equal(b.rig->replies_seen, replies);
     rig_proc_gone(b.rig, b.e.proc[0]);
-    evict_all(b.rig, b.admin, b.pool);
-    assert_all_free(b.rig, b.pool);
+    nothing_stays(b.rig, b.admin, b.pool);
 }
 
 /* T14 */

@@ -4,6 +4,14 @@
 
 #include "unit/rig/rig_test.h"
 
+/* All of the bench's session. */
+static const struct reply *steps(struct bench *b, struct step_op *ops, uint32_t n)
+{
+    for (uint32_t i = 0; i < n; i++)
+        ops[i].session = b->s->id;
+    return rig_step_ops(b->rig, b->e.conn[0], ops, n);
+}
+
 /* E6: each operation is all or nothing with its own result; a failed one does not stop the rest. */
 TEST(step_failed_operation_does_not_stop_the_rest)
 {
@@ -14,9 +22,7 @@ TEST(step_failed_operation_does_not_stop_the_rest)
                              {.kind = STEP_EXTEND, .length = 12}};
 
     assert_ok(rig_match(b.s, rig_tokens(1, 4), 4));
-    for (int i = 0; i < 3; i++)
-        ops[i].session = b.s->id;
-    reply = rig_step_ops(b.rig, b.e.conn[0], ops, 3);
+    reply = steps(&b, ops, 3);
     assert_ok(reply->err);
     assert_int_equal(reply->step.n, 3);
     assert_ok(reply->step.results[0].err);
@@ -36,9 +42,7 @@ TEST(step_failed_barrier_stops_the_rest)
                              {.kind = STEP_EXTEND, .length = 12}};
 
     assert_ok(rig_match(b.s, rig_tokens(1, 4), 4));
-    for (int i = 0; i < 3; i++)
-        ops[i].session = b.s->id;
-    reply = rig_step_ops(b.rig, b.e.conn[0], ops, 3);
+    reply = steps(&b, ops, 3);
     assert_ok(reply->err);
     assert_int_equal(reply->step.n, 2); /* n < ops: the barrier stopped it */
     assert_err(TERN_POOL_EXHAUSTED, reply->step.results[1].err);
@@ -62,9 +66,7 @@ TEST(step_operations_apply_in_order)
                              {.kind = STEP_CLOSE}};
 
     assert_ok(rig_match(b.s, NULL, 0));
-    for (int i = 0; i < 4; i++)
-        ops[i].session = b.s->id;
-    reply = rig_step_ops(b.rig, b.e.conn[0], ops, 4);
+    reply = steps(&b, ops, 4);
     for (int i = 0; i < 4; i++)
         assert_ok(reply->step.results[i].err);
     assert_int_equal(reply->step.results[1].lengths.committed, 8);

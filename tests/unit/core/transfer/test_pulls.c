@@ -94,14 +94,11 @@ TEST(fetch_batches_out_of_order_publish_in_order)
 /* A chunk of two groups waits for the pages of both. */
 TEST(fetch_two_groups_publish_together)
 {
-    struct rig_options options = rig_defaults();
+    struct pair p = PAIR_LIMITED(limits.peer_bytes_in_flight = 512, 4, 8, 8);
     struct group_layout groups[2] = {rig_group(4, 512), rig_group(8, 1024)};
-    struct pair p;
     struct pool_id sp, dp;
     uint64_t fetch;
-
-    options.limits.peer_bytes_in_flight = 512; /* about a page at a time */
-    p = pair_with(options, 4, 8, 8);
+    /* about a page at a time */
     assert_ok(rig_pool_open(p.source, p.se.conn[0], groups, 2, 128 << 10, &sp));
     assert_ok(rig_pool_open(p.dest, p.de.conn[0], groups, 2, 128 << 10, &dp));
     rig_put(p.source, &p.se, sp, 1, TOKENS);

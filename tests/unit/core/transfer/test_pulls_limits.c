@@ -6,13 +6,10 @@
 
 TEST(limits_transfers_in_full_busy)
 {
-    struct rig_options options = rig_defaults();
+    struct pair p = PAIR_LIMITED(limits.pulls = 1, 4, 64, 64);
     struct rig_session *d[2];
     uint64_t fetch[2];
-    struct pair p;
 
-    options.limits.pulls = 1;
-    p = pair_with(options, 4, 64, 64);
     p.dest->automatic = BY_HAND(RIG_PULL);
     fetch_many(&p, 2, 16, d, fetch);
     assert_err(TERN_BUSY, answered(&p, fetch[1]));
@@ -26,14 +23,11 @@ TEST(limits_transfers_in_full_busy)
  * helps. */
 TEST(limits_fetch_of_too_many_extra_keys_invalid)
 {
-    struct rig_options options = rig_defaults();
+    struct pair p = PAIR_LIMITED(limits.extra_keys = 2 * EXTRA_KEYS_MAX, 4, 64, 64);
     struct extra_key keys[EXTRA_KEYS_MAX], last = {.position = 1100, .lo = 9};
     struct request match = {.op = OP_MATCH}, fetch = {.op = OP_FETCH};
     struct step_op op = {.kind = STEP_EXTEND};
-    struct pair p;
 
-    options.limits.extra_keys = 2 * EXTRA_KEYS_MAX;
-    p = pair_with(options, 4, 64, 64);
     p.d = rig_session(p.dest, &p.de, p.dp, 1);
     for (uint32_t i = 0; i < EXTRA_KEYS_MAX; i++)
         keys[i] = (struct extra_key){.position = i, .lo = i};
@@ -124,20 +118,17 @@ TEST(fetch_with_all_batches_on_their_way_leaves_no_work_over)
 /* X8: a source that is busy says so and when to come back. */
 TEST(fetch_source_full_answers_busy)
 {
-    struct rig_options options = rig_defaults();
-    struct pair p;
+    struct pair p = PAIR_LIMITED(limits.serves = 1, 4, 128, 64);
     struct rig_session *d[2];
     uint64_t fetch[2];
 
-    options.limits.serves = 1;
-    p = pair_with(options, 4, 128, 64);
     p.dest->automatic = BY_HAND(RIG_PULL);
     fetch_many(&p, 2, 16, d, fetch);
     assert_null(rig_reply_to(p.dest, fetch[1])); /* the destination comes back by itself */
     rig_complete(p.dest, RIG_PULL);
     assert_ok(rig_fetched(d[0], fetch[0]));
     p.dest->automatic = RIG_ALL;
-    rig_advance(p.dest, options.limits.busy_retry_ms * NS_PER_MS);
+    rig_advance(p.dest, p.dest->options.limits.busy_retry_ms * NS_PER_MS);
     assert_ok(rig_fetched(d[1], fetch[1]));
     assert_whole(d[0], 16);
     assert_whole(d[1], 16);
@@ -212,15 +203,12 @@ TEST(fetch_wrong_state_refused)
 /* What one tenant has on its way is not counted against another. */
 TEST(fetch_bytes_in_flight_are_each_tenants_own)
 {
-    struct rig_options options = rig_defaults();
+    struct pair p = PAIR_LIMITED(limits.tenant_bytes_in_flight = 512, 4, 64, 64);
     struct rig_engine se, de;
     struct rig_session *d;
     struct pool_id sp, dp;
-    struct pair p;
     uint64_t fetch[2];
 
-    options.limits.tenant_bytes_in_flight = 512;
-    p = pair_with(options, 4, 64, 64);
     se = rig_engine(p.source, 1, "theirs", 1);
     de = rig_engine(p.dest, 1, "theirs", 1);
     sp = rig_pool_pages(p.source, &se, 4, 64);

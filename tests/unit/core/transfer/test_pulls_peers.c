@@ -19,26 +19,6 @@ static struct pair offered(void)
     return p;
 }
 
-/* As if the other side had sent it. */
-static void says(struct rig *to, uint32_t link, const struct peer_msg *msg)
-{
-    struct event event = {.kind = EV_PEER_MSG};
-
-    event.peer.link = link;
-    event.peer.msg = *msg;
-    rig_event(to, &event);
-}
-
-static void source_says(struct pair *p, const struct peer_msg *msg)
-{
-    says(p->dest, 0, msg);
-}
-
-static void dest_says(struct pair *p, const struct peer_msg *msg)
-{
-    says(p->source, p->source->options.limits.peers, msg);
-}
-
 TEST(offer_that_does_not_fit_closes_the_link)
 {
     for (uint32_t wrong = 0; wrong < 7; wrong++) {
@@ -132,14 +112,7 @@ TEST(open_out_of_range_refused)
         default: open.tenant = p.source->options.limits.tenants; break;
         }
         dest_says(&p, &open);
-        assert_int_equal(rig_jobs(p.source, RIG_MSG), 1);
-        assert_err(wrong == 4 ? TERN_DENIED : TERN_INVALID, rig_job(p.source, RIG_MSG, 0)->msg.err);
-        assert_int_equal(rig_view(p.source).serves, 0);
-        rig_drop(p.source, RIG_MSG);
-        rig_drop(p.dest, RIG_MSG);
-        rig_fetch_cancel(d);
-        while (rig_jobs(p.dest, RIG_MSG))
-            rig_drop(p.dest, RIG_MSG);
+        open_is_refused(&p, d, wrong == 4 ? TERN_DENIED : TERN_INVALID);
     }
 }
 

@@ -80,17 +80,17 @@ TEST(serve_pending_or_unsealed_is_not_offered)
 TEST(serve_tenant_not_allowed_denied_and_other_namespace_nothing)
 {
     struct pair p = pair_limited(1 << 20);
-    struct event event = {.kind = EV_PEER_MSG};
+    struct peer_msg open = {.kind = PEER_PULL_OPEN,
+                            .pull = {0, 77},
+                            .tenant = NONE,
+                            .ns = {.hi = 1, .lo = 1},
+                            .to = TOKENS,
+                            .tokens = rig_tokens(1, TOKENS)};
     struct rig_job *job;
 
     source_has(&p, 1, TOKENS);
     p.source->automatic = BY_HAND(RIG_MSG);
-    event.peer.link = p.source->options.limits.peers;
-    event.peer.msg =
-        (struct peer_msg){.kind = PEER_PULL_OPEN, .pull = {0, 77}, .tenant = NONE, .to = TOKENS};
-    event.peer.msg.ns = (struct namespace_id){.hi = 1, .lo = 1};
-    event.peer.msg.tokens = rig_tokens(1, TOKENS);
-    rig_event(p.source, &event);
+    dest_says(&p, &open);
     job = rig_job(p.source, RIG_MSG, 0);
     assert_non_null(job);
     assert_int_equal(job->msg.kind, PEER_PULL_OFFER);
@@ -112,23 +112,15 @@ TEST(serve_asked_from_within_a_chunk_invalid)
     source_has(&p, 1, TOKENS);
     for (uint32_t wrong = 0; wrong < 2; wrong++) {
         struct rig_session *d = asking(&p, 1, TOKENS);
-        struct event event = {.kind = EV_PEER_MSG};
+        struct peer_msg open;
 
         p.source->automatic = p.dest->automatic = BY_HAND(RIG_MSG);
         rig_fetch(d, 0, 0);
-        event.peer.link = p.source->options.limits.peers;
-        event.peer.msg = rig_job(p.dest, RIG_MSG, 0)->msg;
-        event.peer.msg.from = wrong ? 0 : 2;
-        event.peer.msg.history = wrong ? 6 : 2;
-        rig_event(p.source, &event);
-        assert_int_equal(rig_jobs(p.source, RIG_MSG), 1);
-        assert_err(TERN_INVALID, rig_job(p.source, RIG_MSG, 0)->msg.err);
-        assert_int_equal(rig_view(p.source).serves, 0);
-        rig_drop(p.source, RIG_MSG);
-        rig_drop(p.dest, RIG_MSG);
-        rig_fetch_cancel(d);
-        while (rig_jobs(p.dest, RIG_MSG))
-            rig_drop(p.dest, RIG_MSG);
+        open = rig_job(p.dest, RIG_MSG, 0)->msg;
+        open.from = wrong ? 0 : 2;
+        open.history = wrong ? 6 : 2;
+        dest_says(&p, &open);
+        open_is_refused(&p, d, TERN_INVALID);
     }
 }
 
@@ -137,7 +129,7 @@ TEST(serve_asked_from_within_a_chunk_invalid)
 TEST(serve_offers_beyond_the_actions_of_a_step_follow_at_once)
 {
     struct rig_options options = rig_defaults();
-    struct event event = {.kind = EV_PEER_MSG};
+    struct peer_msg open;
     struct pair p;
 
     options.limits.serves = ACTIONS_MAX;
@@ -147,11 +139,10 @@ TEST(serve_offers_beyond_the_actions_of_a_step_follow_at_once)
     p.d = asking(&p, 1, 4);
     p.dest->automatic = BY_HAND(RIG_MSG);
     rig_fetch(p.d, 0, 0);
-    event.peer.link = options.limits.peers;
-    event.peer.msg = rig_job(p.dest, RIG_MSG, 0)->msg;
+    open = rig_job(p.dest, RIG_MSG, 0)->msg;
     for (uint32_t i = 0; i < ACTIONS_MAX; i++) {
-        event.peer.msg.pull.gen++;
-        rig_event(p.source, &event);
+        open.pull.gen++;
+        dest_says(&p, &open);
     }
     assert_int_equal(rig_view(p.source).serves, ACTIONS_MAX);
     assert_int_equal(rig_jobs(p.source, RIG_MSG), 0);
