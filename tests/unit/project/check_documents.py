@@ -10,6 +10,8 @@ import re
 import sys
 import tempfile
 
+from planted import ends, plant
+
 DOCUMENTS = ["README.md", "ARCHITECTURE.md"]
 ROOTS = ["", "daemon", "tests", "client"]
 LINK = re.compile(r"\]\(([^)\s]+)\)")
@@ -109,13 +111,6 @@ BAD = [("README.md", "[x](docs/nothing.md)", "link"), ("README.md", "[x](docs/op
        ("docs/operations.md", "| `start_failed ... reason=wrong_name` | x | y |\n", "text")]
 
 
-def plant(tree, files):
-    for path, text in files.items():
-        os.makedirs(os.path.dirname(os.path.join(tree, path)), exist_ok=True)
-        with open(os.path.join(tree, path), "w", encoding="utf-8") as f:
-            f.write(text)
-
-
 def self_test():
     with tempfile.TemporaryDirectory() as tree:
         plant(tree, GOOD)
@@ -130,10 +125,7 @@ def self_test():
 def main():
     self_test()
     found, documents_seen = check(sys.argv[1])
-    for line in found:
-        print(line)
-    print(f"{documents_seen} documents, {len(found)} violations")
-    return 1 if found or documents_seen < 5 else 0
+    return ends(found, f"{documents_seen} documents", documents_seen >= 5)
 
 
 if __name__ == "__main__":

@@ -14,6 +14,8 @@ import re
 import sys
 import tempfile
 
+from planted import ends, plant
+
 MARK = "*not built*"
 CODE = re.compile(r"(?<!\w)(?<!\s-)([ENTSYMDXPA]\d{1,2}|[ENSYMDX]-[a-z])(?!\w)")
 RANGE = re.compile(r"(?<![\w-])([ENTSYMDXPA]\d{1,2}|[ENSYMDX]-[a-z]|\d+) to ([ENTSYMDXPA]\d{1,2}|[ENSYMDX]-[a-z]|\d+)\b")
@@ -155,13 +157,6 @@ BAD = [  # file, what is put behind it (None: the file is not there), the kind t
 ]
 
 
-def plant(tree, files):
-    for path, text in files.items():
-        os.makedirs(os.path.dirname(os.path.join(tree, path)), exist_ok=True)
-        with open(os.path.join(tree, path), "w", encoding="utf-8") as f:
-            f.write(text)
-
-
 def self_test():
     with tempfile.TemporaryDirectory() as tree:
         plant(tree, GOOD)
@@ -184,13 +179,7 @@ def self_test():
 def main():
     self_test()
     found, rules, codes = check(sys.argv[1])
-    for line in found:
-        print(line)
-    print(f"{rules} definitions, {codes} codes in use, {len(found)} violations")
-    if rules < 150 or codes < 100:
-        print("FAILED: were the definitions and the sources found?")
-        return 1
-    return 1 if found else 0
+    return ends(found, f"{rules} definitions, {codes} codes in use", rules >= 150 and codes >= 100)
 
 
 if __name__ == "__main__":
