@@ -523,8 +523,9 @@ struct tern_event {
 struct tern_events {
     const struct tern_event *v;
     uint32_t n;    /* may be 0 */
-    uint64_t lost; /* if not 0: so many changes, of whatever namespace, were missed between the last
-                      answer and v[0]. Forget what you know, or subscribe from a number anew */
+    uint64_t lost; /* if not 0: so many changes of the tenant (at the first answer: at most so
+                      many), of whatever namespace, were missed between the last answer and v[0].
+                      Forget what you know, or subscribe from a number anew */
     uint64_t next; /* pass it as `from` to go on behind this answer, with the same incarnation */
 };
 
@@ -535,12 +536,10 @@ struct tern_events {
  * tern_poll hands them out until one has an err, which is the last. A subscription takes one of
  * TERN_INFLIGHT_MAX.
  *
- * The daemon never waits for a subscriber. It keeps the last changes (limits.events in its
- * configuration), and what is overwritten before it could be sent is counted as `lost`. So is what
- * exceeds TERN_EVENTS_KEPT while tern_poll is not called.
- * Returned here:
- *   BUSY      As for tern_submit_match.
- *   INTERNAL  This process has no memory.
+ * The daemon never waits for a subscriber. It keeps the last changes of each tenant (limits.events
+ * in its configuration), so that no tenant makes another lose any, and what is overwritten before
+ * it could be sent is counted as `lost`. So is what exceeds TERN_EVENTS_KEPT while tern_poll is not
+ * called. Returned here: BUSY      As for tern_submit_match. INTERNAL  This process has no memory.
  * In an answer:
  *   INVALID   No change has the number `from` yet, because the daemon was started anew.
  *   QUOTA     There are as many subscriptions as there may be. End one. */

@@ -42,7 +42,7 @@ struct core_limits {
     uint32_t pulls, serves;    /* transfers in, transfers out */
     uint32_t seal_jobs;        /* checksum jobs in flight */
     uint32_t copy_jobs;        /* copies between device and host memory in flight, a node each */
-    uint32_t events;           /* changes of the prefix tree kept for subscribers */
+    uint32_t events;           /* changes of the prefix tree kept for subscribers, of each tenant */
     uint32_t sums_per_page;    /* checksums kept for a page: its units times its regions */
     uint32_t busy_retry_ms;    /* what a source that is full tells its peer */
     uint32_t reserved_percent; /* of each table that tenants share, reserved in equal parts */

@@ -144,12 +144,22 @@ bool core_engine_view(const struct core *core, uint32_t slot, struct engine_view
 bool core_pull_view(const struct core *core, uint32_t slot, struct transfer_view *ret);
 bool core_serve_view(const struct core *core, uint32_t slot, struct transfer_view *ret);
 bool core_node_view(const struct core *core, uint32_t slot, struct node_view *ret);
-/* Numbers of the oldest change kept and of the next to come; equal where there is none. */
+/* Numbers of the oldest change kept, of whatever tenant, and of the next to come; equal where there
+ * is none. */
 void core_event_range(const struct core *core, uint64_t *ret_first, uint64_t *ret_next);
 /* Snapshot pages in running sessions' tables, each counted once. `bits`: scratch of one bit a node,
  * (limits.nodes + 63) / 64 words. */
 void core_pool_borrowed(const struct core *core, uint32_t pool, uint64_t *bits,
                         uint32_t ret[GROUPS_MAX]);
+/* A tenant's own changes are counted apart, from 1: those that are kept are [first, next). */
+void core_event_own_range(const struct core *core, uint32_t tenant, uint64_t *ret_first,
+                          uint64_t *ret_next);
+/* The first of them that is kept and has that number or a later one. */
+uint64_t core_event_own_at(const struct core *core, uint32_t tenant, uint64_t seq);
+/* How many from that number on were overwritten, at most; 0 if none was. */
+uint64_t core_event_own_lost(const struct core *core, uint32_t tenant, uint64_t seq);
+bool core_event_own_view(const struct core *core, uint32_t tenant, uint64_t own,
+                         struct tree_event_view *ret);
 /* False: that one has been lost, or has not happened. */
 bool core_event_view(const struct core *core, uint64_t seq, struct tree_event_view *ret);
 const struct core_limits *core_limits_of(const struct core *core);

@@ -40,6 +40,8 @@ static bool limits_sane(const struct core_limits *l)
     for (size_t i = 0; i < sizeof need / sizeof need[0]; i++)
         if (need[i] == 0 || need[i] > (1u << 30))
             return false;
+    if (l->events > (1u << 30) / l->tenants)
+        return false;
     return l->pools <= POOLS_LIMIT && l->engines <= ENGINES_LIMIT && l->peers <= l->links &&
            l->nodes >= 2 && l->slabs >= 2 && l->reserved_percent <= 100 &&
            l->peer_bytes_in_flight > 0 && l->tenant_bytes_in_flight > 0 &&
@@ -69,7 +71,7 @@ static enum tern_err lay_out(struct core *c, const struct core_limits *l, size_t
     c->links_at = place(&at, l->links, sizeof(struct link));
     c->pulls_at = place(&at, l->pulls, sizeof(struct pull));
     c->serves_at = place(&at, l->serves, sizeof(struct serve));
-    c->events_at = place(&at, l->events, sizeof(struct tree_event));
+    c->events_at = place(&at, l->events * l->tenants, sizeof(struct tree_event));
     c->hash_at = place(&at, pow2_at_least(l->nodes), sizeof(uint32_t));
     c->share_used_at = place(&at, shares_layout(l, c->share), sizeof(uint32_t));
     if (at.overflow)
@@ -142,6 +144,8 @@ struct core *core_init(void *mem, const struct core_limits *limits,
         *hash_head(c, i) = NONE;
     for (uint32_t i = 0; i < limits->tenants; i++)
         tenant_at(c, i)->config = tenants[i];
+    for (uint32_t i = 0; i < limits->tenants; i++)
+        tenant_at(c, i)->event_next = 1;
     return c;
 }
 

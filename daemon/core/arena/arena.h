@@ -301,6 +301,8 @@ struct tenant {
     uint32_t pull_turn; /* the link over which it asked for pages last */
     uint32_t room_kept; /* as a link's */
     uint64_t bytes_in_flight;
+    uint64_t event_next; /* which of its changes is the next, from 1 */
+    uint64_t event_lost; /* number of the last of its changes that was overwritten; 0: none was */
 };
 
 struct core {
@@ -361,7 +363,14 @@ ARENA_RECORDS(retire, retire, retires)
 ARENA_RECORDS(link, link, links)
 ARENA_RECORDS(pull, pull, pulls)
 ARENA_RECORDS(serve, serve, serves)
-ARENA_RECORDS(tree_event, event, events)
+
+/* A ring of limits.events for each tenant. */
+static inline struct tree_event *event_at(const struct core *c, uint32_t tenant, uint64_t own)
+{
+    ARENA_BOUND(tenant, c->limits.tenants);
+    return (struct tree_event *)((char *)(uintptr_t)c + (size_t)c->events_at * 64) +
+           (size_t)tenant * c->limits.events + own % c->limits.events;
+}
 
 static inline uint32_t *block_next(const struct core *c, uint32_t i)
 {

@@ -1,5 +1,5 @@
-/* See events.h. What must stay true: numbers go up by one, and the ring holds exactly the last
- * limits.events of them. */
+/* See events.h. What must stay true: numbers go up by one, and the ring of a tenant holds exactly
+ * the last limits.events of its changes, in order. */
 #include "core/tree/events.h"
 
 #include "base/hash.h"
@@ -36,13 +36,18 @@ void tree_event(struct core *c, uint32_t node, enum tree_event_kind kind)
     struct node *n = node_at(c, node);
     const struct pool *p = pool_at(c, n->pool);
     uint32_t tiers = kind == TREE_REMOVED ? 0 : n->residency;
+    struct tenant *t = tenant_at(c, p->tenant);
     const struct node *parent;
+    struct tree_event *at;
 
     check(n->used && n->depth > 0);
     if (!is_news(n, kind, tiers))
         return;
     parent = node_at(c, n->parent);
-    *event_at(c, (uint32_t)(c->event_next % c->limits.events)) = (struct tree_event){
+    at = event_at(c, p->tenant, t->event_next);
+    if (t->event_next > c->limits.events)
+        t->event_lost = at->seq;
+    *at = (struct tree_event){
         .seq = c->event_next,
         .ns = space_at(c, n->space)->ns,
         .chain = n->chain,
@@ -55,21 +60,56 @@ void tree_event(struct core *c, uint32_t node, enum tree_event_kind kind)
         .tiers = tiers,
     };
     c->event_next++;
+    t->event_next++;
     touch(c);
 }
 
-void core_event_range(const struct core *c, uint64_t *ret_first, uint64_t *ret_next)
+/* ---- for readers ---- */
+
+void core_event_own_range(const struct core *c, uint32_t tenant, uint64_t *ret_first,
+                          uint64_t *ret_next)
 {
-    *ret_next = c->event_next;
-    *ret_first = c->event_next > c->limits.events ? c->event_next - c->limits.events : 1;
+    uint64_t next = tenant_at(c, tenant)->event_next;
+
+    *ret_next = next;
+    *ret_first = next > c->limits.events ? next - c->limits.events : 1;
 }
 
-bool core_event_view(const struct core *c, uint64_t seq, struct tree_event_view *ret)
+uint64_t core_event_own_at(const struct core *c, uint32_t tenant, uint64_t seq)
 {
-    const struct tree_event *e = event_at(c, (uint32_t)(seq % c->limits.events));
+    uint64_t first, next;
 
-    /* A slot that was never written has the number 0, and one that was used again a later one. */
-    if (seq == 0 || e->seq != seq)
+    core_event_own_range(c, tenant, &first, &next);
+    while (first < next) {
+        uint64_t middle = first + (next - first) / 2;
+
+        if (event_at(c, tenant, middle)->seq < seq)
+            first = middle + 1;
+        else
+            next = middle;
+    }
+    return first;
+}
+
+uint64_t core_event_own_lost(const struct core *c, uint32_t tenant, uint64_t seq)
+{
+    uint64_t first, next, numbers;
+
+    core_event_own_range(c, tenant, &first, &next);
+    if (seq > tenant_at(c, tenant)->event_lost)
+        return 0;
+    numbers = tenant_at(c, tenant)->event_lost - seq + 1;
+    return numbers < first - 1 ? numbers : first - 1;
+}
+
+bool core_event_own_view(const struct core *c, uint32_t tenant, uint64_t own,
+                         struct tree_event_view *ret)
+{
+    const struct tree_event *e = event_at(c, tenant, own);
+    uint64_t first, next;
+
+    core_event_own_range(c, tenant, &first, &next);
+    if (own < first || own >= next)
         return false;
     *ret = (struct tree_event_view){
         .seq = e->seq,
@@ -85,4 +125,31 @@ bool core_event_view(const struct core *c, uint64_t seq, struct tree_event_view 
         .on_host = e->tiers >> TIER_HOST & 1,
     };
     return true;
+}
+
+void core_event_range(const struct core *c, uint64_t *ret_first, uint64_t *ret_next)
+{
+    uint64_t oldest = c->event_next;
+
+    for (uint32_t i = 0; i < c->limits.tenants; i++) {
+        uint64_t first, next;
+
+        core_event_own_range(c, i, &first, &next);
+        if (first < next && event_at(c, i, first)->seq < oldest)
+            oldest = event_at(c, i, first)->seq;
+    }
+    *ret_first = oldest;
+    *ret_next = c->event_next;
+}
+
+bool core_event_view(const struct core *c, uint64_t seq, struct tree_event_view *ret)
+{
+    struct tree_event_view e;
+
+    for (uint32_t i = 0; i < c->limits.tenants; i++)
+        if (core_event_own_view(c, i, core_event_own_at(c, i, seq), &e) && e.seq == seq) {
+            *ret = e;
+            return true;
+        }
+    return false;
 }

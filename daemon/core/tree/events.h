@@ -1,7 +1,9 @@
-/* What changed in the prefix tree, for subscribers: a ring of the last `limits.events` changes,
- * each with a number of its own. A subscriber reads from a number on; one that is older than the
- * ring's tail has been lost. Written by nodes.c, retires.c and host.c through tree_event; read
- * through core_event_view (query.h). */
+/* What changed in the prefix tree, for subscribers: of each tenant a ring of its last
+ * `limits.events` changes, so that no tenant's changes overwrite another's. Each change has a
+ * number, which all tenants count together, and is one of its tenant's own, which are counted
+ * from 1. A subscriber reads from a number on; what its tenant's ring has overwritten since is
+ * lost. Written by nodes.c, retires.c and host.c through tree_event; read through core_event_view
+ * (query.h). */
 #ifndef CORE_EVENTS_H
 #define CORE_EVENTS_H
 

@@ -377,6 +377,7 @@ static void status_events(const struct admin_ctx *ctx, const struct core_view *v
     text_object(out, "events");
     text_u64(out, "first", v->event_first);
     text_u64(out, "next", v->event_next);
+    text_u64(out, "limit", core_limits_of(ctx->core)->events); /* of each tenant */
     text_u64(out, "subscriptions", ctx->subscriptions);
     text_u64(out, "told", ctx->events_sent);
     text_u64(out, "lost", ctx->events_lost);

@@ -124,7 +124,7 @@ const struct setting config_settings[] = {
         "to whoever comes first"),
     LIMIT(seal_jobs, "limit-seal-jobs", "256", "Checksum jobs in flight"),
     LIMIT(copy_jobs, "limit-copy-jobs", "64", "Copies between device and host memory in flight"),
-    LIMIT(events, "limit-events", "4096", "Changes of the prefix tree kept for subscribers"),
+    LIMIT(events, "limit-events", "4096", "Changes of the prefix tree kept for subscribers, of each tenant"),
     LIMIT(sums_per_page, "limit-sums-per-page", NULL,
           "Checksums kept for a page: its units times its regions; default: the largest number of "
           "regions"),

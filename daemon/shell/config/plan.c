@@ -261,7 +261,9 @@ void plan_print_prices(const struct config *config, FILE *out)
 {
     struct stream_config streams;
     struct xfer_config xfer, none;
+    struct core_limits limits = plan_limits(config);
     uint64_t two, one, rdma;
+    size_t with = 0, without = 0;
 
     plan_streams(config, &streams);
     plan_xfer(config, &xfer);
@@ -280,6 +282,11 @@ void plan_print_prices(const struct config *config, FILE *out)
                 sizeof(struct send_buffer));
     fprintf(out, "#   limits.data_conns_max %u: %" PRIu64 " bytes of transfers\n",
             config->data_conns_max, two - one);
+    check(core_size(&limits, &with) == TERN_OK);
+    limits.events = 1;
+    check(core_size(&limits, &without) == TERN_OK);
+    fprintf(out, "#   limits.events %u, of each of %u tenants: %zu bytes of core\n",
+            config->limits.events, config->ntenants, with - without);
     fprintf(out, "#   limits.strangers %u, at each of %u doors: %" PRIu64 " bytes\n",
             config->strangers, config->ntenants + 3,
             (uint64_t)(config->ntenants + 3) * door_bytes(config->strangers));

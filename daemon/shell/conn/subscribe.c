@@ -19,8 +19,6 @@ static_assert(CONFIG_TENANTS_MAX <= WIRE_NAMES_MAX, "all tenants can be named");
 
 static bool wanted(const struct event_reader *r, const struct tree_event_view *e)
 {
-    if (r->tenant != NONE && e->tenant != r->tenant)
-        return false;
     return !r->one_ns || (e->ns.hi == r->ns.hi && e->ns.lo == r->ns.lo);
 }
 
@@ -41,24 +39,74 @@ static void fill(const struct event_reader *r, const struct tree_event_view *e,
     };
 }
 
-uint32_t subscribe_read(const struct core *core, struct event_reader *r, struct wire_event *ret,
-                        uint32_t max)
+/* Of one tenant: what another one does is not looked at, and costs no change of this one. */
+static uint32_t read_own(const struct core *core, struct event_reader *r, struct wire_event *ret,
+                         uint32_t max, uint64_t numbers)
 {
     struct tree_event_view e;
     uint64_t first, next;
     uint32_t n = 0;
 
-    core_event_range(core, &first, &next);
-    if (r->at < first) {
-        r->lost += first - r->at;
-        r->at = first;
+    core_event_own_range(core, r->tenant, &first, &next);
+    if (r->own == 0) {
+        r->own = core_event_own_at(core, r->tenant, r->at);
+        r->lost += core_event_own_lost(core, r->tenant, r->at);
+    } else if (r->own < first) {
+        r->lost += first - r->own;
+        r->own = first;
     }
-    for (uint32_t i = 0; i < SUBSCRIBE_SCAN_MAX && r->at < next && n < max; i++, r->at++) {
-        check(core_event_view(core, r->at, &e));
+    for (uint32_t i = 0; i < SUBSCRIBE_SCAN_MAX && r->own < next && n < max; i++, r->own++) {
+        check(core_event_own_view(core, r->tenant, r->own, &e));
+        r->at = e.seq + 1;
         if (wanted(r, &e))
             fill(r, &e, &ret[n++]);
     }
+    if (r->own == next)
+        r->at = numbers;
     return n;
+}
+
+/* Of all tenants, in the order of their numbers. A number that no ring has was overwritten. */
+static uint32_t read_all(const struct core *core, struct event_reader *r, struct wire_event *ret,
+                         uint32_t max, uint64_t numbers)
+{
+    uint32_t n = 0, tenants = core_limits_of(core)->tenants, from = 0;
+    struct tree_event_view next[CONFIG_TENANTS_MAX], *e;
+    uint64_t own[CONFIG_TENANTS_MAX];
+
+    check(tenants <= CONFIG_TENANTS_MAX);
+    for (uint32_t t = 0; t < tenants; t++) {
+        own[t] = core_event_own_at(core, t, r->at);
+        if (!core_event_own_view(core, t, own[t], &next[t]))
+            next[t].seq = numbers;
+    }
+    for (uint32_t i = 0; i < SUBSCRIBE_SCAN_MAX && r->at < numbers && n < max; i++) {
+        for (uint32_t t = 0; t < tenants; t++)
+            from = next[t].seq < next[from].seq ? t : from;
+        e = &next[from];
+        if (e->seq > r->at && n > 0)
+            break; /* what is lost is told before what follows it */
+        r->lost += e->seq - r->at;
+        r->at = e->seq;
+        if (e->seq == numbers)
+            break;
+        if (wanted(r, e))
+            fill(r, e, &ret[n++]);
+        r->at++;
+        if (!core_event_own_view(core, from, ++own[from], e))
+            e->seq = numbers;
+    }
+    return n;
+}
+
+uint32_t subscribe_read(const struct core *core, struct event_reader *r, struct wire_event *ret,
+                        uint32_t max)
+{
+    uint64_t first, numbers;
+
+    core_event_range(core, &first, &numbers);
+    return r->tenant == NONE ? read_all(core, r, ret, max, numbers)
+                             : read_own(core, r, ret, max, numbers);
 }
 
 /* ---- life ---- */

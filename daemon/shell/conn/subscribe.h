@@ -1,7 +1,8 @@
 /* Subscriptions: a stream of the changes of the prefix tree, for routers and operators. Each
- * subscription has a position in the core's ring of changes and is sent what follows that position,
- * one frame at a time. While the kernel has not taken a frame the subscription stays where it is;
- * changes that the ring overwrites meanwhile are reported as `lost`. Called by request.c (a
+ * subscription has a position in its tenant's ring of changes (an operator's, in all of them) and
+ * is sent what follows that position, one frame at a time. While the kernel has not taken a frame
+ * the subscription stays where it is; changes that the ring overwrites meanwhile are reported as
+ * `lost`: they are the tenant's own, as no tenant overwrites another's. Called by request.c (a
  * Subscribe, the end of a connection) and daemon.c (once a turn). What must stay true: a tenant is
  * told about itself alone; a slow or dead subscriber costs its own connection one frame and the
  * daemon nothing; after "ready" nothing here allocates. */
@@ -19,6 +20,7 @@
 /* The position of a reader in the ring, and which changes it wants. */
 struct event_reader {
     uint64_t at;     /* number of the next change to look at */
+    uint64_t own;    /* which of the tenant's own changes that is; 0: not known yet */
     uint64_t lost;   /* changes overwritten before they were looked at, not yet told */
     uint32_t tenant; /* NONE: of every tenant */
     bool one_ns;     /* only of `ns` */

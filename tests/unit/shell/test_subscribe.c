@@ -319,7 +319,7 @@ TEST(reader_hears_of_its_tenant_and_namespace_alone)
 TEST(reader_looks_at_no_more_than_its_bound)
 {
     struct bench b = BENCH_LIMITED(limits.events = 2 * SUBSCRIBE_SCAN_MAX, L, 16);
-    struct event_reader r = {.at = 1, .tenant = 1};
+    struct event_reader r = {.at = 1, .tenant = 0, .one_ns = true, .ns = {.hi = 7, .lo = 7}};
     struct wire_event v[READ_MAX];
     uint32_t node;
 
@@ -329,6 +329,42 @@ TEST(reader_looks_at_no_more_than_its_bound)
     assert_int_equal(r.at, SUBSCRIBE_SCAN_MAX + 1);
     assert_int_equal(subscribe_read(b.rig->core, &r, v, READ_MAX), 0);
     assert_int_equal(r.at, next_no(b.rig));
+}
+
+/* One tenant's changes go round and round in its ring. The other's subscriber loses none, and an
+ * operator is told how many of all were lost, before those that follow. */
+TEST(reader_loses_nothing_by_what_another_tenant_does)
+{
+    struct rig *rig = rig_create(NULL);
+    struct rig_engine a = rig_engine(rig, 0, "a", 1), b = rig_engine(rig, 1, "b", 1);
+    struct pool_id pa = rig_pool_pages(rig, &a, L, 16), pb = rig_pool_pages(rig, &b, L, 16);
+    struct req_tokens tokens = {.v = rig_tokens(1, L), .n = L};
+    struct bench of_a = {.rig = rig, .e = a, .pool = pa};
+    struct event_reader own = {.at = 1, .tenant = 1}, all = {.at = 1, .tenant = NONE};
+    struct event_reader late = {.at = 3, .tenant = 1};
+    struct wire_event v[2 * RING];
+    uint32_t node;
+
+    node = toggled(&of_a);             /* number 1 */
+    chain_of(rig, &b, pb, 1, &tokens); /* number 2 */
+    toggle(&of_a, node, 5 * RING);     /* the rest, so that 1 is lost, too */
+    assert_int_equal(subscribe_read(rig->core, &own, v, 2 * RING), 1);
+    assert_int_equal(v[0].number, 2);
+    assert_int_equal(own.lost, 0);
+    assert_int_equal(own.at, next_no(rig));
+    chain_of(rig, &b, pb, 2, &tokens);
+    assert_int_equal(subscribe_read(rig->core, &own, v, 2 * RING), 1);
+    assert_int_equal(v[0].number, 5 * RING + 3);
+    assert_int_equal(subscribe_read(rig->core, &late, v, 2 * RING), 1);
+    assert_int_equal(late.lost, 0); /* what lies between was never its own */
+
+    assert_int_equal(subscribe_read(rig->core, &all, v, 2 * RING), 1); /* up to the next gap */
+    assert_int_equal(v[0].number, 2);
+    assert_int_equal(all.lost, 1);
+    assert_int_equal(subscribe_read(rig->core, &all, v, 2 * RING), RING + 1);
+    assert_int_equal(all.lost, 1 + 4 * RING);
+    assert_int_equal(v[RING].number, 5 * RING + 3);
+    assert_int_equal(all.at, next_no(rig));
 }
 
 /* ---- whoever applies every change knows the tree ---- */
