@@ -19,6 +19,7 @@
 #include "tern.h"
 #include "testing/test.h"
 
+#define HALF_OPEN 60 /* more than TLS_HANDSHAKES_MAX */
 #define SLACK_MS   4000 /* of a deadline, on a busy machine */
 #define SAID_BYTES 65536
 
@@ -387,6 +388,30 @@ TEST(tls_peer_that_says_nothing_is_given_up)
     assert_true(rig_now_ms() - start_ms >= RIG_TLS_MS / 2);
     close(fd);
     assert_true(counted(NULL, "timeout", before) && logged("timeout"));
+}
+
+/* A first record that is good, and then nothing: as many as handshakes may be, and more. They make
+ * way, long before their deadline, for a peer that goes on. */
+TEST(tls_handshakes_that_stand_still_keep_no_peer_out)
+{
+    static struct raw half, good;
+    uint64_t start_ms;
+    int fd[HALF_OPEN];
+
+    raw_open(&half, "raw", TLS1_3_VERSION);
+    SSL_do_handshake(half.ssl);
+    assert_true(raw_flush(&half));
+    start_ms = rig_now_ms();
+    for (uint32_t i = 0; i < HALF_OPEN; i++) {
+        fd[i] = rig_connect_tcp(rig.control_port);
+        rig_write(fd[i], half.said, half.nsaid);
+    }
+    raw_up(&good);
+    assert_true(rig_now_ms() - start_ms < RIG_TLS_MS);
+    for (uint32_t i = 0; i < HALF_OPEN; i++)
+        close(fd[i]);
+    raw_close(&good);
+    raw_close(&half);
 }
 
 /* Fault 27: all that a good peer said, from its first byte on, said again by someone who has only
