@@ -79,12 +79,12 @@ TRANSFER_TEST(xfer_fault_9_corrupt_pages_are_seen_and_come_right_when_asked_agai
 }
 
 /* The bytes of those pages of the source, or zeros in their place. */
-static void show_pages(struct rig *rig, uint32_t first, uint32_t n, bool visible)
+static void show_pages(uint32_t first, uint32_t n, bool visible)
 {
     for (uint32_t i = first; i < first + n; i++) {
-        uint8_t *page = mem_page(rig->src.mem, 0, 0, 0, rig->base[0] + i);
+        uint8_t *page = mem_page(rig.src.mem, 0, 0, 0, rig.base[0] + i);
 
-        for (uint64_t b = 0; b < rig->group[0].page_bytes; b++)
+        for (uint64_t b = 0; b < rig.group[0].page_bytes; b++)
             page[b] = visible ? rig_byte(0, 0, i, b) : 0;
     }
 }
@@ -94,25 +94,22 @@ static void show_pages(struct rig *rig, uint32_t first, uint32_t n, bool visible
 TRANSFER_TEST(xfer_fault_8_complete_before_its_bytes_are_visible_is_held_back)
 {
     enum { LATE = 24 };
-    static struct rig rig;
     struct xfer_stats stats;
     uint32_t ok;
 
-    rig_open(&rig, &options);
-    rig_fill_source(&rig, 101);
-    show_pages(&rig, 31, LATE, false);
-    rig_pull(&rig, PULL(0), 0, 0, 1, 100);
-    rig_until(&rig, &rig.dst, 1);
-    ok = rig_check_pulled(&rig, &rig.dst.event[0], 1, 100);
+    rig_open_filled(&options, 101);
+    show_pages(31, LATE, false);
+    rig_pull(PULL(0), 0, 0, 1, 100);
+    rig_until(&rig.dst, 1);
+    ok = rig_check_pulled(&rig.dst.event[0], 1, 100);
     assert_int_equal(ok, 100 - LATE);
     xfer_stats(rig.dst.xfer, &stats);
     assert_int_equal(stats.corrupt_detected, LATE);
-    show_pages(&rig, 31, LATE, true);
-    rig_pull(&rig, PULL(0), 0, 1, 31, LATE);
-    rig_until(&rig, &rig.dst, 2);
-    assert_int_equal(rig_check_pulled(&rig, &rig.dst.event[1], 31, LATE), LATE);
+    show_pages(31, LATE, true);
+    rig_pull(PULL(0), 0, 1, 31, LATE);
+    rig_until(&rig.dst, 2);
+    assert_int_equal(rig_check_pulled(&rig.dst.event[1], 31, LATE), LATE);
     printf("fault=8 runs=1 injected=%d violations=0 detected=%d\n", LATE, LATE);
-    rig_close(&rig);
 }
 
 /* Fault 7, and that the connection goes on: the pages that are there can still be had. */
