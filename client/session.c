@@ -74,6 +74,13 @@ enum tern_err tern_peek(struct tern *t, uint64_t pool, const struct tern_namespa
 enum tern_err tern_namespace_reset(struct tern *t, const struct tern_namespace *ns,
                                    uint32_t deadline_ms, uint32_t *ret_nodes)
 {
+    return tern_namespace_reset_peers(t, ns, deadline_ms, ret_nodes, NULL);
+}
+
+enum tern_err tern_namespace_reset_peers(struct tern *t, const struct tern_namespace *ns,
+                                         uint32_t deadline_ms, uint32_t *ret_nodes,
+                                         uint32_t *ret_unreached)
+{
     Tern__Wire__NamespaceReset m = TERN__WIRE__NAMESPACE_RESET__INIT;
     Tern__Wire__Namespace wire_ns;
     const ProtobufCMessage *msg;
@@ -83,5 +90,7 @@ enum tern_err tern_namespace_reset(struct tern *t, const struct tern_namespace *
     TRY(call_whole(t, FRAME_NAMESPACE_RESET, 0, &m.base, deadline_ms, &msg));
     if (ret_nodes)
         *ret_nodes = ((const Tern__Wire__NamespaceResetReply *)msg)->nodes;
+    if (ret_unreached)
+        *ret_unreached = ((const Tern__Wire__NamespaceResetReply *)msg)->unreached;
     return TERN_OK;
 }

@@ -86,7 +86,7 @@ enum message_body {
     X(31, RECOVER, recover, recover_reply, FROM_ENGINE, NEEDS_SESSION, ANSWER_LATER,               \
       REPEAT_HARMLESS, BODY_AGREED)                                                                \
     X(33, NAMESPACE_RESET, namespace_reset, namespace_reset_reply, FROM_ENGINE, NEEDS_ENGINE,      \
-      ANSWER_AT_ONCE, REPEAT_HARMLESS, BODY_AGREED)
+      ANSWER_LATER, REPEAT_HARMLESS, BODY_AGREED)
 
 /* Requests that the shell answers by itself: X as above. */
 #define SHELL_TABLE(X)                                                                             \
@@ -215,7 +215,9 @@ enum message_body {
     F(recover, 3, tokens, U32)                                                                     \
     F(recover, 4, runs, RUNS)                                                                      \
     F(recover, 5, kib, U32)
-#define REPLY_NAMESPACE_RESET(F) F(namespace_reset, 2, nodes, U32)
+#define REPLY_NAMESPACE_RESET(F)                                                                   \
+    F(namespace_reset, 2, nodes, U32)                                                              \
+    F(namespace_reset, 3, unreached, U32)
 
 /* The two numbers of a request. */
 enum frame_type {

@@ -451,11 +451,19 @@ TERN_API enum tern_err tern_recover(struct tern *t, tern_session s, uint32_t dea
                                     struct tern_result *ret);
 
 /* Forgets a namespace, for new weights under an old name: nothing that was committed under `ns`, in
- * any pool of the tenant, is found from now on. Sessions that run on it finish. *ret_nodes (may be
- * NULL): the number of prefix nodes that are still held and go when nobody holds them. The call may
- * be repeated. */
+ * any pool of the tenant, is found from now on, here or by a fetch from a peer. Sessions that run on
+ * it finish. *ret_nodes (may be NULL): the number of prefix nodes that are still held and go when
+ * nobody holds them. The call may be repeated. It waits until the peers that are connected have
+ * forgotten the namespace, too, and so have theirs.
+ *   BUSY  Too many resets wait for peers that are not connected. Nothing was reset. */
 TERN_API enum tern_err tern_namespace_reset(struct tern *t, const struct tern_namespace *ns,
                                             uint32_t deadline_ms, uint32_t *ret_nodes);
+/* *ret_unreached (may be NULL): how many peers are not connected and are told when they are, or are
+ * themselves waiting for such a peer. With 0 the old content is gone for good. Else it stays gone
+ * while this daemon lives; if it restarts before they were told, repeat the reset. */
+TERN_API enum tern_err tern_namespace_reset_peers(struct tern *t, const struct tern_namespace *ns,
+                                                  uint32_t deadline_ms, uint32_t *ret_nodes,
+                                                  uint32_t *ret_unreached);
 
 /* The tenant's pools, its error counters, and how many retracts came to nothing, as one JSON
  * object. *ret_json is borrowed until the next call. */

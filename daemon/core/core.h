@@ -19,6 +19,8 @@ enum peer_msg_kind {
     PEER_PULL_OFFER,    /* source -> puller: depth and pages, or err */
     PEER_PULL_DONE,     /* puller -> source: finished or cancelled; unpin */
     PEER_PULL_ABORT,    /* source -> puller: this transfer is over, with err */
+    PEER_RESET,         /* puller -> source: a namespace was reset: reset it, and tell your peers */
+    PEER_RESET_DONE,    /* source -> puller: it is; err if not all of those could be told */
     PEER_MSG_COUNT
 };
 
@@ -27,10 +29,12 @@ struct peer_msg {
     struct pull_id pull;   /* the puller's id of the transfer */
     struct serve_id serve; /* the source's; {0,0} in PULL_OPEN and in an offer that failed */
     uint64_t trace_id;
-    enum tern_err err; /* OFFER, ABORT */
+    uint64_t reset;    /* RESET, RESET_DONE: the same on all its ways */
+    enum tern_err err; /* OFFER, ABORT, RESET_DONE */
     uint32_t retry_ms; /* OFFER with BUSY: when to come back; 0: not to */
-    uint32_t tenant; /* OPEN: local slot, resolved by the shell from the name; NONE: not allowed */
-    struct namespace_id ns; /* OPEN */
+    uint32_t tenant; /* OPEN, RESET: local slot, resolved by the shell from the name; NONE: not
+                        allowed */
+    struct namespace_id ns; /* OPEN, RESET */
     uint64_t layout_hash;   /* OPEN: geometry of the destination's pool */
     uint32_t history;  /* OPEN: HISTORY pages below this depth are there already. OFFER: repeated */
     uint32_t from, to; /* OPEN: the tokens wanted, [from, to). OFFER: [from, to) that is offered */

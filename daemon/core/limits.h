@@ -29,6 +29,7 @@
 #define COPY_TRIES_MAX       3   /* times in a row that a node is copied to the host */
 #define FETCH_TOKENS_MAX     245760 /* tokens of one Fetch: they fit one frame between daemons */
 #define EVICT_SCAN_MAX       65536  /* nodes looked at for one shortage answer */
+#define RESETS_MAX           64     /* resets of namespaces that not all peers have heard of */
 #define RESET_NODES_MAX      1024   /* nodes of a namespace that was reset, freed in one step */
 
 struct core_limits {

@@ -233,6 +233,8 @@ void core_view(const struct core *c, struct core_view *ret)
     memcpy(ret->errors, c->errors, sizeof ret->errors);
     ret->errors[TERN_OK] = 0;
     ret->evicted_nodes = c->evicted_nodes;
+    ret->namespaces_reset = c->namespaces_reset;
+    ret->resets_spreading = c->nspreading;
     ret->evicted_pages = c->evicted_pages;
     ret->corrupt_detected = c->corrupt_detected;
     ret->pages_pulled = c->pages_pulled;

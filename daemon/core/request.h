@@ -35,7 +35,7 @@
     X(DRAIN, "drain", request_drain, OPERATOR, AT_ONCE)                                            \
     X(RETRACT, "retract", session_retract, SESSION(retract), AT_ONCE)                              \
     X(RECOVER, "recover", session_recover, SESSION(recover), LATER)                                \
-    X(NAMESPACE_RESET, "namespace_reset", request_reset, ENGINE, AT_ONCE)                          \
+    X(NAMESPACE_RESET, "namespace_reset", request_reset, ENGINE, LATER)                            \
     X(PIN, "pin", request_pin, OPERATOR, AT_ONCE)
 
 enum op {
@@ -336,6 +336,7 @@ struct reply {
         } recover; /* runs: the whole table, as after a Match */
         struct {
             uint32_t nodes; /* that the namespace had; pinned ones go as their pins end */
+            uint32_t unreached; /* peers that have not heard of it, or not all of theirs have */
         } namespace_reset;
         struct {
             uint32_t refs; /* ADMIN refs that the node has now */

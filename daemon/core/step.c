@@ -14,6 +14,7 @@
 #include "core/session/sessions.h"
 #include "core/tier/host.h"
 #include "core/transfer/pulls.h"
+#include "core/session/resets.h"
 #include "core/transfer/seals.h"
 #include "core/transfer/serves.h"
 #include "core/tree/nodes.h"
@@ -97,15 +98,6 @@ enum tern_err request_drain(struct core *c, struct actions *out, struct call *ca
         touch(c);
     c->draining = call->req->drain.on;
     ret->drain.sessions = c->limits.sessions - c->free_sessions.n;
-    return TERN_OK;
-}
-
-enum tern_err request_reset(struct core *c, struct actions *out, struct call *call,
-                            struct reply *ret)
-{
-    (void)out;
-    ret->namespace_reset.nodes =
-        spaces_reset(c, call->engine->tenant, call->req->namespace_reset.ns);
     return TERN_OK;
 }
 
@@ -257,6 +249,7 @@ static void conn_closed(struct core *c, uint32_t conn)
     engine_conn_closed(c, conn);
     pull_conn_closed(c, conn);
     load_conn_closed(c, conn);
+    reset_conn_closed(c, conn);
 }
 
 static void link_event(struct core *c, const struct event *ev)
@@ -275,6 +268,7 @@ static void link_event(struct core *c, const struct event *ev)
         return;
     }
     l->up = 0;
+    reset_link_down(c, ev->link.link);
     if (ev->link.link < c->limits.peers)
         pull_link_down(c, ev->link.link);
     else
@@ -285,12 +279,17 @@ static void link_event(struct core *c, const struct event *ev)
 static void peer_event(struct core *c, struct actions *out, const struct event *ev)
 {
     const struct peer_msg *m = &ev->peer.msg;
-    bool to_source = m->kind == PEER_PULL_OPEN || m->kind == PEER_PULL_DONE;
-    bool to_puller = m->kind == PEER_PULL_OFFER || m->kind == PEER_PULL_ABORT;
+    bool of_reset = m->kind == PEER_RESET || m->kind == PEER_RESET_DONE;
+    bool to_source =
+        m->kind == PEER_PULL_OPEN || m->kind == PEER_PULL_DONE || m->kind == PEER_RESET;
+    bool to_puller =
+        m->kind == PEER_PULL_OFFER || m->kind == PEER_PULL_ABORT || m->kind == PEER_RESET_DONE;
 
     if (ev->peer.link >= c->limits.links || !link_at(c, ev->peer.link)->up)
         return;
-    if (ev->peer.link >= c->limits.peers && to_source)
+    if (of_reset && to_source == (ev->peer.link >= c->limits.peers))
+        reset_msg(c, out, ev->peer.link, m);
+    else if (ev->peer.link >= c->limits.peers && to_source)
         serve_msg(c, out, ev->peer.link, m);
     else if (ev->peer.link < c->limits.peers && to_puller)
         fetch_msg(c, out, ev->peer.link, m);
@@ -333,7 +332,8 @@ void core_step(struct core *c, const struct event *ev, struct actions *out)
     c->now_ns = ev->now_ns;
     c->touched = 0;
     apply(c, out, ev);
-    all = serve_flush(c, out);
+    all = reset_spread(c, out); /* ahead of fetches on the same links */
+    all = serve_flush(c, out) && all;
     all = fetch_flush(c, out) && all;
     all = seal_flush(c, out) && all;
     all = away_flush(c, out) && all;

@@ -186,13 +186,31 @@ void pull_opened(struct sim *w, uint32_t d, const struct peer_msg *msg)
         EXPECT(++o->asks <= PULL_ASKS_MAX, "asked_again_too_often", "%u times", o->asks);
         return;
     }
-    w->d[d].opened[msg->pull.slot % OPENS] = (struct opened){
-        .id = msg->pull, .order = ++w->d[d].nopened, .asks = 1, .tenant = msg->tenant};
+    w->d[d].opened[msg->pull.slot % OPENS] = (struct opened){.id = msg->pull,
+                                                             .order = ++w->d[d].nopened,
+                                                             .asks = 1,
+                                                             .tenant = msg->tenant,
+                                                             .ns = namespace_number(w, msg->ns)};
+    o = opened_of(w, d, msg->pull);
+    o->need = w->d[d].own_reset[o->tenant][o->ns];
     for (uint32_t i = 0; i < SESSIONS; i++) {
         struct session *s = &w->d[d].session[i];
 
         if (s->used && s->turn == TURN_FETCHING && s->fetch_request == msg->trace_id)
             s->fetch_pull = msg->pull;
+    }
+}
+
+/* What the peer has is younger than this; what it brings here becomes content here. */
+static void fetched_content(struct sim *w, uint32_t d, const struct opened *o)
+{
+    for (uint32_t i = 0; i < SESSIONS; i++) {
+        const struct session *s = &w->d[d].session[i];
+
+        if (s->used && pull_id_equal(s->fetch_pull, o->id) && s->turn == TURN_FETCHING &&
+            space_current(w, d, s->tenant, s->space) &&
+            w->d[d].content[o->tenant][o->ns] > o->content)
+            w->d[d].content[o->tenant][o->ns] = o->content;
     }
 }
 
@@ -202,6 +220,8 @@ void pull_offered(struct sim *w, uint32_t d, const struct peer_msg *msg)
 
     if (o && msg->err == TERN_BUSY)
         o->not_before = w->now + msg->retry_ms * MS;
+    if (o && msg->err == TERN_OK && msg->to > msg->from)
+        fetched_content(w, d, o);
     for (uint32_t i = 0; o && msg->err == TERN_OK && i < msg->nruns; i++)
         o->unasked += msg->runs[i].n;
 }
@@ -622,12 +642,19 @@ void take_serve_start(struct sim *w, uint32_t d, const struct action *act)
 void serve_offered(struct sim *w, uint32_t d, uint32_t link, const struct peer_msg *msg)
 {
     struct serve *s = NULL;
+    struct opened *o = opened_of(w, 1 - d, msg->pull);
 
     (void)link;
     if (msg->err == TERN_BUSY)
         MARK(source_busy);
     if (msg->err != TERN_OK || msg->nruns == 0)
         return;
+    if (o) {
+        o->content = w->d[d].content[o->tenant][o->ns];
+        EXPECT(o->content >= o->need, "offer_of_old",
+               "content from after reset %u, but reset %u came before the fetch", o->content,
+               o->need);
+    }
     for (uint32_t i = 0; i < SERVES * 2 && !s; i++)
         if (w->d[d].serve[i].used && serve_id_equal(w->d[d].serve[i].id, msg->serve))
             s = &w->d[d].serve[i];

@@ -59,8 +59,6 @@ void ask_fetch(struct sim *w, uint32_t d, uint32_t i)
         s->turn == TURN_LOADING || may_be_undone(w, d, s))
         return;
     s->fetch_host = m->pool[s->pool].hgranules ? chance(w, 50) : chance(w, 2);
-    if (!s->fetch_host && !space_current(w, d, s->tenant, s->space))
-        return; /* the peer knows this name only as it is now */
     if (s->turn == TURN_NEW || s->ntokens < s->committed + w->L || s->allocated != s->committed) {
         if (!chance(w, 10))
             return;

@@ -99,6 +99,8 @@
     X(demoted, 10)                                                                                 \
     X(away_refused, 20)                                                                            \
     X(reset, 20)                                                                                   \
+    X(reset_heard_by_all, 5)                                                                       \
+    X(reset_by_peer, 5)                                                                            \
     X(reset_with_running_session, 10)                                                              \
     X(pinned, 20)                                                                                  \
     X(fetch_with_state, 20)

@@ -116,6 +116,7 @@ void net_deliver(struct sim *w, uint32_t conn, uint32_t dir)
     struct link *l = &w->link[conn];
     struct event ev;
     uint32_t to = dir == 0 ? 1 - conn : conn;
+    struct core_view before, after;
     struct message *m;
 
     if (!l->alive || l->n[dir] == 0 || !l->up[1 - dir])
@@ -133,7 +134,11 @@ void net_deliver(struct sim *w, uint32_t conn, uint32_t dir)
         w->d[to].pool[p].evictions++; /* room is made for all that is offered, at once */
     if (m->msg.kind == PEER_PULL_OFFER)
         pull_offered(w, to, &m->msg);
+    core_view(w->d[to].core, &before);
     sim_step(w, to, &ev);
+    core_view(w->d[to].core, &after);
+    if (after.namespaces_reset != before.namespaces_reset)
+        reset_heard(w, to, &ev.peer.msg);
 }
 
 void net_cut(struct sim *w, uint32_t conn)

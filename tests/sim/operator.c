@@ -77,37 +77,103 @@ static void space_take(struct sim *w, uint32_t d, uint32_t tenant, uint32_t spac
                 ~(1ull << (space * SPACE_CHUNKS + i) % 64);
 }
 
+uint32_t namespace_number(const struct sim *w, struct namespace_id ns)
+{
+    return (uint32_t)(w->cfg.seed_tokens & 1 ? ns.hi : ns.lo);
+}
+
+/* A namespace that was reset has no space until somebody wants one. False: there is none now. */
+bool space_ready(struct sim *w, uint32_t d, uint32_t tenant, uint32_t ns)
+{
+    struct daemon *m = &w->d[d];
+    uint32_t fresh = 0;
+
+    if (m->space_of[tenant][ns] != NO_SPACE)
+        return true;
+    while (fresh < SPACES && !space_unused(w, d, tenant, fresh))
+        fresh++;
+    if (fresh == SPACES)
+        return false;
+    space_take(w, d, tenant, fresh);
+    m->space_of[tenant][ns] = (uint8_t)fresh;
+    return true;
+}
+
+static void model_reset(struct sim *w, uint32_t d, uint32_t tenant, uint32_t ns)
+{
+    struct daemon *m = &w->d[d];
+
+    m->space_of[tenant][ns] = NO_SPACE;
+    m->resets++;
+    for (uint32_t i = 0; i < POOLS; i++)
+        m->pool[i].evictions++;
+}
+
+/* Of 1,000,000 resets of a daemon at most that many wait; NULL: no more now. */
+static struct reset_asked *reset_slot(struct daemon *m)
+{
+    for (uint32_t i = 0; i < RESETS; i++)
+        if (m->reset_asked[i].request_id == 0)
+            return &m->reset_asked[i];
+    return NULL;
+}
+
 void ask_reset(struct sim *w, uint32_t d, uint32_t e)
 {
     struct daemon *m = &w->d[d];
     const struct engine *g = &m->engine[e];
-    uint32_t conn = engine_conn(w, d, e), ns = pick(w, w->cfg.namespaces), fresh = 0, old, n = 0;
+    uint32_t conn = engine_conn(w, d, e), ns = pick(w, w->cfg.namespaces), n = 0;
+    struct reset_asked *slot = reset_slot(m);
     struct event ev;
 
-    if (conn == NO || g->dying)
+    if (conn == NO || g->dying || !slot)
         return;
-    while (fresh < SPACES && !space_unused(w, d, g->tenant, fresh))
-        fresh++;
-    if (fresh == SPACES)
-        return;
-    old = m->space_of[g->tenant][ns];
     request_init(w, d, &ev, OP_NAMESPACE_RESET, conn);
     ev.request.namespace_reset.ns = namespace_of(ns, w->cfg.seed_tokens & 1);
-    TRACE("  daemon %u tenant %u resets namespace %u: space %u, was %u\n", d, g->tenant, ns, fresh,
-          old);
-    space_take(w, d, g->tenant, fresh);
+    TRACE("  daemon %u tenant %u resets namespace %u, reset %u\n", d, g->tenant, ns, w->resets + 1);
     for (uint32_t i = 0; i < SESSIONS; i++)
-        n += m->session[i].live && m->session[i].tenant == g->tenant && m->session[i].space == old;
-    m->space_of[g->tenant][ns] = (uint8_t)fresh;
-    m->resets++;
-    for (uint32_t i = 0; i < POOLS; i++)
-        m->pool[i].evictions++;
+        n += m->session[i].live && m->session[i].tenant == g->tenant &&
+             m->session[i].space == m->space_of[g->tenant][ns];
+    model_reset(w, d, g->tenant, ns);
+    *slot = (struct reset_asked){ev.request.request_id, g->tenant, ns, ++w->resets};
+    m->content[g->tenant][ns] = m->own_reset[g->tenant][ns] = w->resets;
     sim_step(w, d, &ev);
-    EXPECT(w->reply && w->reply->err == TERN_OK, "reset_refused", "err %u",
-           w->reply ? w->reply->err : 99);
+    EXPECT(!w->reply || w->reply->err != TERN_OK || slot->request_id == 0, "reset_answer", "twice");
     MARK(reset);
     if (n)
         MARK(reset_with_running_session);
+}
+
+void reset_answered(struct sim *w, uint32_t d, const struct reply *r)
+{
+    struct daemon *m = &w->d[d];
+
+    EXPECT(r->err == TERN_OK, "reset_refused", "err %u %s", r->err, r->text);
+    for (uint32_t i = 0; i < RESETS; i++) {
+        struct reset_asked *a = &m->reset_asked[i];
+
+        if (a->request_id != r->request_id)
+            continue;
+        if (r->namespace_reset.unreached == 0) {
+            MARK(reset_heard_by_all);
+            if (m->heard_reset[a->tenant][a->ns] < a->number)
+                m->heard_reset[a->tenant][a->ns] = a->number;
+        }
+        a->request_id = 0;
+        return;
+    }
+}
+
+/* A peer told of a reset, and the core took it on. Which number it has is the peer's last, or an
+ * earlier one: what is content here is younger than what the peer asked for. */
+void reset_heard(struct sim *w, uint32_t d, const struct peer_msg *msg)
+{
+    uint32_t ns = namespace_number(w, msg->ns);
+
+    TRACE("  daemon %u heard of a reset of namespace %u of tenant %u\n", d, ns, msg->tenant);
+    model_reset(w, d, msg->tenant, ns);
+    w->d[d].content[msg->tenant][ns] = w->resets;
+    MARK(reset_by_peer);
 }
 
 /* --- pins --- */

@@ -59,6 +59,8 @@ void ask_open(struct sim *w, uint32_t d, uint32_t e)
     request_init(w, d, &ev, OP_SESSION_OPEN, conn);
     memset(s, 0, offsetof(struct session, table));
     s->ns = (uint8_t)pick(w, w->cfg.namespaces);
+    if (!space_ready(w, d, g->tenant, s->ns))
+        return;
     ev.request.session_open.pool = m->pool[g->pool].id;
     ev.request.session_open.ns = namespace_of(s->ns, w->cfg.seed_tokens & 1);
     sim_ask(w, d, &ev, "open_answer");
@@ -141,11 +143,10 @@ static bool separates(struct sim *w, uint32_t d, uint32_t pool, uint32_t ns, uin
     if (n < w->L)
         return false;
     if (!by_key) {
-        const struct chunk *c =
-            chunk_at(w, d, pool, w->d[d].space_of[w->d[d].pool[pool].tenant][(ns + 1) % NAMESPACES],
-                     variant, 1);
+        uint32_t space = w->d[d].space_of[w->d[d].pool[pool].tenant][(ns + 1) % NAMESPACES];
+        const struct chunk *c = space == NO_SPACE ? NULL : chunk_at(w, d, pool, space, variant, 1);
 
-        return w->cfg.namespaces > 1 && c->present && chunk_visible(w, d, c);
+        return w->cfg.namespaces > 1 && c && c->present && chunk_visible(w, d, c);
     }
     return w->cfg.keys && w->keys[variant].position < n;
 }
@@ -442,7 +443,8 @@ void peek_at(struct sim *w, uint32_t d, uint32_t e, uint32_t ns, uint32_t varian
     const struct daemon *m = &w->d[d];
     struct event ev;
 
-    if (conn == NO || g->dying || g->pool == NO || g->mapped != (1u << g->nprocs) - 1)
+    if (conn == NO || g->dying || g->pool == NO || g->mapped != (1u << g->nprocs) - 1 ||
+        !space_ready(w, d, g->tenant, ns))
         return;
     request_init(w, d, &ev, OP_PEEK, conn);
     ev.request.peek.pool = w->d[d].pool[g->pool].id;

@@ -54,6 +54,8 @@
 #define HOLE          0xffffu /* of a table: the session has no page there */
 #define LOAD_OWNER    0xfeu   /* of a page that a copy from the host writes */
 #define PINS          4
+#define NO_SPACE      0xff
+#define RESETS        4 /* of a daemon, that wait for an answer */
 #define OPENS         8 /* transfers that a peer asked for, by its own number */
 
 #define MS 1000000ull
@@ -332,12 +334,19 @@ struct pull {
     struct batch batch[BATCHES];
 };
 
+struct reset_asked {
+    uint64_t request_id; /* 0: none */
+    uint32_t tenant, ns, number;
+};
+
 /* A transfer in, from the question to the peer on. */
 struct opened {
     struct pull_id id; /* slot NONE: it is over */
     uint32_t order;    /* of those of the daemon, from 1 */
     uint32_t unasked;  /* pages that were offered and are to be asked for, some once more */
-    uint32_t tenant, asks;
+    uint32_t tenant, asks, ns;
+    uint32_t need;    /* what is offered has to be younger than that reset */
+    uint32_t content; /* and is younger than this one */
     uint64_t not_before; /* the peer was busy: it is asked again then, or later */
 };
 
@@ -406,6 +415,11 @@ struct daemon {
     struct pin pin[PINS];
     struct copy_id last_copy; /* acknowledged */
     uint32_t resets, open_resets[OPENS], spoilt;
+    struct reset_asked reset_asked[RESETS]; /* by engines, not yet answered */
+    /* Resets are numbered over all daemons. Of each namespace: the reset that all its content is
+     * younger than; the last one that was asked for here; the last one of which all have heard. */
+    uint32_t content[TENANTS][NAMESPACES], own_reset[TENANTS][NAMESPACES],
+        heard_reset[TENANTS][NAMESPACES];
     uint8_t waiting;     /* a session may wait for a fetch or a load; 0: none does */
     uint8_t pulled;      /* a transfer was active when the event began */
     uint8_t host_unsure; /* somebody gave up copies that were on their way */
@@ -425,6 +439,7 @@ struct sim {
     uint32_t ngroups, slab, window[GROUPS], reserve[GROUPS], reach, window_max; /* all groups */
     uint32_t world[ENGINES], ranks;
     uint64_t now, rng;
+    uint32_t resets; /* of all daemons */
     uint32_t verbose, quiet_phase;
     uint32_t audit_every, steps; /* the oracle looks at each audit_every-th step's core; 0: never */
     uint64_t events;
@@ -592,6 +607,10 @@ void bad_request(struct sim *w, uint32_t d);
 void check_host_depth(struct sim *w, uint32_t d, uint32_t pool, uint32_t space, uint32_t variant,
                       uint32_t n, uint32_t depth, uint32_t host_depth);
 void ask_reset(struct sim *w, uint32_t d, uint32_t e);
+void reset_heard(struct sim *w, uint32_t d, const struct peer_msg *msg);
+void reset_answered(struct sim *w, uint32_t d, const struct reply *r);
+uint32_t namespace_number(const struct sim *w, struct namespace_id ns);
+bool space_ready(struct sim *w, uint32_t d, uint32_t tenant, uint32_t ns);
 void ask_pin(struct sim *w, uint32_t d);
 void ask_unpin(struct sim *w, uint32_t d, uint32_t i);
 void unpin_all(struct sim *w, uint32_t d);

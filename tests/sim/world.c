@@ -243,6 +243,11 @@ static void daemon_clear(struct sim *w, uint32_t d)
     m->host_unsure = m->waiting = 0;
     memset(m->open_resets, 0, sizeof m->open_resets);
     memset(m->opened, 0, sizeof m->opened);
+    memset(m->reset_asked, 0, sizeof m->reset_asked);
+    memcpy(m->own_reset, m->heard_reset, sizeof m->own_reset);
+    for (uint32_t t = 0; t < TENANTS; t++)
+        for (uint32_t i = 0; i < NAMESPACES; i++)
+            m->content[t][i] = w->resets; /* there is none */
     m->nopened = 0;
     m->last_copy = (struct copy_id){0, 0};
     memset(m->pin, 0, sizeof m->pin);
@@ -292,6 +297,8 @@ static void take_reply(struct sim *w, uint32_t d, const struct reply *r)
 {
     if (r->op == OP_FETCH)
         session_fetched(w, d, r);
+    else if (r->op == OP_NAMESPACE_RESET)
+        reset_answered(w, d, r);
     else if (r->op != OP_RECOVER || !session_recovered(w, d, r))
         w->reply = r;
 }

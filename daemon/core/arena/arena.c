@@ -71,6 +71,8 @@ static enum tern_err lay_out(struct core *c, const struct core_limits *l, size_t
     c->links_at = place(&at, l->links, sizeof(struct link));
     c->pulls_at = place(&at, l->pulls, sizeof(struct pull));
     c->serves_at = place(&at, l->serves, sizeof(struct serve));
+    c->resets_at = place(&at, RESETS_MAX, sizeof(struct reset));
+    c->heard_at = place(&at, RESETS_MAX * (l->peers + 1), sizeof(struct heard));
     c->events_at = place(&at, l->events * l->tenants, sizeof(struct tree_event));
     c->hash_at = place(&at, pow2_at_least(l->nodes), sizeof(uint32_t));
     c->share_used_at = place(&at, shares_layout(l, c->share), sizeof(uint32_t));

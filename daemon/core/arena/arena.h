@@ -178,7 +178,8 @@ struct key_record {
 struct token_buf {
     uint32_t align; /* L */
     uint32_t first, end;
-    uint32_t head, tail; /* of its blocks; tail: only while there is a head. The same of its keys: */
+    uint32_t head,
+        tail; /* of its blocks; tail: only while there is a head. The same of its keys: */
     uint32_t keys, keys_tail;
 };
 
@@ -266,7 +267,7 @@ struct pull { /* a transfer in */
     uint32_t leads;    /* 1: of those of its tenant and link that a busy source put off, it is the
                           one that asks again */
     uint32_t retry_ms; /* as the source said last, within bounds; 0: it was never busy */
-    uint32_t history; /* HISTORY is here already up to this depth: the node is pinned */
+    uint32_t history;  /* HISTORY is here already up to this depth: the node is pinned */
     uint32_t history_node;
     uint32_t base[GROUPS_MAX];     /* first logical page of each list */
     struct list pages[GROUPS_MAX]; /* not yet published, in logical order */
@@ -285,6 +286,21 @@ struct serve { /* a transfer out */
     uint32_t err; /* what to tell the peer at the end, 0 = nothing */
     struct pull_id pull;
     uint64_t trace_id, deadline_ns, started_ns;
+};
+
+struct reset { /* see transfer/resets.c */
+    uint32_t state, tenant;
+    struct namespace_id ns;
+    uint64_t id;
+    uint32_t conn; /* of the engine that waits for the answer; NONE */
+    uint32_t link; /* of the peer that told us and is to be answered; NONE */
+    uint64_t request_id, trace_id;
+    uint32_t nodes;
+    uint32_t own; /* 1: it began here */
+};
+
+struct heard { /* of a reset, by a peer */
+    uint32_t state;
 };
 
 struct tree_event { /* see events.h */
@@ -321,7 +337,10 @@ struct core {
     uint32_t copy_failed;  /* 1: look whether those away wait for something that will not come */
     struct list away;      /* sessions */
     uint32_t resets;       /* namespaces that are being swept */
-    uint32_t events_at;    /* offset / 64 */
+    uint32_t nspreading;   /* resets of which not all peers have heard */
+    uint64_t resets_begun, namespaces_reset;
+    uint32_t resets_at, heard_at; /* offsets / 64 */
+    uint32_t events_at;           /* offset / 64 */
     uint64_t event_next;
     struct list pulls_active, serves_active; /* in the order in which they began */
     uint32_t pull_turn;                      /* the tenant that asked for pages last */
@@ -370,6 +389,18 @@ static inline struct tree_event *event_at(const struct core *c, uint32_t tenant,
     ARENA_BOUND(tenant, c->limits.tenants);
     return (struct tree_event *)((char *)(uintptr_t)c + (size_t)c->events_at * 64) +
            (size_t)tenant * c->limits.events + own % c->limits.events;
+}
+
+static inline struct reset *reset_at(const struct core *c, uint32_t i)
+{
+    return (struct reset *)((char *)(uintptr_t)c + (size_t)c->resets_at * 64) + i;
+}
+
+/* What a peer has heard of reset i. */
+static inline struct heard *heard_of(const struct core *c, const struct reset *r, uint32_t peer)
+{
+    return (struct heard *)((char *)(uintptr_t)c + (size_t)c->heard_at * 64) +
+           (size_t)(r - reset_at(c, 0)) * c->limits.peers + peer;
 }
 
 static inline uint32_t *block_next(const struct core *c, uint32_t i)

@@ -67,8 +67,7 @@ STATE_MACHINE(session, SESSION, SESSION_STATE_TABLE)
 /* A transfer in. */
 #define PULL_STATE_TABLE(X)                                                                        \
     X(PULL, EMPTY, TO(PULL, ASKED), "there is none", "empty")                                      \
-    X(PULL, ASKED,                                                                                 \
-      TO(PULL, RUNNING) | TO(PULL, PUT_OFF) | TO(PULL, ASKED_ENDS) | TO(PULL, EMPTY),              \
+    X(PULL, ASKED, TO(PULL, RUNNING) | TO(PULL, PUT_OFF) | TO(PULL, ASKED_ENDS) | TO(PULL, EMPTY), \
       "the source was asked, and has not offered yet", "asked")                                    \
     X(PULL, PUT_OFF, TO(PULL, ASKED) | TO(PULL, ASKED_ENDS),                                       \
       "the source is busy; of a tenant, one transfer at a time asks it again when it said",        \
@@ -98,6 +97,28 @@ STATE_MACHINE(pull, PULL, PULL_STATE_TABLE)
       "over; the pin stays until the data path proves that nothing reads", "stopping")
 
 STATE_MACHINE(serve, SERVE, SERVE_STATE_TABLE)
+
+/* A reset of a namespace on its way to the peers. */
+#define RESET_STATE_TABLE(X)                                                                       \
+    X(RESET, EMPTY, TO(RESET, ASKED), "there is none", "empty")                                    \
+    X(RESET, ASKED, TO(RESET, OWED) | TO(RESET, EMPTY),                                            \
+      "peers are told; an engine, or the peer that told us, may wait for the answer", "asked")     \
+    X(RESET, OWED, TO(RESET, ASKED) | TO(RESET, EMPTY),                                            \
+      "answered; peers that were not connected are told when they are", "owed")
+
+STATE_MACHINE(reset, RESET, RESET_STATE_TABLE)
+
+/* What a peer knows of a reset. */
+#define HEARD_STATE_TABLE(X)                                                                       \
+    X(HEARD, NOTHING, TO(HEARD, NOTHING) | TO(HEARD, TOLD),                                        \
+      "it is to be told when it is connected", "nothing")                                          \
+    X(HEARD, TOLD, TO(HEARD, NOTHING) | TO(HEARD, PARTLY) | TO(HEARD, ALL),                        \
+      "it was told, and has not answered", "told")                                                 \
+    X(HEARD, PARTLY, TO(HEARD, NOTHING) | TO(HEARD, PARTLY) | TO(HEARD, ALL),                      \
+      "it has reset the namespace; some of its own peers are still to be told", "partly")          \
+    X(HEARD, ALL, 0, "it has, and all that it could fetch from", "all")
+
+STATE_MACHINE(heard, HEARD, HEARD_STATE_TABLE)
 
 /* The words of a machine's states, by state. */
 #define STATE_WORD(machine, name, next, comment, word) [machine##_##name] = (word),

@@ -7,6 +7,7 @@
 #include "core/session/record.h"
 #include "core/session/retract.h"
 #include "core/transfer/pulls.h"
+#include "core/session/resets.h"
 #include "core/tree/nodes.h"
 #include "core/tree/tokens.h"
 
@@ -93,6 +94,8 @@ static enum tern_err fetch_check(const struct core *c, const struct session *s,
         return refuse(ret, TERN_INVALID, "no such peer is configured");
     if (!link_at(c, r->peer)->up)
         return refuse(ret, TERN_PEER_LOST, "the peer is not connected; the daemon keeps trying");
+    if (reset_is_due(c, r->peer))
+        return refuse(ret, TERN_BUSY, "the peer is being told of resets: fetch again in a moment");
     if (share_room(c, SHARE_PULLS, pull_holder(c, engine_at(c, s->engine), r->peer)) == 0)
         return refuse(ret, TERN_BUSY, share_refused(SHARE_PULLS));
     return TERN_OK;
@@ -138,8 +141,12 @@ bool fetch_ask_again(struct core *c, struct actions *out)
 
         if (p->state != PULL_PUT_OFF || !p->leads || c->now_ns < p->ask_ns)
             continue;
-        if (out->opens || actions_room(out) == 0)
+        if (out->opens || actions_room(out) == 0 || reset_is_due(c, p->link))
             return false;
+        if (space_at(c, session_at(c, p->session)->space)->reset) {
+            pull_set_ending(c, p, TERN_OK);
+            return false;
+        }
         check(gather(c, session_at(c, p->session), p->to, out, &nkeys)); /* as before */
         pull_state_move(&p->state, PULL_ASKED);
         fetch_open(c, out, p, nkeys);
@@ -162,8 +169,8 @@ enum tern_err fetch_from_peer(struct core *c, struct actions *out, struct call *
     TRY(fetch_check(c, s, r, ret));
     to = r->depth && r->depth < s->tokens.end ? r->depth : s->tokens.end;
     to -= to % session_pool(c, s)->align;
-    if (to <= s->committed)
-        return TERN_OK; /* it is all here */
+    if (to <= s->committed || space_at(c, s->space)->reset)
+        return TERN_OK; /* it is all here; or the peer has the name's new content alone */
     if (to > FETCH_TOKENS_MAX || !gather(c, s, to, out, &nkeys))
         return refuse(ret, TERN_INVALID,
                       "one fetch carries at most 245,760 tokens and 1,024 extra keys: fetch in "

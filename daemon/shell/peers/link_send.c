@@ -63,7 +63,7 @@ void link_send(struct daemon *d, uint32_t slot, const struct peer_msg *msg)
 
     if (!link_up(l))
         return;
-    if (msg->kind == PEER_PULL_OPEN && msg->tenant < d->config->ntenants)
+    if ((msg->kind == PEER_PULL_OPEN || msg->kind == PEER_RESET) && msg->tenant < d->config->ntenants)
         tenant = d->config->tenants[msg->tenant].name;
     n = wire_out_peer_msg(msg, tenant, l->sent + 1, LINK_BODY_MAX, d->frame);
     check(n > 0);

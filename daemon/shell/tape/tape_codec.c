@@ -206,6 +206,8 @@ static void peer_msg(struct codec *c, struct peer_msg *v, struct codec_room *roo
     codec_u32(c, &v->history);
     codec_u32(c, &v->from);
     codec_u32(c, &v->to);
+    if (v->kind == PEER_RESET || v->kind == PEER_RESET_DONE)
+        codec_u64(c, &v->reset);
     if (c->reading && v->from > v->to)
         c->bad = true;
     if (v->kind == PEER_PULL_OPEN) {

@@ -246,11 +246,16 @@ size_t wire_out_peer_msg(const struct peer_msg *msg, const char *tenant, uint64_
     m.history = msg->history;
     m.from = msg->from;
     m.to = msg->to;
-    if (msg->kind == PEER_PULL_OPEN) {
+    m.has_reset = msg->reset != 0;
+    m.reset = msg->reset;
+    if (msg->kind == PEER_PULL_OPEN || msg->kind == PEER_RESET) {
         m.tenant = (char *)(uintptr_t)tenant;
-        m.has_ns_hi = m.has_ns_lo = m.has_layout_hash = m.has_tokens = m.has_keys = true;
+        m.has_ns_hi = m.has_ns_lo = true;
         m.ns_hi = msg->ns.hi;
         m.ns_lo = msg->ns.lo;
+    }
+    if (msg->kind == PEER_PULL_OPEN) {
+        m.has_layout_hash = m.has_tokens = m.has_keys = true;
         m.layout_hash = msg->layout_hash;
         m.tokens = wire_bytes(msg->tokens, (size_t)msg->to * sizeof(uint32_t));
         m.keys = wire_bytes(msg->keys, (size_t)msg->nkeys * sizeof(struct extra_key));

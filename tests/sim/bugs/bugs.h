@@ -41,7 +41,8 @@
     X(32, POOLS_UNSHARED, "open a pool on what is reserved for another tenant")                    \
     X(33, SESSIONS_UNSHARED, "open a session on what is reserved for another tenant")              \
     X(34, PULLS_UNSHARED, "begin a fetch on what is reserved for another tenant")                  \
-    X(35, SERVES_UNSHARED, "serve on what is reserved for another tenant")
+    X(35, SERVES_UNSHARED, "serve on what is reserved for another tenant")                         \
+    X(36, RESET_UNTOLD, "keep a reset from the peers")
 
 /* Those from the first to the last are the seam's: `tern-sim --rdma` finds them. */
 #define BUG_SEAM_FIRST 21

@@ -687,8 +687,9 @@ void rig_link_up(struct rig *a, uint32_t link_a, struct rig *b, uint32_t link_b)
     a->link[link_a].link = link_b;
     b->link[link_b].rig = a;
     b->link[link_b].link = link_a;
-    link_event(a, EV_LINK_UP, link_a, b->options.incarnation);
+    /* Who was called is the first to know. */
     link_event(b, EV_LINK_UP, link_b, a->options.incarnation);
+    link_event(a, EV_LINK_UP, link_a, b->options.incarnation);
 }
 
 /* One end of it. */

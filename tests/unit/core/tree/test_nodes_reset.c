@@ -222,6 +222,7 @@ TEST(reset_while_a_pull_runs)
     for (uint32_t jobs = 0; jobs < 3; jobs++) {
         struct pair p = pair_with(rig_defaults(), 4, 64, 64);
         struct rig_session *s = rig_session(p.dest, &p.de, p.dp, 1);
+        struct request reset = {.op = OP_NAMESPACE_RESET};
         uint64_t request;
 
         rig_put(p.source, &p.se, p.sp, 1, 40);
@@ -231,8 +232,10 @@ TEST(reset_while_a_pull_runs)
         request = rig_fetch(s, 0, 0);
         if (jobs == 2 && rig_jobs(p.dest, RIG_PULL) > 0)
             rig_complete(p.dest, RIG_PULL);
-        assert_ok(rig_reset(p.dest, p.de.conn[0], 1, NULL));
+        reset.namespace_reset.ns = (struct namespace_id){.hi = 1, .lo = 1};
+        rig_request(p.dest, p.de.conn[0], &reset);
         rig_runs_free(p.dest);
+        assert_ok(rig_reply_to(p.dest, reset.request_id)->err);
         assert_non_null(rig_reply_to(p.dest, request));
         rig_fetched(s, request);
         assert_int_equal(rig_wrong(s, s->len.written), 0);
@@ -240,7 +243,8 @@ TEST(reset_while_a_pull_runs)
         assert_ok(rig_close(s, 0));
         assert_int_equal(rig_free(p.dest, p.dp), 64);
         s = rig_session(p.dest, &p.de, p.dp, 1);
-        assert_ok(rig_match(s, rig_tokens(1, 40), 40)); /* the new one can be fetched */
+        assert_ok(rig_match(s, rig_tokens(1, 40), 40)); /* what is new can be fetched */
+        rig_put(p.source, &p.se, p.sp, 1, 40);
         assert_ok(rig_fetched(s, rig_fetch(s, 0, 0)));
         assert_whole(s, 40);
     }

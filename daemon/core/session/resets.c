@@ -1,0 +1,260 @@
+/* Resets of namespaces spread to all daemons that this one could fetch from, directly or through
+ * others (N1). A reset is told on the link on which we fetch, ahead of any later fetch, so that no
+ * peer offers what was committed before it. Whoever is told resets its own namespace, tells its own
+ * peers, and answers when they have answered. Called by the core's step.
+ *
+ * What must stay true: whoever began a reset is told that all have heard only when each daemon has
+ * reset the namespace that old pages could come from. After that nobody needs to remember it, also
+ * not over a restart. A peer that is not connected is remembered, and told when it is; a peer that
+ * has only heard in part is told again when its link was lost, because it may have forgotten. */
+#include "core/session/resets.h"
+
+#include <string.h>
+
+#include "base/hash.h"
+#include "core/arena/actions.h"
+#include "core/arena/refuse.h"
+#include "core/tree/nodes.h"
+
+static bool waited_for(const struct reset *r)
+{
+    return r->state == RESET_ASKED;
+}
+
+static void reset_free(struct core *c, struct reset *r)
+{
+    reset_state_move(&r->state, RESET_EMPTY);
+    c->nspreading--;
+    touch(c);
+}
+
+/* NULL: too many are remembered for peers that are away. A later reset of the same namespace does
+ * for an earlier one that nobody waits for. */
+static struct reset *reset_take(struct core *c, uint32_t tenant, struct namespace_id ns)
+{
+    struct reset *found = NULL;
+
+    for (uint32_t i = 0; i < RESETS_MAX; i++) {
+        struct reset *r = reset_at(c, i);
+
+        if (r->state == RESET_OWED && r->link == NONE && r->tenant == tenant && r->ns.hi == ns.hi &&
+            r->ns.lo == ns.lo)
+            reset_free(c, r);
+        if (r->state == RESET_EMPTY && !found)
+            found = r;
+    }
+    if (!found)
+        return NULL;
+    memset(found, 0, sizeof *found);
+    reset_state_move(&found->state, RESET_ASKED);
+    found->tenant = tenant;
+    found->ns = ns;
+    found->conn = found->link = NONE;
+    for (uint32_t p = 0; p < c->limits.peers; p++)
+        *heard_of(c, found, p) = (struct heard){0};
+    c->nspreading++;
+    touch(c);
+    return found;
+}
+
+static struct reset *reset_find(struct core *c, uint64_t id)
+{
+    for (uint32_t i = 0; i < RESETS_MAX; i++)
+        if (reset_at(c, i)->state != RESET_EMPTY && reset_at(c, i)->id == id)
+            return reset_at(c, i);
+    return NULL;
+}
+
+enum tern_err request_reset(struct core *c, struct actions *out, struct call *call,
+                            struct reply *ret)
+{
+    const struct request *req = call->req;
+    uint32_t tenant = call->engine->tenant;
+    struct reset *r;
+
+    (void)out;
+    if (c->limits.peers == 0) {
+        ret->namespace_reset.nodes = spaces_reset(c, tenant, req->namespace_reset.ns);
+        return TERN_OK;
+    }
+    r = reset_take(c, tenant, req->namespace_reset.ns);
+    if (!r)
+        return refuse(ret, TERN_BUSY,
+                      "64 resets wait for peers that are not connected: nothing was reset; connect "
+                      "the peers, or take them out of the configuration");
+    r->id = hash_mix(c->incarnation, ++c->resets_begun);
+    r->own = 1;
+    r->conn = req->conn;
+    r->request_id = req->request_id;
+    r->trace_id = req->trace_id;
+    r->nodes = spaces_reset(c, tenant, r->ns);
+    call->later = true;
+    return TERN_OK;
+}
+
+bool reset_is_due(const struct core *c, uint32_t link)
+{
+    for (uint32_t i = 0; i < RESETS_MAX && c->nspreading > 0; i++)
+        if (reset_at(c, i)->state != RESET_EMPTY &&
+            heard_of(c, reset_at(c, i), link)->state == HEARD_NOTHING)
+            return true;
+    return false;
+}
+
+/* --- what peers say --- */
+
+static void say_done(struct actions *out, uint32_t link, uint64_t id, enum tern_err err)
+{
+    struct action *a = action_add(out, ACT_PEER_SEND);
+
+    a->peer.link = link;
+    a->peer.msg.kind = PEER_RESET_DONE;
+    a->peer.msg.reset = id;
+    a->peer.msg.err = err;
+}
+
+/* A peer tells us of a reset that we have. Where it began here, or somebody else waits for our
+ * whole answer, it has not to wait for that, too. If it was answered in part, it is told so. */
+static void told_again(struct core *c, struct actions *out, uint32_t link, struct reset *r)
+{
+    if (r->state == RESET_OWED && !r->own && r->link == NONE) {
+        reset_state_move(&r->state, RESET_ASKED);
+        r->link = link;
+        touch(c);
+        return;
+    }
+    say_done(out, link, r->id, r->own || r->state == RESET_ASKED ? TERN_OK : TERN_PEER_LOST);
+}
+
+static void told(struct core *c, struct actions *out, uint32_t link, const struct peer_msg *msg)
+{
+    struct reset *r = reset_find(c, msg->reset);
+
+    if (r) {
+        told_again(c, out, link, r);
+        return;
+    }
+    if (msg->tenant >= c->limits.tenants) {
+        say_done(out, link, msg->reset, TERN_OK);
+        return;
+    }
+    spaces_reset(c, msg->tenant, msg->ns);
+    r = c->limits.peers > 0 ? reset_take(c, msg->tenant, msg->ns) : NULL;
+    if (!r) {
+        say_done(out, link, msg->reset, c->limits.peers > 0 ? TERN_BUSY : TERN_OK);
+        return;
+    }
+    r->id = msg->reset;
+    r->trace_id = msg->trace_id;
+    r->link = link;
+}
+
+void reset_msg(struct core *c, struct actions *out, uint32_t link, const struct peer_msg *msg)
+{
+    struct reset *r;
+
+    if (msg->kind == PEER_RESET) {
+        told(c, out, link, msg);
+        return;
+    }
+    r = reset_find(c, msg->reset);
+    if (!r || heard_of(c, r, link)->state == HEARD_NOTHING ||
+        heard_of(c, r, link)->state == HEARD_ALL)
+        return; /* too late */
+    heard_state_move(&heard_of(c, r, link)->state, msg->err == TERN_OK ? HEARD_ALL : HEARD_PARTLY);
+    touch(c);
+}
+
+void reset_link_down(struct core *c, uint32_t link)
+{
+    for (uint32_t i = 0; i < RESETS_MAX && c->nspreading > 0; i++) {
+        struct reset *r = reset_at(c, i);
+
+        if (r->state == RESET_EMPTY)
+            continue;
+        if (link < c->limits.peers && heard_of(c, r, link)->state != HEARD_ALL)
+            heard_state_move(&heard_of(c, r, link)->state, HEARD_NOTHING);
+        if (r->link == link)
+            r->link = NONE;
+    }
+}
+
+void reset_conn_closed(struct core *c, uint32_t conn)
+{
+    for (uint32_t i = 0; i < RESETS_MAX && c->nspreading > 0; i++)
+        if (reset_at(c, i)->conn == conn)
+            reset_at(c, i)->conn = NONE;
+}
+
+/* --- as there is room --- */
+
+static void tell(struct core *c, struct actions *out, const struct reset *r, uint32_t peer)
+{
+    struct action *a = action_add(out, ACT_PEER_SEND);
+
+    a->peer.link = peer;
+    a->peer.msg.kind = PEER_RESET;
+    a->peer.msg.reset = r->id;
+    a->peer.msg.trace_id = r->trace_id;
+    a->peer.msg.tenant = r->tenant;
+    a->peer.msg.ns = r->ns;
+    heard_state_move(&heard_of(c, r, peer)->state, HEARD_TOLD);
+    touch(c);
+}
+
+static void answer(struct core *c, struct actions *out, struct reset *r, uint32_t unreached)
+{
+    if (r->conn != NONE) {
+        struct reply *reply = &action_add(out, ACT_REPLY)->reply;
+
+        reply->op = OP_NAMESPACE_RESET;
+        reply->conn = r->conn;
+        reply->request_id = r->request_id;
+        reply->trace_id = r->trace_id;
+        reply->text = "";
+        reply->namespace_reset.nodes = r->nodes;
+        reply->namespace_reset.unreached = unreached;
+        c->errors[TERN_OK]++;
+        r->conn = NONE;
+    }
+    if (r->link != NONE)
+        say_done(out, r->link, r->id, unreached ? TERN_PEER_LOST : TERN_OK);
+}
+
+/* False: no room. */
+static bool spread(struct core *c, struct actions *out, struct reset *r)
+{
+    uint32_t waiting = 0, unreached = 0;
+
+    for (uint32_t p = 0; p < c->limits.peers; p++) {
+        if (heard_of(c, r, p)->state == HEARD_NOTHING && link_at(c, p)->up) {
+            if (actions_room(out) < 3)
+                return false;
+            tell(c, out, r, p);
+        }
+        waiting += heard_of(c, r, p)->state == HEARD_TOLD;
+        unreached +=
+            heard_of(c, r, p)->state == HEARD_NOTHING || heard_of(c, r, p)->state == HEARD_PARTLY;
+    }
+    if (waiting > 0 || (unreached > 0 && !waited_for(r)))
+        return true;
+    if (actions_room(out) < 2)
+        return false;
+    answer(c, out, r, unreached);
+    if (unreached == 0)
+        reset_free(c, r);
+    else
+        reset_state_move(&r->state, RESET_OWED);
+    touch(c);
+    return true;
+}
+
+bool reset_spread(struct core *c, struct actions *out)
+{
+    bool all = true;
+
+    for (uint32_t i = 0; i < RESETS_MAX && c->nspreading > 0; i++)
+        if (reset_at(c, i)->state != RESET_EMPTY)
+            all = spread(c, out, reset_at(c, i)) && all;
+    return all;
+}

@@ -1,0 +1,15 @@
+/* Resets of namespaces, between daemons. */
+#ifndef CORE_RESETS_H
+#define CORE_RESETS_H
+
+#include "core/session/call.h"
+
+/* Peers have still to be told of a reset over this link: nothing is fetched before. */
+bool reset_is_due(const struct core *c, uint32_t link);
+/* RESET and RESET_DONE. */
+void reset_msg(struct core *c, struct actions *out, uint32_t link, const struct peer_msg *msg);
+void reset_link_down(struct core *c, uint32_t link);
+void reset_conn_closed(struct core *c, uint32_t conn);
+bool reset_spread(struct core *c, struct actions *out); /* false: work is left for want of room */
+
+#endif

@@ -1,0 +1,156 @@
+/* Resets of namespaces that spread to the daemons that pages could be fetched from (N1). */
+#include "testing/test.h"
+#include "unit/rig/rig_pair.h"
+
+#define TOKENS 32
+
+static uint64_t resets(struct rig *rig, uint32_t conn, uint64_t ns)
+{
+    struct request request = {.op = OP_NAMESPACE_RESET};
+
+    request.namespace_reset.ns = (struct namespace_id){.hi = 1, .lo = ns};
+    rig_request(rig, conn, &request);
+    return request.request_id;
+}
+
+static uint32_t depth_at(struct rig *rig, const struct rig_engine *e, struct pool_id pool)
+{
+    return rig_depth(rig_session(rig, e, pool, 1), rig_tokens(1, TOKENS), TOKENS);
+}
+
+/* A session of the destination, opened now, fetches: how much it has then. */
+static uint32_t fetched_now(struct pair *p)
+{
+    struct rig_session *d = asking(p, 1, TOKENS);
+
+    assert_ok(fetch_all(d));
+    return d->len.committed;
+}
+
+static struct pair offered(void)
+{
+    struct pair p = pair_limited(1 << 20);
+
+    source_has(&p, 1, TOKENS);
+    return p;
+}
+
+/* Two daemons that fetch from each other: who is told tells the one that told it, too. */
+TEST(n1_reset_is_answered_when_all_have_heard)
+{
+    struct rig_options options = rig_defaults();
+    struct pair p;
+    uint64_t id;
+
+    options.limits.peers = 1;
+    p = pair_with(options, 4, 128, 64);
+    rig_link_up(p.source, 0, p.dest, 1);
+    source_has(&p, 1, TOKENS);
+    dest_has(&p, 1, 8);
+    p.dest->automatic = BY_HAND(RIG_MSG);
+    id = resets(p.dest, p.de.conn[0], 1);
+    assert_null(rig_reply_to(p.dest, id));
+    assert_int_equal(depth_at(p.source, &p.se, p.sp), TOKENS);
+    assert_int_equal(depth_at(p.dest, &p.de, p.dp), 0);
+    complete_all(p.dest, RIG_MSG);
+    assert_int_equal(rig_reply_to(p.dest, id)->namespace_reset.unreached, 0);
+    assert_int_equal(rig_reply_to(p.dest, id)->namespace_reset.nodes, 2);
+    assert_int_equal(depth_at(p.source, &p.se, p.sp), 0);
+    assert_int_equal(rig_view(p.dest).resets_spreading, 0);
+    assert_int_equal(rig_view(p.source).resets_spreading, 0);
+    assert_int_equal(rig_view(p.dest).namespaces_reset, 1);
+    p.dest->automatic = RIG_ALL;
+    assert_int_equal(fetched_now(&p), 0);
+}
+
+/* A peer whose own peers are away says so, and says when they have heard. */
+TEST(n1_peer_that_waits_for_its_own_peers_counts_as_unreached)
+{
+    struct rig_options options = rig_defaults();
+    struct pair p;
+    uint64_t id;
+
+    options.limits.peers = 1;
+    p = pair_with(options, 4, 128, 64);
+    id = resets(p.dest, p.de.conn[0], 1);
+    assert_int_equal(rig_reply_to(p.dest, id)->namespace_reset.unreached, 1);
+    assert_int_equal(rig_view(p.dest).resets_spreading, 1);
+    rig_link_up(p.source, 0, p.dest, 1);
+    assert_int_equal(rig_view(p.source).resets_spreading, 0);
+    assert_int_equal(rig_view(p.dest).resets_spreading, 0);
+}
+
+/* A fetch that is asked for behind the reset finds nothing, although the peer has not answered. */
+TEST(n1_reset_goes_ahead_of_a_later_fetch)
+{
+    struct pair p = offered();
+    struct rig_session *d;
+    uint64_t fetch;
+
+    p.dest->automatic = BY_HAND(RIG_MSG);
+    resets(p.dest, p.de.conn[0], 1);
+    d = asking(&p, 1, TOKENS);
+    fetch = rig_fetch(d, 0, 0);
+    complete_all(p.dest, RIG_MSG);
+    assert_ok(rig_fetched(d, fetch));
+    assert_int_equal(d->len.committed, 0);
+}
+
+/* The peer is away: it is told when it is back, ahead of any fetch. */
+TEST(n1_peer_that_was_away_is_told_when_it_is_back)
+{
+    struct pair p = offered();
+    uint64_t id;
+
+    rig_link_down(p.dest, 0);
+    id = resets(p.dest, p.de.conn[0], 1);
+    assert_int_equal(rig_reply_to(p.dest, id)->namespace_reset.unreached,
+                     p.dest->options.limits.peers);
+    assert_int_equal(depth_at(p.source, &p.se, p.sp), TOKENS);
+    rig_link_up(p.dest, 0, p.source, p.source->options.limits.peers);
+    assert_int_equal(depth_at(p.source, &p.se, p.sp), 0);
+    assert_int_equal(fetched_now(&p), 0);
+}
+
+/* The answer was lost with the link: the peer is told again, and nobody waits for ever. */
+TEST(n1_peer_that_is_lost_before_its_answer_is_told_again)
+{
+    struct pair p = offered();
+    uint64_t id;
+
+    p.dest->automatic = BY_HAND(RIG_MSG);
+    id = resets(p.dest, p.de.conn[0], 1);
+    rig_lose_messages(p.dest, 0);
+    rig_link_down(p.dest, 0);
+    assert_int_equal(rig_reply_to(p.dest, id)->namespace_reset.unreached,
+                     p.dest->options.limits.peers);
+    p.dest->automatic = RIG_ALL;
+    rig_link_up(p.dest, 0, p.source, p.source->options.limits.peers);
+    assert_int_equal(depth_at(p.source, &p.se, p.sp), 0);
+}
+
+/* What runs on in the old content is not mixed with new content of that name. */
+TEST(n1_session_of_a_namespace_that_was_reset_fetches_nothing)
+{
+    struct pair p = offered();
+
+    p.d = asking(&p, 1, TOKENS);
+    assert_ok(fetch_to(p.d, 8));
+    resets(p.dest, p.de.conn[0], 1);
+    source_has(&p, 1, TOKENS);
+    assert_ok(fetch_all(p.d));
+    assert_int_equal(p.d->len.committed, 8);
+    assert_int_equal(fetched_now(&p), TOKENS);
+}
+
+/* So many resets for a peer that is away, and no more; a repeated one takes no further record. */
+TEST(limits_resets_that_wait_for_peers)
+{
+    struct pair p = offered();
+
+    rig_link_down(p.dest, 0);
+    for (uint32_t i = 0; i < 2 * RESETS_MAX; i++)
+        assert_ok(rig_reply_to(p.dest, resets(p.dest, p.de.conn[0], i / 2))->err);
+    assert_err(TERN_BUSY, rig_reply_to(p.dest, resets(p.dest, p.de.conn[0], 1000))->err);
+    assert_int_equal(rig_view(p.dest).resets_spreading, RESETS_MAX);
+}
