@@ -190,8 +190,12 @@ static void show_daemon(const struct ctl *ctl, const json_t *s)
     if (j_u64(s, "conns_refused") > 0)
         printf(" (%s refused)", num(s, "conns_refused"));
     printf("\n");
-    printf("  peers %s of %s up, transfers %s\n", num(s, "peers_up"), num(s, "peers"),
+    printf("  peers %s of %s up, transfers %s", num(s, "peers_up"), num(s, "peers"),
            num(s, "transfers_active"));
+    if (j_u64(s, "resets_spreading") > 0)
+        printf(", resets of namespaces that not all peers have heard of %s",
+               num(s, "resets_spreading"));
+    printf("\n");
     show_memory(memory);
     printf("  pages in %s (%s), out %s (%s), corrupt %s\n", num(data, "pages_in"),
            human_bytes(j_u64(data, "payload_bytes_in")), num(data, "pages_out"),

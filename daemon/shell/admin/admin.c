@@ -423,6 +423,8 @@ static enum tern_err answer_status(const struct admin_ctx *ctx, const struct que
         text_u64(out, "links_up", v.links_up);
         text_u64(out, "listen_port", ctx->listen_port);
         text_u64(out, "transfers_active", (uint64_t)v.pulls + v.serves);
+        text_u64(out, "namespaces_reset", v.namespaces_reset);
+        text_u64(out, "resets_spreading", v.resets_spreading);
         status_core(&v, out);
         status_quarantine(ctx, &v, out);
         status_host(ctx, &v, out);

@@ -1,0 +1,126 @@
+/* A namespace that is reset on one daemon is gone on the peers too: what was committed under it is
+ * found by no Match and by no Fetch any more, also after the daemon that was asked has started
+ * again. What is committed afterwards is found. */
+#include <stdio.h>
+#include <stdlib.h>
+#include <unistd.h>
+
+#include "engine/admin.h"
+#include "engine/engine.h"
+#include "rig_daemon.h"
+#include "tern.h"
+#include "testing/test.h"
+
+#define PAGE   4096
+#define TOKENS 640
+
+static struct daemon source, dest;
+static struct daemon_options options[2] = {
+    {.node = "source", .memory_bytes = 16u << 20, .page_bytes_min = PAGE, .core = -1},
+    {.node = "dest", .memory_bytes = 16u << 20, .page_bytes_min = PAGE, .core = -1}};
+static uint32_t tokens[TOKENS];
+
+static struct engine engine_start(const struct daemon *d, const char *name)
+{
+    struct tern_group kv = {.name = "kv", .page_tokens = 64, .page_bytes = PAGE};
+    struct tern_layout layout = {.groups = &kv, .ngroups = 1, .bytes = 64 * PAGE};
+    struct engine e = {0};
+
+    assert_ok(e.tern, engine_open(&e, d->socket, name, &layout, RIG_WAIT_MS));
+    return e;
+}
+
+static void commit_all(struct engine *e)
+{
+    struct engine_session s;
+
+    assert_ok(e->tern, engine_begin(&s, e, tokens, TOKENS));
+    assert_ok(e->tern, engine_run(&s));
+    assert_ok(e->tern, engine_publish(e));
+    assert_ok(e->tern, engine_end(&s));
+}
+
+/* The tokens that a new session there has after a Match and a Fetch from the source; every byte of
+ * their pages is right. */
+static uint32_t fetched(struct engine *e, uint32_t *ret_matched)
+{
+    struct engine_session s;
+    uint32_t committed;
+
+    assert_ok(e->tern, engine_begin(&s, e, tokens, TOKENS));
+    *ret_matched = s.matched;
+    assert_ok(e->tern, engine_fetch(&s, "source", TOKENS, RIG_WAIT_MS));
+    committed = s.len.committed;
+    assert_int_equal(engine_wrong(&s, committed), 0);
+    assert_ok(e->tern, engine_end(&s));
+    return committed;
+}
+
+/* Both daemons have reset it once, and nobody waits to be told. */
+static void is_known_to_all(void)
+{
+    const struct daemon *all[] = {&source, &dest};
+
+    for (uint32_t i = 0; i < 2; i++) {
+        struct tern *admin;
+
+        assert_int_equal(tern_connect(all[i]->admin, RIG_WAIT_MS, &admin), TERN_OK);
+        assert_int_equal(rig_figure(admin, "status", "namespaces_reset"), 1);
+        assert_int_equal(rig_figure(admin, "status", "resets_spreading"), 0);
+        tern_destroy(admin);
+    }
+}
+
+static void link_is_up(const struct daemon *d, const char *peer)
+{
+    struct tern *admin;
+
+    assert_int_equal(tern_connect(d->admin, RIG_WAIT_MS, &admin), TERN_OK);
+    assert_true(admin_wait_peer(admin, peer, RIG_WAIT_MS));
+    tern_destroy(admin);
+}
+
+TEST(reset_of_a_namespace_reaches_the_peers)
+{
+    char dir[] = "/tmp/tern-reset-XXXXXX", why[SPAWN_WHY_BYTES] = "", command[64];
+    struct tern_namespace ns = {.model = "m"};
+    uint32_t matched, unreached = 99;
+    struct engine a, b;
+
+    assert_non_null(mkdtemp(dir));
+    for (uint32_t i = 0; i < TOKENS; i++)
+        tokens[i] = i * 7 + 1;
+    if (!daemon_start_pair(&source, &dest, dir, options, why))
+        fail_msg("%s", why);
+    link_is_up(&source, "dest"); /* who is not connected would not be reached */
+    link_is_up(&dest, "source");
+    a = engine_start(&source, "prefill");
+    commit_all(&a);
+    b = engine_start(&dest, "decode");
+    assert_int_equal(fetched(&b, &matched), TOKENS);
+    assert_int_equal(matched, 0);
+
+    assert_ok(b.tern, tern_namespace_reset_peers(b.tern, &ns, RIG_WAIT_MS, NULL, &unreached));
+    assert_int_equal(unreached, 0);
+    is_known_to_all();
+    assert_int_equal(fetched(&b, &matched), 0);
+    assert_int_equal(matched, 0);
+
+    engine_close(&b);
+    assert_int_equal(daemon_end(&dest, RIG_STOP_MS), 0);
+    if (!daemon_start(&dest, dir, &options[1], why))
+        fail_msg("%s", why);
+    link_is_up(&dest, "source");
+    b = engine_start(&dest, "decode");
+    assert_int_equal(fetched(&b, &matched), 0);
+    assert_int_equal(matched, 0);
+
+    commit_all(&a);
+    assert_int_equal(fetched(&b, &matched), TOKENS);
+    engine_close(&b);
+    engine_close(&a);
+    assert_true(daemon_stop(&dest));
+    assert_true(daemon_stop(&source));
+    snprintf(command, sizeof command, "rm -rf %s", dir);
+    assert_int_equal(system(command), 0);
+}
