@@ -247,7 +247,7 @@ struct link {
     uint64_t incarnation, bytes_in_flight;
 };
 
-struct batch {
+struct pull_batch {
     uint32_t head, n, used, no;
     uint64_t bytes;
 };
@@ -271,7 +271,7 @@ struct pull { /* a transfer in */
     uint32_t history_node;
     uint32_t base[GROUPS_MAX];     /* first logical page of each list */
     struct list pages[GROUPS_MAX]; /* not yet published, in logical order */
-    struct batch batch[PULL_BATCHES_MAX];
+    struct pull_batch batch[PULL_BATCHES_MAX];
     struct serve_id serve;
     uint64_t ask_ns, give_up_ns; /* PUT_OFF: not before it asks again; when it ends as BUSY */
     uint64_t request_id, trace_id, arrived_bytes, deadline_ns, started_ns, quarantined_ns;

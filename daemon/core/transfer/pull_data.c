@@ -60,7 +60,7 @@ static void page_arrived(struct core *c, struct pull *p, uint32_t record, bool o
 struct pull *pull_check_in(struct core *c, const struct event *ev)
 {
     struct pull *p = pull_find(c, ev->pulled.pull);
-    struct batch *b = NULL;
+    struct pull_batch *b = NULL;
 
     if (!p || p->state != PULL_RUNNING)
         return NULL;
@@ -154,7 +154,7 @@ static struct pull_room room_of(const struct core *c, const struct pull *p)
     return room;
 }
 
-static void issue_batch(struct core *c, struct actions *out, struct pull *p, struct batch *b,
+static void issue_batch(struct core *c, struct actions *out, struct pull *p, struct pull_batch *b,
                         uint64_t allowed)
 {
     const struct pool *pool = pool_at(c, p->pool);
@@ -199,7 +199,7 @@ static void issue_batch(struct core *c, struct actions *out, struct pull *p, str
 
 /* --- whose turn it is --- */
 
-static struct batch *batch_unused(struct pull *p)
+static struct pull_batch *batch_unused(struct pull *p)
 {
     for (uint32_t i = 0; i < PULL_BATCHES_MAX; i++)
         if (!p->batch[i].used)

@@ -231,7 +231,7 @@ void pull_broken(struct core *c, struct pull_id id, enum tern_err err)
 static void forget_batches(struct core *c, struct pull *p)
 {
     for (uint32_t i = 0; i < PULL_BATCHES_MAX; i++) {
-        struct batch *b = &p->batch[i];
+        struct pull_batch *b = &p->batch[i];
 
         if (!b->used)
             continue;

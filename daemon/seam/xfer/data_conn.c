@@ -107,7 +107,7 @@ void data_conn_reap(struct data_conn *conn)
     xfer->stats.conns--;
     xfer->conns->inbound -= conn->transport ? 0 : 1;
     if (!conn->transport)
-        peer_link_conn_end(xfer, conn->peer_link);
+        xfer_link_conn_end(xfer, conn->peer_link);
     for (uint32_t k = xfer->ntransports; k > 0; k--)
         for (uint32_t i = 0; i < xfer->config.links; i++)
             if (xfer->link[i].lane[k - 1].waiting_ns != 0)
@@ -253,7 +253,7 @@ void data_conn_stop_writing(struct xfer *xfer, uint32_t inflow)
 static void connected(struct io_op *op, int32_t res, uint32_t flags, uint32_t buffer)
 {
     struct data_conn *conn = conn_of_send(op);
-    const struct peer_link *link = &conn->xfer->link[conn->peer_link];
+    const struct xfer_link *link = &conn->xfer->link[conn->peer_link];
 
     (void)flags, (void)buffer;
     if (!send_ended(conn, res >= 0))
@@ -272,7 +272,7 @@ static void connected(struct io_op *op, int32_t res, uint32_t flags, uint32_t bu
 void data_conn_call(struct transport *t, uint32_t number, const struct data_caller *caller)
 {
     struct xfer *xfer = t->xfer;
-    struct peer_link *link = &xfer->link[number];
+    struct xfer_link *link = &xfer->link[number];
     struct lane *lane = transport_lane(t, number);
     int fd = socket(link->addr.ss_family, SOCK_STREAM | SOCK_CLOEXEC, 0);
     struct data_conn *conn;

@@ -19,7 +19,7 @@ static enum door_verdict look(void *ctx, const uint8_t *bytes, uint32_t n)
         return DOOR_WAIT;
     if (!xfer_get_head(bytes, &head) || head.type != XFER_HELLO || head.n != 0)
         return DOOR_REFUSE;
-    if (head.a == xfer->config.incarnation && peer_link_admitted(xfer, head.b) != NONE)
+    if (head.a == xfer->config.incarnation && xfer_link_admitted(xfer, head.b) != NONE)
         return DOOR_ENTER;
     xfer->stats.refused++;
     return DOOR_REFUSE;

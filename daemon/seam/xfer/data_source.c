@@ -149,13 +149,13 @@ static bool hello(struct data_conn *conn, const struct xfer_head *head)
 {
     struct xfer *xfer = conn->xfer;
 
-    uint32_t link = peer_link_admitted(xfer, head->b);
+    uint32_t link = xfer_link_admitted(xfer, head->b);
 
     if (head->a != xfer->config.incarnation || link == NONE) {
         xfer->stats.refused++;
         return false;
     }
-    if (!peer_link_conn_begin(xfer, link)) {
+    if (!xfer_link_conn_begin(xfer, link)) {
         xfer->stats.over_share++;
         return false;
     }

@@ -1,7 +1,7 @@
-/* Transfers: what all transports share, seen from inside. xfer.c (life, time, figures), pulls.c
- * (inflows, batches and the pages that arrive), serves.c (outflows), peer_links.c (whom we may call
- * and who may call us, and which transport a batch goes over). The transports use it, and nobody
- * outside seam/xfer. Owner thread only.
+/* Transfers: what all transports share, seen from inside. xfer.c (life, time, figures), inflows.c
+ * (inflows, batches and the pages that arrive), outflows.c (outflows), xfer_links.c (whom we may
+ * call and who may call us, and which transport a batch goes over). The transports use it, and
+ * nobody outside seam/xfer. Owner thread only.
  *
  * Promise P2 rests on two counts. inflow->holds: receives, requests to a device and verdicts of the
  * memory that may still touch the pages of a pull. outflow->holds: sends and requests to a device
@@ -43,7 +43,7 @@ struct lane {
 };
 
 /* A connection between daemons, as the shell numbers them. */
-struct peer_link {
+struct xfer_link {
     bool up;
     struct sockaddr_storage addr;
     socklen_t addr_len;
@@ -86,7 +86,7 @@ struct xfer {
     struct xfer_config config;
     struct transport transport[XFER_TRANSPORTS_MAX];
     uint32_t ntransports;
-    struct peer_link *link; /* owned, config.links */
+    struct xfer_link *link; /* owned, config.links */
     struct inflow *inflow;  /* owned, config.pulls */
     uint64_t inflows_begun;
     struct batch *batch;      /* owned, PULL_BATCHES_MAX an inflow */
@@ -106,7 +106,7 @@ struct page_cursor {
 /* memlock.c */
 void xfer_memlock(const struct xfer *xfer, struct xfer_rdma_view *view);
 
-/* ------------------------------------------------------------------ pulls.c */
+/* ------------------------------------------------------------------ inflows.c */
 
 /* Something may write pages of the inflow from here on, and no more. Each hold is released once;
  * the last release says QUIET if the pull was stopped. */
@@ -172,7 +172,7 @@ void arrival_reached(struct arrival *a, uint32_t region, uint64_t to);
 /* All bytes lie there: the memory says whether they are right, now or later. */
 void arrival_end(struct arrival *a);
 
-/* ------------------------------------------------------------------ serves.c */
+/* ------------------------------------------------------------------ outflows.c */
 
 void outflow_hold(struct xfer *xfer, uint32_t outflow);
 void outflow_release(struct xfer *xfer, uint32_t outflow);
@@ -184,24 +184,24 @@ bool outflow_page(const struct xfer *xfer, struct serve_id serve, const struct x
 /* May who came by that peer link ask for pages of that serve? */
 bool outflow_allowed(struct xfer *xfer, struct serve_id serve, uint32_t peer_link);
 
-/* ------------------------------------------------------------------ peer_links.c */
+/* ------------------------------------------------------------------ xfer_links.c */
 
-void peer_link_tick(struct xfer *xfer, uint32_t peer_link, uint64_t now_ns);
+void xfer_link_tick(struct xfer *xfer, uint32_t peer_link, uint64_t now_ns);
 /* The peer link whose token that is; NONE: it is of no link that is up. */
-uint32_t peer_link_admitted(const struct xfer *xfer, uint64_t token);
+uint32_t xfer_link_admitted(const struct xfer *xfer, uint64_t token);
 /* One more data connection said the link's token. False: the link has its share, and of what is for
  * all there is none left. */
-bool peer_link_conn_begin(struct xfer *xfer, uint32_t peer_link);
-void peer_link_conn_end(struct xfer *xfer, uint32_t peer_link); /* NONE: it had said nothing */
+bool xfer_link_conn_begin(struct xfer *xfer, uint32_t peer_link);
+void xfer_link_conn_end(struct xfer *xfer, uint32_t peer_link); /* NONE: it had said nothing */
 /* The transport that a new batch goes over, or one that `after` gives up; NULL: none takes it. */
 struct transport *transport_for(struct xfer *xfer, uint32_t peer_link, uint32_t pool,
                                 const struct transport *after);
 
 /* Why that transport may not carry the link's pages, though it could; NULL: it may. */
-const char *peer_link_unwanted(const struct xfer *xfer, uint32_t peer_link,
+const char *xfer_link_unwanted(const struct xfer *xfer, uint32_t peer_link,
                                const struct transport *t);
 /* The transport that the link has where `after` can't carry its pages; NULL: none. */
-const char *peer_link_fallback(const struct xfer *xfer, uint32_t peer_link,
+const char *xfer_link_fallback(const struct xfer *xfer, uint32_t peer_link,
                                const struct transport *after);
 
 bool xfer_rdma_built(const struct xfer *xfer);

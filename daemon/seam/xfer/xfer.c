@@ -17,7 +17,7 @@ void xfer_bytes(const struct xfer_config *c, uint32_t page_records, uint32_t sum
     const struct transport_ops *const *ops = transports_of(c);
 
     *ret_rdma = 0;
-    *ret_shared = sizeof(struct xfer) + c->links * sizeof(struct peer_link) +
+    *ret_shared = sizeof(struct xfer) + c->links * sizeof(struct xfer_link) +
                   c->pulls * (sizeof(struct inflow) + PULL_BATCHES_MAX * sizeof(struct batch)) +
                   c->serves * sizeof(struct outflow) + data_conns_bytes(c, sums_per_page, ops);
     if (c->fault_corrupt_pages > 0)
@@ -117,7 +117,7 @@ void xfer_tick(struct xfer *xfer, uint64_t now_ns)
 {
     data_conns_tick(xfer, now_ns);
     for (uint32_t i = 0; i < xfer->config.links; i++)
-        peer_link_tick(xfer, i, now_ns);
+        xfer_link_tick(xfer, i, now_ns);
     for (uint32_t i = 0; i < xfer->ntransports; i++)
         if (xfer->transport[i].own && xfer->transport[i].ops->tick)
             xfer->transport[i].ops->tick(&xfer->transport[i], now_ns);

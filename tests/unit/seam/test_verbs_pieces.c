@@ -22,7 +22,7 @@
 static struct mem *mem;
 static struct xfer xfer;
 static struct verbs v;
-static struct peer_link peer;
+static struct xfer_link peer;
 static struct verbs_link link_verbs;
 static struct inflow inflow;
 static struct batch batch;
@@ -75,7 +75,7 @@ FIXTURE(start)
     bound = 0;
     ctx.ops.post_send = post_send;
     qp.context = &ctx;
-    peer = (struct peer_link){.lane = {LANE, LANE}};
+    peer = (struct xfer_link){.lane = {LANE, LANE}};
     inflow = (struct inflow){.state = INFLOW_ACTIVE};
     batch = (struct batch){.state = BATCH_ASKED, .n = 1, .asked = 1, .page = {{.index = 1}}};
     xfer = (struct xfer){
@@ -220,7 +220,7 @@ TEST_WITH(xfer_no_connection_to_be_had_breaks_the_pulls_that_wait_for_one, start
     lane->queue = (struct batch_queue){0};
     lane->waiting_ns = 1;
     ntold = 0;
-    peer_link_tick(&xfer, 0, 2000);
+    xfer_link_tick(&xfer, 0, 2000);
     assert_int_equal(ntold, 1);
     assert_int_equal(told.kind, EV_PULL_BROKEN);
     assert_int_equal(told.broken.pull.slot, 0);

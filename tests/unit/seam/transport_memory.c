@@ -33,12 +33,12 @@ static struct job *job_of(const struct transport *t, uint32_t link)
 
 static struct transport *peer_of(const struct transport *t, uint32_t link, uint32_t *ret_link)
 {
-    const struct peer_link *l = &t->xfer->link[link];
+    const struct xfer_link *l = &t->xfer->link[link];
 
     for (uint32_t i = 0; i < SIDES_MAX; i++) {
         if (!sides[i] || sides[i]->xfer->config.incarnation != l->peer_incarnation)
             continue;
-        *ret_link = peer_link_admitted(sides[i]->xfer, l->token);
+        *ret_link = xfer_link_admitted(sides[i]->xfer, l->token);
         return *ret_link == NONE ? NULL : sides[i];
     }
     return NULL;

@@ -101,13 +101,13 @@ void transport_note(struct verbs *v, uint32_t link, uint32_t tenant, bool verbs,
     if (v->xfer->config.rdma.path_note)
         v->xfer->config.rdma.path_note(v->xfer->config.ctx, link, tenant,
                                        verbs ? v->transport->ops->name
-                                             : peer_link_fallback(v->xfer, link, v->transport),
+                                             : xfer_link_fallback(v->xfer, link, v->transport),
                                        reason);
 }
 
 static const char *why_not(const struct verbs *v, uint32_t link)
 {
-    const char *unwanted = peer_link_unwanted(v->xfer, link, v->transport);
+    const char *unwanted = xfer_link_unwanted(v->xfer, link, v->transport);
 
     if (unwanted)
         return unwanted;

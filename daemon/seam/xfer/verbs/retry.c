@@ -107,7 +107,7 @@ void path_lost(struct verbs *v, struct verbs_path *p)
 void path_usable(struct verbs *v, struct verbs_path *p)
 {
     struct xfer *xfer = v->xfer;
-    struct peer_link *link = &xfer->link[p->link];
+    struct xfer_link *link = &xfer->link[p->link];
     uint32_t next;
 
     if (!link->up)

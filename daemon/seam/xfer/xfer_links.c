@@ -27,7 +27,7 @@ bool xfer_rdma_built(const struct xfer *xfer)
 enum tern_err xfer_link_up(struct xfer *xfer, uint32_t number, const struct sockaddr *addr,
                            socklen_t len, uint64_t peer_incarnation, uint64_t token)
 {
-    struct peer_link *link;
+    struct xfer_link *link;
 
     if (number >= xfer->config.links || len > sizeof link->addr ||
         (addr->sa_family != AF_INET && addr->sa_family != AF_INET6))
@@ -54,7 +54,7 @@ static bool has_batches(const struct xfer *xfer, uint32_t slot)
 
 void xfer_link_down(struct xfer *xfer, uint32_t number)
 {
-    struct peer_link *link = &xfer->link[number];
+    struct xfer_link *link = &xfer->link[number];
 
     check(number < xfer->config.links);
     if (!link->up)
@@ -83,7 +83,7 @@ static bool waited_too_long(const struct xfer *xfer, struct lane *lane, uint64_t
     return true;
 }
 
-void peer_link_tick(struct xfer *xfer, uint32_t number, uint64_t now_ns)
+void xfer_link_tick(struct xfer *xfer, uint32_t number, uint64_t now_ns)
 {
     bool waits = false;
 
@@ -116,7 +116,7 @@ void xfer_dismiss(struct xfer *xfer, uint32_t number)
     data_conns_dismiss(xfer, number);
 }
 
-uint32_t peer_link_admitted(const struct xfer *xfer, uint64_t token)
+uint32_t xfer_link_admitted(const struct xfer *xfer, uint64_t token)
 {
     uint32_t found = NONE;
 
@@ -126,10 +126,10 @@ uint32_t peer_link_admitted(const struct xfer *xfer, uint64_t token)
     return found;
 }
 
-bool peer_link_conn_begin(struct xfer *xfer, uint32_t number)
+bool xfer_link_conn_begin(struct xfer *xfer, uint32_t number)
 {
     struct data_conns *conns = xfer->conns;
-    struct peer_link *link = &xfer->link[number];
+    struct xfer_link *link = &xfer->link[number];
 
     if (link->conns >= conns->inbound_min) {
         if (conns->inbound_common + xfer->config.peers * conns->inbound_min >= conns->inbound_max)
@@ -140,7 +140,7 @@ bool peer_link_conn_begin(struct xfer *xfer, uint32_t number)
     return true;
 }
 
-void peer_link_conn_end(struct xfer *xfer, uint32_t number)
+void xfer_link_conn_end(struct xfer *xfer, uint32_t number)
 {
     if (number == NONE)
         return;
@@ -156,7 +156,7 @@ static const char *const configured[XFER_TRANSPORTS] = {
 #undef X
 };
 
-const char *peer_link_unwanted(const struct xfer *xfer, uint32_t number, const struct transport *t)
+const char *xfer_link_unwanted(const struct xfer *xfer, uint32_t number, const struct transport *t)
 {
     enum xfer_transport wanted = xfer->link[number].wanted;
 
@@ -170,7 +170,7 @@ static struct transport *transport_after(const struct xfer *xfer, uint32_t numbe
     for (uint32_t i = after ? after->lane + 1 : 0; i < xfer->ntransports; i++) {
         struct transport *t = (struct transport *)&xfer->transport[i];
 
-        if (t->own && !peer_link_unwanted(xfer, number, t))
+        if (t->own && !xfer_link_unwanted(xfer, number, t))
             return t;
     }
     return NULL;
@@ -200,7 +200,7 @@ static void find_carrier(const struct xfer *xfer, uint32_t number, const struct 
     }
 }
 
-const char *peer_link_fallback(const struct xfer *xfer, uint32_t number,
+const char *xfer_link_fallback(const struct xfer *xfer, uint32_t number,
                                const struct transport *after)
 {
     struct xfer_link_view view;
@@ -221,7 +221,7 @@ void xfer_link_transport(struct xfer *xfer, uint32_t number, enum xfer_transport
         t->ops->link_transport(t, number, tenants, peer_rdma);
     for (uint32_t i = 0; !t && i < c->tenants && c->path_note; i++)
         if (tenants >> i & 1)
-            c->path_note(xfer->config.ctx, number, i, peer_link_fallback(xfer, number, NULL),
+            c->path_note(xfer->config.ctx, number, i, xfer_link_fallback(xfer, number, NULL),
                          no_rdma);
 }
 
