@@ -340,13 +340,14 @@ void daemon_destroy(struct daemon *d)
 
     if (!d)
         return;
-    /* xfer runs the ring until its own operations have ended. Completions of connections and links
-     * come with them, so those must still exist, and they must no longer step the core. */
+    /* The doors and xfer run the ring until their own operations have ended. Completions of
+     * connections and links come with them, so those must still exist, and they must no longer step
+     * the core. A link that ends tells xfer, which therefore goes after the doors. */
     if (d->state != DAEMON_STOPPED)
         daemon_state_move(&d->state, DAEMON_STOPPED);
-    xfer_destroy(d->xfer);
     conn_doors_destroy(d);
     links_door_destroy(d);
+    xfer_destroy(d->xfer);
     conns_finish(d);
     subscribe_finish(d);
     links_finish(d);
