@@ -225,6 +225,7 @@ static void assert_holders(const struct forest_node *n, const char *wanted)
     char *text = forest_holders(n);
 
     assert_string_equal(text, wanted);
+    free(text);
 }
 
 TEST(holders_are_named_together_by_kind_with_the_longest_of_them)
