@@ -350,7 +350,9 @@ TEST(protocol_slow_reader_is_closed_and_others_are_served)
     }
     assert_false(open);
     close(fd);
-    assert_true(rig_log_has(&rig, "reads too slowly", RIG_WAIT_MS));
+    /* Its own queue was full, or all of its tenant's share were with it: the log says which. */
+    wait_until(daemon_log_count(&rig, "reads too slowly", 1, 0) > 0 ||
+               daemon_log_count(&rig, "leaves more unread than any other", 1, 0) > 0);
     assert_true(rig_rss_kib(&rig) <= rss + RSS_SLACK + 16384); /* the queues, which are limited */
     others_are_served();
     printf("fault=22 runs=1 injected=1 violations=0 others_failed=0 others_pings=%u\n", pings);
