@@ -21,17 +21,21 @@ void note_copied(void *ctx, const struct event *event)
         *(struct event *)ctx = *event;
 }
 
-/* N1: nothing of it is found any more, on either tier. */
+/* N1: nothing of it is found any more, on either tier. The answer may come later, when the other
+ * daemon has heard of the reset; here it holds at once. */
 static void reset(struct world *w, struct actor *a)
 {
     uint64_t ns = 1 + take(w) % 2;
+    struct request r = {.op = OP_NAMESPACE_RESET, .namespace_reset.ns = {.hi = 1, .lo = ns}};
+    const struct reply *reply;
 
-    if (!a->alive || rig_reset(a->rig, a->e.conn[0], ns, NULL) != TERN_OK)
+    if (!a->alive)
+        return;
+    reply = rig_request(a->rig, a->e.conn[0], &r);
+    if (reply && reply->err != TERN_OK) /* too many wait for the other daemon: nothing was reset */
         return;
     for (uint32_t k = 0; k < 8; k++) {
-        struct request r = {.op = OP_PEEK};
-        const struct reply *reply;
-
+        r = (struct request){.op = OP_PEEK};
         r.peek = (struct req_peek){
             .pool = a->pool, .ns = {1, ns}, .tokens = {.v = sequence(k), .n = SEQUENCE}};
         reply = rig_request(a->rig, a->e.conn[0], &r);
