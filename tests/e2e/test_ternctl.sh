@@ -61,6 +61,7 @@ json "$("$CTL" transfers --json)" "j['transfers'] == []"
 json "$("$CTL" ping --count 3 --json)" "j['count'] == 3 and 0 < j['us_min'] <= j['us_mean'] <= j['us_max']"
 json "$("$CTL" tree --json)" "sum(n['pages'] for n in j['tree']) == 32"
 [[ $("$CTL" peers) != *0000000000000000* ]] || fail "a peer that was never up has an incarnation"
+[[ $("$CTL" peers) != *" push"* ]] || fail "a peer that is pulled from pushes"
 for command in pools sessions engines peers; do
     [[ $("$CTL" $command | wc -l) -ge 2 ]] || fail "$command shows no table"
 done

@@ -336,6 +336,7 @@ TEST(drawings_mark_resume_points_pins_and_tiers)
     chain(node(-1), 6);
     draws(&d, "n");
     base = count_of(picture, "<circle");
+    assert_int_equal(base, 1); /* the legend's */
     assert_int_equal(d.cells, 1);
     set(3, "resumable", json_true());
     set(4, "tier", json_string("both"));

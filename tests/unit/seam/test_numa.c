@@ -16,6 +16,7 @@ FIXTURE(make_sys)
     put_file("devices/system/node/node0/cpulist", "\n");
     put_file("devices/system/node/node1/cpulist", "0-1023\n");
     put_file("devices/system/node/node3/cpulist", "100000,100002-100003\n");
+    put_file("devices/system/node/node4/cpulist", "100000,0-1023\n");
     put_file("class/infiniband/near/device/numa_node", "1\n");
     put_file("class/infiniband/far/device/numa_node", "3\n");
     put_file("class/infiniband/virtual/device/numa_node", "-1\n");
@@ -48,7 +49,7 @@ TEST(numa_distance_counts_the_nodes_that_are_there)
 
 TEST(numa_of_cpus_is_where_we_may_run)
 {
-    assert_int_equal(numa_of_cpus(dir), 1u << 1);
+    assert_int_equal(numa_of_cpus(dir), 1u << 1 | 1u << 4);
     assert_int_equal(numa_of_cpus("/nowhere"), 0);
 }
 

@@ -29,6 +29,22 @@ static struct done begun[4 * PATHS]; /* in the order in which the device heard o
 static uint32_t nbegun;
 static bool asleep; /* a connect does not return */
 static int destroy_errno;
+static struct ibv_mw windows[VERBS_MWS];
+static uint32_t nwindows, nreceives, receives_max;
+
+static struct ibv_mw *alloc_mw(struct ibv_pd *pd, enum ibv_mw_type type)
+{
+    (void)pd;
+    assert_int_equal(type, IBV_MW_TYPE_2);
+    return &windows[nwindows++];
+}
+
+static int post_recv(struct ibv_qp *qp, struct ibv_recv_wr *wr, struct ibv_recv_wr **bad)
+{
+    (void)qp, (void)wr, (void)bad;
+    nreceives++;
+    return nreceives > receives_max ? ENOMEM : 0;
+}
 
 static void hear(char what, const struct ibv_qp *qp)
 {
@@ -164,4 +180,24 @@ TEST_WITH(verbs_setup_a_pair_that_is_not_destroyed_is_kept, start, stop)
     assert_ptr_equal(take(), &paths[2]);
     assert_int_equal(paths[2].job_errno, 0);
     assert_null(paths[2].qp);
+}
+
+/* All pieces may arrive at once, and each takes a receive. One that cannot be posted fails the
+ * path. */
+TEST_WITH(verbs_setup_a_destination_posts_a_receive_for_each_piece, start, stop)
+{
+    struct ibv_context device = {.ops = {.alloc_mw = alloc_mw, .post_recv = post_recv}};
+    struct ibv_pd pd = {.context = &device};
+    struct ibv_qp qp = {.context = &device, .pd = &pd};
+
+    paths[0].qp = &qp;
+    receives_max = VERBS_PIECES;
+    assert_int_equal(push_make(&v, &paths[0]), 0);
+    assert_int_equal(nwindows, VERBS_MWS);
+    assert_int_equal(nreceives, VERBS_PIECES);
+    nwindows = nreceives = 0;
+    receives_max = VERBS_PIECES - 1;
+    assert_int_equal(push_make(&v, &paths[0]), ENOMEM);
+    assert_string_equal(paths[0].job_what, "ibv_post_recv");
+    paths[0].qp = NULL;
 }

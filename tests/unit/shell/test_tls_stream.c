@@ -21,7 +21,7 @@ struct side {
     struct stream s; /* first: the callbacks cast */
     struct tls_session *tls;
     uint32_t got; /* bytes of the last frame, its header included */
-    bool secured, closed, finished;
+    bool secured, closed, finished, late;
 };
 
 static struct io *io;
@@ -65,8 +65,10 @@ static void on_secured(struct stream *s)
 
 static void on_tls_refused(struct stream *s, enum tls_refusal why, const char *detail)
 {
-    (void)s;
-    fail_msg("tls_refused: %s: %s", tls_refusal_name(why), detail);
+    if (why == TLS_TIMEOUT)
+        ((struct side *)(void *)s)->late = true;
+    else
+        fail_msg("tls_refused: %s: %s", tls_refusal_name(why), detail);
 }
 
 static const struct stream_ops ops = {.frame = on_frame,
@@ -83,22 +85,34 @@ static void turn(uint64_t give_up_ns)
     io_run(io, io_now_ns() + 10000000);
 }
 
-static void open_ends(uint32_t send_buffers_max, bool secure)
+static void open_in_the_clear(uint32_t send_buffers_max)
 {
-    uint64_t end = io_now_ns() + WAIT_NS;
     int fd[ENDS];
 
     assert_int_equal(socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, fd), 0);
     memset(side, 0, sizeof(side));
     for (uint32_t i = 0; i < ENDS; i++)
         stream_open(&side[i].s, pool, &ops, fd[i], 0, BODY_MAX, i ? BUFFERS_MAX : send_buffers_max);
+}
+
+static void begin_tls(uint32_t end)
+{
+    struct side *me = &side[end];
+
+    assert_int_equal(tls_open(tls[end], end ? NULL : "b", stream_tls_send, &me->s, &me->tls),
+                     TERN_OK);
+    stream_secure(&me->s, me->tls);
+}
+
+static void open_ends(uint32_t send_buffers_max, bool secure)
+{
+    uint64_t end = io_now_ns() + WAIT_NS;
+
+    open_in_the_clear(send_buffers_max);
     if (!secure)
         return;
-    for (uint32_t i = 0; i < ENDS; i++) {
-        assert_int_equal(
-            tls_open(tls[i], i ? NULL : "b", stream_tls_send, &side[i].s, &side[i].tls), TERN_OK);
-        stream_secure(&side[i].s, side[i].tls);
-    }
+    for (uint32_t i = 0; i < ENDS; i++)
+        begin_tls(i);
     while (!side[0].secured || !side[1].secured || side[0].s.send_buffers || side[1].s.send_buffers)
         turn(end);
 }
@@ -225,5 +239,16 @@ TEST(stream_with_tls_what_does_not_fit_closes_it)
     assert_false(stream_fits(&side[0].s, 2 * SEND_BUFFER_BYTES));
     assert_false(put(2 * SEND_BUFFER_BYTES));
     assert_true(side[0].closed);
+    close_ends();
+}
+
+TEST(stream_whose_peer_does_not_answer_the_handshake_is_closed)
+{
+    open_in_the_clear(2);
+    begin_tls(0);
+    stream_pool_sweep(pool, io_now_ns());
+    assert_false(side[0].closed);
+    stream_pool_sweep(pool, io_now_ns() + 2 * WAIT_NS);
+    assert_true(side[0].late && side[0].closed);
     close_ends();
 }
