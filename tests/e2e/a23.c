@@ -3,7 +3,6 @@
  * Prints what is in use and what is reclaimable after each turn; --svg FILE draws it. Every
  * combination has a daemon of its own. Exit status: 0 if what A23 expects held, 1 if not, 2 if it
  * could not be run. */
-#include <stdbool.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -16,7 +15,6 @@
 #include "engine/proc.h"
 #include "engine/profile.h"
 #include "engine/stats.h"
-#include "tern.h"
 
 #define TURNS        60
 #define TURN_TOKENS  256

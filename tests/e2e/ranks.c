@@ -24,7 +24,6 @@
 #include "engine/json.h"
 #include "engine/proc.h"
 #include "engine/stats.h"
-#include "tern.h"
 
 #define RANKS       4
 #define TOKENS      16   /* of a page */

@@ -4,11 +4,6 @@
 #ifndef E2E_RIG_DAEMON_H
 #define E2E_RIG_DAEMON_H
 
-#include <stdbool.h>
-#include <stddef.h>
-#include <stdint.h>
-#include <sys/types.h>
-
 #include "base/err.h"
 #include "engine/daemon.h"
 #include "proto/codec.h"

@@ -1,17 +1,13 @@
 /* Strangers at every door: callers that say nothing, or half of what they should, to the data port
  * and the control port of a daemon, and to the sockets of its tenant and its operators. A peer that
  * comes then links up, an engine that comes then joins, and its first fetch succeeds. */
-#include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
-#include <string.h>
 #include <sys/resource.h>
 #include <unistd.h>
 
-#include "engine/admin.h"
 #include "engine/engine.h"
 #include "rig_daemon.h"
-#include "tern.h"
 #include "testing/test.h"
 
 #define STRANGERS 256 /* at each door */

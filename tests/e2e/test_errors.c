@@ -5,23 +5,17 @@
  * address space. */
 #include <errno.h>
 #include <signal.h>
-#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/resource.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
-#include <jansson.h>
-
-#include "base/err.h"
 #include "engine/admin.h"
-#include "engine/daemon.h"
 #include "engine/engine.h"
 #include "engine/json.h"
 #include "engine/proc.h"
 #include "rig_daemon.h"
-#include "tern.h"
 #include "testing/test.h"
 
 #define TOKENS   64

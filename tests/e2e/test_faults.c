@@ -15,7 +15,6 @@
 #include "engine/engine.h"
 #include "engine/stats.h"
 #include "rig_daemon.h"
-#include "tern.h"
 #include "testing/test.h"
 
 #define L         16u

@@ -10,10 +10,8 @@
 #include <sys/mman.h>
 #include <unistd.h>
 
-#include "base/err.h"
 #include "engine/engine.h"
 #include "rig_daemon.h"
-#include "tern.h"
 #include "testing/test.h"
 
 #define L             64

@@ -2,9 +2,7 @@
  * ends in a typed error within its deadline, and what had been published before is right; the
  * source keeps its pages, unpins them, and serves on. Two real daemons; both engines live in this
  * process. */
-#include <errno.h>
 #include <inttypes.h>
-#include <poll.h>
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -12,13 +10,11 @@
 
 #include "engine/admin.h"
 #include "engine/bytes.h"
-#include "engine/daemon.h"
 #include "engine/engine.h"
 #include "engine/proc.h"
 #include "engine/profile.h"
 #include "engine/stats.h"
 #include "rig_daemon.h"
-#include "tern.h"
 #include "testing/test.h"
 
 #define PAGE_TOKENS 64

@@ -13,7 +13,6 @@
 #include "engine/engine.h"
 #include "rig_daemon.h"
 #include "seam/xfer/data_wire.h"
-#include "tern.h"
 #include "testing/test.h"
 
 #define L        64

@@ -7,14 +7,12 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/mman.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
 #include "rig_daemon.h"
-#include "tern.h"
 #include "testing/test.h"
 
 #define LOG_RESTS_MS 1000 /* until a line comes out again, whatever was logged before */

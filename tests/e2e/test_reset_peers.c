@@ -3,12 +3,10 @@
  * again. What is committed afterwards is found. */
 #include <stdio.h>
 #include <stdlib.h>
-#include <unistd.h>
 
 #include "engine/admin.h"
 #include "engine/engine.h"
 #include "rig_daemon.h"
-#include "tern.h"
 #include "testing/test.h"
 
 #define PAGE   4096

@@ -1,18 +1,13 @@
 /* A daemon that is killed and started again on the same configuration (fault 30): it starts with
  * nothing, the old connection is lost, its mapping stays, and every handle from before is GONE on a
  * new one, whatever was under way. */
-#include <signal.h>
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
 
-#include "base/err.h"
-#include "engine/daemon.h"
 #include "engine/engine.h"
 #include "engine/proc.h"
 #include "rig_daemon.h"
-#include "tern.h"
 #include "testing/test.h"
 
 #define RUNS    12

@@ -6,12 +6,10 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "base/err.h"
 #include "engine/admin.h"
 #include "engine/engine.h"
 #include "engine/json.h"
 #include "rig_daemon.h"
-#include "tern.h"
 #include "testing/test.h"
 
 #define L      64 /* tokens of a page of either group, and of a chunk */

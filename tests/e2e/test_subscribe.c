@@ -4,15 +4,11 @@
 #include <inttypes.h>
 #include <signal.h>
 #include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
 #include <unistd.h>
 
-#include "base/err.h"
 #include "engine/engine.h"
 #include "rig_daemon.h"
 #include "shell/conn/subscribe.h"
-#include "tern.h"
 #include "testing/test.h"
 
 #define L         64

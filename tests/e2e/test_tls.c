@@ -12,11 +12,9 @@
 #include <unistd.h>
 
 #include "engine/admin.h"
-#include "engine/daemon.h"
 #include "engine/json.h"
 #include "rig_daemon.h"
 #include "seam/xfer/data_wire.h"
-#include "tern.h"
 #include "testing/test.h"
 
 #define HALF_OPEN 60 /* more than TLS_HANDSHAKES_MAX */

@@ -25,13 +25,11 @@
 #include "base/prng.h"
 #include "engine/admin.h"
 #include "engine/bytes.h"
-#include "engine/daemon.h"
 #include "engine/engine.h"
 #include "engine/proc.h"
 #include "engine/profile.h"
 #include "engine/stats.h"
 #include "rig_daemon.h"
-#include "tern.h"
 #include "testing/test.h"
 
 #define PAGE_TOKENS  64

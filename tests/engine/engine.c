@@ -5,7 +5,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "engine/admin.h"
 #include "engine/bytes.h"
 #include "engine/proc.h"
 #include "engine/stats.h"

@@ -3,7 +3,6 @@
 #include "engine/stats.h"
 
 #include <stdlib.h>
-#include <string.h>
 #include <time.h>
 
 #include "engine/proc.h"

@@ -1,6 +1,5 @@
 /* The audit of the shares: every record of a table that tenants fill is counted anew for whoever
  * holds it, and what is left of the common rest follows from that alone. */
-#include <string.h>
 
 #include "oracle/audit.h"
 

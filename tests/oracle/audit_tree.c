@@ -5,9 +5,7 @@
 #include <string.h>
 
 #include "base/hash.h"
-#include "core/tree/nodes.h"
 #include "core/tree/state.h"
-#include "core/tree/tokens.h"
 
 /* The chunk's hash, from its own stored tokens and keys. */
 static uint64_t rehash(const struct core *c, const struct node *n)

@@ -23,7 +23,6 @@
 #include "engine/proc.h"
 #include "engine/profile.h"
 #include "engine/stats.h"
-#include "tern.h"
 
 #define CALL_MS       60000 /* emulated machines are slow */
 #define IN_FLIGHT_MAX 16

@@ -2,7 +2,6 @@
  * median. */
 #include "bugrun.h"
 
-#include <jansson.h>
 #include <stdlib.h>
 
 #include "bugs/bugs.h"

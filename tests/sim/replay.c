@@ -1,7 +1,6 @@
 /* Replays a tape that a daemon recorded (`ternctl tape`) through a fresh core: one line an event,
  * and the state hash at the end, which is the daemon's own if the tape kept its tokens. */
 #include <fcntl.h>
-#include <jansson.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>

@@ -2,8 +2,6 @@
  * choice a line. */
 #include "sim.h"
 
-#include <errno.h>
-
 #include "choices.h"
 #include "pieces.h"
 

@@ -10,7 +10,6 @@
 #include "base/check.h"
 #include "base/hash.h"
 #include "base/prng.h"
-#include "choices.h"
 #include "oracle/oracle.h"
 
 #define HISTORY_S 10 /* of a processor that is busy with other things, too; most take 1 ms */

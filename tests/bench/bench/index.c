@@ -4,10 +4,8 @@
  * (supersede.h). Both sides of a comparison alternate within one run, so that a change
  * of clock speed hits both. */
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 
-#include "bench.h"
 #include "core/tree/nodes.h"
 #include "core_rig.h"
 #include "engine/bytes.h"

@@ -2,7 +2,6 @@
 #include <argp.h>
 #include <signal.h>
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 #include <tern_version.h>
 

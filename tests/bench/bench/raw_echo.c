@@ -2,10 +2,7 @@
  * next receive in one submission, which is as cheap as a server can be that answers at all. */
 #include "raw_echo.h"
 
-#include <errno.h>
 #include <liburing.h>
-#include <stdlib.h>
-#include <string.h>
 #include <sys/socket.h>
 #include <unistd.h>
 

@@ -3,12 +3,9 @@
  * client and server on one core, then on two. Then one Step for 256 sessions, Matches in a
  * pipeline, and Matches while a replay keeps the same daemon busy. */
 #include <fcntl.h>
-#include <poll.h>
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 #include <sys/ioctl.h>
-#include <sys/wait.h>
 #include <unistd.h>
 
 #include "bench.h"

@@ -7,10 +7,8 @@
 #include <stdio.h>
 #include <stdlib.h>
 
-#include "bench.h"
 #include "core_rig.h"
 #include "engine/bytes.h"
-#include "engine/json.h"
 #include "engine/proc.h"
 #include "engine/stats.h"
 

@@ -2,10 +2,8 @@
  * plain TCP stream between equally large regions. For each page size a pair of daemons of its own;
  * Tern and raw alternate, and every page that Tern brought is compared outside the measured time. A
  * last pass has pages corrupted on the way: all must be found, none may be seen by the engine. */
-#include <poll.h>
 #include <stdio.h>
 #include <stdlib.h>
-#include <string.h>
 #include <sys/socket.h>
 #include <unistd.h>
 

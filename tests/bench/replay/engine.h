@@ -7,7 +7,6 @@
 #include "engine/table.h"
 #include "options.h"
 #include "ranks.h"
-#include "tern.h"
 
 static inline uint32_t div_up(uint32_t n, uint32_t d)
 {

@@ -2,9 +2,6 @@
 #ifndef REPLAY_OPTIONS_H
 #define REPLAY_OPTIONS_H
 
-#include <stdbool.h>
-#include <stdint.h>
-
 #include "engine/profile.h"
 #include "source.h"
 

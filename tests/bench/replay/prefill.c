@@ -8,9 +8,7 @@
 #include "handover.h"
 
 #include <poll.h>
-#include <stdio.h>
 #include <sys/socket.h>
-#include <unistd.h>
 
 #include "engine/proc.h"
 #include "engine/stats.h"

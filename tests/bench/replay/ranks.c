@@ -3,8 +3,6 @@
  * the next one begins. */
 #include "ranks.h"
 
-#include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 #include <sys/socket.h>
 #include <unistd.h>

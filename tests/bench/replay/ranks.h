@@ -4,12 +4,9 @@
 #ifndef REPLAY_RANKS_H
 #define REPLAY_RANKS_H
 
-#include <stdbool.h>
-#include <stdint.h>
 #include <sys/types.h>
 
 #include "engine/profile.h"
-#include "tern.h"
 
 enum rank_work { RANK_WRITE = 1, RANK_COMPARE, RANK_COPY };
 

@@ -2,10 +2,8 @@
  * same for both. */
 #include <stdio.h>
 #include <stdlib.h>
-#include <unistd.h>
 
 #include "engine/json.h"
-#include "engine/stats.h"
 #include "run.h"
 
 struct figures {

@@ -1,8 +1,6 @@
 /* Requests from a trace or from the generator: see source.h. The parent reads the stream once to
  * check and measure it, the prefill engine once more to play it. */
-#include "source.h"
 
-#include <stdio.h>
 #include <stdlib.h>
 
 #include "engine/bytes.h"

@@ -4,9 +4,6 @@
 #ifndef FUZZ_CORE_WORLD_H
 #define FUZZ_CORE_WORLD_H
 
-#include <stdint.h>
-#include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 
 #include "unit/rig/rig.h"

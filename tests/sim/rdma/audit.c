@@ -4,7 +4,6 @@
 #include "seam/xfer/verbs/verbs.h"
 
 #include "nic.h"
-#include "world.h"
 
 static void audit_piece(const struct verbs *v, const struct verbs_piece *piece, uint32_t node,
                         bool rest)

@@ -2,8 +2,6 @@
  * looked at by whoever takes it, as it is behind the daemon's door too. */
 #include "seam/io/door.h"
 
-#include <stdlib.h>
-
 #include "redirect.h"
 
 struct door {

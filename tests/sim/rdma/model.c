@@ -6,8 +6,6 @@
  * (P2, memory.c). */
 #include "world.h"
 
-#include "base/check.h"
-
 static void page_right(struct rnode *node, const struct rpull *pull, uint32_t at)
 {
     uint32_t place = pull->place[at];

@@ -7,7 +7,6 @@
 #include <errno.h>
 #include <netinet/in.h>
 #include <poll.h>
-#include <stdlib.h>
 #include <sys/uio.h>
 
 #include "redirect.h"

@@ -2,7 +2,6 @@
 #include "run.h"
 
 #include <stdio.h>
-#include <stdlib.h>
 
 #include "../report.h"
 #include "world.h"

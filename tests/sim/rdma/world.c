@@ -2,10 +2,7 @@
 #include "world.h"
 
 #include <stdarg.h>
-#include <stdio.h>
-#include <stdlib.h>
 
-#include "base/check.h"
 #include "redirect.h"
 
 #define ARENA (64u << 20)

@@ -1,6 +1,4 @@
 /* The names of prefixes: libtern's are the core's. */
-#include "core/query.h"
-#include "core/tree/events.h"
 #include "shell/wire/wire_in.h"
 #include "tern.h"
 #include "unit/rig/rig_test.h"

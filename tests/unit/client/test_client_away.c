@@ -2,7 +2,6 @@
  * recover, fetches from the host tier, depths, namespace resets. The daemon is scripted; what a
  * real one does with such requests is in the end-to-end tests. */
 #include <stdatomic.h>
-#include <time.h>
 
 #include "unit/rig/rig_client.h"
 

@@ -2,12 +2,10 @@
  * tern_done_step. The daemon is the test's own; both sides look at the same memfd. */
 
 #include <dirent.h>
-#include <fcntl.h>
 #include <stdatomic.h>
 #include <sys/mman.h>
 #include <sys/wait.h>
 
-#include "base/err.h"
 #include "client/internal.h"
 #include "core/limits.h"
 #include "unit/rig/rig_client.h"

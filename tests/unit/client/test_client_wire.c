@@ -1,10 +1,8 @@
 /* What libtern's own writers and readers of the hot path do with bytes: the same as the generated
  * code with good ones, a typed error with all others. Then whole connections fed with nonsense. */
 
-#include "base/err.h"
 #include "base/prng.h"
 #include "client/quick.h"
-#include "tern.h"
 #include "unit/rig/rig_client.h"
 
 #define BODY_MAX 65536u

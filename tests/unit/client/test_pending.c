@@ -1,5 +1,4 @@
 /* Requests that wait for their answers, and answers that are kept until somebody asks for them. */
-#include "testing/test.h"
 #include "unit/rig/rig_client.h"
 
 /* Answers a Match twice, just before the answer of the Ping behind it. */

@@ -3,7 +3,6 @@
 #include <stdio.h>
 #include <stdlib.h>
 
-#include "core/arena/arena.h"
 #include "unit/rig/rig_state.h"
 
 TEST(errors_admin_requests_from_a_tenant_denied)

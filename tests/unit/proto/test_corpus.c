@@ -6,7 +6,6 @@
 #include <string.h>
 #include <sys/stat.h>
 
-#include "proto/codec.h"
 #include "testing/test.h"
 #include "unit/rig/rig_wire.h"
 

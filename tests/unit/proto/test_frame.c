@@ -4,7 +4,6 @@
 #include <string.h>
 
 #include "base/prng.h"
-#include "proto/frame.h"
 #include "testing/test.h"
 #include "unit/rig/rig_wire.h"
 

@@ -4,7 +4,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "proto/frame.h"
 #include "testing/test.h"
 #include "unit/rig/rig_wire.h"
 

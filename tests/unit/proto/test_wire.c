@@ -4,7 +4,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "proto/codec.h"
 #include "proto/in_place.h"
 #include "testing/test.h"
 #include "unit/rig/rig_wire.h"

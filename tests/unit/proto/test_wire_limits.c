@@ -1,7 +1,6 @@
 /* The limits of a decoded message: the largest that is allowed passes, one more is MALFORMED. */
 #include <string.h>
 
-#include "proto/codec.h"
 #include "testing/test.h"
 #include "unit/rig/rig_wire.h"
 

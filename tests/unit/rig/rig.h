@@ -6,11 +6,6 @@
 #ifndef TEST_RIG_H
 #define TEST_RIG_H
 
-#include <stdbool.h>
-#include <stddef.h>
-#include <stdint.h>
-
-#include "core/core.h"
 #include "core/query.h"
 #include "oracle/oracle.h"
 

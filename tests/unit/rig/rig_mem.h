@@ -2,9 +2,6 @@
 #ifndef TEST_RIG_MEM_H
 #define TEST_RIG_MEM_H
 
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
 #include <stdint.h>
 
 #include <cmocka.h>

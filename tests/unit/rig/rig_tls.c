@@ -2,7 +2,6 @@
 #include "unit/rig/rig_tls.h"
 
 #include <setjmp.h>
-#include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>

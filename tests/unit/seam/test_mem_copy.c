@@ -6,10 +6,7 @@
 
 #include <fcntl.h>
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
-#include <sys/mman.h>
-#include <unistd.h>
 
 #include "base/prng.h"
 #include "seam/mem/checksum.h"

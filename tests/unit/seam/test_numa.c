@@ -1,6 +1,5 @@
 /* Nodes of memory, CPUs and devices, from a /sys of the test's own. */
 
-#include <sched.h>
 #include <sys/mman.h>
 
 #include "seam/mem/numa.h"

@@ -5,7 +5,6 @@
 #include <poll.h>
 #include <pthread.h>
 
-#include "base/check.h"
 #include "seam/io/resolve.h"
 #include "testing/test.h"
 

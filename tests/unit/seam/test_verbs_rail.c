@@ -1,10 +1,8 @@
 /* Which devices are taken as rails, on a host with more of them than are looked at. The devices are
  * played here. */
 
-#include <errno.h>
 #include <fcntl.h>
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
 

@@ -7,7 +7,6 @@
 
 #include <arpa/inet.h>
 #include <errno.h>
-#include <fcntl.h>
 #include <netinet/in.h>
 #include <netinet/tcp.h>
 #include <poll.h>
@@ -18,7 +17,6 @@
 #include <unistd.h>
 
 #include "base/prng.h"
-#include "seam/mem/checksum.h"
 #include "seam/xfer/data_wire.h"
 #include "seam/xfer/xfer.h"
 #include "testing/test.h"

@@ -3,12 +3,10 @@
  * stream, the core and the data path. */
 #include <arpa/inet.h>
 #include <netinet/in.h>
-#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
 
-#include "base/err.h"
 #include "shell/daemon.h"
 #include "shell/log/log.h"
 #include "shell/peers/link_internal.h"

@@ -6,10 +6,7 @@
 #include <netinet/in.h>
 #include <poll.h>
 #include <pthread.h>
-#include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
-#include <unistd.h>
 
 #include "seam/io/resolve.h"
 #include "shell/daemon.h"

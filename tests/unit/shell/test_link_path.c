@@ -1,10 +1,7 @@
 /* What two daemons say to each other about RDMA paths: every field there and back, and as it stands
  * in the frame; what is refused, by whom it may be asked and what the log shows of it. The linker
  * gives this file what link_path.c hands to the transfer seam and to its stream. */
-#include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
-#include <unistd.h>
 
 #include "base/prng.h"
 #include "shell/daemon.h"

@@ -1,13 +1,10 @@
 /* Log lines: their form, what is quoted, and how many of one kind come out. */
-#include <stdlib.h>
 #include <string.h>
 
 #include <fcntl.h>
 #include <signal.h>
-#include <stdio.h>
 #include <sys/resource.h>
 #include <sys/socket.h>
-#include <unistd.h>
 
 #include "unit/rig/rig_log.h"
 

@@ -1,6 +1,5 @@
 /* The send buffers of streams: who reads nothing ends itself, and neither another tenant's
  * connection nor one of its own tenant's that reads. */
-#include <errno.h>
 #include <stdio.h>
 #include <string.h>
 #include <sys/socket.h>

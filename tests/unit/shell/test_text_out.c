@@ -1,7 +1,6 @@
 /* The bounded JSON writer: what it writes is read back by jansson, and at every buffer size it
  * either is whole or says that it is not. */
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 
 #include <jansson.h>

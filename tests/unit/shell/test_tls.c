@@ -7,9 +7,7 @@
 
 #include <openssl/err.h>
 
-#include "base/check.h"
 #include "base/prng.h"
-#include "shell/tls/tls.h"
 #include "shell/tls/tls_arena.h"
 #include "shell/tls/tls_openssl.h"
 #include "testing/test.h"

@@ -1,11 +1,8 @@
 /* A stream's promise of room, kept: what stream_fits says will go into the send queue does go in,
  * in the clear and as TLS records, up to the last byte; and little of the queue is left unused. Two
  * streams on a socket pair, frames of every size around what the queue holds. */
-#include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 #include <sys/socket.h>
-#include <unistd.h>
 
 #include "shell/stream/stream.h"
 #include "testing/test.h"

@@ -1,5 +1,4 @@
 /* Pages and slabs: indices, generations, and slabs that groups take at run time (T1, T4). */
-#include "core/memory/pages.h"
 #include "unit/rig/rig_test.h"
 
 /* Index 0 is never handed out, indices are unique within a group, and generations pass. */

@@ -1,7 +1,6 @@
 /* A pool of as many groups as there may be goes through all that a pool of one group does. A loop
  * that goes one group too far leaves the records of the pool here, and nowhere else; builds that
  * check bounds see it. */
-#include "testing/test.h"
 #include "unit/rig/rig_pair.h"
 #include "unit/rig/rig_tiers.h"
 

@@ -1,5 +1,4 @@
 /* Closing a pool, and the zeroing of a range before its next use (T15, P3). */
-#include "core/memory/pages.h"
 #include "unit/rig/rig_test.h"
 
 /* T15: the pool's snapshots go before the pool; its range is zeroed before it is used for anything

@@ -1,5 +1,4 @@
 /* Commits: what becomes of the tree, of the pages, and where two engines meet (T7, T8). */
-#include <stdlib.h>
 
 #include "unit/rig/rig_test.h"
 

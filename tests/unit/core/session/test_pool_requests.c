@@ -1,6 +1,5 @@
 /* Opening, mapping and naming pools: which layouts there are, what does not fit, and who gets the
  * pool of an engine that is gone (T15). */
-#include "core/memory/pages.h"
 #include "unit/rig/rig_pair.h"
 #include "unit/rig/rig_state.h"
 

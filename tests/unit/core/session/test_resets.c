@@ -1,5 +1,4 @@
 /* Resets of namespaces that spread to the daemons that pages could be fetched from (N1). */
-#include "testing/test.h"
 #include "unit/rig/rig_pair.h"
 
 #define TOKENS 32

@@ -1,6 +1,5 @@
 /* Sessions: what a Match finds on a fresh one and keeps on a running one (S2 to S8), whose handles
  * work, and what other namespaces and tenants see (N1). */
-#include <stdlib.h>
 
 #include "unit/rig/rig_pair.h"
 

@@ -1,6 +1,5 @@
 /* A source that has no room for one more transfer says when to come back (X8): the destination
  * does, in the order of its fetches, and gives up in the end. */
-#include "testing/test.h"
 #include "unit/rig/rig_pair.h"
 
 #define TOKENS   16 /* 4 pages of 4 tokens */

@@ -1,5 +1,4 @@
 /* What is evicted first, what stays, and what eviction makes of nodes on two tiers (T11 to T13). */
-#include <stdlib.h>
 
 #include "unit/rig/rig_host.h"
 
