@@ -81,8 +81,7 @@ static bool partition_heals(uint32_t before, struct cut cut)
     assert_source_owns(&p);
     rig_runs_free(p.dest);
     rig_runs_free(p.source);
-    assert_ok(fetch_all(p.d));
-    assert_whole(p.d, TOKENS);
+    assert_leaves_whole(fetch_all(p.d), p.d, TOKENS);
     pair_ends_clean(&p, PAGES, PAGES);
     return true;
 }
@@ -134,8 +133,7 @@ static uint32_t last_message_lost(bool comes_late)
     rig_runs_free(p.dest);
     rig_runs_free(p.source);
     assert_source_owns(&p);
-    assert_ok(fetch_all(p.d)); /* asked again: nothing is left to bring */
-    assert_whole(p.d, TOKENS);
+    assert_leaves_whole(fetch_all(p.d), p.d, TOKENS); /* asked again: nothing is left to bring */
     pair_ends_clean(&p, PAGES, PAGES);
     return lost;
 }
@@ -161,8 +159,7 @@ static uint32_t asleep(bool dest, bool source)
     uint32_t early = 0;
     uint64_t fetch;
 
-    assert_ok(rig_match(s, rig_tokens(7, 32), 32));
-    assert_ok(rig_run_to(s, rig_tokens(7, 32), 32));
+    computes(s, 7, 32);
     assert_ok(rig_rewind(s, 16, 5)); /* four pages: step 5 still writes them */
     fetch = fetch_held(&p, RIG_PULL | RIG_PULL_STOP);
     assert_int_equal(rig_retiring(p.dest, p.dp), 4);

@@ -37,8 +37,7 @@ TEST(views_session_and_engine_say_what_they_are)
     assert_true(core_session_view(rig->core, s->id.slot, &session));
     assert_string_equal(session.state_word, "open");
     assert_ok(rig_match(s, rig_tokens(1, 16), 16));
-    assert_ok(rig_run_to(s, rig_tokens(1, 16), 10));
-    assert_ok(rig_commit(s, 8, 4));
+    run_and_commit(s, rig_tokens(1, 16), 10, 8, 4);
     assert_ok(rig_rewind(s, 8, 6));
     rig_step_done(rig, e.id, 0, 3);
     assert_true(core_session_view(rig->core, s->id.slot, &session));
@@ -72,8 +71,7 @@ TEST(views_nodes_show_depth_refs_and_visibility)
 
     b.rig->automatic = RIG_ALL & ~(uint32_t)RIG_SEAL;
     rig_put(b.rig, &b.e, b.pool, 1, 8);
-    computes(b.s, 1, 12);
-    assert_ok(rig_commit(b.s, 12, 5));
+    computes_and_commits(b.s, 1, 12, 12, 5);
     for (uint32_t i = 0; i < b.rig->options.limits.nodes; i++) {
         struct node_view v;
 

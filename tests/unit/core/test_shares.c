@@ -50,8 +50,7 @@ TEST(t22_releases_of_a_tenant_that_stands_still_leave_the_other_its_share)
 
     options.limits.retires = 128;
     n = neighbours_with(options);
-    assert_ok(rig_match(n.as, rig_tokens(1, 1024), 1024));
-    assert_ok(rig_run_to(n.as, rig_tokens(1, 1024), 1024));
+    computes(n.as, 1, 1024);
     while (rig_rewind(n.as, 1024 - 4 * (held + 1), held + 1) == TERN_OK)
         held++;
     assert_int_equal(held, 96); /* 32 reserved, and the common 64 */
@@ -61,9 +60,7 @@ TEST(t22_releases_of_a_tenant_that_stands_still_leave_the_other_its_share)
     assert_int_equal(share_of(&n, "retires", 1).used, 0);
     assert_int_equal(share_of(&n, "retires", 1).reserved, 32);
 
-    assert_ok(rig_match(n.bs, rig_tokens(2, 64), 64));
-    assert_ok(rig_run_to(n.bs, rig_tokens(2, 64), 64));
-    assert_ok(rig_commit(n.bs, 32, 1));
+    computes_and_commits(n.bs, 2, 64, 32, 1);
     assert_ok(rig_rewind(n.bs, 48, 1));
     assert_ok(rig_close(n.bs, 1));
     rig_engine_done(n.rig, &n.b, 1);

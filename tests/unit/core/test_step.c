@@ -78,8 +78,7 @@ static void history(struct bench *b, uint32_t salt)
     struct rig_session *twin = rig_session(b->rig, &b->e, b->pool, 1);
 
     assert_ok(rig_match(b->s, rig_tokens(1, 64), 64));
-    assert_ok(rig_run_to(b->s, rig_tokens(1, 64), 30));
-    assert_ok(rig_commit(b->s, 16, 3));
+    run_and_commit(b->s, rig_tokens(1, 64), 30, 16, 3);
     assert_ok(rig_match(twin, rig_tokens(1, 64), 64));
     commit_to(twin, rig_tokens(1, 64), 16, 4);
     assert_ok(rig_rewind(b->s, 20, 5));

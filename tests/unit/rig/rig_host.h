@@ -61,6 +61,13 @@ static inline const char *state_of(const struct rig_session *s)
     return session_seen(s).state_word;
 }
 
+/* The Retract goes well, and that is the session's state then. */
+#define retracts_to(state, s, mode, step)                                                          \
+    do {                                                                                           \
+        assert_ok(rig_retract((s), (mode), (step)));                                               \
+        assert_string_equal(state_of(s), state);                                                   \
+    } while (0)
+
 static inline uint32_t host_free(struct rig *rig, struct pool_id pool, uint32_t group)
 {
     return rig_host_view(rig, pool).group[group].free;

@@ -53,6 +53,13 @@ static inline enum tern_err fetch_all(struct rig_session *d)
     return fetch_to(d, 0);
 }
 
+/* The next batch comes, and it was the last that this fetch waited for. */
+#define last_batch_comes(d, fetch)                                                                 \
+    do {                                                                                           \
+        rig_complete((d)->rig, RIG_PULL);                                                          \
+        assert_ok(rig_fetched((d), (fetch)));                                                      \
+    } while (0)
+
 /* p->d begins to fetch; the destination's jobs of these kinds wait for the test. The request id. */
 static inline uint64_t fetch_held(struct pair *p, uint32_t kinds)
 {

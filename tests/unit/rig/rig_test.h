@@ -145,6 +145,27 @@ static inline struct pair pair_with(struct rig_options options, uint32_t page_to
 
 /* What tests do over and over, as macros, so that a failure names the line of the test. */
 
+/* The request goes well, and then the session's lengths are these. */
+#define assert_leaves(request, s, T, C, A)                                                         \
+    do {                                                                                           \
+        assert_ok(request);                                                                        \
+        assert_lengths(s, T, C, A);                                                                \
+    } while (0)
+
+/* Likewise T = C = A = n, and every byte is right. */
+#define assert_leaves_whole(request, s, n)                                                         \
+    do {                                                                                           \
+        assert_ok(request);                                                                        \
+        assert_whole(s, n);                                                                        \
+    } while (0)
+
+/* So many pages came back at once, and so many do at the step that the request named. */
+#define assert_given_back(rig, now, at_step)                                                       \
+    do {                                                                                           \
+        assert_int_equal((rig)->free_now, (now));                                                  \
+        assert_int_equal((rig)->free_at_step, (at_step));                                          \
+    } while (0)
+
 /* Match finds `depth` tokens. */
 #define matches(s, tokens, n, depth)                                                               \
     do {                                                                                           \
@@ -162,11 +183,38 @@ static inline struct pair pair_with(struct rig_options options, uint32_t page_to
 /* Likewise those of sequence `seed`. */
 #define computes(s, seed, n) computes_tokens(s, rig_tokens(seed, n), n)
 
+/* The session has those tokens, and pages for `to` of them. */
+#define takes_pages(s, tokens, n, to)                                                              \
+    do {                                                                                           \
+        assert_ok(rig_match((s), (tokens), (n)));                                                  \
+        assert_ok(rig_extend((s), (to), 0, NULL, 0));                                              \
+    } while (0)
+
+/* Of a session that has matched them: writes n of them, and every byte up to there is right. */
+#define runs_right(s, tokens, n)                                                                   \
+    do {                                                                                           \
+        assert_ok(rig_run_to((s), (tokens), (n)));                                                 \
+        assert_int_equal(rig_wrong((s), (n)), 0);                                                  \
+    } while (0)
+
+/* Of a session that has matched them: writes n of them and commits no more than `depth`. */
+#define run_and_commit(s, tokens, n, depth, step)                                                  \
+    do {                                                                                           \
+        assert_ok(rig_run_to((s), (tokens), (n)));                                                 \
+        assert_ok(rig_commit((s), (depth), (step)));                                               \
+    } while (0)
+
+/* Likewise of a session that gets the first n of sequence `seed`. */
+#define computes_and_commits(s, seed, n, depth, step)                                              \
+    do {                                                                                           \
+        assert_ok(rig_match((s), rig_tokens((seed), (n)), (n)));                                   \
+        run_and_commit(s, rig_tokens(seed, n), n, depth, step);                                    \
+    } while (0)
+
 /* Of a session that has matched them: writes them up to `depth` and commits them there. */
 #define commit_to(s, tokens, depth, step)                                                          \
     do {                                                                                           \
-        assert_ok(rig_run_to((s), (tokens), (depth)));                                             \
-        assert_ok(rig_commit((s), (depth), (step)));                                               \
+        run_and_commit(s, tokens, depth, depth, step);                                             \
         assert_int_equal((s)->len.committed, (depth));                                             \
     } while (0)
 

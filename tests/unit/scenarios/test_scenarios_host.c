@@ -21,8 +21,7 @@ TEST(a15_retract_then_abort_frees_nothing_twice)
             assert_ok(rig_commit(b.s, 4, 0));
             assert_ok(rig_extend(b.s, 16, 0, NULL, 0));
             assert_ok(rig_retract(b.s, mode, 5));
-            assert_ok(rig_abort(b.s, abort_step));
-            assert_lengths(b.s, 0, 0, 0);
+            assert_leaves(rig_abort(b.s, abort_step), b.s, 0, 0, 0);
             rig_engine_done(b.rig, &b.e, 5);
             rig_engine_done(b.rig, &b.e, 7);
             assert_int_equal(rig_free(b.rig, b.pool), 16 - 2); /* the tree keeps its own */
@@ -49,13 +48,11 @@ TEST(a15_retract_after_late_tokens_is_clamped_to_what_is_held)
             assert_ok(rig_run_to(b.s, tokens, 4));
             if (committed)
                 assert_ok(rig_commit(b.s, committed, 0));
-            assert_ok(rig_retract(b.s, mode, 0));
-            assert_lengths(b.s, committed, kept, kept);
+            assert_leaves(rig_retract(b.s, mode, 0), b.s, committed, kept, kept);
             assert_string_equal(state_of(b.s), "retracted");
             if (mode == RETRACT_HOST)
                 assert_int_equal(rig_evict(b.rig, b.admin, b.pool, 0), committed / 4);
-            assert_ok(rig_recover_now(b.s));
-            assert_lengths(b.s, committed, kept, kept);
+            assert_leaves(rig_recover_now(b.s), b.s, committed, kept, kept);
             assert_int_equal(b.s->ntokens, 12);
             assert_int_equal(rig_wrong(b.s, kept), 0);
             commit_to(b.s, tokens, 12, 0);
@@ -224,8 +221,7 @@ TEST(a18_cancel_in_the_middle_of_a_load_back)
     assert_int_equal(rig_free(b.rig, b.pool), 6 + 4);
     settle_all(b.rig);
     assert_int_equal(rig_free(b.rig, b.pool), 16);
-    assert_ok(rig_recover_now(b.s));
-    assert_whole(b.s, 40);
+    assert_leaves_whole(rig_recover_now(b.s), b.s, 40);
 }
 
 /* --- A20 --- */
@@ -280,8 +276,7 @@ static void a20(enum retract_mode mode, enum supersede supersede)
 
     kept = stage_committed(&st, 1, 8);
     assert_ok(rig_run_to(kept, rig_tokens(1, 32), 10));
-    assert_ok(rig_retract(kept, mode, 0));
-    assert_string_equal(state_of(kept), "retracted");
+    retracts_to("retracted", kept, mode, 0);
     last = kept->len.written;
 
     runner = stage_session(&st);
@@ -291,8 +286,7 @@ static void a20(enum retract_mode mode, enum supersede supersede)
     a20_presses(&st, runner);
     rig_evict(st.rig, admin, st.pool, 0);
 
-    assert_ok(rig_recover_now(kept));
-    assert_lengths(kept, 8, last, last);
+    assert_leaves(rig_recover_now(kept), kept, 8, last, last);
     assert_int_equal(rig_wrong(kept, last), 0); /* its own bytes */
     assert_int_equal(aliased(kept, runner, 8), 0);
     assert_int_equal(rig_wrong(runner, 32), 0);
@@ -371,8 +365,7 @@ static void n_b(uint32_t host_pages)
     uint32_t nodes = 0, had;
 
     rig_put(b.rig, &b.e, b.pool, 2, 16);
-    computes(b.s, 1, 14);
-    assert_ok(rig_commit(b.s, 8, 0));
+    computes_and_commits(b.s, 1, 14, 8, 0);
     if (host_pages)
         rig_evict(b.rig, b.admin, b.pool, 1); /* one is on the host alone, if it had room */
     had = rig_pool_view(b.rig, b.pool).nodes;
@@ -387,8 +380,7 @@ static void n_b(uint32_t host_pages)
     if (host_pages)
         assert_true(host_free(b.rig, b.pool, 0) >= host_pages - 2);
 
-    assert_ok(rig_run_to(b.s, rig_tokens(1, 32), 20)); /* the session finishes */
-    assert_ok(rig_commit(b.s, 16, 0));
+    run_and_commit(b.s, rig_tokens(1, 32), 20, 16, 0); /* the session finishes */
     assert_int_equal(rig_wrong(b.s, 20), 0);
     assert_int_equal(rig_depth(b.s, rig_tokens(1, 16), 16), 0);
     other = rig_session(b.rig, &b.e, b.pool, 1); /* of the new revision */

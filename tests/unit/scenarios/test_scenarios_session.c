@@ -8,12 +8,10 @@ TEST(s_a_finish_12_trims_to_38_and_frees_38_to_43)
     struct page_ref before[44];
 
     assert_ok(rig_match(b.s, tokens, 26));
-    assert_ok(rig_extend(b.s, 44, 40, tokens + 26, 14));
-    assert_lengths(b.s, 0, 40, 44);
+    assert_leaves(rig_extend(b.s, 44, 40, tokens + 26, 14), b.s, 0, 40, 44);
     memcpy(before, b.s->table[0], sizeof before);
     assert_int_equal(rig_free(b.rig, b.pool), 20);
-    assert_ok(rig_finish(b.s, 12, 0));
-    assert_lengths(b.s, 0, 38, 38);
+    assert_leaves(rig_finish(b.s, 12, 0), b.s, 0, 38, 38);
     assert_int_equal(rig_free(b.rig, b.pool), 26);
     assert_int_equal(rig_group_view(b.rig, b.pool, 0).session, 38);
     assert_memory_equal(before, b.s->table[0], 38 * sizeof before[0]);
@@ -33,8 +31,7 @@ TEST(s_b_abort_on_the_first_turn_frees_0_to_19)
     assert_ok(rig_match(b.s, tokens, 16));
     assert_ok(rig_extend(b.s, 20, 16, NULL, 0));
     assert_int_equal(rig_free(b.rig, b.pool), 12);
-    assert_ok(rig_abort(b.s, 0));
-    assert_lengths(b.s, 0, 0, 0);
+    assert_leaves(rig_abort(b.s, 0), b.s, 0, 0, 0);
     assert_int_equal(rig_free(b.rig, b.pool), 32);
     assert_int_equal(b.s->ntokens, 0);     /* there was no good list yet */
     assert_ok(rig_match(b.s, tokens, 16)); /* open, and empty: it consults the tree again */
@@ -49,15 +46,11 @@ TEST(s_c_abort_on_a_later_turn_frees_16_to_64)
     struct req_tokens again = {.base = 50};
 
     assert_ok(rig_match(b.s, tokens, 40));
-    assert_ok(rig_run_to(b.s, tokens, 50));
-    assert_ok(rig_commit(b.s, 16, 0));
-    assert_ok(rig_finish(b.s, 10, 0));
-    assert_lengths(b.s, 16, 50, 50);
-    assert_ok(rig_match(b.s, tokens, 60));
-    assert_ok(rig_extend(b.s, 65, 0, NULL, 0));
+    run_and_commit(b.s, tokens, 50, 16, 0);
+    assert_leaves(rig_finish(b.s, 10, 0), b.s, 16, 50, 50);
+    takes_pages(b.s, tokens, 60, 65);
     assert_int_equal(rig_free(b.rig, b.pool), 80 - 65);
-    assert_ok(rig_abort(b.s, 0));
-    assert_lengths(b.s, 0, 0, 0);
+    assert_leaves(rig_abort(b.s, 0), b.s, 0, 0, 0);
     assert_int_equal(rig_free(b.rig, b.pool), 80 - 16); /* the tree keeps its own */
     assert_int_equal(rig_group_view(b.rig, b.pool, 0).session, 0);
     assert_int_equal(rig_group_view(b.rig, b.pool, 0).snapshot, 16);
@@ -77,8 +70,7 @@ TEST(s_d_rejected_before_admission_leaves_the_session_untouched)
     uint64_t changes;
 
     computes_tokens(b.s, tokens, 48);
-    assert_ok(rig_commit(b.s, 16, 0));
-    assert_lengths(b.s, 16, 48, 48);
+    assert_leaves(rig_commit(b.s, 16, 0), b.s, 16, 48, 48);
     memcpy(before, b.s->table[0], sizeof before);
     changes = core_changes(b.rig->core);
     assert_err(TERN_INVALID, rig_match(b.s, tokens, 15)); /* S3: less than T */
@@ -92,8 +84,7 @@ TEST(s_d_rejected_before_admission_leaves_the_session_untouched)
     assert_true(core_changes(b.rig->core) == changes);
     assert_ok(rig_finish(b.s, 0, 0)); /* and so does an Abort of a turn that was never admitted */
     assert_int_not_equal(rig_match(b.s, tokens, 15), TERN_OK);
-    assert_ok(rig_abort(b.s, 0));
-    assert_lengths(b.s, 16, 48, 48);
+    assert_leaves(rig_abort(b.s, 0), b.s, 16, 48, 48);
     assert_int_equal(rig_wrong(b.s, 48), 0);
 }
 
@@ -111,14 +102,12 @@ TEST(s_e_three_turns_the_next_match_gives_exactly_what_finish_kept)
         assert_int_equal(b.s->len.allocated, have);
         assert_ok(rig_run_to(b.s, tokens, end));
         assert_ok(rig_extend(b.s, end + 4, 0, NULL, 0)); /* speculation that comes to nothing */
-        assert_ok(rig_finish(b.s, 5, 0));
-        assert_lengths(b.s, 0, end, end);
+        assert_leaves(rig_finish(b.s, 5, 0), b.s, 0, end, end);
         assert_int_equal(rig_wrong(b.s, end), 0);
         have = end;
     }
     assert_int_equal(have, 36);
-    assert_ok(rig_match(b.s, tokens, 40));
-    assert_lengths(b.s, 0, 36, 36);
+    assert_leaves(rig_match(b.s, tokens, 40), b.s, 0, 36, 36);
 }
 
 TEST(s_h_resume_at_100_gives_back_112_to_130_only)
@@ -131,8 +120,7 @@ TEST(s_h_resume_at_100_gives_back_112_to_130_only)
     assert_ok(rig_extend(b.s, 130, 0, NULL, 0));
     assert_int_equal(rig_free(b.rig, b.pool), 16 - 9);
     memcpy(before, b.s->table[0], sizeof before);
-    assert_ok(rig_match(b.s, tokens, 100));
-    assert_lengths(b.s, 0, 100, 100);
+    assert_leaves(rig_match(b.s, tokens, 100), b.s, 0, 100, 100);
     assert_int_equal(rig_free(b.rig, b.pool), 16 - 7);
     assert_memory_equal(before, b.s->table[0], 7 * sizeof before[0]);
     assert_int_equal(rig_wrong(b.s, 96), 0);
@@ -145,8 +133,7 @@ TEST(s_h_by_rewind_at_a_step_retires_112_to_130)
     const uint32_t *tokens = rig_tokens(1, 256);
 
     computes_tokens(b.s, tokens, 130);
-    assert_ok(rig_rewind(b.s, 100, 5));
-    assert_lengths(b.s, 0, 100, 100);
+    assert_leaves(rig_rewind(b.s, 100, 5), b.s, 0, 100, 100);
     assert_int_equal(rig_free(b.rig, b.pool), 7);
     assert_int_equal(rig_retiring(b.rig, b.pool), 2);
     rig_engine_done(b.rig, &b.e, 5);

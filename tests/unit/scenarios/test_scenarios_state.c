@@ -77,12 +77,10 @@ TEST(a26_prefill_of_20_chunks_then_resume_one_token_short)
     const uint32_t *tokens = rig_tokens(1, 90);
 
     computes_tokens(s, tokens, 81);
-    assert_ok(rig_commit(s, 80, 0));
-    assert_lengths(s, 80, 81, 81);
+    assert_leaves(rig_commit(s, 80, 0), s, 80, 81, 81);
     for (uint32_t depth = 4; depth <= 80; depth += 4)
         assert_true(has_state(&st, tokens, depth));
-    assert_ok(rig_match(s, tokens, 80));
-    assert_whole(s, 80);
+    assert_leaves_whole(rig_match(s, tokens, 80), s, 80);
     assert_ok(rig_run_to(s, rig_tokens(1, 90), 80));
     assert_ok(rig_extend(s, 88, 0, tokens + 80, 8));
     rig_write(s, 80, 88);
@@ -103,16 +101,14 @@ TEST(a27_recurrent_state_of_512_while_the_runner_is_at_600)
     assert_ok(rig_match(s, tokens, 700));
     commit_to(s, tokens, 512, 0);
     assert_int_equal(rig_wrong(s, 512), 0); /* its fresh page holds a copy */
-    assert_ok(rig_run_to(s, tokens, 600));
-    assert_int_equal(rig_wrong(s, 600), 0);
+    runs_right(s, tokens, 600);
     memcpy(at_600, rig_page(st.rig, st.pool.slot, 1, s->table[1][0].index, &bytes), sizeof at_600);
 
     matches(other, tokens, 600, 512);
     assert_ok(rig_extend(other, 513, 0, NULL, 0));
     assert_int_not_equal(other->table[1][0].index, s->table[1][0].index);
     assert_int_equal(rig_wrong(other, 512), 0); /* byte for byte the state of 512 */
-    assert_ok(rig_run_to(other, tokens, 513));
-    assert_int_equal(rig_wrong(other, 513), 0);
+    runs_right(other, tokens, 513);
 
     assert_memory_equal(at_600, rig_page(st.rig, st.pool.slot, 1, s->table[1][0].index, &bytes),
                         sizeof at_600);

@@ -34,8 +34,7 @@ TEST(a5_under_pressure_768_goes_with_512)
     s = rig_session(b.rig, &b.e, b.pool, 1);
     other = rig_session(b.rig, &b.e, b.pool, 1);
     assert_int_equal(rig_free(b.rig, b.pool), 1);
-    assert_ok(rig_match(other, rig_tokens(2, 768), 768));
-    assert_ok(rig_extend(other, 768, 0, NULL, 0)); /* needs 3: two of them come from the tree */
+    takes_pages(other, rig_tokens(2, 768), 768, 768); /* needs 3: two of them come from the tree */
     assert_int_equal(rig_depth(s, rig_tokens(1, 768), 768), 256);
 }
 
@@ -47,8 +46,7 @@ TEST(a7_no_snapshot_matches_0_with_snapshot_at_256_matches_256)
 
     computes(writer, 1, 320);
     assert_int_equal(rig_depth(reader, rig_tokens(1, 320), 320), 0);
-    assert_ok(rig_commit(writer, 320, 0));
-    assert_lengths(writer, 256, 320, 320);
+    assert_leaves(rig_commit(writer, 320, 0), writer, 256, 320, 320);
     assert_int_equal(rig_depth(reader, rig_tokens(1, 320), 320), 256);
     matches(reader, rig_tokens(1, 320), 320, 256);
     assert_whole(reader, 256);
@@ -60,14 +58,12 @@ TEST(a10_rewind_to_5_gives_one_page_back)
     struct group_view v;
 
     assert_int_equal(rig_free(b.rig, b.pool), 7);
-    computes(b.s, 1, 8);
-    assert_ok(rig_commit(b.s, 4, 0));
+    computes_and_commits(b.s, 1, 8, 4, 0);
     assert_lengths(b.s, 4, 8, 8);
     v = rig_group_view(b.rig, b.pool, 0);
     assert_int_equal(v.session + v.snapshot, 4);
     assert_int_equal(v.free, 3);
-    assert_ok(rig_rewind(b.s, 5, 0));
-    assert_lengths(b.s, 4, 5, 5);
+    assert_leaves(rig_rewind(b.s, 5, 0), b.s, 4, 5, 5);
     v = rig_group_view(b.rig, b.pool, 0);
     assert_int_equal(v.session + v.snapshot, 3);
     assert_int_equal(v.free, 4);
@@ -82,13 +78,11 @@ TEST(a11_speculation_accepted_in_part_commits_4)
 
     assert_int_equal(rig_pool_view(b.rig, b.pool).align_tokens, 2);
     computes_tokens(s, tokens, 3);
-    assert_ok(rig_extend(s, 7, 0, NULL, 0)); /* four more, speculative */
-    assert_lengths(s, 0, 3, 7);
-    assert_ok(rig_extend(s, 0, 5, tokens + 3, 2)); /* two are accepted */
+    assert_leaves(rig_extend(s, 7, 0, NULL, 0), s, 0, 3, 7); /* four more, speculative */
+    assert_ok(rig_extend(s, 0, 5, tokens + 3, 2));           /* two are accepted */
     rig_write(s, 0, 5);
     assert_lengths(s, 0, 5, 7);
-    assert_ok(rig_commit(s, 5, 0));
-    assert_lengths(s, 4, 5, 7);
+    assert_leaves(rig_commit(s, 5, 0), s, 4, 5, 7);
     assert_int_equal(rig_depth(other, tokens, 7), 4);
 }
 

@@ -80,8 +80,7 @@ TEST(event_commit_in_flight_is_told_when_its_step_has_passed)
 {
     struct bench b = bench_start(L, 16);
 
-    computes(b.s, 1, L);
-    assert_ok(rig_commit(b.s, L, 7));
+    computes_and_commits(b.s, 1, L, L, 7);
     rig_engine_done(b.rig, &b.e, 6);
     assert_int_equal(next_no(b.rig), 1);
     rig_engine_done(b.rig, &b.e, 7);

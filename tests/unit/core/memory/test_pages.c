@@ -15,8 +15,7 @@ TEST(page_every_index_unique_and_never_zero)
     n = rig_free(b.rig, pool);
     assert_int_equal(n, 63); /* all but the reserved one */
     s = rig_session(b.rig, &b.e, pool, 1);
-    assert_ok(rig_match(s, NULL, 0));
-    assert_ok(rig_extend(s, n, 0, NULL, 0));
+    takes_pages(s, NULL, 0, n);
     assert_err(TERN_POOL_EXHAUSTED, rig_extend(s, n + 1, 0, NULL, 0));
     for (uint32_t i = 0; i < n; i++) {
         uint32_t index = s->table[0][i].index;

@@ -88,8 +88,7 @@ TEST(pool_of_all_groups_goes_to_the_host_and_back)
     assert_false(seen(&st, 1, TOKENS).on_device);
     d = stage_session(&st);
     assert_ok(rig_match(d, tokens, TOKENS));
-    assert_ok(fetch_back(d));
-    assert_whole(d, TOKENS);
+    assert_leaves_whole(fetch_back(d), d, TOKENS);
     assert_ok(rig_close(d, 0));
     stage_ends(&st);
 }
@@ -107,8 +106,7 @@ TEST(pool_of_all_groups_is_fetched)
     p.dp = opens_all(p.dest, &p.de);
     rig_link_up(p.dest, 0, p.source, options.limits.peers);
     pair_offer(&p, TOKENS);
-    assert_ok(fetch_all(p.d));
-    assert_whole(p.d, TOKENS);
+    assert_leaves_whole(fetch_all(p.d), p.d, TOKENS);
     assert_ok(rig_close(p.d, 0));
     evict_all(p.dest, rig_connect_admin(p.dest), p.dp);
     assert_all_free(p.dest, p.dp);

@@ -21,13 +21,10 @@ TEST(commit_repeated_or_short_of_a_chunk_changes_nothing)
     struct bench b = bench_start(4, 16);
 
     assert_ok(rig_match(b.s, rig_tokens(1, 32), 32));
-    assert_ok(rig_run_to(b.s, rig_tokens(1, 32), 11));
-    assert_ok(rig_commit(b.s, 3, 0));
+    run_and_commit(b.s, rig_tokens(1, 32), 11, 3, 0);
     assert_lengths(b.s, 0, 11, 11);
-    assert_ok(rig_commit(b.s, 11, 0));
-    assert_lengths(b.s, 8, 11, 11);
-    assert_ok(rig_commit(b.s, 11, 0));
-    assert_lengths(b.s, 8, 11, 11);
+    assert_leaves(rig_commit(b.s, 11, 0), b.s, 8, 11, 11);
+    assert_leaves(rig_commit(b.s, 11, 0), b.s, 8, 11, 11);
     assert_int_equal(rig_group_view(b.rig, b.pool, 0).snapshot, 2);
 }
 
@@ -60,8 +57,7 @@ TEST(commit_of_a_known_chunk_adopts_and_retires_duplicates)
     assert_ok(rig_run_to(twin, rig_tokens(1, 16), 16));
     memcpy(old, twin->table[0], sizeof old);
     assert_ok(rig_commit(b.s, 16, 0));
-    assert_ok(rig_commit(twin, 16, 4));
-    assert_lengths(twin, 16, 16, 16);
+    assert_leaves(rig_commit(twin, 16, 4), twin, 16, 16, 16);
     assert_int_equal(b.rig->res.nruns, 1); /* four chunks, one run */
     assert_memory_equal(twin->table[0], b.s->table[0], sizeof old);
     assert_memory_not_equal(twin->table[0], old, sizeof old);
@@ -113,8 +109,7 @@ TEST(commit_onto_anothers_pending_node_keeps_own_pages)
     assert_memory_equal(own + 2, t.sb->table[0] + 2, 2 * sizeof own[0]);
     assert_int_equal(rig_wrong(t.sb, 16), 0);
     rig_engine_done(t.rig, &t.a, 5);
-    assert_ok(rig_commit(t.sb, 16, 0)); /* now it may */
-    assert_lengths(t.sb, 16, 16, 16);
+    assert_leaves(rig_commit(t.sb, 16, 0), t.sb, 16, 16, 16); /* now it may */
     assert_memory_equal(t.sb->table[0], t.sa->table[0], 4 * sizeof own[0]);
     assert_int_equal(rig_wrong(t.sb, 16), 0);
 }
@@ -145,8 +140,8 @@ TEST(commit_onto_own_engines_pending_node_adopts)
     assert_ok(rig_run_to(b.s, rig_tokens(1, 16), 8));
     assert_ok(rig_run_to(twin, rig_tokens(1, 16), 16));
     assert_ok(rig_commit(b.s, 8, 5));
-    assert_ok(rig_commit(twin, 16, 3)); /* its own chunk hangs below one that is pending until 5 */
-    assert_lengths(twin, 16, 16, 16);
+    assert_leaves(rig_commit(twin, 16, 3), twin, 16, 16,
+                  16); /* its own chunk hangs below one that is pending until 5 */
     assert_memory_equal(twin->table[0], b.s->table[0], 2 * sizeof(struct page_ref));
     rig_engine_done(b.rig, &b.e, 4);
     assert_int_equal(rig_depth(b.s, rig_tokens(1, 16), 16), 0);

@@ -222,8 +222,7 @@ TEST(engine_gone_takes_its_pending_nodes)
     struct rig_engine other = second_engine(b.rig, b.pool);
     struct rig_session *like = rig_session(b.rig, &other, b.pool, 1);
 
-    computes(b.s, 1, 16);
-    assert_ok(rig_commit(b.s, 8, 0));
+    computes_and_commits(b.s, 1, 16, 8, 0);
     assert_ok(rig_commit(b.s, 16, 5));
     assert_int_equal(rig_depth(like, rig_tokens(1, 16), 16), 8);
     rig_engine_kill(b.rig, &b.e, 0);

@@ -41,14 +41,12 @@ TEST(limits_retires_full_commit_below_a_pending_node_stops_there)
 
     twin = rig_session(b.rig, &b.e, b.pool, 1);
     computes(twin, 1, 16);
-    computes(b.s, 1, 16);
-    assert_ok(rig_commit(b.s, 8, 5));  /* one record */
-    assert_ok(rig_rewind(b.s, 12, 6)); /* and the other */
+    computes_and_commits(b.s, 1, 16, 8, 5); /* one record */
+    assert_ok(rig_rewind(b.s, 12, 6));      /* and the other */
     assert_err(TERN_BUSY, rig_commit(twin, 16, 0));
     assert_lengths(twin, 4, 16, 16); /* adopted, and not beyond */
     rig_engine_done(b.rig, &b.e, 6);
-    assert_ok(rig_commit(twin, 16, 0));
-    assert_whole(twin, 16);
+    assert_leaves_whole(rig_commit(twin, 16, 0), twin, 16);
 }
 
 /* The same where a transfer would hang its chunks below a node that waits for its step. */
@@ -57,16 +55,14 @@ TEST(limits_retires_full_fetch_below_a_pending_node_busy)
     struct pair p = PAIR_LIMITED(limits.retires = 2, 4, 64, 64);
 
     pair_offer(&p, 32);
-    assert_ok(rig_run_to(p.d, rig_tokens(1, 32), 9));
-    assert_ok(rig_commit(p.d, 8, 5));
+    run_and_commit(p.d, rig_tokens(1, 32), 9, 8, 5);
     assert_ok(rig_rewind(p.d, 8, 5));
     assert_int_equal(rig_view(p.dest).retires_free, 0);
     assert_ok(rig_match(p.d, rig_tokens(1, 32), 32));
     assert_err(TERN_BUSY, fetch_all(p.d));
     assert_lengths(p.d, 8, 8, 8);
     rig_engine_done(p.dest, &p.de, 5);
-    assert_ok(fetch_all(p.d));
-    assert_whole(p.d, 32);
+    assert_leaves_whole(fetch_all(p.d), p.d, 32);
 }
 
 /* Pages that retire for a dead engine come back with it, whatever step they wait for. */

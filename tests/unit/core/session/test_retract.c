@@ -6,10 +6,8 @@
 /* T = 8, C = 14, A = 20: two pages in the tree, two of the session's own, one speculative. */
 static struct bench running_with(struct bench b)
 {
-    computes(b.s, 1, 14);
-    assert_ok(rig_commit(b.s, 8, 0));
-    assert_ok(rig_extend(b.s, 20, 0, NULL, 0));
-    assert_lengths(b.s, 8, 14, 20);
+    computes_and_commits(b.s, 1, 14, 8, 0);
+    assert_leaves(rig_extend(b.s, 20, 0, NULL, 0), b.s, 8, 14, 20);
     return b;
 }
 
@@ -23,8 +21,7 @@ static void goes_on(struct bench *b)
     const uint32_t *tokens = rig_tokens(1, 64);
 
     assert_int_equal(rig_wrong(b->s, b->s->len.written), 0);
-    assert_ok(rig_run_to(b->s, tokens, 24));
-    assert_int_equal(rig_wrong(b->s, 24), 0);
+    runs_right(b->s, tokens, 24);
     assert_ok(rig_commit(b->s, 24, 0));
     assert_int_equal(rig_depth(b->s, tokens, 24), 24);
 }
@@ -50,8 +47,7 @@ static void retract_host_waits_for(bool copies_first)
     assert_ok(rig_retract(b.s, RETRACT_HOST, 5));
     assert_int_equal(rig_jobs(b.rig, RIG_COPY), 2);
     assert_lengths(b.s, 8, 14, 14);
-    assert_int_equal(b.rig->free_now, 0);
-    assert_int_equal(b.rig->free_at_step, 1);
+    assert_given_back(b.rig, 0, 1);
     assert_string_equal(state_of(b.s), "retracting");
     assert_int_equal(rig_retiring(b.rig, b.pool), 1);
     assert_int_equal(session_seen(b.s).ref, REF_DEVICE);
@@ -77,8 +73,8 @@ static void retract_host_waits_for(bool copies_first)
     assert_int_equal(rig_depth(b.s, tokens, 8), 0);
     assert_int_equal(host_depth(b.s, tokens, 8), 8);
     b.rig->automatic = RIG_ALL;
-    assert_ok(rig_recover_now(b.s));
-    assert_lengths(b.s, 8, 14, 14); /* S10: T is where it was, although 12 could be committed */
+    assert_leaves(rig_recover_now(b.s), b.s, 8, 14,
+                  14); /* S10: T is where it was, although 12 could be committed */
     assert_int_equal(b.s->ntokens, 14);
     assert_int_equal(b.rig->copies_up, 2);
     assert_int_equal(b.rig->last->recover.kib, 1);
@@ -99,13 +95,10 @@ TEST(retract_host_with_the_copies_there_already_is_away_at_once)
     struct bench b = running(32);
 
     assert_int_equal(b.rig->copies_back, 2);
-    assert_ok(rig_retract(b.s, RETRACT_HOST, 0));
-    assert_lengths(b.s, 8, 14, 14);
-    assert_int_equal(b.rig->free_now, 1);
-    assert_int_equal(b.rig->free_at_step, 0);
+    assert_leaves(rig_retract(b.s, RETRACT_HOST, 0), b.s, 8, 14, 14);
+    assert_given_back(b.rig, 1, 0);
     assert_string_equal(state_of(b.s), "retracted");
-    assert_ok(rig_recover_now(b.s));
-    assert_lengths(b.s, 8, 14, 14);
+    assert_leaves(rig_recover_now(b.s), b.s, 8, 14, 14);
     assert_int_equal(b.rig->copies_back, 2);
     assert_int_equal(b.rig->copies_up, 0);
     assert_int_equal(session_seen(b.s).ref, REF_DEVICE);
@@ -118,10 +111,8 @@ TEST(retract_drop_gives_back_what_was_not_committed)
     struct bench b = running(0);
     const uint32_t *tokens = rig_tokens(1, 64);
 
-    assert_ok(rig_retract(b.s, RETRACT_DROP, 5));
-    assert_lengths(b.s, 8, 8, 8);
-    assert_int_equal(b.rig->free_now, 0);
-    assert_int_equal(b.rig->free_at_step, 3);
+    assert_leaves(rig_retract(b.s, RETRACT_DROP, 5), b.s, 8, 8, 8);
+    assert_given_back(b.rig, 0, 3);
     assert_int_equal(rig_retiring(b.rig, b.pool), 3);
     assert_int_equal(rig_evict(b.rig, b.admin, b.pool, 0), 0);
     rig_engine_done(b.rig, &b.e, 5);
@@ -131,8 +122,7 @@ TEST(retract_drop_gives_back_what_was_not_committed)
     assert_int_equal(node_seen(b.rig, b.pool, tokens, 8).refs[REF_DEVICE], 0);
     assert_int_equal(rig_evict(b.rig, b.admin, b.pool, 0), 0); /* its prefix is pinned */
     assert_int_equal(rig_free(b.rig, b.pool), 32 - 2);
-    assert_ok(rig_recover_now(b.s));
-    assert_lengths(b.s, 8, 8, 8);
+    assert_leaves(rig_recover_now(b.s), b.s, 8, 8, 8);
     assert_int_equal(b.s->ntokens, 14); /* the tokens are known still */
     goes_on_to_the_end(&b);
 }
@@ -143,8 +133,7 @@ TEST(retract_drop_at_step_0_frees_now)
     struct bench b = running(32);
 
     assert_ok(rig_retract(b.s, RETRACT_DROP, 0));
-    assert_int_equal(b.rig->free_now, 3);
-    assert_int_equal(b.rig->free_at_step, 0);
+    assert_given_back(b.rig, 3, 0);
     assert_int_equal(rig_free(b.rig, b.pool), 32 - 2);
     assert_string_equal(state_of(b.s), "retracted");
     assert_ok(rig_recover_now(b.s));
@@ -223,8 +212,7 @@ TEST(retract_repeated_retract_changes_nothing)
             changes = core_changes(b.rig->core);
             assert_ok(rig_retract(b.s, again, 9));
             assert_true(core_changes(b.rig->core) == changes);
-            assert_int_equal(b.rig->free_now, 0);
-            assert_int_equal(b.rig->free_at_step, 0);
+            assert_given_back(b.rig, 0, 0);
             assert_ok(rig_recover_now(b.s));
             goes_on_to_the_end(&b);
         }
@@ -257,8 +245,7 @@ TEST(retract_recover_cancels_a_retract_that_is_not_through)
         for (uint32_t i = 0; i < done; i++)
             rig_complete(b.rig, RIG_COPY);
         assert_string_equal(state_of(b.s), "retracting");
-        assert_ok(rig_recover_now(b.s));
-        assert_lengths(b.s, 8, 14, 14);
+        assert_leaves(rig_recover_now(b.s), b.s, 8, 14, 14);
         assert_string_equal(state_of(b.s), "turn");
         assert_int_equal(session_seen(b.s).ref, REF_DEVICE);
         goes_on(&b);
@@ -287,8 +274,7 @@ TEST(retract_a_failed_copy_leaves_the_prefix_where_it_is)
         assert_int_equal(rig_evict(b.rig, b.admin, b.pool, 0) > 0 &&
                              host_depth(b.s, rig_tokens(1, 64), 8) < 8,
                          0); /* and nothing is lost */
-        assert_ok(rig_recover_now(b.s));
-        assert_lengths(b.s, 8, 14, 14);
+        assert_leaves(rig_recover_now(b.s), b.s, 8, 14, 14);
         goes_on_to_the_end(&b);
     }
 }
@@ -314,8 +300,7 @@ TEST(retract_a_retract_that_is_undone_is_counted_and_may_be_repeated)
         rig_runs_free(b.rig);
         assert_string_equal(state_of(b.s), undone ? "turn" : "retracted");
         assert_int_equal(rig_view(b.rig).retracts_undone, undone);
-        assert_ok(rig_retract(b.s, RETRACT_HOST, 0));
-        assert_string_equal(state_of(b.s), "retracted");
+        retracts_to("retracted", b.s, RETRACT_HOST, 0);
         assert_int_equal(rig_view(b.rig).retracts, 1 + undone);
         assert_int_equal(rig_view(b.rig).retracts_undone, undone);
         assert_ok(rig_recover_now(b.s)); /* what the engine takes back is not counted */
@@ -367,8 +352,7 @@ TEST(retract_a_session_that_is_away_may_only_come_back_or_end)
     struct bench b = running(32);
     uint64_t recover;
 
-    assert_ok(rig_retract(b.s, RETRACT_HOST, 5));
-    assert_string_equal(state_of(b.s), "retracting");
+    retracts_to("retracting", b.s, RETRACT_HOST, 5);
     away_is_refused(b.s, TERN_INVALID);
     rig_engine_done(b.rig, &b.e, 5);
     assert_string_equal(state_of(b.s), "retracted");
@@ -437,8 +421,7 @@ TEST(retract_abort_of_a_session_that_is_away)
         struct bench b = away(how);
         const uint32_t *tokens = rig_tokens(1, 64);
 
-        assert_ok(rig_abort(b.s, 0));
-        assert_lengths(b.s, 0, 0, 0);
+        assert_leaves(rig_abort(b.s, 0), b.s, 0, 0, 0);
         assert_string_equal(state_of(b.s), "open");
         assert_int_equal(session_seen(b.s).ref, REF_DEVICE);
         assert_int_equal(rig_group_view(b.rig, b.pool, 0).session, 0);
@@ -505,8 +488,7 @@ TEST(retract_load_back_without_device_room_leaves_it_retracted)
     assert_ok(rig_retract(b.s, RETRACT_HOST, 0));
     assert_int_equal(rig_evict(b.rig, b.admin, b.pool, 0), 2);
     hog = rig_session(b.rig, &b.e, b.pool, 1);
-    assert_ok(rig_match(hog, rig_tokens(2, 64), 24));
-    assert_ok(rig_extend(hog, 24, 0, NULL, 0)); /* 6 of 8; the other 2 are [T, C) */
+    takes_pages(hog, rig_tokens(2, 64), 24, 24); /* 6 of 8; the other 2 are [T, C) */
     assert_err(TERN_POOL_EXHAUSTED, rig_recover_now(b.s));
     reply = b.rig->last;
     assert_int_equal(reply->shortage.group, 0);
@@ -515,8 +497,7 @@ TEST(retract_load_back_without_device_room_leaves_it_retracted)
     assert_string_equal(state_of(b.s), "retracted");
     assert_int_equal(rig_jobs(b.rig, RIG_COPY), 0);
     assert_ok(rig_close(hog, 0));
-    assert_ok(rig_recover_now(b.s));
-    assert_lengths(b.s, 8, 14, 14);
+    assert_leaves(rig_recover_now(b.s), b.s, 8, 14, 14);
     goes_on_to_the_end(&b);
 }
 
@@ -526,13 +507,11 @@ TEST(retract_host_with_nothing_committed)
     struct bench b = host_bench(4, 32, 4);
 
     computes(b.s, 1, 10);
-    assert_ok(rig_retract(b.s, RETRACT_HOST, 0));
-    assert_lengths(b.s, 0, 10, 10);
+    assert_leaves(rig_retract(b.s, RETRACT_HOST, 0), b.s, 0, 10, 10);
     assert_int_equal(b.rig->free_now, 0);
     assert_string_equal(state_of(b.s), "retracted");
     assert_int_equal(rig_group_view(b.rig, b.pool, 0).session, 3);
-    assert_ok(rig_recover_now(b.s));
-    assert_lengths(b.s, 0, 10, 10);
+    assert_leaves(rig_recover_now(b.s), b.s, 0, 10, 10);
     goes_on_to_the_end(&b);
 }
 
@@ -542,8 +521,7 @@ TEST(retract_a_fresh_session_can_go_and_come_back)
     for (uint32_t mode = RETRACT_HOST; mode <= RETRACT_DROP; mode++) {
         struct bench b = host_bench(4, 32, 4);
 
-        assert_ok(rig_retract(b.s, mode, 0));
-        assert_lengths(b.s, 0, 0, 0);
+        assert_leaves(rig_retract(b.s, mode, 0), b.s, 0, 0, 0);
         assert_ok(rig_recover_now(b.s));
         assert_string_equal(state_of(b.s), "open");
         assert_ok(rig_match(b.s, rig_tokens(1, 64), 14));
@@ -561,8 +539,7 @@ TEST(retract_an_idle_session_comes_back_idle)
 
         assert_ok(rig_finish(b.s, 0, 0));
         assert_string_equal(state_of(b.s), "idle");
-        assert_ok(rig_retract(b.s, RETRACT_HOST, 5)); /* cancelled */
-        assert_string_equal(state_of(b.s), "retracting");
+        retracts_to("retracting", b.s, RETRACT_HOST, 5); /* cancelled */
         assert_ok(rig_recover_now(b.s));
         assert_string_equal(state_of(b.s), "idle");
         b.rig->now_ns += 1000;
@@ -627,8 +604,7 @@ TEST(retract_the_step_of_a_retract_ends_with_it)
         assert_ok(rig_retract(b.s, mode, 5));
         assert_ok(rig_recover_now(b.s));
         rig_engine_done(b.rig, &b.e, 5);
-        assert_ok(rig_retract(b.s, mode, 0)); /* at once, not when 5 has passed again */
-        assert_string_equal(state_of(b.s), "retracted");
+        retracts_to("retracted", b.s, mode, 0); /* at once, not when 5 has passed again */
         assert_ok(rig_recover_now(b.s));
         goes_on_to_the_end(&b);
     }

@@ -32,8 +32,7 @@ TEST(engine_shortage_does_not_count_what_pins_hold)
     rig_put(b.rig, &b.e, b.pool, 1, 32); /* 8 pages, of which the session below pins 5 */
     pins = rig_session(b.rig, &b.e, b.pool, 1);
     assert_ok(rig_match(pins, rig_tokens(1, 20), 20));
-    computes(b.s, 2, 12);
-    assert_ok(rig_commit(b.s, 12, 9)); /* 3 pages that nobody sees yet, pinned */
+    computes_and_commits(b.s, 2, 12, 12, 9); /* 3 pages that nobody sees yet, pinned */
     assert_err(TERN_POOL_EXHAUSTED, rig_extend(b.s, 12 + 4 * 30, 0, NULL, 0));
     assert_int_equal(b.rig->res.shortage.free, 20 - 3 - 8 - 3);
     assert_int_equal(b.rig->res.shortage.reclaimable, 3 + 3);
@@ -53,11 +52,9 @@ TEST(engine_shortage_names_the_step_that_brings_enough)
 
     for (uint32_t i = 0; i < 3; i++) {
         s[i] = rig_session(b.rig, &b.e, i ? b.pool : elsewhere, 1);
-        assert_ok(rig_match(s[i], rig_tokens(i, 4 * pages[i]), 4 * pages[i]));
-        assert_ok(rig_extend(s[i], 4 * pages[i], 0, NULL, 0));
+        takes_pages(s[i], rig_tokens(i, 4 * pages[i]), 4 * pages[i], 4 * pages[i]);
     }
-    assert_ok(rig_match(b.s, rig_tokens(7, 32), 32));
-    assert_ok(rig_extend(b.s, 8, 0, NULL, 0));
+    takes_pages(b.s, rig_tokens(7, 32), 32, 8);
     rig_put(b.rig, &b.e, b.pool, 9, 4); /* one page can go, one is free */
     for (uint32_t i = 0; i < 3; i++)
         assert_ok(rig_close(s[i], steps[i]));
@@ -79,9 +76,8 @@ TEST(room_a_shortage_of_state_says_what_there_is)
     struct rig_session *held = stage_committed(&st, 1, 64), *s = stage_session(&st);
     const struct shortage *sh = &st.rig->res.shortage;
 
-    stage_put(&st, 2, 64); /* 4 borrowed, 4 that can go, 4 free */
-    assert_ok(rig_match(s, rig_tokens(3, 64), 64));
-    assert_ok(rig_extend(s, 32, 0, NULL, 0)); /* 2 of the free ones */
+    stage_put(&st, 2, 64);                     /* 4 borrowed, 4 that can go, 4 free */
+    takes_pages(s, rig_tokens(3, 64), 64, 32); /* 2 of the free ones */
     assert_err(TERN_POOL_EXHAUSTED, rig_extend(s, 144, 0, NULL, 0));
     assert_int_equal(sh->group, 1);
     assert_int_equal(sh->needed, 7);

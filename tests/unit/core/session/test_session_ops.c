@@ -131,8 +131,7 @@ TEST(extend_only_what_is_missing)
     struct bench b = bench_start(4, 8);
     struct page_ref first;
 
-    assert_ok(rig_match(b.s, rig_tokens(1, 32), 32));
-    assert_ok(rig_extend(b.s, 1, 0, NULL, 0));
+    takes_pages(b.s, rig_tokens(1, 32), 32, 1);
     assert_int_equal(rig_free(b.rig, b.pool), 7);
     first = b.s->table[0][0];
     assert_ok(rig_extend(b.s, 4, 0, NULL, 0)); /* fits the page that is there */
@@ -179,11 +178,9 @@ TEST(rewind_within_a_page_frees_nothing)
 {
     struct bench b = bench_running();
 
-    assert_ok(rig_rewind(b.s, 17, 0));
-    assert_lengths(b.s, 8, 14, 17);
+    assert_leaves(rig_rewind(b.s, 17, 0), b.s, 8, 14, 17);
     assert_int_equal(rig_free(b.rig, b.pool), 32 - 5);
-    assert_ok(rig_rewind(b.s, 13, 9));
-    assert_lengths(b.s, 8, 13, 13);
+    assert_leaves(rig_rewind(b.s, 13, 9), b.s, 8, 13, 13);
     assert_int_equal(rig_free(b.rig, b.pool), 32 - 5);
     assert_int_equal(rig_retiring(b.rig, b.pool), 1);
     rig_engine_done(b.rig, &b.e, 9);
@@ -195,8 +192,7 @@ TEST(finish_keeps_table_pins_and_tokens)
 {
     struct bench b = bench_running();
 
-    assert_ok(rig_finish(b.s, 0, 0)); /* the turn's prompt was 14 */
-    assert_lengths(b.s, 8, 14, 14);
+    assert_leaves(rig_finish(b.s, 0, 0), b.s, 8, 14, 14); /* the turn's prompt was 14 */
     assert_int_equal(b.s->ntokens, 14);
     assert_int_equal(rig_evict(b.rig, b.admin, b.pool, 0), 0);
     assert_int_equal(rig_wrong(b.s, 12), 0);
@@ -208,10 +204,8 @@ TEST(abort_after_a_commit_the_tree_keeps_it)
 {
     struct bench b = bench_start(4, 32);
 
-    computes(b.s, 1, 16);
-    assert_ok(rig_commit(b.s, 12, 0));
-    assert_ok(rig_abort(b.s, 3));
-    assert_lengths(b.s, 0, 0, 0);
+    computes_and_commits(b.s, 1, 16, 12, 0);
+    assert_leaves(rig_abort(b.s, 3), b.s, 0, 0, 0);
     assert_int_equal(rig_retiring(b.rig, b.pool), 1);
     assert_int_equal(rig_depth(b.s, rig_tokens(1, 16), 16), 12);
     assert_int_equal(rig_evict(b.rig, b.admin, b.pool, 0), 0); /* the pin ends with step 3 */
@@ -228,8 +222,7 @@ TEST(abort_repeated_is_harmless)
     rig_abort(b.s, 0);
     assert_lengths(b.s, 0, 0, 0);
     assert_int_equal(rig_free(b.rig, b.pool), 32 - 2);
-    assert_ok(rig_match(b.s, rig_tokens(1, 8), 8));
-    assert_lengths(b.s, 8, 8, 8);
+    assert_leaves(rig_match(b.s, rig_tokens(1, 8), 8), b.s, 8, 8, 8);
 }
 
 /* S9: borrowed pages count once, however many sessions use them. */
@@ -241,8 +234,7 @@ TEST(accounting_shared_pages_count_once)
 
     for (int i = 0; i < 3; i++) {
         more[i] = rig_session(b.rig, &b.e, b.pool, 1);
-        assert_ok(rig_match(more[i], rig_tokens(1, 8), 8));
-        assert_ok(rig_extend(more[i], 12, 0, NULL, 0));
+        takes_pages(more[i], rig_tokens(1, 8), 8, 12);
     }
     v = rig_group_view(b.rig, b.pool, 0);
     assert_int_equal(v.snapshot, 2);
@@ -258,8 +250,7 @@ TEST(finish_and_rewind_repeated_change_nothing)
 
     assert_ok(rig_run_to(b.s, rig_tokens(1, 32), 20));
     for (uint32_t i = 0; i < 3; i++) {
-        assert_ok(rig_rewind(b.s, 17, 0));
-        assert_lengths(b.s, 8, 17, 17);
+        assert_leaves(rig_rewind(b.s, 17, 0), b.s, 8, 17, 17);
         assert_int_equal(b.s->ntokens, 17);
     }
     assert_ok(rig_finish(b.s, 2, 0)); /* 14 and 2 */
@@ -270,6 +261,5 @@ TEST(finish_and_rewind_repeated_change_nothing)
         assert_int_equal(rig_free(b.rig, b.pool), free);
         assert_ok(rig_finish(b.s, 2, 0));
     }
-    assert_ok(rig_match(b.s, rig_tokens(1, 24), 24));
-    assert_lengths(b.s, 8, 16, 16);
+    assert_leaves(rig_match(b.s, rig_tokens(1, 24), 24), b.s, 8, 16, 16);
 }

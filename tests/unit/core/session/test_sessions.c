@@ -119,8 +119,7 @@ TEST(match_repeated_changes_nothing)
     rig_put(b.rig, &b.e, b.pool, 1, 16);
     assert_ok(rig_match(b.s, rig_tokens(1, 20), 20));
     memcpy(first, b.s->table[0], sizeof first);
-    assert_ok(rig_match(b.s, rig_tokens(1, 20), 20));
-    assert_lengths(b.s, 16, 16, 16);
+    assert_leaves(rig_match(b.s, rig_tokens(1, 20), 20), b.s, 16, 16, 16);
     assert_memory_equal(first, b.s->table[0], sizeof first);
     assert_int_equal(rig_group_view(b.rig, b.pool, 0).snapshot, 4);
     assert_ok(rig_close(b.s, 0));
@@ -187,8 +186,7 @@ TEST(resume_below_committed_invalid_and_nothing_changes)
     assert_err(TERN_INVALID, rig_match(b.s, tokens, 14)); /* differs inside [0, T) */
     assert_lengths(b.s, 8, 14, 20);
     assert_true(core_changes(b.rig->core) == changes);
-    assert_ok(rig_match(b.s, rig_tokens(1, 14), 8)); /* exactly T is fine */
-    assert_lengths(b.s, 8, 8, 8);
+    assert_leaves(rig_match(b.s, rig_tokens(1, 14), 8), b.s, 8, 8, 8); /* exactly T is fine */
 }
 
 /* S4: the free tail goes back before anything is allocated: speculation (A > C) and the retry one
@@ -198,11 +196,10 @@ TEST(resume_gives_back_the_speculative_tail)
     struct bench b = bench_running();
 
     assert_int_equal(rig_free(b.rig, b.pool), 32 - 5);
-    assert_ok(rig_match(b.s, rig_tokens(1, 16), 16));
-    assert_lengths(b.s, 8, 14, 14); /* p = min(C, supplied), no extra -1 */
+    assert_leaves(rig_match(b.s, rig_tokens(1, 16), 16), b.s, 8, 14,
+                  14); /* p = min(C, supplied), no extra -1 */
     assert_int_equal(rig_free(b.rig, b.pool), 32 - 4);
-    assert_ok(rig_match(b.s, rig_tokens(1, 13), 13)); /* one short */
-    assert_lengths(b.s, 8, 13, 13);
+    assert_leaves(rig_match(b.s, rig_tokens(1, 13), 13), b.s, 8, 13, 13); /* one short */
     assert_int_equal(rig_free(b.rig, b.pool), 32 - 4); /* S5: the partial page stays */
     assert_int_equal(rig_wrong(b.s, 12), 0);
 }
@@ -215,8 +212,7 @@ TEST(resume_with_other_tokens_above_committed_keeps_what_agrees)
 
     memcpy(tokens, rig_tokens(1, 20), sizeof tokens);
     tokens[10] ^= 1;
-    assert_ok(rig_match(b.s, tokens, 20));
-    assert_lengths(b.s, 8, 10, 10);
+    assert_leaves(rig_match(b.s, tokens, 20), b.s, 8, 10, 10);
     assert_int_equal(b.s->ntokens, 20);
     commit_to(b.s, tokens, 16, 0);
     assert_int_equal(rig_depth(b.s, tokens, 20), 16);
@@ -232,8 +228,7 @@ TEST(resume_repeated_changes_nothing)
     assert_ok(rig_match(b.s, rig_tokens(1, 20), 20));
     memcpy(table, b.s->table[0], sizeof table);
     for (int i = 0; i < 3; i++) {
-        assert_ok(rig_match(b.s, rig_tokens(1, 20), 20));
-        assert_lengths(b.s, 8, 14, 14);
+        assert_leaves(rig_match(b.s, rig_tokens(1, 20), 20), b.s, 8, 14, 14);
         assert_memory_equal(table, b.s->table[0], sizeof table);
         assert_int_equal(rig_free(b.rig, b.pool), 32 - 4);
     }
@@ -294,8 +289,7 @@ TEST(abort_keeps_the_last_good_list_for_the_next_match)
 
     assert_ok(rig_finish(b.s, 0, 0));
     computes(b.s, 1, 24);
-    assert_ok(rig_abort(b.s, 0));
-    assert_lengths(b.s, 0, 0, 0);
+    assert_leaves(rig_abort(b.s, 0), b.s, 0, 0, 0);
     assert_int_equal(b.s->ntokens, 14);
     assert_int_equal(rig_free(b.rig, b.pool), 32 - 2);
     more.v = tail;
@@ -359,11 +353,9 @@ TEST(extra_keys_differ_on_resume_shortens_the_prefix)
 
     assert_ok(rig_match_full(b.s, &t, 0));
     assert_ok(rig_run_to(b.s, rig_tokens(1, 16), 16));
-    assert_ok(rig_match_full(b.s, &t, 0));
-    assert_lengths(b.s, 0, 16, 16);
+    assert_leaves(rig_match_full(b.s, &t, 0), b.s, 0, 16, 16);
     t.keys = &dog;
-    assert_ok(rig_match_full(b.s, &t, 0));
-    assert_lengths(b.s, 0, 10, 10);
+    assert_leaves(rig_match_full(b.s, &t, 0), b.s, 0, 10, 10);
 }
 
 /* A Peek's tokens are checked as a Match's are. */

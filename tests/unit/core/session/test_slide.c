@@ -15,8 +15,8 @@ TEST(slide_own_pages_below_the_window_go_back_with_the_step)
     computes(s, 1, 64);
     before = state_view(&st);
     assert_int_equal(before.session, 32);
-    assert_ok(rig_slide(s, 0, 7)); /* min(64, 0 + 16) - 8 - 4 = 4: pages 0 and 1 */
-    assert_lengths(s, 0, 64, 64);
+    assert_leaves(rig_slide(s, 0, 7), s, 0, 64,
+                  64); /* min(64, 0 + 16) - 8 - 4 = 4: pages 0 and 1 */
     assert_int_equal(state_view(&st).session, 30);
     assert_int_equal(state_view(&st).retiring, 2);
     assert_int_equal(state_view(&st).free, before.free);
@@ -99,8 +99,7 @@ TEST(slide_a_later_commit_does_not_bring_back_what_has_left)
     assert_ok(rig_match(s, tokens, 256));
     assert_ok(rig_run_to(s, tokens, 200));
     assert_ok(rig_slide(s, 200, 0)); /* 200 - 65: eight pages */
-    assert_ok(rig_commit(s, 128, 0));
-    assert_lengths(s, 128, 200, 200);
+    assert_leaves(rig_commit(s, 128, 0), s, 128, 200, 200);
     assert_int_equal(match_depth(&st, tokens, 256), 0);
     assert_err(TERN_INVALID, rig_rewind(s, 128, 0)); /* [64, 128) is nowhere */
     assert_err(TERN_INVALID, rig_match(s, tokens, 128));

@@ -15,8 +15,7 @@ TEST(restored_by_a_commit_of_the_same_tokens)
     tokens = rig_tokens(1, 24);
     matches(b.s, tokens, 24, 0);
     assert_int_equal(b.rig->last->match.host_depth, 12);
-    assert_ok(rig_run_to(b.s, tokens, 18));
-    assert_ok(rig_commit(b.s, 8, 7));
+    run_and_commit(b.s, tokens, 18, 8, 7);
     assert_int_equal(rig_wrong(b.s, 18), 0);
     other = rig_session(b.rig, &b.e, b.pool, 1);
     assert_int_equal(rig_depth(other, tokens, 24), 0); /* E3: its step has not passed */
@@ -43,15 +42,13 @@ TEST(restored_by_a_commit_whose_engine_dies_it_stays_on_the_host)
 
     put_away(&b, 1, 8);
     s = rig_session(b.rig, &two, b.pool, 1);
-    computes(s, 1, 12);
-    assert_ok(rig_commit(s, 12, 9));
+    computes_and_commits(s, 1, 12, 12, 9);
     rig_engine_kill(b.rig, &two, 0);
     assert_int_equal(rig_depth(b.s, rig_tokens(1, 12), 12), 0);
     assert_int_equal(host_depth(b.s, rig_tokens(1, 12), 12), 8);
     assert_int_equal(rig_free(b.rig, b.pool), 64);
     assert_ok(rig_match(b.s, rig_tokens(1, 12), 12));
-    assert_ok(fetch_back(b.s));
-    assert_whole(b.s, 8);
+    assert_leaves_whole(fetch_back(b.s), b.s, 8);
     bench_ends_clean(&b);
 }
 
@@ -75,13 +72,11 @@ TEST(fetch_from_the_host_tier_brings_the_deeper_prefix)
     assert_int_equal(rig_depth(b.s, rig_tokens(1, 20), 20), 8);
     assert_err(TERN_BUSY, rig_fetched(b.s, request));
     rig_complete(b.rig, RIG_COPY);
-    assert_ok(rig_fetched(b.s, request));
-    assert_whole(b.s, 20);
+    assert_leaves_whole(rig_fetched(b.s, request), b.s, 20);
     assert_int_equal(rig_reply_to(b.rig, request)->fetch.kib, 2); /* 3 pages of 512 bytes */
     assert_int_equal(rig_depth(b.s, rig_tokens(1, 20), 20), 20);
     b.rig->automatic = RIG_ALL;
-    assert_ok(rig_run_to(b.s, rig_tokens(1, 30), 30));
-    assert_ok(rig_commit(b.s, 28, 0));
+    run_and_commit(b.s, rig_tokens(1, 30), 30, 28, 0);
     assert_int_equal(rig_wrong(b.s, 30), 0);
     bench_ends_clean(&b);
 }
@@ -92,8 +87,7 @@ TEST(fetch_from_the_host_tier_up_to_a_depth)
 
     put_away(&b, 1, 20);
     assert_ok(rig_match(b.s, rig_tokens(1, 30), 30));
-    assert_ok(rig_fetched(b.s, rig_fetch(b.s, PEER_HOST, 15)));
-    assert_whole(b.s, 12);
+    assert_leaves_whole(rig_fetched(b.s, rig_fetch(b.s, PEER_HOST, 15)), b.s, 12);
     assert_false(on_device(&b, 1, 16));
     assert_int_equal(b.rig->copies_up, 3);
     bench_ends_clean(&b);
@@ -108,8 +102,7 @@ TEST(fetch_from_the_host_tier_below_what_is_here)
     assert_int_equal(evicts(&b, 3), 3);
     matches(b.s, rig_tokens(1, 30), 30, 8);
     for (uint32_t depth = 1; depth <= 11; depth++) {
-        assert_ok(rig_fetched(b.s, rig_fetch(b.s, PEER_HOST, depth)));
-        assert_lengths(b.s, 8, 8, 8);
+        assert_leaves(rig_fetched(b.s, rig_fetch(b.s, PEER_HOST, depth)), b.s, 8, 8, 8);
     }
     assert_int_equal(b.rig->copies_up, 0);
     bench_ends_clean(&b);
@@ -136,10 +129,8 @@ TEST(a_load_and_a_commit_of_one_chunk)
     assert_int_equal(rig_wrong(s, 16), 0);
     rig_complete(b.rig, RIG_COPY);
     rig_runs_free(b.rig);
-    assert_ok(rig_fetched(b.s, request));
-    assert_lengths(b.s, 12, 12, 12);
-    assert_ok(rig_commit(s, 16, 0));
-    assert_lengths(s, 16, 16, 16);
+    assert_leaves(rig_fetched(b.s, request), b.s, 12, 12, 12);
+    assert_leaves(rig_commit(s, 16, 0), s, 16, 16, 16);
     assert_memory_equal(s->table[0], b.s->table[0], 3 * sizeof s->table[0][0]); /* adopted */
     closes_whole(s, 16);
     bench_ends_clean(&b);
@@ -157,8 +148,7 @@ TEST(fetch_from_the_host_tier_that_brings_nothing)
     assert_lengths(b.s, 0, 0, 0);
     assert_ok(rig_abort(b.s, 0));
     put_away(&b, 1, 20);
-    assert_ok(rig_match(b.s, rig_tokens(1, 30), 30));
-    assert_ok(rig_extend(b.s, 4, 0, NULL, 0));
+    takes_pages(b.s, rig_tokens(1, 30), 30, 4);
     request = rig_fetch(b.s, PEER_HOST, 0);
     assert_err(TERN_INVALID, rig_reply_to(b.rig, request)->err);
     assert_ok(rig_abort(b.s, 0));
@@ -166,8 +156,7 @@ TEST(fetch_from_the_host_tier_that_brings_nothing)
     {
         struct rig_session *hog = rig_session(b.rig, &b.e, b.pool, 1);
 
-        assert_ok(rig_match(hog, rig_tokens(9, 30), 30));
-        assert_ok(rig_extend(hog, 16, 0, NULL, 0));
+        takes_pages(hog, rig_tokens(9, 30), 30, 16);
         request = rig_fetch(b.s, PEER_HOST, 0); /* 5 needed, 4 free */
         assert_err(TERN_POOL_EXHAUSTED, rig_reply_to(b.rig, request)->err);
         assert_int_equal(rig_reply_to(b.rig, request)->shortage.needed, 5);
@@ -176,8 +165,7 @@ TEST(fetch_from_the_host_tier_that_brings_nothing)
         assert_lengths(b.s, 0, 0, 0);
         assert_ok(rig_close(hog, 0));
     }
-    assert_ok(fetch_back(b.s));
-    assert_lengths(b.s, 20, 20, 20);
+    assert_leaves(fetch_back(b.s), b.s, 20, 20, 20);
     bench_ends_clean(&b);
     b = bench_start(4, 8);
     assert_ok(rig_match(b.s, rig_tokens(1, 30), 30));
@@ -202,8 +190,7 @@ TEST(fetch_from_the_host_tier_cancelled)
     rig_runs_free(b.rig);
     assert_true(rig_depth(b.s, rig_tokens(1, 20), 20) <= 4);
     assert_int_equal(host_depth(b.s, rig_tokens(1, 20), 20), 20);
-    assert_ok(rig_run_to(b.s, rig_tokens(1, 30), 30)); /* it computes them then */
-    assert_ok(rig_commit(b.s, 28, 0));
+    run_and_commit(b.s, rig_tokens(1, 30), 30, 28, 0); /* it computes them then */
     assert_int_equal(rig_wrong(b.s, 30), 0);
     bench_ends_clean(&b);
 }
@@ -231,8 +218,7 @@ TEST(fetch_from_the_host_tier_whose_copy_fails_is_busy)
         assert_string_equal(state_of(b.s), "turn");
         rig_runs_free(b.rig);
         assert_int_equal(host_depth(b.s, rig_tokens(1, 20), 20), 20); /* the copies are good */
-        assert_ok(fetch_back(b.s));
-        assert_whole(b.s, 20);
+        assert_leaves_whole(fetch_back(b.s), b.s, 20);
         bench_ends_clean(&b);
     }
 }
@@ -315,8 +301,7 @@ TEST(a_rotten_host_page_and_a_retracted_session)
     uint32_t copies;
 
     assert_ok(rig_match(b.s, rig_tokens(1, 30), 30));
-    assert_ok(rig_run_to(b.s, rig_tokens(1, 30), 22));
-    assert_ok(rig_commit(b.s, 20, 0));
+    run_and_commit(b.s, rig_tokens(1, 30), 22, 20, 0);
     assert_ok(rig_retract(b.s, RETRACT_HOST, 0));
     assert_int_equal(evicts(&b, 0), 5);
     spoil_host(&b, 1, 12);
@@ -328,8 +313,7 @@ TEST(a_rotten_host_page_and_a_retracted_session)
     assert_ok(rig_abort(b.s, 0));
     assert_ok(rig_match(b.s, rig_tokens(1, 30), 30));
     assert_true(b.s->matched <= 8);
-    assert_ok(rig_run_to(b.s, rig_tokens(1, 30), 30));
-    assert_ok(rig_commit(b.s, 28, 0));
+    run_and_commit(b.s, rig_tokens(1, 30), 30, 28, 0);
     assert_int_equal(rig_wrong(b.s, 28), 0);
     bench_ends_clean(&b);
 }
@@ -345,8 +329,7 @@ TEST(a_pull_restores_what_is_on_the_host_alone)
     assert_int_equal(rig_evict(p.dest, admin, p.dp, 2), 2); /* 8 and 12 are on the host alone */
     p.d = asking(&p, 1, 24);
     assert_int_equal(p.d->matched, 4);
-    assert_ok(fetch_all(p.d));
-    assert_whole(p.d, 20);
+    assert_leaves_whole(fetch_all(p.d), p.d, 20);
     assert_int_equal(p.dest->copies_up, 0);
     assert_int_equal(rig_depth(p.d, rig_tokens(1, 24), 24), 20);
     assert_true(node_seen(p.dest, p.dp, rig_tokens(1, 8), 8).on_device);
@@ -366,12 +349,10 @@ TEST(a_peer_reads_what_was_loaded)
     p.source->automatic = BY_HAND(RIG_SEAL); /* none is computed again */
     s = rig_session(p.source, &p.se, p.sp, 1);
     assert_ok(rig_match(s, rig_tokens(1, 20), 20));
-    assert_ok(fetch_back(s));
-    assert_whole(s, 20);
+    assert_leaves_whole(fetch_back(s), s, 20);
     assert_true(node_seen(p.source, p.sp, rig_tokens(1, 20), 20).sealed);
     p.d = asking(&p, 1, 20);
-    assert_ok(fetch_all(p.d));
-    assert_whole(p.d, 20);
+    assert_leaves_whole(fetch_all(p.d), p.d, 20);
 }
 
 /* A chunk that another engine is computing again is not fetched from the host in the meantime, nor
@@ -384,8 +365,7 @@ TEST(fetch_from_the_host_stops_at_what_is_not_written_yet)
 
     put_away(&b, 1, 20);
     s = rig_session(b.rig, &two, b.pool, 1);
-    assert_ok(rig_match(s, rig_tokens(1, 30), 30));
-    assert_ok(rig_extend(s, 12, 0, NULL, 0));
+    takes_pages(s, rig_tokens(1, 30), 30, 12);
     assert_ok(rig_extend(s, 0, 12, NULL, 0));
     assert_ok(rig_commit(s, 12, 9));
     assert_ok(rig_match(b.s, rig_tokens(1, 30), 30));
@@ -398,8 +378,7 @@ TEST(fetch_from_the_host_stops_at_what_is_not_written_yet)
     assert_int_equal(host_depth(b.s, rig_tokens(1, 30), 30), 20);
     assert_ok(rig_abort(b.s, 0));
     matches(b.s, rig_tokens(1, 30), 30, 12);
-    assert_ok(fetch_back(b.s));
-    assert_whole(b.s, 20);
+    assert_leaves_whole(fetch_back(b.s), b.s, 20);
     assert_ok(rig_close(s, 0));
     bench_ends_clean(&b);
 }
@@ -434,8 +413,7 @@ TEST(a_new_engine_finds_what_the_host_has)
     b.pool = rig_pool_pages(b.rig, &b.e, 4, 64);
     s = rig_session(b.rig, &b.e, b.pool, 1);
     assert_ok(rig_match(s, rig_tokens(1, 12), 12));
-    assert_ok(fetch_back(s));
-    assert_whole(s, 8);
+    assert_leaves_whole(fetch_back(s), s, 8);
 }
 
 TEST(a_rotten_host_page_is_said_to_be_rotten)

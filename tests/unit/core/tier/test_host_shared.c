@@ -29,8 +29,7 @@ TEST(a_load_takes_superseded_state_back_while_it_lasts)
         rig_complete(st.rig, RIG_COPY);
         st.rig->automatic = RIG_ALL;
         if (!cancels) {
-            assert_ok(rig_fetched(s, request));
-            assert_whole(s, 256);
+            assert_leaves_whole(rig_fetched(s, request), s, 256);
         }
         rig_evict(st.rig, admin, st.pool, 1);
         closes_whole(s, s->len.written);
@@ -59,8 +58,7 @@ TEST(two_loads_of_one_path_that_need_different_state)
         assert_non_null(rig_reply_to(st.rig, b));
         assert_ok(
             rig_fetched(flat, b)); /* what the other's copies do not bring is copied behind them */
-        assert_ok(rig_fetched(deep, a));
-        assert_lengths(deep, 192, 192, 192);
+        assert_leaves(rig_fetched(deep, a), deep, 192, 192, 192);
         assert_lengths(flat, 64, 64, 64);
         assert_int_equal(rig_wrong(deep, 192), 0);
         assert_int_equal(rig_wrong(flat, 64), 0);
@@ -86,15 +84,13 @@ TEST(a_load_and_a_refill_of_one_segment)
     st.rig->automatic = BY_HAND(RIG_COPY);
     request = rig_fetch(s, PEER_HOST, 0);
     assert_int_equal(rig_jobs(st.rig, RIG_COPY), 2);
-    computes(other, 1, 192);
-    assert_ok(rig_commit(other, 192, 7));
+    computes_and_commits(other, 1, 192, 192, 7);
     assert_int_equal(rig_wrong(other, 192), 0);
     assert_int_equal(node_in(&st, rig_tokens(1, 192), 192)->pages[1], NONE);
     rig_runs_free(st.rig);
     assert_int_not_equal(node_in(&st, rig_tokens(1, 192), 192)->pages[1], NONE);
     assert_int_equal(node_in(&st, rig_tokens(1, 192), 192)->state.refilling, 0);
-    assert_ok(rig_fetched(s, request));
-    assert_whole(s, 192);
+    assert_leaves_whole(rig_fetched(s, request), s, 192);
     closes_whole(other, 192);
     assert_ok(rig_close(s, 0));
     stage_ends(&st);
@@ -140,13 +136,11 @@ TEST(host_recover_onto_what_another_engine_is_writing)
         enum tern_err err;
 
         assert_ok(rig_match(b.s, rig_tokens(1, 30), 30));
-        assert_ok(rig_run_to(b.s, rig_tokens(1, 30), 10));
-        assert_ok(rig_commit(b.s, 8, 0));
+        run_and_commit(b.s, rig_tokens(1, 30), 10, 8, 0);
         assert_ok(rig_retract(b.s, RETRACT_HOST, 0));
         assert_int_equal(rig_evict(b.rig, b.admin, b.pool, 0), 2);
         s = rig_session(b.rig, &two, b.pool, 1);
-        assert_ok(rig_match(s, rig_tokens(1, 30), 30));
-        assert_ok(rig_extend(s, 12, 0, NULL, 0));
+        takes_pages(s, rig_tokens(1, 30), 30, 12);
         assert_ok(rig_extend(s, 0, 12, NULL, 0)); /* queued, not computed yet */
         assert_ok(rig_commit(s, 12, 9));
         request = rig_recover(b.s);
@@ -162,11 +156,9 @@ TEST(host_recover_onto_what_another_engine_is_writing)
         if (err != TERN_OK && rig_reply_to(b.rig, request) &&
             rig_recovered(b.s, request) != TERN_OK)
             request = rig_recover(b.s);
-        assert_ok(rig_recovered(b.s, request));
-        assert_lengths(b.s, 8, 10, 10);
+        assert_leaves(rig_recovered(b.s, request), b.s, 8, 10, 10);
         assert_int_equal(rig_wrong(b.s, 10), 0);
-        assert_ok(rig_run_to(b.s, rig_tokens(1, 30), 30));
-        assert_ok(rig_commit(b.s, 28, 0));
+        run_and_commit(b.s, rig_tokens(1, 30), 30, 28, 0);
         assert_int_equal(rig_wrong(b.s, 30), 0);
     }
 }
@@ -180,14 +172,12 @@ TEST(host_recover_onto_what_its_own_engine_is_writing)
     struct rig_session *s = rig_session(b.rig, &b.e, b.pool, 1);
 
     assert_ok(rig_match(b.s, rig_tokens(1, 30), 30));
-    assert_ok(rig_run_to(b.s, rig_tokens(1, 30), 10));
-    assert_ok(rig_commit(b.s, 8, 0));
+    run_and_commit(b.s, rig_tokens(1, 30), 10, 8, 0);
     assert_ok(rig_retract(b.s, RETRACT_HOST, 0));
     assert_int_equal(rig_evict(b.rig, b.admin, b.pool, 0), 2);
     assert_ok(rig_match(s, rig_tokens(1, 30), 30));
     commit_to(s, rig_tokens(1, 30), 12, 9);
-    assert_ok(rig_recover_now(b.s));
-    assert_lengths(b.s, 8, 10, 10);
+    assert_leaves(rig_recover_now(b.s), b.s, 8, 10, 10);
     assert_int_equal(rig_wrong(b.s, 10), 0);
     assert_int_equal(b.rig->copies_up, 0);
     rig_engine_kill(b.rig, &b.e, 0); /* both with it, in whatever order */
@@ -224,8 +214,7 @@ TEST(host_a_copy_that_waits_for_a_step_that_never_passes)
         s = rig_session(st.rig, &two, st.pool, 1);
         assert_ok(rig_match(s, rig_tokens(1, 80), 80));
         commit_to(s, rig_tokens(1, 80), 64, 9);
-        assert_ok(rig_retract(s, RETRACT_HOST, 0));
-        assert_string_equal(state_of(s), "retracting");
+        retracts_to("retracting", s, RETRACT_HOST, 0);
         if (aborts)
             assert_ok(rig_abort(s, 0));
         rig_engine_kill(st.rig, &two, 0);
@@ -258,8 +247,7 @@ TEST(host_retract_does_not_trust_a_rotten_copy)
     b.rig->automatic = BY_HAND(RIG_COPY);
     assert_ok(rig_commit(b.s, 8, 0));
     assert_int_equal(rig_depth(b.s, rig_tokens(1, 8), 8), 8);
-    assert_ok(rig_retract(b.s, RETRACT_HOST, 0));
-    assert_string_equal(state_of(b.s), "retracting"); /* until it is made anew */
+    retracts_to("retracting", b.s, RETRACT_HOST, 0); /* until it is made anew */
     b.rig->copies_to_fail = 1;
     b.rig->copy_err = TERN_INTERNAL;
     rig_complete(b.rig, RIG_COPY);
@@ -270,8 +258,7 @@ TEST(host_retract_does_not_trust_a_rotten_copy)
     assert_string_equal(state_of(b.s), "retracted");
     rig_evict(b.rig, b.admin, b.pool, 0);
     assert_int_equal(rig_depth(b.s, rig_tokens(1, 8), 8), 0);
-    assert_ok(rig_recover_now(b.s)); /* its device pages were right */
-    assert_lengths(b.s, 8, 14, 14);
+    assert_leaves(rig_recover_now(b.s), b.s, 8, 14, 14); /* its device pages were right */
     assert_int_equal(rig_wrong(b.s, 14), 0);
 }
 

@@ -17,16 +17,13 @@ static void t14_window(uint32_t window, uint32_t c, enum retract_mode mode)
     commit_to(s, tokens, 192, 0);
     assert_ok(rig_run_to(s, tokens, c));
     assert_ok(rig_extend(s, c + 100, 0, NULL, 0));
-    assert_ok(rig_retract(s, mode, 0));
-    assert_lengths(s, 192, back, back);
+    assert_leaves(rig_retract(s, mode, 0), s, 192, back, back);
     demote_pool(st.rig, &st.e, st.pool);
     assert_int_equal(seen(&st, 1, 192).on_device, mode == RETRACT_DROP);
-    assert_ok(rig_recover_now(s));
-    assert_lengths(s, 192, back, back);
+    assert_leaves(rig_recover_now(s), s, 192, back, back);
     assert_int_equal(rig_wrong(s, back), 0);
     tokens = rig_tokens(1, 1024);
-    assert_ok(rig_run_to(s, tokens, 448));
-    assert_int_equal(rig_wrong(s, 448), 0);
+    runs_right(s, tokens, 448);
     commit_to(s, tokens, 448, 0);
     assert_int_equal(match_depth(&st, tokens, 448), 448);
     assert_ok(rig_close(s, 0));
@@ -57,11 +54,9 @@ TEST(host_a_slid_window_comes_back_as_it_was)
     commit_to(s, tokens, 64, 0);
     assert_ok(rig_run_to(s, tokens, 320));
     assert_ok(rig_slide(s, 320, 0));
-    assert_ok(rig_retract(s, RETRACT_HOST, 0));
-    assert_lengths(s, 64, 320, 320);
+    assert_leaves(rig_retract(s, RETRACT_HOST, 0), s, 64, 320, 320);
     demote_pool(st.rig, &st.e, st.pool);
-    assert_ok(rig_recover_now(s));
-    assert_lengths(s, 64, 320, 320);
+    assert_leaves(rig_recover_now(s), s, 64, 320, 320);
     assert_int_equal(rig_wrong(s, 320), 0);
     commit_to(s, rig_tokens(1, 1024), 320, 0);
     assert_int_equal(match_depth(&st, rig_tokens(1, 320), 320), 320);
@@ -114,16 +109,14 @@ static void t14_recurrent(uint32_t c, enum retract_mode mode, uint32_t last)
         assert_err(TERN_INVALID, err);
         back = c;
     } else {
-        assert_ok(err);
-        assert_lengths(s, 128, back, back);
+        assert_leaves(err, s, 128, back, back);
         demote_pool(st.rig, &st.e, st.pool);
         assert_ok(rig_recover_now(s));
     }
     assert_lengths(s, 128, back, back);
     assert_int_equal(rig_wrong(s, back), 0);
     tokens = rig_tokens(1, 1024);
-    assert_ok(rig_run_to(s, tokens, back + 1)); /* the page comes, with what to copy into it */
-    assert_int_equal(rig_wrong(s, back + 1), 0);
+    runs_right(s, tokens, back + 1); /* the page comes, with what to copy into it */
     commit_to(s, tokens, 256, 0);
     assert_int_equal(match_depth(&st, tokens, 256), 256);
     assert_ok(rig_close(s, 0));
@@ -248,8 +241,7 @@ static void window_alone(enum supersede supersede)
     demote_pool(st.rig, &st.e, st.pool);
     matches(s, rig_tokens(1, 300), 300, 0);
     assert_int_equal(st.rig->last->match.host_depth, 256);
-    assert_ok(rig_fetched(s, rig_fetch(s, PEER_HOST, 0)));
-    assert_whole(s, 256);
+    assert_leaves_whole(rig_fetched(s, rig_fetch(s, PEER_HOST, 0)), s, 256);
     assert_int_equal(rig_group_view(st.rig, st.pool, 0).snapshot, 4);
     assert_int_equal(rig_group_view(st.rig, st.pool, 1).snapshot, 4);
     assert_true(has_state(&st, rig_tokens(1, 256), 256));
@@ -315,8 +307,7 @@ TEST(host_superseded_state_is_not_copied)
         assert_ok(rig_recover_now(s));
     }
     assert_true(is_reclaimable(&st, rig_tokens(1, 64), 64));
-    assert_ok(rig_retract(s, RETRACT_HOST, 0));
-    assert_string_equal(state_of(s), "retracted");
+    retracts_to("retracted", s, RETRACT_HOST, 0);
     assert_int_equal(rig_host_view(st.rig, st.pool).group[0].snapshot, 3);
     assert_int_equal(seen(&st, 1, 64).host_pages, 1);
     assert_int_equal(seen(&st, 1, 192).host_pages, 1 + 4);

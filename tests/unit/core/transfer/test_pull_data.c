@@ -37,13 +37,11 @@ static void fetch_320(struct group_layout state_group, uint32_t state_pages)
         stage_put(&h.source, 1, depth);
     tokens = rig_tokens(1, 400);
     assert_ok(rig_match(s, tokens, 400));
-    assert_ok(rig_fetched(s, rig_fetch(s, 0, 0)));
-    assert_lengths(s, 320, 320, 320);
+    assert_leaves(rig_fetched(s, rig_fetch(s, 0, 0)), s, 320, 320, 320);
     assert_int_equal(h.dest.rig->pulled_pages, 5 + state_pages);
     assert_int_equal(rig_wrong(s, 320), 0);
     assert_int_equal(match_depth(&h.dest, tokens, 400), 320);
-    assert_ok(rig_run_to(s, tokens, 390));
-    assert_int_equal(rig_wrong(s, 390), 0);
+    runs_right(s, tokens, 390);
     assert_ok(rig_commit(s, 384, 0));
     closes_whole(s, 390);
 }
@@ -70,8 +68,7 @@ TEST(pull_history_that_is_there_is_not_moved_again)
     for (uint32_t depth = 64; depth <= 192; depth += 64)
         lose_state(&h.dest, tokens, depth);
     matches(s, tokens, 256, 0);
-    assert_ok(rig_fetched(s, rig_fetch(s, 0, 0)));
-    assert_lengths(s, 256, 256, 256);
+    assert_leaves(rig_fetched(s, rig_fetch(s, 0, 0)), s, 256, 256, 256);
     assert_int_equal(h.dest.rig->pulled_pages, 1 + 4); /* HISTORY of [192, 256), one window */
     assert_int_equal(rig_wrong(s, 256), 0);
     assert_int_equal(match_depth(&h.dest, tokens, 256), 256);
@@ -101,8 +98,7 @@ TEST(pull_a_transfer_that_breaks_off_leaves_the_session_where_it_was)
     assert_int_equal(rig_pool_view(h.dest.rig, h.dest.pool).nodes, 1); /* it stays in the tree */
     assert_ok(rig_match(s, tokens, 256));
     h.dest.rig->pulled_pages = 0;
-    assert_ok(rig_fetched(s, rig_fetch(s, 0, 0)));
-    assert_lengths(s, 256, 256, 256);
+    assert_leaves(rig_fetched(s, rig_fetch(s, 0, 0)), s, 256, 256, 256);
     assert_int_equal(h.dest.rig->pulled_pages, 3 + 4);
     assert_int_equal(rig_wrong(s, 256), 0);
 }
@@ -135,8 +131,7 @@ TEST(pull_history_beyond_the_depth_that_is_asked_for)
     for (uint32_t depth = 64; depth <= 192; depth += 64)
         lose_state(&h.dest, tokens, depth);
     assert_ok(rig_match(s, tokens, 256));
-    assert_ok(rig_fetched(s, rig_fetch(s, 0, 128)));
-    assert_lengths(s, 128, 128, 128);
+    assert_leaves(rig_fetched(s, rig_fetch(s, 0, 128)), s, 128, 128, 128);
     assert_int_equal(h.dest.rig->pulled_pages, 4); /* the window alone */
     assert_int_equal(rig_wrong(s, 128), 0);
 }
@@ -177,8 +172,7 @@ TEST(pull_what_a_transfer_left_out_is_not_gone_back_to)
     assert_err(TERN_INVALID, rig_rewind(s, 319, 0)); /* needs a token of the page before */
     assert_err(TERN_INVALID, rig_match(s, b.tokens, 200));
     assert_lengths(s, 0, 320, 320);
-    assert_ok(rig_run_to(s, b.tokens, 340));
-    assert_int_equal(rig_wrong(s, 340), 0);
+    runs_right(s, b.tokens, 340);
     assert_ok(rig_rewind(s, 336, 0)); /* whose window it has */
     assert_int_equal(rig_wrong(s, 336), 0);
     rig_engine_kill(b.h.dest.rig, &b.engine, 0);
@@ -195,9 +189,7 @@ TEST(pull_what_a_transfer_left_out_is_not_needed_at_t)
 
     fetch_beside(&b);
     s = b.s;
-    assert_ok(rig_rewind(s, 0, 0));
-    assert_lengths(s, 0, 0, 0);
+    assert_leaves(rig_rewind(s, 0, 0), s, 0, 0, 0);
     assert_ok(rig_match(s, b.tokens, 400));
-    assert_ok(rig_run_to(s, b.tokens, 100));
-    assert_int_equal(rig_wrong(s, 100), 0);
+    runs_right(s, b.tokens, 100);
 }

@@ -10,8 +10,7 @@ TEST(fetch_brings_whole_chunks_and_every_byte)
 
     source_has(&p, 1, TOKENS);
     p.d = asking(&p, 1, TOKENS + 3);
-    assert_ok(fetch_all(p.d));
-    assert_whole(p.d, TOKENS);
+    assert_leaves_whole(fetch_all(p.d), p.d, TOKENS);
     assert_int_equal(p.dest->pulled_pages, 16);
     assert_int_equal(rig_depth(p.d, rig_tokens(1, TOKENS), TOKENS), TOKENS); /* for others too */
     assert_ok(rig_run_to(p.d, rig_tokens(1, TOKENS + 3), TOKENS + 3)); /* and the session goes on */
@@ -26,8 +25,7 @@ TEST(fetch_moves_only_the_delta)
     dest_has(&p, 1, 40);
     pair_offer(&p, TOKENS);
     assert_int_equal(p.d->matched, 40);
-    assert_ok(fetch_all(p.d));
-    assert_whole(p.d, TOKENS);
+    assert_leaves_whole(fetch_all(p.d), p.d, TOKENS);
     assert_int_equal(p.dest->pulled_pages, 6);
 }
 
@@ -49,10 +47,8 @@ TEST(fetch_source_has_less_brings_what_there_is)
 
     source_has(&p, 1, 24);
     p.d = asking(&p, 1, TOKENS);
-    assert_ok(fetch_all(p.d));
-    assert_whole(p.d, 24);
-    assert_ok(fetch_all(none));
-    assert_lengths(none, 0, 0, 0);
+    assert_leaves_whole(fetch_all(p.d), p.d, 24);
+    assert_leaves(fetch_all(none), none, 0, 0, 0);
     assert_int_equal(rig_view(p.source).serves, 0);
 }
 
@@ -60,10 +56,8 @@ TEST(fetch_to_a_depth_stops_there)
 {
     struct pair p = pair_offered(1 << 20);
 
-    assert_ok(fetch_to(p.d, 22));
-    assert_whole(p.d, 20);
-    assert_ok(fetch_all(p.d));
-    assert_whole(p.d, TOKENS);
+    assert_leaves_whole(fetch_to(p.d, 22), p.d, 20);
+    assert_leaves_whole(fetch_all(p.d), p.d, TOKENS);
     assert_int_equal(p.dest->pulled_pages, 16);
 }
 
@@ -112,8 +106,7 @@ TEST(fetch_two_groups_publish_together)
          */
         assert_int_equal(rig_depth(p.d, rig_tokens(1, TOKENS), TOKENS), pages / 3 * 8);
     }
-    assert_ok(rig_fetched(p.d, fetch));
-    assert_whole(p.d, TOKENS);
+    assert_leaves_whole(rig_fetched(p.d, fetch), p.d, TOKENS);
 }
 
 TEST(fetch_corrupt_page_asked_again_once_then_right)
@@ -121,8 +114,7 @@ TEST(fetch_corrupt_page_asked_again_once_then_right)
     struct pair p = pair_offered(1 << 20);
 
     p.dest->corrupt_pages = 3; /* distinct pages of the first batch */
-    assert_ok(fetch_all(p.d));
-    assert_whole(p.d, TOKENS);
+    assert_leaves_whole(fetch_all(p.d), p.d, TOKENS);
     assert_int_equal(rig_view(p.dest).corrupt_detected, 3);
     assert_int_equal(p.dest->pulled_pages, 16 + 3);
 }
@@ -143,8 +135,7 @@ TEST(fetch_corrupt_twice_ends_corrupt_and_publishes_nothing_of_it)
     assert_int_equal(rig_wrong(p.d, p.d->len.committed), 0);
     assert_int_equal(rig_depth(p.d, rig_tokens(1, TOKENS), TOKENS), p.d->len.committed);
     p.dest->automatic = RIG_ALL;
-    assert_ok(fetch_all(p.d)); /* what came before stays: go on from there */
-    assert_whole(p.d, TOKENS);
+    assert_leaves_whole(fetch_all(p.d), p.d, TOKENS); /* what came before stays: go on from there */
     pair_ends_clean(&p, 16, 16);
 }
 
@@ -159,8 +150,7 @@ TEST(fetch_cancel_after_completion_changes_nothing)
     assert_ok(rig_fetched(p.d, fetch));
     assert_ok(rig_fetch_cancel(p.d));
     assert_ok(rig_fetch_cancel(p.d));
-    assert_ok(rig_fetched(p.d, fetch));
-    assert_lengths(p.d, TOKENS, TOKENS, TOKENS);
+    assert_leaves(rig_fetched(p.d, fetch), p.d, TOKENS, TOKENS, TOKENS);
 }
 
 TEST(fetch_completion_after_cancel_changes_nothing)
@@ -260,8 +250,7 @@ TEST(transfer_message_from_before_a_restart_has_no_effect)
     rig_event(p.dest, &event);
     assert_true(core_changes(p.dest->core) == hash);
     p.dest->automatic = RIG_ALL;
-    assert_ok(fetch_all(p.d));
-    assert_whole(p.d, TOKENS);
+    assert_leaves_whole(fetch_all(p.d), p.d, TOKENS);
 }
 
 /* X1: the session ends while it fetches. Its pages stay in quarantine until our own proof, and then

@@ -39,15 +39,13 @@ TEST(x8_busy_source_is_asked_again_when_it_said)
     struct pair p = start();
 
     all_ask(&p, 2, d, fetch);
-    rig_complete(p.dest, RIG_PULL);
-    assert_ok(rig_fetched(d[0], fetch[0]));
+    last_batch_comes(d[0], fetch[0]);
     rig_advance(p.dest, (RETRY_MS - 1) * MS);
     assert_int_equal(rig_jobs(p.dest, RIG_PULL), 0); /* not before */
     rig_advance(p.dest, MS);
     assert_int_equal(rig_jobs(p.dest, RIG_PULL), 1);
     rig_complete(p.dest, RIG_PULL);
-    assert_ok(rig_fetched(d[1], fetch[1]));
-    assert_whole(d[0], TOKENS);
+    assert_leaves_whole(rig_fetched(d[1], fetch[1]), d[0], TOKENS);
     assert_whole(d[1], TOKENS);
 }
 
@@ -62,8 +60,7 @@ TEST(x8_busy_source_is_asked_in_the_order_of_the_fetches)
     source_has(&p, 5, TOKENS);
     d[4] = asking(&p, 5, TOKENS);
     all_ask(&p, 4, d, fetch);
-    rig_complete(p.dest, RIG_PULL);
-    assert_ok(rig_fetched(d[0], fetch[0]));
+    last_batch_comes(d[0], fetch[0]);
     fetch[4] = rig_fetch(d[4], 0, 0);
     assert_int_equal(rig_jobs(p.dest, RIG_PULL), 0);
     for (uint32_t i = 1; i < 5; i++) {
@@ -72,8 +69,7 @@ TEST(x8_busy_source_is_asked_in_the_order_of_the_fetches)
         rig_complete(p.dest, RIG_PULL);
         for (uint32_t k = i + 1; k < 5; k++)
             assert_false(ended(d[k], fetch[k]));
-        assert_ok(rig_fetched(d[i], fetch[i]));
-        assert_whole(d[i], TOKENS);
+        assert_leaves_whole(rig_fetched(d[i], fetch[i]), d[i], TOKENS);
     }
 }
 
@@ -128,11 +124,9 @@ TEST(x8_next_in_line_asks_when_the_first_is_cancelled)
     all_ask(&p, 3, d, fetch);
     assert_ok(rig_fetch_cancel(d[1]));
     assert_err(TERN_GONE, rig_fetched(d[1], fetch[1]));
-    rig_complete(p.dest, RIG_PULL);
-    assert_ok(rig_fetched(d[0], fetch[0]));
+    last_batch_comes(d[0], fetch[0]);
     rig_advance(p.dest, RETRY_MS * MS);
-    rig_complete(p.dest, RIG_PULL);
-    assert_ok(rig_fetched(d[2], fetch[2]));
+    last_batch_comes(d[2], fetch[2]);
 }
 
 /* Another tenant does not wait behind them. */
@@ -152,11 +146,9 @@ TEST(x8_line_is_each_tenants_own)
     theirs = rig_session(p.dest, &de, dp, 1);
     assert_ok(rig_match(theirs, rig_tokens(9, TOKENS), TOKENS));
     all_ask(&p, 3, d, fetch);
-    rig_complete(p.dest, RIG_PULL);
-    assert_ok(rig_fetched(d[0], fetch[0]));
+    last_batch_comes(d[0], fetch[0]);
     other = rig_fetch(theirs, 0, 0);
-    rig_complete(p.dest, RIG_PULL);
-    assert_ok(rig_fetched(theirs, other));
+    last_batch_comes(theirs, other);
 }
 
 TEST(x8_lost_peer_ends_those_that_wait_for_it)

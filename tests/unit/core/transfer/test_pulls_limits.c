@@ -13,8 +13,7 @@ TEST(limits_transfers_in_full_busy)
     p.dest->automatic = BY_HAND(RIG_PULL);
     fetch_many(&p, 2, 16, d, fetch);
     assert_err(TERN_BUSY, answered(&p, fetch[1]));
-    rig_complete(p.dest, RIG_PULL);
-    assert_ok(rig_fetched(d[0], fetch[0]));
+    last_batch_comes(d[0], fetch[0]);
     p.dest->automatic = RIG_ALL;
     assert_ok(fetch_all(d[1]));
 }
@@ -59,8 +58,7 @@ static void fetches_stay_within(struct pair p, uint32_t n, uint64_t bytes)
     complete_all(p.dest, RIG_PULL);
     assert_true(p.dest->max_pages_in_flight * 512 <= bytes);
     for (uint32_t i = 0; i < n; i++) {
-        assert_ok(rig_fetched(d[i], fetch[i]));
-        assert_whole(d[i], 32);
+        assert_leaves_whole(rig_fetched(d[i], fetch[i]), d[i], 32);
     }
 }
 
@@ -84,8 +82,7 @@ TEST(fetch_page_above_the_limit_goes_alone)
     struct pair p = pair_limited(100);
 
     pair_offer(&p, 16);
-    assert_ok(fetch_all(p.d));
-    assert_whole(p.d, 16);
+    assert_leaves_whole(fetch_all(p.d), p.d, 16);
     assert_int_equal(p.dest->max_pages_in_flight, 1);
 }
 
@@ -111,8 +108,7 @@ TEST(fetch_with_all_batches_on_their_way_leaves_no_work_over)
     assert_int_equal(rig_jobs(p.dest, RIG_PULL), PULL_BATCHES_MAX);
     assert_true(core_deadline(p.dest->core) > p.dest->now_ns);
     complete_all(p.dest, RIG_PULL);
-    assert_ok(rig_fetched(p.d, fetch));
-    assert_whole(p.d, 832);
+    assert_leaves_whole(rig_fetched(p.d, fetch), p.d, 832);
 }
 
 /* X8: a source that is busy says so and when to come back. */
@@ -125,12 +121,10 @@ TEST(fetch_source_full_answers_busy)
     p.dest->automatic = BY_HAND(RIG_PULL);
     fetch_many(&p, 2, 16, d, fetch);
     assert_null(rig_reply_to(p.dest, fetch[1])); /* the destination comes back by itself */
-    rig_complete(p.dest, RIG_PULL);
-    assert_ok(rig_fetched(d[0], fetch[0]));
+    last_batch_comes(d[0], fetch[0]);
     p.dest->automatic = RIG_ALL;
     rig_advance(p.dest, p.dest->options.limits.busy_retry_ms * NS_PER_MS);
-    assert_ok(rig_fetched(d[1], fetch[1]));
-    assert_whole(d[0], 16);
+    assert_leaves_whole(rig_fetched(d[1], fetch[1]), d[0], 16);
     assert_whole(d[1], 16);
 }
 
@@ -151,8 +145,7 @@ TEST(fetch_destination_full_pool_exhausted_and_the_source_lets_go)
     assert_int_equal(rig_reply_to(p.dest, fetch)->shortage.free, 14);
     assert_int_equal(rig_view(p.source).serves, 0);
     assert_ok(rig_close(greedy, 0));
-    assert_ok(fetch_all(p.d));
-    assert_whole(p.d, TOKENS);
+    assert_leaves_whole(fetch_all(p.d), p.d, TOKENS);
 }
 
 /* An engine that asks a peer which is not connected goes on with what it has. */
@@ -223,6 +216,5 @@ TEST(fetch_bytes_in_flight_are_each_tenants_own)
     assert_int_equal(rig_jobs(p.dest, RIG_PULL), 2);
     complete_all(p.dest, RIG_PULL);
     assert_ok(rig_fetched(p.d, fetch[0]));
-    assert_ok(rig_fetched(d, fetch[1]));
-    assert_whole(d, 8);
+    assert_leaves_whole(rig_fetched(d, fetch[1]), d, 8);
 }

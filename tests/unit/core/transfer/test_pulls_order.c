@@ -44,8 +44,7 @@ TEST(x8_fetches_end_in_the_order_in_which_they_began)
             asked++;
         }
         while (done < asked && ended(d[done], fetch[done])) {
-            assert_ok(rig_fetched(d[done], fetch[done]));
-            assert_whole(d[done], TOKENS);
+            assert_leaves_whole(rig_fetched(d[done], fetch[done]), d[done], TOKENS);
             done++;
         }
         for (uint32_t i = done; i < asked; i++)
@@ -73,14 +72,11 @@ TEST(x8_tenants_take_turns)
     p.dest->automatic = BY_HAND(RIG_PULL);
     fetch_many(&p, 6, TOKENS, d, fetch);
     other = rig_fetch(theirs, 0, 0);
-    rig_complete(p.dest, RIG_PULL); /* of d[0]; the room goes to the other tenant */
-    assert_ok(rig_fetched(d[0], fetch[0]));
-    rig_complete(p.dest, RIG_PULL);
-    assert_ok(rig_fetched(theirs, other));
+    last_batch_comes(d[0], fetch[0]); /* of d[0]; the room goes to the other tenant */
+    last_batch_comes(theirs, other);
     for (uint32_t i = 1; i < 6; i++) {
         assert_false(ended(d[i], fetch[i]));
-        rig_complete(p.dest, RIG_PULL);
-        assert_ok(rig_fetched(d[i], fetch[i]));
+        last_batch_comes(d[i], fetch[i]);
     }
     assert_whole(theirs, TOKENS);
 }
@@ -112,11 +108,8 @@ TEST(x8_large_page_is_not_overtaken_by_small_ones)
     other = rig_fetch(slow, 0, 0);    /* needs the room of 4 */
     fetch[1] = rig_fetch(d[1], 0, 0); /* would take the 2 that are left, again and again */
     assert_int_equal(rig_jobs(p.dest, RIG_PULL), 1);
-    rig_complete(p.dest, RIG_PULL);
-    assert_ok(rig_fetched(d[0], fetch[0]));
-    rig_complete(p.dest, RIG_PULL);
-    assert_ok(rig_fetched(slow, other));
+    last_batch_comes(d[0], fetch[0]);
+    last_batch_comes(slow, other);
     complete_all(p.dest, RIG_PULL);
-    assert_ok(rig_fetched(d[1], fetch[1]));
-    assert_whole(slow, 4);
+    assert_leaves_whole(rig_fetched(d[1], fetch[1]), slow, 4);
 }

@@ -82,8 +82,7 @@ TEST(message_of_a_pull_on_another_link_closes_that_link)
     says(p.dest, 1, &abort);
     assert_int_equal(p.dest->link_closes, 1);
     rig_complete(p.dest, RIG_PULL); /* the fetch itself goes on */
-    assert_ok(rig_fetched(p.d, fetch));
-    assert_whole(p.d, TOKENS);
+    assert_leaves_whole(rig_fetched(p.d, fetch), p.d, TOKENS);
 }
 
 /* What a puller may send in an open: nothing of it may do more than be refused. */
@@ -126,8 +125,7 @@ TEST(open_replayed_one_done_ends_both)
     fetch = fetch_held(&p, RIG_MSG);
     dest_says(&p, &rig_job(p.dest, RIG_MSG, 0)->msg);
     rig_runs_free(p.dest);
-    assert_ok(rig_fetched(p.d, fetch));
-    assert_whole(p.d, TOKENS);
+    assert_leaves_whole(rig_fetched(p.d, fetch), p.d, TOKENS);
     assert_int_equal(rig_view(p.source).serves, 0);
     assert_int_equal(rig_evict(p.source, admin, p.sp, 0), 8);
 }
@@ -147,13 +145,12 @@ TEST(fetch_with_extra_keys_brings_the_right_branch)
     commit_to(s, rig_tokens(1, TOKENS), TOKENS, 0);
     d[0] = rig_session(p.dest, &p.de, p.dp, 1);
     assert_ok(rig_match_full(d[0], &with_dog, 0));
-    assert_ok(fetch_all(d[0]));
-    assert_whole(d[0], 16); /* up to the chunk where they differ */
+    assert_leaves_whole(fetch_all(d[0]), d[0], 16); /* up to the chunk where they differ */
     d[1] = rig_session(p.dest, &p.de, p.dp, 1);
     assert_ok(rig_match_full(d[1], &with_cat, 0));
     assert_int_equal(d[1]->matched, 16);
-    assert_ok(fetch_all(d[1])); /* the keys of what is committed travel too */
-    assert_whole(d[1], TOKENS);
+    assert_leaves_whole(fetch_all(d[1]), d[1],
+                        TOKENS); /* the keys of what is committed travel too */
 }
 
 TEST(fetch_from_a_pool_of_another_layout_unsupported)
@@ -177,16 +174,13 @@ TEST(fetch_onto_another_engines_pending_chunk_keeps_its_own_pages)
     struct rig_engine other = second_engine(p.dest, p.dp);
     struct rig_session *s = rig_session(p.dest, &other, p.dp, 1);
 
-    computes(s, 1, TOKENS);
-    assert_ok(rig_commit(s, 8, 0));
+    computes_and_commits(s, 1, TOKENS, 8, 0);
     assert_ok(rig_commit(s, 16, 4)); /* [8, 16) is pending */
-    assert_ok(fetch_all(p.d));
-    assert_lengths(p.d, 8, TOKENS, TOKENS);
+    assert_leaves(fetch_all(p.d), p.d, 8, TOKENS, TOKENS);
     assert_int_equal(rig_wrong(p.d, TOKENS), 0);
     rig_engine_kill(p.dest, &other, 0); /* its pending node goes, ours stays */
     assert_int_equal(rig_wrong(p.d, TOKENS), 0);
-    assert_ok(rig_commit(p.d, TOKENS, 0));
-    assert_whole(p.d, TOKENS);
+    assert_leaves_whole(rig_commit(p.d, TOKENS, 0), p.d, TOKENS);
     assert_int_equal(rig_depth(p.d, rig_tokens(1, TOKENS), TOKENS), TOKENS);
 }
 
@@ -200,8 +194,7 @@ TEST(fetch_of_what_was_committed_meanwhile_adopts)
     fetch = fetch_held(&p, RIG_PULL);
     dest_has(&p, 1, 20);
     rig_complete(p.dest, RIG_PULL);
-    assert_ok(rig_fetched(p.d, fetch));
-    assert_whole(p.d, TOKENS);
+    assert_leaves_whole(rig_fetched(p.d, fetch), p.d, TOKENS);
     assert_int_equal(rig_group_view(p.dest, p.dp, 0).snapshot, 8);
     assert_int_equal(rig_free(p.dest, p.dp), 64 - 8);
     assert_int_equal(rig_view(p.dest).dup_chunks, 5);
@@ -293,8 +286,7 @@ TEST(fetch_of_many_batches_completes_in_any_order)
         while (rig_jobs(p.dest, RIG_PULL))
             rig_complete_nth(p.dest, RIG_PULL, order % rig_jobs(p.dest, RIG_PULL));
         p.source->no_audit = p.dest->no_audit = false;
-        assert_ok(rig_fetched(p.d, fetch));
-        assert_whole(p.d, 600);
+        assert_leaves_whole(rig_fetched(p.d, fetch), p.d, 600);
         assert_int_equal(p.dest->pulled_pages, 605);
         oracle_audit(p.dest->core);
     }
@@ -312,8 +304,7 @@ TEST(fetch_of_long_chunks_over_another_link_brings_the_delta)
     dest_has(&p, 1, 200);
     p.d = asking(&p, 1, 570);
     assert_int_equal(p.d->matched, 200);
-    assert_ok(rig_fetched(p.d, rig_fetch(p.d, 1, 0)));
-    assert_whole(p.d, 500);
+    assert_leaves_whole(rig_fetched(p.d, rig_fetch(p.d, 1, 0)), p.d, 500);
     assert_int_equal(p.dest->pulled_pages, 3);
     assert_int_equal(rig_depth(p.d, rig_tokens(1, 570), 570), 500);
 }
@@ -348,15 +339,12 @@ TEST(fetch_overtaken_by_another_engine_keeps_its_own_pages)
     fetch = fetch_held(&p, RIG_PULL);
     rig_complete(p.dest, RIG_PULL); /* [0, 4) */
     matches(s, rig_tokens(1, TOKENS), TOKENS, 4);
-    assert_ok(rig_run_to(s, rig_tokens(1, TOKENS), TOKENS));
-    assert_ok(rig_commit(s, 12, 4)); /* [4, 12) is pending */
+    run_and_commit(s, rig_tokens(1, TOKENS), TOKENS, 12, 4); /* [4, 12) is pending */
     complete_all(p.dest, RIG_PULL);
-    assert_ok(rig_fetched(p.d, fetch));
-    assert_lengths(p.d, 4, TOKENS, TOKENS);
+    assert_leaves(rig_fetched(p.d, fetch), p.d, 4, TOKENS, TOKENS);
     assert_int_equal(rig_wrong(p.d, TOKENS), 0);
     rig_engine_kill(p.dest, &other, 0);
-    assert_ok(rig_commit(p.d, TOKENS, 0));
-    assert_whole(p.d, TOKENS);
+    assert_leaves_whole(rig_commit(p.d, TOKENS, 0), p.d, TOKENS);
     rig_runs_free(p.dest);
 }
 
@@ -370,8 +358,7 @@ TEST(fetch_beyond_a_pending_commit_is_seen_with_it)
 
     pair_offer(&p, TOKENS);
     commit_to(p.d, rig_tokens(1, TOKENS), 8, 5);
-    assert_ok(fetch_all(p.d));
-    assert_whole(p.d, TOKENS);
+    assert_leaves_whole(fetch_all(p.d), p.d, TOKENS);
     assert_int_equal(rig_depth(like, rig_tokens(1, TOKENS), TOKENS), 0);
     rig_engine_done(p.dest, &p.de, 5);
     assert_int_equal(rig_depth(like, rig_tokens(1, TOKENS), TOKENS), TOKENS);
@@ -383,8 +370,7 @@ TEST(fetch_of_what_was_committed_before_moves_nothing)
     struct pair p = offered();
 
     dest_has(&p, 1, TOKENS);
-    assert_ok(fetch_all(p.d));
-    assert_whole(p.d, TOKENS);
+    assert_leaves_whole(fetch_all(p.d), p.d, TOKENS);
     assert_int_equal(p.dest->pulled_pages, 0);
     pair_ends_clean(&p, 8, 8);
 }

@@ -62,10 +62,9 @@ TEST(serve_pending_or_unsealed_is_not_offered)
 
     p.d = asking(&p, 1, TOKENS);
     p.source->automatic = BY_HAND(RIG_SEAL);
-    computes(s, 1, TOKENS);
-    assert_ok(rig_commit(s, TOKENS, 3));
-    assert_ok(fetch_all(p.d)); /* its step is pending: there is nothing to offer */
-    assert_lengths(p.d, 0, 0, 0);
+    computes_and_commits(s, 1, TOKENS, TOKENS, 3);
+    assert_leaves(fetch_all(p.d), p.d, 0, 0,
+                  0); /* its step is pending: there is nothing to offer */
     rig_engine_done(p.source, &p.se, 3);
     fetch = rig_fetch(p.d, 0, 0);
     assert_int_equal(p.dest->pulled_pages, 0); /* no checksums yet: nothing leaves */
@@ -100,8 +99,7 @@ TEST(serve_tenant_not_allowed_denied_and_other_namespace_nothing)
     p.source->automatic = RIG_ALL;
     p.d = rig_session(p.dest, &p.de, p.dp, 2);
     assert_ok(rig_match(p.d, rig_tokens(1, TOKENS), TOKENS));
-    assert_ok(fetch_all(p.d));
-    assert_lengths(p.d, 0, 0, 0);
+    assert_leaves(fetch_all(p.d), p.d, 0, 0, 0);
 }
 
 /* A peer that asks from within a chunk, or for history from within one, is told so. */

@@ -10,8 +10,7 @@ TEST(evict_starved_of_state_drops_state_alone)
     for (uint32_t seed = 1; seed <= 3; seed++)
         stage_put(&st, seed, 64);
     assert_int_equal(match_depth(&st, rig_tokens(1, 64), 64), 64); /* so 2 is the oldest use */
-    assert_ok(rig_match(s, rig_tokens(4, 64), 64));
-    assert_ok(rig_extend(s, 64, 0, NULL, 0));
+    takes_pages(s, rig_tokens(4, 64), 64, 64);
     assert_int_equal(rig_pool_view(st.rig, st.pool).nodes, 3);
     assert_int_equal(match_depth(&st, rig_tokens(1, 64), 64), 64);
     assert_int_equal(match_depth(&st, rig_tokens(3, 64), 64), 64);
@@ -32,8 +31,7 @@ TEST(evict_starved_of_history_takes_whole_snapshots)
     assert_ok(rig_pool_open(st.rig, st.e.conn[0], groups, 2, 1u << 20, &st.pool));
     stage_put(&st, 1, 128);
     s = stage_session(&st);
-    assert_ok(rig_match(s, rig_tokens(2, 64), 64));
-    assert_ok(rig_extend(s, 64, 0, NULL, 0));
+    takes_pages(s, rig_tokens(2, 64), 64, 64);
     assert_int_equal(rig_pool_view(st.rig, st.pool).nodes, 1);
     assert_int_equal(state_view(&st).snapshot + state_view(&st).reclaimable, 4);
 }
@@ -62,8 +60,7 @@ TEST(evict_superseded_state_goes_before_leaves)
         struct stage st = stage_of_slabs(7, cap);
         struct rig_session *s = stage_session(&st);
 
-        assert_ok(rig_match(s, rig_tokens(2, 128), 128));
-        assert_ok(rig_extend(s, 128, 0, NULL, 0)); /* four slabs, of which one is free */
+        takes_pages(s, rig_tokens(2, 128), 128, 128); /* four slabs, of which one is free */
         assert_int_equal(rig_view(st.rig).evicted_pages, 3);
         assert_int_equal(rig_pool_view(st.rig, st.pool).nodes, 3);
         assert_int_equal(rig_depth(s, rig_tokens(1, 192), 192), 0);
@@ -77,8 +74,7 @@ TEST(evict_at_the_cap_of_history_superseded_state_stays)
     struct stage st = stage_of_slabs(15, 3);
     struct rig_session *s = stage_session(&st);
 
-    assert_ok(rig_match(s, rig_tokens(2, 64), 64));
-    assert_ok(rig_extend(s, 64, 0, NULL, 0));
+    takes_pages(s, rig_tokens(2, 64), 64, 64);
     assert_int_equal(rig_pool_view(st.rig, st.pool).nodes, 2);
     assert_int_equal(state_view(&st).reclaimable, 2);
     assert_int_equal(match_depth(&st, rig_tokens(1, 192), 192), 128);

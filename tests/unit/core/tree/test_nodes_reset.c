@@ -45,8 +45,7 @@ TEST(reset_an_old_session_matches_nothing_new)
     reset(&b);
     matches(b.s, rig_tokens(1, 12), 12, 0);
     assert_int_equal(b.rig->last->match.host_depth, 0);
-    assert_ok(rig_run_to(b.s, rig_tokens(1, 12), 12));
-    assert_ok(rig_commit(b.s, 8, 0)); /* the same content: that may be shared */
+    run_and_commit(b.s, rig_tokens(1, 12), 12, 8, 0); /* the same content: that may be shared */
     assert_int_equal(rig_wrong(b.s, 12), 0);
     assert_ok(rig_close(holder, 0));
     bench_ends_clean(&b);
@@ -126,8 +125,7 @@ TEST(reset_while_a_commit_is_pending)
         struct bench b = host_bench(4, 64, 16);
 
         assert_ok(rig_match(b.s, rig_tokens(1, 30), 30));
-        assert_ok(rig_run_to(b.s, rig_tokens(1, 30), 12));
-        assert_ok(rig_commit(b.s, 8, 9));
+        run_and_commit(b.s, rig_tokens(1, 30), 12, 8, 9);
         reset(&b);
         assert_ok(rig_commit(b.s, 12, 9)); /* into what nobody will match */
         if (dies) {
@@ -160,8 +158,7 @@ TEST(reset_while_sessions_are_away)
     for (uint32_t i = 0; i < 3; i++) {
         s[i] = rig_session(b.rig, &b.e, b.pool, 1);
         assert_ok(rig_match(s[i], rig_tokens(i + 1, 20), 20));
-        assert_ok(rig_run_to(s[i], rig_tokens(i + 1, 20), 10));
-        assert_ok(rig_commit(s[i], 8, 0));
+        run_and_commit(s[i], rig_tokens(i + 1, 20), 10, 8, 0);
     }
     assert_ok(rig_retract(s[0], RETRACT_HOST, 0));
     rig_evict(b.rig, b.admin, b.pool, 0);
@@ -245,8 +242,7 @@ TEST(reset_while_a_pull_runs)
         s = rig_session(p.dest, &p.de, p.dp, 1);
         assert_ok(rig_match(s, rig_tokens(1, 40), 40)); /* what is new can be fetched */
         rig_put(p.source, &p.se, p.sp, 1, 40);
-        assert_ok(rig_fetched(s, rig_fetch(s, 0, 0)));
-        assert_whole(s, 40);
+        assert_leaves_whole(rig_fetched(s, rig_fetch(s, 0, 0)), s, 40);
     }
 }
 
@@ -267,8 +263,7 @@ TEST(reset_while_a_serve_runs)
         assert_ok(rig_reset(p.source, p.se.conn[0], 1, NULL));
         rig_runs_free(p.source);
         rig_runs_free(p.dest);
-        assert_ok(rig_fetched(s, request));
-        assert_whole(s, 40);
+        assert_leaves_whole(rig_fetched(s, request), s, 40);
         assert_int_equal(rig_free(p.source, p.sp), 64); /* and then goes */
         s = rig_session(p.dest, &p.de, p.dp, 1);
         assert_ok(rig_match(s, rig_tokens(2, 40), 40));
@@ -393,8 +388,7 @@ TEST(a_node_that_waits_for_its_step_is_not_pinned)
     struct bench b = host_bench(4, 16, 16);
     struct node_id id;
 
-    computes(b.s, 1, 12);
-    assert_ok(rig_commit(b.s, 8, 5));
+    computes_and_commits(b.s, 1, 12, 8, 5);
     id = id_at(&b, 1, 8);
     assert_err(TERN_INVALID, rig_pin(b.rig, b.admin, id, true));
     rig_engine_done(b.rig, &b.e, 5);

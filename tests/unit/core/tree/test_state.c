@@ -26,8 +26,7 @@ TEST(state_peek_tells_the_deeper_history_and_match_the_window)
     matches(s, tokens, 256, 192);
     for (uint32_t p = 0; p < 16; p++) /* floor((192 - 40) / 16) = 9 to 192 / 16 = 12 */
         assert_int_equal(s->table[1][p].index != 0, p >= 9 && p < 12);
-    assert_ok(rig_match(s, tokens, 256)); /* again: the same */
-    assert_whole(s, 192);
+    assert_leaves_whole(rig_match(s, tokens, 256), s, 192); /* again: the same */
 }
 
 /* T7 */
@@ -153,8 +152,7 @@ TEST(state_reclaimed_oldest_first_and_taken_back_by_a_match)
     assert_int_equal(state_view(&st).reclaimable, 8);
     assert_int_equal(state_view(&st).snapshot, 8);
     assert_int_equal(match_depth(&st, rig_tokens(1, 100), 100), 64); /* now the newest of the two */
-    assert_ok(rig_match(c, rig_tokens(3, 128), 128));
-    assert_ok(rig_extend(c, 128, 0, NULL, 0)); /* 8 pages, 4 are free */
+    takes_pages(c, rig_tokens(3, 128), 128, 128);                    /* 8 pages, 4 are free */
     assert_true(has_state(&st, rig_tokens(1, 128), 64));
     assert_false(has_state(&st, rig_tokens(2, 128), 64));
     matches(reader, rig_tokens(1, 100), 100, 64);
@@ -172,8 +170,7 @@ TEST(state_only_a_commit_at_c_leaves_a_recurrent_state)
     uint32_t before;
 
     assert_ok(rig_match(s, tokens, 256));
-    assert_ok(rig_run_to(s, tokens, 70));
-    assert_ok(rig_commit(s, 64, 0)); /* its one state is that of 70 */
+    run_and_commit(s, tokens, 70, 64, 0); /* its one state is that of 70 */
     assert_lengths(s, 64, 70, 70);
     assert_int_equal(match_depth(&st, tokens, 64), 0);
     assert_ok(rig_run_to(s, tokens, 128));
@@ -185,8 +182,7 @@ TEST(state_only_a_commit_at_c_leaves_a_recurrent_state)
     assert_ok(rig_run_to(s, tokens, 140));
     assert_int_equal(match_depth(&st, tokens, 140), 128);
     assert_ok(rig_rewind(s, 128, 0)); /* back to the resume point: a fresh copy of it */
-    assert_ok(rig_run_to(s, tokens, 129));
-    assert_int_equal(rig_wrong(s, 129), 0);
+    runs_right(s, tokens, 129);
     assert_err(TERN_INVALID, rig_rewind(s, 127, 0));
 }
 
@@ -200,18 +196,13 @@ TEST(state_a_turn_that_ends_below_c_goes_back_to_the_resume_point)
     assert_ok(rig_match(s, tokens, 72));
     commit_to(s, tokens, 64, 0);
     assert_ok(rig_run_to(s, tokens, 80));
-    assert_ok(rig_finish(s, 0, 0)); /* at 72 */
-    assert_lengths(s, 64, 64, 64);
+    assert_leaves(rig_finish(s, 0, 0), s, 64, 64, 64); /* at 72 */
     assert_int_equal(s->ntokens, 72);
     assert_ok(rig_match(s, tokens, 100));
-    assert_ok(rig_run_to(s, tokens, 90));
-    assert_int_equal(rig_wrong(s, 90), 0);
-    assert_ok(rig_match(s, tokens, 89)); /* one token short */
-    assert_lengths(s, 64, 64, 64);
-    assert_ok(rig_run_to(s, tokens, 100));
-    assert_int_equal(rig_wrong(s, 100), 0);
-    assert_ok(rig_finish(s, 11, 0)); /* at C: nothing is given up */
-    assert_lengths(s, 64, 100, 100);
+    runs_right(s, tokens, 90);
+    assert_leaves(rig_match(s, tokens, 89), s, 64, 64, 64); /* one token short */
+    runs_right(s, tokens, 100);
+    assert_leaves(rig_finish(s, 11, 0), s, 64, 100, 100); /* at C: nothing is given up */
 }
 
 TEST(peaks_of_state_stay_when_its_pages_go)

@@ -20,8 +20,7 @@ TEST(limits_token_store_full_busy_and_nothing_lost)
     assert_lengths(b.s, 0, 40, 40);
     assert_err(TERN_BUSY, rig_extend(b.s, 0, 0, rig_tokens(3, 200), 200));
     assert_int_equal(b.s->ntokens, 40);
-    assert_ok(rig_commit(b.s, 40, 0)); /* takes no new block */
-    assert_lengths(b.s, 40, 40, 40);
+    assert_leaves(rig_commit(b.s, 40, 0), b.s, 40, 40, 40); /* takes no new block */
     assert_ok(rig_close(other, 0));
     bench_lets_go(&b);
     assert_int_equal(rig_view(b.rig).token_blocks_free, 24);
@@ -59,8 +58,7 @@ TEST(limits_extra_keys_full_abort_gives_the_list_up)
         other = rig_session(b.rig, &b.e, b.pool, 1);
         t.v = rig_tokens(1, 16);
         assert_ok(rig_match_full(b.s, &t, 0));
-        assert_ok(rig_run_to(b.s, rig_tokens(1, 16), 16));
-        assert_ok(rig_commit(b.s, 8, 0));
+        run_and_commit(b.s, rig_tokens(1, 16), 16, 8, 0);
         assert_ok(rig_finish(b.s, 0, 0));
         assert_ok(rig_match_full(b.s, &t, 0));
         t.v = rig_tokens(2, 16);
@@ -144,8 +142,7 @@ TEST(tokens_straddling_buffer_and_request_match_as_one)
         assert_lengths(b.s, 16, 16, 16);
         assert_int_equal(b.s->ntokens, 20);
         assert_int_equal(rig_wrong(b.s, 16), 0);
-        assert_ok(rig_run_to(b.s, rig_tokens(1, 20), 20)); /* and what was kept is what was said */
-        assert_ok(rig_commit(b.s, 20, 0));
+        run_and_commit(b.s, rig_tokens(1, 20), 20, 20, 0); /* and what was kept is what was said */
         assert_int_equal(rig_depth(b.s, rig_tokens(1, 20), 20), 20);
     }
 }
@@ -162,8 +159,7 @@ TEST(abort_good_list_comes_back_from_the_tree_and_the_tail)
 
             computes(b.s, 1, good);
             assert_ok(rig_finish(b.s, 0, 0));
-            computes(b.s, 1, 18);
-            assert_ok(rig_commit(b.s, committed, 0));
+            computes_and_commits(b.s, 1, 18, committed, 0);
             assert_ok(rig_abort(b.s, 0));
             assert_int_equal(b.s->ntokens, good);
             more = (struct req_tokens){.v = other, .n = 4, .base = good};
@@ -186,8 +182,7 @@ TEST(abort_good_list_of_long_chunks_comes_back)
 
         computes(b.s, 1, good);
         assert_ok(rig_finish(b.s, 0, 0));
-        computes(b.s, 1, 330);
-        assert_ok(rig_commit(b.s, 330, 0));
+        computes_and_commits(b.s, 1, 330, 330, 0);
         assert_ok(rig_abort(b.s, 0));
         assert_int_equal(b.s->ntokens, good);
         assert_ok(rig_match_full(b.s, &more, 0));
@@ -204,8 +199,7 @@ TEST(abort_twice_keeps_the_list_of_the_last_finish)
         struct bench b = bench_start(4, 32);
         struct req_tokens again = piece(whole ? 0 : 10, whole ? 18 : 8, NULL, 0);
 
-        computes(b.s, 1, 10);
-        assert_ok(rig_commit(b.s, 8, 0));
+        computes_and_commits(b.s, 1, 10, 8, 0);
         assert_ok(rig_finish(b.s, 0, 0));
         for (uint32_t turn = 0; turn < 3; turn++) {
             assert_ok(rig_match_full(b.s, &again, 0));
@@ -225,13 +219,11 @@ TEST(abort_after_replaced_tokens_keeps_what_agreed)
     uint32_t tokens[20];
     struct req_tokens t;
 
-    computes(b.s, 1, 14);
-    assert_ok(rig_commit(b.s, 8, 0));
+    computes_and_commits(b.s, 1, 14, 8, 0);
     assert_ok(rig_finish(b.s, 0, 0));
     memcpy(tokens, rig_tokens(1, 20), sizeof tokens);
     tokens[11] ^= 1;
-    assert_ok(rig_match(b.s, tokens, 20));
-    assert_lengths(b.s, 8, 11, 11);
+    assert_leaves(rig_match(b.s, tokens, 20), b.s, 8, 11, 11);
     assert_ok(rig_abort(b.s, 0));
     assert_int_equal(b.s->ntokens, 11);
     t = (struct req_tokens){.v = tokens + 11, .n = 9, .base = 11};
@@ -257,10 +249,8 @@ TEST(keys_over_resumes_at_every_base)
         uint32_t depth;
 
         assert_ok(rig_match_full(b.s, &first, 0));
-        assert_ok(rig_run_to(b.s, rig_tokens(1, 24), 15));
-        assert_ok(rig_commit(b.s, 8, 0));
-        assert_ok(rig_match_full(b.s, &next, 0));
-        assert_lengths(b.s, 8, 15, 15);
+        run_and_commit(b.s, rig_tokens(1, 24), 15, 8, 0);
+        assert_leaves(rig_match_full(b.s, &next, 0), b.s, 8, 15, 15);
         commit_to(b.s, rig_tokens(1, 24), 24, 0);
         assert_ok(rig_peek_keys(b.s, &all, &depth));
         assert_int_equal(depth, 24);
@@ -278,8 +268,7 @@ TEST(keys_that_differ_below_committed_invalid)
     struct req_tokens first = piece(0, 16, keys, 2), t = first;
 
     assert_ok(rig_match_full(b.s, &first, 0));
-    assert_ok(rig_run_to(b.s, rig_tokens(1, 16), 16));
-    assert_ok(rig_commit(b.s, 12, 0));
+    run_and_commit(b.s, rig_tokens(1, 16), 16, 12, 0);
     t.nkeys = 1;
     assert_err(TERN_INVALID, rig_match_full(b.s, &t, 0));
     t.nkeys = 0;
@@ -300,8 +289,7 @@ TEST(keys_that_differ_below_committed_invalid)
     assert_ok(rig_match_full(b.s, &t, 0));
     t.nkeys = 0;
     assert_err(TERN_INVALID, rig_match_full(b.s, &t, 0));
-    assert_ok(rig_match_full(b.s, &first, 0));
-    assert_lengths(b.s, 12, 16, 16);
+    assert_leaves(rig_match_full(b.s, &first, 0), b.s, 12, 16, 16);
 }
 
 /* Keys come back with an aborted list: those that lay in the tree and those of the tail. */
@@ -313,8 +301,7 @@ TEST(keys_come_back_with_an_aborted_list)
     uint32_t depth;
 
     assert_ok(rig_match_full(b.s, &first, 0));
-    assert_ok(rig_run_to(b.s, rig_tokens(1, 24), 15));
-    assert_ok(rig_commit(b.s, 8, 0));
+    run_and_commit(b.s, rig_tokens(1, 24), 15, 8, 0);
     assert_ok(rig_finish(b.s, 0, 0));
     assert_ok(rig_match_full(b.s, &more, 0));
     assert_ok(rig_abort(b.s, 0));
