@@ -6,6 +6,8 @@
 #include <stdio.h>
 
 #include "base/prng.h"
+#include "proto/messages.h"
+#include "shell/tape/tape_codec.h"
 #include "unit/rig/rig_tape.h"
 
 #define TOKENS_EACH 33
@@ -118,7 +120,7 @@ static void fill_step(struct prng *p, struct req_step *step, struct lent *lent)
     }
 }
 
-static void fill_pool_open(struct prng *p, struct req_pool_open *r)
+static void fill_groups(struct prng *p, struct req_pool_open *r)
 {
     r->ngroups = 1 + prng_below(p, GROUPS_MAX);
     for (uint32_t i = 0; i < r->ngroups; i++)
@@ -129,11 +131,6 @@ static void fill_pool_open(struct prng *p, struct req_pool_open *r)
                                             .units = (uint32_t)prng_u64(p),
                                             .cap_pages = (uint32_t)prng_u64(p),
                                             .page_bytes = prng_u64(p)};
-    r->shard = (enum shard_axis)prng_below(p, SHARD_TOKENS + 1);
-    r->supersede = (enum supersede)prng_below(p, SUPERSEDE_OFF + 1);
-    r->axes_hash = (uint32_t)prng_u64(p);
-    r->bytes = prng_u64(p);
-    r->host_bytes = prng_u64(p);
 }
 
 /* NONE, the host tier, or one that is configured. */
@@ -144,63 +141,48 @@ static uint32_t some_peer(struct prng *p)
     return which == 0 ? NONE : which == 1 ? PEER_HOST : prng_below(p, limits.peers);
 }
 
+/* What each kind of field of messages.h is filled with: `of` is the struct of its request. */
+#define FILL_SESSION(of, member, limit) (of).member = session_id_unpack(some_id(p));
+#define FILL_POOL(of, member, limit)    (of).member = pool_id_unpack(some_id(p));
+#define FILL_NODE(of, member, limit)    (of).member = node_id_unpack(some_id(p));
+#define FILL_NAMESPACE(of, member, limit)                                                          \
+    (of).member = (struct namespace_id){prng_u64(p), prng_u64(p)};
+#define FILL_TOKENS(of, member, limit) (of).member = some_tokens(p, lent, lists++);
+#define FILL_PROMPT(of, member, limit) FILL_TOKENS(of, member, limit)
+#define FILL_U32(of, member, limit)    (of).member = (uint32_t)prng_u64(p);
+#define FILL_U64(of, member, limit)    (of).member = prng_u64(p);
+#define FILL_CHOICE(of, member, limit)                                                             \
+    (of).member = (__typeof__((of).member))prng_below(p, (limit) + 1);
+#define FILL_TRUTH(of, member, limit) (of).member = prng_below(p, 2) != 0;
+#define FILL_NAME(of, member, limit)                                                               \
+    snprintf((of).member, sizeof(of).member, "engine-%u", prng_below(p, 1000000));
+#define FILL_PEER(of, member, limit)   (of).member = some_peer(p);
+#define FILL_GROUPS(of, member, limit) fill_groups(p, &(of));
+#define FILL_HASH(of, member, limit)   (of).member = (uint32_t)prng_u64(p);
+#define FILL_OPS(of, member, limit)    fill_step(p, &(of), lent);
+
 static void fill_request(struct prng *p, struct request *r, enum op op, struct lent *lent)
 {
+    uint32_t lists = 0;
+
     r->op = op;
     r->conn = prng_below(p, limits.conns);
     r->request_id = prng_u64(p);
     r->trace_id = prng_u64(p);
     switch (op) {
-    case OP_ENGINE_JOIN:
-        snprintf(r->join.name, sizeof r->join.name, "engine-%u", prng_below(p, 1000000));
-        r->join.role = (enum role)prng_below(p, 3);
-        r->join.rank = (uint32_t)prng_u64(p);
-        r->join.world = (uint32_t)prng_u64(p);
-        break;
-    case OP_POOL_OPEN: fill_pool_open(p, &r->pool_open); break;
-    case OP_POOL_MAP: r->pool_map.pool = pool_id_unpack(some_id(p)); break;
-    case OP_POOL_CLOSE: r->pool_close.pool = pool_id_unpack(some_id(p)); break;
-    case OP_SESSION_OPEN:
-        r->session_open.pool = pool_id_unpack(some_id(p));
-        r->session_open.ns = (struct namespace_id){prng_u64(p), prng_u64(p)};
-        break;
-    case OP_PEEK:
-        r->peek.pool = pool_id_unpack(some_id(p));
-        r->peek.ns = (struct namespace_id){prng_u64(p), prng_u64(p)};
-        r->peek.tokens = some_tokens(p, lent, 0);
-        break;
-    case OP_MATCH:
-        r->match.session = session_id_unpack(some_id(p));
-        r->match.tokens = some_tokens(p, lent, 0);
-        r->match.step = prng_u64(p);
-        break;
-    case OP_STEP: fill_step(p, &r->step, lent); break;
-    case OP_FETCH:
-        r->fetch.session = session_id_unpack(some_id(p));
-        r->fetch.peer = some_peer(p);
-        r->fetch.depth = (uint32_t)prng_u64(p);
-        break;
-    case OP_FETCH_CANCEL: r->fetch_cancel.session = session_id_unpack(some_id(p)); break;
-    case OP_EVICT:
-        r->evict.pool = pool_id_unpack(some_id(p));
-        r->evict.nodes = (uint32_t)prng_u64(p);
-        break;
-    case OP_DRAIN: r->drain.on = prng_below(p, 2) != 0; break;
-    case OP_RETRACT:
-        r->retract.session = session_id_unpack(some_id(p));
-        r->retract.mode = (enum retract_mode)prng_below(p, RETRACT_DROP + 1);
-        r->retract.step = prng_u64(p);
-        break;
-    case OP_RECOVER: r->recover.session = session_id_unpack(some_id(p)); break;
-    case OP_NAMESPACE_RESET:
-        r->namespace_reset.ns = (struct namespace_id){prng_u64(p), prng_u64(p)};
-        break;
-    case OP_PIN:
-        r->pin.node = node_id_unpack(some_id(p));
-        r->pin.on = prng_below(p, 2) != 0;
-        break;
-    default: break;
+#define F(of, member, KIND, limit) FILL_##KIND(r->of, member, limit)
+#define X(number, NAME, ...)                                                                       \
+    case OP_##NAME: REQUEST_##NAME(F) break;
+        REQUEST_TABLE(X)
+#undef X
+#define X(NAME)                                                                                    \
+    case OP_##NAME: REQUEST_##NAME(F) break;
+        COMMAND_TABLE(X)
+#undef X
+#undef F
+    default: fail_msg("operation %u is in no table of messages.h", op);
     }
+    assert_true(lists <= OPS_EACH);
 }
 
 static void fill_peer(struct prng *p, struct peer_msg *m, struct lent *lent)
@@ -327,6 +309,42 @@ static void same_ops(struct req_step *a, struct req_step *b)
     a->ops = b->ops = NULL;
 }
 
+/* Kinds of field that hold no pointer are compared with the whole event. */
+#define SAME_BYTES(of, member, limit)
+#define SAME_SESSION                   SAME_BYTES
+#define SAME_POOL                      SAME_BYTES
+#define SAME_NODE                      SAME_BYTES
+#define SAME_NAMESPACE                 SAME_BYTES
+#define SAME_U32                       SAME_BYTES
+#define SAME_U64                       SAME_BYTES
+#define SAME_CHOICE                    SAME_BYTES
+#define SAME_TRUTH                     SAME_BYTES
+#define SAME_NAME                      SAME_BYTES
+#define SAME_PEER                      SAME_BYTES
+#define SAME_GROUPS                    SAME_BYTES
+#define SAME_HASH                      SAME_BYTES
+#define SAME_TOKENS(of, member, limit) same_tokens(&a->of.member, &b->of.member);
+#define SAME_PROMPT(of, member, limit) SAME_TOKENS(of, member, limit)
+#define SAME_OPS(of, member, limit)    same_ops(&a->of, &b->of);
+
+static void same_request(struct request *a, struct request *b)
+{
+    assert_int_equal(a->op, b->op);
+    switch (a->op) {
+#define F(of, member, KIND, limit) SAME_##KIND(of, member, limit)
+#define X(number, NAME, ...)                                                                       \
+    case OP_##NAME: REQUEST_##NAME(F) break;
+        REQUEST_TABLE(X)
+#undef X
+#define X(NAME)                                                                                    \
+    case OP_##NAME: REQUEST_##NAME(F) break;
+        COMMAND_TABLE(X)
+#undef X
+#undef F
+    default: break;
+    }
+}
+
 static void same_peer(struct peer_msg *a, struct peer_msg *b)
 {
     assert_int_equal(a->nruns, b->nruns);
@@ -354,15 +372,10 @@ static void same_event(const struct event *wanted, const struct event *got)
     struct event a = *wanted, b = *got;
 
     assert_int_equal(a.kind, b.kind);
-    assert_int_equal(a.request.op, b.request.op);
     if (a.kind == EV_PEER_MSG)
         same_peer(&a.peer.msg, &b.peer.msg);
-    if (a.kind == EV_REQUEST && a.request.op == OP_STEP)
-        same_ops(&a.request.step, &b.request.step);
-    if (a.kind == EV_REQUEST && a.request.op == OP_MATCH)
-        same_tokens(&a.request.match.tokens, &b.request.match.tokens);
-    if (a.kind == EV_REQUEST && a.request.op == OP_PEEK)
-        same_tokens(&a.request.peek.tokens, &b.request.peek.tokens);
+    if (a.kind == EV_REQUEST)
+        same_request(&a.request, &b.request);
     assert_memory_equal(&a, &b, sizeof a);
 }
 
@@ -558,13 +571,12 @@ static uint32_t play(const uint8_t *bytes, size_t n, enum tern_err *ret_err)
         if (*ret_err != TERN_OK || e.kind == 0)
             break;
         events++;
-        if (e.kind == EV_REQUEST && e.request.op == OP_MATCH)
-            for (uint32_t i = 0; i < e.request.match.tokens.n; i++)
-                sum = sum + e.request.match.tokens.v[i];
-        if (e.kind == EV_REQUEST && e.request.op == OP_STEP)
-            for (uint32_t i = 0; i < e.request.step.n; i++)
-                for (uint32_t j = 0; j < e.request.step.ops[i].tokens.n; j++)
-                    sum = sum + e.request.step.ops[i].tokens.v[j];
+        for (uint32_t i = 0; i < codec_lists(&e); i++) {
+            const struct req_tokens list = codec_list(&e, i);
+
+            for (uint32_t j = 0; j < list.n; j++)
+                sum = sum + list.v[j];
+        }
     }
     if (*ret_err != TERN_OK)
         assert_int_equal(tape_next(reader, &e), TERN_MALFORMED); /* an error is not passed over */
