@@ -27,7 +27,7 @@ enum tern_err session_open(struct core *c, struct actions *out, struct call *cal
     const struct tenant *tenant = tenant_at(c, e->tenant);
     struct pool *p;
     struct session *s;
-    uint32_t root, slot;
+    uint32_t root, slot, gen;
 
     (void)out;
     TRY(session_pool_find(c, e, r->pool, &p, ret));
@@ -47,24 +47,23 @@ enum tern_err session_open(struct core *c, struct actions *out, struct call *cal
     share_take(c, SHARE_SESSIONS, e->tenant);
     slot = session_slot_take(c);
     s = session_at(c, slot);
-    s->gen = gen_next(s->gen);
-    session_state_move(&s->state, SESSION_OPEN);
+    gen = gen_next(s->gen);
+    check(s->state == SESSION_EMPTY);
+    memset(s, 0, sizeof(*s)); /* whatever a request keeps with a session begins as 0 */
+    s->gen = gen;
     s->engine = engine_slot(c, e);
     s->pool = pool_slot(c, p);
     s->space = node_at(c, root)->space;
     s->node = root;
-    s->committed = s->written = s->allocated = s->state_from = s->prompt = s->finished = 0;
     s->pull = s->load_pin = s->target = NONE;
     s->held = REF_DEVICE;
     s->in_away = (struct list_links){.next = NONE, .prev = NONE};
-    s->away_step = s->slid_step = 0;
     s->last_use_ns = s->ref_since_ns = c->now_ns;
     s->tokens.align = p->align;
+    session_state_move(&s->state, SESSION_OPEN);
     tokens_init(&s->tokens, 0);
     for (uint32_t g = 0; g < GROUPS_MAX; g++)
         s->owned[g] = LIST_EMPTY;
-    for (uint32_t g = 0; g < GROUPS_MAX; g++)
-        s->base[g] = s->first[g] = 0;
     node_pin(c, root,
              REF_DEVICE); /* an empty table pins its root, which pins nothing but the namespace */
     session_link(c, e, s);
