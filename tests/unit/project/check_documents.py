@@ -3,6 +3,7 @@
   link    a link between documents leads to a file and a heading that are there
   path    a path of a source that a document names (core/step.c, shell/tls/*.c) is there
   text    a text of the program that the table of troubles quotes is in the program's sources
+  command the table of ternctl's commands is that of client/ctl; with --write it is written anew
 """
 import glob
 import os
@@ -18,6 +19,7 @@ LINK = re.compile(r"\]\(([^)\s]+)\)")
 PATH = re.compile(r"`([\w*{},./-]+/[\w*{},.-]*|[\w*-]+\.(?:sh|md|py))`")
 SOURCE = (".c", ".h", ".sh", ".py", ".md", ".proto", ".yaml", ".txt", "/")
 TROUBLES = "docs/operations.md"
+COMMANDS = "| command | shows or does |\n|---|---|\n"
 PLACEHOLDER = re.compile(r"\.\.\.|\(\.\.\.\)|\b[A-Z]{3,}\b|\bN\b|\w+=")
 
 
@@ -88,20 +90,45 @@ def bad_texts(tree):
                     yield f"text: {TROUBLES}: no program says \"{part}\""
 
 
+def commands(tree):
+    """The rows of the table, from the tables of commands in the order of ternctl's help."""
+    ctl = "".join(read(tree, os.path.relpath(p, tree)) for p in glob.glob(os.path.join(tree, "client/ctl/*.c")))
+    groups = re.findall(r"\w+", re.search(r"\*const groups\[\] = \{(.*?)\}", ctl, re.S).group(1))
+    for group in groups:
+        table = re.search(rf"struct command {group}\[\] = \{{(.*?)\n\}};", ctl, re.S).group(1)
+        for name, operand, summary in re.findall(r'^ *\{"(\w+)",\s*"([^"]*)",\s*"([^"]*)"', table, re.M):
+            yield f"| `{(name + ' ' + operand).strip()}` | {summary}. |\n"
+
+
+def with_commands(tree, text):
+    head, mark, rest = text.partition(COMMANDS)
+    return head + mark + "".join(commands(tree)) + re.sub(r"^(\|.*\n)*", "", rest)
+
+
+def bad_commands(tree):
+    text = read(tree, TROUBLES) if os.path.exists(os.path.join(tree, TROUBLES)) else ""
+    if COMMANDS in text and with_commands(tree, text) != text:
+        yield f"command: {TROUBLES}: the table is not that of client/ctl: run check_documents.py with --write"
+
+
 def check(tree):
     found = []
     for doc in documents(tree):
         text = read(tree, doc)
         found += list(bad_links(tree, doc, text)) + list(bad_paths(tree, doc, text))
-    return found + list(bad_texts(tree)), len(documents(tree))
+    return found + list(bad_texts(tree)) + list(bad_commands(tree)), len(documents(tree))
 
 
 GOOD = {
     "README.md": "# Tern\n## Two commands\nSee [there](docs/operations.md#trouble) and `core/{a,b}.c`, `build/bin/`.\n"
                  "```\n`not/a/path.c`\n```\n",
-    "docs/operations.md": "[here](#trouble), [up](../README.md#two-commands), `demo.sh`\n## Trouble\n"
+    "docs/operations.md": "[here](#trouble), [up](../README.md#two-commands), `demo.sh`\n" + COMMANDS +
+                          "| `ask WHOM` | Asks somebody. |\n| `end` | Ends. |\n## Trouble\n"
                           "| `no memory: N bytes` or `start_failed ... reason=wrong_ca` | x | y |\n",
     "daemon/core/a.c": '"no "\n    "memory: %u bytes" "start_failed" "wrong_ca"\n',
+    "client/ctl/main.c": "*const groups[] = {talk,\n end};",
+    "client/ctl/ask.c": 'struct command end[] = {\n{"end", "", "Ends", 0},\n};\n'
+                        'const struct command talk[] = {\n  {"ask", "WHOM",\n "Asks somebody", 0},\n};\n',
     "daemon/core/b.c": "", "deploy/demo.sh": "", "build/bin/ternd": "",
 }
 BAD = [("README.md", "[x](docs/nothing.md)", "link"), ("README.md", "[x](docs/operations.md#nothing)", "link"),
@@ -109,6 +136,8 @@ BAD = [("README.md", "[x](docs/nothing.md)", "link"), ("README.md", "[x](docs/op
        ("README.md", "`core/{a,c}.c`", "path"), ("README.md", "`nothing.sh`", "path"),
        ("docs/operations.md", "| `too little memory: N` | x | y |\n", "text"),
        ("docs/operations.md", "| `start_failed ... reason=wrong_name` | x | y |\n", "text")]
+STALE = [("client/ctl/ask.c", "Asks", "Begs"), ("client/ctl/main.c", "talk,\n end", "end, talk"),
+         ("docs/operations.md", "| `end` | Ends. |\n", "")]
 
 
 def self_test():
@@ -120,10 +149,21 @@ def self_test():
             got = [f.split(":")[0] for f in check(tree)[0]]
             assert got == [kind], f"{path}: {more!r}: {got} in place of {kind}"
             plant(tree, GOOD)
+        for path, old, new in STALE:
+            plant(tree, {path: GOOD[path].replace(old, new)})
+            got = [f.split(":")[0] for f in check(tree)[0]]
+            assert got == ["command"], f"{path}: {old!r} as {new!r}: {got}"
+            plant(tree, GOOD)
 
 
 def main():
     self_test()
+    if sys.argv[1] == "--write":
+        path = os.path.join(sys.argv[2], TROUBLES)
+        text = with_commands(sys.argv[2], read(sys.argv[2], TROUBLES))
+        with open(path, "w", encoding="utf-8") as f:
+            f.write(text)
+        return 0
     found, documents_seen = check(sys.argv[1])
     return ends(found, f"{documents_seen} documents", documents_seen >= 5)
 
