@@ -260,8 +260,7 @@ TEST(views_serve_says_since_when)
 
     rig_put(p.source, &p.se, p.sp, 1, 16);
     rig_advance(p.source, 5000000);
-    p.d = rig_session(p.dest, &p.de, p.dp, 1);
-    assert_ok(rig_match(p.d, rig_tokens(1, 16), 16));
+    p.d = asking(&p, 1, 16);
     p.dest->automatic = BY_HAND(RIG_PULL);
     rig_fetch(p.d, 0, 0);
     for (uint32_t i = 0; i < p.source->options.limits.serves; i++)

@@ -144,9 +144,8 @@ TEST(t22_fetches_of_a_tenant_from_a_silent_peer_leave_the_other_its_share)
     rig_link_up(n.rig, 0, rig_create(&options), 2);
     assert_ok(rig_match(n.bs, rig_tokens(1, 16), 16));
     for (; held < 9; held++) {
-        struct rig_session *s = rig_session(n.rig, &n.a, n.ap, 1);
+        struct rig_session *s = session_with(n.rig, &n.a, n.ap, 1, 16);
 
-        assert_ok(rig_match(s, rig_tokens(1, 16), 16));
         rig_fetch(s, 0, 0);
         if (rig_view(n.rig).pulls == held)
             break;
@@ -171,8 +170,7 @@ TEST(t22_offers_that_a_peer_leaves_unread_leave_another_peer_its_share)
     options.limits.reserved_percent = 50;
     p = pair_with(options, 4, 128, 64);
     rig_put(p.source, &p.se, p.sp, 1, 16);
-    p.d = rig_session(p.dest, &p.de, p.dp, 1);
-    assert_ok(rig_match(p.d, rig_tokens(1, 16), 16));
+    p.d = asking(&p, 1, 16);
     p.source->automatic = p.dest->automatic = BY_HAND(RIG_MSG);
     rig_fetch(p.d, 0, 0);
     rig_link_up(p.dest, 1, p.source, 3);

@@ -29,10 +29,17 @@ static inline void dest_has(struct pair *p, uint32_t seed, uint32_t n)
 /* A session of the destination with the tokens of sequence `seed`, nothing fetched yet. */
 static inline struct rig_session *asking(struct pair *p, uint32_t seed, uint32_t n)
 {
-    struct rig_session *d = rig_session(p->dest, &p->de, p->dp, 1);
+    return session_with(p->dest, &p->de, p->dp, seed, n);
+}
 
-    assert_ok(rig_match(d, rig_tokens(seed, n), n));
-    return d;
+/* Likewise of another tenant on both hosts, whose source has them. */
+static inline struct rig_session *another_tenant_asking(struct pair *p, uint32_t seed, uint32_t n)
+{
+    struct rig_engine se = rig_engine(p->source, 1, "theirs", 1),
+                      de = rig_engine(p->dest, 1, "theirs", 1);
+
+    rig_put(p->source, &se, rig_pool_pages(p->source, &se, 4, 64), seed, n);
+    return session_with(p->dest, &de, rig_pool_pages(p->dest, &de, 4, 64), seed, n);
 }
 
 /* The source has sequence 1 up to n, and p->d asks for it. */

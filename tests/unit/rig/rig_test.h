@@ -241,6 +241,16 @@ static inline void rig_runs_free(struct rig *rig)
     rig_settle(rig);
 }
 
+/* One more session, in namespace 1, with the first n tokens of sequence `seed`. */
+static inline struct rig_session *session_with(struct rig *rig, const struct rig_engine *e,
+                                               struct pool_id pool, uint32_t seed, uint32_t n)
+{
+    struct rig_session *s = rig_session(rig, e, pool, 1);
+
+    assert_ok(rig_match(s, rig_tokens(seed, n), n));
+    return s;
+}
+
 /* Another engine, which uses that pool too. */
 static inline struct rig_engine second_engine(struct rig *rig, struct pool_id pool)
 {

@@ -124,8 +124,7 @@ TEST(event_host_tier_tells_each_way)
     assert_event(event_no(rig, 2), TREE_TIER, L, true, true);
     assert_int_equal(rig_evict(rig, admin, pool, 1), 1);
     assert_event(event_no(rig, 3), TREE_TIER, L, false, true);
-    s = rig_session(rig, &e, pool, 1);
-    assert_ok(rig_match(s, rig_tokens(1, L), L));
+    s = session_with(rig, &e, pool, 1, L);
     rig_fetch(s, PEER_HOST, 0);
     assert_int_equal(next_no(rig), 4);
     rig_complete(rig, RIG_COPY);

@@ -89,8 +89,7 @@ TEST(extend_groups_fit_alone_not_together_takes_nothing)
     assert_int_equal(v.slab_bytes, 1024);
     assert_int_equal(v.group[0].free, 8);
     assert_int_equal(v.group[1].free, 4);
-    s = rig_session(b.rig, &b.e, pool, 1);
-    assert_ok(rig_match(s, rig_tokens(1, 32), 32));
+    s = session_with(b.rig, &b.e, pool, 1, 32);
     assert_err(TERN_POOL_EXHAUSTED, rig_extend(s, 16, 0, NULL, 0)); /* 4 x 512 + 4 x 1024 */
     assert_lengths(s, 0, 0, 0);
     assert_int_equal(rig_pool_view(b.rig, pool).slabs_free, v.slabs_free);

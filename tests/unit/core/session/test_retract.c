@@ -744,8 +744,7 @@ TEST(retract_more_recover_at_once_than_a_step_can_answer)
     b = host_bench_with(&o, 4, 32, 32);
     rig_put(b.rig, &b.e, b.pool, 1, 4);
     for (uint32_t i = 0; i < ACTIONS_MAX + 2; i++) {
-        s[i] = rig_session(b.rig, &b.e, b.pool, 1);
-        assert_ok(rig_match(s[i], rig_tokens(1, 6), 6));
+        s[i] = session_with(b.rig, &b.e, b.pool, 1, 6);
         assert_ok(rig_retract(s[i], RETRACT_HOST, 0));
     }
     assert_int_equal(rig_evict(b.rig, b.admin, b.pool, 0), 1);

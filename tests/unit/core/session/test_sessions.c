@@ -62,8 +62,7 @@ TEST(limits_quota_of_one_tenant_leaves_the_other_alone)
     other = rig_engine(b.rig, 1, "other", 1);
     pool = rig_pool_pages(b.rig, &other, 4, 32);
     assert_err(TERN_QUOTA, bench_opens(&b, 1));
-    mine = rig_session(b.rig, &other, pool, 1);
-    assert_ok(rig_match(mine, rig_tokens(1, 8), 8));
+    mine = session_with(b.rig, &other, pool, 1, 8);
 }
 
 TEST(limits_session_slots_full_busy)
@@ -131,9 +130,8 @@ TEST(match_repeated_changes_nothing)
 TEST(match_after_allocation_never_imports)
 {
     struct bench b = bench_start(4, 32);
-    struct rig_session *late = rig_session(b.rig, &b.e, b.pool, 1);
+    struct rig_session *late = session_with(b.rig, &b.e, b.pool, 1, 32);
 
-    assert_ok(rig_match(late, rig_tokens(1, 32), 32));
     assert_ok(rig_run_to(late, rig_tokens(1, 32), 8)); /* C = 8 before anyone commits */
     rig_put(b.rig, &b.e, b.pool, 1, 32);
     matches(late, rig_tokens(1, 32), 32, 0);

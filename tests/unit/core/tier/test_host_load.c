@@ -256,8 +256,7 @@ TEST(a_rotten_host_page_is_corrupt_and_never_matched)
     assert_int_equal(rig_depth(b.s, rig_tokens(1, 30), 30), 28);
     assert_ok(rig_close(b.s, 0));
     demote_pool(b.rig, &b.e, b.pool);
-    b.s = rig_session(b.rig, &b.e, b.pool, 1);
-    assert_ok(rig_match(b.s, rig_tokens(1, 30), 30));
+    b.s = session_with(b.rig, &b.e, b.pool, 1, 30);
     request = rig_fetch(b.s, PEER_HOST, 0);
     assert_non_null(rig_reply_to(b.rig, request));
     rig_fetched(b.s, request);
@@ -347,8 +346,7 @@ TEST(a_peer_reads_what_was_loaded)
     source_has(&p, 1, 20);
     assert_int_equal(rig_evict(p.source, admin, p.sp, 5), 5);
     p.source->automatic = BY_HAND(RIG_SEAL); /* none is computed again */
-    s = rig_session(p.source, &p.se, p.sp, 1);
-    assert_ok(rig_match(s, rig_tokens(1, 20), 20));
+    s = session_with(p.source, &p.se, p.sp, 1, 20);
     assert_leaves_whole(fetch_back(s), s, 20);
     assert_true(node_seen(p.source, p.sp, rig_tokens(1, 20), 20).sealed);
     p.d = asking(&p, 1, 20);
@@ -411,8 +409,7 @@ TEST(a_new_engine_finds_what_the_host_has)
     rig_engine_kill(b.rig, &b.e, 0);
     b.e = rig_engine(b.rig, 0, "again", 1);
     b.pool = rig_pool_pages(b.rig, &b.e, 4, 64);
-    s = rig_session(b.rig, &b.e, b.pool, 1);
-    assert_ok(rig_match(s, rig_tokens(1, 12), 12));
+    s = session_with(b.rig, &b.e, b.pool, 1, 12);
     assert_leaves_whole(fetch_back(s), s, 8);
 }
 

@@ -211,8 +211,7 @@ TEST(host_a_copy_that_waits_for_a_step_that_never_passes)
         assert_int_equal(seen(&st, 1, 64).host_pages, 1); /* HISTORY alone */
         demote_pool(st.rig, &st.e, st.pool);
         assert_int_equal(seen(&st, 1, 64).on_device, 0);
-        s = rig_session(st.rig, &two, st.pool, 1);
-        assert_ok(rig_match(s, rig_tokens(1, 80), 80));
+        s = session_with(st.rig, &two, st.pool, 1, 80);
         commit_to(s, rig_tokens(1, 80), 64, 9);
         retracts_to("retracting", s, RETRACT_HOST, 0);
         if (aborts)
@@ -305,8 +304,7 @@ TEST(host_many_sessions_in_little_room)
     uint32_t length[6] = {0};
 
     for (uint32_t i = 0; i < 6; i++) {
-        s[i] = rig_session(b.rig, &b.e, b.pool, 1);
-        assert_ok(rig_match(s[i], rig_tokens(i / 2 + 1, 64), 64));
+        s[i] = session_with(b.rig, &b.e, b.pool, i / 2 + 1, 64);
     }
     for (uint32_t turn = 0; turn < 600; turn++) {
         uint32_t i = turn * 7 % 6, seed = i / 2 + 1, to;

@@ -96,8 +96,7 @@ TEST(fetch_two_groups_publish_together)
     assert_ok(rig_pool_open(p.source, p.se.conn[0], groups, 2, 128 << 10, &sp));
     assert_ok(rig_pool_open(p.dest, p.de.conn[0], groups, 2, 128 << 10, &dp));
     rig_put(p.source, &p.se, sp, 1, TOKENS);
-    p.d = rig_session(p.dest, &p.de, dp, 1);
-    assert_ok(rig_match(p.d, rig_tokens(1, TOKENS), TOKENS));
+    p.d = session_with(p.dest, &p.de, dp, 1, TOKENS);
     fetch = fetch_held(&p, RIG_PULL);
     for (uint32_t pages = 0; rig_jobs(p.dest, RIG_PULL);) {
         pages += rig_job(p.dest, RIG_PULL, 0)->n;

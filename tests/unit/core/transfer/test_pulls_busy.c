@@ -132,19 +132,11 @@ TEST(x8_next_in_line_asks_when_the_first_is_cancelled)
 /* Another tenant does not wait behind them. */
 TEST(x8_line_is_each_tenants_own)
 {
-    struct rig_session *d[3], *theirs;
-    struct rig_engine se, de;
-    struct pool_id sp, dp;
+    struct rig_session *d[3];
     struct pair p = start();
+    struct rig_session *theirs = another_tenant_asking(&p, 9, TOKENS);
     uint64_t fetch[3], other;
 
-    se = rig_engine(p.source, 1, "theirs", 1);
-    de = rig_engine(p.dest, 1, "theirs", 1);
-    sp = rig_pool_pages(p.source, &se, 4, 64);
-    dp = rig_pool_pages(p.dest, &de, 4, 64);
-    rig_put(p.source, &se, sp, 9, TOKENS);
-    theirs = rig_session(p.dest, &de, dp, 1);
-    assert_ok(rig_match(theirs, rig_tokens(9, TOKENS), TOKENS));
     all_ask(&p, 3, d, fetch);
     last_batch_comes(d[0], fetch[0]);
     other = rig_fetch(theirs, 0, 0);

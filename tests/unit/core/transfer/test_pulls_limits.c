@@ -158,8 +158,7 @@ TEST(fetch_refused_tells_what_the_session_has)
     struct pair p = pair_limited(1 << 20);
 
     source_has(&p, 1, TOKENS);
-    p.d = rig_session(p.dest, &p.de, p.dp, 1);
-    assert_ok(rig_match(p.d, rig_tokens(1, TOKENS), TOKENS));
+    p.d = asking(&p, 1, TOKENS);
     assert_ok(fetch_to(p.d, 16));
     for (size_t i = 0; i < sizeof refused / sizeof *refused; i++) {
         const struct reply *reply;
@@ -197,19 +196,10 @@ TEST(fetch_wrong_state_refused)
 TEST(fetch_bytes_in_flight_are_each_tenants_own)
 {
     struct pair p = PAIR_LIMITED(limits.tenant_bytes_in_flight = 512, 4, 64, 64);
-    struct rig_engine se, de;
-    struct rig_session *d;
-    struct pool_id sp, dp;
+    struct rig_session *d = another_tenant_asking(&p, 2, 8);
     uint64_t fetch[2];
 
-    se = rig_engine(p.source, 1, "theirs", 1);
-    de = rig_engine(p.dest, 1, "theirs", 1);
-    sp = rig_pool_pages(p.source, &se, 4, 64);
-    dp = rig_pool_pages(p.dest, &de, 4, 64);
-    rig_put(p.source, &se, sp, 2, 8);
     pair_offer(&p, 8);
-    d = rig_session(p.dest, &de, dp, 1);
-    assert_ok(rig_match(d, rig_tokens(2, 8), 8));
     fetch[0] = fetch_held(&p, RIG_PULL);
     assert_int_equal(rig_jobs(p.dest, RIG_PULL), 1); /* a page, and it is full */
     fetch[1] = rig_fetch(d, 0, 0);

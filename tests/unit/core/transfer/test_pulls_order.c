@@ -56,19 +56,11 @@ TEST(x8_fetches_end_in_the_order_in_which_they_began)
  * next turn, and from then on they take turns. */
 TEST(x8_tenants_take_turns)
 {
-    struct rig_session *d[6], *theirs;
-    struct rig_engine se, de;
-    struct pool_id sp, dp;
+    struct rig_session *d[6];
     struct pair p = start();
+    struct rig_session *theirs = another_tenant_asking(&p, 9, TOKENS);
     uint64_t fetch[6], other;
 
-    se = rig_engine(p.source, 1, "theirs", 1);
-    de = rig_engine(p.dest, 1, "theirs", 1);
-    sp = rig_pool_pages(p.source, &se, 4, 64);
-    dp = rig_pool_pages(p.dest, &de, 4, 64);
-    rig_put(p.source, &se, sp, 9, TOKENS);
-    theirs = rig_session(p.dest, &de, dp, 1);
-    assert_ok(rig_match(theirs, rig_tokens(9, TOKENS), TOKENS));
     p.dest->automatic = BY_HAND(RIG_PULL);
     fetch_many(&p, 6, TOKENS, d, fetch);
     other = rig_fetch(theirs, 0, 0);
@@ -97,8 +89,7 @@ TEST(x8_large_page_is_not_overtaken_by_small_ones)
     assert_ok(rig_pool_open(p.source, se.conn[0], &large, 1, 64 * 2048, &sp));
     assert_ok(rig_pool_open(p.dest, de.conn[0], &large, 1, 64 * 2048, &dp));
     rig_put(p.source, &se, sp, 9, 4);
-    slow = rig_session(p.dest, &de, dp, 1);
-    assert_ok(rig_match(slow, rig_tokens(9, 4), 4));
+    slow = session_with(p.dest, &de, dp, 9, 4);
     for (uint32_t i = 0; i < 4; i++) {
         source_has(&p, 1 + i, 6 * 4);
         d[i] = asking(&p, 1 + i, 6 * 4);

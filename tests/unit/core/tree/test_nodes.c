@@ -76,8 +76,7 @@ TEST(limits_nodes_full_evicts_from_another_pool)
     other = rig_pool_pages(b.rig, &b.e, 4, 64);
     rig_put(b.rig, &b.e, other, 1, 24); /* six and two roots */
     assert_int_equal(rig_view(b.rig).nodes_free, 0);
-    s = rig_session(b.rig, &b.e, other, 1);
-    assert_ok(rig_match(s, rig_tokens(1, 8), 8)); /* two are held */
+    s = session_with(b.rig, &b.e, other, 1, 8); /* two are held */
     computes(b.s, 1, 20);
     assert_err(TERN_BUSY, rig_commit(b.s, 20, 0));
     assert_lengths(b.s, 16, 20, 20);

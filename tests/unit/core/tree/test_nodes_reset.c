@@ -101,8 +101,7 @@ TEST(reset_more_nodes_than_one_step_frees)
     b.rig->no_audit = true;
     put(&b, 1, 4 * 800);
     put(&b, 2, 4 * 800);
-    old = rig_session(b.rig, &b.e, b.pool, 1);
-    assert_ok(rig_match(old, rig_tokens(1, 40), 40));
+    old = session_with(b.rig, &b.e, b.pool, 1, 40);
     b.rig->no_audit = false;
     freed = (struct freed){.rig = b.rig, .nodes = rig_view(b.rig).nodes};
     b.rig->on_event = frees_little;
@@ -156,8 +155,7 @@ TEST(reset_while_sessions_are_away)
     struct rig_session *s[3];
 
     for (uint32_t i = 0; i < 3; i++) {
-        s[i] = rig_session(b.rig, &b.e, b.pool, 1);
-        assert_ok(rig_match(s[i], rig_tokens(i + 1, 20), 20));
+        s[i] = session_with(b.rig, &b.e, b.pool, i + 1, 20);
         run_and_commit(s[i], rig_tokens(i + 1, 20), 10, 8, 0);
     }
     assert_ok(rig_retract(s[0], RETRACT_HOST, 0));
@@ -239,8 +237,7 @@ TEST(reset_while_a_pull_runs)
         assert_int_equal(rig_depth(s, rig_tokens(1, 40), 40), 0);
         assert_ok(rig_close(s, 0));
         assert_int_equal(rig_free(p.dest, p.dp), 64);
-        s = rig_session(p.dest, &p.de, p.dp, 1);
-        assert_ok(rig_match(s, rig_tokens(1, 40), 40)); /* what is new can be fetched */
+        s = session_with(p.dest, &p.de, p.dp, 1, 40); /* what is new can be fetched */
         rig_put(p.source, &p.se, p.sp, 1, 40);
         assert_leaves_whole(rig_fetched(s, rig_fetch(s, 0, 0)), s, 40);
     }
@@ -265,8 +262,7 @@ TEST(reset_while_a_serve_runs)
         rig_runs_free(p.dest);
         assert_leaves_whole(rig_fetched(s, request), s, 40);
         assert_int_equal(rig_free(p.source, p.sp), 64); /* and then goes */
-        s = rig_session(p.dest, &p.de, p.dp, 1);
-        assert_ok(rig_match(s, rig_tokens(2, 40), 40));
+        s = session_with(p.dest, &p.de, p.dp, 2, 40);
         rig_fetched(s, rig_fetch(s, 0, 0));
         assert_lengths(s, 0, 0, 0);
     }
