@@ -254,10 +254,9 @@ static bool as_expected(const struct curve *s, enum tern_supersede mode, uint32_
 {
     const char *name = mode_names[mode];
     uint32_t full = mode == TERN_SUPERSEDE_OFF ? off_turn(sessions) : TURNS + 1;
-    bool ok;
+    bool ok = expect(s->failures == 0, name, sessions, "a window, a commit or a Peek was wrong",
+                     s->failures);
 
-    ok = expect(s->failures == 0, name, sessions, "a window, a commit or a Peek was wrong",
-                s->failures);
     ok &= expect(s->leaked == 0, name, sessions, "pages leaked", s->leaked);
     if (full <= TURNS) {
         ok &= expect(s->why == TERN_POOL_EXHAUSTED && s->short_group == C128A_STATE, name, sessions,

@@ -192,12 +192,10 @@ static void check_destination(struct pair *p, struct engine_session *session,
 TEST_WITH(source_killed_fetch_ends_typed, set_up, tear_down)
 {
     struct pair *p = *state;
-    struct engine_session session;
     struct tern_answer a;
-    uint64_t start;
+    struct engine_session session = stop_in_the_middle(p, p->source.daemon.pid);
+    uint64_t start = clock_ns();
 
-    session = stop_in_the_middle(p, p->source.daemon.pid);
-    start = clock_ns();
     proc_end(&p->source.daemon.pid);
     a = wait_fetch(p, TRANSFER_MS + SPARE_MS);
     assert_int_equal(a.err, TERN_PEER_LOST);
@@ -208,11 +206,9 @@ TEST_WITH(source_killed_fetch_ends_typed, set_up, tear_down)
 TEST_WITH(source_hangs_fetch_ends_at_deadline, set_up, tear_down)
 {
     struct pair *p = *state;
-    struct engine_session session;
-    struct tern_answer a;
+    struct engine_session session = stop_in_the_middle(p, p->source.daemon.pid);
+    struct tern_answer a = wait_fetch(p, TRANSFER_MS + SPARE_MS);
 
-    session = stop_in_the_middle(p, p->source.daemon.pid);
-    a = wait_fetch(p, TRANSFER_MS + SPARE_MS);
     assert_true(a.err == TERN_TIMED_OUT || a.err == TERN_PEER_LOST);
     check_destination(p, &session, &a);
     assert_int_equal(kill(p->source.daemon.pid, SIGCONT), 0);
@@ -222,11 +218,10 @@ TEST_WITH(source_hangs_fetch_ends_at_deadline, set_up, tear_down)
 TEST_WITH(destination_killed_source_keeps_pages, set_up, tear_down)
 {
     struct pair *p = *state;
-    struct engine_session session;
     struct daemon_status st;
     struct tern_answer a;
+    struct engine_session session = stop_in_the_middle(p, p->dest.daemon.pid);
 
-    session = stop_in_the_middle(p, p->dest.daemon.pid);
     assert_true(admin_status(p->source.admin, 0, &st));
     assert_int_equal(st.transfers_active, 1);
     proc_end(&p->dest.daemon.pid);
@@ -298,8 +293,8 @@ TEST_WITH(daemons_share_no_memory, set_up, tear_down)
 }
 
 /* The source reads nothing for a moment while more requests with their tokens come than its link's
- * queue takes: those that find no room are put off and are BUSY in the end, the link lives, and the others end as if
- * nothing had been. */
+ * queue takes: those that find no room are put off and are BUSY in the end, the link lives, and the
+ * others end as if nothing had been. */
 TEST_WITH(source_pauses_fetches_beyond_the_queue_are_busy, set_up, tear_down)
 {
     struct pair *p = *state;

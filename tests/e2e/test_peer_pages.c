@@ -110,10 +110,9 @@ FIXTURE(stop)
 
 static struct peer comes_in(const char *node)
 {
-    const Tern__Wire__PeerHelloReply *m;
     struct peer p = {.fd = rig_peer_dials(&rig, node, &answer)};
+    const Tern__Wire__PeerHelloReply *m = rig_decoded(&answer, FRAME_PEER_HELLO_REPLY);
 
-    m = rig_decoded(&answer, FRAME_PEER_HELLO_REPLY);
     assert_null(m->status);
     p.incarnation = m->incarnation;
     p.token = m->data_token;

@@ -283,10 +283,9 @@ static const Tern__Wire__PeerMsg *open_pull(int fd, const char *tenant)
 
 TEST(peer_gets_no_tenant_that_is_not_allowed)
 {
-    const Tern__Wire__PeerMsg *offer;
     int fd = greeted();
+    const Tern__Wire__PeerMsg *offer = open_pull(fd, "t1");
 
-    offer = open_pull(fd, "t1");
     assert_int_equal(offer->kind, PEER_PULL_OFFER);
     assert_int_equal(offer->err, TERN_DENIED);
     assert_int_equal(offer->pull, 0x100000001);
@@ -455,11 +454,9 @@ TEST_GROUP(NULL, NULL);
 
 TEST_WITH(peer_that_goes_silent_is_given_up, start, stop)
 {
-    uint64_t start_ms;
-    int fd;
+    int fd = rig_accept_fresh(listener);
+    uint64_t start_ms = rig_now_ms();
 
-    fd = rig_accept_fresh(listener);
-    start_ms = rig_now_ms();
     rig_answer_hello(fd, "other", listener_port, false);
     assert_true(rig_log_has(&rig, "event=link_up link=0 peer=other dir=out", RIG_WAIT_MS));
     assert_true(rig_until_closed(fd, SILENT_MS) != UINT32_MAX);
@@ -587,9 +584,8 @@ TEST_WITH(answer_of_no_offer_changes_nothing, start_auto, stop)
     const Tern__Wire__PeerPath *offer;
     uint32_t epoch = EPOCH;
     uint64_t stale;
-    size_t paths;
+    size_t paths = paths_waiting();
 
-    paths = paths_waiting();
     if (paths > 0) {
         read_frame(fd);
         offer = rig_decoded(&answer, FRAME_PEER_PATH);

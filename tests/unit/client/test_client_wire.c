@@ -144,9 +144,8 @@ TEST(quick_fetch_put_same_as_generated)
 {
     struct quick_request q = {.type = FRAME_FETCH, .fetch = {.peer = "decode-7", .depth = 300}};
     size_t size = put_exactly(&q);
-    Tern__Wire__Fetch *m;
+    Tern__Wire__Fetch *m = tern__wire__fetch__unpack(NULL, size, body);
 
-    m = tern__wire__fetch__unpack(NULL, size, body);
     assert_non_null(m);
     assert_string_equal(m->peer, "decode-7");
     assert_int_equal(m->depth, 300);
@@ -166,9 +165,8 @@ TEST(quick_recover_put_same_as_generated)
 {
     struct quick_request q = {.type = FRAME_RECOVER};
     size_t size = put_exactly(&q);
-    Tern__Wire__Recover *m;
+    Tern__Wire__Recover *m = tern__wire__recover__unpack(NULL, size, body);
 
-    m = tern__wire__recover__unpack(NULL, size, body);
     assert_non_null(m);
     assert_int_equal(m->base.n_unknown_fields, 0);
     tern__wire__recover__free_unpacked(m, NULL);

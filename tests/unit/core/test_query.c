@@ -99,11 +99,10 @@ TEST(views_nodes_show_depth_refs_and_visibility)
 TEST(views_transfers_show_both_ends)
 {
     struct pair p = PAIR_LIMITED(limits.peer_bytes_in_flight = 3 * 512, 4, 64, 64);
-    struct rig_session *d;
     struct transfer_view in, out;
     struct pull_id pull;
+    struct rig_session *d = rig_session(p.dest, &p.de, p.dp, 1);
 
-    d = rig_session(p.dest, &p.de, p.dp, 1);
     rig_put(p.source, &p.se, p.sp, 1, 32);
     assert_ok(rig_match(d, rig_tokens(1, 32), 32));
     p.dest->automatic = RIG_ALL & ~(uint32_t)(RIG_PULL | RIG_PULL_STOP);

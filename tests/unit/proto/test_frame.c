@@ -150,9 +150,8 @@ TEST(splitter_every_split_in_two_gives_the_same_frames)
     for (size_t cut = 0; cut <= s.n; cut++) {
         uint8_t *room = rig_guarded(BODY_MAX);
         struct splitter sp = {.body_max = BODY_MAX};
-        size_t seen;
+        size_t seen = feed(&s, &sp, room, 0, cut, 0);
 
-        seen = feed(&s, &sp, room, 0, cut, 0);
         seen = feed(&s, &sp, room, cut, s.n, seen);
         assert_int_equal(seen, s.frames);
         assert_int_equal(sp.have, 0);
@@ -207,9 +206,8 @@ TEST(splitter_without_room_skips_what_comes_in_pieces_and_no_byte_more)
     small_stream(&s);
     for (size_t cut = 0; cut <= s.n; cut++) {
         struct splitter sp = {.body_max = BODY_MAX};
-        size_t seen;
+        size_t seen = feed(&s, &sp, NULL, 0, cut, 0);
 
-        seen = feed(&s, &sp, NULL, 0, cut, 0);
         seen = feed(&s, &sp, NULL, cut, s.n, seen);
         assert_int_equal(seen, s.frames);
         assert_int_equal(sp.have, 0);

@@ -581,9 +581,8 @@ TEST(config_what_is_printed_is_read_back_the_same)
                   *again;
     char *first, *second;
     size_t n;
-    FILE *out;
+    FILE *out = open_memstream(&first, &n);
 
-    out = open_memstream(&first, &n);
     config_print(c, out);
     fclose(out);
     again = accepted(first);

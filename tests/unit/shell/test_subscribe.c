@@ -319,9 +319,8 @@ TEST(reader_looks_at_no_more_than_its_bound)
     struct bench b = BENCH_LIMITED(limits.events = 2 * SUBSCRIBE_SCAN_MAX, L, 16);
     struct event_reader r = {.at = 1, .tenant = 0, .one_ns = true, .ns = {.hi = 7, .lo = 7}};
     struct wire_event v[READ_MAX];
-    uint32_t node;
+    uint32_t node = toggled(&b);
 
-    node = toggled(&b);
     toggle(&b, node, SUBSCRIBE_SCAN_MAX + 9);
     assert_int_equal(subscribe_read(b.rig->core, &r, v, READ_MAX), 0);
     assert_int_equal(r.at, SUBSCRIBE_SCAN_MAX + 1);
@@ -341,9 +340,8 @@ TEST(reader_loses_nothing_by_what_another_tenant_does)
     struct event_reader own = {.at = 1, .tenant = 1}, all = {.at = 1, .tenant = NONE};
     struct event_reader late = {.at = 3, .tenant = 1};
     struct wire_event v[2 * RING];
-    uint32_t node;
+    uint32_t node = toggled(&of_a); /* number 1 */
 
-    node = toggled(&of_a);             /* number 1 */
     chain_of(rig, &b, pb, 1, &tokens); /* number 2 */
     toggle(&of_a, node, 5 * RING);     /* the rest, so that 1 is lost, too */
     assert_int_equal(subscribe_read(rig->core, &own, v, 2 * RING), 1);

@@ -71,9 +71,8 @@ TEST_WITH(tape_save_replaces_the_file_whole, make_dir, remove_dir)
     struct tape *few = make_tape(1 << 16, 3), *many = make_tape(1 << 16, 50);
     struct stat st;
     int why = -1;
-    FILE *left;
+    FILE *left = fopen(in_dir("a.tape.tmp"), "we"); /* of a daemon that died over it */
 
-    left = fopen(in_dir("a.tape.tmp"), "we"); /* of a daemon that died over it */
     assert_non_null(left);
     fclose(left);
     assert_int_equal(tape_save(few, in_dir("a.tape"), false, &why), TERN_OK);

@@ -7,12 +7,11 @@ TEST(pool_close_zeroes_before_reuse_of_its_range)
 {
     struct bench b =
         BENCH_LIMITED(tenant[0].memory_bytes = 1u << 20, 4, 16); /* one pool fills the tenant */
-    struct rig_engine other;
     struct group_layout group = rig_group(8, 1024);
     struct pool_id next;
     struct pool_view v;
+    struct rig_engine other = rig_engine(b.rig, 0, "o", 1);
 
-    other = rig_engine(b.rig, 0, "o", 1);
     rig_put(b.rig, &b.e, b.pool, 1, 16);
     assert_ok(rig_close(b.s, 0));
     v = rig_pool_view(b.rig, b.pool);

@@ -37,9 +37,8 @@ TEST(limits_retires_full_busy_until_a_step_passes)
 TEST(limits_retires_full_commit_below_a_pending_node_stops_there)
 {
     struct bench b = BENCH_LIMITED(limits.retires = 2, 4, 64);
-    struct rig_session *twin;
+    struct rig_session *twin = rig_session(b.rig, &b.e, b.pool, 1);
 
-    twin = rig_session(b.rig, &b.e, b.pool, 1);
     computes(twin, 1, 16);
     computes_and_commits(b.s, 1, 16, 8, 5); /* one record */
     assert_ok(rig_rewind(b.s, 12, 6));      /* and the other */

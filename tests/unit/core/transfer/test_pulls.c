@@ -67,11 +67,9 @@ TEST(fetch_batches_out_of_order_publish_in_order)
 {
     struct pair p = pair_offered(4 * 512);
     struct rig_session *other = rig_session(p.dest, &p.de, p.dp, 1);
-    uint32_t first;
-    uint64_t fetch;
+    uint64_t fetch = fetch_held(&p, RIG_PULL);
+    uint32_t first = rig_job(p.dest, RIG_PULL, 0)->n;
 
-    fetch = fetch_held(&p, RIG_PULL);
-    first = rig_job(p.dest, RIG_PULL, 0)->n;
     if (rig_jobs(p.dest, RIG_PULL) > 1) {
         rig_complete_nth(p.dest, RIG_PULL, 1);
         assert_int_equal(rig_depth(other, rig_tokens(1, TOKENS), TOKENS), 0);
@@ -121,9 +119,8 @@ TEST(fetch_corrupt_page_asked_again_once_then_right)
 TEST(fetch_corrupt_twice_ends_corrupt_and_publishes_nothing_of_it)
 {
     struct pair p = pair_offered(2 * 512);
-    uint64_t fetch;
+    uint64_t fetch = fetch_held(&p, RIG_PULL);
 
-    fetch = fetch_held(&p, RIG_PULL);
     rig_complete(p.dest, RIG_PULL); /* the first arrives */
     p.dest->corrupt_group_index = rig_job(p.dest, RIG_PULL, 0)->pages[0].index;
     p.dest->corrupt_pages = 2;
@@ -143,9 +140,8 @@ TEST(fetch_corrupt_twice_ends_corrupt_and_publishes_nothing_of_it)
 TEST(fetch_cancel_after_completion_changes_nothing)
 {
     struct pair p = pair_offered(1 << 20);
-    uint64_t fetch;
+    uint64_t fetch = rig_fetch(p.d, 0, 0);
 
-    fetch = rig_fetch(p.d, 0, 0);
     assert_ok(rig_fetched(p.d, fetch));
     assert_ok(rig_fetch_cancel(p.d));
     assert_ok(rig_fetch_cancel(p.d));
@@ -155,9 +151,8 @@ TEST(fetch_cancel_after_completion_changes_nothing)
 TEST(fetch_completion_after_cancel_changes_nothing)
 {
     struct pair p = pair_offered(1 << 20);
-    uint64_t fetch;
+    uint64_t fetch = fetch_held(&p, RIG_PULL | RIG_PULL_STOP);
 
-    fetch = fetch_held(&p, RIG_PULL | RIG_PULL_STOP);
     assert_ok(rig_fetch_cancel(p.d));
     assert_err(TERN_GONE, rig_fetched(p.d, fetch));
     assert_ok(rig_fetch_cancel(p.d));
@@ -189,9 +184,8 @@ TEST(fetch_silent_both_sides_end_by_the_deadline)
 {
     struct pair p = pair_offered(1 << 20);
     const uint64_t deadline = p.dest->options.limits.transfer_deadline_ns;
-    uint64_t fetch;
+    uint64_t fetch = fetch_held(&p, RIG_PULL | RIG_PULL_STOP);
 
-    fetch = fetch_held(&p, RIG_PULL | RIG_PULL_STOP);
     assert_true(core_deadline(p.dest->core) <= p.dest->now_ns + deadline);
     p.dest->automatic &= ~(uint32_t)RIG_MSG; /* the last message is lost */
     rig_advance(p.dest, deadline - 1);
@@ -212,9 +206,8 @@ TEST(fetch_data_path_broken_answers_its_error_and_quarantines)
 {
     struct pair p = pair_offered(1 << 20);
     struct event event = {.kind = EV_PULL_BROKEN};
-    uint64_t fetch;
+    uint64_t fetch = fetch_held(&p, RIG_PULL | RIG_PULL_STOP);
 
-    fetch = fetch_held(&p, RIG_PULL | RIG_PULL_STOP);
     event.broken.pull = rig_job(p.dest, RIG_PULL, 0)->pull;
     event.broken.err = TERN_PEER_LOST;
     rig_event(p.dest, &event);
@@ -257,9 +250,8 @@ TEST(transfer_message_from_before_a_restart_has_no_effect)
 TEST(fetch_session_closed_meanwhile_pages_return_after_proof)
 {
     struct pair p = pair_offered(4 * 512);
-    uint64_t fetch;
+    uint64_t fetch = fetch_held(&p, RIG_PULL | RIG_PULL_STOP);
 
-    fetch = fetch_held(&p, RIG_PULL | RIG_PULL_STOP);
     rig_complete(p.dest, RIG_PULL);
     assert_ok(rig_close(p.d, 0));
     assert_err(TERN_GONE, rig_fetched(p.d, fetch));

@@ -161,9 +161,8 @@ TEST(fetch_refused_tells_what_the_session_has)
     p.d = asking(&p, 1, TOKENS);
     assert_ok(fetch_to(p.d, 16));
     for (size_t i = 0; i < sizeof refused / sizeof *refused; i++) {
-        const struct reply *reply;
+        const struct reply *reply = rig_reply_to(p.dest, rig_fetch(p.d, refused[i].peer, 0));
 
-        reply = rig_reply_to(p.dest, rig_fetch(p.d, refused[i].peer, 0));
         assert_err(refused[i].err, reply->err);
         assert_int_equal(reply->fetch.lengths.committed, 16);
         assert_int_equal(reply->fetch.lengths.written, 16);

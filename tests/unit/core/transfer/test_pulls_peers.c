@@ -120,9 +120,8 @@ TEST(open_replayed_one_done_ends_both)
 {
     struct pair p = offered();
     uint32_t admin = rig_connect_admin(p.source);
-    uint64_t fetch;
+    uint64_t fetch = fetch_held(&p, RIG_MSG);
 
-    fetch = fetch_held(&p, RIG_MSG);
     dest_says(&p, &rig_job(p.dest, RIG_MSG, 0)->msg);
     rig_runs_free(p.dest);
     assert_leaves_whole(rig_fetched(p.d, fetch), p.d, TOKENS);
@@ -189,9 +188,8 @@ TEST(fetch_onto_another_engines_pending_chunk_keeps_its_own_pages)
 TEST(fetch_of_what_was_committed_meanwhile_adopts)
 {
     struct pair p = offered();
-    uint64_t fetch;
+    uint64_t fetch = fetch_held(&p, RIG_PULL);
 
-    fetch = fetch_held(&p, RIG_PULL);
     dest_has(&p, 1, 20);
     rig_complete(p.dest, RIG_PULL);
     assert_leaves_whole(rig_fetched(p.d, fetch), p.d, TOKENS);
@@ -205,9 +203,8 @@ TEST(fetch_of_what_was_committed_meanwhile_adopts)
 TEST(serve_pool_closed_meanwhile_puller_told)
 {
     struct pair p = offered();
-    uint64_t fetch;
+    uint64_t fetch = fetch_held(&p, RIG_PULL);
 
-    fetch = fetch_held(&p, RIG_PULL);
     p.source->automatic = BY_HAND(RIG_SERVE_STOP | RIG_ZERO);
     assert_ok(rig_pool_close(p.source, p.se.conn[0], p.sp));
     assert_err(TERN_GONE, rig_fetched(p.d, fetch));
@@ -222,9 +219,8 @@ TEST(serve_pool_closed_meanwhile_puller_told)
 TEST(fetch_connection_closed_meanwhile_nobody_is_answered)
 {
     struct pair p = offered();
-    uint64_t fetch;
+    uint64_t fetch = fetch_held(&p, RIG_PULL);
 
-    fetch = fetch_held(&p, RIG_PULL);
     rig_disconnect(p.dest, p.de.conn[0]);
     rig_complete(p.dest, RIG_PULL);
     assert_null(rig_reply_to(p.dest, fetch));

@@ -23,13 +23,12 @@ TEST(serve_puller_dies_pins_end_with_the_fence)
 TEST(serve_page_checks_serve_and_generation)
 {
     struct pair p = pair_offered(1 << 20);
-    struct rig_session *other;
     struct rig_job *job;
     struct page_ref ref, stale, foreign;
     struct serve_id serve;
     uint32_t record;
+    struct rig_session *other = rig_session(p.source, &p.se, p.sp, 2); /* of another namespace */
 
-    other = rig_session(p.source, &p.se, p.sp, 2); /* of another namespace */
     commits(other, 1, 8);
     foreign = other->table[0][0];
     fetch_held(&p, RIG_PULL);

@@ -28,9 +28,8 @@ TEST(limits_nodes_full_evicts_then_busy_keeps_earlier_targets)
 TEST(limits_nodes_full_new_namespace_busy_or_evicts)
 {
     struct bench b = BENCH_LIMITED(limits.nodes = 4, 4, 64);
-    struct rig_session *holder;
+    struct rig_session *holder = rig_committed(b.rig, &b.e, b.pool, 1, 12);
 
-    holder = rig_committed(b.rig, &b.e, b.pool, 1, 12);
     assert_int_equal(rig_view(b.rig).nodes_free, 0);
     assert_err(TERN_BUSY, bench_opens(&b, 2));
     assert_ok(rig_close(holder, 0));
@@ -71,9 +70,8 @@ TEST(limits_nodes_full_evicts_from_another_pool)
 {
     struct bench b = BENCH_LIMITED(limits.nodes = 8, 4, 64);
     struct rig_session *s;
-    struct pool_id other;
+    struct pool_id other = rig_pool_pages(b.rig, &b.e, 4, 64);
 
-    other = rig_pool_pages(b.rig, &b.e, 4, 64);
     rig_put(b.rig, &b.e, other, 1, 24); /* six and two roots */
     assert_int_equal(rig_view(b.rig).nodes_free, 0);
     s = session_with(b.rig, &b.e, other, 1, 8); /* two are held */

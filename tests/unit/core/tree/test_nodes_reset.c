@@ -14,11 +14,10 @@ TEST(reset_only_that_namespace_and_that_tenant)
 {
     struct bench b = host_bench(4, 64, 64);
     struct rig_engine two = rig_engine(b.rig, 1, "theirs", 1);
-    struct pool_id theirs;
     struct rig_session *other = rig_session(b.rig, &b.e, b.pool, 2), *foreign;
     uint32_t nodes = 99;
+    struct pool_id theirs = rig_pool_pages(b.rig, &two, 4, 64);
 
-    theirs = rig_pool_pages(b.rig, &two, 4, 64);
     put(&b, 1, 8);
     commits(other, 1, 8);
     foreign = rig_committed(b.rig, &two, theirs, 1, 8);
