@@ -26,11 +26,10 @@ TEST(engine_shortage_counts_free_reclaimable_and_retiring)
 TEST(engine_shortage_does_not_count_what_pins_hold)
 {
     struct bench b = bench_start(4, 20);
-    struct rig_session *pins;
 
     rig_put(b.rig, &b.e, b.pool, 5, 12); /* 3 pages that can go */
     rig_put(b.rig, &b.e, b.pool, 1, 32); /* 8 pages, of which the session below pins 5 */
-    pins = session_with(b.rig, &b.e, b.pool, 1, 20);
+    session_with(b.rig, &b.e, b.pool, 1, 20);
     computes_and_commits(b.s, 2, 12, 12, 9); /* 3 pages that nobody sees yet, pinned */
     assert_err(TERN_POOL_EXHAUSTED, rig_extend(b.s, 12 + 4 * 30, 0, NULL, 0));
     assert_int_equal(b.rig->res.shortage.free, 20 - 3 - 8 - 3);
