@@ -55,12 +55,11 @@ TEST(limits_sessions_of_a_tenant_quota)
 TEST(limits_quota_of_one_tenant_leaves_the_other_alone)
 {
     struct bench b = BENCH_LIMITED(tenant[0].sessions_max = 1, 4, 32);
-    struct rig_session *mine;
     struct rig_engine other = rig_engine(b.rig, 1, "other", 1);
     struct pool_id pool = rig_pool_pages(b.rig, &other, 4, 32);
 
     assert_err(TERN_QUOTA, bench_opens(&b, 1));
-    mine = session_with(b.rig, &other, pool, 1, 8);
+    session_with(b.rig, &other, pool, 1, 8);
 }
 
 TEST(limits_session_slots_full_busy)
