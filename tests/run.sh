@@ -119,7 +119,8 @@ without_packages() {
 }
 
 # A quick run shows that the benchmark works, and judges what it counts: bytes that are wrong, corruption that is not
-# found, bytes sent for each byte of a page. What it times is judged with --full alone, on a machine at rest.
+# found, bytes sent for each byte of a page, operations of a neighbour that fail. What it times is judged with --full
+# alone, on a machine at rest.
 quick_bench() {
     local rc=0
     build/bin/tern-bench "$1" --quick || rc=$?
@@ -168,7 +169,7 @@ tests build fuzz "$jobs"
 tests build e2e 1
 tests build gpu 1
 tests build rdma 1
-for mode in index rpc transfer; do
+for mode in index rpc transfer neighbours; do
     bench $mode
 done
 stage "demo" "what README begins with" bash deploy/demo.sh

@@ -37,6 +37,8 @@ keys "match_rtt_us_p50 match_rtt_us_p99 raw_rtt_us_p50 match_rtt_us_p50_2core ma
     "$TERN_BIN/tern-bench" rpc --quick --json
 keys "rows" "[r['page_bytes'] for r in j['rows']] == [16384, 65536, 262144, 1048576] and all(k in r for r in j['rows']
     for k in ('gb_s', 'raw_gb_s', 'ratio', 'sent_ratio'))" "$TERN_BIN/tern-bench" transfer --quick --json
+keys "rows" "all(r['a_refused'] > 0 and r['b_failed'] == 0 and all(k in r for k in ('table', 'p99_ratio')) for r in j['rows'])" \
+    "$TERN_BIN/tern-bench" neighbours --quick --json
 
 "$TERN_BIN/tern-replay" --spawn --sessions 20 --turns 20 --json >"$DIR/json" 2>"$DIR/err" || fail "exit status $?"
 ! grep -q 'left' "$DIR/err" || fail "a bar where there is no terminal"

@@ -16,6 +16,7 @@ struct bench_args {
 /* Exit status: 0 within the limits, 1 not, 2 could not be measured; main makes 3 of it where a
  * limit of bench_count is not kept. */
 int bench_index(const struct bench_args *args);
+int bench_neighbours(const struct bench_args *args);
 int bench_rpc(const struct bench_args *args);
 int bench_transfer(const struct bench_args *args);
 

@@ -19,6 +19,7 @@ struct command {
 
 static const struct command commands[] = {
     {"index", bench_index},
+    {"neighbours", bench_neighbours},
     {"rpc", bench_rpc},
     {"transfer", bench_transfer},
 };
@@ -38,10 +39,11 @@ static const struct argp_option table[] = {
 
 static const char doc[] =
     "Measures Tern beside a raw baseline in the same run.\v"
-    "index     Match of 49,152 tokens in a tree 50 turns deep against memcmp of the same bytes; "
+    "index       Match of 49,152 tokens in a tree 50 turns deep against memcmp of the same bytes; "
     "pin and unpin\n"
-    "rpc       round trips through the daemon against an io_uring echo of the same frames\n"
-    "transfer  a Fetch between two daemons against one plain TCP stream\n\n"
+    "neighbours  operations of one tenant beside another one that exhausts a table\n"
+    "rpc         round trips through the daemon against an io_uring echo of the same frames\n"
+    "transfer    a Fetch between two daemons against one plain TCP stream\n\n"
     "Exit status: 0 if every figure is within its limit, 1 if one is not, 2 if it could not be "
     "measured, 3 if one that no clock is asked about is not.";
 
@@ -59,11 +61,11 @@ static error_t read_option(int key, char *arg, struct argp_state *state)
                 in->command = &commands[i];
         }
         if (!in->command || state->arg_num > 0)
-            argp_error(state, "\"%s\": there are index, rpc and transfer", arg);
+            argp_error(state, "\"%s\": there are index, neighbours, rpc and transfer", arg);
         return 0;
     case ARGP_KEY_END:
         if (!in->command)
-            argp_error(state, "what is to be measured: index, rpc or transfer");
+            argp_error(state, "what is to be measured: index, neighbours, rpc or transfer");
         return 0;
     default: return ARGP_ERR_UNKNOWN;
     }
@@ -96,8 +98,10 @@ bool bench_limit(bool ok, const char *text)
 
 int main(int argc, char **argv)
 {
-    static const struct argp parser = {
-        .options = table, .parser = read_option, .args_doc = "index|rpc|transfer", .doc = doc};
+    static const struct argp parser = {.options = table,
+                                       .parser = read_option,
+                                       .args_doc = "index|neighbours|rpc|transfer",
+                                       .doc = doc};
     struct input in = {0};
     int status;
 

@@ -1,0 +1,223 @@
+/* tern-bench neighbours: what tenant B notices of a tenant A that exhausts a table which tenants
+ * share. For each table: A fills it until it is refused and goes on asking 1,000 times a second,
+ * and B's operations go on beside it; by turns with an A that asks as often and keeps within its
+ * share. None of B's may fail, and their p99 may be twice as long at the most: the median of the
+ * ratios of the pairs of turns. Every table has a pair of daemons of its own. */
+#include <stdio.h>
+#include <stdlib.h>
+#include <unistd.h>
+
+#include "bench.h"
+#include "engine/json.h"
+#include "engine/proc.h"
+#include "neighbours.h"
+
+#define TURNS       11
+#define TURN_OPS    1000 /* of B; so each row has more than 10,000 beside a full table */
+#define QUICK_TURNS 2
+#define QUICK_OPS   100
+#define RATIO_MAX   2.0
+#define RATE_LEAST  0.9 /* of what A is to ask in a second */
+
+struct row {
+    const struct a_table *table;
+    uint64_t a_refused, a_refused_within, a_failed;
+    uint64_t b_operations, b_failed, b_wrong;
+    double a_per_s; /* the least of all turns */
+    double p99_us, p99_us_within, p99_ratio;
+    double kind_us[B_KINDS][2]; /* p99 of all turns: beside a full table, within the share */
+};
+
+struct neighbours {
+    const struct bench_args *args;
+    struct hosts hosts;
+    struct tenant_b b;
+    pid_t a;
+    int a_fd;
+    struct series kind[B_KINDS][2];
+};
+
+/* B's operations of one turn; *ret_p99_us of them. */
+static void b_turn(struct neighbours *n, bool over, double *ret_p99_us)
+{
+    struct tenant_b *b = &n->b;
+    uint64_t until = b->operations + (n->args->quick ? QUICK_OPS : TURN_OPS);
+
+    b_clear(b);
+    while (b->operations < until)
+        b_round(b);
+    *ret_p99_us = series_quantile(&b->slice, 0.99);
+    for (uint32_t k = 0; k < B_KINDS; k++) {
+        for (size_t i = 0; i < b->kind[k].n; i++)
+            series_add(&n->kind[k][over], b->kind[k].v[i]);
+        series_clear(&b->kind[k]);
+    }
+}
+
+static void a_was(struct row *row, bool over, const struct a_tally *a)
+{
+    double per_s = a->ns ? (double)a->requests / ((double)a->ns / 1e9) : 0;
+
+    if (over)
+        row->a_refused += a->refused;
+    else
+        row->a_refused_within += a->refused;
+    row->a_failed += a->failed;
+    if (row->a_per_s == 0 || per_s < row->a_per_s)
+        row->a_per_s = per_s;
+}
+
+/* A is within its share, then over it: `turns` of either. */
+static bool by_turns(struct neighbours *n, struct row *row, uint32_t turns)
+{
+    struct series p99[2], ratio;
+    struct a_tally tally;
+    bool ok = true;
+
+    series_init(&ratio, turns);
+    for (uint32_t i = 0; i < 2; i++)
+        series_init(&p99[i], turns);
+    for (uint32_t i = 0; ok && i < 2 * turns; i++) {
+        bool over = i % 2;
+        uint64_t before = n->b.operations;
+        double us = 0;
+
+        ok = a_turn(n->a_fd, over, &tally);
+        if (ok && i > 0)
+            a_was(row, !over, &tally);
+        if (!ok)
+            break;
+        b_turn(n, over, &us);
+        row->b_operations += over ? n->b.operations - before : 0;
+        series_add(&p99[over], us);
+        if (over)
+            series_add(&ratio, us / p99[0].v[p99[0].n - 1]);
+    }
+    ok = ok && a_turn(n->a_fd, false, &tally);
+    if (ok)
+        a_was(row, true, &tally);
+    row->p99_us = series_median(&p99[1]);
+    row->p99_us_within = series_median(&p99[0]);
+    row->p99_ratio = series_median(&ratio);
+    series_finish(&ratio);
+    series_finish(&p99[0]);
+    series_finish(&p99[1]);
+    return ok;
+}
+
+static bool measure(struct neighbours *n, struct row *row)
+{
+    bool ok;
+
+    n->a = -1;
+    n->a_fd = -1;
+    for (uint32_t k = 0; k < 2 * B_KINDS; k++)
+        series_init(&n->kind[k / 2][k % 2], 20000);
+    ok = hosts_start(&n->hosts, row->table->limits) && b_start(&n->b, &n->hosts);
+    if (ok) {
+        n->a = a_start(&n->hosts, row->table, &n->a_fd);
+        ok = n->a > 0 && by_turns(n, row, n->args->quick ? QUICK_TURNS : TURNS);
+    }
+    row->b_failed = n->b.failed;
+    row->b_wrong = n->b.wrong;
+    for (uint32_t k = 0; k < 2 * B_KINDS; k++) {
+        row->kind_us[k / 2][k % 2] = series_quantile(&n->kind[k / 2][k % 2], 0.99);
+        series_finish(&n->kind[k / 2][k % 2]);
+    }
+    if (n->a_fd >= 0)
+        close(n->a_fd);
+    proc_end(&n->a);
+    b_stop(&n->b);
+    hosts_stop(&n->hosts);
+    if (!ok)
+        fprintf(stderr, "tern-bench neighbours: %s: it could not be measured\n", row->table->name);
+    return ok;
+}
+
+static json_t *row_json(const struct row *r)
+{
+    json_t *o = json_object();
+    char key[48];
+
+    json_object_set_new(o, "table", json_string(r->table->name));
+    json_put_u64(o, "a_refused", r->a_refused);
+    json_put_u64(o, "a_refused_within", r->a_refused_within);
+    json_put_f64(o, "a_per_s", r->a_per_s);
+    json_put_u64(o, "b_operations", r->b_operations);
+    json_put_u64(o, "b_failed", r->b_failed);
+    json_put_u64(o, "wrong_bytes", r->b_wrong);
+    json_put_f64(o, "p99_us", r->p99_us);
+    json_put_f64(o, "p99_us_within", r->p99_us_within);
+    json_put_f64(o, "p99_ratio", r->p99_ratio);
+    for (uint32_t k = 0; k < B_KINDS; k++)
+        for (uint32_t over = 0; over < 2; over++) {
+            snprintf(key, sizeof key, "%s_us_p99%s", b_kind_name(k), over ? "" : "_within");
+            json_put_f64(o, key, r->kind_us[k][over]);
+        }
+    return o;
+}
+
+static bool judge(const struct row *r)
+{
+    char limit[96];
+    bool ok;
+
+    snprintf(limit, sizeof limit, "%s: A is refused beyond its share, and there alone",
+             r->table->name);
+    ok = bench_count(r->a_refused > 0 && r->a_refused_within == 0 && r->a_failed == 0, limit);
+    snprintf(limit, sizeof limit, "%s: none of B's operations fails", r->table->name);
+    ok = bench_count(r->b_failed == 0 && r->b_operations > 0, limit) && ok;
+    snprintf(limit, sizeof limit, "%s: B gets no wrong byte", r->table->name);
+    ok = bench_count(r->b_wrong == 0, limit) && ok;
+    snprintf(limit, sizeof limit, "%s: A asks at least %.0f times a second", r->table->name,
+             RATE_LEAST * A_PER_S);
+    ok = bench_limit(r->a_per_s >= RATE_LEAST * A_PER_S, limit) && ok;
+    snprintf(limit, sizeof limit, "%s: p99_ratio <= %.0f", r->table->name, RATIO_MAX);
+    return bench_limit(r->p99_ratio <= RATIO_MAX, limit) && ok;
+}
+
+static int show(const struct bench_args *args, const struct row *rows, uint32_t n)
+{
+    json_t *o = json_object(), *list = json_array();
+    bool ok = true;
+
+    if (!args->json)
+        printf("neighbours: %-14s %10s %10s %10s %9s %9s %11s %7s   limit\n", "table", "A refused",
+               "A a second", "B done", "B failed", "p99 us", "A in share", "ratio");
+    for (uint32_t i = 0; i < n; i++) {
+        const struct row *r = &rows[i];
+
+        json_array_append_new(list, row_json(r));
+        if (!args->json)
+            printf("            %-14s %10llu %10.0f %10llu %9llu %9.0f %11.0f %7.2f   %.0f\n",
+                   r->table->name, (unsigned long long)r->a_refused, r->a_per_s,
+                   (unsigned long long)r->b_operations, (unsigned long long)r->b_failed, r->p99_us,
+                   r->p99_us_within, r->p99_ratio, RATIO_MAX);
+        ok = judge(r) && ok;
+    }
+    json_object_set_new(o, "rows", list);
+    if (args->json)
+        json_print(o);
+    json_decref(o);
+    return ok ? 0 : 1;
+}
+
+int bench_neighbours(const struct bench_args *args)
+{
+    static struct neighbours n;
+    uint32_t tables = 0;
+    const struct a_table *table = a_tables(&tables);
+    struct row *rows = mem_need(tables, sizeof *rows);
+    int status = 2;
+    bool ok = true;
+
+    n.args = args;
+    for (uint32_t i = 0; ok && i < tables; i++) {
+        rows[i].table = &table[i];
+        ok = measure(&n, &rows[i]);
+    }
+    if (ok)
+        status = show(args, rows, tables);
+    free(rows);
+    return status;
+}

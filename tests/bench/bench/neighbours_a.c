@@ -1,0 +1,130 @@
+/* Tenant A of `tern-bench neighbours`: see neighbours.h. Its process asks A_PER_S times a second,
+ * over its share or within it, until it is told something else. */
+#include <poll.h>
+#include <string.h>
+#include <sys/prctl.h>
+#include <unistd.h>
+
+#include "bench.h"
+#include "engine/proc.h"
+#include "neighbours.h"
+
+#define GAP_NS    (UINT64_C(1000000000) / A_PER_S)
+#define LATE_NS   UINT64_C(100000000) /* what is later than that is not made up for */
+#define FILL_NS   UINT64_C(30000000000)
+#define SETTLED   32 /* requests in a row that are done: A is within its share again */
+#define SETTLE_MS 1
+
+struct a_report {
+    struct a_tally tally;
+    uint32_t ready;
+};
+
+static enum a_answer ask(struct tenant_a *a, bool over)
+{
+    enum a_answer answer = over ? a->table->over(a) : a->table->within(a);
+
+    a->tally.requests++;
+    a->tally.refused += answer == A_REFUSED;
+    a->tally.failed += answer == A_FAILED;
+    return answer;
+}
+
+/* Until the table is full. */
+static bool fill(struct tenant_a *a)
+{
+    uint64_t until = clock_ns() + FILL_NS;
+    enum a_answer answer;
+
+    do
+        answer = ask(a, true);
+    while (answer == A_DONE && clock_ns() < until);
+    return answer == A_REFUSED;
+}
+
+/* Until nothing that A holds keeps it from what it asks for. */
+static bool settle(struct tenant_a *a)
+{
+    uint64_t until = clock_ns() + FILL_NS;
+    uint32_t done = 0;
+
+    if (!a->table->release(a))
+        return false;
+    for (; done < SETTLED && clock_ns() < until; sleep_ms(SETTLE_MS)) {
+        enum a_answer answer = ask(a, false);
+
+        if (answer == A_FAILED)
+            return false;
+        done = answer == A_DONE ? done + 1 : 0;
+    }
+    return done == SETTLED;
+}
+
+/* Whether an order is there before `due`. */
+static bool told(int fd, uint64_t due)
+{
+    uint64_t now = clock_ns(), wait = now < due ? due - now : 0;
+    struct timespec t = {.tv_sec = (time_t)(wait / 1000000000),
+                         .tv_nsec = (long)(wait % 1000000000)};
+    struct pollfd p = {.fd = fd, .events = POLLIN};
+
+    return ppoll(&p, 1, &t, NULL) > 0;
+}
+
+static void go_on(struct tenant_a *a, int fd, bool over)
+{
+    uint64_t start = clock_ns(), due = start;
+
+    a->tally = (struct a_tally){0};
+    while (!told(fd, due)) {
+        uint64_t now = clock_ns();
+
+        ask(a, over);
+        due += GAP_NS;
+        if (now > due + LATE_NS)
+            due = now;
+    }
+    a->tally.ns = clock_ns() - start;
+}
+
+static _Noreturn void a_main(struct tenant_a *a, int fd)
+{
+    struct a_report report = {0};
+    uint8_t over;
+
+    prctl(PR_SET_TIMERSLACK, 1); /* so that the pauses are as long as they are meant to be */
+    report.ready = a->table->open(a);
+    while (proc_recv(fd, &over, 1)) {
+        struct a_tally before = a->tally;
+
+        report.ready = report.ready && (over ? fill(a) : settle(a));
+        report.tally = before;
+        if (!proc_send(fd, &report, sizeof report) || !report.ready)
+            break;
+        go_on(a, fd, over);
+    }
+    _exit(0);
+}
+
+pid_t a_start(const struct hosts *h, const struct a_table *table, int *ret_fd)
+{
+    pid_t pid = proc_fork_linked(ret_fd);
+    static struct tenant_a a;
+
+    if (pid == 0) {
+        a = (struct tenant_a){.table = table, .hosts = h};
+        a_main(&a, *ret_fd);
+    }
+    return pid;
+}
+
+bool a_turn(int fd, bool over, struct a_tally *ret)
+{
+    struct a_report report;
+    uint8_t order = over;
+
+    if (!proc_send(fd, &order, 1) || !proc_recv(fd, &report, sizeof report))
+        return false;
+    *ret = report.tally;
+    return report.ready;
+}

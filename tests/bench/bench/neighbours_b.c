@@ -1,0 +1,151 @@
+/* Tenant B of `tern-bench neighbours`: see neighbours.h. Its engines keep within what is reserved
+ * for B, so that nothing that A does may make an operation fail. Every operation is timed, and
+ * every byte that a fetch brings is compared outside the measured time. */
+#include <stdio.h>
+
+#include "engine/bytes.h"
+#include "neighbours.h"
+
+#define PAGES_HERE    256 /* fewer than the prefixes there take, so that each has to be fetched */
+#define PAGES_THERE   1024
+#define SHARED_TOKENS (2 * NEIGHBOUR_PAGE_TOKENS)
+#define OWN_TOKENS    (SHARED_TOKENS + NEIGHBOUR_PAGE_TOKENS / 2) /* half a page is given back */
+#define SAMPLES_MAX   200000
+#define SAYS_MAX      5 /* failures that are shown in words */
+#define KEPT_ID       1000000u
+#define OWN_ID        2000000u
+
+const char *b_kind_name(enum b_kind kind)
+{
+    static const char *const names[B_KINDS] = {
+        [B_MATCH] = "match", [B_EXTEND] = "extend", [B_COMMIT] = "commit",
+        [B_FETCH] = "fetch", [B_CLOSE] = "close",   [B_TRANSFER] = "transfer"};
+
+    return names[kind];
+}
+
+/* The end of one operation, which began at `start`. */
+static bool timed(struct tenant_b *b, const struct engine *e, enum b_kind kind, uint64_t start,
+                  enum tern_err err)
+{
+    double us = (double)(clock_ns() - start) / 1e3;
+
+    b->operations++;
+    series_add(&b->slice, us);
+    series_add(&b->kind[kind], us);
+    if (err == TERN_OK)
+        return true;
+    if (b->failed++ < SAYS_MAX)
+        member_ok(e, b_kind_name(kind), err);
+    return false;
+}
+
+static bool begin(struct tenant_b *b, struct engine *e, struct engine_session *s, uint32_t id,
+                  uint32_t n)
+{
+    uint32_t tokens[OWN_TOKENS];
+    uint64_t start;
+
+    block_tokens(id, 0, n, tokens);
+    start = clock_ns();
+    return timed(b, e, B_MATCH, start, engine_begin(s, e, tokens, n));
+}
+
+/* The engine is at a step that has not ended yet when it closes the session, as with a kernel that
+ * is still running. */
+static void end(struct tenant_b *b, struct engine_session *s)
+{
+    struct engine *e = s->engine;
+    uint64_t start = clock_ns();
+
+    timed(b, e, B_CLOSE, start,
+          engine_do(s, (struct tern_op){.kind = TERN_CLOSE, .step = e->step + 1}));
+    engine_free(s);
+    engine_publish(e);
+}
+
+/* Computed and committed here. */
+static bool converse(struct tenant_b *b, uint32_t id)
+{
+    struct engine_session s;
+    struct engine *e = &b->here;
+    bool ok = begin(b, e, &s, id, OWN_TOKENS);
+    uint64_t start = clock_ns();
+
+    ok = ok && timed(b, e, B_EXTEND, start, engine_extend(&s, OWN_TOKENS, OWN_TOKENS));
+    if (ok)
+        engine_write(&s, 0, OWN_TOKENS);
+    start = clock_ns();
+    ok = ok && timed(b, e, B_COMMIT, start,
+                     engine_do(&s, (struct tern_op){.kind = TERN_COMMIT,
+                                                    .length = SHARED_TOKENS,
+                                                    .step = e->step + 1}));
+    end(b, &s);
+    return ok;
+}
+
+/* All of a prefix has to come, and nothing of it was there before. */
+static void bring(struct tenant_b *b, struct engine *e, enum b_kind kind, const char *peer,
+                  uint32_t id)
+{
+    struct engine_session s;
+    bool ok = begin(b, e, &s, id, SHARED_TOKENS);
+    uint64_t start = clock_ns();
+
+    ok = ok && timed(b, e, kind, start, engine_fetch(&s, peer, SHARED_TOKENS, MEMBER_CALL_MS));
+    if (ok && (s.matched != 0 || s.len.committed != SHARED_TOKENS)) {
+        fprintf(stderr, "tern-bench: %s: %u tokens were there and %u came of %u\n",
+                b_kind_name(kind), s.matched, s.len.committed - s.matched, SHARED_TOKENS);
+        b->failed++;
+    }
+    if (ok)
+        b->wrong += engine_wrong(&s, s.len.committed);
+    end(b, &s);
+}
+
+void b_round(struct tenant_b *b)
+{
+    uint32_t id = b->serial++;
+
+    converse(b, OWN_ID + id);
+    bring(b, &b->here, B_FETCH, "there", KEPT_ID + id % B_PREFIXES);
+    bring(b, &b->there, B_TRANSFER, "here", OWN_ID + id);
+}
+
+void b_clear(struct tenant_b *b)
+{
+    series_clear(&b->slice);
+}
+
+bool b_start(struct tenant_b *b, const struct hosts *h)
+{
+    uint32_t tokens[SHARED_TOKENS];
+    bool ok;
+
+    *b = (struct tenant_b){0};
+    series_init(&b->slice, SAMPLES_MAX);
+    for (uint32_t k = 0; k < B_KINDS; k++)
+        series_init(&b->kind[k], SAMPLES_MAX);
+    ok = member_start(&b->here, h->b_here, "b-here", NEIGHBOUR_PAGE_TOKENS, NEIGHBOUR_PAGE_BYTES,
+                      PAGES_HERE) &&
+         member_start(&b->there, h->b_there, "b-there", NEIGHBOUR_PAGE_TOKENS, NEIGHBOUR_PAGE_BYTES,
+                      PAGES_THERE);
+    for (uint32_t i = 0; ok && i < B_PREFIXES; i++) {
+        block_tokens(KEPT_ID + i, 0, SHARED_TOKENS, tokens);
+        ok = member_ok(&b->there, "a Match",
+                       engine_begin(&b->kept[i], &b->there, tokens, SHARED_TOKENS)) &&
+             member_ok(&b->there, "a commit", engine_run(&b->kept[i]));
+    }
+    return ok;
+}
+
+void b_stop(struct tenant_b *b)
+{
+    for (uint32_t i = 0; i < B_PREFIXES; i++)
+        engine_free(&b->kept[i]);
+    engine_close(&b->here);
+    engine_close(&b->there);
+    series_finish(&b->slice);
+    for (uint32_t k = 0; k < B_KINDS; k++)
+        series_finish(&b->kind[k]);
+}

@@ -1,0 +1,208 @@
+/* The tables of the core that tenant A of `tern-bench neighbours` fills with requests over
+ * libtern: releases that wait for a step, engines, pools and sessions. */
+#include <stdio.h>
+#include <string.h>
+
+#include "engine/proc.h"
+#include "engine/profile.h"
+#include "neighbours.h"
+
+#define POOL_PAGES 1024
+#define LEAVES_MS  100 /* within which pools of an engine that left are free */
+#define LIMITS                                                                                     \
+    "  retires: 256\n  engines: 8\n  pools: 8\n  sessions: 64\n  pulls: 16\n  serves: 16\n"
+
+static bool join(struct tenant_a *a)
+{
+    return member_start(&a->engine, a->hosts->here.socket, "a-here", NEIGHBOUR_PAGE_TOKENS,
+                        NEIGHBOUR_PAGE_BYTES, POOL_PAGES);
+}
+
+/* A refusal says which setting it is about: any other is a fault of this program. */
+static enum a_answer answer_of(const struct tenant_a *a, const struct tern *t, enum tern_err err)
+{
+    if (err == TERN_OK)
+        return A_DONE;
+    if ((err == TERN_BUSY || err == TERN_QUOTA) &&
+        (!a->table->says || strstr(tern_error_text(t), a->table->says)))
+        return A_REFUSED;
+    fprintf(stderr, "tern-bench: tenant A, %s: %s: %s\n", a->table->name, tern_strerror(err),
+            tern_error_text(t));
+    return A_FAILED;
+}
+
+/* ---- releases that wait for a step: one session that gets a page and gives it back ---- */
+
+static bool retires_open(struct tenant_a *a)
+{
+    return join(a) && member_ok(&a->engine, "opening a session",
+                                tern_session_open(a->engine.tern, a->engine.pool, &a->engine.ns,
+                                                  MEMBER_CALL_MS, &a->held[0]));
+}
+
+/* Behind a step that has not ended. */
+static enum a_answer get_and_give(struct tenant_a *a)
+{
+    struct tern_op ops[] = {
+        {.kind = TERN_EXTEND, .session = a->held[0], .length = NEIGHBOUR_PAGE_TOKENS},
+        {.kind = TERN_REWIND, .session = a->held[0], .step = a->engine.step + 1, .barrier = true}};
+    struct tern_result results[2];
+    uint32_t done;
+    enum tern_err err = tern_step(a->engine.tern, ops, 2, MEMBER_CALL_MS, results, &done);
+
+    if (err == TERN_OK)
+        err = results[0].err != TERN_OK ? results[0].err : results[1].err;
+    return answer_of(a, a->engine.tern, err);
+}
+
+static bool publish(struct tenant_a *a)
+{
+    return engine_publish(&a->engine) == TERN_OK;
+}
+
+static enum a_answer get_and_give_in_time(struct tenant_a *a)
+{
+    enum a_answer answer = get_and_give(a);
+
+    return publish(a) ? answer : A_FAILED;
+}
+
+/* ---- engines: names of which one of two ranks has joined, the first of them for good ---- */
+
+static enum a_answer join_as(struct tenant_a *a, struct tern *t, const char *name)
+{
+    return answer_of(a, t, tern_join(t, name, TERN_BOTH, 0, 2, MEMBER_CALL_MS));
+}
+
+static bool connect_one(struct tenant_a *a)
+{
+    return a->nconns < A_HOLDS_MAX &&
+           tern_connect(a->hosts->here.socket, MEMBER_CALL_MS, &a->conns[a->nconns++]) == TERN_OK;
+}
+
+static bool engines_open(struct tenant_a *a)
+{
+    return join(a) && connect_one(a) && connect_one(a);
+}
+
+static enum a_answer join_half(struct tenant_a *a)
+{
+    char name[32];
+    enum a_answer answer;
+
+    snprintf(name, sizeof name, "half-%llu", (unsigned long long)a->serial);
+    answer = join_as(a, a->conns[a->nconns - 1], name);
+    if (answer != A_DONE)
+        return answer;
+    a->serial++;
+    return connect_one(a) ? A_DONE : A_FAILED;
+}
+
+static bool conns_leave(struct tenant_a *a)
+{
+    while (a->nconns > 1)
+        tern_destroy(a->conns[--a->nconns]);
+    return connect_one(a);
+}
+
+static enum a_answer join_again(struct tenant_a *a)
+{
+    return join_as(a, a->conns[0], "again");
+}
+
+/* ---- pools: they are free again when the engine has left that closed them ---- */
+
+static enum a_answer pool_open(struct tenant_a *a)
+{
+    struct geometry g;
+    enum a_answer answer;
+
+    geometry_plain(&g, NEIGHBOUR_PAGE_TOKENS, NEIGHBOUR_PAGE_BYTES, 1);
+    answer = answer_of(
+        a, a->engine.tern,
+        tern_pool_open(a->engine.tern, &g.layout, MEMBER_CALL_MS, &a->held[a->nheld], NULL));
+    a->nheld += answer == A_DONE;
+    return answer;
+}
+
+static enum a_answer pool_map(struct tenant_a *a)
+{
+    struct tern_pool *map;
+    enum a_answer answer = answer_of(
+        a, a->engine.tern, tern_pool_map(a->engine.tern, a->engine.pool, MEMBER_CALL_MS, &map));
+
+    if (answer == A_DONE)
+        tern_pool_unmap(&map);
+    return answer;
+}
+
+static bool pools_open(struct tenant_a *a)
+{
+    struct geometry g;
+    char name[32];
+
+    snprintf(name, sizeof name, "pools-%llu", (unsigned long long)a->serial++);
+    geometry_plain(&g, NEIGHBOUR_PAGE_TOKENS, NEIGHBOUR_PAGE_BYTES, POOL_PAGES);
+    return member_ok(
+        &a->engine, "opening a pool",
+        engine_open_pool(&a->engine, a->hosts->here.socket, name, &g.layout, MEMBER_CALL_MS));
+}
+
+static bool pools_close(struct tenant_a *a)
+{
+    bool ok = tern_pool_close(a->engine.tern, a->engine.pool, MEMBER_CALL_MS) == TERN_OK;
+
+    while (ok && a->nheld > 0)
+        ok = tern_pool_close(a->engine.tern, a->held[--a->nheld], MEMBER_CALL_MS) == TERN_OK;
+    engine_close(&a->engine);
+    sleep_ms(LEAVES_MS);
+    return ok && pools_open(a);
+}
+
+/* ---- sessions ---- */
+
+static enum a_answer session_open(struct tenant_a *a)
+{
+    enum a_answer answer =
+        answer_of(a, a->engine.tern,
+                  tern_session_open(a->engine.tern, a->engine.pool, &a->engine.ns, MEMBER_CALL_MS,
+                                    &a->held[a->nheld]));
+
+    a->nheld += answer == A_DONE;
+    return answer;
+}
+
+static enum a_answer session_close(struct tenant_a *a)
+{
+    struct tern_op op = {.kind = TERN_CLOSE, .session = a->held[--a->nheld]};
+    struct tern_result r;
+
+    return answer_of(a, a->engine.tern, tern_do(a->engine.tern, &op, MEMBER_CALL_MS, &r));
+}
+
+static enum a_answer session_open_and_close(struct tenant_a *a)
+{
+    return a->nheld > 0 ? session_close(a) : session_open(a);
+}
+
+static bool sessions_close(struct tenant_a *a)
+{
+    while (a->nheld > 0)
+        if (session_close(a) != A_DONE)
+            return false;
+    return true;
+}
+
+static const struct a_table tables[] = {
+    {"retires", LIMITS, NULL, retires_open, get_and_give, get_and_give_in_time, publish},
+    {"engines", LIMITS, "limits.engines", engines_open, join_half, join_again, conns_leave},
+    {"pools", LIMITS, "limits.pools", pools_open, pool_open, pool_map, pools_close},
+    {"sessions", LIMITS, "limits.sessions", join, session_open, session_open_and_close,
+     sessions_close},
+};
+
+const struct a_table *a_tables(uint32_t *ret_n)
+{
+    *ret_n = sizeof tables / sizeof tables[0];
+    return tables;
+}
