@@ -20,17 +20,17 @@ struct action *action_add(struct actions *out, enum action_kind kind)
     return a;
 }
 
-bool refs_fit(const struct actions *out, uint32_t runs, uint32_t refs)
+bool refs_fit(const struct actions *out, struct runs_wanted wanted)
 {
-    return out->nruns + runs <= REPLY_RUNS_MAX && refs <= REPLY_REFS_MAX &&
-           out->nrefs <= REPLY_REFS_MAX - refs;
+    return out->nruns + wanted.runs <= REPLY_RUNS_MAX && wanted.refs <= REPLY_REFS_MAX &&
+           out->nrefs <= REPLY_REFS_MAX - wanted.refs;
 }
 
 struct page_ref *run_add(struct actions *out, struct table_run wanted)
 {
     struct page_ref *refs = out->refs + out->nrefs;
 
-    if (!refs_fit(out, 1, wanted.n))
+    if (!refs_fit(out, (struct runs_wanted){.runs = 1, .refs = wanted.n}))
         return NULL;
     wanted.refs = refs;
     wanted.from = (struct page_ref){0};

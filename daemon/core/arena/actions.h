@@ -9,6 +9,10 @@ uint32_t actions_room(const struct actions *out);
 struct action *action_add(struct actions *out, enum action_kind kind); /* there must be room */
 /* A run of these n pages, whose refs the caller fills in; NULL if the answer is full. */
 struct page_ref *run_add(struct actions *out, struct table_run wanted);
-bool refs_fit(const struct actions *out, uint32_t runs, uint32_t refs);
+/* Is there room for so many runs, of so many page refs together? */
+struct runs_wanted {
+    uint32_t runs, refs;
+};
+bool refs_fit(const struct actions *out, struct runs_wanted wanted);
 
 #endif

@@ -33,8 +33,8 @@ enum tern_err layout_check(const struct core *c, const struct req_pool_open *req
                            struct reply *ret);
 uint64_t layout_hash(const struct req_pool_open *req, uint32_t regions);
 /* Carves a pool. QUOTA: the tenant's memory; BUSY: page, slab or pool records. */
-enum tern_err pool_carve(struct core *c, uint32_t tenant, uint32_t regions,
-                         const struct req_pool_open *req, uint32_t *ret_pool, struct reply *ret);
+enum tern_err pool_carve(struct core *c, const struct engine *e, const struct req_pool_open *req,
+                         uint32_t *ret_pool, struct reply *ret);
 /* The record is free again; nothing of the pool is used any more. */
 void pool_end(struct core *c, struct pool *p);
 /* False: no other pool's going would make room for it. */

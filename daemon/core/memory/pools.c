@@ -334,14 +334,14 @@ void pool_end(struct core *c, struct pool *p)
     pool_state_move(&p->state, POOL_EMPTY);
 }
 
-enum tern_err pool_carve(struct core *c, uint32_t tenant, uint32_t regions,
-                         const struct req_pool_open *req, uint32_t *ret_pool, struct reply *ret)
+enum tern_err pool_carve(struct core *c, const struct engine *e, const struct req_pool_open *req,
+                         uint32_t *ret_pool, struct reply *ret)
 {
     uint32_t device, host;
-    enum tern_err err = carve(c, tenant, TIER_DEVICE, regions, req, &device, ret);
+    enum tern_err err = carve(c, e->tenant, TIER_DEVICE, e->world, req, &device, ret);
 
     if (err == TERN_OK && req->host_bytes) {
-        err = carve(c, tenant, TIER_HOST, regions, req, &host, ret);
+        err = carve(c, e->tenant, TIER_HOST, e->world, req, &host, ret);
         if (err != TERN_OK) {
             pool_end(c, pool_at(c, device));
         } else {

@@ -37,11 +37,14 @@ static void segment_fill(struct core *c, struct segment to, struct list *from, u
     node_at(c, to.node)->pages[to.group] = pages.head;
 }
 
-static void drop_head(struct core *c, struct chunk_source *src, uint32_t group, uint32_t below)
+/* All pages of the group before that one. */
+static void drop_head(struct core *c, struct chunk_source *src, struct group_page before)
 {
-    while (src->pages[group].n > 0 && src->base[group] < below) {
-        page_list_push(c, src->duplicates, page_list_pop(c, &src->pages[group]));
-        src->base[group]++;
+    uint32_t g = before.group;
+
+    while (src->pages[g].n > 0 && src->base[g] < before.page) {
+        page_list_push(c, src->duplicates, page_list_pop(c, &src->pages[g]));
+        src->base[g]++;
     }
 }
 
@@ -122,7 +125,7 @@ static void segment_attach(struct core *c, struct session *s, struct segment to,
             recurrent_hand_over(c, s, to, src);
         return;
     }
-    drop_head(c, src, g, window_first(&p->group[g], n->depth)); /* T7 */
+    drop_head(c, src, (struct group_page){g, window_first(&p->group[g], n->depth)}); /* T7 */
     if (src->base[g] < first)
         return; /* pages that no node holds: the session still needs them, and keeps them */
     if (n->state.refilling & 1u << g) {
@@ -130,7 +133,7 @@ static void segment_attach(struct core *c, struct session *s, struct segment to,
         return; /* nobody may read that refill yet: the session keeps its own pages */
     }
     if (n->pages[g] != NONE)
-        drop_head(c, src, g, end); /* the node's are canonical */
+        drop_head(c, src, (struct group_page){g, end}); /* the node's are canonical */
     else if (src->base[g] == first && src->base[g] + src->pages[g].n >= end &&
              refill_allowed(c, engine_at(c, s->engine), to, src)) {
         segment_fill(c, to, &src->pages[g], end - first, src->arriving);
@@ -193,7 +196,8 @@ static void leave_below(const struct core *c, struct session *s, uint64_t step)
 
     for (uint32_t g = 0; g < p->ngroups; g++)
         if (p->group[g].layout.family == FAMILY_WINDOW)
-            session_slid_to(s, g, window_first(&p->group[g], s->committed), step);
+            session_slid_to(s, (struct group_page){g, window_first(&p->group[g], s->committed)},
+                            step);
 }
 
 static enum tern_err attach_new(struct core *c, struct session *s, struct token_view *w,
@@ -257,7 +261,8 @@ enum tern_err chunk_attach(struct core *c, struct session *s, struct chunk_sourc
     tokens_drop_chunk(c, &s->tokens);
     for (uint32_t g = 0; g < p->ngroups; g++)
         if (!group_is_state(&p->group[g]))
-            drop_head(c, src, g, segment_end(&p->group[g], s->committed + p->align));
+            drop_head(c, src,
+                      (struct group_page){g, segment_end(&p->group[g], s->committed + p->align)});
     move_on(c, s, child, src);
     return TERN_OK;
 }
@@ -355,7 +360,8 @@ enum tern_err session_commit(struct core *c, struct actions *out, struct engine 
             err = TERN_INVALID;
         else if (!records_ready(c, e, s, op->step))
             err = refuse_op(ret, TERN_BUSY, share_refused(SHARE_RETIRES));
-        else if (!refs_fit(out, 2 * p->ngroups, chunk_refs(p)))
+        else if (!refs_fit(out,
+                           (struct runs_wanted){.runs = 2 * p->ngroups, .refs = chunk_refs(p)}))
             err = TERN_BUSY;
         else
             err = chunk_attach(c, s, &src, &adopted);

@@ -21,9 +21,11 @@
 static void chunk_own(struct core *c, struct pull *p, struct session *s)
 {
     const struct pool *pool = pool_at(c, p->pool);
+    uint32_t pages[GROUPS_MAX];
 
+    pull_chunk_pages(pool, p, s->allocated + pool->align, pages);
     for (uint32_t g = 0; g < pool->ngroups; g++) {
-        uint32_t n = pull_chunk_pages(pool, p, g, s->allocated + pool->align);
+        uint32_t n = pages[g];
 
         if (n > 0 && s->owned[g].n == 0)
             s->base[g] = p->base[g];
@@ -323,7 +325,9 @@ bool fetch_flush(struct core *c, struct actions *out)
         pull_check_time(c, p);
         if (p->state == PULL_ASKED_ENDS || p->state == PULL_RUNNING_ENDS) {
             if (actions_room(out) < 3 ||
-                !refs_fit(out, 2 * GROUPS_MAX, pool_table_refs(pool_at(c, p->pool), p->to)))
+                !refs_fit(
+                    out, (struct runs_wanted){.runs = 2 * GROUPS_MAX,
+                                              .refs = pool_table_refs(pool_at(c, p->pool), p->to)}))
                 all = false;
             else
                 fetch_end(c, out, p, NULL);

@@ -85,7 +85,7 @@ static enum tern_err carve_or_wait(struct core *c, const struct engine *e,
                                    const struct req_pool_open *r, uint32_t *ret_pool,
                                    struct reply *ret)
 {
-    enum tern_err err = pool_carve(c, e->tenant, e->world, r, ret_pool, ret);
+    enum tern_err err = pool_carve(c, e, r, ret_pool, ret);
 
     if (err == TERN_OK || !pool_possible(c, e->tenant, r) ||
         !(room_is_coming(c, e->tenant) || orphan_close(c, e->tenant)))

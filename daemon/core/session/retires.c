@@ -154,10 +154,11 @@ void retire_drop_all(struct core *c, struct engine *e)
         record_put(c, e);
 }
 
-uint64_t retire_until(const struct core *c, const struct engine *e, uint32_t pool, uint32_t group,
-                      uint32_t missing)
+uint64_t retire_until(const struct core *c, const struct engine *e, const struct pool *pool,
+                      const struct shortage *s)
 {
-    uint32_t have = 0, scanned = 0;
+    uint32_t soon = s->free + s->reclaimable, missing = s->needed > soon ? s->needed - soon : 0;
+    uint32_t have = 0, scanned = 0, slot = pool_slot(c, pool);
     uint64_t last = 0;
 
     for (uint32_t at = e->retires.head; at != NONE; at = retire_list_next(c, at)) {
@@ -165,7 +166,7 @@ uint64_t retire_until(const struct core *c, const struct engine *e, uint32_t poo
 
         for (uint32_t p = r->pages.head; p != NONE && scanned < EVICT_SCAN_MAX;
              p = page_list_next(c, p), scanned++)
-            have += page_at(c, p)->pool == pool && page_at(c, p)->group == group;
+            have += page_at(c, p)->pool == slot && page_at(c, p)->group == s->group;
         if (have > 0 || r->pin.node != NONE || r->pending != NONE)
             last = r->step;
         if (have >= missing)

@@ -16,7 +16,7 @@ void retire_publish(struct core *c, struct engine *e, uint64_t step, uint32_t no
 void retire_advance(struct core *c, struct engine *e); /* applies what has passed */
 void retire_drop_all(struct core *c,
                      struct engine *e); /* the engine is gone: pending nodes go, the rest is free */
-uint64_t retire_until(const struct core *c, const struct engine *e, uint32_t pool, uint32_t group,
-                      uint32_t missing);
+uint64_t retire_until(const struct core *c, const struct engine *e, const struct pool *pool,
+                      const struct shortage *s);
 
 #endif

@@ -461,7 +461,9 @@ static bool load_step(struct core *c, struct actions *out, struct session *s, bo
             return true;
     }
     if (actions_room(out) == 0 ||
-        !refs_fit(out, 2 * GROUPS_MAX, pool_table_refs(session_pool(c, s), s->tokens.end)))
+        !refs_fit(out,
+                  (struct runs_wanted){.runs = 2 * GROUPS_MAX,
+                                       .refs = pool_table_refs(session_pool(c, s), s->tokens.end)}))
         return false;
     load_finish(c, out, s, err, true);
     return true;

@@ -10,15 +10,12 @@
 static void shortage_fill(struct core *c, struct engine *e, struct pool *p, const uint32_t *need,
                           uint32_t group, struct shortage *ret)
 {
-    uint32_t needed = need[group], missing;
-
     ret->group = group;
-    ret->needed = needed;
+    ret->needed = need[group];
     ret->free = group_free(c, p, group);
     ret->reclaimable = evict_count(c, p, group);
     ret->retiring = p->group[group].count[PAGE_RETIRING];
-    missing = needed > ret->free + ret->reclaimable ? needed - ret->free - ret->reclaimable : 0;
-    ret->until_step = retire_until(c, e, pool_slot(c, p), group, missing);
+    ret->until_step = retire_until(c, e, p, ret);
 }
 
 /* What a group could have if every prefix were evicted: a request above it must not cost anyone a

@@ -31,7 +31,8 @@ static enum tern_err extend_check(const struct core *c, const struct actions *ou
         pool_table_refs(p, s->tokens.end + op->tokens.n) > REPLY_REFS_MAX)
         return TERN_INVALID; /* nor tokens for a table that no answer could tell: see Match */
     if (tokens_blocks_needed(&s->tokens, op->tokens.n) > c->free_blocks.n ||
-        op->tokens.nkeys > c->free_keys.n || !refs_fit(out, p->ngroups, pages))
+        op->tokens.nkeys > c->free_keys.n ||
+        !refs_fit(out, (struct runs_wanted){.runs = p->ngroups, .refs = pages}))
         return TERN_BUSY;
     return TERN_OK;
 }

@@ -6,33 +6,35 @@
 #include "core/tree/nodes.h"
 #include "core/tree/state.h"
 
-/* Tokens below which the group's pages are needed neither to go on nor to commit nor to rewind. */
-static uint32_t lower_bound(const struct core *c, const struct session *s, uint32_t group,
-                            uint32_t next)
+/* Tokens below which pages of that layout are needed neither to go on from `at`, nor to commit, nor
+ * to rewind. */
+static uint32_t lower_bound(const struct pool *p, const struct group_layout *l, uint32_t at)
 {
-    const struct pool *p = session_pool(c, s);
-    const struct group_layout *l = &p->group[group].layout;
-    uint32_t at = s->written < next ? s->written : next;
     uint64_t keep = l->family == FAMILY_RECURRENT ? p->align : (uint64_t)l->window + l->reserve;
 
     return at > keep ? at - (uint32_t)keep : 0;
 }
 
-static uint32_t path_node(const struct core *c, uint32_t node, uint32_t depth)
+/* The deepest node of the path whose STATE it does not have. */
+static uint32_t path_below_state(const struct core *c, struct path path)
 {
-    while (node_at(c, node)->depth > depth)
+    uint32_t node = path.node;
+
+    while (node_at(c, node)->depth > path.state_from)
         node = node_at(c, node)->parent;
     return node;
 }
 
 /* Borrows are counted by node, so a page's may outlast it in the table; then its step holds. */
-void session_slid_to(struct session *s, uint32_t group, uint32_t first, uint64_t step)
+void session_slid_to(struct session *s, struct group_page first, uint64_t step)
 {
-    if (s->first[group] >= first)
+    uint32_t g = first.group;
+
+    if (s->first[g] >= first.page)
         return;
-    if (s->first[group] < s->base[group] && s->slid_step < step)
+    if (s->first[g] < s->base[g] && s->slid_step < step)
         s->slid_step = step;
-    s->first[group] = first;
+    s->first[g] = first.page;
 }
 
 uint32_t session_slide(struct core *c, struct session *s, uint64_t step, uint32_t next,
@@ -49,12 +51,12 @@ uint32_t session_slide(struct core *c, struct session *s, uint64_t step, uint32_
 
         if (!group_is_state(&p->group[g]))
             continue;
-        lower = lower_bound(c, s, g, next);
+        lower = lower_bound(p, &p->group[g].layout, s->written < next ? s->written : next);
         if (lower / p->align * p->align < state_from)
             state_from = lower / p->align * p->align;
         if (p->group[g].layout.family == FAMILY_RECURRENT)
             continue;
-        session_slid_to(s, g, lower / pt, step);
+        session_slid_to(s, (struct group_page){g, lower / pt}, step);
         while (s->owned[g].n > 0 && s->base[g] < lower / pt) {
             page_list_push(c, list, page_list_pop(c, &s->owned[g]));
             s->base[g]++;
@@ -62,7 +64,7 @@ uint32_t session_slide(struct core *c, struct session *s, uint64_t step, uint32_
     }
     if (state_from <= s->state_from || (held > step && held > engine_at(c, s->engine)->done_min))
         return NONE; /* what it slid over before is still read: a later slide ends the borrows */
-    node = path_node(c, s->node, state_from);
+    node = path_below_state(c, (struct path){s->node, state_from});
     node_pin(c, node, REF_DEVICE);
     s->state_from = state_from;
     touch(c);

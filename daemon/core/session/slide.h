@@ -10,8 +10,13 @@
  * session's `state_from` before the call); NONE: none do. */
 uint32_t session_slide(struct core *c, struct session *s, uint64_t step, uint32_t next,
                        struct list *list);
+/* A page of a session's table: of which group, and the how many-th from the first token on. */
+struct group_page {
+    uint32_t group, page;
+};
+
 /* Pages of a WINDOW group below `first` leave the table; steps up to `step` may still read them. */
-void session_slid_to(struct session *s, uint32_t group, uint32_t first, uint64_t step);
+void session_slid_to(struct session *s, struct group_page first, uint64_t step);
 /* May the session go on from length p? Not where STATE that it would need has left its table. */
 bool session_can_return(const struct core *c, const struct session *s, uint32_t p);
 

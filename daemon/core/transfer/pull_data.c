@@ -10,26 +10,30 @@
 
 /* --- arriving --- */
 
-uint32_t pull_chunk_pages(const struct pool *pool, const struct pull *p, uint32_t group,
-                          uint32_t depth)
+void pull_chunk_pages(const struct pool *pool, const struct pull *p, uint32_t depth,
+                      uint32_t ret_pages[GROUPS_MAX])
 {
-    const struct group *g = &pool->group[group];
-    struct transfer_range range =
-        transfer_pages(pool, g, (struct transfer_span){p->from, p->history, p->to});
+    const struct transfer_span span = {p->from, p->history, p->to};
 
-    return depth > range.below ? segment_end(g, depth) - p->base[group] : 0;
+    for (uint32_t i = 0; i < pool->ngroups; i++) {
+        const struct group *g = &pool->group[i];
+        struct transfer_range range = transfer_pages(pool, g, span);
+
+        ret_pages[i] = depth > range.below ? segment_end(g, depth) - p->base[i] : 0;
+    }
 }
 
 /* Are all pages of the chunk that ends at `depth` here? */
 bool pull_chunk_verified(const struct core *c, const struct pull *p, uint32_t depth)
 {
     const struct pool *pool = pool_at(c, p->pool);
+    uint32_t pages[GROUPS_MAX];
 
+    pull_chunk_pages(pool, p, depth, pages);
     for (uint32_t g = 0; g < pool->ngroups; g++) {
         uint32_t at = p->pages[g].head;
 
-        for (uint32_t n = pull_chunk_pages(pool, p, g, depth); n > 0;
-             n--, at = page_list_next(c, at))
+        for (uint32_t n = pages[g]; n > 0; n--, at = page_list_next(c, at))
             if (at == NONE || page_at(c, at)->state != PAGE_VERIFIED)
                 return false;
     }
@@ -271,7 +275,8 @@ bool pulls_issue(struct core *c, struct actions *out)
     while ((p = pull_whose_turn(c)) != NULL) {
         struct pull_room room = room_of(c, p);
 
-        if (actions_room(out) == 0 || !refs_fit(out, 0, PULL_BATCH_PAGES) ||
+        if (actions_room(out) == 0 ||
+            !refs_fit(out, (struct runs_wanted){.refs = PULL_BATCH_PAGES}) ||
             out->npages + PULL_BATCH_PAGES > sizeof out->pages / sizeof out->pages[0])
             return false;
         issue_batch(c, out, p, batch_unused(p), room.link < room.tenant ? room.link : room.tenant);

@@ -29,11 +29,11 @@ void pull_reserve(struct core *c, struct pull *p, const struct peer_msg *msg);
 /* Checks the pages of a batch in. NULL: they change nothing for anybody; else look what can be
  * published. */
 struct pull *pull_check_in(struct core *c, const struct event *ev);
-/* The pages of this group that are moved and still here, up to the chunk that ends at `depth`; 0 if
- * that chunk has none. There are more than the chunk's where a WINDOW group's earlier ones found no
- * place in the tree. */
-uint32_t pull_chunk_pages(const struct pool *pool, const struct pull *p, uint32_t group,
-                          uint32_t depth);
+/* For each group, the pages that are moved and still here, up to the chunk that ends at `depth`; 0
+ * if that chunk has none. There are more than the chunk's where a WINDOW group's earlier ones found
+ * no place in the tree. */
+void pull_chunk_pages(const struct pool *pool, const struct pull *p, uint32_t depth,
+                      uint32_t ret_pages[GROUPS_MAX]);
 /* Are all pages of the chunk that ends at `depth` here? */
 bool pull_chunk_verified(const struct core *c, const struct pull *p, uint32_t depth);
 /* Asks for pages, for each transfer in its turn. False: there is no room in `out` for what could be

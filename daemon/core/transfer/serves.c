@@ -258,7 +258,9 @@ static bool offer(struct core *c, struct actions *out, struct serve *s)
     struct peer_msg *m;
     struct action *a;
 
-    if (actions_room(out) < 2 || !refs_fit(out, p->ngroups, pool_table_refs(p, s->to - s->from)))
+    if (actions_room(out) < 2 ||
+        !refs_fit(out, (struct runs_wanted){.runs = p->ngroups,
+                                            .refs = pool_table_refs(p, s->to - s->from)}))
         return false;
     a = action_add(out, ACT_SERVE_START);
     a->serve.serve = serve_id(c, s);

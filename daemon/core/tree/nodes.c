@@ -287,23 +287,34 @@ static uint32_t free_pages(struct core *c, uint32_t heads[GROUPS_MAX])
     return freed;
 }
 
+/* Those that a node keeps in use: its parent, and so many from there upwards. */
+struct ancestors {
+    uint32_t parent, n;
+};
+
+static struct ancestors ancestors_kept(const struct core *c, const struct node *n)
+{
+    return (struct ancestors){n->parent, n->state.claims_window ? pool_at(c, n->pool)->reach : 1};
+}
+
 /* A node has left the device: its parent may be a leaf now, or no fork point any more, and nobody
  * needs what the node's window needed. */
-static void left(struct core *c, uint32_t parent, uint32_t lost)
+static void left(struct core *c, struct ancestors kept)
 {
-    for (uint32_t at = parent; lost > 0 && node_at(c, at)->depth > 0;
-         lost--, at = node_at(c, at)->parent)
+    uint32_t n = kept.n;
+
+    for (uint32_t at = kept.parent; n > 0 && node_at(c, at)->depth > 0;
+         n--, at = node_at(c, at)->parent)
         state_settle(c, at);
-    node_offer(c, parent);
-    root_release(c, parent);
+    node_offer(c, kept.parent);
+    root_release(c, kept.parent);
 }
 
 uint32_t node_destroy(struct core *c, uint32_t slot)
 {
     struct node *n = node_at(c, slot), *p = node_at(c, n->parent);
-    uint32_t parent = n->parent, freed;
-    uint32_t lost =
-        n->state.claims_window ? pool_at(c, n->pool)->reach : 1; /* ancestors that it kept in use */
+    const struct ancestors kept = ancestors_kept(c, n);
+    uint32_t freed;
 
     check(n->depth > 0 && n->nrefs == 0 && n->refs[REF_HOST] == 0 && n->children.n == 0);
     check(n->work.loaders == 0 && n->state.host_borrowers == 0);
@@ -325,14 +336,15 @@ uint32_t node_destroy(struct core *c, uint32_t slot)
     pool_at(c, n->pool)->nodes--;
     space_at(c, n->space)->nodes--;
     record_put(c, slot);
-    left(c, parent, lost);
+    left(c, kept);
     return freed;
 }
 
 uint32_t node_demote(struct core *c, uint32_t slot)
 {
     struct node *n = node_at(c, slot);
-    uint32_t freed, lost = n->state.claims_window ? pool_at(c, n->pool)->reach : 1;
+    const struct ancestors kept = ancestors_kept(c, n);
+    uint32_t freed;
 
     check(node_on_host(n) && n->nrefs == 0 && n->tiers.device_children == 0);
     copy_forget(c, slot);
@@ -348,7 +360,7 @@ uint32_t node_demote(struct core *c, uint32_t slot)
     touch(c);
     tree_event(c, slot, TREE_TIER);
     node_offer(c, slot);
-    left(c, n->parent, lost);
+    left(c, kept);
     return freed;
 }
 

@@ -195,12 +195,12 @@ static void unclaim(struct core *c, uint32_t slot)
 }
 
 /* What the window needed below `top` may be superseded now; whoever asks looks above it. */
-static void unclaim_to(struct core *c, uint32_t slot, uint32_t top)
+static void unclaim_to(struct core *c, uint32_t slot, const struct node *top)
 {
     bool claimed = node_at(c, slot)->state.claims_window;
 
     unclaim(c, slot);
-    for (uint32_t at = slot; claimed && at != top; at = node_at(c, at)->parent)
+    for (uint32_t at = slot; claimed && node_at(c, at) != top; at = node_at(c, at)->parent)
         state_settle(c, at);
 }
 
@@ -218,7 +218,7 @@ static void unclaim_below(struct core *c, uint32_t slot)
         if (level + 1 < p->reach && n->children.head != NONE) {
             at = n->children.head;
             level++;
-            unclaim_to(c, at, slot);
+            unclaim_to(c, at, node_at(c, slot));
             continue;
         }
         while (at != slot && child_list_next(c, at) == NONE) {
@@ -228,7 +228,7 @@ static void unclaim_below(struct core *c, uint32_t slot)
         if (at == slot)
             return;
         at = child_list_next(c, at);
-        unclaim_to(c, at, slot);
+        unclaim_to(c, at, node_at(c, slot));
     }
 }
 

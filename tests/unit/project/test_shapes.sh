@@ -10,7 +10,7 @@ trap 'rm -rf "$copy"' EXIT
 
 # what is counted | at most
 ceilings='
-pairs   | 13
+pairs   | 3
 states  | 0
 folders | 0
 '
