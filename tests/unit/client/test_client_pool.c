@@ -32,6 +32,7 @@ enum twist {
     CONTROL_SHORT,
     OTHER_INCARNATION,
     LATE,         /* answered after the client has given up, before the next request's answer */
+    LATE_BROKEN,  /* the same, its body is no message */
     LATE_REFUSED, /* the same, refused, in one piece with the next answer */
     TWIST_COUNT,
 };
@@ -92,7 +93,7 @@ static void send_fds(struct fake *f, const uint8_t *frame, size_t n, const int *
     check(sendmsg(f->fd, &msg, MSG_NOSIGNAL) == (ssize_t)n);
 }
 
-static void reply_map(struct fake *f, struct memory *m)
+static void reply_map(struct fake *f, struct memory *m, bool broken)
 {
     Tern__Wire__PoolMapReply reply = TERN__WIRE__POOL_MAP_REPLY__INIT;
     int fds[3] = {m->region, m->control, m->region};
@@ -108,6 +109,8 @@ static void reply_map(struct fake *f, struct memory *m)
                                            : OFFSET;
     reply.bytes = m->twist == EMPTY_RANGE ? 0 : BYTES;
     n = fake_pack(FRAME_POOL_MAP_REPLY, f->h.request_id, &reply, frame, sizeof(frame));
+    if (broken)
+        memset(frame + FRAME_HEADER_BYTES, 0xff, n - FRAME_HEADER_BYTES);
     send_fds(f, frame, n, fds, nfds);
 }
 
@@ -145,10 +148,10 @@ static void serve_pools(struct fake *f)
 
             if (late.type) {
                 f->h = late;
-                reply_map(f, m);
+                reply_map(f, m, m->twist == LATE_BROKEN);
                 f->h = now;
             }
-            reply_map(f, m);
+            reply_map(f, m, false);
         } else {
             if (f->h.type == FRAME_ENGINE_LEAVE)
                 atomic_store(&m->left, true);
@@ -358,17 +361,20 @@ TEST(pool_map_answer_twisted_typed_error_no_leak)
 
 TEST(pool_map_late_answer_its_descriptors_closed)
 {
-    struct tern_pool *pool = NULL;
-    uint32_t before;
+    for (enum twist twist = LATE; twist <= LATE_BROKEN; twist++) {
+        struct tern_pool *pool = NULL;
+        uint32_t before;
 
-    start_pools(LATE, TERN_WORKER, 0);
-    before = open_fds();
-    assert_err(TERN_TIMED_OUT, tern_pool_map(t, 1, 50, &pool));
-    assert_null(pool);
-    assert_ok(tern_pool_map(t, 1, 2000, &pool));
-    assert_int_equal(open_fds(), before);
-    tern_pool_base(pool)[0] = 0x5a;
-    assert_int_equal(memory.region_at[OFFSET], 0x5a);
+        start_pools(twist, TERN_WORKER, 0);
+        before = open_fds();
+        assert_err(TERN_TIMED_OUT, tern_pool_map(t, 1, 50, &pool));
+        assert_null(pool);
+        assert_ok(tern_pool_map(t, 1, 2000, &pool));
+        assert_int_equal(open_fds(), before);
+        tern_pool_base(pool)[0] = 0x5a;
+        assert_int_equal(memory.region_at[OFFSET], 0x5a);
+        stop_pools(NULL);
+    }
 }
 
 TEST(pool_map_late_refusal_leaves_the_next_answer_its_descriptors)

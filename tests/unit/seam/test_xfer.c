@@ -1,5 +1,6 @@
 /* The TCP transport and the faults of its bytes: tiny buffers, pages without memory, every split of
  * the stream, every flipped byte, every place to cut it. */
+#include "seam/xfer/data_conn.h"
 #include "unit/rig/rig_lost.h"
 #include "unit/seam/test_pulls_rig.h"
 
@@ -12,6 +13,30 @@ TEST(xfer_tiny_socket_buffers_change_nothing)
         .page_bytes = {4096, 10000}, .units = 2, .regions = 2, .socket_buffer_bytes = 1};
 
     pull_and_check(&o, 120, 50);
+}
+
+static void options_are(const struct xfer *xfer, int buffer_bytes)
+{
+    static const int level[] = {IPPROTO_TCP, SOL_SOCKET, SOL_SOCKET};
+    static const int name[] = {TCP_NODELAY, SO_SNDBUF, SO_RCVBUF};
+
+    for (uint32_t i = 0; i < 3; i++) {
+        int value = -1;
+        socklen_t n = sizeof value;
+
+        assert_int_equal(getsockopt(xfer->conns->conn[0].fd, level[i], name[i], &value, &n), 0);
+        assert_int_equal(value, i == 0 ? 1 : 2 * buffer_bytes); /* the kernel doubles it */
+    }
+}
+
+TEST(xfer_connections_send_at_once_and_have_the_buffers_asked_for)
+{
+    struct rig_options o = {.page_bytes = {4096}, .socket_buffer_bytes = 16384};
+
+    rig_open_filled(&o, 40);
+    pull_works(0);
+    options_are(rig.dst.xfer, 16384);
+    options_are(rig.src.xfer, 16384);
 }
 
 static void pull_arrives(struct pull_id pull, uint32_t first, uint32_t n)

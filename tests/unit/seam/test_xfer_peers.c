@@ -77,6 +77,29 @@ TEST(xfer_idle_connection_makes_room_for_another_link)
     }
 }
 
+/* Nothing is queued on it and nothing being sent, but its answer is to come. */
+TEST(xfer_connection_that_waits_for_an_answer_makes_no_room)
+{
+    struct rig_options o = options;
+    struct xfer_stats stats;
+    uint16_t port;
+    int fd;
+
+    o.conns_dst = 2;
+    rig_open_filled(&o, 40);
+    fd = rig_listen(&port);
+    for (rig.link = 0; rig.link < 2; rig.link++) {
+        rig_link(rig.link == 0 ? port : rig.port, RIG_SRC_INC);
+        rig_pull(PULL(rig.link), 0, 0, 1, 30);
+        for (uint32_t i = 0; i < 50; i++)
+            rig_turn();
+    }
+    xfer_stats(rig.dst.xfer, &stats);
+    assert_int_equal(stats.conns, 1);
+    assert_int_equal(rig.dst.nevents, 0);
+    close(fd);
+}
+
 /* The source closes the connection, soon; returns how long it took. */
 static void expect_closed(int fd, uint64_t within_ns)
 {

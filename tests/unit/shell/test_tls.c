@@ -215,6 +215,7 @@ TEST(tls_refused_side_is_told)
     assert_int_equal(client.last, TLS_FAILED);
     assert_int_equal(tls_refusal_of(client.s), TLS_PEER_REFUSED);
     server_refused(TLS_WRONG_CA);
+    assert_non_null(strstr(tls_detail(server.s), "issuer"));
     both_close(NULL);
     tls_destroy(stranger);
 }
