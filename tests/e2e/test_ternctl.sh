@@ -49,6 +49,8 @@ T=$("$CTL" status)
 grep -q "kv" <<<"$T" || fail "status names no group: $T"
 grep -q "in the clear" <<<"$T" || fail "status does not warn: $T"
 grep -q "level=warn event=insecure_peers reason=.*in the clear" "$DIR/log" || fail "the log does not warn"
+RAILS=$(sed -n 's/.*event=rdma rails=\([0-9]*\).*/\1/p' "$DIR/log")
+[[ $(grep -c "event=rail " "$DIR/log") == "${RAILS:-0}" ]] || fail "the log does not show each rail once"
 grep -q "memory 16.0 MiB (memfd) + host 16.0 MiB, huge pages 0 B" <<<"$T" || fail "status leaves the host's out: $T"
 grep -q "host tier 16.0 MiB reserved, no pool uses it" <<<"$T" || fail "status does not say what is reserved: $T"
 

@@ -87,11 +87,8 @@ bool mem_fault_watch(const void *base, uint64_t bytes, uint64_t page_bytes, bool
     ranges[nranges].shared = shared;
     nranges++;
     if (!installed) {
-        struct sigaction action;
+        struct sigaction action = {.sa_sigaction = on_sigbus, .sa_flags = SA_SIGINFO | SA_RESTART};
 
-        memset(&action, 0, sizeof action);
-        action.sa_sigaction = on_sigbus;
-        action.sa_flags = SA_SIGINFO | SA_RESTART;
         installed = sigaction(SIGBUS, &action, &previous) == 0;
     }
     return installed;

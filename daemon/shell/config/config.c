@@ -50,9 +50,9 @@ static enum tern_err read_file(struct loader *l, uint8_t **ret_bytes, size_t *re
     bytes = malloc(CONFIG_FILE_MAX + 1);
     n = bytes == NULL ? 0 : fread(bytes, 1, CONFIG_FILE_MAX + 1, file);
     if (bytes == NULL || ferror(file) || n > CONFIG_FILE_MAX) {
-        const char *what = bytes == NULL         ? "out of memory"
-                           : n > CONFIG_FILE_MAX ? "larger than 1 MiB"
-                                                 : strerror(errno);
+        const char *what = bytes == NULL  ? "out of memory"
+                           : ferror(file) ? strerror(errno)
+                                          : "larger than 1 MiB";
 
         fclose(file);
         free(bytes);

@@ -88,7 +88,6 @@ struct peer_links {
     struct door *door; /* owned; who dials us and has said nothing whole; NULL: no listener */
     struct door_stats door_shown; /* what the log has told */
     bool door_again;              /* an inbound link is free */
-    uint64_t made_way;            /* handshakes that were ended for others */
     struct prng prng;
 };
 

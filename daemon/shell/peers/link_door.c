@@ -55,7 +55,6 @@ static void make_way(struct daemon *d, uint64_t now_ns)
             found = &ls->v[i];
     if (!found || now_ns - found->opened_ns < LINK_HANDSHAKE_NS)
         return;
-    ls->made_way++;
     stream_close(&found->stream, "its handshake lasted, and other callers wait");
 }
 

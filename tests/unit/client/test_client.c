@@ -1,6 +1,7 @@
 /* libtern's calls against a daemon that the test scripts: deadlines, answers cut at every offset,
  * lost connections, the asynchronous form. What the bytes of an answer may do is in
  * test_client_wire.c, pools in test_client_pool.c. */
+#include <malloc.h>
 #include <signal.h>
 #include <stdatomic.h>
 #include <sys/resource.h>
@@ -787,4 +788,17 @@ TEST(step_operations_have_their_own_results)
     assert_int_equal(answer.n, 8);
     assert_err(TERN_POOL_EXHAUSTED, answer.results[3].err);
     assert_int_equal(answer.results[7].lengths.written, 7);
+}
+
+TEST(client_that_is_destroyed_leaves_no_memory_behind)
+{
+    size_t before = 0;
+
+    for (uint32_t round = 0; round < 4; round++) {
+        start(NULL, NULL);
+        stop();
+        if (round == 1)
+            before = mallinfo2().uordblks + mallinfo2().hblkhd;
+    }
+    assert_int_equal(mallinfo2().uordblks + mallinfo2().hblkhd, before);
 }

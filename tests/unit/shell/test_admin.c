@@ -661,15 +661,18 @@ TEST(tenants_are_told_about_themselves_alone)
 {
     static const char *const commands[] = {"pools", "sessions", "engines", "status"};
 
+    rig_session(s.b.rig, &s.other, s.other_pool, 2);
     for (size_t i = 0; i < sizeof commands / sizeof *commands; i++) {
         assert_ok(ask_with(commands[i], NULL, 1));
         assert_null(strstr(s.text, "first"));
         assert_null(strstr(s.text, "\"e\""));
         assert_non_null(strstr(s.text, i == 3 ? "group0" : "second"));
     }
-    tells(s.answer, "{'sessions': 1}");
+    tells(s.answer, "{'sessions': 2}");
     assert_null(json_object_get(s.answer, "prefix_nodes"));
     assert_null(json_object_get(s.answer, "data"));
+    assert_ok(ask_with("sessions", "limit=1", 1));
+    tells(s.answer, "{'sessions': [{'tenant': 'second'}]}");
     assert_err(TERN_DENIED, ask_with("tree", NULL, 1));
     assert_err(TERN_DENIED, ask_with("transfers", NULL, 1));
     assert_err(TERN_DENIED, ask_with("peers", NULL, 1));

@@ -75,6 +75,7 @@ TEST(config_smallest_file_is_completed)
 
 TEST(config_every_section_is_read)
 {
+    struct tenant_config planned[CONFIG_TENANTS_MAX];
     struct config *c = accepted(
         "node: prefill-1\n"
         "listen: \"[::1]:7001\"\n"
@@ -132,6 +133,11 @@ TEST(config_every_section_is_read)
     assert_int_equal(c->limits.conns, 3 + 7 + 256);
     assert_int_equal(c->tenants[1].mode, 0600);
     assert_int_equal(c->tenants[1].sessions_max, 8);
+    plan_tenants(c, planned);
+    assert_int_equal(planned[1].sessions_max, 8);
+    assert_int_equal(planned[1].regions, c->tenants[1].regions);
+    assert_int_equal(planned[1].memory_bytes, c->tenants[1].memory_bytes);
+    assert_int_equal(planned[1].host_bytes, 3u << 20);
     config_destroy(c);
 }
 

@@ -38,12 +38,29 @@ bool __wrap_stream_put(struct stream *s, const uint8_t *bytes, size_t n, const i
 void __wrap_stream_close(struct stream *s, const char *why);
 void __wrap_stream_finish(struct stream *s, const char *why);
 void __wrap_daemon_event(struct daemon *to, struct event *ev);
+enum tern_err __wrap_door_create(const struct door_config *config, struct door **ret);
 void __wrap_xfer_admit(struct xfer *xfer, uint32_t link, uint64_t token);
 enum tern_err __wrap_xfer_link_up(struct xfer *xfer, uint32_t link, const struct sockaddr *addr,
                                   socklen_t len, uint64_t incarnation, uint64_t token);
 void __wrap_xfer_link_push(struct xfer *xfer, uint32_t link, bool push);
 void __wrap_xfer_link_transport(struct xfer *xfer, uint32_t link, enum xfer_transport transport,
                                 uint64_t tenants, bool rdma);
+
+static struct door_config door; /* as it was created */
+static struct peer_link *entered;
+
+enum tern_err __wrap_door_create(const struct door_config *c, struct door **ret)
+{
+    door = *c;
+    *ret = NULL;
+    return TERN_OK;
+}
+
+static void on_connected(struct peer_link *l, int fd)
+{
+    assert_int_equal(fd, dialled);
+    entered = l;
+}
 
 static uint32_t slot_of(const struct stream *s)
 {
@@ -402,4 +419,33 @@ TEST_WITH(a_stranger_is_told_why_it_is_not_let_in, start, stop)
     assert_true(links_protocol_errors(&d, NONE) == 1);
     assert_int_equal(seen.event.kind, 0);
     assert_true(seen.admitted_token == 0);
+}
+
+static struct peer_link *enters(enum peer_link_state a, enum peer_link_state b)
+{
+    bool let_in;
+
+    links[IN_A].state = a;
+    links[IN_B].state = b;
+    entered = NULL;
+    let_in = door.enter(door.ctx, dialled);
+    assert_int_equal(let_in, entered != NULL);
+    return entered;
+}
+
+/* One handshake at a time, as there are as many inbound links as peers; what lasted makes way. */
+TEST_WITH(who_enters_has_a_link_that_is_free, start, stop)
+{
+    d.links.connected = on_connected;
+    assert_int_equal(links_door_create(&d), TERN_OK);
+    assert_ptr_equal(enters(PEER_LINK_IDLE, PEER_LINK_IDLE), &links[IN_A]);
+    assert_ptr_equal(enters(PEER_LINK_UP, PEER_LINK_IDLE), &links[IN_B]);
+    links[IN_B].opened_ns = io_now_ns();
+    assert_null(enters(PEER_LINK_IDLE, PEER_LINK_GREETING));
+    assert_null(seen.closed[IN_B]);
+    links[IN_B].opened_ns = 0;
+    assert_null(enters(PEER_LINK_IDLE, PEER_LINK_GREETING));
+    assert_string_equal(seen.closed[IN_B], "its handshake lasted, and other callers wait");
+    d.links.n = IN_B; /* what lies behind the last link is none */
+    assert_null(enters(PEER_LINK_UP, PEER_LINK_IDLE));
 }

@@ -1,5 +1,6 @@
 /* The TLS layer: pieces of any size, everyone who has to be refused and why, bytes changed, cut off
  * and repeated, memory that runs out, files that change. Fault 27 below the sequence numbers. */
+#include <malloc.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -668,4 +669,16 @@ TEST(a_time_of_a_certificate_is_told_as_a_date)
     tls_time_text(at, text);
     assert_string_equal(text, "2031-11-29T08:35:07Z");
     ASN1_TIME_free(at);
+}
+
+TEST(tls_that_is_destroyed_leaves_no_memory_behind)
+{
+    size_t before = 0;
+
+    for (uint32_t round = 0; round < 4; round++) {
+        tls_destroy(tls_rig_daemon("a", "a", "ca"));
+        if (round == 1)
+            before = mallinfo2().uordblks + mallinfo2().hblkhd;
+    }
+    assert_int_equal(mallinfo2().uordblks + mallinfo2().hblkhd, before);
 }
