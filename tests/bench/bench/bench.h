@@ -11,6 +11,7 @@
 struct bench_args {
     bool json, quick;  /* quick: fewer rounds, for tests of the program itself */
     const char *trace; /* rpc: what the replay beside it plays; NULL: generated sessions */
+    const char *table; /* neighbours: the only row; NULL: all */
 };
 
 /* Exit status: 0 within the limits, 1 not, 2 could not be measured; main makes 3 of it where a

@@ -4,13 +4,13 @@
  * share. None of B's may fail, and their p99 may be twice as long at the most: the median of the
  * ratios of the pairs of turns. Every table has a pair of daemons of its own. */
 #include <stdio.h>
-#include <stdlib.h>
+#include <string.h>
 #include <unistd.h>
 
 #include "bench.h"
 #include "engine/json.h"
 #include "engine/proc.h"
-#include "neighbours.h"
+#include "neighbours_tables.h"
 
 #define TURNS       11
 #define TURN_OPS    1000 /* of B; so each row has more than 10,000 beside a full table */
@@ -27,6 +27,12 @@ struct row {
     double p99_us, p99_us_within, p99_ratio;
     double kind_us[B_KINDS][2]; /* p99 of all turns: beside a full table, within the share */
 };
+
+static const struct a_table *const tables[] = {&a_retires,   &a_engines,      &a_pools,
+                                               &a_sessions,  &a_send_buffers, &a_events,
+                                               &a_data_door, &a_control_door, &a_socket_door};
+
+#define TABLES (sizeof tables / sizeof tables[0])
 
 struct neighbours {
     const struct bench_args *args;
@@ -113,7 +119,7 @@ static bool measure(struct neighbours *n, struct row *row)
     n->a_fd = -1;
     for (uint32_t k = 0; k < 2 * B_KINDS; k++)
         series_init(&n->kind[k / 2][k % 2], 20000);
-    ok = hosts_start(&n->hosts, row->table->limits) && b_start(&n->b, &n->hosts);
+    ok = hosts_start(&n->hosts, row->table->limits, row->table->mute) && b_start(&n->b, &n->hosts);
     if (ok) {
         n->a = a_start(&n->hosts, row->table, &n->a_fd);
         ok = n->a > 0 && by_turns(n, row, n->args->quick ? QUICK_TURNS : TURNS);
@@ -205,19 +211,19 @@ static int show(const struct bench_args *args, const struct row *rows, uint32_t 
 int bench_neighbours(const struct bench_args *args)
 {
     static struct neighbours n;
-    uint32_t tables = 0;
-    const struct a_table *table = a_tables(&tables);
-    struct row *rows = mem_need(tables, sizeof *rows);
-    int status = 2;
-    bool ok = true;
+    static struct row rows[TABLES];
+    uint32_t nrows = 0;
 
     n.args = args;
-    for (uint32_t i = 0; ok && i < tables; i++) {
-        rows[i].table = &table[i];
-        ok = measure(&n, &rows[i]);
+    for (uint32_t i = 0; i < TABLES; i++) {
+        if (args->table && strcmp(args->table, tables[i]->name) != 0)
+            continue;
+        rows[nrows].table = tables[i];
+        if (!measure(&n, &rows[nrows++]))
+            return 2;
     }
-    if (ok)
-        status = show(args, rows, tables);
-    free(rows);
-    return status;
+    if (nrows > 0)
+        return show(args, rows, nrows);
+    fprintf(stderr, "tern-bench neighbours: no table is called \"%s\"\n", args->table);
+    return 2;
 }

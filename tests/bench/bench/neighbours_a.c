@@ -1,13 +1,14 @@
 /* Tenant A of `tern-bench neighbours`: see neighbours.h. Its process asks A_PER_S times a second,
  * over its share or within it, until it is told something else. */
 #include <poll.h>
+#include <stdio.h>
 #include <string.h>
 #include <sys/prctl.h>
 #include <unistd.h>
 
 #include "bench.h"
 #include "engine/proc.h"
-#include "neighbours.h"
+#include "neighbours_tables.h"
 
 #define GAP_NS    (UINT64_C(1000000000) / A_PER_S)
 #define LATE_NS   UINT64_C(100000000) /* what is later than that is not made up for */
@@ -19,6 +20,24 @@ struct a_report {
     struct a_tally tally;
     uint32_t ready;
 };
+
+bool a_join(struct tenant_a *a, uint32_t pages)
+{
+    return member_start(&a->engine, a->hosts->here.socket, "a-here", NEIGHBOUR_PAGE_TOKENS,
+                        NEIGHBOUR_PAGE_BYTES, pages);
+}
+
+enum a_answer a_answer_of(const struct tenant_a *a, const struct tern *t, enum tern_err err)
+{
+    if (err == TERN_OK)
+        return A_DONE;
+    if ((err == TERN_BUSY || err == TERN_QUOTA) &&
+        (!a->table->says || strstr(tern_error_text(t), a->table->says)))
+        return A_REFUSED;
+    fprintf(stderr, "tern-bench: tenant A, %s: %s: %s\n", a->table->name, tern_strerror(err),
+            tern_error_text(t));
+    return A_FAILED;
+}
 
 static enum a_answer ask(struct tenant_a *a, bool over)
 {
@@ -75,7 +94,8 @@ static void go_on(struct tenant_a *a, int fd, bool over)
 {
     uint64_t start = clock_ns(), due = start;
 
-    a->tally = (struct a_tally){0};
+    /* That it was refused while it filled the table counts, too. */
+    a->tally = (struct a_tally){.refused = over ? a->tally.refused : 0};
     while (!told(fd, due)) {
         uint64_t now = clock_ns();
 
@@ -97,6 +117,7 @@ static _Noreturn void a_main(struct tenant_a *a, int fd)
     while (proc_recv(fd, &over, 1)) {
         struct a_tally before = a->tally;
 
+        a->tally = (struct a_tally){0};
         report.ready = report.ready && (over ? fill(a) : settle(a));
         report.tally = before;
         if (!proc_send(fd, &report, sizeof report) || !report.ready)

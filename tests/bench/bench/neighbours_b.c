@@ -12,14 +12,16 @@
 #define OWN_TOKENS    (SHARED_TOKENS + NEIGHBOUR_PAGE_TOKENS / 2) /* half a page is given back */
 #define SAMPLES_MAX   200000
 #define SAYS_MAX      5 /* failures that are shown in words */
+#define HEARS_EVERY   8 /* rounds, of which the ring and the socket hold the changes */
 #define KEPT_ID       1000000u
 #define OWN_ID        2000000u
 
 const char *b_kind_name(enum b_kind kind)
 {
     static const char *const names[B_KINDS] = {
-        [B_MATCH] = "match", [B_EXTEND] = "extend", [B_COMMIT] = "commit",
-        [B_FETCH] = "fetch", [B_CLOSE] = "close",   [B_TRANSFER] = "transfer"};
+        [B_CONNECT] = "connect",  [B_MATCH] = "match", [B_EXTEND] = "extend",
+        [B_COMMIT] = "commit",    [B_FETCH] = "fetch", [B_CLOSE] = "close",
+        [B_TRANSFER] = "transfer"};
 
     return names[kind];
 }
@@ -103,13 +105,53 @@ static void bring(struct tenant_b *b, struct engine *e, enum b_kind kind, const 
     end(b, &s);
 }
 
+/* Somebody new of tenant B comes in. */
+static void come(struct tenant_b *b)
+{
+    struct engine e = {0};
+    uint64_t start = clock_ns();
+
+    timed(b, &e, B_CONNECT, start, tern_connect(b->hosts->b_here, MEMBER_CALL_MS, &e.tern));
+    tern_destroy(e.tern);
+}
+
+/* Of B's changes none is lost, whatever A does to its own. */
+static void hear(struct tenant_b *b)
+{
+    struct tern_answer a;
+    enum tern_err err;
+
+    while ((err = tern_poll(b->changes, &a)) == TERN_OK) {
+        if (a.err == TERN_OK && a.events->lost == 0)
+            continue;
+        fprintf(stderr, "tern-bench: B's subscriber: %s, %llu changes lost\n", tern_strerror(a.err),
+                a.err == TERN_OK ? (unsigned long long)a.events->lost : 0);
+        b->failed++;
+        if (a.err != TERN_OK)
+            return;
+    }
+    b->failed += err != TERN_BUSY;
+}
+
+static bool subscribe(struct tenant_b *b)
+{
+    struct tern_answer a;
+
+    return tern_connect(b->hosts->b_here, MEMBER_CALL_MS, &b->changes) == TERN_OK &&
+           tern_subscribe(b->changes, NULL, 0, 1) == TERN_OK &&
+           answer_wait(b->changes, MEMBER_CALL_MS, &a) == TERN_OK && a.err == TERN_OK;
+}
+
 void b_round(struct tenant_b *b)
 {
     uint32_t id = b->serial++;
 
+    come(b);
     converse(b, OWN_ID + id);
     bring(b, &b->here, B_FETCH, "there", KEPT_ID + id % B_PREFIXES);
     bring(b, &b->there, B_TRANSFER, "here", OWN_ID + id);
+    if (id % HEARS_EVERY == 0)
+        hear(b);
 }
 
 void b_clear(struct tenant_b *b)
@@ -122,12 +164,13 @@ bool b_start(struct tenant_b *b, const struct hosts *h)
     uint32_t tokens[SHARED_TOKENS];
     bool ok;
 
-    *b = (struct tenant_b){0};
+    *b = (struct tenant_b){.hosts = h};
     series_init(&b->slice, SAMPLES_MAX);
     for (uint32_t k = 0; k < B_KINDS; k++)
         series_init(&b->kind[k], SAMPLES_MAX);
     ok = member_start(&b->here, h->b_here, "b-here", NEIGHBOUR_PAGE_TOKENS, NEIGHBOUR_PAGE_BYTES,
                       PAGES_HERE) &&
+         subscribe(b) &&
          member_start(&b->there, h->b_there, "b-there", NEIGHBOUR_PAGE_TOKENS, NEIGHBOUR_PAGE_BYTES,
                       PAGES_THERE);
     for (uint32_t i = 0; ok && i < B_PREFIXES; i++) {
@@ -143,6 +186,8 @@ void b_stop(struct tenant_b *b)
 {
     for (uint32_t i = 0; i < B_PREFIXES; i++)
         engine_free(&b->kept[i]);
+    tern_destroy(b->changes);
+    b->changes = NULL;
     engine_close(&b->here);
     engine_close(&b->there);
     series_finish(&b->slice);

@@ -5,7 +5,7 @@
 
 #include "engine/proc.h"
 #include "engine/profile.h"
-#include "neighbours.h"
+#include "neighbours_tables.h"
 
 #define POOL_PAGES 1024
 #define LEAVES_MS  100 /* within which pools of an engine that left are free */
@@ -14,21 +14,7 @@
 
 static bool join(struct tenant_a *a)
 {
-    return member_start(&a->engine, a->hosts->here.socket, "a-here", NEIGHBOUR_PAGE_TOKENS,
-                        NEIGHBOUR_PAGE_BYTES, POOL_PAGES);
-}
-
-/* A refusal says which setting it is about: any other is a fault of this program. */
-static enum a_answer answer_of(const struct tenant_a *a, const struct tern *t, enum tern_err err)
-{
-    if (err == TERN_OK)
-        return A_DONE;
-    if ((err == TERN_BUSY || err == TERN_QUOTA) &&
-        (!a->table->says || strstr(tern_error_text(t), a->table->says)))
-        return A_REFUSED;
-    fprintf(stderr, "tern-bench: tenant A, %s: %s: %s\n", a->table->name, tern_strerror(err),
-            tern_error_text(t));
-    return A_FAILED;
+    return a_join(a, POOL_PAGES);
 }
 
 /* ---- releases that wait for a step: one session that gets a page and gives it back ---- */
@@ -52,7 +38,7 @@ static enum a_answer get_and_give(struct tenant_a *a)
 
     if (err == TERN_OK)
         err = results[0].err != TERN_OK ? results[0].err : results[1].err;
-    return answer_of(a, a->engine.tern, err);
+    return a_answer_of(a, a->engine.tern, err);
 }
 
 static bool publish(struct tenant_a *a)
@@ -71,7 +57,7 @@ static enum a_answer get_and_give_in_time(struct tenant_a *a)
 
 static enum a_answer join_as(struct tenant_a *a, struct tern *t, const char *name)
 {
-    return answer_of(a, t, tern_join(t, name, TERN_BOTH, 0, 2, MEMBER_CALL_MS));
+    return a_answer_of(a, t, tern_join(t, name, TERN_BOTH, 0, 2, MEMBER_CALL_MS));
 }
 
 static bool connect_one(struct tenant_a *a)
@@ -118,7 +104,7 @@ static enum a_answer pool_open(struct tenant_a *a)
     enum a_answer answer;
 
     geometry_plain(&g, NEIGHBOUR_PAGE_TOKENS, NEIGHBOUR_PAGE_BYTES, 1);
-    answer = answer_of(
+    answer = a_answer_of(
         a, a->engine.tern,
         tern_pool_open(a->engine.tern, &g.layout, MEMBER_CALL_MS, &a->held[a->nheld], NULL));
     a->nheld += answer == A_DONE;
@@ -128,7 +114,7 @@ static enum a_answer pool_open(struct tenant_a *a)
 static enum a_answer pool_map(struct tenant_a *a)
 {
     struct tern_pool *map;
-    enum a_answer answer = answer_of(
+    enum a_answer answer = a_answer_of(
         a, a->engine.tern, tern_pool_map(a->engine.tern, a->engine.pool, MEMBER_CALL_MS, &map));
 
     if (answer == A_DONE)
@@ -164,9 +150,9 @@ static bool pools_close(struct tenant_a *a)
 static enum a_answer session_open(struct tenant_a *a)
 {
     enum a_answer answer =
-        answer_of(a, a->engine.tern,
-                  tern_session_open(a->engine.tern, a->engine.pool, &a->engine.ns, MEMBER_CALL_MS,
-                                    &a->held[a->nheld]));
+        a_answer_of(a, a->engine.tern,
+                    tern_session_open(a->engine.tern, a->engine.pool, &a->engine.ns, MEMBER_CALL_MS,
+                                      &a->held[a->nheld]));
 
     a->nheld += answer == A_DONE;
     return answer;
@@ -177,7 +163,7 @@ static enum a_answer session_close(struct tenant_a *a)
     struct tern_op op = {.kind = TERN_CLOSE, .session = a->held[--a->nheld]};
     struct tern_result r;
 
-    return answer_of(a, a->engine.tern, tern_do(a->engine.tern, &op, MEMBER_CALL_MS, &r));
+    return a_answer_of(a, a->engine.tern, tern_do(a->engine.tern, &op, MEMBER_CALL_MS, &r));
 }
 
 static enum a_answer session_open_and_close(struct tenant_a *a)
@@ -193,16 +179,33 @@ static bool sessions_close(struct tenant_a *a)
     return true;
 }
 
-static const struct a_table tables[] = {
-    {"retires", LIMITS, NULL, retires_open, get_and_give, get_and_give_in_time, publish},
-    {"engines", LIMITS, "limits.engines", engines_open, join_half, join_again, conns_leave},
-    {"pools", LIMITS, "limits.pools", pools_open, pool_open, pool_map, pools_close},
-    {"sessions", LIMITS, "limits.sessions", join, session_open, session_open_and_close,
-     sessions_close},
-};
+const struct a_table a_retires = {.name = "retires",
+                                  .limits = LIMITS,
+                                  .open = retires_open,
+                                  .over = get_and_give,
+                                  .within = get_and_give_in_time,
+                                  .release = publish};
 
-const struct a_table *a_tables(uint32_t *ret_n)
-{
-    *ret_n = sizeof tables / sizeof tables[0];
-    return tables;
-}
+const struct a_table a_engines = {.name = "engines",
+                                  .limits = LIMITS,
+                                  .says = "limits.engines",
+                                  .open = engines_open,
+                                  .over = join_half,
+                                  .within = join_again,
+                                  .release = conns_leave};
+
+const struct a_table a_pools = {.name = "pools",
+                                .limits = LIMITS,
+                                .says = "limits.pools",
+                                .open = pools_open,
+                                .over = pool_open,
+                                .within = pool_map,
+                                .release = pools_close};
+
+const struct a_table a_sessions = {.name = "sessions",
+                                   .limits = LIMITS,
+                                   .says = "limits.sessions",
+                                   .open = join,
+                                   .over = session_open,
+                                   .within = session_open_and_close,
+                                   .release = sessions_close};

@@ -1,11 +1,15 @@
 /* The daemons of `tern-bench neighbours`: see neighbours.h. Each has the tenants A and B and the
  * other one as its peer. */
+#include <arpa/inet.h>
 #include <errno.h>
 #include <stdio.h>
 #include <string.h>
+#include <sys/socket.h>
+#include <unistd.h>
 
 #include "bench.h"
 #include "engine/admin.h"
+#include "engine/json.h"
 #include "engine/proc.h"
 #include "neighbours.h"
 
@@ -15,7 +19,7 @@ struct place {
     struct daemon *daemon;
     const char *other, *limits; /* the peer's name; what stands below `limits` */
     char *b_socket;
-    uint16_t port, other_port;
+    uint16_t port, other_port, mute_port; /* mute_port 0: there is none */
 };
 
 static bool write_config(const struct place *p)
@@ -27,7 +31,8 @@ static bool write_config(const struct place *p)
         return false;
     fprintf(f,
             "node: %s\nlog_level: warn\npage_bytes_min: %u\nlisten: 127.0.0.1:%u\n"
-            "insecure_peers: true\nadmin:\n  socket: %s\n",
+            "insecure_peers: true\nadmin:\n  socket: %s\n"
+            "deadlines:\n  slow_reader_ms: 120000\n  transfer_ms: 120000\n",
             d->node, NEIGHBOUR_PAGE_BYTES, p->port, d->admin);
     fprintf(f, "tenants:\n");
     fprintf(f, "  - name: " NEIGHBOUR_A "\n    socket: %s\n    memory: 16M\n    regions: 2\n",
@@ -37,6 +42,9 @@ static bool write_config(const struct place *p)
             "peers:\n  - name: %s\n    address: 127.0.0.1:%u\n    tenants: [" NEIGHBOUR_A
             ", " NEIGHBOUR_B "]\n",
             p->other, p->other_port);
+    if (p->mute_port)
+        fprintf(f, "  - name: mute\n    address: 127.0.0.1:%u\n    tenants: [" NEIGHBOUR_A "]\n",
+                p->mute_port);
     if (p->limits)
         fprintf(f, "limits:\n%s", p->limits);
     return fclose(f) == 0;
@@ -51,24 +59,64 @@ static bool start(const struct place *p, char *why)
     return daemon_launch(p->daemon, &(struct daemon_launch){.core = -1}, why);
 }
 
-bool hosts_start(struct hosts *h, const char *limits)
+/* It listens before the daemon starts, so that the first dial succeeds. */
+static bool listen_mute(struct hosts *h)
+{
+    struct sockaddr_in at = {.sin_family = AF_INET, .sin_addr.s_addr = htonl(INADDR_LOOPBACK)};
+    socklen_t len = sizeof at;
+
+    h->mute_fd = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
+    if (h->mute_fd < 0 || bind(h->mute_fd, (struct sockaddr *)&at, len) != 0 ||
+        listen(h->mute_fd, 16) != 0 || getsockname(h->mute_fd, (struct sockaddr *)&at, &len) != 0) {
+        fprintf(stderr, "tern-bench: a port for a peer: %s\n", strerror(errno));
+        return false;
+    }
+    h->mute_port = ntohs(at.sin_port);
+    return true;
+}
+
+static bool start_both(struct hosts *h, const char *limits)
 {
     char why[SPAWN_WHY_BYTES] = "";
-    struct place here = {&h->here, "there", limits, h->b_here, port_free(), port_free()},
-                 there = {&h->there, "here", NULL, h->b_there, here.other_port, here.port};
+    struct place here = {.daemon = &h->here,
+                         .other = "there",
+                         .limits = limits,
+                         .b_socket = h->b_here,
+                         .port = port_free(),
+                         .other_port = port_free(),
+                         .mute_port = h->mute_port},
+                 there = {.daemon = &h->there,
+                          .other = "here",
+                          .b_socket = h->b_there,
+                          .port = here.other_port,
+                          .other_port = here.port};
 
-    *h = (struct hosts){.here.pid = -1, .there.pid = -1};
-    if (!tempdir_make(h->dir, sizeof h->dir, "tern-bench"))
-        return false;
     daemon_place(&h->here, h->dir, "here");
     daemon_place(&h->there, h->dir, "there");
     snprintf(h->b_here, sizeof h->b_here, "%s/here.b.sock", h->dir);
     snprintf(h->b_there, sizeof h->b_there, "%s/there.b.sock", h->dir);
-    if (!start(&here, why) || !start(&there, why)) {
-        fprintf(stderr, "tern-bench: %s\n", why);
-        return false;
-    }
-    return tern_connect(h->here.admin, MEMBER_CALL_MS, &h->admin) == TERN_OK &&
+    h->control_port = here.port;
+    if (start(&here, why) && start(&there, why))
+        return true;
+    fprintf(stderr, "tern-bench: %s\n", why);
+    return false;
+}
+
+static bool find_data_port(struct hosts *h)
+{
+    json_t *status = admin_ask(h->admin, "status", NULL);
+
+    h->data_port = (uint16_t)json_get_u64(json_object_get(status, "data"), "port");
+    json_decref(status);
+    return h->data_port != 0;
+}
+
+bool hosts_start(struct hosts *h, const char *limits, bool mute)
+{
+    *h = (struct hosts){.here.pid = -1, .there.pid = -1, .mute_fd = -1};
+    return tempdir_make(h->dir, sizeof h->dir, "tern-bench") && (!mute || listen_mute(h)) &&
+           start_both(h, limits) &&
+           tern_connect(h->here.admin, MEMBER_CALL_MS, &h->admin) == TERN_OK && find_data_port(h) &&
            admin_wait_peer(h->admin, "there", PEER_UP_MS);
 }
 
@@ -78,6 +126,8 @@ void hosts_stop(struct hosts *h)
     h->admin = NULL;
     daemon_stop(&h->here);
     daemon_stop(&h->there);
+    if (h->mute_fd >= 0)
+        close(h->mute_fd);
     if (h->dir[0])
         tempdir_remove(h->dir);
 }

@@ -1,0 +1,43 @@
+/* How tenant A of `tern-bench neighbours` uses each table that tenants share. All of it runs in A's
+ * own process. */
+#ifndef BENCH_NEIGHBOURS_TABLES_H
+#define BENCH_NEIGHBOURS_TABLES_H
+
+#include "neighbours.h"
+
+#define A_HOLDS_MAX 512u
+
+struct tenant_a {
+    const struct a_table *table;
+    const struct hosts *hosts;
+    struct engine engine; /* here */
+    struct a_tally tally;
+    uint64_t serial; /* of what must be new each time */
+    uint64_t held[A_HOLDS_MAX];
+    struct tern *conns[A_HOLDS_MAX];
+    int fds[A_HOLDS_MAX];   /* 0: none */
+    uint32_t nheld, nconns; /* nheld: or a count of requests, as the table needs it */
+};
+
+/* `over` takes a record and keeps it; `within` is a request of the same kind that keeps nothing. */
+struct a_table {
+    const char *name;   /* in the JSON */
+    const char *limits; /* of `here`, as in its configuration */
+    const char *says;   /* in the words of a refusal; NULL: it has none */
+    bool mute;          /* with a peer that A plays */
+    bool (*open)(struct tenant_a *a);
+    enum a_answer (*over)(struct tenant_a *a);
+    enum a_answer (*within)(struct tenant_a *a);
+    bool (*release)(struct tenant_a *a); /* of all that `over` keeps */
+};
+
+extern const struct a_table a_retires, a_engines, a_pools, a_sessions;  /* neighbours_core.c */
+extern const struct a_table a_send_buffers, a_events;                   /* neighbours_conns.c */
+extern const struct a_table a_data_door, a_control_door, a_socket_door; /* neighbours_doors.c */
+
+/* An engine with a pool of that many pages. */
+bool a_join(struct tenant_a *a, uint32_t pages);
+/* REFUSED: it says which setting it is about. Any other error is a fault of this program. */
+enum a_answer a_answer_of(const struct tenant_a *a, const struct tern *t, enum tern_err err);
+
+#endif
