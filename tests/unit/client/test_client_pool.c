@@ -2,6 +2,7 @@
  * tern_done_step. The daemon is the test's own; both sides look at the same memfd. */
 
 #include <dirent.h>
+#include <inttypes.h>
 #include <stdatomic.h>
 #include <sys/mman.h>
 #include <sys/wait.h>
@@ -191,7 +192,8 @@ static uint32_t open_fds(void)
     return n;
 }
 
-/* The VmFlags of the mapping that begins at `at`; "" if there is none. */
+/* The VmFlags of the mapping that holds `at`, which the kernel may have joined with a neighbour; ""
+ * if there is none. */
 static const char *flags_of(const void *at)
 {
     static char line[512];
@@ -200,10 +202,10 @@ static const char *flags_of(const void *at)
 
     assert_non_null(maps);
     while (fgets(line, sizeof(line), maps)) {
-        unsigned long from, to;
+        uintptr_t from, to;
 
-        if (sscanf(line, "%lx-%lx ", &from, &to) == 2)
-            inside = from == (unsigned long)(uintptr_t)at;
+        if (sscanf(line, "%" SCNxPTR "-%" SCNxPTR " ", &from, &to) == 2)
+            inside = from <= (uintptr_t)at && (uintptr_t)at < to;
         if (inside && strncmp(line, "VmFlags:", 8) == 0) {
             fclose(maps);
             return line;
