@@ -36,7 +36,9 @@ static void write_deadline(FILE *f, const char *name, uint32_t ms)
         fprintf(f, "  %s: %u\n", name, ms);
 }
 
-static void write_config(const struct daemon *d, const char *node, const char *extra)
+/* `other`: t1's socket; NULL: there is no such tenant. */
+static void write_config(const struct daemon *d, const char *node, const char *other,
+                         const char *extra)
 {
     FILE *f = fopen(d->config, "w");
 
@@ -48,8 +50,11 @@ static void write_config(const struct daemon *d, const char *node, const char *e
     write_deadline(f, "partial_frame_ms", rig_deadlines.partial_frame_ms);
     write_deadline(f, "slow_reader_ms", rig_deadlines.slow_reader_ms);
     write_deadline(f, "tls_handshake_ms", rig_deadlines.tls_handshake_ms);
-    fprintf(f, "tenants:\n  - name: t0\n    socket: %s\n    memory: 16M\n    conns_max: %d\n%s",
-            d->socket, RIG_CONNS_MAX, extra ? extra : "");
+    fprintf(f, "tenants:\n  - name: t0\n    socket: %s\n    memory: 16M\n    conns_max: %d\n",
+            d->socket, RIG_CONNS_MAX);
+    if (other)
+        fprintf(f, "  - name: t1\n    socket: %s\n    memory: 16M\n", other);
+    fprintf(f, "%s", extra ? extra : "");
     assert_int_equal(fclose(f), 0);
 }
 
@@ -85,12 +90,8 @@ void rig_no_leak(struct tern *admin, uint64_t pool, uint64_t pages, uint32_t ms)
     assert_int_equal(st.pages.free, pages);
 }
 
-void rig_start(struct daemon *d, const char *extra, const char *env)
-{
-    rig_start_node(d, "e2e", extra, env);
-}
-
-void rig_start_node(struct daemon *d, const char *node, const char *extra, const char *env)
+static void start_node(struct daemon *d, const char *node, char *ret_other, const char *extra,
+                       const char *env)
 {
     bool limits = env && strncmp(env, RIG_NOFILE, strlen(RIG_NOFILE)) == 0;
     struct daemon_launch how = {.core = -1, .says_ready = true, .env = limits ? NULL : env};
@@ -100,9 +101,55 @@ void rig_start_node(struct daemon *d, const char *node, const char *extra, const
         how.files_max = (uint32_t)atoi(env + strlen(RIG_NOFILE));
     assert_true(tempdir_make(dir, sizeof dir, "tern-e2e"));
     daemon_place(d, dir, node);
-    write_config(d, node, extra);
+    if (ret_other)
+        snprintf(ret_other, SPAWN_PATH_BYTES, "%s/t1.sock", dir);
+    write_config(d, node, ret_other, extra);
     if (!daemon_launch(d, &how, why))
         fail_msg("%s", why);
+}
+
+void rig_start(struct daemon *d, const char *extra, const char *env)
+{
+    rig_start_node(d, "e2e", extra, env);
+}
+
+void rig_start_node(struct daemon *d, const char *node, const char *extra, const char *env)
+{
+    start_node(d, node, NULL, extra, env);
+}
+
+void rig_start_two(struct daemon *d, char ret_other[SPAWN_PATH_BYTES], const char *extra)
+{
+    start_node(d, "e2e", ret_other, extra, NULL);
+}
+
+void rig_start_pair(struct daemon *first, struct daemon *second, char ret_dir[RIG_DIR_BYTES],
+                    struct daemon_options o[2])
+{
+    char why[SPAWN_WHY_BYTES] = "";
+
+    first->pid = second->pid = -1;
+    assert_true(tempdir_make(ret_dir, RIG_DIR_BYTES, "tern-e2e"));
+    if (!daemon_start_pair(first, second, ret_dir, o, why))
+        fail_msg("%s", why);
+}
+
+struct tern *rig_connected(const char *socket)
+{
+    struct tern *t;
+
+    assert_err(TERN_OK, tern_connect(socket, RIG_WAIT_MS, &t));
+    return t;
+}
+
+struct engine rig_engine(const char *socket, const char *name, uint32_t page_tokens, uint64_t bytes)
+{
+    struct tern_group kv = {.name = "kv", .page_tokens = page_tokens, .page_bytes = RIG_PAGE};
+    struct tern_layout layout = {.groups = &kv, .ngroups = 1, .bytes = bytes};
+    struct engine e = {0};
+
+    assert_ok(e.tern, engine_open(&e, socket, name, &layout, RIG_WAIT_MS));
+    return e;
 }
 
 uint32_t rig_fds(const struct daemon *d)

@@ -6,6 +6,7 @@
 
 #include "base/err.h"
 #include "engine/daemon.h"
+#include "engine/engine.h"
 #include "proto/codec.h"
 
 #define RIG_WAIT_MS     60000 /* for what must come: a limit alone, not to be waited for */
@@ -19,6 +20,8 @@
 #define RIG_BODY_MAX    (1u << 20)
 #define RIG_NOFILE      "RIG_NOFILE="
 #define RIG_FDS_MAX     4
+#define RIG_PAGE        4096 /* bytes of rig_engine's pages */
+#define RIG_DIR_BYTES   64
 #define RIG_STATS_BYTES (FRAME_HEADER_BYTES + 3)
 #define RIG_PEER        77u /* the incarnation of peers that tests play */
 
@@ -63,6 +66,16 @@ extern struct rig_deadlines rig_deadlines;
 void rig_start(struct daemon *d, const char *extra, const char *env);
 /* The same with another name than "e2e". */
 void rig_start_node(struct daemon *d, const char *node, const char *extra, const char *env);
+/* With a second tenant, t1, whose socket lies beside that of t0. `extra` goes on with t1. */
+void rig_start_two(struct daemon *d, char ret_other[SPAWN_PATH_BYTES], const char *extra);
+/* Two that are each other's peer, in a folder of their own: see daemon_start_pair. */
+void rig_start_pair(struct daemon *first, struct daemon *second, char ret_dir[RIG_DIR_BYTES],
+                    struct daemon_options o[2]);
+/* Connected, to be let go with tern_destroy. */
+struct tern *rig_connected(const char *socket);
+/* An engine of one process and its pool: one group of full attention, pages of RIG_PAGE bytes. */
+struct engine rig_engine(const char *socket, const char *name, uint32_t page_tokens,
+                         uint64_t bytes);
 /* SIGTERM; the exit status, -1 if it had to be killed after RIG_STOP_MS. Removes the folder. */
 int rig_stop(struct daemon *d);
 uint32_t rig_fds(const struct daemon *d); /* that it holds */

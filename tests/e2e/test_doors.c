@@ -7,6 +7,7 @@
 #include <unistd.h>
 
 #include "engine/engine.h"
+#include "engine/proc.h"
 #include "rig_daemon.h"
 #include "testing/test.h"
 
@@ -23,16 +24,6 @@ static struct daemon_options options[2] = {
 static struct tern *admin; /* of the source */
 static int stranger[DOORS * STRANGERS];
 static uint32_t nstrangers;
-
-static struct engine engine_start(const struct daemon *d, const char *name)
-{
-    struct tern_group kv = {.name = "kv", .page_tokens = 64, .page_bytes = PAGE};
-    struct tern_layout layout = {.groups = &kv, .ngroups = 1, .bytes = 64 * PAGE};
-    struct engine e = {0};
-
-    assert_ok(e.tern, engine_open(&e, d->socket, name, &layout, RIG_WAIT_MS));
-    return e;
-}
 
 /* Half of them say a little: not enough of anything. */
 static void strangers_come(uint32_t door, uint16_t port)
@@ -72,33 +63,29 @@ TEST(doors_full_of_strangers_keep_no_peer_and_no_engine_out)
 {
     static const char *const name[DOORS] = {"data", "peers", SPAWN_TENANT, "admin"};
     struct rlimit files;
-    char dir[] = "/tmp/tern-doors-XXXXXX", why[SPAWN_WHY_BYTES] = "", path[64];
+    char dir[RIG_DIR_BYTES], why[SPAWN_WHY_BYTES] = "", path[64];
     uint32_t tokens[TOKENS];
     struct engine_session from, to;
     struct engine a, b;
-    struct tern *operator;
 
     assert_int_equal(getrlimit(RLIMIT_NOFILE, &files), 0);
     files.rlim_cur = files.rlim_max;
     assert_int_equal(setrlimit(RLIMIT_NOFILE, &files), 0);
-    assert_non_null(mkdtemp(dir));
     for (uint32_t i = 0; i < TOKENS; i++)
         tokens[i] = i * 7 + 1;
-    if (!daemon_start_pair(&source, &dest, dir, options, why))
-        fail_msg("%s", why);
-    assert_int_equal(tern_connect(source.admin, RIG_WAIT_MS, &admin), TERN_OK);
+    rig_start_pair(&source, &dest, dir, options);
+    admin = rig_connected(source.admin);
     assert_int_equal(daemon_end(&dest, RIG_STOP_MS), 0);
 
     strangers_at_every_door();
     if (!daemon_start(&dest, dir, &options[1], why)) /* it dials, as a stranger first */
         fail_msg("%s", why);
-    a = engine_start(&source, "prefill");
-    assert_int_equal(tern_connect(source.admin, RIG_WAIT_MS, &operator), TERN_OK);
-    tern_destroy(operator);
+    a = rig_engine(source.socket, "prefill", 64, 64 * PAGE);
+    tern_destroy(rig_connected(source.admin)); /* another operator */
     assert_ok(a.tern, engine_begin(&from, &a, tokens, TOKENS));
     assert_ok(a.tern, engine_run(&from));
     assert_ok(a.tern, engine_publish(&a));
-    b = engine_start(&dest, "decode");
+    b = rig_engine(dest.socket, "decode", 64, 64 * PAGE);
     assert_ok(b.tern, engine_begin(&to, &b, tokens, TOKENS));
     strangers_at_every_door();
     assert_ok(b.tern, engine_fetch(&to, "source", TOKENS, RIG_WAIT_MS));
@@ -121,6 +108,5 @@ TEST(doors_full_of_strangers_keep_no_peer_and_no_engine_out)
     tern_destroy(admin);
     assert_true(daemon_stop(&dest));
     assert_true(daemon_stop(&source));
-    snprintf(path, sizeof path, "rm -rf %s", dir);
-    assert_int_equal(system(path), 0);
+    tempdir_remove(dir);
 }

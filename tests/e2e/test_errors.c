@@ -24,7 +24,7 @@
 #define ROUND_MS RIG_WAIT_MS
 
 static struct daemon source, rig; /* rig pulls from source */
-static char dir[64];
+static char dir[RIG_DIR_BYTES];
 static struct engine e; /* of rig */
 static const char *how[TERN_ERR_COUNT];
 
@@ -37,35 +37,15 @@ static void provoked(struct tern *t, enum tern_err want, enum tern_err got, cons
     how[want] = by;
 }
 
-static void open_engine(struct engine *ret, const struct daemon *d, const char *name)
-{
-    struct tern_group kv = {.name = "kv", .page_tokens = TOKENS, .page_bytes = PAGE};
-    struct tern_layout layout = {.groups = &kv, .ngroups = 1, .bytes = POOL};
-
-    assert_ok(ret->tern, engine_open(ret, d->socket, name, &layout, ROUND_MS));
-}
-
-static struct tern *connected(const char *socket)
-{
-    struct tern *t;
-
-    assert_err(TERN_OK, tern_connect(socket, ROUND_MS, &t));
-    return t;
-}
-
 FIXTURE(start)
 {
     struct daemon_options o[2] = {
         {.node = "source", .memory_bytes = 8u << 20, .page_bytes_min = PAGE, .core = -1}};
-    char why[SPAWN_WHY_BYTES] = "";
 
     o[1] = o[0];
     o[1].node = "rig";
-    source.pid = rig.pid = -1;
-    assert_true(tempdir_make(dir, sizeof dir, "tern-errors"));
-    if (!daemon_start_pair(&source, &rig, dir, o, why))
-        fail_msg("%s", why);
-    open_engine(&e, &rig, "engine");
+    rig_start_pair(&source, &rig, dir, o);
+    e = rig_engine(rig.socket, "engine", TOKENS, POOL);
     return 0;
 }
 
@@ -123,7 +103,7 @@ TEST(err_malformed)
 
 TEST(err_unsupported)
 {
-    struct tern *admin = connected(rig.admin);
+    struct tern *admin = rig_connected(rig.admin);
     const char *json;
 
     provoked(admin, TERN_UNSUPPORTED, tern_admin(admin, "levitate", NULL, 0, 0, &json),
@@ -133,7 +113,7 @@ TEST(err_unsupported)
 
 TEST(err_conflict)
 {
-    struct tern *other = connected(rig.socket);
+    struct tern *other = rig_connected(rig.socket);
 
     provoked(other, TERN_CONFLICT, tern_join(other, "engine", TERN_BOTH, 0, 1, 0),
              "joining as a rank that is taken");
@@ -166,7 +146,7 @@ TEST(err_busy)
 {
     struct tern_group kv = {.name = "kv", .page_tokens = TOKENS, .page_bytes = PAGE};
     struct tern_layout layout = {.groups = &kv, .ngroups = 1, .bytes = POOL};
-    struct tern *half = connected(rig.socket);
+    struct tern *half = rig_connected(rig.socket);
     uint64_t handle;
 
     assert_ok(half, tern_join(half, "half", TERN_SCHEDULER, 0, 1, 0));
@@ -223,12 +203,12 @@ static bool is_sealed(struct tern *admin)
  * puller sees bytes that do not agree with their checksum. */
 TEST(err_corrupt)
 {
-    struct tern *admin = connected(source.admin);
+    struct tern *admin = rig_connected(source.admin);
     struct engine prefill = {0};
     struct engine_session from, to;
     enum tern_err err = TERN_BUSY;
 
-    open_engine(&prefill, &source, "prefill");
+    prefill = rig_engine(source.socket, "prefill", TOKENS, POOL);
     from = session_with(&prefill, 5, 4 * TOKENS);
     assert_ok(prefill.tern, engine_run(&from));
     wait_until(is_sealed(admin)); /* checksums are the daemon's, made in the background */
@@ -260,7 +240,7 @@ TEST(err_peer_lost)
 TEST(err_disk)
 {
     const char *json, *args[] = {"path=/nowhere/at/all.tape"};
-    struct tern *admin = connected(rig.admin);
+    struct tern *admin = rig_connected(rig.admin);
 
     provoked(admin, TERN_DISK, tern_admin(admin, "tape", args, 1, 0, &json),
              "a tape where no file can be (there is no disk tier in this build)");
@@ -288,7 +268,7 @@ TEST(an_admin_argument_that_is_wrong_is_named)
                  {"status", "hsah=1", "'hsah'"}};
     struct engine_session s = session_with(&e, 8, 2 * TOKENS);
     struct daemon_status before, after;
-    struct tern *admin = connected(rig.admin);
+    struct tern *admin = rig_connected(rig.admin);
     const char *json;
 
     assert_ok(e.tern, engine_run(&s));
@@ -319,7 +299,7 @@ TEST(err_internal)
         struct rlimit none = {.rlim_cur = 0, .rlim_max = 0};
         struct engine small = {0};
 
-        open_engine(&small, &rig, "small");
+        small = rig_engine(rig.socket, "small", TOKENS, POOL);
         setrlimit(RLIMIT_AS, &none);
         _exit((int)tern_pool_map(small.tern, small.pool, 0, &small.map));
     }
@@ -373,7 +353,7 @@ TEST(a_program_with_a_long_name_connects)
     memset(name, 'x', sizeof(name));
     name[sizeof(name) - 1] = '\0';
     program_invocation_short_name = name;
-    t = connected(rig.socket);
+    t = rig_connected(rig.socket);
     program_invocation_short_name = before;
     tern_destroy(t);
 }

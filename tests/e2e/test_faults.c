@@ -40,28 +40,11 @@ static struct daemon_status pages(void)
     return s;
 }
 
-static struct engine engine_started(const char *socket, const char *name)
-{
-    struct tern_group kv = {.name = "kv", .page_tokens = L, .page_bytes = PAGE};
-    struct tern_layout layout = {.groups = &kv, .ngroups = 1, .bytes = PAGES * PAGE};
-    struct engine e = {0};
-
-    assert_ok(e.tern, engine_open(&e, socket, name, &layout, RIG_WAIT_MS));
-    return e;
-}
-
 FIXTURE(start)
 {
-    char dir[] = "/tmp/tern-faults-XXXXXX", extra[256];
-
-    assert_non_null(mkdtemp(dir));
-    snprintf(neighbour_socket, sizeof neighbour_socket, "%s/t1.sock", dir);
-    snprintf(extra, sizeof extra,
-             "  - name: t1\n    socket: %s\n    memory: 16M\n    sessions_max: 1\n",
-             neighbour_socket);
-    rig_start(&rig, extra, NULL);
-    assert_int_equal(tern_connect(rig.admin, RIG_WAIT_MS, &admin), TERN_OK);
-    survivor = engine_started(rig.socket, "survivor");
+    rig_start_two(&rig, neighbour_socket, "    sessions_max: 1\n");
+    admin = rig_connected(rig.admin);
+    survivor = rig_engine(rig.socket, "survivor", L, PAGES * PAGE);
     free_at_rest = pages().pages.free;
     return 0;
 }
@@ -71,8 +54,6 @@ FIXTURE(stop)
     engine_close(&survivor);
     tern_destroy(admin);
     assert_int_equal(rig_stop(&rig), 0);
-    *strrchr(neighbour_socket, '/') = '\0';
-    assert_int_equal(rmdir(neighbour_socket), 0);
     return 0;
 }
 
@@ -369,7 +350,7 @@ static double p99_beside(struct engine *other, bool beyond)
 
 TEST_WITH(fault_37_a_tenant_beyond_its_quota_leaves_the_other_alone, start, stop)
 {
-    struct engine other = engine_started(neighbour_socket, "other");
+    struct engine other = rig_engine(neighbour_socket, "other", L, PAGES * PAGE);
     struct engine_session s;
     double within, beyond;
     tern_session only;

@@ -15,7 +15,6 @@
 #include "testing/test.h"
 
 #define L             64
-#define PAGE          4096
 #define CONTROL_BYTES 4096
 #define TENANTS       2
 #define RUNS          8 /* the engine's slot changes hands so often */
@@ -27,31 +26,13 @@ static char sockets[TENANTS][SPAWN_PATH_BYTES];
 /* The only slot of an engine goes from tenant to tenant. */
 static void start(void)
 {
-    char dir[] = "/tmp/tern-late-XXXXXX", extra[256];
-
-    assert_non_null(mkdtemp(dir));
-    snprintf(sockets[1], sizeof sockets[1], "%s/t1.sock", dir);
-    snprintf(extra, sizeof extra,
-             "  - name: t1\n    socket: %s\n    memory: 16M\nlimits:\n  engines: 1\n", sockets[1]);
-    rig_start(&rig, extra, NULL);
+    rig_start_two(&rig, sockets[1], "limits:\n  engines: 1\n");
     memcpy(sockets[0], rig.socket, sizeof rig.socket);
 }
 
 static void stop(void)
 {
     assert_int_equal(rig_stop(&rig), 0);
-    *strrchr(sockets[1], '/') = '\0';
-    assert_int_equal(rmdir(sockets[1]), 0);
-}
-
-static struct engine engine_start(uint32_t tenant)
-{
-    struct tern_group kv = {.name = "kv", .page_tokens = L, .page_bytes = PAGE};
-    struct tern_layout layout = {.groups = &kv, .ngroups = 1, .bytes = 64 * PAGE};
-    struct engine e = {0};
-
-    assert_ok(e.tern, engine_open(&e, sockets[tenant], "e", &layout, RIG_WAIT_MS));
-    return e;
 }
 
 /* A second mapping of this process's one control page, which libtern knows nothing of. */
@@ -122,10 +103,10 @@ TEST(fault_4_a_late_write_stays_inside_its_tenant)
 
     start();
     for (uint32_t run = 0; run < RUNS; run++, tenant = !tenant) {
-        e = engine_start(tenant);
+        e = rig_engine(sockets[tenant], "e", L, 64 * RIG_PAGE);
         late = control_kept();
         engine_close(&e);
-        e = engine_start(!tenant);
+        e = rig_engine(sockets[!tenant], "e", L, 64 * RIG_PAGE);
         early += handed_out_early(&e, late);
         engine_close(&e);
         munmap((void *)(uintptr_t)late, CONTROL_BYTES);

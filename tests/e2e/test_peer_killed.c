@@ -36,7 +36,7 @@ struct side {
 };
 
 struct pair {
-    char dir[64];
+    char dir[RIG_DIR_BYTES];
     struct side source, dest;
     uint32_t tokens[TOKENS];
     struct engine_session held; /* at the source, closed by the test */
@@ -77,7 +77,6 @@ static void fill_source(struct pair *p)
 
 static int set_up(void **state)
 {
-    char why[SPAWN_WHY_BYTES] = "";
     struct pair *p = calloc(1, sizeof *p);
     struct daemon_options o[2] = {{
         .node = "source",
@@ -94,12 +93,9 @@ static int set_up(void **state)
     /* All three on one core, so that each has its turn: on a busy machine, or one whose cores stand
      * still by turns, a transfer could else be over before this process has looked once. */
     assert_true(proc_pin(o[0].core));
-    p->source.daemon.pid = p->dest.daemon.pid = -1;
-    assert_true(tempdir_make(p->dir, sizeof p->dir, "tern-e2e"));
     o[1] = o[0];
     o[1].node = "dest";
-    if (!daemon_start_pair(&p->source.daemon, &p->dest.daemon, p->dir, o, why))
-        fail_msg("%s", why);
+    rig_start_pair(&p->source.daemon, &p->dest.daemon, p->dir, o);
     side_open(&p->source, "source-engine");
     side_open(&p->dest, "dest-engine");
     fill_source(p);

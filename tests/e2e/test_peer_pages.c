@@ -61,14 +61,12 @@ static void note_question(tern_session s)
 
 static void commit_pages(void)
 {
-    struct tern_group kv = {.name = "kv", .page_tokens = L, .page_bytes = PAGE};
-    struct tern_layout layout = {.groups = &kv, .ngroups = 1, .bytes = 256 * PAGE};
     struct engine_session s;
     uint32_t v[TOKENS];
 
     for (uint32_t i = 0; i < TOKENS; i++)
         v[i] = i;
-    assert_ok(e.tern, engine_open(&e, rig.socket, "e", &layout, RIG_WAIT_MS));
+    e = rig_engine(rig.socket, "e", L, 256 * PAGE);
     assert_ok(e.tern, engine_begin(&s, &e, v, TOKENS));
     note_question(s.id);
     assert_ok(e.tern, engine_extend(&s, TOKENS, TOKENS));
@@ -92,7 +90,7 @@ FIXTURE(start)
              "  - {name: two, address: \"127.0.0.1:1\", tenants: [t0]}\n",
              port);
     rig_start(&rig, extra, NULL);
-    assert_int_equal(tern_connect(rig.admin, RIG_WAIT_MS, &admin), TERN_OK);
+    admin = rig_connected(rig.admin);
     commit_pages();
     return 0;
 }

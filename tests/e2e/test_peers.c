@@ -76,7 +76,7 @@ static bool table_has(const char *words)
 static void start(const char *extra)
 {
     rig_start(&rig, extra, NULL);
-    assert_int_equal(tern_connect(rig.admin, RIG_WAIT_MS, &admin), TERN_OK);
+    admin = rig_connected(rig.admin);
 }
 
 FIXTURE(stop)

@@ -48,7 +48,7 @@ static int start_with(const char *transport)
     rig_start(&rig, extra, NULL);
     unread = 0;
     assert_true(rig.control_port != 0 && rig.data_port != 0);
-    assert_int_equal(tern_connect(rig.admin, RIG_WAIT_MS, &admin), TERN_OK);
+    admin = rig_connected(rig.admin);
     return 0;
 }
 

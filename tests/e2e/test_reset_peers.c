@@ -6,6 +6,7 @@
 
 #include "engine/admin.h"
 #include "engine/engine.h"
+#include "engine/proc.h"
 #include "rig_daemon.h"
 #include "testing/test.h"
 
@@ -17,16 +18,6 @@ static struct daemon_options options[2] = {
     {.node = "source", .memory_bytes = 16u << 20, .page_bytes_min = PAGE, .core = -1},
     {.node = "dest", .memory_bytes = 16u << 20, .page_bytes_min = PAGE, .core = -1}};
 static uint32_t tokens[TOKENS];
-
-static struct engine engine_start(const struct daemon *d, const char *name)
-{
-    struct tern_group kv = {.name = "kv", .page_tokens = 64, .page_bytes = PAGE};
-    struct tern_layout layout = {.groups = &kv, .ngroups = 1, .bytes = 64 * PAGE};
-    struct engine e = {0};
-
-    assert_ok(e.tern, engine_open(&e, d->socket, name, &layout, RIG_WAIT_MS));
-    return e;
-}
 
 static void commit_all(struct engine *e)
 {
@@ -60,9 +51,8 @@ static void is_known_to_all(void)
     const struct daemon *all[] = {&source, &dest};
 
     for (uint32_t i = 0; i < 2; i++) {
-        struct tern *admin;
+        struct tern *admin = rig_connected(all[i]->admin);
 
-        assert_int_equal(tern_connect(all[i]->admin, RIG_WAIT_MS, &admin), TERN_OK);
         assert_int_equal(rig_figure(admin, "status", "namespaces_reset"), 1);
         assert_int_equal(rig_figure(admin, "status", "resets_spreading"), 0);
         tern_destroy(admin);
@@ -71,30 +61,27 @@ static void is_known_to_all(void)
 
 static void link_is_up(const struct daemon *d, const char *peer)
 {
-    struct tern *admin;
+    struct tern *admin = rig_connected(d->admin);
 
-    assert_int_equal(tern_connect(d->admin, RIG_WAIT_MS, &admin), TERN_OK);
     assert_true(admin_wait_peer(admin, peer, RIG_WAIT_MS));
     tern_destroy(admin);
 }
 
 TEST(reset_of_a_namespace_reaches_the_peers)
 {
-    char dir[] = "/tmp/tern-reset-XXXXXX", why[SPAWN_WHY_BYTES] = "", command[64];
+    char dir[RIG_DIR_BYTES], why[SPAWN_WHY_BYTES] = "";
     struct tern_namespace ns = {.model = "m"};
     uint32_t matched, unreached = 99;
     struct engine a, b;
 
-    assert_non_null(mkdtemp(dir));
     for (uint32_t i = 0; i < TOKENS; i++)
         tokens[i] = i * 7 + 1;
-    if (!daemon_start_pair(&source, &dest, dir, options, why))
-        fail_msg("%s", why);
+    rig_start_pair(&source, &dest, dir, options);
     link_is_up(&source, "dest"); /* who is not connected would not be reached */
     link_is_up(&dest, "source");
-    a = engine_start(&source, "prefill");
+    a = rig_engine(source.socket, "prefill", 64, 64 * PAGE);
     commit_all(&a);
-    b = engine_start(&dest, "decode");
+    b = rig_engine(dest.socket, "decode", 64, 64 * PAGE);
     assert_int_equal(fetched(&b, &matched), TOKENS);
     assert_int_equal(matched, 0);
 
@@ -109,7 +96,7 @@ TEST(reset_of_a_namespace_reaches_the_peers)
     if (!daemon_start(&dest, dir, &options[1], why))
         fail_msg("%s", why);
     link_is_up(&dest, "source");
-    b = engine_start(&dest, "decode");
+    b = rig_engine(dest.socket, "decode", 64, 64 * PAGE);
     assert_int_equal(fetched(&b, &matched), 0);
     assert_int_equal(matched, 0);
 
@@ -119,6 +106,5 @@ TEST(reset_of_a_namespace_reaches_the_peers)
     engine_close(&a);
     assert_true(daemon_stop(&dest));
     assert_true(daemon_stop(&source));
-    snprintf(command, sizeof command, "rm -rf %s", dir);
-    assert_int_equal(system(command), 0);
+    tempdir_remove(dir);
 }

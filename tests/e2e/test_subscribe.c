@@ -21,33 +21,21 @@
 static struct daemon rig;
 static struct engine engine, other;
 static struct tern *admin;
-static char other_path[64]; /* of tenant t1 */
+static char other_path[SPAWN_PATH_BYTES]; /* of tenant t1 */
 static const struct tern_namespace ns1 = {.model = "m"}, ns2 = {.model = "n"};
-
-static struct tern *connected(const char *path)
-{
-    struct tern *t;
-
-    assert_err(TERN_OK, tern_connect(path, 0, &t));
-    return t;
-}
 
 FIXTURE(start)
 {
     struct tern_group kv = {.name = "kv", .page_tokens = L, .page_bytes = 4096};
     struct tern_layout layout = {.groups = &kv, .ngroups = 1, .bytes = 2u << 20};
-    char extra[256];
+    char extra[64];
 
-    snprintf(other_path, sizeof(other_path), "/tmp/tern-subscribe-%d.sock", (int)getpid());
     rig_deadlines.slow_reader_ms = RIG_SLOW_MS;
-    /* The first line goes on with the rig's list of tenants. */
-    snprintf(extra, sizeof(extra),
-             "  - name: t1\n    socket: %s\n    memory: 16M\nlimits:\n  events: %d\n", other_path,
-             KEPT);
-    rig_start(&rig, extra, NULL);
+    snprintf(extra, sizeof(extra), "limits:\n  events: %d\n", KEPT);
+    rig_start_two(&rig, other_path, extra);
     assert_ok(engine.tern, engine_open_pool(&engine, rig.socket, "e", &layout, RIG_WAIT_MS));
     assert_ok(other.tern, engine_open_pool(&other, other_path, "e", &layout, RIG_WAIT_MS));
-    admin = connected(rig.admin);
+    admin = rig_connected(rig.admin);
     return 0;
 }
 
@@ -147,7 +135,7 @@ static void hear(struct tern *t, uint64_t n)
 
 static uint64_t now_at(void)
 {
-    struct tern *t = connected(rig.admin);
+    struct tern *t = rig_connected(rig.admin);
     uint64_t at = subscribed(t, NULL, 0, 1);
 
     tern_destroy(t);
@@ -167,7 +155,7 @@ TEST_GROUP(start, stop);
 
 TEST(subscriber_hears_each_change_of_its_namespace)
 {
-    struct tern *t = connected(rig.socket), *all = connected(rig.socket);
+    struct tern *t = rig_connected(rig.socket), *all = rig_connected(rig.socket);
     uint64_t from = subscribed(t, &ns1, 0, 7);
 
     assert_int_equal(subscribed(all, NULL, 0, 8), from);
@@ -197,7 +185,7 @@ TEST(subscriber_hears_each_change_of_its_namespace)
 
 TEST(tenant_hears_nothing_of_another)
 {
-    struct tern *mine = connected(rig.socket), *everything = connected(rig.admin);
+    struct tern *mine = rig_connected(rig.socket), *everything = rig_connected(rig.admin);
     uint64_t from = subscribed(mine, NULL, 0, 1);
 
     subscribed(everything, NULL, 0, 2);
@@ -216,14 +204,14 @@ TEST(tenant_hears_nothing_of_another)
 
 TEST(subscriber_goes_on_where_it_was)
 {
-    struct tern *t = connected(rig.socket);
+    struct tern *t = rig_connected(rig.socket);
     uint64_t from = subscribed(t, NULL, 0, 1), at;
 
     put(&engine, &ns1, 2, 5);
     hear(t, 5);
     tern_destroy(t);
     put(&engine, &ns1, 3, 5);
-    t = connected(rig.socket);
+    t = rig_connected(rig.socket);
     assert_int_equal(subscribed(t, NULL, from + 5, 1), from + 5);
     hear(t, 5);
     assert_int_equal(heard.v[0].number, from + 5);
@@ -247,7 +235,7 @@ TEST(subscriber_goes_on_where_it_was)
 
 TEST(slow_subscriber_loses_changes_and_nothing_else)
 {
-    struct tern *slow = connected(rig.socket), *quick = connected(rig.socket);
+    struct tern *slow = rig_connected(rig.socket), *quick = rig_connected(rig.socket);
     uint64_t from = subscribed(slow, NULL, 0, 1), at = from, began, worst = 0, total;
     uint64_t quick_events = 0;
 
@@ -317,7 +305,7 @@ TEST(subscriber_that_leaves_answers_unread_is_closed)
 /* What a synchronous call reads past is kept, up to a bound. */
 TEST(subscriber_may_call_meanwhile)
 {
-    struct tern *t = connected(rig.socket);
+    struct tern *t = rig_connected(rig.socket);
     uint64_t from = subscribed(t, &ns1, 0, 1);
 
     for (uint32_t i = 0; i < 3; i++) {
@@ -341,7 +329,7 @@ TEST(subscriber_may_call_meanwhile)
 
 TEST(unsubscribed_hears_no_more)
 {
-    struct tern *t = connected(rig.socket);
+    struct tern *t = rig_connected(rig.socket);
     uint64_t from = subscribed(t, &ns1, 0, 1);
 
     assert_int_equal(subscribed(t, &ns2, 0, 2), from);
@@ -361,8 +349,8 @@ TEST(unsubscribed_hears_no_more)
 
 TEST(subscriptions_are_limited_and_given_back)
 {
-    struct tern *t = connected(rig.socket), *u = connected(rig.socket);
-    struct tern *op = connected(rig.admin);
+    struct tern *t = rig_connected(rig.socket), *u = rig_connected(rig.socket);
+    struct tern *op = rig_connected(rig.admin);
 
     for (uint32_t i = 1; i <= SUBSCRIPTIONS_SHARE_MAX; i++)
         subscribed(i % 2 ? t : u, NULL, 0, i);
@@ -384,7 +372,6 @@ FIXTURE(stop_killed)
     engine_close(&other);
     tern_destroy(admin);
     rig_stop(&rig);
-    unlink(other_path); /* a daemon that is killed leaves its sockets */
     return 0;
 }
 
@@ -392,7 +379,7 @@ TEST_GROUP(start, stop_killed);
 
 TEST(subscriber_is_told_of_the_end)
 {
-    struct tern *t = connected(rig.socket);
+    struct tern *t = rig_connected(rig.socket);
     struct tern_answer a;
 
     subscribed(t, NULL, 0, 5);

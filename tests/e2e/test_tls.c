@@ -17,7 +17,7 @@
 #include "seam/xfer/data_wire.h"
 #include "testing/test.h"
 
-#define HALF_OPEN 60 /* more than TLS_HANDSHAKES_MAX */
+#define HALF_OPEN  60   /* more than TLS_HANDSHAKES_MAX */
 #define SLACK_MS   4000 /* of a deadline, on a busy machine */
 #define SAID_BYTES 65536
 
@@ -90,7 +90,7 @@ FIXTURE(start)
              port, certs, certs, certs, other_port, transport(), transport());
     rig_start(&rig, extra, NULL);
     start_other(other_port, port, certs);
-    assert_int_equal(tern_connect(rig.admin, RIG_WAIT_MS, &admin), TERN_OK);
+    admin = rig_connected(rig.admin);
     return 0;
 }
 

@@ -19,17 +19,13 @@ static char other[SPAWN_PATH_BYTES]; /* t1's socket */
 TEST(unread_answers_of_one_tenant_cost_another_nothing)
 {
     Tern__Wire__Empty m = TERN__WIRE__EMPTY__INIT;
-    char dir[] = "/tmp/tern-unread-XXXXXX", extra[256];
     uint32_t open = UNREAD, asked = 0, most = 0;
-    struct tern *t = NULL, *admin = NULL;
+    struct tern *t, *admin;
     int fd[UNREAD];
 
-    assert_non_null(mkdtemp(dir));
-    snprintf(other, sizeof other, "%s/t1.sock", dir);
-    snprintf(extra, sizeof extra, "  - name: t1\n    socket: %s\n    memory: 16M\n", other);
-    rig_start(&rig, extra, NULL);
-    assert_int_equal(tern_connect(other, RIG_WAIT_MS, &t), TERN_OK);
-    assert_int_equal(tern_connect(rig.admin, RIG_WAIT_MS, &admin), TERN_OK);
+    rig_start_two(&rig, other, NULL);
+    t = rig_connected(other);
+    admin = rig_connected(rig.admin);
     for (uint32_t i = 0; i < UNREAD; i++)
         fd[i] = rig_greeted(rig.socket);
     for (uint32_t round = 0; round < ROUNDS && open > 0; round++) {
@@ -63,5 +59,4 @@ TEST(unread_answers_of_one_tenant_cost_another_nothing)
     tern_destroy(t);
     tern_destroy(admin);
     assert_int_equal(rig_stop(&rig), 0);
-    assert_int_equal(rmdir(dir), 0);
 }

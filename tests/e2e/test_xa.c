@@ -97,7 +97,7 @@ struct writer {
 };
 
 struct xa {
-    char dir[64];
+    char dir[RIG_DIR_BYTES];
     struct daemon source, dest;
     struct daemon_options source_options;
     struct tern *admin; /* of the destination */
@@ -628,7 +628,6 @@ static void play(struct xa *x, uint64_t run_ns)
 
 static void start_daemons(struct xa *x)
 {
-    char why[SPAWN_WHY_BYTES] = "";
     struct daemon_options o[2] = {{
         .node = "source",
         .memory_bytes = pool_bytes_for(SOURCE_PAGES, PAGE_BYTES) + (2u << 20),
@@ -640,8 +639,7 @@ static void start_daemons(struct xa *x)
     o[1] = o[0];
     o[1].node = "dest";
     o[1].memory_bytes = pool_bytes_for(DEST_PAGES, PAGE_BYTES) + (2u << 20);
-    if (!daemon_start_pair(&x->source, &x->dest, x->dir, o, why))
-        fail_msg("%s", why);
+    rig_start_pair(&x->source, &x->dest, x->dir, o);
     x->source_options = o[0];
 }
 
@@ -660,7 +658,6 @@ static int set_up(void **state)
     seed = number_in("TERN_XA_SEED", seed);
     printf("TERN_XA_SEED=%llu\n", (unsigned long long)seed);
     prng_init(&x->prng, seed);
-    assert_true(tempdir_make(x->dir, sizeof x->dir, "tern-e2e"));
     start_daemons(x);
     x->e.daemon = &x->dest;
     assert_int_equal(side_open(&x->e, "dest-engine"), TERN_OK);
