@@ -1,89 +1,26 @@
 /* The deadlines of streams: one sweep closes all that are past theirs, whatever the end of one of
  * them does to the others. */
-#include <string.h>
-#include <sys/socket.h>
-#include <unistd.h>
-
-#include "shell/stream/stream.h"
-#include "testing/test.h"
+#include "unit/shell/test_stream_rig.h"
 
 #define STREAMS 3
-#define WAIT_NS 5000000000u
-
-struct side {
-    struct stream s;    /* first: the callbacks cast */
-    struct side *other; /* closed with this one; NULL: none */
-    uint32_t closed, finished;
-    const char *why;
-};
-
-static struct io *io;
-static struct stream_pool *pool;
-static struct side side[STREAMS];
-static int far_end[STREAMS];
-
-static void on_frame(struct stream *s, const struct frame_header *h, const uint8_t *body)
-{
-    (void)s, (void)h, (void)body;
-    fail_msg("nobody sends");
-}
-
-static void on_closed(struct stream *s, const char *why)
-{
-    struct side *me = (struct side *)(void *)s;
-
-    me->closed++;
-    me->why = why;
-    if (me->other)
-        stream_close(&me->other->s, "with another one");
-}
-
-static void on_finished(struct stream *s)
-{
-    ((struct side *)(void *)s)->finished++;
-}
-
-static const struct stream_ops ops = {
-    .frame = on_frame, .closed = on_closed, .finished = on_finished};
 
 FIXTURE(set_up)
 {
-    struct io_config config = {.entries = 64, .buffers = 8, .buffer_bytes = 4096};
-    struct stream_config streams = {.streams = STREAMS,
-                                    .send_buffers_reserved = {4},
-                                    .shares = 1,
-                                    .big_bytes = 65536,
-                                    .partial_ns = 1,
-                                    .slow_ns = WAIT_NS};
-    const char *why = "";
-    int fd[2];
+    struct stream_config config = {.streams = STREAMS,
+                                   .send_buffers_reserved = {4},
+                                   .shares = 1,
+                                   .big_bytes = 65536,
+                                   .partial_ns = 1,
+                                   .slow_ns = WAIT_NS};
 
-    assert_int_equal(io_create(&config, &io, &why), TERN_OK);
-    streams.io = io;
-    assert_int_equal(stream_pool_create(&streams, &pool), TERN_OK);
-    memset(side, 0, sizeof side);
-    for (uint32_t i = 0; i < STREAMS; i++) {
-        assert_int_equal(socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, fd), 0);
-        far_end[i] = fd[1];
-        stream_open(&side[i].s, pool, &ops, fd[0], 0, 4096, 2);
-    }
+    streams_open(&config, 0, 2);
     return 0;
 }
 
 FIXTURE(tear_down)
 {
-    uint64_t end = io_now_ns() + WAIT_NS;
-
-    for (uint32_t i = 0; i < STREAMS; i++) {
-        stream_close(&side[i].s, "the test is over");
-        while (!side[i].finished && io_now_ns() < end)
-            io_run(io, end);
-        assert_int_equal(side[i].finished, 1);
-        close(far_end[i]);
-    }
-    io_destroy(io);
-    stream_pool_destroy(pool);
-    return 0;
+    streams_close(STREAMS);
+    return streams_gone();
 }
 
 /* Whichever is looked at next when one is closed, in either order of the list. */

@@ -1,12 +1,6 @@
 /* The send buffers of streams: who reads nothing ends itself, and neither another tenant's
  * connection nor one of its own tenant's that reads. */
-#include <stdio.h>
-#include <string.h>
-#include <sys/socket.h>
-#include <unistd.h>
-
-#include "shell/stream/stream.h"
-#include "testing/test.h"
+#include "unit/shell/test_stream_rig.h"
 
 #define SILENT   8 /* of tenant A, that read nothing */
 #define STREAMS  (SILENT + 2)
@@ -15,65 +9,21 @@
 #define COMMON   64
 #define RESERVED 16
 #define MOST     60 /* of one stream */
-#define WAIT_NS  5000000000u
 #define FRAME    60000
 
-struct side {
-    struct stream s; /* first: the callbacks cast */
-    uint32_t closed, finished;
-    char why[160];
-};
-
-static struct io *io;
-static struct stream_pool *pool;
-static struct side side[STREAMS];
-static int far_end[STREAMS];
 static uint8_t frame[FRAME];
-
-static void on_frame(struct stream *s, const struct frame_header *h, const uint8_t *body)
-{
-    (void)s, (void)h, (void)body;
-    fail_msg("nobody sends");
-}
-
-static void on_closed(struct stream *s, const char *why)
-{
-    struct side *me = (struct side *)(void *)s;
-
-    me->closed++;
-    snprintf(me->why, sizeof me->why, "%s", why);
-}
-
-static void on_finished(struct stream *s)
-{
-    ((struct side *)(void *)s)->finished++;
-}
-
-static const struct stream_ops ops = {
-    .frame = on_frame, .closed = on_closed, .finished = on_finished};
 
 FIXTURE(set_up)
 {
-    struct io_config config = {.entries = 64, .buffers = 8, .buffer_bytes = 4096};
-    struct stream_config streams = {.streams = STREAMS,
-                                    .send_buffers = COMMON,
-                                    .send_buffers_reserved = {RESERVED, RESERVED},
-                                    .shares = 2,
-                                    .big_bytes = 65536,
-                                    .partial_ns = 1000 * (uint64_t)WAIT_NS,
-                                    .slow_ns = 1000 * (uint64_t)WAIT_NS};
-    const char *why = "";
-    int fd[2];
+    struct stream_config config = {.streams = STREAMS,
+                                   .send_buffers = COMMON,
+                                   .send_buffers_reserved = {RESERVED, RESERVED},
+                                   .shares = 2,
+                                   .big_bytes = 65536,
+                                   .partial_ns = 1000 * (uint64_t)WAIT_NS,
+                                   .slow_ns = 1000 * (uint64_t)WAIT_NS};
 
-    assert_int_equal(io_create(&config, &io, &why), TERN_OK);
-    streams.io = io;
-    assert_int_equal(stream_pool_create(&streams, &pool), TERN_OK);
-    memset(side, 0, sizeof side);
-    for (uint32_t i = 0; i < STREAMS; i++) {
-        assert_int_equal(socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, fd), 0);
-        far_end[i] = fd[1];
-        stream_open(&side[i].s, pool, &ops, fd[0], i == OTHER, 4096, MOST);
-    }
+    streams_open(&config, 1, MOST);
     return 0;
 }
 
@@ -85,26 +35,15 @@ static void turn(void)
 
 FIXTURE(tear_down)
 {
-    uint64_t end = io_now_ns() + WAIT_NS;
     struct stream_share share;
 
-    for (uint32_t i = 0; i < STREAMS; i++) {
-        stream_close(&side[i].s, "the test is over");
-        while (!side[i].finished && io_now_ns() < end)
-            io_run(io, end);
-        assert_int_equal(side[i].finished, 1);
-        assert_int_equal(side[i].closed, 1);
-        assert_int_equal(side[i].s.send_buffers, 0);
-        close(far_end[i]);
-    }
+    streams_close(STREAMS);
     for (uint32_t i = 0; i < 2; i++) { /* all of them came back, to whom they belong */
         stream_share_view(pool, i, &share);
         assert_int_equal(share.used, 0);
         assert_int_equal(share.common_used, 0);
     }
-    io_destroy(io);
-    stream_pool_destroy(pool);
-    return 0;
+    return streams_gone();
 }
 
 /* Reads all of what is under way to that client. */

@@ -1,0 +1,95 @@
+/* Streams over socket pairs, whose far ends are the test's: opened and closed with each case. What
+ * ends a stream is kept, and nobody sends anything. Header only. */
+#ifndef TEST_STREAM_RIG_H
+#define TEST_STREAM_RIG_H
+
+#include <stdio.h>
+#include <string.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+#include "shell/stream/stream.h"
+#include "testing/test.h"
+
+#define STREAMS_MAX 16
+#define WAIT_NS     5000000000u
+
+struct side {
+    struct stream s;    /* first: the callbacks cast */
+    struct side *other; /* closed with this one; NULL: none */
+    uint32_t closed, finished;
+    char why[160];
+};
+
+static struct io *io;
+static struct stream_pool *pool;
+static struct side side[STREAMS_MAX];
+static int far_end[STREAMS_MAX];
+
+static void on_frame(struct stream *s, const struct frame_header *h, const uint8_t *body)
+{
+    (void)s, (void)h, (void)body;
+    fail_msg("nobody sends");
+}
+
+static void on_closed(struct stream *s, const char *why)
+{
+    struct side *me = (struct side *)(void *)s;
+
+    me->closed++;
+    snprintf(me->why, sizeof me->why, "%s", why);
+    if (me->other)
+        stream_close(&me->other->s, "with another one");
+}
+
+static void on_finished(struct stream *s)
+{
+    ((struct side *)(void *)s)->finished++;
+}
+
+/* The last so many of them are of share 1, all others of share 0. */
+static inline void streams_open(struct stream_config *config, uint32_t of_share_1,
+                                uint32_t send_buffers_max)
+{
+    static const struct stream_ops ops = {
+        .frame = on_frame, .closed = on_closed, .finished = on_finished};
+    struct io_config io_config = {.entries = 64, .buffers = 8, .buffer_bytes = 4096};
+    const char *why = "";
+    int fd[2];
+
+    assert_int_equal(io_create(&io_config, &io, &why), TERN_OK);
+    config->io = io;
+    assert_int_equal(stream_pool_create(config, &pool), TERN_OK);
+    memset(side, 0, sizeof side);
+    for (uint32_t i = 0; i < config->streams; i++) {
+        assert_int_equal(socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, fd), 0);
+        far_end[i] = fd[1];
+        stream_open(&side[i].s, pool, &ops, fd[0], i + of_share_1 >= config->streams, 4096,
+                    send_buffers_max);
+    }
+}
+
+/* Each has ended once, for whatever reason, and holds nothing. */
+static inline void streams_close(uint32_t n)
+{
+    uint64_t end = io_now_ns() + WAIT_NS;
+
+    for (uint32_t i = 0; i < n; i++) {
+        stream_close(&side[i].s, "the test is over");
+        while (!side[i].finished && io_now_ns() < end)
+            io_run(io, end);
+        assert_int_equal(side[i].finished, 1);
+        assert_int_equal(side[i].closed, 1);
+        assert_int_equal(side[i].s.send_buffers, 0);
+        close(far_end[i]);
+    }
+}
+
+static inline int streams_gone(void)
+{
+    io_destroy(io);
+    stream_pool_destroy(pool);
+    return 0;
+}
+
+#endif
