@@ -3,14 +3,11 @@
  * stream, the core and the data path. */
 #include <arpa/inet.h>
 #include <netinet/in.h>
-#include <stdlib.h>
 #include <string.h>
-#include <unistd.h>
 
 #include "shell/daemon.h"
-#include "shell/log/log.h"
 #include "shell/peers/link_internal.h"
-#include "testing/test.h"
+#include "unit/rig/rig_log.h"
 
 enum { WEST, EAST, IN_A, IN_B, LINKS, PEERS = 2 }; /* two are dialled, two dial us */
 
@@ -19,7 +16,7 @@ static uint8_t frame[FRAME_HEADER_BYTES + FRAME_BODY_MAX];
 static struct config config;
 static struct daemon d;
 static struct peer_link links[LINKS];
-static int log_fd, listener, dialled;
+static int listener, dialled;
 
 static struct {
     struct frame_header h; /* of the last frame put */
@@ -138,11 +135,6 @@ void __wrap_xfer_link_transport(struct xfer *xfer, uint32_t link, enum xfer_tran
     seen.rdma = rdma;
 }
 
-static uint64_t test_clock(void)
-{
-    return 1;
-}
-
 /* A connection to somebody who listens, since the address of the peer is asked of the socket. */
 static void dial(void)
 {
@@ -159,8 +151,6 @@ static void dial(void)
 
 FIXTURE(start)
 {
-    char path[] = "/tmp/tern-link-greet-XXXXXX";
-
     memset(&config, 0, sizeof config);
     memset(&d, 0, sizeof d);
     memset(links, 0, sizeof links);
@@ -187,20 +177,17 @@ FIXTURE(start)
         links[i].stream.state = STREAM_OPEN;
         links[i].stream.fd = dialled;
     }
-    log_fd = mkstemp(path);
-    assert_true(log_fd >= 0);
-    unlink(path);
-    log_init(LEVEL_DEBUG, log_fd, test_clock);
+    clock_ns = 1;
+    log_start(LEVEL_DEBUG);
     return wire_in_init(&d.in, &config, FRAME_BODY_MAX) == TERN_OK ? 0 : -1;
 }
 
 FIXTURE(stop)
 {
     wire_in_finish(&d.in);
-    log_init(LEVEL_INFO, STDERR_FILENO, NULL);
     close(listener);
     close(dialled);
-    return close(log_fd);
+    return log_stop();
 }
 
 /* The peer of a link says that. */

@@ -2,27 +2,8 @@
  * limit, with the peer, the transfer and what to do. */
 #include "unit/rig/rig_pair.h"
 
-#include <stdio.h>
-#include <stdlib.h>
-#include <unistd.h>
-
-#include "shell/log/log.h"
 #include "shell/loop/quarantine.h"
-
-static int log_fd;
-
-/* Everything since the last call. */
-static const char *written(void)
-{
-    static char text[1 << 14];
-    ssize_t n = pread(log_fd, text, sizeof text - 1, 0);
-
-    assert_true(n >= 0);
-    text[n] = '\0';
-    assert_int_equal(ftruncate(log_fd, 0), 0);
-    assert_true(lseek(log_fd, 0, SEEK_SET) == 0);
-    return text;
-}
+#include "unit/rig/rig_log.h"
 
 static void assert_line(const char *text, struct pull_id pull, uint32_t pages, uint64_t age_ms)
 {
@@ -44,13 +25,10 @@ static struct config *config_with_peer(void)
         "node: alpha\ninsecure_peers: true\n"
         "tenants:\n  - {name: first, socket: /tmp/1, memory: 4M}\n"
         "peers:\n  - {name: beta, address: \"[::1]:7001\", tenants: [first]}\n";
-    char path[] = "/tmp/tern-log-XXXXXX", why[CONFIG_WHY_BYTES];
+    char why[CONFIG_WHY_BYTES];
     struct config *config;
 
-    log_fd = mkstemp(path);
-    assert_true(log_fd >= 0);
-    unlink(path);
-    log_init(LEVEL_WARN, log_fd, NULL);
+    log_start(LEVEL_WARN);
     if (config_load_text("t", yaml, sizeof yaml - 1, &config, why, sizeof why) != TERN_OK)
         fail_msg("%s", why);
     return config;
@@ -76,22 +54,22 @@ TEST(quarantine_old_is_warned_of_once_a_transfer)
     assert_ok(rig_fetch_cancel(d[0]));
 
     seen_ns = quarantine_warn(p.dest->core, config, seen_ns, since_ns + QUARANTINE_WARN_NS - 1);
-    assert_string_equal(written(), "");
+    assert_string_equal(logged(), "");
     seen_ns = quarantine_warn(p.dest->core, config, seen_ns, since_ns + QUARANTINE_WARN_NS);
-    assert_line(written(), pull[1], 4, 10000);
+    assert_line(logged(), pull[1], 4, 10000);
     seen_ns =
         quarantine_warn(p.dest->core, config, seen_ns, since_ns + QUARANTINE_WARN_NS + 2999999);
-    assert_string_equal(written(), "");
+    assert_string_equal(logged(), "");
     seen_ns =
         quarantine_warn(p.dest->core, config, seen_ns, since_ns + QUARANTINE_WARN_NS + 8000000);
-    assert_line(written(), pull[0], 4, 10005);
+    assert_line(logged(), pull[0], 4, 10005);
     seen_ns = quarantine_warn(p.dest->core, config, seen_ns, since_ns + 9 * QUARANTINE_WARN_NS);
-    assert_string_equal(written(), "");
+    assert_string_equal(logged(), "");
     rig_complete(p.dest, RIG_PULL_STOP);
     rig_complete(p.dest, RIG_PULL_STOP);
     quarantine_warn(p.dest->core, config, 0, since_ns + 9 * QUARANTINE_WARN_NS);
-    assert_string_equal(written(), "");
+    assert_string_equal(logged(), "");
 
     config_destroy(config);
-    close(log_fd);
+    log_stop();
 }
