@@ -11,33 +11,6 @@
 #define AUDIT_EACH 16 /* operations */
 #define EVICTS_MAX 8  /* in a row, until nothing is left */
 
-static struct rig_options small_limits(void)
-{
-    struct rig_options o = rig_defaults();
-
-    o.limits.nodes = 24;
-    o.limits.token_blocks = 96;
-    o.limits.extra_keys = 8;
-    o.limits.namespaces = 3;
-    o.limits.sessions = 8;
-    o.limits.retires = 5;
-    o.limits.pages = 512;
-    o.limits.slabs = 160;
-    o.limits.pools = 6;
-    o.limits.engines = 3;
-    o.limits.pulls = o.limits.serves = 2;
-    o.limits.seal_jobs = 2;
-    o.limits.copy_jobs = 2;
-    o.limits.events = 8;
-    o.limits.conns = 64;
-    o.limits.peer_bytes_in_flight = 700;
-    for (uint32_t t = 0; t < 2; t++) {
-        o.tenant[t].memory_bytes = o.tenant[t].host_bytes = 8192;
-        o.tenant[t].sessions_max = 7;
-    }
-    return o;
-}
-
 /* --- faults --- */
 
 static void complete(struct world *w, struct rig *rig)
@@ -313,7 +286,7 @@ static void set_up(struct world *w)
         const char *name;
     } cast[ACTORS] = {{0, 2, 0, "a"}, {0, 2, 0, "b"}, {1, 2, 2, "c"}};
     static const uint64_t host_slabs[] = {24, 6, 12, 0};
-    struct rig_options options = small_limits();
+    struct rig_options options = rig_small();
     uint32_t shape = take(w);
 
     w->shape = shape & SHAPE_STATE;

@@ -44,30 +44,9 @@ static void set_up(void)
     budget_init(&budget, memory, sizeof memory);
 }
 
-static struct rig_options small_limits(void)
-{
-    struct rig_options o = rig_defaults();
-
-    o.limits.nodes = 24;
-    o.limits.token_blocks = 96;
-    o.limits.extra_keys = 8;
-    o.limits.namespaces = 4;
-    o.limits.sessions = 8;
-    o.limits.retires = 6;
-    o.limits.pages = 512;
-    o.limits.slabs = 160;
-    o.limits.pools = 6;
-    o.limits.engines = 3;
-    o.limits.pulls = o.limits.serves = 2;
-    o.limits.events = 8;
-    for (uint32_t t = 0; t < 2; t++)
-        o.tenant[t].memory_bytes = o.tenant[t].host_bytes = 16384;
-    return o;
-}
-
 static void world_begin(void)
 {
-    struct rig_options o = small_limits();
+    struct rig_options o = rig_small();
     const struct group_layout groups[] = {rig_group(2, 64), rig_window(2, 9, 64)};
 
     for (uint32_t d = 0; d < 2; d++) {

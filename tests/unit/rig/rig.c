@@ -73,6 +73,33 @@ struct rig_options rig_defaults(void)
     return o;
 }
 
+struct rig_options rig_small(void)
+{
+    struct rig_options o = rig_defaults();
+
+    o.limits.nodes = 24;
+    o.limits.token_blocks = 96;
+    o.limits.extra_keys = 8;
+    o.limits.namespaces = 3;
+    o.limits.sessions = 8;
+    o.limits.retires = 5;
+    o.limits.pages = 512;
+    o.limits.slabs = 160;
+    o.limits.pools = 6;
+    o.limits.engines = 3;
+    o.limits.pulls = o.limits.serves = 2;
+    o.limits.seal_jobs = 2;
+    o.limits.copy_jobs = 2;
+    o.limits.events = 8;
+    o.limits.conns = 64;
+    o.limits.peer_bytes_in_flight = 700;
+    for (uint32_t t = 0; t < 2; t++) {
+        o.tenant[t].memory_bytes = o.tenant[t].host_bytes = 8192;
+        o.tenant[t].sessions_max = 7;
+    }
+    return o;
+}
+
 static struct rig *live;
 /* What the step under way asks for, taken in before the next step of any rig. */
 static struct actions asked;

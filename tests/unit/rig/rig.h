@@ -132,6 +132,8 @@ struct rig_session {
 
 /* Limits that fit small tests; change what the test is about. */
 struct rig_options rig_defaults(void);
+/* So little of everything that it runs out now and then. */
+struct rig_options rig_small(void);
 struct rig *rig_create(const struct rig_options *options); /* NULL: the defaults */
 /* With its sessions. Behind each case rig_destroy_all does it. */
 void rig_destroy(struct rig *rig);

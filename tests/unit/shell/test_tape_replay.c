@@ -31,21 +31,12 @@ static void record(void *ctx, const struct event *event)
 /* Small, so that an arena takes little and everything runs out now and then. */
 static struct rig_options small_options(void)
 {
-    struct rig_options o = rig_defaults();
+    struct rig_options o = rig_small();
 
-    o.limits.conns = 8;
-    o.limits.engines = 2;
-    o.limits.pools = 4;
-    o.limits.sessions = 8;
     o.limits.nodes = 48;
-    o.limits.namespaces = 4;
-    o.limits.token_blocks = 96;
-    o.limits.extra_keys = 16;
+    o.limits.retires = 16;
     o.limits.pages = 2560;
     o.limits.slabs = 1280;
-    o.limits.retires = 16;
-    o.limits.pulls = o.limits.serves = 2;
-    o.limits.seal_jobs = 2;
     for (uint32_t i = 0; i < 2; i++)
         o.tenant[i] = (struct tenant_config){
             .memory_bytes = 1 << 20, .host_bytes = HOST_BYTES, .regions = 1, .sessions_max = 6};
