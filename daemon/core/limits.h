@@ -28,7 +28,11 @@
 #define PULL_BUSY_MS_MAX     2000 /* how long a transfer waits for a busy source at most */
 #define COPY_TRIES_MAX       3   /* times in a row that a node is copied to the host */
 #define FETCH_TOKENS_MAX     245760 /* tokens of one Fetch: they fit one frame between daemons */
-#define EVICT_SCAN_MAX       65536  /* nodes looked at for one shortage answer */
+#define STEP_VISITS_MAX      262144 /* records that loops over nodes visit in one step of the core */
+#define STEP_PATH_MAX        131072 /* of them, those that the last turn of such a loop may add */
+#define PIECE_VISITS_MAX     4096   /* those of a piece of work that goes on in the next step */
+#define CHANGED_MAX          1024   /* nodes that wait to be counted, after a step */
+#define SHORTAGE_RETIRES_MAX 32     /* releases looked at for one shortage answer */
 #define RESETS_MAX           64     /* resets of namespaces that not all peers have heard of */
 #define RESET_NODES_MAX      1024   /* nodes of a namespace that was reset, freed in one step */
 

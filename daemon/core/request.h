@@ -69,7 +69,7 @@ enum family { FAMILY_HISTORY = 0, FAMILY_WINDOW = 1, FAMILY_RECURRENT = 2 };
 /* What happens to STATE pages that a later resume point has made needless (T10). */
 enum supersede { SUPERSEDE_LAZY = 0, SUPERSEDE_EAGER = 1, SUPERSEDE_OFF = 2 };
 /* Where a page lies. */
-enum tier { TIER_DEVICE = 0, TIER_HOST = 1 };
+enum tier { TIER_DEVICE = 0, TIER_HOST = 1, TIER_COUNT };
 /* HOST: the committed prefix is copied to host memory, and pinned there. DROP: it stays on the
  * device, pinned; what was not committed is given back. */
 enum retract_mode { RETRACT_HOST = 0, RETRACT_DROP = 1 };

@@ -340,7 +340,10 @@ void core_step(struct core *c, const struct event *ev, struct actions *out)
     all = copy_flush(c, out) && all;
     all = reset_flush(c) && all; /* these two wait for what the others let go */
     all = pool_flush(c, out) && all;
+    all = obtain_flush(c) && all;
     c->left_over = !all;
+    check(c->visits <= STEP_VISITS_MAX);
+    c->visits = 0;
     c->changes += c->touched;
 }
 

@@ -433,6 +433,7 @@ void oracle_audit(const struct core *core)
     audit_host(&a);
     audit_refs(&a);
     audit_state(&a);
+    audit_obtain(&a);
     audit_stores(&a);
     audit_no_page_lost(&a);
     audit_shares(&a);

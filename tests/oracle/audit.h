@@ -24,6 +24,8 @@ void audit_host(struct audit *a);
 void audit_state(struct audit *a);
 bool audit_state_at_rest(const struct core *c, const struct node *n);
 
+/* audit_obtain.c */
+void audit_obtain(struct audit *a);
 /* audit_shares.c */
 void audit_shares(struct audit *a);
 

@@ -37,18 +37,6 @@ static bool bug_of_seam(unsigned bug)
     return bug >= BUG_SEAM_FIRST && bug <= BUG_SEAM_LAST;
 }
 
-/* Without RDMA nothing would find the seam's. */
-static bool bug_findable(unsigned bug)
-{
-    return bug > 0 && bug < BUG_END && (rdma_built || !bug_of_seam(bug));
-}
-
-bool bug_plant(const char *which)
-{
-    planted_bug = (unsigned)atoi(which);
-    return bug_findable(planted_bug);
-}
-
 static const char *bug_text(unsigned n)
 {
     switch (n) {
@@ -59,6 +47,18 @@ static const char *bug_text(unsigned n)
 #undef X
     default: return NULL;
     }
+}
+
+/* Without RDMA nothing would find the seam's. */
+static bool bug_findable(unsigned bug)
+{
+    return bug_text(bug) && (rdma_built || !bug_of_seam(bug));
+}
+
+bool bug_plant(const char *which)
+{
+    planted_bug = (unsigned)atoi(which);
+    return bug_findable(planted_bug);
 }
 
 struct found {

@@ -327,8 +327,6 @@ void session_fetched(struct sim *w, uint32_t d, const struct reply *r)
         return;
     }
     s->turn = TURN_OPEN;
-    if (r->err == TERN_POOL_EXHAUSTED)
-        m->pool[s->pool].evictions++; /* what was evicted stays evicted */
     fetch_marks(w, s, r, s->committed);
     fetch_take(w, d, s, r);
     if (w->cfg.nstate)

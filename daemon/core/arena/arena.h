@@ -38,8 +38,9 @@ struct slab {
     struct list_links in_list; /* its group's partial ones where it has FREE pages, or the pool's
                                   free ones where it is unassigned */
     uint32_t free_head, nfree;
-    uint32_t group;    /* whose pages its records are formatted for; NONE: never used */
-    uint32_t assigned; /* 1 while the group holds it */
+    uint32_t group;      /* whose pages its records are formatted for; NONE: never used */
+    uint32_t assigned;   /* 1 while the group holds it */
+    uint32_t obtainable; /* pages that eviction would free: see tree/obtain.h */
 };
 
 struct group {
@@ -51,6 +52,8 @@ struct group {
     uint32_t segment;     /* pages of a node's segment */
     uint32_t reach;       /* STATE: nodes whose segments make a window. HISTORY: 0 */
     uint32_t reclaimable; /* COMMITTED pages that no resume point needs any more (T10) */
+    uint32_t obtainable;  /* pages that eviction would free, and the slabs that it would */
+    uint32_t loose;       /* empty: see tree/obtain.h */
     uint32_t index;       /* in pool.group */
 };
 
@@ -75,6 +78,7 @@ struct pool {
     uint32_t
         heap[HEAPS]; /* HEAP_LEAF: evictable leaves. HEAP_STATE: nodes whose STATE may be dropped */
     struct list reclaim;                /* nodes with superseded STATE, oldest first */
+    struct list changed;                /* nodes of which the counters know too little */
     uint32_t nstate, reach, window_max; /* STATE groups; the largest reach and window of them */
     uint32_t resumed_anew;              /* nodes of SUCCESSOR_EARLIER */
     uint32_t supersede;
@@ -136,6 +140,15 @@ struct node_work {
     uint32_t loaders;                /* loads that need this node on the device */
 };
 
+/* What keeps a node where it is, as the counters know it: see tree/obtain.h. */
+struct node_room {
+    struct list_links changed; /* in its pool's list */
+    uint32_t kept[TIER_COUNT];
+    uint32_t counted; /* bits: those of a tier begin at tier * GROUPS_MAX */
+    uint8_t own[TIER_COUNT], in[TIER_COUNT], passes[TIER_COUNT];
+    uint8_t zero[2];
+};
+
 struct node { /* one L-chunk under its parent; a root has depth 0 and neither tokens nor pages */
     /* The first cache line is all that a match reads. */
     _Alignas(64) uint32_t parent;
@@ -147,8 +160,9 @@ struct node { /* one L-chunk under its parent; a root has depth 0 and neither to
     uint32_t pages[GROUPS_MAX]; /* heads; page_tokens order; L / page_tokens each */
     uint32_t gen, pool, space, used;
     uint32_t refs[REF_KINDS], nrefs;
+    struct node_room room;
     struct list_links sibling; /* `next` too where the record is free */
-    uint32_t hash_next, mark;
+    uint32_t hash_next, zero;
     uint64_t hash, seq;
     uint64_t chain;                 /* of all tokens up to here; no slot or address in it */
     uint64_t last_use, last_use_ns; /* last_use: T13's tick, the core's changes at that event */
@@ -216,6 +230,8 @@ struct retire { /* what waits until every rank of an engine has passed a step */
     struct list_links in_engine;
     struct path pin; /* a DEVICE pin that ends, and its borrows of STATE with it; node NONE: none */
     uint32_t pending; /* nodes that become visible */
+    uint32_t pool;    /* that its pages are of, and how many of each group: a shortage tells them */
+    uint32_t pages_of[GROUPS_MAX];
     struct list pages;
 };
 
@@ -324,7 +340,9 @@ struct tenant {
 struct core {
     struct core_limits limits;
     uint64_t incarnation, now_ns, changes, seq, bytes;
-    uint32_t touched, draining, mark, hash_mask, left_over, zero;
+    uint32_t touched, draining, hash_mask, left_over;
+    uint32_t visits;   /* records that this step has looked at: see visits_left */
+    uint32_t nchanged; /* nodes in the `changed` lists of all pools */
     uint32_t tenants_at, conns_at, engines_at, pools_at, sessions_at, nodes_at, spaces_at,
         blocks_at, block_next_at, keys_at, pages_at, slabs_at, retires_at, links_at, pulls_at,
         serves_at, hash_at, share_used_at; /* offsets / 64 */
@@ -418,6 +436,7 @@ ARENA_LIST(slab_list, slab, in_list)
 ARENA_LIST(space_list, space, in_pool)
 ARENA_LIST(child_list, node, sibling)
 ARENA_LIST(reclaim_list, node, state.reclaim)
+ARENA_LIST(changed_list, node, room.changed)
 ARENA_LIST(seal_list, node, work.seal_queue)
 ARENA_LIST(copy_list, node, work.copy_queue)
 ARENA_LIST(session_list, session, in_engine)
@@ -483,6 +502,15 @@ static inline uint32_t gen_next(uint32_t gen)
 static inline void touch(struct core *c)
 {
     c->touched = 1;
+}
+
+/* Records that this step may still look at, in loops whose length is not that of the request:
+ * evicting, counting, closing, sweeping. Each of them adds to c->visits for every record, stops
+ * when this is 0, and goes on in the next step. core_step checks the sum. */
+static inline uint32_t visits_left(const struct core *c)
+{
+    return c->visits < STEP_VISITS_MAX - STEP_PATH_MAX ? STEP_VISITS_MAX - STEP_PATH_MAX - c->visits
+                                                       : 0;
 }
 
 static inline uint32_t div_up(uint32_t n, uint32_t d)

@@ -52,6 +52,12 @@ static void slab_format(const struct core *c, uint32_t slot, const struct pool *
     }
 }
 
+/* Would the slab go back to the pool if what may be evicted were? */
+static bool slab_loose(const struct slab *s, const struct group *g)
+{
+    return s->nfree + s->obtainable == g->pages_per_slab;
+}
+
 static void slab_assign(struct core *c, struct pool *p, uint32_t group)
 {
     uint32_t slot = slab_list_pop(c, &p->free_slabs);
@@ -62,6 +68,7 @@ static void slab_assign(struct core *c, struct pool *p, uint32_t group)
         slab_format(c, slot, p, group);
     s->assigned = 1;
     g->held++;
+    g->loose++;
     g->count[PAGE_FREE] += g->pages_per_slab;
     slab_list_push_front(c, &g->partial, slot);
 }
@@ -74,6 +81,7 @@ static void slab_unassign(struct pool *p, const struct core *c, uint32_t slot)
     slab_list_remove(c, &g->partial, slot);
     s->assigned = 0;
     g->held--;
+    g->loose--;
     g->count[PAGE_FREE] -= g->pages_per_slab;
     slab_list_push_front(c, &p->free_slabs, slot);
 }
@@ -92,8 +100,20 @@ void page_free(struct core *c, uint32_t record)
     s->free_head = record;
     if (s->nfree++ == 0)
         slab_list_push_front(c, &g->partial, slot);
+    g->loose += slab_loose(s, g);
     if (s->nfree == g->pages_per_slab)
         slab_unassign(p, c, slot);
+}
+
+void page_obtainable(struct core *c, struct pool *p, uint32_t record, bool in)
+{
+    struct slab *s = slab_at(c, p->slab_base + (record - p->page_base) / p->pages_per_slab_max);
+    struct group *g = &p->group[s->group];
+
+    g->loose -= slab_loose(s, g);
+    s->obtainable += in ? 1 : -1u;
+    g->obtainable += in ? 1 : -1u;
+    g->loose += slab_loose(s, g);
 }
 
 void pages_free(struct core *c, struct list *list)
@@ -136,23 +156,57 @@ uint32_t group_total(const struct core *c, const struct pool *p, uint32_t group)
     return group_free(c, p, group) + group_used(&p->group[group]);
 }
 
-bool pages_fit(const struct core *c, const struct pool *p, const uint32_t *need,
-               uint32_t *ret_short)
+/* What a pool has, or would have. */
+struct stock {
+    uint32_t slabs;            /* that no group holds */
+    uint32_t used[GROUPS_MAX]; /* pages that are not free */
+    uint32_t own[GROUPS_MAX];  /* free pages in slabs that the group holds */
+};
+
+static bool stock_fits(const struct pool *p, const struct stock *stock, const uint32_t *need,
+                       uint32_t *ret_short)
 {
     uint32_t slabs = 0;
 
     for (uint32_t g = 0; g < p->ngroups; g++) {
-        uint32_t own = p->group[g].count[PAGE_FREE];
+        uint32_t cap = p->group[g].layout.cap_pages;
 
         *ret_short = g;
-        if (need[g] > group_free(c, p, g))
+        if (cap && need[g] > cap - stock->used[g])
             return false;
-        if (need[g] > own) /* groups share the free slabs: count what each would take of them */
-            slabs += div_up(need[g] - own, p->group[g].pages_per_slab);
-        if (slabs > p->free_slabs.n)
+        if (need[g] > stock->own[g]) /* groups share these: count what each would take of them */
+            slabs += div_up(need[g] - stock->own[g], p->group[g].pages_per_slab);
+        if (slabs > stock->slabs)
             return false;
     }
     return true;
+}
+
+bool pages_fit(const struct core *c, const struct pool *p, const uint32_t *need,
+               uint32_t *ret_short)
+{
+    struct stock stock = {.slabs = p->free_slabs.n};
+
+    (void)c;
+    for (uint32_t g = 0; g < p->ngroups; g++) {
+        stock.used[g] = group_used(&p->group[g]);
+        stock.own[g] = p->group[g].count[PAGE_FREE];
+    }
+    return stock_fits(p, &stock, need, ret_short);
+}
+
+bool pages_obtainable(const struct pool *p, const uint32_t *need, uint32_t *ret_short)
+{
+    struct stock stock = {.slabs = p->free_slabs.n};
+
+    for (uint32_t g = 0; g < p->ngroups; g++) {
+        const struct group *gr = &p->group[g];
+
+        stock.slabs += gr->loose;
+        stock.used[g] = group_used(gr) - gr->obtainable;
+        stock.own[g] = (gr->held - gr->loose) * gr->pages_per_slab - stock.used[g];
+    }
+    return stock_fits(p, &stock, need, ret_short);
 }
 
 uint32_t page_take(struct core *c, struct pool *p, uint32_t group, enum page_state state,
@@ -170,6 +224,7 @@ uint32_t page_take(struct core *c, struct pool *p, uint32_t group, enum page_sta
     record = s->free_head;
     pg = page_at(c, record);
     s->free_head = pg->in_list.next;
+    g->loose -= slab_loose(s, g);
     if (--s->nfree == 0)
         slab_list_remove(c, &g->partial, slot);
     pg->in_list = (struct list_links){.next = NONE, .prev = NONE};

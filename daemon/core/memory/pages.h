@@ -25,6 +25,10 @@ uint32_t group_total(const struct core *c, const struct pool *p, uint32_t group)
 /* Are need[g] pages of each group free? Else *ret_short is a group that lacks some. */
 bool pages_fit(const struct core *c, const struct pool *p, const uint32_t *need,
                uint32_t *ret_short);
+/* Would they be, if all that eviction could bring were evicted? */
+bool pages_obtainable(const struct pool *p, const uint32_t *need, uint32_t *ret_short);
+/* A page is, or is no longer, among those that eviction would free: see tree/obtain.h. */
+void page_obtainable(struct core *c, struct pool *p, uint32_t record, bool in);
 /* group_free must be at least 1. */
 uint32_t page_take(struct core *c, struct pool *p, uint32_t group, enum page_state state,
                    uint32_t owner);

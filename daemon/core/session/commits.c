@@ -35,6 +35,7 @@ static void segment_fill(struct core *c, struct segment to, struct list *from, u
         page_list_push(c, &pages, record);
     }
     node_at(c, to.node)->pages[to.group] = pages.head;
+    node_changed(c, to.node);
 }
 
 /* All pages of the group before that one. */
@@ -68,6 +69,7 @@ static bool refill_allowed(struct core *c, const struct engine *e, struct segmen
         *src->pending = to.node;
     }
     n->state.refilling |= 1u << to.group;
+    node_changed(c, to.node);
     return true;
 }
 
@@ -176,6 +178,7 @@ static void set_pending(struct core *c, struct session *s, uint32_t slot, struct
     n->work.publish_step = *src->step;
     n->work.publish_next = *src->pending;
     *src->pending = slot;
+    node_changed(c, slot);
 }
 
 static void history_fill(struct core *c, const struct pool *p, uint32_t slot,

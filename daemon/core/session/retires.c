@@ -9,6 +9,8 @@
 #include "core/tree/nodes.h"
 #include "core/tree/state.h"
 
+#include <string.h>
+
 bool retire_ready(const struct core *c, const struct engine *e, uint64_t step)
 {
     return step <= e->done_min || share_room(c, SHARE_RETIRES, e->tenant) > 0;
@@ -85,6 +87,8 @@ static struct retire *record_take(struct core *c, struct engine *e, uint64_t ste
     r->pending = NONE;
     r->pin = (struct path){.node = NONE};
     r->pages = LIST_EMPTY;
+    r->pool = NONE;
+    memset(r->pages_of, 0, sizeof r->pages_of);
     touch(c);
     return r;
 }
@@ -101,8 +105,11 @@ void retire_release(struct core *c, struct engine *e, uint64_t step, struct list
         return;
     }
     r = record_take(c, e, step);
-    for (uint32_t at = pages->head; at != NONE; at = page_list_next(c, at))
+    for (uint32_t at = pages->head; at != NONE; at = page_list_next(c, at)) {
         page_move(c, page_at(c, at), PAGE_RETIRING, retire_slot(c, r));
+        r->pool = page_at(c, at)->pool;
+        r->pages_of[page_at(c, at)->group]++;
+    }
     page_list_append(c, &r->pages, pages);
     r->pin = pin;
 }
@@ -158,15 +165,15 @@ uint64_t retire_until(const struct core *c, const struct engine *e, const struct
                       const struct shortage *s)
 {
     uint32_t soon = s->free + s->reclaimable, missing = s->needed > soon ? s->needed - soon : 0;
-    uint32_t have = 0, scanned = 0, slot = pool_slot(c, pool);
+    uint32_t have = 0, looked = 0, slot = pool_slot(c, pool);
     uint64_t last = 0;
 
-    for (uint32_t at = e->retires.head; at != NONE; at = retire_list_next(c, at)) {
+    for (uint32_t at = e->retires.head; at != NONE && looked < SHORTAGE_RETIRES_MAX;
+         at = retire_list_next(c, at), looked++) {
         const struct retire *r = retire_at(c, at);
 
-        for (uint32_t p = r->pages.head; p != NONE && scanned < EVICT_SCAN_MAX;
-             p = page_list_next(c, p), scanned++)
-            have += page_at(c, p)->pool == slot && page_at(c, p)->group == s->group;
+        if (r->pool == slot)
+            have += r->pages_of[s->group];
         if (have > 0 || r->pin.node != NONE || r->pending != NONE)
             last = r->step;
         if (have >= missing)

@@ -1,5 +1,6 @@
-/* Making room: evicting until every group has what is needed, and saying what is missing where it
- * cannot (T4, T11, E4). */
+/* Making room: evicting until every group has what is needed. Where that cannot be, nothing is
+ * evicted, and the answer says what is missing (T4, T11, E4). Both are decided by counters: see
+ * tree/obtain.h. */
 #include "core/session/room.h"
 
 #include "core/memory/pages.h"
@@ -7,32 +8,20 @@
 #include "core/tree/nodes.h"
 #include "core/tree/state.h"
 
-static void shortage_fill(struct core *c, struct engine *e, struct pool *p, const uint32_t *need,
-                          uint32_t group, struct shortage *ret)
+static enum tern_err shortage_fill(struct core *c, struct engine *e, struct pool *p,
+                                   const uint32_t *need, uint32_t group, struct shortage *ret)
 {
     ret->group = group;
     ret->needed = need[group];
     ret->free = group_free(c, p, group);
-    ret->reclaimable = evict_count(c, p, group);
+    ret->reclaimable = p->group[group].obtainable;
     ret->retiring = p->group[group].count[PAGE_RETIRING];
     ret->until_step = retire_until(c, e, p, ret);
-}
-
-/* What a group could have if every prefix were evicted: a request above it must not cost anyone a
- * prefix (T11). */
-static uint32_t most_for_group(const struct pool *p, uint32_t group)
-{
-    const struct group *g = &p->group[group];
-    uint32_t most = (p->nslabs - 1) * g->pages_per_slab;
-    uint32_t kept = g->held * g->pages_per_slab - g->count[PAGE_FREE] - g->count[PAGE_COMMITTED];
-
-    if (g->layout.cap_pages && g->layout.cap_pages < most)
-        most = g->layout.cap_pages;
-    return most > kept ? most - kept : 0;
+    return TERN_POOL_EXHAUSTED;
 }
 
 /* T12: superseded STATE first, wherever its pages help; a group of STATE takes STATE alone before
- * whole leaves. */
+ * whole leaves, and a group of HISTORY only where no leaf may go. */
 static bool make_some(struct core *c, struct pool *p, const uint32_t *need, uint32_t group)
 {
     const struct group *g = &p->group[group];
@@ -41,7 +30,8 @@ static bool make_some(struct core *c, struct pool *p, const uint32_t *need, uint
 
     if (group_is_state(g))
         return evict_state(c, p) || evict_one(c, p);
-    return (p->reclaim.n > 0 && !capped && evict_state(c, p)) || evict_one(c, p);
+    return (p->reclaim.n > 0 && !capped && evict_state(c, p)) || evict_one(c, p) ||
+           (!capped && evict_state(c, p));
 }
 
 enum tern_err pages_make_room(struct core *c, struct engine *e, struct pool *p,
@@ -49,15 +39,18 @@ enum tern_err pages_make_room(struct core *c, struct engine *e, struct pool *p,
 {
     uint32_t short_of;
 
-    for (uint32_t g = 0; g < p->ngroups; g++)
-        if (need[g] > most_for_group(p, g)) {
-            shortage_fill(c, e, p, need, g, ret);
-            return TERN_POOL_EXHAUSTED;
-        }
-    while (!pages_fit(c, p, need, &short_of))
-        if (!make_some(c, p, need, short_of)) {
-            shortage_fill(c, e, p, need, short_of, ret);
-            return TERN_POOL_EXHAUSTED;
-        }
+    if (pages_fit(c, p, need, &short_of))
+        return TERN_OK;
+    if (!obtain_settle(c, p))
+        return TERN_BUSY;
+    if (!pages_obtainable(p, need, &short_of))
+        return shortage_fill(c, e, p, need, short_of, ret);
+    while (!pages_fit(c, p, need, &short_of)) {
+        bool made = make_some(c, p, need, short_of);
+
+        if (visits_left(c) == 0)
+            return TERN_BUSY;
+        check(made); /* it was counted as obtainable */
+    }
     return TERN_OK;
 }

@@ -4,7 +4,9 @@
 
 #include "core/arena/arena.h"
 
-/* Makes `need[g]` pages of each group free, evicting; all or nothing but for what was evicted. */
+/* Makes `need[g]` pages of each group free, evicting. POOL_EXHAUSTED: there is not so much to
+ * evict, and nothing was (T11). BUSY: it would take more than one step may do; what was evicted
+ * stays so, and a repetition goes on. */
 enum tern_err pages_make_room(struct core *c, struct engine *e, struct pool *p,
                               const uint32_t *need, struct shortage *ret);
 

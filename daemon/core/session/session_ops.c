@@ -80,6 +80,7 @@ static enum tern_err op_extend(struct core *c, struct actions *out, struct engin
     const struct lengths to = {.written = op->written ? op->written : s->written,
                                .allocated = op->length ? op->length : s->allocated};
     uint32_t need[GROUPS_MAX] = {0}, total = 0;
+    enum tern_err err;
 
     for (uint32_t g = 0; g < p->ngroups && to.allocated <= SESSION_TOKENS_MAX; g++) {
         uint32_t pt = p->group[g].layout.page_tokens, have = s->base[g] + s->owned[g].n;
@@ -91,8 +92,10 @@ static enum tern_err op_extend(struct core *c, struct actions *out, struct engin
         total += need[g];
     }
     TRY(extend_check(c, out, s, op, &to, total));
-    if (total > 0)
-        TRY(pages_make_room(c, e, p, need, &ret->shortage));
+    err = total > 0 ? pages_make_room(c, e, p, need, &ret->shortage) : TERN_OK;
+    if (err == TERN_BUSY)
+        return refuse_op(ret, err, "more has to be evicted than one step does: repeat, it goes on");
+    TRY(err);
     extend_take(c, out, s, need);
     check(tokens_append(c, &s->tokens, op->tokens.v, op->tokens.n, op->tokens.keys,
                         op->tokens.nkeys) == TERN_OK);

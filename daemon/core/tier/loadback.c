@@ -47,6 +47,7 @@ void load_hold(struct core *c, struct path path)
         struct node *n = node_at(c, at);
 
         n->work.loaders++;
+        node_changed(c, at);
         if (n->work.copy == COPY_LOADBACK_CANCELLED)
             copy_state_move(&n->work.copy, COPY_LOADBACK_RUNNING);
         state_settle(c, at);
@@ -67,6 +68,7 @@ static void loadback_cancel(struct core *c, uint32_t slot)
         copy_list_remove(c, &c->copies_queued, slot);
     copy_pages_free(c, n);
     copy_state_move(&n->work.copy, COPY_NONE);
+    node_changed(c, slot);
 }
 
 void load_let_go(struct core *c, struct path path)
@@ -139,6 +141,7 @@ uint32_t load_begin(struct core *c, struct path path)
                 pages += p->group[g].segment;
             }
         copy_state_move(&n->work.copy, COPY_LOADBACK_QUEUED);
+        node_changed(c, at);
         state_settle(c, at);
         copy_list_insert(c, &c->copies_queued, at, below);
         below = at;

@@ -23,11 +23,23 @@ static bool host_lacks_any(const struct pool *p, const struct node *n)
     return false;
 }
 
+/* False: there is not so much to evict, and nothing was (T11); or it would take more than one step
+ * may do. */
 static bool host_room(struct core *c, struct pool *p, const uint32_t *need, uint32_t *ret_group)
 {
-    while (!pages_fit(c, pool_at(c, p->other_tier), need, ret_group))
-        if (!host_evict_one(c, p))
+    const struct pool *host = pool_at(c, p->other_tier);
+
+    if (pages_fit(c, host, need, ret_group))
+        return true;
+    if (!obtain_settle(c, p) || !pages_obtainable(host, need, ret_group))
+        return false;
+    while (!pages_fit(c, host, need, ret_group)) {
+        bool made = host_evict_one(c, p);
+
+        if (visits_left(c) == 0)
             return false;
+        check(made); /* it was counted as obtainable */
+    }
     return true;
 }
 
@@ -60,6 +72,7 @@ static void writeback_begin(struct core *c, uint32_t slot)
     if (!node_on_host(n))
         node_at(c, n->parent)->tiers.host_children++;
     copy_state_move(&n->work.copy, COPY_WRITEBACK_WAITING);
+    node_changed(c, slot);
     if (checksums_known(c, n))
         writeback_queue(c, slot);
     state_settle(c, slot);
@@ -201,13 +214,17 @@ bool host_path_comes(const struct core *c, uint32_t slot)
 /* Pages that did not agree with their checksums make way for those that were copied anew. STATE
  * that was not copied anew stays, and is found corrupt again when somebody loads it: it must not be
  * lost in silence. */
-static void host_heal(struct core *c, struct node *n)
+static void host_heal(struct core *c, uint32_t slot)
 {
+    struct node *n = node_at(c, slot);
+
     if (!n->tiers.host_corrupt)
         return;
     for (uint32_t g = 0; g < GROUPS_MAX; g++)
-        if (n->work.copy_pages[g] != NONE)
+        if (n->work.copy_pages[g] != NONE) {
+            obtain_forget_group(c, slot, TIER_HOST, g);
             chain_free(c, &n->tiers.host_pages[g]);
+        }
     n->tiers.host_corrupt = 0;
     c->host_corrupt--;
 }
@@ -226,7 +243,7 @@ static void writeback_settle(struct core *c, uint32_t slot)
         if (!node_on_host(parent) && copy_is_writeback(parent))
             continue; /* it is looked at again with its parent */
         if (node_on_host(parent)) {
-            host_heal(c, n);
+            host_heal(c, at);
             copy_pages_attach(c, at, n->tiers.host_pages);
             n->residency |= ON_HOST;
             c->host_copies++;
@@ -237,6 +254,7 @@ static void writeback_settle(struct core *c, uint32_t slot)
             c->copy_failed = 1;
         }
         copy_state_move(&n->work.copy, COPY_NONE);
+        node_changed(c, at);
         touch(c);
         for (uint32_t kid = n->children.head; kid != NONE; kid = child_list_next(c, kid))
             if (node_at(c, kid)->work.copy == COPY_WRITEBACK_DONE)
@@ -279,6 +297,7 @@ static void writeback_fail(struct core *c, uint32_t slot)
     n->work.copy_tries++;
     copy_pages_free(c, n);
     copy_state_move(&n->work.copy, COPY_NONE);
+    node_changed(c, slot);
     if (!node_on_host(n))
         node_at(c, n->parent)->tiers.host_children--;
     if (writeback_again(c, slot))

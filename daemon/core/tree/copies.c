@@ -27,6 +27,7 @@ void copy_pages_attach(struct core *c, uint32_t slot, uint32_t *heads)
         heads[g] = n->work.copy_pages[g];
         n->work.copy_pages[g] = NONE;
     }
+    node_changed(c, slot);
 }
 
 void copy_pages_free(struct core *c, struct node *n)
@@ -49,5 +50,6 @@ void copy_forget(struct core *c, uint32_t slot)
     copy_state_move(&n->work.copy, COPY_NONE);
     if (!node_on_host(n))
         node_at(c, n->parent)->tiers.host_children--;
+    node_changed(c, slot);
     c->copy_failed = 1;
 }

@@ -4,19 +4,16 @@
  * only grow, so a node with a stale key comes to the top too early, never too late. */
 #include "core/tree/state.h"
 
-/* A node that waits for its step stays: a retire record names it. */
 static bool evictable(const struct node *n)
 {
-    return n->nrefs == 0 && n->tiers.device_children == 0 && node_on_device(n) && n->depth > 0 &&
-           node_visible(n) && !n->state.refilling && n->work.loaders == 0 &&
-           (n->work.copy == COPY_NONE || n->work.copy == COPY_WRITEBACK_WAITING ||
-            n->work.copy == COPY_WRITEBACK_QUEUED || n->work.copy == COPY_WRITEBACK_DONE);
+    return node_on_device(n) && n->depth > 0 && n->tiers.device_children == 0 &&
+           !node_held(n, TIER_DEVICE);
 }
 
 static bool host_evictable(const struct node *n)
 {
     return node_on_host(n) && n->depth > 0 && n->tiers.host_children == 0 &&
-           n->refs[REF_HOST] == 0 && n->work.copy == COPY_NONE && n->work.loaders == 0;
+           !node_held(n, TIER_HOST);
 }
 
 /* May this node of a namespace that was reset go, on both tiers? */
@@ -112,7 +109,7 @@ static void heap_insert(const struct core *c, struct pool *p, enum heap_kind k, 
     p->heap[k] = meld(c, k, p->heap[k], slot);
 }
 
-void node_offer(struct core *c, uint32_t slot)
+static void offer(struct core *c, uint32_t slot)
 {
     const struct node *n = node_at(c, slot);
     struct pool *p = pool_at(c, n->pool);
@@ -127,6 +124,12 @@ void node_offer(struct core *c, uint32_t slot)
         heap_insert(c, p, HEAP_ALONE, slot);
     if (space_at(c, n->space)->reset && !n->heap[HEAP_RESET].in && useless(n))
         heap_insert(c, p, HEAP_RESET, slot);
+}
+
+void node_offer(struct core *c, uint32_t slot)
+{
+    node_changed(c, slot);
+    offer(c, slot);
 }
 
 void evict_forget(struct core *c, uint32_t slot)
@@ -145,15 +148,16 @@ void node_use(struct core *c, uint32_t slot)
     evict_forget(c, slot); /* its key changes: out and in again */
     n->last_use = c->changes;
     n->last_use_ns = c->now_ns;
-    node_offer(c, slot);
+    offer(c, slot);
     touch(c);
 }
 
 bool evict_one(struct core *c, struct pool *p)
 {
-    while (p->heap[HEAP_LEAF] != NONE) {
+    while (p->heap[HEAP_LEAF] != NONE && visits_left(c) > 0) {
         uint32_t slot = p->heap[HEAP_LEAF];
 
+        c->visits++;
         if (!evictable(node_at(c, slot))) {
             heap_remove(c, p, HEAP_LEAF, slot);
             continue;
@@ -168,10 +172,11 @@ bool evict_one(struct core *c, struct pool *p)
 
 static bool host_evict(struct core *c, struct pool *p, enum heap_kind k)
 {
-    while (p->heap[k] != NONE) {
+    while (p->heap[k] != NONE && visits_left(c) > 0) {
         uint32_t slot = p->heap[k];
         const struct node *n = node_at(c, slot);
 
+        c->visits++;
         heap_remove(c, p, k, slot);
         if (!host_evictable(n) || (k == HEAP_ALONE && node_on_device(n)))
             continue;
@@ -236,15 +241,17 @@ bool reset_flush(struct core *c)
 
 bool evict_state(struct core *c, struct pool *p)
 {
-    if (p->reclaim.n > 0) {
+    if (p->reclaim.n > 0 && visits_left(c) > 0) {
+        c->visits++;
         c->evicted_pages += state_drop(c, p->reclaim.head);
         return true;
     }
     if (p->supersede == SUPERSEDE_OFF)
         return false; /* a snapshot is kept whole: its STATE goes with its node */
-    while (p->heap[HEAP_STATE] != NONE) {
+    while (p->heap[HEAP_STATE] != NONE && visits_left(c) > 0) {
         uint32_t slot = p->heap[HEAP_STATE];
 
+        c->visits++;
         heap_remove(c, p, HEAP_STATE, slot);
         if (!state_droppable(c, node_at(c, slot)))
             continue;
@@ -252,46 +259,4 @@ bool evict_state(struct core *c, struct pool *p)
         return true;
     }
     return false;
-}
-
-/* Pages of a STATE group that could be freed while their nodes stay. */
-static uint32_t count_state(const struct core *c, uint32_t group, const struct pool *p,
-                            uint32_t scan)
-{
-    uint32_t pages = 0;
-
-    for (uint32_t i = 0; i < scan; i++) {
-        const struct node *n = node_at(c, i);
-
-        if (n->used && pool_at(c, n->pool) == p && n->pages[group] != NONE && state_droppable(c, n))
-            pages += p->group[group].segment;
-    }
-    return pages;
-}
-
-uint32_t evict_count(struct core *c, struct pool *p, uint32_t group)
-{
-    uint32_t scan = c->limits.nodes < EVICT_SCAN_MAX ? c->limits.nodes : EVICT_SCAN_MAX, pages = 0;
-
-    if (group_is_state(&p->group[group]) && p->supersede != SUPERSEDE_OFF)
-        return count_state(c, group, p, scan);
-    c->mark++;
-    for (uint32_t i = 0; i < scan; i++) {
-        const struct node *n = node_at(c, i);
-
-        if (!n->used || pool_at(c, n->pool) != p || n->depth == 0 ||
-            (n->nrefs == n->refs[REF_JOB] && node_visible(n) && !n->state.refilling))
-            continue; /* a worker's reference ends by itself: those pages only take time */
-        for (uint32_t at = i; at != NONE && node_at(c, at)->mark != c->mark;
-             at = node_at(c, at)->parent)
-            node_at(c, at)->mark = c->mark;
-    }
-    for (uint32_t i = 0; i < scan; i++) { /* nodes that nothing holds, nor anything below them */
-        const struct node *n = node_at(c, i);
-
-        if (n->used && pool_at(c, n->pool) == p && n->depth > 0 && n->mark != c->mark &&
-            n->pages[group] != NONE)
-            pages += p->group[group].segment;
-    }
-    return pages;
 }

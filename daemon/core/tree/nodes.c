@@ -40,13 +40,14 @@ static uint32_t record_take(struct core *c)
     n->parent = n->tokens = n->keys = n->hash_next = n->pending_engine = NONE;
     n->children = LIST_EMPTY;
     n->sibling = nowhere;
-    n->depth = n->residency = n->nrefs = n->mark = 0;
+    n->depth = n->residency = n->nrefs = 0;
     n->hash = n->chain = n->admin_ns = 0;
     memset(&n->state, 0, sizeof n->state);
     n->state.reclaim = nowhere;
     n->tiers = (struct node_tiers){0};
     n->work = (struct node_work){
         .publish_next = NONE, .seal_queue = nowhere, .copy_gen = copy_gen, .copy_queue = nowhere};
+    n->room = (struct node_room){.changed = nowhere};
     for (uint32_t k = 0; k < REF_KINDS; k++)
         n->refs[k] = 0;
     for (uint32_t k = 0; k < HEAPS; k++)
@@ -124,6 +125,7 @@ static void root_release(struct core *c, uint32_t slot)
 
     if (n->depth > 0 || n->nrefs > 0 || n->refs[REF_HOST] > 0 || n->children.n > 0)
         return;
+    obtain_forget(c, slot);
     space_free(c, n->space);
     record_put(c, slot);
 }
@@ -249,6 +251,7 @@ uint32_t node_create(struct core *c, uint32_t parent, struct token_view *w)
     *hash_head(c, n->hash) = slot;
     n->chain = tree_chain(c, parent, content);
     pool_at(c, n->pool)->nodes++;
+    node_changed(c, slot);
     state_settle(c, parent); /* perhaps it is a fork point now */
     return slot;
 }
@@ -321,6 +324,7 @@ uint32_t node_destroy(struct core *c, uint32_t slot)
     copy_forget(c, slot);
     state_forget(c, slot);
     evict_forget(c, slot);
+    obtain_forget(c, slot);
     hand_use_up(c, slot);
     p->tiers.device_children -= node_on_device(n);
     p->tiers.host_children -= node_on_host(n);
@@ -351,6 +355,7 @@ uint32_t node_demote(struct core *c, uint32_t slot)
     state_leave(c, slot);
     evict_forget(c, slot);
     hand_use_up(c, slot);
+    obtain_forget_tier(c, slot, TIER_DEVICE);
     freed = free_pages(c, n->pages);
     n->residency &= ~ON_DEVICE;
     n->pending_engine = NONE;
@@ -376,6 +381,7 @@ void node_leave_host(struct core *c, uint32_t slot)
         node_destroy(c, slot);
         return;
     }
+    obtain_forget_tier(c, slot, TIER_HOST);
     free_pages(c, n->tiers.host_pages);
     c->host_corrupt -= n->tiers.host_corrupt;
     n->residency &= ~ON_HOST;
@@ -393,6 +399,7 @@ void node_arrive(struct core *c, uint32_t slot)
 
     n->residency |= ON_DEVICE;
     node_at(c, n->parent)->tiers.device_children++;
+    node_changed(c, slot);
     touch(c);
 }
 
@@ -404,6 +411,8 @@ void node_unpin(struct core *c, uint32_t slot, enum ref_kind kind)
     n->refs[kind]--;
     n->nrefs -= kind != REF_HOST;
     touch(c);
+    if (n->nrefs == 0 || n->refs[REF_HOST] == 0)
+        node_changed(c, slot);
     if (n->nrefs > 0 && n->refs[REF_HOST] > 0)
         return;
     if (n->depth == 0)

@@ -6,7 +6,7 @@
 #ifndef CORE_NODES_H
 #define CORE_NODES_H
 
-#include "core/memory/pages.h"
+#include "core/tree/obtain.h"
 #include "core/tree/tokens.h"
 
 /* The root of (pool, namespace), made if `make`; NONE if it is not there or no record is left. */
@@ -61,6 +61,7 @@ static inline void node_pin(struct core *c, uint32_t slot, enum ref_kind kind)
 
     n->refs[kind]++;
     n->nrefs += kind != REF_HOST; /* of the device tier */
+    node_changed(c, slot);
     touch(c);
 }
 
@@ -83,8 +84,6 @@ bool reset_flush(struct core *c);
 bool evict_state(struct core *c, struct pool *p);
 /* Takes a node out of every heap that it is in. */
 void evict_forget(struct core *c, uint32_t slot);
-/* Pages of `group` that eviction could bring, looking at no more than EVICT_SCAN_MAX nodes. */
-uint32_t evict_count(struct core *c, struct pool *p, uint32_t group);
 
 /* The path's pages of one group as refs, logical pages [from, to) of the chain that ends at `slot`;
  * to is its end. */

@@ -68,16 +68,6 @@ bool state_path_has(const struct core *c, uint32_t slot, const struct group *g, 
     return true;
 }
 
-bool state_has(const struct core *c, const struct node *n)
-{
-    const struct pool *p = pool_at(c, n->pool);
-
-    for (uint32_t g = 0; g < p->ngroups; g++)
-        if (group_is_state(&p->group[g]) && n->pages[g] != NONE)
-            return true;
-    return false;
-}
-
 static bool group_complete(const struct core *c, const struct group *g, uint32_t slot)
 {
     for (uint32_t i = 0; i < g->reach && node_at(c, slot)->depth > 0; i++) {
@@ -106,30 +96,6 @@ uint32_t state_walk(const struct core *c, uint32_t root, struct token_view *w)
     while (node_at(c, at)->depth > 0 && !state_resumable(c, at))
         at = node_at(c, at)->parent;
     return at;
-}
-
-/* Does a copy between the tiers read or write its STATE, or a load need it? */
-static bool in_copy(const struct core *c, const struct node *n)
-{
-    const struct pool *p = pool_at(c, n->pool);
-
-    for (uint32_t g = 0; g < p->ngroups && n->work.copy != COPY_NONE; g++)
-        if (group_is_state(&p->group[g]) && n->work.copy_pages[g] != NONE)
-            return true;
-    return n->work.loaders > 0;
-}
-
-/* Has its writer passed, so that nobody but a match can read its STATE? */
-static bool settled(const struct core *c, const struct node *n)
-{
-    return node_visible(n) && !n->state.refilling && n->work.seal != SEAL_QUEUED &&
-           n->work.seal != SEAL_RUNNING && !in_copy(c, n);
-}
-
-bool state_droppable(const struct core *c, const struct node *n)
-{
-    return n->state.borrowers == n->state.host_borrowers && n->depth > 0 && settled(c, n) &&
-           state_has(c, n);
 }
 
 /* --- the reclaim list --- */
@@ -245,6 +211,9 @@ static uint32_t drop(struct core *c, uint32_t slot, bool host)
     reclaim_remove(c, slot);
     for (uint32_t g = 0; g < p->ngroups; g++)
         if (group_is_state(&p->group[g])) {
+            obtain_forget_group(c, slot, TIER_DEVICE, g);
+            if (host)
+                obtain_forget_group(c, slot, TIER_HOST, g);
             freed += chain_free(c, &n->pages[g]);
             if (host)
                 chain_free(c, &n->tiers.host_pages[g]);
@@ -261,7 +230,7 @@ static bool superseded(const struct core *c, const struct node *n)
     bool in_window = n->state.window_claims > n->state.claims_window;
 
     return p->supersede != SUPERSEDE_OFF && unneeded && !fork && !borrowed && !in_window &&
-           settled(c, n) && state_has(c, n);
+           state_settled(c, n) && state_has(c, n);
 }
 
 /* Returns true if claims were given up or made, so that the ancestors must be looked at. */
@@ -335,10 +304,13 @@ void state_unfill(struct core *c, uint32_t slot)
     struct node *n = node_at(c, slot);
 
     for (uint32_t g = 0; g < GROUPS_MAX; g++)
-        if (n->state.refilling & 1u << g)
+        if (n->state.refilling & 1u << g) {
+            obtain_forget_group(c, slot, TIER_DEVICE, g);
             chain_free(c, &n->pages[g]);
+        }
     n->state.refilling = 0;
     n->work.publish_next = NONE;
+    node_changed(c, slot);
     state_settle(c, slot);
     touch(c);
 }
@@ -350,6 +322,7 @@ void state_hold(struct core *c, struct path path)
     for (uint32_t at = path.node; node_at(c, at)->depth > path.state_from;
          at = node_at(c, at)->parent) {
         node_at(c, at)->state.borrowers++;
+        node_changed(c, at);
         if (state_reclaimable(node_at(c, at))) {
             taken_back = true;
             state_settle(c, at);

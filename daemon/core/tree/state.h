@@ -40,14 +40,11 @@ struct transfer_range transfer_pages(const struct pool *p, const struct group *g
 
 /* Has every node of the path its pages of this group, from logical page `from` on? */
 bool state_path_has(const struct core *c, uint32_t slot, const struct group *g, uint32_t from);
-bool state_has(const struct core *c, const struct node *n); /* of any STATE group */
 /* Derived from the chain, each time it is asked (T19). True for every node of a pool without STATE
  * groups. */
 bool state_resumable(const struct core *c, uint32_t slot);
 /* T2: the deepest visible node on the view's path that can be resumed; the root for none. */
 uint32_t state_walk(const struct core *c, uint32_t root, struct token_view *w);
-/* May its STATE go: does nobody borrow it, and has its writer passed? */
-bool state_droppable(const struct core *c, const struct node *n);
 /* Frees a node's STATE pages; returns how many. */
 uint32_t state_drop(struct core *c, uint32_t slot);
 /* Frees what a refill brought, because its step will never pass. What was there before stays. */

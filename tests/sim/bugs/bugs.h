@@ -42,7 +42,9 @@
     X(33, SESSIONS_UNSHARED, "open a session on what is reserved for another tenant")              \
     X(34, PULLS_UNSHARED, "begin a fetch on what is reserved for another tenant")                  \
     X(35, SERVES_UNSHARED, "serve on what is reserved for another tenant")                         \
-    X(36, RESET_UNTOLD, "keep a reset from the peers")
+    X(36, RESET_UNTOLD, "keep a reset from the peers")                                             \
+    X(41, EVICT_DOOMED, "evict for a request for which there is not enough")                       \
+    X(42, PATH_UNCOUNTED, "count as obtainable what lies above a pinned prefix")
 
 /* Those from the first to the last are the seam's: `tern-sim --rdma` finds them. */
 #define BUG_SEAM_FIRST 21

@@ -127,18 +127,14 @@ static inline void nothing_stays(struct rig *rig, uint32_t admin, struct pool_id
     assert_all_free(rig, pool);
 }
 
-/* Every device page that can go goes: somebody needs them all, for a moment. What has a copy stays
- * on the host. */
-static inline void demote_pool(struct rig *rig, const struct rig_engine *e, struct pool_id pool)
+/* Every device page that can go goes, as if somebody needed them all. What has a copy stays on the
+ * host. */
+static inline void demote_pool(struct rig *rig, struct pool_id pool)
 {
-    struct rig_session *hog = rig_session(rig, e, pool, 77);
-    struct group_view g = rig_group_view(rig, pool, 0);
-    uint32_t n = g.total;
-
-    assert_ok(rig_match(hog, rig_tokens(77, 4), 4));
-    while (n > 0 && rig_extend(hog, n * g.layout.page_tokens, 0, NULL, 0) != TERN_OK)
-        n--;
-    assert_ok(rig_close(hog, 0));
+    while (evict_one(rig->core, pool_at(rig->core, pool.slot)))
+        rig->core->visits = 0;
+    rig->core->visits = 0;
+    oracle_audit(rig->core);
 }
 
 /* So many nodes at the most, 0: all that can go; how many went. */
@@ -151,7 +147,7 @@ static inline uint32_t evicts(struct bench *b, uint32_t nodes)
 static inline void put_away(struct bench *b, uint32_t seed, uint32_t depth)
 {
     put(b, seed, depth);
-    demote_pool(b->rig, &b->e, b->pool);
+    demote_pool(b->rig, b->pool);
 }
 
 /* Fetches all that the host tier has; the answer has to be there at once. */

@@ -62,7 +62,7 @@ TEST(pool_of_all_groups_commits_slides_and_goes_back)
     all = rig_group_view(st.rig, st.pool, 1).total * 16;
     assert_err(TERN_POOL_EXHAUSTED, rig_extend(s, all + 16, 0, NULL, 0));
     assert_ok(rig_close(s, 0));
-    demote_pool(st.rig, &st.e, st.pool);
+    demote_pool(st.rig, st.pool);
     stage_ends(&st);
 }
 
@@ -76,7 +76,7 @@ TEST(pool_of_all_groups_goes_to_the_host_and_back)
     commit_to(s, tokens, 192, 0);
     assert_ok(rig_run_to(s, tokens, 256));
     assert_ok(rig_retract(s, RETRACT_HOST, 0));
-    demote_pool(st.rig, &st.e, st.pool);
+    demote_pool(st.rig, st.pool);
     assert_ok(rig_recover_now(s));
     assert_int_equal(rig_wrong(s, s->len.committed), 0);
     assert_ok(rig_retract(s, RETRACT_DROP, 0));
@@ -84,7 +84,7 @@ TEST(pool_of_all_groups_goes_to_the_host_and_back)
     assert_ok(rig_run_to(s, tokens, TOKENS));
     commit_to(s, tokens, TOKENS, 0);
     assert_ok(rig_close(s, 0));
-    demote_pool(st.rig, &st.e, st.pool);
+    demote_pool(st.rig, st.pool);
     assert_false(seen(&st, 1, TOKENS).on_device);
     d = stage_session(&st);
     assert_ok(rig_match(d, tokens, TOKENS));

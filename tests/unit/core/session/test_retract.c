@@ -705,7 +705,7 @@ TEST(retract_a_recover_of_a_session_that_is_coming_back_busy)
 
     commits(b.s, 1, 8);
     assert_ok(rig_retract(b.s, RETRACT_HOST, 0));
-    demote_pool(b.rig, &b.e, b.pool);
+    demote_pool(b.rig, b.pool);
     b.rig->automatic = BY_HAND(RIG_COPY);
     first = rig_recover(b.s);
     assert_err(TERN_BUSY, rig_reply_to(b.rig, rig_recover(b.s))->err);

@@ -1,6 +1,6 @@
 /* What a shortage says: pages that are free, that eviction could bring, and that wait for a step
  * (E4). */
-#include "unit/rig/rig_state.h"
+#include "unit/rig/rig_tiers.h"
 
 TEST(engine_shortage_counts_free_reclaimable_and_retiring)
 {
@@ -86,4 +86,74 @@ TEST(room_a_shortage_of_state_says_what_there_is)
     assert_int_equal(sh->until_step, 9);
     rig_engine_done(st.rig, &st.e, 9);
     assert_ok(rig_extend(s, 144, 0, NULL, 0));
+}
+
+/* T11: what eviction could bring is not enough, so nothing goes. What lies above a pin or beside it
+ * counts for what it is, and a page less is admitted. */
+TEST(t11_a_doomed_extend_evicts_nothing)
+{
+    struct bench b = bench_start(4, 16);
+    struct rig_session *pins = rig_session(b.rig, &b.e, b.pool, 1);
+    const struct shortage *sh = &b.rig->res.shortage;
+
+    rig_put(b.rig, &b.e, b.pool, 5, 12); /* 3 pages that can go */
+    rig_put(b.rig, &b.e, b.pool, 1, 32); /* 8 pages, of which the session pins 5 */
+    assert_ok(rig_match(pins, rig_tokens(1, 20), 20));
+    assert_ok(rig_match(b.s, rig_tokens(7, 64), 64));
+    for (uint32_t times = 0; times < 2; times++) {
+        assert_err(TERN_POOL_EXHAUSTED, rig_extend(b.s, 4 * 12, 0, NULL, 0));
+        assert_int_equal(sh->free, 5);
+        assert_int_equal(sh->reclaimable, 6);
+        assert_int_equal(rig_view(b.rig).evicted_nodes, 0);
+    }
+    assert_int_equal(rig_depth(b.s, rig_tokens(5, 12), 12), 12);
+    assert_int_equal(rig_depth(b.s, rig_tokens(1, 32), 32), 32);
+    assert_ok(rig_extend(b.s, 4 * 11, 0, NULL, 0));
+    assert_int_equal(rig_view(b.rig).evicted_nodes, 6);
+    assert_int_equal(rig_depth(b.s, rig_tokens(1, 32), 32), 20);
+    assert_ok(rig_close(pins, 0));
+    bench_ends_clean(&b);
+}
+
+/* T11: pages of another group help only as whole slabs: one that a session holds a page of does
+ * not, however many of its pages could go. */
+TEST(t11_slabs_that_would_not_come_free_are_not_counted)
+{
+    struct bench b = bench_start(4, 16);
+    struct group_layout groups[2] = {rig_group(4, 512), rig_group(4, 1024)};
+    struct pool_id pool;
+    struct rig_session *holds, *s;
+
+    assert_ok(rig_pool_open(b.rig, b.e.conn[0], groups, 2, 5 * 1024, &pool)); /* 4 slabs */
+    holds = rig_session(b.rig, &b.e, pool, 1);
+    s = rig_session(b.rig, &b.e, pool, 1);
+    rig_put(b.rig, &b.e, pool, 5, 4);
+    assert_ok(rig_match(holds, rig_tokens(1, 64), 64));
+    assert_ok(rig_extend(holds, 4, 0, NULL, 0)); /* beside the prefix, and in the third slab */
+    assert_ok(rig_match(s, rig_tokens(2, 64), 64));
+    assert_err(TERN_POOL_EXHAUSTED, rig_extend(s, 8, 0, NULL, 0));
+    assert_int_equal(b.rig->res.shortage.group, 1);
+    assert_int_equal(b.rig->res.shortage.free, 1);
+    assert_int_equal(b.rig->res.shortage.reclaimable, 1); /* for each group alone it is enough */
+    assert_int_equal(rig_view(b.rig).evicted_nodes, 0);
+    assert_ok(rig_extend(s, 4, 0, NULL, 0));
+    assert_int_equal(rig_view(b.rig).evicted_nodes, 1);
+}
+
+/* T11, on the host: a retraction for which the host has too little room costs no copy there. */
+TEST(t11_a_doomed_retraction_evicts_nothing_on_the_host)
+{
+    struct bench b = host_bench(4, 32, 4);
+    struct rig_session *s = rig_session(b.rig, &b.e, b.pool, 1);
+
+    put(&b, 2, 8);
+    put(&b, 1, 8);
+    computes(s, 3, 24);
+    assert_ok(rig_match(b.s, rig_tokens(1, 8), 8));
+    assert_ok(rig_retract(b.s, RETRACT_HOST, 0)); /* it holds two of the host's four */
+    b.rig->automatic = BY_HAND(RIG_SEAL);
+    assert_ok(rig_commit(s, 20, 0));
+    assert_err(TERN_POOL_EXHAUSTED, rig_retract(s, RETRACT_HOST, 0));
+    assert_int_equal(b.rig->core->evicted_host, 0);
+    assert_true(on_host(&b, 2, 8) && on_host(&b, 1, 8));
 }

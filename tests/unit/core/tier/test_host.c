@@ -100,7 +100,7 @@ TEST(host_a_failed_copy_is_made_again)
         rig_complete_nth(b.rig, RIG_COPY, 1);
         assert_true(on_host(&b, 1, 4) && on_host(&b, 1, 8));
         rig_complete(b.rig, RIG_COPY);
-        demote_pool(b.rig, &b.e, b.pool);
+        demote_pool(b.rig, b.pool);
         assert_int_equal(host_depth(b.s, rig_tokens(1, 12), 12), 12);
         assert_ok(rig_match(b.s, rig_tokens(1, 12), 12));
         b.rig->automatic = RIG_ALL;
@@ -222,7 +222,7 @@ TEST(host_a_second_acknowledgement_is_ignored)
     rig_event(b.rig, &again);
     assert_true(core_changes(b.rig->core) == changes);
     /* an old one, while the node is copied anew the other way */
-    demote_pool(b.rig, &b.e, b.pool);
+    demote_pool(b.rig, b.pool);
     assert_false(on_device(&b, 1, 4));
     again.copied.job = (struct copy_id){0};
     assert_ok(rig_match(b.s, rig_tokens(1, 8), 8));
@@ -252,7 +252,7 @@ TEST(host_an_abort_during_the_copy_keeps_both_ends)
         assert_int_equal(evicts(&b, 0), 0);
         assert_int_equal(rig_free(b.rig, b.pool), 16 - 2);
         assert_int_equal(host_free(b.rig, b.pool, 0), 16 - 2);
-        demote_pool(b.rig, &b.e, b.pool); /* nor under pressure */
+        demote_pool(b.rig, b.pool); /* nor under pressure */
         assert_int_equal(rig_free(b.rig, b.pool), 16 - 2);
         rig_complete(b.rig, RIG_COPY); /* oracle_audit_copy looks at both ends */
         rig_complete(b.rig, RIG_COPY);
@@ -334,7 +334,7 @@ TEST(host_a_copy_that_a_retract_waits_for_does_not_give_way)
     assert_int_equal(evicts(&b, 0), 0);
     rig_runs_free(b.rig);
     assert_string_equal(state_of(b.s), "retracted");
-    demote_pool(b.rig, &b.e, b.pool);
+    demote_pool(b.rig, b.pool);
     assert_ok(rig_recover_now(b.s));
     assert_int_equal(rig_wrong(b.s, 20), 0);
     bench_ends_clean(&b);

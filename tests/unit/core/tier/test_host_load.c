@@ -255,7 +255,7 @@ TEST(a_rotten_host_page_is_corrupt_and_never_matched)
     assert_int_equal(rig_wrong(b.s, 28), 0);
     assert_int_equal(rig_depth(b.s, rig_tokens(1, 30), 30), 28);
     assert_ok(rig_close(b.s, 0));
-    demote_pool(b.rig, &b.e, b.pool);
+    demote_pool(b.rig, b.pool);
     b.s = session_with(b.rig, &b.e, b.pool, 1, 30);
     request = rig_fetch(b.s, PEER_HOST, 0);
     assert_non_null(rig_reply_to(b.rig, request));

@@ -46,7 +46,7 @@ TEST(two_loads_of_one_path_that_need_different_state)
         uint64_t a, b;
 
         put_all(&st, 1, 192);
-        demote_pool(st.rig, &st.e, st.pool);
+        demote_pool(st.rig, st.pool);
         assert_ok(rig_match(deep, rig_tokens(1, 192), 192));
         assert_ok(rig_match(flat, rig_tokens(1, 64), 64));
         st.rig->automatic = BY_HAND(RIG_COPY);
@@ -105,7 +105,7 @@ TEST(a_cancelled_load_is_taken_up_again)
         uint64_t request;
 
         put_all(&st, 1, 192);
-        demote_pool(st.rig, &st.e, st.pool);
+        demote_pool(st.rig, st.pool);
         assert_ok(rig_match(first, rig_tokens(1, 192), 192));
         assert_ok(rig_match(second, rig_tokens(1, depth), depth));
         st.rig->automatic = BY_HAND(RIG_COPY);
@@ -209,7 +209,7 @@ TEST(host_a_copy_that_waits_for_a_step_that_never_passes)
             oracle_audit(st.rig->core);
         }
         assert_int_equal(seen(&st, 1, 64).host_pages, 1); /* HISTORY alone */
-        demote_pool(st.rig, &st.e, st.pool);
+        demote_pool(st.rig, st.pool);
         assert_int_equal(seen(&st, 1, 64).on_device, 0);
         s = session_with(st.rig, &two, st.pool, 1, 80);
         commit_to(s, rig_tokens(1, 80), 64, 9);
@@ -274,7 +274,7 @@ TEST(host_healing_a_copy_does_not_lose_state)
     enum tern_err err;
 
     assert_ok(rig_retract(kept, RETRACT_HOST, 0));
-    demote_pool(st.rig, &st.e, st.pool);
+    demote_pool(st.rig, st.pool);
     at = anywhere(st.rig, st.pool, rig_tokens(1, 64), 64);
     page =
         rig_page(st.rig, host, 0, page_at(c, node_at(c, at)->tiers.host_pages[0])->index, &bytes);

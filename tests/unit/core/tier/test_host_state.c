@@ -18,7 +18,7 @@ static void t14_window(uint32_t window, uint32_t c, enum retract_mode mode)
     assert_ok(rig_run_to(s, tokens, c));
     assert_ok(rig_extend(s, c + 100, 0, NULL, 0));
     assert_leaves(rig_retract(s, mode, 0), s, 192, back, back);
-    demote_pool(st.rig, &st.e, st.pool);
+    demote_pool(st.rig, st.pool);
     assert_int_equal(seen(&st, 1, 192).on_device, mode == RETRACT_DROP);
     assert_leaves(rig_recover_now(s), s, 192, back, back);
     assert_int_equal(rig_wrong(s, back), 0);
@@ -55,7 +55,7 @@ TEST(host_a_slid_window_comes_back_as_it_was)
     assert_ok(rig_run_to(s, tokens, 320));
     assert_ok(rig_slide(s, 320, 0));
     assert_leaves(rig_retract(s, RETRACT_HOST, 0), s, 64, 320, 320);
-    demote_pool(st.rig, &st.e, st.pool);
+    demote_pool(st.rig, st.pool);
     assert_leaves(rig_recover_now(s), s, 64, 320, 320);
     assert_int_equal(rig_wrong(s, 320), 0);
     commit_to(s, rig_tokens(1, 1024), 320, 0);
@@ -78,7 +78,7 @@ TEST(host_drop_does_not_go_where_the_state_is_gone)
     assert_ok(rig_slide(s, 320, 0));
     err = rig_retract(s, RETRACT_DROP, 0);
     if (err == TERN_OK) {
-        demote_pool(st.rig, &st.e, st.pool);
+        demote_pool(st.rig, st.pool);
         assert_ok(rig_recover_now(s));
         assert_int_equal(rig_wrong(s, s->len.written), 0);
     } else {
@@ -110,7 +110,7 @@ static void t14_recurrent(uint32_t c, enum retract_mode mode, uint32_t last)
         back = c;
     } else {
         assert_leaves(err, s, 128, back, back);
-        demote_pool(st.rig, &st.e, st.pool);
+        demote_pool(st.rig, st.pool);
         assert_ok(rig_recover_now(s));
     }
     assert_lengths(s, 128, back, back);
@@ -193,7 +193,7 @@ TEST(host_a_holder_that_ends_while_it_is_away)
         assert_ok(rig_retract(kept, i < 3 ? RETRACT_HOST : RETRACT_DROP, 0));
         assert_int_equal(node_in(&st, rig_tokens(1, 192), 192)->state.borrowers, 1);
         if (i % 3 == 2)
-            demote_pool(st.rig, &st.e, st.pool);
+            demote_pool(st.rig, st.pool);
         assert_ok(i % 3 ? rig_close(kept, 0) : rig_abort(kept, 0));
         assert_int_equal(node_at(st.rig->core, anywhere(st.rig, st.pool, rig_tokens(1, 192), 192))
                              ->state.borrowers,
@@ -238,7 +238,7 @@ static void window_alone(enum supersede supersede)
     struct rig_session *s = stage_session(&st);
 
     put_all(&st, 1, 256);
-    demote_pool(st.rig, &st.e, st.pool);
+    demote_pool(st.rig, st.pool);
     matches(s, rig_tokens(1, 300), 300, 0);
     assert_int_equal(st.rig->last->match.host_depth, 256);
     assert_leaves_whole(rig_fetched(s, rig_fetch(s, PEER_HOST, 0)), s, 256);
@@ -311,7 +311,7 @@ TEST(host_superseded_state_is_not_copied)
     assert_int_equal(rig_host_view(st.rig, st.pool).group[0].snapshot, 3);
     assert_int_equal(seen(&st, 1, 64).host_pages, 1);
     assert_int_equal(seen(&st, 1, 192).host_pages, 1 + 4);
-    demote_pool(st.rig, &st.e, st.pool);
+    demote_pool(st.rig, st.pool);
     assert_ok(rig_recover_now(s));
     closes_whole(s, 192);
     stage_ends(&st);
@@ -357,7 +357,7 @@ TEST(host_a_refill_under_way_is_not_copied)
     rig_complete(st.rig, RIG_COPY);
     assert_string_equal(state_of(s), "retracted");
     st.rig->automatic = RIG_ALL;
-    demote_pool(st.rig, &st.e, st.pool);
+    demote_pool(st.rig, st.pool);
     assert_ok(rig_recover_now(s));
     closes_whole(s, 64);
     stage_ends(&st);

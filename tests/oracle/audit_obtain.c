@@ -1,0 +1,129 @@
+/* The audit of what eviction could bring (daemon/core/tree/obtain.h): every counter is made anew
+ * from the nodes. A node that waits in its pool's list may be known wrongly by itself, but its
+ * ancestors agree with what is known of it. See audit.h. */
+#include "oracle/audit.h"
+
+#include "core/tree/copies.h"
+#include "core/tree/state.h"
+
+static bool there(const struct node *n, enum tier tier)
+{
+    return tier == TIER_DEVICE ? node_on_device(n) : node_on_host(n) || copy_is_writeback(n);
+}
+
+static bool held(const struct node *n, enum tier tier)
+{
+    bool writes_back = copy_is_writeback(n) && n->work.copy != COPY_WRITEBACK_RUNNING;
+
+    if (!there(n, tier))
+        return false;
+    if (tier == TIER_HOST)
+        return n->refs[REF_HOST] > 0 || n->work.copy != COPY_NONE || n->work.loaders > 0;
+    return n->nrefs > 0 || n->pending_engine != NONE || n->state.refilling || n->work.loaders > 0 ||
+           (n->work.copy != COPY_NONE && !writes_back);
+}
+
+/* Could the pages of a group go, while the node is `kept` there, or is not? */
+static bool can_go(const struct core *c, const struct node *n, enum tier tier, uint32_t group,
+                   bool kept)
+{
+    const struct pool *p = pool_at(c, n->pool);
+    bool state = p->group[group].layout.family != FAMILY_HISTORY;
+
+    if ((tier == TIER_DEVICE ? n->pages : n->tiers.host_pages)[group] == NONE)
+        return false;
+    return !kept || (tier == TIER_DEVICE && state && p->supersede != SUPERSEDE_OFF &&
+                     n->state.borrowers == n->state.host_borrowers && n->depth > 0 &&
+                     audit_state_at_rest(c, n));
+}
+
+static void audit_kept(const struct core *c, uint32_t slot, enum tier tier)
+{
+    const struct node *n = node_at(c, slot);
+    uint32_t kept = n->room.own[tier];
+
+    for (uint32_t at = n->children.head; at != NONE; at = child_list_next(c, at))
+        kept += node_at(c, at)->room.passes[tier];
+    if (kept != n->room.kept[tier] ||
+        n->room.passes[tier] != (n->room.in[tier] && n->room.kept[tier] > 0))
+        oracle_fail("audit: T11: node %u counts %u that keep it on tier %u and has %u", slot,
+                    n->room.kept[tier], tier, kept);
+    if (n->room.changed.prev == NONE &&
+        (n->room.in[tier] != there(n, tier) || n->room.own[tier] != held(n, tier)))
+        oracle_fail("audit: T11: node %u, depth %u, on tier %u is known as %u %u and is %u %u; "
+                    "%u refs, copy %u, %u loaders",
+                    slot, n->depth, tier, n->room.in[tier], n->room.own[tier], there(n, tier),
+                    held(n, tier), n->nrefs, n->work.copy, n->work.loaders);
+}
+
+/* Adds the node's pages that may go to those of their slabs. */
+static void add_pages(const struct core *c, uint32_t slot, enum tier tier, uint32_t *of_slab)
+{
+    const struct node *n = node_at(c, slot);
+    const struct pool *p = pool_at(c, n->pool);
+
+    for (uint32_t g = 0; g < GROUPS_MAX; g++) {
+        bool counted = n->room.counted & 1u << (tier * GROUPS_MAX + g);
+        bool go = g < p->ngroups && can_go(c, n, tier, g, n->room.kept[tier] > 0);
+        uint32_t at = tier == TIER_DEVICE ? n->pages[g] : n->tiers.host_pages[g];
+
+        if (counted != go && (n->room.changed.prev == NONE || (counted && at == NONE)))
+            oracle_fail("audit: T11: node %u, depth %u, tier %u, group %u: its pages are %scounted",
+                        slot, n->depth, tier, g, counted ? "" : "not ");
+        for (; counted && at != NONE; at = page_list_next(c, at)) {
+            const struct page *pg = page_at(c, at);
+            const struct pool *own = pool_at(c, pg->pool);
+
+            of_slab[own->slab_base + pg->index / own->group[g].pages_per_slab]++;
+        }
+    }
+}
+
+static void audit_pool_counts(const struct core *c, const struct pool *p, const uint32_t *of_slab)
+{
+    uint32_t pages[GROUPS_MAX] = {0}, loose[GROUPS_MAX] = {0};
+
+    for (uint32_t i = p->slab_base + 1; i < p->slab_base + p->nslabs; i++) {
+        const struct slab *s = slab_at(c, i);
+
+        if (of_slab[i] != s->obtainable || (!s->assigned && s->obtainable > 0))
+            oracle_fail("audit: T11: slab %u counts %u pages that may go and has %u", i,
+                        s->obtainable, of_slab[i]);
+        if (!s->assigned)
+            continue;
+        pages[s->group] += of_slab[i];
+        loose[s->group] += s->nfree + of_slab[i] == p->group[s->group].pages_per_slab;
+    }
+    for (uint32_t g = 0; g < p->ngroups; g++)
+        if (pages[g] != p->group[g].obtainable || loose[g] != p->group[g].loose)
+            oracle_fail("audit: T11: pool %u group %u counts %u pages and %u slabs that may go, "
+                        "and has %u and %u",
+                        pool_slot(c, p), g, p->group[g].obtainable, p->group[g].loose, pages[g],
+                        loose[g]);
+}
+
+void audit_obtain(struct audit *a)
+{
+    const struct core *c = a->c;
+    uint32_t *of_slab = audit_scratch(c->limits.slabs, sizeof *of_slab), changed = 0, listed = 0;
+
+    for (uint32_t i = 0; i < c->limits.nodes; i++) {
+        if (!node_at(c, i)->used)
+            continue;
+        changed += node_at(c, i)->room.changed.prev != NONE;
+        for (uint32_t t = 0; t < TIER_COUNT; t++) {
+            if (t == TIER_DEVICE || pool_at(c, node_at(c, i)->pool)->other_tier != NONE)
+                audit_kept(c, i, t);
+            add_pages(c, i, t, of_slab);
+        }
+    }
+    for (uint32_t i = 0; i < c->limits.pools; i++) {
+        if (pool_at(c, i)->state == POOL_EMPTY)
+            continue;
+        listed += pool_at(c, i)->changed.n;
+        audit_pool_counts(c, pool_at(c, i), of_slab);
+    }
+    if (changed != c->nchanged || listed != c->nchanged)
+        oracle_fail("audit: %u nodes wait to be counted, %u are listed, %u counted", changed,
+                    listed, c->nchanged);
+}
