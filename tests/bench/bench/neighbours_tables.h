@@ -32,6 +32,7 @@ struct a_table {
 };
 
 extern const struct a_table a_retires, a_engines, a_pools, a_sessions;  /* neighbours_core.c */
+extern const struct a_table a_pulls, a_serves;                          /* neighbours_peers.c */
 extern const struct a_table a_send_buffers, a_events;                   /* neighbours_conns.c */
 extern const struct a_table a_data_door, a_control_door, a_socket_door; /* neighbours_doors.c */
 

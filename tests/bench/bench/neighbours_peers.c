@@ -1,0 +1,302 @@
+/* Transfers that tenant A of `tern-bench neighbours` begins and does not end. A plays a peer of
+ * `here`: it is asked for a prefix and never answers, so that the fetch goes on; or it asks for
+ * one and reads no page of it, so that it stays pinned. */
+#include <arpa/inet.h>
+#include <netinet/tcp.h>
+#include <poll.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+#include "core/core.h"
+#include "engine/bytes.h"
+#include "engine/proc.h"
+#include "neighbours_tables.h"
+#include "proto/codec.h"
+
+#define LIMITS      "  pulls: 16\n  serves: 16\n"
+#define POOL_PAGES  64
+#define FETCHES     15 /* that may be begun: more than A's share; one session is another's */
+#define TOKENS      NEIGHBOUR_PAGE_TOKENS
+#define BODY_MAX    (64u << 10)
+#define WAIT_MS     10000
+#define INCARNATION 77u /* of the peer that A plays: any number */
+
+/* What A has to know to ask for a prefix as a peer does; the daemon itself says it when it asks. */
+struct asked {
+    uint64_t ns_hi, ns_lo, layout_hash;
+};
+
+static int asked_of = -1, asking = -1; /* connections: the daemon dialled the first, A the other */
+static struct asked asked;
+static uint64_t sequence; /* of messages on `asking` */
+static struct frame_header header;
+static uint8_t body[BODY_MAX];
+static uint8_t decoded[BUDGET_BYTES(BODY_MAX)] __attribute__((aligned(64)));
+static struct engine_session session[FETCHES + 1];
+
+/* ---- frames ---- */
+
+static bool frame_send(int fd, uint16_t type, uint64_t id, const ProtobufCMessage *m)
+{
+    static uint8_t frame[FRAME_HEADER_BYTES + BODY_MAX];
+    struct frame_header h = {.version = FRAME_VERSION, .type = type, .request_id = id};
+    size_t n;
+
+    return wire_encode(&h, m, BODY_MAX, frame, sizeof frame, &n) == TERN_OK &&
+           proc_send(fd, frame, n);
+}
+
+/* Into `header` and `body`. False: none came, or the connection is at its end. */
+static bool frame_read(int fd, uint32_t wait_ms)
+{
+    struct pollfd p = {.fd = fd, .events = POLLIN};
+    uint8_t head[FRAME_HEADER_BYTES];
+
+    return poll(&p, 1, (int)wait_ms) > 0 && proc_recv(fd, head, sizeof head) &&
+           frame_decode(head, BODY_MAX, &header) == TERN_OK && proc_recv(fd, body, header.length);
+}
+
+static const Tern__Wire__PeerMsg *peer_msg(void)
+{
+    const ProtobufCMessage *msg;
+    struct budget budget;
+
+    budget_init(&budget, decoded, sizeof decoded);
+    if (header.type != FRAME_PEER_MSG ||
+        wire_decode(&budget, header.type, body, header.length, &msg) != TERN_OK)
+        return NULL;
+    return (const Tern__Wire__PeerMsg *)(const void *)msg;
+}
+
+static bool answer_ping(int fd)
+{
+    Tern__Wire__Empty m = TERN__WIRE__EMPTY__INIT;
+
+    return frame_send(fd, FRAME_PING_REPLY, header.request_id, &m.base);
+}
+
+/* ---- the peer that is asked ---- */
+
+static bool greet_back(struct tenant_a *a)
+{
+    Tern__Wire__PeerHelloReply m = TERN__WIRE__PEER_HELLO_REPLY__INIT;
+    struct pollfd p = {.fd = a->hosts->mute_fd, .events = POLLIN};
+
+    if (poll(&p, 1, WAIT_MS) <= 0)
+        return false;
+    asked_of = accept(a->hosts->mute_fd, NULL, NULL);
+    m.has_version = m.has_incarnation = m.has_data_port = true;
+    m.version = WIRE_VERSION;
+    m.node = (char *)(uintptr_t) "mute";
+    m.incarnation = INCARNATION;
+    m.data_port = a->hosts->mute_port;
+    return asked_of >= 0 && frame_read(asked_of, WAIT_MS) && header.type == FRAME_PEER_HELLO &&
+           frame_send(asked_of, FRAME_PEER_HELLO_REPLY, header.request_id, &m.base);
+}
+
+/* Answers pings and nothing else. False: the daemon has ended the connection. */
+static bool attend(uint32_t wait_ms)
+{
+    while (frame_read(asked_of, wait_ms)) {
+        const Tern__Wire__PeerMsg *m = peer_msg();
+
+        if (header.type == FRAME_PING && !answer_ping(asked_of))
+            return false;
+        if (m && m->kind == PEER_PULL_OPEN) {
+            asked = (struct asked){m->ns_hi, m->ns_lo, m->layout_hash};
+            return true;
+        }
+    }
+    return recv(asked_of, body, 1, MSG_PEEK | MSG_DONTWAIT) != 0;
+}
+
+/* ---- fetches ---- */
+
+/* Sessions that want tokens which nobody has. */
+static bool pulls_open(struct tenant_a *a)
+{
+    uint32_t tokens[TOKENS];
+    bool ok = a_join(a, POOL_PAGES) && greet_back(a);
+
+    for (uint32_t i = 0; ok && i <= FETCHES; i++) {
+        block_tokens(i + 1, 0, TOKENS, tokens);
+        ok =
+            member_ok(&a->engine, "a Match", engine_begin(&session[i], &a->engine, tokens, TOKENS));
+    }
+    return ok;
+}
+
+static enum a_answer fetch_begin(struct tenant_a *a)
+{
+    struct tern_answer answer;
+    enum tern_err err;
+
+    if (a->nheld >= FETCHES || !attend(0))
+        return A_FAILED;
+    err = tern_submit_fetch(a->engine.tern, session[a->nheld].id, "mute", 0, a->nheld);
+    if (err == TERN_OK) /* a refusal comes before the answer to what is asked behind it */
+        err = tern_ping(a->engine.tern, MEMBER_CALL_MS);
+    if (err == TERN_OK)
+        err = tern_poll(a->engine.tern, &answer);
+    if (err == TERN_BUSY) { /* it is under way */
+        a->nheld++;
+        return A_DONE;
+    }
+    return a_answer_of(a, a->engine.tern, err == TERN_OK ? answer.err : err);
+}
+
+static enum a_answer fetch_nothing(struct tenant_a *a)
+{
+    if (!attend(0))
+        return A_FAILED;
+    return a_answer_of(a, a->engine.tern,
+                       engine_fetch(&session[FETCHES], "there", 0, MEMBER_CALL_MS));
+}
+
+static bool fetches_cancel(struct tenant_a *a)
+{
+    struct tern_answer answer;
+
+    for (; a->nheld > 0; a->nheld--)
+        if (tern_fetch_cancel(a->engine.tern, session[a->nheld - 1].id, MEMBER_CALL_MS) !=
+                TERN_OK ||
+            answer_wait(a->engine.tern, MEMBER_CALL_MS, &answer) != TERN_OK)
+            return false;
+    return true;
+}
+
+const struct a_table a_pulls = {.name = "pulls",
+                                .limits = LIMITS,
+                                .says = "limits.pulls",
+                                .mute = true,
+                                .open = pulls_open,
+                                .over = fetch_begin,
+                                .within = fetch_nothing,
+                                .release = fetches_cancel};
+
+/* ---- the peer that asks ---- */
+
+static bool dial(struct tenant_a *a)
+{
+    struct sockaddr_in at = {.sin_family = AF_INET,
+                             .sin_port = htons(a->hosts->control_port),
+                             .sin_addr.s_addr = htonl(INADDR_LOOPBACK)};
+    Tern__Wire__PeerHello m = TERN__WIRE__PEER_HELLO__INIT;
+
+    asking = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
+    setsockopt(asking, IPPROTO_TCP, TCP_NODELAY, &(int){1}, sizeof(int));
+    m.has_version_min = m.has_version_max = m.has_incarnation = m.has_data_port = true;
+    m.version_min = WIRE_VERSION_MIN;
+    m.version_max = WIRE_VERSION;
+    m.node = (char *)(uintptr_t) "mute";
+    m.incarnation = INCARNATION;
+    m.data_port = a->hosts->mute_port;
+    return asking >= 0 && connect(asking, (struct sockaddr *)&at, sizeof at) == 0 &&
+           frame_send(asking, FRAME_PEER_HELLO, 1, &m.base) && frame_read(asking, WAIT_MS) &&
+           header.type == FRAME_PEER_HELLO_REPLY;
+}
+
+/* A fetch of A's own from the peer that A plays tells how such a request looks; then there is a
+ * prefix to be asked for. */
+static bool serves_open(struct tenant_a *a)
+{
+    uint32_t tokens[TOKENS];
+
+    if (!pulls_open(a) || fetch_begin(a) != A_DONE || !attend(WAIT_MS) || asked.layout_hash == 0 ||
+        !fetches_cancel(a) || !dial(a))
+        return false;
+    block_tokens(0, 0, TOKENS, tokens);
+    return member_ok(&a->engine, "a Match",
+                     engine_begin(&session[0], &a->engine, tokens, TOKENS)) &&
+           member_ok(&a->engine, "a commit", engine_run(&session[0]));
+}
+
+static bool ask(enum peer_msg_kind kind, uint64_t pull, uint64_t serve)
+{
+    Tern__Wire__PeerMsg m = TERN__WIRE__PEER_MSG__INIT;
+    uint32_t tokens[TOKENS];
+
+    m.has_kind = m.has_pull = m.has_sequence = true;
+    m.kind = kind;
+    m.pull = pull;
+    m.sequence = ++sequence;
+    if (kind == PEER_PULL_DONE) {
+        m.has_serve = true;
+        m.serve = serve;
+        return frame_send(asking, FRAME_PEER_MSG, 0, &m.base);
+    }
+    block_tokens(0, 0, TOKENS, tokens);
+    m.has_ns_hi = m.has_ns_lo = m.has_layout_hash = m.has_to = m.has_tokens = true;
+    m.tenant = (char *)(uintptr_t)NEIGHBOUR_A;
+    m.ns_hi = asked.ns_hi;
+    m.ns_lo = asked.ns_lo;
+    m.layout_hash = asked.layout_hash;
+    m.to = TOKENS;
+    m.tokens = wire_bytes(tokens, sizeof tokens);
+    return frame_send(asking, FRAME_PEER_MSG, 0, &m.base);
+}
+
+/* The daemon's answer to one request; *ret_serve where it offers the prefix. */
+static enum a_answer offer(struct tenant_a *a, uint64_t *ret_pull, uint64_t *ret_serve)
+{
+    const Tern__Wire__PeerMsg *m = NULL;
+
+    *ret_pull = ++a->serial << 32 | 1;
+    if (!attend(0) || !ask(PEER_PULL_OPEN, *ret_pull, 0))
+        return A_FAILED;
+    while (!m) {
+        if (!frame_read(asking, WAIT_MS))
+            return A_FAILED;
+        m = peer_msg();
+        if (m && (m->kind != PEER_PULL_OFFER || m->pull != *ret_pull))
+            return A_FAILED;
+    }
+    *ret_serve = m->serve;
+    if (m->err == TERN_OK && m->to == TOKENS)
+        return A_DONE;
+    if (m->err == TERN_BUSY)
+        return A_REFUSED;
+    fprintf(stderr, "tern-bench: tenant A, serves: %s, %u tokens\n",
+            tern_strerror((enum tern_err)m->err), m->to);
+    return A_FAILED;
+}
+
+static enum a_answer ask_and_keep(struct tenant_a *a)
+{
+    uint64_t pull, serve;
+    enum a_answer answer = offer(a, &pull, &serve);
+
+    if (answer != A_DONE || a->nheld + 2 > A_HOLDS_MAX)
+        return answer;
+    a->held[a->nheld++] = pull;
+    a->held[a->nheld++] = serve;
+    return A_DONE;
+}
+
+static enum a_answer ask_and_end(struct tenant_a *a)
+{
+    uint64_t pull, serve;
+    enum a_answer answer = offer(a, &pull, &serve);
+
+    if (answer == A_DONE && !ask(PEER_PULL_DONE, pull, serve))
+        return A_FAILED;
+    return answer;
+}
+
+static bool offers_end(struct tenant_a *a)
+{
+    for (; a->nheld > 0; a->nheld -= 2)
+        if (!ask(PEER_PULL_DONE, a->held[a->nheld - 2], a->held[a->nheld - 1]))
+            return false;
+    return true;
+}
+
+const struct a_table a_serves = {.name = "serves",
+                                 .limits = LIMITS,
+                                 .mute = true,
+                                 .open = serves_open,
+                                 .over = ask_and_keep,
+                                 .within = ask_and_end,
+                                 .release = offers_end};
