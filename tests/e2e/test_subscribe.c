@@ -129,6 +129,7 @@ static void hear(struct tern *t, uint64_t n)
                 heard.v[heard.events] = a.events->v[i];
             heard.events++;
         }
+        assert_true(a.events->next > heard.last);
     }
     assert_int_equal(heard.events + heard.lost, n);
 }
