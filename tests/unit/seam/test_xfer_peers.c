@@ -259,6 +259,38 @@ TEST(xfer_write_asked_of_a_source_without_rdma_gives_nothing)
     pull_works(0);
 }
 
+/* The source stops reading when two requests of the largest size would be there, and goes on. */
+TEST(xfer_more_requests_than_are_read_ahead_are_all_answered)
+{
+    enum { ONE = XFER_HEAD_BYTES + XFER_ENTRY_BYTES, N = 16 * XFER_WRITE_BYTES / ONE };
+    static uint8_t buf[XFER_HEAD_BYTES + N * ONE], answer[65536];
+    struct xfer_head head = {
+        .type = XFER_REQUEST, .n = 1, .a = serve_id_pack((struct serve_id){0, 7})};
+    struct rig_options o = options;
+    uint8_t *at = buf + XFER_HEAD_BYTES;
+    uint64_t deadline;
+    int fd;
+
+    o.socket_buffer_bytes = 4096; /* so that answers wait to be sent */
+    rig_open_filled(&o, 40);
+    deadline = io_now_ns() + RIG_WAIT_NS;
+    fd = rig_dial(rig.port);
+    hello(buf);
+    for (; head.seq < N; head.seq++, at += ONE) {
+        xfer_put_head(at, &head);
+        xfer_put_entry(at + XFER_HEAD_BYTES, &(struct xfer_entry){0, 1, 101});
+    }
+    assert_int_equal(send(fd, buf, sizeof buf, MSG_NOSIGNAL), sizeof buf);
+    for (uint32_t i = 0; i < 50; i++)
+        rig_turn();
+    while (rig.answers < N) {
+        assert_true(recv(fd, answer, sizeof answer, MSG_DONTWAIT) > 0 || errno == EAGAIN);
+        assert_true(io_now_ns() < deadline);
+        rig_turn();
+    }
+    close(fd);
+}
+
 /* Faults 22 and 23: half a frame for ever, and one byte now and then. */
 TEST(xfer_half_frames_are_closed_at_the_deadline)
 {
