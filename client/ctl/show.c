@@ -229,7 +229,7 @@ static void show_shares(const json_t *shares)
         {
             printf("%s %s %s/%s", i ? "," : "", j_str(table, "table"),
                    human_count(j_u64(json_object_get(table, "used"), tenant)),
-                   num(table, "reserved"));
+                   human_count(j_u64(json_object_get(table, "reserved"), tenant)));
         }
         printf("\n");
     }

@@ -283,20 +283,21 @@ void core_pool_borrowed(const struct core *c, uint32_t pool, uint64_t *bits,
     }
 }
 
-bool core_share_plan(const struct core_limits *limits, uint32_t table, struct share_view *ret)
+bool core_share_plan(const struct core_limits *limits, const struct tenant_config *tenants,
+                     struct share_of of, struct share_view *ret)
 {
     struct share_of_table laid[SHARE_TABLES];
+    uint32_t each;
 
-    if (table >= SHARE_TABLES)
+    if (of.table >= SHARE_TABLES || of.tenant >= limits->tenants)
         return false;
     shares_layout(limits, laid);
-    *ret =
-        (struct share_view){.setting = share_setting(table),
-                            .records = share_records(table),
-                            .limit = laid[table].rest + laid[table].reserved * laid[table].holders,
-                            .reserved = laid[table].reserved,
-                            .holders = laid[table].holders,
-                            .rest = laid[table].rest};
+    each = laid[of.table].holders / limits->tenants;
+    *ret = (struct share_view){.setting = share_setting(of.table),
+                               .records = share_records(of.table),
+                               .limit = share_limit(limits, of.table)};
+    for (uint32_t i = 0; i < each; i++)
+        ret->reserved += share_reserved(limits, tenants, of.table, of.tenant * each + i);
     return true;
 }
 
@@ -304,11 +305,18 @@ bool core_share_view(const struct core *c, struct share_of of, struct share_view
 {
     uint32_t each;
 
-    if (of.tenant >= c->limits.tenants || !core_share_plan(&c->limits, of.table, ret))
+    if (of.table >= SHARE_TABLES || of.tenant >= c->limits.tenants)
         return false;
-    ret->rest = c->share[of.table].rest;
-    each = ret->holders / c->limits.tenants;
-    for (uint32_t i = 0; i < each; i++)
-        ret->used += *share_used(c, of.table, of.tenant * each + i);
+    each = c->share[of.table].holders / c->limits.tenants;
+    *ret = (struct share_view){.setting = share_setting(of.table),
+                               .records = share_records(of.table),
+                               .limit = share_limit(&c->limits, of.table),
+                               .rest = c->share[of.table].rest};
+    for (uint32_t i = 0; i < each; i++) {
+        const struct share_holder *h = share_holder(c, of.table, of.tenant * each + i);
+
+        ret->used += h->used;
+        ret->reserved += h->reserved;
+    }
     return true;
 }

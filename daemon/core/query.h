@@ -109,10 +109,9 @@ struct share_view {
     const char *setting; /* of `limits`; static */
     const char *records; /* what they are; static */
     uint32_t limit;
-    uint32_t reserved; /* for each tenant; of transfers, with each peer: `holders` of them */
-    uint32_t holders;
-    uint32_t rest; /* common records that nobody holds */
-    uint32_t used; /* by the tenant, with all peers */
+    uint32_t reserved; /* for the tenant; of transfers, with all peers together */
+    uint32_t rest;     /* common records that nobody holds */
+    uint32_t used;     /* by the tenant, with all peers */
 };
 
 struct core_view {
@@ -136,8 +135,9 @@ struct core_view {
 
 /* False: there is no such table, or no such tenant. Tables are numbered from 0. */
 bool core_share_view(const struct core *c, struct share_of of, struct share_view *ret);
-/* The same of a core that is not there yet, where nobody holds anything. */
-bool core_share_plan(const struct core_limits *limits, uint32_t table, struct share_view *ret);
+/* The same of a core that is not there yet, where nobody holds anything; `rest` is not told. */
+bool core_share_plan(const struct core_limits *limits, const struct tenant_config *tenants,
+                     struct share_of of, struct share_view *ret);
 void core_view(const struct core *core, struct core_view *ret);
 uint32_t core_retracts_undone(const struct core *core, uint32_t tenant);
 bool core_pool_view(const struct core *core, uint32_t slot, struct pool_view *ret);

@@ -5,6 +5,8 @@
 
 struct count {
     uint32_t *used[SHARE_TABLES]; /* by holder */
+    uint32_t *held;               /* by namespace */
+    uint32_t keyed[POOLS_LIMIT];  /* nodes with extra keys */
 };
 
 static void count_engines(const struct core *c, struct count *n)
@@ -26,8 +28,73 @@ static void count_engines(const struct core *c, struct count *n)
 
 static void count_pools(const struct core *c, struct count *n)
 {
-    for (uint32_t i = 0; i < c->limits.pools; i++)
-        n->used[SHARE_POOLS][pool_at(c, i)->tenant] += pool_at(c, i)->state != POOL_EMPTY;
+    for (uint32_t i = 0; i < c->limits.pools; i++) {
+        const struct pool *p = pool_at(c, i);
+
+        if (p->state == POOL_EMPTY)
+            continue;
+        n->used[SHARE_POOLS][p->tenant]++;
+        n->used[SHARE_NAMESPACES][p->tenant] += p->spaces.n;
+    }
+}
+
+static void count_chain(const struct core *c, struct count *n, uint32_t tenant, uint32_t blocks,
+                        uint32_t keys)
+{
+    for (; blocks != NONE; blocks = *block_next(c, blocks))
+        n->used[SHARE_TOKEN_BLOCKS][tenant]++;
+    for (; keys != NONE; keys = key_at(c, keys)->next)
+        n->used[SHARE_EXTRA_KEYS][tenant]++;
+}
+
+/* Nodes and sessions hold tokens; pins of nodes hold their namespace. */
+static void count_records(const struct core *c, struct count *n)
+{
+    for (uint32_t i = 0; i < c->limits.nodes; i++) {
+        const struct node *at = node_at(c, i);
+
+        if (!at->used)
+            continue;
+        n->used[SHARE_NODES][pool_at(c, at->pool)->tenant]++;
+        n->held[at->space] += at->nrefs + at->refs[REF_HOST];
+        n->keyed[at->pool] += at->keys != NONE;
+        if ((at->keys != NONE) != keyed_list_has(c, i))
+            oracle_fail("audit: T22: node %u is in the list of those with extra keys, or is not, "
+                        "wrongly",
+                        i);
+        if (at->depth > 0)
+            count_chain(c, n, pool_at(c, at->pool)->tenant, at->tokens, at->keys);
+    }
+    for (uint32_t i = 0; i < c->limits.sessions; i++) {
+        const struct session *s = session_at(c, i);
+
+        if (s->state != SESSION_EMPTY)
+            count_chain(c, n, engine_at(c, s->engine)->tenant, s->tokens.head, s->tokens.keys);
+    }
+}
+
+/* A namespace is in the list of those that may make way exactly while nobody holds it. */
+static void audit_idle(const struct core *c, const struct count *n)
+{
+    for (uint32_t i = 0; i < c->limits.pools; i++) {
+        const struct pool *p = pool_at(c, i);
+        uint32_t keys = 0;
+
+        if (p->state == POOL_EMPTY)
+            continue;
+        for (uint32_t at = p->spaces.head; at != NONE; at = space_list_next(c, at))
+            if (space_at(c, at)->held != n->held[at] || idle_list_has(c, at) != (n->held[at] == 0))
+                oracle_fail("audit: T22: namespace %u counts %u pins and has %u, or it may make "
+                            "way and is held",
+                            at, space_at(c, at)->held, n->held[at]);
+        for (uint32_t at = p->keyed.head; at != NONE; at = keyed_list_next(c, at))
+            for (uint32_t k = node_at(c, at)->keys; k != NONE; k = key_at(c, k)->next)
+                keys++;
+        if (p->keyed.n != n->keyed[i] || p->node_keys != keys)
+            oracle_fail("audit: T22: pool %u counts %u nodes with extra keys and has %u; it counts "
+                        "%u keys of theirs and has %u",
+                        i, p->keyed.n, n->keyed[i], p->node_keys, keys);
+    }
 }
 
 static void count_transfers(const struct core *c, struct count *n)
@@ -53,38 +120,48 @@ static void count_transfers(const struct core *c, struct count *n)
 
 /* A holder that has more than what is reserved for it has the rest from what is common. */
 static void audit_table(const struct core *c, const uint32_t *used, enum share_table table,
-                        const struct share_of_table *laid)
+                        const struct tenant_config *tenants)
 {
     const struct share_of_table *t = &c->share[table];
-    uint32_t common = 0;
+    uint32_t taken = 0;
 
-    if (t->holders != laid->holders || t->reserved != laid->reserved)
-        oracle_fail("audit: T22: table %u reserves %u records for each of %u, and not %u for %u",
-                    table, t->reserved, t->holders, laid->reserved, laid->holders);
     for (uint32_t h = 0; h < t->holders; h++) {
-        if (used[h] != *share_used(c, table, h))
-            oracle_fail("audit: T22: holder %u has %u records of table %u, and %u are counted", h,
-                        used[h], table, *share_used(c, table, h));
-        common += used[h] > t->reserved ? used[h] - t->reserved : 0;
+        uint32_t reserved = share_reserved(&c->limits, tenants, table, h);
+
+        if (used[h] != share_holder(c, table, h)->used ||
+            reserved != share_holder(c, table, h)->reserved)
+            oracle_fail("audit: T22: holder %u has %u records of table %u and %u are counted; %u "
+                        "are reserved, and not %u",
+                        h, used[h], table, share_holder(c, table, h)->used, reserved,
+                        share_holder(c, table, h)->reserved);
+        taken += used[h] > reserved ? used[h] : reserved;
     }
-    if (common + t->rest != laid->rest)
-        oracle_fail("audit: T22: of %u common records of table %u %u are held, and %u are said to "
-                    "be left",
-                    laid->rest, table, common, t->rest);
+    if (taken + t->rest != share_limit(&c->limits, table))
+        oracle_fail("audit: T22: of %u records of table %u %u are held or reserved, and %u are "
+                    "said to be left",
+                    share_limit(&c->limits, table), table, taken, t->rest);
 }
 
 void audit_shares(struct audit *a)
 {
+    const struct core *c = a->c;
+    struct tenant_config *tenants;
     struct share_of_table laid[SHARE_TABLES];
-    struct count n;
-    uint32_t holders = shares_layout(&a->c->limits, laid),
-             *all = audit_scratch(holders, sizeof *all);
+    struct count n = {.keyed = {0}};
+    uint32_t holders = shares_layout(&c->limits, laid),
+             *all = audit_scratch(holders + c->limits.namespaces, sizeof *all);
 
+    tenants = audit_scratch(c->limits.tenants, sizeof *tenants);
+    for (uint32_t i = 0; i < c->limits.tenants; i++)
+        tenants[i] = tenant_at(c, i)->config;
+    n.held = all + holders;
     for (uint32_t t = 0; t < SHARE_TABLES; t++)
-        n.used[t] = all + laid[t].used_at;
-    count_engines(a->c, &n);
-    count_pools(a->c, &n);
-    count_transfers(a->c, &n);
+        n.used[t] = all + laid[t].first_at;
+    count_engines(c, &n);
+    count_pools(c, &n);
+    count_records(c, &n);
+    count_transfers(c, &n);
+    audit_idle(c, &n);
     for (uint32_t t = 0; t < SHARE_TABLES; t++)
-        audit_table(a->c, n.used[t], t, &laid[t]);
+        audit_table(c, n.used[t], t, tenants);
 }

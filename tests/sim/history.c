@@ -32,16 +32,16 @@ static void make_groups(struct prng *p, struct config *c)
 
 static void make_limits(struct prng *p, struct config *c, uint32_t align)
 {
-    c->tight = one_in(p, 4) ? 1 + prng_below(p, 4) : 0;
+    c->tight = one_in(p, 4) ? 1 + prng_below(p, 5) : 0;
     c->lim_sessions = c->tight == 4 ? between(p, 2, 4) : 8;
-    c->lim_nodes = c->tight == 1 ? between(p, 3, 8) : 60;
-    c->lim_blocks = c->tight == 2 ? between(p, 4, 12) : 56;
+    c->lim_nodes = c->tight == 1 ? between(p, 3, 8) : 0; /* 0: enough, see make_shares */
+    c->lim_blocks = c->tight == 2 ? between(p, 4, 12) : 0;
     c->lim_retires = c->tight == 3 ? between(p, 1, 4) : 48;
-    c->lim_keys = c->tight == 2 ? between(p, 1, 6) : 32;
+    c->lim_keys = c->tight == 2 ? between(p, 1, 6) : 0;
     c->lim_pulls = between(p, 1, 3);
     c->lim_serves = between(p, 1, 3);
     c->lim_seals = between(p, 1, 4);
-    c->lim_spaces = one_in(p, 8) ? 1 : 6;
+    c->lim_spaces = c->tight == 5 || one_in(p, 16) ? between(p, 1, 3) : 0;
     c->peer_pages = one_in(p, 2) ? between(p, 1, 6) : 64;
     c->tenant_pages = one_in(p, 4) ? between(p, 1, 6) : 64;
     c->deadline_ms = between(p, 20, 200);
@@ -199,12 +199,59 @@ static void make_host(struct prng *p, struct config *c)
         c->host = HOSTS;
 }
 
+/* The most that a history can need of the tables in which cached prefixes lie: chunks are as many
+ * as their pages, a list may stand beside the one that it replaces, and a namespace that was reset
+ * lives on while it is held. */
+struct records {
+    uint32_t nodes, blocks, keys, spaces;
+};
+
+static struct records most_records(const struct config *c)
+{
+    uint32_t align = align_of(c),
+             chunks = c->tenants * (c->granules + c->host) /
+                      (c->page_granules0 * (align / c->page_tokens0)),
+             spaces = POOLS * c->namespaces + c->lim_sessions;
+
+    return (struct records){.nodes = chunks + spaces,
+                            .blocks = chunks + c->lim_sessions * (2 * (TOKENS / align) + 2),
+                            .keys = chunks + c->lim_sessions * 2,
+                            .spaces = spaces};
+}
+
+/* What two tenants can have of a limit together, if what is reserved for one lies idle. */
+static uint32_t had_of(const struct config *c, uint32_t limit)
+{
+    uint32_t idle = limit * c->reserved / 100 / TENANTS + 2;
+
+    return limit > idle ? limit - idle : 0;
+}
+
+bool records_ample(const struct config *c)
+{
+    const struct records most = most_records(c);
+
+    return had_of(c, c->lim_nodes) >= most.nodes && had_of(c, c->lim_blocks) >= most.blocks &&
+           had_of(c, c->lim_keys) >= most.keys && had_of(c, c->lim_spaces) >= most.spaces;
+}
+
+static void enough(const struct config *c, uint32_t most, uint32_t *limit)
+{
+    if (*limit == 0)
+        *limit = most * 100 * TENANTS / (100 * TENANTS - c->reserved) + 4;
+}
+
 /* Where there are two tenants, most often each has something of the tables for itself. */
 static void make_shares(struct config *c)
 {
     static const uint8_t percent[] = {0, 25, 50, 100};
+    const struct records most = most_records(c);
 
     c->reserved = c->tenants == 2 ? percent[c->seed_tokens % 4] : 0;
+    enough(c, most.nodes, &c->lim_nodes);
+    enough(c, most.blocks, &c->lim_blocks);
+    enough(c, most.keys, &c->lim_keys);
+    enough(c, most.spaces, &c->lim_spaces);
 }
 
 void history_make(uint64_t seed, struct history *h)

@@ -69,7 +69,7 @@ bool chunk_pinned(struct sim *w, uint32_t d, uint32_t pool, const struct chunk *
 
 bool chunk_certain(struct sim *w, uint32_t d, uint32_t pool, const struct chunk *c)
 {
-    return c->present && ((c->evictions == w->d[d].pool[pool].evictions && w->cfg.tight != 1 &&
+    return c->present && ((c->evictions == w->d[d].pool[pool].evictions && w->ample &&
                            space_current(w, d, w->d[d].pool[pool].tenant, c->space)) ||
                           chunk_pinned(w, d, pool, c));
 }
@@ -397,6 +397,11 @@ static enum fate fate_of(struct sim *w, uint32_t d, uint32_t pool, const struct 
     if (g->borrows || g->serves || g->sealing || !chunk_visible(w, d, c))
         return FATE_HELD;
     return unsure ? FATE_MAYBE : FATE_SURE;
+}
+
+bool chunk_held(struct sim *w, uint32_t d, uint32_t pool, const struct chunk *c)
+{
+    return c->present && fate_of(w, d, pool, chunk_granule(w, d, pool, c, 0, 0), true) == FATE_HELD;
 }
 
 /* A transfer in may have reserved pages that it has not asked for yet, and what a fetch pinned is

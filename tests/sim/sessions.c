@@ -77,8 +77,7 @@ void ask_open(struct sim *w, uint32_t d, uint32_t e)
     if (w->reply->err != TERN_OK) {
         EXPECT(w->reply->err == TERN_BUSY
                    ? share_used_up(w, w->cfg.lim_sessions, live, g->tenant) || m->draining ||
-                         w->cfg.tight == 1 || w->cfg.lim_spaces < w->cfg.namespaces * 2u ||
-                         m->resets > 0
+                         !w->ample
                : w->reply->err == TERN_GONE ? m->pool[g->pool].closing
                                             : of_tenant >= w->cfg.sessions_max,
                "open_refused", "err %u %s", w->reply->err, w->reply->text);
@@ -322,32 +321,72 @@ static bool unseen_chunks(const struct sim *w, uint32_t d)
     return false;
 }
 
-/* The token store may refuse only what does not fit: an upper bound of what is in it, and what was
- * asked. */
+/* Chunks of a pool that do not make way for this tenant, at most. Where one is held, or is on the
+ * host, where the model does not see all that holds it, those that it continues may be held, too.
+ * Another tenant's make way only if it has more than this one. */
+static uint32_t chunks_held(struct sim *w, uint32_t d, uint32_t pool, uint32_t tenant)
+{
+    const struct daemon *m = &w->d[d];
+    bool busy = m->pool[pool].tenant != tenant;
+    uint32_t n = 0;
+
+    for (KNOWN_CHUNKS(m, pool, i)) {
+        n += m->chunk[pool][i].present || host_has(&m->chunk[pool][i]);
+        busy = busy || w->cfg.nstate > 0 || host_has(&m->chunk[pool][i]) ||
+               chunk_held(w, d, pool, &m->chunk[pool][i]);
+    }
+    return busy ? n : 0;
+}
+
+/* Chunks wait in a queue that the model does not see, and are held there. */
+static bool waits_for_checksums(const struct sim *w, uint32_t d)
+{
+    for (uint32_t i = 0; i < w->d[d].njobs; i++)
+        if (w->d[d].job[i].kind == JOB_SEAL)
+            return true;
+    return false;
+}
+
+/* The token store may refuse only what does not fit, if what is cached makes way: an upper bound of
+ * what else is in it or kept for the other tenant, and what was asked. */
 void check_store_full(struct sim *w, uint32_t d, const struct session *asking, uint32_t tokens)
 {
     const struct daemon *m = &w->d[d];
-    uint32_t blocks = (tokens - asking->committed + w->L - 1) / w->L, keys = 1;
+    uint32_t blocks[TENANTS] = {0}, keys[TENANTS] = {0}, mine = asking->tenant, other = 1 - mine,
+             reserved_blocks = w->limits.token_blocks * w->cfg.reserved / 100,
+             reserved_keys = w->limits.extra_keys * w->cfg.reserved / 100;
 
-    for (uint32_t i = 0; i < SESSIONS; i++)
-        if (m->session[i].live && &m->session[i] != asking) {
-            blocks += (m->session[i].ntokens - m->session[i].committed + w->L - 1) / w->L;
-            keys++;
+    blocks[mine] = (tokens - asking->committed + w->L - 1) / w->L;
+    keys[mine] = 1;
+    for (uint32_t i = 0; i < SESSIONS; i++) {
+        const struct session *s = &m->session[i];
+
+        if (s->live && s != asking) {
+            blocks[s->tenant] += (s->ntokens - s->committed + w->L - 1) / w->L;
+            keys[s->tenant]++;
         }
+    }
     if (asking->ntokens >
         asking->committed) /* old and new tokens may stand side by side for a moment */
-        blocks += (asking->ntokens - asking->committed + w->L - 1) / w->L + 1, keys++;
+        blocks[mine] += (asking->ntokens - asking->committed + w->L - 1) / w->L + 1, keys[mine]++;
     for (uint32_t p = 0; p < POOLS; p++)
-        for (KNOWN_CHUNKS(m, p, i))
-            if (m->pool[p].open && (m->chunk[p][i].present || host_has(&m->chunk[p][i]))) {
-                blocks++;
-                keys++;
-            }
-    if (unseen_chunks(w, d))
+        if (m->pool[p].open) {
+            uint32_t n = chunks_held(w, d, p, mine);
+
+            blocks[m->pool[p].tenant] += n;
+            keys[m->pool[p].tenant] += n;
+        }
+    if (unseen_chunks(w, d) || waits_for_checksums(w, d))
         return;
-    EXPECT(blocks > w->limits.token_blocks || keys > w->limits.extra_keys, "false_busy",
-           "daemon %u: at most %u of %u blocks and %u of %u keys would be in use", d, blocks,
-           w->limits.token_blocks, keys, w->limits.extra_keys);
+    if (other < TENANTS && blocks[other] < reserved_blocks / TENANTS + 1)
+        blocks[other] = reserved_blocks / TENANTS + 1;
+    if (other < TENANTS && keys[other] < reserved_keys / TENANTS + 1)
+        keys[other] = reserved_keys / TENANTS + 1;
+    EXPECT(blocks[0] + blocks[1] > w->limits.token_blocks ||
+               keys[0] + keys[1] > w->limits.extra_keys,
+           "false_busy",
+           "daemon %u: at most %u and %u of %u blocks and %u and %u of %u keys would be in use", d,
+           blocks[0], blocks[1], w->limits.token_blocks, keys[0], keys[1], w->limits.extra_keys);
     MARK(token_blocks_full);
 }
 

@@ -434,6 +434,7 @@ struct daemon {
 
 struct sim {
     struct config cfg;
+    bool ample; /* see records_ample */
     struct core_limits limits;
     uint32_t L, page_tokens[GROUPS], page_granules[GROUPS];
     uint32_t ngroups, slab, window[GROUPS], reserve[GROUPS], reach, window_max; /* all groups */
@@ -467,6 +468,9 @@ struct history {
     struct choice choice[OPS_MAX];
 };
 void history_make(uint64_t seed, struct history *ret);
+/* Can no history with these limits need more records than there are, so that no prefix makes way
+ * for a record? */
+bool records_ample(const struct config *c);
 
 /* ---- world.c ---- */
 void sim_create(struct sim *w); /* allocates; once */
@@ -686,6 +690,8 @@ struct chunk *chunk_at(struct sim *w, uint32_t d, uint32_t pool, uint32_t space,
                        uint32_t k);
 bool chunk_visible(const struct sim *w, uint32_t d, const struct chunk *c);
 bool chunk_certain(struct sim *w, uint32_t d, uint32_t pool, const struct chunk *c);
+/* Does somebody use it, a worker too, or does it wait for its step? */
+bool chunk_held(struct sim *w, uint32_t d, uint32_t pool, const struct chunk *c);
 bool chunk_pinned(struct sim *w, uint32_t d, uint32_t pool, const struct chunk *c);
 void chunk_drop(struct sim *w, uint32_t d, uint32_t pool, struct chunk *c);
 void give_back(struct sim *w, uint32_t d, struct session *s, uint32_t group, uint32_t from,

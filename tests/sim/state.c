@@ -265,7 +265,7 @@ bool state_certain(struct sim *w, uint32_t d, uint32_t pool, const struct chunk 
     if (c->depth * w->L + w->window_max <= w->d[d].pool[pool].unheard)
         return false; /* a fetch that nobody heard of may have passed it */
     return !c->lost[g] && space_current(w, d, w->d[d].pool[pool].tenant, c->space) &&
-           c->state_evictions[g] == w->d[d].pool[pool].evictions && w->cfg.tight != 1;
+           c->state_evictions[g] == w->d[d].pool[pool].evictions && w->ample;
 }
 
 bool state_resumes(struct sim *w, uint32_t d, uint32_t pool, uint32_t space, uint32_t variant,

@@ -88,7 +88,7 @@ static void *arena_take(size_t bytes)
     return p;
 }
 
-#define ARENA_MAX (512u << 10)
+#define ARENA_MAX (1u << 20)
 
 void sim_create(struct sim *w)
 {
@@ -113,6 +113,7 @@ static void set_limits(struct sim *w)
 {
     const struct config *c = &w->cfg;
 
+    w->ample = records_ample(c);
     w->limits =
         (struct core_limits){.tenants = TENANTS,
                              .conns = CONNS,

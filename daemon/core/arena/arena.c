@@ -75,7 +75,7 @@ static enum tern_err lay_out(struct core *c, const struct core_limits *l, size_t
     c->heard_at = place(&at, RESETS_MAX * (l->peers + 1), sizeof(struct heard));
     c->events_at = place(&at, l->events * l->tenants, sizeof(struct tree_event));
     c->hash_at = place(&at, pow2_at_least(l->nodes), sizeof(uint32_t));
-    c->share_used_at = place(&at, shares_layout(l, c->share), sizeof(uint32_t));
+    c->share_holders_at = place(&at, shares_layout(l, c->share), sizeof(struct share_holder));
     if (at.overflow)
         return TERN_INVALID;
     *ret_bytes = (size_t)at.units * 64;
@@ -127,6 +127,19 @@ static void start_generations(struct core *c, const struct core_limits *l, uint3
         serve_at(c, i)->gen = gen;
 }
 
+static void reserve_shares(struct core *c, const struct core_limits *l,
+                           const struct tenant_config *tenants)
+{
+    for (uint32_t t = 0; t < SHARE_TABLES; t++)
+        for (uint32_t i = 0; i < c->share[t].holders; i++) {
+            uint32_t reserved = share_reserved(l, tenants, t, i);
+
+            share_holder(c, t, i)->reserved = reserved;
+            check(reserved <= c->share[t].rest);
+            c->share[t].rest -= reserved;
+        }
+}
+
 struct core *core_init(void *mem, const struct core_limits *limits,
                        const struct tenant_config *tenants, uint64_t incarnation)
 {
@@ -146,8 +159,11 @@ struct core *core_init(void *mem, const struct core_limits *limits,
         *hash_head(c, i) = NONE;
     for (uint32_t i = 0; i < limits->tenants; i++)
         tenant_at(c, i)->config = tenants[i];
-    for (uint32_t i = 0; i < limits->tenants; i++)
+    for (uint32_t i = 0; i < limits->tenants; i++) {
         tenant_at(c, i)->event_next = 1;
+        tenant_at(c, i)->idle = LIST_EMPTY;
+    }
+    reserve_shares(c, limits, tenants);
     return c;
 }
 

@@ -83,6 +83,8 @@ struct pool {
     uint32_t resumed_anew;              /* nodes of SUCCESSOR_EARLIER */
     uint32_t supersede;
     struct list spaces;        /* namespaces */
+    struct list keyed;         /* nodes with extra keys: who is to make way next comes first */
+    uint32_t node_keys;        /* extra keys of its nodes */
     uint32_t regions;          /* ranks of the engines that use it */
     uint32_t transfer_regions; /* that a transfer moves: 1 where all hold the same bytes (X5) */
     uint32_t tier;
@@ -97,9 +99,11 @@ struct space { /* a namespace within a pool */
     struct namespace_id ns;
     uint32_t pool, root;
     struct list_links in_pool;
-    uint32_t reset; /* N1: never found again; its nodes go as their pins end */
-    uint32_t sweep; /* the next node to look at; NONE: all were */
-    uint32_t nodes; /* without the root */
+    uint32_t reset;         /* N1: never found again; its nodes go as their pins end */
+    uint32_t sweep;         /* the next node to look at; NONE: all were */
+    uint32_t nodes;         /* without the root */
+    uint32_t held;          /* pins of its nodes, on any tier */
+    struct list_links idle; /* in its tenant's list while nobody holds it */
 };
 
 /* The tiers that have all of a node's HISTORY, as bits of node.residency; on the host it has been
@@ -162,6 +166,7 @@ struct node { /* one L-chunk under its parent; a root has depth 0 and neither to
     uint32_t refs[REF_KINDS], nrefs;
     struct node_room room;
     struct list_links sibling; /* `next` too where the record is free */
+    struct list_links keyed;   /* in its pool's list while it has extra keys */
     uint32_t hash_next, zero;
     uint64_t hash, seq;
     uint64_t chain;                 /* of all tokens up to here; no slot or address in it */
@@ -190,7 +195,8 @@ struct key_record {
 
 /* Tokens [first, end) in chunks of L from `first`; a chunk is ceil(L / TOKEN_BLOCK) blocks. */
 struct token_buf {
-    uint32_t align; /* L */
+    uint32_t align;  /* L */
+    uint32_t tenant; /* whose share its blocks and keys are of */
     uint32_t first, end;
     uint32_t head,
         tail; /* of its blocks; tail: only while there is a head. The same of its keys: */
@@ -332,6 +338,7 @@ struct tenant {
     uint32_t undone;    /* retracts that came to nothing, since a copy was given up */
     uint32_t pull_turn; /* the link over which it asked for pages last */
     uint32_t room_kept; /* as a link's */
+    struct list idle;   /* namespaces that nobody holds: who was given up first comes first */
     uint64_t bytes_in_flight;
     uint64_t event_next; /* which of its changes is the next, from 1 */
     uint64_t event_lost; /* number of the last of its changes that was overwritten; 0: none was */
@@ -345,7 +352,7 @@ struct core {
     uint32_t nchanged; /* nodes in the `changed` lists of all pools */
     uint32_t tenants_at, conns_at, engines_at, pools_at, sessions_at, nodes_at, spaces_at,
         blocks_at, block_next_at, keys_at, pages_at, slabs_at, retires_at, links_at, pulls_at,
-        serves_at, hash_at, share_used_at; /* offsets / 64 */
+        serves_at, hash_at, share_holders_at; /* offsets / 64 */
     struct share_of_table share[SHARE_TABLES];
     struct free_list free_sessions, free_nodes, free_spaces, free_blocks, free_keys, free_retires,
         free_pulls, free_serves;
@@ -434,6 +441,8 @@ static inline uint32_t *hash_head(const struct core *c, uint64_t hash)
 ARENA_LIST(page_list, page, in_list)
 ARENA_LIST(slab_list, slab, in_list)
 ARENA_LIST(space_list, space, in_pool)
+ARENA_LIST(idle_list, space, idle)
+ARENA_LIST(keyed_list, node, keyed)
 ARENA_LIST(child_list, node, sibling)
 ARENA_LIST(reclaim_list, node, state.reclaim)
 ARENA_LIST(changed_list, node, room.changed)
@@ -454,43 +463,60 @@ ARENA_FREE_LIST(retire, free_retires, retire_at(c, i)->in_engine.next)
 ARENA_FREE_LIST(pull, free_pulls, pull_at(c, i)->active.next)
 ARENA_FREE_LIST(serve, free_serves, serve_at(c, i)->active.next)
 
-/* How many records the holder has of a table. */
-static inline uint32_t *share_used(const struct core *c, enum share_table table, uint32_t holder)
+static inline struct share_holder *share_holder(const struct core *c, enum share_table table,
+                                                uint32_t holder)
 {
     const struct share_of_table *t = &c->share[table];
 
     ARENA_BOUND(holder, t->holders);
-    return (uint32_t *)((char *)(uintptr_t)c + (size_t)c->share_used_at * 64) + t->used_at + holder;
+    return (struct share_holder *)((char *)(uintptr_t)c + (size_t)c->share_holders_at * 64) +
+           t->first_at + holder;
 }
 
-/* How many more it may take. */
+/* How many more records of the table the holder may take. */
 static inline uint32_t share_room(const struct core *c, enum share_table table, uint32_t holder)
 {
-    uint32_t used = *share_used(c, table, holder), reserved = c->share[table].reserved;
+    const struct share_holder *h = share_holder(c, table, holder);
 
-    return c->share[table].rest + (reserved > used ? reserved - used : 0);
+    return c->share[table].rest + (h->reserved > h->used ? h->reserved - h->used : 0);
+}
+
+/* How many it has of what is common. */
+static inline uint32_t share_common(const struct share_holder *h)
+{
+    return h->used > h->reserved ? h->used - h->reserved : 0;
+}
+
+/* The same of n records. */
+static inline void share_take_n(struct core *c, struct share_of of, uint32_t n)
+{
+    struct share_of_table *t = &c->share[of.table];
+    struct share_holder *h = share_holder(c, of.table, of.tenant);
+    uint32_t before = share_common(h);
+
+    h->used += n;
+    check(h->used >= n && share_common(h) - before <= t->rest);
+    t->rest -= share_common(h) - before;
+}
+
+static inline void share_put_n(struct core *c, struct share_of of, uint32_t n)
+{
+    struct share_holder *h = share_holder(c, of.table, of.tenant);
+    uint32_t before = share_common(h);
+
+    check(h->used >= n);
+    h->used -= n;
+    c->share[of.table].rest += before - share_common(h);
 }
 
 static inline void share_take(struct core *c, enum share_table table, uint32_t holder)
 {
-    struct share_of_table *t = &c->share[table];
-    uint32_t *used = share_used(c, table, holder);
-
-    if (*used >= t->reserved) {
-        check(t->rest > 0);
-        t->rest--;
-    }
-    ++*used;
+    share_take_n(c, (struct share_of){table, holder}, 1);
 }
 
 static inline void share_put(struct core *c, enum share_table table, uint32_t holder)
 {
-    struct share_of_table *t = &c->share[table];
-    uint32_t *used = share_used(c, table, holder);
-
-    check(*used > 0);
-    if (--*used >= t->reserved)
-        t->rest++;
+    share_put_n(c, (struct share_of){table, holder}, 1);
 }
 
 /* Generation 0 names nothing. */

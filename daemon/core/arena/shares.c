@@ -3,7 +3,9 @@
 
 #include <stddef.h>
 
-enum holder { HOLDER_TENANT, HOLDER_TENANT_PEER };
+#include "core/core.h"
+
+enum holder { HOLDER_TENANT, HOLDER_TENANT_MEMORY, HOLDER_TENANT_PEER };
 
 #define TEXT(records, limit, wait)                                                                 \
     "this tenant's share of the " records " and the common rest are in use: " wait                 \
@@ -21,19 +23,49 @@ static const struct {
 #undef X
 };
 
-static uint32_t limit_of(const struct core_limits *limits, enum share_table table)
+uint32_t share_limit(const struct core_limits *limits, enum share_table table)
 {
     return *(const uint32_t *)(const void *)((const char *)limits + tables[table].limit_at);
 }
 
-/* At least one for each holder where there are as many, so that nobody is kept out altogether. */
-static uint32_t reserved_of(const struct core_limits *limits, enum share_table table,
-                            uint32_t holders)
+static uint32_t holders_of(const struct core_limits *limits, enum share_table table)
 {
-    uint32_t limit = limit_of(limits, table), percent = limits->reserved_percent,
-             each = (uint32_t)((uint64_t)limit * percent / 100 / holders);
+    bool peers = tables[table].holder == HOLDER_TENANT_PEER && limits->peers > 0;
 
-    return each == 0 && percent > 0 && holders <= limit ? 1 : each;
+    return limits->tenants * (peers ? limits->peers : 1);
+}
+
+/* In MiB, of one region. */
+static uint64_t memory_of(const struct tenant_config *tenant)
+{
+    uint64_t n = (tenant->memory_bytes + tenant->host_bytes) >> 20;
+
+    return n < UINT32_MAX ? n + 1 : UINT32_MAX;
+}
+
+/* One for each, and of the others in proportion to its memory. */
+static uint32_t by_memory(const struct core_limits *limits, const struct tenant_config *tenants,
+                          uint64_t all, uint32_t tenant)
+{
+    uint64_t sum = 0;
+
+    for (uint32_t i = 0; i < limits->tenants; i++)
+        sum += memory_of(&tenants[i]);
+    return 1 + (uint32_t)((all - limits->tenants) * memory_of(&tenants[tenant]) / sum);
+}
+
+/* At least one for each holder where there are as many, so that nobody is kept out altogether. */
+uint32_t share_reserved(const struct core_limits *limits, const struct tenant_config *tenants,
+                        enum share_table table, uint32_t holder)
+{
+    uint32_t holders = holders_of(limits, table), limit = share_limit(limits, table);
+    uint64_t all = (uint64_t)limit * limits->reserved_percent / 100;
+
+    if (all < holders)
+        return limits->reserved_percent > 0 && holders <= limit;
+    if (tables[table].holder == HOLDER_TENANT_MEMORY)
+        return by_memory(limits, tenants, all, holder);
+    return (uint32_t)(all / holders);
 }
 
 uint32_t shares_layout(const struct core_limits *limits, struct share_of_table ret[SHARE_TABLES])
@@ -41,14 +73,10 @@ uint32_t shares_layout(const struct core_limits *limits, struct share_of_table r
     uint32_t at = 0;
 
     for (uint32_t i = 0; i < SHARE_TABLES; i++) {
-        uint32_t peers = limits->peers ? limits->peers : 1,
-                 holders = limits->tenants * (tables[i].holder == HOLDER_TENANT ? 1 : peers),
-                 each = reserved_of(limits, i, holders);
+        uint32_t holders = holders_of(limits, i);
 
-        ret[i] = (struct share_of_table){.holders = holders,
-                                         .reserved = each,
-                                         .rest = limit_of(limits, i) - each * holders,
-                                         .used_at = at};
+        ret[i] = (struct share_of_table){
+            .holders = holders, .rest = share_limit(limits, i), .first_at = at};
         at += holders;
     }
     return at;

@@ -1,7 +1,8 @@
 /* Shares: what one tenant may take of a table that all tenants fill. Of each table a part is
- * reserved, the same number of records for every holder (a tenant; of transfers, a tenant with one
- * peer). The rest is common: whoever comes first has it. So a holder that is within its reserved
- * records finds one however much the others took.
+ * reserved for its holders (tenants; of transfers, a tenant with one peer): the same number of
+ * records for each, or, of what grows with a tenant's memory, in proportion to that. The rest is
+ * common: whoever comes first has it. So a holder that is within its reserved records finds one
+ * however much the others took.
  *
  * Called wherever a record of such a table is taken or given back, at a constant price. What must
  * stay true: `used` of every holder is what it really holds, and `rest` is the limit less, for each
@@ -16,6 +17,7 @@
 #include "core/limits.h"
 
 struct core;
+struct tenant_config;
 
 /* X(NAME, limit, held by, what the records are, what brings some back). The limit is a field of
  * struct core_limits, and a setting under the same name. */
@@ -24,6 +26,10 @@ struct core;
     X(POOLS, pools, TENANT, "pools (a host tier is one too)", "close a pool")                      \
     X(SESSIONS, sessions, TENANT, "sessions", "close some")                                        \
     X(RETIRES, retires, TENANT, "releases that wait for a step", "wait until a step has passed")   \
+    X(NAMESPACES, namespaces, TENANT, "namespaces", "close sessions")                              \
+    X(NODES, nodes, TENANT_MEMORY, "prefix nodes", "close sessions")                               \
+    X(TOKEN_BLOCKS, token_blocks, TENANT_MEMORY, "token blocks", "close sessions")                 \
+    X(EXTRA_KEYS, extra_keys, TENANT, "extra keys", "close sessions")                              \
     X(PULLS, pulls, TENANT_PEER, "fetches from this peer", "come back when a fetch has ended")     \
     X(SERVES, serves, TENANT_PEER, "transfers to a peer", "come back when one has ended")
 
@@ -35,13 +41,22 @@ enum share_table {
 };
 
 struct share_of_table {
-    uint32_t holders, reserved; /* reserved for each of them */
-    uint32_t rest;              /* common records that nobody holds */
-    uint32_t used_at;           /* of the first holder, in the arena's counters */
+    uint32_t holders;
+    uint32_t rest;     /* common records that nobody holds */
+    uint32_t first_at; /* of the first holder, among the arena's holders */
 };
 
-/* All counters, for the arena; and each table's part of them. */
+struct share_holder {
+    uint32_t used, reserved;
+};
+
+/* How many holders all tables have, for the arena; and each table's part of them. All records that
+ * are not reserved are the rest. */
 uint32_t shares_layout(const struct core_limits *limits, struct share_of_table ret[SHARE_TABLES]);
+/* What is reserved for that holder of a table. */
+uint32_t share_reserved(const struct core_limits *limits, const struct tenant_config *tenants,
+                        enum share_table table, uint32_t holder);
+uint32_t share_limit(const struct core_limits *limits, enum share_table table);
 
 const char *share_setting(enum share_table table); /* the field of `limits`; static */
 const char *share_records(enum share_table table); /* what its records are; static */

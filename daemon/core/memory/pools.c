@@ -313,7 +313,7 @@ static enum tern_err carve(struct core *c, uint32_t tenant, enum tier tier, uint
     share_take(c, SHARE_POOLS, tenant);
     p->tenant = tenant;
     p->opener = p->other_tier = NONE;
-    p->spaces = p->reclaim = p->changed = LIST_EMPTY;
+    p->spaces = p->reclaim = p->changed = p->keyed = LIST_EMPTY;
     for (uint32_t k = 0; k < HEAPS; k++)
         p->heap[k] = NONE;
     p->offset = offset;

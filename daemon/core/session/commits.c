@@ -213,7 +213,7 @@ static enum tern_err attach_new(struct core *c, struct session *s, struct token_
     if (slot == NONE)
         return TERN_BUSY;
     n = node_at(c, slot);
-    tokens_take_chunk(c, &s->tokens, &n->tokens, &n->keys);
+    node_take_chunk(c, slot, &s->tokens);
     history_fill(c, p, slot, src);
     if (src->arriving)
         seal_state_move(&n->work.seal, SEAL_DONE);
@@ -366,8 +366,8 @@ enum tern_err session_commit(struct core *c, struct actions *out, struct engine 
         else if (!refs_fit(out,
                            (struct runs_wanted){.runs = 2 * p->ngroups, .refs = chunk_refs(p)}))
             err = TERN_BUSY;
-        else
-            err = chunk_attach(c, s, &src, &adopted);
+        else if ((err = chunk_attach(c, s, &src, &adopted)) == TERN_BUSY)
+            ret->text = share_refused(SHARE_NODES);
         if (err == TERN_OK && adopted)
             adopted_runs(c, out, s, &src, first_run);
     }

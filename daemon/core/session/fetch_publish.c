@@ -11,6 +11,7 @@
 #include "core/session/room.h"
 #include "core/transfer/pulls.h"
 #include "core/tree/nodes.h"
+#include "core/tree/records.h"
 #include "core/tree/state.h"
 #include "core/tree/tokens.h"
 
@@ -188,8 +189,10 @@ static void untake_chunk(struct core *c, struct session *s, const struct node *n
 {
     const uint32_t align = session_pool(c, s)->align;
 
-    if (tokens_blocks_per_chunk(align) <= c->free_blocks.n &&
-        tokens_count_keys(c, n->keys) <= c->free_keys.n) {
+    const struct token_need need = {tokens_blocks_per_chunk(align), tokens_count_keys(c, n->keys)};
+    const char *unused;
+
+    if (tokens_room(c, s->pool, need, &unused) == TERN_OK) {
         tokens_prepend(c, &s->tokens, n, align);
         return;
     }

@@ -9,11 +9,9 @@
 #include "core/session/slide.h"
 #include "core/tier/host.h"
 #include "core/tree/nodes.h"
+#include "core/tree/records.h"
 #include "core/tree/state.h"
 #include "core/tree/tokens.h"
-
-static const char token_store_full[] =
-    "the token store is full: close sessions, or raise limits.token_blocks or limits.extra_keys";
 
 static enum tern_err tokens_check(const struct req_tokens *t, struct reply *ret)
 {
@@ -41,7 +39,7 @@ enum tern_err session_peek(struct core *c, struct actions *out, struct call *cal
     if (r->tokens.base != 0)
         return refuse(ret, TERN_INVALID, "a Peek gives all tokens: base is 0");
     w.align = p->align;
-    root = space_root(c, pool_slot(c, p), r->ns, false);
+    root = space_root(c, pool_slot(c, p), r->ns);
     if (root == NONE)
         return TERN_OK;
     ret->peek.history_depth = node_at(c, node_walk(c, root, &w))->depth;
@@ -72,10 +70,10 @@ static enum tern_err match_import(struct core *c, struct actions *out, struct se
     uint32_t root = space_at(c, s->space)->root, node, depth, keep, blocks, i = 0;
     struct token_buf fresh;
     struct token_view w = session_view(c, s, t->base, t);
+    const char *text;
 
     node = state_walk(c, root, &w);
     depth = node_at(c, node)->depth;
-    ret->match.host_depth = node_at(c, host_walk(c, node, &w))->depth;
     /* What the tree holds need not be kept: from `depth` on the tail is the session's own. */
     keep = depth > t->base ? depth - t->base : 0;
     fresh = s->tokens;
@@ -83,8 +81,12 @@ static enum tern_err match_import(struct core *c, struct actions *out, struct se
     if (depth > t->base)
         tokens_init(&fresh, depth);
     blocks = tokens_blocks_needed(&fresh, t->n - keep);
-    if (blocks > c->free_blocks.n || t->nkeys > c->free_keys.n)
-        return refuse(ret, TERN_BUSY, token_store_full);
+    node_pin(c, node, REF_DEVICE); /* what was found does not make way for its own tokens */
+    if (tokens_room(c, s->pool, (struct token_need){blocks, t->nkeys}, &text) != TERN_OK) {
+        node_unpin(c, node, REF_DEVICE);
+        return refuse(ret, TERN_BUSY, text);
+    }
+    ret->match.host_depth = node_at(c, host_walk(c, node, &w))->depth;
     if (s->finished >
         t->base) { /* what differs is replaced: an Abort must not take it for finished */
         uint32_t common = t->base + tokens_common(c, &s->tokens, t->base, t);
@@ -104,7 +106,6 @@ static enum tern_err match_import(struct core *c, struct actions *out, struct se
         i++;
     check(tokens_append(c, &s->tokens, t->v + keep, t->n - keep, t->keys + i, t->nkeys - i) ==
           TERN_OK);
-    node_pin(c, node, REF_DEVICE);
     node_unpin(c, s->node, REF_DEVICE);
     s->node = node;
     s->committed = s->written = s->allocated = depth;
@@ -189,6 +190,7 @@ static enum tern_err match_resume(struct core *c, struct actions *out, struct se
     struct list pages;
     struct token_buf kept;
     uint32_t common, length;
+    const char *text;
 
     if (t.base + t.n < s->committed || (t.base < s->committed && !agrees_with_path(c, s, &t)))
         return refuse(
@@ -209,9 +211,11 @@ static enum tern_err match_resume(struct core *c, struct actions *out, struct se
         return refuse(ret, TERN_BUSY, share_refused(SHARE_RETIRES));
     kept = s->tokens;
     kept.end = common;
-    if (tokens_blocks_needed(&kept, t.base + t.n - common) > c->free_blocks.n ||
-        t.nkeys > c->free_keys.n)
-        return refuse(ret, TERN_BUSY, token_store_full);
+    if (tokens_room(
+            c, s->pool,
+            (struct token_need){tokens_blocks_needed(&kept, t.base + t.n - common), t.nkeys},
+            &text) != TERN_OK)
+        return refuse(ret, TERN_BUSY, text);
     session_free_tail(c, s, length, &pages);
     retire_release(c, e, m->step, &pages, (struct path){NONE, 0});
     if (s->finished > common)

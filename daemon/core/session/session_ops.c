@@ -13,6 +13,7 @@
 #include "core/session/slide.h"
 #include "core/transfer/pulls.h"
 #include "core/tree/nodes.h"
+#include "core/tree/records.h"
 #include "core/tree/state.h"
 #include "core/tree/tokens.h"
 
@@ -30,11 +31,8 @@ static enum tern_err extend_check(const struct core *c, const struct actions *ou
         !keys_in_order(&op->tokens) || pool_table_refs(p, to->allocated) > REPLY_REFS_MAX ||
         pool_table_refs(p, s->tokens.end + op->tokens.n) > REPLY_REFS_MAX)
         return TERN_INVALID; /* nor tokens for a table that no answer could tell: see Match */
-    if (tokens_blocks_needed(&s->tokens, op->tokens.n) > c->free_blocks.n ||
-        op->tokens.nkeys > c->free_keys.n ||
-        !refs_fit(out, (struct runs_wanted){.runs = p->ngroups, .refs = pages}))
-        return TERN_BUSY;
-    return TERN_OK;
+    return refs_fit(out, (struct runs_wanted){.runs = p->ngroups, .refs = pages}) ? TERN_OK
+                                                                                  : TERN_BUSY;
 }
 
 /* What the fresh page of a RECURRENT group starts from: the state of the resume point where the
@@ -79,8 +77,11 @@ static enum tern_err op_extend(struct core *c, struct actions *out, struct engin
     struct pool *p = session_pool(c, s);
     const struct lengths to = {.written = op->written ? op->written : s->written,
                                .allocated = op->length ? op->length : s->allocated};
+    const struct token_need tokens = {tokens_blocks_needed(&s->tokens, op->tokens.n),
+                                      op->tokens.nkeys};
     uint32_t need[GROUPS_MAX] = {0}, total = 0;
     enum tern_err err;
+    const char *text;
 
     for (uint32_t g = 0; g < p->ngroups && to.allocated <= SESSION_TOKENS_MAX; g++) {
         uint32_t pt = p->group[g].layout.page_tokens, have = s->base[g] + s->owned[g].n;
@@ -92,6 +93,8 @@ static enum tern_err op_extend(struct core *c, struct actions *out, struct engin
         total += need[g];
     }
     TRY(extend_check(c, out, s, op, &to, total));
+    if (tokens_room(c, s->pool, tokens, &text) != TERN_OK)
+        return refuse_op(ret, TERN_BUSY, text);
     err = total > 0 ? pages_make_room(c, e, p, need, &ret->shortage) : TERN_OK;
     if (err == TERN_BUSY)
         return refuse_op(ret, err, "more has to be evicted than one step does: repeat, it goes on");
@@ -160,13 +163,15 @@ static void keep_finished_tokens(struct core *c, struct session *s)
 {
     const uint32_t align = session_pool(c, s)->align,
                    in_tree = s->finished < s->committed ? s->finished : s->committed;
+    struct token_need need;
+    const char *unused;
     uint32_t keys = 0;
 
     tokens_truncate(c, &s->tokens, s->finished > s->tokens.first ? s->finished : s->tokens.first);
     for (uint32_t at = s->node; node_at(c, at)->depth > 0; at = node_at(c, at)->parent)
         keys += tokens_count_keys(c, node_at(c, at)->keys);
-    if (div_up(in_tree, align) * tokens_blocks_per_chunk(align) > c->free_blocks.n ||
-        keys > c->free_keys.n) {
+    need = (struct token_need){div_up(in_tree, align) * tokens_blocks_per_chunk(align), keys};
+    if (tokens_room(c, s->pool, need, &unused) != TERN_OK) {
         tokens_truncate(c, &s->tokens, s->tokens.first);
         tokens_init(&s->tokens, 0);
         s->finished = 0;

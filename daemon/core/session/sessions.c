@@ -27,6 +27,7 @@ enum tern_err session_open(struct core *c, struct actions *out, struct call *cal
     const struct tenant *tenant = tenant_at(c, e->tenant);
     struct pool *p;
     struct session *s;
+    const char *text;
     uint32_t root, slot, gen;
 
     (void)out;
@@ -39,11 +40,8 @@ enum tern_err session_open(struct core *c, struct actions *out, struct call *cal
                       "sessions_max");
     if (share_room(c, SHARE_SESSIONS, e->tenant) == 0)
         return refuse(ret, TERN_BUSY, share_refused(SHARE_SESSIONS));
-    root = space_root(c, pool_slot(c, p), r->ns, true);
-    if (root == NONE)
-        return refuse(ret, TERN_BUSY,
-                      "no namespace or node record is left: close sessions, or raise "
-                      "limits.namespaces or limits.nodes");
+    if (space_open(c, pool_slot(c, p), r->ns, &root, &text) != TERN_OK)
+        return refuse(ret, TERN_BUSY, text);
     share_take(c, SHARE_SESSIONS, e->tenant);
     slot = session_slot_take(c);
     s = session_at(c, slot);
@@ -60,6 +58,7 @@ enum tern_err session_open(struct core *c, struct actions *out, struct call *cal
     s->in_away = (struct list_links){.next = NONE, .prev = NONE};
     s->last_use_ns = s->ref_since_ns = c->now_ns;
     s->tokens.align = p->align;
+    s->tokens.tenant = e->tenant;
     session_state_move(&s->state, SESSION_OPEN);
     tokens_init(&s->tokens, 0);
     for (uint32_t g = 0; g < GROUPS_MAX; g++)

@@ -81,7 +81,7 @@ static void find_prefix(struct core *c, const struct peer_msg *m, struct found *
 
         if (p->state != POOL_OPEN || p->tenant != m->tenant)
             continue;
-        root = space_root(c, i, m->ns, false);
+        root = space_root(c, i, m->ns);
         if (root == NONE)
             continue;
         if (p->layout_hash != m->layout_hash) {

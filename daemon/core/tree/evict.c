@@ -186,6 +186,35 @@ static bool host_evict(struct core *c, struct pool *p, enum heap_kind k)
     return false;
 }
 
+bool node_remove(struct core *c, uint32_t slot)
+{
+    const struct node *n = node_at(c, slot);
+
+    c->visits++;
+    if (n->children.n > 0 || n->refs[REF_HOST] > 0 ||
+        !(evictable(n) || (!node_on_device(n) && host_evictable(n))))
+        return false;
+    c->evicted_nodes += node_on_device(n);
+    c->evicted_host += node_on_host(n);
+    c->evicted_pages += node_destroy(c, slot);
+    return true;
+}
+
+bool evict_record(struct core *c, struct pool *p)
+{
+    const uint32_t before = c->free_nodes.n;
+
+    while (c->free_nodes.n == before) {
+        uint32_t slot = p->heap[HEAP_LEAF];
+
+        if (host_evict(c, p, HEAP_ALONE) || (slot != NONE && node_remove(c, slot)))
+            return true;
+        if (!evict_one(c, p)) /* a leaf that is held on the host leaves the device alone */
+            return false;
+    }
+    return true;
+}
+
 bool host_evict_one(struct core *c, struct pool *p)
 {
     return host_evict(c, p, HEAP_HOST);

@@ -1,6 +1,7 @@
 /* The prefix tree. See nodes.h. */
 #include "core/tree/copies.h"
 #include "core/tree/events.h"
+#include "core/tree/records.h"
 #include "core/tree/state.h"
 
 #include <string.h>
@@ -19,27 +20,37 @@ static uint32_t space_find(const struct core *c, const struct pool *p, struct na
     return at;
 }
 
+static uint32_t tenant_of(const struct core *c, uint32_t pool)
+{
+    return pool_at(c, pool)->tenant;
+}
+
 static void space_free(struct core *c, uint32_t slot)
 {
     struct space *s = space_at(c, slot);
 
     space_list_remove(c, &pool_at(c, s->pool)->spaces, slot);
+    if (idle_list_has(c, slot))
+        idle_list_remove(c, &tenant_at(c, tenant_of(c, s->pool))->idle, slot);
     c->resets -= s->reset;
+    share_put(c, SHARE_NAMESPACES, tenant_of(c, s->pool));
     space_slot_put(c, slot);
 }
 
-static uint32_t record_take(struct core *c)
+static uint32_t record_take(struct core *c, uint32_t pool)
 {
     const struct list_links nowhere = {.next = NONE, .prev = NONE};
     uint32_t slot = node_slot_take(c);
     struct node *n = node_at(c, slot);
     uint32_t copy_gen = n->work.copy_gen; /* a job of the last user may still be acknowledged */
 
+    share_take(c, SHARE_NODES, tenant_of(c, pool));
     n->gen = gen_next(n->gen);
     n->used = 1;
+    n->pool = pool;
     n->parent = n->tokens = n->keys = n->hash_next = n->pending_engine = NONE;
     n->children = LIST_EMPTY;
-    n->sibling = nowhere;
+    n->sibling = n->keyed = nowhere;
     n->depth = n->residency = n->nrefs = 0;
     n->hash = n->chain = n->admin_ns = 0;
     memset(&n->state, 0, sizeof n->state);
@@ -66,56 +77,50 @@ static void record_put(struct core *c, uint32_t slot)
     struct node *n = node_at(c, slot);
 
     n->used = 0;
+    share_put(c, SHARE_NODES, tenant_of(c, n->pool));
     node_slot_put(c, slot);
     touch(c);
 }
 
-static bool evict_record(struct core *c, struct pool *p)
+uint32_t space_root(const struct core *c, uint32_t pool, struct namespace_id ns)
 {
-    while (c->free_nodes.n == 0)
-        if (!evict_one(c, p) && !host_evict_one(c, p))
-            return false;
-    return true;
+    uint32_t at = space_find(c, pool_at(c, pool), ns);
+
+    return at == NONE ? NONE : space_at(c, at)->root;
 }
 
-/* Makes sure that a record is free: it evicts the least recently used leaf of this pool, then of
- * the others. A node that is on the host too loses its device pages first. */
-static bool record_ensure(struct core *c, struct pool *first)
+static uint32_t space_make(struct core *c, uint32_t pool, struct namespace_id ns)
 {
-    if (evict_record(c, first))
-        return true;
-    for (uint32_t i = 0; i < c->limits.pools; i++) {
-        struct pool *p = pool_at(c, i);
+    uint32_t at = space_slot_take(c);
+    struct space *s = space_at(c, at);
 
-        if (p->state != POOL_EMPTY && evict_record(c, p))
-            return true;
-    }
-    return false;
-}
-
-uint32_t space_root(struct core *c, uint32_t pool, struct namespace_id ns, bool make)
-{
-    struct pool *p = pool_at(c, pool);
-    uint32_t at = space_find(c, p, ns);
-    struct space *s;
-
-    if (at != NONE)
-        return space_at(c, at)->root;
-    if (!make || c->free_spaces.n == 0 || !record_ensure(c, p) || c->free_spaces.n == 0)
-        return NONE;
-    at = space_slot_take(c);
-    s = space_at(c, at);
+    share_take(c, SHARE_NAMESPACES, tenant_of(c, pool));
     s->ns = ns;
     s->pool = pool;
-    s->reset = s->nodes = 0;
+    s->reset = s->nodes = s->held = 0;
     s->sweep = NONE;
-    space_list_push_front(c, &p->spaces, at);
-    s->root = record_take(c);
-    node_at(c, s->root)->pool = pool;
+    s->idle = (struct list_links){.next = NONE, .prev = NONE};
+    space_list_push_front(c, &pool_at(c, pool)->spaces, at);
+    s->root = record_take(c, pool);
     node_at(c, s->root)->space = at;
     node_at(c, s->root)->residency = ON_DEVICE | ON_HOST;
     node_at(c, s->root)->chain = tree_root_chain(ns);
     return s->root;
+}
+
+enum tern_err space_open(struct core *c, uint32_t pool, struct namespace_id ns, uint32_t *ret_root,
+                         const char **ret_text)
+{
+    uint32_t root = space_root(c, pool, ns);
+
+    *ret_text = share_refused(SHARE_NAMESPACES);
+    if (root == NONE && !records_room(c, pool, SHARE_NAMESPACES, 1))
+        return TERN_BUSY;
+    *ret_text = share_refused(SHARE_NODES);
+    if (root == NONE && !records_room(c, pool, SHARE_NODES, 1))
+        return TERN_BUSY;
+    *ret_root = root == NONE ? space_make(c, pool, ns) : root;
+    return TERN_OK;
 }
 
 /* Gives back a root that nothing needs any more, with the record of its namespace. */
@@ -232,13 +237,12 @@ uint32_t node_create(struct core *c, uint32_t parent, struct token_view *w)
     struct node *n, *p;
 
     check(node_at(c, parent)->nrefs > 0);
-    if (!record_ensure(c, pool_at(c, node_at(c, parent)->pool)))
+    if (!records_room(c, node_at(c, parent)->pool, SHARE_NODES, 1))
         return NONE;
-    slot = record_take(c);
+    slot = record_take(c, node_at(c, parent)->pool);
     n = node_at(c, slot);
     p = node_at(c, parent);
     n->parent = parent;
-    n->pool = p->pool;
     n->space = p->space;
     n->depth = p->depth + w->align;
     child_list_push_front(c, &p->children, slot);
@@ -254,6 +258,30 @@ uint32_t node_create(struct core *c, uint32_t parent, struct token_view *w)
     node_changed(c, slot);
     state_settle(c, parent); /* perhaps it is a fork point now */
     return slot;
+}
+
+void node_take_chunk(struct core *c, uint32_t slot, struct token_buf *b)
+{
+    struct node *n = node_at(c, slot);
+    struct pool *p = pool_at(c, n->pool);
+
+    tokens_take_chunk(c, b, &n->tokens, &n->keys);
+    if (n->keys == NONE)
+        return;
+    keyed_list_push(c, &p->keyed, slot);
+    p->node_keys += tokens_count_keys(c, n->keys);
+}
+
+static void drop_chunk(struct core *c, uint32_t slot)
+{
+    const struct node *n = node_at(c, slot);
+    struct pool *p = pool_at(c, n->pool);
+
+    if (n->keys != NONE) {
+        keyed_list_remove(c, &p->keyed, slot);
+        p->node_keys -= tokens_count_keys(c, n->keys);
+    }
+    tokens_free(c, p->tenant, (struct token_heads){n->tokens, n->keys});
 }
 
 static void unlink_from_hash(const struct core *c, uint32_t slot)
@@ -333,8 +361,7 @@ uint32_t node_destroy(struct core *c, uint32_t slot)
     c->host_corrupt -= n->tiers.host_corrupt;
     n->residency = n->tiers.host_corrupt = 0;
     tree_event(c, slot, TREE_REMOVED);
-    tokens_free_blocks(c, n->tokens);
-    tokens_free_keys(c, n->keys);
+    drop_chunk(c, slot);
     unlink_from_hash(c, slot);
     child_list_remove(c, &p->children, slot);
     pool_at(c, n->pool)->nodes--;
@@ -403,6 +430,16 @@ void node_arrive(struct core *c, uint32_t slot)
     touch(c);
 }
 
+/* What was given up last makes way last. */
+static void space_release(struct core *c, uint32_t slot)
+{
+    struct space *s = space_at(c, slot);
+
+    check(s->held > 0);
+    if (--s->held == 0)
+        idle_list_push(c, &tenant_at(c, tenant_of(c, s->pool))->idle, slot);
+}
+
 void node_unpin(struct core *c, uint32_t slot, enum ref_kind kind)
 {
     struct node *n = node_at(c, slot);
@@ -410,6 +447,7 @@ void node_unpin(struct core *c, uint32_t slot, enum ref_kind kind)
     check(n->refs[kind] > 0);
     n->refs[kind]--;
     n->nrefs -= kind != REF_HOST;
+    space_release(c, n->space);
     touch(c);
     if (n->nrefs == 0 || n->refs[REF_HOST] == 0)
         node_changed(c, slot);

@@ -9,16 +9,23 @@
 #include "core/tree/obtain.h"
 #include "core/tree/tokens.h"
 
-/* The root of (pool, namespace), made if `make`; NONE if it is not there or no record is left. */
-uint32_t space_root(struct core *c, uint32_t pool, struct namespace_id ns, bool make);
+/* The root of (pool, namespace); NONE if it is not there. */
+uint32_t space_root(const struct core *c, uint32_t pool, struct namespace_id ns);
+/* The same, and it is made if it is not there. BUSY with a static text: the tenant's share of the
+ * records is used up, and what is cached can't make way. */
+enum tern_err space_open(struct core *c, uint32_t pool, struct namespace_id ns, uint32_t *ret_root,
+                         const char **ret_text);
 
 uint32_t node_child(const struct core *c, uint32_t parent, struct token_view *w);
 /* Deepest node whose whole path is visible and agrees with the view; the root for none. */
 uint32_t node_walk(const struct core *c, uint32_t root, struct token_view *w);
 
 /* Fresh child of `parent` without tokens and pages, hashed for the chunk at the parent's depth.
- * Evicts if all records are used; NONE if even that brings none. The parent must be pinned. */
+ * Evicts if the tenant's share of the records is used up; NONE if even that brings none. The parent
+ * must be pinned. */
 uint32_t node_create(struct core *c, uint32_t parent, struct token_view *w);
+/* Gives the node the first chunk of the buffer's tokens and keys. */
+void node_take_chunk(struct core *c, uint32_t slot, struct token_buf *b);
 /* A leaf without refs; its pages on both tiers become FREE. Returns how many of the device. */
 uint32_t node_destroy(struct core *c, uint32_t slot);
 /* A leaf of the device tier, without refs there, that is on the host: its device pages become FREE.
@@ -54,6 +61,15 @@ static inline bool node_on_host(const struct node *n)
     return n->residency & ON_HOST;
 }
 
+/* A namespace in which something is pinned makes way for nobody. */
+static inline void space_hold(struct core *c, uint32_t space)
+{
+    struct space *s = space_at(c, space);
+
+    if (s->held++ == 0 && idle_list_has(c, space))
+        idle_list_remove(c, &tenant_at(c, pool_at(c, s->pool)->tenant)->idle, space);
+}
+
 /* O(1), also in depth. */
 static inline void node_pin(struct core *c, uint32_t slot, enum ref_kind kind)
 {
@@ -61,6 +77,7 @@ static inline void node_pin(struct core *c, uint32_t slot, enum ref_kind kind)
 
     n->refs[kind]++;
     n->nrefs += kind != REF_HOST; /* of the device tier */
+    space_hold(c, n->space);
     node_changed(c, slot);
     touch(c);
 }
@@ -72,6 +89,11 @@ void node_use(struct core *c, uint32_t slot);
 void node_offer(struct core *c, uint32_t slot);
 /* Removes the least recently used unpinned leaf of a pool (T13). False: there is none. */
 bool evict_one(struct core *c, struct pool *p);
+/* Removes a leaf from both tiers if nobody holds it on either. */
+bool node_remove(struct core *c, uint32_t slot);
+/* Removes such a leaf of the pool, least recently used first. False: there is none, or the step has
+ * visited as many records as it may. */
+bool evict_record(struct core *c, struct pool *p);
 /* The same of the host tier: one that is not on the device goes altogether. */
 bool host_evict_one(struct core *c, struct pool *p);
 /* Removes a leaf that nobody holds on either tier, from the device first. The host copy of a node

@@ -51,24 +51,24 @@ static uint32_t block_take(struct core *c)
     return i;
 }
 
-void tokens_free_blocks(struct core *c, uint32_t head)
+void tokens_free(struct core *c, uint32_t tenant, struct token_heads heads)
 {
-    while (head != NONE) {
-        uint32_t next = *block_next(c, head);
+    uint32_t blocks = 0, keys = 0;
 
-        block_slot_put(c, head);
-        head = next;
+    for (; heads.blocks != NONE; blocks++) {
+        uint32_t next = *block_next(c, heads.blocks);
+
+        block_slot_put(c, heads.blocks);
+        heads.blocks = next;
     }
-}
+    for (; heads.keys != NONE; keys++) {
+        uint32_t next = key_at(c, heads.keys)->next;
 
-void tokens_free_keys(struct core *c, uint32_t head)
-{
-    while (head != NONE) {
-        uint32_t next = key_at(c, head)->next;
-
-        key_slot_put(c, head);
-        head = next;
+        key_slot_put(c, heads.keys);
+        heads.keys = next;
     }
+    share_put_n(c, (struct share_of){SHARE_TOKEN_BLOCKS, tenant}, blocks);
+    share_put_n(c, (struct share_of){SHARE_EXTRA_KEYS, tenant}, keys);
 }
 
 static void key_append(struct core *c, struct token_buf *b, const struct extra_key *key)
@@ -76,6 +76,7 @@ static void key_append(struct core *c, struct token_buf *b, const struct extra_k
     uint32_t i = key_slot_take(c);
     struct key_record *k = key_at(c, i);
 
+    share_take(c, SHARE_EXTRA_KEYS, b->tenant);
     k->next = NONE;
     k->position = key->position;
     k->hi = key->hi;
@@ -90,8 +91,12 @@ static void key_append(struct core *c, struct token_buf *b, const struct extra_k
 enum tern_err tokens_append(struct core *c, struct token_buf *b, const uint32_t *v, uint32_t n,
                             const struct extra_key *keys, uint32_t nkeys)
 {
-    if (tokens_blocks_needed(b, n) > c->free_blocks.n || nkeys > c->free_keys.n)
+    uint32_t blocks = tokens_blocks_needed(b, n);
+
+    if (blocks > share_room(c, SHARE_TOKEN_BLOCKS, b->tenant) ||
+        nkeys > share_room(c, SHARE_EXTRA_KEYS, b->tenant))
         return TERN_BUSY;
+    share_take_n(c, (struct share_of){SHARE_TOKEN_BLOCKS, b->tenant}, blocks);
     while (n > 0) {
         uint32_t off = b->end - b->first, room = room_at(b, off), take = min_u32(room, n);
 
@@ -117,6 +122,7 @@ enum tern_err tokens_append(struct core *c, struct token_buf *b, const uint32_t 
 void tokens_truncate(struct core *c, struct token_buf *b, uint32_t end)
 {
     uint32_t keep, last = NONE, at = b->head, key = b->keys, last_key = NONE;
+    struct token_heads rest;
 
     check(end >= b->first);
     if (end >= b->end)
@@ -126,7 +132,7 @@ void tokens_truncate(struct core *c, struct token_buf *b, uint32_t end)
         last = at;
         at = *block_next(c, at);
     }
-    tokens_free_blocks(c, at);
+    rest.blocks = at;
     if (last == NONE)
         b->head = NONE;
     else
@@ -136,7 +142,8 @@ void tokens_truncate(struct core *c, struct token_buf *b, uint32_t end)
         last_key = key;
         key = key_at(c, key)->next;
     }
-    tokens_free_keys(c, key);
+    rest.keys = key;
+    tokens_free(c, b->tenant, rest);
     if (last_key == NONE)
         b->keys = NONE;
     else
@@ -178,11 +185,10 @@ uint32_t tokens_count_keys(const struct core *c, uint32_t head)
 
 void tokens_drop_chunk(struct core *c, struct token_buf *b)
 {
-    uint32_t blocks, keys;
+    struct token_heads chunk;
 
-    tokens_take_chunk(c, b, &blocks, &keys);
-    tokens_free_blocks(c, blocks);
-    tokens_free_keys(c, keys);
+    tokens_take_chunk(c, b, &chunk.blocks, &chunk.keys);
+    tokens_free(c, b->tenant, chunk);
 }
 
 void tokens_prepend(struct core *c, struct token_buf *b, const struct node *n, uint32_t take)
@@ -191,6 +197,7 @@ void tokens_prepend(struct core *c, struct token_buf *b, const struct node *n, u
     struct token_buf front;
 
     front.align = b->align;
+    front.tenant = b->tenant;
     tokens_init(&front, start);
     for (uint32_t off = 0; off < take; off += TOKEN_BLOCK, from = *block_next(c, from))
         check(tokens_append(c, &front, block_at(c, from)->v, min_u32(TOKEN_BLOCK, take - off), NULL,

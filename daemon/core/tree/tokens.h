@@ -22,9 +22,10 @@ struct token_view {
 uint32_t tokens_blocks_per_chunk(uint32_t align);
 /* Blocks that appending n tokens would take. */
 uint32_t tokens_blocks_needed(const struct token_buf *b, uint32_t n);
-/* Empties a buffer, whose `align` is set; it goes on at position `first`. */
+/* Empties a buffer, whose `align` and `tenant` are set; it goes on at position `first`. */
 void tokens_init(struct token_buf *b, uint32_t first);
-/* BUSY and no change if the store is full. Keys must be ascending, within [b->end, b->end + n). */
+/* BUSY and no change if the tenant's share of the store is used up. Keys must be ascending, within
+ * [b->end, b->end + n). */
 enum tern_err tokens_append(struct core *c, struct token_buf *b, const uint32_t *v, uint32_t n,
                             const struct extra_key *keys, uint32_t nkeys);
 void tokens_truncate(struct core *c, struct token_buf *b, uint32_t end);
@@ -37,8 +38,12 @@ void tokens_drop_chunk(struct core *c, struct token_buf *b);
  * where they end. There must be room: node_blocks and node_keys of it. */
 void tokens_prepend(struct core *c, struct token_buf *b, const struct node *n, uint32_t take);
 uint32_t tokens_count_keys(const struct core *c, uint32_t head);
-void tokens_free_blocks(struct core *c, uint32_t head);
-void tokens_free_keys(struct core *c, uint32_t head);
+/* The first of a chain of blocks and of one of keys; NONE for none. */
+struct token_heads {
+    uint32_t blocks, keys;
+};
+
+void tokens_free(struct core *c, uint32_t tenant, struct token_heads heads);
 
 /* `n` tokens at `pos`, none of them across a block boundary of the chunk that starts at `chunk`.
  * Copied to scratch only where they straddle buffer and request. */

@@ -328,7 +328,22 @@ static void status_core(const struct core_view *v, struct text_out *out)
     text_u64(out, "retires_free", v->retires_free);
 }
 
-/* What tenants hold of the tables that they share; a tenant hears of itself alone. */
+/* One figure of a table for each tenant; a tenant hears of itself alone. */
+static void status_by_tenant(const struct admin_ctx *ctx, struct share_of of, const char *key,
+                             struct text_out *out)
+{
+    struct share_view v;
+
+    text_object(out, key);
+    for (uint32_t t = 0; t < ctx->config->ntenants; t++)
+        if ((of.tenant == NONE || t == of.tenant) &&
+            core_share_view(ctx->core, (struct share_of){of.table, t}, &v))
+            text_u64(out, ctx->config->tenants[t].name,
+                     strcmp(key, "used") == 0 ? v.used : v.reserved);
+    text_object_end(out);
+}
+
+/* What tenants hold of the tables that they share. */
 static void status_shares(const struct admin_ctx *ctx, uint32_t tenant, struct text_out *out)
 {
     struct share_view v;
@@ -339,14 +354,9 @@ static void status_shares(const struct admin_ctx *ctx, uint32_t tenant, struct t
         text_str(out, "table", v.setting);
         text_str(out, "records", v.records);
         text_u64(out, "limit", v.limit);
-        text_u64(out, "reserved", (uint64_t)v.reserved * (v.holders / ctx->config->ntenants));
         text_u64(out, "common_free", v.rest);
-        text_object(out, "used");
-        for (uint32_t t = 0; t < ctx->config->ntenants; t++)
-            if ((tenant == NONE || t == tenant) &&
-                core_share_view(ctx->core, (struct share_of){i, t}, &v))
-                text_u64(out, ctx->config->tenants[t].name, v.used);
-        text_object_end(out);
+        status_by_tenant(ctx, (struct share_of){i, tenant}, "reserved", out);
+        status_by_tenant(ctx, (struct share_of){i, tenant}, "used", out);
         text_object_end(out);
     }
     text_array_end(out);

@@ -221,12 +221,17 @@ uint64_t plan_machine_bytes(void)
 void plan_print_shares(const struct config *config, FILE *out)
 {
     struct core_limits limits = plan_limits(config);
+    struct tenant_config tenants[CONFIG_TENANTS_MAX];
     struct share_view v;
 
-    fprintf(out,
-            "# shares: reserved for each tenant (of transfers, with each peer), of how many\n");
-    for (uint32_t i = 0; core_share_plan(&limits, i, &v); i++)
-        fprintf(out, "#   %s: %" PRIu32 " of %" PRIu32 "\n", v.setting, v.reserved, v.limit);
+    plan_tenants(config, tenants);
+    fprintf(out, "# shares: reserved for each tenant, of how many\n");
+    for (uint32_t i = 0; core_share_plan(&limits, tenants, (struct share_of){i, 0}, &v); i++) {
+        fprintf(out, "#   %s:", v.setting);
+        for (uint32_t t = 0; core_share_plan(&limits, tenants, (struct share_of){i, t}, &v); t++)
+            fprintf(out, " %s %" PRIu32, config->tenants[t].name, v.reserved);
+        fprintf(out, " of %" PRIu32 "\n", v.limit);
+    }
 }
 
 void plan_text(const struct plan_memory *m, char ret[PLAN_TEXT_BYTES])

@@ -2,7 +2,7 @@
  * it, and its refusal says which share and which setting. */
 #include <stdio.h>
 
-#include "testing//test.h"
+#include "testing/test.h"
 #include "unit/rig/rig_pair.h"
 #include "unit/rig/rig_test.h"
 
@@ -187,4 +187,127 @@ TEST(t22_offers_that_a_peer_leaves_unread_leave_another_peer_its_share)
     rig_event(p.source, &event);
     assert_int_equal(rig_view(p.source).serves, 6);
     assert_ok(rig_job(p.source, RIG_MSG, 8)->msg.err);
+}
+
+/* --- what prefixes are made of: it makes way --- */
+
+/* Tokens [0, depth) of `seed` lie in the cache, in namespace `ns`, with as many extra keys. */
+static enum tern_err put(struct neighbours *n, bool a, uint64_t ns, uint32_t seed, uint32_t nkeys)
+{
+    struct rig_session *s = rig_session(n->rig, a ? &n->a : &n->b, a ? n->ap : n->bp, ns);
+    struct extra_key keys[2] = {{.position = 1, .lo = seed}, {.position = 5, .lo = seed}};
+    struct req_tokens t = {.v = rig_tokens(seed, 8), .n = 8, .keys = keys, .nkeys = nkeys};
+    enum tern_err err = rig_match_full(s, &t, 0);
+
+    if (err == TERN_OK)
+        err = rig_run_to(s, t.v, 8);
+    if (err == TERN_OK)
+        err = rig_commit(s, 8, 0);
+    assert_ok(rig_close(s, 0));
+    rig_session_free(s);
+    return err;
+}
+
+static uint32_t cached(struct neighbours *n, bool a, uint64_t ns, uint32_t seed)
+{
+    struct rig_session *s = rig_session(n->rig, a ? &n->a : &n->b, a ? n->ap : n->bp, ns);
+    uint32_t depth = rig_depth(s, rig_tokens(seed, 8), 8);
+
+    assert_ok(rig_close(s, 0));
+    rig_session_free(s);
+    return depth;
+}
+
+/* A fills the table with what it caches, and goes on; B has what is reserved for it, and then of
+ * what is common as much as A. What A caches gives way to A's own first. */
+static void t22_shares_of_a_cache(struct rig_options options, const char *setting, uint32_t a_has,
+                                  uint32_t b_has)
+{
+    bool salts = strcmp(setting, "namespaces") == 0;
+    struct neighbours n = neighbours_with(options);
+    uint32_t nkeys = strcmp(setting, "extra_keys") == 0 ? 2 : 0;
+
+    assert_ok(put(&n, false, 1, 1, nkeys));
+    for (uint32_t i = 0; i < 200; i++)
+        assert_ok(put(&n, true, salts ? 2 + i : 1, 10 + i, nkeys));
+    assert_int_equal(share_of(&n, setting, 0).used, a_has);
+    assert_int_equal(cached(&n, false, 1, 1), nkeys ? 0 : 8); /* keys were not given */
+    for (uint32_t i = 0; i < 200; i++)
+        assert_ok(put(&n, false, salts ? 2 + i : 1, 10 + i, nkeys));
+    assert_int_equal(share_of(&n, setting, 1).used, b_has);
+    assert_true(share_of(&n, setting, 0).used >= share_of(&n, setting, 0).reserved);
+}
+
+#define CACHES(table, n, a_has, b_has)                                                             \
+    TEST(t22_##table##_that_a_tenant_caches_leave_the_other_its_share)                             \
+    {                                                                                              \
+        struct rig_options options = rig_defaults();                                               \
+                                                                                                   \
+        options.limits.table = (n);                                                                \
+        t22_shares_of_a_cache(options, #table, a_has, b_has);                                      \
+    }
+
+CACHES(namespaces, 16, 12, 4)
+CACHES(nodes, 64, 48, 16)
+CACHES(token_blocks, 64, 48, 16)
+CACHES(extra_keys, 16, 12, 4)
+
+/* Where all that a tenant has is in use, what another caches makes way, down to where both have
+ * equally much of what is common; then nothing does. */
+TEST(t22_what_is_in_use_takes_the_place_of_what_another_caches)
+{
+    struct neighbours n = neighbours_with(rig_defaults());
+    struct rig_session s;
+    uint32_t held = 1;
+
+    for (uint32_t i = 0; i < 20; i++)
+        assert_ok(put(&n, true, 2 + i, 1, 0));
+    assert_int_equal(share_of(&n, "namespaces", 0).used, 12);
+    while (rig_session_open(n.rig, n.b.conn[0], n.bp, 1 + held, &s) == TERN_OK)
+        held++;
+    assert_err(TERN_BUSY, n.rig->last->err);
+    assert_non_null(strstr(n.rig->last->text, "raise limits.namespaces"));
+    assert_int_equal(held, 8);
+    assert_int_equal(share_of(&n, "namespaces", 0).used, 8);
+    assert_int_equal(cached(&n, true, 21, 1), 8); /* the oldest went */
+}
+
+/* Tenants with more memory have more prefixes: what is reserved of their records goes by it. */
+TEST(t22_records_of_prefixes_are_reserved_by_memory)
+{
+    struct rig_options options = rig_defaults();
+    struct neighbours n;
+
+    options.tenant[0].memory_bytes = 63u << 20;
+    options.tenant[0].host_bytes = options.tenant[1].host_bytes = 0;
+    options.tenant[1].memory_bytes = 7u << 20;
+    options.limits.nodes = 148;
+    n = neighbours_with(options);
+    assert_int_equal(share_of(&n, "nodes", 0).reserved, 1 + 64);
+    assert_int_equal(share_of(&n, "nodes", 1).reserved, 1 + 8);
+    assert_int_equal(share_of(&n, "namespaces", 0).reserved, 4);
+}
+
+/* A prefix with extra keys makes way for them with what continues it; one without keeps its place,
+ * and so does one that somebody holds. */
+TEST(t22_extra_keys_make_way_alone)
+{
+    struct rig_options options = rig_defaults();
+    struct extra_key keys[2] = {{.position = 1, .lo = 2}, {.position = 5, .lo = 2}};
+    struct req_tokens t = {.v = rig_tokens(2, 16), .n = 16, .keys = keys, .nkeys = 2};
+    struct neighbours n;
+    struct rig_session *s;
+
+    options.limits.extra_keys = 8;
+    n = neighbours_with(options); /* six for one tenant */
+    assert_ok(put(&n, true, 1, 1, 0));
+    assert_ok(put(&n, true, 1, 2, 2));
+    s = rig_session(n.rig, &n.a, n.ap, 1);
+    assert_ok(rig_match_full(s, &t, 0));
+    assert_int_equal(s->matched, 8);
+    for (uint32_t i = 3; i < 20; i++)
+        assert_ok(put(&n, true, 1, i, 2));
+    assert_int_equal(share_of(&n, "extra_keys", 0).used, 6);
+    assert_int_equal(cached(&n, true, 1, 1), 8);
+    assert_whole(s, 8);
 }

@@ -67,8 +67,7 @@ static inline uint32_t node_of(struct rig *rig, struct pool_id pool, const uint3
                                uint32_t depth)
 {
     struct token_view w = tokens_in(rig->core, pool, tokens, depth);
-    uint32_t root =
-        space_root(rig->core, pool.slot, (struct namespace_id){.hi = 1, .lo = 1}, false);
+    uint32_t root = space_root(rig->core, pool.slot, (struct namespace_id){.hi = 1, .lo = 1});
     uint32_t at = root == NONE ? NONE : node_walk(rig->core, root, &w);
 
     return at != NONE && node_at(rig->core, at)->depth == depth ? at : NONE;

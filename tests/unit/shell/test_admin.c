@@ -515,7 +515,7 @@ TEST(status_is_whole_or_busy_at_every_size)
 {
     uint32_t busy = 0, whole = 0;
 
-    for (size_t cap = 1; cap < 4096; cap += 11) {
+    for (size_t cap = 1; cap < 8192; cap += 11) {
         enum tern_err err = ask_sized("status", NULL, NULL, NONE, cap);
 
         busy += err == TERN_BUSY;
@@ -591,7 +591,8 @@ static const char answer_keys[] =
     "node version incarnation uptime_s draining sessions pools(pool tenant tier group "
     "family page_tokens page_bytes window total free leased session snapshot "
     "reclaimable borrowed transfer ticket retiring zeroing quarantine peak_session "
-    "peak_snapshot) shares(table records limit reserved common_free used(first second)) "
+    "peak_snapshot) shares(table records limit common_free reserved(first second) used(first "
+    "second)) "
     "errors(INVALID MALFORMED UNSUPPORTED CONFLICT POOL_EXHAUSTED PEER_LOST TIMED_OUT "
     "BUSY GONE DENIED QUOTA CORRUPT DISK INTERNAL) engines prefix_nodes peers peers_up "
     "links_up listen_port transfers_active namespaces_reset resets_spreading "

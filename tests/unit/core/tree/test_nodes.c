@@ -47,22 +47,64 @@ TEST(limits_namespaces_full_busy_until_one_is_empty)
     assert_ok(bench_opens(&b, 2));
 }
 
-/* A namespace that only cached prefixes hold does not make way by itself: the refusal is BUSY until
- * they are evicted, and then the record is there. */
-TEST(limits_namespace_of_cached_prefixes_is_busy_until_they_are_evicted)
+/* T22: a namespace that only cached prefixes hold makes way by itself; one that somebody is in does
+ * not, nor do its prefixes. */
+TEST(t22_namespace_of_cached_prefixes_makes_way)
 {
-    struct bench b = BENCH_LIMITED(limits.namespaces = 1, 4, 64);
+    struct bench b = BENCH_LIMITED(limits.namespaces = 2, 4, 64);
 
     rig_put(b.rig, &b.e, b.pool, 1, 8);
-    assert_ok(rig_close(b.s, 0));
-    assert_int_equal(rig_view(b.rig).nodes, 3);
-    assert_refused(b.rig, TERN_BUSY, bench_opens(&b, 2));
-    assert_int_equal(rig_view(b.rig).nodes, 3); /* it cost nobody a prefix */
-    assert_int_equal(rig_evict(b.rig, b.admin, b.pool, 1), 1);
-    assert_err(TERN_BUSY, bench_opens(&b, 2));
-    assert_int_equal(rig_evict(b.rig, b.admin, b.pool, 1), 1);
     assert_ok(bench_opens(&b, 2));
-    assert_int_equal(rig_view(b.rig).sessions, 1);
+    assert_refused(b.rig, TERN_BUSY, bench_opens(&b, 3));
+    assert_non_null(strstr(b.rig->last->text, "raise limits.namespaces"));
+    assert_int_equal(rig_depth(b.s, rig_tokens(1, 8), 8), 8); /* it cost nobody a prefix */
+    assert_ok(rig_close(b.s, 0));
+    assert_ok(bench_opens(&b, 3));
+    assert_int_equal(rig_view(b.rig).nodes, 2);
+    assert_int_equal(rig_view(b.rig).evicted_nodes, 2);
+}
+
+/* Tokens [0, depth) are committed in that namespace, and nobody holds them. */
+static void put_in(struct bench *b, uint64_t ns, const uint32_t *tokens, uint32_t depth)
+{
+    struct rig_session *s = rig_session(b->rig, &b->e, b->pool, ns);
+
+    assert_ok(rig_match(s, tokens, depth));
+    assert_ok(rig_run_to(s, tokens, depth));
+    assert_ok(rig_commit(s, depth, 0));
+    assert_ok(rig_close(s, 0));
+    rig_session_free(s);
+}
+
+/* T22: a cache full of salts keeps no new one out: the namespace that was given up first goes
+ * first, with all of its branches and on both tiers. */
+TEST(t22_namespaces_make_way_in_the_order_in_which_they_were_given_up)
+{
+    struct bench b = HOST_BENCH_LIMITED(limits.namespaces = 3, 4, 16, 64);
+    uint32_t tokens[24];
+
+    assert_ok(rig_close(b.s, 0));
+    for (uint64_t ns = 1; ns <= 12; ns++) {
+        memcpy(tokens, rig_tokens(1, 24), sizeof tokens);
+        put_in(&b, ns, tokens, 24);
+        memcpy(tokens + 8, rig_tokens(2, 16), 16 * sizeof *tokens);
+        put_in(&b, ns, tokens, 24);
+        assert_true(rig_view(b.rig).nodes <= 3 * 11);
+    }
+    b.s = rig_session(b.rig, &b.e, b.pool, 12);
+    assert_int_equal(rig_depth(b.s, tokens, 24), 24);
+    bench_ends_clean(&b);
+}
+
+/* T22: each new one costs the oldest alone. */
+TEST(t22_namespaces_that_make_way_cost_no_other_a_prefix)
+{
+    struct bench b = BENCH_LIMITED(limits.namespaces = 4, 4, 200);
+
+    for (uint64_t ns = 2; ns <= 9; ns++)
+        put_in(&b, ns, rig_tokens(1, 160), 160);
+    assert_int_equal(rig_view(b.rig).nodes, 4 + 3 * 40); /* the bench's session is in one */
+    assert_int_equal(rig_view(b.rig).evicted_nodes, 5 * 40);
 }
 
 /* Node records are everyone's: the prefixes of another pool make way too. */

@@ -1,0 +1,184 @@
+/* See records.h. */
+#include "core/tree/records.h"
+
+#include "core/tree/nodes.h"
+#include "core/tree/tokens.h"
+
+/* --- who makes way --- */
+
+/* Does nobody hold the node, nor anything below it, on either tier? As obtain_settle has found. */
+static bool unheld(const struct node *n)
+{
+    return n->room.kept[TIER_DEVICE] == 0 && n->room.kept[TIER_HOST] == 0;
+}
+
+/* Removes what is below a node, deepest first, and then the node. False: the step has visited as
+ * many records as it may; what was removed stays so. */
+static bool remove_all(struct core *c, uint32_t top)
+{
+    uint32_t at = top, parent;
+
+    do {
+        for (; node_at(c, at)->children.n > 0; c->visits++)
+            at = node_at(c, at)->children.head;
+        parent = node_at(c, at)->parent;
+        if (!node_remove(c, at))
+            return false;
+        if (at == top)
+            return true;
+        at = parent;
+    } while (visits_left(c) > 0);
+    return false;
+}
+
+/* All nodes of a namespace, and with the last one its record and its root. */
+static bool remove_space(struct core *c, uint32_t space)
+{
+    uint32_t root = space_at(c, space)->root, left = node_at(c, root)->children.n;
+
+    check(left > 0); /* without children it would be gone */
+    if (!unheld(node_at(c, root)))
+        return false;
+    for (; left > 0; left--)
+        if (!remove_all(c, node_at(c, root)->children.head))
+            return false;
+    return true;
+}
+
+/* The namespace that has been in nobody's hands for longest. One that waits for a step goes to the
+ * end of the list. */
+static bool evict_space(struct core *c, uint32_t tenant)
+{
+    struct list *idle = &tenant_at(c, tenant)->idle;
+
+    for (uint32_t left = idle->n; left > 0 && visits_left(c) > 0; left--) {
+        uint32_t at = idle->head;
+
+        if (!obtain_settle(c, pool_at(c, space_at(c, at)->pool)))
+            return false;
+        c->visits++;
+        if (remove_space(c, at))
+            return true;
+        if (visits_left(c) == 0)
+            return false;
+        idle_list_remove(c, idle, at);
+        idle_list_push(c, idle, at);
+    }
+    return false;
+}
+
+/* A node with extra keys and what continues it, in the order in which they were made. What is held
+ * goes to the end of the list. */
+static bool evict_keyed(struct core *c, struct pool *p)
+{
+    if (!obtain_settle(c, p))
+        return false;
+    for (uint32_t left = p->keyed.n; left > 0 && visits_left(c) > 0; left--, c->visits++) {
+        uint32_t at = p->keyed.head;
+
+        if (unheld(node_at(c, at)))
+            return remove_all(c, at);
+        keyed_list_remove(c, &p->keyed, at);
+        keyed_list_push(c, &p->keyed, at);
+    }
+    return false;
+}
+
+static bool evict_of_pool(struct core *c, struct pool *p, enum share_table table)
+{
+    return table == SHARE_EXTRA_KEYS ? evict_keyed(c, p) : evict_record(c, p);
+}
+
+/* In this pool first, where it is the tenant's. */
+static bool evict_of_tenant(struct core *c, struct share_of of, uint32_t first)
+{
+    if (of.table == SHARE_NAMESPACES)
+        return evict_space(c, of.tenant);
+    if (pool_at(c, first)->tenant == of.tenant && evict_of_pool(c, pool_at(c, first), of.table))
+        return true;
+    for (uint32_t i = 0; i < c->limits.pools; i++) {
+        struct pool *p = pool_at(c, i);
+
+        if (p->state != POOL_EMPTY && p->tier == TIER_DEVICE && p->tenant == of.tenant &&
+            i != first && evict_of_pool(c, p, of.table))
+            return true;
+    }
+    return false;
+}
+
+/* --- whether it can bring enough --- */
+
+/* Records that the tenant's prefixes hold, so the most that their eviction could bring. */
+static uint64_t cached(const struct core *c, uint32_t tenant, enum share_table table)
+{
+    uint64_t n = 0;
+
+    if (table == SHARE_NAMESPACES)
+        return tenant_at(c, tenant)->idle.n;
+    for (uint32_t i = 0; i < c->limits.pools; i++) {
+        const struct pool *p = pool_at(c, i);
+
+        if (p->state == POOL_EMPTY || p->tier != TIER_DEVICE || p->tenant != tenant)
+            continue;
+        if (table == SHARE_NODES)
+            n += p->nodes + p->spaces.n;
+        else
+            n += table == SHARE_EXTRA_KEYS ? p->node_keys
+                                           : (uint64_t)p->nodes * tokens_blocks_per_chunk(p->align);
+    }
+    return n;
+}
+
+static uint32_t common_of(const struct core *c, struct share_of of)
+{
+    return share_common(share_holder(c, of.table, of.tenant));
+}
+
+/* May the asker take this one's cached prefixes? Only of what is common, and only while that one
+ * has more of it. */
+static bool makes_way_for(const struct core *c, struct share_of asks, struct share_of has)
+{
+    return common_of(c, has) > common_of(c, asks);
+}
+
+static bool could_bring(const struct core *c, struct share_of asks, uint32_t n)
+{
+    struct share_of has = {asks.table, 0};
+    uint64_t most = share_room(c, asks.table, asks.tenant) + cached(c, asks.tenant, asks.table);
+
+    for (; has.tenant < c->limits.tenants && most < n; has.tenant++)
+        if (makes_way_for(c, asks, has)) {
+            uint64_t its = cached(c, has.tenant, has.table);
+
+            most += its < common_of(c, has) ? its : common_of(c, has);
+        }
+    return most >= n;
+}
+
+bool records_evict(struct core *c, uint32_t pool, enum share_table table, uint32_t n)
+{
+    struct share_of asks = {table, pool_at(c, pool)->tenant}, has = {table, 0};
+
+    if (!could_bring(c, asks, n))
+        return false;
+    while (share_room(c, table, asks.tenant) < n && evict_of_tenant(c, asks, pool))
+        ;
+    while (share_room(c, table, asks.tenant) < n && has.tenant < c->limits.tenants)
+        if (!makes_way_for(c, asks, has) || !evict_of_tenant(c, has, pool))
+            has.tenant++;
+    return share_room(c, table, asks.tenant) >= n;
+}
+
+enum tern_err tokens_room(struct core *c, uint32_t pool, struct token_need need,
+                          const char **ret_text)
+{
+    uint32_t tenant = pool_at(c, pool)->tenant;
+    bool keys = share_room(c, SHARE_EXTRA_KEYS, tenant) >= need.keys ||
+                could_bring(c, (struct share_of){SHARE_EXTRA_KEYS, tenant}, need.keys);
+
+    *ret_text = share_refused(SHARE_TOKEN_BLOCKS);
+    if (keys && !records_room(c, pool, SHARE_TOKEN_BLOCKS, need.blocks))
+        return TERN_BUSY;
+    *ret_text = share_refused(SHARE_EXTRA_KEYS);
+    return keys && records_room(c, pool, SHARE_EXTRA_KEYS, need.keys) ? TERN_OK : TERN_BUSY;
+}
