@@ -48,7 +48,7 @@ static void b_turn(struct neighbours *n, bool over, double *ret_p99_us)
     struct tenant_b *b = &n->b;
     uint64_t until = b->operations + (n->args->quick ? QUICK_OPS : TURN_OPS);
 
-    b_clear(b);
+    b_begin(b);
     while (b->operations < until)
         b_round(b);
     *ret_p99_us = series_quantile(&b->slice, 0.99);

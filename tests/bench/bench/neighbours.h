@@ -48,7 +48,17 @@ bool a_turn(int fd, bool over, struct a_tally *ret);
 
 /* ---- tenant B ---- */
 
-enum b_kind { B_CONNECT, B_MATCH, B_EXTEND, B_COMMIT, B_FETCH, B_CLOSE, B_TRANSFER, B_KINDS };
+enum b_kind {
+    B_JOIN,
+    B_CONNECT,
+    B_MATCH,
+    B_EXTEND,
+    B_COMMIT,
+    B_FETCH,
+    B_CLOSE,
+    B_TRANSFER,
+    B_KINDS
+};
 
 #define B_PREFIXES 256 /* that its engine there keeps: more than fit here */
 
@@ -59,7 +69,7 @@ struct tenant_b {
     struct engine_session kept[B_PREFIXES];
     uint32_t serial;
     uint64_t operations, failed, wrong; /* wrong: bytes that a fetch brought */
-    struct series slice;                /* us, of the operations since b_clear */
+    struct series slice;                /* us, of the operations since b_begin */
     struct series kind[B_KINDS];
 };
 
@@ -69,7 +79,9 @@ void b_stop(struct tenant_b *b);
  * fetched from there, and one that the other daemon fetches from here. Changes of the tree that its
  * subscriber lost count as operations that failed. */
 void b_round(struct tenant_b *b);
-void b_clear(struct tenant_b *b);
+/* Begins a turn: forgets the times of the last one, and one more engine of tenant B comes, opens a
+ * pool and leaves. */
+void b_begin(struct tenant_b *b);
 const char *b_kind_name(enum b_kind kind);
 
 #endif

@@ -4,9 +4,11 @@
 #include <stdio.h>
 
 #include "engine/bytes.h"
+#include "engine/profile.h"
 #include "neighbours.h"
 
 #define PAGES_HERE    256 /* fewer than the prefixes there take, so that each has to be fetched */
+#define PAGES_NEW     8
 #define PAGES_THERE   1024
 #define SHARED_TOKENS (2 * NEIGHBOUR_PAGE_TOKENS)
 #define OWN_TOKENS    (SHARED_TOKENS + NEIGHBOUR_PAGE_TOKENS / 2) /* half a page is given back */
@@ -19,9 +21,9 @@
 const char *b_kind_name(enum b_kind kind)
 {
     static const char *const names[B_KINDS] = {
-        [B_CONNECT] = "connect",  [B_MATCH] = "match", [B_EXTEND] = "extend",
-        [B_COMMIT] = "commit",    [B_FETCH] = "fetch", [B_CLOSE] = "close",
-        [B_TRANSFER] = "transfer"};
+        [B_JOIN] = "join",     [B_CONNECT] = "connect",  [B_MATCH] = "match",
+        [B_EXTEND] = "extend", [B_COMMIT] = "commit",    [B_FETCH] = "fetch",
+        [B_CLOSE] = "close",   [B_TRANSFER] = "transfer"};
 
     return names[kind];
 }
@@ -154,9 +156,22 @@ void b_round(struct tenant_b *b)
         hear(b);
 }
 
-void b_clear(struct tenant_b *b)
+void b_begin(struct tenant_b *b)
 {
+    struct engine e = {.ns = {.model = "bench"}};
+    struct geometry g;
+    char name[32];
+    uint64_t start;
+    enum tern_err err;
+
     series_clear(&b->slice);
+    snprintf(name, sizeof name, "b-new-%u", b->serial);
+    geometry_plain(&g, NEIGHBOUR_PAGE_TOKENS, NEIGHBOUR_PAGE_BYTES, PAGES_NEW);
+    start = clock_ns();
+    err = engine_open_pool(&e, b->hosts->b_here, name, &g.layout, MEMBER_CALL_MS);
+    if (timed(b, &e, B_JOIN, start, err))
+        member_ok(&e, "closing a pool", tern_pool_close(e.tern, e.pool, MEMBER_CALL_MS));
+    engine_close(&e);
 }
 
 bool b_start(struct tenant_b *b, const struct hosts *h)
