@@ -273,9 +273,36 @@ static void show_quarantine(const struct ctl *ctl, const json_t *s)
             "this daemon.\n");
 }
 
+/* Each engine whose steps do not come, while pages of it wait. */
+static void show_overdue(const struct ctl *ctl, const json_t *overdue)
+{
+    json_t *e;
+    size_t i;
+
+    json_array_foreach((json_t *)(uintptr_t)overdue, i, e)
+    {
+        paint(ctl, RED, "\nalarm: engine %s of %s: pages wait for %s, while no step passes.\n",
+              j_str(e, "engine"), j_str(e, "tenant"),
+              human_age((double)j_u64(e, "waiting_ms") / 1000));
+        if (j_bool(e, "jumped"))
+            paint(ctl, RED,
+                  "Its rank %llu shows step %llu, but no step above %llu was named: that is not "
+                  "believed. Look what overwrites its control page, and restart the engine.\n",
+                  (unsigned long long)j_u64(e, "rank"), (unsigned long long)j_u64(e, "done_step"),
+                  (unsigned long long)j_u64(e, "named_step"));
+        else
+            paint(
+                ctl, RED,
+                "Its rank %llu has finished step %llu. Look whether it hangs; if it does, end all "
+                "processes of the engine.\n",
+                (unsigned long long)j_u64(e, "rank"), (unsigned long long)j_u64(e, "done_step"));
+    }
+}
+
 /* Lists what an operator should look at, with what to do. */
 static void show_alarms(const struct ctl *ctl, const json_t *s)
 {
+    show_overdue(ctl, json_object_get(s, "steps_overdue"));
     show_quarantine(ctl, s);
     if (j_u64(json_object_get(s, "fault_injection"), "corrupt_pages") > 0)
         paint(ctl, YELLOW,

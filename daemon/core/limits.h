@@ -23,10 +23,10 @@
 #define PULL_BATCHES_MAX     8   /* batches of one transfer in flight */
 #define PULL_TRIES_MAX       2   /* times that a page is asked for before CORRUPT */
 #define NS_PER_MS            1000000ull
-#define PULL_ASKS_MAX        64  /* times that a busy source is asked for one transfer */
+#define PULL_ASKS_MAX        64   /* times that a busy source is asked for one transfer */
 #define PULL_RETRY_MS_MAX    1000 /* the longest pause that a busy source can make a puller take */
 #define PULL_BUSY_MS_MAX     2000 /* how long a transfer waits for a busy source at most */
-#define COPY_TRIES_MAX       3   /* times in a row that a node is copied to the host */
+#define COPY_TRIES_MAX       3    /* times in a row that a node is copied to the host */
 #define FETCH_TOKENS_MAX     245760 /* tokens of one Fetch: they fit one frame between daemons */
 #define STEP_VISITS_MAX      262144 /* records that loops over nodes visit in one step of the core */
 #define STEP_PATH_MAX        131072 /* of them, those that the last turn of such a loop may add */
@@ -34,7 +34,8 @@
 #define CHANGED_MAX          1024   /* nodes that wait to be counted, after a step */
 #define SHORTAGE_RETIRES_MAX 32     /* releases looked at for one shortage answer */
 #define RESETS_MAX           64     /* resets of namespaces that not all peers have heard of */
-#define RESET_NODES_MAX      1024   /* nodes of a namespace that was reset, freed in one step */
+#define STEPS_UNNAMED_MAX    (1u << 24) /* steps that an engine may finish and name none (E7) */
+#define RESET_NODES_MAX      1024       /* nodes of a namespace that was reset, freed in one step */
 
 struct core_limits {
     uint32_t tenants, conns, engines, pools, sessions, nodes, namespaces;

@@ -5,6 +5,7 @@
 
 #include "core/memory/pages.h"
 #include "core/session/record.h"
+#include "core/session/steps.h"
 #include "core/tree/nodes.h"
 #include "core/tree/state.h"
 
@@ -100,7 +101,14 @@ bool core_engine_view(const struct core *c, uint32_t slot, struct engine_view *r
     ret->world = e->world;
     ret->procs_alive = e->alive;
     ret->sessions = e->sessions.n;
-    memcpy(ret->done_step, e->done, sizeof ret->done_step);
+    memcpy(ret->done_step, e->shown, sizeof ret->done_step);
+    ret->named = e->named;
+    ret->jumps = e->jumps;
+    ret->waits_since_ns = e->retires.n == 0 ? 0 : e->waits_since_ns;
+    for (uint32_t r = 1; r < e->world; r++)
+        if (e->done[r] < e->done[ret->rank_behind])
+            ret->rank_behind = r;
+    ret->jumped = steps_jumped(e, ret->rank_behind);
     ret->retiring_until =
         e->retires.n == 0 ? 0 : retire_at(c, retire_list_last(c, &e->retires))->step;
     return true;

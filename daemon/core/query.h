@@ -50,9 +50,20 @@ struct engine_view {
     char name[ENGINE_NAME_MAX];
     const char *state_word;
     uint32_t tenant, world, procs_alive, sessions;
-    uint64_t done_step[RANKS_MAX];
+    uint64_t done_step[RANKS_MAX]; /* as the ranks show them */
     uint64_t retiring_until;
+    uint64_t waits_since_ns; /* something waits for a step, and none has passed since; 0: nothing */
+    uint32_t rank_behind;    /* the rank that it waits for */
+    uint64_t named;          /* the highest step that a request of it named */
+    bool jumped;             /* a rank shows a step far beyond it, which does not count (E7) */
+    uint32_t jumps;          /* how often one has */
 };
+
+/* E8: does something wait for its steps longer than `limit_ns`, or for a rank that jumped? */
+static inline bool engine_overdue(const struct engine_view *e, uint64_t limit_ns, uint64_t now_ns)
+{
+    return e->waits_since_ns && (e->jumped || e->waits_since_ns + limit_ns <= now_ns);
+}
 
 struct transfer_view {
     bool outgoing;
@@ -120,8 +131,8 @@ struct core_view {
     uint32_t token_blocks_free, nodes_free, retires_free;
     bool draining;
     uint64_t errors[TERN_ERR_COUNT]; /* replies by error */
-    uint64_t namespaces_reset; /* also because a peer said so */
-    uint32_t resets_spreading; /* of which not all peers have heard */
+    uint64_t namespaces_reset;       /* also because a peer said so */
+    uint32_t resets_spreading;       /* of which not all peers have heard */
     uint64_t evicted_nodes, evicted_pages, corrupt_detected, pages_pulled, pages_served, dup_chunks;
     uint64_t oldest_quarantine_ns;    /* since when its pages wait; 0: none */
     struct pull_id oldest_quarantine; /* the pull that holds them; gen 0: none */

@@ -9,12 +9,13 @@
 #include "core/session/fetch.h"
 #include "core/session/pool_requests.h"
 #include "core/session/record.h"
+#include "core/session/resets.h"
 #include "core/session/retract.h"
 #include "core/session/session_ops.h"
 #include "core/session/sessions.h"
+#include "core/session/steps.h"
 #include "core/tier/host.h"
 #include "core/transfer/pulls.h"
-#include "core/session/resets.h"
 #include "core/transfer/seals.h"
 #include "core/transfer/serves.h"
 #include "core/tree/nodes.h"
@@ -198,6 +199,8 @@ static void answer(struct core *c, struct actions *out, struct call *call, struc
     ret->err = call_resolve(c, call, ret);
     if (ret->err == TERN_OK)
         ret->err = requests[req->op].answer(c, out, call, ret);
+    if (call->engine)
+        steps_count(c, call->engine);
     ret->runs = out->runs;
     ret->nruns = out->nruns;
 }

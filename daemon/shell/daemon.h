@@ -22,12 +22,12 @@
 #include "shell/tape/tape.h"
 #include "shell/wire/wire_in.h"
 
-#define IO_ENTRIES         1024
-#define IO_BUFFERS         128 /* a power of two */
-#define IO_BUFFER_BYTES    65536
-#define ADMIN_TEXT_BYTES   (4u << 20) /* one admin answer */
-#define STEP_POLL_NS       1000000u   /* how often done_step is looked at while releases wait */
-#define TICK_NS            100000000u /* deadlines, pauses, redials */
+#define IO_ENTRIES       1024
+#define IO_BUFFERS       128 /* a power of two */
+#define IO_BUFFER_BYTES  65536
+#define ADMIN_TEXT_BYTES (4u << 20) /* one admin answer */
+#define STEP_POLL_NS     1000000u   /* how often done_step is looked at while releases wait */
+#define TICK_NS          100000000u /* deadlines, pauses, redials */
 
 /* Events that a seam emits while a step runs or from inside its own calls. A ring of fixed size. */
 struct event_queue {
@@ -41,6 +41,7 @@ struct engine_watch {
     enum engine_watch_state state;
     uint32_t gen, tenant, world;
     uint64_t last[RANKS_MAX]; /* what the core was told */
+    bool overdue;             /* the log has said that it is */
 };
 
 /* A pool as operators see it. */
@@ -120,5 +121,7 @@ bool engine_watch_end(struct daemon *d, struct engine_id engine);
  * last look. */
 void daemon_poll_engine(struct daemon *d, uint32_t slot);
 void daemon_poll_engines(struct daemon *d);
+/* Says in the log which engines have become overdue (E8), and which are so no more. */
+void engine_watch_overdue(struct daemon *d, uint64_t now_ns);
 
 #endif

@@ -46,7 +46,8 @@
     X(pool_close, 1, 1)                                                                            \
     X(reset, 1, 1)                                                                                 \
     X(drain, 1, 1)                                                                                 \
-    X(jump, 1, 1)
+    X(jump, 1, 1)                                                                                  \
+    X(step_jump, 2, 1)
 
 enum choice_kind {
 #define X(name, weight, fault) CHOICE_##name,

@@ -155,6 +155,28 @@ static void do_step_back(struct sim *w, uint32_t d, uint32_t e)
     MARK(step_back_refused);
 }
 
+/* E7: a rank shows what it cannot have finished, until it publishes its next step. For the model it
+ * has finished nothing more. */
+static void do_step_jump(struct sim *w, uint32_t d, uint32_t e)
+{
+    struct engine *g = &w->d[d].engine[e];
+    struct event ev = {.kind = EV_STEP_DONE};
+    uint32_t rank = pick(w, w->ranks), kind = pick(w, 3);
+
+    rank %= g->world ? g->world : 1;
+    if (!g->used || !(g->seen >> rank & 1) || g->proc[rank].state == PROC_NONE)
+        return;
+    FAULT(step_jumped);
+    g->jumped |= (uint8_t)(1u << rank);
+    ev.step_done.engine = g->id;
+    ev.step_done.rank = rank;
+    ev.step_done.step = kind == 0   ? UINT64_MAX
+                        : kind == 1 ? (uint64_t)w->now | 1ull << 40
+                                    : g->step + (2ull << 24);
+    TRACE("  engine %u.%u rank %u shows %llu\n", d, e, rank, (unsigned long long)ev.step_done.step);
+    sim_step(w, d, &ev);
+}
+
 /* Completions for what is no longer there must change nothing. */
 static void do_stale_completion(struct sim *w, uint32_t d)
 {
@@ -275,6 +297,7 @@ static void do_fault(struct sim *w, uint32_t d, uint32_t kind)
     case CHOICE_stale: stale_request(w, d); break;
     case CHOICE_bad: bad_request(w, d); break;
     case CHOICE_step_back: do_step_back(w, d, e); break;
+    case CHOICE_step_jump: do_step_jump(w, d, e); break;
     case CHOICE_stale_completion: do_stale_completion(w, d); break;
     case CHOICE_pool_close: pool_shut(w, d, pick(w, POOLS)); break;
     case CHOICE_drain: drain(w, d); break;

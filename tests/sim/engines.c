@@ -364,8 +364,11 @@ void engine_publish(struct sim *w, uint32_t d, uint32_t e, uint32_t rank)
 
     rank %= g->world ? g->world : 1;
     if (!g->used || !(g->seen >> rank & 1) || g->proc[rank].state == PROC_NONE ||
-        g->done[rank] >= g->exec[rank])
+        (g->done[rank] >= g->exec[rank] && !(g->jumped >> rank & 1)))
         return;
+    if (g->jumped >> rank & 1)
+        MARK(jump_repaired);
+    g->jumped &= (uint8_t) ~(1u << rank);
     g->done[rank] = g->exec[rank];
     for (uint32_t r = 0; r < g->world; r++)
         if (g->done[r] < least)

@@ -60,6 +60,7 @@
     X(drain_refuses, 5)                                                                            \
     X(evict_on_demand, 50)                                                                         \
     X(evict_past_held, 20)                                                                         \
+    X(jump_repaired, 20)                                                                           \
     X(step_back_refused, 5)                                                                        \
     X(slide_borrowed, 20)                                                                          \
     X(slide_owned, 2)                                                                              \

@@ -77,6 +77,7 @@
     X(daemon_restarted)                                                                            \
     X(stale_handle)                                                                                \
     X(malformed_request)                                                                           \
+    X(step_jumped)                                                                                 \
     X(step_went_back)                                                                              \
     X(clock_jumped)                                                                                \
     X(stale_completion)                                                                            \
@@ -281,6 +282,7 @@ struct engine {
     uint8_t joined; /* bit a seat: on an open connection */
     uint8_t seen;   /* bit a seat: the core has known a process there */
     uint8_t mapped; /* bit a seat, of `pool` */
+    uint8_t jumped; /* bit a rank: it shows a step that it has not finished */
     struct engine_id id;
     uint32_t step, exec[RANKS], done[RANKS], min_done;
     struct proc proc[PROCS];
@@ -345,8 +347,8 @@ struct opened {
     uint32_t order;    /* of those of the daemon, from 1 */
     uint32_t unasked;  /* pages that were offered and are to be asked for, some once more */
     uint32_t tenant, asks, ns;
-    uint32_t need;    /* what is offered has to be younger than that reset */
-    uint32_t content; /* and is younger than this one */
+    uint32_t need;       /* what is offered has to be younger than that reset */
+    uint32_t content;    /* and is younger than this one */
     uint64_t not_before; /* the peer was busy: it is asked again then, or later */
 };
 

@@ -253,8 +253,12 @@ struct engine {
     uint32_t alive, joined; /* processes; ranks */
     struct list sessions, retires;
     uint64_t pools;
-    uint64_t done[RANKS_MAX];
+    uint64_t named;            /* the highest step that a request of it named */
+    uint64_t shown[RANKS_MAX]; /* what each rank's done_step was when it was last read */
+    uint64_t done[RANKS_MAX];  /* the last one that counts: shown, where that did not jump (E7) */
     uint64_t done_min;
+    uint64_t waits_since_ns; /* while it has retire records: since when no step of it has passed */
+    uint32_t jumps;          /* readings that no rank can have reached */
 };
 
 struct conn {

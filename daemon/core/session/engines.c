@@ -9,6 +9,7 @@
 #include "core/arena/actions.h"
 #include "core/session/retires.h"
 #include "core/session/sessions.h"
+#include "core/session/steps.h"
 #include "core/tree/nodes.h"
 
 struct engine *engine_find(const struct core *c, struct engine_id id)
@@ -272,21 +273,7 @@ void engine_conn_closed(struct core *c, uint32_t conn)
 void engine_step_done(struct core *c, struct engine_id engine, uint32_t rank, uint64_t step)
 {
     struct engine *e = engine_find(c, engine);
-    uint64_t min = UINT64_MAX;
 
-    if (!e || rank >= e->world || !e->procs[rank].alive || step == e->done[rank])
-        return;
-    if (step < e->done[rank]) { /* E2: numbers never go back */
-        c->errors[TERN_INVALID]++;
-        return;
-    }
-    e->done[rank] = step;
-    touch(c);
-    for (uint32_t r = 0; r < e->world; r++)
-        if (e->done[r] < min)
-            min = e->done[r];
-    if (min == e->done_min)
-        return;
-    e->done_min = min;
-    retire_advance(c, e);
+    if (e && rank < e->world && e->procs[rank].alive)
+        steps_shown(c, e, rank, step);
 }

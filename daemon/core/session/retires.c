@@ -79,6 +79,8 @@ static struct retire *record_take(struct core *c, struct engine *e, uint64_t ste
 
     share_take(c, SHARE_RETIRES, e->tenant);
     c->nretires++;
+    if (e->retires.n == 0)
+        e->waits_since_ns = c->now_ns;
     for (uint32_t at = retire_list_last(c, &e->retires);
          at != NONE && retire_at(c, at)->step > step; at = retire_list_before(c, &e->retires, at))
         later = at;
@@ -93,6 +95,15 @@ static struct retire *record_take(struct core *c, struct engine *e, uint64_t ste
     return r;
 }
 
+/* What waits is the measure for what ranks may show (E7). */
+static void name_step(struct core *c, struct engine *e, uint64_t step)
+{
+    if (step <= e->named)
+        return;
+    e->named = step;
+    touch(c);
+}
+
 void retire_release(struct core *c, struct engine *e, uint64_t step, struct list *pages,
                     struct path pin)
 {
@@ -100,6 +111,7 @@ void retire_release(struct core *c, struct engine *e, uint64_t step, struct list
 
     if (pages->n == 0 && pin.node == NONE)
         return;
+    name_step(c, e, step);
     if (step <= e->done_min) {
         apply_pages(c, pages, pin);
         return;
@@ -118,6 +130,7 @@ void retire_publish(struct core *c, struct engine *e, uint64_t step, uint32_t no
 {
     if (nodes == NONE)
         return;
+    name_step(c, e, step);
     if (step <= e->done_min)
         publish_nodes(c, nodes);
     else

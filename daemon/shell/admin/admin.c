@@ -380,6 +380,30 @@ static void status_quarantine(const struct admin_ctx *ctx, const struct core_vie
     text_object_end(out);
 }
 
+/* The engines whose steps do not come, while something waits for them (E8). */
+static void status_overdue(const struct admin_ctx *ctx, uint32_t tenant, struct text_out *out)
+{
+    uint64_t limit_ns = (uint64_t)ctx->config->deadlines.step_alarm_ms * MS_NS;
+    struct engine_view e;
+
+    text_array(out, "steps_overdue");
+    for (uint32_t i = 0; i < core_limits_of(ctx->core)->engines; i++) {
+        if (!core_engine_view(ctx->core, i, &e) || (tenant != NONE && e.tenant != tenant) ||
+            !engine_overdue(&e, limit_ns, ctx->now_ns))
+            continue;
+        text_object(out, NULL);
+        text_str(out, "engine", e.name);
+        text_str(out, "tenant", ctx->config->tenants[e.tenant].name);
+        text_u64(out, "rank", e.rank_behind);
+        text_u63(out, "done_step", e.done_step[e.rank_behind]);
+        text_u63(out, "named_step", e.named);
+        text_bool(out, "jumped", e.jumped);
+        text_u64(out, "waiting_ms", (ctx->now_ns - e.waits_since_ns) / MS_NS);
+        text_object_end(out);
+    }
+    text_array_end(out);
+}
+
 /* Changes of the tree; those that are kept are numbered [first, next). */
 static void status_events(const struct admin_ctx *ctx, const struct core_view *v,
                           struct text_out *out)
@@ -425,6 +449,7 @@ static enum tern_err answer_status(const struct admin_ctx *ctx, const struct que
     status_pools(ctx, q->tenant, out);
     status_shares(ctx, q->tenant, out);
     status_errors(&v, out);
+    status_overdue(ctx, q->tenant, out);
     if (q->tenant == NONE) {
         text_u64(out, "engines", v.engines);
         text_u64(out, "prefix_nodes", v.nodes);

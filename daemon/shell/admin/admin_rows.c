@@ -222,9 +222,11 @@ bool admin_engine_row(const struct admin_ctx *ctx, uint32_t slot, uint32_t tenan
     text_u64(out, "sessions", e.sessions);
     text_array(out, "done_step");
     for (uint32_t i = 0; i < e.world && i < RANKS_MAX; i++)
-        text_u64(out, NULL, e.done_step[i]);
+        text_u63(out, NULL, e.done_step[i]);
     text_array_end(out);
-    text_u64(out, "retiring_until", e.retiring_until);
+    text_u63(out, "retiring_until", e.retiring_until);
+    text_u63(out, "named_step", e.named);
+    text_u64(out, "jumps", e.jumps);
     text_object_end(out);
     return true;
 }

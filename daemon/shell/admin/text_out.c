@@ -193,6 +193,11 @@ void text_u64(struct text_out *out, const char *key, uint64_t value)
     text_printf(out, "%" PRIu64, value);
 }
 
+void text_u63(struct text_out *out, const char *key, uint64_t value)
+{
+    text_u64(out, key, value < INT64_MAX ? value : INT64_MAX);
+}
+
 void text_u64_str(struct text_out *out, const char *key, uint64_t value)
 {
     member(out, key);

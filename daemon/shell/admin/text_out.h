@@ -34,6 +34,9 @@ void text_array_end(struct text_out *out);
 void text_str(struct text_out *out, const char *key,
               const char *value); /* NULL: null. Bytes that are no UTF-8 become U+FFFD */
 void text_u64(struct text_out *out, const char *key, uint64_t value);
+/* At most INT64_MAX: many readers of JSON take no larger integer. For numbers that clients choose.
+ */
+void text_u63(struct text_out *out, const char *key, uint64_t value);
 void text_u64_str(struct text_out *out, const char *key,
                   uint64_t value); /* "123": for readers whose numbers are doubles */
 void text_hex(struct text_out *out, const char *key, uint64_t value); /* "00000000000000ff" */

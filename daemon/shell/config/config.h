@@ -60,6 +60,7 @@ struct config_deadlines {
     uint32_t drain_ms;         /* from SIGTERM to the exit, whatever is left */
     uint32_t data_idle_ms;     /* a data connection with work outstanding and no progress */
     uint32_t hello_ms;         /* from a connection to its first whole message */
+    uint32_t step_alarm_ms;    /* that releases wait while no step of their engine passes */
     uint32_t tls_handshake_ms; /* from a connection between daemons to the end of its handshake */
 };
 

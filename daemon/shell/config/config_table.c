@@ -90,6 +90,8 @@ const struct setting config_settings[] = {
     DEADLINE(drain_ms, "drain-ms", "10000", "From SIGTERM to the exit, whatever is left"),
     DEADLINE(data_idle_ms, "data-idle-ms", "5000",
              "A data connection with work outstanding and no progress; alike on all hosts"),
+    DEADLINE(step_alarm_ms, "step-alarm-ms", "30000",
+             "How long pages wait while no step of their engine passes, before it is an alarm"),
     DEADLINE(tls_handshake_ms, "tls-handshake-ms", "5000",
              "From a connection between daemons to the end of its TLS handshake"),
 
@@ -124,7 +126,8 @@ const struct setting config_settings[] = {
         "to whoever comes first"),
     LIMIT(seal_jobs, "limit-seal-jobs", "256", "Checksum jobs in flight"),
     LIMIT(copy_jobs, "limit-copy-jobs", "64", "Copies between device and host memory in flight"),
-    LIMIT(events, "limit-events", "4096", "Changes of the prefix tree kept for subscribers, of each tenant"),
+    LIMIT(events, "limit-events", "4096",
+          "Changes of the prefix tree kept for subscribers, of each tenant"),
     LIMIT(sums_per_page, "limit-sums-per-page", NULL,
           "Checksums kept for a page: its units times its regions; default: the largest number of "
           "regions"),

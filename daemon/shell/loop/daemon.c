@@ -404,6 +404,7 @@ static void tick(struct daemon *d, uint64_t now_ns)
     conns_tick(d, now_ns);
     links_tick(d, now_ns);
     d->quarantine_seen_ns = quarantine_warn(d->core, d->config, d->quarantine_seen_ns, now_ns);
+    engine_watch_overdue(d, now_ns);
     warn_of_faults(d);
     if (d->state == DAEMON_DRAINING)
         drain_tick(d, now_ns);

@@ -1,10 +1,12 @@
 /* Which engines have joined, and which steps their ranks have finished: read from the control pages
- * that the engines write, and told to the core. See daemon.h. What must stay true: what an engine
- * wrote that had the slot before counts for nobody. */
+ * that the engines write, and told to the core. And the alarm for those whose steps do not come.
+ * See daemon.h. What must stay true: what an engine wrote that had the slot before counts for
+ * nobody. */
 #include <string.h>
 
 #include "base/check.h"
 #include "shell/daemon.h"
+#include "shell/log/log.h"
 
 /* The control page is zeroed now and not when the engine before ended, so that what was written
  * there since counts for nobody. This engine has not mapped it yet. */
@@ -21,6 +23,7 @@ void engine_watch_begin(struct daemon *d, struct engine_id engine)
     w->tenant = view.tenant;
     w->world = view.world;
     memset(w->last, 0, sizeof(w->last));
+    w->overdue = false;
     mem_control_reset(d->mem, w->tenant, engine.slot);
 }
 
@@ -42,8 +45,8 @@ void daemon_poll_engine(struct daemon *d, uint32_t slot)
         uint64_t done = mem_done_step(d->mem, w->tenant, slot, r);
         struct event ev = {.kind = EV_STEP_DONE};
 
-        if (done <= w->last[r])
-            continue; /* E2: a number that goes back is ignored */
+        if (done == w->last[r])
+            continue; /* what counts of it the core decides (E2, E7) */
         w->last[r] = done;
         ev.step_done.engine = (struct engine_id){.slot = slot, .gen = w->gen};
         ev.step_done.rank = r;
@@ -57,5 +60,38 @@ void daemon_poll_engines(struct daemon *d)
     for (uint32_t i = 0; i < d->limits.engines; i++) {
         if (d->engines[i].state == ENGINE_WATCH_ACTIVE)
             daemon_poll_engine(d, i);
+    }
+}
+
+static void warn_overdue(const struct engine_view *e, uint64_t now_ns)
+{
+    log_event(LEVEL_WARN, "step_overdue",
+              "engine=%s rank=%u done_step=%" PRIu64 " named_step=%" PRIu64 " jumped=%d"
+              " waiting_ms=%" PRIu64 " reason=%s",
+              e->name, e->rank_behind, e->done_step[e->rank_behind], e->named, e->jumped,
+              (now_ns - e->waits_since_ns) / 1000000,
+              e->jumped ? "the rank shows a step that its engine cannot have reached, which is not "
+                          "believed: look what overwrites its control page, and restart the engine"
+                        : "pages wait for a step of that rank: look whether it hangs, and if it "
+                          "does, end all processes of the engine");
+}
+
+void engine_watch_overdue(struct daemon *d, uint64_t now_ns)
+{
+    uint64_t limit_ns = (uint64_t)d->config->deadlines.step_alarm_ms * 1000000;
+    struct engine_view e;
+
+    for (uint32_t i = 0; i < d->limits.engines; i++) {
+        struct engine_watch *w = &d->engines[i];
+        bool overdue = w->state == ENGINE_WATCH_ACTIVE && core_engine_view(d->core, i, &e) &&
+                       engine_overdue(&e, limit_ns, now_ns);
+
+        if (overdue == w->overdue)
+            continue;
+        w->overdue = overdue;
+        if (overdue)
+            warn_overdue(&e, now_ns);
+        else
+            log_event(LEVEL_INFO, "step_overdue_ended", "engine=%s", e.name);
     }
 }

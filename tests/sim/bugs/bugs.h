@@ -44,7 +44,8 @@
     X(35, SERVES_UNSHARED, "serve on what is reserved for another tenant")                         \
     X(36, RESET_UNTOLD, "keep a reset from the peers")                                             \
     X(41, EVICT_DOOMED, "evict for a request for which there is not enough")                       \
-    X(42, PATH_UNCOUNTED, "count as obtainable what lies above a pinned prefix")
+    X(42, PATH_UNCOUNTED, "count as obtainable what lies above a pinned prefix")                   \
+    X(48, JUMP_PROVES, "take a done step that jumped for a proof of all that was named")
 
 /* Those from the first to the last are the seam's: `tern-sim --rdma` finds them. */
 #define BUG_SEAM_FIRST 21

@@ -335,6 +335,32 @@ static void assert_quarantine(uint64_t oldest_ms, const char *peer, uint64_t pul
     assert_int_equal(id_of(json_object_get(status, "quarantine_holder"), "transfer"), pull);
 }
 
+/* E8: an engine is told of while something waits for its steps too long, to its tenant too. */
+TEST(status_tells_which_engines_do_not_step)
+{
+    uint64_t limit_ns = (uint64_t)s.config->deadlines.step_alarm_ms * 1000000;
+
+    computes(s.b.s, 1, 16);
+    assert_ok(rig_close(s.b.s, 7));
+    s.ctx.now_ns = s.b.rig->now_ns + limit_ns - 1;
+    tells(ask("status"), "{'steps_overdue': []}");
+    s.ctx.now_ns++;
+    tells(ask("status"),
+          "{'steps_overdue': [{'engine': 'e', 'tenant': 'first', 'rank': 0, 'done_step': 0,"
+          " 'named_step': 7, 'jumped': false, 'waiting_ms': %u}]}",
+          s.config->deadlines.step_alarm_ms);
+    assert_ok(ask_with("status", NULL, 1)); /* the other tenant */
+    tells(s.answer, "{'steps_overdue': []}");
+    s.ctx.now_ns = s.b.rig->now_ns; /* one that jumped is told of at once */
+    rig_step_done(s.b.rig, s.b.e.id, 0, UINT64_MAX);
+    tells(ask("status"), "{'steps_overdue': [{'done_step': %lld, 'jumped': true}]}",
+          (long long)INT64_MAX);
+    tells(row_of("engines", 0, 2), "{'jumps': 1, 'named_step': 7, 'done_step': [%lld]}",
+          (long long)INT64_MAX);
+    rig_step_done(s.b.rig, s.b.e.id, 0, 7);
+    tells(ask("status"), "{'steps_overdue': []}");
+}
+
 /* The age grows by the clock alone: nothing needs to happen in the core for it. */
 TEST(status_tells_how_long_quarantine_lasts_and_for_whom)
 {
@@ -594,7 +620,8 @@ static const char answer_keys[] =
     "peak_snapshot) shares(table records limit common_free reserved(first second) used(first "
     "second)) "
     "errors(INVALID MALFORMED UNSUPPORTED CONFLICT POOL_EXHAUSTED PEER_LOST TIMED_OUT "
-    "BUSY GONE DENIED QUOTA CORRUPT DISK INTERNAL) engines prefix_nodes peers peers_up "
+    "BUSY GONE DENIED QUOTA CORRUPT DISK INTERNAL) steps_overdue() engines prefix_nodes peers "
+    "peers_up "
     "links_up listen_port transfers_active namespaces_reset resets_spreading "
     "evicted_nodes evicted_pages pages_corrupt pages_pulled pages_served dup_chunks "
     "token_blocks_free nodes_free retires_free quarantine_oldest_ms "
@@ -620,7 +647,7 @@ static const char answer_keys[] =
     "family page_tokens page_bytes window total free leased session snapshot "
     "reclaimable borrowed transfer ticket retiring zeroing quarantine peak_session "
     "peak_snapshot units reserve cap_pages)) next slots engines(engine name tenant "
-    "state world procs_alive sessions done_step() retiring_until) next slots "
+    "state world procs_alive sessions done_step() retiring_until named_step jumps) next slots "
     "breaches_unnamed tls(not_after reloads reloads_failed handshakes memory_bytes "
     "memory_used_max memory_refused refused_unnamed(no_certificate wrong_ca wrong_name "
     "expired bad_certificate old_version bad_handshake bad_record refused_by_peer "

@@ -102,6 +102,53 @@ TEST(engine_step_that_goes_back_is_refused)
     assert_int_equal(rig_free(b.rig, b.pool), 6);
 }
 
+/* E7: garbage in a control page proves nothing, and after its repair steps count on from where they
+ * were. */
+TEST(engine_step_that_jumps_frees_nothing)
+{
+    static const uint64_t garbage[] = {7 + STEPS_UNNAMED_MAX + 1, 1ull << 40, UINT64_MAX};
+    struct bench b = bench_start(4, 8);
+    struct engine_view v;
+
+    computes(b.s, 1, 32);
+    assert_ok(rig_rewind(b.s, 16, 7));
+    rig_engine_done(b.rig, &b.e, 5);
+    for (uint32_t i = 0; i < 3; i++) {
+        rig_advance(b.rig, 1000);
+        rig_engine_done(b.rig, &b.e, garbage[i]);
+        assert_int_equal(rig_retiring(b.rig, b.pool), 4);
+        assert_true(core_engine_view(b.rig->core, b.e.id.slot, &v));
+        assert_true(v.jumped && v.jumps == i + 1 && v.named == 7 && v.done_step[0] == garbage[i]);
+        assert_true(v.waits_since_ns != 0 && v.waits_since_ns < b.rig->now_ns);
+    }
+    assert_ok(rig_rewind(b.s, 8, 8)); /* nor what is given back meanwhile */
+    rig_engine_done(b.rig, &b.e, 4);  /* refused: 5 was true */
+    rig_engine_done(b.rig, &b.e, 6);  /* repaired */
+    assert_int_equal(rig_retiring(b.rig, b.pool), 6);
+    assert_int_equal(rig_view(b.rig).errors[TERN_INVALID], 1);
+    rig_engine_done(b.rig, &b.e, 7);
+    assert_int_equal(rig_retiring(b.rig, b.pool), 2);
+    assert_true(core_engine_view(b.rig->core, b.e.id.slot, &v));
+    assert_true(!v.jumped && v.jumps == 3 && v.waits_since_ns == b.rig->now_ns);
+}
+
+/* Many steps that name nothing are no garbage: the next step that is named shows it. */
+TEST(engine_step_far_ahead_counts_when_one_near_it_is_named)
+{
+    const uint64_t far = 3ull * STEPS_UNNAMED_MAX;
+    struct bench b = bench_start(4, 8);
+    struct engine_view v;
+
+    computes(b.s, 1, 32);
+    assert_ok(rig_rewind(b.s, 16, 7));
+    rig_engine_done(b.rig, &b.e, far);
+    assert_int_equal(rig_retiring(b.rig, b.pool), 4);
+    assert_ok(rig_rewind(b.s, 8, far - 1));
+    assert_int_equal(rig_retiring(b.rig, b.pool), 0);
+    assert_true(core_engine_view(b.rig->core, b.e.id.slot, &v));
+    assert_true(!v.jumped && v.waits_since_ns == 0);
+}
+
 TEST(engine_step_zero_frees_at_once)
 {
     struct bench b = bench_start(4, 8);
