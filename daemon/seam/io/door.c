@@ -2,6 +2,7 @@
  * place is free as soon as its descriptor is, since the ring holds no operation on it. */
 #include "seam/io/door.h"
 
+#include <errno.h>
 #include <netinet/in.h>
 #include <stddef.h>
 #include <stdlib.h>
@@ -12,10 +13,12 @@
 
 #include "base/check.h"
 
-#define NOWHERE     UINT32_MAX
-#define EVENTS_MAX  32
-#define STOP_MAX_NS 2000000000u /* a poll that was cancelled ends at once, or something is wrong   \
-                                 */
+#define NOWHERE    UINT32_MAX
+#define EVENTS_MAX 32
+#define NEWS       (EPOLLIN | EPOLLRDHUP | EPOLLET) /* of a connection that waits */
+#define STOP_MAX_NS                                                                                \
+    2000000000u /* a poll that was cancelled ends at once, or something is wrong                   \
+                 */
 
 struct origin {
     uint32_t family;
@@ -25,6 +28,7 @@ struct origin {
 struct place {
     int fd;    /* -1: free */
     bool held; /* it was to enter, and there was no room */
+    bool hung_up;
     struct origin origin;
     uint64_t since_ns, order;
 };
@@ -109,7 +113,7 @@ static enum door_verdict look(struct door *door, int fd)
         recv(fd, door->bytes, door->config.look_bytes, MSG_PEEK | MSG_DONTWAIT | MSG_NOSIGNAL);
 
     if (n < 0)
-        return DOOR_WAIT; /* nothing is there; one that was reset is sent away in its time */
+        return errno == EAGAIN || errno == EINTR ? DOOR_WAIT : DOOR_REFUSE;
     return n == 0 ? DOOR_REFUSE : door->config.look(door->config.ctx, door->bytes, (uint32_t)n);
 }
 
@@ -120,6 +124,8 @@ static bool decide(struct door *door, struct place *p)
     int fd = p->fd;
 
     p->held = false;
+    if (verdict == DOOR_WAIT && p->hung_up)
+        verdict = DOOR_REFUSE; /* what is missing never comes */
     if (verdict == DOOR_WAIT)
         return false;
     if (verdict == DOOR_REFUSE) {
@@ -128,8 +134,7 @@ static bool decide(struct door *door, struct place *p)
     }
     if (epoll_ctl(door->epoll_fd, EPOLL_CTL_DEL, fd, NULL) != 0 ||
         !door->config.enter(door->config.ctx, fd)) {
-        struct epoll_event ev = {.events = EPOLLIN | EPOLLET,
-                                 .data.u32 = (uint32_t)(p - door->place)};
+        struct epoll_event ev = {.events = NEWS, .data.u32 = (uint32_t)(p - door->place)};
 
         p->held = true;
         if (epoll_ctl(door->epoll_fd, EPOLL_CTL_ADD, fd, &ev) != 0)
@@ -192,7 +197,7 @@ static void make_room(struct door *door, const struct origin *from)
 
 static void place_take(struct door *door, int fd, const struct origin *from, uint64_t now_ns)
 {
-    struct epoll_event ev = {.events = EPOLLIN | EPOLLET};
+    struct epoll_event ev = {.events = NEWS};
 
     for (uint32_t i = 0; i < door->config.places; i++) {
         struct place *p = &door->place[i];
@@ -231,9 +236,13 @@ static void look_at_news(struct door *door)
 
     do {
         n = epoll_wait(door->epoll_fd, ev, EVENTS_MAX, 0);
-        for (int i = 0; i < n; i++)
-            if (door->place[ev[i].data.u32].fd >= 0)
-                decide(door, &door->place[ev[i].data.u32]);
+        for (int i = 0; i < n; i++) {
+            struct place *p = &door->place[ev[i].data.u32];
+
+            p->hung_up = p->hung_up || ev[i].events & (EPOLLRDHUP | EPOLLHUP | EPOLLERR);
+            if (p->fd >= 0)
+                decide(door, p);
+        }
     } while (n == EVENTS_MAX);
 }
 

@@ -3,8 +3,9 @@
  * have said it. A place is kept for a short time. Each origin (an IPv4 address, a /64 of IPv6, a
  * process on a Unix socket) has a share of the places. A newcomer always gets one: where its origin
  * has its share the oldest of that origin goes, and where all places are taken the oldest of the
- * origin that has most; those whose first message is there go last. Nothing is read here: bytes are
- * only looked at. Owner thread only; nothing allocates after door_create. */
+ * origin that has most; those whose first message is there go last. Who hangs up before has a place
+ * no more. Nothing is read here: bytes are only looked at. Owner thread only; nothing allocates
+ * after door_create. */
 #ifndef SEAM_DOOR_H
 #define SEAM_DOOR_H
 

@@ -154,6 +154,33 @@ TEST_WITH(door_lets_in_who_has_said_it_and_refuses_what_is_none, set_up, tear_do
     assert_int_equal(waiting(), 0);
 }
 
+/* Who hangs up gives the place back at once, whatever part of the first message came; one that has
+ * said all of it and will say no more is let in. */
+TEST_WITH(door_place_of_who_hangs_up_is_free_at_once, set_up, tear_down)
+{
+    uint64_t end = io_now_ns() + LATE_NS;
+    const struct linger reset = {.l_onoff = 1};
+    uint32_t part = call(1, "ab"), torn = call(1, "ab"), half = call(2, "a"), silent = call(2, "");
+
+    assert_int_equal(waiting(), 4);
+    close(caller[part]);
+    assert_int_equal(setsockopt(caller[torn], SOL_SOCKET, SO_LINGER, &reset, sizeof reset), 0);
+    close(caller[torn]);
+    assert_int_equal(shutdown(caller[half], SHUT_WR), 0);
+    while (waiting() > 1 && io_now_ns() < end)
+        io_run(io, end);
+    assert_int_equal(waiting(), 1);
+    assert_true(waits(silent) && !waits(half));
+    caller[part] = caller[torn] = -1;
+    room = false;
+    shutdown(caller[call(3, "abc")], SHUT_WR);
+    while (!io_run(io, io_now_ns() + 1000000) && io_now_ns() < end)
+        ;
+    room = true;
+    door_again(door);
+    assert_int_equal(nin, 1);
+}
+
 TEST_WITH(door_holds_who_finds_no_room_and_asks_again, set_up, tear_down)
 {
     room = false;
