@@ -1,9 +1,9 @@
 /* Each event is one line, built in a buffer on the stack and written by one call, so that lines of
- * several processes on one terminal don't mix. Each event name has an allowance (a token bucket):
- * LOG_BURST lines at once, LOG_PER_SECOND after that. Lines that are cut off are counted, and the
- * next line that comes through tells the count. Nobody waits for the reader of the log: a line for
- * which there is no room now is lost and counted. A pipe that can be written to has room for
- * PIPE_BUF bytes, so its write does not block. */
+ * several processes on one terminal don't mix. Each event name has an allowance (a token bucket) on
+ * each level: LOG_BURST lines at once, LOG_PER_SECOND after that. Lines that are cut off are
+ * counted, and the next line that comes through tells the count. Nobody waits for the reader of the
+ * log: a line for which there is no room now is lost and counted. A pipe that can be written to has
+ * room for PIPE_BUF bytes, so its write does not block. */
 #include "shell/log/log.h"
 
 #include <assert.h>
@@ -27,6 +27,7 @@ static_assert(LOG_LINE_MAX < PIPE_BUF, "a line fits into a pipe that has room");
 
 struct bucket {
     const char *event; /* NULL: not yet used */
+    enum log_level level;
     uint64_t allowance_ns, seen_ns, suppressed;
 };
 
@@ -97,23 +98,24 @@ static uint64_t now(clockid_t clock)
     return (uint64_t)t.tv_sec * SECOND_NS + (uint64_t)t.tv_nsec;
 }
 
-static struct bucket *bucket_of(const char *event, uint64_t now_ns)
+static struct bucket *bucket_of(enum log_level level, const char *event, uint64_t now_ns)
 {
     uint32_t i = 0;
 
     while (i < LOG_EVENTS_MAX && logger.bucket[i].event != NULL &&
-           strcmp(logger.bucket[i].event, event) != 0)
+           (logger.bucket[i].level != level || strcmp(logger.bucket[i].event, event) != 0))
         i++;
     if (logger.bucket[i].event == NULL)
-        logger.bucket[i] =
-            (struct bucket){.event = event, .allowance_ns = ALLOWANCE_MAX, .seen_ns = now_ns};
+        logger.bucket[i] = (struct bucket){
+            .event = event, .level = level, .allowance_ns = ALLOWANCE_MAX, .seen_ns = now_ns};
     return &logger.bucket[i];
 }
 
 /* Decides whether this line may come out, and tells how many before it did not. */
-static bool admitted(const char *event, uint64_t now_ns, uint64_t *ret_suppressed)
+static bool admitted(enum log_level level, const char *event, uint64_t now_ns,
+                     uint64_t *ret_suppressed)
 {
-    struct bucket *b = bucket_of(event, now_ns);
+    struct bucket *b = bucket_of(level, event, now_ns);
     uint64_t idle_ns = now_ns - b->seen_ns;
 
     b->seen_ns = now_ns;
@@ -278,7 +280,7 @@ void log_event(enum log_level level, const char *event, const char *format, ...)
     char head[96];
     va_list args;
 
-    if (level > logger.most || !admitted(event, now(CLOCK_MONOTONIC), &suppressed))
+    if (level > logger.most || !admitted(level, event, now(CLOCK_MONOTONIC), &suppressed))
         return;
     now_ns = now(CLOCK_REALTIME);
     if (logger.torn)

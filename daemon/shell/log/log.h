@@ -12,10 +12,12 @@
 
 enum log_level { LEVEL_ERROR = 0, LEVEL_WARN, LEVEL_INFO, LEVEL_DEBUG };
 
-#define LOG_LINE_MAX   1024 /* bytes with the newline; a longer one ends in "..." */
-#define LOG_EVENTS_MAX 128  /* event names that are counted apart; further ones share one count */
-#define LOG_BURST      20   /* lines of one event name that come out in a row */
-#define LOG_PER_SECOND 5    /* how fast that allowance comes back */
+#define LOG_LINE_MAX 1024 /* bytes with the newline; a longer one ends in "..." */
+#define LOG_EVENTS_MAX                                                                             \
+    128                   /* pairs of event name and level that are counted apart; further ones    \
+                             share one count */
+#define LOG_BURST      20 /* lines of one event name and level that come out in a row */
+#define LOG_PER_SECOND 5  /* how fast that allowance comes back */
 #define LOG_TRACE      "trace=%016" PRIx64
 
 /* `now_ns` NULL means the system's clocks; tests give their own. fd is borrowed. Before this call

@@ -102,6 +102,18 @@ TEST_WITH(log_event_that_repeats_is_cut_off_and_counted, setup, teardown)
     assert_int_equal(count_lines(logged()), LOG_BURST);
 }
 
+/* What clients provoke on a lower level keeps back no line that an operator waits for. */
+TEST_WITH(log_levels_of_one_event_have_allowances_of_their_own, setup, teardown)
+{
+    log_init(LEVEL_DEBUG, log_fd, test_clock);
+    for (int i = 0; i < 100; i++)
+        log_event(LEVEL_DEBUG, "conn_closed", "i=%d", i);
+    logged();
+    log_event(LEVEL_INFO, "conn_closed", "i=%d", 100);
+    assert_non_null(strstr(logged(), "level=info event=conn_closed i=100\n"));
+    assert_int_equal(log_suppressed(), 100 - LOG_BURST);
+}
+
 TEST_WITH(log_more_events_than_it_counts_share_one_allowance, setup, teardown)
 {
     static char names[LOG_EVENTS_MAX + 200][24];
