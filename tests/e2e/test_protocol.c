@@ -88,6 +88,14 @@ static void expect_status(int fd, uint16_t type, uint64_t id, enum tern_err err)
     assert_int_equal(rig_status(&answer), err);
 }
 
+/* The request is answered so. */
+static void answered(int fd, uint16_t type, uint64_t id, const ProtobufCMessage *m,
+                     enum tern_err err)
+{
+    assert_true(rig_message(fd, type, id, 0, m));
+    expect_status(fd, (uint16_t)(type + 1), id, err);
+}
+
 TEST_GROUP(start, stop);
 
 TEST(protocol_request_before_hello_is_closed)
@@ -108,8 +116,7 @@ TEST(protocol_hello_without_common_version_is_unsupported)
     hello.has_version_min = hello.has_version_max = true;
     hello.version_min = WIRE_VERSION + 1;
     hello.version_max = WIRE_VERSION + 9;
-    assert_true(rig_message(fd, FRAME_HELLO, 7, 0, &hello.base));
-    expect_status(fd, FRAME_HELLO_REPLY, 7, TERN_UNSUPPORTED);
+    answered(fd, FRAME_HELLO, 7, &hello.base, TERN_UNSUPPORTED);
     assert_closed_at_once(fd);
 }
 
@@ -183,8 +190,7 @@ TEST(protocol_admin_socket_refuses_engines)
     Tern__Wire__EngineJoin join = TERN__WIRE__ENGINE_JOIN__INIT;
     int fd = rig_greeted(rig.admin);
 
-    assert_true(rig_message(fd, FRAME_ENGINE_JOIN, 2, 0, &join.base));
-    expect_status(fd, FRAME_ENGINE_JOIN_REPLY, 2, TERN_DENIED);
+    answered(fd, FRAME_ENGINE_JOIN, 2, &join.base, TERN_DENIED);
     assert_true(rig_ping(fd, 3, RIG_WAIT_MS));
     close(fd);
 }
@@ -518,8 +524,7 @@ static uint64_t joined_with_pool(int fd, const char *name)
     m.bytes = 4 << 20;
     join(fd, 2, name);
     expect_status(fd, FRAME_ENGINE_JOIN_REPLY, 2, TERN_OK);
-    assert_true(rig_message(fd, FRAME_POOL_OPEN, 3, 0, &m.base));
-    expect_status(fd, FRAME_POOL_OPEN_REPLY, 3, TERN_OK);
+    answered(fd, FRAME_POOL_OPEN, 3, &m.base, TERN_OK);
     reply = rig_decoded(&answer, FRAME_POOL_OPEN_REPLY);
     return reply->pool;
 }
@@ -533,8 +538,7 @@ TEST_WITH(protocol_pool_cannot_be_truncated, memory_is_noted, memory_is_flat)
 
     m.has_pool = true;
     m.pool = joined_with_pool(fd, "truncator");
-    assert_true(rig_message(fd, FRAME_POOL_MAP, 4, 0, &m.base));
-    expect_status(fd, FRAME_POOL_MAP_REPLY, 4, TERN_OK);
+    answered(fd, FRAME_POOL_MAP, 4, &m.base, TERN_OK);
     assert_int_equal(answer.nfds, 2);
     for (uint32_t i = 0; i < 2; i++) {
         assert_int_equal(fstat(answer.fds[i], &st), 0);
@@ -572,15 +576,13 @@ TEST(drain_serves_sessions_until_its_deadline)
     fd = rig_greeted(d.socket);
     m.has_pool = true;
     m.pool = joined_with_pool(fd, "drained");
-    assert_true(rig_message(fd, FRAME_SESSION_OPEN, 4, 0, &m.base));
-    expect_status(fd, FRAME_SESSION_OPEN_REPLY, 4, TERN_OK);
+    answered(fd, FRAME_SESSION_OPEN, 4, &m.base, TERN_OK);
     opened = rig_decoded(&answer, FRAME_SESSION_OPEN_REPLY);
     session = opened->session;
     start_ms = rig_now_ms();
     kill(d.pid, SIGTERM);
     assert_true(rig_log_has(&d, "event=draining", RIG_WAIT_MS));
-    assert_true(rig_message(fd, FRAME_SESSION_OPEN, id, 0, &m.base));
-    expect_status(fd, FRAME_SESSION_OPEN_REPLY, id, TERN_BUSY);
+    answered(fd, FRAME_SESSION_OPEN, id, &m.base, TERN_BUSY);
     late = rig_connect(d.socket);
     close(late);
     list.has_tokens = true;
@@ -665,8 +667,7 @@ TEST_WITH(protocol_one_byte_at_a_time_is_closed_at_its_deadline, memory_is_noted
     uint8_t zero[FRAME_HEADER_BYTES] = {8, 0, 0, 0, 1};
     bool open = true;
 
-    assert_true(rig_message(fd, FRAME_PING, 2, 0, &m.base));
-    expect_status(fd, FRAME_PING_REPLY, 2, TERN_OK);
+    answered(fd, FRAME_PING, 2, &m.base, TERN_OK);
     for (uint32_t i = 0; open && rig_now_ms() < start_ms + 2 * RIG_PARTIAL_MS + SLACK_MS; i++) {
         open = rig_write(fd, &zero[i % sizeof(zero)], 1);
         usleep(100000);

@@ -79,8 +79,7 @@ static void history(struct bench *b, uint32_t salt)
 
     assert_ok(rig_match(b->s, rig_tokens(1, 64), 64));
     run_and_commit(b->s, rig_tokens(1, 64), 30, 16, 3);
-    assert_ok(rig_match(twin, rig_tokens(1, 64), 64));
-    commit_to(twin, rig_tokens(1, 64), 16, 4);
+    commits_up_to(twin, rig_tokens(1, 64), 64, 16, 4);
     assert_ok(rig_rewind(b->s, 20, 5));
     rig_engine_done(b->rig, &b->e, 4);
     rig_put(b->rig, &b->e, b->pool, 2 + salt, 12);

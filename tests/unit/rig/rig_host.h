@@ -156,6 +156,13 @@ static inline enum tern_err fetch_back(struct rig_session *s)
     return rig_fetched(s, rig_fetch(s, PEER_HOST, 0));
 }
 
+/* The bench's session asks for what the host has; the copies wait for the test. The request id. */
+static inline uint64_t load_held(struct bench *b)
+{
+    b->rig->automatic = BY_HAND(RIG_COPY);
+    return rig_fetch(b->s, PEER_HOST, 0);
+}
+
 /* Everything comes to its end, and nothing is lost. */
 static inline void bench_ends_clean(struct bench *b)
 {

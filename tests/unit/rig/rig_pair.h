@@ -42,11 +42,17 @@ static inline struct rig_session *another_tenant_asking(struct pair *p, uint32_t
     return session_with(p->dest, &de, rig_pool_pages(p->dest, &de, 4, 64), seed, n);
 }
 
+/* The same, and the source has them. */
+static inline struct rig_session *asking_source(struct pair *p, uint32_t seed, uint32_t n)
+{
+    source_has(p, seed, n);
+    return asking(p, seed, n);
+}
+
 /* The source has sequence 1 up to n, and p->d asks for it. */
 static inline void pair_offer(struct pair *p, uint32_t n)
 {
-    source_has(p, 1, n);
-    p->d = asking(p, 1, n);
+    p->d = asking_source(p, 1, n);
 }
 
 /* All that the source has, or up to a depth; the answer has to be there at once. */
@@ -79,8 +85,7 @@ static inline void fetch_many(struct pair *p, uint32_t n, uint32_t tokens, struc
                               uint64_t *ret_fetch)
 {
     for (uint32_t i = 0; i < n; i++) {
-        source_has(p, 1 + i, tokens);
-        d[i] = asking(p, 1 + i, tokens);
+        d[i] = asking_source(p, 1 + i, tokens);
         ret_fetch[i] = rig_fetch(d[i], 0, 0);
     }
 }

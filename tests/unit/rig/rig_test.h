@@ -173,15 +173,31 @@ static inline struct pair pair_with(struct rig_options options, uint32_t page_to
         assert_int_equal((s)->matched, (depth));                                                   \
     } while (0)
 
-/* The session has those tokens; their pages up to n are written. */
-#define computes_tokens(s, tokens, n)                                                              \
+/* The session has n tokens; their pages up to `to` are written. */
+#define computes_up_to(s, tokens, n, to)                                                           \
     do {                                                                                           \
         assert_ok(rig_match((s), (tokens), (n)));                                                  \
-        assert_ok(rig_run_to((s), (tokens), (n)));                                                 \
+        assert_ok(rig_run_to((s), (tokens), (to)));                                                \
     } while (0)
+
+#define computes_tokens(s, tokens, n) computes_up_to(s, tokens, n, n)
 
 /* Likewise those of sequence `seed`. */
 #define computes(s, seed, n) computes_tokens(s, rig_tokens(seed, n), n)
+
+/* Of a session that has matched them: writes n of them, and slides. */
+#define run_and_slide(s, tokens, n, next, step)                                                    \
+    do {                                                                                           \
+        assert_ok(rig_run_to((s), (tokens), (n)));                                                 \
+        assert_ok(rig_slide((s), (next), (step)));                                                 \
+    } while (0)
+
+/* Match, with everything that a request can say, finds `depth` tokens. */
+#define matches_full(s, request, step, depth)                                                      \
+    do {                                                                                           \
+        assert_ok(rig_match_full((s), (request), (step)));                                         \
+        assert_int_equal((s)->matched, (depth));                                                   \
+    } while (0)
 
 /* The session has those tokens, and pages for `to` of them. */
 #define takes_pages(s, tokens, n, to)                                                              \
@@ -218,14 +234,16 @@ static inline struct pair pair_with(struct rig_options options, uint32_t page_to
         assert_int_equal((s)->len.committed, (depth));                                             \
     } while (0)
 
-/* The session, a fresh one, gets those tokens, computes and commits them. */
-#define commits_tokens(s, tokens, n)                                                               \
+/* The session gets n tokens, and writes and commits them up to `depth`. */
+#define commits_up_to(s, tokens, n, depth, step)                                                   \
     do {                                                                                           \
         assert_ok(rig_match((s), (tokens), (n)));                                                  \
-        commit_to(s, tokens, n, 0);                                                                \
+        commit_to(s, tokens, depth, step);                                                         \
     } while (0)
 
-#define commits(s, seed, n) commits_tokens(s, rig_tokens(seed, n), n)
+/* A fresh one gets, computes and commits them all. */
+#define commits_tokens(s, tokens, n) commits_up_to(s, tokens, n, n, 0)
+#define commits(s, seed, n)          commits_tokens(s, rig_tokens(seed, n), n)
 
 /* It closes, and until then it had the right bytes up to n. */
 #define closes_whole(s, n)                                                                         \
@@ -239,6 +257,15 @@ static inline void rig_runs_free(struct rig *rig)
 {
     rig->automatic = RIG_ALL;
     rig_settle(rig);
+}
+
+/* What Peek finds of tokens with extra keys. */
+static inline uint32_t depth_with_keys(struct rig_session *like, const struct req_tokens *tokens)
+{
+    uint32_t depth;
+
+    assert_ok(rig_peek_keys(like, tokens, &depth));
+    return depth;
 }
 
 /* One more session, in namespace 1, with the first n tokens of sequence `seed`. */

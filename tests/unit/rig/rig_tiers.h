@@ -26,6 +26,12 @@ static inline void stage_ends(struct stage *st)
     nothing_stays(st->rig, admin, st->pool);
 }
 
+static inline void stage_closes(struct stage *st, struct rig_session *s)
+{
+    assert_ok(rig_close(s, 0));
+    stage_ends(st);
+}
+
 static inline struct node_view seen(struct stage *st, uint32_t seed, uint32_t depth)
 {
     return node_seen(st->rig, st->pool, rig_tokens(seed, depth), depth);

@@ -112,19 +112,14 @@ TEST(n_a_other_extra_key_at_600_matches_576)
                      dog = {.position = 600, .hi = 1, .lo = 3};
     struct req_tokens with_cat = {.v = rig_tokens(1, 1024), .n = 1024, .keys = &cat, .nkeys = 1};
     struct req_tokens with_dog = with_cat, plain = with_cat;
-    uint32_t depth;
 
     with_dog.keys = &dog;
     plain.nkeys = 0;
     assert_ok(rig_match_full(s, &with_cat, 0));
     commit_to(s, rig_tokens(1, 1024), 1024, 0);
-    assert_ok(rig_peek_keys(other, &with_cat, &depth));
-    assert_int_equal(depth, 1024);
-    assert_ok(rig_peek_keys(other, &with_dog, &depth));
-    assert_int_equal(depth, 576);
-    assert_ok(rig_peek_keys(other, &plain, &depth));
-    assert_int_equal(depth, 576);
-    assert_ok(rig_match_full(other, &with_dog, 0));
-    assert_int_equal(other->matched, 576);
+    assert_int_equal(depth_with_keys(other, &with_cat), 1024);
+    assert_int_equal(depth_with_keys(other, &with_dog), 576);
+    assert_int_equal(depth_with_keys(other, &plain), 576);
+    matches_full(other, &with_dog, 0, 576);
     assert_int_equal(rig_wrong(other, 576), 0);
 }

@@ -98,8 +98,7 @@ TEST(a27_recurrent_state_of_512_while_the_runner_is_at_600)
     uint8_t at_600[128];
     uint64_t bytes;
 
-    assert_ok(rig_match(s, tokens, 700));
-    commit_to(s, tokens, 512, 0);
+    commits_up_to(s, tokens, 700, 512, 0);
     assert_int_equal(rig_wrong(s, 512), 0); /* its fresh page holds a copy */
     runs_right(s, tokens, 600);
     memcpy(at_600, rig_page(st.rig, st.pool.slot, 1, s->table[1][0].index, &bytes), sizeof at_600);

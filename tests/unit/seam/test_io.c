@@ -75,6 +75,13 @@ static void run_until(const uint32_t *n, uint32_t until)
     }
 }
 
+/* The n-th completion of `s` is that. */
+static void completes(struct seen *s, uint32_t n, int32_t res)
+{
+    run_until(&s->n, n);
+    assert_int_equal(s->res[n - 1], res);
+}
+
 static void open_pair(void)
 {
     assert_int_equal(socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, fd), 0);
@@ -121,13 +128,11 @@ TEST(io_connect_accept_send_recv_work)
     io_run(io, 0);
     assert_int_equal(r.n, 0); /* waits for all six */
     io_send(io, &s.op, c[1], "def", 3, true);
-    run_until(&r.n, 1);
-    assert_int_equal(r.res[0], 6);
+    completes(&r, 1, 6);
     assert_int_equal(r.flags[0], IO_LAST);
     assert_memory_equal(in, "abcdef", 6);
     io_cancel(io, &acc.op);
-    run_until(&acc.n, 4);
-    assert_int_equal(acc.res[3], -ECANCELED);
+    completes(&acc, 4, -ECANCELED);
     assert_int_equal(acc.flags[3], IO_LAST);
     for (int i = 0; i < 3; i++) {
         close(c[i]);
@@ -148,8 +153,7 @@ TEST(io_sendmsg_and_recvmsg_scatter_and_gather)
     open_pair();
     io_recvmsg(io, &r.op, fd[0], &mi);
     io_sendmsg(io, &s.op, fd[1], &mo);
-    run_until(&r.n, 1);
-    assert_int_equal(r.res[0], 11);
+    completes(&r, 1, 11);
     assert_memory_equal(a, "hell", 4);
     assert_memory_equal(b, "o world", 7);
 }
@@ -170,18 +174,15 @@ TEST(io_multishot_recv_brings_buffers_until_none_is_left)
         assert_int_equal(*(const char *)io_buffer(io, r.buffer[(int)i]), '0' + i);
     }
     assert_int_equal(write(fd[1], "4", 1), 1);
-    run_until(&r.n, 5);
-    assert_int_equal(r.res[4], -ENOBUFS);
+    completes(&r, 5, -ENOBUFS);
     assert_int_equal(r.flags[4], IO_LAST);
     for (int i = 0; i < 4; i++)
         io_buffer_put(io, r.buffer[i]);
     io_recv_buffers(io, &r.op, fd[0]); /* nothing was lost */
-    run_until(&r.n, 6);
-    assert_int_equal(r.res[5], 1);
+    completes(&r, 6, 1);
     assert_int_equal(*(const char *)io_buffer(io, r.buffer[5]), '4');
     close(fd[1]);
-    run_until(&r.n, 7);
-    assert_int_equal(r.res[6], 0);
+    completes(&r, 7, 0);
     assert_true(r.flags[6] & IO_LAST);
     io_stats(io, &stats);
     assert_int_equal(stats.buffers_empty, 1);
@@ -323,8 +324,7 @@ TEST(io_cancelled_receive_says_how_much_it_took)
     assert_int_equal(write(fd[1], "0123456789", 10), 10);
     io_run(io, 0);
     io_cancel(io, &r.op);
-    run_until(&r.n, 1);
-    assert_int_equal(r.res[0], 10);
+    completes(&r, 1, 10);
     assert_memory_equal(in, "0123456789", 10);
     assert_int_equal(write(fd[1], "abc", 3), 3);
     assert_int_equal(recv(fd[0], rest, sizeof rest, 0), 3);
@@ -349,8 +349,7 @@ TEST(io_signals_are_not_seen)
         _exit(write(fd[1], "done", 4) == 4 ? 0 : 1);
     }
     io_recv(io, &r.op, fd[0], in, 4, true);
-    run_until(&r.n, 1);
-    assert_int_equal(r.res[0], 4);
+    completes(&r, 1, 4);
     assert_int_equal(waitpid(child, NULL, 0), child);
 }
 

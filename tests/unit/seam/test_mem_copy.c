@@ -152,6 +152,12 @@ static void fill_and_seal(void)
     rig.back.ngot = 0;
 }
 
+static void rig_filled(void)
+{
+    rig_init();
+    fill_and_seal();
+}
+
 static enum tern_err copy(uint32_t from_pool, uint32_t to_pool, const struct page_at *from,
                           const struct page_at *to, uint32_t n)
 {
@@ -179,8 +185,7 @@ TEST(mem_copy_there_and_back_keeps_bytes_and_checksums)
     struct mem_stats stats;
     uint64_t bytes = 0;
 
-    rig_init();
-    fill_and_seal();
+    rig_filled();
     assert_int_equal(copy(DEVICE, HOST, rig.device, rig.host, PAGES), TERN_OK);
     for (uint32_t i = 0; i < PAGES; i++) {
         assert_true(holds(HOST, &rig.host[i], 100 + i));
@@ -208,8 +213,7 @@ TEST(mem_copy_writes_its_pages_and_nothing_else)
 {
     static uint8_t touched[3 * MIB];
 
-    rig_init();
-    fill_and_seal();
+    rig_filled();
     for (uint32_t r = 0; r < REGIONS; r++)
         memset(region_of(HOST, r), 0xee, 3 * MIB);
     for (uint32_t i = 0; i < PAGES; i += 2)
@@ -258,8 +262,7 @@ TEST(mem_copy_of_corrupt_bytes_is_found_on_either_tier)
     struct mem_stats stats;
     uint32_t runs;
 
-    rig_init();
-    fill_and_seal();
+    rig_filled();
     runs = spoil_everywhere(DEVICE, rig.device, HOST, rig.host);
     runs += spoil_everywhere(HOST, rig.host, DEVICE, rig.other);
     mem_stats(rig.mem, &stats);
@@ -279,8 +282,7 @@ TEST(mem_copy_of_pages_whose_backing_is_gone_is_corrupt)
     uint64_t before;
     uint8_t *page;
 
-    rig_init();
-    fill_and_seal();
+    rig_filled();
     mem_stats(rig.mem, &stats);
     before = stats.faults;
     assert_int_equal(copy(DEVICE, HOST, rig.device, rig.host, PAGES), TERN_OK);
@@ -312,8 +314,7 @@ TEST(mem_copy_believes_no_page_that_was_lost)
 {
     struct lost lost;
 
-    rig_init();
-    fill_and_seal();
+    rig_filled();
     assert_int_equal(copy(DEVICE, HOST, rig.device, rig.host, PAGES), TERN_OK);
     lost_open(&lost, at(DEVICE, 1, &rig.device[3]), 16384);
     lost_cut(&lost);
@@ -356,8 +357,7 @@ TEST(mem_fault_copy_corrupt_spoils_every_so_many_th_copy)
 
 TEST(mem_copy_jobs_to_the_limit_all_come_back)
 {
-    rig_init();
-    fill_and_seal();
+    rig_filled();
     for (uint32_t round = 0; round < 40; round++) {
         uint32_t seen = 0;
 
@@ -399,8 +399,7 @@ TEST(mem_copy_jobs_to_the_limit_all_come_back)
 /* Pools of other places open in both slots while the jobs run: these go where they were sent. */
 TEST(mem_copy_goes_where_its_pools_lay_when_it_was_submitted)
 {
-    rig_init();
-    fill_and_seal();
+    rig_filled();
     for (uint32_t round = 0; round < 50; round++) {
         for (uint32_t r = 0; r < REGIONS; r++)
             memset(region_of(HOST, r), 0xee, 3 * MIB);
@@ -509,8 +508,7 @@ TEST(mem_host_tier_is_memory_that_nobody_can_map)
 
 TEST(mem_zero_of_a_host_pool_touches_nothing_else)
 {
-    rig_init();
-    fill_and_seal();
+    rig_filled();
     for (uint32_t r = 0; r < REGIONS; r++)
         memset(region_of(HOST, r), 0xee, 3 * MIB);
     mem_zero(rig.mem, (struct pool_id){HOST, 3});

@@ -77,6 +77,13 @@ static inline void expect_broken(struct pull_id pull, enum tern_err err)
     rig.dst.nevents = 0;
 }
 
+static inline void pull_breaks(struct pull_id pull, uint32_t serve, uint32_t batch, uint32_t first,
+                               uint32_t n, enum tern_err err)
+{
+    rig_pull(pull, serve, batch, first, n);
+    expect_broken(pull, err);
+}
+
 static inline void pull_works(uint32_t slot)
 {
     rig.dst.nevents = 0;

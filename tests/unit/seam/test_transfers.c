@@ -120,10 +120,8 @@ TRANSFER_TEST(xfer_fault_7_passed_generation_is_gone)
 
     rig_open_filled(&o, 301);
     rig.gen[0][17]++;
-    rig_pull(PULL(0), 0, 0, 1, 256);
-    expect_broken(PULL(0), TERN_GONE);
-    rig_pull(PULL(1), 5, 0, 1, 20); /* a serve that does not exist */
-    expect_broken(PULL(1), TERN_GONE);
+    pull_breaks(PULL(0), 0, 0, 1, 256, TERN_GONE);
+    pull_breaks(PULL(1), 5, 0, 1, 20, TERN_GONE); /* a serve that does not exist */
     rig_pull(PULL(2), 0, 0, 18, 200);
     rig_until(&rig.dst, 1);
     assert_int_equal(rig_check_pulled(&rig.dst.event[0], 18, 200), 200);
@@ -142,8 +140,7 @@ TRANSFER_TEST(xfer_generation_that_passes_while_sending_is_gone)
     for (uint32_t k = 1; k < 16; k++) { /* 8 pages: asked 8 times before and 8 times after */
         rig_open_filled(&o, 9);
         rig.gone_after = k;
-        rig_pull(PULL(0), 0, 0, 1, 8);
-        expect_broken(PULL(0), TERN_GONE);
+        pull_breaks(PULL(0), 0, 0, 1, 8, TERN_GONE);
         rig_close();
     }
 }
@@ -152,8 +149,7 @@ TRANSFER_TEST(xfer_stale_incarnation_is_refused_before_any_page)
 {
     rig_open_filled(&options, 40);
     rig_link(rig.port, RIG_SRC_INC - 1);
-    rig_pull(PULL(0), 0, 0, 1, 30);
-    expect_broken(PULL(0), TERN_PEER_LOST);
+    pull_breaks(PULL(0), 0, 0, 1, 30, TERN_PEER_LOST);
     assert_int_equal(rig.answers, 0);
     rig_link(rig.port, RIG_SRC_INC);
     pull_works(0);

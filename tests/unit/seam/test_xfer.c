@@ -81,8 +81,7 @@ TEST(xfer_source_page_without_memory_is_gone)
     rig_fill_source(301);
     pull_arrives(PULL(0), 1, 256);
     lost_cut(&lost);
-    rig_pull(PULL(1), 0, 0, 1, 256);
-    expect_broken(PULL(1), TERN_GONE);
+    pull_breaks(PULL(1), 0, 0, 1, 256, TERN_GONE);
     pull_arrives(PULL(2), 18, 200);
     lost_back(&lost); /* as zeros */
     rig_pull(PULL(3), 0, 0, 1, 30);
@@ -92,8 +91,7 @@ TEST(xfer_source_page_without_memory_is_gone)
     lost_cut(&lost);
     seal_one(17);
     lost_back(&lost);
-    rig_pull(PULL(4), 0, 0, 1, 30);
-    expect_broken(PULL(4), TERN_GONE);
+    pull_breaks(PULL(4), 0, 0, 1, 30, TERN_GONE);
     lost_is_one(&lost);
     rig_fill_source(301);
     pull_arrives(PULL(5), 1, 256);

@@ -16,8 +16,7 @@ TEST(xfer_nobody_listens_ends_peer_lost)
     close(rig_listen(&port));
     rig_link(port, RIG_SRC_INC);
     rig_pull(PULL(0), 0, 0, 1, 30);
-    rig_pull(PULL(0), 0, 1, 31, 30);
-    expect_broken(PULL(0), TERN_PEER_LOST);
+    pull_breaks(PULL(0), 0, 1, 31, 30, TERN_PEER_LOST);
 }
 
 TEST(xfer_silent_source_is_given_up_after_idle)
@@ -29,8 +28,7 @@ TEST(xfer_silent_source_is_given_up_after_idle)
     rig_open(&options);
     fd = rig_listen(&port); /* the kernel accepts, nobody answers */
     rig_link(port, RIG_SRC_INC);
-    rig_pull(PULL(0), 0, 0, 1, 30);
-    expect_broken(PULL(0), TERN_PEER_LOST);
+    pull_breaks(PULL(0), 0, 0, 1, 30, TERN_PEER_LOST);
     assert_true(io_now_ns() - from >= IDLE_NS);
     close(fd);
 }

@@ -110,6 +110,12 @@ static void left(const char *name)
     close(fd);
 }
 
+static void ends_with_a_line(void (*act)(void), int signal)
+{
+    assert_int_equal(end_of(act), signal);
+    one_line();
+}
+
 static volatile uintptr_t nowhere = 16;
 
 static void touch_nothing(void)
@@ -119,8 +125,7 @@ static void touch_nothing(void)
 
 TEST(crash_fault_says_what_and_where)
 {
-    assert_int_equal(end_of(touch_nothing), SIGSEGV);
-    one_line();
+    ends_with_a_line(touch_nothing, SIGSEGV);
     says("event=crash signal=SIGSEGV code=1 address=0x10 at=ternd+0x");
     left("a.tape.1122334455667788");
 }
@@ -141,8 +146,7 @@ TEST(crash_sent_signal_says_from_whom)
 {
     char words[64];
 
-    assert_int_equal(end_of(abort_me), SIGABRT);
-    one_line();
+    ends_with_a_line(abort_me, SIGABRT);
     says("event=crash signal=SIGABRT code=0 sender_pid=");
     snprintf(words, sizeof words, " sender_uid=%u ", getuid());
     says(words);
@@ -156,8 +160,7 @@ static void fail_a_check(void)
 
 TEST(crash_failed_check_leaves_one_tape_and_its_text)
 {
-    assert_int_equal(end_of(fail_a_check), SIGABRT);
-    one_line();
+    ends_with_a_line(fail_a_check, SIGABRT);
     says("event=check_failed check=\"");
     says("check failed: 1 == 2\" thread=");
     left("a.tape.1122334455667788");
@@ -175,8 +178,7 @@ static void overflow(void)
 
 TEST(crash_stack_that_overflowed_is_told)
 {
-    assert_int_equal(end_of(overflow), SIGSEGV);
-    one_line();
+    ends_with_a_line(overflow, SIGSEGV);
     left("a.tape.1122334455667788");
 }
 
@@ -193,8 +195,7 @@ static void fault_on_bus(void)
 
 TEST(crash_bus_error_of_others_is_told)
 {
-    assert_int_equal(end_of(fault_on_bus), SIGBUS);
-    one_line();
+    ends_with_a_line(fault_on_bus, SIGBUS);
     says("signal=SIGBUS code=2 address=0x");
     left("a.tape.1122334455667788");
 }
@@ -210,8 +211,7 @@ TEST(crash_fault_while_the_tape_is_written_still_ends)
 #ifdef __SANITIZE_THREAD__
     skip(); /* it blocks all signals in a handler, so that the kernel ends the process at once */
 #endif
-    assert_int_equal(end_of(damaged_tape), SIGSEGV);
-    one_line();
+    ends_with_a_line(damaged_tape, SIGSEGV);
     says("signal=SIGSEGV");
     says("tape=none reason=fault_while_writing_it");
 }
@@ -226,8 +226,7 @@ static void full_disk(void)
 
 TEST(crash_on_a_full_disk_says_so)
 {
-    assert_int_equal(end_of(full_disk), SIGSEGV);
-    one_line();
+    ends_with_a_line(full_disk, SIGSEGV);
     says("tape=none reason=EFBIG path=\"");
 }
 
@@ -253,8 +252,7 @@ static void four_at_once(void)
 TEST(crash_of_several_threads_is_one)
 {
     for (uint32_t round = 0; round < 20; round++) {
-        assert_int_equal(end_of(four_at_once), SIGSEGV);
-        one_line();
+        ends_with_a_line(four_at_once, SIGSEGV);
         left("a.tape.1122334455667788");
     }
 }

@@ -45,14 +45,12 @@ TEST(pool_of_all_groups_commits_slides_and_goes_back)
     uint32_t all;
 
     assert_int_equal(rig_pool_view(st.rig, st.pool).ngroups, GROUPS_MAX);
-    assert_ok(rig_match(s, tokens, 1024));
-    commit_to(s, tokens, 128, 0);
+    commits_up_to(s, tokens, 1024, 128, 0);
     assert_ok(rig_run_to(s, tokens, 300));
     assert_ok(rig_rewind(s, 128, 0));
     assert_ok(rig_run_to(s, tokens, TOKENS));
     commit_to(s, tokens, TOKENS, 3);
-    assert_ok(rig_run_to(s, tokens, 450));
-    assert_ok(rig_slide(s, 450, 3));
+    run_and_slide(s, tokens, 450, 450, 3);
     assert_int_equal(rig_wrong(s, 450), 0);
     assert_ok(rig_finish(s, 0, 3));
     rig_engine_done(st.rig, &st.e, 3);
@@ -72,8 +70,7 @@ TEST(pool_of_all_groups_goes_to_the_host_and_back)
     const uint32_t *tokens = rig_tokens(1, 1024);
     struct rig_session *s = stage_session(&st), *d;
 
-    assert_ok(rig_match(s, tokens, 1024));
-    commit_to(s, tokens, 192, 0);
+    commits_up_to(s, tokens, 1024, 192, 0);
     assert_ok(rig_run_to(s, tokens, 256));
     assert_ok(rig_retract(s, RETRACT_HOST, 0));
     demote_pool(st.rig, st.pool);
@@ -89,8 +86,7 @@ TEST(pool_of_all_groups_goes_to_the_host_and_back)
     d = stage_session(&st);
     assert_ok(rig_match(d, tokens, TOKENS));
     assert_leaves_whole(fetch_back(d), d, TOKENS);
-    assert_ok(rig_close(d, 0));
-    stage_ends(&st);
+    stage_closes(&st, d);
 }
 
 TEST(pool_of_all_groups_is_fetched)

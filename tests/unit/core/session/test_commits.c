@@ -7,8 +7,7 @@ TEST(commit_beyond_written_keeps_earlier_targets)
 {
     struct bench b = bench_start(4, 16);
 
-    assert_ok(rig_match(b.s, rig_tokens(1, 32), 32));
-    assert_ok(rig_run_to(b.s, rig_tokens(1, 32), 10));
+    computes_up_to(b.s, rig_tokens(1, 32), 32, 10);
     assert_err(TERN_INVALID, rig_commit(b.s, 16, 0)); /* target 12 is beyond C = 10 */
     assert_lengths(b.s, 8, 10, 10);
     assert_int_equal(rig_depth(b.s, rig_tokens(1, 32), 32), 8);

@@ -9,8 +9,7 @@ TEST(limits_retires_full_busy_until_a_step_passes)
     struct req_tokens shorter = {.n = 20};
 
     shorter.v = rig_tokens(1, 64);
-    assert_ok(rig_match(b.s, rig_tokens(1, 64), 64));
-    assert_ok(rig_run_to(b.s, rig_tokens(1, 64), 40));
+    computes_up_to(b.s, rig_tokens(1, 64), 64, 40);
     assert_ok(rig_rewind(b.s, 36, 1));
     assert_ok(rig_rewind(b.s, 32, 2));
     assert_err(TERN_BUSY, rig_rewind(b.s, 28, 3));

@@ -43,8 +43,7 @@ TEST(slide_borrowed_pages_only_lose_the_index)
     assert_ok(rig_match(s, tokens, 64));
     n = node_in(&st, tokens, 32);
     assert_int_equal(n->state.borrowers, 1);
-    assert_ok(rig_run_to(s, tokens, 60));
-    assert_ok(rig_slide(s, 60, 3)); /* 60 - 9 = 51: nothing below it is read again */
+    run_and_slide(s, tokens, 60, 60, 3); /* 60 - 9 = 51: nothing below it is read again */
     assert_int_equal(n->state.borrowers, 1);
     assert_int_equal(state_view(&st).snapshot + state_view(&st).reclaimable, 8);
     rig_engine_done(st.rig, &st.e, 3);
@@ -69,8 +68,7 @@ TEST(slide_a_borrowed_page_is_held_by_its_step_and_the_rest_with_it)
     s = stage_session(&st);
     assert_ok(rig_match(s, tokens, 64)); /* borrows [24, 32) */
     n = node_in(&st, tokens, 32);
-    assert_ok(rig_run_to(s, tokens, 36));
-    assert_ok(rig_slide(s, 36, 9)); /* 36 - 9 = 27: one page */
+    run_and_slide(s, tokens, 36, 36, 9); /* 36 - 9 = 27: one page */
     assert_int_equal(n->state.borrowers, 1);
     assert_ok(rig_close(s, 3));
     rig_engine_done(st.rig, &st.e, 8);
@@ -78,8 +76,7 @@ TEST(slide_a_borrowed_page_is_held_by_its_step_and_the_rest_with_it)
     rig_engine_done(st.rig, &st.e, 9);
     assert_int_equal(n->state.borrowers, 0);
     s = stage_session(&st);
-    assert_ok(rig_match(s, tokens, 64));
-    assert_ok(rig_run_to(s, tokens, 60));
+    computes_up_to(s, tokens, 64, 60);
     assert_ok(rig_slide(s, 36, 19));
     assert_ok(rig_slide(s, 60, 13)); /* the rest, at an earlier step */
     rig_engine_done(st.rig, &st.e, 18);
@@ -96,8 +93,7 @@ TEST(slide_a_later_commit_does_not_bring_back_what_has_left)
     struct rig_session *s = stage_session(&st);
     const uint32_t *tokens = rig_tokens(1, 256);
 
-    assert_ok(rig_match(s, tokens, 256));
-    assert_ok(rig_run_to(s, tokens, 200));
+    computes_up_to(s, tokens, 256, 200);
     assert_ok(rig_slide(s, 200, 0)); /* 200 - 65: eight pages */
     assert_leaves(rig_commit(s, 128, 0), s, 128, 200, 200);
     assert_int_equal(match_depth(&st, tokens, 256), 0);
@@ -116,10 +112,8 @@ TEST(slide_what_was_slid_past_is_not_gone_back_to)
     struct rig_session *s = stage_session(&st);
     const uint32_t *tokens = rig_tokens(1, 256);
 
-    assert_ok(rig_match(s, tokens, 256));
-    commit_to(s, tokens, 64, 0);
-    assert_ok(rig_run_to(s, tokens, 200));
-    assert_ok(rig_slide(s, 192, 0));
+    commits_up_to(s, tokens, 256, 64, 0);
+    run_and_slide(s, tokens, 200, 192, 0);
     assert_int_equal(node_in(&st, tokens, 64)->state.borrowers, 0);
     assert_err(TERN_INVALID, rig_rewind(s, 64, 0));
     assert_err(TERN_INVALID, rig_match(s, tokens, 199));

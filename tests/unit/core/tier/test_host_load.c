@@ -61,8 +61,7 @@ TEST(fetch_from_the_host_tier_brings_the_deeper_prefix)
     assert_int_equal(evicts(&b, 3), 3); /* 12, 16, 20 are on the host alone */
     matches(b.s, rig_tokens(1, 30), 30, 8);
     assert_int_equal(b.rig->last->match.host_depth, 20);
-    b.rig->automatic = BY_HAND(RIG_COPY);
-    request = rig_fetch(b.s, PEER_HOST, 0);
+    request = load_held(&b);
     assert_err(TERN_BUSY, rig_fetched(b.s, request));
     assert_string_equal(state_of(b.s), "loading");
     assert_int_equal(rig_jobs(b.rig, RIG_COPY), 3);
@@ -118,8 +117,7 @@ TEST(a_load_and_a_commit_of_one_chunk)
 
     put_away(&b, 1, 12);
     assert_ok(rig_match(b.s, rig_tokens(1, 30), 30));
-    b.rig->automatic = BY_HAND(RIG_COPY);
-    request = rig_fetch(b.s, PEER_HOST, 0);
+    request = load_held(&b);
     s = rig_session(b.rig, &b.e, b.pool, 1);
     matches(s, rig_tokens(1, 30), 30, 0);
     assert_ok(rig_run_to(s, rig_tokens(1, 30), 16));
@@ -181,8 +179,7 @@ TEST(fetch_from_the_host_tier_cancelled)
 
     put_away(&b, 1, 20);
     assert_ok(rig_match(b.s, rig_tokens(1, 30), 30));
-    b.rig->automatic = BY_HAND(RIG_COPY);
-    request = rig_fetch(b.s, PEER_HOST, 0);
+    request = load_held(&b);
     rig_complete(b.rig, RIG_COPY);
     assert_ok(rig_fetch_cancel(b.s));
     assert_non_null(rig_reply_to(b.rig, request));
@@ -205,8 +202,7 @@ TEST(fetch_from_the_host_tier_whose_copy_fails_is_busy)
 
         put_away(&b, 1, 20);
         assert_ok(rig_match(b.s, rig_tokens(1, 30), 30));
-        b.rig->automatic = BY_HAND(RIG_COPY);
-        request = rig_fetch(b.s, PEER_HOST, 0);
+        request = load_held(&b);
         for (uint32_t i = 0; i < good; i++)
             rig_complete(b.rig, RIG_COPY);
         assert_err(TERN_BUSY, rig_fetched(b.s, request)); /* there is no answer yet */

@@ -63,8 +63,7 @@ TEST(two_loads_of_one_path_that_need_different_state)
         assert_int_equal(rig_wrong(deep, 192), 0);
         assert_int_equal(rig_wrong(flat, 64), 0);
         assert_ok(rig_close(deep, 0));
-        assert_ok(rig_close(flat, 0));
-        stage_ends(&st);
+        stage_closes(&st, flat);
     }
 }
 
@@ -92,8 +91,7 @@ TEST(a_load_and_a_refill_of_one_segment)
     assert_int_equal(node_in(&st, rig_tokens(1, 192), 192)->state.refilling, 0);
     assert_leaves_whole(rig_fetched(s, request), s, 192);
     closes_whole(other, 192);
-    assert_ok(rig_close(s, 0));
-    stage_ends(&st);
+    stage_closes(&st, s);
 }
 
 /* The first gives up while its copies run; another comes for the same before they are through. */
@@ -119,8 +117,7 @@ TEST(a_cancelled_load_is_taken_up_again)
             assert_ok(rig_fetched(second, rig_fetch(second, PEER_HOST, 0)));
         assert_whole(second, depth);
         assert_ok(rig_close(second, 0));
-        assert_ok(rig_close(first, 0));
-        stage_ends(&st);
+        stage_closes(&st, first);
     }
 }
 
@@ -175,8 +172,7 @@ TEST(host_recover_onto_what_its_own_engine_is_writing)
     run_and_commit(b.s, rig_tokens(1, 30), 10, 8, 0);
     assert_ok(rig_retract(b.s, RETRACT_HOST, 0));
     assert_int_equal(rig_evict(b.rig, b.admin, b.pool, 0), 2);
-    assert_ok(rig_match(s, rig_tokens(1, 30), 30));
-    commit_to(s, rig_tokens(1, 30), 12, 9);
+    commits_up_to(s, rig_tokens(1, 30), 30, 12, 9);
     assert_leaves(rig_recover_now(b.s), b.s, 8, 10, 10);
     assert_int_equal(rig_wrong(b.s, 10), 0);
     assert_int_equal(b.rig->copies_up, 0);
@@ -290,8 +286,7 @@ TEST(host_healing_a_copy_does_not_lose_state)
     else
         assert_err(TERN_CORRUPT, err);
     assert_ok(rig_close(kept, 0));
-    assert_ok(rig_close(other, 0));
-    stage_ends(&st);
+    stage_closes(&st, other);
 }
 
 /* T14: many retract and come back in turns, on a small device and a small host, with copies that

@@ -13,8 +13,7 @@ static void t14_window(uint32_t window, uint32_t c, enum retract_mode mode)
     const uint32_t *tokens = rig_tokens(1, 1024);
     uint32_t back = mode == RETRACT_HOST ? c : 192;
 
-    assert_ok(rig_match(s, tokens, 1024));
-    commit_to(s, tokens, 192, 0);
+    commits_up_to(s, tokens, 1024, 192, 0);
     assert_ok(rig_run_to(s, tokens, c));
     assert_ok(rig_extend(s, c + 100, 0, NULL, 0));
     assert_leaves(rig_retract(s, mode, 0), s, 192, back, back);
@@ -26,8 +25,7 @@ static void t14_window(uint32_t window, uint32_t c, enum retract_mode mode)
     runs_right(s, tokens, 448);
     commit_to(s, tokens, 448, 0);
     assert_int_equal(match_depth(&st, tokens, 448), 448);
-    assert_ok(rig_close(s, 0));
-    stage_ends(&st);
+    stage_closes(&st, s);
 }
 
 /* T14 */
@@ -50,18 +48,15 @@ TEST(host_a_slid_window_comes_back_as_it_was)
     struct rig_session *s = stage_session(&st);
     const uint32_t *tokens = rig_tokens(1, 1024);
 
-    assert_ok(rig_match(s, tokens, 1024));
-    commit_to(s, tokens, 64, 0);
-    assert_ok(rig_run_to(s, tokens, 320));
-    assert_ok(rig_slide(s, 320, 0));
+    commits_up_to(s, tokens, 1024, 64, 0);
+    run_and_slide(s, tokens, 320, 320, 0);
     assert_leaves(rig_retract(s, RETRACT_HOST, 0), s, 64, 320, 320);
     demote_pool(st.rig, st.pool);
     assert_leaves(rig_recover_now(s), s, 64, 320, 320);
     assert_int_equal(rig_wrong(s, 320), 0);
     commit_to(s, rig_tokens(1, 1024), 320, 0);
     assert_int_equal(match_depth(&st, rig_tokens(1, 320), 320), 320);
-    assert_ok(rig_close(s, 0));
-    stage_ends(&st);
+    stage_closes(&st, s);
 }
 
 /* T14: dROP where the STATE at T is gone: the session could not go on from there. */
@@ -72,10 +67,8 @@ TEST(host_drop_does_not_go_where_the_state_is_gone)
     const uint32_t *tokens = rig_tokens(1, 1024);
     enum tern_err err;
 
-    assert_ok(rig_match(s, tokens, 1024));
-    commit_to(s, tokens, 64, 0);
-    assert_ok(rig_run_to(s, tokens, 320));
-    assert_ok(rig_slide(s, 320, 0));
+    commits_up_to(s, tokens, 1024, 64, 0);
+    run_and_slide(s, tokens, 320, 320, 0);
     err = rig_retract(s, RETRACT_DROP, 0);
     if (err == TERN_OK) {
         demote_pool(st.rig, st.pool);
@@ -99,8 +92,7 @@ static void t14_recurrent(uint32_t c, enum retract_mode mode, uint32_t last)
     uint32_t back = mode == RETRACT_HOST ? c : 128;
     enum tern_err err;
 
-    assert_ok(rig_match(s, tokens, 1024));
-    commit_to(s, tokens, last, 0);
+    commits_up_to(s, tokens, 1024, last, 0);
     assert_ok(rig_run_to(s, tokens, c));
     if (last < 128) /* committed late: the state at 128 was overwritten */
         assert_ok(rig_commit(s, 128, 0));
@@ -119,8 +111,7 @@ static void t14_recurrent(uint32_t c, enum retract_mode mode, uint32_t last)
     runs_right(s, tokens, back + 1); /* the page comes, with what to copy into it */
     commit_to(s, tokens, 256, 0);
     assert_int_equal(match_depth(&st, tokens, 256), 256);
-    assert_ok(rig_close(s, 0));
-    stage_ends(&st);
+    stage_closes(&st, s);
 }
 
 /* T14 */
@@ -225,8 +216,7 @@ TEST(host_a_host_holder_keeps_the_host_copy_alone)
     assert_int_equal(node_in(&st, tokens, 64)->state.host_borrowers, 0);
     assert_false(state_droppable(st.rig->core, node_in(&st, tokens, 64)));
     assert_int_equal(match_depth(&st, rig_tokens(1, 64), 64), 64);
-    assert_ok(rig_close(kept, 0));
-    stage_ends(&st);
+    stage_closes(&st, kept);
 }
 
 /* --- Fetch from the host tier, with STATE --- */
@@ -285,8 +275,7 @@ TEST(fetch_from_the_host_brings_state_alone)
     }
     assert_whole(s, 192);
     assert_int_equal(match_depth(&st, rig_tokens(1, 192), 192), 192);
-    assert_ok(rig_close(s, 0));
-    stage_ends(&st);
+    stage_closes(&st, s);
 }
 
 /* T14: copies that failed are made by a Retract: HISTORY of all, STATE of what the session borrows.
@@ -298,8 +287,7 @@ TEST(host_superseded_state_is_not_copied)
 
     st.rig->copies_to_fail = 3;
     st.rig->copy_err = TERN_INTERNAL;
-    assert_ok(rig_match(s, rig_tokens(1, 256), 256));
-    commit_to(s, rig_tokens(1, 256), 64, 0);
+    commits_up_to(s, rig_tokens(1, 256), 256, 64, 0);
     commit_to(s, rig_tokens(1, 256), 128, 0);
     commit_to(s, rig_tokens(1, 256), 192, 0);
     while (st.rig->copies_to_fail > 0) { /* each chunk waits for its parent's copy */
@@ -333,8 +321,7 @@ static struct rig_session *retracts_on_a_refill(struct stage *st)
     oracle_audit(st->rig->core);
     assert_int_equal(seen(st, 1, 64).host_pages, 1);
     s = stage_session(st);
-    assert_ok(rig_match(s, rig_tokens(1, 80), 80));
-    commit_to(s, rig_tokens(1, 80), 64, 9);
+    commits_up_to(s, rig_tokens(1, 80), 80, 64, 9);
     assert_int_equal(host_depth(s, rig_tokens(1, 80), 80), 0);
     st->rig->automatic = BY_HAND(RIG_COPY);
     assert_ok(rig_retract(s, RETRACT_HOST, 0));

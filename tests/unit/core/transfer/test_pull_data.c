@@ -111,8 +111,7 @@ TEST(pull_a_session_with_pages_of_its_own_does_not_fetch)
     const uint32_t *tokens = rig_tokens(1, 128);
     uint64_t request;
 
-    assert_ok(rig_match(s, tokens, 128));
-    commit_to(s, tokens, 64, 0);
+    commits_up_to(s, tokens, 128, 64, 0);
     request = rig_fetch(s, 0, 0);
     assert_err(TERN_INVALID, rig_fetched(s, request));
 }
@@ -153,8 +152,7 @@ static void fetch_beside(struct beside *ret)
     ret->s = stage_session(&ret->h.dest);
     stage_put(&ret->h.source, 1, 320);
     ret->tokens = rig_tokens(1, 400);
-    assert_ok(rig_match(ret->first, ret->tokens, 64));
-    commit_to(ret->first, ret->tokens, 64, 9);
+    commits_up_to(ret->first, ret->tokens, 64, 64, 9);
     assert_ok(rig_match(ret->s, ret->tokens, 400));
     assert_ok(rig_fetched(ret->s, rig_fetch(ret->s, 0, 0)));
 }

@@ -57,8 +57,7 @@ TEST(x8_busy_source_is_asked_in_the_order_of_the_fetches)
     uint64_t fetch[5];
     struct pair p = start();
 
-    source_has(&p, 5, TOKENS);
-    d[4] = asking(&p, 5, TOKENS);
+    d[4] = asking_source(&p, 5, TOKENS);
     all_ask(&p, 4, d, fetch);
     last_batch_comes(d[0], fetch[0]);
     fetch[4] = rig_fetch(d[4], 0, 0);

@@ -157,8 +157,7 @@ TEST(fetch_refused_tells_what_the_session_has)
     } refused[] = {{1, TERN_PEER_LOST}, {9, TERN_INVALID}, {NONE, TERN_INVALID}};
     struct pair p = pair_limited(1 << 20);
 
-    source_has(&p, 1, TOKENS);
-    p.d = asking(&p, 1, TOKENS);
+    pair_offer(&p, TOKENS);
     assert_ok(fetch_to(p.d, 16));
     for (size_t i = 0; i < sizeof refused / sizeof *refused; i++) {
         const struct reply *reply = rig_reply_to(p.dest, rig_fetch(p.d, refused[i].peer, 0));

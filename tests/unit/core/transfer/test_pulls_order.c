@@ -30,8 +30,7 @@ TEST(x8_fetches_end_in_the_order_in_which_they_began)
     uint32_t asked = 0, done = 0;
 
     for (uint32_t i = 0; i < ARRIVALS; i++) {
-        source_has(&p, 1 + i, TOKENS);
-        d[i] = asking(&p, 1 + i, TOKENS);
+        d[i] = asking_source(&p, 1 + i, TOKENS);
     }
     p.dest->automatic = BY_HAND(RIG_PULL);
     for (; asked < AT_ONCE; asked++)
@@ -91,8 +90,7 @@ TEST(x8_large_page_is_not_overtaken_by_small_ones)
     rig_put(p.source, &se, sp, 9, 4);
     slow = session_with(p.dest, &de, dp, 9, 4);
     for (uint32_t i = 0; i < 4; i++) {
-        source_has(&p, 1 + i, 6 * 4);
-        d[i] = asking(&p, 1 + i, 6 * 4);
+        d[i] = asking_source(&p, 1 + i, 6 * 4);
     }
     p.dest->automatic = BY_HAND(RIG_PULL);
     fetch[0] = rig_fetch(d[0], 0, 0); /* 6 of 8 pages */

@@ -132,8 +132,7 @@ TEST(serve_offers_beyond_the_actions_of_a_step_follow_at_once)
     options.limits.serves = ACTIONS_MAX;
     p = pair_with(options, 4, 128, 64);
     p.source->automatic = BY_HAND(RIG_SEAL | RIG_MSG);
-    source_has(&p, 1, 4);
-    p.d = asking(&p, 1, 4);
+    pair_offer(&p, 4);
     p.dest->automatic = BY_HAND(RIG_MSG);
     rig_fetch(p.d, 0, 0);
     open = rig_job(p.dest, RIG_MSG, 0)->msg;

@@ -192,8 +192,7 @@ TEST(reset_while_a_load_runs)
     put(&b, 1, 20);
     assert_int_equal(rig_evict(b.rig, b.admin, b.pool, 5), 5);
     assert_ok(rig_match(b.s, rig_tokens(1, 30), 30));
-    b.rig->automatic = BY_HAND(RIG_COPY);
-    request = rig_fetch(b.s, PEER_HOST, 0);
+    request = load_held(&b);
     rig_complete(b.rig, RIG_COPY);
     reset(&b);
     rig_runs_free(b.rig);

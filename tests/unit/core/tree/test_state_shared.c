@@ -8,8 +8,7 @@ TEST(state_superseded_and_without_borrower_in_either_order)
     struct rig_session *a = stage_session(&st), *b = stage_session(&st);
     const uint32_t *tokens = rig_tokens(1, 192);
 
-    assert_ok(rig_match(a, tokens, 192));
-    commit_to(a, tokens, 64, 0);
+    commits_up_to(a, tokens, 192, 64, 0);
     assert_ok(rig_match(b, tokens, 192));
     assert_int_equal(node_in(&st, tokens, 64)->state.borrowers, 2);
     commit_to(a, tokens, 128, 0);
@@ -22,8 +21,7 @@ TEST(state_superseded_and_without_borrower_in_either_order)
     tokens = rig_tokens(2, 192);
     assert_false(is_reclaimable(&st, tokens, 64)); /* no borrower, and not superseded yet */
     a = stage_session(&st);
-    assert_ok(rig_match(a, tokens, 192));
-    commit_to(a, tokens, 128, 0);
+    commits_up_to(a, tokens, 192, 128, 0);
     assert_ok(rig_close(a, 0));
     assert_true(is_reclaimable(&st, tokens, 64));
 }
@@ -241,8 +239,7 @@ TEST(state_a_refill_under_way_is_looked_for_in_the_window_alone)
     lose_state(&st, tokens, 64);
     lose_state(&st, tokens, 128);
     matches(s, tokens, 128, 0);
-    assert_ok(rig_run_to(s, tokens, 128));
-    assert_ok(rig_slide(s, 128, 0));
+    run_and_slide(s, tokens, 128, 128, 0);
     assert_ok(rig_commit(s, 128, 5));
     assert_false(has_state(&st, tokens, 64));
     assert_int_equal(node_in(&st, tokens, 128)->state.claims_window, 0);
@@ -281,8 +278,7 @@ TEST(state_beyond_a_refill_under_way_a_session_keeps_its_own)
 
     stage_put(&st, 1, 128);
     lose_state(&st, tokens, 64);
-    assert_ok(rig_match(a, tokens, 64));
-    commit_to(a, tokens, 64, 5);
+    commits_up_to(a, tokens, 64, 64, 5);
     matches(b, tokens, 128, 0);
     assert_ok(rig_run_to(b, tokens, 128));
     memcpy(own, b->table[1], sizeof own);

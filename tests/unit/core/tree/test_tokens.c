@@ -76,19 +76,15 @@ TEST(extra_keys_split_the_tree_at_their_position)
     struct req_tokens both = {.v = rig_tokens(1, 16), .n = 16, .keys = keys, .nkeys = 2};
     struct req_tokens one = both, moved;
     struct extra_key at6 = {.position = 6, .lo = 1};
-    uint32_t depth;
 
     assert_ok(rig_match_full(b.s, &both, 0));
     commit_to(b.s, rig_tokens(1, 16), 16, 0);
-    assert_ok(rig_peek_keys(b.s, &both, &depth));
-    assert_int_equal(depth, 16);
+    assert_int_equal(depth_with_keys(b.s, &both), 16);
     one.nkeys = 1;
-    assert_ok(rig_peek_keys(b.s, &one, &depth));
-    assert_int_equal(depth, 8);
+    assert_int_equal(depth_with_keys(b.s, &one), 8);
     moved = one;
     moved.keys = &at6;
-    assert_ok(rig_peek_keys(b.s, &moved, &depth));
-    assert_int_equal(depth, 4);
+    assert_int_equal(depth_with_keys(b.s, &moved), 4);
 }
 
 TEST(extra_keys_out_of_order_invalid)
@@ -137,8 +133,7 @@ TEST(tokens_straddling_buffer_and_request_match_as_one)
 
         assert_ok(rig_match_full(b.s, &head, 0)); /* nothing is there yet */
         rig_put(b.rig, &b.e, b.pool, 1, 16);
-        assert_ok(rig_match_full(b.s, &rest, 0));
-        assert_int_equal(b.s->matched, 16);
+        matches_full(b.s, &rest, 0, 16);
         assert_lengths(b.s, 16, 16, 16);
         assert_int_equal(b.s->ntokens, 20);
         assert_int_equal(rig_wrong(b.s, 16), 0);
@@ -163,8 +158,10 @@ TEST(abort_good_list_comes_back_from_the_tree_and_the_tail)
             assert_ok(rig_abort(b.s, 0));
             assert_int_equal(b.s->ntokens, good);
             more = (struct req_tokens){.v = other, .n = 4, .base = good};
-            assert_ok(rig_match_full(b.s, &more, 0)); /* the kept tokens, and others behind them */
-            assert_int_equal(b.s->matched, good / 4 * 4 < committed ? good / 4 * 4 : committed);
+            matches_full(b.s, &more, 0,
+                         good / 4 * 4 < committed
+                             ? good / 4 * 4
+                             : committed); /* the kept tokens, and others behind them */
             assert_int_equal(b.s->ntokens, good + 4);
             rig_destroy(b.rig); /* there are many */
         }
@@ -185,8 +182,7 @@ TEST(abort_good_list_of_long_chunks_comes_back)
         computes_and_commits(b.s, 1, 330, 330, 0);
         assert_ok(rig_abort(b.s, 0));
         assert_int_equal(b.s->ntokens, good);
-        assert_ok(rig_match_full(b.s, &more, 0));
-        assert_int_equal(b.s->matched, 300);
+        matches_full(b.s, &more, 0, 300);
         commit_to(b.s, rig_tokens(1, 400), 400, 0);
         assert_int_equal(rig_depth(b.s, rig_tokens(1, 400), 400), 400);
     }
@@ -246,16 +242,13 @@ TEST(keys_over_resumes_at_every_base)
         struct bench b = bench_start(4, 32);
         struct req_tokens first = piece(0, 15, keys, 4), next = piece(base, 24 - base, keys, 4);
         struct req_tokens all = piece(0, 24, keys, 4), fewer = piece(0, 24, keys, 3);
-        uint32_t depth;
 
         assert_ok(rig_match_full(b.s, &first, 0));
         run_and_commit(b.s, rig_tokens(1, 24), 15, 8, 0);
         assert_leaves(rig_match_full(b.s, &next, 0), b.s, 8, 15, 15);
         commit_to(b.s, rig_tokens(1, 24), 24, 0);
-        assert_ok(rig_peek_keys(b.s, &all, &depth));
-        assert_int_equal(depth, 24);
-        assert_ok(rig_peek_keys(b.s, &fewer, &depth));
-        assert_int_equal(depth, 20);
+        assert_int_equal(depth_with_keys(b.s, &all), 24);
+        assert_int_equal(depth_with_keys(b.s, &fewer), 20);
     }
 }
 
@@ -298,7 +291,6 @@ TEST(keys_come_back_with_an_aborted_list)
     struct bench b = bench_start(4, 32);
     struct req_tokens first = piece(0, 15, keys, 4), more = piece(15, 9, keys, 4),
                       all = piece(0, 24, keys, 4);
-    uint32_t depth;
 
     assert_ok(rig_match_full(b.s, &first, 0));
     run_and_commit(b.s, rig_tokens(1, 24), 15, 8, 0);
@@ -306,11 +298,9 @@ TEST(keys_come_back_with_an_aborted_list)
     assert_ok(rig_match_full(b.s, &more, 0));
     assert_ok(rig_abort(b.s, 0));
     assert_int_equal(b.s->ntokens, 15);
-    assert_ok(rig_match_full(b.s, &more, 0));
-    assert_int_equal(b.s->matched, 8);
+    matches_full(b.s, &more, 0, 8);
     commit_to(b.s, rig_tokens(1, 24), 24, 0);
-    assert_ok(rig_peek_keys(b.s, &all, &depth));
-    assert_int_equal(depth, 24);
+    assert_int_equal(depth_with_keys(b.s, &all), 24);
 }
 
 /* Keys appended by an Extend count from there on. */
@@ -320,15 +310,12 @@ TEST(keys_of_an_extend_are_part_of_the_prefix)
     struct req_tokens head = piece(0, 4, NULL, 0), all = piece(0, 12, keys + 1, 1),
                       none = piece(0, 12, NULL, 0);
     struct step_op op = {.kind = STEP_EXTEND, .length = 12, .written = 12};
-    uint32_t depth;
 
     assert_ok(rig_match_full(b.s, &head, 0));
     op.tokens = piece(4, 8, keys + 1, 1);
     assert_ok(rig_op(b.s, op));
     rig_write(b.s, 0, 12);
     assert_ok(rig_commit(b.s, 12, 0));
-    assert_ok(rig_peek_keys(b.s, &all, &depth));
-    assert_int_equal(depth, 12);
-    assert_ok(rig_peek_keys(b.s, &none, &depth));
-    assert_int_equal(depth, 8);
+    assert_int_equal(depth_with_keys(b.s, &all), 12);
+    assert_int_equal(depth_with_keys(b.s, &none), 8);
 }
