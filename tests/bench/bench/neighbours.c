@@ -28,8 +28,9 @@ struct row {
 };
 
 static const struct a_table *const tables[] = {
-    &a_retires,      &a_engines, &a_pools,     &a_sessions,     &a_pulls,      &a_serves,
-    &a_send_buffers, &a_events,  &a_data_door, &a_control_door, &a_socket_door};
+    &a_retires,      &a_namespaces, &a_nodes,     &a_token_blocks, &a_extra_keys,
+    &a_engines,      &a_pools,      &a_sessions,  &a_pulls,        &a_serves,
+    &a_send_buffers, &a_events,     &a_data_door, &a_control_door, &a_socket_door};
 
 #define TABLES (sizeof tables / sizeof tables[0])
 

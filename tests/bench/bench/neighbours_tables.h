@@ -16,7 +16,7 @@ struct tenant_a {
     uint64_t held[A_HOLDS_MAX];
     struct tern *conns[A_HOLDS_MAX];
     int fds[A_HOLDS_MAX];   /* 0: none */
-    uint32_t nheld, nconns; /* nheld: or a count of requests, as the table needs it */
+    uint32_t nheld, nconns; /* or counts of something else, as the table needs them */
 };
 
 /* `over` takes a record and keeps it; `within` is a request of the same kind that keeps nothing. */
@@ -31,7 +31,9 @@ struct a_table {
     bool (*release)(struct tenant_a *a); /* of all that `over` keeps */
 };
 
-extern const struct a_table a_retires, a_engines, a_pools, a_sessions;  /* neighbours_core.c */
+extern const struct a_table a_retires, a_engines, a_pools, a_sessions; /* neighbours_core.c */
+extern const struct a_table a_namespaces, a_nodes, a_token_blocks,
+    a_extra_keys;                                                       /* neighbours_tree.c */
 extern const struct a_table a_pulls, a_serves;                          /* neighbours_peers.c */
 extern const struct a_table a_send_buffers, a_events;                   /* neighbours_conns.c */
 extern const struct a_table a_data_door, a_control_door, a_socket_door; /* neighbours_doors.c */
