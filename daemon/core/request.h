@@ -31,7 +31,7 @@
     X(STEP, "step", request_step, ENGINE, AT_ONCE)                                                 \
     X(FETCH, "fetch", request_fetch, SESSION(fetch), LATER)                                        \
     X(FETCH_CANCEL, "fetch_cancel", fetch_cancel, SESSION(fetch_cancel), AT_ONCE)                  \
-    X(EVICT, "evict", request_evict, OPERATOR, AT_ONCE)                                            \
+    X(EVICT, "evict", request_evict, OPERATOR, LATER)                                              \
     X(DRAIN, "drain", request_drain, OPERATOR, AT_ONCE)                                            \
     X(RETRACT, "retract", session_retract, SESSION(retract), AT_ONCE)                              \
     X(RECOVER, "recover", session_recover, SESSION(recover), LATER)                                \
@@ -208,6 +208,11 @@ struct req_evict {
     uint32_t nodes;      /* at most this many; 0 = all that can go */
 };
 
+/* A node on both tiers goes twice. The pages are those that are FREE by it, of each tier. */
+struct evicted {
+    uint32_t nodes, pages, host_pages;
+};
+
 /* What a request leaves with its session, for a late answer or for a later request: fields of the
  * core's struct session, which only keeps them.
  * - load_*: FETCH from the host tier and RECOVER, whom to answer; load_conn NONE: nobody.
@@ -341,10 +346,7 @@ struct reply {
         struct {
             uint32_t refs; /* ADMIN refs that the node has now */
         } pin;
-        struct {
-            uint32_t nodes, pages, host_pages; /* a node on both tiers goes twice. Pages that are
-                                                  FREE by it, of each tier */
-        } evict;
+        struct evicted evict;
         struct {
             uint32_t sessions;
         } drain; /* sessions still open */

@@ -4,6 +4,7 @@
 #include <string.h>
 
 #include "core/arena/actions.h"
+#include "core/evictions.h"
 #include "core/memory/pages.h"
 #include "core/session/engines.h"
 #include "core/session/fetch.h"
@@ -52,45 +53,6 @@ enum tern_err request_fetch(struct core *c, struct actions *out, struct call *ca
                                               : fetch_from_peer(c, out, call, ret);
 }
 
-static uint32_t pages_used(const struct core *c, enum tier tier)
-{
-    uint32_t n = 0;
-
-    for (uint32_t i = 0; i < c->limits.pools; i++) {
-        const struct pool *p = pool_at(c, i);
-
-        if (p->state == POOL_EMPTY || p->tier != tier)
-            continue;
-        for (uint32_t g = 0; g < p->ngroups; g++)
-            for (uint32_t s = 0; s < PAGE_STATES; s++)
-                n += s == PAGE_FREE ? 0 : p->group[g].count[s];
-    }
-    return n;
-}
-
-enum tern_err request_evict(struct core *c, struct actions *out, struct call *call,
-                            struct reply *ret)
-{
-    const struct req_evict *r = &call->req->evict;
-    uint32_t pages = pages_used(c, TIER_DEVICE), host_pages = pages_used(c, TIER_HOST);
-    struct pool *only = r->pool.slot == NONE ? NULL : pool_find(c, r->pool);
-
-    (void)out;
-    if (r->pool.slot != NONE && !only)
-        return refuse(ret, TERN_GONE, "no such pool: it was closed; look at the list of pools");
-    for (uint32_t i = 0; i < c->limits.pools; i++) {
-        struct pool *p = pool_at(c, i);
-
-        if (p->state == POOL_EMPTY || (only && p != only))
-            continue;
-        while ((r->nodes == 0 || ret->evict.nodes < r->nodes) && evict_unheld(c, p))
-            ret->evict.nodes++;
-    }
-    ret->evict.pages = pages - pages_used(c, TIER_DEVICE);
-    ret->evict.host_pages = host_pages - pages_used(c, TIER_HOST);
-    return TERN_OK;
-}
-
 enum tern_err request_drain(struct core *c, struct actions *out, struct call *call,
                             struct reply *ret)
 {
@@ -114,6 +76,8 @@ static enum tern_err pin_check(const struct core *c, const struct req_pin *r, st
         return refuse(ret, TERN_GONE, gone);
     if (!r->on && n->refs[REF_ADMIN] == 0)
         return refuse(ret, TERN_CONFLICT, "the node has no pin of an operator: nothing to take");
+    if (r->on && node_pool(c, n)->state != POOL_OPEN)
+        return refuse(ret, TERN_GONE, "the node's pool is being closed: it cannot be pinned");
     if (r->on && (!node_on_device(n) || !node_visible(n)))
         return refuse(ret, TERN_INVALID,
                       "the node is not on the device now: what is on the host alone is not pinned");
@@ -128,11 +92,14 @@ enum tern_err request_pin(struct core *c, struct actions *out, struct call *call
     (void)out;
     TRY(pin_check(c, r, ret));
     n = node_at(c, r->node.slot);
-    if (r->on && n->refs[REF_ADMIN] == 0)
+    if (r->on && n->refs[REF_ADMIN] == 0) {
         n->admin_ns = c->now_ns;
+        c->npinned++;
+    }
     if (r->on)
         node_pin(c, r->node.slot, REF_ADMIN);
     ret->pin.refs = n->refs[REF_ADMIN] - !r->on;
+    c->npinned -= ret->pin.refs == 0;
     if (!r->on)
         node_unpin(c, r->node.slot, REF_ADMIN);
     return TERN_OK;
@@ -253,6 +220,7 @@ static void conn_closed(struct core *c, uint32_t conn)
     pull_conn_closed(c, conn);
     load_conn_closed(c, conn);
     reset_conn_closed(c, conn);
+    eviction_conn_closed(c, conn);
 }
 
 static void link_event(struct core *c, const struct event *ev)
@@ -333,9 +301,10 @@ void core_step(struct core *c, const struct event *ev, struct actions *out)
     out->opens = false;
     check(ev->now_ns >= c->now_ns);
     c->now_ns = ev->now_ns;
-    c->touched = 0;
+    c->touched = c->visits = 0;
     apply(c, out, ev);
-    all = reset_spread(c, out); /* ahead of fetches on the same links */
+    all = evictions_flush(c, out);
+    all = reset_spread(c, out) && all; /* ahead of fetches on the same links */
     all = serve_flush(c, out) && all;
     all = fetch_flush(c, out) && all;
     all = seal_flush(c, out) && all;
@@ -346,7 +315,6 @@ void core_step(struct core *c, const struct event *ev, struct actions *out)
     all = obtain_flush(c) && all;
     c->left_over = !all;
     check(c->visits <= STEP_VISITS_MAX);
-    c->visits = 0;
     c->changes += c->touched;
 }
 

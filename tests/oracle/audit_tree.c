@@ -261,7 +261,7 @@ void audit_refs(struct audit *a)
 {
     const struct core *c = a->c;
     ref_counts *held = audit_scratch(c->limits.nodes, sizeof *held);
-    uint32_t running = 0;
+    uint32_t running = 0, pinned = 0;
 
     hold_sessions(c, held);
     hold_transfers(c, held);
@@ -273,10 +273,13 @@ void audit_refs(struct audit *a)
         held[i][REF_JOB] += n->work.seal == SEAL_QUEUED || n->work.seal == SEAL_RUNNING;
         held[i][REF_JOB] += n->work.copy == COPY_WRITEBACK_RUNNING;
         running += n->work.seal == SEAL_RUNNING;
+        pinned += n->refs[REF_ADMIN] > 0;
         compare_refs(i, n, held[i]);
     }
     if (running != c->seals_running || running > c->limits.seal_jobs)
         oracle_fail("audit: %u seal jobs run, %u counted", running, c->seals_running);
+    if (pinned != c->npinned)
+        oracle_fail("audit: operators pinned %u nodes, %u counted", pinned, c->npinned);
     if (c->seals_queued.n > 0 && running < c->limits.seal_jobs && !c->left_over)
         oracle_fail("audit: %u seals wait although a job is free", c->seals_queued.n);
 }

@@ -82,6 +82,7 @@ struct pool {
     uint32_t nstate, reach, window_max; /* STATE groups; the largest reach and window of them */
     uint32_t resumed_anew;              /* nodes of SUCCESSOR_EARLIER */
     uint32_t supersede;
+    uint32_t close_at;         /* CLOSING: the next node to look at for a pin; NONE: all were */
     struct list spaces;        /* namespaces */
     struct list keyed;         /* nodes with extra keys: who is to make way next comes first */
     uint32_t node_keys;        /* extra keys of its nodes */
@@ -348,12 +349,23 @@ struct tenant {
     uint64_t event_lost; /* number of the last of its changes that was overwritten; 0: none was */
 };
 
+struct eviction {      /* see evictions.c */
+    uint32_t on, conn; /* conn NONE: nobody waits for the answer */
+    uint64_t request_id, trace_id;
+    struct pool_id pool; /* {NONE, 0}: all */
+    uint32_t nodes_max;
+    struct evicted told;
+};
+
 struct core {
     struct core_limits limits;
     uint64_t incarnation, now_ns, changes, seq, bytes;
     uint32_t touched, draining, hash_mask, left_over;
     uint32_t visits;   /* records that this step has looked at: see visits_left */
     uint32_t nchanged; /* nodes in the `changed` lists of all pools */
+    uint32_t npinned;  /* nodes that operators pinned */
+    uint32_t zero;
+    struct eviction eviction[EVICTIONS_MAX];
     uint32_t tenants_at, conns_at, engines_at, pools_at, sessions_at, nodes_at, spaces_at,
         blocks_at, block_next_at, keys_at, pages_at, slabs_at, retires_at, links_at, pulls_at,
         serves_at, hash_at, share_holders_at; /* offsets / 64 */

@@ -42,10 +42,7 @@ static void pool_begin_close(struct core *c, struct pool *p)
 {
     pool_state_move(&p->state, POOL_CLOSING);
     c->nclosing++;
-    for (uint32_t i = 0; i < c->limits.nodes; i++) /* an operator's pin does not outlast its pool */
-        while (node_at(c, i)->used && node_at(c, i)->pool == pool_slot(c, p) &&
-               node_at(c, i)->refs[REF_ADMIN] > 0)
-            node_unpin(c, i, REF_ADMIN);
+    p->close_at = c->npinned > 0 ? 0 : NONE;
     serve_end_pool(c, pool_slot(c, p));
     touch(c);
 }
@@ -178,15 +175,47 @@ void pool_zeroed(struct core *c, struct pool_id id)
     touch(c);
 }
 
+/* An operator's pin does not outlast its pool. */
+static void unpin_piece(struct core *c, struct pool *p, uint32_t end)
+{
+    while (p->close_at != NONE && c->visits < end) {
+        uint32_t slot = p->close_at;
+        const struct node *n = node_at(c, slot);
+        bool pinned = n->used && pool_at(c, n->pool) == p && n->refs[REF_ADMIN] > 0;
+
+        p->close_at = slot + 1 < c->limits.nodes ? slot + 1 : NONE;
+        c->visits++;
+        c->npinned -= pinned;
+        for (uint32_t left = pinned ? n->refs[REF_ADMIN] : 0; left > 0; left--)
+            node_unpin(c, slot, REF_ADMIN);
+        touch(c);
+    }
+}
+
+/* False: there is more to do. */
+static bool close_piece(struct core *c, struct pool *p, uint32_t end)
+{
+    unpin_piece(c, p, end);
+    while (c->visits < end && (evict_one(c, p) || host_evict_one(c, p)))
+        ;
+    return c->visits < end && visits_left(c) > 0;
+}
+
 bool pool_flush(struct core *c, struct actions *out)
 {
+    uint32_t end = c->visits + PIECE_VISITS_MAX;
+    bool all = true;
+
     for (uint32_t i = 0; i < c->limits.pools && c->nclosing > 0; i++) {
         struct pool *p = pool_at(c, i);
 
         if (p->state != POOL_CLOSING)
             continue;
-        while (evict_one(c, p) || host_evict_one(c, p))
-            ;
+        if (!close_piece(c, p, end)) {
+            all = false;
+            touch(c);
+            continue;
+        }
         if (p->engines > 0 || p->serves > 0 || p->nodes > 0 || p->spaces.n > 0 ||
             !pool_all_free(c, p) ||
             (p->other_tier != NONE && !pool_all_free(c, pool_at(c, p->other_tier))))
@@ -202,5 +231,5 @@ bool pool_flush(struct core *c, struct actions *out)
         action_add(out, ACT_ZERO)->zero.pool = (struct pool_id){.slot = i, .gen = p->gen};
         touch(c);
     }
-    return true;
+    return all;
 }

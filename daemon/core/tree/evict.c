@@ -235,6 +235,7 @@ static bool sweep_piece(struct core *c, struct space *s, uint32_t *budget)
         uint32_t slot = s->sweep;
 
         s->sweep = slot + 1 < c->limits.nodes ? slot + 1 : NONE;
+        c->visits++;
         *budget -= 1;
         if (node_at(c, slot)->used && space_at(c, node_at(c, slot)->space) == s)
             node_offer(c, slot);
@@ -260,6 +261,7 @@ bool reset_flush(struct core *c)
 
             if (budget-- == 0)
                 return false;
+            c->visits++;
             heap_remove(c, p, HEAP_RESET, slot);
             if (useless(node_at(c, slot)))
                 node_destroy(c, slot);

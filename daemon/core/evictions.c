@@ -1,0 +1,112 @@
+/* Evictions that an operator asked for. One step takes a piece of one; it is answered when it has
+ * come to its end, with all that became free of it. What must stay true: other requests are served
+ * in between, and it ends although they bring new prefixes: it takes no more than there were. */
+#include "core/evictions.h"
+
+#include "core/arena/actions.h"
+#include "core/memory/pages.h"
+#include "core/session/call.h"
+#include "core/tree/nodes.h"
+
+static uint32_t pages_used(const struct core *c, enum tier tier)
+{
+    uint32_t n = 0;
+
+    for (uint32_t i = 0; i < c->limits.pools; i++) {
+        const struct pool *p = pool_at(c, i);
+
+        if (p->state == POOL_EMPTY || p->tier != tier)
+            continue;
+        for (uint32_t g = 0; g < p->ngroups; g++)
+            for (uint32_t s = 0; s < PAGE_STATES; s++)
+                n += s == PAGE_FREE ? 0 : p->group[g].count[s];
+    }
+    return n;
+}
+
+/* False: there is more to do. */
+static bool piece(struct core *c, struct eviction *e)
+{
+    uint32_t end = c->visits + PIECE_VISITS_MAX;
+    uint32_t pages = pages_used(c, TIER_DEVICE), host_pages = pages_used(c, TIER_HOST);
+    bool ended = true;
+
+    for (uint32_t i = 0; i < c->limits.pools && ended; i++) {
+        struct pool *p = pool_at(c, i);
+
+        if (p->state == POOL_EMPTY || (e->pool.slot != NONE && p != pool_find(c, e->pool)))
+            continue;
+        while (e->told.nodes < e->nodes_max && c->visits < end && evict_unheld(c, p))
+            e->told.nodes++;
+        ended = e->told.nodes == e->nodes_max || (c->visits < end && visits_left(c) > 0);
+    }
+    e->told.pages += pages - pages_used(c, TIER_DEVICE);
+    e->told.host_pages += host_pages - pages_used(c, TIER_HOST);
+    return ended;
+}
+
+/* Each node may count twice: as it leaves the device, and the host. */
+static uint32_t nodes_now(const struct core *c)
+{
+    return 2 * (c->limits.nodes - c->free_nodes.n);
+}
+
+enum tern_err request_evict(struct core *c, struct actions *out, struct call *call,
+                            struct reply *ret)
+{
+    const struct req_evict *r = &call->req->evict;
+    struct eviction *e = NULL;
+
+    (void)out;
+    if (r->pool.slot != NONE && !pool_find(c, r->pool))
+        return refuse(ret, TERN_GONE, "no such pool: it was closed; look at the list of pools");
+    for (uint32_t i = 0; i < EVICTIONS_MAX && !e; i++)
+        e = c->eviction[i].on ? NULL : &c->eviction[i];
+    if (!e)
+        return refuse(ret, TERN_BUSY, "4 evictions are under way: wait until one is answered");
+    *e = (struct eviction){.on = 1,
+                           .pool = r->pool,
+                           .nodes_max = r->nodes ? r->nodes : nodes_now(c),
+                           .conn = call->req->conn,
+                           .request_id = call->req->request_id,
+                           .trace_id = call->req->trace_id};
+    call->later = true; /* evictions_flush begins with it in this step */
+    return TERN_OK;
+}
+
+bool evictions_flush(struct core *c, struct actions *out)
+{
+    bool all = true;
+
+    for (uint32_t i = 0; i < EVICTIONS_MAX; i++) {
+        struct eviction *e = &c->eviction[i];
+        struct reply *reply;
+
+        if (!e->on)
+            continue;
+        touch(c);
+        if (!all || !piece(c, e) || actions_room(out) == 0) {
+            all = false;
+            continue;
+        }
+        if (e->conn != NONE) {
+            reply = &action_add(out, ACT_REPLY)->reply;
+            reply->op = OP_EVICT;
+            reply->conn = e->conn;
+            reply->request_id = e->request_id;
+            reply->trace_id = e->trace_id;
+            reply->text = "";
+            reply->evict = e->told;
+            c->errors[TERN_OK]++;
+        }
+        *e = (struct eviction){0};
+    }
+    return all;
+}
+
+void eviction_conn_closed(struct core *c, uint32_t conn)
+{
+    for (uint32_t i = 0; i < EVICTIONS_MAX; i++)
+        if (c->eviction[i].on && c->eviction[i].conn == conn)
+            c->eviction[i].conn = NONE;
+}
