@@ -33,7 +33,8 @@ keys "histories events states violations failing_seeds histories_per_s faults ma
 keys "match_warm_us memcmp_warm_us match_cold_us memcmp_cold_us insert_us pin_shallow_ns pin_deep_ns" True \
     "$TERN_BIN/tern-bench" index --quick --json
 keys "match_rtt_us_p50 match_rtt_us_p99 raw_rtt_us_p50 match_rtt_us_p50_2core match_rtt_us_p99_2core
-    raw_rtt_us_p50_2core step_us_p50 pipelined_per_s raw_pipelined_per_s busy_match_rtt_us_p99" True \
+    raw_rtt_us_p50_2core step_us_p50 step_room_us_p50 step_exhausted_us_p50 step_exhausted_ratio pipelined_per_s
+    raw_pipelined_per_s busy_match_rtt_us_p99" True \
     "$TERN_BIN/tern-bench" rpc --quick --json
 keys "rows" "[r['page_bytes'] for r in j['rows']] == [16384, 65536, 262144, 1048576] and all(k in r for r in j['rows']
     for k in ('gb_s', 'raw_gb_s', 'ratio', 'sent_ratio'))" "$TERN_BIN/tern-bench" transfer --quick --json

@@ -40,7 +40,7 @@ struct rpc {
     struct engine engine;
     struct engine_session session;
     uint32_t *tokens; /* owned: DEPTH_TOKENS and NEW_TOKENS */
-    struct series match, raw_rtt, match2, raw2, step, busy;
+    struct series match, raw_rtt, match2, raw2, step, step_room, step_full, busy;
     double pipelined, raw_pipelined;
     bool busy_clean; /* the replay beside it saw no wrong byte */
 };
@@ -197,10 +197,72 @@ static bool step_once(struct rpc *r, struct tern_op *ops, struct tern_result *re
     return true;
 }
 
+/* The same operation for all sessions, each answered with `err`. */
+static bool step_all(struct rpc *r, struct tern_op *ops, struct tern_op op, enum tern_err err,
+                     double *ret_us)
+{
+    static struct tern_result results[SESSIONS];
+    uint64_t start, end;
+    uint32_t done;
+
+    for (uint32_t i = 0; i < SESSIONS; i++) {
+        op.session = ops[i].session;
+        ops[i] = op;
+    }
+    start = clock_ns();
+    if (!member_ok(&r->engine, "a Step",
+                   tern_step(r->engine.tern, ops, SESSIONS, MEMBER_CALL_MS, results, &done)))
+        return false;
+    end = clock_ns();
+    *ret_us = (double)(end - start) / 1e3;
+    for (uint32_t i = 0; i < SESSIONS; i++)
+        if (results[i].err != err)
+            return member_ok(&r->engine, "an operation of a Step", results[i].err) && false;
+    return done == SESSIONS;
+}
+
+static enum tern_err hog_do(struct rpc *r, struct tern_op op, struct tern_result *ret)
+{
+    return tern_do(r->engine.tern, &op, MEMBER_CALL_MS, ret);
+}
+
+/* A page for each session: while there is room, and while another session has all pages. */
+static bool measure_exhausted(struct rpc *r, struct tern_op *ops, uint32_t rounds)
+{
+    const struct tern_op page = {.kind = TERN_EXTEND, .length = PAGE_TOKENS},
+                         back = {.kind = TERN_REWIND};
+    struct tern_op take = {.kind = TERN_EXTEND}, give = {.kind = TERN_REWIND};
+    struct tern_result last;
+    double us = 0, unused;
+    bool ok = member_ok(&r->engine, "opening a session",
+                        tern_session_open(r->engine.tern, r->engine.pool, &r->engine.ns,
+                                          MEMBER_CALL_MS, &take.session));
+
+    give.session = take.session;
+    for (uint32_t round = 0; ok && round < rounds; round++) {
+        for (uint32_t i = 0; ok && i < 20; i++) {
+            ok = step_all(r, ops, page, TERN_OK, &us) && step_all(r, ops, back, TERN_OK, &unused);
+            series_add(&r->step_room, us);
+        }
+        take.length = POOL_PAGES * PAGE_TOKENS; /* so many there are not: it says how many */
+        ok = ok && hog_do(r, take, &last) == TERN_POOL_EXHAUSTED;
+        take.length = (last.shortage.free + last.shortage.reclaimable) * PAGE_TOKENS;
+        ok = ok && member_ok(&r->engine, "taking every page", hog_do(r, take, &last));
+        for (uint32_t i = 0; ok && i < 20; i++) {
+            ok = step_all(r, ops, page, TERN_POOL_EXHAUSTED, &us);
+            series_add(&r->step_full, us);
+        }
+        ok = ok && member_ok(&r->engine, "giving them back", hog_do(r, give, &last));
+    }
+    give.kind = TERN_CLOSE;
+    return ok && hog_do(r, give, &last) == TERN_OK;
+}
+
 static bool measure_steps(struct rpc *r, uint32_t rounds)
 {
     static struct tern_op ops[SESSIONS];
     static struct tern_result results[SESSIONS];
+    double unused;
     bool ok = true;
 
     for (uint32_t i = 0; ok && i < SESSIONS; i++) {
@@ -211,6 +273,8 @@ static bool measure_steps(struct rpc *r, uint32_t rounds)
     }
     for (uint32_t i = 0; ok && i < rounds; i++)
         ok = step_once(r, ops, results, i);
+    ok = ok && step_all(r, ops, (struct tern_op){.kind = TERN_REWIND}, TERN_OK, &unused) &&
+         measure_exhausted(r, ops, rounds / 50);
     for (uint32_t i = 0; ok && i < SESSIONS; i++)
         ok = engine_do(&(struct engine_session){.engine = &r->engine, .id = ops[i].session},
                        (struct tern_op){.kind = TERN_CLOSE}) == TERN_OK;
@@ -326,7 +390,8 @@ static bool measure(struct rpc *r)
 static int show(struct rpc *r)
 {
     double match = series_median(&r->match), raw = series_median(&r->raw_rtt),
-           step = series_median(&r->step);
+           step = series_median(&r->step), room = series_median(&r->step_room),
+           full = series_median(&r->step_full);
     const struct bench_figure figures[] = {
         {"match_rtt_us_p50", match, "match, p50", "us", "at most 5 us over raw"},
         {"match_rtt_us_p99", series_quantile(&r->match, 0.99), "match, p99", "us", NULL},
@@ -335,6 +400,9 @@ static int show(struct rpc *r)
         {"match_rtt_us_p99_2core", series_quantile(&r->match2, 0.99), NULL, NULL, NULL},
         {"raw_rtt_us_p50_2core", series_median(&r->raw2), "raw, p50, two cores", "us", NULL},
         {"step_us_p50", step, "step of 256, p50", "us", "at most 150 us"},
+        {"step_room_us_p50", room, "a page each, p50", "us", NULL},
+        {"step_exhausted_us_p50", full, "no page left, p50", "us", "at most twice a page each"},
+        {"step_exhausted_ratio", full / room, NULL, NULL, NULL},
         {"pipelined_per_s", r->pipelined, "pipelined", "a second", "at least half of raw"},
         {"raw_pipelined_per_s", r->raw_pipelined, "raw, pipelined", "a second", NULL},
         {"busy_match_rtt_us_p99", series_quantile(&r->busy, 0.99), "match, p99, busy", "us", NULL},
@@ -356,13 +424,15 @@ static int show(struct rpc *r)
                      "pipelined_per_s >= raw_pipelined_per_s / 2") &&
          ok;
     ok = bench_limit(step <= 150, "step_us_p50 <= 150") && ok;
+    ok = bench_limit(full <= 2 * room, "step_exhausted_us_p50 <= 2 * step_room_us_p50") && ok;
     return ok ? 0 : 1;
 }
 
 int bench_rpc(const struct bench_args *args)
 {
     static struct rpc r;
-    struct series *all[] = {&r.match, &r.raw_rtt, &r.match2, &r.raw2, &r.step, &r.busy};
+    struct series *all[] = {&r.match, &r.raw_rtt,   &r.match2,    &r.raw2,
+                            &r.step,  &r.step_room, &r.step_full, &r.busy};
     int status = 2;
 
     r.args = args;
