@@ -53,6 +53,7 @@ struct core_limits {
     uint32_t sums_per_page;    /* checksums kept for a page: its units times its regions */
     uint32_t busy_retry_ms;    /* what a source that is full tells its peer */
     uint32_t reserved_percent; /* of each table that tenants share: see arena/shares.h */
+    uint64_t page_bytes_min;   /* of a pool's pages, in one region */
     uint64_t peer_bytes_in_flight; /* X8: asked for and not yet here, per peer */
     uint64_t tenant_bytes_in_flight;
     uint64_t transfer_deadline_ns; /* from the start of a transfer to its terminal state */

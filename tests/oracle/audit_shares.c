@@ -35,6 +35,8 @@ static void count_pools(const struct core *c, struct count *n)
             continue;
         n->used[SHARE_POOLS][p->tenant]++;
         n->used[SHARE_NAMESPACES][p->tenant] += p->spaces.n;
+        n->used[SHARE_SLABS][p->tenant] += p->nslabs;
+        n->used[SHARE_PAGES][p->tenant] += p->nslabs * p->pages_per_slab_max;
     }
 }
 

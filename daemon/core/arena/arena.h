@@ -497,6 +497,16 @@ static inline uint32_t share_room(const struct core *c, enum share_table table, 
     return c->share[table].rest + (h->reserved > h->used ? h->reserved - h->used : 0);
 }
 
+/* How many it could have if nobody else had more than what is reserved. */
+static inline uint32_t share_most(const struct core *c, enum share_table table, uint32_t holder)
+{
+    uint32_t most = share_limit(&c->limits, table);
+
+    for (uint32_t i = 0; i < c->share[table].holders; i++)
+        most -= i == holder ? 0 : share_holder(c, table, i)->reserved;
+    return most;
+}
+
 /* How many it has of what is common. */
 static inline uint32_t share_common(const struct share_holder *h)
 {

@@ -30,6 +30,8 @@ struct tenant_config;
     X(NODES, nodes, TENANT_MEMORY, "prefix nodes", "close sessions")                               \
     X(TOKEN_BLOCKS, token_blocks, TENANT_MEMORY, "token blocks", "close sessions")                 \
     X(EXTRA_KEYS, extra_keys, TENANT, "extra keys", "close sessions")                              \
+    X(SLABS, slabs, TENANT_MEMORY, "slab records", "close a pool")                                 \
+    X(PAGES, pages, TENANT_MEMORY, "page records", "use larger pages, or close a pool")            \
     X(PULLS, pulls, TENANT_PEER, "fetches from this peer", "come back when a fetch has ended")     \
     X(SERVES, serves, TENANT_PEER, "transfers to a peer", "come back when one has ended")
 

@@ -109,6 +109,10 @@ enum tern_err layout_check(const struct core *c, const struct req_pool_open *req
             g->page_bytes % 8 != 0)
             return refuse(ret, TERN_INVALID,
                           "page_tokens is 1 to 4096; page_bytes is a multiple of 8, and not 0");
+        if (g->page_bytes < c->limits.page_bytes_min)
+            return refuse(ret, TERN_INVALID,
+                          "a page is smaller than the daemon's page_bytes_min: use larger pages, "
+                          "or lower page_bytes_min in its configuration");
         if (g->units == 0 || g->page_bytes % g->units != 0 || g->units > c->limits.sums_per_page)
             return refuse(ret, TERN_INVALID,
                           "units divide page_bytes, and units x regions are within the configured "
@@ -260,6 +264,11 @@ static uint64_t tier_bytes(const struct core *c, uint32_t tenant, enum tier tier
     return tier == TIER_HOST ? config->host_bytes : config->memory_bytes;
 }
 
+static uint64_t page_records(const struct pool *p)
+{
+    return (uint64_t)p->nslabs * p->pages_per_slab_max;
+}
+
 /* Would such a pool fit if it were the only one? */
 static bool could_fit(const struct core *c, uint32_t tenant, enum tier tier,
                       const struct req_pool_open *req)
@@ -268,8 +277,9 @@ static bool could_fit(const struct core *c, uint32_t tenant, enum tier tier,
 
     memset(&p, 0, sizeof p);
     pool_set_groups(&p, req, tier);
-    return p.bytes <= tier_bytes(c, tenant, tier) && p.nslabs <= c->limits.slabs &&
-           (uint64_t)p.nslabs * p.pages_per_slab_max <= c->limits.pages;
+    return p.bytes <= tier_bytes(c, tenant, tier) &&
+           p.nslabs <= share_most(c, SHARE_SLABS, tenant) &&
+           page_records(&p) <= share_most(c, SHARE_PAGES, tenant);
 }
 
 bool pool_possible(const struct core *c, uint32_t tenant, const struct req_pool_open *req)
@@ -299,18 +309,23 @@ static enum tern_err carve(struct core *c, uint32_t tenant, enum tier tier, uint
                             "close a pool, or raise its host_memory"
                           : "the tenant's memory has no room for a pool of that size: close a "
                             "pool, or raise its memory");
-    if (fresh.pages_per_slab_max == UINT32_MAX ||
-        !range_find(c, tenant, tier, RANGE_PAGES, (uint64_t)fresh.nslabs * fresh.pages_per_slab_max,
-                    c->limits.pages, &page_base) ||
+    if (fresh.nslabs > share_room(c, SHARE_SLABS, tenant))
+        return refuse(ret, TERN_BUSY, share_refused(SHARE_SLABS));
+    if (page_records(&fresh) > share_room(c, SHARE_PAGES, tenant))
+        return refuse(ret, TERN_BUSY, share_refused(SHARE_PAGES));
+    if (!range_find(c, tenant, tier, RANGE_PAGES, page_records(&fresh), c->limits.pages,
+                    &page_base) ||
         !range_find(c, tenant, tier, RANGE_SLABS, fresh.nslabs, c->limits.slabs, &slab_base))
         return refuse(ret, TERN_BUSY,
-                      "too few page or slab records: raise limits.pages or limits.slabs, or use "
-                      "larger pages");
+                      "page or slab records are left, but not side by side: close a pool, or raise "
+                      "limits.pages or limits.slabs");
     p = pool_at(c, slot);
     fresh.gen = gen_next(p->gen);
     *p = fresh;
     pool_state_move(&p->state, POOL_OPEN);
     share_take(c, SHARE_POOLS, tenant);
+    share_take_n(c, (struct share_of){SHARE_SLABS, tenant}, fresh.nslabs);
+    share_take_n(c, (struct share_of){SHARE_PAGES, tenant}, (uint32_t)page_records(&fresh));
     p->tenant = tenant;
     p->opener = p->other_tier = NONE;
     p->spaces = p->reclaim = p->changed = p->keyed = LIST_EMPTY;
@@ -331,6 +346,8 @@ static enum tern_err carve(struct core *c, uint32_t tenant, enum tier tier, uint
 void pool_end(struct core *c, struct pool *p)
 {
     share_put(c, SHARE_POOLS, p->tenant);
+    share_put_n(c, (struct share_of){SHARE_SLABS, p->tenant}, p->nslabs);
+    share_put_n(c, (struct share_of){SHARE_PAGES, p->tenant}, (uint32_t)page_records(p));
     pool_state_move(&p->state, POOL_EMPTY);
 }
 

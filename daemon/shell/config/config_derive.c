@@ -167,6 +167,7 @@ void config_derive(struct loader *l)
     limits->tenants = c->ntenants;
     limits->conns = at_most(conns, COUNT_MAX);
     limits->peers = c->npeers;
+    limits->page_bytes_min = c->page_bytes_min;
     derive_u32(&c->inbound_links, (uint64_t)c->npeers + INBOUND_SPARE);
     derive_u32(&c->data_conns_max, data_conns(c));
     derive_u32(&c->send_buffers_reserved,

@@ -130,6 +130,40 @@ TEST(t22_pools_of_a_tenant_leave_the_other_its_share)
     assert_int_equal(share_of(&n, "pools", 1).used, 2); /* until nobody can write there */
 }
 
+/* A opens pools of 1 MiB, each with 2,048 pages in 1,024 slabs, until it is refused. */
+static void records_of_pools(uint32_t pages, uint32_t slabs, const char *setting)
+{
+    struct rig_options options = rig_defaults();
+    struct group_layout g = rig_group(4, 512);
+    struct neighbours n;
+    struct pool_id pool;
+    uint32_t held = 1;
+
+    options.limits.pools = 32;
+    options.limits.pages = pages;
+    options.limits.slabs = slabs;
+    options.tenant[0].memory_bytes = options.tenant[1].memory_bytes = 64u << 20;
+    n = neighbours_with(options); /* with a pool each */
+    while (rig_pool_open(n.rig, n.a.conn[0], &g, 1, 1 << 20, &pool) == TERN_OK)
+        held++;
+    assert_err(TERN_BUSY, n.rig->last->err);
+    assert_non_null(strstr(n.rig->last->text, setting));
+    assert_int_equal(held, 6);
+    assert_ok(rig_pool_open(n.rig, n.b.conn[0], &g, 1, 1 << 20, &pool));
+    assert_int_equal(share_of(&n, "pages", 1).used, 2 * 2048);
+    assert_int_equal(share_of(&n, "slabs", 1).used, 2 * 1024);
+}
+
+TEST(t22_page_records_of_a_tenant_leave_the_other_its_share)
+{
+    records_of_pools(16384, 65536, "raise limits.pages");
+}
+
+TEST(t22_slab_records_of_a_tenant_leave_the_other_its_share)
+{
+    records_of_pools(65536, 8192, "raise limits.slabs");
+}
+
 /* A peer that does not answer holds the fetches of one tenant. Another tenant's are begun, from the
  * same peer and from others. */
 TEST(t22_fetches_of_a_tenant_from_a_silent_peer_leave_the_other_its_share)

@@ -44,6 +44,18 @@ TEST(errors_layouts_out_of_range)
     assert_true(core_changes(b.rig->core) == before);
 }
 
+/* T22: who uses smaller pages than the daemon was told would use up the records of others. */
+TEST(t22_pages_below_the_configured_minimum_are_refused)
+{
+    struct bench b = BENCH_LIMITED(limits.page_bytes_min = 512, 4, 16);
+    struct group_layout g[2] = {rig_group(4, 512), rig_group(4, 504)};
+    struct pool_id pool;
+
+    assert_refused(b.rig, TERN_INVALID, rig_pool_open(b.rig, b.e.conn[0], g, 2, 1 << 20, &pool));
+    assert_non_null(strstr(b.rig->last->text, "lower page_bytes_min"));
+    assert_ok(rig_pool_open(b.rig, b.e.conn[0], g, 1, 1 << 16, &pool));
+}
+
 TEST(errors_groups_without_a_common_multiple)
 {
     struct bench b = bench_start(4, 16);
