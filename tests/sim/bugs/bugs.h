@@ -43,6 +43,10 @@
     X(34, PULLS_UNSHARED, "begin a fetch on what is reserved for another tenant")                  \
     X(35, SERVES_UNSHARED, "serve on what is reserved for another tenant")                         \
     X(36, RESET_UNTOLD, "keep a reset from the peers")                                             \
+    X(37, SPACES_UNSHARED, "open a namespace on what is reserved for another tenant")              \
+    X(38, NODES_UNSHARED, "commit a chunk on what is reserved for another tenant")                 \
+    X(39, BLOCKS_KEPT, "keep the share of token blocks that are free again")                       \
+    X(40, SPACE_IDLE_EARLY, "let a namespace make way while somebody is in it")                    \
     X(41, EVICT_DOOMED, "evict for a request for which there is not enough")                       \
     X(42, PATH_UNCOUNTED, "count as obtainable what lies above a pinned prefix")                   \
     X(48, JUMP_PROVES, "take a done step that jumped for a proof of all that was named")
