@@ -49,9 +49,11 @@ static void b_turn(struct neighbours *n, bool over, double *ret_p99_us)
     struct tenant_b *b = &n->b;
     uint64_t until = b->operations + (n->args->quick ? QUICK_OPS : TURN_OPS);
 
-    b_begin(b);
-    while (b->operations < until)
-        b_round(b);
+    if (b_begin(b)) {
+        while (b->operations < until)
+            b_round(b);
+        b_leave(b);
+    }
     *ret_p99_us = series_quantile(&b->slice, 0.99);
     for (uint32_t k = 0; k < B_KINDS; k++) {
         for (size_t i = 0; i < b->kind[k].n; i++)

@@ -79,9 +79,11 @@ void b_stop(struct tenant_b *b);
  * fetched from there, and one that the other daemon fetches from here. Changes of the tree that its
  * subscriber lost count as operations that failed. */
 void b_round(struct tenant_b *b);
-/* Begins a turn: forgets the times of the last one, and one more engine of tenant B comes, opens a
- * pool and leaves. */
-void b_begin(struct tenant_b *b);
+/* Begins a turn: forgets the times of the last one; an engine of B comes here. False: it could not.
+ * At the end of the turn it leaves with all that it had, so that A can take whatever is not
+ * reserved for B before the next one comes. */
+bool b_begin(struct tenant_b *b);
+void b_leave(struct tenant_b *b);
 const char *b_kind_name(enum b_kind kind);
 
 #endif

@@ -8,7 +8,6 @@
 #include "neighbours.h"
 
 #define PAGES_HERE    256 /* fewer than the prefixes there take, so that each has to be fetched */
-#define PAGES_NEW     8
 #define PAGES_THERE   1024
 #define SHARED_TOKENS (2 * NEIGHBOUR_PAGE_TOKENS)
 #define OWN_TOKENS    (SHARED_TOKENS + NEIGHBOUR_PAGE_TOKENS / 2) /* half a page is given back */
@@ -156,41 +155,55 @@ void b_round(struct tenant_b *b)
         hear(b);
 }
 
-/* In a namespace of its own, tokens with a key; then it gives up its pool. */
-static void newcomer_asks(struct tenant_b *b, struct engine *e, const char *salt)
+/* In a namespace of its own, tokens with a key. */
+static void newcomer_asks(struct tenant_b *b)
 {
     uint32_t tokens[SHARED_TOKENS];
     struct tern_extra_key key = {.position = 1, .hi = b->serial};
     struct tern_tokens list = {.v = tokens, .n = SHARED_TOKENS, .keys = &key, .nkeys = 1};
+    struct engine *e = &b->here;
     struct engine_session s = {.engine = e};
-    uint64_t start = clock_ns();
+    struct tern_namespace ns = {.model = "bench"};
+    char salt[32];
+    uint64_t start;
 
     block_tokens(OWN_ID, 0, SHARED_TOKENS, tokens);
-    e->ns.salt = salt;
-    timed(b, e, B_JOIN, start, tern_session_open(e->tern, e->pool, &e->ns, MEMBER_CALL_MS, &s.id));
+    snprintf(salt, sizeof salt, "%u", b->serial);
+    ns.salt = salt;
+    start = clock_ns();
+    timed(b, e, B_JOIN, start, tern_session_open(e->tern, e->pool, &ns, MEMBER_CALL_MS, &s.id));
     start = clock_ns();
     timed(b, e, B_MATCH, start, tern_match(e->tern, s.id, &list, 0, MEMBER_CALL_MS, &s.last));
-    start = clock_ns();
-    timed(b, e, B_CLOSE, start, engine_do(&s, (struct tern_op){.kind = TERN_CLOSE}));
-    member_ok(e, "closing a pool", tern_pool_close(e->tern, e->pool, MEMBER_CALL_MS));
+    end(b, &s);
 }
 
-void b_begin(struct tenant_b *b)
+bool b_begin(struct tenant_b *b)
 {
-    struct engine e = {.ns = {.model = "bench"}};
+    struct engine *e = &b->here;
     struct geometry g;
     char name[32];
     uint64_t start;
-    enum tern_err err;
 
     series_clear(&b->slice);
-    snprintf(name, sizeof name, "b-new-%u", b->serial);
-    geometry_plain(&g, NEIGHBOUR_PAGE_TOKENS, NEIGHBOUR_PAGE_BYTES, PAGES_NEW);
+    geometry_plain(&g, NEIGHBOUR_PAGE_TOKENS, NEIGHBOUR_PAGE_BYTES, PAGES_HERE);
+    snprintf(name, sizeof name, "b-here-%u", b->serial);
+    e->ns = (struct tern_namespace){.model = "bench"};
     start = clock_ns();
-    err = engine_open_pool(&e, b->hosts->b_here, name, &g.layout, MEMBER_CALL_MS);
-    if (timed(b, &e, B_JOIN, start, err))
-        newcomer_asks(b, &e, name);
-    engine_close(&e);
+    if (!timed(b, e, B_JOIN, start,
+               engine_open(e, b->hosts->b_here, name, &g.layout, MEMBER_CALL_MS))) {
+        engine_close(e);
+        return false;
+    }
+    newcomer_asks(b);
+    return true;
+}
+
+void b_leave(struct tenant_b *b)
+{
+    struct engine *e = &b->here;
+
+    member_ok(e, "closing a pool", tern_pool_close(e->tern, e->pool, MEMBER_CALL_MS));
+    engine_close(e);
 }
 
 bool b_start(struct tenant_b *b, const struct hosts *h)
@@ -202,11 +215,8 @@ bool b_start(struct tenant_b *b, const struct hosts *h)
     series_init(&b->slice, SAMPLES_MAX);
     for (uint32_t k = 0; k < B_KINDS; k++)
         series_init(&b->kind[k], SAMPLES_MAX);
-    ok = member_start(&b->here, h->b_here, "b-here", NEIGHBOUR_PAGE_TOKENS, NEIGHBOUR_PAGE_BYTES,
-                      PAGES_HERE) &&
-         subscribe(b) &&
-         member_start(&b->there, h->b_there, "b-there", NEIGHBOUR_PAGE_TOKENS, NEIGHBOUR_PAGE_BYTES,
-                      PAGES_THERE);
+    ok = subscribe(b) && member_start(&b->there, h->b_there, "b-there", NEIGHBOUR_PAGE_TOKENS,
+                                      NEIGHBOUR_PAGE_BYTES, PAGES_THERE);
     for (uint32_t i = 0; ok && i < B_PREFIXES; i++) {
         block_tokens(KEPT_ID + i, 0, SHARED_TOKENS, tokens);
         ok = member_ok(&b->there, "a Match",
