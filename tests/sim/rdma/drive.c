@@ -5,12 +5,18 @@
 #include <stdio.h>
 
 #include "base/check.h"
+#include "seam/xfer/tcp/tcp.h"
+#include "seam/xfer/verbs/verbs.h"
 
 #define TICK_NS  (100 * MS)
 #define PORT     7000u
 #define PROBE_NS CONVERGE_NS
 #define SLICE_NS (50 * MS)
 #define SPIN_NS  100000u /* VERBS_SPIN_NS */
+
+/* What this world has a network for. A transport that is built in besides is played when its cards
+ * and its killed processes are modelled here. */
+static const struct transport_ops *const played[] = {&verbs_transport, &tcp_transport, NULL};
 
 /* ------------------------------------------------------------------ nodes */
 
@@ -87,6 +93,7 @@ void drive_node_start(uint32_t number)
                                  .data_conns_max = 12,
                                  .idle_ns = rw.cfg.idle_ns,
                                  .socket_buffer_bytes = 4096,
+                                 .transports = played,
                                  .rdma = {.pulls = NODES - 1,
                                           .serves = true,
                                           .push = true,
