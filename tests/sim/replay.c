@@ -56,7 +56,7 @@ static void print_detail(const struct event *ev)
                (unsigned long long)ev->step_done.step);
         break;
     case EV_REQUEST:
-        printf(" op=%u conn=%u id=%llu", ev->request.op, ev->request.conn,
+        printf(" op=%s conn=%u id=%llu", op_name(ev->request.op), ev->request.conn,
                (unsigned long long)ev->request.request_id);
         break;
     case EV_LINK_UP:
