@@ -203,7 +203,9 @@ wrong 1 "ternctl pools" "$CTL" evict --pool 77
 wrong 3 "that is no socket" "$CTL" --socket "$DIR/config.yaml" status
 wrong 1 "no certificate is configured" "$CTL" reload # and not that the daemon is too old
 wrong 1 "no change has that number" "$CTL" watch --from 5000000000
-for command in status pools sessions engines peers doctor transfers tree evict pin unpin watch drain reload tape ping; do
+COMMANDS=$("$CTL" --help | sed -n '/^Commands:/,/^$/s/^  \([a-z]*\) .*/\1/p')
+(($(wc -w <<<"$COMMANDS") >= 16)) || fail "--help lists only: $COMMANDS"
+for command in $COMMANDS; do
     HELP=$("$CTL" $command --help)
     [[ $HELP == *"ternctl $command"* && $HELP == *Examples:* && $HELP == *--json* ]] || fail "$command --help"
     ends 0 "^  $command " "$CTL" --help
