@@ -64,8 +64,8 @@ static void take_event(struct subscription *sub, const uint8_t *bytes)
     };
 }
 
-/* Makes room by forgetting the oldest. What was missed behind some that are kept takes those with
- * it: they may have changed since. */
+/* Makes room by forgetting the oldest. Where changes were missed behind some that are kept, those
+ * are forgotten, too: they may have changed since. */
 static void take_events(struct subscription *sub, const Tern__Wire__SubscribeReply *m)
 {
     uint32_t n = (uint32_t)(m->events.len / WIRE_EVENT_BYTES), skip = 0, drop = 0;

@@ -51,7 +51,7 @@ enum tern_err send_room(struct tern *t, size_t body, struct outgoing *ret)
     return TERN_OK;
 }
 
-/* Behind the other fields, whoever wrote those: most requests have a field of that name. */
+/* It goes behind the other fields, whoever wrote those. Most requests have a field of that name. */
 static void put_trace(const struct tern *t, uint16_t type, struct writer *w)
 {
     const ProtobufCMessageDescriptor *d = t->trace_id ? wire_descriptor(type) : NULL;

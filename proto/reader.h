@@ -96,7 +96,8 @@ static inline bool reader_bytes(struct reader *r, struct field *f)
     return true;
 }
 
-/* The next field. False: the message ended, or it is none, which reader_ok tells. */
+/* The next field. False: the message has ended, or the bytes are no message; reader_ok tells which.
+ */
 static inline bool reader_next(struct reader *r, struct field *f)
 {
     const uint8_t *start = r->p;

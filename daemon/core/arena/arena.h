@@ -315,7 +315,7 @@ struct serve { /* a transfer out */
     uint64_t trace_id, deadline_ns, started_ns;
 };
 
-struct reset { /* see transfer/resets.c */
+struct reset { /* see session/resets.c */
     uint32_t state, tenant;
     struct namespace_id ns;
     uint64_t id;

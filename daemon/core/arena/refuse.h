@@ -14,7 +14,7 @@ static inline enum tern_err refuse(struct reply *ret, enum tern_err err, const c
     return err;
 }
 
-/* The same of one operation of a Step. */
+/* Refuses one operation of a Step in the same way. */
 static inline enum tern_err refuse_op(struct op_result *ret, enum tern_err err, const char *text)
 {
     ret->text = text;

@@ -41,7 +41,7 @@ enum tern_err pool_carve(struct core *c, const struct engine *e, const struct re
                          uint32_t *ret_pool, struct reply *ret);
 /* The record is free again; nothing of the pool is used any more. */
 void pool_end(struct core *c, struct pool *p);
-/* False: no other pool's going would make room for it. */
+/* False: it would not fit even if all other pools were gone. */
 bool pool_possible(const struct core *c, uint32_t tenant, const struct req_pool_open *req);
 /* Pages in the table of a session of that many tokens, of all groups. */
 uint32_t pool_table_refs(const struct pool *p, uint32_t tokens);

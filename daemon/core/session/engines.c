@@ -176,7 +176,7 @@ void engine_attach(struct core *c, struct engine *e, uint32_t pool)
     touch(c);
 }
 
-/* Its slot may be another engine's next: who is named for the pool is one that maps it. */
+/* The slot may become another engine's next, so the pool names an engine that still maps it. */
 static void engine_detach(struct core *c, const struct engine *e, uint32_t pool)
 {
     struct pool *p = pool_at(c, pool);

@@ -149,7 +149,8 @@ void session_path_runs(const struct core *c, struct actions *out, const struct s
         end = segment_end(&p->group[g], node_at(c, at)->depth);
         if (first < window_first(&p->group[g], s->committed))
             first = window_first(&p->group[g], s->committed);
-        if (group_is_state(&p->group[g])) { /* what the session has slid over is not its any more */
+        if (group_is_state(
+                &p->group[g])) { /* what the session has slid over is no longer its own */
             if (s->state_from >= s->committed)
                 continue;
             if (first < segment_first(p, &p->group[g], s->state_from + p->align))

@@ -11,7 +11,7 @@ bool retire_ready(const struct core *c, const struct engine *e, uint64_t step);
  * emptied. pin.node NONE: no pin. */
 void retire_release(struct core *c, struct engine *e, uint64_t step, struct list *pages,
                     struct path pin);
-/* Nodes chained by pending_next become visible when `step` has passed. */
+/* Nodes that are chained by work.publish_next become visible when `step` has passed. */
 void retire_publish(struct core *c, struct engine *e, uint64_t step, uint32_t nodes);
 void retire_advance(struct core *c, struct engine *e); /* applies what has passed */
 void retire_drop_all(struct core *c,

@@ -92,7 +92,8 @@ void pull_put_off(struct core *c, struct pull *p, uint32_t retry_ms)
     touch(c);
 }
 
-/* The source was not busy for it, or it ends: the oldest of those behind it asks. */
+/* The source was not busy for this transfer, or the transfer ends: now the oldest of those behind
+ * it asks. */
 static void pull_led(struct core *c, struct pull *p)
 {
     if (!p->leads)

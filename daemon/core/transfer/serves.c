@@ -348,8 +348,8 @@ enum tern_err core_serve_page(const struct core *c, struct serve_id serve, uint3
     if (!s || (s->state != SERVE_OPEN && s->state != SERVE_OPEN_ENDS))
         return TERN_GONE;
     pg = page_find(c, pool_at(c, s->pool), group, ref);
-    /* Of the namespace that was asked for, and with its checksum known: a peer cannot reach beside
-     * its transfer. */
+    /* The page has to be of the namespace that was asked for, and its checksum has to be known, so
+     * a peer cannot reach beside its transfer. */
     if (!pg || pg->state != PAGE_COMMITTED ||
         node_at(c, pg->owner)->space != node_at(c, s->node)->space || pg->seal != PAGE_SEAL_DONE)
         return TERN_GONE;

@@ -351,7 +351,8 @@ uint32_t state_low(const struct core *c, uint32_t slot)
     return span < n->depth ? n->depth - (uint32_t)span : 0;
 }
 
-/* A commit ends here, for the first time or once more: its successors of then may be gone. */
+/* A commit ends here, for the first time or again: the successors that the node had then may be
+ * gone. */
 static void make(struct core *c, uint32_t slot)
 {
     struct node *n = node_at(c, slot);

@@ -71,8 +71,8 @@ void state_settle(struct core *c, uint32_t slot);
 void state_forget(struct core *c, uint32_t slot);
 /* The node is about to leave the device: nobody can resume there any more. */
 void state_leave(struct core *c, uint32_t slot);
-/* Of what is borrowed on the path, one borrower is content with the host's copies
- * from now on, or is so no longer. */
+/* One borrower of the path's STATE is content with the host's copies from now on, or no longer is.
+ */
 void state_lend_host(struct core *c, struct path path, bool host);
 
 #endif
