@@ -49,7 +49,7 @@ TEST(chains_are_the_cores)
     for (uint32_t a = 0; a < 4; a++)
         for (uint32_t i = 0; i < 3; i++) {
             uint32_t n = CHUNKS * aligns[a] + 5;
-            struct req_tokens plain = {.v = rig_tokens(1, n), .n = n};
+            struct req_tokens plain = {.v = seq1, .n = n};
 
             compare(aligns[a], &ns[i], &plain);
         }
@@ -61,7 +61,7 @@ TEST(chains_know_extra_keys)
                                {.position = 63, .hi = 3, .lo = 4},
                                {.position = 64, .hi = 5, .lo = 6},
                                {.position = 190, .hi = 7, .lo = 8}};
-    struct req_tokens keyed = {.v = rig_tokens(1, 200), .n = 200, .keys = keys, .nkeys = 4};
+    struct req_tokens keyed = {.v = seq1, .n = 200, .keys = keys, .nkeys = 4};
     struct tern_namespace ns = {.model = "m"};
 
     compare(64, &ns, &keyed);
@@ -70,7 +70,7 @@ TEST(chains_know_extra_keys)
 TEST(chains_stop_where_there_is_no_room)
 {
     struct tern_namespace ns = {.model = "m"};
-    struct tern_tokens tokens = {.v = rig_tokens(1, 200), .n = 200};
+    struct tern_tokens tokens = {.v = seq1, .n = 200};
     uint64_t all[3], two[3] = {0, 0, 7};
 
     assert_int_equal(tern_chains(&ns, &tokens, 64, all, 3), 3);
@@ -83,8 +83,7 @@ TEST(chains_stop_where_there_is_no_room)
 TEST(chains_of_a_list_that_points_nowhere_are_none)
 {
     struct tern_namespace ns = {.model = "m"};
-    struct tern_tokens no_tokens = {.n = 200},
-                       no_keys = {.v = rig_tokens(1, 200), .n = 200, .nkeys = 1},
+    struct tern_tokens no_tokens = {.n = 200}, no_keys = {.v = seq1, .n = 200, .nkeys = 1},
                        whole = {.v = no_keys.v, .n = 200};
     uint64_t chain;
 

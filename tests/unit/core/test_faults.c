@@ -58,7 +58,7 @@ static void assert_source_owns(struct pair *p)
     assert_int_equal(rig_view(p->source).serves, 0);
     assert_int_equal(quarantined(p), 0);
     assert_int_equal(rig_group_view(p->dest, p->dp, 0).transfer, 0);
-    matches(s, rig_tokens(1, TOKENS), TOKENS, TOKENS);
+    matches(s, seq1, TOKENS, TOKENS);
     closes_whole(s, TOKENS);
 }
 
@@ -251,7 +251,7 @@ TEST(fault_37_a_quota_is_its_tenants_alone)
         mine = rig_session(b.rig, &other, pool, 1);
         commits(mine, 1 + i, 16);
         closes_whole(mine, 16);
-        assert_int_equal(rig_depth(mine, rig_tokens(1, 16), 16), 16); /* nothing was evicted */
+        assert_int_equal(rig_depth(mine, seq1, 16), 16); /* nothing was evicted */
     }
     printf("fault=37 runs=20 injected=%u violations=0 neighbour_failed=0\n", refused);
 }

@@ -36,8 +36,8 @@ TEST(views_session_and_engine_say_what_they_are)
 
     assert_true(core_session_view(rig->core, s->id.slot, &session));
     assert_string_equal(session.state_word, "open");
-    assert_ok(rig_match(s, rig_tokens(1, 16), 16));
-    run_and_commit(s, rig_tokens(1, 16), 10, 8, 4);
+    assert_ok(rig_match(s, seq1, 16));
+    run_and_commit(s, seq1, 10, 8, 4);
     assert_ok(rig_rewind(s, 8, 6));
     rig_step_done(rig, e.id, 0, 3);
     assert_true(core_session_view(rig->core, s->id.slot, &session));
@@ -104,7 +104,7 @@ TEST(views_transfers_show_both_ends)
     struct rig_session *d = rig_session(p.dest, &p.de, p.dp, 1);
 
     rig_put(p.source, &p.se, p.sp, 1, 32);
-    assert_ok(rig_match(d, rig_tokens(1, 32), 32));
+    assert_ok(rig_match(d, seq1, 32));
     p.dest->automatic = RIG_ALL & ~(uint32_t)(RIG_PULL | RIG_PULL_STOP);
     rig_fetch(d, 0, 0);
     pull = rig_job(p.dest, RIG_PULL, 0)->pull;

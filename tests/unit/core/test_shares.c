@@ -176,7 +176,7 @@ TEST(t22_fetches_of_a_tenant_from_a_silent_peer_leave_the_other_its_share)
     n = neighbours_with(options);
     n.rig->automatic = BY_HAND(RIG_MSG);
     rig_link_up(n.rig, 0, rig_create(&options), 2);
-    assert_ok(rig_match(n.bs, rig_tokens(1, 16), 16));
+    assert_ok(rig_match(n.bs, seq1, 16));
     for (; held < 9; held++) {
         struct rig_session *s = session_with(n.rig, &n.a, n.ap, 1, 16);
 

@@ -38,7 +38,7 @@ TEST(errors_step_of_too_many_operations_invalid)
     struct bench b = bench_start(4, 16);
     const struct reply *reply;
 
-    assert_ok(rig_match(b.s, rig_tokens(1, 8), 8));
+    assert_ok(rig_match(b.s, seq1, 8));
     for (uint32_t i = 0; i <= STEP_OPS_MAX; i++)
         ops[i] = (struct step_op){.kind = STEP_REWIND, .session = b.s->id};
     assert_refused(b.rig, TERN_INVALID,
@@ -59,7 +59,7 @@ TEST(errors_are_counted_by_kind)
 {
     struct bench b = bench_start(4, 2);
 
-    assert_ok(rig_match(b.s, rig_tokens(1, 64), 64));
+    assert_ok(rig_match(b.s, seq1, 64));
     rig_extend(b.s, 64, 0, NULL, 0);
     rig_extend(b.s, 64, 0, NULL, 0);
     rig_rewind(b.s, 9, 0);
@@ -77,9 +77,9 @@ static void history(struct bench *b, uint32_t salt)
 {
     struct rig_session *twin = rig_session(b->rig, &b->e, b->pool, 1);
 
-    assert_ok(rig_match(b->s, rig_tokens(1, 64), 64));
-    run_and_commit(b->s, rig_tokens(1, 64), 30, 16, 3);
-    commits_up_to(twin, rig_tokens(1, 64), 64, 16, 4);
+    assert_ok(rig_match(b->s, seq1, 64));
+    run_and_commit(b->s, seq1, 30, 16, 3);
+    commits_up_to(twin, seq1, 64, 16, 4);
     assert_ok(rig_rewind(b->s, 20, 5));
     rig_engine_done(b->rig, &b->e, 4);
     rig_put(b->rig, &b->e, b->pool, 2 + salt, 12);
@@ -133,7 +133,7 @@ TEST(core_changes_counts_every_change_once)
     struct bench b = bench_start(4, 32);
     uint64_t before = core_changes(b.rig->core);
 
-    assert_ok(rig_match(b.s, rig_tokens(1, 64), 64));
+    assert_ok(rig_match(b.s, seq1, 64));
     assert_true(core_changes(b.rig->core) == before + 1);
     assert_ok(rig_extend(b.s, 16, 16, NULL, 0));
     assert_true(core_changes(b.rig->core) == before + 2);
@@ -159,12 +159,12 @@ TEST(core_changes_peeks_timers_and_failures_do_not_count)
 
     history(&b, 0);
     before = core_changes(b.rig->core);
-    assert_int_equal(rig_depth(b.s, rig_tokens(1, 64), 64), 16);
+    assert_int_equal(rig_depth(b.s, seq1, 64), 16);
     assert_int_equal(rig_depth(b.s, rig_tokens(7, 64), 64), 0);
     rig_advance(b.rig, 12345);
     assert_err(TERN_INVALID, rig_extend(b.s, 1, 0, NULL, 0));
     assert_err(TERN_INVALID, rig_rewind(b.s, 1, 0));
-    assert_err(TERN_INVALID, rig_match(b.s, rig_tokens(1, 4), 4));
+    assert_err(TERN_INVALID, rig_match(b.s, seq1, 4));
     assert_err(TERN_INVALID, rig_pool_open(b.rig, b.e.conn[0], &group, 0, 1 << 16, &pool));
     assert_err(TERN_GONE,
                rig_session_open(b.rig, b.e.conn[0], (struct pool_id){5, 5}, 1, &ignored));
@@ -307,7 +307,7 @@ TEST(core_reply_has_the_trace_id_of_its_request)
     struct bench b = bench_start(4, 32);
     struct request match = {.op = OP_MATCH, .trace_id = 0x7ace, .match.session = b.s->id};
 
-    match.match.tokens = (struct req_tokens){.v = rig_tokens(1, 8), .n = 8};
+    match.match.tokens = (struct req_tokens){.v = seq1, .n = 8};
     assert_true(rig_request(b.rig, b.e.conn[0], &match)->trace_id == 0x7ace);
 }
 

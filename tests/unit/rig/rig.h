@@ -194,6 +194,7 @@ void rig_session_free(struct rig_session *s);
 /* Tokens of a made-up sequence: the same seed gives the same sequence, another seed shares nothing.
  */
 const uint32_t *rig_tokens(uint32_t seed, uint32_t n);
+extern const uint32_t *const seq1; /* those of sequence 1: they stay where they are */
 
 enum tern_err rig_match(struct rig_session *s, const uint32_t *tokens, uint32_t n);
 enum tern_err rig_match_full(struct rig_session *s, const struct req_tokens *tokens, uint64_t step);

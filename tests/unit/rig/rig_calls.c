@@ -242,6 +242,14 @@ const uint32_t *rig_tokens(uint32_t seed, uint32_t n)
     return tokens;
 }
 
+static uint32_t first_sequence[RIG_TOKENS_MAX];
+const uint32_t *const seq1 = first_sequence;
+
+__attribute__((constructor)) static void make_first_sequence(void)
+{
+    memcpy(first_sequence, rig_tokens(1, RIG_TOKENS_MAX), sizeof first_sequence);
+}
+
 /* T21: the engine copies in stream order, before whatever comes next. */
 static void copy_state(struct rig_session *s, const struct table_run *run)
 {

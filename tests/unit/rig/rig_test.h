@@ -320,8 +320,8 @@ static inline struct bench bench_running(void)
 {
     struct bench b = bench_start(4, 32);
 
-    assert_ok(rig_match(b.s, rig_tokens(1, 32), 14));
-    assert_ok(rig_run_to(b.s, rig_tokens(1, 32), 14));
+    assert_ok(rig_match(b.s, seq1, 14));
+    assert_ok(rig_run_to(b.s, seq1, 14));
     assert_ok(rig_commit(b.s, 8, 0));
     assert_ok(rig_extend(b.s, 20, 0, NULL, 0));
     assert_lengths(b.s, 8, 14, 20);

@@ -95,11 +95,11 @@ TEST(e_d_commit_at_9_not_found_at_8_found_at_9)
 
     assert_leaves(rig_commit(s, 16, 9), s, 16, 16, 16); /* the session itself uses them at once */
     rig_step_done(b.rig, b.e.id, 0, 8);
-    assert_int_equal(rig_depth(early, rig_tokens(1, 16), 16), 0);
-    matches(early, rig_tokens(1, 16), 16, 0);
+    assert_int_equal(rig_depth(early, seq1, 16), 0);
+    matches(early, seq1, 16, 0);
     rig_step_done(b.rig, b.e.id, 0, 9);
-    assert_int_equal(rig_depth(late, rig_tokens(1, 16), 16), 16);
-    matches(late, rig_tokens(1, 16), 16, 16);
+    assert_int_equal(rig_depth(late, seq1, 16), 16);
+    matches(late, seq1, 16, 16);
     assert_int_equal(rig_wrong(late, 16), 0);
 }
 
@@ -110,13 +110,13 @@ TEST(n_a_other_extra_key_at_600_matches_576)
                        *other = rig_session(b.rig, &b.e, b.pool, 1);
     struct extra_key cat = {.position = 600, .hi = 1, .lo = 2},
                      dog = {.position = 600, .hi = 1, .lo = 3};
-    struct req_tokens with_cat = {.v = rig_tokens(1, 1024), .n = 1024, .keys = &cat, .nkeys = 1};
+    struct req_tokens with_cat = {.v = seq1, .n = 1024, .keys = &cat, .nkeys = 1};
     struct req_tokens with_dog = with_cat, plain = with_cat;
 
     with_dog.keys = &dog;
     plain.nkeys = 0;
     assert_ok(rig_match_full(s, &with_cat, 0));
-    commit_to(s, rig_tokens(1, 1024), 1024, 0);
+    commit_to(s, seq1, 1024, 0);
     assert_int_equal(depth_with_keys(other, &with_cat), 1024);
     assert_int_equal(depth_with_keys(other, &with_dog), 576);
     assert_int_equal(depth_with_keys(other, &plain), 576);

@@ -14,10 +14,9 @@ TEST(a15_retract_then_abort_frees_nothing_twice)
     for (uint32_t mode = RETRACT_HOST; mode <= RETRACT_DROP; mode++)
         for (uint32_t abort_step = 3; abort_step <= 7; abort_step += 2) {
             struct bench b = host_bench(2, 16, 16);
-            const uint32_t *tokens = rig_tokens(1, 32);
 
             b.rig->automatic = BY_HAND(RIG_COPY);
-            computes_tokens(b.s, tokens, 10);
+            computes_tokens(b.s, seq1, 10);
             assert_ok(rig_commit(b.s, 4, 0));
             assert_ok(rig_extend(b.s, 16, 0, NULL, 0));
             assert_ok(rig_retract(b.s, mode, 5));
@@ -40,12 +39,11 @@ TEST(a15_retract_after_late_tokens_is_clamped_to_what_is_held)
     for (uint32_t mode = RETRACT_HOST; mode <= RETRACT_DROP; mode++)
         for (uint32_t committed = 0; committed <= 4; committed += 4) {
             struct bench b = host_bench(4, 16, 16);
-            const uint32_t *tokens = rig_tokens(1, 32);
             uint32_t kept = mode == RETRACT_DROP ? committed : 4;
 
-            assert_ok(rig_match(b.s, tokens, 12));
+            assert_ok(rig_match(b.s, seq1, 12));
             assert_int_equal(b.s->ntokens, 12);
-            assert_ok(rig_run_to(b.s, tokens, 4));
+            assert_ok(rig_run_to(b.s, seq1, 4));
             if (committed)
                 assert_ok(rig_commit(b.s, committed, 0));
             assert_leaves(rig_retract(b.s, mode, 0), b.s, committed, kept, kept);
@@ -55,7 +53,7 @@ TEST(a15_retract_after_late_tokens_is_clamped_to_what_is_held)
             assert_leaves(rig_recover_now(b.s), b.s, committed, kept, kept);
             assert_int_equal(b.s->ntokens, 12);
             assert_int_equal(rig_wrong(b.s, kept), 0);
-            commit_to(b.s, tokens, 12, 0);
+            commit_to(b.s, seq1, 12, 0);
             closes_whole(b.s, 12);
             nothing_stays(b.rig, b.admin, b.pool);
         }
@@ -66,14 +64,12 @@ TEST(a15_retract_after_late_tokens_is_clamped_to_what_is_held)
 TEST(a16_a_writeback_is_seen_when_it_is_acknowledged)
 {
     struct bench b = host_bench(4, 16, 4);
-    const uint32_t *tokens = rig_tokens(1, 4);
     struct node_view v;
 
     b.rig->automatic = BY_HAND(RIG_COPY);
     rig_put(b.rig, &b.e, b.pool, 1, 4);
-    tokens = rig_tokens(1, 4);
 
-    v = node_seen(b.rig, b.pool, tokens, 4); /* pending */
+    v = node_seen(b.rig, b.pool, seq1, 4); /* pending */
     assert_true(v.on_device && !v.on_host && v.copying);
     assert_int_equal(v.host_pages, 0);
     assert_int_equal(rig_view(b.rig).copies, 1);
@@ -85,30 +81,29 @@ TEST(a16_a_writeback_is_seen_when_it_is_acknowledged)
     b.rig->copies_to_fail = 1; /* failed: as before */
     b.rig->copy_err = TERN_CORRUPT;
     rig_complete(b.rig, RIG_COPY);
-    v = node_seen(b.rig, b.pool, tokens, 4);
+    v = node_seen(b.rig, b.pool, seq1, 4);
     assert_true(v.on_device && !v.on_host);
     assert_int_equal(v.host_pages, 0);
     assert_int_equal(rig_view(b.rig).host_copies_failed, 1);
     assert_int_equal(rig_view(b.rig).host_copies, 0);
-    assert_int_equal(rig_depth(b.s, tokens, 4), 4);
+    assert_int_equal(rig_depth(b.s, seq1, 4), 4);
     if (!v.copying) {
         assert_int_equal(host_free(b.rig, b.pool, 0), 4);
         assert_int_equal(rig_evict(b.rig, b.admin, b.pool, 0), 1);
-        assert_int_equal(host_depth(b.s, tokens, 4), 0);
+        assert_int_equal(host_depth(b.s, seq1, 4), 0);
     }
     settle_all(b.rig);
     evict_all(b.rig, b.admin, b.pool);
 
     rig_put(b.rig, &b.e, b.pool, 2, 4); /* acknowledged: visible */
-    tokens = rig_tokens(2, 4);
-    v = node_seen(b.rig, b.pool, tokens, 4);
+    v = node_seen(b.rig, b.pool, rig_tokens(2, 4), 4);
     assert_true(v.on_device && v.on_host && !v.copying);
     assert_int_equal(v.host_pages, 1);
     assert_int_equal(rig_evict(b.rig, b.admin, b.pool, 1), 1);
-    v = node_seen(b.rig, b.pool, tokens, 4);
+    v = node_seen(b.rig, b.pool, rig_tokens(2, 4), 4);
     assert_true(!v.on_device && v.on_host);
-    assert_int_equal(rig_depth(b.s, tokens, 4), 0);
-    assert_int_equal(host_depth(b.s, tokens, 4), 4);
+    assert_int_equal(rig_depth(b.s, rig_tokens(2, 4), 4), 0);
+    assert_int_equal(host_depth(b.s, rig_tokens(2, 4), 4), 4);
 }
 
 /* --- A17 --- */
@@ -116,25 +111,21 @@ TEST(a16_a_writeback_is_seen_when_it_is_acknowledged)
 TEST(a17_a_borrowed_snapshot_on_the_host_is_kept_then_freed)
 {
     struct bench b = host_bench(4, 16, 2);
-    const uint32_t *tokens = rig_tokens(1, 8);
 
-    commits_tokens(b.s, tokens, 8);
+    commits_tokens(b.s, seq1, 8);
     assert_ok(rig_retract(b.s, RETRACT_HOST, 0));
     assert_int_equal(rig_evict(b.rig, b.admin, b.pool, 0), 2); /* demoted */
     assert_int_equal(rig_free(b.rig, b.pool), 16);
     assert_int_equal(host_free(b.rig, b.pool, 0), 0);
     rig_put(b.rig, &b.e, b.pool, 2, 8); /* wants host room, and gets none */
-    tokens = rig_tokens(1, 8);
-    assert_int_equal(host_depth(b.s, tokens, 8), 8);
+    assert_int_equal(host_depth(b.s, seq1, 8), 8);
     assert_false(node_seen(b.rig, b.pool, rig_tokens(2, 8), 4).on_host);
     assert_ok(rig_close(b.s, 0));
-    tokens = rig_tokens(1, 8);
     b.s = rig_session(b.rig, &b.e, b.pool, 1);
-    assert_int_equal(host_depth(b.s, tokens, 8), 8); /* still there, for whoever needs the room */
+    assert_int_equal(host_depth(b.s, seq1, 8), 8); /* still there, for whoever needs the room */
     rig_put(b.rig, &b.e, b.pool, 3, 8);
-    tokens = rig_tokens(1, 8);
-    assert_int_equal(host_depth(b.s, tokens, 8), 0);
-    assert_int_equal(anywhere(b.rig, b.pool, tokens, 4), NONE);
+    assert_int_equal(host_depth(b.s, seq1, 8), 0);
+    assert_int_equal(anywhere(b.rig, b.pool, seq1, 4), NONE);
     assert_true(node_seen(b.rig, b.pool, rig_tokens(3, 8), 8).on_host);
 }
 
@@ -178,7 +169,7 @@ static void a18_ends(struct bench *b, bool open)
     assert_int_equal(rig_free(b->rig, b->pool), 16);
     if (open) {
         b->rig->automatic = RIG_ALL;
-        assert_int_equal(host_depth(b->s, rig_tokens(1, 40), 40), 40); /* the host has it still */
+        assert_int_equal(host_depth(b->s, seq1, 40), 40); /* the host has it still */
         assert_ok(rig_close(b->s, 0));
     }
     settle_all(b->rig);
@@ -270,12 +261,12 @@ static void a20(enum retract_mode mode, enum supersede supersede)
     struct rig_session *kept, *runner;
     uint32_t tokens[32], admin = rig_connect_admin(st.rig), last;
 
-    memcpy(tokens, rig_tokens(1, 8), 8 * sizeof tokens[0]);
+    memcpy(tokens, seq1, 8 * sizeof tokens[0]);
     for (uint32_t i = 8; i < 32; i++)
         tokens[i] = 7000 + i;
 
     kept = stage_committed(&st, 1, 8);
-    assert_ok(rig_run_to(kept, rig_tokens(1, 32), 10));
+    assert_ok(rig_run_to(kept, seq1, 10));
     retracts_to("retracted", kept, mode, 0);
     last = kept->len.written;
 
@@ -290,9 +281,9 @@ static void a20(enum retract_mode mode, enum supersede supersede)
     assert_int_equal(rig_wrong(kept, last), 0); /* its own bytes */
     assert_int_equal(aliased(kept, runner, 8), 0);
     assert_int_equal(rig_wrong(runner, 32), 0);
-    commit_to(kept, rig_tokens(1, 32), 16, 0);
+    commit_to(kept, seq1, 16, 0);
     assert_int_equal(rig_wrong(kept, 16), 0);
-    assert_int_equal(match_depth(&st, rig_tokens(1, 16), 16), 16);
+    assert_int_equal(match_depth(&st, seq1, 16), 16);
     rig_close(kept, 0);
     rig_close(runner, 0);
     nothing_stays(st.rig, admin, st.pool);
@@ -375,24 +366,24 @@ static void n_b(uint32_t host_pages)
     assert_true(had >= 5);
     assert_int_equal(rig_depth(b.s, rig_tokens(2, 16), 16), 0); /* unmatchable at once */
     assert_int_equal(host_depth(b.s, rig_tokens(2, 16), 16), 0);
-    assert_int_equal(rig_depth(b.s, rig_tokens(1, 8), 8), 0);
+    assert_int_equal(rig_depth(b.s, seq1, 8), 0);
     assert_int_equal(rig_free(b.rig, b.pool), 32 - 4); /* only what the session has */
     if (host_pages)
         assert_true(host_free(b.rig, b.pool, 0) >= host_pages - 2);
 
-    run_and_commit(b.s, rig_tokens(1, 32), 20, 16, 0); /* the session finishes */
+    run_and_commit(b.s, seq1, 20, 16, 0); /* the session finishes */
     assert_int_equal(rig_wrong(b.s, 20), 0);
-    assert_int_equal(rig_depth(b.s, rig_tokens(1, 16), 16), 0);
+    assert_int_equal(rig_depth(b.s, seq1, 16), 0);
     other = rig_session(b.rig, &b.e, b.pool, 1); /* of the new revision */
-    matches(other, rig_tokens(1, 16), 16, 0);
-    commit_to(other, rig_tokens(1, 16), 16, 0);
-    assert_int_equal(rig_depth(b.s, rig_tokens(1, 16), 16), 16);
+    matches(other, seq1, 16, 0);
+    commit_to(other, seq1, 16, 0);
+    assert_int_equal(rig_depth(b.s, seq1, 16), 16);
     assert_ok(rig_finish(b.s, 6, 0));
-    assert_ok(rig_match(b.s, rig_tokens(1, 24), 24));
+    assert_ok(rig_match(b.s, seq1, 24));
     assert_int_equal(b.s->len.written, 20);
     closes_whole(b.s, 20);
     assert_int_equal(rig_free(b.rig, b.pool), 32 - 4); /* pages come back: those of `other` stay */
-    assert_int_equal(rig_depth(other, rig_tokens(1, 16), 16), 16);
+    assert_int_equal(rig_depth(other, seq1, 16), 16);
     closes_whole(other, 16);
     nothing_stays(b.rig, b.admin, b.pool);
 }

@@ -16,7 +16,7 @@ static const uint32_t *r2_tokens(void)
 {
     static uint32_t tokens[32];
 
-    memcpy(tokens, rig_tokens(1, 8), 8 * sizeof tokens[0]);
+    memcpy(tokens, seq1, 8 * sizeof tokens[0]);
     for (uint32_t i = 8; i < 32; i++)
         tokens[i] = 7000 + i;
     return tokens;
@@ -28,29 +28,28 @@ TEST(a21_eager_r2_recomputes_what_r1_superseded_and_matches_32)
     const uint32_t *tokens = r2_tokens();
     struct rig_session *s = stage_session(&st);
 
-    assert_false(has_state(&st, rig_tokens(1, 16), 4));
-    assert_false(has_state(&st, rig_tokens(1, 16), 8));
-    assert_true(has_state(&st, rig_tokens(1, 16), 12));
+    assert_false(has_state(&st, seq1, 4));
+    assert_false(has_state(&st, seq1, 8));
+    assert_true(has_state(&st, seq1, 12));
     matches(s, tokens, 32, 0); /* HISTORY alone is there, to 8 */
     commit_to(s, tokens, 32, 0);
     assert_whole(s, 32);
     assert_int_equal(match_depth(&st, tokens, 32), 32);
     assert_ok(rig_close(s, 0));
     assert_int_equal(match_depth(&st, tokens, 32), 32);
-    assert_int_equal(match_depth(&st, rig_tokens(1, 16), 16), 16);
+    assert_int_equal(match_depth(&st, seq1, 16), 16);
 }
 
 /* Every depth of sequence 1: it can be resumed exactly if its prefix matches. */
 static uint32_t claiming(struct stage *st, uint32_t to)
 {
-    const uint32_t *tokens = rig_tokens(1, to);
     uint32_t claims = 0;
 
     for (uint32_t depth = 4; depth <= to; depth += 4) {
-        const struct node *n = node_in(st, tokens, depth);
-        bool can = state_resumable(st->rig->core, node_of(st->rig, st->pool, tokens, depth));
+        const struct node *n = node_in(st, seq1, depth);
+        bool can = state_resumable(st->rig->core, node_of(st->rig, st->pool, seq1, depth));
 
-        assert_int_equal(match_depth(st, tokens, depth) == depth, can);
+        assert_int_equal(match_depth(st, seq1, depth) == depth, can);
         assert_true(can || !n->state.claims_window);
         claims |= (uint32_t)can << depth / 4;
     }
@@ -76,7 +75,7 @@ static struct stage two_turns(enum supersede supersede)
     window.cap_pages = 16;
     st = stage_with(supersede, 64, window);
     s = stage_committed(&st, 1, 64);
-    commit_to(s, rig_tokens(1, 128), 128, 0);
+    commit_to(s, seq1, 128, 0);
     assert_ok(rig_close(s, 0));
     return st;
 }
@@ -86,24 +85,24 @@ TEST(a24_lazy_the_old_resume_point_matches_until_its_pages_are_needed)
     struct stage st = two_turns(SUPERSEDE_LAZY);
     struct rig_session *s = stage_session(&st);
 
-    assert_true(is_reclaimable(&st, rig_tokens(1, 64), 64));
+    assert_true(is_reclaimable(&st, seq1, 64));
     assert_int_equal(rig_group_view(st.rig, st.pool, 1).reclaimable, 4);
     assert_int_equal(rig_group_view(st.rig, st.pool, 1).snapshot, 4);
-    assert_int_equal(match_depth(&st, rig_tokens(1, 100), 100), 64); /* before */
-    assert_true(is_reclaimable(&st, rig_tokens(1, 64), 64));
-    takes_pages(s, rig_tokens(2, 144), 144, 144);                   /* 9 pages: 8 are free */
-    assert_int_equal(match_depth(&st, rig_tokens(1, 100), 100), 0); /* after */
-    assert_int_equal(match_depth(&st, rig_tokens(1, 128), 128), 128);
+    assert_int_equal(match_depth(&st, seq1, 100), 64); /* before */
+    assert_true(is_reclaimable(&st, seq1, 64));
+    takes_pages(s, rig_tokens(2, 144), 144, 144);     /* 9 pages: 8 are free */
+    assert_int_equal(match_depth(&st, seq1, 100), 0); /* after */
+    assert_int_equal(match_depth(&st, seq1, 128), 128);
 }
 
 TEST(a24_eager_and_off_for_comparison)
 {
     struct stage st = two_turns(SUPERSEDE_EAGER);
 
-    assert_int_equal(match_depth(&st, rig_tokens(1, 100), 100), 0);
+    assert_int_equal(match_depth(&st, seq1, 100), 0);
     assert_int_equal(rig_group_view(st.rig, st.pool, 1).free, 12);
     st = two_turns(SUPERSEDE_OFF);
-    assert_int_equal(match_depth(&st, rig_tokens(1, 100), 100), 64);
+    assert_int_equal(match_depth(&st, seq1, 100), 64);
     assert_int_equal(rig_group_view(st.rig, st.pool, 1).snapshot, 8);
     assert_int_equal(rig_group_view(st.rig, st.pool, 1).reclaimable, 0);
 }
@@ -114,7 +113,7 @@ static void hangs_off_128(enum supersede supersede)
     uint32_t tokens[256];
     struct rig_session *s;
 
-    memcpy(tokens, rig_tokens(1, 128), 128 * sizeof tokens[0]);
+    memcpy(tokens, seq1, 128 * sizeof tokens[0]);
     for (uint32_t i = 128; i < 256; i++)
         tokens[i] = 9000 + i;
     stage_put(&st, 1, 192);
@@ -122,7 +121,7 @@ static void hangs_off_128(enum supersede supersede)
     commits_tokens(s, tokens, 256);
     assert_lengths(s, 256, 256, 256);
     assert_ok(rig_close(s, 0));
-    assert_int_equal(match_depth(&st, rig_tokens(1, 192), 192), 192);
+    assert_int_equal(match_depth(&st, seq1, 192), 192);
     assert_int_equal(match_depth(&st, tokens, 256), 256);
 }
 

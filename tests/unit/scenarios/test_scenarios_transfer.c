@@ -103,7 +103,7 @@ TEST(x_a_reads_in_flight_source_keeps_its_pages_until_proof)
     struct rig_session *d = rig_session(p.dest, &p.de, p.dp, 1), *greedy;
 
     rig_put(p.source, &p.se, p.sp, 1, PREFIX);
-    assert_ok(rig_match(d, rig_tokens(1, PREFIX), PREFIX));
+    assert_ok(rig_match(d, seq1, PREFIX));
     p.dest->automatic = RIG_ALL & ~(uint32_t)RIG_PULL;
     p.source->automatic = RIG_ALL & ~(uint32_t)RIG_SERVE_STOP;
     rig_fetch(d, 0, 0);
@@ -115,7 +115,7 @@ TEST(x_a_reads_in_flight_source_keeps_its_pages_until_proof)
     assert_ok(rig_match(greedy, rig_tokens(9, 512), 512));
     take_all(greedy, rig_tokens(9, 512));
     assert_int_equal(greedy->len.allocated, (128 - 16) * PAGE_TOKENS);
-    assert_int_equal(rig_depth(greedy, rig_tokens(1, PREFIX), PREFIX), 0); /* another namespace */
+    assert_int_equal(rig_depth(greedy, seq1, PREFIX), 0); /* another namespace */
     rig_complete(p.source, RIG_SERVE_STOP);
     assert_int_equal(rig_evict(p.source, admin, p.sp, 0), 16);
     assert_int_equal(rig_free(p.source, p.sp), 16);
@@ -131,7 +131,7 @@ TEST(x_a_link_lost_both_ends_end_and_pages_return)
     uint64_t fetch;
 
     rig_put(p.source, &p.se, p.sp, 1, PREFIX);
-    assert_ok(rig_match(d, rig_tokens(1, PREFIX), PREFIX));
+    assert_ok(rig_match(d, seq1, PREFIX));
     p.dest->automatic = RIG_ALL & ~(uint32_t)(RIG_PULL | RIG_PULL_STOP);
     fetch = rig_fetch(d, 0, 0);
     rig_complete(p.dest, RIG_PULL);

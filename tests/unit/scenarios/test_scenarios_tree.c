@@ -17,10 +17,10 @@ TEST(a5_history_alone_snapshot_removed_at_512_matches_256)
 
     three_depths(b.rig, &b.e, b.pool, 1);
     s = rig_session(b.rig, &b.e, b.pool, 1);
-    assert_int_equal(rig_depth(s, rig_tokens(1, 768), 768), 768);
+    assert_int_equal(rig_depth(s, seq1, 768), 768);
     assert_int_equal(rig_evict(b.rig, b.admin, b.pool, 2), 2); /* 512 cannot go without 768 */
-    assert_int_equal(rig_depth(s, rig_tokens(1, 768), 768), 256);
-    matches(s, rig_tokens(1, 768), 768, 256);
+    assert_int_equal(rig_depth(s, seq1, 768), 256);
+    matches(s, seq1, 768, 256);
     assert_int_equal(rig_wrong(s, 256), 0);
 }
 
@@ -35,7 +35,7 @@ TEST(a5_under_pressure_768_goes_with_512)
     other = rig_session(b.rig, &b.e, b.pool, 1);
     assert_int_equal(rig_free(b.rig, b.pool), 1);
     takes_pages(other, rig_tokens(2, 768), 768, 768); /* needs 3: two of them come from the tree */
-    assert_int_equal(rig_depth(s, rig_tokens(1, 768), 768), 256);
+    assert_int_equal(rig_depth(s, seq1, 768), 256);
 }
 
 TEST(a7_no_snapshot_matches_0_with_snapshot_at_256_matches_256)
@@ -45,10 +45,10 @@ TEST(a7_no_snapshot_matches_0_with_snapshot_at_256_matches_256)
                        *reader = rig_session(b.rig, &b.e, b.pool, 1);
 
     computes(writer, 1, 320);
-    assert_int_equal(rig_depth(reader, rig_tokens(1, 320), 320), 0);
+    assert_int_equal(rig_depth(reader, seq1, 320), 0);
     assert_leaves(rig_commit(writer, 320, 0), writer, 256, 320, 320);
-    assert_int_equal(rig_depth(reader, rig_tokens(1, 320), 320), 256);
-    matches(reader, rig_tokens(1, 320), 320, 256);
+    assert_int_equal(rig_depth(reader, seq1, 320), 256);
+    matches(reader, seq1, 320, 256);
     assert_whole(reader, 256);
 }
 
@@ -74,16 +74,15 @@ TEST(a11_speculation_accepted_in_part_commits_4)
     struct bench b = bench_start(2, 16);
     struct rig_session *s = rig_session(b.rig, &b.e, b.pool, 1),
                        *other = rig_session(b.rig, &b.e, b.pool, 1);
-    const uint32_t *tokens = rig_tokens(1, 16);
 
     assert_int_equal(rig_pool_view(b.rig, b.pool).align_tokens, 2);
-    computes_tokens(s, tokens, 3);
+    computes_tokens(s, seq1, 3);
     assert_leaves(rig_extend(s, 7, 0, NULL, 0), s, 0, 3, 7); /* four more, speculative */
-    assert_ok(rig_extend(s, 0, 5, tokens + 3, 2));           /* two are accepted */
+    assert_ok(rig_extend(s, 0, 5, seq1 + 3, 2));             /* two are accepted */
     rig_write(s, 0, 5);
     assert_lengths(s, 0, 5, 7);
     assert_leaves(rig_commit(s, 5, 0), s, 4, 5, 7);
-    assert_int_equal(rig_depth(other, tokens, 7), 4);
+    assert_int_equal(rig_depth(other, seq1, 7), 4);
 }
 
 TEST(a12_evict_brings_every_group_back_to_its_start)
@@ -120,13 +119,13 @@ TEST(a13_pinned_oldest_leaf_is_skipped_and_evictable_after_unpin)
     rig_advance(b.rig, 1000);
     rig_put(b.rig, &b.e, b.pool, 2, 4);
     assert_int_equal(rig_evict(b.rig, b.admin, b.pool, 1), 1);
-    assert_int_equal(rig_depth(like, rig_tokens(1, 4), 4), 4);
+    assert_int_equal(rig_depth(like, seq1, 4), 4);
     assert_int_equal(rig_depth(like, rig_tokens(2, 4), 4), 0);
     assert_int_equal(rig_evict(b.rig, b.admin, b.pool, 0), 0); /* nothing else may go */
-    assert_int_equal(rig_depth(like, rig_tokens(1, 4), 4), 4);
+    assert_int_equal(rig_depth(like, seq1, 4), 4);
     assert_ok(rig_close(holder, 0));
     assert_int_equal(rig_evict(b.rig, b.admin, b.pool, 1), 1);
-    assert_int_equal(rig_depth(like, rig_tokens(1, 4), 4), 0);
+    assert_int_equal(rig_depth(like, seq1, 4), 0);
 }
 
 /* Two sessions commit in one Step and close in one Step: their leaves have one and the same last
@@ -182,7 +181,7 @@ TEST(a14_used_again_in_one_step_the_smaller_sequence_number_goes_first)
         assert_ok(rig_close(s[!i], 0));
     }
     assert_int_equal(rig_evict(b.rig, b.admin, b.pool, 1), 1);
-    assert_int_equal(rig_depth(b.s, rig_tokens(1, 4), 4), 0);
+    assert_int_equal(rig_depth(b.s, seq1, 4), 0);
     assert_int_equal(rig_depth(b.s, rig_tokens(2, 4), 4), 4);
 }
 
@@ -204,9 +203,9 @@ static uint64_t two_exhaust_the_pool(void)
                        *later = rig_session(rig, &e, pool, 1);
     uint64_t hash;
 
-    assert_ok(rig_match(first, rig_tokens(1, 32), 32));
+    assert_ok(rig_match(first, seq1, 32));
     assert_ok(rig_match(later, rig_tokens(2, 32), 32));
-    assert_ok(rig_run_to(first, rig_tokens(1, 32), 12));
+    assert_ok(rig_run_to(first, seq1, 12));
     assert_ok(rig_run_to(later, rig_tokens(2, 32), 8));
     assert_ok(rig_extend(first, 16, 0, NULL, 0)); /* the last page */
     assert_err(TERN_POOL_EXHAUSTED, rig_extend(later, 12, 0, NULL, 0));

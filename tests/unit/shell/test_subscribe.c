@@ -164,7 +164,7 @@ TEST(chain_is_of_namespace_tokens_and_keys_alone)
     struct pool_id other = rig_pool_pages(p.source, &p.se, L, 16);
     uint32_t changed[L];
     struct extra_key key = {.position = 3, .hi = 1, .lo = 2};
-    struct req_tokens plain = {.v = rig_tokens(1, L), .n = L}, keyed = plain, differs = plain;
+    struct req_tokens plain = {.v = seq1, .n = L}, keyed = plain, differs = plain;
     uint64_t chain[6];
 
     memcpy(changed, plain.v, sizeof changed);
@@ -288,7 +288,7 @@ TEST(reader_hears_of_its_tenant_and_namespace_alone)
     struct rig *rig = rig_create(NULL);
     struct rig_engine a = rig_engine(rig, 0, "a", 1), b = rig_engine(rig, 1, "b", 1);
     struct pool_id pa = rig_pool_pages(rig, &a, L, 16), pb = rig_pool_pages(rig, &b, L, 16);
-    struct req_tokens tokens = {.v = rig_tokens(1, L), .n = L};
+    struct req_tokens tokens = {.v = seq1, .n = L};
     struct event_reader r;
     struct wire_event v[READ_MAX];
 
@@ -335,7 +335,7 @@ TEST(reader_loses_nothing_by_what_another_tenant_does)
     struct rig *rig = rig_create(NULL);
     struct rig_engine a = rig_engine(rig, 0, "a", 1), b = rig_engine(rig, 1, "b", 1);
     struct pool_id pa = rig_pool_pages(rig, &a, L, 16), pb = rig_pool_pages(rig, &b, L, 16);
-    struct req_tokens tokens = {.v = rig_tokens(1, L), .n = L};
+    struct req_tokens tokens = {.v = seq1, .n = L};
     struct bench of_a = {.rig = rig, .e = a, .pool = pa};
     struct event_reader own = {.at = 1, .tenant = 1}, all = {.at = 1, .tenant = NONE};
     struct event_reader late = {.at = 3, .tenant = 1};

@@ -31,7 +31,7 @@ TEST(page_handed_out_again_has_another_generation)
     struct bench b = bench_start(4, 1);
     struct page_ref last = {0, 0};
 
-    assert_ok(rig_match(b.s, rig_tokens(1, 8), 8));
+    assert_ok(rig_match(b.s, seq1, 8));
     for (int i = 0; i < 5; i++) {
         assert_ok(rig_extend(b.s, 4, 0, NULL, 0));
         assert_int_not_equal(b.s->table[0][0].gen, 0);

@@ -40,23 +40,22 @@ static struct stage stage_of_all_groups(uint64_t host_bytes)
 TEST(pool_of_all_groups_commits_slides_and_goes_back)
 {
     struct stage st = stage_of_all_groups(0);
-    const uint32_t *tokens = rig_tokens(1, 1024);
     struct rig_session *s = stage_session(&st);
     uint32_t all;
 
     assert_int_equal(rig_pool_view(st.rig, st.pool).ngroups, GROUPS_MAX);
-    commits_up_to(s, tokens, 1024, 128, 0);
-    assert_ok(rig_run_to(s, tokens, 300));
+    commits_up_to(s, seq1, 1024, 128, 0);
+    assert_ok(rig_run_to(s, seq1, 300));
     assert_ok(rig_rewind(s, 128, 0));
-    assert_ok(rig_run_to(s, tokens, TOKENS));
-    commit_to(s, tokens, TOKENS, 3);
-    run_and_slide(s, tokens, 450, 450, 3);
+    assert_ok(rig_run_to(s, seq1, TOKENS));
+    commit_to(s, seq1, TOKENS, 3);
+    run_and_slide(s, seq1, 450, 450, 3);
     assert_int_equal(rig_wrong(s, 450), 0);
     assert_ok(rig_finish(s, 0, 3));
     rig_engine_done(st.rig, &st.e, 3);
-    assert_int_equal(match_depth(&st, tokens, TOKENS), TOKENS);
+    assert_int_equal(match_depth(&st, seq1, TOKENS), TOKENS);
     assert_ok(rig_snapshot_release(s));
-    assert_ok(rig_match(s, tokens, 1024));
+    assert_ok(rig_match(s, seq1, 1024));
     all = rig_group_view(st.rig, st.pool, 1).total * 16;
     assert_err(TERN_POOL_EXHAUSTED, rig_extend(s, all + 16, 0, NULL, 0));
     assert_ok(rig_close(s, 0));
@@ -67,24 +66,23 @@ TEST(pool_of_all_groups_commits_slides_and_goes_back)
 TEST(pool_of_all_groups_goes_to_the_host_and_back)
 {
     struct stage st = stage_of_all_groups(64u << 10);
-    const uint32_t *tokens = rig_tokens(1, 1024);
     struct rig_session *s = stage_session(&st), *d;
 
-    commits_up_to(s, tokens, 1024, 192, 0);
-    assert_ok(rig_run_to(s, tokens, 256));
+    commits_up_to(s, seq1, 1024, 192, 0);
+    assert_ok(rig_run_to(s, seq1, 256));
     assert_ok(rig_retract(s, RETRACT_HOST, 0));
     demote_pool(st.rig, st.pool);
     assert_ok(rig_recover_now(s));
     assert_int_equal(rig_wrong(s, s->len.committed), 0);
     assert_ok(rig_retract(s, RETRACT_DROP, 0));
     assert_ok(rig_recover_now(s));
-    assert_ok(rig_run_to(s, tokens, TOKENS));
-    commit_to(s, tokens, TOKENS, 0);
+    assert_ok(rig_run_to(s, seq1, TOKENS));
+    commit_to(s, seq1, TOKENS, 0);
     assert_ok(rig_close(s, 0));
     demote_pool(st.rig, st.pool);
     assert_false(seen(&st, 1, TOKENS).on_device);
     d = stage_session(&st);
-    assert_ok(rig_match(d, tokens, TOKENS));
+    assert_ok(rig_match(d, seq1, TOKENS));
     assert_leaves_whole(fetch_back(d), d, TOKENS);
     stage_closes(&st, d);
 }

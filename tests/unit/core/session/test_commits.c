@@ -7,11 +7,11 @@ TEST(commit_beyond_written_keeps_earlier_targets)
 {
     struct bench b = bench_start(4, 16);
 
-    computes_up_to(b.s, rig_tokens(1, 32), 32, 10);
+    computes_up_to(b.s, seq1, 32, 10);
     assert_err(TERN_INVALID, rig_commit(b.s, 16, 0)); /* target 12 is beyond C = 10 */
     assert_lengths(b.s, 8, 10, 10);
-    assert_int_equal(rig_depth(b.s, rig_tokens(1, 32), 32), 8);
-    commit_to(b.s, rig_tokens(1, 32), 16, 0);
+    assert_int_equal(rig_depth(b.s, seq1, 32), 8);
+    commit_to(b.s, seq1, 16, 0);
     assert_lengths(b.s, 16, 16, 16);
 }
 
@@ -19,8 +19,8 @@ TEST(commit_repeated_or_short_of_a_chunk_changes_nothing)
 {
     struct bench b = bench_start(4, 16);
 
-    assert_ok(rig_match(b.s, rig_tokens(1, 32), 32));
-    run_and_commit(b.s, rig_tokens(1, 32), 11, 3, 0);
+    assert_ok(rig_match(b.s, seq1, 32));
+    run_and_commit(b.s, seq1, 11, 3, 0);
     assert_lengths(b.s, 0, 11, 11);
     assert_leaves(rig_commit(b.s, 11, 0), b.s, 8, 11, 11);
     assert_leaves(rig_commit(b.s, 11, 0), b.s, 8, 11, 11);
@@ -50,10 +50,10 @@ TEST(commit_of_a_known_chunk_adopts_and_retires_duplicates)
     struct rig_session *twin = rig_session(b.rig, &b.e, b.pool, 1);
     struct page_ref old[4];
 
-    assert_ok(rig_match(b.s, rig_tokens(1, 16), 16));
-    assert_ok(rig_match(twin, rig_tokens(1, 16), 16));
-    assert_ok(rig_run_to(b.s, rig_tokens(1, 16), 16));
-    assert_ok(rig_run_to(twin, rig_tokens(1, 16), 16));
+    assert_ok(rig_match(b.s, seq1, 16));
+    assert_ok(rig_match(twin, seq1, 16));
+    assert_ok(rig_run_to(b.s, seq1, 16));
+    assert_ok(rig_run_to(twin, seq1, 16));
     memcpy(old, twin->table[0], sizeof old);
     assert_ok(rig_commit(b.s, 16, 0));
     assert_leaves(rig_commit(twin, 16, 4), twin, 16, 16, 16);
@@ -85,10 +85,10 @@ static struct two_engines two_engines_start(void)
     t.b = second_engine(t.rig, t.pool);
     t.sa = rig_session(t.rig, &t.a, t.pool, 1);
     t.sb = rig_session(t.rig, &t.b, t.pool, 1);
-    assert_ok(rig_match(t.sa, rig_tokens(1, 16), 16));
-    assert_ok(rig_match(t.sb, rig_tokens(1, 16), 16));
-    assert_ok(rig_run_to(t.sa, rig_tokens(1, 16), 16));
-    assert_ok(rig_run_to(t.sb, rig_tokens(1, 16), 16));
+    assert_ok(rig_match(t.sa, seq1, 16));
+    assert_ok(rig_match(t.sb, seq1, 16));
+    assert_ok(rig_run_to(t.sa, seq1, 16));
+    assert_ok(rig_run_to(t.sb, seq1, 16));
     return t;
 }
 
@@ -121,10 +121,9 @@ TEST(commit_engine_dies_before_its_step_other_engine_commits_its_own)
     rig_commit(t.sb, 16, 0);
     assert_int_equal(t.sb->len.committed, 0);
     rig_engine_kill(t.rig, &t.a, 0);
-    assert_int_equal(rig_depth(t.sb, rig_tokens(1, 16), 16),
-                     0); /* if it dies first, the node goes */
+    assert_int_equal(rig_depth(t.sb, seq1, 16), 0); /* if it dies first, the node goes */
     assert_ok(rig_commit(t.sb, 16, 0));
-    assert_int_equal(rig_depth(t.sb, rig_tokens(1, 16), 16), 16);
+    assert_int_equal(rig_depth(t.sb, seq1, 16), 16);
     assert_int_equal(rig_wrong(t.sb, 16), 0);
 }
 
@@ -134,18 +133,18 @@ TEST(commit_onto_own_engines_pending_node_adopts)
     struct bench b = bench_start(4, 16);
     struct rig_session *twin = rig_session(b.rig, &b.e, b.pool, 1);
 
-    assert_ok(rig_match(b.s, rig_tokens(1, 16), 16));
-    assert_ok(rig_match(twin, rig_tokens(1, 16), 16));
-    assert_ok(rig_run_to(b.s, rig_tokens(1, 16), 8));
-    assert_ok(rig_run_to(twin, rig_tokens(1, 16), 16));
+    assert_ok(rig_match(b.s, seq1, 16));
+    assert_ok(rig_match(twin, seq1, 16));
+    assert_ok(rig_run_to(b.s, seq1, 8));
+    assert_ok(rig_run_to(twin, seq1, 16));
     assert_ok(rig_commit(b.s, 8, 5));
     assert_leaves(rig_commit(twin, 16, 3), twin, 16, 16,
                   16); /* its own chunk hangs below one that is pending until 5 */
     assert_memory_equal(twin->table[0], b.s->table[0], 2 * sizeof(struct page_ref));
     rig_engine_done(b.rig, &b.e, 4);
-    assert_int_equal(rig_depth(b.s, rig_tokens(1, 16), 16), 0);
+    assert_int_equal(rig_depth(b.s, seq1, 16), 0);
     rig_engine_done(b.rig, &b.e, 5);
-    assert_int_equal(rig_depth(b.s, rig_tokens(1, 16), 16), 16);
+    assert_int_equal(rig_depth(b.s, seq1, 16), 16);
 }
 
 #define TOKENS 1024 /* pages of one token: as many refs */
@@ -155,14 +154,12 @@ TEST(commit_onto_own_engines_pending_node_adopts)
 static void compute_alike(struct rig *rig, const struct rig_engine *e, struct pool_id pool,
                           struct rig_session **s, uint32_t n)
 {
-    const uint32_t *tokens = rig_tokens(1, TOKENS);
-
     for (uint32_t i = 0; i < n; i++) {
         s[i] = rig_session(rig, e, pool, 1);
-        assert_ok(rig_match(s[i], tokens, TOKENS));
+        assert_ok(rig_match(s[i], seq1, TOKENS));
     }
     for (uint32_t i = 0; i < n; i++)
-        assert_ok(rig_run_to(s[i], tokens, TOKENS));
+        assert_ok(rig_run_to(s[i], seq1, TOKENS));
     assert_ok(rig_commit(s[0], TOKENS, 0));
 }
 

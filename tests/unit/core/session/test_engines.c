@@ -13,7 +13,7 @@ TEST(errors_dying_engine_gone_and_its_name_busy)
     uint32_t late = rig_connect(rig, 0, NULL);
 
     rig_engine_kill(rig, &e, 1);
-    assert_refused(rig, TERN_GONE, rig_match(s, rig_tokens(1, 8), 8));
+    assert_refused(rig, TERN_GONE, rig_match(s, seq1, 8));
     assert_refused(rig, TERN_GONE, rig_pool_close(rig, e.conn[0], pool));
     assert_refused(rig, TERN_BUSY, rig_join(rig, late, "e", ROLE_WORKER, 1, 2));
     rig_engine_kill(rig, &e, 0);
@@ -145,7 +145,7 @@ TEST(engine_requests_before_join_refused)
     assert_int_not_equal(rig_pool_open(rig, stranger, &group, 1, 1 << 16, &ignored), TERN_OK);
     assert_int_not_equal(rig_session_open(rig, stranger, pool, 1, &other), TERN_OK);
     s->conn = stranger;
-    assert_int_not_equal(rig_match(s, rig_tokens(1, 8), 8), TERN_OK);
+    assert_int_not_equal(rig_match(s, seq1, 8), TERN_OK);
 }
 
 /* E1: every process has its own connection, and the engine ends with the last of them. */
@@ -224,10 +224,10 @@ TEST(engine_gone_takes_its_pending_nodes)
 
     computes_and_commits(b.s, 1, 16, 8, 0);
     assert_ok(rig_commit(b.s, 16, 5));
-    assert_int_equal(rig_depth(like, rig_tokens(1, 16), 16), 8);
+    assert_int_equal(rig_depth(like, seq1, 16), 8);
     rig_engine_kill(b.rig, &b.e, 0);
-    rig_step_done(b.rig, b.e.id, 0, 9);                          /* a late store of the dead */
-    assert_int_equal(rig_depth(like, rig_tokens(1, 16), 16), 8); /* P4: what had passed stays */
+    rig_step_done(b.rig, b.e.id, 0, 9);             /* a late store of the dead */
+    assert_int_equal(rig_depth(like, seq1, 16), 8); /* P4: what had passed stays */
     assert_int_equal(rig_group_view(b.rig, b.pool, 0).snapshot, 2);
     assert_int_equal(rig_free(b.rig, b.pool), 6);
 }
@@ -255,7 +255,7 @@ TEST(engine_seat_taken_again_by_its_process_alone)
     assert_ok(rig_join(b.rig, again, "e", ROLE_BOTH, 0, 1));
     assert_true(engine_id_equal(b.rig->last->join.engine, b.e.id));
     b.s->conn = again;
-    assert_ok(rig_match(b.s, rig_tokens(1, 8), 8));
+    assert_ok(rig_match(b.s, seq1, 8));
 }
 
 /* Its processes are gone, a connection of them is still open: it is no seat in whatever engine has

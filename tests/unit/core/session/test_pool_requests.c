@@ -202,7 +202,7 @@ TEST(limits_table_of_more_pages_than_an_answer_invalid)
     assert_err(TERN_INVALID, rig_step_ops(b.rig, b.s->conn, &op, 1)->step.results[0].err);
     op.tokens.n--; /* as far as the store goes */
     assert_err(TERN_BUSY, rig_step_ops(b.rig, b.s->conn, &op, 1)->step.results[0].err);
-    assert_ok(rig_match(b.s, rig_tokens(1, 8), 8));
+    assert_ok(rig_match(b.s, seq1, 8));
     op.tokens.base = 8;
     assert_err(TERN_INVALID, rig_step_ops(b.rig, b.s->conn, &op, 1)->step.results[0].err);
     op.tokens.n -= 8;
@@ -237,7 +237,7 @@ TEST(pool_of_a_dead_engine_keeps_its_prefixes_for_the_next)
     next = rig_engine(b.rig, 0, "next", 1);
     pool = rig_pool_pages(b.rig, &next, 4, 16);
     s = rig_session(b.rig, &next, pool, 1);
-    matches(s, rig_tokens(1, 16), 16, 16);
+    matches(s, seq1, 16, 16);
     assert_int_equal(rig_wrong(s, 16), 0);
 }
 

@@ -14,7 +14,7 @@ static uint64_t resets(struct rig *rig, uint32_t conn, uint64_t ns)
 
 static uint32_t depth_at(struct rig *rig, const struct rig_engine *e, struct pool_id pool)
 {
-    return rig_depth(rig_session(rig, e, pool, 1), rig_tokens(1, TOKENS), TOKENS);
+    return rig_depth(rig_session(rig, e, pool, 1), seq1, TOKENS);
 }
 
 /* A session of the destination, opened now, fetches: how much it has then. */

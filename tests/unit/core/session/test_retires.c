@@ -8,8 +8,8 @@ TEST(limits_retires_full_busy_until_a_step_passes)
     struct bench b = BENCH_LIMITED(limits.retires = 2, 4, 64);
     struct req_tokens shorter = {.n = 20};
 
-    shorter.v = rig_tokens(1, 64);
-    computes_up_to(b.s, rig_tokens(1, 64), 64, 40);
+    shorter.v = seq1;
+    computes_up_to(b.s, seq1, 64, 40);
     assert_ok(rig_rewind(b.s, 36, 1));
     assert_ok(rig_rewind(b.s, 32, 2));
     assert_err(TERN_BUSY, rig_rewind(b.s, 28, 3));
@@ -53,10 +53,10 @@ TEST(limits_retires_full_fetch_below_a_pending_node_busy)
     struct pair p = PAIR_LIMITED(limits.retires = 2, 4, 64, 64);
 
     pair_offer(&p, 32);
-    run_and_commit(p.d, rig_tokens(1, 32), 9, 8, 5);
+    run_and_commit(p.d, seq1, 9, 8, 5);
     assert_ok(rig_rewind(p.d, 8, 5));
     assert_int_equal(rig_view(p.dest).retires_free, 0);
-    assert_ok(rig_match(p.d, rig_tokens(1, 32), 32));
+    assert_ok(rig_match(p.d, seq1, 32));
     assert_err(TERN_BUSY, fetch_all(p.d));
     assert_lengths(p.d, 8, 8, 8);
     rig_engine_done(p.dest, &p.de, 5);

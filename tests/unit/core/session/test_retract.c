@@ -18,12 +18,10 @@ static struct bench running(uint32_t host_pages)
 
 static void goes_on(struct bench *b)
 {
-    const uint32_t *tokens = rig_tokens(1, 64);
-
     assert_int_equal(rig_wrong(b->s, b->s->len.written), 0);
-    runs_right(b->s, tokens, 24);
+    runs_right(b->s, seq1, 24);
     assert_ok(rig_commit(b->s, 24, 0));
-    assert_int_equal(rig_depth(b->s, tokens, 24), 24);
+    assert_int_equal(rig_depth(b->s, seq1, 24), 24);
 }
 
 #define goes_on_to_the_end(b)                                                                      \
@@ -36,7 +34,6 @@ static void goes_on(struct bench *b)
 static void retract_host_waits_for(bool copies_first)
 {
     struct bench b = running(32);
-    const uint32_t *tokens = rig_tokens(1, 64);
 
     b.rig->automatic = BY_HAND(RIG_COPY);
     rig_close(b.s, 0);
@@ -65,13 +62,13 @@ static void retract_host_waits_for(bool copies_first)
     }
     assert_string_equal(state_of(b.s), "retracted");
     assert_int_equal(session_seen(b.s).ref, REF_HOST);
-    assert_int_equal(node_seen(b.rig, b.pool, tokens, 8).refs[REF_HOST], 1);
-    assert_int_equal(node_seen(b.rig, b.pool, tokens, 8).refs[REF_DEVICE], 0);
+    assert_int_equal(node_seen(b.rig, b.pool, seq1, 8).refs[REF_HOST], 1);
+    assert_int_equal(node_seen(b.rig, b.pool, seq1, 8).refs[REF_DEVICE], 0);
     assert_int_equal(rig_free(b.rig, b.pool), 32 - 4);
     assert_int_equal(rig_evict(b.rig, b.admin, b.pool, 0), 2);
     assert_int_equal(rig_free(b.rig, b.pool), 32 - 2); /* [T, C) stays */
-    assert_int_equal(rig_depth(b.s, tokens, 8), 0);
-    assert_int_equal(host_depth(b.s, tokens, 8), 8);
+    assert_int_equal(rig_depth(b.s, seq1, 8), 0);
+    assert_int_equal(host_depth(b.s, seq1, 8), 8);
     b.rig->automatic = RIG_ALL;
     assert_leaves(rig_recover_now(b.s), b.s, 8, 14,
                   14); /* S10: T is where it was, although 12 could be committed */
@@ -109,7 +106,6 @@ TEST(retract_host_with_the_copies_there_already_is_away_at_once)
 TEST(retract_drop_gives_back_what_was_not_committed)
 {
     struct bench b = running(0);
-    const uint32_t *tokens = rig_tokens(1, 64);
 
     assert_leaves(rig_retract(b.s, RETRACT_DROP, 5), b.s, 8, 8, 8);
     assert_given_back(b.rig, 0, 3);
@@ -118,8 +114,8 @@ TEST(retract_drop_gives_back_what_was_not_committed)
     rig_engine_done(b.rig, &b.e, 5);
     assert_string_equal(state_of(b.s), "retracted");
     assert_int_equal(session_seen(b.s).ref, REF_RETRACTED);
-    assert_int_equal(node_seen(b.rig, b.pool, tokens, 8).refs[REF_RETRACTED], 1);
-    assert_int_equal(node_seen(b.rig, b.pool, tokens, 8).refs[REF_DEVICE], 0);
+    assert_int_equal(node_seen(b.rig, b.pool, seq1, 8).refs[REF_RETRACTED], 1);
+    assert_int_equal(node_seen(b.rig, b.pool, seq1, 8).refs[REF_DEVICE], 0);
     assert_int_equal(rig_evict(b.rig, b.admin, b.pool, 0), 0); /* its prefix is pinned */
     assert_int_equal(rig_free(b.rig, b.pool), 32 - 2);
     assert_leaves(rig_recover_now(b.s), b.s, 8, 8, 8);
@@ -270,9 +266,8 @@ TEST(retract_a_failed_copy_leaves_the_prefix_where_it_is)
         b.rig->copy_err = TERN_CORRUPT;
         rig_runs_free(b.rig);
         assert_int_equal(b.rig->copies_to_fail, 0);
-        assert_int_equal(rig_depth(b.s, rig_tokens(1, 64), 8), 8); /* the device has it */
-        assert_int_equal(rig_evict(b.rig, b.admin, b.pool, 0) > 0 &&
-                             host_depth(b.s, rig_tokens(1, 64), 8) < 8,
+        assert_int_equal(rig_depth(b.s, seq1, 8), 8); /* the device has it */
+        assert_int_equal(rig_evict(b.rig, b.admin, b.pool, 0) > 0 && host_depth(b.s, seq1, 8) < 8,
                          0); /* and nothing is lost */
         assert_leaves(rig_recover_now(b.s), b.s, 8, 14, 14);
         goes_on_to_the_end(&b);
@@ -319,7 +314,6 @@ static void assert_told(const struct rig_session *s, const struct lengths *told)
 
 static void away_is_refused(struct rig_session *s, enum tern_err err)
 {
-    const uint32_t *tokens = rig_tokens(1, 64);
     struct request fetch = {.op = OP_FETCH};
     struct lengths before = s->len;
     uint64_t changes = core_changes(s->rig->core);
@@ -330,7 +324,7 @@ static void away_is_refused(struct rig_session *s, enum tern_err err)
     assert_err(err, rig_finish(s, 0, 0));
     assert_err(err, rig_slide(s, 0, 0));
     assert_err(err, rig_snapshot_release(s));
-    assert_err(err, rig_match(s, tokens, 14));
+    assert_err(err, rig_match(s, seq1, 14));
     assert_true(s->rig->last->text[0] != 0);
     assert_told(s, &s->rig->last->match.lengths);
     assert_int_equal(s->rig->last->match.tokens, s->ntokens);
@@ -419,14 +413,13 @@ TEST(retract_abort_of_a_session_that_is_away)
 {
     for (uint32_t how = 0; how < AWAYS; how++) {
         struct bench b = away(how);
-        const uint32_t *tokens = rig_tokens(1, 64);
 
         assert_leaves(rig_abort(b.s, 0), b.s, 0, 0, 0);
         assert_string_equal(state_of(b.s), "open");
         assert_int_equal(session_seen(b.s).ref, REF_DEVICE);
         assert_int_equal(rig_group_view(b.rig, b.pool, 0).session, 0);
         rig_runs_free(b.rig);
-        computes_up_to(b.s, tokens, 14, 14); /* and it goes on as a fresh one */
+        computes_up_to(b.s, seq1, 14, 14); /* and it goes on as a fresh one */
         assert_int_equal(rig_wrong(b.s, 12), 0);
         goes_on_to_the_end(&b);
     }
@@ -523,7 +516,7 @@ TEST(retract_a_fresh_session_can_go_and_come_back)
         assert_leaves(rig_retract(b.s, mode, 0), b.s, 0, 0, 0);
         assert_ok(rig_recover_now(b.s));
         assert_string_equal(state_of(b.s), "open");
-        assert_ok(rig_match(b.s, rig_tokens(1, 64), 14));
+        assert_ok(rig_match(b.s, seq1, 14));
         goes_on_to_the_end(&b);
     }
 }
@@ -551,9 +544,9 @@ TEST(retract_an_idle_session_comes_back_idle)
         assert_string_equal(state_of(b.s), "idle");
         assert_true(session_seen(b.s).last_use_ns == b.rig->now_ns);
         assert_true(session_seen(b.s).ref_since_ns == b.rig->now_ns);
-        assert_true(node_seen(b.rig, b.pool, rig_tokens(1, 8), 8).last_use_ns == b.rig->now_ns);
+        assert_true(node_seen(b.rig, b.pool, seq1, 8).last_use_ns == b.rig->now_ns);
         assert_int_equal(b.s->ntokens, 14);
-        assert_ok(rig_match(b.s, rig_tokens(1, 64), 20));
+        assert_ok(rig_match(b.s, seq1, 20));
         goes_on_to_the_end(&b);
     }
 }
@@ -562,9 +555,8 @@ TEST(retract_an_idle_session_comes_back_idle)
 TEST(retract_host_waits_for_a_commit_that_is_pending)
 {
     struct bench b = host_bench(4, 32, 32);
-    const uint32_t *tokens = rig_tokens(1, 64);
 
-    computes_tokens(b.s, tokens, 14);
+    computes_tokens(b.s, seq1, 14);
     assert_ok(rig_commit(b.s, 8, 6));
     assert_ok(rig_retract(b.s, RETRACT_HOST, 5));
     rig_engine_done(b.rig, &b.e, 5);
@@ -589,7 +581,7 @@ TEST(retract_the_step_of_a_retract_ends_with_it)
         assert_int_equal(rig_group_view(b.rig, b.pool, 0).session, 0);
         assert_int_equal(rig_retiring(b.rig, b.pool), 3);
         rig_evict(b.rig, b.admin, b.pool, 0); /* and so is what it borrowed */
-        assert_int_equal(rig_depth(b.s, rig_tokens(1, 8), 8), 8);
+        assert_int_equal(rig_depth(b.s, seq1, 8), 8);
         computes(b.s, 5, 14);
         assert_ok(rig_abort(b.s, 0));
         assert_int_equal(rig_retiring(b.rig, b.pool), 3); /* these are not */
@@ -618,7 +610,7 @@ TEST(retract_after_a_recover_the_step_is_the_engines_again)
 
         assert_ok(rig_retract(b.s, mode, 5));
         assert_ok(rig_recover_now(b.s));
-        assert_ok(rig_run_to(b.s, rig_tokens(1, 64), 30));
+        assert_ok(rig_run_to(b.s, seq1, 30));
         retiring = rig_retiring(b.rig, b.pool);
         assert_ok(rig_abort(b.s, 0));
         assert_int_equal(rig_retiring(b.rig, b.pool), retiring);
@@ -657,15 +649,14 @@ TEST(retract_two_sessions_of_one_prefix_go_and_come_back)
 {
     struct bench b = running(32);
     struct rig_session *two = rig_session(b.rig, &b.e, b.pool, 1);
-    const uint32_t *tokens = rig_tokens(1, 64);
     uint64_t first, second;
 
-    matches(two, tokens, 10, 8);
+    matches(two, seq1, 10, 8);
     assert_ok(rig_retract(b.s, RETRACT_HOST, 0));
     assert_int_equal(rig_evict(b.rig, b.admin, b.pool, 0), 0); /* the other runs on it */
     assert_int_equal(rig_wrong(two, 8), 0);
     assert_ok(rig_retract(two, RETRACT_HOST, 0));
-    assert_int_equal(node_seen(b.rig, b.pool, tokens, 8).refs[REF_HOST], 2);
+    assert_int_equal(node_seen(b.rig, b.pool, seq1, 8).refs[REF_HOST], 2);
     assert_int_equal(rig_evict(b.rig, b.admin, b.pool, 0), 2);
     b.rig->automatic = BY_HAND(RIG_COPY);
     first = rig_recover(b.s);

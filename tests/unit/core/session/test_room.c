@@ -98,7 +98,7 @@ TEST(t11_a_doomed_extend_evicts_nothing)
 
     rig_put(b.rig, &b.e, b.pool, 5, 12); /* 3 pages that can go */
     rig_put(b.rig, &b.e, b.pool, 1, 32); /* 8 pages, of which the session pins 5 */
-    assert_ok(rig_match(pins, rig_tokens(1, 20), 20));
+    assert_ok(rig_match(pins, seq1, 20));
     assert_ok(rig_match(b.s, rig_tokens(7, 64), 64));
     for (uint32_t times = 0; times < 2; times++) {
         assert_err(TERN_POOL_EXHAUSTED, rig_extend(b.s, 4 * 12, 0, NULL, 0));
@@ -107,10 +107,10 @@ TEST(t11_a_doomed_extend_evicts_nothing)
         assert_int_equal(rig_view(b.rig).evicted_nodes, 0);
     }
     assert_int_equal(rig_depth(b.s, rig_tokens(5, 12), 12), 12);
-    assert_int_equal(rig_depth(b.s, rig_tokens(1, 32), 32), 32);
+    assert_int_equal(rig_depth(b.s, seq1, 32), 32);
     assert_ok(rig_extend(b.s, 4 * 11, 0, NULL, 0));
     assert_int_equal(rig_view(b.rig).evicted_nodes, 6);
-    assert_int_equal(rig_depth(b.s, rig_tokens(1, 32), 32), 20);
+    assert_int_equal(rig_depth(b.s, seq1, 32), 20);
     assert_ok(rig_close(pins, 0));
     bench_ends_clean(&b);
 }
@@ -128,7 +128,7 @@ TEST(t11_slabs_that_would_not_come_free_are_not_counted)
     holds = rig_session(b.rig, &b.e, pool, 1);
     s = rig_session(b.rig, &b.e, pool, 1);
     rig_put(b.rig, &b.e, pool, 5, 4);
-    assert_ok(rig_match(holds, rig_tokens(1, 64), 64));
+    assert_ok(rig_match(holds, seq1, 64));
     assert_ok(rig_extend(holds, 4, 0, NULL, 0)); /* beside the prefix, and in the third slab */
     assert_ok(rig_match(s, rig_tokens(2, 64), 64));
     assert_err(TERN_POOL_EXHAUSTED, rig_extend(s, 8, 0, NULL, 0));
@@ -149,7 +149,7 @@ TEST(t11_a_doomed_retraction_evicts_nothing_on_the_host)
     put(&b, 2, 8);
     put(&b, 1, 8);
     computes(s, 3, 24);
-    assert_ok(rig_match(b.s, rig_tokens(1, 8), 8));
+    assert_ok(rig_match(b.s, seq1, 8));
     assert_ok(rig_retract(b.s, RETRACT_HOST, 0)); /* it holds two of the host's four */
     b.rig->automatic = BY_HAND(RIG_SEAL);
     assert_ok(rig_commit(s, 20, 0));

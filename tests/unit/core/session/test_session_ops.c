@@ -21,7 +21,7 @@ TEST(step_failed_operation_does_not_stop_the_rest)
                              {.kind = STEP_EXTEND, .length = 400},
                              {.kind = STEP_EXTEND, .length = 12}};
 
-    assert_ok(rig_match(b.s, rig_tokens(1, 4), 4));
+    assert_ok(rig_match(b.s, seq1, 4));
     reply = steps(&b, ops, 3);
     assert_ok(reply->err);
     assert_int_equal(reply->step.n, 3);
@@ -41,7 +41,7 @@ TEST(step_failed_barrier_stops_the_rest)
                              {.kind = STEP_EXTEND, .length = 400, .barrier = true},
                              {.kind = STEP_EXTEND, .length = 12}};
 
-    assert_ok(rig_match(b.s, rig_tokens(1, 4), 4));
+    assert_ok(rig_match(b.s, seq1, 4));
     reply = steps(&b, ops, 3);
     assert_ok(reply->err);
     assert_int_equal(reply->step.n, 2); /* n < ops: the barrier stopped it */
@@ -57,13 +57,11 @@ TEST(step_operations_apply_in_order)
 {
     struct bench b = bench_start(4, 4);
     const struct reply *reply;
-    struct step_op ops[4] = {{.kind = STEP_EXTEND,
-                              .length = 16,
-                              .written = 16,
-                              .tokens = {.v = rig_tokens(1, 16), .n = 16}},
-                             {.kind = STEP_COMMIT, .length = 8},
-                             {.kind = STEP_REWIND, .length = 12},
-                             {.kind = STEP_CLOSE}};
+    struct step_op ops[4] = {
+        {.kind = STEP_EXTEND, .length = 16, .written = 16, .tokens = {.v = seq1, .n = 16}},
+        {.kind = STEP_COMMIT, .length = 8},
+        {.kind = STEP_REWIND, .length = 12},
+        {.kind = STEP_CLOSE}};
 
     assert_ok(rig_match(b.s, NULL, 0));
     reply = steps(&b, ops, 4);
@@ -119,7 +117,7 @@ TEST(extend_exhausted_others_go_on)
     assert_int_equal(b.rig->res.shortage.needed, 5);
     assert_int_equal(b.rig->res.shortage.free, 4);
     assert_int_equal(b.rig->res.shortage.reclaimable, 0);
-    assert_int_equal(rig_depth(b.s, rig_tokens(1, 16), 16), 16);
+    assert_int_equal(rig_depth(b.s, seq1, 16), 16);
     assert_int_equal(rig_wrong(pinned, 16), 0);
     assert_ok(rig_run_to(b.s, rig_tokens(2, 64), 16));
     assert_int_equal(rig_wrong(pinned, 16), 0);
@@ -130,7 +128,7 @@ TEST(extend_only_what_is_missing)
     struct bench b = bench_start(4, 8);
     struct page_ref first;
 
-    takes_pages(b.s, rig_tokens(1, 32), 32, 1);
+    takes_pages(b.s, seq1, 32, 1);
     assert_int_equal(rig_free(b.rig, b.pool), 7);
     first = b.s->table[0][0];
     assert_ok(rig_extend(b.s, 4, 0, NULL, 0)); /* fits the page that is there */
@@ -206,7 +204,7 @@ TEST(abort_after_a_commit_the_tree_keeps_it)
     computes_and_commits(b.s, 1, 16, 12, 0);
     assert_leaves(rig_abort(b.s, 3), b.s, 0, 0, 0);
     assert_int_equal(rig_retiring(b.rig, b.pool), 1);
-    assert_int_equal(rig_depth(b.s, rig_tokens(1, 16), 16), 12);
+    assert_int_equal(rig_depth(b.s, seq1, 16), 12);
     assert_int_equal(rig_evict(b.rig, b.admin, b.pool, 0), 0); /* the pin ends with step 3 */
     rig_engine_done(b.rig, &b.e, 3);
     assert_int_equal(rig_evict(b.rig, b.admin, b.pool, 0), 3);
@@ -221,7 +219,7 @@ TEST(abort_repeated_is_harmless)
     rig_abort(b.s, 0);
     assert_lengths(b.s, 0, 0, 0);
     assert_int_equal(rig_free(b.rig, b.pool), 32 - 2);
-    assert_leaves(rig_match(b.s, rig_tokens(1, 8), 8), b.s, 8, 8, 8);
+    assert_leaves(rig_match(b.s, seq1, 8), b.s, 8, 8, 8);
 }
 
 /* S9: borrowed pages count once, however many sessions use them. */
@@ -233,7 +231,7 @@ TEST(accounting_shared_pages_count_once)
 
     for (int i = 0; i < 3; i++) {
         more[i] = rig_session(b.rig, &b.e, b.pool, 1);
-        takes_pages(more[i], rig_tokens(1, 8), 8, 12);
+        takes_pages(more[i], seq1, 8, 12);
     }
     v = rig_group_view(b.rig, b.pool, 0);
     assert_int_equal(v.snapshot, 2);
@@ -247,7 +245,7 @@ TEST(finish_and_rewind_repeated_change_nothing)
     struct bench b = bench_running();
     uint32_t free;
 
-    assert_ok(rig_run_to(b.s, rig_tokens(1, 32), 20));
+    assert_ok(rig_run_to(b.s, seq1, 20));
     for (uint32_t i = 0; i < 3; i++) {
         assert_leaves(rig_rewind(b.s, 17, 0), b.s, 8, 17, 17);
         assert_int_equal(b.s->ntokens, 17);
@@ -260,5 +258,5 @@ TEST(finish_and_rewind_repeated_change_nothing)
         assert_int_equal(rig_free(b.rig, b.pool), free);
         assert_ok(rig_finish(b.s, 2, 0));
     }
-    assert_leaves(rig_match(b.s, rig_tokens(1, 24), 24), b.s, 8, 16, 16);
+    assert_leaves(rig_match(b.s, seq1, 24), b.s, 8, 16, 16);
 }

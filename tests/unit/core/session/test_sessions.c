@@ -24,7 +24,7 @@ TEST(errors_draining_refuses_new_sessions_only)
 TEST(errors_tokens_out_of_range_invalid)
 {
     struct bench b = bench_start(4, 16);
-    struct req_tokens t = {.v = rig_tokens(1, 8), .n = SESSION_TOKENS_MAX + 1};
+    struct req_tokens t = {.v = seq1, .n = SESSION_TOKENS_MAX + 1};
     uint64_t before = core_changes(b.rig->core);
     uint32_t depth;
 
@@ -82,12 +82,12 @@ TEST(session_of_another_engine_is_not_ours)
     struct rig_session *s = rig_session(rig, &e, pool, 1), mine;
 
     s->conn = other.conn[0];
-    assert_int_not_equal(rig_match(s, rig_tokens(1, 8), 8), TERN_OK);
+    assert_int_not_equal(rig_match(s, seq1, 8), TERN_OK);
     s->conn = foreign.conn[0];
-    assert_int_not_equal(rig_match(s, rig_tokens(1, 8), 8), TERN_OK);
+    assert_int_not_equal(rig_match(s, seq1, 8), TERN_OK);
     assert_int_not_equal(rig_session_open(rig, foreign.conn[0], pool, 1, &mine), TERN_OK);
     s->conn = e.conn[0];
-    assert_ok(rig_match(s, rig_tokens(1, 8), 8));
+    assert_ok(rig_match(s, seq1, 8));
 }
 
 TEST(match_partial_chunk_matches_whole_chunks_only)
@@ -96,7 +96,7 @@ TEST(match_partial_chunk_matches_whole_chunks_only)
     uint32_t tokens[16];
 
     rig_put(b.rig, &b.e, b.pool, 1, 16);
-    memcpy(tokens, rig_tokens(1, 16), sizeof tokens);
+    memcpy(tokens, seq1, sizeof tokens);
     assert_int_equal(rig_depth(b.s, tokens, 15), 12);
     assert_int_equal(rig_depth(b.s, tokens, 3), 0);
     for (uint32_t i = 0; i < 16; i++) { /* whichever token of a chunk differs */
@@ -113,9 +113,9 @@ TEST(match_repeated_changes_nothing)
     struct page_ref first[4];
 
     rig_put(b.rig, &b.e, b.pool, 1, 16);
-    assert_ok(rig_match(b.s, rig_tokens(1, 20), 20));
+    assert_ok(rig_match(b.s, seq1, 20));
     memcpy(first, b.s->table[0], sizeof first);
-    assert_leaves(rig_match(b.s, rig_tokens(1, 20), 20), b.s, 16, 16, 16);
+    assert_leaves(rig_match(b.s, seq1, 20), b.s, 16, 16, 16);
     assert_memory_equal(first, b.s->table[0], sizeof first);
     assert_int_equal(rig_group_view(b.rig, b.pool, 0).snapshot, 4);
     assert_ok(rig_close(b.s, 0));
@@ -129,9 +129,9 @@ TEST(match_after_allocation_never_imports)
     struct bench b = bench_start(4, 32);
     struct rig_session *late = session_with(b.rig, &b.e, b.pool, 1, 32);
 
-    assert_ok(rig_run_to(late, rig_tokens(1, 32), 8)); /* C = 8 before anyone commits */
+    assert_ok(rig_run_to(late, seq1, 8)); /* C = 8 before anyone commits */
     rig_put(b.rig, &b.e, b.pool, 1, 32);
-    matches(late, rig_tokens(1, 32), 32, 0);
+    matches(late, seq1, 32, 0);
     assert_lengths(late, 0, 8, 8);
 }
 
@@ -175,13 +175,13 @@ TEST(resume_below_committed_invalid_and_nothing_changes)
     uint32_t tokens[14];
     uint64_t changes = core_changes(b.rig->core);
 
-    assert_err(TERN_INVALID, rig_match(b.s, rig_tokens(1, 14), 7));
-    memcpy(tokens, rig_tokens(1, 14), sizeof tokens);
+    assert_err(TERN_INVALID, rig_match(b.s, seq1, 7));
+    memcpy(tokens, seq1, sizeof tokens);
     tokens[7] ^= 1;
     assert_err(TERN_INVALID, rig_match(b.s, tokens, 14)); /* differs inside [0, T) */
     assert_lengths(b.s, 8, 14, 20);
     assert_true(core_changes(b.rig->core) == changes);
-    assert_leaves(rig_match(b.s, rig_tokens(1, 14), 8), b.s, 8, 8, 8); /* exactly T is fine */
+    assert_leaves(rig_match(b.s, seq1, 8), b.s, 8, 8, 8); /* exactly T is fine */
 }
 
 /* S4: the free tail goes back before anything is allocated: speculation (A > C) and the retry one
@@ -191,11 +191,10 @@ TEST(resume_gives_back_the_speculative_tail)
     struct bench b = bench_running();
 
     assert_int_equal(rig_free(b.rig, b.pool), 32 - 5);
-    assert_leaves(rig_match(b.s, rig_tokens(1, 16), 16), b.s, 8, 14,
-                  14); /* p = min(C, supplied), no extra -1 */
+    assert_leaves(rig_match(b.s, seq1, 16), b.s, 8, 14, 14); /* p = min(C, supplied), no extra -1 */
     assert_int_equal(rig_free(b.rig, b.pool), 32 - 4);
-    assert_leaves(rig_match(b.s, rig_tokens(1, 13), 13), b.s, 8, 13, 13); /* one short */
-    assert_int_equal(rig_free(b.rig, b.pool), 32 - 4); /* S5: the partial page stays */
+    assert_leaves(rig_match(b.s, seq1, 13), b.s, 8, 13, 13); /* one short */
+    assert_int_equal(rig_free(b.rig, b.pool), 32 - 4);       /* S5: the partial page stays */
     assert_int_equal(rig_wrong(b.s, 12), 0);
 }
 
@@ -205,13 +204,13 @@ TEST(resume_with_other_tokens_above_committed_keeps_what_agrees)
     struct bench b = bench_running();
     uint32_t tokens[20];
 
-    memcpy(tokens, rig_tokens(1, 20), sizeof tokens);
+    memcpy(tokens, seq1, sizeof tokens);
     tokens[10] ^= 1;
     assert_leaves(rig_match(b.s, tokens, 20), b.s, 8, 10, 10);
     assert_int_equal(b.s->ntokens, 20);
     commit_to(b.s, tokens, 16, 0);
     assert_int_equal(rig_depth(b.s, tokens, 20), 16);
-    assert_int_equal(rig_depth(b.s, rig_tokens(1, 20), 20), 8);
+    assert_int_equal(rig_depth(b.s, seq1, 20), 8);
 }
 
 /* S8: restoring is idempotent. */
@@ -220,10 +219,10 @@ TEST(resume_repeated_changes_nothing)
     struct bench b = bench_running();
     struct page_ref table[4];
 
-    assert_ok(rig_match(b.s, rig_tokens(1, 20), 20));
+    assert_ok(rig_match(b.s, seq1, 20));
     memcpy(table, b.s->table[0], sizeof table);
     for (int i = 0; i < 3; i++) {
-        assert_leaves(rig_match(b.s, rig_tokens(1, 20), 20), b.s, 8, 14, 14);
+        assert_leaves(rig_match(b.s, seq1, 20), b.s, 8, 14, 14);
         assert_memory_equal(table, b.s->table[0], sizeof table);
         assert_int_equal(rig_free(b.rig, b.pool), 32 - 4);
     }
@@ -233,15 +232,15 @@ TEST(resume_repeated_changes_nothing)
 TEST(match_with_base_appends_to_what_is_there)
 {
     struct bench b = bench_running();
-    struct req_tokens more = {.v = rig_tokens(1, 32) + 14, .n = 6, .base = 14};
-    struct req_tokens bad = {.v = rig_tokens(1, 32), .n = 1, .base = 15};
+    struct req_tokens more = {.v = seq1 + 14, .n = 6, .base = 14};
+    struct req_tokens bad = {.v = seq1, .n = 1, .base = 15};
 
     assert_int_not_equal(rig_match_full(b.s, &bad, 0), TERN_OK);
     assert_ok(rig_match_full(b.s, &more, 0));
     assert_int_equal(b.s->ntokens, 20);
     assert_lengths(b.s, 8, 14, 14);
-    commit_to(b.s, rig_tokens(1, 32), 20, 0);
-    assert_int_equal(rig_depth(b.s, rig_tokens(1, 20), 20), 20);
+    commit_to(b.s, seq1, 20, 0);
+    assert_int_equal(rig_depth(b.s, seq1, 20), 20);
 }
 
 /* S6: later use is GONE. */
@@ -252,7 +251,7 @@ TEST(close_later_use_gone)
     assert_ok(rig_close(b.s, 0));
     assert_int_equal(rig_free(b.rig, b.pool), 32 - 2);
     assert_err(TERN_GONE, rig_close(b.s, 0));
-    assert_err(TERN_GONE, rig_match(b.s, rig_tokens(1, 8), 8));
+    assert_err(TERN_GONE, rig_match(b.s, seq1, 8));
     assert_err(TERN_GONE, rig_extend(b.s, 4, 0, NULL, 0));
     assert_err(TERN_GONE, rig_commit(b.s, 4, 0));
     assert_err(TERN_GONE, rig_finish(b.s, 0, 0));
@@ -271,8 +270,8 @@ TEST(close_handle_of_a_reused_slot_gone)
     assert_ok(rig_close(b.s, 0));
     next = rig_session(b.rig, &b.e, b.pool, 1);
     assert_false(session_id_equal(old, next->id));
-    assert_err(TERN_GONE, rig_match(b.s, rig_tokens(1, 8), 8));
-    assert_ok(rig_match(next, rig_tokens(1, 8), 8));
+    assert_err(TERN_GONE, rig_match(b.s, seq1, 8));
+    assert_ok(rig_match(next, seq1, 8));
 }
 
 /* S7: the list is the last good one, and the next Match may build on it with base. */
@@ -302,10 +301,10 @@ TEST(namespace_other_namespace_sees_nothing)
     struct rig_session *other = rig_session(b.rig, &b.e, b.pool, 2);
 
     rig_put(b.rig, &b.e, b.pool, 1, 16);
-    assert_int_equal(rig_depth(b.s, rig_tokens(1, 16), 16), 16);
-    assert_int_equal(rig_depth(other, rig_tokens(1, 16), 16), 0);
-    matches(other, rig_tokens(1, 16), 16, 0);
-    commit_to(other, rig_tokens(1, 16), 16, 0);
+    assert_int_equal(rig_depth(b.s, seq1, 16), 16);
+    assert_int_equal(rig_depth(other, seq1, 16), 0);
+    matches(other, seq1, 16, 0);
+    commit_to(other, seq1, 16, 0);
     assert_int_equal(rig_group_view(b.rig, b.pool, 0).snapshot,
                      8); /* its own pages, not adopted ones */
     assert_int_equal(rig_wrong(other, 16), 0);
@@ -318,10 +317,10 @@ TEST(namespace_compares_all_bits)
 
     rig_put(b.rig, &b.e, b.pool, 1, 16);
     b.s->ns.hi ^= 1;
-    assert_int_equal(rig_depth(b.s, rig_tokens(1, 16), 16), 0);
+    assert_int_equal(rig_depth(b.s, seq1, 16), 0);
     b.s->ns.hi ^= 1;
     b.s->ns.lo ^= (uint64_t)1 << 63;
-    assert_int_equal(rig_depth(b.s, rig_tokens(1, 16), 16), 0);
+    assert_int_equal(rig_depth(b.s, seq1, 16), 0);
 }
 
 TEST(namespace_of_another_tenant_sees_nothing)
@@ -333,9 +332,9 @@ TEST(namespace_of_another_tenant_sees_nothing)
     uint32_t depth;
 
     rig_put(b.rig, &b.e, b.pool, 1, 16);
-    assert_int_equal(rig_depth(s, rig_tokens(1, 16), 16), 0);
+    assert_int_equal(rig_depth(s, seq1, 16), 0);
     s->pool = b.pool; /* asks about a pool that is not its own */
-    assert_int_not_equal(rig_peek(s, rig_tokens(1, 16), 16, &depth), TERN_OK);
+    assert_int_not_equal(rig_peek(s, seq1, 16, &depth), TERN_OK);
 }
 
 /* A resume compares keys too: the common prefix ends where they differ. */
@@ -343,10 +342,10 @@ TEST(extra_keys_differ_on_resume_shortens_the_prefix)
 {
     struct bench b = bench_start(4, 32);
     struct extra_key cat = {.position = 10, .lo = 1}, dog = {.position = 10, .lo = 2};
-    struct req_tokens t = {.v = rig_tokens(1, 16), .n = 16, .keys = &cat, .nkeys = 1};
+    struct req_tokens t = {.v = seq1, .n = 16, .keys = &cat, .nkeys = 1};
 
     assert_ok(rig_match_full(b.s, &t, 0));
-    assert_ok(rig_run_to(b.s, rig_tokens(1, 16), 16));
+    assert_ok(rig_run_to(b.s, seq1, 16));
     assert_leaves(rig_match_full(b.s, &t, 0), b.s, 0, 16, 16);
     t.keys = &dog;
     assert_leaves(rig_match_full(b.s, &t, 0), b.s, 0, 10, 10);
@@ -357,7 +356,7 @@ TEST(session_peek_of_keys_out_of_order_invalid)
 {
     struct extra_key down[2] = {{.position = 6}, {.position = 5}};
     struct bench b = bench_start(4, 16);
-    struct req_tokens t = {.v = rig_tokens(1, 8), .n = 8, .keys = down, .nkeys = 2};
+    struct req_tokens t = {.v = seq1, .n = 8, .keys = down, .nkeys = 2};
     uint32_t depth;
 
     assert_err(TERN_INVALID, rig_peek_keys(b.s, &t, &depth));

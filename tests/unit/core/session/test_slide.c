@@ -34,22 +34,21 @@ TEST(slide_own_pages_below_the_window_go_back_with_the_step)
 TEST(slide_borrowed_pages_only_lose_the_index)
 {
     struct stage st = stage_with(SUPERSEDE_LAZY, 16, rig_window(2, 8, 64));
-    const uint32_t *tokens = rig_tokens(1, 64);
     struct rig_session *s;
     const struct node *n;
 
     stage_put(&st, 1, 32);
     s = stage_session(&st);
-    assert_ok(rig_match(s, tokens, 64));
-    n = node_in(&st, tokens, 32);
+    assert_ok(rig_match(s, seq1, 64));
+    n = node_in(&st, seq1, 32);
     assert_int_equal(n->state.borrowers, 1);
-    run_and_slide(s, tokens, 60, 60, 3); /* 60 - 9 = 51: nothing below it is read again */
+    run_and_slide(s, seq1, 60, 60, 3); /* 60 - 9 = 51: nothing below it is read again */
     assert_int_equal(n->state.borrowers, 1);
     assert_int_equal(state_view(&st).snapshot + state_view(&st).reclaimable, 8);
     rig_engine_done(st.rig, &st.e, 3);
     assert_int_equal(n->state.borrowers, 0); /* with the step */
     assert_int_equal(state_view(&st).snapshot + state_view(&st).reclaimable, 8);
-    assert_int_equal(match_depth(&st, tokens, 32), 32);
+    assert_int_equal(match_depth(&st, seq1, 32), 32);
     assert_err(TERN_INVALID, rig_rewind(s, 34, 0)); /* beyond the reserve: its window has left */
     assert_ok(rig_rewind(s, 59, 0));
     assert_int_equal(rig_wrong(s, 59), 0);
@@ -60,15 +59,14 @@ TEST(slide_borrowed_pages_only_lose_the_index)
 TEST(slide_a_borrowed_page_is_held_by_its_step_and_the_rest_with_it)
 {
     struct stage st = stage_with(SUPERSEDE_LAZY, 16, rig_window(2, 8, 64));
-    const uint32_t *tokens = rig_tokens(1, 64);
     struct rig_session *s;
     const struct node *n;
 
     stage_put(&st, 1, 32);
     s = stage_session(&st);
-    assert_ok(rig_match(s, tokens, 64)); /* borrows [24, 32) */
-    n = node_in(&st, tokens, 32);
-    run_and_slide(s, tokens, 36, 36, 9); /* 36 - 9 = 27: one page */
+    assert_ok(rig_match(s, seq1, 64)); /* borrows [24, 32) */
+    n = node_in(&st, seq1, 32);
+    run_and_slide(s, seq1, 36, 36, 9); /* 36 - 9 = 27: one page */
     assert_int_equal(n->state.borrowers, 1);
     assert_ok(rig_close(s, 3));
     rig_engine_done(st.rig, &st.e, 8);
@@ -76,7 +74,7 @@ TEST(slide_a_borrowed_page_is_held_by_its_step_and_the_rest_with_it)
     rig_engine_done(st.rig, &st.e, 9);
     assert_int_equal(n->state.borrowers, 0);
     s = stage_session(&st);
-    computes_up_to(s, tokens, 64, 60);
+    computes_up_to(s, seq1, 64, 60);
     assert_ok(rig_slide(s, 36, 19));
     assert_ok(rig_slide(s, 60, 13)); /* the rest, at an earlier step */
     rig_engine_done(st.rig, &st.e, 18);
@@ -91,14 +89,13 @@ TEST(slide_a_later_commit_does_not_bring_back_what_has_left)
 {
     struct stage st = stage_capped(SUPERSEDE_LAZY, 64, 0);
     struct rig_session *s = stage_session(&st);
-    const uint32_t *tokens = rig_tokens(1, 256);
 
-    computes_up_to(s, tokens, 256, 200);
+    computes_up_to(s, seq1, 256, 200);
     assert_ok(rig_slide(s, 200, 0)); /* 200 - 65: eight pages */
     assert_leaves(rig_commit(s, 128, 0), s, 128, 200, 200);
-    assert_int_equal(match_depth(&st, tokens, 256), 0);
+    assert_int_equal(match_depth(&st, seq1, 256), 0);
     assert_err(TERN_INVALID, rig_rewind(s, 128, 0)); /* [64, 128) is nowhere */
-    assert_err(TERN_INVALID, rig_match(s, tokens, 128));
+    assert_err(TERN_INVALID, rig_match(s, seq1, 128));
     assert_err(TERN_INVALID, rig_rewind(s, 190, 0)); /* nor is the page of [112, 128) */
     assert_lengths(s, 128, 200, 200);
     assert_ok(rig_rewind(s, 199, 0));
@@ -110,12 +107,11 @@ TEST(slide_what_was_slid_past_is_not_gone_back_to)
 {
     struct stage st = stage_with(SUPERSEDE_LAZY, 64, rig_recurrent(64, 128));
     struct rig_session *s = stage_session(&st);
-    const uint32_t *tokens = rig_tokens(1, 256);
 
-    commits_up_to(s, tokens, 256, 64, 0);
-    run_and_slide(s, tokens, 200, 192, 0);
-    assert_int_equal(node_in(&st, tokens, 64)->state.borrowers, 0);
+    commits_up_to(s, seq1, 256, 64, 0);
+    run_and_slide(s, seq1, 200, 192, 0);
+    assert_int_equal(node_in(&st, seq1, 64)->state.borrowers, 0);
     assert_err(TERN_INVALID, rig_rewind(s, 64, 0));
-    assert_err(TERN_INVALID, rig_match(s, tokens, 199));
+    assert_err(TERN_INVALID, rig_match(s, seq1, 199));
     assert_lengths(s, 64, 200, 200);
 }

@@ -101,8 +101,8 @@ TEST(host_a_failed_copy_is_made_again)
         assert_true(on_host(&b, 1, 4) && on_host(&b, 1, 8));
         rig_complete(b.rig, RIG_COPY);
         demote_pool(b.rig, b.pool);
-        assert_int_equal(host_depth(b.s, rig_tokens(1, 12), 12), 12);
-        assert_ok(rig_match(b.s, rig_tokens(1, 12), 12));
+        assert_int_equal(host_depth(b.s, seq1, 12), 12);
+        assert_ok(rig_match(b.s, seq1, 12));
         b.rig->automatic = RIG_ALL;
         assert_leaves_whole(fetch_back(b.s), b.s, 12);
         bench_ends_clean(&b);
@@ -121,7 +121,7 @@ TEST(host_a_copy_that_fails_for_good_is_given_up)
     assert_int_equal(rig_view(b.rig).host_copies_failed, COPY_TRIES_MAX);
     assert_int_equal(rig_view(b.rig).host_copies_again, COPY_TRIES_MAX - 1);
     assert_int_equal(host_free(b.rig, b.pool, 0), 16);
-    assert_int_equal(rig_depth(b.s, rig_tokens(1, 4), 4), 4);
+    assert_int_equal(rig_depth(b.s, seq1, 4), 4);
     commits(b.s, 1, 4);
     assert_ok(rig_retract(b.s, RETRACT_HOST, 0)); /* who asks for it has tries of its own */
     fail_for_good(&b);
@@ -165,8 +165,7 @@ TEST(host_a_failed_parent_takes_what_hangs_on_it)
         while (rig_jobs(b.rig, RIG_COPY) > 0 && rig_view(b.rig).host_copies == 0)
             rig_complete(b.rig, RIG_COPY);
         assert_int_equal(rig_view(b.rig).host_copies, 0);
-        assert_int_equal(rig_depth(b.s, rig_tokens(1, 12), 12),
-                         12); /* the device's are untouched */
+        assert_int_equal(rig_depth(b.s, seq1, 12), 12); /* the device's are untouched */
         assert_int_equal(rig_view(b.rig).host_copies_failed, COPY_TRIES_MAX);
         rig_runs_free(b.rig);
         put(&b, 2, 12); /* nothing of it is in the way of others */
@@ -225,7 +224,7 @@ TEST(host_a_second_acknowledgement_is_ignored)
     demote_pool(b.rig, b.pool);
     assert_false(on_device(&b, 1, 4));
     again.copied.job = (struct copy_id){0};
-    assert_ok(rig_match(b.s, rig_tokens(1, 8), 8));
+    assert_ok(rig_match(b.s, seq1, 8));
     rig_fetch(b.s, PEER_HOST, 0);
     assert_int_equal(rig_jobs(b.rig, RIG_COPY), 1);
     again.copied.job = rig_job(b.rig, RIG_COPY, 0)->copy;
@@ -349,7 +348,7 @@ TEST(host_siblings_follow_their_parent)
 
     b.rig->automatic = BY_HAND(RIG_SEAL);
     put_slowly(&b, 1, 8);
-    memcpy(tokens, rig_tokens(1, 8), sizeof tokens);
+    memcpy(tokens, seq1, sizeof tokens);
     tokens[6] = 777;
     s = rig_session(b.rig, &b.e, b.pool, 1);
     commits_tokens(s, tokens, 8);
@@ -397,7 +396,7 @@ TEST(a_pool_closes_while_copies_run)
         if (loads) {
             put_away(&b, 1, 8);
             b.rig->automatic = BY_HAND(RIG_COPY);
-            assert_ok(rig_match(b.s, rig_tokens(1, 8), 8));
+            assert_ok(rig_match(b.s, seq1, 8));
             rig_fetch(b.s, PEER_HOST, 0);
         } else {
             b.rig->automatic = BY_HAND(RIG_COPY);

@@ -12,7 +12,7 @@ TEST(restored_by_a_commit_of_the_same_tokens)
 
     put_away(&b, 1, 12);
     assert_false(on_device(&b, 1, 4));
-    tokens = rig_tokens(1, 24);
+    tokens = seq1;
     matches(b.s, tokens, 24, 0);
     assert_int_equal(b.rig->last->match.host_depth, 12);
     run_and_commit(b.s, tokens, 18, 8, 7);
@@ -24,7 +24,7 @@ TEST(restored_by_a_commit_of_the_same_tokens)
     assert_int_equal(host_depth(other, tokens, 24), 12);
     assert_true(on_device(&b, 1, 8) && on_host(&b, 1, 8));
     assert_false(on_device(&b, 1, 12));
-    assert_ok(rig_match(other, rig_tokens(1, 24), 24));
+    assert_ok(rig_match(other, seq1, 24));
     assert_int_equal(rig_wrong(other, 8), 0);
     assert_ok(rig_commit(b.s, 16, 8));
     rig_engine_done(b.rig, &b.e, 8);
@@ -44,10 +44,10 @@ TEST(restored_by_a_commit_whose_engine_dies_it_stays_on_the_host)
     s = rig_session(b.rig, &two, b.pool, 1);
     computes_and_commits(s, 1, 12, 12, 9);
     rig_engine_kill(b.rig, &two, 0);
-    assert_int_equal(rig_depth(b.s, rig_tokens(1, 12), 12), 0);
-    assert_int_equal(host_depth(b.s, rig_tokens(1, 12), 12), 8);
+    assert_int_equal(rig_depth(b.s, seq1, 12), 0);
+    assert_int_equal(host_depth(b.s, seq1, 12), 8);
     assert_int_equal(rig_free(b.rig, b.pool), 64);
-    assert_ok(rig_match(b.s, rig_tokens(1, 12), 12));
+    assert_ok(rig_match(b.s, seq1, 12));
     assert_leaves_whole(fetch_back(b.s), b.s, 8);
     bench_ends_clean(&b);
 }
@@ -59,23 +59,23 @@ TEST(fetch_from_the_host_tier_brings_the_deeper_prefix)
 
     put(&b, 1, 20);
     assert_int_equal(evicts(&b, 3), 3); /* 12, 16, 20 are on the host alone */
-    matches(b.s, rig_tokens(1, 30), 30, 8);
+    matches(b.s, seq1, 30, 8);
     assert_int_equal(b.rig->last->match.host_depth, 20);
     request = load_held(&b);
     assert_err(TERN_BUSY, rig_fetched(b.s, request));
     assert_string_equal(state_of(b.s), "loading");
     assert_int_equal(rig_jobs(b.rig, RIG_COPY), 3);
-    assert_int_equal(rig_depth(b.s, rig_tokens(1, 20), 20), 8);
+    assert_int_equal(rig_depth(b.s, seq1, 20), 8);
     rig_complete_nth(b.rig, RIG_COPY, 2); /* from the end: none is seen before its parent */
     rig_complete_nth(b.rig, RIG_COPY, 1);
-    assert_int_equal(rig_depth(b.s, rig_tokens(1, 20), 20), 8);
+    assert_int_equal(rig_depth(b.s, seq1, 20), 8);
     assert_err(TERN_BUSY, rig_fetched(b.s, request));
     rig_complete(b.rig, RIG_COPY);
     assert_leaves_whole(rig_fetched(b.s, request), b.s, 20);
     assert_int_equal(rig_reply_to(b.rig, request)->fetch.kib, 2); /* 3 pages of 512 bytes */
-    assert_int_equal(rig_depth(b.s, rig_tokens(1, 20), 20), 20);
+    assert_int_equal(rig_depth(b.s, seq1, 20), 20);
     b.rig->automatic = RIG_ALL;
-    run_and_commit(b.s, rig_tokens(1, 30), 30, 28, 0);
+    run_and_commit(b.s, seq1, 30, 28, 0);
     assert_int_equal(rig_wrong(b.s, 30), 0);
     bench_ends_clean(&b);
 }
@@ -85,7 +85,7 @@ TEST(fetch_from_the_host_tier_up_to_a_depth)
     struct bench b = host_bench(4, 64, 16);
 
     put_away(&b, 1, 20);
-    assert_ok(rig_match(b.s, rig_tokens(1, 30), 30));
+    assert_ok(rig_match(b.s, seq1, 30));
     assert_leaves_whole(rig_fetched(b.s, rig_fetch(b.s, PEER_HOST, 15)), b.s, 12);
     assert_false(on_device(&b, 1, 16));
     assert_int_equal(b.rig->copies_up, 3);
@@ -99,7 +99,7 @@ TEST(fetch_from_the_host_tier_below_what_is_here)
 
     put(&b, 1, 20);
     assert_int_equal(evicts(&b, 3), 3);
-    matches(b.s, rig_tokens(1, 30), 30, 8);
+    matches(b.s, seq1, 30, 8);
     for (uint32_t depth = 1; depth <= 11; depth++) {
         assert_leaves(rig_fetched(b.s, rig_fetch(b.s, PEER_HOST, depth)), b.s, 8, 8, 8);
     }
@@ -116,11 +116,11 @@ TEST(a_load_and_a_commit_of_one_chunk)
     uint64_t request;
 
     put_away(&b, 1, 12);
-    assert_ok(rig_match(b.s, rig_tokens(1, 30), 30));
+    assert_ok(rig_match(b.s, seq1, 30));
     request = load_held(&b);
     s = rig_session(b.rig, &b.e, b.pool, 1);
-    matches(s, rig_tokens(1, 30), 30, 0);
-    assert_ok(rig_run_to(s, rig_tokens(1, 30), 16));
+    matches(s, seq1, 30, 0);
+    assert_ok(rig_run_to(s, seq1, 16));
     rig_commit(s, 16, 0);
     assert_int_equal(s->len.committed, 0);
     assert_int_equal(s->len.written, 16);
@@ -140,17 +140,17 @@ TEST(fetch_from_the_host_tier_that_brings_nothing)
     struct bench b = host_bench(4, 8, 16);
     uint64_t request;
 
-    assert_ok(rig_match(b.s, rig_tokens(1, 30), 30));
+    assert_ok(rig_match(b.s, seq1, 30));
     request = rig_fetch(b.s, PEER_HOST, 0);
     assert_non_null(rig_reply_to(b.rig, request));
     assert_lengths(b.s, 0, 0, 0);
     assert_ok(rig_abort(b.s, 0));
     put_away(&b, 1, 20);
-    takes_pages(b.s, rig_tokens(1, 30), 30, 4);
+    takes_pages(b.s, seq1, 30, 4);
     request = rig_fetch(b.s, PEER_HOST, 0);
     assert_err(TERN_INVALID, rig_reply_to(b.rig, request)->err);
     assert_ok(rig_abort(b.s, 0));
-    assert_ok(rig_match(b.s, rig_tokens(1, 30), 30));
+    assert_ok(rig_match(b.s, seq1, 30));
     {
         struct rig_session *hog = rig_session(b.rig, &b.e, b.pool, 1);
 
@@ -166,7 +166,7 @@ TEST(fetch_from_the_host_tier_that_brings_nothing)
     assert_leaves(fetch_back(b.s), b.s, 20, 20, 20);
     bench_ends_clean(&b);
     b = bench_start(4, 8);
-    assert_ok(rig_match(b.s, rig_tokens(1, 30), 30));
+    assert_ok(rig_match(b.s, seq1, 30));
     request = rig_fetch(b.s, PEER_HOST, 0);
     assert_non_null(rig_reply_to(b.rig, request));
     assert_lengths(b.s, 0, 0, 0);
@@ -178,16 +178,16 @@ TEST(fetch_from_the_host_tier_cancelled)
     uint64_t request;
 
     put_away(&b, 1, 20);
-    assert_ok(rig_match(b.s, rig_tokens(1, 30), 30));
+    assert_ok(rig_match(b.s, seq1, 30));
     request = load_held(&b);
     rig_complete(b.rig, RIG_COPY);
     assert_ok(rig_fetch_cancel(b.s));
     assert_non_null(rig_reply_to(b.rig, request));
     assert_string_equal(state_of(b.s), "turn");
     rig_runs_free(b.rig);
-    assert_true(rig_depth(b.s, rig_tokens(1, 20), 20) <= 4);
-    assert_int_equal(host_depth(b.s, rig_tokens(1, 20), 20), 20);
-    run_and_commit(b.s, rig_tokens(1, 30), 30, 28, 0); /* it computes them then */
+    assert_true(rig_depth(b.s, seq1, 20) <= 4);
+    assert_int_equal(host_depth(b.s, seq1, 20), 20);
+    run_and_commit(b.s, seq1, 30, 28, 0); /* it computes them then */
     assert_int_equal(rig_wrong(b.s, 30), 0);
     bench_ends_clean(&b);
 }
@@ -201,7 +201,7 @@ TEST(fetch_from_the_host_tier_whose_copy_fails_is_busy)
         uint64_t request;
 
         put_away(&b, 1, 20);
-        assert_ok(rig_match(b.s, rig_tokens(1, 30), 30));
+        assert_ok(rig_match(b.s, seq1, 30));
         request = load_held(&b);
         for (uint32_t i = 0; i < good; i++)
             rig_complete(b.rig, RIG_COPY);
@@ -213,7 +213,7 @@ TEST(fetch_from_the_host_tier_whose_copy_fails_is_busy)
         assert_err(TERN_BUSY, rig_reply_to(b.rig, request)->err);
         assert_string_equal(state_of(b.s), "turn");
         rig_runs_free(b.rig);
-        assert_int_equal(host_depth(b.s, rig_tokens(1, 20), 20), 20); /* the copies are good */
+        assert_int_equal(host_depth(b.s, seq1, 20), 20); /* the copies are good */
         assert_leaves_whole(fetch_back(b.s), b.s, 20);
         bench_ends_clean(&b);
     }
@@ -238,18 +238,18 @@ TEST(a_rotten_host_page_is_corrupt_and_never_matched)
 
     put_away(&b, 1, 20);
     spoil_host(&b, 1, 12);
-    assert_ok(rig_match(b.s, rig_tokens(1, 30), 30));
+    assert_ok(rig_match(b.s, seq1, 30));
     request = rig_fetch(b.s, PEER_HOST, 0);
     assert_err(TERN_CORRUPT, rig_reply_to(b.rig, request)->err);
     assert_int_equal(rig_view(b.rig).corrupt_detected, 1);
-    assert_true(rig_depth(b.s, rig_tokens(1, 30), 30) <= 8);
-    assert_int_equal(host_depth(b.s, rig_tokens(1, 30), 30), 8); /* no more is offered */
+    assert_true(rig_depth(b.s, seq1, 30) <= 8);
+    assert_int_equal(host_depth(b.s, seq1, 30), 8); /* no more is offered */
     assert_string_equal(state_of(b.s), "turn");
     if (b.s->len.allocated == b.s->len.committed)
-        assert_ok(rig_run_to(b.s, rig_tokens(1, 30), 30));
+        assert_ok(rig_run_to(b.s, seq1, 30));
     assert_ok(rig_commit(b.s, 28, 0)); /* computed anew, it is good again */
     assert_int_equal(rig_wrong(b.s, 28), 0);
-    assert_int_equal(rig_depth(b.s, rig_tokens(1, 30), 30), 28);
+    assert_int_equal(rig_depth(b.s, seq1, 30), 28);
     assert_ok(rig_close(b.s, 0));
     demote_pool(b.rig, b.pool);
     b.s = session_with(b.rig, &b.e, b.pool, 1, 30);
@@ -270,16 +270,16 @@ TEST(a_rotten_host_page_goes_when_its_chunk_is_computed_anew)
 
         put_away(&b, 1, 20);
         spoil_host(&b, 1, 20);
-        at = anywhere(b.rig, b.pool, rig_tokens(1, 20), 20);
-        assert_ok(rig_match(b.s, rig_tokens(1, 30), 30));
+        at = anywhere(b.rig, b.pool, seq1, 20);
+        assert_ok(rig_match(b.s, seq1, 30));
         assert_err(TERN_CORRUPT, rig_fetched(b.s, rig_fetch(b.s, PEER_HOST, 0)));
         assert_int_equal(b.rig->core->host_corrupt, 1);
         b.rig->automatic = BY_HAND(RIG_COPY | RIG_SEAL);
         if (again) {
             if (b.s->len.written < 28)
-                assert_ok(rig_run_to(b.s, rig_tokens(1, 30), 28));
+                assert_ok(rig_run_to(b.s, seq1, 28));
             assert_ok(rig_commit(b.s, 28, 0));
-            assert_int_equal(anywhere(b.rig, b.pool, rig_tokens(1, 20), 20), at);
+            assert_int_equal(anywhere(b.rig, b.pool, seq1, 20), at);
             assert_false(node_on_host(node_at(b.rig->core, at)));
         } else {
             evict_all(b.rig, b.admin, b.pool);
@@ -295,8 +295,8 @@ TEST(a_rotten_host_page_and_a_retracted_session)
     struct bench b = host_bench(4, 64, 16);
     uint32_t copies;
 
-    assert_ok(rig_match(b.s, rig_tokens(1, 30), 30));
-    run_and_commit(b.s, rig_tokens(1, 30), 22, 20, 0);
+    assert_ok(rig_match(b.s, seq1, 30));
+    run_and_commit(b.s, seq1, 22, 20, 0);
     assert_ok(rig_retract(b.s, RETRACT_HOST, 0));
     assert_int_equal(evicts(&b, 0), 5);
     spoil_host(&b, 1, 12);
@@ -306,9 +306,9 @@ TEST(a_rotten_host_page_and_a_retracted_session)
     assert_err(TERN_CORRUPT, rig_recover_now(b.s)); /* and it stays so: nothing is copied for it */
     assert_int_equal(b.rig->copies_up, copies);
     assert_ok(rig_abort(b.s, 0));
-    assert_ok(rig_match(b.s, rig_tokens(1, 30), 30));
+    assert_ok(rig_match(b.s, seq1, 30));
     assert_true(b.s->matched <= 8);
-    run_and_commit(b.s, rig_tokens(1, 30), 30, 28, 0);
+    run_and_commit(b.s, seq1, 30, 28, 0);
     assert_int_equal(rig_wrong(b.s, 28), 0);
     bench_ends_clean(&b);
 }
@@ -326,8 +326,8 @@ TEST(a_pull_restores_what_is_on_the_host_alone)
     assert_int_equal(p.d->matched, 4);
     assert_leaves_whole(fetch_all(p.d), p.d, 20);
     assert_int_equal(p.dest->copies_up, 0);
-    assert_int_equal(rig_depth(p.d, rig_tokens(1, 24), 24), 20);
-    assert_true(node_seen(p.dest, p.dp, rig_tokens(1, 8), 8).on_device);
+    assert_int_equal(rig_depth(p.d, seq1, 24), 20);
+    assert_true(node_seen(p.dest, p.dp, seq1, 8).on_device);
     assert_ok(rig_close(p.d, 0));
     nothing_stays(p.dest, admin, p.dp);
 }
@@ -344,7 +344,7 @@ TEST(a_peer_reads_what_was_loaded)
     p.source->automatic = BY_HAND(RIG_SEAL); /* none is computed again */
     s = session_with(p.source, &p.se, p.sp, 1, 20);
     assert_leaves_whole(fetch_back(s), s, 20);
-    assert_true(node_seen(p.source, p.sp, rig_tokens(1, 20), 20).sealed);
+    assert_true(node_seen(p.source, p.sp, seq1, 20).sealed);
     p.d = asking(&p, 1, 20);
     assert_leaves_whole(fetch_all(p.d), p.d, 20);
 }
@@ -359,19 +359,19 @@ TEST(fetch_from_the_host_stops_at_what_is_not_written_yet)
 
     put_away(&b, 1, 20);
     s = rig_session(b.rig, &two, b.pool, 1);
-    takes_pages(s, rig_tokens(1, 30), 30, 12);
+    takes_pages(s, seq1, 30, 12);
     assert_ok(rig_extend(s, 0, 12, NULL, 0));
     assert_ok(rig_commit(s, 12, 9));
-    assert_ok(rig_match(b.s, rig_tokens(1, 30), 30));
+    assert_ok(rig_match(b.s, seq1, 30));
     assert_int_equal(b.rig->last->match.host_depth, 0);
-    assert_int_equal(host_depth(b.s, rig_tokens(1, 30), 30), 0);
+    assert_int_equal(host_depth(b.s, seq1, 30), 0);
     assert_non_null(rig_reply_to(b.rig, rig_fetch(b.s, PEER_HOST, 0)));
     assert_lengths(b.s, 0, 0, 0);
     rig_write(s, 0, 12);
     rig_engine_done(b.rig, &two, 9);
-    assert_int_equal(host_depth(b.s, rig_tokens(1, 30), 30), 20);
+    assert_int_equal(host_depth(b.s, seq1, 30), 20);
     assert_ok(rig_abort(b.s, 0));
-    matches(b.s, rig_tokens(1, 30), 30, 12);
+    matches(b.s, seq1, 30, 12);
     assert_leaves_whole(fetch_back(b.s), b.s, 20);
     assert_ok(rig_close(s, 0));
     bench_ends_clean(&b);
@@ -415,7 +415,7 @@ TEST(a_rotten_host_page_is_said_to_be_rotten)
 
     put_away(&b, 1, 20);
     spoil_host(&b, 1, 12);
-    assert_ok(rig_match(b.s, rig_tokens(1, 30), 30));
+    assert_ok(rig_match(b.s, seq1, 30));
     assert_err(TERN_CORRUPT, rig_reply_to(b.rig, rig_fetch(b.s, PEER_HOST, 0))->err);
     assert_non_null(strstr(b.rig->last->text, "checksum"));
 }

@@ -14,17 +14,17 @@ TEST(a_load_takes_superseded_state_back_while_it_lasts)
         uint64_t request;
 
         put_all(&st, 1, 320);
-        lose_state(&st, rig_tokens(1, 320), 256);
-        lose_state(&st, rig_tokens(1, 320), 128); /* so that the Match below borrows none of it */
-        assert_true(is_reclaimable(&st, rig_tokens(1, 320), 192));
-        matches(s, rig_tokens(1, 256), 256, 64);
+        lose_state(&st, seq1, 256);
+        lose_state(&st, seq1, 128); /* so that the Match below borrows none of it */
+        assert_true(is_reclaimable(&st, seq1, 192));
+        matches(s, seq1, 256, 64);
         st.rig->automatic = BY_HAND(RIG_COPY);
         request = rig_fetch(s, PEER_HOST, 0);
         assert_int_equal(rig_jobs(st.rig, RIG_COPY), 1);
-        assert_false(is_reclaimable(&st, rig_tokens(1, 320), 192));
+        assert_false(is_reclaimable(&st, seq1, 192));
         if (cancels) {
             assert_ok(rig_fetch_cancel(s));
-            assert_true(is_reclaimable(&st, rig_tokens(1, 320), 192));
+            assert_true(is_reclaimable(&st, seq1, 192));
         }
         rig_complete(st.rig, RIG_COPY);
         st.rig->automatic = RIG_ALL;
@@ -47,8 +47,8 @@ TEST(two_loads_of_one_path_that_need_different_state)
 
         put_all(&st, 1, 192);
         demote_pool(st.rig, st.pool);
-        assert_ok(rig_match(deep, rig_tokens(1, 192), 192));
-        assert_ok(rig_match(flat, rig_tokens(1, 64), 64));
+        assert_ok(rig_match(deep, seq1, 192));
+        assert_ok(rig_match(flat, seq1, 64));
         st.rig->automatic = BY_HAND(RIG_COPY);
         a = order ? 0 : rig_fetch(deep, PEER_HOST, 0);
         b = rig_fetch(flat, PEER_HOST, 0);
@@ -76,19 +76,19 @@ TEST(a_load_and_a_refill_of_one_segment)
     uint64_t request;
 
     put_all(&st, 1, 192);
-    lose_state(&st, rig_tokens(1, 192), 64);
-    lose_state(&st, rig_tokens(1, 192), 128);
-    lose_state(&st, rig_tokens(1, 192), 192);
-    matches(s, rig_tokens(1, 192), 192, 0);
+    lose_state(&st, seq1, 64);
+    lose_state(&st, seq1, 128);
+    lose_state(&st, seq1, 192);
+    matches(s, seq1, 192, 0);
     st.rig->automatic = BY_HAND(RIG_COPY);
     request = rig_fetch(s, PEER_HOST, 0);
     assert_int_equal(rig_jobs(st.rig, RIG_COPY), 2);
     computes_and_commits(other, 1, 192, 192, 7);
     assert_int_equal(rig_wrong(other, 192), 0);
-    assert_int_equal(node_in(&st, rig_tokens(1, 192), 192)->pages[1], NONE);
+    assert_int_equal(node_in(&st, seq1, 192)->pages[1], NONE);
     rig_runs_free(st.rig);
-    assert_int_not_equal(node_in(&st, rig_tokens(1, 192), 192)->pages[1], NONE);
-    assert_int_equal(node_in(&st, rig_tokens(1, 192), 192)->state.refilling, 0);
+    assert_int_not_equal(node_in(&st, seq1, 192)->pages[1], NONE);
+    assert_int_equal(node_in(&st, seq1, 192)->state.refilling, 0);
     assert_leaves_whole(rig_fetched(s, request), s, 192);
     closes_whole(other, 192);
     stage_closes(&st, s);
@@ -104,8 +104,8 @@ TEST(a_cancelled_load_is_taken_up_again)
 
         put_all(&st, 1, 192);
         demote_pool(st.rig, st.pool);
-        assert_ok(rig_match(first, rig_tokens(1, 192), 192));
-        assert_ok(rig_match(second, rig_tokens(1, depth), depth));
+        assert_ok(rig_match(first, seq1, 192));
+        assert_ok(rig_match(second, seq1, depth));
         st.rig->automatic = BY_HAND(RIG_COPY);
         rig_fetch(first, PEER_HOST, 0);
         assert_ok(rig_abort(first, 0));
@@ -132,12 +132,12 @@ TEST(host_recover_onto_what_another_engine_is_writing)
         uint64_t request;
         enum tern_err err;
 
-        assert_ok(rig_match(b.s, rig_tokens(1, 30), 30));
-        run_and_commit(b.s, rig_tokens(1, 30), 10, 8, 0);
+        assert_ok(rig_match(b.s, seq1, 30));
+        run_and_commit(b.s, seq1, 10, 8, 0);
         assert_ok(rig_retract(b.s, RETRACT_HOST, 0));
         assert_int_equal(rig_evict(b.rig, b.admin, b.pool, 0), 2);
         s = rig_session(b.rig, &two, b.pool, 1);
-        takes_pages(s, rig_tokens(1, 30), 30, 12);
+        takes_pages(s, seq1, 30, 12);
         assert_ok(rig_extend(s, 0, 12, NULL, 0)); /* queued, not computed yet */
         assert_ok(rig_commit(s, 12, 9));
         request = rig_recover(b.s);
@@ -155,7 +155,7 @@ TEST(host_recover_onto_what_another_engine_is_writing)
             request = rig_recover(b.s);
         assert_leaves(rig_recovered(b.s, request), b.s, 8, 10, 10);
         assert_int_equal(rig_wrong(b.s, 10), 0);
-        run_and_commit(b.s, rig_tokens(1, 30), 30, 28, 0);
+        run_and_commit(b.s, seq1, 30, 28, 0);
         assert_int_equal(rig_wrong(b.s, 30), 0);
     }
 }
@@ -168,11 +168,11 @@ TEST(host_recover_onto_what_its_own_engine_is_writing)
     struct bench b = host_bench(4, 32, 32);
     struct rig_session *s = rig_session(b.rig, &b.e, b.pool, 1);
 
-    assert_ok(rig_match(b.s, rig_tokens(1, 30), 30));
-    run_and_commit(b.s, rig_tokens(1, 30), 10, 8, 0);
+    assert_ok(rig_match(b.s, seq1, 30));
+    run_and_commit(b.s, seq1, 10, 8, 0);
     assert_ok(rig_retract(b.s, RETRACT_HOST, 0));
     assert_int_equal(rig_evict(b.rig, b.admin, b.pool, 0), 2);
-    commits_up_to(s, rig_tokens(1, 30), 30, 12, 9);
+    commits_up_to(s, seq1, 30, 12, 9);
     assert_leaves(rig_recover_now(b.s), b.s, 8, 10, 10);
     assert_int_equal(rig_wrong(b.s, 10), 0);
     assert_int_equal(b.rig->copies_up, 0);
@@ -193,11 +193,11 @@ TEST(host_a_copy_that_waits_for_a_step_that_never_passes)
         stage_put(&st, 1, 64);
         rig_runs_free(st.rig);
         {
-            uint32_t at = anywhere(st.rig, st.pool, rig_tokens(1, 64), 64);
+            uint32_t at = anywhere(st.rig, st.pool, seq1, 64);
 
             /* as if it had been superseded when it was copied: both lose it */
             s = stage_session(&st);
-            assert_ok(rig_match(s, rig_tokens(1, 64), 64));
+            assert_ok(rig_match(s, seq1, 64));
             assert_ok(rig_snapshot_release(s));
             assert_ok(rig_close(s, 0));
             assert_int_equal(node_at(st.rig->core, at)->state.reclaim.prev != NONE, 1);
@@ -208,7 +208,7 @@ TEST(host_a_copy_that_waits_for_a_step_that_never_passes)
         demote_pool(st.rig, st.pool);
         assert_int_equal(seen(&st, 1, 64).on_device, 0);
         s = session_with(st.rig, &two, st.pool, 1, 80);
-        commit_to(s, rig_tokens(1, 80), 64, 9);
+        commit_to(s, seq1, 64, 9);
         retracts_to("retracting", s, RETRACT_HOST, 0);
         if (aborts)
             assert_ok(rig_abort(s, 0));
@@ -216,7 +216,7 @@ TEST(host_a_copy_that_waits_for_a_step_that_never_passes)
         assert_int_equal(seen(&st, 1, 64).on_device, 0);
         assert_int_equal(rig_view(st.rig).sessions, 0);
         stage_put(&st, 1, 64);
-        assert_int_equal(match_depth(&st, rig_tokens(1, 64), 64), 64);
+        assert_int_equal(match_depth(&st, seq1, 64), 64);
         stage_ends(&st);
     }
 }
@@ -233,15 +233,15 @@ TEST(host_retract_does_not_trust_a_rotten_copy)
 
     rig_put(b.rig, &b.e, b.pool, 1, 8);
     assert_int_equal(rig_evict(b.rig, b.admin, b.pool, 2), 2);
-    at = anywhere(b.rig, b.pool, rig_tokens(1, 4), 4);
+    at = anywhere(b.rig, b.pool, seq1, 4);
     page = rig_page(b.rig, host, 0, page_at(c, node_at(c, at)->tiers.host_pages[0])->index, &bytes);
     page[7] = (uint8_t)~page[7];
-    assert_ok(rig_match(b.s, rig_tokens(1, 30), 30));
+    assert_ok(rig_match(b.s, seq1, 30));
     assert_err(TERN_CORRUPT, rig_fetched(b.s, rig_fetch(b.s, PEER_HOST, 0)));
-    assert_ok(rig_run_to(b.s, rig_tokens(1, 30), 14));
+    assert_ok(rig_run_to(b.s, seq1, 14));
     b.rig->automatic = BY_HAND(RIG_COPY);
     assert_ok(rig_commit(b.s, 8, 0));
-    assert_int_equal(rig_depth(b.s, rig_tokens(1, 8), 8), 8);
+    assert_int_equal(rig_depth(b.s, seq1, 8), 8);
     retracts_to("retracting", b.s, RETRACT_HOST, 0); /* until it is made anew */
     b.rig->copies_to_fail = 1;
     b.rig->copy_err = TERN_INTERNAL;
@@ -252,7 +252,7 @@ TEST(host_retract_does_not_trust_a_rotten_copy)
     rig_runs_free(b.rig);
     assert_string_equal(state_of(b.s), "retracted");
     rig_evict(b.rig, b.admin, b.pool, 0);
-    assert_int_equal(rig_depth(b.s, rig_tokens(1, 8), 8), 0);
+    assert_int_equal(rig_depth(b.s, seq1, 8), 0);
     assert_leaves(rig_recover_now(b.s), b.s, 8, 14, 14); /* its device pages were right */
     assert_int_equal(rig_wrong(b.s, 14), 0);
 }
@@ -271,7 +271,7 @@ TEST(host_healing_a_copy_does_not_lose_state)
 
     assert_ok(rig_retract(kept, RETRACT_HOST, 0));
     demote_pool(st.rig, st.pool);
-    at = anywhere(st.rig, st.pool, rig_tokens(1, 64), 64);
+    at = anywhere(st.rig, st.pool, seq1, 64);
     page =
         rig_page(st.rig, host, 0, page_at(c, node_at(c, at)->tiers.host_pages[0])->index, &bytes);
     page[7] = (uint8_t)~page[7];

@@ -10,21 +10,19 @@ static void t14_window(uint32_t window, uint32_t c, enum retract_mode mode)
 {
     struct stage st = stage_64(window, 64);
     struct rig_session *s = stage_session(&st);
-    const uint32_t *tokens = rig_tokens(1, 1024);
     uint32_t back = mode == RETRACT_HOST ? c : 192;
 
-    commits_up_to(s, tokens, 1024, 192, 0);
-    assert_ok(rig_run_to(s, tokens, c));
+    commits_up_to(s, seq1, 1024, 192, 0);
+    assert_ok(rig_run_to(s, seq1, c));
     assert_ok(rig_extend(s, c + 100, 0, NULL, 0));
     assert_leaves(rig_retract(s, mode, 0), s, 192, back, back);
     demote_pool(st.rig, st.pool);
     assert_int_equal(seen(&st, 1, 192).on_device, mode == RETRACT_DROP);
     assert_leaves(rig_recover_now(s), s, 192, back, back);
     assert_int_equal(rig_wrong(s, back), 0);
-    tokens = rig_tokens(1, 1024);
-    runs_right(s, tokens, 448);
-    commit_to(s, tokens, 448, 0);
-    assert_int_equal(match_depth(&st, tokens, 448), 448);
+    runs_right(s, seq1, 448);
+    commit_to(s, seq1, 448, 0);
+    assert_int_equal(match_depth(&st, seq1, 448), 448);
     stage_closes(&st, s);
 }
 
@@ -46,16 +44,15 @@ TEST(host_a_slid_window_comes_back_as_it_was)
 {
     struct stage st = stage_64(64, 64);
     struct rig_session *s = stage_session(&st);
-    const uint32_t *tokens = rig_tokens(1, 1024);
 
-    commits_up_to(s, tokens, 1024, 64, 0);
-    run_and_slide(s, tokens, 320, 320, 0);
+    commits_up_to(s, seq1, 1024, 64, 0);
+    run_and_slide(s, seq1, 320, 320, 0);
     assert_leaves(rig_retract(s, RETRACT_HOST, 0), s, 64, 320, 320);
     demote_pool(st.rig, st.pool);
     assert_leaves(rig_recover_now(s), s, 64, 320, 320);
     assert_int_equal(rig_wrong(s, 320), 0);
-    commit_to(s, rig_tokens(1, 1024), 320, 0);
-    assert_int_equal(match_depth(&st, rig_tokens(1, 320), 320), 320);
+    commit_to(s, seq1, 320, 0);
+    assert_int_equal(match_depth(&st, seq1, 320), 320);
     stage_closes(&st, s);
 }
 
@@ -64,11 +61,10 @@ TEST(host_drop_does_not_go_where_the_state_is_gone)
 {
     struct stage st = stage_64(64, 64);
     struct rig_session *s = stage_session(&st);
-    const uint32_t *tokens = rig_tokens(1, 1024);
     enum tern_err err;
 
-    commits_up_to(s, tokens, 1024, 64, 0);
-    run_and_slide(s, tokens, 320, 320, 0);
+    commits_up_to(s, seq1, 1024, 64, 0);
+    run_and_slide(s, seq1, 320, 320, 0);
     err = rig_retract(s, RETRACT_DROP, 0);
     if (err == TERN_OK) {
         demote_pool(st.rig, st.pool);
@@ -79,7 +75,7 @@ TEST(host_drop_does_not_go_where_the_state_is_gone)
         assert_string_equal(state_of(s), "turn");
         assert_lengths(s, 64, 320, 320);
     }
-    assert_ok(rig_run_to(s, rig_tokens(1, 1024), 384));
+    assert_ok(rig_run_to(s, seq1, 384));
     closes_whole(s, 384);
     stage_ends(&st);
 }
@@ -88,12 +84,11 @@ static void t14_recurrent(uint32_t c, enum retract_mode mode, uint32_t last)
 {
     struct stage st = host_stage(SUPERSEDE_LAZY, 64, rig_recurrent(64, 128), 64);
     struct rig_session *s = stage_session(&st);
-    const uint32_t *tokens = rig_tokens(1, 1024);
     uint32_t back = mode == RETRACT_HOST ? c : 128;
     enum tern_err err;
 
-    commits_up_to(s, tokens, 1024, last, 0);
-    assert_ok(rig_run_to(s, tokens, c));
+    commits_up_to(s, seq1, 1024, last, 0);
+    assert_ok(rig_run_to(s, seq1, c));
     if (last < 128) /* committed late: the state at 128 was overwritten */
         assert_ok(rig_commit(s, 128, 0));
     err = rig_retract(s, mode, 0);
@@ -107,10 +102,9 @@ static void t14_recurrent(uint32_t c, enum retract_mode mode, uint32_t last)
     }
     assert_lengths(s, 128, back, back);
     assert_int_equal(rig_wrong(s, back), 0);
-    tokens = rig_tokens(1, 1024);
-    runs_right(s, tokens, back + 1); /* the page comes, with what to copy into it */
-    commit_to(s, tokens, 256, 0);
-    assert_int_equal(match_depth(&st, tokens, 256), 256);
+    runs_right(s, seq1, back + 1); /* the page comes, with what to copy into it */
+    commit_to(s, seq1, 256, 0);
+    assert_int_equal(match_depth(&st, seq1, 256), 256);
     stage_closes(&st, s);
 }
 
@@ -135,33 +129,29 @@ static void t17_a_retracted_holder(enum retract_mode mode, enum supersede supers
     struct group_layout window = rig_window(16, 64, 64);
     struct stage st;
     struct rig_session *kept, *runner;
-    const uint32_t *tokens = rig_tokens(1, 512);
 
     window.cap_pages = 24;
     st = host_stage(supersede, 64, window, 64);
     kept = stage_committed(&st, 1, 64);
     assert_ok(rig_retract(kept, mode, 0));
     runner = stage_session(&st);
-    tokens = rig_tokens(1, 512);
-    matches(runner, tokens, 512, 64);
-    commit_to(runner, tokens, 128, 0);
-    commit_to(runner, tokens, 192, 0);
-    assert_int_equal(node_in(&st, tokens, 64)->state.borrowers, 1); /* the one that is away */
-    assert_false(is_reclaimable(&st, tokens, 64));
+    matches(runner, seq1, 512, 64);
+    commit_to(runner, seq1, 128, 0);
+    commit_to(runner, seq1, 192, 0);
+    assert_int_equal(node_in(&st, seq1, 64)->state.borrowers, 1); /* the one that is away */
+    assert_false(is_reclaimable(&st, seq1, 64));
     for (uint32_t seed = 2; seed < 8; seed++) /* others need STATE pages */
         stage_put(&st, seed, 128);
-    tokens = rig_tokens(1, 512);
     if (mode == RETRACT_DROP)
-        assert_true(has_state(&st, tokens, 64));
+        assert_true(has_state(&st, seq1, 64));
     assert_ok(rig_recover_now(kept));
     assert_int_equal(rig_wrong(kept, 64), 0);
     assert_ok(rig_close(runner, 0));
     assert_ok(rig_close(kept, 0));
-    tokens = rig_tokens(1, 512);
     if (supersede == SUPERSEDE_LAZY)
-        assert_true(is_reclaimable(&st, tokens, 64));
+        assert_true(is_reclaimable(&st, seq1, 64));
     if (supersede == SUPERSEDE_EAGER)
-        assert_false(has_state(&st, tokens, 64));
+        assert_false(has_state(&st, seq1, 64));
     stage_ends(&st);
 }
 
@@ -182,13 +172,12 @@ TEST(host_a_holder_that_ends_while_it_is_away)
         struct rig_session *kept = stage_committed(&st, 1, 192);
 
         assert_ok(rig_retract(kept, i < 3 ? RETRACT_HOST : RETRACT_DROP, 0));
-        assert_int_equal(node_in(&st, rig_tokens(1, 192), 192)->state.borrowers, 1);
+        assert_int_equal(node_in(&st, seq1, 192)->state.borrowers, 1);
         if (i % 3 == 2)
             demote_pool(st.rig, st.pool);
         assert_ok(i % 3 ? rig_close(kept, 0) : rig_abort(kept, 0));
-        assert_int_equal(node_at(st.rig->core, anywhere(st.rig, st.pool, rig_tokens(1, 192), 192))
-                             ->state.borrowers,
-                         0);
+        assert_int_equal(
+            node_at(st.rig->core, anywhere(st.rig, st.pool, seq1, 192))->state.borrowers, 0);
         if (i % 3 == 0)
             assert_ok(rig_close(kept, 0));
         stage_ends(&st);
@@ -200,22 +189,21 @@ TEST(host_a_host_holder_keeps_the_host_copy_alone)
 {
     struct stage st = stage_64(64, 64);
     struct rig_session *kept = stage_committed(&st, 1, 64);
-    const uint32_t *tokens = rig_tokens(1, 64);
 
     assert_ok(rig_retract(kept, RETRACT_HOST, 0));
-    assert_int_equal(node_in(&st, tokens, 64)->state.borrowers, 1);
-    assert_int_equal(node_in(&st, tokens, 64)->state.host_borrowers, 1);
-    assert_true(state_droppable(st.rig->core, node_in(&st, tokens, 64)));
-    lose_state(&st, tokens, 64);
-    assert_int_equal(match_depth(&st, tokens, 64), 0);
+    assert_int_equal(node_in(&st, seq1, 64)->state.borrowers, 1);
+    assert_int_equal(node_in(&st, seq1, 64)->state.host_borrowers, 1);
+    assert_true(state_droppable(st.rig->core, node_in(&st, seq1, 64)));
+    lose_state(&st, seq1, 64);
+    assert_int_equal(match_depth(&st, seq1, 64), 0);
     assert_int_equal(seen(&st, 1, 64).on_device, 1);
-    assert_int_equal(host_depth(kept, tokens, 64), 64); /* STATE alone would be loaded */
+    assert_int_equal(host_depth(kept, seq1, 64), 64); /* STATE alone would be loaded */
     assert_ok(rig_recover_now(kept));
     assert_int_equal(st.rig->copies_up, 1);
     assert_int_equal(rig_wrong(kept, 64), 0);
-    assert_int_equal(node_in(&st, tokens, 64)->state.host_borrowers, 0);
-    assert_false(state_droppable(st.rig->core, node_in(&st, tokens, 64)));
-    assert_int_equal(match_depth(&st, rig_tokens(1, 64), 64), 64);
+    assert_int_equal(node_in(&st, seq1, 64)->state.host_borrowers, 0);
+    assert_false(state_droppable(st.rig->core, node_in(&st, seq1, 64)));
+    assert_int_equal(match_depth(&st, seq1, 64), 64);
     stage_closes(&st, kept);
 }
 
@@ -229,17 +217,16 @@ static void window_alone(enum supersede supersede)
 
     put_all(&st, 1, 256);
     demote_pool(st.rig, st.pool);
-    matches(s, rig_tokens(1, 300), 300, 0);
+    matches(s, seq1, 300, 0);
     assert_int_equal(st.rig->last->match.host_depth, 256);
     assert_leaves_whole(rig_fetched(s, rig_fetch(s, PEER_HOST, 0)), s, 256);
     assert_int_equal(rig_group_view(st.rig, st.pool, 0).snapshot, 4);
     assert_int_equal(rig_group_view(st.rig, st.pool, 1).snapshot, 4);
-    assert_true(has_state(&st, rig_tokens(1, 256), 256));
-    assert_false(has_state(&st, rig_tokens(1, 256), 192));
-    assert_int_equal(match_depth(&st, rig_tokens(1, 256), 256), 256);
-    assert_int_equal(node_in(&st, rig_tokens(1, 256), 256)->state.claims_window,
-                     1); /* a resume point again */
-    commit_to(s, rig_tokens(1, 320), 320, 0);
+    assert_true(has_state(&st, seq1, 256));
+    assert_false(has_state(&st, seq1, 192));
+    assert_int_equal(match_depth(&st, seq1, 256), 256);
+    assert_int_equal(node_in(&st, seq1, 256)->state.claims_window, 1); /* a resume point again */
+    commit_to(s, seq1, 320, 0);
     closes_whole(s, 320);
     stage_ends(&st);
 }
@@ -258,9 +245,9 @@ TEST(fetch_from_the_host_brings_state_alone)
     struct rig_session *s = stage_session(&st);
 
     put_all(&st, 1, 192);
-    lose_state(&st, rig_tokens(1, 192), 128);
-    lose_state(&st, rig_tokens(1, 192), 192);
-    matches(s, rig_tokens(1, 200), 200, 64);
+    lose_state(&st, seq1, 128);
+    lose_state(&st, seq1, 192);
+    matches(s, seq1, 200, 64);
     assert_int_equal(st.rig->last->match.host_depth, 192);
     st.rig->automatic = BY_HAND(RIG_COPY);
     {
@@ -274,7 +261,7 @@ TEST(fetch_from_the_host_brings_state_alone)
         assert_ok(rig_fetched(s, request));
     }
     assert_whole(s, 192);
-    assert_int_equal(match_depth(&st, rig_tokens(1, 192), 192), 192);
+    assert_int_equal(match_depth(&st, seq1, 192), 192);
     stage_closes(&st, s);
 }
 
@@ -287,14 +274,14 @@ TEST(host_superseded_state_is_not_copied)
 
     st.rig->copies_to_fail = 3;
     st.rig->copy_err = TERN_INTERNAL;
-    commits_up_to(s, rig_tokens(1, 256), 256, 64, 0);
-    commit_to(s, rig_tokens(1, 256), 128, 0);
-    commit_to(s, rig_tokens(1, 256), 192, 0);
+    commits_up_to(s, seq1, 256, 64, 0);
+    commit_to(s, seq1, 128, 0);
+    commit_to(s, seq1, 192, 0);
     while (st.rig->copies_to_fail > 0) { /* each chunk waits for its parent's copy */
         assert_ok(rig_retract(s, RETRACT_HOST, 0));
         assert_ok(rig_recover_now(s));
     }
-    assert_true(is_reclaimable(&st, rig_tokens(1, 64), 64));
+    assert_true(is_reclaimable(&st, seq1, 64));
     retracts_to("retracted", s, RETRACT_HOST, 0);
     assert_int_equal(rig_host_view(st.rig, st.pool).group[0].snapshot, 3);
     assert_int_equal(seen(&st, 1, 64).host_pages, 1);
@@ -315,14 +302,14 @@ static struct rig_session *retracts_on_a_refill(struct stage *st)
     commits(first, 1, 64);
     assert_ok(rig_snapshot_release(first));
     assert_ok(rig_close(first, 0));
-    at = anywhere(st->rig, st->pool, rig_tokens(1, 64), 64);
+    at = anywhere(st->rig, st->pool, seq1, 64);
     assert_int_equal(node_at(st->rig->core, at)->state.reclaim.prev != NONE, 1);
     state_drop(st->rig->core, at); /* of both tiers, since nobody comes back */
     oracle_audit(st->rig->core);
     assert_int_equal(seen(st, 1, 64).host_pages, 1);
     s = stage_session(st);
-    commits_up_to(s, rig_tokens(1, 80), 80, 64, 9);
-    assert_int_equal(host_depth(s, rig_tokens(1, 80), 80), 0);
+    commits_up_to(s, seq1, 80, 64, 9);
+    assert_int_equal(host_depth(s, seq1, 80), 0);
     st->rig->automatic = BY_HAND(RIG_COPY);
     assert_ok(rig_retract(s, RETRACT_HOST, 0));
     assert_int_equal(rig_jobs(st->rig, RIG_COPY), 0);
@@ -386,8 +373,7 @@ TEST(host_a_copy_that_is_made_again_leaves_the_node_on_the_host)
     assert_ok(rig_pool_open(st.rig, st.e.conn[0], groups, 3, 64u << 10, &st.pool));
     retracts_on_a_refill(&st);
     chain_free(st.rig->core,
-               &node_at(st.rig->core, anywhere(st.rig, st.pool, rig_tokens(1, 64), 64))
-                    ->work.copy_pages[2]);
+               &node_at(st.rig->core, anywhere(st.rig, st.pool, seq1, 64))->work.copy_pages[2]);
     rig_job(st.rig, RIG_COPY, 0)->n = 1; /* begun with the one alone */
     other = second_engine(st.rig, st.pool);
     rig_engine_kill(st.rig, &st.e, 0);

@@ -35,7 +35,7 @@ static void fetch_320(struct group_layout state_group, uint32_t state_pages)
 
     for (uint32_t depth = 64; depth <= 320; depth += 64)
         stage_put(&h.source, 1, depth);
-    tokens = rig_tokens(1, 400);
+    tokens = seq1;
     assert_ok(rig_match(s, tokens, 400));
     assert_leaves(rig_fetched(s, rig_fetch(s, 0, 0)), s, 320, 320, 320);
     assert_int_equal(h.dest.rig->pulled_pages, 5 + state_pages);
@@ -64,7 +64,7 @@ TEST(pull_history_that_is_there_is_not_moved_again)
 
     stage_put(&h.source, 1, 256);
     stage_put(&h.dest, 1, 192);
-    tokens = rig_tokens(1, 256);
+    tokens = seq1;
     for (uint32_t depth = 64; depth <= 192; depth += 64)
         lose_state(&h.dest, tokens, depth);
     matches(s, tokens, 256, 0);
@@ -84,7 +84,7 @@ TEST(pull_a_transfer_that_breaks_off_leaves_the_session_where_it_was)
     uint64_t request;
 
     stage_put(&h.source, 1, 256);
-    tokens = rig_tokens(1, 256);
+    tokens = seq1;
     assert_ok(rig_match(s, tokens, 256));
     h.dest.rig->automatic = RIG_ALL & ~(uint32_t)RIG_PULL;
     request = rig_fetch(s, 0, 0);
@@ -108,10 +108,9 @@ TEST(pull_a_session_with_pages_of_its_own_does_not_fetch)
 {
     struct hosts h = hosts_with(rig_recurrent(64, 128), 1u << 20);
     struct rig_session *s = stage_session(&h.dest);
-    const uint32_t *tokens = rig_tokens(1, 128);
     uint64_t request;
 
-    commits_up_to(s, tokens, 128, 64, 0);
+    commits_up_to(s, seq1, 128, 64, 0);
     request = rig_fetch(s, 0, 0);
     assert_err(TERN_INVALID, rig_fetched(s, request));
 }
@@ -126,7 +125,7 @@ TEST(pull_history_beyond_the_depth_that_is_asked_for)
     for (uint32_t depth = 64; depth <= 256; depth += 64)
         stage_put(&h.source, 1, depth);
     stage_put(&h.dest, 1, 192);
-    tokens = rig_tokens(1, 256);
+    tokens = seq1;
     for (uint32_t depth = 64; depth <= 192; depth += 64)
         lose_state(&h.dest, tokens, depth);
     assert_ok(rig_match(s, tokens, 256));
@@ -151,7 +150,7 @@ static void fetch_beside(struct beside *ret)
     ret->first = rig_session(ret->h.dest.rig, &ret->engine, ret->h.dest.pool, 1);
     ret->s = stage_session(&ret->h.dest);
     stage_put(&ret->h.source, 1, 320);
-    ret->tokens = rig_tokens(1, 400);
+    ret->tokens = seq1;
     commits_up_to(ret->first, ret->tokens, 64, 64, 9);
     assert_ok(rig_match(ret->s, ret->tokens, 400));
     assert_ok(rig_fetched(ret->s, rig_fetch(ret->s, 0, 0)));

@@ -12,8 +12,8 @@ TEST(fetch_brings_whole_chunks_and_every_byte)
     p.d = asking(&p, 1, TOKENS + 3);
     assert_leaves_whole(fetch_all(p.d), p.d, TOKENS);
     assert_int_equal(p.dest->pulled_pages, 16);
-    assert_int_equal(rig_depth(p.d, rig_tokens(1, TOKENS), TOKENS), TOKENS); /* for others too */
-    assert_ok(rig_run_to(p.d, rig_tokens(1, TOKENS + 3), TOKENS + 3)); /* and the session goes on */
+    assert_int_equal(rig_depth(p.d, seq1, TOKENS), TOKENS); /* for others too */
+    assert_ok(rig_run_to(p.d, seq1, TOKENS + 3));           /* and the session goes on */
     pair_ends_clean(&p, 16, 16);
 }
 
@@ -72,11 +72,11 @@ TEST(fetch_batches_out_of_order_publish_in_order)
 
     if (rig_jobs(p.dest, RIG_PULL) > 1) {
         rig_complete_nth(p.dest, RIG_PULL, 1);
-        assert_int_equal(rig_depth(other, rig_tokens(1, TOKENS), TOKENS), 0);
+        assert_int_equal(rig_depth(other, seq1, TOKENS), 0);
     }
     rig_complete(p.dest, RIG_PULL);
-    assert_true(rig_depth(other, rig_tokens(1, TOKENS), TOKENS) >= first * 4);
-    assert_true(rig_depth(other, rig_tokens(1, TOKENS), TOKENS) < TOKENS);
+    assert_true(rig_depth(other, seq1, TOKENS) >= first * 4);
+    assert_true(rig_depth(other, seq1, TOKENS) < TOKENS);
     assert_err(TERN_BUSY, rig_fetched(p.d, fetch));
     complete_all(p.dest, RIG_PULL);
     assert_ok(rig_fetched(p.d, fetch));
@@ -101,7 +101,7 @@ TEST(fetch_two_groups_publish_together)
         rig_complete(p.dest, RIG_PULL);
         /* 3 pages a chunk of 8, chunk after chunk: the first is seen while the last is on its way
          */
-        assert_int_equal(rig_depth(p.d, rig_tokens(1, TOKENS), TOKENS), pages / 3 * 8);
+        assert_int_equal(rig_depth(p.d, seq1, TOKENS), pages / 3 * 8);
     }
     assert_leaves_whole(rig_fetched(p.d, fetch), p.d, TOKENS);
 }
@@ -129,7 +129,7 @@ TEST(fetch_corrupt_twice_ends_corrupt_and_publishes_nothing_of_it)
     assert_int_equal(rig_view(p.dest).corrupt_detected, 2);
     assert_true(p.d->len.committed < TOKENS);
     assert_int_equal(rig_wrong(p.d, p.d->len.committed), 0);
-    assert_int_equal(rig_depth(p.d, rig_tokens(1, TOKENS), TOKENS), p.d->len.committed);
+    assert_int_equal(rig_depth(p.d, seq1, TOKENS), p.d->len.committed);
     p.dest->automatic = RIG_ALL;
     assert_leaves_whole(fetch_all(p.d), p.d, TOKENS); /* what came before stays: go on from there */
     pair_ends_clean(&p, 16, 16);
@@ -157,7 +157,7 @@ TEST(fetch_completion_after_cancel_changes_nothing)
     assert_err(TERN_GONE, rig_fetched(p.d, fetch));
     assert_ok(rig_fetch_cancel(p.d));
     complete_all(p.dest, RIG_PULL); /* it was on its way already */
-    assert_int_equal(rig_depth(p.d, rig_tokens(1, TOKENS), TOKENS), 0);
+    assert_int_equal(rig_depth(p.d, seq1, TOKENS), 0);
     assert_int_equal(quarantined(&p), 16);
     rig_complete(p.dest, RIG_PULL_STOP);
     pair_ends_clean(&p, 16, 0);

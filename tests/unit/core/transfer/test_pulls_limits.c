@@ -31,12 +31,12 @@ TEST(limits_fetch_of_too_many_extra_keys_invalid)
     for (uint32_t i = 0; i < EXTRA_KEYS_MAX; i++)
         keys[i] = (struct extra_key){.position = i, .lo = i};
     match.match.session = p.d->id;
-    match.match.tokens = (struct req_tokens){
-        .v = rig_tokens(1, 1100), .n = 1100, .keys = keys, .nkeys = EXTRA_KEYS_MAX};
+    match.match.tokens =
+        (struct req_tokens){.v = seq1, .n = 1100, .keys = keys, .nkeys = EXTRA_KEYS_MAX};
     assert_ok(rig_request(p.dest, p.d->conn, &match)->err);
     op.session = p.d->id;
-    op.tokens = (struct req_tokens){
-        .v = rig_tokens(1, 1108) + 1100, .n = 8, .base = 1100, .keys = &last, .nkeys = 1};
+    op.tokens =
+        (struct req_tokens){.v = seq1 + 1100, .n = 8, .base = 1100, .keys = &last, .nkeys = 1};
     assert_ok(rig_step_ops(p.dest, p.d->conn, &op, 1)->step.results[0].err);
     fetch.fetch.session = p.d->id;
     p.dest->automatic = BY_HAND(RIG_MSG);
@@ -176,18 +176,18 @@ TEST(fetch_wrong_state_refused)
     source_has(&p, 1, TOKENS);
     p.d = rig_session(p.dest, &p.de, p.dp, 1);
     assert_err(TERN_INVALID, answered(&p, rig_fetch(p.d, 0, 0))); /* no tokens yet */
-    assert_ok(rig_match(p.d, rig_tokens(1, TOKENS), TOKENS));
+    assert_ok(rig_match(p.d, seq1, TOKENS));
     assert_err(TERN_INVALID, answered(&p, rig_fetch(p.d, 9, 0)));
     assert_err(TERN_INVALID, answered(&p, rig_fetch(p.d, NONE, 0)));
     assert_err(TERN_PEER_LOST, answered(&p, rig_fetch(p.d, 1, 0))); /* configured, not connected */
     assert_ok(rig_extend(p.d, 8, 0, NULL, 0));
     assert_err(TERN_INVALID, answered(&p, rig_fetch(p.d, 0, 0))); /* A > T */
     assert_ok(rig_rewind(p.d, 0, 0)); /* and with it the tokens behind 0 */
-    assert_ok(rig_match(p.d, rig_tokens(1, TOKENS), TOKENS));
+    assert_ok(rig_match(p.d, seq1, TOKENS));
     fetch_held(&p, RIG_PULL);
     assert_err(TERN_BUSY, answered(&p, rig_fetch(p.d, 0, 0)));
     assert_err(TERN_BUSY, rig_extend(p.d, 128, 0, NULL, 0));
-    assert_err(TERN_BUSY, rig_match(p.d, rig_tokens(1, TOKENS), TOKENS));
+    assert_err(TERN_BUSY, rig_match(p.d, seq1, TOKENS));
 }
 
 /* What one tenant has on its way is not counted against another. */

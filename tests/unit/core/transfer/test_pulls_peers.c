@@ -135,13 +135,13 @@ TEST(fetch_with_extra_keys_brings_the_right_branch)
     struct pair p = start();
     struct extra_key cat[2] = {{.position = 3, .lo = 1}, {.position = 18, .lo = 1}};
     struct extra_key dog[2] = {{.position = 3, .lo = 1}, {.position = 18, .lo = 2}};
-    struct req_tokens with_cat = {.v = rig_tokens(1, TOKENS), .n = TOKENS, .keys = cat, .nkeys = 2};
+    struct req_tokens with_cat = {.v = seq1, .n = TOKENS, .keys = cat, .nkeys = 2};
     struct req_tokens with_dog = with_cat;
     struct rig_session *s = rig_session(p.source, &p.se, p.sp, 1), *d[2];
 
     with_dog.keys = dog;
     assert_ok(rig_match_full(s, &with_cat, 0));
-    commit_to(s, rig_tokens(1, TOKENS), TOKENS, 0);
+    commit_to(s, seq1, TOKENS, 0);
     d[0] = rig_session(p.dest, &p.de, p.dp, 1);
     assert_ok(rig_match_full(d[0], &with_dog, 0));
     assert_leaves_whole(fetch_all(d[0]), d[0], 16); /* up to the chunk where they differ */
@@ -179,7 +179,7 @@ TEST(fetch_onto_another_engines_pending_chunk_keeps_its_own_pages)
     rig_engine_kill(p.dest, &other, 0); /* its pending node goes, ours stays */
     assert_int_equal(rig_wrong(p.d, TOKENS), 0);
     assert_leaves_whole(rig_commit(p.d, TOKENS, 0), p.d, TOKENS);
-    assert_int_equal(rig_depth(p.d, rig_tokens(1, TOKENS), TOKENS), TOKENS);
+    assert_int_equal(rig_depth(p.d, seq1, TOKENS), TOKENS);
 }
 
 /* Duplicates on arrival: the same chunk was committed here meanwhile. One copy stays, the other was
@@ -301,7 +301,7 @@ TEST(fetch_of_long_chunks_over_another_link_brings_the_delta)
     assert_int_equal(p.d->matched, 200);
     assert_leaves_whole(rig_fetched(p.d, rig_fetch(p.d, 1, 0)), p.d, 500);
     assert_int_equal(p.dest->pulled_pages, 3);
-    assert_int_equal(rig_depth(p.d, rig_tokens(1, 570), 570), 500);
+    assert_int_equal(rig_depth(p.d, seq1, 570), 500);
 }
 
 /* A trace id goes through: to the peer, back, and into the answer. */
@@ -333,8 +333,8 @@ TEST(fetch_overtaken_by_another_engine_keeps_its_own_pages)
     pair_offer(&p, TOKENS);
     fetch = fetch_held(&p, RIG_PULL);
     rig_complete(p.dest, RIG_PULL); /* [0, 4) */
-    matches(s, rig_tokens(1, TOKENS), TOKENS, 4);
-    run_and_commit(s, rig_tokens(1, TOKENS), TOKENS, 12, 4); /* [4, 12) is pending */
+    matches(s, seq1, TOKENS, 4);
+    run_and_commit(s, seq1, TOKENS, 12, 4); /* [4, 12) is pending */
     complete_all(p.dest, RIG_PULL);
     assert_leaves(rig_fetched(p.d, fetch), p.d, 4, TOKENS, TOKENS);
     assert_int_equal(rig_wrong(p.d, TOKENS), 0);
@@ -352,11 +352,11 @@ TEST(fetch_beyond_a_pending_commit_is_seen_with_it)
     struct rig_session *like = rig_session(p.dest, &other, p.dp, 1);
 
     pair_offer(&p, TOKENS);
-    commit_to(p.d, rig_tokens(1, TOKENS), 8, 5);
+    commit_to(p.d, seq1, 8, 5);
     assert_leaves_whole(fetch_all(p.d), p.d, TOKENS);
-    assert_int_equal(rig_depth(like, rig_tokens(1, TOKENS), TOKENS), 0);
+    assert_int_equal(rig_depth(like, seq1, TOKENS), 0);
     rig_engine_done(p.dest, &p.de, 5);
-    assert_int_equal(rig_depth(like, rig_tokens(1, TOKENS), TOKENS), TOKENS);
+    assert_int_equal(rig_depth(like, seq1, TOKENS), TOKENS);
 }
 
 /* All of it was committed here between the Match and the Fetch: nothing moves, and nobody waits. */

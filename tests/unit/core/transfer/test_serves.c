@@ -83,7 +83,7 @@ TEST(serve_tenant_not_allowed_denied_and_other_namespace_nothing)
                             .tenant = NONE,
                             .ns = {.hi = 1, .lo = 1},
                             .to = TOKENS,
-                            .tokens = rig_tokens(1, TOKENS)};
+                            .tokens = seq1};
     struct rig_job *job;
 
     source_has(&p, 1, TOKENS);
@@ -97,7 +97,7 @@ TEST(serve_tenant_not_allowed_denied_and_other_namespace_nothing)
     rig_drop(p.source, RIG_MSG);
     p.source->automatic = RIG_ALL;
     p.d = rig_session(p.dest, &p.de, p.dp, 2);
-    assert_ok(rig_match(p.d, rig_tokens(1, TOKENS), TOKENS));
+    assert_ok(rig_match(p.d, seq1, TOKENS));
     assert_leaves(fetch_all(p.d), p.d, 0, 0, 0);
 }
 

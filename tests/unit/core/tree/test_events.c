@@ -14,7 +14,7 @@ TEST(changes_of_tier_are_told)
 
     put(&b, 1, 4);
     assert_int_equal(evicts(&b, 1), 1);
-    assert_ok(rig_match(b.s, rig_tokens(1, 8), 8));
+    assert_ok(rig_match(b.s, seq1, 8));
     assert_ok(fetch_back(b.s));
     assert_ok(rig_abort(b.s, 0));
     assert_int_equal(evicts(&b, 0), 2);

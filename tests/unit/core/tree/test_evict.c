@@ -49,12 +49,12 @@ TEST(what_is_on_the_host_alone_is_demoted_leaf_first_then_gone)
     assert_false(on_device(&b, 2, 4));
     assert_int_equal(rig_free(b.rig, b.pool), 64);
     assert_int_equal(rig_pool_view(b.rig, b.pool).nodes, nodes); /* all in the tree still */
-    assert_int_equal(host_depth(b.s, rig_tokens(1, 12), 12), 12);
+    assert_int_equal(host_depth(b.s, seq1, 12), 12);
     assert_int_equal(host_depth(b.s, rig_tokens(2, 8), 8), 8);
     put(&b, 3, 8); /* one is free, one more is needed: the leaf of 1 is destroyed */
     assert_false(is_there(&b, 1, 12));
     assert_true(is_there(&b, 1, 8));
-    assert_int_equal(host_depth(b.s, rig_tokens(1, 12), 12), 8);
+    assert_int_equal(host_depth(b.s, seq1, 12), 8);
     bench_ends_clean(&b);
 }
 
@@ -66,7 +66,7 @@ TEST(evict_leaves_what_is_held_on_either_tier)
 
     put(&b, 1, 12);
     put(&b, 2, 8);
-    assert_ok(rig_match(b.s, rig_tokens(1, 12), 8)); /* the oldest on the host is its path */
+    assert_ok(rig_match(b.s, seq1, 8)); /* the oldest on the host is its path */
     assert_int_equal(b.s->len.committed, 8);
     assert_int_equal(evicts(&b, 4), 4); /* 12, the two of 2, and the first of the host */
     assert_int_equal(b.rig->last->evict.pages, 3);
@@ -126,7 +126,7 @@ TEST(evict_oldest_use_first_and_deepest_of_a_path)
     rig_put(b.rig, &b.e, b.pool, 1, 8);
     rig_put(b.rig, &b.e, b.pool, 2, 8);
     rig_put(b.rig, &b.e, b.pool, 3, 8);
-    assert_ok(rig_match(b.s, rig_tokens(1, 8), 8)); /* 1 is used again: 2 is the oldest now */
+    assert_ok(rig_match(b.s, seq1, 8)); /* 1 is used again: 2 is the oldest now */
     assert_ok(rig_close(b.s, 0));
     assert_int_equal(rig_evict(b.rig, b.admin, b.pool, 1), 1);
     assert_int_equal(rig_depth(b.s, rig_tokens(2, 8), 8), 4);
@@ -135,7 +135,7 @@ TEST(evict_oldest_use_first_and_deepest_of_a_path)
     assert_int_equal(rig_depth(b.s, rig_tokens(2, 8), 8), 0);
     assert_int_equal(rig_evict(b.rig, b.admin, b.pool, 2), 2);
     assert_int_equal(rig_depth(b.s, rig_tokens(3, 8), 8), 0);
-    assert_int_equal(rig_depth(b.s, rig_tokens(1, 8), 8), 8);
+    assert_int_equal(rig_depth(b.s, seq1, 8), 8);
 }
 
 /* A Peek is no use. */
@@ -145,9 +145,9 @@ TEST(evict_peek_does_not_refresh)
 
     rig_put(b.rig, &b.e, b.pool, 1, 4);
     rig_put(b.rig, &b.e, b.pool, 2, 4);
-    assert_int_equal(rig_depth(b.s, rig_tokens(1, 4), 4), 4);
+    assert_int_equal(rig_depth(b.s, seq1, 4), 4);
     assert_int_equal(rig_evict(b.rig, b.admin, b.pool, 1), 1);
-    assert_int_equal(rig_depth(b.s, rig_tokens(1, 4), 4), 0);
+    assert_int_equal(rig_depth(b.s, seq1, 4), 0);
     assert_int_equal(rig_depth(b.s, rig_tokens(2, 4), 4), 4);
 }
 
@@ -175,12 +175,12 @@ TEST(evict_all_that_a_session_does_is_a_use)
             rig_put(b.rig, &b.e, b.pool, 1, 8);
         } else {
             s = rig_committed(b.rig, &b.e, b.pool, 1, 8);
-            assert_ok(rig_run_to(s, rig_tokens(1, 12), 12));
+            assert_ok(rig_run_to(s, seq1, 12));
         }
         rig_put(b.rig, &b.e, b.pool, 2, 8);
         switch (what) {
         case 0: assert_ok(rig_commit(s, 8, 0)); break; /* adopts */
-        case 1: assert_ok(rig_match(s, rig_tokens(1, 12), 12)); break;
+        case 1: assert_ok(rig_match(s, seq1, 12)); break;
         case 2: assert_ok(rig_extend(s, 16, 0, NULL, 0)); break;
         case 3: assert_ok(rig_rewind(s, 9, 0)); break;
         case 4: assert_ok(rig_finish(s, 4, 0)); break;
@@ -189,7 +189,7 @@ TEST(evict_all_that_a_session_does_is_a_use)
         assert_ok(rig_close(s, 0));
         assert_int_equal(rig_evict(b.rig, b.admin, b.pool, 1), 1);
         s = rig_session(b.rig, &b.e, b.pool, 1);
-        assert_int_equal(rig_depth(s, rig_tokens(1, 8), 8), what < 5 ? 8 : 4);
+        assert_int_equal(rig_depth(s, seq1, 8), what < 5 ? 8 : 4);
         assert_int_equal(rig_depth(s, rig_tokens(2, 8), 8), what < 5 ? 4 : 8);
         b.s = what ? b.s : s;
         if (what)
@@ -207,10 +207,10 @@ TEST(evict_of_one_pool_leaves_the_others)
     rig_put(b.rig, &b.e, b.pool, 1, 16);
     rig_put(b.rig, &b.e, other, 1, 16);
     assert_int_equal(rig_evict(b.rig, b.admin, other, 0), 4);
-    assert_int_equal(rig_depth(b.s, rig_tokens(1, 16), 16), 16);
-    assert_int_equal(rig_depth(s, rig_tokens(1, 16), 16), 0);
+    assert_int_equal(rig_depth(b.s, seq1, 16), 16);
+    assert_int_equal(rig_depth(s, seq1, 16), 0);
     rig_put(b.rig, &b.e, other, 1, 16);
     assert_int_equal(rig_evict(b.rig, b.admin, b.pool, 3), 3);
-    assert_int_equal(rig_depth(b.s, rig_tokens(1, 16), 16), 4);
-    assert_int_equal(rig_depth(s, rig_tokens(1, 16), 16), 16);
+    assert_int_equal(rig_depth(b.s, seq1, 16), 4);
+    assert_int_equal(rig_depth(s, seq1, 16), 16);
 }

@@ -9,10 +9,10 @@ TEST(evict_starved_of_state_drops_state_alone)
 
     for (uint32_t seed = 1; seed <= 3; seed++)
         stage_put(&st, seed, 64);
-    assert_int_equal(match_depth(&st, rig_tokens(1, 64), 64), 64); /* so 2 is the oldest use */
+    assert_int_equal(match_depth(&st, seq1, 64), 64); /* so 2 is the oldest use */
     takes_pages(s, rig_tokens(4, 64), 64, 64);
     assert_int_equal(rig_pool_view(st.rig, st.pool).nodes, 3);
-    assert_int_equal(match_depth(&st, rig_tokens(1, 64), 64), 64);
+    assert_int_equal(match_depth(&st, seq1, 64), 64);
     assert_int_equal(match_depth(&st, rig_tokens(3, 64), 64), 64);
     assert_int_equal(match_depth(&st, rig_tokens(2, 64), 64), 0);
     assert_int_equal(rig_depth(s, rig_tokens(2, 64), 64), 0);
@@ -63,7 +63,7 @@ TEST(evict_superseded_state_goes_before_leaves)
         takes_pages(s, rig_tokens(2, 128), 128, 128); /* four slabs, of which one is free */
         assert_int_equal(rig_view(st.rig).evicted_pages, 3);
         assert_int_equal(rig_pool_view(st.rig, st.pool).nodes, 3);
-        assert_int_equal(rig_depth(s, rig_tokens(1, 192), 192), 0);
+        assert_int_equal(rig_depth(s, seq1, 192), 0);
         assert_int_equal(st.rig->last->peek.history_depth, 192);
     }
 }
@@ -77,5 +77,5 @@ TEST(evict_at_the_cap_of_history_superseded_state_stays)
     takes_pages(s, rig_tokens(2, 64), 64, 64);
     assert_int_equal(rig_pool_view(st.rig, st.pool).nodes, 2);
     assert_int_equal(state_view(&st).reclaimable, 2);
-    assert_int_equal(match_depth(&st, rig_tokens(1, 192), 192), 128);
+    assert_int_equal(match_depth(&st, seq1, 192), 128);
 }

@@ -15,7 +15,7 @@ TEST(limits_nodes_full_evicts_then_busy_keeps_earlier_targets)
     assert_err(TERN_BUSY, rig_commit(b.s, 32, 0));
     assert_lengths(b.s, 20, 32, 32);
     assert_int_equal(rig_depth(b.s, rig_tokens(9, 8), 8), 0);
-    assert_int_equal(rig_depth(b.s, rig_tokens(1, 32), 32), 20);
+    assert_int_equal(rig_depth(b.s, seq1, 32), 20);
     assert_int_equal(rig_wrong(b.s, 32), 0);
     assert_int_equal(rig_group_view(b.rig, b.pool, 0).snapshot, 5);
     assert_int_equal(rig_group_view(b.rig, b.pool, 0).session, 3);
@@ -34,7 +34,7 @@ TEST(limits_nodes_full_new_namespace_busy_or_evicts)
     assert_err(TERN_BUSY, bench_opens(&b, 2));
     assert_ok(rig_close(holder, 0));
     assert_ok(bench_opens(&b, 2));
-    assert_int_equal(rig_depth(b.s, rig_tokens(1, 12), 12), 8);
+    assert_int_equal(rig_depth(b.s, seq1, 12), 8);
 }
 
 TEST(limits_namespaces_full_busy_until_one_is_empty)
@@ -42,7 +42,7 @@ TEST(limits_namespaces_full_busy_until_one_is_empty)
     struct bench b = BENCH_LIMITED(limits.namespaces = 1, 4, 64);
 
     assert_err(TERN_BUSY, bench_opens(&b, 2));
-    assert_ok(rig_match(b.s, rig_tokens(1, 8), 8));
+    assert_ok(rig_match(b.s, seq1, 8));
     assert_ok(rig_close(b.s, 0));
     assert_ok(bench_opens(&b, 2));
 }
@@ -57,7 +57,7 @@ TEST(t22_namespace_of_cached_prefixes_makes_way)
     assert_ok(bench_opens(&b, 2));
     assert_refused(b.rig, TERN_BUSY, bench_opens(&b, 3));
     assert_non_null(strstr(b.rig->last->text, "raise limits.namespaces"));
-    assert_int_equal(rig_depth(b.s, rig_tokens(1, 8), 8), 8); /* it cost nobody a prefix */
+    assert_int_equal(rig_depth(b.s, seq1, 8), 8); /* it cost nobody a prefix */
     assert_ok(rig_close(b.s, 0));
     assert_ok(bench_opens(&b, 3));
     assert_int_equal(rig_view(b.rig).nodes, 2);
@@ -85,7 +85,7 @@ TEST(t22_namespaces_make_way_in_the_order_in_which_they_were_given_up)
 
     assert_ok(rig_close(b.s, 0));
     for (uint64_t ns = 1; ns <= 12; ns++) {
-        memcpy(tokens, rig_tokens(1, 24), sizeof tokens);
+        memcpy(tokens, seq1, sizeof tokens);
         put_in(&b, ns, tokens, 24);
         memcpy(tokens + 8, rig_tokens(2, 16), 16 * sizeof *tokens);
         put_in(&b, ns, tokens, 24);
@@ -102,7 +102,7 @@ TEST(t22_namespaces_that_make_way_cost_no_other_a_prefix)
     struct bench b = BENCH_LIMITED(limits.namespaces = 4, 4, 200);
 
     for (uint64_t ns = 2; ns <= 9; ns++)
-        put_in(&b, ns, rig_tokens(1, 160), 160);
+        put_in(&b, ns, seq1, 160);
     assert_int_equal(rig_view(b.rig).nodes, 4 + 3 * 40); /* the bench's session is in one */
     assert_int_equal(rig_view(b.rig).evicted_nodes, 5 * 40);
 }
@@ -120,7 +120,7 @@ TEST(limits_nodes_full_evicts_from_another_pool)
     computes(b.s, 1, 20);
     assert_err(TERN_BUSY, rig_commit(b.s, 20, 0));
     assert_lengths(b.s, 16, 20, 20);
-    assert_int_equal(rig_depth(s, rig_tokens(1, 24), 24), 8);
+    assert_int_equal(rig_depth(s, seq1, 24), 8);
 }
 
 /* T20: giving up a pin deep in the tree touches what it touches near the root: so many words of the
@@ -179,8 +179,8 @@ TEST(nodes_a_parent_inherits_the_last_use_of_a_child_that_goes)
     put(&b, 2, 4);
     rig_advance(b.rig, 1000);
     used(&b, 1, 8);
-    used_ns = node_seen(b.rig, b.pool, rig_tokens(1, 8), 8).last_use_ns;
-    assert_true(used_ns > node_seen(b.rig, b.pool, rig_tokens(1, 4), 4).last_use_ns);
+    used_ns = node_seen(b.rig, b.pool, seq1, 8).last_use_ns;
+    assert_true(used_ns > node_seen(b.rig, b.pool, seq1, 4).last_use_ns);
     other = node_seen(b.rig, b.pool, rig_tokens(2, 4), 4).id;
     assert_ok(rig_pin(b.rig, b.admin, other, true));
     assert_int_equal(evicts(&b, 1), 1); /* [4, 8) of sequence 1: nothing else may go */
@@ -188,7 +188,7 @@ TEST(nodes_a_parent_inherits_the_last_use_of_a_child_that_goes)
     assert_int_equal(evicts(&b, 1), 1);
     assert_false(is_there(&b, 2, 4));
     assert_true(is_there(&b, 1, 4));
-    assert_true(node_seen(b.rig, b.pool, rig_tokens(1, 4), 4).last_use_ns == used_ns);
+    assert_true(node_seen(b.rig, b.pool, seq1, 4).last_use_ns == used_ns);
 }
 
 /* X6: the handle of a node that went is nobody's, whoever has its record now. */
@@ -198,7 +198,7 @@ TEST(nodes_handle_of_a_node_that_went_is_nobodys)
     struct node_id old;
 
     put(&b, 1, 4);
-    old = node_seen(b.rig, b.pool, rig_tokens(1, 4), 4).id;
+    old = node_seen(b.rig, b.pool, seq1, 4).id;
     assert_int_equal(evicts(&b, 0), 1);
     put(&b, 2, 4);
     assert_int_equal(node_seen(b.rig, b.pool, rig_tokens(2, 4), 4).id.slot, old.slot);

@@ -23,9 +23,9 @@ TEST(reset_only_that_namespace_and_that_tenant)
     foreign = rig_committed(b.rig, &two, theirs, 1, 8);
     assert_ok(rig_reset(b.rig, b.e.conn[0], 1, &nodes));
     assert_int_equal(nodes, 2);
-    assert_int_equal(rig_depth(b.s, rig_tokens(1, 8), 8), 0);
-    assert_int_equal(rig_depth(other, rig_tokens(1, 8), 8), 8);
-    assert_int_equal(rig_depth(foreign, rig_tokens(1, 8), 8), 8);
+    assert_int_equal(rig_depth(b.s, seq1, 8), 0);
+    assert_int_equal(rig_depth(other, seq1, 8), 8);
+    assert_int_equal(rig_depth(foreign, seq1, 8), 8);
     assert_ok(rig_reset(b.rig, b.e.conn[0], 1, &nodes)); /* again: it is another one by now */
     assert_int_equal(nodes, 0);
     assert_ok(rig_reset(b.rig, b.e.conn[0], 55, &nodes)); /* never heard of */
@@ -42,9 +42,9 @@ TEST(reset_an_old_session_matches_nothing_new)
     struct rig_session *holder = rig_committed(b.rig, &b.e, b.pool, 1, 8);
 
     reset(&b);
-    matches(b.s, rig_tokens(1, 12), 12, 0);
+    matches(b.s, seq1, 12, 0);
     assert_int_equal(b.rig->last->match.host_depth, 0);
-    run_and_commit(b.s, rig_tokens(1, 12), 12, 8, 0); /* the same content: that may be shared */
+    run_and_commit(b.s, seq1, 12, 8, 0); /* the same content: that may be shared */
     assert_int_equal(rig_wrong(b.s, 12), 0);
     assert_ok(rig_close(holder, 0));
     bench_ends_clean(&b);
@@ -62,8 +62,8 @@ TEST(reset_in_every_pool)
     rig_put(b.rig, &b.e, second, 1, 12);
     assert_ok(rig_reset(b.rig, b.e.conn[0], 1, &nodes));
     assert_int_equal(nodes, 5);
-    assert_int_equal(rig_depth(b.s, rig_tokens(1, 8), 8), 0);
-    assert_int_equal(rig_depth(s, rig_tokens(1, 12), 12), 0);
+    assert_int_equal(rig_depth(b.s, seq1, 8), 0);
+    assert_int_equal(rig_depth(s, seq1, 12), 0);
     assert_int_equal(rig_free(b.rig, second), 32);
     assert_ok(rig_close(s, 0));
     bench_ends_clean(&b);
@@ -106,7 +106,7 @@ TEST(reset_more_nodes_than_one_step_frees)
     b.rig->on_event = frees_little;
     b.rig->on_event_ctx = &freed;
     reset(&b);
-    assert_int_equal(rig_depth(b.s, rig_tokens(1, 40), 40), 0);
+    assert_int_equal(rig_depth(b.s, seq1, 40), 0);
     b.rig->on_event = NULL;
     assert_int_equal(rig_free(b.rig, b.pool), 1800 - 10);
     assert_int_equal(rig_pool_view(b.rig, b.pool).nodes, 10);
@@ -122,8 +122,8 @@ TEST(reset_while_a_commit_is_pending)
     for (uint32_t dies = 0; dies < 2; dies++) {
         struct bench b = host_bench(4, 64, 16);
 
-        assert_ok(rig_match(b.s, rig_tokens(1, 30), 30));
-        run_and_commit(b.s, rig_tokens(1, 30), 12, 8, 9);
+        assert_ok(rig_match(b.s, seq1, 30));
+        run_and_commit(b.s, seq1, 12, 8, 9);
         reset(&b);
         assert_ok(rig_commit(b.s, 12, 9)); /* into what nobody will match */
         if (dies) {
@@ -133,15 +133,15 @@ TEST(reset_while_a_commit_is_pending)
             continue;
         }
         rig_engine_done(b.rig, &b.e, 9);
-        assert_int_equal(rig_depth(b.s, rig_tokens(1, 30), 30), 0);
+        assert_int_equal(rig_depth(b.s, seq1, 30), 0);
         assert_int_equal(rig_wrong(b.s, 12), 0);
         assert_int_equal(b.rig->copies_back, 0); /* the host has no use for them */
         assert_ok(rig_abort(b.s, 0));
         assert_int_equal(rig_free(b.rig, b.pool), 64);
-        assert_ok(rig_match(b.s, rig_tokens(1, 30), 30)); /* the session is of the old revision */
+        assert_ok(rig_match(b.s, seq1, 30)); /* the session is of the old revision */
         assert_int_equal(b.s->matched, 0);
-        commit_to(b.s, rig_tokens(1, 30), 12, 0);
-        assert_int_equal(rig_depth(b.s, rig_tokens(1, 30), 30), 0);
+        commit_to(b.s, seq1, 12, 0);
+        assert_int_equal(rig_depth(b.s, seq1, 30), 0);
         assert_int_equal(rig_wrong(b.s, 12), 0);
         bench_ends_clean(&b);
     }
@@ -191,7 +191,7 @@ TEST(reset_while_a_load_runs)
 
     put(&b, 1, 20);
     assert_int_equal(rig_evict(b.rig, b.admin, b.pool, 5), 5);
-    assert_ok(rig_match(b.s, rig_tokens(1, 30), 30));
+    assert_ok(rig_match(b.s, seq1, 30));
     request = load_held(&b);
     rig_complete(b.rig, RIG_COPY);
     reset(&b);
@@ -199,7 +199,7 @@ TEST(reset_while_a_load_runs)
     assert_non_null(rig_reply_to(b.rig, request));
     rig_fetched(b.s, request);
     assert_int_equal(rig_wrong(b.s, b.s->len.written), 0);
-    assert_int_equal(rig_depth(b.s, rig_tokens(1, 30), 30), 0);
+    assert_int_equal(rig_depth(b.s, seq1, 30), 0);
     if (b.s->len.committed < 20)
         assert_ok(rig_abort(b.s, 0));
     assert_ok(rig_close(b.s, 0));
@@ -220,7 +220,7 @@ TEST(reset_while_a_pull_runs)
 
         rig_put(p.source, &p.se, p.sp, 1, 40);
         rig_put(p.dest, &p.de, p.dp, 1, 8);
-        assert_ok(rig_match(s, rig_tokens(1, 40), 40));
+        assert_ok(rig_match(s, seq1, 40));
         p.dest->automatic = BY_HAND(RIG_PULL | (jobs == 0 ? RIG_MSG : 0));
         request = rig_fetch(s, 0, 0);
         if (jobs == 2 && rig_jobs(p.dest, RIG_PULL) > 0)
@@ -232,7 +232,7 @@ TEST(reset_while_a_pull_runs)
         assert_non_null(rig_reply_to(p.dest, request));
         rig_fetched(s, request);
         assert_int_equal(rig_wrong(s, s->len.written), 0);
-        assert_int_equal(rig_depth(s, rig_tokens(1, 40), 40), 0);
+        assert_int_equal(rig_depth(s, seq1, 40), 0);
         assert_ok(rig_close(s, 0));
         assert_int_equal(rig_free(p.dest, p.dp), 64);
         s = session_with(p.dest, &p.de, p.dp, 1, 40); /* what is new can be fetched */
@@ -252,7 +252,7 @@ TEST(reset_while_a_serve_runs)
         if (seals)
             p.source->automatic = BY_HAND(RIG_SEAL);
         rig_put(p.source, &p.se, p.sp, 1, 40);
-        assert_ok(rig_match(s, rig_tokens(1, 40), 40));
+        assert_ok(rig_match(s, seq1, 40));
         p.dest->automatic = BY_HAND(RIG_PULL);
         request = rig_fetch(s, 0, 0);
         assert_ok(rig_reset(p.source, p.se.conn[0], 1, NULL));
@@ -277,9 +277,9 @@ TEST(reset_with_state)
         stage_put(&st, 2, 128);
         assert_ok(rig_reset(st.rig, st.e.conn[0], 1, &nodes));
         assert_int_equal(nodes, 5);
-        assert_int_equal(match_depth(&st, rig_tokens(1, 192), 192), 0);
+        assert_int_equal(match_depth(&st, seq1, 192), 0);
         assert_int_equal(rig_wrong(s, 192), 0);
-        commit_to(s, rig_tokens(1, 320), 320, 0);
+        commit_to(s, seq1, 320, 0);
         closes_whole(s, 320);
         assert_all_free(st.rig, st.pool);
     }
@@ -293,8 +293,8 @@ TEST(reset_again_and_again)
     for (uint32_t i = 0; i < 30; i++) {
         struct rig_session *s = rig_session(b.rig, &b.e, b.pool, 1);
 
-        matches(s, rig_tokens(1, 12), 12, 0);
-        commit_to(s, rig_tokens(1, 12), 12, 0);
+        matches(s, seq1, 12, 0);
+        commit_to(s, seq1, 12, 0);
         if (i % 2)
             reset(&b);
         assert_ok(rig_close(s, 0));
@@ -324,21 +324,21 @@ TEST(a_pin_keeps_its_path_on_the_device)
     b.rig->now_ns += 77;
     assert_ok(rig_pin(b.rig, b.admin, id, true));
     assert_int_equal(b.rig->last->pin.refs, 1);
-    v = node_seen(b.rig, b.pool, rig_tokens(1, 8), 8);
+    v = node_seen(b.rig, b.pool, seq1, 8);
     assert_int_equal(v.refs[REF_ADMIN], 1);
     assert_true(v.admin_since_ns == b.rig->now_ns);
     b.rig->now_ns += 1000;
     assert_ok(rig_pin(b.rig, b.admin, id, true));
     assert_int_equal(b.rig->last->pin.refs, 2);
-    v = node_seen(b.rig, b.pool, rig_tokens(1, 8), 8);
+    v = node_seen(b.rig, b.pool, seq1, 8);
     assert_true(v.admin_since_ns == b.rig->now_ns - 1000); /* since the first */
     rig_evict(b.rig, b.admin, b.pool, 0);
-    assert_int_equal(rig_depth(b.s, rig_tokens(1, 12), 12), 8); /* 12 went, 4 and 8 did not */
+    assert_int_equal(rig_depth(b.s, seq1, 12), 8); /* 12 went, 4 and 8 did not */
     assert_int_equal(rig_free(b.rig, b.pool), 14);
     assert_ok(rig_pin(b.rig, b.admin, id, false));
     assert_int_equal(b.rig->last->pin.refs, 1);
     rig_evict(b.rig, b.admin, b.pool, 0);
-    assert_int_equal(rig_depth(b.s, rig_tokens(1, 12), 12), 8);
+    assert_int_equal(rig_depth(b.s, seq1, 12), 8);
     assert_ok(rig_pin(b.rig, b.admin, id, false));
     assert_int_equal(b.rig->last->pin.refs, 0);
     rig_evict(b.rig, b.admin, b.pool, 0);
@@ -402,7 +402,7 @@ TEST(a_pin_and_a_reset)
     assert_ok(rig_pin(b.rig, b.admin, id, true));
     reset(&b);
     assert_int_equal(rig_free(b.rig, b.pool), 15);
-    assert_int_equal(rig_depth(b.s, rig_tokens(1, 8), 8), 0);
+    assert_int_equal(rig_depth(b.s, seq1, 8), 0);
     assert_ok(rig_pin(b.rig, b.admin, id, false));
     assert_int_equal(rig_free(b.rig, b.pool), 16);
     assert_int_equal(host_free(b.rig, b.pool, 0), 16);

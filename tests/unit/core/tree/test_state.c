@@ -16,17 +16,16 @@ TEST(state_peek_tells_the_deeper_history_and_match_the_window)
 {
     struct stage st = stage_with(SUPERSEDE_LAZY, 64, rig_window(16, 40, 64));
     struct rig_session *s = stage_session(&st);
-    const uint32_t *tokens = rig_tokens(1, 256);
 
     for (uint32_t depth = 64; depth <= 256; depth += 64)
         stage_put(&st, 1, depth);
-    lose_state(&st, tokens, 256);
-    assert_int_equal(rig_depth(s, tokens, 256), 192);
+    lose_state(&st, seq1, 256);
+    assert_int_equal(rig_depth(s, seq1, 256), 192);
     assert_int_equal(st.rig->last->peek.history_depth, 256);
-    matches(s, tokens, 256, 192);
+    matches(s, seq1, 256, 192);
     for (uint32_t p = 0; p < 16; p++) /* floor((192 - 40) / 16) = 9 to 192 / 16 = 12 */
         assert_int_equal(s->table[1][p].index != 0, p >= 9 && p < 12);
-    assert_leaves_whole(rig_match(s, tokens, 256), s, 192); /* again: the same */
+    assert_leaves_whole(rig_match(s, seq1, 256), s, 192); /* again: the same */
 }
 
 /* T7 */
@@ -53,12 +52,11 @@ TEST(state_a_node_takes_the_window_and_the_rest_goes_back)
 TEST(state_only_the_last_target_is_a_resume_point)
 {
     struct stage st = stage_capped(SUPERSEDE_OFF, 64, 0);
-    const uint32_t *tokens = rig_tokens(1, 192);
 
     stage_put(&st, 1, 192);
     for (uint32_t depth = 64; depth <= 192; depth += 64) {
-        assert_int_equal(node_in(&st, tokens, depth)->state.resume == RESUME_POINT, depth == 192);
-        assert_int_equal(node_in(&st, tokens, depth)->state.claims_window, depth == 192);
+        assert_int_equal(node_in(&st, seq1, depth)->state.resume == RESUME_POINT, depth == 192);
+        assert_int_equal(node_in(&st, seq1, depth)->state.claims_window, depth == 192);
     }
 }
 
@@ -66,19 +64,18 @@ TEST(state_only_the_last_target_is_a_resume_point)
 TEST(state_a_borrower_keeps_what_is_passed)
 {
     struct stage st = stage_capped(SUPERSEDE_EAGER, 64, 0);
-    const uint32_t *tokens = rig_tokens(1, 192);
     struct rig_session *s, *holder = stage_session(&st);
 
     s = stage_committed(&st, 1, 64);
-    assert_ok(rig_match(holder, tokens, 64));
-    commit_each(s, tokens, 192);
-    assert_true(has_state(&st, tokens, 64)); /* holder */
-    assert_false(has_state(&st, tokens, 128) && node_in(&st, tokens, 128)->state.borrowers == 0);
+    assert_ok(rig_match(holder, seq1, 64));
+    commit_each(s, seq1, 192);
+    assert_true(has_state(&st, seq1, 64)); /* holder */
+    assert_false(has_state(&st, seq1, 128) && node_in(&st, seq1, 128)->state.borrowers == 0);
     assert_int_equal(rig_wrong(holder, 64), 0);
     assert_ok(rig_close(holder, 4));
-    assert_true(has_state(&st, tokens, 64)); /* a kernel may still read it */
+    assert_true(has_state(&st, seq1, 64)); /* a kernel may still read it */
     rig_engine_done(st.rig, &st.e, 4);
-    assert_false(has_state(&st, tokens, 64));
+    assert_false(has_state(&st, seq1, 64));
 }
 
 /* T10 */
@@ -88,11 +85,11 @@ TEST(state_a_fork_point_keeps_its_state)
     struct rig_session *a = stage_committed(&st, 1, 128), *b = stage_session(&st);
     uint32_t tokens[192];
 
-    memcpy(tokens, rig_tokens(1, 128), 128 * sizeof tokens[0]);
+    memcpy(tokens, seq1, 128 * sizeof tokens[0]);
     for (uint32_t i = 128; i < 192; i++)
         tokens[i] = 5000 + i;
     matches(b, tokens, 192, 128);
-    commit_each(a, rig_tokens(1, 192), 192);
+    commit_each(a, seq1, 192);
     commit_each(b, tokens, 192);
     assert_ok(rig_close(a, 0));
     assert_ok(rig_close(b, 0));
@@ -107,11 +104,10 @@ TEST(state_a_fork_point_keeps_its_state)
 TEST(state_what_is_in_reach_is_not_passed)
 {
     struct stage st = stage_capped(SUPERSEDE_EAGER, 128, 0);
-    const uint32_t *tokens = rig_tokens(1, 128);
 
     stage_put(&st, 1, 128);
-    lose_state(&st, tokens, 128);
-    assert_int_equal(match_depth(&st, tokens, 128), 64);
+    lose_state(&st, seq1, 128);
+    assert_int_equal(match_depth(&st, seq1, 128), 64);
 }
 
 /* T10: w > L: 64 is in the window of the sibling that ends at 192, and no fork point itself. */
@@ -122,7 +118,7 @@ TEST(state_a_siblings_window_needs_the_segment)
     struct rig_session *s;
 
     stage_put(&st, 1, 192);
-    memcpy(tokens, rig_tokens(1, 128), 128 * sizeof tokens[0]);
+    memcpy(tokens, seq1, 128 * sizeof tokens[0]);
     for (uint32_t i = 128; i < 320; i++)
         tokens[i] = 5000 + i;
     s = stage_session(&st);
@@ -130,8 +126,8 @@ TEST(state_a_siblings_window_needs_the_segment)
     assert_ok(rig_close(s, 0));
     assert_int_equal(node_in(&st, tokens, 64)->children.n, 1);
     assert_int_equal(node_in(&st, tokens, 64)->state.successor, SUCCESSOR_BELOW);
-    assert_int_equal(match_depth(&st, rig_tokens(1, 192), 192), 192);
-    lose_state(&st, rig_tokens(1, 192), 192); /* nothing needs 64 any more */
+    assert_int_equal(match_depth(&st, seq1, 192), 192);
+    lose_state(&st, seq1, 192); /* nothing needs 64 any more */
     assert_false(has_state(&st, tokens, 64));
     assert_int_equal(match_depth(&st, tokens, 320), 320);
 }
@@ -143,19 +139,19 @@ TEST(state_reclaimed_oldest_first_and_taken_back_by_a_match)
     struct rig_session *a = stage_session(&st), *b = stage_session(&st), *c = stage_session(&st);
     struct rig_session *reader = stage_session(&st);
 
-    assert_ok(rig_match(a, rig_tokens(1, 128), 128));
-    commit_each(a, rig_tokens(1, 128), 128);
+    assert_ok(rig_match(a, seq1, 128));
+    commit_each(a, seq1, 128);
     assert_ok(rig_close(a, 0));
     assert_ok(rig_match(b, rig_tokens(2, 128), 128));
     commit_each(b, rig_tokens(2, 128), 128);
     assert_ok(rig_close(b, 0));
     assert_int_equal(state_view(&st).reclaimable, 8);
     assert_int_equal(state_view(&st).snapshot, 8);
-    assert_int_equal(match_depth(&st, rig_tokens(1, 100), 100), 64); /* now the newest of the two */
-    takes_pages(c, rig_tokens(3, 128), 128, 128);                    /* 8 pages, 4 are free */
-    assert_true(has_state(&st, rig_tokens(1, 128), 64));
+    assert_int_equal(match_depth(&st, seq1, 100), 64); /* now the newest of the two */
+    takes_pages(c, rig_tokens(3, 128), 128, 128);      /* 8 pages, 4 are free */
+    assert_true(has_state(&st, seq1, 64));
     assert_false(has_state(&st, rig_tokens(2, 128), 64));
-    matches(reader, rig_tokens(1, 100), 100, 64);
+    matches(reader, seq1, 100, 64);
     assert_int_equal(state_view(&st).reclaimable, 0); /* taken back */
     assert_int_equal(state_view(&st).snapshot, 12);
     assert_int_equal(rig_wrong(reader, 64), 0);
@@ -166,23 +162,22 @@ TEST(state_only_a_commit_at_c_leaves_a_recurrent_state)
 {
     struct stage st = stage_with(SUPERSEDE_LAZY, 64, rig_recurrent(64, 128));
     struct rig_session *s = stage_session(&st);
-    const uint32_t *tokens = rig_tokens(1, 256);
     uint32_t before;
 
-    assert_ok(rig_match(s, tokens, 256));
-    run_and_commit(s, tokens, 70, 64, 0); /* its one state is that of 70 */
+    assert_ok(rig_match(s, seq1, 256));
+    run_and_commit(s, seq1, 70, 64, 0); /* its one state is that of 70 */
     assert_lengths(s, 64, 70, 70);
-    assert_int_equal(match_depth(&st, tokens, 64), 0);
-    assert_ok(rig_run_to(s, tokens, 128));
+    assert_int_equal(match_depth(&st, seq1, 64), 0);
+    assert_ok(rig_run_to(s, seq1, 128));
     before = s->table[1][0].index;
     assert_ok(rig_commit(s, 128, 0));
     assert_int_not_equal(s->table[1][0].index,
                          before); /* handed over, and a copy is the session's */
     assert_int_equal(rig_wrong(s, 128), 0);
-    assert_ok(rig_run_to(s, tokens, 140));
-    assert_int_equal(match_depth(&st, tokens, 140), 128);
+    assert_ok(rig_run_to(s, seq1, 140));
+    assert_int_equal(match_depth(&st, seq1, 140), 128);
     assert_ok(rig_rewind(s, 128, 0)); /* back to the resume point: a fresh copy of it */
-    runs_right(s, tokens, 129);
+    runs_right(s, seq1, 129);
     assert_err(TERN_INVALID, rig_rewind(s, 127, 0));
 }
 
@@ -191,16 +186,15 @@ TEST(state_a_turn_that_ends_below_c_goes_back_to_the_resume_point)
 {
     struct stage st = stage_with(SUPERSEDE_LAZY, 64, rig_recurrent(64, 128));
     struct rig_session *s = stage_session(&st);
-    const uint32_t *tokens = rig_tokens(1, 256);
 
-    commits_up_to(s, tokens, 72, 64, 0);
-    assert_ok(rig_run_to(s, tokens, 80));
+    commits_up_to(s, seq1, 72, 64, 0);
+    assert_ok(rig_run_to(s, seq1, 80));
     assert_leaves(rig_finish(s, 0, 0), s, 64, 64, 64); /* at 72 */
     assert_int_equal(s->ntokens, 72);
-    assert_ok(rig_match(s, tokens, 100));
-    runs_right(s, tokens, 90);
-    assert_leaves(rig_match(s, tokens, 89), s, 64, 64, 64); /* one token short */
-    runs_right(s, tokens, 100);
+    assert_ok(rig_match(s, seq1, 100));
+    runs_right(s, seq1, 90);
+    assert_leaves(rig_match(s, seq1, 89), s, 64, 64, 64); /* one token short */
+    runs_right(s, seq1, 100);
     assert_leaves(rig_finish(s, 11, 0), s, 64, 100, 100); /* at C: nothing is given up */
 }
 

@@ -6,24 +6,23 @@ TEST(state_superseded_and_without_borrower_in_either_order)
 {
     struct stage st = stage_capped(SUPERSEDE_LAZY, 64, 0);
     struct rig_session *a = stage_session(&st), *b = stage_session(&st);
-    const uint32_t *tokens = rig_tokens(1, 192);
 
-    commits_up_to(a, tokens, 192, 64, 0);
-    assert_ok(rig_match(b, tokens, 192));
-    assert_int_equal(node_in(&st, tokens, 64)->state.borrowers, 2);
-    commit_to(a, tokens, 128, 0);
-    commit_to(a, tokens, 192, 0);
-    assert_int_equal(node_in(&st, tokens, 64)->state.successor, SUCCESSOR_BELOW);
-    assert_false(is_reclaimable(&st, tokens, 64)); /* b */
+    commits_up_to(a, seq1, 192, 64, 0);
+    assert_ok(rig_match(b, seq1, 192));
+    assert_int_equal(node_in(&st, seq1, 64)->state.borrowers, 2);
+    commit_to(a, seq1, 128, 0);
+    commit_to(a, seq1, 192, 0);
+    assert_int_equal(node_in(&st, seq1, 64)->state.successor, SUCCESSOR_BELOW);
+    assert_false(is_reclaimable(&st, seq1, 64)); /* b */
     assert_ok(rig_close(b, 0));
-    assert_true(is_reclaimable(&st, tokens, 64));
+    assert_true(is_reclaimable(&st, seq1, 64));
     stage_put(&st, 2, 64);
-    tokens = rig_tokens(2, 192);
-    assert_false(is_reclaimable(&st, tokens, 64)); /* no borrower, and not superseded yet */
+    assert_false(
+        is_reclaimable(&st, rig_tokens(2, 192), 64)); /* no borrower, and not superseded yet */
     a = stage_session(&st);
-    commits_up_to(a, tokens, 192, 128, 0);
+    commits_up_to(a, rig_tokens(2, 192), 192, 128, 0);
     assert_ok(rig_close(a, 0));
-    assert_true(is_reclaimable(&st, tokens, 64));
+    assert_true(is_reclaimable(&st, rig_tokens(2, 192), 64));
 }
 
 /* T17 */
@@ -31,23 +30,21 @@ TEST(state_a_released_resume_point_goes_first_once_nobody_borrows_it)
 {
     struct stage st = stage_capped(SUPERSEDE_LAZY, 64, 0);
     struct rig_session *s = stage_committed(&st, 1, 64);
-    const uint32_t *tokens = rig_tokens(1, 64);
 
     assert_ok(rig_snapshot_release(s));
-    assert_false(is_reclaimable(&st, tokens, 64));
+    assert_false(is_reclaimable(&st, seq1, 64));
     assert_ok(rig_close(s, 0));
-    assert_true(is_reclaimable(&st, tokens, 64));
+    assert_true(is_reclaimable(&st, seq1, 64));
 }
 
 /* HISTORY to 64 is there, its STATE was lost: `s` computes it again and commits at step 5. */
 static struct rig_session *refiller(struct stage *st, const struct rig_engine *e)
 {
     struct rig_session *s = rig_session(st->rig, e, st->pool, 1);
-    const uint32_t *tokens = rig_tokens(1, 64);
 
-    lose_state(st, tokens, 64);
-    matches(s, tokens, 64, 0);
-    commit_to(s, tokens, 64, 5);
+    lose_state(st, seq1, 64);
+    matches(s, seq1, 64, 0);
+    commit_to(s, seq1, 64, 5);
     assert_int_equal(rig_wrong(s, 64), 0);
     return s;
 }
@@ -56,35 +53,33 @@ static struct rig_session *refiller(struct stage *st, const struct rig_engine *e
 TEST(state_a_refill_is_seen_when_its_step_has_passed)
 {
     struct stage st = stage_capped(SUPERSEDE_LAZY, 64, 0);
-    const uint32_t *tokens = rig_tokens(1, 64);
     uint32_t nodes;
 
     stage_put(&st, 1, 64);
     nodes = rig_pool_view(st.rig, st.pool).nodes;
     refiller(&st, &st.e);
     assert_int_equal(rig_pool_view(st.rig, st.pool).nodes, nodes); /* adopted */
-    assert_true(has_state(&st, tokens, 64));
-    assert_int_equal(match_depth(&st, tokens, 64), 0);
+    assert_true(has_state(&st, seq1, 64));
+    assert_int_equal(match_depth(&st, seq1, 64), 0);
     rig_engine_done(st.rig, &st.e, 4);
-    assert_int_equal(match_depth(&st, tokens, 64), 0);
+    assert_int_equal(match_depth(&st, seq1, 64), 0);
     rig_engine_done(st.rig, &st.e, 5);
-    assert_int_equal(match_depth(&st, tokens, 64), 64);
+    assert_int_equal(match_depth(&st, seq1, 64), 64);
 }
 
 /* T18 */
 TEST(state_a_refill_goes_with_the_engine_that_never_passed_its_step)
 {
     struct stage st = stage_capped(SUPERSEDE_LAZY, 64, 0);
-    const uint32_t *tokens = rig_tokens(1, 64);
     struct rig_engine other = second_engine(st.rig, st.pool);
 
     stage_put(&st, 1, 64);
     refiller(&st, &other);
     rig_engine_kill(st.rig, &other, 0);
-    assert_false(has_state(&st, tokens, 64));
-    assert_int_equal(match_depth(&st, tokens, 64), 0);
+    assert_false(has_state(&st, seq1, 64));
+    assert_int_equal(match_depth(&st, seq1, 64), 0);
     stage_put(&st, 1, 64); /* and can be refilled again */
-    assert_int_equal(match_depth(&st, tokens, 64), 64);
+    assert_int_equal(match_depth(&st, seq1, 64), 64);
 }
 
 /* T18 */
@@ -92,15 +87,14 @@ TEST(state_a_present_segment_is_not_overwritten)
 {
     struct stage st = stage_capped(SUPERSEDE_LAZY, 64, 0);
     struct rig_session *a = stage_session(&st), *b = stage_session(&st);
-    const uint32_t *tokens = rig_tokens(1, 64);
     uint32_t first;
 
-    assert_ok(rig_match(a, tokens, 64));
-    assert_ok(rig_match(b, tokens, 64));
-    commit_to(a, tokens, 64, 0);
-    first = node_in(&st, tokens, 64)->pages[1];
-    commit_to(b, tokens, 64, 0);
-    assert_int_equal(node_in(&st, tokens, 64)->pages[1], first);
+    assert_ok(rig_match(a, seq1, 64));
+    assert_ok(rig_match(b, seq1, 64));
+    commit_to(a, seq1, 64, 0);
+    first = node_in(&st, seq1, 64)->pages[1];
+    commit_to(b, seq1, 64, 0);
+    assert_int_equal(node_in(&st, seq1, 64)->pages[1], first);
     assert_memory_equal(a->table[1], b->table[1], 4 * sizeof a->table[1][0]); /* adopted */
     assert_int_equal(rig_wrong(b, 64), 0);
 }
@@ -110,17 +104,16 @@ TEST(state_a_present_recurrent_state_is_not_overwritten)
 {
     struct stage st = stage_with(SUPERSEDE_LAZY, 64, rig_recurrent(64, 128));
     struct rig_session *a = stage_session(&st), *b = stage_session(&st);
-    const uint32_t *tokens = rig_tokens(1, 64);
     uint32_t first, own;
 
-    assert_ok(rig_match(a, tokens, 64));
-    assert_ok(rig_match(b, tokens, 64));
-    commit_to(a, tokens, 64, 0);
-    first = node_in(&st, tokens, 64)->pages[1];
-    assert_ok(rig_run_to(b, tokens, 64));
+    assert_ok(rig_match(a, seq1, 64));
+    assert_ok(rig_match(b, seq1, 64));
+    commit_to(a, seq1, 64, 0);
+    first = node_in(&st, seq1, 64)->pages[1];
+    assert_ok(rig_run_to(b, seq1, 64));
     own = b->table[1][0].index;
     assert_ok(rig_commit(b, 64, 0));
-    assert_int_equal(node_in(&st, tokens, 64)->pages[1], first);
+    assert_int_equal(node_in(&st, seq1, 64)->pages[1], first);
     assert_int_equal(b->table[1][0].index, own);
     assert_int_equal(rig_wrong(b, 64), 0);
 }
@@ -129,16 +122,15 @@ TEST(state_a_present_recurrent_state_is_not_overwritten)
 TEST(state_a_lost_segment_ends_what_needs_it_and_no_more)
 {
     struct stage st = stage_capped(SUPERSEDE_OFF, 192, 0);
-    const uint32_t *tokens = rig_tokens(1, 320);
 
     for (uint32_t depth = 64; depth <= 320; depth += 64)
         stage_put(&st, 1, depth);
-    lose_state(&st, tokens, 64);
+    lose_state(&st, seq1, 64);
     for (uint32_t depth = 64; depth <= 320; depth += 64) {
         bool keeps = depth >= 64 + 192;
 
-        assert_int_equal(node_in(&st, tokens, depth)->state.claims_window, keeps);
-        assert_int_equal(match_depth(&st, tokens, depth), keeps ? depth : 0);
+        assert_int_equal(node_in(&st, seq1, depth)->state.claims_window, keeps);
+        assert_int_equal(match_depth(&st, seq1, depth), keeps ? depth : 0);
     }
 }
 
@@ -148,23 +140,22 @@ TEST(state_a_refill_makes_a_resume_point_live_again)
 {
     struct stage st = stage_capped(SUPERSEDE_EAGER, 128, 0);
     struct rig_session *s = stage_session(&st);
-    const uint32_t *tokens = rig_tokens(1, 192);
 
-    assert_ok(rig_match(s, tokens, 192)); /* nothing is there yet */
+    assert_ok(rig_match(s, seq1, 192)); /* nothing is there yet */
     stage_put(&st, 1, 128);
     stage_put(&st, 1, 192);
-    lose_state(&st, tokens, 64);
-    assert_int_equal(node_in(&st, tokens, 128)->state.claims_window, 0);
-    commit_to(s, tokens, 192, 0);
-    assert_int_equal(node_in(&st, tokens, 128)->state.claims_window, 1);
+    lose_state(&st, seq1, 64);
+    assert_int_equal(node_in(&st, seq1, 128)->state.claims_window, 0);
+    commit_to(s, seq1, 192, 0);
+    assert_int_equal(node_in(&st, seq1, 128)->state.claims_window, 1);
     assert_ok(rig_close(s, 0));
-    assert_int_equal(match_depth(&st, tokens, 128), 128);
+    assert_int_equal(match_depth(&st, seq1, 128), 128);
 }
 
 /* Tokens that leave sequence 1 at `at` for sequence `seed`. */
 static const uint32_t *branch(uint32_t seed, uint32_t at, uint32_t *to)
 {
-    memcpy(to, rig_tokens(1, 256), 256 * sizeof *to);
+    memcpy(to, seq1, 256 * sizeof *to);
     memcpy(to + at, rig_tokens(seed, 256), (256 - at) * sizeof *to);
     return to;
 }
@@ -214,18 +205,17 @@ TEST(state_a_refill_under_way_makes_a_resume_point_when_its_step_has_passed)
 {
     struct stage st = stage_capped(SUPERSEDE_LAZY, 128, 0);
     struct rig_session *s = stage_session(&st);
-    const uint32_t *tokens = rig_tokens(1, 192);
 
     stage_put(&st, 1, 192); /* in one commit: 64 and 128 are none */
-    lose_state(&st, tokens, 64);
-    lose_state(&st, tokens, 128);
-    matches(s, tokens, 128, 0);
-    commit_to(s, tokens, 128, 5);
-    assert_int_equal(node_in(&st, tokens, 128)->state.claims_window, 0);
-    assert_int_equal(match_depth(&st, tokens, 192), 0);
+    lose_state(&st, seq1, 64);
+    lose_state(&st, seq1, 128);
+    matches(s, seq1, 128, 0);
+    commit_to(s, seq1, 128, 5);
+    assert_int_equal(node_in(&st, seq1, 128)->state.claims_window, 0);
+    assert_int_equal(match_depth(&st, seq1, 192), 0);
     rig_engine_done(st.rig, &st.e, 5);
-    assert_int_equal(node_in(&st, tokens, 128)->state.claims_window, 1);
-    assert_int_equal(match_depth(&st, tokens, 192), 192);
+    assert_int_equal(node_in(&st, seq1, 128)->state.claims_window, 1);
+    assert_int_equal(match_depth(&st, seq1, 192), 192);
 }
 
 /* The same where the window ends below the root, and what is above it has no STATE. */
@@ -233,19 +223,18 @@ TEST(state_a_refill_under_way_is_looked_for_in_the_window_alone)
 {
     struct stage st = stage_capped(SUPERSEDE_LAZY, 64, 0);
     struct rig_session *s = stage_session(&st);
-    const uint32_t *tokens = rig_tokens(1, 192);
 
     stage_put(&st, 1, 192);
-    lose_state(&st, tokens, 64);
-    lose_state(&st, tokens, 128);
-    matches(s, tokens, 128, 0);
-    run_and_slide(s, tokens, 128, 128, 0);
+    lose_state(&st, seq1, 64);
+    lose_state(&st, seq1, 128);
+    matches(s, seq1, 128, 0);
+    run_and_slide(s, seq1, 128, 128, 0);
     assert_ok(rig_commit(s, 128, 5));
-    assert_false(has_state(&st, tokens, 64));
-    assert_int_equal(node_in(&st, tokens, 128)->state.claims_window, 0);
+    assert_false(has_state(&st, seq1, 64));
+    assert_int_equal(node_in(&st, seq1, 128)->state.claims_window, 0);
     rig_engine_done(st.rig, &st.e, 5);
-    assert_int_equal(node_in(&st, tokens, 128)->state.claims_window, 1);
-    assert_int_equal(match_depth(&st, tokens, 128), 128);
+    assert_int_equal(node_in(&st, seq1, 128)->state.claims_window, 1);
+    assert_int_equal(match_depth(&st, seq1, 128), 128);
 }
 
 /* T10: passed, lost, computed anew: it is a resume point again, until it goes. The audit counts
@@ -254,15 +243,14 @@ TEST(state_a_resume_point_made_anew_goes)
 {
     struct stage st = stage_capped(SUPERSEDE_LAZY, 64, 0);
     uint32_t admin = rig_connect_admin(st.rig);
-    const uint32_t *tokens = rig_tokens(1, 128);
 
     stage_put(&st, 1, 64);
     stage_put(&st, 1, 128);
-    assert_int_equal(node_in(&st, tokens, 64)->state.successor, SUCCESSOR_BELOW);
-    lose_state(&st, tokens, 64);
-    refill(&st, tokens, 64);
-    assert_int_equal(node_in(&st, tokens, 64)->state.successor, SUCCESSOR_EARLIER);
-    assert_int_equal(match_depth(&st, tokens, 64), 64);
+    assert_int_equal(node_in(&st, seq1, 64)->state.successor, SUCCESSOR_BELOW);
+    lose_state(&st, seq1, 64);
+    refill(&st, seq1, 64);
+    assert_int_equal(node_in(&st, seq1, 64)->state.successor, SUCCESSOR_EARLIER);
+    assert_int_equal(match_depth(&st, seq1, 64), 64);
     assert_int_equal(rig_evict(st.rig, admin, st.pool, 0), 2);
 }
 
@@ -273,14 +261,13 @@ TEST(state_beyond_a_refill_under_way_a_session_keeps_its_own)
     struct stage st = stage_capped(SUPERSEDE_LAZY, 128, 0);
     struct rig_engine other = second_engine(st.rig, st.pool);
     struct rig_session *a = rig_session(st.rig, &other, st.pool, 1), *b = stage_session(&st);
-    const uint32_t *tokens = rig_tokens(1, 128);
     struct page_ref own[8];
 
     stage_put(&st, 1, 128);
-    lose_state(&st, tokens, 64);
-    commits_up_to(a, tokens, 64, 64, 5);
-    matches(b, tokens, 128, 0);
-    assert_ok(rig_run_to(b, tokens, 128));
+    lose_state(&st, seq1, 64);
+    commits_up_to(a, seq1, 64, 64, 5);
+    matches(b, seq1, 128, 0);
+    assert_ok(rig_run_to(b, seq1, 128));
     memcpy(own, b->table[1], sizeof own);
     assert_leaves(rig_commit(b, 128, 0), b, 128, 128, 128);
     assert_memory_equal(b->table[1], own, sizeof own);

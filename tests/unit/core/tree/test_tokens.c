@@ -9,14 +9,14 @@ TEST(limits_token_store_full_busy_and_nothing_lost)
     struct rig_session *other;
     uint32_t n;
 
-    assert_err(TERN_BUSY, rig_match(b.s, rig_tokens(1, 400), 400));
+    assert_err(TERN_BUSY, rig_match(b.s, seq1, 400));
     assert_int_equal(rig_view(b.rig).token_blocks_free, 24);
     computes(b.s, 1, 40);
     other = rig_session(b.rig, &b.e, b.pool, 1);
     for (n = 4; rig_match(other, rig_tokens(2, n), n) == TERN_OK; n += 4) /* up to the brim */
         assert_true(n < 24 * 4);
     assert_err(TERN_BUSY, b.rig->last->err);
-    assert_err(TERN_BUSY, rig_match(b.s, rig_tokens(1, 200), 200)); /* a resume */
+    assert_err(TERN_BUSY, rig_match(b.s, seq1, 200)); /* a resume */
     assert_lengths(b.s, 0, 40, 40);
     assert_err(TERN_BUSY, rig_extend(b.s, 0, 0, rig_tokens(3, 200), 200));
     assert_int_equal(b.s->ntokens, 40);
@@ -31,13 +31,13 @@ TEST(limits_extra_keys_full_busy_and_nothing_lost)
     struct bench b = BENCH_LIMITED(limits.extra_keys = 3, 4, 64);
     struct extra_key keys[4] = {
         {.position = 1}, {.position = 5}, {.position = 6}, {.position = 13}};
-    struct req_tokens t = {.v = rig_tokens(1, 16), .n = 16, .keys = keys, .nkeys = 4};
+    struct req_tokens t = {.v = seq1, .n = 16, .keys = keys, .nkeys = 4};
 
     assert_err(TERN_BUSY, rig_match_full(b.s, &t, 0));
     assert_int_equal(b.s->ntokens, 0);
     t.nkeys = 3;
     assert_ok(rig_match_full(b.s, &t, 0));
-    commit_to(b.s, rig_tokens(1, 16), 16, 0);
+    commit_to(b.s, seq1, 16, 0);
     bench_lets_go(&b);
 }
 
@@ -56,9 +56,9 @@ TEST(limits_extra_keys_full_abort_gives_the_list_up)
         options.limits.extra_keys = 4 + spare;
         b = bench_with(&options, 4, 64);
         other = rig_session(b.rig, &b.e, b.pool, 1);
-        t.v = rig_tokens(1, 16);
+        t.v = seq1;
         assert_ok(rig_match_full(b.s, &t, 0));
-        run_and_commit(b.s, rig_tokens(1, 16), 16, 8, 0);
+        run_and_commit(b.s, seq1, 16, 8, 0);
         assert_ok(rig_finish(b.s, 0, 0));
         assert_ok(rig_match_full(b.s, &t, 0));
         t.v = rig_tokens(2, 16);
@@ -73,12 +73,12 @@ TEST(extra_keys_split_the_tree_at_their_position)
 {
     struct bench b = bench_start(4, 32);
     struct extra_key keys[2] = {{.position = 5, .lo = 1}, {.position = 9, .lo = 2}};
-    struct req_tokens both = {.v = rig_tokens(1, 16), .n = 16, .keys = keys, .nkeys = 2};
+    struct req_tokens both = {.v = seq1, .n = 16, .keys = keys, .nkeys = 2};
     struct req_tokens one = both, moved;
     struct extra_key at6 = {.position = 6, .lo = 1};
 
     assert_ok(rig_match_full(b.s, &both, 0));
-    commit_to(b.s, rig_tokens(1, 16), 16, 0);
+    commit_to(b.s, seq1, 16, 0);
     assert_int_equal(depth_with_keys(b.s, &both), 16);
     one.nkeys = 1;
     assert_int_equal(depth_with_keys(b.s, &one), 8);
@@ -93,7 +93,7 @@ TEST(extra_keys_out_of_order_invalid)
     struct extra_key twice[2] = {{.position = 5, .lo = 1}, {.position = 5, .lo = 2}};
     struct extra_key down[2] = {{.position = 6, .lo = 1}, {.position = 5, .lo = 2}};
     struct extra_key beyond = {.position = 16, .lo = 1};
-    struct req_tokens t = {.v = rig_tokens(1, 16), .n = 16, .keys = twice, .nkeys = 2};
+    struct req_tokens t = {.v = seq1, .n = 16, .keys = twice, .nkeys = 2};
     uint32_t depth;
 
     assert_err(TERN_INVALID, rig_match_full(b.s, &t, 0));
@@ -110,7 +110,7 @@ TEST(extra_keys_out_of_order_invalid)
 static struct req_tokens piece(uint32_t from, uint32_t n, const struct extra_key *keys,
                                uint32_t nkeys)
 {
-    struct req_tokens t = {.v = rig_tokens(1, 64) + from, .n = n, .base = from};
+    struct req_tokens t = {.v = seq1 + from, .n = n, .base = from};
 
     while (nkeys > 0 && keys->position < from) {
         keys++;
@@ -137,8 +137,8 @@ TEST(tokens_straddling_buffer_and_request_match_as_one)
         assert_lengths(b.s, 16, 16, 16);
         assert_int_equal(b.s->ntokens, 20);
         assert_int_equal(rig_wrong(b.s, 16), 0);
-        run_and_commit(b.s, rig_tokens(1, 20), 20, 20, 0); /* and what was kept is what was said */
-        assert_int_equal(rig_depth(b.s, rig_tokens(1, 20), 20), 20);
+        run_and_commit(b.s, seq1, 20, 20, 0); /* and what was kept is what was said */
+        assert_int_equal(rig_depth(b.s, seq1, 20), 20);
     }
 }
 
@@ -175,7 +175,7 @@ TEST(abort_good_list_of_long_chunks_comes_back)
     for (uint32_t i = 0; i < sizeof lengths / sizeof lengths[0]; i++) {
         struct bench b = bench_start(100, 16);
         const uint32_t good = lengths[i];
-        struct req_tokens more = {.v = rig_tokens(1, 400) + good, .n = 400 - good, .base = good};
+        struct req_tokens more = {.v = seq1 + good, .n = 400 - good, .base = good};
 
         computes(b.s, 1, good);
         assert_ok(rig_finish(b.s, 0, 0));
@@ -183,8 +183,8 @@ TEST(abort_good_list_of_long_chunks_comes_back)
         assert_ok(rig_abort(b.s, 0));
         assert_int_equal(b.s->ntokens, good);
         matches_full(b.s, &more, 0, 300);
-        commit_to(b.s, rig_tokens(1, 400), 400, 0);
-        assert_int_equal(rig_depth(b.s, rig_tokens(1, 400), 400), 400);
+        commit_to(b.s, seq1, 400, 0);
+        assert_int_equal(rig_depth(b.s, seq1, 400), 400);
     }
 }
 
@@ -200,7 +200,7 @@ TEST(abort_twice_keeps_the_list_of_the_last_finish)
         for (uint32_t turn = 0; turn < 3; turn++) {
             assert_ok(rig_match_full(b.s, &again, 0));
             assert_int_equal(b.s->ntokens, 18);
-            assert_ok(rig_run_to(b.s, rig_tokens(1, 18), 18));
+            assert_ok(rig_run_to(b.s, seq1, 18));
             assert_ok(rig_abort(b.s, 0));
             assert_int_equal(b.s->ntokens, 10);
         }
@@ -217,7 +217,7 @@ TEST(abort_after_replaced_tokens_keeps_what_agreed)
 
     computes_and_commits(b.s, 1, 14, 8, 0);
     assert_ok(rig_finish(b.s, 0, 0));
-    memcpy(tokens, rig_tokens(1, 20), sizeof tokens);
+    memcpy(tokens, seq1, sizeof tokens);
     tokens[11] ^= 1;
     assert_leaves(rig_match(b.s, tokens, 20), b.s, 8, 11, 11);
     assert_ok(rig_abort(b.s, 0));
@@ -226,7 +226,7 @@ TEST(abort_after_replaced_tokens_keeps_what_agreed)
     assert_ok(rig_match_full(b.s, &t, 0));
     commit_to(b.s, tokens, 20, 0);
     assert_int_equal(rig_depth(b.s, tokens, 20), 20);
-    assert_int_equal(rig_depth(b.s, rig_tokens(1, 20), 20), 8);
+    assert_int_equal(rig_depth(b.s, seq1, 20), 8);
 }
 
 static const struct extra_key keys[4] = {{.position = 2, .lo = 1},
@@ -244,9 +244,9 @@ TEST(keys_over_resumes_at_every_base)
         struct req_tokens all = piece(0, 24, keys, 4), fewer = piece(0, 24, keys, 3);
 
         assert_ok(rig_match_full(b.s, &first, 0));
-        run_and_commit(b.s, rig_tokens(1, 24), 15, 8, 0);
+        run_and_commit(b.s, seq1, 15, 8, 0);
         assert_leaves(rig_match_full(b.s, &next, 0), b.s, 8, 15, 15);
-        commit_to(b.s, rig_tokens(1, 24), 24, 0);
+        commit_to(b.s, seq1, 24, 0);
         assert_int_equal(depth_with_keys(b.s, &all), 24);
         assert_int_equal(depth_with_keys(b.s, &fewer), 20);
     }
@@ -261,7 +261,7 @@ TEST(keys_that_differ_below_committed_invalid)
     struct req_tokens first = piece(0, 16, keys, 2), t = first;
 
     assert_ok(rig_match_full(b.s, &first, 0));
-    run_and_commit(b.s, rig_tokens(1, 16), 16, 12, 0);
+    run_and_commit(b.s, seq1, 16, 12, 0);
     t.nkeys = 1;
     assert_err(TERN_INVALID, rig_match_full(b.s, &t, 0));
     t.nkeys = 0;
@@ -293,13 +293,13 @@ TEST(keys_come_back_with_an_aborted_list)
                       all = piece(0, 24, keys, 4);
 
     assert_ok(rig_match_full(b.s, &first, 0));
-    run_and_commit(b.s, rig_tokens(1, 24), 15, 8, 0);
+    run_and_commit(b.s, seq1, 15, 8, 0);
     assert_ok(rig_finish(b.s, 0, 0));
     assert_ok(rig_match_full(b.s, &more, 0));
     assert_ok(rig_abort(b.s, 0));
     assert_int_equal(b.s->ntokens, 15);
     matches_full(b.s, &more, 0, 8);
-    commit_to(b.s, rig_tokens(1, 24), 24, 0);
+    commit_to(b.s, seq1, 24, 0);
     assert_int_equal(depth_with_keys(b.s, &all), 24);
 }
 
