@@ -1,7 +1,8 @@
-/* Shares: what one tenant may take of a table that all tenants fill. Of each table a part is
- * reserved for its holders (tenants; of transfers, a tenant with one peer): the same number of
- * records for each, or, of what grows with a tenant's memory, in proportion to that. The rest is
- * common: whoever comes first has it. So a holder that is within its reserved records finds one
+/* Shares: what one tenant may take of a table that all tenants fill. A part of each table is
+ * reserved for its holders. A holder is a tenant or, where the records are transfers, a tenant with
+ * one peer. Each has the same number of records reserved, or, where what they are for grows with a
+ * tenant's memory, a number in proportion to that. The rest is common: whoever comes first has it.
+ * So a holder that is within its reserved records finds one
  * however much the others took.
  *
  * Called wherever a record of such a table is taken or given back, at a constant price. What must

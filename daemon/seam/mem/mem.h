@@ -65,7 +65,7 @@ uint32_t mem_transfer_regions(const struct mem *mem, uint32_t pool);
  * get its bytes, and these checksums. False: memory of theirs is gone. */
 bool mem_spread(struct mem *mem, uint32_t pool, const struct page_at *page);
 uint32_t mem_units(const struct mem *mem, uint32_t pool, uint32_t group);
-/* Of a page, what a transfer carries: bytes, and checksums beside them. */
+/* What a transfer carries of one page: bytes, and checksums beside them. */
 static inline uint64_t mem_transfer_bytes(const struct mem *mem, uint32_t pool, uint32_t group)
 {
     return mem_page_bytes(mem, pool, group) * mem_transfer_regions(mem, pool);

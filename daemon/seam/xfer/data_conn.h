@@ -16,9 +16,9 @@
 #include "seam/io/door.h"
 #include "seam/xfer/transfers.h"
 
-/* Of a data connection's socket buffers, where the system allows so much: room for a receive that
- * waits to be whole, one that is verified, and a send. With half of that the source waits for the
- * window of TCP. */
+/* The size of a data connection's socket buffers, where the system allows so much: room for a
+ * receive that waits to be whole, one that is verified, and a send. With half of that the source
+ * waits for the window of TCP. */
 #define DATA_SOCKET_BYTES (1 << 20)
 #define DATA_IOVS         1024u /* of one send or receive: the kernel's limit */
 #define DATA_SEND_BYTES   (512u << 10)

@@ -141,7 +141,7 @@ void batch_asked(struct xfer *xfer, uint32_t batch, uint32_t n);
 void batch_gone(struct xfer *xfer, uint32_t batch);
 /* n more pages were answered, and those that came were handed to the memory. */
 void batch_answered(struct xfer *xfer, uint32_t batch, uint32_t n);
-/* Of page i of a batch, over all regions that transfers carry. */
+/* What page i of a batch has, over all regions that transfers carry. */
 uint64_t batch_page_bytes(const struct xfer *xfer, const struct batch *batch, uint32_t i);
 uint32_t batch_page_sums(const struct xfer *xfer, const struct batch *batch, uint32_t i);
 

@@ -39,7 +39,8 @@ static void fill(const struct event_reader *r, const struct tree_event_view *e,
     };
 }
 
-/* Of one tenant: what another one does is not looked at, and costs no change of this one. */
+/* Reads the ring of one tenant. What another one does is not looked at and costs no change of this
+ * one. */
 static uint32_t read_own(const struct core *core, struct event_reader *r, struct wire_event *ret,
                          uint32_t max, uint64_t numbers)
 {
@@ -66,7 +67,8 @@ static uint32_t read_own(const struct core *core, struct event_reader *r, struct
     return n;
 }
 
-/* Of all tenants, in the order of their numbers. A number that no ring has was overwritten. */
+/* Reads the rings of all tenants, in the order of their numbers. A number that no ring has was
+ * overwritten. */
 static uint32_t read_all(const struct core *core, struct event_reader *r, struct wire_event *ret,
                          uint32_t max, uint64_t numbers)
 {

@@ -48,7 +48,7 @@ struct tls_config {
     uint32_t sessions; /* at a time */
 };
 
-/* Of our own certificate and its use. */
+/* Our own certificate and its use. */
 struct tls_stats {
     char not_after[TLS_TIME_BYTES];
     uint64_t reloads, reloads_failed, handshakes;

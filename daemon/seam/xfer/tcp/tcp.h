@@ -9,8 +9,8 @@
 
 extern const struct transport_ops tcp_transport;
 
-/* Of one receive. It wakes the owner when all of it has come (data_conn_await), and what came is
- * verified while it is in cache; a send is twice that, so the source never waits for the
+/* The bytes of one receive. It wakes the owner when all of it has come (data_conn_await), and what
+ * came is verified while it is in cache; a send is twice that, so the source never waits for the
  * destination to hash. At 512 KiB a receive lost a third on the loopback. */
 #define TCP_RECV_BYTES (256u << 10)
 #define TCP_ASKED_MAX  64u         /* pieces asked for and not yet answered, a power of two */

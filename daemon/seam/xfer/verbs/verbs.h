@@ -208,7 +208,7 @@ struct verbs {
     int event_fd;
 };
 
-/* Of a transport of this kind; NULL: it is not in use. */
+/* The state of the RDMA transport; NULL: it is not in use. */
 static inline struct verbs *verbs_of(const struct xfer *xfer)
 {
     for (uint32_t i = 0; i < xfer->ntransports; i++)
