@@ -31,10 +31,12 @@
 
 #define TRACE_BYTES 11u /* of the field that carries a trace id, at most */
 
+#define DEVICE_NAME_MAX 47 /* bytes */
+
 #define LEAVE_DEADLINE_MS 1000 /* how long tern_destroy waits for the daemon to take note */
 
 /* The control page: u64 done_step of rank r at r * 64, u64 incarnation behind the last rank's. */
-#define CONTROL_BYTES          4096u
+#define CONTROL_BYTES          8192u
 #define CONTROL_RANK_STRIDE    64u
 #define CONTROL_INCARNATION_AT (TERN_RANKS_MAX * CONTROL_RANK_STRIDE)
 

@@ -180,6 +180,12 @@ void tern_destroy(struct tern *t)
 enum tern_err tern_join(struct tern *t, const char *name, enum tern_role role, uint32_t rank,
                         uint32_t world, uint32_t deadline_ms)
 {
+    return tern_join_device(t, name, role, rank, world, NULL, deadline_ms);
+}
+
+enum tern_err tern_join_device(struct tern *t, const char *name, enum tern_role role, uint32_t rank,
+                               uint32_t world, const char *device, uint32_t deadline_ms)
+{
     Tern__Wire__EngineJoin m = TERN__WIRE__ENGINE_JOIN__INIT;
     const ProtobufCMessage *msg;
 
@@ -188,7 +194,10 @@ enum tern_err tern_join(struct tern *t, const char *name, enum tern_role role, u
                          "an engine needs a name of 1 to TERN_ENGINE_NAME_MAX bytes");
     if (world == 0 || world > TERN_RANKS_MAX || (role != TERN_SCHEDULER && rank >= world))
         return set_error(t, TERN_INVALID, "rank < world <= TERN_RANKS_MAX");
+    if (device && strlen(device) > DEVICE_NAME_MAX)
+        return set_error(t, TERN_INVALID, "a device has a name of at most 47 bytes");
     m.name = (char *)(uintptr_t)name;
+    m.device = (char *)(uintptr_t)device;
     m.has_role = m.has_rank = m.has_world = 1;
     m.role = (uint32_t)role;
     m.rank = rank;

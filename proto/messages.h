@@ -127,13 +127,15 @@ enum message_body {
  * - U32, U64: a number. CHOICE: one up to the limit, an enum of the core's. TRUTH: 0 or 1.
  * - NAME: of an engine.
  * - PEER: the name of one, "" for the host tier; the core has its slot.
+ * - DEVICE: the name of one, "" where none is named; the core has the region that lies on it.
  * - GROUPS, HASH: a pool's layout, what the core computes with and a hash of the rest.
  * - OPS: the operations of a Step. */
 #define REQUEST_ENGINE_JOIN(F)                                                                     \
     F(join, name, NAME, 0)                                                                         \
     F(join, role, CHOICE, ROLE_BOTH)                                                               \
     F(join, rank, U32, 0)                                                                          \
-    F(join, world, U32, 0)
+    F(join, world, U32, 0)                                                                         \
+    F(join, device, DEVICE, 0)
 #define REQUEST_ENGINE_LEAVE(F)
 #define REQUEST_POOL_OPEN(F)                                                                       \
     F(pool_open, groups, GROUPS, 0)                                                                \

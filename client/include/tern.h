@@ -40,7 +40,7 @@ extern "C" {
 
 #define TERN_DEADLINE_DEFAULT_MS 5000
 #define TERN_GROUPS_MAX          8
-#define TERN_RANKS_MAX           16
+#define TERN_RANKS_MAX           64
 /* A connection has at most so many asynchronous requests that tern_poll has not handed out yet. */
 #define TERN_INFLIGHT_MAX    64
 #define TERN_STEP_OPS_MAX    1024        /* operations of one tern_step */
@@ -113,6 +113,17 @@ enum tern_role { TERN_SCHEDULER = 0, TERN_WORKER = 1, TERN_BOTH = 2 };
  *   BUSY      Processes of an earlier engine of that name have not exited yet. Wait for them. */
 TERN_API enum tern_err tern_join(struct tern *t, const char *name, enum tern_role role,
                                  uint32_t rank, uint32_t world, uint32_t deadline_ms);
+/* The same, and says which device this rank lives on: its pages lie in the tenant's region of that
+ * device. `device` is the device's UUID as the daemon's configuration has it, or the region's index
+ * ("0") where it names none. At most 47 bytes. With NULL, as in tern_join, region r is rank r's.
+ * Engines on different devices live side by side, each with all of its regions' memory; a pool can
+ * be shared by engines whose ranks live on the same devices in the same order. A pure scheduler has
+ * no device. INVALID   The tenant has no region on that device. CONFLICT  As for tern_join; another
+ * rank of the engine lives on that device; or some ranks of the engine name their devices and
+ * others do not. */
+TERN_API enum tern_err tern_join_device(struct tern *t, const char *name, enum tern_role role,
+                                        uint32_t rank, uint32_t world, const char *device,
+                                        uint32_t deadline_ms);
 
 /* ---- pools ---- */
 
@@ -173,7 +184,7 @@ struct tern_layout {
  * With host_bytes the pool has a host tier, which is memory of the daemon that no engine maps.
  * Committed prefixes are copied there in the background and outlive their device pages. tern_fetch
  * with peer NULL brings them back, and TERN_RETRACT_HOST puts running sessions there.
- *   QUOTA    The tenant has not that much memory left.
+ *   QUOTA    The tenant has not that much memory left in the regions of this engine's ranks.
  *   INVALID  The layout; tern_error_text says what of it.
  *   BUSY     An older pool that nobody maps is being cleared to make room. Repeat in a moment. */
 TERN_API enum tern_err tern_pool_open(struct tern *t, const struct tern_layout *layout,
@@ -183,11 +194,11 @@ TERN_API enum tern_err tern_pool_open(struct tern *t, const struct tern_layout *
  * be used by other pools once every process that mapped it has exited or left.
  *   CONFLICT  Sessions are open in it, or another engine has mapped it. */
 TERN_API enum tern_err tern_pool_close(struct tern *t, uint64_t pool, uint32_t deadline_ms);
-/* Maps this rank's region of the pool, readable and writable; a pure scheduler gets region 0. The
- * connection owns *ret, and tern_pool_unmap or tern_destroy ends it. A forked child does not
+/* Maps this rank's region of the pool, readable and writable; a pure scheduler gets that of rank 0.
+ * The connection owns *ret, and tern_pool_unmap or tern_destroy ends it. A forked child does not
  * inherit the mapping. A child that is forked while this call runs has at most an address range
  * that it cannot touch.
- *   INVALID  The pool was opened by an engine of another world. */
+ *   INVALID  The pool was opened by an engine of another world, or on other devices. */
 TERN_API enum tern_err tern_pool_map(struct tern *t, uint64_t pool, uint32_t deadline_ms,
                                      struct tern_pool **ret);
 /* Unmaps and sets *pool to NULL, which it may be already. No kernel may touch the pages any more.
@@ -268,10 +279,10 @@ struct tern_result {
     uint32_t matched;     /* Match: tokens that this call found in the tree */
     uint32_t fetched_kib; /* Fetch: KiB of pages that came over the network or from the host tier.
                              Recover: KiB from the host tier */
-    uint32_t retry_ms;    /* Fetch, if err is TERN_BUSY: repeat it after so many milliseconds. 0: the
-                             daemon does not know */
-    uint32_t host_depth;  /* Match: the committed length that a tern_fetch from the host tier would
-                             bring; 0 on a resume */
+    uint32_t retry_ms;   /* Fetch, if err is TERN_BUSY: repeat it after so many milliseconds. 0: the
+                            daemon does not know */
+    uint32_t host_depth; /* Match: the committed length that a tern_fetch from the host tier would
+                            bring; 0 on a resume */
     const struct tern_run *runs;
     uint32_t nruns;
     struct tern_shortage shortage; /* if err is TERN_POOL_EXHAUSTED */
@@ -451,11 +462,11 @@ TERN_API enum tern_err tern_recover(struct tern *t, tern_session s, uint32_t dea
                                     struct tern_result *ret);
 
 /* Forgets a namespace, for new weights under an old name: nothing that was committed under `ns`, in
- * any pool of the tenant, is found from now on, here or by a fetch from a peer. Sessions that run on
- * it finish. *ret_nodes (may be NULL): the number of prefix nodes that are still held and go when
- * nobody holds them. The call may be repeated. It waits until the peers that are connected have
- * forgotten the namespace, too, and so have theirs.
- *   BUSY  Too many resets wait for peers that are not connected. Nothing was reset. */
+ * any pool of the tenant, is found from now on, here or by a fetch from a peer. Sessions that run
+ * on it finish. *ret_nodes (may be NULL): the number of prefix nodes that are still held and go
+ * when nobody holds them. The call may be repeated. It waits until the peers that are connected
+ * have forgotten the namespace, too, and so have theirs. BUSY  Too many resets wait for peers that
+ * are not connected. Nothing was reset. */
 TERN_API enum tern_err tern_namespace_reset(struct tern *t, const struct tern_namespace *ns,
                                             uint32_t deadline_ms, uint32_t *ret_nodes);
 /* *ret_unreached (may be NULL): how many peers are not connected and are told when they are, or are

@@ -5,7 +5,7 @@
 #include <stdint.h>
 
 #define GROUPS_MAX           8               /* groups of a pool */
-#define RANKS_MAX            16              /* rank processes (and regions) of an engine */
+#define RANKS_MAX            64              /* rank processes of an engine, regions of a tenant */
 #define PROCS_PER_ENGINE_MAX (RANKS_MAX + 1) /* the ranks and one scheduler */
 #define ENGINE_NAME_MAX      48              /* bytes with the NUL */
 #define GROUP_NAME_MAX       32              /* likewise; what is longer is cut off */

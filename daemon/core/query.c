@@ -45,6 +45,7 @@ bool core_pool_view(const struct core *c, uint32_t slot, struct pool_view *ret)
     ret->ngroups = p->ngroups;
     ret->align_tokens = p->align;
     ret->regions = p->regions;
+    memcpy(ret->region, p->region, sizeof ret->region);
     ret->moved = p->transfer_regions;
     ret->slabs = p->nslabs - 1;
     ret->slabs_free = p->free_slabs.n;

@@ -17,9 +17,10 @@ struct group_view {
 struct pool_view {
     struct pool_id id;
     uint32_t tenant, ngroups, align_tokens, slabs, slabs_free, nodes;
-    uint32_t engine;  /* slot of one that maps it; NONE: none does */
-    uint32_t regions; /* ranks of the engines that use it */
-    uint32_t moved;   /* of them by a transfer: 1 where all hold alike */
+    uint32_t engine;           /* slot of one that maps it; NONE: none does */
+    uint32_t regions;          /* ranks of the engines that use it */
+    uint8_t region[RANKS_MAX]; /* of the tenant's, that of rank r */
+    uint32_t moved;            /* of them by a transfer: 1 where all hold alike */
     uint64_t offset, bytes, slab_bytes;
     bool closing, zeroing;
     enum tier tier;

@@ -75,10 +75,17 @@ enum tier { TIER_DEVICE = 0, TIER_HOST = 1, TIER_COUNT };
 enum retract_mode { RETRACT_HOST = 0, RETRACT_DROP = 1 };
 enum shard_axis { SHARD_NONE = 0, SHARD_HEADS, SHARD_REPLICATED, SHARD_LAYERS, SHARD_TOKENS };
 
+/* The device that a rank named. The shell looks up which region of the tenant lies on it. */
+struct req_device {
+    bool named;      /* false: none, and region r is rank r's */
+    uint32_t region; /* NONE: the tenant has no region on such a device */
+};
+
 struct req_join {
     char name[ENGINE_NAME_MAX]; /* processes that give the same name are one engine */
     enum role role;
-    uint32_t rank, world; /* rank < world <= RANKS_MAX; rank is ignored for ROLE_SCHEDULER */
+    uint32_t rank, world;     /* rank < world <= RANKS_MAX; rank is ignored for ROLE_SCHEDULER */
+    struct req_device device; /* where this rank lives; ignored for ROLE_SCHEDULER */
 };
 
 struct group_layout {
@@ -340,7 +347,7 @@ struct reply {
             uint32_t tokens, kib;
         } recover; /* runs: the whole table, as after a Match */
         struct {
-            uint32_t nodes; /* that the namespace had; pinned ones go as their pins end */
+            uint32_t nodes;     /* that the namespace had; pinned ones go as their pins end */
             uint32_t unreached; /* peers that have not heard of it, or not all of theirs have */
         } namespace_reset;
         struct {

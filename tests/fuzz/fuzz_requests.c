@@ -109,7 +109,7 @@ static void request(const struct frame_header *h, const uint8_t *body, uint8_t w
 {
     struct request r;
     const char *text = NULL;
-    enum tern_err err = wire_in_request(&wire, h, body, &r, &text);
+    enum tern_err err = wire_in_request(&wire, 0, h, body, &r, &text);
 
     check(text || err == TERN_OK);
     if (err != TERN_OK)

@@ -161,7 +161,7 @@ static void check_superseded(struct sim *w, uint32_t d)
         w->d[d].resets)
         return;
     for (uint32_t t = 0; t < w->cfg.tenants; t++)
-        for (uint32_t i = 0; i < w->cfg.granules; i++)
+        for (uint32_t i = 0; i < w->granules; i++)
             if (w->d[d].granule[t][i].own == OWN_ORPHAN || w->d[d].granule[t][i].own == OWN_PULL)
                 return;
     for (uint32_t p = 0; p < POOLS; p++) {

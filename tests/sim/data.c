@@ -94,7 +94,7 @@ static void finish_seal(struct sim *w, uint32_t d, const struct job *j, struct e
             g[k].sealed = 1;
         }
         for (uint32_t r = 0; r < m->pool[j->pool].ranks; r++)
-            m->sum[j->record[i]][r] = m->tag[tenant][r][j->granule[i]];
+            m->sum[j->record[i]][r] = *tag_at(w, d, j->pool, r, j->granule[i]);
         m->sum_known[j->record[i]] = 1;
     }
     ev->kind = EV_SEALED;
@@ -107,8 +107,8 @@ static void finish_zero(struct sim *w, uint32_t d, const struct job *j, struct e
     struct pool *p = &m->pool[j->pool];
 
     for (uint32_t i = p->base; i < p->base + p->granules; i++) {
-        for (uint32_t r = 0; r < w->ranks; r++)
-            memset(&m->tag[p->tenant][r][i], 0, sizeof m->tag[p->tenant][r][i]);
+        for (uint32_t r = 0; r < p->ranks; r++)
+            memset(tag_at(w, d, j->pool, r, i), 0, sizeof(struct tag));
         memset(&m->granule[p->tenant][i], 0, sizeof m->granule[p->tenant][i]);
     }
     p->open = 0;
@@ -430,7 +430,7 @@ void pull_over(struct sim *w, uint32_t d, struct pull *p, bool orphaned)
     struct granule *g = w->d[d].granule[tenant_of(w, d, p->pool)];
     uint32_t slot = (uint32_t)(p - w->d[d].pull);
 
-    for (uint32_t i = 0; i < w->cfg.granules; i++)
+    for (uint32_t i = 0; i < w->granules; i++)
         if (g[i].own == OWN_PULL && g[i].owner == slot)
             g[i].own = OWN_ORPHAN;
     p->over = 1;
@@ -485,8 +485,7 @@ static void pull_break(struct sim *w, uint32_t d, struct pull *p, enum tern_err 
 /* What the source's data path sends for one page: only what is committed, sealed and of the
  * generation asked for. */
 static bool source_page(struct sim *w, uint32_t s, const struct pull *p, const struct batch *b,
-                        uint32_t i, uint32_t *ret_tenant, uint32_t *ret_granule,
-                        uint32_t *ret_record)
+                        uint32_t i, uint32_t *ret_pool, uint32_t *ret_granule, uint32_t *ret_record)
 {
     const struct serve *serve = serve_by_id(w, s, p->serve);
     enum tern_err err = core_serve_page(w->d[s].core, p->serve, b->group[i], b->ref[i], ret_record);
@@ -505,10 +504,10 @@ static bool source_page(struct sim *w, uint32_t s, const struct pull *p, const s
            b->group[i], b->ref[i].index, b->ref[i].gen, g->own, g->gen);
     EXPECT(w->d[s].pool[serve->pool].ranks == w->d[1 - s].pool[p->pool].ranks, "served_other_world",
            "%u regions for %u", w->d[s].pool[serve->pool].ranks, w->d[1 - s].pool[p->pool].ranks);
-    *ret_tenant = tenant_of(w, s, serve->pool);
+    *ret_pool = serve->pool;
     *ret_granule = at_of(w, s, serve->pool, g);
     for (uint32_t r = 0; r < w->d[s].pool[serve->pool].ranks; r++)
-        EXPECT(memcmp(&w->d[s].sum[*ret_record][r], &w->d[s].tag[*ret_tenant][r][*ret_granule],
+        EXPECT(memcmp(&w->d[s].sum[*ret_record][r], tag_at(w, s, serve->pool, r, *ret_granule),
                       w->page_tokens[b->group[i]] * sizeof(uint32_t)) == 0,
                "served_torn", "record %u: the page is not what its checksum says", *ret_record);
     return true;
@@ -518,19 +517,19 @@ static bool source_page(struct sim *w, uint32_t s, const struct pull *p, const s
 static bool page_move(struct sim *w, uint32_t d, struct pull *p, struct batch *b, uint32_t i,
                       bool corrupt)
 {
-    uint32_t s = 1 - d, st, sg, record, t = tenant_of(w, d, p->pool);
+    uint32_t s = 1 - d, sp, sg, record;
     uint32_t ranks = w->d[d].pool[p->pool].ranks, flip = corrupt ? pick(w, ranks) : NO;
 
-    if (!source_page(w, s, p, b, i, &st, &sg, &record))
+    if (!source_page(w, s, p, b, i, &sp, &sg, &record))
         return false;
     for (uint32_t r = 0; r < ranks; r++) {
         for (uint32_t k = 0; k < w->page_granules[b->group[i]]; k++)
-            w->d[d].tag[t][r][b->granule[i] + k] = w->d[s].tag[st][r][sg + k];
+            *tag_at(w, d, p->pool, r, b->granule[i] + k) = *tag_at(w, s, sp, r, sg + k);
         w->d[d].sum[b->record[i]][r] = w->d[s].sum[record][r];
     }
     w->d[d].sum_known[b->record[i]] = 1;
     if (corrupt) {
-        w->d[d].tag[t][flip][b->granule[i]].v[pick(w, w->page_tokens[b->group[i]])] ^=
+        tag_at(w, d, p->pool, flip, b->granule[i])->v[pick(w, w->page_tokens[b->group[i]])] ^=
             1u << pick(w, 32);
         FAULT(page_corrupt);
     } else {
@@ -603,7 +602,7 @@ static void quiet_pull(struct sim *w, uint32_t d, struct pull *p)
     for (uint32_t i = 0; i < BATCHES; i++)
         if (p->batch[i].used)
             batch_done(w, d, p, &p->batch[i], false);
-    for (uint32_t i = 0; i < w->cfg.granules; i++)
+    for (uint32_t i = 0; i < w->granules; i++)
         if ((g[i].own == OWN_ORPHAN || g[i].own == OWN_PULL) && g[i].owner == slot) {
             g[i].own = g[i].verified && (p->orphaned || !p->over) ? OWN_ORPHAN : OWN_FREE;
             g[i].owner = NO; /* the next transfer in this slot is another one */

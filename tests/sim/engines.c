@@ -69,13 +69,13 @@ static bool process_start(struct sim *w, uint32_t d, struct engine *g, uint32_t 
     return true;
 }
 
-static void process_join(struct sim *w, uint32_t d, struct engine *g, uint32_t e, uint32_t seat)
+static struct req_join *join_begin(struct sim *w, uint32_t d, uint32_t e, uint32_t seat,
+                                   struct event *ev)
 {
-    struct event ev;
-    struct req_join *j;
+    const struct engine *g = &w->d[d].engine[e];
+    struct req_join *j = &ev->request.join;
 
-    request_init(w, d, &ev, OP_ENGINE_JOIN, g->proc[seat].conn);
-    j = &ev.request.join;
+    request_init(w, d, ev, OP_ENGINE_JOIN, g->proc[seat].conn);
     memset(j, 0, sizeof *j);
     memcpy(j->name, "engine-", 7);
     j->name[7] = (char)('0' + e);
@@ -85,6 +85,16 @@ static void process_join(struct sim *w, uint32_t d, struct engine *g, uint32_t e
               : g->nprocs > g->world ? ROLE_WORKER
               : seat == 0            ? ROLE_BOTH
                                      : ROLE_WORKER;
+    return j;
+}
+
+static void process_join(struct sim *w, uint32_t d, struct engine *g, uint32_t e, uint32_t seat)
+{
+    struct event ev;
+    struct req_join *j = join_begin(w, d, e, seat, &ev);
+
+    if (seat < g->world && w->named[d][e])
+        j->device = (struct req_device){.named = true, .region = w->region[d][e][seat]};
     sim_ask(w, d, &ev, "join_answer");
     if (g->dying) {
         EXPECT(w->reply->err != TERN_OK, "join_dying",
@@ -102,29 +112,39 @@ static void process_join(struct sim *w, uint32_t d, struct engine *g, uint32_t e
     g->seen |= (uint8_t)(1u << seat);
 }
 
+/* It lies where the ranks of that engine live. */
+static bool pool_suits_engine(const struct sim *w, uint32_t d, const struct pool *p, uint32_t e)
+{
+    return p->ranks == w->d[d].engine[e].world && memcmp(p->region, w->region[d][e], p->ranks) == 0;
+}
+
 /* The range must be nobody's, and zero: P3. */
 static void pool_take_range(struct sim *w, uint32_t d, struct pool *p, uint64_t offset)
 {
-    uint32_t base = (uint32_t)(offset / GRANULE_BYTES);
+    uint32_t base = (uint32_t)(offset / GRANULE_BYTES), pool = (uint32_t)(p - w->d[d].pool);
 
     EXPECT(offset % GRANULE_BYTES == 0 && base + p->granules <= w->cfg.granules, "pool_range",
            "pool at %llu", (unsigned long long)offset);
     for (uint32_t i = 0; i < POOLS; i++) {
         const struct pool *o = &w->d[d].pool[i];
 
-        if (o != p && o->open && o->tenant == p->tenant)
-            EXPECT(base >= o->base + o->granules || o->base >= base + p->granules, "pool_overlap",
-                   "pools %u and %u share memory", i, (unsigned)(p - w->d[d].pool));
+        if (o == p || !o->open || o->tenant != p->tenant || o->base == UINT32_MAX)
+            continue;
+        if (pools_meet(o, p))
+            EXPECT(apart(base, p->granules, o->base, o->granules, w->cfg.granules), "pool_overlap",
+                   "pools %u and %u share memory", i, pool);
+        else if (!apart(base, p->granules, o->base, o->granules, w->cfg.granules))
+            MARK(pools_side_by_side);
     }
-    p->base = base;
-    for (uint32_t i = base; i < base + p->granules; i++) {
+    p->base = base + pool_home(p) * w->cfg.granules;
+    for (uint32_t i = p->base; i < p->base + p->granules; i++) {
         struct granule *g = &w->d[d].granule[p->tenant][i];
 
         EXPECT(g->own == OWN_FREE && !granule_busy(w, d, p->tenant, g) && !g->writers,
                "pool_range_used", "granule %u of a new pool is still in use", i);
-        for (uint32_t r = 0; r < w->ranks; r++)
+        for (uint32_t r = 0; r < p->ranks; r++)
             for (uint32_t s = 0; s < SLOTS; s++)
-                EXPECT(w->d[d].tag[p->tenant][r][i].v[s] == 0, "pool_not_zero",
+                EXPECT(tag_at(w, d, pool, r, i)->v[s] == 0, "pool_not_zero",
                        "granule %u rank %u holds bytes", i, r);
         g->gen = g->index = 0;
     }
@@ -145,9 +165,10 @@ static void pool_map_reply(struct sim *w, uint32_t d, struct engine *g, uint32_t
         g->pool = p->closing ? NO : g->pool;
         return;
     }
-    if (p->ranks != g->world) {
-        EXPECT(w->reply->err == TERN_INVALID, "map_other_world",
-               "err %u: %u ranks map a pool of %u", w->reply->err, g->world, p->ranks);
+    if (!pool_suits_engine(w, d, p, e)) {
+        EXPECT(w->reply->err == TERN_INVALID, "map_other_regions",
+               "err %u: %u ranks map a pool of %u, or one of other regions", w->reply->err,
+               g->world, p->ranks);
         MARK(other_world_refused);
         g->pool = NO;
         return;
@@ -158,10 +179,10 @@ static void pool_map_reply(struct sim *w, uint32_t d, struct engine *g, uint32_t
         EXPECT(w->reply->pool_map.bytes == (uint64_t)p->granules * GRANULE_BYTES, "map_bytes",
                "another size");
     }
-    EXPECT(w->reply->pool_map.offset == (uint64_t)p->base * GRANULE_BYTES, "map_moved",
-           "the pool moved");
-    EXPECT(w->reply->pool_map.region == (seat < g->world ? seat : 0), "map_region", "region %u",
-           w->reply->pool_map.region);
+    EXPECT(w->reply->pool_map.offset == (uint64_t)(p->base % w->cfg.granules) * GRANULE_BYTES,
+           "map_moved", "the pool moved");
+    EXPECT(w->reply->pool_map.region == w->region[d][e][seat < g->world ? seat : 0], "map_region",
+           "region %u", w->reply->pool_map.region);
     g->mapped |= (uint8_t)(1u << seat);
     p->engines |= (uint8_t)(1u << e);
 }
@@ -188,6 +209,17 @@ static void fill_layout(const struct sim *w, struct req_pool_open *o, uint32_t g
     o->host_bytes = (uint64_t)host * GRANULE_BYTES;
 }
 
+/* A pool of this engine would lie where that one does: in one region at least. What tenants reserve
+ * of the table of pools may keep it out as well. */
+static bool in_the_way(const struct sim *w, uint32_t d, uint32_t e, const struct pool *p)
+{
+    const struct engine *g = &w->d[d].engine[e];
+    struct pool mine = {.tenant = g->tenant, .ranks = g->world};
+
+    memcpy(mine.region, w->region[d][e], sizeof mine.region);
+    return p->open && p->tenant == g->tenant && (w->cfg.reserved > 0 || pools_meet(p, &mine));
+}
+
 /* One's own pool, or another engine's of the tenant if there is one. */
 static void pool_choose(struct sim *w, uint32_t d, struct engine *g, uint32_t e)
 {
@@ -199,7 +231,7 @@ static void pool_choose(struct sim *w, uint32_t d, struct engine *g, uint32_t e)
     for (slot = 0; slot < POOLS; slot++)
         if (m->pool[slot].open && !m->pool[slot].closing && m->pool[slot].tenant == g->tenant &&
             m->pool[slot].base != UINT32_MAX && (m->pool[slot].engines || chance(w, 50)) &&
-            (m->pool[slot].ranks == g->world || chance(w, 20))) {
+            (pool_suits_engine(w, d, &m->pool[slot], e) || chance(w, 20))) {
             g->pool = (uint8_t)slot;
             return;
         }
@@ -218,9 +250,9 @@ static void pool_choose(struct sim *w, uint32_t d, struct engine *g, uint32_t e)
         bool taken = false;
 
         for (uint32_t i = 0; i < POOLS; i++)
-            taken |= m->pool[i].open && m->pool[i].tenant == g->tenant;
+            taken |= in_the_way(w, d, e, &m->pool[i]);
         for (uint32_t i = 0; i < POOLS; i++) /* one that nobody maps may have to make way */
-            if (m->pool[i].open && m->pool[i].tenant == g->tenant && m->pool[i].engines == 0)
+            if (in_the_way(w, d, e, &m->pool[i]) && m->pool[i].engines == 0)
                 m->pool[i].closing = 1;
         EXPECT(taken || g->dying || g->joined != (1u << g->nprocs) - 1, "pool_refused", "err %u %s",
                w->reply->err, w->reply->text);
@@ -232,7 +264,7 @@ static void pool_choose(struct sim *w, uint32_t d, struct engine *g, uint32_t e)
     for (uint32_t i = 0; i < POOLS; i++) /* one that no engine mapped any more */
         if (m->pool[i].open && pool_id_equal(m->pool[i].id, w->reply->pool_open.pool)) {
             EXPECT(m->pool[i].engines == 0 && m->pool[i].tenant == g->tenant &&
-                       m->pool[i].ranks == g->world,
+                       pool_suits_engine(w, d, &m->pool[i], e),
                    "pool_shared", "pool %u has engines %x", i, m->pool[i].engines);
             m->pool[i].engines = (uint8_t)(1u << e);
             m->pool[i].closing = 0;
@@ -244,6 +276,7 @@ static void pool_choose(struct sim *w, uint32_t d, struct engine *g, uint32_t e)
     p->open = 1;
     p->tenant = g->tenant;
     p->ranks = g->world;
+    memcpy(p->region, w->region[d][e], sizeof p->region);
     p->id = w->reply->pool_open.pool;
     p->granules = (uint32_t)(w->reply->pool_open.bytes / GRANULE_BYTES);
     p->base = UINT32_MAX;
@@ -282,6 +315,21 @@ void engine_advance(struct sim *w, uint32_t d, uint32_t e)
             pool_map_reply(w, d, g, e, seat);
 }
 
+/* The same rank on another device, or on none. */
+static void join_elsewhere(struct sim *w, uint32_t d, uint32_t e, uint32_t seat)
+{
+    struct event ev;
+    struct req_join *j = join_begin(w, d, e, seat, &ev);
+
+    if (!w->named[d][e] || chance(w, 50))
+        j->device = (struct req_device){.named = true,
+                                        .region = (w->region[d][e][seat] + 1) % (w->regions + 1)};
+    sim_ask(w, d, &ev, "join_answer");
+    EXPECT(w->reply->err == TERN_CONFLICT ||
+               (w->reply->err == TERN_INVALID && j->device.region == w->regions),
+           "join_elsewhere", "err %u %s", w->reply->err, w->reply->text);
+}
+
 /* Join and map once more, on the same connection. */
 void engine_repeat(struct sim *w, uint32_t d, uint32_t e)
 {
@@ -293,6 +341,8 @@ void engine_repeat(struct sim *w, uint32_t d, uint32_t e)
     process_join(w, d, g, e, seat);
     if (g->pool != NO && (g->mapped >> seat & 1))
         pool_map_reply(w, d, g, e, seat);
+    if (w->cfg.places && seat < g->world && !g->dying)
+        join_elsewhere(w, d, e, seat);
 }
 
 /* --- steps --- */
@@ -309,13 +359,14 @@ struct work *engine_dispatch(struct sim *w, uint32_t d, uint32_t e)
 static void run_touch(struct sim *w, uint32_t d, const struct engine *g, uint32_t rank,
                       const struct touch *t)
 {
-    struct tag *tag = w->d[d].tag[g->tenant][rank] + t->granule;
+    struct tag *all = w->d[d].tag[g->tenant][w->region[d][g - w->d[d].engine][rank]];
+    struct tag *tag = all + t->granule % w->cfg.granules;
     const uint32_t *want = w->prefix[g->tenant][t->ns][t->variant] + t->pos + 1;
     uint32_t mix = tag_mix(rank, t->group), n = w->page_granules[t->group];
 
     if (t->copy) {
         for (uint32_t k = 0; k < n; k++)
-            tag[k] = w->d[d].tag[g->tenant][rank][t->from + k];
+            tag[k] = all[t->from % w->cfg.granules + k];
         return;
     }
 
@@ -444,7 +495,7 @@ void engine_gone(struct sim *w, uint32_t d, uint32_t e)
     for (uint32_t s = 0; s < SESSIONS; s++)
         if (m->session[s].live && m->session[s].engine == e)
             session_forget(w, d, &m->session[s], 0);
-    for (uint32_t i = 0; i < w->cfg.granules; i++)
+    for (uint32_t i = 0; i < w->granules; i++)
         m->granule[tenant][i].busy[e] = 0;
     for (uint32_t p = 0; p < POOLS; p++) {
         struct pool *pl = &m->pool[p];

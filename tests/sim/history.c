@@ -254,6 +254,15 @@ static void make_shares(struct config *c)
     enough(c, most.spaces, &c->lim_spaces);
 }
 
+/* In some, tenants have more regions than their engines need, and engines choose among them. */
+static void make_regions(struct config *c)
+{
+    if (c->seed_tokens / 4 % 3 != 0)
+        return;
+    c->regions = RANKS;
+    c->places = c->seed_tokens / 16 | 1;
+}
+
 void history_make(uint64_t seed, struct history *h)
 {
     struct prng p;
@@ -265,6 +274,7 @@ void history_make(uint64_t seed, struct history *h)
     make_state(&p, &h->cfg);
     make_host(&p, &h->cfg);
     make_shares(&h->cfg);
+    make_regions(&h->cfg);
     make_weights(&p, table);
     h->n = between(&p, 700, 1200);
     for (uint32_t i = 0; i < h->n; i++) {

@@ -175,7 +175,7 @@ static uint32_t chunk_by_bytes(struct sim *w, uint32_t d, uint32_t pool, uint32_
 {
     const struct pool *p = pool_of(w, d, pool);
     uint32_t pt = w->page_tokens[g], per = w->L / pt;
-    uint32_t last = w->d[d].tag[p->tenant][0][granule].v[pt - 1] ^ tag_mix(0, g);
+    uint32_t last = tag_at(w, d, pool, 0, granule)->v[pt - 1] ^ tag_mix(0, g);
 
     for (uint32_t n = 0; n < w->cfg.namespaces; n++)
         for (uint32_t v = 0; v < w->cfg.variants; v++)
@@ -363,8 +363,8 @@ static bool move_page(struct sim *w, uint32_t d, const struct job *j, uint32_t i
     bool good = true, rotten = !j->back && chance(w, 50);
 
     for (uint32_t r = 0; r < p->ranks; r++) {
-        struct tag *dev = &m->tag[p->tenant][r][j->granule[i]],
-                   *host = &m->htag[p->tenant][r][j->hgranule[i]], *from = j->back ? dev : host,
+        struct tag *dev = tag_at(w, d, j->pool, r, j->granule[i]),
+                   *host = htag_at(w, d, j->pool, r, j->hgranule[i]), *from = j->back ? dev : host,
                    *to = j->back ? host : dev;
         uint32_t a = j->back ? j->record[i] : j->hrecord[i],
                  b = j->back ? j->hrecord[i] : j->record[i];
@@ -513,15 +513,15 @@ void host_open(struct sim *w, uint32_t d, struct pool *p, uint32_t asked)
            "view_host", "slot %u", v.other);
     p->host_slot = v.other;
     p->hgranules = (uint32_t)(h.bytes / GRANULE_BYTES);
-    p->hbase = (uint32_t)(h.offset / GRANULE_BYTES);
+    p->hbase = (uint32_t)(h.offset / GRANULE_BYTES) + pool_home(p) * w->cfg.host;
     EXPECT(p->hgranules <= asked && asked - p->hgranules < w->slab &&
-               p->hbase + p->hgranules <= w->cfg.host,
+               h.offset / GRANULE_BYTES + p->hgranules <= w->cfg.host,
            "host_bytes", "%u of %u granules at %u", p->hgranules, asked, p->hbase);
     for (uint32_t i = 0; i < POOLS; i++) {
         const struct pool *o = &w->d[d].pool[i];
 
-        if (o != p && o->open && o->tenant == p->tenant && o->hgranules)
-            EXPECT(p->hbase >= o->hbase + o->hgranules || o->hbase >= p->hbase + p->hgranules,
+        if (o != p && o->open && o->hgranules && pools_meet(o, p))
+            EXPECT(apart(p->hbase, p->hgranules, o->hbase, o->hgranules, w->cfg.host),
                    "host_overlap", "pools %u and %u", i, (unsigned)(p - w->d[d].pool));
     }
     for (uint32_t i = 0; i < p->hgranules; i++) {

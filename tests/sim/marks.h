@@ -18,6 +18,7 @@
     X(retire_waits_rank, 100)                                                                      \
     X(pin_retires_with_step, 50)                                                                   \
     X(engine_stuck_then_gone, 20)                                                                  \
+    X(pools_side_by_side, 20)                                                                      \
     X(resume_shorter_than_written, 50)                                                             \
     X(resume_refused, 10)                                                                          \
     X(rewind_speculation, 50)                                                                      \

@@ -8,6 +8,39 @@ uint32_t tag_mix(uint32_t rank, uint32_t group)
     return rank * 0x9e3779b1u ^ (group + 1) * 0x85ebca6bu;
 }
 
+struct tag *tag_at(struct sim *w, uint32_t d, uint32_t pool, uint32_t rank, uint32_t granule)
+{
+    const struct pool *p = &w->d[d].pool[pool];
+
+    return &w->d[d].tag[p->tenant][p->region[rank]][granule % w->cfg.granules];
+}
+
+struct tag *htag_at(struct sim *w, uint32_t d, uint32_t pool, uint32_t rank, uint32_t hgranule)
+{
+    const struct pool *p = &w->d[d].pool[pool];
+
+    return &w->d[d].htag[p->tenant][p->region[rank]][hgranule % w->cfg.host];
+}
+
+bool pools_meet(const struct pool *a, const struct pool *b)
+{
+    bool meet = false;
+
+    for (uint32_t i = 0; a->tenant == b->tenant && i < a->ranks; i++)
+        for (uint32_t k = 0; k < b->ranks; k++)
+            meet |= a->region[i] == b->region[k];
+    return meet;
+}
+
+uint32_t pool_home(const struct pool *p)
+{
+    uint32_t least = p->region[0];
+
+    for (uint32_t r = 1; r < p->ranks; r++)
+        least = p->region[r] < least ? p->region[r] : least;
+    return least;
+}
+
 struct granule *page_granule(struct sim *w, uint32_t d, uint32_t pool, uint32_t group,
                              uint32_t index)
 {
@@ -613,13 +646,13 @@ void check_page(struct sim *w, uint32_t d, uint32_t tenant, uint32_t granule, ui
                 uint32_t ns, uint32_t variant, uint32_t pos, uint32_t n, const char *what)
 {
     const uint32_t *want = w->prefix[tenant][ns][variant] + pos + 1;
-    uint32_t ranks = w->d[d].pool[w->d[d].granule[tenant][granule].pool].ranks;
+    uint32_t pool = w->d[d].granule[tenant][granule].pool, ranks = w->d[d].pool[pool].ranks;
 
     for (uint32_t r = 0; r < ranks; r++) {
         uint32_t mix = tag_mix(r, group);
 
         for (uint32_t k = 0; k < w->page_granules[group]; k++) {
-            const struct tag *tag = &w->d[d].tag[tenant][r][granule + k];
+            const struct tag *tag = tag_at(w, d, pool, r, granule + k);
 
             for (uint32_t i = 0; i < n; i++)
                 EXPECT(tag->v[i] == (want[i] ^ mix), what,

@@ -34,7 +34,7 @@ static bool space_unused(const struct sim *w, uint32_t d, uint32_t tenant, uint3
             return false;
     if (m->njobs) /* copies of it may wait in the queue behind these */
         return false;
-    for (uint32_t i = 0; i < w->cfg.granules; i++) {
+    for (uint32_t i = 0; i < w->granules; i++) {
         const struct granule *g = &m->granule[tenant][i];
 
         if ((g->own == OWN_CHUNK || g->own == OWN_STATE || g->loaded) &&
@@ -43,7 +43,7 @@ static bool space_unused(const struct sim *w, uint32_t d, uint32_t tenant, uint3
              granule_busy(w, d, tenant, g)))
             return false;
     }
-    for (uint32_t i = 0; i < w->cfg.host; i++) {
+    for (uint32_t i = 0; i < w->hosts; i++) {
         const struct hpage *h = &m->host[tenant][i];
 
         if ((h->own == HOST_MOVING || h->readers) &&
@@ -58,7 +58,7 @@ static void space_take(struct sim *w, uint32_t d, uint32_t tenant, uint32_t spac
 {
     struct daemon *m = &w->d[d];
 
-    for (uint32_t i = 0; i < w->cfg.granules; i++) {
+    for (uint32_t i = 0; i < w->granules; i++) {
         struct granule *g = &m->granule[tenant][i];
 
         if ((g->own == OWN_CHUNK || g->own == OWN_STATE || g->loaded) &&
@@ -67,7 +67,7 @@ static void space_take(struct sim *w, uint32_t d, uint32_t tenant, uint32_t spac
             g->loaded = g->verified = 0;
         }
     }
-    for (uint32_t i = 0; i < w->cfg.host; i++)
+    for (uint32_t i = 0; i < w->hosts; i++)
         if (m->host[tenant][i].own == HOST_NODE &&
             of_space(w, d, tenant, m->host[tenant][i].pool, space, m->host[tenant][i].chunk))
             m->host[tenant][i].own = HOST_FREE;
@@ -284,7 +284,7 @@ void pins_forget(struct sim *w, uint32_t d, uint32_t pool)
 
 static bool unseen(const struct sim *w, uint32_t d, uint32_t tenant)
 {
-    for (uint32_t i = 0; i < w->cfg.granules; i++)
+    for (uint32_t i = 0; i < w->granules; i++)
         if (w->d[d].granule[tenant][i].own == OWN_ORPHAN ||
             w->d[d].granule[tenant][i].own == OWN_PULL)
             return true;

@@ -315,7 +315,7 @@ static bool unseen_chunks(const struct sim *w, uint32_t d)
     if (w->d[d].resets) /* what was reset may still lie there */
         return true;
     for (uint32_t t = 0; t < w->cfg.tenants; t++)
-        for (uint32_t i = 0; i < w->cfg.granules; i++)
+        for (uint32_t i = 0; i < w->granules; i++)
             if (w->d[d].granule[t][i].own == OWN_ORPHAN)
                 return true;
     return false;

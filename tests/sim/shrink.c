@@ -100,7 +100,7 @@ static bool config_fits(const struct config *c)
            (c->nstate < 2 || (c->page_tokens3 && c->page_granules3)) && c->page_granules2 <= 2 &&
            c->page_granules3 <= 2 && c->lim_pulls <= PULLS && c->lim_serves <= SERVES &&
            c->lim_sessions < SESSIONS && c->host <= HOSTS && c->spoil <= 100 &&
-           c->lim_copies <= JOBS / 2;
+           c->lim_copies <= JOBS / 2 && c->regions <= RANKS;
 }
 
 bool history_read(const char *path, struct history *h)

@@ -32,9 +32,10 @@
 #define TOKENS        80 /* of a sequence: a little more than a block of the token store */
 #define CHUNKS        40 /* L-chunks of a sequence */
 #define CHUNK_RECORDS (SPACES * VARIANTS * CHUNKS)
-#define CHUNK_PAGES   8  /* pages of a group in a chunk */
-#define GRANULES      64 /* of a tenant's memory: the smallest page */
-#define HOSTS         48 /* of a tenant's host memory */
+#define CHUNK_PAGES   8     /* pages of a group in a chunk */
+#define GRANULES      64    /* of a region of a tenant's memory: the smallest page */
+#define HOSTS         48    /* of a region of its host memory */
+#define HOMES         RANKS /* lowest regions that pools can have: see struct pool */
 #define GRANULE_BYTES 4096u
 #define SLOTS         4   /* tokens of a page at most */
 #define TABLE         96  /* pages of a group in a session's table */
@@ -49,7 +50,7 @@
 #define BATCH_PAGES   48
 #define SERVES        4
 #define OPS_MAX       1200
-#define RECORDS       256
+#define RECORDS       640
 #define NO            0xffu
 #define HOLE          0xffffu /* of a table: the session has no page there */
 #define LOAD_OWNER    0xfeu   /* of a page that a copy from the host writes */
@@ -147,7 +148,9 @@ enum mark {
     X(host)                                                                                        \
     X(lim_copies)                                                                                  \
     X(spoil)                                                                                       \
-    X(reserved)
+    X(reserved)                                                                                    \
+    X(regions)                                                                                     \
+    X(places)
 
 struct config {
 #define X(name) uint32_t name;
@@ -294,9 +297,14 @@ struct pool {
     uint8_t unheard; /* a fetch went on whose answer nobody hears: it ends at this depth or above;
                         0: none did */
     uint8_t ranks;   /* regions that hold its bytes: the world of the engine that opened it */
-    uint8_t engines; /* engines: bit each that opened or mapped it */
+    uint8_t region[RANKS]; /* of the tenant, that of each rank */
+    uint8_t engines;       /* engines: bit each that opened or mapped it */
     struct pool_id id;
-    uint32_t granules, base;              /* base: first granule in the tenant's memory */
+    /* base: its first granule. Pools that have no region in common may lie at the same place, so
+     * granules are counted for each region that is the lowest of a pool, its home: granule i of
+     * home h is number h * cfg.granules + i, and it lies at i in all the pool's regions. Host
+     * granules are counted alike. */
+    uint32_t granules, base;
     uint32_t evictions;                   /* times that something may have been evicted */
     uint32_t host_slot, hgranules, hbase; /* its host tier: NONE, 0: it has none */
 };
@@ -412,8 +420,8 @@ struct daemon {
     struct serve serve[SERVES * 2];
     struct chunk chunk[POOLS][CHUNK_RECORDS];
     uint64_t known[POOLS][CHUNK_RECORDS / 64]; /* bit a chunk */
-    struct granule granule[TENANTS][GRANULES];
-    struct hpage host[TENANTS][HOSTS];
+    struct granule granule[TENANTS][HOMES * GRANULES];
+    struct hpage host[TENANTS][HOMES * HOSTS];
     struct pin pin[PINS];
     struct copy_id last_copy; /* acknowledged */
     uint32_t resets, open_resets[OPENS], spoilt;
@@ -425,7 +433,7 @@ struct daemon {
     uint8_t waiting;     /* a session may wait for a fetch or a load; 0: none does */
     uint8_t pulled;      /* a transfer was active when the event began */
     uint8_t host_unsure; /* somebody gave up copies that were on their way */
-    struct tag tag[TENANTS][RANKS][GRANULES];
+    struct tag tag[TENANTS][RANKS][GRANULES]; /* what lies in each region: see tag_at */
     struct tag htag[TENANTS][RANKS][HOSTS];
     struct tag sum[RECORDS][RANKS]; /* what the checksum of a record says its page holds */
     uint8_t sum_known[RECORDS];
@@ -441,6 +449,9 @@ struct sim {
     uint32_t L, page_tokens[GROUPS], page_granules[GROUPS];
     uint32_t ngroups, slab, window[GROUPS], reserve[GROUPS], reach, window_max; /* all groups */
     uint32_t world[ENGINES], ranks;
+    uint32_t regions, granules, hosts; /* of a tenant; granules of all homes */
+    /* Where the ranks of each engine live, and whether they say so. */
+    uint8_t region[DAEMONS][ENGINES][RANKS], named[DAEMONS][ENGINES];
     uint64_t now, rng;
     uint32_t resets; /* of all daemons */
     uint32_t verbose, quiet_phase;
@@ -715,6 +726,17 @@ void check_shortage(struct sim *w, uint32_t d, uint32_t pool, const struct short
                     const uint32_t need[GROUPS]);
 void check_page(struct sim *w, uint32_t d, uint32_t tenant, uint32_t granule, uint32_t group,
                 uint32_t ns, uint32_t variant, uint32_t pos, uint32_t n, const char *what);
+/* The bytes of a pool's granule in the region of that rank. */
+struct tag *tag_at(struct sim *w, uint32_t d, uint32_t pool, uint32_t rank, uint32_t granule);
+struct tag *htag_at(struct sim *w, uint32_t d, uint32_t pool, uint32_t rank, uint32_t hgranule);
+bool pools_meet(const struct pool *a, const struct pool *b); /* in a region */
+uint32_t pool_home(const struct pool *p);
+/* Two ranges of granules whose places in a region of `all` are not the same. */
+static inline bool apart(uint32_t a, uint32_t an, uint32_t b, uint32_t bn, uint32_t all)
+{
+    return a % all >= b % all + bn || b % all >= a % all + an;
+}
+
 uint32_t tag_mix(uint32_t rank, uint32_t group);
 void model_audit(struct sim *w, uint32_t d);
 

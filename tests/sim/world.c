@@ -124,8 +124,12 @@ static void set_limits(struct sim *w)
                              .namespaces = c->lim_spaces,
                              .token_blocks = c->lim_blocks,
                              .extra_keys = c->lim_keys,
-                             .pages = c->host ? RECORDS : 192,
-                             .slabs = c->host ? RECORDS : 192,
+                             .pages = c->places ? RECORDS
+                                      : c->host ? 256
+                                                : 192,
+                             .slabs = c->places ? RECORDS
+                                      : c->host ? 256
+                                                : 192,
                              .retires = c->lim_retires,
                              .links = LINKS,
                              .peers = 1,
@@ -209,7 +213,7 @@ void daemon_start(struct sim *w, uint32_t d)
         tenants[t] =
             (struct tenant_config){.memory_bytes = (uint64_t)w->cfg.granules * GRANULE_BYTES,
                                    .host_bytes = (uint64_t)w->cfg.host * GRANULE_BYTES,
-                                   .regions = w->ranks,
+                                   .regions = w->regions,
                                    .sessions_max = w->cfg.sessions_max};
     EXPECT(core_size(&w->limits, &bytes) == TERN_OK && bytes <= ARENA_MAX, "sim_limits",
            "limits refused, or %zu bytes", bytes);
@@ -257,10 +261,10 @@ static void daemon_clear(struct sim *w, uint32_t d)
         for (uint32_t i = 0; i < NAMESPACES; i++)
             m->space_of[t][i] = (uint8_t)i;
     for (uint32_t t = 0; t < w->cfg.tenants; t++) {
-        memset(m->granule[t], 0, n * sizeof m->granule[t][0]);
-        for (uint32_t r = 0; r < w->ranks; r++)
+        memset(m->granule[t], 0, w->granules * sizeof m->granule[t][0]);
+        for (uint32_t r = 0; r < w->regions; r++)
             memset(m->tag[t][r], 0, n * sizeof m->tag[t][r][0]);
-        memset(m->host[t], 0, w->cfg.host * sizeof m->host[t][0]);
+        memset(m->host[t], 0, w->hosts * sizeof m->host[t][0]);
     }
     memset(m->sum_known, 0, sizeof m->sum_known);
     memset(m->known, 0, sizeof m->known);
@@ -420,6 +424,32 @@ static void set_state(struct sim *w)
         w->slab = w->page_granules[g] > w->slab ? w->page_granules[g] : w->slab;
 }
 
+/* Where the ranks of each engine live: by their numbers, or on regions that are drawn. */
+static void set_regions(struct sim *w)
+{
+    struct prng p;
+
+    w->regions = w->cfg.regions > w->ranks ? w->cfg.regions : w->ranks;
+    w->granules = w->cfg.granules * (w->cfg.places ? w->regions : 1);
+    w->hosts = w->cfg.host * (w->cfg.places ? w->regions : 1);
+    prng_init(&p, w->cfg.places);
+    for (uint32_t d = 0; d < DAEMONS; d++)
+        for (uint32_t e = 0; e < ENGINES; e++) {
+            uint8_t *of = w->region[d][e];
+
+            for (uint32_t r = 0; r < RANKS; r++)
+                of[r] = (uint8_t)r;
+            w->named[d][e] = w->cfg.places && prng_below(&p, 4) > 0;
+            for (uint32_t r = 0; w->named[d][e] && r < w->regions; r++) {
+                uint32_t other = r + prng_below(&p, w->regions - r);
+                uint8_t was = of[r];
+
+                of[r] = of[other];
+                of[other] = was;
+            }
+        }
+}
+
 static void sim_begin(struct sim *w, const struct history *h)
 {
     w->cfg = h->cfg;
@@ -438,6 +468,7 @@ static void sim_begin(struct sim *w, const struct history *h)
     w->ranks = 0;
     for (uint32_t e = 0; e < ENGINES; e++)
         w->ranks = w->world[e] > w->ranks ? w->world[e] : w->ranks;
+    set_regions(w);
     w->now = 1000 * MS;
     w->at_choice = 0;
     w->quiet_phase = 0;

@@ -22,6 +22,8 @@
     48 /* one process may be in all of them, and its exit is one event with an action for each */
 #define SLABS_PER_POOL 1024 /* a pool aims at this many slabs or a little more */
 
+static_assert(RANKS_MAX <= 64, "regions are the bits of a set");
+
 struct page {
     uint32_t gen;
     struct list_links in_list; /* its owner's; `next` too where it is free, or one of a node's */
@@ -86,12 +88,14 @@ struct pool {
     struct list spaces;        /* namespaces */
     struct list keyed;         /* nodes with extra keys: who is to make way next comes first */
     uint32_t node_keys;        /* extra keys of its nodes */
-    uint32_t regions;          /* ranks of the engines that use it */
+    uint32_t regions;          /* ranks of the engines that use it: each has one */
     uint32_t transfer_regions; /* that a transfer moves: 1 where all hold the same bytes (X5) */
     uint32_t tier;
     uint32_t other_tier; /* its host tier, a pool of its own, or the pool that it is the host tier
                             of. NONE */
-    uint64_t offset, bytes, slab_bytes;
+    uint64_t offset, bytes, slab_bytes; /* the same in each of its regions, and only there */
+    uint64_t region_set;                /* bit a region of the tenant */
+    uint8_t region[RANKS_MAX];          /* of rank r */
     uint64_t layout_hash, opened_seq;
     struct group group[GROUPS_MAX];
 };
@@ -254,6 +258,10 @@ struct engine {
     uint32_t alive, joined; /* processes; ranks */
     struct list sessions, retires;
     uint64_t pools;
+    uint64_t region_set;       /* those that its ranks live in, bit a region of the tenant */
+    uint8_t region[RANKS_MAX]; /* of rank r, once it has joined */
+    uint32_t devices_named;    /* 1: its ranks name their devices. 0: region r is rank r's */
+    uint32_t zero;
     uint64_t named;            /* the highest step that a request of it named */
     uint64_t shown[RANKS_MAX]; /* what each rank's done_step was when it was last read */
     uint64_t done[RANKS_MAX];  /* the last one that counts: shown, where that did not jump (E7) */

@@ -36,9 +36,12 @@ uint32_t page_take(struct core *c, struct pool *p, uint32_t group, enum page_sta
 enum tern_err layout_check(const struct core *c, const struct req_pool_open *req,
                            struct reply *ret);
 uint64_t layout_hash(const struct req_pool_open *req, uint32_t regions);
-/* Carves a pool. QUOTA: the tenant's memory; BUSY: page, slab or pool records. */
+/* Carves a pool for an engine: one range, free in each region that its ranks live in. Other regions
+ * are not looked at. QUOTA: the tenant's memory there; BUSY: page, slab or pool records. */
 enum tern_err pool_carve(struct core *c, const struct engine *e, const struct req_pool_open *req,
                          uint32_t *ret_pool, struct reply *ret);
+/* Does it lie where the engine's ranks live, rank by rank? */
+bool pool_suits(const struct pool *p, const struct engine *e);
 /* The record is free again; nothing of the pool is used any more. */
 void pool_end(struct core *c, struct pool *p);
 /* False: it would not fit even if all other pools were gone. */

@@ -171,10 +171,19 @@ static void pool_range(const struct pool *p, enum range_of of, uint64_t *ret_at,
                                  : p->nslabs;
 }
 
-/* Finds the first gap that fits among the pools. Bytes are counted within a tenant's memory of one
- * tier, records over all pools. */
-static bool range_find(const struct core *c, uint32_t tenant, enum tier tier, enum range_of of,
-                       uint64_t n, uint64_t limit, uint64_t *ret_at)
+/* Would it be in the way of one of that engine's in that tier? Pools may have the same range where
+ * they have no region in common. */
+static bool in_the_way(const struct pool *p, const struct engine *e, enum tier tier,
+                       enum range_of of)
+{
+    return of != RANGE_BYTES || (p->tenant == e->tenant && p->tier == (uint32_t)tier &&
+                                 (p->region_set & e->region_set) != 0);
+}
+
+/* Finds the first gap that fits among the pools. Bytes are counted within the regions of the
+ * engine's ranks in one tier, records over all pools. */
+static bool range_find(const struct core *c, const struct engine *e, enum tier tier,
+                       enum range_of of, uint64_t n, uint64_t limit, uint64_t *ret_at)
 {
     uint64_t at = 0, other, len;
     bool moved = true;
@@ -184,8 +193,7 @@ static bool range_find(const struct core *c, uint32_t tenant, enum tier tier, en
         for (uint32_t i = 0; i < c->limits.pools; i++) {
             const struct pool *p = pool_at(c, i);
 
-            if (p->state == POOL_EMPTY ||
-                (of == RANGE_BYTES && (p->tenant != tenant || p->tier != tier)))
+            if (p->state == POOL_EMPTY || !in_the_way(p, e, tier, of))
                 continue;
             pool_range(p, of, &other, &len);
             if (at < other + len && other < at + n) {
@@ -288,9 +296,10 @@ bool pool_possible(const struct core *c, uint32_t tenant, const struct req_pool_
            (!req->host_bytes || could_fit(c, tenant, TIER_HOST, req));
 }
 
-static enum tern_err carve(struct core *c, uint32_t tenant, enum tier tier, uint32_t regions,
+static enum tern_err carve(struct core *c, const struct engine *e, enum tier tier,
                            const struct req_pool_open *req, uint32_t *ret_pool, struct reply *ret)
 {
+    uint32_t tenant = e->tenant;
     uint64_t memory = tier_bytes(c, tenant, tier);
     struct pool fresh, *p = NULL;
     uint64_t offset, page_base, slab_base;
@@ -302,20 +311,21 @@ static enum tern_err carve(struct core *c, uint32_t tenant, enum tier tier, uint
         ; /* where there is a share, there is a record */
     memset(&fresh, 0, sizeof fresh);
     pool_set_groups(&fresh, req, tier);
-    if (!range_find(c, tenant, tier, RANGE_BYTES, fresh.bytes, memory, &offset))
+    if (!range_find(c, e, tier, RANGE_BYTES, fresh.bytes, memory, &offset))
         return refuse(ret, TERN_QUOTA,
                       tier == TIER_HOST
-                          ? "the tenant's host memory has no room for a host tier of that size: "
-                            "close a pool, or raise its host_memory"
-                          : "the tenant's memory has no room for a pool of that size: close a "
-                            "pool, or raise its memory");
+                          ? "the tenant's host memory has no room for a host tier of that size in "
+                            "the regions of this engine's ranks: close a pool that lies there, "
+                            "join on other devices, or raise its host_memory"
+                          : "the tenant's memory has no room for a pool of that size in the "
+                            "regions of this engine's ranks: close a pool that lies there, join "
+                            "on other devices, or raise its memory");
     if (fresh.nslabs > share_room(c, SHARE_SLABS, tenant))
         return refuse(ret, TERN_BUSY, share_refused(SHARE_SLABS));
     if (page_records(&fresh) > share_room(c, SHARE_PAGES, tenant))
         return refuse(ret, TERN_BUSY, share_refused(SHARE_PAGES));
-    if (!range_find(c, tenant, tier, RANGE_PAGES, page_records(&fresh), c->limits.pages,
-                    &page_base) ||
-        !range_find(c, tenant, tier, RANGE_SLABS, fresh.nslabs, c->limits.slabs, &slab_base))
+    if (!range_find(c, e, tier, RANGE_PAGES, page_records(&fresh), c->limits.pages, &page_base) ||
+        !range_find(c, e, tier, RANGE_SLABS, fresh.nslabs, c->limits.slabs, &slab_base))
         return refuse(ret, TERN_BUSY,
                       "page or slab records are left, but not side by side: close a pool, or raise "
                       "limits.pages or limits.slabs");
@@ -334,9 +344,11 @@ static enum tern_err carve(struct core *c, uint32_t tenant, enum tier tier, uint
     p->offset = offset;
     p->page_base = (uint32_t)page_base;
     p->slab_base = (uint32_t)slab_base;
-    p->regions = regions;
-    p->transfer_regions = req->shard == SHARD_REPLICATED ? 1 : regions;
-    p->layout_hash = layout_hash(req, regions);
+    p->regions = e->world;
+    p->region_set = e->region_set;
+    memcpy(p->region, e->region, sizeof p->region);
+    p->transfer_regions = req->shard == SHARD_REPLICATED ? 1 : e->world;
+    p->layout_hash = layout_hash(req, e->world);
     p->opened_seq = ++c->seq;
     pool_set_slabs(c, p);
     *ret_pool = slot;
@@ -351,14 +363,19 @@ void pool_end(struct core *c, struct pool *p)
     pool_state_move(&p->state, POOL_EMPTY);
 }
 
+bool pool_suits(const struct pool *p, const struct engine *e)
+{
+    return p->regions == e->world && memcmp(p->region, e->region, p->regions) == 0;
+}
+
 enum tern_err pool_carve(struct core *c, const struct engine *e, const struct req_pool_open *req,
                          uint32_t *ret_pool, struct reply *ret)
 {
     uint32_t device, host;
-    enum tern_err err = carve(c, e->tenant, TIER_DEVICE, e->world, req, &device, ret);
+    enum tern_err err = carve(c, e, TIER_DEVICE, req, &device, ret);
 
     if (err == TERN_OK && req->host_bytes) {
-        err = carve(c, e->tenant, TIER_HOST, e->world, req, &host, ret);
+        err = carve(c, e, TIER_HOST, req, &host, ret);
         if (err != TERN_OK) {
             pool_end(c, pool_at(c, device));
         } else {

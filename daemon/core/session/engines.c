@@ -104,8 +104,12 @@ static enum tern_err join_check(const struct core *c, const struct conn *cn,
         j->name[0] == 0 || memchr(j->name, 0, ENGINE_NAME_MAX) == NULL)
         return refuse(
             ret, TERN_INVALID,
-            "world is 1 to 16 and within the tenant's regions; rank is below world; the name "
+            "world is 1 to 64 and within the tenant's regions; rank is below world; the name "
             "is not empty");
+    if (j->role != ROLE_SCHEDULER && j->device.named &&
+        j->device.region >= tenant_at(c, cn->tenant)->config.regions)
+        return refuse(ret, TERN_INVALID,
+                      "the tenant has no region on that device: name one of its devices");
     if (cn->engine != NONE && !same_seat(c, cn, j))
         return refuse(ret, TERN_CONFLICT,
                       "this connection has joined as another engine or rank already: one "
@@ -113,11 +117,29 @@ static enum tern_err join_check(const struct core *c, const struct conn *cn,
     return TERN_OK;
 }
 
+/* Each rank has a region of its own: in one that two had, a page would be two pages. So all ranks
+ * name their devices, or none does and region r is rank r's. */
+static enum tern_err region_check(const struct engine *e, const struct req_join *j, uint32_t region,
+                                  struct reply *ret)
+{
+    if (e->joined > 0 && j->device.named != (e->devices_named == 1))
+        return refuse(ret, TERN_CONFLICT,
+                      "either all ranks of an engine name their devices, or none does");
+    if (e->procs[j->rank].alive)
+        return e->region[j->rank] == region
+                   ? TERN_OK
+                   : refuse(ret, TERN_CONFLICT, "this rank has joined on another device already");
+    if (e->region_set >> region & 1)
+        return refuse(ret, TERN_CONFLICT,
+                      "another rank of this engine lives on that device: each has one of its own");
+    return TERN_OK;
+}
+
 static enum tern_err seat_take(struct core *c, struct engine *e, uint32_t conn,
                                const struct req_join *j, struct reply *ret)
 {
     struct conn *cn = conn_at(c, conn);
-    uint32_t seat = seat_of(j);
+    uint32_t seat = seat_of(j), region = j->device.named ? j->device.region : j->rank;
     struct proc_of *proc = &e->procs[seat];
 
     if (e->state == ENGINE_DYING)
@@ -131,11 +153,18 @@ static enum tern_err seat_take(struct core *c, struct engine *e, uint32_t conn,
         return refuse(
             ret, TERN_CONFLICT,
             "another process has that rank, or this one has it on another open connection");
+    if (seat < RANKS_MAX)
+        TRY(region_check(e, j, region, ret));
+    if (!proc->alive && seat < RANKS_MAX) {
+        e->joined++;
+        e->devices_named = j->device.named;
+        e->region[seat] = (uint8_t)region;
+        e->region_set |= 1ull << region;
+    }
     if (!proc->alive) {
         proc->proc = cn->proc;
         proc->alive = 1;
         e->alive++;
-        e->joined += seat < RANKS_MAX;
     }
     if (e->state == ENGINE_JOINING && e->joined == e->world)
         engine_state_move(&e->state, ENGINE_LIVE);

@@ -15,8 +15,8 @@ static bool size_agrees(const struct pool *p, uint64_t bytes)
     return p->bytes <= bytes && bytes - p->bytes < p->slab_bytes;
 }
 
-/* A pool that no engine has mapped, of exactly this layout, size and supersession: its prefixes are
- * still good. */
+/* A pool that no engine has mapped, in the regions of this one's ranks and of exactly this layout,
+ * size and supersession: its prefixes are still good. */
 static struct pool *orphan_find(const struct core *c, const struct engine *e,
                                 const struct req_pool_open *r)
 {
@@ -24,8 +24,8 @@ static struct pool *orphan_find(const struct core *c, const struct engine *e,
         struct pool *p = pool_at(c, i);
         bool same = p->state == POOL_OPEN && p->tier == TIER_DEVICE && p->tenant == e->tenant &&
                     p->engines == 0 && p->layout_hash == layout_hash(r, e->world) &&
-                    p->supersede == (uint32_t)r->supersede && size_agrees(p, r->bytes) &&
-                    (p->other_tier != NONE) == (r->host_bytes > 0);
+                    pool_suits(p, e) && p->supersede == (uint32_t)r->supersede &&
+                    size_agrees(p, r->bytes) && (p->other_tier != NONE) == (r->host_bytes > 0);
 
         if (same && p->other_tier != NONE)
             same = size_agrees(pool_at(c, p->other_tier), r->host_bytes);
@@ -47,8 +47,8 @@ static void pool_begin_close(struct core *c, struct pool *p)
     touch(c);
 }
 
-/* The oldest pool that nobody maps makes way. */
-static bool orphan_close(struct core *c, uint32_t tenant)
+/* The oldest pool that nobody maps, of those that lie in one of these regions, makes way. */
+static bool orphan_close(struct core *c, uint32_t tenant, uint64_t regions)
 {
     struct pool *oldest = NULL;
 
@@ -56,7 +56,8 @@ static bool orphan_close(struct core *c, uint32_t tenant)
         struct pool *p = pool_at(c, i);
 
         if (p->state == POOL_OPEN && p->tier == TIER_DEVICE && p->tenant == tenant &&
-            p->engines == 0 && (!oldest || p->opened_seq < oldest->opened_seq))
+            p->engines == 0 && (p->region_set & regions) != 0 &&
+            (!oldest || p->opened_seq < oldest->opened_seq))
             oldest = p;
     }
     if (!oldest)
@@ -66,12 +67,12 @@ static bool orphan_close(struct core *c, uint32_t tenant)
 }
 
 /* One that is on its way out will bring room without anybody's doing. */
-static bool room_is_coming(const struct core *c, uint32_t tenant)
+static bool room_is_coming(const struct core *c, uint32_t tenant, uint64_t regions)
 {
     for (uint32_t i = 0; i < c->limits.pools; i++) {
         const struct pool *p = pool_at(c, i);
 
-        if (p->tenant == tenant &&
+        if (p->tenant == tenant && (p->region_set & regions) != 0 &&
             (p->state == POOL_ZEROING || (p->state == POOL_CLOSING && p->engines == 0)))
             return true;
     }
@@ -83,9 +84,11 @@ static enum tern_err carve_or_wait(struct core *c, const struct engine *e,
                                    struct reply *ret)
 {
     enum tern_err err = pool_carve(c, e, r, ret_pool, ret);
+    /* Of memory those in the same regions are in the way, of records all. */
+    uint64_t regions = err == TERN_QUOTA ? e->region_set : UINT64_MAX;
 
     if (err == TERN_OK || !pool_possible(c, e->tenant, r) ||
-        !(room_is_coming(c, e->tenant) || orphan_close(c, e->tenant)))
+        !(room_is_coming(c, e->tenant, regions) || orphan_close(c, e->tenant, regions)))
         return err;
     return refuse(ret, TERN_BUSY,
                   "a pool that nobody maps is being closed to make room: repeat in a moment");
@@ -141,8 +144,12 @@ enum tern_err pool_map(struct core *c, struct actions *out, struct call *call, s
     TRY(pool_of_request(c, e, call->req->pool_map.pool, &p, ret));
     if (p->regions != e->world)
         return refuse(ret, TERN_INVALID, "the pool was opened by an engine of another world size");
+    if (!pool_suits(p, e))
+        return refuse(ret, TERN_INVALID,
+                      "the pool lies on other devices than the ranks of this engine: open one of "
+                      "your own, or join on its devices");
     engine_attach(c, e, pool_slot(c, p));
-    ret->pool_map.region = cn->seat < RANKS_MAX ? cn->seat : 0;
+    ret->pool_map.region = p->region[cn->seat < RANKS_MAX ? cn->seat : 0];
     ret->pool_map.offset = p->offset;
     ret->pool_map.bytes = p->bytes;
     return TERN_OK;

@@ -18,9 +18,8 @@ struct mem;
 
 #define MEM_TENANTS_MAX 64
 #define MEM_WORKERS_MAX 256
-#define CONTROL_BYTES                                                                              \
-    4096 /* one page an engine: u64 done_step of rank r at 64*r; u64 incarnation at 64*RANKS_MAX   \
-          */
+/* One an engine: u64 done_step of rank r at 64 * r; u64 incarnation at 64 * RANKS_MAX. */
+#define CONTROL_BYTES 8192
 
 struct mem_config {
     uint32_t tenants;
@@ -51,10 +50,14 @@ int mem_event_fd(const struct mem *mem); /* readable when mem_poll has something
 void mem_poll(struct mem *mem, void (*emit)(void *ctx, struct event *event), void *ctx);
 
 /* Tells where a pool lies; before its first page is used. Again for each pool that opens in that
- * slot. `transfer_regions`: whose bytes transfers carry, all of them, or 1 where all hold alike. */
+ * slot. `region`: of the tenant's, the one that each rank's bytes lie in; NULL: r for rank r.
+ * `transfer_regions`: whose bytes transfers carry, all of them, or 1 where all hold alike. From
+ * here on a region is a rank's: 0 is that of rank 0. */
 void mem_pool_set(struct mem *mem, uint32_t pool, enum tier tier, uint32_t tenant, uint64_t offset,
-                  uint64_t bytes, uint32_t regions, uint32_t transfer_regions, uint32_t ngroups,
-                  const struct group_layout *groups);
+                  uint64_t bytes, uint32_t regions, const uint8_t *region,
+                  uint32_t transfer_regions, uint32_t ngroups, const struct group_layout *groups);
+/* Which of the tenant's regions are the pool's, in the order of the ranks. */
+const uint8_t *mem_pool_regions(const struct mem *mem, uint32_t pool);
 
 /* To be touched within mem_fault_try. */
 void *mem_page(const struct mem *mem, uint32_t pool, uint32_t region, uint32_t group,

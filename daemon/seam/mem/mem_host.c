@@ -19,11 +19,13 @@
 #include "seam/mem/mem_region.h"
 #include "seam/mem/workers.h"
 
-#define CONTROL_STRIDE   64u /* bytes from one rank's done_step to the next: a cache line each */
+#define PAGE_BYTES       4096u /* what memory is rounded up to */
+#define CONTROL_STRIDE   64u   /* bytes from one rank's done_step to the next: a cache line each */
 #define REGION_BYTES_MAX (1ull << 46) /* so that sums over tenants and regions do not wrap */
 #define ENGINES_MAX      48u          /* the core's ENGINES_LIMIT */
 #define TIERS            2
 
+static_assert(CONTROL_STRIDE * RANKS_MAX + sizeof(uint64_t) <= CONTROL_BYTES, "a line each");
 static_assert(MEM_TENANTS_MAX * (TIERS * RANKS_MAX + ENGINES_MAX) <= MEM_FAULT_RANGES_MAX,
               "every region and control page is watched");
 
@@ -72,7 +74,7 @@ static enum tern_err config_check(const struct mem_config *c, const char **ret_w
 
 static uint64_t region_bytes(uint64_t bytes)
 {
-    return (bytes + CONTROL_BYTES - 1) / CONTROL_BYTES * CONTROL_BYTES;
+    return (bytes + PAGE_BYTES - 1) / PAGE_BYTES * PAGE_BYTES;
 }
 
 void mem_bytes(const struct mem_config *c, uint64_t *ret_pages, uint64_t *ret_host,
@@ -203,8 +205,8 @@ void mem_destroy(struct mem *mem)
 /* ------------------------------------------------------------------ pools and pages */
 
 void mem_pool_set(struct mem *mem, uint32_t pool, enum tier tier, uint32_t tenant, uint64_t offset,
-                  uint64_t bytes, uint32_t regions, uint32_t transfer_regions, uint32_t ngroups,
-                  const struct group_layout *groups)
+                  uint64_t bytes, uint32_t regions, const uint8_t *region,
+                  uint32_t transfer_regions, uint32_t ngroups, const struct group_layout *groups)
 {
     struct pool_place *place;
     uint64_t have;
@@ -227,8 +229,13 @@ void mem_pool_set(struct mem *mem, uint32_t pool, enum tier tier, uint32_t tenan
         check((uint64_t)groups[g].units * regions <= mem->config.sums_per_page);
         place->group[g] = groups[g];
     }
-    for (uint32_t r = 0; r < regions; r++)
-        place->base[r] = mem->region[tier][tenant][r].base + offset;
+    for (uint32_t r = 0; r < regions; r++) {
+        uint8_t at = region ? region[r] : (uint8_t)r;
+
+        check(at < mem->config.tenant[tenant].regions);
+        place->region[r] = at;
+        place->base[r] = mem->region[tier][tenant][at].base + offset;
+    }
     mem->pool[pool].set = true;
 }
 
@@ -236,6 +243,11 @@ static const struct pool_place *place_of(const struct mem *mem, uint32_t pool)
 {
     check(pool < mem->config.pools && mem->pool[pool].set);
     return &mem->pool[pool].place;
+}
+
+const uint8_t *mem_pool_regions(const struct mem *mem, uint32_t pool)
+{
+    return place_of(mem, pool)->region;
 }
 
 void *mem_page(const struct mem *mem, uint32_t pool, uint32_t region, uint32_t group,
@@ -325,7 +337,7 @@ bool mem_pool_place(const struct mem *mem, uint32_t pool, uint32_t *ret_tenant,
                     uint64_t *ret_offset)
 {
     const struct pool_place *place = place_of(mem, pool);
-    const struct region *r = &mem->region[TIER_DEVICE][place->tenant][0];
+    const struct region *r = &mem->region[TIER_DEVICE][place->tenant][place->region[0]];
     uintptr_t at = (uintptr_t)place->base[0], base = (uintptr_t)r->base;
 
     *ret_tenant = place->tenant;

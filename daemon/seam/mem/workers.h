@@ -14,8 +14,9 @@ struct workers;
 /* Where a pool lies, by value: a job keeps its own copy, so the owner may open another pool in that
  * slot. */
 struct pool_place {
-    uint8_t *base[RANKS_MAX]; /* first byte of the pool in each region */
-    uint64_t bytes;           /* in one region */
+    uint8_t *base[RANKS_MAX];  /* first byte of the pool in each rank's region */
+    uint8_t region[RANKS_MAX]; /* of the tenant's, that of each rank */
+    uint64_t bytes;            /* in one region */
     uint32_t tenant, regions, ngroups;
     uint32_t transfer_regions; /* whose bytes transfers carry */
     struct group_layout group[GROUPS_MAX];

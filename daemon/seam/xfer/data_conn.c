@@ -341,7 +341,8 @@ static size_t meta_bytes(uint32_t sums_per_page)
 {
     uint32_t sums = sums_per_page > XFER_PIECE_SUMS ? sums_per_page : XFER_PIECE_SUMS;
 
-    return XFER_TAIL_BYTES + XFER_ANSWER_HEAD_BYTES + (size_t)sums * sizeof(uint64_t);
+    return XFER_TAIL_BYTES + XFER_ANSWER_HEAD_BYTES + (size_t)sums * sizeof(uint64_t) +
+           XFER_REGION_BYTES(RANKS_MAX);
 }
 
 static uint32_t own_bytes(const struct transport_ops *const *transports)

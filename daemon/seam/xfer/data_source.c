@@ -42,6 +42,22 @@ static bool answer_page(struct data_conn *conn, uint32_t i, uint32_t record,
     return true;
 }
 
+/* Behind the sums. False: there is no room. */
+static bool answer_regions(struct data_conn *conn, uint64_t *ret_bytes)
+{
+    const struct mem *mem = conn->xfer->config.mem;
+    uint32_t pool = data_request_pool(conn), n = mem_transfer_regions(mem, pool);
+    uint32_t bytes = XFER_REGION_BYTES(n);
+
+    if (conn->out_n + bytes > conn->xfer->conns->meta_bytes)
+        return false;
+    memset(conn->meta + conn->out_n, 0, bytes);
+    memcpy(conn->meta + conn->out_n, mem_pool_regions(mem, pool), n);
+    conn->out_n += bytes;
+    *ret_bytes += bytes;
+    return true;
+}
+
 static bool page_leaves(const struct data_conn *conn, uint32_t i, uint32_t *ret_record)
 {
     const struct data_request *r = conn->request;
@@ -73,6 +89,8 @@ bool data_answer_begin(struct data_conn *conn, uint16_t frame, uint64_t place, b
         xfer_put32(conn->meta + head_at + XFER_HEAD_BYTES + 4 * i, TERN_GONE);
         conn->xfer->stats.gone_answers++;
     }
+    if (frame == XFER_ANSWER_READ && head.b > 0 && !answer_regions(conn, &head.b))
+        return false;
     if (frame == XFER_ANSWER)
         head.a = r->pages_left;
     else

@@ -11,10 +11,11 @@
  * Where the pages are read by RDMA, a connection beside it carries what else is to be said:
  *
  *   REQUEST_READ  as REQUEST
- *   ANSWER_READ   head{n, seq, a: where the pool begins in its tenant's regions, b: bytes of sums}
- *                 statuses and sums as in ANSWER
- *   CONFIRM       as REQUEST, with the pages whose reads have completed
- *   CONFIRMED     head{n, seq}  tail{bit i: page i was given up before this was written}
+ *   ANSWER_READ   head{n, seq, a: where the pool begins in its tenant's regions, b: bytes of sums
+ *                 and regions}  statuses and sums as in ANSWER; where a page is given, the number
+ * of the source's region that each rank's bytes lie in, a byte each, padded to 8 CONFIRM       as
+ * REQUEST, with the pages whose reads have completed CONFIRMED     head{n, seq}  tail{bit i: page i
+ * was given up before this was written}
  *
  * Where the source writes them by RDMA, that connection carries, in place of REQUEST_READ:
  *
@@ -42,7 +43,7 @@
 #include "core/limits.h"
 
 #define XFER_MAGIC   0x586e7254u /* "TrnX" */
-#define XFER_VERSION 2u
+#define XFER_VERSION 3u
 
 enum xfer_frame {
     XFER_HELLO = 1,
@@ -61,9 +62,10 @@ enum xfer_frame {
 #define XFER_PAGES_MAX         PULL_BATCH_PAGES
 #define XFER_REQUEST_BYTES     (XFER_HEAD_BYTES + XFER_PAGES_MAX * XFER_ENTRY_BYTES)
 #define XFER_RUN_BYTES         24u
-#define XFER_RUNS_MAX          32u /* of a piece: a page in every region, each at a border */
+#define XFER_RUNS_MAX          32u /* of a piece: a page that takes more is read */
 #define XFER_WRITE_BYTES       (XFER_REQUEST_BYTES + XFER_RUNS_MAX * XFER_RUN_BYTES)
 #define XFER_STATUS_BYTES(n)   (((n)*4u + 7u) & ~7u)
+#define XFER_REGION_BYTES(n)   (((n) + 7u) & ~7u)
 #define XFER_ANSWER_HEAD_BYTES (XFER_HEAD_BYTES + XFER_STATUS_BYTES(XFER_PAGES_MAX))
 #define XFER_MASK_WORDS        (XFER_PAGES_MAX / 64)
 

@@ -112,6 +112,7 @@ bool admin_pool_row(const struct admin_ctx *ctx, uint32_t slot, uint32_t tenant,
     struct engine_view engine;
     struct pool_view p, other = {0};
     uint32_t borrowed[GROUPS_MAX] = {0};
+    char device[CONFIG_DEVICE_BYTES];
     bool has_other;
 
     (void)pool;
@@ -127,6 +128,12 @@ bool admin_pool_row(const struct admin_ctx *ctx, uint32_t slot, uint32_t tenant,
     text_str(out, "tier", tier_names[p.tier]);
     has_other = core_pool_view(ctx->core, p.other, &other);
     id_or_null(out, "other_tier", has_other, pool_id_pack(other.id));
+    text_array(out, "devices"); /* of rank 0, 1 and so on */
+    for (uint32_t i = 0; i < p.regions; i++) {
+        config_region_name(ctx->config, p.tenant, p.region[i], device);
+        text_str(out, NULL, device);
+    }
+    text_array_end(out);
     text_u64(out, "offset", p.offset);
     text_u64(out, "bytes", p.bytes);
     text_u64(out, "slab_bytes", p.slab_bytes);

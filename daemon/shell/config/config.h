@@ -15,18 +15,25 @@
 #include "seam/xfer/xfer.h"
 #include "shell/log/log.h"
 
-#define CONFIG_TENANTS_MAX 64
-#define CONFIG_PEERS_MAX   512
-#define CONFIG_NAME_BYTES  64  /* with the NUL; letters, digits, '-', '_' and '.' */
-#define CONFIG_PATH_BYTES  108 /* with the NUL: what sun_path holds */
-#define CONFIG_HOST_BYTES  256 /* with the NUL */
-#define CONFIG_FILE_MAX    (1u << 20)
-#define CONFIG_WHY_BYTES   512 /* enough for every message of config_load */
+#define CONFIG_TENANTS_MAX  64
+#define CONFIG_PEERS_MAX    512
+#define CONFIG_NAME_BYTES   64  /* with the NUL; letters, digits, '-', '_' and '.' */
+#define CONFIG_DEVICE_BYTES 48  /* likewise; a UUID with what stands before it has 40 */
+#define CONFIG_PATH_BYTES   108 /* with the NUL: what sun_path holds */
+#define CONFIG_HOST_BYTES   256 /* with the NUL */
+#define CONFIG_FILE_MAX     (1u << 20)
+#define CONFIG_WHY_BYTES    512 /* enough for every message of config_load */
 
 struct config_endpoint {
     char host[CONFIG_HOST_BYTES]; /* "" for "not configured"; an IPv6 address stands without its
                                      brackets */
     uint16_t port;                /* 0 in a listener: the kernel chooses, the daemon says which */
+};
+
+/* The devices of a tenant's regions. n 0: host memory, whose regions are named by their index. */
+struct config_regions {
+    uint32_t n;
+    char name[RANKS_MAX][CONFIG_DEVICE_BYTES];
 };
 
 struct config_tenant {
@@ -36,6 +43,7 @@ struct config_tenant {
     uint64_t memory_bytes; /* of one region */
     uint64_t host_bytes;   /* of one region's host tier; 0: none */
     uint32_t regions;
+    struct config_regions devices;
     uint32_t sessions_max;
     uint32_t conns_max;
 };
@@ -126,5 +134,11 @@ void config_print(const struct config *config, FILE *out);
  */
 enum tern_err config_tenant_slot(const struct config *config, const char *name, uint32_t *ret);
 enum tern_err config_peer_slot(const struct config *config, const char *name, uint32_t *ret);
+/* Likewise a tenant's region by its device, or by its index where no devices are configured. */
+enum tern_err config_region_slot(const struct config *config, uint32_t tenant, const char *name,
+                                 uint32_t *ret);
+/* And the other way round. */
+void config_region_name(const struct config *config, uint32_t tenant, uint32_t region,
+                        char ret[CONFIG_DEVICE_BYTES]);
 
 #endif

@@ -38,6 +38,11 @@ static enum tern_err tenant_is_whole(struct loader *l, uint32_t i)
     if (t->memory_bytes == 0)
         return loader_fail(l, origin, "tenants", (int)i, NULL,
                            "needs memory, the bytes for its pages in each region");
+    if (t->devices.n > 0 && t->devices.n != t->regions)
+        return loader_fail(l, origin, "tenants", (int)i, "devices",
+                           "names %" PRIu32 " devices for %" PRIu32
+                           " regions: each region lies on one",
+                           t->devices.n, t->regions);
     if (strcmp(t->socket, l->config->admin_socket) == 0)
         return loader_fail(l, origin, "tenants", (int)i, "socket", "is the admin socket");
     for (uint32_t j = 0; j < i; j++) {

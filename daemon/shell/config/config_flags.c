@@ -145,7 +145,8 @@ static const char *arg_name(enum value_kind kind)
     case VALUE_ENDPOINT: return "HOST:PORT";
     case VALUE_LEVEL: return "LEVEL";
     case VALUE_TRANSPORT: return "TRANSPORT";
-    case VALUE_DEVICES: return "NAME+NAME";
+    case VALUE_DEVICES:
+    case VALUE_REGIONS: return "NAME+NAME";
     }
     return "";
 }

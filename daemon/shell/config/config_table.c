@@ -111,7 +111,8 @@ const struct setting config_settings[] = {
         "Blocks of 64 tokens for prefixes and sessions; default: 4 a page record and 64 a session"),
     LIMIT(extra_keys, "limit-extra-keys", "65536", "Extra keys (image hashes and the like) held"),
     LIMIT(pages, "limit-pages", NULL,
-          "Page records; default: all tenants' memory and host_memory by page_bytes_min"),
+          "Page records; default: all tenants' memory and host_memory of one region by "
+          "page_bytes_min. Engines side by side, in regions of their own, need as many each"),
     COUNT("limits", "slabs", "limit-slabs", limits.slabs, 2, COUNT_MAX, NULL,
           "Slab records; default: 2048 a pool, at most one a page record"),
     LIMIT(retires, "limit-retires", "65536", "Releases that wait for a step"),
@@ -176,7 +177,12 @@ const struct setting config_tenant_fields[TENANT_FIELDS] = {
     {"tenants", "host_memory", NULL, VALUE_BYTES, TENANT_FIELD(host_bytes), 0, MEMORY_MAX, "0",
      "Bytes of the host tier, in each region; 0: none"},
     {"tenants", "regions", NULL, VALUE_COUNT, TENANT_FIELD(regions), 1, RANKS_MAX, "1",
-     "Regions: one a rank of its largest engine"},
+     "Regions of memory, one a device: an engine takes one a rank, and engines on different "
+     "devices "
+     "live side by side"},
+    {"tenants", "devices", NULL, VALUE_REGIONS, TENANT_FIELD(devices), 0, 0, "index",
+     "What the ranks call the regions' devices when they join: a UUID a region, NAME+NAME; index: "
+     "0, 1 and so on"},
     {"tenants", "sessions_max", NULL, VALUE_COUNT, TENANT_FIELD(sessions_max), 1, COUNT_MAX, "4096",
      "Sessions at a time"},
     {"tenants", "conns_max", NULL, VALUE_COUNT, TENANT_FIELD(conns_max), 1, 65536, "256",

@@ -18,6 +18,7 @@ enum value_kind {
     VALUE_LEVEL,
     VALUE_TRANSPORT,
     VALUE_DEVICES, /* names joined by '+', or auto */
+    VALUE_REGIONS, /* the same; of a tenant's regions, or index */
 };
 
 struct setting {
@@ -31,7 +32,7 @@ struct setting {
 };
 
 #define SETTINGS_MAX  64
-#define TENANT_FIELDS 8
+#define TENANT_FIELDS 9
 #define PEER_FIELDS   4 /* and the list of tenants */
 #define COUNT_MAX     (1u << 28)
 #define MEMORY_MAX    ((uint64_t)1 << 50)

@@ -194,35 +194,70 @@ static enum tern_err parse_transport(const char *text, void *field, char reason[
     return fail(reason, words);
 }
 
+/* Names joined by '+', `most` of them with `name_bytes` each; none where it is `none`. */
+static enum tern_err parse_names(const char *text, const char *none, uint32_t most,
+                                 uint32_t name_bytes, char *names, uint32_t *ret_n,
+                                 char reason[REASON_BYTES])
+{
+    const struct setting name = {.size = name_bytes};
+    char copy[RANKS_MAX * CONFIG_NAME_BYTES + 1];
+    uint32_t n = 0;
+
+    if (strlen(text) >= sizeof copy)
+        return fail(reason, "is too long");
+    strcpy(copy, text);
+    for (char *rest = copy, *one; strcmp(text, none) != 0 && (one = strsep(&rest, "+"));) {
+        if (n == most) {
+            snprintf(reason, REASON_BYTES, "must be at most %" PRIu32 " devices", most);
+            return TERN_INVALID;
+        }
+        TRY(parse_name(&name, one, names + (size_t)n * name_bytes, reason));
+        for (uint32_t i = 0; i < n; i++)
+            if (strcmp(names + (size_t)i * name_bytes, one) == 0)
+                return fail(reason, "names a device twice");
+        n++;
+    }
+    *ret_n = n;
+    return TERN_OK;
+}
+
 static enum tern_err parse_devices(const char *text, struct config_devices *field,
                                    char reason[REASON_BYTES])
 {
-    const struct setting name = {.size = CONFIG_NAME_BYTES};
     struct config_devices d = {.n = 0};
-    char names[XFER_RAILS_MAX * CONFIG_NAME_BYTES + 1];
 
-    if (strlen(text) >= sizeof names)
-        return fail(reason, "is too long");
-    strcpy(names, text);
-    for (char *rest = names, *one; strcmp(text, "auto") != 0 && (one = strsep(&rest, "+"));) {
-        if (d.n == XFER_RAILS_MAX)
-            return fail(reason, "must be at most 4 devices");
-        TRY(parse_name(&name, one, d.name[d.n], reason));
-        for (uint32_t i = 0; i < d.n; i++)
-            if (strcmp(d.name[i], one) == 0)
-                return fail(reason, "names a device twice");
-        d.n++;
-    }
+    TRY(parse_names(text, "auto", XFER_RAILS_MAX, CONFIG_NAME_BYTES, d.name[0], &d.n, reason));
     *field = d;
     return TERN_OK;
 }
 
+static enum tern_err parse_regions(const char *text, struct config_regions *field,
+                                   char reason[REASON_BYTES])
+{
+    struct config_regions d = {.n = 0};
+
+    TRY(parse_names(text, "index", RANKS_MAX, CONFIG_DEVICE_BYTES, d.name[0], &d.n, reason));
+    *field = d;
+    return TERN_OK;
+}
+
+static void print_names(const char *none, uint32_t n, const char *names, size_t name_bytes,
+                        FILE *out)
+{
+    fprintf(out, "\"%s", n == 0 ? none : "");
+    for (uint32_t i = 0; i < n; i++)
+        fprintf(out, "%s%s", i ? "+" : "", names + i * name_bytes);
+    fputc('"', out);
+}
+
 static void print_devices(const struct config_devices *d, FILE *out)
 {
-    fputs(d->n == 0 ? "\"auto" : "\"", out);
-    for (uint32_t i = 0; i < d->n; i++)
-        fprintf(out, "%s%s", i ? "+" : "", d->name[i]);
-    fputc('"', out);
+    print_names("auto", d->n, d->name[0], CONFIG_NAME_BYTES, out);
+}
+
+static void print_regions(const struct config_regions *d, FILE *out)
+{
+    print_names("index", d->n, d->name[0], CONFIG_DEVICE_BYTES, out);
 }
 
 enum tern_err value_parse(const struct setting *s, const char *text, void *base,
@@ -244,6 +279,7 @@ enum tern_err value_parse(const struct setting *s, const char *text, void *base,
         return fail(ret_reason, "must be error, warn, info or debug");
     case VALUE_TRANSPORT: return parse_transport(text, field, ret_reason);
     case VALUE_DEVICES: return parse_devices(text, field, ret_reason);
+    case VALUE_REGIONS: return parse_regions(text, field, ret_reason);
     }
     return fail(ret_reason, "has a kind that nobody reads");
 }
@@ -287,5 +323,6 @@ void value_print(const struct setting *s, const void *base, FILE *out)
         fputs(xfer_transport_word[*(const enum xfer_transport *)field], out);
         break;
     case VALUE_DEVICES: print_devices(field, out); break;
+    case VALUE_REGIONS: print_regions(field, out); break;
     }
 }

@@ -292,6 +292,16 @@ void plan_print_prices(const struct config *config, FILE *out)
     check(core_size(&limits, &without) == TERN_OK);
     fprintf(out, "#   limits.events %u, of each of %u tenants: %zu bytes of core\n",
             config->limits.events, config->ntenants, with - without);
+    fprintf(out, "#   limits.pages %u, with %u sums_per_page: %" PRIu64 " bytes of checksums\n",
+            limits.pages, limits.sums_per_page,
+            (uint64_t)limits.pages * limits.sums_per_page * sizeof(uint64_t));
+    for (uint32_t i = 0; i < config->ntenants; i++)
+        fprintf(out,
+                "#   regions %u of tenant %s: %" PRIu64 " bytes of pages and %" PRIu64
+                " of host_pages\n",
+                config->tenants[i].regions, config->tenants[i].name,
+                config->tenants[i].regions * config->tenants[i].memory_bytes,
+                config->tenants[i].regions * config->tenants[i].host_bytes);
     fprintf(out, "#   limits.strangers %u, at each of %u doors: %" PRIu64 " bytes\n",
             config->strangers, config->ntenants + 3,
             (uint64_t)(config->ntenants + 3) * door_bytes(config->strangers));

@@ -27,7 +27,7 @@ static void pool_known(struct daemon *d, uint32_t slot)
     for (uint32_t g = 0; g < view.ngroups; g++)
         layouts[g] = view.group[g].layout;
     mem_pool_set(d->mem, slot, view.tier, view.tenant, view.offset, view.bytes, view.regions,
-                 view.moved, view.ngroups, layouts);
+                 view.region, view.moved, view.ngroups, layouts);
 }
 
 /* Notes what the shell has to know of an answer before the asker does. */

@@ -39,7 +39,7 @@ static void core_request(struct client_conn *c, const struct frame_header *h, co
     enum tern_err err;
 
     ev.kind = EV_REQUEST;
-    err = wire_in_request(&d->in, h, body, &ev.request, &text);
+    err = wire_in_request(&d->in, conn_is_admin(c) ? NONE : c->tenant, h, body, &ev.request, &text);
     if (err != TERN_OK) {
         conn_send_status(c, h, err, text);
         if (err == TERN_MALFORMED)

@@ -85,6 +85,12 @@ static void name(struct codec *c, char v[ENGINE_NAME_MAX])
     }
 }
 
+static void device(struct codec *c, struct req_device *v)
+{
+    v->named = truth(c, v->named);
+    codec_u32(c, &v->region);
+}
+
 static void groups(struct codec *c, struct req_pool_open *v)
 {
     v->ngroups = within(c, v->ngroups, 0, GROUPS_MAX + 1);
@@ -140,6 +146,7 @@ static void operations(struct codec *c, struct req_step *v, struct codec_room *r
 #define TAPE_TRUTH(of, member, limit)  (of).member = truth(c, (of).member);
 #define TAPE_NAME(of, member, limit)   name(c, (of).member);
 #define TAPE_PEER(of, member, limit)   codec_u32(c, &(of).member);
+#define TAPE_DEVICE(of, member, limit) device(c, &(of).member);
 #define TAPE_GROUPS(of, member, limit) groups(c, &(of));
 #define TAPE_HASH(of, member, limit)   codec_u32(c, &(of).member);
 #define TAPE_OPS(of, member, limit)    operations(c, &(of), room);
@@ -295,6 +302,7 @@ void codec_event(struct codec *c, struct event *e, struct codec_room *room)
 #define LIST_CHOICE(of, member, limit)
 #define LIST_NAME(of, member, limit)
 #define LIST_PEER(of, member, limit)
+#define LIST_DEVICE(of, member, limit)
 #define LIST_GROUPS(of, member, limit)
 #define LIST_HASH(of, member, limit)
 

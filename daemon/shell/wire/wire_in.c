@@ -124,6 +124,16 @@ static uint32_t peer_of(const struct wire_in *w, const char *name)
     return name && config_peer_slot(w->config, name, &slot) == TERN_OK ? slot : NONE;
 }
 
+/* As a peer's name: one that is not in the configuration is the core's to answer. */
+static struct req_device device_of(const struct wire_in *w, uint32_t tenant, const char *name)
+{
+    struct req_device d = {.named = name && name[0], .region = NONE};
+
+    if (d.named && tenant != NONE)
+        (void)config_region_slot(w->config, tenant, name, &d.region);
+    return d;
+}
+
 /* ---- PoolOpen ---- */
 
 static void hash_group(XXH3_state_t *state, const Tern__Wire__Group *g)
@@ -243,6 +253,7 @@ REQUEST_TABLE(X)
     (to).member = (__typeof__((to).member))m->member;
 #define IN_NAME(to, member, limit)   TRY(name_of(m->member, (to).member, ret_text));
 #define IN_PEER(to, member, limit)   (to).member = peer_of(w, m->member);
+#define IN_DEVICE(to, member, limit) (to).member = device_of(w, tenant, m->member);
 #define IN_GROUPS(to, member, limit) TRY(groups_of(w, m, &(to), ret_text));
 #define IN_HASH(to, member, limit)   /* IN_GROUPS has made it */
 #define IN_OPS(to, member, limit)    TRY(ops_of(w, m, &(to), ret_text));
@@ -250,11 +261,11 @@ REQUEST_TABLE(X)
 /* One function for each request of the table: NAME_of. */
 #define F(op, member, KIND, limit) IN_##KIND(ret->op, member, limit)
 #define X(number, NAME, message, ...)                                                              \
-    static enum tern_err NAME##_of(struct wire_in *w, const struct frame_header *h,                \
-                                   const MESSAGE_STRUCT(message) * m, struct request * ret,        \
-                                   const char **ret_text)                                          \
+    static enum tern_err NAME##_of(                                                                \
+        struct wire_in *w, uint32_t tenant, const struct frame_header *h,                          \
+        const MESSAGE_STRUCT(message) * m, struct request * ret, const char **ret_text)            \
     {                                                                                              \
-        (void)w, (void)h, (void)ret_text;                                                          \
+        (void)w, (void)tenant, (void)h, (void)ret_text;                                            \
         ret->op = OP_##NAME;                                                                       \
         ret->trace_id = m->trace_id;                                                               \
         REQUEST_##NAME(F) return TERN_OK;                                                          \
@@ -274,8 +285,8 @@ static bool is_request(uint16_t type)
     }
 }
 
-enum tern_err wire_in_request(struct wire_in *w, const struct frame_header *h, const uint8_t *body,
-                              struct request *ret, const char **ret_text)
+enum tern_err wire_in_request(struct wire_in *w, uint32_t tenant, const struct frame_header *h,
+                              const uint8_t *body, struct request *ret, const char **ret_text)
 {
     const ProtobufCMessage *msg;
 
@@ -288,7 +299,8 @@ enum tern_err wire_in_request(struct wire_in *w, const struct frame_header *h, c
     switch (h->type) {
 #define X(number, NAME, message, ...)                                                              \
     case FRAME_##NAME:                                                                             \
-        return NAME##_of(w, h, (const MESSAGE_STRUCT(message) *)(const void *)msg, ret, ret_text);
+        return NAME##_of(w, tenant, h, (const MESSAGE_STRUCT(message) *)(const void *)msg, ret,    \
+                         ret_text);
         REQUEST_TABLE(X)
 #undef X
     default: return TERN_INTERNAL;

@@ -23,10 +23,11 @@ void wire_in_finish(struct wire_in *w);
 
 /* A request that is an operation of the core. Its arrays live until the next call, and as long as
  * the body. conn and request_id are the caller's to set. UNSUPPORTED: a frame type that no such
- * request has. MALFORMED: not such a message. INVALID: a value. *ret_text: static, says which; "".
+ * request has. `tenant`: who asks; NONE: an operator. MALFORMED: not such a message. INVALID: a
+ * value. *ret_text: static, says which; "".
  */
-enum tern_err wire_in_request(struct wire_in *w, const struct frame_header *h, const uint8_t *body,
-                              struct request *ret, const char **ret_text);
+enum tern_err wire_in_request(struct wire_in *w, uint32_t tenant, const struct frame_header *h,
+                              const uint8_t *body, struct request *ret, const char **ret_text);
 
 /* `allowed`: bit i, the peer may name tenant i. */
 enum tern_err wire_in_peer_msg(struct wire_in *w, const struct frame_header *h, const uint8_t *body,

@@ -49,6 +49,9 @@
     X(40, SPACE_IDLE_EARLY, "let a namespace make way while somebody is in it")                    \
     X(41, EVICT_DOOMED, "evict for a request for which there is not enough")                       \
     X(42, PATH_UNCOUNTED, "count as obtainable what lies above a pinned prefix")                   \
+    X(45, REGIONS_FIRST, "look for room by the first rank's region alone")                         \
+    X(46, REGIONS_UNASKED, "let an engine map a pool that lies on other devices")                  \
+    X(47, ORPHAN_ANYWHERE, "take over a pool that lies on other devices")                          \
     X(48, JUMP_PROVES, "take a done step that jumped for a proof of all that was named")
 
 /* Those from the first to the last are the seam's: `tern-sim --rdma` finds them. */

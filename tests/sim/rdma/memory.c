@@ -45,12 +45,21 @@ uint32_t rmem_place(uint32_t group, uint32_t index)
     return index - rw.cfg.first[group] + (group ? rw.cfg.pages[0] : 0);
 }
 
+/* A pool's ranks live in the tenant's regions in their order, or the other way round. */
+static const uint8_t *regions_of(uint32_t node, uint32_t pool)
+{
+    static const uint8_t order[2][REGIONS] = {{0, 1}, {1, 0}};
+
+    return order[rw.cfg.regions == REGIONS && rw.node[node].pool[pool].offset / 64 % 2];
+}
+
+/* `region`: of the rank. */
 static uint8_t *page_base(uint32_t node, uint32_t pool, uint32_t region, uint32_t place)
 {
     uint64_t at = rw.node[node].pool[pool].offset +
                   (uint64_t)rmem_index(place) * rw.cfg.page_bytes[rmem_group(place)];
 
-    return &rw.node[node].memory[pool][region][at];
+    return &rw.node[node].memory[pool][regions_of(node, pool)[region]][at];
 }
 
 struct where {
@@ -73,6 +82,7 @@ static bool where_is(const void *p, struct where *ret)
                               .pool = (uint32_t)(offset / (REGIONS * MEMORY)),
                               .region = (uint32_t)(offset / MEMORY % REGIONS),
                               .place = NONE32};
+        ret->region = regions_of(i, ret->pool)[ret->region]; /* either order is its own inverse */
         in_pool = offset % MEMORY - n->pool[ret->pool].offset;
         for (uint32_t g = 0; g < rw.cfg.groups && offset % MEMORY >= n->pool[ret->pool].offset;
              g++) {
@@ -362,6 +372,11 @@ uint32_t mem_region_count(const struct mem *mem, uint32_t tenant)
 {
     (void)mem, (void)tenant;
     return rw.cfg.regions;
+}
+
+const uint8_t *mem_pool_regions(const struct mem *mem, uint32_t pool)
+{
+    return regions_of(mem->node, pool);
 }
 
 uint32_t mem_pool_tenant(const struct mem *mem, uint32_t pool)

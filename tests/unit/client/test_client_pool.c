@@ -14,6 +14,8 @@
 /* The client may not include the daemon's headers, so the numbers stand twice; a test may compare
  * them. */
 _Static_assert(TERN_RANKS_MAX == RANKS_MAX, "ranks");
+
+#define CONTROL (2 * 4096u) /* bytes of a control page */
 _Static_assert(TERN_GROUPS_MAX == GROUPS_MAX, "groups");
 _Static_assert(TERN_STEP_OPS_MAX == STEP_OPS_MAX, "operations of a step");
 _Static_assert(QUICK_RUNS_MAX == REPLY_RUNS_MAX, "runs of an answer");
@@ -53,9 +55,9 @@ static void memory_init(struct memory *m, enum twist twist)
     m->region = memfd_create("region", MFD_CLOEXEC);
     m->control = memfd_create("control", MFD_CLOEXEC);
     assert_int_equal(ftruncate(m->region, REGION), 0);
-    assert_int_equal(ftruncate(m->control, twist == CONTROL_SHORT ? 512 : 4096), 0);
+    assert_int_equal(ftruncate(m->control, twist == CONTROL_SHORT ? 512 : CONTROL), 0);
     m->region_at = mmap(NULL, REGION, PROT_READ | PROT_WRITE, MAP_SHARED, m->region, 0);
-    m->control_at = mmap(NULL, 4096, PROT_READ | PROT_WRITE, MAP_SHARED, m->control, 0);
+    m->control_at = mmap(NULL, CONTROL, PROT_READ | PROT_WRITE, MAP_SHARED, m->control, 0);
     if (twist != CONTROL_SHORT)
         *(uint64_t *)(void *)(m->control_at + 64 * RANKS_MAX) =
             FAKE_INCARNATION + (twist == OTHER_INCARNATION);
@@ -65,7 +67,7 @@ static void memory_init(struct memory *m, enum twist twist)
 static void memory_finish(struct memory *m)
 {
     munmap(m->region_at, REGION);
-    munmap(m->control_at, 4096);
+    munmap(m->control_at, CONTROL);
     close(m->region);
     close(m->control);
     *m = (struct memory){.region = -1, .control = -1};

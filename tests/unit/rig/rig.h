@@ -169,6 +169,11 @@ enum tern_err rig_join(struct rig *rig, uint32_t conn, const char *name, enum ro
                        uint32_t rank, uint32_t world);
 enum tern_err rig_leave(struct rig *rig, uint32_t conn);
 struct rig_engine rig_engine(struct rig *rig, uint32_t tenant, const char *name, uint32_t world);
+/* Its rank r lives in region first + r, and says so. */
+struct rig_engine rig_engine_at(struct rig *rig, uint32_t tenant, const char *name, uint32_t world,
+                                uint32_t first);
+enum tern_err rig_join_at(struct rig *rig, uint32_t conn, const char *name, uint32_t rank,
+                          uint32_t world, uint32_t region);
 void rig_engine_kill(struct rig *rig, const struct rig_engine *e, uint32_t rank);
 
 struct group_layout rig_group(uint32_t page_tokens, uint64_t page_bytes);
@@ -179,6 +184,7 @@ struct group_layout rig_recurrent(uint32_t page_tokens, uint64_t page_bytes);
 enum tern_err rig_pool_open(struct rig *rig, uint32_t conn, const struct group_layout *groups,
                             uint32_t n, uint64_t bytes, struct pool_id *ret);
 enum tern_err rig_map(struct rig *rig, uint32_t conn, struct pool_id pool);
+enum tern_err rig_pool_map(struct rig *rig, uint32_t conn, struct pool_id pool);
 enum tern_err rig_pool_close(struct rig *rig, uint32_t conn, struct pool_id pool);
 /* A pool with one HISTORY group that has exactly `usable` pages to hand out. */
 struct pool_id rig_pool_pages(struct rig *rig, const struct rig_engine *e, uint32_t page_tokens,

@@ -103,17 +103,37 @@ enum tern_err rig_leave(struct rig *rig, uint32_t conn)
     return ask(rig, conn, (struct request){.op = OP_ENGINE_LEAVE})->err;
 }
 
-struct rig_engine rig_engine(struct rig *rig, uint32_t tenant, const char *name, uint32_t world)
+enum tern_err rig_join_at(struct rig *rig, uint32_t conn, const char *name, uint32_t rank,
+                          uint32_t world, uint32_t region)
+{
+    struct request request = {.op = OP_ENGINE_JOIN,
+                              .join = {.role = rank ? ROLE_WORKER : ROLE_BOTH,
+                                       .rank = rank,
+                                       .world = world,
+                                       .device = {.named = region != NONE, .region = region}}};
+
+    snprintf(request.join.name, sizeof request.join.name, "%s", name);
+    return ask(rig, conn, request)->err;
+}
+
+struct rig_engine rig_engine_at(struct rig *rig, uint32_t tenant, const char *name, uint32_t world,
+                                uint32_t first)
 {
     struct rig_engine e = {.tenant = tenant, .world = world};
 
     for (uint32_t r = 0; r < world; r++) {
         e.conn[r] = rig_connect(rig, tenant, &e.proc[r]);
-        if (rig_join(rig, e.conn[r], name, r ? ROLE_WORKER : ROLE_BOTH, r, world) != TERN_OK)
+        if (rig_join_at(rig, e.conn[r], name, r, world, first == NONE ? NONE : first + r) !=
+            TERN_OK)
             rig_fail("rank %u of %s cannot join: %d", r, name, rig->last->err);
         e.id = rig->last->join.engine;
     }
     return e;
+}
+
+struct rig_engine rig_engine(struct rig *rig, uint32_t tenant, const char *name, uint32_t world)
+{
+    return rig_engine_at(rig, tenant, name, world, NONE);
 }
 
 /* As the shell does it: the connection breaks and the pidfd says that the process is gone. */
@@ -167,6 +187,11 @@ enum tern_err rig_pool_open(struct rig *rig, uint32_t conn, const struct group_l
 }
 
 enum tern_err rig_map(struct rig *rig, uint32_t conn, struct pool_id pool)
+{
+    return ask(rig, conn, (struct request){.op = OP_POOL_MAP, .pool_map.pool = pool})->err;
+}
+
+enum tern_err rig_pool_map(struct rig *rig, uint32_t conn, struct pool_id pool)
 {
     return ask(rig, conn, (struct request){.op = OP_POOL_MAP, .pool_map.pool = pool})->err;
 }

@@ -56,7 +56,7 @@ static void rig_init(void)
 
     memset(&rig, 0, sizeof rig);
     assert_int_equal(mem_create(&c, &rig.mem, &why), TERN_OK);
-    mem_pool_set(rig.mem, 0, TIER_DEVICE, 0, MIB, 2 * MIB, 2, 2, 2, groups);
+    mem_pool_set(rig.mem, 0, TIER_DEVICE, 0, MIB, 2 * MIB, 2, NULL, 2, 2, groups);
 }
 
 /* The case's memory goes, if it has one. */
@@ -164,7 +164,7 @@ TEST(mem_zero_touches_the_pool_and_nothing_else)
 TEST(mem_jobs_to_the_limit_all_come_back)
 {
     rig_init();
-    mem_pool_set(rig.mem, 1, TIER_DEVICE, 1, 0, 2 * MIB, 1, 1, 2,
+    mem_pool_set(rig.mem, 1, TIER_DEVICE, 1, 0, 2 * MIB, 1, NULL, 1, 2,
                  groups); /* as in life, none seals what another zeroes */
     for (uint32_t round = 0; round < 50; round++) {
         uint64_t seen = 0;

@@ -74,9 +74,10 @@ static void list_pages(void)
 
 static void places(void)
 {
-    mem_pool_set(rig.mem, DEVICE, TIER_DEVICE, 0, DEVICE_AT, POOL_BYTES, REGIONS, REGIONS, 3,
+    mem_pool_set(rig.mem, DEVICE, TIER_DEVICE, 0, DEVICE_AT, POOL_BYTES, REGIONS, NULL, REGIONS, 3,
                  groups);
-    mem_pool_set(rig.mem, HOST, TIER_HOST, 0, HOST_AT, POOL_BYTES, REGIONS, REGIONS, 3, groups);
+    mem_pool_set(rig.mem, HOST, TIER_HOST, 0, HOST_AT, POOL_BYTES, REGIONS, NULL, REGIONS, 3,
+                 groups);
 }
 
 static void rig_init_of(const struct mem_config *c)
@@ -86,7 +87,7 @@ static void rig_init_of(const struct mem_config *c)
     memset(&rig, 0, sizeof rig);
     assert_int_equal(mem_create(c, &rig.mem, &why), TERN_OK);
     places();
-    mem_pool_set(rig.mem, SPARE, TIER_DEVICE, 1, 0, 64 * MIB, 1, 1, 3, groups);
+    mem_pool_set(rig.mem, SPARE, TIER_DEVICE, 1, 0, 64 * MIB, 1, NULL, 1, 3, groups);
     list_pages();
 }
 
@@ -407,8 +408,8 @@ TEST(mem_copy_goes_where_its_pools_lay_when_it_was_submitted)
         for (uint32_t j = 0; j < 10; j++)
             mem_copy(rig.mem, (struct copy_id){j, 1}, DEVICE, HOST, &rig.device[3 * j],
                      &rig.host[3 * j], 3);
-        mem_pool_set(rig.mem, DEVICE, TIER_DEVICE, 1, 0, 4 * MIB, 1, 1, 1, groups);
-        mem_pool_set(rig.mem, HOST, TIER_DEVICE, 1, 8 * MIB, 4 * MIB, 1, 1, 2, groups);
+        mem_pool_set(rig.mem, DEVICE, TIER_DEVICE, 1, 0, 4 * MIB, 1, NULL, 1, 1, groups);
+        mem_pool_set(rig.mem, HOST, TIER_DEVICE, 1, 8 * MIB, 4 * MIB, 1, NULL, 1, 2, groups);
         take_events(rig.mem, &rig.back, 10);
         for (uint32_t j = 0; j < 10; j++)
             assert_int_equal(rig.back.got[j].copied.err, TERN_OK);

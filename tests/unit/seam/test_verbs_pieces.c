@@ -14,7 +14,7 @@
 #define PLACES       64u /* of the completion queue */
 #define LANE                                                                                       \
     {                                                                                              \
-        .queue = {NONE}, .conn = NONE                                                        \
+        .queue = {NONE}, .conn = NONE                                                              \
     }
 
 /* ------------------------------------------------------------------ the rig */
@@ -61,7 +61,7 @@ static void make_memory(void)
 
     if (mem_create(&m, &mem, &why) != TERN_OK)
         fail_msg("%s", why);
-    mem_pool_set(mem, 0, TIER_DEVICE, 0, 0, MEMORY_BYTES, 1, 1, 1, &group);
+    mem_pool_set(mem, 0, TIER_DEVICE, 0, 0, MEMORY_BYTES, 1, NULL, 1, 1, &group);
     domain = (struct verbs_domain){.n = 1};
     domain.mr[0] = (struct verbs_mr){.mr = &mr};
     domain.mr[0].base = mem_region_base(mem, 0, 0, &domain.mr[0].bytes);

@@ -209,6 +209,7 @@ static inline void rig_side(struct side *side, const struct rig_options *o, uint
                             .serve_page = rig_serve_page,
                             .serve_allowed = rig_serve_allowed,
                             .ctx = side};
+    static const uint8_t turned[] = {1, 0}; /* the source's ranks live the other way round */
     const char *why = "";
 
     if (o->rdma)
@@ -231,7 +232,8 @@ static inline void rig_side(struct side *side, const struct rig_options *o, uint
         fail_msg("%s", why);
     for (uint32_t t = 0; t < tenants; t++)
         mem_pool_set(side->mem, t, TIER_DEVICE, t, 0, o->memory_bytes, o->regions,
-                     rig.transfer_regions, rig.ngroups, rig.group);
+                     o->regions == 2 && side == &rig.src ? turned : NULL, rig.transfer_regions,
+                     rig.ngroups, rig.group);
     x.mem = side->mem;
     assert_int_equal(xfer_create(&x, &side->xfer, &why), TERN_OK);
     xfer_admit(side->xfer, 0, RIG_TOKEN);

@@ -642,7 +642,7 @@ static const char answer_keys[] =
     "bytes_used tokens_kept) log(suppressed lost) insecure_peers "
     "fault_injection(corrupt_pages copy_corrupt_every) slots sessions(session tenant "
     "engine pool namespace state committed written allocated tokens node node_id ref "
-    "ref_s idle_s) next slots pools(pool slot tenant engine state tier other_tier "
+    "ref_s idle_s) next slots pools(pool slot tenant engine state tier other_tier devices() "
     "offset bytes slab_bytes slabs slabs_free nodes align_tokens supersede groups(group "
     "family page_tokens page_bytes window total free leased session snapshot "
     "reclaimable borrowed transfer ticket retiring zeroing quarantine peak_session "

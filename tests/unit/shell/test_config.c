@@ -300,8 +300,12 @@ TEST(config_tenants_that_do_not_fit_are_refused)
     refused("tenants:\n  - name: a\n    socket: /tmp/a\n", "t.yaml:2: tenants[0]: ", "memory");
     refused("tenants:\n  - name: a\n    socket: /tmp/a\n    memory: 0\n",
             "t.yaml:4: tenants[0].memory: ", "from 4096");
-    refused("tenants:\n  - name: a\n    socket: /tmp/a\n    memory: 1M\n    regions: 17\n",
-            "t.yaml:5: tenants[0].regions: ", "from 1 to 16");
+    refused("tenants:\n  - name: a\n    socket: /tmp/a\n    memory: 1M\n    regions: 65\n",
+            "t.yaml:5: tenants[0].regions: ", "from 1 to 64");
+    refused(TENANT "    regions: 3\n    devices: GPU-a+GPU-b\n", "t.yaml:6: tenants[0].devices: ",
+            "names 2 devices for 3 regions");
+    refused(TENANT "    regions: 2\n    devices: GPU-a+GPU-a\n", "t.yaml:6: tenants[0].devices: ",
+            "twice");
     refused(TENANT "  - name: default\n    socket: /tmp/b\n    memory: 1M\n",
             "t.yaml:5: tenants[1].name: ", "another tenant is called default");
     refused(TENANT "  - name: b\n    socket: /tmp/t.sock\n    memory: 1M\n",

@@ -368,7 +368,7 @@ static enum tern_err request(uint16_t type, const ProtobufCMessage *m, struct re
 
     assert_int_equal(wire_encode(&h, m, BODY_MAX, frame, sizeof(frame), &n), TERN_OK);
     assert_int_equal(frame_decode(frame, BODY_MAX, &h), TERN_OK);
-    return wire_in_request(&in, &h, frame + FRAME_HEADER_BYTES, ret, &refusal);
+    return wire_in_request(&in, 0, &h, frame + FRAME_HEADER_BYTES, ret, &refusal);
 }
 
 static struct namespace_id ns_of(const char *model, const char *revision, const char *salt)
@@ -537,8 +537,8 @@ TEST(wire_in_tokens_are_aligned_wherever_they_lie)
         struct request r;
 
         memcpy(shifted + at, frame, n);
-        assert_int_equal(wire_in_request(&in, &h, shifted + at + FRAME_HEADER_BYTES, &r, &refusal),
-                         TERN_OK);
+        assert_int_equal(
+            wire_in_request(&in, 0, &h, shifted + at + FRAME_HEADER_BYTES, &r, &refusal), TERN_OK);
         assert_int_equal(r.op, OP_MATCH);
         assert_int_equal(session_id_pack(r.match.session), 0x300000004);
         assert_int_equal(r.match.step, 12);
@@ -640,7 +640,7 @@ TEST(wire_in_takes_no_other_type_for_a_request)
         struct frame_header h = {
             .length = sizeof pad, .version = FRAME_VERSION, .type = (uint16_t)type};
         struct request r;
-        enum tern_err err = wire_in_request(&in, &h, pad, &r, &refusal);
+        enum tern_err err = wire_in_request(&in, 0, &h, pad, &r, &refusal);
 
         assert_int_equal(err == TERN_UNSUPPORTED, !is_operation(type));
         taken += err != TERN_UNSUPPORTED;
@@ -663,7 +663,7 @@ TEST(wire_in_every_request_has_its_trace_id)
             continue;
         assert_non_null(f);
         body[0] = (uint8_t)(f->id << 3);
-        (void)wire_in_request(&in, &h, body, &r, &refusal);
+        (void)wire_in_request(&in, 0, &h, body, &r, &refusal);
         assert_int_equal(r.trace_id, 77);
     }
 }

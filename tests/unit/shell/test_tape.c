@@ -157,6 +157,8 @@ static uint32_t some_peer(struct prng *p)
 #define FILL_NAME(of, member, limit)                                                               \
     snprintf((of).member, sizeof(of).member, "engine-%u", prng_below(p, 1000000));
 #define FILL_PEER(of, member, limit)   (of).member = some_peer(p);
+#define FILL_DEVICE(of, member, limit)                                                             \
+    (of).member.named = prng_below(p, 2) != 0, (of).member.region = (uint32_t)prng_u64(p);
 #define FILL_GROUPS(of, member, limit) fill_groups(p, &(of));
 #define FILL_HASH(of, member, limit)   (of).member = (uint32_t)prng_u64(p);
 #define FILL_OPS(of, member, limit)    fill_step(p, &(of), lent);
@@ -321,6 +323,7 @@ static void same_ops(struct req_step *a, struct req_step *b)
 #define SAME_TRUTH                     SAME_BYTES
 #define SAME_NAME                      SAME_BYTES
 #define SAME_PEER                      SAME_BYTES
+#define SAME_DEVICE                    SAME_BYTES
 #define SAME_GROUPS                    SAME_BYTES
 #define SAME_HASH                      SAME_BYTES
 #define SAME_TOKENS(of, member, limit) same_tokens(&a->of.member, &b->of.member);

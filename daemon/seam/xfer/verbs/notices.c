@@ -235,7 +235,8 @@ static bool take_answer(struct verbs *v, struct verbs_piece *piece, const struct
                         const uint8_t *status)
 {
     const struct batch *batch = &v->xfer->batch[piece->batch];
-    uint32_t nsums = 0;
+    uint32_t nsums = 0, regions = mem_transfer_regions(v->xfer->config.mem, batch->pool);
+    const uint8_t *sums = status + XFER_STATUS_BYTES(piece->n);
 
     for (uint32_t i = 0; i < piece->n; i++) {
         if (xfer_get32(status + 4 * i) != TERN_OK) {
@@ -245,10 +246,13 @@ static bool take_answer(struct verbs *v, struct verbs_piece *piece, const struct
         xfer_set_bit(piece->sent, i);
         nsums += batch_page_sums(v->xfer, batch, piece->first + i);
     }
-    if (head->b != nsums * sizeof(uint64_t) || nsums > v->piece_sums)
+    if (nsums > v->piece_sums ||
+        head->b != nsums * sizeof(uint64_t) + (nsums > 0 ? XFER_REGION_BYTES(regions) : 0))
         return false;
     for (uint32_t i = 0; i < nsums; i++)
-        piece->sums[i] = xfer_get64(status + XFER_STATUS_BYTES(piece->n) + 8 * i);
+        piece->sums[i] = xfer_get64(sums + 8 * i);
+    if (nsums > 0)
+        memcpy(piece->region, sums + 8 * nsums, regions);
     piece->offset = head->a;
     return true;
 }

@@ -70,7 +70,7 @@ static bool reads_next(struct verbs *v, const struct verbs_path *p, struct verbs
     const struct verbs_rail *rail = rail_of(v, p);
     uint32_t most = rail->max_msg < VERBS_READ_BYTES ? rail->max_msg : VERBS_READ_BYTES;
     const struct verbs_mr *mine = local_mr(&rail->domain[p->tenant], at + c->at);
-    const struct xfer_mr *theirs = peer_mr(p, c->region, there);
+    const struct xfer_mr *theirs = peer_mr(p, piece->region[c->region], there);
     uint64_t n = page_bytes - c->at;
 
     check(mine);

@@ -151,7 +151,8 @@ struct verbs_piece {
     uint32_t tried;      /* rails, a bit each */
     uint32_t path, last; /* whose requests, NONE before; path->posted behind its last one */
     uint64_t at_ns;      /* pushed: when it was granted, asked for, closed, or its pull ended */
-    uint64_t offset;     /* where the source's pool begins */
+    uint64_t offset;     /* where the source's pool begins, in each of */
+    uint8_t region[RANKS_MAX];               /* the source's regions, in the order of the ranks */
     struct page_cursor cursor;               /* of what is posted */
     uint64_t sent[XFER_MASK_WORDS];          /* pages that the source gives */
     struct xfer_entry entry[XFER_PAGES_MAX]; /* as asked, to be confirmed */

@@ -49,3 +49,92 @@ TEST(pool_close_with_open_sessions_conflicts_then_everything_of_it_is_gone)
     rig_engine_kill(b.rig, &b.e, 0);
     assert_int_equal(rig_view(b.rig).pools, 0);
 }
+
+/* --- regions --- */
+
+#define WHOLE (1u << 20)
+
+/* A tenant of 8 regions, and records for two pools that fill a region each. */
+static struct rig *eight_regions(void)
+{
+    struct rig_options o = rig_defaults();
+
+    o.tenant[0] = (struct tenant_config){
+        .memory_bytes = WHOLE, .host_bytes = WHOLE, .regions = 8, .sessions_max = 8};
+    o.limits.pages = 8192;
+    o.limits.slabs = 8192;
+    o.limits.sums_per_page = 8;
+    return rig_create(&o);
+}
+
+static struct pool_id opened(struct rig *rig, const struct rig_engine *e, enum tern_err want)
+{
+    struct group_layout group = rig_group(8, 1024);
+    struct pool_id pool = {NONE, 0};
+
+    rig->host_bytes = WHOLE;
+    assert_err(want, rig_pool_open(rig, e->conn[0], &group, 1, WHOLE, &pool));
+    return pool;
+}
+
+/* Each rank is told the region that it lives in, and all the same place in it. */
+static void mapped(struct rig *rig, const struct rig_engine *e, struct pool_id pool, uint32_t first)
+{
+    for (uint32_t r = 0; r < e->world; r++) {
+        assert_ok(rig_pool_map(rig, e->conn[r], pool));
+        assert_int_equal(rig->last->pool_map.region, first + r);
+        assert_int_equal(rig->last->pool_map.offset, 0);
+        assert_int_equal(rig->last->pool_map.bytes, rig_pool_view(rig, pool).bytes);
+    }
+}
+
+/* E9: two pools of whole regions, device and host tier, lie side by side; one more where neither is
+ * the other's business finds no room. */
+TEST(pool_takes_the_regions_of_its_ranks_and_no_others)
+{
+    static const uint32_t worlds[] = {1, 4};
+
+    for (uint32_t i = 0; i < 2; i++) {
+        struct rig *rig = eight_regions();
+        uint32_t world = worlds[i], at = 8 - world;
+        struct rig_engine a = rig_engine(rig, 0, "a", world);
+        struct rig_engine b = rig_engine_at(rig, 0, "b", world, at);
+        struct rig_engine c = rig_engine_at(rig, 0, "c", world, at);
+        struct pool_id pa = opened(rig, &a, TERN_OK), pb = opened(rig, &b, TERN_OK);
+
+        mapped(rig, &a, pa, 0);
+        mapped(rig, &b, pb, at);
+        opened(rig, &c, TERN_QUOTA);
+        assert_err(TERN_INVALID, rig_pool_map(rig, a.conn[0], pb)); /* of the same world */
+        mapped(rig, &c, pb, at);
+        rig_destroy(rig);
+    }
+}
+
+/* A pool that nobody maps any more stays where it is in nobody's way, and an engine of the same
+ * world on other devices does not take it for its own. */
+TEST(pool_that_nobody_maps_makes_way_in_its_own_regions_alone)
+{
+    struct rig *rig = eight_regions();
+    struct rig_engine a = rig_engine_at(rig, 0, "a", 4, 0), b, all;
+    struct pool_id pa = opened(rig, &a, TERN_OK), pb;
+
+    rig_engine_kill(rig, &a, 0);
+    for (uint32_t r = 1; r < 4; r++)
+        rig_engine_kill(rig, &a, r);
+    b = rig_engine_at(rig, 0, "b", 4, 4);
+    pb = opened(rig, &b, TERN_OK);
+    assert_false(pool_id_equal(pa, pb));
+    assert_int_equal(rig_view(rig).pools, 2);
+    a = rig_engine_at(rig, 0, "a", 4, 0);
+    assert_true(pool_id_equal(pa, opened(rig, &a, TERN_OK)));
+    for (uint32_t r = 0; r < 4; r++) {
+        rig_engine_kill(rig, &a, r);
+        rig_engine_kill(rig, &b, r);
+    }
+    all = rig_engine(rig, 0, "all", 8);
+    opened(rig, &all, TERN_BUSY);
+    opened(rig, &all, TERN_BUSY);
+    mapped(rig, &all, opened(rig, &all, TERN_OK), 0);
+    rig_destroy(rig);
+}

@@ -308,3 +308,41 @@ TEST(engines_world_of_more_ranks_than_the_tenant_has_regions_invalid)
     assert_int_equal(rig_view(rig).engines, 0);
     assert_ok(rig_join(rig, conn, "e", ROLE_BOTH, 0, regions));
 }
+
+/* E9: one region a rank, and all ranks name theirs or none does. */
+TEST(engines_ranks_live_in_regions_of_their_own)
+{
+    struct rig *rig = rig_create(NULL);
+    uint32_t regions = rig->options.tenant[0].regions;
+    uint32_t first = rig_connect(rig, 0, NULL), second = rig_connect(rig, 0, NULL);
+
+    assert_err(TERN_INVALID, rig_join_at(rig, first, "e", 0, 2, regions));
+    assert_int_equal(rig_view(rig).engines, 0);
+    assert_ok(rig_join_at(rig, first, "e", 0, 2, 3));
+    assert_ok(rig_join_at(rig, first, "e", 0, 2, 3)); /* once more */
+    assert_err(TERN_CONFLICT, rig_join_at(rig, first, "e", 0, 2, 1));
+    assert_err(TERN_CONFLICT, rig_join_at(rig, first, "e", 0, 2, NONE));
+    assert_err(TERN_CONFLICT, rig_join_at(rig, second, "e", 1, 2, 3));
+    assert_err(TERN_CONFLICT, rig_join_at(rig, second, "e", 1, 2, NONE));
+    assert_ok(rig_join_at(rig, second, "e", 1, 2, 0));
+}
+
+TEST(engines_of_64_ranks_join)
+{
+    struct rig_options o = rig_defaults();
+    struct rig *rig;
+    struct rig_engine e;
+    struct group_layout group = rig_group(4, 512);
+    struct pool_id pool;
+
+    o.tenant[0].regions = RANKS_MAX;
+    o.limits.conns = RANKS_MAX + 2;
+    o.limits.sums_per_page = RANKS_MAX;
+    rig = rig_create(&o);
+    e = rig_engine(rig, 0, "e", RANKS_MAX);
+    assert_ok(rig_pool_open(rig, e.conn[0], &group, 1, 1u << 16, &pool));
+    assert_ok(rig_pool_map(rig, e.conn[RANKS_MAX - 1], pool));
+    assert_int_equal(rig->last->pool_map.region, RANKS_MAX - 1);
+    rig_engine_done(rig, &e, 7);
+    rig_destroy(rig);
+}
