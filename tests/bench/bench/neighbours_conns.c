@@ -115,7 +115,7 @@ const struct a_table a_send_buffers = {.name = "send buffers",
 
 /* ---- changes of the tree: more at once than A's ring keeps ---- */
 
-#define RING        64
+#define RING        512
 #define CHURN_PAGES (2 * RING)
 #define CHURN       (CHURN_PAGES - RING / 4) /* chunks, whose eviction is one burst of changes */
 
@@ -148,24 +148,38 @@ static enum a_answer hear(struct tenant_a *a)
     return err == TERN_BUSY ? heard : A_FAILED;
 }
 
+/* The same again while checksums that are being computed hold pages. The first operation is a
+ * barrier, so nothing has been done where that one failed. */
+static enum tern_err step(struct tenant_a *a, struct tern_op *ops, uint32_t n)
+{
+    uint64_t until = clock_ns() + MEMBER_CALL_MS * UINT64_C(1000000);
+    struct tern_result results[3];
+    enum tern_err err;
+    uint32_t done;
+
+    do {
+        err = tern_step(a->engine.tern, ops, n, MEMBER_CALL_MS, results, &done);
+        for (uint32_t i = 0; err == TERN_OK && i < done; i++)
+            err = results[i].err;
+    } while (err == TERN_POOL_EXHAUSTED && clock_ns() < until);
+    return err;
+}
+
 /* A chunk that is new gets into the tree; then the session is empty again. */
 static enum a_answer put(struct tenant_a *a)
 {
     uint32_t tokens[NEIGHBOUR_PAGE_TOKENS] = {(uint32_t)a->serial++};
     struct tern_op ops[] = {
         {.kind = TERN_EXTEND,
+         .barrier = true,
          .session = a->held[0],
          .length = NEIGHBOUR_PAGE_TOKENS,
          .written = NEIGHBOUR_PAGE_TOKENS,
          .tokens = {.v = tokens, .n = NEIGHBOUR_PAGE_TOKENS}},
         {.kind = TERN_COMMIT, .session = a->held[0], .length = NEIGHBOUR_PAGE_TOKENS},
         {.kind = TERN_CLOSE, .session = a->held[0]}};
-    struct tern_result results[3];
-    uint32_t done;
-    enum tern_err err = tern_step(a->engine.tern, ops, 3, MEMBER_CALL_MS, results, &done);
+    enum tern_err err = step(a, ops, 3);
 
-    for (uint32_t i = 0; err == TERN_OK && i < 3; i++)
-        err = results[i].err;
     if (err == TERN_OK)
         err = tern_session_open(a->engine.tern, a->engine.pool, &a->engine.ns, MEMBER_CALL_MS,
                                 &a->held[0]);
@@ -175,16 +189,13 @@ static enum a_answer put(struct tenant_a *a)
 /* All that is in the tree makes way for one session, which gives the pages back. */
 static enum a_answer evict(struct tenant_a *a)
 {
-    struct tern_op ops[] = {
-        {.kind = TERN_EXTEND, .session = a->held[0], .length = CHURN * NEIGHBOUR_PAGE_TOKENS},
-        {.kind = TERN_REWIND, .session = a->held[0]}};
-    struct tern_result results[2];
-    uint32_t done;
-    enum tern_err err = tern_step(a->engine.tern, ops, 2, MEMBER_CALL_MS, results, &done);
+    struct tern_op ops[] = {{.kind = TERN_EXTEND,
+                             .barrier = true,
+                             .session = a->held[0],
+                             .length = CHURN * NEIGHBOUR_PAGE_TOKENS},
+                            {.kind = TERN_REWIND, .session = a->held[0]}};
 
-    for (uint32_t i = 0; err == TERN_OK && i < 2; i++)
-        err = results[i].err;
-    return a_answer_of(a, a->engine.tern, err);
+    return a_answer_of(a, a->engine.tern, step(a, ops, 2));
 }
 
 static enum a_answer changes_in_bursts(struct tenant_a *a)
@@ -207,7 +218,7 @@ static bool events_release(struct tenant_a *a)
 }
 
 const struct a_table a_events = {.name = "events",
-                                 .limits = "  events: 64\n",
+                                 .limits = "  events: 512\n",
                                  .open = events_open,
                                  .over = changes_in_bursts,
                                  .within = changes_one_by_one,
