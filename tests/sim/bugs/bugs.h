@@ -39,7 +39,7 @@
     X(30, RETIRES_UNSHARED, "give one tenant the releases that are reserved for another")          \
     X(31, ENGINES_KEPT, "keep the share of an engine that is gone")                                \
     X(32, POOLS_UNSHARED, "open a pool on what is reserved for another tenant")                    \
-    X(33, SESSIONS_UNSHARED, "open a session on what is reserved for another tenant")              \
+    X(33, SESSIONS_KEPT, "keep the share of a session that is closed")                             \
     X(34, PULLS_UNSHARED, "begin a fetch on what is reserved for another tenant")                  \
     X(35, SERVES_UNSHARED, "serve on what is reserved for another tenant")                         \
     X(36, RESET_UNTOLD, "keep a reset from the peers")                                             \
