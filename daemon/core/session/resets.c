@@ -28,17 +28,19 @@ static void reset_free(struct core *c, struct reset *r)
     touch(c);
 }
 
-/* NULL: too many are remembered for peers that are away. A later reset of the same namespace does
- * for an earlier one that nobody waits for. */
-static struct reset *reset_take(struct core *c, uint32_t tenant, struct namespace_id ns)
+/* NULL: too many are remembered for peers that are away. A reset that begins here does for earlier
+ * ones of the same namespace that nobody waits for, because nobody has heard of it yet. One that a
+ * peer tells of does not: another peer may have heard of it before the earlier one began, and would
+ * keep what it has committed in between. */
+static struct reset *reset_take(struct core *c, uint32_t tenant, struct namespace_id ns, bool own)
 {
     struct reset *found = NULL;
 
     for (uint32_t i = 0; i < RESETS_MAX; i++) {
         struct reset *r = reset_at(c, i);
 
-        if (r->state == RESET_OWED && r->link == NONE && r->tenant == tenant && r->ns.hi == ns.hi &&
-            r->ns.lo == ns.lo)
+        if (own && r->state == RESET_OWED && r->link == NONE && r->tenant == tenant &&
+            r->ns.hi == ns.hi && r->ns.lo == ns.lo)
             reset_free(c, r);
         if (r->state == RESET_EMPTY && !found)
             found = r;
@@ -47,6 +49,7 @@ static struct reset *reset_take(struct core *c, uint32_t tenant, struct namespac
         return NULL;
     memset(found, 0, sizeof *found);
     reset_state_move(&found->state, RESET_ASKED);
+    found->own = own;
     found->tenant = tenant;
     found->ns = ns;
     found->conn = found->link = NONE;
@@ -77,13 +80,12 @@ enum tern_err request_reset(struct core *c, struct actions *out, struct call *ca
         ret->namespace_reset.nodes = spaces_reset(c, tenant, req->namespace_reset.ns);
         return TERN_OK;
     }
-    r = reset_take(c, tenant, req->namespace_reset.ns);
+    r = reset_take(c, tenant, req->namespace_reset.ns, true);
     if (!r)
         return refuse(ret, TERN_BUSY,
                       "64 resets wait for peers that are not connected: nothing was reset; connect "
                       "the peers, or take them out of the configuration");
     r->id = hash_mix(c->incarnation, ++c->resets_begun);
-    r->own = 1;
     r->conn = req->conn;
     r->request_id = req->request_id;
     r->trace_id = req->trace_id;
@@ -139,7 +141,7 @@ static void told(struct core *c, struct actions *out, uint32_t link, const struc
         return;
     }
     spaces_reset(c, msg->tenant, msg->ns);
-    r = c->limits.peers > 0 ? reset_take(c, msg->tenant, msg->ns) : NULL;
+    r = c->limits.peers > 0 ? reset_take(c, msg->tenant, msg->ns, false) : NULL;
     if (!r) {
         say_done(out, link, msg->reset, c->limits.peers > 0 ? TERN_BUSY : TERN_OK);
         return;
