@@ -55,29 +55,64 @@ struct lent {
     struct page_ref refs[2][REFS_EACH];
 };
 
-static struct tape *make_tape(size_t bytes)
+/* The case's own, until it makes the next one of its kind or ends. */
+static struct tape *tape;
+static struct tape_reader *reader;
+static uint8_t *bytes;
+
+FIXTURE(drop_all)
 {
-    struct tape_config config = {.bytes = bytes,
+    tape_close(reader);
+    tape_destroy(tape);
+    free(bytes);
+    reader = NULL;
+    tape = NULL;
+    bytes = NULL;
+    return 0;
+}
+
+__attribute__((constructor)) static void drops_after_each(void)
+{
+    test_each(NULL, drop_all);
+}
+
+static void make_tape(size_t ring_bytes)
+{
+    struct tape_config config = {.bytes = ring_bytes,
                                  .limits = limits,
                                  .tenant = tenants,
                                  .tenants = 2,
                                  .incarnation = 0x1122334455667788,
                                  .secret = {0xfeed, 0xbeef}};
-    struct tape *tape = NULL;
 
+    tape_destroy(tape);
     assert_int_equal(tape_create(&config, &tape), TERN_OK);
-    return tape;
 }
 
-static struct tape_reader *reread(const struct tape *tape, bool keep_tokens)
+/* The tape's bytes. */
+static size_t dump(bool keep_tokens)
 {
-    struct tape_reader *reader = NULL;
     size_t n;
-    uint8_t *bytes = dumped(tape, keep_tokens, &n);
 
-    assert_int_equal(tape_open(bytes, n, &reader), TERN_OK);
     free(bytes);
-    return reader;
+    bytes = dumped(tape, keep_tokens, &n);
+    return n;
+}
+
+static enum tern_err reopen(const uint8_t *of, size_t n)
+{
+    tape_close(reader);
+    reader = NULL;
+    return tape_open(of, n, &reader);
+}
+
+static void reread(bool keep_tokens)
+{
+    size_t n = dump(keep_tokens);
+
+    assert_int_equal(reopen(bytes, n), TERN_OK);
+    free(bytes); /* the reader has its own */
+    bytes = NULL;
 }
 
 /* ---- events with a value of its own in every field ---- */
@@ -156,7 +191,7 @@ static uint32_t some_peer(struct prng *p)
 #define FILL_TRUTH(of, member, limit) (of).member = prng_below(p, 2) != 0;
 #define FILL_NAME(of, member, limit)                                                               \
     snprintf((of).member, sizeof(of).member, "engine-%u", prng_below(p, 1000000));
-#define FILL_PEER(of, member, limit)   (of).member = some_peer(p);
+#define FILL_PEER(of, member, limit) (of).member = some_peer(p);
 #define FILL_DEVICE(of, member, limit)                                                             \
     (of).member.named = prng_below(p, 2) != 0, (of).member.region = (uint32_t)prng_u64(p);
 #define FILL_GROUPS(of, member, limit) fill_groups(p, &(of));
@@ -386,7 +421,6 @@ static void same_event(const struct event *wanted, const struct event *got)
 
 TEST(tape_every_kind_and_every_op_comes_back)
 {
-    struct tape_reader *reader;
     struct event in, out;
     struct lent lent;
     struct prng p;
@@ -395,18 +429,15 @@ TEST(tape_every_kind_and_every_op_comes_back)
     for (uint32_t kind = 1; kind < EV_COUNT; kind++) {
         for (uint32_t op = 1; op < (kind == EV_REQUEST ? OP_COUNT : 2); op++) {
             for (uint32_t again = 0; again < 20; again++) {
-                struct tape *tape = make_tape(1 << 16);
-
+                make_tape(1 << 16);
                 fill_event(&p, &in, (enum event_kind)kind, (enum op)op, &lent);
                 in.now_ns = prng_u64(&p);
                 tape_record(tape, &in);
-                reader = reread(tape, true);
+                reread(true);
                 assert_int_equal(tape_next(reader, &out), TERN_OK);
                 same_event(&in, &out);
                 assert_int_equal(tape_next(reader, &out), TERN_OK);
                 assert_int_equal(out.kind, 0);
-                tape_close(reader);
-                tape_destroy(tape);
             }
         }
     }
@@ -414,13 +445,12 @@ TEST(tape_every_kind_and_every_op_comes_back)
 
 TEST(tape_header_says_what_the_daemon_was)
 {
-    struct tape *tape = make_tape(1 << 14);
     struct event e = {.kind = EV_TIMER};
-    struct tape_reader *reader;
     const struct tape_header *h;
 
+    make_tape(1 << 14);
     tape_record(tape, &e);
-    reader = reread(tape, false);
+    reread(false);
     h = tape_header(reader);
     assert_true(h->complete);
     assert_false(h->tokens_kept);
@@ -430,23 +460,18 @@ TEST(tape_header_says_what_the_daemon_was)
     assert_memory_equal(&h->limits, &limits, sizeof limits);
     assert_int_equal(h->tenants, 2);
     assert_memory_equal(h->tenant, tenants, sizeof tenants);
-    tape_close(reader);
-    tape_destroy(tape);
 }
 
 /* A ring of a few KiB and many events: what is left is exactly the last ones, at every wrap. */
 TEST(tape_full_ring_keeps_the_last_events)
 {
-    struct tape *tape = make_tape(1 << 14);
-    struct tape_reader *reader;
     struct tape_stats stats;
     struct event in, out;
     struct lent lent;
     struct prng p;
 
     for (uint32_t total = 1; total < 400; total += 13) {
-        tape_destroy(tape);
-        tape = make_tape(1 << 14);
+        make_tape(1 << 14);
         prng_init(&p, 7);
         for (uint32_t i = 0; i < total; i++) {
             random_event(&p, &in, &lent);
@@ -456,7 +481,7 @@ TEST(tape_full_ring_keeps_the_last_events)
         tape_stats(tape, &stats);
         assert_int_equal(stats.recorded, total);
         assert_true(total < 300 || stats.dropped > 0);
-        reader = reread(tape, true);
+        reread(true);
         assert_int_equal(tape_header(reader)->complete, stats.dropped == 0);
         assert_int_equal(tape_header(reader)->first, stats.dropped);
         assert_int_equal(tape_header(reader)->events, total - stats.dropped);
@@ -471,19 +496,16 @@ TEST(tape_full_ring_keeps_the_last_events)
         }
         assert_int_equal(tape_next(reader, &out), TERN_OK);
         assert_int_equal(out.kind, 0);
-        tape_close(reader);
     }
-    tape_destroy(tape);
 }
 
 TEST(tape_event_larger_than_the_ring_empties_it)
 {
     static uint32_t tokens[4096];
-    struct tape *tape = make_tape(TAPE_BYTES_MIN);
     struct event e = {.kind = EV_TIMER};
-    struct tape_reader *reader;
     struct tape_stats stats;
 
+    make_tape(TAPE_BYTES_MIN);
     tape_record(tape, &e);
     e.kind = EV_REQUEST;
     e.request = (struct request){.op = OP_MATCH, .match = {.tokens = {.v = tokens, .n = 4096}}};
@@ -491,12 +513,10 @@ TEST(tape_event_larger_than_the_ring_empties_it)
     tape_stats(tape, &stats);
     assert_int_equal(stats.dropped, 2);
     assert_int_equal(stats.bytes_used, 0);
-    reader = reread(tape, true);
+    reread(true);
     assert_false(tape_header(reader)->complete);
     assert_int_equal(tape_next(reader, &e), TERN_OK);
     assert_int_equal(e.kind, 0);
-    tape_close(reader);
-    tape_destroy(tape);
 }
 
 /* Mapped tokens: equal stays equal, different stays different, and no real value is to be found in
@@ -507,18 +527,16 @@ TEST(tape_tokens_are_mapped_one_to_one)
                                 {.position = 9, .hi = 0xabcdef0123456789, .lo = 6}};
     uint32_t tokens[2000];
     struct event e = {.kind = EV_REQUEST}, out;
-    struct tape *tape = make_tape(1 << 16);
-    struct tape_reader *reader;
     const struct req_tokens *t;
-    uint8_t *bytes;
     size_t n;
 
+    make_tape(1 << 16);
     for (uint32_t i = 0; i < 2000; i++)
         tokens[i] = 0x00c0ffee + i % 1000;
     e.request = (struct request){
         .op = OP_MATCH, .match = {.tokens = {.v = tokens, .n = 2000, .keys = keys, .nkeys = 2}}};
     tape_record(tape, &e);
-    reader = reread(tape, false);
+    reread(false);
     assert_int_equal(tape_next(reader, &out), TERN_OK);
     t = &out.request.match.tokens;
     assert_int_equal(t->n, 2000);
@@ -530,9 +548,8 @@ TEST(tape_tokens_are_mapped_one_to_one)
     assert_int_equal(t->keys[0].position, 3);
     assert_int_equal(t->keys[1].position, 9);
     assert_true(t->keys[0].hi != t->keys[1].hi && t->keys[0].lo != t->keys[1].lo);
-    tape_close(reader);
 
-    bytes = dumped(tape, false, &n);
+    n = dump(false);
     for (size_t i = 0; i + 4 <= n; i += 4) {
         uint32_t word;
 
@@ -540,33 +557,29 @@ TEST(tape_tokens_are_mapped_one_to_one)
         assert_false(word >= 0x00c0ffee && word < 0x00c0ffee + 1000);
         assert_false(word == 0x23456789 || word == 0xabcdef01);
     }
-    free(bytes);
-    tape_destroy(tape);
 }
 
 TEST(tape_write_that_fails_is_told)
 {
-    struct tape *tape = make_tape(1 << 14);
     struct event e = {.kind = EV_TIMER};
     FILE *full = fopen("/dev/full", "w");
 
+    make_tape(1 << 14);
     assert_non_null(full);
     tape_record(tape, &e);
     assert_int_equal(tape_dump(tape, fileno(full), true), TERN_DISK);
     fclose(full);
-    tape_destroy(tape);
 }
 
 /* Reads to the end or to the first error; the number of events. Every array handed out is touched.
  */
-static uint32_t play(const uint8_t *bytes, size_t n, enum tern_err *ret_err)
+static uint32_t play(const uint8_t *of, size_t n, enum tern_err *ret_err)
 {
-    struct tape_reader *reader = NULL;
     struct event e = {.kind = 0};
     uint32_t events = 0;
     volatile uint32_t sum = 0;
 
-    *ret_err = tape_open(bytes, n, &reader);
+    *ret_err = reopen(of, n);
     if (*ret_err != TERN_OK)
         return 0;
     for (;;) {
@@ -583,34 +596,29 @@ static uint32_t play(const uint8_t *bytes, size_t n, enum tern_err *ret_err)
     }
     if (*ret_err != TERN_OK)
         assert_int_equal(tape_next(reader, &e), TERN_MALFORMED); /* an error is not passed over */
-    tape_close(reader);
     return events;
 }
 
-static uint8_t *sample(size_t *ret_n)
+static size_t sample(void)
 {
-    struct tape *tape = make_tape(1 << 16);
     struct event e;
     struct lent lent;
     struct prng p;
-    uint8_t *bytes;
 
+    make_tape(1 << 16);
     prng_init(&p, 3);
     for (uint32_t i = 0; i < 60; i++) {
         random_event(&p, &e, &lent);
         e.now_ns = i;
         tape_record(tape, &e);
     }
-    bytes = dumped(tape, true, ret_n);
-    tape_destroy(tape);
-    return bytes;
+    return dump(true);
 }
 
 TEST(tape_cut_anywhere_is_malformed)
 {
     enum tern_err err;
-    size_t n;
-    uint8_t *bytes = sample(&n);
+    size_t n = sample();
 
     assert_int_equal(play(bytes, n, &err), 60);
     assert_int_equal(err, TERN_OK);
@@ -620,29 +628,26 @@ TEST(tape_cut_anywhere_is_malformed)
         assert_int_equal(err, TERN_MALFORMED);
         assert_true(events < 60);
     }
-    free(bytes);
 }
 
 TEST(tape_with_bytes_behind_its_end_is_malformed)
 {
     enum tern_err err;
-    size_t n;
-    uint8_t *bytes = sample(&n), *longer = calloc(1, n + 16);
+    size_t n = sample();
+    uint8_t *longer = calloc(1, n + 16);
 
     memcpy(longer, bytes, n);
     for (size_t more = 1; more <= 16; more++) {
         assert_int_equal(play(longer, n + more, &err), 60);
         assert_int_equal(err, TERN_MALFORMED);
     }
-    free(bytes);
     free(longer);
 }
 
 TEST(tape_of_another_version_is_unsupported)
 {
     enum tern_err err;
-    size_t n;
-    uint8_t *bytes = sample(&n);
+    size_t n = sample();
 
     bytes[8]++;
     play(bytes, n, &err);
@@ -650,7 +655,6 @@ TEST(tape_of_another_version_is_unsupported)
     bytes[0]++;
     play(bytes, n, &err);
     assert_int_equal(err, TERN_MALFORMED);
-    free(bytes);
 }
 
 /* Under the sanitizers this is what proves the reader's bounds. */
@@ -658,8 +662,8 @@ TEST(tape_damaged_bytes_are_an_error_or_an_event)
 {
     enum tern_err err;
     struct prng p;
-    size_t n;
-    uint8_t *bytes = sample(&n), *copy = malloc(n);
+    size_t n = sample();
+    uint8_t *copy = malloc(n);
 
     prng_init(&p, 11);
     for (uint32_t i = 0; i < 20000; i++) {
@@ -670,25 +674,21 @@ TEST(tape_damaged_bytes_are_an_error_or_an_event)
         assert_true(err == TERN_OK || err == TERN_MALFORMED || err == TERN_UNSUPPORTED);
     }
     free(copy);
-    free(bytes);
 }
 
 TEST(tape_time_that_goes_back_is_malformed)
 {
-    struct tape *tape = make_tape(1 << 14);
     struct event e = {.kind = EV_TIMER, .now_ns = 5};
     enum tern_err err;
     size_t n;
-    uint8_t *bytes;
 
+    make_tape(1 << 14);
     tape_record(tape, &e);
     e.now_ns = 4;
     tape_record(tape, &e);
-    bytes = dumped(tape, true, &n);
+    n = dump(true);
     assert_int_equal(play(bytes, n, &err), 1);
     assert_int_equal(err, TERN_MALFORMED);
-    free(bytes);
-    tape_destroy(tape);
 }
 
 /* The core takes the shell's slots on trust, so the reader may not. The ring itself takes anything.
@@ -721,29 +721,25 @@ TEST(tape_slots_outside_the_limits_are_malformed)
     };
 
     for (size_t i = 0; i < sizeof bad / sizeof *bad; i++) {
-        struct tape *tape = make_tape(1 << 14);
         enum tern_err err;
         size_t n;
-        uint8_t *bytes;
 
+        make_tape(1 << 14);
         tape_record(tape, &bad[i]);
-        bytes = dumped(tape, true, &n);
+        n = dump(true);
         if (play(bytes, n, &err) != 0 || err != TERN_MALFORMED)
             fail_msg("event %zu was read", i);
-        free(bytes);
-        tape_destroy(tape);
     }
 }
 
 TEST(tape_of_no_bytes_records_nothing)
 {
-    struct tape *tape = make_tape(0);
     struct event e = {.kind = EV_TIMER};
 
+    make_tape(0);
     tape_record(tape, &e);
     tape_record(NULL, &e);
     assert_int_equal(tape_dump(tape, 1, true), TERN_INVALID);
     assert_int_equal(tape_dump(NULL, 1, true), TERN_INVALID);
-    tape_destroy(tape);
     tape_destroy(NULL);
 }
