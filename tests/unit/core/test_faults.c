@@ -67,16 +67,15 @@ static void assert_source_owns(struct pair *p)
 static bool partition_heals(uint32_t before, struct cut cut)
 {
     struct pair p = pair_offered(3 * 512); /* several batches */
-    uint64_t fetch;
 
     by_hand(&p);
-    fetch = rig_fetch(p.d, 0, 0);
+    rig_fetch(p.d, 0, 0);
     for (uint32_t i = 0; i < before; i++)
         if (!one_arrives(&p, (struct cut){0}))
             return false;
     deadline_passes(&p, cut);
-    assert_non_null(rig_reply_to(p.dest, fetch));
-    rig_fetched(p.d, fetch);
+    assert_non_null(rig_reply_to(p.dest, p.d->fetch));
+    rig_fetched(p.d, p.d->fetch);
     assert_int_equal(rig_wrong(p.d, p.d->len.committed), 0);
     assert_source_owns(&p);
     rig_runs_free(p.dest);
@@ -104,13 +103,12 @@ static uint32_t last_message_lost(bool comes_late)
 {
     struct pair p = pair_offered(3 * 512);
     uint32_t lost = 0;
-    uint64_t fetch;
 
     by_hand(&p);
-    fetch = rig_fetch(p.d, 0, 0);
-    while (!rig_reply_to(p.dest, fetch))
+    rig_fetch(p.d, 0, 0);
+    while (!rig_reply_to(p.dest, p.d->fetch))
         assert_true(one_arrives(&p, (struct cut){0}));
-    assert_ok(rig_fetched(p.d, fetch));
+    assert_ok(rig_fetched(p.d, p.d->fetch));
     lost = rig_jobs(p.dest, RIG_MSG);
     assert_int_equal(rig_view(p.source).serves, 1); /* it waits for that message */
     if (!comes_late)
@@ -157,11 +155,10 @@ static uint32_t asleep(bool dest, bool source)
     struct pair p = pair_offered(1 << 20);
     struct rig_session *s = rig_committed(p.dest, &p.de, p.dp, 7, 16);
     uint32_t early = 0;
-    uint64_t fetch;
 
     computes(s, 7, 32);
     assert_ok(rig_rewind(s, 16, 5)); /* four pages: step 5 still writes them */
-    fetch = fetch_held(&p, RIG_PULL | RIG_PULL_STOP);
+    fetch_held(&p, RIG_PULL | RIG_PULL_STOP);
     assert_int_equal(rig_retiring(p.dest, p.dp), 4);
     if (dest)
         rig_advance(p.dest, ASLEEP_NS);
@@ -169,7 +166,7 @@ static uint32_t asleep(bool dest, bool source)
         rig_advance(p.source, ASLEEP_NS);
     early += 4 - rig_retiring(p.dest, p.dp);
     if (dest) {
-        assert_err(TERN_TIMED_OUT, rig_fetched(p.d, fetch));
+        assert_err(TERN_TIMED_OUT, rig_fetched(p.d, p.d->fetch));
         early += PAGES - quarantined(&p);
     }
     rig_engine_done(p.dest, &p.de, 5);
@@ -177,7 +174,7 @@ static uint32_t asleep(bool dest, bool source)
     rig_runs_free(p.dest);
     rig_advance(p.source, p.source->options.limits.transfer_deadline_ns);
     rig_advance(p.dest, p.dest->options.limits.transfer_deadline_ns);
-    assert_true(rig_fetched(p.d, fetch) != TERN_BUSY);
+    assert_true(rig_fetched(p.d, p.d->fetch) != TERN_BUSY);
     assert_int_equal(rig_wrong(p.d, p.d->len.committed), 0);
     assert_ok(rig_close(s, 0));
     assert_source_owns(&p);

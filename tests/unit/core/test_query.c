@@ -159,11 +159,11 @@ TEST(views_name_the_oldest_in_quarantine)
     struct pair p = pair_limited(1 << 20);
     struct rig_session *d[3];
     struct transfer_view t;
-    uint64_t fetch[3], since_ns[3];
+    uint64_t since_ns[3];
     struct pull_id pull[3];
 
     p.dest->automatic = BY_HAND(RIG_PULL | RIG_PULL_STOP);
-    fetch_many(&p, 3, 16, d, fetch);
+    fetch_many(&p, 3, 16, d);
     for (uint32_t i = 0; i < 3; i++)
         pull[i] = rig_job(p.dest, RIG_PULL, i)->pull;
     assert_true(core_pull_view(p.dest->core, pull[1].slot, &t));

@@ -125,6 +125,7 @@ struct rig_session {
     struct extra_key keys[RIG_KEYS_MAX];
     struct page_ref table[GROUPS_MAX][RIG_TABLE_MAX];
     uint32_t matched; /* by the last Match */
+    uint64_t fetch;   /* the request id of the last Fetch */
     /* T5. Own pages of a WINDOW group below slid have left the table; borrowed ones below `low`
      * tokens, since chunks are borrowed as a whole. */
     uint32_t slid[GROUPS_MAX], low;

@@ -582,7 +582,8 @@ uint64_t rig_fetch(struct rig_session *s, uint32_t peer, uint32_t depth)
 
     if (rig_request(s->rig, s->conn, &request))
         rig_fetched(s, request.request_id);
-    return request.request_id;
+    s->fetch = request.request_id;
+    return s->fetch;
 }
 
 /* Of an answer that came later. */

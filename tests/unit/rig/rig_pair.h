@@ -67,10 +67,10 @@ static inline enum tern_err fetch_all(struct rig_session *d)
 }
 
 /* The next batch comes, and it was the last that this fetch waited for. */
-#define last_batch_comes(d, fetch)                                                                 \
+#define last_batch_comes(d)                                                                        \
     do {                                                                                           \
         rig_complete((d)->rig, RIG_PULL);                                                          \
-        assert_ok(rig_fetched((d), (fetch)));                                                      \
+        assert_ok(rig_fetched((d), (d)->fetch));                                                   \
     } while (0)
 
 /* p->d begins to fetch; the destination's jobs of these kinds wait for the test. The request id. */
@@ -81,13 +81,18 @@ static inline uint64_t fetch_held(struct pair *p, uint32_t kinds)
 }
 
 /* Sessions d[i] begin to fetch [0, tokens) of sequences 1 + i, which the source has. */
-static inline void fetch_many(struct pair *p, uint32_t n, uint32_t tokens, struct rig_session **d,
-                              uint64_t *ret_fetch)
+static inline void fetch_many(struct pair *p, uint32_t n, uint32_t tokens, struct rig_session **d)
 {
     for (uint32_t i = 0; i < n; i++) {
         d[i] = asking_source(p, 1 + i, tokens);
-        ret_fetch[i] = rig_fetch(d[i], 0, 0);
+        rig_fetch(d[i], 0, 0);
     }
+}
+
+/* Whether the session's fetch is answered. */
+static inline bool ended(const struct rig_session *d)
+{
+    return rig_reply_to(d->rig, d->fetch) != NULL;
 }
 
 /* The error of an answer that has to be there. */

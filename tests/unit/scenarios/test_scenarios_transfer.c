@@ -49,17 +49,16 @@ static void one_round(struct pair *p, uint32_t round)
     struct rig_session *d = rig_session(p->dest, &p->de, p->dp, 1), *greedy;
     const uint32_t seed = 1 + round % 4, complete = round % 3;
     uint32_t in_flight, got;
-    uint64_t fetch;
 
     assert_ok(rig_match(d, rig_tokens(seed, PREFIX), PREFIX));
     p->dest->automatic = RIG_ALL & ~(uint32_t)(RIG_PULL | RIG_PULL_STOP);
-    fetch = rig_fetch(d, 0, 0);
+    rig_fetch(d, 0, 0);
     for (uint32_t i = 0; i < complete && rig_jobs(p->dest, RIG_PULL); i++)
         rig_complete(p->dest, RIG_PULL);
     in_flight = scribble(p->dest);
     assert_true(in_flight > 0);
     assert_ok(rig_fetch_cancel(d));
-    assert_err(TERN_GONE, rig_fetched(d, fetch));
+    assert_err(TERN_GONE, rig_fetched(d, d->fetch));
     assert_true(quarantined(p) >= in_flight);
 
     greedy = rig_session(p->dest, &p->de, p->dp, 2);
@@ -128,15 +127,14 @@ TEST(x_a_link_lost_both_ends_end_and_pages_return)
     struct pair p = start(4);
     struct rig_session *d = rig_session(p.dest, &p.de, p.dp, 1);
     uint32_t admin = rig_connect_admin(p.source);
-    uint64_t fetch;
 
     rig_put(p.source, &p.se, p.sp, 1, PREFIX);
     assert_ok(rig_match(d, seq1, PREFIX));
     p.dest->automatic = RIG_ALL & ~(uint32_t)(RIG_PULL | RIG_PULL_STOP);
-    fetch = rig_fetch(d, 0, 0);
+    rig_fetch(d, 0, 0);
     rig_complete(p.dest, RIG_PULL);
     rig_link_down(p.dest, 0);
-    assert_err(TERN_PEER_LOST, rig_fetched(d, fetch));
+    assert_err(TERN_PEER_LOST, rig_fetched(d, d->fetch));
     assert_true(quarantined(&p) > 0);
     rig_advance(p.dest, 60000000000u);
     assert_true(quarantined(&p) > 0);

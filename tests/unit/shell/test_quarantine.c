@@ -39,11 +39,11 @@ TEST(quarantine_old_is_warned_of_once_a_transfer)
     struct pair p = pair_limited(1 << 20);
     struct config *config = config_with_peer();
     struct rig_session *d[2];
-    uint64_t fetch[2], since_ns, seen_ns = 0;
+    uint64_t since_ns, seen_ns = 0;
     struct pull_id pull[2];
 
     p.dest->automatic = BY_HAND(RIG_PULL | RIG_PULL_STOP);
-    fetch_many(&p, 2, 16, d, fetch);
+    fetch_many(&p, 2, 16, d);
     for (uint32_t i = 0; i < 2; i++)
         pull[i] = rig_job(p.dest, RIG_PULL, i)->pull;
     rig_advance(p.dest, 1000000);

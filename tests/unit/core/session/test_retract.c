@@ -679,13 +679,12 @@ TEST(retract_two_sessions_of_one_prefix_go_and_come_back)
 TEST(retract_a_fetch_of_a_session_that_is_away_is_told_to_recover)
 {
     struct bench b = host_bench(4, 64, 16);
-    uint64_t fetch;
 
     commits(b.s, 1, 8);
     assert_ok(rig_retract(b.s, RETRACT_HOST, 0));
-    fetch = rig_fetch(b.s, PEER_HOST, 0);
-    assert_err(TERN_INVALID, rig_reply_to(b.rig, fetch)->err);
-    assert_non_null(strstr(rig_reply_to(b.rig, fetch)->text, "Recover"));
+    rig_fetch(b.s, PEER_HOST, 0);
+    assert_err(TERN_INVALID, rig_reply_to(b.rig, b.s->fetch)->err);
+    assert_non_null(strstr(rig_reply_to(b.rig, b.s->fetch)->text, "Recover"));
 }
 
 TEST(retract_a_recover_of_a_session_that_is_coming_back_busy)

@@ -89,13 +89,12 @@ TEST(fetch_two_groups_publish_together)
     struct pair p = PAIR_LIMITED(limits.peer_bytes_in_flight = 512, 4, 8, 8);
     struct group_layout groups[2] = {rig_group(4, 512), rig_group(8, 1024)};
     struct pool_id sp, dp;
-    uint64_t fetch;
     /* about a page at a time */
     assert_ok(rig_pool_open(p.source, p.se.conn[0], groups, 2, 128 << 10, &sp));
     assert_ok(rig_pool_open(p.dest, p.de.conn[0], groups, 2, 128 << 10, &dp));
     rig_put(p.source, &p.se, sp, 1, TOKENS);
     p.d = session_with(p.dest, &p.de, dp, 1, TOKENS);
-    fetch = fetch_held(&p, RIG_PULL);
+    fetch_held(&p, RIG_PULL);
     for (uint32_t pages = 0; rig_jobs(p.dest, RIG_PULL);) {
         pages += rig_job(p.dest, RIG_PULL, 0)->n;
         rig_complete(p.dest, RIG_PULL);
@@ -103,7 +102,7 @@ TEST(fetch_two_groups_publish_together)
          */
         assert_int_equal(rig_depth(p.d, seq1, TOKENS), pages / 3 * 8);
     }
-    assert_leaves_whole(rig_fetched(p.d, fetch), p.d, TOKENS);
+    assert_leaves_whole(rig_fetched(p.d, p.d->fetch), p.d, TOKENS);
 }
 
 TEST(fetch_corrupt_page_asked_again_once_then_right)
@@ -167,13 +166,12 @@ TEST(fetch_completion_after_cancel_changes_nothing)
 TEST(fetch_cancel_before_the_offer_the_source_lets_go)
 {
     struct pair p = pair_offered(1 << 20);
-    uint64_t fetch;
 
     p.source->automatic = BY_HAND(RIG_MSG); /* the offer waits */
-    fetch = rig_fetch(p.d, 0, 0);
+    rig_fetch(p.d, 0, 0);
     assert_int_equal(rig_jobs(p.source, RIG_MSG), 1);
     assert_ok(rig_fetch_cancel(p.d));
-    assert_err(TERN_GONE, rig_fetched(p.d, fetch));
+    assert_err(TERN_GONE, rig_fetched(p.d, p.d->fetch));
     rig_runs_free(p.source);
     pair_ends_clean(&p, 16, 0);
 }

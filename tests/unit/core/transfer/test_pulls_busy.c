@@ -18,34 +18,28 @@ static struct pair start(void)
     return p;
 }
 
-static bool ended(const struct rig_session *d, uint64_t fetch)
-{
-    return rig_reply_to(d->rig, fetch) != NULL;
-}
-
 /* Fetches 0 to n - 1; the first holds the source's only slot. */
-static void all_ask(struct pair *p, uint32_t n, struct rig_session **d, uint64_t *fetch)
+static void all_ask(struct pair *p, uint32_t n, struct rig_session **d)
 {
-    fetch_many(p, n, TOKENS, d, fetch);
+    fetch_many(p, n, TOKENS, d);
     assert_int_equal(rig_jobs(p->dest, RIG_PULL), 1);
     for (uint32_t i = 0; i < n; i++)
-        assert_false(ended(d[i], fetch[i]));
+        assert_false(ended(d[i]));
 }
 
 TEST(x8_busy_source_is_asked_again_when_it_said)
 {
     struct rig_session *d[2];
-    uint64_t fetch[2];
     struct pair p = start();
 
-    all_ask(&p, 2, d, fetch);
-    last_batch_comes(d[0], fetch[0]);
+    all_ask(&p, 2, d);
+    last_batch_comes(d[0]);
     rig_advance(p.dest, (RETRY_MS - 1) * MS);
     assert_int_equal(rig_jobs(p.dest, RIG_PULL), 0); /* not before */
     rig_advance(p.dest, MS);
     assert_int_equal(rig_jobs(p.dest, RIG_PULL), 1);
     rig_complete(p.dest, RIG_PULL);
-    assert_leaves_whole(rig_fetched(d[1], fetch[1]), d[0], TOKENS);
+    assert_leaves_whole(rig_fetched(d[1], d[1]->fetch), d[0], TOKENS);
     assert_whole(d[1], TOKENS);
 }
 
@@ -54,21 +48,20 @@ TEST(x8_busy_source_is_asked_again_when_it_said)
 TEST(x8_busy_source_is_asked_in_the_order_of_the_fetches)
 {
     struct rig_session *d[5];
-    uint64_t fetch[5];
     struct pair p = start();
 
     d[4] = asking_source(&p, 5, TOKENS);
-    all_ask(&p, 4, d, fetch);
-    last_batch_comes(d[0], fetch[0]);
-    fetch[4] = rig_fetch(d[4], 0, 0);
+    all_ask(&p, 4, d);
+    last_batch_comes(d[0]);
+    rig_fetch(d[4], 0, 0);
     assert_int_equal(rig_jobs(p.dest, RIG_PULL), 0);
     for (uint32_t i = 1; i < 5; i++) {
         rig_advance(p.dest, RETRY_MS * MS);
         assert_int_equal(rig_jobs(p.dest, RIG_PULL), 1);
         rig_complete(p.dest, RIG_PULL);
         for (uint32_t k = i + 1; k < 5; k++)
-            assert_false(ended(d[k], fetch[k]));
-        assert_leaves_whole(rig_fetched(d[i], fetch[i]), d[i], TOKENS);
+            assert_false(ended(d[k]));
+        assert_leaves_whole(rig_fetched(d[i], d[i]->fetch), d[i], TOKENS);
     }
 }
 
@@ -76,18 +69,17 @@ TEST(x8_busy_source_is_asked_in_the_order_of_the_fetches)
 TEST(x8_busy_for_too_long_ends_with_the_time_to_come_back)
 {
     struct rig_session *d[3];
-    uint64_t fetch[3];
     struct pair p = start();
 
-    all_ask(&p, 3, d, fetch);
+    all_ask(&p, 3, d);
     for (uint32_t ms = 0; ms < PULL_BUSY_MS_MAX; ms += RETRY_MS)
         rig_advance(p.dest, RETRY_MS * MS);
     for (uint32_t i = 1; i < 3; i++) {
-        assert_err(TERN_BUSY, rig_fetched(d[i], fetch[i]));
-        assert_int_equal(rig_reply_to(p.dest, fetch[i])->fetch.retry_ms, RETRY_MS);
+        assert_err(TERN_BUSY, rig_fetched(d[i], d[i]->fetch));
+        assert_int_equal(rig_reply_to(p.dest, d[i]->fetch)->fetch.retry_ms, RETRY_MS);
     }
     complete_all(p.dest, RIG_PULL);
-    assert_ok(rig_fetched(d[0], fetch[0]));
+    assert_ok(rig_fetched(d[0], d[0]->fetch));
     assert_int_equal(rig_view(p.dest).pulls, 0);
     p.dest->automatic = RIG_ALL;
     assert_ok(fetch_all(d[1]));
@@ -97,35 +89,33 @@ TEST(x8_busy_source_is_not_asked_more_often_than_so)
 {
     struct rig_options options = rig_defaults();
     struct rig_session *d[2];
-    uint64_t fetch[2];
     struct pair p;
 
     options.limits.serves = 1;
     options.limits.busy_retry_ms = 1;
     p = pair_with(options, 4, 128, 128);
     p.dest->automatic = BY_HAND(RIG_PULL);
-    all_ask(&p, 2, d, fetch);
+    all_ask(&p, 2, d);
     for (uint32_t i = 1; i < PULL_ASKS_MAX; i++) {
-        assert_false(ended(d[1], fetch[1]));
+        assert_false(ended(d[1]));
         rig_advance(p.dest, MS);
     }
-    assert_err(TERN_BUSY, rig_fetched(d[1], fetch[1]));
-    assert_int_equal(rig_reply_to(p.dest, fetch[1])->fetch.retry_ms, 1);
+    assert_err(TERN_BUSY, rig_fetched(d[1], d[1]->fetch));
+    assert_int_equal(rig_reply_to(p.dest, d[1]->fetch)->fetch.retry_ms, 1);
 }
 
 /* Whoever leads may be cancelled, or its session may close: the next one asks. */
 TEST(x8_next_in_line_asks_when_the_first_is_cancelled)
 {
     struct rig_session *d[3];
-    uint64_t fetch[3];
     struct pair p = start();
 
-    all_ask(&p, 3, d, fetch);
+    all_ask(&p, 3, d);
     assert_ok(rig_fetch_cancel(d[1]));
-    assert_err(TERN_GONE, rig_fetched(d[1], fetch[1]));
-    last_batch_comes(d[0], fetch[0]);
+    assert_err(TERN_GONE, rig_fetched(d[1], d[1]->fetch));
+    last_batch_comes(d[0]);
     rig_advance(p.dest, RETRY_MS * MS);
-    last_batch_comes(d[2], fetch[2]);
+    last_batch_comes(d[2]);
 }
 
 /* Another tenant does not wait behind them. */
@@ -134,23 +124,21 @@ TEST(x8_line_is_each_tenants_own)
     struct rig_session *d[3];
     struct pair p = start();
     struct rig_session *theirs = another_tenant_asking(&p, 9, TOKENS);
-    uint64_t fetch[3], other;
 
-    all_ask(&p, 3, d, fetch);
-    last_batch_comes(d[0], fetch[0]);
-    other = rig_fetch(theirs, 0, 0);
-    last_batch_comes(theirs, other);
+    all_ask(&p, 3, d);
+    last_batch_comes(d[0]);
+    rig_fetch(theirs, 0, 0);
+    last_batch_comes(theirs);
 }
 
 TEST(x8_lost_peer_ends_those_that_wait_for_it)
 {
     struct rig_session *d[3];
-    uint64_t fetch[3];
     struct pair p = start();
 
-    all_ask(&p, 3, d, fetch);
+    all_ask(&p, 3, d);
     rig_link_down(p.dest, 0);
     for (uint32_t i = 1; i < 3; i++)
-        assert_err(TERN_PEER_LOST, rig_fetched(d[i], fetch[i]));
+        assert_err(TERN_PEER_LOST, rig_fetched(d[i], d[i]->fetch));
     assert_int_equal(rig_view(p.dest).pulls, 0);
 }

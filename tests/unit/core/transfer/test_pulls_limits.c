@@ -8,12 +8,11 @@ TEST(limits_transfers_in_full_busy)
 {
     struct pair p = PAIR_LIMITED(limits.pulls = 1, 4, 64, 64);
     struct rig_session *d[2];
-    uint64_t fetch[2];
 
     p.dest->automatic = BY_HAND(RIG_PULL);
-    fetch_many(&p, 2, 16, d, fetch);
-    assert_err(TERN_BUSY, answered(&p, fetch[1]));
-    last_batch_comes(d[0], fetch[0]);
+    fetch_many(&p, 2, 16, d);
+    assert_err(TERN_BUSY, answered(&p, d[1]->fetch));
+    last_batch_comes(d[0]);
     p.dest->automatic = RIG_ALL;
     assert_ok(fetch_all(d[1]));
 }
@@ -51,14 +50,13 @@ TEST(limits_fetch_of_too_many_extra_keys_invalid)
 static void fetches_stay_within(struct pair p, uint32_t n, uint64_t bytes)
 {
     struct rig_session *d[3];
-    uint64_t fetch[3];
 
     p.dest->automatic = BY_HAND(RIG_PULL);
-    fetch_many(&p, n, 32, d, fetch);
+    fetch_many(&p, n, 32, d);
     complete_all(p.dest, RIG_PULL);
     assert_true(p.dest->max_pages_in_flight * 512 <= bytes);
     for (uint32_t i = 0; i < n; i++) {
-        assert_leaves_whole(rig_fetched(d[i], fetch[i]), d[i], 32);
+        assert_leaves_whole(rig_fetched(d[i], d[i]->fetch), d[i], 32);
     }
 }
 
@@ -94,7 +92,6 @@ TEST(fetch_with_all_batches_on_their_way_leaves_no_work_over)
                                      rig_group(1, 64)};
     struct rig_options options = rig_defaults();
     struct pair p = {.dest = rig_create(&options)};
-    uint64_t fetch;
 
     options.incarnation = 0x2002;
     p.source = rig_create(&options);
@@ -104,11 +101,11 @@ TEST(fetch_with_all_batches_on_their_way_leaves_no_work_over)
     assert_ok(rig_pool_open(p.dest, p.de.conn[0], groups, 4, 1 << 20, &p.dp));
     rig_link_up(p.dest, 0, p.source, options.limits.peers);
     pair_offer(&p, 832);
-    fetch = fetch_held(&p, RIG_PULL);
+    fetch_held(&p, RIG_PULL);
     assert_int_equal(rig_jobs(p.dest, RIG_PULL), PULL_BATCHES_MAX);
     assert_true(core_deadline(p.dest->core) > p.dest->now_ns);
     complete_all(p.dest, RIG_PULL);
-    assert_leaves_whole(rig_fetched(p.d, fetch), p.d, 832);
+    assert_leaves_whole(rig_fetched(p.d, p.d->fetch), p.d, 832);
 }
 
 /* X8: a source that is busy says so and when to come back. */
@@ -116,15 +113,14 @@ TEST(fetch_source_full_answers_busy)
 {
     struct pair p = PAIR_LIMITED(limits.serves = 1, 4, 128, 64);
     struct rig_session *d[2];
-    uint64_t fetch[2];
 
     p.dest->automatic = BY_HAND(RIG_PULL);
-    fetch_many(&p, 2, 16, d, fetch);
-    assert_null(rig_reply_to(p.dest, fetch[1])); /* the destination comes back by itself */
-    last_batch_comes(d[0], fetch[0]);
+    fetch_many(&p, 2, 16, d);
+    assert_null(rig_reply_to(p.dest, d[1]->fetch)); /* the destination comes back by itself */
+    last_batch_comes(d[0]);
     p.dest->automatic = RIG_ALL;
     rig_advance(p.dest, p.dest->options.limits.busy_retry_ms * NS_PER_MS);
-    assert_leaves_whole(rig_fetched(d[1], fetch[1]), d[0], 16);
+    assert_leaves_whole(rig_fetched(d[1], d[1]->fetch), d[0], 16);
     assert_whole(d[1], 16);
 }
 
@@ -133,16 +129,15 @@ TEST(fetch_destination_full_pool_exhausted_and_the_source_lets_go)
 {
     struct pair p = pair_limited(1 << 20);
     struct rig_session *greedy = rig_session(p.dest, &p.de, p.dp, 2);
-    uint64_t fetch;
 
     assert_ok(rig_match(greedy, rig_tokens(9, 256), 256));
     assert_ok(rig_run_to(greedy, rig_tokens(9, 256),
                          50 * 4)); /* 14 of 64 pages are left, 16 are needed */
     pair_offer(&p, TOKENS);
-    fetch = rig_fetch(p.d, 0, 0);
-    assert_err(TERN_POOL_EXHAUSTED, rig_fetched(p.d, fetch));
-    assert_int_equal(rig_reply_to(p.dest, fetch)->shortage.needed, 16);
-    assert_int_equal(rig_reply_to(p.dest, fetch)->shortage.free, 14);
+    rig_fetch(p.d, 0, 0);
+    assert_err(TERN_POOL_EXHAUSTED, rig_fetched(p.d, p.d->fetch));
+    assert_int_equal(rig_reply_to(p.dest, p.d->fetch)->shortage.needed, 16);
+    assert_int_equal(rig_reply_to(p.dest, p.d->fetch)->shortage.free, 14);
     assert_int_equal(rig_view(p.source).serves, 0);
     assert_ok(rig_close(greedy, 0));
     assert_leaves_whole(fetch_all(p.d), p.d, TOKENS);
@@ -195,14 +190,13 @@ TEST(fetch_bytes_in_flight_are_each_tenants_own)
 {
     struct pair p = PAIR_LIMITED(limits.tenant_bytes_in_flight = 512, 4, 64, 64);
     struct rig_session *d = another_tenant_asking(&p, 2, 8);
-    uint64_t fetch[2];
 
     pair_offer(&p, 8);
-    fetch[0] = fetch_held(&p, RIG_PULL);
+    fetch_held(&p, RIG_PULL);
     assert_int_equal(rig_jobs(p.dest, RIG_PULL), 1); /* a page, and it is full */
-    fetch[1] = rig_fetch(d, 0, 0);
+    rig_fetch(d, 0, 0);
     assert_int_equal(rig_jobs(p.dest, RIG_PULL), 2);
     complete_all(p.dest, RIG_PULL);
-    assert_ok(rig_fetched(p.d, fetch[0]));
-    assert_leaves_whole(rig_fetched(d, fetch[1]), d, 8);
+    assert_ok(rig_fetched(p.d, p.d->fetch));
+    assert_leaves_whole(rig_fetched(d, d->fetch), d, 8);
 }

@@ -15,17 +15,11 @@ static struct pair start(void)
     return pair_with(options, 4, 128, 128);
 }
 
-static bool ended(const struct rig_session *d, uint64_t fetch)
-{
-    return rig_reply_to(d->rig, fetch) != NULL;
-}
-
 /* X8. Steady arrivals: whenever a batch has come, one more session asks. None ends before one that
  * asked earlier, and none waits for more than those before it. */
 TEST(x8_fetches_end_in_the_order_in_which_they_began)
 {
     struct rig_session *d[ARRIVALS];
-    uint64_t fetch[ARRIVALS];
     struct pair p = start();
     uint32_t asked = 0, done = 0;
 
@@ -34,20 +28,20 @@ TEST(x8_fetches_end_in_the_order_in_which_they_began)
     }
     p.dest->automatic = BY_HAND(RIG_PULL);
     for (; asked < AT_ONCE; asked++)
-        fetch[asked] = rig_fetch(d[asked], 0, 0);
+        rig_fetch(d[asked], 0, 0);
     while (done < ARRIVALS) {
         assert_true(rig_jobs(p.dest, RIG_PULL) > 0);
         rig_complete(p.dest, RIG_PULL);
         if (asked < ARRIVALS) {
-            fetch[asked] = rig_fetch(d[asked], 0, 0);
+            rig_fetch(d[asked], 0, 0);
             asked++;
         }
-        while (done < asked && ended(d[done], fetch[done])) {
-            assert_leaves_whole(rig_fetched(d[done], fetch[done]), d[done], TOKENS);
+        while (done < asked && ended(d[done])) {
+            assert_leaves_whole(rig_fetched(d[done], d[done]->fetch), d[done], TOKENS);
             done++;
         }
         for (uint32_t i = done; i < asked; i++)
-            assert_false(ended(d[i], fetch[i]));
+            assert_false(ended(d[i]));
     }
 }
 
@@ -58,16 +52,15 @@ TEST(x8_tenants_take_turns)
     struct rig_session *d[6];
     struct pair p = start();
     struct rig_session *theirs = another_tenant_asking(&p, 9, TOKENS);
-    uint64_t fetch[6], other;
 
     p.dest->automatic = BY_HAND(RIG_PULL);
-    fetch_many(&p, 6, TOKENS, d, fetch);
-    other = rig_fetch(theirs, 0, 0);
-    last_batch_comes(d[0], fetch[0]); /* of d[0]; the room goes to the other tenant */
-    last_batch_comes(theirs, other);
+    fetch_many(&p, 6, TOKENS, d);
+    rig_fetch(theirs, 0, 0);
+    last_batch_comes(d[0]); /* of d[0]; the room goes to the other tenant */
+    last_batch_comes(theirs);
     for (uint32_t i = 1; i < 6; i++) {
-        assert_false(ended(d[i], fetch[i]));
-        last_batch_comes(d[i], fetch[i]);
+        assert_false(ended(d[i]));
+        last_batch_comes(d[i]);
     }
     assert_whole(theirs, TOKENS);
 }
@@ -81,7 +74,6 @@ TEST(x8_large_page_is_not_overtaken_by_small_ones)
     struct rig_engine se, de;
     struct pool_id sp, dp;
     struct pair p = start();
-    uint64_t fetch[4], other;
 
     se = rig_engine(p.source, 1, "theirs", 1);
     de = rig_engine(p.dest, 1, "theirs", 1);
@@ -93,12 +85,12 @@ TEST(x8_large_page_is_not_overtaken_by_small_ones)
         d[i] = asking_source(&p, 1 + i, 6 * 4);
     }
     p.dest->automatic = BY_HAND(RIG_PULL);
-    fetch[0] = rig_fetch(d[0], 0, 0); /* 6 of 8 pages */
-    other = rig_fetch(slow, 0, 0);    /* needs the room of 4 */
-    fetch[1] = rig_fetch(d[1], 0, 0); /* would take the 2 that are left, again and again */
+    rig_fetch(d[0], 0, 0); /* 6 of 8 pages */
+    rig_fetch(slow, 0, 0); /* needs the room of 4 */
+    rig_fetch(d[1], 0, 0); /* would take the 2 that are left, again and again */
     assert_int_equal(rig_jobs(p.dest, RIG_PULL), 1);
-    last_batch_comes(d[0], fetch[0]);
-    last_batch_comes(slow, other);
+    last_batch_comes(d[0]);
+    last_batch_comes(slow);
     complete_all(p.dest, RIG_PULL);
-    assert_leaves_whole(rig_fetched(d[1], fetch[1]), slow, 4);
+    assert_leaves_whole(rig_fetched(d[1], d[1]->fetch), slow, 4);
 }

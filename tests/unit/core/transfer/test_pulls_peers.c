@@ -25,10 +25,9 @@ TEST(offer_that_does_not_fit_closes_the_link)
         struct pair p = offered();
         struct table_run run;
         struct peer_msg msg;
-        uint64_t fetch;
 
         p.source->automatic = BY_HAND(RIG_MSG);
-        fetch = rig_fetch(p.d, 0, 0);
+        rig_fetch(p.d, 0, 0);
         msg = rig_job(p.source, RIG_MSG, 0)->msg;
         run = msg.runs[0];
         msg.runs = &run;
@@ -43,7 +42,7 @@ TEST(offer_that_does_not_fit_closes_the_link)
         }
         source_says(&p, &msg); /* in place of the offer that waits */
         assert_int_equal(p.dest->link_closes, 1);
-        assert_err(TERN_PEER_LOST, rig_fetched(p.d, fetch));
+        assert_err(TERN_PEER_LOST, rig_fetched(p.d, p.d->fetch));
         assert_lengths(p.d, 0, 0, 0);
         assert_int_equal(rig_group_view(p.dest, p.dp, 0).free, 64);
         assert_int_equal(p.dest->pulled_pages, 0);
@@ -74,15 +73,14 @@ TEST(message_of_a_pull_on_another_link_closes_that_link)
     struct pair p = offered();
     struct rig *third = rig_create(NULL);
     struct peer_msg abort = {.kind = PEER_PULL_ABORT, .err = TERN_GONE};
-    uint64_t fetch;
 
     rig_link_up(p.dest, 1, third, 2);
-    fetch = fetch_held(&p, RIG_PULL);
+    fetch_held(&p, RIG_PULL);
     abort.pull = rig_job(p.dest, RIG_PULL, 0)->pull;
     says(p.dest, 1, &abort);
     assert_int_equal(p.dest->link_closes, 1);
     rig_complete(p.dest, RIG_PULL); /* the fetch itself goes on */
-    assert_leaves_whole(rig_fetched(p.d, fetch), p.d, TOKENS);
+    assert_leaves_whole(rig_fetched(p.d, p.d->fetch), p.d, TOKENS);
 }
 
 /* What a puller may send in an open: nothing of it may do more than be refused. */
@@ -236,7 +234,6 @@ TEST(link_lost_under_many_fetches_every_one_is_answered)
     enum { N = 70 };
     struct rig_options options = rig_defaults();
     struct rig_session *d[N];
-    uint64_t fetch[N];
     struct pair p;
 
     options.limits.pulls = options.limits.serves = N;
@@ -244,13 +241,13 @@ TEST(link_lost_under_many_fetches_every_one_is_answered)
     options.tenant[0].sessions_max = 2 * N;
     p = pair_with(options, 4, 256, 256);
     p.dest->automatic = BY_HAND(RIG_PULL);
-    fetch_many(&p, N, 8, d, fetch);
+    fetch_many(&p, N, 8, d);
     assert_int_equal(rig_jobs(p.dest, RIG_PULL), N);
     p.dest->automatic = p.source->automatic =
         0; /* nothing else happens that could carry the rest along */
     rig_link_down(p.dest, 0);
     for (uint32_t i = 0; i < N; i++)
-        assert_err(TERN_PEER_LOST, rig_fetched(d[i], fetch[i]));
+        assert_err(TERN_PEER_LOST, rig_fetched(d[i], d[i]->fetch));
     assert_int_equal(rig_jobs(p.dest, RIG_PULL_STOP), N);
     assert_int_equal(rig_jobs(p.source, RIG_SERVE_STOP), N);
     p.dest->automatic = p.source->automatic = RIG_ALL;
@@ -267,7 +264,6 @@ TEST(fetch_of_many_batches_completes_in_any_order)
 {
     for (uint32_t order = 0; order < 3; order++) {
         struct rig_options options = rig_defaults();
-        uint64_t fetch;
         struct pair p;
 
         options.limits.nodes = 1024;
@@ -275,13 +271,13 @@ TEST(fetch_of_many_batches_completes_in_any_order)
         p = pair_with(options, 1, 700, 700);
         p.source->no_audit = p.dest->no_audit = true;
         pair_offer(&p, 600);
-        fetch = fetch_held(&p, RIG_PULL);
+        fetch_held(&p, RIG_PULL);
         assert_int_equal(rig_jobs(p.dest, RIG_PULL), 3);
         p.dest->corrupt_pages = 5;
         while (rig_jobs(p.dest, RIG_PULL))
             rig_complete_nth(p.dest, RIG_PULL, order % rig_jobs(p.dest, RIG_PULL));
         p.source->no_audit = p.dest->no_audit = false;
-        assert_leaves_whole(rig_fetched(p.d, fetch), p.d, 600);
+        assert_leaves_whole(rig_fetched(p.d, p.d->fetch), p.d, 600);
         assert_int_equal(p.dest->pulled_pages, 605);
         oracle_audit(p.dest->core);
     }
@@ -328,15 +324,14 @@ TEST(fetch_overtaken_by_another_engine_keeps_its_own_pages)
     struct pair p = pair_limited(512);
     struct rig_engine other = second_engine(p.dest, p.dp);
     struct rig_session *s = rig_session(p.dest, &other, p.dp, 1);
-    uint64_t fetch;
 
     pair_offer(&p, TOKENS);
-    fetch = fetch_held(&p, RIG_PULL);
+    fetch_held(&p, RIG_PULL);
     rig_complete(p.dest, RIG_PULL); /* [0, 4) */
     matches(s, seq1, TOKENS, 4);
     run_and_commit(s, seq1, TOKENS, 12, 4); /* [4, 12) is pending */
     complete_all(p.dest, RIG_PULL);
-    assert_leaves(rig_fetched(p.d, fetch), p.d, 4, TOKENS, TOKENS);
+    assert_leaves(rig_fetched(p.d, p.d->fetch), p.d, 4, TOKENS, TOKENS);
     assert_int_equal(rig_wrong(p.d, TOKENS), 0);
     rig_engine_kill(p.dest, &other, 0);
     assert_leaves_whole(rig_commit(p.d, TOKENS, 0), p.d, TOKENS);

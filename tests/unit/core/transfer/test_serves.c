@@ -57,7 +57,6 @@ TEST(serve_pending_or_unsealed_is_not_offered)
 {
     struct pair p = pair_limited(1 << 20);
     struct rig_session *s = rig_session(p.source, &p.se, p.sp, 1);
-    uint64_t fetch;
 
     p.d = asking(&p, 1, TOKENS);
     p.source->automatic = BY_HAND(RIG_SEAL);
@@ -65,10 +64,10 @@ TEST(serve_pending_or_unsealed_is_not_offered)
     assert_leaves(fetch_all(p.d), p.d, 0, 0,
                   0); /* its step is pending: there is nothing to offer */
     rig_engine_done(p.source, &p.se, 3);
-    fetch = rig_fetch(p.d, 0, 0);
+    rig_fetch(p.d, 0, 0);
     assert_int_equal(p.dest->pulled_pages, 0); /* no checksums yet: nothing leaves */
     complete_all(p.source, RIG_SEAL);
-    assert_ok(rig_fetched(p.d, fetch));
+    assert_ok(rig_fetched(p.d, p.d->fetch));
     if (p.d->len.committed == 0) /* a source may also have answered "nothing yet" */
         assert_ok(fetch_all(p.d));
     assert_whole(p.d, TOKENS);
