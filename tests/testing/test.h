@@ -31,13 +31,20 @@
     }                                                                                              \
     struct test_needs_a_semicolon
 
+/* Of the program's cases that have none of their own. */
+#define TEST_EACH(setup, teardown)                                                                 \
+    __attribute__((constructor)) static void setup##_##teardown##_has_each_case(void)              \
+    {                                                                                              \
+        test_each(setup, teardown);                                                                \
+    }                                                                                              \
+    struct test_needs_a_semicolon
+
 /* setup or teardown of a case or a group */
 #define FIXTURE(name) static int name(void **state __attribute__((unused)))
 
 void test_add(const char *name, CMUnitTestFunction test, CMFixtureFunction setup,
               CMFixtureFunction teardown);
 void test_group(CMFixtureFunction setup, CMFixtureFunction teardown);
-/* Of the program's cases that have none of their own. */
 void test_each(CMFixtureFunction setup, CMFixtureFunction teardown);
 /* Turns the number of failed cases into the exit status; without one the number is the status. */
 void test_ends(int (*status)(int failed));

@@ -177,10 +177,7 @@ FIXTURE(stop_pools)
     return 0;
 }
 
-__attribute__((constructor)) static void each_has_memory(void)
-{
-    test_each(client_setup, stop_pools);
-}
+TEST_EACH(client_setup, stop_pools);
 
 static uint32_t open_fds(void)
 {

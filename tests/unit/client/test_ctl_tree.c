@@ -85,10 +85,7 @@ FIXTURE(lists_end)
     return 0;
 }
 
-__attribute__((constructor)) static void each_has_lists(void)
-{
-    test_each(lists_start, lists_end);
-}
+TEST_EACH(lists_start, lists_end);
 
 static void lists_anew(void)
 {

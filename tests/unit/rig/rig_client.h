@@ -59,10 +59,7 @@ FIXTURE(client_stop)
     return 0;
 }
 
-__attribute__((constructor)) static void client_each(void)
-{
-    test_each(client_setup, client_stop);
-}
+TEST_EACH(client_setup, client_stop);
 
 static inline void start(void (*serve)(struct fake *f), void *ctx)
 {

@@ -30,10 +30,7 @@ FIXTURE(rig_test_teardown)
     return 0;
 }
 
-__attribute__((constructor)) static void rig_test_each(void)
-{
-    test_each(rig_test_setup, rig_test_teardown);
-}
+TEST_EACH(rig_test_setup, rig_test_teardown);
 
 /* For rig->automatic: all but these kinds of jobs complete by themselves. */
 #define BY_HAND(kinds) (RIG_ALL & ~(uint32_t)(kinds))

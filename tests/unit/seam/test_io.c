@@ -47,10 +47,7 @@ FIXTURE(close_all)
     return 0;
 }
 
-__attribute__((constructor)) static void each_closes(void)
-{
-    test_each(NULL, close_all);
-}
+TEST_EACH(NULL, close_all);
 
 static void open_io(uint32_t entries, uint32_t buffers, uint32_t buffer_bytes)
 {

@@ -67,10 +67,7 @@ FIXTURE(rig_drop)
     return 0;
 }
 
-__attribute__((constructor)) static void rig_test_each(void)
-{
-    test_each(NULL, rig_drop);
-}
+TEST_EACH(NULL, rig_drop);
 
 TEST(mem_page_lies_where_the_layout_says)
 {

@@ -106,10 +106,7 @@ FIXTURE(rig_drop)
     return 0;
 }
 
-__attribute__((constructor)) static void rig_test_each(void)
-{
-    test_each(NULL, rig_drop);
-}
+TEST_EACH(NULL, rig_drop);
 
 static uint8_t *at(uint32_t pool, uint32_t region, const struct page_at *p)
 {

@@ -12,10 +12,7 @@ FIXTURE(rig_teardown)
     return 0;
 }
 
-__attribute__((constructor)) static void rig_test_each(void)
-{
-    test_each(NULL, rig_teardown);
-}
+TEST_EACH(NULL, rig_teardown);
 
 #define PULL(s) ((struct pull_id){(s), 5})
 

@@ -339,8 +339,3 @@ TEST(xfer_push_throughput_at_64_kib)
 {
     throughput(true, "verbs_push", "ib_write_bw");
 }
-
-__attribute__((constructor)) static void says_how_it_ended(void)
-{
-    test_ends(verbs_ended);
-}

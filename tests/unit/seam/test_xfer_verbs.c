@@ -377,8 +377,3 @@ TEST(xfer_verbs_throughput_at_64_kib)
 {
     throughput(false, "verbs_pull", "ib_read_bw");
 }
-
-__attribute__((constructor)) static void says_how_it_ended(void)
-{
-    test_ends(verbs_ended);
-}

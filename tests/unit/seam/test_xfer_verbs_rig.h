@@ -333,4 +333,9 @@ static inline int verbs_ended(int failed)
     return failed == 0 && no_device ? TEST_SKIPPED : failed;
 }
 
+__attribute__((constructor)) static void says_how_it_ended(void)
+{
+    test_ends(verbs_ended);
+}
+
 #endif

@@ -92,10 +92,7 @@ FIXTURE(scene_stop)
     return rig_test_teardown(NULL);
 }
 
-__attribute__((constructor)) static void each_has_a_scene(void)
-{
-    test_each(scene_start, scene_stop);
-}
+TEST_EACH(scene_start, scene_stop);
 
 /* The answer is kept until the next one is asked for. */
 static enum tern_err ask_sized(const char *command, const char *a, const char *b, uint32_t tenant,

@@ -50,10 +50,7 @@ FIXTURE(drop_all)
     return 0;
 }
 
-__attribute__((constructor)) static void drops_after_each(void)
-{
-    test_each(NULL, drop_all);
-}
+TEST_EACH(NULL, drop_all);
 
 /* Closed, it is texts[ntexts - 1]. */
 static FILE *text_begin(void)

@@ -43,10 +43,7 @@ FIXTURE(remove_all)
     return remove_dir(NULL);
 }
 
-__attribute__((constructor)) static void each_has_all(void)
-{
-    test_each(make_all, remove_all);
-}
+TEST_EACH(make_all, remove_all);
 
 /* How a child that does this ends; what it said is in `text`. */
 static int end_of(void (*act)(void))

@@ -71,10 +71,7 @@ FIXTURE(drop_all)
     return 0;
 }
 
-__attribute__((constructor)) static void drops_after_each(void)
-{
-    test_each(NULL, drop_all);
-}
+TEST_EACH(NULL, drop_all);
 
 static void make_tape(size_t ring_bytes)
 {

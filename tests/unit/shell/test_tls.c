@@ -45,10 +45,7 @@ FIXTURE(both_close)
     return 0;
 }
 
-__attribute__((constructor)) static void each_closes(void)
-{
-    test_each(NULL, both_close);
-}
+TEST_EACH(NULL, both_close);
 
 /* a dials b, as daemons do; ends that there were are closed. */
 static void both_ours(void)
