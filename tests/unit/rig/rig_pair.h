@@ -9,10 +9,7 @@
 /* Pages of 4 tokens and 512 bytes, of which that many bytes may be on their way at a time. */
 static inline struct pair pair_limited(uint64_t peer_bytes)
 {
-    struct rig_options options = rig_defaults();
-
-    options.limits.peer_bytes_in_flight = peer_bytes;
-    return pair_with(options, 4, 128, 64);
+    return PAIR_LIMITED(limits.peer_bytes_in_flight = peer_bytes, 4, 128, 64);
 }
 
 /* Tokens [0, n) of sequence `seed` are committed there. */

@@ -8,10 +8,8 @@
 
 static struct pair start(uint32_t batch_pages)
 {
-    struct rig_options options = rig_defaults();
-
-    options.limits.peer_bytes_in_flight = (uint64_t)batch_pages * 512;
-    return pair_with(options, PAGE_TOKENS, 128, DEST_PAGES);
+    return PAIR_LIMITED(limits.peer_bytes_in_flight = (uint64_t)batch_pages * 512, PAGE_TOKENS, 128,
+                        DEST_PAGES);
 }
 
 /* What a receive that is still under way may do until it is proven quiet. */

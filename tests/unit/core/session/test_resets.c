@@ -37,12 +37,9 @@ static struct pair offered(void)
 /* Two daemons that fetch from each other: who is told tells the one that told it, too. */
 TEST(n1_reset_is_answered_when_all_have_heard)
 {
-    struct rig_options options = rig_defaults();
-    struct pair p;
+    struct pair p = PAIR_LIMITED(limits.peers = 1, 4, 128, 64);
     uint64_t id;
 
-    options.limits.peers = 1;
-    p = pair_with(options, 4, 128, 64);
     rig_link_up(p.source, 0, p.dest, 1);
     source_has(&p, 1, TOKENS);
     dest_has(&p, 1, 8);
@@ -65,12 +62,9 @@ TEST(n1_reset_is_answered_when_all_have_heard)
 /* A peer whose own peers are away says so, and says when they have heard. */
 TEST(n1_peer_that_waits_for_its_own_peers_counts_as_unreached)
 {
-    struct rig_options options = rig_defaults();
-    struct pair p;
+    struct pair p = PAIR_LIMITED(limits.peers = 1, 4, 128, 64);
     uint64_t id;
 
-    options.limits.peers = 1;
-    p = pair_with(options, 4, 128, 64);
     id = resets(p.dest, p.de.conn[0], 1);
     assert_int_equal(rig_reply_to(p.dest, id)->namespace_reset.unreached, 1);
     assert_int_equal(rig_view(p.dest).resets_spreading, 1);

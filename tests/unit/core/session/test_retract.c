@@ -622,12 +622,9 @@ TEST(retract_after_a_recover_the_step_is_the_engines_again)
 /* T14: more than the retire records can name: BUSY, and nothing has changed. */
 TEST(retract_without_a_retire_record_it_is_busy)
 {
-    struct rig_options o = rig_defaults();
-    struct bench b;
+    struct bench b = running_with(HOST_BENCH_LIMITED(limits.retires = 2, 4, 32, 32));
     uint64_t changes;
 
-    o.limits.retires = 2;
-    b = running_with(host_bench_with(&o, 4, 32, 32));
     assert_ok(rig_rewind(b.s, 16, 3));
     assert_ok(rig_rewind(b.s, 12, 4));
     assert_ok(rig_extend(b.s, 16, 0, NULL, 0));

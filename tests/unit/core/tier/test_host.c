@@ -418,14 +418,11 @@ TEST(a_pool_closes_while_copies_run)
 TEST(a_pool_that_makes_way_while_a_copy_runs_counts_as_a_change)
 {
     struct group_layout other = rig_group(8, 1024);
-    struct rig_options o = rig_defaults();
     struct rig_engine next;
     struct pool_id pool;
-    struct bench b;
+    struct bench b = HOST_BENCH_LIMITED(tenant[0].memory_bytes = 1 << 20, 4, 64, 16);
     uint64_t before;
 
-    o.tenant[0].memory_bytes = 1 << 20;
-    b = host_bench_with(&o, 4, 64, 16);
     b.rig->automatic = BY_HAND(RIG_COPY);
     rig_put(b.rig, &b.e, b.pool, 1, 4);
     rig_engine_kill(b.rig, &b.e, 0);

@@ -9,11 +9,8 @@
 /* The source serves one transfer at a time. */
 static struct pair start(void)
 {
-    struct rig_options options = rig_defaults();
-    struct pair p;
+    struct pair p = PAIR_LIMITED(limits.serves = 1, 4, 128, 128);
 
-    options.limits.serves = 1;
-    p = pair_with(options, 4, 128, 128);
     p.dest->automatic = BY_HAND(RIG_PULL);
     return p;
 }

@@ -68,10 +68,7 @@ TEST(fetch_bytes_in_flight_stay_within_the_peers_limit)
 
 TEST(fetch_bytes_in_flight_stay_within_the_tenants_limit)
 {
-    struct rig_options options = rig_defaults();
-
-    options.limits.tenant_bytes_in_flight = 2000;
-    fetches_stay_within(pair_with(options, 4, 128, 64), 2, 2000);
+    fetches_stay_within(PAIR_LIMITED(limits.tenant_bytes_in_flight = 2000, 4, 128, 64), 2, 2000);
 }
 
 /* A page larger than the limit still moves: alone. */

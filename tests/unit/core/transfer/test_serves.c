@@ -124,12 +124,9 @@ TEST(serve_asked_from_within_a_chunk_invalid)
  * once. */
 TEST(serve_offers_beyond_the_actions_of_a_step_follow_at_once)
 {
-    struct rig_options options = rig_defaults();
     struct peer_msg open;
-    struct pair p;
+    struct pair p = PAIR_LIMITED(limits.serves = ACTIONS_MAX, 4, 128, 64);
 
-    options.limits.serves = ACTIONS_MAX;
-    p = pair_with(options, 4, 128, 64);
     p.source->automatic = BY_HAND(RIG_SEAL | RIG_MSG);
     pair_offer(&p, 4);
     p.dest->automatic = BY_HAND(RIG_MSG);

@@ -49,12 +49,9 @@ TEST(limits_extra_keys_full_abort_gives_the_list_up)
     struct req_tokens t = {.n = 16, .keys = keys, .nkeys = 2};
 
     for (uint32_t spare = 1; spare <= 2; spare++) { /* two are to be copied */
-        struct rig_options options = rig_defaults();
         struct rig_session *other;
-        struct bench b;
+        struct bench b = BENCH_LIMITED(limits.extra_keys = 4 + spare, 4, 64);
 
-        options.limits.extra_keys = 4 + spare;
-        b = bench_with(&options, 4, 64);
         other = rig_session(b.rig, &b.e, b.pool, 1);
         t.v = seq1;
         assert_ok(rig_match_full(b.s, &t, 0));
