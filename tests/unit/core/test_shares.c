@@ -44,12 +44,9 @@ static struct share_view share_of(const struct neighbours *n, const char *settin
  * their records. */
 TEST(t22_releases_of_a_tenant_that_stands_still_leave_the_other_its_share)
 {
-    struct rig_options options = rig_defaults();
-    struct neighbours n;
+    struct neighbours n = neighbours_with(OPTIONS_WITH(limits.retires = 128));
     uint32_t held = 0;
 
-    options.limits.retires = 128;
-    n = neighbours_with(options);
     computes(n.as, 1, 1024);
     while (rig_rewind(n.as, 1024 - 4 * (held + 1), held + 1) == TERN_OK)
         held++;
@@ -94,13 +91,10 @@ TEST(t22_half_joined_engines_of_a_tenant_leave_the_other_its_share)
 
 TEST(t22_sessions_of_a_tenant_leave_the_other_its_share)
 {
-    struct rig_options options = rig_defaults();
+    struct neighbours n = neighbours_with(OPTIONS_WITH(limits.sessions = 16));
     struct rig_session s;
-    struct neighbours n;
     uint32_t held = 1;
 
-    options.limits.sessions = 16;
-    n = neighbours_with(options);
     while (rig_session_open(n.rig, n.a.conn[0], n.ap, 1, &s) == TERN_OK)
         held++;
     assert_non_null(strstr(n.rig->last->text, "raise limits.sessions"));
@@ -275,10 +269,7 @@ static void t22_shares_of_a_cache(struct rig_options options, const char *settin
 #define CACHES(table, n, a_has, b_has)                                                             \
     TEST(t22_##table##_that_a_tenant_caches_leave_the_other_its_share)                             \
     {                                                                                              \
-        struct rig_options options = rig_defaults();                                               \
-                                                                                                   \
-        options.limits.table = (n);                                                                \
-        t22_shares_of_a_cache(options, #table, a_has, b_has);                                      \
+        t22_shares_of_a_cache(OPTIONS_WITH(limits.table = (n)), #table, a_has, b_has);             \
     }
 
 CACHES(namespaces, 16, 12, 4)
@@ -326,14 +317,11 @@ TEST(t22_records_of_prefixes_are_reserved_by_memory)
  * and so does one that somebody holds. */
 TEST(t22_extra_keys_make_way_alone)
 {
-    struct rig_options options = rig_defaults();
     struct extra_key keys[2] = {{.position = 1, .lo = 2}, {.position = 5, .lo = 2}};
     struct req_tokens t = {.v = rig_tokens(2, 16), .n = 16, .keys = keys, .nkeys = 2};
-    struct neighbours n;
+    struct neighbours n = neighbours_with(OPTIONS_WITH(limits.extra_keys = 8)); /* six for one */
     struct rig_session *s;
 
-    options.limits.extra_keys = 8;
-    n = neighbours_with(options); /* six for one tenant */
     assert_ok(put(&n, true, 1, 1, 0));
     assert_ok(put(&n, true, 1, 2, 2));
     s = rig_session(n.rig, &n.a, n.ap, 1);

@@ -35,6 +35,15 @@ TEST_EACH(rig_test_setup, rig_test_teardown);
 /* For rig->automatic: all but these kinds of jobs complete by themselves. */
 #define BY_HAND(kinds) (RIG_ALL & ~(uint32_t)(kinds))
 
+/* The default options but for one, for instance limits.nodes = 6. */
+#define OPTIONS_WITH(option)                                                                       \
+    ({                                                                                             \
+        struct rig_options options_with = rig_defaults();                                          \
+                                                                                                   \
+        options_with.option;                                                                       \
+        options_with;                                                                              \
+    })
+
 /* The usual set-up: one engine of one process, one pool of one group, one session. */
 struct bench {
     struct rig *rig;
@@ -65,12 +74,11 @@ static inline struct bench bench_with(const struct rig_options *options, uint32_
     return host_bench_with(options, page_tokens, usable, 0);
 }
 
-/* With the default options but for one, for instance limits.nodes = 6. */
+/* With the default options but for one. */
 #define HOST_BENCH_LIMITED(option, page_tokens, usable, host_pages)                                \
     ({                                                                                             \
-        struct rig_options options_of_bench = rig_defaults();                                      \
+        struct rig_options options_of_bench = OPTIONS_WITH(option);                                \
                                                                                                    \
-        options_of_bench.option;                                                                   \
         host_bench_with(&options_of_bench, page_tokens, usable, host_pages);                       \
     })
 #define BENCH_LIMITED(option, page_tokens, usable)                                                 \
@@ -116,12 +124,7 @@ static inline struct pair pair_with(struct rig_options options, uint32_t page_to
 
 /* With the default options but for one, on both hosts. */
 #define PAIR_LIMITED(option, page_tokens, source_pages, dest_pages)                                \
-    ({                                                                                             \
-        struct rig_options options_of_pair = rig_defaults();                                       \
-                                                                                                   \
-        options_of_pair.option;                                                                    \
-        pair_with(options_of_pair, page_tokens, source_pages, dest_pages);                         \
-    })
+    pair_with(OPTIONS_WITH(option), page_tokens, source_pages, dest_pages)
 
 #define assert_err(want, expr) assert_string_equal(err_name(expr), err_name(want))
 #define assert_ok(expr)        assert_err(TERN_OK, expr)
