@@ -3,21 +3,23 @@
  *
  * Which counter changes where:
  *
- *   node.room.changed   Whoever changes something of a node that decides whether it may go (a pin,
- * a step that is waited for, a copy, a load, a borrower, pages) calls node_changed afterwards. That
- * is O(1) at any depth (T20): it puts the node into its pool's list. node.room.own, in   For each
- * tier: is the node itself held there, and is it there at all? As it was when the node left that
- * list last. node.room.kept      For each tier: `own`, and the children that pass on that they are
- * kept. Neither a node that is kept nor anything above it can be evicted. node.room.passes    For
- * each tier: it is there, is kept, and is so counted by its parent. obtain_settle brings all of
- * them up to date, from the node upwards to the first ancestor for which nothing changes.
- *   node.room.counted   The groups, as bits for each tier, whose pages of the node are among the
- *                       three counters below. Pages leave them before they are freed
- *                       (obtain_forget_group, obtain_forget_tier).
- *   slab.obtainable     Pages of the slab that eviction would free.
- *   group.obtainable    The same of the group: what a shortage calls reclaimable.
- *   group.loose         Slabs that the group would give back if all of that were evicted. page_take
- *                       and page_free keep it up, too: see pages.c.
+ * - node.room.changed: whoever changes something of a node that decides whether it may go (a pin, a
+ *   step that is waited for, a copy, a load, a borrower, pages) calls node_changed afterwards. That
+ *   is O(1) at any depth (T20): it puts the node into its pool's list.
+ * - node.room.own, in: for each tier, is the node itself held there, and is it there at all? As it
+ *   was when the node left that list last.
+ * - node.room.kept: for each tier, `own`, and the children that pass on that they are kept. Neither
+ *   a node that is kept nor anything above it can be evicted.
+ * - node.room.passes: for each tier, it is there, is kept, and is so counted by its parent.
+ *   obtain_settle brings all of them up to date, from the node upwards to the first ancestor for
+ *   which nothing changes.
+ * - node.room.counted: the groups, as bits for each tier, whose pages of the node are among the
+ *   three counters below. Pages leave them before they are freed (obtain_forget_group,
+ *   obtain_forget_tier).
+ * - slab.obtainable: pages of the slab that eviction would free.
+ * - group.obtainable: the same of the group: what a shortage calls reclaimable.
+ * - group.loose: slabs that the group would give back if all of that were evicted. page_take and
+ *   page_free keep it up, too: see pages.c.
  *
  * Who wants to evict calls obtain_settle first. A list that has grown long is shortened at the end
  * of each step (obtain_flush), so nobody finds much to do. */
