@@ -171,6 +171,11 @@ enum message_body {
 #define REQUEST_DRAIN(F)           F(drain, on, TRUTH, 0)
 #define REQUEST_PIN(F)             F(pin, node, NODE, 0) F(pin, on, TRUTH, 0)
 
+/* Cases of a switch by operation, for either table, where F does the same to each field. */
+#define REQUEST_CASE(number, NAME, ...) COMMAND_CASE(NAME)
+#define COMMAND_CASE(NAME)                                                                         \
+    case OP_##NAME: REQUEST_##NAME(F) break;
+
 /* The fields of each answer behind its status, in the order of their numbers, which are those of
  * tern.proto: F(struct, number, member, KIND). Kinds are as above, and:
  * - ENGINE: a handle.

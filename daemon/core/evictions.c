@@ -18,8 +18,7 @@ static uint32_t pages_used(const struct core *c, enum tier tier)
         if (p->state == POOL_EMPTY || p->tier != tier)
             continue;
         for (uint32_t g = 0; g < p->ngroups; g++)
-            for (uint32_t s = 0; s < PAGE_STATES; s++)
-                n += s == PAGE_FREE ? 0 : p->group[g].count[s];
+            n += group_used(&p->group[g]);
     }
     return n;
 }
@@ -80,7 +79,6 @@ bool evictions_flush(struct core *c, struct actions *out)
 
     for (uint32_t i = 0; i < EVICTIONS_MAX; i++) {
         struct eviction *e = &c->eviction[i];
-        struct reply *reply;
 
         if (!e->on)
             continue;
@@ -90,13 +88,9 @@ bool evictions_flush(struct core *c, struct actions *out)
             continue;
         }
         if (e->conn != NONE) {
-            reply = &action_add(out, ACT_REPLY)->reply;
-            reply->op = OP_EVICT;
-            reply->conn = e->conn;
-            reply->request_id = e->request_id;
-            reply->trace_id = e->trace_id;
-            reply->text = "";
-            reply->evict = e->told;
+            reply_late(out, (struct reply_to){e->conn, e->request_id, e->trace_id}, OP_EVICT,
+                       TERN_OK, "")
+                ->evict = e->told;
             c->errors[TERN_OK]++;
         }
         *e = (struct eviction){0};

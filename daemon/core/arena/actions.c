@@ -38,3 +38,17 @@ struct page_ref *run_add(struct actions *out, struct table_run wanted)
     out->nrefs += wanted.n;
     return refs;
 }
+
+struct reply *reply_late(struct actions *out, struct reply_to to, enum op op, enum tern_err err,
+                         const char *text)
+{
+    struct reply *r = &action_add(out, ACT_REPLY)->reply;
+
+    r->op = op;
+    r->err = err;
+    r->conn = to.conn;
+    r->request_id = to.request_id;
+    r->trace_id = to.trace_id;
+    r->text = text;
+    return r;
+}

@@ -15,4 +15,13 @@ struct runs_wanted {
 };
 bool refs_fit(const struct actions *out, struct runs_wanted wanted);
 
+/* Who waits for an answer that comes in a later step. */
+struct reply_to {
+    uint32_t conn;
+    uint64_t request_id, trace_id;
+};
+/* That answer, with nothing else in it; there must be room. The text is static. */
+struct reply *reply_late(struct actions *out, struct reply_to to, enum op op, enum tern_err err,
+                         const char *text);
+
 #endif

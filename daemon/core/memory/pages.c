@@ -134,7 +134,7 @@ uint32_t chain_free(struct core *c, uint32_t *head)
     return freed;
 }
 
-static uint32_t group_used(const struct group *g)
+uint32_t group_used(const struct group *g)
 {
     return g->held * g->pages_per_slab - g->count[PAGE_FREE];
 }

@@ -21,6 +21,7 @@ struct page *page_find(const struct core *c, const struct pool *pool, uint32_t g
 
 /* FREE pages of a group that can be had without evicting, within its cap. */
 uint32_t group_free(const struct core *c, const struct pool *p, uint32_t group);
+uint32_t group_used(const struct group *g); /* that are not FREE */
 uint32_t group_total(const struct core *c, const struct pool *p, uint32_t group);
 /* Are need[g] pages of each group free? Else *ret_short is a group that lacks some. */
 bool pages_fit(const struct core *c, const struct pool *p, const uint32_t *need,

@@ -163,13 +163,8 @@ static void answer(struct core *c, struct actions *out, struct pull *p,
     c->errors[p->err]++;
     if (p->conn == NONE)
         return;
-    r = &action_add(out, ACT_REPLY)->reply;
-    r->op = OP_FETCH;
-    r->err = p->err;
-    r->conn = p->conn;
-    r->request_id = p->request_id;
-    r->trace_id = p->trace_id;
-    r->text = end_text(p->err);
+    r = reply_late(out, (struct reply_to){p->conn, p->request_id, p->trace_id}, OP_FETCH, p->err,
+                   end_text(p->err));
     if (p->err == TERN_BUSY)
         r->fetch.retry_ms = p->retry_ms ? p->retry_ms : c->limits.busy_retry_ms;
     if (shortage)

@@ -207,13 +207,10 @@ static void tell(struct core *c, struct actions *out, const struct reset *r, uin
 static void answer(struct core *c, struct actions *out, struct reset *r, uint32_t unreached)
 {
     if (r->conn != NONE) {
-        struct reply *reply = &action_add(out, ACT_REPLY)->reply;
+        struct reply *reply =
+            reply_late(out, (struct reply_to){r->conn, r->request_id, r->trace_id},
+                       OP_NAMESPACE_RESET, TERN_OK, "");
 
-        reply->op = OP_NAMESPACE_RESET;
-        reply->conn = r->conn;
-        reply->request_id = r->request_id;
-        reply->trace_id = r->trace_id;
-        reply->text = "";
         reply->namespace_reset.nodes = r->nodes;
         reply->namespace_reset.unreached = unreached;
         c->errors[TERN_OK]++;

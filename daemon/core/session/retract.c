@@ -349,13 +349,8 @@ static void load_answer(struct core *c, struct actions *out, struct session *s, 
     c->errors[err]++;
     if (s->load_conn == NONE)
         return;
-    r = &action_add(out, ACT_REPLY)->reply;
-    r->op = (enum op)s->load_op;
-    r->err = err;
-    r->conn = s->load_conn;
-    r->request_id = s->load_request;
-    r->trace_id = s->load_trace;
-    r->text = load_text(err);
+    r = reply_late(out, (struct reply_to){s->load_conn, s->load_request, s->load_trace},
+                   (enum op)s->load_op, err, load_text(err));
     if (err == TERN_OK)
         session_runs(c, out, s, from);
     r->runs = out->runs + first_run;

@@ -19,9 +19,8 @@ static bool host_evictable(const struct node *n)
 /* May this node of a namespace that was reset go, on both tiers? */
 static bool useless(const struct node *n)
 {
-    return n->nrefs == 0 && n->refs[REF_HOST] == 0 && n->children.n == 0 && n->depth > 0 &&
-           node_visible(n) && !n->state.refilling && n->work.copy == COPY_NONE &&
-           n->work.loaders == 0;
+    return n->depth > 0 && n->children.n == 0 && !node_held(n, TIER_DEVICE) &&
+           !node_held(n, TIER_HOST);
 }
 
 static bool before(const struct node *a, const struct node *b, enum heap_kind k)

@@ -449,14 +449,14 @@ void node_unpin(struct core *c, uint32_t slot, enum ref_kind kind)
     n->nrefs -= kind != REF_HOST;
     space_release(c, n->space);
     touch(c);
-    if (n->nrefs == 0 || n->refs[REF_HOST] == 0)
-        node_changed(c, slot);
     if (n->nrefs > 0 && n->refs[REF_HOST] > 0)
         return;
-    if (n->depth == 0)
-        root_release(c, slot);
-    else
+    if (n->depth > 0) {
         node_offer(c, slot);
+        return;
+    }
+    node_changed(c, slot);
+    root_release(c, slot);
 }
 
 void node_refs(const struct core *c, uint32_t slot, const struct group *g, uint32_t from,

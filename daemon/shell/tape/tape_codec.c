@@ -159,14 +159,8 @@ static void request(struct codec *c, struct request *v, struct codec_room *room)
     codec_u64(c, &v->trace_id);
     switch (v->op) {
 #define F(op, member, KIND, limit) TAPE_##KIND(v->op, member, limit)
-#define X(number, NAME, ...)                                                                       \
-    case OP_##NAME: REQUEST_##NAME(F) break;
-        REQUEST_TABLE(X)
-#undef X
-#define X(NAME)                                                                                    \
-    case OP_##NAME: REQUEST_##NAME(F) break;
-        COMMAND_TABLE(X)
-#undef X
+        REQUEST_TABLE(REQUEST_CASE)
+        COMMAND_TABLE(COMMAND_CASE)
 #undef F
     case OP_NONE:
     case OP_COUNT: break;
@@ -314,10 +308,7 @@ static const struct req_tokens *list_of(const struct request *v, uint32_t i, uin
 
     switch (v->op) {
 #define F(op, member, KIND, limit) LIST_##KIND(v->op, member, limit)
-#define X(number, NAME, ...)                                                                       \
-    case OP_##NAME: REQUEST_##NAME(F) break;
-        REQUEST_TABLE(X)
-#undef X
+        REQUEST_TABLE(REQUEST_CASE)
 #undef F
     default: break;
     }

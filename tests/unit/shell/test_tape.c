@@ -205,14 +205,8 @@ static void fill_request(struct prng *p, struct request *r, enum op op, struct l
     r->trace_id = prng_u64(p);
     switch (op) {
 #define F(of, member, KIND, limit) FILL_##KIND(r->of, member, limit)
-#define X(number, NAME, ...)                                                                       \
-    case OP_##NAME: REQUEST_##NAME(F) break;
-        REQUEST_TABLE(X)
-#undef X
-#define X(NAME)                                                                                    \
-    case OP_##NAME: REQUEST_##NAME(F) break;
-        COMMAND_TABLE(X)
-#undef X
+        REQUEST_TABLE(REQUEST_CASE)
+        COMMAND_TABLE(COMMAND_CASE)
 #undef F
     default: fail_msg("operation %u is in no table of messages.h", op);
     }
@@ -367,14 +361,8 @@ static void same_request(struct request *a, struct request *b)
     assert_int_equal(a->op, b->op);
     switch (a->op) {
 #define F(of, member, KIND, limit) SAME_##KIND(of, member, limit)
-#define X(number, NAME, ...)                                                                       \
-    case OP_##NAME: REQUEST_##NAME(F) break;
-        REQUEST_TABLE(X)
-#undef X
-#define X(NAME)                                                                                    \
-    case OP_##NAME: REQUEST_##NAME(F) break;
-        COMMAND_TABLE(X)
-#undef X
+        REQUEST_TABLE(REQUEST_CASE)
+        COMMAND_TABLE(COMMAND_CASE)
 #undef F
     default: break;
     }
