@@ -239,19 +239,19 @@ enum frame_type {
 
 /* ---- what a decoded message can hold ---- */
 
-#define WIRE_GROUPS_MAX  8u     /* of a PoolOpen */
-#define WIRE_AXES_MAX    8u     /* of a group */
-#define WIRE_OPS_MAX     1024u  /* of a Step, and results of its answer */
-#define WIRE_RUNS_MAX    4096u  /* of one message, all its results together */
-#define WIRE_REFS_MAX    65536u /* page references of one message, all its runs together */
-#define WIRE_KEYS_MAX    1024u  /* extra keys of one token list */
-#define WIRE_ARGS_MAX    16u    /* of an Admin */
-#define WIRE_EVENTS_MAX  4096u  /* of a SubscribeReply */
-#define WIRE_NAMES_MAX   64u    /* of tenants in a SubscribeReply */
-#define WIRE_CHUNKS_MAX  64u    /* of a PeerPath */
-#define WIRE_WINDOWS_MAX 64u    /* of a PeerPath */
-#define WIRE_STRING_MAX  255u   /* bytes of every string that is not among the limits below */
-#define WIRE_TEXT_MAX    1023u  /* bytes of Status.text and PeerPath.text */
+#define WIRE_GROUPS_MAX  8u      /* of a PoolOpen */
+#define WIRE_AXES_MAX    8u      /* of a group */
+#define WIRE_OPS_MAX     1024u   /* of a Step, and results of its answer */
+#define WIRE_RUNS_MAX    4096u   /* of one message, all its results together */
+#define WIRE_REFS_MAX    122880u /* page references of one message, all its runs together */
+#define WIRE_KEYS_MAX    1024u   /* extra keys of one token list */
+#define WIRE_ARGS_MAX    16u     /* of an Admin */
+#define WIRE_EVENTS_MAX  4096u   /* of a SubscribeReply */
+#define WIRE_NAMES_MAX   64u     /* of tenants in a SubscribeReply */
+#define WIRE_CHUNKS_MAX  64u     /* of a PeerPath */
+#define WIRE_WINDOWS_MAX 64u     /* of a PeerPath */
+#define WIRE_STRING_MAX  255u    /* bytes of every string that is not among the limits below */
+#define WIRE_TEXT_MAX    1023u   /* bytes of Status.text and PeerPath.text */
 
 /* Elements of the byte arrays. */
 #define WIRE_TOKEN_BYTES  4u /* Tokens.tokens, PeerMsg.tokens: u32 */

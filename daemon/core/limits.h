@@ -13,12 +13,12 @@
 #define ALIGN_TOKENS_MAX     16384           /* the commit alignment L */
 #define TOKEN_BLOCK          64              /* tokens of a block of the token store */
 #define SESSION_TOKENS_MAX   (1u << 22)
-#define EXTRA_KEYS_MAX       1024  /* extra keys of one request */
-#define STEP_OPS_MAX         1024  /* operations of one Step */
-#define REPLY_REFS_MAX       65536 /* page refs that one answer or offer can hold, all groups */
-#define REPLY_RUNS_MAX       4096  /* table runs that one answer can hold */
-#define ACTIONS_MAX          64    /* actions that one step of the core can emit */
-#define SEAL_PAGES_MAX       256   /* pages of one checksum job */
+#define EXTRA_KEYS_MAX       1024 /* extra keys of one request */
+#define STEP_OPS_MAX         1024 /* operations of one Step */
+#define REPLY_REFS_MAX       122880 /* page refs of one answer or offer, all groups: a frame has room */
+#define REPLY_RUNS_MAX       4096 /* table runs that one answer can hold */
+#define ACTIONS_MAX          64   /* actions that one step of the core can emit */
+#define SEAL_PAGES_MAX       256  /* pages of one checksum job */
 #define PULL_BATCH_PAGES     256 /* pages of one pull batch: as many bits as struct pulled.ok has */
 #define PULL_BATCHES_MAX     8   /* batches of one transfer in flight */
 #define PULL_TRIES_MAX       2   /* times that a page is asked for before CORRUPT */

@@ -157,7 +157,8 @@ bool core_serve_view(const struct core *c, uint32_t slot, struct transfer_view *
     ret->link = s->link;
     ret->from = s->from;
     ret->to = s->to;
-    ret->pages = pool_table_refs(pool_at(c, s->pool), s->to - s->from);
+    ret->pages = transfer_refs(pool_at(c, s->pool),
+                               (struct transfer_span){s->from, s->asked_history, s->to});
     ret->started_ns = s->started_ns;
     ret->deadline_ns = s->deadline_ns;
     return true;

@@ -47,7 +47,8 @@ bool pool_suits(const struct pool *p, const struct engine *e);
 void pool_end(struct core *c, struct pool *p);
 /* False: it would not fit even if all other pools were gone. */
 bool pool_possible(const struct core *c, uint32_t tenant, const struct req_pool_open *req);
-/* Pages in the table of a session of that many tokens, of all groups. */
+/* Pages in the table of a session of that many tokens, of all groups, at most; of a WINDOW group
+ * those of its window, for what the session owns beyond that see session_table_refs. */
 uint32_t pool_table_refs(const struct pool *p, uint32_t tokens);
 bool pool_all_free(const struct core *c, const struct pool *p);
 struct pool *pool_find(const struct core *c, struct pool_id id); /* open or closing; NULL: stale */

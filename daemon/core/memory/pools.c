@@ -397,13 +397,27 @@ bool pool_all_free(const struct core *c, const struct pool *p)
     return p->free_slabs.n == p->nslabs - 1;
 }
 
+/* Of a WINDOW group: the window with its reserve, at most one page more for where it begins, and
+ * the segments at either side of the committed length. */
+static uint64_t group_table_refs(const struct group *g, uint32_t tokens)
+{
+    const struct group_layout *l = &g->layout;
+    uint64_t all = div_up(tokens, l->page_tokens), window;
+
+    if (l->family == FAMILY_HISTORY)
+        return all;
+    if (l->family == FAMILY_RECURRENT)
+        return 1;
+    window = ((uint64_t)l->window + l->reserve) / l->page_tokens + 2 +
+             2 * (uint64_t)g->reach * g->segment;
+    return all < window ? all : window;
+}
+
 uint32_t pool_table_refs(const struct pool *p, uint32_t tokens)
 {
     uint64_t n = 0;
 
     for (uint32_t g = 0; g < p->ngroups; g++)
-        n += p->group[g].layout.family == FAMILY_RECURRENT
-                 ? 1
-                 : div_up(tokens, p->group[g].layout.page_tokens);
+        n += group_table_refs(&p->group[g], tokens);
     return n > UINT32_MAX ? UINT32_MAX : (uint32_t)n;
 }

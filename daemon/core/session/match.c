@@ -245,9 +245,9 @@ static enum tern_err match_check(const struct core *c, const struct session *s,
     if (t->base > s->tokens.end)
         return refuse(ret, TERN_CONFLICT,
                       "base is beyond the tokens that the session has: give them again from there");
-    if (pool_table_refs(session_pool(c, s), t->base + t->n) > REPLY_REFS_MAX)
+    if (session_table_refs(c, s, t->base + t->n) > REPLY_REFS_MAX)
         return refuse(ret, TERN_INVALID,
-                      "a session's table has at most 65,536 pages: give fewer tokens");
+                      "a session's table has at most 122,880 pages: give fewer tokens");
     return TERN_OK;
 }
 

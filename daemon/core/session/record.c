@@ -49,6 +49,16 @@ struct token_view session_view(const struct core *c, const struct session *s, ui
                                .cursor_block = NONE};
 }
 
+uint32_t session_table_refs(const struct core *c, const struct session *s, uint32_t tokens)
+{
+    const struct pool *p = session_pool(c, s);
+    uint32_t n = pool_table_refs(p, tokens);
+
+    for (uint32_t g = 0; g < p->ngroups; g++)
+        n += p->group[g].layout.family == FAMILY_WINDOW ? s->owned[g].n : 0;
+    return n;
+}
+
 bool session_away(const struct session *s)
 {
     return s->state == SESSION_RETRACTING || s->state == SESSION_RETRACTED ||

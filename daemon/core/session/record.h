@@ -10,6 +10,8 @@ struct session *session_find(const struct core *c, struct session_id id);
 struct session *session_of(const struct core *c, const struct engine *e, struct session_id id);
 struct pool *session_pool(const struct core *c, const struct session *s);
 struct lengths session_lengths(const struct session *s);
+/* Pages in its table when it has so many tokens, at most, with those that it owns now. */
+uint32_t session_table_refs(const struct core *c, const struct session *s, uint32_t tokens);
 struct token_view session_view(const struct core *c, const struct session *s, uint32_t base,
                                const struct req_tokens *req);
 bool session_away(const struct session *s);

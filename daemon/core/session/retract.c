@@ -440,6 +440,16 @@ static enum tern_err load_more(struct core *c, struct session *s, struct path pa
     return TERN_OK;
 }
 
+/* Room for its table. It is never larger than an answer: Extend and Match look. */
+static bool table_fits(const struct core *c, const struct actions *out, const struct session *s)
+{
+    uint32_t refs = session_table_refs(c, s, s->tokens.end);
+
+    return refs_fit(out,
+                    (struct runs_wanted){.runs = 2 * GROUPS_MAX,
+                                         .refs = refs < REPLY_REFS_MAX ? refs : REPLY_REFS_MAX});
+}
+
 /* False: the answer has no room. */
 static bool load_step(struct core *c, struct actions *out, struct session *s, bool failed)
 {
@@ -455,10 +465,7 @@ static bool load_step(struct core *c, struct actions *out, struct session *s, bo
         if (err == TERN_OK)
             return true;
     }
-    if (actions_room(out) == 0 ||
-        !refs_fit(out,
-                  (struct runs_wanted){.runs = 2 * GROUPS_MAX,
-                                       .refs = pool_table_refs(session_pool(c, s), s->tokens.end)}))
+    if (actions_room(out) == 0 || !table_fits(c, out, s))
         return false;
     load_finish(c, out, s, err, true);
     return true;

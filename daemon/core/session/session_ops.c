@@ -19,17 +19,24 @@
 
 static enum tern_err extend_check(const struct core *c, const struct actions *out,
                                   const struct session *s, const struct step_op *op,
-                                  const struct lengths *to, uint32_t pages)
+                                  const struct lengths *to, const uint32_t *need)
 {
     const struct pool *p = session_pool(c, s);
+    uint32_t end = s->tokens.end + op->tokens.n, pages = 0, window = 0;
+
+    for (uint32_t g = 0; g < p->ngroups; g++) {
+        pages += need[g];
+        window += p->group[g].layout.family == FAMILY_WINDOW ? need[g] : 0;
+    }
 
     if (op->tokens.n > 0 && op->tokens.base != s->tokens.end)
         return TERN_CONFLICT;
     if (to->allocated < s->allocated || to->written < s->written || to->written > to->allocated ||
         to->allocated > SESSION_TOKENS_MAX || op->tokens.n > SESSION_TOKENS_MAX - s->tokens.end ||
         to->written > s->tokens.end + op->tokens.n || op->tokens.nkeys > EXTRA_KEYS_MAX ||
-        !keys_in_order(&op->tokens) || pool_table_refs(p, to->allocated) > REPLY_REFS_MAX ||
-        pool_table_refs(p, s->tokens.end + op->tokens.n) > REPLY_REFS_MAX)
+        !keys_in_order(&op->tokens) ||
+        session_table_refs(c, s, to->allocated > end ? to->allocated : end) + window >
+            REPLY_REFS_MAX)
         return TERN_INVALID; /* nor tokens for a table that no answer could tell: see Match */
     return refs_fit(out, (struct runs_wanted){.runs = p->ngroups, .refs = pages}) ? TERN_OK
                                                                                   : TERN_BUSY;
@@ -92,7 +99,7 @@ static enum tern_err op_extend(struct core *c, struct actions *out, struct engin
             need[g] = div_up(to.allocated, pt) > have ? div_up(to.allocated, pt) - have : 0;
         total += need[g];
     }
-    TRY(extend_check(c, out, s, op, &to, total));
+    TRY(extend_check(c, out, s, op, &to, need));
     if (tokens_room(c, s->pool, tokens, &text) != TERN_OK)
         return refuse_op(ret, TERN_BUSY, text);
     err = total > 0 ? pages_make_room(c, e, p, need, &ret->shortage) : TERN_OK;

@@ -259,8 +259,10 @@ static bool offer(struct core *c, struct actions *out, struct serve *s)
     struct action *a;
 
     if (actions_room(out) < 2 ||
-        !refs_fit(out, (struct runs_wanted){.runs = p->ngroups,
-                                            .refs = pool_table_refs(p, s->to - s->from)}))
+        !refs_fit(out, (struct runs_wanted){
+                           .runs = p->ngroups,
+                           .refs = transfer_refs(
+                               p, (struct transfer_span){s->from, s->asked_history, s->to})}))
         return false;
     a = action_add(out, ACT_SERVE_START);
     a->serve.serve = serve_id(c, s);

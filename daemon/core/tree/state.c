@@ -54,6 +54,15 @@ struct transfer_range transfer_pages(const struct pool *p, const struct group *g
     return range;
 }
 
+uint32_t transfer_refs(const struct pool *p, struct transfer_span span)
+{
+    uint32_t n = 0;
+
+    for (uint32_t g = 0; g < p->ngroups; g++)
+        n += transfer_pages(p, &p->group[g], span).n;
+    return n;
+}
+
 bool state_path_has(const struct core *c, uint32_t slot, const struct group *g, uint32_t from)
 {
     uint32_t end = segment_end(g, node_at(c, slot)->depth);

@@ -37,6 +37,7 @@ struct transfer_range {
 };
 struct transfer_range transfer_pages(const struct pool *p, const struct group *g,
                                      struct transfer_span span);
+uint32_t transfer_refs(const struct pool *p, struct transfer_span span); /* of all groups */
 
 /* Has every node of the path its pages of this group, from logical page `from` on? */
 bool state_path_has(const struct core *c, uint32_t slot, const struct group *g, uint32_t from);
