@@ -51,6 +51,7 @@ struct data_conn *data_conn_take(struct xfer *xfer, struct transport *t, int fd)
 
         if (conn->state != DATA_CONN_FREE)
             continue;
+        conns->end = i < conns->end ? conns->end : i + 1;
         data_conn_state_move(&conn->state, t ? DATA_CONN_CONNECTING : DATA_CONN_OPEN);
         conn->transport = t;
         conn->caller = NULL;
@@ -104,12 +105,14 @@ void data_conn_reap(struct data_conn *conn)
     close(conn->fd);
     conn->fd = -1;
     data_conn_state_move(&conn->state, DATA_CONN_FREE);
+    while (xfer->conns->end > 0 && xfer->conns->conn[xfer->conns->end - 1].state == DATA_CONN_FREE)
+        xfer->conns->end--;
     xfer->stats.conns--;
     xfer->conns->inbound -= conn->transport ? 0 : 1;
     if (!conn->transport)
         xfer_link_conn_end(xfer, conn->peer_link);
     for (uint32_t k = xfer->ntransports; k > 0; k--)
-        for (uint32_t i = 0; i < xfer->config.links; i++)
+        for (uint32_t i = 0; i < xfer->config.links && xfer->lanes_waiting > 0; i++)
             if (xfer->link[i].lane[k - 1].waiting_ns != 0)
                 xfer->transport[k - 1].ops->pump(&xfer->transport[k - 1], i);
     if (!xfer->conns->ending)
@@ -240,7 +243,7 @@ void data_conn_receive_iov(struct data_conn *conn, uint32_t n, uint64_t bytes)
 
 void data_conn_stop_writing(struct xfer *xfer, uint32_t inflow)
 {
-    for (uint32_t i = 0; i < xfer->config.data_conns_max; i++) {
+    for (uint32_t i = 0; i < xfer->conns->end; i++) {
         struct data_conn *conn = &xfer->conns->conn[i];
 
         if (conn->state == DATA_CONN_OPEN && conn->recv_inflow == inflow)
@@ -286,11 +289,11 @@ void data_conn_call(struct transport *t, uint32_t number, const struct data_call
     if (!conn) {
         close(fd);
         if (lane->waiting_ns == 0)
-            lane->waiting_ns = io_now_ns();
+            lane_wait(xfer, lane, io_now_ns());
         data_conns_evict(xfer);
         return;
     }
-    lane->waiting_ns = 0;
+    lane_wait(xfer, lane, 0);
     lane->conn = (uint32_t)(conn - xfer->conns->conn);
     conn->caller = caller;
     conn->peer_link = number;
@@ -303,7 +306,7 @@ void data_conn_call(struct transport *t, uint32_t number, const struct data_call
 
 bool data_conns_write(const struct xfer *xfer, uint32_t inflow)
 {
-    for (uint32_t i = 0; i < xfer->config.data_conns_max; i++)
+    for (uint32_t i = 0; i < xfer->conns->end; i++)
         if (xfer->conns->conn[i].state != DATA_CONN_FREE &&
             xfer->conns->conn[i].recv_inflow == inflow)
             return true;
@@ -312,7 +315,7 @@ bool data_conns_write(const struct xfer *xfer, uint32_t inflow)
 
 bool data_conns_read(const struct xfer *xfer, uint32_t outflow)
 {
-    for (uint32_t i = 0; i < xfer->config.data_conns_max; i++)
+    for (uint32_t i = 0; i < xfer->conns->end; i++)
         if (xfer->conns->conn[i].state != DATA_CONN_FREE &&
             xfer->conns->conn[i].send_outflow == outflow)
             return true;
@@ -321,7 +324,7 @@ bool data_conns_read(const struct xfer *xfer, uint32_t outflow)
 
 void data_conns_tick(struct xfer *xfer, uint64_t now_ns)
 {
-    for (uint32_t i = 0; i < xfer->config.data_conns_max; i++) {
+    for (uint32_t i = 0; i < xfer->conns->end; i++) {
         struct data_conn *conn = &xfer->conns->conn[i];
         uint64_t still_ns = now_ns > conn->progress_ns ? now_ns - conn->progress_ns : 0;
         bool busy;

@@ -71,6 +71,7 @@ struct data_conns {
     struct data_conn *conn; /* owned, config.data_conns_max */
     size_t meta_bytes;
     uint32_t own_bytes;
+    uint32_t end; /* all from there on are free: loops over those that are open end there */
     /* Of those that peers made and of those that we made. Neither takes the other's room. */
     uint32_t inbound, inbound_max, outbound_max;
     uint32_t inbound_min;    /* each peer link can always have so many */

@@ -39,7 +39,8 @@ struct lane {
     struct batch_queue queue;
     uint32_t turn;       /* the tenant that asked last */
     uint32_t conn;       /* its data connection; NONE */
-    uint64_t waiting_ns; /* since when the queue wants one and none is to be had; 0: it does not */
+    uint64_t waiting_ns; /* since when the queue wants one and none is to be had; 0: it does not.
+                            Set by lane_wait alone */
 };
 
 /* A connection between daemons, as the shell numbers them. */
@@ -89,6 +90,7 @@ struct xfer {
     struct xfer_link *link; /* owned, config.links */
     struct inflow *inflow;  /* owned, config.pulls */
     uint64_t inflows_begun;
+    uint32_t lanes_waiting;
     struct batch *batch;      /* owned, PULL_BATCHES_MAX an inflow */
     struct outflow *outflow;  /* owned, config.serves */
     uint64_t *injected;       /* owned, a record's generation + 1 where a bit was flipped; NULL */
@@ -96,6 +98,13 @@ struct xfer {
     struct xfer_stats stats;
     struct xfer_rdma_view looked; /* what there is where it is not wanted, or not built */
 };
+
+static inline void lane_wait(struct xfer *xfer, struct lane *lane, uint64_t since_ns)
+{
+    xfer->lanes_waiting += since_ns != 0;
+    xfer->lanes_waiting -= lane->waiting_ns != 0;
+    lane->waiting_ns = since_ns;
+}
 
 /* Where in a list of pages somebody is. */
 struct page_cursor {

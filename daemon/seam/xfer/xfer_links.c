@@ -74,12 +74,12 @@ void xfer_link_down(struct xfer *xfer, uint32_t number)
             xfer->transport[i].ops->link_down(&xfer->transport[i], number);
 }
 
-static bool waited_too_long(const struct xfer *xfer, struct lane *lane, uint64_t now_ns)
+static bool waited_too_long(struct xfer *xfer, struct lane *lane, uint64_t now_ns)
 {
     if (lane->waiting_ns == 0 || now_ns <= lane->waiting_ns ||
         now_ns - lane->waiting_ns <= xfer->config.idle_ns)
         return false;
-    lane->waiting_ns = 0;
+    lane_wait(xfer, lane, 0);
     return true;
 }
 
