@@ -142,21 +142,32 @@ void tls_time_text(const ASN1_TIME *at, char ret[TLS_TIME_BYTES])
              (unsigned)tm.tm_sec % 100);
 }
 
-bool tls_cert_names(const X509 *cert, const char *name)
+/* The length is compared, too: a name with a NUL in it is another name. */
+static bool is_name(const ASN1_STRING *dns, const char *name)
+{
+    size_t n = strlen(name);
+
+    return (size_t)ASN1_STRING_length(dns) == n && memcmp(ASN1_STRING_get0_data(dns), name, n) == 0;
+}
+
+bool tls_cert_names_any(const X509 *cert, const char *const *name, uint32_t n)
 {
     GENERAL_NAMES *names = X509_get_ext_d2i(cert, NID_subject_alt_name, NULL, NULL);
-    size_t n = strlen(name);
     bool found = false;
 
-    for (int i = 0; names && i < sk_GENERAL_NAME_num(names) && !found; i++) {
+    for (int i = 0; names && i < sk_GENERAL_NAME_num(names); i++) {
         const GENERAL_NAME *g = sk_GENERAL_NAME_value(names, i);
 
-        /* The length is compared, too: a name with a NUL in it is another name. */
-        found = g->type == GEN_DNS && (size_t)ASN1_STRING_length(g->d.dNSName) == n &&
-                memcmp(ASN1_STRING_get0_data(g->d.dNSName), name, n) == 0;
+        for (uint32_t k = 0; g->type == GEN_DNS && k < n && !found; k++)
+            found = is_name(g->d.dNSName, name[k]);
     }
     GENERAL_NAMES_free(names);
     return found;
+}
+
+bool tls_cert_names(const X509 *cert, const char *name)
+{
+    return tls_cert_names_any(cert, &name, 1);
 }
 
 /* A certificate that every peer would refuse is refused here, where the cause can be seen. */

@@ -54,6 +54,8 @@ enum tern_err tls_judge_own(const struct tls_config *config, SSL_CTX *ctx, char 
 void tls_time_text(const ASN1_TIME *at, char ret[TLS_TIME_BYTES]);
 /* Is that exact name one of the certificate's DNS names? The common name is not looked at. */
 bool tls_cert_names(const X509 *cert, const char *name);
+/* Is one of these? The certificate is decoded once, however many there are. */
+bool tls_cert_names_any(const X509 *cert, const char *const *name, uint32_t n);
 
 /* ---- tls_session.c ---- */
 

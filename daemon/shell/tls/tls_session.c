@@ -167,10 +167,7 @@ static bool names_allowed_peer(const struct tls_session *s, const X509 *cert)
 {
     if (s->peer)
         return tls_cert_names(cert, s->peer);
-    for (uint32_t i = 0; i < s->tls->config.npeers; i++)
-        if (tls_cert_names(cert, s->tls->config.peers[i]))
-            return true;
-    return false;
+    return tls_cert_names_any(cert, s->tls->config.peers, s->tls->config.npeers);
 }
 
 /* OpenSSL calls this for each certificate of the chain after its own checks; the peer's own comes
