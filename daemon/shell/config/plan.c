@@ -148,7 +148,7 @@ static uint64_t connection_bytes(const struct config *config)
 
     plan_streams(config, &streams);
     return stream_pool_bytes(&streams) + (uint64_t)plan_conns(config) * sizeof(struct client_conn) +
-           (uint64_t)config->limits.links * sizeof(struct peer_link) +
+           (uint64_t)config->limits.links * (sizeof(struct peer_link) + sizeof(uint64_t)) +
            resolver_bytes(config->npeers) + (uint64_t)config->procs_max * sizeof(struct proc) +
            (config->ntenants + 1) * SUBSCRIPTIONS_SHARE_MAX * sizeof(struct subscription) +
            (uint64_t)(config->ntenants + 2) * door_bytes(config->strangers) +

@@ -37,6 +37,7 @@ static void on_closed(struct stream *s, const char *why)
     struct event ev = {.kind = EV_LINK_DOWN, .link = {.link = l->slot}};
 
     peer_link_state_move(&l->state, PEER_LINK_CLOSED);
+    link_due(l, LINK_NEVER);
     if (link_is_outbound(l)) {
         l->attempts += known ? 0 : 1;
         l->next_addr = known ? l->naddrs : l->next_addr + 1;
@@ -160,6 +161,7 @@ static void open_stream(struct peer_link *l, int fd)
 
     setsockopt(fd, IPPROTO_TCP, TCP_NODELAY, &one, sizeof(one));
     peer_link_state_move(&l->state, PEER_LINK_SECURING);
+    link_due(l, LINK_NEVER);
     l->opened_ns = io_now_ns();
     l->cause_known = false;
     l->data_token = 0;
@@ -177,14 +179,25 @@ static void open_stream(struct peer_link *l, int fd)
 
 static void tick_up(struct peer_link *l, uint64_t now_ns)
 {
+    uint64_t silent_ns = l->heard_ns + LINK_SILENT_NS;
+
     if (l->state == PEER_LINK_OVERFLOWED) {
         stream_close(&l->stream, "reads too slowly: its send queue is full");
-    } else if (now_ns - l->heard_ns >= LINK_SILENT_NS) {
+        return;
+    }
+    if (now_ns >= silent_ns) {
         stream_close(&l->stream, "silent for too long");
-    } else if (link_is_outbound(l) && now_ns - l->pinged_ns >= LINK_PING_NS) {
+        return;
+    }
+    link_due(l, silent_ns);
+    if (!link_is_outbound(l))
+        return;
+    if (now_ns - l->pinged_ns >= LINK_PING_NS) {
         l->pinged_ns = now_ns;
         link_send_ping(l, FRAME_PING, ++l->pings);
     }
+    if (l->pinged_ns + LINK_PING_NS < silent_ns)
+        link_due(l, l->pinged_ns + LINK_PING_NS);
 }
 
 /* Logs data connections of those who know the data port and nothing else. */
@@ -208,14 +221,20 @@ static void log_data_refused(struct daemon *d)
 void links_tick(struct daemon *d, uint64_t now_ns)
 {
     struct peer_links *ls = &d->links;
+    uint32_t first = ls->pace.next;
 
     log_data_refused(d);
     listen_tick(&ls->listener, now_ns);
     links_door_tick(d, now_ns);
-    for (uint32_t i = 0; i < ls->n; i++) {
+    links_pace_tick(ls, now_ns);
+    for (uint32_t n = 0; n < ls->n; n++) {
+        uint32_t i = first + n < ls->n ? first + n : first + n - ls->n;
+
+        if (ls->due_ns[i] > now_ns)
+            continue;
         if (link_up(&ls->v[i]))
             tick_up(&ls->v[i], now_ns);
-        else if (i < ls->peers)
+        else
             link_dial_tick(&ls->v[i], now_ns);
     }
 }
@@ -245,7 +264,8 @@ enum tern_err links_init(struct daemon *d, char *why, size_t cap)
     if (ls->n == 0)
         return TERN_OK;
     ls->v = calloc(ls->n, sizeof(*ls->v));
-    if (!ls->v) {
+    ls->due_ns = calloc(ls->n, sizeof(*ls->due_ns));
+    if (!ls->v || !ls->due_ns) {
         snprintf(why, cap, "no memory for %u links", ls->n);
         return TERN_INTERNAL;
     }
@@ -254,6 +274,7 @@ enum tern_err links_init(struct daemon *d, char *why, size_t cap)
         ls->v[i].slot = i;
         ls->v[i].peer = i < ls->peers ? i : NONE;
         ls->v[i].dial_fd = -1;
+        ls->due_ns[i] = i < ls->peers ? 0 : LINK_NEVER;
     }
     TRY(links_names_init(d, why, cap));
     return links_tls_init(d, why, cap);
@@ -289,5 +310,7 @@ void links_finish(struct daemon *d)
     tls_destroy(ls->tls);
     ls->tls = NULL;
     free(ls->v);
+    free(ls->due_ns);
     ls->v = NULL;
+    ls->due_ns = NULL;
 }

@@ -25,6 +25,8 @@
 #define LINK_REDIAL_MIN_NS                                                                         \
     100000000u /* the first pause; doubled up to the cap, plus or minus a quarter */
 #define LINK_REDIAL_MAX_NS    5000000000u
+#define LINK_DIALS_MAX        1024u        /* attempts under way, over all peers */
+#define LINK_DIALS_PER_S      200u         /* attempts that begin in a second, over all peers */
 #define LINK_DIAL_NS          5000000000u  /* a connect that takes longer is given up */
 #define LINK_RESOLVE_NS       10000000000u /* resolving a name that takes longer has failed */
 #define LINK_RESOLVE_AGAIN_NS 1000000000u  /* the same where its last addresses have worked */
@@ -58,7 +60,7 @@ struct peer_link {
 
     struct io_op dial;
     int dial_fd;
-    uint64_t redial_ns, pause_ns, give_up_ns;
+    uint64_t pause_ns; /* the last one between two attempts */
     struct sockaddr_storage addr[LINK_ADDRS_MAX];
     socklen_t addr_len[LINK_ADDRS_MAX];
     uint32_t naddrs, next_addr; /* next_addr == naddrs: a name is resolved again */
@@ -66,9 +68,18 @@ struct peer_link {
     char resolve_error[RESOLVE_TEXT]; /* why the name did not resolve, as it was logged */
 };
 
+/* How fast peers are dialled, all of them together. */
+struct dial_pace {
+    uint32_t under_way, may_begin; /* attempts */
+    uint64_t filled_ns;            /* may_begin grew up to then */
+    uint32_t next;                 /* the link that is looked at first, so that each has its turn */
+};
+
 struct peer_links {
     struct peer_link *v; /* owned */
+    uint64_t *due_ns;    /* owned; when the tick has to look at that link: link_due */
     uint32_t n, peers;
+    struct dial_pace pace;
     struct tls *tls;           /* owned; NULL: in the clear */
     struct resolver *resolver; /* owned; NULL: no peer's address is a name */
     struct io_op resolved;

@@ -18,6 +18,8 @@
 #include "shell/log/log.h"
 #include "shell/peers/link_internal.h"
 
+#define DIAL_EACH_NS ((uint64_t)1000000000 / LINK_DIALS_PER_S)
+
 static_assert(RESOLVE_HOST_BYTES >= CONFIG_HOST_BYTES, "every host is asked for whole");
 
 /* ---- attempts that fail ---- */
@@ -34,7 +36,7 @@ void link_schedule_redial(struct peer_link *l, uint64_t now_ns)
         l->pause_ns = LINK_REDIAL_MAX_NS;
     l->up_ns = 0;
     quarter = l->pause_ns / 4;
-    l->redial_ns = now_ns + l->pause_ns - quarter + prng_u64(&l->d->links.prng) % (2 * quarter);
+    link_due(l, now_ns + l->pause_ns - quarter + prng_u64(&l->d->links.prng) % (2 * quarter));
 }
 
 /* An attempt has failed: it is counted, told as the cause, and followed by a pause. text: why an
@@ -50,6 +52,7 @@ static void attempt_failed(struct peer_link *l, const char *text)
     else
         snprintf(cause, sizeof cause, "%s", text);
     l->attempts++;
+    l->d->links.pace.under_way--;
     link_record_cause(l, cause);
     if (l->state != PEER_LINK_IDLE)
         peer_link_state_move(&l->state, PEER_LINK_IDLE);
@@ -89,6 +92,7 @@ static void dial_done(struct io_op *op, int32_t res, uint32_t flags, uint32_t bu
         return;
     }
     l->dial_errno[i] = 0;
+    l->d->links.pace.under_way--;
     l->d->links.connected(l, fd);
 }
 
@@ -103,7 +107,7 @@ static void connect_next(struct peer_link *l, uint64_t now_ns)
         return;
     }
     peer_link_state_move(&l->state, PEER_LINK_DIALLING);
-    l->give_up_ns = now_ns + LINK_DIAL_NS;
+    link_due(l, now_ns + LINK_DIAL_NS);
     l->dial.done = dial_done;
     io_connect(l->d->io, &l->dial, l->dial_fd, (struct sockaddr *)&l->addr[i], l->addr_len[i]);
 }
@@ -175,13 +179,43 @@ static void resolve_peer(struct peer_link *l, uint64_t now_ns)
         return;
     }
     peer_link_state_move(&l->state, PEER_LINK_RESOLVING);
-    l->give_up_ns =
-        now_ns + (l->naddrs > 0 && l->attempts == 0 ? LINK_RESOLVE_AGAIN_NS : LINK_RESOLVE_NS);
+    link_due(l, now_ns +
+                    (l->naddrs > 0 && l->attempts == 0 ? LINK_RESOLVE_AGAIN_NS : LINK_RESOLVE_NS));
 }
 
-/* Tries the next address; at the end of a round the name is asked for first. */
+/* ---- their pace ---- */
+
+void links_pace_tick(struct peer_links *ls, uint64_t now_ns)
+{
+    uint64_t more = (now_ns - ls->pace.filled_ns) / DIAL_EACH_NS;
+
+    ls->pace.filled_ns += more * DIAL_EACH_NS;
+    more += ls->pace.may_begin;
+    ls->pace.may_begin = more < LINK_DIALS_PER_S ? (uint32_t)more : LINK_DIALS_PER_S;
+}
+
+/* May an attempt begin? A quarter of them is for links that were up a moment ago: they do not wait
+ * behind peers that are away. */
+static bool pace_allows(const struct peer_link *l)
+{
+    const struct dial_pace *pace = &l->d->links.pace;
+    bool lost = l->down_ns != 0 && l->attempts == 0;
+
+    return pace->may_begin > (lost ? 0 : LINK_DIALS_PER_S / 4) &&
+           pace->under_way < (lost ? LINK_DIALS_MAX : LINK_DIALS_MAX / 4 * 3);
+}
+
+/* Tries the next address; at the end of a round the name is asked for first. Where that may not
+ * begin yet, the link stays due. */
 static void dial(struct peer_link *l, uint64_t now_ns)
 {
+    struct dial_pace *pace = &l->d->links.pace;
+
+    if (!pace_allows(l))
+        return;
+    pace->may_begin--;
+    pace->under_way++;
+    pace->next = l->slot + 1;
     if (l->named && l->next_addr >= l->naddrs)
         resolve_peer(l, now_ns);
     else
@@ -190,12 +224,13 @@ static void dial(struct peer_link *l, uint64_t now_ns)
 
 void link_dial_tick(struct peer_link *l, uint64_t now_ns)
 {
-    if (l->state == PEER_LINK_IDLE && now_ns >= l->redial_ns) {
+    if (l->state == PEER_LINK_IDLE) {
         dial(l, now_ns);
-    } else if (l->state == PEER_LINK_RESOLVING && now_ns >= l->give_up_ns) {
+    } else if (l->state == PEER_LINK_RESOLVING) {
         resolver_cancel(l->d->links.resolver, l->slot);
         resolve_timed_out(l, now_ns);
-    } else if (l->state == PEER_LINK_DIALLING && now_ns >= l->give_up_ns) {
+    } else if (l->state == PEER_LINK_DIALLING) {
+        link_due(l, LINK_NEVER);
         peer_link_state_move(&l->state, PEER_LINK_CANCELLING);
         io_cancel(l->d->io, &l->dial);
     }

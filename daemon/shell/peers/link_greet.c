@@ -98,6 +98,7 @@ static void come_up(struct peer_link *l, uint64_t incarnation, uint32_t data_por
     link_clear_cause(l);
     l->incarnation = incarnation;
     l->up_ns = l->heard_ns = l->pinged_ns = io_now_ns();
+    link_due(l, l->up_ns);
     l->stream.splitter.body_max = LINK_BODY_MAX;
     log_event(LEVEL_INFO, "link_up", "link=%u peer=%s dir=%s incarnation=%016" PRIx64, l->slot,
               link_peer_name(l), link_is_outbound(l) ? "out" : "in", incarnation);

@@ -9,6 +9,10 @@
 
 const char *link_peer_name(const struct peer_link *l); /* "" until it is known */
 bool link_is_outbound(const struct peer_link *l);
+/* The tick looks at the link at that time, and not earlier: all the links of a large configuration
+ * are not touched ten times a second. */
+void link_due(const struct peer_link *l, uint64_t at_ns);
+#define LINK_NEVER UINT64_MAX
 /* Sets why the link is not up. True: the text differs from the last one. */
 bool link_record_cause(struct peer_link *l, const char *text);
 void link_clear_cause(struct peer_link *l); /* it is up */
@@ -57,7 +61,9 @@ enum tern_err links_names_init(struct daemon *d, char *why, size_t cap);
 void links_names_finish(struct daemon *d);
 /* Sets when an outbound link dials again. */
 void link_schedule_redial(struct peer_link *l, uint64_t now_ns);
-/* Dials an outbound link that is not up, or gives up an attempt that takes too long. */
+/* Lets so many attempts begin as the time that has passed allows. */
+void links_pace_tick(struct peer_links *ls, uint64_t now_ns);
+/* Dials an outbound link that is not up, or gives up an attempt that takes too long. It is due. */
 void link_dial_tick(struct peer_link *l, uint64_t now_ns);
 
 #endif

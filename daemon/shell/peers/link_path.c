@@ -56,6 +56,7 @@ static void send_message(struct peer_link *l, const struct xfer_path_msg *msg, c
         return;
     if (!stream_fits(&l->stream, n)) {
         peer_link_state_move(&l->state, PEER_LINK_OVERFLOWED);
+        link_due(l, 0);
         return;
     }
     l->sent++;

@@ -17,6 +17,11 @@ bool link_is_outbound(const struct peer_link *l)
     return l->slot < l->d->links.peers;
 }
 
+void link_due(const struct peer_link *l, uint64_t at_ns)
+{
+    l->d->links.due_ns[l->slot] = at_ns;
+}
+
 const char *link_peer_name(const struct peer_link *l)
 {
     return l->peer == NONE ? "" : l->d->config->peers[l->peer].name;

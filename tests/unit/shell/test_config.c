@@ -422,7 +422,7 @@ TEST(config_memory_of_a_peer_is_counted)
     plan_streams(d, &t);
     assert_int_equal(more.connections - m.connections,
                      stream_pool_bytes(&t) - stream_pool_bytes(&s) + sizeof(struct peer_link) +
-                         resolver_bytes(2) - resolver_bytes(1));
+                         sizeof(uint64_t) + resolver_bytes(2) - resolver_bytes(1));
     assert_true(resolver_bytes(2) - resolver_bytes(1) > RESOLVE_HOST_BYTES);
 }
 

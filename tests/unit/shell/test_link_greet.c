@@ -16,6 +16,7 @@ static uint8_t frame[FRAME_HEADER_BYTES + FRAME_BODY_MAX];
 static struct config config;
 static struct daemon d;
 static struct peer_link links[LINKS];
+static uint64_t due_ns[LINKS];
 static int listener, dialled;
 
 static struct {
@@ -167,7 +168,7 @@ FIXTURE(start)
     d.data_port = 4711;
     d.rdma = true;
     d.frame = frame;
-    d.links = (struct peer_links){.v = links, .n = LINKS, .peers = PEERS};
+    d.links = (struct peer_links){.v = links, .due_ns = due_ns, .n = LINKS, .peers = PEERS};
     dial();
     for (uint32_t i = 0; i < LINKS; i++) {
         links[i].d = &d;

@@ -202,7 +202,7 @@ static void settle(uint32_t peer)
 static void next_try(uint32_t peer)
 {
     assert_int_equal(link_of(peer)->state, PEER_LINK_IDLE);
-    now_ns = link_of(peer)->redial_ns;
+    now_ns = d.links.due_ns[peer];
     links_tick(&d, now_ns);
     settle(peer);
 }
@@ -249,7 +249,7 @@ static void others_dial(void)
     settle(OTHER);
     assert_dialled(OTHER, "127.0.0.3");
     assert_dialled(NUMBER, "127.0.0.9");
-    link_of(OTHER)->give_up_ns = link_of(NUMBER)->give_up_ns = UINT64_MAX;
+    d.links.due_ns[OTHER] = d.links.due_ns[NUMBER] = UINT64_MAX;
 }
 
 static void assert_trouble(uint32_t peer, const char *words)
@@ -370,7 +370,7 @@ TEST_WITH(a_name_that_is_not_known_yet_is_asked_for_again, start, stop)
     others_dial();
     settle(NAME);
     for (uint32_t i = 0; i < 10; i++) {
-        uint64_t wait = link_of(NAME)->redial_ns - now_ns;
+        uint64_t wait = d.links.due_ns[NAME] - now_ns;
 
         assert_int_equal(link_of(NAME)->attempts, i + 1);
         assert_true(wait <= LINK_REDIAL_MAX_NS + LINK_REDIAL_MAX_NS / 4);
@@ -431,7 +431,7 @@ TEST_WITH(a_lost_link_does_not_wait_for_a_silent_name_service, start, stop)
     link_of(NAME)->state = PEER_LINK_UP;
     set_hangs(true);
     hang_up(NAME);
-    now_ns = link_of(NAME)->redial_ns;
+    now_ns = d.links.due_ns[NAME];
     links_tick(&d, now_ns);
     until(2, 1);
     now_ns += LINK_RESOLVE_AGAIN_NS - 1;
@@ -448,7 +448,7 @@ TEST_WITH(a_lost_link_does_not_wait_for_a_silent_name_service, start, stop)
     until(2, 2);
     set_hangs(true);
     while (calls() == 2) { /* its thread may not have noted it yet */
-        now_ns = link_of(NAME)->redial_ns;
+        now_ns = d.links.due_ns[NAME];
         links_tick(&d, now_ns);
         if (link_of(NAME)->state == PEER_LINK_DIALLING)
             refuse(NAME);

@@ -18,6 +18,7 @@ static uint8_t frame[FRAME_HEADER_BYTES + FRAME_BODY_MAX];
 static struct config config;
 static struct daemon d;
 static struct peer_link links[2];
+static uint64_t due_ns[2];
 static struct prng prng;
 
 static struct {
@@ -99,7 +100,7 @@ FIXTURE(start)
     d.config = &config;
     d.frame = frame;
     d.xfer = (struct xfer *)(void *)&d; /* handed on, never looked into */
-    d.links = (struct peer_links){.v = links, .n = 2, .peers = 2};
+    d.links = (struct peer_links){.v = links, .due_ns = due_ns, .n = 2, .peers = 2};
     for (uint32_t i = 0; i < 2; i++) {
         links[i].d = &d;
         links[i].slot = links[i].peer = i;
