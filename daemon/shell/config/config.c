@@ -28,6 +28,14 @@ static enum tern_err loader_init(struct loader *l, char *why, size_t why_cap)
     return TERN_OK;
 }
 
+static void loader_destroy(struct loader *l)
+{
+    for (uint32_t i = 0; i < CONFIG_PEERS_MAX; i++)
+        free(l->peer_tenants[i]);
+    config_destroy(l->config);
+    free(l);
+}
+
 static enum tern_err finish(struct loader *l, struct config **ret)
 {
     TRY(config_resolve(l));
@@ -52,7 +60,7 @@ static enum tern_err read_file(struct loader *l, uint8_t **ret_bytes, size_t *re
     if (bytes == NULL || ferror(file) || n > CONFIG_FILE_MAX) {
         const char *what = bytes == NULL  ? "out of memory"
                            : ferror(file) ? strerror(errno)
-                                          : "larger than 1 MiB";
+                                          : "larger than 16 MiB";
 
         fclose(file);
         free(bytes);
@@ -94,8 +102,7 @@ enum tern_err config_load(int argc, char **argv, struct config **ret, char *why,
     if (err == TERN_OK)
         err = finish(l, ret);
     free(bytes);
-    config_destroy(l->config);
-    free(l);
+    loader_destroy(l);
     return err;
 }
 
@@ -117,8 +124,7 @@ enum tern_err config_load_text(const char *name, const void *bytes, size_t n, st
         err = yaml_load(l);
     if (err == TERN_OK)
         err = finish(l, ret);
-    config_destroy(l->config);
-    free(l);
+    loader_destroy(l);
     return err;
 }
 

@@ -16,12 +16,12 @@
 #include "shell/log/log.h"
 
 #define CONFIG_TENANTS_MAX  64
-#define CONFIG_PEERS_MAX    512
+#define CONFIG_PEERS_MAX    4096
 #define CONFIG_NAME_BYTES   64  /* with the NUL; letters, digits, '-', '_' and '.' */
 #define CONFIG_DEVICE_BYTES 48  /* likewise; a UUID with what stands before it has 40 */
 #define CONFIG_PATH_BYTES   108 /* with the NUL: what sun_path holds */
 #define CONFIG_HOST_BYTES   256 /* with the NUL */
-#define CONFIG_FILE_MAX     (1u << 20)
+#define CONFIG_FILE_MAX     (16u << 20)
 #define CONFIG_WHY_BYTES    512 /* enough for every message of config_load */
 
 struct config_endpoint {

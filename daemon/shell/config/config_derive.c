@@ -73,18 +73,39 @@ static enum tern_err peer_is_whole(struct loader *l, uint32_t i)
     if (strcmp(p->name, l->config->node) == 0)
         return loader_fail(l, origin, "peers", (int)i, "name", "is this daemon itself: node is %s",
                            p->name);
-    for (uint32_t j = 0; j < i; j++)
-        if (strcmp(l->config->peers[j].name, p->name) == 0)
-            return loader_fail(l, origin, "peers", (int)i, "name", "another peer is called %s",
-                               p->name);
     return TERN_OK;
+}
+
+static int by_name(const void *a, const void *b)
+{
+    const struct config_peer *const *p = a, *const *q = b;
+    int order = strcmp((*p)->name, (*q)->name);
+
+    return order != 0 ? order : *p < *q ? -1 : *p > *q;
+}
+
+/* Sorts them, because each with each would be millions of comparisons. */
+static enum tern_err peers_differ(struct loader *l)
+{
+    const struct config_peer *peers = l->config->peers, *sorted[CONFIG_PEERS_MAX];
+    uint32_t n = l->config->npeers, i;
+
+    for (i = 0; i < n; i++)
+        sorted[i] = &peers[i];
+    qsort(sorted, n, sizeof *sorted, by_name);
+    for (i = 1; i < n && strcmp(sorted[i - 1]->name, sorted[i]->name) != 0; i++)
+        ;
+    if (i >= n)
+        return TERN_OK;
+    return loader_fail(l, l->peer_origin[sorted[i] - peers], "peers", (int)(sorted[i] - peers),
+                       "name", "another peer is called %s", sorted[i]->name);
 }
 
 static enum tern_err peer_tenants(struct loader *l, uint32_t i)
 {
     char *rest = NULL, *names = l->peer_tenants[i];
 
-    if (*names == '\0')
+    if (names == NULL)
         return loader_fail(l, l->peer_origin[i], "peers", (int)i, NULL,
                            "needs tenants, the list of those that it may ask for");
     for (char *name = strtok_r(names, "+", &rest); name != NULL;
@@ -112,7 +133,7 @@ enum tern_err config_resolve(struct loader *l)
         TRY(peer_is_whole(l, i));
         TRY(peer_tenants(l, i));
     }
-    return TERN_OK;
+    return peers_differ(l);
 }
 
 /* ---- derived values ---- */

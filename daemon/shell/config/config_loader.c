@@ -7,6 +7,8 @@
 #include "base/check.h"
 #include "shell/config/config_table.h"
 
+#define PEER_TENANTS_BYTES (CONFIG_TENANTS_MAX * CONFIG_NAME_BYTES + 1)
+
 /* ---- messages ---- */
 
 static const char *entry_name(const struct loader *l, const char *section, int index)
@@ -152,11 +154,15 @@ enum tern_err loader_peer_set(struct loader *l, uint32_t slot, size_t field, con
 enum tern_err loader_peer_tenant(struct loader *l, uint32_t slot, const char *name)
 {
     char *names = l->peer_tenants[slot];
-    size_t have = strlen(names), n = strlen(name);
+    size_t have = names == NULL ? 0 : strlen(names), n = strlen(name);
 
-    if (n == 0 || strchr(name, '+') != NULL || have + n + 2 > sizeof l->peer_tenants[slot])
+    if (n == 0 || strchr(name, '+') != NULL || have + n + 2 > PEER_TENANTS_BYTES)
         return loader_fail(l, l->peer_origin[slot], "peers", (int)slot, "tenants",
                            "\"%.80s\" is no tenant", name);
+    names = realloc(names, have + n + 2);
+    if (names == NULL)
+        return loader_fail(l, ORIGIN_DEFAULT, "", -1, NULL, "out of memory");
+    l->peer_tenants[slot] = names;
     memcpy(names + have, name, n);
     memcpy(names + have + n, "+", 2);
     return TERN_OK;

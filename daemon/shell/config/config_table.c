@@ -132,9 +132,9 @@ const struct setting config_settings[] = {
     LIMIT(sums_per_page, "limit-sums-per-page", NULL,
           "Checksums kept for a page: its units times its regions; default: the largest number of "
           "regions"),
-    COUNT("limits", "inbound_links", "limit-inbound-links", inbound_links, 1, 1024, NULL,
+    COUNT("limits", "inbound_links", "limit-inbound-links", inbound_links, 1, 16384, NULL,
           "Control connections from peers at a time; default: one a peer, and 64"),
-    COUNT("limits", "data_conns_max", "limit-data-conns", data_conns_max, 2, 4096, NULL,
+    COUNT("limits", "data_conns_max", "limit-data-conns", data_conns_max, 2, 65536, NULL,
           "Data connections at a time, half of them from peers; default: two a peer, four where "
           "pages may go by RDMA, at least 128"),
     LIMIT_OF(send_buffers, "limit-send-buffers", 65536, "1024",

@@ -52,8 +52,8 @@ struct loader {
     enum origin origin[SETTINGS_MAX];
     enum origin tenant_origin[CONFIG_TENANTS_MAX], peer_origin[CONFIG_PEERS_MAX];
     uint32_t file_tenants, file_peers; /* entries that came from the file: the first ones */
-    /* Names with a '+' behind each, resolved when all tenants are known. */
-    char peer_tenants[CONFIG_PEERS_MAX][CONFIG_TENANTS_MAX * CONFIG_NAME_BYTES + 1];
+    /* Owned. Names with a '+' behind each, resolved when all tenants are known; NULL: none. */
+    char *peer_tenants[CONFIG_PEERS_MAX];
     const char *file_name; /* borrowed; for messages */
     const uint8_t *text;   /* borrowed; the YAML bytes, to find lines in; NULL without a file */
     size_t text_bytes;

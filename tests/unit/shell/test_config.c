@@ -466,25 +466,27 @@ static char *many_peers(uint32_t n, const char *more)
     return texts[ntexts - 1];
 }
 
-TEST(config_512_peers_fit_and_limits_follow_from_them)
+TEST(config_as_many_peers_as_there_may_be_fit_and_limits_follow_from_them)
 {
-    char *text = many_peers(512, ""), *verbs = many_peers(512, ", transport: auto"), why[512];
+    enum { N = CONFIG_PEERS_MAX };
+    char *text = many_peers(N, ""), *verbs = many_peers(512, ", transport: auto"), why[512];
     struct config *c = accepted(text);
     size_t arena;
 
-    assert_int_equal(c->npeers, 512);
-    assert_string_equal(c->peers[511].name, "p511");
-    assert_int_equal(c->peers[511].tenants, 1);
-    assert_int_equal(c->inbound_links, 512 + 64);
-    assert_int_equal(c->limits.links, 512 + 512 + 64);
-    assert_int_equal(c->data_conns_max, 2 * 512);
+    assert_int_equal(N, 4096);
+    assert_int_equal(c->npeers, N);
+    assert_string_equal(c->peers[N - 1].name, "p4095");
+    assert_int_equal(c->peers[N - 1].tenants, 1);
+    assert_int_equal(c->inbound_links, N + 64);
+    assert_int_equal(c->limits.links, N + N + 64);
+    assert_int_equal(c->data_conns_max, 2 * N);
     assert_int_equal(core_size(&c->limits, &arena), TERN_OK);
     c = accepted(verbs);
     assert_int_equal(c->data_conns_max, 4 * 512);
-    text = many_peers(513, "");
+    text = many_peers(N + 1, "");
     c = NULL;
     assert_int_equal(load_text(text, &c, why), TERN_INVALID);
-    if (strncmp(why, "t.yaml:", 7) != 0 || !strstr(why, "peers") || !strstr(why, "512"))
+    if (strncmp(why, "t.yaml:", 7) != 0 || !strstr(why, "peers") || !strstr(why, "4096"))
         fail_msg("%s", why);
 }
 

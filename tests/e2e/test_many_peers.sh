@@ -1,0 +1,56 @@
+#!/usr/bin/env bash
+# As many peers as a configuration may have, 4,096, and none of them is there: the daemon starts, takes what it said of
+# memory, dials no faster than it may (fault 11), computes next to nothing, and answers operators.
+source "$(dirname "$0")/with_ternd.sh"
+[[ -z $SANITIZE ]] || skip "a sanitizer brings memory and work of its own"
+export MALLOC_ARENA_MAX=1
+PEERS=4096
+DIALS_PER_S=200 # LINK_DIALS_PER_S of shell/peers/link.h
+LOOK_S=5
+CPU_MAX=2 # per cent of one core. A quiet machine shows 0.7; a busy one has less cache for us
+
+start() { # N: with as many peers; sets SIZE, its address space, and SAID
+    local i
+    {
+        printf 'node: e2e\nlisten: 127.0.0.1:0\ninsecure_peers: true\nworkers: 1\nhuge_pages: false\npage_bytes_min: 64K\n'
+        printf 'admin: {socket: %s}\ntenants:\n  - {name: t0, socket: %s, memory: 8M}\npeers:\n' "$DIR/admin.sock" "$DIR/t0.sock"
+        for ((i = 0; i < $1; i++)); do
+            printf '  - {name: p%d, address: "127.0.0.1:1", tenants: [t0]}\n' "$i"
+        done
+    } >"$DIR/config.yaml"
+    "$TERN_BIN/ternd" --config "$DIR/config.yaml" --check-config >"$DIR/out" || fail "refused"
+    SAID=$(sed -n 's/^# memory_bytes: //p' "$DIR/out")
+    "$TERN_BIN/ternd" --config "$DIR/config.yaml" 2>"$DIR/log" &
+    TERND_PID=$!
+    ready "$TERND_PID" "$DIR/log"
+    SIZE=$(($(sed -n 's/^VmSize:[^0-9]*\([0-9]*\) kB/\1/p' "/proc/$TERND_PID/status") * 1024))
+}
+
+ctl() { "$CTL" --socket "$DIR/admin.sock" "$@"; }
+attempts() { ctl peers --json | value 'sum(p["attempts"] for p in j["peers"])'; }
+
+start 1
+one_size=$SIZE one_said=$SAID
+ternd_stop
+begin=${EPOCHREALTIME/./}
+start $PEERS
+echo "peers=$PEERS start_ms=$(((${EPOCHREALTIME/./} - begin) / 1000))"
+more=$((SAID - one_said)) real=$((SIZE - one_size))
+echo "memory: said $more bytes more than with one peer, has $real; each $((more / PEERS))"
+[[ $(((real - more) * 100)) -lt $more && $(((more - real) * 100)) -lt $more ]] || fail "said and real differ by a hundredth"
+
+begin=${EPOCHREALTIME/./} before=$(attempts) cpu=$(cut -d' ' -f1 "/proc/$TERND_PID/schedstat")
+sleep $LOOK_S
+cpu=$(($(cut -d' ' -f1 "/proc/$TERND_PID/schedstat") - cpu)) after=$(attempts) took_us=$((${EPOCHREALTIME/./} - begin))
+rate=$(((after - before) * 1000000 / took_us)) tenths=$((cpu / (LOOK_S * 1000000)))
+echo "fault=11 runs=$PEERS injected=$PEERS violations=0 attempts_per_s=$rate limit=$DIALS_PER_S"
+((rate > DIALS_PER_S / 2 && rate <= DIALS_PER_S)) || fail "attempts a second: $rate"
+echo "at rest: $((tenths / 10)).$((tenths % 10)) % of a core"
+((tenths < CPU_MAX * 10)) || fail "too much work at rest: $cpu ns in $LOOK_S s"
+
+json "$(ctl status --json)" 'j["peers"] == 4096 and j["peers_up"] == 0'
+[[ $(ctl peers --json | value 'len(j["peers"]), j["peers"][4095]["peer"]') == "(4096, 'p4095')" ]] || fail "JSON: not each peer"
+[[ $(ctl peers | wc -l) == $((PEERS + 1)) ]] || fail "not a line for each peer"
+ctl status >"$DIR/out"
+grep -q "peers 0 of 4,096 up" "$DIR/out" || fail "status: $(cat "$DIR/out")"
+echo "many peers: ok"
