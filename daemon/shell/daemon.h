@@ -23,7 +23,7 @@
 #include "shell/wire/wire_in.h"
 
 #define IO_ENTRIES       1024
-#define IO_BUFFERS       128 /* a power of two */
+#define IO_BUFFERS       16 /* that the streams of a share receive into; a power of two */
 #define IO_BUFFER_BYTES  65536
 #define ADMIN_TEXT_BYTES (4u << 20) /* one admin answer */
 #define STEP_POLL_NS     1000000u   /* how often done_step is looked at while releases wait */

@@ -18,7 +18,7 @@
 struct io;
 
 #define IO_LAST   1u /* no further completion of this operation follows */
-#define IO_BUFFER 2u /* a multishot receive brought a buffer: io_buffer / io_buffer_put */
+#define IO_BUFFER 2u /* a receive brought a buffer: io_buffer / io_buffer_put */
 
 /* Zeroed before its first use. */
 struct io_op {
@@ -31,7 +31,8 @@ struct io_op {
 
 struct io_config {
     uint32_t entries;      /* submission queue */
-    uint32_t buffers;      /* provided receive buffers, a power of two */
+    uint32_t groups;       /* of receive buffers: who empties one leaves the others full */
+    uint32_t buffers;      /* of each group, a power of two */
     uint32_t buffer_bytes; /* of one of them */
     uint32_t
         fault_sq_full; /* fault injection: every n-th submission finds the queue full; 0: none */
@@ -53,8 +54,9 @@ uint32_t io_run(struct io *io, uint64_t deadline_ns);
 uint64_t io_now_ns(void); /* CLOCK_MONOTONIC */
 
 void io_accept(struct io *io, struct io_op *op, int fd); /* multishot */
-void io_recv_buffers(struct io *io, struct io_op *op,
-                     int fd); /* multishot, provided buffers; -ENOBUFS ends it: post again */
+/* Waits until there is something to read, and reads it into a buffer of that group; -ENOBUFS: the
+ * group has none left, and nothing was read. */
+void io_recv_buffers(struct io *io, struct io_op *op, int fd, uint32_t group);
 void io_recv(struct io *io, struct io_op *op, int fd, void *buf, size_t n, bool wait_all);
 void io_send(struct io *io, struct io_op *op, int fd, const void *buf, size_t n, bool wait_all);
 void io_sendmsg(

@@ -21,11 +21,11 @@
 #define RING_FLAGS_WANTED                                                                          \
     (IORING_SETUP_SINGLE_ISSUER | IORING_SETUP_DEFER_TASKRUN | IORING_SETUP_SUBMIT_ALL |           \
      IORING_SETUP_CQSIZE | IORING_SETUP_R_DISABLED)
-#define CQ_PER_SQ    4u    /* completion entries for each submission entry: multishots bring many */
-#define ENTRIES_MAX  4096u /* of the submission queue */
-#define BUFFERS_MAX  32768u /* the kernel's own limit of a buffer ring */
-#define BUFFER_GROUP 0
-#define OPCODES_MAX  256u /* that one probe can tell of */
+#define CQ_PER_SQ   4u     /* completion entries for each submission entry: multishots bring many */
+#define ENTRIES_MAX 4096u  /* of the submission queue */
+#define BUFFERS_MAX 32768u /* the kernel's own limit of a buffer ring */
+#define BUFFERS_ALL 65536u /* of all groups: their numbers have 16 bits */
+#define OPCODES_MAX 256u   /* that one probe can tell of */
 
 /* An operation's state (io_states.h) is kept in a word of the submission that none of our opcodes
  * uses.
@@ -34,9 +34,9 @@
 
 struct io {
     struct io_uring ring;
-    struct io_uring_buf_ring *buf_ring; /* owned mapping; NULL with no buffers */
-    uint8_t *buf_mem;                   /* owned mapping */
-    uint32_t buffers, buffer_bytes;
+    struct io_uring_buf_ring **buf_ring; /* owned mappings, one a group; NULL with no buffers */
+    uint8_t *buf_mem;                    /* owned mapping, of the buffers of all groups */
+    uint32_t groups, buffers, buffer_bytes;
     struct io_op *wait_head, *wait_tail;
     uint32_t fault_sq_full, fault_count;
     bool running; /* inside io_run: a callback must not call it again */
@@ -118,30 +118,41 @@ static int restrict_ring(struct io_uring *ring)
     return uring_restrict(ring, res, OPCODES_USED + 1);
 }
 
+static size_t buffers_size(const struct io *io)
+{
+    return (size_t)io->groups * io->buffers * io->buffer_bytes;
+}
+
+static void buffer_add(struct io *io, uint32_t buffer)
+{
+    struct io_uring_buf_ring *ring = io->buf_ring[buffer / io->buffers];
+
+    io_uring_buf_ring_add(ring, io->buf_mem + (size_t)buffer * io->buffer_bytes, io->buffer_bytes,
+                          (unsigned short)buffer, io_uring_buf_ring_mask(io->buffers), 0);
+    io_uring_buf_ring_advance(ring, 1);
+}
+
 static int setup_buffers(struct io *io, const struct io_config *config)
 {
-    size_t bytes = (size_t)config->buffers * config->buffer_bytes;
-    int mask, r;
+    int r = 0;
 
     if (config->buffers == 0)
         return 0;
-    io->buf_mem = mmap(NULL, bytes, PROT_READ | PROT_WRITE,
-                       MAP_ANONYMOUS | MAP_PRIVATE | MAP_POPULATE, -1, 0);
-    if (io->buf_mem == MAP_FAILED) {
-        io->buf_mem = NULL;
-        return -ENOMEM;
-    }
+    io->groups = config->groups;
     io->buffers = config->buffers;
     io->buffer_bytes = config->buffer_bytes;
-    r = uring_buf_ring_setup(&io->ring, config->buffers, BUFFER_GROUP, &io->buf_ring);
-    if (r < 0)
-        return r;
-    mask = io_uring_buf_ring_mask(config->buffers);
-    for (uint32_t i = 0; i < config->buffers; i++)
-        io_uring_buf_ring_add(io->buf_ring, io->buf_mem + (size_t)i * config->buffer_bytes,
-                              config->buffer_bytes, (unsigned short)i, mask, (int)i);
-    io_uring_buf_ring_advance(io->buf_ring, (int)config->buffers);
-    return 0;
+    io->buf_ring = calloc(io->groups, sizeof *io->buf_ring);
+    io->buf_mem = mmap(NULL, buffers_size(io), PROT_READ | PROT_WRITE,
+                       MAP_ANONYMOUS | MAP_PRIVATE | MAP_POPULATE, -1, 0);
+    if (io->buf_mem == MAP_FAILED)
+        io->buf_mem = NULL;
+    if (!io->buf_mem || !io->buf_ring)
+        return -ENOMEM;
+    for (uint32_t g = 0; r == 0 && g < io->groups; g++)
+        r = uring_buf_ring_setup(&io->ring, io->buffers, (unsigned short)g, &io->buf_ring[g]);
+    for (uint32_t i = 0; r == 0 && i < io->groups * io->buffers; i++)
+        buffer_add(io, i);
+    return r;
 }
 
 static enum tern_err setup_ring(struct io *io, const struct io_config *config, const char **ret_why)
@@ -182,8 +193,10 @@ enum tern_err io_create(const struct io_config *config, struct io **ret, const c
 
     if (config->entries == 0 || config->entries > ENTRIES_MAX || config->buffers > BUFFERS_MAX ||
         (config->buffers & (config->buffers - 1)) != 0 ||
-        (config->buffers != 0 && config->buffer_bytes == 0)) {
-        *ret_why = "io: entries must be 1 to 4096, buffers a power of two up to 32768";
+        (uint64_t)config->buffers * config->groups > BUFFERS_ALL ||
+        (config->buffers != 0 && (config->buffer_bytes == 0 || config->groups == 0))) {
+        *ret_why = "io: entries must be 1 to 4096, buffers a power of two up to 32768, and those "
+                   "of all groups at most 65536";
         return TERN_INVALID;
     }
     io = calloc(1, sizeof *io);
@@ -208,10 +221,12 @@ void io_destroy(struct io *io)
         return;
     if (io->ring.ring_fd >= 0)
         io_uring_queue_exit(&io->ring);
-    if (io->buf_ring)
-        uring_buf_ring_unmap(io->buf_ring, io->buffers);
+    for (uint32_t g = 0; io->buf_ring && g < io->groups; g++)
+        if (io->buf_ring[g])
+            uring_buf_ring_unmap(io->buf_ring[g], io->buffers);
+    free(io->buf_ring);
     if (io->buf_mem)
-        munmap(io->buf_mem, (size_t)io->buffers * io->buffer_bytes);
+        munmap(io->buf_mem, buffers_size(io));
     free(io);
 }
 
@@ -334,14 +349,16 @@ void io_accept(struct io *io, struct io_op *op, int fd)
     post_sqe(io, op, &sqe);
 }
 
-void io_recv_buffers(struct io *io, struct io_op *op, int fd)
+/* The poll comes first: a buffer is taken only when there are bytes for it. */
+void io_recv_buffers(struct io *io, struct io_op *op, int fd, uint32_t group)
 {
     struct io_uring_sqe sqe = {0};
 
-    check(io->buffers > 0);
-    io_uring_prep_recv_multishot(&sqe, fd, NULL, 0, 0);
+    check(group < io->groups);
+    io_uring_prep_recv(&sqe, fd, NULL, 0, 0);
+    sqe.ioprio |= IORING_RECVSEND_POLL_FIRST;
     sqe.flags |= IOSQE_BUFFER_SELECT;
-    sqe.buf_group = BUFFER_GROUP;
+    sqe.buf_group = (uint16_t)group;
     post_sqe(io, op, &sqe);
 }
 
@@ -541,17 +558,14 @@ uint32_t io_run(struct io *io, uint64_t deadline_ns)
 
 const void *io_buffer(struct io *io, uint32_t buffer)
 {
-    check(buffer < io->buffers);
+    check(buffer < io->groups * io->buffers);
     return io->buf_mem + (size_t)buffer * io->buffer_bytes;
 }
 
 void io_buffer_put(struct io *io, uint32_t buffer)
 {
-    check(buffer < io->buffers);
-    io_uring_buf_ring_add(io->buf_ring, io->buf_mem + (size_t)buffer * io->buffer_bytes,
-                          io->buffer_bytes, (unsigned short)buffer,
-                          io_uring_buf_ring_mask(io->buffers), 0);
-    io_uring_buf_ring_advance(io->buf_ring, 1);
+    check(buffer < io->groups * io->buffers);
+    buffer_add(io, buffer);
 }
 
 void io_stats(const struct io *io, struct io_stats *ret)

@@ -109,12 +109,17 @@ void plan_xfer(const struct config *config, struct xfer_config *ret)
     plan_rdma(config, &ret->rdma);
 }
 
+uint32_t plan_stream_shares(const struct config *config)
+{
+    return config->ntenants + 2;
+}
+
 void plan_streams(const struct config *config, struct stream_config *ret)
 {
     *ret = (struct stream_config){
         .streams = plan_conns(config) + config->limits.links,
         .send_buffers = config->send_buffers,
-        .shares = config->ntenants + 2, /* the operators and the peers */
+        .shares = plan_stream_shares(config),
         .big_bytes = plan_body_max(config),
         .partial_ns = (uint64_t)config->deadlines.partial_frame_ms * 1000000,
         .slow_ns = (uint64_t)config->deadlines.slow_reader_ms * 1000000,
@@ -152,8 +157,9 @@ static uint64_t connection_bytes(const struct config *config)
            resolver_bytes(config->npeers) + (uint64_t)config->procs_max * sizeof(struct proc) +
            (config->ntenants + 1) * SUBSCRIPTIONS_SHARE_MAX * sizeof(struct subscription) +
            (uint64_t)(config->ntenants + 2) * door_bytes(config->strangers) +
-           (uint64_t)IO_BUFFERS * IO_BUFFER_BYTES + BUDGET_BYTES(plan_body_max(config)) +
-           FRAME_HEADER_BYTES + plan_body_max(config) + ADMIN_TEXT_BYTES;
+           (uint64_t)streams.shares * IO_BUFFERS * IO_BUFFER_BYTES +
+           BUDGET_BYTES(plan_body_max(config)) + FRAME_HEADER_BYTES + plan_body_max(config) +
+           ADMIN_TEXT_BYTES;
 }
 
 /* In the order of the text. */

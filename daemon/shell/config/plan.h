@@ -19,6 +19,8 @@ void plan_tenants(const struct config *config, struct tenant_config ret[CONFIG_T
 /* Fields that are not known before the start (incarnation, io, mem, callbacks) are left 0. */
 void plan_mem(const struct config *config, struct mem_config *ret);
 void plan_xfer(const struct config *config, struct xfer_config *ret);
+/* Who shares the buffers of streams: each tenant, the operators, the peers. */
+uint32_t plan_stream_shares(const struct config *config);
 void plan_streams(const struct config *config, struct stream_config *ret);
 uint32_t plan_conns(const struct config *config); /* on Unix sockets */
 /* The most processes of that tenant that are watched: its share of limits.procs goes by conns_max.

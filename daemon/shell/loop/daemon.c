@@ -280,8 +280,10 @@ static enum tern_err start_sockets(struct daemon *d, char *why, size_t cap)
 
 static enum tern_err start(struct daemon *d, char *why, size_t cap)
 {
-    struct io_config io = {
-        .entries = IO_ENTRIES, .buffers = IO_BUFFERS, .buffer_bytes = IO_BUFFER_BYTES};
+    struct io_config io = {.entries = IO_ENTRIES,
+                           .groups = plan_stream_shares(d->config),
+                           .buffers = IO_BUFFERS,
+                           .buffer_bytes = IO_BUFFER_BYTES};
     const char *text = "";
     enum tern_err err;
 
@@ -375,7 +377,8 @@ void daemon_destroy(struct daemon *d)
 
 static uint64_t next_deadline(const struct daemon *d)
 {
-    uint64_t at = d->subs.more || d->queue.n > 0 ? 0 : core_deadline(d->core);
+    bool more = d->subs.more || d->queue.n > 0 || stream_pool_has_input(d->streams);
+    uint64_t at = more ? 0 : core_deadline(d->core);
 
     if (core_waits_for_steps(d->core) && d->step_poll_ns < at)
         at = d->step_poll_ns;
@@ -416,6 +419,8 @@ static void turn(struct daemon *d)
     uint64_t now_ns;
 
     io_run(d->io, xfer_poll(d->xfer) ? 0 : next_deadline(d));
+    daemon_run_queue(d);
+    stream_pool_serve(d->streams);
     daemon_run_queue(d);
     now_ns = io_now_ns();
     if (now_ns >= d->step_poll_ns && core_waits_for_steps(d->core)) {

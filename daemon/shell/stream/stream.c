@@ -1,6 +1,5 @@
-/* Opening streams, and the deadlines of those that are open. See stream.h. What must stay true: a
- * stream that is open has a receive posted; one that is past a deadline is closed by the next
- * sweep. */
+/* Opening streams, and the deadlines of those that are open. See stream.h. What must stay true: one
+ * that is past a deadline is closed by the next sweep. */
 #include "shell/stream/stream.h"
 
 #include "base/check.h"
@@ -9,7 +8,7 @@
 void stream_open(struct stream *s, struct stream_pool *pool, const struct stream_ops *ops, int fd,
                  uint32_t share, uint32_t body_max, uint32_t send_buffers_max)
 {
-    check(s->state == STREAM_UNUSED && !s->first);
+    check(s->state == STREAM_UNUSED && s->input_state == STREAM_INPUT_NONE && !s->first);
     check(share < pool->config.shares && body_max <= pool->config.big_bytes);
     s->pool = pool;
     s->ops = ops;
@@ -29,16 +28,18 @@ void stream_open(struct stream *s, struct stream_pool *pool, const struct stream
     pool->open = s;
     s->recv.done = stream_recv_done;
     s->send.done = stream_send_done;
-    s->recv_posted = true;
-    io_recv_buffers(pool->config.io, &s->recv, fd);
+    stream_input_ask(s);
 }
 
 void stream_secure(struct stream *s, struct tls_session *tls)
 {
+    const uint8_t *none = NULL;
+    size_t n = 0;
+
     check(s->state == STREAM_OPEN && s->queued_bytes == 0);
     s->tls = tls;
     s->partial_ns = io_now_ns() + s->pool->config.handshake_ns;
-    stream_feed_records(s, NULL, 0); /* the side that began speaks first */
+    stream_feed_records(s, &none, &n); /* the side that began speaks first */
 }
 
 /* ---- deadlines ---- */
@@ -48,18 +49,24 @@ static bool is_past(uint64_t deadline_ns, uint64_t now_ns)
     return deadline_ns && now_ns >= deadline_ns;
 }
 
+/* The rest of a frame has not come. Who has received something and waits for us is not late. */
+static bool is_frame_late(const struct stream *s, uint64_t now_ns)
+{
+    return s->input_state == STREAM_INPUT_ASKED && is_past(s->partial_ns, now_ns);
+}
+
 static struct stream *find_overdue(const struct stream_pool *pool, uint64_t now_ns)
 {
     struct stream *s = pool->open;
 
-    while (s && !is_past(s->partial_ns, now_ns) && !is_past(s->send_ns, now_ns))
+    while (s && !is_frame_late(s, now_ns) && !is_past(s->send_ns, now_ns))
         s = s->next;
     return s;
 }
 
 static void overdue(struct stream *s, uint64_t now_ns)
 {
-    if (!is_past(s->partial_ns, now_ns)) {
+    if (!is_frame_late(s, now_ns)) {
         stream_close(s, "reads too slowly");
     } else if (s->tls && !tls_secured(s->tls)) {
         s->ops->tls_refused(s, TLS_TIMEOUT, "");

@@ -1,11 +1,12 @@
 /* A stream turns a socket into frames; connections of clients and links to peers are built on it.
- * It receives into the ring's shared buffers and hands out whole frames in place. Only a frame that
- * comes in pieces is gathered, in a small buffer of the stream's own or in a large one that it
- * borrows. It sends from a bounded queue of buffers with one send in flight, and closes a reader
- * that makes no progress. Who fills the buffers of its share (a tenant, the operators, the peers)
- * ends itself and no other: see stream_buffers.c. With stream_secure the socket carries TLS records
- * and the frames are what they hold; nothing else changes for the owner. Owner thread only; nothing
- * here allocates after stream_pool_create. */
+ * It receives into a buffer of its share (a tenant, the operators, the peers) and hands out whole
+ * frames in place. Only a frame that comes in pieces is gathered, in a small buffer of the stream's
+ * own or in a large one that it borrows. Frames are handed out by turns (stream_pool_serve), so a
+ * backlog on one stream makes nobody else wait for its end. It sends from a bounded queue of
+ * buffers with one send in flight, and closes a reader that makes no progress. Who fills the send
+ * buffers of its share ends itself and no other: see stream_buffers.c. With stream_secure the
+ * socket carries TLS records and the frames are what they hold; nothing else changes for the owner.
+ * Owner thread only; nothing here allocates after stream_pool_create. */
 #ifndef SHELL_STREAM_H
 #define SHELL_STREAM_H
 
@@ -25,6 +26,8 @@
 #define STREAM_IOV_MAX     8     /* send buffers of one send */
 #define STREAM_FDS_MAX     2     /* descriptors beside one frame */
 #define STREAM_SMALL_BYTES 4096  /* a partial body up to this needs no borrowed buffer */
+#define STREAM_TURN_FRAMES 32    /* that a share hands out in its turn, a frame of each stream */
+#define STREAM_TURN_BYTES  16384 /* asked and answered in a turn: what is large ends it earlier */
 #define STREAM_SHARES_MAX  66    /* tenants, the operators, the peers */
 #define STREAM_BIG_SHARE                                                                           \
     8 /* big buffers that one share (a tenant, the admins, the peers) can hold */
@@ -62,11 +65,17 @@ struct stream {
     enum stream_state state;
     int fd;
     struct io_op recv, send;
-    bool recv_posted, send_posted; /* the ring still holds that operation */
-    struct stream *prev, *next;    /* those that are open, for the deadlines */
-    struct tls_session *tls;       /* borrowed until `finished`; NULL: in the clear */
-    const char *close_reason;      /* static; valid in STREAM_FLUSHING and STREAM_DOOMED */
-    bool peer_closed;              /* the other side ended the stream */
+    bool send_posted;           /* the ring still holds that operation */
+    struct stream *prev, *next; /* those that are open, for the deadlines */
+    struct tls_session *tls;    /* borrowed until `finished`; NULL: in the clear */
+    const char *close_reason;   /* static; valid in STREAM_FLUSHING and STREAM_DOOMED */
+    bool peer_closed;           /* the other side ended the stream */
+
+    enum stream_input_state input_state;
+    struct stream *input_next; /* of those that are READY, or STARVED, in its share */
+    const uint8_t *input;      /* received and not handed out yet; NULL: it holds no buffer */
+    size_t input_n;
+    uint32_t input_buffer;
 
     /* What arrives. The owner may raise splitter.body_max; splitter.body is small, or a big one. */
     struct splitter splitter;
@@ -89,7 +98,7 @@ struct stream {
 };
 
 struct stream_config {
-    struct io *io;
+    struct io *io;         /* with a group of receive buffers for each share */
     uint32_t streams;      /* open at a time: each can always queue one send buffer */
     uint32_t send_buffers; /* beyond that, for whoever comes first */
     uint32_t shares;
@@ -146,6 +155,13 @@ struct stream_share {
     uint64_t doomed; /* streams that were ended, as they held most of a share that was used up */
 };
 void stream_share_view(const struct stream_pool *pool, uint32_t share, struct stream_share *ret);
+
+/* Gives each share that has received something its turn: its streams hand out a frame each, one
+ * after the other, until STREAM_TURN_FRAMES or STREAM_TURN_BYTES are used up. What is left waits
+ * for the next call. Call it after each io_run. */
+void stream_pool_serve(struct stream_pool *pool);
+/* Is something left for the next call? Then the loop must not wait. */
+bool stream_pool_has_input(const struct stream_pool *pool);
 
 /* Closes the streams whose buffers were taken. Starts a send for each stream that had something
  * queued since the last call. */

@@ -1,5 +1,6 @@
 /* The end of a stream. See stream.h. What must stay true: a stream is handed back (`finished`) only
- * when the ring holds none of its operations, and `closed` comes exactly once before that. */
+ * when the ring holds none of its operations and it stands in no list, and `closed` comes exactly
+ * once before that. */
 #include <sys/socket.h>
 #include <unistd.h>
 
@@ -14,7 +15,7 @@ void stream_start_send_deadline(struct stream *s)
 
 void stream_finish_if_quiet(struct stream *s)
 {
-    if (s->state != STREAM_CLOSED || s->recv_posted || s->send_posted)
+    if (s->state != STREAM_CLOSED || s->input_state != STREAM_INPUT_NONE || s->send_posted)
         return;
     while (s->first)
         send_buffer_put_first(s);
@@ -35,6 +36,7 @@ void stream_close(struct stream *s, const char *why)
     stream_state_move(&s->state, STREAM_CLOSED);
     stream_body_put(s);
     send_buffers_drop(s);
+    stream_input_closed(s);
     if (s->prev)
         s->prev->next = s->next;
     else

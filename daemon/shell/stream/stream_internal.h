@@ -1,10 +1,21 @@
 /* What the files of the streams share, lowest first: stream_pool.c (bodies), stream_buffers.c (of
- * the send queues), stream_close.c (the end), stream_send.c, stream_recv.c, stream.c (opening and
- * deadlines). Each calls those before it alone. */
+ * the send queues), stream_input.c (who is served next, and who receives next), stream_close.c (the
+ * end), stream_send.c, stream_recv.c, stream.c (opening and deadlines). Each calls those before it
+ * alone. */
 #ifndef SHELL_STREAM_INTERNAL_H
 #define SHELL_STREAM_INTERNAL_H
 
 #include "shell/stream/stream.h"
+
+struct stream_list {
+    struct stream *first, *last;
+};
+
+/* What has arrived on the streams of a share. */
+struct stream_inputs {
+    struct stream_list ready, starved;
+    uint32_t kept; /* receive buffers that its streams hold */
+};
 
 struct stream_pool {
     struct stream_config config;
@@ -12,9 +23,12 @@ struct stream_pool {
     struct stream **dirty;
     uint32_t ndirty;
     struct send_buffer *send_buffers, *send_buffers_free;
-    uint32_t common_free; /* of config.send_buffers */
-    uint32_t *used;       /* of each share, beyond the one that each stream is sure of */
-    bool doomed;          /* some stream is */
+    uint32_t common_free;         /* of config.send_buffers */
+    uint32_t *used;               /* of each share, beyond the one that each stream is sure of */
+    struct stream_inputs *inputs; /* of each share */
+    uint32_t nready;              /* streams in all lists of those that are ready */
+    uint32_t turn_frames;         /* handed out in the turn that is under way */
+    bool doomed;                  /* some stream is */
     uint64_t ndoomed;
     uint8_t *big; /* shares x STREAM_BIG_SHARE buffers of big_bytes */
     size_t big_size;
@@ -42,6 +56,24 @@ void send_buffers_drop(struct stream *s); /* all that no send in flight reads */
 /* How many more the share lets a stream take. */
 uint32_t send_buffers_left(const struct stream *s);
 
+/* ---- stream_input.c ---- */
+
+/* The ring receives for it when there is something to read. */
+void stream_input_ask(struct stream *s);
+/* It has received that. */
+void stream_input_keep(struct stream *s, uint32_t buffer, size_t n);
+/* It found no buffer of its share: it receives when one has come back. */
+void stream_input_starve(struct stream *s);
+/* A stream that waits for a buffer may try: one was given back, or was not needed. */
+void stream_input_wake(struct stream_pool *pool, uint32_t share);
+/* The one whose turn it is; NULL: none of the share has input. Its turn ends with one of the next
+ * two. */
+struct stream *stream_input_serve(struct stream_pool *pool, uint32_t share);
+void stream_input_again(struct stream *s); /* something is left */
+void stream_input_used(struct stream *s);  /* nothing is, or nobody wants it any more */
+/* The stream is closed: no buffer will come, so it is served next, to be handed back. */
+void stream_input_closed(struct stream *s);
+
 /* ---- stream_close.c ---- */
 
 /* What is queued has to leave: from now on its progress is watched. */
@@ -59,7 +91,8 @@ void stream_send_done(struct io_op *op, int32_t res, uint32_t flags, uint32_t bu
 /* ---- stream_recv.c ---- */
 
 void stream_recv_done(struct io_op *op, int32_t res, uint32_t flags, uint32_t buffer);
-/* Takes TLS records and hands out the frames in them; with none, lets the session begin. */
-void stream_feed_records(struct stream *s, const uint8_t *in, size_t n);
+/* Takes TLS records, or what there is of one, and hands out the frames in it; with none, lets the
+ * session begin. False: all has been taken. */
+bool stream_feed_records(struct stream *s, const uint8_t **in, size_t *n);
 
 #endif

@@ -21,7 +21,8 @@ uint64_t stream_pool_bytes(const struct stream_config *c)
 
     return sizeof(struct stream_pool) + c->streams * sizeof(struct stream *) +
            send_buffers(c) * (uint64_t)sizeof(struct send_buffer) +
-           big * (sizeof(uint8_t *) + c->big_bytes) + c->shares * 2 * sizeof(uint32_t);
+           big * (sizeof(uint8_t *) + c->big_bytes) +
+           c->shares * (2 * sizeof(uint32_t) + sizeof(struct stream_inputs));
 }
 
 enum tern_err stream_pool_create(const struct stream_config *config, struct stream_pool **ret)
@@ -39,12 +40,13 @@ enum tern_err stream_pool_create(const struct stream_config *config, struct stre
     pool->big_free = calloc((size_t)config->shares * STREAM_BIG_SHARE, sizeof(uint8_t *));
     pool->nbig_free = calloc(config->shares, sizeof(*pool->nbig_free));
     pool->used = calloc(config->shares, sizeof(*pool->used));
+    pool->inputs = calloc(config->shares, sizeof(*pool->inputs));
     pool->big = mmap(NULL, pool->big_size, PROT_READ | PROT_WRITE,
                      MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
     if (pool->big == MAP_FAILED)
         pool->big = NULL;
     if (!pool->dirty || !pool->send_buffers || !pool->big_free || !pool->nbig_free || !pool->big ||
-        !pool->used) {
+        !pool->used || !pool->inputs) {
         stream_pool_destroy(pool);
         return TERN_INTERNAL;
     }
@@ -67,6 +69,7 @@ void stream_pool_destroy(struct stream_pool *pool)
         return;
     if (pool->big)
         munmap(pool->big, pool->big_size);
+    free(pool->inputs);
     free(pool->used);
     free(pool->nbig_free);
     free(pool->big_free);

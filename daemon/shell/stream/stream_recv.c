@@ -1,10 +1,14 @@
-/* Receiving: frames are handed out in place where they came whole and gathered where they came in
- * pieces; TLS records on their way in. See stream.h. What must stay true: no frame is handed out
- * after the stream was closed or finished. */
+/* Receiving: frames are handed out by turns, in place where they came whole and gathered where they
+ * came in pieces; TLS records on their way in. See stream.h. What must stay true: no frame is
+ * handed out after the stream was closed or finished; a turn is bounded whatever has arrived. */
 #include <errno.h>
 #include <string.h>
 
+#include "base/check.h"
 #include "shell/stream/stream_internal.h"
+
+/* Plain bytes that are taken of a TLS record at a time: a few small frames. */
+#define TLS_BITE_BYTES 1024
 
 static void deliver(struct stream *s, const struct frame_header *h, const uint8_t *body)
 {
@@ -21,17 +25,21 @@ static void find_room(struct stream *s, const struct frame_header *h)
         s->ops->refused(s, h);
 }
 
-static void feed(struct stream *s, const uint8_t *in, size_t n)
+/* Takes bytes until a frame has ended or none is left. */
+static void feed_frame(struct stream *s, const uint8_t **in, size_t *n)
 {
-    while (n > 0 && s->state == STREAM_OPEN) {
+    uint32_t before = s->pool->turn_frames;
+
+    while (*n > 0 && s->state == STREAM_OPEN && s->pool->turn_frames == before) {
         bool begun = s->splitter.have > 0;
         struct frame_header h;
         const uint8_t *body;
         enum tern_err err;
-        enum split split = splitter_next(&s->splitter, &in, &n, &h, &body, &err);
+        enum split split = splitter_next(&s->splitter, in, n, &h, &body, &err);
 
         if (!begun && s->splitter.have > 0)
             s->partial_ns = io_now_ns() + s->pool->config.partial_ns;
+        s->pool->turn_frames += split == SPLIT_FRAME || split == SPLIT_SKIPPED;
         switch (split) {
         case SPLIT_MORE: break;
         case SPLIT_FRAME: deliver(s, &h, body); break;
@@ -53,23 +61,73 @@ static void tls_failed(struct stream *s)
     stream_finish(s, "TLS failed");
 }
 
-/* Takes TLS records and hands out the frames in them. */
-void stream_feed_records(struct stream *s, const uint8_t *in, size_t n)
+/* A long body is taken as it comes, and nothing after it. */
+static size_t bite_bytes(const struct splitter *s)
 {
-    while (s->state == STREAM_OPEN) {
-        const uint8_t *plain = NULL;
-        size_t plain_n = 0;
+    size_t missing =
+        s->have < FRAME_HEADER_BYTES ? 0 : FRAME_HEADER_BYTES + s->header.length - s->have;
 
-        switch (tls_take(s->tls, &in, &n, &plain, &plain_n)) {
-        case TLS_WANTS: return;
-        case TLS_SECURED:
-            s->partial_ns = io_now_ns() + s->pool->config.partial_ns;
-            s->ops->secured(s);
-            break;
-        case TLS_BYTES: feed(s, plain, plain_n); break;
-        case TLS_ENDED: stream_close_by_peer(s, "closed by the other side"); break;
-        case TLS_FAILED: tls_failed(s); break;
-        }
+    return missing > TLS_BITE_BYTES ? missing : TLS_BITE_BYTES;
+}
+
+bool stream_feed_records(struct stream *s, const uint8_t **in, size_t *n)
+{
+    const uint8_t *plain = NULL;
+    size_t plain_n = 0;
+
+    if (!tls_secured(s->tls))
+        s->pool->turn_frames = STREAM_TURN_FRAMES; /* signatures take as long as many frames */
+    switch (tls_take(s->tls, in, n, bite_bytes(&s->splitter), &plain, &plain_n)) {
+    case TLS_WANTS: return false;
+    case TLS_SECURED:
+        s->partial_ns = io_now_ns() + s->pool->config.partial_ns;
+        s->ops->secured(s);
+        break;
+    case TLS_BYTES:
+        while (plain_n > 0 && s->state == STREAM_OPEN)
+            feed_frame(s, &plain, &plain_n);
+        break;
+    case TLS_ENDED: stream_close_by_peer(s, "closed by the other side"); break;
+    case TLS_FAILED: tls_failed(s); break;
+    }
+    return true;
+}
+
+/* ---- turns ---- */
+
+/* Hands out a frame of the stream, or the frames in some bytes of a TLS record. Returns the bytes
+ * that were asked and answered. */
+static uint64_t serve(struct stream *s)
+{
+    uint64_t before = s->queued_bytes;
+    size_t n = s->input_n;
+    bool left = false;
+
+    if (s->state == STREAM_OPEN && s->tls) {
+        left = stream_feed_records(s, &s->input, &s->input_n);
+    } else if (s->state == STREAM_OPEN) {
+        feed_frame(s, &s->input, &s->input_n);
+        left = s->input_n > 0;
+    }
+    n = n - s->input_n + (size_t)(s->queued_bytes - before);
+    if (left && s->state == STREAM_OPEN)
+        stream_input_again(s);
+    else
+        stream_input_used(s);
+    stream_finish_if_quiet(s);
+    return n;
+}
+
+void stream_pool_serve(struct stream_pool *pool)
+{
+    for (uint32_t share = 0; pool->nready > 0 && share < pool->config.shares; share++) {
+        uint64_t bytes = 0;
+        struct stream *s;
+
+        pool->turn_frames = 0;
+        while (pool->turn_frames < STREAM_TURN_FRAMES && bytes < STREAM_TURN_BYTES &&
+               (s = stream_input_serve(pool, share)) != NULL)
+            bytes += serve(s);
     }
 }
 
@@ -78,21 +136,21 @@ void stream_feed_records(struct stream *s, const uint8_t *in, size_t n)
 void stream_recv_done(struct io_op *op, int32_t res, uint32_t flags, uint32_t buffer)
 {
     struct stream *s = stream_of(op, recv);
+    struct stream_pool *pool = s->pool;
 
-    if (flags & IO_BUFFER) {
-        if (res > 0 && s->tls)
-            stream_feed_records(s, io_buffer(s->pool->config.io, buffer), (size_t)res);
-        else if (res > 0)
-            feed(s, io_buffer(s->pool->config.io, buffer), (size_t)res);
-        io_buffer_put(s->pool->config.io, buffer);
-    }
-    if (!(flags & IO_LAST))
-        return;
-    if (s->state != STREAM_CLOSED && (res > 0 || res == -ENOBUFS)) {
-        io_recv_buffers(s->pool->config.io, &s->recv, s->fd);
+    if (res > 0) {
+        check(flags & IO_BUFFER);
+        stream_input_keep(s, buffer, (size_t)res);
         return;
     }
-    s->recv_posted = false;
+    if (flags & IO_BUFFER)
+        io_buffer_put(pool->config.io, buffer);
+    if (res == -ENOBUFS && s->state != STREAM_CLOSED) {
+        stream_input_starve(s);
+        return;
+    }
+    stream_input_state_move(&s->input_state, STREAM_INPUT_NONE);
+    stream_input_wake(pool, s->share);
     if (s->state != STREAM_CLOSED)
         stream_close_by_peer(s, res == 0 ? "closed by the other side" : "receive failed");
     else

@@ -1,4 +1,4 @@
-/* The states of a stream (base/states.h says how to read the table). */
+/* The states of a stream, and of what arrives on it (base/states.h says how to read the tables). */
 #ifndef SHELL_STREAM_STATES_H
 #define SHELL_STREAM_STATES_H
 
@@ -16,5 +16,22 @@
       "the owner was told; the ring still holds operations of it")
 
 STATE_MACHINE(stream, STREAM, STREAM_STATE_TABLE)
+
+/* What arrives on a stream: it receives again only when it has handed out what had come. */
+#define STREAM_INPUT_STATE_TABLE(X)                                                                \
+    X(STREAM_INPUT, NONE, TO(STREAM_INPUT, ASKED),                                                 \
+      "nothing: it is not open, or the other side has ended it")                                   \
+    X(STREAM_INPUT, ASKED,                                                                         \
+      TO(STREAM_INPUT, READY) | TO(STREAM_INPUT, STARVED) | TO(STREAM_INPUT, NONE),                \
+      "the ring receives when there is something to read")                                         \
+    X(STREAM_INPUT, READY, TO(STREAM_INPUT, SERVED),                                               \
+      "its bytes wait in a receive buffer for their turn; or it was closed, and waits to be told") \
+    X(STREAM_INPUT, SERVED,                                                                        \
+      TO(STREAM_INPUT, READY) | TO(STREAM_INPUT, ASKED) | TO(STREAM_INPUT, NONE),                  \
+      "its frames are being handed out")                                                           \
+    X(STREAM_INPUT, STARVED, TO(STREAM_INPUT, ASKED) | TO(STREAM_INPUT, READY),                    \
+      "has something to read, and waits for a receive buffer of its share")
+
+STATE_MACHINE(stream_input, STREAM_INPUT, STREAM_INPUT_STATE_TABLE)
 
 #endif

@@ -89,9 +89,10 @@ enum tls_got {
     TLS_FAILED,    /* tls_refusal_of says why; an alert may have been sent. Nothing follows */
 };
 
-/* Takes from the bytes that came, advancing *in and *n. Call it until it returns TLS_WANTS; in a
- * session that we begin, call it once with no bytes first. */
-enum tls_got tls_take(struct tls_session *s, const uint8_t **in, size_t *n,
+/* Takes from the bytes that came, advancing *in and *n, and gives plain_max plain bytes at the
+ * most. Call it until it returns TLS_WANTS, now or later: what is left of a record stays in the
+ * session. In a session that we begin, call it once with no bytes first. */
+enum tls_got tls_take(struct tls_session *s, const uint8_t **in, size_t *n, size_t plain_max,
                       const uint8_t **ret_plain, size_t *ret_n);
 /* Sends n bytes at once. False: the session failed, as with TLS_FAILED. */
 bool tls_put(struct tls_session *s, const uint8_t *plain, size_t n);

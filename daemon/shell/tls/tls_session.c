@@ -291,9 +291,11 @@ static enum tls_got handshake(struct tls_session *s)
     return TLS_SECURED;
 }
 
-static enum tls_got records(struct tls_session *s, const uint8_t **ret_plain, size_t *ret_n)
+static enum tls_got records(struct tls_session *s, size_t plain_max, const uint8_t **ret_plain,
+                            size_t *ret_n)
 {
-    int rc = SSL_read_ex(s->ssl, s->tls->plain, sizeof(s->tls->plain), ret_n);
+    size_t room = sizeof(s->tls->plain);
+    int rc = SSL_read_ex(s->ssl, s->tls->plain, plain_max < room ? plain_max : room, ret_n);
 
     if (rc == 1) {
         *ret_plain = s->tls->plain;
@@ -308,7 +310,7 @@ static enum tls_got records(struct tls_session *s, const uint8_t **ret_plain, si
     }
 }
 
-enum tls_got tls_take(struct tls_session *s, const uint8_t **in, size_t *n,
+enum tls_got tls_take(struct tls_session *s, const uint8_t **in, size_t *n, size_t plain_max,
                       const uint8_t **ret_plain, size_t *ret_n)
 {
     enum tls_got got;
@@ -317,7 +319,8 @@ enum tls_got tls_take(struct tls_session *s, const uint8_t **in, size_t *n,
     ERR_clear_error();
     s->in = *in;
     s->in_n = *n;
-    got = s->state == TLS_SESSION_HANDSHAKING ? handshake(s) : records(s, ret_plain, ret_n);
+    got = s->state == TLS_SESSION_HANDSHAKING ? handshake(s)
+                                              : records(s, plain_max, ret_plain, ret_n);
     *in = s->in;
     *n = s->in_n;
     s->in = NULL;

@@ -155,7 +155,7 @@ static bool ours_step(struct end *e, const uint8_t *in, size_t n)
     size_t plain_n = 0;
 
     for (;;) {
-        e->last = tls_take(e->s, &in, &n, &plain, &plain_n);
+        e->last = tls_take(e->s, &in, &n, TLS_PLAIN_BYTES, &plain, &plain_n);
         switch (e->last) {
         case TLS_WANTS: assert_int_equal(n, 0); return true;
         case TLS_SECURED:

@@ -81,7 +81,7 @@ static void note(struct io_op *op, int32_t res, uint32_t flags, uint32_t buffer)
 
 FIXTURE(start)
 {
-    struct io_config c = {.entries = 8, .buffers = 4, .buffer_bytes = 256};
+    struct io_config c = {.entries = 8, .groups = 1, .buffers = 4, .buffer_bytes = 256};
     const char *why = "";
 
     if (io_create(&c, &io, &why) != TERN_OK)
@@ -153,7 +153,7 @@ static void post_recvmsg(void)
 
 static void post_recv_buffers(void)
 {
-    io_recv_buffers(io, &seen.op, fds[0]);
+    io_recv_buffers(io, &seen.op, fds[0], 0);
 }
 
 static void post_send(void)

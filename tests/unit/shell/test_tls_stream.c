@@ -18,6 +18,7 @@ struct side {
     struct stream s; /* first: the callbacks cast */
     struct tls_session *tls;
     uint32_t got; /* bytes of the last frame, its header included */
+    uint32_t frames;
     bool secured, closed, finished, late;
 };
 
@@ -36,6 +37,7 @@ static void on_frame(struct stream *s, const struct frame_header *h, const uint8
         wrong += body[i] != (uint8_t)(i * 7);
     assert_int_equal(wrong, 0);
     ((struct side *)(void *)s)->got = FRAME_HEADER_BYTES + h->length;
+    ((struct side *)(void *)s)->frames++;
 }
 
 static void on_refused(struct stream *s, const struct frame_header *h)
@@ -79,7 +81,8 @@ static void turn(uint64_t give_up_ns)
 {
     assert_true(io_now_ns() < give_up_ns);
     stream_pool_flush(pool);
-    io_run(io, io_now_ns() + 10000000);
+    io_run(io, stream_pool_has_input(pool) ? 0 : io_now_ns() + 10000000);
+    stream_pool_serve(pool);
 }
 
 static void open_in_the_clear(uint32_t send_buffers_max)
@@ -160,7 +163,7 @@ static size_t most_that_fits(size_t n)
 
 FIXTURE(start)
 {
-    struct io_config ring = {.entries = 64, .buffers = 16, .buffer_bytes = 16384};
+    struct io_config ring = {.entries = 64, .groups = 1, .buffers = 16, .buffer_bytes = 16384};
     struct stream_config streams = {.streams = ENDS,
                                     .send_buffers_reserved = {EXTRA},
                                     .shares = 1,
@@ -228,6 +231,27 @@ TEST(stream_with_tls_what_fits_can_be_put)
         arrives(send_buffers == 1 ? 100 : most);
         close_ends();
     }
+}
+
+/* All of them come in one record. */
+TEST(stream_with_tls_hands_out_a_record_by_turns)
+{
+    static uint8_t bytes[500 * (FRAME_HEADER_BYTES + 1)];
+    struct frame_header h = {.length = 1, .version = FRAME_VERSION, .type = FRAME_PING};
+    uint32_t last = 0, turns = 0;
+
+    open_ends(2, true);
+    for (size_t at = 0; at < sizeof(bytes); at += FRAME_HEADER_BYTES + 1)
+        frame_encode(&h, bytes + at);
+    assert_true(stream_put(&side[0].s, bytes, sizeof(bytes), NULL, 0));
+    while (side[1].frames < 500) {
+        turn(io_now_ns() + WAIT_NS);
+        assert_in_range(side[1].frames - last, 0, STREAM_TURN_FRAMES + 1024 / sizeof(h));
+        turns += side[1].frames > last;
+        last = side[1].frames;
+    }
+    assert_true(turns >= 500 / (STREAM_TURN_FRAMES + 1024 / sizeof(h)));
+    close_ends();
 }
 
 TEST(stream_with_tls_what_does_not_fit_closes_it)

@@ -1,0 +1,132 @@
+/* What has arrived on the streams, by share: whose bytes wait for their turn, and who waits for a
+ * receive buffer. Each share has receive buffers of its own in the ring, and a stream holds one of
+ * them at the most, so a backlog uses up nobody else's. See stream.h. What must stay true: who
+ * waits for a buffer has something to read; while somebody does, another stream of its share holds
+ * a buffer or has been woken, and each that ends its wait wakes the next. */
+#include "base/check.h"
+#include "shell/stream/stream_internal.h"
+
+static void push(struct stream_list *list, struct stream *s)
+{
+    s->input_next = NULL;
+    if (list->last)
+        list->last->input_next = s;
+    else
+        list->first = s;
+    list->last = s;
+}
+
+static struct stream *pop(struct stream_list *list)
+{
+    struct stream *s = list->first;
+
+    if (!s)
+        return NULL;
+    list->first = s->input_next;
+    if (!list->first)
+        list->last = NULL;
+    return s;
+}
+
+/* Takes it out from wherever it stands. */
+static void unlink_from(struct stream_list *list, const struct stream *s)
+{
+    struct stream_list all = *list;
+    struct stream *at;
+
+    *list = (struct stream_list){0};
+    while ((at = pop(&all)) != NULL)
+        if (at != s)
+            push(list, at);
+}
+
+static void ready(struct stream *s)
+{
+    stream_input_state_move(&s->input_state, STREAM_INPUT_READY);
+    push(&s->pool->inputs[s->share].ready, s);
+    s->pool->nready++;
+}
+
+void stream_input_ask(struct stream *s)
+{
+    stream_input_state_move(&s->input_state, STREAM_INPUT_ASKED);
+    io_recv_buffers(s->pool->config.io, &s->recv, s->fd, s->share);
+}
+
+void stream_input_wake(struct stream_pool *pool, uint32_t share)
+{
+    struct stream *s = pop(&pool->inputs[share].starved);
+
+    if (s)
+        stream_input_ask(s);
+}
+
+void stream_input_keep(struct stream *s, uint32_t buffer, size_t n)
+{
+    s->input = io_buffer(s->pool->config.io, buffer);
+    s->input_n = n;
+    s->input_buffer = buffer;
+    s->pool->inputs[s->share].kept++;
+    ready(s);
+}
+
+void stream_input_starve(struct stream *s)
+{
+    struct stream_inputs *in = &s->pool->inputs[s->share];
+
+    stream_input_state_move(&s->input_state, STREAM_INPUT_STARVED);
+    push(&in->starved, s);
+    if (in->kept == 0)
+        stream_input_wake(s->pool, s->share);
+}
+
+/* ---- turns ---- */
+
+struct stream *stream_input_serve(struct stream_pool *pool, uint32_t share)
+{
+    struct stream *s = pop(&pool->inputs[share].ready);
+
+    if (!s)
+        return NULL;
+    pool->nready--;
+    stream_input_state_move(&s->input_state, STREAM_INPUT_SERVED);
+    return s;
+}
+
+void stream_input_again(struct stream *s)
+{
+    ready(s);
+}
+
+static void give_back(struct stream *s)
+{
+    if (!s->input)
+        return;
+    io_buffer_put(s->pool->config.io, s->input_buffer);
+    s->pool->inputs[s->share].kept--;
+    s->input = NULL;
+    s->input_n = 0;
+}
+
+void stream_input_used(struct stream *s)
+{
+    give_back(s);
+    stream_input_wake(s->pool, s->share); /* before itself, or it would take its buffer again */
+    if (s->state == STREAM_CLOSED)
+        stream_input_state_move(&s->input_state, STREAM_INPUT_NONE);
+    else
+        stream_input_ask(s);
+}
+
+void stream_input_closed(struct stream *s)
+{
+    if (s->input_state != STREAM_INPUT_STARVED)
+        return;
+    unlink_from(&s->pool->inputs[s->share].starved, s);
+    ready(s);
+}
+
+bool stream_pool_has_input(const struct stream_pool *pool)
+{
+    return pool->nready > 0;
+}
