@@ -105,6 +105,10 @@ refused 1 "not enough pages" --spawn --json --sessions 2 --turns 3 --pool-pages 
 [ "$(field failed_requests)" -gt 0 ] || fail "nothing failed with a pool of 20 pages"
 is wrong_bytes 0 leaked_pages 0
 
+# A request that fails is told in the daemon's words, too.
+refused 1 "failed after 0 repetitions: a value is out of range or does not fit the object's state: no such peer" \
+    --spawn --json --sessions 1 --turns 1 --peer nobody
+
 # Interrupted and killed in the middle, when both daemons and both engines are there. Its session is its own, so that
 # each of its processes can be told from others.
 running() { pgrep -s "$1" -r R,S,D,T | wc -l; }

@@ -40,9 +40,15 @@ static void make_turns(struct engine *e)
     }
 }
 
+/* What the daemon said last, in words; "" where it said only which error it is. */
+static const char *daemon_words(const struct engine *e)
+{
+    return e->tern ? tern_error_text(e->tern) : "";
+}
+
 static bool fail(struct engine *e, const char *what, enum tern_err err)
 {
-    const char *text = e->tern ? tern_error_text(e->tern) : "";
+    const char *text = daemon_words(e);
 
     engine_says(e, "%s: %s%s%s", what, tern_strerror(err), *text ? ": " : "", text);
     return false;
@@ -278,6 +284,7 @@ void turn_give_up(struct engine *e, struct turn *turn, enum tern_err err)
 {
     enum tern_err_category cat = tern_category(err);
     uint32_t ms = turn->tries < BACKOFF_MAX_MS ? turn->tries + 1 : BACKOFF_MAX_MS;
+    const char *text = daemon_words(e);
     bool again = (cat == TERN_CAT_RETRY || cat == TERN_CAT_BUSY || err == TERN_CORRUPT) &&
                  ++turn->tries < TRIES_MAX;
 
@@ -293,8 +300,9 @@ void turn_give_up(struct engine *e, struct turn *turn, enum tern_err err)
     count(again ? e->counts.retries : e->counts.failed, 1);
     if (again)
         return;
-    engine_says(e, "request %llu failed after %u tries: %s", (unsigned long long)turn->prompt.index,
-                turn->tries, tern_strerror(err));
+    engine_says(e, "request %llu failed after %u repetitions: %s%s%s",
+                (unsigned long long)turn->prompt.index, turn->tries, tern_strerror(err),
+                *text ? ": " : "", text);
     turn->outcome = err;
 }
 
