@@ -21,6 +21,9 @@ enum peer_msg_kind {
     PEER_PULL_ABORT,    /* source -> puller: this transfer is over, with err */
     PEER_RESET,         /* puller -> source: a namespace was reset: reset it, and tell your peers */
     PEER_RESET_DONE,    /* source -> puller: it is; err if not all of those could be told */
+    PEER_PULL_MORE,     /* source -> puller: all tokens up to `at` are here: which follow? */
+    PEER_PULL_TOKENS,   /* puller -> source: these */
+    PEER_PULL_NEXT,     /* puller -> source: which are the pages from `at` on? */
     PEER_MSG_COUNT
 };
 
@@ -32,18 +35,34 @@ struct peer_msg {
     uint64_t reset;    /* RESET, RESET_DONE: the same on all its ways */
     enum tern_err err; /* OFFER, ABORT, RESET_DONE */
     uint32_t retry_ms; /* OFFER with BUSY: when to come back; 0: not to */
-    uint32_t tenant; /* OPEN, RESET: local slot, resolved by the shell from the name; NONE: not
-                        allowed */
+    uint32_t tenant;   /* OPEN, RESET: local slot, resolved by the shell from the name; NONE: not
+                          allowed */
     struct namespace_id ns; /* OPEN, RESET */
     uint64_t layout_hash;   /* OPEN: geometry of the destination's pool */
     uint32_t history;  /* OPEN: HISTORY pages below this depth are there already. OFFER: repeated */
     uint32_t from, to; /* OPEN: the tokens wanted, [from, to). OFFER: [from, to) that is offered */
-    const uint32_t *tokens; /* OPEN: all of [0, to) */
+    uint32_t at,
+        until; /* OPEN, TOKENS, OFFER: it has the tokens, or names the pages, of [at, until)
+                  alone; until 0: up to `to`. MORE, NEXT: what follows `at` is wanted */
+    const uint32_t *tokens; /* OPEN, TOKENS */
     const struct extra_key *keys;
     uint32_t nkeys;
-    const struct table_run *runs; /* OFFER: one run a group, source pages of [from, to) */
+    const struct table_run *runs; /* OFFER: one run a group */
     uint32_t nruns;
 };
+
+static inline uint32_t peer_msg_until(const struct peer_msg *m)
+{
+    return m->until ? m->until : m->to;
+}
+
+/* How many tokens it carries. */
+static inline uint32_t peer_msg_tokens(const struct peer_msg *m)
+{
+    bool carries = m->kind == PEER_PULL_OPEN || m->kind == PEER_PULL_TOKENS;
+
+    return carries && peer_msg_until(m) > m->at ? peer_msg_until(m) - m->at : 0;
+}
 
 enum event_kind {
     EV_TIMER = 1,
@@ -195,13 +214,13 @@ struct action {
 /* Where one step puts what it wants done. Owned by the caller, about 2.5 MiB, reused. */
 struct actions {
     uint32_t n, nruns, nrefs, npages;
-    bool opens; /* a PULL_OPEN is among them, whose arrays are tokens and keys */
+    bool opens; /* a message among them has the arrays tokens and keys */
     struct action v[ACTIONS_MAX];
     struct table_run runs[REPLY_RUNS_MAX];
     struct page_ref refs[REPLY_REFS_MAX];
     struct page_at pages[(PULL_BATCHES_MAX + 4) * PULL_BATCH_PAGES + SEAL_PAGES_MAX];
     struct op_result results[STEP_OPS_MAX];
-    uint32_t tokens[FETCH_TOKENS_MAX]; /* PULL_OPEN carries the session's list */
+    uint32_t tokens[OPEN_TOKENS_MAX]; /* of the session's list, for a PULL_OPEN or PULL_TOKENS */
     struct extra_key keys[EXTRA_KEYS_MAX];
 };
 

@@ -27,7 +27,8 @@
 #define PULL_RETRY_MS_MAX    1000 /* the longest pause that a busy source can make a puller take */
 #define PULL_BUSY_MS_MAX     2000 /* how long a transfer waits for a busy source at most */
 #define COPY_TRIES_MAX       3    /* times in a row that a node is copied to the host */
-#define FETCH_TOKENS_MAX     245760 /* tokens of one Fetch: they fit one frame between daemons */
+#define OPEN_TOKENS_MAX      245760 /* tokens of one message between daemons: they fit one frame */
+#define OFFER_PAGES_MAX      16384 /* pages of one message between daemons, or those of one chunk */
 #define STEP_VISITS_MAX      262144 /* records that loops over nodes visit in one step of the core */
 #define STEP_PATH_MAX        131072 /* of them, those that the last turn of such a loop may add */
 #define PIECE_VISITS_MAX     4096   /* those of a piece of work that goes on in the next step */
@@ -46,8 +47,10 @@ struct core_limits {
     uint32_t retires;      /* releases that wait for a step */
     uint32_t links;        /* connections between daemons: outbound are [0, peers), inbound above */
     uint32_t peers;
-    uint32_t pulls, serves;    /* transfers in, transfers out */
-    uint32_t seal_jobs;        /* checksum jobs in flight */
+    uint32_t pulls, serves;            /* transfers in, transfers out */
+    uint32_t open_tokens, offer_pages; /* of one message about a transfer, in whole chunks and at
+                                          least one; 0: as many as it may have */
+    uint32_t seal_jobs;                /* checksum jobs in flight */
     uint32_t copy_jobs;        /* copies between device and host memory in flight, a node each */
     uint32_t events;           /* changes of the prefix tree kept for subscribers, of each tenant */
     uint32_t sums_per_page;    /* checksums kept for a page: its units times its regions */

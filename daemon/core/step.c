@@ -251,10 +251,11 @@ static void peer_event(struct core *c, struct actions *out, const struct event *
 {
     const struct peer_msg *m = &ev->peer.msg;
     bool of_reset = m->kind == PEER_RESET || m->kind == PEER_RESET_DONE;
-    bool to_source =
-        m->kind == PEER_PULL_OPEN || m->kind == PEER_PULL_DONE || m->kind == PEER_RESET;
-    bool to_puller =
-        m->kind == PEER_PULL_OFFER || m->kind == PEER_PULL_ABORT || m->kind == PEER_RESET_DONE;
+    bool to_source = m->kind == PEER_PULL_OPEN || m->kind == PEER_PULL_TOKENS ||
+                     m->kind == PEER_PULL_NEXT || m->kind == PEER_PULL_DONE ||
+                     m->kind == PEER_RESET;
+    bool to_puller = m->kind == PEER_PULL_OFFER || m->kind == PEER_PULL_MORE ||
+                     m->kind == PEER_PULL_ABORT || m->kind == PEER_RESET_DONE;
 
     if (ev->peer.link >= c->limits.links || !link_at(c, ev->peer.link)->up)
         return;

@@ -263,6 +263,18 @@ static void make_regions(struct config *c)
     c->places = c->seed_tokens / 16 | 1;
 }
 
+/* In half of them, messages about a transfer are short: a chunk or two of tokens, and as few pages.
+ */
+static void make_pieces(struct config *c)
+{
+    uint32_t r = c->seed_tokens / 1024;
+
+    if (r % 2 == 0)
+        return;
+    c->open_tokens = align_of(c) * (1 + r / 2 % 2);
+    c->offer_pages = 1 + r / 4 % 6;
+}
+
 void history_make(uint64_t seed, struct history *h)
 {
     struct prng p;
@@ -275,6 +287,7 @@ void history_make(uint64_t seed, struct history *h)
     make_host(&p, &h->cfg);
     make_shares(&h->cfg);
     make_regions(&h->cfg);
+    make_pieces(&h->cfg);
     make_weights(&p, table);
     h->n = between(&p, 700, 1200);
     for (uint32_t i = 0; i < h->n; i++) {

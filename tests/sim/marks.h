@@ -37,6 +37,8 @@
     X(fetch_timed_out, 5)                                                                          \
     X(fetch_exhausted, 2)                                                                          \
     X(source_asked_again, 5)                                                                       \
+    X(fetch_sends_more_tokens, 20)                                                                 \
+    X(fetch_asks_next_piece, 10)                                                                   \
     X(pull_first_in, 1)                                                                            \
     X(quarantine_then_quiet, 10)                                                                   \
     X(serve_deadline, 2)                                                                           \

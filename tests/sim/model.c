@@ -463,6 +463,9 @@ static bool pool_unsure(struct sim *w, uint32_t d, uint32_t pool)
 {
     if (pulls_active(w, d) || w->cfg.nstate) /* STATE is borrowed by whole nodes */
         return true;
+    for (uint32_t i = 0; i < OPENS; i++)
+        if (w->d[d].walking[i].gen != 0)
+            return true;
     if (w->d[d].njobs || w->d[d].spoilt) /* others may wait behind these; who is away is unsure */
         return true;
     for (uint32_t i = 0; i < SESSIONS; i++) /* when it lets go of the device is the core's affair */

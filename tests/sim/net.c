@@ -39,8 +39,8 @@ static void copy_arrays(struct message *m, const struct peer_msg *msg)
     uint32_t at = 0;
 
     m->msg = *msg;
-    if (msg->kind == PEER_PULL_OPEN) {
-        memcpy(m->tokens, msg->tokens, msg->to * sizeof m->tokens[0]);
+    if (peer_msg_tokens(msg) > 0) {
+        memcpy(m->tokens, msg->tokens, peer_msg_tokens(msg) * sizeof m->tokens[0]);
         memcpy(m->keys, msg->keys, msg->nkeys * sizeof m->keys[0]);
         m->msg.tokens = m->tokens;
         m->msg.keys = m->keys;
@@ -63,17 +63,32 @@ static void copy_arrays(struct message *m, const struct peer_msg *msg)
 
 static void check_fits(struct sim *w, const struct peer_msg *msg)
 {
-    uint32_t refs = 0;
+    uint32_t refs = 0, tokens = peer_msg_tokens(msg);
 
-    if (msg->kind == PEER_PULL_OPEN)
-        EXPECT(msg->to <= TOKENS && msg->nkeys <= 4, "open_too_long", "%u tokens, %u keys", msg->to,
-               msg->nkeys);
+    if (msg->kind == PEER_PULL_OPEN || msg->kind == PEER_PULL_TOKENS)
+        EXPECT(msg->to <= TOKENS && msg->nkeys <= 4 && tokens <= TOKENS &&
+                   (w->cfg.open_tokens == 0 || tokens <= w->cfg.open_tokens),
+               "open_too_long", "%u tokens of %u, %u keys", tokens, msg->to, msg->nkeys);
+    if (msg->kind == PEER_PULL_TOKENS)
+        MARK(fetch_sends_more_tokens);
+    if (msg->kind == PEER_PULL_NEXT)
+        MARK(fetch_asks_next_piece);
     if (msg->kind != PEER_PULL_OFFER)
         return;
     EXPECT(msg->nruns <= GROUPS, "offer_runs", "%u runs", msg->nruns);
     for (uint32_t i = 0; i < msg->nruns; i++)
         refs += msg->runs[i].n;
     EXPECT(refs <= 96, "offer_pages", "%u pages", refs);
+}
+
+/* A source that asks for more tokens holds what it has walked until it offers something, or is told
+ * that the transfer is over. */
+static void walk(struct sim *w, uint32_t d, struct pull_id id, bool on)
+{
+    struct pull_id *at = &w->d[d].walking[id.slot % OPENS];
+
+    if (on || pull_id_equal(*at, id))
+        *at = on ? id : (struct pull_id){0};
 }
 
 void net_send(struct sim *w, uint32_t d, const struct action *act)
@@ -99,6 +114,8 @@ void net_send(struct sim *w, uint32_t d, const struct action *act)
         pull_opened(w, d, msg);
     if (msg->kind == PEER_PULL_DONE)
         pull_ended(w, d, msg->pull);
+    if (msg->kind == PEER_PULL_MORE || msg->kind == PEER_PULL_OFFER)
+        walk(w, d, msg->pull, msg->kind == PEER_PULL_MORE);
     if (!l->alive || (l->one_way >> dir & 1)) {
         FAULT(message_lost);
         return;
@@ -134,6 +151,8 @@ void net_deliver(struct sim *w, uint32_t conn, uint32_t dir)
         w->d[to].pool[p].evictions++; /* room is made for all that is offered, at once */
     if (m->msg.kind == PEER_PULL_OFFER)
         pull_offered(w, to, &m->msg);
+    if (m->msg.kind == PEER_PULL_DONE)
+        walk(w, to, m->msg.pull, false);
     core_view(w->d[to].core, &before);
     sim_step(w, to, &ev);
     core_view(w->d[to].core, &after);
@@ -162,8 +181,10 @@ void net_notice(struct sim *w, uint32_t conn, uint32_t side)
     net_cut(w, conn);
     l->up[side] = 0;
     TRACE("  daemon %u learns that link %u is down\n", d, conn);
-    if (side == 1)
+    if (side == 1) {
         w->d[d].inbound_busy[l->number] = 0;
+        memset(w->d[d].walking, 0, sizeof w->d[d].walking);
+    }
     link_event(w, d, side == 0 ? 0 : l->number, false);
     for (uint32_t i = 0; i < SESSIONS && side == 0; i++) {
         const struct session *x = &w->d[d].session[i];

@@ -150,7 +150,9 @@ enum mark {
     X(spoil)                                                                                       \
     X(reserved)                                                                                    \
     X(regions)                                                                                     \
-    X(places)
+    X(places)                                                                                      \
+    X(open_tokens)                                                                                 \
+    X(offer_pages)
 
 struct config {
 #define X(name) uint32_t name;
@@ -414,7 +416,8 @@ struct daemon {
     struct job job[JOBS];
     uint32_t njobs;
     struct pull pull[PULLS * 2];
-    uint32_t npulls; /* used */
+    uint32_t npulls;               /* used */
+    struct pull_id walking[OPENS]; /* of the peer: what its tokens led to up to now is held here */
     struct opened opened[OPENS];
     uint32_t nopened;
     struct serve serve[SERVES * 2];

@@ -135,6 +135,8 @@ static void set_limits(struct sim *w)
                              .peers = 1,
                              .pulls = c->lim_pulls,
                              .serves = c->lim_serves,
+                             .open_tokens = c->open_tokens,
+                             .offer_pages = c->offer_pages,
                              .seal_jobs = c->lim_seals,
                              .copy_jobs = c->lim_copies ? c->lim_copies : 1,
                              .events = 16,
@@ -243,6 +245,7 @@ static void daemon_clear(struct sim *w, uint32_t d)
         m->pull[i].used = 0;
     for (uint32_t i = 0; i < SERVES * 2; i++)
         m->serve[i].used = 0;
+    memset(m->walking, 0, sizeof m->walking);
     m->npulls = m->njobs = m->procs_used = m->resets = m->spoilt = 0;
     m->host_unsure = m->waiting = 0;
     memset(m->open_resets, 0, sizeof m->open_resets);

@@ -304,6 +304,9 @@ struct pull { /* a transfer in */
     uint32_t retry_ms; /* as the source said last, within bounds; 0: it was never busy */
     uint32_t history;  /* HISTORY is here already up to this depth: the node is pinned */
     uint32_t history_node;
+    uint32_t sent; /* ASKED: the source has the tokens up to here */
+    uint32_t told; /* RUNNING: it has named the pages of the chunks up to here */
+    uint32_t untold[GROUPS_MAX];   /* the first page of each list that it has not named yet */
     uint32_t base[GROUPS_MAX];     /* first logical page of each list */
     struct list pages[GROUPS_MAX]; /* not yet published, in logical order */
     struct pull_batch batch[PULL_BATCHES_MAX];
@@ -317,6 +320,8 @@ struct serve { /* a transfer out */
     struct list_links active;
     uint32_t link, pool, node, wait_node, from, to, history, asked_history, state_from;
     uint32_t holder; /* whose share it is of */
+    uint32_t told;   /* OPEN: the pages of the chunks up to here were named */
+    uint32_t wants;  /* OPEN: 1: the peer asks for those that follow */
     uint32_t zero;
     uint32_t err; /* what to tell the peer at the end, 0 = nothing */
     struct pull_id pull;

@@ -85,7 +85,9 @@ STATE_MACHINE(pull, PULL, PULL_STATE_TABLE)
 
 /* A transfer out. */
 #define SERVE_STATE_TABLE(X)                                                                       \
-    X(SERVE, EMPTY, TO(SERVE, SEALING), "there is none", "empty")                                  \
+    X(SERVE, EMPTY, TO(SERVE, WALKING), "there is none", "empty")                                  \
+    X(SERVE, WALKING, TO(SERVE, SEALING) | TO(SERVE, SEALING_ENDS) | TO(SERVE, EMPTY),             \
+      "the peer is asked for the tokens that follow; what they led to is pinned", "walking")       \
     X(SERVE, SEALING, TO(SERVE, OPEN) | TO(SERVE, SEALING_ENDS),                                   \
       "its pages are pinned; some checksums are still being computed", "sealing")                  \
     X(SERVE, SEALING_ENDS, TO(SERVE, EMPTY),                                                       \

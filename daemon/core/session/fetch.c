@@ -5,83 +5,123 @@
 
 #include "core/arena/actions.h"
 #include "core/session/record.h"
+#include "core/session/resets.h"
 #include "core/session/retract.h"
 #include "core/transfer/pulls.h"
-#include "core/session/resets.h"
 #include "core/tree/nodes.h"
 #include "core/tree/tokens.h"
 
-/* --- the tokens and keys that the peer is asked for --- */
+/* --- the tokens and keys that the peer is asked for, in pieces --- */
 
-static void copy_keys(const struct core *c, uint32_t head, struct extra_key *to, uint32_t n)
+struct piece {
+    uint32_t at, until;
+};
+
+/* The keys of a chain that are in the piece. They go to `to`, which may be NULL; how many. */
+static uint32_t copy_keys(const struct core *c, uint32_t head, struct piece in,
+                          struct extra_key *to)
 {
-    for (uint32_t i = 0; i < n; i++, head = key_at(c, head)->next) {
+    uint32_t n = 0;
+
+    for (; head != NONE && key_at(c, head)->position < in.until; head = key_at(c, head)->next) {
         const struct key_record *k = key_at(c, head);
 
-        to[i].position = k->position;
-        to[i].zero = 0;
-        to[i].hi = k->hi;
-        to[i].lo = k->lo;
+        if (k->position < in.at)
+            continue;
+        if (to)
+            to[n] = (struct extra_key){.position = k->position, .hi = k->hi, .lo = k->lo};
+        n++;
+    }
+    return n;
+}
+
+/* The deepest node of the session's path that has tokens before `until`. */
+static uint32_t path_from(const struct core *c, const struct session *s, uint32_t until)
+{
+    const uint32_t align = session_pool(c, s)->align;
+    uint32_t at = s->node;
+
+    while (node_at(c, at)->depth >= until + align)
+        at = node_at(c, at)->parent;
+    return at;
+}
+
+static uint32_t count_keys(const struct core *c, const struct session *s, struct piece in)
+{
+    uint32_t n = copy_keys(c, s->tokens.keys, in, NULL);
+
+    for (uint32_t at = path_from(c, s, in.until); node_at(c, at)->depth > in.at;
+         at = node_at(c, at)->parent)
+        n += tokens_count_keys(c, node_at(c, at)->keys);
+    return n;
+}
+
+/* What one message has of `all`: whole chunks from its beginning, and no more keys than it may
+ * have. False: not even a chunk. */
+static bool next_piece(const struct core *c, const struct session *s, struct piece all,
+                       struct piece *ret)
+{
+    const uint32_t align = session_pool(c, s)->align;
+    uint32_t chunks = (c->limits.open_tokens ? c->limits.open_tokens : OPEN_TOKENS_MAX) / align;
+
+    if (chunks > (all.until - all.at) / align)
+        chunks = (all.until - all.at) / align;
+    for (chunks = chunks ? chunks : 1;; chunks /= 2) {
+        *ret = (struct piece){all.at, all.at + chunks * align};
+        if (count_keys(c, s, *ret) <= EXTRA_KEYS_MAX)
+            return true;
+        if (chunks == 1)
+            return false;
     }
 }
 
-static uint32_t tail_keys(const struct core *c, const struct session *s, uint32_t to)
+static bool pieces_fit(const struct core *c, const struct session *s, uint32_t to)
 {
-    uint32_t n = 0;
+    struct piece p = {0, 0};
 
-    for (uint32_t k = s->tokens.keys; k != NONE && key_at(c, k)->position < to;
-         k = key_at(c, k)->next)
-        n++;
-    return n;
+    while (p.until < to)
+        if (!next_piece(c, s, (struct piece){p.until, to}, &p))
+            return false;
+    return true;
 }
 
-static uint32_t path_keys(const struct core *c, uint32_t node)
-{
-    uint32_t n = 0;
-
-    for (; node_at(c, node)->depth > 0; node = node_at(c, node)->parent)
-        n += tokens_count_keys(c, node_at(c, node)->keys);
-    return n;
-}
-
-static void gather_chunk(const struct core *c, const struct node *n, uint32_t align,
-                         struct actions *out)
+static void gather_chunk(const struct core *c, const struct node *n, uint32_t align, uint32_t *to)
 {
     uint32_t block = n->tokens;
 
     for (uint32_t off = 0; off < align; off += TOKEN_BLOCK, block = *block_next(c, block))
-        memcpy(out->tokens + n->depth - align + off, block_at(c, block)->v,
+        memcpy(to + off, block_at(c, block)->v,
                (align - off < TOKEN_BLOCK ? align - off : TOKEN_BLOCK) * sizeof(uint32_t));
 }
 
-/* The session's tokens and keys [0, to) in one piece. False: more keys than one message carries. */
-static bool gather(const struct core *c, const struct session *s, uint32_t to, struct actions *out,
-                   uint32_t *ret_nkeys)
+/* The session's tokens and keys of the piece. */
+static void gather(const struct core *c, const struct session *s, struct piece in,
+                   struct actions *out, uint32_t *ret_nkeys)
 {
-    const uint32_t align = session_pool(c, s)->align, tail = tail_keys(c, s, to);
+    const uint32_t align = session_pool(c, s)->align;
     struct req_tokens none = {0};
     struct token_view w = session_view(c, s, s->tokens.end, &none);
-    uint32_t scratch[TOKEN_BLOCK], at_key = path_keys(c, s->node);
+    uint32_t scratch[TOKEN_BLOCK], at_key = count_keys(c, s, in);
 
-    if (at_key + tail > EXTRA_KEYS_MAX)
-        return false;
-    *ret_nkeys = at_key + tail;
-    for (uint32_t start = s->committed; start < to; start += align)
+    *ret_nkeys = at_key;
+    for (uint32_t start = s->committed > in.at ? s->committed : in.at; start < in.until;
+         start += align)
         for (uint32_t off = 0; off < align; off += TOKEN_BLOCK) {
             uint32_t take = align - off < TOKEN_BLOCK ? align - off : TOKEN_BLOCK;
 
-            memcpy(out->tokens + start + off, view_piece(&w, start + off, scratch, take),
+            memcpy(out->tokens + (start - in.at) + off, view_piece(&w, start + off, scratch, take),
                    take * sizeof(uint32_t));
         }
-    copy_keys(c, s->tokens.keys, out->keys + at_key, tail);
-    for (uint32_t at = s->node; node_at(c, at)->depth > 0; at = node_at(c, at)->parent) {
-        uint32_t n = tokens_count_keys(c, node_at(c, at)->keys);
+    at_key -= copy_keys(c, s->tokens.keys, in, NULL);
+    copy_keys(c, s->tokens.keys, in, out->keys + at_key);
+    for (uint32_t at = path_from(c, s, in.until); node_at(c, at)->depth > in.at;
+         at = node_at(c, at)->parent) {
+        const struct node *n = node_at(c, at);
 
-        gather_chunk(c, node_at(c, at), align, out);
-        at_key -= n;
-        copy_keys(c, node_at(c, at)->keys, out->keys + at_key, n);
+        gather_chunk(c, n, align, out->tokens + (n->depth - align - in.at));
+        at_key -= tokens_count_keys(c, n->keys);
+        copy_keys(c, n->keys, in, out->keys + at_key);
     }
-    return true;
 }
 
 /* --- asking --- */
@@ -114,30 +154,61 @@ static void history_pin(struct core *c, struct pull *p, const struct session *s)
     node_pin(c, p->history_node, REF_TRANSFER);
 }
 
-/* Asks the source; the tokens and keys were gathered. */
-static void fetch_open(const struct core *c, struct actions *out, struct pull *p, uint32_t nkeys)
+/* The session's tokens from `at` on, as many as one message has. */
+static struct peer_msg *send_tokens(const struct core *c, struct actions *out, struct pull *p,
+                                    enum peer_msg_kind kind, uint32_t at)
 {
     const struct session *s = session_at(c, p->session);
-    struct peer_msg *msg = pull_send(c, out, p, PEER_PULL_OPEN);
+    struct peer_msg *msg = pull_send(c, out, p, kind);
+    struct piece piece;
 
-    msg->tenant = p->tenant;
-    msg->ns = space_at(c, s->space)->ns;
-    msg->layout_hash = session_pool(c, s)->layout_hash;
+    check(next_piece(c, s, (struct piece){at, p->to}, &piece)); /* pieces_fit looked */
+    gather(c, s, piece, out, &msg->nkeys);
     msg->from = p->from;
     msg->history = p->history;
     msg->to = p->to;
+    msg->at = at;
+    msg->until = piece.until < p->to ? piece.until : 0;
     msg->tokens = out->tokens;
     msg->keys = out->keys;
-    msg->nkeys = nkeys;
     out->opens = true;
+    p->sent = piece.until;
+    return msg;
+}
+
+/* Asks the source, with the first of the tokens. */
+static void fetch_open(const struct core *c, struct actions *out, struct pull *p)
+{
+    const struct session *s = session_at(c, p->session);
+    struct peer_msg *msg;
+
+    p->serve = (struct serve_id){0};
+    msg = send_tokens(c, out, p, PEER_PULL_OPEN, 0);
+    msg->tenant = p->tenant;
+    msg->ns = space_at(c, s->space)->ns;
+    msg->layout_hash = session_pool(c, s)->layout_hash;
     p->asks++;
+}
+
+void fetch_more(struct core *c, struct actions *out, struct pull *p, const struct peer_msg *msg)
+{
+    if (msg->at != p->sent || p->sent >= p->to || msg->serve.gen == 0) {
+        action_add(out, ACT_LINK_CLOSE)->link.link = p->link;
+        pull_set_ending(c, p, TERN_PEER_LOST);
+        return;
+    }
+    p->serve = msg->serve;
+    if (space_at(c, session_at(c, p->session)->space)->reset)
+        pull_set_ending(c, p, TERN_OK);
+    else
+        send_tokens(c, out, p, PEER_PULL_TOKENS, p->sent);
+    touch(c);
 }
 
 bool fetch_ask_again(struct core *c, struct actions *out)
 {
     for (uint32_t i = c->pulls_active.head; i != NONE; i = pull_list_next(c, i)) {
         struct pull *p = pull_at(c, i);
-        uint32_t nkeys;
 
         if (p->state != PULL_PUT_OFF || !p->leads || c->now_ns < p->ask_ns)
             continue;
@@ -147,9 +218,8 @@ bool fetch_ask_again(struct core *c, struct actions *out)
             pull_set_ending(c, p, TERN_OK);
             return false;
         }
-        check(gather(c, session_at(c, p->session), p->to, out, &nkeys)); /* as before */
         pull_state_move(&p->state, PULL_ASKED);
-        fetch_open(c, out, p, nkeys);
+        fetch_open(c, out, p);
         touch(c);
     }
     return true;
@@ -163,7 +233,7 @@ enum tern_err fetch_from_peer(struct core *c, struct actions *out, struct call *
     const struct engine *e = call->engine;
     struct session *s = call->session;
     struct pull *p;
-    uint32_t to, nkeys;
+    uint32_t to;
 
     ret->fetch.lengths = session_lengths(s);
     TRY(fetch_check(c, s, r, ret));
@@ -171,10 +241,9 @@ enum tern_err fetch_from_peer(struct core *c, struct actions *out, struct call *
     to -= to % session_pool(c, s)->align;
     if (to <= s->committed || space_at(c, s->space)->reset)
         return TERN_OK; /* it is all here; or the peer has the name's new content alone */
-    if (to > FETCH_TOKENS_MAX || !gather(c, s, to, out, &nkeys))
+    if (!pieces_fit(c, s, to))
         return refuse(ret, TERN_INVALID,
-                      "one fetch carries at most 245,760 tokens and 1,024 extra keys: fetch in "
-                      "pieces by `depth`");
+                      "a chunk has more than 1,024 extra keys: a fetch cannot ask for it");
     p = pull_create(c, e, r->peer);
     p->session = session_slot(c, s);
     p->pool = s->pool;
@@ -192,7 +261,7 @@ enum tern_err fetch_from_peer(struct core *c, struct actions *out, struct call *
     if (pull_is_behind(c, p))
         pull_put_off(c, p, c->limits.busy_retry_ms);
     else
-        fetch_open(c, out, p, nkeys);
+        fetch_open(c, out, p);
     call->later = true;
     return TERN_OK;
 }

@@ -9,6 +9,8 @@ enum tern_err fetch_from_peer(struct core *c, struct actions *out, struct call *
                               struct reply *ret);
 /* Those that a busy source put off ask again, when it is time. False: work is left. */
 bool fetch_ask_again(struct core *c, struct actions *out);
+/* The source has all tokens that it was sent: it gets those that follow. */
+void fetch_more(struct core *c, struct actions *out, struct pull *p, const struct peer_msg *msg);
 /* A message from the source of a transfer. */
 void fetch_msg(struct core *c, struct actions *out, uint32_t link, const struct peer_msg *msg);
 void fetch_arrived(struct core *c, const struct event *ev);

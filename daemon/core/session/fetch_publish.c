@@ -244,6 +244,15 @@ static void fetch_end(struct core *c, struct actions *out, struct pull *p,
 
 /* --- the source's answer --- */
 
+/* It has named pages; if not all, it is asked for those that follow. */
+static void offer_told(struct core *c, struct actions *out, struct pull *p,
+                       const struct peer_msg *msg)
+{
+    pull_told(c, p, msg);
+    if (p->told < p->to)
+        pull_send(c, out, p, PEER_PULL_NEXT)->at = p->told;
+}
+
 static void offer_take(struct core *c, struct actions *out, struct pull *p,
                        const struct peer_msg *msg)
 {
@@ -262,16 +271,41 @@ static void offer_take(struct core *c, struct actions *out, struct pull *p,
         return;
     }
     for (uint32_t g = 0; g < pool->ngroups; g++)
-        need[g] = msg->runs[g].n;
+        need[g] = transfer_pages(pool, &pool->group[g],
+                                 (struct transfer_span){p->from, p->history, msg->to})
+                      .n;
     err = pages_make_room(c, engine_at(c, p->engine), pool, need, &shortage);
     if (err == TERN_OK) {
-        pull_reserve(c, p, msg);
+        pull_reserve(c, p, msg->to);
+        offer_told(c, out, p, msg);
         if (p->npages == 0)
             fetch_publish(c, p); /* it was all committed here since the Match */
         return;
     }
     p->err = err;
     fetch_end(c, out, p, &shortage);
+}
+
+/* What the source says of a transfer that has not ended: it offers, or names more pages of what it
+ * offered, or asks for more tokens. */
+static void pull_msg(struct core *c, struct actions *out, struct pull *p,
+                     const struct peer_msg *msg)
+{
+    if (msg->kind == PEER_PULL_MORE) {
+        if (p->state == PULL_ASKED)
+            fetch_more(c, out, p, msg);
+        return;
+    }
+    if (p->state == PULL_RUNNING && (p->told == p->to || msg->err != TERN_OK))
+        return; /* it was repeated */
+    if (msg->err == TERN_OK && !pull_offer_fits(c, p, msg)) {
+        action_add(out, ACT_LINK_CLOSE)->link.link = p->link;
+        pull_set_ending(c, p, TERN_PEER_LOST);
+    } else if (p->state == PULL_RUNNING) {
+        offer_told(c, out, p, msg);
+    } else {
+        offer_take(c, out, p, msg);
+    }
 }
 
 void fetch_msg(struct core *c, struct actions *out, uint32_t link, const struct peer_msg *msg)
@@ -288,26 +322,21 @@ void fetch_msg(struct core *c, struct actions *out, uint32_t link, const struct 
                 c, p, (unsigned)msg->err < TERN_ERR_COUNT && msg->err ? msg->err : TERN_PEER_LOST);
         return;
     }
-    if (!p || p->state != PULL_ASKED) {
-        /* Too late: tell the source to let go. Where p is there, fetch_end does. */
-        if (!p && msg->err == TERN_OK && msg->serve.gen != 0) {
-            struct action *a = action_add(out, ACT_PEER_SEND);
+    if (p && (p->state == PULL_ASKED || p->state == PULL_RUNNING)) {
+        pull_msg(c, out, p, msg);
+        return;
+    }
+    /* Too late: tell the source to let go. Where p is there, fetch_end does. */
+    if (!p && msg->err == TERN_OK && msg->serve.gen != 0) {
+        struct action *a = action_add(out, ACT_PEER_SEND);
 
-            a->peer.link = link;
-            a->peer.msg.kind = PEER_PULL_DONE;
-            a->peer.msg.pull = msg->pull;
-            a->peer.msg.serve = msg->serve;
-        } else if (p && p->state == PULL_ASKED_ENDS) {
-            p->serve = msg->serve;
-        }
-        return;
+        a->peer.link = link;
+        a->peer.msg.kind = PEER_PULL_DONE;
+        a->peer.msg.pull = msg->pull;
+        a->peer.msg.serve = msg->serve;
+    } else if (p && p->state == PULL_ASKED_ENDS) {
+        p->serve = msg->serve;
     }
-    if (msg->err == TERN_OK && !pull_offer_fits(c, p, msg)) {
-        action_add(out, ACT_LINK_CLOSE)->link.link = link;
-        pull_set_ending(c, p, TERN_PEER_LOST);
-        return;
-    }
-    offer_take(c, out, p, msg);
 }
 
 /* --- as there is room --- */

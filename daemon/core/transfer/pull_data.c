@@ -87,14 +87,22 @@ struct pull *pull_check_in(struct core *c, const struct event *ev)
 
 /* --- asking for pages --- */
 
-static uint32_t next_group(const struct pool *pool, const struct pull *p)
+/* Is there a page of the group to ask for, of those that the source has named? */
+static bool group_has_next(const struct core *c, const struct pull *p, uint32_t g)
 {
-    if (p->cursor_left > 0 && p->cursor[p->cursor_group] != NONE)
+    return p->cursor[g] != NONE && page_at(c, p->cursor[g])->source.gen != 0;
+}
+
+static uint32_t next_group(const struct core *c, const struct pull *p)
+{
+    const struct pool *pool = pool_at(c, p->pool);
+
+    if (p->cursor_left > 0 && group_has_next(c, p, p->cursor_group))
         return p->cursor_group;
     for (uint32_t i = 1; i <= pool->ngroups; i++) {
         uint32_t g = (p->cursor_group + i) % pool->ngroups;
 
-        if (p->cursor[g] != NONE)
+        if (group_has_next(c, p, g))
             return g;
     }
     return NONE;
@@ -111,7 +119,7 @@ static uint32_t next_page(const struct core *c, struct pull *p)
         page_at(c, record)->chain = NONE;
         return record;
     }
-    g = next_group(pool, p);
+    g = next_group(c, p);
     if (g == NONE)
         return NONE;
     if (p->cursor_left == 0 || g != p->cursor_group)
@@ -127,7 +135,7 @@ static uint32_t next_page(const struct core *c, struct pull *p)
 static uint64_t next_bytes(const struct core *c, const struct pull *p)
 {
     const struct pool *pool = pool_at(c, p->pool);
-    uint32_t g = p->retry == NONE ? next_group(pool, p) : page_at(c, p->retry)->group;
+    uint32_t g = p->retry == NONE ? next_group(c, p) : page_at(c, p->retry)->group;
 
     if (g == NONE)
         return 0;

@@ -137,44 +137,78 @@ struct peer_msg *pull_send(const struct core *c, struct actions *out, const stru
 
 /* --- the source's offer --- */
 
+static struct transfer_span span_to(const struct pull *p, uint32_t to)
+{
+    return (struct transfer_span){p->from, p->history, to};
+}
+
+static bool runs_fit(const struct pool *pool, const struct pull *p, const struct peer_msg *msg)
+{
+    const struct transfer_piece piece = {msg->at, peer_msg_until(msg)};
+
+    if (msg->nruns != pool->ngroups || msg->serve.gen == 0)
+        return false;
+    for (uint32_t g = 0; g < msg->nruns; g++) {
+        const struct table_run *run = &msg->runs[g];
+
+        if (run->group != g ||
+            run->n != transfer_piece_pages(pool, &pool->group[g], span_to(p, msg->to), piece).n)
+            return false;
+        for (uint32_t i = 0; i < run->n; i++)
+            if (run->refs[i].gen == 0)
+                return false; /* it names nothing */
+    }
+    return true;
+}
+
 bool pull_offer_fits(const struct core *c, const struct pull *p, const struct peer_msg *msg)
 {
     const struct pool *pool = pool_at(c, p->pool);
+    uint32_t until = peer_msg_until(msg);
 
     if (msg->from != p->from || msg->history != p->history || msg->to < msg->from ||
         msg->to > p->to || msg->to % pool->align != 0)
         return false;
-    if (msg->to == msg->from)
-        return true;
-    if (msg->nruns != pool->ngroups || msg->serve.gen == 0)
+    if (p->state == PULL_RUNNING && (msg->to != p->to || !serve_id_equal(msg->serve, p->serve)))
         return false;
-    for (uint32_t g = 0; g < msg->nruns; g++)
-        if (msg->runs[g].group != g ||
-            msg->runs[g].n != transfer_pages(pool, &pool->group[g],
-                                             (struct transfer_span){p->from, p->history, msg->to})
-                                  .n)
-            return false;
-    return true;
+    if (p->state == PULL_ASKED && msg->to == msg->from)
+        return true;
+    return msg->at == (p->state == PULL_RUNNING ? p->told : 0) && until > msg->at &&
+           until <= msg->to && until % pool->align == 0 && runs_fit(pool, p, msg);
 }
 
-void pull_reserve(struct core *c, struct pull *p, const struct peer_msg *msg)
+void pull_told(struct core *c, struct pull *p, const struct peer_msg *msg)
+{
+    for (uint32_t g = 0; g < pool_at(c, p->pool)->ngroups; g++)
+        for (uint32_t i = 0; i < msg->runs[g].n; i++) {
+            struct page *pg = page_at(c, p->untold[g]);
+
+            pg->source = msg->runs[g].refs[i];
+            p->untold[g] = page_list_next(c, p->untold[g]);
+        }
+    p->told = peer_msg_until(msg);
+    touch(c);
+}
+
+void pull_reserve(struct core *c, struct pull *p, uint32_t to)
 {
     struct pool *pool = pool_at(c, p->pool);
 
     for (uint32_t g = 0; g < pool->ngroups; g++) {
-        for (uint32_t i = 0; i < msg->runs[g].n; i++) {
+        struct transfer_range range = transfer_pages(pool, &pool->group[g], span_to(p, to));
+
+        for (uint32_t i = 0; i < range.n; i++) {
             uint32_t record = page_take(c, pool, g, PAGE_RESERVED, pull_slot(c, p));
 
-            page_at(c, record)->source = msg->runs[g].refs[i];
+            page_at(c, record)->source = (struct page_ref){0};
             page_list_push(c, &p->pages[g], record);
         }
-        p->cursor[g] = p->pages[g].head;
-        p->base[g] = transfer_pages(pool, &pool->group[g],
-                                    (struct transfer_span){p->from, p->history, msg->to})
-                         .first;
-        p->npages += msg->runs[g].n;
+        p->cursor[g] = p->untold[g] = p->pages[g].head;
+        p->base[g] = range.first;
+        p->npages += range.n;
     }
-    p->to = msg->to;
+    p->to = to;
+    p->told = 0;
     pull_state_move(&p->state, PULL_RUNNING);
     pull_led(c, p);
 }

@@ -21,10 +21,12 @@ void pull_history_unpin(struct core *c, struct pull *p);
 bool pull_is_behind(const struct core *c, const struct pull *p);
 /* The source is busy, for so long: it is asked again then, or when those before it were not. */
 void pull_put_off(struct core *c, struct pull *p, uint32_t retry_ms);
-/* Is this what a source may offer to what was asked? */
+/* Is this what a source may offer to what was asked, or the piece of its offer that follows? */
 bool pull_offer_fits(const struct core *c, const struct pull *p, const struct peer_msg *msg);
-/* Takes the pages for what was offered. They must be free. */
-void pull_reserve(struct core *c, struct pull *p, const struct peer_msg *msg);
+/* Takes the pages for all that was offered, up to `to`. They must be free. The source names its
+ * own, in pieces, by pull_told: what it has not named yet is not asked for. */
+void pull_reserve(struct core *c, struct pull *p, uint32_t to);
+void pull_told(struct core *c, struct pull *p, const struct peer_msg *msg);
 
 /* Checks the pages of a batch in. NULL: they change nothing for anybody; else look what can be
  * published. */

@@ -1,6 +1,8 @@
-/* Transfers out: a peer asked for a prefix. SEALING: its pages are pinned (X4), some checksums are
- * still being computed. OPEN: offered, the peer reads. STOPPING: over; the pin stays until the data
- * path proves that nothing reads. */
+/* Transfers out: a peer asked for a prefix. WALKING: its tokens come in pieces, and all that were
+ * sent are here; the prefix is pinned as far as they led. SEALING: its pages are pinned (X4), some
+ * checksums are still being computed. OPEN: offered, the peer reads; it asks for the names of the
+ * pages piece by piece. STOPPING: over; the pin stays until the data path proves that nothing
+ * reads. */
 #include "core/transfer/serves.h"
 
 #include <string.h>
@@ -50,33 +52,57 @@ static void serve_free(struct core *c, struct serve *s)
 
 static void serve_set_ending(struct core *c, struct serve *s, enum tern_err tell)
 {
-    if (s->state != SERVE_SEALING && s->state != SERVE_OPEN)
+    if (s->state != SERVE_WALKING && s->state != SERVE_SEALING && s->state != SERVE_OPEN)
         return;
-    serve_state_move(&s->state, s->state == SERVE_SEALING ? SERVE_SEALING_ENDS : SERVE_OPEN_ENDS);
+    serve_state_move(&s->state, s->state == SERVE_OPEN ? SERVE_OPEN_ENDS : SERVE_SEALING_ENDS);
     s->err = tell;
     touch(c);
+}
+
+static struct peer_msg *msg_add(struct core *c, struct actions *out, const struct serve *s,
+                                enum peer_msg_kind kind)
+{
+    struct action *a = action_add(out, ACT_PEER_SEND);
+
+    a->peer.link = s->link;
+    a->peer.msg.kind = kind;
+    a->peer.msg.pull = s->pull;
+    a->peer.msg.serve = serve_id(c, s);
+    a->peer.msg.trace_id = s->trace_id;
+    return &a->peer.msg;
 }
 
 /* --- asked --- */
 
 struct found {
     uint32_t pool, node;
-    bool other_layout;
+    bool other_layout, more; /* more: all tokens of the message are there, and others follow */
 };
 
-static void find_prefix(struct core *c, const struct peer_msg *m, struct found *ret)
+static struct token_view view_of(const struct core *c, const struct peer_msg *m, uint32_t align)
 {
-    ret->pool = ret->node = NONE;
-    ret->other_layout = false;
-    for (uint32_t i = 0; i < c->limits.pools; i++) {
-        const struct pool *p = pool_at(c, i);
-        struct token_view w = {.c = c,
-                               .align = p->align,
-                               .end = m->to,
+    return (struct token_view){.c = c,
+                               .align = align,
+                               .base = m->at,
+                               .end = peer_msg_until(m),
                                .v = m->tokens,
                                .keys = m->keys,
                                .nkeys = m->nkeys,
                                .cursor_block = NONE};
+}
+
+/* Do the tokens of the message lead to that node, to the last of them, and are there others? */
+static bool more_follow(const struct core *c, const struct peer_msg *m, uint32_t node)
+{
+    return peer_msg_until(m) < m->to && node_at(c, node)->depth == peer_msg_until(m);
+}
+
+static void find_prefix(struct core *c, const struct peer_msg *m, struct found *ret)
+{
+    *ret = (struct found){.pool = NONE, .node = NONE};
+    for (uint32_t i = 0; i < c->limits.pools && !ret->more; i++) {
+        const struct pool *p = pool_at(c, i);
+        struct token_view w = view_of(c, m, p->align);
         uint32_t root, node;
 
         if (p->state != POOL_OPEN || p->tenant != m->tenant)
@@ -88,8 +114,12 @@ static void find_prefix(struct core *c, const struct peer_msg *m, struct found *
             ret->other_layout = true;
             continue;
         }
-        node = state_walk(c, root, &w);
-        if (ret->node == NONE || node_at(c, node)->depth > node_at(c, ret->node)->depth) {
+        node = node_walk(c, root, &w);
+        ret->more = more_follow(c, m, node);
+        if (!ret->more)
+            node = state_above(c, node);
+        if (ret->more || ret->node == NONE ||
+            node_at(c, node)->depth > node_at(c, ret->node)->depth) {
             ret->pool = i;
             ret->node = node;
         }
@@ -113,6 +143,7 @@ static void offer_nothing(struct actions *out, uint32_t link, const struct peer_
     reply->history = m->history;
 }
 
+/* Pins what the peer's tokens led to up to now. */
 static struct serve *serve_create(struct core *c, uint32_t link, const struct peer_msg *m,
                                   const struct found *f)
 {
@@ -122,26 +153,34 @@ static struct serve *serve_create(struct core *c, uint32_t link, const struct pe
     gen = gen_next(s->gen);
     memset(s, 0, sizeof *s);
     s->gen = gen;
-    serve_state_move(&s->state, SERVE_SEALING);
+    serve_state_move(&s->state, SERVE_WALKING);
     serve_list_push(c, &c->serves_active, slot);
     s->link = link;
     s->holder = serve_holder(c, m, link);
     share_take(c, SHARE_SERVES, s->holder);
     s->pool = f->pool;
-    s->node = s->wait_node = f->node;
+    s->node = f->node;
+    s->wait_node = NONE;
     s->from = m->from;
     s->asked_history = m->history;
     s->history = m->history > m->from ? m->history : m->from;
-    s->to = node_at(c, f->node)->depth;
+    s->to = m->to;
     s->pull = m->pull;
     s->trace_id = m->trace_id;
     s->started_ns = c->now_ns;
     s->deadline_ns = c->now_ns + c->limits.transfer_deadline_ns;
-    s->state_from = state_low(c, f->node) > m->from ? state_low(c, f->node) : m->from;
+    s->state_from = node_at(c, f->node)->depth; /* of no STATE yet */
     node_pin(c, f->node, REF_TRANSFER);
-    state_hold(c, (struct path){f->node, s->state_from});
     pool_at(c, f->pool)->serves++;
     return s;
+}
+
+static void serve_move(struct core *c, struct serve *s, uint32_t node)
+{
+    node_pin(c, node, REF_TRANSFER);
+    node_unpin(c, s->node, REF_TRANSFER);
+    s->node = node;
+    s->state_from = node_at(c, node)->depth;
 }
 
 /* Goes up to the first node whose checksums are missing; NONE when all of [from, to) are there. */
@@ -159,22 +198,65 @@ static void serve_advance(const struct core *c, struct serve *s)
     }
 }
 
+/* All tokens were walked: holds the STATE that is needed to go on from where they led, or from the
+ * next shallower depth that can be resumed. */
+static void serve_walked(struct core *c, struct serve *s)
+{
+    serve_move(c, s, state_above(c, s->node));
+    node_use(c, s->node);
+    s->to = node_at(c, s->node)->depth;
+    s->state_from = state_low(c, s->node) > s->from ? state_low(c, s->node) : s->from;
+    state_hold(c, (struct path){s->node, s->state_from});
+    s->wait_node = s->node;
+    serve_state_move(&s->state, SERVE_SEALING);
+    serve_advance(c, s);
+}
+
+static void ask_more(struct core *c, struct actions *out, const struct serve *s)
+{
+    msg_add(c, out, s, PEER_PULL_MORE)->at = node_at(c, s->node)->depth;
+}
+
+/* A peer that asks again for a transfer whose tokens did not all come begins anew. */
+static void forget_walk(struct core *c, uint32_t link, struct pull_id pull)
+{
+    for (uint32_t i = c->serves_active.head, next; i != NONE; i = next) {
+        struct serve *s = serve_at(c, i);
+
+        next = s->active.next;
+        if (s->state == SERVE_WALKING && s->link == link && pull_id_equal(s->pull, pull))
+            serve_free(c, s);
+    }
+}
+
+static bool tokens_in_range(const struct peer_msg *m)
+{
+    uint32_t until = peer_msg_until(m);
+    struct req_tokens t = {.base = m->at, .v = m->tokens, .keys = m->keys, .nkeys = m->nkeys};
+
+    if (m->to > SESSION_TOKENS_MAX || until > m->to || until < m->at ||
+        until - m->at > OPEN_TOKENS_MAX || m->nkeys > EXTRA_KEYS_MAX)
+        return false;
+    t.n = until - m->at;
+    return keys_in_order(&t);
+}
+
 static void serve_open(struct core *c, struct actions *out, uint32_t link, const struct peer_msg *m)
 {
-    struct req_tokens t = {.v = m->tokens, .n = m->to, .keys = m->keys, .nkeys = m->nkeys};
+    struct serve *s;
     struct found f;
 
     if (m->tenant >= c->limits.tenants) {
         offer_nothing(out, link, m, TERN_DENIED, 0);
         return;
     }
-    if (m->from > m->to || m->history > m->to || m->to > FETCH_TOKENS_MAX ||
-        m->nkeys > EXTRA_KEYS_MAX || !keys_in_order(&t)) {
+    if (m->from > m->to || m->history > m->to || m->at != 0 || !tokens_in_range(m)) {
         offer_nothing(out, link, m, TERN_INVALID, 0);
         return;
     }
+    forget_walk(c, link, m->pull);
     find_prefix(c, m, &f);
-    if (f.node == NONE || node_at(c, f.node)->depth <= m->from) {
+    if (f.node == NONE || (node_at(c, f.node)->depth <= m->from && !f.more)) {
         offer_nothing(out, link, m, f.node == NONE && f.other_layout ? TERN_UNSUPPORTED : TERN_OK,
                       0);
         return;
@@ -187,24 +269,66 @@ static void serve_open(struct core *c, struct actions *out, uint32_t link, const
         offer_nothing(out, link, m, TERN_BUSY, c->limits.busy_retry_ms);
         return;
     }
-    /* It was in the table of a session once, which has at most REPLY_REFS_MAX pages: so may an
-     * offer. */
-    node_use(c, f.node);
-    serve_advance(c, serve_create(c, link, m, &f));
+    s = serve_create(c, link, m, &f);
+    if (f.more)
+        ask_more(c, out, s);
+    else
+        serve_walked(c, s);
+}
+
+/* The tokens that follow those which led to s->node. Those of a namespace that was reset meanwhile
+ * lead to nothing. */
+static void serve_tokens(struct core *c, struct actions *out, struct serve *s,
+                         const struct peer_msg *m)
+{
+    struct token_view w = view_of(c, m, pool_at(c, s->pool)->align);
+    uint32_t link = s->link;
+
+    if (m->to != s->to || m->at != node_at(c, s->node)->depth || !tokens_in_range(m)) {
+        serve_set_ending(c, s, TERN_INVALID);
+        return;
+    }
+    serve_move(c, s, node_walk(c, s->node, &w));
+    touch(c);
+    if (space_at(c, node_at(c, s->node)->space)->reset) {
+        serve_free(c, s);
+        offer_nothing(out, link, m, TERN_OK, 0);
+    } else if (more_follow(c, m, s->node)) {
+        ask_more(c, out, s);
+    } else if (node_at(c, state_above(c, s->node))->depth <= s->from) {
+        serve_free(c, s);
+        offer_nothing(out, link, m, TERN_OK, 0);
+    } else {
+        serve_walked(c, s);
+    }
+}
+
+/* The one that a peer's message on this link is about. */
+static struct serve *serve_of(const struct core *c, uint32_t link, const struct peer_msg *m)
+{
+    struct serve *s = serve_find(c, m->serve);
+
+    return s && s->link == link && pull_id_equal(s->pull, m->pull) ? s : NULL;
 }
 
 void serve_msg(struct core *c, struct actions *out, uint32_t link, const struct peer_msg *m)
 {
-    if (m->kind == PEER_PULL_OPEN) {
-        serve_open(c, out, link, m);
-        return;
-    }
-    for (uint32_t i = c->serves_active.head; i != NONE; i = serve_list_next(c, i)) {
-        struct serve *s = serve_at(c, i);
+    struct serve *s = serve_of(c, link, m);
 
-        if (s->link == link && pull_id_equal(s->pull, m->pull))
-            serve_set_ending(c, s, TERN_OK);
+    if (m->kind == PEER_PULL_OPEN)
+        serve_open(c, out, link, m);
+    if (m->kind == PEER_PULL_TOKENS && s && s->state == SERVE_WALKING)
+        serve_tokens(c, out, s, m);
+    if (m->kind == PEER_PULL_NEXT && s && s->state == SERVE_OPEN && m->at == s->told &&
+        s->told < s->to) {
+        s->wants = 1;
+        touch(c);
     }
+    if (m->kind != PEER_PULL_DONE)
+        return;
+    for (uint32_t i = c->serves_active.head; i != NONE; i = serve_list_next(c, i))
+        if (serve_at(c, i)->link == link && pull_id_equal(serve_at(c, i)->pull, m->pull))
+            serve_set_ending(c, serve_at(c, i), TERN_OK);
 }
 
 void serve_sealed(struct core *c, uint32_t node)
@@ -238,50 +362,76 @@ void serve_proved_quiet(struct core *c, struct serve_id id)
 
 /* --- offering and ending, as there is room --- */
 
-static struct peer_msg *msg_add(struct core *c, struct actions *out, const struct serve *s,
-                                enum peer_msg_kind kind)
+/* The next piece of the offer: as many chunks as one message may name. */
+static struct transfer_piece next_piece(const struct core *c, const struct serve *s)
 {
-    struct action *a = action_add(out, ACT_PEER_SEND);
+    const struct pool *p = pool_at(c, s->pool);
+    uint32_t low = s->history < s->state_from ? s->history : s->state_from, each = 0,
+             pages = c->limits.offer_pages ? c->limits.offer_pages : OFFER_PAGES_MAX;
+    struct transfer_piece piece = {.at = s->told, .until = s->to};
+    uint64_t chunks;
 
-    a->peer.link = s->link;
-    a->peer.msg.kind = kind;
-    a->peer.msg.pull = s->pull;
-    a->peer.msg.serve = serve_id(c, s);
-    a->peer.msg.trace_id = s->trace_id;
-    return &a->peer.msg;
+    for (uint32_t g = 0; g < p->ngroups; g++)
+        each += p->group[g].segment;
+    chunks = pages / each ? pages / each : 1;
+    if (low < s->told)
+        low = s->told; /* below are no pages to be named */
+    if ((s->to - low) / p->align > chunks)
+        piece.until = low + (uint32_t)chunks * p->align;
+    return piece;
+}
+
+static void name_pages(struct core *c, struct actions *out, const struct serve *s,
+                       struct transfer_piece piece)
+{
+    const struct pool *p = pool_at(c, s->pool);
+    const struct transfer_span span = {s->from, s->asked_history, s->to};
+    uint32_t node = s->node;
+
+    while (node_at(c, node)->depth > piece.until)
+        node = node_at(c, node)->parent;
+    for (uint32_t g = 0; g < p->ngroups; g++) {
+        struct transfer_range mv = transfer_piece_pages(p, &p->group[g], span, piece);
+        struct page_ref *refs =
+            run_add(out, (struct table_run){.group = g, .first = mv.first, .n = mv.n});
+
+        if (mv.n > 0)
+            node_refs(c, node, &p->group[g], mv.first, refs);
+        c->pages_served += mv.n;
+    }
 }
 
 /* False: no room. The data path is told first, so that no request can come before it knows. */
 static bool offer(struct core *c, struct actions *out, struct serve *s)
 {
     const struct pool *p = pool_at(c, s->pool);
+    const struct transfer_piece piece = next_piece(c, s);
+    const struct transfer_span span = {s->from, s->asked_history, s->to};
+    struct runs_wanted wanted = {.runs = p->ngroups};
     struct peer_msg *m;
-    struct action *a;
 
-    if (actions_room(out) < 2 ||
-        !refs_fit(out, (struct runs_wanted){
-                           .runs = p->ngroups,
-                           .refs = transfer_refs(
-                               p, (struct transfer_span){s->from, s->asked_history, s->to})}))
+    for (uint32_t g = 0; g < p->ngroups; g++)
+        wanted.refs += transfer_piece_pages(p, &p->group[g], span, piece).n;
+    if (actions_room(out) < 2 || !refs_fit(out, wanted))
         return false;
-    a = action_add(out, ACT_SERVE_START);
-    a->serve.serve = serve_id(c, s);
-    a->serve.pool = s->pool;
+    if (s->state == SERVE_SEALING) {
+        struct action *a = action_add(out, ACT_SERVE_START);
+
+        a->serve.serve = serve_id(c, s);
+        a->serve.pool = s->pool;
+        serve_state_move(&s->state, SERVE_OPEN);
+    }
     m = msg_add(c, out, s, PEER_PULL_OFFER);
     m->from = s->from;
     m->history = s->asked_history;
     m->to = s->to;
+    m->at = piece.at;
+    m->until = piece.until < s->to ? piece.until : 0;
     m->runs = out->runs + out->nruns;
     m->nruns = p->ngroups;
-    for (uint32_t g = 0; g < p->ngroups; g++) {
-        struct transfer_range mv = transfer_pages(
-            p, &p->group[g], (struct transfer_span){s->from, s->asked_history, s->to});
-
-        node_refs(c, s->node, &p->group[g], mv.first,
-                  run_add(out, (struct table_run){.group = g, .first = mv.first, .n = mv.n}));
-        c->pages_served += mv.n;
-    }
-    serve_state_move(&s->state, SERVE_OPEN);
+    name_pages(c, out, s, piece);
+    s->told = piece.until;
+    s->wants = 0;
     touch(c);
     return true;
 }
@@ -322,7 +472,8 @@ bool serve_flush(struct core *c, struct actions *out)
             serve_set_ending(c, s, TERN_TIMED_OUT);
         if (s->state == SERVE_SEALING_ENDS || s->state == SERVE_OPEN_ENDS)
             all = finish(c, out, s) && all;
-        else if (s->state == SERVE_SEALING && s->wait_node == NONE)
+        else if ((s->state == SERVE_SEALING && s->wait_node == NONE) ||
+                 (s->state == SERVE_OPEN && s->wants))
             all = offer(c, out, s) && all;
     }
     return all;

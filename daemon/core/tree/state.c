@@ -63,6 +63,27 @@ uint32_t transfer_refs(const struct pool *p, struct transfer_span span)
     return n;
 }
 
+/* The first page of the range that is behind the chunks up to that depth. */
+static uint32_t range_cut(const struct group *g, struct transfer_range range,
+                          struct transfer_span span, uint32_t depth)
+{
+    uint32_t end = depth >= span.to ? range.first + range.n : segment_end(g, depth);
+
+    if (depth < span.to && (g->layout.family == FAMILY_RECURRENT || end < range.first))
+        return range.first;
+    return end < range.first + range.n ? end : range.first + range.n;
+}
+
+struct transfer_range transfer_piece_pages(const struct pool *p, const struct group *g,
+                                           struct transfer_span span, struct transfer_piece piece)
+{
+    struct transfer_range range = transfer_pages(p, g, span);
+    uint32_t first = range_cut(g, range, span, piece.at),
+             end = range_cut(g, range, span, piece.until);
+
+    return (struct transfer_range){.first = first, .n = end - first, .below = range.below};
+}
+
 bool state_path_has(const struct core *c, uint32_t slot, const struct group *g, uint32_t from)
 {
     uint32_t end = segment_end(g, node_at(c, slot)->depth);
@@ -98,13 +119,18 @@ bool state_resumable(const struct core *c, uint32_t slot)
     return true;
 }
 
-uint32_t state_walk(const struct core *c, uint32_t root, struct token_view *w)
+uint32_t state_above(const struct core *c, uint32_t slot)
 {
-    uint32_t at = node_walk(c, root, w);
+    uint32_t at = slot;
 
     while (node_at(c, at)->depth > 0 && !state_resumable(c, at))
         at = node_at(c, at)->parent;
     return at;
+}
+
+uint32_t state_walk(const struct core *c, uint32_t root, struct token_view *w)
+{
+    return state_above(c, node_walk(c, root, w));
 }
 
 /* --- the reclaim list --- */

@@ -38,12 +38,20 @@ struct transfer_range {
 struct transfer_range transfer_pages(const struct pool *p, const struct group *g,
                                      struct transfer_span span);
 uint32_t transfer_refs(const struct pool *p, struct transfer_span span); /* of all groups */
+/* Of these, those of the chunks of [at, until): a transfer is offered in such pieces. */
+struct transfer_piece {
+    uint32_t at, until;
+};
+struct transfer_range transfer_piece_pages(const struct pool *p, const struct group *g,
+                                           struct transfer_span span, struct transfer_piece piece);
 
 /* Has every node of the path its pages of this group, from logical page `from` on? */
 bool state_path_has(const struct core *c, uint32_t slot, const struct group *g, uint32_t from);
 /* Derived from the chain, each time it is asked (T19). True for every node of a pool without STATE
  * groups. */
 bool state_resumable(const struct core *c, uint32_t slot);
+/* The deepest node that can be resumed, of this one and those above it; the root for none. */
+uint32_t state_above(const struct core *c, uint32_t slot);
 /* T2: the deepest visible node on the view's path that can be resumed; the root for none. */
 uint32_t state_walk(const struct core *c, uint32_t root, struct token_view *w);
 /* Frees a node's STATE pages; returns how many. */

@@ -41,7 +41,7 @@ void link_log_transfer(const struct peer_link *l, const struct peer_msg *msg, co
 
 /* As many requests with their tokens wait for the peer as may wait: the fetch ends the way the peer
  * itself would end it, and the link lives on. */
-static void refuse_open(struct daemon *d, uint32_t slot, const struct peer_msg *msg)
+static void refuse_tokens(struct daemon *d, uint32_t slot, const struct peer_msg *msg)
 {
     struct event ev = {.kind = EV_PEER_MSG};
 
@@ -63,12 +63,14 @@ void link_send(struct daemon *d, uint32_t slot, const struct peer_msg *msg)
 
     if (!link_up(l))
         return;
-    if ((msg->kind == PEER_PULL_OPEN || msg->kind == PEER_RESET) && msg->tenant < d->config->ntenants)
+    if ((msg->kind == PEER_PULL_OPEN || msg->kind == PEER_RESET) &&
+        msg->tenant < d->config->ntenants)
         tenant = d->config->tenants[msg->tenant].name;
     n = wire_out_peer_msg(msg, tenant, l->sent + 1, LINK_BODY_MAX, d->frame);
     check(n > 0);
-    if (msg->kind == PEER_PULL_OPEN && !stream_fits(&l->stream, n)) {
-        refuse_open(d, slot, msg);
+    if ((msg->kind == PEER_PULL_OPEN || msg->kind == PEER_PULL_TOKENS) &&
+        !stream_fits(&l->stream, n)) {
+        refuse_tokens(d, slot, msg);
         return;
     }
     link_log_transfer(l, msg, "out");

@@ -207,12 +207,15 @@ static void peer_msg(struct codec *c, struct peer_msg *v, struct codec_room *roo
     codec_u32(c, &v->history);
     codec_u32(c, &v->from);
     codec_u32(c, &v->to);
+    codec_u32(c, &v->at);
+    codec_u32(c, &v->until);
     if (v->kind == PEER_RESET || v->kind == PEER_RESET_DONE)
         codec_u64(c, &v->reset);
     if (c->reading && v->from > v->to)
         c->bad = true;
-    if (v->kind == PEER_PULL_OPEN) {
-        c->bad = c->bad || (c->reading && v->to > SESSION_TOKENS_MAX);
+    if (v->kind == PEER_PULL_OPEN || v->kind == PEER_PULL_TOKENS) {
+        c->bad = c->bad || (c->reading &&
+                            (peer_msg_until(v) > SESSION_TOKENS_MAX || peer_msg_until(v) < v->at));
         v->nkeys = within(c, v->nkeys, 0, EXTRA_KEYS_MAX + 1);
     }
     runs(c, v, room);
@@ -321,7 +324,7 @@ uint32_t codec_lists(const struct event *e)
     uint32_t n = 0;
 
     if (e->kind == EV_PEER_MSG)
-        return e->peer.msg.kind == PEER_PULL_OPEN;
+        return e->peer.msg.kind == PEER_PULL_OPEN || e->peer.msg.kind == PEER_PULL_TOKENS;
     if (e->kind != EV_REQUEST)
         return 0;
     (void)list_of(&e->request, 0, &n);
@@ -335,7 +338,7 @@ struct req_tokens codec_list(const struct event *e, uint32_t i)
 
     if (e->kind == EV_PEER_MSG)
         return (struct req_tokens){.v = e->peer.msg.tokens,
-                                   .n = e->peer.msg.to,
+                                   .n = peer_msg_tokens(&e->peer.msg),
                                    .keys = e->peer.msg.keys,
                                    .nkeys = e->peer.msg.nkeys};
     list = list_of(&e->request, i, &n);

@@ -364,11 +364,17 @@ enum tern_err wire_in_peer_msg(struct wire_in *w, const struct frame_header *h, 
         .history = m->history,
         .from = m->from,
         .to = m->to,
+        .at = m->at,
+        .until = m->until,
     };
     TRY(wire_array(&w->budget, &m->tokens, WIRE_TOKEN_BYTES, &tokens, &ntokens));
     TRY(wire_array(&w->budget, &m->keys, WIRE_KEY_BYTES, &keys, &ret->nkeys));
-    /* The core reads `to` tokens: they have to be there. */
-    if (ret->from > ret->to || (m->kind == PEER_PULL_OPEN && ntokens != ret->to))
+    if (ret->from > ret->to || peer_msg_until(ret) > ret->to ||
+        (ret->until != 0 && ret->until < ret->at))
+        return TERN_MALFORMED;
+    /* The core reads so many tokens: they have to be there. */
+    if ((m->kind == PEER_PULL_OPEN || m->kind == PEER_PULL_TOKENS) &&
+        (ret->at > ret->to || ntokens != peer_msg_tokens(ret)))
         return TERN_MALFORMED;
     ret->tokens = tokens;
     ret->keys = keys;

@@ -246,6 +246,10 @@ size_t wire_out_peer_msg(const struct peer_msg *msg, const char *tenant, uint64_
     m.history = msg->history;
     m.from = msg->from;
     m.to = msg->to;
+    m.has_at = msg->at != 0;
+    m.at = msg->at;
+    m.has_until = msg->until != 0;
+    m.until = msg->until;
     m.has_reset = msg->reset != 0;
     m.reset = msg->reset;
     if (msg->kind == PEER_PULL_OPEN || msg->kind == PEER_RESET) {
@@ -254,10 +258,11 @@ size_t wire_out_peer_msg(const struct peer_msg *msg, const char *tenant, uint64_
         m.ns_hi = msg->ns.hi;
         m.ns_lo = msg->ns.lo;
     }
-    if (msg->kind == PEER_PULL_OPEN) {
-        m.has_layout_hash = m.has_tokens = m.has_keys = true;
-        m.layout_hash = msg->layout_hash;
-        m.tokens = wire_bytes(msg->tokens, (size_t)msg->to * sizeof(uint32_t));
+    m.has_layout_hash = msg->kind == PEER_PULL_OPEN;
+    m.layout_hash = msg->layout_hash;
+    if (msg->kind == PEER_PULL_OPEN || msg->kind == PEER_PULL_TOKENS) {
+        m.has_tokens = m.has_keys = true;
+        m.tokens = wire_bytes(msg->tokens, (size_t)peer_msg_tokens(msg) * sizeof(uint32_t));
         m.keys = wire_bytes(msg->keys, (size_t)msg->nkeys * sizeof(struct extra_key));
     }
     m.n_runs = msg->nruns;

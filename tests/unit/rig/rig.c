@@ -251,8 +251,8 @@ static void keep_msg(struct rig *rig, uint32_t link, const struct peer_msg *msg)
     job->msg = *msg;
     job->msg.runs = copy_runs(msg->runs, msg->nruns);
     job->msg.tokens = NULL;
-    if (msg->kind == PEER_PULL_OPEN)
-        job->msg.tokens = must_copy(msg->tokens, msg->to * sizeof(uint32_t));
+    if (peer_msg_tokens(msg) > 0)
+        job->msg.tokens = must_copy(msg->tokens, peer_msg_tokens(msg) * sizeof(uint32_t));
     job->msg.keys = msg->nkeys ? must_copy(msg->keys, msg->nkeys * sizeof(struct extra_key)) : NULL;
 }
 

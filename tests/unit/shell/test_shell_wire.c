@@ -752,6 +752,27 @@ TEST(peer_offer_comes_back_as_sent)
     }
 }
 
+TEST(peer_tokens_that_follow_come_back_as_sent)
+{
+    static const uint32_t tokens[32] = {4, 5, 6};
+    struct peer_msg msg = {.kind = PEER_PULL_TOKENS,
+                           .serve = {3, 4},
+                           .to = 128,
+                           .at = 64,
+                           .until = 96,
+                           .tokens = tokens},
+                    got;
+    uint64_t sequence;
+
+    assert_int_equal(there_and_back(&msg, NULL, 3, &got, &sequence), TERN_OK);
+    assert_int_equal(got.at, 64);
+    assert_int_equal(got.until, 96);
+    assert_int_equal(peer_msg_tokens(&got), 32);
+    assert_memory_equal(got.tokens, tokens, sizeof(tokens));
+    msg.to = 95; /* below `until` */
+    assert_int_equal(there_and_back(&msg, NULL, 3, &got, &sequence), TERN_MALFORMED);
+}
+
 TEST(peer_message_that_lies_is_malformed)
 {
     static const uint32_t tokens[64];
@@ -760,6 +781,10 @@ TEST(peer_message_that_lies_is_malformed)
     struct frame_header h;
     size_t n;
 
+    assert_int_equal(
+        there_and_back(&(struct peer_msg){.kind = PEER_PULL_MORE, .at = 33, .until = 32, .to = 64},
+                       "red", 3, &got, &sequence),
+        TERN_MALFORMED);
     msg.from = 65; /* beyond `to` */
     assert_int_equal(there_and_back(&msg, "red", 3, &got, &sequence), TERN_MALFORMED);
     msg.from = 0;

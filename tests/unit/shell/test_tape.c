@@ -227,11 +227,13 @@ static void fill_peer(struct prng *p, struct peer_msg *m, struct lent *lent)
     m->history = (uint32_t)prng_u64(p);
     m->to = 100;
     m->from = prng_below(p, 100);
-    if (m->kind == PEER_PULL_OPEN) {
+    if (m->kind == PEER_PULL_OPEN || m->kind == PEER_PULL_TOKENS) {
         struct req_tokens t = some_tokens(p, lent, 0);
 
-        m->to = t.n;
-        m->from = prng_below(p, t.n + 1);
+        m->at = m->kind == PEER_PULL_TOKENS ? 1 + prng_below(p, 100) : 0;
+        m->to = m->at + t.n;
+        m->until = prng_below(p, 2) ? m->to : 0;
+        m->from = prng_below(p, m->to + 1);
         m->tokens = t.v;
         m->keys = t.keys;
         m->nkeys = t.nkeys;
@@ -380,8 +382,10 @@ static void same_peer(struct peer_msg *a, struct peer_msg *b)
     }
     assert_int_equal(a->nkeys, b->nkeys);
     assert_int_equal(a->to, b->to);
-    if (a->kind == PEER_PULL_OPEN) {
-        assert_memory_equal(a->tokens, b->tokens, a->to * sizeof *a->tokens);
+    assert_int_equal(a->at, b->at);
+    assert_int_equal(a->until, b->until);
+    if (a->kind == PEER_PULL_OPEN || a->kind == PEER_PULL_TOKENS) {
+        assert_memory_equal(a->tokens, b->tokens, peer_msg_tokens(a) * sizeof *a->tokens);
         if (a->nkeys > 0)
             assert_memory_equal(a->keys, b->keys, a->nkeys * sizeof *a->keys);
     }
@@ -702,6 +706,8 @@ TEST(tape_slots_outside_the_limits_are_malformed)
         {.kind = EV_PEER_MSG, .peer = {.msg = {.kind = PEER_PULL_OFFER, .from = 2, .to = 1}}},
         {.kind = EV_PEER_MSG,
          .peer = {.msg = {.kind = PEER_PULL_OPEN, .from = 3, .to = 2, .tokens = tokens}}},
+        {.kind = EV_PEER_MSG,
+         .peer = {.msg = {.kind = PEER_PULL_TOKENS, .at = 3, .to = 2, .tokens = tokens}}},
         {.kind = EV_PEER_MSG, .peer = {.msg = {.kind = PEER_MSG_COUNT}}},
     };
 

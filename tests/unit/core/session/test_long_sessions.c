@@ -114,3 +114,37 @@ TEST(long_sessions_of_small_pages_have_a_table)
     assert_ok(r->err);
     assert_int_equal(pages_named(r, 0), LONG / 16);
 }
+
+/* One Fetch brings the whole of it, pinned and moved as if it had gone in one message. */
+static const struct reply *fetches_all(const struct group_layout *groups, uint32_t n)
+{
+    struct bench from = bench_for(groups, n), to = bench_for(groups, n);
+    struct request r = {.op = OP_FETCH};
+    const struct reply *reply;
+
+    rig_link_up(to.rig, 0, from.rig, from.rig->options.limits.peers);
+    for (uint32_t at = 0; at < LONG; at += PIECE)
+        assert_ok(grows(&from, at)->err);
+    assert_int_equal(matches_all(&to, to.s)->match.matched, 0);
+    r.fetch.session = to.s->id;
+    r.fetch.peer = 0;
+    rig_request(to.rig, to.s->conn, &r);
+    reply = rig_reply_to(to.rig, r.request_id);
+    assert_non_null(reply);
+    assert_ok(reply->err);
+    assert_int_equal(reply->fetch.lengths.committed, LONG);
+    assert_int_equal(rig_view(from.rig).serves, 0);
+    return reply;
+}
+
+TEST(long_sessions_are_fetched_whole)
+{
+    const struct group_layout small = {.page_tokens = 16, .page_bytes = 64, .units = 1};
+    const struct reply *r = fetches_all(&small, 1);
+
+    assert_int_equal(pages_named(r, 0), LONG / 16);
+    r = fetches_all(shape, 4);
+    assert_int_equal(pages_named(r, 1), LONG / 256);
+    assert_int_equal(pages_named(r, 2), 2);
+    assert_int_equal(pages_named(r, 3), 16);
+}

@@ -17,32 +17,31 @@ TEST(limits_transfers_in_full_busy)
     assert_ok(fetch_all(d[1]));
 }
 
-/* Extra keys of one message between daemons: 1,024 go, one more does not, and a depth below it
- * helps. */
+/* A chunk of 2,048 tokens with 1,025 extra keys is more than a message has; up to it all goes. */
 TEST(limits_fetch_of_too_many_extra_keys_invalid)
 {
-    struct pair p = PAIR_LIMITED(limits.extra_keys = 2 * EXTRA_KEYS_MAX, 4, 64, 64);
-    struct extra_key keys[EXTRA_KEYS_MAX], last = {.position = 1100, .lo = 9};
+    struct pair p = PAIR_LIMITED(limits.extra_keys = 2 * EXTRA_KEYS_MAX, 2048, 16, 16);
+    struct extra_key keys[EXTRA_KEYS_MAX], last = {.position = 4000, .lo = 9};
     struct request match = {.op = OP_MATCH}, fetch = {.op = OP_FETCH};
     struct step_op op = {.kind = STEP_EXTEND};
 
     p.d = rig_session(p.dest, &p.de, p.dp, 1);
     for (uint32_t i = 0; i < EXTRA_KEYS_MAX; i++)
-        keys[i] = (struct extra_key){.position = i, .lo = i};
+        keys[i] = (struct extra_key){.position = 2048 + i, .lo = i};
     match.match.session = p.d->id;
     match.match.tokens =
-        (struct req_tokens){.v = seq1, .n = 1100, .keys = keys, .nkeys = EXTRA_KEYS_MAX};
+        (struct req_tokens){.v = seq1, .n = 4000, .keys = keys, .nkeys = EXTRA_KEYS_MAX};
     assert_ok(rig_request(p.dest, p.d->conn, &match)->err);
     op.session = p.d->id;
     op.tokens =
-        (struct req_tokens){.v = seq1 + 1100, .n = 8, .base = 1100, .keys = &last, .nkeys = 1};
+        (struct req_tokens){.v = seq1 + 4000, .n = 96, .base = 4000, .keys = &last, .nkeys = 1};
     assert_ok(rig_step_ops(p.dest, p.d->conn, &op, 1)->step.results[0].err);
     fetch.fetch.session = p.d->id;
     p.dest->automatic = BY_HAND(RIG_MSG);
     assert_err(TERN_INVALID, rig_request(p.dest, p.d->conn, &fetch)->err);
     assert_int_equal(rig_jobs(p.dest, RIG_MSG), 0); /* without asking the source */
     p.dest->automatic = RIG_ALL;
-    fetch.fetch.depth = 1100;
+    fetch.fetch.depth = 2048;
     assert_ok(rig_request(p.dest, p.d->conn, &fetch)->err); /* asked; it has nothing of it */
 }
 
