@@ -321,13 +321,23 @@ static bool unseen_chunks(const struct sim *w, uint32_t d)
     return false;
 }
 
+/* A fetch under way pins the HISTORY that it found here, so that it need not be moved again (X5).
+ * Which chunks that is, the model does not know. */
+static bool fetch_pins(const struct daemon *m, uint32_t pool)
+{
+    for (uint32_t set = sessions_live(m, 1u << TURN_FETCHING, ENGINES_ALL); set;)
+        if (m->session[session_next(&set, 0)].pool == pool)
+            return true;
+    return false;
+}
+
 /* Chunks of a pool that do not make way for this tenant, at most. Where one is held, or is on the
  * host, where the model does not see all that holds it, those that it continues may be held, too.
  * Another tenant's make way only if it has more than this one. */
 static uint32_t chunks_held(struct sim *w, uint32_t d, uint32_t pool, uint32_t tenant)
 {
     const struct daemon *m = &w->d[d];
-    bool busy = m->pool[pool].tenant != tenant;
+    bool busy = m->pool[pool].tenant != tenant || fetch_pins(m, pool);
     uint32_t n = 0;
 
     for (KNOWN_CHUNKS(m, pool, i)) {

@@ -8,6 +8,7 @@
 struct plan {
     struct step_op op[OPS];
     uint8_t session[OPS], variant[OPS], wrote[OPS];
+    uint8_t turn[OPS]; /* of the session, when the request was sent */
     uint32_t n;
 };
 
@@ -508,13 +509,15 @@ static void did_one(struct sim *w, uint32_t d, const struct plan *p, uint32_t i,
         EXPECT(r->err == TERN_GONE, "closed_session_used", "err %u", r->err);
         return;
     }
-    if (s->turn == TURN_FETCHING && op->kind != STEP_ABORT && op->kind != STEP_CLOSE) {
+    /* What the session was when the Step came: a fetch or a load may have ended behind the Step's
+     * operations, in the same step of the core, and its answer has been taken in by now. */
+    if (p->turn[i] == TURN_FETCHING && op->kind != STEP_ABORT && op->kind != STEP_CLOSE) {
         EXPECT(r->err == TERN_BUSY || (s->fetch_host && r->err == TERN_INVALID),
                "op_while_fetching", "err %u", r->err);
         return;
     }
-    if (s->turn >= TURN_AWAY && op->kind != STEP_ABORT && op->kind != STEP_CLOSE) {
-        EXPECT(r->err == (s->turn == TURN_LOADING ? TERN_BUSY : TERN_INVALID), "op_while_away",
+    if (p->turn[i] >= TURN_AWAY && op->kind != STEP_ABORT && op->kind != STEP_CLOSE) {
+        EXPECT(r->err == (p->turn[i] == TURN_LOADING ? TERN_BUSY : TERN_INVALID), "op_while_away",
                "op %u: err %u", op->kind, r->err);
         MARK(away_refused);
         return;
@@ -675,8 +678,10 @@ void step_request(struct sim *w, uint32_t d, uint32_t e, enum want want)
         wrote |= p.op[i].kind == STEP_EXTEND;
     if (wrote)
         engine_make_room(w, d, e);
-    for (uint32_t i = 0; i < p.n; i++)
+    for (uint32_t i = 0; i < p.n; i++) {
         m->session[p.session[i]].ending = p.op[i].kind == STEP_ABORT || p.op[i].kind == STEP_CLOSE;
+        p.turn[i] = m->session[p.session[i]].turn;
+    }
     request_init(w, d, &ev, OP_STEP, conn);
     ev.request.step.ops = p.op;
     ev.request.step.n = p.n;
