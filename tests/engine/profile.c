@@ -7,10 +7,12 @@
 
 #define SLABS_OF_POOL 1024 /* about as many as the daemon cuts a pool into */
 
-#define NAMES "use tiny, tiny-256, tiny-state, hybrid, llama-70b, deepseek-v3 or deepseek-v4"
+#define NAMES                                                                                      \
+    "use tiny, tiny-16, tiny-256, tiny-state, hybrid, llama-70b, deepseek-v3 or deepseek-v4"
 
 static const struct profile profiles[] = {
     {"tiny", "kv", 64, 4096, TERN_SHARD_HEADS, 2, 8, {{0}}, 0},
+    {"tiny-16", "kv", 16, 1024, TERN_SHARD_HEADS, 2, 8, {{0}}, 0},
     {"tiny-256", "kv", 256, 4096, TERN_SHARD_HEADS, 2, 8, {{0}}, 0},
     {"llama-70b", "kv", 64, 64 * 327680u, TERN_SHARD_HEADS, 80, 8, {{0}}, 0},
     {"deepseek-v3", "mla", 64, 64 * 70272u, TERN_SHARD_REPLICATED, 61, 1, {{0}}, 0},

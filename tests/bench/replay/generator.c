@@ -15,18 +15,19 @@
 #define ANSWER_TOKENS   300  /* at most, of one answer */
 #define TURN_MS         1000 /* between two requests */
 
-void generator_init(struct generator *g, uint64_t seed, uint32_t sessions, uint32_t turns)
+void generator_init(struct generator *g, const struct source_options *o)
 {
     *g = (struct generator){
-        .seed = seed,
-        .sessions = sessions,
-        .turns = turns,
-        .kinds = (sessions + SESSIONS_A_KIND - 1) / SESSIONS_A_KIND,
-        .order = mem_need(sessions, sizeof *g->order),
-        .length = mem_need(sessions, sizeof *g->length),
+        .seed = o->seed,
+        .sessions = o->sessions,
+        .turns = o->turns,
+        .turn_tokens = o->turn_tokens,
+        .kinds = (o->sessions + SESSIONS_A_KIND - 1) / SESSIONS_A_KIND,
+        .order = mem_need(o->sessions, sizeof *g->order),
+        .length = mem_need(o->sessions, sizeof *g->length),
     };
-    prng_init(&g->prng, seed);
-    for (uint32_t i = 0; i < sessions; i++) {
+    prng_init(&g->prng, g->seed);
+    for (uint32_t i = 0; i < g->sessions; i++) {
         g->order[i] = i;
         g->length[i] = SYSTEM_BLOCKS * BLOCK;
     }
@@ -58,7 +59,7 @@ bool generator_next(struct generator *g, struct prompt *p)
     if (g->turn == g->turns)
         return false;
     session = g->order[g->at];
-    message = 1 + prng_below(&g->prng, MESSAGE_TOKENS);
+    message = g->turn_tokens ? g->turn_tokens : 1 + prng_below(&g->prng, MESSAGE_TOKENS);
     answer = 1 + prng_below(&g->prng, ANSWER_TOKENS);
     if (g->length[session] + message > PROMPT_TOKENS_MAX)
         message = PROMPT_TOKENS_MAX - g->length[session];

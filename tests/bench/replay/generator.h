@@ -11,14 +11,14 @@
 
 struct generator {
     uint64_t seed;
-    uint32_t sessions, turns, kinds;
+    uint32_t sessions, turns, turn_tokens, kinds;
     uint32_t turn, at; /* what comes next: turn `turn` of session order[at] */
     uint32_t *order;   /* owned: the sessions of this turn, shuffled */
     uint32_t *length;  /* owned: tokens of each session's conversation */
     struct prng prng;
 };
 
-void generator_init(struct generator *g, uint64_t seed, uint32_t sessions, uint32_t turns);
+void generator_init(struct generator *g, const struct source_options *o);
 void generator_finish(struct generator *g);
 
 /* As source_next; -1 only without memory. */

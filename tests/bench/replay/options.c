@@ -17,6 +17,7 @@ enum key {
     KEY_SEED,
     KEY_SESSIONS,
     KEY_TURNS,
+    KEY_TURN_TOKENS,
     KEY_SPEED,
     KEY_LIMIT,
     KEY_CONCURRENCY,
@@ -45,9 +46,12 @@ static const struct argp_option table[] = {
     {"seed", KEY_SEED, "N", 0, "Of the generator (1)", 1},
     {"sessions", KEY_SESSIONS, "N", 0, "Of the generator (16)", 1},
     {"turns", KEY_TURNS, "N", 0, "Of each generated session (8)", 1},
+    {"turn-tokens", KEY_TURN_TOKENS, "N", 0,
+     "Of each generated user message; default: 1 to 400, as it comes", 1},
     {0, 0, 0, 0, "How", 2},
     {"profile", KEY_PROFILE, "NAME", 0,
-     "tiny, tiny-256, tiny-state, hybrid, llama-70b, deepseek-v3 or deepseek-v4 (tiny)", 2},
+     "tiny, tiny-16, tiny-256, tiny-state, hybrid, llama-70b, deepseek-v3 or deepseek-v4 (tiny)",
+     2},
     {"page-bytes", KEY_PAGE_BYTES, "N", 0,
      "Bytes of every group's pages over all ranks; default: the profile's", 2},
     {"supersede", KEY_SUPERSEDE, "lazy|eager|off", 0,
@@ -61,7 +65,7 @@ static const struct argp_option table[] = {
      "Room for N pages of each group in a host tier on each daemon; default 0: there is none", 2},
     {"prefill-tokens", KEY_PREFILL_TOKENS, "N", 0,
      "Tokens of a request that one step of the prefill engine computes, in whole pages; default: "
-     "all",
+     "245760",
      2},
     {"corrupt", KEY_CORRUPT, "N", 0,
      "Flip a byte of N distinct pages as they arrive, once each; needs --spawn", 2},
@@ -169,6 +173,9 @@ static error_t read_source(int key, char *arg, struct argp_state *state)
     case KEY_SPEED: o->speed = speed(state, arg); return 0;
     case KEY_SEED: o->source.seed = number(state, "seed", arg, 0, UINT64_MAX); return 0;
     case KEY_SESSIONS: o->source.sessions = u32(state, "sessions", arg, 1, 100000); return 0;
+    case KEY_TURN_TOKENS:
+        o->source.turn_tokens = u32(state, "turn-tokens", arg, 1, PROMPT_TOKENS_MAX);
+        return 0;
     case KEY_TURNS: o->source.turns = u32(state, "turns", arg, 1, 100000); return 0;
     default: return ARGP_ERR_UNKNOWN;
     }
@@ -254,6 +261,7 @@ void options_read(int argc, char **argv, struct options *ret)
         .source = {.seed = 1, .sessions = 16, .turns = 8},
         .profile = profile_find("tiny", &why),
         .concurrency = 1,
+        .prefill_tokens = PREFILL_TOKENS,
         .ranks = 1,
         .peer = "prefill",
     };

@@ -6,7 +6,8 @@
 #include "source.h"
 
 #define CONCURRENCY_MAX 256
-#define TRIES_MAX       200 /* times that a request is begun before it has failed */
+#define PREFILL_TOKENS  245760 /* default of what one step computes of a request */
+#define TRIES_MAX       200    /* times that a request is begun before it has failed */
 
 struct options {
     struct source_options source;
@@ -16,7 +17,7 @@ struct options {
     uint32_t concurrency, ranks;
     uint32_t pool_pages;     /* of each group; 0: enough for everything */
     uint32_t host_pages;     /* likewise of the host tier; 0: there is none */
-    uint32_t prefill_tokens; /* that one step computes of a request; 0: all */
+    uint32_t prefill_tokens; /* that one step computes of a request */
     enum tern_supersede supersede;
     uint32_t corrupt;
     bool spawn, json;

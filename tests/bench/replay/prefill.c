@@ -156,7 +156,7 @@ static uint32_t next_end(const struct engine *e, const struct turn *turn)
     uint32_t n = turn->prompt.input_length,
              piece = div_up(e->options->prefill_tokens, e->page_tokens) * e->page_tokens;
 
-    return piece == 0 || n - turn->ready <= piece ? n : turn->ready + piece;
+    return n - turn->ready <= piece ? n : turn->ready + piece;
 }
 
 /* What is computed is committed, and there is to be room for more. */

@@ -35,10 +35,12 @@ static uint32_t pages_needed(const struct run *r, const struct tern_group *g, ui
 {
     const struct options *o = r->options;
     uint64_t longest = r->survey.tokens_max / g->page_tokens + 2, chunk = align / g->page_tokens;
-    uint64_t unique = r->survey.unique_pages, n;
+    uint64_t unique = r->survey.unique_pages, n, step = o->prefill_tokens;
 
     if (g->family == TERN_WINDOW && g->window < align)
         chunk = (g->window + g->page_tokens - 1) / g->page_tokens;
+    if (g->family == TERN_WINDOW && (step + g->window) / g->page_tokens + 4 < longest)
+        longest = (step + g->window) / g->page_tokens + 4; /* it slides, step by step */
     if (g->family == TERN_RECURRENT) {
         unique = unique < r->survey.requests ? unique : r->survey.requests;
         longest = chunk = 1;
@@ -65,9 +67,10 @@ static bool start_daemons(struct run *r, const struct geometry *g)
 {
     const struct options *o = r->options;
     uint64_t chunk = (o->profile->page_tokens + 63) / 64, sessions;
+    uint32_t block = o->profile->page_tokens < 64 ? o->profile->page_tokens : 64;
     struct daemon_options d[2] = {{.node = "prefill", .tls = o->tls, .core = -1}};
 
-    sessions = (uint64_t)o->concurrency * 2 * (r->survey.tokens_max / 64 + 2 * chunk);
+    sessions = (uint64_t)o->concurrency * 2 * (r->survey.tokens_max / block + 2 * chunk);
     d[0].memory_bytes = (g->layout.bytes + (2u << 20)) & ~(uint64_t)4095;
     d[0].regions = o->ranks;
     d[0].page_bytes_min = g->region_bytes_min;

@@ -20,7 +20,7 @@ struct source *source_open(const struct source_options *options, char *why)
     struct source *s = mem_need(1, sizeof *s);
 
     if (!options->trace) {
-        generator_init(&s->generator, options->seed, options->sessions, options->turns);
+        generator_init(&s->generator, options);
     } else if (!trace_open(&s->trace, options->trace, why)) {
         free(s);
         return NULL;

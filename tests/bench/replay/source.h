@@ -7,7 +7,7 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-#define PROMPT_TOKENS_MAX 245760 /* tokens that one Fetch can name */
+#define PROMPT_TOKENS_MAX 4194304 /* tokens of a session */
 #define BLOCK_TOKENS_MAX  65536
 #define BLOCK_DEFAULT     512
 #define SOURCE_WHY_BYTES  512
@@ -31,6 +31,7 @@ struct source_options {
     uint64_t limit;    /* requests; 0: all */
     uint64_t seed;
     uint32_t sessions, turns; /* of the generator */
+    uint32_t turn_tokens;     /* likewise, of each user message; 0: MESSAGE_TOKENS at most */
 };
 
 /* NULL with the reason in why[SOURCE_WHY_BYTES]. The options are copied; trace is borrowed. */

@@ -1,0 +1,13 @@
+#!/usr/bin/env bash
+# Sessions of 1,200,000 tokens and more through two daemons: with pages of 64 and of 16 tokens, and with windows. Each
+# is fetched whole by one call, and every byte is compared. TERN_FULL=1: more sessions, more turns, several at a time.
+. "$(dirname "$0")/replay_lib.sh"
+
+long=(--sessions 1 --turns 2 --turn-tokens 600000)
+[ "${TERN_FULL:-0}" = 1 ] && long=(--sessions 4 --turns 4 --turn-tokens 300000 --concurrency 2)
+for profile in tiny tiny-16 deepseek-v4; do
+    replay --profile "$profile" --page-bytes 512 "${long[@]}"
+    [ "$(field prompt_tokens)" -ge 1800000 ] || fail "$profile: $(field prompt_tokens) tokens are not long sessions"
+    [ "$(field transferred_pages)" -gt 0 ] || fail "$profile: nothing was fetched"
+done
+echo "all passed"
