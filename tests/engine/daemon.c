@@ -111,18 +111,24 @@ static void write_limits(FILE *f, const struct daemon_options *o)
                 o->bytes_in_flight, o->bytes_in_flight);
 }
 
-/* For tests: what the environment says of how pages travel. TERN_PEER_TRANSPORT: no falling back to
- * another; TERN_PEER_PUSH=1: the source writes; TERN_RDMA_DEVICE_NODE: each node's own device. */
-static void write_transport(FILE *f, const struct daemon_options *o)
+/* With what the environment says of how pages travel, for tests. TERN_PEER_TRANSPORT: no falling
+ * back to another; TERN_PEER_PUSH=1: the source writes; TERN_RDMA_DEVICE_NODE: each node's own
+ * device. */
+static void write_peers(FILE *f, const struct daemon_options *o)
 {
     const char *transport = getenv("TERN_PEER_TRANSPORT"), *push = getenv("TERN_PEER_PUSH"),
                *device;
     char name[64];
 
-    if (transport)
-        fprintf(f, "    transport: %s\n", transport);
-    if (push && strcmp(push, "1") == 0)
-        fprintf(f, "    push: true\n");
+    fprintf(f, "peers:\n");
+    for (uint32_t i = 0; i < DAEMON_PEERS_MAX && o->peer[i].name; i++) {
+        fprintf(f, "  - name: %s\n    address: 127.0.0.1:%u\n    tenants: [%s]\n", o->peer[i].name,
+                o->peer[i].port, SPAWN_TENANT);
+        if (transport)
+            fprintf(f, "    transport: %s\n", transport);
+        if (push && strcmp(push, "1") == 0)
+            fprintf(f, "    push: true\n");
+    }
     snprintf(name, sizeof name, "TERN_RDMA_DEVICE_%s", o->node);
     device = getenv(name);
     if (device)
@@ -132,18 +138,19 @@ static void write_transport(FILE *f, const struct daemon_options *o)
 static bool write_config(const char *path, const struct daemon *d, const struct daemon_options *o)
 {
     const char *level = getenv("TERND_LOG_LEVEL"); /* to see more of what a daemon does */
+    bool has_peer = o->peer[0].name != NULL;
     FILE *f = fopen(path, "we");
 
     if (!f)
         return false;
     fprintf(f, "node: %s\nlog_level: %s\npage_bytes_min: %" PRIu64 "\n", o->node,
             level && *level ? level : "warn", o->page_bytes_min);
-    if (o->peer)
+    if (has_peer)
         fprintf(f, "listen: 127.0.0.1:%u\n", o->port);
-    if (o->peer && o->tls)
+    if (has_peer && o->tls)
         fprintf(f, "tls:\n  ca: %s/ca.pem\n  cert: %s/%s.pem\n  key: %s/%s.key\n", o->tls, o->tls,
                 o->node, o->tls, o->node);
-    else if (o->peer)
+    else if (has_peer)
         fprintf(f, "insecure_peers: true\n");
     fprintf(f, "admin:\n  socket: %s\n", d->admin);
     fprintf(f, "deadlines:\n  transfer_ms: %u\n", o->transfer_ms ? o->transfer_ms : TRANSFER_MS);
@@ -151,11 +158,8 @@ static bool write_config(const char *path, const struct daemon *d, const struct 
             SPAWN_TENANT, d->socket, o->memory_bytes, o->regions ? o->regions : 1);
     if (o->host_bytes)
         fprintf(f, "    host_memory: %" PRIu64 "\n", o->host_bytes);
-    if (o->peer)
-        fprintf(f, "peers:\n  - name: %s\n    address: 127.0.0.1:%u\n    tenants: [%s]\n", o->peer,
-                o->peer_port, SPAWN_TENANT);
-    if (o->peer)
-        write_transport(f, o);
+    if (has_peer)
+        write_peers(f, o);
     write_limits(f, o);
     if (o->corrupt_pages)
         fprintf(f, "faults:\n  corrupt_pages: %" PRIu64 "\n", o->corrupt_pages);
@@ -326,10 +330,26 @@ bool daemon_start_pair(struct daemon *first, struct daemon *second, const char *
                        struct daemon_options o[2], char *why)
 {
     for (uint32_t i = 0; i < 2; i++) {
-        o[i].port = o[1 - i].peer_port = port_free();
-        o[i].peer = o[1 - i].node;
+        o[i].port = o[1 - i].peer[0].port = port_free();
+        o[i].peer[0].name = o[1 - i].node;
     }
     return daemon_start(first, dir, &o[0], why) && daemon_start(second, dir, &o[1], why);
+}
+
+bool daemon_start_star(struct daemon *d, uint32_t n, const char *dir, struct daemon_options *o,
+                       char *why)
+{
+    bool ok = n <= DAEMON_PEERS_MAX + 1;
+
+    for (uint32_t i = 0; ok && i < n; i++)
+        o[i].port = port_free();
+    for (uint32_t i = 1; ok && i < n; i++) {
+        o[0].peer[i - 1] = (struct daemon_peer){.name = o[i].node, .port = o[i].port};
+        o[i].peer[0] = (struct daemon_peer){.name = o[0].node, .port = o[0].port};
+    }
+    for (uint32_t i = 0; ok && i < n; i++)
+        ok = daemon_start(&d[i], dir, &o[i], why);
+    return ok;
 }
 
 int daemon_run_twin(const struct daemon *d)

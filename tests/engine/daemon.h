@@ -13,11 +13,17 @@
 #define SPAWN_WHY_BYTES  1024
 #define SPAWN_TENANT     "bench"
 
+#define DAEMON_PEERS_MAX 4
+
+struct daemon_peer {
+    const char *name; /* NULL: there are no more of them */
+    uint16_t port;
+};
+
 struct daemon_options {
     const char *node; /* its name for the peer; borrowed until daemon_start returns, as all here */
     uint16_t port;    /* of its control listener on 127.0.0.1 */
-    const char *peer; /* the other daemon's name; NULL: it has none */
-    uint16_t peer_port;
+    struct daemon_peer peer[DAEMON_PEERS_MAX];
     const char *tls;       /* folder of deploy/make-certs.sh with this node's; NULL: in the clear */
     uint64_t memory_bytes; /* of one region */
     uint64_t host_bytes;   /* of its host tier, likewise; 0: none */
@@ -54,6 +60,9 @@ bool daemon_start(struct daemon *d, const char *dir, const struct daemon_options
 /* Two that are each other's peer: o[0] and o[1] say all but their ports and peers. */
 bool daemon_start_pair(struct daemon *first, struct daemon *second, const char *dir,
                        struct daemon_options o[2], char *why);
+/* n of them, of which the first is the peer of each other one. */
+bool daemon_start_star(struct daemon *d, uint32_t n, const char *dir, struct daemon_options *o,
+                       char *why);
 
 /* The two halves of it, for a caller with a configuration of its own: where its files lie, of which
  * d->config is then written; and the start. */

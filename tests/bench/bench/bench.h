@@ -10,7 +10,6 @@
 
 struct bench_args {
     bool json, quick;  /* quick: fewer rounds, for tests of the program itself */
-    const char *trace; /* rpc: what the replay beside it plays; NULL: generated sessions */
     const char *table; /* neighbours: the only row; NULL: all */
 };
 
@@ -32,7 +31,8 @@ struct bench_figure {
 void bench_show(const struct bench_args *args, json_t *o, const struct bench_figure *v, size_t n);
 /* Says on standard error what is outside its limit; returns `ok`. */
 bool bench_limit(bool ok, const char *text);
-/* The same for a limit that no clock is asked about: the machine's load is no excuse. */
+/* The same for a limit that no clock is asked about, or that holds by far whatever the clock says:
+ * the machine's load is no excuse. */
 bool bench_count(bool ok, const char *text);
 
 #endif

@@ -10,7 +10,7 @@
 
 const char *argp_program_version TERN_ARGP = "tern-bench " TERN_VERSION;
 
-enum key { KEY_JSON = 256, KEY_QUICK, KEY_TABLE, KEY_TRACE };
+enum key { KEY_JSON = 256, KEY_QUICK, KEY_TABLE };
 
 struct command {
     const char *name;
@@ -33,8 +33,6 @@ static const struct argp_option table[] = {
     {"json", KEY_JSON, 0, 0, "One JSON object on standard output instead of a table", 0},
     {"quick", KEY_QUICK, 0, 0, "Fewer rounds: to see that it works, not to measure", 0},
     {"table", KEY_TABLE, "NAME", 0, "neighbours: this row alone", 0},
-    {"trace", KEY_TRACE, "FILE", 0,
-     "rpc: what the replay beside it plays; default: generated sessions", 0},
     {0},
 };
 
@@ -56,7 +54,6 @@ static error_t read_option(int key, char *arg, struct argp_state *state)
     case KEY_JSON: in->args.json = true; return 0;
     case KEY_QUICK: in->args.quick = true; return 0;
     case KEY_TABLE: in->args.table = arg; return 0;
-    case KEY_TRACE: in->args.trace = arg; return 0;
     case ARGP_KEY_ARG:
         for (size_t i = 0; i < sizeof commands / sizeof commands[0] && !in->command; i++) {
             if (strcmp(commands[i].name, arg) == 0)

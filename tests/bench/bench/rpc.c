@@ -1,12 +1,9 @@
 /* tern-bench rpc: a Match of 64 new tokens on a session of 49,152, over libtern to a real daemon,
  * beside an io_uring echo of as many bytes over the same kind of socket, alternating. First with
  * client and server on one core, then on two. Then one Step for 256 sessions, Matches in a
- * pipeline, and Matches while a replay keeps the same daemon busy. */
-#include <fcntl.h>
+ * pipeline, and both beside fetches at full rate into the same daemon. */
 #include <stdio.h>
-#include <string.h>
 #include <sys/ioctl.h>
-#include <unistd.h>
 
 #include "bench.h"
 #include "engine/bytes.h"
@@ -15,6 +12,7 @@
 #include "engine/proc.h"
 #include "engine/profile.h"
 #include "engine/stats.h"
+#include "fetches.h"
 #include "member.h"
 #include "proto/frame.h"
 #include "proto/tern.pb-c.h"
@@ -27,23 +25,32 @@
 #define SESSIONS     256
 #define PIPELINE     16
 #define POOL_PAGES   40000
-#define REPLAY_PAGES 40000
 #define SAMPLES_MAX  200000
-#define BUSY_GAP_MS  1
-#define BUSY_MAX_S   20
+
+#define BUSY_PAGE_BYTES  (256u << 10)
+#define BUSY_BYTES       (128u << 20) /* fetched in a pass */
+#define BUSY_QUICK_BYTES (32u << 20)
+#define BUSY_GAP_MS      1
+#define BUSY_S           10
+#define BUSY_QUICK_S     1
+#define BUSY_RATIO_MAX   2.0
 
 struct rpc {
     const struct bench_args *args;
     char dir[64];
-    struct daemon daemon[2]; /* the measured one, and the replay's decode side */
+    struct daemon daemon[2]; /* the measured one, and the one that it fetches from */
     struct raw_echo raw;
     struct engine engine;
     struct engine_session session;
     uint32_t *tokens; /* owned: DEPTH_TOKENS and NEW_TOKENS */
-    struct series match, raw_rtt, match2, raw2, step, step_room, step_full, busy;
-    double pipelined, raw_pipelined;
-    bool busy_clean; /* the replay beside it saw no wrong byte */
+    struct series match, raw_rtt, match2, raw2, step, step_room, step_full, busy, busy_raw;
+    double pipelined, raw_pipelined, busy_gb_s;
 };
+
+static uint64_t busy_bytes(const struct bench_args *args)
+{
+    return args->quick ? BUSY_QUICK_BYTES : BUSY_BYTES;
+}
 
 static struct tern_tokens new_tokens(const struct rpc *r)
 {
@@ -274,91 +281,47 @@ static bool measure_steps(struct rpc *r, uint32_t rounds)
     for (uint32_t i = 0; ok && i < rounds; i++)
         ok = step_once(r, ops, results, i);
     ok = ok && step_all(r, ops, (struct tern_op){.kind = TERN_REWIND}, TERN_OK, &unused) &&
-         measure_exhausted(r, ops, rounds / 50);
+         measure_exhausted(r, ops, r->args->quick ? 6 : 30);
     for (uint32_t i = 0; ok && i < SESSIONS; i++)
         ok = engine_do(&(struct engine_session){.engine = &r->engine, .id = ops[i].session},
                        (struct tern_op){.kind = TERN_CLOSE}) == TERN_OK;
     return ok;
 }
 
-static void run_replay(struct rpc *r, int out)
-{
-    char path[4096], prefill[256], decode[256], pages[32];
-    ssize_t n = readlink("/proc/self/exe", path, sizeof path - 64);
-    char *slash;
-
-    if (n <= 0)
-        _exit(127);
-    path[n] = 0;
-    slash = strrchr(path, '/');
-    memcpy(slash, "/tern-replay", sizeof "/tern-replay");
-    snprintf(prefill, sizeof prefill, "%s,%s", r->daemon[0].socket, r->daemon[0].admin);
-    snprintf(decode, sizeof decode, "%s,%s", r->daemon[1].socket, r->daemon[1].admin);
-    snprintf(pages, sizeof pages, "%u", REPLAY_PAGES);
-    if (dup2(out, STDOUT_FILENO) < 0)
-        _exit(127);
-    execl(path, "tern-replay", "--json", "--prefill", prefill, "--decode", decode, "--concurrency",
-          "8", "--pool-pages", pages, r->args->trace ? "--trace" : "--sessions",
-          r->args->trace ? r->args->trace : "400", "--limit", "3000", "--turns", "8", (char *)NULL);
-    _exit(127);
-}
-
-static bool replay_was_clean(int fd)
-{
-    FILE *f = fdopen(fd, "r");
-    json_t *o = f ? json_loadf(f, 0, NULL) : NULL;
-    bool ok = o && json_object_get(o, "wrong_bytes") && json_get_u64(o, "wrong_bytes") == 0 &&
-              json_get_u64(o, "verified_pages") > 0;
-
-    json_decref(o);
-    if (f)
-        fclose(f);
-    return ok;
-}
-
+/* A Match and a raw echo, by turns, while the daemon takes pages in as fast as they come. */
 static bool measure_busy(struct rpc *r)
 {
-    uint64_t until = clock_ns() + BUSY_MAX_S * UINT64_C(1000000000);
-    bool ok = true;
-    int out[2], status;
-    pid_t pid;
+    struct fetch_load load = {.pid = -1, .fd = -1};
+    uint64_t until;
+    bool ok =
+        fetch_load_start(&load, &r->daemon[0], &r->daemon[1], BUSY_PAGE_BYTES, busy_bytes(r->args));
 
-    if (pipe2(out, O_CLOEXEC) != 0)
-        return false;
-    pid = proc_fork();
-    if (pid == 0)
-        run_replay(r, out[1]);
-    close(out[1]);
-    while (ok && !proc_wait(&pid, 0, &status) && clock_ns() < until) {
+    until = clock_ns() + (r->args->quick ? BUSY_QUICK_S : BUSY_S) * UINT64_C(1000000000);
+    while (ok && clock_ns() < until) {
         uint64_t start = clock_ns();
 
         ok = match_once(r);
         series_add(&r->busy, (double)(clock_ns() - start) / 1e3);
         sleep_ms(BUSY_GAP_MS);
+        start = clock_ns();
+        ok = ok && raw_echo_ping(&r->raw);
+        series_add(&r->busy_raw, (double)(clock_ns() - start) / 1e3);
+        sleep_ms(BUSY_GAP_MS);
     }
-    if (pid < 0) {
-        r->busy_clean = replay_was_clean(out[0]);
-        return ok && r->busy_clean;
-    }
-    proc_end(&pid); /* it would have gone on: enough was seen */
-    close(out[0]);
-    r->busy_clean = true;
-    return ok;
+    return fetch_load_stop(&load, &r->busy_gb_s) && ok;
 }
 
 static bool start_daemons(struct rpc *r, int core)
 {
     char why[SPAWN_WHY_BYTES] = "";
-    struct daemon_options o[2] = {{
-        .node = "prefill",
-        .memory_bytes = pool_bytes_for(POOL_PAGES + REPLAY_PAGES, PAGE_BYTES) + (4u << 20),
-        .page_bytes_min = PAGE_BYTES,
-        .core = core,
-    }};
+    uint64_t fetched = busy_bytes(r->args) + (16u << 20);
+    struct daemon_options o[2] = {
+        {.node = "here",
+         .memory_bytes = pool_bytes_for(POOL_PAGES, PAGE_BYTES) + fetched,
+         .page_bytes_min = PAGE_BYTES,
+         .core = core},
+        {.node = "there", .memory_bytes = fetched, .page_bytes_min = BUSY_PAGE_BYTES, .core = -1}};
 
-    o[1] = o[0];
-    o[1].node = "decode";
-    o[1].core = -1;
     if (!tempdir_make(r->dir, sizeof r->dir, "tern-bench"))
         return false;
     if (daemon_start_pair(&r->daemon[0], &r->daemon[1], r->dir, o, why))
@@ -391,7 +354,8 @@ static int show(struct rpc *r)
 {
     double match = series_median(&r->match), raw = series_median(&r->raw_rtt),
            step = series_median(&r->step), room = series_median(&r->step_room),
-           full = series_median(&r->step_full);
+           full = series_median(&r->step_full), busy = series_quantile(&r->busy, 0.99),
+           busy_raw = series_quantile(&r->busy_raw, 0.99);
     const struct bench_figure figures[] = {
         {"match_rtt_us_p50", match, "match, p50", "us", "at most 5 us over raw"},
         {"match_rtt_us_p99", series_quantile(&r->match, 0.99), "match, p99", "us", NULL},
@@ -405,7 +369,10 @@ static int show(struct rpc *r)
         {"step_exhausted_ratio", full / room, NULL, NULL, NULL},
         {"pipelined_per_s", r->pipelined, "pipelined", "a second", "at least half of raw"},
         {"raw_pipelined_per_s", r->raw_pipelined, "raw, pipelined", "a second", NULL},
-        {"busy_match_rtt_us_p99", series_quantile(&r->busy, 0.99), "match, p99, busy", "us", NULL},
+        {"busy_match_rtt_us_p99", busy, "match, p99, busy", "us", "at most twice raw, busy"},
+        {"busy_raw_rtt_us_p99", busy_raw, "raw, p99, busy", "us", NULL},
+        {"busy_ratio", busy / busy_raw, NULL, NULL, NULL},
+        {"busy_fetch_gb_s", r->busy_gb_s, "fetched, busy", "GB/s", NULL},
     };
     json_t *o = json_object();
     bool ok;
@@ -424,15 +391,18 @@ static int show(struct rpc *r)
                      "pipelined_per_s >= raw_pipelined_per_s / 2") &&
          ok;
     ok = bench_limit(step <= 150, "step_us_p50 <= 150") && ok;
-    ok = bench_limit(full <= 2 * room, "step_exhausted_us_p50 <= 2 * step_room_us_p50") && ok;
+    ok = bench_count(full <= 2 * room, "step_exhausted_us_p50 <= 2 * step_room_us_p50") && ok;
+    ok = bench_limit(busy <= BUSY_RATIO_MAX * busy_raw,
+                     "busy_match_rtt_us_p99 <= 2 * busy_raw_rtt_us_p99") &&
+         ok;
     return ok ? 0 : 1;
 }
 
 int bench_rpc(const struct bench_args *args)
 {
     static struct rpc r;
-    struct series *all[] = {&r.match, &r.raw_rtt,   &r.match2,    &r.raw2,
-                            &r.step,  &r.step_room, &r.step_full, &r.busy};
+    struct series *all[] = {&r.match,     &r.raw_rtt,   &r.match2, &r.raw2,    &r.step,
+                            &r.step_room, &r.step_full, &r.busy,   &r.busy_raw};
     int status = 2;
 
     r.args = args;

@@ -1,0 +1,58 @@
+/* Fetches of populated prefixes by one engine, from one or several daemons: an engine at each
+ * source fills its pages once and keeps them pinned; a pass fetches all sessions once, a few at a
+ * time, and evicts them again. */
+#ifndef BENCH_FETCHES_H
+#define BENCH_FETCHES_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "engine/daemon.h"
+#include "member.h"
+
+#define FETCH_SESSIONS    8
+#define FETCH_PAGE_TOKENS 64
+#define FETCH_SOURCES_MAX DAEMON_PEERS_MAX
+
+struct fetches {
+    uint32_t page_bytes, pages; /* of each session */
+    uint32_t sources;
+    const char *source[FETCH_SOURCES_MAX]; /* what the destination calls them */
+    pid_t filler[FETCH_SOURCES_MAX];       /* the engines there */
+    int filler_fd[FETCH_SOURCES_MAX];
+    struct engine engine; /* at the destination */
+    struct tern *admin;
+    uint32_t *tokens; /* owned: of one session */
+    uint64_t wrong;   /* bytes that were not as they must be, over all passes */
+};
+
+/* Pages of that size, so many that all sessions take `bytes`. fetches_close is due afterwards. */
+void fetches_init(struct fetches *f, uint32_t page_bytes, uint64_t bytes);
+/* What a daemon needs for its side of it, and nothing else. */
+uint64_t fetches_memory(const struct fetches *f);
+uint64_t fetches_token_blocks(const struct fetches *f);
+
+/* One more source, whose engine fills its pages. */
+bool fetches_add_source(struct fetches *f, const struct daemon *source);
+/* The engine at the destination, whose links to all sources are up. */
+bool fetches_open(struct fetches *f, const struct daemon *dest);
+void fetches_close(struct fetches *f);
+
+/* All sessions fetched once, each from the next of the first `sources`, compared and evicted again.
+ * *ret_gb_s of the fetches alone. */
+bool fetches_pass(struct fetches *f, uint32_t sources, bool compare, double *ret_gb_s);
+
+/* A process that makes one pass after the other, as a load beside something that is measured. */
+struct fetch_load {
+    pid_t pid;
+    int fd;
+};
+
+/* Returns when the first pass has begun. */
+bool fetch_load_start(struct fetch_load *l, const struct daemon *dest, const struct daemon *source,
+                      uint32_t page_bytes, uint64_t bytes);
+/* Ends it after the pass that is under way, which is compared. False: something failed, or a byte
+ * was wrong. *ret_gb_s: over all the time, the pauses between passes included. */
+bool fetch_load_stop(struct fetch_load *l, double *ret_gb_s);
+
+#endif
