@@ -14,7 +14,7 @@
 #define REGIONS   8
 #define CALL_MS   10000
 #define PAGE      4096u
-#define WHOLE     (2u << 20) /* of a region */
+#define WHOLE     (4u << 20) /* of a region */
 #define RANKS_ALL TERN_RANKS_MAX
 
 struct apart {
@@ -40,9 +40,8 @@ static void daemon_up(uint32_t regions, bool devices)
     assert_non_null(f);
     fprintf(f,
             "node: regions\nadmin: {socket: %s}\npage_bytes_min: %u\n"
-            "limits: {pages: %u}\n"
             "tenants:\n  - {name: t, socket: %s, memory: %u, regions: %u",
-            d.admin, PAGE, 2 * WHOLE / PAGE, d.socket, WHOLE, regions);
+            d.admin, PAGE, d.socket, WHOLE, regions);
     for (uint32_t i = 0; devices && i < regions; i++)
         fprintf(f, "%sgpu-%u", i ? "+" : ", devices: ", i);
     fprintf(f, "}\n");
@@ -155,10 +154,11 @@ static void shown(uint32_t engines, uint32_t first, uint32_t world)
 }
 
 /* As many engines of that world as are given, on devices one behind the other from gpu-`first` on,
- * all at once and each with all its memory. One more has no room beside the last. */
+ * all at once and each with all its memory, in pages of the least size. One more has no room beside
+ * the last. */
 static void side_by_side(uint32_t engines, uint32_t world, uint32_t first)
 {
-    struct apart e[2], more;
+    struct apart e[REGIONS], more;
     char name[16];
 
     for (uint32_t i = 0; i < engines; i++) {
@@ -185,7 +185,7 @@ TEST_WITH(regions_engines_of_1_4_and_8_ranks_live_side_by_side, set_up, tear_dow
     side_by_side(2, 1, 3);
     side_by_side(2, 4, 0);
     side_by_side(1, 8, 0);
-    side_by_side(2, 1, 6);
+    side_by_side(8, 1, 0);
 }
 
 TEST_WITH(regions_a_device_that_is_none_or_anothers_is_refused, set_up, tear_down)

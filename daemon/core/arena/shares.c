@@ -35,12 +35,12 @@ static uint32_t holders_of(const struct core_limits *limits, enum share_table ta
     return limits->tenants * (peers ? limits->peers : 1);
 }
 
-/* In MiB, of one region. */
+/* In MiB, of all its regions: an engine may live in each. */
 static uint64_t memory_of(const struct tenant_config *tenant)
 {
-    uint64_t n = (tenant->memory_bytes + tenant->host_bytes) >> 20;
+    uint64_t n = (((tenant->memory_bytes + tenant->host_bytes) >> 20) + 1) * tenant->regions;
 
-    return n < UINT32_MAX ? n + 1 : UINT32_MAX;
+    return n < UINT32_MAX ? n : UINT32_MAX;
 }
 
 /* One for each, and of the others in proportion to its memory. */

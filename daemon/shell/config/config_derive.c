@@ -184,8 +184,9 @@ void config_derive(struct loader *l)
     uint32_t regions = 1;
 
     for (uint32_t i = 0; i < c->ntenants; i++) {
-        pages += c->tenants[i].memory_bytes / c->page_bytes_min +
-                 c->tenants[i].host_bytes / c->page_bytes_min;
+        pages += (c->tenants[i].memory_bytes / c->page_bytes_min +
+                  c->tenants[i].host_bytes / c->page_bytes_min) *
+                 c->tenants[i].regions; /* there may be an engine in each */
         conns += c->tenants[i].conns_max;
         regions = c->tenants[i].regions > regions ? c->tenants[i].regions : regions;
     }

@@ -274,7 +274,7 @@ void plan_print_prices(const struct config *config, FILE *out)
     struct xfer_config xfer, none;
     struct core_limits limits = plan_limits(config);
     uint64_t two, one, rdma;
-    size_t with = 0, without = 0;
+    size_t with = 0, without = 0, without_pages = 0;
 
     plan_streams(config, &streams);
     plan_xfer(config, &xfer);
@@ -298,9 +298,13 @@ void plan_print_prices(const struct config *config, FILE *out)
     check(core_size(&limits, &without) == TERN_OK);
     fprintf(out, "#   limits.events %u, of each of %u tenants: %zu bytes of core\n",
             config->limits.events, config->ntenants, with - without);
-    fprintf(out, "#   limits.pages %u, with %u sums_per_page: %" PRIu64 " bytes of checksums\n",
-            limits.pages, limits.sums_per_page,
-            (uint64_t)limits.pages * limits.sums_per_page * sizeof(uint64_t));
+    limits.pages = 1;
+    check(core_size(&limits, &without_pages) == TERN_OK);
+    fprintf(out,
+            "#   limits.pages %u: %zu bytes of core and, with %u sums_per_page, %" PRIu64
+            " bytes of checksums\n",
+            config->limits.pages, without - without_pages, limits.sums_per_page,
+            (uint64_t)config->limits.pages * limits.sums_per_page * sizeof(uint64_t));
     for (uint32_t i = 0; i < config->ntenants; i++)
         fprintf(out,
                 "#   regions %u of tenant %s: %" PRIu64 " bytes of pages and %" PRIu64

@@ -297,13 +297,16 @@ TEST(t22_what_is_in_use_takes_the_place_of_what_another_caches)
     assert_int_equal(cached(&n, true, 21, 1), 8); /* the oldest went */
 }
 
-/* Tenants with more memory have more prefixes: what is reserved of their records goes by it. */
+/* Tenants with more memory, of all regions, have more prefixes: what is reserved of their records
+ * goes by it. */
 TEST(t22_records_of_prefixes_are_reserved_by_memory)
 {
     struct rig_options options = rig_defaults();
     struct neighbours n;
 
-    options.tenant[0].memory_bytes = 63u << 20;
+    options.tenant[0].memory_bytes = 15u << 20;
+    options.tenant[0].regions = 4;
+    options.tenant[1].regions = 1;
     options.tenant[0].host_bytes = options.tenant[1].host_bytes = 0;
     options.tenant[1].memory_bytes = 7u << 20;
     options.limits.nodes = 148;

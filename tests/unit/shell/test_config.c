@@ -193,6 +193,16 @@ TEST(config_host_memory_is_counted_with_memory)
             "t.yaml:6: tenants[0].host_memory: ", "given twice");
 }
 
+/* An engine of one rank may have each region to itself. */
+TEST(config_pages_have_records_in_each_region)
+{
+    struct config *c = accepted(TENANT), *wide = accepted(TENANT "    regions: 4\n");
+
+    assert_int_equal(wide->limits.pages, 4 * c->limits.pages);
+    assert_int_equal(wide->limits.nodes, wide->limits.pages);
+    assert_int_equal(wide->limits.sums_per_page, 4);
+}
+
 TEST(config_shape_errors_name_their_line)
 {
     refused("node: a\nzork: 3\n" TENANT, "t.yaml:2: zork: ", "unknown key");
