@@ -59,6 +59,8 @@ struct core_limits {
     uint64_t page_bytes_min;   /* of a pool's pages, in one region */
     uint64_t peer_bytes_in_flight; /* X8: asked for and not yet here, per peer */
     uint64_t tenant_bytes_in_flight;
+    uint32_t tenant_batches; /* X8: batches of pages that the data path may have of a tenant; 0: as
+                                many as its transfers may have */
     uint64_t transfer_deadline_ns; /* from the start of a transfer to its terminal state */
 };
 

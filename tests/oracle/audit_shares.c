@@ -144,6 +144,30 @@ static void audit_table(const struct core *c, const uint32_t *used, enum share_t
                     share_limit(&c->limits, table), table, taken, t->rest);
 }
 
+/* X8: a tenant has as many batches as its transfers, and those as many as are under way. */
+static void audit_batches(const struct core *c)
+{
+    uint32_t *of = audit_scratch(c->limits.tenants, sizeof *of), most = c->limits.tenant_batches;
+
+    for (uint32_t i = 0; i < c->limits.pulls; i++) {
+        const struct pull *p = pull_at(c, i);
+        uint32_t used = 0;
+
+        if (p->state == PULL_EMPTY)
+            continue;
+        for (uint32_t b = 0; b < PULL_BATCHES_MAX; b++)
+            used += p->batch[b].used;
+        if (p->batches < used || (p->state == PULL_RUNNING && p->batches != used))
+            oracle_fail("audit: X8: pull %u has %u batches under way and counts %u", i, used,
+                        p->batches);
+        of[p->tenant] += p->batches;
+    }
+    for (uint32_t t = 0; t < c->limits.tenants; t++)
+        if (of[t] != tenant_at(c, t)->batches || (most > 0 && of[t] > most))
+            oracle_fail("audit: X8: tenant %u has %u batches of %u that it may have, and counts %u",
+                        t, of[t], most, tenant_at(c, t)->batches);
+}
+
 void audit_shares(struct audit *a)
 {
     const struct core *c = a->c;
@@ -166,4 +190,5 @@ void audit_shares(struct audit *a)
     audit_idle(c, &n);
     for (uint32_t t = 0; t < SHARE_TABLES; t++)
         audit_table(c, n.used[t], t, tenants);
+    audit_batches(c);
 }

@@ -345,15 +345,18 @@ static uint64_t batch_bytes(const struct sim *w, uint32_t d, const struct pull *
     return n * w->d[d].pool[p->pool].ranks * GRANULE_BYTES;
 }
 
-/* X8: no more bytes under way than the limits allow, but for one page that is larger than a limit.
- */
+/* X8: no more bytes under way than the limits allow, but for one page that is larger than a limit;
+ * and no more batches, of which those of a transfer that was stopped count until it is quiet. */
 static void check_in_flight(struct sim *w, uint32_t d, uint32_t tenant)
 {
     uint64_t peer = 0, of_tenant = 0, pages = 0;
+    uint32_t batches = 0;
 
     for (uint32_t i = 0; i < PULLS * 2; i++) {
         const struct pull *p = &w->d[d].pull[i];
 
+        for (uint32_t k = 0; p->used && k < BATCHES; k++)
+            batches += p->batch[k].used && tenant_of(w, d, p->pool) == tenant;
         if (!p->used || p->over || p->stopping)
             continue;
         for (uint32_t k = 0; k < BATCHES; k++)
@@ -371,6 +374,9 @@ static void check_in_flight(struct sim *w, uint32_t d, uint32_t tenant)
            "%llu bytes of the peer (limit %llu), %llu of the tenant (limit %llu)",
            (unsigned long long)peer, (unsigned long long)w->limits.peer_bytes_in_flight,
            (unsigned long long)of_tenant, (unsigned long long)w->limits.tenant_bytes_in_flight);
+    EXPECT(w->limits.tenant_batches == 0 || batches <= w->limits.tenant_batches,
+           "batches_in_flight", "%u batches of the tenant (limit %u)", batches,
+           w->limits.tenant_batches);
 }
 
 void take_pull(struct sim *w, uint32_t d, const struct action *act)

@@ -275,6 +275,13 @@ static void make_pieces(struct config *c)
     c->offer_pages = 1 + r / 4 % 6;
 }
 
+/* In some, a tenant may have few batches of pages under way. */
+static void make_batches(struct config *c)
+{
+    if (c->seed_tokens / 5 % 3 == 0)
+        c->lim_batches = 1 + c->seed_tokens / 16 % 3;
+}
+
 void history_make(uint64_t seed, struct history *h)
 {
     struct prng p;
@@ -288,6 +295,7 @@ void history_make(uint64_t seed, struct history *h)
     make_shares(&h->cfg);
     make_regions(&h->cfg);
     make_pieces(&h->cfg);
+    make_batches(&h->cfg);
     make_weights(&p, table);
     h->n = between(&p, 700, 1200);
     for (uint32_t i = 0; i < h->n; i++) {

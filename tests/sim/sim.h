@@ -152,7 +152,8 @@ enum mark {
     X(regions)                                                                                     \
     X(places)                                                                                      \
     X(open_tokens)                                                                                 \
-    X(offer_pages)
+    X(offer_pages)                                                                                 \
+    X(lim_batches)
 
 struct config {
 #define X(name) uint32_t name;

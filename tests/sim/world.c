@@ -145,6 +145,7 @@ static void set_limits(struct sim *w)
                              .busy_retry_ms = 5,
                              .peer_bytes_in_flight = (uint64_t)c->peer_pages * GRANULE_BYTES,
                              .tenant_bytes_in_flight = (uint64_t)c->tenant_pages * GRANULE_BYTES,
+                             .tenant_batches = c->lim_batches,
                              .transfer_deadline_ns = c->deadline_ms * MS};
 }
 

@@ -310,6 +310,8 @@ struct pull { /* a transfer in */
     uint32_t base[GROUPS_MAX];     /* first logical page of each list */
     struct list pages[GROUPS_MAX]; /* not yet published, in logical order */
     struct pull_batch batch[PULL_BATCHES_MAX];
+    uint32_t batches; /* that the data path may have: those above, and those of a transfer that was
+                         stopped until it is quiet */
     struct serve_id serve;
     uint64_t ask_ns, give_up_ns; /* PUT_OFF: not before it asks again; when it ends as BUSY */
     uint64_t request_id, trace_id, arrived_bytes, deadline_ns, started_ns, quarantined_ns;
@@ -356,6 +358,7 @@ struct tenant {
     uint32_t undone;    /* retracts that came to nothing, since a copy was given up */
     uint32_t pull_turn; /* the link over which it asked for pages last */
     uint32_t room_kept; /* as a link's */
+    uint32_t batches;   /* those of its transfers */
     struct list idle;   /* namespaces that nobody holds: who was given up first comes first */
     uint64_t bytes_in_flight;
     uint64_t event_next; /* which of its changes is the next, from 1 */

@@ -80,6 +80,8 @@ struct pull *pull_check_in(struct core *c, const struct event *ev)
     }
     link_at(c, p->link)->bytes_in_flight -= b->bytes;
     tenant_at(c, p->tenant)->bytes_in_flight -= b->bytes;
+    tenant_at(c, p->tenant)->batches--;
+    p->batches--;
     b->used = 0;
     touch(c);
     return p->state == PULL_RUNNING ? p : NULL;
@@ -198,6 +200,8 @@ static void issue_batch(struct core *c, struct actions *out, struct pull *p, str
     out->nrefs += b->n;
     link_at(c, p->link)->bytes_in_flight += b->bytes;
     tenant_at(c, p->tenant)->bytes_in_flight += b->bytes;
+    tenant_at(c, p->tenant)->batches++;
+    p->batches++;
     a->pull.pull = pull_id(c, p);
     a->pull.serve = p->serve;
     a->pull.link = p->link;
@@ -211,8 +215,13 @@ static void issue_batch(struct core *c, struct actions *out, struct pull *p, str
 
 /* --- whose turn it is --- */
 
-static struct pull_batch *batch_unused(struct pull *p)
+/* Where its tenant has as many batches as it may, the next one goes by turn when one is over. */
+static struct pull_batch *batch_unused(const struct core *c, struct pull *p)
 {
+    uint32_t most = c->limits.tenant_batches;
+
+    if (most > 0 && tenant_at(c, p->tenant)->batches >= most)
+        return NULL;
     for (uint32_t i = 0; i < PULL_BATCHES_MAX; i++)
         if (!p->batch[i].used)
             return &p->batch[i];
@@ -267,7 +276,7 @@ static struct pull *pull_whose_turn(struct core *c)
     for (uint32_t i = c->pulls_active.head; i != NONE; i = pull_list_next(c, i)) {
         struct pull *p = pull_at(c, i);
 
-        if (p->state != PULL_RUNNING || !batch_unused(p) || next_bytes(c, p) == 0 ||
+        if (p->state != PULL_RUNNING || !batch_unused(c, p) || next_bytes(c, p) == 0 ||
             !room_for_next(c, p))
             continue;
         if (!first || turn_of(c, p) < turn_of(c, first))
@@ -287,7 +296,8 @@ bool pulls_issue(struct core *c, struct actions *out)
             !refs_fit(out, (struct runs_wanted){.refs = PULL_BATCH_PAGES}) ||
             out->npages + PULL_BATCH_PAGES > sizeof out->pages / sizeof out->pages[0])
             return false;
-        issue_batch(c, out, p, batch_unused(p), room.link < room.tenant ? room.link : room.tenant);
+        issue_batch(c, out, p, batch_unused(c, p),
+                    room.link < room.tenant ? room.link : room.tenant);
         c->pull_turn = p->tenant;
         tenant_at(c, p->tenant)->pull_turn = p->link;
     }

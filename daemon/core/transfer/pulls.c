@@ -118,6 +118,8 @@ static void pull_free(struct core *c, struct pull *p)
     pull_history_unpin(c, p);
     pull_state_move(&p->state, PULL_EMPTY);
     share_put(c, SHARE_PULLS, p->tenant * c->limits.peers + p->link);
+    tenant_at(c, p->tenant)->batches -= p->batches;
+    p->batches = 0;
     pull_slot_put(c, slot);
     touch(c);
 }

@@ -3,9 +3,9 @@
  * what came; the core hears of the batch when every page was answered and the memory has given its
  * verdict on all that came. Called by the shell's owner thread and by the transports.
  *
- * What must stay true: an inflow is idle only when nothing holds it, and its slot, like those of
- * its batches, is used again only then. So a verdict that comes late finds the batch that it was
- * asked for, or one that is free. */
+ * What must stay true: an inflow is idle only when nothing holds it, and its slot, like the batches
+ * that it dropped, is used again only then. So a verdict that comes late finds the batch that it
+ * was asked for, or one that is free and still the inflow's. */
 #include "base/check.h"
 #include "seam/xfer/data_conn.h"
 #include "seam/xfer/transfers.h"
@@ -15,6 +15,37 @@
 static struct pull_id inflow_id(const struct xfer *xfer, uint32_t slot)
 {
     return (struct pull_id){slot, xfer->inflow[slot].gen};
+}
+
+static void batch_put(struct xfer *xfer, uint32_t *at)
+{
+    xfer->batch[*at].next = xfer->batch_free;
+    xfer->batch_free = *at;
+    *at = NONE;
+}
+
+void inflows_init(struct xfer *xfer)
+{
+    xfer->batch_free = NONE;
+    for (uint32_t i = xfer_batches(&xfer->config); i-- > 0;) {
+        uint32_t number = i;
+
+        batch_put(xfer, &number);
+    }
+    for (uint32_t i = 0; i < xfer->config.pulls; i++)
+        for (uint32_t b = 0; b < PULL_BATCHES_MAX; b++)
+            xfer->inflow[i].batch[b] = NONE;
+}
+
+static void inflow_idle(struct xfer *xfer, struct inflow *inflow)
+{
+    inflow_state_move(&inflow->state, INFLOW_IDLE);
+    for (uint32_t b = 0; b < PULL_BATCHES_MAX; b++) {
+        if (inflow->batch[b] == NONE)
+            continue;
+        check(!batch_used(&xfer->batch[inflow->batch[b]]));
+        batch_put(xfer, &inflow->batch[b]);
+    }
 }
 
 /* The one place that says QUIET. */
@@ -30,7 +61,7 @@ static void inflow_quiet(struct xfer *xfer, uint32_t slot)
 
         check(!t->own || !t->ops->holds(t, slot));
     }
-    inflow_state_move(&inflow->state, INFLOW_IDLE);
+    inflow_idle(xfer, inflow);
     memset(&event, 0, sizeof event);
     event.kind = EV_PULL_QUIET;
     event.pull_quiet.pull = inflow_id(xfer, slot);
@@ -83,14 +114,14 @@ static void queue_remove(struct xfer *xfer, uint32_t number)
 /* Forgets all that the inflow asked for. */
 static void inflow_drop(struct xfer *xfer, uint32_t slot)
 {
-    uint32_t first = slot * PULL_BATCHES_MAX;
+    const uint32_t *batch = xfer->inflow[slot].batch;
 
-    for (uint32_t b = first; b < first + PULL_BATCHES_MAX; b++) {
-        if (!batch_used(&xfer->batch[b]))
+    for (uint32_t b = 0; b < PULL_BATCHES_MAX; b++) {
+        if (batch[b] == NONE || !batch_used(&xfer->batch[batch[b]]))
             continue;
-        if (xfer->batch[b].state == BATCH_QUEUED)
-            queue_remove(xfer, b);
-        batch_state_move(&xfer->batch[b].state, BATCH_FREE);
+        if (xfer->batch[batch[b]].state == BATCH_QUEUED)
+            queue_remove(xfer, batch[b]);
+        batch_state_move(&xfer->batch[batch[b]].state, BATCH_FREE);
     }
     for (uint32_t i = 0; i < xfer->ntransports; i++)
         if (xfer->transport[i].own)
@@ -136,7 +167,7 @@ static void inflow_begin(struct xfer *xfer, struct pull_id id, uint32_t peer_lin
 
     check(inflow->state != INFLOW_STOPPING && inflow->holds == 0);
     if (inflow->state != INFLOW_IDLE)
-        inflow_state_move(&inflow->state, INFLOW_IDLE);
+        inflow_idle(xfer, inflow);
     inflow_state_move(&inflow->state, INFLOW_ACTIVE);
     inflow->gen = id.gen;
     inflow->peer_link = peer_link;
@@ -144,14 +175,24 @@ static void inflow_begin(struct xfer *xfer, struct pull_id id, uint32_t peer_lin
     inflow->began = ++xfer->inflows_begun;
 }
 
+/* Where the inflow has that batch; NONE: where it has none. */
+static uint32_t *place_of(struct inflow *inflow, uint32_t number)
+{
+    for (uint32_t b = 0; b < PULL_BATCHES_MAX; b++)
+        if (inflow->batch[b] == number)
+            return &inflow->batch[b];
+    check_failed("batches of a pull in flight <= PULL_BATCHES_MAX", __FILE__, __LINE__);
+}
+
+/* There is one: the core asks for no more batches at a time than xfer_batches. */
 static uint32_t batch_take(struct xfer *xfer, uint32_t slot)
 {
-    uint32_t first = slot * PULL_BATCHES_MAX;
+    uint32_t number = xfer->batch_free;
 
-    for (uint32_t b = first; b < first + PULL_BATCHES_MAX; b++)
-        if (!batch_used(&xfer->batch[b]))
-            return b;
-    check_failed("batches of a pull in flight <= PULL_BATCHES_MAX", __FILE__, __LINE__);
+    check(number != NONE);
+    *place_of(&xfer->inflow[slot], NONE) = number;
+    xfer->batch_free = xfer->batch[number].next;
+    return number;
 }
 
 /* Nothing of it was asked for yet; it goes into that transport's queue. */
@@ -297,6 +338,7 @@ static void batch_done(struct xfer *xfer, uint32_t number)
         return;
     }
     batch_state_move(&batch->state, BATCH_FREE);
+    batch_put(xfer, place_of(&xfer->inflow[batch->inflow], number));
     event.pulled.pull = inflow_id(xfer, batch->inflow);
     event.pulled.batch = batch->number;
     memcpy(event.pulled.ok, batch->ok, sizeof batch->ok);
@@ -387,8 +429,9 @@ static void page_verified(struct xfer *xfer, uint32_t number, uint32_t i, enum m
 static void verdict_came(void *ctx, uint64_t token, enum mem_verdict verdict)
 {
     struct xfer *xfer = ctx;
-    uint32_t number = (uint32_t)(token >> 32), slot = number / PULL_BATCHES_MAX;
+    uint32_t number = (uint32_t)(token >> 32);
     struct batch *batch = &xfer->batch[number];
+    uint32_t slot = batch->inflow;
     const struct transport *t = &xfer->transport[batch->lane];
 
     check(verdict != MEM_LATER);

@@ -61,6 +61,9 @@ struct inflow {
     uint32_t gen, peer_link;
     uint32_t holds; /* what may still touch its pages */
     uint64_t began; /* ascending */
+    /* Its batches; NONE. One that was dropped stays the inflow's until that is idle, because a
+     * verdict or a request to a device may still name it. */
+    uint32_t batch[PULL_BATCHES_MAX];
 };
 
 struct batch {
@@ -91,7 +94,8 @@ struct xfer {
     struct inflow *inflow;  /* owned, config.pulls */
     uint64_t inflows_begun;
     uint32_t lanes_waiting;
-    struct batch *batch;      /* owned, PULL_BATCHES_MAX an inflow */
+    struct batch *batch;      /* owned, xfer_batches of them */
+    uint32_t batch_free;      /* the first that no inflow has, linked by `next`; NONE */
     struct outflow *outflow;  /* owned, config.serves */
     uint64_t *injected;       /* owned, a record's generation + 1 where a bit was flipped; NULL */
     struct data_conns *conns; /* owned */
@@ -112,11 +116,15 @@ struct page_cursor {
     uint64_t at;
 };
 
+uint32_t xfer_batches(const struct xfer_config *config);
+
 /* memlock.c */
 void xfer_memlock(const struct xfer *xfer, struct xfer_rdma_view *view);
 
 /* ------------------------------------------------------------------ inflows.c */
 
+/* All inflows are idle, all batches free. */
+void inflows_init(struct xfer *xfer);
 /* Something may write pages of the inflow from here on, and no more. Each hold is released once;
  * the last release says QUIET if the pull was stopped. */
 void inflow_hold(struct xfer *xfer, uint32_t inflow);

@@ -11,6 +11,13 @@ static const struct transport_ops *const *transports_of(const struct xfer_config
     return c->transports ? c->transports : transports_built;
 }
 
+uint32_t xfer_batches(const struct xfer_config *c)
+{
+    uint32_t most = c->pulls * PULL_BATCHES_MAX;
+
+    return c->batches > 0 && c->batches < most ? c->batches : most;
+}
+
 void xfer_bytes(const struct xfer_config *c, uint32_t page_records, uint32_t sums_per_page,
                 uint64_t *ret_shared, uint64_t *ret_rdma)
 {
@@ -18,7 +25,7 @@ void xfer_bytes(const struct xfer_config *c, uint32_t page_records, uint32_t sum
 
     *ret_rdma = 0;
     *ret_shared = sizeof(struct xfer) + c->links * sizeof(struct xfer_link) +
-                  c->pulls * (sizeof(struct inflow) + PULL_BATCHES_MAX * sizeof(struct batch)) +
+                  c->pulls * sizeof(struct inflow) + xfer_batches(c) * sizeof(struct batch) +
                   c->serves * sizeof(struct outflow) + data_conns_bytes(c, sums_per_page, ops);
     if (c->fault_corrupt_pages > 0)
         *ret_shared += page_records * sizeof(uint64_t);
@@ -33,7 +40,7 @@ static bool create_tables(struct xfer *xfer)
 
     xfer->link = calloc(c->links, sizeof *xfer->link);
     xfer->inflow = calloc(c->pulls, sizeof *xfer->inflow);
-    xfer->batch = calloc((size_t)c->pulls * PULL_BATCHES_MAX, sizeof *xfer->batch);
+    xfer->batch = calloc(xfer_batches(c), sizeof *xfer->batch);
     xfer->outflow = calloc(c->serves, sizeof *xfer->outflow);
     if (c->fault_corrupt_pages > 0)
         xfer->injected = calloc(mem_page_records(c->mem), sizeof *xfer->injected);
@@ -43,6 +50,7 @@ static bool create_tables(struct xfer *xfer)
     for (uint32_t i = 0; i < c->links; i++)
         for (uint32_t k = 0; k < XFER_TRANSPORTS_MAX; k++)
             xfer->link[i].lane[k] = (struct lane){.queue = {NONE}, .conn = NONE};
+    inflows_init(xfer);
     return data_conns_create(xfer) == TERN_OK;
 }
 

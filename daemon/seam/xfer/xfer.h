@@ -104,8 +104,10 @@ struct xfer_config {
     struct io *io;
     struct mem *mem;
     uint32_t links, pulls, serves; /* as in core_limits */
-    uint32_t data_conns_max;       /* both ways together, half of them from peers */
-    uint32_t peers; /* each can always have one from us, or two where there are many */
+    uint32_t
+        batches; /* that the core has under way at most; 0: as many as so many pulls can have */
+    uint32_t data_conns_max; /* both ways together, half of them from peers */
+    uint32_t peers;          /* each can always have one from us, or two where there are many */
     /* At the data port, of callers that have not said who they are: how many wait, how many of one
      * address, and for how long. 0: as in seam/io/door.h, and idle_ns. */
     uint32_t strangers, strangers_per_address;

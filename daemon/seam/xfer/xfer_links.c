@@ -44,10 +44,10 @@ enum tern_err xfer_link_up(struct xfer *xfer, uint32_t number, const struct sock
 
 static bool has_batches(const struct xfer *xfer, uint32_t slot)
 {
-    const struct batch *first = &xfer->batch[(size_t)slot * PULL_BATCHES_MAX];
+    const uint32_t *batch = xfer->inflow[slot].batch;
 
     for (uint32_t b = 0; b < PULL_BATCHES_MAX; b++)
-        if (batch_used(&first[b]))
+        if (batch[b] != NONE && batch_used(&xfer->batch[batch[b]]))
             return true;
     return false;
 }

@@ -98,6 +98,7 @@ void plan_xfer(const struct config *config, struct xfer_config *ret)
         .links = limits.links,
         .pulls = limits.pulls,
         .serves = limits.serves,
+        .batches = limits.tenants * limits.tenant_batches,
         .data_conns_max = config->data_conns_max,
         .peers = config->npeers,
         .strangers = config->strangers,
@@ -271,7 +272,7 @@ void plan_print(const struct plan_memory *m, FILE *out)
 void plan_print_prices(const struct config *config, FILE *out)
 {
     struct stream_config streams;
-    struct xfer_config xfer, none;
+    struct xfer_config xfer, none, one_batch;
     struct core_limits limits = plan_limits(config);
     uint64_t two, one, rdma;
     size_t with = 0, without = 0, without_pages = 0;
@@ -293,6 +294,12 @@ void plan_print_prices(const struct config *config, FILE *out)
                 sizeof(struct send_buffer));
     fprintf(out, "#   limits.data_conns_max %u: %" PRIu64 " bytes of transfers\n",
             config->data_conns_max, two - one);
+    one_batch = xfer;
+    one_batch.batches = 1;
+    xfer_bytes(&one_batch, 0, config->limits.sums_per_page, &one, &rdma);
+    fprintf(out,
+            "#   limits.tenant_batches %u, of each of %u tenants: %" PRIu64 " bytes of transfers\n",
+            limits.tenant_batches, config->ntenants, two - one);
     check(core_size(&limits, &with) == TERN_OK);
     limits.events = 1;
     check(core_size(&limits, &without) == TERN_OK);

@@ -161,7 +161,7 @@ TEST(mem_verify_another_transport_waits_for_the_verdict)
     until_owed(3);
     assert_true(nowed < PAGES);
     memory_transport.drop(&xfer->transport[0], PULL(2).slot);
-    batch_hand_on(xfer, PULL(2).slot * PULL_BATCHES_MAX, TERN_PEER_LOST);
+    batch_hand_on(xfer, xfer->inflow[PULL(2).slot].batch[0], TERN_PEER_LOST);
     turns(20);
     xfer_stats(xfer, &stats);
     assert_int_equal(stats.conns, 0);

@@ -210,6 +210,10 @@ TEST_WITH(xfer_no_connection_to_be_had_breaks_the_pulls_that_wait_for_one, start
     struct batch *waits = &batches[0], *is_read = &batches[PULL_BATCHES_MAX];
 
     inflows[0] = inflows[1] = (struct inflow){.state = INFLOW_ACTIVE};
+    for (uint32_t b = 0; b < PULL_BATCHES_MAX; b++) {
+        inflows[0].batch[b] = b;
+        inflows[1].batch[b] = PULL_BATCHES_MAX + b;
+    }
     *waits = (struct batch){.state = BATCH_QUEUED, .lane = 1, .inflow = 0, .n = 1, .next = NONE};
     *is_read = (struct batch){.state = BATCH_ASKED, .lane = 0, .inflow = 1, .n = 1, .asked = 1};
     xfer.inflow = inflows;

@@ -125,7 +125,7 @@ void tcp_drop(struct transport *t, uint32_t inflow)
     for (uint32_t i = 0; conn && i < c->nasked; i++) {
         struct batch_part *part = &c->asked[(c->asked_at + i) % TCP_ASKED_MAX].part;
 
-        if (part->batch != NONE && part->batch / PULL_BATCHES_MAX == inflow)
+        if (part->batch != NONE && t->xfer->batch[part->batch].inflow == inflow)
             part->batch = NONE;
     }
     data_conn_stop_writing(t->xfer, inflow);

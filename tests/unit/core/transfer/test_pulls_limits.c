@@ -181,6 +181,20 @@ TEST(fetch_wrong_state_refused)
     assert_err(TERN_BUSY, rig_match(p.d, seq1, TOKENS));
 }
 
+/* X8: so many batches, and the next one when one of them is over. */
+TEST(fetch_batches_stay_within_the_tenants_limit)
+{
+    struct pair p = PAIR_LIMITED(limits.tenant_batches = 2, 4, 128, 64);
+    struct rig_session *d[3];
+
+    p.dest->automatic = BY_HAND(RIG_PULL);
+    fetch_many(&p, 3, 32, d);
+    assert_int_equal(rig_jobs(p.dest, RIG_PULL), 2);
+    complete_all(p.dest, RIG_PULL);
+    for (uint32_t i = 0; i < 3; i++)
+        assert_leaves_whole(rig_fetched(d[i], d[i]->fetch), d[i], 32);
+}
+
 /* What one tenant has on its way is not counted against another. */
 TEST(fetch_bytes_in_flight_are_each_tenants_own)
 {
