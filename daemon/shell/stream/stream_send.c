@@ -43,7 +43,7 @@ void stream_send_start(struct stream *s)
 void stream_send_done(struct io_op *op, int32_t res, uint32_t flags, uint32_t buffer)
 {
     struct stream *s = stream_of(op, send);
-    uint64_t slow_ns = s->pool->config.slow_ns;
+    bool progress = false;
 
     (void)flags;
     (void)buffer;
@@ -69,10 +69,12 @@ void stream_send_done(struct io_op *op, int32_t res, uint32_t flags, uint32_t bu
         if (c->sent < c->used)
             break;
         send_buffer_put_first(s);
-        s->send_ns = io_now_ns() + slow_ns;
+        progress = true;
     }
     if (s->sent_bytes >= s->deadline_bytes)
         s->send_ns = 0;
+    else if (progress)
+        s->send_ns = io_now_ns() + s->pool->config.slow_ns;
     if (s->first) {
         stream_send_start(s);
         return;
