@@ -298,6 +298,7 @@ static struct pull *pull_new(struct sim *w, uint32_t d, const struct action *act
 
     p->serve = act->pull.serve;
     p->pool = (uint8_t)pool_of_slot(w, d, act->pull.pool);
+    p->tenant = (uint8_t)tenant_of(w, d, p->pool);
     p->source_incarnation = w->d[1 - d].incarnation;
     for (uint32_t i = 0; i < SESSIONS; i++)
         if (m->session[i].live && m->session[i].turn == TURN_FETCHING &&
@@ -412,11 +413,14 @@ void take_pull_stop(struct sim *w, uint32_t d, const struct action *act)
 {
     struct pull *p = pull_by_id(w, d, act->pull_stop.pull);
 
-    pull_ended(w, d, act->pull_stop.pull);
     if (!p) { /* it never asked for a page, but the core wants the proof all the same */
+        const struct opened *o = opened_of(w, d, act->pull_stop.pull);
+
         p = pull_slot(w, d, act->pull_stop.pull);
         p->over = 1;
+        p->tenant = o ? (uint8_t)o->tenant : TENANTS;
     }
+    pull_ended(w, d, act->pull_stop.pull);
     EXPECT(!p->stopping, "stopped_twice", "pull %u.%u", p->id.slot, p->id.gen);
     p->stopping = 1;
 }
@@ -642,6 +646,31 @@ void take_serve_start(struct sim *w, uint32_t d, const struct action *act)
     s->pool = (uint8_t)pool_of_slot(w, d, act->serve.pool);
 }
 
+/* T22: a peer is told to come back only where its tenant has what is reserved for it of the
+ * transfers out: at most one for each that the peer has not given up, and those that are not quiet
+ * yet. */
+static void check_source_busy(struct sim *w, uint32_t d, const struct opened *asked)
+{
+    const struct link *l = &w->link[1 - d];
+    uint32_t n = 0;
+
+    for (uint32_t i = 0; i < l->n[0]; i++)
+        if (l->queue[0][(l->head[0] + i) % QUEUE].msg.kind == PEER_PULL_DONE)
+            return;
+    if (l->lossy)
+        return;
+    for (uint32_t i = 0; i < OPENS; i++) {
+        const struct opened *o = &w->d[1 - d].opened[i];
+
+        n += o != asked && o->order != 0 && o->tenant == asked->tenant;
+    }
+    for (uint32_t i = 0; i < SERVES * 2; i++)
+        n += w->d[d].serve[i].used && tenant_of(w, d, w->d[d].serve[i].pool) == asked->tenant;
+    EXPECT(n >= share_each(w, w->cfg.lim_serves), "serve_share",
+           "tenant %u has at most %u transfers out, %u are reserved for it", asked->tenant, n,
+           share_each(w, w->cfg.lim_serves));
+}
+
 /* X4 and E3: what is offered is committed, its step has passed, and it stays while the transfer
  * lives. */
 void serve_offered(struct sim *w, uint32_t d, uint32_t link, const struct peer_msg *msg)
@@ -652,6 +681,8 @@ void serve_offered(struct sim *w, uint32_t d, uint32_t link, const struct peer_m
     (void)link;
     if (msg->err == TERN_BUSY)
         MARK(source_busy);
+    if (msg->err == TERN_BUSY && o)
+        check_source_busy(w, d, o);
     if (msg->err != TERN_OK || msg->nruns == 0)
         return;
     if (o) {

@@ -220,6 +220,22 @@ static bool in_the_way(const struct sim *w, uint32_t d, uint32_t e, const struct
     return p->open && p->tenant == g->tenant && (w->cfg.reserved > 0 || pools_meet(p, &mine));
 }
 
+/* T22: a pool takes one record, and its host tier another one. */
+static void check_pools_full(struct sim *w, uint32_t d, uint32_t tenant)
+{
+    uint32_t used[TENANTS] = {0}, each = w->cfg.host ? 2 : 1;
+    bool full;
+
+    for (uint32_t i = 0; i < POOLS; i++)
+        if (w->d[d].pool[i].open)
+            used[w->d[d].pool[i].tenant] += each;
+    full = share_used_up(w, w->limits.pools, used, tenant);
+    used[tenant] += each - 1; /* of its own it may have got the first */
+    EXPECT(full || share_used_up(w, w->limits.pools, used, tenant), "pool_share",
+           "tenant %u is refused a pool, %u and %u of %u are in use", tenant, used[0], used[1],
+           w->limits.pools);
+}
+
 /* One's own pool, or another engine's of the tenant if there is one. */
 static void pool_choose(struct sim *w, uint32_t d, struct engine *g, uint32_t e)
 {
@@ -249,6 +265,8 @@ static void pool_choose(struct sim *w, uint32_t d, struct engine *g, uint32_t e)
     if (w->reply->err != TERN_OK) {
         bool taken = false;
 
+        if (strstr(w->reply->text, "share of the pools"))
+            check_pools_full(w, d, g->tenant);
         for (uint32_t i = 0; i < POOLS; i++)
             taken |= in_the_way(w, d, e, &m->pool[i]);
         for (uint32_t i = 0; i < POOLS; i++) /* one that nobody maps may have to make way */

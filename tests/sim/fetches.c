@@ -231,6 +231,25 @@ static void list_cut(struct sim *w, uint32_t d, struct session *s)
     check_store_full(w, d, s, had);
 }
 
+/* T22: transfers in are those of sessions that fetch, and those that are not quiet yet. */
+static void check_pulls_full(struct sim *w, uint32_t d, uint32_t tenant)
+{
+    const struct daemon *m = &w->d[d];
+    uint32_t used[TENANTS] = {0};
+
+    for (uint32_t set = sessions_live(m, 1u << TURN_FETCHING, ENGINES_ALL); set;) {
+        const struct session *s = &m->session[session_next(&set, 0)];
+
+        used[s->tenant] += !s->fetch_host;
+    }
+    for (uint32_t i = 0; i < PULLS * 2; i++)
+        for (uint32_t t = 0; t < TENANTS && m->pull[i].used && m->pull[i].stopping; t++)
+            used[t] += m->pull[i].tenant == t || m->pull[i].tenant == TENANTS;
+    EXPECT(share_used_up(w, w->cfg.lim_pulls, used, tenant), "fetch_share",
+           "tenant %u is refused a fetch, %u and %u of %u are in use", tenant, used[0], used[1],
+           w->cfg.lim_pulls);
+}
+
 /* A fetch ended before its peer was asked. */
 static void fetch_refused(struct sim *w, uint32_t d, struct session *s, const struct reply *r)
 {
@@ -247,7 +266,10 @@ static void fetch_refused(struct sim *w, uint32_t d, struct session *s, const st
         EXPECT(!w->link[d].up[0], "fetch_peer", "%s", r->text);
         MARK(fetch_peer_lost);
         return;
-    case TERN_BUSY: return;
+    case TERN_BUSY:
+        if (strstr(r->text, "share of"))
+            check_pulls_full(w, d, s->tenant);
+        return;
     case TERN_GONE: EXPECT(s->cancel_sent, "fetch_gone", "%s", r->text); return;
     case TERN_OK:
         EXPECT(s->allocated == s->committed && s->turn != TURN_NEW && r->nruns == 0 &&

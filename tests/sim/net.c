@@ -118,6 +118,7 @@ void net_send(struct sim *w, uint32_t d, const struct action *act)
         walk(w, d, msg->pull, msg->kind == PEER_PULL_MORE);
     if (!l->alive || (l->one_way >> dir & 1)) {
         FAULT(message_lost);
+        l->lossy = 1;
         return;
     }
     if (l->n[dir] == QUEUE) { /* a send buffer that is full for ever ends the connection */
@@ -168,6 +169,7 @@ void net_cut(struct sim *w, uint32_t conn)
         return;
     TRACE("  link %u cut\n", conn);
     l->alive = 0;
+    l->lossy = 1;
     l->n[0] = l->n[1] = 0;
 }
 

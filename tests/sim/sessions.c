@@ -26,17 +26,21 @@ struct req_tokens tokens_of(struct sim *w, uint32_t variant, uint32_t from, uint
     return t;
 }
 
-/* T22: has the tenant its share of `limit` records, of which each has so many? */
-static bool share_used_up(const struct sim *w, uint32_t limit, const uint32_t used[TENANTS],
-                          uint32_t tenant)
+uint32_t share_each(const struct sim *w, uint32_t limit)
 {
-    uint32_t each = limit * w->cfg.reserved / 100 / TENANTS, rest = limit;
+    uint32_t each = limit * w->cfg.reserved / 100 / TENANTS;
 
-    if (each == 0 && w->cfg.reserved > 0 && limit >= TENANTS)
-        each = 1;
+    return each == 0 && w->cfg.reserved > 0 && limit >= TENANTS ? 1 : each;
+}
+
+bool share_used_up(const struct sim *w, uint32_t limit, const uint32_t used[TENANTS],
+                   uint32_t tenant)
+{
+    uint32_t each = share_each(w, limit), taken = 0;
+
     for (uint32_t t = 0; t < TENANTS; t++)
-        rest -= used[t] > each ? used[t] : each;
-    return used[tenant] >= each && rest == 0;
+        taken += used[t] > each ? used[t] : each;
+    return used[tenant] >= each && taken >= limit;
 }
 
 void ask_open(struct sim *w, uint32_t d, uint32_t e)

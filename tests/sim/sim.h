@@ -341,6 +341,7 @@ struct batch {
 
 struct pull {
     uint8_t used, pool, space, stopping, broken, over, orphaned;
+    uint8_t tenant; /* TENANTS: not known */
     struct pull_id id;
     struct serve_id serve;
     uint64_t source_incarnation;
@@ -383,6 +384,8 @@ struct link {        /* one connection from daemon d's outbound link */
     uint8_t alive;   /* bytes get through */
     uint8_t one_way; /* bit 0: initiator's messages vanish, bit 1: the acceptor's */
     uint8_t up[2];   /* that side was told it is up; [0] initiator */
+    uint8_t lossy;   /* in this history it was cut, or lost a message: the acceptor may hold what
+                        the initiator has given up */
     uint8_t number;  /* the acceptor's link number */
     uint8_t head[2], n[2];
     struct message queue[2][QUEUE];
@@ -602,6 +605,11 @@ void engine_make_room(struct sim *w, uint32_t d,
 struct work *engine_dispatch(struct sim *w, uint32_t d, uint32_t e);
 
 /* ---- sessions.c ---- */
+/* T22: what is reserved for each tenant of a table of `limit` records. */
+uint32_t share_each(const struct sim *w, uint32_t limit);
+/* Has the tenant its share of such a table, if each has used so many at most? */
+bool share_used_up(const struct sim *w, uint32_t limit, const uint32_t used[TENANTS],
+                   uint32_t tenant);
 void request_init(struct sim *w, uint32_t d, struct event *ev, enum op op, uint32_t conn);
 /* Borrowed pages [from, to) of an answer that speaks of [from, end). */
 void take_borrowed(struct sim *w, uint32_t d, struct session *s, uint32_t from, uint32_t to,

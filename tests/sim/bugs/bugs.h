@@ -38,10 +38,10 @@
     X(29, RETRY_AT_ONCE, "ask a busy source again at once")                                        \
     X(30, RETIRES_UNSHARED, "give one tenant the releases that are reserved for another")          \
     X(31, ENGINES_KEPT, "keep the share of an engine that is gone")                                \
-    X(32, POOLS_UNSHARED, "open a pool on what is reserved for another tenant")                    \
+    X(32, POOLS_COMMON, "keep a tenant from the pools that are reserved for it")                   \
     X(33, SESSIONS_KEPT, "keep the share of a session that is closed")                             \
-    X(34, PULLS_UNSHARED, "begin a fetch on what is reserved for another tenant")                  \
-    X(35, SERVES_UNSHARED, "serve on what is reserved for another tenant")                         \
+    X(34, PULLS_COMMON, "keep a tenant from the fetches that are reserved for it")                 \
+    X(35, SERVES_COMMON, "keep a peer from the transfers that are reserved for it")                \
     X(36, RESET_UNTOLD, "keep a reset from the peers")                                             \
     X(37, SPACES_UNSHARED, "open a namespace on what is reserved for another tenant")              \
     X(38, NODES_UNSHARED, "commit a chunk on what is reserved for another tenant")                 \
