@@ -78,6 +78,15 @@ enum tern_err tern_submit_recover(struct tern *t, tern_session s, uint64_t cooki
     return submit_quick(t, &q, 1, cookie);
 }
 
+enum tern_err tern_submit_wait_published(struct tern *t, uint64_t step, uint64_t cookie)
+{
+    struct quick_request q = {.type = FRAME_WAIT_PUBLISHED, .wait_step = step};
+
+    if (step == 0)
+        return set_error(t, TERN_INVALID, "step 0 means that nothing is in flight: do not wait");
+    return submit_quick(t, &q, 1, cookie);
+}
+
 int tern_fd(const struct tern *t)
 {
     return t->socket.fd;

@@ -35,10 +35,12 @@
 
 #define LEAVE_DEADLINE_MS 1000 /* how long tern_destroy waits for the daemon to take note */
 
-/* The control page: u64 done_step of rank r at r * 64, u64 incarnation behind the last rank's. */
+/* The control page: u64 done_step of rank r at r * 64; u64 incarnation behind the last rank's, and
+ * u64 step that somebody waits for behind that, 0 for none. */
 #define CONTROL_BYTES          8192u
 #define CONTROL_RANK_STRIDE    64u
 #define CONTROL_INCARNATION_AT (TERN_RANKS_MAX * CONTROL_RANK_STRIDE)
+#define CONTROL_WANTED_AT      (CONTROL_INCARNATION_AT + CONTROL_RANK_STRIDE)
 
 enum member_kind {
     MEMBER_NONE = 0, /* not joined: may only ping and ask for statistics */
@@ -68,6 +70,7 @@ struct tern {
     uint32_t rank;
     uint64_t last_step; /* that tern_done_step published: it never goes back */
     struct tern_pool *pools;
+    int bell; /* owned, -1 until a pool was mapped: written to, it wakes the daemon */
 
     struct budget budget; /* decodes what is not on the hot path */
     struct quick_store store;

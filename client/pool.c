@@ -1,7 +1,8 @@
 /* Pools: opening, mapping, and the one store that publishes a step. The daemon's memory is mapped
  * as it is: what must stay true is that a mapping never outlives tern_destroy, that no forked child
- * can touch what is mapped, and that no descriptor stays open behind it (a descriptor could map the
- * pool again after the daemon thinks it is unmapped). */
+ * can touch what is mapped, and that no descriptor of memory stays open behind it (it could map the
+ * pool again after the daemon thinks it is unmapped). The bell, by which a rank wakes the daemon,
+ * is no memory: it stays open as long as the connection. */
 #include "internal.h"
 
 #include <errno.h>
@@ -141,16 +142,18 @@ static uint64_t control_load(const uint8_t *control, uint32_t at)
                                 memory_order_acquire);
 }
 
-static enum tern_err map_both(struct tern *t, const int fds[2],
+enum { FD_REGION, FD_CONTROL, FD_BELL, FDS };
+
+static enum tern_err map_both(struct tern *t, const int fds[FDS],
                               const Tern__Wire__PoolMapReply *reply, struct tern_pool *pool)
 {
-    enum tern_err err = map_shared(fds[0], reply->offset, reply->bytes, &pool->base);
+    enum tern_err err = map_shared(fds[FD_REGION], reply->offset, reply->bytes, &pool->base);
 
     if (err != TERN_OK)
         return set_error(
             t, err, "the pool's region could not be mapped (address space, or a daemon that lies)");
     pool->bytes = reply->bytes;
-    err = map_shared(fds[1], 0, CONTROL_BYTES, &pool->control);
+    err = map_shared(fds[FD_CONTROL], 0, CONTROL_BYTES, &pool->control);
     if (err != TERN_OK) {
         set_error(t, err, "the control page could not be mapped");
         goto out_region;
@@ -174,13 +177,17 @@ static enum tern_err map_answer(struct tern *t, const Tern__Wire__PoolMapReply *
                                 struct tern_pool *pool)
 {
     enum tern_err err;
-    int fds[2];
+    int fds[FDS];
 
-    if (client_socket_take_fds(&t->socket, fds, 2) != TERN_OK)
-        return set_error(t, TERN_MALFORMED, "the answer came without its two descriptors");
+    if (client_socket_take_fds(&t->socket, fds, FDS) != TERN_OK)
+        return set_error(t, TERN_MALFORMED, "the answer came without its three descriptors");
     err = map_both(t, fds, reply, pool);
-    close(fds[0]);
-    close(fds[1]);
+    close(fds[FD_REGION]);
+    close(fds[FD_CONTROL]);
+    if (err == TERN_OK && t->bell < 0)
+        t->bell = fds[FD_BELL]; /* all pools have the same */
+    else
+        close(fds[FD_BELL]);
     return err;
 }
 
@@ -273,14 +280,22 @@ uint64_t tern_pool_bytes(const struct tern_pool *p)
 enum tern_err tern_done_step(struct tern_pool *p, uint64_t step)
 {
     struct tern *t = p->owner;
+    uint64_t before, wanted;
 
     if (t->member != MEMBER_RANK)
         return TERN_DENIED;
     if (step < t->last_step)
         return TERN_INVALID;
+    before = t->last_step;
     t->last_step = step;
     /* Release: what the device and this thread wrote before is visible to whoever sees the step. */
     atomic_store_explicit((_Atomic uint64_t *)(void *)(p->control + t->rank * CONTROL_RANK_STRIDE),
                           step, memory_order_release);
+    /* The daemon writes what is wanted and then reads what is done, with a fence between them, too:
+     * one of the two sees the other. */
+    atomic_thread_fence(memory_order_seq_cst);
+    wanted = control_load(p->control, CONTROL_WANTED_AT);
+    if (before < wanted && wanted <= step)
+        (void)!write(t->bell, &(uint64_t){1}, sizeof(uint64_t)); /* EAGAIN: it rings already */
     return TERN_OK;
 }

@@ -23,7 +23,7 @@ struct quick_store {
 
 /* A request of the hot path. Its arrays are borrowed until it is written. */
 struct quick_request {
-    uint16_t type; /* FRAME_MATCH, FRAME_STEP, FRAME_FETCH or FRAME_RECOVER */
+    uint16_t type; /* FRAME_MATCH, _STEP, _FETCH, _RECOVER or _WAIT_PUBLISHED */
     tern_session session;
     union {
         struct {
@@ -38,6 +38,7 @@ struct quick_request {
             const char *peer; /* NULL: the host tier */
             uint32_t depth;
         } fetch;
+        uint64_t wait_step; /* not 0: a body is never empty */
     };
 };
 
@@ -45,7 +46,7 @@ struct quick_request {
 size_t quick_size(const struct quick_request *q);
 void quick_put(struct writer *w, const struct quick_request *q);
 
-/* Reads the answer to a Match, a Fetch or a Recover; `type` is the frame type of that answer.
+/* Reads the answer to one of them but a Step; `type` is the frame type of that answer.
  * ret->err is what the daemon answered. False: the bytes are no such message, or name more than
  * fits. */
 bool quick_get(uint16_t type, const uint8_t *body, uint32_t n, struct quick_store *store,

@@ -151,9 +151,11 @@ bool quick_get(uint16_t type, const uint8_t *body, uint32_t n, struct quick_stor
     static const enum part match[PARTS] = {0, STATUS, LENGTHS, TOKENS, MATCHED, RUN, HOST_DEPTH};
     static const enum part fetch[PARTS] = {0, STATUS, LENGTHS, RUN, KIB, RETRY_MS};
     static const enum part recover[PARTS] = {0, STATUS, LENGTHS, TOKENS, RUN, KIB};
-    const enum part *parts = type == FRAME_MATCH_REPLY   ? match
-                             : type == FRAME_FETCH_REPLY ? fetch
-                                                         : recover;
+    static const enum part status_alone[PARTS] = {0, STATUS};
+    const enum part *parts = type == FRAME_MATCH_REPLY            ? match
+                             : type == FRAME_FETCH_REPLY          ? fetch
+                             : type == FRAME_WAIT_PUBLISHED_REPLY ? status_alone
+                                                                  : recover;
     struct reader r = reader_of(body, n);
     struct field f;
 

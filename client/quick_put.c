@@ -85,6 +85,7 @@ size_t quick_size(const struct quick_request *q)
     case FRAME_MATCH: return bytes_size(tokens_size(q->match.tokens)) + number_size(q->match.step);
     case FRAME_STEP: return ops_size(q->step.ops, q->step.n);
     case FRAME_FETCH: return bytes_size(strlen(name_of(q))) + number_size(q->fetch.depth);
+    case FRAME_WAIT_PUBLISHED: return number_size(q->wait_step);
     default: check(q->type == FRAME_RECOVER); return number_size(1);
     }
 }
@@ -104,6 +105,7 @@ void quick_put(struct writer *w, const struct quick_request *q)
         put_bytes(w, 1, name_of(q), strlen(name_of(q)));
         put_number(w, 2, q->fetch.depth);
         return;
+    case FRAME_WAIT_PUBLISHED: /* {step 1} */ put_number(w, 1, q->wait_step); return;
     default: /* Recover {reserved_one 2}: a body is never empty */ put_number(w, 2, 1);
     }
 }

@@ -71,6 +71,18 @@ enum tern_err tern_peek(struct tern *t, uint64_t pool, const struct tern_namespa
     return TERN_OK;
 }
 
+enum tern_err tern_wait_published(struct tern *t, uint64_t step, uint32_t deadline_ms)
+{
+    Tern__Wire__WaitPublished m = TERN__WIRE__WAIT_PUBLISHED__INIT;
+    const ProtobufCMessage *msg;
+
+    if (step == 0)
+        return set_error(t, TERN_INVALID, "step 0 means that nothing is in flight: do not wait");
+    m.has_step = 1;
+    m.step = step;
+    return call_whole(t, FRAME_WAIT_PUBLISHED, 0, &m.base, deadline_ms, &msg);
+}
+
 enum tern_err tern_namespace_reset(struct tern *t, const struct tern_namespace *ns,
                                    uint32_t deadline_ms, uint32_t *ret_nodes)
 {

@@ -15,7 +15,7 @@
 #include "proto/frame.h"
 #include "states.h"
 
-#define CLIENT_FDS_MAX  2           /* descriptors of one answer: region, control page */
+#define CLIENT_FDS_MAX  3           /* descriptors of one answer: region, control page, bell */
 #define CLIENT_BODY_MIN 4096u       /* a daemon that announces a smaller cap is refused */
 #define CLIENT_BODY_MAX (16u << 20) /* one that announces a larger one is held to this */
 #define CLIENT_IN_EXTRA                                                                            \

@@ -135,6 +135,7 @@ enum tern_err tern_connect(const char *socket_path, uint32_t deadline_ms, struct
     t->pid = getpid();
     t->pending_free = UINT64_MAX;
     t->kept_head = t->kept_tail = NO_SLOT;
+    t->bell = -1;
     err = client_socket_open(&t->socket, socket_path, ms);
     if (err != TERN_OK)
         goto out_free;
@@ -173,6 +174,8 @@ void tern_destroy(struct tern *t)
     pending_finish(t);
     free_arrays(t);
     free(t->json);
+    if (t->bell >= 0)
+        close(t->bell);
     client_socket_close(&t->socket);
     free(t);
 }

@@ -86,7 +86,9 @@ enum message_body {
     X(31, RECOVER, recover, recover_reply, FROM_ENGINE, NEEDS_SESSION, ANSWER_LATER,               \
       REPEAT_HARMLESS, BODY_AGREED)                                                                \
     X(33, NAMESPACE_RESET, namespace_reset, namespace_reset_reply, FROM_ENGINE, NEEDS_ENGINE,      \
-      ANSWER_LATER, REPEAT_HARMLESS, BODY_AGREED)
+      ANSWER_LATER, REPEAT_HARMLESS, BODY_AGREED)                                                  \
+    X(37, WAIT_PUBLISHED, wait_published, empty, FROM_ENGINE, NEEDS_ENGINE, ANSWER_LATER,          \
+      REPEAT_HARMLESS, BODY_AGREED)
 
 /* Requests that the shell answers by itself: X as above. */
 #define SHELL_TABLE(X)                                                                             \
@@ -167,6 +169,7 @@ enum message_body {
     F(retract, step, U64, 0)
 #define REQUEST_RECOVER(F)         F(recover, session, SESSION, 0)
 #define REQUEST_NAMESPACE_RESET(F) F(namespace_reset, ns, NAMESPACE, 0)
+#define REQUEST_WAIT_PUBLISHED(F)  F(wait_published, step, U64, 0)
 #define REQUEST_EVICT(F)           F(evict, pool, POOL, 0) F(evict, nodes, U32, 0)
 #define REQUEST_DRAIN(F)           F(drain, on, TRUTH, 0)
 #define REQUEST_PIN(F)             F(pin, node, NODE, 0) F(pin, on, TRUTH, 0)
@@ -225,6 +228,7 @@ enum message_body {
 #define REPLY_NAMESPACE_RESET(F)                                                                   \
     F(namespace_reset, 2, nodes, U32)                                                              \
     F(namespace_reset, 3, unreached, U32)
+#define REPLY_WAIT_PUBLISHED(F)
 
 /* The two numbers of a request. */
 enum frame_type {

@@ -210,11 +210,22 @@ TERN_API uint8_t *tern_pool_base(const struct tern_pool *p);
 TERN_API uint64_t tern_pool_bytes(const struct tern_pool *p);
 
 /* Publishes the last step that this rank's device has finished. It is one release store into the
- * shared control page, without a request or a system call. Call it when the device is done, not
- * when the host has queued the work.
+ * shared control page, without a request, and without a system call unless somebody waits for that
+ * step (tern_wait_published). Call it when the device is done, not when the host has queued the
+ * work.
  *   INVALID  The number would go back. Nothing is stored.
  *   DENIED   A pure scheduler is no rank and has no step of its own. */
 TERN_API enum tern_err tern_done_step(struct tern_pool *p, uint64_t step);
+
+/* Waits until every rank of the engine has passed `step`, as the daemon sees it. Then what was
+ * committed at that step or before can be matched by everybody and fetched by peers, and what was
+ * given back at it is free: it is also what to do with tern_shortage.until_step. A rank that calls
+ * tern_done_step wakes the daemon at once; steps that a device writes by itself are noticed within
+ * a millisecond. A connection waits for one step at a time. The call may be repeated.
+ *   INVALID   `step` is 0.
+ *   CONFLICT  A later wait of this connection took the place of this one.
+ *   GONE      A process of this engine died, or this one has left it. */
+TERN_API enum tern_err tern_wait_published(struct tern *t, uint64_t step, uint32_t deadline_ms);
 
 /* ---- prefixes and sessions ---- */
 
@@ -489,8 +500,8 @@ struct tern_events; /* below */
 struct tern_answer {
     uint64_t cookie;                   /* as it was submitted */
     enum tern_err err;                 /* of the whole request */
-    const struct tern_result *results; /* one for a match, a fetch and a recover, one an operation
-                                          for a step; borrowed until the next call */
+    const struct tern_result *results; /* one an operation for a step, one for everything else (of a
+                                          wait, only its err); borrowed until the next call */
     uint32_t n;
     const struct tern_events *events; /* of a subscription, else NULL; borrowed likewise */
 };
@@ -507,6 +518,7 @@ TERN_API enum tern_err tern_submit_step(struct tern *t, const struct tern_op *op
 TERN_API enum tern_err tern_submit_fetch(struct tern *t, tern_session s, const char *peer,
                                          uint32_t depth, uint64_t cookie);
 TERN_API enum tern_err tern_submit_recover(struct tern *t, tern_session s, uint64_t cookie);
+TERN_API enum tern_err tern_submit_wait_published(struct tern *t, uint64_t step, uint64_t cookie);
 /* The descriptor to wait on, for POLLIN, and for POLLOUT while tern_wants_write is true. It is
  * borrowed: do not read from it, and do not close it. */
 TERN_API int tern_fd(const struct tern *t);

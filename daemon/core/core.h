@@ -160,6 +160,8 @@ enum action_kind {
     ACT_SERVE_STOP,  /* serve: answer no more, then EV_SERVE_QUIET once nothing is in flight */
     ACT_ENGINE_GONE, /* engine: its control page may be zeroed, and used again by its tenant */
     ACT_ENGINE_STUCK, /* engine: a process of it died, others live on: an alarm, nothing to do */
+    ACT_STEP_WANTED,  /* engine, step: somebody waits for it: have its ranks ring when they reach it,
+                         and look at once whether they have. 0: nobody waits any more */
 };
 
 struct action {
@@ -208,6 +210,10 @@ struct action {
         struct {
             struct engine_id engine;
         } engine;
+        struct {
+            struct engine_id engine;
+            uint64_t step;
+        } wanted;
     };
 };
 
@@ -246,7 +252,7 @@ void core_step(struct core *core, const struct event *event, struct actions *out
  * over). */
 uint64_t core_deadline(const struct core *core);
 
-/* True while some release waits for an engine's step: the caller then looks at done_step often. */
+/* True while something waits for an engine's step: the caller then looks at done_step often. */
 bool core_waits_for_steps(const struct core *core);
 
 /* Counts the events that changed anything but the clock. */

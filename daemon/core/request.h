@@ -36,7 +36,8 @@
     X(RETRACT, "retract", session_retract, SESSION(retract), AT_ONCE)                              \
     X(RECOVER, "recover", session_recover, SESSION(recover), LATER)                                \
     X(NAMESPACE_RESET, "namespace_reset", request_reset, ENGINE, LATER)                            \
-    X(PIN, "pin", request_pin, OPERATOR, AT_ONCE)
+    X(PIN, "pin", request_pin, OPERATOR, AT_ONCE)                                                  \
+    X(WAIT_PUBLISHED, "wait_published", wait_published, ENGINE, LATER)
 
 enum op {
     OP_NONE = 0,
@@ -205,6 +206,11 @@ struct req_namespace_reset {
     struct namespace_id ns; /* in every pool of the engine's tenant */
 };
 
+/* Answered when every rank of the engine has passed the step. */
+struct req_wait_published {
+    uint64_t step;
+};
+
 struct req_pin {
     struct node_id node; /* as ternctl tree shows it */
     bool on;
@@ -254,6 +260,7 @@ struct request {
         struct req_recover recover;
         struct req_namespace_reset namespace_reset;
         struct req_pin pin;
+        struct req_wait_published wait_published;
         struct {
             bool on;
         } drain;

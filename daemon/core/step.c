@@ -216,6 +216,7 @@ static void conn_closed(struct core *c, uint32_t conn)
 {
     if (conn >= c->limits.conns || !conn_at(c, conn)->open)
         return;
+    wait_end(c, conn_at(c, conn)); /* while the engine is known */
     engine_conn_closed(c, conn);
     pull_conn_closed(c, conn);
     load_conn_closed(c, conn);
@@ -305,6 +306,7 @@ void core_step(struct core *c, const struct event *ev, struct actions *out)
     c->touched = c->visits = 0;
     apply(c, out, ev);
     all = evictions_flush(c, out);
+    all = waits_flush(c, out) && all;
     all = reset_spread(c, out) && all; /* ahead of fetches on the same links */
     all = serve_flush(c, out) && all;
     all = fetch_flush(c, out) && all;
@@ -332,5 +334,5 @@ uint64_t core_deadline(const struct core *c)
 
 bool core_waits_for_steps(const struct core *c)
 {
-    return c->nretires > 0 || c->away.n > 0;
+    return c->nretires > 0 || c->away.n > 0 || c->nwaits > 0;
 }

@@ -37,6 +37,11 @@ struct event_queue {
 };
 
 /* What the shell keeps of an engine that joined: whose done_step it has to read. */
+struct bell_watch {
+    struct io_op op; /* see mem_bell_fd */
+    struct daemon *daemon;
+};
+
 struct engine_watch {
     enum engine_watch_state state;
     uint32_t gen, tenant, world;
@@ -82,6 +87,7 @@ struct daemon {
     struct engine_watch *engines;
     struct pool_watch *pools;
     struct io_op mem_op, signal_op;
+    struct bell_watch bells[CONFIG_TENANTS_MAX]; /* of each tenant */
     int signal_fd;
     uint16_t control_port, data_port;
     bool rdma; /* there is a device in use */
@@ -119,6 +125,9 @@ void engine_watch_begin(struct daemon *d, struct engine_id engine);
 bool engine_watch_end(struct daemon *d, struct engine_id engine);
 /* Tells the core which steps the ranks of that engine (or of all engines) have finished since the
  * last look. */
+void engine_watch_want(struct daemon *d, struct engine_id engine, uint64_t step);
+/* The tenant's bell was rung: looks at all of its engines. */
+void engine_watch_rung(struct daemon *d, uint32_t tenant);
 void daemon_poll_engine(struct daemon *d, uint32_t slot);
 void daemon_poll_engines(struct daemon *d);
 /* Says in the log which engines have become overdue (E8), and which are so no more. */

@@ -36,6 +36,8 @@ keys "match_rtt_us_p50 match_rtt_us_p99 raw_rtt_us_p50 match_rtt_us_p50_2core ma
     raw_rtt_us_p50_2core step_us_p50 step_room_us_p50 step_exhausted_us_p50 step_exhausted_ratio pipelined_per_s
     raw_pipelined_per_s busy_match_rtt_us_p99 busy_raw_rtt_us_p99 busy_ratio busy_fetch_gb_s" "j['busy_fetch_gb_s'] > 0" \
     "$TERN_BIN/tern-bench" rpc --quick --json
+keys "publish_wait_us_p50 publish_wait_us_p99 raw_rtt_us_p50 raw_rtt_us_p99 done_step_ns" True \
+    "$TERN_BIN/tern-bench" publish --quick --json
 keys "rows peers" "([r['page_bytes'] for r in j['rows']] == [16384, 65536, 262144, 1048576] and all(k in r for r in j['rows']
     for k in ('gb_s', 'raw_gb_s', 'ratio', 'sent_ratio')) and [r['peers'] for r in j['peers']] == [2, 4]
     and all(r['gb_s'] > 0 and r['one_gb_s'] > 0 for r in j['peers']))" "$TERN_BIN/tern-bench" transfer --quick --json

@@ -47,7 +47,8 @@
     X(reset, 1, 1)                                                                                 \
     X(drain, 1, 1)                                                                                 \
     X(jump, 1, 1)                                                                                  \
-    X(step_jump, 2, 1)
+    X(step_jump, 2, 1)                                                                             \
+    X(wait, 6, 0)
 
 enum choice_kind {
 #define X(name, weight, fault) CHOICE_##name,

@@ -370,7 +370,11 @@ void choose(struct sim *w, const struct choice *c)
             ask_unpin(w, d, pick(w, PINS));
         break;
     case CHOICE_exec: do_exec(w, d); break;
-    case CHOICE_publish: engine_publish(w, d, e, pick(w, w->ranks)); break;
+    case CHOICE_publish:
+        engine_publish(w, d, e, pick(w, w->ranks));
+        waits_check(w, d);
+        break;
+    case CHOICE_wait: ask_wait(w, d, e); break;
     case CHOICE_deliver: do_deliver(w, d); break;
     case CHOICE_data:
         for (uint32_t n = 1 + pick(w, 4); n > 0; n--)
@@ -395,6 +399,8 @@ void choose(struct sim *w, const struct choice *c)
         check_idle(w, d);
     if ((c->r & 0x18) == 0)
         state_look(w, d);
-    if ((c->r & 0x7e0) == 0)
+    if ((c->r & 0x7e0) == 0) {
         check_counts(w, d);
+        waits_check(w, d);
+    }
 }

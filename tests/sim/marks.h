@@ -16,6 +16,9 @@
     X(pending_other_engine_keeps_own, 2)                                                           \
     X(pending_dropped_engine_died, 2)                                                              \
     X(retire_waits_rank, 100)                                                                      \
+    X(wait_answered, 20)                                                                           \
+    X(wait_replaced, 5)                                                                            \
+    X(wait_gone, 1)                                                                                \
     X(pin_retires_with_step, 50)                                                                   \
     X(engine_stuck_then_gone, 20)                                                                  \
     X(pools_side_by_side, 20)                                                                      \

@@ -314,6 +314,8 @@ struct pool {
 
 struct conn {
     uint8_t open, engine, seat, admin, tenant, closing;
+    uint32_t wait_step;
+    uint64_t wait_request, replaced; /* waits for a step that are to be answered; 0: none */
 };
 
 enum job_kind { JOB_SEAL = 1, JOB_ZERO, JOB_COPY };
@@ -593,6 +595,9 @@ void engine_repeat(struct sim *w, uint32_t d, uint32_t e);
 void engine_exec(struct sim *w, uint32_t d, uint32_t e,
                  uint32_t rank); /* the device runs one step */
 void engine_publish(struct sim *w, uint32_t d, uint32_t e, uint32_t rank);
+void ask_wait(struct sim *w, uint32_t d, uint32_t e);
+void wait_answered(struct sim *w, uint32_t d, const struct reply *r);
+void waits_check(struct sim *w, uint32_t d); /* is one forgotten? */
 void engine_kill(struct sim *w, uint32_t d, uint32_t e, uint32_t seats);
 void engine_reap(struct sim *w, uint32_t d, uint32_t e, uint32_t seat);
 void engine_depart(struct sim *w, uint32_t d, uint32_t e, uint32_t seat);

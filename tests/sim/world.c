@@ -307,6 +307,8 @@ static void take_reply(struct sim *w, uint32_t d, const struct reply *r)
         session_fetched(w, d, r);
     else if (r->op == OP_NAMESPACE_RESET)
         reset_answered(w, d, r);
+    else if (r->op == OP_WAIT_PUBLISHED)
+        wait_answered(w, d, r);
     else if (r->op != OP_RECOVER || !session_recovered(w, d, r))
         w->reply = r;
 }
@@ -337,7 +339,8 @@ static void take(struct sim *w, uint32_t d, const struct action *a)
     case ACT_SERVE_START: take_serve_start(w, d, a); break;
     case ACT_SERVE_STOP: take_serve_stop(w, d, a); break;
     case ACT_ENGINE_GONE: take_gone(w, d, a->engine.engine); break;
-    case ACT_ENGINE_STUCK: break;
+    case ACT_ENGINE_STUCK:
+    case ACT_STEP_WANTED: break; /* ranks are read as the seed says */
     }
 }
 

@@ -261,18 +261,22 @@ struct engine {
     uint64_t region_set;       /* those that its ranks live in, bit a region of the tenant */
     uint8_t region[RANKS_MAX]; /* of rank r, once it has joined */
     uint32_t devices_named;    /* 1: its ranks name their devices. 0: region r is rank r's */
-    uint32_t zero;
+    uint32_t nwaits;           /* connections of it that wait for a step */
     uint64_t named;            /* the highest step that a request of it named */
     uint64_t shown[RANKS_MAX]; /* what each rank's done_step was when it was last read */
     uint64_t done[RANKS_MAX];  /* the last one that counts: shown, where that did not jump (E7) */
     uint64_t done_min;
     uint64_t waits_since_ns; /* while it has retire records: since when no step of it has passed */
+    uint64_t wanted;         /* the lowest step that a connection waits for, as was last told; 0 */
     uint32_t jumps;          /* readings that no rank can have reached */
+    uint32_t waits_changed;  /* 1: some may be over, or the lowest be another */
 };
 
 struct conn {
     uint32_t open, tenant, proc, admin;
     uint32_t engine, seat; /* index in engine.procs; engine NONE: has not joined */
+    uint64_t wait_step;    /* that it waits for; 0: for none */
+    uint64_t wait_request, wait_trace;
 };
 
 struct link {
@@ -380,7 +384,7 @@ struct core {
     uint32_t visits;   /* records that this step has looked at: see visits_left */
     uint32_t nchanged; /* nodes in the `changed` lists of all pools */
     uint32_t npinned;  /* nodes that operators pinned */
-    uint32_t zero;
+    uint32_t nwaits;   /* connections that wait for a step */
     struct eviction eviction[EVICTIONS_MAX];
     uint32_t tenants_at, conns_at, engines_at, pools_at, sessions_at, nodes_at, spaces_at,
         blocks_at, block_next_at, keys_at, pages_at, slabs_at, retires_at, links_at, pulls_at,
@@ -402,6 +406,7 @@ struct core {
     struct list pulls_active, serves_active; /* in the order in which they began */
     uint32_t pull_turn;                      /* the tenant that asked for pages last */
     uint32_t nretires;
+    uint32_t waits_changed; /* 1: of some engine */
     uint32_t nengines, npools, nclosing;
     uint64_t errors[TERN_ERR_COUNT];
     uint64_t evicted_nodes, evicted_pages, corrupt_detected, pages_pulled, pages_served, dup_chunks;

@@ -231,8 +231,10 @@ static void engine_end(struct core *c, struct actions *out, struct engine *e)
         if (e->pools & 1ull << i)
             engine_detach(c, e, i);
     for (uint32_t i = 0; i < PROCS_PER_ENGINE_MAX; i++)
-        if (e->conns[i] != NONE)
+        if (e->conns[i] != NONE) {
+            wait_end(c, conn_at(c, e->conns[i])); /* its process is gone */
             conn_at(c, e->conns[i])->engine = NONE;
+        }
     action_add(out, ACT_ENGINE_GONE)->engine.engine =
         (struct engine_id){.slot = engine_slot(c, e), .gen = e->gen};
     engine_state_move(&e->state, ENGINE_EMPTY);
@@ -260,6 +262,7 @@ static void seat_leave(struct core *c, struct actions *out, struct engine *e, ui
             (struct engine_id){.slot = engine_slot(c, e), .gen = e->gen};
     if (e->state != ENGINE_DYING)
         engine_state_move(&e->state, ENGINE_DYING);
+    waits_look(c, e);
 }
 
 void engine_proc_gone(struct core *c, struct actions *out, uint32_t proc)
@@ -282,6 +285,7 @@ enum tern_err engine_leave(struct core *c, struct actions *out, struct call *cal
     if (cn->engine == NONE)
         return refuse(ret, TERN_INVALID, "this connection has joined no engine");
     e = engine_at(c, cn->engine);
+    wait_gone(c, out, cn);
     e->conns[cn->seat] = NONE;
     cn->engine = NONE;
     seat_leave(c, out, e, cn->seat, false);

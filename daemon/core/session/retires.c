@@ -3,6 +3,7 @@
 #include "core/session/retires.h"
 
 #include "core/memory/pages.h"
+#include "core/session/steps.h"
 #include "core/tier/host.h"
 #include "core/transfer/seals.h"
 #include "core/tree/events.h"
@@ -95,15 +96,6 @@ static struct retire *record_take(struct core *c, struct engine *e, uint64_t ste
     return r;
 }
 
-/* What waits is the measure for what ranks may show (E7). */
-static void name_step(struct core *c, struct engine *e, uint64_t step)
-{
-    if (step <= e->named)
-        return;
-    e->named = step;
-    touch(c);
-}
-
 void retire_release(struct core *c, struct engine *e, uint64_t step, struct list *pages,
                     struct path pin)
 {
@@ -111,7 +103,7 @@ void retire_release(struct core *c, struct engine *e, uint64_t step, struct list
 
     if (pages->n == 0 && pin.node == NONE)
         return;
-    name_step(c, e, step);
+    step_named(c, e, step);
     if (step <= e->done_min) {
         apply_pages(c, pages, pin);
         return;
@@ -130,7 +122,7 @@ void retire_publish(struct core *c, struct engine *e, uint64_t step, uint32_t no
 {
     if (nodes == NONE)
         return;
-    name_step(c, e, step);
+    step_named(c, e, step);
     if (step <= e->done_min)
         publish_nodes(c, nodes);
     else

@@ -1,9 +1,11 @@
 /* Which steps of an engine are done. Each rank shows a number in its control page, where anything
  * may be written; requests name the steps that matter. Called with each reading and after each
- * request. What must stay true: a step counts as done only if every rank has shown it, or a later
- * one that is no jump (E2, E7). */
+ * request. A connection may wait for a step (E10). What must stay true: a step counts as done only
+ * if every rank has shown it, or a later one that is no jump (E2, E7); who waits for it is answered
+ * after what it published and freed. */
 #include "core/session/steps.h"
 
+#include "core/session/call.h"
 #include "core/session/retires.h"
 
 bool steps_jumped(const struct engine *e, uint32_t rank)
@@ -28,6 +30,7 @@ void steps_count(struct core *c, struct engine *e)
     e->done_min = min;
     e->waits_since_ns = c->now_ns;
     retire_advance(c, e);
+    waits_look(c, e);
 }
 
 void steps_shown(struct core *c, struct engine *e, uint32_t rank, uint64_t step)
@@ -42,4 +45,121 @@ void steps_shown(struct core *c, struct engine *e, uint32_t rank, uint64_t step)
     e->jumps += steps_jumped(e, rank);
     touch(c);
     steps_count(c, e);
+}
+
+/* --- who waits for one --- */
+
+void waits_look(struct core *c, struct engine *e)
+{
+    if (e->nwaits == 0)
+        return;
+    e->waits_changed = c->waits_changed = 1;
+    touch(c);
+}
+
+static void wait_answer(struct core *c, struct actions *out, const struct conn *cn,
+                        enum tern_err err, const char *text)
+{
+    struct reply_to to = {(uint32_t)(cn - conn_at(c, 0)), cn->wait_request, cn->wait_trace};
+
+    reply_late(out, to, OP_WAIT_PUBLISHED, err, text);
+    c->errors[err]++;
+}
+
+void wait_end(struct core *c, struct conn *cn)
+{
+    struct engine *e;
+
+    if (cn->wait_step == 0)
+        return;
+    e = engine_at(c, cn->engine);
+    waits_look(c, e); /* it may have been the lowest */
+    cn->wait_step = 0;
+    e->nwaits--;
+    c->nwaits--;
+}
+
+void wait_gone(struct core *c, struct actions *out, struct conn *cn)
+{
+    if (cn->wait_step > 0)
+        wait_answer(c, out, cn, TERN_GONE, "the engine was left or ended: nothing is waited for");
+    wait_end(c, cn);
+}
+
+/* The newest wait of a connection is the one that somebody listens to: a caller whose patience
+ * ended asks again. */
+enum tern_err wait_published(struct core *c, struct actions *out, struct call *call,
+                             struct reply *ret)
+{
+    uint64_t step = call->req->wait_published.step;
+    struct conn *cn = call->conn;
+
+    (void)ret;
+    step_named(c, call->engine, step);
+    if (step <= call->engine->done_min)
+        return TERN_OK;
+    if (cn->wait_step > 0)
+        wait_answer(c, out, cn, TERN_CONFLICT,
+                    "a later wait of this connection took its place: it waits for one step");
+    wait_end(c, cn);
+    cn->wait_step = step;
+    cn->wait_request = call->req->request_id;
+    cn->wait_trace = call->req->trace_id;
+    call->engine->nwaits++;
+    c->nwaits++;
+    waits_look(c, call->engine);
+    call->later = true;
+    return TERN_OK;
+}
+
+/* Answers those of the engine that have waited long enough; *ret_lowest: what the others wait for.
+ * False: no room. */
+static bool waits_answer(struct core *c, struct actions *out, struct engine *e,
+                         uint64_t *ret_lowest)
+{
+    uint64_t lowest = 0;
+
+    for (uint32_t seat = 0; seat < PROCS_PER_ENGINE_MAX && e->nwaits > 0; seat++) {
+        struct conn *cn = e->conns[seat] == NONE ? NULL : conn_at(c, e->conns[seat]);
+
+        if (!cn || cn->wait_step == 0)
+            continue;
+        if (e->state != ENGINE_DYING && cn->wait_step > e->done_min) {
+            lowest = lowest == 0 || cn->wait_step < lowest ? cn->wait_step : lowest;
+            continue;
+        }
+        if (actions_room(out) == 0)
+            return false;
+        if (e->state == ENGINE_DYING) {
+            wait_gone(c, out, cn);
+        } else {
+            wait_answer(c, out, cn, TERN_OK, "");
+            wait_end(c, cn);
+        }
+    }
+    *ret_lowest = lowest;
+    return true;
+}
+
+bool waits_flush(struct core *c, struct actions *out)
+{
+    for (uint32_t i = 0; i < c->limits.engines && c->waits_changed; i++) {
+        struct engine *e = engine_at(c, i);
+        uint64_t lowest;
+
+        if (!e->waits_changed)
+            continue;
+        if (!waits_answer(c, out, e, &lowest) || actions_room(out) == 0)
+            return false;
+        e->waits_changed = 0;
+        if (lowest != e->wanted) {
+            struct action *a = action_add(out, ACT_STEP_WANTED);
+
+            a->wanted.engine = (struct engine_id){.slot = i, .gen = e->gen};
+            a->wanted.step = e->wanted = lowest;
+        }
+        touch(c);
+    }
+    c->waits_changed = 0;
+    return true;
 }

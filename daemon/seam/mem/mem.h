@@ -18,7 +18,8 @@ struct mem;
 
 #define MEM_TENANTS_MAX 64
 #define MEM_WORKERS_MAX 256
-/* One an engine: u64 done_step of rank r at 64 * r; u64 incarnation at 64 * RANKS_MAX. */
+/* One an engine: u64 done_step of rank r at 64 * r; u64 incarnation at 64 * RANKS_MAX; behind it,
+ * at 64 * (RANKS_MAX + 1), the u64 step that somebody waits for, 0 for none. */
 #define CONTROL_BYTES 8192
 
 struct mem_config {
@@ -107,6 +108,13 @@ int mem_region_fd(const struct mem *mem, uint32_t tenant,
  * what a process goes on writing after its engine has ended stays inside its tenant (fault 4). */
 int mem_control_fd(const struct mem *mem, uint32_t tenant, uint32_t engine); /* borrowed */
 uint64_t mem_done_step(const struct mem *mem, uint32_t tenant, uint32_t engine, uint32_t rank);
+/* Asks the ranks of the engine to ring when they reach that step; 0: not to. What they showed
+ * before is to be read after this, for they ring no more for it. */
+void mem_want_step(struct mem *mem, uint32_t tenant, uint32_t engine, uint64_t step);
+/* The bell: an eventfd for each tenant, handed to its processes beside their control pages. Whoever
+ * has it can wake the daemon with it and do nothing else. Borrowed. */
+int mem_bell_fd(const struct mem *mem, uint32_t tenant);
+void mem_bell_heard(const struct mem *mem, uint32_t tenant); /* so that it can ring again */
 /* Zeroes the steps, keeps the incarnation. */
 void mem_control_reset(struct mem *mem, uint32_t tenant, uint32_t engine);
 

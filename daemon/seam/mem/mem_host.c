@@ -25,7 +25,9 @@
 #define ENGINES_MAX      48u          /* the core's ENGINES_LIMIT */
 #define TIERS            2
 
-static_assert(CONTROL_STRIDE * RANKS_MAX + sizeof(uint64_t) <= CONTROL_BYTES, "a line each");
+#define CONTROL_INCARNATION RANKS_MAX /* lines behind those of the ranks */
+#define CONTROL_WANTED      (RANKS_MAX + 1)
+static_assert(CONTROL_STRIDE * CONTROL_WANTED + sizeof(uint64_t) <= CONTROL_BYTES, "a line each");
 static_assert(MEM_TENANTS_MAX * (TIERS * RANKS_MAX + ENGINES_MAX) <= MEM_FAULT_RANGES_MAX,
               "every region and control page is watched");
 
@@ -42,6 +44,7 @@ struct mem {
     uint64_t *sums;         /* owned, page_records * sums_per_page */
     struct workers *workers;
     int event_fd;
+    int bell[MEM_TENANTS_MAX]; /* eventfds; -1 for none */
     uint64_t bytes, host_bytes, huge_bytes;
     uint64_t copies, spoilt; /* jobs so far; of them those that a fault was put into */
 };
@@ -134,6 +137,11 @@ static enum tern_err create_controls(struct mem *mem, const char **ret_why)
         TRY(region_create_control(&mem->control[i], CONTROL_BYTES, mem->workers, ret_why));
         mem_control_reset(mem, i / mem->config.engines, i % mem->config.engines);
     }
+    for (uint32_t t = 0; t < mem->config.tenants; t++) {
+        mem->bell[t] = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
+        if (mem->bell[t] < 0)
+            return region_why("eventfd", ret_why);
+    }
     return TERN_OK;
 }
 
@@ -169,6 +177,7 @@ enum tern_err mem_create(const struct mem_config *config, struct mem **ret, cons
     }
     mem->config = *config;
     mem->event_fd = -1;
+    memset(mem->bell, 0xff, sizeof mem->bell);
     for (size_t i = 0; i < sizeof mem->region / sizeof(struct region); i++)
         (&mem->region[0][0][0])[i] = REGION_NONE;
     err = create_tables(mem, ret_why);
@@ -196,6 +205,9 @@ void mem_destroy(struct mem *mem)
         region_close(&mem->control[i]);
     if (mem->event_fd >= 0)
         close(mem->event_fd);
+    for (uint32_t t = 0; t < MEM_TENANTS_MAX; t++)
+        if (mem->bell[t] >= 0)
+            close(mem->bell[t]);
     free(mem->control);
     free(mem->pool);
     free(mem->sums);
@@ -445,7 +457,7 @@ int mem_control_fd(const struct mem *mem, uint32_t tenant, uint32_t engine)
 
 static _Atomic uint64_t *control_word(const struct region *control, uint32_t line)
 {
-    check(line <= RANKS_MAX);
+    check(line <= CONTROL_WANTED);
     return (_Atomic uint64_t *)(void *)(control->base + line * CONTROL_STRIDE);
 }
 
@@ -481,7 +493,8 @@ static void control_write(void *ctx)
 
     for (uint32_t rank = 0; rank < RANKS_MAX; rank++)
         atomic_store_explicit(control_word(w->control, rank), 0, memory_order_release);
-    atomic_store_explicit(control_word(w->control, RANKS_MAX), w->incarnation,
+    atomic_store_explicit(control_word(w->control, CONTROL_WANTED), 0, memory_order_release);
+    atomic_store_explicit(control_word(w->control, CONTROL_INCARNATION), w->incarnation,
                           memory_order_release);
 }
 
@@ -491,6 +504,42 @@ void mem_control_reset(struct mem *mem, uint32_t tenant, uint32_t engine)
                               .incarnation = mem->config.incarnation};
 
     mem_fault_try(control_write, &w); /* a page that comes back is zero, and of no incarnation */
+}
+
+struct control_want {
+    _Atomic uint64_t *word;
+    uint64_t step;
+};
+
+static void control_want(void *ctx)
+{
+    const struct control_want *w = ctx;
+
+    atomic_store_explicit(w->word, w->step, memory_order_relaxed);
+}
+
+/* The fence stands between this store and the reads of done_step that follow; a rank has one
+ * between its done_step and its look at this word. So one of the two sees what the other wrote. */
+void mem_want_step(struct mem *mem, uint32_t tenant, uint32_t engine, uint64_t step)
+{
+    struct control_want w = {.word = control_word(control_of(mem, tenant, engine), CONTROL_WANTED),
+                             .step = step};
+
+    mem_fault_try(control_want, &w); /* where the page is gone, nobody rings */
+    atomic_thread_fence(memory_order_seq_cst);
+}
+
+int mem_bell_fd(const struct mem *mem, uint32_t tenant)
+{
+    check(tenant < mem->config.tenants);
+    return mem->bell[tenant];
+}
+
+void mem_bell_heard(const struct mem *mem, uint32_t tenant)
+{
+    uint64_t rung;
+
+    (void)!read(mem_bell_fd(mem, tenant), &rung, sizeof(rung)); /* EAGAIN: it was heard before */
 }
 
 void mem_stats(const struct mem *mem, struct mem_stats *ret)

@@ -66,6 +66,19 @@ static void mem_ready(struct io_op *op, int32_t res, uint32_t flags, uint32_t bu
         io_poll_in(d->io, &d->mem_op, mem_event_fd(d->mem), true);
 }
 
+static void rung(struct io_op *op, int32_t res, uint32_t flags, uint32_t buffer)
+{
+    struct bell_watch *bell = (struct bell_watch *)(void *)op; /* its first member */
+    struct daemon *d = bell->daemon;
+    uint32_t tenant = (uint32_t)(bell - d->bells);
+
+    (void)res;
+    (void)buffer;
+    engine_watch_rung(d, tenant);
+    if (flags & IO_LAST)
+        io_poll_in(d->io, op, mem_bell_fd(d->mem, tenant), true);
+}
+
 static void take_signal(struct daemon *d, uint32_t number)
 {
     char why[CONFIG_WHY_BYTES];
@@ -198,6 +211,10 @@ static enum tern_err start_mem(struct daemon *d, char *why, size_t cap)
         return fail(why, cap, err, text);
     d->mem_op.done = mem_ready;
     io_poll_in(d->io, &d->mem_op, mem_event_fd(d->mem), true);
+    for (uint32_t t = 0; t < d->config->ntenants; t++) {
+        d->bells[t] = (struct bell_watch){.op.done = rung, .daemon = d};
+        io_poll_in(d->io, &d->bells[t].op, mem_bell_fd(d->mem, t), true);
+    }
     return TERN_OK;
 }
 

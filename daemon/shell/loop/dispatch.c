@@ -78,6 +78,7 @@ static void reply(struct daemon *d, const struct reply *r)
         check(c->engine != NONE);
         fds[nfds++] = mem_region_fd(d->mem, tenant, r->pool_map.region);
         fds[nfds++] = mem_control_fd(d->mem, tenant, c->engine);
+        fds[nfds++] = mem_bell_fd(d->mem, tenant);
     }
     n = wire_out_reply(r, d->config->tenants[tenant].memory_bytes, d->config->frame_body_max,
                        d->frame);
@@ -146,6 +147,7 @@ static void dispatch(struct daemon *d, const struct action *a)
     case ACT_SERVE_STOP: xfer_serve_stop(d->xfer, a); break;
     case ACT_ENGINE_GONE: engine_gone(d, a->engine.engine); break;
     case ACT_ENGINE_STUCK: engine_stuck(d, a->engine.engine); break;
+    case ACT_STEP_WANTED: engine_watch_want(d, a->wanted.engine, a->wanted.step); break;
     }
 }
 

@@ -1,5 +1,6 @@
 /* Which engines have joined, and which steps their ranks have finished: read from the control pages
- * that the engines write, and told to the core. And the alarm for those whose steps do not come.
+ * that the engines write, and told to the core, at once where a rank rings because somebody waits.
+ * And the alarm for those whose steps do not come.
  * See daemon.h. What must stay true: what an engine wrote that had the slot before counts for
  * nobody. */
 #include <string.h>
@@ -61,6 +62,27 @@ void daemon_poll_engines(struct daemon *d)
         if (d->engines[i].state == ENGINE_WATCH_ACTIVE)
             daemon_poll_engine(d, i);
     }
+}
+
+/* Called within a step: what the ranks have shown before they were asked to ring is looked at in
+ * the loop's next turn. */
+void engine_watch_want(struct daemon *d, struct engine_id engine, uint64_t step)
+{
+    struct engine_watch *w = &d->engines[engine.slot];
+
+    if (w->state != ENGINE_WATCH_ACTIVE || w->gen != engine.gen)
+        return;
+    mem_want_step(d->mem, w->tenant, engine.slot, step);
+    d->step_poll_ns = 0;
+}
+
+/* A rank of some engine of the tenant has reached what was wanted. */
+void engine_watch_rung(struct daemon *d, uint32_t tenant)
+{
+    mem_bell_heard(d->mem, tenant);
+    for (uint32_t i = 0; i < d->limits.engines; i++)
+        if (d->engines[i].state == ENGINE_WATCH_ACTIVE && d->engines[i].tenant == tenant)
+            daemon_poll_engine(d, i);
 }
 
 static void warn_overdue(const struct engine_view *e, uint64_t now_ns)

@@ -17,6 +17,7 @@ struct bench_args {
  * limit of bench_count is not kept. */
 int bench_index(const struct bench_args *args);
 int bench_neighbours(const struct bench_args *args);
+int bench_publish(const struct bench_args *args);
 int bench_rpc(const struct bench_args *args);
 int bench_transfer(const struct bench_args *args);
 

@@ -55,7 +55,8 @@
     X(48, JUMP_PROVES, "take a done step that jumped for a proof of all that was named")           \
     X(49, WALK_BLIND, "walk on below the first piece of a peer's tokens without comparing")        \
     X(50, WALK_UNPINNED, "hold nothing of what a peer's tokens led to while more are awaited")     \
-    X(51, BATCHES_EARLY, "give the batches of a stopped transfer to others before it is quiet")
+    X(51, BATCHES_EARLY, "give the batches of a stopped transfer to others before it is quiet")    \
+    X(52, WAIT_ONE_RANK, "answer who waits for a step when the first rank has passed it")
 
 /* Those from the first to the last are the seam's: `tern-sim --rdma` finds them. */
 #define BUG_SEAM_FIRST 21

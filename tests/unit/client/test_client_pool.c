@@ -4,6 +4,7 @@
 #include <dirent.h>
 #include <inttypes.h>
 #include <stdatomic.h>
+#include <sys/eventfd.h>
 #include <sys/mman.h>
 #include <sys/wait.h>
 
@@ -28,7 +29,7 @@ enum twist {
     GOOD,
     NO_FDS,
     ONE_FD,
-    THREE_FDS,
+    FOUR_FDS,
     TOO_SHORT, /* the region ends inside the range */
     OVERFLOWS, /* offset + bytes wraps */
     EMPTY_RANGE,
@@ -42,7 +43,7 @@ enum twist {
 
 struct memory {
     enum twist twist;
-    int region, control;
+    int region, control, bell;
     uint8_t *region_at, *control_at;
     atomic_bool left; /* EngineLeave came */
 };
@@ -54,6 +55,7 @@ static void memory_init(struct memory *m, enum twist twist)
     m->twist = twist;
     m->region = memfd_create("region", MFD_CLOEXEC);
     m->control = memfd_create("control", MFD_CLOEXEC);
+    m->bell = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
     assert_int_equal(ftruncate(m->region, REGION), 0);
     assert_int_equal(ftruncate(m->control, twist == CONTROL_SHORT ? 512 : CONTROL), 0);
     m->region_at = mmap(NULL, REGION, PROT_READ | PROT_WRITE, MAP_SHARED, m->region, 0);
@@ -70,14 +72,15 @@ static void memory_finish(struct memory *m)
     munmap(m->control_at, CONTROL);
     close(m->region);
     close(m->control);
-    *m = (struct memory){.region = -1, .control = -1};
+    close(m->bell);
+    *m = (struct memory){.region = -1, .control = -1, .bell = -1};
 }
 
 static void send_fds(struct fake *f, const uint8_t *frame, size_t n, const int *fds, size_t nfds)
 {
     union {
         struct cmsghdr align;
-        char bytes[CMSG_SPACE(3 * sizeof(int))];
+        char bytes[CMSG_SPACE(4 * sizeof(int))];
     } control = {0};
     struct iovec iov = {.iov_base = (void *)(uintptr_t)frame, .iov_len = n};
     struct msghdr msg = {.msg_iov = &iov, .msg_iovlen = 1};
@@ -99,12 +102,9 @@ static void send_fds(struct fake *f, const uint8_t *frame, size_t n, const int *
 static void reply_map(struct fake *f, struct memory *m, bool broken)
 {
     Tern__Wire__PoolMapReply reply = TERN__WIRE__POOL_MAP_REPLY__INIT;
-    int fds[3] = {m->region, m->control, m->region};
+    int fds[4] = {m->region, m->control, m->bell, m->region};
     uint8_t frame[256];
-    size_t n, nfds = m->twist == NO_FDS      ? 0
-                     : m->twist == ONE_FD    ? 1
-                     : m->twist == THREE_FDS ? 3
-                                             : 2;
+    size_t n, nfds = m->twist == NO_FDS ? 0 : m->twist == ONE_FD ? 1 : m->twist == FOUR_FDS ? 4 : 3;
 
     reply.has_offset = reply.has_bytes = 1;
     reply.offset = m->twist == TOO_SHORT   ? REGION - 4096
@@ -122,7 +122,7 @@ static void reply_refusal_and_map(struct fake *f, struct memory *m, uint64_t ref
 {
     Tern__Wire__PoolMapReply reply = TERN__WIRE__POOL_MAP_REPLY__INIT;
     Tern__Wire__Status status = fake_status(TERN_GONE, NULL, NULL);
-    int fds[2] = {m->region, m->control};
+    int fds[3] = {m->region, m->control, m->bell};
     uint8_t frames[512];
     size_t n;
 
@@ -133,7 +133,7 @@ static void reply_refusal_and_map(struct fake *f, struct memory *m, uint64_t ref
     reply.offset = OFFSET;
     reply.bytes = BYTES;
     n += fake_pack(FRAME_POOL_MAP_REPLY, f->h.request_id, &reply, frames + n, 256);
-    send_fds(f, frames, n, fds, 2);
+    send_fds(f, frames, n, fds, 3);
 }
 
 static void serve_pools(struct fake *f)
@@ -214,7 +214,7 @@ static const char *flags_of(const void *at)
     return "";
 }
 
-TEST(pool_map_shares_bytes_and_leaves_no_descriptor)
+TEST(pool_map_shares_bytes_and_leaves_no_descriptor_of_memory)
 {
     struct tern_pool *pool, *second;
     const uint8_t *base;
@@ -224,7 +224,7 @@ TEST(pool_map_shares_bytes_and_leaves_no_descriptor)
     before = open_fds();
     assert_ok(tern_pool_map(t, 1, 2000, &pool));
     assert_ok(tern_pool_map(t, 1, 2000, &second));
-    assert_int_equal(open_fds(), before);
+    assert_int_equal(open_fds(), before + 1); /* the bell, for both */
     assert_int_equal(tern_pool_bytes(pool), BYTES);
     base = tern_pool_base(pool);
     tern_pool_base(pool)[100] = 0xab;
@@ -343,7 +343,7 @@ TEST(pool_map_answer_twisted_typed_error_no_leak)
 {
     static const enum tern_err want[TWIST_COUNT] = {
         [NO_FDS] = TERN_MALFORMED,        [ONE_FD] = TERN_MALFORMED,
-        [THREE_FDS] = TERN_PEER_LOST,     [TOO_SHORT] = TERN_MALFORMED,
+        [FOUR_FDS] = TERN_PEER_LOST,      [TOO_SHORT] = TERN_MALFORMED,
         [OVERFLOWS] = TERN_MALFORMED,     [EMPTY_RANGE] = TERN_MALFORMED,
         [CONTROL_SHORT] = TERN_MALFORMED, [OTHER_INCARNATION] = TERN_GONE,
     };
@@ -371,7 +371,7 @@ TEST(pool_map_late_answer_its_descriptors_closed)
         assert_err(TERN_TIMED_OUT, tern_pool_map(t, 1, 50, &pool));
         assert_null(pool);
         assert_ok(tern_pool_map(t, 1, 2000, &pool));
-        assert_int_equal(open_fds(), before);
+        assert_int_equal(open_fds(), before + 1); /* the bell */
         tern_pool_base(pool)[0] = 0x5a;
         assert_int_equal(memory.region_at[OFFSET], 0x5a);
         stop_pools(NULL);
@@ -387,7 +387,7 @@ TEST(pool_map_late_refusal_leaves_the_next_answer_its_descriptors)
     before = open_fds();
     assert_err(TERN_TIMED_OUT, tern_pool_map(t, 1, 50, &pool));
     assert_ok(tern_pool_map(t, 2, 2000, &pool));
-    assert_int_equal(open_fds(), before);
+    assert_int_equal(open_fds(), before + 1); /* the bell */
     tern_pool_base(pool)[0] = 0x5a;
     assert_int_equal(memory.region_at[OFFSET], 0x5a);
 }
@@ -416,6 +416,35 @@ TEST(done_step_is_published_and_never_goes_back)
     assert_true(published(2) == UINT64_MAX);
     for (uint32_t r = 0; r < RANKS_MAX; r++)
         assert_true(r == 2 || published(r) == 0);
+}
+
+/* How often the bell was rung since the last look. */
+static uint64_t rung(void)
+{
+    uint64_t n;
+
+    return read(memory.bell, &n, sizeof(n)) == (ssize_t)sizeof(n) ? n : 0;
+}
+
+/* E10: publishing makes a system call when it reaches the step that somebody waits for, and else
+ * none. */
+TEST(done_step_rings_once_when_it_reaches_what_is_wanted)
+{
+    struct tern_pool *pool;
+    uint64_t *wanted;
+
+    start_pools(GOOD, TERN_WORKER, 2);
+    wanted = (uint64_t *)(void *)(memory.control_at + 64 * (RANKS_MAX + 1));
+    assert_ok(tern_pool_map(t, 1, 2000, &pool));
+    assert_ok(tern_done_step(pool, 1));
+    assert_int_equal(rung(), 0);
+    *wanted = 5;
+    assert_ok(tern_done_step(pool, 4));
+    assert_int_equal(rung(), 0);
+    assert_ok(tern_done_step(pool, 6));
+    assert_int_equal(rung(), 1);
+    assert_ok(tern_done_step(pool, 7));
+    assert_int_equal(rung(), 0);
 }
 
 TEST(done_step_of_a_pure_scheduler_denied)

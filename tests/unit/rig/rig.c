@@ -334,6 +334,7 @@ static void take_action(struct rig *rig, const struct action *act)
         rig->engine_gone = act->engine.engine;
         break;
     case ACT_ENGINE_STUCK: rig->engines_stuck++; break;
+    case ACT_STEP_WANTED: rig->step_wanted = act->wanted.step; break;
     default: rig_fail("an action of kind %d", act->kind);
     }
 }

@@ -100,6 +100,7 @@ struct rig {
     uint32_t corrupt_pages;       /* pages still to be spoilt at the receive */
     uint32_t corrupt_group_index; /* 0: any; else only this index */
     uint64_t pulled_pages, pulled_bytes;
+    uint64_t step_wanted; /* as the core said last */
     uint32_t replies_seen, closes_seen, engines_gone, engines_stuck, link_closes;
     struct engine_id engine_gone; /* the newest */
     uint32_t max_pages_in_flight, pages_in_flight;
