@@ -341,6 +341,19 @@ static void did_adopt(struct sim *w, uint32_t d, struct session *s, uint32_t k,
         }
 }
 
+/* The fresh page of a RECURRENT group may cost another prefix its pages. It is taken before the
+ * session's duplicates are given back. */
+static void note_fresh_state(struct sim *w, uint32_t d, const struct session *s)
+{
+    uint32_t need[GROUPS] = {0};
+
+    if (!has_recurrent_state(w))
+        return;
+    for (STATE_GROUPS(w, g))
+        need[g] = recurrent(w, g);
+    note_need(w, d, s->pool, need);
+}
+
 static void did_commit(struct sim *w, uint32_t d, struct session *s, const struct step_op *op,
                        const struct op_result *r, const struct table_run *runs)
 {
@@ -356,6 +369,8 @@ static void did_commit(struct sim *w, uint32_t d, struct session *s, const struc
            s->committed, s->written, op->length);
     uint32_t begin = s->committed;
 
+    if (!nothing)
+        note_fresh_state(w, d, s);
     while (k < to) {
         struct chunk *c = chunk_at(w, d, s->pool, s->space, s->variant, ++k);
 
@@ -372,13 +387,6 @@ static void did_commit(struct sim *w, uint32_t d, struct session *s, const struc
         if (op->step > s->last_step)
             s->last_step =
                 (uint32_t)op->step; /* it named that step as one that writes these pages */
-    }
-    if (has_recurrent_state(w) && !nothing) { /* a fresh page may cost another its STATE */
-        uint32_t need[GROUPS] = {0};
-
-        for (STATE_GROUPS(w, g))
-            need[g] = recurrent(w, g);
-        note_need(w, d, s->pool, need);
     }
     if (s->committed > begin) {
         state_handed(w, d, s, runs + r->first_run, r->nruns);
