@@ -16,12 +16,18 @@
 #include "base/check.h"
 #include "seam/io/resolve_states.h"
 
+#define NO_QUERY UINT32_MAX
+
 struct query {
     enum query_state state;
-    uint64_t turn; /* the least goes next */
+    uint32_t prev, next; /* in the list of those that are queued, or of those that are done */
     char host[RESOLVE_HOST_BYTES];
     uint16_t port;
     struct resolve_answer answer;
+};
+
+struct query_list {
+    uint32_t head, tail;
 };
 
 struct resolver {
@@ -29,7 +35,7 @@ struct resolver {
     pthread_cond_t wake, left;
     struct query *query; /* owned: slots of them */
     uint32_t slots, threads, looking;
-    uint64_t turns;
+    struct query_list queued, done; /* in the order in which they came */
     resolve_lookup *lookup;
     int event_fd;
     enum resolver_state state;
@@ -78,6 +84,34 @@ bool resolve_number(const char *host, uint16_t port, struct resolve_answer *ret)
     return ret->err == TERN_OK;
 }
 
+/* ------------------------------------------------------------------ lists */
+
+static void list_push(struct resolver *r, struct query_list *list, struct query *q)
+{
+    uint32_t slot = (uint32_t)(q - r->query);
+
+    q->prev = list->tail;
+    q->next = NO_QUERY;
+    *(list->tail == NO_QUERY ? &list->head : &r->query[list->tail].next) = slot;
+    list->tail = slot;
+}
+
+static void list_remove(struct resolver *r, struct query_list *list, const struct query *q)
+{
+    *(q->prev == NO_QUERY ? &list->head : &r->query[q->prev].next) = q->next;
+    *(q->next == NO_QUERY ? &list->tail : &r->query[q->next].prev) = q->prev;
+}
+
+/* NULL: the list is empty. */
+static struct query *list_take(struct resolver *r, struct query_list *list)
+{
+    struct query *q = list->head == NO_QUERY ? NULL : &r->query[list->head];
+
+    if (q)
+        list_remove(r, list, q);
+    return q;
+}
+
 /* ------------------------------------------------------------------ threads */
 
 static void resolver_free(struct resolver *r)
@@ -89,16 +123,6 @@ static void resolver_free(struct resolver *r)
     pthread_mutex_destroy(&r->lock);
     free(r->query);
     free(r);
-}
-
-static struct query *next_query(struct resolver *r)
-{
-    struct query *next = NULL;
-
-    for (uint32_t i = 0; i < r->slots; i++)
-        if (r->query[i].state == QUERY_QUEUED && (!next || r->query[i].turn < next->turn))
-            next = &r->query[i];
-    return next;
 }
 
 static void wake_owner(struct resolver *r)
@@ -125,6 +149,7 @@ static void look(struct resolver *r, struct query *q)
     }
     q->answer = answer;
     query_state_move(&q->state, QUERY_DONE);
+    list_push(r, &r->done, q);
     wake_owner(r);
 }
 
@@ -135,7 +160,7 @@ static void *run(void *ctx)
 
     pthread_mutex_lock(&r->lock);
     while (r->state == RESOLVER_RUNNING) {
-        struct query *q = next_query(r);
+        struct query *q = list_take(r, &r->queued);
 
         if (q)
             look(r, q);
@@ -190,6 +215,7 @@ enum tern_err resolver_create(uint32_t slots, resolve_lookup *lookup, struct res
     pthread_cond_init(&r->wake, NULL);
     pthread_cond_init(&r->left, NULL);
     r->slots = slots;
+    r->queued = r->done = (struct query_list){NO_QUERY, NO_QUERY};
     r->lookup = lookup;
     r->query = calloc(slots, sizeof *r->query);
     r->event_fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
@@ -237,8 +263,8 @@ bool resolver_ask(struct resolver *r, uint32_t slot, const char *host, uint16_t 
     if (room) {
         snprintf(q->host, sizeof q->host, "%s", host);
         q->port = port;
-        q->turn = r->turns++;
         query_state_move(&q->state, QUERY_QUEUED);
+        list_push(r, &r->queued, q);
         pthread_cond_signal(&r->wake);
     }
     pthread_mutex_unlock(&r->lock);
@@ -251,28 +277,28 @@ void resolver_cancel(struct resolver *r, uint32_t slot)
 
     check(slot < r->slots);
     pthread_mutex_lock(&r->lock);
-    if (q->state == QUERY_LOOKING_UP)
+    if (q->state == QUERY_LOOKING_UP) {
         query_state_move(&q->state, QUERY_CANCELLED);
-    else if (q->state == QUERY_QUEUED || q->state == QUERY_DONE)
+    } else if (q->state == QUERY_QUEUED || q->state == QUERY_DONE) {
+        list_remove(r, q->state == QUERY_QUEUED ? &r->queued : &r->done, q);
         query_state_move(&q->state, QUERY_FREE);
+    }
     pthread_mutex_unlock(&r->lock);
 }
 
 bool resolver_take(struct resolver *r, uint32_t *ret_slot, struct resolve_answer *ret)
 {
+    struct query *q;
     uint64_t count;
-    bool found = false;
 
     (void)!read(r->event_fd, &count, sizeof count);
     pthread_mutex_lock(&r->lock);
-    for (uint32_t i = 0; i < r->slots && !found; i++) {
-        if (r->query[i].state != QUERY_DONE)
-            continue;
-        *ret = r->query[i].answer;
-        *ret_slot = i;
-        query_state_move(&r->query[i].state, QUERY_FREE);
-        found = true;
+    q = list_take(r, &r->done);
+    if (q) {
+        *ret = q->answer;
+        *ret_slot = (uint32_t)(q - r->query);
+        query_state_move(&q->state, QUERY_FREE);
     }
     pthread_mutex_unlock(&r->lock);
-    return found;
+    return q != NULL;
 }
