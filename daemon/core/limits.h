@@ -35,7 +35,6 @@
 #define EVICTIONS_MAX        4      /* of operators, under way */
 #define CHANGED_MAX          1024   /* nodes that wait to be counted, after a step */
 #define SHORTAGE_RETIRES_MAX 32     /* releases looked at for one shortage answer */
-#define RESETS_MAX           64     /* resets of namespaces that not all peers have heard of */
 #define STEPS_UNNAMED_MAX    (1u << 24) /* steps that an engine may finish and name none (E7) */
 #define RESET_NODES_MAX      1024       /* nodes of a namespace that was reset, freed in one step */
 
@@ -45,6 +44,7 @@ struct core_limits {
     uint32_t extra_keys;
     uint32_t pages, slabs; /* records, over all pools */
     uint32_t retires;      /* releases that wait for a step */
+    uint32_t resets;       /* resets of namespaces that not all peers have heard of */
     uint32_t links;        /* connections between daemons: outbound are [0, peers), inbound above */
     uint32_t peers;
     uint32_t pulls, serves;            /* transfers in, transfers out */

@@ -237,6 +237,7 @@ static void link_event(struct core *c, const struct event *ev)
         l->up = 1;
         l->incarnation = ev->link.incarnation;
         l->peer = ev->link.peer;
+        reset_link_up(c, ev->link.link);
         return;
     }
     l->up = 0;

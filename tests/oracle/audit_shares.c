@@ -103,6 +103,8 @@ static void count_transfers(const struct core *c, struct count *n)
 {
     uint32_t peers = c->limits.peers ? c->limits.peers : 1;
 
+    for (uint32_t i = 0; i < c->limits.resets; i++)
+        n->used[SHARE_RESETS][reset_at(c, i)->tenant] += reset_at(c, i)->state != RESET_EMPTY;
     for (uint32_t i = 0; i < c->limits.pulls; i++) {
         const struct pull *p = pull_at(c, i);
 

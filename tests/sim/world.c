@@ -131,6 +131,7 @@ static void set_limits(struct sim *w)
                                       : c->host ? 256
                                                 : 192,
                              .retires = c->lim_retires,
+                             .resets = 64,
                              .links = LINKS,
                              .peers = 1,
                              .pulls = c->lim_pulls,

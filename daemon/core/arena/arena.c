@@ -35,7 +35,7 @@ static bool limits_sane(const struct core_limits *l)
                              l->sessions,      l->nodes,     l->namespaces, l->token_blocks,
                              l->extra_keys,    l->pages,     l->slabs,      l->retires,
                              l->links,         l->pulls,     l->serves,     l->seal_jobs,
-                             l->sums_per_page, l->copy_jobs, l->events};
+                             l->sums_per_page, l->copy_jobs, l->events,     l->resets};
 
     for (size_t i = 0; i < sizeof need / sizeof need[0]; i++)
         if (need[i] == 0 || need[i] > (1u << 30))
@@ -71,8 +71,8 @@ static enum tern_err lay_out(struct core *c, const struct core_limits *l, size_t
     c->links_at = place(&at, l->links, sizeof(struct link));
     c->pulls_at = place(&at, l->pulls, sizeof(struct pull));
     c->serves_at = place(&at, l->serves, sizeof(struct serve));
-    c->resets_at = place(&at, RESETS_MAX, sizeof(struct reset));
-    c->heard_at = place(&at, RESETS_MAX * (l->peers + 1), sizeof(struct heard));
+    c->resets_at = place(&at, l->resets, sizeof(struct reset));
+    c->heard_at = place(&at, (uint64_t)l->resets * (l->peers + 1), sizeof(struct heard));
     c->events_at = place(&at, l->events * l->tenants, sizeof(struct tree_event));
     c->hash_at = place(&at, pow2_at_least(l->nodes), sizeof(uint32_t));
     c->share_holders_at = place(&at, shares_layout(l, c->share), sizeof(struct share_holder));

@@ -308,8 +308,8 @@ struct pull { /* a transfer in */
     uint32_t retry_ms; /* as the source said last, within bounds; 0: it was never busy */
     uint32_t history;  /* HISTORY is here already up to this depth: the node is pinned */
     uint32_t history_node;
-    uint32_t sent; /* ASKED: the source has the tokens up to here */
-    uint32_t told; /* RUNNING: it has named the pages of the chunks up to here */
+    uint32_t sent;                 /* ASKED: the source has the tokens up to here */
+    uint32_t told;                 /* RUNNING: it has named the pages of the chunks up to here */
     uint32_t untold[GROUPS_MAX];   /* the first page of each list that it has not named yet */
     uint32_t base[GROUPS_MAX];     /* first logical page of each list */
     struct list pages[GROUPS_MAX]; /* not yet published, in logical order */
@@ -343,6 +343,8 @@ struct reset { /* see session/resets.c */
     uint64_t request_id, trace_id;
     uint32_t nodes;
     uint32_t own; /* 1: it began here */
+    uint32_t due; /* 1: who has heard of it, or who is connected, has changed: see reset_spread */
+    uint32_t zero;
 };
 
 struct heard { /* of a reset, by a peer */
@@ -399,6 +401,7 @@ struct core {
     struct list away;      /* sessions */
     uint32_t resets;       /* namespaces that are being swept */
     uint32_t nspreading;   /* resets of which not all peers have heard */
+    uint32_t resets_due;   /* those of them that are due */
     uint64_t resets_begun, namespaces_reset;
     uint32_t resets_at, heard_at; /* offsets / 64 */
     uint32_t events_at;           /* offset / 64 */

@@ -21,22 +21,37 @@ static bool waited_for(const struct reset *r)
     return r->state == RESET_ASKED;
 }
 
+/* Its peers are looked at again. Nobody else's are: there may be thousands. */
+static void reset_changed(struct core *c, struct reset *r)
+{
+    c->resets_due += !r->due;
+    r->due = 1;
+}
+
+static void reset_settled(struct core *c, struct reset *r)
+{
+    c->resets_due -= r->due;
+    r->due = 0;
+}
+
 static void reset_free(struct core *c, struct reset *r)
 {
+    reset_settled(c, r);
+    share_put(c, SHARE_RESETS, r->tenant);
     reset_state_move(&r->state, RESET_EMPTY);
     c->nspreading--;
     touch(c);
 }
 
-/* NULL: too many are remembered for peers that are away. A reset that begins here does for earlier
- * ones of the same namespace that nobody waits for, because nobody has heard of it yet. One that a
- * peer tells of does not: another peer may have heard of it before the earlier one began, and would
- * keep what it has committed in between. */
+/* NULL: the tenant has as many as it may, which are remembered for peers that are away. A reset
+ * that begins here does for earlier ones of the same namespace that nobody waits for, because
+ * nobody has heard of it yet. One that a peer tells of does not: another peer may have heard of it
+ * before the earlier one began, and would keep what it has committed in between. */
 static struct reset *reset_take(struct core *c, uint32_t tenant, struct namespace_id ns, bool own)
 {
     struct reset *found = NULL;
 
-    for (uint32_t i = 0; i < RESETS_MAX; i++) {
+    for (uint32_t i = 0; i < c->limits.resets; i++) {
         struct reset *r = reset_at(c, i);
 
         if (own && r->state == RESET_OWED && r->link == NONE && r->tenant == tenant &&
@@ -45,8 +60,9 @@ static struct reset *reset_take(struct core *c, uint32_t tenant, struct namespac
         if (r->state == RESET_EMPTY && !found)
             found = r;
     }
-    if (!found)
+    if (!found || share_room(c, SHARE_RESETS, tenant) == 0)
         return NULL;
+    share_take(c, SHARE_RESETS, tenant);
     memset(found, 0, sizeof *found);
     reset_state_move(&found->state, RESET_ASKED);
     found->own = own;
@@ -56,13 +72,14 @@ static struct reset *reset_take(struct core *c, uint32_t tenant, struct namespac
     for (uint32_t p = 0; p < c->limits.peers; p++)
         *heard_of(c, found, p) = (struct heard){0};
     c->nspreading++;
+    reset_changed(c, found);
     touch(c);
     return found;
 }
 
 static struct reset *reset_find(struct core *c, uint64_t id)
 {
-    for (uint32_t i = 0; i < RESETS_MAX; i++)
+    for (uint32_t i = 0; i < c->limits.resets; i++)
         if (reset_at(c, i)->state != RESET_EMPTY && reset_at(c, i)->id == id)
             return reset_at(c, i);
     return NULL;
@@ -82,9 +99,7 @@ enum tern_err request_reset(struct core *c, struct actions *out, struct call *ca
     }
     r = reset_take(c, tenant, req->namespace_reset.ns, true);
     if (!r)
-        return refuse(ret, TERN_BUSY,
-                      "64 resets wait for peers that are not connected: nothing was reset; connect "
-                      "the peers, or take them out of the configuration");
+        return refuse(ret, TERN_BUSY, share_refused(SHARE_RESETS));
     r->id = hash_mix(c->incarnation, ++c->resets_begun);
     r->conn = req->conn;
     r->request_id = req->request_id;
@@ -96,7 +111,7 @@ enum tern_err request_reset(struct core *c, struct actions *out, struct call *ca
 
 bool reset_is_due(const struct core *c, uint32_t link)
 {
-    for (uint32_t i = 0; i < RESETS_MAX && c->nspreading > 0; i++)
+    for (uint32_t i = 0; i < c->limits.resets && c->nspreading > 0; i++)
         if (reset_at(c, i)->state != RESET_EMPTY &&
             heard_of(c, reset_at(c, i), link)->state == HEARD_NOTHING)
             return true;
@@ -122,6 +137,7 @@ static void told_again(struct core *c, struct actions *out, uint32_t link, struc
     if (r->state == RESET_OWED && !r->own && r->link == NONE) {
         reset_state_move(&r->state, RESET_ASKED);
         r->link = link;
+        reset_changed(c, r);
         touch(c);
         return;
     }
@@ -164,18 +180,28 @@ void reset_msg(struct core *c, struct actions *out, uint32_t link, const struct 
         heard_of(c, r, link)->state == HEARD_ALL)
         return; /* too late */
     heard_state_move(&heard_of(c, r, link)->state, msg->err == TERN_OK ? HEARD_ALL : HEARD_PARTLY);
+    reset_changed(c, r);
     touch(c);
+}
+
+void reset_link_up(struct core *c, uint32_t link)
+{
+    for (uint32_t i = 0; link < c->limits.peers && i < c->limits.resets && c->nspreading > 0; i++)
+        if (reset_at(c, i)->state != RESET_EMPTY)
+            reset_changed(c, reset_at(c, i));
 }
 
 void reset_link_down(struct core *c, uint32_t link)
 {
-    for (uint32_t i = 0; i < RESETS_MAX && c->nspreading > 0; i++) {
+    for (uint32_t i = 0; i < c->limits.resets && c->nspreading > 0; i++) {
         struct reset *r = reset_at(c, i);
 
         if (r->state == RESET_EMPTY)
             continue;
-        if (link < c->limits.peers && heard_of(c, r, link)->state != HEARD_ALL)
+        if (link < c->limits.peers && heard_of(c, r, link)->state != HEARD_ALL) {
             heard_state_move(&heard_of(c, r, link)->state, HEARD_NOTHING);
+            reset_changed(c, r);
+        }
         if (r->link == link)
             r->link = NONE;
     }
@@ -183,7 +209,7 @@ void reset_link_down(struct core *c, uint32_t link)
 
 void reset_conn_closed(struct core *c, uint32_t conn)
 {
-    for (uint32_t i = 0; i < RESETS_MAX && c->nspreading > 0; i++)
+    for (uint32_t i = 0; i < c->limits.resets && c->nspreading > 0; i++)
         if (reset_at(c, i)->conn == conn)
             reset_at(c, i)->conn = NONE;
 }
@@ -252,8 +278,15 @@ bool reset_spread(struct core *c, struct actions *out)
 {
     bool all = true;
 
-    for (uint32_t i = 0; i < RESETS_MAX && c->nspreading > 0; i++)
-        if (reset_at(c, i)->state != RESET_EMPTY)
-            all = spread(c, out, reset_at(c, i)) && all;
+    for (uint32_t i = 0; i < c->limits.resets && c->resets_due > 0; i++) {
+        struct reset *r = reset_at(c, i);
+
+        if (!r->due)
+            continue;
+        if (spread(c, out, r))
+            reset_settled(c, r);
+        else
+            all = false;
+    }
     return all;
 }

@@ -116,6 +116,8 @@ const struct setting config_settings[] = {
     COUNT("limits", "slabs", "limit-slabs", limits.slabs, 2, COUNT_MAX, NULL,
           "Slab records; default: 2048 a pool, at most one a page record"),
     LIMIT(retires, "limit-retires", "65536", "Releases that wait for a step"),
+    COUNT("limits", "resets", "limit-resets", limits.resets, 1, 4096, "256",
+          "Resets of namespaces that a peer has not heard of, because it is away"),
     LIMIT(pulls, "limit-pulls", NULL,
           "Transfers in at a time; default: 4 for each tenant with each peer, at least 256"),
     LIMIT(serves, "limit-serves", NULL,

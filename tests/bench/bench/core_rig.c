@@ -28,6 +28,7 @@ static struct core_limits limits_for(uint32_t pages)
         .pages = pages,
         .slabs = pages,
         .retires = 1024,
+        .resets = 64,
         .links = 2,
         .peers = 1,
         .pulls = 2,

@@ -67,6 +67,31 @@ TEST(t22_releases_of_a_tenant_that_stands_still_leave_the_other_its_share)
     assert_int_equal(share_of(&n, "retires", 0).rest, 64);
 }
 
+static const struct reply *resets(struct rig *rig, const struct rig_engine *e, uint64_t ns)
+{
+    struct request request = {.op = OP_NAMESPACE_RESET, .namespace_reset.ns.lo = ns};
+
+    rig_request(rig, e->conn[0], &request);
+    return rig_reply_to(rig, request.request_id);
+}
+
+/* Nobody is connected, so whoever resets a namespace leaves a record. */
+TEST(t22_resets_that_wait_for_peers_leave_the_other_tenant_its_share)
+{
+    struct neighbours n = neighbours_with(OPTIONS_WITH(limits.resets = 8));
+    uint32_t held = 0;
+
+    while (resets(n.rig, &n.a, held)->err == TERN_OK)
+        held++;
+    assert_int_equal(held, 6); /* 2 reserved, and the common 4 */
+    assert_non_null(strstr(resets(n.rig, &n.a, held)->text, "raise limits.resets"));
+    assert_int_equal(share_of(&n, "resets", 1).reserved, 2);
+    for (uint32_t i = 0; i < 2; i++)
+        assert_ok(resets(n.rig, &n.b, i)->err);
+    assert_err(TERN_BUSY, resets(n.rig, &n.b, 2)->err);
+    assert_int_equal(share_of(&n, "resets", 0).rest, 0);
+}
+
 /* Names of which not every rank has joined yet are engines, too. */
 TEST(t22_half_joined_engines_of_a_tenant_leave_the_other_its_share)
 {

@@ -52,6 +52,7 @@ struct rig_options rig_defaults(void)
                    .pages = 16384,
                    .slabs = 4096,
                    .retires = 128,
+                   .resets = 64,
                    .links = 4,
                    .peers = 2,
                    .pulls = 8,

@@ -29,6 +29,7 @@ static const struct core_limits limits = {
     .pages = 64,
     .slabs = 8,
     .retires = 16,
+    .resets = 64,
     .links = 4,
     .peers = 2,
     .pulls = 4,
