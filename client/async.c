@@ -10,11 +10,11 @@ enum tern_err async_room(struct tern *t, size_t body, struct outgoing *ret)
 
     t->text[0] = '\0';
     if (t->socket.state != CLIENT_SOCKET_UP)
-        return set_error(t, TERN_PEER_LOST, NULL);
+        return set_error(t, TERN_DAEMON_LOST, NULL);
     if (!t->pending_free)
         return set_error(t, TERN_BUSY, "TERN_INFLIGHT_MAX requests are under way: tern_poll first");
     err = send_room(t, body, ret);
-    if (err == TERN_BUSY && client_socket_send(&t->socket) != TERN_PEER_LOST)
+    if (err == TERN_BUSY && client_socket_send(&t->socket) != TERN_DAEMON_LOST)
         err = send_room(t, body, ret);
     if (err == TERN_OK || err == TERN_INVALID)
         return err;
@@ -165,12 +165,12 @@ static enum tern_err hand_out_lost(struct tern *t, struct tern_answer *ret)
     uint64_t used = ~t->pending_free;
     uint32_t slot;
 
-    set_error(t, TERN_PEER_LOST, NULL);
+    set_error(t, TERN_DAEMON_LOST, NULL);
     if (!used)
-        return TERN_PEER_LOST;
+        return TERN_DAEMON_LOST;
     slot = (uint32_t)__builtin_ctzll(used);
     *ret = (struct tern_answer){
-        .cookie = t->pending[slot].cookie, .err = TERN_PEER_LOST, .results = t->results};
+        .cookie = t->pending[slot].cookie, .err = TERN_DAEMON_LOST, .results = t->results};
     pending_free(t, slot);
     return TERN_OK;
 }

@@ -11,7 +11,7 @@ enum tern_err call_start(struct tern *t, uint16_t type, uint32_t deadline_ms, st
 {
     t->text[0] = '\0';
     if (t->socket.state != CLIENT_SOCKET_UP)
-        return set_error(t, TERN_PEER_LOST, NULL);
+        return set_error(t, TERN_DAEMON_LOST, NULL);
     ret->sleep_ms = deadline_ms ? deadline_ms : TERN_DEADLINE_DEFAULT_MS;
     ret->deadline_ns = client_socket_now_ns() + (uint64_t)ret->sleep_ms * 1000000u;
     ret->reply_type = (uint16_t)(type + 1);
@@ -47,7 +47,7 @@ static enum tern_err take_frames(struct tern *t, const struct call *call, const 
     }
     if (err != TERN_BUSY)
         return not_an_answer(t, err);
-    return t->socket.state == CLIENT_SOCKET_UP ? TERN_BUSY : set_error(t, TERN_PEER_LOST, NULL);
+    return t->socket.state == CLIENT_SOCKET_UP ? TERN_BUSY : set_error(t, TERN_DAEMON_LOST, NULL);
 }
 
 /* One round of waiting and moving bytes both ways: a daemon that cannot write to us would not read
@@ -75,7 +75,7 @@ static enum tern_err call_room(struct tern *t, struct call *call, size_t body, s
         if (err == TERN_OK)
             err = take_frames(t, call, NULL, NULL);
         if (err != TERN_OK && err != TERN_BUSY)
-            return err == TERN_PEER_LOST ? set_error(t, err, NULL) : err;
+            return err == TERN_DAEMON_LOST ? set_error(t, err, NULL) : err;
     }
     return err;
 }
@@ -111,7 +111,7 @@ enum tern_err call_wait(struct tern *t, struct call *call, const uint8_t **ret_b
     if (err == TERN_OK && t->socket.in_head == t->socket.in_tail)
         err = client_socket_recv(&t->socket, call->sleep_ms);
     call->sleep_ms = 0; /* an answer may have further frames */
-    if (err == TERN_PEER_LOST)
+    if (err == TERN_DAEMON_LOST)
         return set_error(t, err, NULL);
     for (;;) {
         err = take_frames(t, call, ret_body, ret_n);
@@ -119,7 +119,7 @@ enum tern_err call_wait(struct tern *t, struct call *call, const uint8_t **ret_b
             return err;
         err = move_bytes(t, call);
         if (err != TERN_OK)
-            return err == TERN_PEER_LOST ? set_error(t, err, NULL) : err;
+            return err == TERN_DAEMON_LOST ? set_error(t, err, NULL) : err;
     }
 }
 

@@ -164,7 +164,7 @@ struct call {
     uint16_t reply_type;
 };
 
-/* PEER_LOST where nothing can be asked any more. */
+/* DAEMON_LOST where nothing can be asked any more. */
 enum tern_err call_start(struct tern *t, uint16_t type, uint32_t deadline_ms, struct call *ret);
 /* Queues the request, waiting for room in the send buffer until the call's deadline. */
 enum tern_err call_put(struct tern *t, struct call *call, uint64_t session,

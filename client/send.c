@@ -14,7 +14,7 @@ static const char lost_text[] =
 
 enum tern_err set_error(struct tern *t, enum tern_err err, const char *text)
 {
-    if (!text && err == TERN_PEER_LOST)
+    if (!text && err == TERN_DAEMON_LOST)
         text = lost_text;
     if (!text)
         text = err_text(err);

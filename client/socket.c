@@ -103,7 +103,7 @@ enum tern_err client_socket_open(struct client_socket *c, const char *path, uint
 
         close(fd);
         errno = saved;
-        return saved == EAGAIN ? TERN_TIMED_OUT : TERN_PEER_LOST;
+        return saved == EAGAIN ? TERN_TIMED_OUT : TERN_DAEMON_LOST;
     }
     return client_socket_adopt(c, fd);
 }
@@ -172,7 +172,7 @@ void client_socket_queue(struct client_socket *c, uint32_t frame_bytes)
 enum tern_err client_socket_send(struct client_socket *c)
 {
     if (c->state != CLIENT_SOCKET_UP)
-        return TERN_PEER_LOST;
+        return TERN_DAEMON_LOST;
     while (c->out_head < c->out_tail) {
         ssize_t n = send(c->fd, c->out + c->out_head, c->out_tail - c->out_head,
                          MSG_NOSIGNAL | MSG_DONTWAIT);
@@ -185,7 +185,7 @@ enum tern_err client_socket_send(struct client_socket *c)
             break; /* what it said before it closed is still to be read, and behind it the end */
         } else if (errno != EINTR) {
             client_socket_lose(c);
-            return TERN_PEER_LOST;
+            return TERN_DAEMON_LOST;
         }
     }
     c->out_head = c->out_tail = 0;
@@ -282,7 +282,7 @@ enum tern_err client_socket_recv(struct client_socket *c, uint32_t wait_ms)
     ssize_t n;
 
     if (c->state != CLIENT_SOCKET_UP)
-        return TERN_PEER_LOST;
+        return TERN_DAEMON_LOST;
     make_room(c);
     if (wait_ms && c->recv_ms != wait_ms) {
         set_timeout(c->fd, SO_RCVTIMEO, wait_ms);
@@ -299,7 +299,7 @@ enum tern_err client_socket_recv(struct client_socket *c, uint32_t wait_ms)
     if (n < 0 && (errno == EAGAIN || errno == EWOULDBLOCK || errno == EINTR))
         return wait_ms ? TERN_TIMED_OUT : TERN_BUSY;
     client_socket_lose(c);
-    return TERN_PEER_LOST;
+    return TERN_DAEMON_LOST;
 }
 
 enum tern_err client_socket_wait(struct client_socket *c, uint64_t deadline_ns)

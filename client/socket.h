@@ -37,7 +37,7 @@ struct client_socket {
 
 uint64_t client_socket_now_ns(void); /* CLOCK_MONOTONIC */
 
-/* PEER_LOST with errno: nobody listens, or not allowed. TIMED_OUT; INVALID: the path does not fit;
+/* DAEMON_LOST with errno: nobody listens, or not allowed. TIMED_OUT; INVALID: the path does not fit;
  * INTERNAL: no memory, or no descriptor (errno). On success everything in *c is owned by it until
  * client_socket_close. */
 enum tern_err client_socket_open(struct client_socket *c, const char *path, uint32_t deadline_ms);
@@ -56,7 +56,7 @@ enum tern_err client_socket_room(struct client_socket *c, uint64_t body, uint8_t
 void client_socket_queue(struct client_socket *c, uint32_t frame_bytes);
 
 /* Sends what the socket takes. OK: all is out, or nobody will read it: client_socket_recv tells.
- * BUSY: the rest waits for the socket. PEER_LOST. */
+ * BUSY: the rest waits for the socket. DAEMON_LOST. */
 enum tern_err client_socket_send(struct client_socket *c);
 
 /* The next whole frame, body borrowed until the next client_socket_recv. OK, BUSY (none is whole
@@ -65,7 +65,7 @@ enum tern_err client_socket_frame(struct client_socket *c, struct frame_header *
                                   const uint8_t **ret_body);
 
 /* Receives once. wait_ms 0: only what is there (BUSY: nothing). Else waits that long: TIMED_OUT.
- * PEER_LOST. */
+ * DAEMON_LOST. */
 enum tern_err client_socket_recv(struct client_socket *c, uint32_t wait_ms);
 /* Waits until the socket can be read, or written while something is left to send. OK or TIMED_OUT.
  */

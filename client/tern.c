@@ -114,7 +114,7 @@ static enum tern_err not_connected(enum tern_err err, const char *text)
     int saved = errno;
 
     if (!text[0])
-        text = err == TERN_PEER_LOST || err == TERN_INTERNAL ? strerror(saved) : err_text(err);
+        text = err == TERN_DAEMON_LOST || err == TERN_INTERNAL ? strerror(saved) : err_text(err);
     snprintf(connect_text, sizeof(connect_text), "%s", text);
     errno = saved;
     return err;
@@ -150,7 +150,7 @@ enum tern_err tern_connect(const char *socket_path, uint32_t deadline_ms, struct
 out_close:
     free_arrays(t);
     client_socket_close(&t->socket);
-    if (err == TERN_PEER_LOST)
+    if (err == TERN_DAEMON_LOST)
         errno = ECONNRESET;
 out_free:
     not_connected(err, t->text);

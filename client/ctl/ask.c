@@ -37,7 +37,7 @@ static const char *why_not(const char *path, enum tern_err err, int number)
         return "the daemon is of another version: use the ternctl that came with it";
     if (err == TERN_INVALID)
         return "no socket has a path of that length: name another by --socket";
-    if (err != TERN_PEER_LOST)
+    if (err != TERN_DAEMON_LOST)
         return tern_error_text(NULL);
     switch (number) {
     case ENOENT:
@@ -67,7 +67,7 @@ void ctl_connect(struct ctl *ctl)
 
 void ctl_refused(struct ctl *ctl, const char *what, enum tern_err err)
 {
-    if (err == TERN_PEER_LOST)
+    if (err == TERN_DAEMON_LOST)
         ctl_fail(CTL_UNREACHABLE, "%s: the daemon ended the connection; its log says why", what);
     ctl_fail(err == TERN_TIMED_OUT ? CTL_UNREACHABLE : CTL_FAILED, "%s: %s", what,
              tern_error_text(ctl->tern));

@@ -14,12 +14,13 @@
  * deadline_ms 0 stands for TERN_DEADLINE_DEFAULT_MS. The asynchronous form (tern_submit_* and
  * tern_poll) never blocks.
  *
- * Lost connections. After TERN_PEER_LOST the connection is dead, and every later call on it returns
- * TERN_PEER_LOST. A fetch is the exception: it says TERN_PEER_LOST also when the other daemon is
- * not connected, and then this connection lives on, as tern_ping tells. TERN_MALFORMED means that
- * the daemon sent nonsense; it ends the connection likewise. The mapped pools stay mapped until
- * tern_destroy, so that kernels in flight touch valid memory; then connect again. A daemon that was
- * restarted has another incarnation, and it answers every handle from before with TERN_GONE.
+ * Lost connections. After TERN_DAEMON_LOST the connection is dead, and every later call on it
+ * returns TERN_DAEMON_LOST. The library says it and no daemon does. TERN_PEER_LOST is something
+ * else: the daemon of another host is not connected, and this connection lives on. TERN_MALFORMED
+ * means that the daemon sent nonsense; it ends the connection likewise. The mapped pools stay
+ * mapped until tern_destroy, so that kernels in flight touch valid memory; then connect again. A
+ * daemon that was restarted has another incarnation, and it answers every handle from before with
+ * TERN_GONE.
  *
  * fork(). After a fork the connection is the parent's. Its pools are not mapped in the child, and
  * the child may call tern_pool_unmap and tern_destroy on it, and nothing else. */
@@ -60,7 +61,7 @@ typedef uint64_t tern_session;
  *
  * tern_err.h lists the errors. The comment of a function names those that mean something of its
  * own. Besides, any function may return these:
- *   PEER_LOST, TIMED_OUT, MALFORMED   see above.
+ *   DAEMON_LOST, TIMED_OUT, MALFORMED   see above.
  *   INVALID    An argument is out of range. Correct it.
  *   BUSY       A limit on concurrent work is reached, or not every rank of the engine has joined
  *              yet. Repeat the call after a pause.
@@ -85,7 +86,7 @@ TERN_API const char *tern_error_text(const struct tern *t);
 /* Connects to a tenant's socket and agrees on a protocol version. *ret is owned by the caller, who
  * ends it with tern_destroy. Other errors than these are the daemon's own; tern_error_text(NULL)
  * has its words.
- *   PEER_LOST    Nobody listens there, or the mode of the socket forbids it; errno says which.
+ *   DAEMON_LOST  Nobody listens there, or the mode of the socket forbids it; errno says which.
  *   UNSUPPORTED  The daemon and the library have no version in common. Update the older one.
  *   INVALID      The path is too long for a socket.
  *   BUSY         The daemon is draining. Connect to another one.
@@ -526,8 +527,8 @@ TERN_API bool tern_wants_write(const struct tern *t);
 /* Hands out one answer. OK: *ret is filled in. BUSY: there is none yet. Call it until it says BUSY
  * before you wait on tern_fd, since one read may bring several answers. Synchronous calls may be
  * mixed in: answers to submitted requests that come meanwhile are kept. When the connection is
- * lost, each request under way is first handed out with err PEER_LOST; then tern_poll itself
- * returns PEER_LOST. */
+ * lost, each request under way is first handed out with err DAEMON_LOST; then tern_poll itself
+ * returns DAEMON_LOST. */
 TERN_API enum tern_err tern_poll(struct tern *t, struct tern_answer *ret);
 
 /* ---- what changes in the prefix tree: for routers and whoever else wants to know ---- */

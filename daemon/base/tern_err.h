@@ -24,7 +24,7 @@ enum tern_err_category {
     X(UNSUPPORTED, 3, BAD_REQUEST, "this build or this peer does not know that request")           \
     X(CONFLICT, 4, BAD_REQUEST, "it contradicts what is already there")                            \
     X(POOL_EXHAUSTED, 5, RETRY, "not enough pages: wait for the step named, or release something") \
-    X(PEER_LOST, 6, RETRY, "the connection to the peer ended")                                     \
+    X(PEER_LOST, 6, RETRY, "the other host's daemon is not connected, or was lost")                \
     X(TIMED_OUT, 7, RETRY, "the deadline passed first")                                            \
     X(BUSY, 8, BUSY, "a limit on concurrent work is reached: come back later")                     \
     X(GONE, 9, GONE, "the handle names something that no longer exists")                           \
@@ -32,7 +32,8 @@ enum tern_err_category {
     X(QUOTA, 11, DENIED, "the tenant's configured limit is reached")                               \
     X(CORRUPT, 12, IO, "bytes arrived that do not match their checksum, twice")                    \
     X(DISK, 13, IO, "a file could not be written")                                                 \
-    X(INTERNAL, 14, INTERNAL, "a bug in Tern; the daemon's log names the place")
+    X(INTERNAL, 14, INTERNAL, "a bug in Tern; the daemon's log names the place")                   \
+    X(DAEMON_LOST, 15, RETRY, "the connection to this host's daemon ended: connect again")
 
 enum tern_err {
 #define X(name, id, category, text) TERN_##name = (id),

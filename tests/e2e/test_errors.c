@@ -237,6 +237,15 @@ TEST(err_peer_lost)
     close_session(&s);
 }
 
+TEST(err_daemon_lost)
+{
+    struct tern *t = NULL;
+
+    provoked(NULL, TERN_DAEMON_LOST, tern_connect("/nowhere/at/all.sock", ROUND_MS, &t),
+             "connecting where no daemon listens");
+    assert_null(t);
+}
+
 TEST(err_disk)
 {
     const char *json, *args[] = {"path=/nowhere/at/all.tape"};

@@ -243,7 +243,7 @@ TEST_WITH(destination_killed_source_keeps_pages, set_up, tear_down)
     assert_int_equal(st.transfers_active, 1);
     proc_end(&p->dest.daemon.pid);
     a = wait_fetch(p, SPARE_MS);
-    assert_int_equal(a.err, TERN_PEER_LOST);
+    assert_int_equal(a.err, TERN_DAEMON_LOST);
     assert_settled(&p->source, PAGES);
     engine_free(&session);
     session = match_all(&p->source, p);

@@ -91,8 +91,8 @@ static void kill_daemon(struct held *h, uint32_t run)
     proc_end(&daemon_here.pid);
     while ((err = tern_poll(h->e.tern, &a)) == TERN_BUSY || err == TERN_OK)
         ;
-    assert_int_equal(err, TERN_PEER_LOST);
-    assert_int_equal(tern_ping(h->e.tern, CALL_MS), TERN_PEER_LOST);
+    assert_int_equal(err, TERN_DAEMON_LOST);
+    assert_int_equal(tern_ping(h->e.tern, CALL_MS), TERN_DAEMON_LOST);
 }
 
 static void gone(enum tern_err err, const char *what)

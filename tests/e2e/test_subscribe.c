@@ -387,8 +387,8 @@ TEST(subscriber_is_told_of_the_end)
     assert_int_equal(kill(rig.pid, SIGKILL), 0);
     assert_ok(t, answer_wait(t, RIG_WAIT_MS, &a));
     assert_int_equal(a.cookie, 5);
-    assert_err(TERN_PEER_LOST, a.err);
+    assert_err(TERN_DAEMON_LOST, a.err);
     assert_null(a.events);
-    assert_err(TERN_PEER_LOST, tern_poll(t, &a));
+    assert_err(TERN_DAEMON_LOST, tern_poll(t, &a));
     tern_destroy(t);
 }

@@ -162,7 +162,7 @@ static uint64_t marks_gone(const struct writer *w)
     return gone;
 }
 
-/* ---- an engine's calls: PEER_LOST is its daemon's death, anything else the caller's to judge ----
+/* ---- an engine's calls: DAEMON_LOST is its daemon's death, anything else the caller's to judge ----
  */
 
 static enum tern_err side_open(struct side *s, const char *name)
@@ -275,7 +275,7 @@ static bool source_goes_on(struct side *e, struct shared *sh, enum tern_err err)
     }
     if (err == TERN_BUSY) /* it drains, and opens no session */
         return true;
-    if (err == TERN_PEER_LOST) {
+    if (err == TERN_DAEMON_LOST) {
         source_leave(e, sh);
         return true;
     }

@@ -16,7 +16,7 @@
 
 const char *connect_why(enum tern_err err)
 {
-    if (err != TERN_PEER_LOST)
+    if (err != TERN_DAEMON_LOST)
         return tern_strerror(err);
     return errno == ECONNRESET ? "the daemon closed the connection: its log says why"
                                : strerror(errno);

@@ -43,7 +43,7 @@ static bool start_engine(struct publish *p)
     geometry_plain(&g, 64, PAGE_BYTES, PAGES);
     if (tern_connect(p->daemon.socket, MEMBER_CALL_MS, &t) != TERN_OK ||
         tern_connect(p->daemon.socket, MEMBER_CALL_MS, &p->rank) != TERN_OK)
-        return member_ok(&p->scheduler, "connecting", TERN_PEER_LOST);
+        return member_ok(&p->scheduler, "connecting", TERN_DAEMON_LOST);
     p->scheduler.tern = t;
     return member_ok(&p->scheduler, "joining as scheduler",
                      tern_join(t, "publish", TERN_SCHEDULER, 0, 1, MEMBER_CALL_MS)) &&

@@ -30,7 +30,7 @@ TEST(err_ids_on_the_wire_never_change)
     static const char *const names[] = {
         "OK",        "INVALID",   "MALFORMED", "UNSUPPORTED", "CONFLICT", "POOL_EXHAUSTED",
         "PEER_LOST", "TIMED_OUT", "BUSY",      "GONE",        "DENIED",   "QUOTA",
-        "CORRUPT",   "DISK",      "INTERNAL",
+        "CORRUPT",   "DISK",      "INTERNAL",  "DAEMON_LOST",
     };
 
     assert_true(ROWS >= sizeof names / sizeof names[0]);

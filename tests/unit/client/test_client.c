@@ -129,7 +129,7 @@ TEST(connect_nobody_listens_peer_lost)
 {
     char path[200];
 
-    assert_err(TERN_PEER_LOST, tern_connect("/tmp/tern-nobody-listens.sock", 100, &t));
+    assert_err(TERN_DAEMON_LOST, tern_connect("/tmp/tern-nobody-listens.sock", 100, &t));
     assert_int_equal(errno, ENOENT);
     assert_string_equal(tern_error_text(NULL), strerror(ENOENT));
     memset(path, 'x', sizeof(path));
@@ -385,12 +385,12 @@ TEST(match_connection_ends_peer_lost_for_ever)
         struct tern_result r;
 
         start(serve_half_then_close, &cut[i]);
-        assert_err(TERN_PEER_LOST, tern_match(t, 1, &some_tokens, 0, 2000, &r));
+        assert_err(TERN_DAEMON_LOST, tern_match(t, 1, &some_tokens, 0, 2000, &r));
         assert_non_null(strstr(tern_error_text(t), "connect again"));
-        assert_err(TERN_PEER_LOST, tern_match(t, 1, &some_tokens, 0, 2000, &r));
-        assert_err(TERN_PEER_LOST, tern_ping(t, 100));
-        assert_err(TERN_PEER_LOST, tern_submit_match(t, 1, &some_tokens, 0, 1));
-        assert_err(TERN_PEER_LOST, tern_poll(t, &answer));
+        assert_err(TERN_DAEMON_LOST, tern_match(t, 1, &some_tokens, 0, 2000, &r));
+        assert_err(TERN_DAEMON_LOST, tern_ping(t, 100));
+        assert_err(TERN_DAEMON_LOST, tern_submit_match(t, 1, &some_tokens, 0, 1));
+        assert_err(TERN_DAEMON_LOST, tern_poll(t, &answer));
         stop();
     }
 }
@@ -698,12 +698,12 @@ TEST(async_connection_ends_each_request_is_told)
         if (err != TERN_OK)
             break;
         ok += answer.err == TERN_OK;
-        lost += answer.err == TERN_PEER_LOST;
+        lost += answer.err == TERN_DAEMON_LOST;
     }
-    assert_err(TERN_PEER_LOST, err);
+    assert_err(TERN_DAEMON_LOST, err);
     assert_int_equal(ok, 2);
     assert_int_equal(lost, 2);
-    assert_err(TERN_PEER_LOST, tern_poll(t, &answer));
+    assert_err(TERN_DAEMON_LOST, tern_poll(t, &answer));
 }
 
 static void serve_one_then_close(struct fake *f)
@@ -728,8 +728,8 @@ TEST(async_answers_from_before_the_end_are_not_lost_to_a_send)
     assert_match(answer.results, 100);
     assert_ok(tern_poll(t, &answer));
     assert_int_equal(answer.cookie, 1);
-    assert_err(TERN_PEER_LOST, answer.err);
-    assert_err(TERN_PEER_LOST, tern_poll(t, &answer));
+    assert_err(TERN_DAEMON_LOST, answer.err);
+    assert_err(TERN_DAEMON_LOST, tern_poll(t, &answer));
 }
 
 static void serve_step(struct fake *f)

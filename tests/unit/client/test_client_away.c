@@ -231,7 +231,7 @@ TEST(recover_answer_is_nonsense_connection_ends_typed)
         } else {
             assert_err(TERN_MALFORMED, tern_recover(t, 1, 2000, &r));
         }
-        assert_err(TERN_PEER_LOST, tern_ping(t, 100));
+        assert_err(TERN_DAEMON_LOST, tern_ping(t, 100));
         stop();
     }
 }

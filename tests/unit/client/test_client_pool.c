@@ -343,7 +343,7 @@ TEST(pool_map_answer_twisted_typed_error_no_leak)
 {
     static const enum tern_err want[TWIST_COUNT] = {
         [NO_FDS] = TERN_MALFORMED,        [ONE_FD] = TERN_MALFORMED,
-        [FOUR_FDS] = TERN_PEER_LOST,      [TOO_SHORT] = TERN_MALFORMED,
+        [FOUR_FDS] = TERN_DAEMON_LOST,    [TOO_SHORT] = TERN_MALFORMED,
         [OVERFLOWS] = TERN_MALFORMED,     [EMPTY_RANGE] = TERN_MALFORMED,
         [CONTROL_SHORT] = TERN_MALFORMED, [OTHER_INCARNATION] = TERN_GONE,
     };
@@ -466,7 +466,7 @@ TEST(pool_after_the_connection_is_lost_stays_mapped_until_destroy)
     assert_ok(tern_pool_map(t, 1, 2000, &pool));
     base = tern_pool_base(pool);
     shutdown(fake.fd, SHUT_RDWR);
-    assert_err(TERN_PEER_LOST, tern_ping(t, 1000));
+    assert_err(TERN_DAEMON_LOST, tern_ping(t, 1000));
     tern_pool_base(pool)[1] = 1; /* a kernel in flight */
     assert_ok(tern_done_step(pool, 1));
     tern_destroy(t);

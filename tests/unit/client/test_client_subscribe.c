@@ -181,10 +181,10 @@ TEST(answer_that_is_none_ends_the_connection)
         subscribed(&scripts[i]);
         (void)tern_ping(t, 2000); /* its answer is perhaps there already */
         a = polled_ours();
-        assert_err(TERN_PEER_LOST, a.err);
+        assert_err(TERN_DAEMON_LOST, a.err);
         assert_null(a.events);
-        assert_err(TERN_PEER_LOST, tern_poll(t, &a));
-        assert_err(TERN_PEER_LOST, tern_subscribe(t, NULL, 0, 1));
+        assert_err(TERN_DAEMON_LOST, tern_poll(t, &a));
+        assert_err(TERN_DAEMON_LOST, tern_subscribe(t, NULL, 0, 1));
         stop();
     }
 }

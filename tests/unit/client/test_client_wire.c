@@ -447,8 +447,9 @@ TEST(answer_is_nonsense_connection_ends_typed)
             } else {
                 err = tern_match(t, 1, &some_tokens, 0, 2000, &r);
             }
-            assert_true(err == TERN_MALFORMED || err == TERN_UNSUPPORTED || err == TERN_PEER_LOST);
-            assert_err(TERN_PEER_LOST, tern_ping(t, 100));
+            assert_true(err == TERN_MALFORMED || err == TERN_UNSUPPORTED ||
+                        err == TERN_DAEMON_LOST);
+            assert_err(TERN_DAEMON_LOST, tern_ping(t, 100));
             stop();
         }
     }

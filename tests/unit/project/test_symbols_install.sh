@@ -33,7 +33,7 @@ int main(void)
     enum tern_err err = tern_connect("/nonexistent/tern.sock", 100, &t);
 
     printf("%s %s %s\n", tern_version(), err_name(1), tern_strerror(err));
-    return err == TERN_PEER_LOST && !t && strcmp(err_name(1), "mine") == 0 ? 0 : 1;
+    return err == TERN_DAEMON_LOST && !t && strcmp(err_name(1), "mine") == 0 ? 0 : 1;
 }
 C
 compiler=$(cache CMAKE_C_COMPILER)
