@@ -55,6 +55,10 @@ static void add_count(struct table *t, const json_t *g, const char *key)
 {
     uint64_t n = j_u64(g, key);
 
+    if (json_is_null(json_object_get(g, key))) { /* too many to be counted */
+        table_add(t, PLAIN, "?");
+        return;
+    }
     table_add(t, strcmp(key, "quarantine") == 0 ? alarm_if(n) : dim_if_none(n), "%s",
               human_count(n));
 }

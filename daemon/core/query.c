@@ -263,34 +263,57 @@ void core_view(const struct core *c, struct core_view *ret)
     core_event_range(c, &ret->event_first, &ret->event_next);
 }
 
+uint32_t core_tenant_sessions(const struct core *c, uint32_t tenant)
+{
+    return tenant_at(c, tenant)->sessions;
+}
+
 uint32_t core_retracts_undone(const struct core *c, uint32_t tenant)
 {
     return tenant_at(c, tenant)->undone;
 }
 
-void core_pool_borrowed(const struct core *c, uint32_t pool, uint64_t *bits,
-                        uint32_t ret[GROUPS_MAX])
+static void add_borrowed(const struct pool *p, const struct node *n, uint32_t ret[GROUPS_MAX])
 {
-    const struct pool *p = pool_at(c, pool);
+    for (uint32_t g = 0; g < p->ngroups; g++)
+        if (n->pages[g] != NONE &&
+            (!group_is_state(&p->group[g]) || n->state.borrowers > n->state.host_borrowers))
+            ret[g] += p->group[g].segment;
+}
 
-    memset(bits, 0, (c->limits.nodes + 63) / 64 * sizeof *bits);
-    memset(ret, 0, GROUPS_MAX * sizeof *ret);
+/* Looks at each node of the sessions' paths once: those whose bit is `seen` have been. The same
+ * walk with the other value puts the bits back. False: it is not all of them. */
+static bool walk_paths(const struct core *c, uint32_t pool, uint64_t *bits, bool seen,
+                       uint32_t *visits, uint32_t ret[GROUPS_MAX])
+{
     for (uint32_t i = 0; i < c->limits.sessions; i++) {
         const struct session *s = session_at(c, i);
 
         if (s->state == SESSION_EMPTY || s->pool != pool || s->held != REF_DEVICE)
             continue;
-        for (uint32_t at = s->node; node_at(c, at)->depth > 0 && !(bits[at / 64] >> at % 64 & 1);
+        for (uint32_t at = s->node;
+             node_at(c, at)->depth > 0 && (bits[at / 64] >> at % 64 & 1) != seen;
              at = node_at(c, at)->parent) {
-            const struct node *n = node_at(c, at);
-
-            bits[at / 64] |= 1ull << at % 64;
-            for (uint32_t g = 0; g < p->ngroups; g++)
-                if (n->pages[g] != NONE &&
-                    (!group_is_state(&p->group[g]) || n->state.borrowers > n->state.host_borrowers))
-                    ret[g] += p->group[g].segment;
+            if (*visits == 0)
+                return false;
+            --*visits;
+            bits[at / 64] ^= UINT64_C(1) << at % 64;
+            add_borrowed(pool_at(c, pool), node_at(c, at), ret);
         }
     }
+    return true;
+}
+
+bool core_pool_borrowed(const struct core *c, uint32_t pool, uint64_t *bits, uint32_t *visits,
+                        uint32_t ret[GROUPS_MAX])
+{
+    uint32_t unused[GROUPS_MAX] = {0}, again = *visits;
+    bool all;
+
+    memset(ret, 0, GROUPS_MAX * sizeof *ret);
+    all = walk_paths(c, pool, bits, true, visits, ret);
+    walk_paths(c, pool, bits, false, &again, unused);
+    return all;
 }
 
 bool core_share_plan(const struct core_limits *limits, const struct tenant_config *tenants,

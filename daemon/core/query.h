@@ -151,6 +151,7 @@ bool core_share_view(const struct core *c, struct share_of of, struct share_view
 bool core_share_plan(const struct core_limits *limits, const struct tenant_config *tenants,
                      struct share_of of, struct share_view *ret);
 void core_view(const struct core *core, struct core_view *ret);
+uint32_t core_tenant_sessions(const struct core *core, uint32_t tenant);
 uint32_t core_retracts_undone(const struct core *core, uint32_t tenant);
 bool core_pool_view(const struct core *core, uint32_t slot, struct pool_view *ret);
 bool core_session_view(const struct core *core, uint32_t slot, struct session_view *ret);
@@ -162,8 +163,9 @@ bool core_node_view(const struct core *core, uint32_t slot, struct node_view *re
  * is none. */
 void core_event_range(const struct core *core, uint64_t *ret_first, uint64_t *ret_next);
 /* Snapshot pages in running sessions' tables, each counted once. `bits`: scratch of one bit a node,
- * (limits.nodes + 63) / 64 words. */
-void core_pool_borrowed(const struct core *core, uint32_t pool, uint64_t *bits,
+ * (limits.nodes + 63) / 64 words, all 0 before and afterwards. *visits: the nodes that may still
+ * be looked at; false where those were not enough. */
+bool core_pool_borrowed(const struct core *core, uint32_t pool, uint64_t *bits, uint32_t *visits,
                         uint32_t ret[GROUPS_MAX]);
 /* A tenant's own changes are counted apart, from 1: those that are kept are [first, next). */
 void core_event_own_range(const struct core *core, uint32_t tenant, uint64_t *ret_first,

@@ -135,18 +135,10 @@ static void status_pools(const struct admin_ctx *ctx, uint32_t tenant, struct te
     text_array_end(out);
 }
 
-/* Counts a tenant's own sessions, because the core keeps one number for all tenants. */
 static uint32_t status_sessions(const struct admin_ctx *ctx, const struct core_view *v,
                                 uint32_t tenant)
 {
-    struct session_view s;
-    uint32_t n = 0;
-
-    if (tenant == NONE)
-        return v->sessions;
-    for (uint32_t i = 0; i < session_slots(ctx); i++)
-        n += core_session_view(ctx->core, i, &s) && admin_session_tenant(ctx, &s) == tenant;
-    return n;
+    return tenant == NONE ? v->sessions : core_tenant_sessions(ctx->core, tenant);
 }
 
 /* What the host tier holds and did; all values are 0 where there is none. Pages of a pool lie in

@@ -19,6 +19,7 @@
 #define ADMIN_ROWS_DEFAULT 256 /* rows of one answer without limit= */
 #define ADMIN_ROWS_MAX     4096
 #define ADMIN_SCAN_MAX     65536 /* slots looked at for one answer: the owner thread has other work */
+#define ADMIN_VISITS_MAX   16384 /* nodes, likewise, to count the pages that sessions borrow */
 
 struct admin_ctx {
     const struct core *core;
@@ -66,6 +67,7 @@ struct admin_ctx {
     const char *(*group_name)(void *ctx, uint32_t pool, uint32_t group);
     void *ctx;
     uint64_t *node_bits; /* scratch: a bit a node of the core, (limits.nodes + 63) / 64 words */
+    uint32_t *visits;    /* how many nodes the answer may still look at to count borrowed pages */
 };
 
 /* Commands: status, doctor, pools, sessions, engines, peers, transfers, tree. `tenant` NONE for the
@@ -76,7 +78,8 @@ struct admin_ctx {
  * the `from` of the following page, or null at the end, and ends early, whole, where `out` has no
  * room for another row or ADMIN_SCAN_MAX slots were looked at: a page without rows is no end.
  * `tree` takes pool=SLOT as well, `status` hash=1 for core_hash. 64-bit ids and hashes are
- * hexadecimal strings; counts are numbers. A node, a session's hold on one and a transfer's are
+ * hexadecimal strings; counts are numbers. "borrowed" is null where it would take more than
+ * ADMIN_VISITS_MAX nodes to count it. A node, a session's hold on one and a transfer's are
  * told by "id" and "node_id"; "slot", "parent" and "node" are places that are used again.
  *
  * UNSUPPORTED: no such command. INVALID: an argument. DENIED: not for a tenant. BUSY: `out` is too

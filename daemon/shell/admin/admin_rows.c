@@ -55,7 +55,7 @@ static_assert(sizeof ref_names / sizeof *ref_names == REF_KINDS, "each kind has 
 static const char *const tier_names[] = {[TIER_DEVICE] = "device", [TIER_HOST] = "host"};
 
 static void group_counts(const struct admin_ctx *ctx, const struct pool_view *p, uint32_t slot,
-                         uint32_t group, uint32_t borrowed, struct text_out *out)
+                         uint32_t group, const uint32_t *borrowed, struct text_out *out)
 {
     const struct group_view *g = &p->group[group];
     static const char *const families[] = {
@@ -75,7 +75,10 @@ static void group_counts(const struct admin_ctx *ctx, const struct pool_view *p,
     text_u64(out, "session", g->session);
     text_u64(out, "snapshot", g->snapshot);
     text_u64(out, "reclaimable", g->reclaimable);
-    text_u64(out, "borrowed", borrowed);
+    if (borrowed)
+        text_u64(out, "borrowed", borrowed[group]);
+    else
+        text_str(out, "borrowed", NULL);
     text_u64(out, "transfer", g->transfer);
     text_u64(out, "ticket", g->ticket);
     text_u64(out, "retiring", g->retiring);
@@ -90,16 +93,17 @@ void admin_pool_groups(const struct admin_ctx *ctx, uint32_t slot, uint32_t tena
 {
     uint32_t borrowed[GROUPS_MAX] = {0};
     struct pool_view p;
+    bool known;
 
     if (!core_pool_view(ctx->core, slot, &p) || (tenant != NONE && p.tenant != tenant))
         return;
-    core_pool_borrowed(ctx->core, slot, ctx->node_bits, borrowed);
+    known = core_pool_borrowed(ctx->core, slot, ctx->node_bits, ctx->visits, borrowed);
     for (uint32_t i = 0; i < p.ngroups; i++) {
         text_object(out, NULL);
         text_hex(out, "pool", pool_id_pack(p.id));
         text_str(out, "tenant", tenant_name(ctx, p.tenant));
         text_str(out, "tier", tier_names[p.tier]);
-        group_counts(ctx, &p, slot, i, borrowed[i], out);
+        group_counts(ctx, &p, slot, i, known ? borrowed : NULL, out);
         text_object_end(out);
     }
 }
@@ -113,12 +117,12 @@ bool admin_pool_row(const struct admin_ctx *ctx, uint32_t slot, uint32_t tenant,
     struct pool_view p, other = {0};
     uint32_t borrowed[GROUPS_MAX] = {0};
     char device[CONFIG_DEVICE_BYTES];
-    bool has_other;
+    bool has_other, known;
 
     (void)pool;
     if (!core_pool_view(ctx->core, slot, &p) || (tenant != NONE && p.tenant != tenant))
         return false;
-    core_pool_borrowed(ctx->core, slot, ctx->node_bits, borrowed);
+    known = core_pool_borrowed(ctx->core, slot, ctx->node_bits, ctx->visits, borrowed);
     text_object(out, NULL);
     text_hex(out, "pool", pool_id_pack(p.id));
     text_u64(out, "slot", slot);
@@ -145,7 +149,7 @@ bool admin_pool_row(const struct admin_ctx *ctx, uint32_t slot, uint32_t tenant,
     text_array(out, "groups");
     for (uint32_t i = 0; i < p.ngroups; i++) {
         text_object(out, NULL);
-        group_counts(ctx, &p, slot, i, borrowed[i], out);
+        group_counts(ctx, &p, slot, i, known ? borrowed : NULL, out);
         text_u64(out, "units", p.group[i].layout.units);
         text_u64(out, "reserve", p.group[i].layout.reserve);
         text_u64(out, "cap_pages", p.group[i].layout.cap_pages);
@@ -157,13 +161,6 @@ bool admin_pool_row(const struct admin_ctx *ctx, uint32_t slot, uint32_t tenant,
 }
 
 /* ---- sessions and engines ---- */
-
-uint32_t admin_session_tenant(const struct admin_ctx *ctx, const struct session_view *s)
-{
-    struct engine_view engine;
-
-    return core_engine_view(ctx->core, s->engine.slot, &engine) ? engine.tenant : NONE;
-}
 
 /* The node that a session or transfer pins, by which kind of ref and for how long. */
 static void session_hold(const struct admin_ctx *ctx, const struct session_view *s,

@@ -21,9 +21,6 @@ void admin_peers_head(const struct admin_ctx *ctx, struct text_out *out);
 void admin_pool_groups(const struct admin_ctx *ctx, uint32_t slot, uint32_t tenant,
                        struct text_out *out);
 
-uint32_t admin_session_tenant(const struct admin_ctx *ctx,
-                              const struct session_view *s); /* NONE: its engine is gone */
-
 /* Which RDMA devices there are, which of them are used, and why the others are not. */
 enum tern_err admin_doctor(const struct admin_ctx *ctx, struct text_out *out);
 

@@ -152,6 +152,7 @@ static enum tern_err describe(struct daemon *d, const char *command, char *const
                               size_t nargs, uint32_t tenant, size_t *ret_n, const char **ret_text)
 {
     static char why[ADMIN_WHY_BYTES];
+    uint32_t visits = ADMIN_VISITS_MAX;
     struct text_out out;
     struct tls_stats tls;
     struct admin_ctx ctx = {
@@ -177,6 +178,7 @@ static enum tern_err describe(struct daemon *d, const char *command, char *const
         .send_share = send_share,
         .group_name = group_name,
         .node_bits = d->node_bits,
+        .visits = &visits,
         .ctx = d,
     };
 
