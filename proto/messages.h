@@ -243,19 +243,18 @@ enum frame_type {
 
 /* ---- what a decoded message can hold ---- */
 
-#define WIRE_GROUPS_MAX  8u      /* of a PoolOpen */
-#define WIRE_AXES_MAX    8u      /* of a group */
-#define WIRE_OPS_MAX     1024u   /* of a Step, and results of its answer */
-#define WIRE_RUNS_MAX    4096u   /* of one message, all its results together */
-#define WIRE_REFS_MAX    122880u /* page references of one message, all its runs together */
-#define WIRE_KEYS_MAX    1024u   /* extra keys of one token list */
-#define WIRE_ARGS_MAX    16u     /* of an Admin */
-#define WIRE_EVENTS_MAX  4096u   /* of a SubscribeReply */
-#define WIRE_NAMES_MAX   64u     /* of tenants in a SubscribeReply */
-#define WIRE_CHUNKS_MAX  64u     /* of a PeerPath */
-#define WIRE_WINDOWS_MAX 64u     /* of a PeerPath */
-#define WIRE_STRING_MAX  255u    /* bytes of every string that is not among the limits below */
-#define WIRE_TEXT_MAX    1023u   /* bytes of Status.text and PeerPath.text */
+#define WIRE_GROUPS_MAX  8u    /* of a PoolOpen */
+#define WIRE_AXES_MAX    8u    /* of a group */
+#define WIRE_OPS_MAX     1024u /* of a Step, and results of its answer */
+#define WIRE_RUNS_MAX    4096u /* of one message, all its results together */
+#define WIRE_KEYS_MAX    1024u /* extra keys of one token list */
+#define WIRE_ARGS_MAX    16u   /* of an Admin */
+#define WIRE_EVENTS_MAX  4096u /* of a SubscribeReply */
+#define WIRE_NAMES_MAX   64u   /* of tenants in a SubscribeReply */
+#define WIRE_CHUNKS_MAX  64u   /* of a PeerPath */
+#define WIRE_WINDOWS_MAX 64u   /* of a PeerPath */
+#define WIRE_STRING_MAX  255u  /* bytes of every string that is not among the limits below */
+#define WIRE_TEXT_MAX    1023u /* bytes of Status.text and PeerPath.text */
 
 /* Elements of the byte arrays. */
 #define WIRE_TOKEN_BYTES  4u /* Tokens.tokens, PeerMsg.tokens: u32 */
@@ -269,7 +268,7 @@ enum frame_type {
 #define WIRE_ANY UINT32_MAX /* no more than the body has room for */
 
 /* Which elements are counted together over the whole message. */
-enum limit_sum { SUM_NONE = 0, SUM_RUNS, SUM_REFS, LIMIT_SUMS };
+enum limit_sum { SUM_NONE = 0, SUM_RUNS, LIMIT_SUMS };
 
 /* Every list and every array, and the strings that may be longer than the rest. A list or an array
  * without a row has to be empty. The most frequent ones stand first: they are searched in order.
@@ -277,7 +276,7 @@ enum limit_sum { SUM_NONE = 0, SUM_RUNS, SUM_REFS, LIMIT_SUMS };
 #define LIMIT_TABLE(X)                                                                             \
     X(tokens, tokens, WIRE_TOKEN_BYTES, 0, WIRE_ANY, SUM_NONE)                                     \
     X(tokens, keys, WIRE_KEY_BYTES, 0, WIRE_KEYS_MAX, SUM_NONE)                                    \
-    X(run, refs, WIRE_REF_BYTES, 0, WIRE_REFS_MAX, SUM_REFS)                                       \
+    X(run, refs, WIRE_REF_BYTES, 0, WIRE_ANY, SUM_NONE)                                            \
     X(op_result, runs, 0, 0, WIRE_RUNS_MAX, SUM_RUNS)                                              \
     X(match_reply, runs, 0, 0, WIRE_RUNS_MAX, SUM_RUNS)                                            \
     X(fetch_reply, runs, 0, 0, WIRE_RUNS_MAX, SUM_RUNS)                                            \

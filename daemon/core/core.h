@@ -217,18 +217,24 @@ struct action {
     };
 };
 
-/* Where one step puts what it wants done. Owned by the caller, about 2.5 MiB, reused. */
+/* Where one step puts what it wants done. Owned by the caller, some MiB (actions_bytes), reused. */
 struct actions {
     uint32_t n, nruns, nrefs, npages;
-    bool opens; /* a message among them has the arrays tokens and keys */
+    uint32_t refs_max; /* of `refs`: see actions_init */
+    bool opens;        /* a message among them has the arrays tokens and keys */
     struct action v[ACTIONS_MAX];
     struct table_run runs[REPLY_RUNS_MAX];
-    struct page_ref refs[REPLY_REFS_MAX];
     struct page_at pages[(PULL_BATCHES_MAX + 4) * PULL_BATCH_PAGES + SEAL_PAGES_MAX];
     struct op_result results[STEP_OPS_MAX];
     uint32_t tokens[OPEN_TOKENS_MAX]; /* of the session's list, for a PULL_OPEN or PULL_TOKENS */
     struct extra_key keys[EXTRA_KEYS_MAX];
+    struct page_ref refs[];
 };
+
+/* Bytes of the actions of a core with these limits. The memory may hold anything; actions_init
+ * makes it usable for them. */
+size_t actions_bytes(const struct core_limits *limits);
+void actions_init(struct actions *out, const struct core_limits *limits);
 
 struct tenant_config {
     uint64_t memory_bytes; /* of one region */

@@ -13,9 +13,11 @@
 #define ALIGN_TOKENS_MAX     16384           /* the commit alignment L */
 #define TOKEN_BLOCK          64              /* tokens of a block of the token store */
 #define SESSION_TOKENS_MAX   (1u << 22)
-#define EXTRA_KEYS_MAX       1024 /* extra keys of one request */
-#define STEP_OPS_MAX         1024 /* operations of one Step */
-#define REPLY_REFS_MAX       122880 /* page refs of one answer or offer, all groups: a frame has room */
+#define EXTRA_KEYS_MAX       1024   /* extra keys of one request */
+#define STEP_OPS_MAX         1024   /* operations of one Step */
+#define TABLE_PAGES          122880 /* pages of a session's table, as many as 1 MiB can name */
+#define TABLE_PAGES_MIN      32768
+#define TABLE_PAGES_MAX      (1u << 22)
 #define REPLY_RUNS_MAX       4096 /* table runs that one answer can hold */
 #define ACTIONS_MAX          64   /* actions that one step of the core can emit */
 #define SEAL_PAGES_MAX       256  /* pages of one checksum job */
@@ -50,13 +52,16 @@ struct core_limits {
     uint32_t pulls, serves;            /* transfers in, transfers out */
     uint32_t open_tokens, offer_pages; /* of one message about a transfer, in whole chunks and at
                                           least one; 0: as many as it may have */
-    uint32_t seal_jobs;                /* checksum jobs in flight */
-    uint32_t copy_jobs;        /* copies between device and host memory in flight, a node each */
-    uint32_t events;           /* changes of the prefix tree kept for subscribers, of each tenant */
-    uint32_t sums_per_page;    /* checksums kept for a page: its units times its regions */
-    uint32_t busy_retry_ms;    /* what a source that is full tells its peer */
+    uint32_t table_pages;   /* pages in a session's table, all groups, and page refs of one answer;
+                               0: TABLE_PAGES */
+    uint32_t seal_jobs;     /* checksum jobs in flight */
+    uint32_t copy_jobs;     /* copies between device and host memory in flight, a node each */
+    uint32_t events;        /* changes of the prefix tree kept for subscribers, of each tenant */
+    uint32_t sums_per_page; /* checksums kept for a page: its units times its regions */
+    uint32_t busy_retry_ms; /* what a source that is full tells its peer */
     uint32_t reserved_percent; /* of each table that tenants share: see arena/shares.h */
-    uint64_t page_bytes_min;   /* of a pool's pages, in one region */
+    uint32_t zero;
+    uint64_t page_bytes_min;       /* of a pool's pages, in one region */
     uint64_t peer_bytes_in_flight; /* X8: asked for and not yet here, per peer */
     uint64_t tenant_bytes_in_flight;
     uint32_t tenant_batches; /* X8: batches of pages that the data path may have of a tenant; 0: as

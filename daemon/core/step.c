@@ -302,7 +302,7 @@ void core_step(struct core *c, const struct event *ev, struct actions *out)
 
     out->n = out->nruns = out->nrefs = out->npages = 0;
     out->opens = false;
-    check(ev->now_ns >= c->now_ns);
+    check(ev->now_ns >= c->now_ns && out->refs_max == c->limits.table_pages);
     c->now_ns = ev->now_ns;
     c->touched = c->visits = 0;
     apply(c, out, ev);

@@ -161,6 +161,8 @@ static bool write_config(const char *path, const struct daemon *d, const struct 
     if (has_peer)
         write_peers(f, o);
     write_limits(f, o);
+    if (o->frame_body_max)
+        fprintf(f, "frame_body_max: %" PRIu64 "\n", o->frame_body_max);
     if (o->corrupt_pages)
         fprintf(f, "faults:\n  corrupt_pages: %" PRIu64 "\n", o->corrupt_pages);
     return fclose(f) == 0;

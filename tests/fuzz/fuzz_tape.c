@@ -22,6 +22,7 @@ static void *arena;
 
 static bool start(const struct tape_header *head)
 {
+    const struct core_limits most = {.table_pages = TABLE_PAGES_MAX};
     size_t bytes;
 
     if (core_size(&head->limits, &bytes) != TERN_OK || bytes > ARENA_BYTES_MAX ||
@@ -33,9 +34,10 @@ static bool start(const struct tape_header *head)
             return false;
     if (arena == NULL) {
         arena = aligned_alloc(64, ARENA_BYTES_MAX);
-        actions = calloc(1, sizeof *actions);
+        actions = calloc(1, actions_bytes(&most));
         check(arena != NULL && actions != NULL);
     }
+    actions_init(actions, &head->limits);
     memset(arena, 0, bytes);
     core_init(arena, &head->limits, head->tenant, head->incarnation);
     return true;

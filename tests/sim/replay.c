@@ -186,13 +186,15 @@ int tape_replay(const char *path, bool json)
     close(fd);
     if (err != TERN_OK)
         goto out_report;
-    out = malloc(sizeof *out);
-    if (!out) {
-        err = TERN_QUOTA;
-        goto out_report;
-    }
     if (tape_header(r)->complete)
         err = core_create(tape_header(r), &mem, &core);
+    if (err == TERN_OK) {
+        out = malloc(actions_bytes(&tape_header(r)->limits));
+        if (out)
+            actions_init(out, &tape_header(r)->limits);
+        else
+            err = TERN_QUOTA;
+    }
     if (err == TERN_OK)
         err = play(r, core, out, json, &n);
     if (err == TERN_OK && json)

@@ -95,7 +95,8 @@ void sim_create(struct sim *w)
     memset(w, 0, sizeof *w);
     for (uint32_t d = 0; d < DAEMONS; d++)
         w->d[d].arena = arena_take(ARENA_MAX);
-    w->out = arena_take(sizeof *w->out);
+    w->out = arena_take(actions_bytes(&w->limits));
+    actions_init(w->out, &w->limits);
     oracle_fail_hook = on_audit;
     check_set_hook(on_check);
     sigaction(SIGSEGV, &(struct sigaction){.sa_handler = on_crash, .sa_flags = SA_NODEFER}, NULL);

@@ -4,6 +4,22 @@
 
 #include <string.h>
 
+static uint32_t refs_of(const struct core_limits *limits)
+{
+    return limits->table_pages ? limits->table_pages : TABLE_PAGES;
+}
+
+size_t actions_bytes(const struct core_limits *limits)
+{
+    return sizeof(struct actions) + refs_of(limits) * sizeof(struct page_ref);
+}
+
+void actions_init(struct actions *out, const struct core_limits *limits)
+{
+    out->n = 0;
+    out->refs_max = refs_of(limits);
+}
+
 uint32_t actions_room(const struct actions *out)
 {
     return ACTIONS_MAX - out->n;
@@ -22,8 +38,8 @@ struct action *action_add(struct actions *out, enum action_kind kind)
 
 bool refs_fit(const struct actions *out, struct runs_wanted wanted)
 {
-    return out->nruns + wanted.runs <= REPLY_RUNS_MAX && wanted.refs <= REPLY_REFS_MAX &&
-           out->nrefs <= REPLY_REFS_MAX - wanted.refs;
+    return out->nruns + wanted.runs <= REPLY_RUNS_MAX && wanted.refs <= out->refs_max &&
+           out->nrefs <= out->refs_max - wanted.refs;
 }
 
 struct page_ref *run_add(struct actions *out, struct table_run wanted)

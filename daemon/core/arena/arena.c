@@ -45,7 +45,8 @@ static bool limits_sane(const struct core_limits *l)
     return l->pools <= POOLS_LIMIT && l->engines <= ENGINES_LIMIT && l->peers <= l->links &&
            l->nodes >= 2 && l->slabs >= 2 && l->reserved_percent <= 100 &&
            l->peer_bytes_in_flight > 0 && l->tenant_bytes_in_flight > 0 &&
-           l->transfer_deadline_ns > 0;
+           l->transfer_deadline_ns > 0 && l->table_pages <= TABLE_PAGES_MAX &&
+           (l->table_pages == 0 || l->table_pages >= TABLE_PAGES_MIN);
 }
 
 static enum tern_err lay_out(struct core *c, const struct core_limits *l, size_t *ret_bytes)
@@ -148,6 +149,8 @@ struct core *core_init(void *mem, const struct core_limits *limits,
 
     check(lay_out(c, limits, &bytes) == TERN_OK);
     c->limits = *limits;
+    if (c->limits.table_pages == 0)
+        c->limits.table_pages = TABLE_PAGES;
     c->incarnation = incarnation;
     c->bytes = bytes;
     c->hash_mask = pow2_at_least(limits->nodes) - 1;

@@ -245,9 +245,10 @@ static enum tern_err match_check(const struct core *c, const struct session *s,
     if (t->base > s->tokens.end)
         return refuse(ret, TERN_CONFLICT,
                       "base is beyond the tokens that the session has: give them again from there");
-    if (session_table_refs(c, s, t->base + t->n) > REPLY_REFS_MAX)
+    if (session_table_refs(c, s, t->base + t->n) > c->limits.table_pages)
         return refuse(ret, TERN_INVALID,
-                      "a session's table has at most 122,880 pages: give fewer tokens");
+                      "a session's table has no more pages than an answer of frame_body_max can "
+                      "name: give fewer tokens, or raise frame_body_max");
     return TERN_OK;
 }
 

@@ -445,9 +445,8 @@ static bool table_fits(const struct core *c, const struct actions *out, const st
 {
     uint32_t refs = session_table_refs(c, s, s->tokens.end);
 
-    return refs_fit(out,
-                    (struct runs_wanted){.runs = 2 * GROUPS_MAX,
-                                         .refs = refs < REPLY_REFS_MAX ? refs : REPLY_REFS_MAX});
+    return refs_fit(out, (struct runs_wanted){.runs = 2 * GROUPS_MAX,
+                                              .refs = refs < out->refs_max ? refs : out->refs_max});
 }
 
 /* False: the answer has no room. */

@@ -36,7 +36,7 @@ static enum tern_err extend_check(const struct core *c, const struct actions *ou
         to->written > s->tokens.end + op->tokens.n || op->tokens.nkeys > EXTRA_KEYS_MAX ||
         !keys_in_order(&op->tokens) ||
         session_table_refs(c, s, to->allocated > end ? to->allocated : end) + window >
-            REPLY_REFS_MAX)
+            c->limits.table_pages)
         return TERN_INVALID; /* nor tokens for a table that no answer could tell: see Match */
     return refs_fit(out, (struct runs_wanted){.runs = p->ngroups, .refs = pages}) ? TERN_OK
                                                                                   : TERN_BUSY;

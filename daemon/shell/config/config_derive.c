@@ -21,6 +21,7 @@
 #define DATA_CONNS_MIN     128u
 #define TRANSFERS_EACH     4u /* for a tenant with a peer */
 #define TRANSFERS_MIN      256u
+#define TABLE_REST_BYTES   65536u /* of an answer, beside its page refs */
 #define TRANSFERS_MAX      65536u
 
 /* ---- names ---- */
@@ -175,6 +176,15 @@ static uint64_t transfers(const struct config *c)
     return n < TRANSFERS_MIN ? TRANSFERS_MIN : n > TRANSFERS_MAX ? TRANSFERS_MAX : n;
 }
 
+/* As many pages as one answer can name, with what else stands in it. */
+static uint32_t table_pages(uint32_t frame_body_max)
+{
+    uint32_t room = frame_body_max > TABLE_REST_BYTES ? frame_body_max - TABLE_REST_BYTES : 0,
+             n = room / sizeof(struct page_ref);
+
+    return n < TABLE_PAGES_MIN ? TABLE_PAGES_MIN : n > TABLE_PAGES_MAX ? TABLE_PAGES_MAX : n;
+}
+
 /* A field that may not be 0 and is 0 was not set, and gets the derived value. */
 void config_derive(struct loader *l)
 {
@@ -195,6 +205,7 @@ void config_derive(struct loader *l)
     limits->conns = at_most(conns, COUNT_MAX);
     limits->peers = c->npeers;
     limits->page_bytes_min = c->page_bytes_min;
+    limits->table_pages = table_pages(c->frame_body_max);
     derive_u32(&c->inbound_links, (uint64_t)c->npeers + INBOUND_SPARE);
     derive_u32(&c->data_conns_max, data_conns(c));
     derive_u32(&c->send_buffers_reserved,

@@ -145,7 +145,7 @@ static uint64_t core_bytes(const struct config *config)
     size_t arena = 0;
 
     check(core_size(&limits, &arena) == TERN_OK);
-    return arena + tables + sizeof(struct actions);
+    return arena + tables + actions_bytes(&limits);
 }
 
 static uint64_t connection_bytes(const struct config *config)

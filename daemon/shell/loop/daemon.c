@@ -177,7 +177,7 @@ static enum tern_err start_core(struct daemon *d, char *why, size_t cap)
         return fail(why, cap, TERN_INVALID,
                     "the limits do not make a core: one of them is 0 or too large");
     d->arena = pages_take(bytes);
-    d->actions = pages_take(sizeof(*d->actions));
+    d->actions = pages_take(actions_bytes(&d->limits));
     d->queue.cap = daemon_queue_bound(&d->limits, d->config->procs_max);
     d->queue.v = calloc(d->queue.cap, sizeof(*d->queue.v));
     d->engines = calloc(d->limits.engines, sizeof(*d->engines));
@@ -189,6 +189,7 @@ static enum tern_err start_core(struct daemon *d, char *why, size_t cap)
                  bytes);
         return TERN_INTERNAL;
     }
+    actions_init(d->actions, &d->limits);
     if (getrandom(tape.secret, sizeof(tape.secret), 0) != (ssize_t)sizeof(tape.secret))
         return fail(why, cap, TERN_INTERNAL, "getrandom failed");
     if (tape.bytes && tape_create(&tape, &d->tape) != TERN_OK)
@@ -378,7 +379,7 @@ void daemon_destroy(struct daemon *d)
     tape_destroy(d->tape);
     if (core_size(&d->limits, &bytes) == TERN_OK)
         pages_put(d->arena, bytes);
-    pages_put(d->actions, sizeof(*d->actions));
+    pages_put(d->actions, actions_bytes(&d->limits));
     pages_put(d->frame, FRAME_HEADER_BYTES + (size_t)plan_body_max(d->config));
     pages_put(d->text, ADMIN_TEXT_BYTES);
     free(d->queue.v);

@@ -177,9 +177,10 @@ bool core_rig_init(struct core_rig *rig, const struct req_pool_open *open, uint3
         return false;
     bytes = (bytes + 63) & ~(size_t)63;
     rig->mem = aligned_alloc(64, bytes);
-    rig->out = calloc(1, sizeof *rig->out);
+    rig->out = calloc(1, actions_bytes(&limits));
     if (!rig->mem || !rig->out)
         return false;
+    actions_init(rig->out, &limits);
     memset(rig->mem, 0, bytes);
     rig->core = core_init(rig->mem, &limits, &tenant, 1);
     return set_up(rig, open, pages);

@@ -16,11 +16,14 @@
 #include "engine/stats.h"
 #include "handover.h"
 
-#define LOOK_MS     50         /* between two looks at the engines */
-#define SAMPLE_NS   200000000u /* between two samples of page counts */
-#define EMPTY_MS    60000      /* for the last pages to become free */
-#define TOKEN_SPARE 65536      /* token blocks for what is fetched and retired meanwhile */
-#define PUSH_MS     10000      /* until a path is there */
+#define LOOK_MS        50         /* between two looks at the engines */
+#define SAMPLE_NS      200000000u /* between two samples of page counts */
+#define EMPTY_MS       60000      /* for the last pages to become free */
+#define TOKEN_SPARE    65536      /* token blocks for what is fetched and retired meanwhile */
+#define FRAME_DEFAULT  (1u << 20) /* frame_body_max */
+#define FRAME_REST     65536u     /* of an answer, beside its page references */
+#define PAGE_REF_BYTES 8u
+#define PUSH_MS        10000 /* until a path is there */
 
 static volatile sig_atomic_t interrupted;
 
@@ -63,6 +66,19 @@ static void size_pool(struct run *r, struct geometry *g)
     geometry_caps(g, r->group_pages, o->host_pages);
 }
 
+/* An answer names all pages of a session: 0 where the daemon's default is enough. */
+static uint64_t frame_needed(const struct run *r, const struct geometry *g)
+{
+    uint64_t refs = 0;
+
+    for (uint32_t i = 0; i < g->ngroups; i++)
+        refs += g->groups[i].family == TERN_HISTORY
+                    ? r->survey.tokens_max / g->groups[i].page_tokens
+                    : 0;
+    refs = refs * PAGE_REF_BYTES + FRAME_REST;
+    return refs <= FRAME_DEFAULT ? 0 : refs + refs / 8;
+}
+
 static bool start_daemons(struct run *r, const struct geometry *g)
 {
     const struct options *o = r->options;
@@ -76,6 +92,7 @@ static bool start_daemons(struct run *r, const struct geometry *g)
     d[0].page_bytes_min = g->region_bytes_min;
     d[0].host_bytes =
         g->layout.host_bytes ? (g->layout.host_bytes + (2u << 20)) & ~(uint64_t)4095 : 0;
+    d[0].frame_body_max = frame_needed(r, g);
     d[0].nodes = (uint64_t)r->group_pages[0] + o->host_pages + 1024;
     d[0].token_blocks =
         ((uint64_t)r->group_pages[0] + o->host_pages) * chunk + sessions + TOKEN_SPARE;

@@ -103,7 +103,7 @@ struct rig_options rig_small(void)
 
 static struct rig *live;
 /* What the step under way asks for, taken in before the next step of any rig. */
-static struct actions asked;
+static struct actions *asked;
 
 struct rig *rig_create(const struct rig_options *options)
 {
@@ -114,7 +114,14 @@ struct rig *rig_create(const struct rig_options *options)
     if (!rig)
         abort();
     rig->options = options ? *options : defaults;
-    rig->out = &asked;
+    if (!asked) {
+        const struct core_limits most = {.table_pages = TABLE_PAGES_MAX};
+
+        asked = calloc(1, actions_bytes(&most));
+        if (!asked)
+            abort();
+    }
+    rig->out = asked;
     rig->now_ns = 1000000000u;
     rig->next_request = 1;
     rig->next_conn = 1; /* 0 is what a field holds that nobody set */
@@ -350,6 +357,7 @@ static void nothing_was_forgotten(struct rig *rig)
         return;
     if (rig->on_event)
         rig->on_event(rig->on_event_ctx, &timer);
+    actions_init(rig->out, &rig->options.limits);
     core_step(rig->core, &timer, rig->out);
     if (rig->out->n > 0)
         rig_fail("an action of kind %d was forgotten", rig->out->v[0].kind);
@@ -362,6 +370,7 @@ static void one_event(struct rig *rig, const struct event *event)
     e.now_ns = rig->now_ns;
     if (rig->on_event)
         rig->on_event(rig->on_event_ctx, &e);
+    actions_init(rig->out, &rig->options.limits);
     core_step(rig->core, &e, rig->out);
     if (rig->out->n > ACTIONS_MAX)
         rig_fail("%u actions in one step", rig->out->n);

@@ -140,6 +140,7 @@ TEST(config_every_section_is_read)
     assert_int_equal(c->log_level, LEVEL_DEBUG);
     assert_int_equal(c->workers, 3);
     assert_int_equal(c->frame_body_max, 2u << 20);
+    assert_int_equal(c->limits.table_pages, ((2u << 20) - 65536) / 8); /* that an answer names */
     assert_int_equal(c->admin_mode, 0640);
     assert_string_equal(c->tape_file, "/tmp/t.tape");
     assert_true(c->tape_tokens);

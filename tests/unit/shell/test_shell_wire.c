@@ -354,9 +354,9 @@ TEST(wire_out_largest_answer_fits_the_default_limit)
 {
     struct reply r = {.op = OP_MATCH, .text = "", .runs = runs, .nruns = 1};
 
-    runs[0] = (struct table_run){0, 0, REPLY_REFS_MAX, refs, {0, 0}};
+    runs[0] = (struct table_run){0, 0, TABLE_PAGES, refs, {0, 0}};
     assert_true(wire_out_reply(&r, 0, FRAME_BODY_MAX, frame) >
-                REPLY_REFS_MAX * sizeof(struct page_ref));
+                TABLE_PAGES * sizeof(struct page_ref));
 }
 
 /* ---- requests ---- */

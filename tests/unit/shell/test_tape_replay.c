@@ -147,7 +147,7 @@ static void workload(struct host *a, struct host *b, uint64_t seed, uint32_t rou
 /* A core that has lived through the tape; the arena is the caller's to free. */
 static struct core *replayed(const uint8_t *bytes, size_t n, uint64_t *ret_events)
 {
-    struct actions *actions = calloc(1, sizeof *actions);
+    struct actions *actions;
     struct tape_reader *reader = NULL;
     const struct tape_header *header;
     struct event e;
@@ -159,6 +159,8 @@ static struct core *replayed(const uint8_t *bytes, size_t n, uint64_t *ret_event
     header = tape_header(reader);
     assert_true(header->complete);
     assert_int_equal(core_size(&header->limits, &size), TERN_OK);
+    actions = calloc(1, actions_bytes(&header->limits));
+    actions_init(actions, &header->limits);
     arena = aligned_alloc(64, (size + 63) / 64 * 64);
     memset(arena, 0, size);
     core = core_init(arena, &header->limits, header->tenant, header->incarnation);

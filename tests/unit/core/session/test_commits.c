@@ -148,7 +148,7 @@ TEST(commit_onto_own_engines_pending_node_adopts)
 }
 
 #define TOKENS 1024 /* pages of one token: as many refs */
-#define FIT    (REPLY_REFS_MAX / TOKENS)
+#define FIT    (TABLE_PAGES / TOKENS)
 
 /* Sessions that computed the same tokens at the same time; the first has committed them. */
 static void compute_alike(struct rig *rig, const struct rig_engine *e, struct pool_id pool,

@@ -184,18 +184,18 @@ TEST(limits_slab_records_full_busy)
 /* A table that no answer could tell. */
 TEST(limits_table_of_more_pages_than_an_answer_invalid)
 {
-    static uint32_t tokens[REPLY_REFS_MAX + 1];
-    struct bench b = BENCH_LIMITED(limits.token_blocks = 2 * (REPLY_REFS_MAX / TOKEN_BLOCK), 1, 16);
+    static uint32_t tokens[TABLE_PAGES + 1];
+    struct bench b = BENCH_LIMITED(limits.token_blocks = 2 * (TABLE_PAGES / TOKEN_BLOCK), 1, 16);
     struct request match = {.op = OP_MATCH};
-    struct step_op op = {.kind = STEP_EXTEND, .length = REPLY_REFS_MAX + 1};
+    struct step_op op = {.kind = STEP_EXTEND, .length = TABLE_PAGES + 1};
 
     match.match.session = b.s->id;
-    match.match.tokens = (struct req_tokens){.v = tokens, .n = REPLY_REFS_MAX + 1};
+    match.match.tokens = (struct req_tokens){.v = tokens, .n = TABLE_PAGES + 1};
     assert_err(TERN_INVALID, rig_request(b.rig, b.s->conn, &match)->err);
     assert_true(b.rig->last->text[0] != 0);
     op.session = b.s->id;
     assert_err(TERN_INVALID, rig_step_ops(b.rig, b.s->conn, &op, 1)->step.results[0].err);
-    op.length = REPLY_REFS_MAX;
+    op.length = TABLE_PAGES;
     assert_err(TERN_POOL_EXHAUSTED, rig_step_ops(b.rig, b.s->conn, &op, 1)->step.results[0].err);
     op.length = 0; /* tokens alone, whose table a Fetch or a Recover would have to tell */
     op.tokens = match.match.tokens;
@@ -207,6 +207,21 @@ TEST(limits_table_of_more_pages_than_an_answer_invalid)
     assert_err(TERN_INVALID, rig_step_ops(b.rig, b.s->conn, &op, 1)->step.results[0].err);
     op.tokens.n -= 8;
     assert_err(TERN_BUSY, rig_step_ops(b.rig, b.s->conn, &op, 1)->step.results[0].err);
+}
+
+/* The setting: as many as one answer names. */
+TEST(limits_table_is_as_large_as_an_answer)
+{
+    static uint32_t tokens[TABLE_PAGES_MIN + 1];
+    struct bench b = BENCH_LIMITED(limits.table_pages = TABLE_PAGES_MIN, 1, 16);
+    struct request match = {.op = OP_MATCH};
+
+    match.match.session = b.s->id;
+    match.match.tokens = (struct req_tokens){.v = tokens, .n = TABLE_PAGES_MIN + 1};
+    assert_err(TERN_INVALID, rig_request(b.rig, b.s->conn, &match)->err);
+    match.match.tokens.n--;
+    assert_err(TERN_BUSY,
+               rig_request(b.rig, b.s->conn, &match)->err); /* as far as the store goes */
 }
 
 /* A page's checksums are one for each unit of each rank. */
