@@ -1,10 +1,10 @@
-/* Making room: evicting until every group has what is needed. Where that cannot be, nothing is
- * evicted, and the answer says what is missing (T4, T11, E4). Both are decided by counters: see
- * tree/obtain.h. */
+/* Making room on the device: what is evicted for which group, and what the answer says is missing
+ * where there is not so much to evict (T4, T12, E4). tree/admit.h decides whether anything is. */
 #include "core/session/room.h"
 
 #include "core/memory/pages.h"
 #include "core/session/retires.h"
+#include "core/tree/admit.h"
 #include "core/tree/nodes.h"
 #include "core/tree/state.h"
 
@@ -38,19 +38,7 @@ enum tern_err pages_make_room(struct core *c, struct engine *e, struct pool *p,
                               const uint32_t *need, struct shortage *ret)
 {
     uint32_t short_of;
+    enum tern_err err = pages_admit(c, p, p, need, make_some, &short_of);
 
-    if (pages_fit(c, p, need, &short_of))
-        return TERN_OK;
-    if (!obtain_settle(c, p))
-        return TERN_BUSY;
-    if (!pages_obtainable(p, need, &short_of))
-        return shortage_fill(c, e, p, need, short_of, ret);
-    while (!pages_fit(c, p, need, &short_of)) {
-        bool made = make_some(c, p, need, short_of);
-
-        if (visits_left(c) == 0)
-            return TERN_BUSY;
-        check(made); /* it was counted as obtainable */
-    }
-    return TERN_OK;
+    return err == TERN_POOL_EXHAUSTED ? shortage_fill(c, e, p, need, short_of, ret) : err;
 }

@@ -3,6 +3,7 @@
 #include "core/tier/host.h"
 
 #include "core/memory/pages.h"
+#include "core/tree/admit.h"
 #include "core/tree/copies.h"
 #include "core/tree/events.h"
 #include "core/tree/state.h"
@@ -23,24 +24,18 @@ static bool host_lacks_any(const struct pool *p, const struct node *n)
     return false;
 }
 
+static bool host_make_some(struct core *c, struct pool *p, const uint32_t *need, uint32_t group)
+{
+    (void)need;
+    (void)group;
+    return host_evict_one(c, p);
+}
+
 /* False: there is not so much to evict, and nothing was (T11); or it would take more than one step
  * may do. */
 static bool host_room(struct core *c, struct pool *p, const uint32_t *need, uint32_t *ret_group)
 {
-    const struct pool *host = pool_at(c, p->other_tier);
-
-    if (pages_fit(c, host, need, ret_group))
-        return true;
-    if (!obtain_settle(c, p) || !pages_obtainable(host, need, ret_group))
-        return false;
-    while (!pages_fit(c, host, need, ret_group)) {
-        bool made = host_evict_one(c, p);
-
-        if (visits_left(c) == 0)
-            return false;
-        check(made); /* it was counted as obtainable */
-    }
-    return true;
+    return pages_admit(c, p, pool_at(c, p->other_tier), need, host_make_some, ret_group) == TERN_OK;
 }
 
 static bool checksums_known(const struct core *c, const struct node *n)

@@ -1,0 +1,24 @@
+/* See admit.h. All is decided by counters: see obtain.h. */
+#include "core/tree/admit.h"
+
+#include "core/memory/pages.h"
+#include "core/tree/obtain.h"
+
+enum tern_err pages_admit(struct core *c, struct pool *p, const struct pool *room,
+                          const uint32_t *need, evictor *evict, uint32_t *ret_short)
+{
+    if (pages_fit(c, room, need, ret_short))
+        return TERN_OK;
+    if (!obtain_settle(c, p))
+        return TERN_BUSY;
+    if (!pages_obtainable(room, need, ret_short))
+        return TERN_POOL_EXHAUSTED;
+    while (!pages_fit(c, room, need, ret_short)) {
+        bool made = evict(c, p, need, *ret_short);
+
+        if (visits_left(c) == 0)
+            return TERN_BUSY;
+        check(made); /* it was counted as obtainable */
+    }
+    return TERN_OK;
+}
