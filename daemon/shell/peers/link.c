@@ -38,6 +38,7 @@ static void on_closed(struct stream *s, const char *why)
 
     peer_link_state_move(&l->state, PEER_LINK_CLOSED);
     link_due(l, LINK_NEVER);
+    link_listed(l);
     if (link_is_outbound(l)) {
         l->attempts += known ? 0 : 1;
         l->next_addr = known ? l->naddrs : l->next_addr + 1;
@@ -62,6 +63,7 @@ static void on_finished(struct stream *s)
     struct peer_link *l = link_of(s);
 
     peer_link_state_move(&l->state, PEER_LINK_IDLE);
+    link_listed(l);
     tls_close(l->tls);
     l->tls = NULL;
     if (link_is_outbound(l))
@@ -162,6 +164,7 @@ static void open_stream(struct peer_link *l, int fd)
     setsockopt(fd, IPPROTO_TCP, TCP_NODELAY, &one, sizeof(one));
     peer_link_state_move(&l->state, PEER_LINK_SECURING);
     link_due(l, LINK_NEVER);
+    link_listed(l);
     l->opened_ns = io_now_ns();
     l->cause_known = false;
     l->data_token = 0;
@@ -275,6 +278,7 @@ enum tern_err links_init(struct daemon *d, char *why, size_t cap)
         ls->v[i].peer = i < ls->peers ? i : NONE;
         ls->v[i].dial_fd = -1;
         ls->due_ns[i] = i < ls->peers ? 0 : LINK_NEVER;
+        link_listed(&ls->v[i]);
     }
     TRY(links_names_init(d, why, cap));
     return links_tls_init(d, why, cap);

@@ -38,6 +38,19 @@
 
 struct daemon;
 
+/* Which inbound links the door looks at. */
+enum link_list_kind {
+    LINKS_OTHER = 0, /* those that are up, and all that are outbound: in no list */
+    LINKS_IDLE,
+    LINKS_SHAKING, /* in a handshake, the oldest first */
+    LINKS_ENDED,   /* and not yet free */
+    LINK_LISTS,
+};
+
+struct link_list {
+    uint32_t head, tail, n;
+};
+
 struct peer_link {
     struct stream stream;
     struct daemon *d;
@@ -45,6 +58,8 @@ struct peer_link {
     uint32_t slot;
     uint32_t peer; /* index in the configuration; NONE until an inbound link said its name */
     bool rdma;     /* the peer has an RDMA device */
+    enum link_list_kind list;
+    uint32_t prev, next;                  /* in that list */
     uint64_t incarnation, sent, received; /* sent, received: sequence numbers */
     uint64_t heard_ns, pinged_ns, up_ns, opened_ns;
     uint64_t pings;
@@ -80,8 +95,9 @@ struct peer_links {
     uint64_t *due_ns;    /* owned; when the tick has to look at that link: link_due */
     uint32_t n, peers;
     struct dial_pace pace;
-    struct tls *tls;           /* owned; NULL: in the clear */
-    struct resolver *resolver; /* owned; NULL: no peer's address is a name */
+    struct link_list list[LINK_LISTS]; /* see link_listed */
+    struct tls *tls;                   /* owned; NULL: in the clear */
+    struct resolver *resolver;         /* owned; NULL: no peer's address is a name */
     struct io_op resolved;
     void (*connected)(struct peer_link *l, int fd); /* a dial has succeeded; it takes fd over */
     const char *names[CONFIG_PEERS_MAX];

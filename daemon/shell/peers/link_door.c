@@ -39,43 +39,29 @@ static uint32_t handshakes_max(const struct peer_links *ls)
     return ls->tls && most > TLS_HANDSHAKES_MAX ? TLS_HANDSHAKES_MAX : most;
 }
 
-static bool in_handshake(const struct peer_link *l)
-{
-    return l->state == PEER_LINK_SECURING || l->state == PEER_LINK_GREETING;
-}
-
 /* The handshake that has lasted longest has to end, if that is long. */
 static void make_way(struct daemon *d, uint64_t now_ns)
 {
     struct peer_links *ls = &d->links;
-    struct peer_link *found = NULL;
+    const struct link_list *shaking = &ls->list[LINKS_SHAKING];
 
-    for (uint32_t i = ls->peers; i < ls->n; i++)
-        if (in_handshake(&ls->v[i]) && (!found || ls->v[i].opened_ns < found->opened_ns))
-            found = &ls->v[i];
-    if (!found || now_ns - found->opened_ns < LINK_HANDSHAKE_NS)
+    if (shaking->n == 0 || now_ns - ls->v[shaking->head].opened_ns < LINK_HANDSHAKE_NS)
         return;
-    stream_close(&found->stream, "its handshake lasted, and other callers wait");
+    stream_close(&ls->v[shaking->head].stream, "its handshake lasted, and other callers wait");
 }
 
 static bool enter(void *ctx, int fd)
 {
     struct daemon *d = ctx;
     struct peer_links *ls = &d->links;
-    struct peer_link *idle = NULL;
-    uint32_t busy = 0; /* in a handshake, or ended and not yet free */
+    const struct link_list *idle = &ls->list[LINKS_IDLE];
+    uint32_t busy = ls->list[LINKS_SHAKING].n + ls->list[LINKS_ENDED].n;
 
-    for (uint32_t i = ls->peers; i < ls->n; i++) {
-        if (ls->v[i].state == PEER_LINK_IDLE)
-            idle = idle ? idle : &ls->v[i];
-        else
-            busy += !link_up(&ls->v[i]);
-    }
-    if (!idle || busy >= handshakes_max(ls)) {
+    if (idle->n == 0 || busy >= handshakes_max(ls)) {
         make_way(d, io_now_ns());
         return false;
     }
-    ls->connected(idle, fd);
+    ls->connected(&ls->v[idle->head], fd);
     return true;
 }
 

@@ -95,6 +95,7 @@ static void come_up(struct peer_link *l, uint64_t incarnation, uint32_t data_por
     if (link_is_outbound(l) && !open_data_path(l, incarnation, data_port))
         return;
     peer_link_state_move(&l->state, PEER_LINK_UP);
+    link_listed(l);
     link_clear_cause(l);
     l->incarnation = incarnation;
     l->up_ns = l->heard_ns = l->pinged_ns = io_now_ns();

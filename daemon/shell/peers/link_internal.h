@@ -13,6 +13,9 @@ bool link_is_outbound(const struct peer_link *l);
  * are not touched ten times a second. */
 void link_due(const struct peer_link *l, uint64_t at_ns);
 #define LINK_NEVER UINT64_MAX
+/* The state of the link has changed: it goes into the list of that state. A caller at the door
+ * costs the same however many links there are. */
+void link_listed(struct peer_link *l);
 /* Sets why the link is not up. True: the text differs from the last one. */
 bool link_record_cause(struct peer_link *l, const char *text);
 void link_clear_cause(struct peer_link *l); /* it is up */

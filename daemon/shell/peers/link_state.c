@@ -22,6 +22,45 @@ void link_due(const struct peer_link *l, uint64_t at_ns)
     l->d->links.due_ns[l->slot] = at_ns;
 }
 
+static enum link_list_kind list_of(const struct peer_link *l)
+{
+    if (link_is_outbound(l) || link_up(l))
+        return LINKS_OTHER;
+    return l->state == PEER_LINK_IDLE     ? LINKS_IDLE
+           : l->state == PEER_LINK_CLOSED ? LINKS_ENDED
+                                          : LINKS_SHAKING;
+}
+
+static void list_remove(struct peer_links *ls, struct link_list *list, const struct peer_link *l)
+{
+    *(l->prev == NONE ? &list->head : &ls->v[l->prev].next) = l->next;
+    *(l->next == NONE ? &list->tail : &ls->v[l->next].prev) = l->prev;
+    list->n--;
+}
+
+static void list_push(struct peer_links *ls, struct link_list *list, struct peer_link *l)
+{
+    l->prev = list->n > 0 ? list->tail : NONE;
+    l->next = NONE;
+    *(list->n > 0 ? &ls->v[list->tail].next : &list->head) = l->slot;
+    list->tail = l->slot;
+    list->n++;
+}
+
+void link_listed(struct peer_link *l)
+{
+    enum link_list_kind kind = list_of(l);
+    struct peer_links *ls = &l->d->links;
+
+    if (kind == l->list)
+        return;
+    if (l->list != LINKS_OTHER)
+        list_remove(ls, &ls->list[l->list], l);
+    l->list = kind;
+    if (kind != LINKS_OTHER)
+        list_push(ls, &ls->list[kind], l);
+}
+
 const char *link_peer_name(const struct peer_link *l)
 {
     return l->peer == NONE ? "" : l->d->config->peers[l->peer].name;
