@@ -18,7 +18,7 @@ start() { # N: with as many peers; sets SIZE, its address space, and SAID
             printf '  - {name: p%d, address: "127.0.0.1:1", tenants: [t0]}\n' "$i"
         done
     } >"$DIR/config.yaml"
-    "$TERN_BIN/ternd" --config "$DIR/config.yaml" --check-config >"$DIR/out" || fail "refused"
+    "$TERN_BIN/ternd" --config "$DIR/config.yaml" --check-config >"$DIR/out" 2>"$DIR/check" || fail "refused: $(cat "$DIR/check")"
     SAID=$(sed -n 's/^# memory_bytes: //p' "$DIR/out")
     "$TERN_BIN/ternd" --config "$DIR/config.yaml" 2>"$DIR/log" &
     TERND_PID=$!
@@ -30,11 +30,14 @@ ctl() { "$CTL" --socket "$DIR/admin.sock" "$@"; }
 attempts() { ctl peers --json | value 'sum(p["attempts"] for p in j["peers"])'; }
 
 start 1
+! grep -q "descriptors may be open" "$DIR/check" || fail "one peer: $(cat "$DIR/check")"
 one_size=$SIZE one_said=$SAID
 ternd_stop
 begin=${EPOCHREALTIME/./}
 start $PEERS
 echo "peers=$PEERS start_ms=$(((${EPOCHREALTIME/./} - begin) / 1000))"
+(ulimit -n 1000 && "$TERN_BIN/ternd" --config "$DIR/config.yaml" --check-config >/dev/null 2>"$DIR/check") || fail "refused: $(cat "$DIR/check")"
+grep -q "descriptors may be open at a time, and this process may have 1000" "$DIR/check" || fail "descriptors: $(cat "$DIR/check")"
 more=$((SAID - one_said)) real=$((SIZE - one_size))
 echo "memory: said $more bytes more than with one peer, has $real; each $((more / PEERS))"
 [[ $(((real - more) * 100)) -lt $more && $(((more - real) * 100)) -lt $more ]] || fail "said and real differ by a hundredth"

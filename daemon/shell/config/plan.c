@@ -10,6 +10,8 @@
 #include "seam/mem/cgroup.h"
 #include "shell/daemon.h"
 
+#define OTHER_DESCRIPTORS 64 /* the ring, the workers' and the resolver's, the log, libraries */
+
 /* ---- the seams' configurations ---- */
 
 uint32_t plan_conns(const struct config *config)
@@ -223,6 +225,18 @@ uint64_t plan_machine_bytes(void)
     return group.most < bytes ? group.most : bytes;
 }
 
+uint64_t plan_descriptors(const struct config *config)
+{
+    uint32_t doors = config->ntenants + 3;
+    uint64_t n = (uint64_t)plan_conns(config) + config->procs_max + config->limits.links +
+                 config->data_conns_max + (uint64_t)doors * (config->strangers + 1) +
+                 (uint64_t)config->ntenants * config->limits.engines + OTHER_DESCRIPTORS;
+
+    for (uint32_t i = 0; i < config->ntenants; i++)
+        n += config->tenants[i].regions;
+    return n;
+}
+
 /* ---- telling it ---- */
 
 void plan_print_shares(const struct config *config, FILE *out)
@@ -283,6 +297,7 @@ void plan_print_prices(const struct config *config, FILE *out)
     none.data_conns_max = 0;
     xfer_bytes(&xfer, 0, config->limits.sums_per_page, &two, &rdma);
     xfer_bytes(&none, 0, config->limits.sums_per_page, &one, &rdma);
+    fprintf(out, "# descriptors: %" PRIu64 " at the most\n", plan_descriptors(config));
     fprintf(out, "# what limits take of that\n");
     fprintf(out, "#   limits.send_buffers %u: %" PRIu64 " bytes of connections\n",
             config->send_buffers, (uint64_t)config->send_buffers * sizeof(struct send_buffer));

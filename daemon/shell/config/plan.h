@@ -43,6 +43,8 @@ struct plan_memory {
 void plan_memory(const struct config *config, struct plan_memory *ret);
 /* The memory of the machine, or what its control group may use if that is less. */
 uint64_t plan_machine_bytes(void);
+/* Descriptors that may be open at a time. */
+uint64_t plan_descriptors(const struct config *config);
 /* For --check-config: what is reserved for each tenant of the tables that all share. */
 void plan_print_shares(const struct config *config, FILE *out);
 /* plan_text writes one line of every part, as in the log; plan_hint says what makes the largest one

@@ -5,15 +5,21 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <inttypes.h>
 #include <netdb.h>
 #include <stdarg.h>
 #include <string.h>
+#include <sys/resource.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "seam/io/io.h"
 #include "seam/io/resolve.h"
+#include "shell/config/plan.h"
 #include "shell/tls/tls.h"
+
+#define PEER_NAMES_NS 30000000000u /* for all of them */
 
 struct findings {
     FILE *out;
@@ -115,6 +121,34 @@ static void peer_name(struct findings *f, const struct config_peer *peer)
                 peer->name, peer->address.host, answer.text);
 }
 
+/* Of thousands of names each may take seconds, so what is not asked for in time is only counted. */
+static void peer_names(struct findings *f, const struct config *config)
+{
+    uint64_t until_ns = io_now_ns() + PEER_NAMES_NS;
+    uint32_t i = 0;
+
+    for (; i < config->npeers && io_now_ns() < until_ns; i++)
+        peer_name(f, &config->peers[i]);
+    if (i < config->npeers)
+        fprintf(f->out,
+                "ternd: warning: the name service is slow: the names of %" PRIu32
+                " peers were not asked for\n",
+                config->npeers - i);
+}
+
+/* The daemon starts with fewer, and refuses connections when it has no more of them. */
+static void descriptors(struct findings *f, const struct config *config)
+{
+    uint64_t most = plan_descriptors(config);
+    struct rlimit files;
+
+    if (getrlimit(RLIMIT_NOFILE, &files) == 0 && files.rlim_max < most)
+        fprintf(f->out,
+                "ternd: warning: %" PRIu64 " descriptors may be open at a time, and this "
+                "process may have %" PRIu64 ": raise LimitNOFILE= or ulimit -Hn\n",
+                most, (uint64_t)files.rlim_max);
+}
+
 uint32_t preflight(const struct config *config, FILE *out)
 {
     struct findings f = {.out = out};
@@ -124,7 +158,7 @@ uint32_t preflight(const struct config *config, FILE *out)
         socket_place(&f, config->tenants[i].socket);
     tls_files(&f, config);
     listen_address(&f, config);
-    for (uint32_t i = 0; i < config->npeers; i++)
-        peer_name(&f, &config->peers[i]);
+    descriptors(&f, config);
+    peer_names(&f, config);
     return f.n;
 }
