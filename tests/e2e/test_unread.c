@@ -15,8 +15,8 @@
 #define UNREAD    8
 #define ROUNDS    4000
 #define ASK_EVERY 20 /* rounds from one request of t1's to the next */
-#define BACKLOG   40
-#define TRIES     10 /* in some of them this process may be too late to see it */
+#define BACKLOG   100
+#define TRIES     100 /* in some of them this process may be too late to see it */
 
 static struct daemon rig;
 static char other[SPAWN_PATH_BYTES]; /* t1's socket */
