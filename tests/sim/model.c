@@ -628,7 +628,8 @@ void note_need(struct sim *w, uint32_t d, uint32_t pool, const uint32_t need[GRO
     struct room r;
     uint32_t slabs = 0;
 
-    if (w->cfg.cap0) { /* perhaps */
+    /* Perhaps: what a transfer has reserved and not asked for yet the model takes for free. */
+    if (w->cfg.cap0 || pulls_active(w, d)) {
         w->d[d].pool[pool].evictions++;
         return;
     }
