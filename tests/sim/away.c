@@ -386,6 +386,8 @@ bool session_recovered(struct sim *w, uint32_t d, const struct reply *r)
             MARK(recover_at_once);
     } else {
         rebuild_table(w, d, s, r);
+        if (s->committed >= LONG_CHUNKS / 2 * w->L)
+            MARK(recover_long);
         if (s->fetch_since == w->now - 1000)
             MARK(recover_at_once);
         else

@@ -61,8 +61,10 @@ static void do_retract(struct sim *w, uint32_t d)
              s = pick_session(w, d, turns);
 
     if (s != NO && !w->d[d].pool[w->d[d].session[s].pool].hgranules && !chance(w, 30))
-        return; /* without a host tier there is less to see */
-    if (s != NO && w->d[d].session[s].committed == 0 && chance(w, 80))
+        return;                            /* without a host tier there is less to see */
+    for (uint32_t n = w->cfg.span ? 4 : 1; /* a long one, if there is one */
+         n > 0 && s != NO && w->d[d].session[s].committed < w->cfg.span / 4 + 1 && chance(w, 80);
+         n--)
         s = pick_session(w, d, turns);
     if (s != NO)
         ask_retract(w, d, s);
@@ -380,7 +382,10 @@ void choose(struct sim *w, const struct choice *c)
         for (uint32_t n = 1 + pick(w, 4); n > 0; n--)
             data_move(w, d, false);
         break;
-    case CHOICE_job: job_finish(w, d, pick(w, JOBS)); break;
+    case CHOICE_job:
+        for (uint32_t n = w->cfg.span ? 1 + pick(w, 8) : 1; n > 0; n--)
+            job_finish(w, d, pick(w, JOBS));
+        break;
     case CHOICE_quiet: data_quiet(w, d); break;
     case CHOICE_time: do_time(w, (1 + pick(w, 12)) * MS); break;
     case CHOICE_connect: net_connect(w, d); break;

@@ -20,7 +20,7 @@ void match_unheard(struct sim *w, uint32_t d, struct session *s, uint32_t conn)
     const struct lengths *l;
 
     request_init(w, d, &ev, OP_MATCH, conn);
-    ev.request.match = (struct req_match){.session = s->id};
+    ev.request.match.session = s->id;
     ev.request.match.tokens = tokens_of(w, s->variant, 0, s->ntokens);
     ev.request.match.step = 0;
     TRACE("  daemon %u asks how the fetch of session %u ended\n", d,
@@ -206,6 +206,10 @@ static void fetch_take(struct sim *w, uint32_t d, struct session *s, const struc
     take_borrowed(w, d, s, before, l->committed, l->allocated, r->runs, r->nruns);
     take_state(w, d, s, before, l->committed, l->allocated, r->runs, r->nruns);
     take_owned(w, d, s, r);
+    if (l->committed - before >= LONG_CHUNKS / 2 * w->L)
+        MARK(fetch_long);
+    if (l->committed - before >= LONG_CHUNKS / 2 * w->L && w->cfg.offer_pages)
+        MARK(fetch_long_in_pieces);
     if (l->committed > before)
         state_fetched(w, d, s, l->committed / w->L);
     s->committed = l->committed;

@@ -49,9 +49,8 @@ static void make_limits(struct prng *p, struct config *c, uint32_t align)
     c->tokens_max = align * between(p, 2, 6);
     if (one_in(p, 12))
         c->tokens_max = align * between(p, 8, 20); /* more than a block of the token store */
-    if (c->tokens_max > TOKENS - 4)
-        c->tokens_max = TOKENS - 4;
-    c->piece = one_in(p, 3) ? between(p, 1, 9) : 0;
+    if (c->tokens_max > SPAN - 4)
+        c->tokens_max = SPAN - 4;
 }
 
 static uint32_t align_of(const struct config *c)
@@ -200,6 +199,38 @@ static void make_host(struct prng *p, struct config *c)
         c->host = HOSTS;
 }
 
+/* In some, sessions grow to as many chunks as a pool has pages: then windows lie far behind, one
+ * fetch is many messages, and what a session takes of a table that is tight is most of it. One
+ * group of HISTORY and at most one of STATE, so that there are so many chunks. */
+static void make_long(struct config *c)
+{
+    uint32_t r = c->seed_tokens / 65536, align;
+
+    if (r % 12 != 0)
+        return;
+    r /= 12;
+    c->ngroups = c->page_granules0 = c->page_granules1 = 1;
+    c->page_tokens0 = align = c->page_tokens0 > 1 ? c->page_tokens0 : 4;
+    c->page_tokens1 = c->cap0 = 0;
+    c->granules = GRANULES;
+    c->host = c->host ? HOSTS : 0;
+    c->tenants = c->namespaces = 1;
+    c->variants = 2 + r % 2;
+    c->span = align * (GRANULES - 2);
+    c->tokens_max = align * (LONG_CHUNKS + 4 + r / 2 % 24);
+    c->sessions_max = 16;
+    c->lim_nodes = c->tight == 1 ? LONG_CHUNKS + 2 + r / 48 % 16 : 0;
+    c->lim_blocks = c->tight == 2 ? LONG_CHUNKS * 2 + r / 48 % 32 : 0;
+    if (c->nstate == 0)
+        return;
+    c->nstate = 1;
+    c->page_granules2 = 1;
+    c->page_tokens2 = c->window2 ? align : 1;
+    c->window2 = c->window2 ? align * (1 + r / 48 % 3) : 0;
+    c->reserve2 = c->window2 ? 1 + c->reserve2 % align : 0;
+    c->page_tokens3 = c->page_granules3 = c->window3 = c->reserve3 = 0;
+}
+
 /* The most that a history can need of the tables in which cached prefixes lie: chunks are as many
  * as their pages, a list may stand beside the one that it replaces, and a namespace that was reset
  * lives on while it is held. */
@@ -209,13 +240,13 @@ struct records {
 
 static struct records most_records(const struct config *c)
 {
-    uint32_t align = align_of(c),
+    uint32_t align = align_of(c), span = c->span ? c->span : SPAN,
              chunks = c->tenants * (c->granules + c->host) /
                       (c->page_granules0 * (align / c->page_tokens0)),
              spaces = POOLS * c->namespaces + c->lim_sessions;
 
     return (struct records){.nodes = chunks + spaces,
-                            .blocks = chunks + c->lim_sessions * (2 * (TOKENS / align) + 2),
+                            .blocks = chunks + c->lim_sessions * (2 * (span / align) + 2),
                             .keys = chunks + c->lim_sessions * 2,
                             .spaces = spaces};
 }
@@ -272,8 +303,8 @@ static void make_pieces(struct config *c)
 
     if (r % 2 == 0)
         return;
-    c->open_tokens = align_of(c) * (1 + r / 2 % 2);
-    c->offer_pages = 1 + r / 4 % 6;
+    c->open_tokens = align_of(c) * (1 + r / 2 % 2) * (c->span ? 8 : 1);
+    c->offer_pages = (1 + r / 4 % 6) * (c->span ? 4 : 1);
 }
 
 /* In some, a tenant may have few batches of pages under way. */
@@ -293,6 +324,7 @@ void history_make(uint64_t seed, struct history *h)
     make_config(&p, &h->cfg);
     make_state(&p, &h->cfg);
     make_host(&p, &h->cfg);
+    make_long(&h->cfg);
     make_shares(&h->cfg);
     make_regions(&h->cfg);
     make_pieces(&h->cfg);

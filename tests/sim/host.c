@@ -179,7 +179,7 @@ static uint32_t chunk_by_bytes(struct sim *w, uint32_t d, uint32_t pool, uint32_
 
     for (uint32_t n = 0; n < w->cfg.namespaces; n++)
         for (uint32_t v = 0; v < w->cfg.variants; v++)
-            for (uint32_t at = pt; at <= TOKENS; at += pt)
+            for (uint32_t at = pt; at <= w->span; at += pt)
                 if (w->prefix[p->tenant][n][v][at] == last) {
                     struct chunk *c =
                         chunk_at(w, d, pool, w->d[d].granule[p->tenant][granule].space, v,

@@ -7,10 +7,6 @@
 #define MARKS(X)                                                                                   \
     X(match_hit, 100)                                                                              \
     X(match_miss, 100)                                                                             \
-    X(match_in_pieces, 100)                                                                        \
-    X(peek_in_pieces, 20)                                                                          \
-    X(peek_begins_anew, 1)                                                                         \
-    X(match_given_up, 2)                                                                           \
     X(match_repeated, 10)                                                                          \
     X(extend_evicts, 100)                                                                          \
     X(extend_exhausted, 100)                                                                       \
@@ -114,6 +110,12 @@
     X(reset_by_peer, 5)                                                                            \
     X(reset_with_running_session, 10)                                                              \
     X(pinned, 20)                                                                                  \
+    X(commit_long, 30)                                                                             \
+    X(match_long, 8)                                                                               \
+    X(fetch_long, 2)                                                                               \
+    X(fetch_long_in_pieces, 1)                                                                     \
+    X(window_far_behind, 2)                                                                        \
+    X(recover_long, 1)                                                                             \
     X(fetch_with_state, 20)
 
 #endif

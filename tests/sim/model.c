@@ -133,7 +133,7 @@ void chunk_drop(struct sim *w, uint32_t d, uint32_t pool, struct chunk *c)
     for (uint32_t v = variant; v < w->cfg.variants; v++) {
         if (w->canon[v][depth] != variant)
             continue;
-        for (uint32_t k = depth + 1; k <= CHUNKS && k * w->L <= TOKENS; k++) {
+        for (uint32_t k = depth + 1; k <= CHUNKS && k * w->L <= w->span; k++) {
             struct chunk *below = chunk_at(w, d, pool, space, v, k);
 
             if (below->present && below->variant == v)

@@ -66,7 +66,7 @@ static void check_fits(struct sim *w, const struct peer_msg *msg)
     uint32_t refs = 0, tokens = peer_msg_tokens(msg);
 
     if (msg->kind == PEER_PULL_OPEN || msg->kind == PEER_PULL_TOKENS)
-        EXPECT(msg->to <= TOKENS && msg->nkeys <= 4 && tokens <= TOKENS &&
+        EXPECT(msg->to <= w->span && msg->nkeys <= 4 && tokens <= w->span &&
                    (w->cfg.open_tokens == 0 || tokens <= w->cfg.open_tokens),
                "open_too_long", "%u tokens of %u, %u keys", tokens, msg->to, msg->nkeys);
     if (msg->kind == PEER_PULL_TOKENS)

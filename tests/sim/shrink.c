@@ -94,9 +94,10 @@ static bool config_fits(const struct config *c)
            c->page_granules0 <= 2 && c->page_granules1 >= 1 && c->page_granules1 <= 2 &&
            c->granules >= 6 && c->granules <= GRANULES && c->world0 >= 1 && c->world0 <= RANKS &&
            c->variants >= 1 && c->variants <= VARIANTS && c->namespaces >= 1 &&
-           c->namespaces <= NAMESPACES && c->tokens_max >= 1 && c->tokens_max <= TOKENS - 4 &&
-           c->nstate <= 2 && c->supersede <= 2 && c->page_tokens2 <= SLOTS &&
-           c->page_tokens3 <= SLOTS && (c->nstate < 1 || (c->page_tokens2 && c->page_granules2)) &&
+           c->namespaces <= NAMESPACES && c->tokens_max >= 1 && c->span <= TOKENS &&
+           c->tokens_max <= (c->span ? c->span : SPAN) - 4 && c->nstate <= 2 && c->supersede <= 2 &&
+           c->page_tokens2 <= SLOTS && c->page_tokens3 <= SLOTS &&
+           (c->nstate < 1 || (c->page_tokens2 && c->page_granules2)) &&
            (c->nstate < 2 || (c->page_tokens3 && c->page_granules3)) && c->page_granules2 <= 2 &&
            c->page_granules3 <= 2 && c->lim_pulls <= PULLS && c->lim_serves <= SERVES &&
            c->lim_sessions < SESSIONS && c->host <= HOSTS && c->spoil <= 100 &&

@@ -27,10 +27,12 @@
 #define GROUPS        4           /* of a pool: those of HISTORY first, then those of STATE */
 #define SESSIONS      12 /* session records of a daemon, closed ones kept for stale handles */
 #define NAMESPACES    2
-#define SPACES        4  /* of a pool: a namespace that was reset is another one from then on */
-#define VARIANTS      6  /* token sequences; each session's list is a prefix of one */
-#define TOKENS        80 /* of a sequence: a little more than a block of the token store */
-#define CHUNKS        40 /* L-chunks of a sequence */
+#define SPACES        4   /* of a pool: a namespace that was reset is another one from then on */
+#define VARIANTS      6   /* token sequences; each session's list is a prefix of one */
+#define SPAN          80  /* tokens of a sequence: a little more than a block of the token store */
+#define TOKENS        248 /* of a long one: see make_long */
+#define CHUNKS        64  /* L-chunks of a sequence */
+#define LONG_CHUNKS   32  /* a session that long counts as a long one */
 #define CHUNK_RECORDS (SPACES * VARIANTS * CHUNKS)
 #define CHUNK_PAGES   8     /* pages of a group in a chunk */
 #define GRANULES      64    /* of a region of a tenant's memory: the smallest page */
@@ -38,9 +40,9 @@
 #define HOMES         RANKS /* lowest regions that pools can have: see struct pool */
 #define GRANULE_BYTES 4096u
 #define SLOTS         4   /* tokens of a page at most */
-#define TABLE         96  /* pages of a group in a session's table */
+#define TABLE         264 /* pages of a group in a session's table */
 #define STEPS         8   /* dispatched steps that a rank has not run yet */
-#define TOUCHES       256 /* pages looked at or written by one step */
+#define TOUCHES       512 /* pages looked at or written by one step */
 #define CONNS         16
 #define QUEUE         16 /* messages under way in one direction */
 #define LINKS         4  /* 0: ours to the other daemon; others: theirs to us */
@@ -149,9 +151,9 @@ enum mark {
     X(lim_copies)                                                                                  \
     X(spoil)                                                                                       \
     X(reserved)                                                                                    \
-    X(piece)                                                                                       \
     X(regions)                                                                                     \
     X(places)                                                                                      \
+    X(span)                                                                                        \
     X(open_tokens)                                                                                 \
     X(offer_pages)                                                                                 \
     X(lim_batches)
@@ -234,8 +236,6 @@ enum away { AWAY_NO = 0, AWAY_DROP, AWAY_HOST };
 struct session {
     uint8_t used, live, engine, pool, ns, space, variant, turn, tenant;
     uint8_t cancel_sent, fetch_before, fetch_bad_peer;
-    uint8_t piece_variant; /* of the tokens of the Match under way */
-    uint32_t piece_end;    /* how far pieces of it were taken; 0: none */
     uint8_t deaf;       /* the connection that waited for the fetch was closed */
     uint8_t fetch_host; /* from the host tier */
     uint8_t away, back_turn;
@@ -264,7 +264,8 @@ struct session {
 
 struct touch {
     uint16_t granule;
-    uint8_t group, ns, variant, pos;       /* pos: token at slot 0 */
+    uint16_t pos; /* token at slot 0 */
+    uint8_t group, ns, variant;
     uint8_t read_to, write_from, write_to; /* slots */
     uint8_t junk; /* writes tokens that no sequence has: rejected speculation */
     uint8_t copy; /* of the page `from`, whole */
@@ -459,6 +460,7 @@ struct sim {
     bool ample; /* see records_ample */
     struct core_limits limits;
     uint32_t L, page_tokens[GROUPS], page_granules[GROUPS];
+    uint32_t span; /* tokens of a sequence */
     uint32_t ngroups, slab, window[GROUPS], reserve[GROUPS], reach, window_max; /* all groups */
     uint32_t world[ENGINES], ranks;
     uint32_t regions, granules, hosts; /* of a tenant; granules of all homes */
@@ -627,13 +629,6 @@ struct req_tokens tokens_of(struct sim *w, uint32_t variant, uint32_t from, uint
 uint32_t release_step(struct sim *w, uint32_t d, const struct session *s);
 void ask_open(struct sim *w, uint32_t d, uint32_t e);
 void ask_match(struct sim *w, uint32_t d, uint32_t s);
-/* Sends all pieces of a Match but the last, which `ev` is afterwards. Returns where the tokens end
- * that were sent or are left to it: less than all of them where the reply refuses a piece. */
-uint32_t match_parts(struct sim *w, uint32_t d, struct session *s, struct event *ev);
-/* A Peek of n tokens, in pieces if this history has some; the reply is that to the last. */
-void peek_parts(struct sim *w, uint32_t d, struct event *ev, uint32_t variant, uint32_t n);
-/* The rest of a Match of an empty session does not come: it is aborted. */
-void match_given_up(struct sim *w, uint32_t d, struct session *s, uint32_t conn);
 void ask_peek(struct sim *w, uint32_t d, uint32_t e);
 void peek_at(struct sim *w, uint32_t d, uint32_t e, uint32_t ns, uint32_t variant, uint32_t n);
 void ask_fetch(struct sim *w, uint32_t d, uint32_t s);

@@ -141,6 +141,8 @@ void state_slide(struct sim *w, uint32_t d, struct session *s, uint32_t next, ui
             else
                 MARK(slide_owned);
             state_release_entry(w, d, s, g, s->first[g]++, step);
+            if (s->first[g] * w->page_tokens[g] >= LONG_CHUNKS / 4 * w->L)
+                MARK(window_far_behind);
         }
         if (s->base[g] < s->first[g])
             s->base[g] = s->first[g];
@@ -612,7 +614,7 @@ static bool needed(struct sim *w, uint32_t d, uint32_t pool, const struct chunk 
     for (uint32_t v = c->variant; v < w->cfg.variants; v++) {
         if (w->canon[v][c->depth] != c->variant)
             continue;
-        for (uint32_t k = c->depth + 1u; k < c->depth + w->reach && k * w->L <= TOKENS; k++) {
+        for (uint32_t k = c->depth + 1u; k < c->depth + w->reach && k * w->L <= w->span; k++) {
             const struct chunk *y = chunk_at(w, d, pool, c->space, v, k);
 
             if (y->present && y->made && y->variant == v &&
@@ -766,7 +768,7 @@ static struct touch *touch_page(struct sim *w, struct work *k, const struct sess
                                     .group = (uint8_t)g,
                                     .ns = s->ns,
                                     .variant = s->variant,
-                                    .pos = (uint8_t)(depth - 1)};
+                                    .pos = (uint16_t)(depth - 1)};
     return &k->touch[k->n++];
 }
 

@@ -19,6 +19,12 @@ static uint32_t up(uint32_t n, uint32_t d)
 
 /* --- what an engine would do next --- */
 
+/* Of a long prefill a window's share of the pool is filled at a time. */
+static uint32_t piece_of(const struct sim *w, uint32_t left)
+{
+    return w->cfg.span && w->cfg.nstate && left > 12 * w->L ? 12 * w->L : left;
+}
+
 static void plan_extend(struct sim *w, const struct session *s, struct step_op *op,
                         uint8_t *ret_variant, uint8_t *ret_wrote)
 {
@@ -28,8 +34,8 @@ static void plan_extend(struct sim *w, const struct session *s, struct step_op *
         more = 1 + pick(w, 4);
     if (s->filled > s->ntokens) /* speculation that was accepted */
         more = s->filled - s->ntokens;
-    if (n + more > TOKENS)
-        more = TOKENS - n;
+    if (n + more > w->span)
+        more = w->span - n;
     op->kind = STEP_EXTEND;
     if (more) {
         if (s->filled <= s->ntokens && chance(w, 20)) { /* the sequences part here */
@@ -44,10 +50,10 @@ static void plan_extend(struct sim *w, const struct session *s, struct step_op *
     if (has_recurrent_state(w)) /* it would overwrite the one state there is */
         spec = 0;
     a = s->allocated > n + more + spec ? s->allocated : n + more + spec;
-    if (chance(w, 15) && s->allocated < n) /* a prefill in pieces */
-        a = s->allocated + 1 + pick(w, n - s->allocated);
-    if (a > TOKENS + 8)
-        a = TOKENS + 8;
+    if (chance(w, w->cfg.span && w->cfg.nstate ? 80 : 15) && s->allocated < n) /* in pieces */
+        a = s->allocated + 1 + pick(w, piece_of(w, n - s->allocated));
+    if (a > w->span + 8)
+        a = w->span + 8;
     if (a < s->allocated)
         a = s->allocated;
     op->length = a == s->allocated && chance(w, 50) ? 0 : a;
@@ -124,7 +130,8 @@ static void plan_commit_behind(struct sim *w, uint32_t d, struct plan *p)
     const struct session *s = &w->d[d].session[p->session[p->n - 1]];
     struct step_op *op = &p->op[p->n];
 
-    if (extend->written < s->committed + w->L || p->n == OPS || !chance(w, 25))
+    if (extend->written < s->committed + w->L || p->n == OPS ||
+        !chance(w, w->cfg.span && w->cfg.nstate ? 80 : 25))
         return;
     memset(op, 0, sizeof *op);
     op->kind = STEP_COMMIT;
@@ -388,6 +395,8 @@ static void did_commit(struct sim *w, uint32_t d, struct session *s, const struc
             s->last_step =
                 (uint32_t)op->step; /* it named that step as one that writes these pages */
     }
+    if (s->committed >= LONG_CHUNKS * w->L)
+        MARK(commit_long);
     if (s->committed > begin) {
         state_handed(w, d, s, runs + r->first_run, r->nruns);
         state_ended(w, d, s);
@@ -582,7 +591,7 @@ static void add_touch(struct sim *w, struct work *k, const struct session *s, ui
                         .group = (uint8_t)g,
                         .ns = s->ns,
                         .variant = s->variant,
-                        .pos = (uint8_t)pos,
+                        .pos = (uint16_t)pos,
                         .read_to = WITHIN(s->filled),
                         .write_from = WITHIN(s->filled),
                         .write_to = WITHIN(to)};
@@ -620,8 +629,8 @@ static void dispatch_session(struct sim *w, uint32_t d, struct work *k, struct s
     if (s->allocated > s->ntokens && s->ntokens >= s->filled &&
         to == s->ntokens) /* guesses: some of them right */
         ok = s->ntokens + pick(w, s->allocated - s->ntokens + 1);
-    if (ok > TOKENS)
-        ok = TOKENS;
+    if (ok > w->span)
+        ok = w->span;
     if (ok < s->filled)
         ok = s->filled;
     for (uint32_t g = 0; g < w->cfg.ngroups; g++)

@@ -163,7 +163,7 @@ static void make_tokens(struct sim *w)
 
         if (v)
             memcpy(w->tokens[v], w->tokens[from], common * sizeof w->tokens[v][0]);
-        for (uint32_t i = common; i < TOKENS; i++)
+        for (uint32_t i = common; i < w->span; i++)
             w->tokens[v][i] = v ? w->tokens[from][i] : i + 1;
         w->keys[v] = (struct extra_key){.position = NONE};
         if (v && w->keys[from].position < at)
@@ -179,7 +179,7 @@ static void make_tokens(struct sim *w)
 
             w->common[u][v] = w->common[v][u] = (uint8_t)n;
         }
-        w->common[v][v] = TOKENS;
+        w->common[v][v] = (uint8_t)w->span;
         for (uint32_t k = 0; k <= CHUNKS; k++) {
             uint32_t u = 0;
 
@@ -197,7 +197,7 @@ static void make_prefixes(struct sim *w)
             for (uint32_t v = 0; v < w->cfg.variants; v++) {
                 uint32_t *h = w->prefix[t][n][v], seed = (t * 2 + n) * 0x9e3779b1u + 12345;
 
-                for (uint32_t i = 0; i < TOKENS; i++) {
+                for (uint32_t i = 0; i < w->span; i++) {
                     seed = (seed ^ w->tokens[v][i]) * 0x85ebca6bu;
                     if (w->keys[v].position == i)
                         seed += (uint32_t)w->keys[v].hi * 0xc2b2ae35u + 1;
@@ -471,6 +471,7 @@ static void sim_begin(struct sim *w, const struct history *h)
     while (w->L % w->page_tokens[1])
         w->L += w->page_tokens[0];
     set_state(w);
+    w->span = h->cfg.span ? h->cfg.span : SPAN;
     w->world[0] = h->cfg.world0;
     w->world[1] = h->cfg.world1;
     w->world[2] = h->cfg.world2;

@@ -34,21 +34,18 @@ STATE_MACHINE(engine, ENGINE, ENGINE_STATE_TABLE)
 #define SESSION_STATE_TABLE(X)                                                                     \
     X(SESSION, EMPTY, TO(SESSION, OPEN), "there is none", "empty")                                 \
     X(SESSION, OPEN,                                                                               \
-      TO(SESSION, OPEN) | TO(SESSION, MATCHING) | TO(SESSION, TURN) | TO(SESSION, RETRACTING) |    \
-          TO(SESSION, RETRACTED) | TO(SESSION, EMPTY),                                             \
+      TO(SESSION, OPEN) | TO(SESSION, TURN) | TO(SESSION, RETRACTING) | TO(SESSION, RETRACTED) |   \
+          TO(SESSION, EMPTY),                                                                      \
       "no turn was admitted: it has no pages", "open")                                             \
-    X(SESSION, MATCHING,                                                                           \
-      TO(SESSION, MATCHING) | TO(SESSION, OPEN) | TO(SESSION, TURN) | TO(SESSION, EMPTY),          \
-      "some pieces of a Match have come: it holds the HISTORY that they found", "matching")        \
     X(SESSION, TURN,                                                                               \
-      TO(SESSION, MATCHING) | TO(SESSION, TURN) | TO(SESSION, IDLE) | TO(SESSION, OPEN) |          \
-          TO(SESSION, FETCHING) | TO(SESSION, RETRACTING) | TO(SESSION, RETRACTED) |               \
-          TO(SESSION, LOADING) | TO(SESSION, EMPTY),                                               \
+      TO(SESSION, TURN) | TO(SESSION, IDLE) | TO(SESSION, OPEN) | TO(SESSION, FETCHING) |          \
+          TO(SESSION, RETRACTING) | TO(SESSION, RETRACTED) | TO(SESSION, LOADING) |                \
+          TO(SESSION, EMPTY),                                                                      \
       "a turn is under way", "turn")                                                               \
     X(SESSION, IDLE,                                                                               \
-      TO(SESSION, MATCHING) | TO(SESSION, IDLE) | TO(SESSION, TURN) | TO(SESSION, OPEN) |          \
-          TO(SESSION, FETCHING) | TO(SESSION, RETRACTING) | TO(SESSION, RETRACTED) |               \
-          TO(SESSION, LOADING) | TO(SESSION, EMPTY),                                               \
+      TO(SESSION, IDLE) | TO(SESSION, TURN) | TO(SESSION, OPEN) | TO(SESSION, FETCHING) |          \
+          TO(SESSION, RETRACTING) | TO(SESSION, RETRACTED) | TO(SESSION, LOADING) |                \
+          TO(SESSION, EMPTY),                                                                      \
       "its last turn is finished: it keeps its pages for the next", "idle")                        \
     X(SESSION, FETCHING, TO(SESSION, TURN) | TO(SESSION, OPEN) | TO(SESSION, EMPTY),               \
       "a transfer from a peer brings it chunks", "fetching")                                       \
