@@ -230,7 +230,7 @@ uint64_t plan_descriptors(const struct config *config)
     uint32_t doors = config->ntenants + 3;
     uint64_t n = (uint64_t)plan_conns(config) + config->procs_max + config->limits.links +
                  config->data_conns_max + (uint64_t)doors * (config->strangers + 1) +
-                 (uint64_t)config->ntenants * config->limits.engines + OTHER_DESCRIPTORS;
+                 (uint64_t)config->ntenants * (config->limits.engines + 1) + OTHER_DESCRIPTORS;
 
     for (uint32_t i = 0; i < config->ntenants; i++)
         n += config->tenants[i].regions;
