@@ -1,5 +1,6 @@
 /* Control connections between daemons, over TCP. Links [0, peers) are outbound: we dial the
- * configured peers, again and again with a capped, jittered pause. Links above are inbound: each
+ * configured peers, again and again with a capped, jittered pause, and all of them together no
+ * faster than LINK_DIALS_PER_S (fault 11). Links above are inbound: each
  * names its node, which has to be configured here and, with TLS, named by its certificate. The
  * daemon that dials is the one that pulls, so two daemons that fetch from each other have two
  * links. A link's slot is its id in the core and in the transfer seam. Messages are numbered; a

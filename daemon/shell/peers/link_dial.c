@@ -1,10 +1,12 @@
-/* Dialling: the addresses of peers, connects, and the pauses between attempts. See link.h. An
- * address that is a number is used as it is; a name is asked for before each round of attempts,
- * because machines get other addresses while the daemon runs. What must stay true: the owner thread
- * never waits for a name service; a name that is not known holds up no other peer, and where
- * RESOLVE_THREADS of them hear nothing the others wait LINK_RESOLVE_NS at the most; where the name
- * service is silent the addresses that it gave last are tried, soon if a link over them was lost
- * just now; where it says that there is no such name they are forgotten. */
+/* Dialling: the addresses of peers, connects, the pauses between attempts, and the pace of all of
+ * them together. See link.h. An address that is a number is used as it is; a name is asked for
+ * before each round of attempts, because machines get other addresses while the daemon runs. What
+ * must stay true: every attempt begins in `dial` and ends once, in attempt_failed or dial_done,
+ * which count it; the owner thread never waits for a name service; a name that is not known holds
+ * up no other peer, and where RESOLVE_THREADS of them hear nothing the others wait LINK_RESOLVE_NS
+ * at the most; where the name service is silent the addresses that it gave last are tried, soon if
+ * a link over them was lost just now; where it says that there is no such name they are forgotten.
+ */
 #include <assert.h>
 #include <errno.h>
 #include <stddef.h>
