@@ -57,7 +57,7 @@ bool core_pool_view(const struct core *c, uint32_t slot, struct pool_view *ret)
     ret->zeroing = p->state == POOL_ZEROING;
     ret->supersede = p->supersede;
     ret->tier = (enum tier)p->tier;
-    ret->other = p->other_tier;
+    ret->other = p->tiers[p->tier == TIER_DEVICE ? TIER_HOST : TIER_DEVICE];
     for (uint32_t g = 0; g < p->ngroups; g++)
         group_fill(c, p, g, &ret->group[g]);
     return true;
@@ -169,8 +169,8 @@ static void node_pages_fill(const struct core *c, const struct node *n, struct n
     const struct pool *p = pool_at(c, n->pool);
 
     for (uint32_t g = 0; g < p->ngroups && n->depth > 0; g++) {
-        ret->host_pages += n->tiers.host_pages[g] == NONE ? 0 : p->group[g].segment;
-        if (n->pages[g] == NONE)
+        ret->host_pages += n->tier[TIER_HOST].pages[g] == NONE ? 0 : p->group[g].segment;
+        if (n->tier[TIER_DEVICE].pages[g] == NONE)
             continue;
         ret->pages += p->group[g].segment;
         if (group_is_state(&p->group[g]))
@@ -276,7 +276,7 @@ uint32_t core_retracts_undone(const struct core *c, uint32_t tenant)
 static void add_borrowed(const struct pool *p, const struct node *n, uint32_t ret[GROUPS_MAX])
 {
     for (uint32_t g = 0; g < p->ngroups; g++)
-        if (n->pages[g] != NONE &&
+        if (n->tier[TIER_DEVICE].pages[g] != NONE &&
             (!group_is_state(&p->group[g]) || n->state.borrowers > n->state.host_borrowers))
             ret[g] += p->group[g].segment;
 }

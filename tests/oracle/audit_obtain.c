@@ -8,12 +8,12 @@
 
 static bool there(const struct node *n, enum tier tier)
 {
-    return tier == TIER_DEVICE ? node_on_device(n) : node_on_host(n) || copy_is_writeback(n);
+    return tier == TIER_DEVICE ? node_on_device(n) : node_on_host(n) || copy_goes_to(n, TIER_HOST);
 }
 
 static bool held(const struct node *n, enum tier tier)
 {
-    bool writes_back = copy_is_writeback(n) && n->work.copy != COPY_WRITEBACK_RUNNING;
+    bool writes_back = copy_goes_to(n, TIER_HOST) && n->work.copy != COPY_RUNNING;
 
     if (!there(n, tier))
         return false;
@@ -30,7 +30,7 @@ static bool can_go(const struct core *c, const struct node *n, enum tier tier, u
     const struct pool *p = pool_at(c, n->pool);
     bool state = p->group[group].layout.family != FAMILY_HISTORY;
 
-    if ((tier == TIER_DEVICE ? n->pages : n->tiers.host_pages)[group] == NONE)
+    if (n->tier[tier].pages[group] == NONE)
         return false;
     return !kept || (tier == TIER_DEVICE && state && p->supersede != SUPERSEDE_OFF &&
                      n->state.borrowers == n->state.host_borrowers && n->depth > 0 &&
@@ -63,9 +63,9 @@ static void add_pages(const struct core *c, uint32_t slot, enum tier tier, uint3
     const struct pool *p = pool_at(c, n->pool);
 
     for (uint32_t g = 0; g < GROUPS_MAX; g++) {
-        bool counted = n->room.counted & 1u << (tier * GROUPS_MAX + g);
+        bool counted = n->room.counted[tier] & 1u << g;
         bool go = g < p->ngroups && can_go(c, n, tier, g, n->room.kept[tier] > 0);
-        uint32_t at = tier == TIER_DEVICE ? n->pages[g] : n->tiers.host_pages[g];
+        uint32_t at = n->tier[tier].pages[g];
 
         if (counted != go && (n->room.changed.prev == NONE || (counted && at == NONE)))
             oracle_fail("audit: T11: node %u, depth %u, tier %u, group %u: its pages are %scounted",
@@ -112,7 +112,7 @@ void audit_obtain(struct audit *a)
             continue;
         changed += node_at(c, i)->room.changed.prev != NONE;
         for (uint32_t t = 0; t < TIER_COUNT; t++) {
-            if (t == TIER_DEVICE || pool_at(c, node_at(c, i)->pool)->other_tier != NONE)
+            if (pool_at(c, node_at(c, i)->pool)->tiers[t] != NONE)
                 audit_kept(c, i, t);
             add_pages(c, i, t, of_slab);
         }

@@ -5,12 +5,12 @@
 
 static bool is_back(const struct node *n)
 {
-    return n->work.copy >= COPY_WRITEBACK_WAITING && n->work.copy <= COPY_WRITEBACK_DONE;
+    return n->work.copy != COPY_NONE && n->work.copy_from == TIER_DEVICE;
 }
 
 static bool is_load(const struct node *n)
 {
-    return n->work.copy >= COPY_LOADBACK_QUEUED && n->work.copy <= COPY_LOADBACK_DONE;
+    return n->work.copy != COPY_NONE && n->work.copy_to == TIER_DEVICE;
 }
 
 /* The pages of one group of a node in one of its three places: none, or a whole segment. */
@@ -42,10 +42,15 @@ static void audit_moving(const struct node *n, uint32_t slot, bool any)
                     any ? "some" : "no", n->work.copy);
     if (is_load(n) && !node_on_host(n))
         oracle_fail("audit: node %u is loaded from a tier where it is not", slot);
-    if (is_load(n) && n->work.loaders == 0 && n->work.copy != COPY_LOADBACK_CANCELLED)
+    if (is_load(n) && n->work.loaders == 0 && n->work.copy != COPY_CANCELLED)
         oracle_fail("audit: node %u is loaded for nobody", slot);
-    if (n->work.copy == COPY_LOADBACK_CANCELLED && n->work.loaders > 0)
+    if (n->work.copy == COPY_CANCELLED && n->work.loaders > 0)
         oracle_fail("audit: node %u has a cancelled load that is none", slot);
+    if (n->work.copy != COPY_NONE && is_back(n) == is_load(n))
+        oracle_fail("audit: node %u is copied from tier %u to tier %u", slot, n->work.copy_from,
+                    n->work.copy_to);
+    if (is_back(n) && n->work.copy == COPY_CANCELLED)
+        oracle_fail("audit: node %u has a cancelled writeback", slot);
     if (is_back(n) && !node_on_device(n))
         oracle_fail("audit: node %u is copied from a device where it is not", slot);
 }
@@ -54,13 +59,15 @@ void audit_node_pages(struct audit *a, uint32_t slot)
 {
     const struct node *n = node_at(a->c, slot), *up = node_at(a->c, n->parent);
     const struct pool *p = pool_at(a->c, n->pool);
-    uint32_t to = is_back(n) ? p->other_tier : n->pool;
+    uint32_t to = is_back(n) ? p->tiers[TIER_HOST] : n->pool;
     bool moves = false;
 
     for (uint32_t g = 0; g < p->ngroups; g++) {
         bool history = p->group[g].layout.family == FAMILY_HISTORY;
-        bool device = meet_pages(a, slot, g, n->pages[g], n->pool, PAGE_COMMITTED);
-        bool host = meet_pages(a, slot, g, n->tiers.host_pages[g], p->other_tier, PAGE_COMMITTED);
+        bool device =
+            meet_pages(a, slot, g, n->tier[TIER_DEVICE].pages[g], n->pool, PAGE_COMMITTED);
+        bool host = meet_pages(a, slot, g, n->tier[TIER_HOST].pages[g], p->tiers[TIER_HOST],
+                               PAGE_COMMITTED);
         bool moving = meet_pages(a, slot, g, n->work.copy_pages[g], to, PAGE_COPYING);
 
         moves = moves || moving;
@@ -71,7 +78,7 @@ void audit_node_pages(struct audit *a, uint32_t slot)
             oracle_fail("audit: node %u, on the host %u, has %u pages of group %u there", slot,
                         node_on_host(n), host, g);
         /* STATE that is loaded may be filled by a commit meanwhile. */
-        if (moving && (is_back(n) ? !device || (host && !n->tiers.host_corrupt)
+        if (moving && (is_back(n) ? !device || (host && !n->tier[TIER_HOST].corrupt)
                                   : !host || (history && device)))
             oracle_fail(
                 "audit: T16: node %u copies group %u, which is on the device %u, the host %u", slot,
@@ -102,9 +109,9 @@ static void audit_kids(const struct core *c, uint32_t slot)
         device += node_on_device(node_at(c, at)) == 1;
         host += node_on_host(node_at(c, at)) || is_back(node_at(c, at));
     }
-    if (device != n->tiers.device_children || host != n->tiers.host_children)
+    if (device != n->tier[TIER_DEVICE].children || host != n->tier[TIER_HOST].children)
         oracle_fail("audit: node %u counts %u/%u children on the tiers and has %u/%u", slot,
-                    n->tiers.device_children, n->tiers.host_children, device, host);
+                    n->tier[TIER_DEVICE].children, n->tier[TIER_HOST].children, device, host);
 }
 
 static void audit_queue(const struct core *c)
@@ -114,18 +121,14 @@ static void audit_queue(const struct core *c)
     for (uint32_t at = c->copies_queued.head; at != NONE && listed <= c->limits.nodes;
          prev = at, at = copy_list_next(c, at), listed++)
         if (!node_at(c, at)->used || node_at(c, at)->work.copy_queue.prev != prev ||
-            (node_at(c, at)->work.copy != COPY_WRITEBACK_QUEUED &&
-             node_at(c, at)->work.copy != COPY_LOADBACK_QUEUED))
+            node_at(c, at)->work.copy != COPY_QUEUED)
             oracle_fail("audit: node %u, copy state %u, is wrongly in the queue of copies", at,
                         node_at(c, at)->work.copy);
     for (uint32_t i = 0; i < c->limits.nodes; i++) {
         const struct node *n = node_at(c, i);
 
-        queued += n->used &&
-                  (n->work.copy == COPY_WRITEBACK_QUEUED || n->work.copy == COPY_LOADBACK_QUEUED);
-        running += n->used && (n->work.copy == COPY_WRITEBACK_RUNNING ||
-                               n->work.copy == COPY_LOADBACK_RUNNING ||
-                               n->work.copy == COPY_LOADBACK_CANCELLED);
+        queued += n->used && n->work.copy == COPY_QUEUED;
+        running += n->used && (n->work.copy == COPY_RUNNING || n->work.copy == COPY_CANCELLED);
     }
     if (queued != listed || queued != c->copies_queued.n)
         oracle_fail("audit: %u copies are queued, %u are in the queue", queued, listed);
@@ -185,12 +188,18 @@ static void audit_tiers(const struct core *c)
     for (uint32_t i = 0; i < c->limits.pools; i++) {
         const struct pool *p = pool_at(c, i), *o;
 
-        if (p->state == POOL_EMPTY || p->other_tier == NONE)
+        if (p->state == POOL_EMPTY)
             continue;
-        o = pool_at(c, p->other_tier);
-        if (o->state == POOL_EMPTY || o->other_tier != i || o->tier == p->tier ||
-            o->tenant != p->tenant || o->ngroups != p->ngroups || o->align != p->align)
-            oracle_fail("audit: pools %u and %u are no pair of tiers", i, p->other_tier);
+        if (p->tiers[p->tier] != i)
+            oracle_fail("audit: pool %u is not its own tier %u", i, p->tier);
+        for (uint32_t t = 0; t < TIER_COUNT; t++) {
+            if (p->tiers[t] == NONE)
+                continue;
+            o = pool_at(c, p->tiers[t]);
+            if (o->state == POOL_EMPTY || o->tiers[p->tier] != i || o->tier != t ||
+                o->tenant != p->tenant || o->ngroups != p->ngroups || o->align != p->align)
+                oracle_fail("audit: pools %u and %u are no tiers of each other", i, p->tiers[t]);
+        }
         if (p->tier != TIER_HOST)
             continue;
         if (p->sessions || p->nodes || p->serves || p->engines || p->spaces.n > 0)
@@ -238,8 +247,8 @@ void audit_host(struct audit *a)
         if (!n->used)
             continue;
         audit_kids(a->c, i);
-        rotten += n->tiers.host_corrupt != 0;
-        if (n->tiers.host_corrupt && !node_on_host(n))
+        rotten += n->tier[TIER_HOST].corrupt != 0;
+        if (n->tier[TIER_HOST].corrupt && !node_on_host(n))
             oracle_fail("audit: node %u has rotten pages on a tier where it is not", i);
         if (n->depth == 0 && (!node_on_device(n) || !node_on_host(n) || n->work.copy != COPY_NONE))
             oracle_fail("audit: root %u is on %u/%u, copy state %u", i, node_on_device(n),

@@ -150,9 +150,8 @@ static void audit_heap(struct audit *a, const struct pool *p, uint32_t kind, uin
  * device's pages. */
 static bool at_rest(const struct node *n, bool device)
 {
-    bool idle = n->work.copy == COPY_NONE || (device && (n->work.copy == COPY_WRITEBACK_WAITING ||
-                                                         n->work.copy == COPY_WRITEBACK_QUEUED ||
-                                                         n->work.copy == COPY_WRITEBACK_DONE));
+    bool idle = n->work.copy == COPY_NONE ||
+                (device && n->work.copy_from == TIER_DEVICE && n->work.copy != COPY_RUNNING);
 
     return node_visible(n) && !n->state.refilling && idle && n->work.loaders == 0;
 }
@@ -167,11 +166,12 @@ static bool can_go(const struct core *c, const struct node *n, uint32_t kind)
     if (!at_rest(n, kind == HEAP_LEAF))
         return false;
     switch (kind) {
-    case HEAP_LEAF: return node_on_device(n) && n->nrefs == 0 && n->tiers.device_children == 0;
-    case HEAP_HOST: return node_on_host(n) && n->refs[REF_HOST] == 0 && n->tiers.host_children == 0;
+    case HEAP_LEAF: return node_on_device(n) && n->nrefs == 0 && n->tier[TIER_DEVICE].children == 0;
+    case HEAP_HOST:
+        return node_on_host(n) && n->refs[REF_HOST] == 0 && n->tier[TIER_HOST].children == 0;
     case HEAP_ALONE:
         return node_on_host(n) && !node_on_device(n) && n->refs[REF_HOST] == 0 &&
-               n->tiers.host_children == 0;
+               n->tier[TIER_HOST].children == 0;
     case HEAP_RESET:
         return space_at(c, n->space)->reset && n->nrefs == 0 && n->refs[REF_HOST] == 0 &&
                n->children.n == 0 && space_at(c, n->space)->sweep == NONE && !c->left_over;
@@ -271,7 +271,7 @@ void audit_refs(struct audit *a)
         if (!n->used)
             continue;
         held[i][REF_JOB] += n->work.seal == SEAL_QUEUED || n->work.seal == SEAL_RUNNING;
-        held[i][REF_JOB] += n->work.copy == COPY_WRITEBACK_RUNNING;
+        held[i][REF_JOB] += n->work.copy == COPY_RUNNING && n->work.copy_from == TIER_DEVICE;
         running += n->work.seal == SEAL_RUNNING;
         pinned += n->refs[REF_ADMIN] > 0;
         compare_refs(i, n, held[i]);

@@ -91,8 +91,8 @@ struct pool {
     uint32_t regions;          /* ranks of the engines that use it: each has one */
     uint32_t transfer_regions; /* that a transfer moves: 1 where all hold the same bytes (X5) */
     uint32_t tier;
-    uint32_t other_tier; /* its host tier, a pool of its own, or the pool that it is the host tier
-                            of. NONE */
+    uint32_t tiers[TIER_COUNT]; /* the pools that are its tiers, each with this array; NONE */
+    uint32_t zero;
     uint64_t offset, bytes, slab_bytes; /* the same in each of its regions, and only there */
     uint64_t region_set;                /* bit a region of the tenant */
     uint8_t region[RANKS_MAX];          /* of rank r */
@@ -128,12 +128,11 @@ struct node_state {
     struct list_links reclaim; /* superseded: in the pool's list */
 };
 
-struct node_tiers {
-    uint32_t host_pages[GROUPS_MAX]; /* heads of acknowledged host pages */
-    uint32_t device_children;        /* children on the device */
-    uint32_t host_children;          /* children on the host, or about to be */
-    uint32_t host_corrupt;           /* 1: its host pages do not agree with their checksums */
-    uint32_t announced;              /* what subscribers know of it: see events.c */
+/* What a node has on one tier. */
+struct node_tier {
+    uint32_t pages[GROUPS_MAX]; /* heads, acknowledged; page_tokens order; L / page_tokens each */
+    uint32_t children; /* that are there, or have a copy on its way there from the device */
+    uint32_t corrupt;  /* 1: these pages do not agree with their checksums */
 };
 
 /* What is under way with a node: its commit's step, its checksums, its copy to the other tier. */
@@ -142,7 +141,8 @@ struct node_work {
     uint32_t publish_next; /* in the list of a retire record */
     uint32_t seal;         /* enum seal_state */
     struct list_links seal_queue;
-    uint32_t copy, copy_gen; /* enum copy_state */
+    uint32_t copy, copy_gen;     /* enum copy_state */
+    uint32_t copy_from, copy_to; /* enum tier, while there is a copy */
     struct list_links copy_queue;
     uint32_t copy_pages[GROUPS_MAX]; /* heads of COPYING pages, of the tier that is written */
     uint32_t copy_tries;             /* writebacks of it that failed in a row */
@@ -153,7 +153,7 @@ struct node_work {
 struct node_room {
     struct list_links changed; /* in its pool's list */
     uint32_t kept[TIER_COUNT];
-    uint32_t counted; /* bits: those of a tier begin at tier * GROUPS_MAX */
+    uint32_t counted[TIER_COUNT]; /* groups, as bits */
     uint8_t own[TIER_COUNT], in[TIER_COUNT], passes[TIER_COUNT];
     uint8_t zero[2];
 };
@@ -162,24 +162,25 @@ struct node { /* one L-chunk under its parent; a root has depth 0 and neither to
     /* The first cache line is all that a match reads. */
     _Alignas(64) uint32_t parent;
     uint32_t depth;
-    struct list children;       /* newest first */
-    uint32_t residency;         /* ON_DEVICE, ON_HOST */
-    uint32_t tokens, keys;      /* heads in the token store and the extra-key store */
-    uint32_t pending_engine;    /* NONE: its step has passed */
-    uint32_t pages[GROUPS_MAX]; /* heads; page_tokens order; L / page_tokens each */
+    struct list children;              /* newest first */
+    uint32_t residency;                /* ON_DEVICE, ON_HOST */
+    uint32_t tokens, keys;             /* heads in the token store and the extra-key store */
+    uint32_t pending_engine;           /* NONE: its step has passed */
+    struct node_tier tier[TIER_COUNT]; /* the device first: a match reads its pages */
     uint32_t gen, pool, space, used;
     uint32_t refs[REF_KINDS], nrefs;
     struct node_room room;
     struct list_links sibling; /* `next` too where the record is free */
     struct list_links keyed;   /* in its pool's list while it has extra keys */
-    uint32_t hash_next, zero;
+    uint32_t hash_next;
+    uint32_t announced; /* what subscribers know of it: see events.c */
+    uint32_t zero;
     uint64_t hash, seq;
     uint64_t chain;                 /* of all tokens up to here; no slot or address in it */
     uint64_t last_use, last_use_ns; /* last_use: T13's tick, the core's changes at that event */
     uint64_t admin_ns;
     struct heap_links heap[HEAPS];
     struct node_state state;
-    struct node_tiers tiers;
     struct node_work work;
 };
 

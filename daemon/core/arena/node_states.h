@@ -5,28 +5,19 @@
 
 #include "base/states.h"
 
-/* A writeback copies a node from the device to the host, a load-back from the host to the device.
- */
+/* A copy of a node from one tier to another, which work.copy_from and work.copy_to name. */
 #define COPY_STATE_TABLE(X)                                                                        \
-    X(COPY, NONE, TO(COPY, WRITEBACK_WAITING) | TO(COPY, LOADBACK_QUEUED),                         \
-      "nothing is being copied")                                                                   \
-    X(COPY, WRITEBACK_WAITING, TO(COPY, WRITEBACK_QUEUED) | TO(COPY, NONE),                        \
-      "has its host pages, and waits for the checksums of the device pages")                       \
-    X(COPY, WRITEBACK_QUEUED, TO(COPY, WRITEBACK_RUNNING) | TO(COPY, NONE),                        \
-      "waits for a free copy job")                                                                 \
-    X(COPY, WRITEBACK_RUNNING, TO(COPY, WRITEBACK_DONE) | TO(COPY, NONE),                          \
-      "a job reads the device pages and writes the host pages")                                    \
-    X(COPY, WRITEBACK_DONE, TO(COPY, NONE),                                                        \
-      "acknowledged; becomes the host copy as soon as its parent is on the host")                  \
-    X(COPY, LOADBACK_QUEUED, TO(COPY, LOADBACK_RUNNING) | TO(COPY, NONE),                          \
-      "has its device pages, and waits for a free copy job")                                       \
-    X(COPY, LOADBACK_RUNNING,                                                                      \
-      TO(COPY, LOADBACK_DONE) | TO(COPY, LOADBACK_CANCELLED) | TO(COPY, NONE),                     \
-      "a job reads the host pages and writes the device pages")                                    \
-    X(COPY, LOADBACK_CANCELLED, TO(COPY, LOADBACK_RUNNING) | TO(COPY, NONE),                       \
+    X(COPY, NONE, TO(COPY, WAITING) | TO(COPY, QUEUED), "nothing is being copied")                 \
+    X(COPY, WAITING, TO(COPY, QUEUED) | TO(COPY, NONE),                                            \
+      "has the pages that it will write, and waits for the checksums of those that it reads")      \
+    X(COPY, QUEUED, TO(COPY, RUNNING) | TO(COPY, NONE),                                            \
+      "has the pages that it will write, and waits for a free copy job")                           \
+    X(COPY, RUNNING, TO(COPY, DONE) | TO(COPY, CANCELLED) | TO(COPY, NONE),                        \
+      "a job reads the pages of one tier and writes those of the other")                           \
+    X(COPY, CANCELLED, TO(COPY, RUNNING) | TO(COPY, NONE),                                         \
       "the job still runs, but nobody waits for it: its pages go on the acknowledgement")          \
-    X(COPY, LOADBACK_DONE, TO(COPY, NONE),                                                         \
-      "acknowledged; becomes the device copy as soon as its parent is on the device")
+    X(COPY, DONE, TO(COPY, NONE),                                                                  \
+      "acknowledged; becomes the node's as soon as its parent is on that tier")
 
 STATE_MACHINE(copy, COPY, COPY_STATE_TABLE)
 

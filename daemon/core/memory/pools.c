@@ -337,7 +337,9 @@ static enum tern_err carve(struct core *c, const struct engine *e, enum tier tie
     share_take_n(c, (struct share_of){SHARE_SLABS, tenant}, fresh.nslabs);
     share_take_n(c, (struct share_of){SHARE_PAGES, tenant}, (uint32_t)page_records(&fresh));
     p->tenant = tenant;
-    p->opener = p->other_tier = NONE;
+    p->opener = NONE;
+    for (uint32_t t = 0; t < TIER_COUNT; t++)
+        p->tiers[t] = t == p->tier ? slot : NONE;
     p->spaces = p->reclaim = p->changed = p->keyed = LIST_EMPTY;
     for (uint32_t k = 0; k < HEAPS; k++)
         p->heap[k] = NONE;
@@ -379,8 +381,8 @@ enum tern_err pool_carve(struct core *c, const struct engine *e, const struct re
         if (err != TERN_OK) {
             pool_end(c, pool_at(c, device));
         } else {
-            pool_at(c, device)->other_tier = host;
-            pool_at(c, host)->other_tier = device;
+            pool_at(c, device)->tiers[TIER_HOST] = host;
+            pool_at(c, host)->tiers[TIER_DEVICE] = device;
         }
     }
     if (err != TERN_OK)

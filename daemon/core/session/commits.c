@@ -34,7 +34,7 @@ static void segment_fill(struct core *c, struct segment to, struct list *from, u
             page_seal_state_move(&page_at(c, record)->seal, PAGE_SEAL_DONE);
         page_list_push(c, &pages, record);
     }
-    node_at(c, to.node)->pages[to.group] = pages.head;
+    node_at(c, to.node)->tier[TIER_DEVICE].pages[to.group] = pages.head;
     node_changed(c, to.node);
 }
 
@@ -123,7 +123,7 @@ static void segment_attach(struct core *c, struct session *s, struct segment to,
              end = segment_end(&p->group[g], n->depth);
 
     if (p->group[g].layout.family == FAMILY_RECURRENT) {
-        if (n->pages[g] == NONE)
+        if (n->tier[TIER_DEVICE].pages[g] == NONE)
             recurrent_hand_over(c, s, to, src);
         return;
     }
@@ -134,7 +134,7 @@ static void segment_attach(struct core *c, struct session *s, struct segment to,
         src->unread |= 1u << g;
         return; /* nobody may read that refill yet: the session keeps its own pages */
     }
-    if (n->pages[g] != NONE)
+    if (n->tier[TIER_DEVICE].pages[g] != NONE)
         drop_head(c, src, (struct group_page){g, end}); /* the node's are canonical */
     else if (src->base[g] == first && src->base[g] + src->pages[g].n >= end &&
              refill_allowed(c, engine_at(c, s->engine), to, src)) {
@@ -238,7 +238,7 @@ static enum tern_err attach_again(struct core *c, struct session *s, uint32_t sl
         seal_state_move(&n->work.seal, SEAL_DONE);
     set_pending(c, s, slot, src);
     move_on(c, s, slot, src);
-    if (n->tiers.host_corrupt && n->tiers.host_children == 0 && n->refs[REF_HOST] == 0 &&
+    if (n->tier[TIER_HOST].corrupt && n->tier[TIER_HOST].children == 0 && n->refs[REF_HOST] == 0 &&
         n->work.copy == COPY_NONE)
         node_leave_host(c, slot);
     return TERN_OK;
@@ -283,7 +283,7 @@ static void adopted_runs(struct core *c, struct actions *out, const struct sessi
         struct page_ref *refs;
 
         if (p->group[g].layout.family == FAMILY_RECURRENT ||
-            node_at(c, s->node)->pages[g] == NONE || s->base[g] < first + n ||
+            node_at(c, s->node)->tier[TIER_DEVICE].pages[g] == NONE || s->base[g] < first + n ||
             src->unread & 1u << g)
             continue; /* none there that it may read, or the session goes on with its own */
         if (p->ngroups == 1 && last && last->group == g && last->first + last->n == first &&
@@ -310,7 +310,7 @@ static void handed_runs(struct core *c, struct actions *out, const struct sessio
         if (!(handed & 1u << g))
             continue;
         fresh = page_at(c, s->owned[g].head);
-        from = page_at(c, node_at(c, s->node)->pages[g]);
+        from = page_at(c, node_at(c, s->node)->tier[TIER_DEVICE].pages[g]);
         ref = run_add(out, (struct table_run){.group = g, .first = 0, .n = 1});
         check(ref);
         ref->index = fresh->index;

@@ -25,10 +25,11 @@ static struct pool *orphan_find(const struct core *c, const struct engine *e,
         bool same = p->state == POOL_OPEN && p->tier == TIER_DEVICE && p->tenant == e->tenant &&
                     p->engines == 0 && p->layout_hash == layout_hash(r, e->world) &&
                     pool_suits(p, e) && p->supersede == (uint32_t)r->supersede &&
-                    size_agrees(p, r->bytes) && (p->other_tier != NONE) == (r->host_bytes > 0);
+                    size_agrees(p, r->bytes) &&
+                    (p->tiers[TIER_HOST] != NONE) == (r->host_bytes > 0);
 
-        if (same && p->other_tier != NONE)
-            same = size_agrees(pool_at(c, p->other_tier), r->host_bytes);
+        if (same && p->tiers[TIER_HOST] != NONE)
+            same = size_agrees(pool_at(c, p->tiers[TIER_HOST]), r->host_bytes);
 
         for (uint32_t g = 0; same && g < r->ngroups; g++)
             same = p->group[g].layout.cap_pages == r->group[g].cap_pages;
@@ -225,13 +226,13 @@ bool pool_flush(struct core *c, struct actions *out)
         }
         if (p->engines > 0 || p->serves > 0 || p->nodes > 0 || p->spaces.n > 0 ||
             !pool_all_free(c, p) ||
-            (p->other_tier != NONE && !pool_all_free(c, pool_at(c, p->other_tier))))
+            (p->tiers[TIER_HOST] != NONE && !pool_all_free(c, pool_at(c, p->tiers[TIER_HOST]))))
             continue;
         if (actions_room(out) == 0)
             return false;
-        if (p->other_tier != NONE) { /* no engine has ever seen it */
-            pool_end(c, pool_at(c, p->other_tier));
-            p->other_tier = NONE;
+        if (p->tiers[TIER_HOST] != NONE) { /* no engine has ever seen it */
+            pool_end(c, pool_at(c, p->tiers[TIER_HOST]));
+            p->tiers[TIER_HOST] = NONE;
         }
         pool_state_move(&p->state, POOL_ZEROING);
         c->nclosing--;

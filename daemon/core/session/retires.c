@@ -53,7 +53,7 @@ static void publish_nodes(struct core *c, uint32_t at)
             seal_state_move(&n->work.seal, SEAL_NONE); /* what was refilled has no checksum yet */
         n->state.refilling = 0;
         seal_queue(c, at);
-        tree_event(c, at, n->tiers.announced ? TREE_TIER : TREE_STORED);
+        tree_event(c, at, n->announced ? TREE_TIER : TREE_STORED);
         state_arrived(c, at);
         if (n->work.seal == SEAL_DONE)
             host_sealed(c, at);

@@ -99,7 +99,7 @@ static enum tern_err retract_check(const struct core *c, const struct engine *e,
             "a fetch or a recovery is under way in this session: wait for it, or cancel it");
     if (session_away(s))
         return TERN_OK; /* a repetition changes nothing (S8) */
-    if (r->mode == RETRACT_HOST && session_pool(c, s)->other_tier == NONE)
+    if (r->mode == RETRACT_HOST && session_pool(c, s)->tiers[TIER_HOST] == NONE)
         return refuse(ret, TERN_UNSUPPORTED,
                       "this pool has no host tier: open it with host_bytes, or retract with DROP");
     if (r->mode == RETRACT_DROP && !session_can_return(c, s, s->committed))

@@ -46,7 +46,7 @@ static enum tern_err extend_check(const struct core *c, const struct actions *ou
  * session is. */
 static struct page_ref recurrent_from(const struct core *c, const struct session *s, uint32_t group)
 {
-    uint32_t at = node_at(c, s->node)->pages[group];
+    uint32_t at = node_at(c, s->node)->tier[TIER_DEVICE].pages[group];
 
     if (session_pool(c, s)->group[group].layout.family != FAMILY_RECURRENT || s->committed == 0 ||
         at == NONE)

@@ -86,8 +86,9 @@ bool session_can_return(const struct core *c, const struct session *s, uint32_t 
         if (l->family == FAMILY_RECURRENT) {
             const struct node *n = node_at(c, s->node);
 
-            if (p != s->committed || (p > 0 && (s->state_from >= p || n->pages[g] == NONE ||
-                                                n->state.refilling & 1u << g)))
+            if (p != s->committed ||
+                (p > 0 && (s->state_from >= p || n->tier[TIER_DEVICE].pages[g] == NONE ||
+                           n->state.refilling & 1u << g)))
                 return false;
             continue;
         }

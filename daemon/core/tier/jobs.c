@@ -13,12 +13,11 @@ void copy_done(struct core *c, struct copy_id job, enum tern_err err)
         return;
     n = node_at(c, job.slot);
     if (!n->used || n->work.copy_gen != job.gen ||
-        (n->work.copy != COPY_WRITEBACK_RUNNING && n->work.copy != COPY_LOADBACK_RUNNING &&
-         n->work.copy != COPY_LOADBACK_CANCELLED))
+        (n->work.copy != COPY_RUNNING && n->work.copy != COPY_CANCELLED))
         return; /* a second acknowledgement */
     c->copies_running--;
     touch(c);
-    if (n->work.copy == COPY_WRITEBACK_RUNNING)
+    if (n->work.copy_to == TIER_HOST)
         writeback_acked(c, job.slot, err);
     else
         loadback_acked(c, job.slot, err);
@@ -42,12 +41,11 @@ static void emit_copy(struct core *c, uint32_t slot, struct actions *out, uint32
     const struct pool *p = node_pool(c, n);
     struct action *a = action_add(out, ACT_COPY);
     struct page_at *from = out->pages + out->npages, *to = from + pages;
-    const uint32_t *source = copy_is_writeback(n) ? n->pages : n->tiers.host_pages;
 
     n->work.copy_gen = gen_next(n->work.copy_gen);
     a->copy.job = (struct copy_id){.slot = slot, .gen = n->work.copy_gen};
-    a->copy.from_pool = copy_is_writeback(n) ? n->pool : p->other_tier;
-    a->copy.to_pool = copy_is_writeback(n) ? p->other_tier : n->pool;
+    a->copy.from_pool = p->tiers[n->work.copy_from];
+    a->copy.to_pool = p->tiers[n->work.copy_to];
     a->copy.from = from;
     a->copy.to = to;
     a->copy.n = pages;
@@ -55,13 +53,12 @@ static void emit_copy(struct core *c, uint32_t slot, struct actions *out, uint32
     for (uint32_t g = 0; g < p->ngroups; g++) {
         if (n->work.copy_pages[g] == NONE)
             continue;
-        from += list_at(c, g, from, source[g]);
+        from += list_at(c, g, from, n->tier[n->work.copy_from].pages[g]);
         to += list_at(c, g, to, n->work.copy_pages[g]);
     }
-    if (copy_is_writeback(n))
+    if (n->work.copy_from == TIER_DEVICE)
         node_pin(c, slot, REF_JOB);
-    copy_state_move(&n->work.copy,
-                    copy_is_writeback(n) ? COPY_WRITEBACK_RUNNING : COPY_LOADBACK_RUNNING);
+    copy_state_move(&n->work.copy, COPY_RUNNING);
 }
 
 bool copy_flush(struct core *c, struct actions *out)

@@ -13,7 +13,7 @@ uint32_t host_walk(const struct core *c, uint32_t from, struct token_view *w)
     const struct pool *p = node_pool(c, node_at(c, from));
     uint32_t at = from, child;
 
-    if (p->other_tier == NONE || space_at(c, node_at(c, from)->space)->reset)
+    if (p->tiers[TIER_HOST] == NONE || space_at(c, node_at(c, from)->space)->reset)
         return from;
     while (w->end - node_at(c, at)->depth >= w->align) {
         const struct node *n;
@@ -21,7 +21,7 @@ uint32_t host_walk(const struct core *c, uint32_t from, struct token_view *w)
         child = node_child(c, at, w);
         n = node_at(c, child == NONE ? 0 : child);
         if (child == NONE || !node_visible(n) ||
-            !(node_on_device(n) || (node_on_host(n) && !n->tiers.host_corrupt)))
+            !(node_on_device(n) || (node_on_host(n) && !n->tier[TIER_HOST].corrupt)))
             break;
         at = child;
     }
@@ -31,8 +31,8 @@ uint32_t host_walk(const struct core *c, uint32_t from, struct token_view *w)
         for (uint32_t g = 0; g < p->ngroups && all; g++)
             for (uint32_t i = 0, up = at; i < p->group[g].reach && node_at(c, up)->depth > 0 && all;
                  i++, up = node_at(c, up)->parent)
-                all = (node_at(c, up)->pages[g] != NONE ||
-                       node_at(c, up)->tiers.host_pages[g] != NONE) &&
+                all = (node_at(c, up)->tier[TIER_DEVICE].pages[g] != NONE ||
+                       node_at(c, up)->tier[TIER_HOST].pages[g] != NONE) &&
                       !(node_at(c, up)->state.refilling & 1u << g);
         if (all)
             break;
@@ -48,8 +48,8 @@ void load_hold(struct core *c, struct path path)
 
         n->work.loaders++;
         node_changed(c, at);
-        if (n->work.copy == COPY_LOADBACK_CANCELLED)
-            copy_state_move(&n->work.copy, COPY_LOADBACK_RUNNING);
+        if (n->work.copy == COPY_CANCELLED)
+            copy_state_move(&n->work.copy, COPY_RUNNING);
         state_settle(c, at);
     }
     touch(c);
@@ -60,11 +60,11 @@ static void loadback_cancel(struct core *c, uint32_t slot)
 {
     struct node *n = node_at(c, slot);
 
-    if (n->work.copy == COPY_LOADBACK_RUNNING) {
-        copy_state_move(&n->work.copy, COPY_LOADBACK_CANCELLED);
+    if (n->work.copy == COPY_RUNNING) {
+        copy_state_move(&n->work.copy, COPY_CANCELLED);
         return;
     }
-    if (n->work.copy == COPY_LOADBACK_QUEUED)
+    if (n->work.copy == COPY_QUEUED)
         copy_list_remove(c, &c->copies_queued, slot);
     copy_pages_free(c, n);
     copy_state_move(&n->work.copy, COPY_NONE);
@@ -79,7 +79,7 @@ void load_let_go(struct core *c, struct path path)
         up = n->parent;
         if (--n->work.loaders > 0)
             continue;
-        if (copy_is_loadback(n))
+        if (copy_goes_to(n, TIER_DEVICE))
             loadback_cancel(c, at);
         state_settle(c, at);
         node_offer(c, at);
@@ -90,7 +90,7 @@ void load_let_go(struct core *c, struct path path)
 /* Are the pages of group g missing on the device, and is the host able to give them? */
 static bool loads(const struct pool *p, uint32_t g, const struct node *n, uint32_t state_from)
 {
-    return n->pages[g] == NONE && n->tiers.host_pages[g] != NONE &&
+    return n->tier[TIER_DEVICE].pages[g] == NONE && n->tier[TIER_HOST].pages[g] != NONE &&
            (!group_is_state(&p->group[g]) || n->depth > state_from);
 }
 
@@ -111,9 +111,9 @@ enum tern_err load_need(const struct core *c, struct path path, uint32_t *need)
 
         if (node_on_device(n) && n->depth <= path.state_from)
             break; /* so is everything above it */
-        if (!loads_any(p, n, path.state_from) || copy_is_loadback(n))
+        if (!loads_any(p, n, path.state_from) || copy_goes_to(n, TIER_DEVICE))
             continue;
-        if (n->tiers.host_corrupt)
+        if (n->tier[TIER_HOST].corrupt)
             return TERN_CORRUPT;
         if (n->work.copy != COPY_NONE || !node_visible(n))
             return TERN_BUSY;
@@ -133,14 +133,14 @@ uint32_t load_begin(struct core *c, struct path path)
 
         if (node_on_device(n) && n->depth <= path.state_from)
             break;
-        if (!loads_any(p, n, path.state_from) || copy_is_loadback(n))
+        if (!loads_any(p, n, path.state_from) || copy_goes_to(n, TIER_DEVICE))
             continue;
         for (uint32_t g = 0; g < p->ngroups; g++)
             if (loads(p, g, n, path.state_from)) {
                 copy_pages_take(c, at, p, g);
                 pages += p->group[g].segment;
             }
-        copy_state_move(&n->work.copy, COPY_LOADBACK_QUEUED);
+        copy_begin(n, TIER_HOST, TIER_DEVICE, COPY_QUEUED);
         node_changed(c, at);
         state_settle(c, at);
         copy_list_insert(c, &c->copies_queued, at, below);
@@ -158,7 +158,8 @@ bool load_done(const struct core *c, struct path path)
         return false;
     for (uint32_t at = path.node; node_at(c, at)->depth > path.state_from;
          at = node_at(c, at)->parent)
-        if (copy_is_loadback(node_at(c, at)) || loads_any(p, node_at(c, at), path.state_from))
+        if (copy_goes_to(node_at(c, at), TIER_DEVICE) ||
+            loads_any(p, node_at(c, at), path.state_from))
             return false;
     return true;
 }
@@ -172,8 +173,8 @@ enum tern_err load_failed(const struct core *c, struct path path)
 
         if (node_on_device(n) && n->depth <= path.state_from)
             break;
-        if (loads_any(p, n, path.state_from) && !copy_is_loadback(n))
-            return n->tiers.host_corrupt ? TERN_CORRUPT : TERN_BUSY;
+        if (loads_any(p, n, path.state_from) && !copy_goes_to(n, TIER_DEVICE))
+            return n->tier[TIER_HOST].corrupt ? TERN_CORRUPT : TERN_BUSY;
     }
     return TERN_OK;
 }
@@ -190,7 +191,7 @@ static void loadback_settle(struct core *c, uint32_t slot)
 
         if (!node_on_device(node_at(c, n->parent)))
             continue; /* it is looked at again with its parent */
-        copy_pages_attach(c, at, n->pages);
+        copy_pages_attach(c, at);
         copy_state_move(&n->work.copy, COPY_NONE);
         c->host_loads++;
         if (!node_on_device(n)) {
@@ -200,7 +201,7 @@ static void loadback_settle(struct core *c, uint32_t slot)
         }
         touch(c);
         for (uint32_t kid = n->children.head; kid != NONE; kid = child_list_next(c, kid))
-            if (node_at(c, kid)->work.copy == COPY_LOADBACK_DONE)
+            if (copy_has_come(node_at(c, kid), TIER_DEVICE))
                 copy_list_push_front(c, &work, kid);
         state_arrived(c, at);
         node_offer(c, at);
@@ -211,8 +212,8 @@ void loadback_acked(struct core *c, uint32_t slot, enum tern_err err)
 {
     struct node *n = node_at(c, slot);
 
-    if (err == TERN_OK && n->work.copy == COPY_LOADBACK_RUNNING) {
-        copy_state_move(&n->work.copy, COPY_LOADBACK_DONE);
+    if (err == TERN_OK && n->work.copy == COPY_RUNNING) {
+        copy_state_move(&n->work.copy, COPY_DONE);
         loadback_settle(c, slot);
         return;
     }
@@ -221,9 +222,9 @@ void loadback_acked(struct core *c, uint32_t slot, enum tern_err err)
     if (err != TERN_OK) {
         c->copy_failed = 1;
         c->corrupt_detected += err == TERN_CORRUPT;
-        if (err == TERN_CORRUPT && !n->tiers.host_corrupt)
+        if (err == TERN_CORRUPT && !n->tier[TIER_HOST].corrupt)
             c->host_corrupt++;
-        n->tiers.host_corrupt |= err == TERN_CORRUPT;
+        n->tier[TIER_HOST].corrupt |= err == TERN_CORRUPT;
     }
     state_settle(c, slot);
     node_offer(c, slot);

@@ -11,7 +11,8 @@
 /* Does the host lack these pages of the node, and could it be given them now? */
 static bool host_lacks(const struct pool *p, const struct node *n, uint32_t g)
 {
-    return n->pages[g] != NONE && (n->tiers.host_pages[g] == NONE || n->tiers.host_corrupt) &&
+    return n->tier[TIER_DEVICE].pages[g] != NONE &&
+           (n->tier[TIER_HOST].pages[g] == NONE || n->tier[TIER_HOST].corrupt) &&
            !(group_is_state(&p->group[g]) &&
              (state_reclaimable(n) || n->state.refilling & 1u << g));
 }
@@ -35,14 +36,15 @@ static bool host_make_some(struct core *c, struct pool *p, const uint32_t *need,
  * may do. */
 static bool host_room(struct core *c, struct pool *p, const uint32_t *need, uint32_t *ret_group)
 {
-    return pages_admit(c, p, pool_at(c, p->other_tier), need, host_make_some, ret_group) == TERN_OK;
+    return pages_admit(c, p, pool_at(c, p->tiers[TIER_HOST]), need, host_make_some, ret_group) ==
+           TERN_OK;
 }
 
 static bool checksums_known(const struct core *c, const struct node *n)
 {
     for (uint32_t g = 0; g < GROUPS_MAX; g++)
-        for (uint32_t at = n->work.copy_pages[g] == NONE ? NONE : n->pages[g]; at != NONE;
-             at = page_list_next(c, at))
+        for (uint32_t at = n->work.copy_pages[g] == NONE ? NONE : n->tier[TIER_DEVICE].pages[g];
+             at != NONE; at = page_list_next(c, at))
             if (page_at(c, at)->seal != PAGE_SEAL_DONE)
                 return false;
     return node_visible(n);
@@ -50,7 +52,7 @@ static bool checksums_known(const struct core *c, const struct node *n)
 
 static void writeback_queue(struct core *c, uint32_t slot)
 {
-    copy_state_move(&node_at(c, slot)->work.copy, COPY_WRITEBACK_QUEUED);
+    copy_state_move(&node_at(c, slot)->work.copy, COPY_QUEUED);
     copy_list_push(c, &c->copies_queued, slot);
 }
 
@@ -63,10 +65,10 @@ static void writeback_begin(struct core *c, uint32_t slot)
     n->work.copy_tries = 0; /* writeback_again knows better */
     for (uint32_t g = 0; g < p->ngroups; g++)
         if (host_lacks(p, n, g))
-            copy_pages_take(c, slot, pool_at(c, p->other_tier), g);
+            copy_pages_take(c, slot, pool_at(c, p->tiers[TIER_HOST]), g);
     if (!node_on_host(n))
-        node_at(c, n->parent)->tiers.host_children++;
-    copy_state_move(&n->work.copy, COPY_WRITEBACK_WAITING);
+        node_at(c, n->parent)->tier[TIER_HOST].children++;
+    copy_begin(n, TIER_DEVICE, TIER_HOST, COPY_WAITING);
     node_changed(c, slot);
     if (checksums_known(c, n))
         writeback_queue(c, slot);
@@ -80,10 +82,10 @@ static bool writeback_wanted(const struct core *c, const struct node *n)
     const struct pool *p = node_pool(c, n);
     const struct node *parent = node_at(c, n->parent);
 
-    return p->other_tier != NONE && p->state == POOL_OPEN && n->work.seal == SEAL_DONE &&
-           n->work.copy == COPY_NONE && (!node_on_host(n) || n->tiers.host_corrupt) &&
+    return p->tiers[TIER_HOST] != NONE && p->state == POOL_OPEN && n->work.seal == SEAL_DONE &&
+           n->work.copy == COPY_NONE && (!node_on_host(n) || n->tier[TIER_HOST].corrupt) &&
            node_on_device(n) && node_visible(n) && !space_at(c, n->space)->reset &&
-           (node_on_host(parent) || copy_is_writeback(parent));
+           (node_on_host(parent) || copy_goes_to(parent, TIER_HOST));
 }
 
 static bool writeback_if_room(struct core *c, uint32_t slot)
@@ -92,7 +94,7 @@ static bool writeback_if_room(struct core *c, uint32_t slot)
     struct pool *p = node_pool(c, n);
     uint32_t need[GROUPS_MAX] = {0}, group;
     /* Making room must not take its parent, nor pages of its own that it has there already. */
-    uint32_t held = node_on_host(n) && !n->tiers.host_corrupt ? slot : n->parent;
+    uint32_t held = node_on_host(n) && !n->tier[TIER_HOST].corrupt ? slot : n->parent;
     bool room;
 
     for (uint32_t g = 0; g < p->ngroups; g++)
@@ -109,7 +111,7 @@ void host_sealed(struct core *c, uint32_t slot)
 {
     const struct node *n = node_at(c, slot);
 
-    if (n->work.copy == COPY_WRITEBACK_WAITING && checksums_known(c, n)) {
+    if (n->work.copy == COPY_WAITING && checksums_known(c, n)) {
         writeback_queue(c, slot);
         return;
     }
@@ -126,7 +128,7 @@ void host_sealed(struct core *c, uint32_t slot)
  * host? */
 static bool must_have(const struct pool *p, const struct node *n, uint32_t state_from)
 {
-    if (!node_on_host(n) || n->tiers.host_corrupt)
+    if (!node_on_host(n) || n->tier[TIER_HOST].corrupt)
         return true;
     for (uint32_t g = 0; g < p->ngroups && n->depth > state_from; g++)
         if (host_lacks(p, n, g))
@@ -164,7 +166,7 @@ enum tern_err host_back_path(struct core *c, struct path path, struct shortage *
         return TERN_OK;
     *ret = (struct shortage){.group = group,
                              .needed = need[group],
-                             .free = group_free(c, pool_at(c, p->other_tier), group)};
+                             .free = group_free(c, pool_at(c, p->tiers[TIER_HOST]), group)};
     return TERN_POOL_EXHAUSTED;
 }
 
@@ -176,7 +178,8 @@ bool host_has_path(const struct core *c, struct path path)
         return false;
     for (uint32_t at = path.node; node_at(c, at)->depth > (c->host_corrupt ? 0 : path.state_from);
          at = node_at(c, at)->parent)
-        if (copy_is_writeback(node_at(c, at)) || must_have(p, node_at(c, at), path.state_from) ||
+        if (copy_goes_to(node_at(c, at), TIER_HOST) ||
+            must_have(p, node_at(c, at), path.state_from) ||
             node_at(c, at)->state.refilling) /* a refill will have to be copied */
             return false;
     return true;
@@ -201,7 +204,7 @@ bool host_path_lacks(const struct core *c, struct path path)
 bool host_path_comes(const struct core *c, uint32_t slot)
 {
     for (uint32_t at = slot; node_at(c, at)->depth > 0; at = node_at(c, at)->parent)
-        if (!node_on_host(node_at(c, at)) && !copy_is_writeback(node_at(c, at)))
+        if (!node_on_host(node_at(c, at)) && !copy_goes_to(node_at(c, at), TIER_HOST))
             return false;
     return true;
 }
@@ -213,14 +216,14 @@ static void host_heal(struct core *c, uint32_t slot)
 {
     struct node *n = node_at(c, slot);
 
-    if (!n->tiers.host_corrupt)
+    if (!n->tier[TIER_HOST].corrupt)
         return;
     for (uint32_t g = 0; g < GROUPS_MAX; g++)
         if (n->work.copy_pages[g] != NONE) {
             obtain_forget_group(c, slot, TIER_HOST, g);
-            chain_free(c, &n->tiers.host_pages[g]);
+            chain_free(c, &n->tier[TIER_HOST].pages[g]);
         }
-    n->tiers.host_corrupt = 0;
+    n->tier[TIER_HOST].corrupt = 0;
     c->host_corrupt--;
 }
 
@@ -235,24 +238,24 @@ static void writeback_settle(struct core *c, uint32_t slot)
         uint32_t at = copy_list_pop(c, &work);
         struct node *n = node_at(c, at), *parent = node_at(c, n->parent);
 
-        if (!node_on_host(parent) && copy_is_writeback(parent))
+        if (!node_on_host(parent) && copy_goes_to(parent, TIER_HOST))
             continue; /* it is looked at again with its parent */
         if (node_on_host(parent)) {
             host_heal(c, at);
-            copy_pages_attach(c, at, n->tiers.host_pages);
+            copy_pages_attach(c, at);
             n->residency |= ON_HOST;
             c->host_copies++;
         } else {
             copy_pages_free(c, n);
             if (!node_on_host(n))
-                parent->tiers.host_children--;
+                parent->tier[TIER_HOST].children--;
             c->copy_failed = 1;
         }
         copy_state_move(&n->work.copy, COPY_NONE);
         node_changed(c, at);
         touch(c);
         for (uint32_t kid = n->children.head; kid != NONE; kid = child_list_next(c, kid))
-            if (node_at(c, kid)->work.copy == COPY_WRITEBACK_DONE)
+            if (copy_has_come(node_at(c, kid), TIER_HOST))
                 copy_list_push_front(c, &work, kid);
         if (node_on_host(n))
             tree_event(c, at, TREE_TIER);
@@ -276,7 +279,7 @@ static bool writeback_again(struct core *c, uint32_t slot)
     uint32_t tries = n->work.copy_tries;
 
     if (tries == COPY_TRIES_MAX || p->state != POOL_OPEN || space_at(c, n->space)->reset ||
-        !(node_on_host(parent) || copy_is_writeback(parent)) || !host_lacks_any(p, n) ||
+        !(node_on_host(parent) || copy_goes_to(parent, TIER_HOST)) || !host_lacks_any(p, n) ||
         !writeback_if_room(c, slot))
         return false;
     n->work.copy_tries = tries;
@@ -294,12 +297,12 @@ static void writeback_fail(struct core *c, uint32_t slot)
     copy_state_move(&n->work.copy, COPY_NONE);
     node_changed(c, slot);
     if (!node_on_host(n))
-        node_at(c, n->parent)->tiers.host_children--;
+        node_at(c, n->parent)->tier[TIER_HOST].children--;
     if (writeback_again(c, slot))
         return;
     c->copy_failed = 1;
     for (uint32_t kid = n->children.head; kid != NONE; kid = child_list_next(c, kid))
-        if (!node_on_host(n) && node_at(c, kid)->work.copy == COPY_WRITEBACK_DONE)
+        if (!node_on_host(n) && copy_has_come(node_at(c, kid), TIER_HOST))
             writeback_settle(c, kid); /* gives up the copies below it */
     state_settle(c, slot);
     node_offer(c, n->parent);
@@ -308,7 +311,7 @@ static void writeback_fail(struct core *c, uint32_t slot)
 void writeback_acked(struct core *c, uint32_t slot, enum tern_err err)
 {
     if (err == TERN_OK) {
-        copy_state_move(&node_at(c, slot)->work.copy, COPY_WRITEBACK_DONE);
+        copy_state_move(&node_at(c, slot)->work.copy, COPY_DONE);
         writeback_settle(c, slot);
     } else {
         writeback_fail(c, slot);

@@ -12,9 +12,10 @@ void copy_pages_take(struct core *c, uint32_t slot, struct pool *p, uint32_t gro
     node_at(c, slot)->work.copy_pages[group] = pages.head;
 }
 
-void copy_pages_attach(struct core *c, uint32_t slot, uint32_t *heads)
+void copy_pages_attach(struct core *c, uint32_t slot)
 {
     struct node *n = node_at(c, slot);
+    uint32_t *heads = n->tier[n->work.copy_to].pages;
 
     for (uint32_t g = 0; g < GROUPS_MAX; g++) {
         if (n->work.copy_pages[g] == NONE)
@@ -42,14 +43,13 @@ void copy_forget(struct core *c, uint32_t slot)
 
     if (n->work.copy == COPY_NONE)
         return;
-    check(n->work.copy == COPY_WRITEBACK_WAITING || n->work.copy == COPY_WRITEBACK_QUEUED ||
-          n->work.copy == COPY_WRITEBACK_DONE);
-    if (n->work.copy == COPY_WRITEBACK_QUEUED)
+    check(copy_goes_to(n, TIER_HOST) && n->work.copy != COPY_RUNNING);
+    if (n->work.copy == COPY_QUEUED)
         copy_list_remove(c, &c->copies_queued, slot);
     copy_pages_free(c, n);
     copy_state_move(&n->work.copy, COPY_NONE);
     if (!node_on_host(n))
-        node_at(c, n->parent)->tiers.host_children--;
+        node_at(c, n->parent)->tier[TIER_HOST].children--;
     node_changed(c, slot);
     c->copy_failed = 1;
 }

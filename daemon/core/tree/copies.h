@@ -8,20 +8,30 @@
 
 #include "core/arena/arena.h"
 
-static inline bool copy_is_writeback(const struct node *n)
+/* Is there a copy of it that writes that tier, in any state? */
+static inline bool copy_goes_to(const struct node *n, enum tier tier)
 {
-    return n->work.copy >= COPY_WRITEBACK_WAITING && n->work.copy <= COPY_WRITEBACK_DONE;
+    return n->work.copy != COPY_NONE && n->work.copy_to == (uint32_t)tier;
 }
 
-static inline bool copy_is_loadback(const struct node *n)
+/* Is that acknowledged, and waits for the node's parent? */
+static inline bool copy_has_come(const struct node *n, enum tier tier)
 {
-    return n->work.copy >= COPY_LOADBACK_QUEUED && n->work.copy <= COPY_LOADBACK_DONE;
+    return n->work.copy == COPY_DONE && n->work.copy_to == (uint32_t)tier;
+}
+
+/* WAITING, or QUEUED if nothing has to be waited for. */
+static inline void copy_begin(struct node *n, enum tier from, enum tier to, enum copy_state state)
+{
+    n->work.copy_from = from;
+    n->work.copy_to = to;
+    copy_state_move(&n->work.copy, state);
 }
 
 /* Gives the copy of one group the pages that it will write, of pool `p`. There must be room. */
 void copy_pages_take(struct core *c, uint32_t slot, struct pool *p, uint32_t group);
-/* The copy's pages become the node's: `heads` are its device or host pages. */
-void copy_pages_attach(struct core *c, uint32_t slot, uint32_t *heads);
+/* The copy's pages become the node's on the tier that was written. */
+void copy_pages_attach(struct core *c, uint32_t slot);
 void copy_pages_free(struct core *c, struct node *n);
 /* Ends a copy that no job works on: its node is about to be destroyed or to leave the device. */
 void copy_forget(struct core *c, uint32_t slot);

@@ -17,17 +17,17 @@ uint64_t tree_chain(const struct core *c, uint32_t parent, uint64_t content)
     return hash_mix(before, content);
 }
 
-#define STORED                                                                                     \
-    0x80u /* in node_tiers.announced, beside the tiers that subscribers believe it to be on */
+#define STORED 0x80u /* in node_announced, beside the tiers that subscribers believe it to be on   \
+                      */
 
 /* Whether subscribers are to be told; notes that they were. */
 static bool is_news(struct node *n, enum tree_event_kind kind, uint32_t tiers)
 {
-    bool first = kind == TREE_STORED, known = n->tiers.announced != 0;
+    bool first = kind == TREE_STORED, known = n->announced != 0;
 
-    if (known == first || (kind == TREE_TIER && n->tiers.announced == (STORED | tiers)))
+    if (known == first || (kind == TREE_TIER && n->announced == (STORED | tiers)))
         return false;
-    n->tiers.announced = kind == TREE_REMOVED ? 0 : STORED | tiers;
+    n->announced = kind == TREE_REMOVED ? 0 : STORED | tiers;
     return true;
 }
 

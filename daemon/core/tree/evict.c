@@ -6,13 +6,13 @@
 
 static bool evictable(const struct node *n)
 {
-    return node_on_device(n) && n->depth > 0 && n->tiers.device_children == 0 &&
+    return node_on_device(n) && n->depth > 0 && n->tier[TIER_DEVICE].children == 0 &&
            !node_held(n, TIER_DEVICE);
 }
 
 static bool host_evictable(const struct node *n)
 {
-    return node_on_host(n) && n->depth > 0 && n->tiers.host_children == 0 &&
+    return node_on_host(n) && n->depth > 0 && n->tier[TIER_HOST].children == 0 &&
            !node_held(n, TIER_HOST);
 }
 
@@ -117,9 +117,10 @@ static void offer(struct core *c, uint32_t slot)
         heap_insert(c, p, HEAP_LEAF, slot);
     if (p->nstate > 0 && !n->heap[HEAP_STATE].in && state_droppable(c, n))
         heap_insert(c, p, HEAP_STATE, slot);
-    if (p->other_tier != NONE && !n->heap[HEAP_HOST].in && host_evictable(n))
+    if (p->tiers[TIER_HOST] != NONE && !n->heap[HEAP_HOST].in && host_evictable(n))
         heap_insert(c, p, HEAP_HOST, slot);
-    if (p->other_tier != NONE && !n->heap[HEAP_ALONE].in && !node_on_device(n) && host_evictable(n))
+    if (p->tiers[TIER_HOST] != NONE && !n->heap[HEAP_ALONE].in && !node_on_device(n) &&
+        host_evictable(n))
         heap_insert(c, p, HEAP_ALONE, slot);
     if (space_at(c, n->space)->reset && !n->heap[HEAP_RESET].in && useless(n))
         heap_insert(c, p, HEAP_RESET, slot);

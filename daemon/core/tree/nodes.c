@@ -55,7 +55,8 @@ static uint32_t record_take(struct core *c, uint32_t pool)
     n->hash = n->chain = n->admin_ns = 0;
     memset(&n->state, 0, sizeof n->state);
     n->state.reclaim = nowhere;
-    n->tiers = (struct node_tiers){0};
+    n->announced = 0;
+    memset(n->tier, 0, sizeof n->tier);
     n->work = (struct node_work){
         .publish_next = NONE, .seal_queue = nowhere, .copy_gen = copy_gen, .copy_queue = nowhere};
     n->room = (struct node_room){.changed = nowhere};
@@ -64,7 +65,7 @@ static uint32_t record_take(struct core *c, uint32_t pool)
     for (uint32_t k = 0; k < HEAPS; k++)
         n->heap[k] = (struct heap_links){.child = NONE, .next = NONE, .prev = NONE};
     for (uint32_t g = 0; g < GROUPS_MAX; g++)
-        n->pages[g] = n->tiers.host_pages[g] = n->work.copy_pages[g] = NONE;
+        n->tier[TIER_DEVICE].pages[g] = n->tier[TIER_HOST].pages[g] = n->work.copy_pages[g] = NONE;
     n->last_use = c->changes;
     n->last_use_ns = c->now_ns;
     n->seq = ++c->seq;
@@ -246,7 +247,7 @@ uint32_t node_create(struct core *c, uint32_t parent, struct token_view *w)
     n->space = p->space;
     n->depth = p->depth + w->align;
     child_list_push_front(c, &p->children, slot);
-    p->tiers.device_children++;
+    p->tier[TIER_DEVICE].children++;
     n->residency = ON_DEVICE;
     space_at(c, n->space)->nodes++;
     content = view_hash_chunk(w, p->depth, 0);
@@ -354,12 +355,12 @@ uint32_t node_destroy(struct core *c, uint32_t slot)
     evict_forget(c, slot);
     obtain_forget(c, slot);
     hand_use_up(c, slot);
-    p->tiers.device_children -= node_on_device(n);
-    p->tiers.host_children -= node_on_host(n);
-    freed = free_pages(c, n->pages);
-    free_pages(c, n->tiers.host_pages);
-    c->host_corrupt -= n->tiers.host_corrupt;
-    n->residency = n->tiers.host_corrupt = 0;
+    p->tier[TIER_DEVICE].children -= node_on_device(n);
+    p->tier[TIER_HOST].children -= node_on_host(n);
+    freed = free_pages(c, n->tier[TIER_DEVICE].pages);
+    free_pages(c, n->tier[TIER_HOST].pages);
+    c->host_corrupt -= n->tier[TIER_HOST].corrupt;
+    n->residency = n->tier[TIER_HOST].corrupt = 0;
     tree_event(c, slot, TREE_REMOVED);
     drop_chunk(c, slot);
     unlink_from_hash(c, slot);
@@ -377,18 +378,18 @@ uint32_t node_demote(struct core *c, uint32_t slot)
     const struct ancestors kept = ancestors_kept(c, n);
     uint32_t freed;
 
-    check(node_on_host(n) && n->nrefs == 0 && n->tiers.device_children == 0);
+    check(node_on_host(n) && n->nrefs == 0 && n->tier[TIER_DEVICE].children == 0);
     copy_forget(c, slot);
     state_leave(c, slot);
     evict_forget(c, slot);
     hand_use_up(c, slot);
     obtain_forget_tier(c, slot, TIER_DEVICE);
-    freed = free_pages(c, n->pages);
+    freed = free_pages(c, n->tier[TIER_DEVICE].pages);
     n->residency &= ~ON_DEVICE;
     n->pending_engine = NONE;
     if (n->work.seal == SEAL_DONE)
         seal_state_move(&n->work.seal, SEAL_NONE);
-    node_at(c, n->parent)->tiers.device_children--;
+    node_at(c, n->parent)->tier[TIER_DEVICE].children--;
     touch(c);
     tree_event(c, slot, TREE_TIER);
     node_offer(c, slot);
@@ -401,7 +402,7 @@ void node_leave_host(struct core *c, uint32_t slot)
     struct node *n = node_at(c, slot);
     uint32_t parent = n->parent;
 
-    check(node_on_host(n) && n->tiers.host_children == 0 && n->refs[REF_HOST] == 0 &&
+    check(node_on_host(n) && n->tier[TIER_HOST].children == 0 && n->refs[REF_HOST] == 0 &&
           n->work.copy == COPY_NONE);
     c->evicted_host++;
     if (!node_on_device(n)) {
@@ -409,11 +410,11 @@ void node_leave_host(struct core *c, uint32_t slot)
         return;
     }
     obtain_forget_tier(c, slot, TIER_HOST);
-    free_pages(c, n->tiers.host_pages);
-    c->host_corrupt -= n->tiers.host_corrupt;
+    free_pages(c, n->tier[TIER_HOST].pages);
+    c->host_corrupt -= n->tier[TIER_HOST].corrupt;
     n->residency &= ~ON_HOST;
-    n->tiers.host_corrupt = 0;
-    node_at(c, parent)->tiers.host_children--;
+    n->tier[TIER_HOST].corrupt = 0;
+    node_at(c, parent)->tier[TIER_HOST].children--;
     touch(c);
     tree_event(c, slot, TREE_TIER);
     node_offer(c, slot);
@@ -425,7 +426,7 @@ void node_arrive(struct core *c, uint32_t slot)
     struct node *n = node_at(c, slot);
 
     n->residency |= ON_DEVICE;
-    node_at(c, n->parent)->tiers.device_children++;
+    node_at(c, n->parent)->tier[TIER_DEVICE].children++;
     node_changed(c, slot);
     touch(c);
 }
@@ -467,7 +468,7 @@ void node_refs(const struct core *c, uint32_t slot, const struct group *g, uint3
 
     /* From the deepest segment upwards, filling from the back. */
     for (; end > from; n = node_at(c, n->parent)) {
-        uint32_t at = n->pages[g->index], start = end - each;
+        uint32_t at = n->tier[TIER_DEVICE].pages[g->index], start = end - each;
 
         for (uint32_t i = start; i < end; i++, at = page_list_next(c, at)) {
             check(at != NONE); /* who asks knows that the path has it */

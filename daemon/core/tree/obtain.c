@@ -8,8 +8,8 @@
  * gives way to who needs the device's pages. */
 static bool held_on_device(const struct node *n)
 {
-    bool gives_way = n->work.copy == COPY_NONE || n->work.copy == COPY_WRITEBACK_WAITING ||
-                     n->work.copy == COPY_WRITEBACK_QUEUED || n->work.copy == COPY_WRITEBACK_DONE;
+    bool gives_way = n->work.copy == COPY_NONE ||
+                     (n->work.copy_from == TIER_DEVICE && n->work.copy != COPY_RUNNING);
 
     return n->nrefs > 0 || !node_visible(n) || n->state.refilling || n->work.loaders > 0 ||
            !gives_way;
@@ -27,7 +27,7 @@ bool node_held(const struct node *n, enum tier tier)
 
 bool node_in_tier(const struct node *n, enum tier tier)
 {
-    return tier == TIER_DEVICE ? node_on_device(n) : node_on_host(n) || copy_is_writeback(n);
+    return tier == TIER_DEVICE ? node_on_device(n) : node_on_host(n) || copy_goes_to(n, TIER_HOST);
 }
 
 bool state_has(const struct core *c, const struct node *n)
@@ -35,7 +35,7 @@ bool state_has(const struct core *c, const struct node *n)
     const struct pool *p = pool_at(c, n->pool);
 
     for (uint32_t g = 0; g < p->ngroups; g++)
-        if (group_is_state(&p->group[g]) && n->pages[g] != NONE)
+        if (group_is_state(&p->group[g]) && n->tier[TIER_DEVICE].pages[g] != NONE)
             return true;
     return false;
 }
@@ -65,34 +65,22 @@ bool state_droppable(const struct core *c, const struct node *n)
 
 /* --- pages --- */
 
-static uint32_t counted_bit(enum tier tier, uint32_t group)
-{
-    return 1u << (tier * GROUPS_MAX + group);
-}
-
-static uint32_t *heads_of(struct node *n, enum tier tier)
-{
-    return tier == TIER_DEVICE ? n->pages : n->tiers.host_pages;
-}
-
 static void count(struct core *c, uint32_t slot, enum tier tier, uint32_t group, bool in)
 {
     struct node *n = node_at(c, slot);
-    struct pool *p = pool_at(c, n->pool);
+    struct pool *p = pool_at(c, pool_at(c, n->pool)->tiers[tier]);
 
-    if (tier == TIER_HOST)
-        p = pool_at(c, p->other_tier);
-    n->room.counted ^= counted_bit(tier, group);
-    for (uint32_t at = heads_of(n, tier)[group]; at != NONE; at = page_list_next(c, at))
+    n->room.counted[tier] ^= 1u << group;
+    for (uint32_t at = n->tier[tier].pages[group]; at != NONE; at = page_list_next(c, at))
         page_obtainable(c, p, at, in);
 }
 
 /* Could eviction bring the node's pages of this group? STATE can go without its node. */
-static bool may_go(const struct core *c, struct node *n, enum tier tier, uint32_t group)
+static bool may_go(const struct core *c, const struct node *n, enum tier tier, uint32_t group)
 {
     const struct pool *p = pool_at(c, n->pool);
 
-    if (heads_of(n, tier)[group] == NONE)
+    if (n->tier[tier].pages[group] == NONE)
         return false;
     return n->room.kept[tier] == 0 || (tier == TIER_DEVICE && group_is_state(&p->group[group]) &&
                                        p->supersede != SUPERSEDE_OFF && state_droppable(c, n));
@@ -102,20 +90,19 @@ static void recount(struct core *c, uint32_t slot)
 {
     struct node *n = node_at(c, slot);
     const struct pool *p = pool_at(c, n->pool);
-    uint32_t tiers = p->other_tier == NONE ? 1 : TIER_COUNT;
 
-    for (uint32_t t = 0; t < tiers; t++)
-        for (uint32_t g = 0; g < p->ngroups; g++) {
+    for (uint32_t t = 0; t < TIER_COUNT; t++)
+        for (uint32_t g = 0; g < p->ngroups && p->tiers[t] != NONE; g++) {
             bool go = may_go(c, n, t, g);
 
-            if (go != !!(n->room.counted & counted_bit(t, g)))
+            if (go != !!(n->room.counted[t] & 1u << g))
                 count(c, slot, t, g, go);
         }
 }
 
 void obtain_forget_group(struct core *c, uint32_t slot, enum tier tier, uint32_t group)
 {
-    if (node_at(c, slot)->room.counted & counted_bit(tier, group))
+    if (node_at(c, slot)->room.counted[tier] & 1u << group)
         count(c, slot, tier, group, false);
 }
 
@@ -159,11 +146,12 @@ static void changed_take(struct core *c, uint32_t slot)
 static void settle_node(struct core *c, uint32_t slot)
 {
     const struct node *n = node_at(c, slot);
-    uint32_t tiers = pool_at(c, n->pool)->other_tier == NONE ? 1 : TIER_COUNT;
+    const struct pool *p = pool_at(c, n->pool);
 
     changed_take(c, slot);
-    for (uint32_t t = 0; t < tiers; t++)
-        set_own(c, slot, t, node_in_tier(n, t), node_in_tier(n, t) && node_held(n, t));
+    for (uint32_t t = 0; t < TIER_COUNT; t++)
+        if (p->tiers[t] != NONE)
+            set_own(c, slot, t, node_in_tier(n, t), node_in_tier(n, t) && node_held(n, t));
 }
 
 bool obtain_settle(struct core *c, struct pool *p)
@@ -215,8 +203,8 @@ void obtain_forget(struct core *c, uint32_t slot)
         leave(c, slot, t);
     for (uint32_t t = 0; t < TIER_COUNT; t++)
         forget_groups(c, slot, t); /* after both: what leaves counts anew */
-    check(node_at(c, slot)->room.kept[TIER_DEVICE] == 0 &&
-          node_at(c, slot)->room.kept[TIER_HOST] == 0);
+    for (uint32_t t = 0; t < TIER_COUNT; t++)
+        check(node_at(c, slot)->room.kept[t] == 0);
     if (node_at(c, slot)->room.changed.prev != NONE)
         changed_take(c, slot);
 }

@@ -201,7 +201,7 @@ static void toggle(struct bench *b, uint32_t node, uint32_t n)
 {
     for (uint32_t i = 0; i < n; i++)
         tree_event(b->rig->core, node,
-                   node_at(b->rig->core, node)->tiers.announced ? TREE_REMOVED : TREE_STORED);
+                   node_at(b->rig->core, node)->announced ? TREE_REMOVED : TREE_STORED);
 }
 
 TEST(ring_keeps_the_last_and_no_other)
