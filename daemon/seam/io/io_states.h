@@ -1,4 +1,5 @@
-/* The states of an operation of the ring (base/states.h says how to read the table). */
+/* The states of an operation of the ring, and of a task of the data threads (base/states.h says how
+ * to read the tables). */
 #ifndef SEAM_IO_STATES_H
 #define SEAM_IO_STATES_H
 
@@ -19,5 +20,16 @@
       "in the ring; its cancel is on the list")
 
 STATE_MACHINE_IN(uint64_t, io_op, IO_OP, IO_OP_STATE_TABLE)
+
+/* Page bytes that a data thread moves (struct io_task): of a data connection its receive or its
+ * send. Whose the task is, its memory and its end of the stream are, too. */
+#define IO_TASK_STATE_TABLE(X)                                                                     \
+    X(IO_TASK, HOME, TO(IO_TASK, AWAY), "the owner thread's: it may hand it over")                 \
+    X(IO_TASK, AWAY, TO(IO_TASK, HOME) | TO(IO_TASK, CALLED_BACK),                                 \
+      "the data thread's, until it has come back")                                                 \
+    X(IO_TASK, CALLED_BACK, TO(IO_TASK, HOME),                                                     \
+      "the data thread's still; its cancel is on the way, and it comes back soon")
+
+STATE_MACHINE(io_task, IO_TASK, IO_TASK_STATE_TABLE)
 
 #endif

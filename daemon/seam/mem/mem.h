@@ -2,8 +2,10 @@
  * sealed before anything is shared, and beside it one for the host tier, which no process can map;
  * pools are ranges of them. A pool of threads computes checksums, copies between the tiers and
  * zeroes; it reports to the owner thread through an eventfd. All functions are for the owner
- * thread, none blocks after mem_create, none allocates after it. The one implementation so far is
- * mem_host.c, on memfd; memory of a device would be another file beside it. */
+ * thread, but for those that say where a page in use lies and for mem_spread, which data threads
+ * call for pages that they bring; none blocks after mem_create, none allocates after it. The one
+ * implementation so far is mem_host.c, on memfd; memory of a device would be another file beside
+ * it. */
 #ifndef SEAM_MEM_H
 #define SEAM_MEM_H
 
@@ -66,7 +68,8 @@ void *mem_page(const struct mem *mem, uint32_t pool, uint32_t region, uint32_t g
 uint64_t mem_page_bytes(const struct mem *mem, uint32_t pool, uint32_t group); /* of one region */
 uint32_t mem_transfer_regions(const struct mem *mem, uint32_t pool);
 /* A page has come, and agrees with its checksums in the regions that transfers carry: the others
- * get its bytes, and these checksums. False: memory of theirs is gone. */
+ * get its bytes, and these checksums. Any thread that has the page in work. False: memory of theirs
+ * is gone. */
 bool mem_spread(struct mem *mem, uint32_t pool, const struct page_at *page);
 uint32_t mem_units(const struct mem *mem, uint32_t pool, uint32_t group);
 /* What a transfer carries of one page: bytes, and checksums beside them. */

@@ -1,5 +1,5 @@
 /* Host memory verifies a page where it lies: each block of 4 KiB is hashed as soon as it is whole.
- * See mem_verify.h. Called by the transfers, on the owner thread. */
+ * See mem_verify.h. Called by the transfers, on whatever thread brings the page. */
 #include "seam/mem/mem_verify.h"
 
 #include "base/check.h"
@@ -60,11 +60,16 @@ void mem_verify_arrived(struct mem_verify *v, uint32_t region, uint64_t to)
     }
 }
 
-enum mem_verdict mem_verify_end(struct mem_verify *v, const struct mem_asker *asker)
+bool mem_verify_landed(struct mem_verify *v)
+{
+    check(v->region == v->regions);
+    return !v->wrong && mem_spread(v->mem, v->pool, &v->page);
+}
+
+enum mem_verdict mem_verify_end(bool right, const struct mem_asker *asker)
 {
     (void)asker; /* the answer is there */
-    check(v->region == v->regions);
-    return v->wrong || !mem_spread(v->mem, v->pool, &v->page) ? MEM_CORRUPT : MEM_RIGHT;
+    return right ? MEM_RIGHT : MEM_CORRUPT;
 }
 
 bool mem_sums_known(struct mem *mem, uint32_t record, uint32_t n)

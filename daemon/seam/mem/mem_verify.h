@@ -1,10 +1,12 @@
 /* Verifying a page that arrives. Whoever brings a page's bytes (a transport) says how far they have
  * come and never looks at them; the memory compares them with the checksums that travelled beside
- * them. Host memory does so piece by piece, while the bytes are in cache, and answers at once.
- * Memory that the CPU cannot read answers later: its verdict comes by a call.
+ * them. Host memory does so piece by piece, while the bytes are in cache, on the thread that brings
+ * them: mem_verify_begin to mem_verify_landed may run on a data thread, one thread at a time for a
+ * page. mem_verify_end is the owner thread's; of host memory the answer is there by then. Memory
+ * that the CPU cannot read answers later: its verdict comes by a call.
  *
- * What must stay true: no byte of the page is written between mem_verify_end and the verdict, and
- * the page and its record stay the caller's until then. */
+ * What must stay true: no byte of the page is written between mem_verify_landed and the verdict,
+ * and the page, its record and its pool stay the caller's from mem_verify_begin until then. */
 #ifndef SEAM_MEM_VERIFY_H
 #define SEAM_MEM_VERIFY_H
 
@@ -42,8 +44,11 @@ void mem_verify_begin(struct mem_verify *v, struct mem *mem, uint32_t pool,
                       const struct page_at *page, const uint64_t *sums);
 /* The bytes [0, to) of that region are there. Regions come in order, each to its end. */
 void mem_verify_arrived(struct mem_verify *v, uint32_t region, uint64_t to);
-/* All bytes are there. A page that is right is copied to the regions that transfers do not move. */
-enum mem_verdict mem_verify_end(struct mem_verify *v, const struct mem_asker *asker);
+/* All bytes are there. A page that is right is copied to the regions that transfers do not move.
+ * False: it is corrupt, or a page of memory is gone. */
+bool mem_verify_landed(struct mem_verify *v);
+/* What the owner thread may make of a page of which mem_verify_landed said `right`. */
+enum mem_verdict mem_verify_end(bool right, const struct mem_asker *asker);
 
 /* Whether the first n checksums of a record are known: a page that could not be read when it was
  * sealed has none. */

@@ -5,6 +5,7 @@
 
 #include <errno.h>
 #include <netinet/tcp.h>
+#include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <unistd.h>
@@ -19,6 +20,11 @@ static struct data_conn *conn_of_send(struct io_op *op)
 static struct data_conn *conn_of_recv(struct io_op *op)
 {
     return (struct data_conn *)(void *)((char *)op - offsetof(struct data_conn, recv_op));
+}
+
+static struct data_conn *conn_of_recv_task(struct io_task *task)
+{
+    return (struct data_conn *)(void *)((char *)task - offsetof(struct data_conn, recv_task));
 }
 
 /* ------------------------------------------------------------------ slots */
@@ -36,7 +42,24 @@ void data_conn_options(const struct xfer *xfer, int fd)
 
 void data_conn_progress(struct data_conn *conn)
 {
-    conn->progress_ns = io_now_ns();
+    atomic_store_explicit(&conn->progress_ns, io_now_ns(), memory_order_relaxed);
+}
+
+uint32_t data_conn_lane(const struct data_conn *conn)
+{
+    return (uint32_t)(conn - conn->xfer->conns->conn);
+}
+
+void data_conn_cancel_receive(struct data_conn *conn)
+{
+    io_cancel(conn->xfer->config.io, &conn->recv_op);
+    io_threads_cancel(conn->xfer->threads, &conn->recv_task);
+}
+
+void data_conn_cancel_send(struct data_conn *conn)
+{
+    io_cancel(conn->xfer->config.io, &conn->send_op);
+    io_threads_cancel(conn->xfer->threads, &conn->send_task);
 }
 
 struct data_conn *data_conn_take(struct xfer *xfer, struct transport *t, int fd)
@@ -85,9 +108,9 @@ void data_conn_fail(struct data_conn *conn)
     data_conn_state_move(&conn->state, DATA_CONN_CLOSING);
     shutdown(conn->fd, SHUT_RDWR);
     if (conn->receiving)
-        io_cancel(conn->xfer->config.io, &conn->recv_op);
+        data_conn_cancel_receive(conn);
     if (conn->sending)
-        io_cancel(conn->xfer->config.io, &conn->send_op);
+        data_conn_cancel_send(conn);
     if (conn->caller) {
         transport_lane(conn->transport, conn->peer_link)->conn = NONE;
         conn->caller->lost(conn);
@@ -178,25 +201,25 @@ void data_conn_send_buffer(struct data_conn *conn)
 
 /* ------------------------------------------------------------------ receiving */
 
-static void received(struct io_op *op, int32_t res, uint32_t flags, uint32_t buffer)
+/* n bytes have come, and the last operation ended with res. */
+static void receive_ended(struct data_conn *conn, uint64_t n, int32_t res)
 {
-    struct data_conn *conn = conn_of_recv(op);
     struct xfer *xfer = conn->xfer;
     uint32_t inflow = conn->recv_inflow;
     bool lost = res == -EFAULT && inflow != NONE; /* a page has no memory behind it */
 
-    (void)flags, (void)buffer;
     conn->receiving = false;
     conn->recv_inflow = NONE;
     if (conn->state == DATA_CONN_OPEN) {
-        if (res > 0) {
+        bool well = res > 0 || res == -ECANCELED || lost;
+
+        if (n > 0) {
             data_conn_progress(conn);
-            xfer->stats.socket_bytes_in += (uint64_t)res;
+            well = conn->caller->received(conn, n) && well;
         }
         if (lost)
             inflow_break(xfer, inflow, TERN_CORRUPT);
-        if ((res <= 0 && res != -ECANCELED && !lost) ||
-            (res > 0 && !conn->caller->received(conn, (uint64_t)res)))
+        if (!well)
             data_conn_fail(conn);
     }
     if (inflow != NONE)
@@ -210,35 +233,110 @@ static void received(struct io_op *op, int32_t res, uint32_t flags, uint32_t buf
                                conn->peer_link); /* there is room to ask for more */
 }
 
+static void received(struct io_op *op, int32_t res, uint32_t flags, uint32_t buffer)
+{
+    struct data_conn *conn = conn_of_recv(op);
+    uint64_t n = res > 0 ? (uint64_t)res : 0;
+
+    (void)flags, (void)buffer;
+    conn->xfer->stats.socket_bytes_in += n;
+    receive_ended(conn, n, res);
+}
+
+/* Any thread. The tick may lower it while a data thread sets it; then it lowers it again. */
 void data_conn_await(struct data_conn *conn, uint64_t n)
 {
     int bytes = (int)n;
 
-    if (conn->awaited == bytes)
+    if (atomic_exchange_explicit(&conn->awaited, bytes, memory_order_relaxed) == bytes)
         return;
-    conn->awaited = bytes;
     setsockopt(conn->fd, SOL_SOCKET, SO_RCVLOWAT, &bytes, sizeof bytes);
 }
 
-void data_conn_receive_meta(struct data_conn *conn, uint32_t at)
+void data_conn_receive(struct data_conn *conn, void *at, uint32_t n, bool all)
 {
     conn->receiving = true;
     conn->recv_op.done = received;
-    io_recv(conn->xfer->config.io, &conn->recv_op, conn->fd, conn->meta + at,
-            conn->xfer->conns->meta_bytes - at, false);
+    data_conn_await(conn, all ? n : 1);
+    io_recv(conn->xfer->config.io, &conn->recv_op, conn->fd, at, n, false);
 }
 
-void data_conn_receive_iov(struct data_conn *conn, uint32_t n, uint64_t bytes)
+/* The next piece: stretches, and of the last one what there is room for. */
+static void landing_piece(struct data_conn *conn)
+{
+    struct data_landing *in = &conn->in;
+    uint32_t i = in->at;
+    uint64_t bytes = 0;
+
+    in->cut = NONE;
+    while (i < in->n && bytes < DATA_RECV_BYTES) {
+        struct iovec *part = &conn->iov[i++];
+        uint64_t room = DATA_RECV_BYTES - bytes;
+
+        if (part->iov_len > room) {
+            in->cut = i - 1;
+            in->length = part->iov_len;
+            part->iov_len = room;
+        }
+        bytes += part->iov_len;
+    }
+    conn->recv_task.msg.msg_iov = conn->iov + in->at;
+    conn->recv_task.msg.msg_iovlen = i - in->at;
+    data_conn_await(conn, bytes);
+}
+
+static void landing_over(struct data_conn *conn, uint64_t n)
+{
+    struct data_landing *in = &conn->in;
+
+    if (in->cut != NONE)
+        conn->iov[in->cut].iov_len = in->length;
+    in->left -= n;
+    in->landed += n;
+    while (n > 0) {
+        struct iovec *part = &conn->iov[in->at];
+        uint64_t step = part->iov_len < n ? part->iov_len : n;
+
+        part->iov_base = (uint8_t *)part->iov_base + step;
+        part->iov_len -= step;
+        n -= step;
+        if (part->iov_len == 0)
+            in->at++;
+    }
+}
+
+static bool pages_landed(struct io_task *task, int32_t res)
+{
+    struct data_conn *conn = conn_of_recv_task(task);
+
+    data_conn_progress(conn);
+    landing_over(conn, (uint64_t)res);
+    conn->caller->landed(conn, (uint64_t)res);
+    atomic_fetch_add_explicit(&conn->xfer->landed_bytes, (uint64_t)res, memory_order_relaxed);
+    if (conn->in.left == 0)
+        return false;
+    landing_piece(conn);
+    return true;
+}
+
+static void pages_received(struct io_task *task, int32_t res)
+{
+    struct data_conn *conn = conn_of_recv_task(task);
+
+    receive_ended(conn, conn->in.landed, res);
+}
+
+void data_conn_receive_pages(struct data_conn *conn, uint32_t n, uint64_t bytes)
 {
     if (conn->recv_inflow != NONE)
         inflow_hold(conn->xfer, conn->recv_inflow);
-    conn->msg.msg_iov = conn->iov;
-    conn->msg.msg_iovlen = n;
-    conn->msg.msg_flags = 0;
+    conn->in = (struct data_landing){.n = n, .left = bytes};
     conn->receiving = true;
-    conn->recv_op.done = received;
-    data_conn_await(conn, bytes);
-    io_recvmsg(conn->xfer->config.io, &conn->recv_op, conn->fd, &conn->msg);
+    conn->recv_task.work = pages_landed;
+    conn->recv_task.done = pages_received;
+    conn->recv_task.msg.msg_flags = 0;
+    landing_piece(conn);
+    io_threads_receive(conn->xfer->threads, &conn->recv_task, data_conn_lane(conn), conn->fd);
 }
 
 void data_conn_stop_writing(struct xfer *xfer, uint32_t inflow)
@@ -247,7 +345,7 @@ void data_conn_stop_writing(struct xfer *xfer, uint32_t inflow)
         struct data_conn *conn = &xfer->conns->conn[i];
 
         if (conn->state == DATA_CONN_OPEN && conn->recv_inflow == inflow)
-            io_cancel(xfer->config.io, &conn->recv_op);
+            data_conn_cancel_receive(conn);
     }
 }
 
@@ -326,7 +424,8 @@ void data_conns_tick(struct xfer *xfer, uint64_t now_ns)
 {
     for (uint32_t i = 0; i < xfer->conns->end; i++) {
         struct data_conn *conn = &xfer->conns->conn[i];
-        uint64_t still_ns = now_ns > conn->progress_ns ? now_ns - conn->progress_ns : 0;
+        uint64_t progress_ns = atomic_load_explicit(&conn->progress_ns, memory_order_relaxed);
+        uint64_t still_ns = now_ns > progress_ns ? now_ns - progress_ns : 0;
         bool busy;
 
         if (conn->state != DATA_CONN_OPEN && conn->state != DATA_CONN_CONNECTING)

@@ -5,9 +5,14 @@
  * data_listen.c the port and who is let in, data_source.c the source's side, which takes requests
  * and hands them to the transport that knows their frame.
  *
+ * What carries page bytes goes to a data thread as a task (seam/io/io_threads.h); heads, requests
+ * and HELLO, which are small, stay on the owner's ring. In one direction one of the two is in
+ * flight at a time, and while a task is away the fields marked so are the data thread's.
+ *
  * Promise P2 rests on two fields: recv_inflow names the pull whose pages the receive in flight may
  * write, send_outflow the serve whose pages the send in flight may read. Each holds its record
- * until that operation has completed, and a slot is free only when neither is in flight. */
+ * until that operation has completed, and a slot is free only when neither is in flight. A task
+ * that is away is in flight until it is back. */
 #ifndef SEAM_DATA_CONN_H
 #define SEAM_DATA_CONN_H
 
@@ -16,6 +21,9 @@
 #include "seam/io/door.h"
 #include "seam/xfer/transfers.h"
 
+/* The bytes of one receive of pages. It completes when all of it has come (data_conn_await), and
+ * what came is verified while it is in cache. At 512 KiB a receive lost a third on the loopback. */
+#define DATA_RECV_BYTES (256u << 10)
 /* The size of a data connection's socket buffers, where the system allows so much: room for a
  * receive that waits to be whole, one that is verified, and a send. With half of that the source
  * waits for the window of TCP. */
@@ -36,12 +44,24 @@ struct data_caller {
      * transport's pump is called when all that was in the buffer is with the kernel. */
     void (*opened)(struct data_conn *conn);
     void (*receive)(struct data_conn *conn); /* posts the next receive; none is in flight */
+    /* On a data thread: n more bytes of a receive of pages lie where they were asked for. Verifies
+     * what it can. NULL: it receives no pages. */
+    void (*landed)(struct data_conn *conn, uint64_t n);
     /* It has completed: n bytes lie where they were asked for. False: this is not our protocol, and
      * the connection ends. */
     bool (*received)(struct data_conn *conn, uint64_t n);
     void (*lost)(struct data_conn *conn); /* it is shut down: breaks the pulls that it carried */
     bool (*busy)(const struct data_conn *conn); /* the peer owes us something */
     bool (*idle)(const struct data_conn *conn); /* no pull needs it: its slot may go to another */
+};
+
+/* Where a receive of pages is in conn->iov. It goes on in pieces of DATA_RECV_BYTES. */
+struct data_landing {
+    uint32_t at, n;  /* stretches: the one that comes next, and behind the last */
+    uint32_t cut;    /* the stretch that the piece in flight has a part of; NONE */
+    uint64_t length; /* all of that stretch */
+    uint64_t left;   /* bytes that are to come */
+    uint64_t landed; /* that have come */
 };
 
 struct data_conn {
@@ -51,14 +71,15 @@ struct data_conn {
     const struct data_caller *caller; /* NULL likewise */
     uint32_t peer_link; /* whom it calls; of one that was called: whose token it said, or NONE */
     int fd;
-    struct io_op recv_op, send_op;
-    bool receiving, sending; /* the operation is in flight */
-    uint32_t recv_inflow;    /* whose pages the receive in flight may write; NONE */
-    uint32_t send_outflow;   /* whose pages the send in flight may read; NONE */
-    int awaited;             /* bytes that wake the receive in flight: SO_RCVLOWAT as it is set */
-    uint64_t progress_ns;
-    struct msghdr msg;      /* of a scattered receive or a gathered send */
-    struct iovec *iov;      /* owned, DATA_IOVS */
+    struct io_op recv_op, send_op;       /* on the owner's ring */
+    struct io_task recv_task, send_task; /* by a data thread: pages */
+    bool receiving, sending;             /* one of the two is in flight */
+    uint32_t recv_inflow;                /* whose pages the receive in flight may write; NONE */
+    uint32_t send_outflow;               /* whose pages the send in flight may read; NONE */
+    _Atomic int awaited; /* bytes that wake the receive in flight: SO_RCVLOWAT as it is set */
+    _Atomic uint64_t progress_ns;
+    struct iovec *iov;      /* owned, DATA_IOVS; away with the task that names it */
+    struct data_landing in; /* away with recv_task */
     uint8_t *meta;          /* owned, data_conns.meta_bytes, aligned as a uint64_t */
     uint8_t *buffer;        /* owned, DATA_BUFFER_BYTES: what we ask; what we are asked */
     uint32_t out_n, out_at; /* to be sent: of the buffer, or of meta at the source's side */
@@ -111,9 +132,15 @@ void data_conn_progress(struct data_conn *conn);
 /* Fewer than n bytes wake nobody: a wake-up costs the source's core more than a segment does. */
 void data_conn_await(struct data_conn *conn, uint64_t n);
 void data_conn_send_buffer(struct data_conn *conn); /* of a caller: what is in the buffer */
-/* Into meta behind what is there, or by iov (n of them); what may be written is recv_inflow's. */
-void data_conn_receive_meta(struct data_conn *conn, uint32_t at);
-void data_conn_receive_iov(struct data_conn *conn, uint32_t n, uint64_t bytes);
+/* Some of n bytes that are no page's; all of them, if they are awaited. */
+void data_conn_receive(struct data_conn *conn, void *at, uint32_t n, bool all);
+/* By iov, n stretches of so many bytes; what may be written is recv_inflow's. A data thread calls
+ * `landed` as they come. */
+void data_conn_receive_pages(struct data_conn *conn, uint32_t n, uint64_t bytes);
+/* Of its tasks: both of a connection go to one thread, those of the next one to the next. */
+uint32_t data_conn_lane(const struct data_conn *conn);
+void data_conn_cancel_receive(struct data_conn *conn);
+void data_conn_cancel_send(struct data_conn *conn);
 void data_conn_stop_writing(struct xfer *xfer, uint32_t inflow); /* cancels such receives */
 
 /* What of conn->meta precedes page bytes that go out, and a list of those. */

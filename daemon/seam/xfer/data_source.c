@@ -261,22 +261,31 @@ static bool has_to_send(const struct data_request *r)
     return r->state == DATA_REQUEST_PAGES || r->state == DATA_REQUEST_META;
 }
 
+static void task_sent(struct io_task *task, int32_t res);
+
+/* Page bytes go out by a data thread, and what stands before them with them. */
 static void send_post(struct data_conn *conn)
 {
     struct data_request *r = conn->request;
     struct data_gather g = {.iov = conn->iov, .bytes_max = DATA_SEND_BYTES};
+    struct msghdr *msg = &conn->send_task.msg;
+    bool pages = r->state == DATA_REQUEST_PAGES && r->pages_left > 0;
 
     check(!conn->sending && conn->send_outflow == NONE);
     data_gather_add(&g, conn->meta + conn->out_at, conn->out_n - conn->out_at);
-    if (r->state == DATA_REQUEST_PAGES && r->pages_left > 0)
+    if (pages)
         r->transport->ops->service->gather(conn, &g);
     if (conn->send_outflow != NONE)
         outflow_hold(conn->xfer, conn->send_outflow);
-    conn->msg.msg_iov = conn->iov;
-    conn->msg.msg_iovlen = g.n;
-    conn->msg.msg_flags = MSG_WAITALL;
+    msg->msg_iov = conn->iov;
+    msg->msg_iovlen = g.n;
+    msg->msg_flags = MSG_WAITALL;
     conn->sending = true;
-    io_sendmsg(conn->xfer->config.io, &conn->send_op, conn->fd, &conn->msg);
+    conn->send_task.done = task_sent;
+    if (pages)
+        io_threads_send(conn->xfer->threads, &conn->send_task, data_conn_lane(conn), conn->fd);
+    else
+        io_sendmsg(conn->xfer->config.io, &conn->send_op, conn->fd, msg);
 }
 
 void data_source_send(struct data_conn *conn)
@@ -314,15 +323,12 @@ static void sent_bytes(struct data_conn *conn, uint64_t n)
     data_source_send(conn);
 }
 
-static void send_done(struct io_op *op, int32_t res, uint32_t flags, uint32_t buffer)
+static void send_ended(struct data_conn *conn, int32_t res)
 {
-    struct data_conn *conn =
-        (struct data_conn *)(void *)((char *)op - offsetof(struct data_conn, send_op));
     struct xfer *xfer = conn->xfer;
     struct data_request *r = conn->request;
     uint32_t outflow = conn->send_outflow;
 
-    (void)flags, (void)buffer;
     conn->sending = false;
     conn->send_outflow = NONE;
     if (conn->state == DATA_CONN_OPEN) {
@@ -344,6 +350,18 @@ static void send_done(struct io_op *op, int32_t res, uint32_t flags, uint32_t bu
         data_conn_reap(conn);
     else if (conn->state == DATA_CONN_OPEN && conn->request)
         receive(conn);
+}
+
+static void send_done(struct io_op *op, int32_t res, uint32_t flags, uint32_t buffer)
+{
+    (void)flags, (void)buffer;
+    send_ended((struct data_conn *)(void *)((char *)op - offsetof(struct data_conn, send_op)), res);
+}
+
+static void task_sent(struct io_task *task, int32_t res)
+{
+    send_ended((struct data_conn *)(void *)((char *)task - offsetof(struct data_conn, send_task)),
+               res);
 }
 
 /* ------------------------------------------------------------------ receiving */
@@ -421,7 +439,7 @@ void data_conns_serve_stopped(struct xfer *xfer, struct serve_id serve)
             serve_id_equal(r->serve, serve))
             r->transport->ops->service->over(r->transport, conn, false);
         if (conn->send_outflow == serve.slot)
-            io_cancel(xfer->config.io, &conn->send_op);
+            data_conn_cancel_send(conn);
     }
 }
 

@@ -6,6 +6,8 @@
  * What must stay true: an inflow is idle only when nothing holds it, and its slot, like the batches
  * that it dropped, is used again only then. So a verdict that comes late finds the batch that it
  * was asked for, or one that is free and still the inflow's. */
+#include <stdatomic.h>
+
 #include "base/check.h"
 #include "seam/xfer/data_conn.h"
 #include "seam/xfer/transfers.h"
@@ -467,12 +469,14 @@ static void inject(const struct arrival *a, uint32_t region, uint64_t to)
     const struct page_at *page = &batch->page[a->i];
     uint64_t where = (page->record * 2654435761u) % a->verify.page_bytes;
 
-    if (xfer->stats.corrupt_injected >= xfer->config.fault_corrupt_pages ||
-        region != page->record % a->verify.regions || where < a->at || where >= to ||
+    if (region != page->record % a->verify.regions || where < a->at || where >= to ||
         xfer->injected[page->record] == (uint64_t)page->gen + 1)
         return;
+    if (atomic_fetch_add(&xfer->injections, 1) >= xfer->config.fault_corrupt_pages) {
+        atomic_fetch_sub(&xfer->injections, 1);
+        return;
+    }
     xfer->injected[page->record] = (uint64_t)page->gen + 1;
-    xfer->stats.corrupt_injected++;
     mem_verify_spoil(xfer->config.mem, batch->pool, page, region, where);
 }
 
@@ -481,20 +485,24 @@ void arrival_reached(struct arrival *a, uint32_t region, uint64_t to)
     if (a->xfer->injected)
         inject(a, region, to);
     mem_verify_arrived(&a->verify, region, to);
-    a->xfer->stats.payload_bytes_in += to - a->at;
     a->at = to < a->verify.page_bytes ? to : 0;
 }
 
-void arrival_end(struct arrival *a)
+bool arrival_landed(struct arrival *a)
 {
-    struct xfer *xfer = a->xfer;
-    struct batch *batch = &xfer->batch[a->batch];
-    struct mem_asker asker = {
-        .verdict = verdict_came, .ctx = xfer, .token = (uint64_t)a->batch << 32 | a->i};
-    enum mem_verdict verdict = mem_verify_end(&a->verify, &asker);
+    return mem_verify_landed(&a->verify);
+}
 
+void arrival_end(struct xfer *xfer, uint32_t number, uint32_t i, bool right)
+{
+    struct batch *batch = &xfer->batch[number];
+    struct mem_asker asker = {
+        .verdict = verdict_came, .ctx = xfer, .token = (uint64_t)number << 32 | i};
+    enum mem_verdict verdict = mem_verify_end(right, &asker);
+
+    xfer->stats.payload_bytes_in += batch_page_bytes(xfer, batch, i);
     if (verdict != MEM_LATER) {
-        page_verified(xfer, a->batch, a->i, verdict);
+        page_verified(xfer, number, i, verdict);
         return;
     }
     batch->verifying++;

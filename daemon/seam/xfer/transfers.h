@@ -94,11 +94,14 @@ struct xfer {
     struct inflow *inflow;  /* owned, config.pulls */
     uint64_t inflows_begun;
     uint32_t lanes_waiting;
-    struct batch *batch;      /* owned, xfer_batches of them */
-    uint32_t batch_free;      /* the first that no inflow has, linked by `next`; NONE */
-    struct outflow *outflow;  /* owned, config.serves */
-    uint64_t *injected;       /* owned, a record's generation + 1 where a bit was flipped; NULL */
-    struct data_conns *conns; /* owned */
+    struct batch *batch;     /* owned, xfer_batches of them */
+    uint32_t batch_free;     /* the first that no inflow has, linked by `next`; NONE */
+    struct outflow *outflow; /* owned, config.serves */
+    uint64_t *injected;      /* owned, a record's generation + 1 where a bit was flipped; NULL */
+    _Atomic uint32_t injections;   /* so far; data threads count them */
+    _Atomic uint64_t landed_bytes; /* that data threads have received and verified */
+    struct io_threads *threads;    /* owned */
+    struct data_conns *conns;      /* owned */
     struct xfer_stats stats;
     struct xfer_rdma_view looked; /* what there is where it is not wanted, or not built */
 };
@@ -173,7 +176,9 @@ void transports_pump_after(struct xfer *xfer, const struct transport *t, uint32_
 /* The pulls of all that is queued break. */
 void queue_break(struct xfer *xfer, const struct batch_queue *queue, enum tern_err err);
 
-/* One page of a batch while its bytes come. The struct is the transport's and needs no clean-up. */
+/* One page of a batch while its bytes come. The struct is the transport's and needs no clean-up.
+ * All but arrival_end may run on a data thread, which works on the page while something holds its
+ * inflow: neither the batch's list of pages nor their pool changes meanwhile. */
 struct arrival {
     struct xfer *xfer;
     uint32_t batch, i;
@@ -181,13 +186,16 @@ struct arrival {
     struct mem_verify verify;
 };
 
-/* sums: as the source sent them, [region * units + unit], borrowed until arrival_end. */
+/* sums: as the source sent them, [region * units + unit], borrowed until arrival_landed. */
 void arrival_begin(struct arrival *a, struct xfer *xfer, uint32_t batch, uint32_t i,
                    const uint64_t *sums);
 /* The bytes [0, to) of that region lie where mem.h says. Regions come in order. */
 void arrival_reached(struct arrival *a, uint32_t region, uint64_t to);
-/* All bytes lie there: the memory says whether they are right, now or later. */
-void arrival_end(struct arrival *a);
+/* All bytes lie there. False: they are not right. */
+bool arrival_landed(struct arrival *a);
+/* On the owner thread, for page i of a batch that is in use: what arrival_landed said. The memory
+ * gives its verdict, now or later. */
+void arrival_end(struct xfer *xfer, uint32_t batch, uint32_t i, bool right);
 
 /* ------------------------------------------------------------------ outflows.c */
 

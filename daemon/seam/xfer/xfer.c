@@ -1,4 +1,5 @@
 /* Transfers: their tables and their life, time and figures. Called by the shell's owner thread. */
+#include <stdatomic.h>
 #include <stdlib.h>
 
 #include "base/check.h"
@@ -18,20 +19,36 @@ uint32_t xfer_batches(const struct xfer_config *c)
     return c->batches > 0 && c->batches < most ? c->batches : most;
 }
 
+/* A data connection has a task for what it receives and one for what it sends. */
+static struct io_threads_config threads_of(const struct xfer_config *c)
+{
+    return (struct io_threads_config){
+        .io = c->io, .threads = c->data_threads, .tasks = 2 * c->data_conns_max};
+}
+
 void xfer_bytes(const struct xfer_config *c, uint32_t page_records, uint32_t sums_per_page,
                 uint64_t *ret_shared, uint64_t *ret_rdma)
 {
     const struct transport_ops *const *ops = transports_of(c);
+    struct io_threads_config threads = threads_of(c);
 
     *ret_rdma = 0;
     *ret_shared = sizeof(struct xfer) + c->links * sizeof(struct xfer_link) +
                   c->pulls * sizeof(struct inflow) + xfer_batches(c) * sizeof(struct batch) +
-                  c->serves * sizeof(struct outflow) + data_conns_bytes(c, sums_per_page, ops);
+                  c->serves * sizeof(struct outflow) + data_conns_bytes(c, sums_per_page, ops) +
+                  io_threads_bytes(&threads);
     if (c->fault_corrupt_pages > 0)
         *ret_shared += page_records * sizeof(uint64_t);
     for (; *ops; ops++)
         if ((*ops)->bytes)
             *((*ops)->rdma ? ret_rdma : ret_shared) += (*ops)->bytes(c, sums_per_page);
+}
+
+static enum tern_err create_threads(struct xfer *xfer, const char **ret_why)
+{
+    struct io_threads_config threads = threads_of(&xfer->config);
+
+    return io_threads_create(&threads, &xfer->threads, ret_why);
 }
 
 static bool create_tables(struct xfer *xfer)
@@ -72,8 +89,9 @@ enum tern_err xfer_create(const struct xfer_config *config, struct xfer **ret, c
     struct xfer *xfer;
 
     if (!config->io || !config->mem || config->links == 0 || config->pulls == 0 ||
-        config->serves == 0 || config->data_conns_max < 2 || config->idle_ns == 0) {
-        *ret_why = "transfers: a limit is 0, or data_conns_max is below 2";
+        config->serves == 0 || config->data_conns_max < 2 || config->idle_ns == 0 ||
+        config->data_threads == 0 || config->data_threads > IO_THREADS_MAX) {
+        *ret_why = "transfers: a limit is 0, data_conns_max is below 2, or data_threads above 64";
         return TERN_INVALID;
     }
     xfer = calloc(1, sizeof *xfer);
@@ -86,6 +104,10 @@ enum tern_err xfer_create(const struct xfer_config *config, struct xfer **ret, c
     if (!create_tables(xfer)) {
         xfer_destroy(xfer);
         *ret_why = "no memory for the tables of the transfers";
+        return TERN_INTERNAL;
+    }
+    if (create_threads(xfer, ret_why) != TERN_OK) {
+        xfer_destroy(xfer);
         return TERN_INTERNAL;
     }
     if (!create_transports(xfer)) {
@@ -111,6 +133,7 @@ void xfer_destroy(struct xfer *xfer)
     data_conns_destroy(xfer);
     for (uint32_t i = 0; i < xfer->ntransports; i++)
         xfer->transport[i].ops->destroy(&xfer->transport[i]);
+    io_threads_destroy(xfer->threads);
     free(xfer->link);
     free(xfer->inflow);
     free(xfer->batch);
@@ -148,6 +171,8 @@ void xfer_stats(const struct xfer *xfer, struct xfer_stats *ret)
     const struct data_conns *conns = xfer->conns;
 
     *ret = xfer->stats;
+    ret->corrupt_injected = atomic_load(&xfer->injections);
+    ret->socket_bytes_in += atomic_load(&xfer->landed_bytes);
     ret->inbound = conns->inbound;
     ret->inbound_max = conns->inbound_max;
     ret->inbound_min = conns->inbound_min;

@@ -9,6 +9,7 @@
 #include "core/core.h"
 #include "seam/io/door.h"
 #include "seam/io/io.h"
+#include "seam/io/io_threads.h"
 #include "seam/mem/mem.h"
 
 struct transport_ops;
@@ -106,6 +107,7 @@ struct xfer_config {
     uint32_t links, pulls, serves; /* as in core_limits */
     uint32_t
         batches; /* that the core has under way at most; 0: as many as so many pulls can have */
+    uint32_t data_threads;   /* that move and verify page bytes: seam/io/io_threads.h */
     uint32_t data_conns_max; /* both ways together, half of them from peers */
     uint32_t peers;          /* each can always have one from us, or two where there are many */
     /* At the data port, of callers that have not said who they are: how many wait, how many of one

@@ -98,7 +98,7 @@ struct config {
     struct core_limits limits; /* whole: every field has been set and checked */
     struct config_deadlines deadlines;
     uint32_t frame_body_max;
-    uint32_t workers;
+    uint32_t workers, data_threads;
     bool huge_pages;
     bool insecure_peers;                              /* peers talk in the clear */
     char tls_ca[4096], tls_cert[4096], tls_key[4096]; /* PEM files; all or none */

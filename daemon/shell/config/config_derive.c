@@ -201,6 +201,7 @@ void config_derive(struct loader *l)
         regions = c->tenants[i].regions > regions ? c->tenants[i].regions : regions;
     }
     derive_u32(&c->workers, cores());
+    derive_u32(&c->data_threads, cores());
     limits->tenants = c->ntenants;
     limits->conns = at_most(conns, COUNT_MAX);
     limits->peers = c->npeers;

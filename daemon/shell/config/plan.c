@@ -101,6 +101,7 @@ void plan_xfer(const struct config *config, struct xfer_config *ret)
         .pulls = limits.pulls,
         .serves = limits.serves,
         .batches = limits.tenants * limits.tenant_batches,
+        .data_threads = config->data_threads,
         .data_conns_max = config->data_conns_max,
         .peers = config->npeers,
         .strangers = config->strangers,
@@ -234,7 +235,7 @@ uint64_t plan_descriptors(const struct config *config)
 
     for (uint32_t i = 0; i < config->ntenants; i++)
         n += config->tenants[i].regions;
-    return n;
+    return n + 2ull * config->data_threads; /* the ring of each, and what wakes it */
 }
 
 /* ---- telling it ---- */
@@ -288,7 +289,7 @@ void plan_print_prices(const struct config *config, FILE *out)
     struct stream_config streams;
     struct xfer_config xfer, none, one_batch;
     struct core_limits limits = plan_limits(config);
-    uint64_t two, one, rdma;
+    uint64_t two, one, alone, rdma;
     size_t with = 0, without = 0, without_pages = 0;
 
     plan_streams(config, &streams);
@@ -297,6 +298,9 @@ void plan_print_prices(const struct config *config, FILE *out)
     none.data_conns_max = 0;
     xfer_bytes(&xfer, 0, config->limits.sums_per_page, &two, &rdma);
     xfer_bytes(&none, 0, config->limits.sums_per_page, &one, &rdma);
+    none = xfer;
+    none.data_threads = 0;
+    xfer_bytes(&none, 0, config->limits.sums_per_page, &alone, &rdma);
     fprintf(out, "# descriptors: %" PRIu64 " at the most\n", plan_descriptors(config));
     fprintf(out, "# what limits take of that\n");
     fprintf(out, "#   limits.send_buffers %u: %" PRIu64 " bytes of connections\n",
@@ -307,6 +311,8 @@ void plan_print_prices(const struct config *config, FILE *out)
             config->send_buffers_reserved, config->ntenants,
             (uint64_t)config->ntenants * config->send_buffers_reserved *
                 sizeof(struct send_buffer));
+    fprintf(out, "#   data_threads %u: %" PRIu64 " bytes of transfers, and their stacks\n",
+            config->data_threads, two - alone);
     fprintf(out, "#   limits.data_conns_max %u: %" PRIu64 " bytes of transfers\n",
             config->data_conns_max, two - one);
     one_batch = xfer;

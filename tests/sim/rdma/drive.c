@@ -90,6 +90,7 @@ void drive_node_start(uint32_t number)
                                  .links = LINKS,
                                  .pulls = PULLS,
                                  .serves = SERVES,
+                                 .data_threads = 1,
                                  .data_conns_max = 12,
                                  .idle_ns = rw.cfg.idle_ns,
                                  .socket_buffer_bytes = 4096,
@@ -141,6 +142,7 @@ static void kill_node(uint32_t number)
     pulls_node_gone(number);
     node->alive = false;
     threads_kill(number);
+    tasks_kill(number);
     rnet_kill(number);
     rnic_kill(number);
     links_node(number, false);

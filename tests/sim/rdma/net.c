@@ -554,6 +554,11 @@ void rnet_kill(uint32_t node)
     }
 }
 
+void rnet_completed(uint32_t node)
+{
+    ios[node].completions++;
+}
+
 void rnet_heal(void)
 {
     for (uint32_t i = 0; i < FDS; i++)

@@ -109,7 +109,9 @@ enum rmark {
 
 /* What lies in the heap. a and b: an index and its generation. */
 enum thing {
-    T_THREAD,  /* a thread goes on */
+    T_THREAD, /* a thread goes on */
+    T_TASK,   /* a task of the data threads goes on */
+    T_TASK_CANCEL,
     T_OP,      /* an operation of the ring tries */
     T_OP_DONE, /* its result is told */
     T_DELIVER, /* bytes of a socket arrive */
@@ -298,6 +300,11 @@ bool rhistory_write(const struct rhistory *h, const char *path, const char *why)
 bool rhistory_read(const char *path, struct rhistory *h);
 
 /* threads.c */
+void tasks_reset(void);
+void tasks_run(uint32_t task, uint32_t gen);
+void tasks_cancel(uint32_t task, uint32_t gen);
+void tasks_kill(uint32_t node);
+
 void threads_reset(void);
 void threads_run(uint32_t thread, uint32_t gen);
 void threads_kill(uint32_t node);
@@ -318,6 +325,7 @@ uint32_t rnet_open(uint32_t node); /* descriptors */
 void rnet_reset_random(void);      /* a connection is reset */
 struct io *rnet_io(uint32_t node);
 void rnet_heal(void);
+void rnet_completed(uint32_t node);             /* its ring has told something */
 bool rnet_receives(const void *to, uint64_t n); /* a receive in flight may write there */
 
 /* nic.c, nic_run.c */

@@ -16,7 +16,7 @@ core    | daemon/core/tier | base/* core/core.h core/request.h core/query.h core
 core    | daemon/core/transfer | base/* core/core.h core/request.h core/query.h core/ids.h core/limits.h core/arena/* core/memory/* core/tree/* core/tier/* core/transfer/* | +pure
 core    | daemon/core/session | base/* core/core.h core/request.h core/query.h core/ids.h core/limits.h core/arena/* core/memory/* core/tree/* core/tier/* core/transfer/* core/session/* | +pure
 seam    | daemon/seam  | base/* proto/* seam/* core/core.h core/request.h core/ids.h core/limits.h | +libc +system liburing.h setjmp.h xxhash.h xxh_x86dispatch.h immintrin.h infiniband/verbs.h
-xfer    | daemon/seam/xfer | base/* core/* seam/io/io.h seam/io/door.h seam/mem/mem.h seam/mem/mem_verify.h seam/mem/numa.h seam/xfer/* | +any
+xfer    | daemon/seam/xfer | base/* core/* seam/io/io.h seam/io/io_threads.h seam/io/door.h seam/mem/mem.h seam/mem/mem_verify.h seam/mem/numa.h seam/xfer/* | +any
 tcp     | daemon/seam/xfer/tcp | base/* core/* seam/xfer/data_conn.h seam/xfer/transport.h seam/xfer/tcp/* | +any
 verbs   | daemon/seam/xfer/verbs | base/* core/* seam/mem/numa.h seam/xfer/data_conn.h seam/xfer/transport.h seam/xfer/verbs/* | +any
 shell   | daemon/shell | base/* proto/* seam/* core/* shell/*                               | +any
@@ -27,7 +27,7 @@ TABLE
 # Headers that are no library: what each word of the last column stands for.
 libc="assert.h ctype.h errno.h inttypes.h limits.h stdalign.h stdarg.h stdbool.h stddef.h stdint.h stdio.h stdlib.h string.h"
 pure="assert.h limits.h stdalign.h stdbool.h stddef.h stdint.h string.h" # no stdio, stdlib, time: the core has no world
-system="endian.h arpa/* fcntl.h linux/* net/* netdb.h netinet/* poll.h pthread.h sched.h signal.h stdatomic.h sys/* time.h unistd.h"
+system="endian.h arpa/* fcntl.h linux/* net/* netdb.h netinet/* poll.h pthread.h sched.h semaphore.h signal.h stdatomic.h sys/* time.h unistd.h"
 
 matches() { # NAME PATTERN...
     local name=$1 pattern

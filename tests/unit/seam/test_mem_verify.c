@@ -20,12 +20,12 @@ static struct {
 } owed[OWED_MAX];
 static uint32_t nowed;
 
-enum mem_verdict __real_mem_verify_end(struct mem_verify *v, const struct mem_asker *asker);
-enum mem_verdict __wrap_mem_verify_end(struct mem_verify *v, const struct mem_asker *asker);
+enum mem_verdict __real_mem_verify_end(bool right, const struct mem_asker *asker);
+enum mem_verdict __wrap_mem_verify_end(bool right, const struct mem_asker *asker);
 
-enum mem_verdict __wrap_mem_verify_end(struct mem_verify *v, const struct mem_asker *asker)
+enum mem_verdict __wrap_mem_verify_end(bool right, const struct mem_asker *asker)
 {
-    enum mem_verdict verdict = __real_mem_verify_end(v, asker);
+    enum mem_verdict verdict = __real_mem_verify_end(right, asker);
 
     if (!answers_later)
         return verdict;
@@ -203,11 +203,11 @@ TEST(mem_verify_host_memory_verifies_in_pieces_of_any_size)
     for (uint32_t i = 0; i < sizeof steps / sizeof steps[0]; i++) {
         struct mem_verify v = in_pieces(sums, steps[i]);
 
-        assert_int_equal(mem_verify_end(&v, NULL), MEM_RIGHT);
+        assert_int_equal(mem_verify_end(mem_verify_landed(&v), NULL), MEM_RIGHT);
         assert_memory_equal(mem_sums(rig.src.mem, 1), sums, sizeof sums);
         mem_verify_spoil(rig.src.mem, 0, &at, 0, PAGE_SIZE - 1 - i);
         v = in_pieces(sums, steps[i]);
-        assert_int_equal(mem_verify_end(&v, NULL), MEM_CORRUPT);
+        assert_int_equal(mem_verify_end(mem_verify_landed(&v), NULL), MEM_CORRUPT);
         mem_verify_spoil(rig.src.mem, 0, &at, 0, PAGE_SIZE - 1 - i);
     }
 }

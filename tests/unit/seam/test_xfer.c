@@ -199,7 +199,8 @@ TEST(xfer_fault_15_every_split_is_the_same)
 }
 
 /* One event of the destination's. When nothing has moved for many turns its time is over: by their
- * number, so that a machine that stands still gives nothing up. */
+ * number, so that a machine that stands still gives nothing up, and with a pause in each for the
+ * data threads. */
 static void until_event_or_idle(void)
 {
     uint64_t end = io_now_ns() + RIG_WAIT_NS, down = rig.proxy.down;
@@ -209,6 +210,7 @@ static void until_event_or_idle(void)
         rig_turn();
         if (rig.proxy.down != down)
             still = 0;
+        usleep(20);
         if (still == STILL_TURNS)
             xfer_tick(rig.dst.xfer, io_now_ns() + rig.idle_ns + 1);
     }

@@ -124,7 +124,7 @@ static uint64_t copy_some(struct transport *t, struct job *job, uint64_t most)
     c->at = 0;
     if (++c->region == mem_transfer_regions(mem, b->pool)) {
         *c = (struct page_cursor){.page = c->page + 1};
-        arrival_end(&job->arrival);
+        arrival_end(t->xfer, job->part.batch, i, arrival_landed(&job->arrival));
     }
     return n;
 }

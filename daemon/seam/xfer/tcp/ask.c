@@ -91,6 +91,7 @@ static void lost(struct data_conn *conn)
 static const struct data_caller caller = {
     .opened = fill_buffer,
     .receive = tcp_receive,
+    .landed = tcp_landed,
     .received = tcp_received,
     .lost = lost,
     .busy = busy,

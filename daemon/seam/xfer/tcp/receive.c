@@ -1,17 +1,17 @@
-/* The destination's receive: one operation at a time on a connection, scattered over the rest of
- * the answer that is coming (sums, pages, tail) and the head of the next one, so that a piece of 1
- * MiB costs few calls. The bytes of a page are received where mem.h says, and the memory is told
- * how far they have come. Every byte of an operation is on its way when it is posted (the head
- * before announced it), so it completes when all of them are there, or what the kernel holds back
- * at most, and not with the first segment; the tick takes less from a peer that is slow.
+/* The destination's receive: one at a time on a connection. A head that comes alone the owner
+ * receives. The rest of an answer (sums, pages, tail), and the head of the next one behind it, a
+ * data thread receives as one task, so the owner is asked once for a piece of 1 MiB. The bytes of a
+ * page are received where mem.h says, and the thread that receives them has the memory verify them
+ * (tcp_landed); the owner learns which pages were right when the task is back (tcp_received). Every
+ * byte of a receive is on its way when it is posted (the head before announced it), so it completes
+ * when all of them are there, or what the kernel holds back at most, and not with the first
+ * segment; the tick takes less from a peer that is slow.
  *
- * What must stay true: conn->recv_inflow is set before an operation that may write pages is posted,
- * and cleared only in its completion. An answer whose pull has ended (its batch is NONE) goes to
- * the scratch buffer. */
+ * What must stay true: conn->recv_inflow is set before a receive that may write pages is posted,
+ * and cleared only when it has ended. An answer whose pull has ended (its batch is NONE) goes to
+ * the scratch buffer. tcp_landed touches only what tcp.h names as the data thread's. */
 #include "base/check.h"
 #include "seam/xfer/tcp/tcp.h"
-
-static_assert(TCP_RECV_BYTES > TCP_SCRATCH, "what is skipped takes several stretches");
 
 /* ------------------------------------------------------------------ where the bytes go */
 
@@ -63,11 +63,9 @@ static bool target_scratch(struct data_conn *conn, struct data_gather *t)
     const struct tcp *tcp = conn->transport->own;
     uint64_t left = tcp_caller_of(conn)->body_left;
 
-    while (left > 0 && t->n < XFER_PIECE_PARTS) {
+    while (left > 0 && t->n < TCP_SKIP_PARTS) {
         uint64_t n = left < TCP_SCRATCH ? left : TCP_SCRATCH;
 
-        if (t->bytes_max - t->bytes < n)
-            return false;
         t->iov[t->n++] = (struct iovec){tcp->scratch, n};
         t->bytes += n;
         left -= n;
@@ -95,19 +93,23 @@ void tcp_receive(struct data_conn *conn)
 {
     struct tcp_caller *c = tcp_caller_of(conn);
     struct tcp_asked *asked = asked_now(c), *next;
-    struct data_gather t = {.iov = conn->iov, .bytes_max = TCP_RECV_BYTES};
+    struct data_gather t = {.iov = conn->iov, .bytes_max = UINT64_MAX};
 
     if (conn->receiving || conn->state != DATA_CONN_OPEN)
         return;
     check(conn->recv_inflow == NONE);
+    c->body_then = c->body_left;
     if (c->state == TCP_ANSWER_HEAD) {
-        data_gather_add(&t, c->head + c->head_at, head_bytes(asked) - c->head_at);
-    } else if (target_body(conn, &asked->part, &t) && c->nasked > 1) {
+        data_conn_receive(conn, c->head + c->head_at, head_bytes(asked) - c->head_at, true);
+        return;
+    }
+    c->part = asked->part;
+    if (target_body(conn, &asked->part, &t) && c->nasked > 1) {
         next = &c->asked[(c->asked_at + 1) % TCP_ASKED_MAX];
         t.iov[t.n] = (struct iovec){c->head, head_bytes(next)};
         t.bytes += t.iov[t.n++].iov_len;
     }
-    data_conn_receive_iov(conn, t.n, t.bytes);
+    data_conn_receive_pages(conn, t.n, t.bytes);
 }
 
 /* ------------------------------------------------------------------ what the bytes say */
@@ -141,7 +143,8 @@ static uint64_t take_page_bytes(struct data_conn *conn, const struct batch_part 
     c->cursor.at = 0;
     if (++c->cursor.region == mem_transfer_regions(mem, batch->pool)) {
         c->sum_next += batch_page_sums(conn->xfer, batch, i);
-        arrival_end(&c->arrival);
+        if (arrival_landed(&c->arrival))
+            xfer_set_bit(c->right, c->cursor.page);
         c->cursor.region = 0;
         c->cursor.page++;
         cursor_skip_refused(c, part->n);
@@ -166,6 +169,18 @@ static uint64_t take_body(struct data_conn *conn, const struct batch_part *part,
         return take_page_bytes(conn, part, n);
     c->tail_at += (uint32_t)n; /* the rest of a body is its tail */
     return n;
+}
+
+void tcp_landed(struct data_conn *conn, uint64_t n)
+{
+    struct tcp_caller *c = tcp_caller_of(conn);
+
+    while (n > 0 && c->body_left > 0) { /* what is left is of the next head */
+        uint64_t took = take_body(conn, &c->part, n < c->body_left ? n : c->body_left);
+
+        c->body_left -= took;
+        n -= took;
+    }
 }
 
 /* What the source must have announced for the pages that it did not refuse. */
@@ -204,7 +219,9 @@ static bool head_parse(struct data_conn *conn, const struct tcp_asked *asked)
     c->head_at = 0;
     c->body_left = head.a + head.b + XFER_TAIL_BYTES;
     c->sums_bytes = (uint32_t)head.b;
-    c->sums_at = c->sum_next = c->tail_at = 0;
+    c->sums_at = c->sum_next = c->tail_at = c->told = 0;
+    c->body_then = c->body_left;
+    memset(c->right, 0, sizeof c->right);
     c->cursor = (struct page_cursor){0};
     cursor_skip_refused(c, asked->part.n);
     return true;
@@ -232,29 +249,34 @@ static bool answer_end(struct data_conn *conn)
     return true;
 }
 
-bool tcp_received(struct data_conn *conn, uint64_t n)
+/* The batch hears of the pages that have come whole since it last did. */
+static void tell_batch(struct data_conn *conn, const struct batch_part *part)
 {
     struct tcp_caller *c = tcp_caller_of(conn);
 
-    while (n > 0) {
-        struct tcp_asked *asked = asked_now(c);
-        uint64_t took;
+    for (; c->told < c->cursor.page; c->told++)
+        if (part->batch != NONE && xfer_bit(c->given, c->told))
+            arrival_end(conn->xfer, part->batch, part->first + c->told,
+                        xfer_bit(c->right, c->told));
+}
 
-        if (!asked)
-            return false; /* nobody asked */
-        if (c->state == TCP_ANSWER_HEAD) {
-            took = head_bytes(asked) - c->head_at;
-            took = took < n ? took : n;
-            c->head_at += (uint32_t)took;
-            if (c->head_at == head_bytes(asked) && !head_parse(conn, asked))
-                return false;
-        } else {
-            took = take_body(conn, &asked->part, n < c->body_left ? n : c->body_left);
-            c->body_left -= took;
-            if (c->body_left == 0 && !answer_end(conn))
-                return false;
-        }
-        n -= took;
+bool tcp_received(struct data_conn *conn, uint64_t n)
+{
+    struct tcp_caller *c = tcp_caller_of(conn);
+    struct tcp_asked *asked = asked_now(c);
+
+    if (!asked)
+        return false; /* nobody asked */
+    if (c->state == TCP_ANSWER_BODY) {
+        tell_batch(conn, &asked->part);
+        n -= c->body_then - c->body_left;
+        c->body_then = c->body_left;
+        if (c->body_left > 0)
+            return true;
+        if (!answer_end(conn))
+            return false;
+        asked = asked_now(c);
     }
-    return true;
+    c->head_at += (uint32_t)n;
+    return !asked || c->head_at < head_bytes(asked) || head_parse(conn, asked);
 }

@@ -9,12 +9,9 @@
 
 extern const struct transport_ops tcp_transport;
 
-/* The bytes of one receive. It wakes the owner when all of it has come (data_conn_await), and what
- * came is verified while it is in cache; a send is twice that, so the source never waits for the
- * destination to hash. At 512 KiB a receive lost a third on the loopback. */
-#define TCP_RECV_BYTES (256u << 10)
 #define TCP_ASKED_MAX  64u         /* pieces asked for and not yet answered, a power of two */
 #define TCP_SCRATCH    (64u << 10) /* where bytes go that nobody wants, and zeros come from */
+#define TCP_SKIP_PARTS 16u         /* of it, in one receive of what nobody wants */
 
 struct tcp {
     uint8_t *scratch, *zeros; /* owned, TCP_SCRATCH each */
@@ -37,11 +34,16 @@ struct tcp_caller {
     struct tcp_asked asked[TCP_ASKED_MAX];
     uint32_t asked_at, nasked, seq; /* ring */
     enum tcp_answer_state state;
-    uint32_t head_at; /* bytes of the head that are there */
+    uint32_t head_at;   /* bytes of the head that are there */
+    uint32_t told;      /* pages of this piece, from its first, that the batch was told of */
+    uint64_t body_then; /* body_left when the receive in flight was posted */
+    /* From here on the data thread's, while a receive of pages is away. */
+    struct batch_part part; /* as when it was posted; batch NONE: it is to be skipped */
     uint64_t body_left;
     uint32_t sums_bytes, sums_at, sum_next, tail_at;
     struct page_cursor cursor;       /* where in the piece's pages the stream is */
     uint64_t given[XFER_MASK_WORDS]; /* pages of this piece whose bytes come */
+    uint64_t right[XFER_MASK_WORDS]; /* of those, the ones that have come and agree */
     struct arrival arrival;          /* of the page at the cursor */
     uint8_t head[XFER_ANSWER_HEAD_BYTES];
     uint8_t tail[XFER_TAIL_BYTES];
@@ -58,6 +60,7 @@ void tcp_drop(struct transport *t, uint32_t inflow);
 
 /* receive.c */
 void tcp_receive(struct data_conn *conn);
+void tcp_landed(struct data_conn *conn, uint64_t n);
 bool tcp_received(struct data_conn *conn, uint64_t n);
 
 /* answer.c */

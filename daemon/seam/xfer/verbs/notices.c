@@ -351,7 +351,10 @@ static uint32_t frame_bytes(const struct data_conn *conn, struct xfer_head *ret,
 
 static void receive(struct data_conn *conn)
 {
-    data_conn_receive_meta(conn, ((const struct verbs_notices *)conn->own)->rx_n);
+    const struct verbs_notices *notices = conn->own;
+    uint32_t at = notices->rx_n;
+
+    data_conn_receive(conn, conn->meta + at, (uint32_t)conn->xfer->conns->meta_bytes - at, false);
 }
 
 static bool received(struct data_conn *conn, uint64_t bytes)

@@ -373,7 +373,7 @@ static void page_arrived(struct verbs *v, const struct verbs_piece *piece, uint3
     arrival_begin(&a, v->xfer, piece->batch, piece->first + i, sums);
     for (uint32_t r = 0; r < regions; r++)
         arrival_reached(&a, r, bytes);
-    arrival_end(&a);
+    arrival_end(v->xfer, piece->batch, piece->first + i, arrival_landed(&a));
 }
 
 void piece_verify(struct verbs *v, struct verbs_piece *piece, const uint64_t *stale)

@@ -1,0 +1,399 @@
+/* See io_threads.h. A data thread sleeps in its ring. The owner wakes it by an eventfd that the
+ * ring polls, and only if it sleeps or is about to; the threads wake the owner by another one, once
+ * for all that came back since it last looked.
+ *
+ * What must stay true: a queue has room for all that can be on its way. Of one task that is a
+ * hand-over and a cancel, and a cancel left over from the time before; a full queue is our bug. */
+#include "seam/io/io_threads.h"
+
+#include <errno.h>
+#include <pthread.h>
+#include <semaphore.h>
+#include <signal.h>
+#include <stdatomic.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/eventfd.h>
+#include <sys/prctl.h>
+#include <unistd.h>
+
+#include "base/check.h"
+
+#define RING_ENTRIES   256u /* of a thread's ring; what does not fit waits in it */
+#define QUEUE_PER_TASK 4u
+#define LINE_BYTES     64 /* of a cache: what two threads write lies apart */
+
+/* What is asked of a thread, or has come back from it. */
+struct item {
+    struct io_task *task;
+    bool cancel;
+};
+
+struct queue {
+    _Alignas(LINE_BYTES) _Atomic uint32_t written; /* by its writer alone; both wrap */
+    _Alignas(LINE_BYTES) _Atomic uint32_t taken;   /* by its reader alone */
+    _Alignas(LINE_BYTES) struct item *item;        /* owned, mask + 1 */
+    uint32_t mask;
+};
+
+struct io_thread {
+    struct io_threads *all;
+    pthread_t thread;
+    bool started;
+    struct queue asked, back;
+    struct io *io; /* the thread's own, made and ended by it */
+    struct io_op wake_op;
+    int wake_fd;
+    _Atomic bool asleep; /* it sleeps or is about to, and wants to be woken */
+    _Atomic bool stop;
+    const char *why; /* why it did not start */
+    sem_t ready;
+};
+
+struct io_threads {
+    struct io_threads_config config;
+    struct io_thread *thread; /* owned, config.threads */
+    struct io_op told_op;
+    int told_fd;
+    bool listening;
+    _Atomic bool told; /* the owner was woken and has not looked yet */
+};
+
+/* ------------------------------------------------------------------ queues */
+
+static uint32_t queue_items(const struct io_threads_config *config)
+{
+    uint32_t n = 1;
+
+    while (n < QUEUE_PER_TASK * config->tasks)
+        n *= 2;
+    return n;
+}
+
+static bool queue_create(struct queue *q, const struct io_threads_config *config)
+{
+    q->mask = queue_items(config) - 1;
+    q->item = calloc((size_t)q->mask + 1, sizeof *q->item);
+    return q->item != NULL;
+}
+
+static void queue_push(struct queue *q, struct item item)
+{
+    uint32_t at = atomic_load_explicit(&q->written, memory_order_relaxed);
+
+    check(at - atomic_load_explicit(&q->taken, memory_order_acquire) <= q->mask);
+    q->item[at & q->mask] = item;
+    /* In one order with `asleep` and `told`, or a sleeper would miss it. */
+    atomic_store_explicit(&q->written, at + 1, memory_order_seq_cst);
+}
+
+static bool queue_pop(struct queue *q, struct item *ret)
+{
+    uint32_t at = atomic_load_explicit(&q->taken, memory_order_relaxed);
+
+    if (at == atomic_load_explicit(&q->written, memory_order_seq_cst))
+        return false;
+    *ret = q->item[at & q->mask];
+    atomic_store_explicit(&q->taken, at + 1, memory_order_release);
+    return true;
+}
+
+static bool queue_empty(const struct queue *q)
+{
+    return atomic_load_explicit(&q->taken, memory_order_relaxed) ==
+           atomic_load_explicit(&q->written, memory_order_seq_cst);
+}
+
+static void wake(int fd)
+{
+    uint64_t one = 1;
+
+    /* An eventfd takes every write but one that would pass 2^64, and is readable then. */
+    while (write(fd, &one, sizeof one) < 0 && errno == EINTR)
+        ;
+}
+
+static void woken(int fd)
+{
+    uint64_t count;
+
+    while (read(fd, &count, sizeof count) < 0 && errno == EINTR)
+        ;
+}
+
+/* ------------------------------------------------------------------ a data thread */
+
+static void give_back(struct io_thread *t, struct io_task *task, int32_t res)
+{
+    task->res = res;
+    queue_push(&t->back, (struct item){.task = task});
+    if (!atomic_exchange(&t->all->told, true))
+        wake(t->all->told_fd);
+}
+
+static void post(struct io_thread *t, struct io_task *task)
+{
+    if (task->kind == IO_TASK_RECEIVE)
+        io_recvmsg(t->io, &task->op, task->fd, &task->msg);
+    else
+        io_sendmsg(t->io, &task->op, task->fd, &task->msg);
+}
+
+static void moved(struct io_op *op, int32_t res, uint32_t flags, uint32_t buffer)
+{
+    struct io_task *task = (struct io_task *)(void *)((char *)op - offsetof(struct io_task, op));
+    struct io_thread *t = task->thread;
+
+    (void)flags, (void)buffer;
+    if (res > 0 && task->work && task->work(task, res))
+        post(t, task);
+    else
+        give_back(t, task, res);
+}
+
+static void take(struct io_thread *t, const struct item *item)
+{
+    struct io_task *task = item->task;
+
+    if (item->cancel) {
+        io_cancel(t->io, &task->op); /* nothing, if it is on its way back */
+    } else if (task->kind == IO_TASK_WORK) {
+        task->work(task, 0);
+        give_back(t, task, 0);
+    } else {
+        task->op.done = moved;
+        post(t, task);
+    }
+}
+
+static void on_wake(struct io_op *op, int32_t res, uint32_t flags, uint32_t buffer)
+{
+    struct io_thread *t =
+        (struct io_thread *)(void *)((char *)op - offsetof(struct io_thread, wake_op));
+
+    (void)res, (void)buffer;
+    woken(t->wake_fd);
+    if (flags & IO_LAST)
+        io_poll_in(t->io, &t->wake_op, t->wake_fd, true);
+}
+
+static bool thread_begin(struct io_thread *t)
+{
+    struct io_config config = {.entries = RING_ENTRIES};
+
+    prctl(PR_SET_NAME, "tern-data");
+    if (io_create(&config, &t->io, &t->why) != TERN_OK)
+        return false;
+    t->wake_op.done = on_wake;
+    io_poll_in(t->io, &t->wake_op, t->wake_fd, true);
+    return true;
+}
+
+static void *thread_main(void *arg)
+{
+    struct io_thread *t = arg;
+    bool begun = thread_begin(t);
+
+    sem_post(&t->ready);
+    while (begun && !atomic_load(&t->stop)) {
+        struct item item;
+        bool idle;
+
+        while (queue_pop(&t->asked, &item))
+            take(t, &item);
+        atomic_store(&t->asleep, true);
+        idle = queue_empty(&t->asked) && !atomic_load(&t->stop);
+        io_run(t->io, idle ? UINT64_MAX : 0);
+        atomic_store(&t->asleep, false);
+    }
+    io_destroy(t->io);
+    return NULL;
+}
+
+/* ------------------------------------------------------------------ owner: life */
+
+uint64_t io_threads_bytes(const struct io_threads_config *config)
+{
+    return sizeof(struct io_threads) +
+           config->threads *
+               (sizeof(struct io_thread) + 2ull * queue_items(config) * sizeof(struct item));
+}
+
+/* The thread takes no signal but those that its own access raises. */
+static bool thread_start(struct io_thread *t)
+{
+    static const int own[] = {SIGBUS, SIGSEGV, SIGFPE, SIGILL, SIGABRT};
+    sigset_t blocked, before;
+
+    sigfillset(&blocked);
+    for (size_t i = 0; i < sizeof own / sizeof own[0]; i++)
+        sigdelset(&blocked, own[i]);
+    pthread_sigmask(SIG_SETMASK, &blocked, &before);
+    t->started = pthread_create(&t->thread, NULL, thread_main, t) == 0;
+    pthread_sigmask(SIG_SETMASK, &before, NULL);
+    while (t->started && sem_wait(&t->ready) < 0 && errno == EINTR)
+        ;
+    return t->started && !t->why;
+}
+
+static bool thread_create(struct io_threads *threads, uint32_t i, const char **ret_why)
+{
+    struct io_thread *t = &threads->thread[i];
+
+    t->all = threads;
+    t->wake_fd = -1;
+    sem_init(&t->ready, 0, 0);
+    if (!queue_create(&t->asked, &threads->config) || !queue_create(&t->back, &threads->config))
+        return false;
+    t->wake_fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
+    if (t->wake_fd >= 0 && thread_start(t))
+        return true;
+    if (t->why)
+        *ret_why = t->why;
+    return false;
+}
+
+static void thread_destroy(struct io_thread *t)
+{
+    if (t->started) {
+        atomic_store(&t->stop, true);
+        wake(t->wake_fd);
+        pthread_join(t->thread, NULL);
+    }
+    if (t->wake_fd >= 0)
+        close(t->wake_fd);
+    sem_destroy(&t->ready);
+    free(t->asked.item);
+    free(t->back.item);
+}
+
+static void owner_listens(struct io_threads *threads);
+
+enum tern_err io_threads_create(const struct io_threads_config *config, struct io_threads **ret,
+                                const char **ret_why)
+{
+    struct io_threads *threads = calloc(1, sizeof *threads);
+    size_t bytes = config->threads * sizeof *threads->thread;
+
+    check(config->threads >= 1 && config->threads <= IO_THREADS_MAX && config->tasks >= 1);
+    *ret_why = "no memory, no descriptor or no right to start the data threads: lower "
+               "`data_threads`";
+    if (!threads)
+        return TERN_INTERNAL;
+    threads->config = *config;
+    threads->config.threads = 0; /* those that were begun */
+    threads->told_fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
+    threads->thread = aligned_alloc(LINE_BYTES, bytes);
+    if (!threads->thread || threads->told_fd < 0)
+        goto out_destroy;
+    memset(threads->thread, 0, bytes);
+    while (threads->config.threads < config->threads)
+        if (!thread_create(threads, threads->config.threads++, ret_why))
+            goto out_destroy;
+    owner_listens(threads);
+    *ret_why = NULL;
+    *ret = threads;
+    return TERN_OK;
+
+out_destroy:
+    io_threads_destroy(threads);
+    return TERN_INTERNAL;
+}
+
+void io_threads_destroy(struct io_threads *threads)
+{
+    if (!threads)
+        return;
+    for (uint32_t i = 0; i < threads->config.threads; i++)
+        thread_destroy(&threads->thread[i]);
+    if (threads->listening)
+        io_cancel(threads->config.io, &threads->told_op);
+    free(threads->thread);
+    threads->thread = NULL;
+    while (threads->listening)
+        io_run(threads->config.io, UINT64_MAX);
+    if (threads->told_fd >= 0)
+        close(threads->told_fd);
+    free(threads);
+}
+
+/* ------------------------------------------------------------------ owner: tasks */
+
+/* One that is done may hand over another one, whose return is for the next round. */
+static void take_back(struct io_threads *threads, struct io_thread *t)
+{
+    struct item item;
+
+    for (uint32_t n = 0; n <= t->back.mask && queue_pop(&t->back, &item); n++) {
+        io_task_state_move(&item.task->state, IO_TASK_HOME);
+        item.task->done(item.task, item.task->res);
+    }
+    if (!queue_empty(&t->back) && !atomic_exchange(&threads->told, true))
+        wake(threads->told_fd);
+}
+
+static void on_told(struct io_op *op, int32_t res, uint32_t flags, uint32_t buffer)
+{
+    struct io_threads *threads =
+        (struct io_threads *)(void *)((char *)op - offsetof(struct io_threads, told_op));
+
+    (void)buffer;
+    if (flags & IO_LAST)
+        threads->listening = false;
+    if (!threads->thread)
+        return;
+    woken(threads->told_fd);
+    atomic_store(&threads->told, false);
+    for (uint32_t i = 0; i < threads->config.threads; i++)
+        take_back(threads, &threads->thread[i]);
+    if (!threads->listening && res != -ECANCELED)
+        owner_listens(threads);
+}
+
+static void owner_listens(struct io_threads *threads)
+{
+    threads->listening = true;
+    threads->told_op.done = on_told;
+    io_poll_in(threads->config.io, &threads->told_op, threads->told_fd, true);
+}
+
+static void ask(struct io_thread *t, struct item item)
+{
+    queue_push(&t->asked, item);
+    if (atomic_exchange(&t->asleep, false))
+        wake(t->wake_fd);
+}
+
+static void hand_over(struct io_threads *threads, struct io_task *task, enum io_task_kind kind,
+                      uint32_t lane, int fd)
+{
+    io_task_state_move(&task->state, IO_TASK_AWAY);
+    task->kind = kind;
+    task->fd = fd;
+    task->thread = &threads->thread[lane % threads->config.threads];
+    ask(task->thread, (struct item){.task = task});
+}
+
+void io_threads_receive(struct io_threads *threads, struct io_task *task, uint32_t lane, int fd)
+{
+    hand_over(threads, task, IO_TASK_RECEIVE, lane, fd);
+}
+
+void io_threads_send(struct io_threads *threads, struct io_task *task, uint32_t lane, int fd)
+{
+    hand_over(threads, task, IO_TASK_SEND, lane, fd);
+}
+
+void io_threads_work(struct io_threads *threads, struct io_task *task, uint32_t lane)
+{
+    hand_over(threads, task, IO_TASK_WORK, lane, -1);
+}
+
+void io_threads_cancel(struct io_threads *threads, struct io_task *task)
+{
+    (void)threads;
+    if (task->state != IO_TASK_AWAY)
+        return;
+    io_task_state_move(&task->state, IO_TASK_CALLED_BACK);
+    ask(task->thread, (struct item){.task = task, .cancel = true});
+}

@@ -1,0 +1,189 @@
+/* The seam's data threads (seam/io/io_threads.h), played by turns: a task is posted, its work is
+ * done, it comes back and its cancel takes effect at times of chance, each apart, so that whatever
+ * the owner does meanwhile falls between any two of them. As there, a cancel never comes before the
+ * hand-over, nor after the return. */
+#include "seam/io/io_threads.h"
+
+#include "redirect.h"
+#include "world.h"
+
+#define TASKS 96u /* two of each data connection */
+
+enum stage { STAGE_POST, STAGE_MOVES, STAGE_WORK, STAGE_BACK };
+
+struct io_threads {
+    struct io *io;
+    uint32_t node;
+};
+
+struct away {
+    bool used, cancelled;
+    uint32_t gen;
+    enum stage stage;
+    struct io_task *task;
+    struct io_threads *threads;
+};
+
+static struct away away[TASKS];
+
+void tasks_reset(void)
+{
+    for (uint32_t i = 0; i < TASKS; i++) {
+        away[i].used = false;
+        away[i].gen++;
+    }
+}
+
+void tasks_kill(uint32_t node)
+{
+    for (uint32_t i = 0; i < TASKS; i++)
+        if (away[i].used && away[i].threads->node == node)
+            away[i].used = false;
+}
+
+static void later(struct away *a, enum stage stage)
+{
+    a->stage = stage;
+    rw_post(rw_soon(), T_TASK, (uint32_t)(a - away), a->gen);
+}
+
+static struct away *away_of(const struct io_task *task)
+{
+    for (uint32_t i = 0; i < TASKS; i++)
+        if (away[i].used && away[i].task == task)
+            return &away[i];
+    return NULL;
+}
+
+static void moved(struct io_op *op, int32_t res, uint32_t flags, uint32_t buffer)
+{
+    struct io_task *task = (struct io_task *)(void *)((char *)op - offsetof(struct io_task, op));
+    struct away *a = away_of(task);
+
+    (void)flags, (void)buffer;
+    check(a);
+    task->res = res;
+    later(a, res > 0 && task->work ? STAGE_WORK : STAGE_BACK);
+}
+
+static void post(struct away *a)
+{
+    struct io_task *task = a->task;
+
+    a->stage = STAGE_MOVES;
+    task->op.done = moved;
+    if (task->kind == IO_TASK_RECEIVE)
+        io_recvmsg(a->threads->io, &task->op, task->fd, &task->msg);
+    else
+        io_sendmsg(a->threads->io, &task->op, task->fd, &task->msg);
+    if (a->cancelled)
+        io_cancel(a->threads->io, &task->op);
+}
+
+static void back(struct away *a)
+{
+    struct io_task *task = a->task;
+
+    a->used = false;
+    rnet_completed(a->threads->node);
+    rw.current = a->threads->node;
+    io_task_state_move(&task->state, IO_TASK_HOME);
+    task->done(task, task->res);
+}
+
+void tasks_run(uint32_t number, uint32_t gen)
+{
+    struct away *a = &away[number];
+
+    if (!a->used || a->gen != gen)
+        return;
+    rw.current = a->threads->node;
+    switch (a->stage) {
+    case STAGE_POST: post(a); break;
+    case STAGE_MOVES: break;
+    case STAGE_WORK:
+        if (a->task->work(a->task, a->task->res))
+            post(a);
+        else
+            later(a, STAGE_BACK);
+        break;
+    case STAGE_BACK: back(a); break;
+    }
+}
+
+void tasks_cancel(uint32_t number, uint32_t gen)
+{
+    struct away *a = &away[number];
+
+    if (!a->used || a->gen != gen)
+        return;
+    a->cancelled = true;
+    if (a->stage == STAGE_MOVES)
+        io_cancel(a->threads->io, &a->task->op);
+}
+
+/* ------------------------------------------------------------------ seam/io/io_threads.h */
+
+uint64_t io_threads_bytes(const struct io_threads_config *config)
+{
+    (void)config;
+    return 0;
+}
+
+enum tern_err io_threads_create(const struct io_threads_config *config, struct io_threads **ret,
+                                const char **ret_why)
+{
+    struct io_threads *threads = calloc(1, sizeof *threads);
+
+    (void)ret_why;
+    check(threads);
+    *threads = (struct io_threads){.io = config->io, .node = rw.current};
+    *ret = threads;
+    return TERN_OK;
+}
+
+void io_threads_destroy(struct io_threads *threads)
+{
+    for (uint32_t i = 0; i < TASKS; i++)
+        check(!away[i].used || away[i].threads != threads);
+    free(threads);
+}
+
+static void hand_over(struct io_threads *threads, struct io_task *task, enum io_task_kind kind,
+                      int fd)
+{
+    uint32_t i = 0;
+
+    while (i < TASKS && away[i].used)
+        i++;
+    check(i < TASKS);
+    io_task_state_move(&task->state, IO_TASK_AWAY);
+    task->kind = kind;
+    task->fd = fd;
+    away[i] = (struct away){.used = true, .gen = away[i].gen + 1, .task = task, .threads = threads};
+    later(&away[i], STAGE_POST);
+}
+
+void io_threads_receive(struct io_threads *threads, struct io_task *task, uint32_t lane, int fd)
+{
+    (void)lane;
+    hand_over(threads, task, IO_TASK_RECEIVE, fd);
+}
+
+void io_threads_send(struct io_threads *threads, struct io_task *task, uint32_t lane, int fd)
+{
+    (void)lane;
+    hand_over(threads, task, IO_TASK_SEND, fd);
+}
+
+void io_threads_cancel(struct io_threads *threads, struct io_task *task)
+{
+    struct away *a = away_of(task);
+
+    (void)threads;
+    if (task->state != IO_TASK_AWAY)
+        return;
+    check(a);
+    io_task_state_move(&task->state, IO_TASK_CALLED_BACK);
+    rw_post(rw_soon(), T_TASK_CANCEL, (uint32_t)(a - away), a->gen);
+}

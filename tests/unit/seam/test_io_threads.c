@@ -1,0 +1,168 @@
+/* Data threads: who runs what, a receive that goes on piece by piece, cancels at any moment, and an
+ * end that leaves no thread behind. The interleavings are chance's; what must hold holds in all. */
+#include <errno.h>
+#include <pthread.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+#include "seam/io/io_threads.h"
+#include "testing/test.h"
+
+#define PAIRS       8u
+#define PIECE_BYTES 1000u
+#define ROUNDS      300u
+
+static struct io *io;
+static struct io_threads *threads;
+static struct pair {
+    struct io_task receive; /* first: the callbacks cast */
+    struct iovec iov;
+    int fd[2];
+    uint8_t bytes[4 * PIECE_BYTES];
+    uint32_t pieces, back;
+    int32_t res;
+    bool on_owner;   /* work ran there */
+    char name[16];   /* of the thread that worked */
+    uint32_t wanted; /* pieces */
+} pair[PAIRS];
+static pthread_t owner;
+
+static bool piece_came(struct io_task *task, int32_t res)
+{
+    struct pair *p = (struct pair *)task;
+
+    p->on_owner = p->on_owner || pthread_equal(pthread_self(), owner);
+    pthread_getname_np(pthread_self(), p->name, sizeof p->name);
+    p->iov.iov_base = (uint8_t *)p->iov.iov_base + res;
+    return ++p->pieces < p->wanted;
+}
+
+static void came_back(struct io_task *task, int32_t res)
+{
+    struct pair *p = (struct pair *)task;
+
+    assert_true(pthread_equal(pthread_self(), owner));
+    p->back++;
+    p->res = res;
+}
+
+static void receive(struct pair *p, uint32_t pieces)
+{
+    p->iov = (struct iovec){p->bytes, PIECE_BYTES};
+    p->wanted = pieces;
+    p->pieces = 0;
+    p->receive.work = piece_came;
+    p->receive.done = came_back;
+    p->receive.msg = (struct msghdr){.msg_iov = &p->iov, .msg_iovlen = 1};
+    p->receive.msg.msg_flags = MSG_WAITALL;
+    io_threads_receive(threads, &p->receive, (uint32_t)(p - pair), p->fd[0]);
+}
+
+static void until_back(const struct pair *p, uint32_t times)
+{
+    uint64_t deadline = io_now_ns() + 30000000000u;
+
+    while (p->back < times) {
+        assert_true(io_now_ns() < deadline);
+        io_run(io, deadline);
+    }
+    assert_int_equal(p->back, times);
+}
+
+static void open_threads(uint32_t n)
+{
+    struct io_config ring = {.entries = 64};
+    struct io_threads_config config = {.threads = n, .tasks = PAIRS};
+    const char *why = "";
+
+    memset(pair, 0, sizeof pair);
+    owner = pthread_self();
+    assert_int_equal(io_create(&ring, &io, &why), TERN_OK);
+    config.io = io;
+    assert_int_equal(io_threads_create(&config, &threads, &why), TERN_OK);
+    for (uint32_t i = 0; i < PAIRS; i++)
+        assert_int_equal(socketpair(AF_UNIX, SOCK_STREAM, 0, pair[i].fd), 0);
+}
+
+FIXTURE(close_all)
+{
+    io_threads_destroy(threads);
+    threads = NULL;
+    io_destroy(io);
+    io = NULL;
+    for (uint32_t i = 0; i < PAIRS; i++) {
+        close(pair[i].fd[0]);
+        close(pair[i].fd[1]);
+    }
+    return 0;
+}
+
+TEST_EACH(NULL, close_all);
+
+/* The owner hears once, when all pieces are there, and none of them was its work. */
+TEST(io_threads_receive_in_pieces_off_the_owner)
+{
+    uint8_t bytes[3 * PIECE_BYTES];
+
+    open_threads(2);
+    for (uint32_t i = 0; i < sizeof bytes; i++)
+        bytes[i] = (uint8_t)(i * 7);
+    receive(&pair[0], 3);
+    assert_int_equal(write(pair[0].fd[1], bytes, sizeof bytes), sizeof bytes);
+    until_back(&pair[0], 1);
+    assert_int_equal(pair[0].pieces, 3);
+    assert_int_equal(pair[0].res, PIECE_BYTES);
+    assert_memory_equal(pair[0].bytes, bytes, sizeof bytes);
+    assert_false(pair[0].on_owner);
+    assert_string_equal(pair[0].name, "tern-data");
+}
+
+/* A task that is called back comes back, once, and then writes nothing more. */
+TEST(io_threads_cancel_brings_a_task_back)
+{
+    open_threads(1);
+    receive(&pair[0], 2);
+    io_threads_cancel(threads, &pair[0].receive);
+    io_threads_cancel(threads, &pair[0].receive);
+    until_back(&pair[0], 1);
+    assert_int_equal(pair[0].res, -ECANCELED);
+    io_threads_cancel(threads, &pair[0].receive); /* it is at home */
+    assert_int_equal(write(pair[0].fd[1], "x", 1), 1);
+    for (int i = 0; i < 100; i++)
+        io_run(io, 0);
+    assert_int_equal(pair[0].back, 1);
+    assert_int_equal(pair[0].bytes[0], 0);
+}
+
+/* Cancels before, beside and behind the bytes, and a cancel that is left over when the task is
+ * handed over again: each hand-over has one return. */
+TEST(io_threads_each_task_comes_back_once_whatever_is_cancelled)
+{
+    static const uint8_t bytes[2 * PIECE_BYTES];
+    uint32_t cancelled = 0, whole = 0;
+
+    open_threads(3);
+    for (uint32_t round = 1; round <= ROUNDS; round++) {
+        for (uint32_t i = 0; i < PAIRS; i++)
+            receive(&pair[i], 2);
+        for (uint32_t i = 0; i < PAIRS; i++) {
+            if ((round + i) % 3 != 0)
+                assert_true(write(pair[i].fd[1], bytes, sizeof bytes) == sizeof bytes);
+            if ((round + i) % 3 != 1)
+                io_threads_cancel(threads, &pair[i].receive);
+        }
+        for (uint32_t i = 0; i < PAIRS; i++) {
+            uint8_t rest[sizeof bytes];
+
+            until_back(&pair[i], round);
+            cancelled += pair[i].res == -ECANCELED;
+            whole += pair[i].pieces == 2;
+            while (recv(pair[i].fd[0], rest, sizeof rest, MSG_DONTWAIT) > 0)
+                ;
+        }
+    }
+    assert_true(cancelled >= ROUNDS * PAIRS / 3);
+    assert_true(whole >= ROUNDS * PAIRS / 3);
+}
