@@ -241,8 +241,8 @@ struct records {
 static struct records most_records(const struct config *c)
 {
     uint32_t align = align_of(c), span = c->span ? c->span : SPAN,
-             chunks = c->tenants * (c->granules + c->host) /
-                      (c->page_granules0 * (align / c->page_tokens0)),
+             pools = c->places ? POOLS : c->tenants, /* that lie side by side, each of full size */
+        chunks = pools * (c->granules + c->host) / (c->page_granules0 * (align / c->page_tokens0)),
              spaces = POOLS * c->namespaces + c->lim_sessions;
 
     return (struct records){.nodes = chunks + spaces,
@@ -325,8 +325,8 @@ void history_make(uint64_t seed, struct history *h)
     make_state(&p, &h->cfg);
     make_host(&p, &h->cfg);
     make_long(&h->cfg);
-    make_shares(&h->cfg);
     make_regions(&h->cfg);
+    make_shares(&h->cfg);
     make_pieces(&h->cfg);
     make_batches(&h->cfg);
     make_weights(&p, table);
