@@ -11,6 +11,7 @@
 #include "core/session/pool_requests.h"
 #include "core/session/record.h"
 #include "core/session/resets.h"
+#include "core/session/retires.h"
 #include "core/session/retract.h"
 #include "core/session/session_ops.h"
 #include "core/session/sessions.h"
@@ -306,7 +307,10 @@ void core_step(struct core *c, const struct event *ev, struct actions *out)
     c->now_ns = ev->now_ns;
     c->touched = c->visits = 0;
     apply(c, out, ev);
-    all = evictions_flush(c, out);
+    all = sessions_flush(c);
+    all = retires_flush(c) && all; /* they wait for the pages of those */
+    all = engines_flush(c, out) && all;
+    all = evictions_flush(c, out) && all;
     all = waits_flush(c, out) && all;
     all = reset_spread(c, out) && all; /* ahead of fetches on the same links */
     all = serve_flush(c, out) && all;

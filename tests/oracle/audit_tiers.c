@@ -173,7 +173,7 @@ static void audit_away(const struct core *c)
     for (uint32_t i = 0; i < c->limits.sessions; i++) {
         const struct session *s = session_at(c, i);
 
-        if (s->state == SESSION_EMPTY)
+        if (s->state == SESSION_EMPTY || s->state == SESSION_CLOSING)
             continue;
         away += away_list_has(c, i);
         if (!away_list_has(c, i) && (s->state == SESSION_RETRACTING || s->state == SESSION_LOADING))
@@ -181,6 +181,22 @@ static void audit_away(const struct core *c)
     }
     if (listed != away || listed != c->away.n)
         oracle_fail("audit: %u sessions are away, %u are listed", away, listed);
+}
+
+/* Those that are closed and still hold something, in another. */
+static void audit_closing(const struct core *c)
+{
+    uint32_t listed = 0, closing = 0;
+
+    for (uint32_t at = c->closing.head; at != NONE && listed <= c->limits.sessions;
+         at = closing_list_next(c, at), listed++)
+        if (session_at(c, at)->state != SESSION_CLOSING)
+            oracle_fail("audit: session %u is listed as closing, and is in state %u", at,
+                        session_at(c, at)->state);
+    for (uint32_t i = 0; i < c->limits.sessions; i++)
+        closing += session_at(c, i)->state == SESSION_CLOSING;
+    if (listed != closing || listed != c->closing.n)
+        oracle_fail("audit: %u sessions are closing, %u are listed", closing, listed);
 }
 
 static void audit_tiers(const struct core *c)
@@ -259,6 +275,7 @@ void audit_host(struct audit *a)
     audit_queue(a->c);
     audit_loaders(a->c);
     audit_away(a->c);
+    audit_closing(a->c);
     audit_tiers(a->c);
     audit_spaces(a->c);
 }

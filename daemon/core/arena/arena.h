@@ -226,10 +226,11 @@ struct session {
     uint64_t last_use_ns;
     uint64_t ref_since_ns;
     /* RETRACTING, RETRACTED, LOADING; in one list over all engines. */
-    struct list_links in_away;
-    uint32_t held;                    /* enum ref_kind by which it holds `node` */
-    uint32_t back_to;                 /* the state that it had */
-    uint32_t load_pin;                /* LOADING: what is on the device already, pinned TRANSFER */
+    struct list_links in_away; /* CLOSING: in the list of those that are */
+    uint32_t record;           /* CLOSING: the release that takes what it holds; NONE: it is free */
+    uint32_t held;             /* enum ref_kind by which it holds `node` */
+    uint32_t back_to;          /* the state that it had */
+    uint32_t load_pin;         /* LOADING: what is on the device already, pinned TRANSFER */
     uint32_t target, load_state_from; /* LOADING: the node to be reached, and those deeper than
                                   this on the path to it have it among their loaders */
     uint32_t load_kib;
@@ -245,6 +246,7 @@ struct retire { /* what waits until every rank of an engine has passed a step */
     uint32_t pool;    /* that its pages are of, and how many of each group: a shortage tells them */
     uint32_t pages_of[GROUPS_MAX];
     struct list pages;
+    uint32_t session, zero; /* that is CLOSING, and puts its pages here; NONE */
 };
 
 struct proc_of {
@@ -263,10 +265,13 @@ struct engine {
     uint8_t region[RANKS_MAX]; /* of rank r, once it has joined */
     uint32_t devices_named;    /* 1: its ranks name their devices. 0: region r is rank r's */
     uint32_t nwaits;           /* connections of it that wait for a step */
+    uint32_t drop_at; /* ENDING: the first retire record whose pages and pin are not free */
+    uint32_t zero;
     uint64_t named;            /* the highest step that a request of it named */
     uint64_t shown[RANKS_MAX]; /* what each rank's done_step was when it was last read */
     uint64_t done[RANKS_MAX];  /* the last one that counts: shown, where that did not jump (E7) */
-    uint64_t done_min;
+    uint64_t passed;           /* the last step that every rank has passed */
+    uint64_t done_min;         /* likewise; and all that waited for it was given back */
     uint64_t waits_since_ns; /* while it has retire records: since when no step of it has passed */
     uint64_t wanted;         /* the lowest step that a connection waits for, as was last told; 0 */
     uint32_t jumps;          /* readings that no rank can have reached */
@@ -388,6 +393,8 @@ struct core {
     uint32_t nchanged; /* nodes in the `changed` lists of all pools */
     uint32_t npinned;  /* nodes that operators pinned */
     uint32_t nwaits;   /* connections that wait for a step */
+    uint32_t nbehind;  /* engines with done_min below `passed` */
+    uint32_t nending;  /* engines that are ENDING */
     struct eviction eviction[EVICTIONS_MAX];
     uint32_t tenants_at, conns_at, engines_at, pools_at, sessions_at, nodes_at, spaces_at,
         blocks_at, block_next_at, keys_at, pages_at, slabs_at, retires_at, links_at, pulls_at,
@@ -400,6 +407,7 @@ struct core {
     uint32_t host_corrupt; /* nodes whose host pages do not agree with their checksums */
     uint32_t copy_failed;  /* 1: look whether those away wait for something that will not come */
     struct list away;      /* sessions */
+    struct list closing;   /* likewise */
     uint32_t resets;       /* namespaces that are being swept */
     uint32_t nspreading;   /* resets of which not all peers have heard */
     uint32_t resets_due;   /* those of them that are due */
@@ -491,6 +499,7 @@ ARENA_LIST(seal_list, node, work.seal_queue)
 ARENA_LIST(copy_list, node, work.copy_queue)
 ARENA_LIST(session_list, session, in_engine)
 ARENA_LIST(away_list, session, in_away)
+ARENA_LIST(closing_list, session, in_away)
 ARENA_LIST(retire_list, retire, in_engine)
 ARENA_LIST(pull_list, pull, active)
 ARENA_LIST(serve_list, serve, active)
@@ -588,6 +597,18 @@ static inline uint32_t visits_left(const struct core *c)
 {
     return c->visits < STEP_VISITS_MAX - STEP_PATH_MAX ? STEP_VISITS_MAX - STEP_PATH_MAX - c->visits
                                                        : 0;
+}
+
+/* Where a piece of work that begins here stops. */
+static inline uint32_t piece_end(const struct core *c)
+{
+    return c->visits + (visits_left(c) > 0 ? PIECE_VISITS_MAX : 0);
+}
+
+/* Is something still to be given back, of what was released already? */
+static inline bool gives_back(const struct core *c)
+{
+    return c->nbehind + c->closing.n + c->nending > 0;
 }
 
 static inline uint32_t div_up(uint32_t n, uint32_t d)

@@ -1,7 +1,7 @@
 /* Engines: the processes that make one up, their connections and the steps that their ranks have
  * finished. An engine is gone when the exit of its last process was proven, or the last one said
  * that it unmapped everything (E1). From the first death on it gets nothing more done, and nothing
- * of it is reused until then. */
+ * of it is reused until then. What it held is then given back in pieces (T20). */
 #include "core/session/engines.h"
 
 #include <string.h>
@@ -146,6 +146,10 @@ static enum tern_err seat_take(struct core *c, struct engine *e, uint32_t conn,
         return refuse(ret, TERN_BUSY,
                       "a process of this engine died or left: wait until the others have exited, "
                       "then join anew");
+    if (e->state == ENGINE_ENDING)
+        return refuse(ret, TERN_BUSY,
+                      "the last process of the engine of that name is gone, and what it held is "
+                      "being given back: join again in a moment");
     if (e->world != j->world)
         return refuse(ret, TERN_CONFLICT, "the engine was joined with another world size");
     if (proc->alive &&
@@ -222,25 +226,66 @@ static void engine_detach(struct core *c, const struct engine *e, uint32_t pool)
     }
 }
 
-static void engine_end(struct core *c, struct actions *out, struct engine *e)
+/* What it held is left to engines_flush. Its connections may join another engine; its name, its
+ * pools and their regions are taken until that has ended. */
+static void engine_begin_end(struct core *c, struct engine *e)
 {
-    while (e->sessions.n > 0)
-        session_close(c, session_at(c, e->sessions.head), 0, true);
-    retire_drop_all(c, e);
-    for (uint32_t i = 0; i < c->limits.pools; i++)
-        if (e->pools & 1ull << i)
-            engine_detach(c, e, i);
     for (uint32_t i = 0; i < PROCS_PER_ENGINE_MAX; i++)
         if (e->conns[i] != NONE) {
             wait_end(c, conn_at(c, e->conns[i])); /* its process is gone */
             conn_at(c, e->conns[i])->engine = NONE;
         }
+    c->nbehind -= e->done_min < e->passed;
+    e->passed = e->done_min;
+    e->drop_at = e->retires.head;
+    engine_state_move(&e->state, ENGINE_ENDING);
+    c->nending++;
+}
+
+static void engine_end(struct core *c, struct actions *out, struct engine *e)
+{
+    for (uint32_t i = 0; i < c->limits.pools; i++)
+        if (e->pools & 1ull << i)
+            engine_detach(c, e, i);
     action_add(out, ACT_ENGINE_GONE)->engine.engine =
         (struct engine_id){.slot = engine_slot(c, e), .gen = e->gen};
     engine_state_move(&e->state, ENGINE_EMPTY);
     share_put(c, SHARE_ENGINES, e->tenant);
+    c->nending--;
     c->nengines--;
     touch(c);
+}
+
+/* False: there is more to do. */
+static bool give_back(struct core *c, struct engine *e, uint32_t end)
+{
+    while (e->sessions.n > 0) {
+        struct session *s = session_at(c, e->sessions.head);
+
+        if (s->state != SESSION_CLOSING)
+            session_close(c, s, 0, true);
+        if (!session_give_back(c, s, end))
+            return false;
+    }
+    return retire_drop_all(c, e, end);
+}
+
+bool engines_flush(struct core *c, struct actions *out)
+{
+    bool all = true;
+
+    for (uint32_t i = 0; i < c->limits.engines && c->nending > 0; i++) {
+        struct engine *e = engine_at(c, i);
+
+        if (e->state != ENGINE_ENDING)
+            continue;
+        touch(c);
+        if (give_back(c, e, piece_end(c)) && actions_room(out) > 0)
+            engine_end(c, out, e);
+        else
+            all = false;
+    }
+    return all;
 }
 
 static void seat_leave(struct core *c, struct actions *out, struct engine *e, uint32_t seat,
@@ -254,7 +299,7 @@ static void seat_leave(struct core *c, struct actions *out, struct engine *e, ui
     e->alive--;
     touch(c);
     if (e->alive == 0) {
-        engine_end(c, out, e);
+        engine_begin_end(c, e);
         return;
     }
     if (died && e->state != ENGINE_DYING) /* an orderly shutdown of several ranks is no alarm */

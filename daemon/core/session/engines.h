@@ -7,6 +7,8 @@
 
 struct engine *engine_find(const struct core *c, struct engine_id id);
 void engine_proc_gone(struct core *c, struct actions *out, uint32_t proc);
+/* Takes engines apart whose last process is gone, each by a piece. False: there is more to do. */
+bool engines_flush(struct core *c, struct actions *out);
 void engine_conn_closed(struct core *c, uint32_t conn);
 /* A rank's done_step was read. */
 void engine_step_done(struct core *c, struct engine_id engine, uint32_t rank, uint64_t step);

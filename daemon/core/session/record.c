@@ -14,7 +14,7 @@ struct session *session_find(const struct core *c, struct session_id id)
     if (id.slot >= c->limits.sessions)
         return NULL;
     s = session_at(c, id.slot);
-    return s->state != SESSION_EMPTY && s->gen == id.gen ? s : NULL;
+    return s->state != SESSION_EMPTY && s->state != SESSION_CLOSING && s->gen == id.gen ? s : NULL;
 }
 
 struct session *session_of(const struct core *c, const struct engine *e, struct session_id id)

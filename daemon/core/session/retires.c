@@ -18,9 +18,8 @@ bool retire_ready(const struct core *c, const struct engine *e, uint64_t step)
 }
 
 /* The borrows before the pin: it is what keeps the path there. */
-static void apply_pages(struct core *c, struct list *pages, struct path pin)
+static void end_pin(struct core *c, struct path pin)
 {
-    pages_free(c, pages);
     if (pin.node == NONE)
         return;
     state_unhold(c, pin);
@@ -58,14 +57,15 @@ static void publish_nodes(struct core *c, uint32_t at)
         if (n->work.seal == SEAL_DONE)
             host_sealed(c, at);
         node_offer(c, at);
+        c->visits++;
         touch(c);
         at = next;
     }
 }
 
-static void record_put(struct core *c, struct engine *e)
+static void record_put(struct core *c, const struct engine *e, uint32_t slot)
 {
-    retire_slot_put(c, retire_list_pop(c, &e->retires));
+    retire_slot_put(c, slot);
     share_put(c, SHARE_RETIRES, e->tenant);
     c->nretires--;
     touch(c);
@@ -90,7 +90,7 @@ static struct retire *record_take(struct core *c, struct engine *e, uint64_t ste
     r->pending = NONE;
     r->pin = (struct path){.node = NONE};
     r->pages = LIST_EMPTY;
-    r->pool = NONE;
+    r->pool = r->session = NONE;
     memset(r->pages_of, 0, sizeof r->pages_of);
     touch(c);
     return r;
@@ -105,17 +105,40 @@ void retire_release(struct core *c, struct engine *e, uint64_t step, struct list
         return;
     step_named(c, e, step);
     if (step <= e->done_min) {
-        apply_pages(c, pages, pin);
+        pages_free(c, pages);
+        end_pin(c, pin);
         return;
     }
     r = record_take(c, e, step);
-    for (uint32_t at = pages->head; at != NONE; at = page_list_next(c, at)) {
-        page_move(c, page_at(c, at), PAGE_RETIRING, retire_slot(c, r));
-        r->pool = page_at(c, at)->pool;
-        r->pages_of[page_at(c, at)->group]++;
-    }
-    page_list_append(c, &r->pages, pages);
+    while (pages->n > 0)
+        retire_add(c, r, page_list_pop(c, pages));
     r->pin = pin;
+}
+
+uint32_t retire_open(struct core *c, struct engine *e, uint64_t step, uint32_t session)
+{
+    struct retire *r;
+
+    step_named(c, e, step);
+    if (step <= e->done_min)
+        return NONE;
+    r = record_take(c, e, step);
+    r->session = session;
+    return retire_slot(c, r);
+}
+
+void retire_add(struct core *c, struct retire *r, uint32_t page)
+{
+    page_move(c, page_at(c, page), PAGE_RETIRING, retire_slot(c, r));
+    r->pool = page_at(c, page)->pool;
+    r->pages_of[page_at(c, page)->group]++;
+    page_list_push(c, &r->pages, page);
+}
+
+void retire_close(struct core *c, uint32_t record, struct path pin)
+{
+    retire_at(c, record)->session = NONE;
+    retire_at(c, record)->pin = pin;
 }
 
 void retire_publish(struct core *c, struct engine *e, uint64_t step, uint32_t nodes)
@@ -129,41 +152,90 @@ void retire_publish(struct core *c, struct engine *e, uint64_t step, uint32_t no
         record_take(c, e, step)->pending = nodes;
 }
 
-void retire_advance(struct core *c, struct engine *e)
+/* False: there is more to do. */
+static bool give_back(struct core *c, struct retire *r, uint32_t end)
 {
-    while (e->retires.head != NONE && retire_at(c, e->retires.head)->step <= e->done_min) {
+    while (r->pages.n > 0) {
+        uint32_t record = page_list_pop(c, &r->pages);
+
+        r->pages_of[page_at(c, record)->group]--;
+        page_free(c, record);
+        if (++c->visits >= end)
+            return false;
+    }
+    end_pin(c, r->pin);
+    r->pin.node = NONE;
+    return true;
+}
+
+/* A step counts when all that waited for it was given back: so what is named by a step that has
+ * passed is never ahead of what was named before, and records are never late. */
+bool retire_advance(struct core *c, struct engine *e, uint32_t end)
+{
+    while (e->retires.head != NONE && retire_at(c, e->retires.head)->step <= e->passed) {
         struct retire *r = retire_at(c, e->retires.head);
 
+        e->done_min = r->step - 1;
+        waits_look(c, e);
+        touch(c);
+        if (c->visits >= end || r->session != NONE) /* sessions_flush is at it */
+            return false;
         publish_nodes(c, r->pending);
-        apply_pages(c, &r->pages, r->pin);
-        record_put(c, e);
+        r->pending = NONE;
+        if (!give_back(c, r, end))
+            return false;
+        record_put(c, e, retire_list_pop(c, &e->retires));
     }
+    c->nbehind -= e->done_min < e->passed;
+    e->done_min = e->passed;
+    waits_look(c, e);
+    return true;
+}
+
+bool retires_flush(struct core *c)
+{
+    uint32_t end = piece_end(c);
+    bool all = true;
+
+    for (uint32_t i = 0; i < c->limits.engines && c->nbehind > 0 && all; i++)
+        if (engine_at(c, i)->done_min < engine_at(c, i)->passed)
+            all = retire_advance(c, engine_at(c, i), end);
+    return all;
+}
+
+static void drop_node(struct core *c, uint32_t slot)
+{
+    if (node_visible(node_at(c, slot)))
+        state_unfill(c, slot);
+    else if (node_on_host(node_at(c, slot)))
+        node_demote(c, slot);
+    else
+        node_destroy(c, slot);
 }
 
 /* Pins first: they may hold pending nodes. Then those from the newest record to the oldest, each
  * list deepest first: a pending node has only pending children, committed after it, so each is a
  * leaf when its turn comes. */
-void retire_drop_all(struct core *c, struct engine *e)
+bool retire_drop_all(struct core *c, struct engine *e, uint32_t end)
 {
-    for (uint32_t at = e->retires.head; at != NONE; at = retire_list_next(c, at)) {
-        struct retire *r = retire_at(c, at);
+    for (; e->drop_at != NONE; e->drop_at = retire_list_next(c, e->drop_at))
+        if (!give_back(c, retire_at(c, e->drop_at), end))
+            return false;
+    while (e->retires.n > 0) {
+        struct retire *r = retire_at(c, retire_list_last(c, &e->retires));
 
-        apply_pages(c, &r->pages, r->pin);
-        r->pin.node = NONE;
-    }
-    for (uint32_t at = retire_list_last(c, &e->retires); at != NONE;
-         at = retire_list_before(c, &e->retires, at))
-        for (uint32_t n = retire_at(c, at)->pending, next; n != NONE; n = next) {
-            next = node_at(c, n)->work.publish_next;
-            if (node_visible(node_at(c, n)))
-                state_unfill(c, n);
-            else if (node_on_host(node_at(c, n)))
-                node_demote(c, n);
-            else
-                node_destroy(c, n);
+        while (r->pending != NONE) {
+            uint32_t slot = r->pending;
+
+            if (c->visits >= end)
+                return false;
+            r->pending = node_at(c, slot)->work.publish_next;
+            drop_node(c, slot);
+            c->visits++;
         }
-    while (e->retires.n > 0)
-        record_put(c, e);
+        record_put(c, e, retire_list_pop_last(c, &e->retires));
+    }
+    return true;
 }
 
 uint64_t retire_until(const struct core *c, const struct engine *e, const struct pool *pool,

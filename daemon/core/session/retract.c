@@ -398,31 +398,39 @@ void load_conn_closed(struct core *c, uint32_t conn)
             session_at(c, i)->load_conn = NONE;
 }
 
-void session_let_go(struct core *c, struct session *s, uint64_t step, struct list *pages,
-                    bool engine_gone)
+void session_come_back(struct core *c, struct session *s)
 {
-    struct engine *e = engine_at(c, s->engine);
-    bool host = s->held == REF_HOST;
-
-    step = session_step(s, step);
     if (s->state == SESSION_LOADING)
         load_release(c, s); /* the asker has gone with its engine */
     if (s->state == SESSION_RETRACTING)
         retract_undo(c, s); /* copies under way keep both of their ends */
-    if (s->held == REF_RETRACTED) {
-        node_pin(c, s->node, REF_DEVICE); /* a kernel may still read what it borrows */
-        node_unpin(c, s->node, REF_RETRACTED);
+    if (s->held != REF_RETRACTED)
+        return;
+    node_pin(c, s->node, REF_DEVICE); /* a kernel may still read what it borrows */
+    node_unpin(c, s->node, REF_RETRACTED);
+    s->held = REF_DEVICE;
+}
+
+void session_leave_host(struct core *c, struct session *s)
+{
+    struct path path = {s->node, s->state_from};
+
+    state_lend_host(c, path, false);
+    state_unhold(c, path);
+    node_unpin(c, s->node, REF_HOST);
+}
+
+void session_let_go(struct core *c, struct session *s, uint64_t step, struct list *pages)
+{
+    struct path path = {s->node, s->state_from};
+
+    step = session_step(s, step);
+    session_come_back(c, s);
+    if (s->held == REF_HOST) {
+        session_leave_host(c, s);
+        path.node = NONE;
     }
-    if (host)
-        state_lend_host(c, (struct path){s->node, s->state_from}, false);
-    if (engine_gone || host) {
-        state_unhold(c, (struct path){s->node, s->state_from});
-        node_unpin(c, s->node, host ? REF_HOST : REF_DEVICE);
-    }
-    if (engine_gone)
-        pages_free(c, pages);
-    else
-        retire_release(c, e, step, pages, (struct path){host ? NONE : s->node, s->state_from});
+    retire_release(c, engine_at(c, s->engine), step, pages, path);
     s->held = REF_DEVICE;
     s->away_step = s->slid_step = 0;
     s->ref_since_ns = c->now_ns;

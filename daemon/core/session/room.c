@@ -40,5 +40,7 @@ enum tern_err pages_make_room(struct core *c, struct engine *e, struct pool *p,
     uint32_t short_of;
     enum tern_err err = pages_admit(c, p, p, need, make_some, &short_of);
 
-    return err == TERN_POOL_EXHAUSTED ? shortage_fill(c, e, p, need, short_of, ret) : err;
+    if (err != TERN_POOL_EXHAUSTED)
+        return err;
+    return gives_back(c) ? TERN_BUSY : shortage_fill(c, e, p, need, short_of, ret);
 }

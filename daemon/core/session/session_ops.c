@@ -104,7 +104,9 @@ static enum tern_err op_extend(struct core *c, struct actions *out, struct engin
         return refuse_op(ret, TERN_BUSY, text);
     err = total > 0 ? pages_make_room(c, e, p, need, &ret->shortage) : TERN_OK;
     if (err == TERN_BUSY)
-        return refuse_op(ret, err, "more has to be evicted than one step does: repeat, it goes on");
+        return refuse_op(
+            ret, err,
+            "more has to be evicted, or given back, than one step does: repeat, it goes on");
     TRY(err);
     extend_take(c, out, s, need);
     check(tokens_append(c, &s->tokens, op->tokens.v, op->tokens.n, op->tokens.keys,
@@ -224,7 +226,7 @@ static enum tern_err op_abort(struct core *c, struct actions *out, struct engine
         page_list_append(c, &pages, &s->owned[g]);
     root = space_at(c, s->space)->root;
     node_pin(c, root, REF_DEVICE);
-    session_let_go(c, s, op->step, &pages, false);
+    session_let_go(c, s, op->step, &pages);
     s->node = root;
     s->committed = s->written = s->allocated = s->state_from = s->prompt = 0;
     for (uint32_t g = 0; g < GROUPS_MAX; g++)
@@ -240,6 +242,7 @@ static enum tern_err op_close(struct core *c, struct actions *out, struct engine
     TRY(give_back_ready(c, out, e, s, op, ret));
     load_end(c, out, s, false);
     session_close(c, s, op->step, false);
+    session_give_back(c, s, GIVE_BACK_VISITS_MAX);
     return TERN_OK;
 }
 
@@ -294,7 +297,7 @@ void session_op(struct core *c, struct actions *out, struct engine *e, const str
     }
     ret->err = apply(c, out, e, s, op, ret);
     ret->nruns = out->nruns - ret->first_run;
-    if (s->state == SESSION_EMPTY)
+    if (s->state == SESSION_EMPTY || s->state == SESSION_CLOSING)
         return;
     ret->lengths = session_lengths(s);
     ret->tokens = s->tokens.end;

@@ -4,10 +4,13 @@
 
 #include <string.h>
 
+#include "core/memory/pages.h"
 #include "core/session/record.h"
+#include "core/session/retires.h"
 #include "core/session/retract.h"
 #include "core/transfer/pulls.h"
 #include "core/tree/nodes.h"
+#include "core/tree/state.h"
 #include "core/tree/tokens.h"
 
 /* --- opening --- */
@@ -53,7 +56,7 @@ enum tern_err session_open(struct core *c, struct actions *out, struct call *cal
     s->pool = pool_slot(c, p);
     s->space = node_at(c, root)->space;
     s->node = root;
-    s->pull = s->load_pin = s->target = NONE;
+    s->pull = s->load_pin = s->target = s->record = NONE;
     s->held = REF_DEVICE;
     s->in_away = (struct list_links){.next = NONE, .prev = NONE};
     s->last_use_ns = s->ref_since_ns = c->now_ns;
@@ -75,22 +78,91 @@ enum tern_err session_open(struct core *c, struct actions *out, struct call *cal
 void session_close(struct core *c, struct session *s, uint64_t step, bool engine_gone)
 {
     struct engine *e = engine_at(c, s->engine);
-    struct list pages;
+    bool holds;
 
     if (s->pull != NONE)
         pull_orphan(c, pull_at(c, s->pull));
     s->pull = NONE;
-    pages = LIST_EMPTY;
+    step = session_step(s, step);
+    session_come_back(c, s);
+    holds = s->held != REF_HOST;
     for (uint32_t g = 0; g < GROUPS_MAX; g++)
-        page_list_append(c, &pages, &s->owned[g]);
-    session_let_go(c, s, step, &pages, engine_gone);
-    tokens_truncate(c, &s->tokens, s->tokens.first);
-    session_list_remove(c, &e->sessions, session_slot(c, s));
+        holds = holds || s->owned[g].n > 0;
+    s->record = holds && !engine_gone ? retire_open(c, e, step, session_slot(c, s)) : NONE;
     tenant_at(c, e->tenant)->sessions--;
     session_pool(c, s)->sessions--;
+    session_state_move(&s->state, SESSION_CLOSING);
+    closing_list_push(c, &c->closing, session_slot(c, s));
+    touch(c);
+}
+
+/* All that is left of it is its pin, and what it borrows. */
+static void closed(struct core *c, struct session *s)
+{
+    bool host = s->held == REF_HOST;
+    struct path path = {s->node, s->state_from};
+    uint32_t tenant = engine_at(c, s->engine)->tenant;
+
+    c->visits += (s->committed - s->state_from) / session_pool(c, s)->align;
+    if (s->record != NONE)
+        retire_close(c, s->record, host ? (struct path){NONE, 0} : path);
+    if (host) {
+        session_leave_host(c, s);
+    } else if (s->record == NONE) {
+        state_unhold(c, path);
+        node_unpin(c, s->node, REF_DEVICE);
+    }
+    closing_list_remove(c, &c->closing, session_slot(c, s));
+    session_list_remove(c, &engine_at(c, s->engine)->sessions, session_slot(c, s));
     session_state_move(&s->state, SESSION_EMPTY);
     s->node = NONE;
-    share_put(c, SHARE_SESSIONS, e->tenant);
+    share_put(c, SHARE_SESSIONS, tenant);
     session_slot_put(c, session_slot(c, s));
     touch(c);
+}
+
+static bool give_back_pages(struct core *c, struct session *s, uint32_t end)
+{
+    for (uint32_t g = 0; g < GROUPS_MAX; g++)
+        for (; s->owned[g].n > 0; c->visits++) {
+            if (c->visits >= end)
+                return false;
+            if (s->record == NONE)
+                page_free(c, page_list_pop(c, &s->owned[g]));
+            else
+                retire_add(c, retire_at(c, s->record), page_list_pop(c, &s->owned[g]));
+        }
+    return true;
+}
+
+static bool give_back_tokens(struct core *c, struct session *s, uint32_t end)
+{
+    for (; s->tokens.end - s->tokens.first >= s->tokens.align;
+         c->visits += tokens_blocks_per_chunk(s->tokens.align)) {
+        if (c->visits >= end)
+            return false;
+        tokens_drop_chunk(c, &s->tokens);
+    }
+    tokens_truncate(c, &s->tokens, s->tokens.first);
+    return true;
+}
+
+bool session_give_back(struct core *c, struct session *s, uint32_t end)
+{
+    touch(c);
+    if (!give_back_pages(c, s, end) || !give_back_tokens(c, s, end) || c->visits >= end)
+        return false;
+    c->visits++;
+    closed(c, s);
+    return true;
+}
+
+bool sessions_flush(struct core *c)
+{
+    uint32_t end = piece_end(c);
+
+    while (c->closing.n > 0)
+        if (!session_give_back(c, session_at(c, c->closing.head), end))
+            return false;
+    return true;
 }

@@ -25,12 +25,12 @@ void steps_count(struct core *c, struct engine *e)
         if (e->done[r] < min)
             min = e->done[r];
     }
-    if (min == e->done_min)
+    if (min == e->passed)
         return;
-    e->done_min = min;
+    c->nbehind += e->passed == e->done_min;
+    e->passed = min;
     e->waits_since_ns = c->now_ns;
-    retire_advance(c, e);
-    waits_look(c, e);
+    retire_advance(c, e, GIVE_BACK_VISITS_MAX);
 }
 
 void steps_shown(struct core *c, struct engine *e, uint32_t rank, uint64_t step)
@@ -48,14 +48,6 @@ void steps_shown(struct core *c, struct engine *e, uint32_t rank, uint64_t step)
 }
 
 /* --- who waits for one --- */
-
-void waits_look(struct core *c, struct engine *e)
-{
-    if (e->nwaits == 0)
-        return;
-    e->waits_changed = c->waits_changed = 1;
-    touch(c);
-}
 
 static void wait_answer(struct core *c, struct actions *out, const struct conn *cn,
                         enum tern_err err, const char *text)

@@ -131,8 +131,10 @@ TEST(step_an_extend_that_evicts_too_much_goes_on_when_repeated)
         assert_non_null(reply);
         err = reply->step.results[0].err;
         if (err == TERN_BUSY) {
-            assert_string_equal(reply->step.results[0].text,
-                                "more has to be evicted than one step does: repeat, it goes on");
+            assert_string_equal(
+                reply->step.results[0].text,
+                "more has to be evicted, or given back, than one step does: repeat, it "
+                "goes on");
             assert_int_equal(reply->step.results[0].lengths.allocated, 0);
             assert_true(rig_view(b.rig).evicted_nodes > gone);
             gone = (uint32_t)rig_view(b.rig).evicted_nodes;
@@ -143,4 +145,170 @@ TEST(step_an_extend_that_evicts_too_much_goes_on_when_repeated)
     assert_true(busy > 0 && gone < MANY);
     assert_int_equal(rig_view(b.rig).evicted_nodes, MANY);
     assert_int_equal(rig_free(b.rig, b.pool), 0);
+}
+
+/* ---- what is released at once ---- */
+
+#define CROWD      60   /* sessions */
+#define OWN_PAGES  1000 /* of each: more than a step gives back, together */
+#define OWN_TOKENS (4 * OWN_PAGES)
+
+/* Engine "big" has sessions with many pages each; b.e is another, of another tenant. */
+struct crowd {
+    struct bench b;
+    struct rig_engine big;
+    struct pool_id pool;
+    struct rig_session *s[CROWD];
+    uint32_t steps, most, between, gone; /* steps with work left; the most visits of one; answers;
+                                            engines that went */
+};
+
+static struct crowd crowd(void)
+{
+    struct rig_options o = rig_defaults();
+    struct group_layout group = rig_group(4, 64);
+    struct crowd w = {.steps = 0};
+
+    o.limits.sessions = o.tenant[1].sessions_max = 2 * CROWD;
+    o.limits.nodes = 4 * OWN_PAGES + 16;
+    o.limits.pages = 4 * CROWD * OWN_PAGES;
+    o.limits.token_blocks = 4 * CROWD * OWN_PAGES;
+    w.b = bench_with(&o, 4, 16);
+    w.big = rig_engine(w.b.rig, 1, "big", 1);
+    w.b.rig->no_audit = true;
+    assert_ok(
+        rig_pool_open(w.b.rig, w.big.conn[0], &group, 1, 64 * (CROWD * OWN_PAGES + 256), &w.pool));
+    for (uint32_t i = 0; i < CROWD; i++) {
+        w.s[i] = rig_session(w.b.rig, &w.big, w.pool, 1);
+        assert_ok(rig_run_to(w.s[i], rig_tokens(i + 1, OWN_TOKENS), OWN_TOKENS));
+    }
+    w.b.rig->no_audit = false;
+    return w;
+}
+
+/* Before each step: what the last one did, and whether the other engine is answered. The audit
+ * looks at every step, so at all that is half given back. */
+static void note_step(void *ctx, const struct event *event)
+{
+    struct crowd *w = ctx;
+    struct rig *rig = w->b.rig;
+    struct event ev = {.kind = EV_REQUEST, .now_ns = rig->now_ns};
+
+    (void)event;
+    if (rig->core->visits > w->most)
+        w->most = rig->core->visits;
+    if (!gives_back(rig->core))
+        return;
+    w->steps++;
+    ev.request.op = OP_POOL_MAP;
+    ev.request.conn = w->b.e.conn[0];
+    ev.request.pool_map.pool = w->b.pool;
+    core_step(rig->core, &ev, rig->out);
+    assert_true(rig->out->n == 1 || (rig->out->n == 2 && !gives_back(rig->core)));
+    assert_err(TERN_OK, rig->out->v[0].reply.err);
+    w->between++;
+    w->gone += rig->out->n - 1;
+}
+
+static void watch_crowd(struct crowd *w)
+{
+    w->b.rig->on_event = note_step;
+    w->b.rig->on_event_ctx = w;
+}
+
+static void assert_bounded(struct crowd *w, uint32_t visits)
+{
+    rig_runs_free(w->b.rig);
+    note_step(w, NULL);
+    assert_true(w->most <= visits);
+    assert_true(w->steps >= 2 && w->between == w->steps);
+    assert_false(gives_back(w->b.rig->core));
+}
+
+static void close_all(struct crowd *w, uint64_t step)
+{
+    struct step_op ops[CROWD];
+    const struct reply *r;
+
+    for (uint32_t i = 0; i < CROWD; i++)
+        ops[i] = (struct step_op){.kind = STEP_CLOSE, .session = w->s[i]->id, .step = step};
+    r = rig_step_ops(w->b.rig, w->big.conn[0], ops, CROWD);
+    assert_int_equal(r->step.n, CROWD);
+    for (uint32_t i = 0; i < CROWD; i++)
+        assert_err(TERN_OK, r->step.results[i].err);
+}
+
+/* Every result is there at once, and nobody finds the sessions any more; their pages come free in
+ * pieces. */
+TEST(t20_a_step_that_closes_many_sessions_gives_back_in_pieces)
+{
+    struct crowd w = crowd();
+    uint32_t total = rig_pool_view(w.b.rig, w.pool).group[0].total;
+
+    watch_crowd(&w);
+    close_all(&w, 0);
+    assert_bounded(&w, GIVE_BACK_VISITS_MAX + 2 * PIECE_VISITS_MAX);
+    assert_int_equal(rig_free(w.b.rig, w.pool), total);
+    assert_int_equal(rig_view(w.b.rig).sessions, 1); /* the other engine's */
+    assert_err(TERN_GONE, rig_extend(w.s[CROWD - 1], OWN_TOKENS + 4, 0, NULL, 0));
+}
+
+/* The same where a step is waited for: first the pages go into releases, then they come free. */
+TEST(t20_a_step_that_passes_frees_in_pieces)
+{
+    struct crowd w = crowd();
+    uint32_t total = rig_pool_view(w.b.rig, w.pool).group[0].total;
+
+    watch_crowd(&w);
+    close_all(&w, 7);
+    assert_bounded(&w, GIVE_BACK_VISITS_MAX + 2 * PIECE_VISITS_MAX);
+    assert_int_equal(rig_retiring(w.b.rig, w.pool), CROWD * OWN_PAGES);
+    rig_engine_done(w.b.rig, &w.big, 6);
+    assert_int_equal(rig_retiring(w.b.rig, w.pool), CROWD * OWN_PAGES);
+    w.steps = w.between = 0;
+    rig_engine_done(w.b.rig, &w.big, 7);
+    assert_bounded(&w, GIVE_BACK_VISITS_MAX + 2 * PIECE_VISITS_MAX);
+    assert_int_equal(rig_free(w.b.rig, w.pool), total);
+}
+
+/* E1: an engine that is gone is taken apart in pieces: sessions that were closed before, those that
+ * were not, and a commit whose step never passed. Its name is free after the last. */
+TEST(t20_an_engine_that_is_gone_is_taken_apart_in_pieces)
+{
+    struct crowd w = crowd();
+    uint32_t total = rig_pool_view(w.b.rig, w.pool).group[0].total;
+    uint32_t late = rig_connect(w.b.rig, 1, NULL);
+
+    for (uint32_t i = 0; i < 4; i++)
+        assert_ok(rig_commit(w.s[i], OWN_TOKENS, 9));
+    for (uint32_t i = 4; i < 8; i++)
+        assert_ok(rig_close(w.s[i], 9));
+    watch_crowd(&w);
+    rig_engine_kill(w.b.rig, &w.big, 0);
+    assert_bounded(&w, GIVE_BACK_VISITS_MAX);
+    assert_int_equal(w.gone + w.b.rig->engines_gone, 1);
+    assert_int_equal(rig_view(w.b.rig).nodes, 1); /* the root of the other one's */
+    assert_int_equal(rig_free(w.b.rig, w.pool), total);
+    assert_ok(rig_join(w.b.rig, late, "big", ROLE_BOTH, 0, 1));
+}
+
+/* Who asks for its name meanwhile is told to come again. */
+TEST(e1_the_name_of_an_engine_is_taken_until_all_that_it_held_is_given_back)
+{
+    struct crowd w = crowd();
+    uint32_t late = rig_connect(w.b.rig, 1, NULL);
+    struct event gone = {.kind = EV_PROC_GONE, .proc.proc = w.big.proc[0]};
+    struct event join = {.kind = EV_REQUEST,
+                         .request = {.op = OP_ENGINE_JOIN,
+                                     .conn = late,
+                                     .join = {.name = "big", .role = ROLE_BOTH, .world = 1}}};
+
+    gone.now_ns = join.now_ns = w.b.rig->now_ns;
+    core_step(w.b.rig->core, &gone, w.b.rig->out);
+    assert_int_equal(w.b.rig->out->n, 0);
+    core_step(w.b.rig->core, &join, w.b.rig->out);
+    assert_err(TERN_BUSY, w.b.rig->out->v[0].reply.err);
+    rig_timers(w.b.rig);
+    assert_int_equal(w.b.rig->engines_gone, 1);
+    assert_ok(rig_join(w.b.rig, late, "big", ROLE_BOTH, 0, 1));
 }
