@@ -19,6 +19,21 @@ enum tern_err call_start(struct tern *t, uint16_t type, uint32_t deadline_ms, st
     return TERN_OK;
 }
 
+uint64_t deadline_at(uint32_t deadline_ms)
+{
+    return client_socket_now_ns() +
+           (uint64_t)(deadline_ms ? deadline_ms : TERN_DEADLINE_DEFAULT_MS) * 1000000u;
+}
+
+enum tern_err call_start_by(struct tern *t, uint16_t type, uint64_t deadline_ns, struct call *ret)
+{
+    uint64_t now = client_socket_now_ns();
+
+    if (now >= deadline_ns)
+        return set_error(t, TERN_TIMED_OUT, NULL);
+    return call_start(t, type, (uint32_t)((deadline_ns - now) / 1000000u + 1), ret);
+}
+
 /* A daemon that can take no further connection says so before it reads anything: to request 0. */
 static bool is_answer(const struct call *call, const struct frame_header *h)
 {

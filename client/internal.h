@@ -3,6 +3,7 @@
  *   socket        frames, in and out
  *   send          a request into the send buffer
  *   check         what may be asked for
+ *   pieces        token lists that are longer than a request
  *   changes       what a subscription keeps
  *   pending       what was submitted, and answers that wait to be polled
  *   quick_*       bodies of the hot path
@@ -126,6 +127,11 @@ enum tern_err check_peer(struct tern *t, const char *peer);
 enum tern_err put_namespace(struct tern *t, const struct tern_namespace *ns,
                             Tern__Wire__Namespace *ret);
 
+/* ---- pieces.c ---- */
+
+/* As many tokens of the list from [at] on as one request has room for; borrows its arrays. */
+struct tern_tokens piece_of(const struct tern *t, const struct tern_tokens *all, uint32_t at);
+
 /* ---- changes.c ---- */
 
 struct subscription *subscription_new(void); /* NULL: no memory */
@@ -166,6 +172,11 @@ struct call {
 
 /* DAEMON_LOST where nothing can be asked any more. */
 enum tern_err call_start(struct tern *t, uint16_t type, uint32_t deadline_ms, struct call *ret);
+/* When a call that begins now runs into its deadline. */
+uint64_t deadline_at(uint32_t deadline_ms);
+/* The same for a request that is one of several under one deadline, a time of the clock of
+ * client_socket_now_ns. TIMED_OUT, with a text: it has passed. */
+enum tern_err call_start_by(struct tern *t, uint16_t type, uint64_t deadline_ns, struct call *ret);
 /* Queues the request, waiting for room in the send buffer until the call's deadline. */
 enum tern_err call_put(struct tern *t, struct call *call, uint64_t session,
                        const ProtobufCMessage *msg);

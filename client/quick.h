@@ -29,6 +29,8 @@ struct quick_request {
         struct {
             const struct tern_tokens *tokens;
             uint64_t step;
+            uint32_t earlier; /* tokens of this match in the pieces before this one */
+            bool more;        /* pieces follow */
         } match;
         struct {
             const struct tern_op *ops;

@@ -82,7 +82,9 @@ static const char *name_of(const struct quick_request *q)
 size_t quick_size(const struct quick_request *q)
 {
     switch (q->type) {
-    case FRAME_MATCH: return bytes_size(tokens_size(q->match.tokens)) + number_size(q->match.step);
+    case FRAME_MATCH:
+        return bytes_size(tokens_size(q->match.tokens)) + number_size(q->match.step) +
+               number_size(q->match.earlier) + number_size(q->match.more);
     case FRAME_STEP: return ops_size(q->step.ops, q->step.n);
     case FRAME_FETCH: return bytes_size(strlen(name_of(q))) + number_size(q->fetch.depth);
     case FRAME_WAIT_PUBLISHED: return number_size(q->wait_step);
@@ -93,9 +95,11 @@ size_t quick_size(const struct quick_request *q)
 void quick_put(struct writer *w, const struct quick_request *q)
 {
     switch (q->type) {
-    case FRAME_MATCH: /* {tokens 1, step 2} */
+    case FRAME_MATCH: /* {tokens 1, step 2, earlier 4, more 5} */
         put_tokens(w, 1, q->match.tokens);
         put_number(w, 2, q->match.step);
+        put_number(w, 4, q->match.earlier);
+        put_number(w, 5, q->match.more);
         return;
     case FRAME_STEP: /* {ops 1} */
         for (uint32_t i = 0; i < q->step.n; i++)

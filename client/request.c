@@ -32,6 +32,33 @@ static enum tern_err take_one(struct tern *t, const struct quick_request *q, con
     return answered(t, ret->err);
 }
 
+/* One request after the other; the last is answered with what was found. Others are served in
+ * between. */
+static enum tern_err match_pieces(struct tern *t, struct quick_request *q, uint32_t deadline_ms,
+                                  struct tern_result *ret)
+{
+    const struct tern_tokens *all = q->match.tokens;
+    uint64_t until = deadline_at(deadline_ms);
+
+    for (uint32_t at = 0;;) {
+        struct tern_tokens piece = piece_of(t, all, at);
+        const uint8_t *body;
+        struct call call;
+        uint32_t n;
+
+        q->match.tokens = &piece;
+        q->match.earlier = at;
+        q->match.more = piece.n < all->n - at;
+        TRY(call_start_by(t, q->type, until, &call));
+        TRY(call_put_quick(t, &call, q));
+        TRY(call_wait(t, &call, &body, &n));
+        TRY(take_one(t, q, body, n, ret));
+        if (!q->match.more)
+            return TERN_OK;
+        at += piece.n;
+    }
+}
+
 enum tern_err tern_match(struct tern *t, tern_session s, const struct tern_tokens *tokens,
                          uint64_t step, uint32_t deadline_ms, struct tern_result *ret)
 {
@@ -41,6 +68,8 @@ enum tern_err tern_match(struct tern *t, tern_session s, const struct tern_token
     uint32_t n;
 
     TRY(check_tokens(t, tokens));
+    if (quick_size(&q) + TRACE_BYTES > t->socket.body_max)
+        return match_pieces(t, &q, deadline_ms, ret);
     TRY(ask(t, &q, deadline_ms, &body, &n));
     return take_one(t, &q, body, n, ret);
 }

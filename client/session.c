@@ -4,6 +4,8 @@
 
 #include "base/err.h"
 
+#define PEEK_TRIES 4 /* times that a peek in pieces begins anew when what it found has gone */
+
 enum tern_err tern_session_open(struct tern *t, uint64_t pool, const struct tern_namespace *ns,
                                 uint32_t deadline_ms, tern_session *ret)
 {
@@ -20,32 +22,81 @@ enum tern_err tern_session_open(struct tern *t, uint64_t pool, const struct tern
     return TERN_OK;
 }
 
-enum tern_err tern_peek_depths(struct tern *t, uint64_t pool, const struct tern_namespace *ns,
-                               const struct tern_tokens *tokens, uint32_t deadline_ms,
-                               struct tern_depths *ret)
+/* One request of a Peek: of the tokens that follow what `from` stands for; 0: of the first. */
+static enum tern_err peek_piece(struct tern *t, Tern__Wire__Peek *m,
+                                const struct tern_tokens *tokens, uint64_t deadline_ns,
+                                const Tern__Wire__PeekReply **ret)
 {
     Tern__Wire__Tokens list = TERN__WIRE__TOKENS__INIT;
-    Tern__Wire__Peek m = TERN__WIRE__PEEK__INIT;
-    const Tern__Wire__PeekReply *reply;
-    Tern__Wire__Namespace wire_ns;
     const ProtobufCMessage *msg;
+    struct call call;
 
-    TRY(check_tokens(t, tokens));
-    TRY(put_namespace(t, ns, &wire_ns));
     list.has_kept = 1;
     list.kept = tokens->base;
     list.has_tokens = 1;
     list.tokens = wire_bytes(tokens->v, (size_t)tokens->n * sizeof(*tokens->v));
     list.has_keys = tokens->nkeys > 0;
     list.keys = wire_bytes(tokens->keys, (size_t)tokens->nkeys * sizeof(*tokens->keys));
+    m->tokens = &list;
+    TRY(call_start_by(t, FRAME_PEEK, deadline_ns, &call));
+    TRY(call_put(t, &call, 0, &m->base));
+    TRY(call_answer(t, &call, &msg));
+    *ret = (const Tern__Wire__PeekReply *)msg;
+    return TERN_OK;
+}
+
+/* Piece by piece, for as long as all of a piece was found. BUSY: what was found before has gone, or
+ * the daemon has another reason; *ret_begun says whether a piece was answered. */
+static enum tern_err peek_pieces(struct tern *t, Tern__Wire__Peek *m,
+                                 const struct tern_tokens *tokens, uint64_t deadline_ns,
+                                 struct tern_depths *ret, bool *ret_begun)
+{
+    const Tern__Wire__PeekReply *reply;
+    uint32_t at = 0, end;
+
+    m->has_from = 0;
+    *ret_begun = false;
+    do {
+        struct tern_tokens piece = piece_of(t, tokens, at);
+
+        TRY(peek_piece(t, m, &piece, deadline_ns, &reply));
+        *ret = (struct tern_depths){
+            .resumable = reply->depth, .history = reply->history_depth, .host = reply->host_depth};
+        *ret_begun = true;
+        end = at + piece.n;
+        if (reply->reached && end < tokens->n && (reply->walked <= at || reply->walked > end))
+            return set_error(t, TERN_INVALID,
+                             "a chunk of the prefix tree is larger than a request: raise the "
+                             "daemon's frame_body_max");
+        at = reply->walked;
+        m->has_from = 1;
+        m->from = reply->reached;
+    } while (reply->reached && end < tokens->n);
+    return TERN_OK;
+}
+
+enum tern_err tern_peek_depths(struct tern *t, uint64_t pool, const struct tern_namespace *ns,
+                               const struct tern_tokens *tokens, uint32_t deadline_ms,
+                               struct tern_depths *ret)
+{
+    uint64_t deadline_ns = deadline_at(deadline_ms);
+    Tern__Wire__Peek m = TERN__WIRE__PEEK__INIT;
+    Tern__Wire__Namespace wire_ns;
+    struct tern_depths depths;
+    bool begun = true;
+    enum tern_err err = TERN_BUSY;
+
+    TRY(check_tokens(t, tokens));
+    TRY(put_namespace(t, ns, &wire_ns));
+    if (tokens->base != 0)
+        return set_error(t, TERN_INVALID, "a peek takes a whole token list: base is 0");
     m.has_pool = 1;
     m.pool = pool;
     m.ns = &wire_ns;
-    m.tokens = &list;
-    TRY(call_whole(t, FRAME_PEEK, 0, &m.base, deadline_ms, &msg));
-    reply = (const Tern__Wire__PeekReply *)msg;
-    *ret = (struct tern_depths){
-        .resumable = reply->depth, .history = reply->history_depth, .host = reply->host_depth};
+    for (uint32_t i = 0; i < PEEK_TRIES && err == TERN_BUSY && begun; i++)
+        err = peek_pieces(t, &m, tokens, deadline_ns, &depths, &begun);
+    TRY(err);
+    *ret = depths;
     return TERN_OK;
 }
 

@@ -1,5 +1,5 @@
 /* Reading by hand the two requests that a turn consists of:
- *   Match {tokens 1, step 2, trace_id 3}
+ *   Match {tokens 1, step 2, trace_id 3, earlier 4, more 5}
  *   Step {ops 1: {kind 1, barrier 2, session 3, step 4, length 5, written 6, tokens 7}, trace_id 2}
  *   Tokens {kept 1, tokens 2, keys 3}
  * See in_place.h. The fuzzer holds both against protobuf-c. */
@@ -17,6 +17,15 @@ static void take_array(struct reader *r, const struct field *f, uint32_t element
     }
     *ret_has = true;
     *ret = (ProtobufCBinaryData){f->v, (uint8_t *)(uintptr_t)f->bytes};
+}
+
+static void take_bool(struct reader *r, const struct field *f, protobuf_c_boolean *ret_has,
+                      protobuf_c_boolean *ret)
+{
+    if (f->type != FIELD_VARINT)
+        r->failed = true;
+    *ret_has = true;
+    *ret = f->v != 0;
 }
 
 static void take_u32(struct reader *r, const struct field *f, protobuf_c_boolean *ret_has,
@@ -71,6 +80,8 @@ static enum tern_err decode_match(struct budget *budget, const uint8_t *body, si
             break;
         case 2: take_u64(&r, &f, &m->has_step, &m->step); break;
         case 3: take_u64(&r, &f, &m->has_trace_id, &m->trace_id); break;
+        case 4: take_u32(&r, &f, &m->has_earlier, &m->earlier); break;
+        case 5: take_bool(&r, &f, &m->has_more, &m->more); break;
         default: break;
         }
     }
@@ -81,14 +92,6 @@ static enum tern_err decode_match(struct budget *budget, const uint8_t *body, si
 }
 
 /* ---- Step ---- */
-
-static void take_barrier(struct reader *r, const struct field *f, Tern__Wire__StepOp *ret)
-{
-    if (f->type != FIELD_VARINT)
-        r->failed = true;
-    ret->has_barrier = true;
-    ret->barrier = f->v != 0;
-}
 
 static void take_session(struct reader *r, const struct field *f, Tern__Wire__StepOp *ret)
 {
@@ -107,7 +110,7 @@ static void take_op(struct reader *outer, const struct field *op, Tern__Wire__St
     while (reader_next(&r, &f)) {
         switch (f.number) {
         case 1: take_u32(&r, &f, &ret->has_kind, &ret->kind); break;
-        case 2: take_barrier(&r, &f, ret); break;
+        case 2: take_bool(&r, &f, &ret->has_barrier, &ret->barrier); break;
         case 3: take_session(&r, &f, ret); break;
         case 4: take_u64(&r, &f, &ret->has_step, &ret->step); break;
         case 5: take_u32(&r, &f, &ret->has_length, &ret->length); break;

@@ -125,7 +125,7 @@ enum message_body {
  * and shell/tape/ know how to move each kind:
  * - SESSION: a handle, which travels in the frame's header. POOL, NODE: a handle.
  * - NAMESPACE: five strings; the core has a hash of them.
- * - TOKENS: a token list. PROMPT: one that says all tokens.
+ * - TOKENS: a token list.
  * - U32, U64: a number. CHOICE: one up to the limit, an enum of the core's. TRUTH: 0 or 1.
  * - NAME: of an engine.
  * - PEER: the name of one, "" for the host tier; the core has its slot.
@@ -152,11 +152,14 @@ enum message_body {
 #define REQUEST_PEEK(F)                                                                            \
     F(peek, pool, POOL, 0)                                                                         \
     F(peek, ns, NAMESPACE, 0)                                                                      \
-    F(peek, tokens, PROMPT, 0)
+    F(peek, tokens, TOKENS, 0)                                                                     \
+    F(peek, from, NODE, 0)
 #define REQUEST_MATCH(F)                                                                           \
     F(match, session, SESSION, 0)                                                                  \
     F(match, tokens, TOKENS, 0)                                                                    \
-    F(match, step, U64, 0)
+    F(match, step, U64, 0)                                                                         \
+    F(match, earlier, U32, 0)                                                                      \
+    F(match, more, TRUTH, 0)
 #define REQUEST_STEP(F) F(step, ops, OPS, 0)
 #define REQUEST_FETCH(F)                                                                           \
     F(fetch, session, SESSION, 0)                                                                  \
@@ -202,7 +205,9 @@ enum message_body {
 #define REPLY_PEEK(F)                                                                              \
     F(peek, 2, depth, U32)                                                                         \
     F(peek, 3, history_depth, U32)                                                                 \
-    F(peek, 4, host_depth, U32)
+    F(peek, 4, host_depth, U32)                                                                    \
+    F(peek, 5, reached, NODE)                                                                      \
+    F(peek, 6, walked, U32)
 #define REPLY_MATCH(F)                                                                             \
     F(match, 2, lengths, LENGTHS)                                                                  \
     F(match, 3, tokens, U32)                                                                       \

@@ -310,7 +310,9 @@ TERN_API enum tern_err tern_session_open(struct tern *t, uint64_t pool,
                                          const struct tern_namespace *ns, uint32_t deadline_ms,
                                          tern_session *ret);
 
-/* Tells how deep a prefix is in the tree, in tokens, without any effect. tokens->base is 0. */
+/* Tells how deep a prefix is in the tree, in tokens, without any effect. tokens->base is 0. A list
+ * longer than one request can be is sent in pieces.
+ *   BUSY  What the first pieces found was evicted again and again. Repeat the call. */
 TERN_API enum tern_err tern_peek(struct tern *t, uint64_t pool, const struct tern_namespace *ns,
                                  const struct tern_tokens *tokens, uint32_t deadline_ms,
                                  uint32_t *ret_depth);
@@ -336,6 +338,9 @@ TERN_API enum tern_err tern_peek_depths(struct tern *t, uint64_t pool,
  * names its pages. On a session that has written tokens it resumes at the shorter of the written
  * length and the common prefix, and it gives the pages behind that back. `step` is the last step
  * that may still touch them; 0: nothing is in flight. The call may be repeated.
+ * A list longer than one request can be is sent in pieces, others being served between them. The
+ * answer is that of one request at the time of the last piece; if the call fails before that, call
+ * it again, or abort or close the session: nothing else works on it.
  *   INVALID   The request has fewer tokens in common with the session than are committed. A session
  *             is append-only: close it and open another. Or the session is retracted, or the STATE
  *             that is needed at the common length has left its table: abort it, then match anew.

@@ -127,15 +127,21 @@ struct req_tokens {
     uint32_t nkeys;
 };
 
+/* A Peek may come in pieces, too: each goes on from the node that the one before it reached. */
 struct req_peek {
     struct pool_id pool;
     struct namespace_id ns;
-    struct req_tokens tokens; /* base is 0 */
+    struct req_tokens tokens; /* base is the depth of `from` */
+    struct node_id from;      /* {0, 0}: from the first token */
 };
 
+/* A Match may come in pieces, each of which goes on where the one before ended: what is found is
+ * told by the last. */
 struct req_match {
     struct session_id session;
     struct req_tokens tokens;
+    uint32_t earlier; /* tokens of this Match that came in earlier pieces: at most tokens.base */
+    bool more;        /* further pieces follow */
     uint64_t step; /* the last step that may touch pages that this gives back (a resume frees the
                       tail) */
 };
@@ -326,6 +332,9 @@ struct reply {
             uint32_t depth,
                 history_depth;   /* what a Match would find; HISTORY alone may go deeper */
             uint32_t host_depth; /* with what a Fetch from PEER_HOST would bring; >= depth */
+            struct node_id reached; /* what follows these tokens may be there, too: a Peek of it goes
+                                       on from this node; {0, 0}: nothing is */
+            uint32_t walked;        /* its depth */
         } peek;
         struct {
             struct lengths lengths;

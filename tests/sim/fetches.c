@@ -20,7 +20,7 @@ void match_unheard(struct sim *w, uint32_t d, struct session *s, uint32_t conn)
     const struct lengths *l;
 
     request_init(w, d, &ev, OP_MATCH, conn);
-    ev.request.match.session = s->id;
+    ev.request.match = (struct req_match){.session = s->id};
     ev.request.match.tokens = tokens_of(w, s->variant, 0, s->ntokens);
     ev.request.match.step = 0;
     TRACE("  daemon %u asks how the fetch of session %u ended\n", d,

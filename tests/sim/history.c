@@ -51,6 +51,7 @@ static void make_limits(struct prng *p, struct config *c, uint32_t align)
         c->tokens_max = align * between(p, 8, 20); /* more than a block of the token store */
     if (c->tokens_max > SPAN - 4)
         c->tokens_max = SPAN - 4;
+    c->piece = one_in(p, 3) ? between(p, 1, 9) : 0;
 }
 
 static uint32_t align_of(const struct config *c)

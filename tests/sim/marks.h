@@ -7,6 +7,10 @@
 #define MARKS(X)                                                                                   \
     X(match_hit, 100)                                                                              \
     X(match_miss, 100)                                                                             \
+    X(match_in_pieces, 100)                                                                        \
+    X(peek_in_pieces, 20)                                                                          \
+    X(peek_begins_anew, 1)                                                                         \
+    X(match_given_up, 2)                                                                           \
     X(match_repeated, 10)                                                                          \
     X(extend_evicts, 100)                                                                          \
     X(extend_exhausted, 100)                                                                       \

@@ -138,7 +138,7 @@ static void ask_with_handle(struct sim *w, uint32_t d, uint32_t conn, struct ses
     switch (pick(w, 4)) {
     case 0:
         request_init(w, d, &ev, OP_MATCH, conn);
-        ev.request.match.session = id;
+        ev.request.match = (struct req_match){.session = id};
         ev.request.match.tokens = tokens_of(w, 0, 0, 1 + pick(w, 8));
         ev.request.match.step = 0;
         break;
@@ -248,7 +248,7 @@ void bad_request(struct sim *w, uint32_t d)
         return;
     }
     request_init(w, d, &ev, OP_MATCH, conn);
-    ev.request.match.session = s->id;
+    ev.request.match = (struct req_match){.session = s->id};
     ev.request.match.step = 0;
     ev.request.match.tokens = tokens_of(w, s->variant, 0, 4);
     if (chance(w, 50)) {

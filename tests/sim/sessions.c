@@ -422,6 +422,7 @@ void ask_match(struct sim *w, uint32_t d, uint32_t i)
 {
     struct session *s = &w->d[d].session[i];
     uint32_t conn = engine_conn(w, d, s->engine), variant = s->variant, n, base = 0, step, common;
+    uint32_t sent;
     bool fresh = s->allocated == 0;
     struct event ev;
 
@@ -451,13 +452,16 @@ void ask_match(struct sim *w, uint32_t d, uint32_t i)
         common = n;
     step = release_step(w, d, s);
     request_init(w, d, &ev, OP_MATCH, conn);
-    ev.request.match.session = s->id;
+    ev.request.match = (struct req_match){.session = s->id};
     ev.request.match.tokens = tokens_of(w, variant, base, n);
     ev.request.match.step = step;
     TRACE("  daemon %u match session %u: variant %u, tokens %u from %u, step %u (committed %u "
           "written %u allocated %u)\n",
           d, i, variant, n, base, step, s->committed, s->written, s->allocated);
-    sim_ask(w, d, &ev, "match_answer");
+    s->piece_variant = (uint8_t)variant;
+    sent = match_parts(w, d, s, &ev);
+    if (sent == n)
+        sim_ask(w, d, &ev, "match_answer");
     TRACE("    err %u committed %u written %u allocated %u\n", w->reply->err,
           w->reply->match.lengths.committed, w->reply->match.lengths.written,
           w->reply->match.lengths.allocated);
@@ -466,6 +470,11 @@ void ask_match(struct sim *w, uint32_t d, uint32_t i)
     if (w->reply->err == TERN_BUSY) {
         if (fresh || step <= w->d[d].engine[s->engine].min_done)
             check_store_full(w, d, s, n);
+        if (s->piece_end && fresh)
+            match_given_up(w, d, s, conn);
+        else if (s->piece_end >
+                 common) /* what differs was replaced by the pieces that were taken */
+            match_again(w, d, s, variant, s->piece_end, common, step, s->committed);
         return;
     }
     if (!fresh && common < s->committed) {
@@ -493,8 +502,6 @@ void peek_at(struct sim *w, uint32_t d, uint32_t e, uint32_t ns, uint32_t varian
 {
     struct engine *g = &w->d[d].engine[e];
     uint32_t conn = engine_conn(w, d, e);
-    uint64_t before = core_changes(w->d[d].core);
-    bool due = core_deadline(w->d[d].core) <= w->now + 1000; /* of a transfer, just now */
     const struct daemon *m = &w->d[d];
     struct event ev;
 
@@ -504,14 +511,12 @@ void peek_at(struct sim *w, uint32_t d, uint32_t e, uint32_t ns, uint32_t varian
     request_init(w, d, &ev, OP_PEEK, conn);
     ev.request.peek.pool = w->d[d].pool[g->pool].id;
     ev.request.peek.ns = namespace_of(ns, w->cfg.seed_tokens & 1);
-    ev.request.peek.tokens = tokens_of(w, variant, 0, n);
-    sim_ask(w, d, &ev, "peek_answer");
+    peek_parts(w, d, &ev, variant, n);
     if (w->d[d].pool[g->pool].closing) {
         EXPECT(w->reply->err == TERN_GONE, "peek_closing", "err %u", w->reply->err);
         return;
     }
     EXPECT(w->reply->err == TERN_OK, "peek_refused", "err %u %s", w->reply->err, w->reply->text);
-    EXPECT(due || before == core_changes(w->d[d].core), "peek_changes", "a Peek changed the state");
     check_depth(w, d, g->pool, m->space_of[g->tenant][ns], variant, n, w->reply->peek.depth);
     EXPECT(w->reply->peek.history_depth >= w->reply->peek.depth &&
                (w->cfg.nstate || w->reply->peek.history_depth == w->reply->peek.depth),

@@ -151,6 +151,7 @@ enum mark {
     X(lim_copies)                                                                                  \
     X(spoil)                                                                                       \
     X(reserved)                                                                                    \
+    X(piece)                                                                                       \
     X(regions)                                                                                     \
     X(places)                                                                                      \
     X(span)                                                                                        \
@@ -236,6 +237,8 @@ enum away { AWAY_NO = 0, AWAY_DROP, AWAY_HOST };
 struct session {
     uint8_t used, live, engine, pool, ns, space, variant, turn, tenant;
     uint8_t cancel_sent, fetch_before, fetch_bad_peer;
+    uint8_t piece_variant; /* of the tokens of the Match under way */
+    uint32_t piece_end;    /* how far pieces of it were taken; 0: none */
     uint8_t deaf;       /* the connection that waited for the fetch was closed */
     uint8_t fetch_host; /* from the host tier */
     uint8_t away, back_turn;
@@ -629,6 +632,13 @@ struct req_tokens tokens_of(struct sim *w, uint32_t variant, uint32_t from, uint
 uint32_t release_step(struct sim *w, uint32_t d, const struct session *s);
 void ask_open(struct sim *w, uint32_t d, uint32_t e);
 void ask_match(struct sim *w, uint32_t d, uint32_t s);
+/* Sends all pieces of a Match but the last, which `ev` is afterwards. Returns where the tokens end
+ * that were sent or are left to it: less than all of them where the reply refuses a piece. */
+uint32_t match_parts(struct sim *w, uint32_t d, struct session *s, struct event *ev);
+/* A Peek of n tokens, in pieces if this history has some; the reply is that to the last. */
+void peek_parts(struct sim *w, uint32_t d, struct event *ev, uint32_t variant, uint32_t n);
+/* The rest of a Match of an empty session does not come: it is aborted. */
+void match_given_up(struct sim *w, uint32_t d, struct session *s, uint32_t conn);
 void ask_peek(struct sim *w, uint32_t d, uint32_t e);
 void peek_at(struct sim *w, uint32_t d, uint32_t e, uint32_t ns, uint32_t variant, uint32_t n);
 void ask_fetch(struct sim *w, uint32_t d, uint32_t s);

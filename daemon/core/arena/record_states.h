@@ -19,8 +19,8 @@ STATE_MACHINE(pool, POOL, POOL_STATE_TABLE)
     X(ENGINE, EMPTY, TO(ENGINE, JOINING), "there is none", "empty")                                \
     X(ENGINE, JOINING, TO(ENGINE, LIVE) | TO(ENGINE, DYING) | TO(ENGINE, ENDING),                  \
       "not every rank has joined yet", "joining")                                                  \
-    X(ENGINE, LIVE, TO(ENGINE, DYING) | TO(ENGINE, ENDING),                                        \
-      "every rank has joined: it is served", "live")                                               \
+    X(ENGINE, LIVE, TO(ENGINE, DYING) | TO(ENGINE, ENDING), "every rank has joined: it is served", \
+      "live")                                                                                      \
     X(ENGINE, DYING, TO(ENGINE, ENDING),                                                           \
       "a process of it died or left: nothing more is done for it, and nothing of it is used "      \
       "again",                                                                                     \
@@ -37,34 +37,37 @@ STATE_MACHINE(engine, ENGINE, ENGINE_STATE_TABLE)
 #define SESSION_STATE_TABLE(X)                                                                     \
     X(SESSION, EMPTY, TO(SESSION, OPEN), "there is none", "empty")                                 \
     X(SESSION, OPEN,                                                                               \
-      TO(SESSION, OPEN) | TO(SESSION, TURN) | TO(SESSION, RETRACTING) | TO(SESSION, RETRACTED) |   \
-          TO(SESSION, CLOSING),                                                                      \
+      TO(SESSION, OPEN) | TO(SESSION, MATCHING) | TO(SESSION, TURN) | TO(SESSION, RETRACTING) |    \
+          TO(SESSION, RETRACTED) | TO(SESSION, CLOSING),                                           \
       "no turn was admitted: it has no pages", "open")                                             \
+    X(SESSION, MATCHING,                                                                           \
+      TO(SESSION, MATCHING) | TO(SESSION, OPEN) | TO(SESSION, TURN) | TO(SESSION, CLOSING),        \
+      "some pieces of a Match have come: it holds the HISTORY that they found", "matching")        \
     X(SESSION, TURN,                                                                               \
-      TO(SESSION, TURN) | TO(SESSION, IDLE) | TO(SESSION, OPEN) | TO(SESSION, FETCHING) |          \
-          TO(SESSION, RETRACTING) | TO(SESSION, RETRACTED) | TO(SESSION, LOADING) |                \
-          TO(SESSION, CLOSING),                                                                      \
+      TO(SESSION, MATCHING) | TO(SESSION, TURN) | TO(SESSION, IDLE) | TO(SESSION, OPEN) |          \
+          TO(SESSION, FETCHING) | TO(SESSION, RETRACTING) | TO(SESSION, RETRACTED) |               \
+          TO(SESSION, LOADING) | TO(SESSION, CLOSING),                                             \
       "a turn is under way", "turn")                                                               \
     X(SESSION, IDLE,                                                                               \
-      TO(SESSION, IDLE) | TO(SESSION, TURN) | TO(SESSION, OPEN) | TO(SESSION, FETCHING) |          \
-          TO(SESSION, RETRACTING) | TO(SESSION, RETRACTED) | TO(SESSION, LOADING) |                \
-          TO(SESSION, CLOSING),                                                                      \
+      TO(SESSION, MATCHING) | TO(SESSION, IDLE) | TO(SESSION, TURN) | TO(SESSION, OPEN) |          \
+          TO(SESSION, FETCHING) | TO(SESSION, RETRACTING) | TO(SESSION, RETRACTED) |               \
+          TO(SESSION, LOADING) | TO(SESSION, CLOSING),                                             \
       "its last turn is finished: it keeps its pages for the next", "idle")                        \
-    X(SESSION, FETCHING, TO(SESSION, TURN) | TO(SESSION, OPEN) | TO(SESSION, CLOSING),               \
+    X(SESSION, FETCHING, TO(SESSION, TURN) | TO(SESSION, OPEN) | TO(SESSION, CLOSING),             \
       "a transfer from a peer brings it chunks", "fetching")                                       \
     X(SESSION, CLOSING, TO(SESSION, EMPTY),                                                        \
       "closed: nobody finds it any more, and what it holds is given back in pieces", "closing")    \
     X(SESSION, RETRACTING,                                                                         \
       TO(SESSION, RETRACTED) | TO(SESSION, OPEN) | TO(SESSION, TURN) | TO(SESSION, IDLE) |         \
-          TO(SESSION, CLOSING),                                                                      \
+          TO(SESSION, CLOSING),                                                                    \
       "runs on until the host has all that it needs and its step has passed", "retracting")        \
     X(SESSION, RETRACTED,                                                                          \
       TO(SESSION, LOADING) | TO(SESSION, OPEN) | TO(SESSION, TURN) | TO(SESSION, IDLE) |           \
-          TO(SESSION, CLOSING),                                                                      \
+          TO(SESSION, CLOSING),                                                                    \
       "away: a Recover brings it back; an Abort or a Close ends that", "retracted")                \
     X(SESSION, LOADING,                                                                            \
       TO(SESSION, RETRACTED) | TO(SESSION, OPEN) | TO(SESSION, TURN) | TO(SESSION, IDLE) |         \
-          TO(SESSION, CLOSING),                                                                      \
+          TO(SESSION, CLOSING),                                                                    \
       "pages of the host tier are coming back for a Recover or a Fetch", "loading")
 
 STATE_MACHINE(session, SESSION, SESSION_STATE_TABLE)

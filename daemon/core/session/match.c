@@ -1,5 +1,11 @@
 /* Match and Peek: what of a request's tokens the tree holds (T2, T3), and how a session goes on
- * with tokens of which some are its own already (S2, S3). */
+ * with tokens of which some are its own already (S2, S3).
+ *
+ * A Match may come in pieces. Between two of them an empty session is MATCHING: it pins the deepest
+ * node that HISTORY alone reaches, has no STATE, and keeps those tokens that lie beyond that node.
+ * The last piece looks for the resume point, which may lie above what earlier pieces found. So the
+ * answer is what one large Match would have found at the time of the last piece. A session that has
+ * a table already compares the pieces with it, and changes at the first that differs. */
 
 #include <string.h>
 
@@ -25,27 +31,58 @@ static enum tern_err tokens_check(const struct req_tokens *t, struct reply *ret)
     return TERN_OK;
 }
 
+/* Where a Peek that goes on begins: at the node that it reached before. */
+static enum tern_err peek_from(const struct core *c, const struct req_peek *r, uint32_t *at,
+                               struct reply *ret)
+{
+    const struct node *n;
+
+    if (r->from.gen == 0 && r->tokens.base != 0)
+        return refuse(ret, TERN_INVALID,
+                      "a Peek gives all tokens, or goes on from a node: else base is 0");
+    if (r->from.gen == 0)
+        return TERN_OK;
+    n = r->from.slot < c->limits.nodes ? node_at(c, r->from.slot) : NULL;
+    if (!n || !n->used || n->gen != r->from.gen || n->space != node_at(c, *at)->space)
+        return refuse(ret, TERN_BUSY,
+                      "what an earlier piece of this Peek found was evicted: begin anew");
+    if (n->depth != r->tokens.base)
+        return refuse(ret, TERN_INVALID, "base is not the depth of the node that it goes on from");
+    *at = r->from.slot;
+    return TERN_OK;
+}
+
+/* Other tiers may go deeper than the device; each answer is a node of the path that all tiers
+ * together have. */
 enum tern_err session_peek(struct core *c, struct actions *out, struct call *call,
                            struct reply *ret)
 {
     const struct req_peek *r = &call->req->peek;
-    struct token_view w = session_view(c, NULL, 0, &r->tokens);
+    struct token_view w = session_view(c, NULL, r->tokens.base, &r->tokens);
+    uint32_t at, deepest;
     struct pool *p;
-    uint32_t root, at;
 
     (void)out;
     TRY(session_pool_find(c, call->engine, r->pool, &p, ret));
     TRY(tokens_check(&r->tokens, ret));
-    if (r->tokens.base != 0)
-        return refuse(ret, TERN_INVALID, "a Peek gives all tokens: base is 0");
     w.align = p->align;
-    root = space_root(c, pool_slot(c, p), r->ns);
-    if (root == NONE)
+    at = space_root(c, pool_slot(c, p), r->ns);
+    if (at == NONE)
         return TERN_OK;
-    ret->peek.history_depth = node_at(c, node_walk(c, root, &w))->depth;
-    at = state_walk(c, root, &w);
+    TRY(peek_from(c, r, &at, ret));
+    at = node_walk(c, at, &w);
+    deepest = host_down(c, at, &w);
+    while (!node_on_device(node_at(c, at)))
+        at = node_at(c, at)->parent;
+    ret->peek.history_depth = node_at(c, at)->depth;
+    at = state_above(c, at);
     ret->peek.depth = node_at(c, at)->depth;
-    ret->peek.host_depth = node_at(c, host_walk(c, at, &w))->depth;
+    ret->peek.host_depth =
+        node_at(c, host_above(c, (struct host_reach){.from = at, .to = deepest}))->depth;
+    if (w.end - node_at(c, deepest)->depth < p->align) {
+        ret->peek.reached = (struct node_id){deepest, node_at(c, deepest)->gen};
+        ret->peek.walked = node_at(c, deepest)->depth;
+    }
     return TERN_OK;
 }
 
@@ -63,73 +100,142 @@ static struct req_tokens anchored(const struct req_tokens *t)
     return a;
 }
 
-static enum tern_err match_import(struct core *c, struct actions *out, struct session *s,
-                                  const struct req_tokens *t, struct reply *ret)
+/* The session's table is now the path to `node`; of a Match that goes on, its HISTORY alone. */
+static void import_path(struct core *c, struct session *s, uint32_t node, bool more)
 {
     const struct pool *p = session_pool(c, s);
-    uint32_t root = space_at(c, s->space)->root, node, depth, keep, blocks, i = 0;
-    struct token_buf fresh;
-    struct token_view w = session_view(c, s, t->base, t);
-    const char *text;
+    uint32_t depth = node_at(c, node)->depth;
 
-    node = state_walk(c, root, &w);
-    depth = node_at(c, node)->depth;
-    /* What the tree holds need not be kept: from `depth` on the tail is the session's own. */
-    keep = depth > t->base ? depth - t->base : 0;
-    fresh = s->tokens;
-    fresh.end = t->base;
-    if (depth > t->base)
-        tokens_init(&fresh, depth);
-    blocks = tokens_blocks_needed(&fresh, t->n - keep);
-    node_pin(c, node, REF_DEVICE); /* what was found does not make way for its own tokens */
-    if (tokens_room(c, s->pool, (struct token_need){blocks, t->nkeys}, &text) != TERN_OK) {
-        node_unpin(c, node, REF_DEVICE);
-        return refuse(ret, TERN_BUSY, text);
-    }
-    ret->match.host_depth = node_at(c, host_walk(c, node, &w))->depth;
-    if (s->finished >
-        t->base) { /* what differs is replaced: an Abort must not take it for finished */
-        uint32_t common = t->base + tokens_common(c, &s->tokens, t->base, t);
-
-        s->finished = s->finished < common ? s->finished : common;
-    }
-    if (depth > t->base) {
-        tokens_truncate(c, &s->tokens, s->tokens.first);
-        tokens_init(&s->tokens, depth);
-    } else {
-        tokens_truncate(c, &s->tokens, t->base);
-        while (s->tokens.first < depth) {
-            tokens_drop_chunk(c, &s->tokens);
-        }
-    }
-    while (i < t->nkeys && t->keys[i].position < depth)
-        i++;
-    check(tokens_append(c, &s->tokens, t->v + keep, t->n - keep, t->keys + i, t->nkeys - i) ==
-          TERN_OK);
     node_unpin(c, s->node, REF_DEVICE);
     s->node = node;
     s->committed = s->written = s->allocated = depth;
-    s->state_from = p->nstate ? state_low(c, node) : depth;
+    s->state_from = p->nstate && !more ? state_low(c, node) : depth;
     state_hold(c, (struct path){node, s->state_from});
     for (uint32_t g = 0; g < p->ngroups; g++) {
         s->base[g] = depth / p->group[g].layout.page_tokens;
         s->first[g] = window_first(&p->group[g], depth);
     }
-    session_state_move(&s->state, SESSION_TURN);
+}
+
+/* Pieces of a Match are given once more, from `base`: the pin goes back up to there. The tokens
+ * that follow in the same chunk stand in the tree alone, and are copied. */
+static enum tern_err match_back(struct core *c, struct session *s, uint32_t base, struct reply *ret)
+{
+    uint32_t at = s->node, below = NONE, take;
+    const char *text;
+
+    if (s->state != SESSION_MATCHING || base >= s->tokens.first)
+        return TERN_OK;
+    for (; node_at(c, at)->depth > base; at = node_at(c, at)->parent)
+        below = at;
+    take = base - node_at(c, at)->depth;
+    tokens_truncate(c, &s->tokens, s->tokens.first);
+    s->finished = s->finished < base ? s->finished : base;
+    if (take > 0 && tokens_room(c, s->pool,
+                                (struct token_need){div_up(take, TOKEN_BLOCK),
+                                                    tokens_count_keys(c, node_at(c, below)->keys)},
+                                &text) != TERN_OK)
+        return refuse(ret, TERN_BUSY, text);
+    tokens_init(&s->tokens, node_at(c, at)->depth);
+    if (take > 0)
+        tokens_prepend(c, &s->tokens, node_at(c, below), take);
+    node_pin(c, at, REF_DEVICE);
+    import_path(c, s, at, true);
+    return TERN_OK;
+}
+
+/* What the session's buffer will take of the token store when it begins at `depth` and ends with
+ * the request's tokens: of those, and of chunks above its beginning that are in the tree. */
+static struct token_need import_need(const struct core *c, const struct session *s,
+                                     const struct req_tokens *t, uint32_t depth)
+{
+    struct token_buf fresh = s->tokens;
+    struct token_need need = {.keys = t->nkeys};
+
+    fresh.end = t->base;
+    if (depth > t->base)
+        tokens_init(&fresh, depth);
+    need.blocks =
+        tokens_blocks_needed(&fresh, t->base + t->n - (depth > t->base ? depth : t->base));
+    for (uint32_t at = s->node; node_at(c, at)->depth > depth; at = node_at(c, at)->parent) {
+        need.blocks += tokens_blocks_per_chunk(s->tokens.align);
+        need.keys += tokens_count_keys(c, node_at(c, at)->keys);
+    }
+    return need;
+}
+
+/* From `depth` on the tokens are the session's own; what the tree holds above need not be kept.
+ * There is room. */
+static void import_tokens(struct core *c, struct session *s, const struct req_tokens *t,
+                          uint32_t depth)
+{
+    uint32_t keep = depth > t->base ? depth - t->base : 0, i = 0;
+
+    if (depth > t->base) {
+        tokens_truncate(c, &s->tokens, s->tokens.first);
+        tokens_init(&s->tokens, depth);
+    } else {
+        tokens_truncate(c, &s->tokens, t->base);
+        for (uint32_t at = s->node; node_at(c, at)->depth > depth; at = node_at(c, at)->parent)
+            tokens_prepend(c, &s->tokens, node_at(c, at), s->tokens.align);
+    }
+    while (i < t->nkeys && t->keys[i].position < depth)
+        i++;
+    check(tokens_append(c, &s->tokens, t->v + keep, t->n - keep, t->keys + i, t->nkeys - i) ==
+          TERN_OK);
+}
+
+static enum tern_err match_import(struct core *c, struct actions *out, struct session *s,
+                                  const struct req_match *m, struct reply *ret)
+{
+    const struct req_tokens tokens = anchored(&m->tokens), *t = &tokens;
+    struct token_view w = session_view(c, s, t->base, t);
+    uint32_t reached = node_walk(c, s->node, &w),
+             node = m->more ? reached : state_above(c, reached), depth = node_at(c, node)->depth;
+    uint32_t common = t->base;
+    bool kept; /* all of this piece from an earlier turn, and more, which the next may agree with */
+    const char *text;
+
+    if (s->finished > t->base)
+        common += tokens_common(c, &s->tokens, t->base, t);
+    kept = m->more && common == t->base + t->n && s->finished > common;
+    if (!kept && s->state == SESSION_MATCHING)
+        tokens_truncate(c, &s->tokens, t->base); /* a piece given once more makes its own room */
+    node_pin(c, node, REF_DEVICE); /* what was found does not make way for its own tokens */
+    if (!kept && tokens_room(c, s->pool, import_need(c, s, t, depth), &text) != TERN_OK) {
+        node_unpin(c, node, REF_DEVICE);
+        if (s->finished > s->tokens.end)
+            s->finished = s->tokens.end;
+        return refuse(ret, TERN_BUSY, text);
+    }
+    if (!m->more)
+        ret->match.host_depth =
+            node_at(c, host_above(
+                           c, (struct host_reach){.from = node, .to = host_down(c, reached, &w)}))
+                ->depth;
+    if (!kept && s->finished > common)
+        s->finished = common; /* what differs is replaced: an Abort must not take it for finished */
+    if (!kept)
+        import_tokens(c, s, t, depth);
+    while (s->tokens.first < depth)
+        tokens_drop_chunk(c, &s->tokens);
+    import_path(c, s, node, m->more);
+    session_state_move(&s->state, m->more ? SESSION_MATCHING : SESSION_TURN);
     s->prompt = t->base + t->n;
     session_use(c, s);
-    session_path_runs(c, out, s, 0);
+    if (!m->more)
+        session_path_runs(c, out, s, 0);
     ret->match.matched = depth;
     return TERN_OK;
 }
 
-/* Do the request's tokens from `base` on agree with the committed ones? (base is below their end)
- */
+/* Do the request's tokens agree with those that are committed, as far as both go? (base is below
+ * the end of the committed ones) */
 static bool agrees_with_path(const struct core *c, const struct session *s,
                              const struct req_tokens *t)
 {
     const uint32_t align = session_pool(c, s)->align;
-    uint32_t key = t->nkeys, from = t->base;
+    uint32_t key = t->nkeys, from = t->base, end = t->base + t->n;
 
     while (key > 0 && t->keys[key - 1].position >= s->committed)
         key--;
@@ -137,25 +243,27 @@ static bool agrees_with_path(const struct core *c, const struct session *s,
         const struct node *n = node_at(c, at);
         uint32_t start = n->depth - align, block = n->tokens,
                  skip = start < from ? from - start : 0;
-        uint32_t nkeys = 0;
+        uint32_t nkeys = 0, length = end < n->depth ? end - start : align;
 
-        for (uint32_t off = 0; off < align; off += TOKEN_BLOCK, block = *block_next(c, block)) {
+        if (start >= end)
+            continue;
+        for (uint32_t off = 0; off < length; off += TOKEN_BLOCK, block = *block_next(c, block)) {
             uint32_t lo = off > skip ? off : skip,
-                     hi = off + TOKEN_BLOCK < align ? off + TOKEN_BLOCK : align;
+                     hi = off + TOKEN_BLOCK < length ? off + TOKEN_BLOCK : length;
 
             if (lo < hi && memcmp(block_at(c, block)->v + (lo - off), t->v + (start + lo - from),
                                   (hi - lo) * sizeof(uint32_t)) != 0)
                 return false;
         }
         for (uint32_t k = n->keys; k != NONE; k = key_at(c, k)->next)
-            nkeys += key_at(c, k)->position >= from;
+            nkeys += key_at(c, k)->position >= from && key_at(c, k)->position < end;
         if (nkeys > key)
             return false;
         key -= nkeys;
         for (uint32_t k = n->keys, i = key; k != NONE; k = key_at(c, k)->next) {
             const struct key_record *r = key_at(c, k);
 
-            if (r->position < from)
+            if (r->position < from || r->position >= end)
                 continue;
             if (r->position != t->keys[i].position || r->hi != t->keys[i].hi ||
                 r->lo != t->keys[i].lo)
@@ -181,6 +289,21 @@ static void tokens_skip_to(struct req_tokens *t, uint32_t at)
     }
 }
 
+/* Does the session have all of these tokens already? */
+static bool agrees_with_all(const struct core *c, const struct session *s,
+                            const struct req_tokens *t)
+{
+    struct req_tokens own = *t;
+
+    if (t->base + t->n > s->tokens.end || (t->base < s->committed && !agrees_with_path(c, s, t)))
+        return false;
+    if (t->base + t->n <= s->committed)
+        return true;
+    if (t->base < s->committed)
+        tokens_skip_to(&own, s->committed);
+    return tokens_common(c, &s->tokens, own.base, &own) == own.n;
+}
+
 static enum tern_err match_resume(struct core *c, struct actions *out, struct session *s,
                                   const struct req_match *m, struct reply *ret)
 {
@@ -192,6 +315,8 @@ static enum tern_err match_resume(struct core *c, struct actions *out, struct se
     uint32_t common, length;
     const char *text;
 
+    if (m->more && agrees_with_all(c, s, &t))
+        return TERN_OK; /* the next piece tells whether the session is to change */
     if (t.base + t.n < s->committed || (t.base < s->committed && !agrees_with_path(c, s, &t)))
         return refuse(
             ret, TERN_INVALID,
@@ -228,15 +353,20 @@ static enum tern_err match_resume(struct core *c, struct actions *out, struct se
     session_use(c, s);
     /* Perhaps the answer to the import was lost, and the request is its repetition: from base 0. An
      * asker that names what it has needs no more than what lies beyond. */
-    if (s->allocated == s->committed)
-        session_path_runs(c, out, s, m->tokens.base);
+    if (s->allocated == s->committed && !m->more)
+        session_path_runs(c, out, s, m->tokens.base - m->earlier);
     return TERN_OK;
 }
 
 static enum tern_err match_check(const struct core *c, const struct session *s,
-                                 const struct req_tokens *t, struct reply *ret)
+                                 const struct req_match *m, struct reply *ret)
 {
+    const struct req_tokens *t = &m->tokens;
+
     TRY(tokens_check(t, ret));
+    if (m->earlier > t->base)
+        return refuse(ret, TERN_INVALID,
+                      "earlier pieces of a Match have no more tokens than there are below base");
     if (s->state == SESSION_FETCHING || s->state == SESSION_LOADING)
         return refuse(ret, TERN_BUSY,
                       "a fetch is under way in this session: wait for it, or cancel it");
@@ -256,15 +386,17 @@ enum tern_err session_match(struct core *c, struct actions *out, struct call *ca
                             struct reply *ret)
 {
     const struct req_match *m = &call->req->match;
-    const struct req_tokens t = anchored(&m->tokens);
     struct session *s = call->session;
 
     ret->match.lengths = session_lengths(s); /* of a refusal, too */
     ret->match.tokens = s->tokens.end;
-    TRY(match_check(c, s, &m->tokens, ret));
-    /* T3: import only into an empty table, before anything is allocated. */
-    if (s->allocated == 0 && s->owned[0].n == 0)
-        TRY(match_import(c, out, s, &t, ret));
+    TRY(match_check(c, s, m, ret));
+    TRY(match_back(c, s, m->tokens.base, ret));
+    /* T3: import only into an empty table, before anything is allocated. Where earlier pieces have
+     * emptied it, the rest of them resume. */
+    if (s->state == SESSION_MATCHING ||
+        (m->earlier == 0 && s->allocated == 0 && s->owned[0].n == 0))
+        TRY(match_import(c, out, s, m, ret));
     else
         TRY(match_resume(c, out, s, m, ret));
     ret->match.lengths = session_lengths(s);

@@ -72,12 +72,18 @@ uint64_t session_step(const struct session *s, uint64_t step)
     return step < held ? held : step;
 }
 
+enum tern_err session_is_matched(const struct session *s, struct reply *ret)
+{
+    return s->state == SESSION_MATCHING ? refuse(ret, TERN_INVALID, MATCH_INCOMPLETE) : TERN_OK;
+}
+
 enum tern_err session_may_fetch(const struct session *s, struct reply *ret)
 {
     if (s->state == SESSION_FETCHING || s->state == SESSION_LOADING)
         return refuse(ret, TERN_BUSY, "a fetch or a recovery is under way in this session already");
     if (session_away(s))
         return refuse(ret, TERN_INVALID, "the session is retracted: Recover it first");
+    TRY(session_is_matched(s, ret));
     if (s->state == SESSION_OPEN || s->allocated != s->committed)
         return refuse(
             ret, TERN_INVALID,

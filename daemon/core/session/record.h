@@ -5,6 +5,9 @@
 #include "core/session/call.h"
 #include "core/tree/tokens.h"
 
+#define MATCH_INCOMPLETE                                                                           \
+    "only some pieces of this session's Match have come: send the rest of them, or Abort"
+
 struct session *session_find(const struct core *c, struct session_id id);
 /* The session that an engine names; NULL where it has no such session. */
 struct session *session_of(const struct core *c, const struct engine *e, struct session_id id);
@@ -18,6 +21,8 @@ bool session_away(const struct session *s);
 /* The step at which what the session gives back may be reused: not below that of its Retract,
  * nor of what it slid over. */
 uint64_t session_step(const struct session *s, uint64_t step);
+/* INVALID while only some pieces of a Match have come. */
+enum tern_err session_is_matched(const struct session *s, struct reply *ret);
 /* May the session fetch now, wherever from? */
 enum tern_err session_may_fetch(const struct session *s, struct reply *ret);
 bool has_recurrent(const struct pool *p);

@@ -99,6 +99,7 @@ static enum tern_err retract_check(const struct core *c, const struct engine *e,
             "a fetch or a recovery is under way in this session: wait for it, or cancel it");
     if (session_away(s))
         return TERN_OK; /* a repetition changes nothing (S8) */
+    TRY(session_is_matched(s, ret));
     if (r->mode == RETRACT_HOST && session_pool(c, s)->tiers[TIER_HOST] == NONE)
         return refuse(ret, TERN_UNSUPPORTED,
                       "this pool has no host tier: open it with host_bytes, or retract with DROP");
@@ -256,6 +257,7 @@ enum tern_err session_recover(struct core *c, struct actions *out, struct call *
         return refuse(ret, TERN_BUSY,
                       "a fetch or a recovery is under way in this session: wait for it, or cancel "
                       "it");
+    TRY(session_is_matched(s, ret));
     if (s->state == SESSION_RETRACTING)
         retract_undo(c, s);
     if (!session_away(s))

@@ -271,6 +271,8 @@ static enum tern_err apply(struct core *c, struct actions *out, struct engine *e
             return TERN_BUSY;
         if (session_away(s))
             return TERN_INVALID; /* retracted: Recover it first */
+        if (s->state == SESSION_MATCHING)
+            return refuse_op(ret, TERN_INVALID, MATCH_INCOMPLETE);
     }
     switch (op->kind) {
     case STEP_EXTEND: return op_extend(c, out, e, s, op, ret);

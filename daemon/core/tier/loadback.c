@@ -8,13 +8,13 @@
 #include "core/tree/events.h"
 #include "core/tree/state.h"
 
-uint32_t host_walk(const struct core *c, uint32_t from, struct token_view *w)
+uint32_t host_down(const struct core *c, uint32_t at, struct token_view *w)
 {
-    const struct pool *p = node_pool(c, node_at(c, from));
-    uint32_t at = from, child;
+    uint32_t child;
 
-    if (p->tiers[TIER_HOST] == NONE || space_at(c, node_at(c, from)->space)->reset)
-        return from;
+    if (node_pool(c, node_at(c, at))->tiers[TIER_HOST] == NONE ||
+        space_at(c, node_at(c, at)->space)->reset)
+        return at;
     while (w->end - node_at(c, at)->depth >= w->align) {
         const struct node *n;
 
@@ -25,19 +25,42 @@ uint32_t host_walk(const struct core *c, uint32_t from, struct token_view *w)
             break;
         at = child;
     }
-    for (; at != from; at = node_at(c, at)->parent) {
-        bool all = true;
+    return at;
+}
 
-        for (uint32_t g = 0; g < p->ngroups && all; g++)
-            for (uint32_t i = 0, up = at; i < p->group[g].reach && node_at(c, up)->depth > 0 && all;
-                 i++, up = node_at(c, up)->parent)
-                all = (node_at(c, up)->tier[TIER_DEVICE].pages[g] != NONE ||
-                       node_at(c, up)->tier[TIER_HOST].pages[g] != NONE) &&
-                      !(node_at(c, up)->state.refilling & 1u << g);
-        if (all)
+static bool somewhere_complete(const struct core *c, const struct group *g, uint32_t slot)
+{
+    for (uint32_t i = 0, up = slot; i < g->reach && node_at(c, up)->depth > 0;
+         i++, up = node_at(c, up)->parent) {
+        const struct node *n = node_at(c, up);
+
+        if ((n->tier[TIER_DEVICE].pages[g->index] == NONE &&
+             n->tier[TIER_HOST].pages[g->index] == NONE) ||
+            n->state.refilling & 1u << g->index)
+            return false;
+    }
+    return true;
+}
+
+uint32_t host_above(const struct core *c, struct host_reach reach)
+{
+    const struct pool *p = node_pool(c, node_at(c, reach.to));
+    uint32_t at = reach.to;
+
+    for (; at != reach.from; at = node_at(c, at)->parent) {
+        uint32_t g = 0;
+
+        while (g < p->ngroups && somewhere_complete(c, &p->group[g], at))
+            g++;
+        if (g == p->ngroups)
             break;
     }
     return at;
+}
+
+uint32_t host_walk(const struct core *c, uint32_t from, struct token_view *w)
+{
+    return host_above(c, (struct host_reach){.from = from, .to = host_down(c, from, w)});
 }
 
 void load_hold(struct core *c, struct path path)

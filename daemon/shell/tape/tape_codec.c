@@ -138,7 +138,6 @@ static void operations(struct codec *c, struct req_step *v, struct codec_room *r
 #define TAPE_NODE(of, member, limit)      handle(c, &(of).member);
 #define TAPE_NAMESPACE(of, member, limit) namespace(c, &(of).member);
 #define TAPE_TOKENS(of, member, limit)    tokens(c, &(of).member);
-#define TAPE_PROMPT(of, member, limit)    tokens(c, &(of).member);
 #define TAPE_U32(of, member, limit)       codec_u32(c, &(of).member);
 #define TAPE_U64(of, member, limit)       codec_u64(c, &(of).member);
 #define TAPE_CHOICE(of, member, limit)                                                             \
@@ -299,7 +298,7 @@ void codec_event(struct codec *c, struct event *e, struct codec_room *room)
 #define LIST_TOKENS(of, member, limit)                                                             \
     if (n++ == i)                                                                                  \
         list = &(of).member;
-#define LIST_PROMPT(of, member, limit) LIST_TOKENS(of, member, limit)
+#define LIST_NODE(of, member, limit)
 #define LIST_OPS(of, member, limit)                                                                \
     if (i >= n && i - n < (of).n)                                                                  \
         list = &(of).member[i - n].tokens;                                                         \
@@ -310,6 +309,7 @@ void codec_event(struct codec *c, struct event *e, struct codec_room *room)
 #define LIST_U32(of, member, limit)
 #define LIST_U64(of, member, limit)
 #define LIST_CHOICE(of, member, limit)
+#define LIST_TRUTH(of, member, limit)
 #define LIST_NAME(of, member, limit)
 #define LIST_PEER(of, member, limit)
 #define LIST_DEVICE(of, member, limit)

@@ -93,15 +93,6 @@ static enum tern_err tokens_of(struct wire_in *w, const Tern__Wire__Tokens *t,
     return TERN_OK;
 }
 
-static enum tern_err prompt_of(struct wire_in *w, const Tern__Wire__Tokens *t,
-                               struct req_tokens *ret, const char **ret_text)
-{
-    TRY(tokens_of(w, t, ret));
-    return ret->base == 0
-               ? TERN_OK
-               : refused(ret_text, "it names a base: this request takes a whole token list");
-}
-
 static enum tern_err name_of(const char *name, char ret[ENGINE_NAME_MAX], const char **ret_text)
 {
     size_t n = name ? strlen(name) : 0;
@@ -244,9 +235,10 @@ REQUEST_TABLE(X)
 #define IN_POOL(to, member, limit)      (to).member = pool_id_unpack(m->member);
 #define IN_NAMESPACE(to, member, limit) (to).member = wire_in_namespace(m->member);
 #define IN_TOKENS(to, member, limit)    TRY(tokens_of(w, m->member, &(to).member));
-#define IN_PROMPT(to, member, limit)    TRY(prompt_of(w, m->member, &(to).member, ret_text));
+#define IN_NODE(to, member, limit)      (to).member = node_id_unpack(m->member);
 #define IN_U32(to, member, limit)       (to).member = m->member;
 #define IN_U64(to, member, limit)       (to).member = m->member;
+#define IN_TRUTH(to, member, limit)     (to).member = m->member;
 #define IN_CHOICE(to, member, limit)                                                               \
     TRY(choice_of(m->member, limit, "its " #member " has a value that this daemon does not know",  \
                   ret_text));                                                                      \

@@ -136,6 +136,7 @@ static void put_results(struct writer *w, uint32_t field, const struct reply *r)
 #define OUT_U64(of, number, member)     put_number(w, number, (of).member);
 #define OUT_ENGINE(of, number, member)  put_fixed64(w, number, engine_id_pack((of).member));
 #define OUT_POOL(of, number, member)    put_fixed64(w, number, pool_id_pack((of).member));
+#define OUT_NODE(of, number, member)    put_fixed64(w, number, node_id_pack((of).member));
 #define OUT_SESSION(of, number, member) put_fixed64(w, number, session_id_pack((of).member));
 #define OUT_TOKENS(of, number, member)                                                             \
     put_message(w, number, bytes_size((size_t)(of).member.n *WIRE_TOKEN_BYTES));                   \

@@ -181,7 +181,6 @@ static uint32_t some_peer(struct prng *p)
 #define FILL_NAMESPACE(of, member, limit)                                                          \
     (of).member = (struct namespace_id){prng_u64(p), prng_u64(p)};
 #define FILL_TOKENS(of, member, limit) (of).member = some_tokens(p, lent, lists++);
-#define FILL_PROMPT(of, member, limit) FILL_TOKENS(of, member, limit)
 #define FILL_U32(of, member, limit)    (of).member = (uint32_t)prng_u64(p);
 #define FILL_U64(of, member, limit)    (of).member = prng_u64(p);
 #define FILL_CHOICE(of, member, limit)                                                             \
@@ -356,7 +355,6 @@ static void same_ops(struct req_step *a, struct req_step *b)
 #define SAME_GROUPS                    SAME_BYTES
 #define SAME_HASH                      SAME_BYTES
 #define SAME_TOKENS(of, member, limit) same_tokens(&a->of.member, &b->of.member);
-#define SAME_PROMPT(of, member, limit) SAME_TOKENS(of, member, limit)
 #define SAME_OPS(of, member, limit)    same_ops(&a->of, &b->of);
 
 static void same_request(struct request *a, struct request *b)

@@ -1,0 +1,122 @@
+/* A Match or a Peek in pieces, as a client sends it whose prompt is longer than a frame. ask_match
+ * and peek_at know what a whole one does; here are the pieces, what may happen between them, and
+ * what becomes of a session when the rest does not come. */
+#include "sim.h"
+
+static void no_extend(struct sim *w, uint32_t d, struct session *s, uint32_t conn)
+{
+    struct step_op op = {.kind = STEP_EXTEND, .session = s->id, .length = 1};
+    struct event ev;
+
+    request_init(w, d, &ev, OP_STEP, conn);
+    ev.request.step.ops = &op;
+    ev.request.step.n = 1;
+    sim_ask(w, d, &ev, "step_answer");
+    EXPECT(w->reply->step.results[0].err == TERN_INVALID, "extend_between_pieces", "err %u",
+           w->reply->step.results[0].err);
+}
+
+uint32_t match_parts(struct sim *w, uint32_t d, struct session *s, struct event *ev)
+{
+    const struct req_tokens whole = ev->request.match.tokens;
+    uint32_t at = whole.base, end = whole.base + whole.n, conn = ev->request.conn;
+    struct event piece;
+    uint32_t committed;
+
+    s->piece_end = 0;
+    while (w->cfg.piece && end - at > w->cfg.piece) {
+        request_init(w, d, &piece, OP_MATCH, conn);
+        piece.request.match = ev->request.match;
+        piece.request.match.tokens = tokens_of(w, s->piece_variant, at, at + w->cfg.piece);
+        piece.request.match.earlier = at - whole.base;
+        piece.request.match.more = true;
+        sim_ask(w, d, &piece, "match_answer");
+        TRACE("    piece %u..%u: err %u, committed %u, tokens %u\n", at, at + w->cfg.piece,
+              w->reply->err, w->reply->match.lengths.committed, w->reply->match.tokens);
+        if (w->reply->err != TERN_OK)
+            return at;
+        if (s->piece_end < at + w->cfg.piece)
+            s->piece_end = at + w->cfg.piece;
+        EXPECT(w->reply->nruns == 0, "piece_tells_pages", "%u runs", w->reply->nruns);
+        at += w->cfg.piece;
+        committed = w->reply->match.lengths.committed;
+        if (s->allocated == 0 && chance(w, 10))
+            no_extend(w, d, s, conn);
+        if (chance(w, 15))
+            evict(w, d, chance(w, 50));
+        MARK(match_in_pieces);
+        if ((s->allocated > 0 && s->committed == 0) || !chance(w, 10))
+            continue;
+        /* The answer was lost: it begins anew. What it goes back over is in the tree alone by now.
+         */
+        at = whole.base;
+        if (s->allocated == 0 && committed > at && s->finished > at)
+            s->finished = at;
+    }
+    ev->request.match.tokens = tokens_of(w, s->piece_variant, at, end);
+    ev->request.match.earlier = at - whole.base;
+    request_init(w, d, ev, OP_MATCH, conn);
+    return end;
+}
+
+void match_given_up(struct sim *w, uint32_t d, struct session *s, uint32_t conn)
+{
+    struct step_op op = {.kind = STEP_ABORT, .session = s->id};
+    const struct op_result *r;
+    struct event ev;
+
+    request_init(w, d, &ev, OP_STEP, conn);
+    ev.request.step.ops = &op;
+    ev.request.step.n = 1;
+    sim_ask(w, d, &ev, "step_answer");
+    r = &w->reply->step.results[0];
+    EXPECT(r->err == TERN_OK && r->lengths.allocated == 0 && r->tokens <= s->ntokens,
+           "match_given_up", "err %u, allocated %u, %u of %u tokens", r->err, r->lengths.allocated,
+           r->tokens, s->ntokens);
+    s->ntokens = s->finished = r->tokens;
+    s->turn = TURN_NEW;
+    MARK(match_given_up);
+}
+
+static void peek_piece(struct sim *w, uint32_t d, struct event *ev)
+{
+    uint64_t before = core_changes(w->d[d].core);
+    bool due = core_deadline(w->d[d].core) <= w->now + 1000; /* of a transfer, just now */
+
+    request_init(w, d, ev, OP_PEEK, ev->request.conn);
+    sim_ask(w, d, ev, "peek_answer");
+    EXPECT(w->reply->err != TERN_OK || due || before == core_changes(w->d[d].core), "peek_changes",
+           "a Peek changed the state");
+}
+
+void peek_parts(struct sim *w, uint32_t d, struct event *ev, uint32_t variant, uint32_t n)
+{
+    uint32_t at = 0, size = w->cfg.piece ? w->cfg.piece : n;
+    const struct reply *r;
+
+    for (;;) {
+        uint32_t end = n - at > size ? at + size : n;
+
+        if (at == 0)
+            ev->request.peek.from = (struct node_id){0};
+        ev->request.peek.tokens = tokens_of(w, variant, at, end);
+        peek_piece(w, d, ev);
+        r = w->reply;
+        if (r->err == TERN_BUSY && at > 0) { /* what it goes on from was evicted */
+            at = 0;
+            MARK(peek_begins_anew);
+            continue;
+        }
+        if (r->err != TERN_OK || end == n || r->peek.reached.gen == 0)
+            return;
+        if (r->peek.walked > at) {
+            at = r->peek.walked;
+            ev->request.peek.from = r->peek.reached;
+            MARK(peek_in_pieces);
+        } else {
+            size *= 2; /* it is smaller than a chunk */
+        }
+        if (chance(w, 15))
+            evict(w, d, chance(w, 50));
+    }
+}

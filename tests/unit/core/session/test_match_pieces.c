@@ -1,0 +1,228 @@
+/* A Match that comes in pieces finds what one large Match would find at the time of its last piece:
+ * on an empty session, where the pieces walk down the tree, and on one that has a table already,
+ * where they are compared with it. */
+#include "unit/rig/rig_state.h"
+
+#define L     4
+#define DEPTH 48
+
+static const struct reply *piece(struct rig_session *s, const uint32_t *tokens, uint32_t from,
+                                 uint32_t to, uint32_t first, bool more)
+{
+    struct request r = {.op = OP_MATCH,
+                        .match = {.session = s->id,
+                                  .tokens = {.v = tokens + from, .base = from, .n = to - from},
+                                  .earlier = from - first,
+                                  .more = more}};
+
+    return rig_request(s->rig, s->conn, &r);
+}
+
+/* All of [first, n) in pieces of so many tokens; the answer to the last, or to one that fails. */
+static const struct reply *in_pieces(struct rig_session *s, const uint32_t *tokens, uint32_t first,
+                                     uint32_t n, uint32_t size)
+{
+    const struct reply *r;
+    uint32_t at = first;
+
+    for (; n - at > size; at += size) {
+        r = piece(s, tokens, at, at + size, first, true);
+        if (r->err != TERN_OK)
+            return r;
+        assert_int_equal(r->nruns, 0);
+    }
+    return piece(s, tokens, at, n, first, false);
+}
+
+static uint32_t pages_of(const struct reply *r, uint32_t group, uint32_t from)
+{
+    uint32_t n = 0;
+
+    for (uint32_t i = 0; i < r->nruns; i++)
+        if (r->runs[i].group == group) {
+            assert_int_equal(r->runs[i].first, from);
+            n += r->runs[i].n;
+        }
+    return n;
+}
+
+static void finds(const struct reply *r, uint32_t depth, uint32_t tokens)
+{
+    assert_ok(r->err);
+    assert_int_equal(r->match.matched, depth);
+    assert_int_equal(r->match.lengths.committed, depth);
+    assert_int_equal(r->match.tokens, tokens);
+}
+
+static void finds_resumed(const struct reply *r, uint32_t committed, uint32_t written,
+                          uint32_t tokens)
+{
+    assert_ok(r->err);
+    assert_int_equal(r->match.matched, 0);
+    assert_int_equal(r->match.lengths.committed, committed);
+    assert_int_equal(r->match.lengths.written, written);
+    assert_int_equal(r->match.tokens, tokens);
+}
+
+TEST(match_pieces_of_any_size_find_what_one_match_finds)
+{
+    struct bench b = bench_start(L, 64);
+
+    commits(b.s, 1, DEPTH);
+    for (uint32_t size = 1; size <= DEPTH; size++) {
+        struct rig_session *s = rig_session(b.rig, &b.e, b.pool, 1);
+        const struct reply *r = in_pieces(s, seq1, 0, DEPTH + 3, size);
+
+        finds(r, DEPTH, DEPTH + 3);
+        assert_int_equal(pages_of(r, 0, 0), DEPTH / L);
+        assert_ok(rig_close(s, 0));
+    }
+}
+
+/* The one resume point lies in the last piece, so that no piece before it can be resumed; or it has
+ * no STATE, and the resume point lies far above what earlier pieces found. */
+TEST(match_pieces_look_for_the_resume_point_in_all_of_the_path)
+{
+    struct stage st = stage_with(SUPERSEDE_LAZY, L, rig_window(L, 2 * L, 512));
+    struct rig_session *s;
+
+    stage_put(&st, 1, 2 * L);
+    stage_put(&st, 1, DEPTH);
+    s = stage_session(&st);
+    finds(in_pieces(s, seq1, 0, DEPTH + 1, 10), DEPTH, DEPTH + 1);
+    assert_ok(rig_close(s, 0));
+    lose_state(&st, seq1, DEPTH);
+    for (uint32_t size = 1; size <= DEPTH; size++) {
+        struct rig_session *whole = stage_session(&st), *parts = stage_session(&st);
+        const struct reply *r = piece(whole, seq1, 0, DEPTH + 1, 0, false);
+        uint32_t depth = r->match.matched, window = pages_of(r, 1, depth / L - 2);
+
+        assert_true(depth < DEPTH);
+        r = in_pieces(parts, seq1, 0, DEPTH + 1, size);
+        finds(r, depth, DEPTH + 1);
+        assert_int_equal(pages_of(r, 1, depth / L - 2), window);
+        assert_ok(rig_close(whole, 0));
+        assert_ok(rig_close(parts, 0));
+    }
+}
+
+/* A Peek in pieces goes on from the node that it reached; when that has gone it says so. */
+TEST(peek_pieces_find_what_one_peek_finds)
+{
+    struct stage st = stage_with(SUPERSEDE_LAZY, L, rig_window(L, 2 * L, 512));
+    struct rig_session *s = stage_session(&st);
+    struct request r = {.op = OP_PEEK, .peek = {.pool = st.pool, .ns = s->ns}};
+    const struct reply *reply;
+    struct node_id last = {0};
+
+    stage_put(&st, 1, 2 * L);
+    stage_put(&st, 1, DEPTH);
+    lose_state(&st, seq1, DEPTH);
+    for (uint32_t size = L; size <= DEPTH + 3; size++) {
+        uint32_t at = 0, end;
+
+        r.peek.from = (struct node_id){0};
+        do {
+            end = at + size < DEPTH + 3 ? at + size : DEPTH + 3;
+            r.peek.tokens = (struct req_tokens){.v = seq1 + at, .base = at, .n = end - at};
+            reply = rig_request(st.rig, s->conn, &r);
+            assert_ok(reply->err);
+            assert_int_equal(reply->peek.walked, end / L * L);
+            at = reply->peek.walked;
+            last = r.peek.from = reply->peek.reached;
+        } while (end < DEPTH + 3);
+        assert_int_equal(reply->peek.depth, match_depth(&st, seq1, DEPTH + 3));
+        assert_int_equal(reply->peek.history_depth, DEPTH);
+    }
+    r.peek.tokens = (struct req_tokens){.v = rig_tokens(2, 80) + DEPTH, .base = DEPTH, .n = 9};
+    assert_int_equal(rig_request(st.rig, s->conn, &r)->peek.reached.gen, 0);
+    r.peek.tokens.base = DEPTH - L;
+    assert_err(TERN_INVALID, rig_request(st.rig, s->conn, &r)->err);
+    r.peek.from.slot = UINT32_MAX;
+    assert_err(TERN_BUSY, rig_request(st.rig, s->conn, &r)->err);
+    r.peek.from = (struct node_id){0};
+    assert_err(TERN_INVALID, rig_request(st.rig, s->conn, &r)->err);
+    r.peek.from = last;
+    r.peek.tokens.base = DEPTH;
+    r.peek.ns.lo++; /* of another namespace nothing is told */
+    assert_int_equal(rig_request(st.rig, s->conn, &r)->peek.depth, 0);
+    assert_ok(rig_close(s, 0));
+    s = rig_session(st.rig, &st.e, st.pool, 2);
+    r.peek.ns = s->ns;
+    assert_err(TERN_BUSY, rig_request(st.rig, s->conn, &r)->err);
+}
+
+/* Nothing but the next piece, an Abort or a Close works on the session; what its pieces found stays
+ * whatever else goes. */
+TEST(match_pieces_session_waits_for_the_rest)
+{
+    struct bench b = bench_start(L, 64);
+    struct rig_session *s = rig_session(b.rig, &b.e, b.pool, 1);
+    struct request fetch = {.op = OP_FETCH, .fetch = {.session = s->id, .peer = PEER_HOST}},
+                   retract = {.op = OP_RETRACT,
+                              .retract = {.session = s->id, .mode = RETRACT_DROP}},
+                   recover = {.op = OP_RECOVER, .recover.session = s->id};
+    struct step_op op = {.kind = STEP_EXTEND, .session = s->id, .length = 8};
+
+    commits(b.s, 1, DEPTH);
+    assert_ok(piece(s, seq1, 0, 30, 0, true)->err);
+    assert_err(TERN_INVALID, rig_step_ops(b.rig, s->conn, &op, 1)->step.results[0].err);
+    assert_err(TERN_INVALID, rig_request(b.rig, s->conn, &fetch)->err);
+    assert_err(TERN_INVALID, rig_request(b.rig, s->conn, &retract)->err);
+    assert_err(TERN_INVALID, rig_request(b.rig, s->conn, &recover)->err);
+    assert_err(TERN_CONFLICT, piece(s, seq1, 31, 40, 31, true)->err);
+    assert_err(TERN_INVALID, piece(s, seq1, 20, 40, 21, true)->err);
+    (void)bench_lets_go(&b); /* and all that nobody pins is evicted */
+    finds(piece(s, seq1, 30, DEPTH, 30, false), 28, DEPTH);
+    op.kind = STEP_ABORT;
+    assert_ok(rig_step_ops(b.rig, s->conn, &op, 1)->step.results[0].err);
+    finds(piece(s, seq1, 0, 20, 0, true), 20, 20);
+    assert_ok(rig_step_ops(b.rig, s->conn, &op, 1)->step.results[0].err);
+    finds(piece(s, seq1, 0, DEPTH, 0, false), 28, DEPTH);
+    assert_ok(rig_close(s, 0));
+}
+
+/* The answer to a piece was lost, or the caller begins anew, with other tokens, too. */
+TEST(match_pieces_may_be_given_again)
+{
+    struct bench b = bench_start(L, 64);
+
+    commits(b.s, 1, DEPTH);
+    for (uint32_t back = 0; back <= 22; back++) {
+        struct rig_session *s = rig_session(b.rig, &b.e, b.pool, 1);
+
+        assert_ok(piece(s, seq1, 0, 10, 0, true)->err);
+        assert_ok(piece(s, seq1, 10, 22, 0, true)->err);
+        finds(in_pieces(s, seq1, back, DEPTH, 9), DEPTH, DEPTH);
+        assert_ok(rig_close(s, 0));
+        s = rig_session(b.rig, &b.e, b.pool, 1);
+        assert_ok(piece(s, seq1, 0, 22, 0, true)->err);
+        finds(piece(s, rig_tokens(2, DEPTH), back, DEPTH, back, false), back / L * L, DEPTH);
+        assert_ok(rig_close(s, 0));
+    }
+}
+
+/* A session with a table: pieces that agree with it change nothing, also where one alone has fewer
+ * tokens than are committed; the first that differs cuts it, as one large Match does. */
+TEST(match_pieces_resume_a_session)
+{
+    static uint32_t other[64];
+    struct bench b = bench_start(L, 64);
+    const struct reply *r;
+
+    commits(b.s, 1, 40);
+    assert_ok(rig_run_to(b.s, seq1, 50));
+    finds_resumed(in_pieces(b.s, seq1, 0, 50, 7), 40, 50, 50);
+    finds_resumed(in_pieces(b.s, seq1, 30, 60, 7), 40, 50, 60);
+    memcpy(other, seq1, sizeof other);
+    other[45]++;
+    finds_resumed(in_pieces(b.s, other, 3, 60, 6), 40, 45, 60);
+    other[38]++;
+    assert_err(TERN_INVALID, in_pieces(b.s, other, 0, 60, 6)->err);
+    finds_resumed(piece(b.s, seq1, 20, 45, 20, false), 40, 45, 45);
+    /* Where it has nothing but the committed part, its pages are told again from the first piece
+     * on. */
+    r = in_pieces(b.s, seq1, 8, 40, 10);
+    finds_resumed(r, 40, 40, 40);
+    assert_int_equal(pages_of(r, 0, 2), 8);
+}
