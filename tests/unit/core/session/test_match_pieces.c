@@ -138,6 +138,9 @@ TEST(peek_pieces_find_what_one_peek_finds)
     assert_int_equal(rig_request(st.rig, s->conn, &r)->peek.reached.gen, 0);
     r.peek.tokens.base = DEPTH - L;
     assert_err(TERN_INVALID, rig_request(st.rig, s->conn, &r)->err);
+    r.peek.from.gen++; /* a record that is another node by now */
+    r.peek.tokens.base = DEPTH;
+    assert_err(TERN_BUSY, rig_request(st.rig, s->conn, &r)->err);
     r.peek.from.slot = UINT32_MAX;
     assert_err(TERN_BUSY, rig_request(st.rig, s->conn, &r)->err);
     r.peek.from = (struct node_id){0};
