@@ -22,6 +22,7 @@ uint32_t match_parts(struct sim *w, uint32_t d, struct session *s, struct event 
     uint32_t at = whole.base, end = whole.base + whole.n, conn = ev->request.conn;
     struct event piece;
     uint32_t committed;
+    bool again = false; /* once, or a long one would never end */
 
     s->piece_end = 0;
     while (w->cfg.piece && end - at > w->cfg.piece) {
@@ -45,8 +46,9 @@ uint32_t match_parts(struct sim *w, uint32_t d, struct session *s, struct event 
         if (chance(w, 15))
             evict(w, d, chance(w, 50));
         MARK(match_in_pieces);
-        if ((s->allocated > 0 && s->committed == 0) || !chance(w, 10))
+        if (again || (s->allocated > 0 && s->committed == 0) || !chance(w, 10))
             continue;
+        again = true;
         /* The answer was lost: it begins anew. What it goes back over is in the tree alone by now.
          */
         at = whole.base;
@@ -104,6 +106,7 @@ void peek_parts(struct sim *w, uint32_t d, struct event *ev, uint32_t variant, u
         r = w->reply;
         if (r->err == TERN_BUSY && at > 0) { /* what it goes on from was evicted */
             at = 0;
+            size *= 4; /* a long one would never end */
             MARK(peek_begins_anew);
             continue;
         }
