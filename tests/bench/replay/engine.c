@@ -204,35 +204,11 @@ static void turn_clear(struct turn *turn)
     table_forget(&turn->table);
 }
 
-/* Gives the session all tokens of the prompt. What is longer than one request's body goes in
- * pieces: the tree is asked for the first, and the rest is there for Extends, commits and a Fetch.
- */
-static enum tern_err match_prompt(struct engine *e, struct turn *turn, uint32_t *got,
-                                  uint32_t *ret_host)
-{
-    enum tern_err err = TERN_OK;
-    uint32_t n = turn->prompt.input_length;
-
-    *ret_host = 0;
-    for (uint32_t at = 0; at < n && err == TERN_OK; at += MATCH_TOKENS) {
-        struct tern_tokens tokens = {
-            .base = at, .v = turn->tokens + at, .n = n - at < MATCH_TOKENS ? n - at : MATCH_TOKENS};
-        struct tern_result result;
-
-        err = tern_match(e->tern, turn->session, &tokens, 0, CALL_MS, &result);
-        if (err != TERN_OK)
-            return err;
-        turn->matched = result.lengths.committed;
-        *ret_host = at == 0 ? result.host_depth : *ret_host;
-        if (!table_take(&turn->table, &result, got))
-            err = TERN_INTERNAL;
-    }
-    return err;
-}
-
 enum tern_err turn_begin(struct engine *e, struct turn *turn, uint64_t *ret_match_ns)
 {
-    uint32_t got[PROFILE_GROUPS_MAX] = {0}, host;
+    struct tern_tokens tokens = {.v = turn->tokens, .n = turn->prompt.input_length};
+    uint32_t got[PROFILE_GROUPS_MAX] = {0};
+    struct tern_result result;
     uint64_t start;
     enum tern_err err;
 
@@ -241,20 +217,20 @@ enum tern_err turn_begin(struct engine *e, struct turn *turn, uint64_t *ret_matc
     if (err != TERN_OK)
         return err;
     start = clock_ns();
-    err = match_prompt(e, turn, got, &host);
+    err = tern_match(e->tern, turn->session, &tokens, 0, CALL_MS, &result);
     *ret_match_ns = clock_ns() - start;
-    if (err != TERN_OK && err != TERN_INTERNAL)
+    if (err != TERN_OK)
         return err;
     turn->state = TURN_MATCHED;
-    if (err != TERN_OK || turn->matched > turn->target || turn->matched % e->page_tokens ||
-        !runs_cover(e, got, turn->matched)) {
+    if (result.matched > turn->target || result.matched % e->page_tokens ||
+        !table_take(&turn->table, &result, got) || !runs_cover(e, got, result.matched)) {
         engine_says(e, "request %llu: the answer to a Match does not name the pages of %u tokens",
-                    (unsigned long long)turn->prompt.index, turn->matched);
+                    (unsigned long long)turn->prompt.index, result.matched);
         return TERN_INTERNAL;
     }
-    turn_found(e, turn, turn->matched);
-    if (host > turn->matched)
-        turn->host_depth = host < turn->target ? host : turn->target;
+    turn_found(e, turn, result.matched);
+    if (result.host_depth > result.matched)
+        turn->host_depth = result.host_depth < turn->target ? result.host_depth : turn->target;
     return TERN_OK;
 }
 

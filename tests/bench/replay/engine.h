@@ -16,8 +16,6 @@ static inline uint32_t div_up(uint32_t n, uint32_t d)
 #define CALL_MS  30000 /* a daemon that does not answer for that long is lost */
 #define FETCH_MS 60000
 
-#define MATCH_TOKENS 245760 /* tokens of one Match: they fit its frame */
-
 enum turn_state {
     TURN_IDLE = 0,
     TURN_WAITING,   /* its request is to be begun again */
