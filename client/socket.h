@@ -37,9 +37,9 @@ struct client_socket {
 
 uint64_t client_socket_now_ns(void); /* CLOCK_MONOTONIC */
 
-/* DAEMON_LOST with errno: nobody listens, or not allowed. TIMED_OUT; INVALID: the path does not fit;
- * INTERNAL: no memory, or no descriptor (errno). On success everything in *c is owned by it until
- * client_socket_close. */
+/* DAEMON_LOST with errno: nobody listens, or not allowed. TIMED_OUT; INVALID: the path does not
+ * fit; INTERNAL: no memory, or no descriptor (errno). On success everything in *c is owned by it
+ * until client_socket_close. */
 enum tern_err client_socket_open(struct client_socket *c, const char *path, uint32_t deadline_ms);
 /* Takes a connected socket over (and closes it on failure). For client_socket_open and tests. */
 enum tern_err client_socket_adopt(struct client_socket *c, int fd);

@@ -160,8 +160,8 @@ enum action_kind {
     ACT_SERVE_STOP,  /* serve: answer no more, then EV_SERVE_QUIET once nothing is in flight */
     ACT_ENGINE_GONE, /* engine: its control page may be zeroed, and used again by its tenant */
     ACT_ENGINE_STUCK, /* engine: a process of it died, others live on: an alarm, nothing to do */
-    ACT_STEP_WANTED,  /* engine, step: somebody waits for it: have its ranks ring when they reach it,
-                         and look at once whether they have. 0: nobody waits any more */
+    ACT_STEP_WANTED, /* engine, step: somebody waits for it: have its ranks ring when they reach it,
+                        and look at once whether they have. 0: nobody waits any more */
 };
 
 struct action {

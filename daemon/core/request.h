@@ -142,8 +142,8 @@ struct req_match {
     struct req_tokens tokens;
     uint32_t earlier; /* tokens of this Match that came in earlier pieces: at most tokens.base */
     bool more;        /* further pieces follow */
-    uint64_t step; /* the last step that may touch pages that this gives back (a resume frees the
-                      tail) */
+    uint64_t step;    /* the last step that may touch pages that this gives back (a resume frees the
+                         tail) */
 };
 
 enum step_op_kind {
@@ -330,10 +330,10 @@ struct reply {
         } session_open;
         struct {
             uint32_t depth,
-                history_depth;   /* what a Match would find; HISTORY alone may go deeper */
-            uint32_t host_depth; /* with what a Fetch from PEER_HOST would bring; >= depth */
-            struct node_id reached; /* what follows these tokens may be there, too: a Peek of it goes
-                                       on from this node; {0, 0}: nothing is */
+                history_depth;      /* what a Match would find; HISTORY alone may go deeper */
+            uint32_t host_depth;    /* with what a Fetch from PEER_HOST would bring; >= depth */
+            struct node_id reached; /* what follows these tokens may be there, too: a Peek of it
+                                       goes on from this node; {0, 0}: nothing is */
             uint32_t walked;        /* its depth */
         } peek;
         struct {

@@ -7,7 +7,6 @@
 #include <sys/mman.h>
 #include <unistd.h>
 
-
 #include "engine/admin.h"
 #include "engine/engine.h"
 #include "engine/json.h"

@@ -162,7 +162,8 @@ static uint64_t marks_gone(const struct writer *w)
     return gone;
 }
 
-/* ---- an engine's calls: DAEMON_LOST is its daemon's death, anything else the caller's to judge ----
+/* ---- an engine's calls: DAEMON_LOST is its daemon's death, anything else the caller's to judge
+ * ----
  */
 
 static enum tern_err side_open(struct side *s, const char *name)

@@ -239,8 +239,8 @@ struct session {
     uint8_t cancel_sent, fetch_before, fetch_bad_peer;
     uint8_t piece_variant; /* of the tokens of the Match under way */
     uint32_t piece_end;    /* how far pieces of it were taken; 0: none */
-    uint8_t deaf;       /* the connection that waited for the fetch was closed */
-    uint8_t fetch_host; /* from the host tier */
+    uint8_t deaf;          /* the connection that waited for the fetch was closed */
+    uint8_t fetch_host;    /* from the host tier */
     uint8_t away, back_turn;
     uint8_t unpinned; /* the host has all that it needs: the device may lose its path */
     uint8_t undone;   /* a copy failed: the core may have let it run on */

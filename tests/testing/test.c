@@ -1,5 +1,5 @@
-/* Keeps the cases that have listed themselves and runs them: see test.h. With an argument only those
- * run whose name it matches (* and ? as in a shell). */
+/* Keeps the cases that have listed themselves and runs them: see test.h. With an argument only
+ * those run whose name it matches (* and ? as in a shell). */
 #include "testing/test.h"
 
 #include <errno.h>

@@ -154,7 +154,8 @@ struct core *core_init(void *mem, const struct core_limits *limits,
     c->incarnation = incarnation;
     c->bytes = bytes;
     c->hash_mask = pow2_at_least(limits->nodes) - 1;
-    c->seals_queued = c->copies_queued = c->away = c->closing = c->pulls_active = c->serves_active = LIST_EMPTY;
+    c->seals_queued = c->copies_queued = c->away = c->closing = c->pulls_active = c->serves_active =
+        LIST_EMPTY;
     c->event_next = 1;
     free_all(c, limits);
     start_generations(c, limits, (uint32_t)hash_mix(incarnation, 0));

@@ -17,8 +17,9 @@ uint64_t tree_chain(const struct core *c, uint32_t parent, uint64_t content)
     return hash_mix(before, content);
 }
 
-#define STORED 0x80u /* in node_announced, beside the tiers that subscribers believe it to be on   \
-                      */
+#define STORED                                                                                     \
+    0x80u /* in node_announced, beside the tiers that subscribers believe it to be on              \
+           */
 
 /* Whether subscribers are to be told; notes that they were. */
 static bool is_news(struct node *n, enum tree_event_kind kind, uint32_t tiers)

@@ -18,11 +18,8 @@ struct command {
 };
 
 static const struct command commands[] = {
-    {"index", bench_index},
-    {"neighbours", bench_neighbours},
-    {"publish", bench_publish},
-    {"rpc", bench_rpc},
-    {"transfer", bench_transfer},
+    {"index", bench_index}, {"neighbours", bench_neighbours}, {"publish", bench_publish},
+    {"rpc", bench_rpc},     {"transfer", bench_transfer},
 };
 
 struct input {
@@ -62,11 +59,13 @@ static error_t read_option(int key, char *arg, struct argp_state *state)
                 in->command = &commands[i];
         }
         if (!in->command || state->arg_num > 0)
-            argp_error(state, "\"%s\": there are index, neighbours, publish, rpc and transfer", arg);
+            argp_error(state, "\"%s\": there are index, neighbours, publish, rpc and transfer",
+                       arg);
         return 0;
     case ARGP_KEY_END:
         if (!in->command)
-            argp_error(state, "what is to be measured: index, neighbours, publish, rpc or transfer");
+            argp_error(state,
+                       "what is to be measured: index, neighbours, publish, rpc or transfer");
         return 0;
     default: return ARGP_ERR_UNKNOWN;
     }
