@@ -88,4 +88,44 @@ static inline struct tern_answer polled(void)
     return answer;
 }
 
+/* A Match answer that is a function of `tag`, so that a wrong one is seen. */
+struct match_answer {
+    Tern__Wire__MatchReply m;
+    Tern__Wire__Lengths lengths;
+    Tern__Wire__Run run[2], *runs[2];
+    struct tern_page pages[5];
+};
+
+static inline const Tern__Wire__MatchReply *make_match(struct match_answer *a, uint32_t tag)
+{
+    tern__wire__match_reply__init(&a->m);
+    a->lengths = fake_lengths(tag, tag + 1, tag + 2);
+    a->m.lengths = &a->lengths;
+    a->m.has_matched = a->m.has_tokens = 1;
+    a->m.matched = tag * 64;
+    a->m.tokens = tag + 3;
+    for (uint32_t i = 0; i < 5; i++)
+        a->pages[i] = (struct tern_page){.index = tag + i, .generation = 7};
+    for (uint32_t i = 0; i < 2; i++) {
+        a->run[i] = fake_run(i, 10 * i, &a->pages[i * 3], i ? 2 : 3);
+        a->runs[i] = &a->run[i];
+    }
+    a->m.n_runs = 2;
+    a->m.runs = a->runs;
+    return &a->m;
+}
+
+static inline void assert_match(const struct tern_result *r, uint32_t tag)
+{
+    assert_ok(r->err);
+    assert_told_lengths(r, tag, tag + 1, tag + 2);
+    assert_int_equal(r->tokens, tag + 3);
+    assert_int_equal(r->matched, tag * 64);
+    assert_int_equal(r->nruns, 2);
+    assert_int_equal(r->runs[0].n, 3);
+    assert_run(&r->runs[1], 1, 10, 2);
+    assert_int_equal(r->runs[1].pages[1].index, tag + 4);
+    assert_int_equal(r->runs[1].pages[1].generation, 7);
+}
+
 #endif

@@ -1,0 +1,149 @@
+/* A prompt that is longer than a request: libtern sends it in pieces to a daemon that the test
+ * scripts, and puts one answer together. */
+#include "unit/rig/rig_client.h"
+
+/* Puts the pieces of a match together, and looks that each goes on where the one before ended. */
+struct pieces {
+    uint32_t tokens[20000], n, base, keys, pieces, refuse; /* refuse: the piece with that number */
+};
+
+static void serve_pieces(struct fake *f)
+{
+    struct pieces *p = f->ctx;
+    const Tern__Wire__Match *m;
+    struct match_answer a;
+
+    while ((m = (const void *)fake_read(f)) != NULL) {
+        Tern__Wire__Status busy = fake_status(TERN_BUSY, "full", NULL);
+        uint32_t n = (uint32_t)(m->tokens->tokens.len / sizeof(uint32_t));
+
+        if (m->earlier == 0)
+            p->base = m->tokens->kept, p->n = p->keys = p->pieces = 0;
+        check(m->tokens->kept == p->base + m->earlier && m->earlier == p->n && m->step == 9);
+        check(p->n + n <= 20000);
+        memcpy(p->tokens + p->n, m->tokens->tokens.data, m->tokens->tokens.len);
+        for (size_t at = 0; at < m->tokens->keys.len; at += sizeof(struct tern_extra_key)) {
+            uint32_t position;
+
+            memcpy(&position, m->tokens->keys.data + at, sizeof(position));
+            check(position - m->tokens->kept < n);
+            p->keys++;
+        }
+        p->n += n;
+        p->pieces++;
+        make_match(&a, m->more ? 77 : (uint32_t)f->h.session);
+        a.m.status = p->pieces == p->refuse ? &busy : NULL;
+        fake_reply(f, &a.m);
+    }
+}
+
+TEST(match_longer_than_a_request_goes_in_pieces)
+{
+    static uint32_t tokens[20000];
+    static struct tern_extra_key keys[700];
+    static struct pieces p;
+    struct tern_tokens list = {.v = tokens, .n = 1000, .base = 50, .keys = keys, .nkeys = 700};
+    struct tern_op op = {.kind = TERN_EXTEND, .tokens = list};
+    struct tern_result r;
+
+    for (uint32_t i = 0; i < 20000; i++)
+        tokens[i] = i * 7 + 1;
+    for (uint32_t i = 0; i < 700; i++)
+        keys[i].position = 50 + i + (i > 600 ? 13000 : 0);
+    fake.body_max = 4096;
+    start(serve_pieces, &p);
+    for (list.n = 14000; list.n <= 20000; list.n += 1333) {
+        assert_ok(tern_match(t, 5, &list, 9, 10000, &r));
+        assert_match(&r, 5);
+        assert_int_equal(p.n, list.n);
+        assert_int_equal(p.base, 50);
+        assert_int_equal(p.keys, 700);
+        assert_true(p.pieces > 25);
+        assert_memory_equal(p.tokens, tokens, list.n * sizeof(*tokens));
+    }
+    list.nkeys = 0;
+    list.n = 1000; /* fits in one */
+    assert_ok(tern_match(t, 6, &list, 9, 10000, &r));
+    assert_int_equal(p.pieces, 1);
+    op.tokens.n = 2000;
+    assert_err(TERN_INVALID, tern_do(t, &op, 1000, &r)); /* a step is not divided */
+    assert_string_not_equal(tern_error_text(t), "");
+    assert_ok(tern_match(t, 6, &list, 9, 1000, &r)); /* the refusal cost nothing */
+}
+
+/* A tree of chunks of 64 tokens of which `depth` are there, and handles that pass once in a while.
+ */
+struct peeked {
+    uint32_t depth, evictions, requests;
+};
+
+static void serve_peek(struct fake *f)
+{
+    struct peeked *p = f->ctx;
+    const Tern__Wire__Peek *m;
+
+    while ((m = (const void *)fake_read(f)) != NULL) {
+        uint32_t end = m->tokens->kept + (uint32_t)(m->tokens->tokens.len / sizeof(uint32_t)),
+                 at = end < p->depth ? end / 64 * 64 : p->depth;
+        Tern__Wire__PeekReply r = TERN__WIRE__PEEK_REPLY__INIT;
+        Tern__Wire__Status busy = fake_status(TERN_BUSY, "evicted", NULL);
+
+        check(m->from == (m->tokens->kept ? 1000 + m->tokens->kept : 0));
+        p->requests++;
+        if (m->from && p->evictions > 0) {
+            p->evictions--;
+            r.status = &busy;
+        }
+        r.has_depth = r.has_history_depth = r.has_host_depth = 1;
+        r.depth = r.history_depth = at;
+        r.host_depth = at + 1;
+        r.has_reached = r.has_walked = end - at < 64;
+        r.reached = r.has_reached ? 1000 + at : 0;
+        r.walked = r.has_walked ? at : 0;
+        fake_reply(f, &r);
+    }
+}
+
+TEST(peek_longer_than_a_request_goes_in_pieces_and_begins_anew)
+{
+    static uint32_t tokens[20000];
+    struct peeked p = {.depth = 64 * 150};
+    struct tern_namespace ns = {.model = "m"};
+    struct tern_tokens list = {.v = tokens, .n = 20000};
+    struct tern_depths d;
+
+    fake.body_max = 4096;
+    start(serve_peek, &p);
+    assert_ok(tern_peek_depths(t, 1, &ns, &list, 10000, &d));
+    assert_int_equal(d.resumable, p.depth);
+    assert_int_equal(d.host, p.depth + 1);
+    assert_true(p.requests > 15 && p.requests < 25); /* of those behind the end none */
+    p.evictions = 3;
+    p.depth = 64 * 312;
+    assert_ok(tern_peek_depths(t, 1, &ns, &list, 10000, &d));
+    assert_int_equal(d.history, p.depth);
+    p.evictions = 4;
+    assert_err(TERN_BUSY, tern_peek_depths(t, 1, &ns, &list, 10000, &d));
+    assert_int_equal(p.evictions, 0);
+    list.base = 1;
+    assert_err(TERN_INVALID, tern_peek_depths(t, 1, &ns, &list, 10000, &d));
+}
+
+/* The answer to a piece that fails is the answer to the match: no further piece is sent. */
+TEST(match_piece_that_fails_ends_the_match)
+{
+    static uint32_t tokens[20000];
+    static struct pieces p = {.refuse = 3};
+    struct tern_tokens list = {.v = tokens, .n = 20000};
+    struct tern_result r;
+
+    fake.body_max = 4096;
+    start(serve_pieces, &p);
+    assert_err(TERN_BUSY, tern_match(t, 5, &list, 9, 10000, &r));
+    assert_string_equal(tern_error_text(t), "full");
+    assert_told_lengths(&r, 77, 78, 79);
+    assert_int_equal(p.pieces, 3);
+    p.refuse = 0;
+    assert_ok(tern_match(t, 5, &list, 9, 10000, &r));
+    assert_match(&r, 5);
+}
