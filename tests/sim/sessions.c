@@ -418,6 +418,23 @@ static bool match_must_wait(struct sim *w, const struct session *s)
     return s->turn == TURN_FETCHING || s->turn == TURN_AWAY || s->turn == TURN_LOADING;
 }
 
+struct match_asked {
+    uint32_t conn, variant, n, common, step;
+    bool fresh;
+};
+
+/* A table is full, or too many releases wait. The pieces that were taken before stay what they are:
+ * of a new session's Match they are given up, of a resume they took the place of what differs. */
+static void match_busy(struct sim *w, uint32_t d, struct session *s, const struct match_asked *a)
+{
+    if (a->fresh || a->step <= w->d[d].engine[s->engine].min_done)
+        check_store_full(w, d, s, a->n);
+    if (s->piece_end && a->fresh)
+        match_given_up(w, d, s, a->conn);
+    else if (s->piece_end > a->common)
+        match_again(w, d, s, a->variant, s->piece_end, a->common, a->step, s->committed);
+}
+
 void ask_match(struct sim *w, uint32_t d, uint32_t i)
 {
     struct session *s = &w->d[d].session[i];
@@ -468,13 +485,13 @@ void ask_match(struct sim *w, uint32_t d, uint32_t i)
     if (match_must_wait(w, s))
         return;
     if (w->reply->err == TERN_BUSY) {
-        if (fresh || step <= w->d[d].engine[s->engine].min_done)
-            check_store_full(w, d, s, n);
-        if (s->piece_end && fresh)
-            match_given_up(w, d, s, conn);
-        else if (s->piece_end >
-                 common) /* what differs was replaced by the pieces that were taken */
-            match_again(w, d, s, variant, s->piece_end, common, step, s->committed);
+        match_busy(w, d, s,
+                   &(struct match_asked){.conn = conn,
+                                         .variant = variant,
+                                         .n = n,
+                                         .common = common,
+                                         .step = step,
+                                         .fresh = fresh});
         return;
     }
     if (!fresh && common < s->committed) {
