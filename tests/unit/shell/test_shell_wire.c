@@ -15,7 +15,7 @@
 static uint8_t frame[FRAME_HEADER_BYTES + BODY_MAX + 64];
 static uint8_t mem[BUDGET_BYTES(BODY_MAX)] __attribute__((aligned(64)));
 static struct table_run runs[64];
-static struct page_ref refs[65536];
+static struct page_ref refs[TABLE_PAGES];
 static struct op_result results[STEP_OPS_MAX];
 static struct prng prng;
 static struct wire_in in;
