@@ -435,6 +435,21 @@ static void match_busy(struct sim *w, uint32_t d, struct session *s, const struc
         match_again(w, d, s, a->variant, s->piece_end, a->common, a->step, s->committed);
 }
 
+/* A resume that goes back below what is committed, or beyond the reserve of its STATE. */
+static bool resume_refused(struct sim *w, const struct session *s, uint32_t common)
+{
+    if (common < s->committed) {
+        EXPECT(w->reply->err == TERN_INVALID, "resume_below_t",
+               "err %u for %u common tokens, T is %u", w->reply->err, common, s->committed);
+        MARK(resume_refused);
+        return true;
+    }
+    if (w->reply->err != TERN_INVALID || !state_may_refuse(w, s, resume_length(w, s, common)))
+        return false;
+    MARK(return_refused);
+    return true;
+}
+
 void ask_match(struct sim *w, uint32_t d, uint32_t i)
 {
     struct session *s = &w->d[d].session[i];
@@ -494,17 +509,8 @@ void ask_match(struct sim *w, uint32_t d, uint32_t i)
                                          .fresh = fresh});
         return;
     }
-    if (!fresh && common < s->committed) {
-        EXPECT(w->reply->err == TERN_INVALID, "resume_below_t",
-               "err %u for %u common tokens, T is %u", w->reply->err, common, s->committed);
-        MARK(resume_refused);
+    if (!fresh && resume_refused(w, s, common))
         return;
-    }
-    if (!fresh && w->reply->err == TERN_INVALID &&
-        state_may_refuse(w, s, resume_length(w, s, common))) {
-        MARK(return_refused);
-        return;
-    }
     EXPECT(w->reply->err == TERN_OK, "match_refused", "err %u %s", w->reply->err, w->reply->text);
     s->variant = (uint8_t)variant;
     if (!fresh && !state_window_whole(w, s, resume_length(w, s, common)))

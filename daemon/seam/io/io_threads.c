@@ -18,6 +18,7 @@
 #include <unistd.h>
 
 #include "base/check.h"
+#include "seam/io/own_threads.h"
 
 #define RING_ENTRIES   256u /* of a thread's ring; what does not fit waits in it */
 #define QUEUE_PER_TASK 4u
@@ -104,15 +105,6 @@ static bool queue_empty(const struct queue *q)
            atomic_load_explicit(&q->written, memory_order_seq_cst);
 }
 
-static void wake(int fd)
-{
-    uint64_t one = 1;
-
-    /* An eventfd takes every write but one that would pass 2^64, and is readable then. */
-    while (write(fd, &one, sizeof one) < 0 && errno == EINTR)
-        ;
-}
-
 static void woken(int fd)
 {
     uint64_t count;
@@ -128,7 +120,7 @@ static void give_back(struct io_thread *t, struct io_task *task, int32_t res)
     task->res = res;
     queue_push(&t->back, (struct item){.task = task});
     if (!atomic_exchange(&t->all->told, true))
-        wake(t->all->told_fd);
+        eventfd_wake(t->all->told_fd);
 }
 
 static void post(struct io_thread *t, struct io_task *task)
@@ -219,16 +211,11 @@ uint64_t io_threads_bytes(const struct io_threads_config *config)
                (sizeof(struct io_thread) + 2ull * queue_items(config) * sizeof(struct item));
 }
 
-/* The thread takes no signal but those that its own access raises. */
 static bool thread_start(struct io_thread *t)
 {
-    static const int own[] = {SIGBUS, SIGSEGV, SIGFPE, SIGILL, SIGABRT};
-    sigset_t blocked, before;
+    sigset_t before;
 
-    sigfillset(&blocked);
-    for (size_t i = 0; i < sizeof own / sizeof own[0]; i++)
-        sigdelset(&blocked, own[i]);
-    pthread_sigmask(SIG_SETMASK, &blocked, &before);
+    own_threads_mask(&before);
     t->started = pthread_create(&t->thread, NULL, thread_main, t) == 0;
     pthread_sigmask(SIG_SETMASK, &before, NULL);
     while (t->started && sem_wait(&t->ready) < 0 && errno == EINTR)
@@ -257,7 +244,7 @@ static void thread_destroy(struct io_thread *t)
 {
     if (t->started) {
         atomic_store(&t->stop, true);
-        wake(t->wake_fd);
+        eventfd_wake(t->wake_fd);
         pthread_join(t->thread, NULL);
     }
     if (t->wake_fd >= 0)
@@ -329,7 +316,7 @@ static void take_back(struct io_threads *threads, struct io_thread *t)
         item.task->done(item.task, item.task->res);
     }
     if (!queue_empty(&t->back) && !atomic_exchange(&threads->told, true))
-        wake(threads->told_fd);
+        eventfd_wake(threads->told_fd);
 }
 
 static void on_told(struct io_op *op, int32_t res, uint32_t flags, uint32_t buffer)
@@ -361,7 +348,7 @@ static void ask(struct io_thread *t, struct item item)
 {
     queue_push(&t->asked, item);
     if (atomic_exchange(&t->asleep, false))
-        wake(t->wake_fd);
+        eventfd_wake(t->wake_fd);
 }
 
 static void hand_over(struct io_threads *threads, struct io_task *task, enum io_task_kind kind,

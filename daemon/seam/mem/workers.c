@@ -6,13 +6,13 @@
 
 #include <errno.h>
 #include <pthread.h>
-#include <signal.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/prctl.h>
 #include <unistd.h>
 
 #include "base/check.h"
+#include "seam/io/own_threads.h"
 #include "seam/mem/workers_job.h"
 
 struct job_list {
@@ -85,16 +85,6 @@ static struct job *take_run(struct workers *w, uint64_t *ret_first, uint64_t *re
     return job;
 }
 
-static void wake_owner(struct workers *w)
-{
-    uint64_t one = 1;
-
-    /* An eventfd takes every write but one that would pass 2^64; a full one is readable all the
-     * same. */
-    while (write(w->event_fd, &one, sizeof one) < 0 && errno == EINTR)
-        ;
-}
-
 /* With the lock held. */
 static void finish_run(struct workers *w, struct job *job, uint64_t n, bool ok)
 {
@@ -107,7 +97,7 @@ static void finish_run(struct workers *w, struct job *job, uint64_t n, bool ok)
         return;
     }
     if (!w->finished.head)
-        wake_owner(w);
+        eventfd_wake(w->event_fd);
     list_push(&w->finished, job);
 }
 
@@ -137,20 +127,12 @@ static void *worker_main(void *arg)
 
 /* ------------------------------------------------------------------ owner */
 
-/* The threads take no signal but those that their own access raises: the owner thread handles the
- * rest. */
 static bool start_threads(struct workers *w, uint32_t threads)
 {
-    sigset_t blocked, before;
+    sigset_t before;
     bool ok = true;
 
-    sigfillset(&blocked);
-    sigdelset(&blocked, SIGBUS);
-    sigdelset(&blocked, SIGSEGV);
-    sigdelset(&blocked, SIGFPE);
-    sigdelset(&blocked, SIGILL);
-    sigdelset(&blocked, SIGABRT);
-    pthread_sigmask(SIG_SETMASK, &blocked, &before);
+    own_threads_mask(&before);
     for (; ok && w->threads < threads; w->threads += ok ? 1 : 0)
         ok = pthread_create(&w->thread[w->threads], NULL, worker_main, w) == 0;
     pthread_sigmask(SIG_SETMASK, &before, NULL);
@@ -364,7 +346,7 @@ void workers_poll(struct workers *w, void (*emit)(void *ctx, struct event *event
             return;
         emit(ctx, &event);
     }
-    wake_owner(w); /* more may be there: come back */
+    eventfd_wake(w->event_fd); /* more may be there: come back */
 }
 
 void workers_stats(struct workers *w, struct workers_stats *ret)

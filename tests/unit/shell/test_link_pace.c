@@ -6,6 +6,7 @@
 
 #include "shell/daemon.h"
 #include "shell/peers/link_internal.h"
+#include "test_link_rig.h"
 #include "unit/rig/rig_log.h"
 
 #define SECOND 1000000000u
@@ -27,12 +28,7 @@ uint64_t __wrap_io_now_ns(void);
 void __wrap_io_cancel(struct io *io, struct io_op *op);
 void __wrap_io_connect(struct io *io, struct io_op *op, int fd, const struct sockaddr *addr,
                        socklen_t len);
-void __wrap_xfer_stats(const struct xfer *xfer, struct xfer_stats *ret);
 void __wrap_xfer_link_down(struct xfer *xfer, uint32_t link);
-bool __wrap_stream_put(struct stream *s, const uint8_t *bytes, size_t n, const int *fds,
-                       uint32_t nfds);
-void __wrap_stream_open(struct stream *s, struct stream_pool *pool, const struct stream_ops *ops,
-                        int fd, uint32_t share, uint32_t body_max, uint32_t send_buffers_max);
 
 uint64_t __wrap_io_now_ns(void)
 {
@@ -75,30 +71,9 @@ void __wrap_io_connect(struct io *io, struct io_op *op, int fd, const struct soc
     under_way++;
 }
 
-void __wrap_xfer_stats(const struct xfer *xfer, struct xfer_stats *ret)
-{
-    (void)xfer;
-    *ret = (struct xfer_stats){0};
-}
-
 void __wrap_xfer_link_down(struct xfer *xfer, uint32_t link)
 {
     (void)xfer, (void)link;
-}
-
-bool __wrap_stream_put(struct stream *s, const uint8_t *bytes, size_t n, const int *fds,
-                       uint32_t nfds)
-{
-    (void)s, (void)bytes, (void)n, (void)fds, (void)nfds;
-    return true;
-}
-
-void __wrap_stream_open(struct stream *s, struct stream_pool *pool, const struct stream_ops *ops,
-                        int fd, uint32_t share, uint32_t body_max, uint32_t send_buffers_max)
-{
-    (void)pool, (void)share, (void)body_max, (void)send_buffers_max;
-    s->ops = ops;
-    s->fd = fd;
 }
 
 /* A tick of the daemon later. */

@@ -1,0 +1,36 @@
+/* What the daemon's own threads have in common: the signals that they take, and how they wake
+ * whoever sleeps on an eventfd. The workers (seam/mem) and the data threads (io_threads.c) use it.
+ */
+#ifndef SEAM_OWN_THREADS_H
+#define SEAM_OWN_THREADS_H
+
+#include <errno.h>
+#include <pthread.h>
+#include <signal.h>
+#include <stdint.h>
+#include <unistd.h>
+
+/* Threads that are started from here on take no signal but those that their own access raises: the
+ * owner thread handles the rest. *ret_before is the caller's mask, to be set again behind them. */
+static inline void own_threads_mask(sigset_t *ret_before)
+{
+    static const int own[] = {SIGBUS, SIGSEGV, SIGFPE, SIGILL, SIGABRT};
+    sigset_t blocked;
+
+    sigfillset(&blocked);
+    for (size_t i = 0; i < sizeof own / sizeof own[0]; i++)
+        sigdelset(&blocked, own[i]);
+    pthread_sigmask(SIG_SETMASK, &blocked, ret_before);
+}
+
+/* An eventfd takes every write but one that would pass 2^64; a full one is readable all the same.
+ */
+static inline void eventfd_wake(int fd)
+{
+    uint64_t one = 1;
+
+    while (write(fd, &one, sizeof one) < 0 && errno == EINTR)
+        ;
+}
+
+#endif
