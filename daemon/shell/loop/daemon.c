@@ -360,11 +360,13 @@ void daemon_destroy(struct daemon *d)
 
     if (!d)
         return;
-    /* The doors and xfer run the ring until their own operations have ended. Completions of
-     * connections and links come with them, so those must still exist, and they must no longer step
-     * the core. A link that ends tells xfer, which therefore goes after the doors. */
+    /* The doors and xfer run the ring until their own operations have ended, and what connections
+     * and links wait for ends with it. They must neither step the core nor tell a part of something
+     * that is gone. */
     if (d->state != DAEMON_STOPPED)
         daemon_state_move(&d->state, DAEMON_STOPPED);
+    if (d->streams)
+        stream_pool_mute(d->streams);
     conn_doors_destroy(d);
     links_door_destroy(d);
     xfer_destroy(d->xfer);

@@ -163,6 +163,10 @@ void stream_pool_serve(struct stream_pool *pool);
 /* Is something left for the next call? Then the loop must not wait. */
 bool stream_pool_has_input(const struct stream_pool *pool);
 
+/* From here on no owner hears of a stream: what the ring still reports is dropped, and no stream is
+ * handed back. For a daemon that is being taken apart, whose other parts still run the ring. */
+void stream_pool_mute(struct stream_pool *pool);
+
 /* Closes the streams whose buffers were taken. Starts a send for each stream that had something
  * queued since the last call. */
 void stream_pool_flush(struct stream_pool *pool);

@@ -29,6 +29,7 @@ struct stream_pool {
     uint32_t nready;              /* streams in all lists of those that are ready */
     uint32_t turn_frames;         /* handed out in the turn that is under way */
     bool doomed;                  /* some stream is */
+    bool mute;                    /* no owner hears of a stream any more */
     uint64_t ndoomed;
     uint8_t *big; /* shares x STREAM_BIG_SHARE buffers of big_bytes */
     size_t big_size;

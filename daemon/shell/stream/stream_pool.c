@@ -78,6 +78,11 @@ void stream_pool_destroy(struct stream_pool *pool)
     free(pool);
 }
 
+void stream_pool_mute(struct stream_pool *pool)
+{
+    pool->mute = true;
+}
+
 /* ---- buffers ---- */
 
 uint8_t *stream_body_take(struct stream *s)

@@ -138,6 +138,8 @@ void stream_recv_done(struct io_op *op, int32_t res, uint32_t flags, uint32_t bu
     struct stream *s = stream_of(op, recv);
     struct stream_pool *pool = s->pool;
 
+    if (pool->mute)
+        return;
     if (res > 0) {
         check(flags & IO_BUFFER);
         stream_input_keep(s, buffer, (size_t)res);

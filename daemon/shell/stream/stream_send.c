@@ -47,6 +47,8 @@ void stream_send_done(struct io_op *op, int32_t res, uint32_t flags, uint32_t bu
 
     (void)flags;
     (void)buffer;
+    if (s->pool->mute)
+        return;
     s->send_posted = false;
     if (s->state == STREAM_CLOSED) {
         stream_finish_if_quiet(s);

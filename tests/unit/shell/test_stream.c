@@ -59,3 +59,27 @@ TEST_WITH(stream_finish_sends_what_is_queued_and_closes, set_up, tear_down)
     assert_memory_equal(got, frame, sizeof frame);
     assert_int_equal(recv(far_end[0], got, sizeof got, 0), 0);
 }
+
+/* One is closed by the far end, and one has something queued that nobody will take. */
+TEST_WITH(stream_of_a_mute_pool_tells_its_owner_nothing, set_up, NULL)
+{
+    struct frame_header h = {.version = FRAME_VERSION, .type = FRAME_PING, .request_id = 1};
+    uint8_t frame[FRAME_HEADER_BYTES];
+
+    frame_encode(&h, frame);
+    assert_int_equal(send(far_end[1], frame, sizeof frame, 0), sizeof frame);
+    assert_true(stream_put(&side[2].s, frame, sizeof frame, NULL, 0));
+    close(far_end[0]);
+    close(far_end[2]);
+    stream_pool_flush(pool);
+    stream_pool_mute(pool);
+    for (uint32_t i = 0; i < STREAMS; i++)
+        io_run(io, io_now_ns() + 10000000);
+    stream_pool_serve(pool);
+    for (uint32_t i = 0; i < STREAMS; i++) {
+        assert_int_equal(side[i].frames + side[i].closed + side[i].finished, 0);
+        close(side[i].s.fd);
+    }
+    close(far_end[1]);
+    assert_int_equal(streams_gone(), 0);
+}
