@@ -61,11 +61,17 @@ static enum tern_err to_host(struct core *c, struct engine *e, struct session *s
                              uint32_t *ret_freed, struct reply *ret)
 {
     struct list pages;
+    enum tern_err err;
 
     node_pin(c, s->node, REF_HOST);
-    if (host_back_path(c, (struct path){s->node, s->state_from}, &ret->shortage) != TERN_OK) {
+    err = host_back_path(c, (struct path){s->node, s->state_from}, &ret->shortage);
+    if (err != TERN_OK) {
         node_unpin(c, s->node, REF_HOST);
-        return refuse(ret, TERN_POOL_EXHAUSTED,
+        if (err == TERN_BUSY)
+            return refuse(ret, err,
+                          "more has to be evicted from the host tier than one step does: the "
+                          "session runs on; repeat, it goes on");
+        return refuse(ret, err,
                       "the host tier has not that much room: the session runs on; wait for others "
                       "to recover or close, or retract with DROP");
     }

@@ -18,7 +18,8 @@
 void host_sealed(struct core *c, uint32_t slot);
 
 /* Has every copy made that the host needs to go on from `slot` without the device, taking the host
- * pages at once. POOL_EXHAUSTED, of the host tier, changes nothing but what was evicted there. */
+ * pages at once. POOL_EXHAUSTED, of the host tier, changes nothing. BUSY: making room there would
+ * take more than one step may do; what was evicted stays so, and a repetition goes on. */
 enum tern_err host_back_path(struct core *c, struct path path, struct shortage *ret);
 /* Is all of that acknowledged? */
 bool host_has_path(const struct core *c, struct path path);

@@ -32,12 +32,11 @@ static bool host_make_some(struct core *c, struct pool *p, const uint32_t *need,
     return host_evict_one(c, p);
 }
 
-/* False: there is not so much to evict, and nothing was (T11); or it would take more than one step
- * may do. */
-static bool host_room(struct core *c, struct pool *p, const uint32_t *need, uint32_t *ret_group)
+/* As pages_admit answers. */
+static enum tern_err host_room(struct core *c, struct pool *p, const uint32_t *need,
+                               uint32_t *ret_group)
 {
-    return pages_admit(c, p, pool_at(c, p->tiers[TIER_HOST]), need, host_make_some, ret_group) ==
-           TERN_OK;
+    return pages_admit(c, p, pool_at(c, p->tiers[TIER_HOST]), need, host_make_some, ret_group);
 }
 
 static bool checksums_known(const struct core *c, const struct node *n)
@@ -100,7 +99,7 @@ static bool writeback_if_room(struct core *c, uint32_t slot)
     for (uint32_t g = 0; g < p->ngroups; g++)
         need[g] = host_lacks(p, n, g) ? p->group[g].segment : 0;
     node_pin(c, held, REF_HOST);
-    room = host_room(c, p, need, &group);
+    room = host_room(c, p, need, &group) == TERN_OK;
     if (room)
         writeback_begin(c, slot);
     node_unpin(c, held, REF_HOST);
@@ -140,7 +139,7 @@ enum tern_err host_back_path(struct core *c, struct path path, struct shortage *
 {
     struct pool *p = node_pool(c, node_at(c, path.node));
     uint32_t need[GROUPS_MAX] = {0}, deepest = path.node, group;
-    bool room;
+    enum tern_err room;
 
     while (!node_on_host(node_at(c, deepest)))
         deepest = node_at(c, deepest)->parent;
@@ -153,7 +152,7 @@ enum tern_err host_back_path(struct core *c, struct path path, struct shortage *
     }
     node_pin(c, deepest, REF_HOST);
     room = host_room(c, p, need, &group);
-    if (room)
+    if (room == TERN_OK)
         for (uint32_t at = path.node; node_at(c, at)->depth > 0; at = node_at(c, at)->parent) {
             const struct node *n = node_at(c, at);
 
@@ -162,8 +161,8 @@ enum tern_err host_back_path(struct core *c, struct path path, struct shortage *
                 writeback_begin(c, at);
         }
     node_unpin(c, deepest, REF_HOST);
-    if (room)
-        return TERN_OK;
+    if (room != TERN_POOL_EXHAUSTED)
+        return room;
     *ret = (struct shortage){.group = group,
                              .needed = need[group],
                              .free = group_free(c, pool_at(c, p->tiers[TIER_HOST]), group)};

@@ -1,6 +1,7 @@
 /* Rule T14, retract and recover, and S10 and S8 of it: both modes, what is given back and when,
  * which lengths come back, what a session that is away may do, and every way out of it. Pages of 4
  * tokens and L = 4 where nothing else is said. */
+#include "core/session/call.h"
 #include "unit/rig/rig_host.h"
 
 /* T = 8, C = 14, A = 20: two pages in the tree, two of the session's own, one speculative. */
@@ -165,6 +166,31 @@ TEST(retract_too_little_host_room_fails_cleanly_and_the_session_runs_on)
     assert_int_equal(rig_retiring(b.rig, b.pool), 0);
     assert_int_equal(rig_jobs(b.rig, RIG_COPY), 0);
     goes_on_to_the_end(&b);
+}
+
+/* T11, T14: the host has enough to evict, but the step may look at no more records. */
+TEST(retract_that_evicts_more_than_a_step_may_is_busy_and_goes_on_when_repeated)
+{
+    struct bench b = host_bench(4, 32, 2);
+    struct request r = {.op = OP_RETRACT, .retract.mode = RETRACT_HOST};
+    struct reply reply = {0};
+    struct call call = {.req = &r};
+
+    put_away(&b, 1, 8);
+    b.rig->automatic = BY_HAND(RIG_SEAL);
+    commits(b.s, 2, 8);
+    call.session = session_at(b.rig->core, b.s->id.slot);
+    call.engine = engine_at(b.rig->core, call.session->engine);
+    b.rig->core->visits = STEP_VISITS_MAX;
+    assert_int_equal(session_retract(b.rig->core, NULL, &call, &reply), TERN_BUSY);
+    b.rig->core->visits = 0;
+    assert_string_equal(reply.text, "more has to be evicted from the host tier than one step does: "
+                                    "the session runs on; repeat, it goes on");
+    assert_string_equal(state_of(b.s), "turn");
+    b.rig->automatic = RIG_ALL;
+    rig_runs_free(b.rig);
+    retracts_to("retracted", b.s, RETRACT_HOST, 0);
+    bench_ends_clean(&b);
 }
 
 /* T14: room is taken for the whole path at once: nobody else can take it while the copies run. */
