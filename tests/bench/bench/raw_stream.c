@@ -89,9 +89,8 @@ bool raw_stream_start(struct raw_stream *s, size_t page_bytes, uint32_t pages)
     char ready;
 
     *s = (struct raw_stream){.pid = -1, .fd = -1, .page_bytes = page_bytes, .pages = pages};
-    s->region = make_region(page_bytes * pages, 2);
     s->order = make_order(pages, 2);
-    if (!s->region || !s->order || !tcp_pair(pair))
+    if (!s->order || !tcp_pair(pair))
         return false;
     s->fd = pair[0];
     s->pid = proc_fork();
@@ -101,7 +100,9 @@ bool raw_stream_start(struct raw_stream *s, size_t page_bytes, uint32_t pages)
         send_pages(pair[1], page_bytes, pages);
     }
     close(pair[1]);
-    return s->pid > 0 && proc_recv(s->fd, &ready, 1);
+    /* After the fork: memory that a child has too is copied when it is written, in small pages. */
+    s->region = make_region(page_bytes * pages, 2);
+    return s->region && s->pid > 0 && proc_recv(s->fd, &ready, 1);
 }
 
 void raw_stream_stop(struct raw_stream *s)
