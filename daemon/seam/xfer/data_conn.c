@@ -66,8 +66,8 @@ struct data_conn *data_conn_take(struct xfer *xfer, struct transport *t, int fd)
 {
     struct data_conns *conns = xfer->conns;
 
-    if (t ? xfer->stats.conns - conns->inbound == conns->outbound_max
-          : conns->inbound == conns->inbound_max)
+    if (conns->ending || (t ? xfer->stats.conns - conns->inbound == conns->outbound_max
+                            : conns->inbound == conns->inbound_max))
         return NULL;
     for (uint32_t i = 0; i < xfer->config.data_conns_max; i++) {
         struct data_conn *conn = &conns->conn[i];
@@ -539,7 +539,7 @@ static void drain(struct xfer *xfer)
     while (busy && io_now_ns() < deadline) {
         busy = conns->accepting;
         for (uint32_t i = 0; conns->conn && i < xfer->config.data_conns_max; i++) {
-            data_conn_fail(&conns->conn[i]); /* one may still have been accepted */
+            data_conn_fail(&conns->conn[i]);
             busy = busy || conns->conn[i].state != DATA_CONN_FREE;
         }
         if (busy)

@@ -126,7 +126,8 @@ bool data_conns_read(const struct xfer *xfer, uint32_t outflow); /* a send in fl
  * descriptor the pulls of the lane's queue break. */
 void data_conn_call(struct transport *t, uint32_t peer_link, const struct data_caller *caller);
 struct data_conn *data_conn_of_lane(const struct transport *t, uint32_t peer_link); /* or NULL */
-struct data_conn *data_conn_take(struct xfer *xfer, struct transport *t, int fd);   /* or NULL */
+/* Or NULL: no slot is free, or they are all being ended. */
+struct data_conn *data_conn_take(struct xfer *xfer, struct transport *t, int fd);
 void data_conn_options(const struct xfer *xfer, int fd);
 void data_conn_fail(struct data_conn *conn); /* ends it; safe to call twice */
 void data_conn_reap(struct data_conn *conn); /* frees it once nothing is in flight */

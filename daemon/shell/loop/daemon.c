@@ -61,6 +61,8 @@ static void mem_ready(struct io_op *op, int32_t res, uint32_t flags, uint32_t bu
 
     (void)res;
     (void)buffer;
+    if (d->state == DAEMON_STOPPED)
+        return; /* its verdicts would go to transfers that are being taken apart */
     mem_poll(d->mem, later, d);
     if (flags & IO_LAST)
         io_poll_in(d->io, &d->mem_op, mem_event_fd(d->mem), true);
@@ -360,9 +362,9 @@ void daemon_destroy(struct daemon *d)
 
     if (!d)
         return;
-    /* The doors and xfer run the ring until their own operations have ended, and what connections
-     * and links wait for ends with it. They must neither step the core nor tell a part of something
-     * that is gone. */
+    /* The doors and xfer run the ring until their own operations have ended, and what others wait
+     * for ends with it. It must neither step the core nor tell a part of something that is gone, so
+     * streams are mute, and the ring goes before all that its other operations belong to. */
     if (d->state != DAEMON_STOPPED)
         daemon_state_move(&d->state, DAEMON_STOPPED);
     if (d->streams)
@@ -370,10 +372,10 @@ void daemon_destroy(struct daemon *d)
     conn_doors_destroy(d);
     links_door_destroy(d);
     xfer_destroy(d->xfer);
+    io_destroy(d->io);
     conns_finish(d);
     subscribe_finish(d);
     links_finish(d);
-    io_destroy(d->io);
     stream_pool_destroy(d->streams);
     proc_table_finish(&d->procs);
     mem_destroy(d->mem);

@@ -1,6 +1,8 @@
 /* Promise P2 at the transport: after EV_PULL_QUIET nothing writes the pull's pages, after
  * EV_SERVE_QUIET nothing reads the serve's. Stops at random points, with a second transfer on the
  * same connection that must not notice. */
+#include <sys/eventfd.h>
+
 #include "unit/seam/test_transfers.h"
 
 #define STOPS      200
@@ -10,6 +12,7 @@
 #define PAGE_BYTES 40000
 #define POISON     0xa5
 #define TURNS_MAX  60
+#define LATE_PULLS 8
 
 /* Small socket buffers: a stop finds a receive or a send half done, not a transfer that is over. */
 static const struct rig_options options = {.page_bytes = {PAGE_BYTES},
@@ -248,4 +251,35 @@ TRANSFER_TEST(xfer_destroy_in_mid_transfer_ends_the_other_side)
         }
         rig_close();
     }
+}
+
+static struct late {
+    struct io_op op;
+    int fd;
+    uint32_t asked;
+} late;
+
+/* As the end of a path or of a name's look-up may be: it comes whenever the ring is run. */
+static void asks_late(struct io_op *op, int32_t res, uint32_t flags, uint32_t buffer)
+{
+    (void)op, (void)res, (void)flags, (void)buffer;
+    if (late.asked == LATE_PULLS)
+        return;
+    rig_pull((struct pull_id){late.asked, 1}, 0, 0, A_FIRST + late.asked, 1);
+    late.asked++;
+    usleep(1000);
+    eventfd_write(late.fd, 1);
+}
+
+TEST(xfer_destroy_lets_nobody_call_any_more)
+{
+    rig_open_filled(&options, B_FIRST);
+    late = (struct late){.op.done = asks_late, .fd = eventfd(1, EFD_CLOEXEC | EFD_NONBLOCK)};
+    io_poll_in(rig.io, &late.op, late.fd, true);
+    xfer_destroy(rig.dst.xfer);
+    rig.dst.xfer = NULL;
+    assert_true(late.asked > 0);
+    io_cancel(rig.io, &late.op);
+    late.asked = LATE_PULLS;
+    close(late.fd);
 }
