@@ -13,7 +13,7 @@
 #define GAP_NS    (UINT64_C(1000000000) / A_PER_S)
 #define LATE_NS   UINT64_C(100000000) /* what is later than that is not made up for */
 #define FILL_NS   UINT64_C(30000000000)
-#define SETTLED   32 /* requests in a row that are done: A is within its share again */
+#define SETTLED   32 /* requests at its rate, before B begins; within its share all are done */
 #define SETTLE_MS 1
 
 struct a_report {
@@ -49,7 +49,8 @@ static enum a_answer ask(struct tenant_a *a, bool over)
     return answer;
 }
 
-/* Until the table is full. */
+/* Until the table is full, and the daemon has got over how fast that went: what B is to notice is
+ * an A that asks at its rate. */
 static bool fill(struct tenant_a *a)
 {
     uint64_t until = clock_ns() + FILL_NS;
@@ -58,6 +59,9 @@ static bool fill(struct tenant_a *a)
     do
         answer = ask(a, true);
     while (answer == A_DONE && clock_ns() < until);
+    for (uint32_t i = 0; i < SETTLED && answer == A_REFUSED; i++, sleep_ms(SETTLE_MS))
+        if (ask(a, true) == A_FAILED)
+            return false;
     return answer == A_REFUSED;
 }
 
