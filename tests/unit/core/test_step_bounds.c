@@ -1,9 +1,20 @@
 /* T20: no step of the core visits more records than a named count, however large a pool is: what is
- * left over goes on in the next step. core_step checks the sum itself. */
+ * left over goes on in the next step, and others are answered in between. core_step checks the sum
+ * itself. TERN_FULL=1: pools and engines as large as they may become. */
 #include "unit/rig/rig_host.h"
 
-#define NODES 20000
-#define MANY  100000 /* evicting them visits more records than one step may */
+#include <stdlib.h>
+
+#define NODES        20000
+#define EVICT_FULL   460000
+#define CLOSE_FULL   153000
+#define SESSIONS_MAX 4096   /* of an engine that dies */
+#define MANY         100000 /* evicting them visits more records than one step may */
+
+static uint32_t of_size(uint32_t ordinary, uint32_t full)
+{
+    return getenv("TERN_FULL") ? full : ordinary;
+}
 
 /* A pool that is full of prefixes, committed and with all their checksums. No audit: it would look
  * at all of that after each of some thousand events. */
@@ -35,26 +46,54 @@ static struct bench full_bench(void)
     return bench_full_of(NODES);
 }
 
+/* A request of the engine, between two steps; its answer is the only action. */
+static void answered_between(struct rig *rig, const struct rig_engine *e, struct pool_id pool)
+{
+    struct event ev = {.kind = EV_REQUEST, .now_ns = rig->now_ns};
+
+    ev.request.op = OP_POOL_MAP;
+    ev.request.conn = e->conn[0];
+    ev.request.pool_map.pool = pool;
+    core_step(rig->core, &ev, rig->out);
+    assert_true(rig->out->n >= 1);
+    assert_err(TERN_OK, rig->out->v[0].reply.err);
+}
+
 struct pace {
-    const struct core *core;
-    uint32_t nodes, steps, most; /* nodes that went in one step */
+    struct bench *b;
+    struct rig_engine other;
+    struct pool_id pool; /* of the other one */
+    uint32_t full_of, nodes, steps, between;
+    uint32_t most, visits; /* nodes that went in one step; records that one visited */
 };
 
 static void note_pace(void *ctx, const struct event *event)
 {
     struct pace *pace = ctx;
-    uint32_t now = pace->core->limits.nodes - pace->core->free_nodes.n, gone = pace->nodes - now;
+    const struct core *core = pace->b->rig->core;
+    uint32_t now = core->limits.nodes - core->free_nodes.n, gone = pace->nodes - now;
 
     (void)event;
     pace->most = gone > pace->most ? gone : pace->most;
+    pace->visits = core->visits > pace->visits ? core->visits : pace->visits;
     pace->nodes = now;
     pace->steps++;
+    if (gone > 0 && now > 3 * PIECE_VISITS_MAX) { /* the end of all shall be the rig's to see */
+        answered_between(pace->b->rig, &pace->other, pace->pool);
+        pace->nodes = core->limits.nodes - core->free_nodes.n;
+        pace->most = now - pace->nodes > pace->most ? now - pace->nodes : pace->most;
+        pace->between++;
+    }
 }
 
 /* From now on: how much goes in one step. */
-static void watch(struct bench *b, struct pace *pace)
+static void watch(struct bench *b, struct pace *pace, uint32_t nodes)
 {
-    *pace = (struct pace){.core = b->rig->core, .nodes = NODES + 1};
+    const struct group_layout group = rig_group(4, 64);
+
+    *pace = (struct pace){.b = b, .full_of = nodes, .nodes = nodes + 1};
+    pace->other = rig_engine(b->rig, 1, "other", 1);
+    assert_ok(rig_pool_open(b->rig, pace->other.conn[0], &group, 1, 4096, &pace->pool));
     b->rig->on_event = note_pace;
     b->rig->on_event_ctx = pace;
 }
@@ -64,35 +103,39 @@ static void assert_in_pieces(struct bench *b, struct pace *pace)
     rig_runs_free(b->rig);
     note_pace(pace, NULL);
     assert_true(pace->most > 0 && pace->most <= PIECE_VISITS_MAX);
-    assert_true(pace->steps >= NODES / PIECE_VISITS_MAX);
+    assert_true(pace->visits > 0 && pace->visits <= 4 * PIECE_VISITS_MAX);
+    assert_true(pace->steps + pace->between >= pace->full_of / PIECE_VISITS_MAX);
+    assert_true(pace->between > 0);
     assert_int_equal(rig_view(b->rig).nodes, 0);
 }
 
 TEST(step_an_operator_evicts_a_full_pool_in_pieces)
 {
-    struct bench b = full_bench();
+    uint32_t nodes = of_size(NODES, EVICT_FULL);
+    struct bench b = bench_full_of(nodes);
     struct request evict = {.op = OP_EVICT, .evict.pool = {.slot = NONE}};
     const struct reply *r;
     struct pace pace;
 
     assert_ok(rig_close(b.s, 0));
-    watch(&b, &pace);
+    watch(&b, &pace, nodes);
     rig_request(b.rig, b.admin, &evict);
     assert_in_pieces(&b, &pace);
     r = rig_reply_to(b.rig, evict.request_id);
     assert_non_null(r);
-    assert_int_equal(r->evict.nodes, NODES);
-    assert_int_equal(r->evict.pages, NODES);
-    assert_int_equal(rig_free(b.rig, b.pool), NODES);
+    assert_int_equal(r->evict.nodes, nodes);
+    assert_int_equal(r->evict.pages, nodes);
+    assert_int_equal(rig_free(b.rig, b.pool), nodes);
 }
 
 TEST(step_a_full_pool_closes_in_pieces)
 {
-    struct bench b = full_bench();
+    uint32_t nodes = of_size(NODES, CLOSE_FULL);
+    struct bench b = bench_full_of(nodes);
     struct pace pace;
 
     assert_ok(rig_close(b.s, 0));
-    watch(&b, &pace);
+    watch(&b, &pace, nodes);
     assert_ok(rig_pool_close(b.rig, b.e.conn[0], b.pool));
     assert_in_pieces(&b, &pace);
 }
@@ -158,32 +201,39 @@ struct crowd {
     struct bench b;
     struct rig_engine big;
     struct pool_id pool;
-    struct rig_session *s[CROWD];
+    struct rig_session *s[SESSIONS_MAX];
+    uint32_t sessions, own_tokens;       /* of each */
     uint32_t steps, most, between, gone; /* steps with work left; the most visits of one; answers;
                                             engines that went */
 };
 
-static struct crowd crowd(void)
+static struct crowd crowd_of(uint32_t sessions, uint32_t own_pages)
 {
     struct rig_options o = rig_defaults();
     struct group_layout group = rig_group(4, 64);
-    struct crowd w = {.steps = 0};
+    struct crowd w = {.sessions = sessions, .own_tokens = 4 * own_pages};
 
-    o.limits.sessions = o.tenant[1].sessions_max = 2 * CROWD;
-    o.limits.nodes = 4 * OWN_PAGES + 16;
-    o.limits.pages = 4 * CROWD * OWN_PAGES;
-    o.limits.token_blocks = 4 * CROWD * OWN_PAGES;
+    o.limits.sessions = o.tenant[1].sessions_max = 2 * sessions;
+    o.limits.nodes = 4 * own_pages + 16;
+    o.limits.pages = 4 * sessions * own_pages;
+    o.limits.token_blocks = 4 * sessions * own_pages;
+    o.tenant[1].memory_bytes = 128ull * sessions * own_pages;
     w.b = bench_with(&o, 4, 16);
     w.big = rig_engine(w.b.rig, 1, "big", 1);
     w.b.rig->no_audit = true;
-    assert_ok(
-        rig_pool_open(w.b.rig, w.big.conn[0], &group, 1, 64 * (CROWD * OWN_PAGES + 256), &w.pool));
-    for (uint32_t i = 0; i < CROWD; i++) {
+    assert_ok(rig_pool_open(w.b.rig, w.big.conn[0], &group, 1, 64 * (sessions * own_pages + 256),
+                            &w.pool));
+    for (uint32_t i = 0; i < sessions; i++) {
         w.s[i] = rig_session(w.b.rig, &w.big, w.pool, 1);
-        assert_ok(rig_run_to(w.s[i], rig_tokens(i + 1, OWN_TOKENS), OWN_TOKENS));
+        assert_ok(rig_run_to(w.s[i], rig_tokens(i + 1, w.own_tokens), w.own_tokens));
     }
-    w.b.rig->no_audit = false;
+    w.b.rig->no_audit = sessions > CROWD;
     return w;
+}
+
+static struct crowd crowd(void)
+{
+    return crowd_of(CROWD, OWN_PAGES);
 }
 
 /* Before each step: what the last one did, and whether the other engine is answered. The audit
@@ -192,7 +242,6 @@ static void note_step(void *ctx, const struct event *event)
 {
     struct crowd *w = ctx;
     struct rig *rig = w->b.rig;
-    struct event ev = {.kind = EV_REQUEST, .now_ns = rig->now_ns};
 
     (void)event;
     if (rig->core->visits > w->most)
@@ -200,12 +249,8 @@ static void note_step(void *ctx, const struct event *event)
     if (!gives_back(rig->core))
         return;
     w->steps++;
-    ev.request.op = OP_POOL_MAP;
-    ev.request.conn = w->b.e.conn[0];
-    ev.request.pool_map.pool = w->b.pool;
-    core_step(rig->core, &ev, rig->out);
+    answered_between(rig, &w->b.e, w->b.pool);
     assert_true(rig->out->n == 1 || (rig->out->n == 2 && !gives_back(rig->core)));
-    assert_err(TERN_OK, rig->out->v[0].reply.err);
     w->between++;
     w->gone += rig->out->n - 1;
 }
@@ -274,12 +319,12 @@ TEST(t20_a_step_that_passes_frees_in_pieces)
  * were not, and a commit whose step never passed. Its name is free after the last. */
 TEST(t20_an_engine_that_is_gone_is_taken_apart_in_pieces)
 {
-    struct crowd w = crowd();
+    struct crowd w = crowd_of(of_size(CROWD, SESSIONS_MAX), of_size(OWN_PAGES, 60));
     uint32_t total = rig_pool_view(w.b.rig, w.pool).group[0].total;
     uint32_t late = rig_connect(w.b.rig, 1, NULL);
 
     for (uint32_t i = 0; i < 4; i++)
-        assert_ok(rig_commit(w.s[i], OWN_TOKENS, 9));
+        assert_ok(rig_commit(w.s[i], w.own_tokens, 9));
     for (uint32_t i = 4; i < 8; i++)
         assert_ok(rig_close(w.s[i], 9));
     watch_crowd(&w);
