@@ -30,7 +30,7 @@ keys "requests prompt_tokens matched_tokens prompt_pages decode_hit_pages transf
     "$TERN_BIN/tern-replay" --spawn --sessions 2 --turns 2 --json
 keys "histories events states violations failing_seeds histories_per_s faults marks marks_missed" \
     "j['histories'] == 20 and j['faults'] and j['marks']" "$TERN_BIN/tern-sim" --seeds 20 --json
-keys "match_warm_us memcmp_warm_us match_cold_us memcmp_cold_us insert_us pin_shallow_ns pin_deep_ns" True \
+keys "match_warm_us memcmp_warm_us match_cold_us memcmp_cold_us insert_us pin_shallow_ns pin_deep_ns evicted_nodes evict_step_ms_max" True \
     "$TERN_BIN/tern-bench" index --quick --json
 keys "match_rtt_us_p50 match_rtt_us_p99 raw_rtt_us_p50 match_rtt_us_p50_2core match_rtt_us_p99_2core
     raw_rtt_us_p50_2core step_us_p50 step_room_us_p50 step_exhausted_us_p50 step_exhausted_ratio pipelined_per_s

@@ -9,7 +9,7 @@
 
 #define PAGE_BYTES   4096
 #define SETTLE_LIMIT 100000
-#define ADMIN_CONN   1
+#define SEAL_JOBS    64
 
 static const struct namespace_id ns = {.hi = 1, .lo = 2};
 
@@ -33,7 +33,7 @@ static struct core_limits limits_for(uint32_t pages)
         .peers = 1,
         .pulls = 2,
         .serves = 2,
-        .seal_jobs = 64,
+        .seal_jobs = SEAL_JOBS,
         .copy_jobs = 16,
         .events = 64,
         .sums_per_page = 1,
@@ -58,29 +58,32 @@ const struct reply *core_rig_ask(struct core_rig *rig, struct request *request)
     return NULL;
 }
 
+/* Those that the last step began. */
+static uint32_t seals_begun(const struct core_rig *rig, struct seal_id *jobs, uint32_t n)
+{
+    for (uint32_t i = 0; i < rig->out->n; i++) {
+        if (rig->out->v[i].kind == ACT_SEAL)
+            jobs[n++] = rig->out->v[i].seal.job;
+    }
+    return n;
+}
+
 void core_rig_settle(struct core_rig *rig)
 {
+    struct seal_id jobs[SEAL_JOBS];
+    uint32_t njobs = seals_begun(rig, jobs, 0);
+
     for (uint32_t round = 0; round < SETTLE_LIMIT; round++) {
-        struct seal_id jobs[ACTIONS_MAX];
-        uint32_t njobs = 0;
+        struct event event = {.kind = EV_TIMER, .now_ns = ++rig->now_ns};
 
-        for (uint32_t i = 0; i < rig->out->n; i++) {
-            if (rig->out->v[i].kind == ACT_SEAL)
-                jobs[njobs++] = rig->out->v[i].seal.job;
-        }
-        if (njobs == 0 && core_deadline(rig->core) > rig->now_ns)
+        if (njobs > 0) {
+            event.kind = EV_SEALED;
+            event.sealed.job = jobs[--njobs];
+        } else if (core_deadline(rig->core) > rig->now_ns) {
             return;
-        for (uint32_t i = 0; i < njobs; i++) {
-            struct event sealed = {
-                .kind = EV_SEALED, .now_ns = ++rig->now_ns, .sealed.job = jobs[i]};
-
-            core_step(rig->core, &sealed, rig->out);
         }
-        if (njobs == 0) {
-            struct event timer = {.kind = EV_TIMER, .now_ns = ++rig->now_ns};
-
-            core_step(rig->core, &timer, rig->out);
-        }
+        core_step(rig->core, &event, rig->out);
+        njobs = seals_begun(rig, jobs, njobs);
     }
 }
 
@@ -125,7 +128,7 @@ bool core_rig_turn(struct core_rig *rig, struct session_id session, const uint32
 
 bool core_rig_evict(struct core_rig *rig)
 {
-    struct request evict = {.op = OP_EVICT, .conn = ADMIN_CONN, .evict.pool.slot = NONE};
+    struct request evict = {.op = OP_EVICT, .conn = CORE_RIG_ADMIN, .evict.pool.slot = NONE};
     const struct reply *r = core_rig_ask(rig, &evict);
     struct pool_view pool;
 
@@ -140,7 +143,7 @@ static bool set_up(struct core_rig *rig, const struct req_pool_open *layout, uin
     struct event opened = {.kind = EV_CONN_OPENED, .now_ns = ++rig->now_ns};
     struct event admin = {.kind = EV_CONN_OPENED,
                           .now_ns = ++rig->now_ns,
-                          .conn = {.conn = ADMIN_CONN, .proc = 1, .admin = true}};
+                          .conn = {.conn = CORE_RIG_ADMIN, .proc = 1, .admin = true}};
     struct request join = {.op = OP_ENGINE_JOIN,
                            .join = {.name = "bench", .role = ROLE_BOTH, .world = 1}};
     struct request open = {.op = OP_POOL_OPEN, .pool_open = *layout};

@@ -15,6 +15,8 @@ struct core_rig {
     uint64_t now_ns, request_id;
 };
 
+#define CORE_RIG_ADMIN 1 /* the connection of the operator */
+
 /* `open` gives groups and supersede policy; sizes and units of pages are the rig's. False without
  * memory, or if the core refuses the set-up. */
 bool core_rig_init(struct core_rig *rig, const struct req_pool_open *open, uint32_t pages);

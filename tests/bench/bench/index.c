@@ -1,8 +1,8 @@
 /* tern-bench index: a full hit of 49,152 tokens in a tree 50 turns deep, answered with all 768 page
  * handles, against memcmp of the same bytes; and what it costs to pin and unpin a leaf near the
  * root and one at the bottom; and one more commit of a session with a window, at three depths
- * (supersede.h). Both sides of a comparison alternate within one run, so that a change
- * of clock speed hits both. */
+ * (supersede.h); and the longest step while a full pool is evicted (longest.h). Both sides of a
+ * comparison alternate within one run, so that a change of clock speed hits both. */
 #include <stdio.h>
 #include <string.h>
 
@@ -12,6 +12,7 @@
 #include "engine/json.h"
 #include "engine/proc.h"
 #include "engine/stats.h"
+#include "longest.h"
 #include "supersede.h"
 
 #define PAGE_TOKENS 64
@@ -28,6 +29,7 @@ static int (*volatile compare)(const void *, const void *, size_t) = memcmp;
 struct figures {
     struct series match_warm, memcmp_warm, match_cold, memcmp_cold, insert, pin_shallow, pin_deep;
     struct supersede_figures supersede;
+    struct longest_figures longest;
 };
 
 struct index_bench {
@@ -215,6 +217,7 @@ static int show(struct index_bench *b, const struct bench_args *args)
         puts("index: 49,152 tokens in 50 turns, 64 a page, full hit with 768 handles");
     bench_show(args, o, figures, sizeof figures / sizeof figures[0]);
     supersede_show(&b->f.supersede, args, o);
+    longest_show(&b->f.longest, args, o);
     if (args->json)
         json_print(o);
     json_decref(o);
@@ -234,7 +237,8 @@ int bench_index(const struct bench_args *args)
 
     if (set_up(&b) && measure_match(&b, warm, false, &b.f.match_warm, &b.f.memcmp_warm) &&
         measure_match(&b, cold, true, &b.f.match_cold, &b.f.memcmp_cold) &&
-        measure_pins(&b, pins) && supersede_measure(&b.f.supersede, sessions))
+        measure_pins(&b, pins) && supersede_measure(&b.f.supersede, sessions) &&
+        longest_measure(&b.f.longest, args->quick ? 20000 : 460000))
         status = show(&b, args);
     else
         fprintf(stderr, "tern-bench index: the core did not answer as it must\n");
