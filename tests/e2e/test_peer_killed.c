@@ -264,7 +264,7 @@ TEST_WITH(trace_id_is_in_the_logs_of_both_daemons, set_up, tear_down)
 
     assert_int_equal(session.matched, 0);
     tern_trace(p->dest.engine.tern, 0xfedcba9876543210);
-    assert_int_equal(engine_fetch(&session, "source", 0, TRANSFER_MS), TERN_OK);
+    assert_int_equal(engine_fetch(&session, "source", TOKENS / 16, TRANSFER_MS), TERN_OK);
     assert_int_equal(daemon_log_lines(&p->dest.daemon, "event=pull_open peer=source dir=out ",
                                       "trace=fedcba9876543210"),
                      1);
