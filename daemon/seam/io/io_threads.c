@@ -135,9 +135,10 @@ static void moved(struct io_op *op, int32_t res, uint32_t flags, uint32_t buffer
 {
     struct io_task *task = (struct io_task *)(void *)((char *)op - offsetof(struct io_task, op));
     struct io_thread *t = task->thread;
+    bool more = res > 0 && task->work && task->work(task, res);
 
     (void)flags, (void)buffer;
-    if (res > 0 && task->work && task->work(task, res))
+    if (more && !task->called_back)
         post(t, task);
     else
         give_back(t, task, res);
@@ -147,8 +148,9 @@ static void take(struct io_thread *t, const struct item *item)
 {
     struct io_task *task = item->task;
 
+    task->called_back = item->cancel;
     if (item->cancel) {
-        io_cancel(t->io, &task->op); /* nothing, if it is on its way back */
+        io_cancel(t->io, &task->op); /* nothing, if what it did has just ended */
     } else if (task->kind == IO_TASK_WORK) {
         task->work(task, 0);
         give_back(t, task, 0);

@@ -24,8 +24,8 @@ enum io_task_kind { IO_TASK_RECEIVE, IO_TASK_SEND, IO_TASK_WORK };
 /* The caller's, embedded in what it belongs to; zeroed before its first use. */
 struct io_task {
     /* On the data thread. Of a receive or a send: `res` bytes were moved, more than 0; true: msg
-     * names more, which the thread goes on with. NULL: that was all. Of plain work: once, and what
-     * it returns says nothing. */
+     * names more, which the thread goes on with unless it was called back. NULL: that was all. Of
+     * plain work: once, and what it returns says nothing. */
     bool (*work)(struct io_task *task, int32_t res);
     /* On the owner thread: it is back. res: of the last operation, as in io.h; of work 0. */
     void (*done)(struct io_task *task, int32_t res);
@@ -38,6 +38,7 @@ struct io_task {
     struct io_op op;
     int fd;
     int32_t res;
+    bool called_back; /* the data thread's view */
 };
 
 struct io_threads_config {

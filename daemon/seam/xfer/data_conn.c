@@ -22,6 +22,11 @@ static struct data_conn *conn_of_recv(struct io_op *op)
     return (struct data_conn *)(void *)((char *)op - offsetof(struct data_conn, recv_op));
 }
 
+static struct data_conn *conn_of_send_task(struct io_task *task)
+{
+    return (struct data_conn *)(void *)((char *)task - offsetof(struct data_conn, send_task));
+}
+
 static struct data_conn *conn_of_recv_task(struct io_task *task)
 {
     return (struct data_conn *)(void *)((char *)task - offsetof(struct data_conn, recv_task));
@@ -158,6 +163,53 @@ bool data_conns_evict(struct xfer *xfer)
     return false;
 }
 
+/* ------------------------------------------------------------------ pages, in pieces */
+
+/* The next piece: stretches, and of the last one what there is room for. Returns its bytes. */
+static uint64_t walk_piece(struct data_conn *conn, struct io_task *task, uint64_t bytes_max)
+{
+    struct data_walk *w = &conn->walk;
+    uint32_t i = w->at;
+    uint64_t bytes = 0;
+
+    w->cut = NONE;
+    while (i < w->n && bytes < bytes_max) {
+        struct iovec *part = &conn->iov[i++];
+        uint64_t room = bytes_max - bytes;
+
+        if (part->iov_len > room) {
+            w->cut = i - 1;
+            w->length = part->iov_len;
+            part->iov_len = room;
+        }
+        bytes += part->iov_len;
+    }
+    task->msg.msg_iov = conn->iov + w->at;
+    task->msg.msg_iovlen = i - w->at;
+    return bytes;
+}
+
+/* n bytes of the piece have moved. */
+static void walk_over(struct data_conn *conn, uint64_t n)
+{
+    struct data_walk *w = &conn->walk;
+
+    if (w->cut != NONE)
+        conn->iov[w->cut].iov_len = w->length;
+    w->left -= n;
+    w->moved += n;
+    while (n > 0) {
+        struct iovec *part = &conn->iov[w->at];
+        uint64_t step = part->iov_len < n ? part->iov_len : n;
+
+        part->iov_base = (uint8_t *)part->iov_base + step;
+        part->iov_len -= step;
+        n -= step;
+        if (part->iov_len == 0)
+            w->at++;
+    }
+}
+
 /* ------------------------------------------------------------------ sending */
 
 /* What was in flight on send_op has ended, well or not. False: so has the connection. */
@@ -197,6 +249,29 @@ void data_conn_send_buffer(struct data_conn *conn)
     conn->send_op.done = buffer_sent;
     io_send(conn->xfer->config.io, &conn->send_op, conn->fd, conn->buffer + conn->out_at,
             conn->out_n - conn->out_at, true);
+}
+
+static bool pages_gone(struct io_task *task, int32_t res)
+{
+    struct data_conn *conn = conn_of_send_task(task);
+
+    data_conn_progress(conn);
+    walk_over(conn, (uint64_t)res);
+    if (conn->walk.left == 0)
+        return false;
+    walk_piece(conn, task, DATA_SEND_PIECE);
+    return true;
+}
+
+void data_conn_send_pages(struct data_conn *conn, uint32_t n, uint64_t bytes,
+                          void (*done)(struct io_task *task, int32_t res))
+{
+    conn->walk = (struct data_walk){.n = n, .left = bytes};
+    conn->send_task.work = pages_gone;
+    conn->send_task.done = done;
+    conn->send_task.msg.msg_flags = MSG_WAITALL;
+    walk_piece(conn, &conn->send_task, DATA_SEND_PIECE);
+    io_threads_send(conn->xfer->threads, &conn->send_task, data_conn_lane(conn), conn->fd);
 }
 
 /* ------------------------------------------------------------------ receiving */
@@ -261,61 +336,17 @@ void data_conn_receive(struct data_conn *conn, void *at, uint32_t n, bool all)
     io_recv(conn->xfer->config.io, &conn->recv_op, conn->fd, at, n, false);
 }
 
-/* The next piece: stretches, and of the last one what there is room for. */
-static void landing_piece(struct data_conn *conn)
-{
-    struct data_landing *in = &conn->in;
-    uint32_t i = in->at;
-    uint64_t bytes = 0;
-
-    in->cut = NONE;
-    while (i < in->n && bytes < DATA_RECV_BYTES) {
-        struct iovec *part = &conn->iov[i++];
-        uint64_t room = DATA_RECV_BYTES - bytes;
-
-        if (part->iov_len > room) {
-            in->cut = i - 1;
-            in->length = part->iov_len;
-            part->iov_len = room;
-        }
-        bytes += part->iov_len;
-    }
-    conn->recv_task.msg.msg_iov = conn->iov + in->at;
-    conn->recv_task.msg.msg_iovlen = i - in->at;
-    data_conn_await(conn, bytes);
-}
-
-static void landing_over(struct data_conn *conn, uint64_t n)
-{
-    struct data_landing *in = &conn->in;
-
-    if (in->cut != NONE)
-        conn->iov[in->cut].iov_len = in->length;
-    in->left -= n;
-    in->landed += n;
-    while (n > 0) {
-        struct iovec *part = &conn->iov[in->at];
-        uint64_t step = part->iov_len < n ? part->iov_len : n;
-
-        part->iov_base = (uint8_t *)part->iov_base + step;
-        part->iov_len -= step;
-        n -= step;
-        if (part->iov_len == 0)
-            in->at++;
-    }
-}
-
 static bool pages_landed(struct io_task *task, int32_t res)
 {
     struct data_conn *conn = conn_of_recv_task(task);
 
     data_conn_progress(conn);
-    landing_over(conn, (uint64_t)res);
+    walk_over(conn, (uint64_t)res);
     conn->caller->landed(conn, (uint64_t)res);
     atomic_fetch_add_explicit(&conn->xfer->landed_bytes, (uint64_t)res, memory_order_relaxed);
-    if (conn->in.left == 0)
+    if (conn->walk.left == 0)
         return false;
-    landing_piece(conn);
+    data_conn_await(conn, walk_piece(conn, task, DATA_RECV_BYTES));
     return true;
 }
 
@@ -323,19 +354,19 @@ static void pages_received(struct io_task *task, int32_t res)
 {
     struct data_conn *conn = conn_of_recv_task(task);
 
-    receive_ended(conn, conn->in.landed, res);
+    receive_ended(conn, conn->walk.moved, res);
 }
 
 void data_conn_receive_pages(struct data_conn *conn, uint32_t n, uint64_t bytes)
 {
     if (conn->recv_inflow != NONE)
         inflow_hold(conn->xfer, conn->recv_inflow);
-    conn->in = (struct data_landing){.n = n, .left = bytes};
+    conn->walk = (struct data_walk){.n = n, .left = bytes};
     conn->receiving = true;
     conn->recv_task.work = pages_landed;
     conn->recv_task.done = pages_received;
     conn->recv_task.msg.msg_flags = 0;
-    landing_piece(conn);
+    data_conn_await(conn, walk_piece(conn, &conn->recv_task, DATA_RECV_BYTES));
     io_threads_receive(conn->xfer->threads, &conn->recv_task, data_conn_lane(conn), conn->fd);
 }
 

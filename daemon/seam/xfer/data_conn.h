@@ -23,15 +23,20 @@
 
 /* The bytes of one receive of pages. It completes when all of it has come (data_conn_await), and
  * what came is verified while it is in cache. At 512 KiB a receive lost a third on the loopback. */
+#ifndef DATA_RECV_BYTES
 #define DATA_RECV_BYTES (256u << 10)
+#endif
 /* The size of a data connection's socket buffers, where the system allows so much: room for a
  * receive that waits to be whole, one that is verified, and a send. With half of that the source
  * waits for the window of TCP. */
 #define DATA_SOCKET_BYTES (1 << 20)
 #define DATA_IOVS         1024u /* of one send or receive: the kernel's limit */
-/* Of one send: an answer goes out whole. In halves of 512 KiB the hand-over between the owner and
- * the data thread cost the source's core a tenth. */
-#define DATA_SEND_BYTES   (2u << 20)
+/* Of one hand-over, so that an answer goes out whole: in halves of 512 KiB the source's core spent
+ * a tenth on hand-overs. And of one send of it: what a peer must take before data_idle_ms. */
+#define DATA_SEND_BYTES (2u << 20)
+#ifndef DATA_SEND_PIECE
+#define DATA_SEND_PIECE (512u << 10)
+#endif
 #define DATA_BUFFER_BYTES 16384u /* requests sent at once; requests received and not understood */
 #define DATA_BACKLOG      256    /* that the kernel keeps for us: a burst costs nobody its turn */
 #define DATA_LINK_MIN     2u     /* a peer calls once for TCP and once for RDMA */
@@ -57,13 +62,13 @@ struct data_caller {
     bool (*idle)(const struct data_conn *conn); /* no pull needs it: its slot may go to another */
 };
 
-/* Where a receive of pages is in conn->iov. It goes on in pieces of DATA_RECV_BYTES. */
-struct data_landing {
-    uint32_t at, n;  /* stretches: the one that comes next, and behind the last */
+/* Where a receive or a send of pages is in conn->iov. It goes on in pieces. */
+struct data_walk {
+    uint32_t at, n;  /* stretches: the one that is next, and behind the last */
     uint32_t cut;    /* the stretch that the piece in flight has a part of; NONE */
     uint64_t length; /* all of that stretch */
-    uint64_t left;   /* bytes that are to come */
-    uint64_t landed; /* that have come */
+    uint64_t left;   /* bytes that are still to be moved */
+    uint64_t moved;
 };
 
 struct data_conn {
@@ -81,7 +86,7 @@ struct data_conn {
     _Atomic int awaited; /* bytes that wake the receive in flight: SO_RCVLOWAT as it is set */
     _Atomic uint64_t progress_ns;
     struct iovec *iov;      /* owned, DATA_IOVS; away with the task that names it */
-    struct data_landing in; /* away with recv_task */
+    struct data_walk walk;  /* in iov: away with the task, too */
     uint8_t *meta;          /* owned, data_conns.meta_bytes, aligned as a uint64_t */
     uint8_t *buffer;        /* owned, DATA_BUFFER_BYTES: what we ask; what we are asked */
     uint32_t out_n, out_at; /* to be sent: of the buffer, or of meta at the source's side */
@@ -140,6 +145,10 @@ void data_conn_receive(struct data_conn *conn, void *at, uint32_t n, bool all);
 /* By iov, n stretches of so many bytes; what may be written is recv_inflow's. A data thread calls
  * `landed` as they come. */
 void data_conn_receive_pages(struct data_conn *conn, uint32_t n, uint64_t bytes);
+/* By iov, n stretches of so many bytes. `done` comes on the owner thread; walk.moved says how many
+ * went out. */
+void data_conn_send_pages(struct data_conn *conn, uint32_t n, uint64_t bytes,
+                          void (*done)(struct io_task *task, int32_t res));
 /* Of its tasks: both of a connection go to one thread, those of the next one to the next. */
 uint32_t data_conn_lane(const struct data_conn *conn);
 void data_conn_cancel_receive(struct data_conn *conn);

@@ -268,7 +268,6 @@ static void send_post(struct data_conn *conn)
 {
     struct data_request *r = conn->request;
     struct data_gather g = {.iov = conn->iov, .bytes_max = DATA_SEND_BYTES};
-    struct msghdr *msg = &conn->send_task.msg;
     bool pages = r->state == DATA_REQUEST_PAGES && r->pages_left > 0;
 
     check(!conn->sending && conn->send_outflow == NONE);
@@ -277,15 +276,14 @@ static void send_post(struct data_conn *conn)
         r->transport->ops->service->gather(conn, &g);
     if (conn->send_outflow != NONE)
         outflow_hold(conn->xfer, conn->send_outflow);
-    msg->msg_iov = conn->iov;
-    msg->msg_iovlen = g.n;
-    msg->msg_flags = MSG_WAITALL;
     conn->sending = true;
-    conn->send_task.done = task_sent;
-    if (pages)
-        io_threads_send(conn->xfer->threads, &conn->send_task, data_conn_lane(conn), conn->fd);
-    else
-        io_sendmsg(conn->xfer->config.io, &conn->send_op, conn->fd, msg);
+    if (pages) {
+        data_conn_send_pages(conn, g.n, g.bytes, task_sent);
+    } else {
+        conn->send_task.msg =
+            (struct msghdr){.msg_iov = conn->iov, .msg_iovlen = g.n, .msg_flags = MSG_WAITALL};
+        io_sendmsg(conn->xfer->config.io, &conn->send_op, conn->fd, &conn->send_task.msg);
+    }
 }
 
 void data_source_send(struct data_conn *conn)
@@ -323,26 +321,27 @@ static void sent_bytes(struct data_conn *conn, uint64_t n)
     data_source_send(conn);
 }
 
-static void send_ended(struct data_conn *conn, int32_t res)
+/* n bytes went out, and the last operation ended with res. */
+static void send_ended(struct data_conn *conn, uint64_t n, int32_t res)
 {
     struct xfer *xfer = conn->xfer;
     struct data_request *r = conn->request;
     uint32_t outflow = conn->send_outflow;
+    bool lost = res == -EFAULT && outflow != NONE; /* a page has no memory behind it */
 
     conn->sending = false;
     conn->send_outflow = NONE;
     if (conn->state == DATA_CONN_OPEN) {
-        if (res > 0) {
+        if (n > 0)
             data_conn_progress(conn);
-            sent_bytes(conn, (uint64_t)res);
-        } else if (res == -EFAULT && outflow != NONE) {
+        if (lost)
             r->transport->ops->service->over(r->transport, conn, true);
-            send_post(conn);
-        } else if (res == -ECANCELED) {
-            send_post(conn);
-        } else {
+        if (res <= 0 && res != -ECANCELED && !lost)
             data_conn_fail(conn);
-        }
+        else if (n > 0)
+            sent_bytes(conn, n);
+        else
+            send_post(conn);
     }
     if (outflow != NONE)
         outflow_release(xfer, outflow);
@@ -355,13 +354,16 @@ static void send_ended(struct data_conn *conn, int32_t res)
 static void send_done(struct io_op *op, int32_t res, uint32_t flags, uint32_t buffer)
 {
     (void)flags, (void)buffer;
-    send_ended((struct data_conn *)(void *)((char *)op - offsetof(struct data_conn, send_op)), res);
+    send_ended((struct data_conn *)(void *)((char *)op - offsetof(struct data_conn, send_op)),
+               res > 0 ? (uint64_t)res : 0, res);
 }
 
 static void task_sent(struct io_task *task, int32_t res)
 {
-    send_ended((struct data_conn *)(void *)((char *)task - offsetof(struct data_conn, send_task)),
-               res);
+    struct data_conn *conn =
+        (struct data_conn *)(void *)((char *)task - offsetof(struct data_conn, send_task));
+
+    send_ended(conn, conn->walk.moved, res);
 }
 
 /* ------------------------------------------------------------------ receiving */

@@ -21,6 +21,8 @@
 #include "base/check.h"
 
 #define XFER_PIECE_BYTES 4096u /* a batch is several pieces, now and then of several paths */
+#define DATA_RECV_BYTES  1500u /* and a data thread moves each of them in several */
+#define DATA_SEND_PIECE  1500u
 
 void *sim_calloc(size_t n, size_t size);
 void sim_free(void *p);

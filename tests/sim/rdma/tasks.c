@@ -102,7 +102,7 @@ void tasks_run(uint32_t number, uint32_t gen)
     case STAGE_POST: post(a); break;
     case STAGE_MOVES: break;
     case STAGE_WORK:
-        if (a->task->work(a->task, a->task->res))
+        if (a->task->work(a->task, a->task->res) && !a->cancelled)
             post(a);
         else
             later(a, STAGE_BACK);

@@ -2,6 +2,7 @@
  * end that leaves no thread behind. The interleavings are chance's; what must hold holds in all. */
 #include <errno.h>
 #include <pthread.h>
+#include <semaphore.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/socket.h>
@@ -165,4 +166,35 @@ TEST(io_threads_each_task_comes_back_once_whatever_is_cancelled)
     }
     assert_true(cancelled >= ROUNDS * PAIRS / 3);
     assert_true(whole >= ROUNDS * PAIRS / 3);
+}
+
+static sem_t begun, go_on;
+
+static bool block(struct io_task *task, int32_t res)
+{
+    (void)task, (void)res;
+    sem_post(&begun);
+    while (sem_wait(&go_on) != 0)
+        ;
+    return false;
+}
+
+/* A piece comes and the task is called back while the thread does something else, so the thread
+ * finds both: the cancel has nothing to cancel, and the task does not go on with the next piece. */
+TEST(io_threads_cancel_holds_beside_a_piece_that_has_come)
+{
+    static const uint8_t bytes[PIECE_BYTES];
+    struct pair busy = {.receive = {.work = block, .done = came_back}};
+
+    open_threads(1);
+    assert_int_equal(sem_init(&begun, 0, 0) | sem_init(&go_on, 0, 0), 0);
+    receive(&pair[0], 2);
+    io_threads_work(threads, &busy.receive, 0);
+    while (sem_wait(&begun) != 0)
+        ;
+    assert_int_equal(write(pair[0].fd[1], bytes, sizeof bytes), sizeof bytes);
+    io_threads_cancel(threads, &pair[0].receive);
+    sem_post(&go_on);
+    until_back(&pair[0], 1);
+    until_back(&busy, 1);
 }
