@@ -22,7 +22,7 @@
 #define PEERS_RATIO      0.9
 #define SITTINGS         3
 #define SITTING_PAIRS    7
-#define PEERS_PAIRS      9
+#define PEERS_PAIRS      15
 #define QUICK_PAIRS      3
 #define CORRUPT_PAGES    100
 #define SENT_MAX         1.01 /* heads and checksums beside the pages */
