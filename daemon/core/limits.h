@@ -34,6 +34,7 @@
 #define STEP_VISITS_MAX      262144 /* records that loops over nodes visit in one step of the core */
 #define STEP_PATH_MAX        131072 /* of them, those that the last turn of such a loop may add */
 #define PIECE_VISITS_MAX     4096   /* those of a piece of work that goes on in the next step */
+#define SLAB_LOOKS_MAX       16     /* slabs of a group looked at for the one that costs least */
 #define GIVE_BACK_VISITS_MAX 32768  /* after so many what is released goes on in the next step */
 #define EVICTIONS_MAX        4      /* of operators, under way */
 #define CHANGED_MAX          1024   /* nodes that wait to be counted, after a step */

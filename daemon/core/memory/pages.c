@@ -52,8 +52,7 @@ static void slab_format(const struct core *c, uint32_t slot, const struct pool *
     }
 }
 
-/* Would the slab go back to the pool if what may be evicted were? */
-static bool slab_loose(const struct slab *s, const struct group *g)
+bool slab_loose(const struct slab *s, const struct group *g)
 {
     return s->nfree + s->obtainable == g->pages_per_slab;
 }

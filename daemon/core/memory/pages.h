@@ -28,6 +28,8 @@ bool pages_fit(const struct core *c, const struct pool *p, const uint32_t *need,
                uint32_t *ret_short);
 /* Would they be, if all that eviction could bring were evicted? */
 bool pages_obtainable(const struct pool *p, const uint32_t *need, uint32_t *ret_short);
+/* Would the slab go back to the pool if what may be evicted were? */
+bool slab_loose(const struct slab *s, const struct group *g);
 /* A page is, or is no longer, among those that eviction would free: see tree/obtain.h. */
 void page_obtainable(struct core *c, struct pool *p, uint32_t record, bool in);
 /* group_free must be at least 1. */

@@ -21,7 +21,8 @@ static enum tern_err shortage_fill(struct core *c, struct engine *e, struct pool
 }
 
 /* T12: superseded STATE first, wherever its pages help; a group of STATE takes STATE alone before
- * whole leaves, and a group of HISTORY only where no leaf may go. */
+ * whole leaves, and those slab by slab, since what HISTORY gives up helps it only as whole slabs; a
+ * group of HISTORY takes STATE only where no leaf may go. */
 static bool make_some(struct core *c, struct pool *p, const uint32_t *need, uint32_t group)
 {
     const struct group *g = &p->group[group];
@@ -29,7 +30,7 @@ static bool make_some(struct core *c, struct pool *p, const uint32_t *need, uint
     bool capped = g->layout.cap_pages && used + need[group] > g->layout.cap_pages;
 
     if (group_is_state(g))
-        return evict_state(c, p) || evict_one(c, p);
+        return evict_state(c, p) || (!capped && evict_slab(c, p)) || evict_one(c, p);
     return (p->reclaim.n > 0 && !capped && evict_state(c, p)) || evict_one(c, p) ||
            (!capped && evict_state(c, p));
 }

@@ -152,20 +152,26 @@ void node_use(struct core *c, uint32_t slot)
     touch(c);
 }
 
+bool evict_leaf(struct core *c, uint32_t slot)
+{
+    const struct node *n = node_at(c, slot);
+
+    if (!evictable(n))
+        return false;
+    c->evicted_nodes++;
+    c->evicted_pages += node_on_host(n) ? node_demote(c, slot) : node_destroy(c, slot);
+    return true;
+}
+
 bool evict_one(struct core *c, struct pool *p)
 {
     while (p->heap[HEAP_LEAF] != NONE && visits_left(c) > 0) {
         uint32_t slot = p->heap[HEAP_LEAF];
 
         c->visits++;
-        if (!evictable(node_at(c, slot))) {
-            heap_remove(c, p, HEAP_LEAF, slot);
-            continue;
-        }
-        c->evicted_nodes++;
-        c->evicted_pages +=
-            node_on_host(node_at(c, slot)) ? node_demote(c, slot) : node_destroy(c, slot);
-        return true;
+        if (evict_leaf(c, slot))
+            return true;
+        heap_remove(c, p, HEAP_LEAF, slot);
     }
     return false;
 }

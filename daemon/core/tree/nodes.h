@@ -89,6 +89,11 @@ void node_use(struct core *c, uint32_t slot);
 void node_offer(struct core *c, uint32_t slot);
 /* Removes the least recently used unpinned leaf of a pool (T13). False: there is none. */
 bool evict_one(struct core *c, struct pool *p);
+/* A node leaves the device if nobody holds it there and nothing is below it. False: it stays. */
+bool evict_leaf(struct core *c, uint32_t slot);
+/* T12: gives the pool a slab of a HISTORY group back, the one that costs the fewest prefixes.
+ * False: none of those that are partly free can be had for as many prefixes as it has pages. */
+bool evict_slab(struct core *c, struct pool *p);
 /* Removes a leaf from both tiers if nobody holds it on either. */
 bool node_remove(struct core *c, uint32_t slot);
 /* Removes such a leaf of the pool, least recently used first. False: there is none, or the step has

@@ -1,6 +1,8 @@
 /* What goes first where there is STATE: superseded segments, then leaves (T12). */
 #include "unit/rig/rig_state.h"
 
+#include <stdio.h>
+
 /* T12 */
 TEST(evict_starved_of_state_drops_state_alone)
 {
@@ -78,4 +80,85 @@ TEST(evict_at_the_cap_of_history_superseded_state_stays)
     assert_int_equal(rig_pool_view(st.rig, st.pool).nodes, 2);
     assert_int_equal(state_view(&st).reclaimable, 2);
     assert_int_equal(match_depth(&st, seq1, 192), 128);
+}
+
+/* ---- a load that changes from HISTORY to STATE ---- */
+
+#define SLABS     30 /* of 4096 bytes; the first is never handed out */
+#define OF_SLAB   8  /* pages of HISTORY in a slab; one of STATE */
+#define ROOM      4  /* slabs: what a prefix has of STATE while it is computed */
+#define PREFIXES  ((SLABS - 1 - ROOM) * OF_SLAB)
+#define ONE_TOKEN 16 /* tokens of a page of STATE */
+
+/* A prefix of HISTORY alone, as many chunks deep. */
+static void put_history(struct stage *st, uint32_t seed, uint32_t chunks)
+{
+    for (uint32_t depth = 64; depth <= 64 * chunks; depth += 64) {
+        stage_put(st, seed, depth);
+        if (depth > 64 && has_state(st, rig_tokens(seed, depth), depth - 64))
+            lose_state(st, rig_tokens(seed, depth), depth - 64);
+    }
+    lose_state(st, rig_tokens(seed, 64 * chunks), 64 * chunks);
+}
+
+static struct stage empty_of_slabs(void)
+{
+    return stage_of(SUPERSEDE_LAZY, 64, rig_window(ONE_TOKEN, 16, 4096), SLABS * 4096, 0);
+}
+
+struct loss {
+    uint32_t first, most, all; /* prefixes: for the first slab; for one; for all */
+};
+
+/* A session takes `slabs` slabs of STATE, one after the other. */
+static struct loss state_takes(struct stage *st, uint32_t slabs)
+{
+    struct rig_session *s = stage_session(st);
+    struct loss loss = {.first = 0};
+    uint32_t before = (uint32_t)rig_view(st->rig).evicted_nodes, start = before, now;
+
+    assert_ok(rig_match(s, rig_tokens(9999, 2048), 2048));
+    for (uint32_t i = 0; i < slabs + ROOM; i++, before = now) {
+        assert_ok(rig_extend(s, (i + 1) * ONE_TOKEN, 0, NULL, 0));
+        now = (uint32_t)rig_view(st->rig).evicted_nodes;
+        loss.most = now - before > loss.most ? now - before : loss.most;
+        loss.first = loss.first ? loss.first : now - start;
+        loss.all = now - start;
+    }
+    printf("state_slabs=%u first=%u most=%u all=%u\n", slabs, loss.first, loss.most, loss.all);
+    return loss;
+}
+
+/* T12: old and new prefixes lie side by side, since one of eight is used again. STATE takes a slab
+ * at a time, at the price of that slab's prefixes and not of all the old ones. */
+TEST(t12_state_takes_slab_after_slab_from_scattered_history)
+{
+    struct stage st = empty_of_slabs();
+    struct loss loss;
+
+    for (uint32_t i = 1; i <= PREFIXES; i++)
+        put_history(&st, i, 1);
+    for (uint32_t i = 1; i <= PREFIXES; i += OF_SLAB)
+        node_use(st.rig->core, node_of(st.rig, st.pool, rig_tokens(i, 64), 64));
+    loss = state_takes(&st, 16);
+    assert_true(loss.first > 0 && loss.most <= OF_SLAB + 1);
+    assert_true(loss.all <= 17 * OF_SLAB + 1);
+}
+
+/* T12: a slab is not taken where that would cost more prefixes than it has pages: what all others
+ * begin with is not lost for it. */
+TEST(t12_a_slab_that_much_hangs_on_is_left_to_age)
+{
+    const uint32_t chain = 999, deep = 3 * OF_SLAB - 1;
+    struct stage st = empty_of_slabs();
+
+    put_history(&st, 1, 1);
+    put_history(&st, chain, deep);
+    for (uint32_t i = 2; i <= PREFIXES - deep; i++)
+        put_history(&st, i, 1);
+    node_use(st.rig->core, node_of(st.rig, st.pool, rig_tokens(chain, 64 * deep), 64 * deep));
+    for (uint32_t i = 1; i <= 4; i++) /* beside the chain; and what the session takes of HISTORY */
+        assert_true(node_remove(st.rig->core, node_of(st.rig, st.pool, rig_tokens(i, 64), 64)));
+    state_takes(&st, 8);
+    assert_int_equal(node_in(&st, rig_tokens(chain, 64 * deep), 64 * deep)->depth, 64 * deep);
 }
