@@ -58,7 +58,8 @@
     X(51, BATCHES_EARLY, "give the batches of a stopped transfer to others before it is quiet")    \
     X(52, WAIT_ONE_RANK, "answer who waits for a step when the first rank has passed it")          \
     X(53, PIECE_NOT_RESUMED, "end a Match in pieces where HISTORY does, resumable or not")         \
-    X(54, PIECE_CUTS, "resume a session by each piece of a Match as if it were all of it")
+    X(54, PIECE_CUTS, "resume a session by each piece of a Match as if it were all of it")         \
+    X(55, SLAB_HELD, "take a slab of HISTORY for STATE though a prefix in it is held")
 
 /* Those from the first to the last are the seam's: `tern-sim --rdma` finds them. */
 #define BUG_SEAM_FIRST 21
