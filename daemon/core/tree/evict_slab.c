@@ -5,17 +5,17 @@
 #include "core/memory/pages.h"
 #include "core/tree/nodes.h"
 
-/* A slab, and how many prefixes go with it. */
+/* A slab, and how many prefixes go with it; `most`: as many or more are not counted. */
 struct candidate {
-    uint32_t slab, nodes;
+    uint32_t slab, nodes, most;
 };
 
-/* The node and all below it, or `most` if those are as many. */
-static uint32_t nodes_below(struct core *c, uint32_t top, uint32_t most)
+/* The node and all below it. */
+static void count_below(struct core *c, uint32_t top, struct candidate *s)
 {
-    uint32_t at = top, n = 0;
+    uint32_t at = top;
 
-    while (++n < most) {
+    while (++s->nodes < s->most) {
         c->visits++;
         if (node_at(c, at)->children.n > 0) {
             at = node_at(c, at)->children.head;
@@ -27,7 +27,6 @@ static uint32_t nodes_below(struct core *c, uint32_t top, uint32_t most)
             break;
         at = child_list_next(c, at);
     }
-    return n;
 }
 
 static uint32_t first_page(const struct pool *p, uint32_t slab)
@@ -36,31 +35,30 @@ static uint32_t first_page(const struct pool *p, uint32_t slab)
 }
 
 /* Is the parent's page of the group in that slab, too? Then the node was counted below it. */
-static bool parent_inside(const struct core *c, uint32_t slot, uint32_t slab)
+static bool parent_inside(const struct core *c, const struct node *n, uint32_t slab)
 {
-    const struct pool *p = pool_at(c, node_at(c, slot)->pool);
-    const struct slab *s = slab_at(c, slab);
-    uint32_t at = node_at(c, node_at(c, slot)->parent)->tier[TIER_DEVICE].pages[s->group],
-             first = first_page(p, slab);
+    const struct pool *p = pool_at(c, n->pool);
+    uint32_t group = slab_at(c, slab)->group, first = first_page(p, slab);
+    uint32_t at = node_at(c, n->parent)->tier[TIER_DEVICE].pages[group];
 
-    return at != NONE && at >= first && at < first + p->group[s->group].pages_per_slab;
+    return at != NONE && at >= first && at < first + p->group[group].pages_per_slab;
 }
 
-/* How many prefixes the slab costs, or `most` if those are as many. */
-static uint32_t cost(struct core *c, const struct pool *p, uint32_t slab, uint32_t most)
+static void count_prefixes(struct core *c, const struct pool *p, struct candidate *s)
 {
-    uint32_t first = first_page(p, slab), n = 0, last = NONE;
+    uint32_t first = first_page(p, s->slab), last = NONE;
+    uint32_t pages = p->group[slab_at(c, s->slab)->group].pages_per_slab;
 
-    for (uint32_t i = 0; i < p->group[slab_at(c, slab)->group].pages_per_slab && n < most; i++) {
+    for (uint32_t i = 0; i < pages && s->nodes < s->most; i++) {
         const struct page *pg = page_at(c, first + i);
 
         c->visits++;
-        if (pg->state == PAGE_FREE || pg->owner == last || parent_inside(c, pg->owner, slab))
+        if (pg->state == PAGE_FREE || pg->owner == last ||
+            parent_inside(c, node_at(c, pg->owner), s->slab))
             continue;
         last = pg->owner; /* a node's pages lie side by side, most often */
-        n += nodes_below(c, pg->owner, most - n);
+        count_below(c, last, s);
     }
-    return n;
 }
 
 /* A slab of very many pages is no candidate: looking at it would be no small piece of work. */
@@ -73,14 +71,14 @@ static void look(struct core *c, const struct pool *p, const struct group *g, ui
         return;
     for (uint32_t at = g->partial.head; at != NONE && looks < SLAB_LOOKS_MAX && c->visits < end;
          at = slab_list_next(c, at), looks++) {
-        uint32_t most = best->nodes <= pages ? best->nodes : pages + 1, n;
+        struct candidate s = {.slab = at, .most = best->nodes <= pages ? best->nodes : pages + 1};
 
         c->visits++;
         if (!slab_loose(slab_at(c, at), g))
             continue;
-        n = cost(c, p, at, most);
-        if (n < most)
-            *best = (struct candidate){.slab = at, .nodes = n};
+        count_prefixes(c, p, &s);
+        if (s.nodes < s.most)
+            *best = s;
     }
 }
 
