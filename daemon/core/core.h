@@ -236,11 +236,17 @@ struct actions {
 size_t actions_bytes(const struct core_limits *limits);
 void actions_init(struct actions *out, const struct core_limits *limits);
 
+/* When a committed prefix is copied to the host tier: at once, or behind the device, when it is
+ * among those that would be evicted next. */
+enum host_write { HOST_WRITE_THROUGH, HOST_WRITE_BEHIND };
+
 struct tenant_config {
     uint64_t memory_bytes; /* of one region */
     uint64_t host_bytes;   /* of one region's host tier; 0: none */
     uint32_t regions;
     uint32_t sessions_max; /* QUOTA above it */
+    uint32_t host_write;   /* enum host_write */
+    uint32_t zero;
 };
 
 /* Bytes that core_init needs for these limits. Fails with INVALID where a limit is 0 or absurd. */

@@ -8,17 +8,19 @@
 
 static bool there(const struct node *n, enum tier tier)
 {
-    return tier == TIER_DEVICE ? node_on_device(n) : node_on_host(n) || copy_goes_to(n, TIER_HOST);
+    return tier == TIER_DEVICE ? node_on_device(n) : node_on_host(n);
 }
 
 static bool held(const struct node *n, enum tier tier)
 {
     bool writes_back = copy_goes_to(n, TIER_HOST) && n->work.copy != COPY_RUNNING;
 
+    if (tier == TIER_HOST && n->refs[REF_HOST] > 0)
+        return true; /* its copy may be on its way yet */
     if (!there(n, tier))
         return false;
     if (tier == TIER_HOST)
-        return n->refs[REF_HOST] > 0 || n->work.copy != COPY_NONE || n->work.loaders > 0;
+        return n->work.copy != COPY_NONE || n->work.loaders > 0 || n->pending_engine != NONE;
     return n->nrefs > 0 || n->pending_engine != NONE || n->state.refilling || n->work.loaders > 0 ||
            (n->work.copy != COPY_NONE && !writes_back);
 }
@@ -41,11 +43,14 @@ static void audit_kept(const struct core *c, uint32_t slot, enum tier tier)
 {
     const struct node *n = node_at(c, slot);
     uint32_t kept = n->room.own[tier];
+    bool passes = n->room.kept[tier] > 0;
 
     for (uint32_t at = n->children.head; at != NONE; at = child_list_next(c, at))
         kept += node_at(c, at)->room.passes[tier];
-    if (kept != n->room.kept[tier] ||
-        n->room.passes[tier] != (n->room.in[tier] && n->room.kept[tier] > 0))
+    if (tier == TIER_DEVICE)
+        passes =
+            n->room.in[tier] && (passes || (!n->room.in[TIER_HOST] && n->room.kept[TIER_HOST] > 0));
+    if (kept != n->room.kept[tier] || n->room.passes[tier] != passes)
         oracle_fail("audit: T11: node %u counts %u that keep it on tier %u and has %u", slot,
                     n->room.kept[tier], tier, kept);
     if (n->room.changed.prev == NONE &&
@@ -64,7 +69,9 @@ static void add_pages(const struct core *c, uint32_t slot, enum tier tier, uint3
 
     for (uint32_t g = 0; g < GROUPS_MAX; g++) {
         bool counted = n->room.counted[tier] & 1u << g;
-        bool go = g < p->ngroups && can_go(c, n, tier, g, n->room.kept[tier] > 0);
+        bool kept = n->room.kept[tier] > 0 ||
+                    (tier == TIER_DEVICE && !n->room.in[TIER_HOST] && n->room.kept[TIER_HOST] > 0);
+        bool go = g < p->ngroups && can_go(c, n, tier, g, kept);
         uint32_t at = n->tier[tier].pages[g];
 
         if (counted != go && (n->room.changed.prev == NONE || (counted && at == NONE)))

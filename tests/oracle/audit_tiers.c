@@ -1,6 +1,7 @@
 /* The audit of the two tiers: where each prefix node is and what copies of it are under way, that
- * residency is prefix-closed on both, the queue of copies, the loads that sessions wait for, pools
- * and their host tiers. All of it is made anew from the pages and the sessions. See audit.h. */
+ * residency on the device is prefix-closed, the reserve, the queue of copies, the loads that
+ * sessions wait for, pools and their host tiers. All of it is made anew from the pages and the
+ * sessions. See audit.h. */
 #include "oracle/audit.h"
 
 static bool is_back(const struct node *n)
@@ -55,6 +56,17 @@ static void audit_moving(const struct node *n, uint32_t slot, bool any)
         oracle_fail("audit: node %u is copied from a device where it is not", slot);
 }
 
+static void audit_reserved(const struct node *n, const struct node *up, uint32_t slot)
+{
+    if (n->reserved && !node_on_device(n))
+        oracle_fail("audit: node %u is of the reserve, and not on the device", slot);
+    if (n->reserved && !node_on_host(n) && !is_back(n))
+        oracle_fail("audit: node %u is of the reserve, and has no copy on its way", slot);
+    if (up->reserved && node_on_device(n) && !n->reserved)
+        oracle_fail("audit: node %u leaves the device after node %u, which hangs on it", slot,
+                    n->parent);
+}
+
 void audit_node_pages(struct audit *a, uint32_t slot)
 {
     const struct node *n = node_at(a->c, slot), *up = node_at(a->c, n->parent);
@@ -87,10 +99,10 @@ void audit_node_pages(struct audit *a, uint32_t slot)
     audit_moving(n, slot, moves);
     if (!node_on_device(n) && !node_on_host(n))
         oracle_fail("audit: node %u is on no tier", slot);
-    if ((node_on_device(n) && !node_on_device(up)) || (node_on_host(n) && !node_on_host(up)))
-        oracle_fail("audit: node %u, on %u/%u, hangs on node %u, on %u/%u: not closed", slot,
-                    node_on_device(n), node_on_host(n), n->parent, node_on_device(up),
-                    node_on_host(up));
+    if (node_on_device(n) && !node_on_device(up))
+        oracle_fail("audit: node %u is on the device and hangs on node %u, which is not", slot,
+                    n->parent);
+    audit_reserved(n, up, slot);
     if (!node_on_device(n) && (!node_visible(n) || n->state.refilling || n->state.claims_window ||
                                n->state.reclaim.prev != NONE))
         oracle_fail("audit: node %u is on the host alone and waits, or claims", slot);
@@ -103,12 +115,16 @@ void audit_node_pages(struct audit *a, uint32_t slot)
 static void audit_kids(const struct core *c, uint32_t slot)
 {
     const struct node *n = node_at(c, slot);
-    uint32_t device = 0, host = 0;
+    uint32_t device = 0, host = 0, reserved = 0;
 
     for (uint32_t at = n->children.head; at != NONE; at = child_list_next(c, at)) {
         device += node_on_device(node_at(c, at)) == 1;
-        host += node_on_host(node_at(c, at)) || is_back(node_at(c, at));
+        host += node_on_host(node_at(c, at)) == 1;
+        reserved += node_at(c, at)->reserved;
     }
+    if (reserved != n->reserved_children)
+        oracle_fail("audit: node %u counts %u children of the reserve and has %u", slot,
+                    n->reserved_children, reserved);
     if (device != n->tier[TIER_DEVICE].children || host != n->tier[TIER_HOST].children)
         oracle_fail("audit: node %u counts %u/%u children on the tiers and has %u/%u", slot,
                     n->tier[TIER_DEVICE].children, n->tier[TIER_HOST].children, device, host);
@@ -199,6 +215,25 @@ static void audit_closing(const struct core *c)
         oracle_fail("audit: %u sessions are closing, %u are listed", closing, listed);
 }
 
+static void audit_counts(const struct core *c)
+{
+    uint32_t *resident = audit_scratch(c->limits.pools, sizeof *resident),
+             *reserved = audit_scratch(c->limits.pools, sizeof *reserved);
+
+    for (uint32_t i = 0; i < c->limits.nodes; i++)
+        if (node_at(c, i)->used && node_at(c, i)->depth > 0) {
+            resident[node_at(c, i)->pool] += node_on_device(node_at(c, i)) == 1;
+            reserved[node_at(c, i)->pool] += node_at(c, i)->reserved;
+        }
+    for (uint32_t i = 0; i < c->limits.pools; i++)
+        if (pool_at(c, i)->state != POOL_EMPTY &&
+            (pool_at(c, i)->resident != resident[i] || pool_at(c, i)->reserved != reserved[i]))
+            oracle_fail("audit: pool %u counts %u nodes on the device, %u of the reserve, and has "
+                        "%u and %u",
+                        i, pool_at(c, i)->resident, pool_at(c, i)->reserved, resident[i],
+                        reserved[i]);
+}
+
 static void audit_tiers(const struct core *c)
 {
     for (uint32_t i = 0; i < c->limits.pools; i++) {
@@ -277,5 +312,6 @@ void audit_host(struct audit *a)
     audit_away(a->c);
     audit_closing(a->c);
     audit_tiers(a->c);
+    audit_counts(a->c);
     audit_spaces(a->c);
 }

@@ -112,7 +112,7 @@ void audit_nodes(struct audit *a)
 static bool in_order(const struct node *a, const struct node *b, uint32_t kind)
 {
     if (a->last_use != b->last_use)
-        return a->last_use < b->last_use;
+        return (a->last_use < b->last_use) == (kind != HEAP_SPARE);
     if (kind == HEAP_STATE && a->depth != b->depth)
         return a->depth > b->depth;
     return a->seq < b->seq;
@@ -156,6 +156,25 @@ static bool at_rest(const struct node *n, bool device)
     return node_visible(n) && !n->state.refilling && idle && n->work.loaders == 0;
 }
 
+/* Is its host copy held by something below it? */
+static bool host_below(const struct node *n)
+{
+    return n->room.kept[TIER_HOST] > n->room.own[TIER_HOST];
+}
+
+/* Those of a pool whose host tier is written behind the device. */
+static bool can_go_behind(const struct core *c, const struct node *n, uint32_t kind)
+{
+    bool host = node_on_host(n) && n->refs[REF_HOST] == 0 && !host_below(n);
+
+    if (pool_at(c, n->pool)->host_write != HOST_WRITE_BEHIND || !node_on_device(n))
+        return false;
+    if (kind == HEAP_SPARE)
+        return host && !n->reserved;
+    return n->reserved && node_on_host(n) && !n->tier[TIER_HOST].corrupt && n->nrefs == 0 &&
+           n->tier[TIER_DEVICE].children == 0;
+}
+
 static bool can_go(const struct core *c, const struct node *n, uint32_t kind)
 {
     if (!n->used || n->depth == 0)
@@ -163,15 +182,18 @@ static bool can_go(const struct core *c, const struct node *n, uint32_t kind)
     if (kind == HEAP_STATE)
         return n->state.borrowers == n->state.host_borrowers && audit_state_at_rest(c, n) &&
                state_has(c, n);
-    if (!at_rest(n, kind == HEAP_LEAF))
+    if (!at_rest(n, kind == HEAP_LEAF || kind == HEAP_CLEAN))
         return false;
     switch (kind) {
-    case HEAP_LEAF: return node_on_device(n) && n->nrefs == 0 && n->tier[TIER_DEVICE].children == 0;
+    case HEAP_LEAF:
+        return node_on_device(n) && n->nrefs == 0 && n->tier[TIER_DEVICE].children == 0 &&
+               (node_on_host(n) || !host_below(n));
     case HEAP_HOST:
-        return node_on_host(n) && n->refs[REF_HOST] == 0 && n->tier[TIER_HOST].children == 0;
-    case HEAP_ALONE:
-        return node_on_host(n) && !node_on_device(n) && n->refs[REF_HOST] == 0 &&
-               n->tier[TIER_HOST].children == 0;
+        return node_on_host(n) && n->refs[REF_HOST] == 0 && n->tier[TIER_HOST].children == 0 &&
+               !host_below(n) && (node_on_device(n) || n->children.n == 0);
+    case HEAP_ALONE: return !node_on_device(n) && n->refs[REF_HOST] == 0 && n->children.n == 0;
+    case HEAP_CLEAN:
+    case HEAP_SPARE: return can_go_behind(c, n, kind);
     case HEAP_RESET:
         return space_at(c, n->space)->reset && n->nrefs == 0 && n->refs[REF_HOST] == 0 &&
                n->children.n == 0 && space_at(c, n->space)->sweep == NONE && !c->left_over;

@@ -194,8 +194,10 @@ void converge(struct sim *w)
     for (uint32_t d = 0; d < DAEMONS; d++) {
         check_superseded(w, d);
         unpin_all(w, d);
-        evict(w, d, true);
     }
+    quiesce(w); /* what was pinned may be copied to the host now */
+    for (uint32_t d = 0; d < DAEMONS; d++)
+        evict(w, d, true);
     quiesce(w);
     for (uint32_t d = 0; d < DAEMONS; d++)
         check_rest(w, d);

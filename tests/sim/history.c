@@ -86,6 +86,7 @@ static void make_config(struct prng *p, struct config *c)
     c->namespaces = one_in(p, 3) ? 2 : 1;
     c->keys = one_in(p, 3);
     c->seed_tokens = (uint32_t)prng_u64(p);
+    c->host_behind = c->seed_tokens >> 15 & 1;
     pages = one_in(p, 3) ? between(p, 4, 8) : between(p, 8, 16);
     per_chunk = c->page_granules0 * (align_of(c) / c->page_tokens0);
     if (c->ngroups == 2)

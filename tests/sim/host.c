@@ -44,13 +44,13 @@ static bool counts_on(const struct sim *w, const struct session *s, uint32_t poo
 /* A retraction that cannot be finished, for a copy that failed or STATE that was refilled
  * meanwhile, is undone without a word: the session finds out when it comes back. A recovery whose
  * connection was closed ends without a word too: then the session holds the device, and the host's
- * copy may go. */
+ * copy may go. So it may in the step that ends the session, or its retraction. */
 static bool still_away(const struct sim *w, uint32_t d, const struct session *s)
 {
     struct session_view v;
-    bool unheard = s->deaf && s->turn == TURN_LOADING;
+    bool comes_or_ends = s->turn == TURN_LOADING || s->ending; /* the core may be ahead */
 
-    return (!may_be_undone(w, d, s) && !unheard) ||
+    return (!may_be_undone(w, d, s) && !comes_or_ends) ||
            (core_session_view(w->d[d].core, s->id.slot, &v) && v.ref == REF_HOST);
 }
 
@@ -113,6 +113,7 @@ static uint32_t host_hand_out(struct sim *w, uint32_t d, uint32_t pool, const st
             if (h->group < w->cfg.ngroups) {
                 TRACE("    depth %u has left the host\n", c->depth * w->L);
                 host_free_pages(w, d, h->pool, c);
+                w->d[d].host_left = 1;
                 MARK(host_evicted);
             } else {
                 host_free_group(w, d, h->pool, c, h->group); /* STATE may go alone */
@@ -230,6 +231,7 @@ static void back_page(struct sim *w, uint32_t d, struct job *j, const struct act
            "group %u index %u: its checksum is not known", from->group, from->index);
     j->granule[i] = (uint16_t)(p - w->d[d].granule[w->d[d].pool[j->pool].tenant]);
     j->hgranule[i] = (uint16_t)host_hand_out(w, d, j->pool, to, j->chunk);
+    w->d[d].backing[from->group]++;
     for (uint32_t k = 0; k < n; k++)
         p[k].sealing++;
 }

@@ -450,6 +450,8 @@ static bool pulls_now(struct sim *w, uint32_t d)
 void model_before_step(struct sim *w, uint32_t d)
 {
     w->d[d].pulled = pulls_now(w, d);
+    memset(w->d[d].backing, 0, sizeof w->d[d].backing);
+    w->d[d].host_left = 0;
 }
 
 /* One that a Step cancels is answered before the Step's own operations are looked at. */
@@ -584,6 +586,7 @@ void check_shortage(struct sim *w, uint32_t d, uint32_t pool, const struct short
     EXPECT(sh->free <= r.most[sh->group], "shortage_free", "says %u free, at most %u", sh->free,
            r.most[sh->group]);
     /* T11: nothing was evicted for it, so the pool's count of evictions stays as it is. */
+    r.reclaimable[sh->group] += w->d[d].backing[sh->group]; /* since the answer was made */
     EXPECT(sh->reclaimable <= r.reclaimable[sh->group], "shortage_reclaimable",
            "says %u, at most %u", sh->reclaimable, r.reclaimable[sh->group]);
     EXPECT((w->cfg.nstate && w->cfg.tight == 3) ||

@@ -219,7 +219,8 @@ void daemon_start(struct sim *w, uint32_t d)
             (struct tenant_config){.memory_bytes = (uint64_t)w->cfg.granules * GRANULE_BYTES,
                                    .host_bytes = (uint64_t)w->cfg.host * GRANULE_BYTES,
                                    .regions = w->regions,
-                                   .sessions_max = w->cfg.sessions_max};
+                                   .sessions_max = w->cfg.sessions_max,
+                                   .host_write = w->cfg.host_behind};
     EXPECT(core_size(&w->limits, &bytes) == TERN_OK && bytes <= ARENA_MAX, "sim_limits",
            "limits refused, or %zu bytes", bytes);
     memset(m->arena, 0, bytes);

@@ -60,9 +60,21 @@ struct group {
 };
 
 /* LEAF: leaves of the device tier that may go. STATE: nodes whose STATE may go alone. HOST: leaves
- * of the host tier. ALONE: those of them that are not on the device. RESET: leaves on both of a
- * namespace that was reset. */
-enum heap_kind { HEAP_LEAF, HEAP_STATE, HEAP_HOST, HEAP_ALONE, HEAP_RESET, HEAPS };
+ * of the host tier. ALONE: leaves of the tree that are not on the device. RESET: leaves on both of
+ * a namespace that was reset. Where the host is written behind: CLEAN: leaves of the reserve whose
+ * copy is there. NEXT: nodes that may join the reserve. SPARE: host copies of what the device has,
+ * too, and keeps; the most recently used comes first. */
+enum heap_kind {
+    HEAP_LEAF,
+    HEAP_STATE,
+    HEAP_HOST,
+    HEAP_ALONE,
+    HEAP_RESET,
+    HEAP_CLEAN,
+    HEAP_NEXT,
+    HEAP_SPARE,
+    HEAPS
+};
 
 struct heap_links {
     uint32_t child, next, prev, in;
@@ -92,7 +104,9 @@ struct pool {
     uint32_t transfer_regions; /* that a transfer moves: 1 where all hold the same bytes (X5) */
     uint32_t tier;
     uint32_t tiers[TIER_COUNT]; /* the pools that are its tiers, each with this array; NONE */
-    uint32_t zero;
+    uint32_t host_write;        /* enum host_write */
+    uint32_t resident;          /* nodes that are on the device */
+    uint32_t reserved;          /* of those, the ones of the reserve */
     uint64_t offset, bytes, slab_bytes; /* the same in each of its regions, and only there */
     uint64_t region_set;                /* bit a region of the tenant */
     uint8_t region[RANKS_MAX];          /* of rank r */
@@ -112,7 +126,8 @@ struct space { /* a namespace within a pool */
 };
 
 /* The tiers that have all of a node's HISTORY, as bits of node.residency; on the host it has been
- * acknowledged. On each tier the nodes are closed towards the root. */
+ * acknowledged. The device is closed towards the root. On the host an ancestor may be on either
+ * tier. */
 #define ON_DEVICE (1u << TIER_DEVICE)
 #define ON_HOST   (1u << TIER_HOST)
 
@@ -131,8 +146,8 @@ struct node_state {
 /* What a node has on one tier. */
 struct node_tier {
     uint32_t pages[GROUPS_MAX]; /* heads, acknowledged; page_tokens order; L / page_tokens each */
-    uint32_t children; /* that are there, or have a copy on its way there from the device */
-    uint32_t corrupt;  /* 1: these pages do not agree with their checksums */
+    uint32_t children;          /* that are there */
+    uint32_t corrupt;           /* 1: these pages do not agree with their checksums */
 };
 
 /* What is under way with a node: its commit's step, its checksums, its copy to the other tier. */
@@ -174,7 +189,8 @@ struct node { /* one L-chunk under its parent; a root has depth 0 and neither to
     struct list_links keyed;   /* in its pool's list while it has extra keys */
     uint32_t hash_next;
     uint32_t announced; /* what subscribers know of it: see events.c */
-    uint32_t zero;
+    uint32_t reserved;  /* 1: of the reserve: its copy is on the host, or on its way there */
+    uint32_t reserved_children, zero;
     uint64_t hash, seq;
     uint64_t chain;                 /* of all tokens up to here; no slot or address in it */
     uint64_t last_use, last_use_ns; /* last_use: T13's tick, the core's changes at that event */
@@ -232,7 +248,8 @@ struct session {
     uint32_t back_to;          /* the state that it had */
     uint32_t load_pin;         /* LOADING: what is on the device already, pinned TRANSFER */
     uint32_t target, load_state_from; /* LOADING: the node to be reached, and those deeper than
-                                  this on the path to it have it among their loaders */
+                                  this on the path to it have it among their loaders. RETRACTING:
+                                  the nodes of the path below the target are on the host */
     uint32_t load_kib;
     uint64_t slid_step; /* the last that may touch borrowed pages which it slid over: what it still
                            borrows of their nodes does not end before that */

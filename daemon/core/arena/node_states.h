@@ -17,7 +17,7 @@
     X(COPY, CANCELLED, TO(COPY, RUNNING) | TO(COPY, NONE),                                         \
       "the job still runs, but nobody waits for it: its pages go on the acknowledgement")          \
     X(COPY, DONE, TO(COPY, NONE),                                                                  \
-      "acknowledged; becomes the node's as soon as its parent is on that tier")
+      "acknowledged; becomes the node's at once, on the device as soon as its parent is there")
 
 STATE_MACHINE(copy, COPY, COPY_STATE_TABLE)
 

@@ -338,6 +338,7 @@ static enum tern_err carve(struct core *c, const struct engine *e, enum tier tie
     share_take_n(c, (struct share_of){SHARE_PAGES, tenant}, (uint32_t)page_records(&fresh));
     p->tenant = tenant;
     p->opener = NONE;
+    p->host_write = tenant_at(c, tenant)->config.host_write;
     for (uint32_t t = 0; t < TIER_COUNT; t++)
         p->tiers[t] = t == p->tier ? slot : NONE;
     p->spaces = p->reclaim = p->changed = p->keyed = LIST_EMPTY;

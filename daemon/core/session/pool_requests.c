@@ -204,7 +204,7 @@ static void unpin_piece(struct core *c, struct pool *p, uint32_t end)
 static bool close_piece(struct core *c, struct pool *p, uint32_t end)
 {
     unpin_piece(c, p, end);
-    while (c->visits < end && (evict_one(c, p) || host_evict_one(c, p)))
+    while (c->visits < end && obtain_settle(c, p) && (evict_one(c, p) || host_evict_one(c, p)))
         ;
     return c->visits < end && visits_left(c) > 0;
 }

@@ -79,6 +79,7 @@ static enum tern_err to_host(struct core *c, struct engine *e, struct session *s
     *ret_freed = pages.n;
     retire_release(c, e, step, &pages, (struct path){NONE, 0});
     session_state_move(&s->state, SESSION_RETRACTING);
+    s->target = s->node;
     away_add(c, s);
     return TERN_OK;
 }
@@ -501,7 +502,9 @@ static bool retract_fails(struct core *c, const struct session *s, bool failed)
 
 static void retract_step(struct core *c, struct session *s, bool failed)
 {
-    if (host_has_path(c, (struct path){s->node, s->state_from})) {
+    s->target = host_reached(c, s->target); /* what is on the host stays: it is pinned there */
+    if (node_at(c, s->target)->depth == 0 &&
+        host_has_path(c, (struct path){s->node, s->state_from})) {
         if (engine_at(c, s->engine)->done_min >= s->away_step)
             retracted(c, s);
     } else if (retract_fails(c, s, failed)) {

@@ -1,14 +1,16 @@
 /* The host tier: copies of prefix nodes in host memory, in a pool of its own that no engine maps,
  * so that its pages, slabs and counts are kept by the code of any pool. A writeback copies a node's
- * device pages there, a load-back brings them back; one copy job moves what one node needs. On each
- * tier the nodes are closed towards the root, so a node whose copy is acknowledged before its
- * parent's waits for its parent.
+ * device pages there, a load-back brings them back; one copy job moves what one node needs. The
+ * device is closed towards the root: a node that is loaded before its parent waits for it. On the
+ * host an ancestor may be on either tier.
  *
- * A node is copied once its checksums are known, as long as the host has room or something to
- * evict; from then on its device pages can go at once. A copy that fails is made again, up to
- * COPY_TRIES_MAX times in a row; a session whose Retract waited for one that is given up runs on.
- * Loading is by node, not by session: sessions that need the same node wait for the same copy.
- * Sessions that retract, recover or fetch from here are in session/retract.c. */
+ * Where the host is written behind the device, a node is copied when it is among those that would
+ * be evicted next (reserve.c), so both tiers together hold nearly as many nodes as they have room
+ * for. Where it is written through, a node is copied once its checksums are known. A copy that
+ * fails is made again, up to COPY_TRIES_MAX times in a row; a session whose Retract waited for one
+ * that is given up runs on. Loading is by node, not by session: sessions that need the same node
+ * wait for the same copy. Sessions that retract, recover or fetch from here are in
+ * session/retract.c. */
 #ifndef CORE_HOST_H
 #define CORE_HOST_H
 
@@ -21,7 +23,9 @@ void host_sealed(struct core *c, uint32_t slot);
  * pages at once. POOL_EXHAUSTED, of the host tier, changes nothing. BUSY: making room there would
  * take more than one step may do; what was evicted stays so, and a repetition goes on. */
 enum tern_err host_back_path(struct core *c, struct path path, struct shortage *ret);
-/* Is all of that acknowledged? */
+/* The first node from `slot` upwards that is not on the host; the root for none. */
+uint32_t host_reached(const struct core *c, uint32_t slot);
+/* Is all of it acknowledged, where host_reached has found the root? */
 bool host_has_path(const struct core *c, struct path path);
 /* Is HISTORY all there, but STATE that came to the device later is not, nor on its way? */
 bool host_path_lacks(const struct core *c, struct path path);
@@ -58,6 +62,13 @@ enum tern_err load_failed(const struct core *c, struct path path);
 /* Acknowledges a job. */
 void copy_done(struct core *c, struct copy_id job, enum tern_err err);
 bool copy_flush(struct core *c, struct actions *out); /* false: work is left for want of room */
+
+/* Could the node be copied to the host now, if there is room? */
+bool writeback_ready(const struct core *c, uint32_t slot);
+/* Begins that if room can be made. */
+bool writeback_if_room(struct core *c, uint32_t slot);
+/* Fills the reserves of all pools (reserve.c). False: there is more to do. */
+bool reserve_flush(struct core *c);
 
 /* The job of a node's copy has ended: jobs.c tells the file of its direction. */
 void writeback_acked(struct core *c, uint32_t slot, enum tern_err err);

@@ -65,8 +65,6 @@ static void writeback_begin(struct core *c, uint32_t slot)
     for (uint32_t g = 0; g < p->ngroups; g++)
         if (host_lacks(p, n, g))
             copy_pages_take(c, slot, pool_at(c, p->tiers[TIER_HOST]), g);
-    if (!node_on_host(n))
-        node_at(c, n->parent)->tier[TIER_HOST].children++;
     copy_begin(n, TIER_DEVICE, TIER_HOST, COPY_WAITING);
     node_changed(c, slot);
     if (checksums_known(c, n))
@@ -75,34 +73,62 @@ static void writeback_begin(struct core *c, uint32_t slot)
     touch(c);
 }
 
-/* Is the node ready to be copied, with its parent on the host or on the way there? */
-static bool writeback_wanted(const struct core *c, const struct node *n)
+bool writeback_ready(const struct core *c, uint32_t slot)
 {
+    const struct node *n = node_at(c, slot);
     const struct pool *p = node_pool(c, n);
-    const struct node *parent = node_at(c, n->parent);
 
     return p->tiers[TIER_HOST] != NONE && p->state == POOL_OPEN && n->work.seal == SEAL_DONE &&
            n->work.copy == COPY_NONE && (!node_on_host(n) || n->tier[TIER_HOST].corrupt) &&
-           node_on_device(n) && node_visible(n) && !space_at(c, n->space)->reset &&
+           node_on_device(n) && node_visible(n) && !space_at(c, n->space)->reset;
+}
+
+/* Writing through goes from the root downwards: a prefix whose beginning has no room is of no use.
+ */
+static bool writeback_wanted(const struct core *c, uint32_t slot)
+{
+    const struct node *n = node_at(c, slot), *parent = node_at(c, n->parent);
+
+    return node_pool(c, n)->host_write == HOST_WRITE_THROUGH && writeback_ready(c, slot) &&
            (node_on_host(parent) || copy_goes_to(parent, TIER_HOST));
 }
 
-static bool writeback_if_room(struct core *c, uint32_t slot)
+/* Room for the reserve is not asked for: what is of more use on the host than the copy stays. */
+static bool room_behind(struct core *c, struct pool *p, const uint32_t *need)
+{
+    const struct pool *host = pool_at(c, p->tiers[TIER_HOST]);
+    uint32_t group;
+
+    if (pages_fit(c, host, need, &group))
+        return true;
+    if (!obtain_settle(c, p) || !pages_obtainable(host, need, &group))
+        return false;
+    while (!pages_fit(c, host, need, &group))
+        if (!host_evict_spare(c, p))
+            return false;
+    return true;
+}
+
+bool writeback_if_room(struct core *c, uint32_t slot)
 {
     const struct node *n = node_at(c, slot);
     struct pool *p = node_pool(c, n);
     uint32_t need[GROUPS_MAX] = {0}, group;
-    /* Making room must not take its parent, nor pages of its own that it has there already. */
-    uint32_t held = node_on_host(n) && !n->tier[TIER_HOST].corrupt ? slot : n->parent;
-    bool room;
+    bool behind = p->host_write == HOST_WRITE_BEHIND, room;
+    /* Making room must not take pages of its own that it has there already, nor, where the host is
+     * to have whole prefixes, its parent. */
+    bool own = node_on_host(n) && !n->tier[TIER_HOST].corrupt;
+    uint32_t held = own ? slot : n->parent;
 
     for (uint32_t g = 0; g < p->ngroups; g++)
         need[g] = host_lacks(p, n, g) ? p->group[g].segment : 0;
-    node_pin(c, held, REF_HOST);
-    room = host_room(c, p, need, &group) == TERN_OK;
+    if (own || !behind)
+        node_pin(c, held, REF_HOST);
+    room = behind ? room_behind(c, p, need) : host_room(c, p, need, &group) == TERN_OK;
     if (room)
         writeback_begin(c, slot);
-    node_unpin(c, held, REF_HOST);
+    if (own || !behind)
+        node_unpin(c, held, REF_HOST);
     return room;
 }
 
@@ -116,9 +142,9 @@ void host_sealed(struct core *c, uint32_t slot)
     }
     /* A commit of several chunks is sealed from its end upwards, so the first chunk takes the rest
      * along. Its siblings follow when their parent's copy is acknowledged. */
-    while (slot != NONE && writeback_wanted(c, node_at(c, slot)) && writeback_if_room(c, slot)) {
+    while (slot != NONE && writeback_wanted(c, slot) && writeback_if_room(c, slot)) {
         slot = node_at(c, slot)->children.head;
-        while (slot != NONE && !writeback_wanted(c, node_at(c, slot)))
+        while (slot != NONE && !writeback_wanted(c, slot))
             slot = child_list_next(c, slot);
     }
 }
@@ -138,11 +164,10 @@ static bool must_have(const struct pool *p, const struct node *n, uint32_t state
 enum tern_err host_back_path(struct core *c, struct path path, struct shortage *ret)
 {
     struct pool *p = node_pool(c, node_at(c, path.node));
-    uint32_t need[GROUPS_MAX] = {0}, deepest = path.node, group;
+    uint32_t need[GROUPS_MAX] = {0}, group;
     enum tern_err room;
 
-    while (!node_on_host(node_at(c, deepest)))
-        deepest = node_at(c, deepest)->parent;
+    check(node_at(c, path.node)->refs[REF_HOST] > 0); /* what is there of the path stays */
     for (uint32_t at = path.node; node_at(c, at)->depth > 0; at = node_at(c, at)->parent) {
         const struct node *n = node_at(c, at);
 
@@ -150,7 +175,6 @@ enum tern_err host_back_path(struct core *c, struct path path, struct shortage *
              g < p->ngroups && n->work.copy == COPY_NONE && must_have(p, n, path.state_from); g++)
             need[g] += host_lacks(p, n, g) ? p->group[g].segment : 0;
     }
-    node_pin(c, deepest, REF_HOST);
     room = host_room(c, p, need, &group);
     if (room == TERN_OK)
         for (uint32_t at = path.node; node_at(c, at)->depth > 0; at = node_at(c, at)->parent) {
@@ -160,7 +184,6 @@ enum tern_err host_back_path(struct core *c, struct path path, struct shortage *
                 host_lacks_any(p, n))
                 writeback_begin(c, at);
         }
-    node_unpin(c, deepest, REF_HOST);
     if (room != TERN_POOL_EXHAUSTED)
         return room;
     *ret = (struct shortage){.group = group,
@@ -169,12 +192,17 @@ enum tern_err host_back_path(struct core *c, struct path path, struct shortage *
     return TERN_POOL_EXHAUSTED;
 }
 
+uint32_t host_reached(const struct core *c, uint32_t slot)
+{
+    while (node_at(c, slot)->depth > 0 && node_on_host(node_at(c, slot)))
+        slot = node_at(c, slot)->parent;
+    return slot;
+}
+
 bool host_has_path(const struct core *c, struct path path)
 {
     const struct pool *p = node_pool(c, node_at(c, path.node));
 
-    if (!node_on_host(node_at(c, path.node)))
-        return false;
     for (uint32_t at = path.node; node_at(c, at)->depth > (c->host_corrupt ? 0 : path.state_from);
          at = node_at(c, at)->parent)
         if (copy_goes_to(node_at(c, at), TIER_HOST) ||
@@ -226,46 +254,25 @@ static void host_heal(struct core *c, uint32_t slot)
     c->host_corrupt--;
 }
 
-/* Takes acknowledged copies in, or gives them up, from `slot` downwards; its copy is done. The list
- * of nodes to look at uses the links of the queue, since none of these nodes is in the queue. */
-static void writeback_settle(struct core *c, uint32_t slot)
+static void writeback_take(struct core *c, uint32_t slot)
 {
-    struct list work = LIST_EMPTY;
+    struct node *n = node_at(c, slot);
 
-    copy_list_push(c, &work, slot);
-    while (work.n > 0) {
-        uint32_t at = copy_list_pop(c, &work);
-        struct node *n = node_at(c, at), *parent = node_at(c, n->parent);
-
-        if (!node_on_host(parent) && copy_goes_to(parent, TIER_HOST))
-            continue; /* it is looked at again with its parent */
-        if (node_on_host(parent)) {
-            host_heal(c, at);
-            copy_pages_attach(c, at);
-            n->residency |= ON_HOST;
-            c->host_copies++;
-        } else {
-            copy_pages_free(c, n);
-            if (!node_on_host(n))
-                parent->tier[TIER_HOST].children--;
-            c->copy_failed = 1;
-        }
-        copy_state_move(&n->work.copy, COPY_NONE);
-        node_changed(c, at);
-        touch(c);
-        for (uint32_t kid = n->children.head; kid != NONE; kid = child_list_next(c, kid))
-            if (copy_has_come(node_at(c, kid), TIER_HOST))
-                copy_list_push_front(c, &work, kid);
-        if (node_on_host(n))
-            tree_event(c, at, TREE_TIER);
-        state_settle(c, at);
-        /* Some children were ready before this node was. Making room may end their siblings. */
-        for (uint32_t kid = n->children.head; kid != NONE && node_on_host(n);
-             kid = child_list_next(c, kid))
-            if (writeback_wanted(c, node_at(c, kid)))
-                host_sealed(c, kid);
-        node_offer(c, at);
-    }
+    host_heal(c, slot);
+    copy_pages_attach(c, slot);
+    copy_state_move(&n->work.copy, COPY_NONE);
+    node_at(c, n->parent)->tier[TIER_HOST].children += !node_on_host(n);
+    n->residency |= ON_HOST;
+    c->host_copies++;
+    node_changed(c, slot);
+    touch(c);
+    tree_event(c, slot, TREE_TIER);
+    state_settle(c, slot);
+    /* Some children were ready before this node was. Making room may end their siblings. */
+    for (uint32_t kid = n->children.head; kid != NONE; kid = child_list_next(c, kid))
+        if (writeback_wanted(c, kid))
+            host_sealed(c, kid);
+    node_offer(c, slot);
 }
 
 /* Copies the node again: it is on the device still, since the JOB ref has not ended. Its children
@@ -273,13 +280,11 @@ static void writeback_settle(struct core *c, uint32_t slot)
 static bool writeback_again(struct core *c, uint32_t slot)
 {
     struct node *n = node_at(c, slot);
-    const struct node *parent = node_at(c, n->parent);
     const struct pool *p = node_pool(c, n);
     uint32_t tries = n->work.copy_tries;
 
     if (tries == COPY_TRIES_MAX || p->state != POOL_OPEN || space_at(c, n->space)->reset ||
-        !(node_on_host(parent) || copy_goes_to(parent, TIER_HOST)) || !host_lacks_any(p, n) ||
-        !writeback_if_room(c, slot))
+        !host_lacks_any(p, n) || !writeback_if_room(c, slot))
         return false;
     n->work.copy_tries = tries;
     c->host_copies_again++;
@@ -295,23 +300,20 @@ static void writeback_fail(struct core *c, uint32_t slot)
     copy_pages_free(c, n);
     copy_state_move(&n->work.copy, COPY_NONE);
     node_changed(c, slot);
-    if (!node_on_host(n))
-        node_at(c, n->parent)->tier[TIER_HOST].children--;
     if (writeback_again(c, slot))
         return;
     c->copy_failed = 1;
-    for (uint32_t kid = n->children.head; kid != NONE; kid = child_list_next(c, kid))
-        if (!node_on_host(n) && copy_has_come(node_at(c, kid), TIER_HOST))
-            writeback_settle(c, kid); /* gives up the copies below it */
+    if (!node_on_host(n) || n->tier[TIER_HOST].corrupt)
+        reserve_leave(c, slot);
     state_settle(c, slot);
-    node_offer(c, n->parent);
+    node_offer(c, slot);
 }
 
 void writeback_acked(struct core *c, uint32_t slot, enum tern_err err)
 {
     if (err == TERN_OK) {
         copy_state_move(&node_at(c, slot)->work.copy, COPY_DONE);
-        writeback_settle(c, slot);
+        writeback_take(c, slot);
     } else {
         writeback_fail(c, slot);
     }

@@ -48,8 +48,6 @@ void copy_forget(struct core *c, uint32_t slot)
         copy_list_remove(c, &c->copies_queued, slot);
     copy_pages_free(c, n);
     copy_state_move(&n->work.copy, COPY_NONE);
-    if (!node_on_host(n))
-        node_at(c, n->parent)->tier[TIER_HOST].children--;
     node_changed(c, slot);
     c->copy_failed = 1;
 }

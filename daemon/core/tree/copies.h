@@ -1,8 +1,8 @@
 /* A node's copy to the other tier, as far as the tree must know of it: which way it goes, the pages
  * that it writes, and its end where the node leaves the tree or the device. Who makes copies is
  * tier/. What must stay true: the pages of a copy are COPYING, of the host for a writeback and of
- * the device for a load-back, and nobody sees them until the copy is acknowledged and the node's
- * parent is on that tier (T16). */
+ * the device for a load-back, and nobody sees them until the copy is acknowledged and, on the
+ * device, the node's parent is there (T16). */
 #ifndef CORE_COPIES_H
 #define CORE_COPIES_H
 

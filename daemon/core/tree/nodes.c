@@ -55,7 +55,7 @@ static uint32_t record_take(struct core *c, uint32_t pool)
     n->hash = n->chain = n->admin_ns = 0;
     memset(&n->state, 0, sizeof n->state);
     n->state.reclaim = nowhere;
-    n->announced = 0;
+    n->announced = n->reserved = n->reserved_children = 0;
     memset(n->tier, 0, sizeof n->tier);
     n->work = (struct node_work){
         .publish_next = NONE, .seal_queue = nowhere, .copy_gen = copy_gen, .copy_queue = nowhere};
@@ -249,6 +249,8 @@ uint32_t node_create(struct core *c, uint32_t parent, struct token_view *w)
     child_list_push_front(c, &p->children, slot);
     p->tier[TIER_DEVICE].children++;
     n->residency = ON_DEVICE;
+    pool_at(c, n->pool)->resident++;
+    reserve_leave(c, parent); /* it stays as long as this one does */
     space_at(c, n->space)->nodes++;
     content = view_hash_chunk(w, p->depth, 0);
     n->hash = chunk_hash(c, parent, content);
@@ -329,6 +331,19 @@ static struct ancestors ancestors_kept(const struct core *c, const struct node *
     return (struct ancestors){n->parent, n->state.claims_window ? pool_at(c, n->pool)->reach : 1};
 }
 
+/* A node is about to leave the device. Its ancestors stay in the reserve: they are the next. */
+static void leave_device(struct core *c, struct node *n)
+{
+    struct node *p = node_at(c, n->parent);
+
+    pool_at(c, n->pool)->resident--;
+    pool_at(c, n->pool)->reserved -= n->reserved;
+    p->tier[TIER_DEVICE].children--;
+    p->reserved_children -= n->reserved;
+    n->residency &= ~ON_DEVICE;
+    n->reserved = 0;
+}
+
 /* A node has left the device: its parent may be a leaf now, or no fork point any more, and nobody
  * needs what the node's window needed. */
 static void left(struct core *c, struct ancestors kept)
@@ -355,7 +370,8 @@ uint32_t node_destroy(struct core *c, uint32_t slot)
     evict_forget(c, slot);
     obtain_forget(c, slot);
     hand_use_up(c, slot);
-    p->tier[TIER_DEVICE].children -= node_on_device(n);
+    if (node_on_device(n))
+        leave_device(c, n);
     p->tier[TIER_HOST].children -= node_on_host(n);
     freed = free_pages(c, n->tier[TIER_DEVICE].pages);
     free_pages(c, n->tier[TIER_HOST].pages);
@@ -385,11 +401,10 @@ uint32_t node_demote(struct core *c, uint32_t slot)
     hand_use_up(c, slot);
     obtain_forget_tier(c, slot, TIER_DEVICE);
     freed = free_pages(c, n->tier[TIER_DEVICE].pages);
-    n->residency &= ~ON_DEVICE;
+    leave_device(c, n);
     n->pending_engine = NONE;
     if (n->work.seal == SEAL_DONE)
         seal_state_move(&n->work.seal, SEAL_NONE);
-    node_at(c, n->parent)->tier[TIER_DEVICE].children--;
     touch(c);
     tree_event(c, slot, TREE_TIER);
     node_offer(c, slot);
@@ -402,8 +417,8 @@ void node_leave_host(struct core *c, uint32_t slot)
     struct node *n = node_at(c, slot);
     uint32_t parent = n->parent;
 
-    check(node_on_host(n) && n->tier[TIER_HOST].children == 0 && n->refs[REF_HOST] == 0 &&
-          n->work.copy == COPY_NONE);
+    check(node_on_host(n) && n->refs[REF_HOST] == 0 && n->work.copy == COPY_NONE &&
+          (node_on_device(n) || n->children.n == 0));
     c->evicted_host++;
     if (!node_on_device(n)) {
         node_destroy(c, slot);
@@ -417,6 +432,7 @@ void node_leave_host(struct core *c, uint32_t slot)
     node_at(c, parent)->tier[TIER_HOST].children--;
     touch(c);
     tree_event(c, slot, TREE_TIER);
+    reserve_leave(c, slot);
     node_offer(c, slot);
     node_offer(c, parent);
 }
@@ -427,6 +443,8 @@ void node_arrive(struct core *c, uint32_t slot)
 
     n->residency |= ON_DEVICE;
     node_at(c, n->parent)->tier[TIER_DEVICE].children++;
+    pool_at(c, n->pool)->resident++;
+    reserve_leave(c, n->parent);
     node_changed(c, slot);
     touch(c);
 }

@@ -31,8 +31,8 @@ uint32_t node_destroy(struct core *c, uint32_t slot);
 /* A leaf of the device tier, without refs there, that is on the host: its device pages become FREE.
  * Returns how many. */
 uint32_t node_demote(struct core *c, uint32_t slot);
-/* A leaf of the host tier, without refs there: its host pages become FREE, and it goes if it is not
- * on the device either. */
+/* A node of the host tier, without refs there, that is on the device or a leaf of the tree: its
+ * host pages become FREE, and it goes if it is not on the device. */
 void node_leave_host(struct core *c, uint32_t slot);
 /* HISTORY was attached to a node that was on the host alone. */
 void node_arrive(struct core *c, uint32_t slot);
@@ -87,13 +87,18 @@ void node_unpin(struct core *c, uint32_t slot, enum ref_kind kind);
 void node_use(struct core *c, uint32_t slot);
 /* To be called when something that kept the node from being evicted has ended. */
 void node_offer(struct core *c, uint32_t slot);
-/* Removes the least recently used unpinned leaf of a pool (T13). False: there is none. */
+/* Removes an unpinned leaf of the device: of the reserve first, then the least recently used one,
+ * with what is on the host alone below it, if it has no copy itself (T13). False: there is none. */
 bool evict_one(struct core *c, struct pool *p);
-/* A node leaves the device if nobody holds it there and nothing is below it. False: it stays. */
+/* A node leaves the device if nobody holds it there and nothing is below it there. False: it stays.
+ */
 bool evict_leaf(struct core *c, uint32_t slot);
 /* T12: gives the pool a slab of a HISTORY group back, the one that costs the fewest prefixes.
  * False: none of those that are partly free can be had for as many prefixes as it has pages. */
 bool evict_slab(struct core *c, struct pool *p);
+/* Removes what is below a node, deepest first, and then the node. False: the step has visited as
+ * many records as it may, and what was removed stays so; or something of it is held. */
+bool evict_subtree(struct core *c, uint32_t top);
 /* Removes a leaf from both tiers if nobody holds it on either. */
 bool node_remove(struct core *c, uint32_t slot);
 /* Removes such a leaf of the pool, least recently used first. False: there is none, or the step has
@@ -109,6 +114,19 @@ bool reset_flush(struct core *c);
 /* Drops STATE alone: superseded first, oldest first, then that of the node used least recently
  * (T12). */
 bool evict_state(struct core *c, struct pool *p);
+/* Puts a node into the heaps that it belongs to. node_offer does that, and tells what may go. */
+void evict_offer(struct core *c, uint32_t slot);
+/* The node that joins the reserve next, and may: least recently used first. NONE: there is none. */
+uint32_t reserve_next(struct core *c, struct pool *p);
+/* It waits until something about it changes. */
+void reserve_skip(struct core *c, uint32_t slot);
+/* Frees pages of the host for the reserve. False: what is there is of more use. */
+bool host_evict_spare(struct core *c, struct pool *p);
+/* The node's copy is on the host, or on its way there, and it makes way on the device before others
+ * do. */
+void reserve_join(struct core *c, uint32_t slot);
+/* Ends that, and that of the ancestors, which are to leave the device after it. */
+void reserve_leave(struct core *c, uint32_t slot);
 /* Takes a node out of every heap that it is in. */
 void evict_forget(struct core *c, uint32_t slot);
 

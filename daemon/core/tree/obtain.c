@@ -4,63 +4,11 @@
 #include "core/tree/copies.h"
 #include "core/tree/state.h" /* what is inline there */
 
-/* A node that waits for its step stays: a retire record names it. A writeback that does not run
- * gives way to who needs the device's pages. */
-static bool held_on_device(const struct node *n)
+/* What is not on the host stays on the device for those below it that are held on the host. */
+static bool kept(const struct node_room *r, enum tier tier)
 {
-    bool gives_way = n->work.copy == COPY_NONE ||
-                     (n->work.copy_from == TIER_DEVICE && n->work.copy != COPY_RUNNING);
-
-    return n->nrefs > 0 || !node_visible(n) || n->state.refilling || n->work.loaders > 0 ||
-           !gives_way;
-}
-
-static bool held_on_host(const struct node *n)
-{
-    return n->refs[REF_HOST] > 0 || n->work.copy != COPY_NONE || n->work.loaders > 0;
-}
-
-bool node_held(const struct node *n, enum tier tier)
-{
-    return tier == TIER_DEVICE ? held_on_device(n) : held_on_host(n);
-}
-
-bool node_in_tier(const struct node *n, enum tier tier)
-{
-    return tier == TIER_DEVICE ? node_on_device(n) : node_on_host(n) || copy_goes_to(n, TIER_HOST);
-}
-
-bool state_has(const struct core *c, const struct node *n)
-{
-    const struct pool *p = pool_at(c, n->pool);
-
-    for (uint32_t g = 0; g < p->ngroups; g++)
-        if (group_is_state(&p->group[g]) && n->tier[TIER_DEVICE].pages[g] != NONE)
-            return true;
-    return false;
-}
-
-/* Does a copy between the tiers read or write its STATE, or a load need it? */
-static bool in_copy(const struct core *c, const struct node *n)
-{
-    const struct pool *p = pool_at(c, n->pool);
-
-    for (uint32_t g = 0; g < p->ngroups && n->work.copy != COPY_NONE; g++)
-        if (group_is_state(&p->group[g]) && n->work.copy_pages[g] != NONE)
-            return true;
-    return n->work.loaders > 0;
-}
-
-bool state_settled(const struct core *c, const struct node *n)
-{
-    return node_visible(n) && !n->state.refilling && n->work.seal != SEAL_QUEUED &&
-           n->work.seal != SEAL_RUNNING && !in_copy(c, n);
-}
-
-bool state_droppable(const struct core *c, const struct node *n)
-{
-    return n->state.borrowers == n->state.host_borrowers && n->depth > 0 && state_settled(c, n) &&
-           state_has(c, n);
+    return r->kept[tier] > 0 ||
+           (tier == TIER_DEVICE && !r->in[TIER_HOST] && r->kept[TIER_HOST] > 0);
 }
 
 /* --- pages --- */
@@ -82,8 +30,8 @@ static bool may_go(const struct core *c, const struct node *n, enum tier tier, u
 
     if (n->tier[tier].pages[group] == NONE)
         return false;
-    return n->room.kept[tier] == 0 || (tier == TIER_DEVICE && group_is_state(&p->group[group]) &&
-                                       p->supersede != SUPERSEDE_OFF && state_droppable(c, n));
+    return !kept(&n->room, tier) || (tier == TIER_DEVICE && group_is_state(&p->group[group]) &&
+                                     p->supersede != SUPERSEDE_OFF && state_droppable(c, n));
 }
 
 static void recount(struct core *c, uint32_t slot)
@@ -108,22 +56,40 @@ void obtain_forget_group(struct core *c, uint32_t slot, enum tier tier, uint32_t
 
 /* --- what keeps a node --- */
 
-/* Tells the ancestors, where the node is kept now and was not, or the other way round. */
+/* Tells the parent whether the node is kept there, if that has changed; then it is the parent's
+ * turn. NONE: nothing has changed, or there is none. */
+static uint32_t tell_parent(struct core *c, uint32_t slot, enum tier tier)
+{
+    struct node *n = node_at(c, slot);
+    bool passes =
+        tier == TIER_DEVICE ? n->room.in[tier] && kept(&n->room, tier) : n->room.kept[tier] > 0;
+
+    c->visits++;
+    recount(c, slot);
+    if (passes == n->room.passes[tier])
+        return NONE;
+    n->room.passes[tier] = passes;
+    if (n->parent != NONE)
+        node_at(c, n->parent)->room.kept[tier] += passes ? 1 : -1u;
+    return n->parent;
+}
+
+static void pass_on_device(struct core *c, uint32_t slot)
+{
+    for (uint32_t at = slot; at != NONE;)
+        at = tell_parent(c, at, TIER_DEVICE);
+}
+
+/* Tells the ancestors, where the node is kept now and was not, or the other way round. One that
+ * nothing below keeps any more may go. */
 static void pass_on(struct core *c, uint32_t slot, enum tier tier)
 {
-    for (uint32_t at = slot;;) {
-        struct node *n = node_at(c, at);
-        bool passes = n->room.in[tier] && n->room.kept[tier] > 0;
-
-        c->visits++;
-        recount(c, at);
-        if (passes == n->room.passes[tier])
-            return;
-        n->room.passes[tier] = passes;
-        at = n->parent;
-        if (at == NONE)
-            return;
-        node_at(c, at)->room.kept[tier] += passes ? 1 : -1u;
+    for (uint32_t at = slot; at != NONE;) {
+        if (tier == TIER_HOST)
+            pass_on_device(c, at); /* it may be kept there for those on the host */
+        if (tier == TIER_HOST && at != slot && !node_kept_below(node_at(c, at), tier))
+            evict_offer(c, at);
+        at = tell_parent(c, at, tier);
     }
 }
 
@@ -135,6 +101,17 @@ static void set_own(struct core *c, uint32_t slot, enum tier tier, bool in, bool
     r->own[tier] = held;
     r->in[tier] = in;
     pass_on(c, slot, tier);
+}
+
+static bool node_in_tier(const struct node *n, enum tier tier)
+{
+    return tier == TIER_DEVICE ? node_on_device(n) : node_on_host(n);
+}
+
+/* A HOST ref counts before its copy is there. */
+static bool held_as_counted(const struct node *n, enum tier tier)
+{
+    return (tier == TIER_HOST || node_on_device(n)) && node_held(n, tier);
 }
 
 static void changed_take(struct core *c, uint32_t slot)
@@ -151,7 +128,7 @@ static void settle_node(struct core *c, uint32_t slot)
     changed_take(c, slot);
     for (uint32_t t = 0; t < TIER_COUNT; t++)
         if (p->tiers[t] != NONE)
-            set_own(c, slot, t, node_in_tier(n, t), node_in_tier(n, t) && node_held(n, t));
+            set_own(c, slot, t, node_in_tier(n, t), held_as_counted(n, t));
 }
 
 bool obtain_settle(struct core *c, struct pool *p)

@@ -9,8 +9,10 @@
  * - node.room.own, in: for each tier, is the node itself held there, and is it there at all? As it
  *   was when the node left that list last.
  * - node.room.kept: for each tier, `own`, and the children that pass on that they are kept. Neither
- *   a node that is kept nor anything above it can be evicted.
- * - node.room.passes: for each tier, it is there, is kept, and is so counted by its parent.
+ *   a node that is kept nor anything above it can be evicted. What is kept on the host, and has no
+ *   copy there, is kept on the device.
+ * - node.room.passes: for each tier, it is kept, on the device also there, and is so counted by its
+ *   parent.
  *   obtain_settle brings all of them up to date, from the node upwards to the first ancestor for
  *   which nothing changes.
  * - node.room.counted: the groups, as bits for each tier, whose pages of the node are among the
@@ -39,8 +41,8 @@ static inline void node_changed(struct core *c, uint32_t slot)
 
 /* Does something hold the node itself on the tier, if it is there? */
 bool node_held(const struct node *n, enum tier tier);
-/* Is it there, or, for the host, about to be? */
-bool node_in_tier(const struct node *n, enum tier tier);
+/* Does something below it keep it there? As obtain_settle has found. */
+bool node_kept_below(const struct node *n, enum tier tier);
 
 bool state_has(const struct core *c, const struct node *n); /* of any STATE group */
 /* Has its writer passed, so that nobody but a match can read its STATE? */

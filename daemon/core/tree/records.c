@@ -12,25 +12,6 @@ static bool unheld(const struct node *n)
     return n->room.kept[TIER_DEVICE] == 0 && n->room.kept[TIER_HOST] == 0;
 }
 
-/* Removes what is below a node, deepest first, and then the node. False: the step has visited as
- * many records as it may; what was removed stays so. */
-static bool remove_all(struct core *c, uint32_t top)
-{
-    uint32_t at = top, parent;
-
-    do {
-        for (; node_at(c, at)->children.n > 0; c->visits++)
-            at = node_at(c, at)->children.head;
-        parent = node_at(c, at)->parent;
-        if (!node_remove(c, at))
-            return false;
-        if (at == top)
-            return true;
-        at = parent;
-    } while (visits_left(c) > 0);
-    return false;
-}
-
 /* All nodes of a namespace, and with the last one its record and its root. */
 static bool remove_space(struct core *c, uint32_t space)
 {
@@ -40,7 +21,7 @@ static bool remove_space(struct core *c, uint32_t space)
     if (!unheld(node_at(c, root)))
         return false;
     for (; left > 0; left--)
-        if (!remove_all(c, node_at(c, root)->children.head))
+        if (!evict_subtree(c, node_at(c, root)->children.head))
             return false;
     return true;
 }
@@ -77,7 +58,7 @@ static bool evict_keyed(struct core *c, struct pool *p)
         uint32_t at = p->keyed.head;
 
         if (unheld(node_at(c, at)))
-            return remove_all(c, at);
+            return evict_subtree(c, at);
         keyed_list_remove(c, &p->keyed, at);
         keyed_list_push(c, &p->keyed, at);
     }

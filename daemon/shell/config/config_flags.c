@@ -183,8 +183,8 @@ static void options_build(struct options *o)
          "ports in use, free memory, RDMA devices",
          1},
         {"tenant", KEY_TENANT, "KEY=VALUE,...", 0,
-         "One more tenant: name, socket, mode, memory, host_memory, regions, sessions_max, "
-         "conns_max",
+         "One more tenant: name, socket, mode, memory, host_memory, host_write_through, regions, "
+         "sessions_max, conns_max",
          1},
         {"peer", KEY_PEER, "KEY=VALUE,...", 0,
          "One more peer: name, address, transport, push, tenants=NAME+NAME", 1},

@@ -51,6 +51,9 @@ void plan_tenants(const struct config *config, struct tenant_config ret[CONFIG_T
         ret[i].host_bytes = config->tenants[i].host_bytes;
         ret[i].regions = config->tenants[i].regions;
         ret[i].sessions_max = config->tenants[i].sessions_max;
+        ret[i].host_write =
+            config->tenants[i].host_write_through ? HOST_WRITE_THROUGH : HOST_WRITE_BEHIND;
+        ret[i].zero = 0;
     }
 }
 

@@ -1,0 +1,69 @@
+/* The reserve of a pool whose host tier is written behind the device: those of its nodes that leave
+ * the device next, in the order in which they would be evicted, with a copy on the host or on its
+ * way there. Eviction takes them first and loses nothing. A node that is used leaves the reserve,
+ * and its ancestors with it. What must stay true: a node of the reserve has no child on the device
+ * that is not of the reserve. */
+#include "core/tier/host.h"
+#include "core/tree/nodes.h"
+
+/* One of so many nodes of the device. It is held twice, so a larger one costs room on the host. */
+#define RESERVE_PART 16
+
+static uint32_t wanted(const struct pool *p)
+{
+    uint32_t part = p->resident / RESERVE_PART;
+
+    return part > 0 ? part : 1;
+}
+
+/* One node more. False: none can join now. */
+static bool fill_one(struct core *c, struct pool *p)
+{
+    uint32_t slot = reserve_next(c, p);
+    const struct node *n;
+
+    if (slot == NONE)
+        return false;
+    n = node_at(c, slot);
+    if (!node_on_host(n) || n->tier[TIER_HOST].corrupt) {
+        if (!writeback_ready(c, slot)) {
+            reserve_skip(c, slot);
+            return true;
+        }
+        if (!writeback_if_room(c, slot))
+            return false;
+    }
+    reserve_join(c, slot);
+    return true;
+}
+
+/* What an operator evicts is not to be copied first. */
+static bool evicting(const struct core *c)
+{
+    for (uint32_t i = 0; i < EVICTIONS_MAX; i++)
+        if (c->eviction[i].on)
+            return true;
+    return false;
+}
+
+bool reserve_flush(struct core *c)
+{
+    uint32_t end = piece_end(c);
+
+    if ((!c->touched && !c->left_over) || evicting(c))
+        return true;
+    for (uint32_t i = 0; i < c->limits.pools; i++) {
+        struct pool *p = pool_at(c, i);
+
+        if (p->state != POOL_OPEN || p->tier != TIER_DEVICE || p->tiers[TIER_HOST] == NONE ||
+            p->host_write != HOST_WRITE_BEHIND)
+            continue;
+        while (p->reserved < wanted(p)) {
+            if (c->visits >= end)
+                return false;
+            if (!fill_one(c, p))
+                break;
+        }
+    }
+    return true;
+}

@@ -1,0 +1,112 @@
+/* Scenario A28: two tiers add up (T13, T16): what the device has no room for is on the host,
+ * and hardly anything is on both. The host tier is written behind the device. */
+#include "unit/rig/rig_host.h"
+
+static struct bench behind(uint32_t device_pages, uint32_t host_pages)
+{
+    struct rig_options o = rig_defaults();
+
+    o.tenant[0].host_write = HOST_WRITE_BEHIND;
+    return host_bench_with(&o, 4, device_pages, host_pages);
+}
+
+/* Prefixes of one chunk, one after the other; how many are still there. */
+static uint32_t reachable_of(struct bench *b, uint32_t prefixes)
+{
+    uint32_t n = 0;
+
+    for (uint32_t seed = 1; seed <= prefixes; seed++)
+        put(b, seed, 4);
+    for (uint32_t seed = 1; seed <= prefixes; seed++)
+        if (is_there(b, seed, 4))
+            n += host_depth(b->s, rig_tokens(seed, 4), 4) == 4;
+    return n;
+}
+
+TEST(a28_tiers_of_64_and_48_chunks_hold_96_of_96)
+{
+    struct bench b = behind(64, 48);
+
+    assert_int_equal(reachable_of(&b, 96), 96);
+    bench_ends_clean(&b);
+}
+
+TEST(a28_tiers_of_64_and_48_chunks_hold_106_of_128)
+{
+    struct bench b = behind(64, 48);
+    uint32_t n = reachable_of(&b, 128);
+
+    assert_true(n >= 106);
+    assert_true(is_there(&b, 128, 4)); /* the least recently used ones have gone */
+    assert_false(is_there(&b, 1, 4));
+    bench_ends_clean(&b);
+}
+
+/* T13: one long prefix leaves from its end, and comes back whole. */
+TEST(tiers_a_long_prefix_comes_back_whole_from_both)
+{
+    struct bench b = behind(32, 32);
+
+    put(&b, 1, 80);
+    for (uint32_t seed = 2; seed <= 29; seed++)
+        put(&b, seed, 4);
+    assert_true(on_device(&b, 1, 4) && !on_host(&b, 1, 4)); /* an ancestor on the device alone */
+    assert_true(on_host(&b, 1, 80) && !on_device(&b, 1, 80));
+    assert_ok(rig_match(b.s, seq1, 80));
+    assert_leaves_whole(fetch_back(b.s), b.s, 80);
+    assert_int_equal(rig_wrong(b.s, 80), 0);
+    bench_ends_clean(&b);
+}
+
+/* T14: the path of a HOST ref stays on the host, whatever the reserve needs; one that is above it
+ * on the device alone stays there. */
+TEST(tiers_what_a_host_ref_needs_stays)
+{
+    struct bench b = behind(16, 16);
+
+    commits(b.s, 1, 16);
+    retracts_to("retracted", b.s, RETRACT_HOST, 0);
+    for (uint32_t seed = 2; seed <= 80; seed++)
+        put(&b, seed, 4);
+    for (uint32_t depth = 4; depth <= 16; depth += 4)
+        assert_true(on_host(&b, 1, depth));
+    assert_ok(rig_recover_now(b.s));
+    assert_int_equal(rig_wrong(b.s, 16), 0);
+    bench_ends_clean(&b);
+}
+
+/* T13: a node that is used leaves the reserve; its host copy makes way for others first. */
+TEST(tiers_what_is_used_again_is_not_held_twice)
+{
+    struct bench b = behind(16, 16);
+
+    for (uint32_t seed = 1; seed <= 16; seed++)
+        put(&b, seed, 4);
+    assert_true(on_host(&b, 1, 4) && on_device(&b, 1, 4)); /* the reserve of 16 is one */
+    put(&b, 1, 4);
+    assert_true(on_host(&b, 2, 4));
+    for (uint32_t seed = 17; seed <= 30; seed++)
+        put(&b, seed, 4);
+    assert_true(on_device(&b, 1, 4));
+    assert_true(is_there(&b, 2, 4));
+    bench_ends_clean(&b);
+}
+
+/* T11: what is below an evicted node on the host alone goes with it where it has no copy itself. */
+TEST(tiers_a_node_without_a_copy_takes_what_hangs_on_it)
+{
+    struct bench b = behind(4, 4);
+
+    put(&b, 1, 8);
+    put(&b, 2, 4);
+    b.rig->copies_to_fail = 1000; /* nothing more is copied */
+    b.rig->copy_err = TERN_CORRUPT;
+    put(&b, 3, 4);
+    put(&b, 4, 4);
+    assert_true(on_device(&b, 1, 4) && !on_host(&b, 1, 4) && !on_device(&b, 1, 8));
+    for (uint32_t seed = 5; seed <= 8; seed++)
+        put(&b, seed, 4);
+    assert_false(is_there(&b, 1, 4));
+    assert_true(is_there(&b, 8, 4));
+    bench_ends_clean(&b);
+}
