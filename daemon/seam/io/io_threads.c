@@ -3,7 +3,8 @@
  * for all that came back since it last looked.
  *
  * What must stay true: a queue has room for all that can be on its way. Of one task that is a
- * hand-over and a cancel, and a cancel left over from the time before; a full queue is our bug. */
+ * hand-over and a cancel, and a cancel left over from the time before; of plain work it is the
+ * hand-over alone. A full queue is our bug. */
 #include "seam/io/io_threads.h"
 
 #include <errno.h>
@@ -58,6 +59,7 @@ struct io_threads {
     int told_fd;
     bool listening;
     _Atomic bool told; /* the owner was woken and has not looked yet */
+    uint32_t away;
 };
 
 /* ------------------------------------------------------------------ queues */
@@ -66,7 +68,7 @@ static uint32_t queue_items(const struct io_threads_config *config)
 {
     uint32_t n = 1;
 
-    while (n < QUEUE_PER_TASK * config->tasks)
+    while (n < QUEUE_PER_TASK * config->tasks + config->works)
         n *= 2;
     return n;
 }
@@ -315,6 +317,7 @@ static void take_back(struct io_threads *threads, struct io_thread *t)
 
     for (uint32_t n = 0; n <= t->back.mask && queue_pop(&t->back, &item); n++) {
         io_task_state_move(&item.task->state, IO_TASK_HOME);
+        threads->away--;
         item.task->done(item.task, item.task->res);
     }
     if (!queue_empty(&t->back) && !atomic_exchange(&threads->told, true))
@@ -360,6 +363,7 @@ static void hand_over(struct io_threads *threads, struct io_task *task, enum io_
     task->kind = kind;
     task->fd = fd;
     task->thread = &threads->thread[lane % threads->config.threads];
+    threads->away++;
     ask(task->thread, (struct item){.task = task});
 }
 
@@ -385,4 +389,9 @@ void io_threads_cancel(struct io_threads *threads, struct io_task *task)
         return;
     io_task_state_move(&task->state, IO_TASK_CALLED_BACK);
     ask(task->thread, (struct item){.task = task, .cancel = true});
+}
+
+uint32_t io_threads_away(const struct io_threads *threads)
+{
+    return threads->away;
 }

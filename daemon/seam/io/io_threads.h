@@ -44,7 +44,8 @@ struct io_task {
 struct io_threads_config {
     struct io *io;    /* the owner's */
     uint32_t threads; /* 1 to IO_THREADS_MAX */
-    uint32_t tasks;   /* that can be away at a time */
+    uint32_t tasks;   /* that can be away at a time, of those that receive and send */
+    uint32_t works;   /* and of plain work, which is not called back */
 };
 
 /* What io_threads_create will take, but for stacks and the kernel's share. */
@@ -60,7 +61,10 @@ void io_threads_destroy(struct io_threads *threads);
 void io_threads_receive(struct io_threads *threads, struct io_task *task, uint32_t lane, int fd);
 void io_threads_send(struct io_threads *threads, struct io_task *task, uint32_t lane, int fd);
 void io_threads_work(struct io_threads *threads, struct io_task *task, uint32_t lane);
-/* Calls it back: it comes soon, with -ECANCELED or what it has done. One that is not away stays. */
+/* Calls it back: it comes soon, with -ECANCELED or what it has done. One that is not away stays.
+ * Not of plain work. */
 void io_threads_cancel(struct io_threads *threads, struct io_task *task);
+
+uint32_t io_threads_away(const struct io_threads *threads); /* tasks */
 
 #endif

@@ -25,6 +25,7 @@ static _Atomic uint64_t faults;
 static struct sigaction previous;
 static bool installed;
 static _Thread_local sigjmp_buf *volatile landing; /* of the touch that this thread is in */
+static _Thread_local bool decides;                 /* this is the owner thread */
 
 static const struct fault_range *range_of(uintptr_t at)
 {
@@ -126,6 +127,17 @@ bool mem_fault_try(void (*touch)(void *ctx), void *ctx)
     return true;
 }
 
+void mem_fault_decides(void)
+{
+    decides = true;
+}
+
+bool mem_fault_bytes(void (*touch)(void *ctx), void *ctx)
+{
+    check(!decides);
+    return mem_fault_try(touch, ctx);
+}
+
 struct feed {
     struct checksum *sum;
     const void *bytes;
@@ -143,5 +155,5 @@ bool mem_fault_feed(struct checksum *sum, const void *bytes, size_t n)
 {
     struct feed f = {.sum = sum, .bytes = bytes, .n = n};
 
-    return mem_fault_try(feed_touch, &f);
+    return mem_fault_bytes(feed_touch, &f);
 }

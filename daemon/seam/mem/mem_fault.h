@@ -34,6 +34,10 @@ uint64_t mem_fault_count(void); /* touches that were ended */
 /* Any thread. False: a page was not there, and touch(ctx) has ended in the middle. It holds and
  * allocates nothing, and makes no other such call. */
 bool mem_fault_try(void (*touch)(void *ctx), void *ctx);
+/* The same for whatever hashes, copies or zeroes pages, which is not for the owner thread: that one
+ * only decides, and has said by mem_fault_decides that it is the one. */
+bool mem_fault_bytes(void (*touch)(void *ctx), void *ctx);
+void mem_fault_decides(void);
 /* checksum_feed of watched memory. False likewise; *sum can go on, but its end means nothing. */
 bool mem_fault_feed(struct checksum *sum, const void *bytes, size_t n);
 

@@ -311,7 +311,7 @@ bool mem_spread(struct mem *mem, uint32_t pool, const struct page_at *page)
                            .from = mem_page(mem, pool, 0, page->group, page->index),
                            .bytes = place->group[page->group].page_bytes};
 
-        if (!mem_fault_try(spread_touch, &s))
+        if (!mem_fault_bytes(spread_touch, &s))
             return false;
         memcpy(sums + r * units, sums, units * sizeof *sums);
     }

@@ -116,7 +116,7 @@ static bool unit_run(const struct job *job, uint32_t i, uint32_t region, uint32_
 {
     struct unit u = {.job = job, .i = i, .region = region, .unit = unit};
 
-    if (mem_fault_try(unit_touch, &u))
+    if (mem_fault_bytes(unit_touch, &u))
         return u.ok;
     if (job->kind == JOB_SEAL)
         *sum_of(job, &job->page[i], region, unit) = CHECKSUM_NONE;
@@ -195,12 +195,12 @@ static void zero(uint8_t *at, uint64_t n)
 {
     struct zeroing all = {.at = at, .n = n};
 
-    if (mem_fault_try(zero_touch, &all))
+    if (mem_fault_bytes(zero_touch, &all))
         return;
     for (uint64_t i = 0; i < n; i += PAGE_BYTES) {
         struct zeroing page = {.at = at + i, .n = n - i < PAGE_BYTES ? n - i : PAGE_BYTES};
 
-        mem_fault_try(zero_touch, &page);
+        mem_fault_bytes(zero_touch, &page);
     }
 }
 

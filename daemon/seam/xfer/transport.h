@@ -55,10 +55,12 @@ struct transport_ops {
 
     /* What `create` will take. NULL: nothing. */
     uint64_t (*bytes)(const struct xfer_config *config, uint32_t sums_per_page);
+    /* So many tasks of plain work it may have away (io_threads_work). NULL: none. */
+    uint32_t (*works)(const struct xfer_config *config);
     /* OK with t->own left NULL: it is not in use here. */
     enum tern_err (*create)(struct transport *t);
     /* Ends what is under way: on return nothing reads or writes a page for it. Also of one whose
-     * `create` failed. Data connections have ended before. */
+     * `create` failed. Data connections have ended before, and no task is away. */
     void (*destroy)(struct transport *t);
 
     /* Can a batch of that pool go over it, on that peer link, now or soon? NULL: always. */

@@ -22,8 +22,13 @@ uint32_t xfer_batches(const struct xfer_config *c)
 /* A data connection has a task for what it receives and one for what it sends. */
 static struct io_threads_config threads_of(const struct xfer_config *c)
 {
+    const struct transport_ops *const *ops = transports_of(c);
+    uint32_t works = 0;
+
+    for (; *ops; ops++)
+        works += (*ops)->works ? (*ops)->works(c) : 0;
     return (struct io_threads_config){
-        .io = c->io, .threads = c->data_threads, .tasks = 2 * c->data_conns_max};
+        .io = c->io, .threads = c->data_threads, .tasks = 2 * c->data_conns_max, .works = works};
 }
 
 void xfer_bytes(const struct xfer_config *c, uint32_t page_records, uint32_t sums_per_page,

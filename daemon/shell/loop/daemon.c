@@ -14,6 +14,7 @@
 #include <unistd.h>
 
 #include "base/err.h"
+#include "seam/mem/mem_fault.h"
 #include "shell/admin/drain.h"
 #include "shell/config/plan.h"
 #include "shell/log/log.h"
@@ -462,6 +463,7 @@ static void turn(struct daemon *d)
 
 int daemon_run(struct daemon *d)
 {
+    mem_fault_decides();
     log_event(LEVEL_INFO, "ready",
               "node=%s pid=%d incarnation=%016" PRIx64 " control_port=%u data_port=%u admin=%s",
               d->config->node, (int)getpid(), d->incarnation, d->control_port, d->data_port,

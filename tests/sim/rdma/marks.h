@@ -23,6 +23,7 @@
     X(reads_merged, 1000)                                                                          \
     X(stopped_with_reads_out, 300)                                                                 \
     X(landed_after_stop, 50)                                                                       \
+    X(verified_after_stop, 25)                                                                     \
     X(late_reads, 250)                                                                             \
     X(flushed, 1000)                                                                               \
     X(flush_timed_out, 10)                                                                         \

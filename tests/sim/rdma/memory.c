@@ -341,6 +341,12 @@ bool mem_spread(struct mem *mem, uint32_t pool, const struct page_at *page)
     uint32_t place = rmem_place(page->group, page->index), units = rw.cfg.units[page->group];
     uint64_t *sums = mem_sums(mem, page->record);
 
+    if (!tasks_working())
+        rw_fail("verified_by_owner", "page %u of node %u", place, mem->node);
+    if (rw.node[mem->node].pool[pool].page[place].gen != page->gen)
+        rw_fail("verified_after_quiet", "page %u of node %u is another pull's", place, mem->node);
+    if (pulls_stopping(rw.node[mem->node].pool[pool].page[place].owner))
+        rw_mark(RM_verified_after_stop);
     for (uint32_t r = rw.cfg.transfer_regions; r < rw.cfg.regions; r++) {
         memcpy(page_base(mem->node, pool, r, place), page_base(mem->node, pool, 0, place),
                rw.cfg.page_bytes[page->group]);
@@ -402,5 +408,8 @@ uint32_t mem_sums_per_page(const struct mem *mem)
 uint64_t *mem_sums(struct mem *mem, uint32_t record)
 {
     check(record < TENANTS * PAGES);
+    if (tasks_working() &&
+        rw.node[mem->node].pool[record / PAGES].page[record % PAGES].kind != PG_RESERVED)
+        rw_fail("verified_after_quiet", "record %u of node %u is nobody's", record, mem->node);
     return rw.node[mem->node].sums[record];
 }

@@ -7,13 +7,13 @@
 #include "redirect.h"
 #include "world.h"
 
-#define TASKS 96u /* two of each data connection */
+#define TASKS 512u /* two of each data connection, and one of each piece */
 
 enum stage { STAGE_POST, STAGE_MOVES, STAGE_WORK, STAGE_BACK };
 
 struct io_threads {
     struct io *io;
-    uint32_t node;
+    uint32_t node, away;
 };
 
 struct away {
@@ -85,10 +85,28 @@ static void back(struct away *a)
     struct io_task *task = a->task;
 
     a->used = false;
+    a->threads->away--;
     rnet_completed(a->threads->node);
     rw.current = a->threads->node;
     io_task_state_move(&task->state, IO_TASK_HOME);
     task->done(task, task->res);
+}
+
+static bool working;
+
+bool tasks_working(void)
+{
+    return working;
+}
+
+static bool work(struct io_task *task)
+{
+    bool more;
+
+    working = true;
+    more = task->work(task, task->res);
+    working = false;
+    return more;
 }
 
 void tasks_run(uint32_t number, uint32_t gen)
@@ -102,7 +120,7 @@ void tasks_run(uint32_t number, uint32_t gen)
     case STAGE_POST: post(a); break;
     case STAGE_MOVES: break;
     case STAGE_WORK:
-        if (a->task->work(a->task, a->task->res) && !a->cancelled)
+        if (work(a->task) && a->task->kind != IO_TASK_WORK && !a->cancelled)
             post(a);
         else
             later(a, STAGE_BACK);
@@ -160,8 +178,10 @@ static void hand_over(struct io_threads *threads, struct io_task *task, enum io_
     io_task_state_move(&task->state, IO_TASK_AWAY);
     task->kind = kind;
     task->fd = fd;
+    task->res = 0;
+    threads->away++;
     away[i] = (struct away){.used = true, .gen = away[i].gen + 1, .task = task, .threads = threads};
-    later(&away[i], STAGE_POST);
+    later(&away[i], kind == IO_TASK_WORK ? STAGE_WORK : STAGE_POST);
 }
 
 void io_threads_receive(struct io_threads *threads, struct io_task *task, uint32_t lane, int fd)
@@ -174,6 +194,17 @@ void io_threads_send(struct io_threads *threads, struct io_task *task, uint32_t 
 {
     (void)lane;
     hand_over(threads, task, IO_TASK_SEND, fd);
+}
+
+void io_threads_work(struct io_threads *threads, struct io_task *task, uint32_t lane)
+{
+    (void)lane;
+    hand_over(threads, task, IO_TASK_WORK, -1);
+}
+
+uint32_t io_threads_away(const struct io_threads *threads)
+{
+    return threads->away;
 }
 
 void io_threads_cancel(struct io_threads *threads, struct io_task *task)

@@ -304,6 +304,7 @@ void tasks_reset(void);
 void tasks_run(uint32_t task, uint32_t gen);
 void tasks_cancel(uint32_t task, uint32_t gen);
 void tasks_kill(uint32_t node);
+bool tasks_working(void); /* it is a data thread's turn */
 
 void threads_reset(void);
 void threads_run(uint32_t thread, uint32_t gen);

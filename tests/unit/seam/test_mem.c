@@ -13,6 +13,8 @@
 #include <string.h>
 #include <sys/resource.h>
 #include <sys/stat.h>
+#include <sys/wait.h>
+#include <unistd.h>
 
 #include "base/prng.h"
 #include "seam/mem/checksum.h"
@@ -604,4 +606,26 @@ TEST(mem_huge_pages_are_tried_and_reported)
     printf("mem: bytes=%llu huge_page_bytes=%llu\n", (unsigned long long)stats.bytes,
            (unsigned long long)stats.huge_page_bytes);
     mem_destroy(mem);
+}
+
+/* The thread that decides would hash a page: it ends there, in every build. */
+TEST(mem_bytes_of_pages_are_not_for_the_owner_thread)
+{
+    static const uint8_t page[64];
+    struct checksum sum;
+    pid_t child;
+    int status;
+
+    checksum_begin(&sum);
+    assert_true(mem_fault_feed(&sum, page, sizeof page));
+    child = fork();
+    assert_true(child >= 0);
+    if (child == 0) {
+        mem_fault_decides();
+        (void)!freopen("/dev/null", "w", stderr);
+        mem_fault_feed(&sum, page, sizeof page);
+        _exit(0);
+    }
+    assert_int_equal(waitpid(child, &status, 0), child);
+    assert_true(WIFSIGNALED(status) && WTERMSIG(status) == SIGABRT);
 }

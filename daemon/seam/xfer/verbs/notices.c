@@ -322,7 +322,6 @@ static bool confirmed(struct verbs *v, struct data_conn *conn, const struct xfer
     if (piece->state == PIECE_FREE)
         return true;
     piece_verify(v, piece, stale);
-    piece_end(v, piece);
     return true;
 }
 
@@ -399,8 +398,8 @@ static void lost(struct data_conn *conn)
     for (uint32_t i = 0; i < VERBS_PIECES; i++) {
         struct verbs_piece *piece = piece_of(v, conn->peer_link, i);
 
-        if (piece->state == PIECE_FREE)
-            continue;
+        if (piece->state == PIECE_FREE || piece->state == PIECE_VERIFYING)
+            continue; /* nothing more is to be said about it */
         piece->revoked = piece->revoked && piece->answered;
         piece->answered = true;
         if (piece->batch != NONE)

@@ -11,6 +11,8 @@ bool link_pieces(struct verbs *v, uint32_t link)
 
     l->piece = calloc(VERBS_PIECES, sizeof *l->piece);
     for (uint32_t i = 0; l->piece && i < VERBS_PIECES; i++) {
+        l->piece[i].v = v;
+        l->piece[i].link = link;
         l->piece[i].sums = calloc(v->piece_sums, sizeof *l->piece[i].sums);
         if (!l->piece[i].sums)
             return false;

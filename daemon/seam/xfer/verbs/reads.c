@@ -189,8 +189,8 @@ bool piece_post(struct verbs *v, struct verbs_piece *piece)
 
 void piece_free(struct verbs_piece *piece)
 {
-    if (piece->state != PIECE_FREE && piece->batch == NONE && !piece->holds && piece->answered &&
-        !piece->revoked)
+    if (piece->state != PIECE_FREE && piece->state != PIECE_VERIFYING && piece->batch == NONE &&
+        !piece->holds && piece->answered && !piece->revoked)
         piece_state_move(&piece->state, PIECE_FREE);
 }
 
@@ -219,7 +219,7 @@ bool verbs_holds(const struct transport *t, uint32_t inflow)
 
     for (uint32_t n = 0; n < t->xfer->config.links; n++)
         for (uint32_t i = 0; v->link[n].piece && i < VERBS_PIECES; i++)
-            if (v->link[n].piece[i].holds && v->link[n].piece[i].pull == inflow)
+            if (piece_held(&v->link[n].piece[i]) && v->link[n].piece[i].pull == inflow)
                 return true;
     return false;
 }
@@ -355,42 +355,6 @@ void pieces_tick(struct verbs *v, uint32_t link, uint64_t now_ns)
         if (p->state == PATH_READY && now_ns > since_ns &&
             now_ns - since_ns > v->xfer->config.idle_ns)
             path_failed(v, p, "pages were neither pushed nor refused in time");
-    }
-}
-
-/* ------------------------------------------------------------------ verifying */
-
-/* All bytes of a page that the device has brought are there, so the memory looks at it whole. */
-static void page_arrived(struct verbs *v, const struct verbs_piece *piece, uint32_t i,
-                         const uint64_t *sums)
-{
-    const struct batch *batch = &v->xfer->batch[piece->batch];
-    uint64_t bytes =
-        mem_page_bytes(v->xfer->config.mem, batch->pool, batch->page[piece->first + i].group);
-    uint32_t regions = mem_transfer_regions(v->xfer->config.mem, batch->pool);
-    struct arrival a;
-
-    arrival_begin(&a, v->xfer, piece->batch, piece->first + i, sums);
-    for (uint32_t r = 0; r < regions; r++)
-        arrival_reached(&a, r, bytes);
-    arrival_end(v->xfer, piece->batch, piece->first + i, arrival_landed(&a));
-}
-
-void piece_verify(struct verbs *v, struct verbs_piece *piece, const uint64_t *stale)
-{
-    const struct batch *batch = &v->xfer->batch[piece->batch];
-    uint32_t k = 0, sum = 0;
-
-    for (uint32_t i = 0; i < piece->n; i++) {
-        if (!xfer_bit(piece->sent, i))
-            continue;
-        if (xfer_bit(stale, k++)) {
-            v->xfer->stats.payload_bytes_in += batch_page_bytes(v->xfer, batch, piece->first + i);
-            batch_gone(v->xfer, piece->batch);
-        } else {
-            page_arrived(v, piece, i, piece->sums + sum);
-        }
-        sum += batch_page_sums(v->xfer, batch, piece->first + i);
     }
 }
 

@@ -5,11 +5,12 @@
 #include "seam/xfer/verbs/verbs.h"
 
 /* All that was asked for of a batch is forgotten, and another transport asks for it. Not while
- * reads of its pages are in flight: the last of those comes by here again. */
+ * reads of its pages are in flight, or pages are verified: the last of those comes by here again.
+ */
 static void batch_given_up(struct verbs *v, uint32_t link, uint32_t number)
 {
     for (uint32_t i = 0; i < VERBS_PIECES; i++)
-        if (piece_of(v, link, i)->holds && piece_of(v, link, i)->batch == number)
+        if (piece_held(piece_of(v, link, i)) && piece_of(v, link, i)->batch == number)
             return;
     for (uint32_t i = 0; i < VERBS_PIECES; i++)
         if (piece_of(v, link, i)->state != PIECE_FREE && piece_of(v, link, i)->batch == number)

@@ -28,9 +28,9 @@
 
 STATE_MACHINE(path, PATH, PATH_STATE_TABLE)
 
-/* Read:   ASKED, WAITING, READING, READ, CONFIRMING.
- * Pushed: BINDING, BOUND, ASKED, READING or ARRIVED, CLOSING, READ, CONFIRMING; to CLOSING from
- * each of the first ones when its pull has ended. */
+/* Read:   ASKED, WAITING, READING, READ, CONFIRMING, VERIFYING.
+ * Pushed: BINDING, BOUND, ASKED, READING or ARRIVED, CLOSING, READ, CONFIRMING, VERIFYING; to
+ * CLOSING from each of the first ones when its pull has ended. */
 #define PIECE_STATE_TABLE(X)                                                                       \
     X(PIECE, FREE, TO(PIECE, BINDING) | TO(PIECE, ASKED), "no piece has this slot")                \
     X(PIECE, BINDING, TO(PIECE, BOUND) | TO(PIECE, CLOSING) | TO(PIECE, WAITING),                  \
@@ -50,7 +50,8 @@ STATE_MACHINE(path, PATH, PATH_STATE_TABLE)
     X(PIECE, CLOSING, TO(PIECE, READ) | TO(PIECE, WAITING) | TO(PIECE, FREE),                      \
       "the device closes the memory windows")                                                      \
     X(PIECE, READ, TO(PIECE, CONFIRMING) | TO(PIECE, FREE), "waits for room to say CONFIRM")       \
-    X(PIECE, CONFIRMING, TO(PIECE, FREE), "the answer to CONFIRM is due")
+    X(PIECE, CONFIRMING, TO(PIECE, VERIFYING) | TO(PIECE, FREE), "the answer to CONFIRM is due")   \
+    X(PIECE, VERIFYING, TO(PIECE, FREE), "a data thread compares its pages with their checksums")
 
 STATE_MACHINE(piece, PIECE, PIECE_STATE_TABLE)
 

@@ -35,6 +35,13 @@ static uint32_t piece_sums(uint32_t sums_per_page)
     return sums_per_page > VERBS_PIECE_SUMS ? sums_per_page : VERBS_PIECE_SUMS;
 }
 
+static uint32_t verbs_works(const struct xfer_config *c)
+{
+    uint32_t pulls = c->rdma.pulls < c->links ? c->rdma.pulls : c->links;
+
+    return c->rdma.tenants > 0 ? pulls * VERBS_PIECES : 0;
+}
+
 static uint64_t verbs_bytes(const struct xfer_config *c, uint32_t sums_per_page)
 {
     uint64_t rails = c->rdma.ndevices > 0 ? c->rdma.ndevices : 1,
@@ -172,6 +179,7 @@ const struct transport_ops verbs_transport = {
     .conn_bytes = sizeof(struct verbs_notices),
     .service = &verbs_service,
     .bytes = verbs_bytes,
+    .works = verbs_works,
     .create = verbs_create,
     .destroy = verbs_destroy,
     .takes = verbs_takes,

@@ -4,7 +4,7 @@
  * sleep; peers.c which path a batch may take; retry.c which path a piece takes, and what happens if
  * that is lost; reads.c pages that we read; push.c pages that are written to us; source.c what
  * peers ask of us, and write.c what we write to them; notices.c the data connection beside the
- * paths.
+ * paths; verify.c hands pieces to a data thread, which verifies their pages.
  *
  * A rail is one local device in use. A path is one end of a reliable connection (a queue pair), and
  * belongs to one peer link, one tenant and one rail: it lies in the tenant's protection domain of
@@ -16,7 +16,8 @@
  * Promise P2 rests on three counters: path->posted and path->completed (work requests, in order),
  * and inflow->holds, in which each piece counts while some of its work requests are not completed.
  * `completed` goes up on a completion of the same epoch, or to the end when the queue pair is
- * destroyed; nowhere else. */
+ * destroyed; nowhere else. A piece that is verified counts in inflow->holds too, until its task is
+ * back: the data thread works on its pages and on their checksums. */
 #ifndef SEAM_XFER_VERBS_H
 #define SEAM_XFER_VERBS_H
 
@@ -163,6 +164,15 @@ struct verbs_piece {
                    */
     uint32_t nruns;
     struct verbs_run run[XFER_RUNS_MAX];
+    struct verbs *v; /* borrowed; with `link` where the piece is */
+    uint32_t link;
+
+    /* Of PIECE_VERIFYING. While the task is away these, `sums`, `sent`, `first` and `n` are the
+     * data thread's, and the owner may take the batch from the piece: see `batch`. */
+    struct io_task task;
+    uint32_t verified;               /* the batch whose pages are looked at */
+    uint64_t stale[XFER_MASK_WORDS]; /* by place among the pages that were confirmed */
+    uint64_t right[XFER_MASK_WORDS]; /* pages that agree with their checksums */
 };
 
 struct verbs_link {
@@ -335,8 +345,16 @@ void piece_drop(struct verbs *v, struct verbs_piece *piece); /* its pull has end
 void piece_end(struct verbs *v, struct verbs_piece *piece);
 /* Posts what there is credit for. False: the path failed, or the connection. */
 bool piece_post(struct verbs *v, struct verbs_piece *piece);
-/* stale: by place among the pages that were confirmed. */
+
+/* verbs/verify.c: all of it is here and was confirmed, but for the stale ones (by place among the
+ * pages that were confirmed). It ends when its task is back. */
 void piece_verify(struct verbs *v, struct verbs_piece *piece, const uint64_t *stale);
+
+/* A device may write its pages, or a data thread looks at them. */
+static inline bool piece_held(const struct verbs_piece *piece)
+{
+    return piece->holds || piece->state == PIECE_VERIFYING;
+}
 
 static inline struct verbs_piece *piece_of(struct verbs *v, uint32_t link, uint32_t i)
 {

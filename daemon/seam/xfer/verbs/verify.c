@@ -1,0 +1,106 @@
+/* Pieces whose pages have come and were confirmed: a data thread verifies them, and copies them to
+ * the regions that hold alike. The owner hears which are right when the task is back. The pull may
+ * have ended by then; the piece keeps its slot and its hold, and what it found is for nobody.
+ *
+ * What must stay true: from piece_verify until piece_verified the piece holds its inflow, so its
+ * pages, the batch's list of them and their checksums are those that the thread was given. */
+#include "base/check.h"
+#include "seam/xfer/verbs/verbs.h"
+
+static struct verbs_piece *piece_of_task(struct io_task *task)
+{
+    return (struct verbs_piece *)(void *)((char *)task - offsetof(struct verbs_piece, task));
+}
+
+/* ------------------------------------------------------------------ on a data thread */
+
+/* All bytes of a page that the device has brought are there, so the memory looks at it whole. */
+static bool page_is_right(struct xfer *xfer, const struct verbs_piece *piece, uint32_t i,
+                          const uint64_t *sums)
+{
+    const struct batch *batch = &xfer->batch[piece->verified];
+    uint64_t bytes =
+        mem_page_bytes(xfer->config.mem, batch->pool, batch->page[piece->first + i].group);
+    uint32_t regions = mem_transfer_regions(xfer->config.mem, batch->pool);
+    struct arrival a;
+
+    arrival_begin(&a, xfer, piece->verified, piece->first + i, sums);
+    for (uint32_t r = 0; r < regions; r++)
+        arrival_reached(&a, r, bytes);
+    return arrival_landed(&a);
+}
+
+static bool verify_pages(struct io_task *task, int32_t res)
+{
+    struct verbs_piece *piece = piece_of_task(task);
+    struct xfer *xfer = piece->v->xfer;
+    const struct batch *batch = &xfer->batch[piece->verified];
+    const uint64_t *sums = piece->sums;
+    uint32_t k = 0;
+
+    (void)res;
+    for (uint32_t i = 0; i < piece->n; i++) {
+        if (!xfer_bit(piece->sent, i))
+            continue;
+        if (!xfer_bit(piece->stale, k++) && page_is_right(xfer, piece, i, sums))
+            xfer_set_bit(piece->right, i);
+        sums += batch_page_sums(xfer, batch, piece->first + i);
+    }
+    return false;
+}
+
+/* ------------------------------------------------------------------ on the owner thread */
+
+static void tell_batch(struct xfer *xfer, const struct verbs_piece *piece)
+{
+    const struct batch *batch = &xfer->batch[piece->batch];
+    uint32_t k = 0;
+
+    for (uint32_t i = 0; i < piece->n; i++) {
+        if (!xfer_bit(piece->sent, i))
+            continue;
+        if (xfer_bit(piece->stale, k++)) {
+            xfer->stats.payload_bytes_in += batch_page_bytes(xfer, batch, piece->first + i);
+            batch_gone(xfer, piece->batch);
+        } else {
+            arrival_end(xfer, piece->batch, piece->first + i, xfer_bit(piece->right, i));
+        }
+    }
+}
+
+static void piece_verified(struct io_task *task, int32_t res)
+{
+    struct verbs_piece *piece = piece_of_task(task);
+    struct verbs *v = piece->v;
+    struct verbs_path *p = &v->path[piece->path];
+    uint32_t pull = piece->pull, number = piece->batch;
+
+    (void)res;
+    if (number != NONE)
+        tell_batch(v->xfer, piece);
+    piece->batch = NONE;
+    piece_state_move(&piece->state, PIECE_FREE);
+    if (number != NONE)
+        batch_answered(v->xfer, number, piece->n);
+    inflow_release(v->xfer, pull);
+    if (number == NONE)
+        return;
+    path_usable(v, p); /* its batch may wait to go another way */
+    pieces_start(v, p->link);
+    verbs_pump(v, p->link); /* a slot is free */
+}
+
+void piece_verify(struct verbs *v, struct verbs_piece *piece, const uint64_t *stale)
+{
+    uint32_t lane = piece->link * VERBS_PIECES + (uint32_t)(piece - v->link[piece->link].piece);
+
+    check(piece->batch != NONE);
+    piece_state_move(&piece->state, PIECE_VERIFYING);
+    piece->verified = piece->batch;
+    memcpy(piece->stale, stale, sizeof piece->stale);
+    memset(piece->right, 0, sizeof piece->right);
+    piece->task.work = verify_pages;
+    piece->task.done = piece_verified;
+    inflow_hold(v->xfer, piece->pull);
+    io_threads_work(v->xfer->threads, &piece->task, lane);
+}
