@@ -21,7 +21,7 @@ planted = int(sys.argv[1])
 for b in r["bugs"]:
     print("bug %d %-48s seeds %s median %d (%s)" % (b["bug"], b["text"], b["seeds"], b["seeds_median"], b["violation"]))
 looked = [b["bug"] for b in r["bugs"]]
-assert looked == [b for b in range(1, planted + 1) if b in looked or r["without_rdma"] and 21 <= b <= 27], \
+assert looked == [b for b in range(1, planted + 1) if b in looked or b in r["without_rdma"]], \
     "not every planted bug was looked for: %s" % looked
 lost = [b["bug"] for b in r["bugs"] if not b["found"] or len(b["seeds"]) != 5 or min(b["seeds"]) == 0]
 late = [b["bug"] for b in r["bugs"] if b["bug"] <= 9 and max(b["seeds"]) > 20000]

@@ -59,11 +59,14 @@
     X(52, WAIT_ONE_RANK, "answer who waits for a step when the first rank has passed it")          \
     X(53, PIECE_NOT_RESUMED, "end a Match in pieces where HISTORY does, resumable or not")         \
     X(54, PIECE_CUTS, "resume a session by each piece of a Match as if it were all of it")         \
-    X(55, SLAB_HELD, "take a slab of HISTORY for STATE though a prefix in it is held")
+    X(55, SLAB_HELD, "take a slab of HISTORY for STATE though a prefix in it is held")             \
+    X(56, RECEIVE_UNHELD, "let go of the pages of a receive when it is handed to a data thread")   \
+    X(57, VERDICT_OF_ANOTHER, "take the verdict on a dropped piece for that on the next")          \
+    X(58, RIGHT_KEPT, "take what was right of the answer before for right in the next")            \
+    X(59, VERIFY_UNHELD, "let go of the pages of a piece when it is handed to a data thread")
 
-/* Those from the first to the last are the seam's: `tern-sim --rdma` finds them. */
-#define BUG_SEAM_FIRST 21
-#define BUG_SEAM_LAST  27
+/* These are the seam's: `tern-sim --rdma` finds them. */
+#define BUG_IS_SEAM(n) (((n) >= 21 && (n) <= 27) || ((n) >= 56 && (n) <= 59))
 
 enum planted_bug {
 #define X(number, name, what) BUG_##name = (number),
