@@ -204,6 +204,10 @@ static void show_daemon(const struct ctl *ctl, const json_t *s)
     printf("  pages in %s (%s), out %s (%s), corrupt %s\n", num(data, "pages_in"),
            human_bytes(j_u64(data, "payload_bytes_in")), num(data, "pages_out"),
            human_bytes(j_u64(data, "payload_bytes_out")), num(data, "corrupt_detected"));
+    printf("  data threads %s: %s tasks under way, %s done\n",
+           num(json_object_get(data, "threads"), "threads"),
+           num(json_object_get(data, "threads"), "tasks"),
+           num(json_object_get(data, "threads"), "tasks_done"));
     printf("  data connections from peers %s of %s, %s reserved for each, rest %s of %s in use\n",
            num(json_object_get(data, "from_peers"), "conns"),
            num(json_object_get(data, "from_peers"), "limit"),

@@ -60,6 +60,7 @@ struct io_threads {
     bool listening;
     _Atomic bool told; /* the owner was woken and has not looked yet */
     uint32_t away;
+    uint64_t done;
 };
 
 /* ------------------------------------------------------------------ queues */
@@ -268,7 +269,8 @@ enum tern_err io_threads_create(const struct io_threads_config *config, struct i
 
     check(config->threads >= 1 && config->threads <= IO_THREADS_MAX && config->tasks >= 1);
     *ret_why = "no memory, no descriptor or no right to start the data threads: lower "
-               "`data_threads`";
+               "`data_threads`, or raise RLIMIT_NOFILE (ulimit -n, LimitNOFILE=) or the limit of "
+               "threads (ulimit -u, TasksMax=)";
     if (!threads)
         return TERN_INTERNAL;
     threads->config = *config;
@@ -318,6 +320,7 @@ static void take_back(struct io_threads *threads, struct io_thread *t)
     for (uint32_t n = 0; n <= t->back.mask && queue_pop(&t->back, &item); n++) {
         io_task_state_move(&item.task->state, IO_TASK_HOME);
         threads->away--;
+        threads->done++;
         item.task->done(item.task, item.task->res);
     }
     if (!queue_empty(&t->back) && !atomic_exchange(&threads->told, true))
@@ -391,7 +394,8 @@ void io_threads_cancel(struct io_threads *threads, struct io_task *task)
     ask(task->thread, (struct item){.task = task, .cancel = true});
 }
 
-uint32_t io_threads_away(const struct io_threads *threads)
+void io_threads_stats(const struct io_threads *threads, struct io_threads_stats *ret)
 {
-    return threads->away;
+    *ret = (struct io_threads_stats){
+        .threads = threads->config.threads, .away = threads->away, .done = threads->done};
 }

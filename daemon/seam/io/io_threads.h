@@ -65,6 +65,10 @@ void io_threads_work(struct io_threads *threads, struct io_task *task, uint32_t 
  * Not of plain work. */
 void io_threads_cancel(struct io_threads *threads, struct io_task *task);
 
-uint32_t io_threads_away(const struct io_threads *threads); /* tasks */
+struct io_threads_stats {
+    uint32_t threads, away; /* away: tasks */
+    uint64_t done;          /* tasks that came back */
+};
+void io_threads_stats(const struct io_threads *threads, struct io_threads_stats *ret);
 
 #endif

@@ -556,6 +556,15 @@ enum tern_err data_conns_create(struct xfer *xfer)
     return conns->conn ? data_door_create(xfer) : TERN_INTERNAL;
 }
 
+static bool tasks_away(const struct xfer *xfer)
+{
+    struct io_threads_stats stats = {0};
+
+    if (xfer->threads)
+        io_threads_stats(xfer->threads, &stats);
+    return stats.away > 0;
+}
+
 /* Cancels all and runs the ring until nothing of ours is in flight and no task is away: neither the
  * kernel nor a data thread must be left with our memory. */
 static void drain(struct xfer *xfer)
@@ -568,7 +577,7 @@ static void drain(struct xfer *xfer)
     if (conns->accepting)
         io_cancel(xfer->config.io, &conns->accept_op);
     while (busy && io_now_ns() < deadline) {
-        busy = conns->accepting || (xfer->threads && io_threads_away(xfer->threads) > 0);
+        busy = conns->accepting || tasks_away(xfer);
         for (uint32_t i = 0; conns->conn && i < xfer->config.data_conns_max; i++) {
             data_conn_fail(&conns->conn[i]);
             busy = busy || conns->conn[i].state != DATA_CONN_FREE;

@@ -184,4 +184,5 @@ void xfer_stats(const struct xfer *xfer, struct xfer_stats *ret)
     ret->inbound_common = conns->inbound_common;
     ret->inbound_common_max = conns->inbound_max - xfer->config.peers * conns->inbound_min;
     door_stats(conns->door, &ret->door);
+    io_threads_stats(xfer->threads, &ret->threads);
 }

@@ -229,6 +229,7 @@ struct xfer_stats {
     uint64_t over_share; /* of a link that had its share of them */
     uint32_t inbound, inbound_max, inbound_common, inbound_common_max, inbound_min;
     struct door_stats door;
+    struct io_threads_stats threads;
     /* Of those, by RDMA; what the queue pairs did. */
     uint64_t verbs_pages_in, verbs_bytes_in, verbs_pages_out;
     uint64_t reads_posted, read_errors, stale_completions, cq_high_water;

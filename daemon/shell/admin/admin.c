@@ -206,6 +206,11 @@ static void status_data(const struct admin_ctx *ctx, struct text_out *out)
     text_u64(out, "gone_answers", x->gone_answers);
     text_u64(out, "refused", x->refused);
     text_u64(out, "over_share", x->over_share);
+    text_object(out, "threads");
+    text_u64(out, "threads", x->threads.threads);
+    text_u64(out, "tasks", x->threads.away);
+    text_u64(out, "tasks_done", x->threads.done);
+    text_object_end(out);
     text_object(out, "from_peers"); /* use against share: see limits.data_conns_max */
     text_u64(out, "conns", x->inbound);
     text_u64(out, "limit", x->inbound_max);

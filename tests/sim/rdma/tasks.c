@@ -202,9 +202,9 @@ void io_threads_work(struct io_threads *threads, struct io_task *task, uint32_t 
     hand_over(threads, task, IO_TASK_WORK, -1);
 }
 
-uint32_t io_threads_away(const struct io_threads *threads)
+void io_threads_stats(const struct io_threads *threads, struct io_threads_stats *ret)
 {
-    return threads->away;
+    *ret = (struct io_threads_stats){.threads = 1, .away = threads->away};
 }
 
 void io_threads_cancel(struct io_threads *threads, struct io_task *task)

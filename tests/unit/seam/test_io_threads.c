@@ -198,3 +198,28 @@ TEST(io_threads_cancel_holds_beside_a_piece_that_has_come)
     until_back(&pair[0], 1);
     until_back(&busy, 1);
 }
+
+/* And the figures that operators see. */
+TEST(io_threads_plain_work_is_counted_until_it_is_back)
+{
+    struct io_threads_stats stats;
+
+    open_threads(2);
+    for (uint32_t i = 0; i < PAIRS; i++) {
+        pair[i].receive.work = piece_came;
+        pair[i].receive.done = came_back;
+        io_threads_work(threads, &pair[i].receive, i);
+    }
+    io_threads_stats(threads, &stats);
+    assert_int_equal(stats.threads, 2);
+    assert_int_equal(stats.away, PAIRS);
+    assert_int_equal(stats.done, 0);
+    for (uint32_t i = 0; i < PAIRS; i++) {
+        until_back(&pair[i], 1);
+        assert_int_equal(pair[i].pieces, 1);
+        assert_false(pair[i].on_owner);
+    }
+    io_threads_stats(threads, &stats);
+    assert_int_equal(stats.away, 0);
+    assert_int_equal(stats.done, PAIRS);
+}
