@@ -83,9 +83,8 @@ static void piece_verified(struct io_task *task, int32_t res)
     if (number != NONE)
         batch_answered(v->xfer, number, piece->n);
     inflow_release(v->xfer, pull);
-    if (number == NONE)
-        return;
-    path_usable(v, p); /* its batch may wait to go another way */
+    if (number != NONE)
+        path_usable(v, p); /* its batch may wait to go another way */
     pieces_start(v, p->link);
     verbs_pump(v, p->link); /* a slot is free */
 }
