@@ -75,10 +75,14 @@ static bool next_piece(const struct core *c, const struct session *s, struct pie
     }
 }
 
+/* Can all be said in pieces? Where one message may have all the keys they are counted once here,
+ * and each piece's when it is sent. */
 static bool pieces_fit(const struct core *c, const struct session *s, uint32_t to)
 {
     struct piece p = {0, 0};
 
+    if (count_keys(c, s, (struct piece){0, to}) <= EXTRA_KEYS_MAX)
+        return true;
     while (p.until < to)
         if (!next_piece(c, s, (struct piece){p.until, to}, &p))
             return false;
@@ -193,8 +197,7 @@ static void fetch_open(const struct core *c, struct actions *out, struct pull *p
 void fetch_more(struct core *c, struct actions *out, struct pull *p, const struct peer_msg *msg)
 {
     if (msg->at != p->sent || p->sent >= p->to || msg->serve.gen == 0) {
-        action_add(out, ACT_LINK_CLOSE)->link.link = p->link;
-        pull_set_ending(c, p, TERN_PEER_LOST);
+        pull_broke_protocol(c, out, p);
         return;
     }
     p->serve = msg->serve;

@@ -299,8 +299,7 @@ static void pull_msg(struct core *c, struct actions *out, struct pull *p,
     if (p->state == PULL_RUNNING && (p->told == p->to || msg->err != TERN_OK))
         return; /* it was repeated */
     if (msg->err == TERN_OK && !pull_offer_fits(c, p, msg)) {
-        action_add(out, ACT_LINK_CLOSE)->link.link = p->link;
-        pull_set_ending(c, p, TERN_PEER_LOST);
+        pull_broke_protocol(c, out, p);
     } else if (p->state == PULL_RUNNING) {
         offer_told(c, out, p, msg);
     } else {

@@ -226,6 +226,12 @@ void pull_set_ending(struct core *c, struct pull *p, enum tern_err err)
     touch(c);
 }
 
+void pull_broke_protocol(struct core *c, struct actions *out, struct pull *p)
+{
+    action_add(out, ACT_LINK_CLOSE)->link.link = p->link;
+    pull_set_ending(c, p, TERN_PEER_LOST);
+}
+
 /* Its time is over: TIMED_OUT, or BUSY where it waits for a busy source. */
 void pull_check_time(struct core *c, struct pull *p)
 {

@@ -45,6 +45,8 @@ bool pulls_issue(struct core *c, struct actions *out);
 /* It is over, with `err` (OK: all of it came), and is ended once there is room for the actions. The
  * first call counts. */
 void pull_set_ending(struct core *c, struct pull *p, enum tern_err err);
+/* Its source says what it may not: the link is closed. There must be room. */
+void pull_broke_protocol(struct core *c, struct actions *out, struct pull *p);
 void pull_check_time(struct core *c, struct pull *p); /* ends it if its time is over */
 /* Its session is about to go, with the pages that were published. */
 void pull_orphan(struct core *c, struct pull *p);
