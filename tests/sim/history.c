@@ -63,6 +63,14 @@ static uint32_t align_of(const struct config *c)
     return l;
 }
 
+/* What a chunk needs of HISTORY. */
+static uint32_t chunk_granules(const struct config *c)
+{
+    uint32_t align = align_of(c), n = c->page_granules0 * (align / c->page_tokens0);
+
+    return c->ngroups == 2 ? n + c->page_granules1 * (align / c->page_tokens1) : n;
+}
+
 static uint32_t world_of(struct prng *p)
 {
     static const uint8_t of[] = {1, 1, 1, 2, 2, 2, 3, 4};
@@ -88,9 +96,7 @@ static void make_config(struct prng *p, struct config *c)
     c->seed_tokens = (uint32_t)prng_u64(p);
     c->host_behind = c->seed_tokens >> 15 & 1;
     pages = one_in(p, 3) ? between(p, 4, 8) : between(p, 8, 16);
-    per_chunk = c->page_granules0 * (align_of(c) / c->page_tokens0);
-    if (c->ngroups == 2)
-        per_chunk += c->page_granules1 * (align_of(c) / c->page_tokens1);
+    per_chunk = chunk_granules(c);
     /* `pages` of the finest group, and what the other group needs beside them */
     c->granules = c->ngroups == 1 ? pages * c->page_granules0 : pages * per_chunk / 2;
     if (c->granules < 2 * per_chunk)
@@ -177,7 +183,7 @@ static void make_state(struct prng *p, struct config *c)
 /* A host tier of some chunks, most often fewer than the device has. */
 static void make_host(struct prng *p, struct config *c)
 {
-    uint32_t align = align_of(c), chunk = c->page_granules0 * (align / c->page_tokens0);
+    uint32_t align = align_of(c), chunk = chunk_granules(c);
     uint32_t slab = c->page_granules0 > c->page_granules1 ? c->page_granules0 : c->page_granules1;
     uint32_t span2 = c->window2 < align ? c->window2 : align,
              span3 = c->window3 < align ? c->window3 : align;
@@ -186,8 +192,6 @@ static void make_host(struct prng *p, struct config *c)
     c->spoil = one_in(p, 2) ? 0 : between(p, 2, 25);
     if (one_in(p, 2) || (c->nstate && c->granules == GRANULES && !one_in(p, 5)))
         return; /* where there is room for all of it, what is superseded shows best without */
-    if (c->ngroups == 2)
-        chunk += c->page_granules1 * (align / c->page_tokens1);
     if (c->nstate > 0) {
         chunk += c->page_granules2 * (c->window2 ? span2 / c->page_tokens2 : 1);
         slab = c->page_granules2 > slab ? c->page_granules2 : slab;
@@ -233,22 +237,23 @@ static void make_long(struct config *c)
     c->page_tokens3 = c->page_granules3 = c->window3 = c->reserve3 = 0;
 }
 
-/* The most that a history can need of the tables in which cached prefixes lie: chunks are as many
- * as their pages, a list may stand beside the one that it replaces, and a namespace that was reset
- * lives on while it is held. */
+/* The most that a history can need of the tables in which cached prefixes lie. Chunks are as many
+ * as their pages: each has, on the device or on the host, its pages of every group of HISTORY. Each
+ * session has a list of tokens that are not in the tree yet, and in the step that replaces a list
+ * both are there. A namespace that was reset lives on while it is held. */
 struct records {
     uint32_t nodes, blocks, keys, spaces;
 };
 
 static struct records most_records(const struct config *c)
 {
-    uint32_t align = align_of(c), span = c->span ? c->span : SPAN,
+    uint32_t align = align_of(c), list = (c->span ? c->span : SPAN) / align + 1,
              pools = c->places ? POOLS : c->tenants, /* that lie side by side, each of full size */
-        chunks = pools * (c->granules + c->host) / (c->page_granules0 * (align / c->page_tokens0)),
+        chunks = pools * (c->granules + c->host) / chunk_granules(c),
              spaces = POOLS * c->namespaces + c->lim_sessions;
 
     return (struct records){.nodes = chunks + spaces,
-                            .blocks = chunks + c->lim_sessions * (2 * (span / align) + 2),
+                            .blocks = chunks + (c->lim_sessions + 1) * list,
                             .keys = chunks + c->lim_sessions * 2,
                             .spaces = spaces};
 }
