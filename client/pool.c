@@ -6,7 +6,9 @@
 #include "internal.h"
 
 #include <errno.h>
+#include <inttypes.h>
 #include <stdatomic.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
@@ -277,15 +279,27 @@ uint64_t tern_pool_bytes(const struct tern_pool *p)
     return p->bytes;
 }
 
+static enum tern_err step_goes_back(struct tern *t, uint64_t step)
+{
+    char text[QUICK_TEXT_MAX];
+
+    snprintf(text, sizeof(text),
+             "step %" PRIu64 " was asked for, but this rank has published step %" PRIu64
+             " already: publish that one or a later one",
+             step, t->last_step);
+    return set_error(t, TERN_INVALID, text);
+}
+
 enum tern_err tern_done_step(struct tern_pool *p, uint64_t step)
 {
     struct tern *t = p->owner;
     uint64_t before, wanted;
 
     if (t->member != MEMBER_RANK)
-        return TERN_DENIED;
+        return set_error(t, TERN_DENIED, "a pure scheduler is no rank and has no step of its own");
     if (step < t->last_step)
-        return TERN_INVALID;
+        return step_goes_back(t, step);
+    t->text[0] = '\0';
     before = t->last_step;
     t->last_step = step;
     /* Release: what the device and this thread wrote before is visible to whoever sees the step. */

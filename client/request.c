@@ -3,6 +3,8 @@
  * nothing is allocated. */
 #include "internal.h"
 
+#include <inttypes.h>
+#include <stdio.h>
 #include <string.h>
 
 #include "base/err.h"
@@ -89,6 +91,52 @@ enum tern_err tern_step(struct tern *t, const struct tern_op *ops, uint32_t n, u
     return answered(t, err);
 }
 
+/* What was asked, what the session has, and what to do. A CLOSE or an ABORT names no length. */
+static enum tern_err refused_lengths(struct tern *t, const struct tern_op *op,
+                                     const struct tern_result *r)
+{
+    static const char *const names[] = {"?",     "EXTEND", "REWIND", "COMMIT",          "FINISH",
+                                        "ABORT", "CLOSE",  "SLIDE",  "SNAPSHOT_RELEASE"};
+    char asked[64] = "", text[QUICK_TEXT_MAX];
+
+    if (op->kind == TERN_EXTEND)
+        snprintf(asked, sizeof(asked), " to allocated %u, written %u", op->length, op->written);
+    else if (op->kind != TERN_ABORT && op->kind != TERN_CLOSE && op->kind != TERN_SNAPSHOT_RELEASE)
+        snprintf(asked, sizeof(asked), " with length %u", op->length);
+    snprintf(text, sizeof(text),
+             "%s%s is refused: the session has committed %u, written %u, allocated %u and %u "
+             "tokens; correct the lengths, or recover the session if it is retracted",
+             names[op->kind < sizeof(names) / sizeof(names[0]) ? op->kind : 0], asked,
+             r->lengths.committed, r->lengths.written, r->lengths.allocated, r->tokens);
+    return set_error(t, TERN_INVALID, text);
+}
+
+/* Which pages are missing, and whether a step is worth waiting for. */
+static enum tern_err refused_pages(struct tern *t, const struct tern_shortage *s)
+{
+    char wait[80] = "no step will bring more: finish, abort or retract a session",
+         text[QUICK_TEXT_MAX];
+
+    if (s->until_step)
+        snprintf(wait, sizeof(wait), "repeat it when all ranks have passed step %" PRIu64,
+                 s->until_step);
+    snprintf(text, sizeof(text),
+             "group %u needs %u pages, and %u are free, %u reclaimable and %u retiring; %s",
+             s->group, s->needed, s->free, s->reclaimable, s->retiring, wait);
+    return set_error(t, TERN_POOL_EXHAUSTED, text);
+}
+
+/* The daemon's own words come first; else the numbers of the answer make the sentence. */
+static enum tern_err answered_op(struct tern *t, const struct tern_op *op,
+                                 const struct tern_result *r)
+{
+    if (r->err == TERN_INVALID && !t->text[0])
+        return refused_lengths(t, op, r);
+    if (r->err == TERN_POOL_EXHAUSTED && !t->text[0])
+        return refused_pages(t, &r->shortage);
+    return answered(t, r->err);
+}
+
 enum tern_err tern_do(struct tern *t, const struct tern_op *op, uint32_t deadline_ms,
                       struct tern_result *ret)
 {
@@ -99,7 +147,7 @@ enum tern_err tern_do(struct tern *t, const struct tern_op *op, uint32_t deadlin
     if (done != 1)
         return not_an_answer(t, TERN_MALFORMED);
     *ret = result;
-    return answered(t, result.err);
+    return answered_op(t, op, &result);
 }
 
 /* Nobody will take the result of this fetch or recover: the daemon should not go on bringing it.

@@ -359,7 +359,8 @@ TERN_API enum tern_err tern_match(struct tern *t, tern_session s, const struct t
  *   writes the pages, or a later one if that was dispatched on them, because pages that the answer
  *   replaces are given back behind it.
  * FINISH ends a turn and keeps the session for the next. length: the output tokens of this turn.
- * ABORT drops what is not committed and empties the table. The session stays open.
+ * ABORT drops what is not committed and empties the table. The session stays open with an
+ *   empty table, and it may be matched again.
  * CLOSE ends the session.
  * SLIDE takes STATE pages that have left the window out of the table; a COMMIT does so by itself.
  *   length: the depth of the next commit, 0 stands for the committed length + L.

@@ -683,7 +683,10 @@ static void serve_step(struct fake *f)
         static Tern__Wire__OpResult results[TERN_STEP_OPS_MAX], *list[TERN_STEP_OPS_MAX];
         Tern__Wire__StepReply m = TERN__WIRE__STEP_REPLY__INIT;
         Tern__Wire__Shortage shortage = TERN__WIRE__SHORTAGE__INIT;
+        Tern__Wire__Shortage for_good = TERN__WIRE__SHORTAGE__INIT;
         Tern__Wire__Status status = fake_status(TERN_POOL_EXHAUSTED, NULL, &shortage);
+        Tern__Wire__Status no_step = fake_status(TERN_POOL_EXHAUSTED, NULL, &for_good);
+        Tern__Wire__Status invalid = fake_status(TERN_INVALID, NULL, NULL);
 
         check(f->h.type == FRAME_STEP);
         shortage.has_needed = shortage.has_until_step = 1;
@@ -694,6 +697,10 @@ static void serve_step(struct fake *f)
             results[i].has_written = 1;
             results[i].written = (uint32_t)step->ops[i]->session;
             results[i].status = step->ops[i]->session == 3 ? &status : NULL;
+            if (step->n_ops == 1 && step->ops[i]->session == 5)
+                results[i].status = &no_step;
+            if (step->n_ops == 1 && step->ops[i]->session == 6)
+                results[i].status = &invalid;
             list[i] = &results[i];
         }
         m.n_results = step->n_ops;
@@ -723,7 +730,15 @@ TEST(step_operations_have_their_own_results)
     assert_true(results[3].shortage.until_step == 1ull << 40);
     assert_err(TERN_POOL_EXHAUSTED, tern_do(t, &ops[3], 2000, &r));
     assert_int_equal(r.shortage.needed, 3);
+    assert_non_null(strstr(tern_error_text(t), "needs 3 pages"));
+    assert_non_null(strstr(tern_error_text(t), "passed step 1099511627776"));
+    assert_err(TERN_POOL_EXHAUSTED, tern_do(t, &ops[5], 2000, &r)); /* no step is named */
+    assert_non_null(strstr(tern_error_text(t), "no step will bring more"));
+    assert_err(TERN_INVALID, tern_do(t, &ops[6], 2000, &r));
+    assert_non_null(strstr(tern_error_text(t), "EXTEND to allocated 7, written 6 is refused"));
+    assert_non_null(strstr(tern_error_text(t), "the session has committed 0, written 6,"));
     assert_ok(tern_do(t, &ops[4], 2000, &r));
+    assert_string_equal(tern_error_text(t), "");
     assert_ok(tern_submit_step(t, ops, 8, 42));
     answer = polled();
     assert_int_equal(answer.cookie, 42);

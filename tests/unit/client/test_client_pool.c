@@ -408,7 +408,10 @@ TEST(done_step_is_published_and_never_goes_back)
     assert_ok(tern_done_step(pool, 41));
     assert_int_equal(published(2), 41);
     assert_ok(tern_done_step(pool, 41));
+    assert_string_equal(tern_error_text(t), "");
     assert_err(TERN_INVALID, tern_done_step(pool, 40));
+    assert_non_null(strstr(tern_error_text(t), "step 40 was asked for"));
+    assert_non_null(strstr(tern_error_text(t), "step 41 already"));
     assert_int_equal(published(2), 41);
     assert_ok(tern_pool_map(t, 1, 2000, &second)); /* the step is the rank's, not the mapping's */
     assert_err(TERN_INVALID, tern_done_step(second, 7));
@@ -454,6 +457,7 @@ TEST(done_step_of_a_pure_scheduler_denied)
     start_pools(GOOD, TERN_SCHEDULER, 0);
     assert_ok(tern_pool_map(t, 1, 2000, &pool));
     assert_err(TERN_DENIED, tern_done_step(pool, 1));
+    assert_non_null(strstr(tern_error_text(t), "pure scheduler"));
     assert_int_equal(published(0), 0);
 }
 
