@@ -48,7 +48,7 @@ read -ra private <<<"$(pkg-config --libs libprotobuf-c)"
 [[ $(readelf -d "$work/shared" | grep -c 'libtern.so.0') -eq 1 ]] || { echo "the soname is not libtern.so.0"; exit 1; }
 if command -v c++ >/dev/null; then # the header is for C++ too
     printf '#include <tern.h>\nint main() { return tern_version() ? 0 : 1; }\n' >"$work/user.cc"
-    c++ -std=c++17 -Wall -Werror "${flags[@]}" -o "$work/cxx" "$work/user.cc" "$libdir/libtern.a" "${private[@]}"
+    c++ -std=c++20 -Wall -Wextra -pedantic -Werror "${flags[@]}" -o "$work/cxx" "$work/user.cc" "$libdir/libtern.a" "${private[@]}"
     "$work/cxx"
 else
     echo "tern.h in C++: not looked at, there is no c++ (package g++)"
