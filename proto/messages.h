@@ -248,7 +248,7 @@ enum frame_type {
 
 /* ---- what a decoded message can hold ---- */
 
-#define WIRE_GROUPS_MAX  8u    /* of a PoolOpen */
+#define WIRE_GROUPS_MAX  16u   /* of a PoolOpen */
 #define WIRE_AXES_MAX    8u    /* of a group */
 #define WIRE_OPS_MAX     1024u /* of a Step, and results of its answer */
 #define WIRE_RUNS_MAX    4096u /* of one message, all its results together */

@@ -40,7 +40,7 @@ extern "C" {
 #define TERN_API __attribute__((visibility("default")))
 
 #define TERN_DEADLINE_DEFAULT_MS 5000
-#define TERN_GROUPS_MAX          8
+#define TERN_GROUPS_MAX          16
 #define TERN_RANKS_MAX           64
 /* A connection has at most so many asynchronous requests that tern_poll has not handed out yet. */
 #define TERN_INFLIGHT_MAX    64

@@ -4,7 +4,8 @@
 
 #include <stdint.h>
 
-#define GROUPS_MAX           8               /* groups of a pool */
+#define GROUPS_MAX           16              /* groups of a pool */
+#define GROUPS_DEFAULT       8               /* unless core_limits says otherwise */
 #define RANKS_MAX            64              /* rank processes of an engine, regions of a tenant */
 #define PROCS_PER_ENGINE_MAX (RANKS_MAX + 1) /* the ranks and one scheduler */
 #define ENGINE_NAME_MAX      48              /* bytes with the NUL */
@@ -61,8 +62,8 @@ struct core_limits {
     uint32_t events;        /* changes of the prefix tree kept for subscribers, of each tenant */
     uint32_t sums_per_page; /* checksums kept for a page: its units times its regions */
     uint32_t busy_retry_ms; /* what a source that is full tells its peer */
-    uint32_t reserved_percent; /* of each table that tenants share: see arena/shares.h */
-    uint32_t zero;
+    uint32_t reserved_percent;     /* of each table that tenants share: see arena/shares.h */
+    uint32_t groups;               /* of a pool; 0: GROUPS_DEFAULT */
     uint64_t page_bytes_min;       /* of a pool's pages, in one region */
     uint64_t peer_bytes_in_flight; /* X8: asked for and not yet here, per peer */
     uint64_t tenant_bytes_in_flight;

@@ -134,7 +134,7 @@ bool core_pull_view(const struct core *c, uint32_t slot, struct transfer_view *r
     ret->pages = p->npages;
     ret->pages_done = p->done_pages;
     ret->quarantined_ns = p->quarantined_ns;
-    for (uint32_t g = 0; p->quarantined_ns && g < GROUPS_MAX; g++)
+    for (uint32_t g = 0; p->quarantined_ns && g < c->limits.groups; g++)
         ret->quarantined += p->pages[g].n;
     ret->started_ns = p->started_ns;
     ret->deadline_ns = p->deadline_ns;
@@ -169,8 +169,8 @@ static void node_pages_fill(const struct core *c, const struct node *n, struct n
     const struct pool *p = pool_at(c, n->pool);
 
     for (uint32_t g = 0; g < p->ngroups && n->depth > 0; g++) {
-        ret->host_pages += n->tier[TIER_HOST].pages[g] == NONE ? 0 : p->group[g].segment;
-        if (n->tier[TIER_DEVICE].pages[g] == NONE)
+        ret->host_pages += n->group[g].pages[TIER_HOST] == NONE ? 0 : p->group[g].segment;
+        if (n->group[g].pages[TIER_DEVICE] == NONE)
             continue;
         ret->pages += p->group[g].segment;
         if (group_is_state(&p->group[g]))
@@ -276,7 +276,7 @@ uint32_t core_retracts_undone(const struct core *c, uint32_t tenant)
 static void add_borrowed(const struct pool *p, const struct node *n, uint32_t ret[GROUPS_MAX])
 {
     for (uint32_t g = 0; g < p->ngroups; g++)
-        if (n->tier[TIER_DEVICE].pages[g] != NONE &&
+        if (n->group[g].pages[TIER_DEVICE] != NONE &&
             (!group_is_state(&p->group[g]) || n->state.borrowers > n->state.host_borrowers))
             ret[g] += p->group[g].segment;
 }

@@ -283,7 +283,7 @@ static void audit_pulls(struct audit *a)
     for (uint32_t i = 0; i < a->c->limits.pulls; i++) {
         const struct pull *p = pull_at(a->c, i);
 
-        for (uint32_t g = 0; p->state != PULL_EMPTY && g < GROUPS_MAX; g++)
+        for (uint32_t g = 0; p->state != PULL_EMPTY && g < a->c->limits.groups; g++)
             audit_page_list(a, &p->pages[g], states, i, "a transfer");
     }
 }

@@ -32,7 +32,7 @@ static bool can_go(const struct core *c, const struct node *n, enum tier tier, u
     const struct pool *p = pool_at(c, n->pool);
     bool state = p->group[group].layout.family != FAMILY_HISTORY;
 
-    if (n->tier[tier].pages[group] == NONE)
+    if (n->group[group].pages[tier] == NONE)
         return false;
     return !kept || (tier == TIER_DEVICE && state && p->supersede != SUPERSEDE_OFF &&
                      n->state.borrowers == n->state.host_borrowers && n->depth > 0 &&
@@ -67,12 +67,12 @@ static void add_pages(const struct core *c, uint32_t slot, enum tier tier, uint3
     const struct node *n = node_at(c, slot);
     const struct pool *p = pool_at(c, n->pool);
 
-    for (uint32_t g = 0; g < GROUPS_MAX; g++) {
+    for (uint32_t g = 0; g < c->limits.groups; g++) {
         bool counted = n->room.counted[tier] & 1u << g;
         bool kept = n->room.kept[tier] > 0 ||
                     (tier == TIER_DEVICE && !n->room.in[TIER_HOST] && n->room.kept[TIER_HOST] > 0);
         bool go = g < p->ngroups && can_go(c, n, tier, g, kept);
-        uint32_t at = n->tier[tier].pages[g];
+        uint32_t at = n->group[g].pages[tier];
 
         if (counted != go && (n->room.changed.prev == NONE || (counted && at == NONE)))
             oracle_fail("audit: T11: node %u, depth %u, tier %u, group %u: its pages are %scounted",

@@ -58,7 +58,7 @@ static bool resumable(const struct core *c, const struct pool *p, uint32_t slot)
         if (p->group[g].layout.family == FAMILY_HISTORY)
             continue;
         for (uint32_t i = 0; i < chunks_of(p, g) && node_at(c, at)->depth > 0; i++) {
-            if (node_at(c, at)->tier[TIER_DEVICE].pages[g] == NONE ||
+            if (node_at(c, at)->group[g].pages[TIER_DEVICE] == NONE ||
                 node_at(c, at)->state.refilling & 1u << g)
                 return false;
             at = node_at(c, at)->parent;
@@ -97,7 +97,7 @@ bool audit_state_at_rest(const struct core *c, const struct node *n)
     const struct pool *p = pool_at(c, n->pool);
 
     for (uint32_t g = 0; g < p->ngroups; g++)
-        if (p->group[g].layout.family != FAMILY_HISTORY && n->work.copy_pages[g] != NONE)
+        if (p->group[g].layout.family != FAMILY_HISTORY && n->group[g].copying != NONE)
             return false;
     return n->work.loaders == 0 && node_visible(n) && !n->state.refilling &&
            n->work.seal != SEAL_QUEUED && n->work.seal != SEAL_RUNNING;
@@ -127,7 +127,7 @@ static void audit_reclaim(const struct audit *a, uint32_t slot, struct counts *n
             oracle_fail("audit: node %u is wrongly in a reclaim list", at);
         for (uint32_t g = 0; g < p->ngroups; g++)
             if (p->group[g].layout.family != FAMILY_HISTORY)
-                for (uint32_t page = m->tier[TIER_DEVICE].pages[g]; page != NONE;
+                for (uint32_t page = m->group[g].pages[TIER_DEVICE]; page != NONE;
                      page = page_list_next(c, page))
                     pages[g]++;
     }
@@ -148,7 +148,7 @@ static void audit_sealed(const struct core *c, uint32_t slot)
     bool asked = n->work.seal == SEAL_QUEUED || n->work.seal == SEAL_RUNNING;
 
     for (uint32_t g = 0; g < p->ngroups; g++)
-        for (uint32_t at = n->tier[TIER_DEVICE].pages[g]; at != NONE; at = page_list_next(c, at)) {
+        for (uint32_t at = n->group[g].pages[TIER_DEVICE]; at != NONE; at = page_list_next(c, at)) {
             uint32_t sealed = page_at(c, at)->seal;
             bool refilled = n->state.refilling & 1u << g;
 

@@ -77,10 +77,10 @@ void audit_node_pages(struct audit *a, uint32_t slot)
     for (uint32_t g = 0; g < p->ngroups; g++) {
         bool history = p->group[g].layout.family == FAMILY_HISTORY;
         bool device =
-            meet_pages(a, slot, g, n->tier[TIER_DEVICE].pages[g], n->pool, PAGE_COMMITTED);
-        bool host = meet_pages(a, slot, g, n->tier[TIER_HOST].pages[g], p->tiers[TIER_HOST],
+            meet_pages(a, slot, g, n->group[g].pages[TIER_DEVICE], n->pool, PAGE_COMMITTED);
+        bool host = meet_pages(a, slot, g, n->group[g].pages[TIER_HOST], p->tiers[TIER_HOST],
                                PAGE_COMMITTED);
-        bool moving = meet_pages(a, slot, g, n->work.copy_pages[g], to, PAGE_COPYING);
+        bool moving = meet_pages(a, slot, g, n->group[g].copying, to, PAGE_COPYING);
 
         moves = moves || moving;
         if ((device && !node_on_device(n)) || (history && device != (node_on_device(n) == 1)))

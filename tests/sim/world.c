@@ -132,6 +132,7 @@ static void set_limits(struct sim *w)
                                       : c->host ? 256
                                                 : 192,
                              .retires = c->lim_retires,
+                             .groups = GROUPS,
                              .resets = 64,
                              .links = LINKS,
                              .peers = 1,

@@ -45,23 +45,28 @@ static bool limits_sane(const struct core_limits *l)
     return l->pools <= POOLS_LIMIT && l->engines <= ENGINES_LIMIT && l->peers <= l->links &&
            l->nodes >= 2 && l->slabs >= 2 && l->reserved_percent <= 100 &&
            l->peer_bytes_in_flight > 0 && l->tenant_bytes_in_flight > 0 &&
-           l->transfer_deadline_ns > 0 && l->table_pages <= TABLE_PAGES_MAX &&
+           l->transfer_deadline_ns > 0 && l->groups <= GROUPS_MAX &&
+           l->table_pages <= TABLE_PAGES_MAX &&
            (l->table_pages == 0 || l->table_pages >= TABLE_PAGES_MIN);
 }
 
 static enum tern_err lay_out(struct core *c, const struct core_limits *l, size_t *ret_bytes)
 {
+    const uint32_t groups = l->groups ? l->groups : GROUPS_DEFAULT;
     struct layout at = {0};
 
     if (!limits_sane(l))
         return TERN_INVALID;
+    c->node_bytes =
+        (uint32_t)(offsetof(struct node, group) + groups * sizeof(struct node_group) + 63) / 64 *
+        64;
     place(&at, 1, sizeof *c);
     c->tenants_at = place(&at, l->tenants, sizeof(struct tenant));
     c->conns_at = place(&at, l->conns, sizeof(struct conn));
     c->engines_at = place(&at, l->engines, sizeof(struct engine));
     c->pools_at = place(&at, l->pools, sizeof(struct pool));
     c->sessions_at = place(&at, l->sessions, sizeof(struct session));
-    c->nodes_at = place(&at, l->nodes, sizeof(struct node));
+    c->nodes_at = place(&at, l->nodes, c->node_bytes);
     c->spaces_at = place(&at, l->namespaces, sizeof(struct space));
     c->blocks_at = place(&at, l->token_blocks, sizeof(struct token_block));
     c->block_next_at = place(&at, l->token_blocks, sizeof(uint32_t));
@@ -151,6 +156,8 @@ struct core *core_init(void *mem, const struct core_limits *limits,
     c->limits = *limits;
     if (c->limits.table_pages == 0)
         c->limits.table_pages = TABLE_PAGES;
+    if (c->limits.groups == 0)
+        c->limits.groups = GROUPS_DEFAULT;
     c->incarnation = incarnation;
     c->bytes = bytes;
     c->hash_mask = pow2_at_least(limits->nodes) - 1;

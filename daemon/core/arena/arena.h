@@ -143,11 +143,10 @@ struct node_state {
     struct list_links reclaim; /* superseded: in the pool's list */
 };
 
-/* What a node has on one tier. */
+/* What a node has on one tier, beside its pages. */
 struct node_tier {
-    uint32_t pages[GROUPS_MAX]; /* heads, acknowledged; page_tokens order; L / page_tokens each */
-    uint32_t children;          /* that are there */
-    uint32_t corrupt;           /* 1: these pages do not agree with their checksums */
+    uint32_t children; /* that are there */
+    uint32_t corrupt;  /* 1: these pages do not agree with their checksums */
 };
 
 /* What is under way with a node: its commit's step, its checksums, its copy to the other tier. */
@@ -159,9 +158,8 @@ struct node_work {
     uint32_t copy, copy_gen;     /* enum copy_state */
     uint32_t copy_from, copy_to; /* enum tier, while there is a copy */
     struct list_links copy_queue;
-    uint32_t copy_pages[GROUPS_MAX]; /* heads of COPYING pages, of the tier that is written */
-    uint32_t copy_tries;             /* writebacks of it that failed in a row */
-    uint32_t loaders;                /* loads that need this node on the device */
+    uint32_t copy_tries; /* writebacks of it that failed in a row */
+    uint32_t loaders;    /* loads that need this node on the device */
 };
 
 /* What keeps a node where it is, as the counters know it: see tree/obtain.h. */
@@ -173,15 +171,21 @@ struct node_room {
     uint8_t zero[2];
 };
 
+/* The pages of a node in one group: heads, in page_tokens order, L / page_tokens each. */
+struct node_group {
+    uint32_t pages[TIER_COUNT]; /* acknowledged */
+    uint32_t copying;           /* COPYING, of the tier that is written */
+};
+
 struct node { /* one L-chunk under its parent; a root has depth 0 and neither tokens nor pages */
-    /* The first cache line is all that a match reads. */
+    /* The first cache line is all that a match reads, beside the pages. */
     _Alignas(64) uint32_t parent;
     uint32_t depth;
-    struct list children;              /* newest first */
-    uint32_t residency;                /* ON_DEVICE, ON_HOST */
-    uint32_t tokens, keys;             /* heads in the token store and the extra-key store */
-    uint32_t pending_engine;           /* NONE: its step has passed */
-    struct node_tier tier[TIER_COUNT]; /* the device first: a match reads its pages */
+    struct list children;    /* newest first */
+    uint32_t residency;      /* ON_DEVICE, ON_HOST */
+    uint32_t tokens, keys;   /* heads in the token store and the extra-key store */
+    uint32_t pending_engine; /* NONE: its step has passed */
+    struct node_tier tier[TIER_COUNT];
     uint32_t gen, pool, space, used;
     uint32_t refs[REF_KINDS], nrefs;
     struct node_room room;
@@ -198,6 +202,7 @@ struct node { /* one L-chunk under its parent; a root has depth 0 and neither to
     struct heap_links heap[HEAPS];
     struct node_state state;
     struct node_work work;
+    struct node_group group[]; /* limits.groups */
 };
 
 /* The path from the root down to `node`, with the STATE of those of its nodes that are deeper than
@@ -406,6 +411,8 @@ struct core {
     struct core_limits limits;
     uint64_t incarnation, now_ns, changes, seq, bytes;
     uint32_t touched, draining, hash_mask, left_over;
+    uint32_t node_bytes; /* of a node's record, with its groups */
+    uint32_t zero;
     uint32_t visits;   /* records that this step has looked at: see visits_left */
     uint32_t nchanged; /* nodes in the `changed` lists of all pools */
     uint32_t npinned;  /* nodes that operators pinned */
@@ -456,6 +463,11 @@ struct core {
     {                                                                                              \
         ARENA_BOUND(i, c->limits.limit);                                                           \
         return (struct type *)((char *)(uintptr_t)c + (size_t)c->name##s_at * 64) + i;             \
+    }                                                                                              \
+    static inline size_t name##_bytes(const struct core *c)                                        \
+    {                                                                                              \
+        (void)c;                                                                                   \
+        return sizeof(struct type);                                                                \
     }
 
 ARENA_RECORDS(tenant, tenant, tenants)
@@ -463,7 +475,6 @@ ARENA_RECORDS(conn, conn, conns)
 ARENA_RECORDS(engine, engine, engines)
 ARENA_RECORDS(pool, pool, pools)
 ARENA_RECORDS(session, session, sessions)
-ARENA_RECORDS(node, node, nodes)
 ARENA_RECORDS(space, space, namespaces)
 ARENA_RECORDS(token_block, block, token_blocks)
 ARENA_RECORDS(key_record, key, extra_keys)
@@ -473,6 +484,18 @@ ARENA_RECORDS(retire, retire, retires)
 ARENA_RECORDS(link, link, links)
 ARENA_RECORDS(pull, pull, pulls)
 ARENA_RECORDS(serve, serve, serves)
+
+static inline struct node *node_at(const struct core *c, uint32_t i)
+{
+    ARENA_BOUND(i, c->limits.nodes);
+    return (struct node *)(void *)((char *)(uintptr_t)c + (size_t)c->nodes_at * 64 +
+                                   (size_t)i * c->node_bytes);
+}
+
+static inline size_t node_bytes(const struct core *c)
+{
+    return c->node_bytes;
+}
 
 /* A ring of limits.events for each tenant. */
 static inline struct tree_event *event_at(const struct core *c, uint32_t tenant, uint64_t own)

@@ -92,12 +92,13 @@ static inline void list_append(struct list_space s, struct list *to, struct list
     *from = LIST_EMPTY;
 }
 
-/* The functions of one kind of list: `name`_push and so on, of records that `record`_at finds, by
- * their links `field`. `name`_next and `name`_before are for walks in either direction. */
+/* The functions of one kind of list: `name`_push and so on, of records that `record`_at finds and
+ * that take `record`_bytes each, by their links `field`. `name`_next and `name`_before are for
+ * walks in either direction. */
 #define ARENA_LIST(name, record, field)                                                            \
     static inline struct list_space name##_space(const struct core *c)                             \
     {                                                                                              \
-        return (struct list_space){(char *)&record##_at(c, 0)->field, sizeof *record##_at(c, 0)};  \
+        return (struct list_space){(char *)&record##_at(c, 0)->field, record##_bytes(c)};          \
     }                                                                                              \
     static inline bool name##_has(const struct core *c, uint32_t i)                                \
     {                                                                                              \

@@ -99,8 +99,10 @@ enum tern_err layout_check(const struct core *c, const struct req_pool_open *req
 {
     uint64_t align, slab, chunk = 0;
 
-    if (req->ngroups == 0 || req->ngroups > GROUPS_MAX || req->supersede > SUPERSEDE_OFF)
-        return refuse(ret, TERN_INVALID, "a pool has 1 to 8 groups");
+    if (req->ngroups == 0 || req->ngroups > c->limits.groups || req->supersede > SUPERSEDE_OFF)
+        return refuse(ret, TERN_INVALID,
+                      "a pool has at least one group, and at most `limits.groups`: raise that, "
+                      "or give the pool fewer groups");
     for (uint32_t i = 0; i < req->ngroups; i++) {
         const struct group_layout *g = &req->group[i];
 

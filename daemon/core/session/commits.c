@@ -34,7 +34,7 @@ static void segment_fill(struct core *c, struct segment to, struct list *from, u
             page_seal_state_move(&page_at(c, record)->seal, PAGE_SEAL_DONE);
         page_list_push(c, &pages, record);
     }
-    node_at(c, to.node)->tier[TIER_DEVICE].pages[to.group] = pages.head;
+    node_at(c, to.node)->group[to.group].pages[TIER_DEVICE] = pages.head;
     node_changed(c, to.node);
 }
 
@@ -60,7 +60,7 @@ static bool refill_allowed(struct core *c, const struct engine *e, struct segmen
         return *src->step <= n->work.publish_step;
     if (n->state.refilling && to.node != *src->pending)
         return false; /* another commit's refill waits for its step */
-    if (n->work.copy_pages[to.group] != NONE)
+    if (n->group[to.group].copying != NONE)
         return false; /* it is coming from the host, and somebody waits for that */
     if (*src->step <= e->done_min)
         return true;
@@ -123,7 +123,7 @@ static void segment_attach(struct core *c, struct session *s, struct segment to,
              end = segment_end(&p->group[g], n->depth);
 
     if (p->group[g].layout.family == FAMILY_RECURRENT) {
-        if (n->tier[TIER_DEVICE].pages[g] == NONE)
+        if (n->group[g].pages[TIER_DEVICE] == NONE)
             recurrent_hand_over(c, s, to, src);
         return;
     }
@@ -134,7 +134,7 @@ static void segment_attach(struct core *c, struct session *s, struct segment to,
         src->unread |= 1u << g;
         return; /* nobody may read that refill yet: the session keeps its own pages */
     }
-    if (n->tier[TIER_DEVICE].pages[g] != NONE)
+    if (n->group[g].pages[TIER_DEVICE] != NONE)
         drop_head(c, src, (struct group_page){g, end}); /* the node's are canonical */
     else if (src->base[g] == first && src->base[g] + src->pages[g].n >= end &&
              refill_allowed(c, engine_at(c, s->engine), to, src)) {
@@ -283,7 +283,7 @@ static void adopted_runs(struct core *c, struct actions *out, const struct sessi
         struct page_ref *refs;
 
         if (p->group[g].layout.family == FAMILY_RECURRENT ||
-            node_at(c, s->node)->tier[TIER_DEVICE].pages[g] == NONE || s->base[g] < first + n ||
+            node_at(c, s->node)->group[g].pages[TIER_DEVICE] == NONE || s->base[g] < first + n ||
             src->unread & 1u << g)
             continue; /* none there that it may read, or the session goes on with its own */
         if (p->ngroups == 1 && last && last->group == g && last->first + last->n == first &&
@@ -303,14 +303,14 @@ static void adopted_runs(struct core *c, struct actions *out, const struct sessi
 static void handed_runs(struct core *c, struct actions *out, const struct session *s,
                         uint32_t handed)
 {
-    for (uint32_t g = 0; g < GROUPS_MAX; g++) {
+    for (uint32_t g = 0; g < c->limits.groups; g++) {
         const struct page *fresh, *from;
         struct page_ref *ref;
 
         if (!(handed & 1u << g))
             continue;
         fresh = page_at(c, s->owned[g].head);
-        from = page_at(c, node_at(c, s->node)->tier[TIER_DEVICE].pages[g]);
+        from = page_at(c, node_at(c, s->node)->group[g].pages[TIER_DEVICE]);
         ref = run_add(out, (struct table_run){.group = g, .first = 0, .n = 1});
         check(ref);
         ref->index = fresh->index;

@@ -46,7 +46,7 @@ static enum tern_err extend_check(const struct core *c, const struct actions *ou
  * session is. */
 static struct page_ref recurrent_from(const struct core *c, const struct session *s, uint32_t group)
 {
-    uint32_t at = node_at(c, s->node)->tier[TIER_DEVICE].pages[group];
+    uint32_t at = node_at(c, s->node)->group[group].pages[TIER_DEVICE];
 
     if (session_pool(c, s)->group[group].layout.family != FAMILY_RECURRENT || s->committed == 0 ||
         at == NONE)
@@ -222,14 +222,14 @@ static enum tern_err op_abort(struct core *c, struct actions *out, struct engine
     load_end(c, out, s, false);
     keep_finished_tokens(c, s);
     pages = LIST_EMPTY;
-    for (uint32_t g = 0; g < GROUPS_MAX; g++)
+    for (uint32_t g = 0; g < c->limits.groups; g++)
         page_list_append(c, &pages, &s->owned[g]);
     root = space_at(c, s->space)->root;
     node_pin(c, root, REF_DEVICE);
     session_let_go(c, s, op->step, &pages);
     s->node = root;
     s->committed = s->written = s->allocated = s->state_from = s->prompt = 0;
-    for (uint32_t g = 0; g < GROUPS_MAX; g++)
+    for (uint32_t g = 0; g < c->limits.groups; g++)
         s->base[g] = s->first[g] = 0;
     session_state_move(&s->state, SESSION_OPEN);
     touch(c);

@@ -64,7 +64,7 @@ enum tern_err session_open(struct core *c, struct actions *out, struct call *cal
     s->tokens.tenant = e->tenant;
     session_state_move(&s->state, SESSION_OPEN);
     tokens_init(&s->tokens, 0);
-    for (uint32_t g = 0; g < GROUPS_MAX; g++)
+    for (uint32_t g = 0; g < c->limits.groups; g++)
         s->owned[g] = LIST_EMPTY;
     node_pin(c, root,
              REF_DEVICE); /* an empty table pins its root, which pins nothing but the namespace */
@@ -86,7 +86,7 @@ void session_close(struct core *c, struct session *s, uint64_t step, bool engine
     step = session_step(s, step);
     session_come_back(c, s);
     holds = s->held != REF_HOST;
-    for (uint32_t g = 0; g < GROUPS_MAX; g++)
+    for (uint32_t g = 0; g < c->limits.groups; g++)
         holds = holds || s->owned[g].n > 0;
     s->record = holds && !engine_gone ? retire_open(c, e, step, session_slot(c, s)) : NONE;
     tenant_at(c, e->tenant)->sessions--;
@@ -123,7 +123,7 @@ static void closed(struct core *c, struct session *s)
 
 static bool give_back_pages(struct core *c, struct session *s, uint32_t end)
 {
-    for (uint32_t g = 0; g < GROUPS_MAX; g++)
+    for (uint32_t g = 0; g < c->limits.groups; g++)
         for (; s->owned[g].n > 0; c->visits++) {
             if (c->visits >= end)
                 return false;

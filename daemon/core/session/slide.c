@@ -87,7 +87,7 @@ bool session_can_return(const struct core *c, const struct session *s, uint32_t 
             const struct node *n = node_at(c, s->node);
 
             if (p != s->committed ||
-                (p > 0 && (s->state_from >= p || n->tier[TIER_DEVICE].pages[g] == NONE ||
+                (p > 0 && (s->state_from >= p || n->group[g].pages[TIER_DEVICE] == NONE ||
                            n->state.refilling & 1u << g)))
                 return false;
             continue;

@@ -51,10 +51,10 @@ static void emit_copy(struct core *c, uint32_t slot, struct actions *out, uint32
     a->copy.n = pages;
     out->npages += 2 * pages;
     for (uint32_t g = 0; g < p->ngroups; g++) {
-        if (n->work.copy_pages[g] == NONE)
+        if (n->group[g].copying == NONE)
             continue;
-        from += list_at(c, g, from, n->tier[n->work.copy_from].pages[g]);
-        to += list_at(c, g, to, n->work.copy_pages[g]);
+        from += list_at(c, g, from, n->group[g].pages[n->work.copy_from]);
+        to += list_at(c, g, to, n->group[g].copying);
     }
     if (n->work.copy_from == TIER_DEVICE)
         node_pin(c, slot, REF_JOB);
@@ -67,8 +67,8 @@ bool copy_flush(struct core *c, struct actions *out)
         uint32_t slot = c->copies_queued.head, pages = 0;
         const struct node *n = node_at(c, slot);
 
-        for (uint32_t g = 0; g < GROUPS_MAX; g++)
-            pages += n->work.copy_pages[g] == NONE ? 0 : node_pool(c, n)->group[g].segment;
+        for (uint32_t g = 0; g < c->limits.groups; g++)
+            pages += n->group[g].copying == NONE ? 0 : node_pool(c, n)->group[g].segment;
         if (actions_room(out) == 0 ||
             out->npages + 2 * pages > sizeof out->pages / sizeof out->pages[0])
             return false;

@@ -34,8 +34,8 @@ static bool somewhere_complete(const struct core *c, const struct group *g, uint
          i++, up = node_at(c, up)->parent) {
         const struct node *n = node_at(c, up);
 
-        if ((n->tier[TIER_DEVICE].pages[g->index] == NONE &&
-             n->tier[TIER_HOST].pages[g->index] == NONE) ||
+        if ((n->group[g->index].pages[TIER_DEVICE] == NONE &&
+             n->group[g->index].pages[TIER_HOST] == NONE) ||
             n->state.refilling & 1u << g->index)
             return false;
     }
@@ -113,7 +113,7 @@ void load_let_go(struct core *c, struct path path)
 /* Are the pages of group g missing on the device, and is the host able to give them? */
 static bool loads(const struct pool *p, uint32_t g, const struct node *n, uint32_t state_from)
 {
-    return n->tier[TIER_DEVICE].pages[g] == NONE && n->tier[TIER_HOST].pages[g] != NONE &&
+    return n->group[g].pages[TIER_DEVICE] == NONE && n->group[g].pages[TIER_HOST] != NONE &&
            (!group_is_state(&p->group[g]) || n->depth > state_from);
 }
 

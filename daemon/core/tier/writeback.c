@@ -11,8 +11,8 @@
 /* Does the host lack these pages of the node, and could it be given them now? */
 static bool host_lacks(const struct pool *p, const struct node *n, uint32_t g)
 {
-    return n->tier[TIER_DEVICE].pages[g] != NONE &&
-           (n->tier[TIER_HOST].pages[g] == NONE || n->tier[TIER_HOST].corrupt) &&
+    return n->group[g].pages[TIER_DEVICE] != NONE &&
+           (n->group[g].pages[TIER_HOST] == NONE || n->tier[TIER_HOST].corrupt) &&
            !(group_is_state(&p->group[g]) &&
              (state_reclaimable(n) || n->state.refilling & 1u << g));
 }
@@ -41,8 +41,8 @@ static enum tern_err host_room(struct core *c, struct pool *p, const uint32_t *n
 
 static bool checksums_known(const struct core *c, const struct node *n)
 {
-    for (uint32_t g = 0; g < GROUPS_MAX; g++)
-        for (uint32_t at = n->work.copy_pages[g] == NONE ? NONE : n->tier[TIER_DEVICE].pages[g];
+    for (uint32_t g = 0; g < c->limits.groups; g++)
+        for (uint32_t at = n->group[g].copying == NONE ? NONE : n->group[g].pages[TIER_DEVICE];
              at != NONE; at = page_list_next(c, at))
             if (page_at(c, at)->seal != PAGE_SEAL_DONE)
                 return false;
@@ -245,10 +245,10 @@ static void host_heal(struct core *c, uint32_t slot)
 
     if (!n->tier[TIER_HOST].corrupt)
         return;
-    for (uint32_t g = 0; g < GROUPS_MAX; g++)
-        if (n->work.copy_pages[g] != NONE) {
+    for (uint32_t g = 0; g < c->limits.groups; g++)
+        if (n->group[g].copying != NONE) {
             obtain_forget_group(c, slot, TIER_HOST, g);
-            chain_free(c, &n->tier[TIER_HOST].pages[g]);
+            chain_free(c, &n->group[g].pages[TIER_HOST]);
         }
     n->tier[TIER_HOST].corrupt = 0;
     c->host_corrupt--;

@@ -49,7 +49,7 @@ struct pull *pull_create(struct core *c, const struct engine *e, uint32_t peer)
     share_take(c, SHARE_PULLS, pull_holder(c, e, peer));
     pull_state_move(&p->state, PULL_ASKED);
     pull_list_push(c, &c->pulls_active, slot);
-    for (uint32_t g = 0; g < GROUPS_MAX; g++) {
+    for (uint32_t g = 0; g < c->limits.groups; g++) {
         p->pages[g] = LIST_EMPTY;
         p->cursor[g] = NONE;
     }
@@ -286,7 +286,7 @@ static void forget_batches(struct core *c, struct pull *p)
 
 static void quarantine(struct core *c, struct pull *p)
 {
-    for (uint32_t g = 0; g < GROUPS_MAX; g++)
+    for (uint32_t g = 0; g < c->limits.groups; g++)
         for (uint32_t at = p->pages[g].head; at != NONE; at = page_list_next(c, at)) {
             page_move(c, page_at(c, at), PAGE_QUARANTINE, pull_slot(c, p));
             p->quarantined_ns = c->now_ns;
@@ -315,7 +315,7 @@ void pull_proved_quiet(struct core *c, struct pull_id id)
 
     if (!p || p->state != PULL_STOPPING)
         return;
-    for (uint32_t g = 0; g < GROUPS_MAX; g++)
+    for (uint32_t g = 0; g < c->limits.groups; g++)
         pages_free(c, &p->pages[g]);
     pull_free(c, p);
 }

@@ -28,8 +28,8 @@ static bool page_waits(const struct node *n, uint32_t group, const struct page *
 
 static bool node_waits(const struct core *c, const struct node *n)
 {
-    for (uint32_t g = 0; g < GROUPS_MAX; g++)
-        for (uint32_t at = n->tier[TIER_DEVICE].pages[g]; at != NONE; at = page_list_next(c, at))
+    for (uint32_t g = 0; g < c->limits.groups; g++)
+        for (uint32_t at = n->group[g].pages[TIER_DEVICE]; at != NONE; at = page_list_next(c, at))
             if (page_waits(n, g, page_at(c, at)))
                 return true;
     return false;
@@ -44,8 +44,8 @@ void seal_done(struct core *c, struct seal_id job)
     n = node_at(c, job.slot);
     if (!n->used || n->gen != job.gen || n->work.seal != SEAL_RUNNING)
         return;
-    for (uint32_t g = 0; g < GROUPS_MAX; g++)
-        for (uint32_t at = n->tier[TIER_DEVICE].pages[g]; at != NONE; at = page_list_next(c, at))
+    for (uint32_t g = 0; g < c->limits.groups; g++)
+        for (uint32_t at = n->group[g].pages[TIER_DEVICE]; at != NONE; at = page_list_next(c, at))
             if (page_at(c, at)->seal == PAGE_SEAL_RUNNING)
                 page_seal_state_move(&page_at(c, at)->seal, PAGE_SEAL_DONE);
     seal_state_move(&n->work.seal, SEAL_DONE);
@@ -81,7 +81,7 @@ static void emit_job(struct core *c, struct actions *out, uint32_t slot)
     a->seal.pool = n->pool;
     a->seal.pages = to;
     for (uint32_t g = 0; g < p->ngroups; g++)
-        for (uint32_t at = n->tier[TIER_DEVICE].pages[g]; at != NONE; at = page_list_next(c, at)) {
+        for (uint32_t at = n->group[g].pages[TIER_DEVICE]; at != NONE; at = page_list_next(c, at)) {
             struct page *pg = page_at(c, at);
 
             if (!page_waits(n, g, pg))

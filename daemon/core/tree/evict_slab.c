@@ -39,7 +39,7 @@ static bool parent_inside(const struct core *c, const struct node *n, uint32_t s
 {
     const struct pool *p = pool_at(c, n->pool);
     uint32_t group = slab_at(c, slab)->group, first = first_page(p, slab);
-    uint32_t at = node_at(c, n->parent)->tier[TIER_DEVICE].pages[group];
+    uint32_t at = node_at(c, n->parent)->group[group].pages[TIER_DEVICE];
 
     return at != NONE && at >= first && at < first + p->group[group].pages_per_slab;
 }

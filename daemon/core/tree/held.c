@@ -37,7 +37,7 @@ bool state_has(const struct core *c, const struct node *n)
     const struct pool *p = pool_at(c, n->pool);
 
     for (uint32_t g = 0; g < p->ngroups; g++)
-        if (group_is_state(&p->group[g]) && n->tier[TIER_DEVICE].pages[g] != NONE)
+        if (group_is_state(&p->group[g]) && n->group[g].pages[TIER_DEVICE] != NONE)
             return true;
     return false;
 }
@@ -48,7 +48,7 @@ static bool in_copy(const struct core *c, const struct node *n)
     const struct pool *p = pool_at(c, n->pool);
 
     for (uint32_t g = 0; g < p->ngroups && n->work.copy != COPY_NONE; g++)
-        if (group_is_state(&p->group[g]) && n->work.copy_pages[g] != NONE)
+        if (group_is_state(&p->group[g]) && n->group[g].copying != NONE)
             return true;
     return n->work.loaders > 0;
 }

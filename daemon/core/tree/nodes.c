@@ -64,8 +64,8 @@ static uint32_t record_take(struct core *c, uint32_t pool)
         n->refs[k] = 0;
     for (uint32_t k = 0; k < HEAPS; k++)
         n->heap[k] = (struct heap_links){.child = NONE, .next = NONE, .prev = NONE};
-    for (uint32_t g = 0; g < GROUPS_MAX; g++)
-        n->tier[TIER_DEVICE].pages[g] = n->tier[TIER_HOST].pages[g] = n->work.copy_pages[g] = NONE;
+    for (uint32_t g = 0; g < c->limits.groups; g++)
+        n->group[g] = (struct node_group){.pages = {NONE, NONE}, .copying = NONE};
     n->last_use = c->changes;
     n->last_use_ns = c->now_ns;
     n->seq = ++c->seq;
@@ -312,12 +312,12 @@ static void hand_use_up(struct core *c, uint32_t slot)
     p->last_use_ns = n->last_use_ns;
 }
 
-static uint32_t free_pages(struct core *c, uint32_t heads[GROUPS_MAX])
+static uint32_t free_pages(struct core *c, struct node *n, enum tier tier)
 {
     uint32_t freed = 0;
 
-    for (uint32_t g = 0; g < GROUPS_MAX; g++)
-        freed += chain_free(c, &heads[g]);
+    for (uint32_t g = 0; g < c->limits.groups; g++)
+        freed += chain_free(c, &n->group[g].pages[tier]);
     return freed;
 }
 
@@ -373,8 +373,8 @@ uint32_t node_destroy(struct core *c, uint32_t slot)
     if (node_on_device(n))
         leave_device(c, n);
     p->tier[TIER_HOST].children -= node_on_host(n);
-    freed = free_pages(c, n->tier[TIER_DEVICE].pages);
-    free_pages(c, n->tier[TIER_HOST].pages);
+    freed = free_pages(c, n, TIER_DEVICE);
+    free_pages(c, n, TIER_HOST);
     c->host_corrupt -= n->tier[TIER_HOST].corrupt;
     n->residency = n->tier[TIER_HOST].corrupt = 0;
     tree_event(c, slot, TREE_REMOVED);
@@ -400,7 +400,7 @@ uint32_t node_demote(struct core *c, uint32_t slot)
     evict_forget(c, slot);
     hand_use_up(c, slot);
     obtain_forget_tier(c, slot, TIER_DEVICE);
-    freed = free_pages(c, n->tier[TIER_DEVICE].pages);
+    freed = free_pages(c, n, TIER_DEVICE);
     leave_device(c, n);
     n->pending_engine = NONE;
     if (n->work.seal == SEAL_DONE)
@@ -425,7 +425,7 @@ void node_leave_host(struct core *c, uint32_t slot)
         return;
     }
     obtain_forget_tier(c, slot, TIER_HOST);
-    free_pages(c, n->tier[TIER_HOST].pages);
+    free_pages(c, n, TIER_HOST);
     c->host_corrupt -= n->tier[TIER_HOST].corrupt;
     n->residency &= ~ON_HOST;
     n->tier[TIER_HOST].corrupt = 0;
@@ -486,7 +486,7 @@ void node_refs(const struct core *c, uint32_t slot, const struct group *g, uint3
 
     /* From the deepest segment upwards, filling from the back. */
     for (; end > from; n = node_at(c, n->parent)) {
-        uint32_t at = n->tier[TIER_DEVICE].pages[g->index], start = end - each;
+        uint32_t at = n->group[g->index].pages[TIER_DEVICE], start = end - each;
 
         for (uint32_t i = start; i < end; i++, at = page_list_next(c, at)) {
             check(at != NONE); /* who asks knows that the path has it */

@@ -19,7 +19,7 @@ static void count(struct core *c, uint32_t slot, enum tier tier, uint32_t group,
     struct pool *p = pool_at(c, pool_at(c, n->pool)->tiers[tier]);
 
     n->room.counted[tier] ^= 1u << group;
-    for (uint32_t at = n->tier[tier].pages[group]; at != NONE; at = page_list_next(c, at))
+    for (uint32_t at = n->group[group].pages[tier]; at != NONE; at = page_list_next(c, at))
         page_obtainable(c, p, at, in);
 }
 
@@ -28,7 +28,7 @@ static bool may_go(const struct core *c, const struct node *n, enum tier tier, u
 {
     const struct pool *p = pool_at(c, n->pool);
 
-    if (n->tier[tier].pages[group] == NONE)
+    if (n->group[group].pages[tier] == NONE)
         return false;
     return !kept(&n->room, tier) || (tier == TIER_DEVICE && group_is_state(&p->group[group]) &&
                                      p->supersede != SUPERSEDE_OFF && state_droppable(c, n));
@@ -164,7 +164,7 @@ static void leave(struct core *c, uint32_t slot, enum tier tier)
 
 static void forget_groups(struct core *c, uint32_t slot, enum tier tier)
 {
-    for (uint32_t g = 0; g < GROUPS_MAX; g++)
+    for (uint32_t g = 0; g < c->limits.groups; g++)
         obtain_forget_group(c, slot, tier, g);
 }
 

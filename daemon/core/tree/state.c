@@ -91,7 +91,7 @@ bool state_path_has(const struct core *c, uint32_t slot, const struct group *g, 
     if (!group_is_state(g))
         return true; /* every node has its HISTORY */
     for (; node_at(c, slot)->depth > 0 && end > from; slot = node_at(c, slot)->parent) {
-        if (node_at(c, slot)->tier[TIER_DEVICE].pages[g->index] == NONE)
+        if (node_at(c, slot)->group[g->index].pages[TIER_DEVICE] == NONE)
             return false;
         end -= g->segment;
     }
@@ -101,7 +101,7 @@ bool state_path_has(const struct core *c, uint32_t slot, const struct group *g, 
 static bool group_complete(const struct core *c, const struct group *g, uint32_t slot)
 {
     for (uint32_t i = 0; i < g->reach && node_at(c, slot)->depth > 0; i++) {
-        if (node_at(c, slot)->tier[TIER_DEVICE].pages[g->index] == NONE ||
+        if (node_at(c, slot)->group[g->index].pages[TIER_DEVICE] == NONE ||
             node_at(c, slot)->state.refilling & 1u << g->index)
             return false;
         slot = node_at(c, slot)->parent;
@@ -138,7 +138,7 @@ uint32_t state_walk(const struct core *c, uint32_t root, struct token_view *w)
 static void count_reclaimable(const struct core *c, struct pool *p, const struct node *n, bool in)
 {
     for (uint32_t g = 0; g < p->ngroups; g++)
-        if (group_is_state(&p->group[g]) && n->tier[TIER_DEVICE].pages[g] != NONE) {
+        if (group_is_state(&p->group[g]) && n->group[g].pages[TIER_DEVICE] != NONE) {
             if (in)
                 p->group[g].reclaimable += p->group[g].segment;
             else
@@ -249,9 +249,9 @@ static uint32_t drop(struct core *c, uint32_t slot, bool host)
             obtain_forget_group(c, slot, TIER_DEVICE, g);
             if (host)
                 obtain_forget_group(c, slot, TIER_HOST, g);
-            freed += chain_free(c, &n->tier[TIER_DEVICE].pages[g]);
+            freed += chain_free(c, &n->group[g].pages[TIER_DEVICE]);
             if (host)
-                chain_free(c, &n->tier[TIER_HOST].pages[g]);
+                chain_free(c, &n->group[g].pages[TIER_HOST]);
         }
     unclaim_below(c, slot);
     return freed;
@@ -338,10 +338,10 @@ void state_unfill(struct core *c, uint32_t slot)
 {
     struct node *n = node_at(c, slot);
 
-    for (uint32_t g = 0; g < GROUPS_MAX; g++)
+    for (uint32_t g = 0; g < c->limits.groups; g++)
         if (n->state.refilling & 1u << g) {
             obtain_forget_group(c, slot, TIER_DEVICE, g);
-            chain_free(c, &n->tier[TIER_DEVICE].pages[g]);
+            chain_free(c, &n->group[g].pages[TIER_DEVICE]);
         }
     n->state.refilling = 0;
     n->work.publish_next = NONE;
@@ -418,7 +418,7 @@ static bool window_waits(const struct core *c, uint32_t slot)
     for (uint32_t g = 0; g < p->ngroups; g++)
         for (uint32_t i = 0, at = slot; i < p->group[g].reach && node_at(c, at)->depth > 0;
              i++, at = node_at(c, at)->parent) {
-            if (node_at(c, at)->tier[TIER_DEVICE].pages[g] == NONE)
+            if (node_at(c, at)->group[g].pages[TIER_DEVICE] == NONE)
                 return false;
             waits = waits || node_at(c, at)->state.refilling & 1u << g;
         }

@@ -105,6 +105,8 @@ const struct setting config_settings[] = {
     COUNT(
         "limits", "procs", "limit-procs", procs_max, 1, COUNT_MAX, NULL,
         "Client processes, shared among the tenants by their conns_max; default: one a connection"),
+    COUNT("limits", "groups", "limit-groups", limits.groups, 1, GROUPS_MAX, "8",
+          "Groups that a pool may have: each node of the prefix tree has room for as many"),
     LIMIT(namespaces, "limit-namespaces", "1024", "Namespaces in use at a time"),
     COUNT("limits", "nodes", "limit-nodes", limits.nodes, 2, COUNT_MAX, NULL,
           "Nodes of the prefix tree; default: one a page record, at most 8388608"),

@@ -293,7 +293,7 @@ void plan_print_prices(const struct config *config, FILE *out)
     struct xfer_config xfer, none, one_batch;
     struct core_limits limits = plan_limits(config);
     uint64_t two, one, alone, rdma;
-    size_t with = 0, without = 0, without_pages = 0;
+    size_t with = 0, without = 0, without_groups = 0, without_pages = 0;
 
     plan_streams(config, &streams);
     plan_xfer(config, &xfer);
@@ -329,6 +329,11 @@ void plan_print_prices(const struct config *config, FILE *out)
     check(core_size(&limits, &without) == TERN_OK);
     fprintf(out, "#   limits.events %u, of each of %u tenants: %zu bytes of core\n",
             config->limits.events, config->ntenants, with - without);
+    limits.groups = 1;
+    check(core_size(&limits, &without_groups) == TERN_OK);
+    fprintf(out, "#   limits.groups %u, with limits.nodes %u: %zu bytes of core\n",
+            config->limits.groups, limits.nodes, without - without_groups);
+    limits.groups = config->limits.groups;
     limits.pages = 1;
     check(core_size(&limits, &without_pages) == TERN_OK);
     fprintf(out,

@@ -360,7 +360,7 @@ TEST(quick_get_each_rule_refused)
     assert_false(match_get("\x2a\x05\x1a", 3));             /* a run longer than the body */
     assert_false(match_get("\x2b", 1));                     /* a group, which nobody sends */
     assert_false(match_get("\x00\x00", 2));                 /* field 0 */
-    assert_false(match_get("\x2a\x02\x08\x08", 4));         /* a run of group 8 */
+    assert_false(match_get("\x2a\x02\x08\x10", 4));         /* a run of group 16 */
     assert_true(match_get("\x2a\x02\x08\x07", 4));
     assert_false(match_get("\x2a\x09\x1a\x07"
                            "abcdefg",

@@ -1,5 +1,5 @@
 /* A pool of as many groups as there may be goes through all that a pool of one group does. A loop
- * that goes one group too far leaves the records of the pool here, and nowhere else; builds that
+ * that goes one group too far leaves the records of the pool here, or those of a node; builds that
  * check bounds see it. */
 #include "unit/rig/rig_pair.h"
 #include "unit/rig/rig_tiers.h"
@@ -14,6 +14,9 @@ static void all_groups(struct group_layout *ret)
     ret[5] = rig_recurrent(64, 64);
     ret[6] = rig_window(16, 32, 64);
     ret[7] = rig_window(16, 80, 64);
+    ret[9] = rig_window(16, 144, 64);
+    ret[GROUPS_MAX - 2] = rig_recurrent(64, 64);
+    ret[GROUPS_MAX - 1] = rig_window(32, 64, 64);
 }
 
 static struct pool_id opens_all(struct rig *rig, const struct rig_engine *e)
@@ -28,7 +31,8 @@ static struct pool_id opens_all(struct rig *rig, const struct rig_engine *e)
 
 static struct stage stage_of_all_groups(uint64_t host_bytes)
 {
-    struct stage st = {.rig = rig_create(NULL)};
+    struct rig_options options = OPTIONS_WITH(limits.groups = GROUPS_MAX);
+    struct stage st = {.rig = rig_create(&options)};
 
     st.rig->supersede = SUPERSEDE_LAZY;
     st.rig->host_bytes = host_bytes;
@@ -89,7 +93,7 @@ TEST(pool_of_all_groups_goes_to_the_host_and_back)
 
 TEST(pool_of_all_groups_is_fetched)
 {
-    struct rig_options options = rig_defaults();
+    struct rig_options options = OPTIONS_WITH(limits.groups = GROUPS_MAX);
     struct pair p = {.dest = rig_create(&options)};
 
     options.incarnation = 0x2002;

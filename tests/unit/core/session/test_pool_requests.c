@@ -61,17 +61,18 @@ TEST(errors_groups_without_a_common_multiple)
     struct bench b = bench_start(4, 16);
     struct group_layout tokens[2] = {rig_group(4095, 512), rig_group(4096, 512)};
     struct group_layout bytes[2] = {rig_group(4, 8 * 65521), rig_group(4, 8 * 65519)};
-    struct group_layout nine[GROUPS_MAX + 1];
+    struct group_layout nine[GROUPS_DEFAULT + 1];
     struct pool_id pool;
 
-    for (uint32_t i = 0; i <= GROUPS_MAX; i++)
+    for (uint32_t i = 0; i <= GROUPS_DEFAULT; i++)
         nine[i] = rig_group(4, 512);
     assert_refused(b.rig, TERN_INVALID,
                    rig_pool_open(b.rig, b.e.conn[0], tokens, 2, 1 << 20, &pool));
     assert_refused(b.rig, TERN_INVALID,
                    rig_pool_open(b.rig, b.e.conn[0], bytes, 2, 1 << 20, &pool));
     assert_refused(b.rig, TERN_INVALID,
-                   rig_pool_open(b.rig, b.e.conn[0], nine, GROUPS_MAX + 1, 1 << 20, &pool));
+                   rig_pool_open(b.rig, b.e.conn[0], nine, GROUPS_DEFAULT + 1, 1 << 20, &pool));
+    assert_non_null(strstr(b.rig->last->text, "limits.groups"));
     assert_refused(b.rig, TERN_INVALID, rig_pool_open(b.rig, b.e.conn[0], nine, 0, 1 << 20, &pool));
 }
 

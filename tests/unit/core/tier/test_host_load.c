@@ -226,7 +226,7 @@ static void spoil_host(struct bench *b, uint32_t seed, uint32_t depth)
     const struct core *c = b->rig->core;
     uint64_t bytes;
     uint8_t *page = rig_page(b->rig, rig_host_view(b->rig, b->pool).id.slot, 0,
-                             page_at(c, node_at(c, at)->tier[TIER_HOST].pages[0])->index, &bytes);
+                             page_at(c, node_at(c, at)->group[0].pages[TIER_HOST])->index, &bytes);
 
     page[5] = (uint8_t)~page[5];
 }

@@ -85,9 +85,9 @@ TEST(a_load_and_a_refill_of_one_segment)
     assert_int_equal(rig_jobs(st.rig, RIG_COPY), 2);
     computes_and_commits(other, 1, 192, 192, 7);
     assert_int_equal(rig_wrong(other, 192), 0);
-    assert_int_equal(node_in(&st, seq1, 192)->tier[TIER_DEVICE].pages[1], NONE);
+    assert_int_equal(node_in(&st, seq1, 192)->group[1].pages[TIER_DEVICE], NONE);
     rig_runs_free(st.rig);
-    assert_int_not_equal(node_in(&st, seq1, 192)->tier[TIER_DEVICE].pages[1], NONE);
+    assert_int_not_equal(node_in(&st, seq1, 192)->group[1].pages[TIER_DEVICE], NONE);
     assert_int_equal(node_in(&st, seq1, 192)->state.refilling, 0);
     assert_leaves_whole(rig_fetched(s, request), s, 192);
     closes_whole(other, 192);
@@ -234,7 +234,7 @@ TEST(host_retract_does_not_trust_a_rotten_copy)
     rig_put(b.rig, &b.e, b.pool, 1, 8);
     assert_int_equal(rig_evict(b.rig, b.admin, b.pool, 2), 2);
     at = anywhere(b.rig, b.pool, seq1, 4);
-    page = rig_page(b.rig, host, 0, page_at(c, node_at(c, at)->tier[TIER_HOST].pages[0])->index,
+    page = rig_page(b.rig, host, 0, page_at(c, node_at(c, at)->group[0].pages[TIER_HOST])->index,
                     &bytes);
     page[7] = (uint8_t)~page[7];
     assert_ok(rig_match(b.s, seq1, 30));
@@ -273,7 +273,7 @@ TEST(host_healing_a_copy_does_not_lose_state)
     assert_ok(rig_retract(kept, RETRACT_HOST, 0));
     demote_pool(st.rig, st.pool);
     at = anywhere(st.rig, st.pool, seq1, 64);
-    page = rig_page(st.rig, host, 0, page_at(c, node_at(c, at)->tier[TIER_HOST].pages[0])->index,
+    page = rig_page(st.rig, host, 0, page_at(c, node_at(c, at)->group[0].pages[TIER_HOST])->index,
                     &bytes);
     page[7] = (uint8_t)~page[7];
     assert_err(TERN_CORRUPT, rig_recover_now(kept));

@@ -373,7 +373,7 @@ TEST(host_a_copy_that_is_made_again_leaves_the_node_on_the_host)
     assert_ok(rig_pool_open(st.rig, st.e.conn[0], groups, 3, 64u << 10, &st.pool));
     retracts_on_a_refill(&st);
     chain_free(st.rig->core,
-               &node_at(st.rig->core, anywhere(st.rig, st.pool, seq1, 64))->work.copy_pages[2]);
+               &node_at(st.rig->core, anywhere(st.rig, st.pool, seq1, 64))->group[2].copying);
     rig_job(st.rig, RIG_COPY, 0)->n = 1; /* begun with the one alone */
     other = second_engine(st.rig, st.pool);
     rig_engine_kill(st.rig, &st.e, 0);

@@ -92,9 +92,9 @@ TEST(state_a_present_segment_is_not_overwritten)
     assert_ok(rig_match(a, seq1, 64));
     assert_ok(rig_match(b, seq1, 64));
     commit_to(a, seq1, 64, 0);
-    first = node_in(&st, seq1, 64)->tier[TIER_DEVICE].pages[1];
+    first = node_in(&st, seq1, 64)->group[1].pages[TIER_DEVICE];
     commit_to(b, seq1, 64, 0);
-    assert_int_equal(node_in(&st, seq1, 64)->tier[TIER_DEVICE].pages[1], first);
+    assert_int_equal(node_in(&st, seq1, 64)->group[1].pages[TIER_DEVICE], first);
     assert_memory_equal(a->table[1], b->table[1], 4 * sizeof a->table[1][0]); /* adopted */
     assert_int_equal(rig_wrong(b, 64), 0);
 }
@@ -109,11 +109,11 @@ TEST(state_a_present_recurrent_state_is_not_overwritten)
     assert_ok(rig_match(a, seq1, 64));
     assert_ok(rig_match(b, seq1, 64));
     commit_to(a, seq1, 64, 0);
-    first = node_in(&st, seq1, 64)->tier[TIER_DEVICE].pages[1];
+    first = node_in(&st, seq1, 64)->group[1].pages[TIER_DEVICE];
     assert_ok(rig_run_to(b, seq1, 64));
     own = b->table[1][0].index;
     assert_ok(rig_commit(b, 64, 0));
-    assert_int_equal(node_in(&st, seq1, 64)->tier[TIER_DEVICE].pages[1], first);
+    assert_int_equal(node_in(&st, seq1, 64)->group[1].pages[TIER_DEVICE], first);
     assert_int_equal(b->table[1][0].index, own);
     assert_int_equal(rig_wrong(b, 64), 0);
 }
