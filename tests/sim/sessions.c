@@ -369,6 +369,7 @@ void check_store_full(struct sim *w, uint32_t d, const struct session *asking, u
 {
     const struct daemon *m = &w->d[d];
     uint32_t blocks[TENANTS] = {0}, keys[TENANTS] = {0}, mine = asking->tenant, other = 1 - mine,
+             before = asking->ntokens,
              reserved_blocks = w->limits.token_blocks * w->cfg.reserved / 100,
              reserved_keys = w->limits.extra_keys * w->cfg.reserved / 100;
 
@@ -382,9 +383,12 @@ void check_store_full(struct sim *w, uint32_t d, const struct session *asking, u
             keys[s->tenant]++;
         }
     }
-    if (asking->ntokens >
-        asking->committed) /* old and new tokens may stand side by side for a moment */
-        blocks[mine] += (asking->ntokens - asking->committed + w->L - 1) / w->L + 1, keys[mine]++;
+    /* The list of before, or of the pieces of the same Match before the last, and the new one may
+     * stand side by side for a moment. */
+    if (asking->piece_end > before)
+        before = asking->piece_end;
+    if (before > asking->committed)
+        blocks[mine] += (before - asking->committed + w->L - 1) / w->L + 1, keys[mine]++;
     for (uint32_t p = 0; p < POOLS; p++)
         if (m->pool[p].open) {
             uint32_t n = chunks_held(w, d, p, mine);
