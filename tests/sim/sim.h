@@ -49,7 +49,7 @@
 #define JOBS          32
 #define PULLS         4
 #define BATCHES       PULL_BATCHES_MAX
-#define BATCH_PAGES   48
+#define BATCH_PAGES   128
 #define SERVES        4
 #define OPS_MAX       1200
 #define RECORDS       640
