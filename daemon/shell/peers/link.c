@@ -266,9 +266,9 @@ enum tern_err links_init(struct daemon *d, char *why, size_t cap)
     prng_init(&ls->prng, d->incarnation);
     if (ls->n == 0)
         return TERN_OK;
-    ls->v = calloc(ls->n, sizeof(*ls->v));
     ls->due_ns = calloc(ls->n, sizeof(*ls->due_ns));
-    if (!ls->v || !ls->due_ns) {
+    ls->v = ls->due_ns ? calloc(ls->n, sizeof(*ls->v)) : NULL;
+    if (!ls->v) {
         snprintf(why, cap, "no memory for %u links", ls->n);
         return TERN_INTERNAL;
     }
