@@ -49,6 +49,7 @@ enum tern_err tern_submit_match(struct tern *t, tern_session s, const struct ter
         .type = FRAME_MATCH, .session = s, .match = {.tokens = tokens, .step = step}};
 
     TRY(check_tokens(t, tokens));
+    TRY(check_step(t, step));
     return submit_quick(t, &q, 1, cookie);
 }
 
@@ -82,8 +83,7 @@ enum tern_err tern_submit_wait_published(struct tern *t, uint64_t step, uint64_t
 {
     struct quick_request q = {.type = FRAME_WAIT_PUBLISHED, .wait_step = step};
 
-    if (step == 0)
-        return set_error(t, TERN_INVALID, "step 0 means that nothing is in flight: do not wait");
+    TRY(check_wait(t, step));
     return submit_quick(t, &q, 1, cookie);
 }
 

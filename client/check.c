@@ -21,12 +21,38 @@ enum tern_err check_tokens(struct tern *t, const struct tern_tokens *tokens)
     return TERN_OK;
 }
 
+enum tern_err check_step(struct tern *t, uint64_t step)
+{
+    if (step == 0)
+        return set_error(t, TERN_INVALID,
+                         "no step is named: name the last one that may touch the pages, or "
+                         "TERN_STEP_NONE if nothing is in flight");
+    return TERN_OK;
+}
+
+enum tern_err check_wait(struct tern *t, uint64_t step)
+{
+    TRY(check_step(t, step));
+    if (step == TERN_STEP_NONE)
+        return set_error(t, TERN_INVALID, "nothing is in flight, so there is no step to wait for");
+    return TERN_OK;
+}
+
+static bool gives_back(enum tern_op_kind kind)
+{
+    return kind == TERN_REWIND || kind == TERN_COMMIT || kind == TERN_FINISH ||
+           kind == TERN_ABORT || kind == TERN_CLOSE || kind == TERN_SLIDE;
+}
+
 enum tern_err check_ops(struct tern *t, const struct tern_op *ops, uint32_t n)
 {
     if (n == 0 || n > TERN_STEP_OPS_MAX || !ops)
         return set_error(t, TERN_INVALID, "a step has 1 to TERN_STEP_OPS_MAX operations");
-    for (uint32_t i = 0; i < n; i++)
+    for (uint32_t i = 0; i < n; i++) {
         TRY(check_tokens(t, &ops[i].tokens));
+        if (gives_back(ops[i].kind))
+            TRY(check_step(t, ops[i].step));
+    }
     return TERN_OK;
 }
 

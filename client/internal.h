@@ -121,6 +121,10 @@ void put_whole(struct writer *w, const ProtobufCMessage *msg);
 bool is_owner(const struct tern *t);
 /* INVALID with a text: lists that point nowhere or are longer than a request may be. */
 enum tern_err check_tokens(struct tern *t, const struct tern_tokens *tokens);
+/* A call that gives pages back names a step. */
+enum tern_err check_step(struct tern *t, uint64_t step);
+/* Who waits names one that somebody can pass. */
+enum tern_err check_wait(struct tern *t, uint64_t step);
 enum tern_err check_ops(struct tern *t, const struct tern_op *ops, uint32_t n);
 enum tern_err check_peer(struct tern *t, const char *peer);
 /* A namespace as a message that borrows its strings. INVALID with a text. */

@@ -297,6 +297,8 @@ enum tern_err tern_done_step(struct tern_pool *p, uint64_t step)
 
     if (t->member != MEMBER_RANK)
         return set_error(t, TERN_DENIED, "a pure scheduler is no rank and has no step of its own");
+    if (step == TERN_STEP_NONE)
+        return set_error(t, TERN_INVALID, "TERN_STEP_NONE is no step that a rank can have done");
     if (step < t->last_step)
         return step_goes_back(t, step);
     t->text[0] = '\0';

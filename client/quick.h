@@ -59,4 +59,10 @@ bool quick_step_get(const uint8_t *body, uint32_t n, struct quick_store *store,
                     struct tern_result *ret, uint32_t max, uint32_t *ret_done,
                     enum tern_err *ret_err);
 
+/* On the wire 0 says that nothing is in flight. */
+static inline uint64_t wire_step(uint64_t step)
+{
+    return step == TERN_STEP_NONE ? 0 : step;
+}
+
 #endif

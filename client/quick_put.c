@@ -42,7 +42,8 @@ static bool has_tokens(const struct tern_op *op)
 static size_t op_size(const struct tern_op *op)
 {
     size_t n = number_size((uint32_t)op->kind) + number_size(op->barrier) + fixed64_size() +
-               number_size(op->step) + number_size(op->length) + number_size(op->written);
+               number_size(wire_step(op->step)) + number_size(op->length) +
+               number_size(op->written);
 
     if (has_tokens(op))
         n += bytes_size(tokens_size(&op->tokens));
@@ -55,7 +56,7 @@ static void put_op(struct writer *w, uint32_t field, const struct tern_op *op)
     put_number(w, 1, (uint32_t)op->kind);
     put_number(w, 2, op->barrier);
     put_fixed64(w, 3, op->session);
-    put_number(w, 4, op->step);
+    put_number(w, 4, wire_step(op->step));
     put_number(w, 5, op->length);
     put_number(w, 6, op->written);
     if (has_tokens(op))
@@ -83,7 +84,7 @@ size_t quick_size(const struct quick_request *q)
 {
     switch (q->type) {
     case FRAME_MATCH:
-        return bytes_size(tokens_size(q->match.tokens)) + number_size(q->match.step) +
+        return bytes_size(tokens_size(q->match.tokens)) + number_size(wire_step(q->match.step)) +
                number_size(q->match.earlier) + number_size(q->match.more);
     case FRAME_STEP: return ops_size(q->step.ops, q->step.n);
     case FRAME_FETCH: return bytes_size(strlen(name_of(q))) + number_size(q->fetch.depth);
@@ -97,7 +98,7 @@ void quick_put(struct writer *w, const struct quick_request *q)
     switch (q->type) {
     case FRAME_MATCH: /* {tokens 1, step 2, earlier 4, more 5} */
         put_tokens(w, 1, q->match.tokens);
-        put_number(w, 2, q->match.step);
+        put_number(w, 2, wire_step(q->match.step));
         put_number(w, 4, q->match.earlier);
         put_number(w, 5, q->match.more);
         return;

@@ -70,6 +70,7 @@ enum tern_err tern_match(struct tern *t, tern_session s, const struct tern_token
     uint32_t n;
 
     TRY(check_tokens(t, tokens));
+    TRY(check_step(t, step));
     if (quick_size(&q) + TRACE_BYTES > t->socket.body_max)
         return match_pieces(t, &q, deadline_ms, ret);
     TRY(ask(t, &q, deadline_ms, &body, &n));
@@ -234,9 +235,10 @@ enum tern_err tern_retract(struct tern *t, tern_session s, enum tern_retract_mod
     const ProtobufCMessage *msg = NULL;
     enum tern_err err;
 
+    TRY(check_step(t, step));
     m.has_mode = m.has_step = 1;
     m.mode = (uint32_t)mode;
-    m.step = step;
+    m.step = wire_step(step);
     err = call_whole(t, FRAME_RETRACT, s, &m.base, deadline_ms, &msg);
     if (msg)
         take_retracted((const Tern__Wire__RetractReply *)msg, ret);

@@ -127,8 +127,7 @@ enum tern_err tern_wait_published(struct tern *t, uint64_t step, uint32_t deadli
     Tern__Wire__WaitPublished m = TERN__WIRE__WAIT_PUBLISHED__INIT;
     const ProtobufCMessage *msg;
 
-    if (step == 0)
-        return set_error(t, TERN_INVALID, "step 0 means that nothing is in flight: do not wait");
+    TRY(check_wait(t, step));
     m.has_step = 1;
     m.step = step;
     return call_whole(t, FRAME_WAIT_PUBLISHED, 0, &m.base, deadline_ms, &msg);

@@ -49,6 +49,9 @@ extern "C" {
 #define TERN_EVENTS_KEPT     1024        /* changes of a subscription that wait for tern_poll */
 #define TERN_ENGINE_NAME_MAX 47          /* bytes of an engine's name */
 #define TERN_ADMIN_JSON_MAX  (64u << 20) /* bytes of one admin answer */
+/* For a `step`: nothing is in flight, so no kernel can still touch the pages. It is no default: a
+ * call that gives pages back or publishes them refuses 0 as a step that was forgotten. */
+#define TERN_STEP_NONE UINT64_MAX
 
 struct tern;      /* a connection; it lives on the heap, and tern_destroy frees it */
 struct tern_pool; /* a mapped pool; its connection owns it */
@@ -214,7 +217,7 @@ TERN_API uint64_t tern_pool_bytes(const struct tern_pool *p);
  * shared control page, without a request, and without a system call unless somebody waits for that
  * step (tern_wait_published). Call it when the device is done, not when the host has queued the
  * work.
- *   INVALID  The number would go back. Nothing is stored.
+ *   INVALID  The number would go back, or it is TERN_STEP_NONE. Nothing is stored.
  *   DENIED   A pure scheduler is no rank and has no step of its own. */
 TERN_API enum tern_err tern_done_step(struct tern_pool *p, uint64_t step);
 
@@ -223,7 +226,7 @@ TERN_API enum tern_err tern_done_step(struct tern_pool *p, uint64_t step);
  * given back at it is free: it is also what to do with tern_shortage.until_step. A rank that calls
  * tern_done_step wakes the daemon at once; steps that a device writes by itself are noticed within
  * a millisecond. A connection waits for one step at a time. The call may be repeated.
- *   INVALID   `step` is 0.
+ *   INVALID   `step` is 0 or TERN_STEP_NONE.
  *   CONFLICT  A later wait of this connection took the place of this one.
  *   GONE      A process of this engine died, or this one has left it. */
 TERN_API enum tern_err tern_wait_published(struct tern *t, uint64_t step, uint32_t deadline_ms);
@@ -337,7 +340,7 @@ TERN_API enum tern_err tern_peek_depths(struct tern *t, uint64_t pool,
 /* Begins a turn. On an empty session it finds and pins the longest committed prefix, and ret->runs
  * names its pages. On a session that has written tokens it resumes at the shorter of the written
  * length and the common prefix, and it gives the pages behind that back. `step` is the last step
- * that may still touch them; 0: nothing is in flight. The call may be repeated.
+ * that may still touch them, or TERN_STEP_NONE. The call may be repeated.
  * A list longer than one request can be is sent in pieces, others being served between them. The
  * answer is that of one request at the time of the last piece; if the call fails before that, call
  * it again, or abort or close the session: nothing else works on it.
@@ -357,7 +360,7 @@ TERN_API enum tern_err tern_match(struct tern *t, tern_session s, const struct t
  * REWIND gives the tail back. length: the new length.
  * COMMIT gives whole chunks of L tokens to the prefix tree. length: the depth. step: the step that
  *   writes the pages, or a later one if that was dispatched on them, because pages that the answer
- *   replaces are given back behind it.
+ *   replaces are given back behind it. TERN_STEP_NONE: they are written already.
  * FINISH ends a turn and keeps the session for the next. length: the output tokens of this turn.
  * ABORT drops what is not committed and empties the table. The session stays open with an
  *   empty table, and it may be matched again.
@@ -367,8 +370,8 @@ TERN_API enum tern_err tern_match(struct tern *t, tern_session s, const struct t
  * SNAPSHOT_RELEASE says that nobody will come back to the committed length, so its STATE may be
  *   the first to go.
  *
- * The `step` of an operation that gives pages back is the last step that may touch them; 0: nothing
- * is in flight. */
+ * `step` is, for an operation that gives pages back (all but EXTEND and SNAPSHOT_RELEASE), the last
+ * step that may touch them, or TERN_STEP_NONE. It is never 0. */
 enum tern_op_kind {
     TERN_EXTEND = 1,
     TERN_REWIND,
@@ -393,7 +396,8 @@ struct tern_op {
  * at all. The call returns OK when the daemon has answered; each results[i].err says how its
  * operation went. results: the caller's array of n. *ret_done: how many operations were tried; so
  * many results are filled in.
- *   INVALID  n is 0 or above TERN_STEP_OPS_MAX, or all of it is larger than one request can be.
+ *   INVALID  n is 0 or above TERN_STEP_OPS_MAX, an operation that needs a step names none, or
+ *            all of it is larger than one request can be. Nothing was tried.
  * An operation's own errors:
  *   POOL_EXHAUSTED  There are not enough pages. results[i].shortage says what to wait for. The
  *                   session is as it was; prefixes may have been evicted.
@@ -450,7 +454,7 @@ struct tern_retracted {
 };
 
 /* Takes a session off the device. It waits neither for copies nor for the step. `step` is the last
- * step that may touch the session's pages; 0: nothing is in flight. From now on only tern_recover,
+ * step that may touch the session's pages, or TERN_STEP_NONE. From now on only tern_recover,
  * tern_retract, tern_fetch_cancel, TERN_ABORT and TERN_CLOSE may be used on this session, and
  * everything else is INVALID until it is back. Forget its table; tern_recover tells it anew.
  *

@@ -56,8 +56,8 @@ static void hold(bool away)
     for (uint32_t k = 0; k < 2; k++) {
         kept[k] = committed(TOKENS, COMMON, k * 10000);
         if (away)
-            must(tern_retract(e.tern, kept[k].id, k ? TERN_RETRACT_DROP : TERN_RETRACT_HOST, e.step,
-                              CALL_MS, &gone));
+            must(tern_retract(e.tern, kept[k].id, k ? TERN_RETRACT_DROP : TERN_RETRACT_HOST,
+                              TERN_STEP_NONE, CALL_MS, &gone));
     }
     closed = committed(TOKENS, COMMON, 20000);
     must(engine_end(&closed));

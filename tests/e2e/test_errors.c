@@ -162,7 +162,7 @@ TEST(err_gone)
     struct tern_result r;
 
     close_session(&s);
-    provoked(e.tern, TERN_GONE, tern_match(e.tern, s.id, &none, 0, 0, &r),
+    provoked(e.tern, TERN_GONE, tern_match(e.tern, s.id, &none, TERN_STEP_NONE, 0, &r),
              "a session that was closed");
 }
 

@@ -170,9 +170,10 @@ static void commits_and_dies(uint32_t run)
 {
     struct engine e = victim_engine();
     struct engine_session s = victim_runs(&e);
-    struct tern_op op = {.kind = TERN_COMMIT, .session = s.id, .length = TOKENS};
+    struct tern_op op = {
+        .kind = TERN_COMMIT, .step = TERN_STEP_NONE, .session = s.id, .length = TOKENS};
 
-    op.step = run % 2 ? LATE_STEP : 0;
+    op.step = run % 2 ? LATE_STEP : TERN_STEP_NONE;
     if (tern_submit_step(e.tern, &op, 1, run) != TERN_OK)
         _exit(4);
     kill(getpid(), SIGKILL);
@@ -404,33 +405,41 @@ TEST_WITH(fault_26_a_request_repeated_after_a_lost_answer_has_one_effect, start,
     tokens_of(1);
     assert_ok(t, engine_begin(&s, &survivor, tokens, TOKENS));
     for (uint32_t i = 0; i < 2; i++)
-        assert_ok(t, tern_match(t, s.id, &list, 0, RIG_WAIT_MS, &r[i]));
+        assert_ok(t, tern_match(t, s.id, &list, TERN_STEP_NONE, RIG_WAIT_MS, &r[i]));
     effects += !alike(&r[0], &r[1]);
     effects += twice(&s, (struct tern_op){.kind = TERN_EXTEND, .length = TOKENS});
     effects += twice(&s, (struct tern_op){.kind = TERN_EXTEND, .written = TOKENS});
-    effects += twice(&s, (struct tern_op){.kind = TERN_COMMIT, .length = 4 * L});
-    effects += twice(&s, (struct tern_op){.kind = TERN_REWIND, .length = 6 * L});
-    effects += twice(&s, (struct tern_op){.kind = TERN_SLIDE, .length = 6 * L});
+    effects +=
+        twice(&s, (struct tern_op){.kind = TERN_COMMIT, .step = TERN_STEP_NONE, .length = 4 * L});
+    effects +=
+        twice(&s, (struct tern_op){.kind = TERN_REWIND, .step = TERN_STEP_NONE, .length = 6 * L});
+    effects +=
+        twice(&s, (struct tern_op){.kind = TERN_SLIDE, .step = TERN_STEP_NONE, .length = 6 * L});
     effects += twice(&s, (struct tern_op){.kind = TERN_SNAPSHOT_RELEASE});
-    effects += twice(&s, (struct tern_op){.kind = TERN_FINISH, .length = 0});
+    effects +=
+        twice(&s, (struct tern_op){.kind = TERN_FINISH, .step = TERN_STEP_NONE, .length = 0});
     injected += 8;
     for (uint32_t i = 0; i < 2; i++)
-        assert_ok(t, tern_retract(t, s.id, TERN_RETRACT_DROP, 0, RIG_WAIT_MS, &away[i]));
+        assert_ok(t,
+                  tern_retract(t, s.id, TERN_RETRACT_DROP, TERN_STEP_NONE, RIG_WAIT_MS, &away[i]));
     effects += memcmp(&away[0].lengths, &away[1].lengths, sizeof away[0].lengths) != 0;
     for (uint32_t i = 0; i < 2; i++)
         assert_ok(t, tern_recover(t, s.id, RIG_WAIT_MS, &r[i]));
     effects += !alike(&r[0], &r[1]);
-    effects += twice(&s, (struct tern_op){.kind = TERN_ABORT});
+    effects += twice(&s, (struct tern_op){.kind = TERN_ABORT, .step = TERN_STEP_NONE});
     for (uint32_t i = 0; i < 2; i++)
         assert_ok(t, tern_namespace_reset(t, &survivor.ns, RIG_WAIT_MS, &nodes[i]));
     effects += nodes[1] > nodes[0]; /* it answers how many are held still, which has not grown */
     for (uint32_t i = 0; i < 2; i++)
         assert_ok(t, tern_join(t, "survivor", TERN_BOTH, 0, 1, RIG_WAIT_MS));
     injected += 5;
-    assert_ok(t,
-              tern_do(t, &(struct tern_op){.kind = TERN_CLOSE, .session = s.id}, RIG_WAIT_MS, r));
+    assert_ok(
+        t,
+        tern_do(t, &(struct tern_op){.kind = TERN_CLOSE, .step = TERN_STEP_NONE, .session = s.id},
+                RIG_WAIT_MS, r));
     assert_int_equal(
-        tern_do(t, &(struct tern_op){.kind = TERN_CLOSE, .session = s.id}, RIG_WAIT_MS, r),
+        tern_do(t, &(struct tern_op){.kind = TERN_CLOSE, .step = TERN_STEP_NONE, .session = s.id},
+                RIG_WAIT_MS, r),
         TERN_GONE);
     engine_free(&s);
     assert_int_equal(pages().sessions, 0);

@@ -34,7 +34,8 @@ TEST(match_of_1200000_tokens_is_one_call)
     assert_ok(e.tern, engine_begin(&second, &e, tokens, TOKENS));
     assert_int_equal(second.matched, WHOLE);
     assert_int_equal(engine_wrong(&second, WHOLE), 0);
-    assert_ok(e.tern, tern_match(e.tern, second.id, &list, 0, RIG_WAIT_MS, &r)); /* once more */
+    assert_ok(e.tern, tern_match(e.tern, second.id, &list, TERN_STEP_NONE, RIG_WAIT_MS,
+                                 &r)); /* once more */
     assert_int_equal(r.lengths.committed, WHOLE);
     assert_int_equal(r.tokens, TOKENS);
     assert_ok(e.tern, engine_end(&second));

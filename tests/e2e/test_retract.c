@@ -205,7 +205,7 @@ TEST_WITH(retract_drop_comes_back_at_once, start, stop)
     struct engine_session s;
 
     run_session(&s, 2);
-    assert_ok(e.tern, tern_retract(e.tern, s.id, TERN_RETRACT_DROP, 0, 0, &gone));
+    assert_ok(e.tern, tern_retract(e.tern, s.id, TERN_RETRACT_DROP, TERN_STEP_NONE, 0, &gone));
     assert_int_equal(gone.lengths.allocated, CHUNKS * L);
     assert_true(gone.free_now >= 1);
     assert_int_equal(gone.free_at_step, 0);
@@ -225,13 +225,14 @@ TEST_WITH(a_session_that_is_away_takes_few_requests, start, stop)
     struct engine_session s;
 
     run_session(&s, 3);
-    assert_ok(e.tern, tern_retract(e.tern, s.id, TERN_RETRACT_HOST, 0, 0, &gone));
+    assert_ok(e.tern, tern_retract(e.tern, s.id, TERN_RETRACT_HOST, TERN_STEP_NONE, 0, &gone));
     wait_for_state("retracted");
     assert_err(TERN_INVALID, engine_extend(&s, 2 * TOKENS, 0));
-    assert_err(TERN_INVALID, tern_match(e.tern, s.id, &list, 0, 0, &r));
+    assert_err(TERN_INVALID, tern_match(e.tern, s.id, &list, TERN_STEP_NONE, 0, &r));
     assert_string_not_equal(engine_why(&e), "");
     assert_err(TERN_INVALID, engine_fetch(&s, NULL, 0, RIG_WAIT_MS));
-    assert_ok(e.tern, tern_retract(e.tern, s.id, TERN_RETRACT_DROP, 0, 0, &gone)); /* S8 */
+    assert_ok(e.tern,
+              tern_retract(e.tern, s.id, TERN_RETRACT_DROP, TERN_STEP_NONE, 0, &gone)); /* S8 */
     assert_int_equal(gone.free_now, 0);
     wait_for_state("retracted");
     assert_ok(e.tern, tern_fetch_cancel(e.tern, s.id, 0));
@@ -253,7 +254,7 @@ TEST_WITH(recover_and_cancel_race_and_one_wins, start, stop)
         struct tern_answer answer;
         enum tern_err err;
 
-        assert_ok(e.tern, tern_retract(e.tern, s.id, TERN_RETRACT_HOST, 0, 0, &gone));
+        assert_ok(e.tern, tern_retract(e.tern, s.id, TERN_RETRACT_HOST, TERN_STEP_NONE, 0, &gone));
         wait_for_state("retracted");
         evict(0);
         assert_ok(e.tern, tern_submit_recover(e.tern, s.id, i));
@@ -333,13 +334,15 @@ TEST(no_host_tier_or_too_small_a_one)
 
     start_with("", 0);
     run_session(&s, 1);
-    assert_err(TERN_UNSUPPORTED, tern_retract(e.tern, s.id, TERN_RETRACT_HOST, 0, 0, &gone));
+    assert_err(TERN_UNSUPPORTED,
+               tern_retract(e.tern, s.id, TERN_RETRACT_HOST, TERN_STEP_NONE, 0, &gone));
     assert_string_not_equal(engine_why(&e), "");
     stop_all();
 
     start_with("    host_memory: 16M\n", 8 * PAGE);
     run_session(&s, 2);
-    assert_err(TERN_POOL_EXHAUSTED, tern_retract(e.tern, s.id, TERN_RETRACT_HOST, 0, 0, &gone));
+    assert_err(TERN_POOL_EXHAUSTED,
+               tern_retract(e.tern, s.id, TERN_RETRACT_HOST, TERN_STEP_NONE, 0, &gone));
     assert_true(gone.shortage.needed > gone.shortage.free);
     assert_int_equal(gone.lengths.written, TOKENS);
     assert_ok(e.tern, engine_extend(&s, TOKENS + L, 0)); /* it runs on */
@@ -370,11 +373,11 @@ TEST(copies_that_fail_leave_the_session_running)
 
     start_with("    host_memory: 16M\nfaults:\n  copy_corrupt_every: 1\n", 2u << 20);
     run_session(&s, 1);
-    assert_ok(e.tern, tern_retract(e.tern, s.id, TERN_RETRACT_HOST, 0, 0, &gone));
+    assert_ok(e.tern, tern_retract(e.tern, s.id, TERN_RETRACT_HOST, TERN_STEP_NONE, 0, &gone));
     wait_for_state("turn");
     assert_int_equal(undone(), 1);
-    assert_ok(e.tern,
-              tern_retract(e.tern, s.id, TERN_RETRACT_HOST, 0, 0, &gone)); /* tries once more */
+    assert_ok(e.tern, tern_retract(e.tern, s.id, TERN_RETRACT_HOST, TERN_STEP_NONE, 0,
+                                   &gone)); /* tries once more */
     wait_for_state("turn");
     assert_int_equal(undone(), 2);
     assert_ok(e.tern, engine_recover(&s, RIG_WAIT_MS));

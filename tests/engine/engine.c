@@ -106,7 +106,7 @@ enum tern_err engine_begin_with(struct engine_session *s, struct engine *e, cons
     load(s, tokens, n, n + more);
     err = tern_session_open(e->tern, e->pool, &e->ns, e->call_ms, &s->id);
     if (err == TERN_OK)
-        err = tern_match(e->tern, s->id, &list, 0, e->call_ms, &s->last);
+        err = tern_match(e->tern, s->id, &list, TERN_STEP_NONE, e->call_ms, &s->last);
     if (err != TERN_OK)
         return err;
     s->matched = s->last.matched;
@@ -128,6 +128,7 @@ static enum tern_err taken(struct engine_session *s, enum tern_err err)
 enum tern_err engine_do(struct engine_session *s, struct tern_op op)
 {
     op.session = s->id;
+    op.step = op.step ? op.step : TERN_STEP_NONE; /* no kernel runs unless a test says so */
     return taken(s, tern_do(s->engine->tern, &op, s->engine->call_ms, &s->last));
 }
 

@@ -340,7 +340,7 @@ static enum tern_err submit(struct tern *t, uint8_t which, const struct tern_tok
                             const struct tern_op *ops, uint64_t cookie)
 {
     switch (which % 6) {
-    case 0: return tern_submit_match(t, 3, tokens, 0, cookie);
+    case 0: return tern_submit_match(t, 3, tokens, TERN_STEP_NONE, cookie);
     case 1: return tern_submit_step(t, ops, OPS, cookie);
     case 2: return tern_submit_fetch(t, 3, "peer", 0, cookie);
     case 3: return tern_submit_recover(t, 3, cookie);
@@ -354,7 +354,8 @@ static enum tern_err one_call(struct tern *t, uint64_t cookie)
     static const uint32_t tokens[40];
     struct tern_tokens list = {.v = tokens, .n = 40};
     struct tern_namespace ns = {.model = "m"};
-    struct tern_op ops[OPS] = {{.kind = TERN_COMMIT, .session = 3, .length = 32}};
+    struct tern_op ops[OPS] = {
+        {.kind = TERN_COMMIT, .step = TERN_STEP_NONE, .session = 3, .length = 32}};
     struct tern_result result = {0};
     struct tern_retracted away;
     struct tern_depths depths;
@@ -372,12 +373,12 @@ static enum tern_err one_call(struct tern *t, uint64_t cookie)
     case 3: return pool_call(t, kind % 16 - 1);
     case 4: return tern_session_open(t, 7, &ns, 1, &session);
     case 5: return tern_peek_depths(t, 7, &ns, &list, 1, &depths);
-    case 6: err = tern_match(t, 3, &list, 0, 1, &result); break;
+    case 6: err = tern_match(t, 3, &list, TERN_STEP_NONE, 1, &result); break;
     case 7: return step(t, ops);
     case 8: err = tern_do(t, &ops[0], 1, &result); break;
     case 9: err = tern_fetch(t, 3, NULL, 0, 1, &result); break;
     case 10: return tern_fetch_cancel(t, 3, 1);
-    case 11: return tern_retract(t, 3, TERN_RETRACT_HOST, 0, 1, &away);
+    case 11: return tern_retract(t, 3, TERN_RETRACT_HOST, TERN_STEP_NONE, 1, &away);
     case 12: err = tern_recover(t, 3, 1, &result); break;
     case 13: return tern_namespace_reset(t, &ns, 1, &nodes);
     case 14: return told(t, kind / 16 % 2);

@@ -219,7 +219,7 @@ static void check_gone(struct half *h)
     if (!f || fscanf(f, "%" SCNu64 " %" SCNu64, &s, &pool) != 2)
         die(h, "no handles in %s", h->o.handles ? h->o.handles : "--handles");
     fclose(f);
-    if (tern_match(h->e.tern, s, &t, 0, CALL_MS, &r) != TERN_GONE)
+    if (tern_match(h->e.tern, s, &t, TERN_STEP_NONE, CALL_MS, &r) != TERN_GONE)
         die(h, "a session's handle from before the restart is not GONE");
     if (tern_pool_map(h->e.tern, pool, CALL_MS, &map) != TERN_GONE)
         die(h, "a pool's handle from before the restart is not GONE");

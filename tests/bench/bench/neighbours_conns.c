@@ -168,15 +168,17 @@ static enum tern_err step(struct tenant_a *a, struct tern_op *ops, uint32_t n)
 static enum a_answer put(struct tenant_a *a)
 {
     uint32_t tokens[NEIGHBOUR_PAGE_TOKENS] = {(uint32_t)a->serial++};
-    struct tern_op ops[] = {
-        {.kind = TERN_EXTEND,
-         .barrier = true,
-         .session = a->held[0],
-         .length = NEIGHBOUR_PAGE_TOKENS,
-         .written = NEIGHBOUR_PAGE_TOKENS,
-         .tokens = {.v = tokens, .n = NEIGHBOUR_PAGE_TOKENS}},
-        {.kind = TERN_COMMIT, .session = a->held[0], .length = NEIGHBOUR_PAGE_TOKENS},
-        {.kind = TERN_CLOSE, .session = a->held[0]}};
+    struct tern_op ops[] = {{.kind = TERN_EXTEND,
+                             .barrier = true,
+                             .session = a->held[0],
+                             .length = NEIGHBOUR_PAGE_TOKENS,
+                             .written = NEIGHBOUR_PAGE_TOKENS,
+                             .tokens = {.v = tokens, .n = NEIGHBOUR_PAGE_TOKENS}},
+                            {.kind = TERN_COMMIT,
+                             .step = TERN_STEP_NONE,
+                             .session = a->held[0],
+                             .length = NEIGHBOUR_PAGE_TOKENS},
+                            {.kind = TERN_CLOSE, .step = TERN_STEP_NONE, .session = a->held[0]}};
     enum tern_err err = step(a, ops, 3);
 
     if (err == TERN_OK)
@@ -192,7 +194,7 @@ static enum a_answer evict(struct tenant_a *a)
                              .barrier = true,
                              .session = a->held[0],
                              .length = CHURN * NEIGHBOUR_PAGE_TOKENS},
-                            {.kind = TERN_REWIND, .session = a->held[0]}};
+                            {.kind = TERN_REWIND, .step = TERN_STEP_NONE, .session = a->held[0]}};
 
     return a_answer_of(a, a->engine.tern, step(a, ops, 2));
 }

@@ -160,7 +160,8 @@ static enum a_answer session_open(struct tenant_a *a)
 
 static enum a_answer session_close(struct tenant_a *a)
 {
-    struct tern_op op = {.kind = TERN_CLOSE, .session = a->held[--a->nheld]};
+    struct tern_op op = {
+        .kind = TERN_CLOSE, .step = TERN_STEP_NONE, .session = a->held[--a->nheld]};
     struct tern_result r;
 
     return a_answer_of(a, a->engine.tern, tern_do(a->engine.tern, &op, MEMBER_CALL_MS, &r));

@@ -24,7 +24,7 @@ static enum tern_err session_open(struct tenant_a *a, const struct tern_namespac
 
 static enum tern_err session_close(struct tenant_a *a, uint64_t session)
 {
-    struct tern_op op = {.kind = TERN_CLOSE, .session = session};
+    struct tern_op op = {.kind = TERN_CLOSE, .step = TERN_STEP_NONE, .session = session};
     struct tern_result r;
 
     return tern_do(a->engine.tern, &op, MEMBER_CALL_MS, &r);
@@ -91,8 +91,9 @@ static enum a_answer match_new(struct tenant_a *a, uint32_t n, uint32_t nkeys)
     block_tokens(++a->serial, 0, n, tokens);
     for (uint32_t i = 0; i < nkeys; i++)
         keys[i] = (struct tern_extra_key){.position = i, .hi = a->serial, .lo = i};
-    return a_answer_of(a, a->engine.tern,
-                       tern_match(a->engine.tern, a->held[a->nheld], &list, 0, MEMBER_CALL_MS, &r));
+    return a_answer_of(
+        a, a->engine.tern,
+        tern_match(a->engine.tern, a->held[a->nheld], &list, TERN_STEP_NONE, MEMBER_CALL_MS, &r));
 }
 
 /* It keeps them, and another session is the last. */
@@ -164,12 +165,13 @@ static enum a_answer step(struct tenant_a *a, struct tern_op *ops, uint32_t n)
 static enum a_answer deeper(struct tenant_a *a)
 {
     uint32_t tokens[L], depth = (uint32_t)a->serial * L;
-    struct tern_op ops[] = {{.kind = TERN_EXTEND,
-                             .session = a->held[0],
-                             .length = depth + L,
-                             .written = depth + L,
-                             .tokens = {.v = tokens, .n = L, .base = depth}},
-                            {.kind = TERN_COMMIT, .session = a->held[0], .length = depth + L}};
+    struct tern_op ops[] = {
+        {.kind = TERN_EXTEND,
+         .session = a->held[0],
+         .length = depth + L,
+         .written = depth + L,
+         .tokens = {.v = tokens, .n = L, .base = depth}},
+        {.kind = TERN_COMMIT, .step = TERN_STEP_NONE, .session = a->held[0], .length = depth + L}};
     bool written = a->nconns > a->serial;
     enum a_answer answer;
 
@@ -185,13 +187,14 @@ static enum a_answer deeper(struct tenant_a *a)
 static enum a_answer same_again(struct tenant_a *a)
 {
     uint32_t tokens[L];
-    struct tern_op ops[] = {{.kind = TERN_EXTEND,
-                             .session = a->held[0],
-                             .length = L,
-                             .written = L,
-                             .tokens = {.v = tokens, .n = L}},
-                            {.kind = TERN_COMMIT, .session = a->held[0], .length = L},
-                            {.kind = TERN_CLOSE, .session = a->held[0]}};
+    struct tern_op ops[] = {
+        {.kind = TERN_EXTEND,
+         .session = a->held[0],
+         .length = L,
+         .written = L,
+         .tokens = {.v = tokens, .n = L}},
+        {.kind = TERN_COMMIT, .step = TERN_STEP_NONE, .session = a->held[0], .length = L},
+        {.kind = TERN_CLOSE, .step = TERN_STEP_NONE, .session = a->held[0]}};
     enum a_answer answer;
 
     block_tokens(FIXED_ID, 0, L, tokens);

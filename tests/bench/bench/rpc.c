@@ -64,9 +64,9 @@ static bool match_once(struct rpc *r)
     struct tern_tokens tokens = new_tokens(r);
     struct tern_result result;
 
-    return member_ok(
-               &r->engine, "a Match",
-               tern_match(r->engine.tern, r->session.id, &tokens, 0, MEMBER_CALL_MS, &result)) &&
+    return member_ok(&r->engine, "a Match",
+                     tern_match(r->engine.tern, r->session.id, &tokens, TERN_STEP_NONE,
+                                MEMBER_CALL_MS, &result)) &&
            result.tokens == DEPTH_TOKENS + NEW_TOKENS && result.lengths.written == DEPTH_TOKENS;
 }
 
@@ -99,7 +99,7 @@ static bool frame_sizes(struct rpc *r, uint32_t *ret_request, uint32_t *ret_repl
     tokens.tokens.len = NEW_TOKENS * sizeof(uint32_t);
     match.tokens = &tokens;
     *ret_request = FRAME_HEADER_BYTES + (uint32_t)tern__wire__match__get_packed_size(&match);
-    if (tern_submit_match(r->engine.tern, r->session.id, &v, 0, 1) != TERN_OK)
+    if (tern_submit_match(r->engine.tern, r->session.id, &v, TERN_STEP_NONE, 1) != TERN_OK)
         return false;
     sleep_ms(100); /* until all of the answer lies in the socket */
     if (ioctl(tern_fd(r->engine.tern), FIONREAD, &reply) != 0 || reply <= 0)
@@ -139,7 +139,8 @@ static bool pipeline(struct rpc *r, uint32_t n)
         enum tern_err err;
 
         while (sent < n && sent - answered < PIPELINE &&
-               tern_submit_match(r->engine.tern, r->session.id, &tokens, 0, sent) == TERN_OK)
+               tern_submit_match(r->engine.tern, r->session.id, &tokens, TERN_STEP_NONE, sent) ==
+                   TERN_OK)
             sent++;
         if (!wait_answer(r, &answer))
             return false;
@@ -237,8 +238,9 @@ static enum tern_err hog_do(struct rpc *r, struct tern_op op, struct tern_result
 static bool measure_exhausted(struct rpc *r, struct tern_op *ops, uint32_t rounds)
 {
     const struct tern_op page = {.kind = TERN_EXTEND, .length = PAGE_TOKENS},
-                         back = {.kind = TERN_REWIND};
-    struct tern_op take = {.kind = TERN_EXTEND}, give = {.kind = TERN_REWIND};
+                         back = {.kind = TERN_REWIND, .step = TERN_STEP_NONE};
+    struct tern_op take = {.kind = TERN_EXTEND},
+                   give = {.kind = TERN_REWIND, .step = TERN_STEP_NONE};
     struct tern_result last;
     double us = 0, unused;
     bool ok = member_ok(&r->engine, "opening a session",
@@ -280,11 +282,13 @@ static bool measure_steps(struct rpc *r, uint32_t rounds)
     }
     for (uint32_t i = 0; ok && i < rounds; i++)
         ok = step_once(r, ops, results, i);
-    ok = ok && step_all(r, ops, (struct tern_op){.kind = TERN_REWIND}, TERN_OK, &unused) &&
+    ok = ok &&
+         step_all(r, ops, (struct tern_op){.kind = TERN_REWIND, .step = TERN_STEP_NONE}, TERN_OK,
+                  &unused) &&
          measure_exhausted(r, ops, r->args->quick ? 6 : 30);
     for (uint32_t i = 0; ok && i < SESSIONS; i++)
         ok = engine_do(&(struct engine_session){.engine = &r->engine, .id = ops[i].session},
-                       (struct tern_op){.kind = TERN_CLOSE}) == TERN_OK;
+                       (struct tern_op){.kind = TERN_CLOSE, .step = TERN_STEP_NONE}) == TERN_OK;
     return ok;
 }
 

@@ -217,7 +217,7 @@ enum tern_err turn_begin(struct engine *e, struct turn *turn, uint64_t *ret_matc
     if (err != TERN_OK)
         return err;
     start = clock_ns();
-    err = tern_match(e->tern, turn->session, &tokens, 0, CALL_MS, &result);
+    err = tern_match(e->tern, turn->session, &tokens, TERN_STEP_NONE, CALL_MS, &result);
     *ret_match_ns = clock_ns() - start;
     if (err != TERN_OK)
         return err;
@@ -318,6 +318,7 @@ bool engine_idle(const struct engine *e)
 void engine_add_op(struct engine *e, const struct turn *turn, struct tern_op op)
 {
     op.session = turn->session;
+    op.step = op.step ? op.step : TERN_STEP_NONE; /* nothing of the turn was launched yet */
     e->op_turn[e->nops] = (uint32_t)(turn - e->turns);
     e->ops[e->nops++] = op;
 }

@@ -153,16 +153,17 @@ static bool say_written(struct engine *e, struct turn *turn)
 static enum tern_err retract(struct engine *e, struct turn *turn)
 {
     struct tern_retracted r = {0};
+    uint64_t step = turn->step ? turn->step : TERN_STEP_NONE;
     enum tern_retract_mode mode;
     enum tern_err err;
 
     to_give(e, turn, &mode);
     if (!say_written(e, turn))
         return TERN_INTERNAL;
-    err = tern_retract(e->tern, turn->session, mode, turn->step, CALL_MS, &r);
+    err = tern_retract(e->tern, turn->session, mode, step, CALL_MS, &r);
     if (err == TERN_POOL_EXHAUSTED && mode == TERN_RETRACT_HOST && turn->room > turn->committed) {
         mode = TERN_RETRACT_DROP;
-        err = tern_retract(e->tern, turn->session, mode, turn->step, CALL_MS, &r);
+        err = tern_retract(e->tern, turn->session, mode, step, CALL_MS, &r);
     }
     if (err == TERN_OK && r.lengths.committed != turn->committed) {
         engine_says(e, "request %llu: a retract moved its checkpoint from %u to %u tokens",

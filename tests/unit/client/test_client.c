@@ -166,7 +166,7 @@ TEST(connect_daemon_announces_larger_cap_it_is_used)
 
     fake.body_max = 2u << 20;
     start(serve_match_tag_from_session, NULL);
-    assert_ok(tern_match(t, 5, &list, 0, 1000, &r));
+    assert_ok(tern_match(t, 5, &list, TERN_STEP_NONE, 1000, &r));
     assert_match(&r, 5);
 }
 
@@ -198,7 +198,7 @@ TEST(match_answer_split_at_every_offset_same_result)
     for (uint32_t i = 0; i < n; i++, splits++) {
         struct tern_result r;
 
-        assert_ok(tern_match(t, 1 + i, &some_tokens, 0, 2000, &r));
+        assert_ok(tern_match(t, 1 + i, &some_tokens, TERN_STEP_NONE, 2000, &r));
         assert_match(&r, 1 + i);
     }
     assert_true(splits == n && n > 90);
@@ -232,7 +232,7 @@ TEST(match_interrupted_by_signals_same_result)
     for (uint32_t i = 0; i < 20; i++) {
         struct tern_result r;
 
-        assert_ok(tern_match(t, 1 + i, &some_tokens, 0, 5000, &r));
+        assert_ok(tern_match(t, 1 + i, &some_tokens, TERN_STEP_NONE, 5000, &r));
         assert_match(&r, 1 + i);
     }
     setitimer(ITIMER_REAL, &off, NULL);
@@ -266,11 +266,11 @@ TEST(match_deadline_passes_timed_out_late_answer_dropped)
     struct tern_result r = {.tokens = 99};
 
     start(serve_late, NULL);
-    assert_err(TERN_TIMED_OUT, tern_match(t, 1, &some_tokens, 0, 50, &r));
+    assert_err(TERN_TIMED_OUT, tern_match(t, 1, &some_tokens, TERN_STEP_NONE, 50, &r));
     took = now_ms() - before;
     assert_in_range(took, 45, ENDS_MS);
     assert_int_equal(r.tokens, 99); /* untouched */
-    assert_ok(tern_match(t, 2, &some_tokens, 0, 2000, &r));
+    assert_ok(tern_match(t, 2, &some_tokens, TERN_STEP_NONE, 2000, &r));
     assert_match(&r, 2);
 }
 
@@ -299,7 +299,7 @@ TEST(match_daemon_does_not_read_timed_out)
     for (int i = 0; i < 3; i++) {
         uint64_t before = now_ms();
 
-        assert_err(TERN_TIMED_OUT, tern_match(t, 1, &list, 0, 50, &r));
+        assert_err(TERN_TIMED_OUT, tern_match(t, 1, &list, TERN_STEP_NONE, 50, &r));
         assert_in_range(now_ms() - before, 45, ENDS_MS);
     }
     assert_int_equal(write(go[1], "x", 1), 1);
@@ -327,11 +327,11 @@ TEST(match_connection_ends_peer_lost_for_ever)
         struct tern_result r;
 
         start(serve_half_then_close, &cut[i]);
-        assert_err(TERN_DAEMON_LOST, tern_match(t, 1, &some_tokens, 0, 2000, &r));
+        assert_err(TERN_DAEMON_LOST, tern_match(t, 1, &some_tokens, TERN_STEP_NONE, 2000, &r));
         assert_non_null(strstr(tern_error_text(t), "connect again"));
-        assert_err(TERN_DAEMON_LOST, tern_match(t, 1, &some_tokens, 0, 2000, &r));
+        assert_err(TERN_DAEMON_LOST, tern_match(t, 1, &some_tokens, TERN_STEP_NONE, 2000, &r));
         assert_err(TERN_DAEMON_LOST, tern_ping(t, 100));
-        assert_err(TERN_DAEMON_LOST, tern_submit_match(t, 1, &some_tokens, 0, 1));
+        assert_err(TERN_DAEMON_LOST, tern_submit_match(t, 1, &some_tokens, TERN_STEP_NONE, 1));
         assert_err(TERN_DAEMON_LOST, tern_poll(t, &answer));
         stop();
     }
@@ -354,13 +354,13 @@ TEST(call_error_answered_text_until_next_success)
     struct tern_result r;
 
     start(serve_errors, NULL);
-    assert_err(TERN_GONE, tern_match(t, 1, &some_tokens, 0, 2000, &r));
+    assert_err(TERN_GONE, tern_match(t, 1, &some_tokens, TERN_STEP_NONE, 2000, &r));
     assert_string_equal(tern_error_text(t), "that session was closed");
     assert_err(TERN_GONE, r.err);
     assert_ok(tern_ping(t, 0));
     assert_string_equal(tern_error_text(t), "");
-    assert_err(TERN_INTERNAL,
-               tern_match(t, 2, &some_tokens, 0, 2000, &r)); /* a number of a later version */
+    assert_err(TERN_INTERNAL, tern_match(t, 2, &some_tokens, TERN_STEP_NONE, 2000,
+                                         &r)); /* a number of a later version */
     assert_string_not_equal(tern_error_text(t), "");
 }
 
@@ -468,10 +468,10 @@ TEST(call_arguments_wrong_invalid_without_a_request)
     const char *json;
 
     start(serve_nothing, NULL);
-    assert_err(TERN_INVALID, tern_match(t, 1, &nowhere, 0, 100, &r));
-    assert_err(TERN_INVALID, tern_match(t, 1, &keys, 0, 100, &r));
+    assert_err(TERN_INVALID, tern_match(t, 1, &nowhere, TERN_STEP_NONE, 100, &r));
+    assert_err(TERN_INVALID, tern_match(t, 1, &keys, TERN_STEP_NONE, 100, &r));
     keys = (struct tern_tokens){.keys = many, .nkeys = TERN_KEYS_MAX + 1};
-    assert_err(TERN_INVALID, tern_match(t, 1, &keys, 0, 100, &r));
+    assert_err(TERN_INVALID, tern_match(t, 1, &keys, TERN_STEP_NONE, 100, &r));
     assert_err(TERN_INVALID, tern_step(t, ops, 0, 100, results, &done));
     assert_err(TERN_INVALID, tern_step(t, ops, TERN_STEP_OPS_MAX + 1, 100, results, &done));
     assert_err(TERN_INVALID, tern_join(t, "", TERN_BOTH, 0, 1, 100));
@@ -485,6 +485,30 @@ TEST(call_arguments_wrong_invalid_without_a_request)
     assert_err(TERN_INVALID, tern_admin(t, long_word, NULL, 0, 100, &json));
     assert_err(TERN_INVALID, tern_admin(t, "tree", words, 1, 100, &json));
     assert_err(TERN_INVALID, tern_fetch(t, 1, long_word, 0, 100, &r));
+}
+
+/* A step that was forgotten is no "nothing is in flight": pages that are being written would be
+ * published, or given to somebody else. */
+TEST(call_without_a_step_invalid_without_a_request)
+{
+    struct tern_retracted away;
+    struct tern_result r, results[2];
+    struct tern_op ops[2] = {{.kind = TERN_EXTEND, .session = 1, .length = 64}, {.session = 1}};
+    uint32_t done;
+
+    start(serve_nothing, NULL);
+    assert_err(TERN_INVALID, tern_match(t, 1, &some_tokens, 0, 100, &r));
+    assert_err(TERN_INVALID, tern_submit_match(t, 1, &some_tokens, 0, 7));
+    assert_err(TERN_INVALID, tern_retract(t, 1, TERN_RETRACT_DROP, 0, 100, &away));
+    for (enum tern_op_kind kind = TERN_REWIND; kind <= TERN_SLIDE; kind++) {
+        ops[1].kind = kind;
+        assert_err(TERN_INVALID, tern_do(t, &ops[1], 100, &r));
+        assert_non_null(strstr(tern_error_text(t), "TERN_STEP_NONE"));
+        assert_err(TERN_INVALID, tern_step(t, ops, 2, 100, results, &done));
+        assert_err(TERN_INVALID, tern_submit_step(t, ops, 2, 7));
+    }
+    assert_err(TERN_INVALID, tern_wait_published(t, 0, 100));
+    assert_err(TERN_INVALID, tern_wait_published(t, TERN_STEP_NONE, 100));
 }
 
 static void serve_joins(struct fake *f)
@@ -546,7 +570,7 @@ TEST(async_answers_during_a_call_are_kept_in_order)
     for (uint32_t round = 0; round < 3; round++) {
         assert_err(TERN_BUSY, tern_poll(t, &answer));
         for (uint32_t i = 0; i < 5; i++)
-            assert_ok(tern_submit_match(t, 100 + i, &some_tokens, 0, 1000 + i));
+            assert_ok(tern_submit_match(t, 100 + i, &some_tokens, TERN_STEP_NONE, 1000 + i));
         assert_ok(tern_ping(t, 2000));
         for (uint32_t i = 5; i-- > 0;) {
             assert_ok(tern_poll(t, &answer));
@@ -566,17 +590,18 @@ TEST(async_inflight_max_busy_then_all_answered)
 
     start(serve_mixed, NULL);
     for (uint32_t i = 0; i < TERN_INFLIGHT_MAX; i++)
-        assert_ok(tern_submit_match(t, 100 + i, &some_tokens, 0, i));
-    assert_err(TERN_BUSY, tern_submit_match(t, 1, &some_tokens, 0, 99));
+        assert_ok(tern_submit_match(t, 100 + i, &some_tokens, TERN_STEP_NONE, i));
+    assert_err(TERN_BUSY, tern_submit_match(t, 1, &some_tokens, TERN_STEP_NONE, 99));
     assert_ok(tern_ping(t, 2000)); /* a synchronous call has its own place */
-    assert_err(TERN_BUSY, tern_submit_match(t, 1, &some_tokens, 0, 99)); /* kept answers count */
+    assert_err(TERN_BUSY,
+               tern_submit_match(t, 1, &some_tokens, TERN_STEP_NONE, 99)); /* kept answers count */
     for (uint32_t i = 0; i < TERN_INFLIGHT_MAX; i++) {
         assert_ok(tern_poll(t, &answer));
         assert_match(&answer.results[0], 100 + (uint32_t)answer.cookie);
         seen |= 1ull << answer.cookie;
     }
     assert_true(seen == UINT64_MAX);
-    assert_ok(tern_submit_match(t, 1, &some_tokens, 0, 99));
+    assert_ok(tern_submit_match(t, 1, &some_tokens, TERN_STEP_NONE, 99));
 }
 
 TEST(async_socket_full_busy_then_all_sent)
@@ -588,7 +613,7 @@ TEST(async_socket_full_busy_then_all_sent)
 
     start(serve_match_tag_from_session, NULL);
     for (uint32_t i = 0; i < 40; i++) {
-        enum tern_err err = tern_submit_match(t, 100 + i, &list, 0, i);
+        enum tern_err err = tern_submit_match(t, 100 + i, &list, TERN_STEP_NONE, i);
 
         if (err == TERN_OK)
             sent++;
@@ -630,7 +655,7 @@ TEST(async_connection_ends_each_request_is_told)
 
     start(serve_two_then_close, NULL);
     for (uint32_t i = 0; i < 4; i++)
-        assert_ok(tern_submit_match(t, 100 + i, &some_tokens, 0, i));
+        assert_ok(tern_submit_match(t, 100 + i, &some_tokens, TERN_STEP_NONE, i));
     for (uint64_t end = now_ms() + COMES_MS; now_ms() < end;) {
         err = tern_poll(t, &answer);
         if (err == TERN_BUSY) {
@@ -661,9 +686,9 @@ TEST(async_answers_from_before_the_end_are_not_lost_to_a_send)
     struct tern_answer answer;
 
     start(serve_one_then_close, NULL);
-    assert_ok(tern_submit_match(t, 100, &some_tokens, 0, 0));
+    assert_ok(tern_submit_match(t, 100, &some_tokens, TERN_STEP_NONE, 0));
     sends_late = true;
-    assert_ok(tern_submit_match(t, 101, &some_tokens, 0, 1));
+    assert_ok(tern_submit_match(t, 101, &some_tokens, TERN_STEP_NONE, 1));
     sends_late = false;
     assert_ok(tern_poll(t, &answer));
     assert_int_equal(answer.cookie, 0);

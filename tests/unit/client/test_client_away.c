@@ -54,11 +54,12 @@ TEST(retract_error_tells_what_holds)
     struct tern_retracted r = {.free_now = 99};
 
     start(serve_retract, NULL);
-    assert_err(TERN_POOL_EXHAUSTED, tern_retract(t, 2, TERN_RETRACT_HOST, 0, 2000, &r));
+    assert_err(TERN_POOL_EXHAUSTED,
+               tern_retract(t, 2, TERN_RETRACT_HOST, TERN_STEP_NONE, 2000, &r));
     assert_string_equal(tern_error_text(t), "the host tier is full");
     assert_int_equal(r.lengths.allocated, 66);
     assert_shortage_told(&r.shortage);
-    assert_err(TERN_GONE, tern_retract(t, 3, TERN_RETRACT_HOST, 0, 2000, &r));
+    assert_err(TERN_GONE, tern_retract(t, 3, TERN_RETRACT_HOST, TERN_STEP_NONE, 2000, &r));
     assert_int_equal(r.lengths.allocated, 0); /* such an answer says nothing of lengths */
 }
 
@@ -73,7 +74,7 @@ TEST(retract_without_an_answer_leaves_the_result)
     struct tern_retracted r = {.free_now = 99};
 
     start(serve_silence, NULL);
-    assert_err(TERN_TIMED_OUT, tern_retract(t, 1, TERN_RETRACT_DROP, 0, 30, &r));
+    assert_err(TERN_TIMED_OUT, tern_retract(t, 1, TERN_RETRACT_DROP, TERN_STEP_NONE, 30, &r));
     assert_int_equal(r.free_now, 99);
 }
 

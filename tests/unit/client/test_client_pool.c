@@ -415,8 +415,9 @@ TEST(done_step_is_published_and_never_goes_back)
     assert_int_equal(published(2), 41);
     assert_ok(tern_pool_map(t, 1, 2000, &second)); /* the step is the rank's, not the mapping's */
     assert_err(TERN_INVALID, tern_done_step(second, 7));
-    assert_ok(tern_done_step(second, UINT64_MAX));
-    assert_true(published(2) == UINT64_MAX);
+    assert_err(TERN_INVALID, tern_done_step(second, TERN_STEP_NONE));
+    assert_ok(tern_done_step(second, UINT64_MAX - 1));
+    assert_true(published(2) == UINT64_MAX - 1);
     for (uint32_t r = 0; r < RANKS_MAX; r++)
         assert_true(r == 2 || published(r) == 0);
 }

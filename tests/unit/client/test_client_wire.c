@@ -90,7 +90,7 @@ TEST(quick_match_put_same_as_generated)
         size = put_exactly(&q);
         m = tern__wire__match__unpack(NULL, size, body);
         assert_non_null(m);
-        assert_true(m->step == step);
+        assert_true(m->step == wire_step(step));
         same_tokens(m->tokens, &list);
         assert_int_equal(m->base.n_unknown_fields, 0);
         tern__wire__match__free_unpacked(m, NULL);
@@ -128,7 +128,7 @@ TEST(quick_step_put_same_as_generated)
             assert_int_equal(m->ops[k]->kind, ops[k].kind);
             assert_int_equal(m->ops[k]->barrier, ops[k].barrier);
             assert_true(m->ops[k]->session == ops[k].session);
-            assert_true(m->ops[k]->step == ops[k].step);
+            assert_true(m->ops[k]->step == wire_step(ops[k].step));
             assert_int_equal(m->ops[k]->length, ops[k].length);
             assert_int_equal(m->ops[k]->written, ops[k].written);
             if (m->ops[k]->tokens)
@@ -440,12 +440,12 @@ TEST(answer_is_nonsense_connection_ends_typed)
 
             start(serve_nonsense, &i);
             if (submitted) {
-                assert_ok(tern_submit_match(t, 1, &some_tokens, 0, 5));
+                assert_ok(tern_submit_match(t, 1, &some_tokens, TERN_STEP_NONE, 5));
                 answer = polled();
                 assert_int_equal(answer.cookie, 5);
                 err = answer.err;
             } else {
-                err = tern_match(t, 1, &some_tokens, 0, 2000, &r);
+                err = tern_match(t, 1, &some_tokens, TERN_STEP_NONE, 2000, &r);
             }
             assert_true(err == TERN_MALFORMED || err == TERN_UNSUPPORTED ||
                         err == TERN_DAEMON_LOST);
@@ -501,7 +501,7 @@ static uint32_t every_call(void)
     struct tern_layout layout = {.groups = &kv, .ngroups = 1, .bytes = 1 << 20};
     struct tern_namespace ns = {.model = "m"};
     struct tern_tokens list = {.v = v, .n = 70};
-    struct tern_op op = {.kind = TERN_CLOSE, .session = 1};
+    struct tern_op op = {.kind = TERN_CLOSE, .step = TERN_STEP_NONE, .session = 1};
     struct tern_retracted away;
     struct tern_pool *mapped;
     struct tern_result r;
@@ -520,12 +520,12 @@ static uint32_t every_call(void)
     assert_gone(tern_do(t, &op, 0, &r));
     assert_gone(tern_fetch(t, 1, "host-a", 0, 0, &r));
     assert_gone(tern_fetch_cancel(t, 1, 0));
-    assert_gone(tern_retract(t, 1, TERN_RETRACT_DROP, 0, 0, &away));
+    assert_gone(tern_retract(t, 1, TERN_RETRACT_DROP, TERN_STEP_NONE, 0, &away));
     assert_gone(tern_recover(t, 1, 0, &r));
     assert_gone(tern_namespace_reset(t, &ns, 0, NULL));
     assert_gone(tern_stats(t, 0, &json));
     assert_gone(tern_ping(t, 0));
-    assert_ok(tern_submit_match(t, 1, &list, 0, 1));
+    assert_ok(tern_submit_match(t, 1, &list, TERN_STEP_NONE, 1));
     assert_ok(tern_submit_step(t, &op, 1, 2));
     assert_ok(tern_submit_fetch(t, 1, "host-a", 0, 3));
     assert_ok(tern_submit_recover(t, 1, 4));

@@ -31,7 +31,7 @@ TEST(async_answer_that_comes_twice_ends_the_connection)
 
     fake_start(&other, serve_match_twice, NULL);
     assert_ok(tern_connect(other.path, 2000, &client));
-    assert_ok(tern_submit_match(client, 100, &list, 0, 1));
+    assert_ok(tern_submit_match(client, 100, &list, TERN_STEP_NONE, 1));
     (void)tern_ping(client, 2000); /* its answer may be in the same bytes */
     assert_err(TERN_DAEMON_LOST, tern_ping(client, 2000));
     tern_destroy(client);
