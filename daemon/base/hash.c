@@ -29,11 +29,12 @@ uint64_t hash_words(uint64_t seed, const uint32_t *words, size_t n)
     size_t i = 0;
 
     for (; i + 2 * LANES <= n; i += 2 * LANES) {
-        pair v[2];
+        pair v0, v1; /* each loaded by itself: gcc takes an array of both through the stack */
 
-        memcpy(v, words + i, sizeof v);
-        a0 += v[0] + halves(v[0] ^ k0);
-        a1 += v[1] + halves(v[1] ^ k1);
+        memcpy(&v0, words + i, sizeof v0);
+        memcpy(&v1, words + i + LANES, sizeof v1);
+        a0 += v0 + halves(v0 ^ k0);
+        a1 += v1 + halves(v1 ^ k1);
         k0 += start[0];
         k1 += start[0];
     }
