@@ -3,11 +3,13 @@
  * until then the kernel may still read or write the pages that they name. See data_conn.h. */
 #include "seam/xfer/data_conn.h"
 
+#include <arpa/inet.h>
 #include <errno.h>
 #include <netinet/tcp.h>
 #include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 #include <unistd.h>
 
 #include "base/check.h"
@@ -382,12 +384,38 @@ void data_conn_stop_writing(struct xfer *xfer, uint32_t inflow)
 
 /* ------------------------------------------------------------------ calling */
 
+static uint16_t port_of(const struct sockaddr_storage *addr)
+{
+    return ntohs(addr->ss_family == AF_INET6
+                     ? ((const struct sockaddr_in6 *)(const void *)addr)->sin6_port
+                     : ((const struct sockaddr_in *)(const void *)addr)->sin_port);
+}
+
+/* How the call to the link's data port ended. The control port may well be open while this one is
+ * not, so an operator has to hear of it. */
+static void call_ended(const struct data_conn *conn, int error)
+{
+    const struct xfer_config *c = &conn->xfer->config;
+    struct xfer_link *link = &conn->xfer->link[conn->peer_link];
+    uint16_t port = port_of(&link->addr);
+
+    if (link->call_errno == error)
+        return;
+    link->call_errno = error;
+    snprintf(link->call_text, sizeof link->call_text, "its data port %u cannot be reached: %s",
+             port, strerror(error));
+    if (c->data_dialled)
+        c->data_dialled(c->ctx, conn->peer_link, port, error);
+}
+
 static void connected(struct io_op *op, int32_t res, uint32_t flags, uint32_t buffer)
 {
     struct data_conn *conn = conn_of_send(op);
     const struct xfer_link *link = &conn->xfer->link[conn->peer_link];
 
     (void)flags, (void)buffer;
+    if (conn->state == DATA_CONN_CONNECTING)
+        call_ended(conn, res < 0 ? -res : 0);
     if (!send_ended(conn, res >= 0))
         return;
     data_conn_state_move(&conn->state, DATA_CONN_OPEN);
@@ -463,9 +491,11 @@ void data_conns_tick(struct xfer *xfer, uint64_t now_ns)
             continue;
         busy = conn->sending ||
                (conn->caller ? conn->caller->busy(conn) : data_source_busy(conn, now_ns));
-        if (busy && still_ns > xfer->config.idle_ns)
+        if (busy && still_ns > xfer->config.idle_ns) {
+            if (conn->state == DATA_CONN_CONNECTING)
+                call_ended(conn, ETIMEDOUT);
             data_conn_fail(conn);
-        else if (busy && conn->receiving && still_ns > xfer->config.idle_ns / 2)
+        } else if (busy && conn->receiving && still_ns > xfer->config.idle_ns / 2)
             data_conn_await(conn, 1); /* a slow peer is not a silent one: takes what there is */
     }
 }

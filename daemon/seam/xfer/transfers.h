@@ -52,6 +52,8 @@ struct xfer_link {
     uint64_t token;    /* outbound: what we say */
     uint64_t admitted; /* inbound: what its data connections have to say; 0: nothing does */
     uint32_t conns;    /* inbound: data connections that said it */
+    int call_errno;    /* outbound: of the last call to its data port; 0: it got through */
+    char call_text[XFER_CALL_TEXT]; /* the same in words, for operators */
     enum xfer_transport wanted;
     struct lane lane[XFER_TRANSPORTS_MAX];
 };

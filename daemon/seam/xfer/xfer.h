@@ -39,6 +39,7 @@ bool xfer_transport_by_paths(enum xfer_transport transport);
  * its end is at its device of that number, modulo as many as it has. */
 #define XFER_MRS_MAX        64 /* registrations of one tenant's memory */
 #define XFER_PATH_TEXT      160
+#define XFER_CALL_TEXT      128
 #define XFER_DEVICE_BYTES   64
 #define XFER_PATH_GID_BYTES 16
 #define XFER_RAILS_MAX      4  /* local devices in use; a path of each, at most, a (link, tenant) */
@@ -121,6 +122,9 @@ struct xfer_config {
                                      it where net.core.rmem_max and wmem_max are below that */
     uint64_t incarnation;         /* ours: a data connection that names another is refused */
     struct xfer_rdma_config rdma; /* all zero: no RDMA */
+    /* An outbound link's data port could not be reached, and why (an errno); or, with 0, it can be
+     * reached again. For the log, and only when that changes. NULL: nothing. */
+    void (*data_dialled)(void *ctx, uint32_t link, uint16_t port, int error);
     /* Borrowed, best first, ends with NULL; NULL: all that are built in (transport.h). */
     const struct transport_ops *const *transports;
     /* EV_PULLED, EV_PULL_BROKEN (PEER_LOST: the connection ended; GONE: the source gave a page or

@@ -38,6 +38,7 @@ enum tern_err xfer_link_up(struct xfer *xfer, uint32_t number, const struct sock
     link->addr_len = len;
     link->peer_incarnation = peer_incarnation;
     link->token = token;
+    link->call_errno = 0;
     link->up = true;
     return TERN_OK;
 }
@@ -276,6 +277,8 @@ void xfer_link_view(const struct xfer *xfer, uint32_t number, struct xfer_link_v
     find_carrier(xfer, number, NULL, ret);
     if (!ret->transport)
         ret->transport = "none";
+    if (xfer->link[number].call_errno != 0)
+        ret->reason = xfer->link[number].call_text;
 }
 
 bool xfer_path_view(const struct xfer *xfer, uint32_t number, uint32_t i,

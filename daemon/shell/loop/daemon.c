@@ -252,6 +252,7 @@ static enum tern_err start_xfer(struct daemon *d, char *why, size_t cap)
     xfer.emit = later;
     xfer.serve_page = serve_page;
     xfer.serve_allowed = serve_allowed;
+    xfer.data_dialled = link_data_dialled;
     xfer.ctx = d;
     xfer.rdma.path_send = link_path_send;
     xfer.rdma.path_note = link_path_note;

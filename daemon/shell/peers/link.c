@@ -8,6 +8,7 @@
 #include <stddef.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 #include <unistd.h>
 
 #include "base/check.h"
@@ -219,6 +220,18 @@ static void log_data_refused(struct daemon *d)
     d->links.data_refused = stats.refused;
     d->links.data_over_share = stats.over_share;
     door_log_change(&stats.door, "data", &d->links.data_door_shown);
+}
+
+void link_data_dialled(void *ctx, uint32_t slot, uint16_t port, int error)
+{
+    struct daemon *d = ctx;
+    const char *peer = link_peer_name(&d->links.v[slot]);
+
+    if (error == 0)
+        log_event(LEVEL_INFO, "data_dial_works", "peer=%s port=%u", peer, port);
+    else
+        log_event(LEVEL_WARN, "data_dial_failed", "peer=%s port=%u errno=%d reason=%s", peer, port,
+                  error, strerror(error));
 }
 
 void links_tick(struct daemon *d, uint64_t now_ns)

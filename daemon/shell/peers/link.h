@@ -133,6 +133,8 @@ void link_send(struct daemon *d, uint32_t slot,
                const struct peer_msg *msg); /* the message is dropped unless the link is up */
 void link_close(struct daemon *d, uint32_t slot, const char *why);
 bool link_up(const struct peer_link *l);
+/* For the log: whether the data port of that peer can be reached. */
+void link_data_dialled(void *ctx, uint32_t slot, uint16_t port, int error);
 /* link_path.c: the messages between xfer and the peer's xfer. */
 void link_path_send(void *ctx, uint32_t slot, const struct xfer_path_msg *msg);
 void link_path_note(void *ctx, uint32_t slot, uint32_t tenant, const char *transport,

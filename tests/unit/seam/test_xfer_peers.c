@@ -19,6 +19,63 @@ TEST(xfer_nobody_listens_ends_peer_lost)
     pull_breaks(PULL(0), 0, 1, 31, 30, TERN_PEER_LOST);
 }
 
+/* The control port is open and the data port is not: an operator hears of it, once, and when it
+ * has ended. */
+TEST(xfer_data_port_that_cannot_be_reached_is_told)
+{
+    struct xfer_link_view view;
+    char text[XFER_CALL_TEXT];
+    const char *why = "";
+    uint16_t port;
+
+    rig_open_filled(&options, 40);
+    close(rig_listen(&port));
+    rig_link(port, RIG_SRC_INC);
+    snprintf(text, sizeof text, "its data port %u cannot be reached: Connection refused", port);
+    for (uint32_t i = 0; i < 2; i++) {
+        rig_pull(PULL(i), 0, 0, 1, 30);
+        pull_breaks(PULL(i), 0, 1, 31, 30, TERN_PEER_LOST);
+        xfer_link_view(rig.dst.xfer, 0, &view);
+        assert_string_equal(view.reason, text);
+        assert_int_equal(rig.dst.dialled, 1);
+        assert_int_equal(rig.dst.dial_error, ECONNREFUSED);
+    }
+    assert_int_equal(xfer_listen(rig.dst.xfer, "127.0.0.1", port, &port, &why), TERN_OK);
+    rig_pull(PULL(2), 0, 0, 1, 30);
+    pull_breaks(PULL(2), 0, 1, 31, 30, TERN_PEER_LOST); /* it gets through, to the wrong daemon */
+    xfer_link_view(rig.dst.xfer, 0, &view);
+    assert_string_equal(view.reason, "");
+    assert_int_equal(rig.dst.dialled, 2);
+    assert_int_equal(rig.dst.dial_error, 0);
+}
+
+/* A firewall that says nothing: here the kernel drops the call, as the listener has no room. */
+TEST(xfer_data_port_that_does_not_answer_is_told)
+{
+    struct rig_options o = options;
+    int fd, waiting[16];
+    uint16_t port;
+
+    o.idle_ns = IDLE_NS / 4;
+    rig_open(&o);
+    fd = rig_listen(&port);
+    for (uint32_t i = 0; i < 16; i++) {
+        struct sockaddr_in to = {.sin_family = AF_INET,
+                                 .sin_addr.s_addr = htonl(INADDR_LOOPBACK),
+                                 .sin_port = htons(port)};
+
+        waiting[i] = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
+        connect(waiting[i], (struct sockaddr *)&to, sizeof to);
+    }
+    rig_link(port, RIG_SRC_INC);
+    pull_breaks(PULL(0), 0, 0, 1, 30, TERN_PEER_LOST);
+    assert_int_equal(rig.dst.dialled, 1);
+    assert_int_equal(rig.dst.dial_error, ETIMEDOUT);
+    for (uint32_t i = 0; i < 16; i++)
+        close(waiting[i]);
+    close(fd);
+}
+
 TEST(xfer_silent_source_is_given_up_after_idle)
 {
     uint64_t from = io_now_ns();

@@ -37,6 +37,8 @@ struct side {
     struct xfer *xfer;
     struct event event[RIG_EVENTS];
     uint32_t nevents;
+    uint32_t dialled; /* how often the log heard of the data port */
+    int dial_error;   /* the last time */
 };
 
 /* Forwards bytes between one client and the source. All in the test's own loop. */
@@ -95,6 +97,16 @@ static inline void rig_emit(void *ctx, struct event *event)
 
     assert_true(side->nevents < RIG_EVENTS);
     side->event[side->nevents++] = *event;
+}
+
+static inline void rig_dialled(void *ctx, uint32_t link, uint16_t port, int error)
+{
+    struct side *side = ctx;
+
+    (void)link;
+    (void)port;
+    side->dialled++;
+    side->dial_error = error;
 }
 
 static inline enum tern_err rig_serve_page(void *ctx, struct serve_id serve, uint32_t group,
@@ -209,6 +221,7 @@ static inline void rig_side(struct side *side, const struct rig_options *o, uint
                             .emit = rig_emit,
                             .serve_page = rig_serve_page,
                             .serve_allowed = rig_serve_allowed,
+                            .data_dialled = rig_dialled,
                             .ctx = side};
     static const uint8_t turned[] = {1, 0}; /* the source's ranks live the other way round */
     const char *why = "";

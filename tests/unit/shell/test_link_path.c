@@ -1,6 +1,7 @@
 /* What two daemons say to each other about RDMA paths: every field there and back, and as it stands
  * in the frame; what is refused, by whom it may be asked and what the log shows of it. The linker
  * gives this file what link_path.c hands to the transfer seam and to its stream. */
+#include <errno.h>
 #include <string.h>
 
 #include "base/prng.h"
@@ -431,6 +432,15 @@ TEST_WITH(link_path_state_is_logged_while_the_link_is_up, start, stop)
     links[SLOT].state = PEER_LINK_CLOSED;
     link_path_changed(&d, SLOT, &view);
     assert_string_equal(logged(), "");
+}
+
+TEST_WITH(link_path_data_port_is_logged, start, stop)
+{
+    link_data_dialled(&d, SLOT, 7002, ECONNREFUSED);
+    assert_non_null(strstr(logged(), "level=warn event=data_dial_failed peer=east port=7002 "
+                                     "errno=111 reason=\"Connection refused\"\n"));
+    link_data_dialled(&d, SLOT, 7002, 0);
+    assert_non_null(strstr(logged(), "level=info event=data_dial_works peer=east port=7002\n"));
 }
 
 /* The seam is in the middle of something when it says this: the link ends with the tick. */
