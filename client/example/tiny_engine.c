@@ -152,7 +152,7 @@ static uint32_t conversation(struct engine *e, const char *name, const uint32_t 
     struct tern_result r;
     struct tern_op op;
     tern_session session;
-    uint32_t depth, cached, wrong;
+    uint32_t depth, cached, kept, wrong;
 
     /* Ask how deep the prefix is before anything is pinned. A scheduler sorts its queue by this. */
     must(e, tern_peek(e->tern, e->pool, &ns, &tokens, 0, &depth), "peeking");
@@ -191,10 +191,12 @@ static uint32_t conversation(struct engine *e, const char *name, const uint32_t 
     printf("%s: committed %u tokens, %u bytes of KV differ from what they should be\n", name,
            r.lengths.committed, wrong);
 
-    wrong += wrong_bytes(e, &table, prompt, give_way(e, name, session, &table));
+    kept = give_way(e, name, session, &table);
+    wrong += wrong_bytes(e, &table, prompt, kept);
 
-    /* The turn ends. The conversation could go on, but here it ends as well. */
-    op = (struct tern_op){.kind = TERN_FINISH, .session = session, .step = e->step, .length = 0};
+    /* The turn ends at the length that we name, which it keeps. The conversation could go on, but
+     * here it ends as well. */
+    op = (struct tern_op){.kind = TERN_FINISH, .session = session, .step = e->step, .length = kept};
     must(e, tern_do(e->tern, &op, 0, &r), "finishing");
     op = (struct tern_op){.kind = TERN_CLOSE, .session = session, .step = e->step};
     must(e, tern_do(e->tern, &op, 0, &r), "closing the session");

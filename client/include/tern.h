@@ -361,14 +361,13 @@ TERN_API enum tern_err tern_match(struct tern *t, tern_session s, const struct t
  * COMMIT gives whole chunks of L tokens to the prefix tree. length: the depth. step: the step that
  *   writes the pages, or a later one if that was dispatched on them, because pages that the answer
  *   replaces are given back behind it. TERN_STEP_NONE: they are written already.
- * FINISH ends a turn and keeps the session for the next. length: the output tokens of this turn.
- * ABORT drops what is not committed and empties the table. The session stays open with an
- *   empty table, and it may be matched again.
- * CLOSE ends the session.
- * SLIDE takes STATE pages that have left the window out of the table; a COMMIT does so by itself.
- *   length: the depth of the next commit, 0 stands for the committed length + L.
- * SNAPSHOT_RELEASE says that nobody will come back to the committed length, so its STATE may be
- *   the first to go.
+ * FINISH ends a turn and keeps the session for the next. length: the tokens that the session keeps,
+ * from the first on, at least the committed and at most the allocated length. The written length
+ * does not grow by it. ABORT drops what is not committed and empties the table. The session stays
+ * open with an empty table, and it may be matched again. CLOSE ends the session. SLIDE takes STATE
+ * pages that have left the window out of the table; a COMMIT does so by itself. length: the depth
+ * of the next commit, 0 stands for the committed length + L. SNAPSHOT_RELEASE says that nobody will
+ * come back to the committed length, so its STATE may be the first to go.
  *
  * `step` is, for an operation that gives pages back (all but EXTEND and SNAPSHOT_RELEASE), the last
  * step that may touch them, or TERN_STEP_NONE. It is never 0. */

@@ -171,7 +171,7 @@ struct step_op {
                       them: duplicates that a canonical page replaces retire behind it (T8).
                       0: nothing is in flight */
     uint32_t length; /* EXTEND: tokens allocated, 0 = as they are. REWIND: p. COMMIT: depth. FINISH:
-                        output tokens */
+                        tokens that the session keeps */
     uint32_t written; /* EXTEND: tokens written, 0 = as they are */
     struct req_tokens
         tokens; /* EXTEND: appended tokens (base = tokens the session has, else CONFLICT) */

@@ -417,7 +417,7 @@ TEST_WITH(fault_26_a_request_repeated_after_a_lost_answer_has_one_effect, start,
         twice(&s, (struct tern_op){.kind = TERN_SLIDE, .step = TERN_STEP_NONE, .length = 6 * L});
     effects += twice(&s, (struct tern_op){.kind = TERN_SNAPSHOT_RELEASE});
     effects +=
-        twice(&s, (struct tern_op){.kind = TERN_FINISH, .step = TERN_STEP_NONE, .length = 0});
+        twice(&s, (struct tern_op){.kind = TERN_FINISH, .step = TERN_STEP_NONE, .length = 6 * L});
     injected += 8;
     for (uint32_t i = 0; i < 2; i++)
         assert_ok(t,

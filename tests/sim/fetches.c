@@ -42,7 +42,6 @@ void match_unheard(struct sim *w, uint32_t d, struct session *s, uint32_t conn)
     if (l->committed > before) /* its window is not told anew */
         s->lame = w->cfg.nstate != 0;
     s->committed = s->written = s->allocated = s->filled = l->committed;
-    s->prompt = s->ntokens;
     s->turn = TURN_OPEN;
     s->deaf = 0;
     session_unfetch(w, d, s);

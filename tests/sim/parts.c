@@ -76,7 +76,6 @@ void match_given_up(struct sim *w, uint32_t d, struct session *s, uint32_t conn)
            "match_given_up", "err %u, allocated %u, %u of %u tokens", r->err, r->lengths.allocated,
            r->tokens, s->ntokens);
     s->ntokens = s->finished = r->tokens;
-    s->prompt = 0; /* an earlier Match's, which the Abort has taken back, too */
     s->turn = TURN_NEW;
     MARK(match_given_up);
 }

@@ -208,7 +208,7 @@ static void match_new(struct sim *w, uint32_t d, struct session *s, uint32_t n, 
     take_borrowed(w, d, s, 0, depth, depth, r->runs, r->nruns);
     state_borrow(w, d, s, 0, depth, r->runs, r->nruns);
     s->committed = s->written = s->allocated = s->filled = depth;
-    s->ntokens = s->prompt = n;
+    s->ntokens = n;
     if (s->finished > common)
         s->finished = common;
     s->turn = TURN_OPEN;
@@ -291,7 +291,7 @@ static void match_again(struct sim *w, uint32_t d, struct session *s, uint32_t v
     s->allocated = s->written = p;
     s->filled = p;
     s->variant = (uint8_t)variant;
-    s->ntokens = s->prompt = n;
+    s->ntokens = n;
     if (s->finished > common)
         s->finished = common;
     s->turn = TURN_OPEN;

@@ -251,7 +251,7 @@ struct session {
     uint32_t slid_step; /* named for borrowed pages that left the table alone: it holds the rest */
     uint8_t ending;     /* an abort or close of it is in the request under way */
     struct session_id id;
-    uint32_t committed, written, allocated, ntokens, prompt, finished;
+    uint32_t committed, written, allocated, ntokens, finished;
     uint32_t filled; /* bytes of [0, filled) are right once the dispatched steps have run; >= c */
     uint32_t last_step; /* last dispatched step that touches its pages */
     uint32_t fetch_depth, fetch_conn;

@@ -104,15 +104,12 @@ static void plan_rest(struct sim *w, uint32_t d, const struct session *s, struct
         if (chance(w, 4))
             op->length = pick(w, s->allocated + 3);
     } else if (r < 84) {
-        uint32_t most = s->filled > s->prompt ? s->filled - s->prompt : 0;
-
         op->kind = STEP_FINISH;
-        op->length = pick(w, most + 1);
-        if (s->prompt + op->length < s->committed && chance(w, 90))
+        op->length = s->committed + pick(w, s->allocated - s->committed + 1);
+        if (chance(w, 10)) {
+            op->length = pick(w, s->allocated + 3);
+        } else if (chance(w, 20)) {
             op->kind = STEP_COMMIT;
-        else if (s->prompt + op->length > s->filled && s->allocated > s->filled)
-            op->kind = STEP_ABORT; /* it would keep bytes that were never written */
-        if (op->kind == STEP_COMMIT) {
             op->step = s->last_step;
             op->length = s->written;
         }
@@ -426,11 +423,13 @@ static void did_commit(struct sim *w, uint32_t d, struct session *s, const struc
 static void did_finish(struct sim *w, uint32_t d, struct session *s, const struct step_op *op,
                        const struct op_result *r)
 {
-    uint32_t target = s->prompt + op->length, before = s->allocated,
-             keep = target < s->allocated ? target : s->allocated;
+    bool again = s->turn == TURN_FINISHED && op->length == s->finished;
+    uint32_t before = s->allocated, keep = op->length < before ? op->length : before;
 
-    if (target < s->committed || s->turn == TURN_NEW) {
-        EXPECT(r->err == TERN_INVALID, "finish_below_t", "err %u", r->err);
+    if (op->length < s->committed || s->turn == TURN_NEW || (op->length > before && !again)) {
+        EXPECT(r->err == TERN_INVALID, "finish_beyond", "err %u for %u of [%u, %u]", r->err,
+               op->length, s->committed, before);
+        MARK(finish_refused);
         return;
     }
     if (keep < s->written && has_recurrent_state(w))
@@ -443,12 +442,9 @@ static void did_finish(struct sim *w, uint32_t d, struct session *s, const struc
     trim(w, d, s, keep, (uint32_t)op->step);
     if (s->allocated < before)
         MARK(finish_trims);
-    if (target < s->ntokens)
-        s->ntokens = target;
-    s->written = s->allocated < s->ntokens ? s->allocated : s->ntokens;
-    if (s->filled > s->ntokens)
-        s->filled = s->ntokens;
-    s->finished = s->prompt = s->ntokens;
+    if (op->length < s->ntokens)
+        s->ntokens = op->length;
+    s->finished = s->ntokens;
     s->turn = TURN_FINISHED;
     s->lame |= w->cfg.nstate && !state_window_whole(w, s, s->written);
 }
@@ -470,7 +466,6 @@ static void did_abort(struct sim *w, uint32_t d, struct session *s, const struct
     session_forget(w, d, s, (uint32_t)op->step);
     s->live = 1;
     s->filled = 0;
-    s->prompt = 0;
     s->turn = TURN_NEW;
     if (r->tokens == 0 && s->finished > 0) { /* given up for want of room in the token store */
         check_store_full(w, d, s, s->finished);

@@ -239,7 +239,7 @@ struct session {
     uint32_t state_from;        /* it borrows the STATE of the nodes of its path deeper than this */
     uint32_t base[GROUPS_MAX];  /* first owned logical page; HISTORY: committed / page_tokens */
     uint32_t first[GROUPS_MAX]; /* WINDOW: the first that has not left the table (T5, T7) */
-    uint32_t prompt, finished;  /* tokens of this turn's prompt; tokens at the last Finish */
+    uint32_t finished;          /* tokens at the last Finish */
     uint32_t pull;
     SESSION_KEEPS
     struct token_buf tokens;

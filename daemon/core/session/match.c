@@ -221,7 +221,6 @@ static enum tern_err match_import(struct core *c, struct actions *out, struct se
         tokens_drop_chunk(c, &s->tokens);
     import_path(c, s, node, m->more);
     session_state_move(&s->state, m->more ? SESSION_MATCHING : SESSION_TURN);
-    s->prompt = t->base + t->n;
     session_use(c, s);
     if (!m->more)
         session_path_runs(c, out, s, 0);
@@ -348,7 +347,6 @@ static enum tern_err match_resume(struct core *c, struct actions *out, struct se
     tokens_truncate(c, &s->tokens, common);
     tokens_skip_to(&t, common);
     check(tokens_append(c, &s->tokens, t.v, t.n, t.keys, t.nkeys) == TERN_OK);
-    s->prompt = s->tokens.end;
     session_state_move(&s->state, SESSION_TURN);
     session_use(c, s);
     /* Perhaps the answer to the import was lost, and the request is its repetition: from base 0. An

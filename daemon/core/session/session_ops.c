@@ -137,14 +137,21 @@ static enum tern_err op_rewind(struct core *c, struct engine *e, struct session 
     return TERN_OK;
 }
 
+/* S6: a length between the committed and the allocated one. A recurrent state may have taken the
+ * session back below what its list keeps: a repetition finds that done. */
+static bool finish_fits(const struct session *s, uint32_t length)
+{
+    return s->state != SESSION_OPEN && length >= s->committed &&
+           (length <= s->allocated || (s->state == SESSION_IDLE && length == s->finished));
+}
+
 static enum tern_err op_finish(struct core *c, struct engine *e, struct session *s,
                                const struct step_op *op, struct op_result *ret)
 {
-    uint64_t target = (uint64_t)s->prompt + op->length;
-    uint32_t keep = target < s->allocated ? (uint32_t)target : s->allocated;
+    uint32_t keep = op->length < s->allocated ? op->length : s->allocated;
     struct list pages;
 
-    if (target < s->committed || s->state == SESSION_OPEN)
+    if (!finish_fits(s, op->length))
         return TERN_INVALID;
     if (keep < s->written && has_recurrent(session_pool(c, s)))
         keep = s->committed; /* its one state is that of the written length: the resume point's is
@@ -155,11 +162,8 @@ static enum tern_err op_finish(struct core *c, struct engine *e, struct session 
         return refuse_op(ret, TERN_BUSY, share_refused(SHARE_RETIRES));
     session_free_tail(c, s, keep, &pages);
     retire_release(c, e, op->step, &pages, (struct path){NONE, 0});
-    if (target < s->tokens.end)
-        tokens_truncate(c, &s->tokens, (uint32_t)target);
-    s->written = s->allocated < s->tokens.end ? s->allocated
-                                              : s->tokens.end; /* S6: of tokens that are known */
-    s->finished = s->prompt = s->tokens.end; /* so a repeated Finish changes nothing */
+    tokens_truncate(c, &s->tokens, op->length);
+    s->finished = s->tokens.end;
     session_state_move(&s->state, SESSION_IDLE);
     session_use(c, s);
     return TERN_OK;
@@ -228,7 +232,7 @@ static enum tern_err op_abort(struct core *c, struct actions *out, struct engine
     node_pin(c, root, REF_DEVICE);
     session_let_go(c, s, op->step, &pages);
     s->node = root;
-    s->committed = s->written = s->allocated = s->state_from = s->prompt = 0;
+    s->committed = s->written = s->allocated = s->state_from = 0;
     for (uint32_t g = 0; g < c->limits.groups; g++)
         s->base[g] = s->first[g] = 0;
     session_state_move(&s->state, SESSION_OPEN);

@@ -271,7 +271,7 @@ static void play(struct world *w, struct actor *a, uint32_t kind, uint32_t which
         giving(a, i, (struct step_op){.kind = STEP_COMMIT, .length = x % 48, .step = step});
         break;
     case 6:
-        giving(a, i, (struct step_op){.kind = STEP_FINISH, .length = x % 8, .step = step});
+        giving(a, i, (struct step_op){.kind = STEP_FINISH, .length = x % 48, .step = step});
         break;
     case 7: giving(a, i, (struct step_op){.kind = STEP_ABORT, .step = step}); break;
     case 8: giving(a, i, (struct step_op){.kind = STEP_CLOSE, .step = step}); break;
@@ -286,10 +286,6 @@ static void play(struct world *w, struct actor *a, uint32_t kind, uint32_t which
     case FETCH_HOST: a->fetch[i] = rig_fetch(s, PEER_HOST, x & 128 ? x % 48 : 0); break;
     default: break;
     }
-    /* A Finish may declare tokens as written that the engine has not written yet; it writes them
-     * now. */
-    if (kind == 6 && a->open[i])
-        rig_write(s, s->len.committed, s->len.written);
 }
 
 /* Its bytes are looked at before they may leave it, and after. */

@@ -56,7 +56,7 @@ TEST(views_session_and_engine_say_what_they_are)
     assert_int_equal(engine.sessions, 1);
     assert_true(engine.done_step[0] == 3 && engine.done_step[1] == 0);
     assert_true(engine.retiring_until == 6);
-    assert_ok(rig_finish(s, 0, 6));
+    assert_ok(rig_finish(s, 8, 6));
     assert_true(core_session_view(rig->core, s->id.slot, &session));
     assert_string_equal(session.state_word, "idle");
     rig_engine_kill(rig, &e, 1);

@@ -83,7 +83,7 @@ static void history(struct bench *b, uint32_t salt)
     assert_ok(rig_rewind(b->s, 20, 5));
     rig_engine_done(b->rig, &b->e, 4);
     rig_put(b->rig, &b->e, b->pool, 2 + salt, 12);
-    assert_ok(rig_finish(twin, 0, 6));
+    assert_ok(rig_finish(twin, 16, 6));
     rig_evict(b->rig, b->admin, b->pool, 1);
     assert_ok(rig_close(twin, 6));
 }

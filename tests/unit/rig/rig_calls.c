@@ -516,9 +516,9 @@ enum tern_err rig_commit(struct rig_session *s, uint32_t depth, uint64_t step)
     return rig_op(s, (struct step_op){.kind = STEP_COMMIT, .length = depth, .step = step});
 }
 
-enum tern_err rig_finish(struct rig_session *s, uint32_t output_tokens, uint64_t step)
+enum tern_err rig_finish(struct rig_session *s, uint32_t length, uint64_t step)
 {
-    return rig_op(s, (struct step_op){.kind = STEP_FINISH, .length = output_tokens, .step = step});
+    return rig_op(s, (struct step_op){.kind = STEP_FINISH, .length = length, .step = step});
 }
 
 enum tern_err rig_abort(struct rig_session *s, uint64_t step)

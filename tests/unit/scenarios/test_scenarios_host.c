@@ -378,7 +378,7 @@ static void n_b(uint32_t host_pages)
     matches(other, seq1, 16, 0);
     commit_to(other, seq1, 16, 0);
     assert_int_equal(rig_depth(b.s, seq1, 16), 16);
-    assert_ok(rig_finish(b.s, 6, 0));
+    assert_ok(rig_finish(b.s, 20, 0));
     assert_ok(rig_match(b.s, seq1, 24));
     assert_int_equal(b.s->len.written, 20);
     closes_whole(b.s, 20);

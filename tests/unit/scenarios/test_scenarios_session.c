@@ -1,7 +1,7 @@
 /* The scenarios of streaming sessions: S-a to S-e and S-h. Each keeps its name and its numbers. */
 #include "unit/rig/rig_test.h"
 
-TEST(s_a_finish_12_trims_to_38_and_frees_38_to_43)
+TEST(s_a_finish_at_38_frees_38_to_43)
 {
     struct bench b = bench_start(1, 64);
     struct page_ref before[44];
@@ -10,7 +10,10 @@ TEST(s_a_finish_12_trims_to_38_and_frees_38_to_43)
     assert_leaves(rig_extend(b.s, 44, 40, seq1 + 26, 14), b.s, 0, 40, 44);
     memcpy(before, b.s->table[0], sizeof before);
     assert_int_equal(rig_free(b.rig, b.pool), 20);
-    assert_leaves(rig_finish(b.s, 12, 0), b.s, 0, 38, 38);
+    assert_err(TERN_INVALID, rig_finish(b.s, 5000, 0));
+    assert_err(TERN_INVALID, rig_finish(b.s, 45, 0));
+    assert_lengths(b.s, 0, 40, 44);
+    assert_leaves(rig_finish(b.s, 38, 0), b.s, 0, 38, 38);
     assert_int_equal(rig_free(b.rig, b.pool), 26);
     assert_int_equal(rig_group_view(b.rig, b.pool, 0).session, 38);
     assert_memory_equal(before, b.s->table[0], 38 * sizeof before[0]);
@@ -44,7 +47,7 @@ TEST(s_c_abort_on_a_later_turn_frees_16_to_64)
 
     assert_ok(rig_match(b.s, seq1, 40));
     run_and_commit(b.s, seq1, 50, 16, 0);
-    assert_leaves(rig_finish(b.s, 10, 0), b.s, 16, 50, 50);
+    assert_leaves(rig_finish(b.s, 50, 0), b.s, 16, 50, 50);
     takes_pages(b.s, seq1, 60, 65);
     assert_int_equal(rig_free(b.rig, b.pool), 80 - 65);
     assert_leaves(rig_abort(b.s, 0), b.s, 0, 0, 0);
@@ -77,7 +80,7 @@ TEST(s_d_rejected_before_admission_leaves_the_session_untouched)
     assert_int_equal(rig_group_view(b.rig, b.pool, 0).session, 32);
     assert_int_equal(rig_wrong(b.s, 48), 0);
     assert_true(core_changes(b.rig->core) == changes);
-    assert_ok(rig_finish(b.s, 0, 0)); /* and so does an Abort of a turn that was never admitted */
+    assert_ok(rig_finish(b.s, 48, 0)); /* and so does an Abort of a turn that was never admitted */
     assert_int_not_equal(rig_match(b.s, seq1, 15), TERN_OK);
     assert_leaves(rig_abort(b.s, 0), b.s, 16, 48, 48);
     assert_int_equal(rig_wrong(b.s, 48), 0);
@@ -96,7 +99,7 @@ TEST(s_e_three_turns_the_next_match_gives_exactly_what_finish_kept)
         assert_int_equal(b.s->len.allocated, have);
         assert_ok(rig_run_to(b.s, seq1, end));
         assert_ok(rig_extend(b.s, end + 4, 0, NULL, 0)); /* speculation that comes to nothing */
-        assert_leaves(rig_finish(b.s, 5, 0), b.s, 0, end, end);
+        assert_leaves(rig_finish(b.s, end, 0), b.s, 0, end, end);
         assert_int_equal(rig_wrong(b.s, end), 0);
         have = end;
     }

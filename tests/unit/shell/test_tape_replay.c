@@ -113,7 +113,7 @@ static void run_session(struct prng *p, struct host *h, bool fetch)
     if (prng_below(p, 3) == 0)
         rig_abort(s, step);
     else
-        rig_finish(s, 0, step);
+        rig_finish(s, s->len.written, step);
     rig_close(s, step);
 }
 

@@ -55,7 +55,7 @@ TEST(pool_of_all_groups_commits_slides_and_goes_back)
     commit_to(s, seq1, TOKENS, 3);
     run_and_slide(s, seq1, 450, 450, 3);
     assert_int_equal(rig_wrong(s, 450), 0);
-    assert_ok(rig_finish(s, 0, 3));
+    assert_ok(rig_finish(s, 450, 3));
     rig_engine_done(st.rig, &st.e, 3);
     assert_int_equal(match_depth(&st, seq1, TOKENS), TOKENS);
     assert_ok(rig_snapshot_release(s));

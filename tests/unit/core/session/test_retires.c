@@ -15,7 +15,7 @@ TEST(limits_retires_full_busy_until_a_step_passes)
     assert_err(TERN_BUSY, rig_rewind(b.s, 28, 3));
     assert_lengths(b.s, 0, 32, 32);
     assert_err(TERN_BUSY, rig_match_full(b.s, &shorter, 3));
-    assert_err(TERN_BUSY, rig_finish(b.s, 0, 3));
+    assert_err(TERN_BUSY, rig_finish(b.s, 28, 3));
     assert_err(TERN_BUSY, rig_commit(b.s, 16, 3));
     assert_err(TERN_BUSY, rig_abort(b.s, 3));
     assert_err(TERN_BUSY, rig_close(b.s, 3));

@@ -555,7 +555,7 @@ TEST(retract_an_idle_session_comes_back_idle)
         bool evicts = i == 1;
         struct bench b = running(32);
 
-        assert_ok(rig_finish(b.s, 0, 0));
+        assert_ok(rig_finish(b.s, 14, 0));
         assert_string_equal(state_of(b.s), "idle");
         retracts_to("retracting", b.s, RETRACT_HOST, 5); /* cancelled */
         assert_ok(rig_recover_now(b.s));

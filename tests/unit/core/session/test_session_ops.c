@@ -189,11 +189,26 @@ TEST(finish_keeps_table_pins_and_tokens)
 {
     struct bench b = bench_running();
 
-    assert_leaves(rig_finish(b.s, 0, 0), b.s, 8, 14, 14); /* the turn's prompt was 14 */
+    assert_leaves(rig_finish(b.s, 14, 0), b.s, 8, 14, 14);
     assert_int_equal(b.s->ntokens, 14);
     assert_int_equal(rig_evict(b.rig, b.admin, b.pool, 0), 0);
     assert_int_equal(rig_wrong(b.s, 12), 0);
     assert_int_equal(rig_free(b.rig, b.pool), 32 - 4);
+}
+
+/* S6: a length names tokens of the session, and what was not told as written does not become it. */
+TEST(finish_keeps_a_length_between_committed_and_allocated)
+{
+    struct bench b = bench_running();
+    const struct lengths before = b.s->len;
+
+    assert_err(TERN_INVALID, rig_finish(b.s, 7, 0));
+    assert_err(TERN_INVALID, rig_finish(b.s, before.allocated + 1, 0));
+    assert_lengths(b.s, before.committed, before.written, before.allocated);
+    assert_leaves(rig_finish(b.s, before.allocated - 1, 0), b.s, 8, 14, before.allocated - 1);
+    assert_leaves(rig_match(b.s, seq1, 24), b.s, 8, 14, 14);
+    assert_leaves(rig_finish(b.s, 8, 0), b.s, 8, 8, 8);
+    assert_int_equal(b.s->ntokens, 8);
 }
 
 /* What a turn committed before its abort is in the tree, and the tree keeps it (S7, P4). */
@@ -250,13 +265,13 @@ TEST(finish_and_rewind_repeated_change_nothing)
         assert_leaves(rig_rewind(b.s, 17, 0), b.s, 8, 17, 17);
         assert_int_equal(b.s->ntokens, 17);
     }
-    assert_ok(rig_finish(b.s, 2, 0)); /* 14 and 2 */
+    assert_ok(rig_finish(b.s, 16, 0));
     free = rig_free(b.rig, b.pool);
     for (uint32_t i = 0; i < 3; i++) {
         assert_lengths(b.s, 8, 16, 16);
         assert_int_equal(b.s->ntokens, 16);
         assert_int_equal(rig_free(b.rig, b.pool), free);
-        assert_ok(rig_finish(b.s, 2, 0));
+        assert_ok(rig_finish(b.s, 16, 0));
     }
     assert_leaves(rig_match(b.s, seq1, 24), b.s, 8, 16, 16);
 }

@@ -281,7 +281,7 @@ TEST(abort_keeps_the_last_good_list_for_the_next_match)
     struct req_tokens more = {.base = 14};
     uint32_t tail[4] = {7, 7, 7, 7};
 
-    assert_ok(rig_finish(b.s, 0, 0));
+    assert_ok(rig_finish(b.s, 14, 0));
     computes(b.s, 1, 24);
     assert_leaves(rig_abort(b.s, 0), b.s, 0, 0, 0);
     assert_int_equal(b.s->ntokens, 14);

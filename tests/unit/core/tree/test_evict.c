@@ -183,7 +183,7 @@ TEST(evict_all_that_a_session_does_is_a_use)
         case 1: assert_ok(rig_match(s, seq1, 12)); break;
         case 2: assert_ok(rig_extend(s, 16, 0, NULL, 0)); break;
         case 3: assert_ok(rig_rewind(s, 9, 0)); break;
-        case 4: assert_ok(rig_finish(s, 4, 0)); break;
+        case 4: assert_ok(rig_finish(s, 12, 0)); break;
         default: break; /* a pin is none, nor is its end */
         }
         assert_ok(rig_close(s, 0));

@@ -189,13 +189,14 @@ TEST(state_a_turn_that_ends_below_c_goes_back_to_the_resume_point)
 
     commits_up_to(s, seq1, 72, 64, 0);
     assert_ok(rig_run_to(s, seq1, 80));
-    assert_leaves(rig_finish(s, 0, 0), s, 64, 64, 64); /* at 72 */
+    for (uint32_t i = 0; i < 2; i++) /* S8: the second one finds it done */
+        assert_leaves(rig_finish(s, 72, 0), s, 64, 64, 64);
     assert_int_equal(s->ntokens, 72);
     assert_ok(rig_match(s, seq1, 100));
     runs_right(s, seq1, 90);
     assert_leaves(rig_match(s, seq1, 89), s, 64, 64, 64); /* one token short */
     runs_right(s, seq1, 100);
-    assert_leaves(rig_finish(s, 11, 0), s, 64, 100, 100); /* at C: nothing is given up */
+    assert_leaves(rig_finish(s, 100, 0), s, 64, 100, 100); /* at C: nothing is given up */
 }
 
 TEST(peaks_of_state_stay_when_its_pages_go)

@@ -56,7 +56,7 @@ TEST(limits_extra_keys_full_abort_gives_the_list_up)
         t.v = seq1;
         assert_ok(rig_match_full(b.s, &t, 0));
         run_and_commit(b.s, seq1, 16, 8, 0);
-        assert_ok(rig_finish(b.s, 0, 0));
+        assert_ok(rig_finish(b.s, 16, 0));
         assert_ok(rig_match_full(b.s, &t, 0));
         t.v = rig_tokens(2, 16);
         assert_ok(rig_match_full(other, &t, 0));
@@ -150,7 +150,7 @@ TEST(abort_good_list_comes_back_from_the_tree_and_the_tail)
             uint32_t other[4] = {9, 9, 9, 9};
 
             computes(b.s, 1, good);
-            assert_ok(rig_finish(b.s, 0, 0));
+            assert_ok(rig_finish(b.s, good, 0));
             computes_and_commits(b.s, 1, 18, committed, 0);
             assert_ok(rig_abort(b.s, 0));
             assert_int_equal(b.s->ntokens, good);
@@ -175,7 +175,7 @@ TEST(abort_good_list_of_long_chunks_comes_back)
         struct req_tokens more = {.v = seq1 + good, .n = 400 - good, .base = good};
 
         computes(b.s, 1, good);
-        assert_ok(rig_finish(b.s, 0, 0));
+        assert_ok(rig_finish(b.s, good, 0));
         computes_and_commits(b.s, 1, 330, 330, 0);
         assert_ok(rig_abort(b.s, 0));
         assert_int_equal(b.s->ntokens, good);
@@ -193,7 +193,7 @@ TEST(abort_twice_keeps_the_list_of_the_last_finish)
         struct req_tokens again = piece(whole ? 0 : 10, whole ? 18 : 8, NULL, 0);
 
         computes_and_commits(b.s, 1, 10, 8, 0);
-        assert_ok(rig_finish(b.s, 0, 0));
+        assert_ok(rig_finish(b.s, 10, 0));
         for (uint32_t turn = 0; turn < 3; turn++) {
             assert_ok(rig_match_full(b.s, &again, 0));
             assert_int_equal(b.s->ntokens, 18);
@@ -213,7 +213,7 @@ TEST(abort_after_replaced_tokens_keeps_what_agreed)
     struct req_tokens t;
 
     computes_and_commits(b.s, 1, 14, 8, 0);
-    assert_ok(rig_finish(b.s, 0, 0));
+    assert_ok(rig_finish(b.s, 14, 0));
     memcpy(tokens, seq1, sizeof tokens);
     tokens[11] ^= 1;
     assert_leaves(rig_match(b.s, tokens, 20), b.s, 8, 11, 11);
@@ -291,7 +291,7 @@ TEST(keys_come_back_with_an_aborted_list)
 
     assert_ok(rig_match_full(b.s, &first, 0));
     run_and_commit(b.s, seq1, 15, 8, 0);
-    assert_ok(rig_finish(b.s, 0, 0));
+    assert_ok(rig_finish(b.s, 15, 0));
     assert_ok(rig_match_full(b.s, &more, 0));
     assert_ok(rig_abort(b.s, 0));
     assert_int_equal(b.s->ntokens, 15);
