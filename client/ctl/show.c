@@ -302,7 +302,7 @@ static void show_overdue(const struct ctl *ctl, const json_t *overdue)
             paint(
                 ctl, RED,
                 "Its rank %llu has finished step %llu. Look whether it hangs; if it does, end all "
-                "processes of the engine.\n",
+                "processes of the engine (`ternctl engines` has their pids).\n",
                 (unsigned long long)j_u64(e, "rank"), (unsigned long long)j_u64(e, "done_step"));
     }
 }
@@ -459,14 +459,14 @@ static int run_sessions(struct ctl *ctl)
     return show_list(ctl, "sessions", titles, TITLES_N(titles), add_session, "no session is open");
 }
 
-/* "7 7 6": one number a rank. */
-static void add_steps(struct table *t, const json_t *steps)
+/* "7 7 6": one number a rank, or a process. */
+static void add_numbers(struct table *t, const json_t *numbers)
 {
-    char text[TERN_RANKS_MAX * 22] = "";
+    char text[(TERN_RANKS_MAX + 1) * 22] = "";
     size_t at = 0, i;
     json_t *v;
 
-    json_array_foreach(steps, i, v)
+    json_array_foreach(numbers, i, v)
     {
         if (at + 22 < sizeof(text))
             at += (size_t)snprintf(text + at, sizeof(text) - at, "%s%llu", i ? " " : "",
@@ -485,16 +485,17 @@ static void add_engine(struct table *t, json_t *row)
     table_add(t, PLAIN, "%s", j_str(row, "state"));
     table_add(t, alive < world ? YELLOW : PLAIN, "%llu of %llu", (unsigned long long)alive,
               (unsigned long long)world);
+    add_numbers(t, json_object_get(row, "pids"));
     table_add(t, PLAIN, "%s", num(row, "sessions"));
     table_add(t, PLAIN, "%s", num(row, "retiring_until"));
-    add_steps(t, json_object_get(row, "done_step"));
+    add_numbers(t, json_object_get(row, "done_step"));
 }
 
 static int run_engines(struct ctl *ctl)
 {
-    static const char *const titles[] = {
-        "<ENGINE", "<NAME",    "<TENANT",        "<STATE",
-        "ALIVE",   "SESSIONS", "RETIRING UNTIL", "<DONE STEP OF EACH RANK"};
+    static const char *const titles[] = {"<ENGINE",  "<NAME",          "<TENANT",
+                                         "<STATE",   "ALIVE",          "<PIDS",
+                                         "SESSIONS", "RETIRING UNTIL", "<DONE STEP OF EACH RANK"};
 
     return show_list(ctl, "engines", titles, TITLES_N(titles), add_engine, "no engine has joined");
 }

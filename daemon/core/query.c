@@ -102,6 +102,8 @@ bool core_engine_view(const struct core *c, uint32_t slot, struct engine_view *r
     ret->world = e->world;
     ret->procs_alive = e->alive;
     ret->sessions = e->sessions.n;
+    for (uint32_t i = 0; i < PROCS_PER_ENGINE_MAX; i++)
+        ret->procs[i] = e->procs[i].alive ? e->procs[i].proc : NONE;
     memcpy(ret->done_step, e->shown, sizeof ret->done_step);
     ret->named = e->named;
     ret->jumps = e->jumps;

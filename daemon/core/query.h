@@ -51,7 +51,8 @@ struct engine_view {
     char name[ENGINE_NAME_MAX];
     const char *state_word;
     uint32_t tenant, world, procs_alive, sessions;
-    uint64_t done_step[RANKS_MAX]; /* as the ranks show them */
+    uint32_t procs[PROCS_PER_ENGINE_MAX]; /* those that live, [rank], the pure scheduler last */
+    uint64_t done_step[RANKS_MAX];        /* as the ranks show them */
     uint64_t retiring_until;
     uint64_t waits_since_ns; /* something waits for a step, and none has passed since; 0: nothing */
     uint32_t rank_behind;    /* the rank that it waits for */

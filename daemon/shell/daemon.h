@@ -45,6 +45,7 @@ struct bell_watch {
 struct engine_watch {
     enum engine_watch_state state;
     uint32_t gen, tenant, world;
+    char name[ENGINE_NAME_MAX];
     uint64_t last[RANKS_MAX]; /* what the core was told */
     bool overdue;             /* the log has said that it is */
 };
@@ -130,7 +131,5 @@ void engine_watch_want(struct daemon *d, struct engine_id engine, uint64_t step)
 void engine_watch_rung(struct daemon *d, uint32_t tenant);
 void daemon_poll_engine(struct daemon *d, uint32_t slot);
 void daemon_poll_engines(struct daemon *d);
-/* Says in the log which engines have become overdue (E8), and which are so no more. */
-void engine_watch_overdue(struct daemon *d, uint64_t now_ns);
 
 #endif

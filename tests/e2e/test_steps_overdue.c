@@ -5,6 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
+#include <sys/wait.h>
 #include <unistd.h>
 
 #include "engine/admin.h"
@@ -51,11 +52,11 @@ static size_t overdue(void)
     return n;
 }
 
+static const struct tern_group kv = {.name = "kv", .page_tokens = L, .page_bytes = PAGE};
+static const struct tern_layout layout = {.groups = &kv, .ngroups = 1, .bytes = PAGES * PAGE};
+
 static void starts(uint32_t alarm_ms)
 {
-    struct tern_group kv = {.name = "kv", .page_tokens = L, .page_bytes = PAGE};
-    struct tern_layout layout = {.groups = &kv, .ngroups = 1, .bytes = PAGES * PAGE};
-
     rig_deadlines.step_alarm_ms = alarm_ms;
     rig_start(&rig, NULL, NULL);
     assert_int_equal(tern_connect(rig.admin, RIG_WAIT_MS, &admin), TERN_OK);
@@ -102,6 +103,27 @@ TEST(steps_that_do_not_come_are_an_alarm_that_ends_when_they_do)
     assert_int_equal(overdue(), 0);
     assert_int_equal(retiring(), 0);
     assert_int_equal(daemon_log_count(&rig, "event=step_overdue ", 2, 0), 1); /* once */
+    ends();
+}
+
+TEST(an_engine_that_is_killed_is_told_with_its_pid)
+{
+    char line[160];
+    pid_t pid;
+
+    starts(RIG_WAIT_MS);
+    pid = fork();
+    if (pid == 0) {
+        struct engine other = {0};
+
+        _exit(engine_open(&other, rig.socket, "short", &layout, RIG_WAIT_MS) != TERN_OK);
+    }
+    assert_int_equal(waitpid(pid, NULL, 0), pid);
+    snprintf(line, sizeof line,
+             "event=engine_process_exited engine=short tenant=%s pid=%d sessions=0", "t0",
+             (int)pid);
+    assert_true(rig_log_has(&rig, line, RIG_WAIT_MS));
+    assert_true(rig_log_has(&rig, "event=engine_gone engine=short tenant=t0", RIG_WAIT_MS));
     ends();
 }
 

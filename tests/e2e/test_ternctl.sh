@@ -57,7 +57,9 @@ grep -q "host tier 16.0 MiB reserved, no pool uses it" <<<"$T" || fail "status d
 # ---- lists
 json "$("$CTL" pools --json)" "len(j['pools']) == 1 and j['pools'][0]['groups'][0]['group'] == 'kv'"
 json "$("$CTL" sessions --json)" "len(j['sessions']) == 2 and all(s['committed'] == 1024 for s in j['sessions'])"
-json "$("$CTL" engines --json)" "j['engines'][0]['name'] == 'holder' and j['engines'][0]['done_step'] == [3]"
+json "$("$CTL" engines --json)" "j['engines'][0]['name'] == 'holder' and j['engines'][0]['done_step'] == [3] and \
+ j['engines'][0]['pids'] == [$HOLDER]"
+grep -q "event=engine_joined engine=holder tenant=t0 world=1" "$DIR/log" || fail "the log does not tell who joined"
 json "$("$CTL" peers --json)" "j['peers'][0]['peer'] == 'other' and j['peers'][0]['state'] != 'up'"
 json "$("$CTL" transfers --json)" "j['transfers'] == []"
 json "$("$CTL" ping --count 3 --json)" "j['count'] == 3 and 0 < j['us_min'] <= j['us_mean'] <= j['us_max']"

@@ -62,6 +62,8 @@ struct admin_ctx {
      * is known. */
     bool (*door)(void *ctx, uint32_t i, const char **ret_name, struct door_stats *ret);
     struct xfer_rdma_view rdma;
+    /* The pid of the process in that slot. A NULL function: not known. */
+    uint64_t (*proc_pid)(void *ctx, uint32_t proc);
     /* The name of a group of the pool in that slot; a NULL function or answer: "group0", "group1",
      * ... */
     const char *(*group_name)(void *ctx, uint32_t pool, uint32_t group);

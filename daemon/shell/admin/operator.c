@@ -129,6 +129,13 @@ static bool peer_path(void *ctx, uint32_t peer, uint32_t i, struct xfer_path_vie
     return xfer_path_view(d->xfer, peer, i, ret);
 }
 
+static uint64_t pid_of(void *ctx, uint32_t proc)
+{
+    const struct daemon *d = ctx;
+
+    return (uint64_t)proc_pid(&d->procs, proc);
+}
+
 static const char *group_name(void *ctx, uint32_t pool, uint32_t group)
 {
     struct daemon *d = ctx;
@@ -176,6 +183,7 @@ static enum tern_err describe(struct daemon *d, const char *command, char *const
         .peer_path = peer_path,
         .door = door,
         .send_share = send_share,
+        .proc_pid = pid_of,
         .group_name = group_name,
         .node_bits = d->node_bits,
         .visits = &visits,

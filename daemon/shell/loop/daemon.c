@@ -20,6 +20,7 @@
 #include "shell/log/log.h"
 #include "shell/log/notify.h"
 #include "shell/loop/dispatch.h"
+#include "shell/loop/engine_alarm.h"
 #include "shell/loop/quarantine.h"
 
 /* ---- what reports to us ---- */
@@ -52,6 +53,7 @@ static void proc_gone(void *ctx, uint32_t slot)
     struct event ev = {.kind = EV_PROC_GONE, .proc = {.proc = slot}};
 
     log_event(LEVEL_DEBUG, "proc_gone", "proc=%u pid=%d", slot, (int)proc_pid(&d->procs, slot));
+    engine_alarm_exited(d, slot);
     conns_close_proc(d, slot);
     daemon_event(d, &ev);
 }
@@ -431,7 +433,7 @@ static void tick(struct daemon *d, uint64_t now_ns)
     conns_tick(d, now_ns);
     links_tick(d, now_ns);
     d->quarantine_seen_ns = quarantine_warn(d->core, d->config, d->quarantine_seen_ns, now_ns);
-    engine_watch_overdue(d, now_ns);
+    engine_alarm_overdue(d, now_ns);
     warn_of_faults(d);
     if (d->state == DAEMON_DRAINING)
         drain_tick(d, now_ns);

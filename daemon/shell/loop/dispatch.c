@@ -9,6 +9,7 @@
 #include "shell/daemon.h"
 #include "shell/log/log.h"
 #include "shell/loop/dispatch.h"
+#include "shell/loop/engine_alarm.h"
 #include "shell/wire/wire_out.h"
 
 /* ---- actions ---- */
@@ -107,16 +108,6 @@ static void engine_gone(struct daemon *d, struct engine_id engine)
     }
 }
 
-static void engine_stuck(struct daemon *d, struct engine_id engine)
-{
-    struct engine_view view;
-
-    if (core_engine_view(d->core, engine.slot, &view))
-        log_event(LEVEL_WARN, "engine_stuck", "engine=%s alive=%u reason=%s", view.name,
-                  view.procs_alive,
-                  "a process of it exited; its pages stay its own until the others have");
-}
-
 static void dispatch(struct daemon *d, const struct action *a)
 {
     struct client_conn *c;
@@ -146,7 +137,7 @@ static void dispatch(struct daemon *d, const struct action *a)
     case ACT_SERVE_START: xfer_serve_start(d->xfer, a); break;
     case ACT_SERVE_STOP: xfer_serve_stop(d->xfer, a); break;
     case ACT_ENGINE_GONE: engine_gone(d, a->engine.engine); break;
-    case ACT_ENGINE_STUCK: engine_stuck(d, a->engine.engine); break;
+    case ACT_ENGINE_STUCK: engine_alarm_stuck(d, a->engine.engine); break;
     case ACT_STEP_WANTED: engine_watch_want(d, a->wanted.engine, a->wanted.step); break;
     }
 }

@@ -1,6 +1,5 @@
 /* Which engines have joined, and which steps their ranks have finished: read from the control pages
  * that the engines write, and told to the core, at once where a rank rings because somebody waits.
- * And the alarm for those whose steps do not come.
  * See daemon.h. What must stay true: what an engine wrote that had the slot before counts for
  * nobody. */
 #include <string.h>
@@ -23,9 +22,12 @@ void engine_watch_begin(struct daemon *d, struct engine_id engine)
     w->gen = engine.gen;
     w->tenant = view.tenant;
     w->world = view.world;
+    memcpy(w->name, view.name, sizeof w->name);
     memset(w->last, 0, sizeof(w->last));
     w->overdue = false;
     mem_control_reset(d->mem, w->tenant, engine.slot);
+    log_event(LEVEL_INFO, "engine_joined", "engine=%s tenant=%s world=%u", w->name,
+              d->config->tenants[w->tenant].name, w->world);
 }
 
 bool engine_watch_end(struct daemon *d, struct engine_id engine)
@@ -35,6 +37,8 @@ bool engine_watch_end(struct daemon *d, struct engine_id engine)
     if (w->state != ENGINE_WATCH_ACTIVE || w->gen != engine.gen)
         return false;
     engine_watch_state_move(&w->state, ENGINE_WATCH_NONE);
+    log_event(LEVEL_INFO, "engine_gone", "engine=%s tenant=%s", w->name,
+              d->config->tenants[w->tenant].name);
     return true;
 }
 
@@ -83,37 +87,4 @@ void engine_watch_rung(struct daemon *d, uint32_t tenant)
     for (uint32_t i = 0; i < d->limits.engines; i++)
         if (d->engines[i].state == ENGINE_WATCH_ACTIVE && d->engines[i].tenant == tenant)
             daemon_poll_engine(d, i);
-}
-
-static void warn_overdue(const struct engine_view *e, uint64_t now_ns)
-{
-    log_event(LEVEL_WARN, "step_overdue",
-              "engine=%s rank=%u done_step=%" PRIu64 " named_step=%" PRIu64 " jumped=%d"
-              " waiting_ms=%" PRIu64 " reason=%s",
-              e->name, e->rank_behind, e->done_step[e->rank_behind], e->named, e->jumped,
-              (now_ns - e->waits_since_ns) / 1000000,
-              e->jumped ? "the rank shows a step that its engine cannot have reached, which is not "
-                          "believed: look what overwrites its control page, and restart the engine"
-                        : "pages wait for a step of that rank: look whether it hangs, and if it "
-                          "does, end all processes of the engine");
-}
-
-void engine_watch_overdue(struct daemon *d, uint64_t now_ns)
-{
-    uint64_t limit_ns = (uint64_t)d->config->deadlines.step_alarm_ms * 1000000;
-    struct engine_view e;
-
-    for (uint32_t i = 0; i < d->limits.engines; i++) {
-        struct engine_watch *w = &d->engines[i];
-        bool overdue = w->state == ENGINE_WATCH_ACTIVE && core_engine_view(d->core, i, &e) &&
-                       engine_overdue(&e, limit_ns, now_ns);
-
-        if (overdue == w->overdue)
-            continue;
-        w->overdue = overdue;
-        if (overdue)
-            warn_overdue(&e, now_ns);
-        else
-            log_event(LEVEL_INFO, "step_overdue_ended", "engine=%s", e.name);
-    }
 }

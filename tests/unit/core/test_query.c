@@ -53,6 +53,7 @@ TEST(views_session_and_engine_say_what_they_are)
     assert_string_equal(engine.state_word, "live");
     assert_int_equal(engine.world, 2);
     assert_int_equal(engine.procs_alive, 2);
+    assert_true(engine.procs[0] != NONE && engine.procs[1] != NONE && engine.procs[2] == NONE);
     assert_int_equal(engine.sessions, 1);
     assert_true(engine.done_step[0] == 3 && engine.done_step[1] == 0);
     assert_true(engine.retiring_until == 6);
@@ -62,6 +63,7 @@ TEST(views_session_and_engine_say_what_they_are)
     rig_engine_kill(rig, &e, 1);
     assert_true(core_engine_view(rig->core, e.id.slot, &engine));
     assert_string_equal(engine.state_word, "dying");
+    assert_true(engine.procs[0] != NONE && engine.procs[1] == NONE);
 }
 
 TEST(views_nodes_show_depth_refs_and_visibility)

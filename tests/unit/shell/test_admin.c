@@ -43,6 +43,12 @@ static const char *peer_down_cause(void *ctx, uint32_t peer, uint32_t *ret_attem
     return "Connection \"refused\"";
 }
 
+static uint64_t pid_of(void *ctx, uint32_t proc)
+{
+    (void)ctx;
+    return 4000 + proc;
+}
+
 static const char *group_name(void *ctx, uint32_t pool, uint32_t group)
 {
     (void)ctx;
@@ -79,6 +85,7 @@ FIXTURE(scene_start)
                                .tape = {.recorded = 9},
                                .listen_port = 7001,
                                .peer_state_word = peer_state_word,
+                               .proc_pid = pid_of,
                                .group_name = group_name,
                                .node_bits = s.bits,
                                .visits = &s.visits};
@@ -263,6 +270,7 @@ TEST(lists_tell_what_is_there)
           (unsigned long long)session_id_pack(s.b.s->id));
     tells(row_of("engines", 1, 2), "{'name': 'o', 'world': 2}");
     assert_int_equal(json_array_size(json_object_get(row_of("engines", 1, 2), "done_step")), 2);
+    assert_int_equal(json_array_size(json_object_get(row_of("engines", 1, 2), "pids")), 2);
     tells(row_of("pools", 0, 2), "{'state': 'open', 'engine': 'e', 'groups': [{'total': 32}]}");
     tells(row_of("peers", 0, 1),
           "{'peer': 'beta', 'host': '::1', 'incarnation': 'f00d000000000000',"
@@ -656,7 +664,8 @@ static const char answer_keys[] =
     "family page_tokens page_bytes window total free leased session snapshot "
     "reclaimable borrowed transfer ticket retiring zeroing quarantine peak_session "
     "peak_snapshot units reserve cap_pages)) next slots engines(engine name tenant "
-    "state world procs_alive sessions done_step() retiring_until named_step jumps) next slots "
+    "state world procs_alive pids() sessions done_step() retiring_until named_step jumps) next "
+    "slots "
     "breaches_unnamed tls(not_after reloads reloads_failed handshakes memory_bytes "
     "memory_used_max memory_refused refused_unnamed(no_certificate wrong_ca wrong_name "
     "expired bad_certificate old_version bad_handshake bad_record refused_by_peer "
