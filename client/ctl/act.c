@@ -70,7 +70,7 @@ static int run_drain(struct ctl *ctl)
             "draining: no new sessions, %s still open (`ternctl sessions`); the daemon exits after "
             "the last, in %s at the latest\n",
             human_count(j_u64(answer, "sessions")),
-            human_age((double)j_u64(answer, "drain_ms") / 1000));
+            human_age((double)j_u64(answer, "left_ms") / 1000));
     json_decref(answer);
     return CTL_OK;
 }

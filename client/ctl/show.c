@@ -500,22 +500,16 @@ static int run_engines(struct ctl *ctl)
     return show_list(ctl, "engines", titles, TITLES_N(titles), add_engine, "no engine has joined");
 }
 
-/* Shows the TLS version, or `none` in the clear; if there were refusals, the first reason. */
-static const char *tls_of(json_t *row)
+/* The TLS version of the link that is up, or `none` in the clear. What was refused before says
+ * nothing of now: REASON tells why the link is down. */
+static const char *tls_of(const json_t *row)
 {
-    json_t *tls = json_object_get(row, "tls"), *n;
-    const char *version = json_string_value(json_object_get(tls, "version")), *reason;
+    const json_t *tls = json_object_get(row, "tls");
+    const char *version = json_string_value(json_object_get(tls, "version"));
 
     if (!json_is_object(tls))
         return "none";
-    if (version)
-        return version;
-    json_object_foreach(json_object_get(tls, "refused"), reason, n)
-    {
-        if (json_integer_value(n) > 0)
-            return reason;
-    }
-    return "";
+    return version ? version : "-";
 }
 
 /* "-": it was never up. */

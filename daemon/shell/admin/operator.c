@@ -278,6 +278,7 @@ static enum tern_err drain_command(struct daemon *d, const Tern__Wire__Admin *m,
 {
     struct core_view view;
     struct text_out out;
+    uint64_t now_ns = io_now_ns();
 
     TRY(arguments(m, NULL, 0, ret_text));
     drain_begin(d);
@@ -287,6 +288,7 @@ static enum tern_err drain_command(struct daemon *d, const Tern__Wire__Admin *m,
     text_bool(&out, "draining", true);
     text_u64(&out, "sessions", view.sessions);
     text_u64(&out, "drain_ms", d->config->deadlines.drain_ms);
+    text_u64(&out, "left_ms", d->drain_ns > now_ns ? (d->drain_ns - now_ns) / 1000000 : 0);
     text_object_end(&out);
     *ret_n = out.len;
     return TERN_OK;
