@@ -2,6 +2,8 @@
  * their answers out one by one, first those that came while a synchronous call waited. */
 #include "internal.h"
 
+#include <string.h>
+
 #include "base/err.h"
 
 enum tern_err async_room(struct tern *t, size_t body, struct outgoing *ret)
@@ -9,6 +11,7 @@ enum tern_err async_room(struct tern *t, size_t body, struct outgoing *ret)
     enum tern_err err;
 
     t->text[0] = '\0';
+    t->nresults = 0;
     if (t->socket.state != CLIENT_SOCKET_UP)
         return set_error(t, TERN_DAEMON_LOST, NULL);
     if (!t->pending_free)
@@ -22,23 +25,27 @@ enum tern_err async_room(struct tern *t, size_t body, struct outgoing *ret)
                      "the socket is full: wait until tern_fd can be written, then tern_poll");
 }
 
-void async_submit(struct tern *t, struct outgoing *o, uint16_t type, uint64_t session,
-                  uint32_t nops, uint64_t cookie, struct subscription *sub)
+struct pending *async_submit(struct tern *t, struct outgoing *o, uint16_t type, uint64_t session,
+                             uint64_t cookie, struct subscription *sub)
 {
     uint32_t slot = (uint32_t)__builtin_ctzll(t->pending_free);
 
-    send_queue(t, o, type, pending_begin(t, slot, type, nops, cookie, sub), session);
+    send_queue(t, o, type, pending_begin(t, slot, type, cookie, sub), session);
     (void)client_socket_send(&t->socket);
+    return &t->pending[slot];
 }
 
-static enum tern_err submit_quick(struct tern *t, const struct quick_request *q, uint32_t nops,
-                                  uint64_t cookie)
+enum tern_err async_quick(struct tern *t, const struct quick_request *q, struct asked *asked,
+                          uint32_t n, uint64_t cookie)
 {
     struct outgoing o;
+    struct pending *p;
 
     TRY(async_room(t, quick_size(q), &o));
     quick_put(&o.body, q);
-    async_submit(t, &o, q->type, q->session, nops, cookie, NULL);
+    p = async_submit(t, &o, q->type, q->session, cookie, NULL);
+    p->nops = n;
+    p->asked = asked;
     return TERN_OK;
 }
 
@@ -50,16 +57,7 @@ enum tern_err tern_submit_match(struct tern *t, tern_session s, const struct ter
 
     TRY(check_tokens(t, tokens));
     TRY(check_step(t, step));
-    return submit_quick(t, &q, 1, cookie);
-}
-
-enum tern_err tern_submit_step(struct tern *t, const struct tern_op *ops, uint32_t n,
-                               uint64_t cookie)
-{
-    struct quick_request q = {.type = FRAME_STEP, .step = {.ops = ops, .n = n}};
-
-    TRY(check_ops(t, ops, n));
-    return submit_quick(t, &q, n, cookie);
+    return async_quick(t, &q, NULL, 1, cookie);
 }
 
 enum tern_err tern_submit_fetch(struct tern *t, tern_session s, const char *peer, uint32_t depth,
@@ -69,14 +67,14 @@ enum tern_err tern_submit_fetch(struct tern *t, tern_session s, const char *peer
         .type = FRAME_FETCH, .session = s, .fetch = {.peer = peer, .depth = depth}};
 
     TRY(check_peer(t, peer));
-    return submit_quick(t, &q, 1, cookie);
+    return async_quick(t, &q, NULL, 1, cookie);
 }
 
 enum tern_err tern_submit_recover(struct tern *t, tern_session s, uint64_t cookie)
 {
     struct quick_request q = {.type = FRAME_RECOVER, .session = s};
 
-    return submit_quick(t, &q, 1, cookie);
+    return async_quick(t, &q, NULL, 1, cookie);
 }
 
 enum tern_err tern_submit_wait_published(struct tern *t, uint64_t step, uint64_t cookie)
@@ -84,7 +82,7 @@ enum tern_err tern_submit_wait_published(struct tern *t, uint64_t step, uint64_t
     struct quick_request q = {.type = FRAME_WAIT_PUBLISHED, .wait_step = step};
 
     TRY(check_wait(t, step));
-    return submit_quick(t, &q, 1, cookie);
+    return async_quick(t, &q, NULL, 1, cookie);
 }
 
 int tern_fd(const struct tern *t)
@@ -117,23 +115,35 @@ static enum tern_err hand_out_frame(struct tern *t, uint32_t slot, const uint8_t
     return TERN_OK;
 }
 
+/* The results of a batch, and what they are the results of; or one result, with its words. False:
+ * it is no answer. */
+static bool take_results(struct tern *t, const struct pending *p, const uint8_t *body, uint32_t n,
+                         enum tern_err *ret_err, uint32_t *ret_done)
+{
+    if (p->type == FRAME_STEP_REPLY) {
+        if (!quick_step_get(body, n, &t->store, t->results, p->nops, ret_done, ret_err))
+            return false;
+        memcpy(t->asked, p->asked, *ret_done * sizeof *t->asked);
+        t->nresults = *ret_done;
+        return true;
+    }
+    if (!quick_get(p->type, body, n, &t->store, t->results))
+        return false;
+    *ret_done = 1;
+    *ret_err = said(t, &(struct asked){.kind = asked_of((uint16_t)(p->type - 1))}, t->results);
+    return true;
+}
+
 /* Decodes an answer into the connection's arrays and frees its slot. */
 static enum tern_err hand_out(struct tern *t, uint32_t slot, const uint8_t *body, uint32_t n,
                               struct tern_answer *ret)
 {
     struct pending *p = &t->pending[slot];
-    uint32_t done = 1;
+    uint32_t done = 0;
     enum tern_err err;
-    bool ok;
 
     t->store.text[0] = '\0';
-    if (p->type == FRAME_STEP_REPLY) {
-        ok = quick_step_get(body, n, &t->store, t->results, p->nops, &done, &err);
-    } else {
-        ok = quick_get(p->type, body, n, &t->store, t->results);
-        err = t->results[0].err;
-    }
-    if (!ok) {
+    if (!take_results(t, p, body, n, &err, &done)) {
         err = not_an_answer(t, TERN_MALFORMED);
         done = 0;
     } else if (err != TERN_OK && !t->text[0]) {
@@ -180,6 +190,7 @@ enum tern_err tern_poll(struct tern *t, struct tern_answer *ret)
     bool received = false;
 
     t->text[0] = '\0';
+    t->nresults = 0;
     if (client_socket_wants_write(&t->socket))
         (void)client_socket_send(&t->socket);
     if (hand_out_kept(t, ret) == TERN_OK)

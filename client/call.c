@@ -10,6 +10,7 @@
 enum tern_err call_start(struct tern *t, uint16_t type, uint32_t deadline_ms, struct call *ret)
 {
     t->text[0] = '\0';
+    t->nresults = 0;
     if (t->socket.state != CLIENT_SOCKET_UP)
         return set_error(t, TERN_DAEMON_LOST, NULL);
     ret->sleep_ms = deadline_ms ? deadline_ms : TERN_DEADLINE_DEFAULT_MS;
@@ -136,6 +137,16 @@ enum tern_err call_wait(struct tern *t, struct call *call, const uint8_t **ret_b
         if (err != TERN_OK)
             return err == TERN_DAEMON_LOST ? set_error(t, err, NULL) : err;
     }
+}
+
+enum tern_err call_quick(struct tern *t, const struct quick_request *q, uint32_t deadline_ms,
+                         const uint8_t **ret_body, uint32_t *ret_n)
+{
+    struct call call;
+
+    TRY(call_start(t, q->type, deadline_ms, &call));
+    TRY(call_put_quick(t, &call, q));
+    return call_wait(t, &call, ret_body, ret_n);
 }
 
 /* Every answer has its Status in field 1. */

@@ -38,22 +38,15 @@ enum tern_err check_wait(struct tern *t, uint64_t step)
     return TERN_OK;
 }
 
-static bool gives_back(enum tern_op_kind kind)
+static bool gives_back(enum client_op_kind kind)
 {
-    return kind == TERN_REWIND || kind == TERN_COMMIT || kind == TERN_FINISH ||
-           kind == TERN_ABORT || kind == TERN_CLOSE || kind == TERN_SLIDE;
+    return kind != CLIENT_EXTEND && kind != CLIENT_SNAPSHOT_RELEASE;
 }
 
-enum tern_err check_ops(struct tern *t, const struct tern_op *ops, uint32_t n)
+enum tern_err check_op(struct tern *t, const struct client_op *op)
 {
-    if (n == 0 || n > TERN_STEP_OPS_MAX || !ops)
-        return set_error(t, TERN_INVALID, "a step has 1 to TERN_STEP_OPS_MAX operations");
-    for (uint32_t i = 0; i < n; i++) {
-        TRY(check_tokens(t, &ops[i].tokens));
-        if (gives_back(ops[i].kind))
-            TRY(check_step(t, ops[i].step));
-    }
-    return TERN_OK;
+    TRY(check_tokens(t, &op->tokens));
+    return gives_back(op->kind) ? check_step(t, op->step) : TERN_OK;
 }
 
 enum tern_err check_peer(struct tern *t, const char *peer)

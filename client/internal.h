@@ -7,9 +7,10 @@
  *   changes       what a subscription keeps
  *   pending       what was submitted, and answers that wait to be polled
  *   quick_*       bodies of the hot path
+ *   words         why a request was refused
  *   call          one request and its answer
  *   async         submitting and polling
- *   request, session, pool, subscribe, chain    the calls of tern.h
+ *   request, ops, batch, session, pool, subscribe, chain    the calls of tern.h
  *   tern          connecting and leaving
  *
  * A request id is a running number << 8 | slot: the slot is the place in `pending` of a submitted
@@ -51,11 +52,28 @@ enum member_kind {
 
 struct subscription; /* changes.c */
 
+/* What a request asked for, as far as words about its refusal need it. `kind` is one of enum
+ * client_op_kind or of these. */
+enum {
+    ASKED_NOTHING = 0,
+    ASKED_MATCH = CLIENT_SNAPSHOT_RELEASE + 1,
+    ASKED_FETCH,
+    ASKED_RECOVER,
+    ASKED_RETRACT,
+    ASKED_COUNT
+};
+
+struct asked {
+    uint8_t kind;
+    uint32_t length, written;
+};
+
 struct pending {
     enum pending_state state;
-    uint16_t type; /* of the answer */
-    uint8_t next;  /* in the list of kept answers */
-    uint32_t nops; /* of a step: results that its answer may have */
+    uint16_t type;       /* of the answer */
+    uint8_t next;        /* in the list of kept answers */
+    uint32_t nops;       /* results that its answer may have: one but for a batch */
+    struct asked *asked; /* owned: what each operation of a batch asked for; else NULL */
     uint64_t id, cookie;
     uint8_t *body;
     uint32_t body_bytes;
@@ -75,10 +93,13 @@ struct tern {
 
     struct budget budget; /* decodes what is not on the hot path */
     struct quick_store store;
-    struct tern_result *results; /* TERN_STEP_OPS_MAX, of the answer that tern_poll hands out */
+    struct tern_result *results; /* TERN_BATCH_OPS_MAX: of the batch that was run last, or of the
+                                    answer that tern_poll handed out last */
+    struct asked *asked;         /* as many: what they are the results of */
+    uint32_t nresults;           /* that tern_result_text can be asked about */
     char *json; /* of the last tern_stats or tern_admin; grows up to TERN_ADMIN_JSON_MAX */
     size_t json_cap;
-    char text[QUICK_TEXT_MAX];
+    char text[QUICK_TEXT_MAX], words[QUICK_TEXT_MAX]; /* words: of one result */
 
     struct pending pending[TERN_INFLIGHT_MAX];
     uint64_t pending_free; /* bit i: slot i is PENDING_FREE */
@@ -125,7 +146,7 @@ enum tern_err check_tokens(struct tern *t, const struct tern_tokens *tokens);
 enum tern_err check_step(struct tern *t, uint64_t step);
 /* Who waits names one that somebody can pass. */
 enum tern_err check_wait(struct tern *t, uint64_t step);
-enum tern_err check_ops(struct tern *t, const struct tern_op *ops, uint32_t n);
+enum tern_err check_op(struct tern *t, const struct client_op *op);
 enum tern_err check_peer(struct tern *t, const char *peer);
 /* A namespace as a message that borrows its strings. INVALID with a text. */
 enum tern_err put_namespace(struct tern *t, const struct tern_namespace *ns,
@@ -148,8 +169,9 @@ enum tern_err subscription_give(struct tern *t, struct pending *p, struct tern_a
 
 /* ---- pending.c ---- */
 
-/* Takes a free slot and returns the number of its request. sub: NULL, or consumed. */
-uint64_t pending_begin(struct tern *t, uint32_t slot, uint16_t type, uint32_t nops, uint64_t cookie,
+/* Takes a free slot and returns the number of its request, whose answer has one result. sub: NULL,
+ * or consumed. */
+uint64_t pending_begin(struct tern *t, uint32_t slot, uint16_t type, uint64_t cookie,
                        struct subscription *sub);
 void pending_free(struct tern *t, uint32_t slot);
 void pending_end(struct tern *t, uint32_t slot); /* that of a subscription: it is kept no more */
@@ -164,6 +186,17 @@ void pending_take(struct tern *t, const struct frame_header *h, const uint8_t *b
 void pending_drop(struct tern *t, const struct frame_header *h, const uint8_t *body);
 /* Takes the slot of the oldest answer that was kept off their list; NO_SLOT: there is none. */
 uint32_t pending_kept(struct tern *t);
+
+/* ---- words.c ---- */
+
+uint8_t asked_of(uint16_t type); /* of a request of the hot path, by its frame */
+struct asked asked_op(const struct client_op *op);
+/* The daemon's own words are in t->text; where there are none, what the numbers say goes there.
+ * Returns the error of the result. */
+enum tern_err said(struct tern *t, const struct asked *a, const struct tern_result *r);
+/* The same for the answer to a Retract that came without words: numbers of pages say more than
+ * those of the error table. */
+enum tern_err said_retracted(struct tern *t, enum tern_err err, const struct tern_retracted *away);
 
 /* ---- call.c ---- */
 
@@ -185,6 +218,9 @@ enum tern_err call_start_by(struct tern *t, uint16_t type, uint64_t deadline_ns,
 enum tern_err call_put(struct tern *t, struct call *call, uint64_t session,
                        const ProtobufCMessage *msg);
 enum tern_err call_put_quick(struct tern *t, struct call *call, const struct quick_request *q);
+/* start, put and wait in one: the body of the answer, borrowed like that of call_wait. */
+enum tern_err call_quick(struct tern *t, const struct quick_request *q, uint32_t deadline_ms,
+                         const uint8_t **ret_body, uint32_t *ret_n);
 /* Sends what is queued, waits for the answer; body borrowed until the connection receives again. */
 enum tern_err call_wait(struct tern *t, struct call *call, const uint8_t **ret_body,
                         uint32_t *ret_n);
@@ -202,8 +238,12 @@ enum tern_err call_whole(struct tern *t, uint16_t type, uint64_t session,
 enum tern_err async_room(struct tern *t, size_t body, struct outgoing *ret);
 /* The body is in place: from now on the request is under way, and consumes `sub`. A connection that
  * is lost here is told by tern_poll. */
-void async_submit(struct tern *t, struct outgoing *o, uint16_t type, uint64_t session,
-                  uint32_t nops, uint64_t cookie, struct subscription *sub);
+struct pending *async_submit(struct tern *t, struct outgoing *o, uint16_t type, uint64_t session,
+                             uint64_t cookie, struct subscription *sub);
+/* A request of the hot path, whole. asked: NULL, or what its n operations asked for, consumed when
+ * the call returns OK. */
+enum tern_err async_quick(struct tern *t, const struct quick_request *q, struct asked *asked,
+                          uint32_t n, uint64_t cookie);
 
 /* ---- pool.c ---- */
 

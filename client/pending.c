@@ -11,6 +11,7 @@ void pending_free(struct tern *t, uint32_t slot)
     struct pending *p = &t->pending[slot];
 
     free(p->body);
+    free(p->asked);
     subscription_free(p->sub);
     pending_state_move(&p->state, PENDING_FREE);
     *p = (struct pending){0}; /* and FREE, which is 0 */
@@ -21,18 +22,19 @@ void pending_finish(struct tern *t)
 {
     for (uint32_t i = 0; i < TERN_INFLIGHT_MAX; i++) {
         free(t->pending[i].body);
+        free(t->pending[i].asked);
         subscription_free(t->pending[i].sub);
     }
 }
 
-uint64_t pending_begin(struct tern *t, uint32_t slot, uint16_t type, uint32_t nops, uint64_t cookie,
+uint64_t pending_begin(struct tern *t, uint32_t slot, uint16_t type, uint64_t cookie,
                        struct subscription *sub)
 {
     struct pending *p = &t->pending[slot];
 
     pending_state_move(&p->state, sub ? PENDING_STREAM : PENDING_WAITING);
     p->type = (uint16_t)(type + 1);
-    p->nops = nops;
+    p->nops = 1;
     p->id = new_id(t, slot);
     p->cookie = cookie;
     p->sub = sub;

@@ -10,15 +10,41 @@
 #include "proto/writer.h"
 #include "tern.h"
 
-#define QUICK_RUNS_MAX 4096 /* runs of one answer */
-#define QUICK_TEXT_MAX 256  /* bytes of an error's text, with the NUL */
+#define QUICK_RUNS_MAX  4096   /* runs of one answer */
+#define QUICK_TEXT_MAX  256    /* bytes of an error's text, with the NUL */
+#define QUICK_TEXTS_MAX 16384u /* bytes of all texts that came with the results of one Step */
 
 /* Where the arrays of an answer go. `pages` has room for every ref that a body can hold. */
 struct quick_store {
     struct tern_run *runs;   /* QUICK_RUNS_MAX */
     struct tern_page *pages; /* pages_max */
     uint32_t nruns, npages, pages_max;
-    char *text; /* QUICK_TEXT_MAX: the last text that came with an error */
+    char *text;  /* QUICK_TEXT_MAX: the last text that came with an error */
+    char *texts; /* QUICK_TEXTS_MAX: those of results, one behind the other; the first is "" */
+    uint32_t *text_at; /* TERN_BATCH_OPS_MAX: where in texts that of a result begins, 0: it has
+                          none, or it found no room */
+    uint32_t texts_end;
+};
+
+/* An operation of a Step, as the wire has it. */
+enum client_op_kind {
+    CLIENT_EXTEND = 1,
+    CLIENT_REWIND,
+    CLIENT_COMMIT,
+    CLIENT_FINISH,
+    CLIENT_ABORT,
+    CLIENT_CLOSE,
+    CLIENT_SLIDE,
+    CLIENT_SNAPSHOT_RELEASE,
+};
+
+struct client_op {
+    enum client_op_kind kind;
+    bool barrier;
+    tern_session session;
+    uint64_t step;
+    uint32_t length, written;
+    struct tern_tokens tokens;
 };
 
 /* A request of the hot path. Its arrays are borrowed until it is written. */
@@ -33,7 +59,7 @@ struct quick_request {
             bool more;        /* pieces follow */
         } match;
         struct {
-            const struct tern_op *ops;
+            const struct client_op *ops;
             uint32_t n;
         } step;
         struct {
@@ -46,6 +72,7 @@ struct quick_request {
 
 /* Bytes of the body, which quick_put writes. */
 size_t quick_size(const struct quick_request *q);
+size_t quick_op_size(const struct client_op *op); /* what one operation adds to that of a Step */
 void quick_put(struct writer *w, const struct quick_request *q);
 
 /* Reads the answer to one of them but a Step; `type` is the frame type of that answer.
@@ -54,7 +81,8 @@ void quick_put(struct writer *w, const struct quick_request *q);
 bool quick_get(uint16_t type, const uint8_t *body, uint32_t n, struct quick_store *store,
                struct tern_result *ret);
 /* The same for the answer to a Step. *ret_err is what the daemon answered to the whole request;
- * ret[0 .. *ret_done) are the results of its operations, at most `max`. */
+ * ret[0 .. *ret_done) are the results of its operations, at most `max`; their texts are in
+ * store->texts. */
 bool quick_step_get(const uint8_t *body, uint32_t n, struct quick_store *store,
                     struct tern_result *ret, uint32_t max, uint32_t *ret_done,
                     enum tern_err *ret_err);

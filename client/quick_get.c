@@ -29,7 +29,8 @@ static void get_shortage(struct reader *outer, const struct field *field, struct
     reader_leave(outer, &r);
 }
 
-static void get_text(struct reader *r, const struct field *f, struct quick_store *store)
+/* `text` has room for QUICK_TEXT_MAX. */
+static void get_text(struct reader *r, const struct field *f, char *text)
 {
     size_t n = f->v < QUICK_TEXT_MAX - 1 ? (size_t)f->v : QUICK_TEXT_MAX - 1;
 
@@ -37,11 +38,11 @@ static void get_text(struct reader *r, const struct field *f, struct quick_store
         r->failed = true;
         return;
     }
-    memcpy(store->text, f->bytes, n);
-    store->text[n] = '\0';
+    memcpy(text, f->bytes, n);
+    text[n] = '\0';
 }
 
-static void get_status(struct reader *outer, const struct field *field, struct quick_store *store,
+static void get_status(struct reader *outer, const struct field *field, char *text,
                        enum tern_err *ret_err, struct tern_shortage *ret_shortage)
 {
     struct reader r = reader_enter(outer, field);
@@ -51,7 +52,7 @@ static void get_status(struct reader *outer, const struct field *field, struct q
     while (reader_next(&r, &f)) {
         switch (f.number) {
         case 1: reader_u32(&r, &f, &err); break;
-        case 2: get_text(&r, &f, store); break;
+        case 2: get_text(&r, &f, text); break;
         case 3: get_shortage(&r, &f, ret_shortage); break;
         default: break;
         }
@@ -133,7 +134,7 @@ static void get_part(struct reader *r, enum part part, const struct field *f,
                      struct quick_store *store, struct tern_result *ret)
 {
     switch (part) {
-    case STATUS: get_status(r, f, store, &ret->err, &ret->shortage); break;
+    case STATUS: get_status(r, f, store->text, &ret->err, &ret->shortage); break;
     case LENGTHS: get_lengths(r, f, &ret->lengths); break;
     case TOKENS: reader_u32(r, f, &ret->tokens); break;
     case MATCHED: reader_u32(r, f, &ret->matched); break;
@@ -170,16 +171,32 @@ bool quick_get(uint16_t type, const uint8_t *body, uint32_t n, struct quick_stor
 /* ---- StepReply {status 1, results 2: {status 1, committed 2, written 3, allocated 4, tokens 5,
  * runs 6}} ---- */
 
+/* Where the text is kept; 0: it is empty, or there is no room. */
+static uint32_t keep_text(struct quick_store *store, const char *text)
+{
+    size_t n = strlen(text) + 1;
+    uint32_t at = store->texts_end;
+
+    if (n == 1 || n > QUICK_TEXTS_MAX - at)
+        return 0;
+    memcpy(store->texts + at, text, n);
+    store->texts_end += (uint32_t)n;
+    return at;
+}
+
 static void get_result(struct reader *outer, const struct field *field, struct quick_store *store,
-                       struct tern_result *ret)
+                       struct tern_result *ret, uint32_t *ret_text_at)
 {
     struct reader r = reader_enter(outer, field);
+    char text[QUICK_TEXT_MAX];
     struct field f;
+
+    text[0] = '\0';
 
     *ret = (struct tern_result){.err = TERN_OK};
     while (reader_next(&r, &f)) {
         switch (f.number) {
-        case 1: get_status(&r, &f, store, &ret->err, &ret->shortage); break;
+        case 1: get_status(&r, &f, text, &ret->err, &ret->shortage); break;
         case 2: reader_u32(&r, &f, &ret->lengths.committed); break;
         case 3: reader_u32(&r, &f, &ret->lengths.written); break;
         case 4: reader_u32(&r, &f, &ret->lengths.allocated); break;
@@ -189,6 +206,7 @@ static void get_result(struct reader *outer, const struct field *field, struct q
         }
     }
     reader_leave(outer, &r);
+    *ret_text_at = keep_text(store, text);
 }
 
 bool quick_step_get(const uint8_t *body, uint32_t n, struct quick_store *store,
@@ -202,13 +220,17 @@ bool quick_step_get(const uint8_t *body, uint32_t n, struct quick_store *store,
     struct field f;
 
     store->nruns = store->npages = 0;
+    store->texts[0] = '\0';
+    store->texts_end = 1;
     while (reader_next(&r, &f)) {
         if (f.number == 1)
-            get_status(&r, &f, store, &err, &ignored);
+            get_status(&r, &f, store->text, &err, &ignored);
         else if (f.number == 2 && done == max)
             r.failed = true;
-        else if (f.number == 2)
-            get_result(&r, &f, store, &ret[done++]);
+        else if (f.number == 2) {
+            get_result(&r, &f, store, &ret[done], &store->text_at[done]);
+            done++;
+        }
     }
     if (!reader_ok(&r))
         return false;

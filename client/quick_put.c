@@ -34,12 +34,12 @@ static void put_tokens(struct writer *w, uint32_t field, const struct tern_token
 
 /* ---- StepOp {kind 1, barrier 2, session 3, step 4, length 5, written 6, tokens 7} ---- */
 
-static bool has_tokens(const struct tern_op *op)
+static bool has_tokens(const struct client_op *op)
 {
     return op->tokens.n || op->tokens.nkeys || op->tokens.base;
 }
 
-static size_t op_size(const struct tern_op *op)
+static size_t op_size(const struct client_op *op)
 {
     size_t n = number_size((uint32_t)op->kind) + number_size(op->barrier) + fixed64_size() +
                number_size(wire_step(op->step)) + number_size(op->length) +
@@ -50,7 +50,12 @@ static size_t op_size(const struct tern_op *op)
     return n;
 }
 
-static void put_op(struct writer *w, uint32_t field, const struct tern_op *op)
+size_t quick_op_size(const struct client_op *op)
+{
+    return bytes_size(op_size(op));
+}
+
+static void put_op(struct writer *w, uint32_t field, const struct client_op *op)
 {
     put_message(w, field, op_size(op));
     put_number(w, 1, (uint32_t)op->kind);
@@ -65,12 +70,12 @@ static void put_op(struct writer *w, uint32_t field, const struct tern_op *op)
 
 /* ---- whole bodies ---- */
 
-static size_t ops_size(const struct tern_op *ops, uint32_t n)
+static size_t ops_size(const struct client_op *ops, uint32_t n)
 {
     size_t size = 0;
 
     for (uint32_t i = 0; i < n; i++)
-        size += bytes_size(op_size(&ops[i]));
+        size += quick_op_size(&ops[i]);
     return size;
 }
 

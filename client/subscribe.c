@@ -10,7 +10,7 @@ static enum tern_err subscribe(struct tern *t, const Tern__Wire__Subscribe *m, u
 
     TRY(async_room(t, message_size(&m->base), &o));
     put_whole(&o.body, &m->base);
-    async_submit(t, &o, FRAME_SUBSCRIBE, 0, 0, cookie, sub);
+    async_submit(t, &o, FRAME_SUBSCRIBE, 0, cookie, sub);
     return TERN_OK;
 }
 

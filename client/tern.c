@@ -55,11 +55,17 @@ static enum tern_err alloc_arrays(struct tern *t)
     t->store.pages_max = t->socket.recv_max / sizeof(struct tern_page);
     t->store.pages = malloc(t->store.pages_max * sizeof(struct tern_page));
     t->store.runs = malloc(QUICK_RUNS_MAX * sizeof(struct tern_run));
-    t->results = malloc(TERN_STEP_OPS_MAX * sizeof(struct tern_result));
+    t->store.texts = malloc(QUICK_TEXTS_MAX);
+    t->store.text_at = malloc(TERN_BATCH_OPS_MAX * sizeof(*t->store.text_at));
+    t->results = malloc(TERN_BATCH_OPS_MAX * sizeof(struct tern_result));
+    t->asked = malloc(TERN_BATCH_OPS_MAX * sizeof(struct asked));
     t->store.text = t->text;
     if (budget)
         budget_init(&t->budget, budget, budget_bytes / BUDGET_ALIGN * BUDGET_ALIGN);
-    return budget && t->store.pages && t->store.runs && t->results ? TERN_OK : TERN_INTERNAL;
+    return budget && t->store.pages && t->store.runs && t->store.texts && t->store.text_at &&
+                   t->results && t->asked
+               ? TERN_OK
+               : TERN_INTERNAL;
 }
 
 static void free_arrays(struct tern *t)
@@ -67,11 +73,17 @@ static void free_arrays(struct tern *t)
     free(t->budget.mem);
     free(t->store.pages);
     free(t->store.runs);
+    free(t->store.texts);
+    free(t->store.text_at);
     free(t->results);
+    free(t->asked);
     t->budget.mem = NULL;
     t->store.pages = NULL;
     t->store.runs = NULL;
+    t->store.texts = NULL;
+    t->store.text_at = NULL;
     t->results = NULL;
+    t->asked = NULL;
 }
 
 static enum tern_err hello(struct tern *t, uint32_t deadline_ms)

@@ -6,9 +6,9 @@
  *     ./tiny_engine /run/tern/mytenant.sock
  *
  * Read main() first, then conversation(). A real engine differs in three places: "compute" is a
- * kernel on a device, a step runs many sessions at once (tern_step takes all of their operations),
- * and done_step is published when the device has finished the step, not when the host has queued
- * it. */
+ * kernel on a device, a step runs many sessions at once (a tern_batch takes all of their
+ * operations), and done_step is published when the device has finished the step, not when the host
+ * has queued it. */
 #include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -150,7 +150,6 @@ static uint32_t conversation(struct engine *e, const char *name, const uint32_t 
     struct tern_tokens tokens = {.v = prompt, .n = n};
     struct block_table table = {.n = 0};
     struct tern_result r;
-    struct tern_op op;
     tern_session session;
     uint32_t depth, cached, kept, wrong;
 
@@ -167,8 +166,7 @@ static uint32_t conversation(struct engine *e, const char *name, const uint32_t 
            table.n);
 
     /* Get room for the rest of the prompt. The pages are ours to write until we commit them. */
-    op = (struct tern_op){.kind = TERN_EXTEND, .session = session, .length = n, .written = n};
-    must(e, tern_do(e->tern, &op, 0, &r), "extending");
+    must(e, tern_extend(e->tern, session, NULL, n, n, 0, &r), "extending");
     table_update(&table, &r);
 
     /* Run the step, and publish when the device is done with it: only then do others see what it
@@ -181,11 +179,7 @@ static uint32_t conversation(struct engine *e, const char *name, const uint32_t 
 
     /* Give the whole chunks of L tokens to the tree, named with the step that wrote them. If
      * somebody was faster, the answer names their pages and ours go back. */
-    op = (struct tern_op){.kind = TERN_COMMIT,
-                          .session = session,
-                          .step = e->step,
-                          .length = n / e->align * e->align};
-    must(e, tern_do(e->tern, &op, 0, &r), "committing");
+    must(e, tern_commit(e->tern, session, n / e->align * e->align, e->step, 0, &r), "committing");
     table_update(&table, &r);
     wrong = wrong_bytes(e, &table, prompt, n); /* while we still hold them */
     printf("%s: committed %u tokens, %u bytes of KV differ from what they should be\n", name,
@@ -196,10 +190,8 @@ static uint32_t conversation(struct engine *e, const char *name, const uint32_t 
 
     /* The turn ends at the length that we name, which it keeps. The conversation could go on, but
      * here it ends as well. */
-    op = (struct tern_op){.kind = TERN_FINISH, .session = session, .step = e->step, .length = kept};
-    must(e, tern_do(e->tern, &op, 0, &r), "finishing");
-    op = (struct tern_op){.kind = TERN_CLOSE, .session = session, .step = e->step};
-    must(e, tern_do(e->tern, &op, 0, &r), "closing the session");
+    must(e, tern_finish(e->tern, session, kept, e->step, 0, &r), "finishing");
+    must(e, tern_session_close(e->tern, session, e->step, 0, &r), "closing the session");
     return wrong ? UINT32_MAX : cached;
 }
 

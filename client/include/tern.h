@@ -44,7 +44,7 @@ extern "C" {
 #define TERN_RANKS_MAX           64
 /* A connection has at most so many asynchronous requests that tern_poll has not handed out yet. */
 #define TERN_INFLIGHT_MAX    64
-#define TERN_STEP_OPS_MAX    1024        /* operations of one tern_step */
+#define TERN_BATCH_OPS_MAX   1024        /* operations of one tern_batch */
 #define TERN_KEYS_MAX        1024        /* extra keys of one token list */
 #define TERN_EVENTS_KEPT     1024        /* changes of a subscription that wait for tern_poll */
 #define TERN_ENGINE_NAME_MAX 47          /* bytes of an engine's name */
@@ -304,7 +304,7 @@ struct tern_result {
 };
 
 /* Opens a session: one request, or all turns of one conversation. It has a token list and a table
- * of pages, both empty at first. It ends with TERN_CLOSE, or with its engine.
+ * of pages, both empty at first. It ends with tern_session_close, or with its engine.
  *   GONE     The pool was closed.
  *   INVALID  No process of this engine has opened or mapped the pool.
  *   QUOTA    The tenant has sessions_max sessions. Close one.
@@ -352,64 +352,122 @@ TERN_API enum tern_err tern_peek_depths(struct tern *t, uint64_t pool,
 TERN_API enum tern_err tern_match(struct tern *t, tern_session s, const struct tern_tokens *tokens,
                                   uint64_t step, uint32_t deadline_ms, struct tern_result *ret);
 
-/* The operations of a step. `length` and `written` are in tokens.
+/* ---- what a session does: one operation, or a batch of them ----
  *
- * EXTEND gets pages. length: the new allocated length, 0 leaves it as it is. written: the new
- *   written length, 0 leaves it as it is. tokens: appended to the list; their base is the number of
- *   tokens that the session has.
- * REWIND gives the tail back. length: the new length.
- * COMMIT gives whole chunks of L tokens to the prefix tree. length: the depth. step: the step that
- *   writes the pages, or a later one if that was dispatched on them, because pages that the answer
- *   replaces are given back behind it. TERN_STEP_NONE: they are written already.
- * FINISH ends a turn and keeps the session for the next. length: the tokens that the session keeps,
- * from the first on, at least the committed and at most the allocated length. The written length
- * does not grow by it. ABORT drops what is not committed and empties the table. The session stays
- * open with an empty table, and it may be matched again. CLOSE ends the session. SLIDE takes STATE
- * pages that have left the window out of the table; a COMMIT does so by itself. length: the depth
- * of the next commit, 0 stands for the committed length + L. SNAPSHOT_RELEASE says that nobody will
- * come back to the committed length, so its STATE may be the first to go.
- *
- * `step` is, for an operation that gives pages back (all but EXTEND and SNAPSHOT_RELEASE), the last
- * step that may touch them, or TERN_STEP_NONE. It is never 0. */
-enum tern_op_kind {
-    TERN_EXTEND = 1,
-    TERN_REWIND,
-    TERN_COMMIT,
-    TERN_FINISH,
-    TERN_ABORT,
-    TERN_CLOSE,
-    TERN_SLIDE,
-    TERN_SNAPSHOT_RELEASE
-};
-
-struct tern_op {
-    enum tern_op_kind kind;
-    bool barrier; /* if this operation fails, those behind it are not tried */
-    tern_session session;
-    uint64_t step;
-    uint32_t length, written;
-    struct tern_tokens tokens;
-};
-
-/* Carries out all operations of one scheduler iteration, in order. Each takes effect wholly or not
- * at all. The call returns OK when the daemon has answered; each results[i].err says how its
- * operation went. results: the caller's array of n. *ret_done: how many operations were tried; so
- * many results are filled in.
- *   INVALID  n is 0 or above TERN_STEP_OPS_MAX, an operation that needs a step names none, or
- *            all of it is larger than one request can be. Nothing was tried.
- * An operation's own errors:
- *   POOL_EXHAUSTED  There are not enough pages. results[i].shortage says what to wait for. The
- *                   session is as it was; prefixes may have been evicted.
+ * All lengths are of the whole session, in tokens, and never relative to a turn or to each other.
+ * `step` is the last step that may touch the pages that the operation gives back, or
+ * TERN_STEP_NONE; 0 is refused. Each operation takes effect wholly or not at all. *ret is filled in
+ * whenever the daemon answered, also with an error; tern_error_text says why it was refused, with
+ * the numbers. The errors that operations have in common:
+ *   POOL_EXHAUSTED  There are not enough pages. ret->shortage says what to wait for. The session is
+ *                   as it was; prefixes may have been evicted.
  *   INVALID         The lengths do not fit the session, or the session is retracted.
- *   CONFLICT        The tokens begin at another base than the session's list ends at.
  *   BUSY            A record that the daemon needs is not free, for instance because too many
- *                   releases wait for a step. Repeat the operation after the next step. */
-TERN_API enum tern_err tern_step(struct tern *t, const struct tern_op *ops, uint32_t n,
-                                 uint32_t deadline_ms, struct tern_result *results,
-                                 uint32_t *ret_done);
-/* A step of one operation. Returns the error of that operation. */
-TERN_API enum tern_err tern_do(struct tern *t, const struct tern_op *op, uint32_t deadline_ms,
-                               struct tern_result *ret);
+ *                   releases wait for a step. Repeat the operation after the next step.
+ *
+ * What a session is before and after; C, W, A: committed, written and allocated length.
+ *
+ *   call                    needs                  committed   written       allocated
+ *   tern_session_open                              0           0             0
+ *   tern_match, empty       W = 0                  matched     matched       matched
+ *   tern_match, resumed     common >= C            C           min(W,        as written
+ *                                                              common)
+ *   tern_extend             C <= W <= A <= new     C           `written`     `allocated`
+ *   tern_commit             C <= depth <= W        depth       W             A
+ *   tern_rewind             C <= length <= A       C           min(W, len)   length
+ *   tern_finish             C <= length <= A       C           min(W, len)   length
+ *   tern_slide              next_commit > C        C           W             A
+ *   tern_snapshot_release                          C           W             A
+ *   tern_fetch              A = C                  what came   as committed  as committed
+ *   tern_abort, in a turn   (always)               0           0             0
+ *   tern_session_close      (always)               the handle is GONE
+ *   tern_retract            no fetch under way     C           C             C; it is away
+ *   tern_recover            away                   C           what is there as written
+ *
+ * While a session is away only tern_recover, tern_retract, tern_fetch_cancel, tern_abort and
+ * tern_session_close may be used on it; while a fetch or a recover is under way, the same. */
+
+/* Gets pages, and says what is written and what the tokens are: a decode loop does all three in one
+ * call. append: tokens behind the session's list, whose base is the number of tokens that it has;
+ * NULL: none. written, allocated: the new lengths; 0 leaves one as it is. Neither can become less.
+ *   CONFLICT  The tokens begin at another base than the session's list ends at. */
+TERN_API enum tern_err tern_extend(struct tern *t, tern_session s, const struct tern_tokens *append,
+                                   uint32_t written, uint32_t allocated, uint32_t deadline_ms,
+                                   struct tern_result *ret);
+/* Gives whole chunks of L tokens to the prefix tree, up to `depth`. step: the step that writes the
+ * pages, or a later one if that was dispatched on them, because pages that the answer replaces are
+ * given back behind it. TERN_STEP_NONE: they are written already. ret->lengths.committed says how
+ * far it got; a depth that was committed before changes nothing. */
+TERN_API enum tern_err tern_commit(struct tern *t, tern_session s, uint32_t depth, uint64_t step,
+                                   uint32_t deadline_ms, struct tern_result *ret);
+/* Gives back what is behind `length`: speculative tokens that were rejected. */
+TERN_API enum tern_err tern_rewind(struct tern *t, tern_session s, uint32_t length, uint64_t step,
+                                   uint32_t deadline_ms, struct tern_result *ret);
+/* Ends a turn and keeps the session for the next one. length: the tokens that it keeps, from the
+ * first on; pages behind them are given back. The written length does not grow by it. With a
+ * RECURRENT group, whose one state is that of the written length, a length below that takes the
+ * session's pages back to the committed length. */
+TERN_API enum tern_err tern_finish(struct tern *t, tern_session s, uint32_t length, uint64_t step,
+                                   uint32_t deadline_ms, struct tern_result *ret);
+/* Takes STATE pages that have left the window out of the table; a commit does so by itself.
+ * next_commit: the depth of the next commit; 0 stands for the committed length + L. */
+TERN_API enum tern_err tern_slide(struct tern *t, tern_session s, uint32_t next_commit,
+                                  uint64_t step, uint32_t deadline_ms, struct tern_result *ret);
+/* Says that nobody will come back to the committed length, so its STATE may be the first to go. */
+TERN_API enum tern_err tern_snapshot_release(struct tern *t, tern_session s, uint32_t deadline_ms,
+                                             struct tern_result *ret);
+/* Drops what is not committed, unpins the rest and empties the table. The session stays open: it
+ * may be matched again, and finds what it had committed as anybody else would. A session whose turn
+ * has ended stays as it is. */
+TERN_API enum tern_err tern_abort(struct tern *t, tern_session s, uint64_t step,
+                                  uint32_t deadline_ms, struct tern_result *ret);
+/* Ends the session. Its committed prefix stays in the tree for others, as long as there is room. */
+TERN_API enum tern_err tern_session_close(struct tern *t, tern_session s, uint64_t step,
+                                          uint32_t deadline_ms, struct tern_result *ret);
+
+/* The operations of one scheduler iteration, in order, for one request to the daemon. A batch
+ * belongs to its connection; destroy it before that. */
+struct tern_batch;
+
+/* *ret is owned by the caller, who ends it with tern_batch_destroy. NULL is allowed there. */
+TERN_API enum tern_err tern_batch_create(struct tern *t, struct tern_batch **ret);
+TERN_API void tern_batch_destroy(struct tern_batch *b);
+/* Empties it. One that was sent is empty already. */
+TERN_API void tern_batch_clear(struct tern_batch *b);
+/* How many operations it has: the next one's result will be results[count]. */
+TERN_API uint32_t tern_batch_count(const struct tern_batch *b);
+/* Each adds one operation, with the arguments of the function of that name above. Tokens and keys
+ * are copied. The batch is as it was after an error:
+ *   INVALID  No step is named, the batch has TERN_BATCH_OPS_MAX operations, or all of it would be
+ *            larger than one request can be: run it, and begin the next. */
+TERN_API enum tern_err tern_batch_extend(struct tern_batch *b, tern_session s,
+                                         const struct tern_tokens *append, uint32_t written,
+                                         uint32_t allocated);
+TERN_API enum tern_err tern_batch_commit(struct tern_batch *b, tern_session s, uint32_t depth,
+                                         uint64_t step);
+TERN_API enum tern_err tern_batch_rewind(struct tern_batch *b, tern_session s, uint32_t length,
+                                         uint64_t step);
+TERN_API enum tern_err tern_batch_finish(struct tern_batch *b, tern_session s, uint32_t length,
+                                         uint64_t step);
+TERN_API enum tern_err tern_batch_slide(struct tern_batch *b, tern_session s, uint32_t next_commit,
+                                        uint64_t step);
+TERN_API enum tern_err tern_batch_snapshot_release(struct tern_batch *b, tern_session s);
+TERN_API enum tern_err tern_batch_abort(struct tern_batch *b, tern_session s, uint64_t step);
+TERN_API enum tern_err tern_batch_session_close(struct tern_batch *b, tern_session s,
+                                                uint64_t step);
+/* If the operation that was added last fails, those behind it are not tried. */
+TERN_API void tern_batch_barrier(struct tern_batch *b);
+/* Carries out all of it. The call returns OK when the daemon has answered; each (*ret_results)[i]
+ * has the err of its operation, and tern_result_text(t, i) says why. *ret_done: how many were
+ * tried; so many results there are, borrowed until the next call on the connection. Afterwards the
+ * batch is empty, also when no answer came; it is as it was if nothing was sent.
+ *   INVALID  The batch has no operation. */
+TERN_API enum tern_err tern_batch_run(struct tern_batch *b, uint32_t deadline_ms,
+                                      const struct tern_result **ret_results, uint32_t *ret_done);
+/* What became of result i of the batch that was run last, or of the answer that tern_poll handed
+ * out last: what was asked, what the session has, and what to do. "" if it is OK, or there is none.
+ * Borrowed until the next call on the connection. */
+TERN_API const char *tern_result_text(struct tern *t, uint32_t i);
 
 /* Brings whole chunks of the session's tokens, up to `depth` tokens (0: all of them), from the peer
  * of that name. On return the committed length says how far it got, and the pages are in the table.
@@ -454,8 +512,8 @@ struct tern_retracted {
 
 /* Takes a session off the device. It waits neither for copies nor for the step. `step` is the last
  * step that may touch the session's pages, or TERN_STEP_NONE. From now on only tern_recover,
- * tern_retract, tern_fetch_cancel, TERN_ABORT and TERN_CLOSE may be used on this session, and
- * everything else is INVALID until it is back. Forget its table; tern_recover tells it anew.
+ * tern_retract, tern_fetch_cancel, tern_abort and tern_session_close may be used on this session,
+ * and everything else is INVALID until it is back. Forget its table; tern_recover tells it anew.
  *
  * If the copies cannot be made after all, the session runs on by itself and tern_recover answers at
  * once; tern_stats counts it for the tenant (host_tier.retracts_undone). A caller who waits for the
@@ -478,7 +536,7 @@ TERN_API enum tern_err tern_retract(struct tern *t, tern_session s, enum tern_re
  *   POOL_EXHAUSTED  The device has no room. ret->shortage says what to wait for.
  *   BUSY            Another copy or commit of that prefix is under way. Repeat in a moment.
  *   TIMED_OUT       deadline_ms passed first, and the way back is cancelled.
- *   CORRUPT         The host's copy is damaged. Use TERN_ABORT, and compute the prefix again. */
+ *   CORRUPT         The host's copy is damaged. Use tern_abort, and compute the prefix again. */
 TERN_API enum tern_err tern_recover(struct tern *t, tern_session s, uint32_t deadline_ms,
                                     struct tern_result *ret);
 
@@ -510,7 +568,7 @@ struct tern_events; /* below */
 struct tern_answer {
     uint64_t cookie;                   /* as it was submitted */
     enum tern_err err;                 /* of the whole request */
-    const struct tern_result *results; /* one an operation for a step, one for everything else (of a
+    const struct tern_result *results; /* one an operation of a batch, one for everything else (of a
                                           wait, only its err); borrowed until the next call */
     uint32_t n;
     const struct tern_events *events; /* of a subscription, else NULL; borrowed likewise */
@@ -523,8 +581,8 @@ struct tern_answer {
 TERN_API enum tern_err tern_submit_match(struct tern *t, tern_session s,
                                          const struct tern_tokens *tokens, uint64_t step,
                                          uint64_t cookie);
-TERN_API enum tern_err tern_submit_step(struct tern *t, const struct tern_op *ops, uint32_t n,
-                                        uint64_t cookie);
+/* The batch is empty afterwards, and as it was after an error. */
+TERN_API enum tern_err tern_batch_submit(struct tern_batch *b, uint64_t cookie);
 TERN_API enum tern_err tern_submit_fetch(struct tern *t, tern_session s, const char *peer,
                                          uint32_t depth, uint64_t cookie);
 TERN_API enum tern_err tern_submit_recover(struct tern *t, tern_session s, uint64_t cookie);

@@ -113,10 +113,10 @@ static enum tern_err one_turn(struct bench *b, uint32_t i, uint32_t turn, struct
     enum tern_err err;
 
     ret->failures += engine_wrong(s, before) > 0;
-    err = engine_do(
-        s, (struct tern_op){.kind = TERN_EXTEND,
-                            .length = depth,
-                            .tokens = {.v = s->tokens + before, .n = TURN_TOKENS, .base = before}});
+    err = engine_do(s, (struct engine_op){
+                           .kind = ENGINE_EXTEND,
+                           .length = depth,
+                           .tokens = {.v = s->tokens + before, .n = TURN_TOKENS, .base = before}});
     if (err != TERN_OK) {
         ret->short_group = s->last.shortage.group;
         return err;

@@ -167,12 +167,12 @@ static uint32_t take_pages(struct engine *e, uint32_t salt, uint32_t want, uint3
     for (uint32_t i = 0; i < want * TOKENS; i++)
         tokens[i] = salt * 65536u + i;
     while (n < want) {
-        struct tern_op op = {.kind = TERN_EXTEND, .session = *ret};
+        const uint32_t all = (n + 1) * TOKENS;
+        struct tern_tokens more = {.v = tokens + n * TOKENS, .n = TOKENS, .base = n * TOKENS};
         struct tern_result r;
 
-        op.length = op.written = (n + 1) * TOKENS;
-        op.tokens = (struct tern_tokens){.v = tokens + n * TOKENS, .n = TOKENS, .base = n * TOKENS};
-        if (tern_do(e->tern[0], &op, 5000, &r) != TERN_OK || r.nruns != 1 || r.runs[0].n != 1)
+        if (tern_extend(e->tern[0], *ret, &more, all, all, 5000, &r) != TERN_OK || r.nruns != 1 ||
+            r.runs[0].n != 1)
             break;
         pages[n++] = r.runs[0].pages[0].index;
         if (told)
@@ -183,14 +183,10 @@ static uint32_t take_pages(struct engine *e, uint32_t salt, uint32_t want, uint3
 
 static void close_session(struct engine *e, tern_session s, uint32_t commit_pages)
 {
-    struct tern_op ops[2] = {
-        {.kind = TERN_COMMIT, .session = s, .step = e->step, .length = commit_pages * TOKENS},
-        {.kind = TERN_CLOSE, .session = s, .step = e->step},
-    };
-    struct tern_result r[2];
-    uint32_t done;
+    struct tern_result r;
 
-    tern_step(e->tern[0], ops, 2, 5000, r, &done);
+    tern_commit(e->tern[0], s, commit_pages * TOKENS, e->step, 5000, &r);
+    tern_session_close(e->tern[0], s, e->step, 5000, &r);
 }
 
 /* ---- A ---- */

@@ -333,10 +333,8 @@ TEST(a_refusal_names_what_is_wrong)
     struct tern_axis axis = {.name = name, .length = 1, .stride_bytes = 1};
     struct tern_group kv = {.name = "kv", .page_tokens = TOKENS, .page_bytes = 100};
     struct tern_layout layout = {.groups = &kv, .ngroups = 1, .bytes = POOL};
-    struct tern_op op = {.kind = (enum tern_op_kind)99};
     uint32_t tokens[TOKENS] = {1}, depth;
     struct tern_tokens list = {.v = tokens, .n = TOKENS, .base = 1};
-    struct tern_result r;
     uint64_t other;
 
     memset(name, 'x', sizeof(name));
@@ -349,7 +347,6 @@ TEST(a_refusal_names_what_is_wrong)
     kv.axes = &axis;
     kv.naxes = 1;
     refused("255 bytes", tern_pool_open(e.tern, &layout, 0, &other, NULL));
-    refused("kind of operation", tern_do(e.tern, &op, 0, &r));
     refused("whole token list", tern_peek(e.tern, e.pool, &e.ns, &list, 0, &depth));
 }
 

@@ -82,8 +82,10 @@ static struct engine victim_engine(void)
     struct engine e = survivor;
 
     e.tern = NULL;
+    e.batch = NULL;
     e.map = NULL;
     if (tern_connect(rig.socket, RIG_WAIT_MS, &e.tern) != TERN_OK ||
+        tern_batch_create(e.tern, &e.batch) != TERN_OK ||
         tern_join(e.tern, "victim", TERN_BOTH, 0, 1, RIG_WAIT_MS) != TERN_OK ||
         tern_pool_map(e.tern, e.pool, RIG_WAIT_MS, &e.map) != TERN_OK)
         _exit(2);
@@ -170,11 +172,11 @@ static void commits_and_dies(uint32_t run)
 {
     struct engine e = victim_engine();
     struct engine_session s = victim_runs(&e);
-    struct tern_op op = {
-        .kind = TERN_COMMIT, .step = TERN_STEP_NONE, .session = s.id, .length = TOKENS};
+    struct engine_op op = {
+        .kind = ENGINE_COMMIT, .step = TERN_STEP_NONE, .session = s.id, .length = TOKENS};
 
     op.step = run % 2 ? LATE_STEP : TERN_STEP_NONE;
-    if (tern_submit_step(e.tern, &op, 1, run) != TERN_OK)
+    if (op_add(e.batch, &op) != TERN_OK || tern_batch_submit(e.batch, run) != TERN_OK)
         _exit(4);
     kill(getpid(), SIGKILL);
 }
@@ -378,15 +380,15 @@ static bool alike(const struct tern_result *a, const struct tern_result *b)
 
 /* The operation, and again as after a lost answer: 1 if the second one had an effect, or answered
  * something else. */
-static uint32_t twice(struct engine_session *s, struct tern_op op)
+static uint32_t twice(struct engine_session *s, struct engine_op op)
 {
     struct daemon_status before, after;
     struct tern_result first, second;
 
     op.session = s->id;
-    assert_ok(survivor.tern, tern_do(survivor.tern, &op, RIG_WAIT_MS, &first));
+    assert_ok(survivor.tern, op_do(survivor.tern, &op, RIG_WAIT_MS, &first));
     before = pages();
-    assert_ok(survivor.tern, tern_do(survivor.tern, &op, RIG_WAIT_MS, &second));
+    assert_ok(survivor.tern, op_do(survivor.tern, &op, RIG_WAIT_MS, &second));
     after = pages();
     return !alike(&first, &second) ||
            memcmp(&before.pages, &after.pages, sizeof before.pages) != 0 ||
@@ -407,17 +409,17 @@ TEST_WITH(fault_26_a_request_repeated_after_a_lost_answer_has_one_effect, start,
     for (uint32_t i = 0; i < 2; i++)
         assert_ok(t, tern_match(t, s.id, &list, TERN_STEP_NONE, RIG_WAIT_MS, &r[i]));
     effects += !alike(&r[0], &r[1]);
-    effects += twice(&s, (struct tern_op){.kind = TERN_EXTEND, .length = TOKENS});
-    effects += twice(&s, (struct tern_op){.kind = TERN_EXTEND, .written = TOKENS});
-    effects +=
-        twice(&s, (struct tern_op){.kind = TERN_COMMIT, .step = TERN_STEP_NONE, .length = 4 * L});
-    effects +=
-        twice(&s, (struct tern_op){.kind = TERN_REWIND, .step = TERN_STEP_NONE, .length = 6 * L});
-    effects +=
-        twice(&s, (struct tern_op){.kind = TERN_SLIDE, .step = TERN_STEP_NONE, .length = 6 * L});
-    effects += twice(&s, (struct tern_op){.kind = TERN_SNAPSHOT_RELEASE});
-    effects +=
-        twice(&s, (struct tern_op){.kind = TERN_FINISH, .step = TERN_STEP_NONE, .length = 6 * L});
+    effects += twice(&s, (struct engine_op){.kind = ENGINE_EXTEND, .length = TOKENS});
+    effects += twice(&s, (struct engine_op){.kind = ENGINE_EXTEND, .written = TOKENS});
+    effects += twice(
+        &s, (struct engine_op){.kind = ENGINE_COMMIT, .step = TERN_STEP_NONE, .length = 4 * L});
+    effects += twice(
+        &s, (struct engine_op){.kind = ENGINE_REWIND, .step = TERN_STEP_NONE, .length = 6 * L});
+    effects += twice(
+        &s, (struct engine_op){.kind = ENGINE_SLIDE, .step = TERN_STEP_NONE, .length = 6 * L});
+    effects += twice(&s, (struct engine_op){.kind = ENGINE_SNAPSHOT_RELEASE});
+    effects += twice(
+        &s, (struct engine_op){.kind = ENGINE_FINISH, .step = TERN_STEP_NONE, .length = 6 * L});
     injected += 8;
     for (uint32_t i = 0; i < 2; i++)
         assert_ok(t,
@@ -426,7 +428,7 @@ TEST_WITH(fault_26_a_request_repeated_after_a_lost_answer_has_one_effect, start,
     for (uint32_t i = 0; i < 2; i++)
         assert_ok(t, tern_recover(t, s.id, RIG_WAIT_MS, &r[i]));
     effects += !alike(&r[0], &r[1]);
-    effects += twice(&s, (struct tern_op){.kind = TERN_ABORT, .step = TERN_STEP_NONE});
+    effects += twice(&s, (struct engine_op){.kind = ENGINE_ABORT, .step = TERN_STEP_NONE});
     for (uint32_t i = 0; i < 2; i++)
         assert_ok(t, tern_namespace_reset(t, &survivor.ns, RIG_WAIT_MS, &nodes[i]));
     effects += nodes[1] > nodes[0]; /* it answers how many are held still, which has not grown */
@@ -435,11 +437,11 @@ TEST_WITH(fault_26_a_request_repeated_after_a_lost_answer_has_one_effect, start,
     injected += 5;
     assert_ok(
         t,
-        tern_do(t, &(struct tern_op){.kind = TERN_CLOSE, .step = TERN_STEP_NONE, .session = s.id},
-                RIG_WAIT_MS, r));
+        op_do(t, &(struct engine_op){.kind = ENGINE_CLOSE, .step = TERN_STEP_NONE, .session = s.id},
+              RIG_WAIT_MS, r));
     assert_int_equal(
-        tern_do(t, &(struct tern_op){.kind = TERN_CLOSE, .step = TERN_STEP_NONE, .session = s.id},
-                RIG_WAIT_MS, r),
+        op_do(t, &(struct engine_op){.kind = ENGINE_CLOSE, .step = TERN_STEP_NONE, .session = s.id},
+              RIG_WAIT_MS, r),
         TERN_GONE);
     engine_free(&s);
     assert_int_equal(pages().sessions, 0);

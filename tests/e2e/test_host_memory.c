@@ -76,10 +76,10 @@ static void open_talk(struct engine_session *k, uint32_t id)
 }
 
 /* Pages that are on their way to the host hold the device's until they are there. */
-static void operation(struct engine_session *k, enum tern_op_kind kind, uint32_t length,
+static void operation(struct engine_session *k, enum engine_op_kind kind, uint32_t length,
                       uint32_t written)
 {
-    struct tern_op op = {.kind = kind, .step = e.step, .length = length, .written = written};
+    struct engine_op op = {.kind = kind, .step = e.step, .length = length, .written = written};
 
     assert_ok(e.tern, engine_do_within(k, op, RIG_WAIT_MS));
 }
@@ -89,12 +89,12 @@ static void write_talk(struct engine_session *k)
 {
     uint32_t from = k->len.written;
 
-    operation(k, TERN_EXTEND, TOKENS, 0);
+    operation(k, ENGINE_EXTEND, TOKENS, 0);
     assert_true(table_covers(&k->table, TOKENS));
     engine_write(k, from, TOKENS);
     e.step++;
-    operation(k, TERN_EXTEND, 0, TOKENS);
-    operation(k, TERN_COMMIT, TOKENS, 0);
+    operation(k, ENGINE_EXTEND, 0, TOKENS);
+    operation(k, ENGINE_COMMIT, TOKENS, 0);
     assert_ok(e.tern, tern_done_step(e.map, e.step));
 }
 
@@ -108,7 +108,7 @@ static void compare(const struct engine_session *k, uint32_t tokens)
 
 static void close_talk(struct engine_session *k)
 {
-    operation(k, TERN_CLOSE, 0, 0);
+    operation(k, ENGINE_CLOSE, 0, 0);
     engine_free(k);
 }
 

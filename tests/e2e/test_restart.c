@@ -79,14 +79,15 @@ static void engine_works(struct held *h)
 /* Requests are under way, and the daemon dies; in one run of four nothing was. */
 static void kill_daemon(struct held *h, uint32_t run)
 {
-    struct tern_op op = {
-        .kind = TERN_REWIND, .step = TERN_STEP_NONE, .session = h->s.id, .length = TOKENS};
+    struct engine_op op = {
+        .kind = ENGINE_REWIND, .step = TERN_STEP_NONE, .session = h->s.id, .length = TOKENS};
     struct tern_answer a;
     enum tern_err err;
 
     for (uint32_t i = 0; i < run % 4; i++) {
         assert_ok(h->e.tern, tern_submit_match(h->e.tern, h->s.id, &list, TERN_STEP_NONE, i));
-        assert_ok(h->e.tern, tern_submit_step(h->e.tern, &op, 1, i));
+        assert_ok(h->e.tern, op_add(h->e.batch, &op));
+        assert_ok(h->e.tern, tern_batch_submit(h->e.batch, i));
     }
     usleep(run % 3 * 200);
     proc_end(&daemon_here.pid);
@@ -108,7 +109,7 @@ static void gone(enum tern_err err, const char *what)
 /* Every call that takes a handle. The table that the engine has now is as it was afterwards. */
 static void old_handles_are_gone(struct tern *t, const struct held *old)
 {
-    struct tern_op op = {.step = TERN_STEP_NONE, .session = old->s.id, .length = TOKENS};
+    struct engine_op op = {.step = TERN_STEP_NONE, .session = old->s.id, .length = TOKENS};
     struct tern_retracted away;
     struct tern_pool *map = NULL;
     struct tern_result r;
@@ -116,9 +117,9 @@ static void old_handles_are_gone(struct tern *t, const struct held *old)
     uint32_t depth;
 
     gone(tern_match(t, old->s.id, &list, TERN_STEP_NONE, CALL_MS, &r), "match");
-    for (enum tern_op_kind kind = TERN_EXTEND; kind <= TERN_SNAPSHOT_RELEASE; kind++) {
+    for (enum engine_op_kind kind = ENGINE_EXTEND; kind <= ENGINE_SNAPSHOT_RELEASE; kind++) {
         op.kind = kind;
-        gone(tern_do(t, &op, CALL_MS, &r), "an operation of a step");
+        gone(op_do(t, &op, CALL_MS, &r), "an operation of a step");
     }
     gone(tern_fetch(t, old->s.id, NULL, 0, CALL_MS, &r), "fetch");
     gone(tern_fetch_cancel(t, old->s.id, CALL_MS), "fetch_cancel");

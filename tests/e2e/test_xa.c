@@ -175,9 +175,9 @@ static enum tern_err side_open(struct side *s, const char *name)
     return engine_open(&s->e, s->daemon->socket, name, &g.layout, CALL_MS);
 }
 
-static enum tern_err op(struct engine_session *s, enum tern_op_kind kind)
+static enum tern_err op(struct engine_session *s, enum engine_op_kind kind)
 {
-    return engine_do(s, (struct tern_op){.kind = kind});
+    return engine_do(s, (struct engine_op){.kind = kind});
 }
 
 /* A session of that prefix's tokens; what is found of it is in its table. */
@@ -246,9 +246,9 @@ static enum tern_err source_turn(struct side *e, struct shared *sh, struct prng 
     if (err == TERN_OK)
         atomic_fetch_add(&sh->wrong_bytes, wrong_in(&s, PREFIX_PAGES, MARK_STRIDE, who, number));
     if (err == TERN_OK && abort)
-        err = op(&s, TERN_ABORT);
+        err = op(&s, ENGINE_ABORT);
     if (err == TERN_OK)
-        err = op(&s, TERN_CLOSE);
+        err = op(&s, ENGINE_CLOSE);
     engine_free(&s);
     if (err == TERN_OK && !abort)
         put_recent(sh, number);
@@ -439,7 +439,7 @@ static void act(struct xa *x, struct fetch *f)
         must(x, "cancel", tern_fetch_cancel(x->e.e.tern, f->session.id, CALL_MS));
     } else {
         f->closed = what == ACT_CLOSE;
-        must(x, "abort", op(&f->session, f->closed ? TERN_CLOSE : TERN_ABORT));
+        must(x, "abort", op(&f->session, f->closed ? ENGINE_CLOSE : ENGINE_ABORT));
     }
     write_what_came_free(x);
     assert_true(admin_status(x->admin, 0, &st));

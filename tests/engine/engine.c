@@ -23,6 +23,8 @@ enum tern_err engine_open_pool(struct engine *e, const char *socket, const char 
     memcpy(e->groups, layout->groups, layout->ngroups * sizeof e->groups[0]);
     err = tern_connect(socket, call_ms, &e->tern);
     if (err == TERN_OK)
+        err = tern_batch_create(e->tern, &e->batch);
+    if (err == TERN_OK)
         err = tern_join(e->tern, name, TERN_BOTH, 0, 1, call_ms);
     if (err == TERN_OK)
         err = tern_pool_open(e->tern, layout, call_ms, &e->pool, NULL);
@@ -39,7 +41,9 @@ enum tern_err engine_open(struct engine *e, const char *socket, const char *name
 
 void engine_close(struct engine *e)
 {
+    tern_batch_destroy(e->batch);
     tern_destroy(e->tern);
+    e->batch = NULL;
     e->tern = NULL;
     e->map = NULL;
 }
@@ -125,14 +129,14 @@ static enum tern_err taken(struct engine_session *s, enum tern_err err)
     return err == TERN_OK ? engine_take(s, &s->last) : err;
 }
 
-enum tern_err engine_do(struct engine_session *s, struct tern_op op)
+enum tern_err engine_do(struct engine_session *s, struct engine_op op)
 {
     op.session = s->id;
     op.step = op.step ? op.step : TERN_STEP_NONE; /* no kernel runs unless a test says so */
-    return taken(s, tern_do(s->engine->tern, &op, s->engine->call_ms, &s->last));
+    return taken(s, op_do(s->engine->tern, &op, s->engine->call_ms, &s->last));
 }
 
-enum tern_err engine_do_within(struct engine_session *s, struct tern_op op, uint32_t wait_ms)
+enum tern_err engine_do_within(struct engine_session *s, struct engine_op op, uint32_t wait_ms)
 {
     uint64_t until = clock_ns() + wait_ms * MS;
     enum tern_err err;
@@ -146,13 +150,13 @@ enum tern_err engine_do_within(struct engine_session *s, struct tern_op op, uint
 enum tern_err engine_extend(struct engine_session *s, uint32_t allocated, uint32_t written)
 {
     return engine_do(
-        s, (struct tern_op){.kind = TERN_EXTEND, .length = allocated, .written = written});
+        s, (struct engine_op){.kind = ENGINE_EXTEND, .length = allocated, .written = written});
 }
 
 enum tern_err engine_commit(struct engine_session *s, uint32_t depth)
 {
     return engine_do(
-        s, (struct tern_op){.kind = TERN_COMMIT, .length = depth, .step = s->engine->step});
+        s, (struct engine_op){.kind = ENGINE_COMMIT, .length = depth, .step = s->engine->step});
 }
 
 enum tern_err engine_run(struct engine_session *s)
@@ -184,7 +188,8 @@ enum tern_err engine_recover(struct engine_session *s, uint32_t wait_ms)
 
 enum tern_err engine_end(struct engine_session *s)
 {
-    enum tern_err err = engine_do(s, (struct tern_op){.kind = TERN_CLOSE, .step = s->engine->step});
+    enum tern_err err =
+        engine_do(s, (struct engine_op){.kind = ENGINE_CLOSE, .step = s->engine->step});
 
     engine_free(s);
     return err;

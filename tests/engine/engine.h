@@ -4,12 +4,14 @@
 #ifndef ENGINE_ENGINE_H
 #define ENGINE_ENGINE_H
 
+#include "engine/op.h"
 #include "engine/table.h"
 
 struct engine {
-    struct tern *tern;     /* owned */
-    struct tern_pool *map; /* owned by tern */
-    uint64_t pool, step;   /* step: the last that was begun */
+    struct tern *tern;        /* owned */
+    struct tern_batch *batch; /* owned: for whoever has several operations */
+    struct tern_pool *map;    /* owned by tern */
+    uint64_t pool, step;      /* step: the last that was begun */
     uint32_t call_ms;
     struct tern_namespace ns;
     struct tern_group groups[TERN_GROUPS_MAX];
@@ -55,9 +57,9 @@ enum tern_err engine_begin_with(struct engine_session *s, struct engine *e, cons
 /* Takes an answer in: lengths and pages. INTERNAL: its pages do not fit the tokens. */
 enum tern_err engine_take(struct engine_session *s, const struct tern_result *r);
 /* One operation on it, and what it answered. */
-enum tern_err engine_do(struct engine_session *s, struct tern_op op);
+enum tern_err engine_do(struct engine_session *s, struct engine_op op);
 /* The same again while the daemon is BUSY or the pool is exhausted. */
-enum tern_err engine_do_within(struct engine_session *s, struct tern_op op, uint32_t wait_ms);
+enum tern_err engine_do_within(struct engine_session *s, struct engine_op op, uint32_t wait_ms);
 enum tern_err engine_extend(struct engine_session *s, uint32_t allocated, uint32_t written);
 enum tern_err engine_commit(struct engine_session *s, uint32_t depth);
 /* Room for all of its tokens, bytes in every page that is missing, a step, and a commit of them. */

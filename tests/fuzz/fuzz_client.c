@@ -276,8 +276,10 @@ static void poll_all(struct tern *t)
 
     for (uint32_t i = 0; i < CALLS_MAX && tern_poll(t, &a) == TERN_OK; i++) {
         check((unsigned)a.err < TERN_ERR_COUNT && a.cookie < CALLS_MAX);
-        for (uint32_t k = 0; k < a.n && a.results; k++)
+        for (uint32_t k = 0; k < a.n && a.results; k++) {
             look_at(&a.results[k]);
+            seen += strlen(tern_result_text(t, k));
+        }
         if (a.events)
             look_at_events(a.events);
     }
@@ -324,24 +326,47 @@ static enum tern_err told(struct tern *t, uint8_t which)
     return err;
 }
 
-static enum tern_err step(struct tern *t, struct tern_op *ops)
+static struct tern_batch *batch_of(struct tern *t)
 {
-    struct tern_result results[OPS] = {{0}};
-    uint32_t done = 0;
-    enum tern_err err = tern_step(t, ops, OPS, 1, results, &done);
+    struct tern_batch *b;
 
-    check(done <= OPS);
-    for (uint32_t i = 0; i < done; i++)
+    check(tern_batch_create(t, &b) == TERN_OK);
+    for (uint32_t i = 0; i < OPS; i++)
+        check(tern_batch_commit(b, 3, 32, TERN_STEP_NONE) == TERN_OK);
+    return b;
+}
+
+static void look_at_all(struct tern *t, const struct tern_result *results, uint32_t n)
+{
+    check(n <= OPS);
+    for (uint32_t i = 0; i < n; i++) {
         look_at(&results[i]);
+        seen += strlen(tern_result_text(t, i));
+    }
+}
+
+static enum tern_err batch(struct tern *t, bool wait, uint64_t cookie)
+{
+    const struct tern_result *results = NULL;
+    struct tern_batch *b = batch_of(t);
+    enum tern_err err;
+    uint32_t done = 0;
+
+    if (wait)
+        err = tern_batch_run(b, 1, &results, &done);
+    else
+        err = tern_batch_submit(b, cookie);
+    look_at_all(t, results, done);
+    tern_batch_destroy(b);
     return err;
 }
 
 static enum tern_err submit(struct tern *t, uint8_t which, const struct tern_tokens *tokens,
-                            const struct tern_op *ops, uint64_t cookie)
+                            uint64_t cookie)
 {
     switch (which % 6) {
     case 0: return tern_submit_match(t, 3, tokens, TERN_STEP_NONE, cookie);
-    case 1: return tern_submit_step(t, ops, OPS, cookie);
+    case 1: return batch(t, false, cookie);
     case 2: return tern_submit_fetch(t, 3, "peer", 0, cookie);
     case 3: return tern_submit_recover(t, 3, cookie);
     case 4: return tern_subscribe(t, NULL, 0, cookie);
@@ -354,8 +379,6 @@ static enum tern_err one_call(struct tern *t, uint64_t cookie)
     static const uint32_t tokens[40];
     struct tern_tokens list = {.v = tokens, .n = 40};
     struct tern_namespace ns = {.model = "m"};
-    struct tern_op ops[OPS] = {
-        {.kind = TERN_COMMIT, .step = TERN_STEP_NONE, .session = 3, .length = 32}};
     struct tern_result result = {0};
     struct tern_retracted away;
     struct tern_depths depths;
@@ -364,8 +387,6 @@ static enum tern_err one_call(struct tern *t, uint64_t cookie)
     uint8_t kind = take();
     enum tern_err err;
 
-    for (uint32_t i = 1; i < OPS; i++)
-        ops[i] = ops[0];
     switch (kind % 16) {
     case 0: return tern_join(t, "e", TERN_BOTH, 0, 1, 1);
     case 1:
@@ -374,15 +395,15 @@ static enum tern_err one_call(struct tern *t, uint64_t cookie)
     case 4: return tern_session_open(t, 7, &ns, 1, &session);
     case 5: return tern_peek_depths(t, 7, &ns, &list, 1, &depths);
     case 6: err = tern_match(t, 3, &list, TERN_STEP_NONE, 1, &result); break;
-    case 7: return step(t, ops);
-    case 8: err = tern_do(t, &ops[0], 1, &result); break;
+    case 7: return batch(t, true, 0);
+    case 8: err = tern_commit(t, 3, 32, TERN_STEP_NONE, 1, &result); break;
     case 9: err = tern_fetch(t, 3, NULL, 0, 1, &result); break;
     case 10: return tern_fetch_cancel(t, 3, 1);
     case 11: return tern_retract(t, 3, TERN_RETRACT_HOST, TERN_STEP_NONE, 1, &away);
     case 12: err = tern_recover(t, 3, 1, &result); break;
     case 13: return tern_namespace_reset(t, &ns, 1, &nodes);
     case 14: return told(t, kind / 16 % 2);
-    default: return submit(t, kind / 16, &list, ops, cookie);
+    default: return submit(t, kind / 16, &list, cookie);
     }
     look_at(&result);
     return err;

@@ -62,7 +62,7 @@ static void end(struct tenant_b *b, struct engine_session *s)
     uint64_t start = clock_ns();
 
     timed(b, e, B_CLOSE, start,
-          engine_do(s, (struct tern_op){.kind = TERN_CLOSE, .step = e->step + 1}));
+          engine_do(s, (struct engine_op){.kind = ENGINE_CLOSE, .step = e->step + 1}));
     engine_free(s);
     engine_publish(e);
 }
@@ -80,9 +80,9 @@ static bool converse(struct tenant_b *b, uint32_t id)
         engine_write(&s, 0, OWN_TOKENS);
     start = clock_ns();
     ok = ok && timed(b, e, B_COMMIT, start,
-                     engine_do(&s, (struct tern_op){.kind = TERN_COMMIT,
-                                                    .length = SHARED_TOKENS,
-                                                    .step = e->step + 1}));
+                     engine_do(&s, (struct engine_op){.kind = ENGINE_COMMIT,
+                                                      .length = SHARED_TOKENS,
+                                                      .step = e->step + 1}));
     end(b, &s);
     return ok;
 }

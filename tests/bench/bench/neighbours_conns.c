@@ -149,7 +149,7 @@ static enum a_answer hear(struct tenant_a *a)
 
 /* The same again while checksums that are being computed hold pages. The first operation is a
  * barrier, so nothing has been done where that one failed. */
-static enum tern_err step(struct tenant_a *a, struct tern_op *ops, uint32_t n)
+static enum tern_err step(struct tenant_a *a, struct engine_op *ops, uint32_t n)
 {
     uint64_t until = clock_ns() + MEMBER_CALL_MS * UINT64_C(1000000);
     struct tern_result results[3];
@@ -157,7 +157,7 @@ static enum tern_err step(struct tenant_a *a, struct tern_op *ops, uint32_t n)
     uint32_t done;
 
     do {
-        err = tern_step(a->engine.tern, ops, n, MEMBER_CALL_MS, results, &done);
+        err = ops_run(a->engine.batch, ops, n, MEMBER_CALL_MS, results, &done);
         for (uint32_t i = 0; err == TERN_OK && i < done; i++)
             err = results[i].err;
     } while (err == TERN_POOL_EXHAUSTED && clock_ns() < until);
@@ -168,17 +168,18 @@ static enum tern_err step(struct tenant_a *a, struct tern_op *ops, uint32_t n)
 static enum a_answer put(struct tenant_a *a)
 {
     uint32_t tokens[NEIGHBOUR_PAGE_TOKENS] = {(uint32_t)a->serial++};
-    struct tern_op ops[] = {{.kind = TERN_EXTEND,
-                             .barrier = true,
-                             .session = a->held[0],
-                             .length = NEIGHBOUR_PAGE_TOKENS,
-                             .written = NEIGHBOUR_PAGE_TOKENS,
-                             .tokens = {.v = tokens, .n = NEIGHBOUR_PAGE_TOKENS}},
-                            {.kind = TERN_COMMIT,
-                             .step = TERN_STEP_NONE,
-                             .session = a->held[0],
-                             .length = NEIGHBOUR_PAGE_TOKENS},
-                            {.kind = TERN_CLOSE, .step = TERN_STEP_NONE, .session = a->held[0]}};
+    struct engine_op ops[] = {
+        {.kind = ENGINE_EXTEND,
+         .barrier = true,
+         .session = a->held[0],
+         .length = NEIGHBOUR_PAGE_TOKENS,
+         .written = NEIGHBOUR_PAGE_TOKENS,
+         .tokens = {.v = tokens, .n = NEIGHBOUR_PAGE_TOKENS}},
+        {.kind = ENGINE_COMMIT,
+         .step = TERN_STEP_NONE,
+         .session = a->held[0],
+         .length = NEIGHBOUR_PAGE_TOKENS},
+        {.kind = ENGINE_CLOSE, .step = TERN_STEP_NONE, .session = a->held[0]}};
     enum tern_err err = step(a, ops, 3);
 
     if (err == TERN_OK)
@@ -190,11 +191,12 @@ static enum a_answer put(struct tenant_a *a)
 /* All that is in the tree makes way for one session, which gives the pages back. */
 static enum a_answer evict(struct tenant_a *a)
 {
-    struct tern_op ops[] = {{.kind = TERN_EXTEND,
-                             .barrier = true,
-                             .session = a->held[0],
-                             .length = CHURN * NEIGHBOUR_PAGE_TOKENS},
-                            {.kind = TERN_REWIND, .step = TERN_STEP_NONE, .session = a->held[0]}};
+    struct engine_op ops[] = {
+        {.kind = ENGINE_EXTEND,
+         .barrier = true,
+         .session = a->held[0],
+         .length = CHURN * NEIGHBOUR_PAGE_TOKENS},
+        {.kind = ENGINE_REWIND, .step = TERN_STEP_NONE, .session = a->held[0]}};
 
     return a_answer_of(a, a->engine.tern, step(a, ops, 2));
 }

@@ -29,12 +29,15 @@ static bool retires_open(struct tenant_a *a)
 /* Behind a step that has not ended. */
 static enum a_answer get_and_give(struct tenant_a *a)
 {
-    struct tern_op ops[] = {
-        {.kind = TERN_EXTEND, .session = a->held[0], .length = NEIGHBOUR_PAGE_TOKENS},
-        {.kind = TERN_REWIND, .session = a->held[0], .step = a->engine.step + 1, .barrier = true}};
+    struct engine_op ops[] = {
+        {.kind = ENGINE_EXTEND, .session = a->held[0], .length = NEIGHBOUR_PAGE_TOKENS},
+        {.kind = ENGINE_REWIND,
+         .session = a->held[0],
+         .step = a->engine.step + 1,
+         .barrier = true}};
     struct tern_result results[2];
     uint32_t done;
-    enum tern_err err = tern_step(a->engine.tern, ops, 2, MEMBER_CALL_MS, results, &done);
+    enum tern_err err = ops_run(a->engine.batch, ops, 2, MEMBER_CALL_MS, results, &done);
 
     if (err == TERN_OK)
         err = results[0].err != TERN_OK ? results[0].err : results[1].err;
@@ -160,11 +163,11 @@ static enum a_answer session_open(struct tenant_a *a)
 
 static enum a_answer session_close(struct tenant_a *a)
 {
-    struct tern_op op = {
-        .kind = TERN_CLOSE, .step = TERN_STEP_NONE, .session = a->held[--a->nheld]};
+    struct engine_op op = {
+        .kind = ENGINE_CLOSE, .step = TERN_STEP_NONE, .session = a->held[--a->nheld]};
     struct tern_result r;
 
-    return a_answer_of(a, a->engine.tern, tern_do(a->engine.tern, &op, MEMBER_CALL_MS, &r));
+    return a_answer_of(a, a->engine.tern, op_do(a->engine.tern, &op, MEMBER_CALL_MS, &r));
 }
 
 static enum a_answer session_open_and_close(struct tenant_a *a)

@@ -24,10 +24,10 @@ static enum tern_err session_open(struct tenant_a *a, const struct tern_namespac
 
 static enum tern_err session_close(struct tenant_a *a, uint64_t session)
 {
-    struct tern_op op = {.kind = TERN_CLOSE, .step = TERN_STEP_NONE, .session = session};
+    struct engine_op op = {.kind = ENGINE_CLOSE, .step = TERN_STEP_NONE, .session = session};
     struct tern_result r;
 
-    return tern_do(a->engine.tern, &op, MEMBER_CALL_MS, &r);
+    return op_do(a->engine.tern, &op, MEMBER_CALL_MS, &r);
 }
 
 /* All but the first `keep`. */
@@ -150,11 +150,11 @@ const struct a_table a_extra_keys = {.name = "extra keys",
 
 /* ---- nodes: one session that gets deeper by a chunk with each request ---- */
 
-static enum a_answer step(struct tenant_a *a, struct tern_op *ops, uint32_t n)
+static enum a_answer step(struct tenant_a *a, struct engine_op *ops, uint32_t n)
 {
     struct tern_result results[3];
     uint32_t done;
-    enum tern_err err = tern_step(a->engine.tern, ops, n, MEMBER_CALL_MS, results, &done);
+    enum tern_err err = ops_run(a->engine.batch, ops, n, MEMBER_CALL_MS, results, &done);
 
     for (uint32_t i = 0; err == TERN_OK && i < n; i++)
         err = results[i].err;
@@ -165,13 +165,15 @@ static enum a_answer step(struct tenant_a *a, struct tern_op *ops, uint32_t n)
 static enum a_answer deeper(struct tenant_a *a)
 {
     uint32_t tokens[L], depth = (uint32_t)a->serial * L;
-    struct tern_op ops[] = {
-        {.kind = TERN_EXTEND,
-         .session = a->held[0],
-         .length = depth + L,
-         .written = depth + L,
-         .tokens = {.v = tokens, .n = L, .base = depth}},
-        {.kind = TERN_COMMIT, .step = TERN_STEP_NONE, .session = a->held[0], .length = depth + L}};
+    struct engine_op ops[] = {{.kind = ENGINE_EXTEND,
+                               .session = a->held[0],
+                               .length = depth + L,
+                               .written = depth + L,
+                               .tokens = {.v = tokens, .n = L, .base = depth}},
+                              {.kind = ENGINE_COMMIT,
+                               .step = TERN_STEP_NONE,
+                               .session = a->held[0],
+                               .length = depth + L}};
     bool written = a->nconns > a->serial;
     enum a_answer answer;
 
@@ -187,14 +189,14 @@ static enum a_answer deeper(struct tenant_a *a)
 static enum a_answer same_again(struct tenant_a *a)
 {
     uint32_t tokens[L];
-    struct tern_op ops[] = {
-        {.kind = TERN_EXTEND,
+    struct engine_op ops[] = {
+        {.kind = ENGINE_EXTEND,
          .session = a->held[0],
          .length = L,
          .written = L,
          .tokens = {.v = tokens, .n = L}},
-        {.kind = TERN_COMMIT, .step = TERN_STEP_NONE, .session = a->held[0], .length = L},
-        {.kind = TERN_CLOSE, .step = TERN_STEP_NONE, .session = a->held[0]}};
+        {.kind = ENGINE_COMMIT, .step = TERN_STEP_NONE, .session = a->held[0], .length = L},
+        {.kind = ENGINE_CLOSE, .step = TERN_STEP_NONE, .session = a->held[0]}};
     enum a_answer answer;
 
     block_tokens(FIXED_ID, 0, L, tokens);

@@ -181,7 +181,7 @@ static bool measure_pipeline(struct rpc *r, uint32_t rounds)
 }
 
 /* A decode iteration: every session gets one token more. */
-static bool step_once(struct rpc *r, struct tern_op *ops, struct tern_result *results,
+static bool step_once(struct rpc *r, struct engine_op *ops, struct tern_result *results,
                       uint32_t tokens)
 {
     static const uint32_t token = 42;
@@ -194,7 +194,7 @@ static bool step_once(struct rpc *r, struct tern_op *ops, struct tern_result *re
         ops[i].tokens = (struct tern_tokens){.v = &token, .n = 1, .base = tokens};
     }
     start = clock_ns();
-    err = tern_step(r->engine.tern, ops, SESSIONS, MEMBER_CALL_MS, results, &done);
+    err = ops_run(r->engine.batch, ops, SESSIONS, MEMBER_CALL_MS, results, &done);
     series_add(&r->step, (double)(clock_ns() - start) / 1e3);
     if (!member_ok(&r->engine, "a Step", err))
         return false;
@@ -206,7 +206,7 @@ static bool step_once(struct rpc *r, struct tern_op *ops, struct tern_result *re
 }
 
 /* The same operation for all sessions, each answered with `err`. */
-static bool step_all(struct rpc *r, struct tern_op *ops, struct tern_op op, enum tern_err err,
+static bool step_all(struct rpc *r, struct engine_op *ops, struct engine_op op, enum tern_err err,
                      double *ret_us)
 {
     static struct tern_result results[SESSIONS];
@@ -219,7 +219,7 @@ static bool step_all(struct rpc *r, struct tern_op *ops, struct tern_op op, enum
     }
     start = clock_ns();
     if (!member_ok(&r->engine, "a Step",
-                   tern_step(r->engine.tern, ops, SESSIONS, MEMBER_CALL_MS, results, &done)))
+                   ops_run(r->engine.batch, ops, SESSIONS, MEMBER_CALL_MS, results, &done)))
         return false;
     end = clock_ns();
     *ret_us = (double)(end - start) / 1e3;
@@ -229,18 +229,18 @@ static bool step_all(struct rpc *r, struct tern_op *ops, struct tern_op op, enum
     return done == SESSIONS;
 }
 
-static enum tern_err hog_do(struct rpc *r, struct tern_op op, struct tern_result *ret)
+static enum tern_err hog_do(struct rpc *r, struct engine_op op, struct tern_result *ret)
 {
-    return tern_do(r->engine.tern, &op, MEMBER_CALL_MS, ret);
+    return op_do(r->engine.tern, &op, MEMBER_CALL_MS, ret);
 }
 
 /* A page for each session: while there is room, and while another session has all pages. */
-static bool measure_exhausted(struct rpc *r, struct tern_op *ops, uint32_t rounds)
+static bool measure_exhausted(struct rpc *r, struct engine_op *ops, uint32_t rounds)
 {
-    const struct tern_op page = {.kind = TERN_EXTEND, .length = PAGE_TOKENS},
-                         back = {.kind = TERN_REWIND, .step = TERN_STEP_NONE};
-    struct tern_op take = {.kind = TERN_EXTEND},
-                   give = {.kind = TERN_REWIND, .step = TERN_STEP_NONE};
+    const struct engine_op page = {.kind = ENGINE_EXTEND, .length = PAGE_TOKENS},
+                           back = {.kind = ENGINE_REWIND, .step = TERN_STEP_NONE};
+    struct engine_op take = {.kind = ENGINE_EXTEND},
+                     give = {.kind = ENGINE_REWIND, .step = TERN_STEP_NONE};
     struct tern_result last;
     double us = 0, unused;
     bool ok = member_ok(&r->engine, "opening a session",
@@ -263,19 +263,19 @@ static bool measure_exhausted(struct rpc *r, struct tern_op *ops, uint32_t round
         }
         ok = ok && member_ok(&r->engine, "giving them back", hog_do(r, give, &last));
     }
-    give.kind = TERN_CLOSE;
+    give.kind = ENGINE_CLOSE;
     return ok && hog_do(r, give, &last) == TERN_OK;
 }
 
 static bool measure_steps(struct rpc *r, uint32_t rounds)
 {
-    static struct tern_op ops[SESSIONS];
+    static struct engine_op ops[SESSIONS];
     static struct tern_result results[SESSIONS];
     double unused;
     bool ok = true;
 
     for (uint32_t i = 0; ok && i < SESSIONS; i++) {
-        ops[i] = (struct tern_op){.kind = TERN_EXTEND};
+        ops[i] = (struct engine_op){.kind = ENGINE_EXTEND};
         ok = member_ok(&r->engine, "opening a session",
                        tern_session_open(r->engine.tern, r->engine.pool, &r->engine.ns,
                                          MEMBER_CALL_MS, &ops[i].session));
@@ -283,12 +283,12 @@ static bool measure_steps(struct rpc *r, uint32_t rounds)
     for (uint32_t i = 0; ok && i < rounds; i++)
         ok = step_once(r, ops, results, i);
     ok = ok &&
-         step_all(r, ops, (struct tern_op){.kind = TERN_REWIND, .step = TERN_STEP_NONE}, TERN_OK,
-                  &unused) &&
+         step_all(r, ops, (struct engine_op){.kind = ENGINE_REWIND, .step = TERN_STEP_NONE},
+                  TERN_OK, &unused) &&
          measure_exhausted(r, ops, r->args->quick ? 6 : 30);
     for (uint32_t i = 0; ok && i < SESSIONS; i++)
         ok = engine_do(&(struct engine_session){.engine = &r->engine, .id = ops[i].session},
-                       (struct tern_op){.kind = TERN_CLOSE, .step = TERN_STEP_NONE}) == TERN_OK;
+                       (struct engine_op){.kind = ENGINE_CLOSE, .step = TERN_STEP_NONE}) == TERN_OK;
     return ok;
 }
 

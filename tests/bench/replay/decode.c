@@ -253,11 +253,11 @@ static bool plan(struct decode *d, struct turn *turn)
         return true;
     if (turn->state == TURN_ARRIVED && n > turn->target)
         engine_add_op(&d->e, turn,
-                      (struct tern_op){.kind = TERN_EXTEND, .length = n, .written = n});
+                      (struct engine_op){.kind = ENGINE_EXTEND, .length = n, .written = n});
     else if (turn->state == TURN_ARRIVED)
         turn->state = TURN_EXTENDED;
     else if ((turn->state == TURN_CLOSING || turn->state == TURN_ABORTING) && turn->session)
-        engine_add_op(&d->e, turn, (struct tern_op){.kind = TERN_CLOSE, .step = turn->step});
+        engine_add_op(&d->e, turn, (struct engine_op){.kind = ENGINE_CLOSE, .step = turn->step});
     else if (turn->state == TURN_CLOSING || turn->state == TURN_ABORTING)
         return finish_turn(d, turn);
     return true;
@@ -269,7 +269,7 @@ static bool take_result(struct decode *d, uint32_t i)
     struct turn *turn = &e->turns[e->op_turn[i]];
     const struct tern_result *r = &e->results[i];
 
-    if (e->ops[i].kind == TERN_CLOSE) {
+    if (e->ops[i].kind == ENGINE_CLOSE) {
         if (r->err == TERN_OK)
             return finish_turn(d, turn);
         engine_says(e, "closing a session: %s", tern_strerror(r->err));

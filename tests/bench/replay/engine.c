@@ -63,6 +63,9 @@ static bool open_pool(struct engine *e, const char *socket, const char *name)
         engine_says(e, "%s: %s", socket, connect_why(err));
         return false;
     }
+    err = tern_batch_create(e->tern, &e->batch);
+    if (err != TERN_OK)
+        return fail(e, "making a batch", err);
     err = tern_join(e->tern, name, TERN_BOTH, 0, e->geometry.ranks, CALL_MS);
     if (err != TERN_OK)
         return fail(e, "joining", err);
@@ -122,6 +125,7 @@ bool engine_start(struct engine *e, const struct options *o, struct board *board
 void engine_finish(struct engine *e)
 {
     team_end(&e->team);
+    tern_batch_destroy(e->batch);
     tern_destroy(e->tern);
     for (uint32_t i = 0; e->turns && i < e->nturns; i++) {
         prompt_finish(&e->turns[i].prompt);
@@ -315,7 +319,7 @@ bool engine_idle(const struct engine *e)
     return true;
 }
 
-void engine_add_op(struct engine *e, const struct turn *turn, struct tern_op op)
+void engine_add_op(struct engine *e, const struct turn *turn, struct engine_op op)
 {
     op.session = turn->session;
     op.step = op.step ? op.step : TERN_STEP_NONE; /* nothing of the turn was launched yet */
@@ -326,7 +330,7 @@ void engine_add_op(struct engine *e, const struct turn *turn, struct tern_op op)
 bool engine_step(struct engine *e)
 {
     uint32_t done = 0;
-    enum tern_err err = tern_step(e->tern, e->ops, e->nops, CALL_MS, e->results, &done);
+    enum tern_err err = ops_run(e->batch, e->ops, e->nops, CALL_MS, e->results, &done);
 
     if (err != TERN_OK)
         return fail(e, "a step", err);

@@ -4,6 +4,7 @@
 #define REPLAY_ENGINE_H
 
 #include "board.h"
+#include "engine/op.h"
 #include "engine/table.h"
 #include "options.h"
 #include "ranks.h"
@@ -91,7 +92,8 @@ struct engine {
     uint32_t nturns;
     struct page_job *jobs; /* owned; of the present step */
     uint32_t njobs, jobs_cap;
-    struct tern_op *ops; /* owned: up to three a turn */
+    struct tern_batch *batch; /* owned */
+    struct engine_op *ops;    /* owned: up to three a turn */
     struct tern_result *results;
     uint32_t *op_turn, nops;
 };
@@ -141,7 +143,7 @@ void engine_add_table(struct engine *e, struct turn *turn, uint32_t from, uint32
 void engine_copy_state(struct engine *e, struct turn *turn, uint32_t at);
 /* Does the jobs, counts what was wrong in `what`, and publishes that step; 0: none is done. */
 bool engine_run_jobs(struct engine *e, uint64_t step, const char *what);
-void engine_add_op(struct engine *e, const struct turn *turn, struct tern_op op);
+void engine_add_op(struct engine *e, const struct turn *turn, struct engine_op op);
 
 /* Sends the operations gathered; false if the daemon is lost. */
 bool engine_step(struct engine *e);

@@ -163,12 +163,12 @@ static uint32_t next_end(const struct engine *e, const struct turn *turn)
 static void plan_piece(struct engine *e, struct turn *turn)
 {
     if (turn->ready > turn->committed) {
-        engine_add_op(e, turn, (struct tern_op){.kind = TERN_EXTEND, .written = turn->ready});
+        engine_add_op(e, turn, (struct engine_op){.kind = ENGINE_EXTEND, .written = turn->ready});
         engine_add_op(
             e, turn,
-            (struct tern_op){.kind = TERN_COMMIT, .length = turn->ready, .step = turn->step});
+            (struct engine_op){.kind = ENGINE_COMMIT, .length = turn->ready, .step = turn->step});
     }
-    engine_add_op(e, turn, (struct tern_op){.kind = TERN_EXTEND, .length = next_end(e, turn)});
+    engine_add_op(e, turn, (struct engine_op){.kind = ENGINE_EXTEND, .length = next_end(e, turn)});
 }
 
 /* All is computed: the rest is committed, up to the last whole chunk. */
@@ -181,13 +181,13 @@ static bool plan_commit(struct prefill *p, struct turn *turn)
     if (!commit && turn->written == n)
         return hand_over(p, turn);
     if (said > turn->written)
-        engine_add_op(e, turn, (struct tern_op){.kind = TERN_EXTEND, .written = said});
+        engine_add_op(e, turn, (struct engine_op){.kind = ENGINE_EXTEND, .written = said});
     if (commit)
         engine_add_op(
             e, turn,
-            (struct tern_op){.kind = TERN_COMMIT, .length = turn->target, .step = turn->step});
+            (struct engine_op){.kind = ENGINE_COMMIT, .length = turn->target, .step = turn->step});
     if (commit && n > said && n > turn->written && e->recurrent < 0)
-        engine_add_op(e, turn, (struct tern_op){.kind = TERN_EXTEND, .written = n});
+        engine_add_op(e, turn, (struct engine_op){.kind = ENGINE_EXTEND, .written = n});
     return true;
 }
 
@@ -206,10 +206,10 @@ static bool plan(struct prefill *p, struct turn *turn)
     else if (turn->state == TURN_WRITTEN) {
         return plan_commit(p, turn);
     } else if (turn->state == TURN_COPYING) {
-        engine_add_op(e, turn, (struct tern_op){.kind = TERN_EXTEND, .written = n});
+        engine_add_op(e, turn, (struct engine_op){.kind = ENGINE_EXTEND, .written = n});
     } else if (turn->state == TURN_CLOSING || turn->state == TURN_ABORTING) {
         if (turn->session)
-            engine_add_op(e, turn, (struct tern_op){.kind = TERN_CLOSE, .step = turn->step});
+            engine_add_op(e, turn, (struct engine_op){.kind = ENGINE_CLOSE, .step = turn->step});
     }
     return true;
 }
@@ -308,11 +308,11 @@ static bool take_result(struct prefill *p, uint32_t i)
 {
     struct turn *turn = &p->e.turns[p->e.op_turn[i]];
     const struct tern_result *r = &p->e.results[i];
-    const struct tern_op *op = &p->e.ops[i];
+    const struct engine_op *op = &p->e.ops[i];
     bool last =
-        i + 1 == p->e.nops || p->e.op_turn[i + 1] != p->e.op_turn[i] || op->kind == TERN_COMMIT;
+        i + 1 == p->e.nops || p->e.op_turn[i + 1] != p->e.op_turn[i] || op->kind == ENGINE_COMMIT;
 
-    if (op->kind == TERN_CLOSE) {
+    if (op->kind == ENGINE_CLOSE) {
         if (r->err != TERN_OK)
             engine_says(&p->e, "closing a session: %s", tern_strerror(r->err));
         finish_turn(p, turn);
@@ -324,20 +324,20 @@ static bool take_result(struct prefill *p, uint32_t i)
     turn->written = r->lengths.written;
     if (!turn_went_well(&p->e, turn, r))
         return true;
-    if (turn->state == TURN_MATCHED && op->kind == TERN_COMMIT)
+    if (turn->state == TURN_MATCHED && op->kind == ENGINE_COMMIT)
         return piece_committed(&p->e, turn, r);
     if (op->length)
         pressure_over(&p->e, turn);
     if (turn->state == TURN_MATCHED)
         return op->length == 0 || extended(p, turn, r);
-    if (op->kind == TERN_COMMIT && turn->committed < turn->target) {
+    if (op->kind == ENGINE_COMMIT && turn->committed < turn->target) {
         pressure_wait(&p->e, turn);
         return piece_committed(&p->e, turn, r);
     }
     if (!last || turn->committed < turn->target)
         return true;
     pressure_over(&p->e, turn);
-    return op->kind == TERN_COMMIT ? committed(p, turn, r) : hand_over(p, turn);
+    return op->kind == ENGINE_COMMIT ? committed(p, turn, r) : hand_over(p, turn);
 }
 
 /* Writes what this iteration's extends brought; then its step is done in every rank. */

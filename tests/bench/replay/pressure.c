@@ -133,7 +133,6 @@ static struct turn *youngest_stuck(struct engine *e, const struct turn *spared)
 static bool say_written(struct engine *e, struct turn *turn)
 {
     uint32_t n = turn->ready;
-    struct tern_op op = {.kind = TERN_EXTEND, .session = turn->session};
     struct tern_result r;
     enum tern_err err;
 
@@ -141,8 +140,7 @@ static bool say_written(struct engine *e, struct turn *turn)
         n = turn->target;
     if (n <= turn->written)
         return true;
-    op.written = n;
-    err = tern_do(e->tern, &op, CALL_MS, &r);
+    err = tern_extend(e->tern, turn->session, NULL, n, 0, CALL_MS, &r);
     if (err != TERN_OK)
         engine_says(e, "saying that %u tokens are written: %s", n, tern_error_text(e->tern));
     turn->written = n;

@@ -457,8 +457,8 @@ TEST(call_arguments_wrong_invalid_without_a_request)
 {
     struct tern_tokens nowhere = {.v = NULL, .n = 1}, keys = {.nkeys = 1}, none = {0};
     static struct tern_extra_key many[TERN_KEYS_MAX + 1];
-    static struct tern_op ops[TERN_STEP_OPS_MAX + 1];
-    static struct tern_result results[TERN_STEP_OPS_MAX + 1];
+    const struct tern_result *results;
+    struct tern_batch *batch;
     struct tern_result r;
     uint64_t pool;
     uint32_t done;
@@ -472,8 +472,18 @@ TEST(call_arguments_wrong_invalid_without_a_request)
     assert_err(TERN_INVALID, tern_match(t, 1, &keys, TERN_STEP_NONE, 100, &r));
     keys = (struct tern_tokens){.keys = many, .nkeys = TERN_KEYS_MAX + 1};
     assert_err(TERN_INVALID, tern_match(t, 1, &keys, TERN_STEP_NONE, 100, &r));
-    assert_err(TERN_INVALID, tern_step(t, ops, 0, 100, results, &done));
-    assert_err(TERN_INVALID, tern_step(t, ops, TERN_STEP_OPS_MAX + 1, 100, results, &done));
+    assert_err(TERN_INVALID, tern_extend(t, 1, &nowhere, 0, 64, 100, &r));
+    assert_ok(tern_batch_create(t, &batch));
+    assert_err(TERN_INVALID, tern_batch_run(batch, 100, &results, &done));
+    assert_err(TERN_INVALID, tern_batch_submit(batch, 1));
+    assert_err(TERN_INVALID, tern_batch_extend(batch, 1, &nowhere, 0, 64));
+    assert_err(TERN_INVALID, tern_batch_extend(batch, 1, &keys, 0, 64));
+    assert_int_equal(tern_batch_count(batch), 0);
+    for (uint32_t i = 0; i < TERN_BATCH_OPS_MAX; i++)
+        assert_ok(tern_batch_snapshot_release(batch, 1));
+    assert_err(TERN_INVALID, tern_batch_snapshot_release(batch, 1));
+    assert_int_equal(tern_batch_count(batch), TERN_BATCH_OPS_MAX);
+    tern_batch_destroy(batch);
     assert_err(TERN_INVALID, tern_join(t, "", TERN_BOTH, 0, 1, 100));
     assert_err(TERN_INVALID, tern_join(t, "e", TERN_BOTH, 1, 1, 100));
     assert_err(TERN_INVALID, tern_join(t, "e", TERN_BOTH, 0, TERN_RANKS_MAX + 1, 100));
@@ -492,21 +502,31 @@ TEST(call_arguments_wrong_invalid_without_a_request)
 TEST(call_without_a_step_invalid_without_a_request)
 {
     struct tern_retracted away;
-    struct tern_result r, results[2];
-    struct tern_op ops[2] = {{.kind = TERN_EXTEND, .session = 1, .length = 64}, {.session = 1}};
-    uint32_t done;
+    struct tern_batch *b;
+    struct tern_result r;
 
     start(serve_nothing, NULL);
     assert_err(TERN_INVALID, tern_match(t, 1, &some_tokens, 0, 100, &r));
     assert_err(TERN_INVALID, tern_submit_match(t, 1, &some_tokens, 0, 7));
     assert_err(TERN_INVALID, tern_retract(t, 1, TERN_RETRACT_DROP, 0, 100, &away));
-    for (enum tern_op_kind kind = TERN_REWIND; kind <= TERN_SLIDE; kind++) {
-        ops[1].kind = kind;
-        assert_err(TERN_INVALID, tern_do(t, &ops[1], 100, &r));
-        assert_non_null(strstr(tern_error_text(t), "TERN_STEP_NONE"));
-        assert_err(TERN_INVALID, tern_step(t, ops, 2, 100, results, &done));
-        assert_err(TERN_INVALID, tern_submit_step(t, ops, 2, 7));
-    }
+    assert_err(TERN_INVALID, tern_rewind(t, 1, 64, 0, 100, &r));
+    assert_non_null(strstr(tern_error_text(t), "TERN_STEP_NONE"));
+    assert_err(TERN_INVALID, tern_commit(t, 1, 64, 0, 100, &r));
+    assert_err(TERN_INVALID, tern_finish(t, 1, 64, 0, 100, &r));
+    assert_err(TERN_INVALID, tern_slide(t, 1, 64, 0, 100, &r));
+    assert_err(TERN_INVALID, tern_abort(t, 1, 0, 100, &r));
+    assert_err(TERN_INVALID, tern_session_close(t, 1, 0, 100, &r));
+    assert_ok(tern_batch_create(t, &b));
+    assert_ok(tern_batch_extend(b, 1, NULL, 0, 64));
+    assert_err(TERN_INVALID, tern_batch_rewind(b, 1, 64, 0));
+    assert_non_null(strstr(tern_error_text(t), "TERN_STEP_NONE"));
+    assert_err(TERN_INVALID, tern_batch_commit(b, 1, 64, 0));
+    assert_err(TERN_INVALID, tern_batch_finish(b, 1, 64, 0));
+    assert_err(TERN_INVALID, tern_batch_slide(b, 1, 64, 0));
+    assert_err(TERN_INVALID, tern_batch_abort(b, 1, 0));
+    assert_err(TERN_INVALID, tern_batch_session_close(b, 1, 0));
+    assert_int_equal(tern_batch_count(b), 1); /* the refused ones are not in it */
+    tern_batch_destroy(b);
     assert_err(TERN_INVALID, tern_wait_published(t, 0, 100));
     assert_err(TERN_INVALID, tern_wait_published(t, TERN_STEP_NONE, 100));
 }
@@ -705,7 +725,7 @@ static void serve_step(struct fake *f)
 
     while ((msg = fake_read(f))) {
         const Tern__Wire__Step *step = (const Tern__Wire__Step *)msg;
-        static Tern__Wire__OpResult results[TERN_STEP_OPS_MAX], *list[TERN_STEP_OPS_MAX];
+        static Tern__Wire__OpResult results[TERN_BATCH_OPS_MAX], *list[TERN_BATCH_OPS_MAX];
         Tern__Wire__StepReply m = TERN__WIRE__STEP_REPLY__INIT;
         Tern__Wire__Shortage shortage = TERN__WIRE__SHORTAGE__INIT;
         Tern__Wire__Shortage for_good = TERN__WIRE__SHORTAGE__INIT;
@@ -734,42 +754,66 @@ static void serve_step(struct fake *f)
     }
 }
 
-TEST(step_operations_have_their_own_results)
+TEST(batch_operations_have_their_own_results_and_words)
 {
-    static struct tern_op ops[TERN_STEP_OPS_MAX];
-    static struct tern_result results[TERN_STEP_OPS_MAX];
+    const struct tern_result *results;
     struct tern_answer answer;
-    struct tern_result r;
-    uint32_t done = 0;
+    struct tern_batch *b;
+    uint32_t done = 0, token = 7;
+    struct tern_tokens one = {.v = &token, .n = 1};
 
     start(serve_step, NULL);
-    for (uint32_t i = 0; i < TERN_STEP_OPS_MAX; i++)
-        ops[i] = (struct tern_op){.kind = TERN_EXTEND, .session = i, .written = i, .length = i + 1};
-    assert_ok(tern_step(t, ops, TERN_STEP_OPS_MAX, 2000, results, &done));
-    assert_int_equal(done, TERN_STEP_OPS_MAX);
+    assert_ok(tern_batch_create(t, &b));
+    for (uint32_t i = 0; i < TERN_BATCH_OPS_MAX; i++)
+        assert_ok(tern_batch_extend(b, i, &one, i, i + 1));
+    assert_ok(tern_batch_run(b, 2000, &results, &done));
+    assert_int_equal(done, TERN_BATCH_OPS_MAX);
+    assert_int_equal(tern_batch_count(b), 0);
     for (uint32_t i = 0; i < done; i++) {
         assert_err(i == 3 ? TERN_POOL_EXHAUSTED : TERN_OK, results[i].err);
         assert_int_equal(results[i].lengths.written, i);
+        assert_true(i == 3 || tern_result_text(t, i)[0] == '\0');
     }
     assert_int_equal(results[3].shortage.needed, 3);
     assert_true(results[3].shortage.until_step == 1ull << 40);
-    assert_err(TERN_POOL_EXHAUSTED, tern_do(t, &ops[3], 2000, &r));
-    assert_int_equal(r.shortage.needed, 3);
-    assert_non_null(strstr(tern_error_text(t), "needs 3 pages"));
-    assert_non_null(strstr(tern_error_text(t), "passed step 1099511627776"));
-    assert_err(TERN_POOL_EXHAUSTED, tern_do(t, &ops[5], 2000, &r)); /* no step is named */
-    assert_non_null(strstr(tern_error_text(t), "no step will bring more"));
-    assert_err(TERN_INVALID, tern_do(t, &ops[6], 2000, &r));
-    assert_non_null(strstr(tern_error_text(t), "EXTEND to allocated 7, written 6 is refused"));
-    assert_non_null(strstr(tern_error_text(t), "the session has committed 0, written 6,"));
-    assert_ok(tern_do(t, &ops[4], 2000, &r));
-    assert_string_equal(tern_error_text(t), "");
-    assert_ok(tern_submit_step(t, ops, 8, 42));
+    assert_non_null(strstr(tern_result_text(t, 3), "tern_extend: group 0 needs 3 pages"));
+    assert_string_equal(tern_result_text(t, done), "");
+    for (uint32_t i = 0; i < 8; i++)
+        assert_ok(tern_batch_commit(b, i, 16 * i, 9));
+    assert_ok(tern_batch_submit(b, 42));
+    assert_int_equal(tern_batch_count(b), 0);
     answer = polled();
     assert_int_equal(answer.cookie, 42);
     assert_int_equal(answer.n, 8);
     assert_err(TERN_POOL_EXHAUSTED, answer.results[3].err);
+    assert_non_null(strstr(tern_result_text(t, 3), "tern_commit: group 0 needs 3 pages"));
     assert_int_equal(answer.results[7].lengths.written, 7);
+    tern_batch_destroy(b);
+}
+
+TEST(operation_that_is_refused_says_why_with_the_numbers)
+{
+    struct tern_result r;
+
+    start(serve_step, NULL);
+    assert_err(TERN_POOL_EXHAUSTED, tern_extend(t, 3, NULL, 3, 4, 2000, &r));
+    assert_int_equal(r.shortage.needed, 3);
+    assert_non_null(strstr(tern_error_text(t), "needs 3 pages"));
+    assert_non_null(strstr(tern_error_text(t), "passed step 1099511627776"));
+    assert_err(TERN_POOL_EXHAUSTED, tern_extend(t, 5, NULL, 5, 6, 2000, &r)); /* names no step */
+    assert_non_null(strstr(tern_error_text(t), "no step will bring more"));
+    assert_err(TERN_INVALID, tern_extend(t, 6, NULL, 6, 7, 2000, &r));
+    assert_non_null(
+        strstr(tern_error_text(t), "tern_extend with written 6 and allocated 7 is refused"));
+    assert_non_null(strstr(tern_error_text(t), "the session has committed 0, written 6,"));
+    assert_err(TERN_INVALID, tern_commit(t, 6, 50, TERN_STEP_NONE, 2000, &r));
+    assert_non_null(strstr(tern_error_text(t), "tern_commit with depth 50 is refused"));
+    assert_err(TERN_INVALID, tern_rewind(t, 6, 51, TERN_STEP_NONE, 2000, &r));
+    assert_non_null(strstr(tern_error_text(t), "tern_rewind with length 51 is refused"));
+    assert_err(TERN_INVALID, tern_abort(t, 6, TERN_STEP_NONE, 2000, &r));
+    assert_non_null(strstr(tern_error_text(t), "tern_abort is refused"));
+    assert_ok(tern_extend(t, 4, NULL, 4, 5, 2000, &r));
+    assert_string_equal(tern_error_text(t), "");
 }
 
 TEST(client_that_is_destroyed_leaves_no_memory_behind)

@@ -43,7 +43,7 @@ TEST(match_longer_than_a_request_goes_in_pieces)
     static struct tern_extra_key keys[700];
     static struct pieces p;
     struct tern_tokens list = {.v = tokens, .n = 1000, .base = 50, .keys = keys, .nkeys = 700};
-    struct tern_op op = {.kind = TERN_EXTEND, .tokens = list};
+    struct tern_batch *b;
     struct tern_result r;
 
     for (uint32_t i = 0; i < 20000; i++)
@@ -65,9 +65,19 @@ TEST(match_longer_than_a_request_goes_in_pieces)
     list.n = 1000; /* fits in one */
     assert_ok(tern_match(t, 6, &list, 9, 10000, &r));
     assert_int_equal(p.pieces, 1);
-    op.tokens.n = 2000;
-    assert_err(TERN_INVALID, tern_do(t, &op, 1000, &r)); /* a step is not divided */
+    list.n = 2000; /* an operation is not divided */
+    assert_err(TERN_INVALID, tern_extend(t, 6, &list, 0, 0, 1000, &r));
     assert_string_not_equal(tern_error_text(t), "");
+    assert_ok(tern_batch_create(t, &b));
+    assert_err(TERN_INVALID, tern_batch_extend(b, 6, &list, 0, 0));
+    list.n = 300; /* three of them are together too large */
+    for (uint32_t i = 0; i < 3; i++)
+        assert_ok(tern_batch_extend(b, 6, &list, 0, 0));
+    assert_err(TERN_INVALID, tern_batch_extend(b, 6, &list, 0, 0));
+    assert_non_null(strstr(tern_error_text(t), "run it, then begin the next"));
+    assert_int_equal(tern_batch_count(b), 3);
+    tern_batch_destroy(b);
+    list.n = 1000;
     assert_ok(tern_match(t, 6, &list, 9, 1000, &r)); /* the refusal cost nothing */
 }
 

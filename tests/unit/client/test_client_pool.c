@@ -18,7 +18,7 @@ _Static_assert(TERN_RANKS_MAX == RANKS_MAX, "ranks");
 
 #define CONTROL (2 * 4096u) /* bytes of a control page */
 _Static_assert(TERN_GROUPS_MAX == GROUPS_MAX, "groups");
-_Static_assert(TERN_STEP_OPS_MAX == STEP_OPS_MAX, "operations of a step");
+_Static_assert(TERN_BATCH_OPS_MAX == STEP_OPS_MAX, "operations of a step");
 _Static_assert(QUICK_RUNS_MAX == REPLY_RUNS_MAX, "runs of an answer");
 
 #define REGION (64u << 10)

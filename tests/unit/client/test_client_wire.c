@@ -14,13 +14,20 @@ static uint8_t body[BODY_MAX], packed[BODY_MAX];
 static struct tern_run runs[QUICK_RUNS_MAX];
 static struct tern_page pages[BODY_MAX / 8];
 static char text[QUICK_TEXT_MAX];
-static struct tern_result results[TERN_STEP_OPS_MAX];
+static struct tern_result results[TERN_BATCH_OPS_MAX];
 
 static struct quick_store *store(void)
 {
+    static char texts[QUICK_TEXTS_MAX];
+    static uint32_t text_at[TERN_BATCH_OPS_MAX];
     static struct quick_store s;
 
-    s = (struct quick_store){.runs = runs, .pages = pages, .pages_max = BODY_MAX / 8, .text = text};
+    s = (struct quick_store){.runs = runs,
+                             .pages = pages,
+                             .pages_max = BODY_MAX / 8,
+                             .text = text,
+                             .texts = texts,
+                             .text_at = text_at};
     text[0] = '\0';
     return &s;
 }
@@ -99,7 +106,7 @@ TEST(quick_match_put_same_as_generated)
 
 TEST(quick_step_put_same_as_generated)
 {
-    static struct tern_op ops[64];
+    static struct client_op ops[64];
     static uint32_t tokens[200];
     struct prng p;
 
@@ -111,8 +118,8 @@ TEST(quick_step_put_same_as_generated)
         size_t size;
 
         for (uint32_t k = 0; k < n; k++)
-            ops[k] = (struct tern_op){
-                .kind = (enum tern_op_kind)(1 + prng_below(&p, 6)),
+            ops[k] = (struct client_op){
+                .kind = (enum client_op_kind)(1 + prng_below(&p, 6)),
                 .barrier = prng_below(&p, 2),
                 .session = prng_u64(&p),
                 .step = edge(&p),
@@ -227,7 +234,9 @@ TEST(quick_step_get_reads_every_field)
     }
     assert_err(TERN_POOL_EXHAUSTED, results[1].err);
     assert_shortage_told(&results[1].shortage);
-    assert_string_equal(text, "wait for step 9");
+    assert_string_equal(text, ""); /* it is that of an operation, not of the whole request */
+    assert_string_equal(store()->texts + store()->text_at[1], "wait for step 9");
+    assert_int_equal(store()->text_at[0] | store()->text_at[2], 0);
     /* One result more than was asked for is no answer. */
     assert_false(quick_step_get(packed, (uint32_t)n, store(), results, 2, &done, &err));
 }
@@ -501,7 +510,7 @@ static uint32_t every_call(void)
     struct tern_layout layout = {.groups = &kv, .ngroups = 1, .bytes = 1 << 20};
     struct tern_namespace ns = {.model = "m"};
     struct tern_tokens list = {.v = v, .n = 70};
-    struct tern_op op = {.kind = TERN_CLOSE, .step = TERN_STEP_NONE, .session = 1};
+    struct tern_batch *batch;
     struct tern_retracted away;
     struct tern_pool *mapped;
     struct tern_result r;
@@ -517,7 +526,14 @@ static uint32_t every_call(void)
     assert_gone(tern_session_open(t, 1, &ns, 0, &handle));
     assert_gone(tern_peek(t, 1, &ns, &list, 0, &depth));
     assert_gone(tern_match(t, 1, &list, 3, 0, &r));
-    assert_gone(tern_do(t, &op, 0, &r));
+    assert_gone(tern_extend(t, 1, NULL, 0, 64, 0, &r));
+    assert_gone(tern_rewind(t, 1, 64, 9, 0, &r));
+    assert_gone(tern_commit(t, 1, 64, 9, 0, &r));
+    assert_gone(tern_finish(t, 1, 64, 9, 0, &r));
+    assert_gone(tern_abort(t, 1, 9, 0, &r));
+    assert_gone(tern_session_close(t, 1, 9, 0, &r));
+    assert_gone(tern_slide(t, 1, 64, 9, 0, &r));
+    assert_gone(tern_snapshot_release(t, 1, 0, &r));
     assert_gone(tern_fetch(t, 1, "host-a", 0, 0, &r));
     assert_gone(tern_fetch_cancel(t, 1, 0));
     assert_gone(tern_retract(t, 1, TERN_RETRACT_DROP, TERN_STEP_NONE, 0, &away));
@@ -526,7 +542,10 @@ static uint32_t every_call(void)
     assert_gone(tern_stats(t, 0, &json));
     assert_gone(tern_ping(t, 0));
     assert_ok(tern_submit_match(t, 1, &list, TERN_STEP_NONE, 1));
-    assert_ok(tern_submit_step(t, &op, 1, 2));
+    assert_ok(tern_batch_create(t, &batch));
+    assert_ok(tern_batch_session_close(batch, 1, TERN_STEP_NONE));
+    assert_ok(tern_batch_submit(batch, 2));
+    tern_batch_destroy(batch);
     assert_ok(tern_submit_fetch(t, 1, "host-a", 0, 3));
     assert_ok(tern_submit_recover(t, 1, 4));
     for (uint32_t n = 0; n < 4;) {
@@ -549,9 +568,9 @@ TEST(every_request_carries_the_trace_id_that_was_set)
 
         start(serve_traced, &seen);
         tern_trace(t, ids[i]);
-        assert_int_equal(every_call(), 19);
+        assert_int_equal(every_call(), 26);
         stop();
-        assert_int_equal(seen.requests, 19);
+        assert_int_equal(seen.requests, 26);
         assert_int_equal(seen.others, 0);
     }
 }

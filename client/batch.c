@@ -1,0 +1,217 @@
+/* The operations of a scheduler's iteration, gathered and sent as one Step. A batch keeps copies of
+ * the tokens in an arena as large as a request may be, so whatever fits in the one fits in the
+ * other, and no array of the caller has to live until the batch is sent. */
+#include "internal.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/err.h"
+
+#define BARRIER_BYTES 2u /* of the field that tern_batch_barrier adds */
+
+struct tern_batch {
+    struct tern *t; /* borrowed */
+    uint32_t n;
+    size_t bytes; /* of the request as it is */
+    uint8_t *arena;
+    size_t used; /* of the arena, which has body_max bytes */
+    struct client_op op[TERN_BATCH_OPS_MAX];
+};
+
+enum tern_err tern_batch_create(struct tern *t, struct tern_batch **ret)
+{
+    struct tern_batch *b = malloc(sizeof *b);
+    uint8_t *arena = malloc(t->socket.body_max);
+
+    t->text[0] = '\0';
+    if (!b || !arena) {
+        free(b);
+        free(arena);
+        return set_error(t, TERN_INTERNAL, NULL);
+    }
+    b->t = t;
+    b->arena = arena;
+    tern_batch_clear(b);
+    *ret = b;
+    return TERN_OK;
+}
+
+void tern_batch_destroy(struct tern_batch *b)
+{
+    if (b)
+        free(b->arena);
+    free(b);
+}
+
+void tern_batch_clear(struct tern_batch *b)
+{
+    b->n = 0;
+    b->bytes = b->used = 0;
+}
+
+uint32_t tern_batch_count(const struct tern_batch *b)
+{
+    return b->n;
+}
+
+/* ---- adding ---- */
+
+static const void *keep(struct tern_batch *b, const void *from, size_t n)
+{
+    uint8_t *to = b->arena + b->used;
+
+    if (n)
+        memcpy(to, from, n);
+    b->used += (n + 7) / 8 * 8;
+    return to;
+}
+
+/* Keys are aligned to 8 bytes, and so is what is kept: a list needs a little more of the arena than
+ * of a request. */
+static bool fits(const struct tern_batch *b, const struct client_op *op)
+{
+    const size_t max = b->t->socket.body_max,
+                 tokens = ((size_t)op->tokens.n * sizeof(*op->tokens.v) + 7) / 8 * 8,
+                 keys = (size_t)op->tokens.nkeys * sizeof(*op->tokens.keys);
+
+    return tokens <= max && b->used + tokens + keys <= max &&
+           b->bytes + quick_op_size(op) + BARRIER_BYTES + TRACE_BYTES <= max;
+}
+
+static enum tern_err add(struct tern_batch *b, struct client_op op)
+{
+    b->t->text[0] = '\0';
+    TRY(check_op(b->t, &op));
+    if (b->n == TERN_BATCH_OPS_MAX)
+        return set_error(
+            b->t, TERN_INVALID,
+            "the batch has TERN_BATCH_OPS_MAX operations: run it, then begin the next");
+    if (!fits(b, &op))
+        return set_error(b->t, TERN_INVALID,
+                         "the batch would be larger than one request can be: run it, then begin "
+                         "the next, or match a part and extend by the rest");
+    b->bytes += quick_op_size(&op);
+    op.tokens.v = keep(b, op.tokens.v, op.tokens.n * sizeof(*op.tokens.v));
+    op.tokens.keys = keep(b, op.tokens.keys, op.tokens.nkeys * sizeof(*op.tokens.keys));
+    b->op[b->n++] = op;
+    return TERN_OK;
+}
+
+enum tern_err tern_batch_extend(struct tern_batch *b, tern_session s,
+                                const struct tern_tokens *append, uint32_t written,
+                                uint32_t allocated)
+{
+    struct client_op op = {
+        .kind = CLIENT_EXTEND, .session = s, .length = allocated, .written = written};
+
+    if (append)
+        op.tokens = *append;
+    return add(b, op);
+}
+
+enum tern_err tern_batch_commit(struct tern_batch *b, tern_session s, uint32_t depth, uint64_t step)
+{
+    return add(
+        b, (struct client_op){.kind = CLIENT_COMMIT, .session = s, .length = depth, .step = step});
+}
+
+enum tern_err tern_batch_rewind(struct tern_batch *b, tern_session s, uint32_t length,
+                                uint64_t step)
+{
+    return add(
+        b, (struct client_op){.kind = CLIENT_REWIND, .session = s, .length = length, .step = step});
+}
+
+enum tern_err tern_batch_finish(struct tern_batch *b, tern_session s, uint32_t length,
+                                uint64_t step)
+{
+    return add(
+        b, (struct client_op){.kind = CLIENT_FINISH, .session = s, .length = length, .step = step});
+}
+
+enum tern_err tern_batch_slide(struct tern_batch *b, tern_session s, uint32_t next_commit,
+                               uint64_t step)
+{
+    return add(b, (struct client_op){
+                      .kind = CLIENT_SLIDE, .session = s, .length = next_commit, .step = step});
+}
+
+enum tern_err tern_batch_snapshot_release(struct tern_batch *b, tern_session s)
+{
+    return add(b, (struct client_op){.kind = CLIENT_SNAPSHOT_RELEASE, .session = s});
+}
+
+enum tern_err tern_batch_abort(struct tern_batch *b, tern_session s, uint64_t step)
+{
+    return add(b, (struct client_op){.kind = CLIENT_ABORT, .session = s, .step = step});
+}
+
+enum tern_err tern_batch_session_close(struct tern_batch *b, tern_session s, uint64_t step)
+{
+    return add(b, (struct client_op){.kind = CLIENT_CLOSE, .session = s, .step = step});
+}
+
+void tern_batch_barrier(struct tern_batch *b)
+{
+    if (b->n == 0)
+        return;
+    b->bytes -= quick_op_size(&b->op[b->n - 1]);
+    b->op[b->n - 1].barrier = true;
+    b->bytes += quick_op_size(&b->op[b->n - 1]);
+}
+
+/* ---- sending ---- */
+
+static enum tern_err check_batch(struct tern_batch *b)
+{
+    if (b->n == 0)
+        return set_error(b->t, TERN_INVALID, "the batch has no operation: there is nothing to do");
+    return TERN_OK;
+}
+
+enum tern_err tern_batch_run(struct tern_batch *b, uint32_t deadline_ms,
+                             const struct tern_result **ret_results, uint32_t *ret_done)
+{
+    struct quick_request q = {.type = FRAME_STEP, .step = {.ops = b->op, .n = b->n}};
+    struct tern *t = b->t;
+    uint32_t n = b->n, got, done;
+    const uint8_t *body;
+    struct call call;
+    enum tern_err err;
+
+    TRY(check_batch(b));
+    TRY(call_start(t, q.type, deadline_ms, &call));
+    TRY(call_put_quick(t, &call, &q));
+    for (uint32_t i = 0; i < n; i++)
+        t->asked[i] = asked_op(&b->op[i]);
+    tern_batch_clear(b);
+    TRY(call_wait(t, &call, &body, &got));
+    if (!quick_step_get(body, got, &t->store, t->results, n, &done, &err))
+        return not_an_answer(t, TERN_MALFORMED);
+    if (err != TERN_OK)
+        return t->text[0] ? err : set_error(t, err, NULL);
+    t->nresults = *ret_done = done;
+    *ret_results = t->results;
+    return TERN_OK;
+}
+
+enum tern_err tern_batch_submit(struct tern_batch *b, uint64_t cookie)
+{
+    struct quick_request q = {.type = FRAME_STEP, .step = {.ops = b->op, .n = b->n}};
+    struct asked *asked;
+    enum tern_err err;
+
+    TRY(check_batch(b));
+    asked = malloc(b->n * sizeof *asked);
+    if (!asked)
+        return set_error(b->t, TERN_INTERNAL, NULL);
+    for (uint32_t i = 0; i < b->n; i++)
+        asked[i] = asked_op(&b->op[i]);
+    err = async_quick(b->t, &q, asked, b->n, cookie);
+    if (err == TERN_OK)
+        tern_batch_clear(b);
+    else
+        free(asked);
+    return err;
+}

@@ -1,0 +1,111 @@
+/* What a refused request is told in words: what was asked, what the session has, what to do. The
+ * daemon's own words come first; where it has none, the numbers of the answer make the sentence.
+ * Sentences about the results of a batch are made when somebody asks for them: in a full pool
+ * hundreds of operations are refused alike, and nobody reads each. */
+#include "internal.h"
+
+#include <inttypes.h>
+#include <stdio.h>
+
+#include "base/err.h"
+
+static const char *const names[ASKED_COUNT] = {
+    [ASKED_NOTHING] = "the request",
+    [CLIENT_EXTEND] = "tern_extend",
+    [CLIENT_REWIND] = "tern_rewind",
+    [CLIENT_COMMIT] = "tern_commit",
+    [CLIENT_FINISH] = "tern_finish",
+    [CLIENT_ABORT] = "tern_abort",
+    [CLIENT_CLOSE] = "tern_session_close",
+    [CLIENT_SLIDE] = "tern_slide",
+    [CLIENT_SNAPSHOT_RELEASE] = "tern_snapshot_release",
+    [ASKED_MATCH] = "tern_match",
+    [ASKED_FETCH] = "tern_fetch",
+    [ASKED_RECOVER] = "tern_recover",
+    [ASKED_RETRACT] = "tern_retract",
+};
+
+/* What of the request the numbers have to fit. */
+static const char *const length_names[ASKED_COUNT] = {
+    [CLIENT_REWIND] = "length",
+    [CLIENT_COMMIT] = "depth",
+    [CLIENT_FINISH] = "length",
+    [CLIENT_SLIDE] = "next_commit",
+};
+
+static void refused_lengths(const struct asked *a, const struct tern_result *r, char *ret)
+{
+    char with[64] = "";
+
+    if (a->kind == CLIENT_EXTEND)
+        snprintf(with, sizeof(with), " with written %u and allocated %u", a->written, a->length);
+    else if (length_names[a->kind])
+        snprintf(with, sizeof(with), " with %s %u", length_names[a->kind], a->length);
+    snprintf(ret, QUICK_TEXT_MAX,
+             "%s%s is refused: the session has committed %u, written %u, allocated %u and %u "
+             "tokens; correct the lengths, or recover the session if it is retracted",
+             names[a->kind], with, r->lengths.committed, r->lengths.written, r->lengths.allocated,
+             r->tokens);
+}
+
+/* Which pages are missing, and whether a step is worth waiting for. */
+static void refused_pages(const struct asked *a, const struct tern_shortage *s, char *ret)
+{
+    char wait[80] = "no step will bring more: finish, abort or retract a session";
+
+    if (s->until_step)
+        snprintf(wait, sizeof(wait), "repeat it when all ranks have passed step %" PRIu64,
+                 s->until_step);
+    snprintf(ret, QUICK_TEXT_MAX,
+             "%s: group %u needs %u pages, and %u are free, %u reclaimable and %u retiring; %s",
+             names[a->kind], s->group, s->needed, s->free, s->reclaimable, s->retiring, wait);
+}
+
+static void words_of(const struct asked *a, const struct tern_result *r, char *ret)
+{
+    if (r->err == TERN_INVALID)
+        refused_lengths(a, r, ret);
+    else if (r->err == TERN_POOL_EXHAUSTED)
+        refused_pages(a, &r->shortage, ret);
+    else
+        snprintf(ret, QUICK_TEXT_MAX, "%s: %s", names[a->kind], err_text(r->err));
+}
+
+uint8_t asked_of(uint16_t type)
+{
+    return type == FRAME_MATCH     ? ASKED_MATCH
+           : type == FRAME_FETCH   ? ASKED_FETCH
+           : type == FRAME_RECOVER ? ASKED_RECOVER
+                                   : ASKED_NOTHING;
+}
+
+struct asked asked_op(const struct client_op *op)
+{
+    return (struct asked){.kind = (uint8_t)op->kind, .length = op->length, .written = op->written};
+}
+
+enum tern_err said(struct tern *t, const struct asked *a, const struct tern_result *r)
+{
+    if (r->err != TERN_OK && !t->text[0])
+        words_of(a, r, t->text);
+    return r->err;
+}
+
+enum tern_err said_retracted(struct tern *t, enum tern_err err, const struct tern_retracted *away)
+{
+    struct tern_result r = {.err = err, .lengths = away->lengths, .shortage = away->shortage};
+
+    if (err == TERN_POOL_EXHAUSTED)
+        words_of(&(struct asked){.kind = ASKED_RETRACT}, &r, t->text);
+    return err;
+}
+
+const char *tern_result_text(struct tern *t, uint32_t i)
+{
+    if (i >= t->nresults || t->results[i].err == TERN_OK)
+        return "";
+    if (t->store.text_at[i])
+        return t->store.texts + t->store.text_at[i];
+    words_of(&t->asked[i], &t->results[i], t->words);
+    return t->words;
+}
