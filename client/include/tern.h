@@ -394,10 +394,10 @@ TERN_API enum tern_err tern_match(struct tern *t, tern_session s, const struct t
 TERN_API enum tern_err tern_extend(struct tern *t, tern_session s, const struct tern_tokens *append,
                                    uint32_t written, uint32_t allocated, uint32_t deadline_ms,
                                    struct tern_result *ret);
-/* Gives whole chunks of L tokens to the prefix tree, up to `depth`. step: the step that writes the
- * pages, or a later one if that was dispatched on them, because pages that the answer replaces are
- * given back behind it. TERN_STEP_NONE: they are written already. ret->lengths.committed says how
- * far it got; a depth that was committed before changes nothing. */
+/* Gives whole chunks of L tokens to the prefix tree, up to `depth`, a multiple of L. step: the step
+ * that writes the pages, or a later one if that was dispatched on them, because pages that the
+ * answer replaces are given back behind it. TERN_STEP_NONE: they are written already.
+ * ret->lengths.committed says how far it got; a depth that was committed before changes nothing. */
 TERN_API enum tern_err tern_commit(struct tern *t, tern_session s, uint32_t depth, uint64_t step,
                                    uint32_t deadline_ms, struct tern_result *ret);
 /* Gives back what is behind `length`: speculative tokens that were rejected. */

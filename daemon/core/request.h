@@ -298,7 +298,8 @@ struct op_result {
     struct lengths lengths;    /* after the operation, whether it failed or not */
     uint32_t tokens;           /* tokens in the session's list */
     uint32_t first_run, nruns; /* in reply.runs */
-    struct shortage shortage;  /* if err is POOL_EXHAUSTED */
+    uint32_t align;           /* L, if a COMMIT is INVALID whose depth is no multiple of it; or 0 */
+    struct shortage shortage; /* if err is POOL_EXHAUSTED */
     const char *text; /* of the first operation that a share of a table refused; static, or NULL */
 };
 

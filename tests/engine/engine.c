@@ -168,7 +168,7 @@ enum tern_err engine_run(struct engine_session *s)
         return err;
     engine_write(s, from, s->ntokens);
     err = engine_publish(s->engine);
-    return err == TERN_OK ? engine_commit(s, s->ntokens) : err;
+    return err == TERN_OK ? engine_commit(s, s->ntokens - s->ntokens % s->table.align) : err;
 }
 
 enum tern_err engine_fetch(struct engine_session *s, const char *peer, uint32_t depth,

@@ -31,6 +31,7 @@
     X(rewind_speculation, 50)                                                                      \
     X(finish_trims, 50)                                                                            \
     X(finish_refused, 10)                                                                          \
+    X(commit_refused, 10)                                                                          \
     X(abort_with_tail, 20)                                                                         \
     X(barrier_stops, 10)                                                                           \
     X(fetch_publishes, 50)                                                                         \

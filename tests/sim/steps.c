@@ -81,7 +81,7 @@ static bool plan_relief(struct sim *w, uint32_t d, const struct session *s, stru
                : chance(w, 70)                   ? STEP_CLOSE
                                                  : STEP_ABORT;
     op->step = op->kind == STEP_COMMIT ? s->last_step : release_step(w, d, s);
-    op->length = op->kind == STEP_COMMIT ? s->written : 0;
+    op->length = op->kind == STEP_COMMIT ? s->written / w->L * w->L : 0;
     return true;
 }
 
@@ -93,7 +93,7 @@ static void plan_rest(struct sim *w, uint32_t d, const struct session *s, struct
     if (r < 45) {
         op->kind = STEP_COMMIT;
         op->step = s->last_step;
-        op->length = chance(w, 85) ? s->written : pick(w, s->written + 6);
+        op->length = chance(w, 85) ? s->written / w->L * w->L : pick(w, s->written + 6);
     } else if (r < 62) {
         op->kind = STEP_REWIND;
         op->length = s->written > s->committed
@@ -111,7 +111,7 @@ static void plan_rest(struct sim *w, uint32_t d, const struct session *s, struct
         } else if (chance(w, 20)) {
             op->kind = STEP_COMMIT;
             op->step = s->last_step;
-            op->length = s->written;
+            op->length = s->written / w->L * w->L;
         }
     } else if (r < 89) {
         op->kind = STEP_ABORT;
@@ -134,7 +134,7 @@ static void plan_commit_behind(struct sim *w, uint32_t d, struct plan *p)
     op->kind = STEP_COMMIT;
     op->session = s->id;
     op->step = w->d[d].engine[s->engine].step + 1;
-    op->length = extend->written;
+    op->length = extend->written / w->L * w->L;
     p->session[p->n] = p->session[p->n - 1];
     p->variant[p->n] = p->variant[p->n - 1];
     p->n++;
@@ -362,9 +362,16 @@ static void did_commit(struct sim *w, uint32_t d, struct session *s, const struc
                        const struct op_result *r, const struct table_run *runs)
 {
     uint32_t k = s->committed / w->L, to = r->lengths.committed / w->L;
-    bool nothing = op->length <= s->committed || s->turn == TURN_NEW;
-    uint32_t goal =
-        nothing ? s->committed : (op->length < s->written ? op->length : s->written) / w->L * w->L;
+    bool nothing = op->length <= s->committed;
+    uint32_t goal = nothing ? s->committed : op->length;
+
+    if (op->length % w->L != 0 || op->length > s->written) {
+        EXPECT(r->err == TERN_INVALID && r->align == (op->length % w->L ? w->L : 0), "commit_depth",
+               "err %u, L %u for %u of %u tokens", r->err, r->align, op->length, s->written);
+        MARK(commit_refused);
+        same_lengths(w, s, &r->lengths, "commit_lengths");
+        return;
+    }
 
     EXPECT(r->lengths.committed >= s->committed &&
                r->lengths.committed <= (goal > s->committed ? goal : s->committed) &&
@@ -398,12 +405,11 @@ static void did_commit(struct sim *w, uint32_t d, struct session *s, const struc
         state_handed(w, d, s, runs + r->first_run, r->nruns);
         state_ended(w, d, s);
     }
-    if (op->length > begin && s->turn != TURN_NEW && !(r->err == TERN_BUSY && w->cfg.tight == 3))
+    if (op->length > begin && !(r->err == TERN_BUSY && w->cfg.tight == 3))
         state_slide(w, d, s, s->committed + w->L, (uint32_t)op->step);
     if (s->committed == goal) {
-        EXPECT(r->err == (!nothing && op->length / w->L * w->L > goal ? TERN_INVALID : TERN_OK) ||
-                   r->err == TERN_BUSY,
-               "commit_answer", "err %u at %u, asked %u", r->err, s->committed, op->length);
+        EXPECT(r->err == TERN_OK || r->err == TERN_BUSY, "commit_answer", "err %u at %u, asked %u",
+               r->err, s->committed, op->length);
     } else if (r->err == TERN_BUSY) {
         if (w->cfg.tight == 1)
             MARK(nodes_full);

@@ -337,6 +337,16 @@ static uint32_t chunk_refs(const struct pool *p)
     return n;
 }
 
+/* T6: a depth that the session may commit to. */
+static enum tern_err commit_check(const struct session *s, const struct pool *p, uint32_t depth,
+                                  struct op_result *ret)
+{
+    if (depth % p->align == 0)
+        return depth <= s->written ? TERN_OK : TERN_INVALID;
+    ret->align = p->align;
+    return TERN_INVALID;
+}
+
 enum tern_err session_commit(struct core *c, struct actions *out, struct engine *e,
                              struct session *s, const struct step_op *op, struct op_result *ret)
 {
@@ -355,13 +365,11 @@ enum tern_err session_commit(struct core *c, struct actions *out, struct engine 
     bool adopted;
 
     duplicates = LIST_EMPTY;
-    if (op->length <= s->committed || s->state == SESSION_OPEN)
-        return TERN_OK; /* T6 has no target: nothing to do */
-    while (err == TERN_OK && s->committed + p->align <= op->length) {
-        if (s->committed + p->align >
-            s->written) /* T6: what is not written cannot be committed; earlier targets stay */
-            err = TERN_INVALID;
-        else if (!records_ready(c, e, s, op->step))
+    TRY(commit_check(s, p, op->length, ret));
+    if (op->length <= s->committed)
+        return TERN_OK; /* T6 has no target: it is a repetition */
+    while (err == TERN_OK && s->committed < op->length) {
+        if (!records_ready(c, e, s, op->step))
             err = refuse_op(ret, TERN_BUSY, share_refused(SHARE_RETIRES));
         else if (!refs_fit(out,
                            (struct runs_wanted){.runs = 2 * p->ngroups, .refs = chunk_refs(p)}))

@@ -164,9 +164,10 @@ static void plan_piece(struct engine *e, struct turn *turn)
 {
     if (turn->ready > turn->committed) {
         engine_add_op(e, turn, (struct engine_op){.kind = ENGINE_EXTEND, .written = turn->ready});
-        engine_add_op(
-            e, turn,
-            (struct engine_op){.kind = ENGINE_COMMIT, .length = turn->ready, .step = turn->step});
+        engine_add_op(e, turn,
+                      (struct engine_op){.kind = ENGINE_COMMIT,
+                                         .length = turn->ready / e->page_tokens * e->page_tokens,
+                                         .step = turn->step});
     }
     engine_add_op(e, turn, (struct engine_op){.kind = ENGINE_EXTEND, .length = next_end(e, turn)});
 }

@@ -215,6 +215,7 @@ static void run(struct actor *a, uint32_t i, uint32_t to, uint64_t step)
     to = to > s->ntokens ? s->ntokens : to;
     if (s->ntokens > SEQUENCE || (to > s->len.written && rig_run_to(s, s->tokens, to) != TERN_OK))
         return;
+    to -= to % rig_pool_view(a->rig, a->pool).align_tokens;
     giving(a, i, (struct step_op){.kind = STEP_COMMIT, .length = to, .step = step});
 }
 

@@ -476,7 +476,7 @@ enum tern_err rig_op(struct rig_session *s, struct step_op op)
     if (s->rig->res.err == TERN_OK && op.kind == STEP_EXTEND && op.tokens.n)
         append(s, &op.tokens);
     rig_take(s, reply, &s->rig->res);
-    if ((op.kind == STEP_COMMIT && op.length > t && s->rig->res.err != TERN_BUSY) ||
+    if ((op.kind == STEP_COMMIT && op.length > t && s->rig->res.err == TERN_OK) ||
         (op.kind == STEP_SLIDE && s->rig->res.err == TERN_OK)) {
         slide(s, op.kind == STEP_SLIDE ? op.length : 0);
         trim_table(s, &s->len);

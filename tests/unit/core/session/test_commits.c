@@ -2,28 +2,37 @@
 
 #include "unit/rig/rig_test.h"
 
-/* T6: a failed check keeps all earlier targets. */
-TEST(commit_beyond_written_keeps_earlier_targets)
+/* T6: nothing is committed by halves, and no other depth than the one that was asked for. */
+TEST(commit_beyond_written_or_within_a_chunk_is_invalid)
 {
+    static const uint32_t beyond[] = {12, 16, 32, 4096}, within[] = {1, 3, 10, 11, 13};
     struct bench b = bench_start(4, 16);
 
     computes_up_to(b.s, seq1, 32, 10);
-    assert_err(TERN_INVALID, rig_commit(b.s, 16, 0)); /* target 12 is beyond C = 10 */
-    assert_lengths(b.s, 8, 10, 10);
-    assert_int_equal(rig_depth(b.s, seq1, 32), 8);
+    for (uint32_t i = 0; i < 4; i++) {
+        assert_err(TERN_INVALID, rig_commit(b.s, beyond[i], 0));
+        assert_int_equal(b.rig->res.align, 0);
+    }
+    for (uint32_t i = 0; i < 5; i++) {
+        assert_err(TERN_INVALID, rig_commit(b.s, within[i], 0));
+        assert_int_equal(b.rig->res.align, 4);
+    }
+    assert_lengths(b.s, 0, 10, 10);
+    assert_int_equal(rig_depth(b.s, seq1, 32), 0);
     commit_to(b.s, seq1, 16, 0);
     assert_lengths(b.s, 16, 16, 16);
 }
 
-TEST(commit_repeated_or_short_of_a_chunk_changes_nothing)
+/* T6 */
+TEST(commit_repeated_changes_nothing)
 {
     struct bench b = bench_start(4, 16);
 
     assert_ok(rig_match(b.s, seq1, 32));
-    run_and_commit(b.s, seq1, 11, 3, 0);
+    run_and_commit(b.s, seq1, 11, 0, 0);
     assert_lengths(b.s, 0, 11, 11);
-    assert_leaves(rig_commit(b.s, 11, 0), b.s, 8, 11, 11);
-    assert_leaves(rig_commit(b.s, 11, 0), b.s, 8, 11, 11);
+    for (uint32_t i = 0; i < 3; i++)
+        assert_leaves(rig_commit(b.s, i == 2 ? 4 : 8, 0), b.s, 8, 11, 11);
     assert_int_equal(rig_group_view(b.rig, b.pool, 0).snapshot, 2);
 }
 
