@@ -307,11 +307,35 @@ static void show_overdue(const struct ctl *ctl, const json_t *overdue)
     }
 }
 
+static void show_certificate(const struct ctl *ctl, const json_t *certificate)
+{
+    double left_s = j_f64(certificate, "left_s");
+
+    if (!json_is_object(certificate))
+        return;
+    if (left_s <= 0)
+        paint(
+            ctl, RED,
+            "\nalarm: this node's certificate has expired (%s): peers refuse every new link. Make "
+            "another one, then `ternctl reload`.\n",
+            j_str(certificate, "not_after"));
+    else if (left_s <= j_f64(certificate, "life_s") / 10)
+        paint(ctl, YELLOW,
+              "\nwarning: this node's certificate expires in %s (%s): make another one, then "
+              "`ternctl reload`.\n",
+              human_age(left_s), j_str(certificate, "not_after"));
+    if (!j_bool(certificate, "own_ca"))
+        paint(ctl, YELLOW,
+              "\nwarning: this node's certificate comes from no CA in tls.ca: peers that trust the "
+              "same CA refuse it.\n");
+}
+
 /* Lists what an operator should look at, with what to do. */
 static void show_alarms(const struct ctl *ctl, const json_t *s)
 {
     show_overdue(ctl, json_object_get(s, "steps_overdue"));
     show_quarantine(ctl, s);
+    show_certificate(ctl, json_object_get(s, "certificate"));
     if (j_u64(json_object_get(s, "fault_injection"), "corrupt_pages") > 0)
         paint(ctl, YELLOW,
               "\nwarning: faults.corrupt_pages is set: this daemon damages what it receives, on "

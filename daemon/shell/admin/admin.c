@@ -285,6 +285,23 @@ static void status_send_buffers(const struct admin_ctx *ctx, struct text_out *ou
     text_object_end(out);
 }
 
+/* This node's own; null in the clear. left_s is negative once it has expired. */
+static void status_certificate(const struct admin_ctx *ctx, struct text_out *out)
+{
+    const struct tls_stats *own = ctx->tls;
+
+    if (own == NULL) {
+        text_str(out, "certificate", NULL);
+        return;
+    }
+    text_object(out, "certificate");
+    text_str(out, "not_after", own->not_after);
+    text_f64(out, "left_s", (double)own->left_s);
+    text_f64(out, "life_s", (double)own->life_s);
+    text_bool(out, "own_ca", own->own_ca);
+    text_object_end(out);
+}
+
 static void status_shell(const struct admin_ctx *ctx, struct text_out *out)
 {
     text_u64(out, "conns", ctx->conns);
@@ -306,6 +323,7 @@ static void status_shell(const struct admin_ctx *ctx, struct text_out *out)
     text_u64(out, "lost", log_lost());
     text_object_end(out);
     text_bool(out, "insecure_peers", ctx->config->insecure_peers);
+    status_certificate(ctx, out);
     text_object(out, "fault_injection");
     text_u64(out, "corrupt_pages", ctx->config->fault_corrupt_pages);
     text_u64(out, "copy_corrupt_every", ctx->config->fault_copy_corrupt_every);

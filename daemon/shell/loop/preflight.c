@@ -66,13 +66,21 @@ static void tls_files(struct findings *f, const struct config *config)
                                    .sessions = 1};
     char why[CONFIG_WHY_BYTES] = "";
     struct tls *made = NULL;
+    struct tls_stats own;
 
     if (!config->tls_cert[0])
         return;
-    if (tls_create(&tls, &made, why, sizeof why) != TERN_OK)
+    if (tls_create(&tls, &made, why, sizeof why) != TERN_OK) {
         wrong(f, "%s", why);
-    else
-        tls_destroy(made);
+        return;
+    }
+    tls_stats(made, &own);
+    if (!own.own_ca)
+        fprintf(f->out,
+                "ternd: warning: tls: %s: comes from no CA in %s: peers that trust the same CA "
+                "refuse it\n",
+                config->tls_cert, config->tls_ca);
+    tls_destroy(made);
 }
 
 static bool binds(const struct addrinfo *list)

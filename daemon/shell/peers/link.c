@@ -240,6 +240,7 @@ void links_tick(struct daemon *d, uint64_t now_ns)
     uint32_t first = ls->pace.next;
 
     log_data_refused(d);
+    links_tls_tick(d);
     listen_tick(&ls->listener, now_ns);
     links_door_tick(d, now_ns);
     links_pace_tick(ls, now_ns);

@@ -98,7 +98,8 @@ struct peer_links {
     struct dial_pace pace;
     struct link_list list[LINK_LISTS]; /* see link_listed */
     struct tls *tls;                   /* owned; NULL: in the clear */
-    struct resolver *resolver;         /* owned; NULL: no peer's address is a name */
+    uint32_t expiry_told;      /* how many EXPIRY_STAGES of our certificate the log has shown */
+    struct resolver *resolver; /* owned; NULL: no peer's address is a name */
     struct io_op resolved;
     void (*connected)(struct peer_link *l, int fd); /* a dial has succeeded; it takes fd over */
     const char *names[CONFIG_PEERS_MAX];

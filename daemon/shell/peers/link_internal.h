@@ -38,6 +38,8 @@ void link_log_transfer(const struct peer_link *l, const struct peer_msg *msg, co
 
 /* Makes TLS ready; does nothing without a certificate in the configuration. */
 enum tern_err links_tls_init(struct daemon *d, char *why, size_t cap);
+/* Says in the log that our certificate comes to its end. */
+void links_tls_tick(struct daemon *d);
 /* Puts TLS under a stream that was just opened. False: it was refused, counted, and closed. */
 bool link_secure(struct peer_link *l);
 /* Logs and counts that the peer, or what it sent, was not accepted. */

@@ -7,6 +7,55 @@
 #include "shell/log/log.h"
 #include "shell/peers/link_internal.h"
 
+/* How near the end of our certificate is: 0 far away, 1 a tenth of its life is left, 2 a hundredth,
+ * EXPIRY_STAGES nothing. Its life counts and not a number of days, because some live for hours. */
+#define EXPIRY_STAGES 3
+
+static uint32_t expiry_stage(const struct tls_stats *own)
+{
+    return own->left_s <= 0                   ? EXPIRY_STAGES
+           : own->left_s <= own->life_s / 100 ? 2
+                                              : own->left_s <= own->life_s / 10;
+}
+
+/* Says it once at each stage: a link that is up outlives the certificates, so nothing else shows
+ * that the next one will be refused. */
+void links_tls_tick(struct daemon *d)
+{
+    struct tls_stats own;
+    uint32_t stage;
+
+    if (!d->links.tls)
+        return;
+    tls_stats(d->links.tls, &own);
+    stage = expiry_stage(&own);
+    if (stage > d->links.expiry_told)
+        log_event(stage == EXPIRY_STAGES ? LEVEL_ERROR : LEVEL_WARN, "certificate_expires",
+                  "cert=%s not_after=%s left_s=%" PRId64 " reason=%s", d->config->tls_cert,
+                  own.not_after, own.left_s,
+                  stage == EXPIRY_STAGES
+                      ? "it has expired: links that are up stay, and peers refuse every new one; "
+                        "make a new certificate, then reload"
+                      : "make a new certificate, then reload");
+    d->links.expiry_told = stage;
+}
+
+/* Our certificate is another now. */
+static void log_own(struct daemon *d, const char *event)
+{
+    struct tls_stats own;
+
+    tls_stats(d->links.tls, &own);
+    log_event(LEVEL_INFO, event, "cert=%s not_after=%s", d->config->tls_cert, own.not_after);
+    if (!own.own_ca)
+        log_event(LEVEL_WARN, "certificate_foreign", "cert=%s ca=%s reason=%s", d->config->tls_cert,
+                  d->config->tls_ca,
+                  "this node's certificate comes from no CA in that file: peers that trust the "
+                  "same CA refuse it");
+    d->links.expiry_told = 0;
+    links_tls_tick(d);
+}
+
 enum tern_err links_tls_init(struct daemon *d, char *why, size_t cap)
 {
     struct peer_links *ls = &d->links;
@@ -19,21 +68,18 @@ enum tern_err links_tls_init(struct daemon *d, char *why, size_t cap)
         .npeers = ls->peers,
         .sessions = ls->n,
     };
-    struct tls_stats stats;
 
     if (!config.cert[0])
         return TERN_OK;
     for (uint32_t i = 0; i < ls->peers; i++)
         ls->names[i] = d->config->peers[i].name;
     TRY(tls_create(&config, &ls->tls, why, cap));
-    tls_stats(ls->tls, &stats);
-    log_event(LEVEL_INFO, "tls", "cert=%s not_after=%s", config.cert, stats.not_after);
+    log_own(d, "tls");
     return TERN_OK;
 }
 
 enum tern_err links_reload(struct daemon *d, char *why, size_t cap)
 {
-    struct tls_stats stats;
     enum tern_err err;
 
     if (!d->links.tls) {
@@ -47,8 +93,7 @@ enum tern_err links_reload(struct daemon *d, char *why, size_t cap)
                   "the certificates that were in force");
         return err;
     }
-    tls_stats(d->links.tls, &stats);
-    log_event(LEVEL_INFO, "reloaded", "cert=%s not_after=%s", d->config->tls_cert, stats.not_after);
+    log_own(d, "reloaded");
     return TERN_OK;
 }
 

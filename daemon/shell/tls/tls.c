@@ -107,9 +107,14 @@ static enum tern_err load(const struct tls *tls, SSL_CTX **ret, char *why, size_
 
 static void use(struct tls *tls, SSL_CTX *ctx)
 {
+    const X509 *cert = SSL_CTX_get0_certificate(ctx);
+
     SSL_CTX_free(tls->ctx); /* sessions that hold it keep it alive */
     tls->ctx = ctx;
-    tls_time_text(X509_get0_notAfter(SSL_CTX_get0_certificate(ctx)), tls->stats.not_after);
+    tls_time_text(X509_get0_notAfter(cert), tls->stats.not_after);
+    tls->not_after_s = tls_time_s(X509_get0_notAfter(cert));
+    tls->stats.life_s = tls->not_after_s - tls_time_s(X509_get0_notBefore(cert));
+    tls->stats.own_ca = tls_own_trusted(ctx);
 }
 
 static size_t arena_bytes(uint32_t sessions)
@@ -172,6 +177,7 @@ void tls_stats(const struct tls *tls, struct tls_stats *ret)
 
     tls_arena_stats(&arena);
     *ret = tls->stats;
+    ret->left_s = tls->not_after_s - (int64_t)time(NULL);
     ret->memory_bytes = arena.cap;
     ret->memory_used_max = arena.used_max;
     ret->memory_refused = arena.refused;

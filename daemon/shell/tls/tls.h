@@ -51,6 +51,8 @@ struct tls_config {
 /* Our own certificate and its use. */
 struct tls_stats {
     char not_after[TLS_TIME_BYTES];
+    int64_t life_s, left_s; /* how long it is valid, and how much of that is left; may be below 0 */
+    bool own_ca; /* it comes from a CA that we trust ourselves, as peers with the same CA do */
     uint64_t reloads, reloads_failed, handshakes;
     uint64_t memory_bytes, memory_used_max, memory_refused; /* of the arena */
 };

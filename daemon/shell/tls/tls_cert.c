@@ -9,6 +9,7 @@
 #include <stdio.h>
 #include <string.h>
 #include <sys/stat.h>
+#include <time.h>
 #include <unistd.h>
 
 #include <openssl/crypto.h>
@@ -140,6 +141,29 @@ void tls_time_text(const ASN1_TIME *at, char ret[TLS_TIME_BYTES])
              (unsigned)(tm.tm_year + 1900) % 10000, (unsigned)(tm.tm_mon + 1) % 100,
              (unsigned)tm.tm_mday % 100, (unsigned)tm.tm_hour % 100, (unsigned)tm.tm_min % 100,
              (unsigned)tm.tm_sec % 100);
+}
+
+int64_t tls_time_s(const ASN1_TIME *at)
+{
+    struct tm tm;
+
+    return ASN1_TIME_to_tm(at, &tm) == 1 ? (int64_t)timegm(&tm) : 0;
+}
+
+bool tls_own_trusted(SSL_CTX *ctx)
+{
+    X509_STORE_CTX *judge = X509_STORE_CTX_new();
+    STACK_OF(X509) *chain = NULL;
+    bool trusted;
+
+    SSL_CTX_get0_chain_certs(ctx, &chain);
+    trusted = judge &&
+              X509_STORE_CTX_init(judge, SSL_CTX_get_cert_store(ctx), SSL_CTX_get0_certificate(ctx),
+                                  chain) == 1 &&
+              X509_verify_cert(judge) == 1;
+    X509_STORE_CTX_free(judge);
+    ERR_clear_error();
+    return trusted;
 }
 
 /* The length is compared, too: a name with a NUL in it is another name. */

@@ -36,6 +36,7 @@ struct tls {
     struct tls_session *free;
     uint32_t handshakes; /* of sessions that peers began, under way */
     struct tls_stats stats;
+    int64_t not_after_s; /* of our certificate, since 1970 */
     uint8_t plain[TLS_PLAIN_BYTES];
 };
 
@@ -52,6 +53,9 @@ enum tern_err tls_read_key(SSL_CTX *ctx, const char *path, char *why, size_t cap
 /* Refuses a certificate of ours that every peer would refuse, here where the cause can be seen. */
 enum tern_err tls_judge_own(const struct tls_config *config, SSL_CTX *ctx, char *why, size_t cap);
 void tls_time_text(const ASN1_TIME *at, char ret[TLS_TIME_BYTES]);
+int64_t tls_time_s(const ASN1_TIME *at); /* since 1970 */
+/* Would we let in a peer that shows our own certificate? */
+bool tls_own_trusted(SSL_CTX *ctx);
 /* Is that exact name one of the certificate's DNS names? The common name is not looked at. */
 bool tls_cert_names(const X509 *cert, const char *name);
 /* Is one of these? The certificate is decoded once, however many there are. */

@@ -656,7 +656,7 @@ static const char answer_keys[] =
     "lost) doors(door waiting places share displaced overdue) send_buffers(bytes "
     "shares(share used reserved) common_used common made_way) conns conns_refused "
     "io(completions cq_overflows sq_waits buffers_empty) tape(recorded dropped "
-    "bytes_used tokens_kept) log(suppressed lost) insecure_peers "
+    "bytes_used tokens_kept) log(suppressed lost) insecure_peers certificate(not_after left_s life_s own_ca) "
     "fault_injection(corrupt_pages copy_corrupt_every) slots sessions(session tenant "
     "engine pool namespace state committed written allocated tokens node node_id ref "
     "ref_s idle_s) next slots pools(pool slot tenant engine state tier other_tier devices() "

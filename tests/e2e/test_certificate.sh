@@ -1,0 +1,38 @@
+#!/usr/bin/env bash
+# A certificate that comes to its end, and one of another CA: the log and ternctl say so while the links still live.
+source "$(dirname "$0")/with_ternd.sh"
+[[ -z $SANITIZE ]] || skip "a sanitizer has to be the first library"
+"$CC" -std=gnu17 -O1 -shared -fPIC -o "$DIR/interpose.so" "$HERE/interpose_clock.c" -ldl
+DAYS=10 bash "$TERN_SOURCE/deploy/make-certs.sh" "$DIR/certs" e2e
+bash "$TERN_SOURCE/deploy/make-certs.sh" "$DIR/other" e2e
+DAY=$((24 * 3600))
+
+# ahead SECONDS: what the daemon takes the time for
+ahead() {
+    echo "$1" >"$DIR/ahead.new"
+    mv "$DIR/ahead.new" "$DIR/ahead"
+}
+
+ahead $((8 * DAY))
+export INTERPOSE_AHEAD=$DIR/ahead
+TERND_PRELOAD=$DIR/interpose.so ternd_start "tls: {ca: $DIR/certs/ca.pem, cert: $DIR/certs/e2e.pem, key: $DIR/certs/e2e.key}" 16M 1
+grep -q "event=tls cert=" "$DIR/log" || skip "this build has no TLS"
+json "$("$CTL" status --json)" "1.9 * $DAY < j['certificate']['left_s'] < 2.1 * $DAY and j['certificate']['own_ca']"
+[[ $("$CTL" status) != *certificate* ]] || fail "a warning while all is well"
+ahead $((9 * DAY + DAY / 2))
+wait_for "the warning" grep -q "level=warn event=certificate_expires .* left_s=43" "$DIR/log"
+[[ $("$CTL" status) == *"warning: this node's certificate expires in "*"ternctl reload"* ]] || fail "$("$CTL" status)"
+ahead $((11 * DAY))
+wait_for "the alarm" grep -q "level=error event=certificate_expires .* left_s=-8" "$DIR/log"
+[[ $("$CTL" status) == *"alarm: this node's certificate has expired"* ]] || fail "$("$CTL" status)"
+[[ $(grep -c event=certificate_expires "$DIR/log") == 2 ]] || fail "not once each: $(cat "$DIR/log")"
+ends 1 "has expired" "$CTL" reload
+
+# another one, which is of another CA
+cp "$DIR/other/e2e.pem" "$DIR/other/e2e.key" "$DIR/certs/"
+"$CTL" reload >/dev/null
+grep -q "level=warn event=certificate_foreign cert=.*e2e.pem ca=.*certs/ca.pem" "$DIR/log" || fail "$(cat "$DIR/log")"
+[[ $("$CTL" status) == *"comes from no CA in tls.ca"* ]] || fail "$("$CTL" status)"
+ends 0 "warning: tls: .*e2e.pem: comes from no CA in .*ca.pem" "$TERN_BIN/ternd" --config "$DIR/config.yaml" --check-config
+ternd_stop
+echo "certificate: ok"
