@@ -169,7 +169,7 @@ bool quick_get(uint16_t type, const uint8_t *body, uint32_t n, struct quick_stor
 }
 
 /* ---- StepReply {status 1, results 2: {status 1, committed 2, written 3, allocated 4, tokens 5,
- * runs 6}} ---- */
+ * runs 6, align 7}} ---- */
 
 /* Where the text is kept; 0: it is empty, or there is no room. */
 static uint32_t keep_text(struct quick_store *store, const char *text)
@@ -202,6 +202,7 @@ static void get_result(struct reader *outer, const struct field *field, struct q
         case 4: reader_u32(&r, &f, &ret->lengths.allocated); break;
         case 5: reader_u32(&r, &f, &ret->tokens); break;
         case 6: get_run(&r, &f, store, ret); break;
+        case 7: reader_u32(&r, &f, &ret->align); break;
         default: break;
         }
     }

@@ -33,6 +33,20 @@ static const char *const length_names[ASKED_COUNT] = {
     [CLIENT_SLIDE] = "next_commit",
 };
 
+/* Where the depth of a commit is no multiple of L: the nearest that are. */
+static void refused_depth(uint32_t depth, const struct tern_result *r, char *ret)
+{
+    uint32_t below = depth / r->align * r->align;
+    char or [16] = "";
+
+    if (below > 0)
+        snprintf(or, sizeof(or), "%u or ", below);
+    snprintf(ret, QUICK_TEXT_MAX,
+             "tern_commit is refused: depth %u is no multiple of %u: use %s%u; the session has "
+             "committed %u and written %u",
+             depth, r->align, or, below + r->align, r->lengths.committed, r->lengths.written);
+}
+
 static void refused_lengths(const struct asked *a, const struct tern_result *r, char *ret)
 {
     char with[64] = "";
@@ -63,7 +77,9 @@ static void refused_pages(const struct asked *a, const struct tern_shortage *s, 
 
 static void words_of(const struct asked *a, const struct tern_result *r, char *ret)
 {
-    if (r->err == TERN_INVALID)
+    if (r->err == TERN_INVALID && r->align)
+        refused_depth(a->length, r, ret);
+    else if (r->err == TERN_INVALID)
         refused_lengths(a, r, ret);
     else if (r->err == TERN_POOL_EXHAUSTED)
         refused_pages(a, &r->shortage, ret);

@@ -301,6 +301,8 @@ struct tern_result {
     const struct tern_run *runs;
     uint32_t nruns;
     struct tern_shortage shortage; /* if err is TERN_POOL_EXHAUSTED */
+    uint32_t align; /* L, if err is TERN_INVALID because the depth of a commit is no multiple of it;
+                       else 0 */
 };
 
 /* Opens a session: one request, or all turns of one conversation. It has a token list and a table

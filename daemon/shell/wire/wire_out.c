@@ -38,7 +38,7 @@ static size_t lengths_size(const struct lengths *l)
 
 static size_t result_size(const struct op_result *r, const struct table_run *runs)
 {
-    size_t n = lengths_size(&r->lengths) + number_size(r->tokens);
+    size_t n = lengths_size(&r->lengths) + number_size(r->tokens) + number_size(r->align);
 
     if (r->err != TERN_OK)
         n += bytes_size(status_size(r->err, r->text ? strlen(r->text) : 0, &r->shortage));
@@ -110,6 +110,7 @@ static void put_result(struct writer *w, uint32_t field, const struct op_result 
     put_number(w, 5, r->tokens);
     for (uint32_t i = 0; i < r->nruns; i++)
         put_run(w, 6, &runs[r->first_run + i]);
+    put_number(w, 7, r->align);
 }
 
 /* ---- whole answers ---- */

@@ -197,6 +197,8 @@ static size_t pack_step_reply(void)
         op[i].written = 64 * i + 1;
         op[i].allocated = 64 * i + 2;
         op[i].tokens = 64 * i + 3;
+        op[i].has_align = i == 2;
+        op[i].align = 16;
         run[i] = fake_run(i, 1000 + i, refs, i + 1);
         run[i].has_from_index = run[i].has_from_generation = i == 1;
         run[i].from_index = 77;
@@ -224,6 +226,7 @@ TEST(quick_step_get_reads_every_field)
     for (uint32_t i = 0; i < 3; i++) {
         assert_told_lengths(&results[i], 64 * i, 64 * i + 1, 64 * i + 2);
         assert_int_equal(results[i].tokens, 64 * i + 3);
+        assert_int_equal(results[i].align, i == 2 ? 16 : 0);
         assert_int_equal(results[i].nruns, 1);
         assert_int_equal(results[i].runs->first, 1000 + i);
         assert_int_equal(results[i].runs->n, i + 1);

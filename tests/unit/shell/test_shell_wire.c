@@ -310,6 +310,7 @@ TEST(wire_out_step_results_decode_as_given)
             results[i].lengths = some_lengths();
             results[i].tokens = number32();
             results[i].shortage = some_shortage();
+            results[i].align = number32();
             results[i].first_run = r.nruns;
             results[i].nruns = some_runs(4, r.nruns);
             r.nruns += results[i].nruns;
@@ -321,6 +322,7 @@ TEST(wire_out_step_results_decode_as_given)
             const Tern__Wire__OpResult *m = AS(StepReply)->results[i];
 
             same_status(m->status, results[i].err, "", &results[i].shortage);
+            assert_int_equal(m->align, results[i].align);
             assert_int_equal(m->committed, results[i].lengths.committed);
             assert_int_equal(m->written, results[i].lengths.written);
             assert_int_equal(m->allocated, results[i].lengths.allocated);
