@@ -103,6 +103,8 @@ struct peer_links {
     struct io_op resolved;
     void (*connected)(struct peer_link *l, int fd); /* a dial has succeeded; it takes fd over */
     const char *names[CONFIG_PEERS_MAX];
+    uint64_t lives[CONFIG_PEERS_MAX]
+                  [2]; /* incarnations that dialled us: the last, the one before */
     /* Connections that were refused, a row for each peer; the last row counts inbound ones that had
      * not said their name. */
     uint64_t refused[CONFIG_PEERS_MAX + 1][TLS_REFUSALS];

@@ -125,6 +125,24 @@ static void replace_older(struct peer_link *l)
     }
 }
 
+/* A daemon that was started anew never has an earlier incarnation again. Where one comes back, two
+ * daemons use one name, and each throws the other's link out, for ever. */
+static void look_for_twin(const struct peer_link *l, uint64_t incarnation)
+{
+    uint64_t *lives = l->d->links.lives[l->peer];
+
+    if (incarnation == lives[0])
+        return;
+    if (incarnation == lives[1])
+        log_event(LEVEL_WARN, "peer_twice",
+                  "peer=%s incarnation=%016" PRIx64 " other=%016" PRIx64 " reason=%s",
+                  link_peer_name(l), incarnation, lives[0],
+                  "two daemons call themselves that and end each other's links: give each a node "
+                  "and a certificate of its own");
+    lives[1] = lives[0];
+    lives[0] = incarnation;
+}
+
 /* ---- hello ---- */
 
 static void greeted(struct peer_link *l, const struct frame_header *h, const uint8_t *body)
@@ -160,6 +178,7 @@ static void greeted(struct peer_link *l, const struct frame_header *h, const uin
         return;
     }
     l->peer = peer;
+    look_for_twin(l, m->incarnation);
     replace_older(l);
     if (l->stream.state == STREAM_OPEN)
         come_up(l, m->incarnation, m->data_port);

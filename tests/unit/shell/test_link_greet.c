@@ -382,6 +382,30 @@ TEST_WITH(a_peer_that_dials_again_replaces_its_older_link, start, stop)
     assert_null(seen.closed[IN_B]); /* it is another peer's */
 }
 
+/* It was started anew: no more than that. The third has the incarnation of the first. */
+TEST_WITH(two_daemons_of_one_name_are_told_from_one_that_restarts, start, stop)
+{
+    static const uint64_t lives[] = {11, 22, 33, 33, 22};
+    Tern__Wire__PeerHello m = a_hello("east");
+
+    for (uint32_t i = 0; i < 5; i++) {
+        uint32_t slot = i % 2 ? IN_B : IN_A;
+
+        memset(&seen, 0, sizeof seen);
+        links[slot].state = PEER_LINK_GREETING;
+        links[slot].stream.state = STREAM_OPEN;
+        links[slot].peer = NONE;
+        m.incarnation = lives[i];
+        said(slot, FRAME_PEER_HELLO, &m.base);
+        assert_int_equal(links[slot].state, PEER_LINK_UP);
+        if (i == 4)
+            assert_non_null(strstr(logged(), "level=warn event=peer_twice peer=east incarnation="
+                                             "0000000000000016 other=0000000000000021 "));
+        else
+            assert_null(strstr(logged(), "peer_twice"));
+    }
+}
+
 TEST_WITH(a_stranger_is_told_why_it_is_not_let_in, start, stop)
 {
     Tern__Wire__PeerHello m = a_hello("north");
