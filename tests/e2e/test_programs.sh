@@ -49,8 +49,8 @@ C
 ends 143 "" env LD_PRELOAD="$(ternd_preload "$DIR/term.so")" "$TERN_BIN/ternd" --admin-socket "$DIR/admin.sock" --huge-pages=no --workers 1 --tenant "$TENANT"
 
 ternd_start "" 16M 1
-"$TERN_BIN/ternctl" status --json | grep -q "\"version\": *\"$VERSION\"" || fail "status --json tells no version"
-"$TERN_BIN/ternctl" status | grep -q "^e2e  version $VERSION  up " || fail "status tells no version"
+ends 0 "\"version\": *\"$VERSION\"" "$TERN_BIN/ternctl" status --json
+ends 0 "^e2e  version $VERSION  up " "$TERN_BIN/ternctl" status
 kill "$TERND_PID"
 rc=0
 wait "$TERND_PID" || rc=$?
