@@ -255,6 +255,20 @@ static enum tern_err check_memory(struct loader *l)
     return TERN_OK;
 }
 
+/* Index 0 of a pool is never used, so a pool has at least two pages. */
+static enum tern_err check_pages(struct loader *l)
+{
+    uint64_t page = l->config->page_bytes_min;
+
+    for (uint32_t i = 0; i < l->config->ntenants; i++)
+        if (l->config->tenants[i].memory_bytes < 2 * page)
+            return loader_fail(l, l->tenant_origin[i], "tenants", (int)i, "memory",
+                               "has no room for two pages of page_bytes_min, which is %" PRIu64
+                               ", so no pool fits: raise it, or lower page_bytes_min",
+                               page);
+    return TERN_OK;
+}
+
 static enum origin origin_of(const struct loader *l, const char *section, const char *key)
 {
     for (size_t i = 0; i < config_settings_n; i++)
@@ -313,6 +327,17 @@ static enum tern_err check_peers(struct loader *l)
     if (l->config->listen.host[0] == '\0')
         return TERN_OK;
     return loader_fail(l, origin_of(l, "", "listen"), "", -1, "listen", "%s", text);
+}
+
+static enum tern_err check_ports(struct loader *l)
+{
+    const struct config *c = l->config;
+
+    if (c->data_port == 0 || c->data_port != c->listen.port)
+        return TERN_OK;
+    return loader_fail(l, origin_of(l, "", "data_port"), "", -1, "data_port",
+                       "is the port of `listen` already: choose another one, or 0, and the kernel "
+                       "chooses");
 }
 
 static enum tern_err check_limits(struct loader *l)
@@ -380,7 +405,9 @@ enum tern_err config_check(struct loader *l)
 {
     TRY(check_tls(l));
     TRY(check_peers(l));
+    TRY(check_ports(l));
     TRY(check_memory(l));
+    TRY(check_pages(l));
     TRY(check_limits(l));
     return check_all(l);
 }

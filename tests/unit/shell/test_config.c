@@ -208,6 +208,9 @@ TEST(config_pages_have_records_in_each_region)
 
 TEST(config_shape_errors_name_their_line)
 {
+    refused(TENANT "insecure_peers: true\nlisten: 127.0.0.1:7001\ndata_port: 7001\n",
+            "t.yaml:7: data_port: ", "is the port of `listen` already");
+    refused(TENANT "page_bytes_min: 1G\n", "t.yaml:4: tenants[0].memory: ", "two pages of");
     refused("node: a\nzork: 3\n" TENANT, "t.yaml:2: zork: ", "unknown key");
     refused("node: a\nlimits:\n  nodes: 5\n  zork: 2\n" TENANT,
             "t.yaml:4: limits.zork: ", "unknown key");
