@@ -61,6 +61,8 @@ check 2 "$DIR/file" 127.0.0.1:0 127.0.0.1:1 "$CLEAR" \
 touch "$DIR/run/t0.sock"
 check 2 "$DIR/run" 127.0.0.1:0 127.0.0.1:1 "$CLEAR" "t0.sock: something that is no socket is there"
 rm "$DIR/run/t0.sock"
+check 0 "$DIR/run" 127.0.0.1:0 127.0.0.1:1 "$CLEAR
+tape: {file: $DIR/none/crash.tape}" "warning: tape.file .*none: No such file or directory; a crash will leave no tape"
 check 2 "$DIR/run" 192.0.2.1:7001 127.0.0.1:1 "$CLEAR" "listen: 192.0.2.1: Cannot assign requested address"
 check 0 "$DIR/run" 127.0.0.1:0 "[fe80::1%nosuch0]:7001" "$CLEAR" \
     "warning: peer other: fe80::1%nosuch0: .* (it is asked for again while it runs)"
@@ -85,7 +87,13 @@ if ! "$TERN_BIN/ternd" --config "$DIR/check.yaml" --insecure-peers=no --tls-ca=/
 fi
 [[ -z $(ls "$DIR/run") ]] || fail "left behind: $(ls "$DIR/run")"
 
-# and a start that fails says the same
+# and a start that fails says the same, and one with few descriptors what is missing
+config "$DIR/run" 127.0.0.1:0 127.0.0.1:1 "$CLEAR"
+(ulimit -n 200 && exec "$TERN_BIN/ternd" --config "$DIR/check.yaml" 2>"$DIR/log") &
+TERND_PID=$!
+ready "$TERND_PID" "$DIR/log"
+ternd_stop
+grep -q "level=warn event=few_descriptors has=200 wants=" "$DIR/log" || fail "few descriptors: $(cat "$DIR/log")"
 config "$DIR/run" 192.0.2.1:7001 127.0.0.1:1 "$CLEAR"
 ends 1 "err=INVALID.*192.0.2.1 cannot be listened on: Cannot assign requested address" \
     "$TERN_BIN/ternd" --config "$DIR/check.yaml"

@@ -132,9 +132,10 @@ static enum tern_err fail(char *why, size_t cap, enum tern_err err, const char *
 
 /* A start with much memory takes long; SIGTERM and SIGINT end it, and SIGHUP waits until it is
  * done. */
-static void start_process(void)
+static void start_process(const struct config *config)
 {
-    struct rlimit files;
+    uint64_t most = plan_descriptors(config);
+    struct rlimit files = {.rlim_max = RLIM_INFINITY};
     sigset_t set;
 
     signal(SIGPIPE, SIG_IGN);
@@ -145,6 +146,11 @@ static void start_process(void)
         files.rlim_cur = files.rlim_max;
         setrlimit(RLIMIT_NOFILE, &files);
     }
+    if (files.rlim_max < most)
+        log_event(LEVEL_WARN, "few_descriptors", "has=%" PRIu64 " wants=%" PRIu64 " reason=%s",
+                  (uint64_t)files.rlim_max, most,
+                  "connections are refused when there are no more: raise LimitNOFILE= or "
+                  "ulimit -Hn");
 }
 
 /* From here on the loop takes the signals. All other threads block them. */
@@ -315,7 +321,7 @@ static enum tern_err start(struct daemon *d, char *why, size_t cap)
     if (getrandom(&d->incarnation, sizeof(d->incarnation), 0) != (ssize_t)sizeof(d->incarnation))
         return fail(why, cap, TERN_INTERNAL, "getrandom failed");
     d->incarnation |= 1; /* 0 means none */
-    start_process();
+    start_process(d->config);
     err = io_create(&io, &d->io, &text);
     if (err != TERN_OK)
         return fail(why, cap, err, text);

@@ -57,6 +57,22 @@ static void socket_place(struct findings *f, const char *path)
         wrong(f, "%s: something that is no socket is there", path);
 }
 
+/* The daemon starts without it; only its last events are lost in a crash. */
+static void tape_place(struct findings *f, const struct config *config)
+{
+    char folder[sizeof config->tape_file], *end;
+
+    snprintf(folder, sizeof folder, "%s", config->tape_file);
+    end = strrchr(folder, '/'); /* paths are absolute */
+    end[end == folder] = '\0';
+    if (config->tape_bytes > 0 && faccessat(AT_FDCWD, folder, W_OK | X_OK, AT_EACCESS) != 0)
+        fprintf(
+            f->out,
+            "ternd: warning: tape.file %s: %s: %s; a crash will leave no tape: make the folder, "
+            "or name another file\n",
+            config->tape_file, folder, strerror(errno));
+}
+
 static void tls_files(struct findings *f, const struct config *config)
 {
     const struct tls_config tls = {.ca = config->tls_ca,
@@ -164,6 +180,8 @@ uint32_t preflight(const struct config *config, FILE *out)
     socket_place(&f, config->admin_socket);
     for (uint32_t i = 0; i < config->ntenants; i++)
         socket_place(&f, config->tenants[i].socket);
+    if (f.n == 0)
+        tape_place(&f, config); /* by default it lies beside the admin socket */
     tls_files(&f, config);
     listen_address(&f, config);
     descriptors(&f, config);

@@ -112,7 +112,10 @@ enum tern_err listen_tcp(struct listener *l, const char *host, uint16_t port, ui
     l->fd = bind_first(list);
     freeaddrinfo(list);
     if (l->fd < 0 || getsockname(l->fd, (struct sockaddr *)&got, &len) != 0) {
-        snprintf(why, cap, "listen %s:%s: %s", host ? host : "", service, strerror(errno));
+        snprintf(why, cap, "listen %s:%s: %s; %s", host ? host : "", service, strerror(errno),
+                 errno == EADDRINUSE
+                     ? "stop what listens there, another daemon perhaps, or choose another port"
+                     : "`listen` has to name an address of this host");
         return TERN_INVALID;
     }
     *ret_port = ntohs(got.ss_family == AF_INET6 ? ((struct sockaddr_in6 *)(void *)&got)->sin6_port
