@@ -1,6 +1,7 @@
 #!/usr/bin/env bash
-# Installs the packages of deploy/packages.txt that are missing. It is the only script that installs anything. Where all
-# of them are there it does nothing and needs no network. --build leaves out those that only the tests need.
+# Installs the packages of deploy/packages.txt that are missing, and what deploy/requirements.txt names for the tests in
+# Python into .venv. It is the only script that installs anything. Where all of it is there it does nothing and needs no
+# network. --build leaves out what only the tests need.
 set -euo pipefail
 cd "$(dirname "$0")"
 
@@ -27,20 +28,33 @@ while read -r package when _; do
     [[ $state == ii* ]] || missing+=("$package")
 done <packages.txt
 
-if [[ ${#missing[@]} -eq 0 ]]; then
-    echo "setup: every package that is needed is installed"
-    exit 0
-fi
-
-as_root=()
-if [[ $(id -u) -ne 0 ]]; then
-    if ! command -v sudo >/dev/null; then
-        echo "setup: not root and no sudo; as root run: apt-get install -y ${missing[*]}" >&2
-        exit 1
+install_packages() {
+    local as_root=()
+    if [[ $(id -u) -ne 0 ]]; then
+        if ! command -v sudo >/dev/null; then
+            echo "setup: not root and no sudo; as root run: apt-get install -y $*" >&2
+            exit 1
+        fi
+        as_root=(sudo)
     fi
-    as_root=(sudo)
+    echo "setup: installing $*"
+    "${as_root[@]}" apt-get update -q
+    "${as_root[@]}" env DEBIAN_FRONTEND=noninteractive apt-get install -y -q --no-install-recommends "$@"
+}
+
+# The stamp is written last: what was broken off is begun anew.
+install_python() {
+    local venv=../.venv
+    cmp -s requirements.txt "$venv/installed.txt" && return
+    echo "setup: installing deploy/requirements.txt into .venv"
+    rm -rf "$venv"
+    /usr/bin/python3 -m venv "$venv"
+    "$venv/bin/pip" install --quiet --disable-pip-version-check --require-virtualenv -r requirements.txt
+    cp requirements.txt "$venv/installed.txt"
+}
+
+if [[ ${#missing[@]} -gt 0 ]]; then
+    install_packages "${missing[@]}"
 fi
-echo "setup: installing ${missing[*]}"
-"${as_root[@]}" apt-get update -q
-"${as_root[@]}" env DEBIAN_FRONTEND=noninteractive apt-get install -y -q --no-install-recommends "${missing[@]}"
-echo "setup: done"
+[[ $what == build ]] || install_python
+echo "setup: all that is needed is installed"

@@ -1,0 +1,79 @@
+"""Tern for Python: KV pages that a daemon owns, as NumPy arrays. README.md shows the calls in their order."""
+
+from __future__ import annotations
+
+from ._lib import STEP_NONE, lib
+from .aio import Async, Event
+from .connection import Connection, Depths, Engine, Pool, Reset
+from .errors import (
+    Busy,
+    Conflict,
+    Corrupt,
+    DaemonLost,
+    Denied,
+    Disk,
+    Exhausted,
+    Gone,
+    Internal,
+    Invalid,
+    Malformed,
+    PeerLost,
+    Quota,
+    Shortage,
+    TernError,
+    TimedOut,
+    Unsupported,
+)
+from .layout import ExtraKey, Group, Namespace
+from .session import Batch, BatchFailed, Copy, Op, Result, Retracted, Session
+
+
+def connect(path: str, *, deadline_ms: int = 0) -> Connection:
+    """Connects to a tenant's socket."""
+    return Connection(path, deadline_ms=deadline_ms)
+
+
+def version() -> str:
+    """The version of libtern."""
+    return str(lib.tern_version().decode())
+
+
+__all__ = [
+    "STEP_NONE",
+    "Async",
+    "Batch",
+    "BatchFailed",
+    "Busy",
+    "Conflict",
+    "Connection",
+    "Copy",
+    "Corrupt",
+    "DaemonLost",
+    "Denied",
+    "Depths",
+    "Disk",
+    "Engine",
+    "Event",
+    "Exhausted",
+    "ExtraKey",
+    "Gone",
+    "Group",
+    "Internal",
+    "Invalid",
+    "Malformed",
+    "Namespace",
+    "Op",
+    "PeerLost",
+    "Pool",
+    "Quota",
+    "Reset",
+    "Result",
+    "Retracted",
+    "Session",
+    "Shortage",
+    "TernError",
+    "TimedOut",
+    "Unsupported",
+    "connect",
+    "version",
+]

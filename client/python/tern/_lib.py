@@ -1,0 +1,261 @@
+"""libtern by ctypes: its structs, its calls, and nothing that has an opinion.
+
+The library is the one that TERN_LIBRARY names by path, else the installed one. The layouts are those of
+client/include/tern.h; tests/test_layout.py compares them with what the C compiler makes of that header.
+"""
+
+from __future__ import annotations
+
+import ctypes as ct
+import ctypes.util
+import os
+
+GROUPS_MAX = 16
+RANKS_MAX = 64
+INFLIGHT_MAX = 64
+BATCH_OPS_MAX = 1024
+STEP_NONE = 2**64 - 1
+
+u32, u64 = ct.c_uint32, ct.c_uint64
+
+
+class Axis(ct.Structure):
+    _fields_ = [("name", ct.c_char_p), ("length", u64), ("stride_bytes", u64)]
+
+
+class Group(ct.Structure):
+    _fields_ = [
+        ("name", ct.c_char_p),
+        ("family", ct.c_int),
+        ("page_tokens", u32),
+        ("page_bytes", u64),
+        ("units", u32),
+        ("cap_pages", u32),
+        ("axes", ct.POINTER(Axis)),
+        ("naxes", u32),
+        ("window", u32),
+        ("reserve", u32),
+    ]
+
+
+class Layout(ct.Structure):
+    _fields_ = [
+        ("groups", ct.POINTER(Group)),
+        ("ngroups", u32),
+        ("shard", ct.c_int),
+        ("bytes", u64),
+        ("supersede", ct.c_int),
+        ("host_bytes", u64),
+    ]
+
+
+class Namespace(ct.Structure):
+    _fields_ = [(name, ct.c_char_p) for name in ("model", "revision", "kv_dtype", "lora", "salt")]
+
+
+class ExtraKey(ct.Structure):
+    _fields_ = [("position", u32), ("zero", u32), ("hi", u64), ("lo", u64)]
+
+
+class Tokens(ct.Structure):
+    _fields_ = [
+        ("v", ct.POINTER(u32)),
+        ("n", u32),
+        ("base", u32),
+        ("keys", ct.POINTER(ExtraKey)),
+        ("nkeys", u32),
+    ]
+
+
+class Lengths(ct.Structure):
+    _fields_ = [("committed", u32), ("written", u32), ("allocated", u32)]
+
+
+class Page(ct.Structure):
+    _fields_ = [("index", u32), ("generation", u32)]
+
+
+class Run(ct.Structure):
+    # `from` is a word of Python: the field is named from_page here.
+    _fields_ = [
+        ("group", u32),
+        ("first", u32),
+        ("n", u32),
+        ("pages", ct.POINTER(Page)),
+        ("from_page", Page),
+    ]
+
+
+class Shortage(ct.Structure):
+    _fields_ = [
+        ("group", u32),
+        ("needed", u32),
+        ("free", u32),
+        ("reclaimable", u32),
+        ("retiring", u32),
+        ("until_step", u64),
+    ]
+
+
+class Result(ct.Structure):
+    _fields_ = [
+        ("err", ct.c_int),
+        ("lengths", Lengths),
+        ("tokens", u32),
+        ("matched", u32),
+        ("fetched_kib", u32),
+        ("retry_ms", u32),
+        ("host_depth", u32),
+        ("runs", ct.POINTER(Run)),
+        ("nruns", u32),
+        ("shortage", Shortage),
+    ]
+
+
+class Depths(ct.Structure):
+    _fields_ = [("resumable", u32), ("history", u32), ("host", u32)]
+
+
+class Retracted(ct.Structure):
+    _fields_ = [
+        ("lengths", Lengths),
+        ("free_now", u32),
+        ("free_at_step", u32),
+        ("shortage", Shortage),
+    ]
+
+
+class Event(ct.Structure):
+    _fields_ = [
+        ("number", u64),
+        ("kind", ct.c_int),
+        ("depth", u32),
+        ("chain", u64),
+        ("parent_chain", u64),
+        ("ns_hi", u64),
+        ("ns_lo", u64),
+        ("pool", u64),
+        ("on_device", ct.c_bool),
+        ("on_host", ct.c_bool),
+        ("tenant", ct.c_char_p),
+    ]
+
+
+class Events(ct.Structure):
+    _fields_ = [("v", ct.POINTER(Event)), ("n", u32), ("lost", u64), ("next", u64)]
+
+
+class Answer(ct.Structure):
+    _fields_ = [
+        ("cookie", u64),
+        ("err", ct.c_int),
+        ("results", ct.POINTER(Result)),
+        ("n", u32),
+        ("events", ct.POINTER(Events)),
+    ]
+
+
+# The structs of tern.h by their C names, for the test that compares them.
+STRUCTS: dict[str, type[ct.Structure]] = {
+    "tern_axis": Axis,
+    "tern_group": Group,
+    "tern_layout": Layout,
+    "tern_namespace": Namespace,
+    "tern_extra_key": ExtraKey,
+    "tern_tokens": Tokens,
+    "tern_lengths": Lengths,
+    "tern_page": Page,
+    "tern_run": Run,
+    "tern_shortage": Shortage,
+    "tern_result": Result,
+    "tern_depths": Depths,
+    "tern_retracted": Retracted,
+    "tern_event": Event,
+    "tern_events": Events,
+    "tern_answer": Answer,
+}
+
+_P, _S, _J = ct.c_void_p, ct.c_char_p, ct.POINTER(ct.c_char_p)
+_RESULT, _TOKENS, _NS = ct.POINTER(Result), ct.POINTER(Tokens), ct.POINTER(Namespace)
+
+# What each call returns and takes. `e` is an enum tern_err.
+_CALLS: dict[str, tuple[object, list[object]]] = {
+    "tern_strerror": (_S, [ct.c_int]),
+    "tern_version": (_S, []),
+    "tern_error_text": (_S, [_P]),
+    "tern_connect": (ct.c_int, [_S, u32, ct.POINTER(_P)]),
+    "tern_destroy": (None, [_P]),
+    "tern_incarnation": (u64, [_P]),
+    "tern_trace": (None, [_P, u64]),
+    "tern_join": (ct.c_int, [_P, _S, ct.c_int, u32, u32, u32]),
+    "tern_join_device": (ct.c_int, [_P, _S, ct.c_int, u32, u32, _S, u32]),
+    "tern_pool_open": (ct.c_int, [_P, ct.POINTER(Layout), u32, ct.POINTER(u64), ct.POINTER(u32)]),
+    "tern_pool_close": (ct.c_int, [_P, u64, u32]),
+    "tern_pool_map": (ct.c_int, [_P, u64, u32, ct.POINTER(_P)]),
+    "tern_pool_base": (_P, [_P]),
+    "tern_pool_bytes": (u64, [_P]),
+    "tern_done_step": (ct.c_int, [_P, u64]),
+    "tern_wait_published": (ct.c_int, [_P, u64, u32]),
+    "tern_session_open": (ct.c_int, [_P, u64, _NS, u32, ct.POINTER(u64)]),
+    "tern_peek_depths": (ct.c_int, [_P, u64, _NS, _TOKENS, u32, ct.POINTER(Depths)]),
+    "tern_match": (ct.c_int, [_P, u64, _TOKENS, u64, u32, _RESULT]),
+    "tern_extend": (ct.c_int, [_P, u64, _TOKENS, u32, u32, u32, _RESULT]),
+    "tern_commit": (ct.c_int, [_P, u64, u32, u64, u32, _RESULT]),
+    "tern_rewind": (ct.c_int, [_P, u64, u32, u64, u32, _RESULT]),
+    "tern_finish": (ct.c_int, [_P, u64, u32, u64, u32, _RESULT]),
+    "tern_slide": (ct.c_int, [_P, u64, u32, u64, u32, _RESULT]),
+    "tern_snapshot_release": (ct.c_int, [_P, u64, u32, _RESULT]),
+    "tern_abort": (ct.c_int, [_P, u64, u64, u32, _RESULT]),
+    "tern_session_close": (ct.c_int, [_P, u64, u64, u32, _RESULT]),
+    "tern_batch_create": (ct.c_int, [_P, ct.POINTER(_P)]),
+    "tern_batch_destroy": (None, [_P]),
+    "tern_batch_clear": (None, [_P]),
+    "tern_batch_extend": (ct.c_int, [_P, u64, _TOKENS, u32, u32]),
+    "tern_batch_commit": (ct.c_int, [_P, u64, u32, u64]),
+    "tern_batch_rewind": (ct.c_int, [_P, u64, u32, u64]),
+    "tern_batch_finish": (ct.c_int, [_P, u64, u32, u64]),
+    "tern_batch_slide": (ct.c_int, [_P, u64, u32, u64]),
+    "tern_batch_snapshot_release": (ct.c_int, [_P, u64]),
+    "tern_batch_abort": (ct.c_int, [_P, u64, u64]),
+    "tern_batch_session_close": (ct.c_int, [_P, u64, u64]),
+    "tern_batch_barrier": (None, [_P]),
+    "tern_batch_run": (ct.c_int, [_P, u32, ct.POINTER(_RESULT), ct.POINTER(u32)]),
+    "tern_batch_submit": (ct.c_int, [_P, u64]),
+    "tern_result_text": (_S, [_P, u32]),
+    "tern_fetch": (ct.c_int, [_P, u64, _S, u32, u32, _RESULT]),
+    "tern_fetch_cancel": (ct.c_int, [_P, u64, u32]),
+    "tern_retract": (ct.c_int, [_P, u64, ct.c_int, u64, u32, ct.POINTER(Retracted)]),
+    "tern_recover": (ct.c_int, [_P, u64, u32, _RESULT]),
+    "tern_namespace_reset_peers": (ct.c_int, [_P, _NS, u32, ct.POINTER(u32), ct.POINTER(u32)]),
+    "tern_stats": (ct.c_int, [_P, u32, _J]),
+    "tern_ping": (ct.c_int, [_P, u32]),
+    "tern_submit_match": (ct.c_int, [_P, u64, _TOKENS, u64, u64]),
+    "tern_submit_fetch": (ct.c_int, [_P, u64, _S, u32, u64]),
+    "tern_submit_recover": (ct.c_int, [_P, u64, u64]),
+    "tern_submit_wait_published": (ct.c_int, [_P, u64, u64]),
+    "tern_fd": (ct.c_int, [_P]),
+    "tern_wants_write": (ct.c_bool, [_P]),
+    "tern_poll": (ct.c_int, [_P, ct.POINTER(Answer)]),
+    "tern_subscribe": (ct.c_int, [_P, _NS, u64, u64]),
+    "tern_unsubscribe": (ct.c_int, [_P, u64, u32]),
+}
+
+
+def _open() -> ct.CDLL:
+    path = os.environ.get("TERN_LIBRARY") or ctypes.util.find_library("tern") or "libtern.so.0"
+    try:
+        lib = ct.CDLL(path)
+    except OSError as why:
+        raise ImportError(
+            f"libtern was not found ({why}): install Tern, or name a built library in TERN_LIBRARY"
+        ) from None
+    for name, (result, takes) in _CALLS.items():
+        try:
+            call = getattr(lib, name)
+        except AttributeError:
+            raise ImportError(f"{path} has no {name}: update Tern and this package together") from None
+        call.restype, call.argtypes = result, takes
+    return lib
+
+
+lib = _open()

@@ -1,0 +1,207 @@
+"""The same requests with asyncio: many at once on one connection, from one event loop.
+
+A request that is cancelled is still answered by the daemon, and its answer still counts for its session;
+a fetch or a recover is cancelled there, too. Synchronous calls may be mixed in.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import ctypes as ct
+from collections.abc import AsyncGenerator, Callable, Iterable
+from dataclasses import dataclass
+
+from . import _lib
+from ._lib import STEP_NONE, lib
+from .connection import Connection
+from .errors import DaemonLost, error_of
+from .layout import ExtraKey, Namespace, TokenList, c_tokens, encoded
+from .session import Batch, Op, Result, Session, shortage_of
+
+_OK, _BUSY, _GONE = 0, 8, 9
+
+
+@dataclass(frozen=True)
+class Event:
+    """A change of one chunk of the prefix tree that ends at `depth`."""
+
+    number: int
+    kind: str  # "stored", "tier" or "removed"
+    depth: int
+    chain: int
+    parent_chain: int
+    pool: int
+    on_device: bool
+    on_host: bool
+    lost: int  # changes that were missed just before this one
+
+
+_KINDS = {1: "stored", 2: "tier", 3: "removed"}
+
+
+class Async:
+    """Requests of one connection. Make one of it, inside the event loop that will use it."""
+
+    def __init__(self, connection: Connection) -> None:
+        self.connection = connection
+        self._loop = asyncio.get_running_loop()
+        self._fd = int(lib.tern_fd(connection._p))
+        self._cookie = 0
+        self._waiting: dict[int, Callable[[_lib.Answer], None]] = {}
+        self._loop.add_reader(self._fd, self._drain)
+
+    def close(self) -> None:
+        """Stops listening. What is under way is answered to nobody."""
+        self._loop.remove_reader(self._fd)
+        self._loop.remove_writer(self._fd)
+
+    # ---- the table of what is under way
+
+    def _drain(self) -> None:
+        answer = _lib.Answer()
+        while (err := lib.tern_poll(self.connection._p, ct.byref(answer))) == _OK:
+            take = self._waiting.get(answer.cookie)
+            if take:
+                take(answer)
+        if err != _BUSY:
+            self._loop.remove_reader(self._fd)
+        if lib.tern_wants_write(self.connection._p):
+            self._loop.add_writer(self._fd, self._drain)
+        else:
+            self._loop.remove_writer(self._fd)
+
+    def _submit(self, call: Callable[[int], int], take: Callable[[_lib.Answer], object]) -> asyncio.Future[object]:
+        self._cookie += 1
+        cookie, future = self._cookie, self._loop.create_future()
+
+        def taken(answer: _lib.Answer) -> None:
+            del self._waiting[cookie]
+            try:
+                value = take(answer)
+            except Exception as error:
+                if not future.cancelled():
+                    future.set_exception(error)
+                return
+            if not future.cancelled():
+                future.set_result(value)
+
+        self.connection._check(call(cookie))
+        self._waiting[cookie] = taken
+        self._loop.call_soon(self._drain)
+        return future
+
+    def _take_one(self, session: Session) -> Callable[[_lib.Answer], Result]:
+        def take(answer: _lib.Answer) -> Result:
+            if answer.n == 0:
+                raise error_of(answer.err, self.connection._text())
+            r, text = answer.results[0], self.connection._text()
+            if answer.err != _GONE:
+                result = session._take(r)
+            if answer.err:
+                raise error_of(answer.err, text, shortage_of(r.shortage, session.pool), r.retry_ms)
+            return result
+
+        return take
+
+    async def _one(self, session: Session, call: Callable[[int], int], brings: bool = False) -> Result:
+        future = self._submit(call, self._take_one(session))
+        try:
+            result = await future
+        except asyncio.CancelledError:
+            if brings:
+                lib.tern_fetch_cancel(self.connection._p, session.handle, 0)
+            raise
+        assert isinstance(result, Result)
+        return result
+
+    # ---- requests
+
+    async def match(
+        self, session: Session, tokens: TokenList, *, step: int = STEP_NONE, keys: Iterable[ExtraKey] = ()
+    ) -> Result:
+        listed, p = c_tokens(tokens, keys), self.connection._p
+        named = session._named(step)
+        return await self._one(
+            session, lambda cookie: lib.tern_submit_match(p, session.handle, ct.byref(listed.c), named, cookie)
+        )
+
+    async def fetch(self, session: Session, peer: str | None, *, depth: int = 0) -> Result:
+        p, name = self.connection._p, encoded(peer)
+        return await self._one(
+            session, lambda cookie: lib.tern_submit_fetch(p, session.handle, name, depth, cookie), brings=True
+        )
+
+    async def recover(self, session: Session) -> Result:
+        p = self.connection._p
+        session._forget()
+        return await self._one(
+            session, lambda cookie: lib.tern_submit_recover(p, session.handle, cookie), brings=True
+        )
+
+    async def wait_published(self, step: int) -> None:
+        p = self.connection._p
+
+        def take(answer: _lib.Answer) -> None:
+            if answer.err:
+                raise error_of(answer.err, self.connection._text())
+
+        await self._submit(lambda cookie: lib.tern_submit_wait_published(p, step, cookie), take)
+
+    async def run(self, batch: Batch) -> list[Op]:
+        """Batch.run: the errors of its operations are in them."""
+        ops, batch.ops = batch.ops, []
+
+        def take(answer: _lib.Answer) -> list[Op]:
+            if answer.err:
+                raise error_of(answer.err, self.connection._text())
+            for i, op in enumerate(ops[: answer.n]):
+                op._settle(answer.results[i], lib.tern_result_text(self.connection._p, i).decode())
+            return ops
+
+        await self._submit(lambda cookie: lib.tern_batch_submit(batch._b, cookie), take)
+        return ops
+
+    async def subscribe(self, ns: Namespace | None = None, *, start: int = 0) -> AsyncGenerator[Event, None]:
+        """Changes of a namespace, or of the whole tenant, from number `start` on; 0: from now on."""
+        self._cookie += 1
+        cookie, p = self._cookie, self.connection._p
+        queue: asyncio.Queue[Event | Exception] = asyncio.Queue()
+
+        def take(answer: _lib.Answer) -> None:
+            if answer.err:
+                queue.put_nowait(error_of(answer.err, self.connection._text()))
+                return
+            changes = answer.events.contents
+            for i in range(changes.n):
+                e = changes.v[i]
+                queue.put_nowait(
+                    Event(
+                        e.number,
+                        _KINDS.get(e.kind, str(e.kind)),
+                        e.depth,
+                        e.chain,
+                        e.parent_chain,
+                        e.pool,
+                        e.on_device,
+                        e.on_host,
+                        changes.lost if i == 0 else 0,
+                    )
+                )
+
+        c_ns = ct.byref(ns._c()) if ns else None
+        self.connection._check(lib.tern_subscribe(p, c_ns, start, cookie))
+        self._waiting[cookie] = take
+        self._loop.call_soon(self._drain)
+        try:
+            while True:
+                item = await queue.get()
+                if isinstance(item, Exception):
+                    raise item
+                yield item
+        finally:
+            self._waiting.pop(cookie, None)
+            if self.connection._handle is not None:
+                lib.tern_unsubscribe(p, cookie, 0)
+
+
+__all__ = ["Async", "DaemonLost", "Event"]

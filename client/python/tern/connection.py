@@ -1,0 +1,258 @@
+"""A connection to the daemon of this host, the engine that it belongs to, and its mapped pools."""
+
+from __future__ import annotations
+
+import ctypes as ct
+import json
+import math
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from types import TracebackType
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import numpy.typing as npt
+
+from . import _lib
+from ._lib import STEP_NONE, lib
+from .errors import DaemonLost, Invalid, Shortage, error_of
+from .layout import ROLES, ExtraKey, Group, Namespace, TokenList, c_layout, c_tokens, choice, encoded
+
+if TYPE_CHECKING:
+    from .session import Batch, Session
+
+
+class Handle:
+    """A struct tern. It ends when nobody has it any more: not the Connection, and no array of pages.
+    So an array that is used after close() still lies in mapped memory."""
+
+    def __init__(self, pointer: ct.c_void_p) -> None:
+        self.pointer = pointer
+
+    def __del__(self) -> None:
+        lib.tern_destroy(self.pointer)
+
+
+@dataclass(frozen=True)
+class Reset:
+    nodes: int  # prefix nodes that are still held, and go when nobody holds them
+    unreached: int  # peers that are told when they are connected again
+
+
+@dataclass(frozen=True)
+class Depths:
+    resumable: int  # what a match would find
+    history: int  # what HISTORY alone reaches
+    host: int  # what a match and a fetch from the host tier would find
+
+
+class Connection:
+    """One connection of one process; it belongs to one thread at a time. It is no use after a fork:
+    start processes by spawn. close() ends it, or the last array of pages does, whichever is later."""
+
+    def __init__(self, path: str, *, deadline_ms: int = 0) -> None:
+        pointer = ct.c_void_p()
+        self._handle: Handle | None = None
+        err = lib.tern_connect(path.encode(), deadline_ms, ct.byref(pointer))
+        if err:
+            raise error_of(err, f"{path}: {lib.tern_error_text(None).decode()}")
+        self._handle = Handle(pointer)
+
+    def __enter__(self) -> Connection:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+    def close(self) -> None:
+        self._handle = None
+
+    @property
+    def _p(self) -> ct.c_void_p:
+        if self._handle is None:
+            raise DaemonLost("this connection was closed: connect again")
+        return self._handle.pointer
+
+    def _text(self) -> str:
+        return str(lib.tern_error_text(self._p).decode())
+
+    def _check(self, err: int, shortage: Shortage | None = None, retry_ms: int = 0) -> None:
+        if err:
+            raise error_of(err, self._text(), shortage, retry_ms)
+
+    @property
+    def incarnation(self) -> int:
+        """The number of the daemon's life: another one after each start."""
+        return int(lib.tern_incarnation(self._p))
+
+    def trace(self, trace_id: int) -> None:
+        """From now on the requests of this connection carry this id, which the daemons log."""
+        lib.tern_trace(self._p, trace_id)
+
+    def ping(self, *, deadline_ms: int = 0) -> None:
+        self._check(lib.tern_ping(self._p, deadline_ms))
+
+    def stats(self, *, deadline_ms: int = 0) -> dict[str, Any]:
+        text = ct.c_char_p()
+        self._check(lib.tern_stats(self._p, deadline_ms, ct.byref(text)))
+        told: dict[str, Any] = json.loads(text.value or b"{}")
+        return told
+
+    def wait_published(self, step: int, *, deadline_ms: int = 0) -> None:
+        """Waits until every rank has passed `step`, as the daemon sees it."""
+        self._check(lib.tern_wait_published(self._p, step, deadline_ms))
+
+    def namespace_reset(self, ns: Namespace, *, deadline_ms: int = 0) -> Reset:
+        """Forgets what was committed under `ns`, here and on the peers that are connected."""
+        nodes, unreached = ct.c_uint32(), ct.c_uint32()
+        self._check(
+            lib.tern_namespace_reset_peers(
+                self._p, ct.byref(ns._c()), deadline_ms, ct.byref(nodes), ct.byref(unreached)
+            )
+        )
+        return Reset(nodes.value, unreached.value)
+
+    def join(
+        self,
+        name: str,
+        *,
+        role: str = "both",
+        rank: int = 0,
+        world: int = 1,
+        device: str | None = None,
+        deadline_ms: int = 0,
+    ) -> Engine:
+        """Makes this process a part of the engine `name`: its scheduler, a worker, or both."""
+        self._check(
+            lib.tern_join_device(
+                self._p, name.encode(), choice(ROLES, "role", role), rank, world, encoded(device), deadline_ms
+            )
+        )
+        return Engine(self, name)
+
+
+class Engine:
+    """What this process has joined. Leaving the `with` block closes the connection, and so leaves
+    the engine."""
+
+    def __init__(self, connection: Connection, name: str) -> None:
+        self.connection, self.name = connection, name
+        self.last_step = 0
+        self._pools: list[Pool] = []
+
+    def __enter__(self) -> Engine:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.connection.close()
+
+    def open_pool(
+        self,
+        groups: Sequence[Group],
+        *,
+        bytes: int,
+        host_bytes: int = 0,
+        supersede: str = "lazy",
+        shard: str = "none",
+        deadline_ms: int = 0,
+    ) -> Pool:
+        """Carves a pool from the tenant's memory and maps this rank's region of it."""
+        layout, kept = c_layout(groups, bytes, host_bytes, supersede, shard)
+        handle, align = ct.c_uint64(), ct.c_uint32()
+        c = self.connection
+        c._check(lib.tern_pool_open(c._p, ct.byref(layout), deadline_ms, ct.byref(handle), ct.byref(align)))
+        del kept
+        return self.map_pool(handle.value, groups, align_tokens=align.value, deadline_ms=deadline_ms)
+
+    def map_pool(
+        self, handle: int, groups: Sequence[Group], *, align_tokens: int, deadline_ms: int = 0
+    ) -> Pool:
+        """Maps a pool that another process of this engine has opened."""
+        mapped = ct.c_void_p()
+        c = self.connection
+        c._check(lib.tern_pool_map(c._p, handle, deadline_ms, ct.byref(mapped)))
+        pool = Pool(self, handle, mapped, tuple(groups), align_tokens)
+        self._pools.append(pool)
+        return pool
+
+    def batch(self) -> Batch:
+        """An empty batch, to be used in each iteration."""
+        from .session import Batch
+
+        return Batch(self)
+
+    @contextmanager
+    def step(self) -> Iterator[int]:
+        """One iteration: gives its number, and publishes it at the end for an engine that computes in
+        the block itself. After an exception it is not published; a later step covers it."""
+        self.last_step += 1
+        yield self.last_step
+        for pool in self._pools:
+            pool.done_step(self.last_step)
+
+
+class Pool:
+    """A mapped pool: pages as arrays, and the sessions that run in it."""
+
+    def __init__(
+        self, engine: Engine, handle: int, mapped: ct.c_void_p, groups: tuple[Group, ...], align_tokens: int
+    ) -> None:
+        self.engine, self.handle, self.groups, self.align_tokens = engine, handle, groups, align_tokens
+        self.connection = engine.connection
+        self._mapped = mapped
+        size = int(lib.tern_pool_bytes(mapped))
+        # The arrays hold this buffer, and the buffer holds the connection.
+        self._bytes: Any = (ct.c_uint8 * size).from_address(lib.tern_pool_base(mapped))
+        self._bytes.handle = self.connection._handle
+        self.nbytes = size
+
+    def group(self, name: str) -> Group:
+        for g in self.groups:
+            if g.name == name:
+                return g
+        raise Invalid(f"no group {name!r}: there are {', '.join(g.name for g in self.groups)}")
+
+    def pages(self, name: str) -> npt.NDArray[Any]:
+        """All pages of a group, without a copy: an array of shape (pages, *group.shape), whose first
+        index is a page's. Groups share the memory of the pool: touch only pages of your tables."""
+        g = self.group(name)
+        count = self.nbytes // g.page_bytes
+        flat: npt.NDArray[Any] = np.frombuffer(self._bytes, dtype=g.dtype, count=count * math.prod(g.shape))
+        return flat.reshape((count, *g.shape))
+
+    def done_step(self, step: int) -> None:
+        """Publishes the last step that this rank's device has finished. No request."""
+        c = self.connection
+        if c._p:  # else the mapping may be gone
+            c._check(lib.tern_done_step(self._mapped, step))
+
+    def session(self, ns: Namespace, *, deadline_ms: int = 0) -> Session:
+        """Opens a session in this pool."""
+        from .session import Session
+
+        return Session(self, ns, deadline_ms=deadline_ms)
+
+    def peek(
+        self, ns: Namespace, tokens: TokenList, *, keys: Iterable[ExtraKey] = (), deadline_ms: int = 0
+    ) -> Depths:
+        """How deep a prefix is in the tree, in tokens, without any effect."""
+        c, listed, depths = self.connection, c_tokens(tokens, keys), _lib.Depths()
+        c._check(
+            lib.tern_peek_depths(
+                c._p, self.handle, ct.byref(ns._c()), ct.byref(listed.c), deadline_ms, ct.byref(depths)
+            )
+        )
+        return Depths(depths.resumable, depths.history, depths.host)
+
+    def close(self, *, deadline_ms: int = 0) -> None:
+        """Gives up the pool and its prefixes. Arrays stay valid while this connection lives."""
+        c = self.connection
+        c._check(lib.tern_pool_close(c._p, self.handle, deadline_ms))
+
+
+__all__ = ["STEP_NONE", "Connection", "Depths", "Engine", "Pool", "Reset"]

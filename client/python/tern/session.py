@@ -1,0 +1,355 @@
+"""Sessions with their tables of pages, and batches of their operations."""
+
+from __future__ import annotations
+
+import ctypes as ct
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, field
+from types import TracebackType
+
+import numpy as np
+
+from . import _lib
+from ._lib import STEP_NONE, lib
+from .connection import Engine, Pool
+from .errors import Gone, DaemonLost, Shortage, TernError, error_of
+from .layout import MODES, ExtraKey, Ids, Namespace, TokenList, c_tokens, choice, encoded
+
+
+@dataclass(frozen=True)
+class Copy:
+    """Copy page `source` of a group into page `target`, in stream order, before the session goes on."""
+
+    group: str
+    source: int
+    target: int
+
+
+@dataclass
+class Result:
+    """What an operation answered: the lengths of the session, in tokens, and what is new."""
+
+    committed: int
+    written: int
+    allocated: int
+    tokens: int
+    matched: int = 0
+    fetched_kib: int = 0
+    host_depth: int = 0
+    copies: list[Copy] = field(default_factory=list)
+
+
+@dataclass(frozen=True)
+class Retracted:
+    free_now: int  # device pages of all groups
+    free_at_step: int  # when the step has passed
+
+
+def shortage_of(c: _lib.Shortage, pool: Pool) -> Shortage:
+    name = pool.groups[c.group].name if c.group < len(pool.groups) else str(c.group)
+    return Shortage(name, c.needed, c.free, c.reclaimable, c.retiring, c.until_step)
+
+
+class Session:
+    """One request, or all turns of one conversation. `table(group)` is its block table, kept up to
+    date by every answer. In a `with` block it is closed at the end, at the last step that was named
+    to it, so name the step of each kernel that touches its pages."""
+
+    def __init__(self, pool: Pool, ns: Namespace, *, deadline_ms: int = 0) -> None:
+        self.pool, self.connection = pool, pool.connection
+        handle = ct.c_uint64()
+        self.connection._check(
+            lib.tern_session_open(
+                self.connection._p, pool.handle, ct.byref(ns._c()), deadline_ms, ct.byref(handle)
+            )
+        )
+        self.handle: int = handle.value
+        self.committed = self.written = self.allocated = self.tokens = 0
+        self.open = True
+        self._last_step = STEP_NONE
+        self._tables: dict[str, Ids] = {g.name: np.zeros(16, np.uint32) for g in pool.groups}
+
+    # ---- the table
+
+    def table(self, group: str) -> Ids:
+        """Page indices of a group: entry i covers tokens [i * page_tokens, (i + 1) * page_tokens);
+        a recurrent group has one. 0 means no page; of a window group the entries before the window
+        are not to be used. Take it anew after each call on the session."""
+        return self._tables[group][: self.pool.group(group).pages_for(self.allocated)]
+
+    def _forget(self) -> None:
+        for table in self._tables.values():
+            table[:] = 0
+
+    def _take(self, r: _lib.Result) -> Result:
+        """An answer of this session: lengths and pages. Its arrays are borrowed, so all is copied."""
+        taken = Result(
+            r.lengths.committed,
+            r.lengths.written,
+            r.lengths.allocated,
+            r.tokens,
+            r.matched,
+            r.fetched_kib,
+            r.host_depth,
+        )
+        self.committed, self.written, self.allocated = taken.committed, taken.written, taken.allocated
+        self.tokens = taken.tokens or self.tokens
+        for i in range(r.nruns):
+            run = r.runs[i]
+            name = self.pool.groups[run.group].name
+            self._put(name, run)
+            if run.from_page.index:
+                taken.copies.append(Copy(name, run.from_page.index, run.pages[0].index))
+        for g in self.pool.groups:
+            self._tables[g.name][g.pages_for(self.allocated) :] = 0
+        return taken
+
+    def _put(self, name: str, run: _lib.Run) -> None:
+        table, end = self._tables[name], run.first + run.n
+        if end > len(table):
+            table = np.zeros(max(end, 2 * len(table)), np.uint32)
+            table[: len(self._tables[name])] = self._tables[name]
+            self._tables[name] = table
+        if run.n:
+            pairs = np.ctypeslib.as_array(ct.cast(run.pages, ct.POINTER(ct.c_uint32)), (run.n, 2))
+            table[run.first : end] = pairs[:, 0]
+
+    def apply(self, copies: Iterable[Copy]) -> None:
+        """Makes the copies at once, for an engine that computes on the host."""
+        for c in copies:
+            pages = self.pool.pages(c.group)
+            pages[c.target] = pages[c.source]
+
+    # ---- calls
+
+    def _named(self, step: int) -> int:
+        if 0 < step < STEP_NONE:
+            self._last_step = step if self._last_step == STEP_NONE else max(step, self._last_step)
+        return step
+
+    def _do(self, call: Callable[..., int], *args: object) -> Result:
+        r = _lib.Result()
+        err = call(self.connection._p, self.handle, *args, ct.byref(r))
+        if err == 0:
+            return self._take(r)
+        text = self.connection._text()
+        if r.err == err and err != _GONE:
+            self._take(r)  # what came before the error stays
+        raise error_of(err, text, shortage_of(r.shortage, self.pool), r.retry_ms)
+
+    def match(
+        self,
+        tokens: TokenList,
+        *,
+        step: int = STEP_NONE,
+        keys: Iterable[ExtraKey] = (),
+        deadline_ms: int = 0,
+    ) -> Result:
+        """Begins a turn: finds and pins the longest committed prefix, or resumes the session."""
+        listed = c_tokens(tokens, keys)
+        return self._do(lib.tern_match, ct.byref(listed.c), self._named(step), deadline_ms)
+
+    def extend(
+        self,
+        *,
+        append: TokenList = (),
+        written: int = 0,
+        allocated: int = 0,
+        keys: Iterable[ExtraKey] = (),
+        deadline_ms: int = 0,
+    ) -> Result:
+        """Appends tokens, says what is written, gets pages. 0 leaves a length as it is."""
+        listed = c_tokens(append, keys, self.tokens)
+        tokens = ct.byref(listed.c) if len(listed.ids) else None
+        return self._do(lib.tern_extend, tokens, written, allocated, deadline_ms)
+
+    def commit(self, depth: int, *, step: int, deadline_ms: int = 0) -> Result:
+        """Gives whole chunks of pool.align_tokens tokens to the prefix tree, written by `step`."""
+        return self._do(lib.tern_commit, depth, self._named(step), deadline_ms)
+
+    def rewind(self, length: int, *, step: int, deadline_ms: int = 0) -> Result:
+        """Gives back what is behind `length`."""
+        return self._do(lib.tern_rewind, length, self._named(step), deadline_ms)
+
+    def finish(self, length: int, *, step: int, deadline_ms: int = 0) -> Result:
+        """Ends a turn and keeps `length` tokens for the next one."""
+        return self._do(lib.tern_finish, length, self._named(step), deadline_ms)
+
+    def slide(self, next_commit: int = 0, *, step: int, deadline_ms: int = 0) -> Result:
+        return self._do(lib.tern_slide, next_commit, self._named(step), deadline_ms)
+
+    def snapshot_release(self, *, deadline_ms: int = 0) -> Result:
+        return self._do(lib.tern_snapshot_release, deadline_ms)
+
+    def abort(self, *, step: int, deadline_ms: int = 0) -> Result:
+        """Drops what is not committed and empties the table; the session may be matched again."""
+        return self._do(lib.tern_abort, self._named(step), deadline_ms)
+
+    def fetch(self, peer: str | None, *, depth: int = 0, deadline_ms: int = 0) -> Result:
+        """Brings what `peer` has published, or with None what the host tier has."""
+        return self._do(lib.tern_fetch, encoded(peer), depth, deadline_ms)
+
+    def retract(self, mode: str, *, step: int, deadline_ms: int = 0) -> Retracted:
+        """Takes the session off the device: to the host tier ("host"), or all that is not committed
+        ("drop"). Its table is empty until recover()."""
+        r, c = _lib.Retracted(), self.connection
+        err = lib.tern_retract(
+            c._p, self.handle, choice(MODES, "mode", mode), self._named(step), deadline_ms, ct.byref(r)
+        )
+        c._check(err, shortage_of(r.shortage, self.pool))
+        self._forget()
+        self.committed, self.written, self.allocated = (
+            r.lengths.committed,
+            r.lengths.written,
+            r.lengths.allocated,
+        )
+        return Retracted(r.free_now, r.free_at_step)
+
+    def recover(self, *, deadline_ms: int = 0) -> Result:
+        """Brings a retracted session back: its table is whole again; write what `written` lacks."""
+        self._forget()
+        return self._do(lib.tern_recover, deadline_ms)
+
+    def close(self, *, step: int, deadline_ms: int = 0) -> None:
+        self._do(lib.tern_session_close, self._named(step), deadline_ms)
+        self.open = False
+
+    def __enter__(self) -> Session:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        if not self.open:
+            return
+        try:
+            self.close(step=self._last_step)
+        except (Gone, DaemonLost):
+            self.open = False  # it ended with its engine or its daemon
+
+
+_GONE = 9
+
+
+@dataclass
+class Op:
+    """An operation of a batch. After the batch has run it has a result or an error; neither, if a
+    barrier before it failed."""
+
+    session: Session
+    closes: bool = False
+    result: Result | None = None
+    error: TernError | None = None
+
+    def _settle(self, r: _lib.Result, text: str) -> None:
+        if r.err == 0:
+            self.result = self.session._take(r)
+            self.session.open = self.session.open and not self.closes
+            return
+        self.error = error_of(r.err, text, shortage_of(r.shortage, self.session.pool), r.retry_ms)
+
+
+class BatchFailed(TernError):
+    """Operations of a batch in a `with` block failed: `failed` has them."""
+
+    kind = "BATCH"
+
+    def __init__(self, failed: list[Op]) -> None:
+        super().__init__(f"{len(failed)} operations failed; the first: {failed[0].error}")
+        self.failed = failed
+
+
+class Batch:
+    """The operations of one iteration, in order, as one request. `with batch:` sends them at the end
+    of the block and raises BatchFailed if one of them failed; run() sends them and raises nothing of
+    theirs. It is empty afterwards and may be used again."""
+
+    def __init__(self, engine: Engine) -> None:
+        self.connection = engine.connection
+        self._handle = self.connection._handle  # it outlives the batch
+        self._b = ct.c_void_p()
+        self.ops: list[Op] = []
+        self.connection._check(lib.tern_batch_create(self.connection._p, ct.byref(self._b)))
+
+    def __del__(self) -> None:
+        if getattr(self, "_b", None):
+            lib.tern_batch_destroy(self._b)
+
+    def __enter__(self) -> Batch:
+        self.clear()
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        if kind is not None:
+            self.clear()
+        elif self.ops:
+            failed = [op for op in self.run() if op.error]
+            if failed:
+                raise BatchFailed(failed)
+
+    def __len__(self) -> int:
+        return len(self.ops)
+
+    def clear(self) -> None:
+        lib.tern_batch_clear(self._b)
+        self.ops = []
+
+    def _add(self, s: Session, err: int, closes: bool = False) -> Op:
+        self.connection._check(err)
+        self.ops.append(Op(s, closes))
+        return self.ops[-1]
+
+    def extend(
+        self,
+        s: Session,
+        *,
+        append: TokenList = (),
+        written: int = 0,
+        allocated: int = 0,
+        keys: Iterable[ExtraKey] = (),
+        base: int | None = None,
+    ) -> Op:
+        """base: the tokens that the session will have then, where an earlier operation of this batch
+        appends some; else what it has now."""
+        listed = c_tokens(append, keys, s.tokens if base is None else base)
+        tokens = ct.byref(listed.c) if len(listed.ids) else None
+        return self._add(s, lib.tern_batch_extend(self._b, s.handle, tokens, written, allocated))
+
+    def commit(self, s: Session, depth: int, *, step: int) -> Op:
+        return self._add(s, lib.tern_batch_commit(self._b, s.handle, depth, s._named(step)))
+
+    def rewind(self, s: Session, length: int, *, step: int) -> Op:
+        return self._add(s, lib.tern_batch_rewind(self._b, s.handle, length, s._named(step)))
+
+    def finish(self, s: Session, length: int, *, step: int) -> Op:
+        return self._add(s, lib.tern_batch_finish(self._b, s.handle, length, s._named(step)))
+
+    def slide(self, s: Session, next_commit: int = 0, *, step: int) -> Op:
+        return self._add(s, lib.tern_batch_slide(self._b, s.handle, next_commit, s._named(step)))
+
+    def snapshot_release(self, s: Session) -> Op:
+        return self._add(s, lib.tern_batch_snapshot_release(self._b, s.handle))
+
+    def abort(self, s: Session, *, step: int) -> Op:
+        return self._add(s, lib.tern_batch_abort(self._b, s.handle, s._named(step)))
+
+    def close(self, s: Session, *, step: int) -> Op:
+        return self._add(s, lib.tern_batch_session_close(self._b, s.handle, s._named(step)), closes=True)
+
+    def barrier(self) -> None:
+        """If the operation that was added last fails, those behind it are not tried."""
+        lib.tern_batch_barrier(self._b)
+
+    def run(self, *, deadline_ms: int = 0) -> list[Op]:
+        results, done = ct.POINTER(_lib.Result)(), ct.c_uint32()
+        err = lib.tern_batch_run(self._b, deadline_ms, ct.byref(results), ct.byref(done))
+        self.connection._check(err)
+        return self._settle(results, done.value)
+
+    def _settle(self, results: object, done: int) -> list[Op]:
+        ops, self.ops = self.ops, []
+        for i, op in enumerate(ops[:done]):
+            op._settle(results[i], lib.tern_result_text(self.connection._p, i).decode())  # type: ignore[index]
+        return ops

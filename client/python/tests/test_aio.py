@@ -1,0 +1,66 @@
+"""Many requests at once with asyncio."""
+
+from __future__ import annotations
+
+import asyncio
+
+import pytest
+import tern
+from conftest import Daemon
+from test_engine import KV, PAGE, POOL, names, ns
+
+
+def test_many_requests_from_one_loop(daemons: tuple[Daemon, Daemon]) -> None:
+    async def run() -> None:
+        with tern.connect(daemons[0].socket) as c:
+            engine = c.join(next(names))
+            pool = engine.open_pool([KV], bytes=POOL)
+            aio = tern.Async(c)
+            changes = aio.subscribe(ns("aio"))
+            change = asyncio.ensure_future(anext(changes))
+            await asyncio.sleep(0)
+            sessions = [pool.session(ns("aio")) for _ in range(8)]
+            results = await asyncio.gather(*(aio.match(s, range(PAGE * i)) for i, s in enumerate(sessions)))
+            assert [r.tokens for r in results] == [PAGE * i for i in range(8)]
+            batch = engine.batch()
+            for i, s in enumerate(sessions):
+                batch.extend(s, written=PAGE * i, allocated=PAGE * i)
+            waited = asyncio.ensure_future(aio.wait_published(1))
+            assert all(op.error is None for op in await aio.run(batch))
+            assert not waited.done()
+            sessions[2].commit(2 * PAGE, step=1)
+            with engine.step():
+                pass
+            await asyncio.wait_for(waited, 10)
+            stored = await asyncio.wait_for(change, 10)
+            assert (stored.kind, stored.depth, stored.lost) == ("stored", PAGE, 0)
+            await changes.aclose()
+            with pytest.raises(tern.Exhausted, match="tern_extend"):
+                batch.extend(sessions[0], allocated=1000 * PAGE)
+                op = (await aio.run(batch))[0]
+                assert op.error
+                raise op.error
+            with pytest.raises(tern.Invalid, match="no such peer"):
+                s = pool.session(ns("aio"))
+                await aio.match(s, range(40))
+                await aio.fetch(s, "nobody")
+            aio.close()
+
+    asyncio.run(run())
+
+
+def test_a_daemon_that_is_lost_ends_what_waits(daemons: tuple[Daemon, Daemon]) -> None:
+    async def run() -> None:
+        with tern.connect(daemons[0].socket) as c:
+            pool = c.join(next(names)).open_pool([KV], bytes=POOL)
+            aio = tern.Async(c)
+            waited = asyncio.ensure_future(aio.wait_published(5))
+            await asyncio.sleep(0.05)
+            waited.cancel()
+            with pytest.raises(asyncio.CancelledError):
+                await waited
+            c.ping()  # the connection lives on
+            aio.close()
+            pool.close()
+
+    asyncio.run(run())

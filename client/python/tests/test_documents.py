@@ -1,0 +1,45 @@
+"""README.md's code and the examples run as they stand; the package is typed."""
+
+from __future__ import annotations
+
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+from conftest import Daemon
+
+HERE = Path(__file__).parents[1]
+EXAMPLE = HERE / "examples/two_hosts.py"
+
+
+def test_readme_runs(daemons: tuple[Daemon, Daemon]) -> None:
+    blocks = re.findall(r"```python\n(.*?)```", (HERE / "README.md").read_text(), re.S)
+    assert len(blocks) >= 4
+    here: dict[str, object] = {"SOCKET": daemons[0].socket}
+    for block in blocks:
+        exec(compile(block, "README.md", "exec"), here)
+
+
+def test_two_hosts_runs_and_is_short(daemons: tuple[Daemon, Daemon]) -> None:
+    lines = [line for line in EXAMPLE.read_text().splitlines() if line.strip()]
+    assert len(lines) <= 45, len(lines)
+    told = subprocess.run(
+        [sys.executable, EXAMPLE, daemons[0].socket, daemons[1].socket, "host-a"],
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert told.returncode == 0, told.stderr
+    assert "every byte as it was written" in told.stdout
+
+
+def test_types_are_strict() -> None:
+    told = subprocess.run(
+        [sys.executable, "-m", "mypy", "--strict", HERE / "tern", *HERE.glob("tests/*.py"), EXAMPLE],
+        cwd=HERE / "tests",
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert told.returncode == 0, told.stdout

@@ -1,0 +1,213 @@
+"""Engines, pools, sessions, batches and errors against a real daemon."""
+
+from __future__ import annotations
+
+import gc
+import itertools
+from collections.abc import Iterator
+
+import numpy as np
+import pytest
+import tern
+from conftest import Daemon
+
+PAGE = 16
+KV = tern.Group("kv", page_tokens=PAGE, shape=(2, PAGE, 8), axes=("layer", "token", "dim"))
+SSM = tern.Group("ssm", page_tokens=PAGE, shape=(64,), family="recurrent")
+POOL = 256 << 10
+
+names = (f"engine-{i}" for i in itertools.count())
+
+
+@pytest.fixture
+def engine(daemons: tuple[Daemon, Daemon]) -> Iterator[tern.Engine]:
+    with tern.connect(daemons[0].socket) as c:
+        yield c.join(next(names))
+
+
+def ns(salt: str) -> tern.Namespace:
+    return tern.Namespace(model="m", salt=salt)
+
+
+def write(pool: tern.Pool, s: tern.Session, first: int, last: int) -> None:
+    """Token t has the value t in all of its elements."""
+    kv, table = pool.pages("kv"), s.table("kv")
+    for t in range(first, last):
+        kv[table[t // PAGE], :, t % PAGE, :] = t
+
+
+def wrong(pool: tern.Pool, s: tern.Session, last: int) -> int:
+    kv, table = pool.pages("kv"), s.table("kv")
+    return sum(int((kv[table[t // PAGE], :, t % PAGE, :] != t).sum()) for t in range(last))
+
+
+def test_a_prefix_is_shared_by_the_page(engine: tern.Engine) -> None:
+    pool = engine.open_pool([KV], bytes=POOL)
+    assert pool.align_tokens == PAGE and pool.pages("kv").shape[1:] == KV.shape
+    with pool.session(ns("shared")) as s:
+        assert s.match(range(40)).matched == 0
+        s.extend(written=40, allocated=44)
+        assert len(s.table("kv")) == 3 and s.allocated == 44
+        with engine.step() as step:
+            write(pool, s, 0, 40)
+            s.commit(32, step=step)
+        engine.connection.wait_published(step)
+        first = list(s.table("kv")[:2])
+        s.rewind(40, step=step)
+    assert not s.open
+    assert pool.peek(ns("shared"), range(40)).resumable == 32
+    with pool.session(ns("shared")) as other:
+        assert other.match(range(40)).matched == 32
+        assert list(other.table("kv")) == first
+        assert wrong(pool, other, 32) == 0
+    pool.close()
+
+
+def test_recurrent_state_is_copied_before_it_goes_on(engine: tern.Engine) -> None:
+    pool = engine.open_pool([KV, SSM], bytes=POOL)
+    with pool.session(ns("ssm")) as s:
+        s.match(range(20))
+        s.extend(written=16, allocated=20)
+        with engine.step() as step:
+            pool.pages("ssm")[s.table("ssm")[0]] = 16.0
+            r = s.commit(16, step=step)
+        s.apply(r.copies)
+        assert len(r.copies) == 1 and r.copies[0].target == s.table("ssm")[0]
+        assert (pool.pages("ssm")[s.table("ssm")[0]] == 16.0).all()
+    pool.close()
+
+
+def test_pages_outlive_the_connection(daemons: tuple[Daemon, Daemon]) -> None:
+    c = tern.connect(daemons[0].socket)
+    pool = c.join(next(names)).open_pool([KV], bytes=POOL)
+    kv = pool.pages("kv")
+    page, shared = kv[3], np.from_dlpack(kv)
+    page[:] = 7
+    assert shared[3, 0, 0, 0] == 7  # the same memory
+    c.close()
+    del c, pool, kv
+    gc.collect()
+    assert (page == 7).all()
+    page[:] = 8  # no segmentation fault: the mapping lives as long as an array of it
+    del shared
+    gc.collect()
+    assert (page == 8).all()
+
+
+def test_closed_connection_says_so(daemons: tuple[Daemon, Daemon]) -> None:
+    c = tern.connect(daemons[0].socket)
+    pool = c.join(next(names)).open_pool([KV], bytes=POOL)
+    s = pool.session(ns("closed"))
+    c.close()
+    for call in (c.ping, lambda: s.match(range(8)), lambda: pool.done_step(1), lambda: pool.session(ns("x"))):
+        with pytest.raises(tern.DaemonLost, match="connect again"):
+            call()
+
+
+def test_exhausted_has_the_numbers(engine: tern.Engine) -> None:
+    pool = engine.open_pool([KV], bytes=POOL)
+    with pool.session(ns("full")) as s:
+        s.match(())
+        with pytest.raises(tern.Exhausted, match="tern_extend: group 0 needs 1000 pages") as told:
+            s.extend(allocated=1000 * PAGE)
+        shortage = told.value.shortage
+        assert (shortage.group, shortage.needed) == ("kv", 1000)
+        assert 0 < shortage.free < 1000 and told.value.until_step == 0
+        s.extend(allocated=shortage.free * PAGE)
+        s.rewind(0, step=9)
+        with pytest.raises(tern.Exhausted) as told:
+            s.extend(allocated=PAGE)
+        assert told.value.until_step == 9
+        pool.done_step(9)
+        engine.connection.wait_published(9)
+        s.extend(allocated=PAGE)
+    pool.close()
+
+
+def test_refusals_are_typed_and_say_why(engine: tern.Engine) -> None:
+    pool = engine.open_pool([KV], bytes=POOL)
+    with pool.session(ns("refused")) as s:
+        s.match(range(40))
+        s.extend(written=40, allocated=40)
+        with pytest.raises(tern.Invalid, match="TERN_STEP_NONE"):
+            s.commit(32, step=0)
+        with pytest.raises(tern.Invalid, match="rewind.* 41"):
+            s.rewind(41, step=tern.STEP_NONE)
+        with pytest.raises(tern.Invalid):
+            s.finish(5000, step=tern.STEP_NONE)
+        s.rewind(0, step=tern.STEP_NONE)
+        with pytest.raises(tern.Invalid, match="no such peer"):
+            s.fetch("nobody")
+        with pytest.raises(tern.Invalid, match="say one of 'host', 'drop'"):
+            s.retract("away", step=tern.STEP_NONE)
+    with pytest.raises(tern.Gone):
+        s.extend(allocated=4)
+    with pytest.raises(tern.Invalid, match="no group 'v': there are kv"):
+        pool.pages("v")
+    pool.close()
+
+
+def test_a_session_gives_way_and_comes_back(engine: tern.Engine) -> None:
+    pool = engine.open_pool([KV], bytes=POOL, host_bytes=POOL)
+    with pool.session(ns("away")) as s:
+        s.match(range(40))
+        s.extend(written=40, allocated=40)
+        with engine.step() as step:
+            write(pool, s, 0, 40)
+            s.commit(32, step=step)
+        engine.connection.wait_published(step)
+        for mode in ("drop", "host"):
+            s.retract(mode, step=step)
+            with pytest.raises(tern.Invalid):
+                s.extend(allocated=48)
+            s.recover(deadline_ms=10000)
+            assert s.written == (32 if mode == "drop" else 40)
+            first = s.written
+            s.extend(allocated=40)
+            write(pool, s, first, 40)
+            s.extend(written=40)
+            assert wrong(pool, s, 40) == 0
+    pool.close()
+
+
+def test_batches_tell_each_operation_apart(engine: tern.Engine) -> None:
+    pool = engine.open_pool([KV], bytes=POOL)
+    batch = engine.batch()
+    a, b = pool.session(ns("batch")), pool.session(ns("batch"))
+    for s in (a, b):
+        s.match(range(16))
+    with batch:
+        for s in (a, b):
+            batch.extend(s, written=16, allocated=20)
+            batch.extend(s, append=[16, 17], written=18)
+    assert a.tokens == 18 and len(b.table("kv")) == 2 and len(batch) == 0
+    with pytest.raises(tern.BatchFailed, match="1 operations failed; the first: tern_rewind") as told:
+        with batch:
+            batch.rewind(a, 99, step=tern.STEP_NONE)
+            batch.rewind(b, 16, step=tern.STEP_NONE)
+    assert told.value.failed[0].session is a and b.allocated == 16
+    batch.rewind(a, 99, step=tern.STEP_NONE)
+    batch.barrier()
+    batch.close(b, step=tern.STEP_NONE)
+    refused, untried = batch.run()
+    assert isinstance(refused.error, tern.Invalid) and untried.error is None and untried.result is None
+    with batch:
+        batch.close(a, step=tern.STEP_NONE)
+        batch.close(b, step=tern.STEP_NONE)
+    assert not a.open and not b.open
+    pool.close()
+
+
+def test_a_namespace_that_is_reset_is_empty(engine: tern.Engine) -> None:
+    pool = engine.open_pool([KV], bytes=POOL)
+    with pool.session(ns("reset")) as s:
+        s.match(range(16))
+        s.extend(written=16, allocated=16)
+        with engine.step() as step:
+            s.commit(16, step=step)
+        engine.connection.wait_published(step)
+    assert pool.peek(ns("reset"), range(16)).resumable == 16
+    assert engine.connection.namespace_reset(ns("reset")).unreached == 0
+    assert pool.peek(ns("reset"), range(16)).resumable == 0
+    assert "pools" in engine.connection.stats()
+    pool.close()

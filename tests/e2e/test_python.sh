@@ -1,0 +1,22 @@
+#!/usr/bin/env bash
+# The Python package as a user would have it: installed by pip from a checkout, against the built library and two real
+# daemons; its own tests, its README, its examples and its types.
+source "$(dirname "$0")/with_ternd.sh"
+PYTHON=$TERN_SOURCE/.venv/bin/python
+[[ -x $PYTHON ]] || skip "there is no $TERN_SOURCE/.venv (deploy/setup.sh makes it)"
+export TERN_LIBRARY=$TERN_BUILD/client/libtern.so TERN_BIN TERN_SOURCE PYTHONDONTWRITEBYTECODE=1
+[[ -f $TERN_LIBRARY ]] || skip "no shared library in this build"
+
+cp -r "$TERN_SOURCE/client/python" "$DIR/python"
+"$PYTHON" -m pip install --quiet --disable-pip-version-check --no-deps --no-build-isolation --target "$DIR/site" \
+    "$DIR/python" || fail "pip install ./client/python"
+[[ -f $DIR/site/tern/py.typed ]] || fail "the package is not typed"
+cd "$DIR/python/tests"
+PYTHONPATH=$DIR/site "$PYTHON" -m pytest -q -p no:cacheprovider . || fail "the tests of client/python"
+
+# Without the library it says what is missing.
+if ERR=$(cd "$DIR" && TERN_LIBRARY=$DIR/none.so PYTHONPATH=$DIR/site "$PYTHON" -c "import tern" 2>&1); then
+    fail "no library, and it was content"
+fi
+grep -q "install Tern, or name a built library in TERN_LIBRARY" <<<"$ERR" || fail "no advice: $ERR"
+echo "python: ok"
