@@ -109,6 +109,7 @@ class Result(ct.Structure):
         ("runs", ct.POINTER(Run)),
         ("nruns", u32),
         ("shortage", Shortage),
+        ("align", u32),
     ]
 
 

@@ -1,72 +1,15 @@
-"""Two daemons on this machine, which know each other, for all tests: TERN_BIN names the folder of ternd."""
+"""Two daemons for all tests."""
 
 from __future__ import annotations
 
-import os
-import signal
-import socket
-import subprocess
-import time
 from collections.abc import Iterator
-from dataclasses import dataclass
-from pathlib import Path
 
 import pytest
-
-READY_S = 60
-
-
-@dataclass
-class Daemon:
-    name: str
-    socket: str
-    process: subprocess.Popen[bytes]
-
-
-def free_port() -> int:
-    with socket.socket() as s:
-        s.bind(("127.0.0.1", 0))
-        return int(s.getsockname()[1])
-
-
-def start(folder: Path, name: str, port: int, peer: str, peer_port: int) -> Daemon:
-    here = folder / name
-    here.mkdir()
-    (here / "ternd.yaml").write_text(
-        f"""node: {name}
-insecure_peers: true
-page_bytes_min: 256
-listen: 127.0.0.1:{port}
-admin:
-  socket: {here}/admin.sock
-peers:
-  - name: {peer}
-    address: 127.0.0.1:{peer_port}
-    tenants: [lm]
-tenants:
-  - name: lm
-    socket: {here}/lm.sock
-    memory: 8M
-    host_memory: 8M
-"""
-    )
-    log = (here / "log").open("wb")
-    ternd = Path(os.environ["TERN_BIN"]) / "ternd"
-    process = subprocess.Popen([ternd, "--config", here / "ternd.yaml"], stdout=log, stderr=log)
-    end = time.monotonic() + READY_S
-    while b"event=ready" not in (here / "log").read_bytes():
-        assert process.poll() is None and time.monotonic() < end, (here / "log").read_text()
-        time.sleep(0.02)
-    return Daemon(name, f"{here}/lm.sock", process)
+from daemons import Daemon, start_pair, stop_pair
 
 
 @pytest.fixture(scope="session")
 def daemons(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Daemon, Daemon]]:
-    folder, ports = tmp_path_factory.mktemp("tern"), (free_port(), free_port())
-    a = start(folder, "host-a", ports[0], "host-b", ports[1])
-    b = start(folder, "host-b", ports[1], "host-a", ports[0])
-    yield a, b
-    for d in (a, b):
-        d.process.send_signal(signal.SIGTERM)
-    for d in (a, b):
-        assert d.process.wait(READY_S) == 0
+    pair = start_pair(tmp_path_factory.mktemp("tern"))
+    yield pair
+    stop_pair(pair)

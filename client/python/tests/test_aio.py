@@ -6,7 +6,7 @@ import asyncio
 
 import pytest
 import tern
-from conftest import Daemon
+from daemons import Daemon
 from test_engine import KV, PAGE, POOL, names, ns
 
 

@@ -7,7 +7,7 @@ import subprocess
 import sys
 from pathlib import Path
 
-from conftest import Daemon
+from daemons import Daemon
 
 HERE = Path(__file__).parents[1]
 EXAMPLE = HERE / "examples/two_hosts.py"

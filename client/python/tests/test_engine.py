@@ -9,7 +9,7 @@ from collections.abc import Iterator
 import numpy as np
 import pytest
 import tern
-from conftest import Daemon
+from daemons import Daemon
 
 PAGE = 16
 KV = tern.Group("kv", page_tokens=PAGE, shape=(2, PAGE, 8), axes=("layer", "token", "dim"))
@@ -131,6 +131,8 @@ def test_refusals_are_typed_and_say_why(engine: tern.Engine) -> None:
         s.extend(written=40, allocated=40)
         with pytest.raises(tern.Invalid, match="TERN_STEP_NONE"):
             s.commit(32, step=0)
+        with pytest.raises(tern.Invalid, match="depth 30 is no multiple of 16: use 16 or 32"):
+            s.commit(30, step=tern.STEP_NONE)
         with pytest.raises(tern.Invalid, match="rewind.* 41"):
             s.rewind(41, step=tern.STEP_NONE)
         with pytest.raises(tern.Invalid):
