@@ -243,9 +243,9 @@ static void show_shares(const json_t *shares)
     }
 }
 
-static void show_errors(const struct ctl *ctl, const json_t *errors)
+static void show_errors(const struct ctl *ctl, const char *before, const json_t *errors)
 {
-    const char *name, *before = "\nanswered errors: ";
+    const char *name;
     json_t *count;
 
     json_object_foreach((json_t *)(uintptr_t)errors, name, count)
@@ -259,6 +259,26 @@ static void show_errors(const struct ctl *ctl, const json_t *errors)
     }
     if (before[0] == ',')
         printf("\n");
+}
+
+/* Of each tenant that was refused something: how often, and why the last time. */
+static void show_refusals(const struct ctl *ctl, const json_t *refusals)
+{
+    char before[128];
+    json_t *row;
+    size_t i;
+
+    json_array_foreach(refusals, i, row)
+    {
+        if (!json_is_string(json_object_get(row, "last")))
+            continue;
+        snprintf(before, sizeof before, "  of %s: ", j_str(row, "tenant"));
+        show_errors(ctl, before, json_object_get(row, "errors"));
+        printf("    last %s ago: %s, %s%s%s\n", human_age(j_f64(row, "last_s")),
+               j_str(row, "last_op"), j_str(row, "last"),
+               json_is_string(json_object_get(row, "last_text")) ? ": " : "",
+               json_is_string(json_object_get(row, "last_text")) ? j_str(row, "last_text") : "");
+    }
 }
 
 /* A fetch that ended a moment ago has pages in quarantine; it is an alarm only if that lasts. */
@@ -370,7 +390,8 @@ static int run_status(struct ctl *ctl)
         json_array_foreach(json_object_get(s, "pools"), i, row) add_group_short(&t, row);
         table_print(&t, "no pool is open");
         show_shares(json_object_get(s, "shares"));
-        show_errors(ctl, json_object_get(s, "errors"));
+        show_errors(ctl, "\nanswered errors: ", json_object_get(s, "errors"));
+        show_refusals(ctl, json_object_get(s, "refusals"));
         show_alarms(ctl, s);
     }
     json_decref(s);

@@ -10,6 +10,7 @@
 #include "seam/io/io.h"
 #include "seam/mem/mem.h"
 #include "seam/xfer/xfer.h"
+#include "shell/admin/refusals.h"
 #include "shell/config/config.h"
 #include "shell/conn/conn.h"
 #include "shell/conn/proc.h"
@@ -86,6 +87,7 @@ struct daemon {
     uint64_t *node_bits; /* for admin answers: a bit a node */
 
     struct engine_watch *engines;
+    struct refusals refusals[CONFIG_TENANTS_MAX]; /* of each tenant */
     struct pool_watch *pools;
     struct io_op mem_op, signal_op;
     struct bell_watch bells[CONFIG_TENANTS_MAX]; /* of each tenant */

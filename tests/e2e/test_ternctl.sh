@@ -54,6 +54,12 @@ RAILS=$(sed -n 's/.*event=rdma rails=\([0-9]*\).*/\1/p' "$DIR/log")
 grep -q "memory 16.0 MiB (memfd) + host 16.0 MiB, huge pages 0 B" <<<"$T" || fail "status leaves the host's out: $T"
 grep -q "host tier 16.0 MiB reserved, no pool uses it" <<<"$T" || fail "status does not say what is reserved: $T"
 
+# ---- why a tenant is refused: another engine of that name, while the first one lives
+"$HOLD" hold "$SOCKET" </dev/null >/dev/null 2>&1 && fail "a second engine of one name joined"
+json "$("$CTL" status --json)" "[(r['tenant'], r['errors']['CONFLICT'], r['last'], r['last_op']) for r in j['refusals']] == \
+ [('t0', 1, 'CONFLICT', 'join')]"
+ends 0 "last .* ago: join, CONFLICT" "$CTL" status
+
 # ---- lists
 json "$("$CTL" pools --json)" "len(j['pools']) == 1 and j['pools'][0]['groups'][0]['group'] == 'kv'"
 json "$("$CTL" sessions --json)" "len(j['sessions']) == 2 and all(s['committed'] == 1024 for s in j['sessions'])"

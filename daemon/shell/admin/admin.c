@@ -119,12 +119,47 @@ static enum tern_err answer_list(const struct admin_ctx *ctx, const struct list 
 
 /* ---- status ---- */
 
-static void status_errors(const struct core_view *v, struct text_out *out)
+static void error_counts(const uint64_t *errors, struct text_out *out)
 {
     text_object(out, "errors");
     for (uint32_t i = TERN_OK + 1; i < TERN_ERR_COUNT; i++)
-        text_u64(out, err_name((enum tern_err)i), v->errors[i]);
+        text_u64(out, err_name((enum tern_err)i), errors[i]);
     text_object_end(out);
+}
+
+static void status_refusals(const struct admin_ctx *ctx, struct text_out *out)
+{
+    text_array(out, "refusals");
+    for (uint32_t i = 0; ctx->refusals != NULL && i < ctx->config->ntenants; i++) {
+        const struct refusals *r = ctx->refusals(ctx->ctx, i);
+
+        text_object(out, NULL);
+        text_str(out, "tenant", ctx->config->tenants[i].name);
+        error_counts(r->errors, out);
+        text_str(out, "last", r->last == TERN_OK ? NULL : err_name(r->last));
+        text_str(out, "last_op", r->last == TERN_OK ? NULL : op_name(r->last_op));
+        text_str(out, "last_text", r->last_text);
+        if (r->last == TERN_OK)
+            text_str(out, "last_s", NULL);
+        else
+            text_f64(out, "last_s",
+                     ctx->now_ns > r->last_ns ? (double)(ctx->now_ns - r->last_ns) / SECOND_NS : 0);
+        text_object_end(out);
+    }
+    text_array_end(out);
+}
+
+/* A tenant hears of its own errors; operators of all, and of each tenant's. */
+static void status_errors(const struct admin_ctx *ctx, const struct core_view *v, uint32_t tenant,
+                          struct text_out *out)
+{
+    if (tenant != NONE && ctx->refusals != NULL) {
+        error_counts(ctx->refusals(ctx->ctx, tenant)->errors, out);
+        return;
+    }
+    error_counts(v->errors, out);
+    if (tenant == NONE)
+        status_refusals(ctx, out);
 }
 
 static void status_pools(const struct admin_ctx *ctx, uint32_t tenant, struct text_out *out)
@@ -463,7 +498,7 @@ static enum tern_err answer_status(const struct admin_ctx *ctx, const struct que
     text_u64(out, "sessions", status_sessions(ctx, &v, q->tenant));
     status_pools(ctx, q->tenant, out);
     status_shares(ctx, q->tenant, out);
-    status_errors(&v, out);
+    status_errors(ctx, &v, q->tenant, out);
     status_overdue(ctx, q->tenant, out);
     if (q->tenant == NONE) {
         text_u64(out, "engines", v.engines);

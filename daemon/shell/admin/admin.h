@@ -10,6 +10,7 @@
 #include "seam/mem/mem.h"
 #include "seam/xfer/xfer.h"
 #include "shell/admin/admin_args.h"
+#include "shell/admin/refusals.h"
 #include "shell/admin/text_out.h"
 #include "shell/config/config.h"
 #include "shell/stream/stream.h"
@@ -62,6 +63,8 @@ struct admin_ctx {
      * is known. */
     bool (*door)(void *ctx, uint32_t i, const char **ret_name, struct door_stats *ret);
     struct xfer_rdma_view rdma;
+    /* What that tenant was refused. A NULL function: not known. */
+    const struct refusals *(*refusals)(void *ctx, uint32_t tenant);
     /* The pid of the process in that slot. A NULL function: not known. */
     uint64_t (*proc_pid)(void *ctx, uint32_t proc);
     /* The name of a group of the pool in that slot; a NULL function or answer: "group0", "group1",

@@ -129,6 +129,13 @@ static bool peer_path(void *ctx, uint32_t peer, uint32_t i, struct xfer_path_vie
     return xfer_path_view(d->xfer, peer, i, ret);
 }
 
+static const struct refusals *refusals_of(void *ctx, uint32_t tenant)
+{
+    const struct daemon *d = ctx;
+
+    return &d->refusals[tenant];
+}
+
 static uint64_t pid_of(void *ctx, uint32_t proc)
 {
     const struct daemon *d = ctx;
@@ -183,6 +190,7 @@ static enum tern_err describe(struct daemon *d, const char *command, char *const
         .peer_path = peer_path,
         .door = door,
         .send_share = send_share,
+        .refusals = refusals_of,
         .proc_pid = pid_of,
         .group_name = group_name,
         .node_bits = d->node_bits,

@@ -71,6 +71,8 @@ static void reply(struct daemon *d, const struct reply *r)
         log_failure(r);
     if (!c)
         return;
+    if (!conn_is_admin(c))
+        refusals_note(&d->refusals[tenant], r, io_now_ns());
     if (wire_out_type(r->op) == 0) {
         operator_reply(d, c, r);
         return;

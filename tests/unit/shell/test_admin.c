@@ -43,6 +43,14 @@ static const char *peer_down_cause(void *ctx, uint32_t peer, uint32_t *ret_attem
     return "Connection \"refused\"";
 }
 
+static struct refusals refused_to[2];
+
+static const struct refusals *refusals_of(void *ctx, uint32_t tenant)
+{
+    (void)ctx;
+    return &refused_to[tenant];
+}
+
 static uint64_t pid_of(void *ctx, uint32_t proc)
 {
     (void)ctx;
@@ -85,11 +93,13 @@ FIXTURE(scene_start)
                                .tape = {.recorded = 9},
                                .listen_port = 7001,
                                .peer_state_word = peer_state_word,
+                               .refusals = refusals_of,
                                .proc_pid = pid_of,
                                .group_name = group_name,
                                .node_bits = s.bits,
                                .visits = &s.visits};
     s.visits = ADMIN_VISITS_MAX;
+    memset(refused_to, 0, sizeof refused_to);
     return 0;
 }
 
@@ -249,6 +259,29 @@ TEST(status_has_the_keys_and_its_pages_add_up)
     }
     tells(pools, "[{'group': 'kv', 'tenant': 'first', 'total': 32, 'snapshot': 3, 'free': 29},"
                  " {'group': 'group0'}]");
+}
+
+/* Operators hear of each, and a tenant of itself alone. */
+TEST(status_tells_what_each_tenant_was_refused)
+{
+    const struct op_result results[] = {
+        {.err = TERN_OK}, {.err = TERN_POOL_EXHAUSTED}, {.err = TERN_QUOTA, .text = "too many"}};
+    const struct reply step = {.op = OP_STEP, .text = "", .step = {.results = results, .n = 3}},
+                       good = {.op = OP_PEEK, .text = ""}, bad = {.op = OP_STEP, .err = TERN_GONE};
+
+    refusals_note(&refused_to[1], &step, s.ctx.now_ns - 2500000000u);
+    refusals_note(&refused_to[1], &good, s.ctx.now_ns);
+    assert_ok(ask_with("status", NULL, NONE));
+    tells(json_object_get(s.answer, "refusals"),
+          "[{'tenant': 'first', 'last': null, 'last_s': null},"
+          " {'tenant': 'second', 'errors': {'POOL_EXHAUSTED': 1, 'QUOTA': 1, 'GONE': 0},"
+          " 'last': 'QUOTA', 'last_op': 'step', 'last_text': 'too many', 'last_s': 2.5}]");
+    refusals_note(&refused_to[1], &bad, s.ctx.now_ns);
+    assert_ok(ask_with("status", NULL, 1));
+    tells(s.answer, "{'errors': {'QUOTA': 1, 'GONE': 1}}");
+    assert_null(json_object_get(s.answer, "refusals"));
+    assert_ok(ask_with("status", NULL, 0));
+    tells(s.answer, "{'errors': {'QUOTA': 0, 'GONE': 0}}");
 }
 
 TEST(status_counts_errors_and_tells_the_hash_when_asked)
@@ -635,7 +668,10 @@ static const char answer_keys[] =
     "peak_snapshot) shares(table records limit common_free reserved(first second) used(first "
     "second)) "
     "errors(INVALID MALFORMED UNSUPPORTED CONFLICT POOL_EXHAUSTED PEER_LOST TIMED_OUT "
-    "BUSY GONE DENIED QUOTA CORRUPT DISK INTERNAL DAEMON_LOST) steps_overdue() engines "
+    "BUSY GONE DENIED QUOTA CORRUPT DISK INTERNAL DAEMON_LOST) refusals(tenant "
+    "errors(INVALID MALFORMED UNSUPPORTED CONFLICT POOL_EXHAUSTED PEER_LOST TIMED_OUT "
+    "BUSY GONE DENIED QUOTA CORRUPT DISK INTERNAL DAEMON_LOST) last last_op last_text last_s) "
+    "steps_overdue() engines "
     "prefix_nodes peers "
     "peers_up "
     "links_up listen_port transfers_active namespaces_reset resets_spreading "
@@ -656,7 +692,8 @@ static const char answer_keys[] =
     "lost) doors(door waiting places share displaced overdue) send_buffers(bytes "
     "shares(share used reserved) common_used common made_way) conns conns_refused "
     "io(completions cq_overflows sq_waits buffers_empty) tape(recorded dropped "
-    "bytes_used tokens_kept) log(suppressed lost) insecure_peers certificate(not_after left_s life_s own_ca) "
+    "bytes_used tokens_kept) log(suppressed lost) insecure_peers certificate(not_after left_s "
+    "life_s own_ca) "
     "fault_injection(corrupt_pages copy_corrupt_every) slots sessions(session tenant "
     "engine pool namespace state committed written allocated tokens node node_id ref "
     "ref_s idle_s) next slots pools(pool slot tenant engine state tier other_tier devices() "

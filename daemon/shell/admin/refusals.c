@@ -1,0 +1,25 @@
+/* See refusals.h. */
+#include "shell/admin/refusals.h"
+
+#include <stddef.h>
+
+static void note(struct refusals *refusals, enum op op, enum tern_err err, const char *text,
+                 uint64_t now_ns)
+{
+    if (err == TERN_OK)
+        return;
+    refusals->errors[err]++;
+    refusals->last = err;
+    refusals->last_op = op;
+    refusals->last_text = text && *text ? text : NULL;
+    refusals->last_ns = now_ns;
+}
+
+void refusals_note(struct refusals *refusals, const struct reply *reply, uint64_t now_ns)
+{
+    note(refusals, reply->op, reply->err, reply->text, now_ns);
+    if (reply->op != OP_STEP || reply->err != TERN_OK)
+        return;
+    for (uint32_t i = 0; i < reply->step.n; i++)
+        note(refusals, reply->op, reply->step.results[i].err, reply->step.results[i].text, now_ns);
+}

@@ -1,0 +1,18 @@
+/* What each tenant was refused, for operators: how often, by error, and the last time in words. The
+ * dispatch of answers counts; status tells. Owner thread. */
+#ifndef SHELL_REFUSALS_H
+#define SHELL_REFUSALS_H
+
+#include "core/request.h"
+
+struct refusals {
+    uint64_t errors[TERN_ERR_COUNT]; /* answers, and operations of a Step; [TERN_OK] stays 0 */
+    enum tern_err last;              /* TERN_OK: there was none */
+    enum op last_op;
+    const char *last_text; /* static; NULL: the error says it all */
+    uint64_t last_ns;
+};
+
+void refusals_note(struct refusals *refusals, const struct reply *reply, uint64_t now_ns);
+
+#endif
