@@ -37,6 +37,7 @@
 #define PIECE_VISITS_MAX     4096   /* those of a piece of work that goes on in the next step */
 #define SLAB_LOOKS_MAX       16     /* slabs of a group looked at for the one that costs least */
 #define GIVE_BACK_VISITS_MAX 32768  /* after so many what is released goes on in the next step */
+#define GIVE_AT_ONCE_PAGES   64     /* of one operation, also behind so many */
 #define EVICTIONS_MAX        4      /* of operators, under way */
 #define CHANGED_MAX          1024   /* nodes that wait to be counted, after a step */
 #define SHORTAGE_RETIRES_MAX 32     /* releases looked at for one shortage answer */

@@ -148,6 +148,8 @@ static enum tern_err call_resolve(const struct core *c, struct call *call, struc
     if (!call->session)
         return refuse(ret, TERN_GONE,
                       "no such session: it was closed, or is from before a restart; open another");
+    if (call->session->releasing)
+        return refuse(ret, TERN_BUSY, RELEASING);
     return TERN_OK;
 }
 

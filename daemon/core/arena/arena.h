@@ -240,6 +240,7 @@ struct session {
     uint32_t base[GROUPS_MAX];  /* first owned logical page; HISTORY: committed / page_tokens */
     uint32_t first[GROUPS_MAX]; /* WINDOW: the first that has not left the table (T5, T7) */
     uint32_t finished;          /* tokens at the last Finish */
+    uint32_t releasing; /* pages behind what is allocated are still to be given back, in pieces */
     uint32_t pull;
     SESSION_KEEPS
     struct token_buf tokens;
@@ -247,8 +248,8 @@ struct session {
     uint64_t last_use_ns;
     uint64_t ref_since_ns;
     /* RETRACTING, RETRACTED, LOADING; in one list over all engines. */
-    struct list_links in_away; /* CLOSING: in the list of those that are */
-    uint32_t record;           /* CLOSING: the release that takes what it holds; NONE: it is free */
+    struct list_links in_away; /* CLOSING, or releasing: in the list of those that are */
+    uint32_t record;           /* likewise: the release that takes what goes; NONE: that is free */
     uint32_t held;             /* enum ref_kind by which it holds `node` */
     uint32_t back_to;          /* the state that it had */
     uint32_t load_pin;         /* LOADING: what is on the device already, pinned TRANSFER */
@@ -268,7 +269,7 @@ struct retire { /* what waits until every rank of an engine has passed a step */
     uint32_t pool;    /* that its pages are of, and how many of each group: a shortage tells them */
     uint32_t pages_of[GROUPS_MAX];
     struct list pages;
-    uint32_t session, zero; /* that is CLOSING, and puts its pages here; NONE */
+    uint32_t session, zero; /* that is CLOSING or releasing, and puts its pages here; NONE */
 };
 
 struct proc_of {

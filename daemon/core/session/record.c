@@ -105,29 +105,69 @@ bool has_recurrent(const struct pool *p)
     return false;
 }
 
-/* S4, the only place: gives back the pages of [ceil_page(p), A) to `list`, then A = p and C =
- * min(C, p). Where a fetch left a gap between T and the window that it owns, the next page is that
- * of p again. */
-void session_free_tail(struct core *c, struct session *s, uint32_t p, struct list *list)
+/* Pages of the group that are needed for p tokens. */
+static uint32_t keeps(const struct core *c, uint32_t p, const struct session *s, uint32_t group)
+{
+    const struct group_layout *l = &session_pool(c, s)->group[group].layout;
+    uint32_t end = div_up(p, l->page_tokens);
+
+    if (l->family == FAMILY_RECURRENT)
+        return p < s->written || p == 0 ? 0 : 1; /* its one state is that of the written length */
+    return end > s->base[group] ? end - s->base[group] : 0;
+}
+
+uint32_t session_keeps(const struct core *c, const struct session *s, uint32_t group)
+{
+    return keeps(c, s->allocated, s, group);
+}
+
+uint32_t session_tail_pages(const struct core *c, const struct session *s, uint32_t p)
+{
+    const struct pool *pool = session_pool(c, s);
+    uint32_t n = 0;
+
+    for (uint32_t g = 0; g < pool->ngroups; g++)
+        if (pool->group[g].layout.family != FAMILY_RECURRENT && s->owned[g].n > keeps(c, p, s, g))
+            n += s->owned[g].n - keeps(c, p, s, g);
+    return n;
+}
+
+/* Where a fetch left a gap between T and the window that it owns, the next page is that of p again.
+ */
+static void tail_cut(const struct core *c, struct session *s, uint32_t p)
 {
     const struct pool *pool = session_pool(c, s);
 
-    *list = LIST_EMPTY;
     for (uint32_t g = 0; g < pool->ngroups; g++) {
-        const struct group_layout *l = &pool->group[g].layout;
-        uint32_t end = div_up(p, l->page_tokens);
-        uint32_t keep = end > s->base[g] ? end - s->base[g] : 0;
+        uint32_t end = div_up(p, pool->group[g].layout.page_tokens);
 
-        if (l->family == FAMILY_RECURRENT)
-            keep =
-                p < s->written || p == 0 ? 0 : 1; /* its one state is that of the written length */
-        while (s->owned[g].n > keep)
-            page_list_push(c, list, page_list_pop_last(c, &s->owned[g]));
-        if (l->family == FAMILY_WINDOW && s->base[g] > end)
+        if (pool->group[g].layout.family == FAMILY_WINDOW && s->base[g] > end)
             s->base[g] = end;
     }
     s->allocated = p < s->allocated ? p : s->allocated;
     s->written = s->written < s->allocated ? s->written : s->allocated;
+}
+
+/* S4, the only place: gives back the pages of [ceil_page(p), A) to `list`, then A = p and C =
+ * min(C, p). */
+void session_free_tail(struct core *c, struct session *s, uint32_t p, struct list *list)
+{
+    *list = LIST_EMPTY;
+    for (uint32_t g = 0; g < session_pool(c, s)->ngroups; g++)
+        for (uint32_t keep = keeps(c, p, s, g); s->owned[g].n > keep;)
+            page_list_push(c, list, page_list_pop_last(c, &s->owned[g]));
+    tail_cut(c, s, p);
+}
+
+void session_cut_tail(struct core *c, struct session *s, uint32_t p, struct list *list)
+{
+    const struct pool *pool = session_pool(c, s);
+
+    *list = LIST_EMPTY;
+    for (uint32_t g = 0; g < pool->ngroups; g++)
+        if (pool->group[g].layout.family == FAMILY_RECURRENT && keeps(c, p, s, g) < s->owned[g].n)
+            page_list_append(c, list, &s->owned[g]);
+    tail_cut(c, s, p);
 }
 
 void session_use(struct core *c, struct session *s)

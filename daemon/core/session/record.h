@@ -8,6 +8,9 @@
 #define MATCH_INCOMPLETE                                                                           \
     "only some pieces of this session's Match have come: send the rest of them, or Abort"
 
+#define RELEASING                                                                                  \
+    "the pages that this session gave up are still being given back: repeat it in a moment"
+
 struct session *session_find(const struct core *c, struct session_id id);
 /* The session that an engine names; NULL where it has no such session. */
 struct session *session_of(const struct core *c, const struct engine *e, struct session_id id);
@@ -32,6 +35,12 @@ enum tern_err session_pool_find(const struct core *c, const struct engine *e, st
 /* S4, the only place: takes the pages of [ceil_page(p), allocated) into `list`;
  * after it p tokens are allocated and at most p are written. */
 void session_free_tail(struct core *c, struct session *s, uint32_t p, struct list *list);
+/* How many pages that takes; those of RECURRENT groups apart, of which there is one each. */
+uint32_t session_tail_pages(const struct core *c, const struct session *s, uint32_t p);
+/* The same as session_free_tail, but for those pages: they stay in the session's lists. */
+void session_cut_tail(struct core *c, struct session *s, uint32_t p, struct list *list);
+/* Pages of the group that it needs for what is allocated. */
+uint32_t session_keeps(const struct core *c, const struct session *s, uint32_t group);
 void session_use(struct core *c, struct session *s);
 /* What it owns of a group, as one run; none if that is nothing. */
 void session_owned_run(const struct core *c, struct actions *out, const struct session *s,

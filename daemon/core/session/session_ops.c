@@ -118,18 +118,24 @@ static enum tern_err op_extend(struct core *c, struct actions *out, struct engin
     return TERN_OK;
 }
 
+/* Records for what waits for the step. Many pages take one of their own, beside that of a pin or of
+ * a RECURRENT page. */
+static bool tail_ready(const struct core *c, const struct engine *e, uint64_t step, uint32_t pages)
+{
+    uint32_t records = session_may_give(c, pages) ? 1 : 2;
+
+    return step <= e->done_min || share_room(c, SHARE_RETIRES, e->tenant) >= records;
+}
+
 static enum tern_err op_rewind(struct core *c, struct engine *e, struct session *s,
                                const struct step_op *op, struct op_result *ret)
 {
-    struct list pages;
-
     if (op->length < s->committed || op->length > s->allocated ||
         !session_can_return(c, s, op->length))
         return TERN_INVALID;
-    if (!retire_ready(c, e, op->step))
+    if (!tail_ready(c, e, op->step, session_tail_pages(c, s, op->length)))
         return refuse_op(ret, TERN_BUSY, share_refused(SHARE_RETIRES));
-    session_free_tail(c, s, op->length, &pages);
-    retire_release(c, e, op->step, &pages, (struct path){NONE, 0});
+    session_give_tail(c, s, op->length, op->step);
     tokens_truncate(c, &s->tokens, op->length);
     if (s->finished > op->length)
         s->finished = op->length;
@@ -149,7 +155,6 @@ static enum tern_err op_finish(struct core *c, struct engine *e, struct session 
                                const struct step_op *op, struct op_result *ret)
 {
     uint32_t keep = op->length < s->allocated ? op->length : s->allocated;
-    struct list pages;
 
     if (!finish_fits(s, op->length))
         return TERN_INVALID;
@@ -158,10 +163,9 @@ static enum tern_err op_finish(struct core *c, struct engine *e, struct session 
                                 copied anew */
     if (!session_can_return(c, s, keep))
         return TERN_INVALID;
-    if (!retire_ready(c, e, op->step))
+    if (!tail_ready(c, e, op->step, session_tail_pages(c, s, keep)))
         return refuse_op(ret, TERN_BUSY, share_refused(SHARE_RETIRES));
-    session_free_tail(c, s, keep, &pages);
-    retire_release(c, e, op->step, &pages, (struct path){NONE, 0});
+    session_give_tail(c, s, keep, op->step);
     tokens_truncate(c, &s->tokens, op->length);
     s->finished = s->tokens.end;
     session_state_move(&s->state, SESSION_IDLE);
@@ -214,28 +218,40 @@ static enum tern_err give_back_ready(const struct core *c, const struct actions 
 static enum tern_err op_abort(struct core *c, struct actions *out, struct engine *e,
                               struct session *s, const struct step_op *op, struct op_result *ret)
 {
+    uint64_t step = session_step(s, op->step);
     struct list pages;
-    uint32_t root;
+    uint32_t root, n = 0;
+    bool at_once;
 
     if (s->state == SESSION_IDLE || s->state == SESSION_OPEN)
         return TERN_OK; /* nothing was admitted: the session is as it was */
+    if (s->releasing)
+        return refuse_op(ret, TERN_BUSY, RELEASING);
+    for (uint32_t g = 0; g < c->limits.groups; g++)
+        n += s->owned[g].n;
     TRY(give_back_ready(c, out, e, s, op, ret));
+    if (!tail_ready(c, e, step, n))
+        return refuse_op(ret, TERN_BUSY, share_refused(SHARE_RETIRES));
     if (s->pull != NONE)
         pull_orphan(c, pull_at(c, s->pull));
     s->pull = NONE;
     load_end(c, out, s, false);
     keep_finished_tokens(c, s);
     pages = LIST_EMPTY;
-    for (uint32_t g = 0; g < c->limits.groups; g++)
+    at_once = session_may_give(c, n);
+    for (uint32_t g = 0; g < c->limits.groups && at_once; g++)
         page_list_append(c, &pages, &s->owned[g]);
+    c->visits += pages.n;
     root = space_at(c, s->space)->root;
     node_pin(c, root, REF_DEVICE);
-    session_let_go(c, s, op->step, &pages);
+    session_let_go(c, s, step, &pages);
     s->node = root;
     s->committed = s->written = s->allocated = s->state_from = 0;
     for (uint32_t g = 0; g < c->limits.groups; g++)
         s->base[g] = s->first[g] = 0;
     session_state_move(&s->state, SESSION_OPEN);
+    if (!at_once)
+        session_release(c, s, step);
     touch(c);
     return TERN_OK;
 }
@@ -243,6 +259,8 @@ static enum tern_err op_abort(struct core *c, struct actions *out, struct engine
 static enum tern_err op_close(struct core *c, struct actions *out, struct engine *e,
                               struct session *s, const struct step_op *op, struct op_result *ret)
 {
+    if (s->releasing && s->state != SESSION_OPEN)
+        return refuse_op(ret, TERN_BUSY, RELEASING); /* it may name a later step */
     TRY(give_back_ready(c, out, e, s, op, ret));
     load_end(c, out, s, false);
     session_close(c, s, op->step, false);
@@ -271,6 +289,8 @@ static enum tern_err apply(struct core *c, struct actions *out, struct engine *e
                            const struct step_op *op, struct op_result *ret)
 {
     if (op->kind != STEP_ABORT && op->kind != STEP_CLOSE) {
+        if (s->releasing)
+            return refuse_op(ret, TERN_BUSY, RELEASING);
         if (s->state == SESSION_FETCHING || s->state == SESSION_LOADING)
             return TERN_BUSY;
         if (session_away(s))

@@ -88,7 +88,11 @@ void session_close(struct core *c, struct session *s, uint64_t step, bool engine
     holds = s->held != REF_HOST;
     for (uint32_t g = 0; g < c->limits.groups; g++)
         holds = holds || s->owned[g].n > 0;
-    s->record = holds && !engine_gone ? retire_open(c, e, step, session_slot(c, s)) : NONE;
+    if (s->releasing) /* the rest goes where its pages are going already */
+        closing_list_remove(c, &c->closing, session_slot(c, s));
+    else
+        s->record = holds && !engine_gone ? retire_open(c, e, step, session_slot(c, s)) : NONE;
+    s->releasing = 0;
     tenant_at(c, e->tenant)->sessions--;
     session_pool(c, s)->sessions--;
     session_state_move(&s->state, SESSION_CLOSING);
@@ -123,14 +127,19 @@ static void closed(struct core *c, struct session *s)
 
 static bool give_back_pages(struct core *c, struct session *s, uint32_t end)
 {
-    for (uint32_t g = 0; g < c->limits.groups; g++)
-        for (; s->owned[g].n > 0; c->visits++) {
+    for (uint32_t g = 0; g < session_pool(c, s)->ngroups; g++)
+        for (uint32_t keep = s->releasing ? session_keeps(c, s, g) : 0; s->owned[g].n > keep;
+             c->visits++) {
+            uint32_t page;
+
             if (c->visits >= end)
                 return false;
+            page =
+                s->releasing ? page_list_pop_last(c, &s->owned[g]) : page_list_pop(c, &s->owned[g]);
             if (s->record == NONE)
-                page_free(c, page_list_pop(c, &s->owned[g]));
+                page_free(c, page);
             else
-                retire_add(c, retire_at(c, s->record), page_list_pop(c, &s->owned[g]));
+                retire_add(c, retire_at(c, s->record), page);
         }
     return true;
 }
@@ -147,10 +156,53 @@ static bool give_back_tokens(struct core *c, struct session *s, uint32_t end)
     return true;
 }
 
+static void released(struct core *c, struct session *s)
+{
+    if (s->record != NONE)
+        retire_close(c, s->record, (struct path){NONE, 0});
+    s->record = NONE;
+    s->releasing = 0;
+    closing_list_remove(c, &c->closing, session_slot(c, s));
+}
+
+bool session_may_give(const struct core *c, uint32_t pages)
+{
+    return pages <= GIVE_AT_ONCE_PAGES || c->visits + pages <= GIVE_BACK_VISITS_MAX;
+}
+
+void session_give_tail(struct core *c, struct session *s, uint32_t p, uint64_t step)
+{
+    bool at_once = session_may_give(c, session_tail_pages(c, s, p));
+    struct list pages;
+
+    if (at_once)
+        session_free_tail(c, s, p, &pages);
+    else
+        session_cut_tail(c, s, p, &pages);
+    c->visits += pages.n;
+    retire_release(c, engine_at(c, s->engine), step, &pages, (struct path){NONE, 0});
+    if (!at_once)
+        session_release(c, s, step);
+}
+
+void session_release(struct core *c, struct session *s, uint64_t step)
+{
+    s->record = retire_open(c, engine_at(c, s->engine), step, session_slot(c, s));
+    s->releasing = 1;
+    closing_list_push(c, &c->closing, session_slot(c, s));
+    session_give_back(c, s, GIVE_BACK_VISITS_MAX);
+}
+
 bool session_give_back(struct core *c, struct session *s, uint32_t end)
 {
     touch(c);
-    if (!give_back_pages(c, s, end) || !give_back_tokens(c, s, end) || c->visits >= end)
+    if (!give_back_pages(c, s, end))
+        return false;
+    if (s->releasing) {
+        released(c, s);
+        return true;
+    }
+    if (!give_back_tokens(c, s, end) || c->visits >= end)
         return false;
     c->visits++;
     closed(c, s);

@@ -7,9 +7,17 @@
 /* Nobody finds the session any more. What it holds is for session_give_back, and is free again when
  * `step` has passed, or at once for an engine that is gone. */
 void session_close(struct core *c, struct session *s, uint64_t step, bool engine_gone);
-/* Gives back what a closed session holds, up to `end` visits. False: there is more. */
+/* S4 for an operation at `step`: at once, or where that are many pages in pieces. The session is
+ * `releasing` until then, and only a Close of one that is aborted is accepted. */
+void session_give_tail(struct core *c, struct session *s, uint32_t p, uint64_t step);
+/* The same for the pages that it has beyond its lengths. */
+void session_release(struct core *c, struct session *s, uint64_t step);
+/* May so many pages be given back at once, in this step of the core? */
+bool session_may_give(const struct core *c, uint32_t pages);
+/* Gives back what a session that is closed or releasing has to, up to `end` visits. False: there is
+ * more. */
 bool session_give_back(struct core *c, struct session *s, uint32_t end);
-/* The same for all that are closed. */
+/* The same for all of them. */
 bool sessions_flush(struct core *c);
 
 #endif

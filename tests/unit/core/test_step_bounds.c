@@ -356,3 +356,119 @@ TEST(e1_the_name_of_an_engine_is_taken_until_all_that_it_held_is_given_back)
     assert_int_equal(w.b.rig->engines_gone, 1);
     assert_ok(rig_join(w.b.rig, late, "big", ROLE_BOTH, 0, 1));
 }
+
+/* ---- one huge session ---- */
+
+#define HUGE_PAGES 100000
+#define HUGE_KEEPS 5 /* tokens */
+
+/* An operation on the bench's session alone: its result, and how far that step went. */
+static const struct op_result *huge_op(struct bench *b, struct step_op op)
+{
+    struct event ev = {.kind = EV_REQUEST, .now_ns = b->rig->now_ns};
+
+    op.session = b->s->id;
+    ev.request.op = OP_STEP;
+    ev.request.conn = b->s->conn;
+    ev.request.step.ops = &op;
+    ev.request.step.n = 1;
+    core_step(b->rig->core, &ev, b->rig->out);
+    assert_err(TERN_OK, b->rig->out->v[0].reply.err);
+    return &b->rig->out->v[0].reply.step.results[0];
+}
+
+static struct bench huge_bench(struct rig_engine *ret_other, struct pool_id *ret_theirs)
+{
+    struct rig_options o = rig_defaults();
+    struct group_layout group = rig_group(4, 64);
+    uint32_t token = 1;
+    struct step_op extend = {.kind = STEP_EXTEND,
+                             .length = 4 * HUGE_PAGES,
+                             .written = 1,
+                             .tokens = {.v = &token, .n = 1}};
+    struct bench b;
+
+    o.limits.pages = 2 * HUGE_PAGES;
+    o.tenant[0].memory_bytes = 128ull * HUGE_PAGES;
+    b = bench_with(&o, 4, 16);
+    assert_ok(rig_close(b.s, 0));
+    assert_ok(rig_pool_open(b.rig, b.e.conn[0], &group, 1, 64 * (HUGE_PAGES + 256), &b.pool));
+    b.s = rig_session(b.rig, &b.e, b.pool, 1);
+    b.rig->no_audit = true;
+    *ret_other = rig_engine(b.rig, 1, "other", 1);
+    assert_ok(rig_pool_open(b.rig, ret_other->conn[0], &group, 1, 4096, ret_theirs));
+    assert_err(TERN_OK, huge_op(&b, extend)->err);
+    return b;
+}
+
+/* T20: Rewind, Finish and Abort are answered at once; the pages come free in pieces, the session is
+ * BUSY until then, and goes on afterwards. Where a step is waited for nothing is free before it. */
+TEST(t20_one_huge_session_gives_back_in_pieces)
+{
+    static const enum step_op_kind kinds[] = {STEP_REWIND, STEP_FINISH, STEP_ABORT};
+
+    for (uint32_t i = 0; i < 6; i++) {
+        const struct step_op more = {.kind = STEP_EXTEND, .length = 64};
+        struct step_op op = {.kind = kinds[i % 3], .length = HUGE_KEEPS, .step = i < 3 ? 0 : 7};
+        uint32_t keeps = op.kind == STEP_ABORT ? 0 : HUGE_KEEPS, pieces = 0, total;
+        struct rig_engine other;
+        struct pool_id theirs;
+        struct bench b = huge_bench(&other, &theirs);
+        const struct op_result *r = huge_op(&b, op);
+
+        total = rig_pool_view(b.rig, b.pool).group[0].total;
+        assert_err(TERN_OK, r->err);
+        assert_int_equal(r->lengths.allocated, keeps);
+        for (; gives_back(b.rig->core); pieces++) {
+            assert_true(b.rig->core->visits <= GIVE_BACK_VISITS_MAX + 2 * PIECE_VISITS_MAX);
+            assert_err(TERN_BUSY, huge_op(&b, more)->err);
+            answered_between(b.rig, &other, theirs);
+        }
+        assert_true(pieces > 2);
+        assert_int_equal(rig_retiring(b.rig, b.pool), i < 3 ? 0 : HUGE_PAGES - div_up(keeps, 4));
+        rig_engine_done(b.rig, &b.e, 7);
+        rig_runs_free(b.rig);
+        assert_int_equal(rig_free(b.rig, b.pool), total - div_up(keeps, 4));
+        r = huge_op(&b, more);
+        assert_err(TERN_OK, r->err);
+        assert_int_equal(r->lengths.allocated, 64);
+        assert_int_equal(r->lengths.written, op.kind != STEP_ABORT);
+        b.rig->no_audit = false; /* from here the rig looks at all of it */
+        assert_ok(rig_close(b.s, 0));
+        assert_int_equal(rig_free(b.rig, b.pool), total);
+        rig_destroy(b.rig);
+    }
+}
+
+/* E1: an engine dies while its session gives back; a Close of one that was aborted is taken. */
+TEST(t20_a_session_that_gives_back_ends_with_its_engine_or_by_a_close)
+{
+    static const enum step_op_kind kinds[] = {STEP_REWIND, STEP_ABORT};
+
+    for (uint32_t i = 0; i < 8; i++) {
+        struct step_op op = {.kind = kinds[i % 2], .step = i & 2 ? 7 : 0},
+                       end = {.kind = STEP_CLOSE, .step = op.step};
+        bool closes = i < 4;
+        struct rig_engine other;
+        struct pool_id theirs;
+        struct bench b = huge_bench(&other, &theirs);
+        uint32_t total = rig_pool_view(b.rig, b.pool).group[0].total;
+
+        assert_err(TERN_OK, huge_op(&b, op)->err);
+        assert_true(gives_back(b.rig->core));
+        if (closes)
+            assert_err(i % 2 ? TERN_OK : TERN_BUSY, huge_op(&b, end)->err);
+        else
+            rig_engine_kill(b.rig, &b.e, 0);
+        rig_timers(b.rig);
+        if (closes) {
+            assert_int_equal(rig_retiring(b.rig, b.pool), op.step ? HUGE_PAGES : 0);
+            rig_engine_done(b.rig, &b.e, 7);
+            rig_runs_free(b.rig);
+        }
+        b.rig->no_audit = false;
+        assert_int_equal(rig_free(b.rig, b.pool), total);
+        assert_int_equal(rig_view(b.rig).sessions, closes && i % 2 == 0);
+        rig_destroy(b.rig);
+    }
+}
