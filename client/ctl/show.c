@@ -350,10 +350,28 @@ static void show_certificate(const struct ctl *ctl, const json_t *certificate)
               "same CA refuse it.\n");
 }
 
+static void show_stuck(const struct ctl *ctl, const json_t *stuck)
+{
+    json_t *e, *pid;
+    size_t i, k;
+
+    json_array_foreach((json_t *)(uintptr_t)stuck, i, e)
+    {
+        paint(ctl, RED,
+              "\nalarm: a process of engine %s of %s ended, and others live on: its pages stay its "
+              "own until they have. End them:",
+              j_str(e, "engine"), j_str(e, "tenant"));
+        json_array_foreach(json_object_get(e, "pids"), k, pid)
+            printf(" %lld", (long long)json_integer_value(pid));
+        printf("\n");
+    }
+}
+
 /* Lists what an operator should look at, with what to do. */
 static void show_alarms(const struct ctl *ctl, const json_t *s)
 {
     show_overdue(ctl, json_object_get(s, "steps_overdue"));
+    show_stuck(ctl, json_object_get(s, "engines_stuck"));
     show_quarantine(ctl, s);
     show_certificate(ctl, json_object_get(s, "certificate"));
     if (j_u64(json_object_get(s, "fault_injection"), "corrupt_pages") > 0)

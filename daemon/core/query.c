@@ -98,6 +98,7 @@ bool core_engine_view(const struct core *c, uint32_t slot, struct engine_view *r
     ret->id = (struct engine_id){.slot = slot, .gen = e->gen};
     memcpy(ret->name, e->name, sizeof ret->name);
     ret->state_word = words[e->state];
+    ret->dying = e->state == ENGINE_DYING;
     ret->tenant = e->tenant;
     ret->world = e->world;
     ret->procs_alive = e->alive;

@@ -57,6 +57,7 @@ struct engine_view {
     uint64_t waits_since_ns; /* something waits for a step, and none has passed since; 0: nothing */
     uint32_t rank_behind;    /* the rank that it waits for */
     uint64_t named;          /* the highest step that a request of it named */
+    bool dying;              /* a process of it died or left, and others live on */
     bool jumped;             /* a rank shows a step far beyond it, which does not count (E7) */
     uint32_t jumps;          /* how often one has */
 };

@@ -454,6 +454,25 @@ static void status_overdue(const struct admin_ctx *ctx, uint32_t tenant, struct 
     text_array_end(out);
 }
 
+/* The engines of which a process ended while others live on: they keep their pages till then. */
+static void status_stuck(const struct admin_ctx *ctx, uint32_t tenant, struct text_out *out)
+{
+    struct engine_view e;
+
+    text_array(out, "engines_stuck");
+    for (uint32_t i = 0; i < core_limits_of(ctx->core)->engines; i++) {
+        if (!core_engine_view(ctx->core, i, &e) || (tenant != NONE && e.tenant != tenant) ||
+            !e.dying)
+            continue;
+        text_object(out, NULL);
+        text_str(out, "engine", e.name);
+        text_str(out, "tenant", ctx->config->tenants[e.tenant].name);
+        admin_engine_pids(ctx, &e, out);
+        text_object_end(out);
+    }
+    text_array_end(out);
+}
+
 /* Changes of the tree; those that are kept are numbered [first, next). */
 static void status_events(const struct admin_ctx *ctx, const struct core_view *v,
                           struct text_out *out)
@@ -500,6 +519,7 @@ static enum tern_err answer_status(const struct admin_ctx *ctx, const struct que
     status_shares(ctx, q->tenant, out);
     status_errors(ctx, &v, q->tenant, out);
     status_overdue(ctx, q->tenant, out);
+    status_stuck(ctx, q->tenant, out);
     if (q->tenant == NONE) {
         text_u64(out, "engines", v.engines);
         text_u64(out, "prefix_nodes", v.nodes);

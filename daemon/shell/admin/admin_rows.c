@@ -208,6 +208,16 @@ bool admin_session_row(const struct admin_ctx *ctx, uint32_t slot, uint32_t tena
     return true;
 }
 
+void admin_engine_pids(const struct admin_ctx *ctx, const struct engine_view *e,
+                       struct text_out *out)
+{
+    text_array(out, "pids"); /* of rank 0, 1 and so on, then of the pure scheduler */
+    for (uint32_t i = 0; i < PROCS_PER_ENGINE_MAX; i++)
+        if (e->procs[i] != NONE && ctx->proc_pid != NULL)
+            text_u64(out, NULL, ctx->proc_pid(ctx->ctx, e->procs[i]));
+    text_array_end(out);
+}
+
 bool admin_engine_row(const struct admin_ctx *ctx, uint32_t slot, uint32_t tenant, uint32_t pool,
                       struct text_out *out)
 {
@@ -223,11 +233,7 @@ bool admin_engine_row(const struct admin_ctx *ctx, uint32_t slot, uint32_t tenan
     text_str(out, "state", e.state_word);
     text_u64(out, "world", e.world);
     text_u64(out, "procs_alive", e.procs_alive);
-    text_array(out, "pids"); /* of rank 0, 1 and so on, then of the pure scheduler */
-    for (uint32_t i = 0; i < PROCS_PER_ENGINE_MAX; i++)
-        if (e.procs[i] != NONE && ctx->proc_pid != NULL)
-            text_u64(out, NULL, ctx->proc_pid(ctx->ctx, e.procs[i]));
-    text_array_end(out);
+    admin_engine_pids(ctx, &e, out);
     text_u64(out, "sessions", e.sessions);
     text_array(out, "done_step");
     for (uint32_t i = 0; i < e.world && i < RANKS_MAX; i++)

@@ -377,6 +377,20 @@ static void assert_quarantine(uint64_t oldest_ms, const char *peer, uint64_t pul
 }
 
 /* E8: an engine is told of while something waits for its steps too long, to its tenant too. */
+TEST(status_tells_which_engines_have_lost_a_process)
+{
+    tells(ask("status"), "{'engines_stuck': []}");
+    rig_engine_kill(s.b.rig, &s.other, 0);
+    tells(ask("status"), "{'engines_stuck': [{'engine': 'o', 'tenant': 'second'}]}");
+    assert_int_equal(json_array_size(json_object_get(
+                         json_array_get(json_object_get(s.answer, "engines_stuck"), 0), "pids")),
+                     1);
+    assert_ok(ask_with("status", NULL, 0)); /* the other tenant */
+    tells(s.answer, "{'engines_stuck': []}");
+    rig_engine_kill(s.b.rig, &s.other, 1);
+    tells(ask("status"), "{'engines_stuck': []}");
+}
+
 TEST(status_tells_which_engines_do_not_step)
 {
     uint64_t limit_ns = (uint64_t)s.config->deadlines.step_alarm_ms * 1000000;
@@ -671,7 +685,7 @@ static const char answer_keys[] =
     "BUSY GONE DENIED QUOTA CORRUPT DISK INTERNAL DAEMON_LOST) refusals(tenant "
     "errors(INVALID MALFORMED UNSUPPORTED CONFLICT POOL_EXHAUSTED PEER_LOST TIMED_OUT "
     "BUSY GONE DENIED QUOTA CORRUPT DISK INTERNAL DAEMON_LOST) last last_op last_text last_s) "
-    "steps_overdue() engines "
+    "steps_overdue() engines_stuck() engines "
     "prefix_nodes peers "
     "peers_up "
     "links_up listen_port transfers_active namespaces_reset resets_spreading "
