@@ -1,0 +1,425 @@
+"""An engine over Tern's Python package: the model's keys, values and state lie in Tern's pages and nowhere else.
+
+Prefill runs on one daemon, in chunks, and leaves each chunk for others; decode runs on another, fetches what prefill has
+left, and goes on: many requests at once, one batch an iteration, with drafts of which most are rejected, requests that are
+aborted and begin again, requests that make way and come back, and several turns.
+
+What must stay true: a page is written by the session that has it, before its step is published; the state's page holds
+the state of the written length whenever something is committed, because the commit keeps it.
+"""
+
+from __future__ import annotations
+
+import random
+import time
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+
+import numpy as np
+import tern
+from model import FULL, KV_SHAPE, STATE_SHAPE, WINDOW, Alone, Cache, Cached, Floats, Model
+from numpy.typing import NDArray
+
+PAGE = 16
+REWIND = 8  # tokens, at most, that a rewind takes back
+GROUPS = [
+    tern.Group("full", page_tokens=PAGE, shape=(PAGE, *KV_SHAPE)),
+    tern.Group("sliding", page_tokens=PAGE, shape=(PAGE, *KV_SHAPE), family="window", window=WINDOW, reserve=REWIND),
+    tern.Group("state", page_tokens=PAGE, shape=STATE_SHAPE, family="recurrent"),
+]
+KV_GROUPS = ("full", "sliding")
+TRIES = 2000  # of one request that is told to wait; it sleeps a millisecond between two
+
+
+@dataclass
+class Turn:
+    """What one turn of a request has to give, computed without Tern."""
+
+    prompt: list[int]  # the whole conversation, this turn's new tokens last
+    answer: list[int]
+    logits: list[Floats]  # of each position of prompt + answer
+
+
+@dataclass
+class Request:
+    number: int
+    turns: list[Turn]
+
+
+def request_alone(model: Model, number: int, rng: random.Random, prefixes: list[list[int]]) -> Request:
+    """A conversation, and what it gives in one process by itself."""
+    sequence, turns = Alone(model), []
+    tokens: list[int] = []
+    logits: list[Floats] = []
+    for turn in range(rng.choice((1, 1, 2, 3))):
+        new = [rng.randrange(128) for _ in range(rng.randrange(3, 25))]
+        tokens = tokens + (list(rng.choice(prefixes)) if turn == 0 else []) + new
+        answer: list[int] = []
+        wanted = rng.randrange(4, 20)
+        while len(logits) < len(tokens) + wanted:
+            if len(logits) == len(tokens) + len(answer):
+                answer.append(int(logits[-1].argmax()))
+            logits.append(sequence.append((tokens + answer)[len(logits)]))
+        turns.append(Turn(tokens, answer, logits))
+        tokens = tokens + answer
+    return Request(number, turns)
+
+
+@dataclass
+class Sequence:
+    """A session with what the model needs of it."""
+
+    model: Model
+    s: tern.Session
+    tokens: list[int] = field(default_factory=list)
+    n: int = 0  # tokens whose keys, values and state are in the pages
+
+    def __post_init__(self) -> None:
+        pool = self.s.pool
+        self.pages: list[NDArray[np.float32]] = [pool.pages(g) for g in KV_GROUPS]
+        self.states: NDArray[np.float32] = pool.pages("state")
+        self.cache = Cache(self.write, self.read)
+
+    def write(self, layer: int, position: int, kv: Cached) -> None:
+        self.pages[layer][self.s.table(KV_GROUPS[layer])[position // PAGE], position % PAGE] = kv
+
+    def read(self, layer: int, first: int, end: int) -> Cached:
+        start = first // PAGE
+        table = self.s.table(KV_GROUPS[layer])[start : (end - 1) // PAGE + 1]
+        seen: Cached = self.pages[layer][table].reshape(-1, *KV_SHAPE)
+        return seen[first - start * PAGE : end - start * PAGE]
+
+    @property
+    def state_page(self) -> Cached:
+        page: Cached = self.states[self.s.table("state")[0]]
+        return page
+
+    def took(self, result: tern.Result) -> None:
+        """Copies come before the session goes on; a state that begins with nothing is zero."""
+        self.s.apply(result.copies)
+        if result.written == 0 and result.allocated > 0:
+            self.state_page[:] = 0
+        self.n = result.written
+
+    def compute(self, token: int, at: int, state: Cached) -> tuple[Floats, Cached]:
+        return self.model.token(token, at, self.cache, state)
+
+    def run_to(self, end: int) -> list[Floats]:
+        """Computes tokens [n, end), one after the other, and leaves their state in the page."""
+        logits = []
+        state = self.state_page.copy()
+        for at in range(self.n, end):
+            got, state = self.compute(self.tokens[at], at, state)
+            logits.append(got)
+        self.state_page[:] = state
+        self.n = end
+        return logits
+
+
+@dataclass
+class Counts:
+    tokens: int = 0
+    wrong: int = 0
+    aborts: int = 0
+    retracts: int = 0
+    recovered: int = 0
+    rejected: int = 0
+    fetched: int = 0
+    exhausted: int = 0
+    busy: int = 0
+    flips: int = 0
+    caught: int = 0
+    publish_us: list[float] = field(default_factory=list)
+    fetch_us: list[float] = field(default_factory=list)
+    attach_us: list[float] = field(default_factory=list)
+
+
+def within(engine: tern.Engine, counts: Counts) -> Iterator[tuple[int, list[Exception]]]:
+    """Tries of a request, as long as the daemon says that waiting helps: for t, failed in within(...)."""
+    for t in range(TRIES):
+        failed: list[Exception] = []
+        yield t, failed
+        if not failed:
+            return
+        why = failed[0]
+        if isinstance(why, tern.Exhausted):
+            counts.exhausted += 1
+            if why.until_step:
+                engine.connection.wait_published(why.until_step)
+        elif isinstance(why, tern.Busy):
+            counts.busy += 1
+        else:
+            raise why
+        time.sleep(0.001)
+    raise TimeoutError(f"told to wait {TRIES} times: {failed[0]}")
+
+
+class Prefill:
+    """One host's part: computes prompts in chunks and leaves them in the tree."""
+
+    def __init__(self, model: Model, pool: tern.Pool, counts: Counts) -> None:
+        self.model, self.engine, self.pool, self.counts = model, pool.engine, pool, counts
+
+    def run(self, ns: tern.Namespace, turn: Turn, rng: random.Random) -> None:
+        """Whole chunks of the prompt, computed and published when this returns."""
+        end = (len(turn.prompt) - 1) // PAGE * PAGE
+        with self.pool.session(ns) as s:
+            q = Sequence(self.model, s, turn.prompt)
+            q.took(s.match(turn.prompt[:end], step=self.engine.last_step or tern.STEP_NONE))
+            while q.n < end:
+                upto = min(end, (q.n // PAGE + rng.randrange(1, 4)) * PAGE)
+                for _, failed in within(self.engine, self.counts):
+                    try:
+                        q.took(s.extend(allocated=upto))
+                    except (tern.Exhausted, tern.Busy) as why:
+                        failed.append(why)
+                first = q.n
+                with self.engine.step() as step:
+                    logits = q.run_to(upto)
+                    s.extend(written=upto)
+                    result = s.commit(upto, step=step)
+                s.apply(result.copies)
+                self.counts.wrong += sum(
+                    not np.array_equal(a, b) for a, b in zip(logits, turn.logits[first:upto])
+                )
+            at = time.perf_counter()
+            self.engine.connection.wait_published(self.engine.last_step)
+            self.counts.publish_us.append((time.perf_counter() - at) * 1e6)
+
+
+@dataclass
+class Running:
+    request: Request
+    q: Sequence
+    turn: int = 0
+    away: int = 0  # iterations until it comes back; 0: it is here
+    began: float = 0
+
+    @property
+    def now(self) -> Turn:
+        return self.request.turns[self.turn]
+
+    @property
+    def whole(self) -> list[int]:
+        return self.now.prompt + self.now.answer
+
+
+class Decode:
+    """The other host's part: many requests at once."""
+
+    def __init__(
+        self,
+        model: Model,
+        pool: tern.Pool,
+        peer: str,
+        counts: Counts,
+        rng: random.Random,
+        host_tier: bool,
+    ) -> None:
+        self.model, self.engine, self.pool, self.peer = model, pool.engine, pool, peer
+        self.counts, self.rng = counts, rng
+        self.running: list[Running] = []
+        self.modes = ("host", "drop") if host_tier else ("drop",)
+
+    @property
+    def last(self) -> int:
+        return self.engine.last_step or tern.STEP_NONE
+
+    def admit(self, request: Request, ns: tern.Namespace) -> None:
+        self.running.append(Running(request, Sequence(self.model, self.pool.session(ns))))
+        self.begin(self.running[-1], fetch=True)
+
+    def begin(self, r: Running, fetch: bool) -> None:
+        """Matches this turn's prompt but for its last token, which gives the first logits."""
+        r.q.tokens = list(r.now.prompt)
+        r.began = time.perf_counter()
+        r.q.took(r.q.s.match(r.now.prompt[:-1], step=self.last))
+        end = (len(r.now.prompt) - 1) // PAGE * PAGE
+        if fetch and r.q.s.committed < end:
+            before = r.q.s.committed
+            for _, failed in within(self.engine, self.counts):
+                try:
+                    r.q.took(r.q.s.fetch(self.peer, depth=end, deadline_ms=20000))
+                except (tern.Exhausted, tern.Busy) as why:
+                    failed.append(why)
+                    self.make_way(r)
+            self.counts.fetched += r.q.s.committed - before
+            self.counts.fetch_us.append((time.perf_counter() - r.began) * 1e6)
+        r.began = time.perf_counter() if fetch else 0
+
+    # ---- giving way
+
+    def make_way(self, spared: Running) -> None:
+        """Pages ran out: somebody else gives theirs back, or, where nobody can, begins anew."""
+        here = [r for r in self.running if r is not spared and not r.away and r.q.s.allocated]
+        away = [r for r in self.running if r is not spared and r.away and r.q.n >= 0]
+        if here:
+            self.retract(here[-1])
+        elif away:
+            self.begin_again(away[-1], stay_away=True)
+
+    def retract(self, r: Running) -> None:
+        try:
+            r.q.s.retract(self.rng.choice(self.modes), step=self.last)
+            r.away = self.rng.randrange(1, 6)
+            self.counts.retracts += 1
+        except (tern.Invalid, tern.Exhausted, tern.Busy):
+            self.begin_again(r, stay_away=True)
+
+    def begin_again(self, r: Running, stay_away: bool = False) -> None:
+        """Aborts the turn; the session finds again what it and others have committed."""
+        r.q.s.abort(step=self.last)
+        self.counts.aborts += 1
+        r.away = self.rng.randrange(1, 6) if stay_away else 0
+        r.q.n = -1
+
+    def come_back(self, r: Running) -> bool:
+        try:
+            if r.q.n < 0:
+                # A session whose turn had ended keeps its tokens by an abort; a new match goes on from them.
+                r.q.took(r.q.s.match(r.now.prompt[:-1], step=self.last))
+                r.q.tokens = list(r.now.prompt)
+            else:
+                r.q.took(r.q.s.recover(deadline_ms=20000))
+                self.counts.recovered += 1
+            return True
+        except (tern.Exhausted, tern.Busy) as why:
+            self.wait(why)
+            if all(other.away for other in self.running):
+                self.make_way(r)  # nobody will leave room by ending
+        except tern.Corrupt:
+            self.begin_again(r, stay_away=True)
+        return False
+
+    def wait(self, why: tern.Exhausted | tern.Busy) -> None:
+        if isinstance(why, tern.Exhausted):
+            self.counts.exhausted += 1
+            if why.until_step:
+                self.engine.connection.wait_published(why.until_step)
+        else:
+            self.counts.busy += 1
+            time.sleep(0.001)
+
+    # ---- one iteration
+
+    def iterate(self, flip: bool) -> list[Running]:
+        """One step of everybody who is here; returns the requests that ended."""
+        for r in self.running:
+            if r.away:
+                r.away -= 1
+                if r.away == 0 and not self.come_back(r):
+                    r.away = 1
+        chosen = [r for r in self.running if not r.away and self.room(r)]
+        chosen = [r for r in chosen if not r.away]  # room for one may have cost another's
+        with self.engine.step() as step:
+            for r in chosen:
+                if flip:
+                    self.flip(r)
+                self.advance(r, step)
+        ended = [r for r in chosen if self.turn_ends(r)]
+        dice = self.rng.random()
+        if dice < 0.03 and self.running:
+            r = self.rng.choice(self.running)
+            if not r.away and r not in ended:
+                self.begin_again(r, stay_away=True)
+        elif dice < 0.08 and self.running:
+            r = self.rng.choice(self.running)
+            if not r.away and r not in ended and r.q.s.allocated:
+                self.retract(r)
+        for r in ended:
+            self.running.remove(r)
+        return ended
+
+    def room(self, r: Running) -> bool:
+        """Pages for what this iteration writes, with up to REWIND - 1 draft tokens."""
+        want = min(len(r.whole), r.q.n + REWIND)
+        if r.q.s.allocated >= want:
+            return True
+        try:
+            r.q.took(r.q.s.extend(allocated=want))
+            return True
+        except (tern.Exhausted, tern.Busy) as why:
+            self.wait(why)
+            self.make_way(r)
+            return False
+
+    def draft(self, r: Running) -> list[int]:
+        """Tokens that may follow: often the right ones, often not."""
+        right = r.whole[len(r.q.tokens) :]
+        guess = [t if self.rng.random() < 0.6 else self.rng.randrange(128) for t in right]
+        return guess[: self.rng.randrange(0, 5)]
+
+    def advance(self, r: Running, step: int) -> None:
+        """Known tokens are computed; at their end drafts are, too, and those that the model would not have said are
+        taken back. An iteration ends at a page's end, since the state there is committed."""
+        q, s = r.q, r.q.s
+        boundary = (q.n // PAGE + 1) * PAGE
+        known = min(len(q.tokens), boundary, s.allocated)
+        drafts = self.draft(r) if known == len(q.tokens) else []
+        drafts = drafts[: max(0, min(boundary, s.allocated) - known)]
+        state, states, told = q.state_page.copy(), [], []
+        for at, token in enumerate((q.tokens + drafts)[q.n : known + len(drafts)], q.n):
+            logits, state = q.compute(token, at, state)
+            states.append(state)
+            told.append(logits)
+        good = known
+        while good < known + len(drafts) and int(told[good - 1 - q.n].argmax()) == drafts[good - known]:
+            good += 1
+        self.counts.rejected += known + len(drafts) - good
+        self.judge(r, told[: good - q.n])
+        q.tokens += drafts[: good - known]
+        q.state_page[:] = states[good - 1 - q.n]
+        if good == len(q.tokens) and len(q.tokens) < len(r.whole):
+            q.tokens.append(int(told[good - 1 - q.n].argmax()))
+            if r.began:
+                self.counts.attach_us.append((time.perf_counter() - r.began) * 1e6)
+                r.began = 0
+        q.n = good
+        new = q.tokens[s.tokens :]
+        s.extend(append=new, written=q.n)
+        if good % PAGE == 0:
+            s.apply(s.commit(good, step=step).copies)
+        elif drafts and self.rng.random() < 0.5:
+            s.rewind(max(q.n, min(len(q.tokens), s.allocated)), step=step)
+            assert s.written == q.n
+
+    def judge(self, r: Running, told: list[Floats]) -> None:
+        for at, logits in enumerate(told, r.q.n):
+            self.counts.tokens += 1
+            self.counts.wrong += not np.array_equal(logits, r.now.logits[at])
+
+    def turn_ends(self, r: Running) -> bool:
+        """True when that was the last turn, and the session is closed."""
+        if r.q.tokens != r.whole or r.q.n < len(r.whole) - 1:
+            return False
+        self.counts.wrong += r.q.tokens[len(r.now.prompt) :] != r.now.answer
+        if r.turn + 1 == len(r.request.turns):
+            r.q.s.close(step=self.last)
+            return True
+        r.q.s.finish(r.q.n, step=self.last)
+        r.turn += 1
+        self.begin(r, fetch=False)
+        return False
+
+    # ---- damage
+
+    def flip(self, r: Running) -> None:
+        """One byte of what the next token needs is wrong, and its logits must show it."""
+        q, at = r.q, r.q.n
+        if at == 0 or at >= len(q.tokens) or at >= r.q.s.allocated:
+            return
+        kind = self.rng.randrange(3)
+        if kind == 2:
+            target = q.state_page
+        else:
+            first = 0 if kind == FULL else max(0, at + 1 - WINDOW)
+            position = self.rng.randrange(first, at)
+            target = q.pages[kind][q.s.table(KV_GROUPS[kind])[position // PAGE], position % PAGE]
+        bytes_of = target.view(np.uint8).reshape(-1)
+        place, bit = self.rng.randrange(target.nbytes), 1 << self.rng.randrange(8)
+        bytes_of[place] ^= bit
+        with np.errstate(all="ignore"):
+            logits, _ = q.compute(q.tokens[at], at, q.state_page)
+        bytes_of[place] ^= bit
+        self.counts.flips += 1
+        self.counts.caught += not np.array_equal(logits, r.now.logits[at])
