@@ -60,11 +60,12 @@ enum tern_err tern_submit_match(struct tern *t, tern_session s, const struct ter
     return async_quick(t, &q, NULL, 1, cookie);
 }
 
-enum tern_err tern_submit_fetch(struct tern *t, tern_session s, const char *peer, uint32_t depth,
-                                uint64_t cookie)
+enum tern_err tern_submit_fetch(struct tern *t, tern_session s, const char *peer, uint32_t at_least,
+                                uint32_t depth, uint64_t cookie)
 {
-    struct quick_request q = {
-        .type = FRAME_FETCH, .session = s, .fetch = {.peer = peer, .depth = depth}};
+    struct quick_request q = {.type = FRAME_FETCH,
+                              .session = s,
+                              .fetch = {.peer = peer, .depth = depth, .at_least = at_least}};
 
     TRY(check_peer(t, peer));
     return async_quick(t, &q, NULL, 1, cookie);

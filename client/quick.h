@@ -64,7 +64,7 @@ struct quick_request {
         } step;
         struct {
             const char *peer; /* NULL: the host tier */
-            uint32_t depth;
+            uint32_t depth, at_least, wait_ms;
         } fetch;
         uint64_t wait_step; /* not 0: a body is never empty */
     };

@@ -150,7 +150,7 @@ bool quick_get(uint16_t type, const uint8_t *body, uint32_t n, struct quick_stor
                struct tern_result *ret)
 {
     static const enum part match[PARTS] = {0, STATUS, LENGTHS, TOKENS, MATCHED, RUN, HOST_DEPTH};
-    static const enum part fetch[PARTS] = {0, STATUS, LENGTHS, RUN, KIB, RETRY_MS};
+    static const enum part fetch[PARTS] = {0, STATUS, LENGTHS, RUN, KIB, RETRY_MS, TOKENS};
     static const enum part recover[PARTS] = {0, STATUS, LENGTHS, TOKENS, RUN, KIB};
     static const enum part status_alone[PARTS] = {0, STATUS};
     const enum part *parts = type == FRAME_MATCH_REPLY            ? match

@@ -94,11 +94,16 @@ static enum tern_err bring(struct tern *t, const struct quick_request *q, uint32
     return take_one(t, q, body, n, ret);
 }
 
-enum tern_err tern_fetch(struct tern *t, tern_session s, const char *peer, uint32_t depth,
-                         uint32_t deadline_ms, struct tern_result *ret)
+enum tern_err tern_fetch(struct tern *t, tern_session s, const char *peer, uint32_t at_least,
+                         uint32_t depth, uint32_t deadline_ms, struct tern_result *ret)
 {
-    struct quick_request q = {
-        .type = FRAME_FETCH, .session = s, .fetch = {.peer = peer, .depth = depth}};
+    uint32_t patience_ms = deadline_ms ? deadline_ms : TERN_DEADLINE_DEFAULT_MS;
+    struct quick_request q = {.type = FRAME_FETCH,
+                              .session = s,
+                              .fetch = {.peer = peer,
+                                        .depth = depth,
+                                        .at_least = at_least,
+                                        .wait_ms = patience_ms - patience_ms / 4}};
 
     TRY(check_peer(t, peer));
     return bring(t, &q, deadline_ms, ret);

@@ -164,7 +164,9 @@ enum message_body {
 #define REQUEST_FETCH(F)                                                                           \
     F(fetch, session, SESSION, 0)                                                                  \
     F(fetch, peer, PEER, 0)                                                                        \
-    F(fetch, depth, U32, 0)
+    F(fetch, depth, U32, 0)                                                                        \
+    F(fetch, at_least, U32, 0)                                                                     \
+    F(fetch, wait_ms, U32, 0)
 #define REQUEST_FETCH_CANCEL(F) F(fetch_cancel, session, SESSION, 0)
 #define REQUEST_RETRACT(F)                                                                         \
     F(retract, session, SESSION, 0)                                                                \
@@ -219,7 +221,8 @@ enum message_body {
     F(fetch, 2, lengths, LENGTHS)                                                                  \
     F(fetch, 3, runs, RUNS)                                                                        \
     F(fetch, 4, kib, U32)                                                                          \
-    F(fetch, 5, retry_ms, U32)
+    F(fetch, 5, retry_ms, U32)                                                                     \
+    F(fetch, 6, tokens, U32)
 #define REPLY_FETCH_CANCEL(F)
 #define REPLY_RETRACT(F)                                                                           \
     F(retract, 2, lengths, LENGTHS)                                                                \

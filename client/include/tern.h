@@ -475,7 +475,14 @@ TERN_API const char *tern_result_text(struct tern *t, uint32_t i);
  * of that name. On return the committed length says how far it got, and the pages are in the table.
  * Call tern_match before, and let the session hold nothing beyond its committed length: else the
  * answer is INVALID. When deadline_ms passes first the fetch is cancelled.
+ *
+ * `at_least`: tokens that must be there on return (0: as many as the source has). What the source
+ * has committed it shows a moment after the step has passed, when the checksums are known. The call
+ * waits for that, up to three quarters of deadline_ms. Then it brings what the source has, and
+ * returns TIMED_OUT if that is less. A submitted fetch waits for seven eighths of the daemon's
+ * transfer deadline. More than the whole chunks of the session's tokens up to `depth` is INVALID.
  *   PEER_LOST, CORRUPT, TIMED_OUT  What came before stays. Repeat, or compute the rest.
+ *   GONE         It was cancelled, or at_least cannot come since the namespace was reset.
  *   BUSY         The source was full for 2 s, although the daemon came back each time that it said.
  *                Repeat after ret->retry_ms.
  *   UNSUPPORTED  The source has the namespace only in pools of another layout or world.
@@ -483,12 +490,13 @@ TERN_API const char *tern_result_text(struct tern *t, uint32_t i);
  *
  * peer NULL: from the pool's own host tier. That pays when the session's Match said that host_depth
  * is above matched. Where the host tier has no more than the device the call brings nothing and
- * returns OK.
+ * returns OK, or INVALID if that is less than at_least: there is nothing to wait for.
  *   POOL_EXHAUSTED  The device has no room; ret->shortage says what to wait for.
  *   BUSY            Another copy of that prefix is under way. Repeat in a moment.
  *   CORRUPT         The host's copy is damaged. Compute the prefix again. */
-TERN_API enum tern_err tern_fetch(struct tern *t, tern_session s, const char *peer, uint32_t depth,
-                                  uint32_t deadline_ms, struct tern_result *ret);
+TERN_API enum tern_err tern_fetch(struct tern *t, tern_session s, const char *peer,
+                                  uint32_t at_least, uint32_t depth, uint32_t deadline_ms,
+                                  struct tern_result *ret);
 /* Ends a fetch or a recover that was submitted. That request itself is answered: with OK if it was
  * complete already, else with TERN_GONE. Repeating the call does no harm. */
 TERN_API enum tern_err tern_fetch_cancel(struct tern *t, tern_session s, uint32_t deadline_ms);
@@ -586,7 +594,7 @@ TERN_API enum tern_err tern_submit_match(struct tern *t, tern_session s,
 /* The batch is empty afterwards, and as it was after an error. */
 TERN_API enum tern_err tern_batch_submit(struct tern_batch *b, uint64_t cookie);
 TERN_API enum tern_err tern_submit_fetch(struct tern *t, tern_session s, const char *peer,
-                                         uint32_t depth, uint64_t cookie);
+                                         uint32_t at_least, uint32_t depth, uint64_t cookie);
 TERN_API enum tern_err tern_submit_recover(struct tern *t, tern_session s, uint64_t cookie);
 TERN_API enum tern_err tern_submit_wait_published(struct tern *t, uint64_t step, uint64_t cookie);
 /* The descriptor to wait on, for POLLIN, and for POLLOUT while tern_wants_write is true. It is

@@ -39,6 +39,7 @@ struct peer_msg {
                           allowed */
     struct namespace_id ns; /* OPEN, RESET */
     uint64_t layout_hash;   /* OPEN: geometry of the destination's pool */
+    uint32_t at_least;      /* OPEN: offer nothing until so many tokens are published */
     uint32_t history;  /* OPEN: HISTORY pages below this depth are there already. OFFER: repeated */
     uint32_t from, to; /* OPEN: the tokens wanted, [from, to). OFFER: [from, to) that is offered */
     uint32_t at,

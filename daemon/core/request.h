@@ -189,6 +189,10 @@ struct req_fetch {
     uint32_t peer;  /* index in the configured list; the shell resolves the name; NONE: unknown.
                        PEER_HOST: this daemon's own host tier */
     uint32_t depth; /* bring at most this many tokens of the session's list; 0 = all of them */
+    uint32_t
+        at_least; /* wait until the source has published so many tokens; 0 = take what it has */
+    uint32_t
+        wait_ms; /* but no longer than this; 0 = until shortly before the transfer's deadline */
 };
 
 struct req_fetch_cancel {
@@ -351,6 +355,7 @@ struct reply {
             struct lengths lengths;
             uint32_t kib;
             uint32_t retry_ms; /* of BUSY: when the source is to be asked again; 0: nobody said */
+            uint32_t tokens;   /* in the session's list */
         } fetch;
         struct {
             struct lengths lengths;

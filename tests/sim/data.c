@@ -184,11 +184,13 @@ void pull_opened(struct sim *w, uint32_t d, const struct peer_msg *msg)
         MARK(source_asked_again);
         EXPECT(w->now >= o->not_before, "asked_too_early", "pull %u.%u", o->id.slot, o->id.gen);
         EXPECT(++o->asks <= PULL_ASKS_MAX, "asked_again_too_often", "%u times", o->asks);
+        o->awaits = msg->at_least > msg->from;
         return;
     }
     w->d[d].opened[msg->pull.slot % OPENS] = (struct opened){.id = msg->pull,
                                                              .order = ++w->d[d].nopened,
                                                              .asks = 1,
+                                                             .awaits = msg->at_least > msg->from,
                                                              .tenant = msg->tenant,
                                                              .ns = namespace_number(w, msg->ns)};
     o = opened_of(w, d, msg->pull);
@@ -214,6 +216,17 @@ static void fetched_content(struct sim *w, uint32_t d, const struct opened *o)
     }
 }
 
+/* The peer has too little, and was not busy: it is asked again, but not at once. */
+static void pull_waits(struct sim *w, uint32_t d, struct opened *o)
+{
+    MARK(fetch_awaits);
+    o->asks = 0;
+    o->not_before = w->now + MS;
+    for (uint32_t i = 0; i < SESSIONS; i++)
+        if (pull_id_equal(w->d[d].session[i].fetch_pull, o->id))
+            w->d[d].session[i].fetch_waited = 1;
+}
+
 void pull_offered(struct sim *w, uint32_t d, const struct peer_msg *msg)
 {
     struct opened *o = opened_of(w, d, msg->pull);
@@ -222,6 +235,8 @@ void pull_offered(struct sim *w, uint32_t d, const struct peer_msg *msg)
         o->not_before = w->now + msg->retry_ms * MS;
     if (o && msg->err == TERN_OK && msg->to > msg->from)
         fetched_content(w, d, o);
+    if (o && msg->err == TERN_OK && msg->to == msg->from && o->awaits)
+        pull_waits(w, d, o);
     for (uint32_t i = 0; o && msg->err == TERN_OK && i < msg->nruns; i++)
         o->unasked += msg->runs[i].n;
 }

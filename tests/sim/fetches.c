@@ -47,6 +47,25 @@ void match_unheard(struct sim *w, uint32_t d, struct session *s, uint32_t conn)
     session_unfetch(w, d, s);
 }
 
+/* The whole chunks that a fetch can bring the session to. */
+static uint32_t fetch_whole(const struct sim *w, const struct session *s)
+{
+    uint32_t whole = s->fetch_depth - s->fetch_depth % w->L;
+
+    return whole > s->committed ? whole : s->committed;
+}
+
+/* How much has to be there, now and then more than can come, and how long the fetch waits for it.
+ */
+static void choose_at_least(struct sim *w, struct session *s, struct req_fetch *r)
+{
+    s->fetch_at_least = r->at_least = r->wait_ms = 0;
+    if (!w->cfg.awaits || chance(w, 30))
+        return;
+    s->fetch_at_least = r->at_least = 1 + pick(w, fetch_whole(w, s) + (chance(w, 10) ? 3 : 1));
+    r->wait_ms = chance(w, 30) ? 0 : 1 + pick(w, 40);
+}
+
 void ask_fetch(struct sim *w, uint32_t d, uint32_t i)
 {
     struct daemon *m = &w->d[d];
@@ -73,10 +92,12 @@ void ask_fetch(struct sim *w, uint32_t d, uint32_t i)
     s->fetch_request = ev.request.request_id;
     s->fetch_since = w->now;
     s->fetch_depth = depth && depth < s->ntokens ? depth : s->ntokens;
+    choose_at_least(w, s, &ev.request.fetch);
     s->fetch_conn = conn;
     s->cancel_sent = 0;
     s->fetch_before = s->turn;
     s->fetch_pull = (struct pull_id){.slot = NONE};
+    s->fetch_waited = 0;
     s->turn = TURN_FETCHING;
     m->waiting = 1;
     if (s->fetch_host)
@@ -114,6 +135,8 @@ static void fetch_marks(struct sim *w, const struct session *s, const struct rep
 {
     switch (r->err) {
     case TERN_OK:
+        if (s->fetch_waited)
+            MARK(fetch_awaited);
         if (r->fetch.lengths.committed > before)
             MARK(fetch_publishes);
         else
@@ -124,7 +147,11 @@ static void fetch_marks(struct sim *w, const struct session *s, const struct rep
     case TERN_BUSY:
         EXPECT(r->fetch.retry_ms > 0, "busy_for_ever", "nobody says when to come back");
         break;
-    case TERN_TIMED_OUT: MARK(fetch_timed_out); break;
+    case TERN_TIMED_OUT:
+        MARK(fetch_timed_out);
+        if (s->fetch_at_least > r->fetch.lengths.written)
+            MARK(fetch_fell_short);
+        break;
     case TERN_POOL_EXHAUSTED: MARK(fetch_exhausted); break;
     case TERN_GONE:
         if (s->cancel_sent)
@@ -263,7 +290,8 @@ static void fetch_refused(struct sim *w, uint32_t d, struct session *s, const st
     s->turn = s->fetch_before;
     switch (r->err) {
     case TERN_INVALID: /* of STATE that a lame session owns the model was not told */
-        EXPECT(idle || s->lame || s->fetch_bad_peer, "fetch_invalid", "%s", r->text);
+        EXPECT(idle || s->lame || s->fetch_bad_peer || s->fetch_at_least > fetch_whole(w, s),
+               "fetch_invalid", "%s", r->text);
         return;
     case TERN_PEER_LOST:
         EXPECT(!w->link[d].up[0], "fetch_peer", "%s", r->text);
@@ -273,10 +301,14 @@ static void fetch_refused(struct sim *w, uint32_t d, struct session *s, const st
         if (strstr(r->text, "share of"))
             check_pulls_full(w, d, s->tenant);
         return;
-    case TERN_GONE: EXPECT(s->cancel_sent, "fetch_gone", "%s", r->text); return;
+    case TERN_GONE:
+        EXPECT(s->cancel_sent ||
+                   (s->fetch_at_least > s->committed && !space_current(w, d, s->tenant, s->space)),
+               "fetch_gone", "%s", r->text);
+        return;
     case TERN_OK:
         EXPECT(s->allocated == s->committed && s->turn != TURN_NEW && r->nruns == 0 &&
-                   r->fetch.lengths.committed == s->committed,
+                   s->fetch_at_least <= s->committed && r->fetch.lengths.committed == s->committed,
                "fetch_at_once", "committed %u", s->committed);
         return;
     default: violation(w, "fetch_refused", "err %u %s", r->err, r->text);
@@ -295,7 +327,10 @@ static void fetched_from_host(struct sim *w, uint32_t d, struct session *s, cons
     s->turn = s->fetch_before;
     switch (r->err) {
     case TERN_OK: break;
-    case TERN_INVALID: EXPECT(idle || s->lame, "host_fetch_invalid", "%s", r->text); return;
+    case TERN_INVALID:
+        EXPECT(idle || s->lame || s->fetch_at_least > s->committed, "host_fetch_invalid", "%s",
+               r->text);
+        return;
     case TERN_UNSUPPORTED:
         EXPECT(!w->d[d].pool[s->pool].hgranules, "host_fetch_unsupported", "%s", r->text);
         return;
@@ -307,6 +342,7 @@ static void fetched_from_host(struct sim *w, uint32_t d, struct session *s, cons
     }
     EXPECT(!idle, "host_fetch_taken", "committed %u allocated %u", s->committed, s->allocated);
     EXPECT(l->committed >= s->committed && l->committed <= s->ntokens &&
+               l->committed >= s->fetch_at_least && r->fetch.tokens == s->ntokens &&
                l->written == l->committed && l->allocated == l->committed &&
                l->committed % w->L == 0,
            "host_fetch_lengths", "committed %u written %u allocated %u, T was %u", l->committed,
@@ -352,9 +388,13 @@ void session_fetched(struct sim *w, uint32_t d, const struct reply *r)
         return;
     }
     s->turn = TURN_OPEN;
+    EXPECT(r->err != TERN_OK || r->fetch.lengths.written >= s->fetch_at_least, "fetch_at_least",
+           "written %u, at least %u was to come", r->fetch.lengths.written, s->fetch_at_least);
     fetch_marks(w, s, r, s->committed);
     fetch_take(w, d, s, r);
     if (w->cfg.nstate)
         list_cut(w, d, s);
+    EXPECT(r->fetch.tokens == s->ntokens, "fetch_tokens_told", "%u of %u", r->fetch.tokens,
+           s->ntokens);
     session_unfetch(w, d, s);
 }

@@ -95,6 +95,7 @@ static void make_config(struct prng *p, struct config *c)
     c->keys = one_in(p, 3);
     c->seed_tokens = (uint32_t)prng_u64(p);
     c->host_behind = c->seed_tokens >> 15 & 1;
+    c->awaits = c->seed_tokens >> 14 & 1;
     pages = one_in(p, 3) ? between(p, 4, 8) : between(p, 8, 16);
     per_chunk = chunk_granules(c);
     /* `pages` of the finest group, and what the other group needs beside them */

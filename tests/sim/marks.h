@@ -45,6 +45,9 @@
     X(fetch_peer_lost, 10)                                                                         \
     X(fetch_timed_out, 5)                                                                          \
     X(fetch_exhausted, 2)                                                                          \
+    X(fetch_awaits, 20)                                                                            \
+    X(fetch_awaited, 5)                                                                            \
+    X(fetch_fell_short, 5)                                                                         \
     X(source_asked_again, 5)                                                                       \
     X(fetch_sends_more_tokens, 20)                                                                 \
     X(fetch_asks_next_piece, 10)                                                                   \

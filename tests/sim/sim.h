@@ -157,6 +157,7 @@ enum mark {
     X(places)                                                                                      \
     X(span)                                                                                        \
     X(open_tokens)                                                                                 \
+    X(awaits)                                                                                      \
     X(offer_pages)                                                                                 \
     X(lim_batches)
 
@@ -238,6 +239,7 @@ enum away { AWAY_NO = 0, AWAY_DROP, AWAY_HOST };
 struct session {
     uint8_t used, live, engine, pool, ns, space, variant, turn, tenant;
     uint8_t cancel_sent, fetch_before, fetch_bad_peer;
+    uint8_t fetch_waited;  /* the source had too little of what it is to bring */
     uint8_t piece_variant; /* of the tokens of the Match under way */
     uint32_t piece_end;    /* how far pieces of it were taken; 0: none */
     uint8_t deaf;          /* the connection that waited for the fetch was closed */
@@ -255,6 +257,7 @@ struct session {
     uint32_t filled; /* bytes of [0, filled) are right once the dispatched steps have run; >= c */
     uint32_t last_step; /* last dispatched step that touches its pages */
     uint32_t fetch_depth, fetch_conn;
+    uint32_t fetch_at_least; /* of its tokens, where the fetch ends well */
     uint64_t fetch_request;
     struct pull_id fetch_pull; /* {NONE, 0}: nothing was asked of the peer */
     uint64_t fetch_since;
@@ -369,6 +372,7 @@ struct opened {
     uint32_t order;    /* of those of the daemon, from 1 */
     uint32_t unasked;  /* pages that were offered and are to be asked for, some once more */
     uint32_t tenant, asks, ns;
+    uint32_t awaits;     /* 1: the peer was told to offer so much or nothing */
     uint32_t need;       /* what is offered has to be younger than that reset */
     uint32_t content;    /* and is younger than this one */
     uint64_t not_before; /* the peer was busy: it is asked again then, or later */

@@ -125,10 +125,12 @@ class Async:
             session, lambda cookie: lib.tern_submit_match(p, session.handle, ct.byref(listed.c), named, cookie)
         )
 
-    async def fetch(self, session: Session, peer: str | None, *, depth: int = 0) -> Result:
+    async def fetch(self, session: Session, peer: str | None, *, at_least: int = 0, depth: int = 0) -> Result:
         p, name = self.connection._p, encoded(peer)
         return await self._one(
-            session, lambda cookie: lib.tern_submit_fetch(p, session.handle, name, depth, cookie), brings=True
+            session,
+            lambda cookie: lib.tern_submit_fetch(p, session.handle, name, at_least, depth, cookie),
+            brings=True,
         )
 
     async def recover(self, session: Session) -> Result:

@@ -346,7 +346,11 @@ struct pull { /* a transfer in */
     uint32_t batches; /* that the data path may have: those above, and those of a transfer that was
                          stopped until it is quiet */
     struct serve_id serve;
+    uint32_t at_least; /* tokens that the session is to have at the end; 0: what there is */
+    uint32_t awaited;  /* of at_least, what the source was asked for last */
+    uint32_t wait_ms;  /* WAITING: the last pause */
     uint64_t ask_ns, give_up_ns; /* PUT_OFF: not before it asks again; when it ends as BUSY */
+    uint64_t wait_until_ns;      /* from then on it takes what the source has */
     uint64_t request_id, trace_id, arrived_bytes, deadline_ns, started_ns, quarantined_ns;
 };
 
@@ -356,6 +360,7 @@ struct serve { /* a transfer out */
     uint32_t link, pool, node, wait_node, from, to, history, asked_history, state_from;
     uint32_t holder; /* whose share it is of */
     uint32_t told;   /* OPEN: the pages of the chunks up to here were named */
+    uint32_t least;  /* the peer wants nothing less */
     uint32_t wants;  /* OPEN: 1: the peer asks for those that follow */
     uint32_t zero;
     uint32_t err; /* what to tell the peer at the end, 0 = nothing */

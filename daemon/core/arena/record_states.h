@@ -75,10 +75,15 @@ STATE_MACHINE(session, SESSION, SESSION_STATE_TABLE)
 /* A transfer in. */
 #define PULL_STATE_TABLE(X)                                                                        \
     X(PULL, EMPTY, TO(PULL, ASKED), "there is none", "empty")                                      \
-    X(PULL, ASKED, TO(PULL, RUNNING) | TO(PULL, PUT_OFF) | TO(PULL, ASKED_ENDS) | TO(PULL, EMPTY), \
+    X(PULL, ASKED,                                                                                 \
+      TO(PULL, RUNNING) | TO(PULL, PUT_OFF) | TO(PULL, WAITING) | TO(PULL, ASKED_ENDS) |           \
+          TO(PULL, EMPTY),                                                                         \
       "the source was asked, and has not offered yet", "asked")                                    \
     X(PULL, PUT_OFF, TO(PULL, ASKED) | TO(PULL, ASKED_ENDS),                                       \
       "the source is busy; of a tenant, one transfer at a time asks it again when it said",        \
+      "waiting")                                                                                   \
+    X(PULL, WAITING, TO(PULL, ASKED) | TO(PULL, PUT_OFF) | TO(PULL, ASKED_ENDS),                   \
+      "the source has not published enough yet; it is asked again, each time a little later",      \
       "waiting")                                                                                   \
     X(PULL, ASKED_ENDS, TO(PULL, EMPTY),                                                           \
       "ends before a page was asked for, as soon as there is room for the actions", "asked")       \

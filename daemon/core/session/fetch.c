@@ -180,6 +180,12 @@ static struct peer_msg *send_tokens(const struct core *c, struct actions *out, s
     return msg;
 }
 
+/* The peer has the name's new content alone: there is nothing to fetch any more. */
+static void end_of_reset(struct core *c, struct pull *p)
+{
+    pull_set_ending(c, p, p->at_least > p->start ? TERN_GONE : TERN_OK);
+}
+
 /* Asks the source, with the first of the tokens. */
 static void fetch_open(const struct core *c, struct actions *out, struct pull *p)
 {
@@ -191,6 +197,7 @@ static void fetch_open(const struct core *c, struct actions *out, struct pull *p
     msg->tenant = p->tenant;
     msg->ns = space_at(c, s->space)->ns;
     msg->layout_hash = session_pool(c, s)->layout_hash;
+    msg->at_least = p->awaited = pull_awaits(c, p);
     p->asks++;
 }
 
@@ -202,7 +209,7 @@ void fetch_more(struct core *c, struct actions *out, struct pull *p, const struc
     }
     p->serve = msg->serve;
     if (space_at(c, session_at(c, p->session)->space)->reset)
-        pull_set_ending(c, p, TERN_OK);
+        end_of_reset(c, p);
     else
         send_tokens(c, out, p, PEER_PULL_TOKENS, p->sent);
     touch(c);
@@ -213,12 +220,16 @@ bool fetch_ask_again(struct core *c, struct actions *out)
     for (uint32_t i = c->pulls_active.head; i != NONE; i = pull_list_next(c, i)) {
         struct pull *p = pull_at(c, i);
 
-        if (p->state != PULL_PUT_OFF || !p->leads || c->now_ns < p->ask_ns)
+        if (!pull_asks_again(p) || c->now_ns < p->ask_ns)
             continue;
+        if (p->state == PULL_WAITING && pull_is_behind(c, p)) {
+            pull_put_off(c, p, c->limits.busy_retry_ms);
+            continue;
+        }
         if (out->opens || actions_room(out) == 0 || reset_is_due(c, p->link))
             return false;
         if (space_at(c, session_at(c, p->session)->space)->reset) {
-            pull_set_ending(c, p, TERN_OK);
+            end_of_reset(c, p);
             return false;
         }
         pull_state_move(&p->state, PULL_ASKED);
@@ -226,6 +237,17 @@ bool fetch_ask_again(struct core *c, struct actions *out)
         touch(c);
     }
     return true;
+}
+
+/* How long it waits for the source to publish; what is left of the deadline is for what is there
+ * then. */
+static void wait_begin(const struct core *c, struct pull *p, const struct req_fetch *r)
+{
+    uint64_t longest = c->limits.transfer_deadline_ns / 8 * 7,
+             wanted = r->wait_ms ? r->wait_ms * NS_PER_MS : longest;
+
+    p->at_least = r->at_least > p->start ? r->at_least : 0;
+    p->wait_until_ns = c->now_ns + (wanted < longest ? wanted : longest);
 }
 
 enum tern_err fetch_from_peer(struct core *c, struct actions *out, struct call *call,
@@ -239,9 +261,13 @@ enum tern_err fetch_from_peer(struct core *c, struct actions *out, struct call *
     uint32_t to;
 
     ret->fetch.lengths = session_lengths(s);
+    ret->fetch.tokens = s->tokens.end;
     TRY(fetch_check(c, s, r, ret));
     to = r->depth && r->depth < s->tokens.end ? r->depth : s->tokens.end;
     to -= to % session_pool(c, s)->align;
+    TRY(at_least_fits(r, to > s->committed ? to : s->committed, ret));
+    if (space_at(c, s->space)->reset && r->at_least > s->committed)
+        return refuse(ret, TERN_GONE, "the namespace was reset: compute the tokens");
     if (to <= s->committed || space_at(c, s->space)->reset)
         return TERN_OK; /* it is all here; or the peer has the name's new content alone */
     if (!pieces_fit(c, s, to))
@@ -258,6 +284,7 @@ enum tern_err fetch_from_peer(struct core *c, struct actions *out, struct call *
     p->trace_id = req->trace_id;
     p->started_ns = c->now_ns;
     p->deadline_ns = c->now_ns + c->limits.transfer_deadline_ns;
+    wait_begin(c, p, r);
     s->pull = pull_slot(c, p);
     session_state_move(&s->state, SESSION_FETCHING);
     history_pin(c, p, s);

@@ -7,7 +7,8 @@
 
 enum tern_err fetch_from_peer(struct core *c, struct actions *out, struct call *call,
                               struct reply *ret);
-/* Those that a busy source put off ask again, when it is time. False: work is left. */
+/* Those that a busy source put off, and those that wait until it has published enough, ask again,
+ * when it is time. False: work is left. */
 bool fetch_ask_again(struct core *c, struct actions *out);
 /* The source has all tokens that it was sent: it gets those that follow. */
 void fetch_more(struct core *c, struct actions *out, struct pull *p, const struct peer_msg *msg);

@@ -103,11 +103,14 @@ void fetch_arrived(struct core *c, const struct event *ev)
 static const char *end_text(enum tern_err err)
 {
     switch (err) {
-    case TERN_GONE: return "the fetch was cancelled; what was published before stays";
+    case TERN_GONE:
+        return "the fetch was cancelled, or its namespace was reset; what was published before "
+               "stays";
     case TERN_PEER_LOST:
         return "the connection to the peer ended; what was published before stays: fetch again";
     case TERN_TIMED_OUT:
-        return "the transfer's deadline passed; what was published before stays: fetch again";
+        return "the transfer's deadline passed, or the source did not publish at_least tokens in "
+               "time; what came before stays: fetch again";
     case TERN_CORRUPT:
         return "a page arrived twice with bytes that do not match its checksum; nothing of it was "
                "published";
@@ -175,6 +178,7 @@ static void answer(struct core *c, struct actions *out, struct pull *p,
     r->runs = out->runs + first_run;
     r->nruns = out->nruns - first_run;
     r->fetch.lengths = session_lengths(s);
+    r->fetch.tokens = s->tokens.end;
     r->fetch.kib = (uint32_t)((p->arrived_bytes + 1023) / 1024);
 }
 
@@ -223,12 +227,23 @@ static void step_back(struct core *c, const struct pull *p, struct session *s)
         s->finished = s->tokens.end;
 }
 
+/* The session has less than it was to have: the source did not publish it, or STATE that was here
+ * went meanwhile. */
+static void fell_short(const struct core *c, struct pull *p)
+{
+    if (p->err != TERN_OK || p->session == NONE ||
+        session_at(c, p->session)->written >= p->at_least)
+        return;
+    p->err = c->now_ns < p->wait_until_ns ? TERN_BUSY : TERN_TIMED_OUT;
+}
+
 /* Needs room for three actions and the answer's runs. */
 static void fetch_end(struct core *c, struct actions *out, struct pull *p,
                       const struct shortage *shortage)
 {
     if (p->session != NONE)
         step_back(c, p, session_at(c, p->session));
+    fell_short(c, p);
     answer(c, out, p, shortage);
     if (p->session != NONE) {
         struct session *s = session_at(c, p->session);
@@ -263,6 +278,10 @@ static void offer_take(struct core *c, struct actions *out, struct pull *p,
 
     if (msg->err == TERN_BUSY && msg->retry_ms > 0 && p->asks < PULL_ASKS_MAX) {
         pull_put_off(c, p, msg->retry_ms);
+        return;
+    }
+    if (msg->err == TERN_OK && msg->to == msg->from && p->awaited > 0) {
+        pull_wait(c, p);
         return;
     }
     p->serve = msg->serve;

@@ -97,6 +97,15 @@ enum tern_err session_may_fetch(const struct session *s, struct reply *ret)
     return TERN_OK;
 }
 
+enum tern_err at_least_fits(const struct req_fetch *r, uint32_t most, struct reply *ret)
+{
+    if (r->at_least > most)
+        return refuse(ret, TERN_INVALID,
+                      "at_least is more than the whole chunks of the session's tokens up to depth: "
+                      "ask for at most these");
+    return TERN_OK;
+}
+
 bool has_recurrent(const struct pool *p)
 {
     for (uint32_t g = 0; g < p->ngroups; g++)

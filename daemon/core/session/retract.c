@@ -296,11 +296,17 @@ enum tern_err fetch_from_host(struct core *c, struct call *call, struct reply *r
     uint32_t target;
 
     ret->fetch.lengths = session_lengths(s);
+    ret->fetch.tokens = s->tokens.end;
     TRY(session_may_fetch(s, ret));
     w = session_view(c, s, s->tokens.end, &none);
     if (r->depth && r->depth < w.end)
         w.end = r->depth > s->committed ? r->depth : s->committed;
+    TRY(at_least_fits(r, w.end, ret));
     target = host_walk(c, s->node, &w);
+    if (r->at_least > node_at(c, target)->depth)
+        return refuse(ret, TERN_INVALID,
+                      "the host tier has fewer tokens than at_least: Match says how many, in "
+                      "host_depth");
     if (target == s->node)
         return TERN_OK; /* the host knows no more */
     node_pin(c, target, REF_HOST);
@@ -370,6 +376,7 @@ static void load_answer(struct core *c, struct actions *out, struct session *s, 
         r->recover.kib = err == TERN_OK ? s->load_kib : 0;
     } else if (stays) {
         r->fetch.lengths = session_lengths(s);
+        r->fetch.tokens = s->tokens.end;
         r->fetch.kib = err == TERN_OK ? s->load_kib : 0;
     }
 }

@@ -1,6 +1,7 @@
 /* The records of transfers in, and how one ends. ASKED: the source was asked. PUT_OFF: it is busy
  * and is asked again; of a tenant's transfers over one link only the oldest asks, so that those
- * behind it do not overtake it. RUNNING: pages are
+ * behind it do not overtake it. WAITING: it has not published as much as the session needs, and is
+ * asked again. RUNNING: pages are
  * RESERVED and arriving, batch by batch (pull_data.c). STOPPING: over for the session; pages that
  * were not published are in QUARANTINE until the data path proves that nothing can write them
  * (EV_PULL_QUIET): no other way leads out of there. What a session asks for and gets is in
@@ -109,6 +110,29 @@ static void pull_led(struct core *c, struct pull *p)
     }
 }
 
+bool pull_asks_again(const struct pull *p)
+{
+    return p->state == PULL_WAITING || (p->state == PULL_PUT_OFF && p->leads);
+}
+
+void pull_wait(struct core *c, struct pull *p)
+{
+    p->wait_ms = p->wait_ms ? 2 * p->wait_ms : 1;
+    if (p->wait_ms > PULL_WAIT_MS_MAX)
+        p->wait_ms = PULL_WAIT_MS_MAX;
+    p->ask_ns = c->now_ns + p->wait_ms * NS_PER_MS;
+    p->asks = 0; /* it is not busy */
+    p->give_up_ns = 0;
+    pull_state_move(&p->state, PULL_WAITING);
+    pull_led(c, p);
+    touch(c);
+}
+
+uint32_t pull_awaits(const struct core *c, const struct pull *p)
+{
+    return c->now_ns < p->wait_until_ns ? p->at_least : 0;
+}
+
 static void pull_free(struct core *c, struct pull *p)
 {
     uint32_t slot = pull_slot(c, p);
@@ -175,6 +199,8 @@ bool pull_offer_fits(const struct core *c, const struct pull *p, const struct pe
         return false;
     if (p->state == PULL_ASKED && msg->to == msg->from)
         return true;
+    if (msg->to < p->awaited)
+        return false;
     return msg->at == (p->state == PULL_RUNNING ? p->told : 0) && until > msg->at &&
            until <= msg->to && until % pool->align == 0 && runs_fit(pool, p, msg);
 }
@@ -219,7 +245,8 @@ void pull_reserve(struct core *c, struct pull *p, uint32_t to)
 
 void pull_set_ending(struct core *c, struct pull *p, enum tern_err err)
 {
-    if (p->state != PULL_ASKED && p->state != PULL_PUT_OFF && p->state != PULL_RUNNING)
+    if (p->state != PULL_ASKED && p->state != PULL_PUT_OFF && p->state != PULL_WAITING &&
+        p->state != PULL_RUNNING)
         return; /* whoever came first has won (Y6) */
     pull_state_move(&p->state, p->state == PULL_RUNNING ? PULL_RUNNING_ENDS : PULL_ASKED_ENDS);
     p->err = err;
@@ -329,7 +356,7 @@ uint64_t pull_deadline(const struct core *c)
 
         if (p->state != PULL_STOPPING && p->deadline_ns < first)
             first = p->deadline_ns;
-        if (p->state == PULL_PUT_OFF && p->leads && p->ask_ns < first)
+        if (pull_asks_again(p) && p->ask_ns < first)
             first = p->ask_ns;
         if (p->state == PULL_PUT_OFF && p->give_up_ns < first)
             first = p->give_up_ns;

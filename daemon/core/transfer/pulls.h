@@ -21,6 +21,13 @@ void pull_history_unpin(struct core *c, struct pull *p);
 bool pull_is_behind(const struct core *c, const struct pull *p);
 /* The source is busy, for so long: it is asked again then, or when those before it were not. */
 void pull_put_off(struct core *c, struct pull *p, uint32_t retry_ms);
+/* The source has not published `at_least` yet: it is asked again after a pause. Such a transfer
+ * waits for itself alone; others go past it. */
+void pull_wait(struct core *c, struct pull *p);
+/* It asks the source again at ask_ns. */
+bool pull_asks_again(const struct pull *p);
+/* What the source has to have published before it offers anything; 0: it offers what it has. */
+uint32_t pull_awaits(const struct core *c, const struct pull *p);
 /* Is this what a source may offer to what was asked, or the piece of its offer that follows? */
 bool pull_offer_fits(const struct core *c, const struct pull *p, const struct peer_msg *msg);
 /* Takes the pages for all that was offered, up to `to`. They must be free. The source names its

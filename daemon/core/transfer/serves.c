@@ -143,6 +143,12 @@ static void offer_nothing(struct actions *out, uint32_t link, const struct peer_
     reply->history = m->history;
 }
 
+/* Has to be offered, or nothing is: a chunk at least, and as much as the peer waits for. */
+static uint32_t least_of(const struct peer_msg *m)
+{
+    return m->at_least > m->from ? m->at_least : m->from + 1;
+}
+
 /* Pins what the peer's tokens led to up to now. */
 static struct serve *serve_create(struct core *c, uint32_t link, const struct peer_msg *m,
                                   const struct found *f)
@@ -163,6 +169,7 @@ static struct serve *serve_create(struct core *c, uint32_t link, const struct pe
     s->wait_node = NONE;
     s->from = m->from;
     s->asked_history = m->history;
+    s->least = least_of(m);
     s->history = m->history > m->from ? m->history : m->from;
     s->to = m->to;
     s->pull = m->pull;
@@ -250,13 +257,14 @@ static void serve_open(struct core *c, struct actions *out, uint32_t link, const
         offer_nothing(out, link, m, TERN_DENIED, 0);
         return;
     }
-    if (m->from > m->to || m->history > m->to || m->at != 0 || !tokens_in_range(m)) {
+    if (m->from > m->to || m->history > m->to || m->at_least > m->to || m->at != 0 ||
+        !tokens_in_range(m)) {
         offer_nothing(out, link, m, TERN_INVALID, 0);
         return;
     }
     forget_walk(c, link, m->pull);
     find_prefix(c, m, &f);
-    if (f.node == NONE || (node_at(c, f.node)->depth <= m->from && !f.more)) {
+    if (f.node == NONE || (!f.more && node_at(c, f.node)->depth < least_of(m))) {
         offer_nothing(out, link, m, f.node == NONE && f.other_layout ? TERN_UNSUPPORTED : TERN_OK,
                       0);
         return;
@@ -295,7 +303,7 @@ static void serve_tokens(struct core *c, struct actions *out, struct serve *s,
         offer_nothing(out, link, m, TERN_OK, 0);
     } else if (more_follow(c, m, s->node)) {
         ask_more(c, out, s);
-    } else if (node_at(c, state_above(c, s->node))->depth <= s->from) {
+    } else if (node_at(c, state_above(c, s->node))->depth < s->least) {
         serve_free(c, s);
         offer_nothing(out, link, m, TERN_OK, 0);
     } else {

@@ -217,6 +217,7 @@ static void peer_msg(struct codec *c, struct peer_msg *v, struct codec_room *roo
     namespace(c, &v->ns);
     codec_u64(c, &v->layout_hash);
     codec_u32(c, &v->history);
+    codec_u32(c, &v->at_least);
     codec_u32(c, &v->from);
     codec_u32(c, &v->to);
     codec_u32(c, &v->at);

@@ -246,6 +246,8 @@ size_t wire_out_peer_msg(const struct peer_msg *msg, const char *tenant, uint64_
     m.has_from = m.has_to = true;
     m.has_history = msg->history != 0;
     m.history = msg->history;
+    m.has_at_least = msg->at_least != 0;
+    m.at_least = msg->at_least;
     m.from = msg->from;
     m.to = msg->to;
     m.has_at = msg->at != 0;

@@ -72,7 +72,7 @@ static void submit(struct decode *d, struct turn *turn)
         turn->state = TURN_ARRIVED;
         return;
     }
-    err = tern_submit_fetch(d->e.tern, turn->session, d->e.options->peer, turn->target,
+    err = tern_submit_fetch(d->e.tern, turn->session, d->e.options->peer, 0, turn->target,
                             (uint64_t)(turn - d->e.turns));
     if (err == TERN_BUSY)
         return; /* as many requests as a connection may have: again when one was answered */

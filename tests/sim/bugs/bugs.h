@@ -63,7 +63,8 @@
     X(56, RECEIVE_UNHELD, "let go of the pages of a receive when it is handed to a data thread")   \
     X(57, VERDICT_OF_ANOTHER, "take the verdict on a dropped piece for that on the next")          \
     X(58, RIGHT_KEPT, "take what was right of the answer before for right in the next")            \
-    X(59, VERIFY_UNHELD, "let go of the pages of a piece when it is handed to a data thread")
+    X(59, VERIFY_UNHELD, "let go of the pages of a piece when it is handed to a data thread")      \
+    X(60, SHORT_IS_OK, "say OK to a fetch that brought less than at_least")
 
 /* These are the seam's: `tern-sim --rdma` finds them. */
 #define BUG_IS_SEAM(n) (((n) >= 21 && (n) <= 27) || ((n) >= 56 && (n) <= 59))

@@ -286,12 +286,12 @@ TEST(fetch_without_a_peer_is_from_the_host_tier)
     struct tern_result r;
 
     start(serve_requests, NULL);
-    assert_ok(tern_fetch(t, 1, NULL, 64, 2000, &r));
+    assert_ok(tern_fetch(t, 1, NULL, 0, 64, 2000, &r));
     assert_int_equal(r.fetched_kib, 6);
-    assert_ok(tern_fetch(t, 2, "west", 64, 2000, &r));
-    assert_err(TERN_INVALID, tern_fetch(t, 1, "", 64, 2000, &r));
-    assert_err(TERN_INVALID, tern_submit_fetch(t, 1, "", 64, 5));
-    assert_ok(tern_submit_fetch(t, 1, NULL, 64, 5));
+    assert_ok(tern_fetch(t, 2, "west", 0, 64, 2000, &r));
+    assert_err(TERN_INVALID, tern_fetch(t, 1, "", 0, 64, 2000, &r));
+    assert_err(TERN_INVALID, tern_submit_fetch(t, 1, "", 0, 64, 5));
+    assert_ok(tern_submit_fetch(t, 1, NULL, 0, 64, 5));
     answer = polled();
     assert_int_equal(answer.cookie, 5);
     assert_ok(answer.err);

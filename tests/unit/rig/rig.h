@@ -125,8 +125,9 @@ struct rig_session {
     uint32_t tokens[RIG_TOKENS_MAX];
     struct extra_key keys[RIG_KEYS_MAX];
     struct page_ref table[GROUPS_MAX][RIG_TABLE_MAX];
-    uint32_t matched; /* by the last Match */
-    uint64_t fetch;   /* the request id of the last Fetch */
+    uint32_t matched;           /* by the last Match */
+    uint64_t fetch;             /* the request id of the last Fetch */
+    uint32_t at_least, wait_ms; /* of a Fetch */
     /* T5. Own pages of a WINDOW group below slid have left the table; borrowed ones below `low`
      * tokens, since chunks are borrowed as a whole. */
     uint32_t slid[GROUPS_MAX], low;

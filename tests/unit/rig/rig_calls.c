@@ -578,7 +578,11 @@ uint32_t rig_evict(struct rig *rig, uint32_t admin_conn, struct pool_id pool, ui
 uint64_t rig_fetch(struct rig_session *s, uint32_t peer, uint32_t depth)
 {
     struct request request = {.op = OP_FETCH,
-                              .fetch = {.session = s->id, .peer = peer, .depth = depth}};
+                              .fetch = {.session = s->id,
+                                        .peer = peer,
+                                        .depth = depth,
+                                        .at_least = s->at_least,
+                                        .wait_ms = s->wait_ms}};
 
     if (rig_request(s->rig, s->conn, &request))
         rig_fetched(s, request.request_id);
