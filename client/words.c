@@ -6,6 +6,7 @@
 
 #include <inttypes.h>
 #include <stdio.h>
+#include <string.h>
 
 #include "base/err.h"
 
@@ -100,10 +101,22 @@ struct asked asked_op(const struct client_op *op)
     return (struct asked){.kind = (uint8_t)op->kind, .length = op->length, .written = op->written};
 }
 
+/* Behind the daemon's words. */
+static void say_how_far(const struct tern_result *r, char *text)
+{
+    size_t n = strlen(text);
+
+    snprintf(text + n, QUICK_TEXT_MAX - n,
+             "; the session has committed %u and written %u of %u tokens", r->lengths.committed,
+             r->lengths.written, r->tokens);
+}
+
 enum tern_err said(struct tern *t, const struct asked *a, const struct tern_result *r)
 {
     if (r->err != TERN_OK && !t->text[0])
         words_of(a, r, t->text);
+    else if (r->err == TERN_TIMED_OUT && a->kind == ASKED_FETCH)
+        say_how_far(r, t->text);
     return r->err;
 }
 

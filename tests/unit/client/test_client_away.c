@@ -246,9 +246,18 @@ static void serve_requests(struct fake *f)
     while ((msg = fake_read(f))) {
         if (f->h.type == FRAME_FETCH) {
             Tern__Wire__FetchReply m = TERN__WIRE__FETCH_REPLY__INIT;
-            const char *peer = ((const Tern__Wire__Fetch *)msg)->peer;
+            Tern__Wire__Status late = fake_status(TERN_TIMED_OUT, "late", NULL);
+            Tern__Wire__Lengths lengths = fake_lengths(16, 16, 16);
+            const Tern__Wire__Fetch *fetch = (const Tern__Wire__Fetch *)msg;
 
-            check(peer && strcmp(peer, f->h.session == 1 ? "" : "west") == 0);
+            check(fetch->peer && strcmp(fetch->peer, f->h.session == 1 ? "" : "west") == 0);
+            if (fetch->at_least) {
+                check(fetch->at_least == 48 && fetch->wait_ms == 1500);
+                m.status = &late;
+                m.lengths = &lengths;
+                m.has_tokens = 1;
+                m.tokens = 64;
+            }
             m.has_kib = 1;
             m.kib = 6;
             fake_reply(f, &m);
@@ -278,6 +287,17 @@ static void serve_requests(struct fake *f)
             fake_reply(f, &m);
         }
     }
+}
+
+TEST(fetch_that_came_too_short_says_how_far_it_got)
+{
+    struct tern_result r;
+
+    start(serve_requests, NULL);
+    assert_err(TERN_TIMED_OUT, tern_fetch(t, 2, "west", 48, 64, 2000, &r));
+    assert_string_equal(tern_error_text(t),
+                        "late; the session has committed 16 and written 16 of 64 tokens");
+    assert_int_equal(r.tokens, 64);
 }
 
 TEST(fetch_without_a_peer_is_from_the_host_tier)
