@@ -120,14 +120,25 @@ static enum tern_err agree(struct tern *t, uint32_t deadline_ms)
     return alloc_arrays(t);
 }
 
+/* What to do about a socket that cannot be connected to; "" if the system's words say it all. */
+static const char *connect_hint(int error)
+{
+    return error == ENOENT         ? ": is ternd running, and is that its tenant's socket?"
+           : error == ECONNREFUSED ? ": nobody listens there any more; is ternd running?"
+           : error == EACCES       ? ": the mode, owner and group of the socket say who may connect"
+                                   : "";
+}
+
 /* Keeps errno, which is part of the answer. text "": the system's words, or the error table's. */
 static enum tern_err not_connected(enum tern_err err, const char *text)
 {
+    bool of_system = !text[0] && (err == TERN_DAEMON_LOST || err == TERN_INTERNAL);
     int saved = errno;
 
     if (!text[0])
-        text = err == TERN_DAEMON_LOST || err == TERN_INTERNAL ? strerror(saved) : err_text(err);
-    snprintf(connect_text, sizeof(connect_text), "%s", text);
+        text = of_system ? strerror(saved) : err_text(err);
+    snprintf(connect_text, sizeof(connect_text), "%s%s", text,
+             of_system ? connect_hint(saved) : "");
     errno = saved;
     return err;
 }
