@@ -108,7 +108,7 @@ static void start(struct engine *e, const char *socket)
 
     if (err != TERN_OK) {
         fprintf(stderr, "tiny_engine: %s: %s. Is ternd running, and is this a tenant's socket?\n",
-                socket, tern_strerror(err));
+                socket, tern_error_text(NULL));
         exit(1);
     }
     /* This one process is the scheduler and the only rank. With more ranks each process joins for

@@ -383,7 +383,8 @@ TERN_API enum tern_err tern_match(struct tern *t, tern_session s, const struct t
  *   tern_fetch              A = C                  what came   as committed  as committed
  *   tern_abort, in a turn   (always)               0           0             0
  *   tern_session_close      (always)               the handle is GONE
- *   tern_retract            no fetch under way     C           C             C; it is away
+ *   tern_retract, DROP      no fetch under way     C           C             C; it is away
+ *   tern_retract, HOST      no fetch under way     C           W             A; it is away
  *   tern_recover            away                   C           what is there as written
  *
  * While a session is away only tern_recover, tern_retract, tern_fetch_cancel, tern_abort and

@@ -239,7 +239,7 @@ class Decode:
             before = r.q.s.committed
             for _, failed in within(self.engine, self.counts):
                 try:
-                    r.q.took(r.q.s.fetch(self.peer, depth=end, deadline_ms=20000))
+                    r.q.took(r.q.s.fetch(self.peer, at_least=end, depth=end, deadline_ms=20000))
                 except (tern.Exhausted, tern.Busy) as why:
                     failed.append(why)
                     self.make_way(r)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import re
 import subprocess
 import sys
@@ -31,6 +32,25 @@ def test_two_hosts_runs_and_is_short(daemons: tuple[Daemon, Daemon]) -> None:
         check=False,
     )
     assert told.returncode == 0, told.stderr
+    assert "every byte as it was written" in told.stdout
+
+
+def code_lines(c: str) -> list[str]:
+    """Lines of C that are neither empty nor all comment."""
+    return [line for line in re.sub(r"/\*.*?\*/", "", c, flags=re.S).splitlines() if line.strip()]
+
+
+def test_two_hosts_in_c_runs_and_is_short(daemons: tuple[Daemon, Daemon]) -> None:
+    source = Path(os.environ["TERN_SOURCE"]) / "client/example/two_hosts.c"
+    lines = code_lines(source.read_text())
+    assert len(lines) <= 110, len(lines)
+    told = subprocess.run(
+        [Path(os.environ["TERN_BIN"]) / "two_hosts", daemons[0].socket, daemons[1].socket, "host-a"],
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert (told.returncode, told.stderr) == (0, ""), told.stderr
     assert "every byte as it was written" in told.stdout
 
 
