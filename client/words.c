@@ -38,14 +38,14 @@ static const char *const length_names[ASKED_COUNT] = {
 static void refused_depth(uint32_t depth, const struct tern_result *r, char *ret)
 {
     uint32_t below = depth / r->align * r->align;
-    char or [16] = "";
+    char lower[16] = "";
 
     if (below > 0)
-        snprintf(or, sizeof(or), "%u or ", below);
+        snprintf(lower, sizeof(lower), "%u or ", below);
     snprintf(ret, QUICK_TEXT_MAX,
              "tern_commit is refused: depth %u is no multiple of %u: use %s%u; the session has "
              "committed %u and written %u",
-             depth, r->align, or, below + r->align, r->lengths.committed, r->lengths.written);
+             depth, r->align, lower, below + r->align, r->lengths.committed, r->lengths.written);
 }
 
 static void refused_lengths(const struct asked *a, const struct tern_result *r, char *ret)
@@ -63,7 +63,8 @@ static void refused_lengths(const struct asked *a, const struct tern_result *r, 
              r->tokens);
 }
 
-/* Which pages are missing, and whether a step is worth waiting for. */
+/* Which pages are missing, and whether a step is worth waiting for. What is free may be enough for
+ * the group, and not for all groups of the request, which share the pool's memory. */
 static void refused_pages(const struct asked *a, const struct tern_shortage *s, char *ret)
 {
     char wait[80] = "no step will bring more: finish, abort or retract a session";
@@ -72,8 +73,12 @@ static void refused_pages(const struct asked *a, const struct tern_shortage *s, 
         snprintf(wait, sizeof(wait), "repeat it when all ranks have passed step %" PRIu64,
                  s->until_step);
     snprintf(ret, QUICK_TEXT_MAX,
-             "%s: group %u needs %u pages, and %u are free, %u reclaimable and %u retiring; %s",
-             names[a->kind], s->group, s->needed, s->free, s->reclaimable, s->retiring, wait);
+             "%s: group %u needs %u pages, and %u are free, %u reclaimable and %u retiring%s; %s",
+             names[a->kind], s->group, s->needed, s->free, s->reclaimable, s->retiring,
+             s->needed <= s->free + s->reclaimable
+                 ? ", in memory that the request's other groups need, too"
+                 : "",
+             wait);
 }
 
 static void words_of(const struct asked *a, const struct tern_result *r, char *ret)

@@ -804,6 +804,7 @@ TEST(operation_that_is_refused_says_why_with_the_numbers)
     assert_non_null(strstr(tern_error_text(t), "passed step 1099511627776"));
     assert_err(TERN_POOL_EXHAUSTED, tern_extend(t, 5, NULL, 5, 6, 2000, &r)); /* names no step */
     assert_non_null(strstr(tern_error_text(t), "no step will bring more"));
+    assert_non_null(strstr(tern_error_text(t), "in memory that the request's other groups need"));
     assert_err(TERN_INVALID, tern_extend(t, 6, NULL, 6, 7, 2000, &r));
     assert_non_null(
         strstr(tern_error_text(t), "tern_extend with written 6 and allocated 7 is refused"));
