@@ -10,6 +10,7 @@
 #include "core/session/retires.h"
 #include "core/session/sessions.h"
 #include "core/session/steps.h"
+#include "core/transfer/pulls.h"
 #include "core/tree/nodes.h"
 
 struct engine *engine_find(const struct core *c, struct engine_id id)
@@ -235,6 +236,7 @@ static void engine_begin_end(struct core *c, struct engine *e)
             wait_end(c, conn_at(c, e->conns[i])); /* its process is gone */
             conn_at(c, e->conns[i])->engine = NONE;
         }
+    pull_engine_gone(c, engine_slot(c, e));
     c->nbehind -= e->done_min < e->passed;
     e->passed = e->done_min;
     e->drop_at = e->retires.head;
@@ -280,7 +282,7 @@ bool engines_flush(struct core *c, struct actions *out)
         if (e->state != ENGINE_ENDING)
             continue;
         touch(c);
-        if (give_back(c, e, piece_end(c)) && actions_room(out) > 0)
+        if (give_back(c, e, give_back_piece_end(c)) && actions_room(out) > 0)
             engine_end(c, out, e);
         else
             all = false;

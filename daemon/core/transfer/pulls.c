@@ -276,6 +276,18 @@ void pull_orphan(struct core *c, struct pull *p)
     pull_set_ending(c, p, TERN_GONE);
 }
 
+void pull_engine_gone(struct core *c, uint32_t engine)
+{
+    for (uint32_t i = c->pulls_active.head; i != NONE; i = pull_list_next(c, i)) {
+        struct pull *p = pull_at(c, i);
+
+        if (p->session == NONE || session_at(c, p->session)->engine != engine)
+            continue;
+        session_at(c, p->session)->pull = NONE;
+        pull_orphan(c, p);
+    }
+}
+
 void pull_conn_closed(struct core *c, uint32_t conn)
 {
     for (uint32_t i = c->pulls_active.head; i != NONE; i = pull_list_next(c, i))

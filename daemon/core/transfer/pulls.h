@@ -57,6 +57,8 @@ void pull_broke_protocol(struct core *c, struct actions *out, struct pull *p);
 void pull_check_time(struct core *c, struct pull *p); /* ends it if its time is over */
 /* Its session is about to go, with the pages that were published. */
 void pull_orphan(struct core *c, struct pull *p);
+/* The same for all of an engine, before they are given back one by one. */
+void pull_engine_gone(struct core *c, uint32_t engine);
 void pull_conn_closed(struct core *c, uint32_t conn);
 void pull_link_down(struct core *c, uint32_t link);
 void pull_broken(struct core *c, struct pull_id pull, enum tern_err err);
