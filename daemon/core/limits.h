@@ -64,8 +64,12 @@ struct core_limits {
     uint32_t events;        /* changes of the prefix tree kept for subscribers, of each tenant */
     uint32_t sums_per_page; /* checksums kept for a page: its units times its regions */
     uint32_t busy_retry_ms; /* what a source that is full tells its peer */
-    uint32_t reserved_percent;     /* of each table that tenants share: see arena/shares.h */
-    uint32_t groups;               /* of a pool; 0: GROUPS_DEFAULT */
+    uint32_t reserved_percent; /* of each table that tenants share: see arena/shares.h */
+    uint32_t groups;           /* of a pool; 0: GROUPS_DEFAULT */
+    /* Records of a piece in which what is released comes free. 0: as many as GIVE_BACK_VISITS_MAX
+     * at first, and PIECE_VISITS_MAX from then on. */
+    uint32_t give_back_visits;
+    uint32_t zero;
     uint64_t page_bytes_min;       /* of a pool's pages, in one region */
     uint64_t peer_bytes_in_flight; /* X8: asked for and not yet here, per peer */
     uint64_t tenant_bytes_in_flight;

@@ -322,6 +322,13 @@ static void make_batches(struct config *c)
         c->lim_batches = 1 + c->seed_tokens / 16 % 3;
 }
 
+/* In some, what is released comes free in pieces of a few records. */
+static void make_give_back(struct config *c)
+{
+    if (c->seed_tokens / 7 % 3 == 0)
+        c->give_back = 1 + c->seed_tokens / 21 % 6;
+}
+
 void history_make(uint64_t seed, struct history *h)
 {
     struct prng p;
@@ -337,6 +344,7 @@ void history_make(uint64_t seed, struct history *h)
     make_shares(&h->cfg);
     make_pieces(&h->cfg);
     make_batches(&h->cfg);
+    make_give_back(&h->cfg);
     make_weights(&p, table);
     h->n = between(&p, 700, 1200);
     for (uint32_t i = 0; i < h->n; i++) {

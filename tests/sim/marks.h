@@ -22,6 +22,7 @@
     X(retire_waits_rank, 100)                                                                      \
     X(wait_answered, 20)                                                                           \
     X(wait_replaced, 5)                                                                            \
+    X(gives_back_in_pieces, 100)                                                                   \
     X(wait_gone, 1)                                                                                \
     X(pin_retires_with_step, 50)                                                                   \
     X(engine_stuck_then_gone, 20)                                                                  \
@@ -123,7 +124,7 @@
     X(match_long, 8)                                                                               \
     X(fetch_long, 2)                                                                               \
     X(fetch_long_in_pieces, 1)                                                                     \
-    X(window_far_behind, 2)                                                                        \
+    X(window_far_behind, 1)                                                                        \
     X(recover_long, 1)                                                                             \
     X(fetch_with_state, 20)
 

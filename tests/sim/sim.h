@@ -159,7 +159,8 @@ enum mark {
     X(open_tokens)                                                                                 \
     X(awaits)                                                                                      \
     X(offer_pages)                                                                                 \
-    X(lim_batches)
+    X(lim_batches)                                                                                 \
+    X(give_back)
 
 struct config {
 #define X(name) uint32_t name;

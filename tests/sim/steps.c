@@ -94,6 +94,8 @@ static void plan_rest(struct sim *w, uint32_t d, const struct session *s, struct
         op->kind = STEP_COMMIT;
         op->step = s->last_step;
         op->length = chance(w, 85) ? s->written / w->L * w->L : pick(w, s->written + 6);
+        if (chance(w, 80))
+            op->length -= op->length % w->L;
     } else if (r < 62) {
         op->kind = STEP_REWIND;
         op->length = s->written > s->committed
@@ -254,6 +256,8 @@ static void did_extend(struct sim *w, uint32_t d, struct session *s, const struc
             need[g] =
                 up(a, w->page_tokens[g]) > s->top[g] ? up(a, w->page_tokens[g]) - s->top[g] : 0;
     if (r->err == TERN_BUSY) {
+        if (w->cfg.give_back) /* what the Step closed before may not be free yet */
+            return;
         EXPECT(op->tokens.n > 0, "extend_busy", "BUSY for an extend without tokens");
         check_store_full(w, d, s, s->ntokens + op->tokens.n);
         return;

@@ -59,6 +59,8 @@ void wait_answered(struct sim *w, uint32_t d, const struct reply *r)
 /* One whose process has gone waits no more, and nobody listens. */
 void waits_check(struct sim *w, uint32_t d)
 {
+    if (w->cfg.give_back && core_deadline(w->d[d].core) <= w->now)
+        return; /* it is answered after what the step frees, which comes in pieces */
     for (uint32_t i = 0; i < CONNS; i++) {
         const struct conn *c = &w->d[d].conn[i];
         const struct engine *g = &w->d[d].engine[c->engine];

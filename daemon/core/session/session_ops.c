@@ -264,7 +264,7 @@ static enum tern_err op_close(struct core *c, struct actions *out, struct engine
     TRY(give_back_ready(c, out, e, s, op, ret));
     load_end(c, out, s, false);
     session_close(c, s, op->step, false);
-    session_give_back(c, s, GIVE_BACK_VISITS_MAX);
+    session_give_back(c, s, give_back_end(c));
     return TERN_OK;
 }
 

@@ -167,7 +167,9 @@ static void released(struct core *c, struct session *s)
 
 bool session_may_give(const struct core *c, uint32_t pages)
 {
-    return pages <= GIVE_AT_ONCE_PAGES || c->visits + pages <= GIVE_BACK_VISITS_MAX;
+    uint32_t small = c->limits.give_back_visits ? 0 : GIVE_AT_ONCE_PAGES;
+
+    return pages <= small || c->visits + pages <= give_back_end(c);
 }
 
 void session_give_tail(struct core *c, struct session *s, uint32_t p, uint64_t step)
@@ -190,7 +192,7 @@ void session_release(struct core *c, struct session *s, uint64_t step)
     s->record = retire_open(c, engine_at(c, s->engine), step, session_slot(c, s));
     s->releasing = 1;
     closing_list_push(c, &c->closing, session_slot(c, s));
-    session_give_back(c, s, GIVE_BACK_VISITS_MAX);
+    session_give_back(c, s, give_back_end(c));
 }
 
 bool session_give_back(struct core *c, struct session *s, uint32_t end)
@@ -211,7 +213,7 @@ bool session_give_back(struct core *c, struct session *s, uint32_t end)
 
 bool sessions_flush(struct core *c)
 {
-    uint32_t end = piece_end(c);
+    uint32_t end = give_back_piece_end(c);
 
     while (c->closing.n > 0)
         if (!session_give_back(c, session_at(c, c->closing.head), end))

@@ -30,7 +30,7 @@ void steps_count(struct core *c, struct engine *e)
     c->nbehind += e->passed == e->done_min;
     e->passed = min;
     e->waits_since_ns = c->now_ns;
-    retire_advance(c, e, GIVE_BACK_VISITS_MAX);
+    retire_advance(c, e, give_back_end(c));
 }
 
 void steps_shown(struct core *c, struct engine *e, uint32_t rank, uint64_t step)
