@@ -64,7 +64,9 @@
     X(57, VERDICT_OF_ANOTHER, "take the verdict on a dropped piece for that on the next")          \
     X(58, RIGHT_KEPT, "take what was right of the answer before for right in the next")            \
     X(59, VERIFY_UNHELD, "let go of the pages of a piece when it is handed to a data thread")      \
-    X(60, SHORT_IS_OK, "say OK to a fetch that brought less than at_least")
+    X(60, SHORT_IS_OK, "say OK to a fetch that brought less than at_least")                        \
+    X(61, RELEASE_SKIPPED, "leave a release of a dead engine where a piece ended in it")           \
+    X(62, PENDING_SKIPPED, "leave what a dead engine had not published where a piece ended in it")
 
 /* These are the seam's: `tern-sim --rdma` finds them. */
 #define BUG_IS_SEAM(n) (((n) >= 21 && (n) <= 27) || ((n) >= 56 && (n) <= 59))
