@@ -189,7 +189,7 @@ static void audit_away(const struct core *c)
     for (uint32_t i = 0; i < c->limits.sessions; i++) {
         const struct session *s = session_at(c, i);
 
-        if (s->state == SESSION_EMPTY || s->state == SESSION_CLOSING)
+        if (s->state == SESSION_EMPTY || s->state == SESSION_CLOSING || s->releasing)
             continue;
         away += away_list_has(c, i);
         if (!away_list_has(c, i) && (s->state == SESSION_RETRACTING || s->state == SESSION_LOADING))
@@ -199,18 +199,18 @@ static void audit_away(const struct core *c)
         oracle_fail("audit: %u sessions are away, %u are listed", away, listed);
 }
 
-/* Those that are closed and still hold something, in another. */
+/* Those that are closed or releasing, and still hold something to be given back, in another. */
 static void audit_closing(const struct core *c)
 {
     uint32_t listed = 0, closing = 0;
 
     for (uint32_t at = c->closing.head; at != NONE && listed <= c->limits.sessions;
          at = closing_list_next(c, at), listed++)
-        if (session_at(c, at)->state != SESSION_CLOSING)
+        if (session_at(c, at)->state != SESSION_CLOSING && !session_at(c, at)->releasing)
             oracle_fail("audit: session %u is listed as closing, and is in state %u", at,
                         session_at(c, at)->state);
     for (uint32_t i = 0; i < c->limits.sessions; i++)
-        closing += session_at(c, i)->state == SESSION_CLOSING;
+        closing += session_at(c, i)->state == SESSION_CLOSING || session_at(c, i)->releasing;
     if (listed != closing || listed != c->closing.n)
         oracle_fail("audit: %u sessions are closing, %u are listed", closing, listed);
 }
