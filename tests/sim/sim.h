@@ -516,6 +516,7 @@ void sim_create(struct sim *w); /* allocates; once */
 void sim_destroy(struct sim *w);
 /* Runs it whole. True: nothing was wrong; *ret_hash is the hash of both arenas at the end. */
 bool sim_run(struct sim *w, const struct history *h, uint64_t *ret_hash);
+#define STEP_NS 1000u /* that a step takes */
 void sim_step(struct sim *w, uint32_t d, struct event *event);
 /* A request that has to be answered at once. */
 void sim_ask(struct sim *w, uint32_t d, struct event *event, const char *what);

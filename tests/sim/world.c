@@ -392,7 +392,7 @@ void sim_step(struct sim *w, uint32_t d, struct event *event)
 {
     if (event->kind == EV_REQUEST)
         give_back_all(w, d);
-    w->now += 1000;
+    w->now += STEP_NS;
     w->reply = NULL;
     step_once(w, d, event);
 }
