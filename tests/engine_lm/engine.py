@@ -1,8 +1,9 @@
 """An engine over Tern's Python package: the model's keys, values and state lie in Tern's pages and nowhere else.
 
 Prefill runs on one daemon, in chunks, and leaves each chunk for others; decode runs on another, fetches what prefill has
-left, and goes on: many requests at once, one batch an iteration, with drafts of which most are rejected, requests that are
-aborted and begin again, requests that make way and come back, and several turns.
+left, and goes on: many requests at once, one batch an iteration for the pages and one for what was computed, with drafts
+of which most are rejected, requests that are aborted and begin again, requests that make way and come back, and several
+turns.
 
 What must stay true: a page is written by the session that has it, before its step is published; the state's page holds
 the state of the written length whenever something is committed, because the commit keeps it.
@@ -13,6 +14,7 @@ from __future__ import annotations
 import random
 import time
 from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -117,6 +119,16 @@ class Sequence:
 
 
 @dataclass
+class Handoff:
+    """When the last chunk's step was done at prefill, and what followed until decode had its first token."""
+
+    done: float
+    published: float = 0
+    fetched: float = 0
+    first_token: float = 0
+
+
+@dataclass
 class Counts:
     tokens: int = 0
     wrong: int = 0
@@ -129,9 +141,7 @@ class Counts:
     busy: int = 0
     flips: int = 0
     caught: int = 0
-    publish_us: list[float] = field(default_factory=list)
-    fetch_us: list[float] = field(default_factory=list)
-    attach_us: list[float] = field(default_factory=list)
+    handoffs: list[Handoff] = field(default_factory=list)
 
 
 def within(engine: tern.Engine, counts: Counts) -> Iterator[tuple[int, list[Exception]]]:
@@ -160,9 +170,11 @@ class Prefill:
     def __init__(self, model: Model, pool: tern.Pool, counts: Counts) -> None:
         self.model, self.engine, self.pool, self.counts = model, pool.engine, pool, counts
 
-    def run(self, ns: tern.Namespace, turn: Turn, rng: random.Random) -> None:
-        """Whole chunks of the prompt, computed and published when this returns."""
-        end = (len(turn.prompt) - 1) // PAGE * PAGE
+    @contextmanager
+    def run(self, ns: tern.Namespace, turn: Turn, rng: random.Random) -> Iterator[Handoff | None]:
+        """Computes whole chunks of the prompt, and holds them until the caller has fetched them. When it yields they
+        need not be published yet. None: there was nothing to compute."""
+        end, handoff = (len(turn.prompt) - 1) // PAGE * PAGE, None
         with self.pool.session(ns) as s:
             q = Sequence(self.model, s, turn.prompt)
             q.took(s.match(turn.prompt[:end], step=self.engine.last_step or tern.STEP_NONE))
@@ -178,13 +190,12 @@ class Prefill:
                     logits = q.run_to(upto)
                     s.extend(written=upto)
                     result = s.commit(upto, step=step)
+                handoff = Handoff(time.perf_counter())
                 s.apply(result.copies)
                 self.counts.wrong += sum(
                     not np.array_equal(a, b) for a, b in zip(logits, turn.logits[first:upto])
                 )
-            at = time.perf_counter()
-            self.engine.connection.wait_published(self.engine.last_step)
-            self.counts.publish_us.append((time.perf_counter() - at) * 1e6)
+            yield handoff
 
 
 @dataclass
@@ -193,7 +204,7 @@ class Running:
     q: Sequence
     turn: int = 0
     away: int = 0  # iterations until it comes back; 0: it is here
-    began: float = 0
+    handoff: Handoff | None = None  # until its first token
 
     @property
     def now(self) -> Turn:
@@ -220,19 +231,19 @@ class Decode:
         self.counts, self.rng = counts, rng
         self.running: list[Running] = []
         self.modes = ("host", "drop") if host_tier else ("drop",)
+        self.batch = pool.engine.batch()
 
     @property
     def last(self) -> int:
         return self.engine.last_step or tern.STEP_NONE
 
-    def admit(self, request: Request, ns: tern.Namespace) -> None:
-        self.running.append(Running(request, Sequence(self.model, self.pool.session(ns))))
+    def admit(self, request: Request, ns: tern.Namespace, handoff: Handoff | None) -> None:
+        self.running.append(Running(request, Sequence(self.model, self.pool.session(ns)), handoff=handoff))
         self.begin(self.running[-1], fetch=True)
 
     def begin(self, r: Running, fetch: bool) -> None:
         """Matches this turn's prompt but for its last token, which gives the first logits."""
         r.q.tokens = list(r.now.prompt)
-        r.began = time.perf_counter()
         r.q.took(r.q.s.match(r.now.prompt[:-1], step=self.last))
         end = (len(r.now.prompt) - 1) // PAGE * PAGE
         if fetch and r.q.s.committed < end:
@@ -244,8 +255,8 @@ class Decode:
                     failed.append(why)
                     self.make_way(r)
             self.counts.fetched += r.q.s.committed - before
-            self.counts.fetch_us.append((time.perf_counter() - r.began) * 1e6)
-        r.began = time.perf_counter() if fetch else 0
+        if r.handoff:
+            r.handoff.fetched = time.perf_counter()
 
     # ---- giving way
 
@@ -309,13 +320,16 @@ class Decode:
                 r.away -= 1
                 if r.away == 0 and not self.come_back(r):
                     r.away = 1
-        chosen = [r for r in self.running if not r.away and self.room(r)]
-        chosen = [r for r in chosen if not r.away]  # room for one may have cost another's
+        chosen = self.room([r for r in self.running if not r.away])
         with self.engine.step() as step:
             for r in chosen:
                 if flip:
                     self.flip(r)
                 self.advance(r, step)
+            for op in self.batch.run():
+                if op.error or not op.result:
+                    raise op.error or RuntimeError("an operation was not tried")
+                op.session.apply(op.result.copies)
         ended = [r for r in chosen if self.turn_ends(r)]
         dice = self.rng.random()
         if dice < 0.03 and self.running:
@@ -330,18 +344,21 @@ class Decode:
             self.running.remove(r)
         return ended
 
-    def room(self, r: Running) -> bool:
-        """Pages for what this iteration writes, with up to REWIND - 1 draft tokens."""
-        want = min(len(r.whole), r.q.n + REWIND)
-        if r.q.s.allocated >= want:
-            return True
-        try:
-            r.q.took(r.q.s.extend(allocated=want))
-            return True
-        except (tern.Exhausted, tern.Busy) as why:
-            self.wait(why)
-            self.make_way(r)
-            return False
+    def room(self, here: list[Running]) -> list[Running]:
+        """Those that have pages for what this iteration writes, with up to REWIND - 1 draft tokens."""
+        short = [(r, w) for r in here if (w := min(len(r.whole), r.q.n + REWIND)) > r.q.s.allocated]
+        for r, want in short:
+            self.batch.extend(r.q.s, allocated=want)
+        for (r, _), op in zip(short, self.batch.run()):
+            if op.result:
+                r.q.took(op.result)
+            elif isinstance(op.error, tern.Exhausted | tern.Busy):
+                here.remove(r)
+                self.wait(op.error)
+                self.make_way(r)
+            else:
+                raise op.error or RuntimeError("an operation was not tried")
+        return [r for r in here if not r.away]  # room for one may have cost another's
 
     def draft(self, r: Running) -> list[int]:
         """Tokens that may follow: often the right ones, often not."""
@@ -371,17 +388,16 @@ class Decode:
         q.state_page[:] = states[good - 1 - q.n]
         if good == len(q.tokens) and len(q.tokens) < len(r.whole):
             q.tokens.append(int(told[good - 1 - q.n].argmax()))
-            if r.began:
-                self.counts.attach_us.append((time.perf_counter() - r.began) * 1e6)
-                r.began = 0
+            if r.handoff:
+                r.handoff.first_token = time.perf_counter()
+                self.counts.handoffs.append(r.handoff)
+                r.handoff = None
         q.n = good
-        new = q.tokens[s.tokens :]
-        s.extend(append=new, written=q.n)
+        self.batch.extend(s, append=q.tokens[s.tokens :], written=q.n)
         if good % PAGE == 0:
-            s.apply(s.commit(good, step=step).copies)
+            self.batch.commit(s, good, step=step)
         elif drafts and self.rng.random() < 0.5:
-            s.rewind(max(q.n, min(len(q.tokens), s.allocated)), step=step)
-            assert s.written == q.n
+            self.batch.rewind(s, max(q.n, min(len(q.tokens), s.allocated)), step=step)
 
     def judge(self, r: Running, told: list[Floats]) -> None:
         for at, logits in enumerate(told, r.q.n):
@@ -404,7 +420,8 @@ class Decode:
     # ---- damage
 
     def flip(self, r: Running) -> None:
-        """One byte of what the next token needs is wrong, and its logits must show it."""
+        """One byte of what the next token needs is wrong for a moment, and its logits must show it. Pages may be
+        shared: nobody else computes meanwhile, this pool has no host tier, and nobody fetches from it."""
         q, at = r.q, r.q.n
         if at == 0 or at >= len(q.tokens) or at >= r.q.s.allocated:
             return

@@ -104,10 +104,9 @@ class Model:
             if i == 2:
                 k = np.exp(k - k.max(-1, keepdims=True))
                 k /= k.sum(-1, keepdims=True)
-                new_state = (
-                    state.astype(np.float64) * DECAY[:, None, None] + k[:, :, None] * v[:, None, :]
-                ).astype(np.float32)
-                mixed = (q[:, :, None] * new_state.astype(np.float64)).sum(1)
+                exact = state.astype(np.float64) * DECAY[:, None, None] + k[:, :, None] * v[:, None, :]
+                new_state = exact.astype(np.float32)
+                mixed = (q[:, :, None] * exact).sum(1)  # not of the rounded one, which hides small differences
             else:
                 kv = np.stack([self.rotate(k, position), v]).astype(np.float32)
                 cache.write(i, position, kv)

@@ -12,6 +12,7 @@ import json
 import random
 import sys
 import tempfile
+import time
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -44,10 +45,8 @@ def leaked(pool: tern.Pool) -> int:
     return sum(int(g[state]) for g in groups for state in HELD)
 
 
-def quantiles(series: list[float]) -> dict[str, float]:
-    if not series:
-        return {}
-    return {"p50": round(float(np.quantile(series, 0.5)), 1), "p99": round(float(np.quantile(series, 0.99)), 1)}
+def quantiles(seconds: list[float]) -> dict[str, float]:
+    return {p: round(float(np.quantile(seconds, q)) * 1e6, 1) for p, q in (("p50", 0.5), ("p99", 0.99)) if seconds}
 
 
 def main() -> int:
@@ -75,8 +74,11 @@ def main() -> int:
             while begun < o.requests or decode.running:
                 if begun < o.requests and len(decode.running) < AT_ONCE:
                     request = request_alone(model, begun, rng, prefixes)
-                    prefill.run(ns, request.turns[0], rng)
-                    decode.admit(request, ns)
+                    with prefill.run(ns, request.turns[0], rng) as handoff:
+                        if handoff and o.roomy:  # else the fetch waits for it
+                            a.wait_published(prefill.engine.last_step)
+                            handoff.published = time.perf_counter()
+                        decode.admit(request, ns, handoff)
                     begun += 1
                 decode.iterate(flip=counts.flips < o.flips)
             b.wait_published(decode.engine.last_step)
@@ -92,12 +94,15 @@ def main() -> int:
         "different_of_100": different,
         "flips": counts.flips,
         "caught": counts.caught,
-        "handoff_us": {
-            "publish": quantiles(counts.publish_us),
-            "fetch": quantiles(counts.fetch_us),
-            "attach": quantiles(counts.attach_us),
-        },
     }
+    if o.roomy:  # of the same requests: from the last step of prefill to the first token of decode
+        h = counts.handoffs
+        told["handoff_us"] = {
+            "publish": quantiles([x.published - x.done for x in h]),
+            "fetch": quantiles([x.fetched - x.published for x in h]),
+            "attach": quantiles([x.first_token - x.fetched for x in h]),
+            "all": quantiles([x.first_token - x.done for x in h]),
+        }
     told |= {k: v for k, v in vars(counts).items() if k not in told and isinstance(v, int)}
     print(json.dumps(told, indent=1))
     held = counts.wrong == 0 and leaks == 0 and counts.caught >= 0.99 * counts.flips

@@ -152,6 +152,8 @@ class Async:
     async def run(self, batch: Batch) -> list[Op]:
         """Batch.run: the errors of its operations are in them."""
         ops, batch.ops = batch.ops, []
+        if not ops:
+            return ops
 
         def take(answer: _lib.Answer) -> list[Op]:
             if answer.err:

@@ -285,10 +285,8 @@ class Batch:
     ) -> None:
         if kind is not None:
             self.clear()
-        elif self.ops:
-            failed = [op for op in self.run() if op.error]
-            if failed:
-                raise BatchFailed(failed)
+        elif failed := [op for op in self.run() if op.error]:
+            raise BatchFailed(failed)
 
     def __len__(self) -> int:
         return len(self.ops)
@@ -344,6 +342,9 @@ class Batch:
         lib.tern_batch_barrier(self._b)
 
     def run(self, *, deadline_ms: int = 0) -> list[Op]:
+        """Sends all of it. An empty batch is nothing to do."""
+        if not self.ops:
+            return []
         results, done = ct.POINTER(_lib.Result)(), ct.c_uint32()
         err = lib.tern_batch_run(self._b, deadline_ms, ct.byref(results), ct.byref(done))
         self.connection._check(err)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import atexit
 import os
 import signal
 import socket
@@ -50,6 +51,7 @@ tenants:
     log = (here / "log").open("wb")
     ternd = Path(os.environ["TERN_BIN"]) / "ternd"
     process = subprocess.Popen([ternd, "--config", here / "ternd.yaml"], stdout=log, stderr=log)
+    atexit.register(process.kill)  # whatever becomes of this program
     end = time.monotonic() + READY_S
     while b"event=ready" not in (here / "log").read_bytes():
         assert process.poll() is None and time.monotonic() < end, (here / "log").read_text()
