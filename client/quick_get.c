@@ -20,7 +20,7 @@ static void get_shortage(struct reader *outer, const struct field *field, struct
         case 1: reader_u32(&r, &f, &ret->group); break;
         case 2: reader_u32(&r, &f, &ret->needed); break;
         case 3: reader_u32(&r, &f, &ret->free); break;
-        case 4: reader_u32(&r, &f, &ret->reclaimable); break;
+        case 4: reader_u32(&r, &f, &ret->evictable); break;
         case 5: reader_u32(&r, &f, &ret->retiring); break;
         case 6: reader_u64(&r, &f, &ret->until_step); break;
         default: break; /* a newer daemon may say more */

@@ -138,7 +138,7 @@ static void take_retracted(const Tern__Wire__RetractReply *reply, struct tern_re
         ret->lengths = (struct tern_lengths){l->committed, l->written, l->allocated};
     if (s)
         ret->shortage = (struct tern_shortage){s->group,       s->needed,   s->free,
-                                               s->reclaimable, s->retiring, s->until_step};
+                                               s->evictable, s->retiring, s->until_step};
 }
 
 enum tern_err tern_retract(struct tern *t, tern_session s, enum tern_retract_mode mode,

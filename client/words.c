@@ -73,9 +73,9 @@ static void refused_pages(const struct asked *a, const struct tern_shortage *s, 
         snprintf(wait, sizeof(wait), "repeat it when all ranks have passed step %" PRIu64,
                  s->until_step);
     snprintf(ret, QUICK_TEXT_MAX,
-             "%s: group %u needs %u pages, and %u are free, %u reclaimable and %u retiring%s; %s",
-             names[a->kind], s->group, s->needed, s->free, s->reclaimable, s->retiring,
-             s->needed <= s->free + s->reclaimable
+             "%s: group %u needs %u pages, and %u are free, %u evictable and %u retiring%s; %s",
+             names[a->kind], s->group, s->needed, s->free, s->evictable, s->retiring,
+             s->needed <= s->free + s->evictable
                  ? ", in memory that the request's other groups need, too"
                  : "",
              wait);

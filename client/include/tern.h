@@ -122,9 +122,10 @@ TERN_API enum tern_err tern_join(struct tern *t, const char *name, enum tern_rol
  * ("0") where it names none. At most 47 bytes. With NULL, as in tern_join, region r is rank r's.
  * Engines on different devices live side by side, each with all of its regions' memory; a pool can
  * be shared by engines whose ranks live on the same devices in the same order. A pure scheduler has
- * no device. INVALID   The tenant has no region on that device. CONFLICT  As for tern_join; another
- * rank of the engine lives on that device; or some ranks of the engine name their devices and
- * others do not. */
+ * no device.
+ *   INVALID   The tenant has no region on that device.
+ *   CONFLICT  As for tern_join; another rank of the engine lives on that device; or some ranks of
+ *             the engine name their devices and others do not. */
 TERN_API enum tern_err tern_join_device(struct tern *t, const char *name, enum tern_role role,
                                         uint32_t rank, uint32_t world, const char *device,
                                         uint32_t deadline_ms);
@@ -222,8 +223,9 @@ TERN_API uint64_t tern_pool_bytes(const struct tern_pool *p);
 TERN_API enum tern_err tern_done_step(struct tern_pool *p, uint64_t step);
 
 /* Waits until every rank of the engine has passed `step`, as the daemon sees it. Then what was
- * committed at that step or before can be matched by everybody and fetched by peers, and what was
- * given back at it is free: it is also what to do with tern_shortage.until_step. A rank that calls
+ * committed at that step or before can be matched by everybody on this host, and by peers a moment
+ * later, when its checksums are known: tern_fetch's at_least waits for that. What was given back at
+ * it is free: it is also what to do with tern_shortage.until_step. A rank that calls
  * tern_done_step wakes the daemon at once; steps that a device writes by itself are noticed within
  * a millisecond. A connection waits for one step at a time. The call may be repeated.
  *   INVALID   `step` is 0 or TERN_STEP_NONE.
@@ -280,7 +282,7 @@ struct tern_run {
 
 /* Why pages ran out, and what waiting would bring. The numbers are pages of `group`. */
 struct tern_shortage {
-    uint32_t group, needed, free, reclaimable, retiring;
+    uint32_t group, needed, free, evictable, retiring;
     uint64_t until_step; /* let all ranks pass it, then repeat; 0: no step will bring more */
 };
 
@@ -474,14 +476,17 @@ TERN_API const char *tern_result_text(struct tern *t, uint32_t i);
 
 /* Brings whole chunks of the session's tokens, up to `depth` tokens (0: all of them), from the peer
  * of that name. On return the committed length says how far it got, and the pages are in the table.
- * Call tern_match before, and let the session hold nothing beyond its committed length: else the
- * answer is INVALID. When deadline_ms passes first the fetch is cancelled.
+ * Call tern_match before, and let the session hold nothing beyond its committed length, which
+ * tern_rewind to that length sees to: else the answer is INVALID. When deadline_ms passes first the
+ * fetch is cancelled.
  *
- * `at_least`: tokens that must be there on return (0: as many as the source has). What the source
+ * `at_least`: tokens that must be there on return, such as all whole chunks of a prompt of n
+ * tokens, n / L * L (0: as many as the source has). What the source
  * has committed it shows a moment after the step has passed, when the checksums are known. The call
  * waits for that, up to three quarters of deadline_ms. Then it brings what the source has, and
  * returns TIMED_OUT if that is less. A submitted fetch waits for seven eighths of the daemon's
- * transfer deadline. More than the whole chunks of the session's tokens up to `depth` is INVALID.
+ * transfer deadline (deadlines.transfer_ms in its configuration). More than the whole chunks of the
+ * session's tokens up to `depth` is INVALID.
  *   PEER_LOST, CORRUPT, TIMED_OUT  What came before stays. Repeat, or compute the rest.
  *   GONE         It was cancelled, or at_least cannot come since the namespace was reset.
  *   BUSY         The source was full for 2 s, although the daemon came back each time that it said.
@@ -555,8 +560,8 @@ TERN_API enum tern_err tern_recover(struct tern *t, tern_session s, uint32_t dea
  * any pool of the tenant, is found from now on, here or by a fetch from a peer. Sessions that run
  * on it finish. *ret_nodes (may be NULL): the number of prefix nodes that are still held and go
  * when nobody holds them. The call may be repeated. It waits until the peers that are connected
- * have forgotten the namespace, too, and so have theirs. BUSY  Too many resets wait for peers that
- * are not connected. Nothing was reset. */
+ * have forgotten the namespace, too, and so have theirs.
+ *   BUSY  Too many resets wait for peers that are not connected. Nothing was reset. */
 TERN_API enum tern_err tern_namespace_reset(struct tern *t, const struct tern_namespace *ns,
                                             uint32_t deadline_ms, uint32_t *ret_nodes);
 /* *ret_unreached (may be NULL): how many peers are not connected and are told when they are, or are
@@ -649,7 +654,10 @@ struct tern_events {
  * The daemon never waits for a subscriber. It keeps the last changes of each tenant (limits.events
  * in its configuration), so that no tenant makes another lose any, and what is overwritten before
  * it could be sent is counted as `lost`. So is what exceeds TERN_EVENTS_KEPT while tern_poll is not
- * called. Returned here: BUSY      As for tern_submit_match. INTERNAL  This process has no memory.
+ * called.
+ * Returned here:
+ *   BUSY      As for tern_submit_match.
+ *   INTERNAL  This process has no memory.
  * In an answer:
  *   INVALID   No change has the number `from` yet, because the daemon was started anew.
  *   QUOTA     There are as many subscriptions as there may be. End one. */

@@ -289,7 +289,7 @@ struct table_run {
 
 /* E4: why POOL_EXHAUSTED, and what waiting would bring. Pages of `group`. */
 struct shortage {
-    uint32_t group, needed, free, reclaimable, retiring;
+    uint32_t group, needed, free, evictable, retiring;
     uint64_t until_step; /* 0: no step will bring more */
 };
 

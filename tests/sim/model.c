@@ -482,9 +482,9 @@ static bool pool_unsure(struct sim *w, uint32_t d, uint32_t pool)
 
 struct room {
     uint32_t free[GROUPS], sure[GROUPS], most[GROUPS], retiring[GROUPS], used[GROUPS];
-    uint32_t reclaimable[GROUPS]; /* prefixes' pages that may go */
-    uint32_t held[GROUPS];        /* pages that cannot be free */
-    uint32_t orphans[GROUPS];     /* free, published or retiring: the model does not know */
+    uint32_t evictable[GROUPS]; /* prefixes' pages that may go */
+    uint32_t held[GROUPS];      /* pages that cannot be free */
+    uint32_t orphans[GROUPS];   /* free, published or retiring: the model does not know */
     uint32_t slabs_free, slabs_sure, slabs_most;
     uint32_t own_free[GROUPS], own_sure[GROUPS]; /* in slabs that the group must keep */
 };
@@ -521,7 +521,7 @@ static void room_slab(struct sim *w, uint32_t d, uint32_t pool, uint32_t first, 
     for (uint32_t i = 0; i < n; i += w->page_granules[group]) {
         r->free[group] += fates[i] == FATE_FREE;
         r->used[group] += fates[i] == FATE_HELD || fates[i] == FATE_MAYBE;
-        r->reclaimable[group] += fates[i] == FATE_SURE || fates[i] == FATE_MAYBE;
+        r->evictable[group] += fates[i] == FATE_SURE || fates[i] == FATE_MAYBE;
         r->held[group] += fates[i] == FATE_HELD;
         r->own_free[group] += fates[i] == FATE_FREE;
         if (held || maybe)
@@ -572,8 +572,8 @@ void check_shortage(struct sim *w, uint32_t d, uint32_t pool, const struct short
     struct room r;
 
     room_count(w, d, pool, &r);
-    TRACE("    short of group %u: needs %u, free %u, reclaimable %u, retiring %u until %llu\n",
-          sh->group, sh->needed, sh->free, sh->reclaimable, sh->retiring,
+    TRACE("    short of group %u: needs %u, free %u, evictable %u, retiring %u until %llu\n",
+          sh->group, sh->needed, sh->free, sh->evictable, sh->retiring,
           (unsigned long long)sh->until_step);
     EXPECT(sh->group < w->ngroups && sh->needed == need[sh->group] && sh->needed > 0,
            "shortage_needed", "group %u needs %u, the answer says %u", sh->group, need[sh->group],
@@ -586,9 +586,9 @@ void check_shortage(struct sim *w, uint32_t d, uint32_t pool, const struct short
     EXPECT(sh->free <= r.most[sh->group], "shortage_free", "says %u free, at most %u", sh->free,
            r.most[sh->group]);
     /* T11: nothing was evicted for it, so the pool's count of evictions stays as it is. */
-    r.reclaimable[sh->group] += w->d[d].backing[sh->group]; /* since the answer was made */
-    EXPECT(sh->reclaimable <= r.reclaimable[sh->group], "shortage_reclaimable",
-           "says %u, at most %u", sh->reclaimable, r.reclaimable[sh->group]);
+    r.evictable[sh->group] += w->d[d].backing[sh->group]; /* since the answer was made */
+    EXPECT(sh->evictable <= r.evictable[sh->group], "shortage_evictable", "says %u, at most %u",
+           sh->evictable, r.evictable[sh->group]);
     EXPECT((w->cfg.nstate && w->cfg.tight == 3) ||
                (sh->retiring >= r.retiring[sh->group] &&
                 sh->retiring <= r.retiring[sh->group] + r.orphans[sh->group]),

@@ -91,7 +91,7 @@ class Shortage(ct.Structure):
         ("group", u32),
         ("needed", u32),
         ("free", u32),
-        ("reclaimable", u32),
+        ("evictable", u32),
         ("retiring", u32),
         ("until_step", u64),
     ]

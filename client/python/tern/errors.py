@@ -12,7 +12,7 @@ class Shortage:
     group: str  # its name; for Retract, the host tier's
     needed: int
     free: int
-    reclaimable: int  # in prefixes that nobody holds
+    evictable: int  # in prefixes that nobody holds
     retiring: int  # free when a step has passed
     until_step: int  # let all ranks pass it, then repeat; 0: no step will bring more
 

@@ -47,7 +47,7 @@ class Retracted:
 
 def shortage_of(c: _lib.Shortage, pool: Pool) -> Shortage:
     name = pool.groups[c.group].name if c.group < len(pool.groups) else str(c.group)
-    return Shortage(name, c.needed, c.free, c.reclaimable, c.retiring, c.until_step)
+    return Shortage(name, c.needed, c.free, c.evictable, c.retiring, c.until_step)
 
 
 class Session:

@@ -241,7 +241,7 @@ bool retire_drop_all(struct core *c, struct engine *e, uint32_t end)
 uint64_t retire_until(const struct core *c, const struct engine *e, const struct pool *pool,
                       const struct shortage *s)
 {
-    uint32_t soon = s->free + s->reclaimable, missing = s->needed > soon ? s->needed - soon : 0;
+    uint32_t soon = s->free + s->evictable, missing = s->needed > soon ? s->needed - soon : 0;
     uint32_t have = 0, looked = 0, slot = pool_slot(c, pool);
     uint64_t last = 0;
 

@@ -14,7 +14,7 @@ static enum tern_err shortage_fill(struct core *c, struct engine *e, struct pool
     ret->group = group;
     ret->needed = need[group];
     ret->free = group_free(c, p, group);
-    ret->reclaimable = p->group[group].obtainable;
+    ret->evictable = p->group[group].obtainable;
     ret->retiring = p->group[group].count[PAGE_RETIRING];
     ret->until_step = retire_until(c, e, p, ret);
     return TERN_POOL_EXHAUSTED;

@@ -19,7 +19,7 @@
  *   three counters below. Pages leave them before they are freed (obtain_forget_group,
  *   obtain_forget_tier).
  * - slab.obtainable: pages of the slab that eviction would free.
- * - group.obtainable: the same of the group: what a shortage calls reclaimable.
+ * - group.obtainable: the same of the group: what a shortage calls evictable.
  * - group.loose: slabs that the group would give back if all of that were evicted. page_take and
  *   page_free keep it up, too: see pages.c.
  *

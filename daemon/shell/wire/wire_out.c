@@ -15,7 +15,7 @@
 static size_t shortage_size(const struct shortage *s)
 {
     return number_size(s->group) + number_size(s->needed) + number_size(s->free) +
-           number_size(s->reclaimable) + number_size(s->retiring) + number_size(s->until_step);
+           number_size(s->evictable) + number_size(s->retiring) + number_size(s->until_step);
 }
 
 static size_t status_size(enum tern_err err, size_t text, const struct shortage *s)
@@ -55,7 +55,7 @@ static void put_shortage(struct writer *w, uint32_t field, const struct shortage
     put_number(w, 1, s->group);
     put_number(w, 2, s->needed);
     put_number(w, 3, s->free);
-    put_number(w, 4, s->reclaimable);
+    put_number(w, 4, s->evictable);
     put_number(w, 5, s->retiring);
     put_number(w, 6, s->until_step);
 }

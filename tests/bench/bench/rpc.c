@@ -255,7 +255,7 @@ static bool measure_exhausted(struct rpc *r, struct engine_op *ops, uint32_t rou
         }
         take.length = POOL_PAGES * PAGE_TOKENS; /* so many there are not: it says how many */
         ok = ok && hog_do(r, take, &last) == TERN_POOL_EXHAUSTED;
-        take.length = (last.shortage.free + last.shortage.reclaimable) * PAGE_TOKENS;
+        take.length = (last.shortage.free + last.shortage.evictable) * PAGE_TOKENS;
         ok = ok && member_ok(&r->engine, "taking every page", hog_do(r, take, &last));
         for (uint32_t i = 0; ok && i < 20; i++) {
             ok = step_all(r, ops, page, TERN_POOL_EXHAUSTED, &us);

@@ -148,7 +148,7 @@ TEST(step_a_refused_extend_visits_nothing)
     assert_ok(rig_match(b.s, rig_tokens(1, 4000), 4000)); /* pins 1,000 nodes */
     for (uint32_t times = 0; times < 2; times++) {
         assert_err(TERN_POOL_EXHAUSTED, rig_extend(b.s, 4 * NODES + 4, 0, NULL, 0));
-        assert_int_equal(b.rig->res.shortage.reclaimable, NODES - 1000);
+        assert_int_equal(b.rig->res.shortage.evictable, NODES - 1000);
         assert_true(times == 0 || b.rig->core->visits == 0);
     }
     assert_int_equal(rig_view(b.rig).evicted_nodes, 0);

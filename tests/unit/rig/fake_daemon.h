@@ -149,11 +149,11 @@ static inline Tern__Wire__Shortage fake_shortage(void)
     Tern__Wire__Shortage s = TERN__WIRE__SHORTAGE__INIT;
 
     s.has_group = s.has_needed = s.has_free = 1;
-    s.has_reclaimable = s.has_retiring = s.has_until_step = 1;
+    s.has_evictable = s.has_retiring = s.has_until_step = 1;
     s.group = 1;
     s.needed = 2;
     s.free = 3;
-    s.reclaimable = 4;
+    s.evictable = 4;
     s.retiring = 5;
     s.until_step = UINT64_MAX;
     return s;

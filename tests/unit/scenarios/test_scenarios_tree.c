@@ -213,7 +213,7 @@ static uint64_t two_exhaust_the_pool(void)
     assert_int_equal(rig->res.shortage.group, 0);
     assert_int_equal(rig->res.shortage.needed, 1);
     assert_int_equal(rig->res.shortage.free, 0);
-    assert_int_equal(rig->res.shortage.reclaimable, 0);
+    assert_int_equal(rig->res.shortage.evictable, 0);
     assert_int_equal(rig->res.shortage.retiring, 0);
     assert_int_equal(rig->res.shortage.until_step, 0);
     rig_write(first, 12, 16);

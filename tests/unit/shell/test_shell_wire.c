@@ -103,7 +103,7 @@ static void same_shortage(const Tern__Wire__Shortage *m, const struct shortage *
     assert_int_equal(m->group, s->group);
     assert_int_equal(m->needed, s->needed);
     assert_int_equal(m->free, s->free);
-    assert_int_equal(m->reclaimable, s->reclaimable);
+    assert_int_equal(m->evictable, s->evictable);
     assert_int_equal(m->retiring, s->retiring);
     assert_int_equal(m->until_step, s->until_step);
 }

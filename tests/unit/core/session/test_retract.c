@@ -159,7 +159,7 @@ TEST(retract_too_little_host_room_fails_cleanly_and_the_session_runs_on)
     assert_err(TERN_POOL_EXHAUSTED, rig_retract(b.s, RETRACT_HOST, 7));
     sh = &b.rig->last->shortage;
     assert_int_equal(sh->group, 0);
-    assert_true(sh->needed > sh->free + sh->reclaimable);
+    assert_true(sh->needed > sh->free + sh->evictable);
     assert_int_equal(b.rig->copies_back, copies);
     assert_string_equal(state_of(b.s), "turn");
     assert_int_equal(session_seen(b.s).lengths.allocated, 20);

@@ -2,7 +2,7 @@
  * (E4). */
 #include "unit/rig/rig_tiers.h"
 
-TEST(engine_shortage_counts_free_reclaimable_and_retiring)
+TEST(engine_shortage_counts_free_evictable_and_retiring)
 {
     struct bench b = bench_start(4, 12);
     struct rig_session *other = rig_session(b.rig, &b.e, b.pool, 1);
@@ -13,9 +13,9 @@ TEST(engine_shortage_counts_free_reclaimable_and_retiring)
     computes(b.s, 1, 8);            /* 2 in use, 5 free */
     assert_err(TERN_POOL_EXHAUSTED, rig_extend(b.s, 8 + 4 * 20, 0, NULL, 0));
     assert_int_equal(b.rig->res.shortage.needed, 20);
-    /* What was evicted stays evicted (T11), so the two count as free or as reclaimable, never as
+    /* What was evicted stays evicted (T11), so the two count as free or as evictable, never as
      * both. */
-    assert_int_equal(b.rig->res.shortage.free + b.rig->res.shortage.reclaimable, 7);
+    assert_int_equal(b.rig->res.shortage.free + b.rig->res.shortage.evictable, 7);
     assert_int_equal(b.rig->res.shortage.retiring, 3);
     assert_true(b.rig->res.shortage.until_step == 6);
     assert_lengths(b.s, 0, 8, 8);
@@ -33,7 +33,7 @@ TEST(engine_shortage_does_not_count_what_pins_hold)
     computes_and_commits(b.s, 2, 12, 12, 9); /* 3 pages that nobody sees yet, pinned */
     assert_err(TERN_POOL_EXHAUSTED, rig_extend(b.s, 12 + 4 * 30, 0, NULL, 0));
     assert_int_equal(b.rig->res.shortage.free, 20 - 3 - 8 - 3);
-    assert_int_equal(b.rig->res.shortage.reclaimable, 3 + 3);
+    assert_int_equal(b.rig->res.shortage.evictable, 3 + 3);
     assert_int_equal(b.rig->res.shortage.needed, 30);
     assert_int_equal(rig_view(b.rig).evicted_nodes,
                      0); /* T11: nothing goes for what can never fit */
@@ -59,7 +59,7 @@ TEST(engine_shortage_names_the_step_that_brings_enough)
     for (uint32_t missing = 4; missing > 0; missing--) {
         assert_err(TERN_POOL_EXHAUSTED, rig_extend(b.s, 8 + 4 * (2 + missing), 0, NULL, 0));
         assert_int_equal(b.rig->res.shortage.free, 1);
-        assert_int_equal(b.rig->res.shortage.reclaimable, 1);
+        assert_int_equal(b.rig->res.shortage.evictable, 1);
         assert_int_equal(b.rig->res.shortage.retiring, 6);
         assert_true(b.rig->res.shortage.until_step == (missing > 3 ? 9 : 5));
     }
@@ -79,7 +79,7 @@ TEST(room_a_shortage_of_state_says_what_there_is)
     assert_err(TERN_POOL_EXHAUSTED, rig_extend(s, 144, 0, NULL, 0));
     assert_int_equal(sh->group, 1);
     assert_int_equal(sh->needed, 7);
-    assert_int_equal(sh->free + sh->reclaimable, 6);
+    assert_int_equal(sh->free + sh->evictable, 6);
     assert_int_equal(sh->until_step, 0);
     assert_ok(rig_close(held, 9));
     assert_err(TERN_POOL_EXHAUSTED, rig_extend(s, 144, 0, NULL, 0));
@@ -103,7 +103,7 @@ TEST(t11_a_doomed_extend_evicts_nothing)
     for (uint32_t times = 0; times < 2; times++) {
         assert_err(TERN_POOL_EXHAUSTED, rig_extend(b.s, 4 * 12, 0, NULL, 0));
         assert_int_equal(sh->free, 5);
-        assert_int_equal(sh->reclaimable, 6);
+        assert_int_equal(sh->evictable, 6);
         assert_int_equal(rig_view(b.rig).evicted_nodes, 0);
     }
     assert_int_equal(rig_depth(b.s, rig_tokens(5, 12), 12), 12);
@@ -134,7 +134,7 @@ TEST(t11_slabs_that_would_not_come_free_are_not_counted)
     assert_err(TERN_POOL_EXHAUSTED, rig_extend(s, 8, 0, NULL, 0));
     assert_int_equal(b.rig->res.shortage.group, 1);
     assert_int_equal(b.rig->res.shortage.free, 1);
-    assert_int_equal(b.rig->res.shortage.reclaimable, 1); /* for each group alone it is enough */
+    assert_int_equal(b.rig->res.shortage.evictable, 1); /* for each group alone it is enough */
     assert_int_equal(rig_view(b.rig).evicted_nodes, 0);
     assert_ok(rig_extend(s, 4, 0, NULL, 0));
     assert_int_equal(rig_view(b.rig).evicted_nodes, 1);

@@ -116,7 +116,7 @@ TEST(extend_exhausted_others_go_on)
     assert_err(TERN_POOL_EXHAUSTED, rig_extend(b.s, 20, 0, NULL, 0));
     assert_int_equal(b.rig->res.shortage.needed, 5);
     assert_int_equal(b.rig->res.shortage.free, 4);
-    assert_int_equal(b.rig->res.shortage.reclaimable, 0);
+    assert_int_equal(b.rig->res.shortage.evictable, 0);
     assert_int_equal(rig_depth(b.s, seq1, 16), 16);
     assert_int_equal(rig_wrong(pinned, 16), 0);
     assert_ok(rig_run_to(b.s, rig_tokens(2, 64), 16));
