@@ -349,14 +349,16 @@ class Decode:
         short = [(r, w) for r in here if (w := min(len(r.whole), r.q.n + REWIND)) > r.q.s.allocated]
         for r, want in short:
             self.batch.extend(r.q.s, allocated=want)
-        for (r, _), op in zip(short, self.batch.run()):
+        answered = [(r, op) for (r, _), op in zip(short, self.batch.run())]
+        for r, op in answered:
             if op.result:
                 r.q.took(op.result)
-            elif isinstance(op.error, tern.Exhausted | tern.Busy):
+        for r, op in answered:  # only now, since one that makes way forgets what it got
+            if isinstance(op.error, tern.Exhausted | tern.Busy):
                 here.remove(r)
                 self.wait(op.error)
                 self.make_way(r)
-            else:
+            elif not op.result:
                 raise op.error or RuntimeError("an operation was not tried")
         return [r for r in here if not r.away]  # room for one may have cost another's
 

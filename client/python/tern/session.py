@@ -93,7 +93,7 @@ class Session:
             r.host_depth,
         )
         self.committed, self.written, self.allocated = taken.committed, taken.written, taken.allocated
-        self.tokens = taken.tokens or self.tokens
+        self.tokens = taken.tokens
         for i in range(r.nruns):
             run = r.runs[i]
             name = self.pool.groups[run.group].name

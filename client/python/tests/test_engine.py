@@ -137,7 +137,9 @@ def test_refusals_are_typed_and_say_why(engine: tern.Engine) -> None:
             s.rewind(41, step=tern.STEP_NONE)
         with pytest.raises(tern.Invalid):
             s.finish(5000, step=tern.STEP_NONE)
-        s.rewind(0, step=tern.STEP_NONE)
+        s.abort(step=tern.STEP_NONE)
+        assert s.tokens == 0 and len(s.table("kv")) == 0  # no turn had finished, so no tokens are kept
+        s.match(range(40))
         with pytest.raises(tern.Invalid, match="no such peer"):
             s.fetch("nobody")
         with pytest.raises(tern.Invalid, match="say one of 'host', 'drop'"):
