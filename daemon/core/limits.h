@@ -43,6 +43,7 @@
 #define CHANGED_MAX          1024   /* nodes that wait to be counted, after a step */
 #define SHORTAGE_RETIRES_MAX 32     /* releases looked at for one shortage answer */
 #define STEPS_UNNAMED_MAX    (1u << 24) /* steps that an engine may finish and name none (E7) */
+#define RESERVE_NODES_MAX    512        /* nodes that join a pool's reserve in one step */
 #define RESET_NODES_MAX      1024       /* nodes of a namespace that was reset, freed in one step */
 
 struct core_limits {
@@ -67,7 +68,8 @@ struct core_limits {
     uint32_t reserved_percent; /* of each table that tenants share: see arena/shares.h */
     uint32_t groups;           /* of a pool; 0: GROUPS_DEFAULT */
     /* Records of a piece in which what is released comes free. 0: as many as GIVE_BACK_VISITS_MAX
-     * at first, and PIECE_VISITS_MAX from then on. */
+     * at first, and PIECE_VISITS_MAX from then on. So many nodes join a reserve in one step, too;
+     * 0: RESERVE_NODES_MAX. */
     uint32_t give_back_visits;
     uint32_t zero;
     uint64_t page_bytes_min;       /* of a pool's pages, in one region */

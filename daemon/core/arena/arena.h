@@ -651,18 +651,12 @@ static inline uint32_t give_back_end(const struct core *c)
     return c->limits.give_back_visits ? c->limits.give_back_visits : GIVE_BACK_VISITS_MAX;
 }
 
-/* Where a piece of work that begins here stops. */
-static inline uint32_t piece_end(const struct core *c)
-{
-    return c->visits + (visits_left(c) > 0 ? PIECE_VISITS_MAX : 0);
-}
-
-/* The same for a further piece of what is released. */
+/* Where a further piece of what is released stops. */
 static inline uint32_t give_back_piece_end(const struct core *c)
 {
     uint32_t most = c->limits.give_back_visits;
 
-    return most > 0 && visits_left(c) > 0 ? c->visits + most : piece_end(c);
+    return c->visits + (visits_left(c) == 0 ? 0 : most > 0 ? most : PIECE_VISITS_MAX);
 }
 
 /* Is something still to be given back, of what was released already? */

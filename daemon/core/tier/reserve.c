@@ -46,9 +46,11 @@ static bool evicting(const struct core *c)
     return false;
 }
 
+/* A piece is counted in nodes that joined or were passed over. A pool that finds no room on the
+ * host takes nothing of it, so those behind it have their turn. */
 bool reserve_flush(struct core *c)
 {
-    uint32_t end = piece_end(c);
+    uint32_t most = c->limits.give_back_visits ? c->limits.give_back_visits : RESERVE_NODES_MAX;
 
     if ((!c->touched && !c->left_over) || evicting(c))
         return true;
@@ -59,10 +61,11 @@ bool reserve_flush(struct core *c)
             p->host_write != HOST_WRITE_BEHIND)
             continue;
         while (p->reserved < wanted(p)) {
-            if (c->visits >= end)
+            if (most == 0 || visits_left(c) == 0)
                 return false;
             if (!fill_one(c, p))
                 break;
+            most--;
         }
     }
     return true;
