@@ -31,6 +31,8 @@
 #define PULL_BUSY_MS_MAX     2000 /* how long a transfer waits for a busy source at most */
 #define PULL_WAIT_MS_MAX     16 /* the longest pause between questions whether enough is published */
 #define COPY_TRIES_MAX       3  /* times in a row that a node is copied to the host */
+#define COPY_WAIT_MS_MAX                                                                           \
+    1000 /* without a copy that begins or ends, who waits for room waits no more */
 #define OPEN_TOKENS_MAX      245760 /* tokens of one message between daemons: they fit one frame */
 #define OFFER_PAGES_MAX      16384 /* pages of one message between daemons, or those of one chunk */
 #define STEP_VISITS_MAX      262144 /* records that loops over nodes visit in one step of the core */

@@ -50,7 +50,7 @@ static void stop_all(void)
 
 FIXTURE(start)
 {
-    start_with("    host_memory: 16M\n", 2u << 20);
+    start_with("    host_memory: 16M\n    host_write_through: true\n", 2u << 20);
     return 0;
 }
 

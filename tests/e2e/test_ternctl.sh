@@ -21,6 +21,7 @@ wrong() {
 
 DRAIN_MS=45000 # it ends with its last session, not before what is asked of it while it drains
 ternd_start "    host_memory: 16M
+    host_write_through: true
 peers:
   - name: other
     address: 127.0.0.1:1

@@ -2,6 +2,7 @@
  * residency on the device is prefix-closed, the reserve, the queue of copies, the loads that
  * sessions wait for, pools and their host tiers. All of it is made anew from the pages and the
  * sessions. See audit.h. */
+#include "core/tree/copies.h"
 #include "oracle/audit.h"
 
 static bool is_back(const struct node *n)
@@ -218,20 +219,24 @@ static void audit_closing(const struct core *c)
 static void audit_counts(const struct core *c)
 {
     uint32_t *resident = audit_scratch(c->limits.pools, sizeof *resident),
-             *reserved = audit_scratch(c->limits.pools, sizeof *reserved);
+             *reserved = audit_scratch(c->limits.pools, sizeof *reserved),
+             *copied = audit_scratch(c->limits.pools, sizeof *copied);
 
     for (uint32_t i = 0; i < c->limits.nodes; i++)
         if (node_at(c, i)->used && node_at(c, i)->depth > 0) {
             resident[node_at(c, i)->pool] += node_on_device(node_at(c, i)) == 1;
             reserved[node_at(c, i)->pool] += node_at(c, i)->reserved;
+            copied[node_at(c, i)->pool] +=
+                copy_goes_to(node_at(c, i), TIER_HOST) && node_at(c, i)->work.copy != COPY_WAITING;
         }
     for (uint32_t i = 0; i < c->limits.pools; i++)
         if (pool_at(c, i)->state != POOL_EMPTY &&
-            (pool_at(c, i)->resident != resident[i] || pool_at(c, i)->reserved != reserved[i]))
-            oracle_fail("audit: pool %u counts %u nodes on the device, %u of the reserve, and has "
-                        "%u and %u",
-                        i, pool_at(c, i)->resident, pool_at(c, i)->reserved, resident[i],
-                        reserved[i]);
+            (pool_at(c, i)->resident != resident[i] || pool_at(c, i)->reserved != reserved[i] ||
+             pool_at(c, i)->writebacks != copied[i]))
+            oracle_fail("audit: pool %u counts %u nodes on the device, %u of the reserve, %u "
+                        "copies, and has %u, %u and %u",
+                        i, pool_at(c, i)->resident, pool_at(c, i)->reserved,
+                        pool_at(c, i)->writebacks, resident[i], reserved[i], copied[i]);
 }
 
 static void audit_tiers(const struct core *c)

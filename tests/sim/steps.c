@@ -233,7 +233,8 @@ void trim(struct sim *w, uint32_t d, struct session *s, uint32_t p, uint32_t ste
 }
 
 static void did_extend(struct sim *w, uint32_t d, struct session *s, const struct step_op *op,
-                       uint32_t variant, const struct op_result *r, const struct table_run *runs)
+                       uint32_t variant, bool alone, const struct op_result *r,
+                       const struct table_run *runs)
 {
     uint32_t a = op->length ? op->length : s->allocated, c = op->written ? op->written : s->written,
              need[GROUPS] = {0};
@@ -256,8 +257,16 @@ static void did_extend(struct sim *w, uint32_t d, struct session *s, const struc
             need[g] =
                 up(a, w->page_tokens[g]) > s->top[g] ? up(a, w->page_tokens[g]) - s->top[g] : 0;
     if (r->err == TERN_BUSY) {
-        if (w->cfg.give_back) /* what the Step closed before may not be free yet */
+        if (need[0] || need[1] || need[2] || need[3])
+            note_need(w, d, s->pool, need); /* what was evicted stays so */
+        if (w->cfg.give_back)               /* what the Step closed before may not be free yet */
             return;
+        if (w->cfg.host_behind && (w->d[d].njobs || !alone || op->tokens.n == 0)) {
+            /* The next operation may have taken what was to be copied. */
+            EXPECT(w->d[d].njobs || !alone, "waits_for_nothing", "BUSY, and no copy is under way");
+            MARK(extend_waits_for_copies);
+            return;
+        }
         EXPECT(op->tokens.n > 0, "extend_busy", "BUSY for an extend without tokens");
         check_store_full(w, d, s, s->ntokens + op->tokens.n);
         return;
@@ -554,7 +563,7 @@ static void did_one(struct sim *w, uint32_t d, const struct plan *p, uint32_t i,
         return;
     }
     switch (op->kind) {
-    case STEP_EXTEND: did_extend(w, d, s, op, p->variant[i], r, runs); break;
+    case STEP_EXTEND: did_extend(w, d, s, op, p->variant[i], p->n == 1, r, runs); break;
     case STEP_COMMIT: did_commit(w, d, s, op, r, runs); break;
     case STEP_FINISH: did_finish(w, d, s, op, r); break;
     case STEP_ABORT: did_abort(w, d, s, op, r); break;

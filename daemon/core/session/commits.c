@@ -95,12 +95,11 @@ static void recurrent_hand_over(struct core *c, struct session *s, struct segmen
 {
     struct pool *p = session_pool(c, s);
     uint32_t need[GROUPS_MAX] = {0}, fresh;
-    struct shortage unused;
 
     need[to.group] = 1;
     if (src->state_at != node_at(c, to.node)->depth || src->pages[to.group].n != 1)
         return;
-    if (!src->arriving && pages_make_room(c, engine_at(c, s->engine), p, need, &unused) != TERN_OK)
+    if (!src->arriving && pages_make_room_now(c, p, need) != TERN_OK)
         return; /* without STATE rather than without going on */
     if (!refill_allowed(c, engine_at(c, s->engine), to, src))
         return;

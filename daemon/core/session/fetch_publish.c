@@ -115,8 +115,9 @@ static const char *end_text(enum tern_err err)
         return "a page arrived twice with bytes that do not match its checksum; nothing of it was "
                "published";
     case TERN_BUSY:
-        return "the peer serves as many transfers as it may, or records have run out here; what "
-               "was published before stays: fetch again in a moment";
+        return "the peer serves as many transfers as it may, records have run out here, or what "
+               "makes way here is copied to the host first; what was published before stays: fetch "
+               "again in a moment";
     case TERN_POOL_EXHAUSTED:
         return "the pool has not that many free pages: close or retract sessions, and fetch again";
     case TERN_UNSUPPORTED:

@@ -228,8 +228,11 @@ static enum tern_err load_start(struct core *c, struct call *call, struct path p
         load_let_go(c, (struct path){path.node, s->load_state_from});
         node_unpin(c, device, REF_TRANSFER);
         return refuse(ret, err,
-                      "the device has not that much room: the session stays as it is; make room, "
-                      "repeat");
+                      err == TERN_BUSY
+                          ? "what makes way for it is evicted in pieces, or copied to the host "
+                            "first: the session stays as it is; repeat in a moment, it goes on"
+                          : "the device has not that much room: the session stays as it is; make "
+                            "room, repeat");
     }
     load_begin(c, path);
     s->load_kib = load_kib(p, need);
@@ -456,10 +459,9 @@ void session_let_go(struct core *c, struct session *s, uint64_t step, struct lis
 static enum tern_err load_more(struct core *c, struct session *s, struct path path)
 {
     uint32_t need[GROUPS_MAX] = {0};
-    struct shortage unused;
 
     TRY(load_need(c, path, need));
-    TRY(pages_make_room(c, engine_at(c, s->engine), session_pool(c, s), need, &unused));
+    TRY(pages_make_room_now(c, session_pool(c, s), need));
     load_begin(c, path);
     return TERN_OK;
 }

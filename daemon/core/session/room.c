@@ -4,6 +4,7 @@
 
 #include "core/memory/pages.h"
 #include "core/session/retires.h"
+#include "core/tier/host.h"
 #include "core/tree/admit.h"
 #include "core/tree/nodes.h"
 #include "core/tree/state.h"
@@ -20,28 +21,66 @@ static enum tern_err shortage_fill(struct core *c, struct engine *e, struct pool
     return TERN_POOL_EXHAUSTED;
 }
 
+/* Where the host is written behind, leaves that go next are copied first, as many as the pages are
+ * that are still missing. True: copies are under way. If none begins or ends for
+ * COPY_WAIT_MS_MAX, leaves go without. */
+static bool copied_first(struct core *c, struct pool *p, const uint32_t *need, uint32_t group)
+{
+    uint32_t leaf = writes_behind(p) ? evict_next(c, p) : NONE, free = group_free(c, p, group),
+             missing = need[group] > free ? need[group] - free : 1;
+
+    if (leaf == NONE || node_on_host(node_at(c, leaf)))
+        return false;
+    return reserve_ahead(c, p, div_up(missing, p->group[group].segment)) &&
+           c->now_ns - p->copy_moved_ns < COPY_WAIT_MS_MAX * NS_PER_MS;
+}
+
 /* T12: superseded STATE first, wherever its pages help; a group of STATE takes STATE alone before
  * whole leaves, and those slab by slab, since what HISTORY gives up helps it only as whole slabs; a
  * group of HISTORY takes STATE only where no leaf may go. */
-static bool make_some(struct core *c, struct pool *p, const uint32_t *need, uint32_t group)
+static enum tern_err make_some(struct core *c, struct pool *p, const uint32_t *need, uint32_t group,
+                               bool copies)
 {
     const struct group *g = &p->group[group];
     uint32_t used = g->held * g->pages_per_slab - g->count[PAGE_FREE];
     bool capped = g->layout.cap_pages && used + need[group] > g->layout.cap_pages;
+    bool state = group_is_state(g);
 
-    if (group_is_state(g))
-        return evict_state(c, p) || (!capped && evict_slab(c, p)) || evict_one(c, p);
-    return (p->reclaim.n > 0 && !capped && evict_state(c, p)) || evict_one(c, p) ||
-           (!capped && evict_state(c, p));
+    if ((state || (p->reclaim.n > 0 && !capped)) && evict_state(c, p))
+        return TERN_OK;
+    if (state && !capped && evict_slab(c, p))
+        return TERN_OK;
+    if (copies && copied_first(c, p, need, group))
+        return TERN_BUSY;
+    return evict_one(c, p) || (!state && !capped && evict_state(c, p)) ? TERN_OK
+                                                                       : TERN_POOL_EXHAUSTED;
+}
+
+static enum tern_err make_copied(struct core *c, struct pool *p, const uint32_t *need,
+                                 uint32_t group)
+{
+    return make_some(c, p, need, group, true);
+}
+
+static enum tern_err make_now(struct core *c, struct pool *p, const uint32_t *need, uint32_t group)
+{
+    return make_some(c, p, need, group, false);
 }
 
 enum tern_err pages_make_room(struct core *c, struct engine *e, struct pool *p,
                               const uint32_t *need, struct shortage *ret)
 {
     uint32_t short_of;
-    enum tern_err err = pages_admit(c, p, p, need, make_some, &short_of);
+    enum tern_err err = pages_admit(c, p, p, need, make_copied, &short_of);
 
     if (err != TERN_POOL_EXHAUSTED)
         return err;
     return gives_back(c) ? TERN_BUSY : shortage_fill(c, e, p, need, short_of, ret);
+}
+
+enum tern_err pages_make_room_now(struct core *c, struct pool *p, const uint32_t *need)
+{
+    uint32_t short_of;
+
+    return pages_admit(c, p, p, need, make_now, &short_of);
 }

@@ -106,7 +106,8 @@ static enum tern_err op_extend(struct core *c, struct actions *out, struct engin
     if (err == TERN_BUSY)
         return refuse_op(
             ret, err,
-            "more has to be evicted, or given back, than one step does: repeat, it goes on");
+            "more has to be evicted, copied to the host or given back first than one step does: "
+            "repeat in a moment, it goes on");
     TRY(err);
     extend_take(c, out, s, need);
     check(tokens_append(c, &s->tokens, op->tokens.v, op->tokens.n, op->tokens.keys,

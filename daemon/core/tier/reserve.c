@@ -1,13 +1,14 @@
 /* The reserve of a pool whose host tier is written behind the device: those of its nodes that leave
  * the device next, in the order in which they would be evicted, with a copy on the host or on its
- * way there. Eviction takes them first and loses nothing. A node that is used leaves the reserve,
- * and its ancestors with it. What must stay true: a node of the reserve has no child on the device
+ * way there. Eviction takes them first and loses nothing; who needs more at once than is ready
+ * waits for copies of the rest (session/room.c). A node that is used leaves the reserve, and its
+ * ancestors with it. What must stay true: a node of the reserve has no child on the device
  * that is not of the reserve. */
 #include "core/tier/host.h"
 #include "core/tree/nodes.h"
 
 /* One of so many nodes of the device. It is held twice, so a larger one costs room on the host. */
-#define RESERVE_PART 16
+#define RESERVE_PART 64
 
 static uint32_t wanted(const struct pool *p)
 {
@@ -37,6 +38,13 @@ static bool fill_one(struct core *c, struct pool *p)
     return true;
 }
 
+bool reserve_ahead(struct core *c, struct pool *p, uint32_t nodes)
+{
+    while (p->reserved < nodes && visits_left(c) > 0 && fill_one(c, p))
+        ;
+    return p->writebacks > 0;
+}
+
 /* What an operator evicts is not to be copied first. */
 static bool evicting(const struct core *c)
 {
@@ -57,8 +65,7 @@ bool reserve_flush(struct core *c)
     for (uint32_t i = 0; i < c->limits.pools; i++) {
         struct pool *p = pool_at(c, i);
 
-        if (p->state != POOL_OPEN || p->tier != TIER_DEVICE || p->tiers[TIER_HOST] == NONE ||
-            p->host_write != HOST_WRITE_BEHIND)
+        if (p->state != POOL_OPEN || p->tier != TIER_DEVICE || !writes_behind(p))
             continue;
         while (p->reserved < wanted(p)) {
             if (most == 0 || visits_left(c) == 0)

@@ -25,11 +25,12 @@ static bool host_lacks_any(const struct pool *p, const struct node *n)
     return false;
 }
 
-static bool host_make_some(struct core *c, struct pool *p, const uint32_t *need, uint32_t group)
+static enum tern_err host_make_some(struct core *c, struct pool *p, const uint32_t *need,
+                                    uint32_t group)
 {
     (void)need;
     (void)group;
-    return host_evict_one(c, p);
+    return host_evict_one(c, p) ? TERN_OK : TERN_POOL_EXHAUSTED;
 }
 
 /* As pages_admit answers. */
@@ -51,6 +52,10 @@ static bool checksums_known(const struct core *c, const struct node *n)
 
 static void writeback_queue(struct core *c, uint32_t slot)
 {
+    struct pool *p = node_pool(c, node_at(c, slot));
+
+    p->writebacks++;
+    p->copy_moved_ns = c->now_ns;
     copy_state_move(&node_at(c, slot)->work.copy, COPY_QUEUED);
     copy_list_push(c, &c->copies_queued, slot);
 }
@@ -311,6 +316,10 @@ static void writeback_fail(struct core *c, uint32_t slot)
 
 void writeback_acked(struct core *c, uint32_t slot, enum tern_err err)
 {
+    struct pool *p = node_pool(c, node_at(c, slot));
+
+    p->writebacks--;
+    p->copy_moved_ns = c->now_ns;
     if (err == TERN_OK) {
         copy_state_move(&node_at(c, slot)->work.copy, COPY_DONE);
         writeback_take(c, slot);

@@ -14,11 +14,11 @@ enum tern_err pages_admit(struct core *c, struct pool *p, const struct pool *roo
     if (!pages_obtainable(room, need, ret_short))
         return TERN_POOL_EXHAUSTED;
     while (!pages_fit(c, room, need, ret_short)) {
-        bool made = evict(c, p, need, *ret_short);
+        enum tern_err made = evict(c, p, need, *ret_short);
 
-        if (visits_left(c) == 0)
+        if (visits_left(c) == 0 || made == TERN_BUSY)
             return TERN_BUSY;
-        check(made); /* it was counted as obtainable */
+        check(made == TERN_OK); /* it was counted as obtainable */
     }
     return TERN_OK;
 }

@@ -6,12 +6,14 @@
 
 #include "core/arena/arena.h"
 
-/* Frees something of `p`'s tree, since `group` lacks pages of need[]. False: there is nothing. */
-typedef bool evictor(struct core *c, struct pool *p, const uint32_t *need, uint32_t group);
+/* Frees something of `p`'s tree, since `group` lacks pages of need[]. BUSY: what goes next is copied
+ * first, and nothing was freed. POOL_EXHAUSTED: there is nothing. */
+typedef enum tern_err evictor(struct core *c, struct pool *p, const uint32_t *need, uint32_t group);
 
 /* Makes need[g] pages of each group free in `room`, which is `p` or a tier of it. POOL_EXHAUSTED:
  * there is not so much to evict, and nothing was; *ret_short is a group that lacks some. BUSY: it
- * would take more than one step may do; what was evicted stays so, and a repetition goes on. */
+ * would take more than one step may do, or the evictor is; what was evicted stays so, and a
+ * repetition goes on. */
 enum tern_err pages_admit(struct core *c, struct pool *p, const struct pool *room,
                           const uint32_t *need, evictor *evict, uint32_t *ret_short);
 

@@ -44,8 +44,10 @@ void copy_forget(struct core *c, uint32_t slot)
     if (n->work.copy == COPY_NONE)
         return;
     check(copy_goes_to(n, TIER_HOST) && n->work.copy != COPY_RUNNING);
-    if (n->work.copy == COPY_QUEUED)
+    if (n->work.copy == COPY_QUEUED) {
         copy_list_remove(c, &c->copies_queued, slot);
+        node_pool(c, n)->writebacks--;
+    }
     copy_pages_free(c, n);
     copy_state_move(&n->work.copy, COPY_NONE);
     node_changed(c, slot);

@@ -82,7 +82,7 @@ bool evict_subtree(struct core *c, uint32_t top)
     return false;
 }
 
-static uint32_t first_leaf(struct core *c, struct pool *p)
+uint32_t evict_next(struct core *c, struct pool *p)
 {
     static const enum heap_kind kinds[] = {HEAP_CLEAN, HEAP_LEAF};
 
@@ -114,7 +114,7 @@ bool evict_leaf(struct core *c, uint32_t slot)
 
 bool evict_one(struct core *c, struct pool *p)
 {
-    uint32_t slot = first_leaf(c, p);
+    uint32_t slot = evict_next(c, p);
 
     return slot != NONE && evict_leaf(c, slot);
 }

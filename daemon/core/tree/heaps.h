@@ -17,10 +17,4 @@ bool tiers_free(const struct node *n);
 bool heap_fits(const struct node *n, enum heap_kind k);
 void heap_remove(const struct core *c, struct pool *p, enum heap_kind k, uint32_t slot);
 
-/* Is the pool's host tier written behind the device? */
-static inline bool writes_behind(const struct pool *p)
-{
-    return p->host_write == HOST_WRITE_BEHIND && p->tiers[TIER_HOST] != NONE;
-}
-
 #endif

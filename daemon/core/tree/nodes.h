@@ -85,11 +85,19 @@ static inline void node_pin(struct core *c, uint32_t slot, enum ref_kind kind)
 void node_unpin(struct core *c, uint32_t slot, enum ref_kind kind);
 /* Marks as used now. Ancestors need no mark: a child that goes hands its last use up. */
 void node_use(struct core *c, uint32_t slot);
+/* Is the pool's host tier written behind the device? */
+static inline bool writes_behind(const struct pool *p)
+{
+    return p->host_write == HOST_WRITE_BEHIND && p->tiers[TIER_HOST] != NONE;
+}
+
 /* To be called when something that kept the node from being evicted has ended. */
 void node_offer(struct core *c, uint32_t slot);
 /* Removes an unpinned leaf of the device: of the reserve first, then the least recently used one,
  * with what is on the host alone below it, if it has no copy itself (T13). False: there is none. */
 bool evict_one(struct core *c, struct pool *p);
+/* The leaf that it would take; NONE for none. */
+uint32_t evict_next(struct core *c, struct pool *p);
 /* A node leaves the device if nobody holds it there and nothing is below it there. False: it stays.
  */
 bool evict_leaf(struct core *c, uint32_t slot);

@@ -185,10 +185,9 @@ const struct setting config_tenant_fields[TENANT_FIELDS] = {
     {"tenants", "host_memory", NULL, VALUE_BYTES, TENANT_FIELD(host_bytes), 0, MEMORY_MAX, "0",
      "Bytes of the host tier, in each region; 0: none"},
     {"tenants", "host_write_through", NULL, VALUE_BOOL, TENANT_FIELD(host_write_through), 0, 0,
-     "true",
-     "Copy each prefix to the host tier as soon as it is committed, so both hold it; else when it "
-     "is "
-     "among those that make way next, so both hold more"},
+     "false",
+     "Copy each prefix to the host tier as soon as it is committed, so both hold it and nobody "
+     "waits; else when it is about to make way, so both hold more"},
     {"tenants", "regions", NULL, VALUE_COUNT, TENANT_FIELD(regions), 1, RANKS_MAX, "1",
      "Regions of memory, one a device: an engine takes one a rank, and engines on different "
      "devices "

@@ -150,7 +150,7 @@ static bool take_fetches(struct decode *d)
 
         if (turn && turn->state == TURN_FETCHING)
             take_fetched(d, &a);
-        else if (turn && ((turn->state == TURN_LOADING && !turn_loaded(&d->e, turn, &a)) ||
+        else if (turn && ((turn->state == TURN_LOADING && !pressure_loaded(&d->e, turn, &a)) ||
                           (turn->state == TURN_RECOVERING && !pressure_recovered(&d->e, turn, &a))))
             return false;
     }

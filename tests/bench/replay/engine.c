@@ -246,6 +246,7 @@ bool turn_load_host(struct engine *e, struct turn *turn)
     if (depth <= turn->matched || tern_submit_fetch(e->tern, turn->session, NULL, 0, depth,
                                                     (uint64_t)(turn - e->turns)) != TERN_OK)
         return false;
+    turn->host_depth = depth;
     turn->state = TURN_LOADING;
     return true;
 }
@@ -256,6 +257,7 @@ bool turn_loaded(struct engine *e, struct turn *turn, const struct tern_answer *
     const struct tern_result *r = a->results;
 
     turn->state = TURN_MATCHED;
+    turn->host_depth = 0;
     if (a->n == 0)
         return true;
     now = r->lengths.committed;

@@ -117,7 +117,7 @@ bool turn_extended(struct engine *e, struct turn *turn, const struct tern_result
 
 /* Asks the host tier for what it has beyond the match. False: it has nothing, or is not asked. */
 bool turn_load_host(struct engine *e, struct turn *turn);
-/* Its answer: the turn is MATCHED, whatever came. False if pages are missing in it. */
+/* Its answer but BUSY: the turn is MATCHED, whatever came. False if pages are missing in it. */
 bool turn_loaded(struct engine *e, struct turn *turn, const struct tern_answer *a);
 
 /* What may be begun: always if nothing else is under way, else only after something has ended since

@@ -82,7 +82,6 @@ static void begin(struct prefill *p, struct turn *turn)
         b->match_ns[n] = ns < UINT32_MAX ? (uint32_t)ns : UINT32_MAX;
     count(&b->match_n, 1);
     turn->best = best_match(p, turn);
-    turn_load_host(&p->e, turn);
 }
 
 /* Fills idle turns with new requests, but not while one waits to be begun again, or to come back:
@@ -199,6 +198,8 @@ static bool plan(struct prefill *p, struct turn *turn)
     uint32_t n = turn->prompt.input_length;
 
     if (pressure_rests(turn, clock_ns()))
+        return true;
+    if (turn->state == TURN_MATCHED && turn_load_host(e, turn))
         return true;
     if (turn->state == TURN_MATCHED && n > turn->ready)
         plan_piece(e, turn);
@@ -441,7 +442,7 @@ static bool take_submitted(struct prefill *p)
         struct turn *turn = a.cookie < e->nturns ? &e->turns[a.cookie] : NULL;
 
         if (turn && turn->state == TURN_LOADING) {
-            ok = turn_loaded(e, turn, &a);
+            ok = pressure_loaded(e, turn, &a);
         } else if (turn && turn->state == TURN_RECOVERING) {
             ok = pressure_recovered(e, turn, &a);
             if (turn->state == TURN_HANDED && turn->handed == HANDED_ANSWERED)

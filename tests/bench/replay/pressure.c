@@ -22,6 +22,8 @@ bool turn_went_well(struct engine *e, struct turn *turn, const struct tern_resul
 {
     if (result->err == TERN_POOL_EXHAUSTED)
         pressure_note(e, turn, &result->shortage);
+    else if (result->err == TERN_BUSY)
+        pressure_wait(e, turn); /* what makes way is copied first */
     else if (result->err != TERN_OK)
         turn_give_up(e, turn, result->err);
     return result->err == TERN_OK;
@@ -316,6 +318,17 @@ bool pressure_recovered(struct engine *e, struct turn *turn, const struct tern_a
     if (turn->back == TURN_WRITTEN && turn->ready < turn->prompt.input_length)
         turn->state = TURN_MATCHED; /* its last tokens are to be computed again */
     return true;
+}
+
+bool pressure_loaded(struct engine *e, struct turn *turn, const struct tern_answer *a)
+{
+    if (a->err == TERN_BUSY) {
+        turn->state = TURN_MATCHED;
+        pressure_wait(e, turn);
+        return true;
+    }
+    pressure_over(e, turn);
+    return turn_loaded(e, turn, a);
 }
 
 uint64_t pressure_due_ns(const struct engine *e, uint64_t now_ns)

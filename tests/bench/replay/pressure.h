@@ -26,6 +26,9 @@ bool pressure_act(struct engine *e);
  * table was compared. False as above. */
 bool pressure_recovered(struct engine *e, struct turn *turn, const struct tern_answer *a);
 
+/* The answer to what turn_load_host asked for. BUSY: it is asked again, in a while. */
+bool pressure_loaded(struct engine *e, struct turn *turn, const struct tern_answer *a);
+
 /* When there may be something to do here; UINT64_MAX: only an answer or an end can bring it. */
 uint64_t pressure_due_ns(const struct engine *e, uint64_t now_ns);
 

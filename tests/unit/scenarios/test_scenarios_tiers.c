@@ -53,6 +53,7 @@ TEST(tiers_a_long_prefix_comes_back_whole_from_both)
     assert_true(on_device(&b, 1, 4) && !on_host(&b, 1, 4)); /* an ancestor on the device alone */
     assert_true(on_host(&b, 1, 80) && !on_device(&b, 1, 80));
     assert_ok(rig_match(b.s, seq1, 80));
+    assert_int_equal(fetch_back(b.s), TERN_BUSY); /* what makes way is copied first */
     assert_leaves_whole(fetch_back(b.s), b.s, 80);
     assert_int_equal(rig_wrong(b.s, 80), 0);
     bench_ends_clean(&b);
@@ -70,6 +71,7 @@ TEST(tiers_what_a_host_ref_needs_stays)
         put(&b, seed, 4);
     for (uint32_t depth = 4; depth <= 16; depth += 4)
         assert_true(on_host(&b, 1, depth));
+    assert_int_equal(rig_recover_now(b.s), TERN_BUSY); /* what makes way is copied first */
     assert_ok(rig_recover_now(b.s));
     assert_int_equal(rig_wrong(b.s, 16), 0);
     bench_ends_clean(&b);
@@ -89,6 +91,41 @@ TEST(tiers_what_is_used_again_is_not_held_twice)
         put(&b, seed, 4);
     assert_true(on_device(&b, 1, 4));
     assert_true(is_there(&b, 2, 4));
+    bench_ends_clean(&b);
+}
+
+/* T16: who needs more at once than is ready waits for copies of the rest, and nothing is lost. */
+TEST(tiers_what_makes_way_for_a_long_extend_is_copied_first)
+{
+    struct bench b = behind(16, 16);
+    uint32_t there = 0;
+
+    for (uint32_t seed = 1; seed <= 16; seed++)
+        put(&b, seed, 4);
+    b.rig->automatic = BY_HAND(RIG_COPY);
+    assert_int_equal(rig_extend(b.s, 48, 0, NULL, 0), TERN_BUSY);
+    assert_int_equal(rig_extend(b.s, 48, 0, NULL, 0), TERN_BUSY); /* they are not there yet */
+    rig_runs_free(b.rig);
+    assert_ok(rig_extend(b.s, 48, 0, NULL, 0));
+    for (uint32_t seed = 1; seed <= 16; seed++)
+        there += is_there(&b, seed, 4);
+    assert_int_equal(there, 16);
+    bench_ends_clean(&b);
+}
+
+/* T16: nobody waits for ever for copies that do not end. */
+TEST(tiers_copies_that_do_not_end_are_not_waited_for)
+{
+    struct bench b = behind(16, 16);
+
+    for (uint32_t seed = 1; seed <= 16; seed++)
+        put(&b, seed, 4);
+    b.rig->automatic = BY_HAND(RIG_COPY);
+    assert_int_equal(rig_extend(b.s, 8, 0, NULL, 0), TERN_BUSY);
+    b.rig->now_ns += (COPY_WAIT_MS_MAX - 1) * NS_PER_MS;
+    assert_int_equal(rig_extend(b.s, 8, 0, NULL, 0), TERN_BUSY);
+    b.rig->now_ns += NS_PER_MS;
+    assert_ok(rig_extend(b.s, 8, 0, NULL, 0));
     bench_ends_clean(&b);
 }
 

@@ -129,7 +129,7 @@ TEST(config_every_section_is_read)
         "tenants:\n"
         "  - {name: default, socket: /tmp/1.sock, memory: 1048576, regions: 2, conns_max: 7}\n"
         "  - {name: two, socket: /tmp/2.sock, mode: \"0600\", memory: 2M, host_memory: 3M, "
-        "host_write_through: false, sessions_max: 8}\n");
+        "host_write_through: true, sessions_max: 8}\n");
 
     assert_string_equal(c->node, "prefill-1");
     assert_string_equal(c->listen.host, "::1");
@@ -171,8 +171,8 @@ TEST(config_every_section_is_read)
     assert_int_equal(planned[1].regions, c->tenants[1].regions);
     assert_int_equal(planned[1].memory_bytes, c->tenants[1].memory_bytes);
     assert_int_equal(planned[1].host_bytes, 3u << 20);
-    assert_int_equal(planned[1].host_write, HOST_WRITE_BEHIND);
-    assert_int_equal(planned[0].host_write, HOST_WRITE_THROUGH);
+    assert_int_equal(planned[1].host_write, HOST_WRITE_THROUGH);
+    assert_int_equal(planned[0].host_write, HOST_WRITE_BEHIND);
 }
 
 /* Host pages have records like any other, and their memory counts against the machine's. */
