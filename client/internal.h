@@ -65,7 +65,7 @@ enum {
 
 struct asked {
     uint8_t kind;
-    uint32_t length, written;
+    uint32_t length, written, appended; /* tokens */
 };
 
 struct pending {

@@ -48,19 +48,51 @@ static void refused_depth(uint32_t depth, const struct tern_result *r, char *ret
              depth, r->align, lower, below + r->align, r->lengths.committed, r->lengths.written);
 }
 
+/* The first rule that the lengths of an extend break; "" for none of them. */
+static const char *broken_by_extend(const struct asked *a, const struct tern_result *r)
+{
+    uint32_t allocated = a->length ? a->length : r->lengths.allocated;
+
+    if (a->written && a->written < r->lengths.written)
+        return "less is written than before: only a rewind takes tokens back; ";
+    if (allocated < r->lengths.allocated)
+        return "less is allocated than before: only a rewind gives pages back; ";
+    if (a->written > allocated)
+        return "more is written than allocated: say what is allocated, too; ";
+    if (a->written > r->tokens + a->appended)
+        return "more is written than there are tokens: append them in this call or before; ";
+    return "";
+}
+
+/* The same of an operation with one length. */
+static const char *broken_by_length(const struct asked *a, const struct tern_result *r)
+{
+    if (a->length < r->lengths.committed)
+        return "that is below what is committed, which stays; ";
+    if (a->length > r->lengths.allocated)
+        return "that is more than is allocated; ";
+    if (a->kind == CLIENT_COMMIT && a->length > r->lengths.written)
+        return "that is more than is written: say with tern_extend what is written; ";
+    return "";
+}
+
 static void refused_lengths(const struct asked *a, const struct tern_result *r, char *ret)
 {
     char with[64] = "";
+    const char *broken = "";
 
-    if (a->kind == CLIENT_EXTEND)
+    if (a->kind == CLIENT_EXTEND) {
         snprintf(with, sizeof(with), " with written %u and allocated %u", a->written, a->length);
-    else if (length_names[a->kind])
+        broken = broken_by_extend(a, r);
+    } else if (length_names[a->kind]) {
         snprintf(with, sizeof(with), " with %s %u", length_names[a->kind], a->length);
+        broken = broken_by_length(a, r);
+    }
     snprintf(ret, QUICK_TEXT_MAX,
-             "%s%s is refused: the session has committed %u, written %u, allocated %u and %u "
-             "tokens; correct the lengths, or recover the session if it is retracted",
-             names[a->kind], with, r->lengths.committed, r->lengths.written, r->lengths.allocated,
-             r->tokens);
+             "%s%s is refused: %sthe session has committed %u, written %u, allocated %u and %u "
+             "tokens",
+             names[a->kind], with, broken, r->lengths.committed, r->lengths.written,
+             r->lengths.allocated, r->tokens);
 }
 
 /* Which pages are missing, and whether a step is worth waiting for. What is free may be enough for
@@ -103,7 +135,10 @@ uint8_t asked_of(uint16_t type)
 
 struct asked asked_op(const struct client_op *op)
 {
-    return (struct asked){.kind = (uint8_t)op->kind, .length = op->length, .written = op->written};
+    return (struct asked){.kind = (uint8_t)op->kind,
+                          .length = op->length,
+                          .written = op->written,
+                          .appended = op->tokens.n};
 }
 
 /* Behind the daemon's words. */

@@ -369,25 +369,26 @@ TERN_API enum tern_err tern_match(struct tern *t, tern_session s, const struct t
  *   BUSY            A record that the daemon needs is not free, for instance because too many
  *                   releases wait for a step. Repeat the operation after the next step.
  *
- * What a session is before and after; C, W, A: committed, written and allocated length.
+ * What a session is before and after; C, W, A: committed, written and allocated length; T: tokens
+ * in its list. C <= W <= A and W <= T hold always.
  *
- *   call                    needs                  committed   written       allocated
- *   tern_session_open                              0           0             0
- *   tern_match, empty       W = 0                  matched     matched       matched
- *   tern_match, resumed     common >= C            C           min(W,        as written
- *                                                              common)
- *   tern_extend             C <= W <= A <= new     C           `written`     `allocated`
- *   tern_commit             C <= depth <= W        depth       W             A
- *   tern_rewind             C <= length <= A       C           min(W, len)   length
- *   tern_finish             C <= length <= A       C           min(W, len)   length
- *   tern_slide              next_commit > C        C           W             A
- *   tern_snapshot_release                          C           W             A
- *   tern_fetch              A = C                  what came   as committed  as committed
- *   tern_abort, in a turn   (always)               0           0             0
- *   tern_session_close      (always)               the handle is GONE
- *   tern_retract, DROP      no fetch under way     C           C             C; it is away
- *   tern_retract, HOST      no fetch under way     C           W             A; it is away
- *   tern_recover            away                   C           what is there as written
+ *   call                   needs              committed  written        allocated    tokens
+ *   tern_session_open                         0          0              0            0
+ *   tern_match, empty      W = 0              matched    matched        matched      the prompt
+ *   tern_match, resumed    common >= C        C          min(W, common) as written   the prompt
+ *   tern_extend            no length shrinks  C          `written`      `allocated`  T + append
+ *   tern_commit            C <= depth <= W    depth      W              A            T
+ *   tern_rewind            C <= length <= A   C          min(W, length) length       min(T, length)
+ *   tern_finish            C <= length <= A   C          min(W, length) length       min(T, length)
+ *   tern_slide             next_commit > C    C          W              A            T
+ *   tern_snapshot_release                     C          W              A            T
+ *   tern_fetch             A = C              what came  as committed   as committed T
+ *   tern_abort, in a turn  (always)           0          0              0            of the last
+ *                                                                                    finished turn
+ *   tern_session_close     (always)           the handle is GONE
+ *   tern_retract, DROP     no fetch under way C          C              C; away      T
+ *   tern_retract, HOST     no fetch under way C          W              A; away      T
+ *   tern_recover           away               C          what is there  as written   T
  *
  * While a session is away only tern_recover, tern_retract, tern_fetch_cancel, tern_abort and
  * tern_session_close may be used on it; while a fetch or a recover is under way, the same. */
@@ -405,7 +406,8 @@ TERN_API enum tern_err tern_extend(struct tern *t, tern_session s, const struct 
  * ret->lengths.committed says how far it got; a depth that was committed before changes nothing. */
 TERN_API enum tern_err tern_commit(struct tern *t, tern_session s, uint32_t depth, uint64_t step,
                                    uint32_t deadline_ms, struct tern_result *ret);
-/* Gives back what is behind `length`: speculative tokens that were rejected. */
+/* Gives back the pages behind `length`, and cuts the list of tokens there, also where no page comes
+ * free: speculative tokens that were rejected. */
 TERN_API enum tern_err tern_rewind(struct tern *t, tern_session s, uint32_t length, uint64_t step,
                                    uint32_t deadline_ms, struct tern_result *ret);
 /* Ends a turn and keeps the session for the next one. length: the tokens that it keeps, from the

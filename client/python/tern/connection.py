@@ -136,7 +136,11 @@ class Connection:
 
 class Engine:
     """What this process has joined. Leaving the `with` block closes the connection, and so leaves
-    the engine."""
+    the engine.
+
+    connection, name: as it was joined
+    last_step: the number of the last `with engine.step()`, 0 before the first
+    """
 
     def __init__(self, connection: Connection, name: str) -> None:
         self.connection, self.name = connection, name
@@ -197,7 +201,14 @@ class Engine:
 
 
 class Pool:
-    """A mapped pool: pages as arrays, and the sessions that run in it."""
+    """A mapped pool: pages as arrays, and the sessions that run in it.
+
+    engine, connection: whose it is
+    handle: its number, as tern.h has it
+    groups: its kinds of pages, as they were given to open_pool
+    align_tokens: prefixes are shared in chunks of so many tokens (L)
+    nbytes: of this process's mapping
+    """
 
     def __init__(
         self, engine: Engine, handle: int, mapped: ct.c_void_p, groups: tuple[Group, ...], align_tokens: int

@@ -6,6 +6,7 @@ import ctypes as ct
 import math
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -20,7 +21,7 @@ ROLES = {"scheduler": 0, "worker": 1, "both": 2}
 MODES = {"host": 0, "drop": 1}
 
 Ids = npt.NDArray[np.uint32]
-TokenList = Sequence[int] | npt.NDArray[np.uint32]
+TokenList = Sequence[int] | npt.NDArray[np.integer[Any]]
 
 
 def choice(table: dict[str, int], what: str, word: str) -> int:
@@ -96,10 +97,24 @@ class CTokens:
     keys: object = field(default=None)
 
 
+def c_ids(tokens: TokenList) -> Ids:
+    """The tokens as the daemon compares them. Invalid: one of them is no 32-bit id."""
+    given = np.asarray(tokens)
+    if given.ndim != 1:
+        raise Invalid(f"tokens are a list of numbers, not of shape {given.shape}")
+    if given.dtype == np.uint32:
+        return np.ascontiguousarray(given)
+    if given.dtype.kind not in "iu" and len(given):
+        raise Invalid(f"tokens are integers below 2**32, not {given.dtype}")
+    wrong = (given < 0) | (given > 0xFFFFFFFF) if len(given) else given
+    if wrong.any():
+        at = int(wrong.argmax())
+        raise Invalid(f"token {given[at]} at position {at} is no 32-bit id")
+    return given.astype(np.uint32)
+
+
 def c_tokens(tokens: TokenList, keys: Iterable[ExtraKey] = (), base: int = 0) -> CTokens:
-    ids = np.ascontiguousarray(tokens, dtype=np.uint32)
-    if ids.ndim != 1:
-        raise Invalid(f"tokens are a list of numbers, not of shape {ids.shape}")
+    ids = c_ids(tokens)
     listed = [_lib.ExtraKey(k.position, 0, k.hi, k.lo) for k in keys]
     array = (_lib.ExtraKey * len(listed))(*listed)
     c = _lib.Tokens(

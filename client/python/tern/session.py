@@ -52,8 +52,15 @@ def shortage_of(c: _lib.Shortage, pool: Pool) -> Shortage:
 
 class Session:
     """One request, or all turns of one conversation. `table(group)` is its block table, kept up to
-    date by every answer. In a `with` block it is closed at the end, at the last step that was named
-    to it, so name the step of each kernel that touches its pages."""
+    date by every answer. In a `with` block it is closed at the end, at the highest step that was
+    named to it, so name the step of each kernel that touches its pages.
+
+    pool, connection: what it was opened with
+    handle: its number, as tern.h has it
+    committed, written, allocated: its three lengths, in tokens, as the last answer told them
+    tokens: how many tokens its list has
+    open: it was not closed, and is not GONE
+    """
 
     def __init__(self, pool: Pool, ns: Namespace, *, deadline_ms: int = 0) -> None:
         self.pool, self.connection = pool, pool.connection

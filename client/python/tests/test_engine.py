@@ -5,6 +5,7 @@ from __future__ import annotations
 import gc
 import itertools
 from collections.abc import Iterator
+from typing import Any
 
 import numpy as np
 import pytest
@@ -133,13 +134,27 @@ def test_refusals_are_typed_and_say_why(engine: tern.Engine) -> None:
             s.commit(32, step=0)
         with pytest.raises(tern.Invalid, match="depth 30 is no multiple of 16: use 16 or 32"):
             s.commit(30, step=tern.STEP_NONE)
-        with pytest.raises(tern.Invalid, match="rewind.* 41"):
+        with pytest.raises(tern.Invalid, match="rewind with length 41 is refused: that is more than is allocated"):
             s.rewind(41, step=tern.STEP_NONE)
-        with pytest.raises(tern.Invalid):
+        with pytest.raises(tern.Invalid, match="more than is allocated; the session has committed 0, written 40"):
             s.finish(5000, step=tern.STEP_NONE)
+        with pytest.raises(tern.Invalid, match="more is written than there are tokens: append them"):
+            s.extend(append=[40], written=42, allocated=48)
+        with pytest.raises(tern.Invalid, match="more is written than allocated"):
+            s.extend(append=[40], written=41)
+        with pytest.raises(tern.Invalid, match="less is written than before: only a rewind"):
+            s.extend(written=39)
+        with pytest.raises(tern.Invalid, match="less is allocated than before: only a rewind"):
+            s.extend(allocated=39)
+        s.extend(allocated=48)
+        with pytest.raises(tern.Invalid, match="more than is written: say with tern_extend"):
+            s.commit(48, step=tern.STEP_NONE)
+        s.commit(32, step=tern.STEP_NONE)
+        with pytest.raises(tern.Invalid, match="below what is committed, which stays"):
+            s.rewind(31, step=tern.STEP_NONE)
         s.abort(step=tern.STEP_NONE)
         assert s.tokens == 0 and len(s.table("kv")) == 0  # no turn had finished, so no tokens are kept
-        s.match(range(40))
+        assert s.match(range(40)).matched == 32
         with pytest.raises(tern.Invalid, match="no such peer"):
             s.fetch("nobody")
         with pytest.raises(tern.Invalid, match="say one of 'host', 'drop'"):
@@ -162,7 +177,7 @@ def test_a_session_gives_way_and_comes_back(engine: tern.Engine) -> None:
         engine.connection.wait_published(step)
         for mode in ("drop", "host"):
             s.retract(mode, step=step)
-            with pytest.raises(tern.Invalid):
+            with pytest.raises(tern.Invalid, match="retracted: Recover it first"):
                 s.extend(allocated=48)
             s.recover(deadline_ms=10000)
             assert s.written == (32 if mode == "drop" else 40)
@@ -171,6 +186,21 @@ def test_a_session_gives_way_and_comes_back(engine: tern.Engine) -> None:
             write(pool, s, first, 40)
             s.extend(written=40)
             assert wrong(pool, s, 40) == 0
+    pool.close()
+
+
+def test_tokens_are_32_bit_ids(engine: tern.Engine) -> None:
+    pool = engine.open_pool([KV], bytes=POOL)
+    with pool.session(ns("ids")) as s:
+        wrong: list[Any] = [[1, -1], [1, 2**32 + 5], np.array([1, -1]), [1, 2**70], [1.5], ["a"]]
+        for tokens in wrong:
+            with pytest.raises(tern.Invalid, match="token|integers"):
+                s.match(tokens)
+        with pytest.raises(tern.Invalid, match="token -1 at position 1 is no 32-bit id"):
+            s.match([1, -1])
+        assert s.match([0, 2**32 - 1]).tokens == 2
+        assert s.match(np.array([0, 2**32 - 1, 7], np.int64)).tokens == 3
+        assert s.match([0, 2**32 - 1, 7, *np.array([8], np.uint16)]).tokens == 4
     pool.close()
 
 

@@ -293,9 +293,10 @@ static enum tern_err apply(struct core *c, struct actions *out, struct engine *e
         if (s->releasing)
             return refuse_op(ret, TERN_BUSY, RELEASING);
         if (s->state == SESSION_FETCHING || s->state == SESSION_LOADING)
-            return TERN_BUSY;
+            return refuse_op(ret, TERN_BUSY,
+                             "a fetch or a recover of it is under way: wait for its answer");
         if (session_away(s))
-            return TERN_INVALID; /* retracted: Recover it first */
+            return refuse_op(ret, TERN_INVALID, "the session is retracted: Recover it first");
         if (s->state == SESSION_MATCHING)
             return refuse_op(ret, TERN_INVALID, MATCH_INCOMPLETE);
     }
