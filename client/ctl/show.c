@@ -133,10 +133,11 @@ static void show_host(const json_t *host, uint64_t reserved)
     else if (j_u64(host, "bytes") == 0)
         printf("  host tier %s reserved, no pool uses it", human_bytes(reserved));
     else
-        printf("  host tier %s of %s: %s nodes copied there, %s failed, %s loaded back, %s on the "
-               "way",
+        printf("  host tier %s of %s: %s nodes copied there, %s failed, %s gone without a copy, "
+               "%s loaded back, %s on the way",
                human_bytes(j_u64(host, "bytes")), human_bytes(reserved), num(host, "host_copies"),
-               num(host, "host_copies_failed"), num(host, "host_loads"), num(host, "copies"));
+               num(host, "host_copies_failed"), num(host, "host_uncopied"), num(host, "host_loads"),
+               num(host, "copies"));
     printf("; retracts %s, recovers %s, undone %s\n", num(host, "retracts"), num(host, "recovers"),
            num(host, "retracts_undone"));
 }

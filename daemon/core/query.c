@@ -257,6 +257,7 @@ void core_view(const struct core *c, struct core_view *ret)
     ret->host_copies = c->host_copies;
     ret->host_copies_failed = c->host_copies_failed;
     ret->host_copies_again = c->host_copies_again;
+    ret->host_uncopied = c->host_uncopied;
     ret->host_loads = c->host_loads;
     ret->retracts = c->retracts;
     for (uint32_t i = 0; i < c->limits.tenants; i++)

@@ -141,6 +141,8 @@ struct core_view {
     struct pull_id oldest_quarantine; /* the pull that holds them; gen 0: none */
     uint64_t host_copies, host_copies_failed, host_loads; /* nodes copied to host memory, back */
     uint64_t host_copies_again;                           /* that failed and were begun anew */
+    uint64_t
+        host_uncopied; /* nodes that left the device without one, though there is a host tier */
     uint64_t retracts, recovers;
     uint64_t retracts_undone;         /* a copy was given up: those sessions run on */
     uint32_t copies;                  /* under way now, a node each */

@@ -454,8 +454,8 @@ struct core {
     uint32_t nengines, npools, nclosing;
     uint64_t errors[TERN_ERR_COUNT];
     uint64_t evicted_nodes, evicted_pages, corrupt_detected, pages_pulled, pages_served, dup_chunks;
-    uint64_t host_copies, host_copies_failed, host_copies_again, host_loads, evicted_host, retracts,
-        recovers;
+    uint64_t host_copies, host_copies_failed, host_copies_again, host_uncopied, host_loads,
+        evicted_host, retracts, recovers;
 };
 
 /* A sanitizer can't see past the end of one of the arena's arrays: where TERN_CHECK_BOUNDS is

@@ -105,8 +105,10 @@ bool evict_leaf(struct core *c, uint32_t slot)
 {
     if (!device_frees(node_at(c, slot)))
         return false;
-    if (!node_on_host(node_at(c, slot)))
+    if (!node_on_host(node_at(c, slot))) {
+        c->host_uncopied += node_pool(c, node_at(c, slot))->tiers[TIER_HOST] != NONE;
         return evict_subtree(c, slot);
+    }
     c->evicted_nodes++;
     c->evicted_pages += node_demote(c, slot);
     return true;

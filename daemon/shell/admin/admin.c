@@ -193,6 +193,7 @@ static void status_host(const struct admin_ctx *ctx, const struct core_view *v,
     text_u64(out, "host_copies", v->host_copies);
     text_u64(out, "host_copies_failed", v->host_copies_failed);
     text_u64(out, "host_copies_again", v->host_copies_again);
+    text_u64(out, "host_uncopied", v->host_uncopied);
     text_u64(out, "host_loads", v->host_loads);
     text_u64(out, "copies", v->copies);
     text_u64(out, "copied_bytes", ctx->mem.copied_bytes);

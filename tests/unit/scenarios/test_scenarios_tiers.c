@@ -110,6 +110,7 @@ TEST(tiers_what_makes_way_for_a_long_extend_is_copied_first)
     for (uint32_t seed = 1; seed <= 16; seed++)
         there += is_there(&b, seed, 4);
     assert_int_equal(there, 16);
+    assert_int_equal(rig_view(b.rig).host_uncopied, 0);
     bench_ends_clean(&b);
 }
 
@@ -124,8 +125,10 @@ TEST(tiers_copies_that_do_not_end_are_not_waited_for)
     assert_int_equal(rig_extend(b.s, 8, 0, NULL, 0), TERN_BUSY);
     b.rig->now_ns += (COPY_WAIT_MS_MAX - 1) * NS_PER_MS;
     assert_int_equal(rig_extend(b.s, 8, 0, NULL, 0), TERN_BUSY);
+    assert_int_equal(rig_view(b.rig).host_uncopied, 0);
     b.rig->now_ns += NS_PER_MS;
     assert_ok(rig_extend(b.s, 8, 0, NULL, 0));
+    assert_int_equal(rig_view(b.rig).host_uncopied, 1);
     bench_ends_clean(&b);
 }
 
