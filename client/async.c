@@ -61,13 +61,15 @@ enum tern_err tern_submit_match(struct tern *t, tern_session s, const struct ter
 }
 
 enum tern_err tern_submit_fetch(struct tern *t, tern_session s, const char *peer, uint32_t at_least,
-                                uint32_t depth, uint64_t cookie)
+                                uint32_t depth, uint64_t step, uint64_t cookie)
 {
-    struct quick_request q = {.type = FRAME_FETCH,
-                              .session = s,
-                              .fetch = {.peer = peer, .depth = depth, .at_least = at_least}};
+    struct quick_request q = {
+        .type = FRAME_FETCH,
+        .session = s,
+        .fetch = {.peer = peer, .depth = depth, .at_least = at_least, .step = step}};
 
     TRY(check_peer(t, peer));
+    TRY(check_step(t, step));
     return async_quick(t, &q, NULL, 1, cookie);
 }
 

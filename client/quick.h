@@ -65,6 +65,7 @@ struct quick_request {
         struct {
             const char *peer; /* NULL: the host tier */
             uint32_t depth, at_least, wait_ms;
+            uint64_t step;
         } fetch;
         uint64_t wait_step; /* not 0: a body is never empty */
     };

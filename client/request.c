@@ -95,7 +95,8 @@ static enum tern_err bring(struct tern *t, const struct quick_request *q, uint32
 }
 
 enum tern_err tern_fetch(struct tern *t, tern_session s, const char *peer, uint32_t at_least,
-                         uint32_t depth, uint32_t deadline_ms, struct tern_result *ret)
+                         uint32_t depth, uint64_t step, uint32_t deadline_ms,
+                         struct tern_result *ret)
 {
     uint32_t patience_ms = deadline_ms ? deadline_ms : TERN_DEADLINE_DEFAULT_MS;
     struct quick_request q = {.type = FRAME_FETCH,
@@ -103,9 +104,11 @@ enum tern_err tern_fetch(struct tern *t, tern_session s, const char *peer, uint3
                               .fetch = {.peer = peer,
                                         .depth = depth,
                                         .at_least = at_least,
-                                        .wait_ms = patience_ms - patience_ms / 4}};
+                                        .wait_ms = patience_ms - patience_ms / 4,
+                                        .step = step}};
 
     TRY(check_peer(t, peer));
+    TRY(check_step(t, step));
     return bring(t, &q, deadline_ms, ret);
 }
 
@@ -137,7 +140,7 @@ static void take_retracted(const Tern__Wire__RetractReply *reply, struct tern_re
     if (l)
         ret->lengths = (struct tern_lengths){l->committed, l->written, l->allocated};
     if (s)
-        ret->shortage = (struct tern_shortage){s->group,       s->needed,   s->free,
+        ret->shortage = (struct tern_shortage){s->group,     s->needed,   s->free,
                                                s->evictable, s->retiring, s->until_step};
 }
 

@@ -166,7 +166,8 @@ enum message_body {
     F(fetch, peer, PEER, 0)                                                                        \
     F(fetch, depth, U32, 0)                                                                        \
     F(fetch, at_least, U32, 0)                                                                     \
-    F(fetch, wait_ms, U32, 0)
+    F(fetch, wait_ms, U32, 0)                                                                      \
+    F(fetch, step, U64, 0)
 #define REQUEST_FETCH_CANCEL(F) F(fetch_cancel, session, SESSION, 0)
 #define REQUEST_RETRACT(F)                                                                         \
     F(retract, session, SESSION, 0)                                                                \

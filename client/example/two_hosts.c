@@ -97,7 +97,7 @@ static uint32_t decode(struct host *h, const char *peer, uint32_t n, struct tern
     uint32_t done;
 
     begin(h, n);
-    took(h, tern_fetch(h->tern, h->session, peer, n / L * L, 0, 10000, &h->r));
+    took(h, tern_fetch(h->tern, h->session, peer, n / L * L, 0, TERN_STEP_NONE, 10000, &h->r));
     took(h, tern_extend(h->tern, h->session, NULL, 0, n + DRAFT, 0, &h->r));
     compute(h, h->r.lengths.written, n + DRAFT); /* the rest of the prompt, and a draft */
     n += said.n;                                 /* of which the model takes two tokens */

@@ -382,7 +382,8 @@ TERN_API enum tern_err tern_match(struct tern *t, tern_session s, const struct t
  *   tern_finish            C <= length <= A   C          min(W, length) length       min(T, length)
  *   tern_slide             next_commit > C    C          W              A            T
  *   tern_snapshot_release                     C          W              A            T
- *   tern_fetch             A = C              what came  as committed   as committed T
+ *   tern_fetch, it came    matched            what came  as committed   as committed T
+ *   tern_fetch, it did not                    C          W              A            T
  *   tern_abort, in a turn  (always)           0          0              0            of the last
  *                                                                                    finished turn
  *   tern_session_close     (always)           the handle is GONE
@@ -478,9 +479,20 @@ TERN_API const char *tern_result_text(struct tern *t, uint32_t i);
 
 /* Brings whole chunks of the session's tokens, up to `depth` tokens (0: all of them), from the peer
  * of that name. On return the committed length says how far it got, and the pages are in the table.
- * Call tern_match before, and let the session hold nothing beyond its committed length, which
- * tern_rewind to that length sees to: else the answer is INVALID. When deadline_ms passes first the
- * fetch is cancelled.
+ * Call tern_match before, which gives the tokens. When deadline_ms passes first the fetch is
+ * cancelled.
+ *
+ * The fetch goes on from what the session has. It brings only what reaches beyond the written
+ * length; if the source has no more, the session stays as it is. What comes takes the place of all
+ * pages that the session owns behind its committed length. Until enough has come for that, they
+ * stay its own and unchanged, and so do the lengths, whatever error the fetch ends with. Then they
+ * are free when `step` has passed: it is the last step that may touch them, or TERN_STEP_NONE.
+ * ret->lengths say which of the two it was. Less than was written is left only by a transfer that
+ * breaks off later than that: with a WINDOW or RECURRENT group, whose STATE was still to come, or
+ * because the daemon ran out of records (BUSY). Compute the rest again.
+ *   INVALID  The session was never matched, or it is retracted. Or, with a WINDOW or RECURRENT
+ *            group, the STATE of the committed length has left its table: go on with what the
+ *            session has, or abort it and match anew.
  *
  * `at_least`: tokens that must be there on return, such as all whole chunks of a prompt of n
  * tokens, n / L * L (0: as many as the source has). What the source
@@ -488,7 +500,7 @@ TERN_API const char *tern_result_text(struct tern *t, uint32_t i);
  * waits for that, up to three quarters of deadline_ms. Then it brings what the source has, and
  * returns TIMED_OUT if that is less. A submitted fetch waits for seven eighths of the daemon's
  * transfer deadline (deadlines.transfer_ms in its configuration). More than the whole chunks of the
- * session's tokens up to `depth` is INVALID.
+ * session's tokens up to `depth`, and more than what is written, is INVALID.
  *   PEER_LOST, CORRUPT, TIMED_OUT  What came before stays. Repeat, or compute the rest.
  *   GONE         It was cancelled, or at_least cannot come since the namespace was reset.
  *   BUSY         The source was full for 2 s, although the daemon came back each time that it said.
@@ -503,8 +515,8 @@ TERN_API const char *tern_result_text(struct tern *t, uint32_t i);
  *   BUSY            Another copy of that prefix is under way. Repeat in a moment.
  *   CORRUPT         The host's copy is damaged. Compute the prefix again. */
 TERN_API enum tern_err tern_fetch(struct tern *t, tern_session s, const char *peer,
-                                  uint32_t at_least, uint32_t depth, uint32_t deadline_ms,
-                                  struct tern_result *ret);
+                                  uint32_t at_least, uint32_t depth, uint64_t step,
+                                  uint32_t deadline_ms, struct tern_result *ret);
 /* Ends a fetch or a recover that was submitted. That request itself is answered: with OK if it was
  * complete already, else with TERN_GONE. Repeating the call does no harm. */
 TERN_API enum tern_err tern_fetch_cancel(struct tern *t, tern_session s, uint32_t deadline_ms);
@@ -602,7 +614,8 @@ TERN_API enum tern_err tern_submit_match(struct tern *t, tern_session s,
 /* The batch is empty afterwards, and as it was after an error. */
 TERN_API enum tern_err tern_batch_submit(struct tern_batch *b, uint64_t cookie);
 TERN_API enum tern_err tern_submit_fetch(struct tern *t, tern_session s, const char *peer,
-                                         uint32_t at_least, uint32_t depth, uint64_t cookie);
+                                         uint32_t at_least, uint32_t depth, uint64_t step,
+                                         uint64_t cookie);
 TERN_API enum tern_err tern_submit_recover(struct tern *t, tern_session s, uint64_t cookie);
 TERN_API enum tern_err tern_submit_wait_published(struct tern *t, uint64_t step, uint64_t cookie);
 /* The descriptor to wait on, for POLLIN, and for POLLOUT while tern_wants_write is true. It is

@@ -185,14 +185,15 @@ struct req_step {
 #define PEER_HOST 0xfffffffeu
 
 struct req_fetch {
-    struct session_id session; /* nothing is allocated beyond what is committed */
+    struct session_id session;
     uint32_t peer;  /* index in the configured list; the shell resolves the name; NONE: unknown.
                        PEER_HOST: this daemon's own host tier */
     uint32_t depth; /* bring at most this many tokens of the session's list; 0 = all of them */
     uint32_t
         at_least; /* wait until the source has published so many tokens; 0 = take what it has */
     uint32_t
-        wait_ms; /* but no longer than this; 0 = until shortly before the transfer's deadline */
+        wait_ms;   /* but no longer than this; 0 = until shortly before the transfer's deadline */
+    uint64_t step; /* the last that may touch the session's own pages, which what comes replaces */
 };
 
 struct req_fetch_cancel {
@@ -243,7 +244,7 @@ struct evicted {
 #define SESSION_KEEPS                                                                              \
     uint32_t load_op, load_conn;                                                                   \
     uint64_t load_request, load_trace;                                                             \
-    uint64_t away_step;
+    uint64_t away_step, tail_step;
 
 struct request {
     enum op op;

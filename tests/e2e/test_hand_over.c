@@ -41,7 +41,8 @@ TEST(x10_fetch_right_behind_the_last_step_brings_all)
             tokens[i] = round * 1000 + i + 1;
         assert_ok(b.tern, engine_begin(&to, &b, tokens, TOKENS));
         prefill(&from, &a, tokens);
-        assert_ok(b.tern, tern_fetch(b.tern, to.id, "source", TOKENS, 0, RIG_WAIT_MS, &r));
+        assert_ok(b.tern,
+                  tern_fetch(b.tern, to.id, "source", TOKENS, 0, TERN_STEP_NONE, RIG_WAIT_MS, &r));
         assert_int_equal(r.tokens, TOKENS);
         assert_int_equal(engine_take(&to, &r), TERN_OK);
         assert_int_equal(to.len.committed, TOKENS);

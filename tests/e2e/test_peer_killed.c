@@ -127,8 +127,9 @@ static struct engine_session stop_in_the_middle(struct pair *p, pid_t victim)
     struct tern_answer a;
 
     assert_int_equal(session.matched, 0);
-    assert_int_equal(tern_submit_fetch(p->dest.engine.tern, session.id, "source", 0, 0, 77),
-                     TERN_OK);
+    assert_int_equal(
+        tern_submit_fetch(p->dest.engine.tern, session.id, "source", 0, 0, TERN_STEP_NONE, 77),
+        TERN_OK);
     while (s.transfers.payload_bytes_in < STARTED) {
         assert_true(clock_ns() < until);
         assert_true(admin_status(p->dest.admin, 0, &s));
@@ -323,7 +324,8 @@ TEST_WITH(source_pauses_fetches_beyond_the_queue_are_busy, set_up, tear_down)
         session[i] = match_all(&p->dest, p);
     assert_int_equal(kill(p->source.daemon.pid, SIGSTOP), 0);
     for (uint32_t i = 0; i < FLOOD; i++)
-        assert_int_equal(tern_submit_fetch(p->dest.engine.tern, session[i].id, "source", 0, 0, 77),
+        assert_int_equal(tern_submit_fetch(p->dest.engine.tern, session[i].id, "source", 0, 0,
+                                           TERN_STEP_NONE, 77),
                          TERN_OK);
     for (uint32_t i = 0; i < FLOOD; i++) {
         struct tern_answer a = wait_fetch(p, TRANSFER_MS + SPARE_MS);

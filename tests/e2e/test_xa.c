@@ -417,7 +417,8 @@ static void begin_fetch(struct xa *x, struct fetch *f)
         return;
     }
     must(x, "fetch",
-         tern_submit_fetch(x->e.e.tern, f->session.id, "source", 0, 0, (uint64_t)(f - x->fetch)));
+         tern_submit_fetch(x->e.e.tern, f->session.id, "source", 0, 0, TERN_STEP_NONE,
+                           (uint64_t)(f - x->fetch)));
     f->act = (enum act)prng_below(&x->prng, ACTS);
     f->due_ns = f->begun_ns + within_us(x, x->fetch_us);
     f->state = FETCH_UNDER_WAY;

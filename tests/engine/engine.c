@@ -174,7 +174,8 @@ enum tern_err engine_run(struct engine_session *s)
 enum tern_err engine_fetch(struct engine_session *s, const char *peer, uint32_t depth,
                            uint32_t wait_ms)
 {
-    return taken(s, tern_fetch(s->engine->tern, s->id, peer, 0, depth, wait_ms, &s->last));
+    return taken(
+        s, tern_fetch(s->engine->tern, s->id, peer, 0, depth, TERN_STEP_NONE, wait_ms, &s->last));
 }
 
 enum tern_err engine_recover(struct engine_session *s, uint32_t wait_ms)

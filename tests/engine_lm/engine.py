@@ -137,6 +137,8 @@ class Counts:
     recovered: int = 0
     rejected: int = 0
     fetched: int = 0
+    from_tail: int = 0  # tokens that were fetched by sessions that had more than they had committed
+    stayed: int = 0  # fetches of such sessions that were refused
     exhausted: int = 0
     busy: int = 0
     flips: int = 0
@@ -204,6 +206,7 @@ class Running:
     q: Sequence
     turn: int = 0
     away: int = 0  # iterations until it comes back; 0: it is here
+    begins: bool = False  # its next turn is to begin
     handoff: Handoff | None = None  # until its first token
 
     @property
@@ -226,8 +229,11 @@ class Decode:
         counts: Counts,
         rng: random.Random,
         host_tier: bool,
+        prefill: Prefill,
+        ns: tern.Namespace,
     ) -> None:
         self.model, self.engine, self.pool, self.peer = model, pool.engine, pool, peer
+        self.prefill, self.ns = prefill, ns
         self.counts, self.rng = counts, rng
         self.running: list[Running] = []
         self.modes = ("host", "drop") if host_tier else ("drop",)
@@ -237,24 +243,29 @@ class Decode:
     def last(self) -> int:
         return self.engine.last_step or tern.STEP_NONE
 
-    def admit(self, request: Request, ns: tern.Namespace, handoff: Handoff | None) -> None:
-        self.running.append(Running(request, Sequence(self.model, self.pool.session(ns)), handoff=handoff))
-        self.begin(self.running[-1], fetch=True)
+    def admit(self, request: Request, handoff: Handoff | None) -> None:
+        self.running.append(Running(request, Sequence(self.model, self.pool.session(self.ns)), handoff=handoff))
+        self.begin(self.running[-1])
 
-    def begin(self, r: Running, fetch: bool) -> None:
+    def begin(self, r: Running) -> None:
         """Matches this turn's prompt but for its last token, which gives the first logits."""
         r.q.tokens = list(r.now.prompt)
         r.q.took(r.q.s.match(r.now.prompt[:-1], step=self.last))
         end = (len(r.now.prompt) - 1) // PAGE * PAGE
-        if fetch and r.q.s.committed < end:
-            before = r.q.s.committed
+        if r.q.n < end:
+            before, had = r.q.s.committed, r.q.n
             for _, failed in within(self.engine, self.counts):
                 try:
-                    r.q.took(r.q.s.fetch(self.peer, at_least=end, depth=end, deadline_ms=20000))
+                    r.q.took(r.q.s.fetch(self.peer, step=self.last, at_least=end, depth=end, deadline_ms=20000))
                 except (tern.Exhausted, tern.Busy) as why:
                     failed.append(why)
                     self.make_way(r)
+                except tern.Invalid:
+                    if r.turn == 0:
+                        raise
+                    self.counts.stayed += 1  # the state of its committed length is gone: it computes the prompt
             self.counts.fetched += r.q.s.committed - before
+            self.counts.from_tail += r.q.s.committed - before if had > before else 0
         if r.handoff:
             r.handoff.fetched = time.perf_counter()
 
@@ -320,6 +331,10 @@ class Decode:
                 r.away -= 1
                 if r.away == 0 and not self.come_back(r):
                     r.away = 1
+            if r.begins and not r.away:
+                r.begins = False
+                with self.prefill.run(self.ns, r.now, self.rng):
+                    self.begin(r)  # it keeps the last answer's tail, or fetches what is longer
         chosen = self.room([r for r in self.running if not r.away])
         with self.engine.step() as step:
             for r in chosen:
@@ -416,7 +431,7 @@ class Decode:
             return True
         r.q.s.finish(r.q.n, step=self.last)
         r.turn += 1
-        self.begin(r, fetch=False)
+        r.begins = True
         return False
 
     # ---- damage

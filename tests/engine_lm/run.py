@@ -69,8 +69,8 @@ def main() -> int:
                 for engine, size in ((a.join("prefill"), 2 * pool), (b.join("decode"), pool))
             ]
             prefill = Prefill(model, pools[0], counts)
-            decode = Decode(model, pools[1], "host-a", counts, rng, host > 0)
             ns, begun = tern.Namespace(model="engine-lm", salt=str(o.seed)), 0
+            decode = Decode(model, pools[1], "host-a", counts, rng, host > 0, prefill, ns)
             while begun < o.requests or decode.running:
                 if begun < o.requests and len(decode.running) < AT_ONCE:
                     request = request_alone(model, begun, rng, prefixes)
@@ -78,7 +78,7 @@ def main() -> int:
                         if handoff and o.roomy:  # else the fetch waits for it
                             a.wait_published(prefill.engine.last_step)
                             handoff.published = time.perf_counter()
-                        decode.admit(request, ns, handoff)
+                        decode.admit(request, handoff)
                     begun += 1
                 decode.iterate(flip=counts.flips < o.flips)
             b.wait_published(decode.engine.last_step)
@@ -106,7 +106,7 @@ def main() -> int:
     told |= {k: v for k, v in vars(counts).items() if k not in told and isinstance(v, int)}
     print(json.dumps(told, indent=1))
     held = counts.wrong == 0 and leaks == 0 and counts.caught >= 0.99 * counts.flips
-    tried = (counts.aborts, counts.retracts, counts.recovered, counts.rejected, counts.fetched, counts.exhausted)
+    tried = (counts.aborts, counts.retracts, counts.recovered, counts.rejected, counts.from_tail, counts.exhausted)
     if not o.roomy and 0 in tried:
         print("nothing was aborted, retracted, recovered, rejected, fetched or told to wait", file=sys.stderr)
         held = False

@@ -233,7 +233,8 @@ static void submit(struct half *h, struct fetch *f)
     f->again_ns = 0;
     f->tries++;
     must(h, "fetch",
-         tern_submit_fetch(h->e.tern, f->session.id, h->o.peer, 0, 0, (uint64_t)(f - h->fetch)));
+         tern_submit_fetch(h->e.tern, f->session.id, h->o.peer, 0, 0, TERN_STEP_NONE,
+                           (uint64_t)(f - h->fetch)));
 }
 
 static void begin_fetch(struct half *h, struct fetch *f, uint32_t number)

@@ -37,8 +37,7 @@ static void do_fetch(struct sim *w, uint32_t d)
     while (set) {
         const struct session *x = &w->d[d].session[s = session_next(&set, at)];
 
-        if (x->turn != TURN_NEW && x->allocated == x->committed &&
-            x->ntokens >= x->committed + w->L)
+        if (x->turn != TURN_NEW && x->ntokens / w->L * w->L > x->written)
             break;
     }
     if (s != NO)

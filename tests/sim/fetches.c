@@ -1,7 +1,64 @@
 /* Fetch and its cancel, as an engine asks for them, and what an answer gives the session: borrowed
- * pages of published chunks, and perhaps pages of its own behind them. Also how to find out where
- * nobody heard the answer. */
+ * pages of published chunks, and perhaps pages of its own behind them. What it owned before, its
+ * tail, is replaced or left as it was (S11). Also how to find out where nobody heard the answer. */
 #include "sim.h"
+
+/* --- the tail --- */
+
+static bool owns_state(const struct sim *w, const struct session *s)
+{
+    for (STATE_GROUPS(w, g))
+        if (s->top[g] > s->base[g])
+            return true;
+    return false;
+}
+
+static uint32_t verified_pages(const struct sim *w, uint32_t d, const struct session *s)
+{
+    const struct granule *g = w->d[d].granule[s->tenant];
+    uint32_t n = 0;
+
+    for (uint32_t i = 0; i < w->granules; i++)
+        n += g[i].own == OWN_PULL && g[i].verified &&
+             pull_id_equal(w->d[d].pull[g[i].owner].id, s->fetch_pull);
+    return n;
+}
+
+/* S11: after each step of the core, before its answers. No answer tells when what came takes the
+ * place of a tail; the lengths of the session do. */
+void fetches_look(struct sim *w, uint32_t d)
+{
+    for (uint32_t set = sessions_live(&w->d[d], 1u << TURN_FETCHING, ENGINES_ALL); set;) {
+        struct session *s = &w->d[d].session[session_next(&set, 0)];
+        struct session_view v;
+
+        if (!s->fetch_tail || s->ending || !core_session_view(w->d[d].core, s->id.slot, &v) ||
+            !session_id_equal(v.id, s->id) ||
+            (v.lengths.committed == s->committed && v.lengths.written == s->written &&
+             v.lengths.allocated == s->allocated))
+            continue;
+        TRACE("    the tail of session %u.%u is replaced, step %u\n", s->id.slot, s->id.gen,
+              s->fetch_step);
+        EXPECT(s->fetch_host || v.lengths.committed > s->committed || verified_pages(w, d, s),
+               "tail_for_nothing", "nothing has come");
+        trim(w, d, s, s->committed, s->fetch_step);
+        state_disown(w, d, s, s->fetch_step);
+        s->fetch_tail = 0;
+        MARK(fetch_replaces_tail);
+        if (s->fetch_step > w->d[d].engine[s->engine].min_done)
+            MARK(fetch_tail_waits);
+    }
+}
+
+/* The answer to a fetch that found the tail in place: nothing has changed. */
+static void tail_stays(struct sim *w, const struct session *s, const struct reply *r)
+{
+    same_lengths(w, s, &r->fetch.lengths, "tail_lengths");
+    EXPECT(r->nruns == 0, "tail_runs", "%u runs", r->nruns);
+    MARK(fetch_leaves_tail);
+}
+
+/* --- */
 
 /* The transfer is over for this session. */
 static void session_unfetch(struct sim *w, uint32_t d, const struct session *s)
@@ -16,22 +73,33 @@ static void session_unfetch(struct sim *w, uint32_t d, const struct session *s)
 void match_unheard(struct sim *w, uint32_t d, struct session *s, uint32_t conn)
 {
     struct event ev;
-    uint32_t before = s->committed;
+    uint32_t before = s->committed, step = s->fetch_tail ? release_step(w, d, s) : 0;
     const struct lengths *l;
+    bool tail = s->fetch_tail;
 
     request_init(w, d, &ev, OP_MATCH, conn);
     ev.request.match = (struct req_match){.session = s->id};
     ev.request.match.tokens = tokens_of(w, s->variant, 0, s->ntokens);
-    ev.request.match.step = 0;
+    ev.request.match.step = step;
     TRACE("  daemon %u asks how the fetch of session %u ended\n", d,
           (unsigned)(s - w->d[d].session));
+    s->fetch_tail = 0; /* the Match changes the lengths */
     sim_step(w, d, &ev);
     EXPECT(w->reply && (w->reply->err == TERN_OK || w->reply->err == TERN_BUSY), "unheard_match",
            "err %u", w->reply ? w->reply->err : 99);
+    s->fetch_tail = tail && w->reply->err == TERN_BUSY;
     if (w->reply->err == TERN_BUSY)
         return;
     l = &w->reply->match.lengths;
     TRACE("    committed %u written %u allocated %u\n", l->committed, l->written, l->allocated);
+    if (tail) { /* the Match resumes it */
+        trim(w, d, s, s->written, step);
+        same_lengths(w, s, l, "unheard_tail");
+        s->turn = TURN_OPEN;
+        s->deaf = 0;
+        session_unfetch(w, d, s);
+        return;
+    }
     if (l->allocated != l->committed)
         return; /* pages of its own that nobody told of: it can only abort */
     EXPECT(l->committed >= before && l->committed <= s->ntokens, "unheard_lengths",
@@ -52,7 +120,7 @@ static uint32_t fetch_whole(const struct sim *w, const struct session *s)
 {
     uint32_t whole = s->fetch_depth - s->fetch_depth % w->L;
 
-    return whole > s->committed ? whole : s->committed;
+    return whole > s->written ? whole : s->written;
 }
 
 /* How much has to be there, now and then more than can come, and how long the fetch waits for it.
@@ -77,10 +145,14 @@ void ask_fetch(struct sim *w, uint32_t d, uint32_t i)
         s->turn == TURN_LOADING || may_be_undone(w, d, s))
         return;
     s->fetch_host = m->pool[s->pool].hgranules ? chance(w, 50) : chance(w, 2);
-    if (s->turn == TURN_NEW || s->ntokens < s->committed + w->L || s->allocated != s->committed) {
+    if (s->turn == TURN_NEW || s->ntokens / w->L * w->L <= s->written) {
         if (!chance(w, 10))
             return;
     }
+    /* What a lame session owns, and whether a page of RECURRENT state was replaced that is that of
+     * T, the model cannot tell. */
+    if (s->allocated == s->committed ? owns_state(w, s) : s->lame)
+        return;
     depth = chance(w, 60) ? 0 : pick(w, s->ntokens + 4);
     request_init(w, d, &ev, OP_FETCH, conn);
     ev.request.fetch.session = s->id;
@@ -93,6 +165,10 @@ void ask_fetch(struct sim *w, uint32_t d, uint32_t i)
     s->fetch_since = w->now;
     s->fetch_depth = depth && depth < s->ntokens ? depth : s->ntokens;
     choose_at_least(w, s, &ev.request.fetch);
+    s->fetch_step = release_step(w, d, s);
+    ev.request.fetch.step = s->fetch_step;
+    s->fetch_wrote = s->written;
+    s->fetch_tail = s->turn != TURN_AWAY && s->allocated > s->committed;
     s->fetch_conn = conn;
     s->cancel_sent = 0;
     s->fetch_before = s->turn;
@@ -222,6 +298,12 @@ static void fetch_take(struct sim *w, uint32_t d, struct session *s, const struc
     const struct lengths *l = &r->fetch.lengths;
     uint32_t before = s->committed;
 
+    if (s->fetch_tail) {
+        tail_stays(w, s, r);
+        return;
+    }
+    EXPECT(w->cfg.nstate || l->allocated >= s->fetch_wrote || r->err == TERN_BUSY, "tail_for_less",
+           "%u tokens came for %u", l->allocated, s->fetch_wrote);
     EXPECT(l->committed >= before && l->allocated <= s->ntokens && l->committed <= l->allocated &&
                l->written == l->allocated && l->committed % w->L == 0 && l->allocated % w->L == 0,
            "fetch_lengths", "committed %u written %u allocated %u, T was %u, of %u tokens",
@@ -283,11 +365,11 @@ static void check_pulls_full(struct sim *w, uint32_t d, uint32_t tenant)
 /* A fetch ended before its peer was asked. */
 static void fetch_refused(struct sim *w, uint32_t d, struct session *s, const struct reply *r)
 {
-    bool idle = s->fetch_before == TURN_NEW || s->allocated != s->committed;
+    bool idle = s->fetch_before == TURN_NEW || (s->fetch_tail && state_needs_own(w, s));
 
-    for (STATE_GROUPS(w, g)) /* which would be stale */
-        idle |= s->top[g] > s->base[g];
     s->turn = s->fetch_before;
+    if (s->fetch_tail)
+        tail_stays(w, s, r);
     switch (r->err) {
     case TERN_INVALID: /* of STATE that a lame session owns the model was not told */
         EXPECT(idle || s->lame || s->fetch_bad_peer || s->fetch_at_least > fetch_whole(w, s),
@@ -303,12 +385,12 @@ static void fetch_refused(struct sim *w, uint32_t d, struct session *s, const st
         return;
     case TERN_GONE:
         EXPECT(s->cancel_sent ||
-                   (s->fetch_at_least > s->committed && !space_current(w, d, s->tenant, s->space)),
+                   (s->fetch_at_least > s->written && !space_current(w, d, s->tenant, s->space)),
                "fetch_gone", "%s", r->text);
         return;
     case TERN_OK:
-        EXPECT(s->allocated == s->committed && s->turn != TURN_NEW && r->nruns == 0 &&
-                   s->fetch_at_least <= s->committed && r->fetch.lengths.committed == s->committed,
+        EXPECT(s->turn != TURN_NEW && r->nruns == 0 && s->fetch_at_least <= s->written &&
+                   r->fetch.lengths.committed == s->committed,
                "fetch_at_once", "committed %u", s->committed);
         return;
     default: violation(w, "fetch_refused", "err %u %s", r->err, r->text);
@@ -319,16 +401,14 @@ static void fetch_refused(struct sim *w, uint32_t d, struct session *s, const st
 static void fetched_from_host(struct sim *w, uint32_t d, struct session *s, const struct reply *r)
 {
     const struct lengths *l = &r->fetch.lengths;
-    bool idle =
-        s->fetch_before == TURN_NEW || s->fetch_before == TURN_AWAY || s->allocated != s->committed;
+    bool idle = s->fetch_before == TURN_NEW || s->fetch_before == TURN_AWAY ||
+                (s->fetch_tail && state_needs_own(w, s));
 
-    for (STATE_GROUPS(w, g))
-        idle |= s->top[g] > s->base[g];
     s->turn = s->fetch_before;
     switch (r->err) {
     case TERN_OK: break;
     case TERN_INVALID:
-        EXPECT(idle || s->lame || s->fetch_at_least > s->committed, "host_fetch_invalid", "%s",
+        EXPECT(idle || s->lame || s->fetch_at_least > s->written, "host_fetch_invalid", "%s",
                r->text);
         return;
     case TERN_UNSUPPORTED:
@@ -340,7 +420,13 @@ static void fetched_from_host(struct sim *w, uint32_t d, struct session *s, cons
     case TERN_BUSY: return;
     default: violation(w, "host_fetch_refused", "err %u %s", r->err, r->text);
     }
-    EXPECT(!idle, "host_fetch_taken", "committed %u allocated %u", s->committed, s->allocated);
+    if (s->fetch_tail) {
+        EXPECT(s->fetch_at_least <= s->written, "host_fetch_short", "written %u", s->written);
+        tail_stays(w, s, r);
+        return;
+    }
+    EXPECT(s->fetch_before != TURN_NEW && s->fetch_before != TURN_AWAY, "host_fetch_taken",
+           "committed %u allocated %u", s->committed, s->allocated);
     EXPECT(l->committed >= s->committed && l->committed <= s->ntokens &&
                l->committed >= s->fetch_at_least && r->fetch.tokens == s->ntokens &&
                l->written == l->committed && l->allocated == l->committed &&

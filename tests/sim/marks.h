@@ -38,6 +38,9 @@
     X(fetch_publishes, 50)                                                                         \
     X(fetch_adopts_existing, 5)                                                                    \
     X(fetch_owns_unpublished, 1)                                                                   \
+    X(fetch_replaces_tail, 20)                                                                     \
+    X(fetch_tail_waits, 5)                                                                         \
+    X(fetch_leaves_tail, 20)                                                                       \
     X(fetch_nothing_there, 20)                                                                     \
     X(fetch_corrupt_retry, 10)                                                                     \
     X(fetch_corrupt_fatal, 1)                                                                      \

@@ -259,6 +259,9 @@ struct session {
     uint32_t last_step; /* last dispatched step that touches its pages */
     uint32_t fetch_depth, fetch_conn;
     uint32_t fetch_at_least; /* of its tokens, where the fetch ends well */
+    uint32_t fetch_step;     /* the last that may touch its tail */
+    uint32_t fetch_wrote;    /* what was written when it began */
+    uint8_t fetch_tail;      /* it still has what it owned when the fetch began */
     uint64_t fetch_request;
     struct pull_id fetch_pull; /* {NONE, 0}: nothing was asked of the peer */
     uint64_t fetch_since;
@@ -652,6 +655,7 @@ void match_given_up(struct sim *w, uint32_t d, struct session *s, uint32_t conn)
 void ask_peek(struct sim *w, uint32_t d, uint32_t e);
 void peek_at(struct sim *w, uint32_t d, uint32_t e, uint32_t ns, uint32_t variant, uint32_t n);
 void ask_fetch(struct sim *w, uint32_t d, uint32_t s);
+void fetches_look(struct sim *w, uint32_t d);
 void ask_cancel(struct sim *w, uint32_t d, uint32_t s);
 void session_fetched(struct sim *w, uint32_t d, const struct reply *reply);
 void evict(struct sim *w, uint32_t d, bool all);
@@ -812,6 +816,10 @@ void state_come_back(struct sim *w, uint32_t d, struct session *s, uint32_t g,
 void state_release_entry(struct sim *w, uint32_t d, struct session *s, uint32_t g, uint32_t at,
                          uint32_t step);
 void state_trim(struct sim *w, uint32_t d, struct session *s, uint32_t p, uint32_t step);
+/* Likewise all that it owns, where it goes back to its T. */
+void state_disown(struct sim *w, uint32_t d, struct session *s, uint32_t step);
+/* Could it not go on from its T without what it owns? */
+bool state_needs_own(const struct sim *w, const struct session *s);
 void state_forget_session(struct sim *w, uint32_t d, struct session *s, uint32_t step);
 void state_slide(struct sim *w, uint32_t d, struct session *s, uint32_t next, uint32_t step);
 /* May the core refuse to let the session go on from p? */

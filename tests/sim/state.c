@@ -113,6 +113,28 @@ void state_trim(struct sim *w, uint32_t d, struct session *s, uint32_t p, uint32
     }
 }
 
+void state_disown(struct sim *w, uint32_t d, struct session *s, uint32_t step)
+{
+    state_trim(w, d, s, s->committed, step);
+    for (STATE_GROUPS(w, g)) {
+        if (!recurrent(w, g) || !s->top[g])
+            continue;
+        release_copy(w, d, s, g, step);
+        state_release_entry(w, d, s, g, 0, step);
+        s->top[g] = 0;
+    }
+}
+
+/* Of a RECURRENT state at T the model does not know whether the tree still has it. */
+bool state_needs_own(const struct sim *w, const struct session *s)
+{
+    for (STATE_GROUPS(w, g))
+        if (!recurrent(w, g) && s->top[g] > s->base[g] &&
+            s->base[g] < s->committed / w->page_tokens[g])
+            return true;
+    return w->cfg.nstate && (has_recurrent_state(w) || !state_window_whole(w, s, s->committed));
+}
+
 void state_forget_session(struct sim *w, uint32_t d, struct session *s, uint32_t step)
 {
     for (STATE_GROUPS(w, g)) {

@@ -369,6 +369,7 @@ static void step_once(struct sim *w, uint32_t d, struct event *event)
     event->now_ns = w->now;
     model_before_step(w, d);
     core_step(w->d[d].core, event, w->out);
+    fetches_look(w, d);
     for (uint32_t i = 0; i < w->out->n; i++)
         take(w, d, &w->out->v[i]);
     if (w->audit_every && ++w->steps % w->audit_every == 0)

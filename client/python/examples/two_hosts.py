@@ -33,7 +33,7 @@ def main(prefill_socket: str, decode_socket: str, peer: str) -> None:
                 s.commit(len(tokens) // 16 * 16, step=step)
             with d.session(NS) as s, decode.batch() as batch:
                 s.match(tokens)
-                s.fetch(peer, at_least=len(tokens) // 16 * 16)  # it waits until the source has published it
+                s.fetch(peer, at_least=len(tokens) // 16 * 16, step=tern.STEP_NONE)  # once it is published there
                 with decode.step() as step:
                     s.extend(allocated=len(tokens) + 4)  # the rest of the prompt, and 4 tokens of a draft
                     compute(d, s, tokens + [7, 7, 7, 7], s.written)

@@ -125,11 +125,13 @@ class Async:
             session, lambda cookie: lib.tern_submit_match(p, session.handle, ct.byref(listed.c), named, cookie)
         )
 
-    async def fetch(self, session: Session, peer: str | None, *, at_least: int = 0, depth: int = 0) -> Result:
-        p, name = self.connection._p, encoded(peer)
+    async def fetch(
+        self, session: Session, peer: str | None, *, step: int, at_least: int = 0, depth: int = 0
+    ) -> Result:
+        p, name, named = self.connection._p, encoded(peer), session._named(step)
         return await self._one(
             session,
-            lambda cookie: lib.tern_submit_fetch(p, session.handle, name, at_least, depth, cookie),
+            lambda cookie: lib.tern_submit_fetch(p, session.handle, name, at_least, depth, named, cookie),
             brings=True,
         )
 

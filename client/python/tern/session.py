@@ -192,10 +192,13 @@ class Session:
         """Drops what is not committed and empties the table; the session may be matched again."""
         return self._do(lib.tern_abort, self._named(step), deadline_ms)
 
-    def fetch(self, peer: str | None, *, at_least: int = 0, depth: int = 0, deadline_ms: int = 0) -> Result:
-        """Brings what `peer` has published, or with None what the host tier has. Waits until `at_least`
-        tokens are published there."""
-        return self._do(lib.tern_fetch, encoded(peer), at_least, depth, deadline_ms)
+    def fetch(
+        self, peer: str | None, *, step: int, at_least: int = 0, depth: int = 0, deadline_ms: int = 0
+    ) -> Result:
+        """Brings what `peer` has published, or with None what the host tier has, as far as it reaches
+        beyond `written`; it takes the place of the session's own pages, which `step` may touch last.
+        Waits until `at_least` tokens are published there."""
+        return self._do(lib.tern_fetch, encoded(peer), at_least, depth, self._named(step), deadline_ms)
 
     def retract(self, mode: str, *, step: int, deadline_ms: int = 0) -> Retracted:
         """Takes the session off the device: to the host tier ("host"), or all that is not committed

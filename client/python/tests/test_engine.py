@@ -156,7 +156,7 @@ def test_refusals_are_typed_and_say_why(engine: tern.Engine) -> None:
         assert s.tokens == 0 and len(s.table("kv")) == 0  # no turn had finished, so no tokens are kept
         assert s.match(range(40)).matched == 32
         with pytest.raises(tern.Invalid, match="no such peer"):
-            s.fetch("nobody")
+            s.fetch("nobody", step=tern.STEP_NONE)
         with pytest.raises(tern.Invalid, match="say one of 'host', 'drop'"):
             s.retract("away", step=tern.STEP_NONE)
     with pytest.raises(tern.Gone):

@@ -351,8 +351,10 @@ struct pull { /* a transfer in */
     uint32_t at_least; /* tokens that the session is to have at the end; 0: what there is */
     uint32_t awaited;  /* of at_least, what the source was asked for last */
     uint32_t wait_ms;  /* WAITING: the last pause */
+    uint32_t tail;     /* 1: the session still owns what it owned at the Fetch */
     uint64_t ask_ns, give_up_ns; /* PUT_OFF: not before it asks again; when it ends as BUSY */
     uint64_t wait_until_ns;      /* from then on it takes what the source has */
+    uint64_t tail_step;          /* the last that may touch the tail */
     uint64_t request_id, trace_id, arrived_bytes, deadline_ns, started_ns, quarantined_ns;
 };
 

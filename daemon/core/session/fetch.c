@@ -7,6 +7,7 @@
 #include "core/session/record.h"
 #include "core/session/resets.h"
 #include "core/session/retract.h"
+#include "core/session/slide.h"
 #include "core/transfer/pulls.h"
 #include "core/tree/nodes.h"
 #include "core/tree/tokens.h"
@@ -133,7 +134,7 @@ static void gather(const struct core *c, const struct session *s, struct piece i
 static enum tern_err fetch_check(const struct core *c, const struct session *s,
                                  const struct req_fetch *r, struct reply *ret)
 {
-    TRY(session_may_fetch(s, ret));
+    TRY(session_may_fetch(c, s, ret));
     if (r->peer >= c->limits.peers)
         return refuse(ret, TERN_INVALID, "no such peer is configured");
     if (!link_at(c, r->peer)->up)
@@ -183,7 +184,7 @@ static struct peer_msg *send_tokens(const struct core *c, struct actions *out, s
 /* The peer has the name's new content alone: there is nothing to fetch any more. */
 static void end_of_reset(struct core *c, struct pull *p)
 {
-    pull_set_ending(c, p, p->at_least > p->start ? TERN_GONE : TERN_OK);
+    pull_set_ending(c, p, p->at_least > session_at(c, p->session)->written ? TERN_GONE : TERN_OK);
 }
 
 /* Asks the source, with the first of the tokens. */
@@ -240,13 +241,15 @@ bool fetch_ask_again(struct core *c, struct actions *out)
 }
 
 /* How long it waits for the source to publish; what is left of the deadline is for what is there
- * then. */
+ * then. What the session has already is not waited for. */
 static void wait_begin(const struct core *c, struct pull *p, const struct req_fetch *r)
 {
     uint64_t longest = c->limits.transfer_deadline_ns / 8 * 7,
              wanted = r->wait_ms ? r->wait_ms * NS_PER_MS : longest;
 
     p->at_least = r->at_least > p->start ? r->at_least : 0;
+    if (p->at_least <= session_at(c, p->session)->written)
+        wanted = 0;
     p->wait_until_ns = c->now_ns + (wanted < longest ? wanted : longest);
 }
 
@@ -265,10 +268,10 @@ enum tern_err fetch_from_peer(struct core *c, struct actions *out, struct call *
     TRY(fetch_check(c, s, r, ret));
     to = r->depth && r->depth < s->tokens.end ? r->depth : s->tokens.end;
     to -= to % session_pool(c, s)->align;
-    TRY(at_least_fits(r, to > s->committed ? to : s->committed, ret));
-    if (space_at(c, s->space)->reset && r->at_least > s->committed)
+    TRY(at_least_fits(s, r, to, ret));
+    if (space_at(c, s->space)->reset && r->at_least > s->written)
         return refuse(ret, TERN_GONE, "the namespace was reset: compute the tokens");
-    if (to <= s->committed || space_at(c, s->space)->reset)
+    if (to <= s->written || space_at(c, s->space)->reset)
         return TERN_OK; /* it is all here; or the peer has the name's new content alone */
     if (!pieces_fit(c, s, to))
         return refuse(ret, TERN_INVALID,
@@ -280,6 +283,8 @@ enum tern_err fetch_from_peer(struct core *c, struct actions *out, struct call *
     p->conn = req->conn;
     p->from = p->start = s->committed;
     p->to = to;
+    p->tail = tail_is_there(c, s);
+    p->tail_step = r->step;
     p->request_id = req->request_id;
     p->trace_id = req->trace_id;
     p->started_ns = c->now_ns;

@@ -9,6 +9,7 @@
 #include "core/session/record.h"
 #include "core/session/retires.h"
 #include "core/session/room.h"
+#include "core/session/slide.h"
 #include "core/transfer/pulls.h"
 #include "core/tree/nodes.h"
 #include "core/tree/records.h"
@@ -41,13 +42,39 @@ static void chunk_own(struct core *c, struct pull *p, struct session *s)
     s->written = s->allocated = s->allocated + pool->align;
 }
 
+/* S11: how much has to be here for the next chunk to be published. The first one takes the place of
+ * the session's tail: what comes with it is at least as long, and, where the session could not go
+ * on from HISTORY alone, not only what was here before. */
+static uint32_t next_depth(const struct core *c, const struct pull *p, const struct session *s)
+{
+    const struct pool *pool = pool_at(c, p->pool);
+    uint32_t depth = s->allocated + pool->align, fresh = p->history + pool->align;
+
+    if (!p->tail)
+        return depth;
+    depth = div_up(s->written, pool->align) * pool->align;
+    if (depth == s->committed)
+        depth += pool->align;
+    if (pool->nstate > 0 && depth < fresh)
+        depth = fresh < p->to ? fresh : p->to;
+    return depth;
+}
+
+/* Records for what waits for a step: the tail, and a chunk that continues one that does. */
+static bool publish_ready(const struct core *c, const struct pull *p, const struct session *s)
+{
+    uint32_t records = (p->tail ? tail_records(c, s, p->tail_step) : 0) +
+                       (node_visible(node_at(c, s->node)) ? 0u : 1u);
+
+    return records == 0 || share_room(c, SHARE_RETIRES, engine_at(c, s->engine)->tenant) >= records;
+}
+
 static void fetch_publish(struct core *c, struct pull *p)
 {
     struct session *s = session_at(c, p->session);
     struct engine *e = engine_at(c, s->engine);
 
-    while (s->allocated < p->to &&
-           pull_chunk_verified(c, p, s->allocated + pool_at(c, p->pool)->align)) {
+    while ((p->tail || s->allocated < p->to) && pull_chunk_verified(c, p, next_depth(c, p, s))) {
         struct list duplicates;
         uint32_t pending = NONE;
         uint64_t step = 0;
@@ -62,12 +89,16 @@ static void fetch_publish(struct core *c, struct pull *p)
         bool adopted = false;
 
         duplicates = LIST_EMPTY;
-        if (share_room(c, SHARE_RETIRES, e->tenant) == 0 && !node_visible(node_at(c, s->node))) {
+        if (!publish_ready(c, p, s)) {
             pull_set_ending(c, p, TERN_BUSY);
             return;
         }
-        if (s->allocated == s->committed) /* else it owns the chunk before this one */
+        if (p->tail || s->allocated == s->committed) /* else it owns the chunk before this one */
             err = chunk_attach(c, s, &src, &adopted);
+        if (p->tail && (err == TERN_OK || err == TERN_GONE)) {
+            tail_give_way(c, s, p->tail_step);
+            p->tail = 0;
+        }
         if (err == TERN_GONE) {
             chunk_own(c, p, s);
             continue;
@@ -83,7 +114,7 @@ static void fetch_publish(struct core *c, struct pull *p)
         pages_free(c, &duplicates); /* verified copies that no engine has seen */
         retire_publish(c, e, step, pending);
     }
-    if (s->allocated < p->to)
+    if (p->tail || s->allocated < p->to)
         return;
     if (s->committed == p->to && state_resumable(c, s->node)) /* else it steps back from there */
         state_terminal(c, s->node);
@@ -131,8 +162,7 @@ static const char *end_text(enum tern_err err)
     }
 }
 
-/* What the session gained, as runs; empty if the answer is full (the lengths tell, and a Match
- * repeats them). */
+/* What the session gained, as runs; empty if nothing came. */
 static void gained_runs(const struct core *c, struct actions *out, const struct pull *p,
                         const struct session *s)
 {
@@ -175,7 +205,8 @@ static void answer(struct core *c, struct actions *out, struct pull *p,
         r->shortage = *shortage;
     if (!s)
         return;
-    gained_runs(c, out, p, s);
+    if (!p->tail)
+        gained_runs(c, out, p, s);
     r->runs = out->runs + first_run;
     r->nruns = out->nruns - first_run;
     r->fetch.lengths = session_lengths(s);
@@ -206,7 +237,7 @@ static void step_back(struct core *c, const struct pull *p, struct session *s)
 {
     const struct pool *pool = session_pool(c, s);
 
-    if (pool->nstate == 0 || p->state != PULL_RUNNING_ENDS ||
+    if (pool->nstate == 0 || p->state != PULL_RUNNING_ENDS || p->tail ||
         (s->allocated > s->committed && s->allocated == p->to))
         return; /* what it owns, it can go on from */
     for (uint32_t g = 0; g < pool->ngroups; g++)
@@ -286,7 +317,7 @@ static void offer_take(struct core *c, struct actions *out, struct pull *p,
         return;
     }
     p->serve = msg->serve;
-    if (msg->err != TERN_OK || msg->to == msg->from) {
+    if (msg->err != TERN_OK || msg->to <= session_at(c, p->session)->written) {
         pull_set_ending(c, p, (unsigned)msg->err < TERN_ERR_COUNT ? msg->err : TERN_PEER_LOST);
         return;
     }

@@ -77,35 +77,6 @@ enum tern_err session_is_matched(const struct session *s, struct reply *ret)
     return s->state == SESSION_MATCHING ? refuse(ret, TERN_INVALID, MATCH_INCOMPLETE) : TERN_OK;
 }
 
-enum tern_err session_may_fetch(const struct session *s, struct reply *ret)
-{
-    if (s->state == SESSION_FETCHING || s->state == SESSION_LOADING)
-        return refuse(ret, TERN_BUSY, "a fetch or a recovery is under way in this session already");
-    if (session_away(s))
-        return refuse(ret, TERN_INVALID, "the session is retracted: Recover it first");
-    TRY(session_is_matched(s, ret));
-    if (s->state == SESSION_OPEN || s->allocated != s->committed)
-        return refuse(
-            ret, TERN_INVALID,
-            "Match the session's tokens first, and hold nothing beyond what is committed");
-    for (uint32_t g = 0; g < GROUPS_MAX; g++)
-        if (s->owned[g].n > 0)
-            return refuse(ret, TERN_INVALID,
-                          "the session has STATE pages of its own, which the fetch would make "
-                          "stale: Abort it "
-                          "and Match anew");
-    return TERN_OK;
-}
-
-enum tern_err at_least_fits(const struct req_fetch *r, uint32_t most, struct reply *ret)
-{
-    if (r->at_least > most)
-        return refuse(ret, TERN_INVALID,
-                      "at_least is more than the whole chunks of the session's tokens up to depth: "
-                      "ask for at most these");
-    return TERN_OK;
-}
-
 bool has_recurrent(const struct pool *p)
 {
     for (uint32_t g = 0; g < p->ngroups; g++)

@@ -26,10 +26,6 @@ bool session_away(const struct session *s);
 uint64_t session_step(const struct session *s, uint64_t step);
 /* INVALID while only some pieces of a Match have come. */
 enum tern_err session_is_matched(const struct session *s, struct reply *ret);
-/* May the session fetch now, wherever from? */
-enum tern_err session_may_fetch(const struct session *s, struct reply *ret);
-/* Can a fetch that brings a session to `most` tokens bring it to what is asked for? */
-enum tern_err at_least_fits(const struct req_fetch *r, uint32_t most, struct reply *ret);
 bool has_recurrent(const struct pool *p);
 /* A pool that this engine has opened or mapped. */
 enum tern_err session_pool_find(const struct core *c, const struct engine *e, struct pool_id id,

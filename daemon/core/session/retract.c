@@ -296,21 +296,22 @@ enum tern_err fetch_from_host(struct core *c, struct call *call, struct reply *r
     struct req_tokens none = {0};
     struct token_view w;
     enum tern_err err;
-    uint32_t target;
+    uint32_t target, most;
 
     ret->fetch.lengths = session_lengths(s);
     ret->fetch.tokens = s->tokens.end;
-    TRY(session_may_fetch(s, ret));
+    TRY(session_may_fetch(c, s, ret));
     w = session_view(c, s, s->tokens.end, &none);
     if (r->depth && r->depth < w.end)
         w.end = r->depth > s->committed ? r->depth : s->committed;
-    TRY(at_least_fits(r, w.end, ret));
+    TRY(at_least_fits(s, r, w.end, ret));
     target = host_walk(c, s->node, &w);
-    if (r->at_least > node_at(c, target)->depth)
+    most = node_at(c, target)->depth;
+    if (r->at_least > most && r->at_least > s->written)
         return refuse(ret, TERN_INVALID,
                       "the host tier has fewer tokens than at_least: Match says how many, in "
                       "host_depth");
-    if (target == s->node)
+    if (most <= s->written)
         return TERN_OK; /* the host knows no more */
     node_pin(c, target, REF_HOST);
     err = load_start(c, call, (struct path){target, state_low(c, target)}, ret);
@@ -318,15 +319,18 @@ enum tern_err fetch_from_host(struct core *c, struct call *call, struct reply *r
         node_unpin(c, target, REF_HOST);
     else
         s->back_to = SESSION_TURN;
+    s->tail_step = r->step;
     return err;
 }
 
-/* All chunks from the committed length to the target are in the tree: the session borrows them. */
+/* All chunks from the committed length to the target are in the tree: the session borrows them.
+ * They take the place of what it owned (S11). */
 static void adopt(struct core *c, struct session *s)
 {
     const struct pool *p = session_pool(c, s);
     uint32_t from = s->node, committed = s->committed;
 
+    tail_give_way(c, s, s->tail_step);
     while (s->committed < node_at(c, s->target)->depth) {
         tokens_drop_chunk(c, &s->tokens);
         s->committed += p->align;
@@ -351,7 +355,8 @@ static const char *load_text(enum tern_err err)
     case TERN_GONE: return "it was cancelled, or the session was aborted or closed";
     case TERN_CORRUPT:
         return "the host's copy does not agree with its checksums: Abort, and compute it anew";
-    case TERN_BUSY: return "a copy from host memory failed: repeat it";
+    case TERN_BUSY:
+        return "a copy from host memory failed, or too many releases wait for a step: repeat it";
     default: return "";
     }
 }
@@ -492,6 +497,10 @@ static bool load_step(struct core *c, struct actions *out, struct session *s, bo
     }
     if (actions_room(out) == 0 || !table_fits(c, out, s))
         return false;
+    if (err == TERN_OK && s->load_op == OP_FETCH &&
+        share_room(c, SHARE_RETIRES, engine_at(c, s->engine)->tenant) <
+            tail_records(c, s, s->tail_step))
+        err = TERN_BUSY;
     load_finish(c, out, s, err, true);
     return true;
 }

@@ -1,10 +1,17 @@
-/* The window of a session's STATE (T5): which pages have left it, and where the session may still
- * return to. */
+/* The two ends of a session's table that move by themselves. In front, the window of its STATE
+ * (T5): which pages have left it, and where the session may still return to. Behind, its tail when
+ * it fetches (S11): what it owns behind its committed length stays as it is until something has
+ * come that is longer than what is written, and is then given back by the step that the fetch
+ * named. */
 #include "core/session/slide.h"
 
+#include "core/arena/actions.h"
 #include "core/session/record.h"
+#include "core/session/retires.h"
 #include "core/tree/nodes.h"
 #include "core/tree/state.h"
+
+/* --- the window --- */
 
 /* Tokens below which pages of that layout are needed neither to go on from `at`, nor to commit, nor
  * to rewind. */
@@ -71,12 +78,11 @@ uint32_t session_slide(struct core *c, struct session *s, uint64_t step, uint32_
     return node;
 }
 
-bool session_can_return(const struct core *c, const struct session *s, uint32_t p)
+/* Is the STATE at p in the table? */
+static bool has_state_at(const struct core *c, const struct session *s, uint32_t p)
 {
     const struct pool *pool = session_pool(c, s);
 
-    if (p >= s->written)
-        return true; /* only what was not written goes */
     for (uint32_t g = 0; g < pool->ngroups; g++) {
         const struct group_layout *l = &pool->group[g].layout;
         uint32_t first = window_first(&pool->group[g], p), t = s->committed / l->page_tokens;
@@ -100,4 +106,78 @@ bool session_can_return(const struct core *c, const struct session *s, uint32_t 
             return false;
     }
     return true;
+}
+
+bool session_can_return(const struct core *c, const struct session *s, uint32_t p)
+{
+    return p >= s->written || /* only what was not written goes */
+           has_state_at(c, s, p);
+}
+
+/* --- the tail --- */
+
+bool tail_is_there(const struct core *c, const struct session *s)
+{
+    for (uint32_t g = 0; g < session_pool(c, s)->ngroups; g++)
+        if (s->owned[g].n > 0)
+            return true;
+    return s->allocated > s->committed;
+}
+
+/* A fetch that breaks off may leave the session at its committed length: it can go on from there
+ * only if it borrows the STATE of that length. */
+static bool tail_is_replaceable(const struct core *c, const struct session *s)
+{
+    const struct pool *pool = session_pool(c, s);
+
+    if (!tail_is_there(c, s))
+        return true;
+    for (uint32_t g = 0; g < pool->ngroups; g++)
+        if (s->owned[g].n > 0 && pool->group[g].layout.family == FAMILY_WINDOW &&
+            s->base[g] < s->committed / pool->group[g].layout.page_tokens)
+            return false; /* what no node took of the window (T18) */
+    return has_state_at(c, s, s->committed);
+}
+
+enum tern_err session_may_fetch(const struct core *c, const struct session *s, struct reply *ret)
+{
+    if (s->state == SESSION_FETCHING || s->state == SESSION_LOADING)
+        return refuse(ret, TERN_BUSY, "a fetch or a recovery is under way in this session already");
+    if (session_away(s))
+        return refuse(ret, TERN_INVALID, "the session is retracted: Recover it first");
+    TRY(session_is_matched(s, ret));
+    if (s->state == SESSION_OPEN)
+        return refuse(ret, TERN_INVALID, "Match the session's tokens first");
+    if (!tail_is_replaceable(c, s))
+        return refuse(ret, TERN_INVALID,
+                      "the STATE of the committed length is not in the session's table, or only as "
+                      "pages of its own: go on with what it has, or Abort it and Match anew");
+    return TERN_OK;
+}
+
+enum tern_err at_least_fits(const struct session *s, const struct req_fetch *r, uint32_t most,
+                            struct reply *ret)
+{
+    if (r->at_least > most && r->at_least > s->written)
+        return refuse(ret, TERN_INVALID,
+                      "at_least is more than the whole chunks of the session's tokens up to depth: "
+                      "ask for at most these");
+    return TERN_OK;
+}
+
+uint32_t tail_records(const struct core *c, const struct session *s, uint64_t step)
+{
+    return tail_is_there(c, s) && step > engine_at(c, s->engine)->done_min ? 1 : 0;
+}
+
+void tail_give_way(struct core *c, struct session *s, uint64_t step)
+{
+    struct list pages = LIST_EMPTY;
+
+    for (uint32_t g = 0; g < session_pool(c, s)->ngroups; g++) {
+        page_list_append(c, &pages, &s->owned[g]);
+        s->base[g] = s->committed / session_pool(c, s)->group[g].layout.page_tokens;
+    }
+    s->written = s->allocated = s->committed;
+    retire_release(c, engine_at(c, s->engine), step, &pages, (struct path){NONE, 0});
 }

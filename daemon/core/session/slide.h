@@ -1,5 +1,6 @@
 /* The window of a session's STATE: which pages have left it, and where the session may still return
- * to. */
+ * to. And what it owns behind its committed length when it fetches, from a peer or from the host.
+ */
 #ifndef CORE_SLIDE_H
 #define CORE_SLIDE_H
 
@@ -19,5 +20,18 @@ struct group_page {
 void session_slid_to(struct session *s, struct group_page first, uint64_t step);
 /* May the session go on from length p? Not where STATE that it would need has left its table. */
 bool session_can_return(const struct core *c, const struct session *s, uint32_t p);
+
+/* May the session fetch now, wherever from? */
+enum tern_err session_may_fetch(const struct core *c, const struct session *s, struct reply *ret);
+/* Can a fetch that brings a session to `most` tokens bring it to what is asked for? */
+enum tern_err at_least_fits(const struct session *s, const struct req_fetch *r, uint32_t most,
+                            struct reply *ret);
+/* Does it have more than what it borrows up to its committed length? */
+bool tail_is_there(const struct core *c, const struct session *s);
+/* Records that its release at `step` needs. */
+uint32_t tail_records(const struct core *c, const struct session *s, uint64_t step);
+/* Gives all that it owns back by that step: what was fetched has taken its place. There are
+ * records. */
+void tail_give_way(struct core *c, struct session *s, uint64_t step);
 
 #endif

@@ -122,7 +122,8 @@ static bool fetch_all(struct fetches *f, uint32_t sources, struct engine_session
         for (; submitted < FETCH_SESSIONS && submitted - answered < UNDER_WAY; submitted++)
             if (!member_ok(&f->engine, "a Fetch",
                            tern_submit_fetch(f->engine.tern, sessions[submitted].id,
-                                             f->source[submitted % sources], 0, 0, submitted)))
+                                             f->source[submitted % sources], 0, 0, TERN_STEP_NONE,
+                                             submitted)))
                 return false;
         if (!member_ok(&f->engine, "a Fetch", answer_wait(f->engine.tern, MEMBER_CALL_MS, &a)) ||
             !member_ok(&f->engine, "a Fetch", a.err) ||

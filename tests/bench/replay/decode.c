@@ -73,7 +73,7 @@ static void submit(struct decode *d, struct turn *turn)
         return;
     }
     err = tern_submit_fetch(d->e.tern, turn->session, d->e.options->peer, 0, turn->target,
-                            (uint64_t)(turn - d->e.turns));
+                            TERN_STEP_NONE, (uint64_t)(turn - d->e.turns));
     if (err == TERN_BUSY)
         return; /* as many requests as a connection may have: again when one was answered */
     if (err != TERN_OK) {

@@ -243,8 +243,9 @@ bool turn_load_host(struct engine *e, struct turn *turn)
     uint32_t depth = turn->host_depth;
 
     turn->host_depth = 0;
-    if (depth <= turn->matched || tern_submit_fetch(e->tern, turn->session, NULL, 0, depth,
-                                                    (uint64_t)(turn - e->turns)) != TERN_OK)
+    if (depth <= turn->matched ||
+        tern_submit_fetch(e->tern, turn->session, NULL, 0, depth, TERN_STEP_NONE,
+                          (uint64_t)(turn - e->turns)) != TERN_OK)
         return false;
     turn->host_depth = depth;
     turn->state = TURN_LOADING;

@@ -67,7 +67,9 @@
     X(60, SHORT_IS_OK, "say OK to a fetch that brought less than at_least")                        \
     X(61, RELEASE_SKIPPED, "leave a release of a dead engine where a piece ended in it")           \
     X(62, PENDING_SKIPPED, "leave what a dead engine had not published where a piece ended in it") \
-    X(63, WAITS_FOR_NO_COPY, "let who needs room wait for copies where none is under way")
+    X(63, WAITS_FOR_NO_COPY, "let who needs room wait for copies where none is under way")         \
+    X(64, TAIL_AT_ONCE, "free a session's tail at once when a fetch replaces it")                  \
+    X(65, TAIL_TOO_SOON, "give a session's tail up when the source offers")
 
 /* These are the seam's: `tern-sim --rdma` finds them. */
 #define BUG_IS_SEAM(n) (((n) >= 21 && (n) <= 27) || ((n) >= 56 && (n) <= 59))

@@ -449,7 +449,7 @@ TEST(fetch_deadline_passes_cancelled_and_forgotten)
     struct tern_result r;
 
     start(serve_fetch_never_answered, &cancelled);
-    assert_err(TERN_TIMED_OUT, tern_fetch(t, 5, "source", 0, 0, 30, &r));
+    assert_err(TERN_TIMED_OUT, tern_fetch(t, 5, "source", 0, 0, TERN_STEP_NONE, 30, &r));
     assert_string_not_equal(tern_error_text(t), "");
     assert_ok(tern_ping(t, 2000)); /* both late answers were dropped on the way */
     assert_int_equal(atomic_load(&cancelled), 1);
@@ -490,13 +490,13 @@ TEST(call_arguments_wrong_invalid_without_a_request)
     assert_err(TERN_INVALID, tern_join(t, "e", TERN_BOTH, 1, 1, 100));
     assert_err(TERN_INVALID, tern_join(t, "e", TERN_BOTH, 0, TERN_RANKS_MAX + 1, 100));
     assert_err(TERN_INVALID, tern_pool_open(t, &layout, 100, &pool, NULL));
-    assert_err(TERN_INVALID, tern_fetch(t, 1, "", 0, 0, 100, &r));
+    assert_err(TERN_INVALID, tern_fetch(t, 1, "", 0, 0, TERN_STEP_NONE, 100, &r));
     assert_err(TERN_INVALID, tern_peek(t, 1, NULL, &none, 100, &done));
     assert_err(TERN_INVALID, tern_admin(t, "tree", NULL, 1, 100, &json));
     memset(long_word, 'x', 256); /* one byte more than a text may have */
     assert_err(TERN_INVALID, tern_admin(t, long_word, NULL, 0, 100, &json));
     assert_err(TERN_INVALID, tern_admin(t, "tree", words, 1, 100, &json));
-    assert_err(TERN_INVALID, tern_fetch(t, 1, long_word, 0, 0, 100, &r));
+    assert_err(TERN_INVALID, tern_fetch(t, 1, long_word, 0, 0, TERN_STEP_NONE, 100, &r));
 }
 
 /* A step that was forgotten is no "nothing is in flight": pages that are being written would be

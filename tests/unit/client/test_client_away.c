@@ -252,7 +252,7 @@ static void serve_requests(struct fake *f)
 
             check(fetch->peer && strcmp(fetch->peer, f->h.session == 1 ? "" : "west") == 0);
             if (fetch->at_least) {
-                check(fetch->at_least == 48 && fetch->wait_ms == 1500);
+                check(fetch->at_least == 48 && fetch->wait_ms == 1500 && fetch->step == 9);
                 m.status = &late;
                 m.lengths = &lengths;
                 m.has_tokens = 1;
@@ -294,7 +294,7 @@ TEST(fetch_that_came_too_short_says_how_far_it_got)
     struct tern_result r;
 
     start(serve_requests, NULL);
-    assert_err(TERN_TIMED_OUT, tern_fetch(t, 2, "west", 48, 64, 2000, &r));
+    assert_err(TERN_TIMED_OUT, tern_fetch(t, 2, "west", 48, 64, 9, 2000, &r));
     assert_string_equal(tern_error_text(t),
                         "late; the session has committed 16 and written 16 of 64 tokens");
     assert_int_equal(r.tokens, 64);
@@ -306,12 +306,12 @@ TEST(fetch_without_a_peer_is_from_the_host_tier)
     struct tern_result r;
 
     start(serve_requests, NULL);
-    assert_ok(tern_fetch(t, 1, NULL, 0, 64, 2000, &r));
+    assert_ok(tern_fetch(t, 1, NULL, 0, 64, TERN_STEP_NONE, 2000, &r));
     assert_int_equal(r.fetched_kib, 6);
-    assert_ok(tern_fetch(t, 2, "west", 0, 64, 2000, &r));
-    assert_err(TERN_INVALID, tern_fetch(t, 1, "", 0, 64, 2000, &r));
-    assert_err(TERN_INVALID, tern_submit_fetch(t, 1, "", 0, 64, 5));
-    assert_ok(tern_submit_fetch(t, 1, NULL, 0, 64, 5));
+    assert_ok(tern_fetch(t, 2, "west", 0, 64, TERN_STEP_NONE, 2000, &r));
+    assert_err(TERN_INVALID, tern_fetch(t, 1, "", 0, 64, TERN_STEP_NONE, 2000, &r));
+    assert_err(TERN_INVALID, tern_submit_fetch(t, 1, "", 0, 64, TERN_STEP_NONE, 5));
+    assert_ok(tern_submit_fetch(t, 1, NULL, 0, 64, TERN_STEP_NONE, 5));
     answer = polled();
     assert_int_equal(answer.cookie, 5);
     assert_ok(answer.err);

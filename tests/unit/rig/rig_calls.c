@@ -582,7 +582,8 @@ uint64_t rig_fetch(struct rig_session *s, uint32_t peer, uint32_t depth)
                                         .peer = peer,
                                         .depth = depth,
                                         .at_least = s->at_least,
-                                        .wait_ms = s->wait_ms}};
+                                        .wait_ms = s->wait_ms,
+                                        .step = s->fetch_step}};
 
     if (rig_request(s->rig, s->conn, &request))
         rig_fetched(s, request.request_id);
@@ -606,10 +607,12 @@ enum tern_err rig_fetched(struct rig_session *s, uint64_t request_id)
     if (!reply)
         return TERN_BUSY;
     names_the_asker(s, reply);
-    if (reply->fetch.lengths.allocated < s->len.allocated)
+    if (reply->fetch.lengths.committed < s->len.committed)
         return reply->err; /* the session itself is gone: the answer tells no lengths */
     before = s->len;
     s->len = reply->fetch.lengths;
+    if (s->len.committed > before.committed)
+        before.written = UINT32_MAX; /* S11: what it had of its own is no more */
     take_runs(s, reply->runs, reply->nruns);
     trim_table(s, &before);
     return reply->err;

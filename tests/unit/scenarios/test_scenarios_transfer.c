@@ -1,5 +1,5 @@
-/* Scenario X-a: aborts while the peer's reads or writes are in flight, with the pool under
- * pressure. Two cores, real bytes: 0 wrong bytes, and quarantine empties only after proof. */
+/* Scenarios of transfers. X-a: aborts while the peer's reads or writes are in flight, with the pool
+ * under pressure. Two cores, real bytes: 0 wrong bytes, and quarantine empties only after proof. */
 #include "unit/rig/rig_test.h"
 
 #define PAGE_TOKENS 4
@@ -141,4 +141,25 @@ TEST(x_a_link_lost_both_ends_end_and_pages_return)
     assert_int_equal(rig_wrong(d, d->len.committed), 0);
     assert_int_equal(rig_view(p.source).serves, 0);
     assert_int_equal(rig_evict(p.source, admin, p.sp, 0), 16);
+}
+
+/* S-i */
+TEST(s_i_a_fetch_goes_on_from_what_the_session_has)
+{
+    struct pair p = start(64);
+    struct rig_session *s;
+
+    rig_put(p.source, &p.se, p.sp, 1, 8);
+    s = session_with(p.dest, &p.de, p.dp, 1, PREFIX);
+    run_and_commit(s, seq1, 10, 8, 0);
+    s->fetch_step = 5;
+    assert_leaves(rig_fetched(s, rig_fetch(s, 0, 0)), s, 8, 10, 10);
+    assert_int_equal(rig_wrong(s, 10), 0);
+    assert_int_equal(rig_group_view(p.dest, p.dp, 0).retiring, 0);
+    rig_put(p.source, &p.se, p.sp, 1, PREFIX);
+    assert_leaves_whole(rig_fetched(s, rig_fetch(s, 0, 0)), s, PREFIX);
+    rig_engine_done(p.dest, &p.de, 4);
+    assert_int_equal(rig_group_view(p.dest, p.dp, 0).retiring, 1);
+    rig_engine_done(p.dest, &p.de, 5);
+    assert_int_equal(rig_group_view(p.dest, p.dp, 0).retiring, 0);
 }

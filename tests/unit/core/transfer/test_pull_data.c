@@ -103,18 +103,6 @@ TEST(pull_a_transfer_that_breaks_off_leaves_the_session_where_it_was)
     assert_int_equal(rig_wrong(s, 256), 0);
 }
 
-/* X5 */
-TEST(pull_a_session_with_pages_of_its_own_does_not_fetch)
-{
-    struct hosts h = hosts_with(rig_recurrent(64, 128), 1u << 20);
-    struct rig_session *s = stage_session(&h.dest);
-    uint64_t request;
-
-    commits_up_to(s, seq1, 128, 64, 0);
-    request = rig_fetch(s, 0, 0);
-    assert_err(TERN_INVALID, rig_fetched(s, request));
-}
-
 /* X5: the same up to a depth: what is here beyond it is not the transfer's business. */
 TEST(pull_history_beyond_the_depth_that_is_asked_for)
 {

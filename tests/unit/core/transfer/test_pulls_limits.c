@@ -171,10 +171,6 @@ TEST(fetch_wrong_state_refused)
     assert_err(TERN_INVALID, answered(&p, rig_fetch(p.d, 9, 0)));
     assert_err(TERN_INVALID, answered(&p, rig_fetch(p.d, NONE, 0)));
     assert_err(TERN_PEER_LOST, answered(&p, rig_fetch(p.d, 1, 0))); /* configured, not connected */
-    assert_ok(rig_extend(p.d, 8, 0, NULL, 0));
-    assert_err(TERN_INVALID, answered(&p, rig_fetch(p.d, 0, 0))); /* A > T */
-    assert_ok(rig_rewind(p.d, 0, 0)); /* and with it the tokens behind 0 */
-    assert_ok(rig_match(p.d, seq1, TOKENS));
     fetch_held(&p, RIG_PULL);
     assert_err(TERN_BUSY, answered(&p, rig_fetch(p.d, 0, 0)));
     assert_err(TERN_BUSY, rig_extend(p.d, 128, 0, NULL, 0));

@@ -1,0 +1,254 @@
+/* A fetch that goes on from what the session has (S11): its own pages behind the committed length
+ * stay until something longer has come, and are then given back by the step that the fetch named.
+ */
+#include "unit/rig/rig_pair.h"
+#include "unit/rig/rig_state.h"
+
+#define TOKENS 64 /* 16 pages of 4 tokens */
+
+/* p.d has committed `t` tokens of sequence 1 and computed `w`; the source has `n`. */
+static struct pair with_tail(uint64_t peer_bytes, uint32_t t, uint32_t w, uint32_t n)
+{
+    struct pair p = pair_limited(peer_bytes);
+
+    if (n > 0)
+        source_has(&p, 1, n);
+    p.d = asking(&p, 1, TOKENS + 3);
+    run_and_commit(p.d, seq1, w, t, 0);
+    p.d->fetch_step = 5;
+    return p;
+}
+
+static uint32_t retiring(const struct pair *p)
+{
+    return rig_group_view(p->dest, p->dp, 0).retiring;
+}
+
+#define assert_untouched(p, t, w)                                                                  \
+    do {                                                                                           \
+        assert_lengths((p)->d, t, w, w);                                                           \
+        assert_int_equal(rig_reply_to((p)->dest, (p)->d->fetch)->nruns, 0);                        \
+        assert_int_equal(rig_wrong((p)->d, w), 0);                                                 \
+        assert_int_equal(retiring(p), 0);                                                          \
+        assert_ok(rig_run_to((p)->d, seq1, TOKENS + 3));                                           \
+        assert_int_equal(rig_wrong((p)->d, TOKENS + 3), 0);                                        \
+    } while (0)
+
+TEST(s11_tail_gives_way_by_its_step_to_what_comes)
+{
+    struct pair p = with_tail(1 << 20, 8, 10, TOKENS);
+
+    assert_leaves_whole(fetch_all(p.d), p.d, TOKENS);
+    assert_int_equal(p.dest->pulled_pages, 14);
+    assert_int_equal(retiring(&p), 1);
+    rig_engine_done(p.dest, &p.de, 4);
+    assert_int_equal(retiring(&p), 1);
+    rig_engine_done(p.dest, &p.de, 5);
+    assert_int_equal(retiring(&p), 0);
+    assert_ok(rig_run_to(p.d, seq1, TOKENS + 3));
+    assert_int_equal(rig_wrong(p.d, TOKENS + 3), 0);
+    pair_ends_clean(&p, 16, 16);
+}
+
+/* Pages that it has for tokens to come go, too: the lengths tell. */
+TEST(s11_pages_behind_what_is_written_are_of_the_tail)
+{
+    struct pair p = with_tail(1 << 20, 8, 10, TOKENS);
+
+    assert_ok(rig_extend(p.d, TOKENS + 20, 0, NULL, 0));
+    assert_leaves_whole(fetch_all(p.d), p.d, TOKENS);
+    assert_int_equal(retiring(&p), 21 - 2);
+}
+
+TEST(s11_source_with_no_more_leaves_the_tail)
+{
+    for (uint32_t n = 0; n <= 8; n += 4) {
+        struct pair p = with_tail(1 << 20, 4, 10, n);
+
+        assert_ok(fetch_all(p.d));
+        assert_untouched(&p, 4, 10);
+    }
+}
+
+TEST(s11_no_more_asked_for_than_is_written_asks_nobody)
+{
+    struct pair p = with_tail(1 << 20, 4, 10, TOKENS);
+
+    p.d->at_least = 10;
+    assert_ok(fetch_to(p.d, 11));
+    assert_untouched(&p, 4, 10);
+    assert_int_equal(p.dest->pulled_pages, 0);
+}
+
+/* The first chunk to be published is the one that covers what is written. */
+TEST(s11_transfer_that_breaks_off_before_it_covers_the_tail_leaves_it)
+{
+    for (uint32_t pages = 0; pages < 3; pages++) {
+        struct pair p = with_tail(512, 0, 10, TOKENS);
+
+        fetch_held(&p, RIG_PULL);
+        for (uint32_t i = 0; i < pages; i++)
+            rig_complete(p.dest, RIG_PULL);
+        assert_int_equal(rig_depth(p.d, seq1, TOKENS), 0);
+        assert_ok(rig_fetch_cancel(p.d));
+        assert_err(TERN_GONE, rig_fetched(p.d, p.d->fetch));
+        assert_untouched(&p, 0, 10);
+    }
+}
+
+TEST(s11_transfer_that_breaks_off_behind_the_tail_keeps_what_came)
+{
+    struct pair p = with_tail(512, 0, 10, TOKENS);
+
+    fetch_held(&p, RIG_PULL);
+    for (uint32_t i = 0; i < 3; i++)
+        rig_complete(p.dest, RIG_PULL);
+    assert_int_equal(rig_depth(p.d, seq1, TOKENS), 12);
+    rig_link_down(p.dest, 0);
+    assert_err(TERN_PEER_LOST, rig_fetched(p.d, p.d->fetch));
+    assert_whole(p.d, 12);
+    assert_int_equal(retiring(&p), 3);
+}
+
+TEST(s11_no_room_for_what_would_come_leaves_the_tail)
+{
+    struct pair p = with_tail(1 << 20, 8, 10, TOKENS);
+    struct rig_session *hog = session_with(p.dest, &p.de, p.dp, 2, 220);
+
+    assert_ok(rig_run_to(hog, rig_tokens(2, 220), 220));
+    assert_err(TERN_POOL_EXHAUSTED, fetch_all(p.d));
+    assert_ok(rig_close(hog, 0));
+    assert_untouched(&p, 8, 10);
+}
+
+/* Its release has to wait for the step, and nothing is left to write that down. */
+TEST(s11_no_record_for_the_release_leaves_the_tail)
+{
+    struct pair p = PAIR_LIMITED(limits.retires = 2, 4, 128, 64);
+    struct rig_session *other;
+
+    source_has(&p, 1, TOKENS);
+    p.d = asking(&p, 1, TOKENS + 3);
+    run_and_commit(p.d, seq1, 10, 8, 0);
+    p.d->fetch_step = 5;
+    other = asking(&p, 2, 8);
+    assert_ok(rig_run_to(other, rig_tokens(2, 8), 8));
+    assert_ok(rig_rewind(other, 4, 3));
+    assert_ok(rig_rewind(other, 0, 3));
+    assert_err(TERN_BUSY, fetch_all(p.d));
+    rig_engine_done(p.dest, &p.de, 3);
+    assert_untouched(&p, 8, 10);
+}
+
+/* While it waits for the source to publish, the session has what it had. */
+TEST(s11_fetch_that_waits_leaves_the_tail)
+{
+    struct pair p = with_tail(1 << 20, 8, 10, 8);
+
+    p.d->at_least = TOKENS;
+    p.d->wait_ms = 5;
+    rig_fetch(p.d, 0, 0);
+    for (uint32_t ms = 0; ms < 5 + PULL_WAIT_MS_MAX; ms++)
+        rig_advance(p.dest, NS_PER_MS);
+    assert_err(TERN_TIMED_OUT, rig_fetched(p.d, p.d->fetch));
+    assert_untouched(&p, 8, 10);
+}
+
+TEST(s11_abort_while_it_fetches_gives_the_tail_back_once)
+{
+    struct pair p = with_tail(512, 8, 10, TOKENS);
+
+    fetch_held(&p, RIG_PULL);
+    assert_ok(rig_abort(p.d, 7));
+    assert_int_equal(retiring(&p), 1);
+    p.dest->automatic = RIG_ALL;
+    rig_settle(p.dest);
+    rig_engine_done(p.dest, &p.de, 7);
+    pair_ends_clean(&p, 16, 2);
+}
+
+/* --- with STATE --- */
+
+/* Two hosts with chunks of 64 tokens and that STATE; a page is asked for at a time. The source has
+ * 320 tokens; p.d may get 400, of which it has none yet. */
+static struct pair with_state(struct group_layout state_group)
+{
+    struct rig_options o = rig_defaults();
+    struct group_layout groups[2] = {rig_group(64, 512), state_group};
+    struct pair p = {0};
+
+    o.limits.peer_bytes_in_flight = 1;
+    p.dest = rig_create(&o);
+    o.incarnation++;
+    p.source = rig_create(&o);
+    p.se = rig_engine(p.source, 0, "e", 1);
+    p.de = rig_engine(p.dest, 0, "e", 1);
+    assert_ok(rig_pool_open(p.source, p.se.conn[0], groups, 2, 1u << 20, &p.sp));
+    assert_ok(rig_pool_open(p.dest, p.de.conn[0], groups, 2, 1u << 20, &p.dp));
+    rig_link_up(p.dest, 0, p.source, o.limits.peers);
+    rig_put(p.source, &p.se, p.sp, 1, 320);
+    p.d = session_with(p.dest, &p.de, p.dp, 1, 400);
+    p.d->fetch_step = 5;
+    return p;
+}
+
+/* The session has 150 tokens, 128 of them committed; its fetch is cancelled after so many pages.
+ * How much it has then. */
+static uint32_t state_breaks_off(struct group_layout state_group, uint32_t pages)
+{
+    struct pair p = with_state(state_group);
+    uint32_t w;
+
+    commit_to(p.d, seq1, 128, 0);
+    assert_ok(rig_run_to(p.d, seq1, 150));
+    fetch_held(&p, RIG_PULL);
+    for (uint32_t i = 0; i < pages && !ended(p.d); i++)
+        rig_complete(p.dest, RIG_PULL);
+    assert_ok(rig_fetch_cancel(p.d));
+    if (rig_fetched(p.d, p.d->fetch) == TERN_OK)
+        assert_whole(p.d, 320);
+    w = p.d->len.written;
+    assert_lengths(p.d, w == 150 ? 128 : w, w, w);
+    assert_int_equal(rig_wrong(p.d, w), 0);
+    runs_right(p.d, seq1, 390);
+    return w;
+}
+
+/* It is as it was; or it ends at the deepest resume point that has come, which is where it was
+ * committed if HISTORY came and no STATE to it; or it is whole. */
+TEST(s11_tail_with_state)
+{
+    const struct group_layout kinds[] = {rig_window(16, 40, 64), rig_window(16, 64, 64),
+                                         rig_window(16, 150, 64), rig_recurrent(64, 128)};
+
+    for (uint32_t i = 0; i < sizeof kinds / sizeof kinds[0]; i++) {
+        uint32_t pages = 0;
+
+        for (; state_breaks_off(kinds[i], pages) == 150; pages++)
+            assert_true(pages < 16);
+        assert_true(pages > 1);
+        assert_int_equal(state_breaks_off(kinds[i], pages), i == 2 ? 192 : 128);
+        assert_int_equal(state_breaks_off(kinds[i], 16), 320);
+    }
+}
+
+/* A RECURRENT page of the committed length would be stale; what it was made from is borrowed. */
+TEST(s11_recurrent_page_of_the_committed_length)
+{
+    struct pair p = with_state(rig_recurrent(64, 128));
+
+    commit_to(p.d, seq1, 128, 0);
+    assert_leaves_whole(fetch_all(p.d), p.d, 320);
+    runs_right(p.d, seq1, 390);
+}
+
+/* Where it could not go back to its committed length, it does not fetch. */
+TEST(s11_window_that_was_left_refuses_a_fetch)
+{
+    struct pair p = with_state(rig_window(16, 40, 64));
+
+    run_and_commit(p.d, seq1, 150, 128, 0);
+    assert_err(TERN_INVALID, rig_rewind(p.d, 128, 0));
+    assert_err(TERN_INVALID, fetch_all(p.d));
+    assert_lengths(p.d, 128, 150, 150);
+}
