@@ -220,7 +220,8 @@ static void audit_counts(const struct core *c)
 {
     uint32_t *resident = audit_scratch(c->limits.pools, sizeof *resident),
              *reserved = audit_scratch(c->limits.pools, sizeof *reserved),
-             *copied = audit_scratch(c->limits.pools, sizeof *copied);
+             *copied = audit_scratch(c->limits.pools, sizeof *copied),
+             *loads = audit_scratch(c->limits.pools, sizeof *loads);
 
     for (uint32_t i = 0; i < c->limits.nodes; i++)
         if (node_at(c, i)->used && node_at(c, i)->depth > 0) {
@@ -229,6 +230,13 @@ static void audit_counts(const struct core *c)
             copied[node_at(c, i)->pool] +=
                 copy_goes_to(node_at(c, i), TIER_HOST) && node_at(c, i)->work.copy != COPY_WAITING;
         }
+    for (uint32_t i = 0; i < c->limits.sessions; i++)
+        if (session_at(c, i)->state == SESSION_LOADING)
+            loads[session_at(c, i)->pool]++;
+    for (uint32_t i = 0; i < c->limits.pools; i++)
+        if (pool_at(c, i)->state != POOL_EMPTY && pool_at(c, i)->loads != loads[i])
+            oracle_fail("audit: pool %u counts %u loads and has %u", i, pool_at(c, i)->loads,
+                        loads[i]);
     for (uint32_t i = 0; i < c->limits.pools; i++)
         if (pool_at(c, i)->state != POOL_EMPTY &&
             (pool_at(c, i)->resident != resident[i] || pool_at(c, i)->reserved != reserved[i] ||

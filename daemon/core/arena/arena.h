@@ -107,6 +107,7 @@ struct pool {
     uint32_t host_write;        /* enum host_write */
     uint32_t resident;          /* nodes that are on the device */
     uint32_t reserved;          /* of those, the ones of the reserve */
+    uint32_t loads;             /* that wait for copies from the host */
     uint32_t writebacks;        /* copies to the host that are queued or run */
     uint64_t copy_moved_ns;     /* when one of them was queued or ended last */
     uint64_t offset, bytes, slab_bytes; /* the same in each of its regions, and only there */

@@ -185,6 +185,17 @@ static void import_tokens(struct core *c, struct session *s, const struct req_to
           TERN_OK);
 }
 
+/* How deep the host would bring it. What was found there counts as used: it is about to be fetched,
+ * and must not make way for what makes way for it. */
+static uint32_t found_on_host(struct core *c, struct host_reach reach)
+{
+    uint32_t slot = host_above(c, reach);
+
+    if (slot != reach.from)
+        node_use(c, slot);
+    return node_at(c, slot)->depth;
+}
+
 static enum tern_err match_import(struct core *c, struct actions *out, struct session *s,
                                   const struct req_match *m, struct reply *ret)
 {
@@ -210,9 +221,7 @@ static enum tern_err match_import(struct core *c, struct actions *out, struct se
     }
     if (!m->more)
         ret->match.host_depth =
-            node_at(c, host_above(
-                           c, (struct host_reach){.from = node, .to = host_down(c, reached, &w)}))
-                ->depth;
+            found_on_host(c, (struct host_reach){.from = node, .to = host_down(c, reached, &w)});
     if (!kept && s->finished > common)
         s->finished = common; /* what differs is replaced: an Abort must not take it for finished */
     if (!kept)

@@ -65,6 +65,7 @@ uint32_t host_walk(const struct core *c, uint32_t from, struct token_view *w)
 
 void load_hold(struct core *c, struct path path)
 {
+    node_pool(c, node_at(c, path.node))->loads++;
     for (uint32_t at = path.node; node_at(c, at)->depth > path.state_from;
          at = node_at(c, at)->parent) {
         struct node *n = node_at(c, at);
@@ -96,6 +97,7 @@ static void loadback_cancel(struct core *c, uint32_t slot)
 
 void load_let_go(struct core *c, struct path path)
 {
+    node_pool(c, node_at(c, path.node))->loads--;
     for (uint32_t at = path.node, up; node_at(c, at)->depth > path.state_from; at = up) {
         struct node *n = node_at(c, at);
 

@@ -54,7 +54,9 @@ static bool evicting(const struct core *c)
     return false;
 }
 
-/* A piece is counted in nodes that joined or were passed over. A pool that finds no room on the
+/* What waits for copies from the host keeps what it needs there twice for so long, and makes room
+ * when it has them: the reserve waits for that rather than take what is there once.
+ * A piece is counted in nodes that joined or were passed over. A pool that finds no room on the
  * host takes nothing of it, so those behind it have their turn. */
 bool reserve_flush(struct core *c)
 {
@@ -65,7 +67,7 @@ bool reserve_flush(struct core *c)
     for (uint32_t i = 0; i < c->limits.pools; i++) {
         struct pool *p = pool_at(c, i);
 
-        if (p->state != POOL_OPEN || p->tier != TIER_DEVICE || !writes_behind(p))
+        if (p->state != POOL_OPEN || p->tier != TIER_DEVICE || !writes_behind(p) || p->loads > 0)
             continue;
         while (p->reserved < wanted(p)) {
             if (most == 0 || visits_left(c) == 0)

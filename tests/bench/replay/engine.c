@@ -12,6 +12,8 @@
 #include "engine/proc.h"
 #include "engine/stats.h"
 
+#define LOAD_CHUNKS 32 /* of a fetch from the host tier */
+
 #define BACKOFF_MAX_MS 5
 #define OPS_OF_TURN    3 /* in one Step */
 
@@ -238,16 +240,25 @@ enum tern_err turn_begin(struct engine *e, struct turn *turn, uint64_t *ret_matc
     return TERN_OK;
 }
 
+/* A long prefix comes in pieces, so that what it displaces and what it leaves on the host need not
+ * be there twice. Where there is STATE, not every depth can be resumed: it comes as a whole. */
+static uint32_t load_depth(const struct engine *e, const struct turn *turn)
+{
+    uint32_t piece = LOAD_CHUNKS * e->page_tokens;
+
+    if (e->nhistory < e->geometry.ngroups || turn->host_depth - turn->matched <= piece)
+        return turn->host_depth;
+    return turn->matched + piece;
+}
+
 bool turn_load_host(struct engine *e, struct turn *turn)
 {
-    uint32_t depth = turn->host_depth;
-
-    turn->host_depth = 0;
-    if (depth <= turn->matched ||
-        tern_submit_fetch(e->tern, turn->session, NULL, 0, depth, TERN_STEP_NONE,
-                          (uint64_t)(turn - e->turns)) != TERN_OK)
+    if (turn->host_depth <= turn->matched ||
+        tern_submit_fetch(e->tern, turn->session, NULL, 0, load_depth(e, turn), TERN_STEP_NONE,
+                          (uint64_t)(turn - e->turns)) != TERN_OK) {
+        turn->host_depth = 0;
         return false;
-    turn->host_depth = depth;
+    }
     turn->state = TURN_LOADING;
     return true;
 }
@@ -258,12 +269,11 @@ bool turn_loaded(struct engine *e, struct turn *turn, const struct tern_answer *
     const struct tern_result *r = a->results;
 
     turn->state = TURN_MATCHED;
-    turn->host_depth = 0;
-    if (a->n == 0)
+    now = a->n == 0 ? was : r->lengths.committed;
+    if (now == was) {
+        turn->host_depth = 0; /* no room, or gone meanwhile: it is computed instead */
         return true;
-    now = r->lengths.committed;
-    if (now == was)
-        return true; /* no room, or gone meanwhile: it is computed instead */
+    }
     if (now < was || now > turn->target || !table_take(&turn->table, r, got) ||
         !table_covers(&turn->table, now)) {
         engine_says(e, "request %llu: the host tier brought %u tokens, and does not name them",
