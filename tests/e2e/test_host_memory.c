@@ -31,7 +31,9 @@ static void start(const char *faults)
     char extra[256];
 
     /* The first line goes on with the rig's tenant. */
-    snprintf(extra, sizeof extra, "    host_memory: 8M\n    host_write_through: true\nlimits:\n  sums_per_page: 4\n%s", faults);
+    snprintf(extra, sizeof extra,
+             "    host_memory: 8M\n    host_write_through: true\nlimits:\n  sums_per_page: 4\n%s",
+             faults);
     rig_start(&rig, extra, NULL);
     wrong_pages = right_pages = corrupt_answers = 0;
     assert_int_equal(tern_connect(rig.admin, 0, &admin), TERN_OK);

@@ -232,6 +232,21 @@ void trim(struct sim *w, uint32_t d, struct session *s, uint32_t p, uint32_t ste
         s->filled = p;
 }
 
+static void check_extend_busy(struct sim *w, uint32_t d, const struct session *s,
+                              const struct step_op *op, bool alone)
+{
+    if (w->cfg.give_back) /* what the Step closed before may not be free yet */
+        return;
+    if (w->cfg.host_behind && (w->d[d].njobs || !alone || op->tokens.n == 0)) {
+        /* The next operation may have taken what was to be copied. */
+        EXPECT(w->d[d].njobs || !alone, "waits_for_nothing", "BUSY, and no copy is under way");
+        MARK(extend_waits_for_copies);
+        return;
+    }
+    EXPECT(op->tokens.n > 0, "extend_busy", "BUSY for an extend without tokens");
+    check_store_full(w, d, s, s->ntokens + op->tokens.n);
+}
+
 static void did_extend(struct sim *w, uint32_t d, struct session *s, const struct step_op *op,
                        uint32_t variant, bool alone, const struct op_result *r,
                        const struct table_run *runs)
@@ -239,6 +254,7 @@ static void did_extend(struct sim *w, uint32_t d, struct session *s, const struc
     uint32_t a = op->length ? op->length : s->allocated, c = op->written ? op->written : s->written,
              need[GROUPS] = {0};
     uint32_t given[GROUPS] = {0};
+    bool needed = false;
 
     if (op->tokens.n > 0 && op->tokens.base != s->ntokens) {
         EXPECT(r->err == TERN_CONFLICT, "extend_base", "err %u", r->err);
@@ -256,19 +272,12 @@ static void did_extend(struct sim *w, uint32_t d, struct session *s, const struc
         else
             need[g] =
                 up(a, w->page_tokens[g]) > s->top[g] ? up(a, w->page_tokens[g]) - s->top[g] : 0;
+    if (need[0] || need[1] || need[2] || need[3])
+        needed = r->err == TERN_OK || r->err == TERN_BUSY; /* what was evicted for it stays so */
+    if (needed)
+        note_need(w, d, s->pool, need);
     if (r->err == TERN_BUSY) {
-        if (need[0] || need[1] || need[2] || need[3])
-            note_need(w, d, s->pool, need); /* what was evicted stays so */
-        if (w->cfg.give_back)               /* what the Step closed before may not be free yet */
-            return;
-        if (w->cfg.host_behind && (w->d[d].njobs || !alone || op->tokens.n == 0)) {
-            /* The next operation may have taken what was to be copied. */
-            EXPECT(w->d[d].njobs || !alone, "waits_for_nothing", "BUSY, and no copy is under way");
-            MARK(extend_waits_for_copies);
-            return;
-        }
-        EXPECT(op->tokens.n > 0, "extend_busy", "BUSY for an extend without tokens");
-        check_store_full(w, d, s, s->ntokens + op->tokens.n);
+        check_extend_busy(w, d, s, op, alone);
         return;
     }
     if (r->err == TERN_POOL_EXHAUSTED) {
@@ -277,8 +286,6 @@ static void did_extend(struct sim *w, uint32_t d, struct session *s, const struc
         return;
     }
     EXPECT(r->err == TERN_OK, "extend_refused", "err %u", r->err);
-    if (need[0] || need[1] || need[2] || need[3])
-        note_need(w, d, s->pool, need);
     for (uint32_t i = 0; i < r->nruns; i++) {
         const struct table_run *run = &runs[r->first_run + i];
         uint32_t first = run->group < w->cfg.ngroups ? up(s->allocated, w->page_tokens[run->group])

@@ -6,8 +6,8 @@
 
 #include "core/arena/arena.h"
 
-/* Frees something of `p`'s tree, since `group` lacks pages of need[]. BUSY: what goes next is copied
- * first, and nothing was freed. POOL_EXHAUSTED: there is nothing. */
+/* Frees something of `p`'s tree, since `group` lacks pages of need[]. BUSY: what goes next is
+ * copied first, and nothing was freed. POOL_EXHAUSTED: there is nothing. */
 typedef enum tern_err evictor(struct core *c, struct pool *p, const uint32_t *need, uint32_t group);
 
 /* Makes need[g] pages of each group free in `room`, which is `p` or a tier of it. POOL_EXHAUSTED:

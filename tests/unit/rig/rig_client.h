@@ -30,7 +30,7 @@
         assert_int_equal((s)->group, 1);                                                           \
         assert_int_equal((s)->needed, 2);                                                          \
         assert_int_equal((s)->free, 3);                                                            \
-        assert_int_equal((s)->evictable, 4);                                                     \
+        assert_int_equal((s)->evictable, 4);                                                       \
         assert_int_equal((s)->retiring, 5);                                                        \
         assert_true((s)->until_step == UINT64_MAX);                                                \
     } while (0)
