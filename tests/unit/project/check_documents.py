@@ -3,6 +3,7 @@
   link    a link between documents leads to a file and a heading that are there
   path    a path of a source that a document names (core/step.c, shell/tls/*.c) is there
   text    a text of the program that the table of troubles quotes is in the program's sources
+  quote   a block of code that names a source behind its language stands in that source as it is
   command the table of ternctl's commands is that of client/ctl; with --write it is written anew
 """
 import glob
@@ -55,6 +56,13 @@ def spread(name):
     """a/{b,c}.h -> a/b.h, a/c.h"""
     m = re.match(r"(.*)\{([^{}]*)\}(.*)", name)
     return [y for x in m.group(2).split(",") for y in spread(m.group(1) + x + m.group(3))] if m else [name]
+
+
+def bad_quotes(tree, doc, text):
+    for path, quote in re.findall(r"^```\w+ (\S+)\n(.*?)^```", text, flags=re.M | re.S):
+        whole = read(tree, path) if os.path.exists(os.path.join(tree, path)) else ""
+        if quote not in whole:
+            yield f"quote: {doc}: {path} has no such lines: {quote.strip().splitlines()[0]}"
 
 
 def bad_paths(tree, doc, text):
@@ -115,13 +123,13 @@ def check(tree):
     found = []
     for doc in documents(tree):
         text = read(tree, doc)
-        found += list(bad_links(tree, doc, text)) + list(bad_paths(tree, doc, text))
+        found += [*bad_links(tree, doc, text), *bad_paths(tree, doc, text), *bad_quotes(tree, doc, text)]
     return found + list(bad_texts(tree)) + list(bad_commands(tree)), len(documents(tree))
 
 
 GOOD = {
     "README.md": "# Tern\n## Two commands\nSee [there](docs/operations.md#trouble) and `core/{a,b}.c`, `build/bin/`.\n"
-                 "```\n`not/a/path.c`\n```\n",
+                 "```\n`not/a/path.c`\n```\n```c client/ctl/main.c\n end};```\n",
     "docs/operations.md": "[here](#trouble), [up](../README.md#two-commands), `demo.sh`\n" + COMMANDS +
                           "| `ask WHOM` | Asks somebody. |\n| `end` | Ends. |\n## Trouble\n"
                           "| `no memory: N bytes` or `start_failed ... reason=wrong_ca` | x | y |\n",
@@ -134,6 +142,7 @@ GOOD = {
 BAD = [("README.md", "[x](docs/nothing.md)", "link"), ("README.md", "[x](docs/operations.md#nothing)", "link"),
        ("docs/operations.md", "\n[x](#nothing)\n", "link"), ("README.md", "`core/c.c`", "path"),
        ("README.md", "`core/{a,c}.c`", "path"), ("README.md", "`nothing.sh`", "path"),
+       ("README.md", "```c client/ctl/main.c\n end;\n```\n", "quote"), ("README.md", "```c no.c\nx\n```\n", "quote"),
        ("docs/operations.md", "| `too little memory: N` | x | y |\n", "text"),
        ("docs/operations.md", "| `start_failed ... reason=wrong_name` | x | y |\n", "text")]
 STALE = [("client/ctl/ask.c", "Asks", "Begs"), ("client/ctl/main.c", "talk,\n end", "end, talk"),
