@@ -367,7 +367,9 @@ TERN_API enum tern_err tern_match(struct tern *t, tern_session s, const struct t
  *                   as it was; prefixes may have been evicted.
  *   INVALID         The lengths do not fit the session, or the session is retracted.
  *   BUSY            A record that the daemon needs is not free, for instance because too many
- *                   releases wait for a step. Repeat the operation after the next step.
+ *                   releases wait for a step: repeat the operation after the next step. Or more has
+ *                   to be evicted than one request may, or is copied to the host tier first: repeat
+ *                   it in a millisecond.
  *
  * What a session is before and after; C, W, A: committed, written and allocated length; T: tokens
  * in its list. C <= W <= A and W <= T hold always.
@@ -503,8 +505,9 @@ TERN_API const char *tern_result_text(struct tern *t, uint32_t i);
  * session's tokens up to `depth`, and more than what is written, is INVALID.
  *   PEER_LOST, CORRUPT, TIMED_OUT  What came before stays. Repeat, or compute the rest.
  *   GONE         It was cancelled, or at_least cannot come since the namespace was reset.
- *   BUSY         The source was full for 2 s, although the daemon came back each time that it said.
- *                Repeat after ret->retry_ms.
+ *   BUSY         The source was full for 2 s, although the daemon came back each time that it said,
+ *                or prefixes that make way here are copied to the host tier first. What came before
+ *                stays. Repeat after ret->retry_ms.
  *   UNSUPPORTED  The source has the namespace only in pools of another layout or world.
  *   DENIED       The peer does not let this daemon ask for the tenant.
  *
@@ -512,7 +515,7 @@ TERN_API const char *tern_result_text(struct tern *t, uint32_t i);
  * is above matched. Where the host tier has no more than the device the call brings nothing and
  * returns OK, or INVALID if that is less than at_least: there is nothing to wait for.
  *   POOL_EXHAUSTED  The device has no room; ret->shortage says what to wait for.
- *   BUSY            Another copy of that prefix is under way. Repeat in a moment.
+ *   BUSY            That prefix is being copied, or what makes way for it. Repeat in a moment.
  *   CORRUPT         The host's copy is damaged. Compute the prefix again. */
 TERN_API enum tern_err tern_fetch(struct tern *t, tern_session s, const char *peer,
                                   uint32_t at_least, uint32_t depth, uint64_t step,
@@ -564,7 +567,8 @@ TERN_API enum tern_err tern_retract(struct tern *t, tern_session s, enum tern_re
  * where they never left it. For a session that is not away it tells the table once more, so it may
  * be repeated. After an error the session is retracted as before.
  *   POOL_EXHAUSTED  The device has no room. ret->shortage says what to wait for.
- *   BUSY            Another copy or commit of that prefix is under way. Repeat in a moment.
+ *   BUSY            Another copy or commit of that prefix is under way, or a copy of what makes way
+ *                   for it. Repeat in a moment.
  *   TIMED_OUT       deadline_ms passed first, and the way back is cancelled.
  *   CORRUPT         The host's copy is damaged. Use tern_abort, and compute the prefix again. */
 TERN_API enum tern_err tern_recover(struct tern *t, tern_session s, uint32_t deadline_ms,
