@@ -461,14 +461,6 @@ struct core {
         evicted_host, retracts, recovers;
 };
 
-/* A sanitizer can't see past the end of one of the arena's arrays: where TERN_CHECK_BOUNDS is
- * defined, every access is checked. */
-#ifdef TERN_CHECK_BOUNDS
-#define ARENA_BOUND(i, n) check((i) < (n))
-#else
-#define ARENA_BOUND(i, n) ((void)0)
-#endif
-
 #define ARENA_RECORDS(type, name, limit)                                                           \
     static inline struct type *name##_at(const struct core *c, uint32_t i)                         \
     {                                                                                              \
@@ -479,6 +471,10 @@ struct core {
     {                                                                                              \
         (void)c;                                                                                   \
         return sizeof(struct type);                                                                \
+    }                                                                                              \
+    static inline uint32_t name##_limit(const struct core *c)                                      \
+    {                                                                                              \
+        return c->limits.limit;                                                                    \
     }
 
 ARENA_RECORDS(tenant, tenant, tenants)
@@ -506,6 +502,11 @@ static inline struct node *node_at(const struct core *c, uint32_t i)
 static inline size_t node_bytes(const struct core *c)
 {
     return c->node_bytes;
+}
+
+static inline uint32_t node_limit(const struct core *c)
+{
+    return c->limits.nodes;
 }
 
 /* A ring of limits.events for each tenant. */

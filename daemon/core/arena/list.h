@@ -22,14 +22,24 @@ struct list {
 
 #define LIST_EMPTY ((struct list){.head = NONE})
 
-/* Where the links of a kind of record are: those of record i lie at first + i * stride. */
+/* Where the links of a kind of record are: those of record i of n lie at first + i * stride. */
 struct list_space {
     char *first;
     size_t stride;
+    uint32_t n;
 };
+
+/* A sanitizer can't see past the end of one of the arena's arrays: where TERN_CHECK_BOUNDS is
+ * defined, every access is checked. */
+#ifdef TERN_CHECK_BOUNDS
+#define ARENA_BOUND(i, n) check((i) < (n))
+#else
+#define ARENA_BOUND(i, n) ((void)0)
+#endif
 
 static inline struct list_links *list_links_of(struct list_space s, uint32_t i)
 {
+    ARENA_BOUND(i, s.n);
     return (struct list_links *)(void *)(s.first + i * s.stride);
 }
 
@@ -98,7 +108,8 @@ static inline void list_append(struct list_space s, struct list *to, struct list
 #define ARENA_LIST(name, record, field)                                                            \
     static inline struct list_space name##_space(const struct core *c)                             \
     {                                                                                              \
-        return (struct list_space){(char *)&record##_at(c, 0)->field, record##_bytes(c)};          \
+        return (struct list_space){(char *)&record##_at(c, 0)->field, record##_bytes(c),           \
+                                   record##_limit(c)};                                             \
     }                                                                                              \
     static inline bool name##_has(const struct core *c, uint32_t i)                                \
     {                                                                                              \
