@@ -88,6 +88,12 @@ enum message_body {
     X(33, NAMESPACE_RESET, namespace_reset, namespace_reset_reply, FROM_ENGINE, NEEDS_ENGINE,      \
       ANSWER_LATER, REPEAT_HARMLESS, BODY_AGREED)                                                  \
     X(37, WAIT_PUBLISHED, wait_published, empty, FROM_ENGINE, NEEDS_ENGINE, ANSWER_LATER,          \
+      REPEAT_HARMLESS, BODY_AGREED)                                                                \
+    X(39, TURN_BEGIN, turn_begin, turn_begin_reply, FROM_ENGINE, NEEDS_SESSION, ANSWER_AT_ONCE,    \
+      REPEAT_ACTS_AGAIN, BODY_AGREED)                                                              \
+    X(41, TURN_END, turn_end, empty, FROM_ENGINE, NEEDS_SESSION, ANSWER_AT_ONCE, REPEAT_HARMLESS,  \
+      BODY_AGREED)                                                                                 \
+    X(43, SESSION_CLOSE, session_close, empty, FROM_ENGINE, NEEDS_SESSION, ANSWER_LATER,           \
       REPEAT_HARMLESS, BODY_AGREED)
 
 /* Requests that the shell answers by itself: X as above. */
@@ -176,9 +182,13 @@ enum message_body {
 #define REQUEST_RECOVER(F)         F(recover, session, SESSION, 0)
 #define REQUEST_NAMESPACE_RESET(F) F(namespace_reset, ns, NAMESPACE, 0)
 #define REQUEST_WAIT_PUBLISHED(F)  F(wait_published, step, U64, 0)
-#define REQUEST_EVICT(F)           F(evict, pool, POOL, 0) F(evict, nodes, U32, 0)
-#define REQUEST_DRAIN(F)           F(drain, on, TRUTH, 0)
-#define REQUEST_PIN(F)             F(pin, node, NODE, 0) F(pin, on, TRUTH, 0)
+#define REQUEST_TURN_BEGIN(F)      F(turn_begin, session, SESSION, 0)
+#define REQUEST_TURN_END(F)        F(turn_end, session, SESSION, 0)
+#define REQUEST_SESSION_CLOSE(F)                                                                   \
+    F(session_close, session, SESSION, 0) F(session_close, step, U64, 0)
+#define REQUEST_EVICT(F) F(evict, pool, POOL, 0) F(evict, nodes, U32, 0)
+#define REQUEST_DRAIN(F) F(drain, on, TRUTH, 0)
+#define REQUEST_PIN(F)   F(pin, node, NODE, 0) F(pin, on, TRUTH, 0)
 
 /* Cases of a switch by operation, for either table, where F does the same to each field. */
 #define REQUEST_CASE(number, NAME, ...) COMMAND_CASE(NAME)
@@ -238,6 +248,9 @@ enum message_body {
     F(namespace_reset, 2, nodes, U32)                                                              \
     F(namespace_reset, 3, unreached, U32)
 #define REPLY_WAIT_PUBLISHED(F)
+#define REPLY_TURN_BEGIN(F) F(turn_begin, 2, turn, SESSION)
+#define REPLY_TURN_END(F)
+#define REPLY_SESSION_CLOSE(F)
 
 /* The two numbers of a request. */
 enum frame_type {

@@ -178,6 +178,15 @@ static void show_send_buffers(const json_t *s)
     printf("\n");
 }
 
+/* Where engines use turns. */
+static void show_turns(const json_t *turns)
+{
+    if (j_u64(turns, "turns_begun") == 0)
+        return;
+    printf("  turns in flight %s, ended by their deadline %s, with their connection %s\n",
+           num(turns, "turns_in_flight"), num(turns, "turns_expired"), num(turns, "turns_lost"));
+}
+
 static void show_daemon(const struct ctl *ctl, const json_t *s)
 {
     const json_t *memory = json_object_get(s, "memory"), *data = json_object_get(s, "data");
@@ -201,6 +210,7 @@ static void show_daemon(const struct ctl *ctl, const json_t *s)
         printf(", resets of namespaces that not all peers have heard of %s",
                num(s, "resets_spreading"));
     printf("\n");
+    show_turns(json_object_get(s, "turns"));
     show_memory(memory);
     printf("  pages in %s (%s), out %s (%s), corrupt %s\n", num(data, "pages_in"),
            human_bytes(j_u64(data, "payload_bytes_in")), num(data, "pages_out"),
@@ -506,6 +516,8 @@ static void add_session(struct table *t, json_t *row)
     table_add(t, PLAIN, "%s", j_str(row, "pool"));
     table_add(t, DIM, "%.8s", j_str(row, "namespace"));
     add_session_state(t, j_str(row, "state"));
+    table_add(t, PLAIN, "%s",
+              json_is_string(json_object_get(row, "turn")) ? j_str(row, "turn") : "-");
     table_add(t, PLAIN, "%s", num(row, "committed"));
     table_add(t, PLAIN, "%s", num(row, "written"));
     table_add(t, PLAIN, "%s", num(row, "allocated"));
@@ -517,7 +529,7 @@ static void add_session(struct table *t, json_t *row)
 static int run_sessions(struct ctl *ctl)
 {
     static const char *const titles[] = {
-        "<SESSION", "<TENANT",   "<ENGINE", "<POOL", "<NAMESPACE", "<STATE", "COMMITTED",
+        "<SESSION", "<TENANT",   "<ENGINE", "<POOL", "<NAMESPACE", "<STATE", "<TURN", "COMMITTED",
         "WRITTEN",  "ALLOCATED", "TOKENS",  "IDLE",  "<HOLDS",     "SINCE",  "<NODE"};
 
     return show_list(ctl, "sessions", titles, TITLES_N(titles), add_session, "no session is open");

@@ -273,6 +273,12 @@ uint64_t core_changes(const struct core *core);
 
 uint64_t core_hash(const struct core *core); /* of the arena's used bytes */
 
+/* May this connection ask for that about the session, as far as the session's turn and its end
+ * allow? BUSY or GONE, with a static text: the request needs not be decoded; core_step would answer
+ * the same. */
+enum tern_err core_gate(const struct core *core, uint32_t conn, enum op op,
+                        struct session_id session, const char **ret_text);
+
 /* For the source's data path: may this page leave now? GONE if the serve has ended or the
  * generation passed. */
 enum tern_err core_serve_page(const struct core *core, struct serve_id serve, uint32_t group,

@@ -44,6 +44,7 @@
 #define EVICTIONS_MAX        4      /* of operators, under way */
 #define CHANGED_MAX          1024   /* nodes that wait to be counted, after a step */
 #define SHORTAGE_RETIRES_MAX 32     /* releases looked at for one shortage answer */
+#define TURNS_ENDED_MAX      4096   /* turns that end by themselves in one step of the core */
 #define STEPS_UNNAMED_MAX    (1u << 24) /* steps that an engine may finish and name none (E7) */
 #define RESERVE_NODES_MAX    512        /* nodes that join a pool's reserve in one step */
 #define RESET_NODES_MAX      1024       /* nodes of a namespace that was reset, freed in one step */
@@ -79,6 +80,8 @@ struct core_limits {
     uint64_t tenant_bytes_in_flight;
     uint32_t tenant_batches; /* X8: batches of pages that the data path may have of a tenant; 0: as
                                 many as its transfers may have */
+    uint64_t turn_deadline_ns;     /* from the beginning of a turn to its end; 0: as long as its
+                                      connection lives */
     uint64_t transfer_deadline_ns; /* from the start of a transfer to its terminal state */
 };
 

@@ -66,6 +66,7 @@ bool core_pool_view(const struct core *c, uint32_t slot, struct pool_view *ret)
 bool core_session_view(const struct core *c, uint32_t slot, struct session_view *ret)
 {
     static const char *const words[] = {SESSION_STATE_TABLE(STATE_WORD)};
+    static const char *const turn_words[] = {GATE_STATE_TABLE(STATE_WORD)};
     const struct session *s;
 
     if (slot >= c->limits.sessions || session_at(c, slot)->state == SESSION_EMPTY)
@@ -83,6 +84,9 @@ bool core_session_view(const struct core *c, uint32_t slot, struct session_view 
     ret->ref = (enum ref_kind)s->held;
     ret->ref_since_ns = s->ref_since_ns;
     ret->last_use_ns = s->last_use_ns;
+    ret->turn_word = s->gate == GATE_FREE ? "" : turn_words[s->gate];
+    if (s->gate == GATE_CLAIMED || s->gate == GATE_CLOSING)
+        ret->turn_begun_ns = s->turn_begun_ns;
     return true;
 }
 
@@ -265,6 +269,16 @@ void core_view(const struct core *c, struct core_view *ret)
     ret->recovers = c->recovers;
     ret->copies = c->copies_queued.n + c->copies_running;
     core_event_range(c, &ret->event_first, &ret->event_next);
+}
+
+void core_turns(const struct core *c, uint32_t tenant, struct turns_view *ret)
+{
+    const struct tenant *t = tenant_at(c, tenant);
+
+    *ret = (struct turns_view){.in_flight = t->turns,
+                               .begun = t->turns_begun,
+                               .expired = t->turns_expired,
+                               .lost = t->turns_lost};
 }
 
 uint32_t core_tenant_sessions(const struct core *c, uint32_t tenant)

@@ -44,6 +44,14 @@ struct session_view {
     enum ref_kind ref; /* by which it holds `node`: DEVICE, RETRACTED or HOST */
     uint64_t ref_since_ns;
     uint64_t last_use_ns;
+    const char *turn_word;  /* static; "" where no turn is in flight and no SessionClose waits */
+    uint64_t turn_begun_ns; /* while one is in flight; else 0 */
+};
+
+/* Of a tenant: turns in flight now; and those that began, that ended because their time was over,
+ * and with their connection, since the daemon began. */
+struct turns_view {
+    uint64_t in_flight, begun, expired, lost;
 };
 
 struct engine_view {
@@ -156,6 +164,7 @@ bool core_share_plan(const struct core_limits *limits, const struct tenant_confi
                      struct share_of of, struct share_view *ret);
 void core_view(const struct core *core, struct core_view *ret);
 uint32_t core_tenant_sessions(const struct core *core, uint32_t tenant);
+void core_turns(const struct core *core, uint32_t tenant, struct turns_view *ret);
 uint32_t core_retracts_undone(const struct core *core, uint32_t tenant);
 bool core_pool_view(const struct core *core, uint32_t slot, struct pool_view *ret);
 bool core_session_view(const struct core *core, uint32_t slot, struct session_view *ret);

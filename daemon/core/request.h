@@ -16,6 +16,7 @@
  *   OPERATOR       a connection of the admin socket
  *   ENGINE         a connection that has joined an engine, when all its ranks have
  *   SESSION(op)    such a one, about the session that request.op.session names
+ *   ANYHOW(op)     likewise, also while pages that the session gave up are being given back
  *   AT_ONCE        by the reply of the same step
  *   LATER          by one of a later step, when a transfer or a copy has ended; a refusal at once
  */
@@ -37,7 +38,10 @@
     X(RECOVER, "recover", session_recover, SESSION(recover), LATER)                                \
     X(NAMESPACE_RESET, "namespace_reset", request_reset, ENGINE, LATER)                            \
     X(PIN, "pin", request_pin, OPERATOR, AT_ONCE)                                                  \
-    X(WAIT_PUBLISHED, "wait_published", wait_published, ENGINE, LATER)
+    X(WAIT_PUBLISHED, "wait_published", wait_published, ENGINE, LATER)                             \
+    X(TURN_BEGIN, "turn_begin", turn_begin, SESSION(turn_begin), AT_ONCE)                          \
+    X(TURN_END, "turn_end", turn_end, ANYHOW(turn_end), AT_ONCE)                                   \
+    X(SESSION_CLOSE, "session_close", request_session_close, ANYHOW(session_close), LATER)
 
 enum op {
     OP_NONE = 0,
@@ -222,6 +226,22 @@ struct req_wait_published {
     uint64_t step;
 };
 
+/* Claims the session: until the turn ends it can be used by the handle in the answer alone. */
+struct req_turn_begin {
+    struct session_id session;
+};
+
+struct req_turn_end {
+    struct session_id session; /* as the TurnBegin answered it */
+};
+
+/* Answered when the session is closed: a turn that is in flight ends first, unless it is this very
+ * turn that closes it. */
+struct req_session_close {
+    struct session_id session;
+    uint64_t step; /* the last step that may touch what is given back; 0: nothing is in flight */
+};
+
 struct req_pin {
     struct node_id node; /* as ternctl tree shows it */
     bool on;
@@ -240,9 +260,12 @@ struct evicted {
 /* What a request leaves with its session, for a late answer or for a later request: fields of the
  * core's struct session, which only keeps them.
  * - load_*: FETCH from the host tier and RECOVER, whom to answer; load_conn NONE: nobody.
+ * - close_*: SESSION_CLOSE that waits for a turn, whom to answer; close_conn NONE: nobody. It
+ * stands while the gate is CLOSING or CLOSED.
  * - away_step: RETRACT, until when what it gave back may be touched. */
 #define SESSION_KEEPS                                                                              \
     uint32_t load_op, load_conn;                                                                   \
+    uint64_t close_conn, close_request, close_trace, close_step;                                   \
     uint64_t load_request, load_trace;                                                             \
     uint64_t away_step, tail_step;
 
@@ -272,6 +295,9 @@ struct request {
         struct req_namespace_reset namespace_reset;
         struct req_pin pin;
         struct req_wait_published wait_published;
+        struct req_turn_begin turn_begin;
+        struct req_turn_end turn_end;
+        struct req_session_close session_close;
         struct {
             bool on;
         } drain;
@@ -334,6 +360,9 @@ struct reply {
         struct {
             struct session_id session;
         } session_open;
+        struct {
+            struct session_id turn; /* what names the session until the turn ends */
+        } turn_begin;
         struct {
             uint32_t depth,
                 history_depth;      /* what a Match would find; HISTORY alone may go deeper */

@@ -21,6 +21,7 @@
 #include "core/transfer/seals.h"
 #include "core/transfer/serves.h"
 #include "core/tree/nodes.h"
+#include "core/turn/turns.h"
 
 enum tern_err request_step(struct core *c, struct actions *out, struct call *call,
                            struct reply *ret)
@@ -108,13 +109,13 @@ enum tern_err request_pin(struct core *c, struct actions *out, struct call *call
 
 /* --- requests: the table of operations says what must be there before each is called --- */
 
-enum asker { ASKER_ANY, ASKER_OPERATOR, ASKER_ENGINE, ASKER_SESSION };
+enum asker { ASKER_ANY, ASKER_OPERATOR, ASKER_ENGINE, ASKER_SESSION, ASKER_ANYHOW };
 
 static const struct {
     enum tern_err (*answer)(struct core *c, struct actions *out, struct call *call,
                             struct reply *ret);
     enum asker asker;
-    size_t session_at; /* ASKER_SESSION: where the request names it */
+    size_t session_at; /* ASKER_SESSION, ASKER_ANYHOW: where the request names it */
     bool may_wait;     /* the answer may come when a transfer has ended */
 } requests[OP_COUNT] = {
 #define ASKED_BY_ANY      .asker = ASKER_ANY
@@ -122,6 +123,8 @@ static const struct {
 #define ASKED_BY_ENGINE   .asker = ASKER_ENGINE
 #define ASKED_BY_SESSION(op)                                                                       \
     .asker = ASKER_SESSION, .session_at = offsetof(struct request, op.session)
+#define ASKED_BY_ANYHOW(op)                                                                        \
+    .asker = ASKER_ANYHOW, .session_at = offsetof(struct request, op.session)
 #define ANSWERED_AT_ONCE false
 #define ANSWERED_LATER   true
 #define X(NAME, name, function, asked_by, answered)                                                \
@@ -129,6 +132,15 @@ static const struct {
     OP_TABLE(X)
 #undef X
 };
+
+static enum tern_err session_named(const struct core *c, struct call *call, struct session_id id,
+                                   struct reply *ret)
+{
+    const char *text;
+    enum tern_err err = session_of(c, call->engine, id, &call->session, &text);
+
+    return err == TERN_OK ? TERN_OK : refuse(ret, err, text);
+}
 
 /* The only place that finds the engine of a connection and the session that a request names. */
 static enum tern_err call_resolve(const struct core *c, struct call *call, struct reply *ret)
@@ -139,18 +151,29 @@ static enum tern_err call_resolve(const struct core *c, struct call *call, struc
 
     if (asker == ASKER_OPERATOR && !call->conn->admin)
         return refuse(ret, TERN_DENIED, "this is for the operator: send it to the admin socket");
-    if (asker == ASKER_ENGINE || asker == ASKER_SESSION)
-        TRY(engine_of_conn(c, call->conn, &call->engine, ret));
-    if (asker != ASKER_SESSION)
+    if (asker == ASKER_ANY || asker == ASKER_OPERATOR)
+        return TERN_OK;
+    TRY(engine_of_conn(c, call->conn, &call->engine, ret));
+    if (asker == ASKER_ENGINE)
         return TERN_OK;
     memcpy(&id, at, sizeof id);
-    call->session = session_of(c, call->engine, id);
-    if (!call->session)
-        return refuse(ret, TERN_GONE,
-                      "no such session: it was closed, or is from before a restart; open another");
-    if (call->session->releasing)
+    TRY(session_named(c, call, id, ret));
+    if (asker == ASKER_SESSION && call->session->releasing)
         return refuse(ret, TERN_BUSY, RELEASING);
     return TERN_OK;
+}
+
+enum tern_err core_gate(const struct core *c, uint32_t conn, enum op op, struct session_id session,
+                        const char **ret_text)
+{
+    struct session *unused;
+    enum asker asker = op < OP_COUNT ? requests[op].asker : ASKER_ANY;
+
+    if ((asker != ASKER_SESSION && asker != ASKER_ANYHOW) || conn >= c->limits.conns ||
+        !conn_at(c, conn)->open || conn_at(c, conn)->engine == NONE ||
+        engine_at(c, conn_at(c, conn)->engine)->state != ENGINE_LIVE)
+        return TERN_OK;
+    return session_of(c, engine_at(c, conn_at(c, conn)->engine), session, &unused, ret_text);
 }
 
 static void answer(struct core *c, struct actions *out, struct call *call, struct reply *ret)
@@ -223,6 +246,7 @@ static void conn_closed(struct core *c, uint32_t conn)
     engine_conn_closed(c, conn);
     pull_conn_closed(c, conn);
     load_conn_closed(c, conn);
+    turn_conn_closed(c, conn);
     reset_conn_closed(c, conn);
     eviction_conn_closed(c, conn);
 }
@@ -308,9 +332,11 @@ void core_step(struct core *c, const struct event *ev, struct actions *out)
     check(ev->now_ns >= c->now_ns && out->refs_max == c->limits.table_pages);
     c->now_ns = ev->now_ns;
     c->touched = c->visits = 0;
+    all = turns_expire(c); /* so that a request with the handle of one comes late */
     apply(c, out, ev);
-    all = sessions_flush(c);
-    all = retires_flush(c) && all; /* they wait for the pages of those */
+    all = sessions_flush(c) && all;
+    all = retires_flush(c) && all;     /* they wait for the pages of those */
+    all = closes_flush(c, out) && all; /* and these for their records */
     all = engines_flush(c, out) && all;
     all = evictions_flush(c, out) && all;
     all = waits_flush(c, out) && all;
@@ -331,13 +357,15 @@ void core_step(struct core *c, const struct event *ev, struct actions *out)
 
 uint64_t core_deadline(const struct core *c)
 {
-    uint64_t pulls, serves;
+    uint64_t at, serves, turns;
 
     if (c->left_over)
         return 0;
-    pulls = pull_deadline(c);
+    at = pull_deadline(c);
     serves = serve_deadline(c);
-    return pulls < serves ? pulls : serves;
+    turns = turn_deadline(c);
+    at = serves < at ? serves : at;
+    return turns < at ? turns : at;
 }
 
 bool core_waits_for_steps(const struct core *c)

@@ -124,7 +124,7 @@ static void start_generations(struct core *c, const struct core_limits *l, uint3
     for (uint32_t i = 0; i < l->pools; i++)
         pool_at(c, i)->gen = gen;
     for (uint32_t i = 0; i < l->sessions; i++)
-        session_at(c, i)->gen = gen;
+        session_at(c, i)->gen = session_at(c, i)->gen_last = gen;
     for (uint32_t i = 0; i < l->nodes; i++) /* an operator's pin names one */
         node_at(c, i)->gen = gen;
     for (uint32_t i = 0; i < l->pulls; i++)
@@ -161,8 +161,8 @@ struct core *core_init(void *mem, const struct core_limits *limits,
     c->incarnation = incarnation;
     c->bytes = bytes;
     c->hash_mask = pow2_at_least(limits->nodes) - 1;
-    c->seals_queued = c->copies_queued = c->away = c->closing = c->pulls_active = c->serves_active =
-        LIST_EMPTY;
+    c->seals_queued = c->copies_queued = c->away = c->closing = c->turns = c->pulls_active =
+        c->serves_active = LIST_EMPTY;
     c->event_next = 1;
     free_all(c, limits);
     start_generations(c, limits, (uint32_t)hash_mix(incarnation, 0));
@@ -172,7 +172,7 @@ struct core *core_init(void *mem, const struct core_limits *limits,
         tenant_at(c, i)->config = tenants[i];
     for (uint32_t i = 0; i < limits->tenants; i++) {
         tenant_at(c, i)->event_next = 1;
-        tenant_at(c, i)->idle = LIST_EMPTY;
+        tenant_at(c, i)->idle = tenant_at(c, i)->closes = LIST_EMPTY;
     }
     reserve_shares(c, limits, tenants);
     return c;

@@ -235,6 +235,14 @@ struct token_buf {
 
 struct session {
     uint32_t gen, state, engine, pool, space;
+    uint32_t gen_last;  /* the last generation that a handle of this slot got: the session's own, or
+                           that of a turn */
+    uint32_t gate;      /* enum gate_state */
+    uint32_t turn_gen;  /* of the turn in flight */
+    uint32_t turn_conn; /* whose turn that is */
+    struct list_links
+        in_turns; /* CLAIMED, CLOSING: of all turns; CLOSED: of its tenant's `closes` */
+    uint64_t turn_begun_ns;
     struct list_links in_engine;
     uint32_t node; /* pinned DEVICE; the path to it is the borrowed part of the table. NONE: empty
                       table */
@@ -404,7 +412,10 @@ struct tenant {
     uint32_t pull_turn; /* the link over which it asked for pages last */
     uint32_t room_kept; /* as a link's */
     uint32_t batches;   /* those of its transfers */
-    struct list idle;   /* namespaces that nobody holds: who was given up first comes first */
+    uint32_t zero;
+    struct list closes; /* sessions whose gate is CLOSED, in the order in which they are closed */
+    uint64_t turns, turns_begun, turns_expired, turns_lost; /* see struct turns_view */
+    struct list idle; /* namespaces that nobody holds: who was given up first comes first */
     uint64_t bytes_in_flight;
     uint64_t event_next; /* which of its changes is the next, from 1 */
     uint64_t event_lost; /* number of the last of its changes that was overwritten; 0: none was */
@@ -443,6 +454,8 @@ struct core {
     uint32_t copy_failed;  /* 1: look whether those away wait for something that will not come */
     struct list away;      /* sessions */
     struct list closing;   /* likewise */
+    struct list turns;     /* sessions with a turn in flight: what began first ends first */
+    uint64_t ncloses;      /* sessions whose gate is CLOSED */
     uint32_t resets;       /* namespaces that are being swept */
     uint32_t nspreading;   /* resets of which not all peers have heard */
     uint32_t resets_due;   /* those of them that are due */
@@ -552,6 +565,8 @@ ARENA_LIST(copy_list, node, work.copy_queue)
 ARENA_LIST(session_list, session, in_engine)
 ARENA_LIST(away_list, session, in_away)
 ARENA_LIST(closing_list, session, in_away)
+ARENA_LIST(turn_list, session, in_turns)
+ARENA_LIST(closes_list, session, in_turns)
 ARENA_LIST(retire_list, retire, in_engine)
 ARENA_LIST(pull_list, pull, active)
 ARENA_LIST(serve_list, serve, active)

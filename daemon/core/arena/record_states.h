@@ -72,6 +72,21 @@ STATE_MACHINE(engine, ENGINE, ENGINE_STATE_TABLE)
 
 STATE_MACHINE(session, SESSION, SESSION_STATE_TABLE)
 
+/* Who may use a session (M5 to M7, M12), whatever state it is in. */
+#define GATE_STATE_TABLE(X)                                                                        \
+    X(GATE, FREE, TO(GATE, CLAIMED), "whoever has the session's handle may use it", "free")        \
+    X(GATE, CLAIMED, TO(GATE, FREE) | TO(GATE, CLOSING),                                           \
+      "a turn is in flight: only the handle that its TurnBegin answered is good", "in_flight")     \
+    X(GATE, CLOSING, TO(GATE, FREE) | TO(GATE, CLOSED),                                            \
+      "the same, and a SessionClose waits for the end of the turn: the session's own handle is "   \
+      "GONE",                                                                                      \
+      "closing")                                                                                   \
+    X(GATE, CLOSED, TO(GATE, FREE),                                                                \
+      "the turn has ended: the session is closed as soon as what it holds can be released",        \
+      "closed")
+
+STATE_MACHINE(gate, GATE, GATE_STATE_TABLE)
+
 /* A transfer in. */
 #define PULL_STATE_TABLE(X)                                                                        \
     X(PULL, EMPTY, TO(PULL, ASKED), "there is none", "empty")                                      \

@@ -259,11 +259,13 @@ static void engine_end(struct core *c, struct actions *out, struct engine *e)
 }
 
 /* False: there is more to do. */
-static bool give_back(struct core *c, struct engine *e, uint32_t end)
+static bool give_back(struct core *c, struct actions *out, struct engine *e, uint32_t end)
 {
     while (e->sessions.n > 0) {
         struct session *s = session_at(c, e->sessions.head);
 
+        if (!session_close_told(c, out, s))
+            return false;
         if (s->state != SESSION_CLOSING)
             session_close(c, s, 0, true);
         if (!session_give_back(c, s, end))
@@ -282,7 +284,7 @@ bool engines_flush(struct core *c, struct actions *out)
         if (e->state != ENGINE_ENDING)
             continue;
         touch(c);
-        if (give_back(c, e, give_back_piece_end(c)) && actions_room(out) > 0)
+        if (give_back(c, out, e, give_back_piece_end(c)) && actions_room(out) > 0)
             engine_end(c, out, e);
         else
             all = false;
@@ -333,6 +335,7 @@ enum tern_err engine_leave(struct core *c, struct actions *out, struct call *cal
         return refuse(ret, TERN_INVALID, "this connection has joined no engine");
     e = engine_at(c, cn->engine);
     wait_gone(c, out, cn);
+    session_turns_lost(c, call->req->conn);
     e->conns[cn->seat] = NONE;
     cn->engine = NONE;
     seat_leave(c, out, e, cn->seat, false);

@@ -7,21 +7,29 @@
 #include "core/tree/nodes.h"
 #include "core/tree/state.h"
 
-struct session *session_find(const struct core *c, struct session_id id)
+bool session_turn_is(const struct session *s, struct session_id id)
 {
-    struct session *s;
-
-    if (id.slot >= c->limits.sessions)
-        return NULL;
-    s = session_at(c, id.slot);
-    return s->state != SESSION_EMPTY && s->state != SESSION_CLOSING && s->gen == id.gen ? s : NULL;
+    return (s->gate == GATE_CLAIMED || s->gate == GATE_CLOSING) && id.gen == s->turn_gen;
 }
 
-struct session *session_of(const struct core *c, const struct engine *e, struct session_id id)
+enum tern_err session_of(const struct core *c, const struct engine *e, struct session_id id,
+                         struct session **ret, const char **ret_text)
 {
-    struct session *s = session_find(c, id);
+    struct session *s = id.slot < c->limits.sessions ? session_at(c, id.slot) : NULL;
 
-    return s && s->engine == engine_slot(c, e) ? s : NULL;
+    *ret_text = "no such session or turn: it was closed or has ended, or is from before a restart";
+    if (!s || s->state == SESSION_EMPTY || s->state == SESSION_CLOSING ||
+        s->engine != engine_slot(c, e))
+        return TERN_GONE;
+    if (!session_turn_is(s, id)) {
+        if (id.gen != s->gen || s->gate == GATE_CLOSING || s->gate == GATE_CLOSED)
+            return TERN_GONE;
+        *ret_text = "a turn of this session is in flight: wait for its end, or use its handle";
+        if (s->gate == GATE_CLAIMED)
+            return TERN_BUSY;
+    }
+    *ret = s;
+    return TERN_OK;
 }
 
 struct pool *session_pool(const struct core *c, const struct session *s)

@@ -11,9 +11,13 @@
 #define RELEASING                                                                                  \
     "the pages that this session gave up are still being given back: repeat it in a moment"
 
-struct session *session_find(const struct core *c, struct session_id id);
-/* The session that an engine names; NULL where it has no such session. */
-struct session *session_of(const struct core *c, const struct engine *e, struct session_id id);
+/* The session that an engine names by its own handle or by that of its turn. GONE: there is none,
+ * or the turn has ended, or the session only waits to be closed. BUSY: its own handle, while a turn
+ * is in flight. */
+enum tern_err session_of(const struct core *c, const struct engine *e, struct session_id id,
+                         struct session **ret, const char **ret_text);
+/* Is this the handle of the turn in flight? */
+bool session_turn_is(const struct session *s, struct session_id id);
 struct pool *session_pool(const struct core *c, const struct session *s);
 struct lengths session_lengths(const struct session *s);
 /* Pages in its table when it has so many tokens, at most, with those that it owns now. */

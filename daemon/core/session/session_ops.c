@@ -208,11 +208,12 @@ static void keep_finished_tokens(struct core *c, struct session *s)
 
 /* Room for what waits for the step, and for the answer to a load that ends here. */
 static enum tern_err give_back_ready(const struct core *c, const struct actions *out,
-                                     const struct engine *e, const struct session *s,
-                                     const struct step_op *op, struct op_result *ret)
+                                     const struct session *s, uint64_t step, const char **ret_text)
 {
-    if (!retire_ready(c, e, session_step(s, op->step)))
-        return refuse_op(ret, TERN_BUSY, share_refused(SHARE_RETIRES));
+    *ret_text = share_refused(SHARE_RETIRES);
+    if (!retire_ready(c, engine_at(c, s->engine), session_step(s, step)))
+        return TERN_BUSY;
+    *ret_text = NULL;
     return s->state != SESSION_LOADING || actions_room(out) > 0 ? TERN_OK : TERN_BUSY;
 }
 
@@ -230,7 +231,7 @@ static enum tern_err op_abort(struct core *c, struct actions *out, struct engine
         return refuse_op(ret, TERN_BUSY, RELEASING);
     for (uint32_t g = 0; g < c->limits.groups; g++)
         n += s->owned[g].n;
-    TRY(give_back_ready(c, out, e, s, op, ret));
+    TRY(give_back_ready(c, out, s, op->step, &ret->text));
     if (!tail_ready(c, e, step, n))
         return refuse_op(ret, TERN_BUSY, share_refused(SHARE_RETIRES));
     if (s->pull != NONE)
@@ -257,14 +258,18 @@ static enum tern_err op_abort(struct core *c, struct actions *out, struct engine
     return TERN_OK;
 }
 
-static enum tern_err op_close(struct core *c, struct actions *out, struct engine *e,
-                              struct session *s, const struct step_op *op, struct op_result *ret)
+enum tern_err session_end(struct core *c, struct actions *out, struct session *s, uint64_t step,
+                          const char **ret_text)
 {
+    *ret_text = RELEASING;
     if (s->releasing && s->state != SESSION_OPEN)
-        return refuse_op(ret, TERN_BUSY, RELEASING); /* it may name a later step */
-    TRY(give_back_ready(c, out, e, s, op, ret));
+        return TERN_BUSY; /* it may name a later step */
+    TRY(give_back_ready(c, out, s, step, ret_text));
+    if (s->close_conn != NONE && actions_room(out) < 2)
+        return TERN_BUSY;
     load_end(c, out, s, false);
-    session_close(c, s, op->step, false);
+    session_close_told(c, out, s);
+    session_close(c, s, step, false);
     session_give_back(c, s, give_back_end(c));
     return TERN_OK;
 }
@@ -306,7 +311,7 @@ static enum tern_err apply(struct core *c, struct actions *out, struct engine *e
     case STEP_COMMIT: return session_commit(c, out, e, s, op, ret);
     case STEP_FINISH: return op_finish(c, e, s, op, ret);
     case STEP_ABORT: return op_abort(c, out, e, s, op, ret);
-    case STEP_CLOSE: return op_close(c, out, e, s, op, ret);
+    case STEP_CLOSE: return session_end(c, out, s, op->step, &ret->text);
     case STEP_SLIDE: return op_slide(c, e, s, op, ret);
     case STEP_RELEASE: state_release(c, s->node); return TERN_OK;
     }
@@ -316,11 +321,13 @@ static enum tern_err apply(struct core *c, struct actions *out, struct engine *e
 void session_op(struct core *c, struct actions *out, struct engine *e, const struct step_op *op,
                 struct op_result *ret)
 {
-    struct session *s = session_of(c, e, op->session);
+    struct session *s;
+    const char *text;
 
     ret->first_run = out->nruns;
-    if (!s) {
-        ret->err = TERN_GONE;
+    ret->err = session_of(c, e, op->session, &s, &text);
+    if (ret->err != TERN_OK) {
+        refuse_op(ret, ret->err, text);
         return;
     }
     ret->err = apply(c, out, e, s, op, ret);

@@ -4,6 +4,10 @@
 
 #include "core/session/call.h"
 
+/* Closes it, and answers whoever waits for that. An error, and nothing has changed; `text` says
+ * why, where that is not the want of room for the answers. */
+enum tern_err session_end(struct core *c, struct actions *out, struct session *s, uint64_t step,
+                          const char **ret_text);
 void session_op(struct core *c, struct actions *out, struct engine *e, const struct step_op *op,
                 struct op_result *ret);
 

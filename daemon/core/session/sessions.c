@@ -4,6 +4,7 @@
 
 #include <string.h>
 
+#include "core/arena/actions.h"
 #include "core/memory/pages.h"
 #include "core/session/record.h"
 #include "core/session/retires.h"
@@ -48,10 +49,12 @@ enum tern_err session_open(struct core *c, struct actions *out, struct call *cal
     share_take(c, SHARE_SESSIONS, e->tenant);
     slot = session_slot_take(c);
     s = session_at(c, slot);
-    gen = gen_next(s->gen);
-    check(s->state == SESSION_EMPTY);
+    gen = gen_next(s->gen_last);
+    check(s->state == SESSION_EMPTY && s->gate == GATE_FREE);
     memset(s, 0, sizeof(*s)); /* whatever a request keeps with a session begins as 0 */
-    s->gen = gen;
+    s->gen = s->gen_last = gen;
+    s->close_conn = NONE;
+    s->in_turns = (struct list_links){.next = NONE, .prev = NONE};
     s->engine = engine_slot(c, e);
     s->pool = pool_slot(c, p);
     s->space = node_at(c, root)->space;
@@ -73,6 +76,64 @@ enum tern_err session_open(struct core *c, struct actions *out, struct call *cal
     return TERN_OK;
 }
 
+/* --- turns --- */
+
+void session_turn_over(struct core *c, struct session *s)
+{
+    struct tenant *t = tenant_at(c, engine_at(c, s->engine)->tenant);
+
+    turn_list_remove(c, &c->turns, session_slot(c, s));
+    t->turns--;
+    touch(c);
+    if (s->gate == GATE_CLAIMED) {
+        gate_state_move(&s->gate, GATE_FREE);
+        return;
+    }
+    gate_state_move(&s->gate, GATE_CLOSED);
+    closes_list_push(c, &t->closes, session_slot(c, s));
+    c->ncloses++;
+}
+
+void session_turns_lost(struct core *c, uint32_t conn)
+{
+    for (uint32_t i = c->turns.head, next; i != NONE; i = next) {
+        struct session *s = session_at(c, i);
+
+        next = turn_list_next(c, i);
+        if (s->turn_conn != conn)
+            continue;
+        tenant_at(c, engine_at(c, s->engine)->tenant)->turns_lost++;
+        session_turn_over(c, s);
+    }
+}
+
+static void gate_leave(struct core *c, struct session *s)
+{
+    struct tenant *t = tenant_at(c, engine_at(c, s->engine)->tenant);
+
+    if (s->gate == GATE_CLAIMED || s->gate == GATE_CLOSING)
+        session_turn_over(c, s);
+    if (s->gate == GATE_FREE)
+        return;
+    closes_list_remove(c, &t->closes, session_slot(c, s));
+    c->ncloses--;
+    gate_state_move(&s->gate, GATE_FREE);
+}
+
+bool session_close_told(struct core *c, struct actions *out, struct session *s)
+{
+    struct reply_to to = {(uint32_t)s->close_conn, s->close_request, s->close_trace};
+
+    if (s->close_conn == NONE)
+        return true;
+    if (actions_room(out) == 0)
+        return false;
+    s->close_conn = NONE;
+    reply_late(out, to, OP_SESSION_CLOSE, TERN_OK, "");
+    c->errors[TERN_OK]++;
+    return true;
+}
+
 /* --- giving back --- */
 
 void session_close(struct core *c, struct session *s, uint64_t step, bool engine_gone)
@@ -80,6 +141,7 @@ void session_close(struct core *c, struct session *s, uint64_t step, bool engine
     struct engine *e = engine_at(c, s->engine);
     bool holds;
 
+    gate_leave(c, s);
     if (s->pull != NONE)
         pull_orphan(c, pull_at(c, s->pull));
     s->pull = NONE;

@@ -176,6 +176,28 @@ static uint32_t status_sessions(const struct admin_ctx *ctx, const struct core_v
     return tenant == NONE ? v->sessions : core_tenant_sessions(ctx->core, tenant);
 }
 
+/* Turns in flight, and what became of those that nobody ended. */
+static void status_turns(const struct admin_ctx *ctx, uint32_t tenant, struct text_out *out)
+{
+    struct turns_view all = {0}, t;
+
+    for (uint32_t i = 0; i < ctx->config->ntenants; i++) {
+        if (tenant != NONE && tenant != i)
+            continue;
+        core_turns(ctx->core, i, &t);
+        all.in_flight += t.in_flight;
+        all.begun += t.begun;
+        all.expired += t.expired;
+        all.lost += t.lost;
+    }
+    text_object(out, "turns");
+    text_u64(out, "turns_in_flight", all.in_flight);
+    text_u64(out, "turns_begun", all.begun);
+    text_u64(out, "turns_expired", all.expired);
+    text_u64(out, "turns_lost", all.lost);
+    text_object_end(out);
+}
+
 /* What the host tier holds and did; all values are 0 where there is none. Pages of a pool lie in
  * each of its regions. */
 static void status_host(const struct admin_ctx *ctx, const struct core_view *v,
@@ -516,6 +538,7 @@ static enum tern_err answer_status(const struct admin_ctx *ctx, const struct que
     text_u64(out, "uptime_s", (ctx->now_ns - ctx->start_ns) / SECOND_NS);
     text_bool(out, "draining", v.draining);
     text_u64(out, "sessions", status_sessions(ctx, &v, q->tenant));
+    status_turns(ctx, q->tenant, out);
     status_pools(ctx, q->tenant, out);
     status_shares(ctx, q->tenant, out);
     status_errors(ctx, &v, q->tenant, out);

@@ -203,6 +203,11 @@ bool admin_session_row(const struct admin_ctx *ctx, uint32_t slot, uint32_t tena
     text_u64(out, "allocated", s.lengths.allocated);
     text_u64(out, "tokens", s.tokens);
     session_hold(ctx, &s, out);
+    text_str(out, "turn", s.turn_word[0] ? s.turn_word : NULL);
+    if (s.turn_begun_ns)
+        text_f64(out, "turn_s", age_s(ctx, s.turn_begun_ns));
+    else
+        text_str(out, "turn_s", NULL);
     text_f64(out, "idle_s", age_s(ctx, s.last_use_ns));
     text_object_end(out);
     return true;

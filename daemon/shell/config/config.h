@@ -70,6 +70,7 @@ struct config_deadlines {
     uint32_t data_idle_ms;     /* a data connection with work outstanding and no progress */
     uint32_t hello_ms;         /* from a connection to its first whole message */
     uint32_t step_alarm_ms;    /* that releases wait while no step of their engine passes */
+    uint32_t turn_ms;          /* from the beginning of a session's turn to its end */
     uint32_t tls_handshake_ms; /* from a connection between daemons to the end of its handshake */
 };
 

@@ -212,6 +212,7 @@ void config_derive(struct loader *l)
     derive_u32(&c->send_buffers_reserved,
                (plan_body_max(c) + FRAME_HEADER_BYTES) / SEND_BUFFER_BYTES + 2);
     limits->links = limits->peers + c->inbound_links;
+    limits->turn_deadline_ns = (uint64_t)c->deadlines.turn_ms * 1000000;
     limits->transfer_deadline_ns = (uint64_t)c->deadlines.transfer_ms * 1000000;
     derive_u32(&c->procs_max, conns);
     derive_u32(&limits->pages, pages < PAGES_INITIAL_MIN ? PAGES_INITIAL_MIN : pages);

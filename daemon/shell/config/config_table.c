@@ -94,6 +94,8 @@ const struct setting config_settings[] = {
              "A data connection with work outstanding and no progress; alike on all hosts"),
     DEADLINE(step_alarm_ms, "step-alarm-ms", "30000",
              "How long pages wait while no step of their engine passes, before it is an alarm"),
+    DEADLINE(turn_ms, "turn-ms", "600000",
+             "From the beginning of a session's turn to its end, if nobody ends it"),
     DEADLINE(tls_handshake_ms, "tls-handshake-ms", "5000",
              "From a connection between daemons to the end of its TLS handshake"),
 

@@ -30,6 +30,21 @@ static const char *denied(const struct client_conn *c, const struct message *m)
     return NULL;
 }
 
+/* M5: a request about a session that a turn has claimed, or that is closed, is answered before its
+ * body is looked at. True: it was. */
+static bool gate_refused(struct client_conn *c, const struct frame_header *h)
+{
+    struct daemon *d = c->d;
+    struct reply said = {.op = wire_in_op(h->type), .text = ""};
+
+    said.err = core_gate(d->core, c->slot, said.op, session_id_unpack(h->session), &said.text);
+    if (said.err == TERN_OK)
+        return false;
+    refusals_note(&d->refusals[c->tenant], &said, io_now_ns());
+    conn_send_status(c, h, said.err, said.text);
+    return true;
+}
+
 /* An operation of the core, or what nobody knows. */
 static void core_request(struct client_conn *c, const struct frame_header *h, const uint8_t *body)
 {
@@ -38,6 +53,8 @@ static void core_request(struct client_conn *c, const struct frame_header *h, co
     const char *text;
     enum tern_err err;
 
+    if (gate_refused(c, h))
+        return;
     ev.kind = EV_REQUEST;
     err = wire_in_request(&d->in, conn_is_admin(c) ? NONE : c->tenant, h, body, &ev.request, &text);
     if (err != TERN_OK) {

@@ -212,6 +212,7 @@ enum {
 #define CORE_NEEDS_OPERATOR    NEEDS_NOTHING
 #define CORE_NEEDS_ENGINE      NEEDS_ENGINE
 #define CORE_NEEDS_SESSION(op) NEEDS_SESSION
+#define CORE_NEEDS_ANYHOW(op)  NEEDS_SESSION
 #define CORE_ANSWER_AT_ONCE    ANSWER_AT_ONCE
 #define CORE_ANSWER_LATER      ANSWER_LATER
 #define X(NAME, name, function, asked_by, answered)                                                \
@@ -266,14 +267,14 @@ REQUEST_TABLE(X)
 #undef X
 #undef F
 
-static bool is_request(uint16_t type)
+enum op wire_in_op(uint16_t type)
 {
     switch (type) {
 #define X(number, NAME, ...)                                                                       \
-    case FRAME_##NAME: return true;
+    case FRAME_##NAME: return OP_##NAME;
         REQUEST_TABLE(X)
 #undef X
-    default: return false;
+    default: return OP_NONE;
     }
 }
 
@@ -285,7 +286,7 @@ enum tern_err wire_in_request(struct wire_in *w, uint32_t tenant, const struct f
     ret->op = OP_NONE;
     ret->trace_id = 0;
     *ret_text = "";
-    if (!is_request(h->type))
+    if (wire_in_op(h->type) == OP_NONE)
         return TERN_UNSUPPORTED;
     TRY(wire_decode_in_place(&w->budget, h->type, body, h->length, &msg));
     switch (h->type) {

@@ -21,6 +21,9 @@ struct wire_in {
 enum tern_err wire_in_init(struct wire_in *w, const struct config *config, uint32_t body_max);
 void wire_in_finish(struct wire_in *w);
 
+/* The operation that a frame of that type asks for; OP_NONE: none of the core's. */
+enum op wire_in_op(uint16_t type);
+
 /* A request that is an operation of the core. Its arrays live until the next call, and as long as
  * the body. conn and request_id are the caller's to set. UNSUPPORTED: a frame type that no such
  * request has. `tenant`: who asks; NONE: an operator. MALFORMED: not such a message. INVALID: a

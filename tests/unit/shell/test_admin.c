@@ -676,7 +676,8 @@ static bool door(void *ctx, uint32_t i, const char **ret_name, struct door_stats
 
 /* Programs read these: a key that goes is missed by somebody. */
 static const char answer_keys[] =
-    "node version incarnation uptime_s draining sessions pools(pool tenant tier group "
+    "node version incarnation uptime_s draining sessions "
+    "turns(turns_in_flight turns_begun turns_expired turns_lost) pools(pool tenant tier group "
     "family page_tokens page_bytes window total free leased session snapshot "
     "reclaimable borrowed transfer ticket retiring zeroing quarantine peak_session "
     "peak_snapshot) shares(table records limit common_free reserved(first second) used(first "
@@ -711,7 +712,8 @@ static const char answer_keys[] =
     "life_s own_ca) "
     "fault_injection(corrupt_pages copy_corrupt_every) slots sessions(session tenant "
     "engine pool namespace state committed written allocated tokens node node_id ref "
-    "ref_s idle_s) next slots pools(pool slot tenant engine state tier other_tier devices() "
+    "ref_s turn turn_s idle_s) next slots pools(pool slot tenant engine state tier other_tier "
+    "devices() "
     "offset bytes slab_bytes slabs slabs_free nodes align_tokens supersede groups(group "
     "family page_tokens page_bytes window total free leased session snapshot "
     "reclaimable borrowed transfer ticket retiring zeroing quarantine peak_session "

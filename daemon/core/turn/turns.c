@@ -1,0 +1,130 @@
+/* Turns: see turns.h. A turn is a second handle of its session: the same slot, and a generation of
+ * its own that nobody had before and nobody gets again. While a turn is in flight the session's own
+ * handle is BUSY and that of the turn is good; when the turn is over, for whatever reason, its
+ * handle is GONE by itself. So no request carries a claim besides its session, and one that comes
+ * late can't release what it no longer has (M7).
+ *
+ * The end of a turn changes nothing of the session but who may use it: the pages, the lengths and
+ * what is under way stay, and the next turn goes on from them or aborts. */
+#include "core/turn/turns.h"
+
+#include "core/arena/actions.h"
+#include "core/session/call.h"
+#include "core/session/record.h"
+#include "core/session/session_ops.h"
+#include "core/session/sessions.h"
+
+static struct tenant *tenant_of(const struct core *c, const struct session *s)
+{
+    return tenant_at(c, engine_at(c, s->engine)->tenant);
+}
+
+enum tern_err turn_begin(struct core *c, struct actions *out, struct call *call, struct reply *ret)
+{
+    struct session *s = call->session;
+
+    (void)out;
+    if (s->gate != GATE_FREE)
+        return refuse(ret, TERN_CONFLICT,
+                      "this is the handle of the turn in flight: end that turn first");
+    gate_state_move(&s->gate, GATE_CLAIMED);
+    s->turn_gen = s->gen_last = gen_next(s->gen_last);
+    s->turn_conn = call->req->conn;
+    s->turn_begun_ns = c->now_ns;
+    turn_list_push(c, &c->turns, session_slot(c, s));
+    tenant_of(c, s)->turns++;
+    tenant_of(c, s)->turns_begun++;
+    touch(c);
+    ret->turn_begin.turn = (struct session_id){.slot = session_slot(c, s), .gen = s->turn_gen};
+    return TERN_OK;
+}
+
+enum tern_err turn_end(struct core *c, struct actions *out, struct call *call, struct reply *ret)
+{
+    (void)out;
+    if (!session_turn_is(call->session, call->req->turn_end.session))
+        return refuse(ret, TERN_INVALID,
+                      "this is the session's own handle, and no turn is in flight: TurnEnd takes "
+                      "the handle that TurnBegin returned");
+    session_turn_over(c, call->session);
+    return TERN_OK;
+}
+
+enum tern_err request_session_close(struct core *c, struct actions *out, struct call *call,
+                                    struct reply *ret)
+{
+    const struct req_session_close *r = &call->req->session_close;
+    struct session *s = call->session;
+    const char *text;
+    enum tern_err err;
+
+    if (s->gate == GATE_FREE || session_turn_is(s, r->session)) {
+        err = session_end(c, out, s, r->step, &text);
+        return err == TERN_OK ? TERN_OK : refuse(ret, err, text ? text : "");
+    }
+    gate_state_move(&s->gate, GATE_CLOSING);
+    s->close_conn = call->req->conn;
+    s->close_request = call->req->request_id;
+    s->close_trace = call->req->trace_id;
+    s->close_step = r->step;
+    call->later = true;
+    touch(c);
+    return TERN_OK;
+}
+
+void turn_conn_closed(struct core *c, uint32_t conn)
+{
+    session_turns_lost(c, conn);
+    for (uint32_t i = c->turns.head; i != NONE; i = turn_list_next(c, i))
+        if (session_at(c, i)->close_conn == conn)
+            session_at(c, i)->close_conn = NONE;
+    for (uint32_t t = 0; t < c->limits.tenants && c->ncloses > 0; t++)
+        for (uint32_t i = tenant_at(c, t)->closes.head; i != NONE; i = closes_list_next(c, i))
+            if (session_at(c, i)->close_conn == conn)
+                session_at(c, i)->close_conn = NONE;
+}
+
+uint64_t turn_deadline(const struct core *c)
+{
+    if (c->turns.n == 0 || c->limits.turn_deadline_ns == 0)
+        return UINT64_MAX;
+    return session_at(c, c->turns.head)->turn_begun_ns + c->limits.turn_deadline_ns;
+}
+
+bool turns_expire(struct core *c)
+{
+    for (uint32_t n = 0; turn_deadline(c) <= c->now_ns; n++) {
+        struct session *s = session_at(c, c->turns.head);
+
+        if (n == TURNS_ENDED_MAX)
+            return false;
+        tenant_of(c, s)->turns_expired++;
+        session_turn_over(c, s);
+    }
+    return true;
+}
+
+/* One whose release has to wait for a record, or for pages that it gave up, holds up those of its
+ * own tenant alone. */
+static bool closes_of(struct core *c, struct actions *out, const struct tenant *t)
+{
+    while (t->closes.n > 0) {
+        struct session *s = session_at(c, t->closes.head);
+        const char *text;
+
+        if (actions_room(out) < 2 || visits_left(c) == 0)
+            return false;
+        if (session_end(c, out, s, s->close_step, &text) != TERN_OK)
+            return true;
+    }
+    return true;
+}
+
+bool closes_flush(struct core *c, struct actions *out)
+{
+    bool all = true;
+
+    for (uint32_t t = 0; t < c->limits.tenants && c->ncloses > 0; t++)
+        all = closes_of(c, out, tenant_at(c, t)) && all;
+    return all;
+}
