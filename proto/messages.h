@@ -183,7 +183,7 @@ enum message_body {
 #define REQUEST_NAMESPACE_RESET(F) F(namespace_reset, ns, NAMESPACE, 0)
 #define REQUEST_WAIT_PUBLISHED(F)  F(wait_published, step, U64, 0)
 #define REQUEST_TURN_BEGIN(F)      F(turn_begin, session, SESSION, 0)
-#define REQUEST_TURN_END(F)        F(turn_end, session, SESSION, 0)
+#define REQUEST_TURN_END(F)        F(turn_end, session, SESSION, 0) F(turn_end, step, U64, 0)
 #define REQUEST_SESSION_CLOSE(F)                                                                   \
     F(session_close, session, SESSION, 0) F(session_close, step, U64, 0)
 #define REQUEST_EVICT(F) F(evict, pool, POOL, 0) F(evict, nodes, U32, 0)

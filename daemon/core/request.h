@@ -16,7 +16,8 @@
  *   OPERATOR       a connection of the admin socket
  *   ENGINE         a connection that has joined an engine, when all its ranks have
  *   SESSION(op)    such a one, about the session that request.op.session names
- *   ANYHOW(op)     likewise, also while pages that the session gave up are being given back
+ *   ANYHOW(op)     likewise, also while pages that the session gave up are being given back, or by
+ *                  the session's own handle while a turn is in flight
  *   AT_ONCE        by the reply of the same step
  *   LATER          by one of a later step, when a transfer or a copy has ended; a refusal at once
  */
@@ -233,10 +234,12 @@ struct req_turn_begin {
 
 struct req_turn_end {
     struct session_id session; /* as the TurnBegin answered it */
+    uint64_t step;             /* the last step of the turn that may touch the session's pages */
 };
 
 /* Answered when the session is closed: a turn that is in flight ends first, unless it is this very
- * turn that closes it. */
+ * turn that closes it. BUSY, and nothing is closed, where that turn does not end by a TurnEnd:
+ * nobody knows what it has in flight. */
 struct req_session_close {
     struct session_id session;
     uint64_t step; /* the last step that may touch what is given back; 0: nothing is in flight */
@@ -262,12 +265,13 @@ struct evicted {
  * - load_*: FETCH from the host tier and RECOVER, whom to answer; load_conn NONE: nobody.
  * - close_*: SESSION_CLOSE that waits for a turn, whom to answer; close_conn NONE: nobody. It
  * stands while the gate is CLOSING or CLOSED.
+ * - turn_step: TURN_END, until when the session may be touched.
  * - away_step: RETRACT, until when what it gave back may be touched. */
 #define SESSION_KEEPS                                                                              \
     uint32_t load_op, load_conn;                                                                   \
     uint64_t close_conn, close_request, close_trace, close_step;                                   \
     uint64_t load_request, load_trace;                                                             \
-    uint64_t away_step, tail_step;
+    uint64_t away_step, turn_step, tail_step;
 
 struct request {
     enum op op;

@@ -133,13 +133,14 @@ static const struct {
 #undef X
 };
 
-static enum tern_err session_named(const struct core *c, struct call *call, struct session_id id,
-                                   struct reply *ret)
+/* Finds the session; BUSY or GONE where the operation may not be about it now. */
+static enum tern_err session_asked(const struct core *c, enum op op, const struct engine *e,
+                                   struct session_id id, struct session **ret,
+                                   const char **ret_text)
 {
-    const char *text;
-    enum tern_err err = session_of(c, call->engine, id, &call->session, &text);
+    enum tern_err err = session_of(c, e, id, ret, ret_text);
 
-    return err == TERN_OK ? TERN_OK : refuse(ret, err, text);
+    return err == TERN_BUSY && requests[op].asker == ASKER_ANYHOW ? TERN_OK : err;
 }
 
 /* The only place that finds the engine of a connection and the session that a request names. */
@@ -148,6 +149,8 @@ static enum tern_err call_resolve(const struct core *c, struct call *call, struc
     enum asker asker = requests[call->req->op].asker;
     const char *at = (const char *)call->req + requests[call->req->op].session_at;
     struct session_id id;
+    const char *text;
+    enum tern_err err;
 
     if (asker == ASKER_OPERATOR && !call->conn->admin)
         return refuse(ret, TERN_DENIED, "this is for the operator: send it to the admin socket");
@@ -157,7 +160,9 @@ static enum tern_err call_resolve(const struct core *c, struct call *call, struc
     if (asker == ASKER_ENGINE)
         return TERN_OK;
     memcpy(&id, at, sizeof id);
-    TRY(session_named(c, call, id, ret));
+    err = session_asked(c, call->req->op, call->engine, id, &call->session, &text);
+    if (err != TERN_OK)
+        return refuse(ret, err, text);
     if (asker == ASKER_SESSION && call->session->releasing)
         return refuse(ret, TERN_BUSY, RELEASING);
     return TERN_OK;
@@ -173,7 +178,7 @@ enum tern_err core_gate(const struct core *c, uint32_t conn, enum op op, struct 
         !conn_at(c, conn)->open || conn_at(c, conn)->engine == NONE ||
         engine_at(c, conn_at(c, conn)->engine)->state != ENGINE_LIVE)
         return TERN_OK;
-    return session_of(c, engine_at(c, conn_at(c, conn)->engine), session, &unused, ret_text);
+    return session_asked(c, op, engine_at(c, conn_at(c, conn)->engine), session, &unused, ret_text);
 }
 
 static void answer(struct core *c, struct actions *out, struct call *call, struct reply *ret)

@@ -201,7 +201,7 @@ void ask_retract(struct sim *w, uint32_t d, uint32_t i)
     queue_copies(w, d, s);
     step = release_step(w, d, s);
     request_init(w, d, &ev, OP_RETRACT, conn);
-    ev.request.retract.session = s->id;
+    ev.request.retract.session = s->handle;
     ev.request.retract.mode = mode;
     ev.request.retract.step = step;
     TRACE("  daemon %u retracts session %u to %s, step %u (committed %u written %u allocated %u)\n",
@@ -252,7 +252,7 @@ void ask_recover(struct sim *w, uint32_t d, uint32_t i)
     if (!s->live || conn == NO || w->d[d].engine[s->engine].dying || s->deaf)
         return;
     request_init(w, d, &ev, OP_RECOVER, conn);
-    ev.request.recover.session = s->id;
+    ev.request.recover.session = s->handle;
     TRACE("  daemon %u recovers session %u (committed %u written %u allocated %u)\n", d, i,
           s->committed, s->written, s->allocated);
     if (s->turn != TURN_AWAY) { /* it is here, or on its way */

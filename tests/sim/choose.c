@@ -14,7 +14,7 @@ static uint32_t pick_engine(struct sim *w, uint32_t d)
 
 static uint32_t pick_session(struct sim *w, uint32_t d, uint32_t turns)
 {
-    uint32_t at = pick(w, SESSIONS), set = sessions_live(&w->d[d], turns, ENGINES_ALL);
+    uint32_t at = pick(w, SESSIONS), set = sessions_usable(&w->d[d], turns, ENGINES_ALL);
 
     return set ? session_next(&set, at) : NO;
 }
@@ -32,7 +32,7 @@ static void do_match(struct sim *w, uint32_t d)
 static void do_fetch(struct sim *w, uint32_t d)
 {
     uint32_t at = pick(w, SESSIONS), s = NO;
-    uint32_t set = sessions_live(&w->d[d], TURNS_IDLE | 1u << TURN_OPEN, ENGINES_ALL);
+    uint32_t set = sessions_usable(&w->d[d], TURNS_IDLE | 1u << TURN_OPEN, ENGINES_ALL);
 
     while (set) {
         const struct session *x = &w->d[d].session[s = session_next(&set, at)];
@@ -87,6 +87,14 @@ static void do_recover(struct sim *w, uint32_t d)
         ask_cancel(w, d, s);
     else if (chance(w, 12))
         step_request(w, d, w->d[d].session[s].engine, chance(w, 50) ? WANT_ABORT : WANT_CLOSE);
+}
+
+static void do_turn(struct sim *w, uint32_t d)
+{
+    uint32_t at = pick(w, SESSIONS), set = sessions_live(&w->d[d], TURNS_ALL, ENGINES_ALL);
+
+    if (set)
+        ask_turn(w, d, session_next(&set, at));
 }
 
 static void do_exec(struct sim *w, uint32_t d)
@@ -355,6 +363,7 @@ void choose(struct sim *w, const struct choice *c)
 
         printf("%u: %s on daemon %u\n", w->at_choice, name[c->kind], d);
     }
+    turns_near(w);
     switch (c->kind) {
     case CHOICE_join: engine_advance(w, d, e); break;
     case CHOICE_open: ask_open(w, d, e); break;
@@ -378,6 +387,7 @@ void choose(struct sim *w, const struct choice *c)
         waits_check(w, d);
         break;
     case CHOICE_wait: ask_wait(w, d, e); break;
+    case CHOICE_turn: do_turn(w, d); break;
     case CHOICE_deliver: do_deliver(w, d); break;
     case CHOICE_data:
         for (uint32_t n = 1 + pick(w, 4); n > 0; n--)
@@ -408,5 +418,6 @@ void choose(struct sim *w, const struct choice *c)
     if ((c->r & 0x7e0) == 0) {
         check_counts(w, d);
         waits_check(w, d);
+        turns_check(w, d);
     }
 }

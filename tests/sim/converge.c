@@ -180,9 +180,12 @@ void converge(struct sim *w)
     w->quiet_phase = 1;
     w->rng = 12345;
     TRACE("faults stop\n");
+    turns_near(w);
     for (uint32_t d = 0; d < DAEMONS; d++)
         for (uint32_t e = 0; e < ENGINES; e++)
             settle_engine(w, d, e);
+    for (uint32_t d = 0; d < DAEMONS; d++)
+        turns_end(w, d);
     heal(w);
     quiesce(w);
     for (uint32_t d = 0; d < DAEMONS; d++) {

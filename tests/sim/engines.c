@@ -485,6 +485,7 @@ void conn_close(struct sim *w, uint32_t d, uint32_t conn)
             m->session[s].deaf = 1;
             unheard_to(m, &m->session[s]);
         }
+    turns_conn_left(w, d, conn, true);
     ev.conn.conn = conn;
     TRACE("  connection %u.%u closed\n", d, conn);
     sim_step(w, d, &ev);
@@ -608,6 +609,7 @@ void engine_depart(struct sim *w, uint32_t d, uint32_t e, uint32_t seat)
         uint32_t conn = p->conn, number = p->number;
 
         seat_empty(w, d, e, seat);
+        turns_conn_left(w, d, conn, false);
         sim_step(w, d, &ev);
         EXPECT(w->reply && w->reply->err == TERN_OK, "leave_refused", "a process may not leave");
         conn_close(w, d, conn);

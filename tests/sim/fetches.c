@@ -78,7 +78,7 @@ void match_unheard(struct sim *w, uint32_t d, struct session *s, uint32_t conn)
     bool tail = s->fetch_tail;
 
     request_init(w, d, &ev, OP_MATCH, conn);
-    ev.request.match = (struct req_match){.session = s->id};
+    ev.request.match = (struct req_match){.session = s->handle};
     ev.request.match.tokens = tokens_of(w, s->variant, 0, s->ntokens);
     ev.request.match.step = step;
     TRACE("  daemon %u asks how the fetch of session %u ended\n", d,
@@ -155,7 +155,7 @@ void ask_fetch(struct sim *w, uint32_t d, uint32_t i)
         return;
     depth = chance(w, 60) ? 0 : pick(w, s->ntokens + 4);
     request_init(w, d, &ev, OP_FETCH, conn);
-    ev.request.fetch.session = s->id;
+    ev.request.fetch.session = s->handle;
     s->fetch_bad_peer = (uint8_t)chance(w, 4);
     ev.request.fetch.peer = s->fetch_bad_peer ? NONE : s->fetch_host ? PEER_HOST : 0;
     ev.request.fetch.depth = depth;
@@ -194,7 +194,7 @@ void ask_cancel(struct sim *w, uint32_t d, uint32_t i)
     if (!s->live || conn == NO || m->engine[s->engine].dying)
         return;
     request_init(w, d, &ev, OP_FETCH_CANCEL, conn);
-    ev.request.fetch_cancel.session = s->id;
+    ev.request.fetch_cancel.session = s->handle;
     if (s->turn == TURN_FETCHING || s->turn == TURN_LOADING)
         s->cancel_sent = 1;
     else if (s->fetch_request)

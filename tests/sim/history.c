@@ -329,6 +329,13 @@ static void make_give_back(struct config *c)
         c->give_back = 1 + c->seed_tokens / 21 % 6;
 }
 
+/* In most, a turn that nobody ends is over after some time. */
+static void make_turns(struct config *c)
+{
+    if (c->seed_tokens / 11 % 4 > 0)
+        c->turn_ms = 3 + c->seed_tokens / 44 % 40;
+}
+
 void history_make(uint64_t seed, struct history *h)
 {
     struct prng p;
@@ -345,6 +352,7 @@ void history_make(uint64_t seed, struct history *h)
     make_pieces(&h->cfg);
     make_batches(&h->cfg);
     make_give_back(&h->cfg);
+    make_turns(&h->cfg);
     make_weights(&p, table);
     h->n = between(&p, 700, 1200);
     for (uint32_t i = 0; i < h->n; i++) {

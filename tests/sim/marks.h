@@ -22,6 +22,14 @@
     X(retire_waits_rank, 100)                                                                      \
     X(wait_answered, 20)                                                                           \
     X(wait_replaced, 5)                                                                            \
+    X(turn_begun, 100)                                                                             \
+    X(turn_busy, 20)                                                                               \
+    X(turn_gone, 20)                                                                               \
+    X(turn_expired, 20)                                                                            \
+    X(turn_lost, 5)                                                                                \
+    X(close_asked, 20)                                                                             \
+    X(close_waited, 10)                                                                            \
+    X(close_not_carried_out, 2)                                                                    \
     X(gives_back_in_pieces, 100)                                                                   \
     X(wait_gone, 1)                                                                                \
     X(pin_retires_with_step, 50)                                                                   \

@@ -8,7 +8,7 @@ void ask_again(struct sim *w, uint32_t d, uint32_t i)
 {
     struct session *s = &w->d[d].session[i];
     uint32_t conn = engine_conn(w, d, s->engine);
-    struct step_op op = {.kind = STEP_COMMIT, .session = s->id, .length = s->committed};
+    struct step_op op = {.kind = STEP_COMMIT, .session = s->handle, .length = s->committed};
     struct event ev;
     const struct op_result *r;
 
@@ -213,7 +213,7 @@ void stale_request(struct sim *w, uint32_t d)
 static void bad_op(struct sim *w, const struct session *s, struct step_op *op)
 {
     memset(op, 0, sizeof *op);
-    op->session = s->id;
+    op->session = s->handle;
     op->kind = STEP_EXTEND;
     switch (pick(w, 6)) {
     case 0: op->length = 0x80000000u + pick(w, 100); break;
@@ -235,7 +235,7 @@ void bad_request(struct sim *w, uint32_t d)
 {
     struct daemon *m = &w->d[d];
     const struct session *s = &m->session[pick(w, SESSIONS)];
-    uint32_t conn = s->live ? engine_conn(w, d, s->engine) : NO;
+    uint32_t conn = s->live && s->gate < GATE_CLOSED ? engine_conn(w, d, s->engine) : NO;
     struct extra_key twice[2] = {{.position = 1}, {.position = 1}};
     struct event ev;
     struct step_op op;
@@ -255,7 +255,7 @@ void bad_request(struct sim *w, uint32_t d)
         return;
     }
     request_init(w, d, &ev, OP_MATCH, conn);
-    ev.request.match = (struct req_match){.session = s->id};
+    ev.request.match = (struct req_match){.session = s->handle};
     ev.request.match.step = 0;
     ev.request.match.tokens = tokens_of(w, s->variant, 0, 4);
     if (chance(w, 50)) {

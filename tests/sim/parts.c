@@ -5,7 +5,7 @@
 
 static void no_extend(struct sim *w, uint32_t d, struct session *s, uint32_t conn)
 {
-    struct step_op op = {.kind = STEP_EXTEND, .session = s->id, .length = 1};
+    struct step_op op = {.kind = STEP_EXTEND, .session = s->handle, .length = 1};
     struct event ev;
 
     request_init(w, d, &ev, OP_STEP, conn);
@@ -63,7 +63,7 @@ uint32_t match_parts(struct sim *w, uint32_t d, struct session *s, struct event 
 
 void match_given_up(struct sim *w, uint32_t d, struct session *s, uint32_t conn)
 {
-    struct step_op op = {.kind = STEP_ABORT, .session = s->id};
+    struct step_op op = {.kind = STEP_ABORT, .session = s->handle};
     const struct op_result *r;
     struct event ev;
 

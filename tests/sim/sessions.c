@@ -94,7 +94,7 @@ void ask_open(struct sim *w, uint32_t d, uint32_t e)
     s->pool = g->pool;
     s->variant = (uint8_t)pick(w, 1 + pick(w, w->cfg.variants)); /* the first ones more often */
     s->turn = TURN_NEW;
-    s->id = w->reply->session_open.session;
+    s->id = s->handle = w->reply->session_open.session;
     TRACE("  daemon %u engine %u opens session %u = %u.%u ns %u variant %u\n", d, e, slot,
           s->id.slot, s->id.gen, s->ns, s->variant);
     for (uint32_t i = 0; i < SESSIONS; i++)
@@ -488,7 +488,7 @@ void ask_match(struct sim *w, uint32_t d, uint32_t i)
         common = n;
     step = release_step(w, d, s);
     request_init(w, d, &ev, OP_MATCH, conn);
-    ev.request.match = (struct req_match){.session = s->id};
+    ev.request.match = (struct req_match){.session = s->handle};
     ev.request.match.tokens = tokens_of(w, variant, base, n);
     ev.request.match.step = step;
     TRACE("  daemon %u match session %u: variant %u, tokens %u from %u, step %u (committed %u "

@@ -160,7 +160,8 @@ enum mark {
     X(awaits)                                                                                      \
     X(offer_pages)                                                                                 \
     X(lim_batches)                                                                                 \
-    X(give_back)
+    X(give_back)                                                                                   \
+    X(turn_ms)
 
 struct config {
 #define X(name) uint32_t name;
@@ -236,6 +237,8 @@ struct entry { /* of a session's table */
 /* AWAY: retracted, or about to be. LOADING: a recovery is under way. */
 enum turn { TURN_NEW = 0, TURN_OPEN, TURN_FINISHED, TURN_FETCHING, TURN_AWAY, TURN_LOADING };
 enum away { AWAY_NO = 0, AWAY_DROP, AWAY_HOST };
+/* See turns.c. From CLOSED on nobody may use the session. */
+enum gate { GATE_OPEN = 0, GATE_CLAIMED, GATE_CLOSING, GATE_CLOSED, GATE_UNCLOSED };
 
 struct session {
     uint8_t used, live, engine, pool, ns, space, variant, turn, tenant;
@@ -253,6 +256,14 @@ struct session {
     uint32_t away_step;
     uint32_t slid_step; /* named for borrowed pages that left the table alone: it holds the rest */
     uint8_t ending;     /* an abort or close of it is in the request under way */
+    uint8_t gate, turn_conn;
+    uint32_t turn_step;     /* that TurnEnds named */
+    uint32_t close_step;    /* that a SessionClose named */
+    uint32_t close_conn;    /* which waits for the answer; NO: it was closed */
+    uint64_t close_request; /* 0: it is answered */
+    uint64_t turn_begun;
+    struct session_id handle; /* what names it in requests: its id, or that of the turn in flight */
+    struct session_id old_turn; /* of a turn that is over; {0, 0}: none is */
     struct session_id id;
     uint32_t committed, written, allocated, ntokens, finished;
     uint32_t filled; /* bytes of [0, filled) are right once the dispatched steps have run; >= c */
@@ -577,6 +588,16 @@ static inline uint32_t sessions_live(const struct daemon *m, uint32_t turns, uin
     return set;
 }
 
+/* Those of them that can be used. */
+static inline uint32_t sessions_usable(const struct daemon *m, uint32_t turns, uint32_t engines)
+{
+    uint32_t set = sessions_live(m, turns, engines);
+
+    for (uint32_t i = 0; i < SESSIONS; i++)
+        set &= ~((uint32_t)(m->session[i].gate >= GATE_CLOSED) << i);
+    return set;
+}
+
 static inline uint32_t sessions_waiting(const struct daemon *m)
 {
     return sessions_live(m, 1u << TURN_FETCHING | 1u << TURN_LOADING, ENGINES_ALL);
@@ -629,6 +650,16 @@ void pool_shut(struct sim *w, uint32_t d, uint32_t p);
 void engine_make_room(struct sim *w, uint32_t d,
                       uint32_t e); /* runs steps until one more may be dispatched */
 struct work *engine_dispatch(struct sim *w, uint32_t d, uint32_t e);
+
+/* ---- turns.c ---- */
+void ask_turn(struct sim *w, uint32_t d, uint32_t s);
+void turns_pass(struct sim *w, uint32_t d); /* the core is about to see what time it is */
+void turns_near(struct sim *w);
+void turns_conn_left(struct sim *w, uint32_t d, uint32_t conn, bool closed);
+bool session_closed(struct sim *w, uint32_t d, const struct reply *r);
+void turns_look(struct sim *w, uint32_t d);
+void turns_check(struct sim *w, uint32_t d); /* is one forgotten? */
+void turns_end(struct sim *w, uint32_t d);
 
 /* ---- sessions.c ---- */
 /* T22: what is reserved for each tenant of a table of `limit` records. */

@@ -134,7 +134,7 @@ static void plan_commit_behind(struct sim *w, uint32_t d, struct plan *p)
         return;
     memset(op, 0, sizeof *op);
     op->kind = STEP_COMMIT;
-    op->session = s->id;
+    op->session = s->handle;
     op->step = w->d[d].engine[s->engine].step + 1;
     op->length = extend->written / w->L * w->L;
     p->session[p->n] = p->session[p->n - 1];
@@ -148,7 +148,7 @@ static void plan_op(struct sim *w, uint32_t d, struct plan *p, uint32_t i, enum 
     struct step_op *op = &p->op[p->n];
 
     memset(op, 0, sizeof *op);
-    op->session = s->id;
+    op->session = s->handle;
     op->barrier = chance(w, 5);
     p->session[p->n] = (uint8_t)i;
     p->variant[p->n] = s->variant;
@@ -543,6 +543,8 @@ static void did_one(struct sim *w, uint32_t d, const struct plan *p, uint32_t i,
         late.step = s->away_step; /* what a Retract named still holds */
     if ((op->kind == STEP_ABORT || op->kind == STEP_CLOSE) && late.step < s->slid_step)
         late.step = s->slid_step; /* and what a slide named (E2) */
+    if ((op->kind == STEP_ABORT || op->kind == STEP_CLOSE) && late.step < s->turn_step)
+        late.step = s->turn_step; /* and a turn's end */
     if (!s->live) {
         EXPECT(r->err == TERN_GONE, "closed_session_used", "err %u", r->err);
         return;
@@ -703,7 +705,7 @@ void step_request(struct sim *w, uint32_t d, uint32_t e, enum want want)
         return;
     p.n = 0;
     at = pick(w, SESSIONS);
-    set = sessions_live(m, TURNS_ALL, 1u << e);
+    set = sessions_usable(m, TURNS_ALL, 1u << e);
     while (set && p.n < n) {
         uint32_t s = session_next(&set, at);
 
@@ -717,7 +719,7 @@ void step_request(struct sim *w, uint32_t d, uint32_t e, enum want want)
     if (wrote)
         engine_make_room(w, d, e);
     for (uint32_t i = 0; i < p.n; i++) {
-        m->session[p.session[i]].ending = p.op[i].kind == STEP_ABORT || p.op[i].kind == STEP_CLOSE;
+        m->session[p.session[i]].ending |= p.op[i].kind == STEP_ABORT || p.op[i].kind == STEP_CLOSE;
         p.turn[i] = m->session[p.session[i]].turn;
     }
     request_init(w, d, &ev, OP_STEP, conn);

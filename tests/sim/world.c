@@ -101,6 +101,7 @@ void sim_create(struct sim *w)
     oracle_fail_hook = on_audit;
     check_set_hook(on_check);
     sigaction(SIGSEGV, &(struct sigaction){.sa_handler = on_crash, .sa_flags = SA_NODEFER}, NULL);
+    sigaction(SIGBUS, &(struct sigaction){.sa_handler = on_crash, .sa_flags = SA_NODEFER}, NULL);
     sigaction(SIGALRM, &(struct sigaction){.sa_handler = on_crash, .sa_flags = SA_NODEFER}, NULL);
 }
 
@@ -151,6 +152,7 @@ static void set_limits(struct sim *w)
                              .peer_bytes_in_flight = (uint64_t)c->peer_pages * GRANULE_BYTES,
                              .tenant_bytes_in_flight = (uint64_t)c->tenant_pages * GRANULE_BYTES,
                              .tenant_batches = c->lim_batches,
+                             .turn_deadline_ns = c->turn_ms * MS,
                              .transfer_deadline_ns = c->deadline_ms * MS};
 }
 
@@ -315,7 +317,8 @@ static void take_reply(struct sim *w, uint32_t d, const struct reply *r)
         reset_answered(w, d, r);
     else if (r->op == OP_WAIT_PUBLISHED)
         wait_answered(w, d, r);
-    else if (r->op != OP_RECOVER || !session_recovered(w, d, r))
+    else if ((r->op != OP_RECOVER || !session_recovered(w, d, r)) &&
+             (r->op != OP_SESSION_CLOSE || !session_closed(w, d, r)))
         w->reply = r;
 }
 
@@ -368,10 +371,12 @@ static void step_once(struct sim *w, uint32_t d, struct event *event)
 {
     event->now_ns = w->now;
     model_before_step(w, d);
+    turns_pass(w, d);
     core_step(w->d[d].core, event, w->out);
     fetches_look(w, d);
     for (uint32_t i = 0; i < w->out->n; i++)
         take(w, d, &w->out->v[i]);
+    turns_look(w, d);
     if (w->audit_every && ++w->steps % w->audit_every == 0)
         look_inside(w, d);
 }

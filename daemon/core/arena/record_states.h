@@ -77,10 +77,14 @@ STATE_MACHINE(session, SESSION, SESSION_STATE_TABLE)
     X(GATE, FREE, TO(GATE, CLAIMED), "whoever has the session's handle may use it", "free")        \
     X(GATE, CLAIMED, TO(GATE, FREE) | TO(GATE, CLOSING),                                           \
       "a turn is in flight: only the handle that its TurnBegin answered is good", "in_flight")     \
-    X(GATE, CLOSING, TO(GATE, FREE) | TO(GATE, CLOSED),                                            \
+    X(GATE, CLOSING, TO(GATE, FREE) | TO(GATE, CLOSED) | TO(GATE, UNCLOSED),                       \
       "the same, and a SessionClose waits for the end of the turn: the session's own handle is "   \
       "GONE",                                                                                      \
       "closing")                                                                                   \
+    X(GATE, UNCLOSED, TO(GATE, FREE),                                                              \
+      "the turn has ended without saying what it has in flight: whoever waits to close the "       \
+      "session is told so",                                                                        \
+      "unclosed")                                                                                  \
     X(GATE, CLOSED, TO(GATE, FREE),                                                                \
       "the turn has ended: the session is closed as soon as what it holds can be released",        \
       "closed")

@@ -264,7 +264,7 @@ static bool give_back(struct core *c, struct actions *out, struct engine *e, uin
     while (e->sessions.n > 0) {
         struct session *s = session_at(c, e->sessions.head);
 
-        if (!session_close_told(c, out, s))
+        if (!session_close_told(c, out, s, TERN_OK))
             return false;
         if (s->state != SESSION_CLOSING)
             session_close(c, s, 0, true);

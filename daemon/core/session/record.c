@@ -24,12 +24,10 @@ enum tern_err session_of(const struct core *c, const struct engine *e, struct se
     if (!session_turn_is(s, id)) {
         if (id.gen != s->gen || s->gate == GATE_CLOSING || s->gate == GATE_CLOSED)
             return TERN_GONE;
-        *ret_text = "a turn of this session is in flight: wait for its end, or use its handle";
-        if (s->gate == GATE_CLAIMED)
-            return TERN_BUSY;
     }
     *ret = s;
-    return TERN_OK;
+    *ret_text = TURN_IN_FLIGHT;
+    return s->gate == GATE_CLAIMED && id.gen == s->gen ? TERN_BUSY : TERN_OK;
 }
 
 struct pool *session_pool(const struct core *c, const struct session *s)
@@ -75,9 +73,9 @@ bool session_away(const struct session *s)
 
 uint64_t session_step(const struct session *s, uint64_t step)
 {
-    uint64_t held = s->away_step > s->slid_step ? s->away_step : s->slid_step;
-
-    return step < held ? held : step;
+    step = step < s->away_step ? s->away_step : step;
+    step = step < s->slid_step ? s->slid_step : step;
+    return step < s->turn_step ? s->turn_step : step;
 }
 
 enum tern_err session_is_matched(const struct session *s, struct reply *ret)

@@ -11,9 +11,11 @@
 #define RELEASING                                                                                  \
     "the pages that this session gave up are still being given back: repeat it in a moment"
 
+#define TURN_IN_FLIGHT "a turn of this session is in flight: wait for its end, or use its handle"
+
 /* The session that an engine names by its own handle or by that of its turn. GONE: there is none,
- * or the turn has ended, or the session only waits to be closed. BUSY: its own handle, while a turn
- * is in flight. */
+ * or the turn has ended, or the session only waits to be closed. BUSY, and there it is: its own
+ * handle, while a turn is in flight. */
 enum tern_err session_of(const struct core *c, const struct engine *e, struct session_id id,
                          struct session **ret, const char **ret_text);
 /* Is this the handle of the turn in flight? */
@@ -26,7 +28,7 @@ struct token_view session_view(const struct core *c, const struct session *s, ui
                                const struct req_tokens *req);
 bool session_away(const struct session *s);
 /* The step at which what the session gives back may be reused: not below that of its Retract,
- * nor of what it slid over. */
+ * of what it slid over, nor of its last turn. */
 uint64_t session_step(const struct session *s, uint64_t step);
 /* INVALID while only some pieces of a Match have come. */
 enum tern_err session_is_matched(const struct session *s, struct reply *ret);

@@ -268,7 +268,7 @@ enum tern_err session_end(struct core *c, struct actions *out, struct session *s
     if (s->close_conn != NONE && actions_room(out) < 2)
         return TERN_BUSY;
     load_end(c, out, s, false);
-    session_close_told(c, out, s);
+    session_close_told(c, out, s, TERN_OK);
     session_close(c, s, step, false);
     session_give_back(c, s, give_back_end(c));
     return TERN_OK;

@@ -78,7 +78,7 @@ enum tern_err session_open(struct core *c, struct actions *out, struct call *cal
 
 /* --- turns --- */
 
-void session_turn_over(struct core *c, struct session *s)
+void session_turn_over(struct core *c, struct session *s, bool ended)
 {
     struct tenant *t = tenant_at(c, engine_at(c, s->engine)->tenant);
 
@@ -89,7 +89,7 @@ void session_turn_over(struct core *c, struct session *s)
         gate_state_move(&s->gate, GATE_FREE);
         return;
     }
-    gate_state_move(&s->gate, GATE_CLOSED);
+    gate_state_move(&s->gate, ended ? GATE_CLOSED : GATE_UNCLOSED);
     closes_list_push(c, &t->closes, session_slot(c, s));
     c->ncloses++;
 }
@@ -103,16 +103,16 @@ void session_turns_lost(struct core *c, uint32_t conn)
         if (s->turn_conn != conn)
             continue;
         tenant_at(c, engine_at(c, s->engine)->tenant)->turns_lost++;
-        session_turn_over(c, s);
+        session_turn_over(c, s, false);
     }
 }
 
-static void gate_leave(struct core *c, struct session *s)
+void session_gate_leave(struct core *c, struct session *s)
 {
     struct tenant *t = tenant_at(c, engine_at(c, s->engine)->tenant);
 
     if (s->gate == GATE_CLAIMED || s->gate == GATE_CLOSING)
-        session_turn_over(c, s);
+        session_turn_over(c, s, true);
     if (s->gate == GATE_FREE)
         return;
     closes_list_remove(c, &t->closes, session_slot(c, s));
@@ -120,7 +120,7 @@ static void gate_leave(struct core *c, struct session *s)
     gate_state_move(&s->gate, GATE_FREE);
 }
 
-bool session_close_told(struct core *c, struct actions *out, struct session *s)
+bool session_close_told(struct core *c, struct actions *out, struct session *s, enum tern_err err)
 {
     struct reply_to to = {(uint32_t)s->close_conn, s->close_request, s->close_trace};
 
@@ -129,8 +129,12 @@ bool session_close_told(struct core *c, struct actions *out, struct session *s)
     if (actions_room(out) == 0)
         return false;
     s->close_conn = NONE;
-    reply_late(out, to, OP_SESSION_CLOSE, TERN_OK, "");
-    c->errors[TERN_OK]++;
+    reply_late(out, to, OP_SESSION_CLOSE, err,
+               err == TERN_OK ? ""
+                              : "a turn ended by its deadline or with its connection, and what it "
+                                "has in flight is not known: close the session again, at a step "
+                                "that covers it");
+    c->errors[err]++;
     return true;
 }
 
@@ -141,7 +145,7 @@ void session_close(struct core *c, struct session *s, uint64_t step, bool engine
     struct engine *e = engine_at(c, s->engine);
     bool holds;
 
-    gate_leave(c, s);
+    session_gate_leave(c, s);
     if (s->pull != NONE)
         pull_orphan(c, pull_at(c, s->pull));
     s->pull = NONE;

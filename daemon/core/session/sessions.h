@@ -4,13 +4,16 @@
 
 #include "core/session/call.h"
 
-/* The turn in flight is over, whatever the reason. A SessionClose that waited for that is for
- * closes_flush. */
-void session_turn_over(struct core *c, struct session *s);
+/* The turn in flight is over. A SessionClose that waited for that is for closes_flush: it is
+ * carried out if the turn was `ended` by who had it. */
+void session_turn_over(struct core *c, struct session *s, bool ended);
 /* The connection has gone, or has left its engine: its turns are over. */
 void session_turns_lost(struct core *c, uint32_t conn);
-/* Answers the SessionClose that waits for the end of the session, if one does. False: no room. */
-bool session_close_told(struct core *c, struct actions *out, struct session *s);
+/* Nothing is left of the turn in flight, nor of a SessionClose that waited for its end. */
+void session_gate_leave(struct core *c, struct session *s);
+/* Answers the SessionClose that waits for the end of the session, if one does: OK or BUSY. False:
+ * no room. */
+bool session_close_told(struct core *c, struct actions *out, struct session *s, enum tern_err err);
 /* Nobody finds the session any more. What it holds is for session_give_back, and is free again when
  * `step` has passed, or at once for an engine that is gone. */
 void session_close(struct core *c, struct session *s, uint64_t step, bool engine_gone);

@@ -5,7 +5,8 @@
  * late can't release what it no longer has (M7).
  *
  * The end of a turn changes nothing of the session but who may use it: the pages, the lengths and
- * what is under way stay, and the next turn goes on from them or aborts. */
+ * what is under way stay, and the next turn goes on from them or aborts. So a close that waits for
+ * the end is carried out only where the turn said which step may still touch the pages. */
 #include "core/turn/turns.h"
 
 #include "core/arena/actions.h"
@@ -13,6 +14,7 @@
 #include "core/session/record.h"
 #include "core/session/session_ops.h"
 #include "core/session/sessions.h"
+#include "core/session/steps.h"
 
 static struct tenant *tenant_of(const struct core *c, const struct session *s)
 {
@@ -41,12 +43,19 @@ enum tern_err turn_begin(struct core *c, struct actions *out, struct call *call,
 
 enum tern_err turn_end(struct core *c, struct actions *out, struct call *call, struct reply *ret)
 {
+    struct session_id id = call->req->turn_end.session;
+
     (void)out;
-    if (!session_turn_is(call->session, call->req->turn_end.session))
+    if (call->session->gate == GATE_CLAIMED && !session_turn_is(call->session, id))
+        return refuse(ret, TERN_BUSY, TURN_IN_FLIGHT);
+    if (!session_turn_is(call->session, id))
         return refuse(ret, TERN_INVALID,
                       "this is the session's own handle, and no turn is in flight: TurnEnd takes "
                       "the handle that TurnBegin returned");
-    session_turn_over(c, call->session);
+    step_named(c, call->engine, call->req->turn_end.step);
+    if (call->session->turn_step < call->req->turn_end.step)
+        call->session->turn_step = call->req->turn_end.step;
+    session_turn_over(c, call->session, true);
     return TERN_OK;
 }
 
@@ -99,7 +108,7 @@ bool turns_expire(struct core *c)
         if (n == TURNS_ENDED_MAX)
             return false;
         tenant_of(c, s)->turns_expired++;
-        session_turn_over(c, s);
+        session_turn_over(c, s, false);
     }
     return true;
 }
@@ -114,8 +123,15 @@ static bool closes_of(struct core *c, struct actions *out, const struct tenant *
 
         if (actions_room(out) < 2 || visits_left(c) == 0)
             return false;
+        if (s->gate == GATE_UNCLOSED) {
+            session_close_told(c, out, s, TERN_BUSY);
+            session_gate_leave(c, s);
+            continue;
+        }
         if (session_end(c, out, s, s->close_step, &text) != TERN_OK)
             return true;
+        if (s->state == SESSION_CLOSING)
+            return false; /* what it holds comes free in pieces: see sessions_flush */
     }
     return true;
 }
