@@ -101,6 +101,9 @@ void ask_open(struct sim *w, uint32_t d, uint32_t e)
         EXPECT(i == slot || !m->session[i].used || !session_id_equal(m->session[i].id, s->id),
                "handle_reused", "session handle %u.%u was handed out before", s->id.slot,
                s->id.gen);
+    for (uint32_t i = 0; i < SESSIONS; i++)
+        EXPECT(!session_id_equal(m->session[i].old_turn, s->id), "handle_reused",
+               "session handle %u.%u was a turn's", s->id.slot, s->id.gen);
 }
 
 /* The deepest prefix that must be found, as far as the model is sure. */

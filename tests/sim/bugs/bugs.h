@@ -69,7 +69,12 @@
     X(62, PENDING_SKIPPED, "leave what a dead engine had not published where a piece ended in it") \
     X(63, WAITS_FOR_NO_COPY, "let who needs room wait for copies where none is under way")         \
     X(64, TAIL_AT_ONCE, "free a session's tail at once when a fetch replaces it")                  \
-    X(65, TAIL_TOO_SOON, "give a session's tail up when the source offers")
+    X(65, TAIL_TOO_SOON, "give a session's tail up when the source offers")                        \
+    X(66, TURN_ANYBODY_ENDS, "end a turn for a request that never claimed it")                     \
+    X(67, TURN_KEPT, "keep the turn of a connection that has gone")                                \
+    X(68, TURN_NAMES_SESSION, "give a session the generation that a turn had")                     \
+    X(69, CLOSE_FORGETS_TURN, "close behind a turn at the step of the close")                      \
+    X(70, CLOSE_UNPROVEN, "close behind a turn that ended by its deadline")
 
 /* These are the seam's: `tern-sim --rdma` finds them. */
 #define BUG_IS_SEAM(n) (((n) >= 21 && (n) <= 27) || ((n) >= 56 && (n) <= 59))
