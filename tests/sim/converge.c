@@ -107,6 +107,7 @@ static void close_sessions(struct sim *w, uint32_t d)
                 any |= w->d[d].session[s].live && w->d[d].session[s].engine == e;
             if (!any)
                 break;
+            sim_timers(w, d); /* what is freed in pieces lets a close go on that waits for it */
             w->rng = i + 1;
             step_request(w, d, e, WANT_CLOSE);
         }

@@ -90,7 +90,10 @@ void session_turn_over(struct core *c, struct session *s, bool ended)
         return;
     }
     gate_state_move(&s->gate, ended ? GATE_CLOSED : GATE_UNCLOSED);
-    closes_list_push(c, &t->closes, session_slot(c, s));
+    if (ended)
+        closes_list_push(c, &t->closes, session_slot(c, s));
+    else
+        closes_list_push_front(c, &t->closes, session_slot(c, s)); /* needs no release */
     c->ncloses++;
 }
 

@@ -113,14 +113,17 @@ bool turns_expire(struct core *c)
     return true;
 }
 
-/* One whose release has to wait for a record, or for pages that it gave up, holds up those of its
- * own tenant alone. */
+/* One whose release has to wait for a record, or for pages that it gave up, is left; those behind
+ * so many wait until these are gone. */
 static bool closes_of(struct core *c, struct actions *out, const struct tenant *t)
 {
-    while (t->closes.n > 0) {
-        struct session *s = session_at(c, t->closes.head);
+    uint32_t looks = CLOSES_LOOKS_MAX;
+
+    for (uint32_t i = t->closes.head, next; i != NONE && looks > 0; i = next) {
+        struct session *s = session_at(c, i);
         const char *text;
 
+        next = closes_list_next(c, i);
         if (actions_room(out) < 2 || visits_left(c) == 0)
             return false;
         if (s->gate == GATE_UNCLOSED) {
@@ -128,9 +131,8 @@ static bool closes_of(struct core *c, struct actions *out, const struct tenant *
             session_gate_leave(c, s);
             continue;
         }
-        if (session_end(c, out, s, s->close_step, &text) != TERN_OK)
-            return true;
-        if (s->state == SESSION_CLOSING)
+        looks--;
+        if (session_end(c, out, s, s->close_step, &text) == TERN_OK && s->state == SESSION_CLOSING)
             return false; /* what it holds comes free in pieces: see sessions_flush */
     }
     return true;

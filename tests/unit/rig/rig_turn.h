@@ -1,0 +1,69 @@
+/* Turns in tests: the requests about them. Header only. */
+#ifndef TEST_RIG_TURN_H
+#define TEST_RIG_TURN_H
+
+#include "unit/rig/rig_test.h"
+
+/* Of the session `id`, on that connection; *ret: the turn's handle. */
+static inline enum tern_err turn_begin(struct rig *rig, uint32_t conn, struct session_id id,
+                                       struct session_id *ret)
+{
+    struct request request = {.op = OP_TURN_BEGIN, .turn_begin.session = id};
+    const struct reply *r = rig_request(rig, conn, &request);
+
+    assert_non_null(r);
+    *ret = r->err == TERN_OK ? r->turn_begin.turn : (struct session_id){0, 0};
+    return r->err;
+}
+
+static inline enum tern_err turn_end(struct rig *rig, uint32_t conn, struct session_id turn,
+                                     uint64_t step)
+{
+    struct request request = {.op = OP_TURN_END, .turn_end = {.session = turn, .step = step}};
+    const struct reply *r = rig_request(rig, conn, &request);
+
+    assert_non_null(r);
+    return r->err;
+}
+
+/* The id of what is to be answered. */
+static inline uint64_t session_close_asked(struct rig *rig, uint32_t conn, struct session_id id,
+                                           uint64_t step)
+{
+    struct request request = {.op = OP_SESSION_CLOSE,
+                              .session_close = {.session = id, .step = step}};
+
+    rig_request(rig, conn, &request);
+    return request.request_id;
+}
+
+/* An operation of a Step by a handle of the test's choice. */
+static inline enum tern_err step_by(struct rig_session *s, struct session_id id,
+                                    enum step_op_kind kind)
+{
+    struct session_id own = s->id;
+    enum tern_err err;
+
+    s->id = id;
+    err = kind == STEP_EXTEND  ? rig_extend(s, s->len.allocated, s->len.written, NULL, 0)
+          : kind == STEP_ABORT ? rig_abort(s, 0)
+                               : rig_close(s, 0);
+    s->id = own;
+    return err;
+}
+
+static inline void assert_answer(struct rig *rig, uint64_t id, enum tern_err err)
+{
+    assert_non_null(rig_reply_to(rig, id));
+    assert_err(err, rig_reply_to(rig, id)->err);
+}
+
+static inline struct turns_view turns_of(const struct rig *rig, uint32_t tenant)
+{
+    struct turns_view v;
+
+    core_turns(rig->core, tenant, &v);
+    return v;
+}
+
+#endif
