@@ -49,21 +49,23 @@ void turns_pass(struct sim *w, uint32_t d)
  * between, what is about to end does so first. */
 void turns_near(struct sim *w)
 {
-    uint64_t at = w->now;
+    for (;;) {
+        uint64_t from = w->now, at = from;
 
-    for (uint32_t d = 0; d < DAEMONS && w->cfg.turn_ms; d++)
-        for (uint32_t i = 0; i < SESSIONS; i++) {
-            const struct session *s = &w->d[d].session[i];
-            uint64_t end = s->turn_begun + w->cfg.turn_ms * MS;
+        for (uint32_t d = 0; d < DAEMONS && w->cfg.turn_ms; d++)
+            for (uint32_t i = 0; i < SESSIONS; i++) {
+                const struct session *s = &w->d[d].session[i];
+                uint64_t end = s->turn_begun + w->cfg.turn_ms * MS;
 
-            if (claimed(s) && end <= w->now + 2 * MS && end > at)
-                at = end;
-        }
-    if (at == w->now)
-        return;
-    w->now = at;
-    sim_timers(w, 0);
-    sim_timers(w, 1);
+                if (claimed(s) && end <= from + 2 * MS && end > at)
+                    at = end;
+            }
+        if (at == from)
+            return; /* none ends soon */
+        w->now = at;
+        sim_timers(w, 0);
+        sim_timers(w, 1);
+    }
 }
 
 void turns_conn_left(struct sim *w, uint32_t d, uint32_t conn, bool closed)
