@@ -613,8 +613,9 @@ enum tern_err rig_fetched(struct rig_session *s, uint64_t request_id)
     s->len = reply->fetch.lengths;
     if (s->len.committed > before.committed)
         before.written = UINT32_MAX; /* S11: what it had of its own is no more */
-    take_runs(s, reply->runs, reply->nruns);
     trim_table(s, &before);
+    take_runs(s, reply->runs, reply->nruns);
+    trim_table(s, &s->len);
     return reply->err;
 }
 

@@ -242,6 +242,30 @@ TEST(s11_recurrent_page_of_the_committed_length)
     runs_right(p.d, seq1, 390);
 }
 
+/* T8 on arrival: of a chunk that another engine is about to publish the session keeps what came, and
+ * of a prefix that ends in such chunks the state, too: it goes on from there. */
+TEST(s11_recurrent_page_comes_where_chunks_are_another_engines)
+{
+    for (uint32_t pending = 192; pending <= 320; pending += 64) {
+        struct pair p = with_state(rig_recurrent(64, 128));
+        struct rig_engine other = second_engine(p.dest, p.dp);
+        struct rig_session *s = rig_session(p.dest, &other, p.dp, 1);
+
+        assert_ok(rig_match(s, seq1, 400));
+        commit_to(s, seq1, pending - 64, 0);
+        commit_to(s, seq1, pending, 3);
+        rig_fetch(p.d, 0, 0);
+        assert_true(ended(p.d));
+        assert_lengths(p.d, pending - 64, 320, 320);
+        assert_int_not_equal(p.d->table[1][0].index, 0);
+        assert_int_equal(rig_wrong(p.d, 320), 0);
+        rig_engine_done(p.dest, &other, 3);
+        commit_to(p.d, seq1, 384, 0);
+        runs_right(p.d, seq1, 390);
+        assert_int_equal(rig_depth(p.d, seq1, 400), 384);
+    }
+}
+
 /* Where it could not go back to its committed length, it does not fetch. */
 TEST(s11_window_that_was_left_refuses_a_fetch)
 {
