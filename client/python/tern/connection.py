@@ -9,7 +9,8 @@ from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from types import TracebackType
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Protocol
+from weakref import WeakSet
 
 import numpy as np
 import numpy.typing as npt
@@ -34,6 +35,12 @@ class Handle:
         lib.tern_destroy(self.pointer)
 
 
+class Dropping(Protocol):
+    """What holds a Handle of its own, and lets it go when its connection is closed."""
+
+    def _drop(self) -> None: ...
+
+
 @dataclass(frozen=True)
 class Reset:
     nodes: int  # prefix nodes that are still held, and go when nobody holds them
@@ -54,6 +61,7 @@ class Connection:
     def __init__(self, path: str, *, deadline_ms: int = 0) -> None:
         pointer = ct.c_void_p()
         self._handle: Handle | None = None
+        self._holders: WeakSet[Dropping] = WeakSet()
         err = lib.tern_connect(path.encode(), deadline_ms, ct.byref(pointer))
         if err:
             raise error_of(err, f"{path}: {lib.tern_error_text(None).decode()}")
@@ -68,7 +76,11 @@ class Connection:
         self.close()
 
     def close(self) -> None:
+        """Ends it at once, where no array of its pages is left. A pool and its engine name each other, so
+        what they hold is not left to the garbage collector."""
         self._handle = None
+        for holder in list(self._holders):
+            holder._drop()
 
     @property
     def _p(self) -> ct.c_void_p:
@@ -220,7 +232,11 @@ class Pool:
         # The arrays hold this buffer, and the buffer holds the connection.
         self._bytes: Any = (ct.c_uint8 * size).from_address(lib.tern_pool_base(mapped))
         self._bytes.handle = self.connection._handle
+        self.connection._holders.add(self)
         self.nbytes = size
+
+    def _drop(self) -> None:
+        self._bytes = None
 
     def group(self, name: str) -> Group:
         for g in self.groups:
@@ -232,6 +248,8 @@ class Pool:
         """All pages of a group, without a copy: an array of shape (pages, *group.shape), whose first
         index is a page's. Groups share the memory of the pool: touch only pages of your tables."""
         g = self.group(name)
+        if self._bytes is None:
+            raise DaemonLost("this connection was closed, and its pages are mapped no more: connect again")
         count = self.nbytes // g.page_bytes
         flat: npt.NDArray[Any] = np.frombuffer(self._bytes, dtype=g.dtype, count=count * math.prod(g.shape))
         return flat.reshape((count, *g.shape))

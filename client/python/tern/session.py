@@ -278,13 +278,27 @@ class Batch:
     def __init__(self, engine: Engine) -> None:
         self.connection = engine.connection
         self._handle = self.connection._handle  # it outlives the batch
-        self._b = ct.c_void_p()
+        self._pointer: ct.c_void_p | None = None
         self.ops: list[Op] = []
-        self.connection._check(lib.tern_batch_create(self.connection._p, ct.byref(self._b)))
+        pointer = ct.c_void_p()
+        self.connection._check(lib.tern_batch_create(self.connection._p, ct.byref(pointer)))
+        self._pointer = pointer
+        self.connection._holders.add(self)
+
+    @property
+    def _b(self) -> ct.c_void_p:
+        if self._pointer is None:
+            raise DaemonLost("the connection of this batch was closed: connect again")
+        return self._pointer
+
+    def _drop(self) -> None:
+        if self._pointer is not None:
+            lib.tern_batch_destroy(self._pointer)
+        self._pointer = self._handle = None
 
     def __del__(self) -> None:
-        if getattr(self, "_b", None):
-            lib.tern_batch_destroy(self._b)
+        if getattr(self, "_pointer", None) is not None:
+            self._drop()
 
     def __enter__(self) -> Batch:
         self.clear()
@@ -302,8 +316,9 @@ class Batch:
         return len(self.ops)
 
     def clear(self) -> None:
-        lib.tern_batch_clear(self._b)
         self.ops = []
+        if self._pointer is not None:
+            lib.tern_batch_clear(self._pointer)
 
     def _add(self, s: Session, err: int, closes: bool = False) -> Op:
         self.connection._check(err)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import gc
 import itertools
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -93,6 +94,48 @@ def test_pages_outlive_the_connection(daemons: tuple[Daemon, Daemon]) -> None:
     del shared
     gc.collect()
     assert (page == 8).all()
+
+
+def mapped_at(address: int) -> bool:
+    ranges = (line.split()[0].split("-") for line in Path("/proc/self/maps").read_text().splitlines())
+    return any(int(first, 16) <= address < int(end, 16) for first, end in ranges)
+
+
+@pytest.fixture
+def no_gc() -> Iterator[None]:
+    gc.collect()
+    gc.disable()
+    yield
+    gc.enable()
+
+
+@pytest.mark.usefixtures("no_gc")
+def test_close_unmaps_at_once(daemons: tuple[Daemon, Daemon]) -> None:
+    with tern.connect(daemons[0].socket) as c:
+        engine = c.join(next(names))
+        pool, batch = engine.open_pool([KV], bytes=POOL), engine.batch()
+        session = pool.session(ns("unmapped"))
+        batch.abort(session, step=tern.STEP_NONE)
+        address = pool.pages("kv").ctypes.data
+        assert mapped_at(address)
+    assert not mapped_at(address)  # although pool, engine, batch and session are all here
+    for call in (lambda: pool.pages("kv"), batch.run, lambda: batch.abort(session, step=tern.STEP_NONE)):
+        with pytest.raises(tern.DaemonLost, match="connect again"):
+            call()
+    c.close()  # once more does no harm
+    batch.clear()
+
+
+@pytest.mark.usefixtures("no_gc")
+def test_close_waits_for_the_last_array(daemons: tuple[Daemon, Daemon]) -> None:
+    with tern.connect(daemons[0].socket) as c:
+        pool = c.join(next(names)).open_pool([KV], bytes=POOL)
+        page = pool.pages("kv")[3]
+    address = page.ctypes.data
+    page[:] = 7
+    assert mapped_at(address) and (page == 7).all()
+    del page
+    assert not mapped_at(address)
 
 
 def test_closed_connection_says_so(daemons: tuple[Daemon, Daemon]) -> None:
