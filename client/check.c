@@ -2,10 +2,13 @@
  * messages. Used by every file that makes a request. */
 #include "internal.h"
 
+#include <stdio.h>
 #include <string.h>
 #include <unistd.h>
 
 #include "base/err.h"
+
+#define PAGE_TOKENS_MOST 4096u /* that one page covers */
 
 bool is_owner(const struct tern *t)
 {
@@ -57,12 +60,79 @@ enum tern_err check_peer(struct tern *t, const char *peer)
     return TERN_OK;
 }
 
+static bool name_fits(const char *name)
+{
+    return !name || strnlen(name, WIRE_STRING_MAX + 1) <= WIRE_STRING_MAX;
+}
+
+/* ---- layouts: the daemon's words know no group by its name ---- */
+
+static const char *broken_by_axes(const struct tern_group *g)
+{
+    if (g->naxes > WIRE_AXES_MAX || (g->naxes && !g->axes))
+        return "a group has at most 8 axes, and `axes` points to them";
+    for (uint32_t i = 0; i < g->naxes; i++)
+        if (!name_fits(g->axes[i].name))
+            return "the name of an axis has at most 255 bytes";
+    return NULL;
+}
+
+/* NULL: nothing that does not depend on the daemon's configuration or on other groups. */
+static const char *broken_by_group(const struct tern_group *g)
+{
+    bool window = g->family == TERN_WINDOW;
+
+    if (!name_fits(g->name))
+        return "a name has at most 255 bytes";
+    if (g->page_tokens == 0 || g->page_tokens > PAGE_TOKENS_MOST)
+        return "page_tokens is 1 to 4096";
+    if (g->page_bytes == 0 || g->page_bytes % 8 != 0)
+        return "page_bytes is a multiple of 8, and not 0";
+    if (g->units && g->page_bytes % g->units != 0)
+        return "units divide page_bytes";
+    if (g->family <= TERN_RECURRENT && (window != (g->window > 0) || window != (g->reserve > 0)))
+        return "a WINDOW group has a window and a reserve of at least one token, others have none";
+    return broken_by_axes(g);
+}
+
+static enum tern_err refuse_group(struct tern *t, const struct tern_layout *layout, uint32_t g,
+                                  const char *broken)
+{
+    const char *name = layout->groups[g].name;
+    char text[QUICK_TEXT_MAX];
+
+    if (name && name[0])
+        snprintf(text, sizeof(text), "group '%.64s': %s", name, broken);
+    else
+        snprintf(text, sizeof(text), "group %u, which has no name: %s", g, broken);
+    return set_error(t, TERN_INVALID, text);
+}
+
+enum tern_err check_layout(struct tern *t, const struct tern_layout *layout)
+{
+    if (!layout || !layout->groups || layout->ngroups == 0 || layout->ngroups > TERN_GROUPS_MAX)
+        return set_error(t, TERN_INVALID, "a layout has 1 to TERN_GROUPS_MAX groups");
+    for (uint32_t g = 0; g < layout->ngroups; g++) {
+        const char *name = layout->groups[g].name, *broken = broken_by_group(&layout->groups[g]);
+
+        if (broken)
+            return refuse_group(t, layout, g, broken);
+        for (uint32_t i = 0; i < g && name && name[0]; i++)
+            if (layout->groups[i].name && strcmp(layout->groups[i].name, name) == 0)
+                return refuse_group(t, layout, g,
+                                    "two groups have this name: give each one of its own");
+    }
+    return TERN_OK;
+}
+
+/* ---- namespaces ---- */
+
 static bool ns_fits(const struct tern_namespace *ns)
 {
     const char *parts[] = {ns->model, ns->revision, ns->kv_dtype, ns->lora, ns->salt};
 
     for (size_t i = 0; i < sizeof(parts) / sizeof(parts[0]); i++) {
-        if (parts[i] && strnlen(parts[i], WIRE_STRING_MAX + 1) > WIRE_STRING_MAX)
+        if (!name_fits(parts[i]))
             return false;
     }
     return true;

@@ -27,16 +27,9 @@ struct layout_parts {
     Tern__Wire__Axis *axis_list[TERN_GROUPS_MAX][WIRE_AXES_MAX];
 };
 
-static bool name_fits(const char *name)
-{
-    return !name || strnlen(name, WIRE_STRING_MAX + 1) <= WIRE_STRING_MAX;
-}
-
-static bool put_group(const struct tern_group *from, Tern__Wire__Group *to, Tern__Wire__Axis *axes,
+static void put_group(const struct tern_group *from, Tern__Wire__Group *to, Tern__Wire__Axis *axes,
                       Tern__Wire__Axis **list)
 {
-    if (from->naxes > WIRE_AXES_MAX || (from->naxes && !from->axes) || !name_fits(from->name))
-        return false;
     tern__wire__group__init(to);
     to->name = (char *)(uintptr_t)from->name;
     to->has_family = to->has_page_tokens = to->has_page_bytes = to->has_units = to->has_cap_pages =
@@ -51,8 +44,6 @@ static bool put_group(const struct tern_group *from, Tern__Wire__Group *to, Tern
     to->units = from->units;
     to->cap_pages = from->cap_pages;
     for (uint32_t i = 0; i < from->naxes; i++) {
-        if (!name_fits(from->axes[i].name))
-            return false;
         tern__wire__axis__init(&axes[i]);
         axes[i].name = (char *)(uintptr_t)from->axes[i].name;
         axes[i].has_length = axes[i].has_stride_bytes = 1;
@@ -62,7 +53,6 @@ static bool put_group(const struct tern_group *from, Tern__Wire__Group *to, Tern
     }
     to->n_axes = from->naxes;
     to->axes = list;
-    return true;
 }
 
 enum tern_err tern_pool_open(struct tern *t, const struct tern_layout *layout, uint32_t deadline_ms,
@@ -73,12 +63,9 @@ enum tern_err tern_pool_open(struct tern *t, const struct tern_layout *layout, u
     const ProtobufCMessage *msg;
     struct layout_parts parts;
 
-    if (!layout || !layout->groups || layout->ngroups == 0 || layout->ngroups > TERN_GROUPS_MAX)
-        return set_error(t, TERN_INVALID, "a layout has 1 to TERN_GROUPS_MAX groups");
+    TRY(check_layout(t, layout));
     for (uint32_t g = 0; g < layout->ngroups; g++) {
-        if (!put_group(&layout->groups[g], &parts.groups[g], parts.axes[g], parts.axis_list[g]))
-            return set_error(t, TERN_INVALID,
-                             "a group has at most 8 axes, a name at most 255 bytes");
+        put_group(&layout->groups[g], &parts.groups[g], parts.axes[g], parts.axis_list[g]);
         parts.group_list[g] = &parts.groups[g];
     }
     m.n_groups = layout->ngroups;

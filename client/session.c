@@ -2,6 +2,9 @@
  * path. */
 #include "internal.h"
 
+#include <inttypes.h>
+#include <stdio.h>
+
 #include "base/err.h"
 
 #define PEEK_TRIES 4 /* times that a peek in pieces begins anew when what it found has gone */
@@ -122,15 +125,31 @@ enum tern_err tern_peek(struct tern *t, uint64_t pool, const struct tern_namespa
     return TERN_OK;
 }
 
+static enum tern_err not_published(struct tern *t, enum tern_err err, uint64_t step)
+{
+    char text[QUICK_TEXT_MAX];
+
+    if (err == TERN_TIMED_OUT)
+        snprintf(text, sizeof(text),
+                 "step %" PRIu64 " has not been published by every rank yet (tern_done_step; "
+                 "`ternctl engines` shows the rank that lags)",
+                 step);
+    else
+        snprintf(text, sizeof(text), "waiting for step %" PRIu64 ": %.200s", step, t->text);
+    return set_error(t, err, text);
+}
+
 enum tern_err tern_wait_published(struct tern *t, uint64_t step, uint32_t deadline_ms)
 {
+    enum tern_err err;
     Tern__Wire__WaitPublished m = TERN__WIRE__WAIT_PUBLISHED__INIT;
     const ProtobufCMessage *msg;
 
     TRY(check_wait(t, step));
     m.has_step = 1;
     m.step = step;
-    return call_whole(t, FRAME_WAIT_PUBLISHED, 0, &m.base, deadline_ms, &msg);
+    err = call_whole(t, FRAME_WAIT_PUBLISHED, 0, &m.base, deadline_ms, &msg);
+    return err == TERN_OK ? TERN_OK : not_published(t, err, step);
 }
 
 enum tern_err tern_namespace_reset(struct tern *t, const struct tern_namespace *ns,

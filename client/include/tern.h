@@ -160,7 +160,7 @@ struct tern_axis {
 };
 
 struct tern_group {
-    const char *name; /* at most 255 bytes */
+    const char *name; /* at most 255 bytes, and another one in each group of a layout */
     enum tern_family family;
     uint32_t page_tokens;         /* tokens that one page covers, 1 to 4096 */
     uint64_t page_bytes;          /* bytes of a page in one region: a multiple of 8 */

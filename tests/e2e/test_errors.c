@@ -333,25 +333,55 @@ static void refused(const char *word, enum tern_err got)
 
 TEST(a_refusal_names_what_is_wrong)
 {
+    static const uint32_t tokens[TOKENS] = {1};
+    const struct tern_tokens list = {.v = tokens, .n = TOKENS, .base = 1};
+    uint32_t depth;
+
+    refused("whole token list", tern_peek(e.tern, e.pool, &e.ns, &list, 0, &depth));
+    assert_err(TERN_TIMED_OUT, tern_wait_published(e.tern, 123456, 10));
+    assert_non_null(strstr(tern_error_text(e.tern), "step 123456 has not been published"));
+}
+
+/* Whatever is wrong with the second group, its name is in the text; so is its number where it has
+ * none. */
+TEST(a_refused_layout_names_the_group)
+{
     char name[300];
-    struct tern_axis axis = {.name = name, .length = 1, .stride_bytes = 1};
-    struct tern_group kv = {.name = "kv", .page_tokens = TOKENS, .page_bytes = 100};
-    struct tern_layout layout = {.groups = &kv, .ngroups = 1, .bytes = POOL};
-    uint32_t tokens[TOKENS] = {1}, depth;
-    struct tern_tokens list = {.v = tokens, .n = TOKENS, .base = 1};
+    const struct tern_axis axis = {.name = name, .length = 1, .stride_bytes = 1};
+    const struct tern_group good = {.name = "kv", .page_tokens = TOKENS, .page_bytes = PAGE};
+    struct tern_group wrong[8], groups[2] = {good};
+    const struct tern_layout layout = {.groups = groups, .ngroups = 2, .bytes = POOL};
+    static const char *const words[8] = {"multiple of 8", "1 to 4096",      "units divide",
+                                         "a window and",  "at most 8 axes", "axis has at most 255",
+                                         "name has at",   "two groups have"};
     uint64_t other;
 
     memset(name, 'x', sizeof(name));
     name[sizeof(name) - 1] = '\0';
-    refused("multiple of 8", tern_pool_open(e.tern, &layout, 0, &other, NULL));
-    kv.page_bytes = PAGE;
-    kv.name = name;
-    refused("255 bytes", tern_pool_open(e.tern, &layout, 0, &other, NULL));
-    kv.name = "kv";
-    kv.axes = &axis;
-    kv.naxes = 1;
-    refused("255 bytes", tern_pool_open(e.tern, &layout, 0, &other, NULL));
-    refused("whole token list", tern_peek(e.tern, e.pool, &e.ns, &list, 0, &depth));
+    for (uint32_t i = 0; i < 8; i++) {
+        wrong[i] = good;
+        wrong[i].name = "second";
+    }
+    wrong[0].page_bytes = 100;
+    wrong[1].page_tokens = 4097;
+    wrong[2].units = 3;
+    wrong[3].family = TERN_WINDOW;
+    wrong[4].naxes = 9;
+    wrong[5].axes = &axis;
+    wrong[5].naxes = 1;
+    wrong[6].name = name;
+    wrong[7].name = "kv";
+    for (uint32_t i = 0; i < 8; i++) {
+        groups[1] = wrong[i];
+        refused(words[i], tern_pool_open(e.tern, &layout, 0, &other, NULL));
+        refused(i < 6    ? "group 'second'"
+                : i == 6 ? "group 'xxxx"
+                         : "group 'kv'",
+                tern_pool_open(e.tern, &layout, 0, &other, NULL));
+    }
+    groups[1] = wrong[0];
+    groups[1].name = NULL;
+    refused("group 1, which has no name", tern_pool_open(e.tern, &layout, 0, &other, NULL));
 }
 
 /* It is told to the daemon for its log, and may be of any length. */
