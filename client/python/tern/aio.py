@@ -15,8 +15,8 @@ from . import _lib
 from ._lib import STEP_NONE, lib
 from .connection import Connection
 from .errors import DaemonLost, error_of
-from .layout import ExtraKey, Namespace, TokenList, c_tokens, encoded
-from .session import Batch, Op, Result, Session, shortage_of
+from .layout import ExtraKey, Namespace, TokenList, U64_MAX, c_tokens, encoded_or_none, number, step_number
+from .session import Batch, Op, Result, Session, refusal
 
 _OK, _BUSY, _GONE = 0, 8, 9
 
@@ -48,24 +48,42 @@ class Async:
         self._fd = int(lib.tern_fd(connection._p))
         self._cookie = 0
         self._waiting: dict[int, Callable[[_lib.Answer], None]] = {}
+        self._soon = False
         self._loop.add_reader(self._fd, self._drain)
+        connection._used = self._drain_soon
+        connection._holders.add(self)
+
+    def _drop(self) -> None:
+        """The connection is closed, and its descriptor with it."""
+        if not self._loop.is_closed():
+            self.close()
 
     def close(self) -> None:
         """Stops listening. What is under way is answered to nobody."""
+        self.connection._used = None
         self._loop.remove_reader(self._fd)
         self._loop.remove_writer(self._fd)
 
     # ---- the table of what is under way
 
+    def _drain_soon(self) -> None:
+        """A synchronous call takes in the answers that come before its own, and nothing can be read then."""
+        if not self._soon and not self._loop.is_closed():
+            self._soon = True
+            self._loop.call_soon(self._drain)
+
     def _drain(self) -> None:
-        answer = _lib.Answer()
-        while (err := lib.tern_poll(self.connection._p, ct.byref(answer))) == _OK:
+        self._soon = False
+        handle, answer = self.connection._handle, _lib.Answer()
+        if handle is None:
+            return
+        while (err := lib.tern_poll(handle.pointer, ct.byref(answer))) == _OK:
             take = self._waiting.get(answer.cookie)
             if take:
                 take(answer)
         if err != _BUSY:
             self._loop.remove_reader(self._fd)
-        if lib.tern_wants_write(self.connection._p):
+        if lib.tern_wants_write(handle.pointer):
             self._loop.add_writer(self._fd, self._drain)
         else:
             self._loop.remove_writer(self._fd)
@@ -87,7 +105,7 @@ class Async:
 
         self.connection._check(call(cookie))
         self._waiting[cookie] = taken
-        self._loop.call_soon(self._drain)
+        self._drain_soon()
         return future
 
     def _take_one(self, session: Session) -> Callable[[_lib.Answer], Result]:
@@ -98,7 +116,7 @@ class Async:
             if answer.err != _GONE:
                 result = session._take(r)
             if answer.err:
-                raise error_of(answer.err, text, shortage_of(r.shortage, session.pool), r.retry_ms)
+                raise refusal(answer.err, text, r, session.pool)
             return result
 
         return take
@@ -128,10 +146,11 @@ class Async:
     async def fetch(
         self, session: Session, peer: str | None, *, step: int, at_least: int = 0, depth: int = 0
     ) -> Result:
-        p, name, named = self.connection._p, encoded(peer), session._named(step)
+        p, name = self.connection._p, encoded_or_none("peer", peer)
+        least, most, named = number("at_least", at_least), number("depth", depth), session._named(step)
         return await self._one(
             session,
-            lambda cookie: lib.tern_submit_fetch(p, session.handle, name, at_least, depth, named, cookie),
+            lambda cookie: lib.tern_submit_fetch(p, session.handle, name, least, most, named, cookie),
             brings=True,
         )
 
@@ -143,13 +162,13 @@ class Async:
         )
 
     async def wait_published(self, step: int) -> None:
-        p = self.connection._p
+        p, named = self.connection._p, step_number(step)
 
         def take(answer: _lib.Answer) -> None:
             if answer.err:
-                raise error_of(answer.err, self.connection._text())
+                raise error_of(answer.err, f"waiting for step {named}: {self.connection._text()}")
 
-        await self._submit(lambda cookie: lib.tern_submit_wait_published(p, step, cookie), take)
+        await self._submit(lambda cookie: lib.tern_submit_wait_published(p, named, cookie), take)
 
     async def run(self, batch: Batch) -> list[Op]:
         """Batch.run: the errors of its operations are in them."""
@@ -195,9 +214,9 @@ class Async:
                 )
 
         c_ns = ct.byref(ns._c()) if ns else None
-        self.connection._check(lib.tern_subscribe(p, c_ns, start, cookie))
+        self.connection._check(lib.tern_subscribe(p, c_ns, number("start", start, U64_MAX), cookie))
         self._waiting[cookie] = take
-        self._loop.call_soon(self._drain)
+        self._drain_soon()
         try:
             while True:
                 item = await queue.get()

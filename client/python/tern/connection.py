@@ -5,7 +5,7 @@ from __future__ import annotations
 import ctypes as ct
 import json
 import math
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from types import TracebackType
@@ -17,8 +17,25 @@ import numpy.typing as npt
 
 from . import _lib
 from ._lib import STEP_NONE, lib
-from .errors import DaemonLost, Invalid, Shortage, error_of
-from .layout import ROLES, ExtraKey, Group, Namespace, TokenList, c_layout, c_tokens, choice, encoded
+from .errors import DaemonLost, Invalid, error_of
+from .layout import (
+    ROLES,
+    U64_MAX,
+    ExtraKey,
+    Group,
+    Namespace,
+    TokenList,
+    c_layout,
+    c_tokens,
+    check_names,
+    choice,
+    dtype_of,
+    encoded,
+    encoded_or_none,
+    milliseconds,
+    number,
+    step_number,
+)
 
 if TYPE_CHECKING:
     from .session import Batch, Session
@@ -62,7 +79,8 @@ class Connection:
         pointer = ct.c_void_p()
         self._handle: Handle | None = None
         self._holders: WeakSet[Dropping] = WeakSet()
-        err = lib.tern_connect(path.encode(), deadline_ms, ct.byref(pointer))
+        self._used: Callable[[], None] | None = None  # of tern.Async: a call is about to be made
+        err = lib.tern_connect(encoded("path", path), milliseconds(deadline_ms), ct.byref(pointer))
         if err:
             raise error_of(err, f"{path}: {lib.tern_error_text(None).decode()}")
         self._handle = Handle(pointer)
@@ -78,22 +96,25 @@ class Connection:
     def close(self) -> None:
         """Ends it at once, where no array of its pages is left. A pool and its engine name each other, so
         what they hold is not left to the garbage collector."""
-        self._handle = None
+        handle, self._handle = self._handle, None
         for holder in list(self._holders):
             holder._drop()
+        del handle
 
     @property
     def _p(self) -> ct.c_void_p:
         if self._handle is None:
             raise DaemonLost("this connection was closed: connect again")
+        if self._used:
+            self._used()
         return self._handle.pointer
 
     def _text(self) -> str:
         return str(lib.tern_error_text(self._p).decode())
 
-    def _check(self, err: int, shortage: Shortage | None = None, retry_ms: int = 0) -> None:
+    def _check(self, err: int) -> None:
         if err:
-            raise error_of(err, self._text(), shortage, retry_ms)
+            raise error_of(err, self._text())
 
     @property
     def incarnation(self) -> int:
@@ -102,27 +123,27 @@ class Connection:
 
     def trace(self, trace_id: int) -> None:
         """From now on the requests of this connection carry this id, which the daemons log."""
-        lib.tern_trace(self._p, trace_id)
+        lib.tern_trace(self._p, number("trace_id", trace_id, U64_MAX))
 
     def ping(self, *, deadline_ms: int = 0) -> None:
-        self._check(lib.tern_ping(self._p, deadline_ms))
+        self._check(lib.tern_ping(self._p, milliseconds(deadline_ms)))
 
     def stats(self, *, deadline_ms: int = 0) -> dict[str, Any]:
         text = ct.c_char_p()
-        self._check(lib.tern_stats(self._p, deadline_ms, ct.byref(text)))
+        self._check(lib.tern_stats(self._p, milliseconds(deadline_ms), ct.byref(text)))
         told: dict[str, Any] = json.loads(text.value or b"{}")
         return told
 
     def wait_published(self, step: int, *, deadline_ms: int = 0) -> None:
         """Waits until every rank has passed `step`, as the daemon sees it."""
-        self._check(lib.tern_wait_published(self._p, step, deadline_ms))
+        self._check(lib.tern_wait_published(self._p, step_number(step), milliseconds(deadline_ms)))
 
     def namespace_reset(self, ns: Namespace, *, deadline_ms: int = 0) -> Reset:
         """Forgets what was committed under `ns`, here and on the peers that are connected."""
         nodes, unreached = ct.c_uint32(), ct.c_uint32()
         self._check(
             lib.tern_namespace_reset_peers(
-                self._p, ct.byref(ns._c()), deadline_ms, ct.byref(nodes), ct.byref(unreached)
+                self._p, ct.byref(ns._c()), milliseconds(deadline_ms), ct.byref(nodes), ct.byref(unreached)
             )
         )
         return Reset(nodes.value, unreached.value)
@@ -140,7 +161,13 @@ class Connection:
         """Makes this process a part of the engine `name`: its scheduler, a worker, or both."""
         self._check(
             lib.tern_join_device(
-                self._p, name.encode(), choice(ROLES, "role", role), rank, world, encoded(device), deadline_ms
+                self._p,
+                encoded("name", name),
+                choice(ROLES, "role", role),
+                number("rank", rank),
+                number("world", world),
+                encoded_or_none("device", device),
+                milliseconds(deadline_ms),
             )
         )
         return Engine(self, name)
@@ -180,8 +207,8 @@ class Engine:
         """Carves a pool from the tenant's memory and maps this rank's region of it."""
         layout, kept = c_layout(groups, bytes, host_bytes, supersede, shard)
         handle, align = ct.c_uint64(), ct.c_uint32()
-        c = self.connection
-        c._check(lib.tern_pool_open(c._p, ct.byref(layout), deadline_ms, ct.byref(handle), ct.byref(align)))
+        c, ms = self.connection, milliseconds(deadline_ms)
+        c._check(lib.tern_pool_open(c._p, ct.byref(layout), ms, ct.byref(handle), ct.byref(align)))
         del kept
         return self.map_pool(handle.value, groups, align_tokens=align.value, deadline_ms=deadline_ms)
 
@@ -189,9 +216,11 @@ class Engine:
         self, handle: int, groups: Sequence[Group], *, align_tokens: int, deadline_ms: int = 0
     ) -> Pool:
         """Maps a pool that another process of this engine has opened."""
-        mapped = ct.c_void_p()
+        check_names(groups)
+        number("align_tokens", align_tokens)
+        mapped, named = ct.c_void_p(), number("handle", handle, U64_MAX)
         c = self.connection
-        c._check(lib.tern_pool_map(c._p, handle, deadline_ms, ct.byref(mapped)))
+        c._check(lib.tern_pool_map(c._p, named, milliseconds(deadline_ms), ct.byref(mapped)))
         pool = Pool(self, handle, mapped, tuple(groups), align_tokens)
         self._pools.append(pool)
         return pool
@@ -250,15 +279,15 @@ class Pool:
         g = self.group(name)
         if self._bytes is None:
             raise DaemonLost("this connection was closed, and its pages are mapped no more: connect again")
-        count = self.nbytes // g.page_bytes
-        flat: npt.NDArray[Any] = np.frombuffer(self._bytes, dtype=g.dtype, count=count * math.prod(g.shape))
+        count, dtype = self.nbytes // g.page_bytes, dtype_of(g.name, g.dtype)
+        flat: npt.NDArray[Any] = np.frombuffer(self._bytes, dtype=dtype, count=count * math.prod(g.shape))
         return flat.reshape((count, *g.shape))
 
     def done_step(self, step: int) -> None:
         """Publishes the last step that this rank's device has finished. No request."""
         c = self.connection
         if c._p:  # else the mapping may be gone
-            c._check(lib.tern_done_step(self._mapped, step))
+            c._check(lib.tern_done_step(self._mapped, step_number(step)))
 
     def session(self, ns: Namespace, *, deadline_ms: int = 0) -> Session:
         """Opens a session in this pool."""
@@ -273,7 +302,7 @@ class Pool:
         c, listed, depths = self.connection, c_tokens(tokens, keys), _lib.Depths()
         c._check(
             lib.tern_peek_depths(
-                c._p, self.handle, ct.byref(ns._c()), ct.byref(listed.c), deadline_ms, ct.byref(depths)
+                c._p, self.handle, ct.byref(ns._c()), ct.byref(listed.c), milliseconds(deadline_ms), ct.byref(depths)
             )
         )
         return Depths(depths.resumable, depths.history, depths.host)
@@ -281,7 +310,7 @@ class Pool:
     def close(self, *, deadline_ms: int = 0) -> None:
         """Gives up the pool and its prefixes. Arrays stay valid while this connection lives."""
         c = self.connection
-        c._check(lib.tern_pool_close(c._p, self.handle, deadline_ms))
+        c._check(lib.tern_pool_close(c._p, self.handle, milliseconds(deadline_ms)))
 
 
 __all__ = ["STEP_NONE", "Connection", "Depths", "Engine", "Pool", "Reset"]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ctypes as ct
 import math
+import operator
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import Any
@@ -12,6 +13,7 @@ import numpy as np
 import numpy.typing as npt
 
 from . import _lib
+from ._lib import STEP_NONE
 from .errors import Invalid
 
 FAMILIES = {"history": 0, "window": 1, "recurrent": 2}
@@ -19,6 +21,8 @@ SUPERSEDE = {"lazy": 0, "eager": 1, "off": 2}
 SHARDS = {"none": 0, "heads": 1, "replicated": 2, "layers": 3, "tokens": 4}
 ROLES = {"scheduler": 0, "worker": 1, "both": 2}
 MODES = {"host": 0, "drop": 1}
+
+U32_MAX, U64_MAX = 2**32 - 1, 2**64 - 1
 
 Ids = npt.NDArray[np.uint32]
 TokenList = Sequence[int] | npt.NDArray[np.integer[Any]]
@@ -31,8 +35,55 @@ def choice(table: dict[str, int], what: str, word: str) -> int:
     return table[word]
 
 
-def encoded(text: str | None) -> bytes | None:
-    return None if text is None else text.encode()
+def encoded(what: str, text: object) -> bytes:
+    """A string as libtern takes it, or Invalid with the name of the argument."""
+    if not isinstance(text, str):
+        raise Invalid(f"{what}={text!r}: say a string")
+    if "\0" in text:
+        raise Invalid(f"{what}={text!r}: a string of libtern has no NUL in it")
+    return text.encode()
+
+
+def encoded_or_none(what: str, text: object) -> bytes | None:
+    return None if text is None else encoded(what, text)
+
+
+def number(what: str, value: object, most: int = U32_MAX) -> int:
+    """A number as libtern takes it, or Invalid with the name of the argument: ctypes would say which
+    argument it is by its place, and would take -1 for a large number."""
+    try:
+        n = operator.index(value)  # type: ignore[arg-type]
+    except TypeError:
+        raise Invalid(f"{what}={value!r}: say a whole number") from None
+    if not 0 <= n <= most:
+        raise Invalid(f"{what}={n}: say a number from 0 to {most}")
+    return n
+
+
+def step_number(value: object) -> int:
+    try:
+        return number("step", value, STEP_NONE)
+    except Invalid:
+        raise Invalid(
+            f"step={value!r}: say the number of the last step that may touch the pages, "
+            "or tern.STEP_NONE if nothing is in flight"
+        ) from None
+
+
+def milliseconds(deadline_ms: object) -> int:
+    return number("deadline_ms", deadline_ms)
+
+
+def dtype_of(group: str, dtype: str) -> np.dtype[Any]:
+    try:
+        found = np.dtype(dtype)
+    except TypeError:
+        raise Invalid(
+            f"group {group!r}: NumPy has no dtype={dtype!r}: use uint16 for bfloat16, uint8 for 8-bit floats"
+        ) from None
+    if found.hasobject or found.itemsize == 0:
+        raise Invalid(f"group {group!r}: dtype={dtype!r} has no bytes of its own that a page could have")
+    return found
 
 
 @dataclass(frozen=True)
@@ -54,7 +105,7 @@ class Group:
 
     @property
     def page_bytes(self) -> int:
-        return math.prod(self.shape) * np.dtype(self.dtype).itemsize
+        return math.prod(self.shape) * dtype_of(self.name, self.dtype).itemsize
 
     def pages_for(self, tokens: int) -> int:
         """Pages of a session with so many allocated tokens."""
@@ -75,7 +126,7 @@ class Namespace:
 
     def _c(self) -> _lib.Namespace:
         return _lib.Namespace(
-            *(part.encode() for part in (self.model, self.revision, self.kv_dtype, self.lora, self.salt))
+            *(encoded(part, getattr(self, part)) for part in ("model", "revision", "kv_dtype", "lora", "salt"))
         )
 
 
@@ -115,7 +166,15 @@ def c_ids(tokens: TokenList) -> Ids:
 
 def c_tokens(tokens: TokenList, keys: Iterable[ExtraKey] = (), base: int = 0) -> CTokens:
     ids = c_ids(tokens)
-    listed = [_lib.ExtraKey(k.position, 0, k.hi, k.lo) for k in keys]
+    listed = [
+        _lib.ExtraKey(
+            number("position of an extra key", k.position),
+            0,
+            number("hi of an extra key", k.hi, U64_MAX),
+            number("lo of an extra key", k.lo, U64_MAX),
+        )
+        for k in keys
+    ]
     array = (_lib.ExtraKey * len(listed))(*listed)
     c = _lib.Tokens(
         ids.ctypes.data_as(ct.POINTER(ct.c_uint32)), len(ids), base, array if listed else None, len(listed)
@@ -123,29 +182,54 @@ def c_tokens(tokens: TokenList, keys: Iterable[ExtraKey] = (), base: int = 0) ->
     return CTokens(ids, c, array)
 
 
+def c_axes(g: Group, itemsize: int) -> ct.Array[_lib.Axis] | None:
+    if not g.axes:
+        return None
+    if len(g.axes) != len(g.shape):
+        raise Invalid(f"group {g.name!r} has {len(g.shape)} axes and {len(g.axes)} names of axes")
+    axes = (_lib.Axis * len(g.axes))()
+    for i, name in enumerate(g.axes):
+        length, stride = g.shape[i], math.prod(g.shape[i + 1 :]) * itemsize
+        axes[i] = _lib.Axis(encoded(f"an axis of group {g.name!r}", name), length, stride)
+    return axes
+
+
+def c_group(c: _lib.Group, g: Group) -> object:
+    """Fills it in, and returns what it points to."""
+    c.name = encoded("the name of a group", g.name)
+    for i, length in enumerate(g.shape):
+        number(f"group {g.name!r}: shape[{i}]", length, U64_MAX)
+    c.family = choice(FAMILIES, f"group {g.name!r}: family", g.family)
+    c.page_bytes = number(f"group {g.name!r}: page_bytes", g.page_bytes, U64_MAX)
+    for field_name in ("page_tokens", "units", "cap_pages", "window", "reserve"):
+        setattr(c, field_name, number(f"group {g.name!r}: {field_name}", getattr(g, field_name)))
+    axes = c_axes(g, dtype_of(g.name, g.dtype).itemsize)
+    c.axes, c.naxes = axes, len(g.axes)
+    return axes
+
+
+def check_names(groups: Sequence[Group]) -> None:
+    """A table is found by its group's name, so each has its own."""
+    seen: set[str] = set()
+    for g in groups:
+        if g.name in seen:
+            raise Invalid(f"two groups have the name {g.name!r}: give each its own")
+        seen.add(g.name)
+
+
 def c_layout(
     groups: Sequence[Group], nbytes: int, host_bytes: int, supersede: str, shard: str
 ) -> tuple[_lib.Layout, object]:
     """The layout, and what it points to."""
+    check_names(groups)
     listed = (_lib.Group * len(groups))()
-    kept: list[object] = [listed]
-    for c, g in zip(listed, groups):
-        itemsize = np.dtype(g.dtype).itemsize
-        if g.axes and len(g.axes) != len(g.shape):
-            raise Invalid(f"group {g.name!r} has {len(g.shape)} axes and {len(g.axes)} names of axes")
-        axes = (_lib.Axis * len(g.axes))()
-        for i, name in enumerate(g.axes):
-            axes[i] = _lib.Axis(name.encode(), g.shape[i], math.prod(g.shape[i + 1 :]) * itemsize)
-        c.name, c.family = g.name.encode(), choice(FAMILIES, "family", g.family)
-        c.page_tokens, c.page_bytes, c.units, c.cap_pages = g.page_tokens, g.page_bytes, g.units, g.cap_pages
-        c.axes, c.naxes, c.window, c.reserve = axes if g.axes else None, len(g.axes), g.window, g.reserve
-        kept.append(axes)
+    kept = [listed, *(c_group(c, g) for c, g in zip(listed, groups))]
     layout = _lib.Layout(
         listed,
         len(groups),
         choice(SHARDS, "shard", shard),
-        nbytes,
+        number("bytes", nbytes, U64_MAX),
         choice(SUPERSEDE, "supersede", supersede),
-        host_bytes,
+        number("host_bytes", host_bytes, U64_MAX),
     )
     return layout, kept

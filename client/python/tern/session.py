@@ -13,7 +13,19 @@ from . import _lib
 from ._lib import STEP_NONE, lib
 from .connection import Engine, Pool
 from .errors import Gone, DaemonLost, Shortage, TernError, error_of
-from .layout import MODES, ExtraKey, Ids, Namespace, TokenList, c_tokens, choice, encoded
+from .layout import (
+    MODES,
+    ExtraKey,
+    Ids,
+    Namespace,
+    TokenList,
+    c_tokens,
+    choice,
+    encoded_or_none,
+    milliseconds,
+    number,
+    step_number,
+)
 
 
 @dataclass(frozen=True)
@@ -45,6 +57,13 @@ class Retracted:
     free_at_step: int  # when the step has passed
 
 
+def refusal(err: int, text: str, r: _lib.Result | _lib.Retracted, pool: Pool) -> TernError:
+    """The exception of an answer. Libtern knows groups by number only."""
+    shortage = shortage_of(r.shortage, pool)
+    text = text.replace(f"group {r.shortage.group} needs", f"group {shortage.group!r} needs", 1)
+    return error_of(err, text, shortage, getattr(r, "retry_ms", 0))
+
+
 def shortage_of(c: _lib.Shortage, pool: Pool) -> Shortage:
     name = pool.groups[c.group].name if c.group < len(pool.groups) else str(c.group)
     return Shortage(name, c.needed, c.free, c.evictable, c.retiring, c.until_step)
@@ -67,7 +86,7 @@ class Session:
         handle = ct.c_uint64()
         self.connection._check(
             lib.tern_session_open(
-                self.connection._p, pool.handle, ct.byref(ns._c()), deadline_ms, ct.byref(handle)
+                self.connection._p, pool.handle, ct.byref(ns._c()), milliseconds(deadline_ms), ct.byref(handle)
             )
         )
         self.handle: int = handle.value
@@ -129,20 +148,21 @@ class Session:
 
     # ---- calls
 
-    def _named(self, step: int) -> int:
+    def _named(self, given: int) -> int:
+        step = step_number(given)
         if 0 < step < STEP_NONE:
             self._last_step = step if self._last_step == STEP_NONE else max(step, self._last_step)
         return step
 
-    def _do(self, call: Callable[..., int], *args: object) -> Result:
+    def _do(self, call: Callable[..., int], deadline_ms: int, *args: object) -> Result:
         r = _lib.Result()
-        err = call(self.connection._p, self.handle, *args, ct.byref(r))
+        err = call(self.connection._p, self.handle, *args, milliseconds(deadline_ms), ct.byref(r))
         if err == 0:
             return self._take(r)
         text = self.connection._text()
         if r.err == err and err != _GONE:
             self._take(r)  # what came before the error stays
-        raise error_of(err, text, shortage_of(r.shortage, self.pool), r.retry_ms)
+        raise refusal(err, text, r, self.pool)
 
     def match(
         self,
@@ -154,7 +174,7 @@ class Session:
     ) -> Result:
         """Begins a turn: finds and pins the longest committed prefix, or resumes the session."""
         listed = c_tokens(tokens, keys)
-        return self._do(lib.tern_match, ct.byref(listed.c), self._named(step), deadline_ms)
+        return self._do(lib.tern_match, deadline_ms, ct.byref(listed.c), self._named(step))
 
     def extend(
         self,
@@ -168,29 +188,30 @@ class Session:
         """Appends tokens, says what is written, gets pages. 0 leaves a length as it is."""
         listed = c_tokens(append, keys, self.tokens)
         tokens = ct.byref(listed.c) if len(listed.ids) else None
-        return self._do(lib.tern_extend, tokens, written, allocated, deadline_ms)
+        lengths = number("written", written), number("allocated", allocated)
+        return self._do(lib.tern_extend, deadline_ms, tokens, *lengths)
 
     def commit(self, depth: int, *, step: int, deadline_ms: int = 0) -> Result:
         """Gives whole chunks of pool.align_tokens tokens to the prefix tree, written by `step`."""
-        return self._do(lib.tern_commit, depth, self._named(step), deadline_ms)
+        return self._do(lib.tern_commit, deadline_ms, number("depth", depth), self._named(step))
 
     def rewind(self, length: int, *, step: int, deadline_ms: int = 0) -> Result:
         """Gives back what is behind `length`."""
-        return self._do(lib.tern_rewind, length, self._named(step), deadline_ms)
+        return self._do(lib.tern_rewind, deadline_ms, number("length", length), self._named(step))
 
     def finish(self, length: int, *, step: int, deadline_ms: int = 0) -> Result:
         """Ends a turn and keeps `length` tokens for the next one."""
-        return self._do(lib.tern_finish, length, self._named(step), deadline_ms)
+        return self._do(lib.tern_finish, deadline_ms, number("length", length), self._named(step))
 
     def slide(self, next_commit: int = 0, *, step: int, deadline_ms: int = 0) -> Result:
-        return self._do(lib.tern_slide, next_commit, self._named(step), deadline_ms)
+        return self._do(lib.tern_slide, deadline_ms, number("next_commit", next_commit), self._named(step))
 
     def snapshot_release(self, *, deadline_ms: int = 0) -> Result:
         return self._do(lib.tern_snapshot_release, deadline_ms)
 
     def abort(self, *, step: int, deadline_ms: int = 0) -> Result:
         """Drops what is not committed and empties the table; the session may be matched again."""
-        return self._do(lib.tern_abort, self._named(step), deadline_ms)
+        return self._do(lib.tern_abort, deadline_ms, self._named(step))
 
     def fetch(
         self, peer: str | None, *, step: int, at_least: int = 0, depth: int = 0, deadline_ms: int = 0
@@ -198,16 +219,24 @@ class Session:
         """Brings what `peer` has published, or with None what the host tier has, as far as it reaches
         beyond `written`; it takes the place of the session's own pages, which `step` may touch last.
         Waits until `at_least` tokens are published there."""
-        return self._do(lib.tern_fetch, encoded(peer), at_least, depth, self._named(step), deadline_ms)
+        wanted = number("at_least", at_least), number("depth", depth)
+        named = encoded_or_none("peer", peer)
+        return self._do(lib.tern_fetch, deadline_ms, named, *wanted, self._named(step))
+
+    def fetch_cancel(self, *, deadline_ms: int = 0) -> None:
+        """Ends a fetch or a recover that is under way, such as one of tern.Async. That request itself is
+        answered: as it would have been if it was complete already, else by Gone. It may be repeated."""
+        c = self.connection
+        c._check(lib.tern_fetch_cancel(c._p, self.handle, milliseconds(deadline_ms)))
 
     def retract(self, mode: str, *, step: int, deadline_ms: int = 0) -> Retracted:
         """Takes the session off the device: to the host tier ("host"), or all that is not committed
         ("drop"). Its table is empty until recover()."""
         r, c = _lib.Retracted(), self.connection
-        err = lib.tern_retract(
-            c._p, self.handle, choice(MODES, "mode", mode), self._named(step), deadline_ms, ct.byref(r)
-        )
-        c._check(err, shortage_of(r.shortage, self.pool))
+        how, ms = choice(MODES, "mode", mode), milliseconds(deadline_ms)
+        err = lib.tern_retract(c._p, self.handle, how, self._named(step), ms, ct.byref(r))
+        if err:
+            raise refusal(err, c._text(), r, self.pool)
         self._forget()
         self.committed, self.written, self.allocated = (
             r.lengths.committed,
@@ -222,7 +251,7 @@ class Session:
         return self._do(lib.tern_recover, deadline_ms)
 
     def close(self, *, step: int, deadline_ms: int = 0) -> None:
-        self._do(lib.tern_session_close, self._named(step), deadline_ms)
+        self._do(lib.tern_session_close, deadline_ms, self._named(step))
         self.open = False
 
     def __enter__(self) -> Session:
@@ -257,7 +286,7 @@ class Op:
             self.result = self.session._take(r)
             self.session.open = self.session.open and not self.closes
             return
-        self.error = error_of(r.err, text, shortage_of(r.shortage, self.session.pool), r.retry_ms)
+        self.error = refusal(r.err, text, r, self.session.pool)
 
 
 class BatchFailed(TernError):
@@ -337,21 +366,26 @@ class Batch:
     ) -> Op:
         """base: the tokens that the session will have then, where an earlier operation of this batch
         appends some; else what it has now."""
-        listed = c_tokens(append, keys, s.tokens if base is None else base)
+        listed = c_tokens(append, keys, s.tokens if base is None else number("base", base))
         tokens = ct.byref(listed.c) if len(listed.ids) else None
-        return self._add(s, lib.tern_batch_extend(self._b, s.handle, tokens, written, allocated))
+        lengths = number("written", written), number("allocated", allocated)
+        return self._add(s, lib.tern_batch_extend(self._b, s.handle, tokens, *lengths))
 
     def commit(self, s: Session, depth: int, *, step: int) -> Op:
-        return self._add(s, lib.tern_batch_commit(self._b, s.handle, depth, s._named(step)))
+        n = number("depth", depth)
+        return self._add(s, lib.tern_batch_commit(self._b, s.handle, n, s._named(step)))
 
     def rewind(self, s: Session, length: int, *, step: int) -> Op:
-        return self._add(s, lib.tern_batch_rewind(self._b, s.handle, length, s._named(step)))
+        n = number("length", length)
+        return self._add(s, lib.tern_batch_rewind(self._b, s.handle, n, s._named(step)))
 
     def finish(self, s: Session, length: int, *, step: int) -> Op:
-        return self._add(s, lib.tern_batch_finish(self._b, s.handle, length, s._named(step)))
+        n = number("length", length)
+        return self._add(s, lib.tern_batch_finish(self._b, s.handle, n, s._named(step)))
 
     def slide(self, s: Session, next_commit: int = 0, *, step: int) -> Op:
-        return self._add(s, lib.tern_batch_slide(self._b, s.handle, next_commit, s._named(step)))
+        n = number("next_commit", next_commit)
+        return self._add(s, lib.tern_batch_slide(self._b, s.handle, n, s._named(step)))
 
     def snapshot_release(self, s: Session) -> Op:
         return self._add(s, lib.tern_batch_snapshot_release(self._b, s.handle))
@@ -371,7 +405,7 @@ class Batch:
         if not self.ops:
             return []
         results, done = ct.POINTER(_lib.Result)(), ct.c_uint32()
-        err = lib.tern_batch_run(self._b, deadline_ms, ct.byref(results), ct.byref(done))
+        err = lib.tern_batch_run(self._b, milliseconds(deadline_ms), ct.byref(results), ct.byref(done))
         self.connection._check(err)
         return self._settle(results, done.value)
 

@@ -49,6 +49,36 @@ def test_many_requests_from_one_loop(daemons: tuple[Daemon, Daemon]) -> None:
     asyncio.run(run())
 
 
+def test_a_fetch_is_cancelled_by_its_session(daemons: tuple[Daemon, Daemon]) -> None:
+    async def run() -> None:
+        with tern.connect(daemons[1].socket) as c:
+            pool = c.join(next(names)).open_pool([KV], bytes=POOL)
+            aio = tern.Async(c)
+            with pool.session(ns("nobody has it")) as s:
+                s.match(range(2 * PAGE))
+                s.fetch_cancel()  # nothing is under way, and it does no harm
+                waits = asyncio.ensure_future(aio.fetch(s, "host-a", at_least=PAGE, step=tern.STEP_NONE))
+                await asyncio.sleep(0.05)
+                with pytest.raises(tern.Busy):
+                    s.extend(allocated=PAGE)
+                s.fetch_cancel()
+                with pytest.raises(tern.Gone):
+                    await asyncio.wait_for(waits, 10)
+                s.extend(allocated=PAGE)  # it goes on with what it has
+            with pytest.raises(tern.TimedOut, match="step 7"):
+                c.wait_published(7, deadline_ms=20)
+            replaced = asyncio.ensure_future(aio.wait_published(8))
+            await asyncio.sleep(0)
+            later = asyncio.ensure_future(aio.wait_published(9))
+            with pytest.raises(tern.Conflict, match="step 8: a later wait"):
+                await asyncio.wait_for(replaced, 10)
+            later.cancel()
+            aio.close()
+            pool.close()
+
+    asyncio.run(run())
+
+
 def test_a_daemon_that_is_lost_ends_what_waits(daemons: tuple[Daemon, Daemon]) -> None:
     async def run() -> None:
         with tern.connect(daemons[0].socket) as c:

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import dataclasses
 import gc
 import itertools
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -152,7 +153,7 @@ def test_exhausted_has_the_numbers(engine: tern.Engine) -> None:
     pool = engine.open_pool([KV], bytes=POOL)
     with pool.session(ns("full")) as s:
         s.match(())
-        with pytest.raises(tern.Exhausted, match="tern_extend: group 0 needs 1000 pages") as told:
+        with pytest.raises(tern.Exhausted, match="tern_extend: group 'kv' needs 1000 pages") as told:
             s.extend(allocated=1000 * PAGE)
         shortage = told.value.shortage
         assert (shortage.group, shortage.needed) == ("kv", 1000)
@@ -207,6 +208,67 @@ def test_refusals_are_typed_and_say_why(engine: tern.Engine) -> None:
     with pytest.raises(tern.Invalid, match="no group 'v': there are kv"):
         pool.pages("v")
     pool.close()
+
+
+def test_arguments_are_named(engine: tern.Engine) -> None:
+    pool, connection = engine.open_pool([KV], bytes=POOL), engine.connection
+    batch = engine.batch()
+    with pool.session(ns("arguments")) as s:
+        s.match(range(40))
+        none: Any = None
+        calls: dict[str, Callable[[Any], object]] = {
+            "allocated": lambda x: s.extend(allocated=x),
+            "written": lambda x: batch.extend(s, written=x),
+            "depth": lambda x: s.commit(x, step=1),
+            "length": lambda x: s.rewind(x, step=1),
+            "next_commit": lambda x: batch.slide(s, x, step=1),
+            "at_least": lambda x: s.fetch(None, at_least=x, step=1),
+            "step": lambda x: s.commit(16, step=x),
+            "deadline_ms": lambda x: s.match((), deadline_ms=x),
+            "rank": lambda x: connection.join("x", rank=x),
+            "bytes": lambda x: engine.open_pool([KV], bytes=x),
+            "handle": lambda x: engine.map_pool(x, [KV], align_tokens=PAGE),
+            "trace_id": connection.trace,
+        }
+        for name, call in calls.items():
+            for wrong in (None, 40.0, "40", -1, 2**64):
+                with pytest.raises(tern.Invalid, match=f"^{name}="):
+                    call(wrong)
+        steps: list[Callable[[Any], object]] = [pool.done_step, connection.wait_published, lambda x: s.close(step=x)]
+        for forgotten in steps:
+            with pytest.raises(tern.Invalid, match="step=None: say the number of the last step .* tern.STEP_NONE"):
+                forgotten(none)
+        with pytest.raises(tern.Invalid, match="peer=7: say a string"):
+            s.fetch(7, step=1)  # type: ignore[arg-type]
+        s.extend(allocated=np.uint32(40), written=np.int64(40))  # type: ignore[arg-type]
+        assert (s.committed, s.written, s.allocated) == (0, 40, 40) and len(batch) == 0
+    for part in ("model", "revision", "kv_dtype", "lora", "salt"):
+        parts: dict[str, Any] = {part: 7}
+        with pytest.raises(tern.Invalid, match=f"^{part}=7: say a string"):
+            pool.session(tern.Namespace(**parts))
+    pool.close()
+
+
+def test_layouts_are_refused_by_the_name_of_the_group(engine: tern.Engine) -> None:
+    wrong: list[tuple[str, dict[str, Any]]] = [
+        ("dtype='bfloat16': use uint16 for bfloat16", {"dtype": "bfloat16"}),
+        ("page_tokens=16.0", {"page_tokens": 16.0}),
+        ("page_tokens", {"page_tokens": 0}),
+        ("window=-1", {"window": -1}),
+        (r"shape\[1\]=-2", {"shape": (2, -2)}),
+        ("say one of 'history'", {"family": "windows"}),
+        ("3 axes and 1 names", {"axes": ("token",)}),
+        ("page_bytes", {"shape": (2, 0, 8)}),
+        ("units", {"units": 7}),
+        ("window", {"family": "window"}),
+    ]
+    for text, change in wrong:
+        with pytest.raises(tern.Invalid, match=f"group 'kv'.*{text}"):
+            engine.open_pool([SSM, dataclasses.replace(KV, **change)], bytes=POOL)
+    with pytest.raises(tern.Invalid, match="two groups have the name 'kv'"):
+        engine.open_pool([KV, KV], bytes=POOL)
+    with pytest.raises(tern.Invalid, match="two groups have the name 'kv'"):
+        engine.map_pool(1, [KV, KV], align_tokens=PAGE)
 
 
 def test_a_session_gives_way_and_comes_back(engine: tern.Engine) -> None:
