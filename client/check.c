@@ -2,6 +2,7 @@
  * messages. Used by every file that makes a request. */
 #include "internal.h"
 
+#include <inttypes.h>
 #include <stdio.h>
 #include <string.h>
 #include <unistd.h>
@@ -15,10 +16,22 @@ bool is_owner(const struct tern *t)
     return t->pid == getpid();
 }
 
+static enum tern_err list_too_long(struct tern *t, const struct tern_tokens *tokens)
+{
+    char text[QUICK_TEXT_MAX];
+
+    snprintf(text, sizeof(text),
+             "a session has at most 4,194,304 tokens, and this list would end at %" PRIu64,
+             (uint64_t)tokens->base + tokens->n);
+    return set_error(t, TERN_INVALID, text);
+}
+
 enum tern_err check_tokens(struct tern *t, const struct tern_tokens *tokens)
 {
     if (!tokens || (tokens->n && !tokens->v) || (tokens->nkeys && !tokens->keys))
         return set_error(t, TERN_INVALID, "a token list that points nowhere");
+    if (tokens->n > SESSION_TOKENS_MOST || tokens->base > SESSION_TOKENS_MOST - tokens->n)
+        return list_too_long(t, tokens);
     if (tokens->nkeys > WIRE_KEYS_MAX)
         return set_error(t, TERN_INVALID, "more than TERN_KEYS_MAX extra keys in one request");
     return TERN_OK;

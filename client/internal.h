@@ -35,6 +35,8 @@
 
 #define DEVICE_NAME_MAX 47 /* bytes */
 
+#define SESSION_TOKENS_MOST (1u << 22)
+
 #define LEAVE_DEADLINE_MS 1000 /* how long tern_destroy waits for the daemon to take note */
 
 /* The control page: u64 done_step of rank r at r * 64; u64 incarnation behind the last rank's, and
@@ -65,7 +67,7 @@ enum {
 
 struct asked {
     uint8_t kind;
-    uint32_t length, written, appended; /* tokens */
+    uint32_t length, written, appended, base; /* tokens */
 };
 
 struct pending {
@@ -193,7 +195,8 @@ uint32_t pending_kept(struct tern *t);
 
 uint8_t asked_of(uint16_t type); /* of a request of the hot path, by its frame */
 struct asked asked_op(const struct client_op *op);
-/* The daemon's own words are in t->text; where there are none, what the numbers say goes there.
+/* The daemon's own words are in t->text; where there are none, or the numbers say more, what those
+ * say goes there.
  * Returns the error of the result. */
 enum tern_err said(struct tern *t, const struct asked *a, const struct tern_result *r);
 /* The same for the answer to a Retract that came without words: numbers of pages say more than

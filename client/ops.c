@@ -22,7 +22,7 @@ static enum tern_err do_op(struct tern *t, const struct client_op *op, uint32_t 
         return not_an_answer(t, TERN_MALFORMED);
     *ret = t->results[0];
     if (t->store.text_at[0])
-        return set_error(t, ret->err, t->store.texts + t->store.text_at[0]);
+        set_error(t, ret->err, t->store.texts + t->store.text_at[0]);
     return said(t, &asked, ret);
 }
 

@@ -61,6 +61,8 @@ static const char *broken_by_extend(const struct asked *a, const struct tern_res
         return "more is written than allocated: say what is allocated, too; ";
     if (a->written > r->tokens + a->appended)
         return "more is written than there are tokens: append them in this call or before; ";
+    if (allocated > SESSION_TOKENS_MOST || a->appended > SESSION_TOKENS_MOST - r->tokens)
+        return "a session has at most 4,194,304 tokens; ";
     return "";
 }
 
@@ -73,6 +75,8 @@ static const char *broken_by_length(const struct asked *a, const struct tern_res
         return "that is more than is allocated; ";
     if (a->kind == CLIENT_COMMIT && a->length > r->lengths.written)
         return "that is more than is written: say with tern_extend what is written; ";
+    if (a->kind == CLIENT_REWIND || a->kind == CLIENT_FINISH)
+        return "no STATE is there to go on from that length; ";
     return "";
 }
 
@@ -113,12 +117,28 @@ static void refused_pages(const struct asked *a, const struct tern_shortage *s, 
              wait);
 }
 
+/* Here the numbers say more than the daemon's words. */
+static bool is_other_base(const struct asked *a, const struct tern_result *r)
+{
+    return r->err == TERN_CONFLICT && a->kind == CLIENT_EXTEND;
+}
+
+static void refused_base(const struct asked *a, const struct tern_result *r, char *ret)
+{
+    snprintf(ret, QUICK_TEXT_MAX,
+             "tern_extend is refused: the tokens to append begin at base %u, and the session has "
+             "%u tokens: base is %u",
+             a->base, r->tokens, r->tokens);
+}
+
 static void words_of(const struct asked *a, const struct tern_result *r, char *ret)
 {
     if (r->err == TERN_INVALID && r->align)
         refused_depth(a->length, r, ret);
     else if (r->err == TERN_INVALID)
         refused_lengths(a, r, ret);
+    else if (is_other_base(a, r))
+        refused_base(a, r, ret);
     else if (r->err == TERN_POOL_EXHAUSTED)
         refused_pages(a, &r->shortage, ret);
     else
@@ -138,7 +158,8 @@ struct asked asked_op(const struct client_op *op)
     return (struct asked){.kind = (uint8_t)op->kind,
                           .length = op->length,
                           .written = op->written,
-                          .appended = op->tokens.n};
+                          .appended = op->tokens.n,
+                          .base = op->tokens.base};
 }
 
 /* Behind the daemon's words. */
@@ -153,7 +174,7 @@ static void say_how_far(const struct tern_result *r, char *text)
 
 enum tern_err said(struct tern *t, const struct asked *a, const struct tern_result *r)
 {
-    if (r->err != TERN_OK && !t->text[0])
+    if (r->err != TERN_OK && (!t->text[0] || is_other_base(a, r)))
         words_of(a, r, t->text);
     else if (r->err == TERN_TIMED_OUT && a->kind == ASKED_FETCH)
         say_how_far(r, t->text);
@@ -173,7 +194,7 @@ const char *tern_result_text(struct tern *t, uint32_t i)
 {
     if (i >= t->nresults || t->results[i].err == TERN_OK)
         return "";
-    if (t->store.text_at[i])
+    if (t->store.text_at[i] && !is_other_base(&t->asked[i], &t->results[i]))
         return t->store.texts + t->store.text_at[i];
     words_of(&t->asked[i], &t->results[i], t->words);
     return t->words;

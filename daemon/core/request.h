@@ -335,7 +335,7 @@ struct op_result {
     uint32_t first_run, nruns; /* in reply.runs */
     uint32_t align;           /* L, if a COMMIT is INVALID whose depth is no multiple of it; or 0 */
     struct shortage shortage; /* if err is POOL_EXHAUSTED */
-    const char *text; /* of the first operation that a share of a table refused; static, or NULL */
+    const char *text;         /* of the first operation that has one; static, or NULL */
 };
 
 struct reply {

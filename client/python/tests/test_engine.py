@@ -77,6 +77,16 @@ def test_recurrent_state_is_copied_before_it_goes_on(engine: tern.Engine) -> Non
         s.apply(r.copies)
         assert len(r.copies) == 1 and r.copies[0].target == s.table("ssm")[0]
         assert (pool.pages("ssm")[s.table("ssm")[0]] == 16.0).all()
+        s.extend(written=20)
+        with pytest.raises(tern.Invalid, match="no STATE is there .* a RECURRENT group has that of the written and"):
+            s.rewind(18, step=step)
+        batch = engine.batch()
+        for length in (18, 19):
+            batch.rewind(s, length, step=step)
+        assert all("no STATE is there to go on from that length" in str(op.error) for op in batch.run())
+        s.rewind(20, step=step)
+        s.finish(18, step=step)  # back to the committed length, whose state the tree has
+        assert (s.committed, s.written, s.tokens) == (16, 16, 18)
     pool.close()
 
 
@@ -201,6 +211,18 @@ def test_refusals_are_typed_and_say_why(engine: tern.Engine) -> None:
         assert s.match(range(40)).matched == 32
         with pytest.raises(tern.Invalid, match="no such peer"):
             s.fetch("nobody", step=tern.STEP_NONE)
+        with pytest.raises(tern.Invalid, match="at most 4,194,304 tokens"):
+            s.extend(allocated=4_194_305)
+        zeros = np.zeros(4_194_305, np.uint32)
+        for call in (lambda: s.extend(append=zeros[40:]), lambda: s.match(zeros)):
+            with pytest.raises(tern.Invalid, match="at most 4,194,304 tokens, and this list would end at 4194305"):
+                call()
+        batch = engine.batch()
+        for base in (39, 41):
+            batch.extend(s, append=[1], base=base)
+        for op, base in zip(batch.run(), (39, 41)):
+            assert isinstance(op.error, tern.Conflict)
+            assert f"begin at base {base}, and the session has 40 tokens: base is 40" in str(op.error)
         with pytest.raises(tern.Invalid, match="say one of 'host', 'drop'"):
             s.retract("away", step=tern.STEP_NONE)
     with pytest.raises(tern.Gone):

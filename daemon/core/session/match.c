@@ -21,13 +21,12 @@
 
 static enum tern_err tokens_check(const struct req_tokens *t, struct reply *ret)
 {
-    if (t->n > SESSION_TOKENS_MAX || t->base > SESSION_TOKENS_MAX - t->n ||
-        t->nkeys > EXTRA_KEYS_MAX)
-        return refuse(ret, TERN_INVALID,
-                      "a session has at most 4,194,304 tokens, a request at most 1,024 extra keys");
+    if (t->n > SESSION_TOKENS_MAX || t->base > SESSION_TOKENS_MAX - t->n)
+        return refuse(ret, TERN_INVALID, TOO_MANY_TOKENS);
+    if (t->nkeys > EXTRA_KEYS_MAX)
+        return refuse(ret, TERN_INVALID, TOO_MANY_KEYS);
     if (!keys_in_order(t))
-        return refuse(ret, TERN_INVALID,
-                      "extra keys have ascending positions among the request's own tokens");
+        return refuse(ret, TERN_INVALID, KEYS_OUT_OF_ORDER);
     return TERN_OK;
 }
 
@@ -383,9 +382,7 @@ static enum tern_err match_check(const struct core *c, const struct session *s,
         return refuse(ret, TERN_CONFLICT,
                       "base is beyond the tokens that the session has: give them again from there");
     if (session_table_refs(c, s, t->base + t->n) > c->limits.table_pages)
-        return refuse(ret, TERN_INVALID,
-                      "a session's table has no more pages than an answer of frame_body_max can "
-                      "name: give fewer tokens, or raise frame_body_max");
+        return refuse(ret, TERN_INVALID, TABLE_TOO_LONG);
     return TERN_OK;
 }
 

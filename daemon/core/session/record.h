@@ -11,6 +11,21 @@
 #define RELEASING                                                                                  \
     "the pages that this session gave up are still being given back: repeat it in a moment"
 
+#define TOO_MANY_TOKENS "a session has at most 4,194,304 tokens: the list would be longer than that"
+
+#define TOO_MANY_KEYS "a request has at most 1,024 extra keys: append some of the tokens later"
+
+#define KEYS_OUT_OF_ORDER "extra keys have ascending positions among the request's own tokens"
+
+#define TABLE_TOO_LONG                                                                             \
+    "a session's table has no more pages than an answer of frame_body_max can name: give fewer "   \
+    "tokens, or raise frame_body_max"
+
+#define NO_STATE_THERE                                                                             \
+    "no STATE is there to go on from that length: a RECURRENT group has that of the written and "  \
+    "of the committed length alone, a WINDOW group goes back by its reserve; else Abort, then "    \
+    "Match anew"
+
 #define TURN_IN_FLIGHT "a turn of this session is in flight: wait for its end, or use its handle"
 
 /* The session that an engine names by its own handle or by that of its turn. GONE: there is none,

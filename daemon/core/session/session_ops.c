@@ -17,27 +17,46 @@
 #include "core/tree/state.h"
 #include "core/tree/tokens.h"
 
+/* The list and the table that the session would have then. Lengths that do not fit it need no
+ * words: the asker has the numbers. */
+static enum tern_err extend_fits(const struct core *c, const struct session *s,
+                                 const struct step_op *op, const struct lengths *to,
+                                 uint32_t window, struct op_result *ret)
+{
+    uint32_t end = s->tokens.end + op->tokens.n;
+
+    if (op->tokens.n > 0 && op->tokens.base != s->tokens.end)
+        return refuse_op(ret, TERN_CONFLICT,
+                         "the tokens do not begin where the session's list ends: base is the "
+                         "number of tokens that it has");
+    if (to->allocated > SESSION_TOKENS_MAX || op->tokens.n > SESSION_TOKENS_MAX - s->tokens.end)
+        return refuse_op(ret, TERN_INVALID, TOO_MANY_TOKENS);
+    if (to->allocated < s->allocated || to->written < s->written || to->written > to->allocated ||
+        to->written > end)
+        return TERN_INVALID;
+    if (op->tokens.nkeys > EXTRA_KEYS_MAX)
+        return refuse_op(ret, TERN_INVALID, TOO_MANY_KEYS);
+    if (!keys_in_order(&op->tokens))
+        return refuse_op(ret, TERN_INVALID, KEYS_OUT_OF_ORDER);
+    if (session_table_refs(c, s, to->allocated > end ? to->allocated : end) + window >
+        c->limits.table_pages)
+        return refuse_op(ret, TERN_INVALID, TABLE_TOO_LONG); /* see Match */
+    return TERN_OK;
+}
+
 static enum tern_err extend_check(const struct core *c, const struct actions *out,
                                   const struct session *s, const struct step_op *op,
-                                  const struct lengths *to, const uint32_t *need)
+                                  const struct lengths *to, const uint32_t *need,
+                                  struct op_result *ret)
 {
     const struct pool *p = session_pool(c, s);
-    uint32_t end = s->tokens.end + op->tokens.n, pages = 0, window = 0;
+    uint32_t pages = 0, window = 0;
 
     for (uint32_t g = 0; g < p->ngroups; g++) {
         pages += need[g];
         window += p->group[g].layout.family == FAMILY_WINDOW ? need[g] : 0;
     }
-
-    if (op->tokens.n > 0 && op->tokens.base != s->tokens.end)
-        return TERN_CONFLICT;
-    if (to->allocated < s->allocated || to->written < s->written || to->written > to->allocated ||
-        to->allocated > SESSION_TOKENS_MAX || op->tokens.n > SESSION_TOKENS_MAX - s->tokens.end ||
-        to->written > s->tokens.end + op->tokens.n || op->tokens.nkeys > EXTRA_KEYS_MAX ||
-        !keys_in_order(&op->tokens) ||
-        session_table_refs(c, s, to->allocated > end ? to->allocated : end) + window >
-            c->limits.table_pages)
-        return TERN_INVALID; /* nor tokens for a table that no answer could tell: see Match */
+    TRY(extend_fits(c, s, op, to, window, ret));
     return refs_fit(out, (struct runs_wanted){.runs = p->ngroups, .refs = pages}) ? TERN_OK
                                                                                   : TERN_BUSY;
 }
@@ -99,7 +118,7 @@ static enum tern_err op_extend(struct core *c, struct actions *out, struct engin
             need[g] = div_up(to.allocated, pt) > have ? div_up(to.allocated, pt) - have : 0;
         total += need[g];
     }
-    TRY(extend_check(c, out, s, op, &to, need));
+    TRY(extend_check(c, out, s, op, &to, need, ret));
     if (tokens_room(c, s->pool, tokens, &text) != TERN_OK)
         return refuse_op(ret, TERN_BUSY, text);
     err = total > 0 ? pages_make_room(c, e, p, need, &ret->shortage) : TERN_OK;
@@ -131,9 +150,10 @@ static bool tail_ready(const struct core *c, const struct engine *e, uint64_t st
 static enum tern_err op_rewind(struct core *c, struct engine *e, struct session *s,
                                const struct step_op *op, struct op_result *ret)
 {
-    if (op->length < s->committed || op->length > s->allocated ||
-        !session_can_return(c, s, op->length))
+    if (op->length < s->committed || op->length > s->allocated)
         return TERN_INVALID;
+    if (!session_can_return(c, s, op->length))
+        return refuse_op(ret, TERN_INVALID, NO_STATE_THERE);
     if (!tail_ready(c, e, op->step, session_tail_pages(c, s, op->length)))
         return refuse_op(ret, TERN_BUSY, share_refused(SHARE_RETIRES));
     session_give_tail(c, s, op->length, op->step);
@@ -163,7 +183,7 @@ static enum tern_err op_finish(struct core *c, struct engine *e, struct session 
         keep = s->committed; /* its one state is that of the written length: the resume point's is
                                 copied anew */
     if (!session_can_return(c, s, keep))
-        return TERN_INVALID;
+        return refuse_op(ret, TERN_INVALID, NO_STATE_THERE);
     if (!tail_ready(c, e, op->step, session_tail_pages(c, s, keep)))
         return refuse_op(ret, TERN_BUSY, share_refused(SHARE_RETIRES));
     session_give_tail(c, s, keep, op->step);
