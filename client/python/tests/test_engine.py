@@ -214,9 +214,10 @@ def test_refusals_are_typed_and_say_why(engine: tern.Engine) -> None:
         with pytest.raises(tern.Invalid, match="at most 4,194,304 tokens"):
             s.extend(allocated=4_194_305)
         zeros = np.zeros(4_194_305, np.uint32)
-        for call in (lambda: s.extend(append=zeros[40:]), lambda: s.match(zeros)):
-            with pytest.raises(tern.Invalid, match="at most 4,194,304 tokens, and this list would end at 4194305"):
-                call()
+        with pytest.raises(tern.Invalid, match="at most 4,194,304 tokens, and this list would end at 4194305"):
+            s.extend(append=zeros[40:])
+        with pytest.raises(tern.Invalid, match="at most 4,194,304 tokens, and this list would end at 4194305"):
+            s.match(zeros)
         batch = engine.batch()
         for base in (39, 41):
             batch.extend(s, append=[1], base=base)
