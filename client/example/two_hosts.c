@@ -69,20 +69,22 @@ static void join(struct host *h, const char *socket, const char *name)
     must(h, tern_pool_map(h->tern, h->pool, 0, &h->map));
 }
 
-/* A session that begins with what this host has of the prompt. */
-static void begin(struct host *h, uint32_t n)
+/* A session that begins with what this host has of the prompt: so many tokens are written. */
+static uint32_t begin(struct host *h, uint32_t n)
 {
     struct tern_tokens prompt = {.v = tokens, .n = n};
 
     must(h, tern_session_open(h->tern, h->pool, &ns, 0, &h->session));
     took(h, tern_match(h->tern, h->session, &prompt, TERN_STEP_NONE, 0, &h->r));
+    return h->r.lengths.written;
 }
 
 static uint32_t prefill(struct host *h, uint32_t n)
 {
-    begin(h, n);
+    uint32_t cached = begin(h, n);
+
     took(h, tern_extend(h->tern, h->session, NULL, n, n, 0, &h->r));
-    compute(h, h->r.lengths.committed, n);
+    compute(h, cached, n);
     took(h, tern_commit(h->tern, h->session, n / L * L, ++h->step, 0, &h->r));
     must(h, tern_done_step(h->map, h->step));
     must(h, tern_session_close(h->tern, h->session, h->step, 0, &h->r));

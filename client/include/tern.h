@@ -271,7 +271,10 @@ struct tern_page {
 };
 
 /* A change of the session's table: at [group][first ...] it now has these pages. Pages of a WINDOW
- * group before its window are not named. A RECURRENT group has one page, and first is 0. Where
+ * group before its window are not named, and entries that have left the window are not taken back
+ * by name: valid are those of the tokens from written - window on, as far as pages are allocated.
+ * What lies before is the session's no more when the step of the commit or slide has passed. A
+ * RECURRENT group has one page, and first is 0. Where
  * from.index is not 0, the engine copies page `from` into that page, in stream order, before it
  * continues; `from` is a state that the tree keeps, and it is never written. */
 struct tern_run {
@@ -292,8 +295,9 @@ struct tern_shortage {
 struct tern_result {
     enum tern_err err;
     struct tern_lengths lengths;
-    uint32_t tokens;      /* in the session's list */
-    uint32_t matched;     /* Match: tokens that this call found in the tree */
+    uint32_t tokens;  /* in the session's list */
+    uint32_t matched; /* Match: tokens that this call found in the tree. On a resume it looks for
+                         none, and this is 0: lengths.written is what need not be computed */
     uint32_t fetched_kib; /* Fetch: KiB of pages that came over the network or from the host tier.
                              Recover: KiB from the host tier */
     uint32_t retry_ms;   /* Fetch, if err is TERN_BUSY: repeat it after so many milliseconds. 0: the
@@ -344,7 +348,8 @@ TERN_API enum tern_err tern_peek_depths(struct tern *t, uint64_t pool,
 /* Begins a turn. On an empty session it finds and pins the longest committed prefix, and ret->runs
  * names its pages. On a session that has written tokens it resumes at the shorter of the written
  * length and the common prefix, and it gives the pages behind that back. `step` is the last step
- * that may still touch them, or TERN_STEP_NONE. The call may be repeated.
+ * that may still touch them, or TERN_STEP_NONE. The call may be repeated. Either way the tokens
+ * behind ret->lengths.written are left to compute; ret->matched is 0 on a resume.
  * A list longer than one request can be is sent in pieces, others being served between them. The
  * answer is that of one request at the time of the last piece; if the call fails before that, call
  * it again, or abort or close the session: nothing else works on it.
@@ -364,7 +369,8 @@ TERN_API enum tern_err tern_match(struct tern *t, tern_session s, const struct t
  * whenever the daemon answered, also with an error; tern_error_text says why it was refused, with
  * the numbers. The errors that operations have in common:
  *   POOL_EXHAUSTED  There are not enough pages. ret->shortage says what to wait for. The session is
- *                   as it was; prefixes may have been evicted.
+ *                   as it was, and nothing was evicted for this request. What an earlier one
+ *                   evicted that was answered BUSY stays evicted.
  *   INVALID         The lengths do not fit the session, or the session is retracted.
  *   BUSY            A record that the daemon needs is not free, for instance because too many
  *                   releases wait for a step: repeat the operation after the next step. Or more has
@@ -388,6 +394,7 @@ TERN_API enum tern_err tern_match(struct tern *t, tern_session s, const struct t
  *   tern_fetch, it did not                    C          W              A            T
  *   tern_abort, in a turn  (always)           0          0              0            of the last
  *                                                                                    finished turn
+ *   tern_abort, no turn    (always)           C          W              A            T
  *   tern_session_close     (always)           the handle is GONE
  *   tern_retract, DROP     no fetch under way C          C              C; away      T
  *   tern_retract, HOST     no fetch under way C          W              A; away      T
@@ -405,7 +412,8 @@ TERN_API enum tern_err tern_extend(struct tern *t, tern_session s, const struct 
                                    struct tern_result *ret);
 /* Gives whole chunks of L tokens to the prefix tree, up to `depth`, a multiple of L. step: the step
  * that writes the pages, or a later one if that was dispatched on them, because pages that the
- * answer replaces are given back behind it. TERN_STEP_NONE: they are written already.
+ * answer replaces are given back behind it. TERN_STEP_NONE: they are written already. So says a
+ * step that all ranks have passed, too: the commit is published at once. It cannot be taken back.
  * ret->lengths.committed says how far it got; a depth that was committed before changes nothing. */
 TERN_API enum tern_err tern_commit(struct tern *t, tern_session s, uint32_t depth, uint64_t step,
                                    uint32_t deadline_ms, struct tern_result *ret);
@@ -427,8 +435,11 @@ TERN_API enum tern_err tern_slide(struct tern *t, tern_session s, uint32_t next_
 TERN_API enum tern_err tern_snapshot_release(struct tern *t, tern_session s, uint32_t deadline_ms,
                                              struct tern_result *ret);
 /* Drops what is not committed, unpins the rest and empties the table. The session stays open: it
- * may be matched again, and finds what it had committed as anybody else would. A session whose turn
- * has ended stays as it is. */
+ * may be matched again, and finds what it had committed as anybody else would. Its list is cut to
+ * what the last tern_finish kept, as far as later matches and rewinds left that; it is empty if no
+ * turn was finished, and where the daemon had no room to keep it (ret->tokens says so).
+ * Between tern_finish and the next tern_match or tern_extend there is no turn. Then nothing is
+ * dropped: list, lengths and table stay as tern_finish left them. */
 TERN_API enum tern_err tern_abort(struct tern *t, tern_session s, uint64_t step,
                                   uint32_t deadline_ms, struct tern_result *ret);
 /* Ends the session. Its committed prefix stays in the tree for others, as long as there is room. */

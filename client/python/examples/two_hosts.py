@@ -27,7 +27,7 @@ def main(prefill_socket: str, decode_socket: str, peer: str) -> None:
         for turn in range(3):
             tokens += range(1000 * turn, 1000 * turn + 50)
             with p.session(NS) as s, prefill.step() as step:
-                cached = s.match(tokens).matched
+                cached = s.match(tokens).written
                 s.extend(written=len(tokens), allocated=len(tokens))
                 compute(p, s, tokens, cached)
                 s.commit(len(tokens) // 16 * 16, step=step)

@@ -45,7 +45,7 @@ class Result:
     written: int
     allocated: int
     tokens: int
-    matched: int = 0
+    matched: int = 0  # what a match found in the tree; 0 on a resume, where `written` says what is there
     fetched_kib: int = 0
     host_depth: int = 0
     copies: list[Copy] = field(default_factory=list)
@@ -99,8 +99,8 @@ class Session:
 
     def table(self, group: str) -> Ids:
         """Page indices of a group: entry i covers tokens [i * page_tokens, (i + 1) * page_tokens);
-        a recurrent group has one. 0 means no page; of a window group the entries before the window
-        are not to be used. Take it anew after each call on the session."""
+        a recurrent group has one. 0 means no page; of a window group use the entries of the tokens from
+        `written` - `window` on, and none before. Take it anew after each call on the session."""
         return self._tables[group][: self.pool.group(group).pages_for(self.allocated)]
 
     def _forget(self) -> None:
@@ -192,7 +192,8 @@ class Session:
         return self._do(lib.tern_extend, deadline_ms, tokens, *lengths)
 
     def commit(self, depth: int, *, step: int, deadline_ms: int = 0) -> Result:
-        """Gives whole chunks of pool.align_tokens tokens to the prefix tree, written by `step`."""
+        """Gives whole chunks of pool.align_tokens tokens to the prefix tree, written by `step`. They are
+        published when it passes: at once, if it has passed already."""
         return self._do(lib.tern_commit, deadline_ms, number("depth", depth), self._named(step))
 
     def rewind(self, length: int, *, step: int, deadline_ms: int = 0) -> Result:
@@ -210,7 +211,8 @@ class Session:
         return self._do(lib.tern_snapshot_release, deadline_ms)
 
     def abort(self, *, step: int, deadline_ms: int = 0) -> Result:
-        """Drops what is not committed and empties the table; the session may be matched again."""
+        """Drops what is not committed and empties the table, and keeps the tokens of the last finished turn;
+        the session may be matched again. Between finish() and the next match or extend it changes nothing."""
         return self._do(lib.tern_abort, deadline_ms, self._named(step))
 
     def fetch(
