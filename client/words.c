@@ -76,7 +76,8 @@ static const char *broken_by_length(const struct asked *a, const struct tern_res
     if (a->kind == CLIENT_COMMIT && a->length > r->lengths.written)
         return "that is more than is written: say with tern_extend what is written; ";
     if (a->kind == CLIENT_REWIND || a->kind == CLIENT_FINISH)
-        return "no STATE is there to go on from that length; ";
+        return "it is retracted, or no turn has begun, or no STATE is there to go on from that "
+               "length; ";
     return "";
 }
 

@@ -182,6 +182,8 @@ def test_exhausted_has_the_numbers(engine: tern.Engine) -> None:
 def test_refusals_are_typed_and_say_why(engine: tern.Engine) -> None:
     pool = engine.open_pool([KV], bytes=POOL)
     with pool.session(ns("refused")) as s:
+        with pytest.raises(tern.Invalid, match="no turn has begun that could end: Match first"):
+            s.finish(0, step=tern.STEP_NONE)
         s.match(range(40))
         s.extend(written=40, allocated=40)
         with pytest.raises(tern.Invalid, match="TERN_STEP_NONE"):

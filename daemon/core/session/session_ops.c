@@ -168,7 +168,7 @@ static enum tern_err op_rewind(struct core *c, struct engine *e, struct session 
  * session back below what its list keeps: a repetition finds that done. */
 static bool finish_fits(const struct session *s, uint32_t length)
 {
-    return s->state != SESSION_OPEN && length >= s->committed &&
+    return length >= s->committed &&
            (length <= s->allocated || (s->state == SESSION_IDLE && length == s->finished));
 }
 
@@ -177,6 +177,8 @@ static enum tern_err op_finish(struct core *c, struct engine *e, struct session 
 {
     uint32_t keep = op->length < s->allocated ? op->length : s->allocated;
 
+    if (s->state == SESSION_OPEN)
+        return refuse_op(ret, TERN_INVALID, "no turn has begun that could end: Match first");
     if (!finish_fits(s, op->length))
         return TERN_INVALID;
     if (keep < s->written && has_recurrent(session_pool(c, s)))
