@@ -94,6 +94,16 @@ enum message_body {
     X(41, TURN_END, turn_end, empty, FROM_ENGINE, NEEDS_SESSION, ANSWER_AT_ONCE, REPEAT_HARMLESS,  \
       BODY_AGREED)                                                                                 \
     X(43, SESSION_CLOSE, session_close, empty, FROM_ENGINE, NEEDS_SESSION, ANSWER_LATER,           \
+      REPEAT_HARMLESS, BODY_AGREED)                                                                \
+    X(45, RECORD_MAP, record_map, record_map_reply, FROM_ENGINE, NEEDS_ENGINE, ANSWER_AT_ONCE,     \
+      REPEAT_HARMLESS, BODY_AGREED)                                                                \
+    X(47, RECORD_PREPARE, record_prepare, record_prepare_reply, FROM_ENGINE, NEEDS_SESSION,        \
+      ANSWER_AT_ONCE, REPEAT_HARMLESS, BODY_AGREED)                                                \
+    X(49, RECORD_PUT, record_put, record_put_reply, FROM_ENGINE, NEEDS_SESSION, ANSWER_LATER,      \
+      REPEAT_ACTS_AGAIN, BODY_AGREED)                                                              \
+    X(51, ROLLBACK, rollback, record_put_reply, FROM_ENGINE, NEEDS_SESSION, ANSWER_LATER,          \
+      REPEAT_ACTS_AGAIN, BODY_AGREED)                                                              \
+    X(53, RECORD_GET, record_get, record_get_reply, FROM_ENGINE, NEEDS_SESSION, ANSWER_AT_ONCE,    \
       REPEAT_HARMLESS, BODY_AGREED)
 
 /* Requests that the shell answers by itself: X as above. */
@@ -137,7 +147,8 @@ enum message_body {
  * - PEER: the name of one, "" for the host tier; the core has its slot.
  * - DEVICE: the name of one, "" where none is named; the core has the region that lies on it.
  * - GROUPS, HASH: a pool's layout, what the core computes with and a hash of the rest.
- * - OPS: the operations of a Step. */
+ * - OPS: the operations of a Step.
+ * - BLOBS: those of a turn record, by name and size. */
 #define REQUEST_ENGINE_JOIN(F)                                                                     \
     F(join, name, NAME, 0)                                                                         \
     F(join, role, CHOICE, ROLE_BOTH)                                                               \
@@ -152,9 +163,13 @@ enum message_body {
     F(pool_open, axes_hash, HASH, 0)                                                               \
     F(pool_open, bytes, U64, 0)                                                                    \
     F(pool_open, host_bytes, U64, 0)
-#define REQUEST_POOL_MAP(F)     F(pool_map, pool, POOL, 0)
-#define REQUEST_POOL_CLOSE(F)   F(pool_close, pool, POOL, 0)
-#define REQUEST_SESSION_OPEN(F) F(session_open, pool, POOL, 0) F(session_open, ns, NAMESPACE, 0)
+#define REQUEST_POOL_MAP(F)   F(pool_map, pool, POOL, 0)
+#define REQUEST_POOL_CLOSE(F) F(pool_close, pool, POOL, 0)
+#define REQUEST_SESSION_OPEN(F)                                                                    \
+    F(session_open, pool, POOL, 0)                                                                 \
+    F(session_open, ns, NAMESPACE, 0)                                                              \
+    F(session_open, blobs_kept, U32, 0)                                                            \
+    F(session_open, merging, TRUTH, 0)
 #define REQUEST_PEEK(F)                                                                            \
     F(peek, pool, POOL, 0)                                                                         \
     F(peek, ns, NAMESPACE, 0)                                                                      \
@@ -186,9 +201,19 @@ enum message_body {
 #define REQUEST_TURN_END(F)        F(turn_end, session, SESSION, 0) F(turn_end, step, U64, 0)
 #define REQUEST_SESSION_CLOSE(F)                                                                   \
     F(session_close, session, SESSION, 0) F(session_close, step, U64, 0)
-#define REQUEST_EVICT(F) F(evict, pool, POOL, 0) F(evict, nodes, U32, 0)
-#define REQUEST_DRAIN(F) F(drain, on, TRUTH, 0)
-#define REQUEST_PIN(F)   F(pin, node, NODE, 0) F(pin, on, TRUTH, 0)
+#define REQUEST_RECORD_MAP(F)
+#define REQUEST_RECORD_PREPARE(F)                                                                  \
+    F(record_prepare, session, SESSION, 0)                                                         \
+    F(record_prepare, kind, CHOICE, RECORD_ROLLBACK)                                               \
+    F(record_prepare, length, U32, 0)                                                              \
+    F(record_prepare, logprobs, U32, 0)                                                            \
+    F(record_prepare, blobs, BLOBS, 0)
+#define REQUEST_RECORD_PUT(F) F(record_put, session, SESSION, 0)
+#define REQUEST_ROLLBACK(F)   F(rollback, session, SESSION, 0) F(rollback, step, U64, 0)
+#define REQUEST_RECORD_GET(F) F(record_get, session, SESSION, 0) F(record_get, first, U32, 0)
+#define REQUEST_EVICT(F)      F(evict, pool, POOL, 0) F(evict, nodes, U32, 0)
+#define REQUEST_DRAIN(F)      F(drain, on, TRUTH, 0)
+#define REQUEST_PIN(F)        F(pin, node, NODE, 0) F(pin, on, TRUTH, 0)
 
 /* Cases of a switch by operation, for either table, where F does the same to each field. */
 #define REQUEST_CASE(number, NAME, ...) COMMAND_CASE(NAME)
@@ -201,7 +226,8 @@ enum message_body {
  * - LENGTHS: of a session.
  * - RUNS: of pages, the answer's own whatever its struct.
  * - RESULTS: of the operations of a Step.
- * - REGION_BYTES: of the whole region that a pool lies in; the shell knows it. */
+ * - REGION_BYTES: of the whole region that a pool lies in; the shell knows it.
+ * - RECORD, RECORDS: turn records, with where they lie. */
 #define REPLY_ENGINE_JOIN(F) F(join, 2, engine, ENGINE)
 #define REPLY_ENGINE_LEAVE(F)
 #define REPLY_POOL_OPEN(F)                                                                         \
@@ -251,6 +277,19 @@ enum message_body {
 #define REPLY_TURN_BEGIN(F) F(turn_begin, 2, turn, SESSION)
 #define REPLY_TURN_END(F)
 #define REPLY_SESSION_CLOSE(F)
+#define REPLY_RECORD_MAP(F)     F(record_map, 2, bytes, U64)
+#define REPLY_RECORD_PREPARE(F) F(record_prepare, 2, body, RECORD)
+#define REPLY_RECORD_PUT(F)                                                                        \
+    F(record_put, 2, part, U32)                                                                    \
+    F(record_put, 3, index, U32)                                                                   \
+    F(record_put, 4, length, U32)                                                                  \
+    F(record_put, 5, records, U32)
+#define REPLY_ROLLBACK(F)                                                                          \
+    F(rollback, 2, part, U32)                                                                      \
+    F(rollback, 3, index, U32)                                                                     \
+    F(rollback, 4, length, U32)                                                                    \
+    F(rollback, 5, records, U32)
+#define REPLY_RECORD_GET(F) F(record_get, 2, records, U32) F(record_get, 3, list, RECORDS)
 
 /* The two numbers of a request. */
 enum frame_type {
@@ -266,6 +305,9 @@ enum frame_type {
 /* ---- what a decoded message can hold ---- */
 
 #define WIRE_GROUPS_MAX  16u   /* of a PoolOpen */
+#define WIRE_BLOBS_MAX   4u    /* of a turn record */
+#define WIRE_RECORDS_MAX 64u   /* of a RecordGetReply */
+#define WIRE_SPANS_MAX   8u    /* of a section of a turn record */
 #define WIRE_AXES_MAX    8u    /* of a group */
 #define WIRE_OPS_MAX     1024u /* of a Step, and results of its answer */
 #define WIRE_RUNS_MAX    4096u /* of one message, all its results together */
@@ -281,6 +323,7 @@ enum frame_type {
 /* Elements of the byte arrays. */
 #define WIRE_TOKEN_BYTES  4u /* Tokens.tokens, PeerMsg.tokens: u32 */
 #define WIRE_REF_BYTES    8u /* Run.refs: u32 index, u32 generation */
+#define WIRE_SPAN_BYTES   8u /* RecordSection.runs: u32 first page, u32 number of pages */
 #define WIRE_GID_BYTES    16u
 #define WIRE_CHUNK_BYTES  32u
 #define WIRE_WINDOW_BYTES 4u
@@ -313,6 +356,10 @@ enum limit_sum { SUM_NONE = 0, SUM_RUNS, LIMIT_SUMS };
     X(group, axes, 0, 0, WIRE_AXES_MAX, SUM_NONE)                                                  \
     X(subscribe_reply, events, WIRE_EVENT_BYTES, 0, WIRE_EVENTS_MAX, SUM_NONE)                     \
     X(subscribe_reply, tenants, 0, 0, WIRE_NAMES_MAX, SUM_NONE)                                    \
+    X(record_prepare, blobs, 0, 0, WIRE_BLOBS_MAX, SUM_NONE)                                       \
+    X(record_section, runs, WIRE_SPAN_BYTES, 0, WIRE_SPANS_MAX, SUM_NONE)                          \
+    X(record, blobs, 0, 0, WIRE_BLOBS_MAX, SUM_NONE)                                               \
+    X(record_get_reply, list, 0, 0, WIRE_RECORDS_MAX, SUM_NONE)                                    \
     X(admin, args, 0, 0, WIRE_ARGS_MAX, SUM_NONE)                                                  \
     X(admin_reply, json, 1, 0, WIRE_ANY, SUM_NONE)                                                 \
     X(peer_path, text, 1, 0, WIRE_TEXT_MAX, SUM_NONE)                                              \

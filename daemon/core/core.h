@@ -65,6 +65,29 @@ static inline uint32_t peer_msg_tokens(const struct peer_msg *m)
     return carries && peer_msg_until(m) > m->at ? peer_msg_until(m) - m->at : 0;
 }
 
+/* A hash of the first so many token ids of a list. */
+struct list_hash {
+    uint64_t hi, lo;
+};
+
+/* What is to be looked at in a turn record that was written (M10). at: lengths whose hash is
+ * wanted, ascending, none above the length of the list; the whole list's comes last. */
+struct record_job {
+    struct record_id id;
+    uint32_t tenant, kind; /* enum record_kind */
+    uint32_t from, length, logprobs, nat;
+    uint32_t at[BLOBS_KEPT_MAX + 1];
+    struct record_section before, own;
+};
+
+struct record_checked {
+    struct record_id id;
+    enum tern_err err;    /* OK, or MALFORMED */
+    uint32_t part, index; /* of MALFORMED */
+    uint32_t nhashes;
+    struct list_hash hash[BLOBS_KEPT_MAX + 1]; /* those that the job wants, in that order */
+};
+
 enum event_kind {
     EV_TIMER = 1,
     EV_CONN_OPENED, /* conn, tenant, proc, admin */
@@ -72,16 +95,17 @@ enum event_kind {
     EV_PROC_GONE,   /* proc: exit proven by pidfd (and, on a device, its context torn down) */
     EV_STEP_DONE,   /* engine, rank, step */
     EV_REQUEST,
-    EV_SEALED,      /* job: the checksums of its pages are known */
-    EV_ZEROED,      /* pool */
-    EV_COPIED,      /* job, err: CORRUPT where the bytes do not agree with their checksums */
-    EV_LINK_UP,     /* link, incarnation of the peer */
-    EV_LINK_DOWN,   /* link */
-    EV_PEER_MSG,    /* link, msg */
-    EV_PULLED,      /* pull, batch: what arrived and agreed with its checksum */
-    EV_PULL_BROKEN, /* pull, err: the data path of this pull failed; no EV_PULLED follows */
-    EV_PULL_QUIET,  /* pull: proof that nothing can write its pages any more */
-    EV_SERVE_QUIET, /* serve: proof that nothing reads its pages any more */
+    EV_SEALED,         /* job: the checksums of its pages are known */
+    EV_ZEROED,         /* pool */
+    EV_COPIED,         /* job, err: CORRUPT where the bytes do not agree with their checksums */
+    EV_LINK_UP,        /* link, incarnation of the peer */
+    EV_LINK_DOWN,      /* link */
+    EV_PEER_MSG,       /* link, msg */
+    EV_PULLED,         /* pull, batch: what arrived and agreed with its checksum */
+    EV_PULL_BROKEN,    /* pull, err: the data path of this pull failed; no EV_PULLED follows */
+    EV_PULL_QUIET,     /* pull: proof that nothing can write its pages any more */
+    EV_SERVE_QUIET,    /* serve: proof that nothing reads its pages any more */
+    EV_RECORD_CHECKED, /* job: what was found in a turn record */
     EV_COUNT
 };
 
@@ -135,6 +159,7 @@ struct event {
         struct {
             struct serve_id serve;
         } serve_quiet;
+        struct record_checked checked;
     };
 };
 
@@ -161,6 +186,7 @@ enum action_kind {
     ACT_SERVE_STOP,  /* serve: answer no more, then EV_SERVE_QUIET once nothing is in flight */
     ACT_ENGINE_GONE, /* engine: its control page may be zeroed, and used again by its tenant */
     ACT_ENGINE_STUCK, /* engine: a process of it died, others live on: an alarm, nothing to do */
+    ACT_RECORD_CHECK, /* record: look at it, then EV_RECORD_CHECKED */
     ACT_STEP_WANTED, /* engine, step: somebody waits for it: have its ranks ring when they reach it,
                         and look at once whether they have. 0: nobody waits any more */
 };
@@ -215,6 +241,7 @@ struct action {
             struct engine_id engine;
             uint64_t step;
         } wanted;
+        const struct record_job *record; /* in these actions */
     };
 };
 
@@ -227,6 +254,8 @@ struct actions {
     struct table_run runs[REPLY_RUNS_MAX];
     struct page_at pages[(PULL_BATCHES_MAX + 4) * PULL_BATCH_PAGES + SEAL_PAGES_MAX];
     struct op_result results[STEP_OPS_MAX];
+    struct record_body records[RECORDS_TOLD_MAX];
+    struct record_job checks[1];      /* of a request that puts one */
     uint32_t tokens[OPEN_TOKENS_MAX]; /* of the session's list, for a PULL_OPEN or PULL_TOKENS */
     struct extra_key keys[EXTRA_KEYS_MAX];
     struct page_ref refs[];
@@ -244,6 +273,7 @@ enum host_write { HOST_WRITE_THROUGH, HOST_WRITE_BEHIND };
 struct tenant_config {
     uint64_t memory_bytes; /* of one region */
     uint64_t host_bytes;   /* of one region's host tier; 0: none */
+    uint64_t record_bytes; /* record memory, one region for the whole tenant; 0: none */
     uint32_t regions;
     uint32_t sessions_max; /* QUOTA above it */
     uint32_t host_write;   /* enum host_write */

@@ -32,10 +32,11 @@ HANDLE(engine)
 HANDLE(pool)
 HANDLE(session)
 HANDLE(node)
-HANDLE(pull)  /* a transfer in */
-HANDLE(serve) /* a transfer out */
-HANDLE(seal)  /* a job that computes the checksums of a node's pages */
-HANDLE(copy)  /* a job that copies a node's pages from one tier to the other */
+HANDLE(pull)   /* a transfer in */
+HANDLE(serve)  /* a transfer out */
+HANDLE(seal)   /* a job that computes the checksums of a node's pages */
+HANDLE(copy)   /* a job that copies a node's pages from one tier to the other */
+HANDLE(record) /* a turn record */
 
 /* A page within its group: the index is the engine's block id. Index 0 is reserved in every group.
  */

@@ -49,6 +49,14 @@
 #define STEPS_UNNAMED_MAX    (1u << 24) /* steps that an engine may finish and name none (E7) */
 #define RESERVE_NODES_MAX    512        /* nodes that join a pool's reserve in one step */
 #define RESET_NODES_MAX      1024       /* nodes of a namespace that was reset, freed in one step */
+#define RECORD_PAGE_BYTES    16384u     /* of a tenant's record memory */
+#define RECORD_RUNS_MAX      8          /* runs of pages that a section of a turn record lies in */
+#define RECORD_LOOKS_MAX     4096       /* free runs looked at for one of them */
+#define RECORD_BLOBS_MAX     4          /* blobs of a turn record */
+#define RECORDS_TOLD_MAX     64         /* turn records of one answer */
+#define BLOB_NAME_MAX        32         /* bytes of a blob's name, with the NUL */
+#define BLOBS_KEPT           2 /* records that keep their blobs, unless the session says otherwise */
+#define BLOBS_KEPT_MAX       16
 
 struct core_limits {
     uint32_t tenants, conns, engines, pools, sessions, nodes, namespaces;
@@ -56,6 +64,9 @@ struct core_limits {
     uint32_t extra_keys;
     uint32_t pages, slabs; /* records, over all pools */
     uint32_t retires;      /* releases that wait for a step */
+    uint32_t turn_records; /* what turns left with their sessions */
+    uint32_t record_pages; /* of all tenants' record memory, that of each rounded up to 64 */
+    uint32_t record_jobs;  /* turn records that are checked at a time */
     uint32_t resets;       /* resets of namespaces that not all peers have heard of */
     uint32_t links;        /* connections between daemons: outbound are [0, peers), inbound above */
     uint32_t peers;
@@ -75,7 +86,6 @@ struct core_limits {
      * at first, and PIECE_VISITS_MAX from then on. So many nodes join a reserve in one step, too;
      * 0: RESERVE_NODES_MAX. */
     uint32_t give_back_visits;
-    uint32_t zero;
     uint64_t page_bytes_min;       /* of a pool's pages, in one region */
     uint64_t peer_bytes_in_flight; /* X8: asked for and not yet here, per peer */
     uint64_t tenant_bytes_in_flight;

@@ -84,6 +84,9 @@ bool core_session_view(const struct core *c, uint32_t slot, struct session_view 
     ret->ref = (enum ref_kind)s->held;
     ret->ref_since_ns = s->ref_since_ns;
     ret->last_use_ns = s->last_use_ns;
+    ret->records = s->records.n;
+    if (s->records.n > 0)
+        ret->recorded = turn_record_at(c, record_list_last(c, &s->records))->body.length;
     ret->turn_word = s->gate == GATE_FREE ? "" : turn_words[s->gate];
     if (s->gate == GATE_CLAIMED || s->gate == GATE_CLOSING)
         ret->turn_begun_ns = s->turn_begun_ns;
@@ -279,6 +282,16 @@ void core_turns(const struct core *c, uint32_t tenant, struct turns_view *ret)
                                .begun = t->turns_begun,
                                .expired = t->turns_expired,
                                .lost = t->turns_lost};
+}
+
+void core_records(const struct core *c, uint32_t tenant, struct records_view *ret)
+{
+    const struct tenant *t = tenant_at(c, tenant);
+
+    *ret = (struct records_view){.total = t->record_pages,
+                                 .used = t->record_used,
+                                 .held = t->record_held,
+                                 .records = share_holder(c, SHARE_TURN_RECORDS, tenant)->used};
 }
 
 uint32_t core_tenant_sessions(const struct core *c, uint32_t tenant)

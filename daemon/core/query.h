@@ -46,12 +46,19 @@ struct session_view {
     uint64_t last_use_ns;
     const char *turn_word;  /* static; "" where no turn is in flight and no SessionClose waits */
     uint64_t turn_begun_ns; /* while one is in flight; else 0 */
+    uint32_t records, recorded; /* turn records, and the tokens of their list */
 };
 
 /* Of a tenant: turns in flight now; and those that began, that ended because their time was over,
  * and with their connection, since the daemon began. */
 struct turns_view {
     uint64_t in_flight, begun, expired, lost;
+};
+
+/* Of a tenant: pages of its record memory, and turn records of all its sessions. `held`: of `used`,
+ * those that a turn which never ended may still touch. */
+struct records_view {
+    uint32_t total, used, held, records;
 };
 
 struct engine_view {
@@ -165,6 +172,7 @@ bool core_share_plan(const struct core_limits *limits, const struct tenant_confi
 void core_view(const struct core *core, struct core_view *ret);
 uint32_t core_tenant_sessions(const struct core *core, uint32_t tenant);
 void core_turns(const struct core *core, uint32_t tenant, struct turns_view *ret);
+void core_records(const struct core *core, uint32_t tenant, struct records_view *ret);
 uint32_t core_retracts_undone(const struct core *core, uint32_t tenant);
 bool core_pool_view(const struct core *core, uint32_t slot, struct pool_view *ret);
 bool core_session_view(const struct core *core, uint32_t slot, struct session_view *ret);

@@ -42,7 +42,12 @@
     X(WAIT_PUBLISHED, "wait_published", wait_published, ENGINE, LATER)                             \
     X(TURN_BEGIN, "turn_begin", turn_begin, SESSION(turn_begin), AT_ONCE)                          \
     X(TURN_END, "turn_end", turn_end, ANYHOW(turn_end), AT_ONCE)                                   \
-    X(SESSION_CLOSE, "session_close", request_session_close, ANYHOW(session_close), LATER)
+    X(SESSION_CLOSE, "session_close", request_session_close, ANYHOW(session_close), LATER)         \
+    X(RECORD_MAP, "record_map", record_map, ENGINE, AT_ONCE)                                       \
+    X(RECORD_PREPARE, "record_prepare", record_prepare, SESSION(record_prepare), AT_ONCE)          \
+    X(RECORD_PUT, "record_put", record_put, SESSION(record_put), LATER)                            \
+    X(ROLLBACK, "rollback", record_rollback, SESSION(rollback), LATER)                             \
+    X(RECORD_GET, "record_get", record_get, SESSION(record_get), AT_ONCE)
 
 enum op {
     OP_NONE = 0,
@@ -121,6 +126,8 @@ struct req_pool_open {
 struct req_session_open {
     struct pool_id pool;
     struct namespace_id ns;
+    uint32_t blobs_kept; /* M1: so many of its last turn records keep their blobs; 0: BLOBS_KEPT */
+    bool merging;        /* M2: several samples are merged: all of them keep theirs */
 };
 
 /* Token list = the first `base` tokens that the daemon already holds for this session, then
@@ -245,6 +252,79 @@ struct req_session_close {
     uint64_t step; /* the last step that may touch what is given back; 0: nothing is in flight */
 };
 
+/* ---- turn records: what a turn leaves with its session beside KV (M1 to M11) ----
+ *
+ * They lie in the tenant's record memory, which its engines map. A section is a range of bytes in
+ * runs of pages of RECORD_PAGE_BYTES, one behind the other; all but the last page is full. */
+
+struct record_run {
+    uint32_t first, n; /* pages of the tenant's record memory */
+};
+
+struct record_section {
+    uint64_t bytes;
+    uint32_t nruns, zero;
+    struct record_run run[RECORD_RUNS_MAX];
+};
+
+struct record_blob {
+    char name[BLOB_NAME_MAX];
+    uint32_t dropped, zero; /* dropped: it is no longer there (M1), and `at` is empty */
+    struct record_section at;
+};
+
+/* A turn record covers the tokens [from, length) of the session's recorded list.
+ * before: token ids of [0, from), u32 each; while it is prepared, to be compared with what is
+ *         stored (M4). That of a rollback has the tokens of the whole prompt here.
+ * own:    token ids of [from, length), u32 each, then one log-probability of each as a float, or
+ *         none at all. */
+struct record_body {
+    uint32_t from, length, logprobs, nblobs;
+    struct record_section before, own;
+    struct record_blob blob[RECORD_BLOBS_MAX];
+};
+
+enum record_kind { RECORD_APPEND = 0, RECORD_ROLLBACK = 1 };
+
+/* Of a refusal (M10). */
+enum record_part { PART_NONE = 0, PART_TOKENS, PART_LOGPROBS, PART_BLOBS, PART_LENGTH };
+
+struct req_blob {
+    char name[BLOB_NAME_MAX];
+    uint64_t bytes;
+};
+
+struct req_blobs {
+    uint32_t n, zero;
+    struct req_blob v[RECORD_BLOBS_MAX];
+};
+
+/* Pages to write a record into, or the prompt to roll back to. What was prepared before in this
+ * turn, and not put, is given back. */
+struct req_record_prepare {
+    struct session_id session;
+    enum record_kind kind;
+    uint32_t length;   /* tokens of the whole list */
+    uint32_t logprobs; /* of the new tokens: one of each, or 0 */
+    struct req_blobs blobs;
+};
+
+/* What was prepared is written: check it, and append it. */
+struct req_record_put {
+    struct session_id session;
+};
+
+/* M3: the records behind the deepest one whose whole list the prepared prompt begins with go. */
+struct req_rollback {
+    struct session_id session;
+    uint64_t step; /* the last that may touch the session's pages */
+};
+
+struct req_record_get {
+    struct session_id session;
+    uint32_t first; /* record */
+};
+
 struct req_pin {
     struct node_id node; /* as ternctl tree shows it */
     bool on;
@@ -302,6 +382,10 @@ struct request {
         struct req_turn_begin turn_begin;
         struct req_turn_end turn_end;
         struct req_session_close session_close;
+        struct req_record_prepare record_prepare;
+        struct req_record_put record_put;
+        struct req_rollback rollback;
+        struct req_record_get record_get;
         struct {
             bool on;
         } drain;
@@ -406,6 +490,27 @@ struct reply {
             uint32_t nodes;     /* that the namespace had; pinned ones go as their pins end */
             uint32_t unreached; /* peers that have not heard of it, or not all of theirs have */
         } namespace_reset;
+        struct {
+            uint64_t bytes; /* of the tenant's record memory */
+        } record_map;
+        struct {
+            const struct record_body *body; /* NULL where there is none */
+        } record_prepare;
+        /* MALFORMED: what the check found, in which part of the record and at which of its
+         * elements. Else 0. */
+        struct {
+            uint32_t part, index; /* enum record_part */
+            uint32_t length, records;
+        } record_put;
+        struct {
+            uint32_t part, index;
+            uint32_t length, records; /* what is left */
+        } rollback;
+        struct {
+            uint32_t records;               /* of the session */
+            uint32_t n;                     /* told here */
+            const struct record_body *list; /* [first, first + n) */
+        } record_get;
         struct {
             uint32_t refs; /* ADMIN refs that the node has now */
         } pin;

@@ -21,6 +21,7 @@
 #include "core/transfer/seals.h"
 #include "core/transfer/serves.h"
 #include "core/tree/nodes.h"
+#include "core/turn/turn_records.h"
 #include "core/turn/turns.h"
 
 enum tern_err request_step(struct core *c, struct actions *out, struct call *call,
@@ -252,6 +253,7 @@ static void conn_closed(struct core *c, uint32_t conn)
     pull_conn_closed(c, conn);
     load_conn_closed(c, conn);
     turn_conn_closed(c, conn);
+    record_conn_closed(c, conn);
     reset_conn_closed(c, conn);
     eviction_conn_closed(c, conn);
 }
@@ -324,6 +326,7 @@ static void apply(struct core *c, struct actions *out, const struct event *ev)
     case EV_PULL_QUIET: pull_proved_quiet(c, ev->pull_quiet.pull); return;
     case EV_SERVE_QUIET: serve_proved_quiet(c, ev->serve_quiet.serve); return;
     case EV_COPIED: copy_done(c, ev->copied.job, ev->copied.err); return;
+    case EV_RECORD_CHECKED: record_checked(c, out, &ev->checked); return;
     case EV_COUNT: return;
     }
 }

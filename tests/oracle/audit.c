@@ -439,6 +439,7 @@ void oracle_audit(const struct core *core)
     audit_state(&a);
     audit_obtain(&a);
     audit_turns(&a);
+    audit_records(&a);
     audit_stores(&a);
     audit_no_page_lost(&a);
     audit_shares(&a);

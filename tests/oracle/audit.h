@@ -30,6 +30,8 @@ void audit_obtain(struct audit *a);
 void audit_shares(struct audit *a);
 /* audit_turns.c */
 void audit_turns(struct audit *a);
+/* audit_records.c */
+void audit_records(struct audit *a);
 
 /* Zeroed memory for `n` records of `each` bytes, until the audit ends. */
 void *audit_scratch(uint32_t n, size_t each);

@@ -135,6 +135,9 @@ static void set_limits(struct sim *w)
                                                 : 192,
                              .retires = c->lim_retires,
                              .groups = GROUPS,
+                             .turn_records = 12,
+                             .record_pages = 128,
+                             .record_jobs = 2,
                              .resets = 64,
                              .links = LINKS,
                              .peers = 1,
@@ -341,6 +344,7 @@ static void take(struct sim *w, uint32_t d, const struct action *a)
                   a->kind);
     case ACT_SEAL: take_seal(w, d, a); break;
     case ACT_ZERO: take_zero(w, d, a); break;
+    case ACT_RECORD_CHECK: check(false); break;
     case ACT_COPY: take_copy(w, d, a); break;
     case ACT_PEER_SEND: net_send(w, d, a); break;
     case ACT_PULL: take_pull(w, d, a); break;

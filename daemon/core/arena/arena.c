@@ -31,16 +31,18 @@ static uint32_t pow2_at_least(uint32_t n)
 
 static bool limits_sane(const struct core_limits *l)
 {
-    const uint32_t need[] = {l->tenants,       l->conns,     l->engines,    l->pools,
-                             l->sessions,      l->nodes,     l->namespaces, l->token_blocks,
-                             l->extra_keys,    l->pages,     l->slabs,      l->retires,
-                             l->links,         l->pulls,     l->serves,     l->seal_jobs,
-                             l->sums_per_page, l->copy_jobs, l->events,     l->resets};
+    const uint32_t need[] = {l->tenants,       l->conns,      l->engines,    l->pools,
+                             l->sessions,      l->nodes,      l->namespaces, l->token_blocks,
+                             l->extra_keys,    l->pages,      l->slabs,      l->retires,
+                             l->links,         l->pulls,      l->serves,     l->seal_jobs,
+                             l->sums_per_page, l->copy_jobs,  l->events,     l->resets,
+                             l->turn_records,  l->record_jobs};
 
     for (size_t i = 0; i < sizeof need / sizeof need[0]; i++)
         if (need[i] == 0 || need[i] > (1u << 30))
             return false;
-    if (l->events > (1u << 30) / l->tenants)
+    if (l->events > (1u << 30) / l->tenants || l->record_pages % 64 != 0 ||
+        l->record_pages > (1u << 30))
         return false;
     return l->pools <= POOLS_LIMIT && l->engines <= ENGINES_LIMIT && l->peers <= l->links &&
            l->nodes >= 2 && l->slabs >= 2 && l->reserved_percent <= 100 &&
@@ -77,6 +79,8 @@ static enum tern_err lay_out(struct core *c, const struct core_limits *l, size_t
     c->links_at = place(&at, l->links, sizeof(struct link));
     c->pulls_at = place(&at, l->pulls, sizeof(struct pull));
     c->serves_at = place(&at, l->serves, sizeof(struct serve));
+    c->turn_records_at = place(&at, l->turn_records, sizeof(struct turn_record));
+    c->record_bits_at = place(&at, l->record_pages / 64, sizeof(uint64_t));
     c->resets_at = place(&at, l->resets, sizeof(struct reset));
     c->heard_at = place(&at, (uint64_t)l->resets * (l->peers + 1), sizeof(struct heard));
     c->events_at = place(&at, l->events * l->tenants, sizeof(struct tree_event));
@@ -114,6 +118,7 @@ static void free_all(struct core *c, const struct core_limits *l)
     FREE_ALL(retire, free_retires, l->retires);
     FREE_ALL(pull, free_pulls, l->pulls);
     FREE_ALL(serve, free_serves, l->serves);
+    FREE_ALL(turn_record, free_turn_records, l->turn_records);
 }
 
 /* X6: a handle from before a restart must be GONE, so every incarnation counts from elsewhere. */
@@ -127,6 +132,8 @@ static void start_generations(struct core *c, const struct core_limits *l, uint3
         session_at(c, i)->gen = session_at(c, i)->gen_last = gen;
     for (uint32_t i = 0; i < l->nodes; i++) /* an operator's pin names one */
         node_at(c, i)->gen = gen;
+    for (uint32_t i = 0; i < l->turn_records; i++)
+        turn_record_at(c, i)->gen = gen;
     for (uint32_t i = 0; i < l->pulls; i++)
         pull_at(c, i)->gen = gen;
     for (uint32_t i = 0; i < l->serves; i++)
@@ -146,6 +153,20 @@ static void reserve_shares(struct core *c, const struct core_limits *l,
         }
 }
 
+static void give_record_memory(struct core *c)
+{
+    uint32_t word = 0;
+
+    for (uint32_t i = 0; i < c->limits.tenants; i++) {
+        struct tenant *t = tenant_at(c, i);
+
+        t->record_word = word;
+        t->record_pages = (uint32_t)(t->config.record_bytes / RECORD_PAGE_BYTES);
+        word += div_up(t->record_pages, 64);
+    }
+    check(word <= c->limits.record_pages / 64);
+}
+
 struct core *core_init(void *mem, const struct core_limits *limits,
                        const struct tenant_config *tenants, uint64_t incarnation)
 {
@@ -162,7 +183,7 @@ struct core *core_init(void *mem, const struct core_limits *limits,
     c->bytes = bytes;
     c->hash_mask = pow2_at_least(limits->nodes) - 1;
     c->seals_queued = c->copies_queued = c->away = c->closing = c->turns = c->pulls_active =
-        c->serves_active = LIST_EMPTY;
+        c->serves_active = c->checks = LIST_EMPTY;
     c->event_next = 1;
     free_all(c, limits);
     start_generations(c, limits, (uint32_t)hash_mix(incarnation, 0));
@@ -174,6 +195,7 @@ struct core *core_init(void *mem, const struct core_limits *limits,
         tenant_at(c, i)->event_next = 1;
         tenant_at(c, i)->idle = tenant_at(c, i)->closes = LIST_EMPTY;
     }
+    give_record_memory(c);
     reserve_shares(c, limits, tenants);
     return c;
 }

@@ -256,6 +256,13 @@ struct session {
     SESSION_KEEPS
     struct token_buf tokens;
     struct list owned[GROUPS_MAX];
+    struct list records;      /* KEPT turn records, in the order of their turns */
+    uint32_t prepared;        /* the turn record that is PREPARED or CHECKING; NONE */
+    uint32_t rolled;          /* records that were rolled back since the last append (M3) */
+    uint32_t blobs_kept;      /* M1: of the last so many records; 0: of all */
+    uint32_t records_lent;    /* 1: the turn in flight was told pages of records */
+    uint32_t records_exposed; /* 1: so was one that never ended: what goes is HELD */
+    uint32_t zero;
     uint64_t last_use_ns;
     uint64_t ref_since_ns;
     /* RETRACTING, RETRACTED, LOADING; in one list over all engines. */
@@ -270,6 +277,19 @@ struct session {
     uint32_t load_kib;
     uint64_t slid_step; /* the last that may touch borrowed pages which it slid over: what it still
                            borrows of their nodes does not end before that */
+};
+
+struct turn_record { /* see memory/record_pages.h */
+    uint32_t gen, state, tenant, kind;
+    uint32_t session;          /* that it is of; NONE: LEAVING or HELD */
+    uint32_t turn_gen;         /* the turn that prepared it */
+    uint32_t pages;            /* of all its sections */
+    uint32_t conn;             /* CHECKING, LEAVING: whom to answer; NONE: nobody */
+    struct list_links in_list; /* KEPT: of its session's; HELD: of its engine's; CHECKING and
+                                  LEAVING: of those that are checked. `next` too where it is free */
+    uint64_t request_id, trace_id, step;
+    struct list_hash hash; /* KEPT: of the list up to its length */
+    struct record_body body;
 };
 
 struct retire { /* what waits until every rank of an engine has passed a step */
@@ -294,6 +314,7 @@ struct engine {
     uint32_t conns[PROCS_PER_ENGINE_MAX];
     uint32_t alive, joined; /* processes; ranks */
     struct list sessions, retires;
+    struct list held_records; /* turn records */
     uint64_t pools;
     uint64_t region_set;       /* those that its ranks live in, bit a region of the tenant */
     uint8_t region[RANKS_MAX]; /* of rank r, once it has joined */
@@ -416,6 +437,10 @@ struct tenant {
     struct list closes; /* sessions whose gate is CLOSED, in the order in which they are closed */
     uint64_t turns, turns_begun, turns_expired, turns_lost; /* see struct turns_view */
     struct list idle; /* namespaces that nobody holds: who was given up first comes first */
+    /* Its record memory: words of the bitmap from record_word on, a bit a page. */
+    uint32_t record_word, record_pages, record_used, record_held;
+    uint32_t record_next; /* where the next search begins */
+    uint32_t record_zero;
     uint64_t bytes_in_flight;
     uint64_t event_next; /* which of its changes is the next, from 1 */
     uint64_t event_lost; /* number of the last of its changes that was overwritten; 0: none was */
@@ -444,10 +469,11 @@ struct core {
     struct eviction eviction[EVICTIONS_MAX];
     uint32_t tenants_at, conns_at, engines_at, pools_at, sessions_at, nodes_at, spaces_at,
         blocks_at, block_next_at, keys_at, pages_at, slabs_at, retires_at, links_at, pulls_at,
-        serves_at, hash_at, share_holders_at; /* offsets / 64 */
+        serves_at, turn_records_at, record_bits_at, hash_at, share_holders_at; /* offsets / 64 */
     struct share_of_table share[SHARE_TABLES];
     struct free_list free_sessions, free_nodes, free_spaces, free_blocks, free_keys, free_retires,
-        free_pulls, free_serves;
+        free_pulls, free_serves, free_turn_records;
+    struct list checks;                      /* turn records that are CHECKING or LEAVING */
     struct list seals_queued, copies_queued; /* nodes */
     uint32_t seals_running, copies_running;
     uint32_t host_corrupt; /* nodes whose host pages do not agree with their checksums */
@@ -504,6 +530,7 @@ ARENA_RECORDS(retire, retire, retires)
 ARENA_RECORDS(link, link, links)
 ARENA_RECORDS(pull, pull, pulls)
 ARENA_RECORDS(serve, serve, serves)
+ARENA_RECORDS(turn_record, turn_record, turn_records)
 
 static inline struct node *node_at(const struct core *c, uint32_t i)
 {
@@ -542,6 +569,13 @@ static inline struct heard *heard_of(const struct core *c, const struct reset *r
            (size_t)(r - reset_at(c, 0)) * c->limits.peers + peer;
 }
 
+/* A bit a page of record memory; 1: it is in use. */
+static inline uint64_t *record_bits(const struct core *c, uint32_t word)
+{
+    ARENA_BOUND(word, c->limits.record_pages / 64);
+    return (uint64_t *)((char *)(uintptr_t)c + (size_t)c->record_bits_at * 64) + word;
+}
+
 static inline uint32_t *block_next(const struct core *c, uint32_t i)
 {
     return (uint32_t *)((char *)(uintptr_t)c + (size_t)c->block_next_at * 64) + i;
@@ -570,6 +604,7 @@ ARENA_LIST(closes_list, session, in_turns)
 ARENA_LIST(retire_list, retire, in_engine)
 ARENA_LIST(pull_list, pull, active)
 ARENA_LIST(serve_list, serve, active)
+ARENA_LIST(record_list, turn_record, in_list)
 
 ARENA_FREE_LIST(session, free_sessions, session_at(c, i)->in_engine.next)
 ARENA_FREE_LIST(node, free_nodes, node_at(c, i)->sibling.next)
@@ -579,6 +614,7 @@ ARENA_FREE_LIST(key, free_keys, key_at(c, i)->next)
 ARENA_FREE_LIST(retire, free_retires, retire_at(c, i)->in_engine.next)
 ARENA_FREE_LIST(pull, free_pulls, pull_at(c, i)->active.next)
 ARENA_FREE_LIST(serve, free_serves, serve_at(c, i)->active.next)
+ARENA_FREE_LIST(turn_record, free_turn_records, turn_record_at(c, i)->in_list.next)
 
 static inline struct share_holder *share_holder(const struct core *c, enum share_table table,
                                                 uint32_t holder)
@@ -710,6 +746,11 @@ static inline uint32_t session_slot(const struct core *c, const struct session *
 static inline uint32_t pull_slot(const struct core *c, const struct pull *record)
 {
     return (uint32_t)(record - pull_at(c, 0));
+}
+
+static inline uint32_t turn_record_slot(const struct core *c, const struct turn_record *record)
+{
+    return (uint32_t)(record - turn_record_at(c, 0));
 }
 
 static inline uint32_t serve_slot(const struct core *c, const struct serve *record)

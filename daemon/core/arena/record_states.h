@@ -91,6 +91,26 @@ STATE_MACHINE(session, SESSION, SESSION_STATE_TABLE)
 
 STATE_MACHINE(gate, GATE, GATE_STATE_TABLE)
 
+/* A turn record (M1 to M11). */
+#define TURN_RECORD_STATE_TABLE(X)                                                                 \
+    X(TURN_RECORD, EMPTY, TO(TURN_RECORD, PREPARED), "there is none", "empty")                     \
+    X(TURN_RECORD, PREPARED,                                                                       \
+      TO(TURN_RECORD, CHECKING) | TO(TURN_RECORD, HELD) | TO(TURN_RECORD, EMPTY),                  \
+      "the turn in flight has its pages, and writes them", "prepared")                             \
+    X(TURN_RECORD, CHECKING,                                                                       \
+      TO(TURN_RECORD, KEPT) | TO(TURN_RECORD, LEAVING) | TO(TURN_RECORD, EMPTY),                   \
+      "written: a worker looks at it before anything is stored", "checking")                       \
+    X(TURN_RECORD, LEAVING, TO(TURN_RECORD, EMPTY),                                                \
+      "its turn is over while a worker looks at it: nothing will be stored", "leaving")            \
+    X(TURN_RECORD, KEPT, TO(TURN_RECORD, HELD) | TO(TURN_RECORD, EMPTY),                           \
+      "it is one of its session's", "kept")                                                        \
+    X(TURN_RECORD, HELD, TO(TURN_RECORD, EMPTY),                                                   \
+      "nobody needs it, and a turn that never ended may still touch its pages: they are free "     \
+      "when its engine has ended",                                                                 \
+      "held")
+
+STATE_MACHINE(turn_record, TURN_RECORD, TURN_RECORD_STATE_TABLE)
+
 /* A transfer in. */
 #define PULL_STATE_TABLE(X)                                                                        \
     X(PULL, EMPTY, TO(PULL, ASKED), "there is none", "empty")                                      \

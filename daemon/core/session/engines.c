@@ -7,6 +7,7 @@
 #include <string.h>
 
 #include "core/arena/actions.h"
+#include "core/memory/record_pages.h"
 #include "core/session/retires.h"
 #include "core/session/sessions.h"
 #include "core/session/steps.h"
@@ -72,7 +73,7 @@ static struct engine *engine_create(struct core *c, uint32_t tenant, const struc
     e->tenant = tenant;
     e->world = join->world;
     memcpy(e->name, join->name, ENGINE_NAME_MAX);
-    e->sessions = e->retires = LIST_EMPTY;
+    e->sessions = e->retires = e->held_records = LIST_EMPTY;
     for (uint32_t i = 0; i < PROCS_PER_ENGINE_MAX; i++)
         e->conns[i] = NONE;
     c->nengines++;
@@ -271,7 +272,9 @@ static bool give_back(struct core *c, struct actions *out, struct engine *e, uin
         if (!session_give_back(c, s, end))
             return false;
     }
-    return retire_drop_all(c, e, end);
+    while (c->visits < end && engine_record_drop(c, e))
+        ;
+    return c->visits < end && retire_drop_all(c, e, end);
 }
 
 bool engines_flush(struct core *c, struct actions *out)

@@ -239,23 +239,26 @@ static enum tern_err give_back_ready(const struct core *c, const struct actions 
     return s->state != SESSION_LOADING || actions_room(out) > 0 ? TERN_OK : TERN_BUSY;
 }
 
-static enum tern_err op_abort(struct core *c, struct actions *out, struct engine *e,
-                              struct session *s, const struct step_op *op, struct op_result *ret)
+/* S7: the table is given up, whatever the session does; it keeps the tokens of its last Finish. */
+static enum tern_err table_end(struct core *c, struct actions *out, struct session *s,
+                               uint64_t at_step, const char **ret_text)
 {
-    uint64_t step = session_step(s, op->step);
+    struct engine *e = engine_at(c, s->engine);
+    uint64_t step = session_step(s, at_step);
     struct list pages;
     uint32_t root, n = 0;
     bool at_once;
 
-    if (s->state == SESSION_IDLE || s->state == SESSION_OPEN)
-        return TERN_OK; /* nothing was admitted: the session is as it was */
+    *ret_text = RELEASING;
     if (s->releasing)
-        return refuse_op(ret, TERN_BUSY, RELEASING);
+        return TERN_BUSY;
     for (uint32_t g = 0; g < c->limits.groups; g++)
         n += s->owned[g].n;
-    TRY(give_back_ready(c, out, s, op->step, &ret->text));
+    TRY(give_back_ready(c, out, s, at_step, ret_text));
+    *ret_text = share_refused(SHARE_RETIRES);
     if (!tail_ready(c, e, step, n))
-        return refuse_op(ret, TERN_BUSY, share_refused(SHARE_RETIRES));
+        return TERN_BUSY;
+    *ret_text = NULL;
     if (s->pull != NONE)
         pull_orphan(c, pull_at(c, s->pull));
     s->pull = NONE;
@@ -278,6 +281,27 @@ static enum tern_err op_abort(struct core *c, struct actions *out, struct engine
         session_release(c, s, step);
     touch(c);
     return TERN_OK;
+}
+
+static enum tern_err op_abort(struct core *c, struct actions *out, struct session *s,
+                              const struct step_op *op, struct op_result *ret)
+{
+    if (s->state == SESSION_IDLE || s->state == SESSION_OPEN)
+        return TERN_OK; /* nothing was admitted: the session is as it was */
+    return table_end(c, out, s, op->step, &ret->text);
+}
+
+enum tern_err session_table_end(struct core *c, struct actions *out, struct session *s,
+                                uint64_t step, uint32_t keep, const char **ret_text)
+{
+    uint32_t finished = s->finished;
+    enum tern_err err;
+
+    s->finished = finished < keep ? finished : keep;
+    err = table_end(c, out, s, step, ret_text);
+    if (err != TERN_OK)
+        s->finished = finished;
+    return err;
 }
 
 enum tern_err session_end(struct core *c, struct actions *out, struct session *s, uint64_t step,
@@ -332,7 +356,7 @@ static enum tern_err apply(struct core *c, struct actions *out, struct engine *e
     case STEP_REWIND: return op_rewind(c, e, s, op, ret);
     case STEP_COMMIT: return session_commit(c, out, e, s, op, ret);
     case STEP_FINISH: return op_finish(c, e, s, op, ret);
-    case STEP_ABORT: return op_abort(c, out, e, s, op, ret);
+    case STEP_ABORT: return op_abort(c, out, s, op, ret);
     case STEP_CLOSE: return session_end(c, out, s, op->step, &ret->text);
     case STEP_SLIDE: return op_slide(c, e, s, op, ret);
     case STEP_RELEASE: state_release(c, s->node); return TERN_OK;

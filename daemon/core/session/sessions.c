@@ -6,6 +6,7 @@
 
 #include "core/arena/actions.h"
 #include "core/memory/pages.h"
+#include "core/memory/record_pages.h"
 #include "core/session/record.h"
 #include "core/session/retires.h"
 #include "core/session/retract.h"
@@ -23,6 +24,17 @@ static void session_link(struct core *c, struct engine *e, struct session *s)
     session_pool(c, s)->sessions++;
 }
 
+/* M2: dropping blobs is right only where the last turn wins. */
+static enum tern_err retention_check(const struct req_session_open *r, struct reply *ret)
+{
+    if (r->merging && r->blobs_kept > 0)
+        return refuse(ret, TERN_INVALID,
+                      "blobs_kept drops what a session for merging needs: open it with one of the "
+                      "two");
+    return r->blobs_kept <= BLOBS_KEPT_MAX ? TERN_OK
+                                           : refuse(ret, TERN_INVALID, "blobs_kept is at most 16");
+}
+
 enum tern_err session_open(struct core *c, struct actions *out, struct call *call,
                            struct reply *ret)
 {
@@ -36,6 +48,7 @@ enum tern_err session_open(struct core *c, struct actions *out, struct call *cal
 
     (void)out;
     TRY(session_pool_find(c, e, r->pool, &p, ret));
+    TRY(retention_check(r, ret));
     if (c->draining)
         return refuse(ret, TERN_BUSY, "the daemon is draining: open sessions elsewhere");
     if (tenant->sessions >= tenant->config.sessions_max)
@@ -59,7 +72,9 @@ enum tern_err session_open(struct core *c, struct actions *out, struct call *cal
     s->pool = pool_slot(c, p);
     s->space = node_at(c, root)->space;
     s->node = root;
-    s->pull = s->load_pin = s->target = s->record = NONE;
+    s->pull = s->load_pin = s->target = s->record = s->prepared = NONE;
+    s->records = LIST_EMPTY;
+    s->blobs_kept = r->merging ? 0 : r->blobs_kept ? r->blobs_kept : BLOBS_KEPT;
     s->held = REF_DEVICE;
     s->in_away = (struct list_links){.next = NONE, .prev = NONE};
     s->last_use_ns = s->ref_since_ns = c->now_ns;
@@ -84,6 +99,7 @@ void session_turn_over(struct core *c, struct session *s, bool ended)
 
     turn_list_remove(c, &c->turns, session_slot(c, s));
     t->turns--;
+    session_records_turn_over(c, s, ended);
     touch(c);
     if (s->gate == GATE_CLAIMED) {
         gate_state_move(&s->gate, GATE_FREE);
@@ -273,7 +289,11 @@ bool session_give_back(struct core *c, struct session *s, uint32_t end)
         released(c, s);
         return true;
     }
-    if (!give_back_tokens(c, s, end) || c->visits >= end)
+    if (!give_back_tokens(c, s, end))
+        return false;
+    while (c->visits < end && session_record_drop(c, s))
+        ;
+    if (c->visits >= end)
         return false;
     c->visits++;
     closed(c, s);

@@ -32,17 +32,17 @@ struct mem_config {
     uint32_t page_records;  /* core_limits.pages */
     uint32_t sums_per_page; /* core_limits.sums_per_page */
     uint32_t workers;       /* threads; M13's default is min(16, cores) */
-    uint32_t jobs;          /* queued at most: core_limits.seal_jobs + copy_jobs + pools */
-    uint64_t incarnation;   /* written to each control page */
-    bool huge_pages;        /* try; what was got is in mem_stats */
+    uint32_t jobs; /* queued at most: core_limits.seal_jobs + copy_jobs + pools + record_jobs */
+    uint64_t incarnation;              /* written to each control page */
+    bool huge_pages;                   /* try; what was got is in mem_stats */
     uint32_t fault_copy_corrupt_every; /* fault injection: flip one byte in what every so-many-th
                                           copy job writes, before it is hashed; 0: never */
 };
 
-/* What mem_create will take: of the tenants' regions, of their host tiers, and for checksums, jobs
- * and control pages. */
+/* What mem_create will take: of the tenants' regions, of their host tiers, of their record memory,
+ * and for checksums, jobs and control pages. */
 void mem_bytes(const struct mem_config *config, uint64_t *ret_pages, uint64_t *ret_host,
-               uint64_t *ret_tables);
+               uint64_t *ret_records, uint64_t *ret_tables);
 /* *ret_why says what failed and what to do (too little memory, RLIMIT, no memfd). */
 enum tern_err mem_create(const struct mem_config *config, struct mem **ret, const char **ret_why);
 void mem_destroy(struct mem *mem); /* joins the workers */
@@ -105,6 +105,11 @@ void mem_zero(struct mem *mem, struct pool_id pool);
 void mem_copy(struct mem *mem, struct copy_id job, uint32_t from_pool, uint32_t to_pool,
               const struct page_at *from, const struct page_at *to, uint32_t n);
 
+/* Looks at a turn record that its engine has written: EV_RECORD_CHECKED. The job is copied. */
+void mem_check_record(struct mem *mem, const struct record_job *job);
+
+/* Of a tenant's record memory, all of it; borrowed, to send. */
+int mem_record_fd(const struct mem *mem, uint32_t tenant);
 int mem_region_fd(const struct mem *mem, uint32_t tenant,
                   uint32_t region); /* borrowed; to send by SCM_RIGHTS */
 /* A control page is a tenant's, like its regions: that of engine slot e is another one for each, so
@@ -124,6 +129,7 @@ void mem_control_reset(struct mem *mem, uint32_t tenant, uint32_t engine);
 struct mem_stats {
     uint64_t bytes;      /* of all tenants' regions */
     uint64_t host_bytes; /* of their host tiers */
+    uint64_t record_bytes, records_checked;
     uint64_t huge_page_bytes, sealed_pages, zeroed_bytes, queue_high_water;
     uint64_t copied_pages, copied_bytes; /* between the tiers, by jobs that went well */
     uint64_t copies_corrupt;             /* jobs whose bytes did not agree with their checksums */

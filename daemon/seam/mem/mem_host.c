@@ -28,7 +28,7 @@
 #define CONTROL_INCARNATION RANKS_MAX /* lines behind those of the ranks */
 #define CONTROL_WANTED      (RANKS_MAX + 1)
 static_assert(CONTROL_STRIDE * CONTROL_WANTED + sizeof(uint64_t) <= CONTROL_BYTES, "a line each");
-static_assert(MEM_TENANTS_MAX * (TIERS * RANKS_MAX + ENGINES_MAX) <= MEM_FAULT_RANGES_MAX,
+static_assert(MEM_TENANTS_MAX * (TIERS * RANKS_MAX + 1 + ENGINES_MAX) <= MEM_FAULT_RANGES_MAX,
               "every region and control page is watched");
 
 struct pool {
@@ -39,13 +39,14 @@ struct pool {
 struct mem {
     struct mem_config config;
     struct region region[TIERS][MEM_TENANTS_MAX][RANKS_MAX]; /* by enum tier */
+    struct region record[MEM_TENANTS_MAX];
     struct region *control; /* owned, [tenant * config.engines + engine] */
     struct pool *pool;      /* owned, config.pools */
     uint64_t *sums;         /* owned, page_records * sums_per_page */
     struct workers *workers;
     int event_fd;
     int bell[MEM_TENANTS_MAX]; /* eventfds; -1 for none */
-    uint64_t bytes, host_bytes, huge_bytes;
+    uint64_t bytes, host_bytes, record_bytes, huge_bytes;
     uint64_t copies, spoilt; /* jobs so far; of them those that a fault was put into */
 };
 
@@ -69,7 +70,8 @@ static enum tern_err config_check(const struct mem_config *c, const char **ret_w
 
     for (uint32_t t = 0; ok && t < c->tenants; t++)
         ok = c->tenant[t].memory_bytes > 0 && c->tenant[t].memory_bytes <= REGION_BYTES_MAX &&
-             c->tenant[t].host_bytes <= REGION_BYTES_MAX && c->tenant[t].regions >= 1 &&
+             c->tenant[t].host_bytes <= REGION_BYTES_MAX &&
+             c->tenant[t].record_bytes <= REGION_BYTES_MAX && c->tenant[t].regions >= 1 &&
              c->tenant[t].regions <= RANKS_MAX;
     *ret_why = "a limit of the page memory is 0 or too large";
     return ok ? TERN_OK : TERN_INVALID;
@@ -81,12 +83,13 @@ static uint64_t region_bytes(uint64_t bytes)
 }
 
 void mem_bytes(const struct mem_config *c, uint64_t *ret_pages, uint64_t *ret_host,
-               uint64_t *ret_tables)
+               uint64_t *ret_records, uint64_t *ret_tables)
 {
-    *ret_pages = *ret_host = 0;
+    *ret_pages = *ret_host = *ret_records = 0;
     for (uint32_t t = 0; t < c->tenants; t++) {
         *ret_pages += region_bytes(c->tenant[t].memory_bytes) * c->tenant[t].regions;
         *ret_host += region_bytes(c->tenant[t].host_bytes) * c->tenant[t].regions;
+        *ret_records += region_bytes(c->tenant[t].record_bytes);
     }
     *ret_tables = (uint64_t)c->page_records * c->sums_per_page * sizeof(uint64_t) +
                   workers_bytes(c->jobs) + c->pools * sizeof(struct pool) + sizeof(struct mem) +
@@ -113,17 +116,31 @@ static enum tern_err create_tier(struct mem *mem, enum tier tier, uint32_t tenan
     return TERN_OK;
 }
 
+static enum tern_err create_records(struct mem *mem, uint32_t tenant, const char **ret_why)
+{
+    uint64_t bytes = mem->config.tenant[tenant].record_bytes;
+
+    if (bytes == 0)
+        return TERN_OK;
+    TRY(region_create(&mem->record[tenant], REGION_SHARED, bytes, mem->config.huge_pages,
+                      mem->workers, ret_why));
+    mem->record_bytes += mem->record[tenant].bytes;
+    return TERN_OK;
+}
+
 static enum tern_err create_regions(struct mem *mem, const char **ret_why)
 {
     const struct mem_config *c = &mem->config;
     uint64_t need = 0;
 
     for (uint32_t t = 0; t < c->tenants; t++)
-        need += (c->tenant[t].memory_bytes + c->tenant[t].host_bytes) * c->tenant[t].regions;
+        need += (c->tenant[t].memory_bytes + c->tenant[t].host_bytes) * c->tenant[t].regions +
+                c->tenant[t].record_bytes;
     TRY(region_memory_suffices(need, ret_why));
     for (uint32_t t = 0; t < c->tenants; t++) {
         TRY(create_tier(mem, TIER_DEVICE, t, ret_why));
         TRY(create_tier(mem, TIER_HOST, t, ret_why));
+        TRY(create_records(mem, t, ret_why));
     }
     if (c->huge_pages)
         mem->huge_bytes =
@@ -180,6 +197,8 @@ enum tern_err mem_create(const struct mem_config *config, struct mem **ret, cons
     memset(mem->bell, 0xff, sizeof mem->bell);
     for (size_t i = 0; i < sizeof mem->region / sizeof(struct region); i++)
         (&mem->region[0][0][0])[i] = REGION_NONE;
+    for (uint32_t t = 0; t < MEM_TENANTS_MAX; t++)
+        mem->record[t] = REGION_NONE;
     err = create_tables(mem, ret_why);
     if (err == TERN_OK) /* first: too few descriptors show before minutes of zeroing */
         err = create_controls(mem, ret_why);
@@ -201,6 +220,8 @@ void mem_destroy(struct mem *mem)
     workers_destroy(mem->workers); /* first: they touch everything below */
     for (size_t i = 0; i < sizeof mem->region / sizeof(struct region); i++)
         region_close(&(&mem->region[0][0][0])[i]);
+    for (uint32_t t = 0; t < MEM_TENANTS_MAX; t++)
+        region_close(&mem->record[t]);
     for (uint32_t i = 0; mem->control && i < controls(mem); i++)
         region_close(&mem->control[i]);
     if (mem->event_fd >= 0)
@@ -435,6 +456,25 @@ void mem_zero(struct mem *mem, struct pool_id pool)
     workers_zero(mem->workers, pool, place_of(mem, pool.slot));
 }
 
+/* Runs come from the core, so one that does not lie in the memory is our bug. */
+static void check_section(const struct region *memory, const struct record_section *section)
+{
+    check(section->nruns <= RECORD_RUNS_MAX);
+    for (uint32_t i = 0; i < section->nruns; i++)
+        check(((uint64_t)section->run[i].first + section->run[i].n) * RECORD_PAGE_BYTES <=
+              memory->bytes);
+}
+
+void mem_check_record(struct mem *mem, const struct record_job *job)
+{
+    const struct region *memory = &mem->record[job->tenant];
+
+    check(job->tenant < mem->config.tenants && memory->base);
+    check_section(memory, &job->before);
+    check_section(memory, &job->own);
+    workers_check_record(mem->workers, job, memory->base);
+}
+
 /* ------------------------------------------------------------------ descriptors and control pages
  */
 
@@ -442,6 +482,12 @@ int mem_region_fd(const struct mem *mem, uint32_t tenant, uint32_t region)
 {
     check(tenant < mem->config.tenants && region < mem->config.tenant[tenant].regions);
     return mem->region[TIER_DEVICE][tenant][region].fd;
+}
+
+int mem_record_fd(const struct mem *mem, uint32_t tenant)
+{
+    check(tenant < mem->config.tenants);
+    return mem->record[tenant].fd;
 }
 
 static const struct region *control_of(const struct mem *mem, uint32_t tenant, uint32_t engine)
@@ -549,6 +595,8 @@ void mem_stats(const struct mem *mem, struct mem_stats *ret)
     workers_stats(mem->workers, &w);
     ret->bytes = mem->bytes;
     ret->host_bytes = mem->host_bytes;
+    ret->record_bytes = mem->record_bytes;
+    ret->records_checked = w.records_checked;
     ret->huge_page_bytes = mem->huge_bytes;
     ret->sealed_pages = w.sealed_pages;
     ret->zeroed_bytes = w.zeroed_bytes;

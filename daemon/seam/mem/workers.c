@@ -29,7 +29,7 @@ struct workers {
     struct job *jobs; /* owned: njobs of them */
     uint32_t njobs, queued;
     struct job_list unused, finished;
-    struct job_list seals, copies, ranges; /* in this order; ranges: zero and populate */
+    struct job_list seals, copies, records, ranges; /* in this order; ranges: zero and populate */
     struct workers_stats stats;
 };
 
@@ -63,6 +63,7 @@ static struct job_list *list_of(struct workers *w, enum job_kind kind)
     switch (kind) {
     case JOB_SEAL: return &w->seals;
     case JOB_COPY: return &w->copies;
+    case JOB_RECORD: return &w->records;
     case JOB_ZERO:
     case JOB_POPULATE: break;
     }
@@ -72,7 +73,10 @@ static struct job_list *list_of(struct workers *w, enum job_kind kind)
 /* With the lock held: the job that is next, and which of its items the caller does. */
 static struct job *take_run(struct workers *w, uint64_t *ret_first, uint64_t *ret_n)
 {
-    struct job_list *list = w->seals.head ? &w->seals : w->copies.head ? &w->copies : &w->ranges;
+    struct job_list *list = w->seals.head     ? &w->seals
+                            : w->copies.head  ? &w->copies
+                            : w->records.head ? &w->records
+                                              : &w->ranges;
     struct job *job = list->head;
 
     if (!job)
@@ -258,6 +262,18 @@ void workers_copy(struct workers *w, struct copy_id id, const struct pool_place 
     pthread_mutex_unlock(&w->lock);
 }
 
+void workers_check_record(struct workers *w, const struct record_job *record, const uint8_t *memory)
+{
+    struct job *job;
+
+    pthread_mutex_lock(&w->lock);
+    job = job_take(w, JOB_RECORD);
+    job->record = *record;
+    job->memory = memory;
+    job_start(w, job);
+    pthread_mutex_unlock(&w->lock);
+}
+
 void workers_zero(struct workers *w, struct pool_id pool, const struct pool_place *place)
 {
     struct job *job;
@@ -314,6 +330,10 @@ static void job_event(struct workers *w, const struct job *job, struct event *re
         ret->copied.job = job->copy;
         ret->copied.err = job->failed ? TERN_CORRUPT : TERN_OK;
         count_copy(&w->stats, job);
+    } else if (job->kind == JOB_RECORD) {
+        ret->kind = EV_RECORD_CHECKED;
+        ret->checked = job->checked;
+        w->stats.records_checked++;
     } else {
         ret->kind = EV_ZEROED;
         ret->zeroed.pool = job->zero;

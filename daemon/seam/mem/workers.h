@@ -1,4 +1,5 @@
-/* The threads behind mem: they hash, copy and zero ranges of page memory, nothing else. A job is
+/* The threads behind mem: they hash, copy and zero ranges of page memory and look at turn records,
+ * nothing else. A job is
  * cut into pieces that the threads take in turn; seals go before copies and these before zeroing,
  * because a transfer waits for the first and a session for the second. The owner thread submits and
  * polls; neither blocks nor allocates. Only mem_host.c uses this. */
@@ -38,6 +39,8 @@ void workers_copy(struct workers *w, struct copy_id job, const struct pool_place
                   const struct pool_place *to_place, const struct page_at *from,
                   const struct page_at *to, uint32_t n, uint64_t *sums, uint32_t sums_per_page,
                   bool spoil);
+/* `memory`: the tenant's record memory. */
+void workers_check_record(struct workers *w, const struct record_job *job, const uint8_t *memory);
 void workers_zero(struct workers *w, struct pool_id pool, const struct pool_place *place);
 
 /* Populates memory with the threads' help before anything is shared; blocks until done. False: no
@@ -49,7 +52,7 @@ void workers_poll(struct workers *w, void (*emit)(void *ctx, struct event *event
 
 struct workers_stats {
     uint64_t sealed_pages, zeroed_bytes, queue_high_water;
-    uint64_t copied_pages, copied_bytes, copies_corrupt;
+    uint64_t copied_pages, copied_bytes, copies_corrupt, records_checked;
 };
 void workers_stats(struct workers *w, struct workers_stats *ret);
 

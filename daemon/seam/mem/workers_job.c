@@ -11,6 +11,7 @@
 
 #include "seam/mem/checksum.h"
 #include "seam/mem/mem_fault.h"
+#include "seam/mem/record_check.h"
 
 #ifndef MADV_POPULATE_WRITE
 #define MADV_POPULATE_WRITE 23
@@ -227,6 +228,8 @@ static bool of_units(const struct job *job)
 
 uint64_t job_items(const struct job *job)
 {
+    if (job->kind == JOB_RECORD)
+        return 1;
     return of_units(job) ? units_items(job) : range_items(job);
 }
 
@@ -243,10 +246,14 @@ uint64_t job_run_length(const struct job *job)
     return n < left ? n : left;
 }
 
-bool job_run(const struct job *job, uint64_t first, uint64_t n)
+bool job_run(struct job *job, uint64_t first, uint64_t n)
 {
     bool ok = true;
 
+    if (job->kind == JOB_RECORD) {
+        record_check(&job->record, job->memory, &job->checked);
+        return true;
+    }
     if (of_units(job))
         return units_run(job, first, n);
     for (uint64_t i = 0; i < n; i++)

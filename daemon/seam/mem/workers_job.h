@@ -6,7 +6,7 @@
 
 #include "seam/mem/workers.h"
 
-enum job_kind { JOB_SEAL = 1, JOB_COPY, JOB_ZERO, JOB_POPULATE };
+enum job_kind { JOB_SEAL = 1, JOB_COPY, JOB_RECORD, JOB_ZERO, JOB_POPULATE };
 
 struct job {
     enum job_kind kind;
@@ -14,7 +14,10 @@ struct job {
         struct seal_id seal;
         struct copy_id copy;
         struct pool_id zero;
+        struct record_job record;
     };
+    const uint8_t *memory;               /* RECORD: of its tenant */
+    struct record_checked checked;       /* RECORD: what was found */
     struct pool_place place;             /* COPY: of what is read */
     struct pool_place target;            /* COPY */
     struct page_at page[SEAL_PAGES_MAX]; /* SEAL, COPY */
@@ -34,6 +37,6 @@ uint64_t job_items(const struct job *job);
 /* How many of them a thread should take at once, from those that are not taken yet. */
 uint64_t job_run_length(const struct job *job);
 /* Does items [first, first + n). False: populating found no memory, or bytes copied are wrong. */
-bool job_run(const struct job *job, uint64_t first, uint64_t n);
+bool job_run(struct job *job, uint64_t first, uint64_t n);
 
 #endif

@@ -42,6 +42,7 @@ struct config_tenant {
     uint32_t mode;         /* of the socket file */
     uint64_t memory_bytes; /* of one region */
     uint64_t host_bytes;   /* of one region's host tier; 0: none */
+    uint64_t record_bytes; /* for turn records; 0: none */
     bool host_write_through;
     uint32_t regions;
     struct config_regions devices;

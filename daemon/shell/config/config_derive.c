@@ -17,6 +17,7 @@
 #define BLOCKS_PER_PAGE    4u /* enough for 256 tokens a page; what is not used costs 4 bytes each */
 #define SLABS_PER_POOL_MAX 2048u
 #define PAGES_INITIAL_MIN  4096u
+#define RECORD_PAGES_MAX   (1u << 30)
 #define INBOUND_SPARE      64u /* for peers that reconnect before their old link is found dead */
 #define DATA_CONNS_MIN     128u
 #define TRANSFERS_EACH     4u /* for a tenant with a peer */
@@ -190,7 +191,7 @@ void config_derive(struct loader *l)
 {
     struct config *c = l->config;
     struct core_limits *limits = &c->limits;
-    uint64_t pages = 0, conns = c->admin_conns_max;
+    uint64_t pages = 0, record_pages = 0, conns = c->admin_conns_max;
     uint32_t regions = 1;
 
     for (uint32_t i = 0; i < c->ntenants; i++) {
@@ -198,6 +199,7 @@ void config_derive(struct loader *l)
                   c->tenants[i].host_bytes / c->page_bytes_min) *
                  c->tenants[i].regions; /* there may be an engine in each */
         conns += c->tenants[i].conns_max;
+        record_pages += (c->tenants[i].record_bytes / RECORD_PAGE_BYTES + 63) / 64 * 64;
         regions = c->tenants[i].regions > regions ? c->tenants[i].regions : regions;
     }
     derive_u32(&c->workers, cores());
@@ -212,6 +214,7 @@ void config_derive(struct loader *l)
     derive_u32(&c->send_buffers_reserved,
                (plan_body_max(c) + FRAME_HEADER_BYTES) / SEND_BUFFER_BYTES + 2);
     limits->links = limits->peers + c->inbound_links;
+    limits->record_pages = at_most(record_pages, RECORD_PAGES_MAX);
     limits->turn_deadline_ns = (uint64_t)c->deadlines.turn_ms * 1000000;
     limits->transfer_deadline_ns = (uint64_t)c->deadlines.transfer_ms * 1000000;
     derive_u32(&c->procs_max, conns);
@@ -252,6 +255,12 @@ static enum tern_err check_memory(struct loader *l)
         total += t->host_bytes * t->regions;
         if (total > has)
             return too_much(l, i, "host_memory", t->host_bytes, total, has);
+        total += t->record_bytes;
+        if (total > has)
+            return loader_fail(l, l->tenant_origin[i], "tenants", (int)i, "record_memory",
+                               "with this tenant's %" PRIu64 " bytes the tenants ask for %" PRIu64
+                               " bytes; this machine has %" PRIu64,
+                               t->record_bytes, total, has);
     }
     return TERN_OK;
 }

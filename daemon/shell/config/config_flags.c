@@ -183,7 +183,9 @@ static void options_build(struct options *o)
          "ports in use, free memory, RDMA devices",
          1},
         {"tenant", KEY_TENANT, "KEY=VALUE,...", 0,
-         "One more tenant: name, socket, mode, memory, host_memory, host_write_through, regions, "
+         "One more tenant: name, socket, mode, memory, host_memory, record_memory, "
+         "host_write_through, "
+         "regions, "
          "devices, "
          "sessions_max, conns_max",
          1},

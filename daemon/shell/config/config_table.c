@@ -122,6 +122,9 @@ const struct setting config_settings[] = {
     COUNT("limits", "slabs", "limit-slabs", limits.slabs, 2, COUNT_MAX, NULL,
           "Slab records; default: 2048 a pool, at most one a page record"),
     LIMIT(retires, "limit-retires", "65536", "Releases that wait for a step"),
+    LIMIT(turn_records, "limit-turn-records", "16384", "Turn records of all sessions"),
+    COUNT("limits", "record_jobs", "limit-record-jobs", limits.record_jobs, 1, 4096, "64",
+          "Turn records that are checked at a time"),
     COUNT("limits", "resets", "limit-resets", limits.resets, 1, 4096, "256",
           "Resets of namespaces that a peer has not heard of, because it is away"),
     LIMIT(pulls, "limit-pulls", NULL,
@@ -186,6 +189,8 @@ const struct setting config_tenant_fields[TENANT_FIELDS] = {
      "Bytes for pages, in each region"},
     {"tenants", "host_memory", NULL, VALUE_BYTES, TENANT_FIELD(host_bytes), 0, MEMORY_MAX, "0",
      "Bytes of the host tier, in each region; 0: none"},
+    {"tenants", "record_memory", NULL, VALUE_BYTES, TENANT_FIELD(record_bytes), 0, MEMORY_MAX, "0",
+     "Bytes for turn records, in pages of 16 KiB, which the tenant's engines map; 0: none"},
     {"tenants", "host_write_through", NULL, VALUE_BOOL, TENANT_FIELD(host_write_through), 0, 0,
      "false",
      "Copy each prefix to the host tier as soon as it is committed, so both hold it and nobody "

@@ -32,7 +32,7 @@ struct setting {
 };
 
 #define SETTINGS_MAX  64
-#define TENANT_FIELDS 10
+#define TENANT_FIELDS 11
 #define PEER_FIELDS   4 /* and the list of tenants */
 #define COUNT_MAX     (1u << 28)
 #define MEMORY_MAX    ((uint64_t)1 << 50)

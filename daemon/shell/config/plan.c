@@ -49,6 +49,7 @@ void plan_tenants(const struct config *config, struct tenant_config ret[CONFIG_T
     for (uint32_t i = 0; i < config->ntenants; i++) {
         ret[i].memory_bytes = config->tenants[i].memory_bytes;
         ret[i].host_bytes = config->tenants[i].host_bytes;
+        ret[i].record_bytes = config->tenants[i].record_bytes;
         ret[i].regions = config->tenants[i].regions;
         ret[i].sessions_max = config->tenants[i].sessions_max;
         ret[i].host_write =
@@ -69,7 +70,7 @@ void plan_mem(const struct config *config, struct mem_config *ret)
         .page_records = limits.pages,
         .sums_per_page = limits.sums_per_page,
         .workers = config->workers,
-        .jobs = limits.seal_jobs + limits.copy_jobs + limits.pools,
+        .jobs = limits.seal_jobs + limits.copy_jobs + limits.pools + limits.record_jobs,
         .huge_pages = config->huge_pages,
         .fault_copy_corrupt_every = config->fault_copy_corrupt_every,
     };
@@ -177,6 +178,7 @@ static const struct {
 } parts[] = {
     {"pages", offsetof(struct plan_memory, pages), "lower tenants[].memory"},
     {"host_pages", offsetof(struct plan_memory, host_pages), "lower tenants[].host_memory"},
+    {"records", offsetof(struct plan_memory, records), "lower tenants[].record_memory"},
     {"core", offsetof(struct plan_memory, core), "raise page_bytes_min or lower the limits"},
     {"checksums", offsetof(struct plan_memory, checksums),
      "raise page_bytes_min or lower limits.sums_per_page"},
@@ -209,7 +211,7 @@ void plan_memory(const struct config *config, struct plan_memory *ret)
                                 .connections = connection_bytes(config),
                                 .tape = tape_bytes(config->tape_bytes)};
     plan_mem(config, &mem);
-    mem_bytes(&mem, &ret->pages, &ret->host_pages, &ret->checksums);
+    mem_bytes(&mem, &ret->pages, &ret->host_pages, &ret->records, &ret->checksums);
     plan_xfer(config, &xfer);
     xfer_bytes(&xfer, mem.page_records, mem.sums_per_page, &ret->transfers, &ret->rdma);
     if (config->tls_cert[0])

@@ -31,6 +31,7 @@ uint32_t plan_body_max(const struct config *config);
 /* Bytes, at the most. */
 struct plan_memory {
     uint64_t pages, host_pages; /* of the tenants, in all regions */
+    uint64_t records;           /* their record memory */
     uint64_t core, checksums;   /* the core's arena; those of the pages */
     uint64_t transfers;         /* connections and tables of the data path */
     uint64_t rdma;              /* tables of RDMA paths; 0: no peer wants them */

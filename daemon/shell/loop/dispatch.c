@@ -83,6 +83,8 @@ static void reply(struct daemon *d, const struct reply *r)
         fds[nfds++] = mem_control_fd(d->mem, tenant, c->engine);
         fds[nfds++] = mem_bell_fd(d->mem, tenant);
     }
+    if (r->op == OP_RECORD_MAP && r->err == TERN_OK)
+        fds[nfds++] = mem_record_fd(d->mem, tenant);
     n = wire_out_reply(r, d->config->tenants[tenant].memory_bytes, d->config->frame_body_max,
                        d->frame);
     if (n == 0) {
@@ -122,6 +124,7 @@ static void dispatch(struct daemon *d, const struct action *a)
             stream_finish(&c->stream, "broke the protocol");
         break;
     case ACT_SEAL: mem_seal(d->mem, a->seal.job, a->seal.pool, a->seal.pages, a->seal.n); break;
+    case ACT_RECORD_CHECK: mem_check_record(d->mem, a->record); break;
     case ACT_ZERO:
         pool_known(d, a->zero.pool.slot);
         mem_zero(d->mem, a->zero.pool);

@@ -11,15 +11,16 @@ uint32_t daemon_queue_bound(const struct core_limits *l, uint32_t procs)
 {
     /* Whatever is outstanding reports each kind of event at most once before the core has heard it:
      * a batch that it is here; a pull that it broke and that it is quiet (or, before any of these,
-     * that the link is full); a serve that it is quiet; a job of checksums or of a copy that it is
-     * done; a pool that it is zeroed; a connection, a link and a process that they ended. */
+     * that the link is full); a serve that it is quiet; a job of checksums, of a copy or of a turn
+     * record that it is done; a pool that it is zeroed; a connection, a link and a process that
+     * they ended. */
     uint64_t batches = (uint64_t)l->pulls * PULL_BATCHES_MAX,
              most = (uint64_t)l->tenants * l->tenant_batches;
 
     if (most > 0 && batches > most)
         batches = most;
-    return (uint32_t)batches + l->pulls * 2 + l->serves + l->seal_jobs + l->copy_jobs + l->pools +
-           l->conns + l->links + procs;
+    return (uint32_t)batches + l->pulls * 2 + l->serves + l->seal_jobs + l->copy_jobs +
+           l->record_jobs + l->pools + l->conns + l->links + procs;
 }
 
 void daemon_later(struct daemon *d, const struct event *ev)

@@ -71,18 +71,25 @@ static void tokens(struct codec *c, struct req_tokens *v)
     v->nkeys = within(c, v->nkeys, 0, EXTRA_KEYS_MAX + 1);
 }
 
+/* A name in a field of n bytes, a multiple of 4, with the NUL. */
+static void text(struct codec *c, char *v, size_t n)
+{
+    for (size_t i = 0; i < n; i += sizeof(uint32_t)) {
+        uint32_t word;
+
+        memcpy(&word, v + i, sizeof word);
+        codec_u32(c, &word);
+        memcpy(v + i, &word, sizeof word);
+    }
+    if (memchr(v, '\0', n) == NULL) {
+        c->bad = true;
+        v[n - 1] = '\0';
+    }
+}
+
 static void name(struct codec *c, char v[ENGINE_NAME_MAX])
 {
-    uint32_t words[ENGINE_NAME_MAX / sizeof(uint32_t)];
-
-    memcpy(words, v, sizeof words);
-    for (size_t i = 0; i < sizeof words / sizeof *words; i++)
-        codec_u32(c, &words[i]);
-    memcpy(v, words, sizeof words);
-    if (memchr(v, '\0', ENGINE_NAME_MAX) == NULL) {
-        c->bad = true;
-        v[ENGINE_NAME_MAX - 1] = '\0';
-    }
+    text(c, v, ENGINE_NAME_MAX);
 }
 
 static void device(struct codec *c, struct req_device *v)
@@ -132,6 +139,15 @@ static void operations(struct codec *c, struct req_step *v, struct codec_room *r
         v->ops = room->ops;
 }
 
+static void blobs(struct codec *c, struct req_blobs *v)
+{
+    v->n = within(c, v->n, 0, RECORD_BLOBS_MAX + 1);
+    for (uint32_t i = 0; i < v->n; i++) {
+        text(c, v->v[i].name, BLOB_NAME_MAX);
+        codec_u64(c, &v->v[i].bytes);
+    }
+}
+
 /* What each kind of field of messages.h is on the tape; `of` is the struct of its request. */
 #define TAPE_SESSION(of, member, limit)   handle(c, &(of).member);
 #define TAPE_POOL(of, member, limit)      handle(c, &(of).member);
@@ -149,6 +165,7 @@ static void operations(struct codec *c, struct req_step *v, struct codec_room *r
 #define TAPE_GROUPS(of, member, limit) groups(c, &(of));
 #define TAPE_HASH(of, member, limit)   codec_u32(c, &(of).member);
 #define TAPE_OPS(of, member, limit)    operations(c, &(of), room);
+#define TAPE_BLOBS(of, member, limit)  blobs(c, &(of).member);
 
 /* What an operator asks for has no message in tern.proto that would show a field that messages.h
  * forgets, and a tape without it would play another request. The fields that are named fill the
@@ -234,6 +251,19 @@ static void peer_msg(struct codec *c, struct peer_msg *v, struct codec_room *roo
     runs(c, v, room);
 }
 
+static void checked(struct codec *c, struct record_checked *v)
+{
+    handle(c, &v->id);
+    v->err = (enum tern_err)within(c, v->err, TERN_OK, TERN_ERR_COUNT);
+    codec_u32(c, &v->part);
+    codec_u32(c, &v->index);
+    v->nhashes = within(c, v->nhashes, 0, BLOBS_KEPT_MAX + 2);
+    for (uint32_t i = 0; i < v->nhashes; i++) {
+        codec_u64(c, &v->hash[i].hi);
+        codec_u64(c, &v->hash[i].lo);
+    }
+}
+
 static void small_event(struct codec *c, struct event *e)
 {
     switch (e->kind) {
@@ -266,6 +296,7 @@ static void small_event(struct codec *c, struct event *e)
         break;
     case EV_PULL_QUIET: handle(c, &e->pull_quiet.pull); break;
     case EV_SERVE_QUIET: handle(c, &e->serve_quiet.serve); break;
+    case EV_RECORD_CHECKED: checked(c, &e->checked); break;
     default: break;
     }
 }
@@ -316,6 +347,7 @@ void codec_event(struct codec *c, struct event *e, struct codec_room *room)
 #define LIST_DEVICE(of, member, limit)
 #define LIST_GROUPS(of, member, limit)
 #define LIST_HASH(of, member, limit)
+#define LIST_BLOBS(of, member, limit)
 
 /* List i of a request, NULL if it has not so many, and how many it has. */
 static const struct req_tokens *list_of(const struct request *v, uint32_t i, uint32_t *ret_n)

@@ -14,6 +14,7 @@
 
 static_assert(WIRE_OPS_MAX <= STEP_OPS_MAX, "a decoded Step fits");
 static_assert(WIRE_GROUPS_MAX <= GROUPS_MAX, "a decoded PoolOpen fits");
+static_assert(WIRE_BLOBS_MAX <= RECORD_BLOBS_MAX, "a decoded RecordPrepare fits");
 static_assert(WIRE_TOKEN_BYTES == sizeof(uint32_t), "tokens are used in place");
 static_assert(WIRE_REF_BYTES == sizeof(struct page_ref), "page refs are used in place");
 static_assert(ENGINE_NAME_MAX == 48, "what the refusal of a name says");
@@ -205,6 +206,26 @@ static enum tern_err ops_of(struct wire_in *w, const Tern__Wire__Step *m, struct
     return TERN_OK;
 }
 
+/* ---- RecordPrepare ---- */
+
+static enum tern_err blobs_of(const Tern__Wire__RecordPrepare *m, struct req_blobs *ret,
+                              const char **ret_text)
+{
+    memset(ret, 0, sizeof(*ret));
+    for (size_t i = 0; i < m->n_blobs; i++) {
+        const char *name = m->blobs[i]->name ? m->blobs[i]->name : "";
+
+        if (strlen(name) >= BLOB_NAME_MAX) {
+            *ret_text = "a blob has a name of 1 to 31 bytes";
+            return TERN_MALFORMED;
+        }
+        memcpy(ret->v[i].name, name, strlen(name));
+        ret->v[i].bytes = m->blobs[i]->bytes;
+    }
+    ret->n = (uint32_t)m->n_blobs;
+    return TERN_OK;
+}
+
 /* ---- the core's table of operations says the same as that of messages ---- */
 
 enum {
@@ -250,6 +271,7 @@ REQUEST_TABLE(X)
 #define IN_GROUPS(to, member, limit) TRY(groups_of(w, m, &(to), ret_text));
 #define IN_HASH(to, member, limit)   /* IN_GROUPS has made it */
 #define IN_OPS(to, member, limit)    TRY(ops_of(w, m, &(to), ret_text));
+#define IN_BLOBS(to, member, limit)  TRY(blobs_of(m, &(to).member, ret_text));
 
 /* One function for each request of the table: NAME_of. */
 #define F(op, member, KIND, limit) IN_##KIND(ret->op, member, limit)

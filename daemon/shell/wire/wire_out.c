@@ -113,6 +113,62 @@ static void put_result(struct writer *w, uint32_t field, const struct op_result 
     put_number(w, 7, r->align);
 }
 
+/* ---- turn records ---- */
+
+static_assert(WIRE_SPAN_BYTES == sizeof(struct record_run), "runs are written in place");
+static_assert(WIRE_RECORDS_MAX >= RECORDS_TOLD_MAX && WIRE_SPANS_MAX >= RECORD_RUNS_MAX &&
+                  WIRE_BLOBS_MAX >= RECORD_BLOBS_MAX,
+              "a client takes what the core tells");
+
+static size_t section_size(const struct record_section *s)
+{
+    return number_size(s->bytes) + bytes_size(s->nruns * sizeof(struct record_run));
+}
+
+static size_t blob_size(const struct record_blob *b)
+{
+    return bytes_size(strlen(b->name)) + bytes_size(section_size(&b->at)) + number_size(b->dropped);
+}
+
+static size_t record_size(const struct record_body *b)
+{
+    size_t n = number_size(b->from) + number_size(b->length) + number_size(b->logprobs) +
+               bytes_size(section_size(&b->before)) + bytes_size(section_size(&b->own));
+
+    for (uint32_t i = 0; i < b->nblobs; i++)
+        n += bytes_size(blob_size(&b->blob[i]));
+    return n;
+}
+
+static void put_section(struct writer *w, uint32_t field, const struct record_section *s)
+{
+    put_message(w, field, section_size(s));
+    put_number(w, 1, s->bytes);
+    put_bytes(w, 2, s->run, s->nruns * sizeof(struct record_run));
+}
+
+static void put_record(struct writer *w, uint32_t field, const struct record_body *b)
+{
+    put_message(w, field, record_size(b));
+    put_number(w, 1, b->from);
+    put_number(w, 2, b->length);
+    put_number(w, 3, b->logprobs);
+    put_section(w, 4, &b->before);
+    put_section(w, 5, &b->own);
+    for (uint32_t i = 0; i < b->nblobs; i++) {
+        put_message(w, 6, blob_size(&b->blob[i]));
+        put_bytes(w, 1, b->blob[i].name, strlen(b->blob[i].name));
+        put_section(w, 2, &b->blob[i].at);
+        put_number(w, 3, b->blob[i].dropped);
+    }
+}
+
+static void put_records(struct writer *w, uint32_t field, const struct reply *r)
+{
+    for (uint32_t i = 0; i < r->record_get.n; i++)
+        put_record(w, field, &r->record_get.list[i]);
+}
+
 /* ---- whole answers ---- */
 
 uint16_t wire_out_type(enum op op)
@@ -142,9 +198,13 @@ static void put_results(struct writer *w, uint32_t field, const struct reply *r)
 #define OUT_TOKENS(of, number, member)                                                             \
     put_message(w, number, bytes_size((size_t)(of).member.n *WIRE_TOKEN_BYTES));                   \
     put_bytes(w, 2, (of).member.v, (size_t)(of).member.n *WIRE_TOKEN_BYTES);
-#define OUT_LENGTHS(of, number, member)      put_lengths(w, number, &(of).member);
-#define OUT_RUNS(of, number, member)         put_runs(w, number, r);
-#define OUT_RESULTS(of, number, member)      put_results(w, number, r);
+#define OUT_LENGTHS(of, number, member) put_lengths(w, number, &(of).member);
+#define OUT_RUNS(of, number, member)    put_runs(w, number, r);
+#define OUT_RESULTS(of, number, member) put_results(w, number, r);
+#define OUT_RECORDS(of, number, member) put_records(w, number, r);
+#define OUT_RECORD(of, number, member)                                                             \
+    if ((of).member)                                                                               \
+        put_record(w, number, (of).member);
 #define OUT_REGION_BYTES(of, number, member) put_number(w, number, region_bytes);
 
 /* What follows the status. Lengths and runs come with errors too: they say what stayed. */

@@ -28,6 +28,8 @@ static struct core_limits limits_for(uint32_t pages)
         .pages = pages,
         .slabs = pages,
         .retires = 1024,
+        .turn_records = 64,
+        .record_jobs = 4,
         .resets = 64,
         .links = 2,
         .peers = 1,

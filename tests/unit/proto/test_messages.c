@@ -122,6 +122,8 @@ TEST(messages_every_list_and_array_has_a_limit)
 #define TYPE_LENGTHS      PROTOBUF_C_TYPE_MESSAGE
 #define TYPE_RUNS         PROTOBUF_C_TYPE_MESSAGE
 #define TYPE_RESULTS      PROTOBUF_C_TYPE_MESSAGE
+#define TYPE_RECORD       PROTOBUF_C_TYPE_MESSAGE
+#define TYPE_RECORDS      PROTOBUF_C_TYPE_MESSAGE
 #define TYPE_REGION_BYTES PROTOBUF_C_TYPE_UINT64
 
 static uint32_t has_field(const ProtobufCMessageDescriptor *d, uint32_t number, const char *name,

@@ -11,6 +11,7 @@
 #include <string.h>
 
 #include "base/hash.h"
+#include "seam/mem/record_check.h"
 
 #define SETTLE_ROUNDS_MAX 100000
 #define TIMER_ROUNDS_MAX  10000
@@ -52,6 +53,9 @@ struct rig_options rig_defaults(void)
                    .pages = 16384,
                    .slabs = 4096,
                    .retires = 128,
+                   .turn_records = 32,
+                   .record_pages = 128,
+                   .record_jobs = 4,
                    .resets = 64,
                    .links = 4,
                    .peers = 2,
@@ -69,8 +73,11 @@ struct rig_options rig_defaults(void)
     };
 
     for (uint32_t t = 0; t < 2; t++)
-        o.tenant[t] = (struct tenant_config){
-            .memory_bytes = 4u << 20, .host_bytes = 1u << 20, .regions = 4, .sessions_max = 64};
+        o.tenant[t] = (struct tenant_config){.memory_bytes = 4u << 20,
+                                             .host_bytes = 1u << 20,
+                                             .record_bytes = 64 * RECORD_PAGE_BYTES,
+                                             .regions = 4,
+                                             .sessions_max = 64};
     return o;
 }
 
@@ -138,6 +145,7 @@ struct rig *rig_create(const struct rig_options *options)
     for (uint32_t t = 0; t < rig->options.limits.tenants; t++) {
         rig->bytes[t] = calloc(1, rig->options.tenant[t].memory_bytes);
         rig->host[t] = calloc(1, rig->options.tenant[t].host_bytes + 1);
+        rig->records[t] = aligned_alloc(64, rig->options.tenant[t].record_bytes + 64);
     }
     rig->sums = calloc(rig->options.limits.pages, sizeof *rig->sums);
     rig->next_live = live;
@@ -168,6 +176,10 @@ static void free_reply(struct rig_reply *r)
     free((void *)(uintptr_t)r->reply.runs);
     if (r->reply.op == OP_STEP)
         free((void *)(uintptr_t)r->reply.step.results);
+    if (r->reply.op == OP_RECORD_PREPARE)
+        free((void *)(uintptr_t)r->reply.record_prepare.body);
+    if (r->reply.op == OP_RECORD_GET)
+        free((void *)(uintptr_t)r->reply.record_get.list);
     r->used = false;
 }
 
@@ -192,6 +204,7 @@ void rig_destroy(struct rig *rig)
     for (uint32_t t = 0; t < RIG_TENANTS_MAX; t++) {
         free(rig->bytes[t]);
         free(rig->host[t]);
+        free(rig->records[t]);
     }
     free(rig->sums);
     free(rig->mem);
@@ -233,6 +246,12 @@ static void keep_reply(struct rig *rig, const struct reply *reply)
     if (reply->op == OP_STEP)
         slot->reply.step.results =
             must_copy(reply->step.results, reply->step.n * sizeof(struct op_result));
+    if (reply->op == OP_RECORD_PREPARE && reply->record_prepare.body)
+        slot->reply.record_prepare.body =
+            must_copy(reply->record_prepare.body, sizeof(struct record_body));
+    if (reply->op == OP_RECORD_GET)
+        slot->reply.record_get.list =
+            must_copy(reply->record_get.list, reply->record_get.n * sizeof(struct record_body));
     rig->last = &slot->reply;
     rig->replies_seen++;
 }
@@ -330,6 +349,7 @@ static void take_action(struct rig *rig, const struct action *act)
         break;
     }
     case ACT_ZERO: add_job(rig, RIG_ZERO)->zero = act->zero.pool; break;
+    case ACT_RECORD_CHECK: add_job(rig, RIG_RECORD)->record = *act->record; break;
     case ACT_COPY: keep_copy(rig, act); break;
     case ACT_PEER_SEND: keep_msg(rig, act->peer.link, &act->peer.msg); break;
     case ACT_LINK_CLOSE: rig->link_closes++; break;
@@ -591,6 +611,10 @@ static void complete_at(struct rig *rig, uint32_t at)
         break;
     case RIG_SERVE_STOP:
         event = (struct event){.kind = EV_SERVE_QUIET, .serve_quiet.serve = job.serve};
+        break;
+    case RIG_RECORD:
+        event.kind = EV_RECORD_CHECKED;
+        record_check(&job.record, rig->records[job.record.tenant], &event.checked);
         break;
     case RIG_MSG:
         target = rig->link[job.link].rig;

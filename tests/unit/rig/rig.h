@@ -26,7 +26,8 @@ enum rig_job_kind {
     RIG_SERVE_STOP = 16,
     RIG_MSG = 32, /* a message to the other rig of a link */
     RIG_COPY = 64,
-    RIG_ALL = 127
+    RIG_RECORD = 128, /* a look at a turn record */
+    RIG_ALL = 255
 };
 
 struct rig;
@@ -46,6 +47,7 @@ struct rig_job {
     struct page_at *to;    /* owned */
     struct page_ref *refs; /* owned */
     struct peer_msg msg;   /* its arrays owned */
+    struct record_job record;
 };
 
 struct rig_reply {
@@ -75,12 +77,13 @@ struct rig {
     uint32_t next_conn, next_proc;
     uint32_t automatic; /* kinds of jobs that complete by themselves */
     bool no_audit;
-    enum supersede supersede;        /* of the pools that rig_pool_open opens */
-    uint64_t host_bytes;             /* likewise; 0: no host tier */
-    uint8_t *bytes[RIG_TENANTS_MAX]; /* region 0 of each tenant */
-    uint8_t *host[RIG_TENANTS_MAX];  /* and of its host tier */
-    uint64_t *sums;                  /* of each page record, once its checksum is known */
-    enum tern_err copy_err;          /* of the next `copies_to_fail` copies that complete */
+    enum supersede supersede;          /* of the pools that rig_pool_open opens */
+    uint64_t host_bytes;               /* likewise; 0: no host tier */
+    uint8_t *bytes[RIG_TENANTS_MAX];   /* region 0 of each tenant */
+    uint8_t *host[RIG_TENANTS_MAX];    /* and of its host tier */
+    uint8_t *records[RIG_TENANTS_MAX]; /* and its record memory */
+    uint64_t *sums;                    /* of each page record, once its checksum is known */
+    enum tern_err copy_err;            /* of the next `copies_to_fail` copies that complete */
     uint32_t copies_to_fail, copies_back, copies_up;
     struct rig_job jobs[RIG_JOBS_MAX];
     uint32_t njobs;

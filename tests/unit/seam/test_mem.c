@@ -541,15 +541,15 @@ TEST(mem_refusals_of_the_system_say_what_to_do)
 TEST(mem_bytes_count_the_control_pages_of_each_tenant)
 {
     struct mem_config c = config_small();
-    uint64_t pages, host, one, two;
+    uint64_t pages, host, records, one, two;
 
     c.tenants = 1;
-    mem_bytes(&c, &pages, &host, &one);
+    mem_bytes(&c, &pages, &host, &records, &one);
     c.tenants = 2;
-    mem_bytes(&c, &pages, &host, &two);
+    mem_bytes(&c, &pages, &host, &records, &two);
     assert_true(two - one >= c.engines * CONTROL_BYTES);
     c.engines++;
-    mem_bytes(&c, &pages, &host, &one);
+    mem_bytes(&c, &pages, &host, &records, &one);
     assert_true(one - two >= 2 * CONTROL_BYTES);
 }
 

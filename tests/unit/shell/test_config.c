@@ -288,7 +288,7 @@ static void entry_refused(const char *list, const struct setting *fields, size_t
 
 TEST(config_every_setting_refuses_nonsense_at_its_line)
 {
-    static const char *const tenant[TENANT_FIELDS] = {"a",    "/tmp/a", "0660",  "1M", "1M",
+    static const char *const tenant[TENANT_FIELDS] = {"a",    "/tmp/a", "0660",  "1M", "1M", "1M",
                                                       "true", "1",      "index", "1",  "1"};
     static const char *const peer[PEER_FIELDS] = {"b", "h:1", "tcp", "false"};
     char text[512], at[128], value[32];

@@ -29,6 +29,8 @@ static const struct core_limits limits = {
     .pages = 64,
     .slabs = 8,
     .retires = 16,
+    .turn_records = 4,
+    .record_jobs = 4,
     .resets = 64,
     .links = 4,
     .peers = 2,
@@ -174,6 +176,16 @@ static uint32_t some_peer(struct prng *p)
     return which == 0 ? NONE : which == 1 ? PEER_HOST : prng_below(p, limits.peers);
 }
 
+static void fill_blobs(struct prng *p, struct req_blobs *b)
+{
+    memset(b, 0, sizeof *b);
+    b->n = prng_below(p, RECORD_BLOBS_MAX + 1);
+    for (uint32_t i = 0; i < b->n; i++) {
+        memset(b->v[i].name, 'a' + (int)i, 1 + prng_below(p, BLOB_NAME_MAX - 1));
+        b->v[i].bytes = prng_u64(p);
+    }
+}
+
 /* What each kind of field of messages.h is filled with: `of` is the struct of its request. */
 #define FILL_SESSION(of, member, limit) (of).member = session_id_unpack(some_id(p));
 #define FILL_POOL(of, member, limit)    (of).member = pool_id_unpack(some_id(p));
@@ -194,6 +206,18 @@ static uint32_t some_peer(struct prng *p)
 #define FILL_GROUPS(of, member, limit) fill_groups(p, &(of));
 #define FILL_HASH(of, member, limit)   (of).member = (uint32_t)prng_u64(p);
 #define FILL_OPS(of, member, limit)    fill_step(p, &(of), lent);
+#define FILL_BLOBS(of, member, limit)  fill_blobs(p, &(of).member);
+
+static void fill_checked(struct prng *p, struct record_checked *v)
+{
+    v->id = record_id_unpack(some_id(p));
+    v->err = prng_below(p, 2) ? TERN_OK : TERN_MALFORMED;
+    v->part = prng_below(p, 3);
+    v->index = (uint32_t)prng_u64(p);
+    v->nhashes = prng_below(p, BLOBS_KEPT_MAX + 2);
+    for (uint32_t i = 0; i < v->nhashes; i++)
+        v->hash[i] = (struct list_hash){prng_u64(p), prng_u64(p)};
+}
 
 static void fill_request(struct prng *p, struct request *r, enum op op, struct lent *lent)
 {
@@ -297,6 +321,7 @@ static void fill_event(struct prng *p, struct event *e, enum event_kind kind, en
         break;
     case EV_PULL_QUIET: e->pull_quiet.pull = pull_id_unpack(some_id(p)); break;
     case EV_SERVE_QUIET: e->serve_quiet.serve = serve_id_unpack(some_id(p)); break;
+    case EV_RECORD_CHECKED: fill_checked(p, &e->checked); break;
     default: break;
     }
 }
@@ -354,6 +379,7 @@ static void same_ops(struct req_step *a, struct req_step *b)
 #define SAME_DEVICE                    SAME_BYTES
 #define SAME_GROUPS                    SAME_BYTES
 #define SAME_HASH                      SAME_BYTES
+#define SAME_BLOBS                     SAME_BYTES
 #define SAME_TOKENS(of, member, limit) same_tokens(&a->of.member, &b->of.member);
 #define SAME_OPS(of, member, limit)    same_ops(&a->of, &b->of);
 

@@ -1,0 +1,225 @@
+/* See record_pages.h. What must stay true: a bit of the bitmap is 1 if and only if one section of
+ * one turn record has that page. The audit counts that anew. */
+#include "core/memory/record_pages.h"
+
+#include <string.h>
+
+/* --- pages --- */
+
+/* The first page in [from, end) that is in use, or is not; `end` where there is none. */
+static uint32_t next_page(const struct core *c, const struct tenant *t, struct record_run in,
+                          bool used)
+{
+    uint32_t from = in.first, end = in.first + in.n;
+
+    while (from < end) {
+        uint64_t word = *record_bits(c, t->record_word + from / 64);
+        uint64_t wanted = (used ? word : ~word) >> from % 64;
+
+        if (wanted) {
+            from += (uint32_t)__builtin_ctzll(wanted);
+            return from < end ? from : end;
+        }
+        from += 64 - from % 64;
+    }
+    return end;
+}
+
+/* The first run of at least `least` free pages in that range, cut to `most`; n is 0 where there is
+ * none. */
+struct wanted {
+    uint32_t least, most;
+};
+
+static struct record_run free_run(const struct core *c, const struct tenant *t,
+                                  struct record_run in, struct wanted want)
+{
+    uint32_t end = in.first + in.n;
+
+    for (uint32_t looks = 0; looks < RECORD_LOOKS_MAX && in.first < end; looks++) {
+        uint32_t first = next_page(c, t, in, false), stop;
+        uint32_t most = end - first < want.most ? end - first : want.most;
+
+        stop = next_page(c, t, (struct record_run){first, most}, true);
+        if (stop - first >= want.least)
+            return (struct record_run){first, stop - first};
+        in = (struct record_run){stop, end - stop};
+    }
+    return (struct record_run){0, 0};
+}
+
+/* From where the last search ended, and round to there. */
+static struct record_run search(const struct core *c, const struct tenant *t, struct wanted want)
+{
+    struct record_run ahead = {t->record_next, t->record_pages - t->record_next};
+    struct record_run run = free_run(c, t, ahead, want);
+
+    if (run.n == 0)
+        run = free_run(c, t, (struct record_run){0, t->record_pages}, want);
+    return run;
+}
+
+static void mark(struct core *c, const struct tenant *t, struct record_run run, bool used)
+{
+    for (uint32_t at = run.first, end = run.first + run.n; at < end;) {
+        uint64_t *word = record_bits(c, t->record_word + at / 64);
+        uint32_t n = 64 - at % 64 < end - at ? 64 - at % 64 : end - at;
+        uint64_t bits = (n == 64 ? ~0ull : (1ull << n) - 1) << at % 64;
+
+        check((*word & bits) == (used ? 0 : bits));
+        *word ^= bits;
+        at += n;
+    }
+}
+
+void section_free(struct core *c, struct turn_record *r, struct record_section *section)
+{
+    struct tenant *t = tenant_at(c, r->tenant);
+
+    for (uint32_t i = 0; i < section->nruns; i++) {
+        mark(c, t, section->run[i], false);
+        t->record_used -= section->run[i].n;
+        t->record_held -= r->state == TURN_RECORD_HELD ? section->run[i].n : 0;
+        r->pages -= section->run[i].n;
+    }
+    *section = (struct record_section){0};
+    touch(c);
+}
+
+bool section_take(struct core *c, struct turn_record *r, struct record_section *section,
+                  uint64_t bytes)
+{
+    struct tenant *t = tenant_at(c, r->tenant);
+    uint64_t pages = (bytes + RECORD_PAGE_BYTES - 1) / RECORD_PAGE_BYTES;
+
+    *section = (struct record_section){.bytes = bytes};
+    while (pages > 0) {
+        uint32_t left = RECORD_RUNS_MAX - section->nruns, need = (uint32_t)pages;
+        struct record_run run = {0, 0};
+
+        if (left > 0 && pages <= t->record_pages - t->record_used)
+            run = search(c, t, (struct wanted){need, need});
+        if (left > 1 && run.n == 0 && pages <= t->record_pages - t->record_used)
+            run = search(c, t, (struct wanted){div_up(need, left), need});
+        if (run.n == 0) {
+            section_free(c, r, section);
+            return false;
+        }
+        mark(c, t, run, true);
+        t->record_next = run.first + run.n;
+        t->record_used += run.n;
+        r->pages += run.n;
+        section->run[section->nruns++] = run;
+        pages -= run.n;
+    }
+    return true;
+}
+
+/* --- records --- */
+
+struct turn_record *record_take(struct core *c, struct session *s)
+{
+    uint32_t tenant = engine_at(c, s->engine)->tenant, slot, gen;
+    struct turn_record *r;
+
+    share_take(c, SHARE_TURN_RECORDS, tenant);
+    slot = turn_record_slot_take(c);
+    r = turn_record_at(c, slot);
+    gen = gen_next(r->gen);
+    memset(r, 0, sizeof *r);
+    r->gen = gen;
+    r->tenant = tenant;
+    r->session = session_slot(c, s);
+    r->turn_gen = s->turn_gen;
+    r->conn = NONE;
+    r->in_list = (struct list_links){.next = NONE, .prev = NONE};
+    turn_record_state_move(&r->state, TURN_RECORD_PREPARED);
+    s->prepared = slot;
+    touch(c);
+    return r;
+}
+
+/* Its session, or those that are checked: a HELD one is its engine's. */
+static void leave(struct core *c, struct turn_record *r)
+{
+    uint32_t slot = turn_record_slot(c, r);
+
+    switch (r->state) {
+    case TURN_RECORD_KEPT: record_list_remove(c, &session_at(c, r->session)->records, slot); break;
+    case TURN_RECORD_CHECKING:
+    case TURN_RECORD_LEAVING: record_list_remove(c, &c->checks, slot); break;
+    default: break;
+    }
+    if (r->session != NONE && session_at(c, r->session)->prepared == slot)
+        session_at(c, r->session)->prepared = NONE;
+}
+
+void record_free(struct core *c, struct turn_record *r)
+{
+    leave(c, r);
+    section_free(c, r, &r->body.before);
+    section_free(c, r, &r->body.own);
+    for (uint32_t i = 0; i < r->body.nblobs; i++)
+        section_free(c, r, &r->body.blob[i].at);
+    check(r->pages == 0);
+    turn_record_state_move(&r->state, TURN_RECORD_EMPTY);
+    share_put(c, SHARE_TURN_RECORDS, r->tenant);
+    turn_record_slot_put(c, turn_record_slot(c, r));
+}
+
+void record_hold(struct core *c, struct turn_record *r, struct engine *e)
+{
+    leave(c, r);
+    r->session = NONE;
+    tenant_at(c, r->tenant)->record_held += r->pages;
+    turn_record_state_move(&r->state, TURN_RECORD_HELD);
+    record_list_push(c, &e->held_records, turn_record_slot(c, r));
+    touch(c);
+}
+
+void session_records_turn_over(struct core *c, struct session *s, bool ended)
+{
+    struct turn_record *r = s->prepared == NONE ? NULL : turn_record_at(c, s->prepared);
+
+    if (!ended && s->records_lent)
+        s->records_exposed = 1;
+    s->records_lent = 0;
+    if (!r)
+        return;
+    if (r->state == TURN_RECORD_CHECKING) { /* who wrote it is done with it */
+        turn_record_state_move(&r->state, TURN_RECORD_LEAVING);
+        r->session = s->prepared = NONE;
+    } else if (ended) {
+        record_free(c, r);
+    } else {
+        record_hold(c, r, engine_at(c, s->engine));
+    }
+}
+
+bool session_record_drop(struct core *c, struct session *s)
+{
+    struct turn_record *r;
+
+    if (s->records.n == 0)
+        return false;
+    r = turn_record_at(c, s->records.head);
+    c->visits += 1 + r->pages / 64;
+    if (s->records_exposed)
+        record_hold(c, r, engine_at(c, s->engine));
+    else
+        record_free(c, r);
+    return true;
+}
+
+bool engine_record_drop(struct core *c, struct engine *e)
+{
+    struct turn_record *r;
+
+    if (e->held_records.n == 0)
+        return false;
+    r = turn_record_at(c, e->held_records.head);
+    c->visits += 1 + r->pages / 64;
+    record_list_remove(c, &e->held_records, e->held_records.head);
+    record_free(c, r);
+    return true;
+}

@@ -1,0 +1,442 @@
+/* See turn_records.h. A record is written in three short steps within a turn (M6): a prepare hands
+ * out pages, the engine writes them, and a put has a worker look at them; what the worker found
+ * comes back as an event, and only then is anything stored. Whatever the answer to a put or a
+ * rollback is, what was prepared is used up by it.
+ *
+ * The list of tokens that a session's records have is known by a hash of it at the length of each
+ * record. So a list that is put is compared with the one that is stored (M4), and a prompt with the
+ * lists to roll back to (M3), without a token on the owner thread. */
+#include "core/turn/turn_records.h"
+
+#include <string.h>
+
+#include "core/arena/actions.h"
+#include "core/memory/record_pages.h"
+#include "core/session/call.h"
+#include "core/session/record.h"
+#include "core/session/session_ops.h"
+#include "core/session/steps.h"
+
+static struct turn_record *last_of(const struct core *c, const struct session *s)
+{
+    return s->records.n > 0 ? turn_record_at(c, record_list_last(c, &s->records)) : NULL;
+}
+
+static uint32_t recorded(const struct core *c, const struct session *s)
+{
+    const struct turn_record *r = last_of(c, s);
+
+    return r ? r->body.length : 0;
+}
+
+/* M3: so many records may still go before the next append. */
+static uint32_t rollback_left(const struct session *s)
+{
+    uint32_t most = (s->blobs_kept ? s->blobs_kept : BLOBS_KEPT_MAX) - 1;
+
+    return most > s->rolled ? most - s->rolled : 0;
+}
+
+static enum tern_err in_turn(const struct session *s, struct session_id id, struct reply *ret)
+{
+    return session_turn_is(s, id)
+               ? TERN_OK
+               : refuse(ret, TERN_INVALID,
+                        "records are written and read within a turn: call TurnBegin, and name the "
+                        "session by the handle that it returns");
+}
+
+/* --- memory --- */
+
+enum tern_err record_map(struct core *c, struct actions *out, struct call *call, struct reply *ret)
+{
+    const struct tenant *t = tenant_at(c, call->engine->tenant);
+
+    (void)out;
+    if (t->record_pages == 0)
+        return refuse(ret, TERN_UNSUPPORTED,
+                      "the tenant has no memory for turn records: set its record_memory");
+    ret->record_map.bytes = (uint64_t)t->record_pages * RECORD_PAGE_BYTES;
+    return TERN_OK;
+}
+
+/* --- preparing --- */
+
+static enum tern_err malformed(struct reply *ret, const char *text)
+{
+    return refuse(ret, TERN_MALFORMED, text);
+}
+
+static enum tern_err blobs_check(const struct req_blobs *b, struct reply *ret)
+{
+    if (b->n > RECORD_BLOBS_MAX)
+        return malformed(ret, "a record has at most 4 blobs");
+    for (uint32_t i = 0; i < b->n; i++) {
+        if (b->v[i].name[0] == '\0' || b->v[i].bytes == 0)
+            return malformed(ret, "a blob has a name of 1 to 31 bytes, and at least one byte");
+        for (uint32_t k = 0; k < i; k++)
+            if (memcmp(b->v[i].name, b->v[k].name, BLOB_NAME_MAX) == 0)
+                return malformed(ret, "two blobs of the record have one name");
+    }
+    return TERN_OK;
+}
+
+static enum tern_err prepare_check(const struct core *c, const struct session *s,
+                                   const struct req_record_prepare *r, struct reply *ret)
+{
+    uint32_t from = recorded(c, s);
+
+    if (r->length > SESSION_TOKENS_MAX)
+        return malformed(ret, "a list has at most 4,194,304 tokens");
+    if (r->kind == RECORD_ROLLBACK)
+        return r->logprobs > 0 || r->blobs.n > 0
+                   ? malformed(ret, "a rollback takes a list of tokens and nothing else")
+                   : TERN_OK;
+    if (r->length <= from)
+        return refuse(ret, TERN_CONFLICT,
+                      "the list is no longer than the one that is stored: roll back first");
+    if (r->logprobs != 0 && r->logprobs != r->length - from)
+        return malformed(ret, "each new token has a log-probability, or none has one: their number "
+                              "is that of the tokens behind the last record, or 0");
+    return blobs_check(&r->blobs, ret);
+}
+
+static bool sections_take(struct core *c, struct turn_record *r, const struct req_blobs *blobs)
+{
+    struct record_body *b = &r->body;
+    uint64_t own = r->kind == RECORD_APPEND ? b->length - b->from + (uint64_t)b->logprobs : 0;
+    uint32_t before = r->kind == RECORD_APPEND ? b->from : b->length;
+
+    if (!section_take(c, r, &b->before, 4ull * before) || !section_take(c, r, &b->own, 4 * own))
+        return false;
+    for (uint32_t i = 0; i < blobs->n; i++) {
+        memcpy(b->blob[i].name, blobs->v[i].name, BLOB_NAME_MAX);
+        b->nblobs++;
+        if (!section_take(c, r, &b->blob[i].at, blobs->v[i].bytes))
+            return false;
+    }
+    return true;
+}
+
+enum tern_err record_prepare(struct core *c, struct actions *out, struct call *call,
+                             struct reply *ret)
+{
+    const struct req_record_prepare *req = &call->req->record_prepare;
+    struct session *s = call->session;
+    const struct tenant *t = tenant_at(c, call->engine->tenant);
+    struct turn_record *r;
+
+    TRY(in_turn(s, req->session, ret));
+    if (s->prepared != NONE && turn_record_at(c, s->prepared)->state != TURN_RECORD_PREPARED)
+        return refuse(ret, TERN_BUSY, "the record that was put is still looked at: wait for that");
+    if (s->prepared != NONE)
+        record_free(c, turn_record_at(c, s->prepared));
+    TRY(prepare_check(c, s, req, ret));
+    if (t->record_pages == 0)
+        return refuse(ret, TERN_UNSUPPORTED,
+                      "the tenant has no memory for turn records: set its record_memory");
+    if (share_room(c, SHARE_TURN_RECORDS, call->engine->tenant) == 0)
+        return refuse(ret, TERN_BUSY, share_refused(SHARE_TURN_RECORDS));
+    r = record_take(c, s);
+    r->kind = req->kind;
+    r->body.from = req->kind == RECORD_APPEND ? recorded(c, s) : 0;
+    r->body.length = req->length;
+    r->body.logprobs = req->logprobs;
+    if (!sections_take(c, r, &req->blobs)) {
+        record_free(c, r);
+        ret->shortage.free = t->record_pages - t->record_used;
+        return refuse(ret, TERN_QUOTA,
+                      "the tenant's record memory has no room for it: close sessions, roll them "
+                      "back, write smaller blobs, or raise record_memory");
+    }
+    s->records_lent = 1;
+    out->records[0] = r->body;
+    ret->record_prepare.body = &out->records[0];
+    return TERN_OK;
+}
+
+/* --- putting --- */
+
+/* Of a rollback: the lengths of the records that it may end at, the deepest last. */
+static void rollback_points(const struct core *c, const struct session *s, struct record_job *job)
+{
+    uint32_t n = rollback_left(s) + 1, at = record_list_last(c, &s->records);
+
+    n = n < s->records.n ? n : s->records.n;
+    for (uint32_t i = n; i-- > 0; at = record_list_before(c, &s->records, at)) {
+        uint32_t length = turn_record_at(c, at)->body.length;
+
+        job->at[i] = length < job->length ? length : job->length;
+    }
+    job->nat = n;
+}
+
+static enum tern_err check_ready(const struct core *c, const struct session *s,
+                                 struct session_id id, enum record_kind kind, struct reply *ret)
+{
+    TRY(in_turn(s, id, ret));
+    if (s->prepared == NONE || turn_record_at(c, s->prepared)->kind != kind)
+        return refuse(ret, TERN_INVALID,
+                      kind == RECORD_APPEND
+                          ? "nothing is prepared that could be put: prepare a record, write it, "
+                            "put it"
+                          : "no prompt is prepared to roll back to: prepare one of that kind, "
+                            "write its tokens, roll back");
+    if (turn_record_at(c, s->prepared)->state != TURN_RECORD_PREPARED)
+        return refuse(ret, TERN_BUSY, "it is looked at already: wait for that answer");
+    if (c->checks.n >= c->limits.record_jobs)
+        return refuse(ret, TERN_BUSY,
+                      "as many turn records are looked at as may be (limits.record_jobs): repeat "
+                      "it in a moment");
+    return TERN_OK;
+}
+
+/* A worker is to look at what the session has prepared. */
+static void check_begin(struct core *c, struct actions *out, struct call *call, uint64_t step)
+{
+    struct session *s = call->session;
+    struct turn_record *r = turn_record_at(c, s->prepared);
+    struct record_job *job = &out->checks[0];
+
+    turn_record_state_move(&r->state, TURN_RECORD_CHECKING);
+    record_list_push(c, &c->checks, s->prepared);
+    r->conn = call->req->conn;
+    r->request_id = call->req->request_id;
+    r->trace_id = call->req->trace_id;
+    r->step = step;
+    *job = (struct record_job){.id = {.slot = s->prepared, .gen = r->gen},
+                               .tenant = r->tenant,
+                               .kind = r->kind,
+                               .from = r->body.from,
+                               .length = r->body.length,
+                               .logprobs = r->body.logprobs,
+                               .before = r->body.before,
+                               .own = r->body.own};
+    if (r->kind == RECORD_ROLLBACK)
+        rollback_points(c, s, job);
+    else
+        job->at[job->nat++] = r->body.from;
+    job->at[job->nat++] = r->body.length;
+    action_add(out, ACT_RECORD_CHECK)->record = job;
+    call->later = true;
+    touch(c);
+}
+
+enum tern_err record_put(struct core *c, struct actions *out, struct call *call, struct reply *ret)
+{
+    TRY(check_ready(c, call->session, call->req->record_put.session, RECORD_APPEND, ret));
+    check_begin(c, out, call, 0);
+    return TERN_OK;
+}
+
+enum tern_err record_rollback(struct core *c, struct actions *out, struct call *call,
+                              struct reply *ret)
+{
+    const struct req_rollback *r = &call->req->rollback;
+
+    TRY(check_ready(c, call->session, r->session, RECORD_ROLLBACK, ret));
+    step_named(c, call->engine, r->step);
+    check_begin(c, out, call, r->step);
+    return TERN_OK;
+}
+
+/* --- what was found --- */
+
+struct outcome {
+    enum tern_err err;
+    const char *text;
+};
+
+/* M1: the record that is now as far behind the last one as no rollback reaches. Those behind it
+ * have lost their blobs already. */
+static void strip(struct core *c, struct session *s)
+{
+    uint32_t at = record_list_last(c, &s->records);
+    struct turn_record *r;
+
+    if (s->blobs_kept == 0 || s->records.n <= s->blobs_kept)
+        return;
+    for (uint32_t i = 0; i < s->blobs_kept; i++)
+        at = record_list_before(c, &s->records, at);
+    r = turn_record_at(c, at);
+    for (uint32_t i = 0; i < r->body.nblobs; i++) {
+        r->body.blob[i].dropped = 1;
+        if (!s->records_exposed) /* else its pages go with the record */
+            section_free(c, r, &r->body.blob[i].at);
+    }
+}
+
+static bool hash_equal(struct list_hash a, struct list_hash b)
+{
+    return a.hi == b.hi && a.lo == b.lo;
+}
+
+static struct outcome append(struct core *c, struct session *s, struct turn_record *r,
+                             const struct record_checked *found)
+{
+    const struct turn_record *last = last_of(c, s);
+
+    if (recorded(c, s) != r->body.from || found->nhashes != 2)
+        return (struct outcome){TERN_INTERNAL, "the stored list has changed under the record"};
+    if (last && !hash_equal(last->hash, found->hash[0]))
+        return (struct outcome){TERN_CONFLICT,
+                                "the stored list is no prefix of this one: roll back to what they "
+                                "have in common"};
+    record_list_remove(c, &c->checks, turn_record_slot(c, r));
+    section_free(c, r, &r->body.before);
+    r->hash = found->hash[1];
+    turn_record_state_move(&r->state, TURN_RECORD_KEPT);
+    record_list_push(c, &s->records, turn_record_slot(c, r));
+    s->prepared = NONE;
+    s->rolled = 0;
+    strip(c, s);
+    return (struct outcome){TERN_OK, ""};
+}
+
+/* How many of the last records do not lie in the prompt. */
+static uint32_t behind_prompt(const struct core *c, const struct session *s,
+                              const struct turn_record *r, const struct record_checked *found)
+{
+    uint32_t n = found->nhashes - 1, at = record_list_last(c, &s->records);
+
+    for (uint32_t i = n; i-- > 0; at = record_list_before(c, &s->records, at))
+        if (turn_record_at(c, at)->body.length <= r->body.length &&
+            hash_equal(turn_record_at(c, at)->hash, found->hash[i]))
+            return n - 1 - i;
+    return s->records.n;
+}
+
+static struct outcome roll_back(struct core *c, struct actions *out, struct session *s,
+                                const struct turn_record *r, const struct record_checked *found)
+{
+    uint32_t behind, at, length;
+    struct outcome table = {TERN_OK, ""};
+
+    behind = behind_prompt(c, s, r, found);
+    if (behind > rollback_left(s))
+        return (struct outcome){TERN_INVALID,
+                                "that is further back than the session keeps blobs for "
+                                "(blobs_kept): nothing was changed; close it and open another"};
+    at = s->records.n > behind ? record_list_last(c, &s->records) : NONE;
+    for (uint32_t i = 0; i < behind && at != NONE; i++)
+        at = record_list_before(c, &s->records, at);
+    length = at == NONE ? 0 : turn_record_at(c, at)->body.length;
+    if (behind > 0 && s->committed > length)
+        table.err = session_table_end(c, out, s, r->step, length, &table.text);
+    if (table.err != TERN_OK)
+        return (struct outcome){table.err, table.text ? table.text : ""};
+    for (uint32_t i = 0; i < behind; i++) {
+        struct turn_record *last = last_of(c, s);
+
+        if (s->records_exposed)
+            record_hold(c, last, engine_at(c, s->engine));
+        else
+            record_free(c, last);
+    }
+    s->rolled += behind;
+    return (struct outcome){TERN_OK, ""};
+}
+
+/* The session that is still there to take it, in the turn that prepared it; M8: a close that waits
+ * for that turn has come first. */
+static struct session *taker(const struct core *c, const struct turn_record *r)
+{
+    struct session *s = r->session == NONE ? NULL : session_at(c, r->session);
+
+    return s && s->gate == GATE_CLAIMED && s->turn_gen == r->turn_gen ? s : NULL;
+}
+
+static struct outcome take(struct core *c, struct actions *out, struct session *s,
+                           struct turn_record *r, const struct record_checked *found)
+{
+    if (!s)
+        return (struct outcome){TERN_GONE,
+                                "the turn is over, or its session is closed: nothing was stored"};
+    if (found->err == TERN_CORRUPT)
+        return (struct outcome){TERN_CORRUPT, "a page of the record memory was gone, and nothing "
+                                              "was stored: prepare it anew"};
+    if (found->err != TERN_OK)
+        return (struct outcome){found->err,
+                                "what was written is no record, and nothing was stored: a token "
+                                "id is 2^31 or more, or a log-probability is not finite"};
+    return r->kind == RECORD_APPEND ? append(c, s, r, found) : roll_back(c, out, s, r, found);
+}
+
+static void tell(struct core *c, struct actions *out, const struct session *s,
+                 const struct turn_record *r, const struct record_checked *found,
+                 struct outcome outcome)
+{
+    struct reply_to to = {r->conn, r->request_id, r->trace_id};
+    bool put = r->kind == RECORD_APPEND;
+    struct reply *ret;
+
+    c->errors[outcome.err]++;
+    if (r->conn == NONE)
+        return;
+    ret = reply_late(out, to, put ? OP_RECORD_PUT : OP_ROLLBACK, outcome.err, outcome.text);
+    if (outcome.err == TERN_MALFORMED) {
+        *(put ? &ret->record_put.part : &ret->rollback.part) = found->part;
+        *(put ? &ret->record_put.index : &ret->rollback.index) = found->index;
+    }
+    if (!s)
+        return;
+    *(put ? &ret->record_put.length : &ret->rollback.length) = recorded(c, s);
+    *(put ? &ret->record_put.records : &ret->rollback.records) = s->records.n;
+}
+
+void record_checked(struct core *c, struct actions *out, const struct record_checked *found)
+{
+    struct turn_record *r;
+    struct session *s;
+    struct outcome outcome;
+
+    if (found->id.slot >= c->limits.turn_records)
+        return;
+    r = turn_record_at(c, found->id.slot);
+    if (r->gen != found->id.gen ||
+        (r->state != TURN_RECORD_CHECKING && r->state != TURN_RECORD_LEAVING))
+        return;
+    s = taker(c, r);
+    outcome = take(c, out, s, r, found);
+    tell(c, out, s, r, found, outcome);
+    if (r->state != TURN_RECORD_KEPT)
+        record_free(c, r);
+}
+
+void record_conn_closed(struct core *c, uint32_t conn)
+{
+    for (uint32_t i = c->checks.head; i != NONE; i = record_list_next(c, i))
+        if (turn_record_at(c, i)->conn == conn)
+            turn_record_at(c, i)->conn = NONE;
+}
+
+/* --- reading --- */
+
+enum tern_err record_get(struct core *c, struct actions *out, struct call *call, struct reply *ret)
+{
+    const struct req_record_get *req = &call->req->record_get;
+    struct session *s = call->session;
+    uint32_t at = s->records.head, n = 0;
+
+    TRY(in_turn(s, req->session, ret));
+    if (req->first > s->records.n)
+        return refuse(ret, TERN_INVALID, "the session has not that many records");
+    for (uint32_t i = 0; at != NONE && n < RECORDS_TOLD_MAX; i++) {
+        struct record_body *b = &out->records[n];
+
+        if (i >= req->first) {
+            *b = turn_record_at(c, at)->body;
+            for (uint32_t k = 0; k < b->nblobs; k++)
+                if (b->blob[k].dropped)
+                    b->blob[k].at = (struct record_section){0};
+            n++;
+        }
+        at = record_list_next(c, at);
+    }
+    s->records_lent = s->records_lent || n > 0;
+    touch(c);
+    ret->record_get.records = s->records.n;
+    ret->record_get.n = n;
+    ret->record_get.list = out->records;
+    return TERN_OK;
+}

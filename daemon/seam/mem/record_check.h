@@ -1,0 +1,16 @@
+/* What a worker does with a turn record that an engine has written (M10): token ids that are in
+ * range, log-probabilities that are finite, and a hash of the list at the lengths that are asked
+ * for. What is looked at is what lies there now; that the engine leaves it so is its own affair, as
+ * the record is its session's. */
+#ifndef SEAM_RECORD_CHECK_H
+#define SEAM_RECORD_CHECK_H
+
+#include "core/core.h"
+
+#define RECORD_TOKEN_END (1u << 31) /* of token ids */
+
+/* `memory`: watched, of the tenant. The id and all else of *ret is filled in. CORRUPT: a page of
+ * the memory was gone. */
+void record_check(const struct record_job *job, const uint8_t *memory, struct record_checked *ret);
+
+#endif

@@ -1,0 +1,191 @@
+/* Turn records in tests: what an engine does to write and read them, with bytes that say whose they
+ * are. Header only. */
+#ifndef TEST_RIG_RECORD_H
+#define TEST_RIG_RECORD_H
+
+#include "unit/rig/rig_turn.h"
+
+#define BLOB_TOKEN_BYTES 1000u /* of a blob, for each token of the whole list */
+
+/* A session whose turns leave records: one turn is in flight while it is used here. */
+struct recorder {
+    struct rig *rig;
+    uint32_t conn, tenant;
+    struct session_id session, turn;
+    uint32_t seed; /* of the tokens that it records */
+};
+
+static inline struct reply *record_ask(struct recorder *r, struct request request)
+{
+    rig_request(r->rig, r->conn, &request);
+    return (struct reply *)(uintptr_t)rig_reply_to(r->rig, request.request_id);
+}
+
+static inline void recorder_begin(struct recorder *r)
+{
+    assert_ok(turn_begin(r->rig, r->conn, r->session, &r->turn));
+}
+
+static inline void recorder_end(struct recorder *r)
+{
+    assert_ok(turn_end(r->rig, r->conn, r->turn, 0));
+}
+
+/* What one byte of a section is: of `kind` (a blob's number, or one of these), for its session. */
+enum { BYTES_TOKENS = 100, BYTES_LOGPROBS };
+
+static inline uint8_t *record_byte(const struct recorder *r, const struct record_section *s,
+                                   uint64_t at)
+{
+    uint32_t run = 0;
+
+    if (at >= s->bytes)
+        rig_fail("byte %llu of a section of %llu", (unsigned long long)at,
+                 (unsigned long long)s->bytes);
+    for (; at >= (uint64_t)s->run[run].n * RECORD_PAGE_BYTES; run++)
+        at -= (uint64_t)s->run[run].n * RECORD_PAGE_BYTES;
+    return r->rig->records[r->tenant] + (uint64_t)s->run[run].first * RECORD_PAGE_BYTES + at;
+}
+
+static inline void record_word_put(const struct recorder *r, const struct record_section *s,
+                                   uint64_t i, uint32_t word)
+{
+    memcpy(record_byte(r, s, 4 * i), &word, sizeof word);
+}
+
+static inline uint32_t record_word(const struct recorder *r, const struct record_section *s,
+                                   uint64_t i)
+{
+    uint32_t word;
+
+    memcpy(&word, record_byte(r, s, 4 * i), sizeof word);
+    return word;
+}
+
+static inline uint32_t logprob_bits(uint32_t at)
+{
+    float v = -(float)(at % 977) / 64;
+    uint32_t bits;
+
+    memcpy(&bits, &v, sizeof bits);
+    return bits;
+}
+
+static inline uint8_t blob_byte(const struct recorder *r, uint32_t length, uint64_t at)
+{
+    return (uint8_t)(r->session.slot * 31 + length * 7 + at / 251 + at);
+}
+
+/* Pages for a record of that many tokens, with one blob; all of it written. NULL: refused, and
+ * r->rig->last says why. */
+static inline const struct record_body *record_write(struct recorder *r, uint32_t length,
+                                                     uint64_t blob_bytes)
+{
+    struct request request = {.op = OP_RECORD_PREPARE,
+                              .record_prepare = {.session = r->turn, .length = length}};
+    struct req_record_prepare *p = &request.record_prepare;
+    static struct record_body b;
+    const struct reply *reply;
+
+    p->logprobs = 0;
+    if (blob_bytes) {
+        p->blobs.n = 1;
+        strcpy(p->blobs.v[0].name, "hidden");
+        p->blobs.v[0].bytes = blob_bytes;
+    }
+    reply = record_ask(r, request);
+    if (reply->err != TERN_OK)
+        return NULL;
+    request.record_prepare.logprobs = length - reply->record_prepare.body->from;
+    request.request_id = 0;
+    reply = record_ask(r, request); /* once more: what was prepared before is given back */
+    if (reply->err != TERN_OK)
+        return NULL;
+    b = *reply->record_prepare.body;
+    for (uint32_t i = 0; i < b.from; i++)
+        record_word_put(r, &b.before, i, rig_tokens(r->seed, length)[i]);
+    for (uint32_t i = b.from; i < length; i++) {
+        record_word_put(r, &b.own, i - b.from, rig_tokens(r->seed, length)[i]);
+        record_word_put(r, &b.own, length - b.from + i - b.from, logprob_bits(i));
+    }
+    for (uint64_t i = 0; i < blob_bytes; i++)
+        *record_byte(r, &b.blob[0].at, i) = blob_byte(r, length, i);
+    return &b;
+}
+
+/* The answer; it has to be there. */
+static inline const struct reply *record_put_now(struct recorder *r)
+{
+    const struct reply *reply =
+        record_ask(r, (struct request){.op = OP_RECORD_PUT, .record_put.session = r->turn});
+
+    assert_non_null(reply);
+    return reply;
+}
+
+/* A turn that leaves a record of `length` tokens with a blob of 1,000 B a token. */
+static inline void records_turn(struct recorder *r, uint32_t length)
+{
+    recorder_begin(r);
+    assert_non_null(record_write(r, length, (uint64_t)length * BLOB_TOKEN_BYTES));
+    assert_ok(record_put_now(r)->err);
+    assert_int_equal(r->rig->last->record_put.length, length);
+    recorder_end(r);
+}
+
+/* Within a turn: goes back to what the first n tokens of sequence `seed` begin with. */
+static inline const struct reply *rolls_back(struct recorder *r, uint32_t seed, uint32_t n,
+                                             uint64_t step)
+{
+    const struct reply *reply = record_ask(
+        r, (struct request){
+               .op = OP_RECORD_PREPARE,
+               .record_prepare = {.session = r->turn, .kind = RECORD_ROLLBACK, .length = n}});
+    struct record_section before;
+
+    assert_ok(reply->err);
+    before = reply->record_prepare.body->before;
+    for (uint32_t i = 0; i < n; i++)
+        record_word_put(r, &before, i, rig_tokens(seed, n)[i]);
+    reply = record_ask(
+        r, (struct request){.op = OP_ROLLBACK, .rollback = {.session = r->turn, .step = step}});
+    assert_non_null(reply);
+    return reply;
+}
+
+/* Reads all records, compares every byte of theirs, and returns which have their blobs: bit i. */
+static inline uint32_t records_read(struct recorder *r, uint32_t n, const uint32_t *lengths)
+{
+    const struct reply *reply =
+        record_ask(r, (struct request){.op = OP_RECORD_GET, .record_get.session = r->turn});
+    uint32_t whole = 0;
+
+    assert_ok(reply->err);
+    assert_int_equal(reply->record_get.records, n);
+    assert_int_equal(reply->record_get.n, n);
+    for (uint32_t i = 0; i < n; i++) {
+        const struct record_body *b = &reply->record_get.list[i];
+        uint32_t k = b->length - b->from;
+
+        assert_int_equal(b->length, lengths[i]);
+        assert_int_equal(b->from, i ? lengths[i - 1] : 0);
+        for (uint32_t at = 0; at < k; at++) {
+            assert_int_equal(record_word(r, &b->own, at),
+                             rig_tokens(r->seed, b->length)[b->from + at]);
+            assert_int_equal(record_word(r, &b->own, k + at), logprob_bits(b->from + at));
+        }
+        assert_int_equal(b->nblobs, 1);
+        assert_string_equal(b->blob[0].name, "hidden");
+        if (b->blob[0].dropped) {
+            assert_int_equal(b->blob[0].at.nruns, 0);
+            continue;
+        }
+        whole |= 1u << i;
+        assert_int_equal(b->blob[0].at.bytes, (uint64_t)b->length * BLOB_TOKEN_BYTES);
+        for (uint64_t at = 0; at < b->blob[0].at.bytes; at++)
+            assert_int_equal(*record_byte(r, &b->blob[0].at, at), blob_byte(r, b->length, at));
+    }
+    return whole;
+}
+
+#endif
