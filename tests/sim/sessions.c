@@ -65,8 +65,9 @@ void ask_open(struct sim *w, uint32_t d, uint32_t e)
     s->ns = (uint8_t)pick(w, w->cfg.namespaces);
     if (!space_ready(w, d, g->tenant, s->ns))
         return;
-    ev.request.session_open.pool = m->pool[g->pool].id;
-    ev.request.session_open.ns = namespace_of(s->ns, w->cfg.seed_tokens & 1);
+    ev.request.session_open =
+        (struct req_session_open){.pool = m->pool[g->pool].id,
+                                  .ns = namespace_of(s->ns, w->cfg.seed_tokens & 1)};
     sim_ask(w, d, &ev, "open_answer");
     if (of_tenant >= w->cfg.sessions_max) {
         EXPECT(w->reply->err == TERN_QUOTA || w->reply->err == TERN_BUSY ||
