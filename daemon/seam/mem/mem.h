@@ -37,6 +37,8 @@ struct mem_config {
     bool huge_pages;                   /* try; what was got is in mem_stats */
     uint32_t fault_copy_corrupt_every; /* fault injection: flip one byte in what every so-many-th
                                           copy job writes, before it is hashed; 0: never */
+    bool fault_checks_on_owner;        /* likewise: turn records are looked at where they are asked
+                                          for, so that what the workers are for can be measured */
 };
 
 /* What mem_create will take: of the tenants' regions, of their host tiers, of their record memory,

@@ -472,7 +472,7 @@ void mem_check_record(struct mem *mem, const struct record_job *job)
     check(job->tenant < mem->config.tenants && memory->base);
     check_section(memory, &job->before);
     check_section(memory, &job->own);
-    workers_check_record(mem->workers, job, memory->base);
+    workers_check_record(mem->workers, job, memory->base, mem->config.fault_checks_on_owner);
 }
 
 /* ------------------------------------------------------------------ descriptors and control pages

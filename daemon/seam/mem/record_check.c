@@ -6,8 +6,6 @@
 #define XXH_INLINE_ALL
 #include <xxhash.h>
 
-#include "seam/mem/mem_fault.h"
-
 static_assert(RECORD_PAGE_BYTES % sizeof(uint32_t) == 0, "numbers do not lie across pages");
 
 struct look {
@@ -125,12 +123,13 @@ static void look(void *ctx)
         logprobs(l, &own, job->logprobs);
 }
 
-void record_check(const struct record_job *job, const uint8_t *memory, struct record_checked *ret)
+void record_check(const struct record_job *job, const uint8_t *memory, record_touch *within,
+                  struct record_checked *ret)
 {
     struct look l = {.job = job, .memory = memory, .ret = ret};
 
     *ret = (struct record_checked){.id = job->id};
     XXH3_128bits_reset(&l.state);
-    if (!mem_fault_bytes(look, &l))
+    if (!within(look, &l))
         ret->err = TERN_CORRUPT;
 }

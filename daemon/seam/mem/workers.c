@@ -13,6 +13,8 @@
 
 #include "base/check.h"
 #include "seam/io/own_threads.h"
+#include "seam/mem/mem_fault.h"
+#include "seam/mem/record_check.h"
 #include "seam/mem/workers_job.h"
 
 struct job_list {
@@ -262,7 +264,8 @@ void workers_copy(struct workers *w, struct copy_id id, const struct pool_place 
     pthread_mutex_unlock(&w->lock);
 }
 
-void workers_check_record(struct workers *w, const struct record_job *record, const uint8_t *memory)
+void workers_check_record(struct workers *w, const struct record_job *record, const uint8_t *memory,
+                          bool here)
 {
     struct job *job;
 
@@ -270,7 +273,13 @@ void workers_check_record(struct workers *w, const struct record_job *record, co
     job = job_take(w, JOB_RECORD);
     job->record = *record;
     job->memory = memory;
-    job_start(w, job);
+    if (here) {
+        job->items = job->taken = 1;
+        record_check(&job->record, memory, mem_fault_try, &job->checked);
+        finish_run(w, job, 1, true);
+    } else {
+        job_start(w, job);
+    }
     pthread_mutex_unlock(&w->lock);
 }
 

@@ -39,8 +39,9 @@ void workers_copy(struct workers *w, struct copy_id job, const struct pool_place
                   const struct pool_place *to_place, const struct page_at *from,
                   const struct page_at *to, uint32_t n, uint64_t *sums, uint32_t sums_per_page,
                   bool spoil);
-/* `memory`: the tenant's record memory. */
-void workers_check_record(struct workers *w, const struct record_job *job, const uint8_t *memory);
+/* `memory`: the tenant's record memory. `here`: the caller does it. */
+void workers_check_record(struct workers *w, const struct record_job *job, const uint8_t *memory,
+                          bool here);
 void workers_zero(struct workers *w, struct pool_id pool, const struct pool_place *place);
 
 /* Populates memory with the threads' help before anything is shared; blocks until done. False: no

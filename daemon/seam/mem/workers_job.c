@@ -251,7 +251,7 @@ bool job_run(struct job *job, uint64_t first, uint64_t n)
     bool ok = true;
 
     if (job->kind == JOB_RECORD) {
-        record_check(&job->record, job->memory, &job->checked);
+        record_check(&job->record, job->memory, mem_fault_bytes, &job->checked);
         return true;
     }
     if (of_units(job))

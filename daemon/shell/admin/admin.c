@@ -385,6 +385,7 @@ static void status_shell(const struct admin_ctx *ctx, struct text_out *out)
     text_object(out, "fault_injection");
     text_u64(out, "corrupt_pages", ctx->config->fault_corrupt_pages);
     text_u64(out, "copy_corrupt_every", ctx->config->fault_copy_corrupt_every);
+    text_bool(out, "checks_on_owner", ctx->config->fault_checks_on_owner);
     text_object_end(out);
 }
 

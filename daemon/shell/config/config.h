@@ -115,6 +115,7 @@ struct config {
 
     uint32_t fault_corrupt_pages;      /* fault injection, see xfer_config */
     uint32_t fault_copy_corrupt_every; /* the same, see mem_config */
+    bool fault_checks_on_owner;
     bool check_only; /* --check-config: see preflight.h, print what is in force and exit */
 };
 

@@ -172,6 +172,9 @@ const struct setting config_settings[] = {
     COUNT("faults", "copy_corrupt_every", "fault-copy-corrupt-every", fault_copy_corrupt_every, 0,
           COUNT_MAX, "0",
           "Fault injection: flip one byte in every so-many-th copy between the tiers; 0: never"),
+    PLAIN("faults", "checks_on_owner", "fault-checks-on-owner", VALUE_BOOL, fault_checks_on_owner,
+          "false",
+          "Fault injection: the owner thread looks at turn records, as if there were no workers"),
 };
 
 const size_t config_settings_n = sizeof config_settings / sizeof *config_settings;

@@ -31,7 +31,7 @@ struct setting {
     const char *doc;
 };
 
-#define SETTINGS_MAX  64
+#define SETTINGS_MAX  72
 #define TENANT_FIELDS 11
 #define PEER_FIELDS   4 /* and the list of tenants */
 #define COUNT_MAX     (1u << 28)

@@ -11,6 +11,7 @@
 #include <string.h>
 
 #include "base/hash.h"
+#include "seam/mem/mem_fault.h"
 #include "seam/mem/record_check.h"
 
 #define SETTLE_ROUNDS_MAX 100000
@@ -614,7 +615,7 @@ static void complete_at(struct rig *rig, uint32_t at)
         break;
     case RIG_RECORD:
         event.kind = EV_RECORD_CHECKED;
-        record_check(&job.record, rig->records[job.record.tenant], &event.checked);
+        record_check(&job.record, rig->records[job.record.tenant], mem_fault_bytes, &event.checked);
         break;
     case RIG_MSG:
         target = rig->link[job.link].rig;
