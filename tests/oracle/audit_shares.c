@@ -105,9 +105,13 @@ static void count_transfers(const struct core *c, struct count *n)
 
     for (uint32_t i = 0; i < c->limits.resets; i++)
         n->used[SHARE_RESETS][reset_at(c, i)->tenant] += reset_at(c, i)->state != RESET_EMPTY;
-    for (uint32_t i = 0; i < c->limits.turn_records; i++)
-        n->used[SHARE_TURN_RECORDS][turn_record_at(c, i)->tenant] +=
-            turn_record_at(c, i)->state != TURN_RECORD_EMPTY;
+    for (uint32_t i = 0; i < c->limits.turn_records; i++) {
+        const struct turn_record *r = turn_record_at(c, i);
+
+        n->used[SHARE_TURN_RECORDS][r->tenant] += r->state != TURN_RECORD_EMPTY;
+        n->used[SHARE_RECORD_JOBS][r->tenant] +=
+            r->state == TURN_RECORD_CHECKING || r->state == TURN_RECORD_LEAVING;
+    }
     for (uint32_t i = 0; i < c->limits.pulls; i++) {
         const struct pull *p = pull_at(c, i);
 

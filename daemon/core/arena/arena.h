@@ -261,7 +261,8 @@ struct session {
     uint32_t rolled;          /* records that were rolled back since the last append (M3) */
     uint32_t blobs_kept;      /* M1: of the last so many records; 0: of all */
     uint32_t records_lent;    /* 1: the turn in flight was told pages of records */
-    uint32_t records_exposed; /* 1: so was one that never ended: what goes is HELD */
+    uint32_t records_exposed; /* tokens that were recorded when such a turn ended without saying
+                                 so: what goes of their records is HELD */
     uint32_t zero;
     uint64_t last_use_ns;
     uint64_t ref_since_ns;

@@ -28,6 +28,8 @@ struct tenant_config;
     X(SESSIONS, sessions, TENANT, "sessions", "close some")                                        \
     X(RETIRES, retires, TENANT, "releases that wait for a step", "wait until a step has passed")   \
     X(TURN_RECORDS, turn_records, TENANT, "turn records", "close sessions, or roll them back")     \
+    X(RECORD_JOBS, record_jobs, TENANT, "turn records that are looked at",                         \
+      "repeat it in a moment")                                                                     \
     X(RESETS, resets, TENANT, "resets that not all peers have heard of",                           \
       "nothing was reset: connect the peers or take them out of the configuration")                \
     X(NAMESPACES, namespaces, TENANT, "namespaces", "close sessions")                              \

@@ -177,12 +177,17 @@ void record_hold(struct core *c, struct turn_record *r, struct engine *e)
     touch(c);
 }
 
+bool record_exposed(const struct core *c, const struct turn_record *r)
+{
+    return r->body.from < session_at(c, r->session)->records_exposed;
+}
+
 void session_records_turn_over(struct core *c, struct session *s, bool ended)
 {
     struct turn_record *r = s->prepared == NONE ? NULL : turn_record_at(c, s->prepared);
 
-    if (!ended && s->records_lent)
-        s->records_exposed = 1;
+    if (!ended && s->records_lent && s->records.n > 0)
+        s->records_exposed = turn_record_at(c, record_list_last(c, &s->records))->body.length;
     s->records_lent = 0;
     if (!r)
         return;
@@ -204,7 +209,7 @@ bool session_record_drop(struct core *c, struct session *s)
         return false;
     r = turn_record_at(c, s->records.head);
     c->visits += 1 + r->pages / 64;
-    if (s->records_exposed)
+    if (record_exposed(c, r))
         record_hold(c, r, engine_at(c, s->engine));
     else
         record_free(c, r);

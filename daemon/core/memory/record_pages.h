@@ -20,6 +20,8 @@ struct turn_record *record_take(struct core *c, struct session *s);
 void record_free(struct core *c, struct turn_record *r);
 /* Likewise, but its pages stay until the engine has ended: somebody may still touch them. */
 void record_hold(struct core *c, struct turn_record *r, struct engine *e);
+/* One of its session's: a turn that never ended may have been told its pages. */
+bool record_exposed(const struct core *c, const struct turn_record *r);
 /* Its turn is over. `ended`: by a TurnEnd, so that nobody writes what is prepared. */
 void session_records_turn_over(struct core *c, struct session *s, bool ended);
 /* The next of what a session that closes, or an engine that ends, has; false: there is none. */

@@ -184,10 +184,8 @@ static enum tern_err check_ready(const struct core *c, const struct session *s,
                             "write its tokens, roll back");
     if (turn_record_at(c, s->prepared)->state != TURN_RECORD_PREPARED)
         return refuse(ret, TERN_BUSY, "it is looked at already: wait for that answer");
-    if (c->checks.n >= c->limits.record_jobs)
-        return refuse(ret, TERN_BUSY,
-                      "as many turn records are looked at as may be (limits.record_jobs): repeat "
-                      "it in a moment");
+    if (share_room(c, SHARE_RECORD_JOBS, engine_at(c, s->engine)->tenant) == 0)
+        return refuse(ret, TERN_BUSY, share_refused(SHARE_RECORD_JOBS));
     return TERN_OK;
 }
 
@@ -199,6 +197,7 @@ static void check_begin(struct core *c, struct actions *out, struct call *call, 
     struct record_job *job = &out->checks[0];
 
     turn_record_state_move(&r->state, TURN_RECORD_CHECKING);
+    share_take(c, SHARE_RECORD_JOBS, r->tenant);
     record_list_push(c, &c->checks, s->prepared);
     r->conn = call->req->conn;
     r->request_id = call->req->request_id;
@@ -261,7 +260,7 @@ static void strip(struct core *c, struct session *s)
     r = turn_record_at(c, at);
     for (uint32_t i = 0; i < r->body.nblobs; i++) {
         r->body.blob[i].dropped = 1;
-        if (!s->records_exposed) /* else its pages go with the record */
+        if (!record_exposed(c, r)) /* else its pages go with the record */
             section_free(c, r, &r->body.blob[i].at);
     }
 }
@@ -312,6 +311,8 @@ static struct outcome roll_back(struct core *c, struct actions *out, struct sess
     uint32_t behind, at, length;
     struct outcome table = {TERN_OK, ""};
 
+    if (found->nhashes == 0 || found->nhashes - 1 > s->records.n)
+        return (struct outcome){TERN_INTERNAL, "the stored list has changed under the rollback"};
     behind = behind_prompt(c, s, r, found);
     if (behind > rollback_left(s))
         return (struct outcome){TERN_INVALID,
@@ -328,7 +329,7 @@ static struct outcome roll_back(struct core *c, struct actions *out, struct sess
     for (uint32_t i = 0; i < behind; i++) {
         struct turn_record *last = last_of(c, s);
 
-        if (s->records_exposed)
+        if (record_exposed(c, last))
             record_hold(c, last, engine_at(c, s->engine));
         else
             record_free(c, last);
@@ -396,6 +397,7 @@ void record_checked(struct core *c, struct actions *out, const struct record_che
     if (r->gen != found->id.gen ||
         (r->state != TURN_RECORD_CHECKING && r->state != TURN_RECORD_LEAVING))
         return;
+    share_put(c, SHARE_RECORD_JOBS, r->tenant);
     s = taker(c, r);
     outcome = take(c, out, s, r, found);
     tell(c, out, s, r, found, outcome);
