@@ -284,6 +284,22 @@ TEST(records_that_are_looked_at_are_limited)
     assert_ok(record_put_now(&other)->err); /* what was prepared is still there */
 }
 
+/* M3: the one that a second rollback would reach has its blob, where there were no more, and may go
+ * no more than any other. */
+TEST(records_rolled_back_count_since_the_last_append)
+{
+    static const uint32_t lengths[] = {10};
+    struct stand t = stand();
+
+    records_turn(&t.r, 10);
+    records_turn(&t.r, 30);
+    recorder_begin(&t.r);
+    assert_ok(rolls_back(&t.r, 1, 29, 0)->err);
+    assert_err(TERN_INVALID, rolls_back(&t.r, 1, 9, 0)->err);
+    assert_int_equal(records_read(&t.r, 1, lengths), 1);
+    recorder_end(&t.r);
+}
+
 /* M9: what failed is not recorded. */
 TEST(records_of_a_turn_that_puts_none_stay_as_they_are)
 {
