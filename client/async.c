@@ -196,6 +196,7 @@ enum tern_err tern_poll(struct tern *t, struct tern_answer *ret)
     t->nresults = 0;
     if (client_socket_wants_write(&t->socket))
         (void)client_socket_send(&t->socket);
+    pending_end_turns(t);
     if (hand_out_kept(t, ret) == TERN_OK)
         return TERN_OK;
     for (;;) {

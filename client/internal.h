@@ -10,7 +10,7 @@
  *   words         why a request was refused
  *   call          one request and its answer
  *   async         submitting and polling
- *   request, ops, batch, session, pool, subscribe, chain    the calls of tern.h
+ *   request, ops, batch, session, turn, pool, subscribe, chain    the calls of tern.h
  *   tern          connecting and leaving
  *
  * A request id is a running number << 8 | slot: the slot is the place in `pending` of a submitted
@@ -36,6 +36,7 @@
 #define DEVICE_NAME_MAX 47 /* bytes */
 
 #define SESSION_TOKENS_MOST (1u << 22)
+#define UNHELD_MAX          64 /* turns that wait for room in the send buffer, to be ended */
 
 #define LEAVE_DEADLINE_MS 1000 /* how long tern_destroy waits for the daemon to take note */
 
@@ -106,6 +107,9 @@ struct tern {
     struct pending pending[TERN_INFLIGHT_MAX];
     uint64_t pending_free; /* bit i: slot i is PENDING_FREE */
     uint8_t kept_head, kept_tail;
+
+    uint64_t unheld[UNHELD_MAX]; /* turns that were begun for nobody, and are not ended yet */
+    uint32_t nunheld;
 };
 
 struct tern_pool {
@@ -185,9 +189,11 @@ struct pending *pending_find(struct tern *t, const struct frame_header *h);
 /* A frame that no synchronous call waits for: keeps the answer of a submitted request, or drops
  * it. */
 void pending_take(struct tern *t, const struct frame_header *h, const uint8_t *body);
-/* The answer to a call that ran into its deadline is dropped; what was never asked for ends the
- * connection. */
+/* The answer to a call that ran into its deadline is dropped, and a turn that it brought is ended;
+ * what was never asked for ends the connection. */
 void pending_drop(struct tern *t, const struct frame_header *h, const uint8_t *body);
+/* Ends the turns that came for nobody, as far as there is room to say so. */
+void pending_end_turns(struct tern *t);
 /* Takes the slot of the oldest answer that was kept off their list; NO_SLOT: there is none. */
 uint32_t pending_kept(struct tern *t);
 

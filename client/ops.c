@@ -84,10 +84,3 @@ enum tern_err tern_abort(struct tern *t, tern_session s, uint64_t step, uint32_t
     return do_op(t, &(struct client_op){.kind = CLIENT_ABORT, .session = s, .step = step},
                  deadline_ms, ret);
 }
-
-enum tern_err tern_session_close(struct tern *t, tern_session s, uint64_t step,
-                                 uint32_t deadline_ms, struct tern_result *ret)
-{
-    return do_op(t, &(struct client_op){.kind = CLIENT_CLOSE, .session = s, .step = step},
-                 deadline_ms, ret);
-}

@@ -69,6 +69,46 @@ static bool brought_fds(struct tern *t, const struct frame_header *h, const uint
     return !reply->status || !reply->status->err;
 }
 
+/* False: there is no room for it now. */
+static bool end_turn(struct tern *t, uint64_t turn)
+{
+    Tern__Wire__TurnEnd m =
+        TERN__WIRE__TURN_END__INIT; /* nobody had it: no step touched anything */
+    struct outgoing o;
+
+    if (send_room(t, message_size(&m.base), &o) != TERN_OK)
+        return false;
+    put_whole(&o.body, &m.base);
+    send_queue(t, &o, FRAME_TURN_END, new_id(t, ID_SYNC), turn);
+    return true;
+}
+
+void pending_end_turns(struct tern *t)
+{
+    while (t->nunheld > 0 && end_turn(t, t->unheld[t->nunheld - 1]))
+        t->nunheld--;
+}
+
+/* The caller of TurnBegin has gone on. Where there are too many such turns, the connection ends,
+ * and they with it. */
+static void drop_turn(struct tern *t, const struct frame_header *h, const uint8_t *body)
+{
+    const Tern__Wire__TurnBeginReply *reply;
+    const ProtobufCMessage *msg;
+
+    if (wire_decode(&t->budget, h->type, body, h->length, &msg) != TERN_OK ||
+        t->nunheld == UNHELD_MAX) {
+        client_socket_lose(&t->socket);
+        return;
+    }
+    reply = (const Tern__Wire__TurnBeginReply *)msg;
+    if (reply->status && reply->status->err)
+        return;
+    t->unheld[t->nunheld++] = reply->turn;
+    pending_end_turns(t);
+    (void)client_socket_send(&t->socket);
+}
+
 void pending_drop(struct tern *t, const struct frame_header *h, const uint8_t *body)
 {
     bool asked =
@@ -78,6 +118,8 @@ void pending_drop(struct tern *t, const struct frame_header *h, const uint8_t *b
         client_socket_lose(&t->socket);
         return;
     }
+    if (h->type == FRAME_TURN_BEGIN_REPLY)
+        drop_turn(t, h, body);
     if (h->type == FRAME_POOL_MAP_REPLY && t->socket.fds_expected > 0) {
         t->socket.fds_expected--;
         if (brought_fds(t, h, body))

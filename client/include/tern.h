@@ -56,8 +56,8 @@ extern "C" {
 struct tern;      /* a connection; it lives on the heap, and tern_destroy frees it */
 struct tern_pool; /* a mapped pool; its connection owns it */
 
-/* The handle of a session. The session belongs to the engine, and the handle is valid on each
- * connection of that engine. */
+/* The handle of a session, or of a turn of one (tern_turn_begin). The session belongs to the
+ * engine, and the handle is valid on each connection of that engine. */
 typedef uint64_t tern_session;
 
 /* ---- errors ----
@@ -66,11 +66,11 @@ typedef uint64_t tern_session;
  * own. Besides, any function may return these:
  *   DAEMON_LOST, TIMED_OUT, MALFORMED   see above.
  *   INVALID    An argument is out of range. Correct it.
- *   BUSY       A limit on concurrent work is reached, or not every rank of the engine has joined
- *              yet. Repeat the call after a pause.
+ *   BUSY       A limit on concurrent work is reached, a turn of the session is in flight, or not
+ *              every rank of the engine has joined yet. Repeat the call after a pause.
  *   QUOTA      A limit of the tenant is reached. Release something, or have the limit raised.
- *   GONE       The handle names something that was closed, or a process of this engine died. Drop
- *              the handle; after a death, restart the engine.
+ *   GONE       The handle names something that was closed or has ended, or a process of this engine
+ *              died. Drop the handle; after a death, restart the engine.
  *   INTERNAL   This process has no memory. */
 
 /* What the error means, as a static text. Never NULL. Any thread may call it. */
@@ -395,7 +395,7 @@ TERN_API enum tern_err tern_match(struct tern *t, tern_session s, const struct t
  *   tern_abort, in a turn  (always)           0          0              0            of the last
  *                                                                                    finished turn
  *   tern_abort, no turn    (always)           C          W              A            T
- *   tern_session_close     (always)           the handle is GONE
+ *   tern_session_close     no turn in flight  the handle is GONE
  *   tern_retract, DROP     no fetch under way C          C              C; away      T
  *   tern_retract, HOST     no fetch under way C          W              A; away      T
  *   tern_recover           away               C          what is there  as written   T
@@ -442,9 +442,47 @@ TERN_API enum tern_err tern_snapshot_release(struct tern *t, tern_session s, uin
  * dropped: list, lengths and table stay as tern_finish left them. */
 TERN_API enum tern_err tern_abort(struct tern *t, tern_session s, uint64_t step,
                                   uint32_t deadline_ms, struct tern_result *ret);
-/* Ends the session. Its committed prefix stays in the tree for others, as long as there is room. */
+/* Ends the session. Its committed prefix stays in the tree for others, as long as there is room.
+ * Of *ret only err is filled in. While a turn is in flight, the session's own handle is GONE at
+ * once, and the call waits for the end of that turn. What the session held is free when the steps
+ * that both of them named have passed. If deadline_ms passes first, the close still waits in the
+ * daemon. The turn's handle closes the session at once. (tern_batch_session_close by the session's
+ * own handle does not wait: it is BUSY.)
+ *   BUSY  The turn ended without tern_turn_end, so nobody knows what it had in flight. The session
+ *         is open as before: close it by the last step that may touch its pages. */
 TERN_API enum tern_err tern_session_close(struct tern *t, tern_session s, uint64_t step,
                                           uint32_t deadline_ms, struct tern_result *ret);
+
+/* ---- turns: two requests race on one session ----
+ *
+ * An engine may have several clients for one conversation: a user who sends again before the answer
+ * is there, or an agent that asks twice. A turn is what one of them does with the session while
+ * nobody else can use it. A single scheduler that runs one request of a session after the other
+ * begins no turn, and uses the session's own handle all the time. */
+
+/* Claims the session. *ret is the turn's handle: use it as the session, in every call and on every
+ * connection of the engine, until the turn ends. Meanwhile the session's own handle is BUSY at
+ * once, before any work is done. The turn ends by tern_turn_end, at deadlines.turn_ms of the
+ * daemon's configuration, with the connection that began it, with the engine, and when the session
+ * is closed. From then on the turn's handle is GONE, so a call that comes late releases nothing.
+ * The end changes nothing but who may use the session: pages, lengths and what is under way stay.
+ *
+ * After TIMED_OUT the turn may begin all the same, for nobody. The library ends it when the answer
+ * comes late, in whatever call on this connection comes next (tern_poll is one). Where no such call
+ * comes, or no answer, deadlines.turn_ms ends it.
+ *   BUSY      Another turn of this session is in flight. Wait for that, or answer your client so.
+ *   GONE      The session was closed, or is to be closed when the turn in flight has ended.
+ *   CONFLICT  This is the handle of a turn. */
+TERN_API enum tern_err tern_turn_begin(struct tern *t, tern_session s, uint32_t deadline_ms,
+                                       tern_session *ret);
+/* Ends the turn. `step` is the last step that may touch the session's pages, or TERN_STEP_NONE: no
+ * page that the session gives back, at a close or an abort, is free before that step has passed.
+ * Only whoever has the turn's handle can end it. The call may be repeated: then it is GONE.
+ *   GONE     The turn has ended already, or the session was closed.
+ *   BUSY     This is the session's own handle, and a turn is in flight.
+ *   INVALID  This is the session's own handle, and no turn is in flight. */
+TERN_API enum tern_err tern_turn_end(struct tern *t, tern_session turn, uint64_t step,
+                                     uint32_t deadline_ms);
 
 /* The operations of one scheduler iteration, in order, for one request to the daemon. A batch
  * belongs to its connection; destroy it before that. */

@@ -51,6 +51,7 @@ static void write_config(const struct daemon *d, const char *node, const char *o
     write_deadline(f, "slow_reader_ms", rig_deadlines.slow_reader_ms);
     write_deadline(f, "step_alarm_ms", rig_deadlines.step_alarm_ms);
     write_deadline(f, "tls_handshake_ms", rig_deadlines.tls_handshake_ms);
+    write_deadline(f, "turn_ms", rig_deadlines.turn_ms);
     fprintf(f, "tenants:\n  - name: t0\n    socket: %s\n    memory: 16M\n    conns_max: %d\n",
             d->socket, RIG_CONNS_MAX);
     if (other)

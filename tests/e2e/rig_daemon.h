@@ -57,7 +57,7 @@
 
 /* Of daemons that are started from now on; 0: the daemon's own, which a test does not run into. */
 struct rig_deadlines {
-    uint32_t partial_frame_ms, slow_reader_ms, step_alarm_ms, tls_handshake_ms;
+    uint32_t partial_frame_ms, slow_reader_ms, step_alarm_ms, tls_handshake_ms, turn_ms;
 };
 extern struct rig_deadlines rig_deadlines;
 

@@ -25,7 +25,7 @@ from .errors import (
     Unsupported,
 )
 from .layout import ExtraKey, Group, Namespace
-from .session import Batch, BatchFailed, Copy, Op, Result, Retracted, Session
+from .session import Batch, BatchFailed, Copy, Op, Result, Retracted, Session, Turn
 
 
 def connect(path: str, *, deadline_ms: int = 0) -> Connection:
@@ -73,6 +73,7 @@ __all__ = [
     "Shortage",
     "TernError",
     "TimedOut",
+    "Turn",
     "Unsupported",
     "connect",
     "version",

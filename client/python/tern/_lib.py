@@ -208,6 +208,8 @@ _CALLS: dict[str, tuple[object, list[object]]] = {
     "tern_snapshot_release": (ct.c_int, [_P, u64, u32, _RESULT]),
     "tern_abort": (ct.c_int, [_P, u64, u64, u32, _RESULT]),
     "tern_session_close": (ct.c_int, [_P, u64, u64, u32, _RESULT]),
+    "tern_turn_begin": (ct.c_int, [_P, u64, u32, ct.POINTER(u64)]),
+    "tern_turn_end": (ct.c_int, [_P, u64, u64, u32]),
     "tern_batch_create": (ct.c_int, [_P, ct.POINTER(_P)]),
     "tern_batch_destroy": (None, [_P]),
     "tern_batch_clear": (None, [_P]),

@@ -252,8 +252,16 @@ class Session:
         self._forget()
         return self._do(lib.tern_recover, deadline_ms)
 
+    def turn(self, *, deadline_ms: int = 0) -> Turn:
+        """For `with session.turn() as turn:`, where several clients race on one session."""
+        return Turn(self, deadline_ms)
+
     def close(self, *, step: int, deadline_ms: int = 0) -> None:
-        self._do(lib.tern_session_close, deadline_ms, self._named(step))
+        """Ends the session, where a turn of it is in flight when that has ended."""
+        r, c = _lib.Result(), self.connection
+        named, ms = self._named(step), milliseconds(deadline_ms)
+        c._check(lib.tern_session_close(c._p, self.handle, named, ms, ct.byref(r)))
+        self._take(r)  # nothing is left
         self.open = False
 
     def __enter__(self) -> Session:
@@ -268,6 +276,44 @@ class Session:
             self.close(step=self._last_step)
         except (Gone, DaemonLost):
             self.open = False  # it ended with its engine or its daemon
+
+
+class Turn(Session):
+    """The session for one client, from the beginning of a `with` block to its end: Busy is raised at
+    once while another turn is in flight, and for whoever uses the session itself meanwhile. The turn
+    is used like the session, also in batches and by Async, and shares all that it keeps: its table,
+    its lengths. It ends at the highest step that was named to the session, so name the step of each
+    kernel that touches its pages.
+
+    handle: the turn's number; the session keeps its own
+    """
+
+    __slots__ = ("_deadline_ms", "_turn")
+
+    def __init__(self, session: Session, deadline_ms: int) -> None:
+        self.__dict__ = session.__dict__
+        self._deadline_ms, self._turn = milliseconds(deadline_ms), session.handle
+
+    @property
+    def handle(self) -> int:  # type: ignore[override]
+        return self._turn
+
+    def __enter__(self) -> Turn:
+        turn, c = ct.c_uint64(), self.connection
+        c._check(lib.tern_turn_begin(c._p, self._turn, self._deadline_ms, ct.byref(turn)))
+        self._turn = turn.value
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        if not self.open:
+            return  # the turn closed the session
+        try:
+            c = self.connection
+            c._check(lib.tern_turn_end(c._p, self._turn, self._last_step, self._deadline_ms))
+        except (Gone, DaemonLost):
+            pass  # it ended by itself: at its deadline, or with its session
 
 
 _GONE = 9

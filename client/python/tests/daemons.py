@@ -44,7 +44,7 @@ peers:
 tenants:
   - name: lm
     socket: {here}/lm.sock
-    memory: 8M
+    memory: 16M
     host_memory: 8M
 """
     )

@@ -79,6 +79,32 @@ def test_a_fetch_is_cancelled_by_its_session(daemons: tuple[Daemon, Daemon]) -> 
     asyncio.run(run())
 
 
+def test_turns_keep_tasks_apart(daemons: tuple[Daemon, Daemon]) -> None:
+    async def run() -> None:
+        with tern.connect(daemons[0].socket) as c:
+            pool = c.join(next(names)).open_pool([KV], bytes=POOL)
+            aio = tern.Async(c)
+            s = pool.session(ns("aio-turns"))
+
+            async def client(tokens: int) -> bool:
+                try:
+                    with s.turn() as turn:
+                        await asyncio.sleep(0)
+                        return (await aio.match(turn, range(tokens))).tokens == tokens
+                except tern.Busy:
+                    return False
+
+            assert list(await asyncio.gather(client(20), client(30), client(40))) == [True, False, False]
+            assert await client(50) and s.tokens == 50
+            with s.turn(), pytest.raises(tern.Busy):
+                await aio.match(s, range(60))
+            aio.close()
+            s.close(step=tern.STEP_NONE)
+            pool.close()
+
+    asyncio.run(run())
+
+
 def test_a_daemon_that_is_lost_ends_what_waits(daemons: tuple[Daemon, Daemon]) -> None:
     async def run() -> None:
         with tern.connect(daemons[0].socket) as c:

@@ -334,6 +334,50 @@ def test_tokens_are_32_bit_ids(engine: tern.Engine) -> None:
     pool.close()
 
 
+def test_a_turn_has_the_session_for_itself(engine: tern.Engine) -> None:
+    pool = engine.open_pool([KV], bytes=POOL)
+    s, batch = pool.session(ns("turns")), engine.batch()
+    with s.turn() as turn:
+        turn.match(range(40))
+        turn.extend(written=40, allocated=44)
+        with batch:
+            batch.extend(turn, allocated=48)
+        assert s.allocated == 48 and list(s.table("kv")) == list(turn.table("kv")) and turn.handle != s.handle
+        with pytest.raises(tern.Busy, match="a turn of this session is in flight"):
+            s.extend(allocated=64)
+        with pytest.raises(tern.Busy, match="a turn of this session is in flight"), s.turn():
+            raise AssertionError("two turns at once")
+        with pytest.raises(tern.Conflict, match="end that turn first"), turn.turn():
+            raise AssertionError("a turn within a turn")
+        turn.rewind(32, step=9)
+    s.extend(allocated=48)
+    with pytest.raises(tern.Gone):
+        turn.extend(allocated=64)
+    assert s.allocated == 48
+    s.close(step=tern.STEP_NONE)
+    with pool.session(ns("turns")) as other:
+        other.match(())
+        with pytest.raises(tern.Exhausted) as told:
+            other.extend(allocated=POOL)
+        assert told.value.until_step == 9 and told.value.shortage.retiring == 4  # the turn ended at 9
+    pool.close()
+
+
+def test_a_turn_ends_with_its_block_whatever_happened(engine: tern.Engine) -> None:
+    pool = engine.open_pool([KV], bytes=POOL)
+    with pool.session(ns("ends")) as s:
+        with pytest.raises(ZeroDivisionError), s.turn():
+            raise ZeroDivisionError
+        with s.turn() as turn, pytest.raises(tern.Invalid):
+            turn.rewind(99, step=tern.STEP_NONE)
+        with s.turn() as turn:
+            turn.close(step=tern.STEP_NONE)
+        assert not s.open and s.allocated == 0
+        with pytest.raises(tern.Gone), s.turn():
+            raise AssertionError("a turn of a session that is closed")
+    pool.close()
+
+
 def test_batches_tell_each_operation_apart(engine: tern.Engine) -> None:
     pool = engine.open_pool([KV], bytes=POOL)
     batch = engine.batch()
