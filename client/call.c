@@ -177,6 +177,23 @@ enum tern_err call_answer(struct tern *t, struct call *call, const ProtobufCMess
     return take_status(t, *ret);
 }
 
+enum tern_err call_answer_fds(struct tern *t, struct call *call, int *ret_fds, uint32_t n,
+                              const ProtobufCMessage **ret)
+{
+    enum tern_err err;
+
+    t->socket.fds_expected++;
+    err = call_answer(t, call, ret);
+    /* Without an answer its descriptors are still to come; pending.c drops them then. */
+    if (err == TERN_TIMED_OUT)
+        return err;
+    t->socket.fds_expected--;
+    if (err == TERN_OK && client_socket_take_fds(&t->socket, ret_fds, n) != TERN_OK)
+        err = set_error(t, TERN_MALFORMED, "the answer came without its descriptors");
+    client_socket_drop_fds(&t->socket);
+    return err;
+}
+
 enum tern_err call_whole(struct tern *t, uint16_t type, uint64_t session,
                          const ProtobufCMessage *msg, uint32_t deadline_ms,
                          const ProtobufCMessage **ret)

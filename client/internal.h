@@ -10,7 +10,7 @@
  *   words         why a request was refused
  *   call          one request and its answer
  *   async         submitting and polling
- *   request, ops, batch, session, turn, pool, subscribe, chain    the calls of tern.h
+ *   request, ops, batch, session, turn, pool, record, subscribe, chain    the calls of tern.h
  *   tern          connecting and leaving
  *
  * A request id is a running number << 8 | slot: the slot is the place in `pending` of a submitted
@@ -36,7 +36,8 @@
 #define DEVICE_NAME_MAX 47 /* bytes */
 
 #define SESSION_TOKENS_MOST (1u << 22)
-#define UNHELD_MAX          64 /* turns that wait for room in the send buffer, to be ended */
+#define UNHELD_MAX          64     /* turns that wait for room in the send buffer, to be ended */
+#define RECORD_PAGE         16384u /* bytes of a page of the record memory */
 
 #define LEAVE_DEADLINE_MS 1000 /* how long tern_destroy waits for the daemon to take note */
 
@@ -92,6 +93,7 @@ struct tern {
     uint32_t rank;
     uint64_t last_step; /* that tern_done_step published: it never goes back */
     struct tern_pool *pools;
+    struct tern_records *records;
     int bell; /* owned, -1 until a pool was mapped: written to, it wakes the daemon */
 
     struct budget budget; /* decodes what is not on the hot path */
@@ -118,6 +120,13 @@ struct tern_pool {
     uint8_t *base;
     uint64_t bytes;
     uint8_t *control;
+};
+
+struct tern_records {
+    struct tern *owner;
+    struct tern_records *next;
+    uint8_t *base;
+    uint64_t bytes;
 };
 
 /* ---- send.c ---- */
@@ -239,6 +248,10 @@ enum tern_err call_wait(struct tern *t, struct call *call, const uint8_t **ret_b
 /* The same, decoded, its status taken: the error is the daemon's. The message is borrowed until the
  * next call. */
 enum tern_err call_answer(struct tern *t, struct call *call, const ProtobufCMessage **ret);
+/* The same for an answer that brings n descriptors: with OK they are the caller's, and else they
+ * are closed. */
+enum tern_err call_answer_fds(struct tern *t, struct call *call, int *ret_fds, uint32_t n,
+                              const ProtobufCMessage **ret);
 /* start, put and answer in one. */
 enum tern_err call_whole(struct tern *t, uint16_t type, uint64_t session,
                          const ProtobufCMessage *msg, uint32_t deadline_ms,
@@ -260,5 +273,12 @@ enum tern_err async_quick(struct tern *t, const struct quick_request *q, struct 
 /* ---- pool.c ---- */
 
 void pool_unmap_all(struct tern *t);
+/* Maps memory of the daemon, for this process alone and not for its children. MALFORMED: the
+ * descriptor does not hold that range. */
+enum tern_err map_shared(int fd, uint64_t offset, uint64_t bytes, uint8_t **ret);
+
+/* ---- record.c ---- */
+
+void records_unmap_all(struct tern *t);
 
 #endif

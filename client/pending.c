@@ -60,13 +60,14 @@ struct pending *pending_find(struct tern *t, const struct frame_header *h)
 /* A refusal brings no descriptors: those that are here belong to a frame behind it. */
 static bool brought_fds(struct tern *t, const struct frame_header *h, const uint8_t *body)
 {
-    const Tern__Wire__PoolMapReply *reply;
     const ProtobufCMessage *msg;
+    const Tern__Wire__Status *status;
 
     if (wire_decode(&t->budget, h->type, body, h->length, &msg) != TERN_OK)
         return true;
-    reply = (const Tern__Wire__PoolMapReply *)msg;
-    return !reply->status || !reply->status->err;
+    status = h->type == FRAME_POOL_MAP_REPLY ? ((const Tern__Wire__PoolMapReply *)msg)->status
+                                             : ((const Tern__Wire__RecordMapReply *)msg)->status;
+    return !status || !status->err;
 }
 
 /* False: there is no room for it now. */
@@ -121,7 +122,8 @@ void pending_drop(struct tern *t, const struct frame_header *h, const uint8_t *b
     }
     if (h->type == FRAME_TURN_BEGIN_REPLY)
         drop_turn(t, h, body);
-    if (h->type == FRAME_POOL_MAP_REPLY && t->socket.fds_expected > 0) {
+    if ((h->type == FRAME_POOL_MAP_REPLY || h->type == FRAME_RECORD_MAP_REPLY) &&
+        t->socket.fds_expected > 0) {
         t->socket.fds_expected--;
         if (brought_fds(t, h, body))
             client_socket_drop_fds(&t->socket);

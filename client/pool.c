@@ -106,7 +106,7 @@ static bool fd_holds(int fd, uint64_t offset, uint64_t bytes)
            (uint64_t)st.st_size >= offset + bytes;
 }
 
-static enum tern_err map_shared(int fd, uint64_t offset, uint64_t bytes, uint8_t **ret)
+enum tern_err map_shared(int fd, uint64_t offset, uint64_t bytes, uint8_t **ret)
 {
     void *at;
 
@@ -162,15 +162,11 @@ out_region:
 }
 
 /* The answer's descriptors are closed whatever happens: a mapping does not need them. */
-static enum tern_err map_answer(struct tern *t, const Tern__Wire__PoolMapReply *reply,
-                                struct tern_pool *pool)
+static enum tern_err map_answer(struct tern *t, const int fds[FDS],
+                                const Tern__Wire__PoolMapReply *reply, struct tern_pool *pool)
 {
-    enum tern_err err;
-    int fds[FDS];
+    enum tern_err err = map_both(t, fds, reply, pool);
 
-    if (client_socket_take_fds(&t->socket, fds, FDS) != TERN_OK)
-        return set_error(t, TERN_MALFORMED, "the answer came without its three descriptors");
-    err = map_both(t, fds, reply, pool);
     close(fds[FD_REGION]);
     close(fds[FD_CONTROL]);
     if (err == TERN_OK && t->bell < 0)
@@ -200,6 +196,7 @@ enum tern_err tern_pool_map(struct tern *t, uint64_t handle, uint32_t deadline_m
     struct tern_pool *pool;
     struct call call;
     enum tern_err err;
+    int fds[FDS];
 
     m.has_pool = 1;
     m.pool = handle;
@@ -208,17 +205,10 @@ enum tern_err tern_pool_map(struct tern *t, uint64_t handle, uint32_t deadline_m
     if (!pool)
         return set_error(t, TERN_INTERNAL, "no memory");
     err = call_put(t, &call, 0, &m.base);
-    if (err != TERN_OK)
-        goto out_free;
-    t->socket.fds_expected++;
-    err = call_answer(t, &call, &msg);
-    /* Without an answer its descriptors are still to come; pending.c drops them then. */
-    if (err == TERN_TIMED_OUT)
-        goto out_free;
-    t->socket.fds_expected--;
     if (err == TERN_OK)
-        err = map_answer(t, (const Tern__Wire__PoolMapReply *)msg, pool);
-    client_socket_drop_fds(&t->socket);
+        err = call_answer_fds(t, &call, fds, FDS, &msg);
+    if (err == TERN_OK)
+        err = map_answer(t, fds, (const Tern__Wire__PoolMapReply *)msg, pool);
     if (err != TERN_OK)
         goto out_free;
     pool_link(t, pool);

@@ -12,6 +12,13 @@
 enum tern_err tern_session_open(struct tern *t, uint64_t pool, const struct tern_namespace *ns,
                                 uint32_t deadline_ms, tern_session *ret)
 {
+    return tern_session_open_with(t, pool, ns, NULL, deadline_ms, ret);
+}
+
+enum tern_err tern_session_open_with(struct tern *t, uint64_t pool, const struct tern_namespace *ns,
+                                     const struct tern_session_options *options,
+                                     uint32_t deadline_ms, tern_session *ret)
+{
     Tern__Wire__SessionOpen m = TERN__WIRE__SESSION_OPEN__INIT;
     Tern__Wire__Namespace wire_ns;
     const ProtobufCMessage *msg;
@@ -20,6 +27,10 @@ enum tern_err tern_session_open(struct tern *t, uint64_t pool, const struct tern
     m.has_pool = 1;
     m.pool = pool;
     m.ns = &wire_ns;
+    m.has_blobs_kept = options && options->blobs_kept;
+    m.blobs_kept = options ? options->blobs_kept : 0;
+    m.has_merging = options && options->merging;
+    m.merging = options && options->merging;
     TRY(call_whole(t, FRAME_SESSION_OPEN, 0, &m.base, deadline_ms, &msg));
     *ret = ((const Tern__Wire__SessionOpenReply *)msg)->session;
     return TERN_OK;

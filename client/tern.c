@@ -190,6 +190,7 @@ void tern_destroy(struct tern *t)
         return;
     /* In this order: leaving says that this process can touch no page any more. */
     pool_unmap_all(t);
+    records_unmap_all(t);
     m.has_reserved_one = 1;
     m.reserved_one = 1;
     if (t->member != MEMBER_NONE && t->socket.state == CLIENT_SOCKET_UP && is_owner(t))

@@ -259,8 +259,8 @@ class Session:
     def close(self, *, step: int, deadline_ms: int = 0) -> None:
         """Ends the session, where a turn of it is in flight when that has ended."""
         r, c = _lib.Result(), self.connection
-        ms = milliseconds(deadline_ms)
-        c._check(lib.tern_session_close(c._p, self.handle, self._named(step), ms, ct.byref(r)))
+        named, ms = self._named(step), milliseconds(deadline_ms)
+        c._check(lib.tern_session_close(c._p, self.handle, named, ms, ct.byref(r)))
         self._take(r)  # nothing is left
         self.open = False
 

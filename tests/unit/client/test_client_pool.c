@@ -1,8 +1,6 @@
 /* Mapping pools: what libtern does with the descriptors that it gets, and the one store of
  * tern_done_step. The daemon is the test's own; both sides look at the same memfd. */
 
-#include <dirent.h>
-#include <inttypes.h>
 #include <stdatomic.h>
 #include <sys/eventfd.h>
 #include <sys/mman.h>
@@ -10,7 +8,7 @@
 
 #include "client/internal.h"
 #include "core/limits.h"
-#include "unit/rig/rig_client.h"
+#include "unit/rig/rig_fds.h"
 
 /* The client may not include the daemon's headers, so the numbers stand twice; a test may compare
  * them. */
@@ -75,29 +73,6 @@ static void memory_finish(struct memory *m)
     close(m->control);
     close(m->bell);
     *m = (struct memory){.region = -1, .control = -1, .bell = -1};
-}
-
-static void send_fds(struct fake *f, const uint8_t *frame, size_t n, const int *fds, size_t nfds)
-{
-    union {
-        struct cmsghdr align;
-        char bytes[CMSG_SPACE(4 * sizeof(int))];
-    } control = {0};
-    struct iovec iov = {.iov_base = (void *)(uintptr_t)frame, .iov_len = n};
-    struct msghdr msg = {.msg_iov = &iov, .msg_iovlen = 1};
-
-    if (nfds) {
-        struct cmsghdr *c;
-
-        msg.msg_control = control.bytes;
-        msg.msg_controllen = CMSG_SPACE(nfds * sizeof(int));
-        c = CMSG_FIRSTHDR(&msg);
-        c->cmsg_level = SOL_SOCKET;
-        c->cmsg_type = SCM_RIGHTS;
-        c->cmsg_len = CMSG_LEN(nfds * sizeof(int));
-        memcpy(CMSG_DATA(c), fds, nfds * sizeof(int));
-    }
-    check(sendmsg(f->fd, &msg, MSG_NOSIGNAL) == (ssize_t)n);
 }
 
 static void reply_map(struct fake *f, struct memory *m, bool broken)
@@ -179,41 +154,6 @@ FIXTURE(stop_pools)
 }
 
 TEST_EACH(client_setup, stop_pools);
-
-static uint32_t open_fds(void)
-{
-    DIR *d = opendir("/proc/self/fd");
-    uint32_t n = 0;
-
-    assert_non_null(d);
-    while (readdir(d))
-        n++;
-    closedir(d);
-    return n;
-}
-
-/* The VmFlags of the mapping that holds `at`, which the kernel may have joined with a neighbour; ""
- * if there is none. */
-static const char *flags_of(const void *at)
-{
-    static char line[512];
-    FILE *maps = fopen("/proc/self/smaps", "r");
-    bool inside = false;
-
-    assert_non_null(maps);
-    while (fgets(line, sizeof(line), maps)) {
-        uintptr_t from, to;
-
-        if (sscanf(line, "%" SCNxPTR "-%" SCNxPTR " ", &from, &to) == 2)
-            inside = from <= (uintptr_t)at && (uintptr_t)at < to;
-        if (inside && strncmp(line, "VmFlags:", 8) == 0) {
-            fclose(maps);
-            return line;
-        }
-    }
-    fclose(maps);
-    return "";
-}
 
 TEST(pool_map_shares_bytes_and_leaves_no_descriptor_of_memory)
 {

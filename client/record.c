@@ -1,0 +1,530 @@
+/* Turn records: the tenant's record memory in this process, and the requests about what lies there.
+ * What must stay true: no span that is handed out leaves the mapping, whatever the daemon says, and
+ * the bytes of a record are copied at most once, from the caller's memory to where they stay. */
+#include "internal.h"
+
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <unistd.h>
+
+#include "base/err.h"
+
+#define WORD 4u /* bytes of a token id, and of a log-probability */
+
+_Static_assert(sizeof(uint32_t) == WORD && sizeof(float) == WORD, "they lie in words");
+_Static_assert(TERN_RECORD_SPANS_MAX == WIRE_SPANS_MAX && TERN_BLOBS_MAX == WIRE_BLOBS_MAX,
+               "what an answer may have fits");
+
+/* ---- the mapping ---- */
+
+enum tern_err tern_records_map(struct tern *t, uint32_t deadline_ms, struct tern_records **ret)
+{
+    Tern__Wire__RecordMap ask = TERN__WIRE__RECORD_MAP__INIT;
+    const ProtobufCMessage *msg;
+    struct tern_records *m;
+    struct call call;
+    enum tern_err err;
+    int fd;
+
+    ask.has_reserved_one = 1;
+    ask.reserved_one = 1;
+    TRY(call_start(t, FRAME_RECORD_MAP, deadline_ms, &call));
+    m = calloc(1, sizeof(*m));
+    if (!m)
+        return set_error(t, TERN_INTERNAL, "no memory");
+    err = call_put(t, &call, 0, &ask.base);
+    if (err == TERN_OK)
+        err = call_answer_fds(t, &call, &fd, 1, &msg);
+    if (err != TERN_OK)
+        goto out_free;
+    m->bytes = ((const Tern__Wire__RecordMapReply *)msg)->bytes;
+    err = map_shared(fd, 0, m->bytes, &m->base);
+    close(fd);
+    if (err != TERN_OK) {
+        set_error(t, err,
+                  "the record memory could not be mapped (address space, or a daemon that lies)");
+        goto out_free;
+    }
+    m->owner = t;
+    m->next = t->records;
+    t->records = m;
+    *ret = m;
+    return TERN_OK;
+
+out_free:
+    free(m);
+    return err;
+}
+
+void tern_records_unmap(struct tern_records **records)
+{
+    struct tern_records *m = *records, **at;
+
+    if (!m)
+        return;
+    for (at = &m->owner->records; *at != m; at = &(*at)->next)
+        ;
+    *at = m->next;
+    if (is_owner(m->owner)) /* where a child had not this mapping it may have others */
+        munmap(m->base, m->bytes);
+    free(m);
+    *records = NULL;
+}
+
+void records_unmap_all(struct tern *t)
+{
+    while (t->records) {
+        struct tern_records *m = t->records;
+
+        tern_records_unmap(&m);
+    }
+}
+
+uint64_t tern_records_bytes(const struct tern_records *m)
+{
+    return m->bytes;
+}
+
+/* ---- where a record lies ---- */
+
+struct page_run {
+    uint32_t first, n; /* pages */
+};
+
+/* Run i of a section. */
+static struct page_run run_at(const Tern__Wire__RecordSection *s, uint32_t i)
+{
+    uint32_t words[2];
+
+    memcpy(words, s->runs.data + (size_t)i * WIRE_SPAN_BYTES, sizeof(words));
+    return (struct page_run){.first = words[0], .n = words[1]};
+}
+
+static uint32_t nruns(const Tern__Wire__RecordSection *s)
+{
+    return s ? (uint32_t)(s->runs.len / WIRE_SPAN_BYTES) : 0;
+}
+
+/* That many bytes, in runs that lie in the mapping and have no page too many. */
+static bool section_holds(const struct tern_records *m, const Tern__Wire__RecordSection *s,
+                          uint64_t bytes)
+{
+    uint64_t pages = 0, all = m->bytes / RECORD_PAGE;
+
+    if ((s ? s->bytes : 0) != bytes || nruns(s) > TERN_RECORD_SPANS_MAX)
+        return false;
+    for (uint32_t i = 0; i < nruns(s); i++) {
+        struct page_run run = run_at(s, i);
+
+        if (run.n == 0 || run.first >= all || run.n > all - run.first)
+            return false;
+        pages += run.n;
+    }
+    return pages == bytes / RECORD_PAGE + (bytes % RECORD_PAGE != 0);
+}
+
+/* Where the bytes [at, at + n) of a section lie that holds them. */
+static struct tern_section spans_of(const struct tern_records *m,
+                                    const Tern__Wire__RecordSection *s, uint64_t at, uint64_t n)
+{
+    struct tern_section ret = {.bytes = n};
+
+    for (uint32_t i = 0; i < nruns(s) && n > 0; i++) {
+        struct page_run run = run_at(s, i);
+        uint64_t bytes = (uint64_t)run.n * RECORD_PAGE, take;
+
+        if (at >= bytes) {
+            at -= bytes;
+            continue;
+        }
+        take = bytes - at < n ? bytes - at : n;
+        ret.span[ret.nspans++] = (struct tern_span){
+            .at = m->base + (uint64_t)run.first * RECORD_PAGE + at, .bytes = take};
+        n -= take;
+        at = 0;
+    }
+    return ret;
+}
+
+/* False: that is no blob. bytes 0: as many as it has. */
+static bool blob_of(const struct tern_records *m, const Tern__Wire__RecordBlob *b, uint64_t bytes,
+                    struct tern_record_blob *ret)
+{
+    size_t n = b->name ? strnlen(b->name, TERN_BLOB_NAME_MAX + 1) : 0;
+
+    if (bytes == 0 && b->at)
+        bytes = b->at->bytes;
+    if (n == 0 || n > TERN_BLOB_NAME_MAX || (bytes == 0) != !!b->dropped ||
+        !section_holds(m, b->at, bytes))
+        return false;
+    memcpy(ret->name, b->name, n + 1);
+    ret->dropped = b->dropped;
+    ret->at = spans_of(m, b->at, 0, bytes);
+    return true;
+}
+
+/* Fills in all but `before`. False: what came is no record. blobs: what was asked for, or NULL. */
+static bool record_of(const struct tern_records *m, const Tern__Wire__Record *r,
+                      const struct tern_blob *blobs, struct tern_record *ret)
+{
+    uint64_t tokens = (uint64_t)WORD * (r->length - r->from),
+             logprobs = (uint64_t)WORD * r->logprobs;
+
+    if (r->from > r->length || (logprobs != 0 && logprobs != tokens) ||
+        r->n_blobs > TERN_BLOBS_MAX || !section_holds(m, r->own, tokens + logprobs))
+        return false;
+    *ret = (struct tern_record){.from = r->from, .length = r->length};
+    ret->tokens = spans_of(m, r->own, 0, tokens);
+    ret->logprobs = spans_of(m, r->own, tokens, logprobs);
+    for (; ret->nblobs < r->n_blobs; ret->nblobs++) {
+        const struct tern_blob *asked = blobs ? &blobs[ret->nblobs] : NULL;
+        struct tern_record_blob *blob = &ret->blobs[ret->nblobs];
+
+        if (!blob_of(m, r->blobs[ret->nblobs], asked ? asked->bytes : 0, blob) ||
+            (asked && (strcmp(asked->name, blob->name) != 0 || blob->dropped)))
+            return false;
+    }
+    return true;
+}
+
+/* ---- preparing ---- */
+
+/* What a prepare asks for. */
+struct plan {
+    bool rollback;
+    uint32_t length, nlogprobs, nblobs;
+    const struct tern_blob *blobs;
+};
+
+static enum tern_err check_blobs(struct tern *t, const struct plan *plan)
+{
+    if (plan->nblobs > TERN_BLOBS_MAX || (plan->nblobs && !plan->blobs))
+        return set_error(t, TERN_INVALID,
+                         "a record has at most TERN_BLOBS_MAX blobs, and `blobs` points to them");
+    for (uint32_t i = 0; i < plan->nblobs; i++) {
+        const struct tern_blob *b = &plan->blobs[i];
+        size_t n = b->name ? strnlen(b->name, TERN_BLOB_NAME_MAX + 1) : 0;
+
+        if (n == 0 || n > TERN_BLOB_NAME_MAX || b->bytes == 0)
+            return set_error(t, TERN_INVALID,
+                             "a blob has a name of 1 to 31 bytes, and at least one byte");
+        for (uint32_t k = 0; k < i; k++)
+            if (strcmp(plan->blobs[k].name, b->name) == 0)
+                return set_error(t, TERN_INVALID, "two blobs of the record have one name");
+    }
+    return TERN_OK;
+}
+
+static enum tern_err check_plan(struct tern *t, const struct plan *plan)
+{
+    if (plan->length > SESSION_TOKENS_MOST)
+        return set_error(t, TERN_INVALID, "a recorded list has at most 4,194,304 tokens");
+    return check_blobs(t, plan);
+}
+
+static bool is_planned(const struct tern_records *m, const struct plan *plan,
+                       const Tern__Wire__Record *r, struct tern_record *ret)
+{
+    uint32_t before = plan->rollback ? plan->length : r->from;
+
+    if (r->length != plan->length || r->logprobs != plan->nlogprobs || r->n_blobs != plan->nblobs ||
+        !section_holds(m, r->before, (uint64_t)WORD * before))
+        return false;
+    if (plan->rollback)
+        *ret = (struct tern_record){.length = r->length};
+    else if (r->from == r->length || !record_of(m, r, plan->blobs, ret))
+        return false;
+    ret->before = spans_of(m, r->before, 0, (uint64_t)WORD * before);
+    return true;
+}
+
+static enum tern_err prepare(struct tern_records *m, tern_session turn, const struct plan *plan,
+                             uint64_t deadline_ns, struct tern_record *ret)
+{
+    Tern__Wire__RecordPrepare ask = TERN__WIRE__RECORD_PREPARE__INIT;
+    Tern__Wire__Blob blobs[TERN_BLOBS_MAX], *list[TERN_BLOBS_MAX];
+    const Tern__Wire__RecordPrepareReply *reply;
+    const ProtobufCMessage *msg;
+    struct tern *t = m->owner;
+    struct tern_record record;
+    struct call call;
+
+    TRY(check_plan(t, plan));
+    ask.has_kind = ask.has_length = ask.has_logprobs = 1;
+    ask.kind = plan->rollback;
+    ask.length = plan->length;
+    ask.logprobs = plan->nlogprobs;
+    for (uint32_t i = 0; i < plan->nblobs; i++) {
+        tern__wire__blob__init(&blobs[i]);
+        blobs[i].name = (char *)(uintptr_t)plan->blobs[i].name;
+        blobs[i].has_bytes = 1;
+        blobs[i].bytes = plan->blobs[i].bytes;
+        list[i] = &blobs[i];
+    }
+    ask.n_blobs = plan->nblobs;
+    ask.blobs = list;
+    TRY(call_start_by(t, FRAME_RECORD_PREPARE, deadline_ns, &call));
+    TRY(call_put(t, &call, turn, &ask.base));
+    TRY(call_answer(t, &call, &msg));
+    reply = (const Tern__Wire__RecordPrepareReply *)msg;
+    if (!reply->body || !is_planned(m, plan, reply->body, &record))
+        return not_an_answer(t, TERN_MALFORMED);
+    *ret = record;
+    return TERN_OK;
+}
+
+enum tern_err tern_record_prepare(struct tern_records *m, tern_session turn, uint32_t length,
+                                  uint32_t logprobs, const struct tern_blob *blobs, uint32_t nblobs,
+                                  uint32_t deadline_ms, struct tern_record *ret)
+{
+    struct plan plan = {.length = length, .nlogprobs = logprobs, .blobs = blobs, .nblobs = nblobs};
+
+    return prepare(m, turn, &plan, deadline_at(deadline_ms), ret);
+}
+
+enum tern_err tern_record_prepare_rollback(struct tern_records *m, tern_session turn,
+                                           uint32_t length, uint32_t deadline_ms,
+                                           struct tern_record *ret)
+{
+    return prepare(m, turn, &(struct plan){.rollback = true, .length = length},
+                   deadline_at(deadline_ms), ret);
+}
+
+/* ---- putting and rolling back ---- */
+
+static enum tern_err malformed_at(struct tern *t, const struct tern_recorded *r)
+{
+    char text[QUICK_TEXT_MAX];
+
+    if (r->part == TERN_PART_TOKENS)
+        snprintf(text, sizeof(text),
+                 "token %" PRIu32 " of the list is 2^31 or more: nothing was changed", r->index);
+    else if (r->part == TERN_PART_LOGPROBS)
+        snprintf(text, sizeof(text),
+                 "log-probability %" PRIu32 " of the new tokens is not finite: nothing was stored",
+                 r->index);
+    else
+        return TERN_MALFORMED;
+    return set_error(t, TERN_MALFORMED, text);
+}
+
+/* A put or a rollback: what was prepared is looked at. */
+static enum tern_err look(struct tern_records *m, tern_session turn, uint16_t type,
+                          const ProtobufCMessage *ask, uint64_t deadline_ns,
+                          struct tern_recorded *ret)
+{
+    const Tern__Wire__RecordPutReply *reply;
+    const ProtobufCMessage *msg = NULL;
+    struct tern *t = m->owner;
+    struct call call;
+    enum tern_err err;
+
+    TRY(call_start_by(t, type, deadline_ns, &call));
+    TRY(call_put(t, &call, turn, ask));
+    err = call_answer(t, &call, &msg);
+    if (!msg)
+        return err;
+    reply = (const Tern__Wire__RecordPutReply *)msg;
+    *ret = (struct tern_recorded){
+        .length = reply->length, .records = reply->records, .index = reply->index};
+    if (reply->part <= TERN_PART_LOGPROBS)
+        ret->part = (enum tern_record_part)reply->part;
+    return err == TERN_MALFORMED ? malformed_at(t, ret) : err;
+}
+
+static enum tern_err put(struct tern_records *m, tern_session turn, uint64_t deadline_ns,
+                         struct tern_recorded *ret)
+{
+    Tern__Wire__RecordPut ask = TERN__WIRE__RECORD_PUT__INIT;
+
+    ask.has_reserved_one = 1;
+    ask.reserved_one = 1;
+    return look(m, turn, FRAME_RECORD_PUT, &ask.base, deadline_ns, ret);
+}
+
+static enum tern_err rollback(struct tern_records *m, tern_session turn, uint64_t step,
+                              uint64_t deadline_ns, struct tern_recorded *ret)
+{
+    Tern__Wire__Rollback ask = TERN__WIRE__ROLLBACK__INIT;
+
+    ask.has_step = 1;
+    ask.step = wire_step(step);
+    return look(m, turn, FRAME_ROLLBACK, &ask.base, deadline_ns, ret);
+}
+
+enum tern_err tern_record_put(struct tern_records *m, tern_session turn, uint32_t deadline_ms,
+                              struct tern_recorded *ret)
+{
+    return put(m, turn, deadline_at(deadline_ms), ret);
+}
+
+enum tern_err tern_record_rollback(struct tern_records *m, tern_session turn, uint64_t step,
+                                   uint32_t deadline_ms, struct tern_recorded *ret)
+{
+    TRY(check_step(m->owner, step));
+    return rollback(m, turn, step, deadline_at(deadline_ms), ret);
+}
+
+/* ---- reading ---- */
+
+/* One request: records from `first` on, at most `max` of those that came. */
+static enum tern_err get(struct tern_records *m, tern_session turn, uint32_t first,
+                         struct tern_record *ret, uint32_t max, uint64_t deadline_ns,
+                         uint32_t *ret_n, uint32_t *ret_records)
+{
+    Tern__Wire__RecordGet ask = TERN__WIRE__RECORD_GET__INIT;
+    const Tern__Wire__RecordGetReply *reply;
+    const ProtobufCMessage *msg;
+    struct tern *t = m->owner;
+    struct call call;
+
+    ask.has_first = 1;
+    ask.first = first;
+    TRY(call_start_by(t, FRAME_RECORD_GET, deadline_ns, &call));
+    TRY(call_put(t, &call, turn, &ask.base));
+    TRY(call_answer(t, &call, &msg));
+    reply = (const Tern__Wire__RecordGetReply *)msg;
+    if (first > reply->records || reply->n_list > reply->records - first ||
+        (reply->n_list == 0 && first < reply->records))
+        return not_an_answer(t, TERN_MALFORMED);
+    *ret_n = reply->n_list < max ? (uint32_t)reply->n_list : max;
+    *ret_records = reply->records;
+    for (uint32_t i = 0; i < *ret_n; i++)
+        if (!record_of(m, reply->list[i], NULL, &ret[i]) || ret[i].from == ret[i].length)
+            return not_an_answer(t, TERN_MALFORMED);
+    return TERN_OK;
+}
+
+enum tern_err tern_record_get(struct tern_records *m, tern_session turn, uint32_t first,
+                              struct tern_record *ret, uint32_t max, uint32_t deadline_ms,
+                              uint32_t *ret_n, uint32_t *ret_records)
+{
+    uint64_t deadline_ns = deadline_at(deadline_ms);
+    uint32_t n = 0, got = 0, records = 0;
+
+    do {
+        TRY(get(m, turn, first + n, ret + n, max - n, deadline_ns, &got, &records));
+        n += got;
+    } while (n < max && first + n < records);
+    *ret_n = n;
+    if (ret_records)
+        *ret_records = records;
+    return TERN_OK;
+}
+
+/* ---- sections, whatever their spans are ---- */
+
+/* The bytes from *at on that lie in one span, at most n of them; *at and *span move on. */
+static uint8_t *side_by_side(const struct tern_section *s, uint32_t *span, uint64_t *at,
+                             uint64_t *n)
+{
+    uint8_t *p;
+
+    for (; *at >= s->span[*span].bytes; (*span)++)
+        *at -= s->span[*span].bytes;
+    p = s->span[*span].at + *at;
+    if (*n > s->span[*span].bytes - *at)
+        *n = s->span[*span].bytes - *at;
+    *at += *n;
+    return p;
+}
+
+static bool holds(const struct tern_section *s, uint64_t at, uint64_t n)
+{
+    return at <= s->bytes && n <= s->bytes - at;
+}
+
+enum tern_err tern_section_write(const struct tern_section *s, uint64_t at, const void *from,
+                                 uint64_t n)
+{
+    const uint8_t *bytes = from;
+    uint32_t span = 0;
+
+    if (!holds(s, at, n))
+        return TERN_INVALID;
+    for (uint64_t done = 0, k; done < n; done += k) {
+        uint8_t *to;
+
+        k = n - done;
+        to = side_by_side(s, &span, &at, &k);
+        memcpy(to, bytes + done, k);
+    }
+    return TERN_OK;
+}
+
+enum tern_err tern_section_read(const struct tern_section *s, uint64_t at, void *to, uint64_t n)
+{
+    uint8_t *bytes = to;
+    uint32_t span = 0;
+
+    if (!holds(s, at, n))
+        return TERN_INVALID;
+    for (uint64_t done = 0, k; done < n; done += k) {
+        const uint8_t *from;
+
+        k = n - done;
+        from = side_by_side(s, &span, &at, &k);
+        memcpy(bytes + done, from, k);
+    }
+    return TERN_OK;
+}
+
+/* ---- records as a whole ---- */
+
+static enum tern_err check_new(struct tern *t, const struct tern_new_record *r)
+{
+    if (!r || (r->ntokens && !r->tokens) || (r->nlogprobs && !r->logprobs))
+        return set_error(t, TERN_INVALID, "a record whose lists point nowhere");
+    if (r->nlogprobs > r->ntokens)
+        return set_error(t, TERN_INVALID, "more log-probabilities than tokens");
+    for (uint32_t i = 0; i < r->nblobs && r->nblobs <= TERN_BLOBS_MAX && r->blobs; i++)
+        if (!r->blobs[i].from)
+            return set_error(t, TERN_INVALID, "a blob whose bytes point nowhere");
+    return TERN_OK;
+}
+
+/* All of a section. */
+static void fill(const struct tern_section *s, const void *from)
+{
+    (void)tern_section_write(s, 0, from, s->bytes);
+}
+
+enum tern_err tern_records_append(struct tern_records *m, tern_session turn,
+                                  const struct tern_new_record *record, uint32_t deadline_ms,
+                                  struct tern_recorded *ret)
+{
+    uint64_t deadline_ns = deadline_at(deadline_ms);
+    struct tern_record at;
+
+    TRY(check_new(m->owner, record));
+    TRY(prepare(m, turn,
+                &(struct plan){.length = record->ntokens,
+                               .nlogprobs = record->nlogprobs,
+                               .blobs = record->blobs,
+                               .nblobs = record->nblobs},
+                deadline_ns, &at));
+    fill(&at.before, record->tokens);
+    fill(&at.tokens, record->tokens + at.from);
+    fill(&at.logprobs, record->logprobs);
+    for (uint32_t i = 0; i < at.nblobs; i++)
+        fill(&at.blobs[i].at, record->blobs[i].from);
+    return put(m, turn, deadline_ns, ret);
+}
+
+enum tern_err tern_records_rollback(struct tern_records *m, tern_session turn,
+                                    const uint32_t *tokens, uint32_t n, uint64_t step,
+                                    uint32_t deadline_ms, struct tern_recorded *ret)
+{
+    uint64_t deadline_ns = deadline_at(deadline_ms);
+    struct tern_record at;
+
+    TRY(check_step(m->owner, step));
+    if (n && !tokens)
+        return set_error(m->owner, TERN_INVALID, "a token list that points nowhere");
+    TRY(prepare(m, turn, &(struct plan){.rollback = true, .length = n}, deadline_ns, &at));
+    fill(&at.before, tokens);
+    return rollback(m, turn, step, deadline_ns, ret);
+}
