@@ -158,13 +158,16 @@ static bool write_config(const char *path, const struct daemon *d, const struct 
             SPAWN_TENANT, d->socket, o->memory_bytes, o->regions ? o->regions : 1);
     if (o->host_bytes)
         fprintf(f, "    host_memory: %" PRIu64 "\n", o->host_bytes);
+    if (o->record_bytes)
+        fprintf(f, "    record_memory: %" PRIu64 "\n", o->record_bytes);
     if (has_peer)
         write_peers(f, o);
     write_limits(f, o);
     if (o->frame_body_max)
         fprintf(f, "frame_body_max: %" PRIu64 "\n", o->frame_body_max);
-    if (o->corrupt_pages)
-        fprintf(f, "faults:\n  corrupt_pages: %" PRIu64 "\n", o->corrupt_pages);
+    if (o->corrupt_pages || o->checks_on_owner)
+        fprintf(f, "faults:\n  corrupt_pages: %" PRIu64 "\n  checks_on_owner: %s\n",
+                o->corrupt_pages, o->checks_on_owner ? "true" : "false");
     return fclose(f) == 0;
 }
 

@@ -27,6 +27,8 @@ struct daemon_options {
     const char *tls;       /* folder of deploy/make-certs.sh with this node's; NULL: in the clear */
     uint64_t memory_bytes; /* of one region */
     uint64_t host_bytes;   /* of its host tier, likewise; 0: none */
+    uint64_t record_bytes; /* record memory; 0: none */
+    bool checks_on_owner;  /* fault injection: the owner looks at turn records */
     uint32_t regions;      /* 0: 1 */
     uint64_t page_bytes_min;
     uint64_t token_blocks; /* 0: the daemon's own default, as for nodes */

@@ -18,8 +18,8 @@ struct command {
 };
 
 static const struct command commands[] = {
-    {"index", bench_index}, {"neighbours", bench_neighbours}, {"publish", bench_publish},
-    {"rpc", bench_rpc},     {"transfer", bench_transfer},
+    {"health", bench_health},   {"index", bench_index}, {"neighbours", bench_neighbours},
+    {"publish", bench_publish}, {"rpc", bench_rpc},     {"transfer", bench_transfer},
 };
 
 struct input {
@@ -36,6 +36,8 @@ static const struct argp_option table[] = {
 
 static const char doc[] =
     "Measures Tern beside a raw baseline in the same run.\v"
+    "health      pings beside 64 clients whose turn records are looked at, by workers and by the "
+    "owner thread\n"
     "index       Match of 49,152 tokens in a tree 50 turns deep against memcmp of the same bytes; "
     "pin and unpin\n"
     "neighbours  operations of one tenant beside another one that exhausts a table\n"
@@ -59,13 +61,15 @@ static error_t read_option(int key, char *arg, struct argp_state *state)
                 in->command = &commands[i];
         }
         if (!in->command || state->arg_num > 0)
-            argp_error(state, "\"%s\": there are index, neighbours, publish, rpc and transfer",
+            argp_error(state,
+                       "\"%s\": there are health, index, neighbours, publish, rpc and transfer",
                        arg);
         return 0;
     case ARGP_KEY_END:
         if (!in->command)
-            argp_error(state,
-                       "what is to be measured: index, neighbours, publish, rpc or transfer");
+            argp_error(
+                state,
+                "what is to be measured: health, index, neighbours, publish, rpc or transfer");
         return 0;
     default: return ARGP_ERR_UNKNOWN;
     }
