@@ -28,7 +28,7 @@ EOF
     ready "$TERND_PID" "$DIR/log"
     SIZE=$(($(sed -n 's/^VmSize:[^0-9]*\([0-9]*\) kB/\1/p' "/proc/$TERND_PID/status") * 1024))
     BYTES=$(part memory_bytes)
-    [[ $(wc -l <"$DIR/parts") == 10 ]] || fail "not ten lines: $(cat "$DIR/parts")"
+    [[ $(wc -l <"$DIR/parts") == 11 ]] || fail "not eleven lines: $(cat "$DIR/parts")"
     [[ $(awk '$1 != "memory_bytes" { n += $2 } END { printf "%d", n }' "$DIR/parts") == "$BYTES" ]] || fail "the parts are not the sum"
     grep -q "event=memory memory_bytes=$BYTES pages=$(part pages) .* rdma=$(part rdma) .* machine=[0-9]" "$DIR/log" ||
         fail "the log says otherwise: $(grep event=memory "$DIR/log")"
@@ -71,6 +71,7 @@ peers() { # N MORE: and as many of them
 base "$TENANT}"
 grows pages "$TENANT, regions: 9}" --page-bytes-min 1M
 grows host_pages "$TENANT, host_memory: 64M}"
+grows records "$TENANT, record_memory: 128M}"
 grows core "$TENANT}
 limits: {nodes: 400000, token_blocks: 400000}"
 grows checksums "$TENANT}

@@ -11,19 +11,21 @@
 #include "shell/config/plan.h"
 #include "shell/tls/tls.h"
 
-#define WORKERS_INITIAL    16u /* M13: min(16, cores) */
-#define NODES_INITIAL_MAX  (1u << 23)
-#define SESSION_BLOCKS     64u /* token blocks set aside for each session's own tail */
-#define BLOCKS_PER_PAGE    4u /* enough for 256 tokens a page; what is not used costs 4 bytes each */
-#define SLABS_PER_POOL_MAX 2048u
-#define PAGES_INITIAL_MIN  4096u
-#define RECORD_PAGES_MAX   (1u << 30)
-#define INBOUND_SPARE      64u /* for peers that reconnect before their old link is found dead */
-#define DATA_CONNS_MIN     128u
-#define TRANSFERS_EACH     4u /* for a tenant with a peer */
-#define TRANSFERS_MIN      256u
-#define TABLE_REST_BYTES   65536u /* of an answer, beside its page refs */
-#define TRANSFERS_MAX      65536u
+#define WORKERS_INITIAL     16u /* M13: min(16, cores) */
+#define NODES_INITIAL_MAX   (1u << 23)
+#define SESSION_BLOCKS      64u /* token blocks set aside for each session's own tail */
+#define BLOCKS_PER_PAGE     4u /* enough for 256 tokens a page; what is not used costs 4 bytes each */
+#define SLABS_PER_POOL_MAX  2048u
+#define PAGES_INITIAL_MIN   4096u
+#define RECORD_PAGES_MAX    (1u << 30)
+#define TURN_RECORDS        16384u
+#define TURN_RECORDS_UNUSED 1u  /* nobody has memory for one */
+#define INBOUND_SPARE       64u /* for peers that reconnect before their old link is found dead */
+#define DATA_CONNS_MIN      128u
+#define TRANSFERS_EACH      4u /* for a tenant with a peer */
+#define TRANSFERS_MIN       256u
+#define TABLE_REST_BYTES    65536u /* of an answer, beside its page refs */
+#define TRANSFERS_MAX       65536u
 
 /* ---- names ---- */
 
@@ -224,6 +226,7 @@ void config_derive(struct loader *l)
     derive_u32(&limits->token_blocks, (uint64_t)limits->pages * BLOCKS_PER_PAGE +
                                           (uint64_t)limits->sessions * SESSION_BLOCKS);
     derive_u32(&limits->sums_per_page, regions);
+    derive_u32(&limits->turn_records, record_pages ? TURN_RECORDS : TURN_RECORDS_UNUSED);
     derive_u32(&limits->pulls, transfers(c));
     derive_u32(&limits->serves, transfers(c));
     if (c->tape_file[0] == '\0')
