@@ -678,6 +678,7 @@ TEST(get_answer_makes_no_sense_connection_ends)
 
 TEST(sections_are_copied_whatever_their_spans)
 {
+    static const uint8_t letters[6] = {'a', 'b', 'c', 'd', 'e', 'f'}, place[6] = {8, 9, 1, 4, 5, 6};
     uint8_t memory[12] = {0}, out[6] = {0};
     struct tern_section s = {
         .bytes = 6, .nspans = 3, .span = {{memory + 8, 2}, {memory + 1, 1}, {memory + 4, 3}}};
@@ -686,17 +687,13 @@ TEST(sections_are_copied_whatever_their_spans)
         for (uint64_t n = 0; at + n <= 6; n++) {
             memset(memory, 0, sizeof(memory));
             memset(out, 0, sizeof(out));
-            assert_ok(tern_section_write(&s, at, "abcdef" + at, n));
-            for (uint64_t i = 0; i < 6; i++) {
-                static const uint8_t place[6] = {8, 9, 1, 4, 5, 6};
-
-                assert_int_equal(memory[place[i]],
-                                 i >= at && i < at + n ? (uint8_t)("abcdef"[i]) : 0);
-            }
+            assert_ok(tern_section_write(&s, at, letters + at, n));
+            for (uint64_t i = 0; i < 6; i++)
+                assert_int_equal(memory[place[i]], i >= at && i < at + n ? letters[i] : 0);
             assert_ok(tern_section_read(&s, at, out, n));
-            assert_memory_equal(out, "abcdef" + at, n);
+            assert_memory_equal(out, letters + at, n);
         }
-    assert_err(TERN_INVALID, tern_section_write(&s, 3, "abcdef", 4));
+    assert_err(TERN_INVALID, tern_section_write(&s, 3, letters, 4));
     assert_err(TERN_INVALID, tern_section_read(&s, 7, out, 0));
     assert_err(TERN_INVALID, tern_section_read(&s, UINT64_MAX, out, 2));
 }
