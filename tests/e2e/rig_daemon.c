@@ -3,6 +3,7 @@
 
 #include <arpa/inet.h>
 #include <dirent.h>
+#include <inttypes.h>
 #include <poll.h>
 #include <setjmp.h>
 #include <stdio.h>
@@ -29,6 +30,7 @@ uint64_t rig_now_ms(void)
 /* ---- the daemon ---- */
 
 struct rig_deadlines rig_deadlines;
+uint64_t rig_record_memory;
 
 static void write_deadline(FILE *f, const char *name, uint32_t ms)
 {
@@ -54,8 +56,11 @@ static void write_config(const struct daemon *d, const char *node, const char *o
     write_deadline(f, "turn_ms", rig_deadlines.turn_ms);
     fprintf(f, "tenants:\n  - name: t0\n    socket: %s\n    memory: 16M\n    conns_max: %d\n",
             d->socket, RIG_CONNS_MAX);
+    fprintf(f, "    record_memory: %" PRIu64 "\n", rig_record_memory);
     if (other)
-        fprintf(f, "  - name: t1\n    socket: %s\n    memory: 16M\n", other);
+        fprintf(f,
+                "  - name: t1\n    socket: %s\n    memory: 16M\n    record_memory: %" PRIu64 "\n",
+                other, rig_record_memory);
     fprintf(f, "%s", extra ? extra : "");
     assert_int_equal(fclose(f), 0);
 }

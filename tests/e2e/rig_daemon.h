@@ -60,6 +60,8 @@ struct rig_deadlines {
     uint32_t partial_frame_ms, slow_reader_ms, step_alarm_ms, tls_handshake_ms, turn_ms;
 };
 extern struct rig_deadlines rig_deadlines;
+/* Of each tenant, likewise: bytes for turn records; 0: none. */
+extern uint64_t rig_record_memory;
 
 /* `extra`: YAML at the top level. `env`: one NAME=VALUE for the daemon, or NULL; RIG_NOFILE with a
  * number behind it is its limit of descriptors. */

@@ -25,6 +25,7 @@ from .errors import (
     Unsupported,
 )
 from .layout import ExtraKey, Group, Namespace
+from .records import Merged, Record, Recorded
 from .session import Batch, BatchFailed, Copy, Op, Result, Retracted, Session, Turn
 
 
@@ -61,11 +62,14 @@ __all__ = [
     "Internal",
     "Invalid",
     "Malformed",
+    "Merged",
     "Namespace",
     "Op",
     "PeerLost",
     "Pool",
     "Quota",
+    "Record",
+    "Recorded",
     "Reset",
     "Result",
     "Retracted",

@@ -14,6 +14,9 @@ GROUPS_MAX = 16
 RANKS_MAX = 64
 INFLIGHT_MAX = 64
 BATCH_OPS_MAX = 1024
+BLOBS_MAX = 4
+BLOB_NAME_MAX = 31
+RECORD_SPANS_MAX = 8
 STEP_NONE = 2**64 - 1
 
 u32, u64 = ct.c_uint32, ct.c_uint64
@@ -126,6 +129,54 @@ class Retracted(ct.Structure):
     ]
 
 
+class SessionOptions(ct.Structure):
+    _fields_ = [("blobs_kept", u32), ("merging", ct.c_bool)]
+
+
+class Span(ct.Structure):
+    _fields_ = [("at", ct.c_void_p), ("bytes", u64)]
+
+
+class Section(ct.Structure):
+    _fields_ = [("bytes", u64), ("nspans", u32), ("span", Span * RECORD_SPANS_MAX)]
+
+
+class RecordBlob(ct.Structure):
+    _fields_ = [("name", ct.c_char * (BLOB_NAME_MAX + 1)), ("dropped", ct.c_bool), ("at", Section)]
+
+
+class Record(ct.Structure):
+    # `from` is a word of Python.
+    _fields_ = [
+        ("from_", u32),
+        ("length", u32),
+        ("before", Section),
+        ("tokens", Section),
+        ("logprobs", Section),
+        ("nblobs", u32),
+        ("blobs", RecordBlob * BLOBS_MAX),
+    ]
+
+
+class Blob(ct.Structure):
+    _fields_ = [("name", ct.c_char_p), ("bytes", u64), ("from_", ct.c_void_p)]
+
+
+class Recorded(ct.Structure):
+    _fields_ = [("length", u32), ("records", u32), ("part", ct.c_int), ("index", u32)]
+
+
+class NewRecord(ct.Structure):
+    _fields_ = [
+        ("tokens", ct.POINTER(u32)),
+        ("ntokens", u32),
+        ("nlogprobs", u32),
+        ("logprobs", ct.POINTER(ct.c_float)),
+        ("blobs", ct.POINTER(Blob)),
+        ("nblobs", u32),
+    ]
+
+
 class Event(ct.Structure):
     _fields_ = [
         ("number", u64),
@@ -171,6 +222,14 @@ STRUCTS: dict[str, type[ct.Structure]] = {
     "tern_result": Result,
     "tern_depths": Depths,
     "tern_retracted": Retracted,
+    "tern_session_options": SessionOptions,
+    "tern_span": Span,
+    "tern_section": Section,
+    "tern_record_blob": RecordBlob,
+    "tern_record": Record,
+    "tern_blob": Blob,
+    "tern_recorded": Recorded,
+    "tern_new_record": NewRecord,
     "tern_event": Event,
     "tern_events": Events,
     "tern_answer": Answer,
@@ -197,7 +256,7 @@ _CALLS: dict[str, tuple[object, list[object]]] = {
     "tern_pool_bytes": (u64, [_P]),
     "tern_done_step": (ct.c_int, [_P, u64]),
     "tern_wait_published": (ct.c_int, [_P, u64, u32]),
-    "tern_session_open": (ct.c_int, [_P, u64, _NS, u32, ct.POINTER(u64)]),
+    "tern_session_open_with": (ct.c_int, [_P, u64, _NS, ct.POINTER(SessionOptions), u32, ct.POINTER(u64)]),
     "tern_peek_depths": (ct.c_int, [_P, u64, _NS, _TOKENS, u32, ct.POINTER(Depths)]),
     "tern_match": (ct.c_int, [_P, u64, _TOKENS, u64, u32, _RESULT]),
     "tern_extend": (ct.c_int, [_P, u64, _TOKENS, u32, u32, u32, _RESULT]),
@@ -210,6 +269,11 @@ _CALLS: dict[str, tuple[object, list[object]]] = {
     "tern_session_close": (ct.c_int, [_P, u64, u64, u32, _RESULT]),
     "tern_turn_begin": (ct.c_int, [_P, u64, u32, ct.POINTER(u64)]),
     "tern_turn_end": (ct.c_int, [_P, u64, u64, u32]),
+    "tern_records_map": (ct.c_int, [_P, u32, ct.POINTER(_P)]),
+    "tern_record_get": (ct.c_int, [_P, u64, u32, ct.POINTER(Record), u32, u32, ct.POINTER(u32), ct.POINTER(u32)]),
+    "tern_section_read": (ct.c_int, [ct.POINTER(Section), u64, _P, u64]),
+    "tern_records_append": (ct.c_int, [_P, u64, ct.POINTER(NewRecord), u32, ct.POINTER(Recorded)]),
+    "tern_records_rollback": (ct.c_int, [_P, u64, ct.POINTER(u32), u32, u64, u32, ct.POINTER(Recorded)]),
     "tern_batch_create": (ct.c_int, [_P, ct.POINTER(_P)]),
     "tern_batch_destroy": (None, [_P]),
     "tern_batch_clear": (None, [_P]),

@@ -80,6 +80,7 @@ class Connection:
         self._handle: Handle | None = None
         self._holders: WeakSet[Dropping] = WeakSet()
         self._used: Callable[[], None] | None = None  # of tern.Async: a call is about to be made
+        self._records: ct.c_void_p | None = None  # the tenant's record memory, once it was needed
         err = lib.tern_connect(encoded("path", path), milliseconds(deadline_ms), ct.byref(pointer))
         if err:
             raise error_of(err, f"{path}: {lib.tern_error_text(None).decode()}")
@@ -108,6 +109,14 @@ class Connection:
         if self._used:
             self._used()
         return self._handle.pointer
+
+    def _record_memory(self, deadline_ms: int) -> ct.c_void_p:
+        p = self._p  # else the mapping is gone
+        if self._records is None:
+            mapped = ct.c_void_p()
+            self._check(lib.tern_records_map(p, milliseconds(deadline_ms), ct.byref(mapped)))
+            self._records = mapped
+        return self._records
 
     def _text(self) -> str:
         return str(lib.tern_error_text(self._p).decode())
@@ -289,11 +298,14 @@ class Pool:
         if c._p:  # else the mapping may be gone
             c._check(lib.tern_done_step(self._mapped, step_number(step)))
 
-    def session(self, ns: Namespace, *, deadline_ms: int = 0) -> Session:
-        """Opens a session in this pool."""
+    def session(
+        self, ns: Namespace, *, blobs_kept: int = 0, merging: bool = False, deadline_ms: int = 0
+    ) -> Session:
+        """Opens a session in this pool. blobs_kept: so many of its last turn records keep their blobs, 1
+        to 16; 0 stands for 2. merging: all of them do, for several samples that are merged."""
         from .session import Session
 
-        return Session(self, ns, deadline_ms=deadline_ms)
+        return Session(self, ns, blobs_kept=blobs_kept, merging=merging, deadline_ms=deadline_ms)
 
     def peek(
         self, ns: Namespace, tokens: TokenList, *, keys: Iterable[ExtraKey] = (), deadline_ms: int = 0

@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import ctypes as ct
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from types import TracebackType
+from types import MappingProxyType, TracebackType
+from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 
-from . import _lib
+from . import _lib, records
 from ._lib import STEP_NONE, lib
 from .connection import Engine, Pool
 from .errors import Gone, DaemonLost, Shortage, TernError, error_of
@@ -26,6 +28,7 @@ from .layout import (
     number,
     step_number,
 )
+from .records import Merged, Record, Recorded
 
 
 @dataclass(frozen=True)
@@ -81,12 +84,21 @@ class Session:
     open: it was not closed, and is not GONE
     """
 
-    def __init__(self, pool: Pool, ns: Namespace, *, deadline_ms: int = 0) -> None:
+    def __init__(
+        self,
+        pool: Pool,
+        ns: Namespace,
+        *,
+        blobs_kept: int = 0,
+        merging: bool = False,
+        deadline_ms: int = 0,
+    ) -> None:
         self.pool, self.connection = pool, pool.connection
-        handle = ct.c_uint64()
-        self.connection._check(
-            lib.tern_session_open(
-                self.connection._p, pool.handle, ct.byref(ns._c()), milliseconds(deadline_ms), ct.byref(handle)
+        c, handle, ms = self.connection, ct.c_uint64(), milliseconds(deadline_ms)
+        options = _lib.SessionOptions(number("blobs_kept", blobs_kept), bool(merging))
+        c._check(
+            lib.tern_session_open_with(
+                c._p, pool.handle, ct.byref(ns._c()), ct.byref(options), ms, ct.byref(handle)
             )
         )
         self.handle: int = handle.value
@@ -317,6 +329,46 @@ class Turn(Session):
         except Gone:  # it ended by itself, at its deadline: another turn may have come between
             if kind is None:
                 raise
+
+    # ---- what the turn leaves beside KV
+
+    def append_record(
+        self,
+        tokens: TokenList,
+        logprobs: Sequence[float] | npt.NDArray[Any] | None = None,
+        blobs: Mapping[str, object] = MappingProxyType({}),
+        *,
+        deadline_ms: int = 0,
+    ) -> Recorded:
+        """Leaves a record. tokens: the whole list, which begins with what is recorded. logprobs: of the
+        tokens behind that, one of each, or None. blobs: up to four, bytes or arrays by their names.
+        After TimedOut records() tells whether it is there: repeating the call is a Conflict then."""
+        return records.append(self.connection, self.handle, tokens, logprobs, blobs, deadline_ms)
+
+    def records(self, first: int = 0, *, blobs: bool = True, deadline_ms: int = 0) -> list[Record]:
+        """The records from that one on: token ids and log-probabilities of all, and the blobs of those
+        that have them, unless blobs=False. The arrays are copies."""
+        return records.read(self.connection, self.handle, first, blobs, deadline_ms)
+
+    def merged(self, *, deadline_ms: int = 0) -> Merged:
+        """All records as one, of which the last turn wins: token ids and log-probabilities of all, and
+        the blobs of the last. The arrays are copies."""
+        all_records = self.records(blobs=False, deadline_ms=deadline_ms)
+        last = self.records(len(all_records) - 1, deadline_ms=deadline_ms) if all_records else []
+        return records.merge(all_records, last)
+
+    def rollback(self, tokens: TokenList, *, step: int, deadline_ms: int = 0) -> Recorded:
+        """Takes the session back to the deepest record whose whole list these tokens begin with, or to
+        none. Where it had committed more than is left, its table is given up: match anew. `step` is
+        the last that may touch its pages."""
+        c, named = self.connection, self._named(step)
+        before = records.count(c, self.handle, deadline_ms)
+        told = records.rollback(c, self.handle, tokens, named, deadline_ms)
+        if told.records < before and self.committed > told.length:
+            self._forget()
+            self.committed = self.written = self.allocated = 0
+            self.tokens = min(self.tokens, told.length)
+        return told
 
 
 _GONE = 9

@@ -46,6 +46,7 @@ tenants:
     socket: {here}/lm.sock
     memory: 16M
     host_memory: 8M
+    record_memory: 4M
 """
     )
     log = (here / "log").open("wb")

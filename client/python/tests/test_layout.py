@@ -28,7 +28,7 @@ def test_structs_have_the_sizes_and_offsets_of_the_header(tmp_path: Path) -> Non
         lines.append(f"sizeof(struct {name})")
         here.append((lines[-1], ct.sizeof(struct)))
         for field in struct._fields_:
-            lines.append(f"offsetof(struct {name}, {field[0].removesuffix('_page')})")
+            lines.append(f"offsetof(struct {name}, {field[0].removesuffix('_page').removesuffix('_')})")
             here.append((lines[-1], getattr(struct, field[0]).offset))
     there = told_by_c(tmp_path, lines)
     assert [(line, int(n)) for line, n in zip(lines, there)] == here
@@ -48,6 +48,8 @@ def test_numbers_are_those_of_the_header(tmp_path: Path) -> None:
     named |= {f"TERN_SHARD_{word.upper()}": n for word, n in layout.SHARDS.items()}
     named |= {f"TERN_RETRACT_{word.upper()}": n for word, n in layout.MODES.items()}
     named |= {"TERN_GROUPS_MAX": _lib.GROUPS_MAX, "TERN_BATCH_OPS_MAX": _lib.BATCH_OPS_MAX}
+    named |= {"TERN_BLOBS_MAX": _lib.BLOBS_MAX, "TERN_BLOB_NAME_MAX": _lib.BLOB_NAME_MAX}
+    named |= {"TERN_RECORD_SPANS_MAX": _lib.RECORD_SPANS_MAX}
     there = told_by_c(tmp_path, list(named))
     assert dict(zip(named, map(int, there))) == named
 

@@ -1,0 +1,158 @@
+"""Turn records: what a turn leaves with its session beside KV. session.Turn has the calls."""
+
+from __future__ import annotations
+
+import ctypes as ct
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from . import _lib
+from ._lib import lib
+from .connection import Connection
+from .errors import Invalid, error_of
+from .layout import Ids, TokenList, c_ids, encoded, milliseconds, number
+
+Logprobs = npt.NDArray[np.float32]
+Bytes = npt.NDArray[np.uint8]
+
+_AT_ONCE = 64  # records that are asked about in one call: as many as an answer of the daemon has
+
+
+@dataclass(frozen=True)
+class Recorded:
+    length: int  # tokens of all records together
+    records: int  # of the session
+
+
+@dataclass(frozen=True)
+class Record:
+    """What a turn left, of the tokens [first, length) of the recorded list. The arrays are copies of
+    one's own: they stay as they are, whatever becomes of the turn and its session."""
+
+    first: int
+    length: int
+    tokens: Ids
+    logprobs: Logprobs | None  # one of each token, where the turn left them
+    blobs: dict[str, Bytes]  # those that are still there
+    dropped: tuple[str, ...]  # the names of those that are not
+
+
+@dataclass(frozen=True)
+class Merged:
+    """All records as one, of which the last turn wins. The arrays are copies."""
+
+    tokens: Ids  # of all records
+    logprobs: Logprobs  # likewise; NaN where a record has none
+    blobs: dict[str, Bytes]  # of the last record
+
+
+def _logprobs(given: object) -> Logprobs:
+    try:
+        with np.errstate(over="ignore"):  # the daemon says which one is not finite
+            values = np.ascontiguousarray(given, np.float32)
+    except (TypeError, ValueError):
+        raise Invalid("log-probabilities are a list of numbers") from None
+    if np.ndim(given) != 1:  # type: ignore[arg-type]
+        raise Invalid(f"log-probabilities are a list of numbers, not of shape {np.shape(given)}")  # type: ignore[arg-type]
+    return values
+
+
+def _bytes(name: str, given: object) -> Bytes:
+    """All bytes of it, in the order of its elements. They are copied only where they do not lie so."""
+    try:
+        array = given if isinstance(given, np.ndarray) else np.asarray(memoryview(given))  # type: ignore[arg-type]
+    except TypeError:
+        raise Invalid(f"blob {name!r}: say bytes or an array, not {type(given).__name__}") from None
+    if array.dtype.hasobject:
+        raise Invalid(f"blob {name!r}: an array of objects has no bytes of its own")
+    return np.ascontiguousarray(array).reshape(-1).view(np.uint8)
+
+
+def append(
+    c: Connection,
+    turn: int,
+    tokens: TokenList,
+    logprobs: object,
+    blobs: Mapping[str, object],
+    deadline_ms: int,
+) -> Recorded:
+    ids = c_ids(tokens)
+    values = _logprobs(() if logprobs is None else logprobs)
+    contents = {name: _bytes(name, given) for name, given in blobs.items()}
+    named = (_lib.Blob * len(contents))(
+        *(_lib.Blob(encoded("the name of a blob", name), len(b), b.ctypes.data) for name, b in contents.items())
+    )
+    record = _lib.NewRecord(
+        ids.ctypes.data_as(ct.POINTER(ct.c_uint32)),
+        len(ids),
+        len(values),
+        values.ctypes.data_as(ct.POINTER(ct.c_float)),
+        named,
+        len(named),
+    )
+    told, ms, m = _lib.Recorded(), milliseconds(deadline_ms), c._record_memory(deadline_ms)
+    c._check(lib.tern_records_append(m, turn, ct.byref(record), ms, ct.byref(told)))
+    return Recorded(told.length, told.records)
+
+
+def rollback(c: Connection, turn: int, tokens: TokenList, step: int, deadline_ms: int) -> Recorded:
+    ids, told = c_ids(tokens), _lib.Recorded()
+    at, ms = ids.ctypes.data_as(ct.POINTER(ct.c_uint32)), milliseconds(deadline_ms)
+    m = c._record_memory(deadline_ms)
+    c._check(lib.tern_records_rollback(m, turn, at, len(ids), step, ms, ct.byref(told)))
+    return Recorded(told.length, told.records)
+
+
+def count(c: Connection, turn: int, deadline_ms: int) -> int:
+    n, records = ct.c_uint32(), ct.c_uint32()
+    m, ms = c._record_memory(deadline_ms), milliseconds(deadline_ms)
+    c._check(lib.tern_record_get(m, turn, 0, None, 0, ms, ct.byref(n), ct.byref(records)))
+    return records.value
+
+
+def _copied(s: _lib.Section, dtype: type[np.generic]) -> npt.NDArray[Any]:
+    array = np.empty(s.bytes // np.dtype(dtype).itemsize, dtype)
+    err = lib.tern_section_read(ct.byref(s), 0, array.ctypes.data, s.bytes)
+    if err:
+        raise error_of(err, "a section that has not as many bytes as it says")
+    return array
+
+
+def _record(r: _lib.Record, blobs: bool) -> Record:
+    listed = {r.blobs[i].name.decode(): r.blobs[i] for i in range(r.nblobs)}
+    return Record(
+        r.from_,
+        r.length,
+        _copied(r.tokens, np.uint32),
+        _copied(r.logprobs, np.float32) if r.logprobs.bytes else None,
+        {name: _copied(b.at, np.uint8) for name, b in listed.items() if blobs and not b.dropped},
+        tuple(name for name, b in listed.items() if b.dropped),
+    )
+
+
+def read(c: Connection, turn: int, first: int, blobs: bool, deadline_ms: int) -> list[Record]:
+    m, ms = c._record_memory(deadline_ms), milliseconds(deadline_ms)
+    at, read = number("first", first), list[Record]()
+    n, records, told = ct.c_uint32(), ct.c_uint32(1), (_lib.Record * _AT_ONCE)()
+    while True:
+        c._check(lib.tern_record_get(m, turn, at, told, _AT_ONCE, ms, ct.byref(n), ct.byref(records)))
+        read += [_record(told[i], blobs) for i in range(n.value)]
+        at += n.value
+        if n.value == 0 or at >= records.value:
+            return read
+
+
+def merge(all_records: list[Record], last: list[Record]) -> Merged:
+    """last: the last record with its blobs, where there is one."""
+    missing = [
+        np.full(len(r.tokens), np.nan, np.float32) if r.logprobs is None else r.logprobs for r in all_records
+    ]
+    return Merged(
+        np.concatenate([np.empty(0, np.uint32), *(r.tokens for r in all_records)]),
+        np.concatenate([np.empty(0, np.float32), *missing]),
+        last[0].blobs if last else {},
+    )
