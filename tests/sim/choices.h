@@ -49,7 +49,8 @@
     X(jump, 1, 1)                                                                                  \
     X(step_jump, 2, 1)                                                                             \
     X(wait, 6, 0)                                                                                  \
-    X(turn, 16, 0)
+    X(turn, 16, 0)                                                                                 \
+    X(record, 60, 0)
 
 enum choice_kind {
 #define X(name, weight, fault) CHOICE_##name,

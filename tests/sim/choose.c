@@ -1,8 +1,7 @@
 /* Carries one choice out. What it has nothing to act on, it does not do: so any list of choices is
  * a history. */
-#include "sim.h"
-
 #include "choices.h"
+#include "records.h"
 
 static uint32_t pick_engine(struct sim *w, uint32_t d)
 {
@@ -95,6 +94,27 @@ static void do_turn(struct sim *w, uint32_t d)
 
     if (set)
         ask_turn(w, d, session_next(&set, at));
+}
+
+static void do_record(struct sim *w, uint32_t d)
+{
+    uint32_t s = pick_session(w, d, TURNS_ALL);
+
+    if (!w->cfg.records)
+        return;
+    records_write_late(w, d);
+    if (chance(w, 60))
+        record_work(w, d, pick(w, 4));
+    for (uint32_t n = 1 + pick(w, 4); n > 0 && s != NO; n--)
+        ask_record(w, d, s);
+}
+
+static void do_job(struct sim *w, uint32_t d)
+{
+    for (uint32_t n = w->cfg.span ? 1 + pick(w, 8) : 1; n > 0; n--)
+        job_finish(w, d, pick(w, JOBS));
+    if (w->cfg.records)
+        record_work(w, d, pick(w, 4));
 }
 
 static void do_exec(struct sim *w, uint32_t d)
@@ -193,7 +213,11 @@ static void do_stale_completion(struct sim *w, uint32_t d)
     uint64_t slot = pick(w, 4), gen = pick(w, 3), id = gen << 32 | slot;
     uint64_t before = core_changes(w->d[d].core);
 
-    switch (pick(w, 6)) {
+    switch (pick(w, w->cfg.records ? 7 : 6)) {
+    case 6:
+        ev.kind = EV_RECORD_CHECKED;
+        ev.checked = (struct record_checked){.id = record_stale_id(w, d), .nhashes = 2};
+        break;
     case 5:
         ev.kind = EV_COPIED;
         id = chance(w, 50) && w->d[d].last_copy.gen ? copy_id_pack(w->d[d].last_copy) : id;
@@ -388,15 +412,13 @@ void choose(struct sim *w, const struct choice *c)
         break;
     case CHOICE_wait: ask_wait(w, d, e); break;
     case CHOICE_turn: do_turn(w, d); break;
+    case CHOICE_record: do_record(w, d); break;
     case CHOICE_deliver: do_deliver(w, d); break;
     case CHOICE_data:
         for (uint32_t n = 1 + pick(w, 4); n > 0; n--)
             data_move(w, d, false);
         break;
-    case CHOICE_job:
-        for (uint32_t n = w->cfg.span ? 1 + pick(w, 8) : 1; n > 0; n--)
-            job_finish(w, d, pick(w, JOBS));
-        break;
+    case CHOICE_job: do_job(w, d); break;
     case CHOICE_quiet: data_quiet(w, d); break;
     case CHOICE_time: do_time(w, (1 + pick(w, 12)) * MS); break;
     case CHOICE_connect: net_connect(w, d); break;
@@ -420,4 +442,6 @@ void choose(struct sim *w, const struct choice *c)
         waits_check(w, d);
         turns_check(w, d);
     }
+    if (w->cfg.records && (c->r & 0x60) == 0)
+        records_check(w, d);
 }

@@ -1,6 +1,6 @@
 /* The end of every history: faults stop, and everything must come to rest (P5). Only here are the
  * core's own views read: nothing may be left in them. */
-#include "sim.h"
+#include "records.h"
 
 #define ROUNDS 400
 
@@ -56,7 +56,8 @@ static void run_devices(struct sim *w, uint32_t d)
 static bool work_left(struct sim *w)
 {
     for (uint32_t d = 0; d < DAEMONS; d++)
-        if (w->d[d].njobs || data_pending(w, d) || w->link[d].n[0] || w->link[d].n[1])
+        if (w->d[d].njobs || records_pending(w, d) || data_pending(w, d) || w->link[d].n[0] ||
+            w->link[d].n[1])
             return true;
     return false;
 }
@@ -80,6 +81,8 @@ static void quiesce(struct sim *w)
         for (uint32_t d = 0; d < DAEMONS; d++) {
             while (w->d[d].njobs)
                 job_finish(w, d, 0);
+            while (record_work(w, d, 0))
+                ;
             while (w->link[d].n[0])
                 net_deliver(w, d, 0);
             while (w->link[d].n[1])

@@ -1,7 +1,7 @@
 /* Engines: processes that join, map, run steps on their devices out of phase, die, and are reaped.
  * What a rank writes lands when its device runs the step: some time after the dispatch and before
  * the rank publishes done_step. */
-#include "sim.h"
+#include "records.h"
 
 static uint32_t conn_find(const struct daemon *m)
 {
@@ -514,6 +514,7 @@ void engine_gone(struct sim *w, uint32_t d, uint32_t e)
     for (uint32_t s = 0; s < SESSIONS; s++)
         if (m->session[s].live && m->session[s].engine == e)
             session_forget(w, d, &m->session[s], 0);
+    records_engine_gone(w, d, e);
     for (uint32_t i = 0; i < w->granules; i++)
         m->granule[tenant][i].busy[e] = 0;
     for (uint32_t p = 0; p < POOLS; p++) {

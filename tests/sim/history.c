@@ -108,7 +108,7 @@ static void make_config(struct prng *p, struct config *c)
 }
 
 /* A table of 256 kinds in proportion to their weights. */
-static void make_weights(struct prng *p, uint8_t table[256])
+static void make_weights(struct prng *p, const struct config *c, uint8_t table[256])
 {
     static const struct {
         uint16_t weight;
@@ -122,12 +122,14 @@ static void make_weights(struct prng *p, uint8_t table[256])
     uint32_t n = sizeof of / sizeof of[0], total = 0, at = 0, w[sizeof of / sizeof of[0]];
     bool calm = one_in(p, 8);
 
-    for (uint32_t i = 0; i < n; i++) {
+    for (uint32_t i = 0; i < n - 1; i++) { /* all but the last: that of records is fixed */
         w[i] = 4 * of[i].weight *
                (of[i].fault ? (calm ? 0 : scale[prng_below(p, sizeof scale)]) : between(p, 3, 8)) /
                4;
         total += w[i];
     }
+    w[n - 1] = c->records ? 6 * of[n - 1].weight : 0;
+    total += w[n - 1];
     for (uint32_t i = 0, sum = 0; i < n; i++) {
         uint32_t to;
 
@@ -336,6 +338,17 @@ static void make_turns(struct config *c)
         c->turn_ms = 3 + c->seed_tokens / 44 % 40;
 }
 
+/* In some, turns leave records: most often in little memory. */
+static void make_records(struct config *c)
+{
+    uint32_t r = c->seed_tokens / 13;
+
+    if (r % 4 != 0)
+        return;
+    c->records = r / 4 % 2 == 0 ? 64 : 12 + r / 16 % 36;
+    c->lim_records = r / 512 % 3 == 0 ? 3 + r / 2048 % 6 : 24;
+}
+
 void history_make(uint64_t seed, struct history *h)
 {
     struct prng p;
@@ -353,7 +366,8 @@ void history_make(uint64_t seed, struct history *h)
     make_batches(&h->cfg);
     make_give_back(&h->cfg);
     make_turns(&h->cfg);
-    make_weights(&p, table);
+    make_records(&h->cfg);
+    make_weights(&p, &h->cfg, table);
     h->n = between(&p, 700, 1200);
     for (uint32_t i = 0; i < h->n; i++) {
         uint64_t r = prng_u64(&p);

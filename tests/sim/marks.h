@@ -30,6 +30,27 @@
     X(close_asked, 20)                                                                             \
     X(close_waited, 10)                                                                            \
     X(close_not_carried_out, 2)                                                                    \
+    X(record_appended, 100)                                                                        \
+    X(record_stripped, 100)                                                                        \
+    X(record_merging, 2)                                                                           \
+    X(record_in_runs, 10)                                                                          \
+    X(record_conflict, 50)                                                                         \
+    X(record_malformed, 100)                                                                       \
+    X(record_busy, 100)                                                                            \
+    X(record_jobs_full, 100)                                                                       \
+    X(record_share_full, 100)                                                                      \
+    X(record_no_room, 100)                                                                         \
+    X(record_held, 100)                                                                            \
+    X(record_let_go, 50)                                                                           \
+    X(record_written_late, 100)                                                                    \
+    X(record_gone_in_check, 100)                                                                   \
+    X(record_unheard, 3)                                                                           \
+    X(record_turn_gone, 100)                                                                       \
+    X(record_read, 100)                                                                            \
+    X(rollback, 50)                                                                                \
+    X(rollback_to_nothing, 20)                                                                     \
+    X(rollback_below_committed, 5)                                                                 \
+    X(rollback_refused, 50)                                                                        \
     X(gives_back_in_pieces, 100)                                                                   \
     X(wait_gone, 1)                                                                                \
     X(pin_retires_with_step, 50)                                                                   \

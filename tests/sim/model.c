@@ -1,7 +1,7 @@
 /* What the model knows of pages and prefixes, and the rules that hold for every page that a core
  * hands out (T1, P2), gives to read (P1) or says it lacks (E4). Nothing here is read from a core.
  */
-#include "sim.h"
+#include "records.h"
 
 uint32_t tag_mix(uint32_t rank, uint32_t group)
 {
@@ -390,7 +390,7 @@ static uint32_t pages_of(const struct sim *w, const struct session *s, uint32_t 
     return (s->allocated + w->page_tokens[group] - 1) / w->page_tokens[group];
 }
 
-void session_forget(struct sim *w, uint32_t d, struct session *s, uint32_t step)
+void table_forget(struct sim *w, uint32_t d, struct session *s, uint32_t step)
 {
     for (uint32_t g = 0; g < w->cfg.ngroups; g++)
         give_back(w, d, s, g, s->unpinned ? s->committed / w->page_tokens[g] : 0, pages_of(w, s, g),
@@ -405,6 +405,12 @@ void session_forget(struct sim *w, uint32_t d, struct session *s, uint32_t step)
     s->foggy = s->live = s->deaf = s->away = s->unpinned = s->undone = s->lost = 0;
     s->slid_step = 0;
     s->committed = s->written = s->allocated = 0;
+}
+
+void session_forget(struct sim *w, uint32_t d, struct session *s, uint32_t step)
+{
+    table_forget(w, d, s, step);
+    records_session_over(w, d, s);
 }
 
 /* --- E4 --- */

@@ -1,6 +1,6 @@
 /* What an engine asks for outside a Step, and what the answer must be: sessions, Peek and Match.
  * Fetches are in fetches.c. */
-#include "sim.h"
+#include "records.h"
 
 void request_init(struct sim *w, uint32_t d, struct event *ev, enum op op, uint32_t conn)
 {
@@ -48,6 +48,7 @@ void ask_open(struct sim *w, uint32_t d, uint32_t e)
     struct daemon *m = &w->d[d];
     struct engine *g = &m->engine[e];
     uint32_t conn = engine_conn(w, d, e), slot, live[TENANTS] = {0}, of_tenant;
+    bool sound;
     struct event ev;
     struct session *s;
 
@@ -65,10 +66,16 @@ void ask_open(struct sim *w, uint32_t d, uint32_t e)
     s->ns = (uint8_t)pick(w, w->cfg.namespaces);
     if (!space_ready(w, d, g->tenant, s->ns))
         return;
-    ev.request.session_open =
-        (struct req_session_open){.pool = m->pool[g->pool].id,
-                                  .ns = namespace_of(s->ns, w->cfg.seed_tokens & 1)};
+    ev.request.session_open = (struct req_session_open){
+        .pool = m->pool[g->pool].id, .ns = namespace_of(s->ns, w->cfg.seed_tokens & 1)};
+    sound = records_open(w, d, slot, &ev.request.session_open);
     sim_ask(w, d, &ev, "open_answer");
+    if (!sound) {
+        EXPECT(w->reply->err == TERN_INVALID || w->reply->err == TERN_GONE, "open_unsound",
+               "err %u: merging %u, %u blobs kept", w->reply->err, ev.request.session_open.merging,
+               ev.request.session_open.blobs_kept);
+        return;
+    }
     if (of_tenant >= w->cfg.sessions_max) {
         EXPECT(w->reply->err == TERN_QUOTA || w->reply->err == TERN_BUSY ||
                    m->pool[g->pool].closing,

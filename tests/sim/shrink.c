@@ -101,7 +101,8 @@ static bool config_fits(const struct config *c)
            (c->nstate < 2 || (c->page_tokens3 && c->page_granules3)) && c->page_granules2 <= 2 &&
            c->page_granules3 <= 2 && c->lim_pulls <= PULLS && c->lim_serves <= SERVES &&
            c->lim_sessions < SESSIONS && c->host <= HOSTS && c->spoil <= 100 &&
-           c->lim_copies <= JOBS / 2 && c->regions <= RANKS;
+           c->lim_copies <= JOBS / 2 && c->regions <= RANKS && c->records <= 64 &&
+           c->lim_records <= 24 && (c->records == 0) == (c->lim_records == 0);
 }
 
 bool history_read(const char *path, struct history *h)

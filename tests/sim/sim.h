@@ -161,7 +161,9 @@ enum mark {
     X(offer_pages)                                                                                 \
     X(lim_batches)                                                                                 \
     X(give_back)                                                                                   \
-    X(turn_ms)
+    X(turn_ms)                                                                                     \
+    X(records)                                                                                     \
+    X(lim_records)
 
 struct config {
 #define X(name) uint32_t name;
@@ -498,7 +500,8 @@ struct sim {
     uint32_t audit_every, steps; /* the oracle looks at each audit_every-th step's core; 0: never */
     uint64_t events;
     struct daemon d[DAEMONS];
-    struct link link[DAEMONS]; /* [d]: opened by d */
+    struct recs *recs[DAEMONS]; /* see records.c */
+    struct link link[DAEMONS];  /* [d]: opened by d */
     uint32_t tokens[VARIANTS][TOKENS];
     struct extra_key keys[VARIANTS];     /* at most one each; position NONE: none */
     uint8_t common[VARIANTS][VARIANTS];  /* tokens that two sequences share */

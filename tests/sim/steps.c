@@ -1,7 +1,7 @@
 /* One Step request: an engine's operations on its sessions, what each must answer, and the dispatch
  * of the step that writes what was allocated. Operations are predicted in order, each from the
  * state that the one before left. */
-#include "sim.h"
+#include "records.h"
 
 #define OPS 4
 
@@ -475,6 +475,20 @@ static void did_finish(struct sim *w, uint32_t d, struct session *s, const struc
     s->lame |= w->cfg.nstate && !state_window_whole(w, s, s->written);
 }
 
+/* `tokens`: that the core has kept of its list. */
+static void table_over(struct sim *w, uint32_t d, struct session *s, uint32_t step, uint32_t tokens)
+{
+    table_forget(w, d, s, step);
+    s->live = 1;
+    s->filled = 0;
+    s->turn = TURN_NEW;
+    if (tokens == 0 && s->finished > 0) { /* given up for want of room in the token store */
+        check_store_full(w, d, s, s->finished);
+        s->finished = 0;
+    }
+    s->ntokens = s->finished;
+}
+
 static void did_abort(struct sim *w, uint32_t d, struct session *s, const struct step_op *op,
                       const struct op_result *r)
 {
@@ -489,15 +503,19 @@ static void did_abort(struct sim *w, uint32_t d, struct session *s, const struct
         MARK(abort_with_tail);
     if (pages && op->step > w->d[d].engine[s->engine].min_done && s->committed)
         MARK(pin_retires_with_step);
-    session_forget(w, d, s, (uint32_t)op->step);
-    s->live = 1;
-    s->filled = 0;
-    s->turn = TURN_NEW;
-    if (r->tokens == 0 && s->finished > 0) { /* given up for want of room in the token store */
-        check_store_full(w, d, s, s->finished);
-        s->finished = 0;
-    }
-    s->ntokens = s->finished;
+    table_over(w, d, s, (uint32_t)op->step, r->tokens);
+}
+
+void table_given_up(struct sim *w, uint32_t d, struct session *s, uint32_t step, uint32_t keep)
+{
+    struct session_view v;
+
+    EXPECT(core_session_view(w->d[d].core, s->id.slot, &v) && session_id_equal(v.id, s->id) &&
+               v.lengths.committed == 0 && v.lengths.allocated == 0,
+           "table_kept", "session %u.%u: committed %u", s->id.slot, s->id.gen, v.lengths.committed);
+    s->finished = s->finished < keep ? s->finished : keep;
+    table_over(w, d, s, late_step(s, step), v.tokens);
+    EXPECT(s->ntokens == v.tokens, "table_tokens", "%u tokens, not %u", v.tokens, s->ntokens);
 }
 
 static void did_rewind(struct sim *w, uint32_t d, struct session *s, const struct step_op *op,
@@ -525,6 +543,16 @@ static void did_rewind(struct sim *w, uint32_t d, struct session *s, const struc
         s->filled = s->ntokens;
 }
 
+/* Until when all that it gives up may be touched (E2). */
+uint32_t late_step(const struct session *s, uint32_t step)
+{
+    if (s->away && step < s->away_step)
+        step = s->away_step; /* what a Retract named still holds */
+    if (step < s->slid_step)
+        step = s->slid_step;                          /* and what a slide named */
+    return step < s->turn_step ? s->turn_step : step; /* and a turn's end */
+}
+
 static void did_one(struct sim *w, uint32_t d, const struct plan *p, uint32_t i,
                     const struct op_result *r, const struct table_run *runs)
 {
@@ -539,12 +567,10 @@ static void did_one(struct sim *w, uint32_t d, const struct plan *p, uint32_t i,
           op->kind, p->session[i], op->length, op->written, op->tokens.n,
           (unsigned long long)op->step, r->err, r->lengths.committed, r->lengths.written,
           r->lengths.allocated);
-    if (s->away && late.step < s->away_step)
-        late.step = s->away_step; /* what a Retract named still holds */
-    if ((op->kind == STEP_ABORT || op->kind == STEP_CLOSE) && late.step < s->slid_step)
-        late.step = s->slid_step; /* and what a slide named (E2) */
-    if ((op->kind == STEP_ABORT || op->kind == STEP_CLOSE) && late.step < s->turn_step)
-        late.step = s->turn_step; /* and a turn's end */
+    if (op->kind == STEP_ABORT || op->kind == STEP_CLOSE)
+        late.step = late_step(s, (uint32_t)late.step);
+    else if (s->away && late.step < s->away_step)
+        late.step = s->away_step;
     if (!s->live) {
         EXPECT(r->err == TERN_GONE, "closed_session_used", "err %u", r->err);
         return;

@@ -1,10 +1,10 @@
 /* Turns (M5 to M7, M12): who may use a session. While a turn is in flight the model names the
  * session by the turn's handle in all that it asks; here it also asks by those that are not good.
  * What ends a turn besides a request (its time, its connection) the model counts for itself. */
-#include "sim.h"
+#include "records.h"
 
 /* A connection of the engine, whichever. */
-static uint32_t any_seat(struct sim *w, uint32_t d, uint32_t e)
+uint32_t any_seat(struct sim *w, uint32_t d, uint32_t e)
 {
     const struct engine *g = &w->d[d].engine[e];
     uint32_t seat = pick(w, PROCS);
@@ -17,8 +17,9 @@ static uint32_t any_seat(struct sim *w, uint32_t d, uint32_t e)
 }
 
 /* The turn is over. `ended`: by a TurnEnd. */
-static void turn_over(struct session *s, bool ended)
+static void turn_over(struct sim *w, uint32_t d, struct session *s, bool ended)
 {
+    records_turn_over(w, d, s, ended);
     s->old_turn = s->handle;
     s->handle = s->id;
     s->gate = s->gate == GATE_CLAIMED || (!ended && s->close_conn == NO) ? GATE_OPEN
@@ -40,7 +41,7 @@ void turns_pass(struct sim *w, uint32_t d)
         if (!claimed(s) || s->turn_begun + w->cfg.turn_ms * MS > w->now)
             continue;
         TRACE("  the turn %u.%u of daemon %u is over\n", s->handle.slot, s->handle.gen, d);
-        turn_over(s, false);
+        turn_over(w, d, s, false);
         MARK(turn_expired);
     }
 }
@@ -70,6 +71,8 @@ void turns_near(struct sim *w)
 
 void turns_conn_left(struct sim *w, uint32_t d, uint32_t conn, bool closed)
 {
+    if (closed)
+        records_conn_closed(w, d, conn);
     for (uint32_t i = 0; i < SESSIONS; i++) {
         struct session *s = &w->d[d].session[i];
 
@@ -83,7 +86,7 @@ void turns_conn_left(struct sim *w, uint32_t d, uint32_t conn, bool closed)
             continue;
         TRACE("  the turn %u.%u goes with its connection %u.%u\n", s->handle.slot, s->handle.gen, d,
               conn);
-        turn_over(s, false);
+        turn_over(w, d, s, false);
         MARK(turn_lost);
     }
 }
@@ -160,7 +163,7 @@ void turns_check(struct sim *w, uint32_t d)
     }
 }
 
-static void begin(struct sim *w, uint32_t d, struct session *s, uint32_t conn)
+void begin_turn(struct sim *w, uint32_t d, struct session *s, uint32_t conn)
 {
     struct session_id id;
     struct event ev;
@@ -237,7 +240,7 @@ static void end(struct sim *w, uint32_t d, struct session *s, uint32_t conn)
           (uint32_t)ev.request.turn_end.step);
     if (s->turn_step < ev.request.turn_end.step)
         s->turn_step = (uint32_t)ev.request.turn_end.step;
-    turn_over(s, true); /* before the answer: a close that waited is told in the same step */
+    turn_over(w, d, s, true); /* before the answer: a close that waited is told in the same step */
     sim_ask(w, d, &ev, "turn_answer");
     EXPECT(w->reply->err == TERN_OK, "turn_end_refused", "err %u %s", w->reply->err,
            w->reply->text);
@@ -305,7 +308,7 @@ void ask_turn(struct sim *w, uint32_t d, uint32_t i)
         if (chance(w, 10))
             close_now(w, d, s, conn);
         else
-            begin(w, d, s, conn);
+            begin_turn(w, d, s, conn);
         return;
     case GATE_CLAIMED:
         if (chance(w, 40))

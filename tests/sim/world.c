@@ -1,6 +1,6 @@
 /* One history: sets the world up, carries the choices out one after another, hands each event to a
  * core and takes its actions in. */
-#include "sim.h"
+#include "records.h"
 
 #include <signal.h>
 #include <stdarg.h>
@@ -96,6 +96,7 @@ void sim_create(struct sim *w)
     memset(w, 0, sizeof *w);
     for (uint32_t d = 0; d < DAEMONS; d++)
         w->d[d].arena = arena_take(ARENA_MAX);
+    records_create(w);
     w->out = arena_take(actions_bytes(&w->limits));
     actions_init(w->out, &w->limits);
     oracle_fail_hook = on_audit;
@@ -109,6 +110,7 @@ void sim_destroy(struct sim *w)
 {
     for (uint32_t d = 0; d < DAEMONS; d++)
         free(w->d[d].arena);
+    records_destroy(w);
     free(w->out);
 }
 
@@ -135,9 +137,9 @@ static void set_limits(struct sim *w)
                                                 : 192,
                              .retires = c->lim_retires,
                              .groups = GROUPS,
-                             .turn_records = 12,
+                             .turn_records = c->records ? c->lim_records : 12,
                              .record_pages = 128,
-                             .record_jobs = 2,
+                             .record_jobs = 1 + c->lim_records % 3,
                              .resets = 64,
                              .links = LINKS,
                              .peers = 1,
@@ -226,6 +228,7 @@ void daemon_start(struct sim *w, uint32_t d)
         tenants[t] =
             (struct tenant_config){.memory_bytes = (uint64_t)w->cfg.granules * GRANULE_BYTES,
                                    .host_bytes = (uint64_t)w->cfg.host * GRANULE_BYTES,
+                                   .record_bytes = (uint64_t)w->cfg.records * RECORD_PAGE_BYTES,
                                    .regions = w->regions,
                                    .sessions_max = w->cfg.sessions_max,
                                    .host_write = w->cfg.host_behind};
@@ -281,6 +284,7 @@ static void daemon_clear(struct sim *w, uint32_t d)
             memset(m->tag[t][r], 0, n * sizeof m->tag[t][r][0]);
         memset(m->host[t], 0, w->hosts * sizeof m->host[t][0]);
     }
+    records_clear(w, d);
     memset(m->sum_known, 0, sizeof m->sum_known);
     memset(m->known, 0, sizeof m->known);
 }
@@ -344,7 +348,7 @@ static void take(struct sim *w, uint32_t d, const struct action *a)
                   a->kind);
     case ACT_SEAL: take_seal(w, d, a); break;
     case ACT_ZERO: take_zero(w, d, a); break;
-    case ACT_RECORD_CHECK: check(false); break;
+    case ACT_RECORD_CHECK: take_record_check(w, d, a); break;
     case ACT_COPY: take_copy(w, d, a); break;
     case ACT_PEER_SEND: net_send(w, d, a); break;
     case ACT_PULL: take_pull(w, d, a); break;
@@ -400,7 +404,7 @@ static void give_back_all(struct sim *w, uint32_t d)
 
 void sim_step(struct sim *w, uint32_t d, struct event *event)
 {
-    if (event->kind == EV_REQUEST)
+    if (event->kind == EV_REQUEST || event->kind == EV_RECORD_CHECKED)
         give_back_all(w, d);
     w->now += STEP_NS;
     w->reply = NULL;

@@ -74,7 +74,16 @@
     X(67, TURN_KEPT, "keep the turn of a connection that has gone")                                \
     X(68, TURN_NAMES_SESSION, "give a session the generation that a turn had")                     \
     X(69, CLOSE_FORGETS_TURN, "close behind a turn at the step of the close")                      \
-    X(70, CLOSE_UNPROVEN, "close behind a turn that ended by its deadline")
+    X(70, CLOSE_UNPROVEN, "close behind a turn that ended by its deadline")                        \
+    X(71, ROLLBACK_TOO_FAR, "roll back onto a record whose blobs are dropped")                     \
+    X(72, PREPARED_ANYBODY_FREES,                                                                  \
+      "free what is prepared for a request that never claimed the turn")                           \
+    X(73, PREPARED_FREE_AT_ONCE, "free at once what a turn that never ended has prepared")         \
+    X(74, PUT_STORED_LATE, "store a put whose turn is over")                                       \
+    X(75, PUT_BEHIND_CLOSE, "store a put that a close has come before")                            \
+    X(76, BLOB_NEVER_FREED, "keep the pages of a blob that is dropped")                            \
+    X(77, BLOB_FREED_TWICE, "free the pages of a blob once more with its record")                  \
+    X(78, BLOB_FREED_EXPOSED, "free a dropped blob that a turn which never ended may still read")
 
 /* These are the seam's: `tern-sim --rdma` finds them. */
 #define BUG_IS_SEAM(n) (((n) >= 21 && (n) <= 27) || ((n) >= 56 && (n) <= 59))

@@ -1,0 +1,41 @@
+/* Turn records in the simulator: see records.c. What is kept of them hangs on the history as one
+ * block a daemon; others only say what has happened. */
+#ifndef SIM_RECORDS_H
+#define SIM_RECORDS_H
+
+#include "sim.h"
+
+void records_create(struct sim *w);
+void records_destroy(struct sim *w);
+void records_clear(struct sim *w, uint32_t d);
+
+/* How a session that is being opened keeps blobs. False: this is refused, whatever else there is.
+ */
+bool records_open(struct sim *w, uint32_t d, uint32_t s, struct req_session_open *open);
+void ask_record(struct sim *w, uint32_t d, uint32_t s);
+void take_record_check(struct sim *w, uint32_t d, const struct action *act);
+/* A worker answers. False: what it says could not be told from what else is under way; later. */
+bool record_work(struct sim *w, uint32_t d, uint32_t at);
+uint32_t records_pending(const struct sim *w, uint32_t d);
+/* An id of a record that nobody looks at; often one that somebody did look at. */
+struct record_id record_stale_id(struct sim *w, uint32_t d);
+/* Turns that never ended write on. */
+void records_write_late(struct sim *w, uint32_t d);
+
+void records_turn_over(struct sim *w, uint32_t d, const struct session *s, bool ended);
+void records_session_over(struct sim *w, uint32_t d, const struct session *s);
+void records_engine_gone(struct sim *w, uint32_t d, uint32_t e);
+void records_conn_closed(struct sim *w, uint32_t d, uint32_t conn);
+/* Are the pages of each tenant's record memory those that the model has given out? */
+void records_check(struct sim *w, uint32_t d);
+
+/* ---- of turns.c, steps.c and model.c, for them ---- */
+uint32_t any_seat(struct sim *w, uint32_t d, uint32_t e);
+void begin_turn(struct sim *w, uint32_t d, struct session *s, uint32_t conn);
+/* The table is given up, and of the list no more than `keep` tokens are kept. */
+void table_given_up(struct sim *w, uint32_t d, struct session *s, uint32_t step, uint32_t keep);
+uint32_t late_step(const struct session *s, uint32_t step);
+/* session_forget, but for the records: it may live on. */
+void table_forget(struct sim *w, uint32_t d, struct session *s, uint32_t step);
+
+#endif
