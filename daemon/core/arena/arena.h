@@ -262,6 +262,8 @@ struct session {
     uint32_t blobs_kept;      /* M1: of the last so many records; 0: of all */
     uint32_t records_lent;    /* 1: the turn in flight was told pages of records */
     uint32_t records_exposed; /* 1: so was one that never ended: what goes is HELD */
+    uint32_t record_pages;    /* of its turn records, the one that is prepared with them */
+    uint32_t blob_pages;      /* of these, those of blobs */
     uint32_t zero;
     uint64_t last_use_ns;
     uint64_t ref_since_ns;
