@@ -800,7 +800,7 @@ const struct command show_commands[] = {
     {"sessions", "", "Open sessions: committed, written and allocated tokens",
      "  ternctl sessions\n  ternctl sessions --json | jq '.sessions | length'\n", NULL, false,
      run_sessions},
-    {"records", "", "Turn records: how much each session has, and each tenant's memory for them",
+    {"records", "", "Turn records that sessions keep, and the memory for them",
      "  ternctl records\n  ternctl records --json | jq '.tenants[].records'\n", NULL, false,
      run_records},
     {"engines", "", "Engines, their live processes and the steps they finished",
