@@ -18,6 +18,7 @@ struct bench_args {
 int bench_index(const struct bench_args *args);
 int bench_neighbours(const struct bench_args *args);
 int bench_publish(const struct bench_args *args);
+int bench_retention(const struct bench_args *args);
 int bench_rpc(const struct bench_args *args);
 int bench_transfer(const struct bench_args *args);
 
