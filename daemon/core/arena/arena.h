@@ -441,8 +441,6 @@ struct tenant {
     struct list idle; /* namespaces that nobody holds: who was given up first comes first */
     /* Its record memory: words of the bitmap from record_word on, a bit a page. */
     uint32_t record_word, record_pages, record_used, record_held;
-    uint32_t record_next; /* where the next search begins */
-    uint32_t record_zero;
     uint64_t bytes_in_flight;
     uint64_t event_next; /* which of its changes is the next, from 1 */
     uint64_t event_lost; /* number of the last of its changes that was overwritten; 0: none was */

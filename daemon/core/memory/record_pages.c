@@ -49,15 +49,12 @@ static struct record_run free_run(const struct core *c, const struct tenant *t,
     return (struct record_run){0, 0};
 }
 
-/* From where the last search ended, and round to there. */
+/* Always from the beginning: what stays as long as its session, a page or a few of numbers, then
+ * lies in the gaps between blobs. Spread over all of the memory it would cut what blobs leave
+ * behind into pieces too short for the next ones, which are always longer. */
 static struct record_run search(const struct core *c, const struct tenant *t, struct wanted want)
 {
-    struct record_run ahead = {t->record_next, t->record_pages - t->record_next};
-    struct record_run run = free_run(c, t, ahead, want);
-
-    if (run.n == 0)
-        run = free_run(c, t, (struct record_run){0, t->record_pages}, want);
-    return run;
+    return free_run(c, t, (struct record_run){0, t->record_pages}, want);
 }
 
 static void mark(struct core *c, const struct tenant *t, struct record_run run, bool used)
@@ -153,7 +150,6 @@ bool section_take(struct core *c, struct turn_record *r, struct record_section *
             return false;
         }
         mark(c, t, run, true);
-        t->record_next = run.first + run.n;
         t->record_used += run.n;
         r->pages += run.n;
         section->run[section->nruns++] = run;
