@@ -17,8 +17,8 @@
 #define SESSIONS_OFF  4 /* at 1/16 scale */
 #define TURNS         50
 #define TURN_TOKENS   1000
-#define BLOB_BYTES    1000u /* of a token of the whole list */
-#define RECORD_PAGES  (120u << 12)
+#define BLOB_BYTES    1000u        /* of a token of the whole list */
+#define RECORD_PAGES  (100u << 12) /* 6.7 GB: 96 % of them are in use at the most */
 #define EDGE_TURNS    5 /* that the medians of the first turns and of the last ones are of */
 #define KEPT_MAX      6.4e9
 #define APPEND_RATIO  2
@@ -223,6 +223,9 @@ static int show(struct retention *on, const struct retention *off, const struct 
         puts("retention: 64 sessions of 50 turns of 1,000 tokens, a blob of 1,000 B a token of the "
              "list");
     bench_show(args, o, figures, sizeof figures / sizeof figures[0]);
+    json_put_u64(o, "kept_bytes", on->bytes); /* to the byte */
+    json_put_u64(o, "peak_bytes", (uint64_t)on->peak * RECORD_PAGE_BYTES);
+    json_put_u64(o, "kept_bytes_off_x16", 16 * off->bytes);
     if (args->json)
         json_print(o);
     json_decref(o);
