@@ -4,8 +4,9 @@
 #include <stdio.h>
 #include <string.h>
 
-#define TITLES_N(titles)    (sizeof(titles) / sizeof((titles)[0]))
-#define QUARANTINE_ALARM_MS 1000
+#define TITLES_N(titles)     (sizeof(titles) / sizeof((titles)[0]))
+#define QUARANTINE_ALARM_MS  1000
+#define RECORDS_ENGINE_BYTES 14 /* of a name, so that the table fits 100 columns */
 
 static const char *num(const json_t *row, const char *key)
 {
@@ -121,6 +122,8 @@ static void show_memory(const json_t *memory)
     printf("  memory %s (%s)", human_bytes(j_u64(memory, "bytes")), j_str(memory, "kind"));
     if (j_u64(memory, "host_bytes") > 0)
         printf(" + host %s", human_bytes(j_u64(memory, "host_bytes")));
+    if (j_u64(memory, "record_bytes") > 0)
+        printf(" + records %s", human_bytes(j_u64(memory, "record_bytes")));
     printf(", huge pages %s, %s workers\n", human_bytes(j_u64(memory, "huge_page_bytes")),
            num(memory, "workers"));
 }
@@ -187,6 +190,26 @@ static void show_turns(const json_t *turns)
            num(turns, "turns_in_flight"), num(turns, "turns_expired"), num(turns, "turns_lost"));
 }
 
+/* One line a tenant that has record memory. */
+static void show_records(const struct ctl *ctl, const char *before, const json_t *tenants)
+{
+    const json_t *tenant, *r;
+    size_t i;
+
+    json_array_foreach((json_t *)(uintptr_t)tenants, i, tenant)
+    {
+        r = json_object_get(tenant, "records");
+        if (j_u64(r, "pages") == 0)
+            continue;
+        printf("%sturn records of %s: %s, in %s of %s pages of %s", before, j_str(tenant, "tenant"),
+               num(r, "records"), num(r, "used"), num(r, "pages"),
+               human_bytes(j_u64(r, "page_bytes")));
+        if (j_u64(r, "held") > 0)
+            paint(ctl, YELLOW, ", %s held", num(r, "held"));
+        printf("\n");
+    }
+}
+
 static void show_daemon(const struct ctl *ctl, const json_t *s)
 {
     const json_t *memory = json_object_get(s, "memory"), *data = json_object_get(s, "data");
@@ -211,6 +234,7 @@ static void show_daemon(const struct ctl *ctl, const json_t *s)
                num(s, "resets_spreading"));
     printf("\n");
     show_turns(json_object_get(s, "turns"));
+    show_records(ctl, "  ", json_object_get(s, "tenants"));
     show_memory(memory);
     printf("  pages in %s (%s), out %s (%s), corrupt %s\n", num(data, "pages_in"),
            human_bytes(j_u64(data, "payload_bytes_in")), num(data, "pages_out"),
@@ -535,6 +559,36 @@ static int run_sessions(struct ctl *ctl)
     return show_list(ctl, "sessions", titles, TITLES_N(titles), add_session, "no session is open");
 }
 
+static void add_recorded(struct table *t, const json_t *row)
+{
+    table_add(t, PLAIN, "%s", j_str(row, "session"));
+    table_add(t, BOLD, "%.*s", RECORDS_ENGINE_BYTES, j_str(row, "engine"));
+    table_add(t, PLAIN, "%s", j_str(row, "pool"));
+    table_add(t, PLAIN, "%s", num(row, "records"));
+    table_add(t, PLAIN, "%s", num(row, "recorded"));
+    table_add(t, PLAIN, "%s", num(row, "pages"));
+    table_add(t, PLAIN, "%s", num(row, "blob_pages"));
+    table_add(t, PLAIN, "%s", j_str(row, "turn"));
+}
+
+static int run_records(struct ctl *ctl)
+{
+    static const char *const titles[] = {"<SESSION", "<ENGINE", "<POOL",    "RECORDS",
+                                         "TOKENS",   "PAGES",   "OF BLOBS", "<TURN"};
+    json_t *answer = ctl_list(ctl, "records", NULL), *row;
+    struct table t;
+    size_t i;
+
+    if (!ctl_print_json(ctl, answer)) {
+        show_records(ctl, "", json_object_get(answer, "tenants"));
+        table_init(&t, ctl, titles, TITLES_N(titles));
+        json_array_foreach(json_object_get(answer, "records"), i, row) add_recorded(&t, row);
+        table_print(&t, "no session has turn records");
+    }
+    json_decref(answer);
+    return CTL_OK;
+}
+
 /* "7 7 6": one number a rank, or a process. */
 static void add_numbers(struct table *t, const json_t *numbers)
 {
@@ -746,6 +800,9 @@ const struct command show_commands[] = {
     {"sessions", "", "Open sessions: committed, written and allocated tokens",
      "  ternctl sessions\n  ternctl sessions --json | jq '.sessions | length'\n", NULL, false,
      run_sessions},
+    {"records", "", "Turn records that sessions keep, and the memory for them",
+     "  ternctl records\n  ternctl records --json | jq '.tenants[].records'\n", NULL, false,
+     run_records},
     {"engines", "", "Engines, their live processes and the steps they finished",
      "  ternctl engines\n", NULL, false, run_engines},
     {"peers", "", "Other daemons and whether they can be reached", "  ternctl peers\n", NULL, false,

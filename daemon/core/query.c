@@ -87,6 +87,8 @@ bool core_session_view(const struct core *c, uint32_t slot, struct session_view 
     ret->records = s->records.n;
     if (s->records.n > 0)
         ret->recorded = turn_record_at(c, record_list_last(c, &s->records))->body.length;
+    ret->record_pages = s->record_pages;
+    ret->blob_pages = s->blob_pages;
     ret->turn_word = s->gate == GATE_FREE ? "" : turn_words[s->gate];
     if (s->gate == GATE_CLAIMED || s->gate == GATE_CLOSING)
         ret->turn_begun_ns = s->turn_begun_ns;

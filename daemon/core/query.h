@@ -47,6 +47,8 @@ struct session_view {
     const char *turn_word;  /* static; "" where no turn is in flight and no SessionClose waits */
     uint64_t turn_begun_ns; /* while one is in flight; else 0 */
     uint32_t records, recorded; /* turn records, and the tokens of their list */
+    uint32_t record_pages,
+        blob_pages; /* of record memory, a prepared record's too; those of blobs */
 };
 
 /* Of a tenant: turns in flight now; and those that began, that ended because their time was over,

@@ -22,6 +22,7 @@ wrong() {
 DRAIN_MS=45000 # it ends with its last session, not before what is asked of it while it drains
 ternd_start "    host_memory: 16M
     host_write_through: true
+    record_memory: 1M
 peers:
   - name: other
     address: 127.0.0.1:1
@@ -52,7 +53,11 @@ grep -q "in the clear" <<<"$T" || fail "status does not warn: $T"
 grep -q "level=warn event=insecure_peers reason=.*in the clear" "$DIR/log" || fail "the log does not warn"
 RAILS=$(sed -n 's/.*event=rdma rails=\([0-9]*\).*/\1/p' "$DIR/log")
 [[ $(grep -c "event=rail " "$DIR/log") == "${RAILS:-0}" ]] || fail "the log does not show each rail once"
-grep -q "memory 16.0 MiB (memfd) + host 16.0 MiB, huge pages 0 B" <<<"$T" || fail "status leaves the host's out: $T"
+grep -q "memory 16.0 MiB (memfd) + host 16.0 MiB + records 1.0 MiB, huge pages 0 B" <<<"$T" ||
+    fail "status leaves the host's out: $T"
+grep -q "^  turn records of t0: 0, in 0 of 64 pages of 16.0 KiB$" <<<"$T" || fail "status has no turn records: $T"
+json "$S" "j['tenants'] == [{'tenant': 't0', 'records': {'pages': 64, 'used': 0, 'held': 0, 'records': 0, 'page_bytes': 16384}}]"
+json "$S" "j['memory']['record_bytes'] == 1 << 20"
 grep -q "host tier 16.0 MiB reserved, no pool uses it" <<<"$T" || fail "status does not say what is reserved: $T"
 
 # ---- why a tenant is refused: another engine of that name, while the first one lives
@@ -64,6 +69,10 @@ ends 0 "last .* ago: join, CONFLICT" "$CTL" status
 # ---- lists
 json "$("$CTL" pools --json)" "len(j['pools']) == 1 and j['pools'][0]['groups'][0]['group'] == 'kv'"
 json "$("$CTL" sessions --json)" "len(j['sessions']) == 2 and all(s['committed'] == 1024 for s in j['sessions'])"
+json "$("$CTL" sessions --json)" "all((s['records'], s['recorded']) == (0, 0) for s in j['sessions'])"
+json "$("$CTL" records --json)" "j['records'] == [] and [t['records']['pages'] for t in j['tenants']] == [64]"
+ends 0 "^turn records of t0: 0, in 0 of 64 pages" "$CTL" records
+ends 0 "no session has turn records" "$CTL" records
 json "$("$CTL" engines --json)" "j['engines'][0]['name'] == 'holder' and j['engines'][0]['done_step'] == [3] and \
  j['engines'][0]['pids'] == [$HOLDER]"
 grep -q "event=engine_joined engine=holder tenant=t0 world=1" "$DIR/log" || fail "the log does not tell who joined"

@@ -7,6 +7,10 @@ struct pages_of { /* of a tenant */
     uint32_t used, held;
 };
 
+struct session_pages {
+    uint32_t all, blobs;
+};
+
 static void meet_page(const struct core *c, const struct tenant *t, uint8_t *seen, uint32_t page)
 {
     uint32_t bit = t->record_word * 64 + page;
@@ -36,13 +40,18 @@ static uint32_t audit_section(const struct core *c, const struct turn_record *r,
 }
 
 static void audit_record(const struct core *c, const struct turn_record *r, uint8_t *seen,
-                         struct pages_of *of)
+                         struct pages_of *of, struct session_pages *sessions)
 {
     const struct record_body *b = &r->body;
-    uint32_t n = audit_section(c, r, &b->before, seen) + audit_section(c, r, &b->own, seen);
+    uint32_t n = audit_section(c, r, &b->before, seen) + audit_section(c, r, &b->own, seen),
+             numbers = n;
 
     for (uint32_t i = 0; i < b->nblobs; i++)
         n += audit_section(c, r, &b->blob[i].at, seen);
+    if (r->session != NONE) {
+        sessions[r->session].all += n;
+        sessions[r->session].blobs += n - numbers;
+    }
     if (n != r->pages)
         oracle_fail("audit: a turn record counts %u pages and has %u", r->pages, n);
     of[r->tenant].used += n;
@@ -113,6 +122,14 @@ static void audit_prepared(const struct core *c, uint32_t slot, const struct ses
         oracle_fail("audit: M7: session %u has prepared a record, and no turn", slot);
 }
 
+static void audit_counts(uint32_t slot, const struct session *s, const struct session_pages *of)
+{
+    if (s->record_pages != of->all || s->blob_pages != of->blobs)
+        oracle_fail("audit: session %u counts %u pages of records, %u of them of blobs; its "
+                    "records have %u and %u",
+                    slot, s->record_pages, s->blob_pages, of->all, of->blobs);
+}
+
 /* Every bit that is 1 was met, so those that are in use are as many as were met. */
 static void audit_bits(const struct core *c, const struct pages_of *of)
 {
@@ -134,6 +151,7 @@ void audit_records(struct audit *a)
     const struct core *c = a->c;
     uint8_t *seen = audit_scratch(c->limits.record_pages ? c->limits.record_pages : 1, 1);
     struct pages_of *of = audit_scratch(c->limits.tenants, sizeof *of);
+    struct session_pages *pages = audit_scratch(c->limits.sessions, sizeof *pages);
     uint32_t in[TURN_RECORD_HELD + 1] = {0}, prepared = 0;
 
     for (uint32_t i = 0; i < c->limits.turn_records; i++) {
@@ -141,7 +159,7 @@ void audit_records(struct audit *a)
 
         in[r->state]++;
         if (r->state != TURN_RECORD_EMPTY)
-            audit_record(c, r, seen, of);
+            audit_record(c, r, seen, of, pages);
     }
     for (uint32_t i = 0; i < c->limits.sessions; i++) {
         const struct session *s = session_at(c, i);
@@ -150,6 +168,7 @@ void audit_records(struct audit *a)
             continue;
         in[TURN_RECORD_KEPT] -= audit_list(c, i, s);
         audit_prepared(c, i, s);
+        audit_counts(i, s, &pages[i]);
         prepared +=
             s->prepared != NONE && turn_record_at(c, s->prepared)->state == TURN_RECORD_PREPARED;
     }

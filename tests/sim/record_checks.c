@@ -126,7 +126,7 @@ static void append(struct sim *w, uint32_t d, struct rec_session *of, struct rec
     old = &m->rec[of->list[of->n - 1 - of->kept]];
     if (!old->dropped && old->body.nblobs > 0)
         MARK(record_stripped);
-    for (uint32_t i = 0; i < old->body.nblobs && !old->dropped && !of->exposed; i++)
+    for (uint32_t i = 0; i < old->body.nblobs && !old->dropped && !is_exposed(of, old); i++)
         rec_section_freed(w, d, old, &old->body.blob[i].at);
     old->dropped = 1;
 }
@@ -148,7 +148,7 @@ static void roll_back(struct sim *w, uint32_t d, struct session *s, const struct
     for (uint32_t i = 0; i < v->behind; i++) {
         struct rec *r = &w->recs[d]->rec[of->list[--of->n]];
 
-        if (of->exposed)
+        if (is_exposed(of, r))
             rec_hold(w, r);
         else
             rec_free(w, d, r);

@@ -147,7 +147,8 @@ void records_turn_over(struct sim *w, uint32_t d, const struct session *s, bool 
 
     if (!w->cfg.records)
         return;
-    of->exposed |= !ended && of->lent;
+    if (!ended && of->lent && of->n > 0)
+        of->exposed = last_of(w->recs[d], of)->body.length;
     of->lent = 0;
     of->prepared = NO;
     if (!r)
@@ -170,7 +171,7 @@ void records_session_over(struct sim *w, uint32_t d, const struct session *s)
     for (; of->n > 0; of->n--) {
         struct rec *r = &w->recs[d]->rec[of->list[of->n - 1]];
 
-        if (of->exposed)
+        if (is_exposed(of, r))
             rec_hold(w, r);
         else
             rec_free(w, d, r);

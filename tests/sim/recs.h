@@ -24,7 +24,8 @@ struct rec {
 struct rec_session {
     uint32_t kept; /* 0: all */
     uint32_t rolled, scale, n;
-    uint8_t lent, exposed, prepared; /* NO: nothing */
+    uint32_t exposed; /* a turn that never ended may have been told of the records before this */
+    uint8_t lent, prepared; /* NO: nothing */
     uint8_t list[REC_SLOTS];
 };
 
@@ -52,6 +53,11 @@ static inline uint32_t number_of(const struct sim *w, uint32_t d, const struct s
 static inline struct rec_session *recs_of(struct sim *w, uint32_t d, const struct session *s)
 {
     return &w->recs[d]->of[number_of(w, d, s)];
+}
+
+static inline bool is_exposed(const struct rec_session *of, const struct rec *r)
+{
+    return r->body.from < of->exposed;
 }
 
 static inline const struct rec *last_of(const struct recs *m, const struct rec_session *of)

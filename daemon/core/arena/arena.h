@@ -263,6 +263,8 @@ struct session {
     uint32_t records_lent;    /* 1: the turn in flight was told pages of records */
     uint32_t records_exposed; /* tokens that were recorded when such a turn ended without saying
                                  so: what goes of their records is HELD */
+    uint32_t record_pages;    /* of its turn records, the one that is prepared with them */
+    uint32_t blob_pages;      /* of these, those of blobs */
     uint32_t zero;
     uint64_t last_use_ns;
     uint64_t ref_since_ns;
@@ -440,8 +442,6 @@ struct tenant {
     struct list idle; /* namespaces that nobody holds: who was given up first comes first */
     /* Its record memory: words of the bitmap from record_word on, a bit a page. */
     uint32_t record_word, record_pages, record_used, record_held;
-    uint32_t record_next; /* where the next search begins */
-    uint32_t record_zero;
     uint64_t bytes_in_flight;
     uint64_t event_next; /* which of its changes is the next, from 1 */
     uint64_t event_lost; /* number of the last of its changes that was overwritten; 0: none was */

@@ -1,5 +1,6 @@
 /* See record_pages.h. What must stay true: a bit of the bitmap is 1 if and only if one section of
- * one turn record has that page. The audit counts that anew. */
+ * one turn record has that page, and a session counts those of the records that are its own. The
+ * audit counts that anew. */
 #include "core/memory/record_pages.h"
 
 #include <string.h>
@@ -48,15 +49,12 @@ static struct record_run free_run(const struct core *c, const struct tenant *t,
     return (struct record_run){0, 0};
 }
 
-/* From where the last search ended, and round to there. */
+/* Always from the beginning: what stays as long as its session, a page or a few of numbers, then
+ * lies in the gaps between blobs. Spread over all of the memory it would cut what blobs leave
+ * behind into pieces too short for the next ones, which are always longer. */
 static struct record_run search(const struct core *c, const struct tenant *t, struct wanted want)
 {
-    struct record_run ahead = {t->record_next, t->record_pages - t->record_next};
-    struct record_run run = free_run(c, t, ahead, want);
-
-    if (run.n == 0)
-        run = free_run(c, t, (struct record_run){0, t->record_pages}, want);
-    return run;
+    return free_run(c, t, (struct record_run){0, t->record_pages}, want);
 }
 
 static void mark(struct core *c, const struct tenant *t, struct record_run run, bool used)
@@ -72,7 +70,47 @@ static void mark(struct core *c, const struct tenant *t, struct record_run run, 
     }
 }
 
-void section_free(struct core *c, struct turn_record *r, struct record_section *section)
+static bool is_blob(const struct turn_record *r, const struct record_section *section)
+{
+    return section != &r->body.before && section != &r->body.own;
+}
+
+static uint32_t section_pages(const struct record_section *section)
+{
+    uint32_t n = 0;
+
+    for (uint32_t i = 0; i < section->nruns; i++)
+        n += section->run[i].n;
+    return n;
+}
+
+/* What operators see of a session, kept here so that nobody walks its records to tell it. */
+static void session_count(struct core *c, const struct turn_record *r,
+                          const struct record_section *section, bool used)
+{
+    uint32_t n = section_pages(section);
+    struct session *s;
+
+    if (r->session == NONE)
+        return;
+    s = session_at(c, r->session);
+    s->record_pages += used ? n : -n;
+    if (is_blob(r, section))
+        s->blob_pages += used ? n : -n;
+}
+
+/* It is no session's any more, and on no list. */
+static void session_forget(struct core *c, struct turn_record *r)
+{
+    session_count(c, r, &r->body.before, false);
+    session_count(c, r, &r->body.own, false);
+    for (uint32_t i = 0; i < r->body.nblobs; i++)
+        session_count(c, r, &r->body.blob[i].at, false);
+    r->session = NONE;
+}
+
+/* The pages are counted with nobody yet, or no more with its session. */
+static void pages_free(struct core *c, struct turn_record *r, struct record_section *section)
 {
     struct tenant *t = tenant_at(c, r->tenant);
 
@@ -84,6 +122,12 @@ void section_free(struct core *c, struct turn_record *r, struct record_section *
     }
     *section = (struct record_section){0};
     touch(c);
+}
+
+void section_free(struct core *c, struct turn_record *r, struct record_section *section)
+{
+    session_count(c, r, section, false);
+    pages_free(c, r, section);
 }
 
 bool section_take(struct core *c, struct turn_record *r, struct record_section *section,
@@ -102,16 +146,16 @@ bool section_take(struct core *c, struct turn_record *r, struct record_section *
         if (left > 1 && run.n == 0 && pages <= t->record_pages - t->record_used)
             run = search(c, t, (struct wanted){div_up(need, left), need});
         if (run.n == 0) {
-            section_free(c, r, section);
+            pages_free(c, r, section);
             return false;
         }
         mark(c, t, run, true);
-        t->record_next = run.first + run.n;
         t->record_used += run.n;
         r->pages += run.n;
         section->run[section->nruns++] = run;
         pages -= run.n;
     }
+    session_count(c, r, section, true);
     return true;
 }
 
@@ -170,7 +214,7 @@ void record_free(struct core *c, struct turn_record *r)
 void record_hold(struct core *c, struct turn_record *r, struct engine *e)
 {
     leave(c, r);
-    r->session = NONE;
+    session_forget(c, r);
     tenant_at(c, r->tenant)->record_held += r->pages;
     turn_record_state_move(&r->state, TURN_RECORD_HELD);
     record_list_push(c, &e->held_records, turn_record_slot(c, r));
@@ -193,7 +237,8 @@ void session_records_turn_over(struct core *c, struct session *s, bool ended)
         return;
     if (r->state == TURN_RECORD_CHECKING) { /* who wrote it is done with it */
         turn_record_state_move(&r->state, TURN_RECORD_LEAVING);
-        r->session = s->prepared = NONE;
+        session_forget(c, r);
+        s->prepared = NONE;
     } else if (ended) {
         record_free(c, r);
     } else {

@@ -27,8 +27,8 @@ struct list {
     bool for_tenants;
     uint32_t (*slots)(const struct admin_ctx *ctx);
     admin_row *row;
-    /* What stands before the rows; NULL: nothing. */
-    void (*head)(const struct admin_ctx *ctx, struct text_out *out);
+    /* What stands before the rows, of that tenant or of all; NULL: nothing. */
+    void (*head)(const struct admin_ctx *ctx, uint32_t tenant, struct text_out *out);
 };
 
 static uint32_t pool_slots(const struct admin_ctx *ctx)
@@ -61,9 +61,34 @@ static uint32_t node_slots(const struct admin_ctx *ctx)
     return core_limits_of(ctx->core)->nodes;
 }
 
+/* What each tenant has; a tenant hears of itself alone. */
+static void status_tenants(const struct admin_ctx *ctx, uint32_t tenant, struct text_out *out)
+{
+    struct records_view v;
+
+    text_array(out, "tenants");
+    for (uint32_t i = 0; i < ctx->config->ntenants; i++) {
+        if (tenant != NONE && tenant != i)
+            continue;
+        core_records(ctx->core, i, &v);
+        text_object(out, NULL);
+        text_str(out, "tenant", ctx->config->tenants[i].name);
+        text_object(out, "records");
+        text_u64(out, "pages", v.total);
+        text_u64(out, "used", v.used);
+        text_u64(out, "held", v.held);
+        text_u64(out, "records", v.records);
+        text_u64(out, "page_bytes", RECORD_PAGE_BYTES);
+        text_object_end(out);
+        text_object_end(out);
+    }
+    text_array_end(out);
+}
+
 static const struct list lists[] = {
     {"pools", true, pool_slots, admin_pool_row, NULL},
     {"sessions", true, session_slots, admin_session_row, NULL},
+    {"records", true, session_slots, admin_record_row, status_tenants},
     {"engines", true, engine_slots, admin_engine_row, NULL},
     {"peers", false, peer_slots, admin_peer_row, admin_peers_head},
     {"transfers", false, transfer_slots, admin_transfer_row, NULL},
@@ -105,7 +130,7 @@ static enum tern_err answer_list(const struct admin_ctx *ctx, const struct list 
     text_object(out, NULL);
     text_u64(out, "slots", list->slots(ctx));
     if (list->head)
-        list->head(ctx, out);
+        list->head(ctx, q->tenant, out);
     text_array(out, list->command);
     TRY(rows(ctx, list, q, out, &next));
     text_array_end(out);
@@ -236,6 +261,8 @@ static void status_memory(const struct admin_ctx *ctx, struct text_out *out)
     text_u64(out, "sealed_pages", ctx->mem.sealed_pages);
     text_u64(out, "zeroed_bytes", ctx->mem.zeroed_bytes);
     text_u64(out, "host_bytes", ctx->mem.host_bytes);
+    text_u64(out, "record_bytes", ctx->mem.record_bytes);
+    text_u64(out, "records_checked", ctx->mem.records_checked);
     text_u64(out, "copied_pages", ctx->mem.copied_pages);
     text_u64(out, "copied_bytes", ctx->mem.copied_bytes);
     text_u64(out, "copies_corrupt", ctx->mem.copies_corrupt);
@@ -540,6 +567,7 @@ static enum tern_err answer_status(const struct admin_ctx *ctx, const struct que
     text_bool(out, "draining", v.draining);
     text_u64(out, "sessions", status_sessions(ctx, &v, q->tenant));
     status_turns(ctx, q->tenant, out);
+    status_tenants(ctx, q->tenant, out);
     status_pools(ctx, q->tenant, out);
     status_shares(ctx, q->tenant, out);
     status_errors(ctx, &v, q->tenant, out);

@@ -75,9 +75,9 @@ struct admin_ctx {
     uint32_t *visits;    /* how many nodes the answer may still look at to count borrowed pages */
 };
 
-/* Commands: status, doctor, pools, sessions, engines, peers, transfers, tree. `tenant` NONE for the
- * admin socket, else only what belongs to that tenant is told (status, pools, sessions and engines
- * alone).
+/* Commands: status, doctor, pools, sessions, records, engines, peers, transfers, tree. `tenant`
+ * NONE for the admin socket, else only what belongs to that tenant is told (status, pools,
+ * sessions, records and engines alone).
  *
  * Answers are one object. Lists are paged: args "from=SLOT" and "limit=ROWS"; an answer has "next":
  * the `from` of the following page, or null at the end, and ends early, whole, where `out` has no

@@ -178,24 +178,50 @@ static void session_hold(const struct admin_ctx *ctx, const struct session_view 
         text_str(out, "ref_s", NULL);
 }
 
+static bool own_session(const struct admin_ctx *ctx, uint32_t slot, uint32_t tenant,
+                        struct session_view *ret)
+{
+    struct engine_view engine;
+
+    if (!core_session_view(ctx->core, slot, ret))
+        return false;
+    return tenant == NONE ||
+           (core_engine_view(ctx->core, ret->engine.slot, &engine) && engine.tenant == tenant);
+}
+
+/* Which session it is, and whose. */
+static void session_named(const struct admin_ctx *ctx, const struct session_view *s,
+                          struct text_out *out)
+{
+    struct engine_view engine;
+    bool has_engine = core_engine_view(ctx->core, s->engine.slot, &engine);
+
+    text_hex(out, "session", session_id_pack(s->id));
+    text_str(out, "tenant", has_engine ? tenant_name(ctx, engine.tenant) : NULL);
+    text_str(out, "engine", has_engine ? engine.name : NULL);
+    text_hex(out, "pool", pool_id_pack(s->pool));
+}
+
+static void session_turn(const struct admin_ctx *ctx, const struct session_view *s,
+                         struct text_out *out)
+{
+    text_str(out, "turn", s->turn_word[0] ? s->turn_word : NULL);
+    if (s->turn_begun_ns)
+        text_f64(out, "turn_s", age_s(ctx, s->turn_begun_ns));
+    else
+        text_str(out, "turn_s", NULL);
+}
+
 bool admin_session_row(const struct admin_ctx *ctx, uint32_t slot, uint32_t tenant, uint32_t pool,
                        struct text_out *out)
 {
-    struct engine_view engine;
     struct session_view s;
-    bool has_engine;
 
     (void)pool;
-    if (!core_session_view(ctx->core, slot, &s))
-        return false;
-    has_engine = core_engine_view(ctx->core, s.engine.slot, &engine);
-    if (tenant != NONE && (!has_engine || engine.tenant != tenant))
+    if (!own_session(ctx, slot, tenant, &s))
         return false;
     text_object(out, NULL);
-    text_hex(out, "session", session_id_pack(s.id));
-    text_str(out, "tenant", has_engine ? tenant_name(ctx, engine.tenant) : NULL);
-    text_str(out, "engine", has_engine ? engine.name : NULL);
-    text_hex(out, "pool", pool_id_pack(s.pool));
+    session_named(ctx, &s, out);
     namespace(out, s.ns);
     text_str(out, "state", s.state_word);
     text_u64(out, "committed", s.lengths.committed);
@@ -203,12 +229,30 @@ bool admin_session_row(const struct admin_ctx *ctx, uint32_t slot, uint32_t tena
     text_u64(out, "allocated", s.lengths.allocated);
     text_u64(out, "tokens", s.tokens);
     session_hold(ctx, &s, out);
-    text_str(out, "turn", s.turn_word[0] ? s.turn_word : NULL);
-    if (s.turn_begun_ns)
-        text_f64(out, "turn_s", age_s(ctx, s.turn_begun_ns));
-    else
-        text_str(out, "turn_s", NULL);
+    session_turn(ctx, &s, out);
+    text_u64(out, "records", s.records);
+    text_u64(out, "recorded", s.recorded);
     text_f64(out, "idle_s", age_s(ctx, s.last_use_ns));
+    text_object_end(out);
+    return true;
+}
+
+/* Of a session that has turn records, or pages for one. */
+bool admin_record_row(const struct admin_ctx *ctx, uint32_t slot, uint32_t tenant, uint32_t pool,
+                      struct text_out *out)
+{
+    struct session_view s;
+
+    (void)pool;
+    if (!own_session(ctx, slot, tenant, &s) || (s.records == 0 && s.record_pages == 0))
+        return false;
+    text_object(out, NULL);
+    session_named(ctx, &s, out);
+    text_u64(out, "records", s.records);
+    text_u64(out, "recorded", s.recorded);
+    text_u64(out, "pages", s.record_pages);
+    text_u64(out, "blob_pages", s.blob_pages);
+    session_turn(ctx, &s, out);
     text_object_end(out);
     return true;
 }
@@ -269,8 +313,9 @@ static uint64_t breaches(const struct admin_ctx *ctx, uint32_t slot)
     return ctx->peer_protocol_errors ? ctx->peer_protocol_errors(ctx->ctx, slot) : 0;
 }
 
-void admin_peers_head(const struct admin_ctx *ctx, struct text_out *out)
+void admin_peers_head(const struct admin_ctx *ctx, uint32_t tenant, struct text_out *out)
 {
+    (void)tenant;
     text_u64(out, "breaches_unnamed", breaches(ctx, NONE));
     if (ctx->tls == NULL) {
         text_str(out, "tls", NULL);

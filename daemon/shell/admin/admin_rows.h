@@ -11,14 +11,14 @@
 typedef bool admin_row(const struct admin_ctx *ctx, uint32_t slot, uint32_t tenant, uint32_t pool,
                        struct text_out *out);
 
-admin_row admin_pool_row, admin_session_row, admin_engine_row, admin_peer_row, admin_transfer_row,
-    admin_node_row;
+admin_row admin_pool_row, admin_session_row, admin_record_row, admin_engine_row, admin_peer_row,
+    admin_transfer_row, admin_node_row;
 
 /* The pids of the engine's processes that live. */
 void admin_engine_pids(const struct admin_ctx *ctx, const struct engine_view *e,
                        struct text_out *out);
 /* Writes TLS as a whole, before the rows of `peers`. */
-void admin_peers_head(const struct admin_ctx *ctx, struct text_out *out);
+void admin_peers_head(const struct admin_ctx *ctx, uint32_t tenant, struct text_out *out);
 
 /* Writes one flat object for each group of that pool, for status. */
 void admin_pool_groups(const struct admin_ctx *ctx, uint32_t slot, uint32_t tenant,

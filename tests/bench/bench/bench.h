@@ -19,6 +19,7 @@ int bench_health(const struct bench_args *args);
 int bench_index(const struct bench_args *args);
 int bench_neighbours(const struct bench_args *args);
 int bench_publish(const struct bench_args *args);
+int bench_retention(const struct bench_args *args);
 int bench_rpc(const struct bench_args *args);
 int bench_transfer(const struct bench_args *args);
 

@@ -1,5 +1,6 @@
-/* A core by itself: see core_rig.h. Called by index.c and supersede.c on one thread. The rig adds
- * nothing to a measured step but the search for the reply among at most ACTIONS_MAX actions. */
+/* A core by itself: see core_rig.h. Called by index.c, supersede.c and retention.c on one thread.
+ * The rig adds nothing to a measured step but the search for the reply among at most ACTIONS_MAX
+ * actions. */
 #include "core_rig.h"
 
 #include <stdlib.h>
@@ -13,14 +14,14 @@
 
 static const struct namespace_id ns = {.hi = 1, .lo = 2};
 
-static struct core_limits limits_for(uint32_t pages)
+static struct core_limits limits_for(uint32_t pages, const struct core_rig_records *records)
 {
     return (struct core_limits){
         .tenants = 1,
         .conns = 4,
         .engines = 2,
         .pools = 2,
-        .sessions = 16,
+        .sessions = records->sessions,
         .nodes = pages + 64,
         .namespaces = 4,
         .token_blocks = 4 * pages + 4096,
@@ -28,7 +29,8 @@ static struct core_limits limits_for(uint32_t pages)
         .pages = pages,
         .slabs = pages,
         .retires = 1024,
-        .turn_records = 64,
+        .turn_records = records->records,
+        .record_pages = records->pages,
         .record_jobs = 4,
         .resets = 64,
         .links = 2,
@@ -171,8 +173,17 @@ static bool set_up(struct core_rig *rig, const struct req_pool_open *layout, uin
 
 bool core_rig_init(struct core_rig *rig, const struct req_pool_open *open, uint32_t pages)
 {
-    struct core_limits limits = limits_for(pages);
+    static const struct core_rig_records none = {.sessions = 16, .records = 64};
+
+    return core_rig_init_records(rig, open, pages, &none);
+}
+
+bool core_rig_init_records(struct core_rig *rig, const struct req_pool_open *open, uint32_t pages,
+                           const struct core_rig_records *records)
+{
+    struct core_limits limits = limits_for(pages, records);
     struct tenant_config tenant = {.memory_bytes = (uint64_t)pages * PAGE_BYTES,
+                                   .record_bytes = (uint64_t)records->pages * RECORD_PAGE_BYTES,
                                    .regions = 1,
                                    .sessions_max = limits.sessions};
     size_t bytes;

@@ -1,6 +1,6 @@
-/* A core by itself with one engine and one pool: what `tern-bench index` measures. Requests go in
- * as events and the answer is looked for among the actions; checksum jobs are answered at once.
- * A turn is what one Step of an engine appends, writes and commits. */
+/* A core by itself with one engine and one pool: what `tern-bench index` and `retention` measure.
+ * Requests go in as events and the answer is looked for among the actions; checksum jobs are
+ * answered at once. A turn is what one Step of an engine appends, writes and commits. */
 #ifndef BENCH_CORE_RIG_H
 #define BENCH_CORE_RIG_H
 
@@ -20,6 +20,13 @@ struct core_rig {
 /* `open` gives groups and supersede policy; sizes and units of pages are the rig's. False without
  * memory, or if the core refuses the set-up. */
 bool core_rig_init(struct core_rig *rig, const struct req_pool_open *open, uint32_t pages);
+/* Likewise, with so many sessions, and turn records in so many pages, a multiple of 64. Nothing of
+ * that memory is there: the core touches none. */
+struct core_rig_records {
+    uint32_t sessions, records, pages;
+};
+bool core_rig_init_records(struct core_rig *rig, const struct req_pool_open *open, uint32_t pages,
+                           const struct core_rig_records *records);
 void core_rig_finish(struct core_rig *rig);
 
 /* One core_step with this request; the reply, which lives until the next call, or NULL if none

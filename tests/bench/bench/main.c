@@ -18,8 +18,9 @@ struct command {
 };
 
 static const struct command commands[] = {
-    {"health", bench_health},   {"index", bench_index}, {"neighbours", bench_neighbours},
-    {"publish", bench_publish}, {"rpc", bench_rpc},     {"transfer", bench_transfer},
+    {"health", bench_health},     {"index", bench_index},         {"neighbours", bench_neighbours},
+    {"publish", bench_publish},   {"retention", bench_retention}, {"rpc", bench_rpc},
+    {"transfer", bench_transfer},
 };
 
 struct input {
@@ -42,6 +43,8 @@ static const char doc[] =
     "pin and unpin\n"
     "neighbours  operations of one tenant beside another one that exhausts a table\n"
     "publish     from a rank's done step to the answer of a scheduler that waits for it\n"
+    "retention   what 64 sessions keep of turn records with and without all of their blobs; "
+    "appending one\n"
     "rpc         round trips through the daemon against an io_uring echo of the same frames\n"
     "transfer    a Fetch between two daemons against one plain TCP stream\n\n"
     "Exit status: 0 if every figure is within its limit, 1 if one is not, 2 if it could not be "
@@ -62,14 +65,16 @@ static error_t read_option(int key, char *arg, struct argp_state *state)
         }
         if (!in->command || state->arg_num > 0)
             argp_error(state,
-                       "\"%s\": there are health, index, neighbours, publish, rpc and transfer",
+                       "\"%s\": there are health, index, neighbours, publish, retention, rpc and "
+                       "transfer",
                        arg);
         return 0;
     case ARGP_KEY_END:
         if (!in->command)
             argp_error(
                 state,
-                "what is to be measured: health, index, neighbours, publish, rpc or transfer");
+                "what is to be measured: health, index, neighbours, publish, retention, rpc or "
+                "transfer");
         return 0;
     default: return ARGP_ERR_UNKNOWN;
     }
@@ -104,7 +109,8 @@ int main(int argc, char **argv)
 {
     static const struct argp parser = {.options = table,
                                        .parser = read_option,
-                                       .args_doc = "index|neighbours|publish|rpc|transfer",
+                                       .args_doc =
+                                           "index|neighbours|publish|retention|rpc|transfer",
                                        .doc = doc};
     struct input in = {0};
     int status;

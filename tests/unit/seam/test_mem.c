@@ -16,6 +16,9 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#define XXH_INLINE_ALL
+#include <xxhash.h>
+
 #include "base/prng.h"
 #include "seam/mem/checksum.h"
 #include "seam/mem/mem_fault.h"
@@ -336,6 +339,131 @@ static void *mapping_of(int fd)
     fclose(maps);
     assert_non_null(at);
     return at;
+}
+
+/* ---- turn records ---- */
+
+#define LIST_TOKENS (1u << 22) /* a worker has to do with it for a millisecond */
+#define LIST_BYTES  (LIST_TOKENS * 4)
+
+/* Memory for turn records, which one worker checks. */
+static void records_init(uint32_t tenant)
+{
+    struct mem_config c = config_small();
+    const char *why = NULL;
+
+    c.workers = 1;
+    c.tenant[tenant].record_bytes = LIST_BYTES;
+    memset(&rig, 0, sizeof rig);
+    assert_int_equal(mem_create(&c, &rig.mem, &why), TERN_OK);
+    mem_pool_set(rig.mem, 0, TIER_DEVICE, 0, MIB, 2 * MIB, 2, NULL, 2, 2, groups);
+}
+
+/* As its engine has it. */
+static uint32_t *records_map(uint32_t tenant)
+{
+    uint32_t *map = mmap(NULL, LIST_BYTES, PROT_READ | PROT_WRITE, MAP_SHARED,
+                         mem_record_fd(rig.mem, tenant), 0);
+
+    assert_ptr_not_equal(map, MAP_FAILED);
+    return map;
+}
+
+/* A list of that many tokens, which begins where the memory does. */
+static struct record_job record_job(uint32_t slot, uint32_t tenant, uint32_t tokens)
+{
+    return (struct record_job){.id = {.slot = slot, .gen = 7},
+                               .tenant = tenant,
+                               .kind = RECORD_APPEND,
+                               .length = tokens,
+                               .nat = 1,
+                               .at = {tokens},
+                               .own = {.nruns = 1, .run = {{0, LIST_BYTES / RECORD_PAGE_BYTES}}}};
+}
+
+TEST(mem_check_record_sees_what_its_engine_wrote)
+{
+    struct record_job job = record_job(3, 1, 5000);
+    const struct record_checked *found = &rig.back.got[0].checked;
+    struct mem_stats stats;
+    XXH128_hash_t hash;
+    uint32_t *map;
+
+    records_init(1);
+    map = records_map(1);
+    for (uint32_t i = 0; i < 5000; i++)
+        map[i] = i * 7;
+    hash = XXH3_128bits(map, 5000 * sizeof *map);
+    mem_check_record(rig.mem, &job);
+    memset(&job, 0, sizeof job); /* it was copied */
+    take_events(rig.mem, &rig.back, 1);
+    assert_int_equal(rig.back.got[0].kind, EV_RECORD_CHECKED);
+    assert_true(record_id_equal(found->id, (struct record_id){3, 7}));
+    assert_int_equal(found->err, TERN_OK);
+    assert_int_equal(found->nhashes, 1);
+    assert_true(found->hash[0].lo == hash.low64 && found->hash[0].hi == hash.high64);
+    map[4097] = 1u << 31;
+    job = record_job(4, 1, 5000);
+    mem_check_record(rig.mem, &job);
+    take_events(rig.mem, &rig.back, 2);
+    assert_true(record_id_equal(found[0].id, (struct record_id){3, 7}));
+    found = &rig.back.got[1].checked;
+    assert_true(record_id_equal(found->id, (struct record_id){4, 7}));
+    assert_int_equal(found->err, TERN_MALFORMED);
+    assert_int_equal(found->part, PART_TOKENS);
+    assert_int_equal(found->index, 4097);
+    mem_stats(rig.mem, &stats);
+    assert_int_equal(stats.records_checked, 2);
+    assert_int_equal(stats.record_bytes, LIST_BYTES);
+    munmap(map, LIST_BYTES);
+}
+
+/* While the worker is busy a seal that comes last is done first: a transfer waits for it. Where
+ * the first record was done before the seal came, that says nothing, and is tried again. */
+TEST(mem_seals_go_before_records)
+{
+    struct page_at page = {.group = 0, .index = 2, .gen = 1, .record = 1};
+    struct pollfd done = {.events = POLLIN};
+    bool busy = false;
+
+    records_init(0);
+    done.fd = mem_event_fd(rig.mem);
+    for (uint32_t tries = 0; !busy && tries < 1000; tries++) {
+        rig.back.ngot = 0;
+        for (uint32_t i = 0; i < 3; i++) {
+            struct record_job job = record_job(i, 0, LIST_TOKENS);
+
+            mem_check_record(rig.mem, &job);
+        }
+        mem_seal(rig.mem, (struct seal_id){1, 1}, 0, &page, 1);
+        busy = poll(&done, 1, 0) == 0;
+        take_events(rig.mem, &rig.back, 4);
+    }
+    assert_true(busy);
+    assert_true(rig.back.got[0].kind == EV_SEALED || rig.back.got[1].kind == EV_SEALED);
+}
+
+/* A record of which a page is gone is that tenant's trouble: the next one is looked at. */
+TEST(mem_check_record_survives_memory_that_is_gone)
+{
+    struct record_job job = record_job(1, 0, 2 * RECORD_PAGE_BYTES / 4);
+    uint64_t before;
+    struct lost lost;
+
+    records_init(0);
+    before = faults_of(rig.mem);
+    lost_open(&lost, (uint8_t *)mapping_of(mem_record_fd(rig.mem, 0)) + RECORD_PAGE_BYTES,
+              RECORD_PAGE_BYTES);
+    lost_cut(&lost);
+    mem_check_record(rig.mem, &job);
+    take_events(rig.mem, &rig.back, 1);
+    assert_int_equal(rig.back.got[0].checked.err, TERN_CORRUPT);
+    job = record_job(2, 0, RECORD_PAGE_BYTES / 4); /* ends before it */
+    mem_check_record(rig.mem, &job);
+    take_events(rig.mem, &rig.back, 2);
+    assert_int_equal(rig.back.got[1].checked.err, TERN_OK);
+    assert_int_equal(faults_of(rig.mem) - before, 1);
+    lost_close(&lost);
 }
 
 TEST(mem_control_page_without_memory_has_no_step_done)

@@ -2,6 +2,7 @@
  * lists that come whole in pages of any size, and nothing of one tenant told to another. */
 #include "unit/rig/rig_host.h"
 #include "unit/rig/rig_pair.h"
+#include "unit/rig/rig_record.h"
 
 #include <jansson.h>
 #include <stdio.h>
@@ -229,6 +230,16 @@ static const char *string_of(const json_t *object, const char *key)
 static uint64_t id_of(const json_t *object, const char *key)
 {
     return strtoull(string_of(object, key), NULL, 16);
+}
+
+/* Whose turns leave records: the session of tenant 1. */
+static struct recorder recorder_of_other(void)
+{
+    return (struct recorder){.rig = s.b.rig,
+                             .conn = s.other.conn[0],
+                             .tenant = 1,
+                             .session = s.other_session->id,
+                             .seed = 1};
 }
 
 /* ---- status ---- */
@@ -677,7 +688,8 @@ static bool door(void *ctx, uint32_t i, const char **ret_name, struct door_stats
 /* Programs read these: a key that goes is missed by somebody. */
 static const char answer_keys[] =
     "node version incarnation uptime_s draining sessions "
-    "turns(turns_in_flight turns_begun turns_expired turns_lost) pools(pool tenant tier group "
+    "turns(turns_in_flight turns_begun turns_expired turns_lost) "
+    "tenants(tenant records(pages used held records page_bytes)) pools(pool tenant tier group "
     "family page_tokens page_bytes window total free leased session snapshot "
     "reclaimable borrowed transfer ticket retiring zeroing quarantine peak_session "
     "peak_snapshot) shares(table records limit common_free reserved(first second) used(first "
@@ -696,7 +708,8 @@ static const char answer_keys[] =
     "host_copies_failed host_copies_again host_uncopied host_loads copies copied_bytes "
     "copies_corrupt "
     "retracts retracts_undone recovers) memory(kind bytes huge_pages_wanted "
-    "huge_page_bytes sealed_pages zeroed_bytes host_bytes copied_pages copied_bytes "
+    "huge_page_bytes sealed_pages zeroed_bytes host_bytes record_bytes records_checked "
+    "copied_pages copied_bytes "
     "copies_corrupt copies_spoilt queue_high_water faults workers) data(port conns "
     "pages_in pages_out payload_bytes_in payload_bytes_out socket_bytes_in "
     "socket_bytes_out corrupt_detected corrupt_injected gone_answers refused over_share "
@@ -712,7 +725,10 @@ static const char answer_keys[] =
     "life_s own_ca) "
     "fault_injection(corrupt_pages copy_corrupt_every) slots sessions(session tenant "
     "engine pool namespace state committed written allocated tokens node node_id ref "
-    "ref_s turn turn_s idle_s) next slots pools(pool slot tenant engine state tier other_tier "
+    "ref_s turn turn_s records recorded idle_s) next slots "
+    "tenants(tenant records(pages used held records page_bytes)) records(session tenant engine "
+    "pool records recorded pages blob_pages turn turn_s) next slots pools(pool slot tenant engine "
+    "state tier other_tier "
     "devices() "
     "offset bytes slab_bytes slabs slabs_free nodes align_tokens supersede groups(group "
     "family page_tokens page_bytes window total free leased session snapshot "
@@ -734,9 +750,10 @@ static const char answer_keys[] =
 
 TEST(answers_have_all_their_keys)
 {
-    static const char *const commands[] = {"status",  "sessions", "pools",
+    static const char *const commands[] = {"status",  "sessions", "records", "pools",
                                            "engines", "peers",    "tree"};
     static char keys[2 * sizeof answer_keys];
+    struct recorder r = recorder_of_other();
     size_t same = 0;
     struct tls_stats tls = {.not_after = "2031-11-29T08:35:07Z"};
 
@@ -746,6 +763,7 @@ TEST(answers_have_all_their_keys)
     s.ctx.peer_path = peer_path;
     s.ctx.send_share = send_share;
     s.ctx.door = door;
+    records_turn(&r, 10);
     keys[0] = '\0';
     for (size_t i = 0; i < sizeof commands / sizeof *commands; i++)
         put_keys(ask(commands[i]), keys);
@@ -755,18 +773,62 @@ TEST(answers_have_all_their_keys)
         fail_msg("wanted ...%.60s, got ...%.60s", answer_keys + same, keys + same);
 }
 
+/* ---- turn records ---- */
+
+TEST(sessions_say_what_their_records_have)
+{
+    static const char none[] = "{'records': [], 'tenants': [{'records': {'used': 0, 'records': 0}},"
+                               " {'records': {'used': 0, 'records': 0}}]}";
+    struct recorder r = recorder_of_other();
+
+    tells(ask("records"), none);
+    recorder_begin(&r);
+    assert_non_null(record_write(&r, 30, 30000)); /* a page of numbers, two of a blob */
+    tells(ask("records"), "{'records': [{'records': 0, 'recorded': 0, 'pages': 3, 'blob_pages': 2, "
+                          "'turn': 'in_flight', 'turn_s': 90.0}]}");
+    assert_ok(record_put_now(&r)->err);
+    recorder_end(&r);
+    records_turn(&r, 40);
+    records_turn(&r, 50); /* the blob of the first is dropped */
+    tells(ask("records"), "{'records': [{'records': 3, 'recorded': 50, 'pages': 10, "
+                          "'blob_pages': 7, 'turn': null, 'turn_s': null}]}");
+    tells(row_with("records", "session", session_id_pack(r.session)),
+          "{'tenant': 'second', 'engine': 'o', 'pool': '%016llx'}",
+          (unsigned long long)pool_id_pack(s.other_pool));
+    tells(ask("status"), "{'tenants': [{'tenant': 'first', 'records': {'pages': 64, 'used': 0}}, "
+                         "{'tenant': 'second', 'records': {'pages': 64, 'used': 10, 'held': 0, "
+                         "'records': 3, 'page_bytes': 16384}}]}");
+    tells(session_row(s.other_session), "{'records': 3, 'recorded': 50}");
+    assert_ok(rig_close(s.other_session, 0));
+    tells(ask("records"), none);
+}
+
+/* What a turn that never ended may touch is its engine's, and of no session. */
+TEST(records_that_are_held_are_told_of_their_tenant)
+{
+    struct recorder r = recorder_of_other();
+
+    recorder_begin(&r);
+    assert_non_null(record_write(&r, 30, 30000));
+    rig_disconnect(s.b.rig, r.conn);
+    tells(ask("records"), "{'records': [], 'tenants': [{'records': {'used': 0, 'held': 0}}, "
+                          "{'records': {'used': 3, 'held': 3, 'records': 1}}]}");
+}
+
 /* ---- tenants and bad questions ---- */
 
 TEST(tenants_are_told_about_themselves_alone)
 {
-    static const char *const commands[] = {"pools", "sessions", "engines", "status"};
+    static const char *const commands[] = {"pools", "sessions", "engines", "records", "status"};
+    struct recorder r = recorder_of_other();
 
+    records_turn(&r, 10);
     rig_session(s.b.rig, &s.other, s.other_pool, 2);
     for (size_t i = 0; i < sizeof commands / sizeof *commands; i++) {
         assert_ok(ask_with(commands[i], NULL, 1));
         assert_null(strstr(s.text, "first"));
         assert_null(strstr(s.text, "\"e\""));
-        assert_non_null(strstr(s.text, i == 3 ? "group0" : "second"));
+        assert_non_null(strstr(s.text, i == 4 ? "group0" : "second"));
     }
     tells(s.answer, "{'sessions': 2}");
     assert_null(json_object_get(s.answer, "prefix_nodes"));
@@ -801,8 +863,8 @@ TEST(questions_that_are_wrong_are_refused)
 /* Asking must not change anything: the arena is the same after every question. */
 TEST(questions_change_nothing)
 {
-    static const char *const commands[] = {"status", "pools",     "sessions", "engines",
-                                           "peers",  "transfers", "tree"};
+    static const char *const commands[] = {"status",  "pools", "sessions",  "records",
+                                           "engines", "peers", "transfers", "tree"};
     uint64_t before = core_hash(s.b.rig->core);
 
     for (size_t i = 0; i < sizeof commands / sizeof *commands; i++)
