@@ -222,6 +222,9 @@ TEST(record_token_ids_are_below_2_to_the_31)
             *w = was;
         }
         assert_hashes(&job);
+        job = append_of(0, 1, &layouts[k]); /* alone: no other id has a bit of it */
+        *word(&job.own, 0) = RECORD_TOKEN_END;
+        assert_bad(&job, PART_TOKENS, 0);
         list[from] = RECORD_TOKEN_END - 1; /* the greatest */
         job = append_of(from, length, &layouts[k]);
         assert_hashes(&job);
