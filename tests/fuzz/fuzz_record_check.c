@@ -11,6 +11,7 @@
 #include <xxhash.h>
 
 #include "base/check.h"
+#include "seam/mem/mem_fault.h"
 #include "seam/mem/record_check.h"
 
 #define PAGES      8u
@@ -161,7 +162,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
         poked[n] = take(&in, 2) % (PAGES * PAGE_WORDS);
         memory[poked[n]] = take(&in, 4);
     }
-    record_check(&job, (const uint8_t *)memory, &found);
+    record_check(&job, (const uint8_t *)memory, mem_fault_bytes, &found);
     read_all(&job, &want);
     compare(&found, &want);
     for (uint32_t i = 0; i < n; i++)

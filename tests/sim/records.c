@@ -487,11 +487,31 @@ void take_record_check(struct sim *w, uint32_t d, const struct action *act)
     m->njobs++;
 }
 
+/* T22: how many more records of a tenant may be looked at: what is reserved for it, and of the rest
+ * what nobody has. */
+static uint32_t looks_left(const struct sim *w, uint32_t d, uint32_t tenant)
+{
+    const struct core_limits *l = &w->limits;
+    uint32_t all = l->record_jobs * l->reserved_percent / 100, rest = l->record_jobs, of = 0,
+             each = all >= TENANTS ? all / TENANTS
+                                   : l->reserved_percent > 0 && l->record_jobs >= TENANTS;
+
+    for (uint32_t t = 0; t < TENANTS; t++) {
+        uint32_t n = 0;
+
+        for (uint32_t i = 0; i < w->recs[d]->njobs; i++)
+            n += w->recs[d]->job[i].job.tenant == t;
+        rest -= n > each ? n : each;
+        of = t == tenant && n < each ? each - n : of;
+    }
+    return rest + of;
+}
+
 static void ask_put(struct sim *w, uint32_t d, struct session *s, uint32_t conn, bool put)
 {
     struct recs *m = w->recs[d];
     struct rec *r = recs_of(w, d, s)->prepared == NO ? NULL : &m->rec[recs_of(w, d, s)->prepared];
-    uint32_t jobs = m->njobs;
+    uint32_t jobs = m->njobs, left = looks_left(w, d, s->tenant);
     struct rec_job *j;
     struct event ev;
 
@@ -509,7 +529,7 @@ static void ask_put(struct sim *w, uint32_t d, struct session *s, uint32_t conn,
                w->reply ? (int)w->reply->err : -1);
         return;
     }
-    if (r->state == REC_CHECKING || jobs >= w->limits.record_jobs) {
+    if (r->state == REC_CHECKING || left == 0) {
         EXPECT(w->reply && w->reply->err == TERN_BUSY, "record_busy", "err %d",
                w->reply ? (int)w->reply->err : -1);
         if (r->state != REC_CHECKING)

@@ -106,7 +106,7 @@ static struct record_checked check_of(const struct record_job *job)
     struct record_checked found;
 
     memset(&found, 0xa5, sizeof found);
-    record_check(job, memory, &found);
+    record_check(job, memory, mem_fault_bytes, &found);
     return found;
 }
 
