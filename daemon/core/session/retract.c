@@ -357,6 +357,9 @@ static const char *load_text(enum tern_err err)
         return "the host's copy does not agree with its checksums: Abort, and compute it anew";
     case TERN_BUSY:
         return "a copy from host memory failed, or too many releases wait for a step: repeat it";
+    case TERN_POOL_EXHAUSTED:
+        return "the device has no room any more for the rest of what is to come from host memory: "
+               "close or retract sessions, and repeat it";
     default: return "";
     }
 }

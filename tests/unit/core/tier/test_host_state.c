@@ -238,6 +238,35 @@ TEST(fetch_from_the_host_brings_the_window_alone)
     window_alone(SUPERSEDE_OFF);
 }
 
+/* What another's copy does not bring is copied when that is done, and then there may be no room. */
+TEST(fetch_from_the_host_whose_room_is_gone_when_more_is_to_come)
+{
+    struct group_layout window = rig_window(16, 64, 64);
+    struct rig_session *s[2], *other;
+    struct stage st;
+    uint64_t request;
+
+    window.cap_pages = 24;
+    st = host_stage(SUPERSEDE_LAZY, 64, window, 64);
+    put_all(&st, 1, 256);
+    demote_pool(st.rig, st.pool);
+    for (uint32_t i = 0; i < 2; i++) {
+        s[i] = stage_session(&st);
+        matches(s[i], seq1, 300, 0);
+    }
+    st.rig->automatic = BY_HAND(RIG_COPY);
+    rig_fetch(s[0], PEER_HOST, 256); /* STATE of the last chunk alone */
+    request = rig_fetch(s[1], PEER_HOST, 128);
+    other = stage_session(&st);
+    matches(other, rig_tokens(2, 400), 400, 0);
+    assert_ok(rig_run_to(other, rig_tokens(2, 400), 16 * 20));
+    while (!rig_reply_to(st.rig, request) && rig_jobs(st.rig, RIG_COPY))
+        rig_complete(st.rig, RIG_COPY);
+    assert_err(TERN_POOL_EXHAUSTED, rig_fetched(s[1], request));
+    assert_non_null(strstr(rig_reply_to(st.rig, request)->text, "close or retract"));
+    assert_leaves(rig_commit(s[1], 0, 0), s[1], 0, 0, 0);
+}
+
 /* HISTORY is on the device, STATE at the depth on the host. */
 TEST(fetch_from_the_host_brings_state_alone)
 {
