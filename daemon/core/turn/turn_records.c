@@ -334,6 +334,8 @@ static struct outcome roll_back(struct core *c, struct actions *out, struct sess
         else
             record_free(c, last);
     }
+    if (s->records_exposed > length)
+        s->records_exposed = length; /* what is recorded behind it from now on nobody was told of */
     s->rolled += behind;
     return (struct outcome){TERN_OK, ""};
 }

@@ -56,3 +56,26 @@ TEST(records_blobs_longer_than_any_memory_are_refused)
     }
     recorder_end(&t.r);
 }
+
+/* Of what a lost turn was told, only that is held. What was recorded later is not, whichever
+ * tokens it is of: a session may roll back and append as often as it wants to. */
+TEST(records_that_came_after_a_lost_turn_are_not_held)
+{
+    struct rig_options o = OPTIONS_WITH(limits.turn_deadline_ns = 1000);
+    struct stand t = stand_with(o);
+
+    records_turn(&t.r, 10);
+    records_turn(&t.r, 30);
+    recorder_begin(&t.r);
+    assert_non_null(record_write(&t.r, 40, RECORD_PAGE_BYTES));
+    rig_advance(t.rig, 1000);
+    assert_pages(&t, 2 + 3 + 3, 3);
+    for (uint32_t i = 0; i < 8; i++) {
+        recorder_begin(&t.r);
+        assert_ok(rolls_back(&t.r, 1, 29, 0)->err);
+        assert_int_equal(t.rig->last->rollback.length, 10);
+        recorder_end(&t.r);
+        assert_pages(&t, 2 + 6, 6); /* the record of the lost turn, and the one that it knew */
+        records_turn(&t.r, 30);
+    }
+}
