@@ -74,6 +74,9 @@ static uint32_t audit_list(const struct core *c, uint32_t slot, const struct ses
     uint32_t length = 0, i = 0;
     bool later = false; /* one with blobs came */
 
+    if (s->state == SESSION_CLOSING && s->records.n > 0) /* the first of them have gone */
+        length = turn_record_at(c, s->records.head)->body.from;
+
     for (uint32_t at = s->records.head; at != NONE && i <= s->records.n;
          at = record_list_next(c, at), i++) {
         const struct turn_record *r = turn_record_at(c, at);

@@ -79,3 +79,122 @@ TEST(records_that_came_after_a_lost_turn_are_not_held)
         records_turn(&t.r, 30);
     }
 }
+
+/* --- engines that end in pieces --- */
+
+struct interloper {
+    struct stand *t;
+    void (*act)(struct stand *t);
+    bool done;
+};
+
+/* Something comes between two pieces of work that goes on by itself. */
+static void between(void *ctx, const struct event *event)
+{
+    struct interloper *i = ctx;
+
+    if (event->kind != EV_TIMER || i->done)
+        return;
+    i->done = true;
+    i->act(i->t);
+}
+
+static void looked(struct stand *t)
+{
+    rig_complete(t->rig, RIG_RECORD);
+}
+
+/* The process of the turn is gone before its connection is, and what it held goes in pieces. */
+TEST(records_looked_at_while_their_engine_ends)
+{
+    for (uint32_t back = 0; back < 2; back++) {
+        struct rig_options o = OPTIONS_WITH(limits.give_back_visits = 1);
+        struct stand t = stand_with(o);
+        struct rig_session *s = t.s, *other;
+        struct interloper i = {.t = &t, .act = looked};
+        struct pool_id pool = s->pool;
+
+        assert_ok(rig_match(s, seq1, 30));
+        run_and_commit(s, seq1, 30, 28, 0);
+        records_turn(&t.r, 10);
+        records_turn(&t.r, 30);
+        other = rig_session(t.rig, &t.e, pool, 1); /* closed first */
+        computes(other, 2, 40);
+        recorder_begin(&t.r);
+        t.rig->automatic = BY_HAND(RIG_RECORD);
+        if (back) {
+            struct request prepare = {
+                .op = OP_RECORD_PREPARE,
+                .record_prepare = {.session = t.r.turn, .kind = RECORD_ROLLBACK, .length = 20}};
+            struct request roll = {.op = OP_ROLLBACK,
+                                   .rollback = {.session = t.r.turn, .step = 9}};
+            struct record_section before;
+
+            before = record_ask(&t.r, prepare)->record_prepare.body->before;
+            for (uint32_t k = 0; k < 20; k++)
+                record_word_put(&t.r, &before, k, seq1[k]);
+            assert_null(record_ask(&t.r, roll));
+        } else {
+            struct request put = {.op = OP_RECORD_PUT, .record_put.session = t.r.turn};
+
+            assert_non_null(record_write(&t.r, 60, 1));
+            assert_null(record_ask(&t.r, put));
+        }
+        rig_proc_gone(t.rig, t.e.proc[1]);
+        t.rig->on_event_ctx = &i;
+        t.rig->on_event = between;
+        rig_proc_gone(t.rig, t.e.proc[0]);
+        assert_true(i.done);
+        t.rig->on_event = NULL;
+        assert_pages(&t, 0, 0);
+        assert_int_equal(rig_view(t.rig).sessions, 0);
+        assert_int_equal(rig_view(t.rig).retires_free, rig_defaults().limits.retires);
+    }
+}
+
+/* The same of a close that was promised when its turn ended, and waits for room to release. */
+static struct rig_engine another;
+
+static void room_comes(struct stand *t)
+{
+    rig_engine_done(t->rig, &another, 5);
+}
+
+TEST(turn_close_waits_while_its_engine_ends)
+{
+    for (uint32_t own = 0; own < 2; own++) {
+        struct rig_options o = OPTIONS_WITH(limits.give_back_visits = 1);
+        struct stand t;
+        struct interloper i = {.t = &t, .act = room_comes};
+        struct rig_session *other[8], *first;
+        uint64_t close;
+
+        o.limits.retires = 6;
+        t = stand_with(o);
+        another = rig_engine(t.rig, 0, "two", 2);
+        assert_ok(rig_map(t.rig, another.conn[0], t.s->pool));
+        computes(t.s, 1, 8);
+        first = rig_session(t.rig, &t.e, t.s->pool, 1); /* closed first */
+        computes(first, 9, 40);
+        for (uint32_t k = 0; k < 8; k++) {
+            other[k] = rig_session(t.rig, own && k == 0 ? &t.e : &another, t.s->pool, 1);
+            computes(other[k], 2 + k % 4, 8);
+        }
+        recorder_begin(&t.r);
+        close = session_close_asked(t.rig, t.e.conn[0], t.s->id, 3);
+        for (uint32_t k = 0; k < 8; k++)
+            (void)rig_close(other[k], k == 0 ? 7 : 5);
+        assert_int_equal(rig_view(t.rig).retires_free, 0);
+        assert_ok(turn_end(t.rig, t.e.conn[0], t.r.turn, 3));
+        assert_null(rig_reply_to(t.rig, close));
+        rig_proc_gone(t.rig, t.e.proc[1]);
+        t.rig->on_event_ctx = &i;
+        t.rig->on_event = between;
+        rig_proc_gone(t.rig, t.e.proc[0]);
+        assert_true(i.done);
+        t.rig->on_event = NULL;
+        assert_answer(t.rig, close, TERN_OK);
+        rig_engine_done(t.rig, &another, 9);
+        assert_int_equal(rig_view(t.rig).retires_free, 6);
+    }
+}
