@@ -157,7 +157,7 @@ static struct rig_engine another;
 
 static void room_comes(struct stand *t)
 {
-    rig_engine_done(t->rig, &another, 5);
+    rig_step_done(t->rig, another.id, 1, 5);
 }
 
 TEST(turn_close_waits_while_its_engine_ends)
@@ -187,6 +187,7 @@ TEST(turn_close_waits_while_its_engine_ends)
         assert_int_equal(rig_view(t.rig).retires_free, 0);
         assert_ok(turn_end(t.rig, t.e.conn[0], t.r.turn, 3));
         assert_null(rig_reply_to(t.rig, close));
+        rig_step_done(t.rig, another.id, 0, 5);
         rig_proc_gone(t.rig, t.e.proc[1]);
         t.rig->on_event_ctx = &i;
         t.rig->on_event = between;
