@@ -322,7 +322,7 @@ static struct outcome roll_back(struct core *c, struct actions *out, struct sess
     for (uint32_t i = 0; i < behind && at != NONE; i++)
         at = record_list_before(c, &s->records, at);
     length = at == NONE ? 0 : turn_record_at(c, at)->body.length;
-    if (behind > 0 && s->committed > length)
+    if (s->committed > length)
         table.err = session_table_end(c, out, s, r->step, length, &table.text);
     if (table.err != TERN_OK)
         return (struct outcome){table.err, table.text ? table.text : ""};

@@ -80,6 +80,51 @@ TEST(records_that_came_after_a_lost_turn_are_not_held)
     }
 }
 
+/* What the engine knows of its session's table when a rollback may have ended it. */
+static void table_ended(struct rig_session *s)
+{
+    struct session_view v;
+
+    assert_true(core_session_view(s->rig->core, s->id.slot, &v));
+    if (v.lengths.allocated == s->len.allocated && v.lengths.committed == s->len.committed)
+        return;
+    assert_int_equal(v.lengths.allocated, 0);
+    s->len = v.lengths;
+    s->ntokens = v.tokens;
+    s->low = 0;
+    memset(s->slid, 0, sizeof s->slid);
+    memset(s->table, 0, sizeof s->table);
+}
+
+/* M3, M9: a turn that was finished, and failed, and left no record. Nothing can take back what it
+ * committed but a rollback, which has no record to take back. */
+TEST(records_rolled_back_where_a_failed_turn_has_committed_more)
+{
+    struct stand t = stand();
+    struct rig_session *s = t.s;
+    uint32_t tokens[40];
+
+    assert_ok(rig_match(s, seq1, 30));
+    records_turn(&t.r, 10);
+    run_and_commit(s, seq1, 30, 28, 0);
+    assert_ok(rig_finish(s, 30, 0));
+    memcpy(tokens, seq1, sizeof tokens);
+    for (uint32_t i = 12; i < 40; i++)
+        tokens[i] ^= 1; /* the turn is made again, and says something else */
+    assert_err(TERN_INVALID, rig_match(s, tokens, 40));
+    recorder_begin(&t.r);
+    assert_ok(rolls_back(&t.r, 1, 12, 0)->err);
+    assert_int_equal(t.rig->last->rollback.length, 10);
+    recorder_end(&t.r);
+    table_ended(s);
+    assert_lengths(s, 0, 0, 0);
+    assert_ok(rig_match(s, tokens, 40));
+    assert_int_equal(s->matched, 12);
+    assert_ok(rig_run_to(s, tokens, 40));
+    assert_ok(rig_commit(s, 40, 0));
+    assert_whole(s, 40);
+}
+
 /* --- engines that end in pieces --- */
 
 struct interloper {
