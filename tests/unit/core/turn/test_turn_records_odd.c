@@ -1,6 +1,9 @@
 /* Turn records where little goes as usual: lengths that no memory has, turns that are lost again
  * and again, engines that end in pieces while a worker looks, and rollbacks of sessions in every
  * state, after which each has to go on as if nothing had been. */
+#include <stdio.h>
+
+#include "base/prng.h"
 #include "unit/rig/rig_record.h"
 
 struct stand {
@@ -42,10 +45,9 @@ static struct records_view view(const struct stand *t)
 /* A blob of nearly 2^64 bytes has no pages, however its length is rounded up. */
 TEST(records_blobs_longer_than_any_memory_are_refused)
 {
-    static const uint64_t bytes[] = {UINT64_MAX, UINT64_MAX - RECORD_PAGE_BYTES + 2,
-                                     UINT64_MAX - RECORD_PAGE_BYTES + 1, 1ull << 63,
-                                     (1ull << 32) * RECORD_PAGE_BYTES,
-                                     (1ull << 32) * RECORD_PAGE_BYTES + 1};
+    static const uint64_t bytes[] = {
+        UINT64_MAX, UINT64_MAX - RECORD_PAGE_BYTES + 2, UINT64_MAX - RECORD_PAGE_BYTES + 1,
+        1ull << 63, (1ull << 32) * RECORD_PAGE_BYTES,   (1ull << 32) * RECORD_PAGE_BYTES + 1};
     struct stand t = stand();
 
     recorder_begin(&t.r);
@@ -171,8 +173,7 @@ TEST(records_looked_at_while_their_engine_ends)
             struct request prepare = {
                 .op = OP_RECORD_PREPARE,
                 .record_prepare = {.session = t.r.turn, .kind = RECORD_ROLLBACK, .length = 20}};
-            struct request roll = {.op = OP_ROLLBACK,
-                                   .rollback = {.session = t.r.turn, .step = 9}};
+            struct request roll = {.op = OP_ROLLBACK, .rollback = {.session = t.r.turn, .step = 9}};
             struct record_section before;
 
             before = record_ask(&t.r, prepare)->record_prepare.body->before;
@@ -243,4 +244,176 @@ TEST(turn_close_waits_while_its_engine_ends)
         rig_engine_done(t.rig, &another, 9);
         assert_int_equal(rig_view(t.rig).retires_free, 6);
     }
+}
+
+/* --- rollbacks of sessions in every state --- */
+
+enum { SESSIONS = 4, LIST_MAX = 120 };
+
+/* Sessions of a pool with groups of every family, which do what comes to mind. */
+struct crowd {
+    struct rig *rig;
+    struct rig_engine e;
+    struct rig_session *s[SESSIONS];
+    struct recorder r[SESSIONS];
+    uint64_t recover[SESSIONS];
+    struct prng prng;
+    uint64_t step;
+    uint32_t ended, went_on, put;
+};
+
+static uint32_t any(struct crowd *w, uint32_t n)
+{
+    return (uint32_t)prng_below(&w->prng, n);
+}
+
+static void opens(struct crowd *w, uint32_t i, struct pool_id pool)
+{
+    w->s[i] = rig_session(w->rig, &w->e, pool, 1);
+    w->recover[i] = 0;
+    w->r[i] = (struct recorder){
+        .rig = w->rig, .conn = w->e.conn[0], .session = w->s[i]->id, .seed = 1 + i % 2};
+}
+
+/* An operation of the session by whichever handle is its own now. */
+static void does_something(struct crowd *w, uint32_t i)
+{
+    struct rig_session *s = w->s[i];
+    const uint32_t *tokens = rig_tokens(w->r[i].seed, LIST_MAX);
+    uint32_t n = any(w, LIST_MAX) + 1;
+
+    switch (any(w, 10)) {
+    case 0:
+    case 1: (void)rig_match(s, tokens, n); break;
+    case 2:
+    case 3: (void)(s->len.written < n && s->ntokens <= n && rig_run_to(s, tokens, n)); break;
+    case 4: (void)rig_commit(s, s->len.written, w->step); break;
+    case 5: (void)rig_finish(s, any(w, 2) ? s->len.written : s->len.committed, w->step); break;
+    case 6: (void)rig_slide(s, 0, w->step); break;
+    case 7: (void)rig_retract(s, any(w, 2) ? RETRACT_DROP : RETRACT_HOST, w->step); break;
+    case 8: w->recover[i] = rig_recover(s); break;
+    case 9: (void)(any(w, 3) ? rig_rewind(s, s->len.committed, w->step) : rig_abort(s, w->step));
+    }
+    if (w->recover[i] && rig_recovered(s, w->recover[i]) != TERN_BUSY)
+        w->recover[i] = 0;
+}
+
+/* From whatever it is in, it goes on with that prompt, and every byte that it finds is right. */
+static void goes_on(struct crowd *w, uint32_t i)
+{
+    struct rig_session *s = w->s[i];
+    uint32_t n = 20 + any(w, 20);
+    const uint32_t *tokens = rig_tokens(w->r[i].seed, LIST_MAX);
+
+    if (s->len.allocated > 0 || rig_match(s, tokens, n) != TERN_OK)
+        return;
+    assert_int_equal(rig_wrong(s, s->len.committed), 0);
+    if (rig_run_to(s, tokens, n) != TERN_OK || rig_commit(s, n, w->step) != TERN_OK)
+        return;
+    assert_int_equal(rig_wrong(s, n), 0);
+    w->went_on++;
+}
+
+static void rolls(struct crowd *w, uint32_t i)
+{
+    struct recorder *r = &w->r[i];
+    uint32_t n = any(w, LIST_MAX), seed = any(w, 8) ? r->seed : 3;
+    struct request prepare = {
+        .op = OP_RECORD_PREPARE,
+        .record_prepare = {.session = r->turn, .kind = RECORD_ROLLBACK, .length = n}};
+    struct request roll = {.op = OP_ROLLBACK, .rollback = {.session = r->turn, .step = w->step}};
+    const struct reply *reply = record_ask(r, prepare);
+    struct record_section before;
+    uint32_t committed = w->s[i]->len.committed;
+
+    if (reply->err != TERN_OK)
+        return;
+    before = reply->record_prepare.body->before;
+    for (uint32_t k = 0; k < n; k++)
+        record_word_put(r, &before, k, rig_tokens(seed, n)[k]);
+    (void)record_ask(r, roll);
+    if (!(w->rig->automatic & RIG_RECORD)) { /* meanwhile the session does something else */
+        does_something(w, i);
+        committed = w->s[i]->len.committed;
+        complete_all(w->rig, RIG_RECORD);
+    }
+    if (w->s[i]->len.committed == committed && w->recover[i])
+        w->recover[i] = rig_recovered(w->s[i], w->recover[i]) == TERN_BUSY ? w->recover[i] : 0;
+    table_ended(w->s[i]);
+    w->ended += committed > 0 && w->s[i]->len.committed == 0;
+}
+
+static void appends(struct crowd *w, uint32_t i)
+{
+    struct recorder *r = &w->r[i];
+    struct session_view v;
+
+    assert_true(core_session_view(w->rig->core, r->session.slot, &v));
+    if (v.recorded + 30 < LIST_MAX && record_write(r, v.recorded + 1 + any(w, 20), any(w, 40000)))
+        w->put += record_put_now(r)->err == TERN_OK;
+}
+
+static void turn_of(struct crowd *w, uint32_t i)
+{
+    struct session_id own = w->s[i]->id;
+
+    if (turn_begin(w->rig, w->r[i].conn, own, &w->r[i].turn) != TERN_OK)
+        return;
+    w->s[i]->id = w->r[i].turn;
+    w->rig->automatic = RIG_ALL;
+    if (any(w, 2))
+        appends(w, i);
+    w->rig->automatic = any(w, 2) ? RIG_ALL : BY_HAND(RIG_RECORD);
+    rolls(w, i);
+    w->rig->automatic = RIG_ALL;
+    goes_on(w, i);
+    if (any(w, 8))
+        (void)turn_end(w->rig, w->r[i].conn, w->r[i].turn, w->step);
+    else
+        rig_advance(w->rig, 1000); /* it is lost */
+    w->s[i]->id = own;
+    rig_settle(w->rig);
+}
+
+TEST(records_rolled_back_in_every_state)
+{
+    const struct group_layout groups[] = {rig_group(4, 512), rig_window(4, 8, 512),
+                                          rig_recurrent(4, 512)};
+    uint32_t ended = 0, went_on = 0, put = 0;
+
+    for (uint32_t seed = 1; seed <= 12; seed++) {
+        struct rig_options o = OPTIONS_WITH(limits.turn_deadline_ns = 1000);
+        struct crowd w = {0};
+        struct pool_id pool;
+
+        prng_init(&w.prng, seed);
+        o.limits.give_back_visits = seed % 3 == 0 ? 1 : 0;
+        w.rig = rig_create(&o);
+        w.rig->host_bytes = seed % 2 ? 1u << 18 : 0;
+        w.e = rig_engine(w.rig, 0, "e", 1);
+        assert_ok(rig_pool_open(w.rig, w.e.conn[0], groups, 1 + seed % 4 % 3, 1u << 17, &pool));
+        for (uint32_t i = 0; i < SESSIONS; i++)
+            opens(&w, i, pool);
+        for (uint32_t n = 0; n < 400; n++) {
+            uint32_t i = any(&w, SESSIONS);
+
+            w.step += any(&w, 4) == 0;
+            if (any(&w, 3) == 0)
+                rig_engine_done(w.rig, &w.e, w.step);
+            if (any(&w, 4) == 0)
+                turn_of(&w, i);
+            else
+                does_something(&w, i);
+            if (any(&w, 60) == 0 && rig_close(w.s[i], w.step) == TERN_OK)
+                opens(&w, i, pool);
+        }
+        ended += w.ended;
+        went_on += w.went_on;
+        put += w.put;
+        rig_engine_kill(w.rig, &w.e, 0);
+        assert_int_equal(rig_view(w.rig).sessions, 0);
+        rig_destroy(w.rig);
+    }
+    printf("tables ended %u, went on %u, records %u\n", ended, went_on, put);
+    assert_true(ended > 50 && went_on > 50 && put > 100);
 }
