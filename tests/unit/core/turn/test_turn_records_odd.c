@@ -4,6 +4,8 @@
 #include <stdio.h>
 
 #include "base/prng.h"
+#include "unit/rig/rig_host.h"
+#include "unit/rig/rig_pair.h"
 #include "unit/rig/rig_record.h"
 
 struct stand {
@@ -416,4 +418,68 @@ TEST(records_rolled_back_in_every_state)
     }
     printf("tables ended %u, went on %u, records %u\n", ended, went_on, put);
     assert_true(ended > 50 && went_on > 50 && put > 100);
+}
+
+/* A rollback ends what is under way, and who waits for that is answered. */
+static void ends_what_waits(struct rig_session *s, uint64_t request)
+{
+    struct recorder r = {.rig = s->rig, .conn = s->conn, .session = s->id, .seed = 1};
+    struct session_id own = s->id;
+
+    recorder_begin(&r);
+    s->id = r.turn;
+    assert_ok(rolls_back(&r, 1, 6, 3)->err);
+    s->rig->automatic = RIG_ALL;
+    rig_settle(s->rig);
+    if (request) {
+        assert_non_null(rig_reply_to(s->rig, request));
+        assert_err(TERN_GONE, rig_reply_to(s->rig, request)->err);
+    }
+    table_ended(s);
+    assert_lengths(s, 0, 0, 0);
+    recorder_end(&r);
+    s->id = own;
+    assert_ok(rig_match(s, seq1, 30));
+    assert_ok(rig_run_to(s, seq1, 30));
+    assert_ok(rig_commit(s, 28, 4));
+    assert_int_equal(rig_wrong(s, 28), 0);
+}
+
+TEST(records_rolled_back_while_the_session_fetches)
+{
+    struct pair p = pair_limited(512);
+
+    source_has(&p, 1, 40);
+    dest_has(&p, 1, 8);
+    p.d = asking(&p, 1, 40);
+    assert_lengths(p.d, 8, 8, 8);
+    p.dest->automatic = BY_HAND(RIG_PULL);
+    ends_what_waits(p.d, rig_fetch(p.d, 0, 0));
+}
+
+TEST(records_rolled_back_while_the_session_comes_back)
+{
+    struct rig_options o = rig_defaults();
+    struct bench b = host_bench_with(&o, 4, 64, 16);
+
+    assert_ok(rig_match(b.s, seq1, 30));
+    run_and_commit(b.s, seq1, 30, 28, 0);
+    assert_ok(rig_retract(b.s, RETRACT_HOST, 0));
+    rig_evict(b.rig, b.admin, b.pool, 0);
+    b.rig->automatic = BY_HAND(RIG_COPY);
+    ends_what_waits(b.s, rig_recover(b.s));
+}
+
+TEST(records_rolled_back_between_pieces_of_a_match)
+{
+    struct bench b = bench_start(4, 64);
+    struct request piece = {.op = OP_MATCH};
+
+    rig_put(b.rig, &b.e, b.pool, 1, 28);
+    piece.match.session = b.s->id;
+    piece.match.more = true;
+    piece.match.tokens = (struct req_tokens){.v = seq1, .n = 18};
+    assert_ok(rig_request(b.rig, b.s->conn, &piece)->err);
+    b.s->len.committed = 16;
+    ends_what_waits(b.s, 0);
 }
