@@ -34,7 +34,7 @@ static uint32_t audit_section(const struct core *c, const struct turn_record *r,
     for (uint32_t i = 0; i < s->nruns; i++)
         for (uint32_t k = 0; k < s->run[i].n; k++, n++)
             meet_page(c, t, seen, s->run[i].first + k);
-    if (n != (s->bytes + RECORD_PAGE_BYTES - 1) / RECORD_PAGE_BYTES)
+    if (n != s->bytes / RECORD_PAGE_BYTES + (s->bytes % RECORD_PAGE_BYTES != 0))
         oracle_fail("audit: a section of %llu bytes in %u pages", (unsigned long long)s->bytes, n);
     return n;
 }
@@ -85,6 +85,7 @@ static uint32_t audit_list(const struct core *c, uint32_t slot, const struct ses
 
     if (s->state == SESSION_CLOSING && s->records.n > 0) /* in pieces, from the first on */
         length = turn_record_at(c, s->records.head)->body.from;
+
     for (uint32_t at = s->records.head; at != NONE && i <= s->records.n;
          at = record_list_next(c, at), i++) {
         const struct turn_record *r = turn_record_at(c, at);

@@ -134,7 +134,7 @@ bool section_take(struct core *c, struct turn_record *r, struct record_section *
                   uint64_t bytes)
 {
     struct tenant *t = tenant_at(c, r->tenant);
-    uint64_t pages = (bytes + RECORD_PAGE_BYTES - 1) / RECORD_PAGE_BYTES;
+    uint64_t pages = bytes / RECORD_PAGE_BYTES + (bytes % RECORD_PAGE_BYTES != 0);
 
     *section = (struct record_section){.bytes = bytes};
     while (pages > 0) {

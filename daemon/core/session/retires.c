@@ -86,6 +86,8 @@ static struct retire *record_take(struct core *c, struct engine *e, uint64_t ste
          at != NONE && retire_at(c, at)->step > step; at = retire_list_before(c, &e->retires, at))
         later = at;
     retire_list_insert(c, &e->retires, slot, later);
+    if (e->state == ENGINE_ENDING && e->drop_at == later) /* what gives it back begins with it */
+        e->drop_at = slot;
     r->step = step;
     r->pending = NONE;
     r->pin = (struct path){.node = NONE};

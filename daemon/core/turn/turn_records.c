@@ -322,7 +322,7 @@ static struct outcome roll_back(struct core *c, struct actions *out, struct sess
     for (uint32_t i = 0; i < behind && at != NONE; i++)
         at = record_list_before(c, &s->records, at);
     length = at == NONE ? 0 : turn_record_at(c, at)->body.length;
-    if (behind > 0 && s->committed > length)
+    if (s->committed > length)
         table.err = session_table_end(c, out, s, r->step, length, &table.text);
     if (table.err != TERN_OK)
         return (struct outcome){table.err, table.text ? table.text : ""};
@@ -334,6 +334,8 @@ static struct outcome roll_back(struct core *c, struct actions *out, struct sess
         else
             record_free(c, last);
     }
+    if (s->records_exposed > length)
+        s->records_exposed = length; /* what is recorded behind it from now on nobody was told of */
     s->rolled += behind;
     return (struct outcome){TERN_OK, ""};
 }

@@ -31,7 +31,9 @@ struct workers {
     struct job *jobs; /* owned: njobs of them */
     uint32_t njobs, queued;
     struct job_list unused, finished;
-    struct job_list seals, copies, records, ranges; /* in this order; ranges: zero and populate */
+    /* In this order, but that records and ranges take turns; ranges: zero and populate. */
+    struct job_list seals, copies, records, ranges;
+    bool range_next;
     struct workers_stats stats;
 };
 
@@ -59,7 +61,8 @@ static struct job *list_pop(struct job_list *list)
 
 /* ------------------------------------------------------------------ threads */
 
-/* Transfers wait for seals, sessions that come back for copies, nobody for zeroed memory. */
+/* Transfers wait for seals, sessions that come back for copies. Of records a tenant may put one
+ * after the other for as long as it likes, and another waits for zeroed memory. */
 static struct job_list *list_of(struct workers *w, enum job_kind kind)
 {
     switch (kind) {
@@ -75,14 +78,17 @@ static struct job_list *list_of(struct workers *w, enum job_kind kind)
 /* With the lock held: the job that is next, and which of its items the caller does. */
 static struct job *take_run(struct workers *w, uint64_t *ret_first, uint64_t *ret_n)
 {
-    struct job_list *list = w->seals.head     ? &w->seals
-                            : w->copies.head  ? &w->copies
-                            : w->records.head ? &w->records
-                                              : &w->ranges;
+    bool range = w->ranges.head && (w->range_next || !w->records.head);
+    struct job_list *list = w->seals.head    ? &w->seals
+                            : w->copies.head ? &w->copies
+                            : range          ? &w->ranges
+                                             : &w->records;
     struct job *job = list->head;
 
     if (!job)
         return NULL;
+    if (list == &w->records || list == &w->ranges)
+        w->range_next = list == &w->records;
     *ret_first = job->taken;
     *ret_n = job_run_length(job);
     job->taken += *ret_n;

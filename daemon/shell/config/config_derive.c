@@ -268,17 +268,25 @@ static enum tern_err check_memory(struct loader *l)
     return TERN_OK;
 }
 
-/* Index 0 of a pool is never used, so a pool has at least two pages. */
+/* Index 0 of a pool is never used, so a pool has at least two pages. Record memory has one, or
+ * there is none. */
 static enum tern_err check_pages(struct loader *l)
 {
     uint64_t page = l->config->page_bytes_min;
 
-    for (uint32_t i = 0; i < l->config->ntenants; i++)
+    for (uint32_t i = 0; i < l->config->ntenants; i++) {
+        uint64_t records = l->config->tenants[i].record_bytes;
+
+        if (records > 0 && records < RECORD_PAGE_BYTES)
+            return loader_fail(l, l->tenant_origin[i], "tenants", (int)i, "record_memory",
+                               "has no room for a page of %u bytes: raise it, or set it to 0",
+                               RECORD_PAGE_BYTES);
         if (l->config->tenants[i].memory_bytes < 2 * page)
             return loader_fail(l, l->tenant_origin[i], "tenants", (int)i, "memory",
                                "has no room for two pages of page_bytes_min, which is %" PRIu64
                                ", so no pool fits: raise it, or lower page_bytes_min",
                                page);
+    }
     return TERN_OK;
 }
 

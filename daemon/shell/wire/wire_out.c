@@ -163,10 +163,16 @@ static void put_record(struct writer *w, uint32_t field, const struct record_bod
     }
 }
 
+/* As many as fit, and at least one: who asked goes on behind them. */
 static void put_records(struct writer *w, uint32_t field, const struct reply *r)
 {
-    for (uint32_t i = 0; i < r->record_get.n; i++)
-        put_record(w, field, &r->record_get.list[i]);
+    for (uint32_t i = 0; i < r->record_get.n; i++) {
+        const struct record_body *b = &r->record_get.list[i];
+
+        if (i > 0 && bytes_size(record_size(b)) > (size_t)(w->end - w->p))
+            return;
+        put_record(w, field, b);
+    }
 }
 
 /* ---- whole answers ---- */

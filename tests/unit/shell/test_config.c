@@ -358,6 +358,13 @@ TEST(config_tenants_that_do_not_fit_are_refused)
             "t.yaml:5: tenants[0].socket: ", "admin socket");
 }
 
+/* Less than a page would be none, and engines would be told to set what is set. */
+TEST(config_record_memory_below_a_page_is_refused)
+{
+    refused(TENANT "    record_memory: 16383\n", "t.yaml:5: tenants[0].record_memory: ", "16384");
+    assert_int_equal(accepted(TENANT "    record_memory: 16385\n")->limits.record_pages, 64);
+}
+
 TEST(config_memory_above_the_machine_is_refused)
 {
     refused("tenants:\n  - name: a\n    socket: /tmp/a\n    memory: 900T\n",

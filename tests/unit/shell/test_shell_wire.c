@@ -393,6 +393,33 @@ static bool ns_equal(struct namespace_id a, struct namespace_id b)
 }
 
 /* A path that an operator gave may be longer than a status's text; the smallest frame holds it. */
+/* Whatever frame_body_max is: who reads records goes on behind those that came. */
+TEST(wire_out_records_that_do_not_fit_are_left_for_the_next_answer)
+{
+    static struct record_body list[RECORDS_TOLD_MAX];
+    struct reply r = {.op = OP_RECORD_GET, .request_id = 5, .text = ""};
+
+    for (uint32_t i = 0; i < RECORDS_TOLD_MAX; i++) {
+        list[i] = (struct record_body){.from = UINT32_MAX - 1, .length = UINT32_MAX, .nblobs = 4};
+        for (uint32_t b = 0; b < 4; b++) {
+            memset(list[i].blob[b].name, 'x', BLOB_NAME_MAX - 1);
+            list[i].blob[b].at.bytes = UINT64_MAX;
+            list[i].blob[b].at.nruns = RECORD_RUNS_MAX;
+        }
+        list[i].own = list[i].blob[0].at;
+    }
+    r.record_get.list = list;
+    r.record_get.n = r.record_get.records = RECORDS_TOLD_MAX;
+    for (uint32_t max = 4096, last = 0; max <= BODY_MAX; max *= 2) {
+        const Tern__Wire__RecordGetReply *m =
+            (const void *)decoded(wire_out_reply(&r, 0, max, frame), FRAME_RECORD_GET_REPLY, 5);
+
+        assert_int_equal(m->records, RECORDS_TOLD_MAX);
+        assert_true(m->n_list > last || m->n_list == RECORDS_TOLD_MAX);
+        last = (uint32_t)m->n_list;
+    }
+}
+
 TEST(wire_out_status_of_a_long_text_can_be_read)
 {
     struct frame_header h, request = {.type = FRAME_ADMIN, .request_id = 7};
