@@ -103,7 +103,7 @@ static struct verdict judge(struct sim *w, uint32_t d, const struct session *s, 
     if (v.behind > 0 && v.behind + of->rolled > most)
         v.err = TERN_INVALID;
     else
-        v.ends = v.behind > 0 && s->committed > length_before(m, of, v.behind);
+        v.ends = s->committed > length_before(m, of, v.behind);
     return v;
 }
 
@@ -153,6 +153,8 @@ static void roll_back(struct sim *w, uint32_t d, struct session *s, const struct
         else
             rec_free(w, d, r);
     }
+    if (of->exposed > keep)
+        of->exposed = keep;
     of->rolled += v->behind;
 }
 
