@@ -17,7 +17,8 @@ static void complete(struct world *w, struct rig *rig)
 {
     static const enum rig_job_kind kinds[] = {RIG_SEAL, RIG_PULL, RIG_PULL_STOP, RIG_SERVE_STOP,
                                               RIG_MSG,  RIG_ZERO, RIG_COPY};
-    enum rig_job_kind kind = kinds[take(w) % 7];
+    uint32_t b = take(w);
+    enum rig_job_kind kind = b >= 210 ? RIG_RECORD : kinds[b % 7];
     uint32_t n = rig_jobs(rig, kind),
              nth = kind == RIG_MSG ? 0 : take(w); /* messages keep their order */
 
@@ -43,6 +44,8 @@ static void link_toggle(struct world *w)
 /* The first of its processes is gone; until the last is, it writes wherever it could. */
 static void kill_leader(struct actor *a)
 {
+    fetches(a);
+    turns_lost(a);
     for (uint32_t i = 0; i < SESSIONS; i++)
         for (uint32_t g = 0; g < a->ngroups && a->open[i] && !a->fetch[i]; g++)
             for (uint32_t p = a->groups[g].family == FAMILY_RECURRENT
@@ -63,10 +66,11 @@ static void kill_rest(struct actor *a)
 {
     for (uint32_t r = 1; r < a->world; r++) {
         write_late(a);
+        write_prepared(a);
         rig_engine_kill(a->rig, &a->e, r);
     }
     a->dying = false;
-    a->nlate = 0;
+    a->nlate = a->nghosts = 0;
     memset(a->done, 0, sizeof a->done);
 }
 
@@ -129,7 +133,8 @@ static void stale_event(struct world *w, struct rig *rig)
 {
     static const enum event_kind kinds[] = {EV_SEALED,     EV_ZEROED,      EV_PULLED,
                                             EV_PULL_QUIET, EV_SERVE_QUIET, EV_COPIED};
-    struct event event = {.kind = kinds[take(w) % 6]};
+    uint32_t b = take(w);
+    struct event event = {.kind = b >= 240 ? EV_RECORD_CHECKED : kinds[b % 6]};
 
     event.pulled.pull =
         (struct pull_id){take(w) % 8, 1u << 31 | take(w)}; /* never a generation that lives */
@@ -149,6 +154,16 @@ static uint32_t session_kind(uint32_t b)
     return b % 24 == 10 ? ten[b / 24 % 5] : b % 24;
 }
 
+static void advance(struct world *w, struct rig *rig, uint64_t ns)
+{
+    rig_settle(rig);
+    for (uint32_t i = 0; i < ACTORS; i++)
+        fetches(&w->actor[i]);
+    rig_advance(rig, ns);
+    for (uint32_t i = 0; i < ACTORS; i++)
+        turns_pass(&w->actor[i]);
+}
+
 static void one_op(struct world *w)
 {
     uint32_t b = take(w), op = b % 24;
@@ -158,6 +173,8 @@ static void one_op(struct world *w)
         play_session(w, a, session_kind(b));
     else if (op <= 12 && a->alive)
         rank_done(a, take(w) % a->world, done_min(a) + take(w) % 4);
+    else if (op == 13 && b / 24 >= 6)
+        turn_op(w, a, b / 24 - 6);
     else if (op == 13 && b / 24 % 6)
         host_op(w, a, b / 24 % 6);
     else if (op == 13)
@@ -168,7 +185,7 @@ static void one_op(struct world *w)
     else if (op <= 17)
         complete(w, a->rig);
     else if (op == 18)
-        rig_advance(a->rig, (uint64_t)take(w) * 50000000u);
+        advance(w, a->rig, (uint64_t)take(w) * 50000000u);
     else if (op == 19 && take(w) % 4 == 0)
         link_toggle(w);
     else if (op == 20 && a->dying)
@@ -243,7 +260,7 @@ static void converge(struct world *w)
             rank_done(a, r, done_min(a) + 100);
     }
     for (uint32_t d = 0; d < 2; d++)
-        rig_advance(w->rig[d], 6000000000u);
+        advance(w, w->rig[d], 6000000000u);
     for (uint32_t i = 0; i < ACTORS; i++) {
         fetches(&w->actor[i]);
         come_back(&w->actor[i]);
@@ -288,6 +305,11 @@ static void set_up(struct world *w)
     static const uint64_t host_slabs[] = {24, 6, 12, 0};
     struct rig_options options = rig_small();
     uint32_t shape = take(w);
+
+    options.limits.turn_records = 12;
+    options.limits.record_jobs = 2;
+    options.limits.turn_deadline_ns = TURN_NS;
+    options.tenant[0].record_bytes = 24 * RECORD_PAGE_BYTES;
 
     w->shape = shape & SHAPE_STATE;
     for (uint32_t d = 0; d < 2; d++) {
@@ -341,6 +363,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t n)
         scribble(w.rig[1], RIG_COPY);
         for (uint32_t k = 0; k < ACTORS; k++) {
             fetches(&w.actor[k]);
+            write_prepared(&w.actor[k]);
             if (w.actor[k].dying)
                 write_late(&w.actor[k]);
         }

@@ -4,7 +4,8 @@
 
 static void verify_session(struct actor *a, uint32_t i)
 {
-    if (a->open[i] && !a->away[i] && rig_wrong(a->s[i], a->s[i]->len.written))
+    if (a->open[i] && !a->away[i] && !rolling_back(a, i) &&
+        rig_wrong(a->s[i], a->s[i]->len.written))
         rig_fail("P1: session %u of %s holds wrong bytes", i, a->name);
 }
 
@@ -12,6 +13,7 @@ void verify(struct actor *a)
 {
     for (uint32_t i = 0; i < SESSIONS; i++)
         verify_session(a, i);
+    verify_records(a);
 }
 
 /* Does the engine only read a page that its table lost, until the step is done? What is committed
@@ -52,6 +54,7 @@ static void giving(struct actor *a, uint32_t i, struct step_op op)
         rig_fail("an open session is GONE");
     if (op.kind == STEP_CLOSE && err == TERN_OK) {
         a->open[i] = false;
+        turn_closed(a, i);
         memset(s->table, 0, sizeof s->table);
     }
     if (a->away[i] && err == TERN_OK) { /* closed, or aborted */
@@ -196,6 +199,11 @@ static void refused(struct actor *a, uint32_t i, uint32_t x)
         rig_fail("a session that is away answered %d", err);
 }
 
+void table_lost(struct actor *a, uint32_t i, uint64_t step)
+{
+    giving(a, i, (struct step_op){.kind = STEP_ABORT, .step = step});
+}
+
 void fetches(struct actor *a)
 {
     recovers(a);
@@ -205,6 +213,7 @@ void fetches(struct actor *a)
                 rig_fetched(a->s[i], a->fetch[i]);
             a->fetch[i] = 0;
         }
+    puts_answered(a);
 }
 
 /* Runs to `to` tokens of what the session has, and commits what it can. */
@@ -248,10 +257,13 @@ static void play(struct world *w, struct actor *a, uint32_t kind, uint32_t which
     if (!a->open[i]) {
         a->open[i] = rig_session_open(a->rig, a->e.conn[0], a->pool, 1 + x % 9 / 8, s) == TERN_OK;
         a->left[i] = 0;
+        turn_opened(a, i);
         if (a->open[i])
             match(w, a, i);
         return;
     }
+    if (rolling_back(a, i))
+        return;
     if (a->away[i]) {
         away_op(a, i, kind, x, step);
         return;

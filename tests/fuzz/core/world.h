@@ -8,13 +8,16 @@
 
 #include "unit/rig/rig.h"
 
-#define ACTORS    3
-#define SESSIONS  4 /* of an actor */
-#define LATE_MAX  256
-#define SEQUENCE  40 /* tokens */
-#define GROUPS    4
-#define PINS_MAX  8
-#define expect(x) ((x) ? (void)0 : rig_fail("%s:%d: %s", __FILE__, __LINE__, #x))
+#define ACTORS      3
+#define SESSIONS    4 /* of an actor */
+#define LATE_MAX    256
+#define SEQUENCE    40 /* tokens */
+#define GROUPS      4
+#define PINS_MAX    8
+#define RECORDS_MAX 16 /* of a session */
+#define GHOSTS_MAX  32
+#define TURN_NS     3000000000u
+#define expect(x)   ((x) ? (void)0 : rig_fail("%s:%d: %s", __FILE__, __LINE__, #x))
 
 enum { SHAPE_SHORT = 1, SHAPE_LONG = 2, SHAPE_RECURRENT = 4, SHAPE_STATE = 7 };
 
@@ -26,6 +29,22 @@ struct late {
     const struct rig_session *of; /* RETRACT: a Recover gives the page back to it. Else NULL */
     bool reads;
     uint8_t bytes[64]; /* what it reads there */
+};
+
+/* A turn record, as its engine knows it. */
+struct record {
+    struct record_body body;
+    enum record_kind kind;
+    uint32_t sequence, uid, bad; /* bad: the token that is none; NONE: all are */
+    bool dropped;
+};
+
+struct turn {
+    struct session_id own, old; /* own: the session's handle; old: of the last turn that is over */
+    bool in, prepared, late;    /* late: the turn was over before what it put was answered */
+    uint64_t begun, put, step;  /* put: request id; 0: none is under way */
+    uint32_t n, rolled;
+    struct record next, list[RECORDS_MAX];
 };
 
 struct actor {
@@ -43,7 +62,9 @@ struct actor {
     uint64_t recover[SESSIONS]; /* as fetch */
     uint64_t left[SESSIONS];    /* the step until which a Retract's pages are in use */
     struct late late[LATE_MAX];
-    uint32_t nlate, ngroups;
+    uint32_t nlate, ngroups, nghosts, uid;
+    struct turn turn[SESSIONS];
+    struct record_body ghost[GHOSTS_MAX]; /* prepared by turns that never ended */
     struct group_layout groups[GROUPS];
 };
 
@@ -83,6 +104,22 @@ void verify(struct actor *a);
 /* Takes answers that came late. */
 void fetches(struct actor *a);
 void recovers(struct actor *a);
+
+/* The daemon has given its table up: pages may be in use until `step`. */
+void table_lost(struct actor *a, uint32_t i, uint64_t step);
+
+/* ---- turns.c ---- */
+
+void turn_op(struct world *w, struct actor *a, uint32_t which);
+void turn_opened(struct actor *a, uint32_t i);
+void turn_closed(struct actor *a, uint32_t i);
+void turns_pass(struct actor *a); /* time has passed */
+void turns_lost(struct actor *a); /* its connection is closed */
+void puts_answered(struct actor *a);
+/* Until it knows whether it still has its table, a session waits. */
+bool rolling_back(const struct actor *a, uint32_t i);
+void verify_records(const struct actor *a);
+void write_prepared(struct actor *a);
 
 /* ---- host.c: faults of the host tier, resets, pins ---- */
 
