@@ -120,7 +120,7 @@ bool session_closed(struct sim *w, uint32_t d, const struct reply *r)
         return true;
     }
     EXPECT(r->err == TERN_OK, "close_refused", "err %u %s", r->err, r->text);
-    if (w->d[d].engine[s->engine].dying || (s->ending && s->gate != GATE_CLOSED))
+    if (s->gate != GATE_CLOSED && (s->ending || w->d[d].engine[s->engine].dying))
         return true; /* it ends by what is under way */
     EXPECT(s->gate == GATE_CLOSED, "closed_in_a_turn", "session %u.%u, gate %u", s->id.slot,
            s->id.gen, s->gate);
