@@ -621,12 +621,12 @@ TERN_API enum tern_err tern_record_put(struct tern_records *m, tern_session turn
  * with, or to none: the records behind it go. Where the session has committed more than what is
  * left, its table is given up: it is free when `step` has passed, the last step that may touch its
  * pages (or TERN_STEP_NONE), and the session's next Match begins anew. What was prepared is used up
- * as by a put. The call may be repeated after a new prepare: then there is nothing to take back.
- *   INVALID    Nothing is prepared that could be rolled back to. Or more than blobs_kept - 1
- *              records would go, counted together since the last append (of a session that merges:
- *              more than 15). Nothing was changed.
- *   MALFORMED  A token id is 2^31 or more. Nothing was changed. The connection lives on.
- *   GONE, CORRUPT, BUSY  As for tern_record_put. */
+ * as by a put. Until the answer has come, all other calls on the session but tern_abort and closing
+ * it are BUSY, so that no step is begun on a table that goes. The call may be repeated after a new
+ * prepare: then there is nothing to take back. INVALID    Nothing is prepared that could be rolled
+ * back to. Or more than blobs_kept - 1 records would go, counted together since the last append (of
+ * a session that merges: more than 15). Nothing was changed. MALFORMED  A token id is 2^31 or more.
+ * Nothing was changed. The connection lives on. GONE, CORRUPT, BUSY  As for tern_record_put. */
 TERN_API enum tern_err tern_record_rollback(struct tern_records *m, tern_session turn,
                                             uint64_t step, uint32_t deadline_ms,
                                             struct tern_recorded *ret);

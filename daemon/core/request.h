@@ -16,6 +16,7 @@
  *   OPERATOR       a connection of the admin socket
  *   ENGINE         a connection that has joined an engine, when all its ranks have
  *   SESSION(op)    such a one, about the session that request.op.session names
+ *   RECORDS(op)    likewise, also while a rollback of it is looked at
  *   ANYHOW(op)     likewise, also while pages that the session gave up are being given back, or by
  *                  the session's own handle while a turn is in flight
  *   AT_ONCE        by the reply of the same step
@@ -44,10 +45,10 @@
     X(TURN_END, "turn_end", turn_end, ANYHOW(turn_end), AT_ONCE)                                   \
     X(SESSION_CLOSE, "session_close", request_session_close, ANYHOW(session_close), LATER)         \
     X(RECORD_MAP, "record_map", record_map, ENGINE, AT_ONCE)                                       \
-    X(RECORD_PREPARE, "record_prepare", record_prepare, SESSION(record_prepare), AT_ONCE)          \
-    X(RECORD_PUT, "record_put", record_put, SESSION(record_put), LATER)                            \
-    X(ROLLBACK, "rollback", record_rollback, SESSION(rollback), LATER)                             \
-    X(RECORD_GET, "record_get", record_get, SESSION(record_get), AT_ONCE)
+    X(RECORD_PREPARE, "record_prepare", record_prepare, RECORDS(record_prepare), AT_ONCE)          \
+    X(RECORD_PUT, "record_put", record_put, RECORDS(record_put), LATER)                            \
+    X(ROLLBACK, "rollback", record_rollback, RECORDS(rollback), LATER)                             \
+    X(RECORD_GET, "record_get", record_get, RECORDS(record_get), AT_ONCE)
 
 enum op {
     OP_NONE = 0,

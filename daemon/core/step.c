@@ -110,13 +110,13 @@ enum tern_err request_pin(struct core *c, struct actions *out, struct call *call
 
 /* --- requests: the table of operations says what must be there before each is called --- */
 
-enum asker { ASKER_ANY, ASKER_OPERATOR, ASKER_ENGINE, ASKER_SESSION, ASKER_ANYHOW };
+enum asker { ASKER_ANY, ASKER_OPERATOR, ASKER_ENGINE, ASKER_SESSION, ASKER_RECORDS, ASKER_ANYHOW };
 
 static const struct {
     enum tern_err (*answer)(struct core *c, struct actions *out, struct call *call,
                             struct reply *ret);
     enum asker asker;
-    size_t session_at; /* ASKER_SESSION, ASKER_ANYHOW: where the request names it */
+    size_t session_at; /* from ASKER_SESSION on: where the request names it */
     bool may_wait;     /* the answer may come when a transfer has ended */
 } requests[OP_COUNT] = {
 #define ASKED_BY_ANY      .asker = ASKER_ANY
@@ -124,6 +124,8 @@ static const struct {
 #define ASKED_BY_ENGINE   .asker = ASKER_ENGINE
 #define ASKED_BY_SESSION(op)                                                                       \
     .asker = ASKER_SESSION, .session_at = offsetof(struct request, op.session)
+#define ASKED_BY_RECORDS(op)                                                                       \
+    .asker = ASKER_RECORDS, .session_at = offsetof(struct request, op.session)
 #define ASKED_BY_ANYHOW(op)                                                                        \
     .asker = ASKER_ANYHOW, .session_at = offsetof(struct request, op.session)
 #define ANSWERED_AT_ONCE false
@@ -164,8 +166,10 @@ static enum tern_err call_resolve(const struct core *c, struct call *call, struc
     err = session_asked(c, call->req->op, call->engine, id, &call->session, &text);
     if (err != TERN_OK)
         return refuse(ret, err, text);
-    if (asker == ASKER_SESSION && call->session->releasing)
+    if (asker != ASKER_ANYHOW && call->session->releasing)
         return refuse(ret, TERN_BUSY, RELEASING);
+    if (asker == ASKER_SESSION && session_rolls_back(c, call->session))
+        return refuse(ret, TERN_BUSY, ROLLING_BACK);
     return TERN_OK;
 }
 
@@ -175,8 +179,8 @@ enum tern_err core_gate(const struct core *c, uint32_t conn, enum op op, struct 
     struct session *unused;
     enum asker asker = op < OP_COUNT ? requests[op].asker : ASKER_ANY;
 
-    if ((asker != ASKER_SESSION && asker != ASKER_ANYHOW) || conn >= c->limits.conns ||
-        !conn_at(c, conn)->open || conn_at(c, conn)->engine == NONE ||
+    if (asker < ASKER_SESSION || conn >= c->limits.conns || !conn_at(c, conn)->open ||
+        conn_at(c, conn)->engine == NONE ||
         engine_at(c, conn_at(c, conn)->engine)->state != ENGINE_LIVE)
         return TERN_OK;
     return session_asked(c, op, engine_at(c, conn_at(c, conn)->engine), session, &unused, ret_text);

@@ -257,6 +257,8 @@ bool record_work(struct sim *w, uint32_t d, uint32_t at)
     m->last = j.job.id;
     if (s)
         s->ending |= v.ends;
+    if (s)
+        s->rolling = 0;
     sim_step(w, d, &ev);
     answered(w, d, &j, s, r, &v);
     verdict_mark(w, &v);

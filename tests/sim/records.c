@@ -550,6 +550,7 @@ static void ask_put(struct sim *w, uint32_t d, struct session *s, uint32_t conn,
     j->request_id = ev.request.request_id;
     j->step = put ? 0 : (uint32_t)ev.request.rollback.step;
     r->state = REC_CHECKING;
+    s->rolling = !put;
 }
 
 /* --- reading --- */

@@ -259,6 +259,7 @@ struct session {
     uint32_t slid_step; /* named for borrowed pages that left the table alone: it holds the rest */
     uint8_t ending;     /* an abort or close of it is in the request under way */
     uint8_t gate, turn_conn;
+    uint8_t rolling; /* 1: a rollback of it is looked at */
     uint32_t turn_step;     /* that TurnEnds named */
     uint32_t close_step;    /* that a SessionClose named */
     uint32_t close_conn;    /* which waits for the answer; NO: it was closed */
@@ -597,7 +598,7 @@ static inline uint32_t sessions_usable(const struct daemon *m, uint32_t turns, u
     uint32_t set = sessions_live(m, turns, engines);
 
     for (uint32_t i = 0; i < SESSIONS; i++)
-        set &= ~((uint32_t)(m->session[i].gate >= GATE_CLOSED) << i);
+        set &= ~((uint32_t)(m->session[i].gate >= GATE_CLOSED || m->session[i].rolling) << i);
     return set;
 }
 

@@ -20,6 +20,7 @@ uint32_t any_seat(struct sim *w, uint32_t d, uint32_t e)
 static void turn_over(struct sim *w, uint32_t d, struct session *s, bool ended)
 {
     records_turn_over(w, d, s, ended);
+    s->rolling = 0;
     s->old_turn = s->handle;
     s->handle = s->id;
     s->gate = s->gate == GATE_CLAIMED || (!ended && s->close_conn == NO) ? GATE_OPEN

@@ -12,6 +12,13 @@ bool session_turn_is(const struct session *s, struct session_id id)
     return (s->gate == GATE_CLAIMED || s->gate == GATE_CLOSING) && id.gen == s->turn_gen;
 }
 
+bool session_rolls_back(const struct core *c, const struct session *s)
+{
+    const struct turn_record *r = s->prepared == NONE ? NULL : turn_record_at(c, s->prepared);
+
+    return r && r->kind == RECORD_ROLLBACK && r->state == TURN_RECORD_CHECKING;
+}
+
 enum tern_err session_of(const struct core *c, const struct engine *e, struct session_id id,
                          struct session **ret, const char **ret_text)
 {

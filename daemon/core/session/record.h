@@ -28,6 +28,11 @@
 
 #define TURN_IN_FLIGHT "a turn of this session is in flight: wait for its end, or use its handle"
 
+/* M3: a rollback of it is looked at: its table may be given up at any moment, at the step that the
+ * rollback named, and nothing may be begun on it that a later step touches. BUSY meanwhile. */
+bool session_rolls_back(const struct core *c, const struct session *s);
+#define ROLLING_BACK "a rollback of it is under way: wait for its answer"
+
 /* The session that an engine names by its own handle or by that of its turn. GONE: there is none,
  * or the turn has ended, or the session only waits to be closed. BUSY, and there it is: its own
  * handle, while a turn is in flight. */

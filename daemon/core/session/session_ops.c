@@ -341,6 +341,8 @@ static enum tern_err apply(struct core *c, struct actions *out, struct engine *e
                            const struct step_op *op, struct op_result *ret)
 {
     if (op->kind != STEP_ABORT && op->kind != STEP_CLOSE) {
+        if (session_rolls_back(c, s))
+            return refuse_op(ret, TERN_BUSY, ROLLING_BACK);
         if (s->releasing)
             return refuse_op(ret, TERN_BUSY, RELEASING);
         if (s->state == SESSION_FETCHING || s->state == SESSION_LOADING)

@@ -234,6 +234,7 @@ enum {
 #define CORE_NEEDS_ENGINE      NEEDS_ENGINE
 #define CORE_NEEDS_SESSION(op) NEEDS_SESSION
 #define CORE_NEEDS_ANYHOW(op)  NEEDS_SESSION
+#define CORE_NEEDS_RECORDS(op) NEEDS_SESSION
 #define CORE_ANSWER_AT_ONCE    ANSWER_AT_ONCE
 #define CORE_ANSWER_LATER      ANSWER_LATER
 #define X(NAME, name, function, asked_by, answered)                                                \

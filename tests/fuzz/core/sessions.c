@@ -272,6 +272,10 @@ static void play(struct world *w, struct actor *a, uint32_t kind, uint32_t which
         step = a->left[i];
     if (a->fetch[i] && kind != 7 && kind != 8 && kind != 10)
         return;
+    if (a->fetch[i]) /* no later step was begun on what may be replaced at any time */
+        step = s->fetch_step;
+    else if (kind == 9 || kind == FETCH_HOST)
+        s->fetch_step = step;
     switch (kind) {
     case 0:
     case 2: run(a, i, 1 + x % SEQUENCE, step); break;

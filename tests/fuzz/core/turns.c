@@ -177,7 +177,7 @@ static void rolled_back(struct actor *a, uint32_t i, const struct reply *r)
 
     while (left > 0 && !begins_with(&t->next, &t->list[left - 1]))
         left--;
-    if (r->err == TERN_BUSY && left < t->n && t->n - left + t->rolled <= 1)
+    if (r->err == TERN_BUSY && (left == t->n || t->n - left + t->rolled <= 1))
         return; /* no room for the release */
     expect(r->err == (left < t->n && t->n - left + t->rolled > 1 ? TERN_INVALID : TERN_OK));
     if (r->err != TERN_OK)

@@ -359,6 +359,29 @@ TEST(records_rolled_back_below_what_is_committed_end_the_table)
     }
 }
 
+/* M3: at the step that it names the table goes. */
+TEST(records_rolled_back_leave_no_room_for_later_steps)
+{
+    struct stand t = stand();
+    struct request back = {.op = OP_ROLLBACK}, prepare = {.op = OP_RECORD_PREPARE};
+
+    assert_ok(rig_match(t.s, seq1, 30));
+    run_and_commit(t.s, seq1, 30, 28, 0);
+    recorder_begin(&t.r);
+    prepare.record_prepare = (struct req_record_prepare){
+        .session = t.r.turn, .kind = RECORD_ROLLBACK, .length = 0};
+    back.rollback = (struct req_rollback){.session = t.r.turn, .step = 5};
+    assert_ok(record_ask(&t.r, prepare)->err);
+    t.rig->automatic = BY_HAND(RIG_RECORD);
+    assert_null(record_ask(&t.r, back));
+    assert_err(TERN_BUSY, step_by(t.s, t.r.turn, STEP_EXTEND)); /* step 6 would write there */
+    assert_non_null(strstr(t.rig->res.text, "rollback"));
+    assert_ok(step_by(t.s, t.r.turn, STEP_ABORT)); /* which gives the table up itself */
+    rig_complete(t.rig, RIG_RECORD);
+    assert_ok(t.rig->last->err);
+    recorder_end(&t.r);
+}
+
 /* M3: to none, where not even the first lies in the prompt. */
 TEST(records_rolled_back_to_nothing)
 {

@@ -334,9 +334,9 @@ static void rolls(struct crowd *w, uint32_t i)
     for (uint32_t k = 0; k < n; k++)
         record_word_put(r, &before, k, rig_tokens(seed, n)[k]);
     (void)record_ask(r, roll);
-    if (!(w->rig->automatic & RIG_RECORD)) { /* meanwhile the session does something else */
-        does_something(w, i);
-        committed = w->s[i]->len.committed;
+    if (!(w->rig->automatic & RIG_RECORD)) { /* meanwhile another session does something */
+        assert_err(TERN_BUSY, rig_slide(w->s[i], 0, w->step));
+        does_something(w, (i + 1) % SESSIONS);
         complete_all(w->rig, RIG_RECORD);
     }
     if (w->s[i]->len.committed == committed && w->recover[i])
