@@ -218,19 +218,14 @@ static void check_left(struct sim *w, uint32_t d, const struct session *s, const
            recorded(w->recs[d], of) * of->scale);
 }
 
-/* What a transfer has brought by now the model cannot tell, and steps that were dispatched behind
- * the rollback touch what it would give back: the worker is slow. */
-static bool too_soon(const struct sim *w, uint32_t d, const struct session *s,
-                     const struct verdict *v, uint32_t step)
+/* What a transfer has brought by now the model cannot tell: the worker is slow. */
+static bool too_soon(const struct sim *w, uint32_t d, const struct session *s, const struct rec *r,
+                     const struct verdict *v)
 {
-    uint32_t done;
-
-    if (!s || v->err != TERN_OK || v->behind == 0)
+    if (!s || v->err != TERN_OK || r->kind != RECORD_ROLLBACK ||
+        (s->turn != TURN_FETCHING && s->turn != TURN_LOADING))
         return false;
-    done = w->d[d].engine[s->engine].min_done;
-    if (s->turn == TURN_FETCHING || s->turn == TURN_LOADING)
-        return !v->ends || s->last_step > done;
-    return v->ends && s->last_step > step && s->last_step > done;
+    return !v->ends || s->last_step > w->d[d].engine[s->engine].min_done;
 }
 
 bool record_work(struct sim *w, uint32_t d, uint32_t at)
@@ -251,14 +246,14 @@ bool record_work(struct sim *w, uint32_t d, uint32_t at)
         s = &w->d[d].session[r->session];
     look(w, d, &j, &ev.checked);
     v = judge(w, d, s, r, ev.checked.err == TERN_CORRUPT);
-    if (too_soon(w, d, s, &v, j.step))
+    if (too_soon(w, d, s, r, &v))
         return false;
     m->job[at] = m->job[--m->njobs];
     m->last = j.job.id;
     if (s)
         s->ending |= v.ends;
-    if (s)
-        s->rolling = 0;
+    if (r->session != NO && r->state == REC_CHECKING)
+        w->d[d].session[r->session].rolling = 0;
     sim_step(w, d, &ev);
     answered(w, d, &j, s, r, &v);
     verdict_mark(w, &v);
