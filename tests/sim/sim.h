@@ -259,7 +259,7 @@ struct session {
     uint32_t slid_step; /* named for borrowed pages that left the table alone: it holds the rest */
     uint8_t ending;     /* an abort or close of it is in the request under way */
     uint8_t gate, turn_conn;
-    uint8_t rolling; /* 1: a rollback of it is looked at */
+    uint8_t rolling;        /* 1: a rollback of it is looked at */
     uint32_t turn_step;     /* that TurnEnds named */
     uint32_t close_step;    /* that a SessionClose named */
     uint32_t close_conn;    /* which waits for the answer; NO: it was closed */

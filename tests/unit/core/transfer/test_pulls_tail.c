@@ -242,8 +242,8 @@ TEST(s11_recurrent_page_of_the_committed_length)
     runs_right(p.d, seq1, 390);
 }
 
-/* T8 on arrival: of a chunk that another engine is about to publish the session keeps what came, and
- * of a prefix that ends in such chunks the state, too: it goes on from there. */
+/* T8 on arrival: of a chunk that another engine is about to publish the session keeps what came,
+ * and of a prefix that ends in such chunks the state, too: it goes on from there. */
 TEST(s11_recurrent_page_comes_where_chunks_are_another_engines)
 {
     for (uint32_t pending = 192; pending <= 320; pending += 64) {
