@@ -328,8 +328,13 @@ static enum tern_err look(struct tern_records *m, tern_session turn, uint16_t ty
     if (!msg)
         return err;
     reply = (const Tern__Wire__RecordPutReply *)msg;
-    *ret = (struct tern_recorded){
-        .length = reply->length, .records = reply->records, .index = reply->index};
+    *ret = (struct tern_recorded){.length = reply->length,
+                                  .records = reply->records,
+                                  .index = reply->index,
+                                  .tokens = reply->tokens};
+    if (reply->lengths)
+        ret->lengths = (struct tern_lengths){reply->lengths->committed, reply->lengths->written,
+                                             reply->lengths->allocated};
     if (reply->part <= TERN_PART_LOGPROBS)
         ret->part = (enum tern_record_part)reply->part;
     return err == TERN_MALFORMED ? malformed_at(t, ret) : err;

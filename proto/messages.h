@@ -283,12 +283,12 @@ enum message_body {
     F(record_put, 2, part, U32)                                                                    \
     F(record_put, 3, index, U32)                                                                   \
     F(record_put, 4, length, U32)                                                                  \
-    F(record_put, 5, records, U32)
+    F(record_put, 5, records, U32) F(record_put, 6, lengths, LENGTHS) F(record_put, 7, tokens, U32)
 #define REPLY_ROLLBACK(F)                                                                          \
     F(rollback, 2, part, U32)                                                                      \
     F(rollback, 3, index, U32)                                                                     \
     F(rollback, 4, length, U32)                                                                    \
-    F(rollback, 5, records, U32)
+    F(rollback, 5, records, U32) F(rollback, 6, lengths, LENGTHS) F(rollback, 7, tokens, U32)
 #define REPLY_RECORD_GET(F) F(record_get, 2, records, U32) F(record_get, 3, list, RECORDS)
 
 /* The two numbers of a request. */

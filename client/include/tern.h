@@ -98,7 +98,9 @@ TERN_API const char *tern_error_text(const struct tern *t);
  *   QUOTA        The tenant has as many connections as it may. Close one. */
 TERN_API enum tern_err tern_connect(const char *socket_path, uint32_t deadline_ms,
                                     struct tern **ret);
-/* Unmaps the pools of this connection, leaves the engine and closes. NULL is allowed. In a forked
+/* Unmaps the pools of this connection, leaves the engine and closes. A connection that has joined
+ * and ends, in whatever way, ends the engine: the calls of its other connections are GONE. So keep
+ * those of helper threads for as long as the engine is to live. NULL is allowed. In a forked
  * child it frees the child's copy and does nothing else. */
 TERN_API void tern_destroy(struct tern *t);
 /* The number of the daemon's life: it is another one after each start. */
@@ -112,8 +114,9 @@ TERN_API void tern_trace(struct tern *t, uint64_t trace_id);
 enum tern_role { TERN_SCHEDULER = 0, TERN_WORKER = 1, TERN_BOTH = 2 };
 
 /* Makes this process a part of the engine `name`. rank is 0 to world - 1; for a pure scheduler it
- * is ignored. The engine can work once all `world` ranks have joined. The same process may repeat
- * the call.
+ * is ignored. The engine can work once all `world` ranks have joined. The same connection may
+ * repeat the call. A further connection of the same process, for another thread, joins as
+ * TERN_SCHEDULER, of which an engine has one.
  *   CONFLICT  The engine was joined with another world, the rank is taken, or this connection has
  *             joined as another engine or rank already.
  *   BUSY      Processes of an earlier engine of that name have not exited yet. Wait for them. */
@@ -403,6 +406,9 @@ TERN_API enum tern_err tern_match(struct tern *t, tern_session s, const struct t
  *   tern_finish            C <= length <= A   C          min(W, length) length       min(T, length)
  *   tern_slide             next_commit > C    C          W              A            T
  *   tern_snapshot_release                     C          W              A            T
+ *   tern_record_rollback   C > what is left   0          0              0            of the last
+ *                                                                                    finished turn
+ *   tern_record_rollback   else               C          W              A            T
  *   tern_fetch, it came    matched            what came  as committed   as committed T
  *   tern_fetch, it did not                    C          W              A            T
  *   tern_abort, in a turn  (always)           0          0              0            of the last
@@ -575,10 +581,12 @@ enum tern_record_part { TERN_PART_NONE = 0, TERN_PART_TOKENS = 1, TERN_PART_LOGP
  * error; then the two numbers are 0 if the session is not the turn's any more, or if nothing was
  * looked at. */
 struct tern_recorded {
-    uint32_t length;            /* tokens of all its records together */
-    uint32_t records;           /* of the session */
-    enum tern_record_part part; /* with MALFORMED: what is wrong is element `index` of this part */
-    uint32_t index;             /* a token of the whole list, a log-probability of the new ones */
+    uint32_t length;             /* tokens of all its records together */
+    uint32_t records;            /* of the session */
+    enum tern_record_part part;  /* with MALFORMED: what is wrong is element `index` of this part */
+    uint32_t index;              /* a token of the whole list, a log-probability of the new ones */
+    struct tern_lengths lengths; /* of the session: all 0 where a rollback gave its table up */
+    uint32_t tokens;             /* in the session's list */
 };
 
 /* ---- turn records by hand: prepare, write, put ---- */
@@ -622,11 +630,13 @@ TERN_API enum tern_err tern_record_put(struct tern_records *m, tern_session turn
  * left, its table is given up: it is free when `step` has passed, the last step that may touch its
  * pages (or TERN_STEP_NONE), and the session's next Match begins anew. What was prepared is used up
  * as by a put. Until the answer has come, all other calls on the session but tern_abort and closing
- * it are BUSY, so that no step is begun on a table that goes. The call may be repeated after a new
- * prepare: then there is nothing to take back. INVALID    Nothing is prepared that could be rolled
- * back to. Or more than blobs_kept - 1 records would go, counted together since the last append (of
- * a session that merges: more than 15). Nothing was changed. MALFORMED  A token id is 2^31 or more.
- * Nothing was changed. The connection lives on. GONE, CORRUPT, BUSY  As for tern_record_put. */
+ * it are BUSY, so that no step is begun on a table that goes. Then call tern_match with the prompt,
+ * whether the table went or not: ret->lengths say. The call may be repeated after a new prepare.
+ *   INVALID    Nothing is prepared that could be rolled back to. Or more than blobs_kept - 1
+ *              records would go, counted together since the last append (of a session that merges:
+ *              more than 15). Nothing was changed.
+ *   MALFORMED  A token id is 2^31 or more. Nothing was changed. The connection lives on.
+ *   GONE, CORRUPT, BUSY  As for tern_record_put. */
 TERN_API enum tern_err tern_record_rollback(struct tern_records *m, tern_session turn,
                                             uint64_t step, uint32_t deadline_ms,
                                             struct tern_recorded *ret);

@@ -303,11 +303,10 @@ uint64_t core_changes(const struct core *core);
 
 uint64_t core_hash(const struct core *core); /* of the arena's used bytes */
 
-/* May this connection ask for that about the session, as far as the session's turn and its end
- * allow? BUSY or GONE, with a static text: the request needs not be decoded; core_step would answer
- * the same. */
-enum tern_err core_gate(const struct core *core, uint32_t conn, enum op op,
-                        struct session_id session, const char **ret_text);
+/* May ret->conn ask for ret->op about the session, as far as the session's turn and its end allow?
+ * BUSY or GONE, with the rest of the answer: the request needs not be decoded; core_step would
+ * answer the same. *ret is zeroed but for these two. */
+enum tern_err core_gate(const struct core *core, struct session_id session, struct reply *ret);
 
 /* For the source's data path: may this page leave now? GONE if the serve has ended or the
  * generation passed. */

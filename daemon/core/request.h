@@ -502,10 +502,14 @@ struct reply {
         struct {
             uint32_t part, index; /* enum record_part */
             uint32_t length, records;
+            struct lengths lengths; /* of the session */
+            uint32_t tokens;        /* in its list */
         } record_put;
         struct {
             uint32_t part, index;
             uint32_t length, records; /* what is left */
+            struct lengths lengths;   /* all 0 where the table was given up */
+            uint32_t tokens;
         } rollback;
         struct {
             uint32_t records;               /* of the session */

@@ -173,17 +173,21 @@ static enum tern_err call_resolve(const struct core *c, struct call *call, struc
     return TERN_OK;
 }
 
-enum tern_err core_gate(const struct core *c, uint32_t conn, enum op op, struct session_id session,
-                        const char **ret_text)
+enum tern_err core_gate(const struct core *c, struct session_id session, struct reply *ret)
 {
-    struct session *unused;
-    enum asker asker = op < OP_COUNT ? requests[op].asker : ASKER_ANY;
+    struct session *s = NULL;
+    enum asker asker = ret->op < OP_COUNT ? requests[ret->op].asker : ASKER_ANY;
 
-    if (asker < ASKER_SESSION || conn >= c->limits.conns || !conn_at(c, conn)->open ||
-        conn_at(c, conn)->engine == NONE ||
-        engine_at(c, conn_at(c, conn)->engine)->state != ENGINE_LIVE)
+    ret->err = TERN_OK;
+    if (asker < ASKER_SESSION || ret->conn >= c->limits.conns || !conn_at(c, ret->conn)->open ||
+        conn_at(c, ret->conn)->engine == NONE ||
+        engine_at(c, conn_at(c, ret->conn)->engine)->state != ENGINE_LIVE)
         return TERN_OK;
-    return session_asked(c, op, engine_at(c, conn_at(c, conn)->engine), session, &unused, ret_text);
+    ret->err = session_asked(c, ret->op, engine_at(c, conn_at(c, ret->conn)->engine), session, &s,
+                             &ret->text);
+    if (ret->err != TERN_OK && s)
+        reply_lengths(s, ret);
+    return ret->err;
 }
 
 static void answer(struct core *c, struct actions *out, struct call *call, struct reply *ret)
@@ -200,6 +204,8 @@ static void answer(struct core *c, struct actions *out, struct call *call, struc
         return;
     }
     ret->err = call_resolve(c, call, ret);
+    if (ret->err != TERN_OK && call->session)
+        reply_lengths(call->session, ret);
     if (ret->err == TERN_OK)
         ret->err = requests[req->op].answer(c, out, call, ret);
     if (call->engine)

@@ -163,7 +163,14 @@ class Blob(ct.Structure):
 
 
 class Recorded(ct.Structure):
-    _fields_ = [("length", u32), ("records", u32), ("part", ct.c_int), ("index", u32)]
+    _fields_ = [
+        ("length", u32),
+        ("records", u32),
+        ("part", ct.c_int),
+        ("index", u32),
+        ("lengths", Lengths),
+        ("tokens", u32),
+    ]
 
 
 class NewRecord(ct.Structure):

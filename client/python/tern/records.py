@@ -99,19 +99,14 @@ def append(
     return Recorded(told.length, told.records)
 
 
-def rollback(c: Connection, turn: int, tokens: TokenList, step: int, deadline_ms: int) -> Recorded:
+def rollback(
+    c: Connection, turn: int, tokens: TokenList, step: int, deadline_ms: int
+) -> tuple[Recorded, _lib.Recorded]:
     ids, told = c_ids(tokens), _lib.Recorded()
     at, ms = ids.ctypes.data_as(ct.POINTER(ct.c_uint32)), milliseconds(deadline_ms)
     m = c._record_memory(deadline_ms)
     c._check(lib.tern_records_rollback(m, turn, at, len(ids), step, ms, ct.byref(told)))
-    return Recorded(told.length, told.records)
-
-
-def count(c: Connection, turn: int, deadline_ms: int) -> int:
-    n, records = ct.c_uint32(), ct.c_uint32()
-    m, ms = c._record_memory(deadline_ms), milliseconds(deadline_ms)
-    c._check(lib.tern_record_get(m, turn, 0, None, 0, ms, ct.byref(n), ct.byref(records)))
-    return records.value
+    return Recorded(told.length, told.records), told
 
 
 def _copied(s: _lib.Section, dtype: type[np.generic]) -> npt.NDArray[Any]:

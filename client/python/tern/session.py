@@ -361,13 +361,16 @@ class Turn(Session):
         """Takes the session back to the deepest record whose whole list these tokens begin with, or to
         none. Where it had committed more than is left, its table is given up: match anew. `step` is
         the last that may touch its pages."""
-        c, named = self.connection, self._named(step)
-        before = records.count(c, self.handle, deadline_ms)
-        told = records.rollback(c, self.handle, tokens, named, deadline_ms)
-        if told.records < before and self.committed > told.length:
+        named = self._named(step)
+        told, now = records.rollback(self.connection, self.handle, tokens, named, deadline_ms)
+        if self.allocated and not now.lengths.allocated:
             self._forget()
-            self.committed = self.written = self.allocated = 0
-            self.tokens = min(self.tokens, told.length)
+        self.committed, self.written, self.allocated = (
+            now.lengths.committed,
+            now.lengths.written,
+            now.lengths.allocated,
+        )
+        self.tokens = now.tokens
         return told
 
 

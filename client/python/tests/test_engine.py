@@ -345,6 +345,19 @@ def test_a_turn_has_the_session_for_itself(engine: tern.Engine) -> None:
         assert s.allocated == 48 and list(s.table("kv")) == list(turn.table("kv")) and turn.handle != s.handle
         with pytest.raises(tern.Busy, match="a turn of this session is in flight"):
             s.extend(allocated=64)
+        held, lengths = list(turn.table("kv")), (s.committed, s.written, s.allocated, s.tokens)
+        rivals: list[Callable[[], object]] = [
+            lambda: s.match([1]),
+            lambda: s.extend(allocated=64),
+            lambda: s.rewind(0, step=9),
+            lambda: s.abort(step=9),
+            lambda: s.fetch("host-b", step=9),
+        ]
+        for rival in rivals:  # who is refused takes nothing from the turn
+            with pytest.raises(tern.Busy, match="a turn of this session is in flight"):
+                rival()
+            assert list(turn.table("kv")) == held
+            assert (s.committed, s.written, s.allocated, s.tokens) == lengths
         with pytest.raises(tern.Busy, match="a turn of this session is in flight"), s.turn():
             raise AssertionError("two turns at once")
         with pytest.raises(tern.Conflict, match="end that turn first"), turn.turn():

@@ -101,12 +101,24 @@ def test_rollback_behind_what_is_committed_gives_the_table_up(pool: tern.Pool) -
             turn.finish(TURN, step=tern.STEP_NONE)
             turn.append_record(range(10))
             turn.append_record(range(20))
-            assert turn.rollback(range(TURN), step=tern.STEP_NONE).records == 2  # nothing to take back
-            assert (s.committed, len(s.table("kv"))) == (32, 4)
-            assert turn.rollback(range(10), step=tern.STEP_NONE).records == 1
-            assert (s.committed, s.written, s.allocated, s.tokens) == (0, 0, 0, 10)
+            assert turn.rollback(range(TURN), step=tern.STEP_NONE).records == 2  # no record goes
+            assert (s.committed, s.written, s.allocated, s.tokens) == (0, 0, 0, 20)
             assert len(s.table("kv")) == 0
+            assert turn.rollback(range(10), step=tern.STEP_NONE).records == 1
             assert turn.match(range(20)).matched == 16
+
+
+def test_a_session_goes_on_from_what_a_rollback_left(pool: tern.Pool) -> None:
+    """No record may have to go for the table to be given up, and no turn may have finished."""
+    with pool.session(tern.Namespace(salt="left")) as s, s.turn() as turn:
+        turn.append_record(range(20))
+        turn.match(range(TURN))
+        turn.extend(written=TURN, allocated=TURN)
+        turn.commit(48, step=tern.STEP_NONE)
+        assert turn.rollback(range(30), step=tern.STEP_NONE).records == 1
+        assert (s.committed, s.written, s.allocated, s.tokens) == (0, 0, 0, 0) and len(s.table("kv")) == 0
+        turn.extend(append=range(5), allocated=5)
+        assert s.tokens == 5
 
 
 def test_what_is_no_record_is_named(pool: tern.Pool) -> None:

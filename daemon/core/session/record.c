@@ -48,6 +48,22 @@ struct lengths session_lengths(const struct session *s)
         .committed = s->committed, .written = s->written, .allocated = s->allocated};
 }
 
+void reply_lengths(const struct session *s, struct reply *ret)
+{
+    struct lengths l = session_lengths(s);
+    uint32_t tokens = s->tokens.end;
+
+    switch (ret->op) {
+    case OP_MATCH: ret->match.lengths = l, ret->match.tokens = tokens; return;
+    case OP_FETCH: ret->fetch.lengths = l, ret->fetch.tokens = tokens; return;
+    case OP_RETRACT: ret->retract.lengths = l; return;
+    case OP_RECOVER: ret->recover.lengths = l, ret->recover.tokens = tokens; return;
+    case OP_RECORD_PUT: ret->record_put.lengths = l, ret->record_put.tokens = tokens; return;
+    case OP_ROLLBACK: ret->rollback.lengths = l, ret->rollback.tokens = tokens; return;
+    default: return;
+    }
+}
+
 struct token_view session_view(const struct core *c, const struct session *s, uint32_t base,
                                const struct req_tokens *req)
 {

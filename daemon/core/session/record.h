@@ -41,6 +41,8 @@ enum tern_err session_of(const struct core *c, const struct engine *e, struct se
 /* Is this the handle of the turn in flight? */
 bool session_turn_is(const struct session *s, struct session_id id);
 struct pool *session_pool(const struct core *c, const struct session *s);
+/* Of the session, where an answer to that operation has room for them. */
+void reply_lengths(const struct session *s, struct reply *ret);
 struct lengths session_lengths(const struct session *s);
 /* Pages in its table when it has so many tokens, at most, with those that it owns now. */
 uint32_t session_table_refs(const struct core *c, const struct session *s, uint32_t tokens);

@@ -369,13 +369,17 @@ static enum tern_err apply(struct core *c, struct actions *out, struct engine *e
 void session_op(struct core *c, struct actions *out, struct engine *e, const struct step_op *op,
                 struct op_result *ret)
 {
-    struct session *s;
+    struct session *s = NULL;
     const char *text;
 
     ret->first_run = out->nruns;
     ret->err = session_of(c, e, op->session, &s, &text);
     if (ret->err != TERN_OK) {
         refuse_op(ret, ret->err, text);
+        if (s) { /* somebody else has its turn */
+            ret->lengths = session_lengths(s);
+            ret->tokens = s->tokens.end;
+        }
         return;
     }
     ret->err = apply(c, out, e, s, op, ret);

@@ -385,6 +385,7 @@ static void tell(struct core *c, struct actions *out, const struct session *s,
         return;
     *(put ? &ret->record_put.length : &ret->rollback.length) = recorded(c, s);
     *(put ? &ret->record_put.records : &ret->rollback.records) = s->records.n;
+    reply_lengths(s, ret);
 }
 
 void record_checked(struct core *c, struct actions *out, const struct record_checked *found)

@@ -58,7 +58,7 @@ static void log_failure(const struct reply *r)
               r->conn, op_name(r->op), err_name(r->err), r->trace_id);
 }
 
-static void reply(struct daemon *d, const struct reply *r)
+void dispatch_reply(struct daemon *d, const struct reply *r)
 {
     struct client_conn *c = conn_for_reply(d, r->conn);
     uint32_t tenant = c && !conn_is_admin(c) ? c->tenant : 0;
@@ -117,7 +117,7 @@ static void dispatch(struct daemon *d, const struct action *a)
     struct client_conn *c;
 
     switch (a->kind) {
-    case ACT_REPLY: reply(d, &a->reply); break;
+    case ACT_REPLY: dispatch_reply(d, &a->reply); break;
     case ACT_CLOSE_CONN:
         c = conn_for_reply(d, a->conn.conn);
         if (c)

@@ -34,14 +34,12 @@ static const char *denied(const struct client_conn *c, const struct message *m)
  * body is looked at. True: it was. */
 static bool gate_refused(struct client_conn *c, const struct frame_header *h)
 {
-    struct daemon *d = c->d;
-    struct reply said = {.op = wire_in_op(h->type), .text = ""};
+    struct reply said = {
+        .op = wire_in_op(h->type), .conn = c->slot, .request_id = h->request_id, .text = ""};
 
-    said.err = core_gate(d->core, c->slot, said.op, session_id_unpack(h->session), &said.text);
-    if (said.err == TERN_OK)
+    if (core_gate(c->d->core, session_id_unpack(h->session), &said) == TERN_OK)
         return false;
-    refusals_note(&d->refusals[c->tenant], &said, io_now_ns());
-    conn_send_status(c, h, said.err, said.text);
+    dispatch_reply(c->d, &said);
     return true;
 }
 

@@ -52,6 +52,17 @@ static inline enum tern_err step_by(struct rig_session *s, struct session_id id,
     return err;
 }
 
+/* What the shell is told before it looks at a body. */
+static inline enum tern_err gate_says(struct rig *rig, uint32_t conn, enum op op,
+                                      struct session_id id, const char **ret_text)
+{
+    struct reply r = {.op = op, .conn = conn};
+    enum tern_err err = core_gate(rig->core, id, &r);
+
+    *ret_text = r.text;
+    return err;
+}
+
 static inline void assert_answer(struct rig *rig, uint64_t id, enum tern_err err)
 {
     assert_non_null(rig_reply_to(rig, id));

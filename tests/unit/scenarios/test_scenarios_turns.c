@@ -47,14 +47,17 @@ TEST(m_f_three_contenders_are_busy_until_the_turn_ends)
 
     for (uint32_t i = 0; i < 3; i++) {
         assert_err(TERN_BUSY, turn_begin(r.rig, r.e.conn[i % 2], r.s->id, &other));
-        assert_err(TERN_BUSY, core_gate(r.rig->core, r.e.conn[1], OP_MATCH, r.s->id, &text));
+        assert_err(TERN_BUSY, gate_says(r.rig, r.e.conn[1], OP_MATCH, r.s->id, &text));
         assert_non_null(strstr(text, "a turn of this session is in flight"));
     }
     assert_err(TERN_BUSY, step_by(r.s, r.s->id, STEP_EXTEND));
+    assert_int_equal(r.rig->res.lengths.written, 16); /* who is refused is told what holds */
     assert_err(TERN_BUSY, rig_match(r.s, seq1, 16));
+    assert_int_equal(r.rig->last->match.lengths.written, 16);
+    assert_int_equal(r.rig->last->match.tokens, 16);
     assert_err(TERN_BUSY, turn_end(r.rig, r.e.conn[1], r.s->id, 0));
     assert_int_equal(core_changes(r.rig->core), before);
-    assert_ok(core_gate(r.rig->core, r.e.conn[1], OP_MATCH, r.turn, &text));
+    assert_ok(gate_says(r.rig, r.e.conn[1], OP_MATCH, r.turn, &text));
     assert_ok(step_by(r.s, r.turn, STEP_EXTEND));
     assert_int_equal(turns_of(r.rig, 0).in_flight, 1);
     assert_ok(turn_end(r.rig, r.e.conn[1], r.turn, 0)); /* whoever has the handle */

@@ -368,8 +368,8 @@ TEST(records_rolled_back_leave_no_room_for_later_steps)
     assert_ok(rig_match(t.s, seq1, 30));
     run_and_commit(t.s, seq1, 30, 28, 0);
     recorder_begin(&t.r);
-    prepare.record_prepare = (struct req_record_prepare){
-        .session = t.r.turn, .kind = RECORD_ROLLBACK, .length = 0};
+    prepare.record_prepare =
+        (struct req_record_prepare){.session = t.r.turn, .kind = RECORD_ROLLBACK, .length = 0};
     back.rollback = (struct req_rollback){.session = t.r.turn, .step = 5};
     assert_ok(record_ask(&t.r, prepare)->err);
     t.rig->automatic = BY_HAND(RIG_RECORD);

@@ -143,12 +143,12 @@ TEST(turn_gate_says_what_the_request_would_be_told)
     uint32_t stranger = rig_connect(b.rig, 0, NULL);
     const char *text;
 
-    assert_err(TERN_BUSY, core_gate(b.rig->core, b.e.conn[0], OP_FETCH, b.s->id, &text));
-    assert_err(TERN_GONE, core_gate(b.rig->core, b.e.conn[0], OP_FETCH, none, &text));
-    assert_ok(core_gate(b.rig->core, b.e.conn[0], OP_FETCH, turn, &text));
-    assert_ok(core_gate(b.rig->core, b.e.conn[0], OP_SESSION_CLOSE, b.s->id, &text));
-    assert_ok(core_gate(b.rig->core, b.e.conn[0], OP_STEP, b.s->id, &text)); /* names many */
-    assert_ok(core_gate(b.rig->core, stranger, OP_FETCH, b.s->id, &text));   /* has no engine */
-    assert_ok(core_gate(b.rig->core, 4000, OP_FETCH, b.s->id, &text));
-    assert_ok(core_gate(b.rig->core, b.e.conn[0], OP_NONE, b.s->id, &text));
+    assert_err(TERN_BUSY, gate_says(b.rig, b.e.conn[0], OP_FETCH, b.s->id, &text));
+    assert_err(TERN_GONE, gate_says(b.rig, b.e.conn[0], OP_FETCH, none, &text));
+    assert_ok(gate_says(b.rig, b.e.conn[0], OP_FETCH, turn, &text));
+    assert_ok(gate_says(b.rig, b.e.conn[0], OP_SESSION_CLOSE, b.s->id, &text));
+    assert_ok(gate_says(b.rig, b.e.conn[0], OP_STEP, b.s->id, &text)); /* names many */
+    assert_ok(gate_says(b.rig, stranger, OP_FETCH, b.s->id, &text));   /* has no engine */
+    assert_ok(gate_says(b.rig, 4000, OP_FETCH, b.s->id, &text));
+    assert_ok(gate_says(b.rig, b.e.conn[0], OP_NONE, b.s->id, &text));
 }
