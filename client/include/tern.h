@@ -640,9 +640,9 @@ TERN_API enum tern_err tern_record_put(struct tern_records *m, tern_session turn
 TERN_API enum tern_err tern_record_rollback(struct tern_records *m, tern_session turn,
                                             uint64_t step, uint32_t deadline_ms,
                                             struct tern_recorded *ret);
-/* Says where the records from `first` on lie, at most `max` of them. ret[0..*ret_n) are the
- * caller's. *ret_records (may be NULL): how many the session has; with max 0 that is all. The call
- * may be repeated.
+/* Says where the records from `first` on lie, `max` of them or all that there are. A blob that was
+ * dropped is named too. ret[0..*ret_n) are the caller's. *ret_records (may be NULL): how many the
+ * session has; with max 0 that is all. The call may be repeated.
  *   INVALID  `first` is above the number of records. */
 TERN_API enum tern_err tern_record_get(struct tern_records *m, tern_session turn, uint32_t first,
                                        struct tern_record *ret, uint32_t max, uint32_t deadline_ms,

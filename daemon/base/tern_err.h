@@ -20,7 +20,7 @@ enum tern_err_category {
 #define TERN_ERR_TABLE(X)                                                                          \
     X(OK, 0, OK, "no error")                                                                       \
     X(INVALID, 1, BAD_REQUEST, "a value is out of range or does not fit the object's state")       \
-    X(MALFORMED, 2, BAD_REQUEST, "the bytes are not a message of this protocol")                   \
+    X(MALFORMED, 2, BAD_REQUEST, "the bytes are no message of this protocol, or no turn record")   \
     X(UNSUPPORTED, 3, BAD_REQUEST, "this build or this peer does not know that request")           \
     X(CONFLICT, 4, BAD_REQUEST, "it contradicts what is already there")                            \
     X(POOL_EXHAUSTED, 5, RETRY, "not enough pages: wait for the step named, or release something") \
