@@ -36,6 +36,7 @@ keys "match_rtt_us_p50 match_rtt_us_p99 raw_rtt_us_p50 match_rtt_us_p50_2core ma
     raw_rtt_us_p50_2core step_us_p50 step_room_us_p50 step_exhausted_us_p50 step_exhausted_ratio pipelined_per_s
     raw_pipelined_per_s busy_match_rtt_us_p99 busy_raw_rtt_us_p99 busy_ratio busy_fetch_gb_s" "j['busy_fetch_gb_s'] > 0" \
     "$TERN_BIN/tern-bench" rpc --quick --json
+# M-e
 keys "clients body_bytes ping_ms_p50 ping_ms_p95 ping_ms_p99 status_ms_p95 bodies_per_s owner_ping_ms_p50 owner_ping_ms_p95
     owner_ping_ms_p99 owner_status_ms_p95 owner_bodies_per_s idle_ping_ms_p95 p95_ratio bodies_ratio" "j['bodies_per_s'] > 0" \
     "$TERN_BIN/tern-bench" health --quick --json

@@ -1,5 +1,5 @@
-/* tern-bench health (M-e): is the daemon still there for others while turn records are looked at? 64
- * clients in a closed loop each put a record of 1.3 MiB of token ids and log-probabilities, roll
+/* tern-bench health (M-e): is the daemon still there for others while turn records are looked at?
+ * 64 clients in a closed loop each put a record of 1.3 MiB of token ids and log-probabilities, roll
  * back, and put it again; beside them somebody else pings, and an operator asks for the status.
  * Once with the workers, once with a daemon whose owner thread does their work, by turns. The bytes
  * of the bodies lie in the record memory from the beginning: what clients write is not measured. */
