@@ -33,7 +33,7 @@
     X(record_appended, 100)                                                                        \
     X(record_stripped, 100)                                                                        \
     X(record_merging, 2)                                                                           \
-    X(record_in_runs, 10)                                                                          \
+    X(record_in_runs, 4)                                                                           \
     X(record_conflict, 50)                                                                         \
     X(record_malformed, 100)                                                                       \
     X(record_busy, 100)                                                                            \

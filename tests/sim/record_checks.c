@@ -182,7 +182,7 @@ static void answered(struct sim *w, uint32_t d, const struct rec_job *j, const s
         EXPECT(!p, "record_told_closed", "op %u err %u", p->op, p->err);
         MARK(record_unheard);
         if (v->ends && core_session_view(w->d[d].core, s->id.slot, &view) &&
-            view.records == recs_of(w, d, s)->n)
+            view.lengths.committed > 0)
             v->err = TERN_BUSY;
         return;
     }
