@@ -288,7 +288,7 @@ struct record_body {
 enum record_kind { RECORD_APPEND = 0, RECORD_ROLLBACK = 1 };
 
 /* Of a refusal (M10). */
-enum record_part { PART_NONE = 0, PART_TOKENS, PART_LOGPROBS, PART_BLOBS, PART_LENGTH };
+enum record_part { PART_NONE = 0, PART_TOKENS, PART_LOGPROBS };
 
 struct req_blob {
     char name[BLOB_NAME_MAX];
@@ -423,6 +423,15 @@ struct op_result {
     const char *text;         /* of the first operation that has one; static, or NULL */
 };
 
+/* What a put or a rollback has left. */
+struct recorded {
+    uint32_t part, index; /* of MALFORMED: in which part of the record, and at which of its elements
+                             (enum record_part). Else 0 */
+    uint32_t length, records;
+    struct lengths lengths; /* of the session; all 0 where a rollback gave its table up */
+    uint32_t tokens;        /* in its list */
+};
+
 struct reply {
     enum op op;
     enum tern_err err;
@@ -497,20 +506,7 @@ struct reply {
         struct {
             const struct record_body *body; /* NULL where there is none */
         } record_prepare;
-        /* MALFORMED: what the check found, in which part of the record and at which of its
-         * elements. Else 0. */
-        struct {
-            uint32_t part, index; /* enum record_part */
-            uint32_t length, records;
-            struct lengths lengths; /* of the session */
-            uint32_t tokens;        /* in its list */
-        } record_put;
-        struct {
-            uint32_t part, index;
-            uint32_t length, records; /* what is left */
-            struct lengths lengths;   /* all 0 where the table was given up */
-            uint32_t tokens;
-        } rollback;
+        struct recorded record_put, rollback;
         struct {
             uint32_t records;               /* of the session */
             uint32_t n;                     /* told here */

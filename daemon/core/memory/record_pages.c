@@ -137,13 +137,15 @@ bool section_take(struct core *c, struct turn_record *r, struct record_section *
     uint64_t pages = bytes / RECORD_PAGE_BYTES + (bytes % RECORD_PAGE_BYTES != 0);
 
     *section = (struct record_section){.bytes = bytes};
+    if (pages > t->record_pages - t->record_used) {
+        *section = (struct record_section){0};
+        return false;
+    }
     while (pages > 0) {
         uint32_t left = RECORD_RUNS_MAX - section->nruns, need = (uint32_t)pages;
-        struct record_run run = {0, 0};
+        struct record_run run = search(c, t, (struct wanted){need, need});
 
-        if (left > 0 && pages <= t->record_pages - t->record_used)
-            run = search(c, t, (struct wanted){need, need});
-        if (left > 1 && run.n == 0 && pages <= t->record_pages - t->record_used)
+        if (run.n == 0 && left > 1)
             run = search(c, t, (struct wanted){div_up(need, left), need});
         if (run.n == 0) {
             pages_free(c, r, section);
@@ -226,6 +228,14 @@ bool record_exposed(const struct core *c, const struct turn_record *r)
     return r->body.from < session_at(c, r->session)->records_exposed;
 }
 
+void record_drop(struct core *c, struct turn_record *r)
+{
+    if (record_exposed(c, r))
+        record_hold(c, r, engine_at(c, session_at(c, r->session)->engine));
+    else
+        record_free(c, r);
+}
+
 void session_records_turn_over(struct core *c, struct session *s, bool ended)
 {
     struct turn_record *r = s->prepared == NONE ? NULL : turn_record_at(c, s->prepared);
@@ -254,10 +264,7 @@ bool session_record_drop(struct core *c, struct session *s)
         return false;
     r = turn_record_at(c, s->records.head);
     c->visits += 1 + r->pages / 64;
-    if (record_exposed(c, r))
-        record_hold(c, r, engine_at(c, s->engine));
-    else
-        record_free(c, r);
+    record_drop(c, r);
     return true;
 }
 

@@ -22,6 +22,8 @@ void record_free(struct core *c, struct turn_record *r);
 void record_hold(struct core *c, struct turn_record *r, struct engine *e);
 /* One of its session's: a turn that never ended may have been told its pages. */
 bool record_exposed(const struct core *c, const struct turn_record *r);
+/* One of its session's goes: it is held if it is exposed, else free. */
+void record_drop(struct core *c, struct turn_record *r);
 /* Its turn is over. `ended`: by a TurnEnd, so that nobody writes what is prepared. */
 void session_records_turn_over(struct core *c, struct session *s, bool ended);
 /* The next of what a session that closes, or an engine that ends, has; false: there is none. */

@@ -48,14 +48,20 @@ static enum tern_err in_turn(const struct session *s, struct session_id id, stru
 
 /* --- memory --- */
 
+static enum tern_err has_memory(const struct tenant *t, struct reply *ret)
+{
+    return t->record_pages > 0
+               ? TERN_OK
+               : refuse(ret, TERN_UNSUPPORTED,
+                        "the tenant has no memory for turn records: set its record_memory");
+}
+
 enum tern_err record_map(struct core *c, struct actions *out, struct call *call, struct reply *ret)
 {
     const struct tenant *t = tenant_at(c, call->engine->tenant);
 
     (void)out;
-    if (t->record_pages == 0)
-        return refuse(ret, TERN_UNSUPPORTED,
-                      "the tenant has no memory for turn records: set its record_memory");
+    TRY(has_memory(t, ret));
     ret->record_map.bytes = (uint64_t)t->record_pages * RECORD_PAGE_BYTES;
     return TERN_OK;
 }
@@ -132,9 +138,7 @@ enum tern_err record_prepare(struct core *c, struct actions *out, struct call *c
     if (s->prepared != NONE)
         record_free(c, turn_record_at(c, s->prepared));
     TRY(prepare_check(c, s, req, ret));
-    if (t->record_pages == 0)
-        return refuse(ret, TERN_UNSUPPORTED,
-                      "the tenant has no memory for turn records: set its record_memory");
+    TRY(has_memory(t, ret));
     if (share_room(c, SHARE_TURN_RECORDS, call->engine->tenant) == 0)
         return refuse(ret, TERN_BUSY, share_refused(SHARE_TURN_RECORDS));
     r = record_take(c, s);
@@ -326,14 +330,8 @@ static struct outcome roll_back(struct core *c, struct actions *out, struct sess
         table.err = session_table_end(c, out, s, r->step, length, &table.text);
     if (table.err != TERN_OK)
         return (struct outcome){table.err, table.text ? table.text : ""};
-    for (uint32_t i = 0; i < behind; i++) {
-        struct turn_record *last = last_of(c, s);
-
-        if (record_exposed(c, last))
-            record_hold(c, last, engine_at(c, s->engine));
-        else
-            record_free(c, last);
-    }
+    for (uint32_t i = 0; i < behind; i++)
+        record_drop(c, last_of(c, s));
     if (s->records_exposed > length)
         s->records_exposed = length; /* what is recorded behind it from now on nobody was told of */
     s->rolled += behind;
@@ -371,20 +369,22 @@ static void tell(struct core *c, struct actions *out, const struct session *s,
 {
     struct reply_to to = {r->conn, r->request_id, r->trace_id};
     bool put = r->kind == RECORD_APPEND;
+    struct recorded *told;
     struct reply *ret;
 
     c->errors[outcome.err]++;
     if (r->conn == NONE)
         return;
     ret = reply_late(out, to, put ? OP_RECORD_PUT : OP_ROLLBACK, outcome.err, outcome.text);
+    told = put ? &ret->record_put : &ret->rollback;
     if (outcome.err == TERN_MALFORMED) {
-        *(put ? &ret->record_put.part : &ret->rollback.part) = found->part;
-        *(put ? &ret->record_put.index : &ret->rollback.index) = found->index;
+        told->part = found->part;
+        told->index = found->index;
     }
     if (!s)
         return;
-    *(put ? &ret->record_put.length : &ret->rollback.length) = recorded(c, s);
-    *(put ? &ret->record_put.records : &ret->rollback.records) = s->records.n;
+    told->length = recorded(c, s);
+    told->records = s->records.n;
     reply_lengths(s, ret);
 }
 

@@ -188,4 +188,42 @@ static inline uint32_t records_read(struct recorder *r, uint32_t n, const uint32
     return whole;
 }
 
+/* ---- one engine of two ranks, one session with 64 pages of 4 tokens, its recorder ---- */
+
+struct stand {
+    struct rig *rig;
+    struct rig_engine e;
+    struct rig_session *s;
+    struct recorder r;
+};
+
+static inline struct stand stand_with(struct rig_options o)
+{
+    struct stand t = {.rig = rig_create(&o)};
+
+    t.e = rig_engine(t.rig, 0, "e", 2);
+    t.s = rig_session(t.rig, &t.e, rig_pool_pages(t.rig, &t.e, 4, 64), 1);
+    t.r = (struct recorder){.rig = t.rig, .conn = t.e.conn[0], .session = t.s->id, .seed = 1};
+    return t;
+}
+
+static inline struct stand stand(void)
+{
+    return stand_with(rig_defaults());
+}
+
+static inline struct records_view stand_records(const struct stand *t)
+{
+    struct records_view v;
+
+    core_records(t->rig->core, 0, &v);
+    return v;
+}
+
+#define assert_pages(t, used_, held_)                                                              \
+    do {                                                                                           \
+        assert_int_equal(stand_records(t).used, (used_));                                          \
+        assert_int_equal(stand_records(t).held, (held_));                                          \
+    } while (0)
+
 #endif

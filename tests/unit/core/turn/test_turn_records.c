@@ -2,42 +2,6 @@
  * and memory that somebody may still touch, turns and sessions that end in the middle. */
 #include "unit/rig/rig_record.h"
 
-struct stand {
-    struct rig *rig;
-    struct rig_engine e;
-    struct rig_session *s;
-    struct recorder r;
-};
-
-static struct stand stand_with(struct rig_options o)
-{
-    struct stand t = {.rig = rig_create(&o)};
-
-    t.e = rig_engine(t.rig, 0, "e", 2);
-    t.s = rig_session(t.rig, &t.e, rig_pool_pages(t.rig, &t.e, 4, 64), 1);
-    t.r = (struct recorder){.rig = t.rig, .conn = t.e.conn[0], .session = t.s->id, .seed = 1};
-    return t;
-}
-
-static struct stand stand(void)
-{
-    return stand_with(rig_defaults());
-}
-
-static struct records_view view(const struct stand *t)
-{
-    struct records_view v;
-
-    core_records(t->rig->core, 0, &v);
-    return v;
-}
-
-#define assert_pages(t, used_, held_)                                                              \
-    do {                                                                                           \
-        assert_int_equal(view(t).used, (used_));                                                   \
-        assert_int_equal(view(t).held, (held_));                                                   \
-    } while (0)
-
 static enum tern_err prepare_err(struct stand *t, struct req_record_prepare p)
 {
     p.session = p.session.gen ? p.session : t->r.turn;

@@ -8,42 +8,6 @@
 #include "unit/rig/rig_pair.h"
 #include "unit/rig/rig_record.h"
 
-struct stand {
-    struct rig *rig;
-    struct rig_engine e;
-    struct rig_session *s;
-    struct recorder r;
-};
-
-static struct stand stand_with(struct rig_options o)
-{
-    struct stand t = {.rig = rig_create(&o)};
-
-    t.e = rig_engine(t.rig, 0, "e", 2);
-    t.s = rig_session(t.rig, &t.e, rig_pool_pages(t.rig, &t.e, 4, 64), 1);
-    t.r = (struct recorder){.rig = t.rig, .conn = t.e.conn[0], .session = t.s->id, .seed = 1};
-    return t;
-}
-
-static struct stand stand(void)
-{
-    return stand_with(rig_defaults());
-}
-
-static struct records_view view(const struct stand *t)
-{
-    struct records_view v;
-
-    core_records(t->rig->core, 0, &v);
-    return v;
-}
-
-#define assert_pages(t, used_, held_)                                                              \
-    do {                                                                                           \
-        assert_int_equal(view(t).used, (used_));                                                   \
-        assert_int_equal(view(t).held, (held_));                                                   \
-    } while (0)
-
 /* A blob of nearly 2^64 bytes has no pages, however its length is rounded up. */
 TEST(records_blobs_longer_than_any_memory_are_refused)
 {
@@ -148,6 +112,19 @@ static void between(void *ctx, const struct event *event)
     i->act(i->t);
 }
 
+/* Its other process is gone; when the last one goes, that comes between two pieces of the end. */
+static void ends_in_pieces(struct interloper *i)
+{
+    struct stand *t = i->t;
+
+    rig_proc_gone(t->rig, t->e.proc[1]);
+    t->rig->on_event_ctx = i;
+    t->rig->on_event = between;
+    rig_proc_gone(t->rig, t->e.proc[0]);
+    assert_true(i->done);
+    t->rig->on_event = NULL;
+}
+
 static void looked(struct stand *t)
 {
     rig_complete(t->rig, RIG_RECORD);
@@ -188,12 +165,7 @@ TEST(records_looked_at_while_their_engine_ends)
             assert_non_null(record_write(&t.r, 60, 1));
             assert_null(record_ask(&t.r, put));
         }
-        rig_proc_gone(t.rig, t.e.proc[1]);
-        t.rig->on_event_ctx = &i;
-        t.rig->on_event = between;
-        rig_proc_gone(t.rig, t.e.proc[0]);
-        assert_true(i.done);
-        t.rig->on_event = NULL;
+        ends_in_pieces(&i);
         assert_pages(&t, 0, 0);
         assert_int_equal(rig_view(t.rig).sessions, 0);
         assert_int_equal(rig_view(t.rig).retires_free, rig_defaults().limits.retires);
@@ -236,12 +208,7 @@ TEST(turn_close_waits_while_its_engine_ends)
         assert_ok(turn_end(t.rig, t.e.conn[0], t.r.turn, 3));
         assert_null(rig_reply_to(t.rig, close));
         rig_step_done(t.rig, another.id, 0, 5);
-        rig_proc_gone(t.rig, t.e.proc[1]);
-        t.rig->on_event_ctx = &i;
-        t.rig->on_event = between;
-        rig_proc_gone(t.rig, t.e.proc[0]);
-        assert_true(i.done);
-        t.rig->on_event = NULL;
+        ends_in_pieces(&i);
         assert_answer(t.rig, close, TERN_OK);
         rig_engine_done(t.rig, &another, 9);
         assert_int_equal(rig_view(t.rig).retires_free, 6);
