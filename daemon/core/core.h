@@ -7,6 +7,7 @@
 
 #include <stddef.h>
 
+#include "core/disk.h"
 #include "core/request.h"
 
 struct core; /* the arena: pointer-free, so a snapshot is a memcpy and the state hash a hash of the
@@ -106,6 +107,12 @@ enum event_kind {
     EV_PULL_QUIET,     /* pull: proof that nothing can write its pages any more */
     EV_SERVE_QUIET,    /* serve: proof that nothing reads its pages any more */
     EV_RECORD_CHECKED, /* job: what was found in a turn record */
+    EV_DISK_FOUND,     /* found: an extent that an earlier run has left. Before anything else, in
+                          ascending order of files, and of offsets in one */
+    EV_DISK_READY,     /* ready: that was all */
+    EV_DISK_WRITTEN, /* written: a file is durable, under its name; or err, and nothing is there */
+    EV_DISK_DROPPED, /* dropped: a whole file is gone for good */
+    EV_SHUTDOWN,     /* shutdown: the daemon is about to end; what is cached is stored first */
     EV_COUNT
 };
 
@@ -160,6 +167,26 @@ struct event {
             struct serve_id serve;
         } serve_quiet;
         struct record_checked checked;
+        struct {
+            struct disk_extent extent;
+            const uint32_t *tokens; /* extent.tokens of them, and extent.nkeys */
+            const struct extra_key *keys;
+        } found;
+        struct {
+            uint64_t next_file; /* no file of an earlier run has this number or a higher one */
+            uint64_t served_ns; /* the highest that was found */
+        } ready;
+        struct {
+            struct store_id store;
+            enum tern_err err; /* POOL_EXHAUSTED: the disk is full; DISK: it failed; CORRUPT: a page
+                                  in memory does not agree with its checksums */
+        } written;
+        struct {
+            uint64_t file;
+        } dropped;
+        struct {
+            uint64_t deadline_ns;
+        } shutdown;
     };
 };
 
@@ -187,6 +214,9 @@ enum action_kind {
     ACT_ENGINE_GONE, /* engine: its control page may be zeroed, and used again by its tenant */
     ACT_ENGINE_STUCK, /* engine: a process of it died, others live on: an alarm, nothing to do */
     ACT_RECORD_CHECK, /* record: look at it, then EV_RECORD_CHECKED */
+    ACT_DISK_WRITE,   /* disk_write: write the file, sync, name it, sync, then EV_DISK_WRITTEN */
+    ACT_DISK_DROP,    /* disk_drop: give the bytes back; of a whole file then EV_DISK_DROPPED. What
+                         is read of it was asked for before, and may come as broken */
     ACT_STEP_WANTED, /* engine, step: somebody waits for it: have its ranks ring when they reach it,
                         and look at once whether they have. 0: nobody waits any more */
 };
@@ -224,12 +254,16 @@ struct action {
             struct pull_id pull;
             struct serve_id serve; /* the source's */
             uint32_t link, pool, batch, n;
-            const struct page_at *pages; /* ours, written by the receive */
-            const struct page_ref *refs; /* the source's, same order and group */
+            const struct page_at *pages;  /* ours, written by the receive */
+            const struct page_ref *refs;  /* the source's, same order and group */
+            const struct disk_page *from; /* of LINK_DISK: where they lie, in place of refs */
         } pull;
         struct {
             struct pull_id pull;
+            uint32_t link;
         } pull_stop;
+        struct disk_write disk_write;
+        struct disk_drop disk_drop;
         struct {
             struct serve_id serve;
             uint32_t pool; /* of a SERVE_START */
@@ -255,7 +289,10 @@ struct actions {
     struct page_at pages[(PULL_BATCHES_MAX + 4) * PULL_BATCH_PAGES + SEAL_PAGES_MAX];
     struct op_result results[STEP_OPS_MAX];
     struct record_body records[RECORDS_TOLD_MAX];
-    struct record_job checks[1];      /* of a request that puts one */
+    struct record_job checks[1]; /* of a request that puts one */
+    uint32_t nreads;
+    struct disk_page reads[PULL_BATCHES_MAX * PULL_BATCH_PAGES];
+    struct disk_extent extents[DISK_WRITE_EXTENTS]; /* of the one file that a step may write */
     uint32_t tokens[OPEN_TOKENS_MAX]; /* of the session's list, for a PULL_OPEN or PULL_TOKENS */
     struct extra_key keys[EXTRA_KEYS_MAX];
     struct page_ref refs[];
@@ -270,8 +307,15 @@ void actions_init(struct actions *out, const struct core_limits *limits);
  * among those that would be evicted next. */
 enum host_write { HOST_WRITE_THROUGH, HOST_WRITE_BEHIND };
 
+/* The link of a transfer whose source is this daemon's own disk. */
+static inline uint32_t link_disk(const struct core_limits *limits)
+{
+    return limits->links;
+}
+
 struct tenant_config {
     uint64_t memory_bytes; /* of one region */
+    uint64_t disk_bytes;   /* its share of the disk tier; 0: none */
     uint64_t host_bytes;   /* of one region's host tier; 0: none */
     uint64_t record_bytes; /* record memory, one region for the whole tenant; 0: none */
     uint32_t regions;

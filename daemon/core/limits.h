@@ -57,6 +57,9 @@
 #define BLOB_NAME_MAX        32         /* bytes of a blob's name, with the NUL */
 #define BLOBS_KEPT           2 /* records that keep their blobs, unless the session says otherwise */
 #define BLOBS_KEPT_MAX       16
+#define DISK_WRITE_EXTENTS   512            /* of one file */
+#define DISK_WRITE_PAGES     2048           /* of one file */
+#define DISK_FILE_BYTES      (256ull << 20) /* a file is ended when it has reached so much */
 
 struct core_limits {
     uint32_t tenants, conns, engines, pools, sessions, nodes, namespaces;
@@ -82,6 +85,12 @@ struct core_limits {
     uint32_t busy_retry_ms; /* what a source that is full tells its peer */
     uint32_t reserved_percent; /* of each table that tenants share: see arena/shares.h */
     uint32_t groups;           /* of a pool; 0: GROUPS_DEFAULT */
+    /* The disk tier; disk_chunks 0: there is none. */
+    uint32_t disk_chunks, disk_files;
+    uint32_t disk_stores;   /* prefixes that are being written, or wait for that */
+    uint32_t disk_interval; /* D1: tokens between continued stores, a multiple of disk_align */
+    uint32_t disk_align, disk_trim, disk_least; /* D2, tokens */
+    uint32_t zero_disk;
     /* Records of a piece in which what is released comes free. 0: as many as GIVE_BACK_VISITS_MAX
      * at first, and PIECE_VISITS_MAX from then on. So many nodes join a reserve in one step, too;
      * 0: RESERVE_NODES_MAX. */

@@ -337,6 +337,11 @@ static void apply(struct core *c, struct actions *out, const struct event *ev)
     case EV_SERVE_QUIET: serve_proved_quiet(c, ev->serve_quiet.serve); return;
     case EV_COPIED: copy_done(c, ev->copied.job, ev->copied.err); return;
     case EV_RECORD_CHECKED: record_checked(c, out, &ev->checked); return;
+    case EV_DISK_FOUND:
+    case EV_DISK_READY:
+    case EV_DISK_WRITTEN:
+    case EV_DISK_DROPPED:
+    case EV_SHUTDOWN:
     case EV_COUNT: return;
     }
 }

@@ -356,6 +356,8 @@ static void take(struct sim *w, uint32_t d, const struct action *a)
     case ACT_SERVE_START: take_serve_start(w, d, a); break;
     case ACT_SERVE_STOP: take_serve_stop(w, d, a); break;
     case ACT_ENGINE_GONE: take_gone(w, d, a->engine.engine); break;
+    case ACT_DISK_WRITE:
+    case ACT_DISK_DROP: break; /* none has a disk */
     case ACT_ENGINE_STUCK:
     case ACT_STEP_WANTED: break; /* ranks are read as the seed says */
     }

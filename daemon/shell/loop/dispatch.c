@@ -135,6 +135,8 @@ static void dispatch(struct daemon *d, const struct action *a)
         mem_copy(d->mem, a->copy.job, a->copy.from_pool, a->copy.to_pool, a->copy.from, a->copy.to,
                  a->copy.n);
         break;
+    case ACT_DISK_WRITE:
+    case ACT_DISK_DROP: break; /* the core has no disk yet */
     case ACT_PEER_SEND: link_send(d, a->peer.link, &a->peer.msg); break;
     case ACT_LINK_CLOSE: link_close(d, a->link.link, "broke the protocol"); break;
     case ACT_PULL: xfer_pull(d->xfer, a); break;

@@ -20,7 +20,7 @@ struct tape_file_head {
 };
 
 static_assert(sizeof(struct tape_file_head) % 8 == 0, "records behind it are aligned");
-static_assert(sizeof(struct tenant_config) == 40,
+static_assert(sizeof(struct tenant_config) == 48,
               "records behind it are aligned, and nothing undefined is written");
 
 #endif

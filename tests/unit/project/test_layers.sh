@@ -9,13 +9,13 @@ read -r -d '' table <<'TABLE' || true
 base    | daemon/base  | base/*                                                             | +libc
 wire    | proto        | base/* proto/*                                                     | +libc protobuf-c/* xxhash.h
 core    | daemon/core  | base/* core/*                                                      | +pure
-core    | daemon/core/arena | base/* core/core.h core/request.h core/query.h core/ids.h core/limits.h core/arena/* | +pure
-core    | daemon/core/memory | base/* core/core.h core/request.h core/query.h core/ids.h core/limits.h core/arena/* core/memory/* | +pure
-core    | daemon/core/tree | base/* core/core.h core/request.h core/query.h core/ids.h core/limits.h core/arena/* core/memory/* core/tree/* | +pure
-core    | daemon/core/tier | base/* core/core.h core/request.h core/query.h core/ids.h core/limits.h core/arena/* core/memory/* core/tree/* core/tier/* | +pure
-core    | daemon/core/transfer | base/* core/core.h core/request.h core/query.h core/ids.h core/limits.h core/arena/* core/memory/* core/tree/* core/tier/* core/transfer/* | +pure
-core    | daemon/core/session | base/* core/core.h core/request.h core/query.h core/ids.h core/limits.h core/arena/* core/memory/* core/tree/* core/tier/* core/transfer/* core/session/* | +pure
-seam    | daemon/seam  | base/* proto/* seam/* core/core.h core/request.h core/ids.h core/limits.h | +libc +system liburing.h setjmp.h xxhash.h xxh_x86dispatch.h immintrin.h infiniband/verbs.h
+core    | daemon/core/arena | base/* core/core.h core/disk.h core/request.h core/query.h core/ids.h core/limits.h core/arena/* | +pure
+core    | daemon/core/memory | base/* core/core.h core/disk.h core/request.h core/query.h core/ids.h core/limits.h core/arena/* core/memory/* | +pure
+core    | daemon/core/tree | base/* core/core.h core/disk.h core/request.h core/query.h core/ids.h core/limits.h core/arena/* core/memory/* core/tree/* | +pure
+core    | daemon/core/tier | base/* core/core.h core/disk.h core/request.h core/query.h core/ids.h core/limits.h core/arena/* core/memory/* core/tree/* core/tier/* | +pure
+core    | daemon/core/transfer | base/* core/core.h core/disk.h core/request.h core/query.h core/ids.h core/limits.h core/arena/* core/memory/* core/tree/* core/tier/* core/transfer/* | +pure
+core    | daemon/core/session | base/* core/core.h core/disk.h core/request.h core/query.h core/ids.h core/limits.h core/arena/* core/memory/* core/tree/* core/tier/* core/transfer/* core/session/* | +pure
+seam    | daemon/seam  | base/* proto/* seam/* core/core.h core/disk.h core/request.h core/ids.h core/limits.h | +libc +system liburing.h setjmp.h xxhash.h xxh_x86dispatch.h immintrin.h infiniband/verbs.h
 xfer    | daemon/seam/xfer | base/* core/* seam/io/io.h seam/io/io_threads.h seam/io/door.h seam/mem/mem.h seam/mem/mem_verify.h seam/mem/numa.h seam/xfer/* | +any
 tcp     | daemon/seam/xfer/tcp | base/* core/* seam/xfer/data_conn.h seam/xfer/transport.h seam/xfer/tcp/* | +any
 verbs   | daemon/seam/xfer/verbs | base/* core/* seam/mem/numa.h seam/xfer/data_conn.h seam/xfer/transport.h seam/xfer/verbs/* | +any
