@@ -12,6 +12,10 @@ void oracle_audit(const struct core *core);
  * anything else (T16). */
 void oracle_audit_copy(const struct core *core, const struct page_at *from,
                        const struct page_at *to, uint32_t n);
+/* Is this very page, of that generation, one of those that the session owns? `id` is a session's
+ * that the core has told of. */
+bool oracle_session_owns(const struct core *core, struct session_id id, uint32_t group,
+                         struct page_ref ref);
 
 /* Says it to the hook, which does not return; without one it goes to standard error, and aborts. */
 _Noreturn void oracle_fail(const char *format, ...) __attribute__((format(printf, 1, 2)));
