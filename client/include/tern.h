@@ -734,9 +734,11 @@ TERN_API const char *tern_result_text(struct tern *t, uint32_t i);
  * pages that the session owns behind its committed length. Until enough has come for that, they
  * stay its own and unchanged, and so do the lengths, whatever error the fetch ends with. Then they
  * are free when `step` has passed: it is the last step that may touch them, or TERN_STEP_NONE.
- * ret->lengths say which of the two it was. Less than was written is left only by a transfer that
- * breaks off later than that: with a WINDOW or RECURRENT group, whose STATE was still to come, or
- * because the daemon ran out of records (BUSY). Compute the rest again.
+ * Take ret->lengths and ret->runs over in either case, also with an error: where nothing came there
+ * are no runs, and what came of chunks that another engine is about to publish may be just as long
+ * as what it replaces. Less than was written is left only by a transfer that breaks off later than
+ * that: with a WINDOW or RECURRENT group, whose STATE was still to come, or because the daemon ran
+ * out of records (BUSY). Compute the rest again.
  *   INVALID  The session was never matched, or it is retracted. Or, with a WINDOW or RECURRENT
  *            group, the STATE of the committed length has left its table: go on with what the
  *            session has, or abort it and match anew.

@@ -110,6 +110,35 @@ TEST(s11_transfer_that_breaks_off_behind_the_tail_keeps_what_came)
     assert_int_equal(retiring(&p), 3);
 }
 
+/* T8 on arrival: of chunks that another engine is about to publish the session keeps what came, and
+ * that may be just as long as what it takes the place of. The lengths do not tell then: the pages
+ * of the answer do. */
+TEST(s11_tail_gives_way_to_pages_of_the_same_lengths)
+{
+    struct pair p = with_tail(512, 0, 8, TOKENS);
+    struct rig_engine other = second_engine(p.dest, p.dp);
+    struct rig_session *s = rig_session(p.dest, &other, p.dp, 1);
+    struct page_ref had[2] = {p.d->table[0][0], p.d->table[0][1]};
+
+    computes_and_commits(s, 1, 8, 8, 4);
+    fetch_held(&p, RIG_PULL);
+    rig_complete(p.dest, RIG_PULL);
+    assert_int_equal(retiring(&p), 0);
+    rig_complete(p.dest, RIG_PULL);
+    assert_int_equal(retiring(&p), 2);
+    assert_ok(rig_fetch_cancel(p.d));
+    assert_err(TERN_GONE, rig_fetched(p.d, p.d->fetch));
+    assert_lengths(p.d, 0, 8, 8);
+    assert_int_equal(rig_reply_to(p.dest, p.d->fetch)->nruns, 1);
+    for (uint32_t i = 0; i < 2; i++)
+        assert_int_not_equal(p.d->table[0][i].index, had[i].index);
+    assert_int_equal(rig_wrong(p.d, 8), 0);
+    rig_engine_done(p.dest, &p.de, 5);
+    assert_int_equal(retiring(&p), 0);
+    assert_ok(rig_run_to(p.d, seq1, TOKENS + 3));
+    assert_int_equal(rig_wrong(p.d, TOKENS + 3), 0);
+}
+
 TEST(s11_no_room_for_what_would_come_leaves_the_tail)
 {
     struct pair p = with_tail(1 << 20, 8, 10, TOKENS);
