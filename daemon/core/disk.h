@@ -41,10 +41,15 @@ struct disk_extent {
     uint32_t align;   /* L */
     uint32_t tokens;  /* in the body: L of a HISTORY extent, else 0 */
     uint32_t nkeys, npages, nsums;
+    uint32_t groups;       /* whose pages it has, as bits */
+    uint32_t reach;        /* ENTRY: chunks, up to and with its own, whose STATE extents it needs */
     uint64_t page_bytes;   /* of all of its pages, in the regions that transfers carry */
     uint32_t reason, hits; /* ENTRY: enum disk_reason; what was served from it */
     uint64_t served_ns;    /* ENTRY: the serving time (D7) when it was stored */
     struct disk_place place;
+    struct disk_place above; /* HISTORY: that of the chunk before it, {0, 0} for the first one.
+                                STATE and ENTRY: the HISTORY extent of their own chunk. A hash may
+                                lie, a place does not */
 };
 
 static inline uint64_t disk_meta_bytes(const struct disk_extent *e)
@@ -94,6 +99,18 @@ struct disk_drop {
     uint32_t tenant;
     uint64_t bytes; /* of the extent */
     struct disk_place place;
+};
+
+/* What has happened since the start, of a tenant. */
+struct disk_counts {
+    uint64_t stored[DISK_REASONS]; /* entries that became durable */
+    uint64_t written_bytes;
+    uint64_t failed;              /* stores that came to nothing, for whatever reason */
+    uint64_t refused;             /* of them, those that could not fit (D3) */
+    uint64_t pruned, evicted;     /* entries: D5; D7 */
+    uint64_t hits, fetched_pages; /* Fetches that were begun; pages that they asked for */
+    uint64_t recovered, dropped;  /* entries that were found; extents that were, and that nothing
+                                     leads to, or that are of no entry */
 };
 
 #endif

@@ -57,9 +57,16 @@
 #define BLOB_NAME_MAX        32         /* bytes of a blob's name, with the NUL */
 #define BLOBS_KEPT           2 /* records that keep their blobs, unless the session says otherwise */
 #define BLOBS_KEPT_MAX       16
-#define DISK_WRITE_EXTENTS   512            /* of one file */
-#define DISK_WRITE_PAGES     2048           /* of one file */
-#define DISK_FILE_BYTES      (256ull << 20) /* a file is ended when it has reached so much */
+#define DISK_WRITE_EXTENTS   512  /* of one file */
+#define DISK_WRITE_PAGES     2048 /* of one file */
+#define DISK_PRUNE_BYTES                                                                           \
+    (256ull << 20)               /* that a store may take beyond the budget, until what it         \
+                                     prunes is gone (D5) */
+#define DISK_PAUSE_MS       1000 /* after a store that the disk has refused no other begins */
+#define DISK_ENTRIES_LOOKED 4096 /* of a tenant: those stored first, for the one that goes first   \
+                                  */
+#define DISK_DROPS_MAX  32       /* said in one step */
+#define DISK_FILE_BYTES (256ull << 20) /* a file is ended when it has reached so much */
 
 struct core_limits {
     uint32_t tenants, conns, engines, pools, sessions, nodes, namespaces;
@@ -90,7 +97,7 @@ struct core_limits {
     uint32_t disk_stores;   /* prefixes that are being written, or wait for that */
     uint32_t disk_interval; /* D1: tokens between continued stores, a multiple of disk_align */
     uint32_t disk_align, disk_trim, disk_least; /* D2, tokens */
-    uint32_t zero_disk;
+    uint32_t disk_blocks, disk_keys;            /* token blocks and extra keys of its index */
     /* Records of a piece in which what is released comes free. 0: as many as GIVE_BACK_VISITS_MAX
      * at first, and PIECE_VISITS_MAX from then on. So many nodes join a reserve in one step, too;
      * 0: RESERVE_NODES_MAX. */

@@ -12,6 +12,7 @@
 #define SEAM_DISK_H
 
 #include "core/core.h"
+#include "seam/disk/disk_crypt.h"
 #include "seam/disk/disk_files.h"
 #include "seam/disk/disk_format.h"
 #include "seam/mem/mem.h"
@@ -19,12 +20,12 @@
 struct disk;
 
 #define DISK_THREADS_MAX 32
-#define DISK_KEY_BYTES   32
 
 struct disk_config {
     const char *dir; /* the spill directory; it is there, and ours alone (a lock file) */
     const struct disk_files *files; /* NULL: the file system */
     struct mem *mem;
+    uint32_t sums_per_page; /* where mem is not there yet, for disk_bytes: that of its config */
     uint32_t tenants;
     const char *tenant[MEM_TENANTS_MAX]; /* names; each a folder */
     uint32_t threads;                    /* that move bytes */
@@ -48,21 +49,24 @@ struct disk_config {
 /* What disk_create will take: staging memory, and tables. */
 uint64_t disk_bytes(const struct disk_config *config);
 /* *ret_why says what failed and what to do: no such directory, not writable, in use by another
- * daemon (CONFLICT), no O_DIRECT. The config's arrays are copied; mem and files are borrowed. */
+ * daemon (CONFLICT). The config's arrays are copied; mem and files are borrowed. */
 enum tern_err disk_create(const struct disk_config *config, struct disk **ret,
                           const char **ret_why);
 void disk_destroy(struct disk *disk); /* finishes what runs, joins the threads */
 
 /* What one start found and dropped, by enum disk_fault. */
 struct disk_recovery {
-    uint64_t files, extents, bytes, removed_files,
-        unfinished; /* unfinished: files without a name */
+    uint64_t files, extents, bytes; /* that were taken */
+    uint64_t holes;                 /* extents that were given back */
+    uint64_t removed_files;         /* of which nothing was good */
+    uint64_t unfinished;            /* files without a name, removed */
     uint64_t faults[DISK_FAULTS];
     uint64_t ns;
 };
 /* Blocks: reads what earlier runs left, and emits EV_DISK_FOUND for each good extent in ascending
  * order, then EV_DISK_READY. The event's arrays live until emit returns. UNSUPPORTED: a file of a
- * newer format (*ret_why names it and says what to do); nothing is removed then. `note` hears of
+ * newer format (*ret_why names it and says what to do); nothing is removed or emitted then. A file
+ * of which nothing is good is removed, but for one that the disk could not read. `note` hears of
  * each thing that is not taken, for the log; NULL: nobody does. */
 enum tern_err disk_recover(struct disk *disk, void (*emit)(void *ctx, struct event *event),
                            void (*note)(void *ctx, const char *file, uint64_t offset,
@@ -78,6 +82,7 @@ void disk_write(struct disk *disk, const struct disk_write *write);
  * EV_PULLED; a read that fails is EV_PULL_BROKEN. */
 void disk_read(struct disk *disk, const struct action *act);
 void disk_read_stop(struct disk *disk, struct pull_id pull);
+/* A file that cannot be removed is not told of as dropped: the next start finds it. */
 void disk_drop(struct disk *disk, const struct disk_drop *drop);
 /* Nothing is written or given back any more. */
 bool disk_idle(const struct disk *disk);
@@ -88,6 +93,8 @@ struct disk_stats {
     uint64_t free_bytes; /* of the file system, as of the last write */
     bool full;           /* the last write ended for want of room */
     bool failing;        /* the last write or read ended with an error of the disk */
+    bool direct;         /* as of the start: false where the file system has no O_DIRECT, and all
+                            goes through the page cache */
 };
 void disk_stats(const struct disk *disk, struct disk_stats *ret);
 

@@ -29,8 +29,10 @@ struct disk_files {
     int (*make)(void *ctx, const char *name, int *ret);
     int (*open)(void *ctx, const char *name, int *ret, uint64_t *ret_bytes); /* to read and punch */
     void (*close)(void *ctx, int file);
-    /* Hands one over; it is moved whole or fails. There is room in the lane. `buffer`: the index
-     * that the memory was registered with, or -1. */
+    /* Room for so many bytes of a fresh file, which reads as zeros: what is written into it later
+     * needs none and waits for no other write. -ENOSPC. NULL: a file grows as it is written. */
+    int (*reserve)(void *ctx, int file, uint64_t bytes);
+    /* Hands one over; it is moved whole or fails. There is room in the lane. */
     int (*submit)(void *ctx, uint32_t lane, int file, bool write, const struct disk_piece *piece);
     /* Waits for any of the lane's; *ret_token says which, the result is 0 or its error (-ENODATA:
      * the file is shorter). */

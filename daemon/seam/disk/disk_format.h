@@ -1,23 +1,38 @@
-/* Bytes on the disk: the header of a file, the header of an extent, and the footer that saves a
- * start the reading of every body. Pure functions over memory. Numbers are little-endian.
+/* Bytes on the disk: the header of a file, the header of an extent, and what names the footer that
+ * saves a start the reading of every body (disk_footer.h). Pure functions over memory. Numbers are
+ * little-endian.
  *
- *   file    := file header (one block) extent* footer-extent trailer (one block, names the footer)
- *   extent  := header (one block) body (whole blocks)
+ *   file    := file header (one block) extent* footer trailer (one block, names the footer)
+ *   extent  := header (one block) body (whole blocks, what the body leaves of the last is zero)
+ *   footer  := header (one block) body (whole blocks)
  *
- * An extent's header has a checksum of its own, over all of the block. Where files are encrypted,
- * the body is AES-256-GCM with the rest of the header as associated data, so that a body cannot be
- * read under another address, generation or name; its nonce is random, and stands in the header
- * beside the tag. What lies in the body that is not a page has a checksum in the header, too. */
+ * Each of these blocks begins with its magic and the version, and ends with a checksum of all that
+ * comes before: no version of the format changes that, so a newer format can be told from rot. All
+ * of them name the file and the daemon that wrote it, and but for the trailer its tenant, so that
+ * what was written to a wrong place, or is left of an older file in the same blocks, is not taken
+ * for what belongs there.
+ *
+ * Where files are encrypted a body is AES-256-GCM with what its header says of itself as associated
+ * data (disk_associated), so that a body cannot be read under another address, generation or name;
+ * its nonce is random, and stands in the header beside the tag. The sums in the header are of the
+ * body in the clear. Sums are those of checksum.h, over blocks of 4 KiB. */
 #ifndef SEAM_DISK_FORMAT_H
 #define SEAM_DISK_FORMAT_H
 
 #include "base/tern_err.h"
 #include "core/disk.h"
+#include "seam/disk/disk_files.h"
 
 #define DISK_FORMAT_VERSION 1u
 #define DISK_TENANT_NAME    64 /* bytes with the NUL */
 #define DISK_NONCE_BYTES    12
 #define DISK_TAG_BYTES      16
+#define DISK_EXTENT_BYTES_MAX                                                                      \
+    (1ull << 35)                          /* of a body: GCM seals twice as much under one nonce    \
+                                           */
+#define DISK_SUMS_MAX   (1u << 20)        /* checksums of an extent */
+#define DISK_HEAD_BYTES 664               /* what a header block says of an extent; then zeros */
+#define DISK_FILE_MAX   (UINT64_MAX >> 1) /* the highest number that a file may have */
 
 /* Why an extent or a file was not taken. */
 enum disk_fault {
@@ -35,32 +50,107 @@ enum disk_fault {
 
 const char *disk_fault_word(enum disk_fault fault); /* "checksum" ... for the log and ternctl */
 
+/* ---- names: TENANT/NUMBER.tern, and .tmp behind it until the file is whole ---- */
+
+void disk_file_name(char ret[DISK_NAME_MAX], const char *tenant, uint64_t file, bool unfinished);
+/* `name`: without the folder. False: no file of ours is called so. */
+bool disk_parse_name(const char *name, uint64_t *ret_file, bool *ret_unfinished);
+
+/* ---- the file's header, and its trailer ---- */
+
 struct disk_file_header {
     uint64_t file;        /* its own number */
     uint64_t incarnation; /* of the daemon that wrote it */
     uint64_t served_ns;
+    uint64_t key_id; /* of disk_crypt.h; 0: in the clear */
     char tenant[DISK_TENANT_NAME];
 };
 
-struct disk_seal { /* what makes a body one: see above */
-    bool encrypted;
-    uint8_t nonce[DISK_NONCE_BYTES], tag[DISK_TAG_BYTES];
-    uint64_t meta_sum; /* XXH3-64 of the body's first disk_meta_bytes, in the clear */
+/* `block` is DISK_BLOCK bytes, everywhere in this header. */
+void disk_put_file_header(uint8_t *block, const struct disk_file_header *h);
+/* `file`, `tenant`: whose it must be. */
+enum disk_fault disk_get_file_header(const uint8_t *block, uint64_t file, const char *tenant,
+                                     struct disk_file_header *ret);
+
+struct disk_trailer {
+    uint64_t file, incarnation;
+    uint64_t footer_at; /* the footer ends where the trailer begins */
+    uint64_t file_bytes;
 };
 
-/* `block` is DISK_BLOCK bytes. */
-void disk_put_file_header(uint8_t *block, const struct disk_file_header *h);
-enum disk_fault disk_get_file_header(const uint8_t *block, struct disk_file_header *ret);
+void disk_put_trailer(uint8_t *block, const struct disk_trailer *t);
+enum disk_fault disk_get_trailer(const uint8_t *block, uint64_t file, uint64_t file_bytes,
+                                 struct disk_trailer *ret);
 
-/* `tenant` is the name that goes into the header; e->tenant does not. */
-void disk_put_extent(uint8_t *block, const struct disk_extent *e, const char *tenant,
-                     const struct disk_seal *seal);
-/* `at`: where it was read, which it must agree with; ret->tenant is not set. */
-enum disk_fault disk_get_extent(const uint8_t *block, struct disk_place at, const char *tenant,
-                                struct disk_extent *ret, struct disk_seal *ret_seal);
-/* The part of the header that is associated data of its body: [0, returned). */
-size_t disk_associated(const uint8_t *block);
-/* Do the two say the same of themselves, all but what a later run may have counted? */
+/* ---- an extent ---- */
+
+/* Pages of an extent that are alike, one behind the other: those of a group. */
+struct disk_run {
+    uint32_t pages, units, regions; /* regions: those that transfers carry */
+    uint32_t zero;
+    uint64_t page_bytes; /* in one region */
+};
+
+struct disk_seal {   /* what makes a body one: see above */
+    uint64_t key_id; /* of disk_crypt.h; 0: the body is in the clear, and nonce and tag are 0 */
+    uint8_t nonce[DISK_NONCE_BYTES], tag[DISK_TAG_BYTES];
+    uint64_t meta_sum; /* of the body's first disk_meta_bytes */
+    uint64_t list_sum; /* of its first disk_list_bytes */
+};
+
+struct disk_head { /* what a header block says */
+    struct disk_extent extent;
+    uint64_t incarnation; /* of the file */
+    uint32_t nruns, zero;
+    struct disk_run run[GROUPS_MAX]; /* the extent's pages in order */
+    struct disk_seal seal;
+};
+
+/* Tokens and extra keys: the body begins with them. */
+static inline uint64_t disk_list_bytes(const struct disk_extent *e)
+{
+    return ((uint64_t)e->tokens * 4 + 7) / 8 * 8 + (uint64_t)e->nkeys * sizeof(struct extra_key);
+}
+
+/* Do its numbers agree, and does it end before file_bytes? SHAPE, or NONE. Who writes asks first:
+ * nothing else can be put. */
+enum disk_fault disk_check_head(const struct disk_head *h, uint64_t file_bytes);
+/* `tenant` is the name that goes into the header; extent.tenant does not. */
+void disk_put_extent(uint8_t *block, const struct disk_head *h, const char *tenant);
+/* For a body that is encrypted the header's block is needed before the tag and the sums are known:
+ * nothing else differs when it is put again with them. */
+size_t disk_associated(void); /* bytes of the block that are associated data, from its beginning */
+/* `at`: where it was read, which it must agree with; UINT64_MAX bytes where the file's are not
+ * known; extent.tenant is not set. */
+enum disk_fault disk_get_extent(const uint8_t *block, struct disk_place at, uint64_t file_bytes,
+                                const char *tenant, struct disk_head *ret);
+/* The same of what a block begins with, DISK_HEAD_BYTES alone: its copy in a footer. */
+enum disk_fault disk_get_head(const uint8_t *bytes, struct disk_place at, uint64_t file_bytes,
+                              const char *tenant, struct disk_head *ret);
+/* Do the two say the same of themselves, all but what a later run may have counted, and where the
+ * one before it lies, which may be there twice? */
 bool disk_extent_agrees(const struct disk_extent *a, const struct disk_extent *b);
+bool disk_is_hole(const uint8_t *block); /* zeros: what stood there was given back */
+
+/* The extra keys of a list, which an earlier run wrote: in order, and within the extent's tokens?
+ */
+bool disk_keys_fit(const struct disk_extent *e, const struct extra_key *keys);
+
+/* ---- the header of the footer ---- */
+
+struct disk_footer_header {
+    struct disk_place place;
+    uint64_t incarnation, body_bytes;
+    uint32_t nextents, zero;
+    uint64_t key_id;
+    uint8_t nonce[DISK_NONCE_BYTES], tag[DISK_TAG_BYTES];
+    uint64_t body_sum; /* of the body in the clear */
+};
+
+void disk_put_footer_header(uint8_t *block, const struct disk_footer_header *h, const char *tenant);
+enum disk_fault disk_get_footer_header(const uint8_t *block, struct disk_place at,
+                                       const char *tenant, struct disk_footer_header *ret);
+size_t disk_footer_associated(void);
+bool disk_is_footer(const uint8_t *block); /* by its magic alone */
 
 #endif

@@ -5,12 +5,15 @@
 
 #include <jansson.h>
 #include <stdbool.h>
+#include <stdint.h>
 
 #define BENCH_ARGS_MAX 16
 
 struct bench_args {
     bool json, quick;  /* quick: fewer rounds, for tests of the program itself */
     const char *table; /* neighbours: the only row; NULL: all */
+    const char *dir;   /* spill: where its files lie; NULL: /var/tmp */
+    uint64_t bytes;    /* spill: of one pass; 0: as many as it wants */
 };
 
 /* Exit status: 0 within the limits, 1 not, 2 could not be measured; main makes 3 of it where a
@@ -21,6 +24,7 @@ int bench_neighbours(const struct bench_args *args);
 int bench_publish(const struct bench_args *args);
 int bench_retention(const struct bench_args *args);
 int bench_rpc(const struct bench_args *args);
+int bench_spill(const struct bench_args *args);
 int bench_transfer(const struct bench_args *args);
 
 /* A figure: its key in the JSON object; and its line of the table, with the limit that it is held

@@ -2,6 +2,7 @@
 #include <argp.h>
 #include <signal.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 #include <tern_version.h>
 
@@ -10,7 +11,7 @@
 
 const char *argp_program_version TERN_ARGP = "tern-bench " TERN_VERSION;
 
-enum key { KEY_JSON = 256, KEY_QUICK, KEY_TABLE };
+enum key { KEY_JSON = 256, KEY_QUICK, KEY_TABLE, KEY_DIR, KEY_BYTES };
 
 struct command {
     const char *name;
@@ -18,9 +19,9 @@ struct command {
 };
 
 static const struct command commands[] = {
-    {"health", bench_health},     {"index", bench_index},         {"neighbours", bench_neighbours},
-    {"publish", bench_publish},   {"retention", bench_retention}, {"rpc", bench_rpc},
-    {"transfer", bench_transfer},
+    {"health", bench_health},   {"index", bench_index},         {"neighbours", bench_neighbours},
+    {"publish", bench_publish}, {"retention", bench_retention}, {"rpc", bench_rpc},
+    {"spill", bench_spill},     {"transfer", bench_transfer},
 };
 
 struct input {
@@ -32,6 +33,8 @@ static const struct argp_option table[] = {
     {"json", KEY_JSON, 0, 0, "One JSON object on standard output instead of a table", 0},
     {"quick", KEY_QUICK, 0, 0, "Fewer rounds: to see that it works, not to measure", 0},
     {"table", KEY_TABLE, "NAME", 0, "neighbours: this row alone", 0},
+    {"dir", KEY_DIR, "DIR", 0, "spill: on the disk that is measured (default: /var/tmp)", 0},
+    {"bytes", KEY_BYTES, "N", 0, "spill: of one pass, K, M, G (default: 4G)", 0},
     {0},
 };
 
@@ -46,9 +49,29 @@ static const char doc[] =
     "retention   what 64 sessions keep of turn records with and without all of their blobs; "
     "appending one\n"
     "rpc         round trips through the daemon against an io_uring echo of the same frames\n"
+    "spill       files that the disk tier writes and reads against a plain O_DIRECT loop\n"
     "transfer    a Fetch between two daemons against one plain TCP stream\n\n"
     "Exit status: 0 if every figure is within its limit, 1 if one is not, 2 if it could not be "
     "measured, 3 if one that no clock is asked about is not.";
+
+/* "4G", with K, M and G of 1024. */
+static bool read_bytes(const char *text, uint64_t *ret)
+{
+    static const char units[] = "KMG";
+    char *end;
+    const char *unit;
+
+    *ret = strtoull(text, &end, 10);
+    if (end == text || *ret == 0)
+        return false;
+    if (*end == '\0')
+        return true;
+    unit = strchr(units, *end);
+    if (!unit || end[1])
+        return false;
+    *ret <<= 10 * (unit - units + 1);
+    return true;
+}
 
 static error_t read_option(int key, char *arg, struct argp_state *state)
 {
@@ -58,6 +81,11 @@ static error_t read_option(int key, char *arg, struct argp_state *state)
     case KEY_JSON: in->args.json = true; return 0;
     case KEY_QUICK: in->args.quick = true; return 0;
     case KEY_TABLE: in->args.table = arg; return 0;
+    case KEY_DIR: in->args.dir = arg; return 0;
+    case KEY_BYTES:
+        if (!read_bytes(arg, &in->args.bytes))
+            argp_error(state, "\"%s\" is no number of bytes", arg);
+        return 0;
     case ARGP_KEY_ARG:
         for (size_t i = 0; i < sizeof commands / sizeof commands[0] && !in->command; i++) {
             if (strcmp(commands[i].name, arg) == 0)
@@ -65,16 +93,16 @@ static error_t read_option(int key, char *arg, struct argp_state *state)
         }
         if (!in->command || state->arg_num > 0)
             argp_error(state,
-                       "\"%s\": there are health, index, neighbours, publish, retention, rpc and "
-                       "transfer",
+                       "\"%s\": there are health, index, neighbours, publish, retention, rpc, "
+                       "spill and transfer",
                        arg);
         return 0;
     case ARGP_KEY_END:
         if (!in->command)
             argp_error(
                 state,
-                "what is to be measured: health, index, neighbours, publish, retention, rpc or "
-                "transfer");
+                "what is to be measured: health, index, neighbours, publish, retention, rpc, "
+                "spill or transfer");
         return 0;
     default: return ARGP_ERR_UNKNOWN;
     }
@@ -107,11 +135,11 @@ bool bench_limit(bool ok, const char *text)
 
 int main(int argc, char **argv)
 {
-    static const struct argp parser = {.options = table,
-                                       .parser = read_option,
-                                       .args_doc =
-                                           "index|neighbours|publish|retention|rpc|transfer",
-                                       .doc = doc};
+    static const struct argp parser = {
+        .options = table,
+        .parser = read_option,
+        .args_doc = "health|index|neighbours|publish|retention|rpc|spill|transfer",
+        .doc = doc};
     struct input in = {0};
     int status;
 

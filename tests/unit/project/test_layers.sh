@@ -13,21 +13,22 @@ core    | daemon/core/arena | base/* core/core.h core/disk.h core/request.h core
 core    | daemon/core/memory | base/* core/core.h core/disk.h core/request.h core/query.h core/ids.h core/limits.h core/arena/* core/memory/* | +pure
 core    | daemon/core/tree | base/* core/core.h core/disk.h core/request.h core/query.h core/ids.h core/limits.h core/arena/* core/memory/* core/tree/* | +pure
 core    | daemon/core/tier | base/* core/core.h core/disk.h core/request.h core/query.h core/ids.h core/limits.h core/arena/* core/memory/* core/tree/* core/tier/* | +pure
-core    | daemon/core/transfer | base/* core/core.h core/disk.h core/request.h core/query.h core/ids.h core/limits.h core/arena/* core/memory/* core/tree/* core/tier/* core/transfer/* | +pure
-core    | daemon/core/session | base/* core/core.h core/disk.h core/request.h core/query.h core/ids.h core/limits.h core/arena/* core/memory/* core/tree/* core/tier/* core/transfer/* core/session/* | +pure
-seam    | daemon/seam  | base/* proto/* seam/* core/core.h core/disk.h core/request.h core/ids.h core/limits.h | +libc +system liburing.h setjmp.h xxhash.h xxh_x86dispatch.h immintrin.h infiniband/verbs.h
+core    | daemon/core/disk | base/* core/core.h core/disk.h core/request.h core/query.h core/ids.h core/limits.h core/arena/* core/memory/* core/tree/* core/tier/* core/disk/* | +pure
+core    | daemon/core/transfer | base/* core/core.h core/disk.h core/request.h core/query.h core/ids.h core/limits.h core/arena/* core/memory/* core/tree/* core/tier/* core/disk/* core/transfer/* | +pure
+core    | daemon/core/session | base/* core/core.h core/disk.h core/request.h core/query.h core/ids.h core/limits.h core/arena/* core/memory/* core/tree/* core/tier/* core/disk/* core/transfer/* core/session/* | +pure
+seam    | daemon/seam  | base/* proto/* seam/* core/core.h core/disk.h core/request.h core/ids.h core/limits.h | +libc +system liburing.h setjmp.h xxhash.h xxh_x86dispatch.h immintrin.h infiniband/verbs.h openssl/*
 xfer    | daemon/seam/xfer | base/* core/* seam/io/io.h seam/io/io_threads.h seam/io/door.h seam/mem/mem.h seam/mem/mem_verify.h seam/mem/numa.h seam/xfer/* | +any
 tcp     | daemon/seam/xfer/tcp | base/* core/* seam/xfer/data_conn.h seam/xfer/transport.h seam/xfer/tcp/* | +any
 verbs   | daemon/seam/xfer/verbs | base/* core/* seam/mem/numa.h seam/xfer/data_conn.h seam/xfer/transport.h seam/xfer/verbs/* | +any
 shell   | daemon/shell | base/* proto/* seam/* core/* shell/*                               | +any
-client  | client       | base/* proto/* client/* tern.h tern_err.h                          | +any
+client  | client       | base/* proto/* client/* tern.h tern_err.h seam/disk/disk.h seam/disk/disk_key.h | +any
 kernels | kernels      | kernels/*                                                          | +libc +system cuda.h
 TABLE
 
 # Headers that are no library: what each word of the last column stands for.
 libc="assert.h ctype.h errno.h inttypes.h limits.h stdalign.h stdarg.h stdbool.h stddef.h stdint.h stdio.h stdlib.h string.h"
 pure="assert.h limits.h stdalign.h stdbool.h stddef.h stdint.h string.h" # no stdio, stdlib, time: the core has no world
-system="endian.h arpa/* fcntl.h linux/* net/* netdb.h netinet/* poll.h pthread.h sched.h semaphore.h signal.h stdatomic.h sys/* time.h unistd.h"
+system="dirent.h endian.h arpa/* fcntl.h linux/* net/* netdb.h netinet/* poll.h pthread.h sched.h semaphore.h signal.h stdatomic.h sys/* time.h unistd.h"
 
 matches() { # NAME PATTERN...
     local name=$1 pattern

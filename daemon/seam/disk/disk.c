@@ -1,0 +1,676 @@
+/* See disk.h: life, the queue of jobs, and what the owner thread does. */
+#include "seam/disk/disk.h"
+
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/eventfd.h>
+#include <sys/mman.h>
+#include <sys/prctl.h>
+#include <unistd.h>
+
+#include "base/check.h"
+#include "seam/disk/disk_state.h"
+#include "seam/io/own_threads.h"
+
+#define DROPS_AT_ONCE 64u /* extents of one file that are given back with one sync */
+
+/* ------------------------------------------------------------------ lists */
+
+static void list_push(struct job_list *list, struct disk_job *job)
+{
+    job->next = NULL;
+    if (list->tail)
+        list->tail->next = job;
+    else
+        list->head = job;
+    list->tail = job;
+}
+
+static struct disk_job *list_pop(struct job_list *list)
+{
+    struct disk_job *job = list->head;
+
+    if (!job)
+        return NULL;
+    list->head = job->next;
+    if (!list->head)
+        list->tail = NULL;
+    return job;
+}
+
+/* A job begins with its struct disk_job. */
+static struct write_job *as_write(struct disk_job *job)
+{
+    return (struct write_job *)(void *)job;
+}
+
+static struct read_job *as_read(struct disk_job *job)
+{
+    return (struct read_job *)(void *)job;
+}
+
+static struct drop_job *as_drop(struct disk_job *job)
+{
+    return (struct drop_job *)(void *)job;
+}
+
+/* ------------------------------------------------------------------ figures */
+
+int disk_sync_file(struct disk *disk, int file)
+{
+    DISK_COUNT(disk, syncs, 1);
+    return disk->files->sync(disk->files->ctx, file);
+}
+
+int disk_sync_folder(struct disk *disk, const char *name)
+{
+    DISK_COUNT(disk, syncs, 1);
+    return disk->files->sync_folder(disk->files->ctx, name);
+}
+
+/* ------------------------------------------------------------------ threads */
+
+/* With the lock held, as what follows up to thread_main. One thread is left for reads where there
+ * are several. */
+static struct disk_job *take_job(struct disk *disk)
+{
+    uint32_t writers = disk->config.threads > 1 ? disk->config.threads - 1 : 1;
+    struct disk_job *job = NULL;
+
+    for (uint32_t k = 0; k < JOB_KINDS && !job; k++)
+        if (k != JOB_WRITE || disk->writing < writers)
+            job = list_pop(&disk->waiting[k]);
+    return job;
+}
+
+static void finish(struct disk *disk, struct disk_job *job)
+{
+    if (!disk->finished.head)
+        eventfd_wake(disk->event_fd);
+    list_push(&disk->finished, job);
+}
+
+static struct pull_state *pull_of(struct disk *disk, struct pull_id id)
+{
+    check(id.slot < disk->config.pulls);
+    return &disk->pulls[id.slot];
+}
+
+/* One job fewer of it, or none at all. */
+static void pull_less(struct disk *disk, struct pull_state *pull, uint32_t jobs)
+{
+    check(pull->jobs >= jobs);
+    pull->jobs -= jobs;
+    if (!pull->stopping || pull->jobs > 0)
+        return;
+    pull->quiet = true;
+    disk->quiet++;
+    eventfd_wake(disk->event_fd);
+}
+
+static void run_read(struct disk_thread *t, struct read_job *job)
+{
+    struct disk *disk = t->disk;
+
+    t->reading = job;
+    pthread_mutex_unlock(&disk->lock);
+    disk_read_run(t, job);
+    pthread_mutex_lock(&disk->lock);
+    t->reading = NULL;
+    finish(disk, &job->job);
+    pull_less(disk, pull_of(disk, job->pull), 1);
+}
+
+static void run_write(struct disk_thread *t, struct write_job *job)
+{
+    struct disk *disk = t->disk;
+
+    disk->writing++;
+    pthread_mutex_unlock(&disk->lock);
+    disk_write_run(t, job);
+    pthread_mutex_lock(&disk->lock);
+    disk->writing--;
+    pthread_cond_signal(&disk->wake); /* who may write now */
+    finish(disk, &job->job);
+}
+
+static bool of_one_file(const struct disk_drop *a, const struct disk_drop *b)
+{
+    return a->tenant == b->tenant && a->place.file == b->place.file;
+}
+
+/* With it, the extents of its file that come next. */
+static void run_drops(struct disk_thread *t, struct drop_job *first)
+{
+    struct disk *disk = t->disk;
+    struct job_list *waiting = &disk->waiting[JOB_DROP];
+    struct drop_job *drop[DROPS_AT_ONCE] = {first};
+    uint32_t n = 1;
+
+    while (first->drop.place.offset != 0 && n < DROPS_AT_ONCE && waiting->head &&
+           as_drop(waiting->head)->drop.place.offset != 0 &&
+           of_one_file(&as_drop(waiting->head)->drop, &first->drop))
+        drop[n++] = as_drop(list_pop(waiting));
+    pthread_mutex_unlock(&disk->lock);
+    disk_drop_run(t, drop, n);
+    pthread_mutex_lock(&disk->lock);
+    for (uint32_t i = 0; i < n; i++)
+        finish(disk, &drop[i]->job);
+}
+
+static void *thread_main(void *arg)
+{
+    struct disk_thread *t = arg;
+    struct disk *disk = t->disk;
+
+    prctl(PR_SET_NAME, "tern-disk");
+    pthread_mutex_lock(&disk->lock);
+    while (!disk->stop) {
+        struct disk_job *job = take_job(disk);
+
+        if (!job)
+            pthread_cond_wait(&disk->wake, &disk->lock);
+        else if (job->kind == JOB_READ)
+            run_read(t, as_read(job));
+        else if (job->kind == JOB_WRITE)
+            run_write(t, as_write(job));
+        else
+            run_drops(t, as_drop(job));
+    }
+    pthread_mutex_unlock(&disk->lock);
+    return NULL;
+}
+
+/* ------------------------------------------------------------------ life */
+
+static uint64_t staging_bytes(const struct disk_config *c)
+{
+    return (uint64_t)c->threads * c->depth * DISK_PIECE_BYTES;
+}
+
+static uint64_t meta_bytes(const struct disk_config *c)
+{
+    uint32_t each = c->mem ? mem_sums_per_page(c->mem) : c->sums_per_page;
+    struct disk_extent most = {
+        .tokens = ALIGN_TOKENS_MAX, .nkeys = EXTRA_KEYS_MAX, .nsums = SEAL_PAGES_MAX * each};
+
+    return disk_meta_bytes(&most);
+}
+
+static uint64_t thread_bytes(const struct disk_config *c)
+{
+    return sizeof(struct disk_thread) + DISK_BLOCK + meta_bytes(c) + disk_footer_bytes_max() +
+           DISK_WRITE_EXTENTS * sizeof(struct disk_seal) + reader_bytes();
+}
+
+uint64_t disk_bytes(const struct disk_config *config)
+{
+    return sizeof(struct disk) + staging_bytes(config) + config->threads * thread_bytes(config) +
+           config->writes * sizeof(struct write_job) + config->reads * sizeof(struct read_job) +
+           (uint64_t)config->drops * sizeof(struct drop_job) +
+           config->pulls * sizeof(struct pull_state);
+}
+
+static bool name_fits(const char *name)
+{
+    return name && *name && *name != '.' && !strchr(name, '/') && strlen(name) < DISK_TENANT_NAME;
+}
+
+static enum tern_err check_config(const struct disk_config *c, const char **ret_why)
+{
+    *ret_why = "the disk tier has 1 to 32 threads of 1 to 32 pieces in flight: change them";
+    if (c->threads < 1 || c->threads > DISK_THREADS_MAX || c->depth < 1 ||
+        c->depth > DISK_LANE_PIECES)
+        return TERN_INVALID;
+    *ret_why = "a tenant's name is no name of a folder: at most 63 bytes, no slash, no dot first";
+    for (uint32_t i = 0; i < c->tenants; i++)
+        if (i >= MEM_TENANTS_MAX || !name_fits(c->tenant[i]))
+            return TERN_INVALID;
+    return TERN_OK;
+}
+
+static bool create_staging(struct disk *disk)
+{
+    uint64_t bytes = staging_bytes(&disk->config);
+    void *memory = mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+
+    if (memory == MAP_FAILED)
+        return false;
+    disk->staging = memory;
+    madvise(memory, bytes, MADV_HUGEPAGE); /* advice */
+    memset(memory, 0, bytes);
+    return true;
+}
+
+static bool create_jobs(struct disk *disk)
+{
+    const struct disk_config *c = &disk->config;
+
+    disk->writes = calloc(c->writes, sizeof *disk->writes);
+    disk->reads = calloc(c->reads, sizeof *disk->reads);
+    disk->drops = calloc(c->drops, sizeof *disk->drops);
+    disk->pulls = calloc(c->pulls, sizeof *disk->pulls);
+    if (!disk->writes || !disk->reads || !disk->drops || !disk->pulls)
+        return false;
+    for (uint32_t i = 0; i < c->writes; i++) {
+        disk->writes[i].job.kind = JOB_WRITE;
+        list_push(&disk->unused[JOB_WRITE], &disk->writes[i].job);
+    }
+    for (uint32_t i = 0; i < c->reads; i++) {
+        disk->reads[i].job.kind = JOB_READ;
+        list_push(&disk->unused[JOB_READ], &disk->reads[i].job);
+    }
+    for (uint32_t i = 0; i < c->drops; i++) {
+        disk->drops[i].job.kind = JOB_DROP;
+        list_push(&disk->unused[JOB_DROP], &disk->drops[i].job);
+    }
+    return true;
+}
+
+static enum tern_err create_files(struct disk *disk, const char **ret_why)
+{
+    const struct disk_config *c = &disk->config;
+    struct file_ops_config config = {
+        .dir = disk->dir,
+        .lanes = c->threads,
+        .staging = disk->staging,
+        .lane_bytes = (uint64_t)c->depth * DISK_PIECE_BYTES,
+        .lock = true,
+    };
+    enum tern_err err;
+
+    disk->files = c->files;
+    disk->stats.direct = true;
+    if (c->files)
+        return TERN_OK;
+    err = file_ops_create(&config, &disk->ops, ret_why);
+    if (err != TERN_OK)
+        return err;
+    disk->files = file_ops_files(disk->ops);
+    disk->stats.direct = file_ops_direct(disk->ops);
+    return TERN_OK;
+}
+
+static enum tern_err create_thread(struct disk *disk, uint32_t i, const char **ret_why)
+{
+    struct disk_thread *t = &disk->threads[i];
+    const struct disk_config *c = &disk->config;
+    sigset_t before;
+
+    t->disk = disk;
+    pieces_init(&t->pieces, disk->files, i, c->depth,
+                disk->staging + (uint64_t)i * c->depth * DISK_PIECE_BYTES);
+    if (c->encrypt) {
+        enum tern_err err = disk_crypt_create(c->key, &t->crypt, ret_why);
+
+        if (err != TERN_OK)
+            return err;
+    }
+    t->block = calloc(1, DISK_BLOCK);
+    t->meta = calloc(1, disk->meta_bytes);
+    t->footer = calloc(1, disk_footer_bytes_max());
+    t->seal = calloc(DISK_WRITE_EXTENTS, sizeof *t->seal);
+    t->reader = reader_create();
+    if (!t->block || !t->meta || !t->footer || !t->seal || !t->reader)
+        return TERN_INTERNAL;
+    own_threads_mask(&before);
+    t->started = pthread_create(&t->thread, NULL, thread_main, t) == 0;
+    pthread_sigmask(SIG_SETMASK, &before, NULL);
+    return t->started ? TERN_OK : TERN_INTERNAL;
+}
+
+static enum tern_err create_all(struct disk *disk, const char **ret_why)
+{
+    const char *memory = "no memory, no descriptor or no right to start the threads of the disk "
+                         "tier: lower their number, or that of the pieces of each";
+    enum tern_err err;
+
+    *ret_why = memory;
+    disk->event_fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
+    disk->threads = calloc(disk->config.threads, sizeof *disk->threads);
+    if (disk->event_fd < 0 || !disk->threads || !create_staging(disk) || !create_jobs(disk))
+        return TERN_INTERNAL;
+    err = create_files(disk, ret_why);
+    if (err != TERN_OK)
+        return err;
+    *ret_why = memory;
+    for (uint32_t i = 0; err == TERN_OK && i < disk->config.threads; i++)
+        err = create_thread(disk, i, ret_why);
+    return err;
+}
+
+enum tern_err disk_create(const struct disk_config *config, struct disk **ret, const char **ret_why)
+{
+    struct disk *disk;
+    enum tern_err err = check_config(config, ret_why);
+
+    if (err != TERN_OK)
+        return err;
+    disk = calloc(1, sizeof *disk);
+    if (!disk) {
+        *ret_why = "no memory for the tables of the disk tier";
+        return TERN_INTERNAL;
+    }
+    disk->config = *config;
+    disk->event_fd = -1;
+    disk->meta_bytes = meta_bytes(config);
+    disk->dir = config->dir ? strdup(config->dir) : NULL;
+    disk->config.dir = disk->dir;
+    for (uint32_t i = 0; i < config->tenants; i++) {
+        strcpy(disk->tenant[i], config->tenant[i]);
+        disk->config.tenant[i] = disk->tenant[i];
+    }
+    pthread_mutex_init(&disk->lock, NULL);
+    pthread_cond_init(&disk->wake, NULL);
+    err = create_all(disk, ret_why);
+    if (err != TERN_OK) {
+        disk_destroy(disk);
+        return err;
+    }
+    *ret_why = NULL;
+    *ret = disk;
+    return TERN_OK;
+}
+
+static void destroy_thread(struct disk_thread *t)
+{
+    if (t->started)
+        pthread_join(t->thread, NULL);
+    disk_crypt_destroy(t->crypt);
+    free(t->block);
+    free(t->meta);
+    free(t->footer);
+    free(t->seal);
+    free(t->reader);
+}
+
+void disk_destroy(struct disk *disk)
+{
+    if (!disk)
+        return;
+    pthread_mutex_lock(&disk->lock);
+    disk->stop = true;
+    pthread_cond_broadcast(&disk->wake);
+    pthread_mutex_unlock(&disk->lock);
+    for (uint32_t i = 0; disk->threads && i < disk->config.threads; i++)
+        destroy_thread(&disk->threads[i]);
+    file_ops_destroy(disk->ops);
+    pthread_cond_destroy(&disk->wake);
+    pthread_mutex_destroy(&disk->lock);
+    if (disk->staging)
+        munmap(disk->staging, staging_bytes(&disk->config));
+    if (disk->event_fd >= 0)
+        close(disk->event_fd);
+    explicit_bzero(disk->config.key, sizeof disk->config.key);
+    free(disk->threads);
+    free(disk->writes);
+    free(disk->reads);
+    free(disk->drops);
+    free(disk->pulls);
+    free(disk->dir);
+    free(disk);
+}
+
+/* ------------------------------------------------------------------ what the core asks for */
+
+/* With the lock held. */
+static struct disk_job *job_take(struct disk *disk, enum job_kind kind)
+{
+    struct disk_job *job = list_pop(&disk->unused[kind]);
+
+    check(job); /* the core counts its jobs against the same limit */
+    job->err = TERN_OK;
+    return job;
+}
+
+static void job_start(struct disk *disk, struct disk_job *job)
+{
+    list_push(&disk->waiting[job->kind], job);
+    pthread_cond_signal(&disk->wake);
+}
+
+static int fault_of(const struct disk_config *c, uint64_t number)
+{
+    if (c->fault_full_after && number > c->fault_full_after)
+        return ENOSPC;
+    return c->fault_write_every && number % c->fault_write_every == 0 ? EIO : 0;
+}
+
+void disk_write(struct disk *disk, const struct disk_write *write)
+{
+    struct write_job *job;
+
+    check(write->nextents >= 1 && write->nextents <= DISK_WRITE_EXTENTS);
+    check(write->npages <= DISK_WRITE_PAGES && write->ntokens <= OPEN_TOKENS_MAX);
+    check(write->nkeys <= EXTRA_KEYS_MAX && write->tenant < disk->config.tenants);
+    pthread_mutex_lock(&disk->lock);
+    job = as_write(job_take(disk, JOB_WRITE));
+    pthread_mutex_unlock(&disk->lock);
+    job->write = *write;
+    job->write.extents =
+        memcpy(job->extent, write->extents, write->nextents * sizeof *write->extents);
+    job->write.pages = job->page;
+    job->write.tokens = job->token;
+    job->write.keys = job->key;
+    if (write->npages)
+        memcpy(job->page, write->pages, write->npages * sizeof *write->pages);
+    if (write->ntokens)
+        memcpy(job->token, write->tokens, write->ntokens * sizeof *write->tokens);
+    if (write->nkeys)
+        memcpy(job->key, write->keys, write->nkeys * sizeof *write->keys);
+    job->fault = fault_of(&disk->config, ++disk->written);
+    pthread_mutex_lock(&disk->lock);
+    disk->changes++;
+    job_start(disk, &job->job);
+    pthread_mutex_unlock(&disk->lock);
+}
+
+void disk_drop(struct disk *disk, const struct disk_drop *drop)
+{
+    struct drop_job *job;
+
+    check(drop->tenant < disk->config.tenants);
+    pthread_mutex_lock(&disk->lock);
+    job = as_drop(job_take(disk, JOB_DROP));
+    job->drop = *drop;
+    disk->changes++;
+    job_start(disk, &job->job);
+    pthread_mutex_unlock(&disk->lock);
+}
+
+/* With the lock held. What waits of it is taken out, what runs is told to end. */
+static void pull_cancel(struct disk *disk, struct pull_state *pull)
+{
+    struct job_list waiting = disk->waiting[JOB_READ];
+    struct disk_job *job;
+    uint32_t taken = 0;
+
+    disk->waiting[JOB_READ] = (struct job_list){0};
+    while ((job = list_pop(&waiting)) != NULL) {
+        bool of_it = pull_id_equal(as_read(job)->pull, pull->id);
+
+        list_push(of_it ? &disk->unused[JOB_READ] : &disk->waiting[JOB_READ], job);
+        taken += of_it ? 1 : 0;
+    }
+    for (uint32_t i = 0; i < disk->config.threads; i++) {
+        struct read_job *reading = disk->threads[i].reading;
+
+        if (reading && pull_id_equal(reading->pull, pull->id))
+            atomic_store(&reading->stop, true);
+    }
+    pull_less(disk, pull, taken);
+}
+
+/* With the lock held: the state of a pull that is new to us, if it is. */
+static struct pull_state *pull_begin(struct disk *disk, struct pull_id id)
+{
+    struct pull_state *pull = pull_of(disk, id);
+
+    if (!pull_id_equal(pull->id, id)) {
+        check(pull->jobs == 0 && !pull->stopping);
+        *pull = (struct pull_state){.id = id};
+    }
+    return pull;
+}
+
+void disk_read(struct disk *disk, const struct action *act)
+{
+    struct pull_state *pull;
+    struct read_job *job;
+    uint32_t n = act->pull.n;
+
+    check(n >= 1 && n <= PULL_BATCH_PAGES);
+    pthread_mutex_lock(&disk->lock);
+    pull = pull_begin(disk, act->pull.pull);
+    check(!pull->stopping);
+    if (pull->broken) { /* the core has not heard of it yet */
+        pthread_mutex_unlock(&disk->lock);
+        return;
+    }
+    job = as_read(job_take(disk, JOB_READ));
+    job->pull = act->pull.pull;
+    job->batch = act->pull.batch;
+    job->pool = act->pull.pool;
+    job->n = n;
+    atomic_store(&job->stop, false);
+    memcpy(job->page, act->pull.pages, n * sizeof *job->page);
+    memcpy(job->from, act->pull.from, n * sizeof *job->from);
+    pull->jobs++;
+    job_start(disk, &job->job);
+    pthread_mutex_unlock(&disk->lock);
+}
+
+void disk_read_stop(struct disk *disk, struct pull_id id)
+{
+    struct pull_state *pull;
+
+    pthread_mutex_lock(&disk->lock);
+    pull = pull_begin(disk, id);
+    if (!pull->stopping) {
+        pull->stopping = true;
+        pull_cancel(disk, pull);
+    }
+    pthread_mutex_unlock(&disk->lock);
+}
+
+/* ------------------------------------------------------------------ what is done */
+
+int disk_event_fd(const struct disk *disk)
+{
+    return disk->event_fd;
+}
+
+/* With the lock held, as the next ones. False: nobody is to hear of it. */
+static bool read_event(struct disk *disk, const struct read_job *job, struct event *ret)
+{
+    struct pull_state *pull = pull_of(disk, job->pull);
+
+    if (!pull_id_equal(pull->id, job->pull) || pull->stopping || pull->broken)
+        return false;
+    if (job->job.err != TERN_OK) {
+        pull->broken = true;
+        ret->kind = EV_PULL_BROKEN;
+        ret->broken.pull = job->pull;
+        ret->broken.err = job->job.err;
+        pull_cancel(disk, pull);
+        return true;
+    }
+    ret->kind = EV_PULLED;
+    ret->pulled.pull = job->pull;
+    ret->pulled.batch = job->batch;
+    memcpy(ret->pulled.ok, job->ok, sizeof job->ok);
+    return true;
+}
+
+static bool job_event(struct disk *disk, struct disk_job *job, struct event *ret)
+{
+    memset(ret, 0, sizeof *ret);
+    if (job->kind == JOB_READ)
+        return read_event(disk, as_read(job), ret);
+    disk->changes--;
+    if (job->kind == JOB_WRITE) {
+        ret->kind = EV_DISK_WRITTEN;
+        ret->written.store = as_write(job)->write.store;
+        ret->written.err = job->err;
+        return true;
+    }
+    ret->kind = EV_DISK_DROPPED;
+    ret->dropped.file = as_drop(job)->drop.place.file;
+    return as_drop(job)->drop.place.offset == 0 && job->err == TERN_OK;
+}
+
+/* Behind all that was finished: nothing of such a pull is left there. */
+static bool quiet_event(struct disk *disk, struct event *ret)
+{
+    struct pull_state *pull = disk->pulls;
+
+    if (disk->quiet == 0)
+        return false;
+    while (!pull->quiet)
+        pull++;
+    disk->quiet--;
+    pull->quiet = pull->stopping = false;
+    memset(ret, 0, sizeof *ret);
+    ret->kind = EV_PULL_QUIET;
+    ret->pull_quiet.pull = pull->id;
+    return true;
+}
+
+/* False: there is nothing more. *ret_tell: somebody is to hear of it. */
+static bool next_event(struct disk *disk, struct event *ret, bool *ret_tell)
+{
+    struct disk_job *job = list_pop(&disk->finished);
+
+    if (!job) {
+        *ret_tell = quiet_event(disk, ret);
+        return *ret_tell;
+    }
+    *ret_tell = job_event(disk, job, ret);
+    list_push(&disk->unused[job->kind], job);
+    return true;
+}
+
+void disk_poll(struct disk *disk, void (*emit)(void *ctx, struct event *event), void *ctx)
+{
+    uint64_t count, rounds = (uint64_t)disk->config.writes + disk->config.reads +
+                             disk->config.drops + disk->config.pulls;
+    ssize_t got;
+
+    do
+        got = read(disk->event_fd, &count, sizeof count);
+    while (got < 0 && errno == EINTR);
+    for (; rounds > 0; rounds--) { /* a callback may ask for more: bounded all the same */
+        struct event event;
+        bool more, tell;
+
+        pthread_mutex_lock(&disk->lock);
+        more = next_event(disk, &event, &tell);
+        pthread_mutex_unlock(&disk->lock);
+        if (!more)
+            return;
+        if (tell)
+            emit(ctx, &event);
+    }
+    eventfd_wake(disk->event_fd);
+}
+
+bool disk_idle(const struct disk *disk)
+{
+    struct disk *d = (struct disk *)(uintptr_t)disk; /* its mutex */
+    bool idle;
+
+    pthread_mutex_lock(&d->lock);
+    idle = disk->changes == 0;
+    pthread_mutex_unlock(&d->lock);
+    return idle;
+}
+
+void disk_stats(const struct disk *disk, struct disk_stats *ret)
+{
+    struct disk *d = (struct disk *)(uintptr_t)disk; /* its mutex */
+
+    pthread_mutex_lock(&d->lock);
+    *ret = disk->stats;
+    pthread_mutex_unlock(&d->lock);
+}

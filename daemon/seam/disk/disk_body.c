@@ -1,0 +1,261 @@
+/* See disk_body.h. Pieces of the body are read ahead and looked at in order; what is looked at is
+ * first what meta_sum is of, then the pages, unit by unit. */
+#include "seam/disk/disk_body.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "seam/disk/disk.h"
+
+static uint64_t whole_blocks(uint64_t bytes)
+{
+    return (bytes + DISK_BLOCK - 1) / DISK_BLOCK * DISK_BLOCK;
+}
+
+bool disk_memory_get(struct disk_memory *m, uint64_t bytes)
+{
+    bytes = whole_blocks(bytes);
+    if (bytes <= m->bytes)
+        return true;
+    disk_memory_free(m);
+    m->v = aligned_alloc(DISK_BLOCK, bytes);
+    m->bytes = m->v ? bytes : 0;
+    return m->v;
+}
+
+void disk_memory_free(struct disk_memory *m)
+{
+    free(m->v);
+    *m = (struct disk_memory){.v = NULL};
+}
+
+void disk_body_free(struct disk_body *b)
+{
+    disk_memory_free(&b->pieces);
+    disk_memory_free(&b->meta);
+}
+
+/* ---- pages ---- */
+
+static void unit_begin(struct disk_body *b)
+{
+    const struct disk_run *r = &b->head->run[b->run];
+    uint64_t from, to = checksum_unit_span(r->page_bytes, r->units, b->unit, &from);
+
+    b->left = to - from;
+    b->ncarry = 0;
+    checksum_begin(&b->hash);
+}
+
+/* A unit is complete: the next one is of the page's region, of its next, of the next page. */
+static void unit_end(struct disk_body *b)
+{
+    const struct disk_run *r = &b->head->run[b->run];
+
+    if (checksum_end(&b->hash) != *b->sum || *b->sum == CHECKSUM_NONE)
+        b->wrong = true;
+    b->sum++;
+    if (++b->unit == r->units) {
+        b->unit = 0;
+        b->region++;
+    }
+    if (b->region == r->regions) {
+        b->region = 0;
+        b->page++;
+    }
+    if (b->page == r->pages) {
+        b->page = 0;
+        b->run++;
+    }
+    if (b->run < b->head->nruns)
+        unit_begin(b);
+}
+
+/* Returns how many of the n bytes it took, all of the unit in work. Blocks that lie whole in the
+ * piece are hashed there. */
+static size_t unit_take(struct disk_body *b, const uint8_t *bytes, size_t n)
+{
+    size_t take = n < b->left ? n : b->left;
+
+    if (b->ncarry == 0 && take != b->left)
+        take -= take >= CHECKSUM_BLOCK ? take % CHECKSUM_BLOCK : 0;
+    if (b->ncarry == 0 && (take == b->left || take >= CHECKSUM_BLOCK)) {
+        checksum_feed(&b->hash, bytes, take);
+        b->left -= take;
+        return take;
+    }
+    if (take > CHECKSUM_BLOCK - b->ncarry)
+        take = CHECKSUM_BLOCK - b->ncarry;
+    memcpy(b->carry + b->ncarry, bytes, take);
+    b->ncarry += (uint32_t)take;
+    b->left -= take;
+    if (b->ncarry == CHECKSUM_BLOCK || b->left == 0) {
+        checksum_feed(&b->hash, b->carry, b->ncarry);
+        b->ncarry = 0;
+    }
+    return take;
+}
+
+static void pages_take(struct disk_body *b, const uint8_t *bytes, size_t n)
+{
+    while (n > 0 && b->run < b->head->nruns) {
+        size_t took = unit_take(b, bytes, n);
+
+        bytes += took;
+        n -= took;
+        if (b->left == 0)
+            unit_end(b);
+    }
+}
+
+/* ---- the body ---- */
+
+static void meta_end(struct disk_body *b)
+{
+    const struct disk_extent *e = &b->head->extent;
+    uint64_t list = disk_list_bytes(e);
+
+    if (checksum_unit(b->meta.v, disk_meta_bytes(e)) != b->head->seal.meta_sum ||
+        checksum_unit(b->meta.v, list) != b->head->seal.list_sum)
+        b->wrong = true;
+    b->sum = (const uint64_t *)(const void *)(b->meta.v + list);
+    if (b->head->nruns > 0)
+        unit_begin(b);
+}
+
+/* The next bytes of the body, in the clear. */
+static void take(struct disk_body *b, const uint8_t *bytes, size_t n)
+{
+    uint64_t meta = disk_meta_bytes(&b->head->extent);
+
+    if (b->at < meta) {
+        size_t part = n < meta - b->at ? n : meta - b->at;
+
+        memcpy(b->meta.v + b->at, bytes, part);
+        b->at += part;
+        bytes += part;
+        n -= part;
+        if (b->at == meta)
+            meta_end(b);
+    }
+    b->at += n;
+    pages_take(b, bytes, n);
+}
+
+static void begin(struct disk_body *b, const struct disk_head *head, const uint8_t *block)
+{
+    b->head = head;
+    b->at = 0;
+    b->run = b->page = b->region = b->unit = 0;
+    b->wrong = false;
+    if (disk_meta_bytes(&head->extent) == 0)
+        meta_end(b);
+    if (head->seal.key_id)
+        disk_open_begin(b->crypt, head->seal.nonce, block, disk_associated());
+}
+
+struct reading { /* how far a body was asked for, and has come */
+    uint64_t bytes, asked, taken;
+    bool come[DISK_BODY_DEPTH];
+    uint32_t in_flight;
+    int err;
+};
+
+static uint32_t slot_of(uint64_t at)
+{
+    return (uint32_t)(at / DISK_PIECE_BYTES % DISK_BODY_DEPTH);
+}
+
+static void ask(struct disk_body *b, struct reading *r)
+{
+    while (r->err == 0 && r->asked < r->bytes &&
+           r->asked - r->taken < (uint64_t)DISK_BODY_DEPTH * DISK_PIECE_BYTES) {
+        uint64_t left = r->bytes - r->asked;
+        uint32_t slot = slot_of(r->asked);
+        struct disk_piece piece = {.memory = b->pieces.v + (size_t)slot * DISK_PIECE_BYTES,
+                                   .bytes = left < DISK_PIECE_BYTES ? left : DISK_PIECE_BYTES,
+                                   .offset = b->head->extent.place.offset + DISK_BLOCK + r->asked,
+                                   .token = slot};
+
+        r->err = b->files->submit(b->files->ctx, 0, b->file, false, &piece);
+        if (r->err == 0) {
+            r->in_flight++;
+            r->come[slot] = false;
+            r->asked += piece.bytes;
+        }
+    }
+}
+
+static void wait_one(struct disk_body *b, struct reading *r)
+{
+    uint64_t slot;
+    int err = b->files->reap(b->files->ctx, 0, &slot);
+
+    r->in_flight--;
+    if (err == 0)
+        r->come[slot] = true;
+    else if (r->err == 0)
+        r->err = err;
+}
+
+static void take_piece(struct disk_body *b, struct reading *r)
+{
+    uint8_t *piece = b->pieces.v + (size_t)slot_of(r->taken) * DISK_PIECE_BYTES;
+    uint64_t whole = r->asked - r->taken, n = disk_body_bytes(&b->head->extent) - r->taken;
+
+    if (whole > DISK_PIECE_BYTES)
+        whole = DISK_PIECE_BYTES;
+    if (n > whole)
+        n = whole;
+    if (b->head->seal.key_id)
+        disk_crypt_update(b->crypt, piece, n);
+    take(b, piece, n);
+    r->taken += whole;
+}
+
+enum disk_fault disk_body_check(struct disk_body *b, const struct disk_head *head,
+                                const uint8_t *block)
+{
+    const uint64_t in_flight = (uint64_t)DISK_BODY_DEPTH * DISK_PIECE_BYTES;
+    struct reading r = {.bytes = disk_extent_bytes(&head->extent) - DISK_BLOCK};
+
+    if (head->seal.key_id != (b->crypt ? disk_crypt_key_id(b->crypt) : 0))
+        return DISK_FAULT_KEY;
+    if (!disk_memory_get(&b->meta, disk_meta_bytes(&head->extent) + 1) ||
+        !disk_memory_get(&b->pieces, r.bytes < in_flight ? r.bytes + 1 : in_flight))
+        return DISK_FAULT_READ;
+    begin(b, head, block);
+    while (r.err == 0 && r.taken < r.bytes) {
+        ask(b, &r);
+        if (r.taken < r.asked && r.come[slot_of(r.taken)])
+            take_piece(b, &r);
+        else if (r.in_flight > 0)
+            wait_one(b, &r);
+    }
+    while (r.in_flight > 0)
+        wait_one(b, &r);
+    if (head->seal.key_id && !disk_open_end(b->crypt, head->seal.tag))
+        b->wrong = true;
+    if (r.err != 0)
+        return DISK_FAULT_READ;
+    return b->wrong ? DISK_FAULT_CHECKSUM : DISK_FAULT_NONE;
+}
+
+enum disk_fault disk_body_list(struct disk_body *b, const struct disk_head *head,
+                               const uint8_t *block)
+{
+    uint64_t list = disk_list_bytes(&head->extent), token;
+    struct disk_piece piece = {.bytes = whole_blocks(list),
+                               .offset = head->extent.place.offset + DISK_BLOCK};
+
+    if (head->seal.key_id)
+        return disk_body_check(b, head, block);
+    if (!disk_memory_get(&b->meta, list + 1))
+        return DISK_FAULT_READ;
+    piece.memory = b->meta.v;
+    if (list > 0 && (b->files->submit(b->files->ctx, 0, b->file, false, &piece) != 0 ||
+                     b->files->reap(b->files->ctx, 0, &token) != 0))
+        return DISK_FAULT_READ;
+    return checksum_unit(b->meta.v, list) == head->seal.list_sum ? DISK_FAULT_NONE
+                                                                 : DISK_FAULT_CHECKSUM;
+}

@@ -1,0 +1,51 @@
+/* Reading the body of an extent to look at it: its list alone, or all of it against its sums, its
+ * tag and the checksum of each page, wherever a reader knows no pool. Blocks; for a start and for a
+ * verification, in lane 0, not for serving. */
+#ifndef SEAM_DISK_BODY_H
+#define SEAM_DISK_BODY_H
+
+#include "seam/disk/disk_crypt.h"
+#include "seam/disk/disk_files.h"
+#include "seam/disk/disk_format.h"
+#include "seam/mem/checksum.h"
+
+#define DISK_BODY_DEPTH 4 /* pieces in flight */
+
+struct disk_memory { /* as much as was needed so far; begin with zeros */
+    uint8_t *v;      /* owned, whole blocks and aligned so */
+    size_t bytes;
+};
+
+/* False: there is not so much. What was in it is lost when it grows. */
+bool disk_memory_get(struct disk_memory *m, uint64_t bytes);
+void disk_memory_free(struct disk_memory *m);
+
+struct disk_body {                   /* zeros but for what is the caller's */
+    const struct disk_files *files;  /* borrowed */
+    struct disk_crypt *crypt;        /* borrowed; NULL: there is no key */
+    struct disk_memory pieces, meta; /* owned */
+    int file;                        /* open; the caller's */
+    /* Of the extent in work: how far it was looked at. */
+    const struct disk_head *head;
+    uint64_t at;         /* bytes of the body */
+    const uint64_t *sum; /* of the unit in work */
+    uint32_t run, page, region, unit;
+    uint64_t left; /* bytes of the unit in work */
+    bool wrong;
+    struct checksum hash;
+    uint32_t ncarry; /* of the block that is not whole yet */
+    uint8_t carry[CHECKSUM_BLOCK];
+};
+
+void disk_body_free(struct disk_body *b);
+
+/* `block`: the header that `head` was taken from. NONE: its tokens and keys are in b->meta, of
+ * disk_list_bytes. READ: the disk failed, or there is no memory. Of an encrypted extent all is
+ * read, for only then is any of it sure. */
+enum disk_fault disk_body_list(struct disk_body *b, const struct disk_head *head,
+                               const uint8_t *block);
+/* NONE: every byte of the body is what was written. */
+enum disk_fault disk_body_check(struct disk_body *b, const struct disk_head *head,
+                                const uint8_t *block);
+
+#endif

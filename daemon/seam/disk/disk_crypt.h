@@ -1,0 +1,42 @@
+/* Bodies under AES-256-GCM, by OpenSSL; a build without it has disk_crypt_none.c and refuses to be
+ * given a key. A context is made at start, belongs to one thread at a time and has one body in work
+ * at most: begin, then update with its bytes in order, in pieces of any length and in place, then
+ * an end. Nothing allocates in between.
+ *
+ * Bytes that were opened are not to be believed before disk_open_end says so. */
+#ifndef SEAM_DISK_CRYPT_H
+#define SEAM_DISK_CRYPT_H
+
+#include "seam/disk/disk_format.h"
+
+#define DISK_KEY_BYTES 32
+
+struct disk_crypt;
+
+bool disk_crypt_built(void);
+/* UNSUPPORTED: this build has no OpenSSL. INTERNAL: OpenSSL has no AES-256-GCM, or no memory. */
+enum tern_err disk_crypt_create(const uint8_t key[DISK_KEY_BYTES], struct disk_crypt **ret,
+                                const char **ret_why);
+void disk_crypt_destroy(struct disk_crypt *c); /* NULL: nothing */
+/* A number that stands for the key, and does not tell it; never 0. */
+uint64_t disk_crypt_key_id(const struct disk_crypt *c);
+
+/* Fills in the nonce, from the system's random numbers, and the key's id. False: it has none to
+ * give, and nothing may be sealed. */
+bool disk_crypt_fresh(const struct disk_crypt *c, uint64_t *ret_key_id,
+                      uint8_t ret_nonce[DISK_NONCE_BYTES]);
+
+void disk_seal_begin(struct disk_crypt *c, const uint8_t nonce[DISK_NONCE_BYTES],
+                     const uint8_t *associated, size_t n);
+/* False: it could not be sealed, and must not be written. */
+bool disk_seal_end(struct disk_crypt *c, uint8_t ret_tag[DISK_TAG_BYTES]);
+
+void disk_open_begin(struct disk_crypt *c, const uint8_t nonce[DISK_NONCE_BYTES],
+                     const uint8_t *associated, size_t n);
+/* False: these are not the bytes that were sealed, or not under this key, or not beside these
+ * associated data. */
+bool disk_open_end(struct disk_crypt *c, const uint8_t tag[DISK_TAG_BYTES]);
+
+void disk_crypt_update(struct disk_crypt *c, void *bytes, size_t n); /* of either */
+
+#endif

@@ -1,0 +1,56 @@
+/* Gives back what nobody needs any more, on a thread of the disk's. What was given back is so for
+ * good before that is told: a start must not find again what was dropped because it is wrong by
+ * now, as after the reset of a namespace. */
+#include <errno.h>
+
+#include "seam/disk/disk_state.h"
+
+static int remove_file(struct disk *disk, const char *name)
+{
+    int r = disk->files->remove(disk->files->ctx, name);
+
+    if (r < 0 && r != -ENOENT)
+        return r;
+    return disk_sync_folder(disk, name);
+}
+
+/* Extents of one file. One that is gone has no bytes any more. */
+static int punch_extents(struct disk *disk, const char *name, struct drop_job *const *drop,
+                         uint32_t n)
+{
+    const struct disk_files *files = disk->files;
+    uint64_t bytes, punched = 0;
+    int file, r = files->open(files->ctx, name, &file, &bytes);
+
+    if (r < 0)
+        return r == -ENOENT ? 0 : r;
+    for (uint32_t i = 0; i < n && r == 0; i++) {
+        r = files->punch(files->ctx, file, drop[i]->drop.place.offset, drop[i]->drop.bytes);
+        punched += r == 0 ? drop[i]->drop.bytes : 0;
+    }
+    if (r == 0)
+        r = disk_sync_file(disk, file);
+    files->close(files->ctx, file);
+    DISK_COUNT(disk, punched_bytes, punched);
+    return r;
+}
+
+/* All of one file: it itself, or extents of it. */
+void disk_drop_run(struct disk_thread *t, struct drop_job *const *drop, uint32_t n)
+{
+    struct disk *disk = t->disk;
+    const struct disk_drop *d = &drop[0]->drop;
+    char name[DISK_NAME_MAX];
+    int r;
+
+    disk_file_name(name, disk->tenant[d->tenant], d->place.file, false);
+    r = d->place.offset == 0 ? remove_file(disk, name) : punch_extents(disk, name, drop, n);
+    for (uint32_t i = 0; i < n; i++)
+        drop[i]->job.err = r < 0 ? TERN_DISK : TERN_OK;
+    pthread_mutex_lock(&disk->lock);
+    disk->stats.dropped_files += r == 0 && d->place.offset == 0 ? 1 : 0;
+    disk->stats.write_errors += r < 0 ? 1 : 0;
+    if (r < 0)
+        disk->stats.failing = true;
+    pthread_mutex_unlock(&disk->lock);
+}

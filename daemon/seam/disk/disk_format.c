@@ -1,0 +1,531 @@
+/* See disk_format.h. What a block says is listed once, for both directions: a coder either puts
+ * the fields into a block or takes them out of it. */
+#include "seam/disk/disk_format.h"
+
+#include <assert.h>
+#include <inttypes.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "base/check.h"
+#include "seam/mem/checksum.h"
+
+#define MAGIC_FILE    0x454c49464e524554ull /* "TERNFILE" */
+#define MAGIC_EXTENT  0x545458454e524554ull /* "TERNEXTT" */
+#define MAGIC_FOOTER  0x544f4f464e524554ull /* "TERNFOOT" */
+#define MAGIC_TRAILER 0x4c4941544e524554ull /* "TERNTAIL" */
+
+#define SUM_AT            (DISK_BLOCK - 8u)
+#define ASSOCIATED        616u
+#define FOOTER_ASSOCIATED 120u
+#define NAME_DIGITS       16
+#define NAME_END          ".tern"
+#define NAME_UNFINISHED   ".tern.tmp"
+
+const char *disk_fault_word(enum disk_fault fault)
+{
+    static const char *const words[DISK_FAULTS] = {
+        [DISK_FAULT_NONE] = "none",       [DISK_FAULT_MAGIC] = "magic",
+        [DISK_FAULT_VERSION] = "version", [DISK_FAULT_CHECKSUM] = "checksum",
+        [DISK_FAULT_ADDRESS] = "address", [DISK_FAULT_TENANT] = "tenant",
+        [DISK_FAULT_SHAPE] = "shape",     [DISK_FAULT_KEY] = "key",
+        [DISK_FAULT_READ] = "read",
+    };
+
+    return fault < DISK_FAULTS ? words[fault] : "";
+}
+
+/* ---- names ---- */
+
+void disk_file_name(char ret[DISK_NAME_MAX], const char *tenant, uint64_t file, bool unfinished)
+{
+    int n = snprintf(ret, DISK_NAME_MAX, "%s/%0*" PRIx64 "%s", tenant, NAME_DIGITS, file,
+                     unfinished ? NAME_UNFINISHED : NAME_END);
+
+    check(n > 0 && n < DISK_NAME_MAX);
+}
+
+bool disk_parse_name(const char *name, uint64_t *ret_file, bool *ret_unfinished)
+{
+    uint64_t v = 0;
+
+    for (int i = 0; i < NAME_DIGITS; i++) {
+        static const char digits[] = "0123456789abcdef";
+        const char *d = name[i] ? strchr(digits, name[i]) : NULL;
+
+        if (!d)
+            return false;
+        v = v << 4 | (uint64_t)(d - digits);
+    }
+    *ret_file = v;
+    *ret_unfinished = strcmp(name + NAME_DIGITS, NAME_UNFINISHED) == 0;
+    if (v == 0 || v > DISK_FILE_MAX)
+        return false;
+    return *ret_unfinished || strcmp(name + NAME_DIGITS, NAME_END) == 0;
+}
+
+/* ---- fields ---- */
+
+struct coder {
+    uint8_t *to;         /* put; else NULL */
+    const uint8_t *from; /* get */
+    size_t at;
+    bool odd; /* what must be zero was not */
+};
+
+static void code_number(struct coder *c, uint64_t *v, size_t bytes)
+{
+    if (!c->to)
+        *v = 0;
+    for (size_t i = 0; i < bytes; i++) {
+        if (c->to)
+            c->to[c->at + i] = (uint8_t)(*v >> 8 * i);
+        else
+            *v |= (uint64_t)c->from[c->at + i] << 8 * i;
+    }
+    c->at += bytes;
+}
+
+static void code64(struct coder *c, uint64_t *v)
+{
+    code_number(c, v, 8);
+}
+
+static void code32(struct coder *c, uint32_t *v)
+{
+    uint64_t wide = *v;
+
+    code_number(c, &wide, 4);
+    *v = (uint32_t)wide;
+}
+
+static void code_bytes(struct coder *c, void *v, size_t n)
+{
+    if (c->to)
+        memcpy(c->to + c->at, v, n);
+    else
+        memcpy(v, c->from + c->at, n);
+    c->at += n;
+}
+
+static void code_zero32(struct coder *c)
+{
+    uint32_t v = 0;
+
+    code32(c, &v);
+    c->odd |= v != 0;
+}
+
+static void code_begin(struct coder *c, uint8_t *to, const uint8_t *from, uint64_t magic)
+{
+    uint32_t version = DISK_FORMAT_VERSION;
+
+    *c = (struct coder){.to = to, .from = from};
+    if (to)
+        memset(to, 0, DISK_BLOCK);
+    code64(c, &magic);
+    code32(c, &version);
+}
+
+static void put_end(const struct coder *c)
+{
+    struct coder sum = {.to = c->to, .at = SUM_AT};
+    uint64_t v = checksum_unit(c->to, SUM_AT);
+
+    code64(&sum, &v);
+}
+
+/* What every block of ours begins and ends with; the rest may be read if it is NONE. */
+static enum disk_fault get_begin(const uint8_t *block, uint64_t magic)
+{
+    struct coder c = {.from = block}, end = {.from = block, .at = SUM_AT};
+    uint64_t is, sum;
+    uint32_t version = 0;
+
+    code64(&c, &is);
+    code32(&c, &version);
+    code64(&end, &sum);
+    if (is != magic)
+        return DISK_FAULT_MAGIC;
+    if (sum != checksum_unit(block, SUM_AT))
+        return DISK_FAULT_CHECKSUM;
+    if (version > DISK_FORMAT_VERSION)
+        return DISK_FAULT_VERSION;
+    return version == DISK_FORMAT_VERSION ? DISK_FAULT_NONE : DISK_FAULT_SHAPE;
+}
+
+static bool zeros(const uint8_t *bytes, size_t n)
+{
+    return n == 0 || (bytes[0] == 0 && memcmp(bytes, bytes + 1, n - 1) == 0);
+}
+
+/* Nothing may stand between the last field and the checksum. */
+static bool got_all(const struct coder *c)
+{
+    return !c->odd && zeros(c->from + c->at, SUM_AT - c->at);
+}
+
+static void name_put(char to[DISK_TENANT_NAME], const char *tenant)
+{
+    size_t n = strlen(tenant);
+
+    check(n > 0 && n < DISK_TENANT_NAME);
+    memset(to, 0, DISK_TENANT_NAME);
+    memcpy(to, tenant, n);
+}
+
+static bool name_is(const char is[DISK_TENANT_NAME], const char *tenant)
+{
+    size_t n = strlen(tenant);
+
+    return n < DISK_TENANT_NAME && memcmp(is, tenant, n) == 0 &&
+           zeros((const uint8_t *)is + n, DISK_TENANT_NAME - n);
+}
+
+bool disk_is_hole(const uint8_t *block)
+{
+    return zeros(block, DISK_BLOCK);
+}
+
+/* ---- the file's header, and its trailer ---- */
+
+static void code_file(struct coder *c, struct disk_file_header *h)
+{
+    code_zero32(c);
+    code64(c, &h->file);
+    code64(c, &h->incarnation);
+    code64(c, &h->served_ns);
+    code64(c, &h->key_id);
+    code_bytes(c, h->tenant, DISK_TENANT_NAME);
+}
+
+void disk_put_file_header(uint8_t *block, const struct disk_file_header *h)
+{
+    struct disk_file_header copy = *h;
+    struct coder c;
+
+    name_put(copy.tenant, h->tenant);
+    code_begin(&c, block, NULL, MAGIC_FILE);
+    code_file(&c, &copy);
+    put_end(&c);
+}
+
+enum disk_fault disk_get_file_header(const uint8_t *block, uint64_t file, const char *tenant,
+                                     struct disk_file_header *ret)
+{
+    enum disk_fault fault = get_begin(block, MAGIC_FILE);
+    struct coder c;
+
+    if (fault != DISK_FAULT_NONE)
+        return fault;
+    code_begin(&c, NULL, block, 0);
+    code_file(&c, ret);
+    if (ret->file != file)
+        return DISK_FAULT_ADDRESS;
+    if (!name_is(ret->tenant, tenant))
+        return DISK_FAULT_TENANT;
+    return got_all(&c) ? DISK_FAULT_NONE : DISK_FAULT_SHAPE;
+}
+
+static void code_trailer(struct coder *c, struct disk_trailer *t)
+{
+    code_zero32(c);
+    code64(c, &t->file);
+    code64(c, &t->incarnation);
+    code64(c, &t->footer_at);
+    code64(c, &t->file_bytes);
+}
+
+void disk_put_trailer(uint8_t *block, const struct disk_trailer *t)
+{
+    struct disk_trailer copy = *t;
+    struct coder c;
+
+    code_begin(&c, block, NULL, MAGIC_TRAILER);
+    code_trailer(&c, &copy);
+    put_end(&c);
+}
+
+enum disk_fault disk_get_trailer(const uint8_t *block, uint64_t file, uint64_t file_bytes,
+                                 struct disk_trailer *ret)
+{
+    enum disk_fault fault = get_begin(block, MAGIC_TRAILER);
+    struct coder c;
+
+    if (fault != DISK_FAULT_NONE)
+        return fault;
+    code_begin(&c, NULL, block, 0);
+    code_trailer(&c, ret);
+    if (ret->file != file)
+        return DISK_FAULT_ADDRESS;
+    if (!got_all(&c) || ret->file_bytes != file_bytes || ret->footer_at % DISK_BLOCK ||
+        ret->footer_at < DISK_BLOCK || file_bytes < 2 * DISK_BLOCK ||
+        ret->footer_at > file_bytes - 2 * DISK_BLOCK)
+        return DISK_FAULT_SHAPE;
+    return DISK_FAULT_NONE;
+}
+
+/* ---- an extent ---- */
+
+static void code_runs(struct coder *c, struct disk_head *h)
+{
+    for (uint32_t i = 0; i < GROUPS_MAX; i++) {
+        struct disk_run none = {0}, *r = i < h->nruns ? &h->run[i] : &none;
+
+        code32(c, &r->pages);
+        code32(c, &r->units);
+        code32(c, &r->regions);
+        code_zero32(c);
+        code64(c, &r->page_bytes);
+        c->odd |= none.pages || none.units || none.regions || none.page_bytes;
+    }
+}
+
+static void code_head(struct coder *c, struct disk_head *h, char tenant[DISK_TENANT_NAME])
+{
+    struct disk_extent *e = &h->extent;
+
+    code32(c, &e->part);
+    code64(c, &e->place.file);
+    code64(c, &e->place.offset);
+    code64(c, &h->incarnation);
+    code_bytes(c, tenant, DISK_TENANT_NAME);
+    code64(c, &e->ns.hi);
+    code64(c, &e->ns.lo);
+    code64(c, &e->layout_hash);
+    code64(c, &e->chain);
+    code64(c, &e->parent_chain);
+    code32(c, &e->depth);
+    code32(c, &e->align);
+    code32(c, &e->tokens);
+    code32(c, &e->nkeys);
+    code32(c, &e->npages);
+    code32(c, &e->nsums);
+    code64(c, &e->page_bytes);
+    code32(c, &e->reason);
+    code32(c, &e->hits);
+    code64(c, &e->served_ns);
+    code32(c, &e->groups);
+    code32(c, &e->reach);
+    code64(c, &e->above.file);
+    code64(c, &e->above.offset);
+    code64(c, &h->seal.key_id);
+    code32(c, &h->nruns);
+    code_zero32(c);
+    code_runs(c, h);
+    check(c->at == ASSOCIATED);
+    code_bytes(c, h->seal.nonce, DISK_NONCE_BYTES);
+    code_zero32(c);
+    code64(c, &h->seal.meta_sum);
+    code64(c, &h->seal.list_sum);
+    code_bytes(c, h->seal.tag, DISK_TAG_BYTES);
+    check(c->at == DISK_HEAD_BYTES);
+}
+
+size_t disk_associated(void)
+{
+    return ASSOCIATED;
+}
+
+/* No sum can pass 64 bits: each factor has a limit that was looked at before. */
+static bool runs_fit(const struct disk_head *h)
+{
+    uint64_t pages = 0, sums = 0, bytes = 0;
+
+    static_assert(SEAL_PAGES_MAX <= 1u << 14 && RANKS_MAX <= 1u << 6, "bytes fits 64 bits");
+    if (h->nruns > GROUPS_MAX || h->extent.npages > SEAL_PAGES_MAX)
+        return false;
+    for (uint32_t i = 0; i < h->nruns; i++) {
+        const struct disk_run *r = &h->run[i];
+
+        if (!r->pages || r->pages > SEAL_PAGES_MAX || !r->units || r->units > DISK_SUMS_MAX)
+            return false;
+        if (!r->regions || r->regions > RANKS_MAX || r->zero || r->units > r->page_bytes ||
+            r->page_bytes > DISK_EXTENT_BYTES_MAX)
+            return false;
+        pages += r->pages;
+        sums += (uint64_t)r->pages * r->units * r->regions;
+        bytes += (uint64_t)r->pages * r->regions * r->page_bytes;
+        if (bytes > DISK_EXTENT_BYTES_MAX || sums > DISK_SUMS_MAX)
+            return false;
+    }
+    return pages == h->extent.npages && sums == h->extent.nsums && bytes == h->extent.page_bytes &&
+           (uint32_t)__builtin_popcount(h->extent.groups) == h->nruns;
+}
+
+static bool part_fits(const struct disk_extent *e)
+{
+    bool history = e->part == DISK_HISTORY, entry = e->part == DISK_ENTRY;
+
+    if (e->part >= DISK_PARTS || e->tokens != (history ? e->align : 0))
+        return false;
+    if (e->nkeys > (history ? EXTRA_KEYS_MAX : 0) || (entry && e->npages))
+        return false;
+    if (e->groups >= 1u << GROUPS_MAX || e->reach > (entry ? SESSION_TOKENS_MAX : 0))
+        return false;
+    if ((e->above.file == 0) != (e->above.offset == 0) || (!history && !e->above.file) ||
+        (history && (e->depth == e->align) != (e->above.file == 0)))
+        return false;
+    return entry ? e->reason < DISK_REASONS : !e->reason && !e->hits && !e->served_ns;
+}
+
+static bool seal_fits(const struct disk_seal *s)
+{
+    return s->key_id || (zeros(s->nonce, sizeof s->nonce) && zeros(s->tag, sizeof s->tag));
+}
+
+enum disk_fault disk_check_head(const struct disk_head *h, uint64_t file_bytes)
+{
+    const struct disk_extent *e = &h->extent;
+    const struct disk_place *p = &e->place;
+
+    if (!e->align || e->align > ALIGN_TOKENS_MAX || !e->depth || e->depth % e->align ||
+        e->depth > SESSION_TOKENS_MAX)
+        return DISK_FAULT_SHAPE;
+    if (!part_fits(e) || !runs_fit(h) || !seal_fits(&h->seal) || h->zero)
+        return DISK_FAULT_SHAPE;
+    if (!p->file || p->file > DISK_FILE_MAX || p->offset < DISK_BLOCK || p->offset % DISK_BLOCK)
+        return DISK_FAULT_SHAPE;
+    if (p->offset > file_bytes || disk_extent_bytes(e) > file_bytes - p->offset)
+        return DISK_FAULT_SHAPE;
+    return DISK_FAULT_NONE;
+}
+
+void disk_put_extent(uint8_t *block, const struct disk_head *h, const char *tenant)
+{
+    struct disk_head copy = *h;
+    char name[DISK_TENANT_NAME];
+    struct coder c;
+
+    check(disk_check_head(h, UINT64_MAX) == DISK_FAULT_NONE);
+    name_put(name, tenant);
+    code_begin(&c, block, NULL, MAGIC_EXTENT);
+    code_head(&c, &copy, name);
+    put_end(&c);
+}
+
+enum disk_fault disk_get_head(const uint8_t *bytes, struct disk_place at, uint64_t file_bytes,
+                              const char *tenant, struct disk_head *ret)
+{
+    char name[DISK_TENANT_NAME];
+    uint64_t magic;
+    uint32_t version = 0;
+    struct coder c = {.from = bytes};
+
+    code64(&c, &magic);
+    code32(&c, &version);
+    if (magic != MAGIC_EXTENT)
+        return DISK_FAULT_MAGIC;
+    *ret = (struct disk_head){.nruns = 0};
+    code_head(&c, ret, name);
+    if (ret->extent.place.file != at.file || ret->extent.place.offset != at.offset)
+        return DISK_FAULT_ADDRESS;
+    if (!name_is(name, tenant))
+        return DISK_FAULT_TENANT;
+    if (c.odd || version != DISK_FORMAT_VERSION)
+        return DISK_FAULT_SHAPE;
+    return disk_check_head(ret, file_bytes);
+}
+
+enum disk_fault disk_get_extent(const uint8_t *block, struct disk_place at, uint64_t file_bytes,
+                                const char *tenant, struct disk_head *ret)
+{
+    enum disk_fault fault = get_begin(block, MAGIC_EXTENT);
+
+    if (fault == DISK_FAULT_NONE)
+        fault = disk_get_head(block, at, file_bytes, tenant, ret);
+    if (fault == DISK_FAULT_NONE && !zeros(block + DISK_HEAD_BYTES, SUM_AT - DISK_HEAD_BYTES))
+        fault = DISK_FAULT_SHAPE;
+    return fault;
+}
+
+bool disk_extent_agrees(const struct disk_extent *a, const struct disk_extent *b)
+{
+    return a->part == b->part && a->ns.hi == b->ns.hi && a->ns.lo == b->ns.lo &&
+           a->layout_hash == b->layout_hash && a->chain == b->chain &&
+           a->parent_chain == b->parent_chain && a->depth == b->depth && a->align == b->align &&
+           a->tokens == b->tokens && a->nkeys == b->nkeys && a->npages == b->npages &&
+           a->nsums == b->nsums && a->page_bytes == b->page_bytes && a->groups == b->groups &&
+           a->reach == b->reach && a->reason == b->reason && a->place.file == b->place.file &&
+           a->place.offset == b->place.offset;
+}
+
+bool disk_keys_fit(const struct disk_extent *e, const struct extra_key *keys)
+{
+    for (uint32_t i = 0; i < e->nkeys; i++) {
+        const struct extra_key *k = &keys[i];
+
+        if (k->position < e->depth - e->align || k->position >= e->depth || k->zero ||
+            (i > 0 && k->position < k[-1].position))
+            return false;
+    }
+    return true;
+}
+
+/* ---- the header of the footer ---- */
+
+static void code_footer(struct coder *c, struct disk_footer_header *h,
+                        char tenant[DISK_TENANT_NAME])
+{
+    code32(c, &h->nextents);
+    code64(c, &h->place.file);
+    code64(c, &h->place.offset);
+    code64(c, &h->incarnation);
+    code_bytes(c, tenant, DISK_TENANT_NAME);
+    code64(c, &h->body_bytes);
+    code64(c, &h->key_id);
+    check(c->at == FOOTER_ASSOCIATED);
+    code_bytes(c, h->nonce, DISK_NONCE_BYTES);
+    code_zero32(c);
+    code64(c, &h->body_sum);
+    code_bytes(c, h->tag, DISK_TAG_BYTES);
+}
+
+size_t disk_footer_associated(void)
+{
+    return FOOTER_ASSOCIATED;
+}
+
+void disk_put_footer_header(uint8_t *block, const struct disk_footer_header *h, const char *tenant)
+{
+    struct disk_footer_header copy = *h;
+    char name[DISK_TENANT_NAME];
+    struct coder c;
+
+    name_put(name, tenant);
+    code_begin(&c, block, NULL, MAGIC_FOOTER);
+    code_footer(&c, &copy, name);
+    put_end(&c);
+}
+
+enum disk_fault disk_get_footer_header(const uint8_t *block, struct disk_place at,
+                                       const char *tenant, struct disk_footer_header *ret)
+{
+    enum disk_fault fault = get_begin(block, MAGIC_FOOTER);
+    char name[DISK_TENANT_NAME];
+    struct coder c;
+
+    if (fault != DISK_FAULT_NONE)
+        return fault;
+    *ret = (struct disk_footer_header){.zero = 0};
+    code_begin(&c, NULL, block, 0);
+    code_footer(&c, ret, name);
+    if (ret->place.file != at.file || ret->place.offset != at.offset)
+        return DISK_FAULT_ADDRESS;
+    if (!name_is(name, tenant))
+        return DISK_FAULT_TENANT;
+    if (!got_all(&c) || ret->nextents > DISK_WRITE_EXTENTS ||
+        (!ret->key_id &&
+         !(zeros(ret->nonce, sizeof ret->nonce) && zeros(ret->tag, sizeof ret->tag))))
+        return DISK_FAULT_SHAPE;
+    return DISK_FAULT_NONE;
+}
+
+bool disk_is_footer(const uint8_t *block)
+{
+    struct coder c = {.from = block};
+    uint64_t magic;
+
+    code64(&c, &magic);
+    return magic == MAGIC_FOOTER;
+}

@@ -1,0 +1,101 @@
+/* See disk_key.h. */
+#include "seam/disk/disk_key.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "base/err.h"
+
+#define PATH_SHOWN   200 /* bytes of the path in a message */
+#define HEX_DIGITS   (2 * DISK_KEY_BYTES)
+#define READ_AT_ONCE 128 /* more than any key file has */
+#define OTHERS       077
+
+static int nibble(uint8_t c)
+{
+    if (c >= '0' && c <= '9')
+        return c - '0';
+    if (c >= 'a' && c <= 'f')
+        return c - 'a' + 10;
+    return c >= 'A' && c <= 'F' ? c - 'A' + 10 : -1;
+}
+
+static bool from_hex(const uint8_t *text, uint8_t ret[DISK_KEY_BYTES])
+{
+    for (uint32_t i = 0; i < DISK_KEY_BYTES; i++) {
+        int high = nibble(text[2 * i]), low = nibble(text[2 * i + 1]);
+
+        if (high < 0 || low < 0)
+            return false;
+        ret[i] = (uint8_t)(high << 4 | low);
+    }
+    return true;
+}
+
+static enum tern_err take_key(uint8_t *text, size_t n, const char *path,
+                              uint8_t ret[DISK_KEY_BYTES], char why[DISK_KEY_WHY])
+{
+    size_t digits = n;
+
+    if (n == DISK_KEY_BYTES) {
+        memcpy(ret, text, DISK_KEY_BYTES);
+        return TERN_OK;
+    }
+    while (digits > 0 && (text[digits - 1] == '\n' || text[digits - 1] == '\r'))
+        digits--;
+    if (digits == HEX_DIGITS && from_hex(text, ret))
+        return TERN_OK;
+    snprintf(why, DISK_KEY_WHY,
+             "%.*s: holds no key: it needs 32 bytes, or 64 hexadecimal digits (openssl rand -hex "
+             "32)",
+             PATH_SHOWN, path);
+    return TERN_INVALID;
+}
+
+static enum tern_err unreadable(const char *path, char why[DISK_KEY_WHY])
+{
+    snprintf(why, DISK_KEY_WHY, "%.*s: the key cannot be read: %s", PATH_SHOWN, path,
+             strerror(errno));
+    return TERN_DISK;
+}
+
+static enum tern_err read_open(int fd, const char *path, uint8_t ret[DISK_KEY_BYTES],
+                               char why[DISK_KEY_WHY])
+{
+    uint8_t text[READ_AT_ONCE];
+    enum tern_err err;
+    struct stat st;
+    ssize_t n;
+
+    if (fstat(fd, &st) != 0)
+        return unreadable(path, why);
+    if (st.st_mode & OTHERS) {
+        snprintf(
+            why, DISK_KEY_WHY,
+            "%.*s: others than its owner may read or change this key (mode %04o): chmod 600 it",
+            PATH_SHOWN, path, (unsigned)(st.st_mode & 07777));
+        return TERN_DENIED;
+    }
+    n = read(fd, text, sizeof text);
+    if (n < 0)
+        return unreadable(path, why);
+    err = take_key(text, (size_t)n, path, ret, why);
+    explicit_bzero(text, sizeof text);
+    return err;
+}
+
+enum tern_err disk_key_read(const char *path, uint8_t ret[DISK_KEY_BYTES], char why[DISK_KEY_WHY])
+{
+    int fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK | O_NOCTTY);
+    enum tern_err err;
+
+    if (fd < 0)
+        return unreadable(path, why);
+    err = read_open(fd, path, ret, why);
+    close(fd);
+    return err;
+}

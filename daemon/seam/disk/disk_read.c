@@ -1,0 +1,480 @@
+/* Reads a batch of pages, on a thread of the disk's. Pages that follow each other in an extent are
+ * a run: of it are read the header, what the body has beside pages, and the pages; of one that is
+ * encrypted all, since its tag is of the whole body. What lies side by side in a file is read in
+ * one go. Pieces are on their way several at a time, and are looked at in the order of the file.
+ *
+ * What must stay true: a page is right only if the extent says that it is what was looked for, what
+ * the body has beside pages agrees with its sum, the page agrees with its checksums, and the body
+ * with its tag. The page's bytes are hashed where they lie then, in the memory of the pool. */
+#include <assert.h>
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/check.h"
+#include "seam/disk/disk_state.h"
+#include "seam/mem/checksum.h"
+#include "seam/mem/mem_fault.h"
+
+#define SCATTER_BYTES (64u << 10) /* stays in the cache of a core until it is hashed */
+#define GAP_BYTES     (64u << 10) /* so much that nobody wants is read rather than left out */
+#define SPANS_MAX     (2 * PULL_BATCH_PAGES)
+#define FILES_MAX     (DISK_LANE_PIECES + 1) /* one for each piece, and the one that comes next */
+
+static_assert(__BYTE_ORDER__ == __ORDER_LITTLE_ENDIAN__, "numbers in bodies are used as they lie");
+
+struct run {
+    uint32_t first, n;    /* pages of the batch */
+    uint64_t offset, end; /* in the file: of the extent, and of what is wanted of it */
+};
+
+struct span { /* in a file, with what is wanted of runs up to `last` */
+    uint64_t file, offset, bytes;
+    uint32_t last, zero;
+};
+
+struct open_file {
+    uint64_t number; /* 0: none */
+    int file;
+    uint32_t pieces; /* of it that were asked for and not yet looked at */
+};
+
+struct reader {
+    struct disk_thread *t;
+    struct read_job *job;
+    uint32_t nruns, nspans;
+    struct run run[PULL_BATCH_PAGES];
+    struct span span[SPANS_MAX];
+    struct open_file file[FILES_MAX];
+    /* Asking. */
+    uint32_t span_at;
+    uint64_t span_done;
+    uint32_t asked, looked;                /* pieces, since the beginning; of the lane's in turn */
+    uint32_t piece_last[DISK_LANE_PIECES]; /* of each piece: `last` of its span */
+    /* Looking: the run in work. */
+    uint32_t run_at;
+    struct disk_head head;
+    bool bad;     /* it is not what it should be */
+    bool opening; /* its body is being decrypted */
+    uint32_t page, region;
+    uint64_t region_at;
+    bool begun, lost; /* of the page: verify was begun; memory is gone */
+    struct mem_verify verify;
+};
+
+struct reader *reader_create(void)
+{
+    return calloc(1, sizeof(struct reader));
+}
+
+uint64_t reader_bytes(void)
+{
+    return sizeof(struct reader);
+}
+
+/* ------------------------------------------------------------------ what is to be read */
+
+static uint64_t page_bytes(const struct reader *r, uint32_t i)
+{
+    return mem_transfer_bytes(r->t->disk->config.mem, r->job->pool, r->job->page[i].group);
+}
+
+static uint32_t page_sums(const struct reader *r, uint32_t i)
+{
+    return mem_transfer_sums(r->t->disk->config.mem, r->job->pool, r->job->page[i].group);
+}
+
+static bool place_equal(struct disk_place a, struct disk_place b)
+{
+    return a.file == b.file && a.offset == b.offset;
+}
+
+static uint64_t whole_blocks(uint64_t bytes)
+{
+    return (bytes + DISK_BLOCK - 1) / DISK_BLOCK * DISK_BLOCK;
+}
+
+/* What is wanted of a file from here to there; close to the last span it is one with it. */
+static void span_add(struct reader *r, uint64_t file, uint64_t from, uint64_t to)
+{
+    struct span *last = r->nspans ? &r->span[r->nspans - 1] : NULL;
+    uint64_t end = last ? last->offset + last->bytes : 0;
+
+    if (last && last->file == file && from >= end && from <= end + GAP_BYTES) {
+        last->bytes = to - last->offset;
+        last->last = r->nruns - 1;
+        return;
+    }
+    check(r->nspans < SPANS_MAX);
+    r->span[r->nspans++] = (struct span){file, from, to - from, r->nruns - 1, 0};
+}
+
+static void run_add(struct reader *r, uint32_t first, uint32_t n)
+{
+    const struct disk_page *from = &r->job->from[first];
+    const struct disk_page *last = &r->job->from[first + n - 1];
+    const struct disk_extent *e = &from->extent;
+    uint64_t body = e->place.offset + DISK_BLOCK;
+    uint64_t meta_end = body + whole_blocks(disk_meta_bytes(e));
+    uint64_t pages = body + from->body_at / DISK_BLOCK * DISK_BLOCK;
+    uint64_t end = body + whole_blocks(last->body_at + page_bytes(r, first + n - 1));
+
+    if (r->t->crypt)
+        end = e->place.offset + disk_extent_bytes(e);
+    if (r->t->crypt || pages < meta_end)
+        pages = meta_end;
+    r->run[r->nruns++] =
+        (struct run){.first = first, .n = n, .offset = e->place.offset, .end = end};
+    span_add(r, e->place.file, e->place.offset, meta_end);
+    if (end > pages)
+        span_add(r, e->place.file, pages, end);
+}
+
+/* Does it lie in its extent, as far as the core can be believed about it? */
+static bool page_fits(const struct reader *r, uint32_t i)
+{
+    const struct disk_page *p = &r->job->from[i];
+    uint64_t body = disk_body_bytes(&p->extent), bytes = page_bytes(r, i);
+
+    return p->body_at >= disk_meta_bytes(&p->extent) && bytes <= body &&
+           p->body_at <= body - bytes && page_sums(r, i) <= p->extent.nsums &&
+           p->sum_at <= p->extent.nsums - page_sums(r, i) &&
+           disk_meta_bytes(&p->extent) <= r->t->disk->meta_bytes;
+}
+
+static void plan(struct reader *r)
+{
+    const struct read_job *job = r->job;
+    uint32_t n;
+
+    r->nruns = r->nspans = 0;
+    for (uint32_t i = 0; i < job->n; i += n) {
+        n = 1;
+        if (!page_fits(r, i))
+            continue; /* it is not right */
+        while (i + n < job->n && page_fits(r, i + n) &&
+               place_equal(job->from[i + n].extent.place, job->from[i].extent.place) &&
+               job->from[i + n].body_at >= job->from[i + n - 1].body_at + page_bytes(r, i + n - 1))
+            n++;
+        run_add(r, i, n);
+    }
+}
+
+/* ------------------------------------------------------------------ asking */
+
+/* A place in the list of open files that no piece needs. */
+static struct open_file *file_place(struct reader *r)
+{
+    for (uint32_t i = 0; i < FILES_MAX; i++)
+        if (r->file[i].pieces == 0)
+            return &r->file[i];
+    check_failed("there are more places than pieces", __FILE__, __LINE__);
+}
+
+static void file_close(struct reader *r, struct open_file *f)
+{
+    const struct disk_files *files = r->t->disk->files;
+
+    if (f->number)
+        files->close(files->ctx, f->file);
+    f->number = 0;
+}
+
+static int file_of(struct reader *r, uint64_t number, struct open_file **ret)
+{
+    struct disk *disk = r->t->disk;
+    char name[DISK_NAME_MAX];
+    uint64_t bytes;
+    int err;
+
+    for (uint32_t i = 0; i < FILES_MAX; i++)
+        if (r->file[i].number == number) {
+            *ret = &r->file[i];
+            return 0;
+        }
+    *ret = file_place(r);
+    file_close(r, *ret);
+    disk_file_name(name, disk->tenant[mem_pool_tenant(disk->config.mem, r->job->pool)], number,
+                   false);
+    err = disk->files->open(disk->files->ctx, name, &(*ret)->file, &bytes);
+    if (err == 0)
+        (*ret)->number = number;
+    return err;
+}
+
+/* The next piece, into the next of the thread's. */
+static int ask(struct reader *r)
+{
+    const struct span *span = &r->span[r->span_at];
+    uint64_t left = span->bytes - r->span_done;
+    struct pieces *p = &r->t->pieces;
+    struct piece *piece = &p->piece[r->asked % p->depth];
+    struct open_file *f;
+    int err = file_of(r, span->file, &f);
+
+    if (err < 0)
+        return err;
+    piece->file = (uint32_t)(f - r->file);
+    piece->offset = span->offset + r->span_done;
+    piece->bytes = left < DISK_PIECE_BYTES ? left : DISK_PIECE_BYTES;
+    r->piece_last[r->asked % p->depth] = span->last;
+    pieces_send(p, piece, f->file, false);
+    f->pieces++;
+    r->asked++;
+    r->span_done += piece->bytes;
+    if (r->span_done == span->bytes) {
+        r->span_at++;
+        r->span_done = 0;
+    }
+    return 0;
+}
+
+/* ------------------------------------------------------------------ a page */
+
+struct scatter {
+    const uint8_t *from;
+    uint8_t *to;
+    uint64_t n;
+};
+
+static void scatter_touch(void *ctx)
+{
+    const struct scatter *s = ctx;
+
+    memcpy(s->to, s->from, s->n);
+}
+
+static void page_begin(struct reader *r)
+{
+    const struct disk_page *from = &r->job->from[r->page];
+    const uint64_t *sums =
+        (const uint64_t *)(const void *)(r->t->meta + disk_list_bytes(&from->extent));
+
+    r->begun = true;
+    r->lost = false;
+    r->region = 0;
+    r->region_at = 0;
+    mem_verify_begin(&r->verify, r->t->disk->config.mem, r->job->pool, &r->job->page[r->page],
+                     sums + from->sum_at);
+}
+
+static void page_end(struct reader *r)
+{
+    if (!r->lost && mem_verify_landed(&r->verify))
+        r->job->ok[r->page / 64] |= 1ull << r->page % 64;
+    else
+        DISK_COUNT(r->t->disk, corrupt, 1);
+    r->begun = false;
+    r->page++;
+}
+
+/* The next n bytes of its region in work. */
+static void page_bytes_came(struct reader *r, const uint8_t *from, uint64_t n)
+{
+    const struct mem *mem = r->t->disk->config.mem;
+    const struct page_at *page = &r->job->page[r->page];
+    uint8_t *to = mem_page(mem, r->job->pool, r->region, page->group, page->index);
+
+    while (n > 0 && !r->lost) {
+        struct scatter s = {from, to + r->region_at, n < SCATTER_BYTES ? n : SCATTER_BYTES};
+
+        if (!mem_fault_bytes(scatter_touch, &s)) {
+            r->lost = true;
+            return;
+        }
+        from += s.n;
+        n -= s.n;
+        r->region_at += s.n;
+        mem_verify_arrived(&r->verify, r->region, r->region_at);
+    }
+}
+
+/* Of the pages of the run in work, those that lie in [at, end) of the body. */
+static void pages_came(struct reader *r, const uint8_t *bytes, uint64_t at, uint64_t end)
+{
+    const struct run *run = &r->run[r->run_at];
+    struct mem *mem = r->t->disk->config.mem;
+
+    while (r->page < run->first + run->n) {
+        uint32_t group = r->job->page[r->page].group;
+        uint64_t region_bytes = mem_page_bytes(mem, r->job->pool, group), n;
+        uint64_t next = r->job->from[r->page].body_at;
+
+        if (r->begun)
+            next += r->region * region_bytes + r->region_at;
+        if (next >= end)
+            return;
+        check(next >= at);
+        if (!r->begun)
+            page_begin(r);
+        n = region_bytes - r->region_at;
+        n = n < end - next ? n : end - next;
+        page_bytes_came(r, bytes + (next - at), n);
+        if (r->lost) {
+            page_end(r);
+            continue;
+        }
+        if (r->region_at < region_bytes)
+            return;
+        r->region_at = 0;
+        if (++r->region == mem_transfer_regions(mem, r->job->pool))
+            page_end(r);
+    }
+}
+
+/* ------------------------------------------------------------------ a run */
+
+static void run_bad(struct reader *r)
+{
+    const struct run *run = &r->run[r->run_at];
+
+    r->bad = true;
+    for (uint32_t i = run->first; i < run->first + run->n; i++)
+        r->job->ok[i / 64] &= ~(1ull << i % 64);
+    DISK_COUNT(r->t->disk, corrupt, 1);
+}
+
+static void header_came(struct reader *r, const uint8_t *block)
+{
+    struct disk *disk = r->t->disk;
+    const struct disk_extent *e = &r->job->from[r->run[r->run_at].first].extent;
+    const char *tenant = disk->tenant[mem_pool_tenant(disk->config.mem, r->job->pool)];
+    uint64_t key_id = r->t->crypt ? disk_crypt_key_id(r->t->crypt) : 0;
+
+    if (disk_get_extent(block, e->place, UINT64_MAX, tenant, &r->head) != DISK_FAULT_NONE ||
+        !disk_extent_agrees(&r->head.extent, e) || r->head.seal.key_id != key_id) {
+        run_bad(r);
+        return;
+    }
+    r->opening = r->t->crypt != NULL;
+    if (r->opening)
+        disk_open_begin(r->t->crypt, r->head.seal.nonce, block, disk_associated());
+}
+
+/* Bytes [at, end) of its body; the first that come have all that is no page before any that is. */
+static void body_came(struct reader *r, uint8_t *bytes, uint64_t at, uint64_t end)
+{
+    const struct disk_extent *e = &r->head.extent;
+    uint64_t meta = disk_meta_bytes(e), body = disk_body_bytes(e);
+
+    end = end < body ? end : body;
+    if (at >= end)
+        return;
+    if (r->opening)
+        disk_crypt_update(r->t->crypt, bytes, end - at);
+    if (at < meta) {
+        uint64_t to = end < meta ? end : meta;
+
+        memcpy(r->t->meta + at, bytes, to - at);
+        if (to == meta && checksum_unit(r->t->meta, meta) != r->head.seal.meta_sum) {
+            run_bad(r);
+            return;
+        }
+    }
+    if (end > meta)
+        pages_came(r, bytes + (at < meta ? meta - at : 0), at < meta ? meta : at, end);
+}
+
+static void run_begin(struct reader *r)
+{
+    r->bad = r->opening = r->begun = false;
+    r->page = r->run_at < r->nruns ? r->run[r->run_at].first : 0;
+}
+
+static void run_end(struct reader *r)
+{
+    if (r->opening && !disk_open_end(r->t->crypt, r->head.seal.tag) && !r->bad)
+        run_bad(r);
+    r->run_at++;
+    run_begin(r);
+}
+
+/* A piece of a file: of the runs in it, in their order. */
+static void piece_came(struct reader *r, const struct piece *piece, uint32_t last)
+{
+    uint64_t end = piece->offset + piece->bytes;
+
+    while (r->run_at <= last) {
+        const struct run *run = &r->run[r->run_at];
+        uint64_t at = run->offset > piece->offset ? run->offset : piece->offset;
+        uint64_t to = run->end < end ? run->end : end;
+        uint8_t *bytes = piece->memory + (at - piece->offset);
+
+        if (at >= end)
+            return;
+        if (at == run->offset) {
+            header_came(r, bytes);
+            at += DISK_BLOCK;
+            bytes += DISK_BLOCK;
+        }
+        if (!r->bad && at < to)
+            body_came(r, bytes, at - run->offset - DISK_BLOCK, to - run->offset - DISK_BLOCK);
+        if (run->end > end)
+            return;
+        run_end(r);
+    }
+}
+
+/* ------------------------------------------------------------------ a batch */
+
+/* The oldest piece that was asked for. A file that ends before it is wrong, and no failure. */
+static int look(struct reader *r)
+{
+    struct pieces *p = &r->t->pieces;
+    struct piece *piece = &p->piece[r->looked % p->depth];
+    uint32_t last = r->piece_last[r->looked % p->depth];
+
+    pieces_wait(p, piece);
+    r->looked++;
+    r->file[piece->file].pieces--;
+    if (piece->res == -ENODATA)
+        memset(piece->memory, 0, piece->bytes);
+    else if (piece->res < 0)
+        return piece->res;
+    else
+        DISK_COUNT(r->t->disk, bytes_read, piece->bytes);
+    piece_came(r, piece, last);
+    return 0;
+}
+
+static int read_all(struct reader *r)
+{
+    uint32_t depth = r->t->pieces.depth;
+    int err = 0;
+
+    while (err == 0 && !atomic_load(&r->job->stop)) {
+        while (err == 0 && r->span_at < r->nspans && r->asked - r->looked < depth)
+            err = ask(r);
+        if (r->asked == r->looked)
+            break;
+        if (err == 0)
+            err = look(r);
+    }
+    pieces_land(&r->t->pieces);
+    return err;
+}
+
+void disk_read_run(struct disk_thread *t, struct read_job *job)
+{
+    struct reader *r = t->reader;
+    int err;
+
+    memset(job->ok, 0, sizeof job->ok);
+    r->t = t;
+    r->job = job;
+    plan(r);
+    r->span_at = r->asked = r->looked = r->run_at = 0;
+    r->span_done = 0;
+    run_begin(r);
+    err = read_all(r);
+    for (uint32_t i = 0; i < FILES_MAX; i++) {
+        r->file[i].pieces = 0;
+        file_close(r, &r->file[i]);
+    }
+    job->job.err = err < 0 ? TERN_DISK : TERN_OK;
+    pthread_mutex_lock(&t->disk->lock);
+    t->disk->stats.failing = err < 0 && err != -ENOENT; /* it was given back meanwhile */
+    t->disk->stats.read_errors += err < 0 ? 1 : 0;
+    t->disk->stats.extents_read += r->run_at;
+    pthread_mutex_unlock(&t->disk->lock);
+}

@@ -1,0 +1,223 @@
+/* See disk_recover.h. Nothing is removed before every file has shown that it is of a format that
+ * this daemon knows, and of its key: what it cannot read for such a reason is no leftover. */
+#include "seam/disk/disk_recover.h"
+
+#include <errno.h>
+#include <stdio.h>
+#include <time.h>
+
+#include "seam/disk/disk_scan.h"
+
+#define WHY_BYTES 384
+
+struct recovery {
+    struct disk_scan scan;
+    const struct disk_recover_to *to;
+    struct disk_recovery *ret;
+    uint64_t served_ns;
+    uint64_t good; /* of the file in work */
+    bool keep;     /* it may hold what was not seen */
+};
+
+static uint64_t now_ns(void)
+{
+    struct timespec t;
+
+    clock_gettime(CLOCK_MONOTONIC, &t);
+    return (uint64_t)t.tv_sec * 1000000000u + (uint64_t)t.tv_nsec;
+}
+
+static void emit_extent(struct recovery *r, const struct scan_found *f)
+{
+    struct event ev = {.kind = EV_DISK_FOUND};
+
+    ev.found.extent = f->head.extent;
+    ev.found.tokens = f->tokens;
+    ev.found.keys = f->keys;
+    r->good++;
+    r->ret->extents++;
+    r->ret->bytes += disk_extent_bytes(&f->head.extent);
+    if (f->head.extent.served_ns > r->served_ns)
+        r->served_ns = f->head.extent.served_ns;
+    r->to->emit(r->to->ctx, &ev);
+}
+
+static void recovered(void *ctx, const struct scan_found *f)
+{
+    struct recovery *r = ctx;
+
+    if (f->hole) {
+        r->ret->holes++;
+    } else if (f->fault == DISK_FAULT_NONE) {
+        emit_extent(r, f);
+    } else {
+        r->ret->faults[f->fault]++;
+        r->keep |= f->fault == DISK_FAULT_READ || f->fault == DISK_FAULT_VERSION;
+        if (r->to->note)
+            r->to->note(r->to->ctx, f->name, f->head.extent.place.offset, f->fault);
+    }
+}
+
+/* A file that this daemon cannot read though it is whole is no leftover: an operator has to say
+ * what becomes of it. */
+static enum tern_err refuse_unreadable(struct recovery *r, const char **ret_why)
+{
+    static char why[WHY_BYTES];
+
+    for (uint32_t i = 0; i < r->scan.nfiles; i++) {
+        const struct scan_file *f = &r->scan.file[i];
+        enum disk_fault fault = f->unfinished ? DISK_FAULT_NONE : disk_scan_header(&r->scan, f);
+
+        if (fault != DISK_FAULT_VERSION && fault != DISK_FAULT_KEY)
+            continue;
+        snprintf(why, sizeof why,
+                 fault == DISK_FAULT_VERSION
+                     ? "%s is of a newer format than this ternd knows: run the newer one, or give "
+                       "this one another spill directory"
+                     : "%s was written with another key, or without one: give the key that it was "
+                       "written with, or another spill directory, or remove what lies there",
+                 r->scan.name);
+        *ret_why = why;
+        return fault == DISK_FAULT_VERSION ? TERN_UNSUPPORTED : TERN_CONFLICT;
+    }
+    return TERN_OK;
+}
+
+/* Its name is gone for good when the folder was synced, which is done once for all of a tenant. */
+static enum tern_err remove_file(struct recovery *r, const struct scan_file *f,
+                                 const char **ret_why)
+{
+    const struct disk_files *files = r->scan.files;
+    char name[DISK_NAME_MAX];
+    int err;
+
+    disk_file_name(name, r->scan.config->tenant[f->tenant], f->file, f->unfinished);
+    err = files->remove(files->ctx, name);
+    if (err == 0 || err == -ENOENT)
+        return TERN_OK;
+    *ret_why = "a leftover in the spill directory cannot be removed: look at its mode and its "
+               "owner";
+    return TERN_DISK;
+}
+
+static enum tern_err sync_folders(struct recovery *r, const bool *changed, const char **ret_why)
+{
+    const struct disk_files *files = r->scan.files;
+    char name[DISK_NAME_MAX];
+
+    for (uint32_t i = 0; i < r->scan.config->tenants; i++) {
+        disk_file_name(name, r->scan.config->tenant[i], 1, false);
+        if (!changed[i] || files->sync_folder(files->ctx, name) == 0)
+            continue;
+        *ret_why = "a folder in the spill directory cannot be synced";
+        return TERN_DISK;
+    }
+    return TERN_OK;
+}
+
+/* *ret_gone: nothing of it was of use, and it is not there any more. */
+static enum tern_err recover_file(struct recovery *r, const struct scan_file *f, bool *ret_gone,
+                                  const char **ret_why)
+{
+    struct disk_file_header h;
+
+    r->good = 0;
+    r->keep = false;
+    if (!disk_scan_file(&r->scan, f, &h)) {
+        *ret_gone = false;
+        return TERN_OK;
+    }
+    if (h.served_ns > r->served_ns)
+        r->served_ns = h.served_ns;
+    *ret_gone = r->good == 0 && !r->keep;
+    if (!*ret_gone) {
+        r->ret->files++;
+        return TERN_OK;
+    }
+    r->ret->removed_files++;
+    return remove_file(r, f, ret_why);
+}
+
+static enum tern_err recover_all(struct recovery *r, const char **ret_why)
+{
+    bool changed[MEM_TENANTS_MAX] = {false};
+    enum tern_err err = refuse_unreadable(r, ret_why);
+    struct event ready = {.kind = EV_DISK_READY, .ready = {.next_file = 1}};
+
+    for (uint32_t i = 0; i < r->scan.nfiles && err == TERN_OK; i++) {
+        const struct scan_file *f = &r->scan.file[i];
+        bool gone = f->unfinished;
+
+        if (f->unfinished)
+            err = remove_file(r, f, ret_why);
+        else
+            err = recover_file(r, f, &gone, ret_why);
+        r->ret->unfinished += f->unfinished;
+        changed[f->tenant] |= gone;
+        ready.ready.next_file = f->file + 1;
+    }
+    if (err == TERN_OK)
+        err = sync_folders(r, changed, ret_why);
+    ready.ready.served_ns = r->served_ns;
+    if (err == TERN_OK)
+        r->to->emit(r->to->ctx, &ready);
+    return err;
+}
+
+enum tern_err disk_recover_files(const struct disk_config *config, const struct disk_files *files,
+                                 const struct disk_recover_to *to, struct disk_recovery *ret,
+                                 const char **ret_why)
+{
+    struct recovery r = {.to = to, .ret = ret};
+    uint64_t begun = now_ns();
+    enum tern_err err;
+
+    *ret = (struct disk_recovery){.files = 0};
+    r.scan.config = config;
+    r.scan.files = files;
+    r.scan.found = recovered;
+    r.scan.ctx = &r;
+    err = disk_scan_begin(&r.scan, ret_why);
+    if (err != TERN_OK)
+        return err;
+    err = recover_all(&r, ret_why);
+    disk_scan_end(&r.scan);
+    ret->ns = now_ns() - begun;
+    return err;
+}
+
+/* ---- verification ---- */
+
+struct verification {
+    void (*found)(void *ctx, const struct disk_verified *v);
+    void *ctx;
+};
+
+static void verified(void *ctx, const struct scan_found *f)
+{
+    struct verification *to = ctx;
+    struct disk_verified v = {
+        .tenant = f->tenant, .file = f->name, .extent = f->head.extent, .fault = f->fault};
+
+    if (!f->hole)
+        to->found(to->ctx, &v);
+}
+
+enum tern_err disk_verify_files(const struct disk_config *config, const struct disk_files *files,
+                                void (*found)(void *ctx, const struct disk_verified *v), void *ctx,
+                                const char **ret_why)
+{
+    struct verification to = {.found = found, .ctx = ctx};
+    struct disk_scan scan = {
+        .config = config, .files = files, .bodies = true, .found = verified, .ctx = &to};
+    struct disk_file_header h;
+    enum tern_err err = disk_scan_begin(&scan, ret_why);
+
+    if (err != TERN_OK)
+        return err;
+    for (uint32_t i = 0; i < scan.nfiles; i++)
+        if (!scan.file[i].unfinished)
+            disk_scan_file(&scan, &scan.file[i], &h);
+    disk_scan_end(&scan);
+    return TERN_OK;
+}

@@ -1,0 +1,478 @@
+/* Writes a file, on a thread of the disk's: gathers tokens, keys, checksums and pages into pieces
+ * of staging memory, of which several are on their way at a time.
+ *
+ * What must stay true (D3): no header says that something is there before all bodies are durable,
+ * and the file has no name before all headers are. What is hashed is what lies in the staging
+ * memory, before it is encrypted there: so what is written agrees with its checksum, whoever writes
+ * to the page meanwhile. After an error nothing is left of the file. */
+#include <errno.h>
+#include <string.h>
+
+#include "base/check.h"
+#include "base/err.h"
+#include "seam/disk/disk_state.h"
+#include "seam/mem/checksum.h"
+#include "seam/mem/mem_fault.h"
+
+#define GATHER_BYTES (64u << 10) /* of CHECKSUM_BLOCKs; stays in the cache of a core */
+
+/* A file as a stream: `at` bytes of it were put. */
+struct stream {
+    struct disk_thread *t;
+    const struct write_job *job;
+    int file;
+    uint64_t at;
+    struct piece *piece; /* that is being filled; NULL: none */
+    uint64_t sealed;     /* of the piece: up to here nothing is left to encrypt */
+    bool sealing;        /* the bytes that are put are those of a body that is encrypted */
+};
+
+/* Where the extents of the job have got to, in its arrays. */
+struct cursor {
+    const struct page_at *page;
+    const uint32_t *token;
+    const struct extra_key *key;
+};
+
+/* ------------------------------------------------------------------ the stream */
+
+static void stream_seal(struct stream *s)
+{
+    if (s->sealing)
+        disk_crypt_update(s->t->crypt, s->piece->memory + s->sealed, s->piece->bytes - s->sealed);
+    s->sealed = s->piece->bytes;
+}
+
+static void stream_send(struct stream *s)
+{
+    if (!s->piece)
+        return;
+    stream_seal(s);
+    pieces_send(&s->t->pieces, s->piece, s->file, true);
+    s->piece = NULL;
+}
+
+/* Room that follows what was put: at least a byte, at most what is left of the piece. */
+static uint8_t *stream_room(struct stream *s, uint64_t *ret_bytes)
+{
+    if (!s->piece) {
+        s->piece = pieces_take(&s->t->pieces);
+        s->piece->offset = s->at;
+        s->piece->bytes = 0;
+        s->sealed = 0;
+    }
+    *ret_bytes = DISK_PIECE_BYTES - s->piece->bytes;
+    return s->piece->memory + s->piece->bytes;
+}
+
+static void stream_put(struct stream *s, uint64_t n)
+{
+    s->piece->bytes += n;
+    s->at += n;
+    if (s->piece->bytes == DISK_PIECE_BYTES)
+        stream_send(s);
+}
+
+/* `from` NULL: zeros. */
+static void stream_bytes(struct stream *s, const void *from, uint64_t n)
+{
+    const uint8_t *at = from;
+
+    while (n > 0) {
+        uint64_t room;
+        uint8_t *to = stream_room(s, &room);
+
+        room = n < room ? n : room;
+        if (at)
+            memcpy(to, at, room);
+        else
+            memset(to, 0, room);
+        at = at ? at + room : NULL;
+        n -= room;
+        stream_put(s, room);
+    }
+}
+
+static void stream_fill_block(struct stream *s)
+{
+    stream_bytes(s, NULL, (DISK_BLOCK - s->at % DISK_BLOCK) % DISK_BLOCK);
+}
+
+/* A body begins or ends here: what was put before has to be encrypted, or not. */
+static void stream_turn(struct stream *s, bool sealing)
+{
+    if (s->piece)
+        stream_seal(s);
+    s->sealing = sealing;
+}
+
+/* ------------------------------------------------------------------ pages */
+
+struct gather {
+    const uint8_t *from;
+    uint8_t *to;
+    uint64_t n;
+    struct checksum *sum;
+};
+
+static void gather_touch(void *ctx)
+{
+    const struct gather *g = ctx;
+
+    memcpy(g->to, g->from, g->n);
+}
+
+static bool gather(uint8_t *to, const uint8_t *from, uint64_t n, struct checksum *sum)
+{
+    struct gather g = {.from = from, .to = to, .n = n};
+
+    if (!mem_fault_bytes(gather_touch, &g))
+        return false;
+    checksum_feed(sum, to, n);
+    return true;
+}
+
+/* One unit of a page. Blocks of it that lie in two pieces are hashed beside them. False: its bytes
+ * do not agree with `want`, or memory is gone. */
+static bool put_unit(struct stream *s, const uint8_t *from, uint64_t bytes, uint64_t want)
+{
+    uint8_t across[CHECKSUM_BLOCK];
+    struct checksum sum;
+
+    checksum_begin(&sum);
+    while (bytes > 0) {
+        uint64_t room, n = bytes < GATHER_BYTES ? bytes : GATHER_BYTES;
+        uint8_t *to = stream_room(s, &room);
+
+        if (n > room)
+            n = room - room % CHECKSUM_BLOCK;
+        if (n > 0) {
+            if (!gather(to, from, n, &sum))
+                return false;
+            stream_put(s, n);
+        } else {
+            n = bytes < CHECKSUM_BLOCK ? bytes : CHECKSUM_BLOCK;
+            if (!gather(across, from, n, &sum))
+                return false;
+            stream_bytes(s, across, n);
+        }
+        from += n;
+        bytes -= n;
+    }
+    return want != CHECKSUM_NONE && checksum_end(&sum) == want;
+}
+
+static bool put_page(struct stream *s, const struct page_at *page)
+{
+    struct mem *mem = s->t->disk->config.mem;
+    uint32_t pool = s->job->write.pool, units = mem_units(mem, pool, page->group);
+    uint32_t regions = mem_transfer_regions(mem, pool);
+    uint64_t page_bytes = mem_page_bytes(mem, pool, page->group);
+    const uint64_t *sums = mem_sums(mem, page->record);
+
+    for (uint32_t r = 0; r < regions; r++) {
+        const uint8_t *base = mem_page(mem, pool, r, page->group, page->index);
+
+        for (uint32_t u = 0; u < units; u++) {
+            uint64_t from, to = checksum_unit_span(page_bytes, units, u, &from);
+
+            if (!put_unit(s, base + from, to - from, sums[r * units + u]))
+                return false;
+        }
+    }
+    return true;
+}
+
+/* ------------------------------------------------------------------ extents */
+
+/* Tokens, keys and checksums, as the body begins with them. Returns how many bytes. */
+static uint64_t build_meta(const struct stream *s, const struct disk_extent *e,
+                           const struct cursor *c)
+{
+    struct mem *mem = s->t->disk->config.mem;
+    uint8_t *at = s->t->meta;
+    uint64_t tokens = (uint64_t)e->tokens * sizeof *c->token;
+    uint64_t keys = (uint64_t)e->nkeys * sizeof *c->key;
+
+    check(disk_meta_bytes(e) <= s->t->disk->meta_bytes);
+    memcpy(at, c->token, tokens);
+    memset(at + tokens, 0, tokens % 8);
+    at += (tokens + 7) / 8 * 8;
+    memcpy(at, c->key, keys);
+    at += keys;
+    for (uint32_t i = 0; i < e->npages; i++) {
+        uint64_t n = mem_transfer_sums(mem, s->job->write.pool, c->page[i].group) * 8ull;
+
+        memcpy(at, mem_sums(mem, c->page[i].record), n);
+        at += n;
+    }
+    check((uint64_t)(at - s->t->meta) == disk_meta_bytes(e)); /* the core counted them likewise */
+    return disk_meta_bytes(e);
+}
+
+/* What the header says of the extent; its seal is that of the thread's list. */
+static void build_head(const struct stream *s, uint32_t i, const struct page_at *page,
+                       struct disk_head *ret)
+{
+    const struct disk *disk = s->t->disk;
+    const struct disk_extent *e = &s->job->write.extents[i];
+    uint32_t pool = s->job->write.pool;
+    struct disk_run *run = NULL;
+
+    memset(ret, 0, sizeof *ret);
+    ret->extent = *e;
+    ret->incarnation = disk->config.incarnation;
+    ret->seal = s->t->seal[i];
+    for (uint32_t k = 0; k < e->npages; k++) {
+        uint32_t g = page[k].group;
+
+        if (k == 0 || g != page[k - 1].group) {
+            check(ret->nruns < GROUPS_MAX);
+            run = &ret->run[ret->nruns++];
+            run->units = mem_units(disk->config.mem, pool, g);
+            run->regions = mem_transfer_regions(disk->config.mem, pool);
+            run->page_bytes = mem_page_bytes(disk->config.mem, pool, g);
+        }
+        run->pages++;
+    }
+}
+
+static const char *tenant_of(const struct stream *s)
+{
+    return s->t->disk->tenant[s->job->write.tenant];
+}
+
+/* The header's place and the body. */
+static enum tern_err put_extent(struct stream *s, uint32_t i, const struct cursor *c)
+{
+    const struct disk_extent *e = &s->job->write.extents[i];
+    struct disk_seal *seal = &s->t->seal[i];
+    struct disk_crypt *crypt = s->t->crypt;
+    struct disk_head head;
+    uint64_t n;
+
+    check(e->place.file == s->job->write.file && e->place.offset == s->at);
+    memset(seal, 0, sizeof *seal);
+    stream_bytes(s, NULL, DISK_BLOCK);
+    n = build_meta(s, e, c);
+    if (crypt && !disk_crypt_fresh(crypt, &seal->key_id, seal->nonce))
+        return TERN_DISK;
+    build_head(s, i, c->page, &head);
+    if (disk_check_head(&head, UINT64_MAX) != DISK_FAULT_NONE)
+        return TERN_DISK; /* a layout that the format has no numbers for */
+    if (crypt) {
+        disk_put_extent(s->t->block, &head, tenant_of(s));
+        disk_seal_begin(crypt, seal->nonce, s->t->block, disk_associated());
+    }
+    seal->meta_sum = checksum_unit(s->t->meta, n);
+    seal->list_sum = checksum_unit(s->t->meta, disk_list_bytes(e));
+    stream_turn(s, crypt != NULL);
+    stream_bytes(s, s->t->meta, n);
+    for (uint32_t k = 0; k < e->npages; k++)
+        if (!put_page(s, &c->page[k]))
+            return TERN_CORRUPT;
+    stream_turn(s, false);
+    if (crypt && !disk_seal_end(crypt, seal->tag))
+        return TERN_DISK;
+    stream_fill_block(s);
+    check(s->at == e->place.offset + disk_extent_bytes(e));
+    return TERN_OK;
+}
+
+static struct cursor cursor_of(const struct write_job *w)
+{
+    return (struct cursor){w->write.pages, w->write.tokens, w->write.keys};
+}
+
+static void cursor_next(struct cursor *c, const struct disk_extent *e)
+{
+    c->page += e->npages;
+    c->token += e->tokens;
+    c->key += e->nkeys;
+}
+
+static enum tern_err put_bodies(struct stream *s)
+{
+    struct cursor c = cursor_of(s->job);
+
+    stream_bytes(s, NULL, DISK_BLOCK);
+    for (uint32_t i = 0; i < s->job->write.nextents && s->t->pieces.err == 0; i++) {
+        TRY(put_extent(s, i, &c));
+        cursor_next(&c, &s->job->write.extents[i]);
+    }
+    stream_send(s);
+    return TERN_OK;
+}
+
+/* ------------------------------------------------------------------ headers */
+
+static void send_block(struct stream *s, uint64_t offset, const uint8_t *block)
+{
+    struct piece *piece = pieces_take(&s->t->pieces);
+
+    memcpy(piece->memory, block, DISK_BLOCK);
+    piece->offset = offset;
+    piece->bytes = DISK_BLOCK;
+    pieces_send(&s->t->pieces, piece, s->file, true);
+}
+
+static void file_header(const struct stream *s, struct disk_file_header *ret)
+{
+    const struct disk_write *w = &s->job->write;
+
+    memset(ret, 0, sizeof *ret);
+    ret->file = w->file;
+    ret->incarnation = s->t->disk->config.incarnation;
+    ret->key_id = s->t->crypt ? disk_crypt_key_id(s->t->crypt) : 0;
+    strcpy(ret->tenant, tenant_of(s));
+    for (uint32_t i = 0; i < w->nextents; i++)
+        if (w->extents[i].served_ns > ret->served_ns)
+            ret->served_ns = w->extents[i].served_ns;
+}
+
+/* All headers, and behind the extents the footer. */
+static enum tern_err put_headers(struct stream *s)
+{
+    const struct disk_write *w = &s->job->write;
+    struct cursor c = cursor_of(s->job);
+    struct disk_file_header header;
+    struct disk_footer footer;
+    struct disk_head head;
+    size_t n;
+
+    file_header(s, &header);
+    disk_put_file_header(s->t->block, &header);
+    send_block(s, 0, s->t->block);
+    disk_footer_begin(&footer, s->t->footer, disk_footer_bytes_max());
+    for (uint32_t i = 0; i < w->nextents; i++) {
+        build_head(s, i, c.page, &head);
+        disk_put_extent(s->t->block, &head, tenant_of(s));
+        disk_footer_add(&footer, s->t->block, &w->extents[i], c.token, c.key);
+        send_block(s, w->extents[i].place.offset, s->t->block);
+        cursor_next(&c, &w->extents[i]);
+    }
+    n = disk_footer_end(&footer, (struct disk_place){w->file, s->at}, &header, s->t->crypt);
+    if (n == 0)
+        return TERN_DISK;
+    stream_bytes(s, s->t->footer, n);
+    stream_send(s);
+    return TERN_OK;
+}
+
+/* ------------------------------------------------------------------ the file */
+
+enum tern_err disk_err(int error)
+{
+    return error == -ENOSPC || error == -EDQUOT ? TERN_POOL_EXHAUSTED : TERN_DISK;
+}
+
+/* All that is on its way has landed, and is durable. */
+static enum tern_err settle(struct stream *s)
+{
+    int r = pieces_land(&s->t->pieces);
+
+    if (r == 0)
+        r = s->job->fault ? -s->job->fault : disk_sync_file(s->t->disk, s->file);
+    return r < 0 ? disk_err(r) : TERN_OK;
+}
+
+static uint64_t extents_end(const struct disk_write *w)
+{
+    const struct disk_extent *last = &w->extents[w->nextents - 1];
+
+    return last->place.offset + disk_extent_bytes(last);
+}
+
+/* Whether there is room is asked before anything is written. */
+static enum tern_err make_room(struct disk *disk, const struct disk_write *w)
+{
+    uint64_t room;
+    int r = disk->files->room(disk->files->ctx, &room);
+
+    if (r < 0)
+        return disk_err(r);
+    pthread_mutex_lock(&disk->lock);
+    disk->stats.free_bytes = room;
+    pthread_mutex_unlock(&disk->lock);
+    return room < extents_end(w) + disk->config.headroom_bytes ? TERN_POOL_EXHAUSTED : TERN_OK;
+}
+
+static enum tern_err fill(struct stream *s)
+{
+    const struct disk_files *files = s->t->disk->files;
+    enum tern_err err;
+    int r = 0;
+
+    if (s->job->fault == ENOSPC)
+        r = -ENOSPC;
+    else if (files->reserve)
+        r = files->reserve(files->ctx, s->file, extents_end(&s->job->write));
+    if (r < 0)
+        return disk_err(r);
+    err = put_bodies(s);
+    if (err == TERN_OK)
+        err = settle(s);
+    if (err == TERN_OK)
+        err = put_headers(s);
+    if (err == TERN_OK)
+        err = settle(s);
+    return err;
+}
+
+/* From its temporary name to its real one. If it cannot be known whether the name is durable, there
+ * shall be none. */
+static enum tern_err give_name(struct disk *disk, const char *from, const char *to)
+{
+    const struct disk_files *files = disk->files;
+    int r = files->rename(files->ctx, from, to);
+
+    if (r < 0)
+        return disk_err(r);
+    r = disk_sync_folder(disk, to);
+    if (r < 0)
+        files->remove(files->ctx, to);
+    return r < 0 ? disk_err(r) : TERN_OK;
+}
+
+static enum tern_err write_file(struct disk_thread *t, const struct write_job *w)
+{
+    struct disk *disk = t->disk;
+    const struct disk_files *files = disk->files;
+    const char *tenant = disk->tenant[w->write.tenant];
+    char from[DISK_NAME_MAX], to[DISK_NAME_MAX];
+    struct stream s = {.t = t, .job = w};
+    enum tern_err err;
+    int r;
+
+    TRY(make_room(disk, &w->write));
+    disk_file_name(from, tenant, w->write.file, true);
+    disk_file_name(to, tenant, w->write.file, false);
+    r = files->make(files->ctx, from, &s.file);
+    if (r < 0)
+        return disk_err(r);
+    err = fill(&s);
+    pieces_land(&t->pieces);
+    files->close(files->ctx, s.file);
+    if (err == TERN_OK)
+        err = give_name(disk, from, to);
+    if (err != TERN_OK)
+        files->remove(files->ctx, from);
+    else
+        DISK_COUNT(disk, bytes_written, s.at);
+    return err;
+}
+
+void disk_write_run(struct disk_thread *t, struct write_job *w)
+{
+    struct disk *disk = t->disk;
+
+    w->job.err = write_file(t, w);
+    pthread_mutex_lock(&disk->lock);
+    disk->stats.full = w->job.err == TERN_POOL_EXHAUSTED;
+    disk->stats.files_written += w->job.err == TERN_OK ? 1 : 0;
+    disk->stats.write_errors += w->job.err == TERN_DISK ? 1 : 0;
+    disk->stats.corrupt += w->job.err == TERN_CORRUPT ? 1 : 0;
+    if (w->job.err == TERN_OK || w->job.err == TERN_DISK)
+        disk->stats.failing = w->job.err == TERN_DISK;
+    pthread_mutex_unlock(&disk->lock);
+}

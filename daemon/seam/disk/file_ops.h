@@ -1,0 +1,32 @@
+/* The file system behind struct disk_files: openat below one directory, an io_uring for each lane,
+ * O_DIRECT where the file system has it. */
+#ifndef SEAM_FILE_OPS_H
+#define SEAM_FILE_OPS_H
+
+#include "base/tern_err.h"
+#include "seam/disk/disk_files.h"
+
+struct file_ops;
+
+#define FILE_OPS_LOCK ".lock" /* in the directory; holds it for one daemon at a time */
+
+struct file_ops_config {
+    const char *dir;
+    uint32_t lanes;
+    /* Where the pieces of lane i lie: lane_bytes at staging + i * lane_bytes, which the kernel then
+     * keeps mapped. Pieces that lie elsewhere are moved, too. NULL: all do. */
+    uint8_t *staging;
+    uint64_t lane_bytes;
+    bool lock; /* false: only reads, beside whoever has it */
+};
+
+/* CONFLICT: another process has the lock. DISK: the directory is not there or not ours to write.
+ * INTERNAL: no ring, memory or descriptor. *ret_why says what to do. */
+enum tern_err file_ops_create(const struct file_ops_config *config, struct file_ops **ret,
+                              const char **ret_why);
+void file_ops_destroy(struct file_ops *ops); /* nothing is in flight in any lane */
+const struct disk_files *file_ops_files(const struct file_ops *ops);
+/* False: the file system has no O_DIRECT, so that all bytes go through the page cache. */
+bool file_ops_direct(const struct file_ops *ops);
+
+#endif

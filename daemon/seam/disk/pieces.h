@@ -1,0 +1,33 @@
+/* The staging memory of a thread of the disk tier, as pieces that are on their way to or from a
+ * file. Used by that thread alone. */
+#ifndef SEAM_PIECES_H
+#define SEAM_PIECES_H
+
+#include "seam/disk/disk_files.h"
+
+struct piece {
+    uint8_t *memory; /* DISK_PIECE_BYTES of the staging */
+    uint64_t offset, bytes;
+    uint32_t file; /* the caller's: which of its files */
+    bool flying;
+    int res; /* once it has landed: 0, or a negative errno */
+};
+
+struct pieces {
+    const struct disk_files *files; /* borrowed */
+    uint32_t lane, depth, flying;
+    int err; /* the first that a piece ended with since pieces_land */
+    struct piece piece[DISK_LANE_PIECES];
+};
+
+/* `memory`: depth pieces. */
+void pieces_init(struct pieces *p, const struct disk_files *files, uint32_t lane, uint32_t depth,
+                 uint8_t *memory);
+/* One that is not on its way; waits until there is one. */
+struct piece *pieces_take(struct pieces *p);
+/* Its `offset` and `bytes` say what is moved. */
+void pieces_send(struct pieces *p, struct piece *piece, int file, bool write);
+void pieces_wait(struct pieces *p, const struct piece *piece); /* until it has landed */
+int pieces_land(struct pieces *p); /* waits for all: 0, or the first error since the last call */
+
+#endif

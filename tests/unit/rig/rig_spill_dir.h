@@ -1,0 +1,73 @@
+/* A disk tier on a directory of its own, over a real struct mem: three pools of two groups, files
+ * that are built of their pages, and the events that come back. Pool 0 (tenant 0) has two regions
+ * that transfers carry, pool 1 (tenant 0) is another of its layout, pools 2 and 3 (tenant 1) have
+ * two regions that hold alike. */
+#ifndef TEST_RIG_SPILL_DIR_H
+#define TEST_RIG_SPILL_DIR_H
+
+#include <stdint.h>
+
+#include "seam/disk/disk.h"
+#include "unit/rig/rig_mem.h"
+
+#define RIG_SPILL_GROUPS  2u
+#define RIG_SPILL_PAGES   24u /* of a group in a pool */
+#define RIG_SPILL_EXTENTS 8u
+#define RIG_SPILL_ALIGN   64u
+#define RIG_SPILL_EVENTS  256u
+
+struct rig_spill {
+    struct mem *mem;
+    struct disk *disk;
+    struct disk_config config; /* of the next rig_spill_open */
+    char dir[64];
+    struct event got[RIG_SPILL_EVENTS];
+    uint32_t ngot;
+};
+
+/* A file, with the arrays that its disk_write is of; and where each of its pages lies in it. */
+struct rig_file {
+    struct disk_write write;
+    struct disk_extent extent[RIG_SPILL_EXTENTS];
+    struct page_at page[4 * RIG_SPILL_PAGES];
+    uint32_t token[RIG_SPILL_EXTENTS * RIG_SPILL_ALIGN];
+    struct extra_key key[RIG_SPILL_EXTENTS];
+    struct disk_page place[4 * RIG_SPILL_PAGES];
+};
+
+/* `below`: the folder that the directory is made in; NULL: /tmp. */
+void rig_spill_init(struct rig_spill *r, const char *below);
+enum tern_err rig_spill_open(struct rig_spill *r); /* with r->config */
+void rig_spill_close(struct rig_spill *r);
+void rig_spill_finish(struct rig_spill *r); /* the directory goes, too */
+
+/* Fills all pages of a pool with numbers of its own, and seals them. */
+void rig_spill_fill(struct rig_spill *r, uint32_t pool, uint64_t seed);
+void rig_spill_clear(struct rig_spill *r, uint32_t pool); /* zeros, without checksums */
+struct page_at rig_spill_page(uint32_t pool, uint32_t group, uint32_t index);
+/* Do the two pages hold the same bytes in all regions, and have the same checksums? */
+bool rig_spill_same(struct rig_spill *r, uint32_t pool, const struct page_at *page, uint32_t other,
+                    const struct page_at *of);
+
+/* An empty file; then extents of it, of pages that follow each other in each group. */
+void rig_file_begin(struct rig_file *f, uint32_t tenant, uint32_t pool, uint64_t file);
+void rig_file_add(struct rig_spill *r, struct rig_file *f, enum disk_part part, uint32_t pages,
+                  uint32_t nkeys);
+void rig_file_usual(struct rig_spill *r, struct rig_file *f, uint32_t tenant, uint32_t pool,
+                    uint64_t file); /* two HISTORY, a STATE and an ENTRY */
+
+/* Until there are n events since the last call. */
+void rig_spill_events(struct rig_spill *r, uint32_t n);
+void rig_spill_quiet_ms(struct rig_spill *r, uint32_t ms); /* polls so long */
+enum tern_err rig_spill_write(struct rig_spill *r, const struct rig_file *f);
+/* Pages [first, first + n) of the file, into the pool that is like the file's. */
+void rig_spill_ask(struct rig_spill *r, const struct rig_file *f, struct pull_id pull,
+                   uint32_t batch, uint32_t first, uint32_t n);
+/* The same, and waits: the ok bits of as many as 64 pages. */
+uint64_t rig_spill_read(struct rig_spill *r, const struct rig_file *f, uint32_t first, uint32_t n);
+void rig_spill_path(const struct rig_spill *r, const struct rig_file *f, bool unfinished, char *ret,
+                    size_t cap);
+uint32_t rig_spill_files(const struct rig_spill *r,
+                         uint32_t tenant); /* in its folder, of any name */
+
+#endif
