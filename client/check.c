@@ -69,7 +69,8 @@ enum tern_err check_peer(struct tern *t, const char *peer)
 {
     if (peer && (!peer[0] || strnlen(peer, WIRE_STRING_MAX + 1) > WIRE_STRING_MAX))
         return set_error(t, TERN_INVALID,
-                         "a peer's name has 1 to 255 bytes; NULL is the pool's own host tier");
+                         "a peer's name has 1 to 255 bytes; NULL is the pool's own host tier, and "
+                         "TERN_PEER_DISK is the daemon's disk");
     return TERN_OK;
 }
 

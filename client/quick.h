@@ -63,7 +63,7 @@ struct quick_request {
             uint32_t n;
         } step;
         struct {
-            const char *peer; /* NULL: the host tier */
+            const char *peer; /* NULL: the host tier; TERN_PEER_DISK: the disk */
             uint32_t depth, at_least, wait_ms;
             uint64_t step;
         } fetch;

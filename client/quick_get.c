@@ -127,7 +127,18 @@ static void get_lengths(struct reader *outer, const struct field *field, struct 
 
 /* ---- MatchReply, FetchReply and RecoverReply differ in their numbers alone ---- */
 
-enum part { PART_NONE = 0, STATUS, LENGTHS, TOKENS, MATCHED, RUN, HOST_DEPTH, KIB, RETRY_MS };
+enum part {
+    PART_NONE = 0,
+    STATUS,
+    LENGTHS,
+    TOKENS,
+    MATCHED,
+    RUN,
+    HOST_DEPTH,
+    DISK_DEPTH,
+    KIB,
+    RETRY_MS
+};
 #define PARTS 8 /* field numbers below it */
 
 static void get_part(struct reader *r, enum part part, const struct field *f,
@@ -140,6 +151,7 @@ static void get_part(struct reader *r, enum part part, const struct field *f,
     case MATCHED: reader_u32(r, f, &ret->matched); break;
     case RUN: get_run(r, f, store, ret); break;
     case HOST_DEPTH: reader_u32(r, f, &ret->host_depth); break;
+    case DISK_DEPTH: reader_u32(r, f, &ret->disk_depth); break;
     case KIB: reader_u32(r, f, &ret->fetched_kib); break;
     case RETRY_MS: reader_u32(r, f, &ret->retry_ms); break;
     case PART_NONE: break; /* a newer daemon may say more */
@@ -149,7 +161,8 @@ static void get_part(struct reader *r, enum part part, const struct field *f,
 bool quick_get(uint16_t type, const uint8_t *body, uint32_t n, struct quick_store *store,
                struct tern_result *ret)
 {
-    static const enum part match[PARTS] = {0, STATUS, LENGTHS, TOKENS, MATCHED, RUN, HOST_DEPTH};
+    static const enum part match[PARTS] = {0,       STATUS, LENGTHS,    TOKENS,
+                                           MATCHED, RUN,    HOST_DEPTH, DISK_DEPTH};
     static const enum part fetch[PARTS] = {0, STATUS, LENGTHS, RUN, KIB, RETRY_MS, TOKENS};
     static const enum part recover[PARTS] = {0, STATUS, LENGTHS, TOKENS, RUN, KIB};
     static const enum part status_alone[PARTS] = {0, STATUS};

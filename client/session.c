@@ -74,8 +74,10 @@ static enum tern_err peek_pieces(struct tern *t, Tern__Wire__Peek *m,
         struct tern_tokens piece = piece_of(t, tokens, at);
 
         TRY(peek_piece(t, m, &piece, deadline_ns, &reply));
-        *ret = (struct tern_depths){
-            .resumable = reply->depth, .history = reply->history_depth, .host = reply->host_depth};
+        *ret = (struct tern_depths){.resumable = reply->depth,
+                                    .history = reply->history_depth,
+                                    .host = reply->host_depth,
+                                    .disk = piece.n == tokens->n ? reply->disk_depth : 0};
         *ret_begun = true;
         end = at + piece.n;
         if (reply->reached && end < tokens->n && (reply->walked <= at || reply->walked > end))
@@ -133,6 +135,21 @@ enum tern_err tern_peek(struct tern *t, uint64_t pool, const struct tern_namespa
 
     TRY(tern_peek_depths(t, pool, ns, tokens, deadline_ms, &depths));
     *ret_depth = depths.resumable;
+    return TERN_OK;
+}
+
+enum tern_err tern_store(struct tern *t, tern_session s, uint32_t depth, uint32_t deadline_ms,
+                         struct tern_stored *ret)
+{
+    Tern__Wire__Store m = TERN__WIRE__STORE__INIT;
+    const Tern__Wire__StoreReply *reply;
+    const ProtobufCMessage *msg;
+
+    m.has_depth = 1;
+    m.depth = depth;
+    TRY(call_whole(t, FRAME_STORE, s, &m.base, deadline_ms, &msg));
+    reply = (const Tern__Wire__StoreReply *)msg;
+    *ret = (struct tern_stored){.depth = reply->depth, .written = reply->written};
     return TERN_OK;
 }
 

@@ -104,7 +104,9 @@ enum message_body {
     X(51, ROLLBACK, rollback, record_put_reply, FROM_ENGINE, NEEDS_SESSION, ANSWER_LATER,          \
       REPEAT_ACTS_AGAIN, BODY_AGREED)                                                              \
     X(53, RECORD_GET, record_get, record_get_reply, FROM_ENGINE, NEEDS_SESSION, ANSWER_AT_ONCE,    \
-      REPEAT_HARMLESS, BODY_AGREED)
+      REPEAT_HARMLESS, BODY_AGREED)                                                                \
+    X(55, STORE, store, store_reply, FROM_ENGINE, NEEDS_SESSION, ANSWER_LATER, REPEAT_HARMLESS,    \
+      BODY_AGREED)
 
 /* Requests that the shell answers by itself: X as above. */
 #define SHELL_TABLE(X)                                                                             \
@@ -144,7 +146,7 @@ enum message_body {
  * - TOKENS: a token list.
  * - U32, U64: a number. CHOICE: one up to the limit, an enum of the core's. TRUTH: 0 or 1.
  * - NAME: of an engine.
- * - PEER: the name of one, "" for the host tier; the core has its slot.
+ * - PEER: the name of one, "" for the host tier, WIRE_DISK for the disk; the core has its slot.
  * - DEVICE: the name of one, "" where none is named; the core has the region that lies on it.
  * - GROUPS, HASH: a pool's layout, what the core computes with and a hash of the rest.
  * - OPS: the operations of a Step.
@@ -211,6 +213,7 @@ enum message_body {
 #define REQUEST_RECORD_PUT(F) F(record_put, session, SESSION, 0)
 #define REQUEST_ROLLBACK(F)   F(rollback, session, SESSION, 0) F(rollback, step, U64, 0)
 #define REQUEST_RECORD_GET(F) F(record_get, session, SESSION, 0) F(record_get, first, U32, 0)
+#define REQUEST_STORE(F)      F(store, session, SESSION, 0) F(store, depth, U32, 0)
 #define REQUEST_EVICT(F)      F(evict, pool, POOL, 0) F(evict, nodes, U32, 0)
 #define REQUEST_DRAIN(F)      F(drain, on, TRUTH, 0)
 #define REQUEST_PIN(F)        F(pin, node, NODE, 0) F(pin, on, TRUTH, 0)
@@ -246,13 +249,15 @@ enum message_body {
     F(peek, 3, history_depth, U32)                                                                 \
     F(peek, 4, host_depth, U32)                                                                    \
     F(peek, 5, reached, NODE)                                                                      \
-    F(peek, 6, walked, U32)
+    F(peek, 6, walked, U32)                                                                        \
+    F(peek, 7, disk_depth, U32)
 #define REPLY_MATCH(F)                                                                             \
     F(match, 2, lengths, LENGTHS)                                                                  \
     F(match, 3, tokens, U32)                                                                       \
     F(match, 4, matched, U32)                                                                      \
     F(match, 5, runs, RUNS)                                                                        \
-    F(match, 6, host_depth, U32)
+    F(match, 6, host_depth, U32)                                                                   \
+    F(match, 7, disk_depth, U32)
 #define REPLY_STEP(F) F(step, 2, results, RESULTS)
 #define REPLY_FETCH(F)                                                                             \
     F(fetch, 2, lengths, LENGTHS)                                                                  \
@@ -290,6 +295,7 @@ enum message_body {
     F(rollback, 4, length, U32)                                                                    \
     F(rollback, 5, records, U32) F(rollback, 6, lengths, LENGTHS) F(rollback, 7, tokens, U32)
 #define REPLY_RECORD_GET(F) F(record_get, 2, records, U32) F(record_get, 3, list, RECORDS)
+#define REPLY_STORE(F)      F(store, 2, depth, U32) F(store, 3, written, U64)
 
 /* The two numbers of a request. */
 enum frame_type {
@@ -319,6 +325,9 @@ enum frame_type {
 #define WIRE_WINDOWS_MAX 64u   /* of a PeerPath */
 #define WIRE_STRING_MAX  255u  /* bytes of every string that is not among the limits below */
 #define WIRE_TEXT_MAX    1023u /* bytes of Status.text and PeerPath.text */
+
+/* Fetch.peer that stands for the daemon's own disk: no peer can have such a name. */
+#define WIRE_DISK "/disk"
 
 /* Elements of the byte arrays. */
 #define WIRE_TOKEN_BYTES  4u /* Tokens.tokens, PeerMsg.tokens: u32 */

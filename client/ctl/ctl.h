@@ -25,9 +25,9 @@ enum ctl_exit {
 
 struct ctl {
     const char *socket;
-    bool json;                        /* print one JSON object and nothing else */
-    bool colour;                      /* standard output is a terminal that wants some */
-    const char *pool, *operand, *svg; /* as on the command line; NULL: not given */
+    bool json;                              /* print one JSON object and nothing else */
+    bool colour;                            /* standard output is a terminal that wants some */
+    const char *pool, *operand, *svg, *key; /* as on the command line; NULL: not given */
     uint32_t nodes, count;
     bool tokens;
     uint64_t from;    /* watch: a number */
@@ -51,10 +51,16 @@ enum {
     OPT_FROM = 'f',
     OPT_CHANGES = 'm',
     OPT_SVG = 'g',
+    OPT_KEY = 'k',
 };
 
 /* The commands of each file, beside what they run; the last one has no name. */
-extern const struct command show_commands[], tree_commands[], watch_commands[], act_commands[];
+extern const struct command show_commands[], disk_commands[], tree_commands[], watch_commands[],
+    act_commands[];
+
+/* The disk tier, as `spill` of an answer tells it, and the tenants' parts; tenants NULL: without.
+ */
+void show_spill(const struct ctl *ctl, const json_t *spill, const json_t *tenants);
 
 /* ---- asking; each ends the program with a message that says what to do ---- */
 

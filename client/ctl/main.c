@@ -14,8 +14,8 @@ const char *argp_program_version TERN_ARGP = "ternctl " TERN_VERSION;
     "Exit status: 0 done, 1 refused or failed, 2 wrong command line, 3 no daemon answers there."
 
 /* As help shows them. */
-static const struct command *const groups[] = {show_commands, tree_commands, watch_commands,
-                                               act_commands};
+static const struct command *const groups[] = {show_commands, disk_commands, tree_commands,
+                                               watch_commands, act_commands};
 
 #define GROUPS (sizeof(groups) / sizeof(groups[0]))
 
@@ -78,6 +78,7 @@ static error_t parse_command(int key, char *arg, struct argp_state *state)
     case OPT_NODES: p->ctl->nodes = (uint32_t)number(state, "--nodes", arg, UINT32_MAX); return 0;
     case OPT_COUNT: p->ctl->count = (uint32_t)number(state, "--count", arg, UINT32_MAX); return 0;
     case OPT_SVG: p->ctl->svg = arg; return 0;
+    case OPT_KEY: p->ctl->key = arg; return 0;
     case OPT_FROM: p->ctl->from = number(state, "--from", arg, INT64_MAX); return 0;
     case OPT_CHANGES:
         p->ctl->changes = (uint32_t)number(state, "--changes", arg, UINT32_MAX);

@@ -252,6 +252,7 @@ static void show_daemon(const struct ctl *ctl, const json_t *s)
     show_doors(json_object_get(s, "doors"));
     show_send_buffers(json_object_get(s, "send_buffers"));
     show_host(json_object_get(s, "host_tier"), j_u64(memory, "host_bytes"));
+    show_spill(ctl, json_object_get(s, "spill"), json_object_get(s, "tenants"));
     printf("  evicted %s nodes, %s pages\n", num(s, "evicted_nodes"), num(s, "evicted_pages"));
     printf("  subscriptions %s: told %s changes of the tree, lost %s\n\n",
            num(events, "subscriptions"), num(events, "told"), num(events, "lost"));
@@ -417,6 +418,11 @@ static void show_alarms(const struct ctl *ctl, const json_t *s)
         paint(ctl, YELLOW,
               "\nwarning: faults.copy_corrupt_every is set: this daemon damages copies between the "
               "tiers, on purpose.\n");
+    if (j_u64(json_object_get(s, "fault_injection"), "disk_write_every") +
+            j_u64(json_object_get(s, "fault_injection"), "disk_full_after") >
+        0)
+        paint(ctl, YELLOW,
+              "\nwarning: faults.disk_... is set: this daemon's disk fails, on purpose.\n");
     if (j_u64(json_object_get(s, "log"), "lost") > 0)
         paint(ctl, YELLOW,
               "\nwarning: %s lines of the daemon's log could not be written: its reader is slow or "

@@ -53,6 +53,8 @@ extern "C" {
 /* For a `step`: nothing is in flight, so no kernel can still touch the pages. It is no default: a
  * call that gives pages back or publishes them refuses 0 as a step that was forgotten. */
 #define TERN_STEP_NONE UINT64_MAX
+/* For a `peer`: the disk of this host's daemon. No peer can have that name. */
+#define TERN_PEER_DISK "/disk"
 
 struct tern;         /* a connection; it lives on the heap, and tern_destroy frees it */
 struct tern_pool;    /* a mapped pool; its connection owns it */
@@ -303,12 +305,14 @@ struct tern_result {
     uint32_t tokens;  /* in the session's list */
     uint32_t matched; /* Match: tokens that this call found in the tree. On a resume it looks for
                          none, and this is 0: lengths.written is what need not be computed */
-    uint32_t fetched_kib; /* Fetch: KiB of pages that came over the network or from the host tier.
-                             Recover: KiB from the host tier */
+    uint32_t fetched_kib; /* Fetch: KiB of pages that came over the network, from the disk or from
+                             the host tier. Recover: KiB from the host tier */
     uint32_t retry_ms;   /* Fetch, if err is TERN_BUSY: repeat it after so many milliseconds. 0: the
                             daemon does not know */
     uint32_t host_depth; /* Match: the committed length that a tern_fetch from the host tier would
                             bring; 0 on a resume */
+    uint32_t disk_depth; /* Match: the committed length that a tern_fetch from the disk would bring;
+                            0: no more than is there */
     const struct tern_run *runs;
     uint32_t nruns;
     struct tern_shortage shortage; /* if err is TERN_POOL_EXHAUSTED */
@@ -350,11 +354,13 @@ TERN_API enum tern_err tern_peek_history(struct tern *t, uint64_t pool,
                                          const struct tern_tokens *tokens, uint32_t deadline_ms,
                                          uint32_t *ret_depth, uint32_t *ret_history_depth);
 
-/* Three depths of one prefix, in tokens. `resumable` is the least of them. */
+/* Depths of one prefix, in tokens. `resumable` is the least of them, but for `disk`. */
 struct tern_depths {
     uint32_t resumable; /* what a Match would find */
     uint32_t history;   /* what HISTORY alone reaches */
     uint32_t host;      /* what a Match and a tern_fetch from the host tier would find */
+    uint32_t disk;      /* the same with a tern_fetch from the disk; 0: no more than `resumable`, or
+                           the list is longer than one request can be, and a Match tells it */
 };
 TERN_API enum tern_err tern_peek_depths(struct tern *t, uint64_t pool,
                                         const struct tern_namespace *ns,
@@ -763,7 +769,15 @@ TERN_API const char *tern_result_text(struct tern *t, uint32_t i);
  * returns OK, or INVALID if that is less than at_least: there is nothing to wait for.
  *   POOL_EXHAUSTED  The device has no room; ret->shortage says what to wait for.
  *   BUSY            That prefix is being copied, or what makes way for it. Repeat in a moment.
- *   CORRUPT         The host's copy is damaged. Compute the prefix again. */
+ *   CORRUPT         The host's copy is damaged. Compute the prefix again.
+ *
+ * peer TERN_PEER_DISK: from the daemon's disk, also what was stored before the daemon was started
+ * anew. That pays when the session's Match said that disk_depth is above matched and host_depth.
+ * It goes like a fetch from a peer, with deadlines and chunks in order, and every page is verified
+ * before it is in the table. at_least above what is there is INVALID: there is nothing to wait for.
+ *   UNSUPPORTED     The daemon has no disk tier.
+ *   DISK            The disk could not read it. What came before stays; compute the rest.
+ *   CORRUPT         What lies there is damaged, and is given up. Compute the rest. */
 TERN_API enum tern_err tern_fetch(struct tern *t, tern_session s, const char *peer,
                                   uint32_t at_least, uint32_t depth, uint64_t step,
                                   uint32_t deadline_ms, struct tern_result *ret);
@@ -820,6 +834,34 @@ TERN_API enum tern_err tern_retract(struct tern *t, tern_session s, enum tern_re
  *   CORRUPT         The host's copy is damaged. Use tern_abort, and compute the prefix again. */
 TERN_API enum tern_err tern_recover(struct tern *t, tern_session s, uint32_t deadline_ms,
                                     struct tern_result *ret);
+
+/* ---- the disk tier ---- */
+
+/* What a store made durable. */
+struct tern_stored {
+    uint32_t depth;   /* tokens of the session's list that the disk holds now */
+    uint64_t written; /* bytes that this call wrote; 0: all of it was there */
+};
+
+/* Stores a prefix of the session's committed tokens on the disk and returns when it is durable:
+ * the prefix is found again by a Match (disk_depth) until it is evicted there, also after the
+ * daemon was killed or the host lost power. The daemon stores by itself what it takes for worth it;
+ * this is for a prefix that many will share, such as a system prompt, and for one that must not be
+ * lost. `depth`: where it ends, in tokens. It is rounded down to whole chunks and is at most the
+ * committed length. 0: the daemon chooses, a little less than what is committed, so that others
+ * who share it find it. The step of the commit has to have passed, and the call waits for that; the
+ * session can be used meanwhile. It may be repeated. If deadline_ms passes first, the store goes
+ * on.
+ *   INVALID         So much is not committed, or not one whole chunk is.
+ *   UNSUPPORTED     The daemon has no disk tier, or the tenant has no part of it.
+ *   POOL_EXHAUSTED  The file system is full.
+ *   QUOTA           It does not fit into the tenant's part of the disk, with what may not go.
+ *   BUSY            As many prefixes as may be are being stored. Repeat the call in a moment.
+ *   GONE            The prefix left memory before it was written, or its namespace was reset.
+ *   DISK            The disk failed. Nothing was stored.
+ *   CORRUPT         A page in memory does not agree with its checksum. Nothing was stored. */
+TERN_API enum tern_err tern_store(struct tern *t, tern_session s, uint32_t depth,
+                                  uint32_t deadline_ms, struct tern_stored *ret);
 
 /* Forgets a namespace, for new weights under an old name: nothing that was committed under `ns`, in
  * any pool of the tenant, is found from now on, here or by a fetch from a peer. Sessions that run

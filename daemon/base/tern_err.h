@@ -31,7 +31,7 @@ enum tern_err_category {
     X(DENIED, 10, DENIED, "this tenant may not do that")                                           \
     X(QUOTA, 11, DENIED, "the tenant's configured limit is reached")                               \
     X(CORRUPT, 12, IO, "bytes arrived that do not match their checksum, twice")                    \
-    X(DISK, 13, IO, "a file could not be written")                                                 \
+    X(DISK, 13, IO, "the disk could not be written or read")                                       \
     X(INTERNAL, 14, INTERNAL, "a bug in Tern; the daemon's log names the place")                   \
     X(DAEMON_LOST, 15, RETRY, "the connection to this host's daemon ended: connect again")
 

@@ -3,6 +3,7 @@
 
 #include <string.h>
 
+#include "core/disk/entries.h"
 #include "core/memory/pages.h"
 #include "core/session/record.h"
 #include "core/session/steps.h"
@@ -248,7 +249,7 @@ void core_view(const struct core *c, struct core_view *ret)
     ret->serves = c->serves_active.n;
     for (uint32_t i = 0; i < c->limits.links; i++)
         ret->links_up += link_at(c, i)->up;
-    ret->token_blocks_free = c->free_blocks.n;
+    ret->token_blocks_free = c->free_blocks.n - (c->limits.disk_blocks - c->disk_blocks);
     ret->nodes_free = c->free_nodes.n;
     ret->retires_free = c->free_retires.n;
     ret->draining = c->draining;
@@ -385,4 +386,61 @@ bool core_share_view(const struct core *c, struct share_of of, struct share_view
         ret->reserved += h->reserved;
     }
     return true;
+}
+
+void core_disk(const struct core *core, uint32_t tenant, struct disk_view *ret)
+{
+    const struct tenant *t = tenant_at(core, tenant);
+
+    *ret = (struct disk_view){.budget = t->config.disk_bytes,
+                              .used = t->disk_used,
+                              .entries = t->disk_entries.n,
+                              .chunks = t->disk_chunks,
+                              .files = t->disk_nfiles,
+                              .chunks_max = core->limits.disk_chunks,
+                              .files_max = core->limits.disk_files,
+                              .counts = t->disk};
+    for (uint32_t at = core->disk_stores.head; at != NONE; at = disk_store_list_next(core, at))
+        ret->stores += disk_store_at(core, at)->tenant == tenant;
+}
+
+bool core_disk_entry_view(const struct core *core, uint32_t slot, struct disk_entry_view *ret)
+{
+    const struct disk_chunk *k;
+
+    if (slot >= core->limits.disk_chunks || !disk_is_entry(disk_chunk_at(core, slot)))
+        return false;
+    k = disk_chunk_at(core, slot);
+    *ret = (struct disk_entry_view){.tenant = k->tenant,
+                                    .ns = k->ns,
+                                    .layout_hash = k->layout_hash,
+                                    .chain = k->chain,
+                                    .depth = k->depth,
+                                    .reason = (enum disk_reason)k->reason,
+                                    .hits = k->hits,
+                                    .bytes = disk_entry_bytes(core, slot),
+                                    .own_bytes = disk_entry_own(core, slot),
+                                    .score = disk_entry_score(core, slot),
+                                    .read = k->pins > 0};
+    if (disk_served(core) > k->used_ns)
+        ret->age_ns = disk_served(core) - k->used_ns;
+    return true;
+}
+
+bool core_disk_entry(const struct core *core, uint32_t tenant, uint32_t *at,
+                     struct disk_entry_view *ret)
+{
+    /* *at: 0 at first, then the entry that comes next, + 1. */
+    uint32_t chunk = *at == 0 ? tenant_at(core, tenant)->disk_entries.head : *at - 1;
+
+    if (chunk == NONE || !core_disk_entry_view(core, chunk, ret))
+        return false;
+    chunk = disk_entry_list_next(core, chunk);
+    *at = chunk == NONE ? NONE : chunk + 1;
+    return true;
+}
+
+bool core_disk_idle(const struct core *core)
+{
+    return core->disk_stores.n == 0 && core->disk_sweep == NONE && core->disk_gone_first == NONE;
 }

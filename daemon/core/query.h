@@ -63,6 +63,28 @@ struct records_view {
     uint32_t total, used, held, records;
 };
 
+/* Of a tenant: its part of the disk tier. Bytes are those of extents, with what fills up blocks. */
+struct disk_view {
+    uint64_t budget, used;                   /* bytes */
+    uint32_t entries, chunks, files, stores; /* stores: under way, or waiting */
+    uint32_t chunks_max, files_max;          /* of all tenants */
+    struct disk_counts counts;
+};
+
+struct disk_entry_view {
+    uint32_t tenant;
+    struct namespace_id ns;
+    uint64_t layout_hash, chain;
+    uint32_t depth;
+    enum disk_reason reason;
+    uint32_t hits;
+    uint64_t bytes;     /* of all that it needs */
+    uint64_t own_bytes; /* of that, what no other entry needs */
+    uint64_t age_ns;    /* serving time since it was stored, or used last */
+    uint64_t score;     /* D7, in 1/2^24 tokens a byte: the lowest goes first */
+    bool read;          /* a fetch reads it now */
+};
+
 struct engine_view {
     struct engine_id id;
     char name[ENGINE_NAME_MAX];
@@ -175,6 +197,14 @@ void core_view(const struct core *core, struct core_view *ret);
 uint32_t core_tenant_sessions(const struct core *core, uint32_t tenant);
 void core_turns(const struct core *core, uint32_t tenant, struct turns_view *ret);
 void core_records(const struct core *core, uint32_t tenant, struct records_view *ret);
+void core_disk(const struct core *core, uint32_t tenant, struct disk_view *ret);
+bool core_disk_entry_view(const struct core *core, uint32_t slot, struct disk_entry_view *ret);
+/* Those of a tenant, the one stored first at first. False: it has no more. *at: 0 at first; where
+ * the walk stands, for the next call. */
+bool core_disk_entry(const struct core *core, uint32_t tenant, uint32_t *at,
+                     struct disk_entry_view *ret);
+/* Is nothing being stored, nor to be stored before the daemon ends (EV_SHUTDOWN)? */
+bool core_disk_idle(const struct core *core);
 uint32_t core_retracts_undone(const struct core *core, uint32_t tenant);
 bool core_pool_view(const struct core *core, uint32_t slot, struct pool_view *ret);
 bool core_session_view(const struct core *core, uint32_t slot, struct session_view *ret);

@@ -48,7 +48,8 @@
     X(RECORD_PREPARE, "record_prepare", record_prepare, RECORDS(record_prepare), AT_ONCE)          \
     X(RECORD_PUT, "record_put", record_put, RECORDS(record_put), LATER)                            \
     X(ROLLBACK, "rollback", record_rollback, RECORDS(rollback), LATER)                             \
-    X(RECORD_GET, "record_get", record_get, RECORDS(record_get), AT_ONCE)
+    X(RECORD_GET, "record_get", record_get, RECORDS(record_get), AT_ONCE)                          \
+    X(STORE, "store", request_store, SESSION(store), LATER)
 
 enum op {
     OP_NONE = 0,
@@ -196,11 +197,12 @@ struct req_step {
 };
 
 #define PEER_HOST 0xfffffffeu
+#define PEER_DISK 0xfffffffdu
 
 struct req_fetch {
     struct session_id session;
     uint32_t peer;  /* index in the configured list; the shell resolves the name; NONE: unknown.
-                       PEER_HOST: this daemon's own host tier */
+                       PEER_HOST: this daemon's own host tier; PEER_DISK: its disk */
     uint32_t depth; /* bring at most this many tokens of the session's list; 0 = all of them */
     uint32_t
         at_least; /* wait until the source has published so many tokens; 0 = take what it has */
@@ -211,6 +213,12 @@ struct req_fetch {
 
 struct req_fetch_cancel {
     struct session_id session;
+};
+
+/* Stores a prefix of the session on the disk, as a cold entry (D2): answered when it is durable. */
+struct req_store {
+    struct session_id session;
+    uint32_t depth; /* where it ends, aligned down to L, at most what is committed; 0: as D2 says */
 };
 
 /* A running session gives its device pages up, to come back by a Recover. */
@@ -387,6 +395,7 @@ struct request {
         struct req_record_put record_put;
         struct req_rollback rollback;
         struct req_record_get record_get;
+        struct req_store store;
         struct {
             bool on;
         } drain;
@@ -468,12 +477,16 @@ struct reply {
             struct node_id reached; /* what follows these tokens may be there, too: a Peek of it
                                        goes on from this node; {0, 0}: nothing is */
             uint32_t walked;        /* its depth */
+            uint32_t disk_depth; /* with what a Fetch from PEER_DISK would bring; 0: not more than
+                                    depth. Of a Peek in one piece */
         } peek;
         struct {
             struct lengths lengths;
             uint32_t tokens;
             uint32_t matched;
             uint32_t host_depth; /* a Fetch from PEER_HOST would bring it to this; 0 on a resume */
+            uint32_t disk_depth; /* a Fetch from PEER_DISK would bring it to this; 0: not further
+                                    than it is */
         } match;                 /* matched: found in the tree now; 0 on a resume */
         struct {
             const struct op_result *results;
@@ -512,6 +525,10 @@ struct reply {
             uint32_t n;                     /* told here */
             const struct record_body *list; /* [first, first + n) */
         } record_get;
+        struct {
+            uint32_t depth;   /* the prefix that is durable now */
+            uint64_t written; /* bytes that it took beside what was there */
+        } store;
         struct {
             uint32_t refs; /* ADMIN refs that the node has now */
         } pin;

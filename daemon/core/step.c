@@ -4,6 +4,8 @@
 #include <string.h>
 
 #include "core/arena/actions.h"
+#include "core/disk/recover.h"
+#include "core/disk/stores.h"
 #include "core/evictions.h"
 #include "core/memory/pages.h"
 #include "core/session/engines.h"
@@ -52,7 +54,9 @@ enum tern_err request_step(struct core *c, struct actions *out, struct call *cal
 enum tern_err request_fetch(struct core *c, struct actions *out, struct call *call,
                             struct reply *ret)
 {
-    return call->req->fetch.peer == PEER_HOST ? fetch_from_host(c, call, ret)
+    if (call->req->fetch.peer == PEER_HOST)
+        return fetch_from_host(c, call, ret);
+    return call->req->fetch.peer == PEER_DISK ? fetch_from_disk(c, out, call, ret)
                                               : fetch_from_peer(c, out, call, ret);
 }
 
@@ -262,6 +266,7 @@ static void conn_closed(struct core *c, uint32_t conn)
     engine_conn_closed(c, conn);
     pull_conn_closed(c, conn);
     load_conn_closed(c, conn);
+    disk_conn_closed(c, conn);
     turn_conn_closed(c, conn);
     record_conn_closed(c, conn);
     reset_conn_closed(c, conn);
@@ -337,11 +342,11 @@ static void apply(struct core *c, struct actions *out, const struct event *ev)
     case EV_SERVE_QUIET: serve_proved_quiet(c, ev->serve_quiet.serve); return;
     case EV_COPIED: copy_done(c, ev->copied.job, ev->copied.err); return;
     case EV_RECORD_CHECKED: record_checked(c, out, &ev->checked); return;
-    case EV_DISK_FOUND:
-    case EV_DISK_READY:
-    case EV_DISK_WRITTEN:
-    case EV_DISK_DROPPED:
-    case EV_SHUTDOWN:
+    case EV_DISK_FOUND: disk_found(c, ev); return;
+    case EV_DISK_READY: disk_ready(c, ev->ready.next_file, ev->ready.served_ns); return;
+    case EV_DISK_WRITTEN: disk_written(c, out, ev->written.store, ev->written.err); return;
+    case EV_DISK_DROPPED: disk_file_dropped(c, ev->dropped.file); return;
+    case EV_SHUTDOWN: disk_shutdown(c, ev->shutdown.deadline_ns); return;
     case EV_COUNT: return;
     }
 }
@@ -350,7 +355,7 @@ void core_step(struct core *c, const struct event *ev, struct actions *out)
 {
     bool all;
 
-    out->n = out->nruns = out->nrefs = out->npages = 0;
+    out->n = out->nruns = out->nrefs = out->npages = out->nreads = 0;
     out->opens = false;
     check(ev->now_ns >= c->now_ns && out->refs_max == c->limits.table_pages);
     c->now_ns = ev->now_ns;
@@ -372,6 +377,7 @@ void core_step(struct core *c, const struct event *ev, struct actions *out)
     all = pool_flush(c, out) && all;
     all = reserve_flush(c) && all;
     all = copy_flush(c, out) && all;
+    all = disk_flush(c, out) && all;
     all = obtain_flush(c) && all;
     c->left_over = !all;
     check(c->visits <= STEP_VISITS_MAX);
@@ -380,14 +386,16 @@ void core_step(struct core *c, const struct event *ev, struct actions *out)
 
 uint64_t core_deadline(const struct core *c)
 {
-    uint64_t at, serves, turns;
+    uint64_t at, serves, turns, disk;
 
     if (c->left_over)
         return 0;
     at = pull_deadline(c);
     serves = serve_deadline(c);
     turns = turn_deadline(c);
+    disk = disk_deadline(c);
     at = serves < at ? serves : at;
+    at = disk < at ? disk : at;
     return turns < at ? turns : at;
 }
 

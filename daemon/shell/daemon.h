@@ -7,6 +7,7 @@
 #define SHELL_DAEMON_H
 
 #include "core/query.h"
+#include "seam/disk/disk.h"
 #include "seam/io/io.h"
 #include "seam/mem/mem.h"
 #include "seam/xfer/xfer.h"
@@ -57,6 +58,14 @@ struct pool_watch {
     char names[GROUPS_MAX][GROUP_NAME_MAX];
 };
 
+/* The disk tier as the log and operators see it. */
+struct spill_watch {
+    struct io_op op;
+    struct disk_recovery recovery; /* of this start */
+    uint32_t faults_logged;
+    bool full, failing; /* as the log has said */
+};
+
 struct daemon {
     const struct config *config; /* borrowed */
     enum daemon_state state;
@@ -68,6 +77,8 @@ struct daemon {
     struct io *io;
     struct mem *mem;
     struct xfer *xfer;
+    struct disk *disk; /* NULL: there is no disk tier */
+    struct spill_watch spill;
     struct tape *tape;
     struct core_limits limits; /* the configuration's with our own connection added */
     void *arena;

@@ -31,6 +31,7 @@ uint64_t rig_now_ms(void)
 
 struct rig_deadlines rig_deadlines;
 uint64_t rig_record_memory;
+uint64_t rig_memory;
 
 static void write_deadline(FILE *f, const char *name, uint32_t ms)
 {
@@ -54,8 +55,9 @@ static void write_config(const struct daemon *d, const char *node, const char *o
     write_deadline(f, "step_alarm_ms", rig_deadlines.step_alarm_ms);
     write_deadline(f, "tls_handshake_ms", rig_deadlines.tls_handshake_ms);
     write_deadline(f, "turn_ms", rig_deadlines.turn_ms);
-    fprintf(f, "tenants:\n  - name: t0\n    socket: %s\n    memory: 16M\n    conns_max: %d\n",
-            d->socket, RIG_CONNS_MAX);
+    fprintf(f,
+            "tenants:\n  - name: t0\n    socket: %s\n    memory: %" PRIu64 "\n    conns_max: %d\n",
+            d->socket, rig_memory ? rig_memory : RIG_MEMORY, RIG_CONNS_MAX);
     fprintf(f, "    record_memory: %" PRIu64 "\n", rig_record_memory);
     if (other)
         fprintf(f,
@@ -84,6 +86,22 @@ uint64_t rig_figure(struct tern *admin, const char *command, const char *path)
         fail_msg("%s: no number at %s", command, path);
     json_decref(answer);
     return (uint64_t)figure;
+}
+
+json_t *rig_ctl(const char *arguments)
+{
+    const char *bin = getenv("TERN_BIN");
+    char command[512];
+    json_t *told;
+    FILE *out;
+
+    snprintf(command, sizeof command, "%s/ternctl --json %s", bin ? bin : "build/bin", arguments);
+    out = popen(command, "r");
+    assert_non_null(out);
+    told = json_loadf(out, 0, NULL);
+    pclose(out);
+    assert_non_null(told);
+    return told;
 }
 
 void rig_no_leak(struct tern *admin, uint64_t pool, uint64_t pages, uint32_t ms)

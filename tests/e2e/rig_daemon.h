@@ -4,6 +4,8 @@
 #ifndef E2E_RIG_DAEMON_H
 #define E2E_RIG_DAEMON_H
 
+#include <jansson.h>
+
 #include "base/err.h"
 #include "engine/daemon.h"
 #include "engine/engine.h"
@@ -22,6 +24,7 @@
 #define RIG_FDS_MAX     4
 #define RIG_PAGE        4096 /* bytes of rig_engine's pages */
 #define RIG_DIR_BYTES   64
+#define RIG_MEMORY      (16u << 20)
 #define RIG_STATS_BYTES (FRAME_HEADER_BYTES + 3)
 #define RIG_PEER        77u /* the incarnation of peers that tests play */
 
@@ -62,6 +65,8 @@ struct rig_deadlines {
 extern struct rig_deadlines rig_deadlines;
 /* Of each tenant, likewise: bytes for turn records; 0: none. */
 extern uint64_t rig_record_memory;
+/* Of t0, likewise: bytes for pages; 0: RIG_MEMORY. */
+extern uint64_t rig_memory;
 
 /* `extra`: YAML at the top level. `env`: one NAME=VALUE for the daemon, or NULL; RIG_NOFILE with a
  * number behind it is its limit of descriptors. */
@@ -86,6 +91,9 @@ uint64_t rig_cpu_ms(const struct daemon *d); /* that it has computed, all thread
 uint64_t rig_rss_kib(const struct daemon *d);
 /* The number at that path of what an admin command answers; the test fails where there is none. */
 uint64_t rig_figure(struct tern *admin, const char *command, const char *path);
+/* What `ternctl --json` prints with these arguments, whatever it ends with; the test fails where
+ * that is no JSON. */
+json_t *rig_ctl(const char *arguments);
 /* Whatever can go has gone within `ms`: nothing is transferred or in quarantine, and every page of
  * the pool (0: of all), as many as that, is free. */
 void rig_no_leak(struct tern *admin, uint64_t pool, uint64_t pages, uint32_t ms);

@@ -46,6 +46,8 @@ keys "publish_wait_us_p50 publish_wait_us_p99 raw_rtt_us_p50 raw_rtt_us_p99 done
 keys "kept_bytes kept_bytes_off_x16 append_us_first append_us_last peak_bytes prepare_us_first prepare_us_last" \
     "j['kept_bytes'] <= 6.4e9 < j['peak_bytes'] and 12 < j['kept_bytes_off_x16'] / j['kept_bytes'] < 13" \
     "$TERN_BIN/tern-bench" retention --quick --json
+keys "write_ratio read_ratio write_gb_s raw_write_gb_s raw_write_depth read_gb_s raw_read_gb_s raw_read_depth direct" \
+    "j['wrong'] == 0 and j['write_ratio'] > 0 and j['read_ratio'] > 0" "$TERN_BIN/tern-bench" spill --quick --json --dir "$DIR"
 keys "rows peers" "([r['page_bytes'] for r in j['rows']] == [16384, 65536, 262144, 1048576] and all(k in r for r in j['rows']
     for k in ('gb_s', 'raw_gb_s', 'ratio', 'sent_ratio')) and [r['peers'] for r in j['peers']] == [2, 4]
     and all(r['gb_s'] > 0 and r['one_gb_s'] > 0 for r in j['peers']))" "$TERN_BIN/tern-bench" transfer --quick --json

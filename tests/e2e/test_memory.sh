@@ -28,7 +28,7 @@ EOF
     ready "$TERND_PID" "$DIR/log"
     SIZE=$(($(sed -n 's/^VmSize:[^0-9]*\([0-9]*\) kB/\1/p' "/proc/$TERND_PID/status") * 1024))
     BYTES=$(part memory_bytes)
-    [[ $(wc -l <"$DIR/parts") == 11 ]] || fail "not eleven lines: $(cat "$DIR/parts")"
+    [[ $(wc -l <"$DIR/parts") == 12 ]] || fail "not twelve lines: $(cat "$DIR/parts")"
     [[ $(awk '$1 != "memory_bytes" { n += $2 } END { printf "%d", n }' "$DIR/parts") == "$BYTES" ]] || fail "the parts are not the sum"
     grep -q "event=memory memory_bytes=$BYTES pages=$(part pages) .* rdma=$(part rdma) .* machine=[0-9]" "$DIR/log" ||
         fail "the log says otherwise: $(grep event=memory "$DIR/log")"
@@ -82,6 +82,14 @@ grows connections "$TENANT}
 frame_body_max: 4M"
 grows tape "$TENANT}
 tape: {bytes: 100M}"
+
+# The disk tier: what is on its way. Its records are the core's.
+mkdir -p "$DIR/spill"
+SPILL="spill: {dir: $DIR/spill, bytes: 64M, threads: 4"
+base "$TENANT}
+$SPILL, depth: 1}"
+grows disk "$TENANT}
+$SPILL, depth: 32}"
 
 # RDMA paths, of each peer and tenant, with or without a device here
 TENANTS=$TENANT}

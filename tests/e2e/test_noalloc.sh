@@ -10,9 +10,9 @@ replay() { # SEED FLAG...
     "$TERN_BIN/tern-replay" --spawn --sessions 8 --turns 6 --concurrency 4 --json --seed "$@" >"$DIR/replay.json"
 }
 
-program() { # NAME: a test program, if it is in this build
+program() { # NAME [CASES]: a test program, if it is in this build
     [[ -x $TERN_BUILD/tests/e2e_test_$1 ]] || return 0
-    "$TERN_BUILD/tests/e2e_test_$1" >"$DIR/$1.log" 2>&1 || {
+    "$TERN_BUILD/tests/e2e_test_$1" ${2:+"$2"} >"$DIR/$1.log" 2>&1 || {
         grep -v ' OK \] \| RUN ' "$DIR/$1.log"
         return 1
     }
@@ -31,6 +31,8 @@ everything() {
         echo "TLS is not in this build: not watched"
     fi
     program protocol && program subscribe || return 1
+    # The disk: stores, fetches, a disk that is full and one that fails, what is stored at the end.
+    program spill "spill_to_*" && program spill "spill_outlives_*" || return 1
     # Fault 24: frames of impossible lengths were among what those clients did.
     [[ ! -s $DIR/protocol.log ]] || grep '^fault=24 ' "$DIR/protocol.log" >"$TERN_BIN/../faults"
 }

@@ -52,7 +52,7 @@ void audit_meet(uint8_t *seen, uint32_t i, uint32_t limit, const char *what, con
 
 void audit_chain(struct audit *a, uint32_t head, uint32_t blocks, const char *where)
 {
-    const uint32_t limit = a->c->limits.token_blocks;
+    const uint32_t limit = block_limit(a->c);
 
     for (uint32_t n = 0; n < blocks; n++, head = *block_next(a->c, head))
         audit_meet(a->block_seen, head, limit, "token block", where);
@@ -67,7 +67,7 @@ void audit_keys(struct audit *a, uint32_t head, uint32_t from, uint32_t to, cons
     for (; head != NONE; head = key_at(a->c, head)->next) {
         uint32_t position;
 
-        audit_meet(a->key_seen, head, a->c->limits.extra_keys, "extra key", where);
+        audit_meet(a->key_seen, head, key_limit(a->c), "extra key", where);
         position = key_at(a->c, head)->position;
         if (position < from || position >= to || position < last)
             oracle_fail("audit: key at %u of %s, which holds [%u, %u)", position, where, from, to);
@@ -331,18 +331,18 @@ static void audit_stores(struct audit *a)
     uint32_t n = 0;
 
     for (uint32_t at = c->free_blocks.head; at != NONE; at = *block_next(c, at), n++)
-        audit_meet(a->block_seen, at, c->limits.token_blocks, "token block", "the free list");
+        audit_meet(a->block_seen, at, block_limit(c), "token block", "the free list");
     if (n != c->free_blocks.n)
         oracle_fail("audit: %u token blocks are free, %u counted", n, c->free_blocks.n);
     n = 0;
     for (uint32_t at = c->free_keys.head; at != NONE; at = key_at(c, at)->next, n++)
-        audit_meet(a->key_seen, at, c->limits.extra_keys, "extra key", "the free list");
+        audit_meet(a->key_seen, at, key_limit(c), "extra key", "the free list");
     if (n != c->free_keys.n)
         oracle_fail("audit: %u extra keys are free, %u counted", n, c->free_keys.n);
-    for (uint32_t i = 0; i < c->limits.token_blocks; i++)
+    for (uint32_t i = 0; i < block_limit(c); i++)
         if (!a->block_seen[i])
             oracle_fail("audit: token block %u leaked", i);
-    for (uint32_t i = 0; i < c->limits.extra_keys; i++)
+    for (uint32_t i = 0; i < key_limit(c); i++)
         if (!a->key_seen[i])
             oracle_fail("audit: extra key %u leaked", i);
 }
@@ -414,8 +414,8 @@ void oracle_audit(const struct core *core)
     give_scratch_back();
     a = (struct audit){.c = core,
                        .page_seen = marks(l->pages),
-                       .block_seen = marks(l->token_blocks),
-                       .key_seen = marks(l->extra_keys),
+                       .block_seen = marks(l->token_blocks + l->disk_blocks),
+                       .key_seen = marks(l->extra_keys + l->disk_keys),
                        .node_seen = marks(l->nodes),
                        .slab_seen = marks(l->slabs)};
 
@@ -440,6 +440,7 @@ void oracle_audit(const struct core *core)
     audit_obtain(&a);
     audit_turns(&a);
     audit_records(&a);
+    audit_disk(&a);
     audit_stores(&a);
     audit_no_page_lost(&a);
     audit_shares(&a);

@@ -33,6 +33,9 @@ void audit_turns(struct audit *a);
 /* audit_records.c */
 void audit_records(struct audit *a);
 
+/* audit_disk.c */
+void audit_disk(struct audit *a);
+
 /* Zeroed memory for `n` records of `each` bytes, until the audit ends. */
 void *audit_scratch(uint32_t n, size_t each);
 

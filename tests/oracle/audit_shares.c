@@ -101,7 +101,8 @@ static void audit_idle(const struct core *c, const struct count *n)
 
 static void count_transfers(const struct core *c, struct count *n)
 {
-    uint32_t peers = c->limits.peers ? c->limits.peers : 1;
+    uint32_t peers = c->limits.peers ? c->limits.peers : 1,
+             sources = c->limits.disk_chunks ? c->limits.peers + 1 : peers;
 
     for (uint32_t i = 0; i < c->limits.resets; i++)
         n->used[SHARE_RESETS][reset_at(c, i)->tenant] += reset_at(c, i)->state != RESET_EMPTY;
@@ -115,8 +116,17 @@ static void count_transfers(const struct core *c, struct count *n)
     for (uint32_t i = 0; i < c->limits.pulls; i++) {
         const struct pull *p = pull_at(c, i);
 
-        n->used[SHARE_PULLS][p->tenant * peers + p->link] += p->state != PULL_EMPTY;
+        n->used[SHARE_PULLS]
+               [p->tenant * sources + (p->link < c->limits.peers ? p->link : c->limits.peers)] +=
+            p->state != PULL_EMPTY;
     }
+    for (uint32_t i = 0; i < c->limits.disk_chunks; i++)
+        n->used[SHARE_DISK_CHUNKS][disk_chunk_at(c, i)->tenant] += disk_chunk_at(c, i)->used;
+    for (uint32_t i = 0; i < c->limits.disk_files; i++)
+        n->used[SHARE_DISK_FILES][disk_file_at(c, i)->tenant] +=
+            disk_file_at(c, i)->state != DISK_FILE_EMPTY;
+    for (uint32_t i = c->disk_stores.head; i != NONE; i = disk_store_list_next(c, i))
+        n->used[SHARE_DISK_STORES][disk_store_at(c, i)->tenant]++;
     for (uint32_t i = 0; i < c->limits.serves; i++) {
         const struct serve *s = serve_at(c, i);
 

@@ -37,6 +37,9 @@ static void count_holders(const struct audit *a, struct counts *n)
              at != NONE; at = retire_list_next(c, at))
             if (retire_at(c, at)->pin.node != NONE)
                 hold(a, n, retire_at(c, at)->pin.node, retire_at(c, at)->pin.state_from);
+    for (uint32_t i = c->disk_stores.head; i != NONE; i = disk_store_list_next(c, i))
+        if (disk_store_at(c, i)->state != DISK_STORE_DUE)
+            hold(a, n, disk_store_at(c, i)->node, disk_store_at(c, i)->state_from);
     for (uint32_t i = 0; i < c->limits.serves; i++)
         if (serve_at(c, i)->state != SERVE_EMPTY)
             hold(a, n, serve_at(c, i)->node, serve_at(c, i)->state_from);

@@ -36,7 +36,13 @@ static const char *event_name(enum event_kind kind)
                                                 [EV_PULLED] = "pulled",
                                                 [EV_PULL_BROKEN] = "pull_broken",
                                                 [EV_PULL_QUIET] = "pull_quiet",
-                                                [EV_SERVE_QUIET] = "serve_quiet"};
+                                                [EV_SERVE_QUIET] = "serve_quiet",
+                                                [EV_RECORD_CHECKED] = "record_checked",
+                                                [EV_DISK_FOUND] = "disk_found",
+                                                [EV_DISK_READY] = "disk_ready",
+                                                [EV_DISK_WRITTEN] = "disk_written",
+                                                [EV_DISK_DROPPED] = "disk_dropped",
+                                                [EV_SHUTDOWN] = "shutdown"};
 
     return kind > 0 && kind < EV_COUNT && names[kind] ? names[kind] : "unknown";
 }

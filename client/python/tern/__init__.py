@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from ._lib import STEP_NONE, lib
+from ._lib import PEER_DISK, STEP_NONE, lib
 from .aio import Async, Event
 from .connection import Connection, Depths, Engine, Pool, Reset
 from .errors import (
@@ -26,7 +26,7 @@ from .errors import (
 )
 from .layout import ExtraKey, Group, Namespace
 from .records import Merged, Record, Recorded
-from .session import Batch, BatchFailed, Copy, Op, Result, Retracted, Session, Turn
+from .session import Batch, BatchFailed, Copy, Op, Result, Retracted, Session, Stored, Turn
 
 
 def connect(path: str, *, deadline_ms: int = 0) -> Connection:
@@ -40,6 +40,7 @@ def version() -> str:
 
 
 __all__ = [
+    "PEER_DISK",
     "STEP_NONE",
     "Async",
     "Batch",
@@ -75,6 +76,7 @@ __all__ = [
     "Retracted",
     "Session",
     "Shortage",
+    "Stored",
     "TernError",
     "TimedOut",
     "Turn",

@@ -18,6 +18,7 @@ BLOBS_MAX = 4
 BLOB_NAME_MAX = 31
 RECORD_SPANS_MAX = 8
 STEP_NONE = 2**64 - 1
+PEER_DISK = "/disk"
 
 u32, u64 = ct.c_uint32, ct.c_uint64
 
@@ -109,6 +110,7 @@ class Result(ct.Structure):
         ("fetched_kib", u32),
         ("retry_ms", u32),
         ("host_depth", u32),
+        ("disk_depth", u32),
         ("runs", ct.POINTER(Run)),
         ("nruns", u32),
         ("shortage", Shortage),
@@ -117,7 +119,11 @@ class Result(ct.Structure):
 
 
 class Depths(ct.Structure):
-    _fields_ = [("resumable", u32), ("history", u32), ("host", u32)]
+    _fields_ = [("resumable", u32), ("history", u32), ("host", u32), ("disk", u32)]
+
+
+class Stored(ct.Structure):
+    _fields_ = [("depth", u32), ("written", u64)]
 
 
 class Retracted(ct.Structure):
@@ -228,6 +234,7 @@ STRUCTS: dict[str, type[ct.Structure]] = {
     "tern_shortage": Shortage,
     "tern_result": Result,
     "tern_depths": Depths,
+    "tern_stored": Stored,
     "tern_retracted": Retracted,
     "tern_session_options": SessionOptions,
     "tern_span": Span,
@@ -298,6 +305,7 @@ _CALLS: dict[str, tuple[object, list[object]]] = {
     "tern_result_text": (_S, [_P, u32]),
     "tern_fetch": (ct.c_int, [_P, u64, _S, u32, u32, u64, u32, _RESULT]),
     "tern_fetch_cancel": (ct.c_int, [_P, u64, u32]),
+    "tern_store": (ct.c_int, [_P, u64, u32, u32, ct.POINTER(Stored)]),
     "tern_retract": (ct.c_int, [_P, u64, ct.c_int, u64, u32, ct.POINTER(Retracted)]),
     "tern_recover": (ct.c_int, [_P, u64, u32, _RESULT]),
     "tern_namespace_reset_peers": (ct.c_int, [_P, _NS, u32, ct.POINTER(u32), ct.POINTER(u32)]),

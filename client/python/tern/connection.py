@@ -69,6 +69,7 @@ class Depths:
     resumable: int  # what a match would find
     history: int  # what HISTORY alone reaches
     host: int  # what a match and a fetch from the host tier would find
+    disk: int = 0  # the same from the disk; 0: no more than `resumable`, or the list is too long for one request
 
 
 class Connection:
@@ -317,7 +318,7 @@ class Pool:
                 c._p, self.handle, ct.byref(ns._c()), ct.byref(listed.c), milliseconds(deadline_ms), ct.byref(depths)
             )
         )
-        return Depths(depths.resumable, depths.history, depths.host)
+        return Depths(depths.resumable, depths.history, depths.host, depths.disk)
 
     def close(self, *, deadline_ms: int = 0) -> None:
         """Gives up the pool and its prefixes. Arrays stay valid while this connection lives."""

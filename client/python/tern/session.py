@@ -50,7 +50,8 @@ class Result:
     tokens: int
     matched: int = 0  # what a match found in the tree; 0 on a resume, where `written` says what is there
     fetched_kib: int = 0
-    host_depth: int = 0
+    host_depth: int = 0  # of a match: what a fetch from the host tier (None) would bring
+    disk_depth: int = 0  # of a match: what a fetch from PEER_DISK would bring; 0: no more than is there
     copies: list[Copy] = field(default_factory=list)
 
 
@@ -58,6 +59,12 @@ class Result:
 class Retracted:
     free_now: int  # device pages of all groups
     free_at_step: int  # when the step has passed
+
+
+@dataclass(frozen=True)
+class Stored:
+    depth: int  # tokens that the disk holds now
+    written: int  # bytes that were written for it; 0: all of it was there
 
 
 def refusal(err: int, text: str, r: _lib.Result | _lib.Retracted, pool: Pool) -> TernError:
@@ -129,6 +136,7 @@ class Session:
             r.matched,
             r.fetched_kib,
             r.host_depth,
+            r.disk_depth,
         )
         self.committed, self.written, self.allocated = taken.committed, taken.written, taken.allocated
         self.tokens = taken.tokens
@@ -230,8 +238,8 @@ class Session:
     def fetch(
         self, peer: str | None, *, step: int, at_least: int = 0, depth: int = 0, deadline_ms: int = 0
     ) -> Result:
-        """Brings what `peer` has published, or with None what the host tier has, as far as it reaches
-        beyond `written`; it takes the place of the session's own pages, which `step` may touch last.
+        """Brings what `peer` has published, or with None what the host tier has, or with PEER_DISK what the
+        daemon's disk has, as far as it reaches beyond `written`; it takes the place of the session's own pages, which `step` may touch last.
         Waits until `at_least` tokens are published there."""
         wanted = number("at_least", at_least), number("depth", depth)
         named = encoded_or_none("peer", peer)
@@ -263,6 +271,14 @@ class Session:
         """Brings a retracted session back: its table is whole again; write what `written` lacks."""
         self._forget()
         return self._do(lib.tern_recover, deadline_ms)
+
+    def store(self, depth: int | None = None, *, deadline_ms: int = 0) -> Stored:
+        """Stores the committed prefix on the daemon's disk, up to `depth` tokens rounded down to whole chunks,
+        and returns when it is durable; None: as much as the daemon chooses. It may be repeated."""
+        r, c = _lib.Stored(), self.connection
+        wanted = number("depth", 0 if depth is None else depth)
+        c._check(lib.tern_store(c._p, self.handle, wanted, milliseconds(deadline_ms), ct.byref(r)))
+        return Stored(r.depth, r.written)
 
     def turn(self, *, deadline_ms: int = 0) -> Turn:
         """For `with session.turn() as turn:`, where several clients race on one session."""

@@ -27,7 +27,8 @@ def free_port() -> int:
         return int(s.getsockname()[1])
 
 
-def start(folder: Path, name: str, port: int, peer: str, peer_port: int) -> Daemon:
+def start(folder: Path, name: str, port: int, peer: str, peer_port: int, spill: str = "") -> Daemon:
+    """spill: its folder; "": it has no disk tier."""
     here = folder / name
     here.mkdir()
     (here / "ternd.yaml").write_text(
@@ -48,7 +49,12 @@ tenants:
     host_memory: 8M
     record_memory: 4M
 """
+        + (f"spill: {{dir: {spill}, bytes: 16M, headroom: 0, threads: 1, depth: 1}}\n" if spill else "")
     )
+    return run(here, name)
+
+
+def run(here: Path, name: str) -> Daemon:
     log = (here / "log").open("wb")
     ternd = Path(os.environ["TERN_BIN"]) / "ternd"
     process = subprocess.Popen([ternd, "--config", here / "ternd.yaml"], stdout=log, stderr=log)
@@ -66,6 +72,13 @@ def start_pair(folder: Path) -> tuple[Daemon, Daemon]:
         start(folder, "host-a", ports[0], "host-b", ports[1]),
         start(folder, "host-b", ports[1], "host-a", ports[0]),
     )
+
+
+def again(d: Daemon) -> Daemon:
+    """Ends it, and starts it on the same configuration."""
+    d.process.send_signal(signal.SIGTERM)
+    assert d.process.wait(READY_S) == 0
+    return run(Path(d.socket).parent, d.name)
 
 
 def stop_pair(pair: tuple[Daemon, Daemon]) -> None:

@@ -29,6 +29,17 @@ static uint32_t pow2_at_least(uint32_t n)
     return p;
 }
 
+static bool disk_sane(const struct core_limits *l)
+{
+    const uint32_t need[] = {l->disk_chunks, l->disk_files, l->disk_stores,  l->disk_blocks,
+                             l->disk_keys,   l->disk_align, l->disk_interval};
+
+    for (size_t i = 0; i < sizeof need / sizeof need[0]; i++)
+        if (need[i] == 0 || need[i] > (1u << 29))
+            return false;
+    return l->disk_interval % l->disk_align == 0;
+}
+
 static bool limits_sane(const struct core_limits *l)
 {
     const uint32_t need[] = {l->tenants,       l->conns,      l->engines,    l->pools,
@@ -43,6 +54,8 @@ static bool limits_sane(const struct core_limits *l)
             return false;
     if (l->events > (1u << 30) / l->tenants || l->record_pages % 64 != 0 ||
         l->record_pages > (1u << 30))
+        return false;
+    if (l->disk_chunks > 0 && !disk_sane(l))
         return false;
     return l->pools <= POOLS_LIMIT && l->engines <= ENGINES_LIMIT && l->peers <= l->links &&
            l->nodes >= 2 && l->slabs >= 2 && l->reserved_percent <= 100 &&
@@ -70,13 +83,13 @@ static enum tern_err lay_out(struct core *c, const struct core_limits *l, size_t
     c->sessions_at = place(&at, l->sessions, sizeof(struct session));
     c->nodes_at = place(&at, l->nodes, c->node_bytes);
     c->spaces_at = place(&at, l->namespaces, sizeof(struct space));
-    c->blocks_at = place(&at, l->token_blocks, sizeof(struct token_block));
-    c->block_next_at = place(&at, l->token_blocks, sizeof(uint32_t));
-    c->keys_at = place(&at, l->extra_keys, sizeof(struct key_record));
+    c->blocks_at = place(&at, l->token_blocks + l->disk_blocks, sizeof(struct token_block));
+    c->block_next_at = place(&at, l->token_blocks + l->disk_blocks, sizeof(uint32_t));
+    c->keys_at = place(&at, l->extra_keys + l->disk_keys, sizeof(struct key_record));
     c->pages_at = place(&at, l->pages, sizeof(struct page));
     c->slabs_at = place(&at, l->slabs, sizeof(struct slab));
     c->retires_at = place(&at, l->retires, sizeof(struct retire));
-    c->links_at = place(&at, l->links, sizeof(struct link));
+    c->links_at = place(&at, l->links + 1, sizeof(struct link));
     c->pulls_at = place(&at, l->pulls, sizeof(struct pull));
     c->serves_at = place(&at, l->serves, sizeof(struct serve));
     c->turn_records_at = place(&at, l->turn_records, sizeof(struct turn_record));
@@ -84,6 +97,13 @@ static enum tern_err lay_out(struct core *c, const struct core_limits *l, size_t
     c->resets_at = place(&at, l->resets, sizeof(struct reset));
     c->heard_at = place(&at, (uint64_t)l->resets * (l->peers + 1), sizeof(struct heard));
     c->events_at = place(&at, l->events * l->tenants, sizeof(struct tree_event));
+    c->disk_chunks_at = place(&at, l->disk_chunks, sizeof(struct disk_chunk));
+    c->disk_files_at = place(&at, l->disk_files, sizeof(struct disk_file));
+    c->disk_gones_at =
+        place(&at, l->disk_chunks ? disk_gone_limit(l) : 0, sizeof(struct disk_gone));
+    c->disk_stores_at = place(&at, l->disk_stores, sizeof(struct disk_store));
+    c->disk_hash_at =
+        place(&at, l->disk_chunks ? pow2_at_least(l->disk_chunks) : 0, sizeof(uint32_t));
     c->hash_at = place(&at, pow2_at_least(l->nodes), sizeof(uint32_t));
     c->share_holders_at = place(&at, shares_layout(l, c->share), sizeof(struct share_holder));
     if (at.overflow)
@@ -113,8 +133,12 @@ static void free_all(struct core *c, const struct core_limits *l)
     FREE_ALL(session, free_sessions, l->sessions);
     FREE_ALL(node, free_nodes, l->nodes);
     FREE_ALL(space, free_spaces, l->namespaces);
-    FREE_ALL(block, free_blocks, l->token_blocks);
-    FREE_ALL(key, free_keys, l->extra_keys);
+    FREE_ALL(block, free_blocks, l->token_blocks + l->disk_blocks);
+    FREE_ALL(key, free_keys, l->extra_keys + l->disk_keys);
+    FREE_ALL(disk_chunk, free_disk_chunks, l->disk_chunks);
+    FREE_ALL(disk_file, free_disk_files, l->disk_files);
+    FREE_ALL(disk_store, free_disk_stores, l->disk_stores);
+    FREE_ALL(disk_gone, free_disk_gones, l->disk_chunks ? disk_gone_limit(l) : 0);
     FREE_ALL(retire, free_retires, l->retires);
     FREE_ALL(pull, free_pulls, l->pulls);
     FREE_ALL(serve, free_serves, l->serves);
@@ -134,6 +158,10 @@ static void start_generations(struct core *c, const struct core_limits *l, uint3
         node_at(c, i)->gen = gen;
     for (uint32_t i = 0; i < l->turn_records; i++)
         turn_record_at(c, i)->gen = gen;
+    for (uint32_t i = 0; i < l->disk_chunks; i++)
+        disk_chunk_at(c, i)->gen = gen;
+    for (uint32_t i = 0; i < l->disk_stores; i++)
+        disk_store_at(c, i)->gen = gen;
     for (uint32_t i = 0; i < l->pulls; i++)
         pull_at(c, i)->gen = gen;
     for (uint32_t i = 0; i < l->serves; i++)
@@ -183,7 +211,13 @@ struct core *core_init(void *mem, const struct core_limits *limits,
     c->bytes = bytes;
     c->hash_mask = pow2_at_least(limits->nodes) - 1;
     c->seals_queued = c->copies_queued = c->away = c->closing = c->turns = c->pulls_active =
-        c->serves_active = c->checks = LIST_EMPTY;
+        c->serves_active = c->checks = c->disk_stores = LIST_EMPTY;
+    c->disk_gone_first = c->disk_gone_last = NONE;
+    c->disk_sweep = c->disk_file_found = NONE;
+    c->disk_next_file = 1;
+    c->disk_hash_mask = limits->disk_chunks ? pow2_at_least(limits->disk_chunks) - 1 : 0;
+    for (uint32_t i = 0; limits->disk_chunks && i <= c->disk_hash_mask; i++)
+        *disk_hash_head(c, i) = NONE;
     c->event_next = 1;
     free_all(c, limits);
     start_generations(c, limits, (uint32_t)hash_mix(incarnation, 0));
@@ -193,7 +227,9 @@ struct core *core_init(void *mem, const struct core_limits *limits,
         tenant_at(c, i)->config = tenants[i];
     for (uint32_t i = 0; i < limits->tenants; i++) {
         tenant_at(c, i)->event_next = 1;
-        tenant_at(c, i)->idle = tenant_at(c, i)->closes = LIST_EMPTY;
+        tenant_at(c, i)->idle = tenant_at(c, i)->closes = tenant_at(c, i)->disk_entries =
+            tenant_at(c, i)->disk_roots = LIST_EMPTY;
+        tenant_at(c, i)->disk_writing = NONE;
     }
     give_record_memory(c);
     reserve_shares(c, limits, tenants);

@@ -109,6 +109,7 @@ struct pool {
     uint32_t reserved;          /* of those, the ones of the reserve */
     uint32_t loads;             /* that wait for copies from the host */
     uint32_t writebacks;        /* copies to the host that are queued or run */
+    uint32_t left_memory;       /* 1: nodes did, since the disk tier looked last */
     uint64_t copy_moved_ns;     /* when one of them was queued or ended last */
     uint64_t offset, bytes, slab_bytes; /* the same in each of its regions, and only there */
     uint64_t region_set;                /* bit a region of the tenant */
@@ -272,6 +273,8 @@ struct session {
     struct list_links in_away; /* CLOSING, or releasing: in the list of those that are */
     uint32_t record;           /* likewise: the release that takes what goes; NONE: that is free */
     uint32_t held;             /* enum ref_kind by which it holds `node` */
+    uint32_t disk_stored;      /* D1: the last boundary at which it was stored, or is being */
+    uint32_t disk_cold;        /* D2: where a cold store is due; 0: none */
     uint32_t back_to;          /* the state that it had */
     uint32_t load_pin;         /* LOADING: what is on the device already, pinned TRANSFER */
     uint32_t target, load_state_from; /* LOADING: the node to be reached, and those deeper than
@@ -359,6 +362,7 @@ struct pull { /* a transfer in */
     uint32_t gen, state;
     struct list_links active;
     uint32_t session, pool, engine, tenant, link;
+    uint32_t holder;           /* whose share it is of */
     uint32_t conn;             /* NONE: nobody waits for the answer */
     uint32_t from, to, start;  /* tokens offered; depth at the Fetch */
     uint32_t err;              /* that it is to end with */
@@ -385,6 +389,7 @@ struct pull { /* a transfer in */
     uint32_t awaited;  /* of at_least, what the source was asked for last */
     uint32_t wait_ms;  /* WAITING: the last pause */
     uint32_t tail;     /* 1: the session still owns what it owned at the Fetch */
+    uint32_t chunk;    /* of a fetch from the disk: the chunk that it reads up to, pinned; NONE */
     uint64_t ask_ns, give_up_ns; /* PUT_OFF: not before it asks again; when it ends as BUSY */
     uint64_t wait_until_ns;      /* from then on it takes what the source has */
     uint64_t tail_step;          /* the last that may touch the tail */
@@ -403,6 +408,77 @@ struct serve { /* a transfer out */
     uint32_t err; /* what to tell the peer at the end, 0 = nothing */
     struct pull_id pull;
     uint64_t trace_id, deadline_ns, started_ns;
+};
+
+/* An extent of a chunk: where it is, or is being written. */
+struct disk_kept {
+    uint32_t file; /* record of its file; NONE: there is none */
+    uint32_t npages, nsums, groups;
+    uint64_t offset, page_bytes;
+};
+
+/* An extent of the file that a store writes. */
+struct disk_coming {
+    uint32_t chunk, part;
+    struct disk_kept at;
+};
+
+/* A chunk of a prefix on the disk, under its parent; a root has depth 0 and nothing on the disk. It
+ * belongs to no pool: it outlives pools, engines and daemons. See disk/index.h. */
+struct disk_chunk {
+    uint32_t gen, used, tenant;
+    uint32_t parent, root; /* a root's own */
+    uint32_t depth, align;
+    struct list children;
+    struct list_links sibling; /* of a root: in its tenant's list; `next` too where it is free */
+    uint32_t hash_next;
+    uint32_t tokens, keys, nkeys; /* as a node's */
+    uint32_t kept;                /* parts, as bits, that are durable */
+    uint32_t claims;              /* entries whose STATE its segment is of */
+    uint32_t pins;                /* fetches that read it or what is below it, and stores */
+    uint32_t bad;   /* 1: what was read of it was not what was written: never found again */
+    uint32_t reset; /* of a root: the same, of all below it (N1) */
+    struct list_links in_entries; /* of its tenant */
+    uint64_t chain, layout_hash;
+    struct namespace_id ns;
+    uint64_t path_bytes; /* of the HISTORY extents up to here */
+    struct disk_kept part[DISK_PARTS];
+    uint32_t reason, hits, reach; /* of an entry */
+    uint32_t zero;
+    uint64_t used_ns; /* serving time (D7) when it was stored, or used last */
+};
+
+struct disk_file { /* see disk/files.h */
+    uint32_t state, tenant;
+    uint32_t extents; /* that are needed, or are being written */
+    uint32_t reset;   /* 1: of a namespace that was reset */
+    uint64_t number;
+    struct list_links in_list; /* `next` where it is free */
+};
+
+struct disk_gone { /* what is to be given back, until it is said */
+    uint32_t file, next;
+    uint64_t offset, bytes; /* offset 0: the whole file */
+};
+
+struct disk_store { /* see disk/stores.h */
+    uint32_t gen, state;
+    uint32_t tenant, pool;
+    uint32_t node, node_gen; /* from QUEUED on pinned TRANSFER, with what a resume there needs */
+    uint32_t state_from, reason;
+    uint32_t admitted; /* 1: room was made for all of it */
+    uint32_t chunk;    /* the deepest of its chunks that is durable: pinned */
+    uint32_t last;     /* WRITING: the deepest chunk of the file; it is pinned in the place of
+                          `chunk` when that is durable */
+    uint32_t file;     /* WRITING */
+    uint32_t ends;     /* WRITING: 1: the file has the entry */
+    uint32_t ncoming;
+    struct disk_coming coming[DISK_WRITE_EXTENTS];
+    struct list_links in_list;
+    struct session_id session; /* that it is of; {0, 0}: none */
+    uint32_t before;           /* what that session had stored (D1) */
+    uint32_t conn;             /* who is to be answered; NONE */
+    uint64_t request_id, trace_id, written;
 };
 
 struct reset { /* see session/resets.c */
@@ -442,6 +518,14 @@ struct tenant {
     struct list idle; /* namespaces that nobody holds: who was given up first comes first */
     /* Its record memory: words of the bitmap from record_word on, a bit a page. */
     uint32_t record_word, record_pages, record_used, record_held;
+    /* Its part of the disk. */
+    struct list disk_entries; /* chunks: what was stored first comes first */
+    struct list disk_roots;   /* chunks of depth 0 */
+    uint32_t disk_writing;    /* the store that writes a file now; NONE */
+    uint32_t disk_chunks, disk_nfiles;
+    uint32_t disk_resets; /* roots of it that were reset, and files of such that are not gone yet */
+    uint64_t disk_used;   /* bytes of extents that are needed, or are being written */
+    struct disk_counts disk;
     uint64_t bytes_in_flight;
     uint64_t event_next; /* which of its changes is the next, from 1 */
     uint64_t event_lost; /* number of the last of its changes that was overwritten; 0: none was */
@@ -487,8 +571,26 @@ struct core {
     uint32_t nspreading;   /* resets of which not all peers have heard */
     uint32_t resets_due;   /* those of them that are due */
     uint64_t resets_begun, namespaces_reset;
-    uint32_t resets_at, heard_at; /* offsets / 64 */
-    uint32_t events_at;           /* offset / 64 */
+    uint32_t resets_at, heard_at;                                         /* offsets / 64 */
+    uint32_t disk_chunks_at, disk_files_at, disk_stores_at, disk_hash_at; /* offsets / 64 */
+    uint32_t disk_hash_mask;
+    uint32_t disk_gones_at;
+    struct free_list free_disk_chunks, free_disk_files, free_disk_stores, free_disk_gones;
+    uint32_t disk_gone_first, disk_gone_last; /* in the order in which they went */
+    struct list disk_stores;                  /* in the order in which they began */
+    uint32_t disk_turn;                       /* the tenant that wrote a file last */
+    uint32_t disk_ready;                      /* 1: what an earlier run has left was told */
+    uint32_t disk_file_found;                 /* before: the file that it was told of last; NONE */
+    uint32_t disk_checked;                    /* after: the next chunk to look at */
+    uint32_t disk_looked;      /* 1: all were, and what was over the budget has gone */
+    uint32_t disk_resets_over; /* 1: of some tenant */
+    uint32_t disk_bad;         /* chunks that are bad, and roots that were reset */
+    uint32_t disk_sweep;       /* at shutdown: the next node to look at; NONE: all were, or none */
+    uint32_t disk_blocks, disk_keys; /* of the token store */
+    uint64_t disk_next_file, disk_served_ns, disk_began_ns;
+    uint64_t disk_pause_ns;    /* no store begins before that: the last one failed */
+    uint64_t disk_shutdown_ns; /* the daemon ends then; 0: it does not */
+    uint32_t events_at;        /* offset / 64 */
     uint64_t event_next;
     struct list pulls_active, serves_active; /* in the order in which they began */
     uint32_t pull_turn;                      /* the tenant that asked for pages last */
@@ -523,15 +625,64 @@ ARENA_RECORDS(engine, engine, engines)
 ARENA_RECORDS(pool, pool, pools)
 ARENA_RECORDS(session, session, sessions)
 ARENA_RECORDS(space, space, namespaces)
-ARENA_RECORDS(token_block, block, token_blocks)
-ARENA_RECORDS(key_record, key, extra_keys)
 ARENA_RECORDS(page, page, pages)
 ARENA_RECORDS(slab, slab, slabs)
 ARENA_RECORDS(retire, retire, retires)
-ARENA_RECORDS(link, link, links)
 ARENA_RECORDS(pull, pull, pulls)
 ARENA_RECORDS(serve, serve, serves)
 ARENA_RECORDS(turn_record, turn_record, turn_records)
+
+ARENA_RECORDS(disk_chunk, disk_chunk, disk_chunks)
+ARENA_RECORDS(disk_file, disk_file, disk_files)
+ARENA_RECORDS(disk_store, disk_store, disk_stores)
+
+/* Each extent can go once before its chunk's record is used again, and each file. */
+static inline uint32_t disk_gone_limit(const struct core_limits *l)
+{
+    return l->disk_chunks * DISK_PARTS + l->disk_files;
+}
+
+static inline struct disk_gone *disk_gone_at(const struct core *c, uint32_t i)
+{
+    ARENA_BOUND(i, disk_gone_limit(&c->limits));
+    return (struct disk_gone *)((char *)(uintptr_t)c + (size_t)c->disk_gones_at * 64) + i;
+}
+
+/* Those of sessions and nodes, and those of the disk's index. */
+static inline uint32_t block_limit(const struct core *c)
+{
+    return c->limits.token_blocks + c->limits.disk_blocks;
+}
+
+static inline struct token_block *block_at(const struct core *c, uint32_t i)
+{
+    ARENA_BOUND(i, block_limit(c));
+    return (struct token_block *)((char *)(uintptr_t)c + (size_t)c->blocks_at * 64) + i;
+}
+
+static inline uint32_t key_limit(const struct core *c)
+{
+    return c->limits.extra_keys + c->limits.disk_keys;
+}
+
+static inline struct key_record *key_at(const struct core *c, uint32_t i)
+{
+    ARENA_BOUND(i, key_limit(c));
+    return (struct key_record *)((char *)(uintptr_t)c + (size_t)c->keys_at * 64) + i;
+}
+
+/* Links to peers and from them, and the one whose source is the disk. */
+static inline struct link *link_at(const struct core *c, uint32_t i)
+{
+    ARENA_BOUND(i, c->limits.links + 1);
+    return (struct link *)((char *)(uintptr_t)c + (size_t)c->links_at * 64) + i;
+}
+
+static inline uint32_t *disk_hash_head(const struct core *c, uint64_t hash)
+{
+    return (uint32_t *)((char *)(uintptr_t)c + (size_t)c->disk_hash_at * 64) +
+           (hash & c->disk_hash_mask);
+}
 
 static inline struct node *node_at(const struct core *c, uint32_t i)
 {
@@ -606,6 +757,9 @@ ARENA_LIST(retire_list, retire, in_engine)
 ARENA_LIST(pull_list, pull, active)
 ARENA_LIST(serve_list, serve, active)
 ARENA_LIST(record_list, turn_record, in_list)
+ARENA_LIST(disk_child_list, disk_chunk, sibling)
+ARENA_LIST(disk_entry_list, disk_chunk, in_entries)
+ARENA_LIST(disk_store_list, disk_store, in_list)
 
 ARENA_FREE_LIST(session, free_sessions, session_at(c, i)->in_engine.next)
 ARENA_FREE_LIST(node, free_nodes, node_at(c, i)->sibling.next)
@@ -616,6 +770,10 @@ ARENA_FREE_LIST(retire, free_retires, retire_at(c, i)->in_engine.next)
 ARENA_FREE_LIST(pull, free_pulls, pull_at(c, i)->active.next)
 ARENA_FREE_LIST(serve, free_serves, serve_at(c, i)->active.next)
 ARENA_FREE_LIST(turn_record, free_turn_records, turn_record_at(c, i)->in_list.next)
+ARENA_FREE_LIST(disk_chunk, free_disk_chunks, disk_chunk_at(c, i)->sibling.next)
+ARENA_FREE_LIST(disk_gone, free_disk_gones, disk_gone_at(c, i)->next)
+ARENA_FREE_LIST(disk_file, free_disk_files, disk_file_at(c, i)->in_list.next)
+ARENA_FREE_LIST(disk_store, free_disk_stores, disk_store_at(c, i)->in_list.next)
 
 static inline struct share_holder *share_holder(const struct core *c, enum share_table table,
                                                 uint32_t holder)
@@ -752,6 +910,11 @@ static inline uint32_t pull_slot(const struct core *c, const struct pull *record
 static inline uint32_t turn_record_slot(const struct core *c, const struct turn_record *record)
 {
     return (uint32_t)(record - turn_record_at(c, 0));
+}
+
+static inline uint32_t disk_store_slot(const struct core *c, const struct disk_store *record)
+{
+    return (uint32_t)(record - disk_store_at(c, 0));
 }
 
 static inline uint32_t serve_slot(const struct core *c, const struct serve *record)

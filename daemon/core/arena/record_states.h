@@ -174,6 +174,31 @@ STATE_MACHINE(reset, RESET, RESET_STATE_TABLE)
 
 STATE_MACHINE(heard, HEARD, HEARD_STATE_TABLE)
 
+/* A file of the disk tier. */
+#define DISK_FILE_STATE_TABLE(X)                                                                   \
+    X(DISK_FILE, EMPTY, TO(DISK_FILE, WRITING) | TO(DISK_FILE, KEPT), "there is none", "empty")    \
+    X(DISK_FILE, WRITING, TO(DISK_FILE, KEPT) | TO(DISK_FILE, EMPTY),                              \
+      "is being written: nothing of it can be found yet", "writing")                               \
+    X(DISK_FILE, KEPT, TO(DISK_FILE, LEAVING), "durable, and some of its extents are needed",      \
+      "kept")                                                                                      \
+    X(DISK_FILE, LEAVING, TO(DISK_FILE, EMPTY),                                                    \
+      "nothing of it is needed: its number is free when it is gone for good", "leaving")
+
+STATE_MACHINE(disk_file, DISK_FILE, DISK_FILE_STATE_TABLE)
+
+/* A prefix that is being stored on the disk. */
+#define DISK_STORE_STATE_TABLE(X)                                                                  \
+    X(DISK_STORE, EMPTY, TO(DISK_STORE, DUE), "there is none", "empty")                            \
+    X(DISK_STORE, DUE, TO(DISK_STORE, QUEUED) | TO(DISK_STORE, EMPTY),                             \
+      "the step that wrote its node has not passed: it holds nothing yet", "due")                  \
+    X(DISK_STORE, QUEUED, TO(DISK_STORE, WRITING) | TO(DISK_STORE, EMPTY),                         \
+      "waits for its turn, for checksums or for room; what it needs of the device is pinned",      \
+      "queued")                                                                                    \
+    X(DISK_STORE, WRITING, TO(DISK_STORE, QUEUED) | TO(DISK_STORE, EMPTY),                         \
+      "a file with its next chunks is being written", "writing")
+
+STATE_MACHINE(disk_store, DISK_STORE, DISK_STORE_STATE_TABLE)
+
 /* The words of a machine's states, by state. */
 #define STATE_WORD(machine, name, next, comment, word) [machine##_##name] = (word),
 

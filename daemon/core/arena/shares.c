@@ -5,7 +5,7 @@
 
 #include "core/core.h"
 
-enum holder { HOLDER_TENANT, HOLDER_TENANT_MEMORY, HOLDER_TENANT_PEER };
+enum holder { HOLDER_TENANT, HOLDER_TENANT_MEMORY, HOLDER_TENANT_PEER, HOLDER_TENANT_SOURCE };
 
 #define TEXT(records, limit, wait)                                                                 \
     "this tenant's share of the " records " and the common rest are in use: " wait                 \
@@ -28,11 +28,20 @@ uint32_t share_limit(const struct core_limits *limits, enum share_table table)
     return *(const uint32_t *)(const void *)((const char *)limits + tables[table].limit_at);
 }
 
+uint32_t sources_of(const struct core_limits *limits)
+{
+    return limits->peers + (limits->disk_chunks > 0 ? 1 : 0);
+}
+
 static uint32_t holders_of(const struct core_limits *limits, enum share_table table)
 {
-    bool peers = tables[table].holder == HOLDER_TENANT_PEER && limits->peers > 0;
+    uint32_t each = 1;
 
-    return limits->tenants * (peers ? limits->peers : 1);
+    if (tables[table].holder == HOLDER_TENANT_PEER)
+        each = limits->peers;
+    if (tables[table].holder == HOLDER_TENANT_SOURCE)
+        each = sources_of(limits);
+    return limits->tenants * (each > 0 ? each : 1);
 }
 
 /* In MiB, of all its regions: an engine may live in each. */

@@ -1,9 +1,9 @@
 /* Shares: what one tenant may take of a table that all tenants fill. A part of each table is
  * reserved for its holders. A holder is a tenant or, where the records are transfers, a tenant with
- * one peer. Each has the same number of records reserved, or, where what they are for grows with a
- * tenant's memory, a number in proportion to that. The rest is common: whoever comes first has it.
- * So a holder that is within its reserved records finds one
- * however much the others took.
+ * one peer, or with one source of fetches: a peer, or the disk. Each has the same number of records
+ * reserved, or, where what they are for grows with a tenant's memory, a number in proportion to
+ * that. The rest is common: whoever comes first has it. So a holder that is within its reserved
+ * records finds one however much the others took.
  *
  * Called wherever a record of such a table is taken or given back, at a constant price. What must
  * stay true: `used` of every holder is what it really holds, and `rest` is the limit less, for each
@@ -38,8 +38,12 @@ struct tenant_config;
     X(EXTRA_KEYS, extra_keys, TENANT, "extra keys", "close sessions")                              \
     X(SLABS, slabs, TENANT_MEMORY, "slab records", "close a pool")                                 \
     X(PAGES, pages, TENANT_MEMORY, "page records", "use larger pages, or close a pool")            \
-    X(PULLS, pulls, TENANT_PEER, "fetches from this peer", "come back when a fetch has ended")     \
-    X(SERVES, serves, TENANT_PEER, "transfers to a peer", "come back when one has ended")
+    X(PULLS, pulls, TENANT_SOURCE, "fetches from this peer or from the disk",                      \
+      "come back when a fetch has ended")                                                          \
+    X(SERVES, serves, TENANT_PEER, "transfers to a peer", "come back when one has ended")          \
+    X(DISK_CHUNKS, disk_chunks, TENANT, "chunks on the disk", "entries make way")                  \
+    X(DISK_FILES, disk_files, TENANT, "files on the disk", "entries make way")                     \
+    X(DISK_STORES, disk_stores, TENANT, "stores to the disk", "come back when one has ended")
 
 enum share_table {
 #define X(NAME, limit, holder, records, wait) SHARE_##NAME,
@@ -60,6 +64,8 @@ struct share_holder {
 
 /* How many holders all tables have, for the arena; and each table's part of them. All records that
  * are not reserved are the rest. */
+/* Where fetches may come from: the peers, and behind them the disk, if there is one. */
+uint32_t sources_of(const struct core_limits *limits);
 uint32_t shares_layout(const struct core_limits *limits, struct share_of_table ret[SHARE_TABLES]);
 /* What is reserved for that holder of a table. */
 uint32_t share_reserved(const struct core_limits *limits, const struct tenant_config *tenants,

@@ -4,6 +4,7 @@
 #include "core/session/commits.h"
 
 #include "core/arena/actions.h"
+#include "core/disk/stores.h"
 #include "core/memory/pages.h"
 #include "core/session/record.h"
 #include "core/session/retires.h"
@@ -346,6 +347,95 @@ static enum tern_err commit_check(const struct session *s, const struct pool *p,
     return TERN_INVALID;
 }
 
+/* --- what of it is stored on the disk --- */
+
+void session_stores_from(struct core *c, struct session *s)
+{
+    const struct pool *p = session_pool(c, s);
+
+    if (!disk_on(c, p))
+        return;
+    s->disk_stored = disk_boundary(&c->limits, p, s->committed);
+    s->disk_cold = disk_cold_depth(&c->limits, p, s->tokens.end);
+    if (s->disk_cold <= s->committed)
+        s->disk_cold = 0; /* it was stored when it was computed */
+}
+
+static bool begin(struct core *c, struct session *s, uint32_t depth, enum disk_reason reason)
+{
+    struct disk_wanted w = {.node = disk_node_at(c, (struct disk_cut){s->node, depth}),
+                            .reason = reason,
+                            .session = {session_slot(c, s), s->gen},
+                            .before = s->disk_stored,
+                            .conn = NONE};
+
+    return node_at(c, w.node)->depth > 0 && disk_store_begin(c, &w);
+}
+
+/* D1: a boundary was passed. */
+static void store_continued(struct core *c, struct session *s)
+{
+    const struct pool *p = session_pool(c, s);
+    uint32_t boundary;
+
+    if (!disk_on(c, p) || space_at(c, s->space)->reset)
+        return;
+    boundary = disk_boundary(&c->limits, p, s->committed);
+    if (boundary > s->disk_stored && begin(c, s, boundary, DISK_CONTINUED))
+        s->disk_stored = boundary;
+}
+
+void session_store_prompt(struct core *c, struct session *s)
+{
+    const struct pool *p = session_pool(c, s);
+
+    if (disk_on(c, p) && s->disk_cold > 0 && s->committed >= s->disk_cold &&
+        !space_at(c, s->space)->reset)
+        (void)begin(c, s, s->disk_cold, DISK_COLD); /* where there is no record, it goes unstored */
+    s->disk_cold = 0;
+}
+
+enum tern_err request_store(struct core *c, struct actions *out, struct call *call,
+                            struct reply *ret)
+{
+    const struct request *req = call->req;
+    struct session *s = call->session;
+    const struct pool *p = session_pool(c, s);
+    uint32_t depth = req->store.depth;
+    struct disk_wanted w = {.reason = DISK_COLD,
+                            .conn = req->conn,
+                            .request_id = req->request_id,
+                            .trace_id = req->trace_id};
+
+    (void)out;
+    if (c->limits.disk_chunks == 0)
+        return refuse(ret, TERN_UNSUPPORTED,
+                      "the daemon has no disk tier: start it with --spill-dir");
+    if (!disk_on(c, p))
+        return refuse(ret, TERN_UNSUPPORTED,
+                      "the tenant has no part of the disk tier: set its spill_bytes");
+    if (depth - depth % p->align > s->committed)
+        return refuse(ret, TERN_INVALID, "only what is committed is stored: commit it first");
+    if (space_at(c, s->space)->reset)
+        return refuse(ret, TERN_GONE, "the namespace was reset: nothing of it is kept");
+    if (depth == 0) {
+        depth = disk_cold_depth(&c->limits, p, s->tokens.end);
+        depth = depth < s->committed ? depth : s->committed;
+    }
+    w.node = disk_node_at(c, (struct disk_cut){s->node, depth});
+    if (node_at(c, w.node)->depth == 0)
+        return refuse(ret, TERN_INVALID,
+                      "nothing at or above that depth is committed from which a session could go "
+                      "on: commit a whole chunk first");
+    if (!disk_store_begin(c, &w))
+        return refuse(ret, TERN_BUSY, share_refused(SHARE_DISK_STORES));
+    s->disk_cold = 0; /* the caller has named the anchor */
+    call->later = true;
+    return TERN_OK;
+}
+
+/* --- committing --- */
+
 enum tern_err session_commit(struct core *c, struct actions *out, struct engine *e,
                              struct session *s, const struct step_op *op, struct op_result *ret)
 {
@@ -383,6 +473,7 @@ enum tern_err session_commit(struct core *c, struct actions *out, struct engine 
     handed_runs(c, out, s, src.handed);
     if (s->committed > begin) {
         state_terminal(c, s->node);
+        store_continued(c, s);
         leave_below(c, s, op->step);
     }
     if (records_ready(c, e, s, op->step)) /* else what has left the window leaves it later */

@@ -24,4 +24,10 @@ enum tern_err chunk_attach(struct core *c, struct session *s, struct chunk_sourc
 enum tern_err session_commit(struct core *c, struct actions *out, struct engine *e,
                              struct session *s, const struct step_op *op, struct op_result *ret);
 
+/* The session was matched: from here on its stores on the disk are due (D1, D2). */
+void session_stores_from(struct core *c, struct session *s);
+/* Its turn is over, or it is about to close: its prompt is stored, unless its engine has named an
+ * anchor (D2). */
+void session_store_prompt(struct core *c, struct session *s);
+
 #endif

@@ -146,10 +146,10 @@ static enum tern_err fetch_check(const struct core *c, const struct session *s,
     return TERN_OK;
 }
 
-/* X5: HISTORY beyond the committed length that is here without the STATE to go on from it is not
- * moved again, and must stay. */
-static void history_pin(struct core *c, struct pull *p, const struct session *s)
+/* X5. */
+void fetch_pins_history(struct core *c, struct pull *p)
 {
+    const struct session *s = session_at(c, p->session);
     struct req_tokens none = {0};
     struct token_view w = session_view(c, s, s->tokens.end, &none);
 
@@ -292,7 +292,7 @@ enum tern_err fetch_from_peer(struct core *c, struct actions *out, struct call *
     wait_begin(c, p, r);
     s->pull = pull_slot(c, p);
     session_state_move(&s->state, SESSION_FETCHING);
-    history_pin(c, p, s);
+    fetch_pins_history(c, p);
     if (pull_is_behind(c, p))
         pull_put_off(c, p, c->limits.busy_retry_ms);
     else

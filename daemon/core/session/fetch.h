@@ -7,6 +7,9 @@
 
 enum tern_err fetch_from_peer(struct core *c, struct actions *out, struct call *call,
                               struct reply *ret);
+/* From this daemon's disk. */
+enum tern_err fetch_from_disk(struct core *c, struct actions *out, struct call *call,
+                              struct reply *ret);
 /* Those that a busy source put off, and those that wait until it has published enough, ask again,
  * when it is time. False: work is left. */
 bool fetch_ask_again(struct core *c, struct actions *out);
@@ -15,6 +18,9 @@ void fetch_more(struct core *c, struct actions *out, struct pull *p, const struc
 /* A message from the source of a transfer. */
 void fetch_msg(struct core *c, struct actions *out, uint32_t link, const struct peer_msg *msg);
 void fetch_arrived(struct core *c, const struct event *ev);
+/* HISTORY beyond the committed length that is here without the STATE to go on from it is not moved
+ * again, and stays while the transfer lasts. */
+void fetch_pins_history(struct core *c, struct pull *p);
 bool fetch_flush(struct core *c, struct actions *out); /* false: work is left for want of room */
 
 #endif

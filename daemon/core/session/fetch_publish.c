@@ -1,15 +1,17 @@
-/* What comes of a session's fetch from a peer: the source's offer, chunks that are published as
- * they arrive, in order (X3), and the end. Every way out of a transfer goes through fetch_end,
- * once: the answer, PULL_DONE if the link is up, and pull_stop. */
+/* What comes of a session's fetch, from a peer or from the disk: the source's offer, chunks that
+ * are published as they arrive, in order (X3), and the end. Every way out of a transfer goes
+ * through fetch_end, once: the answer, PULL_DONE if the link is up, and pull_stop. */
 #include "core/session/fetch.h"
 
 #include "core/arena/actions.h"
+#include "core/disk/stores.h"
 #include "core/memory/pages.h"
 #include "core/session/commits.h"
 #include "core/session/record.h"
 #include "core/session/retires.h"
 #include "core/session/room.h"
 #include "core/session/slide.h"
+#include "core/transfer/pull_disk.h"
 #include "core/transfer/pulls.h"
 #include "core/tree/nodes.h"
 #include "core/tree/records.h"
@@ -155,6 +157,9 @@ static const char *end_text(enum tern_err err)
         return "the peer has these tokens in a pool of another layout: compute them, or open pools "
                "of one layout on both hosts";
     case TERN_DENIED: return "the peer does not know the tenant: both hosts name the same tenants";
+    case TERN_DISK:
+        return "the disk could not be read: the daemon's log says why; what came before stays, "
+               "compute the rest";
     case TERN_OK: return "";
     default:
         return "the peer did not accept the request; what was published before stays: compute the "
@@ -300,11 +305,23 @@ static void offer_told(struct core *c, struct actions *out, struct pull *p,
         pull_send(c, out, p, PEER_PULL_NEXT)->at = p->told;
 }
 
-static void offer_take(struct core *c, struct actions *out, struct pull *p,
-                       const struct peer_msg *msg)
+/* For all that it will bring. */
+static enum tern_err make_room(struct core *c, const struct pull *p, uint32_t to,
+                               struct shortage *ret)
 {
     struct pool *pool = pool_at(c, p->pool);
     uint32_t need[GROUPS_MAX] = {0};
+
+    for (uint32_t g = 0; g < pool->ngroups; g++)
+        need[g] =
+            transfer_pages(pool, &pool->group[g], (struct transfer_span){p->from, p->history, to})
+                .n;
+    return pages_make_room(c, engine_at(c, p->engine), pool, need, ret);
+}
+
+static void offer_take(struct core *c, struct actions *out, struct pull *p,
+                       const struct peer_msg *msg)
+{
     struct shortage shortage = {0};
     enum tern_err err;
 
@@ -321,11 +338,7 @@ static void offer_take(struct core *c, struct actions *out, struct pull *p,
         pull_set_ending(c, p, (unsigned)msg->err < TERN_ERR_COUNT ? msg->err : TERN_PEER_LOST);
         return;
     }
-    for (uint32_t g = 0; g < pool->ngroups; g++)
-        need[g] = transfer_pages(pool, &pool->group[g],
-                                 (struct transfer_span){p->from, p->history, msg->to})
-                      .n;
-    err = pages_make_room(c, engine_at(c, p->engine), pool, need, &shortage);
+    err = make_room(c, p, msg->to, &shortage);
     if (err == TERN_OK) {
         pull_reserve(c, p, msg->to);
         offer_told(c, out, p, msg);
@@ -387,6 +400,90 @@ void fetch_msg(struct core *c, struct actions *out, uint32_t link, const struct 
     } else if (p && p->state == PULL_ASKED_ENDS) {
         p->serve = msg->serve;
     }
+}
+
+/* --- from this daemon's own disk: a transfer whose source is the disk --- */
+
+/* It takes its pages, and begins; or it ends. Needs room for four actions. */
+static void take_from_disk(struct core *c, struct actions *out, struct pull *p)
+{
+    struct shortage shortage = {0};
+
+    fetch_pins_history(c, p);
+    p->err = make_room(c, p, p->to, &shortage);
+    if (p->err != TERN_OK) {
+        pull_state_move(&p->state, PULL_ASKED_ENDS);
+        fetch_end(c, out, p, &shortage);
+        return;
+    }
+    pull_reserve(c, p, p->to);
+    pull_told_disk(c, p);
+    tenant_at(c, p->tenant)->disk.fetched_pages += p->npages;
+    if (p->npages == 0)
+        fetch_publish(c, p); /* it was all committed here since the Match */
+}
+
+/* The pull's record; its pages come next. */
+static struct pull *disk_pull(struct core *c, struct call *call, uint32_t chunk)
+{
+    const struct request *req = call->req;
+    struct session *s = call->session;
+    struct pull *p = pull_create(c, call->engine, link_disk(&c->limits));
+
+    p->session = session_slot(c, s);
+    p->pool = s->pool;
+    p->transfer_regions = session_pool(c, s)->transfer_regions;
+    p->conn = req->conn;
+    p->from = p->start = s->committed;
+    p->to = disk_chunk_at(c, chunk)->depth;
+    p->tail = tail_is_there(c, s);
+    p->tail_step = req->fetch.step;
+    p->request_id = req->request_id;
+    p->trace_id = req->trace_id;
+    p->started_ns = c->now_ns;
+    p->deadline_ns = c->now_ns + c->limits.transfer_deadline_ns;
+    p->chunk = chunk;
+    disk_pin(c, chunk);
+    disk_entry_use(c, chunk);
+    tenant_at(c, p->tenant)->disk.hits++;
+    s->pull = pull_slot(c, p);
+    session_state_move(&s->state, SESSION_FETCHING);
+    return p;
+}
+
+enum tern_err fetch_from_disk(struct core *c, struct actions *out, struct call *call,
+                              struct reply *ret)
+{
+    const struct req_fetch *r = &call->req->fetch;
+    struct session *s = call->session;
+    struct req_tokens none = {0};
+    struct token_view w;
+    uint32_t chunk, most;
+
+    ret->fetch.lengths = session_lengths(s);
+    ret->fetch.tokens = s->tokens.end;
+    TRY(session_may_fetch(c, s, ret));
+    if (!disk_on(c, session_pool(c, s)))
+        return refuse(ret, TERN_UNSUPPORTED,
+                      "there is no disk tier for this tenant: start the daemon with --spill-dir, "
+                      "and give the tenant spill_bytes");
+    w = session_view(c, s, s->tokens.end, &none);
+    if (r->depth && r->depth < w.end)
+        w.end = r->depth > s->committed ? r->depth : s->committed;
+    TRY(at_least_fits(s, r, w.end, ret));
+    chunk = space_at(c, s->space)->reset ? NONE : disk_reach(c, s->node, &w);
+    most = chunk == NONE ? 0 : disk_chunk_at(c, chunk)->depth;
+    if (r->at_least > most && r->at_least > s->written)
+        return refuse(
+            ret, TERN_INVALID,
+            "the disk has fewer tokens than at_least: Match says how many, in disk_depth");
+    if (most <= s->written)
+        return TERN_OK; /* the disk knows no more */
+    if (share_room(c, SHARE_PULLS, pull_holder(c, call->engine, link_disk(&c->limits))) == 0)
+        return refuse(ret, TERN_BUSY, share_refused(SHARE_PULLS));
+    take_from_disk(c, out, disk_pull(c, call, chunk));
+    call->later = true;
+    return TERN_OK;
 }
 
 /* --- as there is room --- */

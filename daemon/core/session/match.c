@@ -9,7 +9,9 @@
 
 #include <string.h>
 
+#include "core/disk/stores.h"
 #include "core/memory/pages.h"
+#include "core/session/commits.h"
 #include "core/session/record.h"
 #include "core/session/retires.h"
 #include "core/session/slide.h"
@@ -51,6 +53,33 @@ static enum tern_err peek_from(const struct core *c, const struct req_peek *r, u
     return TERN_OK;
 }
 
+/* How deep the disk would bring a session that has the path to `node` and goes on as the view does;
+ * 0: not deeper than `depth`. */
+static uint32_t disk_deeper(const struct core *c, uint32_t node, struct token_view *w,
+                            uint32_t depth)
+{
+    uint32_t chunk;
+
+    if (!disk_on(c, node_pool(c, node_at(c, node))))
+        return 0;
+    chunk = disk_reach(c, node, w);
+    return chunk != NONE && disk_chunk_at(c, chunk)->depth > depth ? disk_chunk_at(c, chunk)->depth
+                                                                   : 0;
+}
+
+/* The same where memory has nothing of the namespace, as after a start. */
+static uint32_t disk_alone(const struct core *c, const struct pool *p, struct namespace_id ns,
+                           struct token_view *w)
+{
+    uint32_t chunk = NONE;
+
+    if (disk_on(c, p))
+        chunk = disk_root(c, (struct disk_tree){p->tenant, ns, p->layout_hash});
+    if (chunk != NONE)
+        chunk = disk_above(c, p, disk_walk(c, chunk, w));
+    return chunk == NONE ? 0 : disk_chunk_at(c, chunk)->depth;
+}
+
 /* Other tiers may go deeper than the device; each answer is a node of the path that all tiers
  * together have. */
 enum tern_err session_peek(struct core *c, struct actions *out, struct call *call,
@@ -66,6 +95,8 @@ enum tern_err session_peek(struct core *c, struct actions *out, struct call *cal
     TRY(tokens_check(&r->tokens, ret));
     w.align = p->align;
     at = space_root(c, pool_slot(c, p), r->ns);
+    if (at == NONE && r->tokens.base == 0)
+        ret->peek.disk_depth = disk_alone(c, p, r->ns, &w);
     if (at == NONE)
         return TERN_OK;
     TRY(peek_from(c, r, &at, ret));
@@ -78,6 +109,8 @@ enum tern_err session_peek(struct core *c, struct actions *out, struct call *cal
     ret->peek.depth = node_at(c, at)->depth;
     ret->peek.host_depth =
         node_at(c, host_above(c, (struct host_reach){.from = at, .to = deepest}))->depth;
+    if (r->tokens.base == 0)
+        ret->peek.disk_depth = disk_deeper(c, deepest, &w, ret->peek.depth);
     if (w.end - node_at(c, deepest)->depth < p->align) {
         ret->peek.reached = (struct node_id){deepest, node_at(c, deepest)->gen};
         ret->peek.walked = node_at(c, deepest)->depth;
@@ -221,6 +254,8 @@ static enum tern_err match_import(struct core *c, struct actions *out, struct se
     if (!m->more)
         ret->match.host_depth =
             found_on_host(c, (struct host_reach){.from = node, .to = host_down(c, reached, &w)});
+    if (!m->more)
+        ret->match.disk_depth = disk_deeper(c, host_down(c, reached, &w), &w, depth);
     if (!kept && s->finished > common)
         s->finished = common; /* what differs is replaced: an Abort must not take it for finished */
     if (!kept)
@@ -232,6 +267,8 @@ static enum tern_err match_import(struct core *c, struct actions *out, struct se
     session_use(c, s);
     if (!m->more)
         session_path_runs(c, out, s, 0);
+    if (!m->more)
+        session_stores_from(c, s);
     ret->match.matched = depth;
     return TERN_OK;
 }

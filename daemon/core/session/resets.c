@@ -14,6 +14,7 @@
 #include "base/hash.h"
 #include "core/arena/actions.h"
 #include "core/arena/refuse.h"
+#include "core/disk/entries.h"
 #include "core/tree/nodes.h"
 
 static bool waited_for(const struct reset *r)
@@ -85,6 +86,19 @@ static struct reset *reset_find(struct core *c, uint64_t id)
     return NULL;
 }
 
+/* N1, on every tier. Returns how many nodes there were. */
+static uint32_t reset_here(struct core *c, uint32_t tenant, struct namespace_id ns)
+{
+    disk_reset(c, tenant, ns);
+    return spaces_reset(c, tenant, ns);
+}
+
+/* Is there nobody to hear of it, and nothing on the disk that a restart could find? */
+static bool is_over_at_once(const struct core *c, uint32_t tenant)
+{
+    return c->limits.peers == 0 && tenant_at(c, tenant)->disk_resets == 0;
+}
+
 enum tern_err request_reset(struct core *c, struct actions *out, struct call *call,
                             struct reply *ret)
 {
@@ -94,8 +108,9 @@ enum tern_err request_reset(struct core *c, struct actions *out, struct call *ca
 
     (void)out;
     if (c->limits.peers == 0) {
-        ret->namespace_reset.nodes = spaces_reset(c, tenant, req->namespace_reset.ns);
-        return TERN_OK;
+        ret->namespace_reset.nodes = reset_here(c, tenant, req->namespace_reset.ns);
+        if (is_over_at_once(c, tenant))
+            return TERN_OK;
     }
     r = reset_take(c, tenant, req->namespace_reset.ns, true);
     if (!r)
@@ -104,7 +119,7 @@ enum tern_err request_reset(struct core *c, struct actions *out, struct call *ca
     r->conn = req->conn;
     r->request_id = req->request_id;
     r->trace_id = req->trace_id;
-    r->nodes = spaces_reset(c, tenant, r->ns);
+    r->nodes = c->limits.peers == 0 ? ret->namespace_reset.nodes : reset_here(c, tenant, r->ns);
     call->later = true;
     return TERN_OK;
 }
@@ -147,6 +162,7 @@ static void told_again(struct core *c, struct actions *out, uint32_t link, struc
 static void told(struct core *c, struct actions *out, uint32_t link, const struct peer_msg *msg)
 {
     struct reset *r = reset_find(c, msg->reset);
+    bool over;
 
     if (r) {
         told_again(c, out, link, r);
@@ -156,10 +172,11 @@ static void told(struct core *c, struct actions *out, uint32_t link, const struc
         say_done(out, link, msg->reset, TERN_OK);
         return;
     }
-    spaces_reset(c, msg->tenant, msg->ns);
-    r = c->limits.peers > 0 ? reset_take(c, msg->tenant, msg->ns, false) : NULL;
+    reset_here(c, msg->tenant, msg->ns);
+    over = is_over_at_once(c, msg->tenant);
+    r = over ? NULL : reset_take(c, msg->tenant, msg->ns, false);
     if (!r) {
-        say_done(out, link, msg->reset, c->limits.peers > 0 ? TERN_BUSY : TERN_OK);
+        say_done(out, link, msg->reset, over ? TERN_OK : TERN_BUSY);
         return;
     }
     r->id = msg->reset;
@@ -261,6 +278,8 @@ static bool spread(struct core *c, struct actions *out, struct reset *r)
         unreached +=
             heard_of(c, r, p)->state == HEARD_NOTHING || heard_of(c, r, p)->state == HEARD_PARTLY;
     }
+    if (tenant_at(c, r->tenant)->disk_resets > 0)
+        return true; /* it is looked at again when all that is gone for good */
     if (waiting > 0 || (unreached > 0 && !waited_for(r)))
         return true;
     if (actions_room(out) < 2)
@@ -278,6 +297,10 @@ bool reset_spread(struct core *c, struct actions *out)
 {
     bool all = true;
 
+    for (uint32_t i = 0; c->disk_resets_over && i < c->limits.resets; i++)
+        if (reset_at(c, i)->state != RESET_EMPTY)
+            reset_changed(c, reset_at(c, i));
+    c->disk_resets_over = 0;
     for (uint32_t i = 0; i < c->limits.resets && c->resets_due > 0; i++) {
         struct reset *r = reset_at(c, i);
 

@@ -2,6 +2,7 @@
  * where there is not so much to evict (T4, T12, E4). tree/admit.h decides whether anything is. */
 #include "core/session/room.h"
 
+#include "core/disk/stores.h"
 #include "core/memory/pages.h"
 #include "core/session/retires.h"
 #include "core/tier/host.h"
@@ -75,7 +76,8 @@ enum tern_err pages_make_room(struct core *c, struct engine *e, struct pool *p,
 
     if (err != TERN_POOL_EXHAUSTED)
         return err;
-    return gives_back(c) ? TERN_BUSY : shortage_fill(c, e, p, need, short_of, ret);
+    return gives_back(c) || disk_gives_way(c, p) ? TERN_BUSY
+                                                 : shortage_fill(c, e, p, need, short_of, ret);
 }
 
 enum tern_err pages_make_room_now(struct core *c, struct pool *p, const uint32_t *need)

@@ -6,7 +6,8 @@
 
 /* Makes `need[g]` pages of each group free, evicting. POOL_EXHAUSTED: there is not so much to
  * evict, and nothing was (T11). BUSY: it would take more than one step may do, or what goes next is
- * copied to the host first; what was evicted stays so, and a repetition goes on. */
+ * copied to the host first, or is being written to the disk; what was evicted stays so, and a
+ * repetition goes on. */
 enum tern_err pages_make_room(struct core *c, struct engine *e, struct pool *p,
                               const uint32_t *need, struct shortage *ret);
 /* The same for who cannot repeat: nothing is copied first. */

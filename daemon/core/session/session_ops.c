@@ -188,6 +188,7 @@ static enum tern_err op_finish(struct core *c, struct engine *e, struct session 
         return refuse_op(ret, TERN_INVALID, NO_STATE_THERE);
     if (!tail_ready(c, e, op->step, session_tail_pages(c, s, keep)))
         return refuse_op(ret, TERN_BUSY, share_refused(SHARE_RETIRES));
+    session_store_prompt(c, s);
     session_give_tail(c, s, keep, op->step);
     tokens_truncate(c, &s->tokens, op->length);
     s->finished = s->tokens.end;
@@ -315,6 +316,7 @@ enum tern_err session_end(struct core *c, struct actions *out, struct session *s
         return TERN_BUSY;
     load_end(c, out, s, false);
     session_close_told(c, out, s, TERN_OK);
+    session_store_prompt(c, s);
     session_close(c, s, step, false);
     session_give_back(c, s, give_back_end(c));
     return TERN_OK;

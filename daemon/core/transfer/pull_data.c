@@ -5,6 +5,7 @@
 
 #include "core/arena/actions.h"
 #include "core/memory/pages.h"
+#include "core/transfer/pull_disk.h"
 #include "core/tree/nodes.h"
 #include "core/tree/state.h"
 
@@ -54,6 +55,8 @@ static void page_arrived(struct core *c, struct pull *p, uint32_t record, bool o
     }
     c->corrupt_detected++;
     if (++pg->tries >= PULL_TRIES_MAX) {
+        if (p->chunk != NONE)
+            pull_disk_bad(c, pg);
         pull_set_ending(c, p, TERN_CORRUPT);
         return;
     }
@@ -210,6 +213,8 @@ static void issue_batch(struct core *c, struct actions *out, struct pull *p, str
     a->pull.n = b->n;
     a->pull.pages = pages;
     a->pull.refs = refs;
+    if (p->chunk != NONE)
+        a->pull.from = pull_disk_from(c, out, p, pages, refs, b->n);
     touch(c);
 }
 
@@ -242,7 +247,7 @@ static uint32_t turns_before(struct turns t, uint32_t who)
 static uint64_t turn_of(const struct core *c, const struct pull *p)
 {
     struct turns tenants = {c->pull_turn, c->limits.tenants},
-                 links = {tenant_at(c, p->tenant)->pull_turn, c->limits.links};
+                 links = {tenant_at(c, p->tenant)->pull_turn, c->limits.links + 1};
 
     return (uint64_t)turns_before(tenants, p->tenant) << 32 | turns_before(links, p->link);
 }
@@ -294,6 +299,7 @@ bool pulls_issue(struct core *c, struct actions *out)
 
         if (actions_room(out) == 0 ||
             !refs_fit(out, (struct runs_wanted){.refs = PULL_BATCH_PAGES}) ||
+            out->nreads + PULL_BATCH_PAGES > sizeof out->reads / sizeof out->reads[0] ||
             out->npages + PULL_BATCH_PAGES > sizeof out->pages / sizeof out->pages[0])
             return false;
         issue_batch(c, out, p, batch_unused(c, p),

@@ -11,6 +11,7 @@
 #include <string.h>
 
 #include "core/arena/actions.h"
+#include "core/disk/index.h"
 #include "core/memory/pages.h"
 #include "core/tree/nodes.h"
 #include "core/tree/state.h"
@@ -32,7 +33,7 @@ struct pull_id pull_id(const struct core *c, const struct pull *p)
 
 uint32_t pull_holder(const struct core *c, const struct engine *e, uint32_t peer)
 {
-    return e->tenant * c->limits.peers + peer;
+    return e->tenant * sources_of(&c->limits) + (peer < c->limits.peers ? peer : c->limits.peers);
 }
 
 struct pull *pull_create(struct core *c, const struct engine *e, uint32_t peer)
@@ -47,7 +48,9 @@ struct pull *pull_create(struct core *c, const struct engine *e, uint32_t peer)
     p->engine = engine_slot(c, e);
     p->tenant = e->tenant;
     p->link = peer;
-    share_take(c, SHARE_PULLS, pull_holder(c, e, peer));
+    p->chunk = NONE;
+    p->holder = pull_holder(c, e, peer);
+    share_take(c, SHARE_PULLS, p->holder);
     pull_state_move(&p->state, PULL_ASKED);
     pull_list_push(c, &c->pulls_active, slot);
     for (uint32_t g = 0; g < c->limits.groups; g++) {
@@ -140,8 +143,11 @@ static void pull_free(struct core *c, struct pull *p)
     pull_led(c, p);
     pull_list_remove(c, &c->pulls_active, slot);
     pull_history_unpin(c, p);
+    if (p->chunk != NONE)
+        disk_unpin(c, p->chunk);
+    p->chunk = NONE;
     pull_state_move(&p->state, PULL_EMPTY);
-    share_put(c, SHARE_PULLS, p->tenant * c->limits.peers + p->link);
+    share_put(c, SHARE_PULLS, p->holder);
     tenant_at(c, p->tenant)->batches -= p->batches;
     p->batches = 0;
     pull_slot_put(c, slot);
@@ -336,6 +342,8 @@ static void quarantine(struct core *c, struct pull *p)
  * nothing writes any more. Needs room for one action. */
 void pull_stop(struct core *c, struct actions *out, struct pull *p)
 {
+    struct action *stop;
+
     if (p->state != PULL_RUNNING_ENDS) { /* nothing was asked to write */
         pull_free(c, p);
         return;
@@ -343,7 +351,9 @@ void pull_stop(struct core *c, struct actions *out, struct pull *p)
     pull_history_unpin(c, p); /* it publishes no more */
     forget_batches(c, p);
     quarantine(c, p);
-    action_add(out, ACT_PULL_STOP)->pull_stop.pull = pull_id(c, p);
+    stop = action_add(out, ACT_PULL_STOP);
+    stop->pull_stop.pull = pull_id(c, p);
+    stop->pull_stop.link = p->link;
     pull_state_move(&p->state, PULL_STOPPING);
     touch(c);
 }

@@ -146,6 +146,7 @@ bool node_remove(struct core *c, uint32_t slot)
         return false;
     c->evicted_nodes += node_on_device(n);
     c->evicted_host += node_on_host(n);
+    node_pool(c, n)->left_memory = 1;
     c->evicted_pages += node_destroy(c, slot);
     return true;
 }

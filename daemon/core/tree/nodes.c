@@ -173,7 +173,7 @@ uint32_t node_child(const struct core *c, uint32_t parent, struct token_view *w)
 
     if (at == NONE || w->end - p->depth < w->align)
         return NONE;
-    if (view_equals_chunk(w, p->depth, node_at(c, at)))
+    if (view_equals_chunk(w, p->depth, node_heads(node_at(c, at))))
         return at;
     if (p->children.n == 1)
         return NONE;
@@ -181,7 +181,7 @@ uint32_t node_child(const struct core *c, uint32_t parent, struct token_view *w)
     for (at = *hash_head(c, hash); at != NONE; at = node_at(c, at)->hash_next) {
         const struct node *n = node_at(c, at);
 
-        if (n->hash == hash && n->parent == parent && view_equals_chunk(w, p->depth, n))
+        if (n->hash == hash && n->parent == parent && view_equals_chunk(w, p->depth, node_heads(n)))
             return at;
     }
     return NONE;

@@ -41,6 +41,11 @@ void node_arrive(struct core *c, uint32_t slot);
  * they had. */
 uint32_t spaces_reset(struct core *c, uint32_t tenant, struct namespace_id ns);
 
+static inline struct token_heads node_heads(const struct node *n)
+{
+    return (struct token_heads){n->tokens, n->keys};
+}
+
 static inline bool node_visible(const struct node *n)
 {
     return n->pending_engine == NONE;

@@ -286,11 +286,11 @@ static bool keys_next(struct token_view *w, uint32_t to, struct key_walk *k, str
     return false;
 }
 
-static bool keys_equal_chunk(struct token_view *w, uint32_t start, const struct node *n)
+static bool keys_equal_chunk(struct token_view *w, uint32_t start, struct token_heads of)
 {
     struct key_walk walk;
     struct extra_key key;
-    uint32_t at = n->keys;
+    uint32_t at = of.keys;
 
     keys_start(w, start, &walk);
     while (keys_next(w, start + w->align, &walk, &key)) {
@@ -303,9 +303,9 @@ static bool keys_equal_chunk(struct token_view *w, uint32_t start, const struct 
     return at == NONE;
 }
 
-static bool chunk_tokens_equal(struct token_view *w, uint32_t start, const struct node *n)
+static bool chunk_tokens_equal(struct token_view *w, uint32_t start, struct token_heads of)
 {
-    uint32_t scratch[TOKEN_BLOCK], at = n->tokens;
+    uint32_t scratch[TOKEN_BLOCK], at = of.blocks;
     uint32_t length = w->align;
 
     for (uint32_t off = 0; off < length; off += TOKEN_BLOCK) {
@@ -319,19 +319,19 @@ static bool chunk_tokens_equal(struct token_view *w, uint32_t start, const struc
     return true;
 }
 
-bool view_equals_chunk(struct token_view *w, uint32_t start, const struct node *n)
+bool view_equals_chunk(struct token_view *w, uint32_t start, struct token_heads of)
 {
     /* The usual case, one block and all of it in the request, is worth a line of its own. */
     if (w->align == TOKEN_BLOCK && start >= w->base) {
-        if (memcmp(block_at(w->c, n->tokens)->v, w->v + (start - w->base),
+        if (memcmp(block_at(w->c, of.blocks)->v, w->v + (start - w->base),
                    sizeof(struct token_block)) != 0)
             return false;
-    } else if (!chunk_tokens_equal(w, start, n)) {
+    } else if (!chunk_tokens_equal(w, start, of)) {
         return false;
     }
-    if (n->keys == NONE && w->nkeys == 0 && (!w->buf || w->buf->keys == NONE))
+    if (of.keys == NONE && w->nkeys == 0 && (!w->buf || w->buf->keys == NONE))
         return true;
-    return keys_equal_chunk(w, start, n);
+    return keys_equal_chunk(w, start, of);
 }
 
 uint64_t view_hash_chunk(struct token_view *w, uint32_t start, uint64_t seed)

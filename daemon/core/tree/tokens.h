@@ -49,7 +49,7 @@ void tokens_free(struct core *c, uint32_t tenant, struct token_heads heads);
  * Copied to scratch only where they straddle buffer and request. */
 const uint32_t *view_piece(struct token_view *w, uint32_t pos, uint32_t scratch[TOKEN_BLOCK],
                            uint32_t n);
-bool view_equals_chunk(struct token_view *w, uint32_t start, const struct node *n);
+bool view_equals_chunk(struct token_view *w, uint32_t start, struct token_heads of);
 uint64_t view_hash_chunk(struct token_view *w, uint32_t start, uint64_t seed);
 
 /* How many tokens from position `pos` on agree with v[0..n) (extra keys too), up to the buffer's

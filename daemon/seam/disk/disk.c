@@ -13,6 +13,7 @@
 #include "seam/disk/disk_state.h"
 #include "seam/io/own_threads.h"
 
+#define HUGE_BYTES    (2u << 20)
 #define DROPS_AT_ONCE 64u /* extents of one file that are given back with one sync */
 
 /* ------------------------------------------------------------------ lists */
@@ -200,8 +201,9 @@ static uint64_t meta_bytes(const struct disk_config *c)
 
 static uint64_t thread_bytes(const struct disk_config *c)
 {
-    return sizeof(struct disk_thread) + DISK_BLOCK + meta_bytes(c) + disk_footer_bytes_max() +
-           DISK_WRITE_EXTENTS * sizeof(struct disk_seal) + reader_bytes();
+    return sizeof(struct disk_thread) + (1 + DISK_LANE_PIECES) * (uint64_t)DISK_BLOCK +
+           meta_bytes(c) + disk_footer_bytes_max() + DISK_WRITE_EXTENTS * sizeof(struct disk_seal) +
+           reader_bytes();
 }
 
 uint64_t disk_bytes(const struct disk_config *config)
@@ -230,16 +232,17 @@ static enum tern_err check_config(const struct disk_config *c, const char **ret_
     return TERN_OK;
 }
 
+/* In huge pages where there are any: what a request to the disk is made of are pieces of memory
+ * that lie side by side for the device, too. */
 static bool create_staging(struct disk *disk)
 {
     uint64_t bytes = staging_bytes(&disk->config);
-    void *memory = mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
 
-    if (memory == MAP_FAILED)
+    disk->staging = aligned_alloc(HUGE_BYTES, (bytes + HUGE_BYTES - 1) / HUGE_BYTES * HUGE_BYTES);
+    if (!disk->staging)
         return false;
-    disk->staging = memory;
-    madvise(memory, bytes, MADV_HUGEPAGE); /* advice */
-    memset(memory, 0, bytes);
+    madvise(disk->staging, bytes, MADV_HUGEPAGE); /* advice */
+    memset(disk->staging, 0, bytes);
     return true;
 }
 
@@ -299,8 +302,12 @@ static enum tern_err create_thread(struct disk *disk, uint32_t i, const char **r
     sigset_t before;
 
     t->disk = disk;
+    t->blocks = aligned_alloc(DISK_BLOCK, DISK_LANE_PIECES * DISK_BLOCK);
+    if (!t->blocks)
+        return TERN_INTERNAL;
+    memset(t->blocks, 0, DISK_LANE_PIECES * DISK_BLOCK);
     pieces_init(&t->pieces, disk->files, i, c->depth,
-                disk->staging + (uint64_t)i * c->depth * DISK_PIECE_BYTES);
+                disk->staging + (uint64_t)i * c->depth * DISK_PIECE_BYTES, t->blocks);
     if (c->encrypt) {
         enum tern_err err = disk_crypt_create(c->key, &t->crypt, ret_why);
 
@@ -379,6 +386,7 @@ static void destroy_thread(struct disk_thread *t)
         pthread_join(t->thread, NULL);
     disk_crypt_destroy(t->crypt);
     free(t->block);
+    free(t->blocks);
     free(t->meta);
     free(t->footer);
     free(t->seal);
@@ -398,11 +406,10 @@ void disk_destroy(struct disk *disk)
     file_ops_destroy(disk->ops);
     pthread_cond_destroy(&disk->wake);
     pthread_mutex_destroy(&disk->lock);
-    if (disk->staging)
-        munmap(disk->staging, staging_bytes(&disk->config));
     if (disk->event_fd >= 0)
         close(disk->event_fd);
     explicit_bzero(disk->config.key, sizeof disk->config.key);
+    free(disk->staging);
     free(disk->threads);
     free(disk->writes);
     free(disk->reads);

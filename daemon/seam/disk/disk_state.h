@@ -74,6 +74,7 @@ struct disk_thread {
     struct pieces pieces;
     struct disk_crypt *crypt; /* owned; NULL: the files are in the clear */
     uint8_t *block;           /* DISK_BLOCK */
+    uint8_t *blocks;          /* of `pieces` */
     uint8_t *meta;            /* disk->meta_bytes */
     uint8_t *footer;          /* disk_footer_bytes_max */
     struct disk_seal *seal;   /* DISK_WRITE_EXTENTS: of the file in work */
@@ -87,7 +88,7 @@ struct disk {
     char tenant[MEM_TENANTS_MAX][DISK_TENANT_NAME];
     const struct disk_files *files;
     struct file_ops *ops;        /* owned; NULL: the files are the caller's */
-    uint8_t *staging;            /* owned mapping: of all threads */
+    uint8_t *staging;            /* owned: of all threads */
     uint64_t meta_bytes;         /* of an extent at most */
     struct disk_thread *threads; /* owned, config.threads */
     struct write_job *writes;    /* owned, as are the other jobs */

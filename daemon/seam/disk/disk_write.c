@@ -306,16 +306,6 @@ static enum tern_err put_bodies(struct stream *s)
 
 /* ------------------------------------------------------------------ headers */
 
-static void send_block(struct stream *s, uint64_t offset, const uint8_t *block)
-{
-    struct piece *piece = pieces_take(&s->t->pieces);
-
-    memcpy(piece->memory, block, DISK_BLOCK);
-    piece->offset = offset;
-    piece->bytes = DISK_BLOCK;
-    pieces_send(&s->t->pieces, piece, s->file, true);
-}
-
 static void file_header(const struct stream *s, struct disk_file_header *ret)
 {
     const struct disk_write *w = &s->job->write;
@@ -342,13 +332,13 @@ static enum tern_err put_headers(struct stream *s)
 
     file_header(s, &header);
     disk_put_file_header(s->t->block, &header);
-    send_block(s, 0, s->t->block);
+    pieces_write_block(&s->t->pieces, s->file, 0, s->t->block);
     disk_footer_begin(&footer, s->t->footer, disk_footer_bytes_max());
     for (uint32_t i = 0; i < w->nextents; i++) {
         build_head(s, i, c.page, &head);
         disk_put_extent(s->t->block, &head, tenant_of(s));
         disk_footer_add(&footer, s->t->block, &w->extents[i], c.token, c.key);
-        send_block(s, w->extents[i].place.offset, s->t->block);
+        pieces_write_block(&s->t->pieces, s->file, w->extents[i].place.offset, s->t->block);
         cursor_next(&c, &w->extents[i]);
     }
     n = disk_footer_end(&footer, (struct disk_place){w->file, s->at}, &header, s->t->crypt);

@@ -339,7 +339,8 @@ static int lane_create(struct file_ops *ops, uint32_t i)
     struct iovec memory = {ops->staging + (ops->staging ? i * ops->lane_bytes : 0),
                            ops->lane_bytes};
     int r = io_uring_queue_init(DISK_LANE_PIECES, &lane->ring,
-                                IORING_SETUP_R_DISABLED | IORING_SETUP_SUBMIT_ALL);
+                                IORING_SETUP_R_DISABLED | IORING_SETUP_SUBMIT_ALL |
+                                    IORING_SETUP_COOP_TASKRUN);
 
     if (r < 0)
         return r;

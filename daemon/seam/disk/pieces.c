@@ -1,24 +1,37 @@
 /* See pieces.h. What could not be handed over has landed with its error. */
 #include "seam/disk/pieces.h"
 
+#include <assert.h>
+#include <string.h>
+
 #include "base/check.h"
 #include "seam/disk/disk.h"
 
+static_assert(DISK_LANE_PIECES == 32, "a bit for each block");
+
+/* Tokens: pieces by their number, and blocks behind them. */
+#define BLOCK_TOKEN DISK_LANE_PIECES
+
 void pieces_init(struct pieces *p, const struct disk_files *files, uint32_t lane, uint32_t depth,
-                 uint8_t *memory)
+                 uint8_t *memory, uint8_t *blocks)
 {
     check(depth >= 1 && depth <= DISK_LANE_PIECES);
-    *p = (struct pieces){.files = files, .lane = lane, .depth = depth};
+    *p = (struct pieces){.files = files, .lane = lane, .depth = depth, .blocks = blocks};
     for (uint32_t i = 0; i < depth; i++)
         p->piece[i].memory = memory + (uint64_t)i * DISK_PIECE_BYTES;
+}
+
+static void failed(struct pieces *p, int res)
+{
+    if (res < 0 && p->err == 0)
+        p->err = res;
 }
 
 static void landed(struct pieces *p, struct piece *piece, int res)
 {
     piece->flying = false;
     piece->res = res;
-    if (res < 0 && p->err == 0)
-        p->err = res;
+    failed(p, res);
 }
 
 static void reap(struct pieces *p)
@@ -26,19 +39,53 @@ static void reap(struct pieces *p)
     uint64_t token;
     int res = p->files->reap(p->files->ctx, p->lane, &token);
 
-    check(token < p->depth && p->piece[token].flying);
     p->flying--;
+    if (token >= BLOCK_TOKEN) {
+        check(token - BLOCK_TOKEN < DISK_LANE_PIECES);
+        p->blocks_flying &= ~(1u << (token - BLOCK_TOKEN));
+        failed(p, res);
+        return;
+    }
+    check(token < p->depth && p->piece[token].flying);
     landed(p, &p->piece[token], res);
+}
+
+static struct piece *piece_here(struct pieces *p)
+{
+    for (uint32_t i = 0; i < p->depth; i++)
+        if (!p->piece[i].flying)
+            return &p->piece[i];
+    return NULL;
 }
 
 struct piece *pieces_take(struct pieces *p)
 {
-    while (p->flying == p->depth)
+    struct piece *piece;
+
+    while (p->flying == DISK_LANE_PIECES || !(piece = piece_here(p)))
         reap(p);
-    for (uint32_t i = 0; i < p->depth; i++)
-        if (!p->piece[i].flying)
-            return &p->piece[i];
-    check_failed("one of the pieces is here", __FILE__, __LINE__);
+    return piece;
+}
+
+void pieces_write_block(struct pieces *p, int file, uint64_t offset, const uint8_t *block)
+{
+    struct disk_piece d = {.bytes = DISK_BLOCK, .offset = offset};
+    uint32_t i = 0;
+    int res;
+
+    while (p->flying == DISK_LANE_PIECES)
+        reap(p);
+    while (p->blocks_flying & 1u << i)
+        i++;
+    d.memory = memcpy(p->blocks + (size_t)i * DISK_BLOCK, block, DISK_BLOCK);
+    d.token = BLOCK_TOKEN + i;
+    res = p->files->submit(p->files->ctx, p->lane, file, true, &d);
+    if (res < 0) {
+        failed(p, res);
+        return;
+    }
+    p->blocks_flying |= 1u << i;
+    p->flying++;
 }
 
 void pieces_send(struct pieces *p, struct piece *piece, int file, bool write)

@@ -15,18 +15,23 @@ struct piece {
 
 struct pieces {
     const struct disk_files *files; /* borrowed */
-    uint32_t lane, depth, flying;
-    int err; /* the first that a piece ended with since pieces_land */
+    uint32_t lane, depth;
+    uint32_t flying; /* pieces, and blocks */
+    int err;         /* the first that one of them ended with since pieces_land */
     struct piece piece[DISK_LANE_PIECES];
+    uint8_t *blocks;        /* borrowed: a DISK_BLOCK for each that may fly */
+    uint32_t blocks_flying; /* a bit for each */
 };
 
-/* `memory`: depth pieces. */
+/* `memory`: depth pieces. `blocks`: DISK_LANE_PIECES of DISK_BLOCK. */
 void pieces_init(struct pieces *p, const struct disk_files *files, uint32_t lane, uint32_t depth,
-                 uint8_t *memory);
+                 uint8_t *memory, uint8_t *blocks);
 /* One that is not on its way; waits until there is one. */
 struct piece *pieces_take(struct pieces *p);
 /* Its `offset` and `bytes` say what is moved. */
 void pieces_send(struct pieces *p, struct piece *piece, int file, bool write);
+/* Writes a single block, which is copied; as many as the lane has room for fly at a time. */
+void pieces_write_block(struct pieces *p, int file, uint64_t offset, const uint8_t *block);
 void pieces_wait(struct pieces *p, const struct piece *piece); /* until it has landed */
 int pieces_land(struct pieces *p); /* waits for all: 0, or the first error since the last call */
 

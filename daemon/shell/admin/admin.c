@@ -56,6 +56,11 @@ static uint32_t transfer_slots(const struct admin_ctx *ctx)
     return core_limits_of(ctx->core)->pulls + core_limits_of(ctx->core)->serves;
 }
 
+static uint32_t disk_slots(const struct admin_ctx *ctx)
+{
+    return core_limits_of(ctx->core)->disk_chunks;
+}
+
 static uint32_t node_slots(const struct admin_ctx *ctx)
 {
     return core_limits_of(ctx->core)->nodes;
@@ -80,6 +85,7 @@ static void status_tenants(const struct admin_ctx *ctx, uint32_t tenant, struct 
         text_u64(out, "records", v.records);
         text_u64(out, "page_bytes", RECORD_PAGE_BYTES);
         text_object_end(out);
+        admin_spill_tenant(ctx, i, out);
         text_object_end(out);
     }
     text_array_end(out);
@@ -93,6 +99,7 @@ static const struct list lists[] = {
     {"peers", false, peer_slots, admin_peer_row, admin_peers_head},
     {"transfers", false, transfer_slots, admin_transfer_row, NULL},
     {"tree", false, node_slots, admin_node_row, NULL},
+    {"disk", false, disk_slots, admin_disk_row, admin_disk_head},
 };
 
 /* One page of rows. *ret_next is the first slot that is not in it; `slots` at the end of the list.
@@ -413,6 +420,8 @@ static void status_shell(const struct admin_ctx *ctx, struct text_out *out)
     text_u64(out, "corrupt_pages", ctx->config->fault_corrupt_pages);
     text_u64(out, "copy_corrupt_every", ctx->config->fault_copy_corrupt_every);
     text_bool(out, "checks_on_owner", ctx->config->fault_checks_on_owner);
+    text_u64(out, "disk_write_every", ctx->config->fault_disk_write_every);
+    text_u64(out, "disk_full_after", ctx->config->fault_disk_full_after);
     text_object_end(out);
 }
 
@@ -586,6 +595,7 @@ static enum tern_err answer_status(const struct admin_ctx *ctx, const struct que
         status_core(&v, out);
         status_quarantine(ctx, &v, out);
         status_host(ctx, &v, out);
+        admin_spill(ctx, out);
         status_memory(ctx, out);
         status_data(ctx, out);
         status_events(ctx, &v, out);

@@ -6,6 +6,7 @@
 #define SHELL_ADMIN_H
 
 #include "core/query.h"
+#include "seam/disk/disk.h"
 #include "seam/io/io.h"
 #include "seam/mem/mem.h"
 #include "seam/xfer/xfer.h"
@@ -34,6 +35,8 @@ struct admin_ctx {
     struct xfer_stats xfer;
     struct io_stats io;
     struct tape_stats tape;
+    const struct disk_stats *disk; /* NULL: there is no disk tier */
+    const struct disk_recovery *recovery;
     uint16_t listen_port, data_port; /* as the kernel gave them; 0: not listening */
     /* The state of the outbound link to configured peer `peer`; static texts. A NULL function: not
      * known. */
@@ -75,8 +78,8 @@ struct admin_ctx {
     uint32_t *visits;    /* how many nodes the answer may still look at to count borrowed pages */
 };
 
-/* Commands: status, doctor, pools, sessions, records, engines, peers, transfers, tree. `tenant`
- * NONE for the admin socket, else only what belongs to that tenant is told (status, pools,
+/* Commands: status, doctor, pools, sessions, records, engines, peers, transfers, tree, disk.
+ * `tenant` NONE for the admin socket, else only what belongs to that tenant is told (status, pools,
  * sessions, records and engines alone).
  *
  * Answers are one object. Lists are paged: args "from=SLOT" and "limit=ROWS"; an answer has "next":

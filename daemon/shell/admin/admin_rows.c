@@ -18,7 +18,7 @@ static double age_s(const struct admin_ctx *ctx, uint64_t then_ns)
     return ctx->now_ns > then_ns ? (double)(ctx->now_ns - then_ns) / SECOND_NS : 0;
 }
 
-static void namespace(struct text_out *out, struct namespace_id ns)
+void admin_namespace(struct text_out *out, struct namespace_id ns)
 {
     char text[40];
 
@@ -222,7 +222,7 @@ bool admin_session_row(const struct admin_ctx *ctx, uint32_t slot, uint32_t tena
         return false;
     text_object(out, NULL);
     session_named(ctx, &s, out);
-    namespace(out, s.ns);
+    admin_namespace(out, s.ns);
     text_str(out, "state", s.state_word);
     text_u64(out, "committed", s.lengths.committed);
     text_u64(out, "written", s.lengths.written);
@@ -424,6 +424,16 @@ bool admin_peer_row(const struct admin_ctx *ctx, uint32_t slot, uint32_t tenant,
     return true;
 }
 
+/* NULL: it goes out, so that it has none. */
+static const char *source_of(const struct admin_ctx *ctx, const struct transfer_view *t)
+{
+    if (t->outgoing)
+        return NULL;
+    if (t->link == link_disk(core_limits_of(ctx->core)))
+        return WIRE_DISK;
+    return t->link < ctx->config->npeers ? ctx->config->peers[t->link].name : NULL;
+}
+
 /* Inbound transfers have the slots [0, pulls), outbound ones those after them. */
 bool admin_transfer_row(const struct admin_ctx *ctx, uint32_t slot, uint32_t tenant, uint32_t pool,
                         struct text_out *out)
@@ -441,8 +451,7 @@ bool admin_transfer_row(const struct admin_ctx *ctx, uint32_t slot, uint32_t ten
     text_object(out, NULL);
     text_hex(out, "transfer", t.outgoing ? serve_id_pack(t.serve) : pull_id_pack(t.pull));
     text_str(out, "direction", t.outgoing ? "out" : "in");
-    text_str(out, "peer",
-             !t.outgoing && t.link < ctx->config->npeers ? ctx->config->peers[t.link].name : NULL);
+    text_str(out, "peer", source_of(ctx, &t));
     text_u64(out, "link", t.link);
     text_str(out, "state", t.state_word);
     text_u64(out, "from", t.from);
@@ -496,7 +505,7 @@ bool admin_node_row(const struct admin_ctx *ctx, uint32_t slot, uint32_t tenant,
     text_hex(out, "id", node_id_pack(n.id));
     node_or_null(out, "parent", n.parent);
     text_u64(out, "pool", n.pool);
-    namespace(out, n.ns);
+    admin_namespace(out, n.ns);
     text_hex(out, "chain", n.chain);
     text_u64(out, "depth", n.depth);
     text_u64(out, "children", n.children);

@@ -12,13 +12,21 @@ typedef bool admin_row(const struct admin_ctx *ctx, uint32_t slot, uint32_t tena
                        struct text_out *out);
 
 admin_row admin_pool_row, admin_session_row, admin_record_row, admin_engine_row, admin_peer_row,
-    admin_transfer_row, admin_node_row;
+    admin_transfer_row, admin_node_row, admin_disk_row;
+
+void admin_namespace(struct text_out *out, struct namespace_id ns);
 
 /* The pids of the engine's processes that live. */
 void admin_engine_pids(const struct admin_ctx *ctx, const struct engine_view *e,
                        struct text_out *out);
 /* Writes TLS as a whole, before the rows of `peers`. */
 void admin_peers_head(const struct admin_ctx *ctx, uint32_t tenant, struct text_out *out);
+
+/* The disk tier, for status and before the rows of `disk`; and a tenant's part of it. null where
+ * there is none. */
+void admin_spill(const struct admin_ctx *ctx, struct text_out *out);
+void admin_disk_head(const struct admin_ctx *ctx, uint32_t tenant, struct text_out *out);
+void admin_spill_tenant(const struct admin_ctx *ctx, uint32_t tenant, struct text_out *out);
 
 /* Writes one flat object for each group of that pool, for status. */
 void admin_pool_groups(const struct admin_ctx *ctx, uint32_t slot, uint32_t tenant,

@@ -22,10 +22,41 @@ void drain_begin(struct daemon *d)
     notify_service("STOPPING=1");
 }
 
+/* What is cached goes to the disk first, if there is one. */
+static void end(struct daemon *d, uint64_t now_ns)
+{
+    struct event ev = {.kind = EV_SHUTDOWN};
+
+    if (!d->disk) {
+        daemon_state_move(&d->state, DAEMON_STOPPED);
+        return;
+    }
+    daemon_state_move(&d->state, DAEMON_STORING);
+    d->drain_ns = now_ns + (uint64_t)d->config->deadlines.shutdown_ms * 1000000;
+    ev.shutdown.deadline_ns = d->drain_ns;
+    log_event(LEVEL_INFO, "storing", "shutdown_ms=%u", d->config->deadlines.shutdown_ms);
+    daemon_event(d, &ev);
+}
+
+static void store_tick(struct daemon *d, uint64_t now_ns)
+{
+    bool done = core_disk_idle(d->core) && disk_idle(d->disk);
+
+    if (!done && now_ns < d->drain_ns)
+        return;
+    log_event(done ? LEVEL_INFO : LEVEL_WARN, done ? "stored" : "store_deadline",
+              "ms_left=%" PRIu64, now_ns < d->drain_ns ? (d->drain_ns - now_ns) / 1000000 : 0);
+    daemon_state_move(&d->state, DAEMON_STOPPED);
+}
+
 void drain_tick(struct daemon *d, uint64_t now_ns)
 {
     struct core_view view;
 
+    if (d->state == DAEMON_STORING) {
+        store_tick(d, now_ns);
+        return;
+    }
     core_view(d->core, &view);
     if (view.sessions == 0 && now_ns + DRAIN_GRACE_NS < d->drain_ns) {
         log_event(LEVEL_INFO, "drained", "sessions=0");
@@ -35,5 +66,5 @@ void drain_tick(struct daemon *d, uint64_t now_ns)
         return;
     if (view.sessions)
         log_event(LEVEL_WARN, "drain_deadline", "sessions=%u", view.sessions);
-    daemon_state_move(&d->state, DAEMON_STOPPED);
+    end(d, now_ns);
 }

@@ -169,6 +169,7 @@ static enum tern_err describe(struct daemon *d, const char *command, char *const
     uint32_t visits = ADMIN_VISITS_MAX;
     struct text_out out;
     struct tls_stats tls;
+    struct disk_stats disk;
     struct admin_ctx ctx = {
         .core = d->core,
         .config = d->config,
@@ -201,6 +202,11 @@ static enum tern_err describe(struct daemon *d, const char *command, char *const
     if (d->links.tls) {
         tls_stats(d->links.tls, &tls);
         ctx.tls = &tls;
+    }
+    if (d->disk) {
+        disk_stats(d->disk, &disk);
+        ctx.disk = &disk;
+        ctx.recovery = &d->spill.recovery;
     }
     mem_stats(d->mem, &ctx.mem);
     if (d->xfer)

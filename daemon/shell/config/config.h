@@ -43,6 +43,7 @@ struct config_tenant {
     uint64_t memory_bytes; /* of one region */
     uint64_t host_bytes;   /* of one region's host tier; 0: none */
     uint64_t record_bytes; /* for turn records; 0: none */
+    uint64_t spill_bytes;  /* of the disk; 0: none */
     bool host_write_through;
     uint32_t regions;
     struct config_regions devices;
@@ -72,6 +73,7 @@ struct config_deadlines {
     uint32_t hello_ms;         /* from a connection to its first whole message */
     uint32_t step_alarm_ms;    /* that releases wait while no step of their engine passes */
     uint32_t turn_ms;          /* from the beginning of a session's turn to its end */
+    uint32_t shutdown_ms;      /* after the drain, for what is cached to be stored on the disk */
     uint32_t tls_handshake_ms; /* from a connection between daemons to the end of its handshake */
 };
 
@@ -109,6 +111,11 @@ struct config {
     uint64_t rdma_mr_bytes;                           /* of one registration */
     enum log_level log_level;
 
+    char spill_dir[4096];      /* "": there is no disk tier */
+    char spill_key_file[4096]; /* ""; or what lies on the disk is encrypted */
+    uint64_t spill_bytes, spill_headroom;
+    uint32_t spill_threads, spill_depth;
+
     uint64_t tape_bytes;
     char tape_file[4096]; /* where a crash or a failed check leaves the tape */
     bool tape_tokens;     /* tapes keep token ids instead of hashes */
@@ -116,6 +123,7 @@ struct config {
     uint32_t fault_corrupt_pages;      /* fault injection, see xfer_config */
     uint32_t fault_copy_corrupt_every; /* the same, see mem_config */
     bool fault_checks_on_owner;
+    uint32_t fault_disk_write_every, fault_disk_full_after; /* see disk_config */
     bool check_only; /* --check-config: see preflight.h, print what is in force and exit */
 };
 

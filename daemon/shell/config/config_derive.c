@@ -227,6 +227,7 @@ void config_derive(struct loader *l)
                                           (uint64_t)limits->sessions * SESSION_BLOCKS);
     derive_u32(&limits->sums_per_page, regions);
     derive_u32(&limits->turn_records, record_pages ? TURN_RECORDS : TURN_RECORDS_UNUSED);
+    config_derive_spill(c);
     derive_u32(&limits->pulls, transfers(c));
     derive_u32(&limits->serves, transfers(c));
     if (c->tape_file[0] == '\0')
@@ -290,15 +291,6 @@ static enum tern_err check_pages(struct loader *l)
     return TERN_OK;
 }
 
-static enum origin origin_of(const struct loader *l, const char *section, const char *key)
-{
-    for (size_t i = 0; i < config_settings_n; i++)
-        if (strcmp(config_settings[i].section, section) == 0 &&
-            strcmp(config_settings[i].key, key) == 0)
-            return l->origin[i];
-    return ORIGIN_DEFAULT;
-}
-
 /* TLS needs all three files or none, and none beside the consent to do without. */
 static enum tern_err check_tls(struct loader *l)
 {
@@ -317,12 +309,12 @@ static enum tern_err check_tls(struct loader *l)
     }
     if (given == 0)
         return TERN_OK;
-    origin = origin_of(l, "tls", files[at].key);
+    origin = loader_origin(l, "tls", files[at].key);
     if (given < 3)
         return loader_fail(l, origin, "tls", -1, files[at].key,
                            "tls needs ca, cert and key: all three files");
     if (c->insecure_peers)
-        return loader_fail(l, origin_of(l, "", "insecure_peers"), "", -1, "insecure_peers",
+        return loader_fail(l, loader_origin(l, "", "insecure_peers"), "", -1, "insecure_peers",
                            "peers talk by TLS or in the clear, not both: leave out one of "
                            "tls and insecure_peers");
     if (!tls_built())
@@ -347,7 +339,7 @@ static enum tern_err check_peers(struct loader *l)
         return loader_fail(l, l->peer_origin[0], "peers", 0, NULL, "%s", text);
     if (l->config->listen.host[0] == '\0')
         return TERN_OK;
-    return loader_fail(l, origin_of(l, "", "listen"), "", -1, "listen", "%s", text);
+    return loader_fail(l, loader_origin(l, "", "listen"), "", -1, "listen", "%s", text);
 }
 
 static enum tern_err check_ports(struct loader *l)
@@ -356,7 +348,7 @@ static enum tern_err check_ports(struct loader *l)
 
     if (c->data_port == 0 || c->data_port != c->listen.port)
         return TERN_OK;
-    return loader_fail(l, origin_of(l, "", "data_port"), "", -1, "data_port",
+    return loader_fail(l, loader_origin(l, "", "data_port"), "", -1, "data_port",
                        "is the port of `listen` already: choose another one, or 0, and the kernel "
                        "chooses");
 }
@@ -429,6 +421,7 @@ enum tern_err config_check(struct loader *l)
     TRY(check_ports(l));
     TRY(check_memory(l));
     TRY(check_pages(l));
+    TRY(config_check_spill(l));
     TRY(check_limits(l));
     return check_all(l);
 }

@@ -16,4 +16,8 @@ void config_derive(struct loader *l);
  * clear where that is not allowed. */
 enum tern_err config_check(struct loader *l);
 
+/* config_spill.c: the same for the disk tier. */
+void config_derive_spill(struct config *c);
+enum tern_err config_check_spill(struct loader *l);
+
 #endif

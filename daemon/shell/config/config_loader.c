@@ -83,6 +83,15 @@ enum tern_err loader_fail(struct loader *l, enum origin origin, const char *sect
 
 /* ---- values ---- */
 
+enum origin loader_origin(const struct loader *l, const char *section, const char *key)
+{
+    for (size_t i = 0; i < config_settings_n; i++)
+        if (strcmp(config_settings[i].section, section) == 0 &&
+            strcmp(config_settings[i].key, key) == 0)
+            return l->origin[i];
+    return ORIGIN_DEFAULT;
+}
+
 enum tern_err loader_set(struct loader *l, size_t setting, const char *text, enum origin origin)
 {
     const struct setting *s = &config_settings[setting];
@@ -112,6 +121,7 @@ enum tern_err loader_tenant_add(struct loader *l, enum origin origin, uint32_t *
                            CONFIG_TENANTS_MAX);
     *ret_slot = c->ntenants++;
     l->tenant_origin[*ret_slot] = origin;
+    c->tenants[*ret_slot].spill_bytes = SPILL_PART;
     entry_initials(config_tenant_fields, TENANT_FIELDS, &c->tenants[*ret_slot]);
     return TERN_OK;
 }

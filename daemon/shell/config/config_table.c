@@ -4,6 +4,7 @@
 #include <assert.h>
 #include <stddef.h>
 
+#include "seam/disk/disk.h"
 #include "shell/config/config_table.h"
 
 #define FIELD(member) offsetof(struct config, member), sizeof(((struct config *)0)->member)
@@ -82,6 +83,29 @@ const struct setting config_settings[] = {
     PLAIN("tape", "tokens", "tape-tokens", VALUE_BOOL, tape_tokens, "false",
           "Tapes keep token ids, which are your users' text, instead of hashes of them"),
 
+    PLAIN("spill", "dir", "spill-dir", VALUE_PATH, spill_dir, NULL,
+          "Folder of the disk tier, for this daemon alone; without it there is none"),
+    BYTES("spill", "bytes", "spill-bytes", spill_bytes, 0, MEMORY_MAX, "0",
+          "Bytes that the disk tier may take there, of all tenants together"),
+    BYTES("spill", "headroom", "spill-headroom", spill_headroom, 0, MEMORY_MAX, "1G",
+          "Bytes of that file system that stay free: with less nothing more is stored"),
+    COUNT("spill", "interval", "spill-interval", limits.disk_interval, 1, SESSION_TOKENS_MAX,
+          "10000",
+          "Tokens between two stores of a session that grows; rounded up to a multiple of `align`"),
+    COUNT("spill", "align", "spill-align", limits.disk_align, 1, SESSION_TOKENS_MAX, "2048",
+          "Prefixes of prompts are stored up to a multiple of so many tokens"),
+    COUNT("spill", "trim", "spill-trim", limits.disk_trim, 0, SESSION_TOKENS_MAX, "32",
+          "Tokens of a prompt's end that are left out before that"),
+    COUNT("spill", "least", "spill-least", limits.disk_least, 0, SESSION_TOKENS_MAX, "512",
+          "Where fewer would be left, the whole prompt is stored"),
+    COUNT("spill", "threads", "spill-threads", spill_threads, 1, DISK_THREADS_MAX, "4",
+          "Threads that write and read"),
+    COUNT("spill", "depth", "spill-depth", spill_depth, 1, DISK_LANE_PIECES, "16",
+          "Pieces of 1 MiB that each of them has in flight"),
+    PLAIN("spill", "encrypt_key_file", "spill-encrypt-key-file", VALUE_PATH, spill_key_file, NULL,
+          "File with a key of 32 bytes, or 64 hexadecimal digits, and mode 0600: what is stored is "
+          "encrypted; without it all is stored in the clear"),
+
     DEADLINE(partial_frame_ms, "partial-frame-ms", "5000",
              "From the first byte of a message to its last"),
     DEADLINE(hello_ms, "hello-ms", "3000",
@@ -96,6 +120,8 @@ const struct setting config_settings[] = {
              "How long pages wait while no step of their engine passes, before it is an alarm"),
     DEADLINE(turn_ms, "turn-ms", "600000",
              "From the beginning of a session's turn to its end, if nobody ends it"),
+    DEADLINE(shutdown_ms, "shutdown-ms", "10000",
+             "From the end of a drain to the exit, while what is cached is stored on the disk"),
     DEADLINE(tls_handshake_ms, "tls-handshake-ms", "5000",
              "From a connection between daemons to the end of its TLS handshake"),
 
@@ -137,6 +163,17 @@ const struct setting config_settings[] = {
         "50",
         "Of each table that tenants share, what is reserved for them in equal parts; the rest goes "
         "to whoever comes first"),
+    COUNT("limits", "disk_chunks", "limit-disk-chunks", limits.disk_chunks, 0, COUNT_MAX, "0",
+          "Chunks of prefixes on the disk; 0: as many as spill.bytes has room for if each has one "
+          "page of page_bytes_min, from 1024 to 262144"),
+    COUNT("limits", "disk_files", "limit-disk-files", limits.disk_files, 0, COUNT_MAX, "0",
+          "Files on the disk; 0: one for 4 chunks"),
+    COUNT("limits", "disk_stores", "limit-disk-stores", limits.disk_stores, 1, 256, "4",
+          "Prefixes that are being stored at a time, or wait for that"),
+    COUNT("limits", "disk_blocks", "limit-disk-blocks", limits.disk_blocks, 0, COUNT_MAX, "0",
+          "Blocks of 64 tokens of what is on the disk; 0: 4 a chunk"),
+    COUNT("limits", "disk_keys", "limit-disk-keys", limits.disk_keys, 1, COUNT_MAX, "65536",
+          "Extra keys of what is on the disk"),
     LIMIT(seal_jobs, "limit-seal-jobs", "256", "Checksum jobs in flight"),
     LIMIT(copy_jobs, "limit-copy-jobs", "64", "Copies between device and host memory in flight"),
     LIMIT(events, "limit-events", "4096",
@@ -176,6 +213,11 @@ const struct setting config_settings[] = {
     PLAIN("faults", "checks_on_owner", "fault-checks-on-owner", VALUE_BOOL, fault_checks_on_owner,
           "false",
           "Fault injection: the owner thread looks at turn records, as if there were no workers"),
+    COUNT("faults", "disk_write_every", "fault-disk-write-every", fault_disk_write_every, 0,
+          COUNT_MAX, "0",
+          "Fault injection: every so-many-th file that is written to the disk fails; 0: never"),
+    COUNT("faults", "disk_full_after", "fault-disk-full-after", fault_disk_full_after, 0, COUNT_MAX,
+          "0", "Fault injection: the disk is full after that many files; 0: never"),
 };
 
 const size_t config_settings_n = sizeof config_settings / sizeof *config_settings;
@@ -195,6 +237,8 @@ const struct setting config_tenant_fields[TENANT_FIELDS] = {
      "Bytes of the host tier, in each region; 0: none"},
     {"tenants", "record_memory", NULL, VALUE_BYTES, TENANT_FIELD(record_bytes), 0, MEMORY_MAX, "0",
      "Bytes for turn records, in pages of 16 KiB, which the tenant's engines map; 0: none"},
+    {"tenants", "spill_bytes", NULL, VALUE_BYTES, TENANT_FIELD(spill_bytes), 0, MEMORY_MAX, NULL,
+     "Bytes of the disk tier; 0: none; default: an equal part of what spill.bytes leaves"},
     {"tenants", "host_write_through", NULL, VALUE_BOOL, TENANT_FIELD(host_write_through), 0, 0,
      "false",
      "Copy each prefix to the host tier as soon as it is committed, so both hold it and nobody "

@@ -31,11 +31,12 @@ struct setting {
     const char *doc;
 };
 
-#define SETTINGS_MAX  72
-#define TENANT_FIELDS 11
+#define SETTINGS_MAX  96
+#define TENANT_FIELDS 12
 #define PEER_FIELDS   4 /* and the list of tenants */
 #define COUNT_MAX     (1u << 28)
 #define MEMORY_MAX    ((uint64_t)1 << 50)
+#define SPILL_PART    UINT64_MAX /* tenants[].spill_bytes that nobody set */
 #define DEADLINE_MIN  10
 #define DEADLINE_MAX  3600000
 
@@ -91,6 +92,8 @@ enum tern_err loader_tenant_set(struct loader *l, uint32_t slot, size_t field, c
 enum tern_err loader_peer_add(struct loader *l, enum origin origin, uint32_t *ret_slot);
 enum tern_err loader_peer_set(struct loader *l, uint32_t slot, size_t field, const char *text);
 enum tern_err loader_peer_tenant(struct loader *l, uint32_t slot, const char *name);
+/* Where the value of a setting came from. */
+enum origin loader_origin(const struct loader *l, const char *section, const char *key);
 /* Writes the message with its place in front and returns INVALID. */
 enum tern_err loader_fail(struct loader *l, enum origin origin, const char *section, int index,
                           const char *key, const char *format, ...)

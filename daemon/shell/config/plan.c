@@ -10,7 +10,9 @@
 #include "seam/mem/cgroup.h"
 #include "shell/daemon.h"
 
-#define OTHER_DESCRIPTORS 64 /* the ring, the workers' and the resolver's, the log, libraries */
+#define DISK_DESCRIPTORS        8 /* its folder, its lock, what wakes the owner */
+#define DISK_THREAD_DESCRIPTORS 4 /* a ring, and the file in work with its folder */
+#define OTHER_DESCRIPTORS       64 /* the ring, the workers' and the resolver's, the log, libraries */
 
 /* ---- the seams' configurations ---- */
 
@@ -41,6 +43,9 @@ struct core_limits plan_limits(const struct config *config)
     struct core_limits limits = config->limits;
 
     limits.conns = plan_conns(config) + 1;
+    if (config->spill_dir[0] == '\0')
+        limits.disk_chunks = limits.disk_files = limits.disk_stores = limits.disk_blocks =
+            limits.disk_keys = 0;
     return limits;
 }
 
@@ -50,6 +55,7 @@ void plan_tenants(const struct config *config, struct tenant_config ret[CONFIG_T
         ret[i].memory_bytes = config->tenants[i].memory_bytes;
         ret[i].host_bytes = config->tenants[i].host_bytes;
         ret[i].record_bytes = config->tenants[i].record_bytes;
+        ret[i].disk_bytes = config->tenants[i].spill_bytes;
         ret[i].regions = config->tenants[i].regions;
         ret[i].sessions_max = config->tenants[i].sessions_max;
         ret[i].host_write =
@@ -118,6 +124,41 @@ void plan_xfer(const struct config *config, struct xfer_config *ret)
     plan_rdma(config, &ret->rdma);
 }
 
+/* Batches that fetches from the disk may have asked for. */
+static uint32_t plan_disk_reads(const struct core_limits *l)
+{
+    uint64_t batches = (uint64_t)l->pulls * PULL_BATCHES_MAX,
+             most = (uint64_t)l->tenants * l->tenant_batches;
+
+    return (uint32_t)(most > 0 && most < batches ? most : batches);
+}
+
+bool plan_disk(const struct config *config, struct disk_config *ret)
+{
+    struct core_limits limits = plan_limits(config);
+
+    *ret = (struct disk_config){
+        .dir = config->spill_dir,
+        .tenants = config->ntenants,
+        .threads = config->spill_threads,
+        .depth = config->spill_depth,
+        .sums_per_page = limits.sums_per_page,
+        .writes = limits.disk_stores,
+        .reads = plan_disk_reads(&limits),
+        .pulls = limits.pulls,
+        /* What there may be, and what is written while that waits to be given back. */
+        .drops = limits.disk_files + limits.disk_chunks * DISK_PARTS +
+                 limits.disk_stores * DISK_WRITE_EXTENTS,
+        .encrypt = config->spill_key_file[0] != '\0',
+        .headroom_bytes = config->spill_headroom,
+        .fault_write_every = config->fault_disk_write_every,
+        .fault_full_after = config->fault_disk_full_after,
+    };
+    for (uint32_t i = 0; i < config->ntenants; i++)
+        ret->tenant[i] = config->tenants[i].name;
+    return config->spill_dir[0] != '\0';
+}
+
 uint32_t plan_stream_shares(const struct config *config)
 {
     return config->ntenants + 2;
@@ -183,6 +224,8 @@ static const struct {
     {"core", offsetof(struct plan_memory, core), "raise page_bytes_min or lower the limits"},
     {"checksums", offsetof(struct plan_memory, checksums),
      "raise page_bytes_min or lower limits.sums_per_page"},
+    {"disk", offsetof(struct plan_memory, disk),
+     "lower spill.threads, spill.depth, limits.disk_chunks or limits.tenant_batches"},
     {"transfers", offsetof(struct plan_memory, transfers),
      "lower limits.data_conns_max, limits.pulls or the number of peers"},
     {"rdma", offsetof(struct plan_memory, rdma),
@@ -204,6 +247,7 @@ static uint64_t part(const struct plan_memory *m, size_t i)
 
 void plan_memory(const struct config *config, struct plan_memory *ret)
 {
+    struct disk_config disk;
     struct mem_config mem;
     struct xfer_config xfer;
 
@@ -215,6 +259,8 @@ void plan_memory(const struct config *config, struct plan_memory *ret)
     mem_bytes(&mem, &ret->pages, &ret->host_pages, &ret->records, &ret->checksums);
     plan_xfer(config, &xfer);
     xfer_bytes(&xfer, mem.page_records, mem.sums_per_page, &ret->transfers, &ret->rdma);
+    if (plan_disk(config, &disk))
+        ret->disk = disk_bytes(&disk);
     if (config->tls_cert[0])
         ret->tls = tls_bytes(config->limits.links);
     for (size_t i = 0; i < PARTS; i++)
@@ -241,6 +287,8 @@ uint64_t plan_descriptors(const struct config *config)
 
     for (uint32_t i = 0; i < config->ntenants; i++)
         n += config->tenants[i].regions;
+    if (config->spill_dir[0])
+        n += DISK_DESCRIPTORS + (uint64_t)config->spill_threads * DISK_THREAD_DESCRIPTORS;
     return n + 2ull * config->data_threads; /* the ring of each, and what wakes it */
 }
 

@@ -8,6 +8,7 @@
 
 #include <stdio.h>
 
+#include "seam/disk/disk.h"
 #include "seam/mem/mem.h"
 #include "seam/xfer/xfer.h"
 #include "shell/config/config.h"
@@ -19,6 +20,8 @@ void plan_tenants(const struct config *config, struct tenant_config ret[CONFIG_T
 /* Fields that are not known before the start (incarnation, io, mem, callbacks) are left 0. */
 void plan_mem(const struct config *config, struct mem_config *ret);
 void plan_xfer(const struct config *config, struct xfer_config *ret);
+/* False: there is no disk tier. */
+bool plan_disk(const struct config *config, struct disk_config *ret);
 /* Who shares the buffers of streams: each tenant, the operators, the peers. */
 uint32_t plan_stream_shares(const struct config *config);
 void plan_streams(const struct config *config, struct stream_config *ret);
@@ -33,6 +36,7 @@ struct plan_memory {
     uint64_t pages, host_pages; /* of the tenants, in all regions */
     uint64_t records;           /* their record memory */
     uint64_t core, checksums;   /* the core's arena; those of the pages */
+    uint64_t disk;              /* what is on its way to the disk and back; 0: there is none */
     uint64_t transfers;         /* connections and tables of the data path */
     uint64_t rdma;              /* tables of RDMA paths; 0: no peer wants them */
     uint64_t connections;       /* of clients, operators and peers: buffers, queues */
@@ -50,7 +54,7 @@ uint64_t plan_descriptors(const struct config *config);
 void plan_print_shares(const struct config *config, FILE *out);
 /* plan_text writes one line of every part, as in the log; plan_hint says what makes the largest one
  * smaller. */
-#define PLAN_TEXT_BYTES 384
+#define PLAN_TEXT_BYTES 416
 void plan_text(const struct plan_memory *m, char ret[PLAN_TEXT_BYTES]);
 const char *plan_hint(const struct plan_memory *m);
 /* For --check-config: prints comments, because the rest of its output is a configuration. */

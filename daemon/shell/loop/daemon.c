@@ -22,6 +22,7 @@
 #include "shell/loop/dispatch.h"
 #include "shell/loop/engine_alarm.h"
 #include "shell/loop/quarantine.h"
+#include "shell/loop/spill.h"
 
 /* ---- what reports to us ---- */
 
@@ -93,7 +94,7 @@ static void take_signal(struct daemon *d, uint32_t number)
         links_reload(d, why, sizeof(why));
     else if (d->state == DAEMON_SERVING)
         drain_begin(d);
-    else if (d->state == DAEMON_DRAINING)
+    else if (d->state == DAEMON_DRAINING || d->state == DAEMON_STORING)
         daemon_state_move(&d->state, DAEMON_STOPPED); /* asked twice: at once */
 }
 
@@ -330,6 +331,7 @@ static enum tern_err start(struct daemon *d, char *why, size_t cap)
     d->limits = plan_limits(d->config);
     TRY(start_mem(d, why, cap));
     TRY(start_core(d, why, cap));
+    TRY(spill_start(d, why, cap));
     TRY(start_xfer(d, why, cap));
     TRY(start_sockets(d, why, cap));
     TRY(start_signals(d, why, cap));
@@ -383,6 +385,7 @@ void daemon_destroy(struct daemon *d)
     links_door_destroy(d);
     xfer_destroy(d->xfer);
     io_destroy(d->io);
+    spill_finish(d);
     conns_finish(d);
     subscribe_finish(d);
     links_finish(d);
@@ -441,7 +444,7 @@ static void tick(struct daemon *d, uint64_t now_ns)
     d->quarantine_seen_ns = quarantine_warn(d->core, d->config, d->quarantine_seen_ns, now_ns);
     engine_alarm_overdue(d, now_ns);
     warn_of_faults(d);
-    if (d->state == DAEMON_DRAINING)
+    if (d->state == DAEMON_DRAINING || d->state == DAEMON_STORING)
         drain_tick(d, now_ns);
 }
 

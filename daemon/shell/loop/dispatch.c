@@ -112,6 +112,23 @@ static void engine_gone(struct daemon *d, struct engine_id engine)
     }
 }
 
+/* From the disk, or from a peer. */
+static void pull(struct daemon *d, const struct action *a)
+{
+    if (a->pull.link == link_disk(&d->limits))
+        disk_read(d->disk, a);
+    else
+        xfer_pull(d->xfer, a);
+}
+
+static void pull_stop(struct daemon *d, const struct action *a)
+{
+    if (a->pull_stop.link == link_disk(&d->limits))
+        disk_read_stop(d->disk, a->pull_stop.pull);
+    else
+        xfer_pull_stop(d->xfer, a);
+}
+
 static void dispatch(struct daemon *d, const struct action *a)
 {
     struct client_conn *c;
@@ -135,12 +152,12 @@ static void dispatch(struct daemon *d, const struct action *a)
         mem_copy(d->mem, a->copy.job, a->copy.from_pool, a->copy.to_pool, a->copy.from, a->copy.to,
                  a->copy.n);
         break;
-    case ACT_DISK_WRITE:
-    case ACT_DISK_DROP: break; /* the core has no disk yet */
+    case ACT_DISK_WRITE: disk_write(d->disk, &a->disk_write); break;
+    case ACT_DISK_DROP: disk_drop(d->disk, &a->disk_drop); break;
     case ACT_PEER_SEND: link_send(d, a->peer.link, &a->peer.msg); break;
     case ACT_LINK_CLOSE: link_close(d, a->link.link, "broke the protocol"); break;
-    case ACT_PULL: xfer_pull(d->xfer, a); break;
-    case ACT_PULL_STOP: xfer_pull_stop(d->xfer, a); break;
+    case ACT_PULL: pull(d, a); break;
+    case ACT_PULL_STOP: pull_stop(d, a); break;
     case ACT_SERVE_START: xfer_serve_start(d->xfer, a); break;
     case ACT_SERVE_STOP: xfer_serve_stop(d->xfer, a); break;
     case ACT_ENGINE_GONE: engine_gone(d, a->engine.engine); break;

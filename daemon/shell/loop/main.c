@@ -15,10 +15,11 @@ static void log_memory(const struct plan_memory *m)
 {
     log_event(LEVEL_INFO, "memory",
               "memory_bytes=%" PRIu64 " pages=%" PRIu64 " host_pages=%" PRIu64 " records=%" PRIu64
-              " core=%" PRIu64 " checksums=%" PRIu64 " transfers=%" PRIu64 " rdma=%" PRIu64
-              " connections=%" PRIu64 " tls=%" PRIu64 " tape=%" PRIu64 " machine=%" PRIu64,
-              m->total, m->pages, m->host_pages, m->records, m->core, m->checksums, m->transfers,
-              m->rdma, m->connections, m->tls, m->tape, plan_machine_bytes());
+              " core=%" PRIu64 " checksums=%" PRIu64 " disk=%" PRIu64 " transfers=%" PRIu64
+              " rdma=%" PRIu64 " connections=%" PRIu64 " tls=%" PRIu64 " tape=%" PRIu64
+              " machine=%" PRIu64,
+              m->total, m->pages, m->host_pages, m->records, m->core, m->checksums, m->disk,
+              m->transfers, m->rdma, m->connections, m->tls, m->tape, plan_machine_bytes());
 }
 
 int main(int argc, char **argv)

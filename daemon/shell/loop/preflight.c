@@ -14,6 +14,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "seam/disk/disk_key.h"
 #include "seam/io/io.h"
 #include "seam/io/resolve.h"
 #include "shell/config/plan.h"
@@ -71,6 +72,28 @@ static void tape_place(struct findings *f, const struct config *config)
             "ternd: warning: tape.file %s: %s: %s; a crash will leave no tape: make the folder, "
             "or name another file\n",
             config->tape_file, folder, strerror(errno));
+}
+
+/* Looks at the folder and the key, and leaves no trace: the lock is not tried. */
+static void spill_place(struct findings *f, const struct config *config)
+{
+    uint8_t key[DISK_KEY_BYTES];
+    char why[DISK_KEY_WHY];
+    struct stat st;
+
+    if (!config->spill_dir[0])
+        return;
+    if (stat(config->spill_dir, &st) != 0)
+        wrong(f, "spill.dir %s: %s: make the folder, for this user alone", config->spill_dir,
+              strerror(errno));
+    else if (!S_ISDIR(st.st_mode))
+        wrong(f, "spill.dir %s: is no folder", config->spill_dir);
+    else if (faccessat(AT_FDCWD, config->spill_dir, R_OK | W_OK | X_OK, AT_EACCESS) != 0)
+        wrong(f, "spill.dir %s: this user may not write there: %s", config->spill_dir,
+              strerror(errno));
+    if (config->spill_key_file[0] && disk_key_read(config->spill_key_file, key, why) != TERN_OK)
+        wrong(f, "spill.encrypt_key_file: %s", why);
+    explicit_bzero(key, sizeof key);
 }
 
 static void tls_files(struct findings *f, const struct config *config)
@@ -182,6 +205,7 @@ uint32_t preflight(const struct config *config, FILE *out)
         socket_place(&f, config->tenants[i].socket);
     if (f.n == 0)
         tape_place(&f, config); /* by default it lies beside the admin socket */
+    spill_place(&f, config);
     tls_files(&f, config);
     listen_address(&f, config);
     descriptors(&f, config);

@@ -8,8 +8,9 @@
     X(DAEMON, STARTING, TO(DAEMON, SERVING) | TO(DAEMON, STOPPED),                                 \
       "memory, core and sockets are being made; a failure ends it")                                \
     X(DAEMON, SERVING, TO(DAEMON, DRAINING) | TO(DAEMON, STOPPED), "the daemon is ready")          \
-    X(DAEMON, DRAINING, TO(DAEMON, STOPPED),                                                       \
+    X(DAEMON, DRAINING, TO(DAEMON, STORING) | TO(DAEMON, STOPPED),                                 \
       "it takes no new sessions and waits for the others to end")                                  \
+    X(DAEMON, STORING, TO(DAEMON, STOPPED), "what is cached is being stored on the disk")          \
     X(DAEMON, STOPPED, 0, "the loop ends, and the core is stepped no more")
 
 STATE_MACHINE(daemon, DAEMON, DAEMON_STATE_TABLE)

@@ -264,6 +264,56 @@ static void checked(struct codec *c, struct record_checked *v)
     }
 }
 
+static_assert(sizeof(struct disk_extent) == 136, "the tape has all fields of an extent");
+
+static void place(struct codec *c, struct disk_place *v)
+{
+    codec_u64(c, &v->file);
+    codec_u64(c, &v->offset);
+}
+
+static void extent(struct codec *c, struct disk_extent *v)
+{
+    v->part = within(c, v->part, 0, DISK_PARTS);
+    codec_u32(c, &v->tenant);
+    namespace(c, &v->ns);
+    codec_u64(c, &v->layout_hash);
+    codec_u64(c, &v->chain);
+    codec_u64(c, &v->parent_chain);
+    codec_u32(c, &v->depth);
+    codec_u32(c, &v->align);
+    v->tokens = within(c, v->tokens, 0, ALIGN_TOKENS_MAX + 1);
+    v->nkeys = within(c, v->nkeys, 0, EXTRA_KEYS_MAX + 1);
+    codec_u32(c, &v->npages);
+    codec_u32(c, &v->nsums);
+    codec_u32(c, &v->groups);
+    codec_u32(c, &v->reach);
+    codec_u64(c, &v->page_bytes);
+    v->reason = within(c, v->reason, 0, DISK_REASONS);
+    codec_u32(c, &v->hits);
+    codec_u64(c, &v->served_ns);
+    place(c, &v->place);
+    place(c, &v->above);
+}
+
+static void disk_event(struct codec *c, struct event *e)
+{
+    switch (e->kind) {
+    case EV_DISK_FOUND: extent(c, &e->found.extent); break;
+    case EV_DISK_READY:
+        codec_u64(c, &e->ready.next_file);
+        codec_u64(c, &e->ready.served_ns);
+        break;
+    case EV_DISK_WRITTEN:
+        handle(c, &e->written.store);
+        e->written.err = (enum tern_err)within(c, e->written.err, TERN_OK, TERN_ERR_COUNT);
+        break;
+    case EV_DISK_DROPPED: codec_u64(c, &e->dropped.file); break;
+    case EV_SHUTDOWN: codec_u64(c, &e->shutdown.deadline_ns); break;
+    default: break;
+    }
+}
+
 static void small_event(struct codec *c, struct event *e)
 {
     switch (e->kind) {
@@ -297,7 +347,7 @@ static void small_event(struct codec *c, struct event *e)
     case EV_PULL_QUIET: handle(c, &e->pull_quiet.pull); break;
     case EV_SERVE_QUIET: handle(c, &e->serve_quiet.serve); break;
     case EV_RECORD_CHECKED: checked(c, &e->checked); break;
-    default: break;
+    default: disk_event(c, e); break;
     }
 }
 
@@ -371,6 +421,8 @@ uint32_t codec_lists(const struct event *e)
 
     if (e->kind == EV_PEER_MSG)
         return e->peer.msg.kind == PEER_PULL_OPEN || e->peer.msg.kind == PEER_PULL_TOKENS;
+    if (e->kind == EV_DISK_FOUND)
+        return 1;
     if (e->kind != EV_REQUEST)
         return 0;
     (void)list_of(&e->request, 0, &n);
@@ -387,6 +439,11 @@ struct req_tokens codec_list(const struct event *e, uint32_t i)
                                    .n = peer_msg_tokens(&e->peer.msg),
                                    .keys = e->peer.msg.keys,
                                    .nkeys = e->peer.msg.nkeys};
+    if (e->kind == EV_DISK_FOUND)
+        return (struct req_tokens){.v = e->found.tokens,
+                                   .n = e->found.extent.tokens,
+                                   .keys = e->found.keys,
+                                   .nkeys = e->found.extent.nkeys};
     list = list_of(&e->request, i, &n);
     check(list);
     return *list;
@@ -400,6 +457,11 @@ void codec_list_set(struct event *e, uint32_t i, const uint32_t *v, const struct
     if (e->kind == EV_PEER_MSG) {
         e->peer.msg.tokens = v;
         e->peer.msg.keys = keys;
+        return;
+    }
+    if (e->kind == EV_DISK_FOUND) {
+        e->found.tokens = v;
+        e->found.keys = keys;
         return;
     }
     list = (struct req_tokens *)(uintptr_t)list_of(&e->request, i,

@@ -135,12 +135,14 @@ static bool within_limits(const struct event *e, const struct core_limits *limit
     case EV_CONN_CLOSED: return e->conn.conn < limits->conns;
     case EV_REQUEST:
         if (e->request.op == OP_FETCH && e->request.fetch.peer >= limits->peers &&
-            e->request.fetch.peer != NONE && e->request.fetch.peer != PEER_HOST)
+            e->request.fetch.peer != NONE && e->request.fetch.peer != PEER_HOST &&
+            e->request.fetch.peer != PEER_DISK)
             return false;
         return e->request.conn < limits->conns && e->request.op != OP_NONE;
     case EV_LINK_UP:
     case EV_LINK_DOWN:
         return e->link.link < limits->links && (e->link.peer < limits->peers || e->link.peer == 0);
+    case EV_DISK_FOUND: return e->found.extent.tenant < limits->tenants;
     case EV_PEER_MSG:
         return e->peer.link < limits->links &&
                (e->peer.msg.tenant < limits->tenants || e->peer.msg.tenant == NONE);

@@ -105,14 +105,17 @@ static enum tern_err name_of(const char *name, char ret[ENGINE_NAME_MAX], const 
     return TERN_OK;
 }
 
-/* An empty name stands for the host tier. A field that is absent and a name that is not in the
- * configuration become NONE, which the core answers with INVALID and what to do. */
+/* An empty name stands for the host tier, and WIRE_DISK for the disk. A field that is absent and a
+ * name that is not in the configuration become NONE, which the core answers with INVALID and what
+ * to do. */
 static uint32_t peer_of(const struct wire_in *w, const char *name)
 {
     uint32_t slot = NONE;
 
     if (name && !name[0])
         return PEER_HOST;
+    if (name && strcmp(name, WIRE_DISK) == 0)
+        return PEER_DISK;
     return name && config_peer_slot(w->config, name, &slot) == TERN_OK ? slot : NONE;
 }
 

@@ -15,25 +15,26 @@
 
 #define PIECE     (1u << 20)
 #define DEPTH_MAX 16u
+#define MEMORY    (DEPTH_MAX * (size_t)PIECE) /* at any depth: enough for huge pages */
 #define BLOCK     4096u
 #define NAME_CAP  160
 
 struct loop {
     struct io_uring ring;
-    uint8_t *memory; /* owned mapping, depth pieces */
+    uint8_t *memory; /* owned mapping */
     uint32_t depth;
 };
 
 static bool loop_begin(struct loop *l, uint32_t depth)
 {
-    struct iovec all = {.iov_len = (size_t)depth * PIECE};
+    struct iovec all = {.iov_len = MEMORY};
     struct prng p;
 
     l->depth = depth;
-    l->memory = mmap(NULL, all.iov_len, PROT_READ | PROT_WRITE,
-                     MAP_PRIVATE | MAP_ANONYMOUS | MAP_POPULATE, -1, 0);
+    l->memory = mmap(NULL, all.iov_len, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
     if (l->memory == MAP_FAILED)
         return false;
+    madvise(l->memory, all.iov_len, MADV_HUGEPAGE); /* as the tier's own */
     prng_init(&p, depth);
     for (size_t i = 0; i < all.iov_len / 8; i++)
         ((uint64_t *)(void *)l->memory)[i] = prng_u64(&p);
@@ -48,7 +49,7 @@ static bool loop_begin(struct loop *l, uint32_t depth)
 static void loop_end(struct loop *l)
 {
     io_uring_queue_exit(&l->ring);
-    munmap(l->memory, (size_t)l->depth * PIECE);
+    munmap(l->memory, MEMORY);
 }
 
 static void post(struct loop *l, int fd, bool write, uint32_t slot, uint64_t offset)

@@ -3,6 +3,7 @@
  * tier alone, over a real struct mem of pages that are written again and again: it gathers and
  * hashes each, and reads it back into memory and compares it with its checksums. What is counted is
  * the bytes of pages; the raw loop moves as many. */
+#include <assert.h>
 #include <poll.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -19,15 +20,15 @@
 #define DIR_DEFAULT   "/var/tmp"
 #define BYTES_DEFAULT (4ull << 30)
 #define QUICK_BYTES   (512ull << 20)
-#define MEMORY_BYTES  (256ull << 20)
+#define MEMORY_BYTES  (264ull << 20)
 #define PAGE_BYTES    (128u << 10)
 #define EXTENT_PAGES  8u
-#define EXTENTS       248u /* of a file, which has 248 MiB of pages then */
+#define EXTENTS       256u /* of a file, which has 256 MiB of pages then */
 #define FILE_PAGES    (EXTENTS * EXTENT_PAGES)
 #define FILE_BYTES    ((uint64_t)FILE_PAGES * PAGE_BYTES)
 #define ALIGN         256u
 #define THREADS       4u
-#define DEPTH         8u
+#define DEPTH         4u
 #define WRITES        4u /* files at a time */
 #define READS         PULL_BATCHES_MAX
 #define PAIRS         5u
@@ -35,6 +36,8 @@
 #define RATIO_MIN     0.8
 #define DEPTHS        3u
 #define WAIT_MS       60000
+
+static_assert(FILE_PAGES % PULL_BATCH_PAGES == 0 && FILE_PAGES <= DISK_WRITE_PAGES, "");
 
 static const uint32_t depths[DEPTHS] = {1, 4, 16};
 
@@ -51,7 +54,7 @@ struct spill {
     struct disk_extent extent[EXTENTS];
     struct disk_page place[FILE_PAGES];
     uint32_t token[EXTENTS * ALIGN];
-    uint64_t seed;
+    uint32_t pulls;          /* so far */
     uint32_t pending, wrong; /* files or batches; of them those that went wrong */
     struct way write, read;
 };
@@ -251,16 +254,13 @@ static bool read_pass(struct spill *s, double *ret_s)
 {
     uint64_t start = clock_ns();
 
-    s->seed++;
+    s->pulls++;
     for (uint32_t i = 0; i < s->files; i++) {
         lay_out(s, i + 1);
-        /* The last batch takes pages of the one before with it, so that each is full. */
-        for (uint32_t at = 0; at < FILE_PAGES; at += PULL_BATCH_PAGES) {
-            uint32_t first =
-                at + PULL_BATCH_PAGES <= FILE_PAGES ? at : FILE_PAGES - PULL_BATCH_PAGES;
+        for (uint32_t first = 0; first < FILE_PAGES; first += PULL_BATCH_PAGES) {
             struct action act = {.kind = ACT_PULL};
 
-            act.pull.pull = (struct pull_id){0, (uint32_t)s->seed};
+            act.pull.pull = (struct pull_id){0, s->pulls};
             act.pull.n = PULL_BATCH_PAGES;
             act.pull.pages = s->page + first;
             act.pull.from = s->place + first;
@@ -360,7 +360,7 @@ static int show(struct spill *s, const struct bench_args *args)
 
     disk_stats(s->disk, &stats);
     if (!args->json)
-        printf("spill: %u files of 248 MiB%s, beside an O_DIRECT loop with the same syncs\n",
+        printf("spill: %u files of 256 MiB%s, beside an O_DIRECT loop with the same syncs\n",
                s->files, stats.direct ? "" : " through the page cache");
     bench_show(args, o, figures, sizeof figures / sizeof figures[0]);
     json_object_set_new(o, "direct", json_boolean(stats.direct));

@@ -239,8 +239,23 @@ TEST(recover_answer_is_nonsense_connection_ends_typed)
 
 /* ---- the rest ---- */
 
+/* Session 1: at most 64 tokens. 2: the daemon has no disk. */
+static void serve_store(struct fake *f, const Tern__Wire__Store *ask)
+{
+    Tern__Wire__Status status = fake_status(TERN_UNSUPPORTED, "no disk tier", NULL);
+    Tern__Wire__StoreReply m = TERN__WIRE__STORE_REPLY__INIT;
+
+    m.has_depth = m.has_written = f->h.session == 1;
+    m.depth = ask->has_depth && ask->depth ? ask->depth / 16 * 16 : 64;
+    m.written = 5ull << 32;
+    if (f->h.session == 2)
+        m.status = &status;
+    fake_reply(f, &m);
+}
+
 static void serve_requests(struct fake *f)
 {
+    static const char *const sources[] = {"?", "", "west", "/disk"}; /* of each session's fetches */
     const ProtobufCMessage *msg;
 
     while ((msg = fake_read(f))) {
@@ -250,7 +265,7 @@ static void serve_requests(struct fake *f)
             Tern__Wire__Lengths lengths = fake_lengths(16, 16, 16);
             const Tern__Wire__Fetch *fetch = (const Tern__Wire__Fetch *)msg;
 
-            check(fetch->peer && strcmp(fetch->peer, f->h.session == 1 ? "" : "west") == 0);
+            check(fetch->peer && strcmp(fetch->peer, sources[f->h.session]) == 0);
             if (fetch->at_least) {
                 check(fetch->at_least == 48 && fetch->wait_ms == 1500 && fetch->step == 9);
                 m.status = &late;
@@ -261,10 +276,13 @@ static void serve_requests(struct fake *f)
             m.has_kib = 1;
             m.kib = 6;
             fake_reply(f, &m);
+        } else if (f->h.type == FRAME_STORE) {
+            serve_store(f, (const Tern__Wire__Store *)msg);
         } else if (f->h.type == FRAME_PEEK) {
             Tern__Wire__PeekReply m = TERN__WIRE__PEEK_REPLY__INIT;
 
-            m.has_depth = m.has_history_depth = m.has_host_depth = 1;
+            m.has_depth = m.has_history_depth = m.has_host_depth = m.has_disk_depth = 1;
+            m.disk_depth = 2048;
             m.depth = 64;
             m.history_depth = 128;
             m.host_depth = 1024;
@@ -318,7 +336,35 @@ TEST(fetch_without_a_peer_is_from_the_host_tier)
     assert_int_equal(answer.results[0].fetched_kib, 6);
 }
 
-TEST(peek_depths_are_those_of_the_three_calls)
+TEST(fetch_from_the_disk_names_it)
+{
+    struct tern_answer answer;
+    struct tern_result r;
+
+    start(serve_requests, NULL);
+    assert_ok(tern_fetch(t, 3, TERN_PEER_DISK, 0, 64, TERN_STEP_NONE, 2000, &r));
+    assert_int_equal(r.fetched_kib, 6);
+    assert_ok(tern_submit_fetch(t, 3, TERN_PEER_DISK, 0, 64, TERN_STEP_NONE, 5));
+    answer = polled();
+    assert_ok(answer.err);
+}
+
+TEST(store_tells_depth_and_bytes)
+{
+    struct tern_stored r = {.depth = 99};
+
+    start(serve_requests, NULL);
+    assert_ok(tern_store(t, 1, 0, 2000, &r));
+    assert_int_equal(r.depth, 64);
+    assert_true(r.written == 5ull << 32);
+    assert_ok(tern_store(t, 1, 47, 2000, &r));
+    assert_int_equal(r.depth, 32);
+    assert_err(TERN_UNSUPPORTED, tern_store(t, 2, 47, 2000, &r));
+    assert_string_equal(tern_error_text(t), "no disk tier");
+    assert_int_equal(r.depth, 32); /* as it was */
+}
+
+TEST(peek_depths_are_those_of_the_calls)
 {
     struct tern_namespace ns = {.model = "m"};
     struct tern_depths d;
@@ -329,6 +375,7 @@ TEST(peek_depths_are_those_of_the_three_calls)
     assert_int_equal(d.resumable, 64);
     assert_int_equal(d.history, 128);
     assert_int_equal(d.host, 1024);
+    assert_int_equal(d.disk, 2048);
     assert_ok(tern_peek_history(t, 1, &ns, &some_tokens, 2000, &depth, &history));
     assert_int_equal(depth, 64);
     assert_int_equal(history, 128);

@@ -104,7 +104,8 @@ static void serve_peek(struct fake *f)
             p->evictions--;
             r.status = &busy;
         }
-        r.has_depth = r.has_history_depth = r.has_host_depth = 1;
+        r.has_depth = r.has_history_depth = r.has_host_depth = r.has_disk_depth = 1;
+        r.disk_depth = at + 2;
         r.depth = r.history_depth = at;
         r.host_depth = at + 1;
         r.has_reached = r.has_walked = end - at < 64;
@@ -127,6 +128,7 @@ TEST(peek_longer_than_a_request_goes_in_pieces_and_begins_anew)
     assert_ok(tern_peek_depths(t, 1, &ns, &list, 10000, &d));
     assert_int_equal(d.resumable, p.depth);
     assert_int_equal(d.host, p.depth + 1);
+    assert_int_equal(d.disk, 0);                     /* a Match tells it */
     assert_true(p.requests > 15 && p.requests < 25); /* of those behind the end none */
     p.evictions = 3;
     p.depth = 64 * 312;

@@ -246,21 +246,24 @@ TEST(quick_step_get_reads_every_field)
     assert_false(quick_step_get(packed, (uint32_t)n, store(), results, 2, &done, &err));
 }
 
-TEST(quick_match_get_reads_the_host_depth)
+TEST(quick_match_get_reads_what_other_tiers_would_bring)
 {
     Tern__Wire__MatchReply m = TERN__WIRE__MATCH_REPLY__INIT;
 
-    m.has_matched = m.has_host_depth = 1;
+    m.has_matched = m.has_host_depth = m.has_disk_depth = 1;
     m.matched = 64;
     m.host_depth = 1u << 20;
+    m.disk_depth = 1u << 21;
     assert_true(quick_get(FRAME_MATCH_REPLY, packed,
                           (uint32_t)tern__wire__match_reply__pack(&m, packed), store(), results));
     assert_int_equal(results[0].matched, 64);
     assert_int_equal(results[0].host_depth, 1u << 20);
-    m.has_host_depth = 0; /* an older daemon */
+    assert_int_equal(results[0].disk_depth, 1u << 21);
+    m.has_host_depth = m.has_disk_depth = 0; /* an older daemon */
     assert_true(quick_get(FRAME_MATCH_REPLY, packed,
                           (uint32_t)tern__wire__match_reply__pack(&m, packed), store(), results));
     assert_int_equal(results[0].host_depth, 0);
+    assert_int_equal(results[0].disk_depth, 0);
 }
 
 static size_t pack_recover_reply(void)

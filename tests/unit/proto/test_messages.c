@@ -30,6 +30,7 @@ static const struct {
     {31, "RECOVER", "Recover", "RecoverReply"},
     {33, "NAMESPACE_RESET", "NamespaceReset", "NamespaceResetReply"},
     {35, "SUBSCRIBE", "Subscribe", "SubscribeReply"},
+    {55, "STORE", "Store", "StoreReply"},
     {65, "ADMIN", "Admin", "AdminReply"},
     {129, "PEER_HELLO", "PeerHello", "PeerHelloReply"},
     {131, "PEER_MSG", "PeerMsg", NULL},

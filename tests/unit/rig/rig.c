@@ -2,8 +2,8 @@
  * actions buffer and copies of everything that has to outlive one step. Callers: the other rig
  * files, tests, fuzzers. What must stay true: every job that the core asked for is completed
  * exactly once or dropped by the test on purpose. */
-#include "unit/rig/rig.h"
 #include "base/err.h"
+#include "unit/rig/rig_spill.h"
 
 #include <stdarg.h>
 #include <stdio.h>
@@ -159,6 +159,11 @@ static void free_job(struct rig_job *job)
     free(job->pages);
     free(job->refs);
     free(job->to);
+    free(job->from);
+    free((void *)(uintptr_t)job->write.extents);
+    free((void *)(uintptr_t)job->write.pages);
+    free((void *)(uintptr_t)job->write.tokens);
+    free((void *)(uintptr_t)job->write.keys);
     if (job->kind == RIG_MSG) {
         for (uint32_t i = 0; i < job->msg.nruns; i++)
             free((void *)(uintptr_t)job->msg.runs[i].refs);
@@ -298,6 +303,8 @@ static void keep_pull(struct rig *rig, const struct action *act)
         rig_fail("a pull batch of %u pages", job->n);
     job->pages = must_copy(act->pull.pages, job->n * sizeof *job->pages);
     job->refs = must_copy(act->pull.refs, job->n * sizeof *job->refs);
+    if (job->link == link_disk(&rig->options.limits))
+        job->from = must_copy(act->pull.from, job->n * sizeof *job->from);
     rig->pages_in_flight += job->n;
     if (rig->pages_in_flight > rig->max_pages_in_flight)
         rig->max_pages_in_flight = rig->pages_in_flight;
@@ -315,6 +322,19 @@ static void keep_copy(struct rig *rig, const struct action *act)
         rig_fail("a copy job of %u pages", job->n);
     job->pages = must_copy(act->copy.from, job->n * sizeof *job->pages);
     job->to = must_copy(act->copy.to, job->n * sizeof *job->to);
+}
+
+static void keep_write(struct rig *rig, const struct disk_write *w)
+{
+    struct rig_job *job = add_job(rig, RIG_DISK_WRITE);
+
+    if (w->nextents == 0 || w->nextents > DISK_WRITE_EXTENTS || w->npages > DISK_WRITE_PAGES)
+        rig_fail("a file of %u extents and %u pages", w->nextents, w->npages);
+    job->write = *w;
+    job->write.extents = must_copy(w->extents, w->nextents * sizeof *w->extents);
+    job->write.pages = w->npages ? must_copy(w->pages, w->npages * sizeof *w->pages) : NULL;
+    job->write.tokens = w->ntokens ? must_copy(w->tokens, w->ntokens * sizeof *w->tokens) : NULL;
+    job->write.keys = w->nkeys ? must_copy(w->keys, w->nkeys * sizeof *w->keys) : NULL;
 }
 
 static void start_serve(struct rig *rig, const struct action *act)
@@ -352,6 +372,8 @@ static void take_action(struct rig *rig, const struct action *act)
     case ACT_ZERO: add_job(rig, RIG_ZERO)->zero = act->zero.pool; break;
     case ACT_RECORD_CHECK: add_job(rig, RIG_RECORD)->record = *act->record; break;
     case ACT_COPY: keep_copy(rig, act); break;
+    case ACT_DISK_WRITE: keep_write(rig, &act->disk_write); break;
+    case ACT_DISK_DROP: add_job(rig, RIG_DISK_DROP)->drop = act->disk_drop; break;
     case ACT_PEER_SEND: keep_msg(rig, act->peer.link, &act->peer.msg); break;
     case ACT_LINK_CLOSE: rig->link_closes++; break;
     case ACT_PULL: keep_pull(rig, act); break;
@@ -547,7 +569,7 @@ static enum tern_err do_copy(struct rig *rig, const struct rig_job *job)
 /* The seam's work of one batch: which pages arrived and are right. */
 static void do_pull(struct rig *rig, const struct rig_job *job, struct event *event)
 {
-    struct rig *source = rig->link[job->link].rig;
+    struct rig *source = job->from ? NULL : rig->link[job->link].rig;
     uint32_t from_pool = source ? rig_serve_pool(source, job->serve) : NONE;
 
     for (uint32_t i = 0; i < job->n; i++) {
@@ -599,7 +621,19 @@ static void complete_at(struct rig *rig, uint32_t at)
         break;
     case RIG_PULL:
         event = (struct event){.kind = EV_PULLED, .pulled = {.pull = job.pull, .batch = job.batch}};
-        do_pull(rig, &job, &event);
+        if (job.from)
+            spill_read(rig, &job, &event);
+        else
+            do_pull(rig, &job, &event);
+        break;
+    case RIG_DISK_WRITE:
+        event = (struct event){.kind = EV_DISK_WRITTEN, .written.store = job.write.store};
+        event.written.err = spill_write(rig, &job.write);
+        break;
+    case RIG_DISK_DROP:
+        event = (struct event){.kind = EV_TIMER};
+        if (spill_drop(rig->spill, &job.drop))
+            event = (struct event){.kind = EV_DISK_DROPPED, .dropped.file = job.drop.place.file};
         break;
     case RIG_PULL_STOP:
         event = (struct event){.kind = EV_PULL_QUIET, .pull_quiet.pull = job.pull};

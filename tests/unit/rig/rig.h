@@ -13,7 +13,7 @@
 #define RIG_JOBS_MAX    512
 #define RIG_REPLIES_MAX 256
 #define RIG_LINKS_MAX   8
-#define RIG_TOKENS_MAX  8192
+#define RIG_TOKENS_MAX  65536
 #define RIG_TABLE_MAX   1024
 #define RIG_KEYS_MAX    16
 #define RIG_SERVES_MAX  128
@@ -27,7 +27,9 @@ enum rig_job_kind {
     RIG_MSG = 32, /* a message to the other rig of a link */
     RIG_COPY = 64,
     RIG_RECORD = 128, /* a look at a turn record */
-    RIG_ALL = 255
+    RIG_DISK_WRITE = 256,
+    RIG_DISK_DROP = 512,
+    RIG_ALL = 1023
 };
 
 struct rig;
@@ -48,7 +50,12 @@ struct rig_job {
     struct page_ref *refs; /* owned */
     struct peer_msg msg;   /* its arrays owned */
     struct record_job record;
+    struct disk_page *from;  /* owned: of a PULL from the disk */
+    struct disk_write write; /* its arrays owned */
+    struct disk_drop drop;
 };
+
+struct spill; /* rig_spill.h */
 
 struct rig_reply {
     struct reply reply; /* its arrays owned */
@@ -100,6 +107,7 @@ struct rig {
         uint32_t pool;
         bool live;
     } serve[RIG_SERVES_MAX];
+    struct spill *spill;          /* its disk, borrowed; NULL: none */
     uint32_t corrupt_pages;       /* pages still to be spoilt at the receive */
     uint32_t corrupt_group_index; /* 0: any; else only this index */
     uint64_t pulled_pages, pulled_bytes;

@@ -686,10 +686,20 @@ static bool door(void *ctx, uint32_t i, const char **ret_name, struct door_stats
 }
 
 /* Programs read these: a key that goes is missed by somebody. */
+#define SPILL                                                                                      \
+    "spill(dir direct encrypted state budget_bytes used_bytes free_bytes headroom_bytes "          \
+    "files_written bytes_written extents_read bytes_read write_errors read_errors corrupt "        \
+    "dropped_files punched_bytes syncs recovery(ms files extents bytes holes unfinished "          \
+    "removed_files faults(magic version checksum address tenant shape key read))) "
+#define SPILL_TENANT                                                                               \
+    " spill(budget_bytes used_bytes entries chunks files stores stored(cold continued evict "      \
+    "shutdown) written_bytes failed refused pruned evicted hits fetched_pages "          \
+    "recovered dropped)"
 static const char answer_keys[] =
     "node version incarnation uptime_s draining sessions "
     "turns(turns_in_flight turns_begun turns_expired turns_lost) "
-    "tenants(tenant records(pages used held records page_bytes)) pools(pool tenant tier group "
+    "tenants(tenant records(pages used held records page_bytes)" SPILL_TENANT
+    ") pools(pool tenant tier group "
     "family page_tokens page_bytes window total free leased session snapshot "
     "reclaimable borrowed transfer ticket retiring zeroing quarantine peak_session "
     "peak_snapshot) shares(table records limit common_free reserved(first second) used(first "
@@ -707,7 +717,7 @@ static const char answer_keys[] =
     "quarantine_holder(peer transfer pages) host_tier(bytes host_copies "
     "host_copies_failed host_copies_again host_uncopied host_loads copies copied_bytes "
     "copies_corrupt "
-    "retracts retracts_undone recovers) memory(kind bytes huge_pages_wanted "
+    "retracts retracts_undone recovers) " SPILL "memory(kind bytes huge_pages_wanted "
     "huge_page_bytes sealed_pages zeroed_bytes host_bytes record_bytes records_checked "
     "copied_pages copied_bytes "
     "copies_corrupt copies_spoilt queue_high_water faults workers) data(port conns "
@@ -723,11 +733,13 @@ static const char answer_keys[] =
     "io(completions cq_overflows sq_waits buffers_empty) tape(recorded dropped "
     "bytes_used tokens_kept) log(suppressed lost) insecure_peers certificate(not_after left_s "
     "life_s own_ca) "
-    "fault_injection(corrupt_pages copy_corrupt_every checks_on_owner) slots sessions(session "
+    "fault_injection(corrupt_pages copy_corrupt_every checks_on_owner disk_write_every "
+    "disk_full_after) slots sessions(session "
     "tenant "
     "engine pool namespace state committed written allocated tokens node node_id ref "
     "ref_s turn turn_s records recorded idle_s) next slots "
-    "tenants(tenant records(pages used held records page_bytes)) records(session tenant engine "
+    "tenants(tenant records(pages used held records page_bytes)" SPILL_TENANT
+    ") records(session tenant engine "
     "pool records recorded pages blob_pages turn turn_s) next slots pools(pool slot tenant engine "
     "state tier other_tier "
     "devices() "
@@ -747,17 +759,21 @@ static const char answer_keys[] =
     "refused_by_peer timeout no_room))) next slots tree(slot id parent pool namespace "
     "chain depth children pages tier copying host_pages refs(device transfer job "
     "retracted admin host) admin_s age_s visible sealed state_pages reclaimable "
-    "resumable borrowers) next";
+    "resumable borrowers) next slots " SPILL "disk() next";
 
 TEST(answers_have_all_their_keys)
 {
     static const char *const commands[] = {"status",  "sessions", "records", "pools",
-                                           "engines", "peers",    "tree"};
+                                           "engines", "peers",    "tree",    "disk"};
+    struct disk_recovery recovery = {.files = 1};
+    struct disk_stats disk = {.direct = true};
     static char keys[2 * sizeof answer_keys];
     struct recorder r = recorder_of_other();
     size_t same = 0;
     struct tls_stats tls = {.not_after = "2031-11-29T08:35:07Z"};
 
+    s.ctx.disk = &disk;
+    s.ctx.recovery = &recovery;
     s.ctx.tls = &tls;
     s.ctx.peer_tls = peer_tls;
     s.ctx.peer_refused = peer_refused;

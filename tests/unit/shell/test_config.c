@@ -197,6 +197,94 @@ TEST(config_host_memory_is_counted_with_memory)
             "t.yaml:6: tenants[0].host_memory: ", "given twice");
 }
 
+#define SPILL "spill: {dir: /tmp, bytes: 1G}\n"
+#define TWO   "  - name: b\n    socket: /tmp/b\n    memory: 1M\n"
+
+TEST(config_spill_is_read_and_limits_follow_from_it)
+{
+    struct tenant_config planned[CONFIG_TENANTS_MAX];
+    struct disk_config disk;
+    struct config *none = accepted(TENANT), *c = accepted(SPILL TENANT TWO);
+
+    assert_string_equal(none->spill_dir, "");
+    assert_false(plan_disk(none, &disk));
+    assert_int_equal(plan_limits(none).disk_chunks + plan_limits(none).disk_stores, 0);
+    assert_string_equal(c->spill_dir, "/tmp");
+    assert_int_equal(c->limits.disk_interval, 10240); /* D1 */
+    assert_int_equal(c->limits.disk_align, 2048);
+    assert_int_equal(c->limits.disk_trim, 32);
+    assert_int_equal(c->limits.disk_least, 512);
+    assert_int_equal(c->limits.disk_chunks, (1u << 30) / 8192);
+    assert_int_equal(c->limits.disk_files, c->limits.disk_chunks / 4);
+    assert_int_equal(c->limits.disk_blocks, c->limits.disk_chunks * 4);
+    assert_int_equal(c->limits.disk_stores, 4);
+    assert_int_equal(c->spill_headroom, 1u << 30);
+    assert_int_equal(c->deadlines.shutdown_ms, 10000);
+    plan_tenants(c, planned);
+    assert_int_equal(planned[0].disk_bytes, 1u << 29); /* equal parts */
+    assert_int_equal(planned[1].disk_bytes, 1u << 29);
+    assert_true(plan_disk(c, &disk));
+    assert_int_equal(disk.threads, 4);
+    assert_int_equal(disk.depth, 16);
+    assert_int_equal(disk.writes, 4);
+    assert_false(disk.encrypt);
+    assert_string_equal(disk.tenant[1], "b");
+}
+
+TEST(config_every_setting_of_spill_is_read)
+{
+    struct disk_config disk;
+    struct config *set;
+
+    set = accepted("spill: {dir: /tmp, bytes: 3M, interval: 4097, align: 4096, trim: 0, least: 0, "
+                   "threads: 2, depth: 3, encrypt_key_file: /k, headroom: 5}\n"
+                   "limits: {disk_chunks: 7, disk_files: 6, disk_stores: 5, disk_keys: 9}\n"
+                   "faults: {disk_write_every: 11, disk_full_after: 12}\n"
+                   "deadlines: {shutdown_ms: 13}\n" TENANT "    spill_bytes: 1M\n" TWO
+                   "    spill_bytes: 0\n");
+    assert_int_equal(set->limits.disk_interval, 8192);
+    assert_int_equal(set->limits.disk_trim + set->limits.disk_least, 0);
+    assert_true(plan_disk(set, &disk));
+    assert_true(disk.encrypt);
+    assert_int_equal(disk.threads * 100 + disk.depth * 10 + disk.writes, 235);
+    assert_int_equal(disk.headroom_bytes, 5);
+    assert_int_equal(disk.fault_write_every * 100 + disk.fault_full_after, 1112);
+    assert_int_equal(set->tenants[0].spill_bytes, 1u << 20);
+    assert_int_equal(set->tenants[1].spill_bytes, 0);
+    assert_int_equal(set->deadlines.shutdown_ms, 13);
+    set = accepted(SPILL TENANT "    spill_bytes: 1000M\n" TWO);
+    assert_int_equal(set->tenants[1].spill_bytes, 24u << 20); /* what is left */
+}
+
+TEST(config_spill_that_does_not_fit_is_refused)
+{
+    refused("spill: {bytes: 1G}\n" TENANT, "t.yaml:1: spill.bytes: ", "--spill-dir");
+    refused("spill: {dir: /tmp}\n" TENANT, "t.yaml:1: spill.dir: ", "--spill-bytes");
+    refused("spill: {encrypt_key_file: /k}\n" TENANT,
+            "t.yaml:1: spill.encrypt_key_file: ", "without spill.dir");
+    refused(SPILL TENANT "    spill_bytes: 2G\n",
+            "t.yaml:6: tenants[0].spill_bytes: ", "spill.bytes is 1073741824");
+    refused(TENANT "    spill_bytes: 1\n",
+            "t.yaml:5: tenants[0].spill_bytes: ", "spill.bytes is 0");
+    refused(SPILL "tenants: [{name: .a, socket: /tmp/a, memory: 1M}]\n",
+            "t.yaml:2: ", "another name");
+    refused("spill: {dir: /tmp, bytes: 1G, depth: 33}\n" TENANT,
+            "t.yaml:1: spill.depth: ", "from 1 to 32");
+}
+
+TEST(config_memory_of_the_disk_tier_is_counted)
+{
+    struct plan_memory none, some, more;
+
+    plan_memory(accepted(TENANT), &none);
+    plan_memory(accepted(SPILL TENANT), &some);
+    plan_memory(accepted("spill: {dir: /tmp, bytes: 1G, threads: 6}\n" TENANT), &more);
+    assert_int_equal(none.disk, 0);
+    assert_true(some.disk > 64u << 20); /* 4 threads of 16 pieces of 1 MiB */
+    assert_true(more.disk - some.disk > 32u << 20);
+    assert_int_equal(more.total - some.total, more.disk - some.disk);
+}
+
 /* An engine of one rank may have each region to itself. */
 TEST(config_pages_have_records_in_each_region)
 {
@@ -288,8 +376,8 @@ static void entry_refused(const char *list, const struct setting *fields, size_t
 
 TEST(config_every_setting_refuses_nonsense_at_its_line)
 {
-    static const char *const tenant[TENANT_FIELDS] = {"a",    "/tmp/a", "0660",  "1M", "1M", "1M",
-                                                      "true", "1",      "index", "1",  "1"};
+    static const char *const tenant[TENANT_FIELDS] = {"a", "/tmp/a", "0660", "1M",    "1M", "1M",
+                                                      "0", "true",   "1",    "index", "1",  "1"};
     static const char *const peer[PEER_FIELDS] = {"b", "h:1", "tcp", "false"};
     char text[512], at[128], value[32];
 
@@ -609,6 +697,7 @@ TEST(config_what_is_printed_is_read_back_the_same)
     struct config *c = accepted("rdma_device: a+b\ninsecure_peers: true\nlisten: "
                                 "\"[::1]:7\"\nadmin: {socket: '/tmp/a \"b\\c'}\n" TENANT
                                 "    host_memory: 5M\n"
+                                "spill: {dir: /tmp/s, bytes: 1G, interval: 5000}\n"
                                 "peers:\n  - {name: b, address: \"h:1\", tenants: [default]}\n"),
                   *again;
     const char *first = printed(c);
@@ -762,7 +851,7 @@ TEST(config_example_file_is_valid)
 TEST(config_example_file_shows_every_setting)
 {
     const char *source = getenv("TERN_SOURCE");
-    char path[4096 + 32], text[16384], key[64];
+    char path[4096 + 32], text[32768], key[64];
     FILE *f;
 
     snprintf(path, sizeof path, "%s/deploy/ternd.yaml", source == NULL ? "." : source);

@@ -210,10 +210,12 @@ TEST(wire_out_small_answers_decode_as_given)
         r.peek.depth = number32();
         r.peek.history_depth = number32();
         r.peek.host_depth = number32();
+        r.peek.disk_depth = number32();
         msg = decoded(wire_out_reply(&r, 0, BODY_MAX, frame), FRAME_PEEK_REPLY, r.request_id);
         assert_int_equal(AS(PeekReply)->depth, r.peek.depth);
         assert_int_equal(AS(PeekReply)->history_depth, r.peek.history_depth);
         assert_int_equal(AS(PeekReply)->host_depth, r.peek.host_depth);
+        assert_int_equal(AS(PeekReply)->disk_depth, r.peek.disk_depth);
 
         r.op = OP_NAMESPACE_RESET;
         r.namespace_reset.nodes = number32();
@@ -221,6 +223,14 @@ TEST(wire_out_small_answers_decode_as_given)
                       r.request_id);
         same_status(AS(NamespaceResetReply)->status, r.err, r.text, &r.shortage);
         assert_int_equal(AS(NamespaceResetReply)->nodes, r.namespace_reset.nodes);
+
+        r.op = OP_STORE;
+        r.store.depth = number32();
+        r.store.written = number(64);
+        msg = decoded(wire_out_reply(&r, 0, BODY_MAX, frame), FRAME_STORE_REPLY, r.request_id);
+        same_status(AS(StoreReply)->status, r.err, r.text, &r.shortage);
+        assert_int_equal(AS(StoreReply)->depth, r.store.depth);
+        assert_int_equal(AS(StoreReply)->written, r.store.written);
     }
 }
 
@@ -279,12 +289,14 @@ TEST(wire_out_match_and_fetch_decode_as_given)
         r.match.tokens = number32();
         r.match.matched = number32();
         r.match.host_depth = number32();
+        r.match.disk_depth = number32();
         msg = decoded(wire_out_reply(&r, 0, BODY_MAX, frame), FRAME_MATCH_REPLY, r.request_id);
         same_status(AS(MatchReply)->status, r.err, r.text, &r.shortage);
         same_lengths(AS(MatchReply)->lengths, &r.match.lengths);
         assert_int_equal(AS(MatchReply)->tokens, r.match.tokens);
         assert_int_equal(AS(MatchReply)->matched, r.match.matched);
         assert_int_equal(AS(MatchReply)->host_depth, r.match.host_depth);
+        assert_int_equal(AS(MatchReply)->disk_depth, r.match.disk_depth);
         same_runs(AS(MatchReply)->runs, AS(MatchReply)->n_runs, runs, r.nruns);
 
         r.op = OP_FETCH;
@@ -598,6 +610,28 @@ TEST(wire_in_fetch_names_a_configured_peer)
     m.peer = (char *)(uintptr_t) "";
     assert_int_equal(request(FRAME_FETCH, &m.base, &r), TERN_OK);
     assert_int_equal(r.fetch.peer, PEER_HOST);
+    m.peer = (char *)(uintptr_t) "/disk";
+    assert_int_equal(request(FRAME_FETCH, &m.base, &r), TERN_OK);
+    assert_int_equal(r.fetch.peer, PEER_DISK);
+}
+
+TEST(wire_in_store_names_the_headers_session)
+{
+    Tern__Wire__Store m = TERN__WIRE__STORE__INIT;
+    struct request r;
+
+    m.has_depth = m.has_trace_id = true;
+    m.depth = 11008;
+    m.trace_id = 80;
+    assert_int_equal(request(FRAME_STORE, &m.base, &r), TERN_OK);
+    assert_int_equal(r.op, OP_STORE);
+    assert_int_equal(r.trace_id, 80);
+    assert_int_equal(r.store.depth, 11008);
+    assert_int_equal(session_id_pack(r.store.session), 0x300000004);
+    m.has_depth = false;
+    m.depth = 0;
+    assert_int_equal(request(FRAME_STORE, &m.base, &r), TERN_OK);
+    assert_int_equal(r.store.depth, 0);
 }
 
 TEST(wire_in_retract_and_recover_name_the_headers_session)

@@ -168,12 +168,13 @@ static void fill_groups(struct prng *p, struct req_pool_open *r)
                                             .page_bytes = prng_u64(p)};
 }
 
-/* NONE, the host tier, or one that is configured. */
+/* NONE, the host tier, the disk, or one that is configured. */
 static uint32_t some_peer(struct prng *p)
 {
-    uint32_t which = prng_below(p, 4);
+    const uint32_t odd[] = {NONE, PEER_HOST, PEER_DISK};
+    uint32_t which = prng_below(p, 6);
 
-    return which == 0 ? NONE : which == 1 ? PEER_HOST : prng_below(p, limits.peers);
+    return which < 3 ? odd[which] : prng_below(p, limits.peers);
 }
 
 static void fill_blobs(struct prng *p, struct req_blobs *b)
@@ -274,6 +275,54 @@ static void fill_peer(struct prng *p, struct peer_msg *m, struct lent *lent)
     }
 }
 
+static void fill_found(struct prng *p, struct event *e, struct lent *lent)
+{
+    struct req_tokens t = some_tokens(p, lent, 0);
+
+    e->found.extent = (struct disk_extent){
+        .part = prng_below(p, DISK_PARTS),
+        .tenant = prng_below(p, limits.tenants),
+        .ns = {prng_u64(p), prng_u64(p)},
+        .layout_hash = prng_u64(p),
+        .chain = prng_u64(p),
+        .parent_chain = prng_u64(p),
+        .depth = (uint32_t)prng_u64(p),
+        .align = (uint32_t)prng_u64(p),
+        .tokens = t.n,
+        .nkeys = t.nkeys,
+        .npages = (uint32_t)prng_u64(p),
+        .nsums = (uint32_t)prng_u64(p),
+        .groups = (uint32_t)prng_u64(p),
+        .reach = (uint32_t)prng_u64(p),
+        .page_bytes = prng_u64(p),
+        .reason = prng_below(p, DISK_REASONS),
+        .hits = (uint32_t)prng_u64(p),
+        .served_ns = prng_u64(p),
+        .place = {prng_u64(p), prng_u64(p)},
+        .above = {prng_u64(p), prng_u64(p)},
+    };
+    e->found.tokens = t.v;
+    e->found.keys = t.keys;
+}
+
+static void fill_disk(struct prng *p, struct event *e, struct lent *lent)
+{
+    switch (e->kind) {
+    case EV_DISK_FOUND: fill_found(p, e, lent); break;
+    case EV_DISK_READY:
+        e->ready.next_file = prng_u64(p);
+        e->ready.served_ns = prng_u64(p);
+        break;
+    case EV_DISK_WRITTEN:
+        e->written.store = store_id_unpack(some_id(p));
+        e->written.err = (enum tern_err)prng_below(p, TERN_ERR_COUNT);
+        break;
+    case EV_DISK_DROPPED: e->dropped.file = prng_u64(p); break;
+    case EV_SHUTDOWN: e->shutdown.deadline_ns = prng_u64(p); break;
+    default: break;
+    }
+}
+
 static void fill_event(struct prng *p, struct event *e, enum event_kind kind, enum op op,
                        struct lent *lent)
 {
@@ -322,7 +371,7 @@ static void fill_event(struct prng *p, struct event *e, enum event_kind kind, en
     case EV_PULL_QUIET: e->pull_quiet.pull = pull_id_unpack(some_id(p)); break;
     case EV_SERVE_QUIET: e->serve_quiet.serve = serve_id_unpack(some_id(p)); break;
     case EV_RECORD_CHECKED: fill_checked(p, &e->checked); break;
-    default: break;
+    default: fill_disk(p, e, lent); break;
     }
 }
 
@@ -419,6 +468,20 @@ static void same_peer(struct peer_msg *a, struct peer_msg *b)
     a->keys = b->keys = NULL;
 }
 
+static void same_found(struct event *a, struct event *b)
+{
+    const struct disk_extent *e = &a->found.extent;
+
+    assert_int_equal(e->tokens, b->found.extent.tokens);
+    assert_int_equal(e->nkeys, b->found.extent.nkeys);
+    if (e->tokens > 0)
+        assert_memory_equal(a->found.tokens, b->found.tokens, e->tokens * sizeof(uint32_t));
+    if (e->nkeys > 0)
+        assert_memory_equal(a->found.keys, b->found.keys, e->nkeys * sizeof(struct extra_key));
+    a->found.tokens = b->found.tokens = NULL;
+    a->found.keys = b->found.keys = NULL;
+}
+
 static void same_event(const struct event *wanted, const struct event *got)
 {
     struct event a = *wanted, b = *got;
@@ -428,6 +491,8 @@ static void same_event(const struct event *wanted, const struct event *got)
         same_peer(&a.peer.msg, &b.peer.msg);
     if (a.kind == EV_REQUEST)
         same_request(&a.request, &b.request);
+    if (a.kind == EV_DISK_FOUND)
+        same_found(&a, &b);
     assert_memory_equal(&a, &b, sizeof a);
 }
 
@@ -722,10 +787,14 @@ TEST(tape_slots_outside_the_limits_are_malformed)
         {.kind = EV_REQUEST, .request = {.op = OP_ENGINE_LEAVE, .conn = 16}},
         {.kind = EV_REQUEST, .request = {.op = OP_NONE}},
         {.kind = EV_REQUEST, .request = {.op = OP_FETCH, .fetch = {.peer = 2}}},
-        {.kind = EV_REQUEST, .request = {.op = OP_FETCH, .fetch = {.peer = PEER_HOST - 1}}},
+        {.kind = EV_REQUEST, .request = {.op = OP_FETCH, .fetch = {.peer = PEER_DISK - 1}}},
         {.kind = EV_REQUEST,
          .request = {.op = OP_RETRACT, .retract = {.mode = (enum retract_mode)2}}},
         {.kind = EV_COPIED, .copied = {.err = TERN_ERR_COUNT}},
+        {.kind = EV_DISK_FOUND, .found = {.extent = {.tenant = 3}}},
+        {.kind = EV_DISK_FOUND, .found = {.extent = {.part = DISK_PARTS}}},
+        {.kind = EV_DISK_FOUND, .found = {.extent = {.reason = DISK_REASONS}}},
+        {.kind = EV_DISK_WRITTEN, .written = {.err = TERN_ERR_COUNT}},
         {.kind = EV_PEER_MSG, .peer = {.link = 4, .msg = {.kind = PEER_PULL_DONE}}},
         {.kind = EV_PEER_MSG, .peer = {.msg = {.kind = PEER_PULL_DONE, .tenant = 3}}},
         {.kind = EV_PEER_MSG, .peer = {.msg = {.kind = PEER_PULL_OFFER, .from = 2, .to = 1}}},

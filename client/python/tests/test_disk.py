@@ -1,0 +1,50 @@
+"""Sessions that are stored on the disk, and found there by the next daemon."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+import tern
+from daemons import READY_S, Daemon, again, free_port, start
+from test_engine import KV, PAGE, POOL, ns, write, wrong
+
+PROMPT = range(1000, 1000 + 6 * PAGE)
+
+
+def compute(d: Daemon) -> tern.Stored:
+    with tern.connect(d.socket) as c:
+        engine = c.join("writer")
+        pool = engine.open_pool([KV], bytes=POOL)
+        with pool.session(ns("disk")) as s:
+            assert s.match(PROMPT).disk_depth == 0
+            s.extend(written=len(PROMPT), allocated=len(PROMPT))
+            with engine.step() as step:
+                write(pool, s, 0, len(PROMPT))
+                s.commit(len(PROMPT), step=step)
+            with pytest.raises(tern.Invalid, match="only what is committed is stored"):
+                s.store(len(PROMPT) + PAGE)
+            assert s.store(3 * PAGE + 1).depth == 3 * PAGE
+            s.store()
+            return s.store()
+
+
+def test_what_is_stored_comes_back(tmp_path: Path) -> None:
+    (tmp_path / "spill").mkdir()
+    d = start(tmp_path, "host-a", free_port(), "host-b", free_port(), str(tmp_path / "spill"))
+    assert compute(d) == tern.Stored(len(PROMPT), 0)  # the second one had nothing to write
+    d = again(d)
+    with tern.connect(d.socket) as c:
+        engine = c.join("reader")
+        pool = engine.open_pool([KV], bytes=POOL)
+        depths = pool.peek(ns("disk"), PROMPT)
+        assert (depths.resumable, depths.disk) == (0, len(PROMPT))
+        with pool.session(ns("disk")) as s:
+            found = s.match(PROMPT)
+            assert (found.matched, found.host_depth, found.disk_depth) == (0, 0, len(PROMPT))
+            r = s.fetch(tern.PEER_DISK, step=tern.STEP_NONE, depth=2 * PAGE)
+            assert (s.committed, r.fetched_kib) == (2 * PAGE, 2 * KV.page_bytes // 1024)
+            s.fetch(tern.PEER_DISK, step=tern.STEP_NONE)
+            assert s.committed == len(PROMPT) and wrong(pool, s, len(PROMPT)) == 0
+    d.process.terminate()
+    assert d.process.wait(READY_S) == 0

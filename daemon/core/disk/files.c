@@ -1,0 +1,111 @@
+/* The files of the disk tier, and what of them is to be given back. A file whose extents are all
+ * gone goes as a whole; until then each of them becomes a hole. What is to be given back is queued,
+ * and said in a few actions a step; a store writes nothing while something is queued, so the queue
+ * never needs more records than there are extents. See index.h. */
+#include "core/arena/actions.h"
+#include "core/disk/index.h"
+
+uint32_t disk_file_take(struct core *c, uint32_t tenant, uint64_t number)
+{
+    uint32_t at;
+
+    if (share_room(c, SHARE_DISK_FILES, tenant) == 0)
+        return NONE;
+    at = disk_file_slot_take(c);
+    share_take(c, SHARE_DISK_FILES, tenant);
+    *disk_file_at(c, at) = (struct disk_file){
+        .tenant = tenant, .number = number, .in_list = {.next = NONE, .prev = NONE}};
+    tenant_at(c, tenant)->disk_nfiles++;
+    touch(c);
+    return at;
+}
+
+void disk_file_free(struct core *c, uint32_t file)
+{
+    struct disk_file *f = disk_file_at(c, file);
+
+    disk_file_state_move(&f->state, DISK_FILE_EMPTY);
+    if (f->reset)
+        disk_reset_over(c, f->tenant);
+    share_put(c, SHARE_DISK_FILES, f->tenant);
+    tenant_at(c, f->tenant)->disk_nfiles--;
+    disk_file_slot_put(c, file);
+    touch(c);
+}
+
+void disk_reset_over(struct core *c, uint32_t tenant)
+{
+    if (--tenant_at(c, tenant)->disk_resets == 0)
+        c->disk_resets_over = 1;
+}
+
+static void gone(struct core *c, struct disk_gone what)
+{
+    uint32_t at = disk_gone_slot_take(c);
+
+    what.next = NONE;
+    *disk_gone_at(c, at) = what;
+    if (c->disk_gone_first == NONE)
+        c->disk_gone_first = at;
+    else
+        disk_gone_at(c, c->disk_gone_last)->next = at;
+    c->disk_gone_last = at;
+    touch(c);
+}
+
+void disk_file_offer(struct core *c, uint32_t file)
+{
+    struct disk_file *f = disk_file_at(c, file);
+
+    if (f->state != DISK_FILE_KEPT || f->extents > 0)
+        return;
+    disk_file_state_move(&f->state, DISK_FILE_LEAVING);
+    gone(c, (struct disk_gone){.file = file});
+}
+
+void disk_extent_gone(struct core *c, uint32_t file, uint64_t offset, uint64_t bytes)
+{
+    struct disk_file *f = disk_file_at(c, file);
+
+    check(f->extents > 0);
+    f->extents--;
+    if (f->extents > 0 && c->free_disk_gones.n > c->limits.disk_files)
+        gone(c, (struct disk_gone){.file = file, .offset = offset, .bytes = bytes});
+    disk_file_offer(c, file);
+}
+
+bool disk_gone_flush(struct core *c, struct actions *out)
+{
+    for (uint32_t said = 0; c->disk_gone_first != NONE;) {
+        uint32_t at = c->disk_gone_first;
+        const struct disk_gone *g = disk_gone_at(c, at);
+        const struct disk_file *f = disk_file_at(c, g->file);
+
+        c->visits++;
+        if (g->offset == 0 || f->state != DISK_FILE_LEAVING) {
+            struct action *a;
+
+            if (actions_room(out) == 0 || said++ == DISK_DROPS_MAX)
+                return false;
+            a = action_add(out, ACT_DISK_DROP);
+            a->disk_drop = (struct disk_drop){
+                .tenant = f->tenant, .bytes = g->bytes, .place = {f->number, g->offset}};
+        }
+        c->disk_gone_first = g->next;
+        disk_gone_slot_put(c, at);
+        touch(c);
+    }
+    return true;
+}
+
+void disk_file_dropped(struct core *c, uint64_t number)
+{
+    for (uint32_t i = 0; i < c->limits.disk_files; i++) {
+        struct disk_file *f = disk_file_at(c, i);
+
+        if (f->state == DISK_FILE_LEAVING && f->number == number) {
+            disk_file_free(c, i);
+            return;
+        }
+    }
+}

@@ -1,0 +1,456 @@
+/* See index.h. */
+#include "core/disk/index.h"
+
+#include <string.h>
+
+#include "base/hash.h"
+#include "core/tree/events.h"
+#include "core/tree/state.h"
+
+/* --- finding --- */
+
+static uint64_t key_of(uint64_t chain, uint64_t layout_hash, uint32_t tenant)
+{
+    return hash_mix(chain, layout_hash + tenant);
+}
+
+static uint64_t chunk_key(const struct disk_chunk *k)
+{
+    return key_of(k->chain, k->layout_hash, k->tenant);
+}
+
+uint32_t disk_root(const struct core *c, struct disk_tree of)
+{
+    uint64_t chain = tree_root_chain(of.ns);
+    uint32_t at;
+
+    if (c->limits.disk_chunks == 0)
+        return NONE;
+    at = *disk_hash_head(c, key_of(chain, of.layout_hash, of.tenant));
+    for (; at != NONE; at = disk_chunk_at(c, at)->hash_next) {
+        const struct disk_chunk *k = disk_chunk_at(c, at);
+
+        if (k->depth == 0 && !k->reset && k->tenant == of.tenant && k->ns.hi == of.ns.hi &&
+            k->ns.lo == of.ns.lo && k->layout_hash == of.layout_hash)
+            return at;
+    }
+    return NONE;
+}
+
+/* Two chains of token blocks, and of keys, of one chunk each. */
+static bool heads_equal(const struct core *c, struct token_heads a, struct token_heads b,
+                        uint32_t align)
+{
+    for (uint32_t off = 0; off < align; off += TOKEN_BLOCK) {
+        uint32_t n = align - off < TOKEN_BLOCK ? align - off : TOKEN_BLOCK;
+
+        if (memcmp(block_at(c, a.blocks)->v, block_at(c, b.blocks)->v, n * sizeof(uint32_t)) != 0)
+            return false;
+        a.blocks = *block_next(c, a.blocks);
+        b.blocks = *block_next(c, b.blocks);
+    }
+    for (; a.keys != NONE && b.keys != NONE;
+         a.keys = key_at(c, a.keys)->next, b.keys = key_at(c, b.keys)->next) {
+        const struct key_record *x = key_at(c, a.keys), *y = key_at(c, b.keys);
+
+        if (x->position != y->position || x->hi != y->hi || x->lo != y->lo)
+            return false;
+    }
+    return a.keys == b.keys; /* both at their ends */
+}
+
+static struct token_heads chunk_heads(const struct disk_chunk *k)
+{
+    return (struct token_heads){k->tokens, k->keys};
+}
+
+/* Is the chunk that of the node, and so are those above it? */
+static bool is_of_node(const struct core *c, const struct disk_chunk *k, const struct node *n)
+{
+
+    for (; k->depth > 0; k = disk_chunk_at(c, k->parent), n = node_at(c, n->parent))
+        if (k->depth != n->depth || !disk_found_there(k) ||
+            !heads_equal(c, chunk_heads(k), node_heads(n), k->align))
+            return false;
+    return n->depth == 0;
+}
+
+uint32_t disk_of_node(const struct core *c, uint32_t node)
+{
+    const struct node *n = node_at(c, node);
+    const struct pool *p = node_pool(c, n);
+    uint32_t root =
+        disk_root(c, (struct disk_tree){p->tenant, space_at(c, n->space)->ns, p->layout_hash});
+    uint32_t at;
+
+    if (root == NONE || n->depth == 0)
+        return root;
+    at = *disk_hash_head(c, key_of(n->chain, p->layout_hash, p->tenant));
+    for (; at != NONE; at = disk_chunk_at(c, at)->hash_next)
+        if (disk_chunk_at(c, at)->chain == n->chain && disk_chunk_at(c, at)->root == root &&
+            is_of_node(c, disk_chunk_at(c, at), n))
+            return at;
+    return NONE;
+}
+
+static uint32_t child_in_view(const struct core *c, uint32_t parent, struct token_view *w)
+{
+    const struct disk_chunk *p = disk_chunk_at(c, parent);
+    uint64_t chain;
+
+    if (p->children.n == 0)
+        return NONE;
+    chain = hash_mix(p->chain, view_hash_chunk(w, p->depth, 0));
+    for (uint32_t at = *disk_hash_head(c, key_of(chain, p->layout_hash, p->tenant)); at != NONE;
+         at = disk_chunk_at(c, at)->hash_next) {
+        const struct disk_chunk *k = disk_chunk_at(c, at);
+
+        if (k->parent == parent && k->chain == chain && disk_found_there(k) &&
+            view_equals_chunk(w, p->depth, chunk_heads(k)))
+            return at;
+    }
+    return NONE;
+}
+
+uint32_t disk_walk(const struct core *c, uint32_t from, struct token_view *w)
+{
+    uint32_t at = from;
+
+    while (w->end - disk_chunk_at(c, at)->depth >= w->align) {
+        uint32_t child = child_in_view(c, at, w);
+
+        if (child == NONE)
+            break;
+        at = child;
+    }
+    return at;
+}
+
+/* Is the STATE there that a session of the pool needs to go on from the chunk? */
+static bool resumable(const struct core *c, const struct pool *p, uint32_t chunk)
+{
+    for (uint32_t g = 0; g < p->ngroups; g++) {
+        const struct group *of = &p->group[g];
+        uint32_t at = chunk;
+
+        for (uint32_t i = 0; i < of->reach && disk_chunk_at(c, at)->depth > 0; i++) {
+            const struct disk_chunk *k = disk_chunk_at(c, at);
+
+            if (!(k->kept & DISK_HAS(DISK_STATE)) || !(k->part[DISK_STATE].groups & 1u << g))
+                return false;
+            at = k->parent;
+        }
+    }
+    return true;
+}
+
+uint32_t disk_above(const struct core *c, const struct pool *p, uint32_t chunk)
+{
+    for (uint32_t at = chunk; disk_chunk_at(c, at)->depth > 0; at = disk_chunk_at(c, at)->parent)
+        if (p->nstate == 0 || (disk_is_entry(disk_chunk_at(c, at)) && resumable(c, p, at)))
+            return at;
+    return NONE;
+}
+
+uint32_t disk_reach(const struct core *c, uint32_t node, struct token_view *w)
+{
+    uint32_t at = node, chunk;
+
+    if (c->limits.disk_chunks == 0)
+        return NONE;
+    chunk = disk_of_node(c, at);
+    if (chunk != NONE)
+        chunk = disk_walk(c, chunk, w);
+    while (chunk == NONE && node_at(c, at)->depth > 0) {
+        at = node_at(c, at)->parent;
+        chunk = disk_of_node(c, at);
+    }
+    return chunk == NONE ? NONE : disk_above(c, node_pool(c, node_at(c, node)), chunk);
+}
+
+/* --- making --- */
+
+static void hash_link(const struct core *c, uint32_t chunk)
+{
+    struct disk_chunk *k = disk_chunk_at(c, chunk);
+    uint32_t *head = disk_hash_head(c, chunk_key(k));
+
+    k->hash_next = *head;
+    *head = chunk;
+}
+
+static void hash_unlink(const struct core *c, uint32_t chunk)
+{
+    const struct disk_chunk *k = disk_chunk_at(c, chunk);
+    uint32_t *at = disk_hash_head(c, chunk_key(k));
+
+    for (; *at != chunk; at = &disk_chunk_at(c, *at)->hash_next)
+        check(*at != NONE);
+    *at = k->hash_next;
+}
+
+static uint32_t chunk_take(struct core *c, uint32_t tenant)
+{
+    uint32_t at, gen;
+    struct disk_chunk *k;
+
+    if (share_room(c, SHARE_DISK_CHUNKS, tenant) == 0)
+        return NONE;
+    at = disk_chunk_slot_take(c);
+    k = disk_chunk_at(c, at);
+    gen = gen_next(k->gen);
+    memset(k, 0, sizeof *k);
+    share_take(c, SHARE_DISK_CHUNKS, tenant);
+    k->gen = gen;
+    k->used = 1;
+    k->tenant = tenant;
+    k->parent = k->tokens = k->keys = k->hash_next = NONE;
+    k->children = LIST_EMPTY;
+    k->sibling = k->in_entries = (struct list_links){.next = NONE, .prev = NONE};
+    for (uint32_t i = 0; i < DISK_PARTS; i++)
+        k->part[i].file = NONE;
+    touch(c);
+    return at;
+}
+
+uint32_t disk_root_make(struct core *c, struct disk_tree of)
+{
+    uint32_t at = disk_root(c, of);
+    struct disk_chunk *k;
+
+    if (at != NONE)
+        return at;
+    at = chunk_take(c, of.tenant);
+    if (at == NONE)
+        return NONE;
+    k = disk_chunk_at(c, at);
+    k->root = at;
+    k->ns = of.ns;
+    k->layout_hash = of.layout_hash;
+    k->chain = tree_root_chain(of.ns);
+    disk_child_list_push(c, &tenant_at(c, of.tenant)->disk_roots, at);
+    hash_link(c, at);
+    return at;
+}
+
+static bool store_has_room(const struct core *c, const struct disk_fresh *f)
+{
+    return c->disk_blocks + tokens_blocks_per_chunk(f->align) <= c->limits.disk_blocks &&
+           c->disk_keys + f->nkeys <= c->limits.disk_keys;
+}
+
+static void tokens_put(struct core *c, struct disk_chunk *k, const struct disk_fresh *f)
+{
+    uint32_t *link = &k->tokens;
+
+    for (uint32_t off = 0; off < f->align; off += TOKEN_BLOCK) {
+        uint32_t n = f->align - off < TOKEN_BLOCK ? f->align - off : TOKEN_BLOCK;
+        uint32_t block = block_slot_take(c);
+
+        memcpy(block_at(c, block)->v, f->tokens + off, n * sizeof(uint32_t));
+        *block_next(c, block) = NONE;
+        *link = block;
+        link = block_next(c, block);
+        c->disk_blocks++;
+    }
+    link = &k->keys;
+    for (uint32_t i = 0; i < f->nkeys; i++) {
+        uint32_t at = key_slot_take(c);
+
+        *key_at(c, at) = (struct key_record){.next = NONE,
+                                             .position = f->extra[i].position,
+                                             .hi = f->extra[i].hi,
+                                             .lo = f->extra[i].lo};
+        *link = at;
+        link = &key_at(c, at)->next;
+        c->disk_keys++;
+    }
+    k->nkeys = f->nkeys;
+}
+
+static void tokens_drop(struct core *c, struct disk_chunk *k)
+{
+    for (uint32_t at = k->tokens, next; at != NONE; at = next, c->disk_blocks--) {
+        next = *block_next(c, at);
+        block_slot_put(c, at);
+    }
+    for (uint32_t at = k->keys, next; at != NONE; at = next, c->disk_keys--) {
+        next = key_at(c, at)->next;
+        key_slot_put(c, at);
+    }
+}
+
+uint32_t disk_chunk_make(struct core *c, const struct disk_fresh *f)
+{
+    struct disk_chunk *p = disk_chunk_at(c, f->parent), *k;
+    uint32_t at;
+
+    if (!store_has_room(c, f))
+        return NONE;
+    at = chunk_take(c, p->tenant);
+    if (at == NONE)
+        return NONE;
+    k = disk_chunk_at(c, at);
+    k->parent = f->parent;
+    k->root = p->root;
+    k->align = f->align;
+    k->depth = p->depth + f->align;
+    k->chain = f->chain;
+    k->layout_hash = p->layout_hash;
+    k->ns = p->ns;
+    k->path_bytes = p->path_bytes;
+    tokens_put(c, k, f);
+    disk_child_list_push_front(c, &p->children, at);
+    hash_link(c, at);
+    tenant_at(c, k->tenant)->disk_chunks++;
+    return at;
+}
+
+static bool is_fresh(const struct core *c, const struct disk_chunk *k, const struct disk_fresh *f)
+{
+    uint32_t block = k->tokens, key = k->keys;
+
+    if (k->align != f->align || k->nkeys != f->nkeys)
+        return false;
+    for (uint32_t off = 0; off < f->align; off += TOKEN_BLOCK, block = *block_next(c, block)) {
+        uint32_t n = f->align - off < TOKEN_BLOCK ? f->align - off : TOKEN_BLOCK;
+
+        if (memcmp(block_at(c, block)->v, f->tokens + off, n * sizeof(uint32_t)) != 0)
+            return false;
+    }
+    for (uint32_t i = 0; i < f->nkeys; i++, key = key_at(c, key)->next)
+        if (key_at(c, key)->position != f->extra[i].position ||
+            key_at(c, key)->hi != f->extra[i].hi || key_at(c, key)->lo != f->extra[i].lo)
+            return false;
+    return true;
+}
+
+uint32_t disk_child(const struct core *c, uint32_t parent, const struct disk_fresh *f)
+{
+    const struct disk_chunk *p = disk_chunk_at(c, parent);
+    uint32_t at = *disk_hash_head(c, key_of(f->chain, p->layout_hash, p->tenant));
+
+    for (; at != NONE; at = disk_chunk_at(c, at)->hash_next)
+        if (disk_chunk_at(c, at)->parent == parent && is_fresh(c, disk_chunk_at(c, at), f))
+            return at;
+    return NONE;
+}
+
+/* --- ending --- */
+
+static void chunk_free(struct core *c, uint32_t at)
+{
+    struct disk_chunk *k = disk_chunk_at(c, at);
+
+    for (uint32_t i = 0; i < DISK_PARTS; i++)
+        if (k->kept & DISK_HAS(i))
+            disk_part_leave(c, at, i);
+    hash_unlink(c, at);
+    if (k->depth > 0) {
+        disk_child_list_remove(c, &disk_chunk_at(c, k->parent)->children, at);
+        tenant_at(c, k->tenant)->disk_chunks--;
+    } else {
+        disk_child_list_remove(c, &tenant_at(c, k->tenant)->disk_roots, at);
+    }
+    c->disk_bad -= k->bad + k->reset;
+    if (k->reset)
+        disk_reset_over(c, k->tenant);
+    tokens_drop(c, k);
+    k->used = 0;
+    share_put(c, SHARE_DISK_CHUNKS, k->tenant);
+    disk_chunk_slot_put(c, at);
+    touch(c);
+}
+
+void disk_chunk_offer(struct core *c, uint32_t chunk)
+{
+    for (uint32_t at = chunk, up; at != NONE; at = up) {
+        const struct disk_chunk *k = disk_chunk_at(c, at);
+
+        up = k->parent;
+        if (k->children.n > 0 || disk_is_entry(k) || k->pins > 0)
+            return;
+        c->visits++;
+        chunk_free(c, at);
+    }
+}
+
+void disk_unpin(struct core *c, uint32_t chunk)
+{
+    struct disk_chunk *k = disk_chunk_at(c, chunk);
+
+    check(k->pins > 0);
+    k->pins--;
+    touch(c);
+    disk_chunk_offer(c, chunk);
+}
+
+/* --- extents --- */
+
+void disk_extent_of(const struct core *c, uint32_t chunk, enum disk_part part,
+                    const struct disk_kept *at, struct disk_extent *ret)
+{
+    const struct disk_chunk *k = disk_chunk_at(c, chunk), *p = disk_chunk_at(c, k->parent);
+    const struct disk_kept *above =
+        part == DISK_HISTORY ? &p->part[DISK_HISTORY] : &k->part[DISK_HISTORY];
+
+    *ret = (struct disk_extent){.part = part,
+                                .tenant = k->tenant,
+                                .ns = k->ns,
+                                .layout_hash = k->layout_hash,
+                                .chain = k->chain,
+                                .parent_chain = p->chain,
+                                .depth = k->depth,
+                                .align = k->align,
+                                .tokens = part == DISK_HISTORY ? k->align : 0,
+                                .nkeys = part == DISK_HISTORY ? k->nkeys : 0,
+                                .npages = at->npages,
+                                .nsums = at->nsums,
+                                .groups = at->groups,
+                                .page_bytes = at->page_bytes};
+    if (at->file != NONE)
+        ret->place = (struct disk_place){disk_file_at(c, at->file)->number, at->offset};
+    if (above->file != NONE)
+        ret->above = (struct disk_place){disk_file_at(c, above->file)->number, above->offset};
+}
+
+uint64_t disk_kept_bytes(const struct disk_chunk *k, enum disk_part part,
+                         const struct disk_kept *at)
+{
+    struct disk_extent e = {.tokens = part == DISK_HISTORY ? k->align : 0,
+                            .nkeys = part == DISK_HISTORY ? k->nkeys : 0,
+                            .nsums = at->nsums,
+                            .page_bytes = at->page_bytes};
+
+    return disk_extent_bytes(&e);
+}
+
+void disk_part_keep(struct core *c, uint32_t chunk, enum disk_part part, struct disk_kept at)
+{
+    struct disk_chunk *k = disk_chunk_at(c, chunk);
+
+    if (k->kept & DISK_HAS(part))
+        disk_part_leave(c, chunk, part);
+    k->part[part] = at;
+    k->kept |= DISK_HAS(part);
+    if (part == DISK_HISTORY)
+        k->path_bytes = disk_chunk_at(c, k->parent)->path_bytes + disk_kept_bytes(k, part, &at);
+    touch(c);
+}
+
+void disk_part_leave(struct core *c, uint32_t chunk, enum disk_part part)
+{
+    struct disk_chunk *k = disk_chunk_at(c, chunk);
+    struct disk_kept *at = &k->part[part];
+    uint64_t bytes = disk_kept_bytes(k, part, at);
+
+    check(k->kept & DISK_HAS(part));
+    k->kept &= ~DISK_HAS(part);
+    if (disk_chunk_at(c, k->root)->reset && !disk_file_at(c, at->file)->reset) {
+        disk_file_at(c, at->file)->reset = 1;
+        tenant_at(c, k->tenant)->disk_resets++;
+    }
+    tenant_at(c, k->tenant)->disk_used -= bytes;
+    disk_extent_gone(c, at->file, at->offset, bytes);
+    *at = (struct disk_kept){.file = NONE};
+}

@@ -1,0 +1,94 @@
+/* The index of what lies on the disk: a tree of chunks for each (tenant, namespace, layout), beside
+ * the prefix trees of the pools and like them, with the token ids of every chunk, so that what is
+ * found is equal and not only hashed alike (D4). A chunk is there as long as an entry at it or
+ * below it needs it; entries that have chunks in common share them (D9).
+ *
+ * What must stay true: a chunk whose HISTORY is kept has a parent whose HISTORY is kept, up to the
+ * root; the bytes that a tenant uses are those of its extents that are kept or are being written;
+ * a STATE extent is kept while an entry claims it. */
+#ifndef CORE_DISK_INDEX_H
+#define CORE_DISK_INDEX_H
+
+#include "core/tree/nodes.h"
+
+#define DISK_HAS(part) (1u << (part))
+
+static inline bool disk_found_there(const struct disk_chunk *k)
+{
+    return k->depth == 0 || (k->kept & DISK_HAS(DISK_HISTORY) && !k->bad);
+}
+
+static inline bool disk_is_entry(const struct disk_chunk *k)
+{
+    return k->kept & DISK_HAS(DISK_ENTRY);
+}
+
+/* Whose tree: a root is found by it. */
+struct disk_tree {
+    uint32_t tenant;
+    struct namespace_id ns;
+    uint64_t layout_hash;
+};
+
+/* NONE: there is none, or it was reset. */
+uint32_t disk_root(const struct core *c, struct disk_tree of);
+/* The same, and it is made; NONE if no record is to be had. */
+uint32_t disk_root_make(struct core *c, struct disk_tree of);
+/* The chunk of a node's prefix; the root for a root. NONE: it is not there. Every token is
+ * compared. */
+uint32_t disk_of_node(const struct core *c, uint32_t node);
+/* The deepest chunk below `from`, or itself, that agrees with the view. */
+uint32_t disk_walk(const struct core *c, uint32_t from, struct token_view *w);
+/* The deepest one, of this and those above it, that a session of the pool can go on from; NONE for
+ * none. */
+uint32_t disk_above(const struct core *c, const struct pool *p, uint32_t chunk);
+/* Where a session could get to: from the deepest chunk of the path to `node` that is on the disk,
+ * down along the view. NONE for nowhere. */
+uint32_t disk_reach(const struct core *c, uint32_t node, struct token_view *w);
+
+/* What a chunk is made of. `blocks` and `keys` are copied into records of the index. */
+struct disk_fresh {
+    uint32_t parent, align;
+    uint64_t chain;
+    const uint32_t *tokens;
+    const struct extra_key *extra;
+    uint32_t nkeys;
+};
+
+/* A chunk of which nothing is kept yet, under its parent. NONE: records have run out. */
+uint32_t disk_chunk_make(struct core *c, const struct disk_fresh *f);
+/* The chunk under `parent` with these tokens and keys; NONE. */
+uint32_t disk_child(const struct core *c, uint32_t parent, const struct disk_fresh *f);
+/* Where nobody needs the chunk any more it goes, and so do those above it. */
+void disk_chunk_offer(struct core *c, uint32_t chunk);
+static inline void disk_pin(struct core *c, uint32_t chunk)
+{
+    disk_chunk_at(c, chunk)->pins++;
+    touch(c);
+}
+void disk_unpin(struct core *c, uint32_t chunk);
+
+/* An extent of the chunk is durable there: one that it had before goes. */
+void disk_part_keep(struct core *c, uint32_t chunk, enum disk_part part, struct disk_kept at);
+/* It is needed no more. */
+void disk_part_leave(struct core *c, uint32_t chunk, enum disk_part part);
+/* What an extent of the chunk says of itself. */
+void disk_extent_of(const struct core *c, uint32_t chunk, enum disk_part part,
+                    const struct disk_kept *at, struct disk_extent *ret);
+uint64_t disk_kept_bytes(const struct disk_chunk *k, enum disk_part part,
+                         const struct disk_kept *at);
+
+/* Files: how many of their extents are needed, and what is to be given back. */
+uint32_t disk_file_take(struct core *c, uint32_t tenant, uint64_t number); /* NONE: no record */
+void disk_file_free(struct core *c, uint32_t file);
+/* An extent of the file is not needed. */
+void disk_extent_gone(struct core *c, uint32_t file, uint64_t offset, uint64_t bytes);
+/* Something that was reset is gone for good. */
+void disk_reset_over(struct core *c, uint32_t tenant);
+/* Nothing of the file is needed: after its last extent, or where none was. */
+void disk_file_offer(struct core *c, uint32_t file);
+/* Says what is to be given back. False: there is more. */
+bool disk_gone_flush(struct core *c, struct actions *out);
+void disk_file_dropped(struct core *c, uint64_t number);
+
+#endif

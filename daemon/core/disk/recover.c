@@ -1,0 +1,235 @@
+/* See recover.h. A chunk is linked to the one before it by the place of that one, which two chunks
+ * never share, and not by a hash alone. */
+#include "core/disk/recover.h"
+
+#include "base/hash.h"
+#include "core/tree/tokens.h"
+
+static bool lies_at(const struct core *c, const struct disk_chunk *k, struct disk_place place)
+{
+    const struct disk_kept *at = &k->part[DISK_HISTORY];
+
+    return k->kept & DISK_HAS(DISK_HISTORY) && at->offset == place.offset &&
+           disk_file_at(c, at->file)->number == place.file;
+}
+
+/* Whose HISTORY extent that is. */
+static uint32_t chunk_at_place(const struct core *c, const struct disk_extent *e, uint64_t chain,
+                               struct disk_place place)
+{
+    uint32_t at = *disk_hash_head(c, hash_mix(chain, e->layout_hash + e->tenant));
+
+    for (; at != NONE; at = disk_chunk_at(c, at)->hash_next) {
+        const struct disk_chunk *k = disk_chunk_at(c, at);
+
+        if (k->chain == chain && k->tenant == e->tenant && k->layout_hash == e->layout_hash &&
+            k->ns.hi == e->ns.hi && k->ns.lo == e->ns.lo && lies_at(c, k, place))
+            return at;
+    }
+    return NONE;
+}
+
+static uint32_t parent_of(struct core *c, const struct disk_extent *e)
+{
+    uint32_t at;
+
+    if (e->above.file == 0)
+        return e->depth == e->align
+                   ? disk_root_make(c, (struct disk_tree){e->tenant, e->ns, e->layout_hash})
+                   : NONE;
+    at = chunk_at_place(c, e, e->parent_chain, e->above);
+    return at != NONE && disk_chunk_at(c, at)->depth + e->align == e->depth ? at : NONE;
+}
+
+/* The chain that these tokens and keys have behind the parent's. */
+static uint64_t chain_of(const struct core *c, const struct event *ev, uint64_t before)
+{
+    const struct disk_extent *e = &ev->found.extent;
+    struct token_view w = {.c = c,
+                           .align = e->align,
+                           .base = e->depth - e->align,
+                           .end = e->depth,
+                           .v = ev->found.tokens,
+                           .keys = ev->found.keys,
+                           .nkeys = e->nkeys,
+                           .cursor_block = NONE};
+
+    return hash_mix(before, view_hash_chunk(&w, w.base, 0));
+}
+
+static bool take_history(struct core *c, const struct event *ev, struct disk_kept at)
+{
+    const struct disk_extent *e = &ev->found.extent;
+    struct disk_fresh f = {.align = e->align,
+                           .chain = e->chain,
+                           .tokens = ev->found.tokens,
+                           .extra = ev->found.keys,
+                           .nkeys = e->nkeys};
+    uint32_t chunk;
+
+    if (e->tokens != e->align || e->align == 0)
+        return false;
+    f.parent = parent_of(c, e);
+    if (f.parent == NONE || chain_of(c, ev, disk_chunk_at(c, f.parent)->chain) != e->chain) {
+        if (f.parent != NONE)
+            disk_chunk_offer(c, f.parent); /* a root that was made for it */
+        return false;
+    }
+    chunk = disk_child(c, f.parent, &f); /* given back once, and the hole was lost in a crash */
+    if (chunk == NONE)
+        chunk = disk_chunk_make(c, &f);
+    if (chunk == NONE) {
+        disk_chunk_offer(c, f.parent);
+        return false;
+    }
+    disk_part_keep(c, chunk, DISK_HISTORY, at);
+    return true;
+}
+
+static bool take_extent(struct core *c, const struct event *ev, struct disk_kept at)
+{
+    const struct disk_extent *e = &ev->found.extent;
+    struct disk_entry entry = {
+        .reason = e->reason, .hits = e->hits, .reach = e->reach, .used_ns = e->served_ns, .at = at};
+    uint32_t chunk;
+
+    if (e->part == DISK_HISTORY)
+        return take_history(c, ev, at);
+    chunk = chunk_at_place(c, e, e->chain, e->above);
+    if (chunk == NONE || e->part >= DISK_PARTS || e->reason >= DISK_REASONS)
+        return false;
+    if (e->part == DISK_STATE) {
+        disk_part_keep(c, chunk, DISK_STATE, at);
+        return true;
+    }
+    tenant_at(c, e->tenant)->disk.recovered += !disk_is_entry(disk_chunk_at(c, chunk));
+    disk_entry_keep(c, chunk, &entry);
+    return true;
+}
+
+/* The last file that was found: it stays until all of it was. */
+static void let_go_of_file(struct core *c)
+{
+    if (c->disk_file_found == NONE)
+        return;
+    disk_file_at(c, c->disk_file_found)->extents--;
+    disk_file_offer(c, c->disk_file_found);
+    c->disk_file_found = NONE;
+}
+
+static uint32_t file_of(struct core *c, const struct disk_extent *e)
+{
+    struct disk_file *f;
+
+    if (c->disk_file_found != NONE && disk_file_at(c, c->disk_file_found)->number == e->place.file)
+        return c->disk_file_found;
+    let_go_of_file(c);
+    c->disk_file_found = disk_file_take(c, e->tenant, e->place.file);
+    if (c->disk_file_found == NONE)
+        return NONE;
+    f = disk_file_at(c, c->disk_file_found);
+    disk_file_state_move(&f->state, DISK_FILE_KEPT);
+    f->extents = 1;
+    return c->disk_file_found;
+}
+
+void disk_found(struct core *c, const struct event *ev)
+{
+    const struct disk_extent *e = &ev->found.extent;
+    struct disk_kept at = {.npages = e->npages,
+                           .nsums = e->nsums,
+                           .groups = e->groups,
+                           .offset = e->place.offset,
+                           .page_bytes = e->page_bytes};
+    uint64_t bytes = disk_extent_bytes(e);
+    struct tenant *t;
+
+    if (c->disk_ready || c->limits.disk_chunks == 0 || e->tenant >= c->limits.tenants)
+        return;
+    t = tenant_at(c, e->tenant);
+    if (t->config.disk_bytes == 0)
+        return; /* it may get a part again: what it has stays */
+    at.file = file_of(c, e);
+    if (at.file == NONE) {
+        t->disk.dropped++;
+        return;
+    }
+    disk_file_at(c, at.file)->extents++;
+    t->disk_used += bytes;
+    touch(c);
+    if (take_extent(c, ev, at))
+        return;
+    t->disk_used -= bytes;
+    t->disk.dropped++;
+    disk_extent_gone(c, at.file, at.offset, bytes);
+}
+
+void disk_ready(struct core *c, uint64_t next_file, uint64_t served_ns)
+{
+    if (c->disk_ready || c->limits.disk_chunks == 0)
+        return;
+    let_go_of_file(c);
+    c->disk_next_file = next_file ? next_file : 1;
+    c->disk_served_ns = served_ns;
+    c->disk_began_ns = c->now_ns;
+    c->disk_checked = 0;
+    c->disk_ready = 1;
+    touch(c);
+}
+
+/* Is STATE of its reach missing? */
+static bool lacks(const struct core *c, uint32_t chunk)
+{
+    const struct disk_chunk *k = disk_chunk_at(c, chunk);
+
+    for (uint32_t i = k->reach; i > 0 && k->depth > 0; i--, k = disk_chunk_at(c, k->parent))
+        if (!(k->kept & DISK_HAS(DISK_STATE)))
+            return true;
+    return false;
+}
+
+static void check_chunk(struct core *c, uint32_t at)
+{
+    const struct disk_chunk *k = disk_chunk_at(c, at);
+    struct tenant *t;
+
+    if (!k->used)
+        return;
+    t = tenant_at(c, k->tenant);
+    if (disk_is_entry(k) && lacks(c, at)) {
+        t->disk.dropped++;
+        t->disk.recovered--;
+        disk_entry_end(c, at); /* and the chunk with it, perhaps */
+        return;
+    }
+    if (k->claims == 0 && k->kept & DISK_HAS(DISK_STATE)) {
+        t->disk.dropped++;
+        disk_part_leave(c, at, DISK_STATE);
+    }
+    if (k->children.n == 0 && !disk_is_entry(k) && k->pins == 0) {
+        t->disk.dropped += k->depth > 0;
+        disk_chunk_offer(c, at);
+    }
+}
+
+bool disk_recover_flush(struct core *c)
+{
+    uint32_t end = c->visits + PIECE_VISITS_MAX;
+
+    if (!c->disk_ready || c->disk_looked)
+        return true;
+    for (; c->disk_checked < c->limits.disk_chunks; c->disk_checked++) {
+        if (c->visits++ >= end || visits_left(c) == 0)
+            return false;
+        check_chunk(c, c->disk_checked);
+        touch(c);
+    }
+    for (uint32_t i = 0; i < c->limits.tenants; i++)
+        while (tenant_at(c, i)->disk_used > tenant_at(c, i)->config.disk_bytes &&
+               disk_evict_one(c, i, NULL) != TERN_QUOTA)
+            if (c->visits >= end || visits_left(c) == 0)
+                return false;
+    c->disk_looked = 1;
+    touch(c);
+    return true;
+}

@@ -1,0 +1,76 @@
+/* How a store ends: what it held, and what is answered. See stores.h. */
+#include "core/arena/actions.h"
+#include "core/disk/store_files.h"
+#include "core/tree/state.h"
+
+static const char *end_text(enum tern_err err)
+{
+    switch (err) {
+    case TERN_OK: return "";
+    case TERN_GONE:
+        return "the prefix left memory, or its namespace was reset, before it was written: compute "
+               "it, and store it again";
+    case TERN_QUOTA:
+        return "the prefix does not fit the tenant's part of the disk, or of its records: raise "
+               "its spill_bytes, or limits.disk_chunks and limits.disk_files";
+    case TERN_POOL_EXHAUSTED:
+        return "the disk is full: free some of it, or lower spill.bytes; serving goes on";
+    case TERN_CORRUPT:
+        return "a page in memory does not agree with its checksum: nothing of it was stored";
+    case TERN_BUSY:
+        return "its time was over: the daemon is about to end, or its pages are needed at once";
+    default: return "the disk could not write it: the daemon's log says why; serving goes on";
+    }
+}
+
+static void answer(struct core *c, struct actions *out, const struct disk_store *s,
+                   enum tern_err err, uint32_t depth)
+{
+    struct reply *r;
+
+    c->errors[err]++;
+    if (s->conn == NONE)
+        return;
+    r = reply_late(out, (struct reply_to){s->conn, s->request_id, s->trace_id}, OP_STORE, err,
+                   end_text(err));
+    r->store.depth = err == TERN_OK ? depth : 0;
+    r->store.written = s->written;
+}
+
+/* Its session may store anew what this one did not (D1). */
+static void session_told(const struct core *c, const struct disk_store *s)
+{
+    struct session *of;
+
+    if (s->session.gen == 0)
+        return;
+    of = session_at(c, s->session.slot);
+    if (of->state != SESSION_EMPTY && of->gen == s->session.gen)
+        of->disk_stored = s->before;
+}
+
+/* Needs room for one action. */
+void store_end(struct core *c, struct actions *out, struct disk_store *s, enum tern_err err)
+{
+    uint32_t slot = disk_store_slot(c, s), depth = 0;
+    struct tenant *t = tenant_at(c, s->tenant);
+
+    if (s->state != DISK_STORE_DUE) {
+        depth = node_at(c, s->node)->depth;
+        state_unhold(c, (struct path){s->node, s->state_from});
+        node_unpin(c, s->node, REF_TRANSFER);
+    }
+    if (err != TERN_OK) {
+        t->disk.failed++;
+        t->disk.refused += err == TERN_QUOTA;
+        session_told(c, s);
+    }
+    answer(c, out, s, err, depth);
+    if (s->chunk != NONE)
+        disk_unpin(c, s->chunk);
+    disk_store_list_remove(c, &c->disk_stores, slot);
+    disk_store_state_move(&s->state, DISK_STORE_EMPTY);
+    share_put(c, SHARE_DISK_STORES, s->tenant);
+    disk_store_slot_put(c, slot);
+    touch(c);
+}

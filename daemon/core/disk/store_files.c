@@ -1,0 +1,516 @@
+/* The files of a store: which chunks of its path are not on the disk yet, room for them, and what
+ * becomes of them when a file is durable or was not written (D3). HISTORY is written from the root
+ * downwards; what a resume needs of STATE, and the entry, come last and in one file, so that
+ * nothing says that it can be resumed before it can be. */
+#include "core/disk/store_files.h"
+
+#include "core/arena/actions.h"
+#include "core/tree/state.h"
+
+#define NODES_MAX (DISK_WRITE_EXTENTS / 2) /* of one file */
+
+/* A node of the store's path, and its chunk; NONE: it has none. */
+struct step {
+    uint32_t node, chunk;
+};
+
+/* What is missing, from the top. */
+struct missing {
+    uint32_t n, all; /* in v, from `first` on in a circle; and altogether, of HISTORY */
+    uint32_t first;
+    struct step v[NODES_MAX];
+    uint64_t bytes; /* of all that is missing, and the entry */
+    uint64_t total; /* of all that the entry needs */
+    bool known;     /* all of their checksums are */
+};
+
+bool store_fits(uint64_t budget, uint64_t bytes)
+{
+    return bytes <= UINT64_MAX / 101 && bytes * 101 <= budget * 100;
+}
+
+static struct pool *store_pool(const struct core *c, const struct disk_store *s)
+{
+    return pool_at(c, s->pool);
+}
+
+/* --- what an extent is made of --- */
+
+static bool group_is_of(const struct pool *p, const struct node *n, uint32_t g, enum disk_part part)
+{
+    return part == (group_is_state(&p->group[g]) ? DISK_STATE : DISK_HISTORY) &&
+           n->group[g].pages[TIER_DEVICE] != NONE;
+}
+
+static struct disk_kept kept_of(const struct pool *p, const struct node *n, enum disk_part part)
+{
+    struct disk_kept at = {.file = NONE};
+
+    for (uint32_t g = 0; g < p->ngroups; g++) {
+        const struct group *of = &p->group[g];
+
+        if (!group_is_of(p, n, g, part))
+            continue;
+        at.groups |= 1u << g;
+        at.npages += of->segment;
+        at.nsums += of->segment * of->layout.units * p->transfer_regions;
+        at.page_bytes += of->segment * of->layout.page_bytes * p->transfer_regions;
+    }
+    return at;
+}
+
+static uint64_t bytes_of(const struct core *c, const struct pool *p, const struct node *n,
+                         enum disk_part part)
+{
+    struct disk_kept at = kept_of(p, n, part);
+    struct disk_chunk k = {.align = p->align};
+
+    if (part == DISK_HISTORY)
+        k.nkeys = tokens_count_keys(c, n->keys);
+    return disk_kept_bytes(&k, part, &at);
+}
+
+/* Does the chunk lack some of the STATE that the node has? */
+static bool lacks_state(const struct core *c, const struct pool *p, const struct step *at)
+{
+    struct disk_kept has = kept_of(p, node_at(c, at->node), DISK_STATE);
+    const struct disk_chunk *k;
+
+    if (at->chunk == NONE)
+        return true;
+    k = disk_chunk_at(c, at->chunk);
+    return !(k->kept & DISK_HAS(DISK_STATE)) || (has.groups & ~k->part[DISK_STATE].groups) != 0;
+}
+
+/* --- what is missing --- */
+
+/* The deepest chunk of the store's path. */
+static uint32_t chunk_of(const struct core *c, const struct disk_store *s)
+{
+    uint32_t at = s->node, chunk = disk_of_node(c, at);
+
+    while (chunk == NONE && node_at(c, at)->depth > 0) {
+        at = node_at(c, at)->parent;
+        chunk = disk_of_node(c, at);
+    }
+    return chunk;
+}
+
+static bool sums_known(const struct node *n)
+{
+    return node_visible(n) && n->work.seal == SEAL_DONE;
+}
+
+static void look(struct core *c, const struct disk_store *s, struct missing *ret)
+{
+    const struct pool *p = store_pool(c, s);
+    struct step at = {s->node, NONE};
+    uint32_t have = s->chunk, first, n = 0;
+
+    *ret = (struct missing){.bytes = DISK_BLOCK, .total = DISK_BLOCK, .known = true};
+    for (; node_at(c, at.node)->depth > 0; at.node = node_at(c, at.node)->parent, c->visits++) {
+        const struct node *node = node_at(c, at.node);
+        bool state = p->nstate > 0 && node->depth > s->state_from;
+
+        while (have != NONE && disk_chunk_at(c, have)->depth > node->depth)
+            have = disk_chunk_at(c, have)->parent;
+        at.chunk = have != NONE && disk_chunk_at(c, have)->depth == node->depth ? have : NONE;
+        if (at.chunk != NONE && !state) {
+            ret->total += disk_chunk_at(c, at.chunk)->path_bytes;
+            break;
+        }
+        ret->total += bytes_of(c, p, node, DISK_HISTORY);
+        if (state)
+            ret->total += bytes_of(c, p, node, DISK_STATE);
+        if (state && lacks_state(c, p, &at))
+            ret->bytes += bytes_of(c, p, node, DISK_STATE);
+        else if (at.chunk != NONE)
+            continue;
+        ret->known = ret->known && sums_known(node);
+        if (at.chunk != NONE)
+            continue;
+        ret->bytes += bytes_of(c, p, node, DISK_HISTORY);
+        ret->all++;
+        ret->v[n++ % NODES_MAX] = at;
+    }
+    /* The last that were seen are the uppermost. */
+    ret->n = n < NODES_MAX ? n : NODES_MAX;
+    first = n - ret->n;
+    for (uint32_t i = 0; i < ret->n / 2; i++) {
+        struct step *a = &ret->v[(first + i) % NODES_MAX], *b = &ret->v[(n - 1 - i) % NODES_MAX],
+                    t = *a;
+
+        *a = *b;
+        *b = t;
+    }
+    ret->first = first % NODES_MAX;
+}
+
+/* --- a file --- */
+
+/* A file as it fills. */
+struct filling {
+    struct disk_write *write;
+    struct disk_store *store;
+    struct actions *out;
+    const struct pool *pool;
+    uint64_t offset;
+    uint32_t chunk; /* the deepest that it has, or that was there */
+};
+
+bool store_may_write(const struct actions *out)
+{
+    return !out->opens && actions_room(out) >= 2 && out->npages == 0;
+}
+
+static bool has_room(const struct filling *f, const struct disk_kept *at, uint64_t bytes)
+{
+    const struct disk_write *w = f->write;
+
+    return w->nextents < DISK_WRITE_EXTENTS && w->npages + at->npages <= DISK_WRITE_PAGES &&
+           (w->nextents == 0 || f->offset + bytes <= DISK_FILE_BYTES);
+}
+
+static void put_pages(const struct core *c, struct filling *f, const struct node *n,
+                      enum disk_part part)
+{
+    for (uint32_t g = 0; g < f->pool->ngroups; g++) {
+        if (!group_is_of(f->pool, n, g, part))
+            continue;
+        for (uint32_t at = n->group[g].pages[TIER_DEVICE]; at != NONE; at = page_list_next(c, at))
+            f->out->pages[f->write->npages++] = (struct page_at){.group = g,
+                                                                 .index = page_at(c, at)->index,
+                                                                 .gen = page_at(c, at)->gen,
+                                                                 .record = at};
+    }
+}
+
+/* There is room for it. */
+static void put(struct core *c, struct filling *f, const struct node *n, uint32_t chunk,
+                enum disk_part part)
+{
+    struct disk_write *w = f->write;
+    struct disk_coming *coming = &f->store->coming[f->store->ncoming++];
+    struct disk_extent *e = &f->out->extents[w->nextents++];
+    uint64_t bytes;
+
+    *coming = (struct disk_coming){chunk, part, kept_of(f->pool, n, part)};
+    disk_extent_of(c, chunk, part, &coming->at, e);
+    e->place = (struct disk_place){w->file, f->offset};
+    coming->at.file = f->store->file;
+    coming->at.offset = f->offset;
+    if (part == DISK_HISTORY) {
+        disk_chunk_at(c, chunk)->part[DISK_HISTORY] = coming->at; /* those below it name it */
+        w->ntokens += e->tokens;
+        w->nkeys += e->nkeys;
+    }
+    put_pages(c, f, n, part);
+    bytes = disk_extent_bytes(e);
+    f->offset += bytes;
+    disk_file_at(c, f->store->file)->extents++;
+    tenant_at(c, f->store->tenant)->disk_used += bytes;
+    f->store->written += bytes;
+}
+
+static void put_tokens(const struct core *c, const struct node *n, uint32_t align, uint32_t *to,
+                       struct extra_key *key)
+{
+    uint32_t block = n->tokens;
+
+    for (uint32_t off = 0; off < align; off += TOKEN_BLOCK, block = *block_next(c, block))
+        for (uint32_t i = 0; i < TOKEN_BLOCK && off + i < align; i++)
+            to[off + i] = block_at(c, block)->v[i];
+    for (uint32_t at = n->keys; at != NONE; at = key_at(c, at)->next)
+        *key++ = (struct extra_key){
+            .position = key_at(c, at)->position, .hi = key_at(c, at)->hi, .lo = key_at(c, at)->lo};
+}
+
+/* The HISTORY of a node that has no chunk: it gets one. False: it does not fit the file. */
+static bool put_history(struct core *c, struct filling *f, uint32_t node)
+{
+    const struct node *n = node_at(c, node);
+    struct disk_kept at = kept_of(f->pool, n, DISK_HISTORY);
+    struct disk_fresh fresh = {.parent = f->chunk,
+                               .align = f->pool->align,
+                               .chain = n->chain,
+                               .tokens = f->out->tokens + f->write->ntokens,
+                               .extra = f->out->keys + f->write->nkeys,
+                               .nkeys = tokens_count_keys(c, n->keys)};
+    uint32_t chunk;
+
+    if (!has_room(f, &at, bytes_of(c, f->pool, n, DISK_HISTORY)) ||
+        f->write->ntokens + fresh.align > OPEN_TOKENS_MAX ||
+        f->write->nkeys + fresh.nkeys > EXTRA_KEYS_MAX)
+        return false;
+    put_tokens(c, n, fresh.align, f->out->tokens + f->write->ntokens,
+               f->out->keys + f->write->nkeys);
+    chunk = disk_chunk_make(c, &fresh);
+    if (chunk == NONE)
+        return false;
+    f->chunk = chunk;
+    put(c, f, n, chunk, DISK_HISTORY);
+    return true;
+}
+
+/* STATE of the window, where it is missing, and the entry: all or nothing. */
+static bool put_entry(struct core *c, struct filling *f)
+{
+    struct disk_store *s = f->store;
+    struct disk_kept need = {0};
+    struct step at = {s->node, f->chunk};
+    uint64_t bytes = DISK_BLOCK;
+    uint32_t extents = 1;
+
+    for (; f->pool->nstate > 0 && node_at(c, at.node)->depth > s->state_from;
+         at.node = node_at(c, at.node)->parent, at.chunk = disk_chunk_at(c, at.chunk)->parent)
+        if (lacks_state(c, f->pool, &at)) {
+            need.npages += kept_of(f->pool, node_at(c, at.node), DISK_STATE).npages;
+            bytes += bytes_of(c, f->pool, node_at(c, at.node), DISK_STATE);
+            extents++;
+        }
+    if (!has_room(f, &need, bytes) || f->write->nextents + extents > DISK_WRITE_EXTENTS)
+        return false;
+    for (at = (struct step){s->node, f->chunk};
+         f->pool->nstate > 0 && node_at(c, at.node)->depth > s->state_from;
+         at.node = node_at(c, at.node)->parent, at.chunk = disk_chunk_at(c, at.chunk)->parent)
+        if (lacks_state(c, f->pool, &at))
+            put(c, f, node_at(c, at.node), at.chunk, DISK_STATE);
+    put(c, f, node_at(c, s->node), f->chunk, DISK_ENTRY);
+    f->out->extents[f->write->nextents - 1].reason = s->reason;
+    f->out->extents[f->write->nextents - 1].reach = f->pool->nstate > 0 ? f->pool->reach : 0;
+    f->out->extents[f->write->nextents - 1].served_ns = disk_served(c);
+    s->ends = 1;
+    return true;
+}
+
+/* --- room --- */
+
+static enum tern_err records_for(struct core *c, const struct disk_store *s, uint32_t chunks,
+                                 const struct disk_room *r)
+{
+    uint32_t blocks = tokens_blocks_per_chunk(store_pool(c, s)->align);
+
+    while (share_room(c, SHARE_DISK_CHUNKS, s->tenant) < chunks + 1 ||
+           share_room(c, SHARE_DISK_FILES, s->tenant) < 1 ||
+           (uint64_t)c->disk_blocks + (uint64_t)chunks * blocks > c->limits.disk_blocks)
+        TRY(disk_evict_one(c, s->tenant, r));
+    return TERN_OK;
+}
+
+/* Once a store, before its first byte. */
+static enum tern_err admit(struct core *c, struct disk_store *s, const struct missing *m)
+{
+    const struct tenant *t = tenant_at(c, s->tenant);
+    struct disk_room r = {.bytes = m->bytes + m->bytes / 100,
+                          .keeps = s->chunk,
+                          .reason = (enum disk_reason)s->reason};
+
+    if (s->admitted)
+        return TERN_OK;
+    if (!store_fits(t->config.disk_bytes, m->total))
+        return TERN_QUOTA;
+    r.credit = disk_prunable(c, s->chunk, r.reason);
+    TRY(disk_make_room(c, s->tenant, r));
+    TRY(records_for(c, s, m->all, &r));
+    s->admitted = 1;
+    return TERN_OK;
+}
+
+/* The deepest chunk of its path is pinned from here on; it may be deeper than it was, for another
+ * store. False: there are no records. */
+static bool anchor(struct core *c, struct disk_store *s)
+{
+    const struct node *n = node_at(c, s->node);
+    const struct pool *p = store_pool(c, s);
+    uint32_t before = s->chunk;
+
+    s->chunk = chunk_of(c, s);
+    if (s->chunk == NONE)
+        s->chunk = disk_root_make(
+            c, (struct disk_tree){s->tenant, space_at(c, n->space)->ns, p->layout_hash});
+    if (s->chunk != NONE)
+        disk_pin(c, s->chunk);
+    if (before != NONE)
+        disk_unpin(c, before);
+    return s->chunk != NONE;
+}
+
+/* --- writing --- */
+
+static bool file_begin(struct core *c, struct actions *out, struct disk_store *s, struct filling *f)
+{
+    struct action *a;
+
+    s->file = disk_file_take(c, s->tenant, c->disk_next_file);
+    if (s->file == NONE)
+        return false;
+    disk_file_state_move(&disk_file_at(c, s->file)->state, DISK_FILE_WRITING);
+    a = action_add(out, ACT_DISK_WRITE);
+    a->disk_write = (struct disk_write){.store = {disk_store_slot(c, s), s->gen},
+                                        .file = c->disk_next_file++,
+                                        .tenant = s->tenant,
+                                        .pool = s->pool,
+                                        .extents = out->extents,
+                                        .pages = out->pages,
+                                        .tokens = out->tokens,
+                                        .keys = out->keys};
+    s->ncoming = s->ends = 0;
+    *f = (struct filling){.write = &a->disk_write,
+                          .store = s,
+                          .out = out,
+                          .pool = store_pool(c, s),
+                          .offset = DISK_BLOCK,
+                          .chunk = s->chunk};
+    return true;
+}
+
+/* Nothing of the file was written. */
+static void file_undo(struct core *c, struct disk_store *s)
+{
+    struct tenant *t = tenant_at(c, s->tenant);
+
+    for (uint32_t i = s->ncoming; i-- > 0;) {
+        const struct disk_coming *k = &s->coming[i];
+        uint64_t bytes = disk_kept_bytes(disk_chunk_at(c, k->chunk), k->part, &k->at);
+
+        t->disk_used -= bytes;
+        s->written -= bytes;
+        if (k->part == DISK_HISTORY)
+            disk_chunk_at(c, k->chunk)->part[DISK_HISTORY] = (struct disk_kept){.file = NONE};
+    }
+    disk_file_at(c, s->file)->extents = s->ncoming = 0;
+    disk_file_free(c, s->file);
+    s->file = NONE;
+    if (s->last != NONE)
+        disk_unpin(c, s->last);
+    s->last = NONE;
+}
+
+static void file_fill(struct core *c, struct filling *f, const struct missing *m)
+{
+    uint32_t i = 0;
+
+    while (i < m->n && put_history(c, f, m->v[(m->first + i) % NODES_MAX].node))
+        i++;
+    if (i == m->all)
+        (void)put_entry(c, f); /* else in the next file */
+    f->store->last = f->chunk;
+    disk_pin(c, f->chunk);
+    f->out->npages += f->write->npages;
+    f->out->opens = true;
+}
+
+/* Is all of it there, as far as its reason asks for? */
+static bool is_done(const struct core *c, const struct disk_store *s, const struct missing *m)
+{
+    const struct disk_chunk *k = disk_chunk_at(c, s->chunk);
+
+    return m->all == 0 && m->bytes == DISK_BLOCK && k->depth == node_at(c, s->node)->depth &&
+           disk_is_entry(k) && (s->reason != DISK_COLD || k->reason == DISK_COLD);
+}
+
+/* Its next file. QUOTA: not even the first extent of that fits one. */
+static enum tern_err file_write(struct core *c, struct actions *out, struct disk_store *s,
+                                const struct missing *m)
+{
+    struct filling f;
+
+    if (!file_begin(c, out, s, &f))
+        return TERN_QUOTA;
+    file_fill(c, &f, m);
+    if (f.write->nextents == 0) {
+        out->n--;
+        out->opens = false;
+        file_undo(c, s);
+        return TERN_QUOTA;
+    }
+    disk_store_state_move(&s->state, DISK_STORE_WRITING);
+    tenant_at(c, s->tenant)->disk_writing = disk_store_slot(c, s);
+    touch(c);
+    return TERN_OK;
+}
+
+enum store_turn store_write(struct core *c, struct actions *out, struct disk_store *s)
+{
+    enum tern_err err = TERN_QUOTA;
+    struct missing m;
+
+    if (space_at(c, node_at(c, s->node)->space)->reset) {
+        err = TERN_GONE; /* its name means something else now */
+    } else if (anchor(c, s)) {
+        look(c, s, &m);
+        if (!m.known)
+            return STORE_WAITS;
+        if (is_done(c, s, &m)) {
+            store_end(c, out, s, TERN_OK);
+            return STORE_TOOK_IT;
+        }
+        err = admit(c, s, &m);
+        if (err == TERN_BUSY)
+            return STORE_LATER;
+        if (err == TERN_OK)
+            err = file_write(c, out, s, &m);
+    }
+    if (err != TERN_OK)
+        store_end(c, out, s, err);
+    return STORE_TOOK_IT;
+}
+
+/* --- a file was written, or not --- */
+
+static void file_durable(struct core *c, struct disk_store *s)
+{
+    struct tenant *t = tenant_at(c, s->tenant);
+    uint32_t file = s->file;
+
+    disk_file_state_move(&disk_file_at(c, file)->state, DISK_FILE_KEPT);
+    for (uint32_t i = 0; i < s->ncoming; i++) {
+        const struct disk_coming *k = &s->coming[i];
+
+        t->disk.written_bytes += disk_kept_bytes(disk_chunk_at(c, k->chunk), k->part, &k->at);
+        if (k->part != DISK_ENTRY)
+            disk_part_keep(c, k->chunk, k->part, k->at);
+    }
+    disk_unpin(c, s->chunk);
+    s->chunk = s->last;
+    s->last = s->file = NONE;
+}
+
+static void store_done(struct core *c, struct disk_store *s)
+{
+    const struct pool *p = store_pool(c, s);
+    struct disk_entry e = {.reason = s->reason,
+                           .reach = p->nstate > 0 ? p->reach : 0,
+                           .used_ns = disk_served(c),
+                           .at = s->coming[s->ncoming - 1].at};
+
+    disk_entry_keep(c, s->chunk, &e);
+    tenant_at(c, s->tenant)->disk.stored[s->reason]++;
+    disk_prune(c, s->chunk, (enum disk_reason)s->reason);
+}
+
+void disk_written(struct core *c, struct actions *out, struct store_id id, enum tern_err err)
+{
+    struct disk_store *s;
+
+    if (id.slot >= c->limits.disk_stores)
+        return;
+    s = disk_store_at(c, id.slot);
+    if (s->gen != id.gen || s->state != DISK_STORE_WRITING)
+        return;
+    touch(c);
+    tenant_at(c, s->tenant)->disk_writing = NONE;
+    disk_store_state_move(&s->state, DISK_STORE_QUEUED);
+    if (err != TERN_OK) {
+        if (err != TERN_CORRUPT)
+            c->disk_pause_ns = c->now_ns + DISK_PAUSE_MS * NS_PER_MS;
+        file_undo(c, s);
+        store_end(c, out, s, err);
+        return;
+    }
+    file_durable(c, s);
+    if (!s->ends)
+        return; /* its next file comes when it is its tenant's turn */
+    store_done(c, s);
+    store_end(c, out, s, TERN_OK);
+}

@@ -1,0 +1,19 @@
+/* The files of a store. Used by stores.c alone. */
+#ifndef CORE_DISK_STORE_FILES_H
+#define CORE_DISK_STORE_FILES_H
+
+#include "core/disk/stores.h"
+
+/* Is there room in this step for one more file? */
+bool store_may_write(const struct actions *out);
+/* What became of a store whose turn it was. LATER: making room takes more than this step may do. */
+enum store_turn { STORE_TOOK_IT, STORE_WAITS, STORE_LATER };
+/* Writes the store's next file, or ends it where there is nothing to write or no room to be had.
+ * WAITS: for checksums. Needs room for two actions. */
+enum store_turn store_write(struct core *c, struct actions *out, struct disk_store *s);
+/* It is over. Needs room for one action; out NULL: nobody waits for the answer. */
+void store_end(struct core *c, struct actions *out, struct disk_store *s, enum tern_err err);
+/* D3: is there a budget for something of so many bytes? */
+bool store_fits(uint64_t budget, uint64_t bytes);
+
+#endif

@@ -1,0 +1,52 @@
+/* Storing prefixes on the disk. A store is DUE until every rank has passed the step that wrote its
+ * node, and holds nothing till then; then it pins what it needs of the device, and file by file
+ * writes the chunks that are not on the disk yet; the last file has the entry. Of a tenant one
+ * store writes at a time, so what one finds missing no other is writing. */
+#ifndef CORE_DISK_STORES_H
+#define CORE_DISK_STORES_H
+
+#include "core/disk/entries.h"
+
+/* What is to be stored, and for whom. conn NONE: nobody waits. session {0, 0}: of none. */
+struct disk_wanted {
+    uint32_t node;
+    enum disk_reason reason;
+    struct session_id session;
+    uint32_t before, conn;
+    uint64_t request_id, trace_id;
+};
+
+/* Does the tenant of this pool have a part of the disk? */
+static inline bool disk_on(const struct core *c, const struct pool *p)
+{
+    return c->limits.disk_chunks > 0 && tenant_at(c, p->tenant)->config.disk_bytes > 0;
+}
+
+/* D2: where a cold store of a prompt of so many tokens ends. */
+uint32_t disk_cold_depth(const struct core_limits *l, const struct pool *p, uint32_t tokens);
+/* D1: the last boundary that a length has reached; 0: none. */
+uint32_t disk_boundary(const struct core_limits *l, const struct pool *p, uint32_t length);
+/* The deepest node at or above that depth of the path from which one can go on; the root for none.
+ */
+struct disk_cut {
+    uint32_t node, depth;
+};
+uint32_t disk_node_at(const struct core *c, struct disk_cut cut);
+
+/* False: the tenant's share of stores is used up. */
+bool disk_store_begin(struct core *c, const struct disk_wanted *w);
+/* The pool has no more to evict: stores of it that nobody asked for, and that do not write yet,
+ * end. True: there were some, or one writes and lets go of what it pins in a moment. */
+bool disk_gives_way(struct core *c, const struct pool *p);
+void disk_conn_closed(struct core *c, uint32_t conn);
+/* A leaf is about to leave memory. */
+void disk_evicted(struct core *c, uint32_t node);
+/* Has what is next to be done, done. False: work is left. */
+bool disk_flush(struct core *c, struct actions *out);
+uint64_t disk_deadline(const struct core *c);
+
+/* Events. */
+void disk_written(struct core *c, struct actions *out, struct store_id id, enum tern_err err);
+void disk_shutdown(struct core *c, uint64_t deadline_ns);
+
+#endif

@@ -1,0 +1,109 @@
+/* The settings of the disk tier: what follows from them, and whether they fit each other. */
+#include <inttypes.h>
+#include <string.h>
+
+#include "base/err.h"
+#include "seam/disk/disk_crypt.h"
+#include "shell/config/config_derive.h"
+
+#define DISK_CHUNKS_MIN  1024u
+#define DISK_CHUNKS_MAX  (1u << 18) /* 256 GiB of chunks of 1 MiB: some hundred MiB of records */
+#define CHUNKS_PER_FILE  4u /* a store writes as many files as it needs, and seldom one a chunk */
+#define BLOCKS_PER_CHUNK 4u /* enough for L = 256 */
+
+/* Each tenant that says nothing has an equal part of what the others leave. */
+static void derive_parts(struct config *c)
+{
+    uint64_t left = c->spill_bytes;
+    uint32_t open = 0;
+
+    for (uint32_t i = 0; i < c->ntenants; i++) {
+        uint64_t part = c->tenants[i].spill_bytes;
+
+        open += part == SPILL_PART;
+        if (part != SPILL_PART)
+            left -= part < left ? part : left;
+    }
+    for (uint32_t i = 0; i < c->ntenants; i++)
+        if (c->tenants[i].spill_bytes == SPILL_PART)
+            c->tenants[i].spill_bytes = left / open;
+}
+
+/* The header of an extent, and one page of the smallest size. */
+static uint64_t likely_chunks(const struct config *c)
+{
+    uint64_t pages = (c->page_bytes_min + DISK_BLOCK - 1) / DISK_BLOCK * DISK_BLOCK,
+             n = c->spill_bytes / (DISK_BLOCK + pages);
+
+    return n < DISK_CHUNKS_MIN ? DISK_CHUNKS_MIN : n > DISK_CHUNKS_MAX ? DISK_CHUNKS_MAX : n;
+}
+
+void config_derive_spill(struct config *c)
+{
+    struct core_limits *l = &c->limits;
+    uint32_t align = l->disk_align;
+
+    derive_parts(c);
+    l->disk_interval = (l->disk_interval + align - 1) / align * align;
+    if (c->spill_dir[0] == '\0')
+        return;
+    if (l->disk_chunks == 0)
+        l->disk_chunks = (uint32_t)likely_chunks(c);
+    if (l->disk_files == 0)
+        l->disk_files = (l->disk_chunks + CHUNKS_PER_FILE - 1) / CHUNKS_PER_FILE;
+    if (l->disk_blocks == 0)
+        l->disk_blocks = l->disk_chunks < COUNT_MAX / BLOCKS_PER_CHUNK
+                             ? l->disk_chunks * BLOCKS_PER_CHUNK
+                             : COUNT_MAX;
+}
+
+/* ---- checks ---- */
+
+static enum tern_err refused(struct loader *l, const char *key, const char *text)
+{
+    return loader_fail(l, loader_origin(l, "spill", key), "spill", -1, key, "%s", text);
+}
+
+static enum tern_err check_tenants(struct loader *l)
+{
+    const struct config *c = l->config;
+    uint64_t total = 0;
+
+    for (uint32_t i = 0; i < c->ntenants; i++) {
+        const struct config_tenant *t = &c->tenants[i];
+
+        total += t->spill_bytes;
+        if (total > c->spill_bytes)
+            return loader_fail(l, l->tenant_origin[i], "tenants", (int)i, "spill_bytes",
+                               "with this tenant's %" PRIu64 " bytes the tenants ask for %" PRIu64
+                               " bytes of the disk tier; spill.bytes is %" PRIu64,
+                               t->spill_bytes, total, c->spill_bytes);
+        if (c->spill_dir[0] != '\0' && t->name[0] == '.')
+            return loader_fail(l, l->tenant_origin[i], "tenants", (int)i, "name",
+                               "begins with a dot, and each tenant has a folder of its name in "
+                               "spill.dir: choose another name");
+    }
+    return TERN_OK;
+}
+
+enum tern_err config_check_spill(struct loader *l)
+{
+    const struct config *c = l->config;
+
+    TRY(check_tenants(l));
+    if (c->spill_dir[0] == '\0') {
+        if (c->spill_bytes > 0)
+            return refused(l, "bytes",
+                           "says how much may be stored, and spill.dir not where: name "
+                           "a folder with --spill-dir");
+        if (c->spill_key_file[0] != '\0')
+            return refused(l, "encrypt_key_file", "there is nothing to encrypt without spill.dir");
+        return TERN_OK;
+    }
+    if (c->spill_bytes == 0)
+        return refused(l, "dir", "needs spill.bytes, how much may be stored there (--spill-bytes)");
+    if (c->spill_key_file[0] != '\0' && !disk_crypt_built())
+        return refused(l, "encrypt_key_file",
+                       "this ternd was built without OpenSSL: it cannot encrypt");
+    return TERN_OK;
+}

@@ -1,0 +1,167 @@
+/* See spill.h. The states of the disk, full and failing, are those of struct disk_stats: the log
+ * hears of each when it begins and when it is over, and of no single write. */
+#include "shell/loop/spill.h"
+
+#include <stddef.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "base/err.h"
+#include "seam/disk/disk_key.h"
+#include "shell/config/plan.h"
+#include "shell/log/log.h"
+
+#define FAULTS_LOGGED 32  /* lines of one start about what was not taken */
+#define COUNTS_BYTES  256 /* of all faults by their words */
+
+/* ---- what it reports ---- */
+
+static void later(void *ctx, struct event *ev)
+{
+    daemon_later(ctx, ev);
+}
+
+static void log_state(struct daemon *d)
+{
+    struct disk_stats s;
+
+    disk_stats(d->disk, &s);
+    if (s.full && !d->spill.full)
+        log_event(LEVEL_WARN, "spill_full",
+                  "dir=%s free_bytes=%" PRIu64 " headroom_bytes=%" PRIu64 " reason=%s",
+                  d->config->spill_dir, s.free_bytes, d->config->spill_headroom,
+                  "nothing more is stored on the disk until there is room again; requests are "
+                  "served as before");
+    else if (!s.full && d->spill.full)
+        log_event(LEVEL_INFO, "spill_full_ended", "free_bytes=%" PRIu64, s.free_bytes);
+    if (s.failing && !d->spill.failing)
+        log_event(LEVEL_ERROR, "spill_failing",
+                  "dir=%s write_errors=%" PRIu64 " read_errors=%" PRIu64 " reason=%s",
+                  d->config->spill_dir, s.write_errors, s.read_errors,
+                  "the disk fails: look at the kernel's log; requests are served as before, "
+                  "and storing is tried again");
+    else if (!s.failing && d->spill.failing)
+        log_event(LEVEL_INFO, "spill_failing_ended",
+                  "write_errors=%" PRIu64 " read_errors=%" PRIu64, s.write_errors, s.read_errors);
+    d->spill.full = s.full;
+    d->spill.failing = s.failing;
+}
+
+static void disk_ready(struct io_op *op, int32_t res, uint32_t flags, uint32_t buffer)
+{
+    struct daemon *d = (struct daemon *)(void *)((char *)op - offsetof(struct daemon, spill.op));
+
+    (void)res;
+    (void)buffer;
+    if (d->state == DAEMON_STOPPED)
+        return;
+    disk_poll(d->disk, later, d);
+    log_state(d);
+    if (flags & IO_LAST)
+        io_poll_in(d->io, &d->spill.op, disk_event_fd(d->disk), true);
+}
+
+/* ---- start ---- */
+
+static void found(void *ctx, struct event *ev)
+{
+    daemon_event(ctx, ev);
+}
+
+static void not_taken(void *ctx, const char *file, uint64_t offset, enum disk_fault fault)
+{
+    struct daemon *d = ctx;
+
+    if (d->spill.faults_logged++ >= FAULTS_LOGGED)
+        return;
+    log_event(LEVEL_WARN, "spill_dropped", "file=%s offset=%" PRIu64 " reason=%s", file, offset,
+              disk_fault_word(fault));
+}
+
+/* "checksum:2,address:1"; "none" where there was nothing. */
+static void put_faults(const struct disk_recovery *r, char ret[COUNTS_BYTES])
+{
+    size_t n = 0;
+
+    snprintf(ret, COUNTS_BYTES, "none");
+    for (uint32_t i = DISK_FAULT_NONE + 1; i < DISK_FAULTS && n < COUNTS_BYTES; i++)
+        if (r->faults[i] > 0)
+            n += (size_t)snprintf(ret + n, COUNTS_BYTES - n, "%s%s:%" PRIu64, n ? "," : "",
+                                  disk_fault_word((enum disk_fault)i), r->faults[i]);
+}
+
+static void log_recovered(const struct daemon *d)
+{
+    const struct disk_recovery *r = &d->spill.recovery;
+    uint64_t entries = 0, dropped = 0;
+    char faults[COUNTS_BYTES];
+
+    for (uint32_t t = 0; t < d->config->ntenants; t++) {
+        struct disk_view v;
+
+        core_disk(d->core, t, &v);
+        entries += v.counts.recovered;
+        dropped += v.counts.dropped;
+    }
+    put_faults(r, faults);
+    log_event(LEVEL_INFO, "spill_recovered",
+              "entries=%" PRIu64 " extents=%" PRIu64 " bytes=%" PRIu64 " files=%" PRIu64
+              " holes=%" PRIu64 " unneeded=%" PRIu64 " unfinished=%" PRIu64
+              " removed_files=%" PRIu64 " ms=%" PRIu64 " faults=%s",
+              entries, r->extents, r->bytes, r->files, r->holes, dropped, r->unfinished,
+              r->removed_files, r->ns / 1000000, faults);
+    if (d->spill.faults_logged > FAULTS_LOGGED)
+        log_event(LEVEL_WARN, "spill_dropped", "more=%u", d->spill.faults_logged - FAULTS_LOGGED);
+}
+
+static enum tern_err create(struct daemon *d, struct disk_config *disk, char *why, size_t cap)
+{
+    const char *text = "";
+    enum tern_err err = TERN_OK;
+    char key_why[DISK_KEY_WHY];
+
+    disk->mem = d->mem;
+    disk->incarnation = d->incarnation;
+    if (disk->encrypt)
+        err = disk_key_read(d->config->spill_key_file, disk->key, key_why);
+    if (err != TERN_OK) {
+        snprintf(why, cap, "spill.encrypt_key_file: %s", key_why);
+        return err;
+    }
+    err = disk_create(disk, &d->disk, &text);
+    explicit_bzero(disk->key, sizeof disk->key);
+    if (err != TERN_OK)
+        snprintf(why, cap, "spill.dir %s: %s", d->config->spill_dir, text);
+    return err;
+}
+
+enum tern_err spill_start(struct daemon *d, char *why, size_t cap)
+{
+    const char *text = "";
+    struct disk_config disk;
+    struct disk_stats stats;
+    enum tern_err err;
+
+    if (!plan_disk(d->config, &disk))
+        return TERN_OK;
+    TRY(create(d, &disk, why, cap));
+    disk_stats(d->disk, &stats);
+    if (!stats.direct)
+        log_event(LEVEL_WARN, "spill_buffered", "dir=%s reason=%s", d->config->spill_dir,
+                  "this file system has no O_DIRECT: what is stored goes through the page cache");
+    err = disk_recover(d->disk, found, not_taken, d, &d->spill.recovery, &text);
+    if (err != TERN_OK) {
+        snprintf(why, cap, "spill.dir %s: %s", d->config->spill_dir, text);
+        return err;
+    }
+    log_recovered(d);
+    d->spill.op.done = disk_ready;
+    io_poll_in(d->io, &d->spill.op, disk_event_fd(d->disk), true);
+    return TERN_OK;
+}
+
+void spill_finish(struct daemon *d)
+{
+    disk_destroy(d->disk);
+    d->disk = NULL;
+}

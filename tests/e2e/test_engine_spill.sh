@@ -1,0 +1,26 @@
+#!/usr/bin/env bash
+# A model that really computes, over a daemon with a disk tier that is ended and killed in turns: tokens and logits are
+# those of the model alone, and what was acknowledged, or held when the daemon ended, is found by the next one. Then
+# files are damaged between two starts: less may be found, and what is found is right. TERN_FULL=1: 2,000 requests.
+source "$(dirname "$0")/with_ternd.sh"
+PYTHON=$TERN_SOURCE/.venv/bin/python
+[[ -x $PYTHON ]] || skip "there is no $TERN_SOURCE/.venv (deploy/setup.sh makes it)"
+export TERN_LIBRARY=$TERN_BUILD/client/libtern.so TERN_BIN PYTHONPATH=$TERN_SOURCE/client/python PYTHONDONTWRITEBYTECODE=1
+export OPENBLAS_NUM_THREADS=1 # the matrices are tiny
+[[ -f $TERN_LIBRARY ]] || skip "no shared library in this build"
+
+requests=200 every=40
+[[ -n ${TERN_FULL:-} ]] && requests=2000 every=200
+run() {
+    "$PYTHON" "$TERN_SOURCE/tests/engine_lm/spill.py" "$@" >"$DIR/out" 2>"$DIR/err" || {
+        cat "$DIR/err" "$DIR/out" >&2
+        fail "spill.py $*"
+    }
+    echo "spill.py $*"
+    cat "$DIR/out"
+}
+run --requests $requests --every $every --seed $((RANDOM + 1))
+if grep -q libcrypto <<<"$LIBRARIES"; then
+    run --requests 60 --every 15 --encrypted --seed $((RANDOM + 1))
+fi
+echo "engine_spill: ok"

@@ -1,0 +1,163 @@
+/* What leaves memory is stored before it goes, and so is what memory holds when the daemon ends. */
+#include "unit/rig/rig_disk_bench.h"
+
+#define FEW                                                                                        \
+    ((struct disk_shape){                                                                          \
+        .page_tokens = 4, .pages = 24, .page_bytes = 512, .budget = 1u << 22, .interval = 4096})
+
+static void put(struct disk_bench *b, uint32_t seed, uint32_t n)
+{
+    struct rig_session *s = rig_session(b->rig, &b->e, b->pool, 1);
+
+    assert_ok(rig_match(s, rig_tokens(seed, n), n));
+    assert_ok(rig_run_to(s, rig_tokens(seed, n), n));
+    assert_ok(rig_commit(s, n - n % 4, 0));
+    assert_int_equal(disk_seen(b).stores, 0);
+    disk_store(s, 4); /* an anchor: the rest of the prompt is not stored when it closes */
+    assert_ok(rig_close(s, 0));
+    rig_session_free(s);
+}
+
+TEST(what_is_evicted_next_is_stored_before)
+{
+    struct disk_bench b = disk_bench(FEW);
+
+    for (uint32_t seed = 1; seed <= 8; seed++)
+        put(&b, seed, 24);
+    assert_true(disk_seen(&b).counts.stored[DISK_EVICT] >= 3);
+    disk_bench_restart(&b);
+    for (uint32_t seed = 2; seed <= 4; seed++)
+        assert_true(disk_depth_of(&b, rig_tokens(seed, 24), 24) >= 20);
+    disk_bench_end(&b);
+}
+
+static void shut_down(struct disk_bench *b, uint64_t ns)
+{
+    struct event ev = {.kind = EV_SHUTDOWN, .shutdown.deadline_ns = b->rig->now_ns + ns};
+
+    rig_event(b->rig, &ev);
+}
+
+TEST(at_the_end_all_that_memory_holds_is_stored)
+{
+    struct disk_bench b = disk_bench(FEW);
+
+    put(&b, 1, 24);
+    put(&b, 2, 32);
+    put(&b, 3, 12);
+    shut_down(&b, 1000000000);
+    rig_timers(b.rig);
+    assert_true(core_disk_idle(b.rig->core));
+    assert_int_equal(disk_seen(&b).counts.stored[DISK_SHUTDOWN], 3);
+    disk_bench_restart(&b);
+    assert_int_equal(disk_depth_of(&b, rig_tokens(1, 24), 24), 24);
+    assert_int_equal(disk_depth_of(&b, rig_tokens(2, 32), 32), 32);
+    assert_int_equal(disk_depth_of(&b, rig_tokens(3, 12), 12), 12);
+    disk_bench_end(&b);
+}
+
+TEST(at_the_end_what_is_not_written_by_the_deadline_is_given_up)
+{
+    struct disk_bench b = disk_bench(FEW);
+
+    put(&b, 1, 24);
+    put(&b, 2, 32);
+    b.rig->automatic = BY_HAND(RIG_DISK_WRITE);
+    shut_down(&b, 1000000);
+    assert_false(core_disk_idle(b.rig->core));
+    rig_complete(b.rig, RIG_DISK_WRITE);
+    assert_false(core_disk_idle(b.rig->core));
+    rig_advance(b.rig, 2000000);
+    rig_complete(b.rig, RIG_DISK_WRITE); /* that was under way */
+    assert_true(core_disk_idle(b.rig->core));
+    assert_int_equal(disk_seen(&b).counts.stored[DISK_SHUTDOWN], 2);
+    disk_bench_end(&b);
+}
+
+/* A prompt is stored when its turn ends, as D2 says; not before, and not where an anchor is named.
+ */
+TEST(a_prompt_is_stored_when_its_turn_ends)
+{
+    struct disk_bench b = disk_bench((struct disk_shape){
+        .page_tokens = 4, .pages = 128, .page_bytes = 512, .budget = 1u << 22, .interval = 32});
+    struct rig_session *s = rig_session(b.rig, &b.e, b.pool, 1);
+    struct disk_entry_view v;
+
+    b.options.limits.disk_least = 64;
+    disk_bench_restart(&b);
+    s = rig_session(b.rig, &b.e, b.pool, 1);
+    assert_ok(rig_match(s, rig_tokens(1, 150), 150));
+    assert_ok(rig_run_to(s, rig_tokens(1, 150), 150));
+    assert_ok(rig_commit(s, 148, 0));
+    assert_int_equal(disk_seen(&b).counts.stored[DISK_COLD], 0);
+    assert_ok(rig_finish(s, 150, 0));
+    assert_int_equal(disk_seen(&b).counts.stored[DISK_COLD], 1);
+    assert_true(disk_entry(&b, 96, &v)); /* 150 - 32, down to a multiple of 32 */
+    assert_int_equal(v.reason, DISK_COLD);
+    assert_ok(rig_finish(s, 150, 0));
+    assert_int_equal(disk_seen(&b).counts.stored[DISK_COLD], 1);
+    disk_bench_end(&b);
+}
+
+/* Its engine dies before the step that wrote it has passed: nothing of it is stored. */
+TEST(what_no_step_confirms_is_not_stored)
+{
+    struct disk_bench b = disk_bench(FEW);
+    struct rig_session *s = rig_session(b.rig, &b.e, b.pool, 1);
+    uint64_t store;
+
+    assert_ok(rig_match(s, rig_tokens(1, 24), 24));
+    assert_ok(rig_run_to(s, rig_tokens(1, 24), 24));
+    assert_ok(rig_commit(s, 24, 5));
+    store = disk_store(s, 24);
+    assert_null(rig_reply_to(b.rig, store));
+    assert_int_equal(disk_seen(&b).stores, 1);
+    rig_engine_done(b.rig, &b.e, 5);
+    assert_ok(rig_reply_to(b.rig, store)->err);
+    assert_ok(rig_abort(s, 5));
+    assert_ok(rig_match(s, rig_tokens(2, 24), 24));
+    assert_ok(rig_run_to(s, rig_tokens(2, 24), 24));
+    assert_ok(rig_commit(s, 24, 9));
+    disk_store(s, 24);
+    rig_engine_kill(b.rig, &b.e, 0);
+    rig_timers(b.rig);
+    assert_int_equal(disk_seen(&b).stores, 0);
+    assert_int_equal(disk_seen(&b).entries, 1);
+    disk_bench_end(&b);
+}
+
+/* What is being written stays on the device for that long, and who needs its pages waits; what is
+ * only about to be written makes way. */
+TEST(who_needs_pages_does_not_wait_for_stores_that_have_not_begun)
+{
+    struct disk_shape shape = FEW;
+    struct disk_bench b;
+    struct rig_session *s;
+
+    shape.interval = 64;
+    b = disk_bench(shape);
+    b.rig->automatic = BY_HAND(RIG_DISK_WRITE);
+    s = rig_committed(b.rig, &b.e, b.pool, 1, 64); /* continued */
+    assert_ok(rig_close(s, 0));
+    assert_int_equal(rig_jobs(b.rig, RIG_DISK_WRITE), 1);
+    s = rig_session(b.rig, &b.e, b.pool, 1);
+    assert_ok(rig_match(s, rig_tokens(2, 64), 64));
+    assert_err(TERN_BUSY, rig_run_to(s, rig_tokens(2, 64), 64));
+    rig_complete(b.rig, RIG_DISK_WRITE);
+    assert_ok(rig_run_to(s, rig_tokens(2, 64), 64));
+    assert_ok(rig_abort(s, 0));
+
+    b.disk->writes_to_fail = 1; /* what follows waits for the pause to be over */
+    b.disk->err = TERN_DISK;
+    s = rig_committed(b.rig, &b.e, b.pool, 3, 64);
+    rig_complete(b.rig, RIG_DISK_WRITE);
+    assert_ok(rig_abort(s, 0));
+    assert_ok(rig_close(rig_committed(b.rig, &b.e, b.pool, 4, 64), 0));
+    assert_true(disk_seen(&b).stores > 0);
+    s = rig_session(b.rig, &b.e, b.pool, 1);
+    assert_ok(rig_match(s, rig_tokens(5, 64), 64));
+    assert_err(TERN_BUSY, rig_run_to(s, rig_tokens(5, 64), 64));
+    assert_int_equal(disk_seen(&b).stores, 0);
+    assert_ok(rig_run_to(s, rig_tokens(5, 64), 64));
+    disk_bench_end(&b);
+}

@@ -1,0 +1,234 @@
+/* Pools with STATE groups on the disk: an entry has what a session needs to go on from its end, and
+ * no more; what several entries need is there once, and goes with the last of them. */
+#include "unit/rig/rig_disk_bench.h"
+
+static struct disk_bench with_state(struct group_layout state)
+{
+    struct disk_bench b = {.disk = spill_make(), .options = rig_defaults()};
+
+    spill_limits(&b.options, 1u << 24, 4096);
+    b.groups[0] = rig_group(16, 512);
+    b.groups[1] = state;
+    b.ngroups = 2;
+    b.pool_bytes = 1u << 20;
+    b.options.tenant[0].memory_bytes = 4u << 20;
+    b.options.limits.slabs = b.options.limits.pages = 4096;
+    disk_bench_start(&b);
+    return b;
+}
+
+static struct rig_session *run(struct disk_bench *b, uint32_t seed, uint32_t depth)
+{
+    struct rig_session *s = rig_session(b->rig, &b->e, b->pool, 1);
+
+    assert_ok(rig_match(s, rig_tokens(seed, depth), depth));
+    assert_ok(rig_run_to(s, rig_tokens(seed, depth), depth));
+    assert_ok(rig_commit(s, depth, 0));
+    return s;
+}
+
+static void comes_back(struct disk_bench *b, uint32_t seed, uint32_t depth)
+{
+    struct rig_session *s = rig_session(b->rig, &b->e, b->pool, 1);
+
+    assert_ok(rig_match(s, rig_tokens(seed, depth + 8), depth + 8));
+    assert_int_equal(s->matched, 0);
+    assert_int_equal(b->rig->last->match.disk_depth, depth);
+    assert_ok(rig_fetched(s, rig_fetch(s, PEER_DISK, 0)));
+    assert_int_equal(s->len.committed, depth);
+    assert_int_equal(rig_wrong(s, depth), 0);
+    assert_ok(rig_close(s, 0));
+    rig_session_free(s);
+}
+
+TEST(a_window_comes_back_with_its_prefix)
+{
+    struct disk_bench b = with_state(rig_window(16, 48, 256));
+
+    assert_ok(disk_stored(run(&b, 1, 160), 160));
+    disk_bench_restart(&b);
+    comes_back(&b, 1, 160);
+    disk_bench_end(&b);
+}
+
+TEST(a_recurrent_state_comes_back_with_its_prefix)
+{
+    struct disk_bench b = with_state(rig_recurrent(16, 256));
+
+    assert_ok(disk_stored(run(&b, 1, 160), 160));
+    disk_bench_restart(&b);
+    comes_back(&b, 1, 160);
+    disk_bench_end(&b);
+}
+
+/* HISTORY alone is no place to go on from: what is found is the entry above. */
+TEST(a_prompt_that_leaves_between_two_entries_goes_on_from_the_upper_one)
+{
+    struct disk_bench b = with_state(rig_window(16, 48, 256));
+    struct rig_session *s;
+    uint32_t tokens[160];
+
+    assert_ok(disk_stored(run(&b, 1, 64), 64));
+    assert_ok(disk_stored(run(&b, 1, 160), 160));
+    assert_int_equal(disk_seen(&b).entries, 2);
+    disk_bench_restart(&b);
+    memcpy(tokens, rig_tokens(1, 160), sizeof tokens);
+    tokens[120]++;
+    assert_int_equal(disk_depth_of(&b, tokens, 160), 64);
+    assert_int_equal(disk_depth_of(&b, rig_tokens(1, 160), 159), 64);
+    s = rig_session(b.rig, &b.e, b.pool, 1);
+    assert_ok(rig_match(s, tokens, 160));
+    assert_ok(rig_fetched(s, rig_fetch(s, PEER_DISK, 0)));
+    assert_int_equal(s->len.committed, 64);
+    assert_int_equal(rig_wrong(s, 64), 0);
+    disk_bench_end(&b);
+}
+
+/* D9: entries at 96 and 112 have two segments of their windows in common. */
+TEST(segments_that_two_entries_need_are_there_once_and_go_with_the_last)
+{
+    struct disk_bench b = with_state(rig_window(16, 48, 256));
+    uint64_t one, both;
+
+    assert_ok(disk_stored(run(&b, 1, 96), 96));
+    one = disk_seen(&b).used;
+    assert_ok(disk_stored(run(&b, 1, 112), 112));
+    both = disk_seen(&b).used;
+    assert_int_equal(both, spill_bytes(b.disk));
+    assert_int_equal(both - one, 8192 + 8192 + 4096); /* HISTORY, one segment, the entry */
+    disk_bench_restart(&b);
+    assert_int_equal(disk_seen(&b).used, both);
+    assert_int_equal(disk_seen(&b).entries, 2);
+    comes_back(&b, 1, 112);
+    disk_bench_end(&b);
+}
+
+/* D5 takes the entry that is a strict prefix, and the STATE that only it needed. */
+TEST(a_longer_store_takes_the_state_of_a_continued_one)
+{
+    struct disk_bench b = with_state(rig_window(16, 48, 256));
+    struct disk_entry_view v;
+
+    b.options.limits.disk_interval = b.options.limits.disk_align = 64;
+    disk_bench_restart(&b);
+    run(&b, 1, 64);
+    assert_true(disk_entry(&b, 64, &v));
+    assert_ok(disk_stored(run(&b, 1, 160), 160));
+    assert_false(disk_entry(&b, 64, &v));
+    assert_int_equal(disk_seen(&b).used, 10 * 8192 + 3 * 8192 + 4096);
+    assert_int_equal(disk_seen(&b).used, spill_bytes(b.disk));
+    disk_bench_restart(&b);
+    comes_back(&b, 1, 160);
+    disk_bench_end(&b);
+}
+
+/* An entry of another prompt, a continued one at 64, and then a store of 160; returns the bytes
+ * that are used before that. */
+static uint64_t long_after_short(struct disk_bench *b, uint64_t budget)
+{
+    struct disk_entry_view v;
+    struct rig_session *s;
+    uint64_t used;
+
+    *b = with_state(rig_window(16, 48, 256));
+    b->options.limits.disk_interval = b->options.limits.disk_align = 64;
+    b->options.tenant[0].disk_bytes = budget;
+    disk_bench_restart(b);
+    assert_ok(disk_stored(run(b, 2, 32), 32));
+    run(b, 1, 64);
+    used = disk_seen(b).used;
+    s = run(b, 1, 112);
+    b->rig->automatic = BY_HAND(RIG_DISK_WRITE);
+    disk_store(s, 112);
+    assert_true(disk_entry(b, 64, &v)); /* as long as the longer one is not durable */
+    while (rig_jobs(b->rig, RIG_DISK_WRITE) > 0)
+        rig_complete(b->rig, RIG_DISK_WRITE);
+    assert_true(disk_entry(b, 112, &v));
+    assert_false(disk_entry(b, 64, &v));
+    return used;
+}
+
+/* What the longer store makes needless counts as room, and goes only when that is durable: another
+ * entry stays. */
+TEST(what_a_longer_store_makes_needless_counts_as_room)
+{
+    struct disk_bench b;
+    uint64_t before = long_after_short(&b, 1u << 24), incoming = b.disk->written_bytes - before,
+             room = before + incoming + incoming / 100;
+    struct disk_entry_view v;
+
+    disk_bench_end(&b);
+    long_after_short(&b, room - 3 * 8192 - 4096); /* of what goes */
+    assert_true(disk_entry(&b, 32, &v));
+    assert_int_equal(disk_seen(&b).counts.evicted, 0);
+    disk_bench_end(&b);
+    long_after_short(&b, room - 3 * 8192 - 4096 - 1);
+    assert_false(disk_entry(&b, 32, &v));
+    disk_bench_end(&b);
+}
+
+/* What is rotten is not told at the start: an entry that needed it goes, and one that did not
+ * stays.
+ */
+TEST(an_entry_whose_state_is_lost_goes_at_the_start)
+{
+    struct disk_bench b = with_state(rig_window(16, 48, 256));
+
+    assert_ok(disk_stored(run(&b, 1, 64), 64));
+    assert_ok(disk_stored(run(&b, 1, 160), 160));
+    for (uint32_t i = 0; i < b.disk->nfiles; i++)
+        for (uint32_t k = 0; k < b.disk->file[i].n; k++)
+            if (b.disk->file[i].v[k].e.part == DISK_STATE && b.disk->file[i].v[k].e.depth == 144)
+                b.disk->file[i].v[k].hole = true;
+    disk_bench_restart(&b);
+    assert_int_equal(disk_seen(&b).entries, 1);
+    assert_int_equal(disk_seen(&b).counts.recovered, 1);
+    assert_int_equal(disk_seen(&b).used, spill_bytes(b.disk));
+    comes_back(&b, 1, 64);
+    disk_bench_end(&b);
+}
+
+/* While a fetch reads an entry nothing of it is given back. */
+TEST(what_a_fetch_reads_stays)
+{
+    struct disk_bench b = with_state(rig_window(16, 48, 256));
+    struct rig_session *s;
+    uint64_t fetch;
+
+    b.options.tenant[0].disk_bytes = 14 * 8192 + 3 * 4096;
+    disk_bench_restart(&b);
+    assert_ok(disk_stored(run(&b, 1, 160), 160));
+    disk_bench_restart(&b);
+    b.rig->automatic = BY_HAND(RIG_PULL);
+    s = rig_session(b.rig, &b.e, b.pool, 1);
+    assert_ok(rig_match(s, rig_tokens(1, 160), 160));
+    fetch = rig_fetch(s, PEER_DISK, 0);
+    assert_err(TERN_QUOTA, disk_stored(run(&b, 2, 160), 160)); /* what could make way is read */
+    assert_int_equal(disk_seen(&b).entries, 1);
+    b.rig->automatic = RIG_ALL;
+    rig_settle(b.rig);
+    assert_ok(rig_fetched(s, fetch));
+    assert_int_equal(rig_wrong(s, 160), 0);
+    disk_bench_end(&b);
+}
+
+/* A crash that came between a new entry and the end of what it replaced: both are found. */
+TEST(what_was_stored_twice_is_kept_once)
+{
+    struct disk_bench b = with_state(rig_window(16, 48, 256));
+    struct rig_session *s;
+    struct disk_entry_view v;
+
+    b.options.limits.disk_interval = b.options.limits.disk_align = 64;
+    disk_bench_restart(&b);
+    b.rig->automatic = BY_HAND(RIG_DISK_DROP); /* none of what goes is gone */
+    s = run(&b, 1, 64);
+    assert_ok(disk_stored(s, 64)); /* cold, in the place of the continued one */
+    disk_bench_restart(&b);
+    assert_int_equal(disk_seen(&b).entries, 1);
+    assert_true(disk_entry(&b, 64, &v));
+    assert_int_equal(v.reason, DISK_COLD);
+    assert_int_equal(disk_seen(&b).used, spill_bytes(b.disk));
+    comes_back(&b, 1, 64);
+    disk_bench_end(&b);
+}
