@@ -59,14 +59,13 @@
 #define BLOBS_KEPT_MAX       16
 #define DISK_WRITE_EXTENTS   512  /* of one file */
 #define DISK_WRITE_PAGES     2048 /* of one file */
-#define DISK_PRUNE_BYTES                                                                           \
-    (256ull << 20)               /* that a store may take beyond the budget, until what it         \
-                                     prunes is gone (D5) */
-#define DISK_PAUSE_MS       1000 /* after a store that the disk has refused no other begins */
-#define DISK_ENTRIES_LOOKED 4096 /* of a tenant: those stored first, for the one that goes first   \
-                                  */
-#define DISK_DROPS_MAX  32       /* said in one step */
-#define DISK_FILE_BYTES (256ull << 20) /* a file is ended when it has reached so much */
+/* Bytes that a store may take beyond the budget, until what it prunes is gone (D5). */
+#define DISK_PRUNE_BYTES (256ull << 20)
+#define DISK_PAUSE_MS    1000 /* after a store that the disk has refused no other begins */
+/* Entries of a tenant, those stored first, that are looked at for the one that goes first. */
+#define DISK_ENTRIES_LOOKED 4096
+#define DISK_DROPS_MAX      32             /* said in one step */
+#define DISK_FILE_BYTES     (256ull << 20) /* a file is ended when it has reached so much */
 
 struct core_limits {
     uint32_t tenants, conns, engines, pools, sessions, nodes, namespaces;

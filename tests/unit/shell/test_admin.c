@@ -693,7 +693,7 @@ static bool door(void *ctx, uint32_t i, const char **ret_name, struct door_stats
     "removed_files faults(magic version checksum address tenant shape key read))) "
 #define SPILL_TENANT                                                                               \
     " spill(budget_bytes used_bytes entries chunks files stores stored(cold continued evict "      \
-    "shutdown) written_bytes failed refused pruned evicted hits fetched_pages "          \
+    "shutdown) written_bytes failed refused pruned evicted hits fetched_pages "                    \
     "recovered dropped)"
 static const char answer_keys[] =
     "node version incarnation uptime_s draining sessions "
