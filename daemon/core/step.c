@@ -373,11 +373,12 @@ void core_step(struct core *c, const struct event *ev, struct actions *out)
     all = fetch_flush(c, out) && all;
     all = seal_flush(c, out) && all;
     all = away_flush(c, out) && all;
+    all = disk_flush(c, out) && all;
     all = reset_flush(c) && all; /* these three wait for what the others let go */
     all = pool_flush(c, out) && all;
     all = reserve_flush(c) && all;
     all = copy_flush(c, out) && all;
-    all = disk_flush(c, out) && all;
+    all = !disk_evicts_left(c) && all;
     all = obtain_flush(c) && all;
     c->left_over = !all;
     check(c->visits <= STEP_VISITS_MAX);

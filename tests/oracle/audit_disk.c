@@ -33,7 +33,7 @@ static void audit_chunk(struct disk_audit *d, uint32_t at)
     const struct core *c = d->a->c;
     const struct disk_chunk *k = disk_chunk_at(c, at), *p;
 
-    if (k->children.n == 0 && !disk_is_entry(k) && k->pins == 0 && c->disk_looked)
+    if (k->children.n == 0 && !disk_is_entry(k) && k->pins == 0 && c->disk_trimmed)
         oracle_fail("audit: D9: nobody needs disk chunk %u", at);
     for (uint32_t i = 0; i < DISK_PARTS; i++)
         audit_part(d, at, i);
@@ -77,6 +77,9 @@ static void audit_stores_of_disk(struct disk_audit *d)
             d->pins[s->chunk]++;
         if (s->last != NONE)
             d->pins[s->last]++;
+        for (uint32_t i = s->ends && writes ? pool_at(c, s->pool)->reach : 0, up = s->last;
+             i > 0 && disk_chunk_at(c, up)->depth > 0; i--, up = disk_chunk_at(c, up)->parent)
+            d->claims[up]++;
         for (uint32_t i = 0; writes && i < s->ncoming; i++) {
             d->extents[s->file]++;
             d->bytes[s->tenant] += disk_kept_bytes(disk_chunk_at(c, s->coming[i].chunk),
@@ -123,7 +126,7 @@ static void audit_counts(struct disk_audit *d)
             oracle_fail("audit: disk chunk %u counts %u claims, %u children, %u pins; %u, %u, %u",
                         i, k->claims, k->children.n, k->pins, d->claims[i], d->children[i],
                         d->pins[i]);
-        if (k->claims == 0 && k->kept & DISK_HAS(DISK_STATE) && c->disk_looked)
+        if (k->claims == 0 && k->kept & DISK_HAS(DISK_STATE) && c->disk_trimmed)
             oracle_fail("audit: nobody claims the STATE of disk chunk %u", i);
     }
     for (uint32_t t = 0; t < c->limits.tenants; t++) {

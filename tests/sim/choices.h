@@ -50,7 +50,10 @@
     X(step_jump, 2, 1)                                                                             \
     X(wait, 6, 0)                                                                                  \
     X(turn, 16, 0)                                                                                 \
-    X(record, 60, 0)
+    X(record, 60, 0)                                                                               \
+    X(disk, 90, 0)                                                                                 \
+    X(store, 24, 0)                                                                                \
+    X(crash, 3, 0)
 
 enum choice_kind {
 #define X(name, weight, fault) CHOICE_##name,

@@ -1,6 +1,7 @@
 /* Carries one choice out. What it has nothing to act on, it does not do: so any list of choices is
  * a history. */
 #include "choices.h"
+#include "disk.h"
 #include "records.h"
 
 static uint32_t pick_engine(struct sim *w, uint32_t d)
@@ -115,6 +116,82 @@ static void do_job(struct sim *w, uint32_t d)
         job_finish(w, d, pick(w, JOBS));
     if (w->cfg.records)
         record_work(w, d, pick(w, 4));
+    if (w->cfg.disk)
+        disk_work(w, d);
+}
+
+static void do_time(struct sim *w, uint64_t ns)
+{
+    w->now += ns;
+    sim_timers(w, 0);
+    sim_timers(w, 1);
+}
+
+/* Something to store is there when it is computed, its steps have passed and its checksums are
+ * known. */
+static void converse(struct sim *w, uint32_t d, uint32_t e)
+{
+    engine_advance(w, d, e);
+    if (chance(w, 20))
+        ask_open(w, d, e);
+    for (uint32_t n = pick(w, 10); n > 0; n--) {
+        if (chance(w, 20))
+            do_match(w, d);
+        step_request(w, d, e, chance(w, 8) ? WANT_CLOSE : WANT_AUTO);
+        for (uint32_t r = 0; r < w->ranks && chance(w, 90); r++) {
+            engine_exec(w, d, e, r);
+            engine_publish(w, d, e, r);
+        }
+    }
+    for (uint32_t n = pick(w, 4); n > 0; n--)
+        job_finish(w, d, pick(w, JOBS));
+}
+
+static void do_disk(struct sim *w, uint32_t d)
+{
+    if (!disk_is_on(w, d))
+        d = 1 - d;
+    if (!disk_is_on(w, d))
+        return;
+    converse(w, d, pick_engine(w, d));
+    for (uint32_t n = 1 + pick(w, 3); n > 0; n--)
+        disk_work(w, d);
+    if (disk_pause(w, d) > w->now && chance(w, 15))
+        do_time(w, disk_pause(w, d) - w->now);
+    sim_timers(w, d);
+    disk_check(w, d);
+}
+
+/* Most often of a session that has something to store. */
+static void do_store(struct sim *w, uint32_t d)
+{
+    uint32_t s = NO;
+
+    if (!disk_is_on(w, d) && chance(w, 90))
+        d = 1 - d;
+    for (uint32_t n = 4; w->cfg.disk && n > 0; n--) {
+        s = pick_session(w, d, 1u << TURN_OPEN | 1u << TURN_FINISHED);
+        if (s == NO || w->d[d].session[s].committed > 0)
+            break;
+    }
+    if (s != NO)
+        ask_store(w, d, s);
+    sim_timers(w, d);
+}
+
+static void do_crash(struct sim *w, uint32_t d)
+{
+    if (!disk_is_on(w, d))
+        d = 1 - d;
+    if (!disk_is_on(w, d))
+        return;
+    if (chance(w, 20))
+        ask_reset(w, d, pick_engine(w, d));
+    else if (disk_shutting(w, d) || chance(w, 60))
+        daemon_restart(w, d);
+    else if (chance(w, 50))
+        disk_shut(w, d);
+    sim_timers(w, d);
 }
 
 static void do_exec(struct sim *w, uint32_t d)
@@ -287,13 +364,6 @@ static void do_repeat(struct sim *w, uint32_t d, uint32_t e)
         engine_repeat(w, d, e);
 }
 
-static void do_time(struct sim *w, uint64_t ns)
-{
-    w->now += ns;
-    sim_timers(w, 0);
-    sim_timers(w, 1);
-}
-
 static void do_fault(struct sim *w, uint32_t d, uint32_t kind)
 {
     uint32_t e = pick_engine(w, d);
@@ -413,6 +483,9 @@ void choose(struct sim *w, const struct choice *c)
     case CHOICE_wait: ask_wait(w, d, e); break;
     case CHOICE_turn: do_turn(w, d); break;
     case CHOICE_record: do_record(w, d); break;
+    case CHOICE_disk: do_disk(w, d); break;
+    case CHOICE_store: do_store(w, d); break;
+    case CHOICE_crash: do_crash(w, d); break;
     case CHOICE_deliver: do_deliver(w, d); break;
     case CHOICE_data:
         for (uint32_t n = 1 + pick(w, 4); n > 0; n--)

@@ -1,5 +1,6 @@
 /* The end of every history: faults stop, and everything must come to rest (P5). Only here are the
  * core's own views read: nothing may be left in them. */
+#include "disk.h"
 #include "records.h"
 
 #define ROUNDS 400
@@ -57,7 +58,7 @@ static bool work_left(struct sim *w)
 {
     for (uint32_t d = 0; d < DAEMONS; d++)
         if (w->d[d].njobs || records_pending(w, d) || data_pending(w, d) || w->link[d].n[0] ||
-            w->link[d].n[1])
+            w->link[d].n[1] || disk_pending(w, d))
             return true;
     return false;
 }
@@ -74,6 +75,17 @@ static bool waiting(const struct sim *w)
     return false;
 }
 
+/* A store waits until the disk is tried again. */
+static bool disk_waits(struct sim *w)
+{
+    for (uint32_t d = 0; d < DAEMONS; d++)
+        if (disk_is_on(w, d) && disk_pause(w, d) > w->now) {
+            w->now = disk_pause(w, d);
+            return true;
+        }
+    return false;
+}
+
 static void quiesce(struct sim *w)
 {
     for (uint32_t round = 0;; round++) {
@@ -82,6 +94,8 @@ static void quiesce(struct sim *w)
             while (w->d[d].njobs)
                 job_finish(w, d, 0);
             while (record_work(w, d, 0))
+                ;
+            while (disk_work(w, d))
                 ;
             while (w->link[d].n[0])
                 net_deliver(w, d, 0);
@@ -94,7 +108,7 @@ static void quiesce(struct sim *w)
         }
         if (work_left(w))
             continue;
-        if (!waiting(w))
+        if (!waiting(w) && !disk_waits(w))
             return;
         w->now += w->limits.transfer_deadline_ns / 4; /* what was lost ends by its deadline */
     }
@@ -179,11 +193,21 @@ static void check_superseded(struct sim *w, uint32_t d)
     }
 }
 
-void converge(struct sim *w)
+static bool nodes_left(const struct sim *w)
 {
-    w->quiet_phase = 1;
-    w->rng = 12345;
-    TRACE("faults stop\n");
+    struct core_view v;
+    uint32_t n = 0;
+
+    for (uint32_t d = 0; d < DAEMONS; d++) {
+        core_view(w->d[d].core, &v);
+        n += v.nodes;
+    }
+    return n > 0;
+}
+
+/* Everything ends: engines give back what they have, what is cached is stored and goes. */
+static void come_to_rest(struct sim *w)
+{
     turns_near(w);
     for (uint32_t d = 0; d < DAEMONS; d++)
         for (uint32_t e = 0; e < ENGINES; e++)
@@ -203,9 +227,31 @@ void converge(struct sim *w)
         unpin_all(w, d);
     }
     quiesce(w); /* what was pinned may be copied to the host now */
-    for (uint32_t d = 0; d < DAEMONS; d++)
-        evict(w, d, true);
-    quiesce(w);
-    for (uint32_t d = 0; d < DAEMONS; d++)
+    for (uint32_t i = 0; i == 0 || (w->cfg.disk && nodes_left(w)); i++) {
+        EXPECT(i < ROUNDS, "nodes_left", "after %u rounds", ROUNDS);
+        for (uint32_t d = 0; d < DAEMONS; d++)
+            evict(w, d, true);
+        quiesce(w); /* what leaves memory is stored first, if there is a disk */
+    }
+    for (uint32_t d = 0; d < DAEMONS; d++) {
         check_rest(w, d);
+        disk_check_rest(w, d);
+    }
+}
+
+void converge(struct sim *w)
+{
+    w->quiet_phase = 1;
+    w->rng = 12345;
+    TRACE("faults stop\n");
+    for (uint32_t d = 0; d < DAEMONS; d++)
+        if (disk_shutting(w, d))
+            daemon_restart(w, d);
+    come_to_rest(w);
+    if (!w->cfg.disk)
+        return;
+    TRACE("the disks are read once more\n");
+    for (uint32_t d = 0; d < DAEMONS; d++)
+        disk_last_start(w, d);
+    come_to_rest(w);
 }

@@ -2,7 +2,7 @@
  * destination's pages, serves that read the source's. Bytes move at moments of the simulator's
  * choosing; a receive that was posted may still land after a stop, until the proof that it is
  * quiet. */
-#include "sim.h"
+#include "disk.h"
 
 #define LOAD_LINGERS 70 /* of a hundred times that a load could end */
 
@@ -154,7 +154,8 @@ void job_finish(struct sim *w, uint32_t d, uint32_t i)
         return;
     copy_ended(w, d, &j, ev.copied.err);
     m->last_copy = copy_id_unpack(j.id);
-    if (w->quiet_phase || !w->cfg.spoil || !chance(w, 10))
+    if (w->quiet_phase || !w->cfg.spoil || !chance(w, 10) ||
+        core_deadline(m->core) <= w->now) /* what it has left over it would go on with */
         return;
     before = core_changes(m->core); /* T16: once more */
     sim_step(w, d, &ev);
@@ -265,10 +266,12 @@ static void check_pull_order(struct sim *w, uint32_t d, struct pull_id id)
     const struct opened *mine = opened_of(w, d, id);
 
     EXPECT(mine, "pull_unopened", "pages asked for pull %u.%u, which is over", id.slot, id.gen);
+    if (mine->disk)
+        return; /* how much it has left to ask for, nobody says */
     for (uint32_t i = 0; i < OPENS; i++) {
         const struct opened *o = &w->d[d].opened[i];
 
-        if (o->order == 0 || o->tenant != mine->tenant || o == mine)
+        if (o->order == 0 || o->tenant != mine->tenant || o == mine || o->disk)
             continue;
         if (o->unasked > 0 && o->order > mine->order)
             MARK(pull_first_in);
@@ -349,6 +352,8 @@ static void batch_page(struct sim *w, uint32_t d, struct pull *p, struct batch *
     b->group[i] = (uint8_t)at->group;
     b->ref[i] = act->pull.refs[i];
     b->seen[i] = 0;
+    if (p->disk)
+        disk_batch_page(w, d, p, b, act, i);
 }
 
 static uint64_t batch_bytes(const struct sim *w, uint32_t d, const struct pull *p,
@@ -363,7 +368,7 @@ static uint64_t batch_bytes(const struct sim *w, uint32_t d, const struct pull *
 
 /* X8: no more bytes under way than the limits allow, but for one page that is larger than a limit;
  * and no more batches, of which those of a transfer that was stopped count until it is quiet. */
-static void check_in_flight(struct sim *w, uint32_t d, uint32_t tenant)
+static void check_in_flight(struct sim *w, uint32_t d, uint32_t tenant, bool disk)
 {
     uint64_t peer = 0, of_tenant = 0, pages = 0;
     uint32_t batches = 0;
@@ -379,7 +384,7 @@ static void check_in_flight(struct sim *w, uint32_t d, uint32_t tenant)
             if (p->batch[k].used) {
                 uint64_t bytes = batch_bytes(w, d, p, &p->batch[k]);
 
-                peer += bytes;
+                peer += p->disk == disk ? bytes : 0;
                 pages += p->batch[k].n;
                 of_tenant += tenant_of(w, d, p->pool) == tenant ? bytes : 0;
             }
@@ -398,14 +403,18 @@ static void check_in_flight(struct sim *w, uint32_t d, uint32_t tenant)
 void take_pull(struct sim *w, uint32_t d, const struct action *act)
 {
     struct pull *p = pull_by_id(w, d, act->pull.pull);
+    bool disk = act->pull.link == LINKS;
     struct batch *b = NULL;
 
+    if (!p && disk)
+        disk_pull_begins(w, d, act);
     if (!p)
         p = pull_new(w, d, act);
+    p->disk = disk;
     EXPECT(!p->stopping && !p->over, "pull_after_stop",
            "pages asked for by a transfer that is over");
-    EXPECT(act->pull.link == 0 && act->pull.n > 0 && act->pull.n <= BATCH_PAGES, "pull_shape",
-           "link %u, %u pages", act->pull.link, act->pull.n);
+    EXPECT((act->pull.link == 0 || disk) && act->pull.n > 0 && act->pull.n <= BATCH_PAGES,
+           "pull_shape", "link %u, %u pages", act->pull.link, act->pull.n);
     for (uint32_t i = 0; i < BATCHES && !b; i++)
         if (!p->batch[i].used)
             b = &p->batch[i];
@@ -419,7 +428,7 @@ void take_pull(struct sim *w, uint32_t d, const struct action *act)
     b->ok = 0;
     for (uint32_t i = 0; i < act->pull.n; i++)
         batch_page(w, d, p, b, act, i);
-    check_in_flight(w, d, tenant_of(w, d, p->pool));
+    check_in_flight(w, d, tenant_of(w, d, p->pool), disk);
     TRACE("  daemon %u pulls %u pages, batch %u of %u.%u\n", d, act->pull.n, act->pull.batch,
           p->id.slot, p->id.gen);
 }
@@ -432,6 +441,7 @@ void take_pull_stop(struct sim *w, uint32_t d, const struct action *act)
         const struct opened *o = opened_of(w, d, act->pull_stop.pull);
 
         p = pull_slot(w, d, act->pull_stop.pull);
+        p->disk = act->pull_stop.link == LINKS;
         p->over = 1;
         p->tenant = o ? (uint8_t)o->tenant : TENANTS;
     }
@@ -478,6 +488,9 @@ static void batch_done(struct sim *w, uint32_t d, struct pull *p, struct batch *
 
     for (uint32_t i = 0; o && tell && i < b->n; i++)
         o->unasked += !(b->ok >> i & 1);
+    for (uint32_t i = 0; p->disk && tell && i < b->n; i++)
+        if (!(b->ok >> i & 1))
+            disk_page_wrong(w, d, p, b, i);
     for (uint32_t i = 0; i < b->n; i++)
         for (uint32_t k = 0; k < w->page_granules[b->group[i]]; k++) {
             struct granule *at = &g[b->granule[i] + k];
@@ -545,6 +558,10 @@ static bool page_move(struct sim *w, uint32_t d, struct pull *p, struct batch *b
     uint32_t s = 1 - d, sp, sg, record;
     uint32_t ranks = w->d[d].pool[p->pool].ranks, flip = corrupt ? pick(w, ranks) : NO;
 
+    if (p->disk) {
+        disk_page_move(w, d, p, b, i, corrupt);
+        return true;
+    }
     if (!source_page(w, s, p, b, i, &sp, &sg, &record))
         return false;
     for (uint32_t r = 0; r < ranks; r++) {
@@ -614,7 +631,8 @@ void data_break(struct sim *w, uint32_t d)
     if (!p || p->stopping || p->broken)
         return;
     FAULT(pull_broken);
-    pull_break(w, d, p, TERN_PEER_LOST);
+    disk_read_broke(w, d, p->disk);
+    pull_break(w, d, p, p->disk ? TERN_DISK : TERN_PEER_LOST);
 }
 
 static void quiet_pull(struct sim *w, uint32_t d, struct pull *p)

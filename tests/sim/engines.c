@@ -1,6 +1,7 @@
 /* Engines: processes that join, map, run steps on their devices out of phase, die, and are reaped.
  * What a rank writes lands when its device runs the step: some time after the dispatch and before
  * the rank publishes done_step. */
+#include "disk.h"
 #include "records.h"
 
 static uint32_t conn_find(const struct daemon *m)
@@ -486,6 +487,7 @@ void conn_close(struct sim *w, uint32_t d, uint32_t conn)
             unheard_to(m, &m->session[s]);
         }
     turns_conn_left(w, d, conn, true);
+    disk_conn_left(w, d, conn);
     ev.conn.conn = conn;
     TRACE("  connection %u.%u closed\n", d, conn);
     sim_step(w, d, &ev);

@@ -1,7 +1,7 @@
 /* Fetch and its cancel, as an engine asks for them, and what an answer gives the session: borrowed
  * pages of published chunks, and perhaps pages of its own behind them. What it owned before, its
  * tail, is replaced or left as it was (S11). Also how to find out where nobody heard the answer. */
-#include "sim.h"
+#include "disk.h"
 
 #include "oracle/oracle.h"
 
@@ -182,6 +182,8 @@ void ask_fetch(struct sim *w, uint32_t d, uint32_t i)
         s->turn == TURN_LOADING || may_be_undone(w, d, s))
         return;
     s->fetch_host = m->pool[s->pool].hgranules ? chance(w, 50) : chance(w, 2);
+    s->fetch_disk = w->cfg.disk && (s->ask_disk || chance(w, disk_is_on(w, d) ? 60 : 5));
+    s->fetch_host &= !s->fetch_disk;
     if (s->turn == TURN_NEW || s->ntokens / w->L * w->L <= s->written) {
         if (!chance(w, 10))
             return;
@@ -194,7 +196,10 @@ void ask_fetch(struct sim *w, uint32_t d, uint32_t i)
     request_init(w, d, &ev, OP_FETCH, conn);
     ev.request.fetch.session = s->handle;
     s->fetch_bad_peer = (uint8_t)chance(w, 4);
-    ev.request.fetch.peer = s->fetch_bad_peer ? NONE : s->fetch_host ? PEER_HOST : 0;
+    ev.request.fetch.peer = s->fetch_bad_peer ? NONE
+                            : s->fetch_host   ? PEER_HOST
+                            : s->fetch_disk   ? PEER_DISK
+                                              : 0;
     ev.request.fetch.depth = depth;
     TRACE("  daemon %u fetch session %u: depth %u of %u tokens (committed %u allocated %u)\n", d, i,
           depth, s->ntokens, s->committed, s->allocated);
@@ -206,6 +211,9 @@ void ask_fetch(struct sim *w, uint32_t d, uint32_t i)
     ev.request.fetch.step = s->fetch_step;
     s->fetch_wrote = s->written;
     s->fetch_tail = s->turn != TURN_AWAY && s->allocated > s->committed;
+    s->disk_depth = space_current(w, d, s->tenant, s->space)
+                        ? disk_depth(w, d, s->pool, s->ns, s->variant, s->fetch_depth, false)
+                        : 0;
     s->fetch_conn = conn;
     s->cancel_sent = 0;
     s->fetch_before = s->turn;
@@ -394,9 +402,11 @@ static void check_pulls_full(struct sim *w, uint32_t d, uint32_t tenant)
     for (uint32_t i = 0; i < PULLS * 2; i++)
         for (uint32_t t = 0; t < TENANTS && m->pull[i].used && m->pull[i].stopping; t++)
             used[t] += m->pull[i].tenant == t || m->pull[i].tenant == TENANTS;
-    EXPECT(share_used_up(w, w->cfg.lim_pulls, used, tenant), "fetch_share",
-           "tenant %u is refused a fetch, %u and %u of %u are in use", tenant, used[0], used[1],
-           w->cfg.lim_pulls);
+    /* Where the disk is a source, too, there are more holders than records: none is reserved. */
+    EXPECT(disk_is_on(w, d) ? used[0] + used[1] >= w->cfg.lim_pulls
+                            : share_used_up(w, w->cfg.lim_pulls, used, tenant),
+           "fetch_share", "tenant %u is refused a fetch, %u and %u of %u are in use", tenant,
+           used[0], used[1], w->cfg.lim_pulls);
 }
 
 /* A fetch ended before its peer was asked. */
@@ -479,6 +489,30 @@ static void fetched_from_host(struct sim *w, uint32_t d, struct session *s, cons
     MARK(host_fetch);
 }
 
+/* From its own disk: as from a peer, but whoever asked may hear at once how it ended. */
+static void fetched_from_disk(struct sim *w, uint32_t d, struct session *s, const struct reply *r)
+{
+    bool refused = r->err == TERN_INVALID || r->err == TERN_UNSUPPORTED ||
+                   (r->err == TERN_BUSY && strstr(r->text, "share of") != NULL) ||
+                   (r->err == TERN_OK && r->fetch.lengths.committed == s->committed &&
+                    r->fetch.lengths.allocated == s->allocated);
+
+    s->turn = refused ? s->fetch_before : TURN_OPEN;
+    check_disk_fetch(w, d, s, r);
+    if (refused && s->fetch_tail)
+        tail_stays(w, s, r);
+    if (refused)
+        return;
+    EXPECT(r->err != TERN_OK || r->fetch.lengths.written >= s->fetch_at_least, "fetch_at_least",
+           "written %u, at least %u was to come", r->fetch.lengths.written, s->fetch_at_least);
+    fetch_take(w, d, s, r);
+    if (w->cfg.nstate)
+        list_cut(w, d, s);
+    EXPECT(r->fetch.tokens == s->ntokens, "fetch_tokens_told", "%u of %u", r->fetch.tokens,
+           s->ntokens);
+    session_unfetch(w, d, s);
+}
+
 void session_fetched(struct sim *w, uint32_t d, const struct reply *r)
 {
     struct daemon *m = &w->d[d];
@@ -504,6 +538,10 @@ void session_fetched(struct sim *w, uint32_t d, const struct reply *r)
     }
     if (s->fetch_host && !s->fetch_bad_peer) {
         fetched_from_host(w, d, s, r);
+        return;
+    }
+    if (s->fetch_disk && !s->fetch_bad_peer) {
+        fetched_from_disk(w, d, s, r);
         return;
     }
     if (s->fetch_pull.slot == NONE) {

@@ -122,14 +122,16 @@ static void make_weights(struct prng *p, const struct config *c, uint8_t table[2
     uint32_t n = sizeof of / sizeof of[0], total = 0, at = 0, w[sizeof of / sizeof of[0]];
     bool calm = one_in(p, 8);
 
-    for (uint32_t i = 0; i < n - 1; i++) { /* all but the last: that of records is fixed */
+    for (uint32_t i = 0; i < CHOICE_record; i++) { /* from there on they are fixed */
         w[i] = 4 * of[i].weight *
                (of[i].fault ? (calm ? 0 : scale[prng_below(p, sizeof scale)]) : between(p, 3, 8)) /
                4;
         total += w[i];
     }
-    w[n - 1] = c->records ? 6 * of[n - 1].weight : 0;
-    total += w[n - 1];
+    for (uint32_t i = CHOICE_record; i < n; i++) {
+        w[i] = (i == CHOICE_record ? c->records : c->disk) ? 6 * of[i].weight : 0;
+        total += w[i];
+    }
     for (uint32_t i = 0, sum = 0; i < n; i++) {
         uint32_t to;
 
@@ -349,6 +351,32 @@ static void make_records(struct config *c)
     c->lim_records = r / 512 % 3 == 0 ? 3 + r / 2048 % 6 : 24;
 }
 
+/* In some, one of the daemons has a disk, or both. It has room for some chunks, and most often
+ * something of it is short. */
+static void make_disk(struct config *c)
+{
+    uint32_t r = c->seed_tokens / 17, align = align_of(c), chunk = chunk_granules(c) + 2, chunks;
+
+    if (r % 4 != 0)
+        return;
+    r = (r / 4) * 2654435761u;
+    c->disk = 1 + (r >> 30) % 3;
+    c->disk_tenants = c->tenants == 1 || (r >> 28 & 3) ? 3 : 1 + (r >> 27 & 1);
+    c->disk_chunks = r >> 25 & 1 ? 64 : 8 + (r >> 19) % 24;
+    c->disk_files = r >> 18 & 1 ? 16 : 4 + (r >> 15) % 8;
+    c->disk_stores = 1 + (r >> 13) % 4;
+    c->disk_tokens = r >> 11 & 3 ? 64 : 8 + (r >> 7) % 16;
+    r = c->seed_tokens * 2246822519u;
+    c->disk_interval = 1 + (r >> 29) % 4;
+    c->disk_align = 1 + (r >> 27) % 2;
+    c->disk_trim = (r >> 24) % 8;
+    c->disk_least = (r >> 22) % 4 * align / 2;
+    chunks = r >> 21 & 1 ? 64 : 2 + (r >> 16) % 12;
+    c->disk_blocks = 2 + chunks * chunk * c->world0;
+    c->disk_fail = r >> 14 & 3 ? 0 : 1 + (r >> 10) % 12;
+    c->disk_rot = r >> 8 & 3 ? 0 : 1 + (r >> 5) % 4;
+}
+
 void history_make(uint64_t seed, struct history *h)
 {
     struct prng p;
@@ -367,6 +395,7 @@ void history_make(uint64_t seed, struct history *h)
     make_give_back(&h->cfg);
     make_turns(&h->cfg);
     make_records(&h->cfg);
+    make_disk(&h->cfg);
     make_weights(&p, &h->cfg, table);
     h->n = between(&p, 700, 1200);
     for (uint32_t i = 0; i < h->n; i++) {

@@ -159,6 +159,36 @@
     X(fetch_long_in_pieces, 1)                                                                     \
     X(window_far_behind, 1)                                                                        \
     X(recover_long, 1)                                                                             \
-    X(fetch_with_state, 20)
+    X(fetch_with_state, 20)                                                                        \
+    X(stored_cold, 50)                                                                             \
+    X(stored_continued, 50)                                                                        \
+    X(stored_evict, 50)                                                                            \
+    X(stored_shutdown, 5)                                                                          \
+    X(store_answered, 50)                                                                          \
+    X(store_refused, 5)                                                                            \
+    X(store_failed, 1)                                                                             \
+    X(store_gone, 1)                                                                               \
+    X(entry_made_cold, 1)                                                                          \
+    X(entry_pruned, 20)                                                                            \
+    X(pruned_late, 1)                                                                              \
+    X(entry_evicted, 20)                                                                           \
+    X(evicted_ahead, 1)                                                                            \
+    X(bad_extent_found, 1)                                                                         \
+    X(bad_entry_left, 1)                                                                           \
+    X(disk_full, 5)                                                                                \
+    X(disk_full_then_stored, 1)                                                                    \
+    X(disk_match, 50)                                                                              \
+    X(disk_fetch_whole, 20)                                                                        \
+    X(disk_fetch_part, 20)                                                                         \
+    X(disk_fetch_cancelled, 1)                                                                     \
+    X(disk_fetch_broken, 1)                                                                        \
+    X(disk_fetch_no_room, 1)                                                                       \
+    X(crash_while_writing, 20)                                                                     \
+    X(crash_before_drop, 5)                                                                        \
+    X(recovered, 50)                                                                               \
+    X(found_what_was_dropped, 5)                                                                   \
+    X(start_misses_rotten, 1)                                                                      \
+    X(found_half, 0)                                                                               \
+    X(reset_with_disk, 5)
 
 #endif

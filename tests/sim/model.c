@@ -1,6 +1,7 @@
 /* What the model knows of pages and prefixes, and the rules that hold for every page that a core
  * hands out (T1, P2), gives to read (P1) or says it lacks (E4). Nothing here is read from a core.
  */
+#include "disk.h"
 #include "records.h"
 
 uint32_t tag_mix(uint32_t rank, uint32_t group)
@@ -470,6 +471,8 @@ static bool pulls_active(struct sim *w, uint32_t d)
 static bool pool_unsure(struct sim *w, uint32_t d, uint32_t pool)
 {
     if (pulls_active(w, d) || w->cfg.nstate) /* STATE is borrowed by whole nodes */
+        return true;
+    if (disk_is_on(w, d)) /* what waits to be stored is held */
         return true;
     for (uint32_t i = 0; i < OPENS; i++)
         if (w->d[d].walking[i].gen != 0)

@@ -1,7 +1,7 @@
 /* The network: one connection from each daemon to the other, a queue of messages each way. Messages
  * arrive in order or, once the connection has died, not at all; each side learns of the death in
  * its own time. */
-#include "sim.h"
+#include "disk.h"
 
 static void link_event(struct sim *w, uint32_t d, uint32_t number, bool up)
 {
@@ -155,7 +155,9 @@ void net_deliver(struct sim *w, uint32_t conn, uint32_t dir)
     if (m->msg.kind == PEER_PULL_DONE)
         walk(w, to, m->msg.pull, false);
     core_view(w->d[to].core, &before);
+    disk_reset_told(w, to, &ev.peer.msg, true);
     sim_step(w, to, &ev);
+    disk_reset_told(w, to, &ev.peer.msg, false);
     core_view(w->d[to].core, &after);
     if (after.namespaces_reset != before.namespaces_reset)
         reset_heard(w, to, &ev.peer.msg);
@@ -191,7 +193,7 @@ void net_notice(struct sim *w, uint32_t conn, uint32_t side)
     for (uint32_t i = 0; i < SESSIONS && side == 0; i++) {
         const struct session *x = &w->d[d].session[i];
 
-        EXPECT(!x->live || x->turn != TURN_FETCHING || x->fetch_host || x->deaf,
+        EXPECT(!x->live || x->turn != TURN_FETCHING || x->fetch_host || x->fetch_disk || x->deaf,
                "fetch_outlives_link", "session %u still waits for a peer that is known to be lost",
                i);
     }

@@ -95,7 +95,7 @@ void evict(struct sim *w, uint32_t d, bool all)
     /* What it took off the device alone goes whole when its namespace was reset, untold; so does
      * superseded STATE that a copy kept; and the next nodes that would go are copied to the host.
      */
-    EXPECT(m->resets || (w->cfg.host_behind && w->cfg.supersede == SUPERSEDE_EAGER)
+    EXPECT(m->resets || w->cfg.disk || (w->cfg.host_behind && w->cfg.supersede == SUPERSEDE_EAGER)
                ? device >= w->reply->evict.pages
                : device == w->reply->evict.pages,
            "evict_pages", "%u were told, %u went", w->reply->evict.pages, device);

@@ -2,7 +2,7 @@
  * a Peek or a Match says of the host tier. A namespace that was reset is another space from then
  * on: what it held before stays with the sessions that run in it, and nobody else may be told of
  * it. */
-#include "sim.h"
+#include "disk.h"
 
 #define SPACE_CHUNKS (VARIANTS * CHUNKS)
 
@@ -107,6 +107,7 @@ static void model_reset(struct sim *w, uint32_t d, uint32_t tenant, uint32_t ns)
     m->resets++;
     for (uint32_t i = 0; i < POOLS; i++)
         m->pool[i].evictions++;
+    disk_reset_begun(w, d, tenant, ns);
 }
 
 /* Of 1,000,000 resets of a daemon at most that many wait; NULL: no more now. */
@@ -154,6 +155,7 @@ void reset_answered(struct sim *w, uint32_t d, const struct reply *r)
 
         if (a->request_id != r->request_id)
             continue;
+        disk_reset_answered(w, d, a, r->namespace_reset.unreached == 0);
         if (r->namespace_reset.unreached == 0) {
             MARK(reset_heard_by_all);
             if (m->heard_reset[a->tenant][a->ns] < a->number)

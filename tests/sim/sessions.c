@@ -1,5 +1,6 @@
 /* What an engine asks for outside a Step, and what the answer must be: sessions, Peek and Match.
  * Fetches are in fetches.c. */
+#include "disk.h"
 #include "records.h"
 
 void request_init(struct sim *w, uint32_t d, struct event *ev, enum op op, uint32_t conn)
@@ -216,6 +217,7 @@ static void match_new(struct sim *w, uint32_t d, struct session *s, uint32_t n, 
     EXPECT(r->match.tokens == n, "match_tokens", "%u of %u tokens", r->match.tokens, n);
     if (space_current(w, d, s->tenant, s->space))
         check_host_depth(w, d, s->pool, s->space, s->variant, n, depth, r->match.host_depth);
+    check_disk_depth(w, d, s->pool, s->space, s->variant, n, depth, r->match.disk_depth);
     take_borrowed(w, d, s, 0, depth, depth, r->runs, r->nruns);
     state_borrow(w, d, s, 0, depth, r->runs, r->nruns);
     s->committed = s->written = s->allocated = s->filled = depth;
@@ -335,6 +337,8 @@ static bool unseen_chunks(const struct sim *w, uint32_t d)
         for (uint32_t i = 0; i < w->granules; i++)
             if (w->d[d].granule[t][i].own == OWN_ORPHAN)
                 return true;
+    if (disk_is_on(w, d)) /* what waits to be stored is held */
+        return true;
     return false;
 }
 
@@ -562,6 +566,9 @@ void peek_at(struct sim *w, uint32_t d, uint32_t e, uint32_t ns, uint32_t varian
            w->reply->peek.depth);
     check_host_depth(w, d, g->pool, m->space_of[g->tenant][ns], variant, n, w->reply->peek.depth,
                      w->reply->peek.host_depth);
+    if (ev.request.peek.tokens.base == 0 && ev.request.peek.tokens.n == n)
+        check_disk_depth(w, d, g->pool, m->space_of[g->tenant][ns], variant, n,
+                         w->reply->peek.depth, w->reply->peek.disk_depth);
     if (w->reply->peek.history_depth > w->reply->peek.depth)
         MARK(match_shallower_for_state);
 }

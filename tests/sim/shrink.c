@@ -102,7 +102,8 @@ static bool config_fits(const struct config *c)
            c->page_granules3 <= 2 && c->lim_pulls <= PULLS && c->lim_serves <= SERVES &&
            c->lim_sessions < SESSIONS && c->host <= HOSTS && c->spoil <= 100 &&
            c->lim_copies <= JOBS / 2 && c->regions <= RANKS && c->records <= 64 &&
-           c->lim_records <= 24 && (c->records == 0) == (c->lim_records == 0);
+           c->lim_records <= 24 && (c->records == 0) == (c->lim_records == 0) && c->disk <= 3 &&
+           c->disk_files <= 16 && c->disk_chunks <= 64 && c->disk_fail <= 100 && c->disk_rot <= 100;
 }
 
 bool history_read(const char *path, struct history *h)

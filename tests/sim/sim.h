@@ -16,6 +16,7 @@
 #include "core/core.h"
 #include "core/query.h"
 
+#include "config.h"
 #include "marks.h"
 
 #define DAEMONS       2
@@ -63,112 +64,11 @@
 
 #define MS 1000000ull
 
-/* X(name, letter, what it is) */
-#define FAULTS(X)                                                                                  \
-    X(link_cut)                                                                                    \
-    X(link_one_way)                                                                                \
-    X(message_lost)                                                                                \
-    X(page_corrupt)                                                                                \
-    X(pull_broken)                                                                                 \
-    X(late_receive)                                                                                \
-    X(stale_page_asked)                                                                            \
-    X(process_killed)                                                                              \
-    X(leader_killed)                                                                               \
-    X(engine_killed)                                                                               \
-    X(write_after_kill)                                                                            \
-    X(connection_closed)                                                                           \
-    X(daemon_restarted)                                                                            \
-    X(stale_handle)                                                                                \
-    X(malformed_request)                                                                           \
-    X(step_jumped)                                                                                 \
-    X(step_went_back)                                                                              \
-    X(clock_jumped)                                                                                \
-    X(stale_completion)                                                                            \
-    X(request_repeated)                                                                            \
-    X(copy_spoilt)                                                                                 \
-    X(copy_acked_twice)
-
-enum fault {
-#define X(name) FAULT_##name,
-    FAULTS(X)
-#undef X
-        FAULT_COUNT
-};
-
 enum mark {
 #define X(name, least) MARK_##name,
     MARKS(X)
 #undef X
         MARK_COUNT
-};
-
-/* What a history runs with besides its choices. Small numbers, written to tapes by name. A window
- * of 0 is a RECURRENT group. */
-#define CONFIG_FIELDS(X)                                                                           \
-    X(tenants)                                                                                     \
-    X(ngroups)                                                                                     \
-    X(page_tokens0)                                                                                \
-    X(page_tokens1)                                                                                \
-    X(page_granules0)                                                                              \
-    X(page_granules1)                                                                              \
-    X(cap0)                                                                                        \
-    X(granules)                                                                                    \
-    X(world0)                                                                                      \
-    X(world1)                                                                                      \
-    X(world2)                                                                                      \
-    X(scheduler)                                                                                   \
-    X(sessions_max)                                                                                \
-    X(host_behind)                                                                                 \
-    X(variants)                                                                                    \
-    X(namespaces)                                                                                  \
-    X(tokens_max)                                                                                  \
-    X(keys)                                                                                        \
-    X(lim_sessions)                                                                                \
-    X(lim_nodes)                                                                                   \
-    X(lim_blocks)                                                                                  \
-    X(lim_retires)                                                                                 \
-    X(lim_keys)                                                                                    \
-    X(lim_pulls)                                                                                   \
-    X(lim_serves)                                                                                  \
-    X(lim_seals)                                                                                   \
-    X(lim_spaces)                                                                                  \
-    X(peer_pages)                                                                                  \
-    X(tenant_pages)                                                                                \
-    X(deadline_ms)                                                                                 \
-    X(tight)                                                                                       \
-    X(faults_on)                                                                                   \
-    X(seed_tokens)                                                                                 \
-    X(nstate)                                                                                      \
-    X(supersede)                                                                                   \
-    X(page_tokens2)                                                                                \
-    X(page_tokens3)                                                                                \
-    X(page_granules2)                                                                              \
-    X(page_granules3)                                                                              \
-    X(window2)                                                                                     \
-    X(window3)                                                                                     \
-    X(reserve2)                                                                                    \
-    X(reserve3)                                                                                    \
-    X(host)                                                                                        \
-    X(lim_copies)                                                                                  \
-    X(spoil)                                                                                       \
-    X(reserved)                                                                                    \
-    X(piece)                                                                                       \
-    X(regions)                                                                                     \
-    X(places)                                                                                      \
-    X(span)                                                                                        \
-    X(open_tokens)                                                                                 \
-    X(awaits)                                                                                      \
-    X(offer_pages)                                                                                 \
-    X(lim_batches)                                                                                 \
-    X(give_back)                                                                                   \
-    X(turn_ms)                                                                                     \
-    X(records)                                                                                     \
-    X(lim_records)
-
-struct config {
-#define X(name) uint32_t name;
-    CONFIG_FIELDS(X)
-#undef X
 };
 
 /* One choice. `r` seeds everything that the choice needs to decide. */
@@ -250,6 +150,8 @@ struct session {
     uint32_t piece_end;    /* how far pieces of it were taken; 0: none */
     uint8_t deaf;          /* the connection that waited for the fetch was closed */
     uint8_t fetch_host;    /* from the host tier */
+    uint8_t fetch_disk;    /* from the disk */
+    uint8_t ask_disk;      /* 1: its next fetch is from there */
     uint8_t away, back_turn;
     uint8_t unpinned; /* the host has all that it needs: the device may lose its path */
     uint8_t undone;   /* a copy failed: the core may have let it run on */
@@ -273,6 +175,7 @@ struct session {
     uint32_t last_step; /* last dispatched step that touches its pages */
     uint32_t fetch_depth, fetch_conn;
     uint32_t fetch_at_least; /* of its tokens, where the fetch ends well */
+    uint32_t disk_depth;     /* where a fetch from the disk has to end */
     uint32_t fetch_step;     /* the last that may touch its tail */
     uint32_t fetch_wrote;    /* what was written when it began */
     uint8_t fetch_tail;      /* it still has what it owned when the fetch began */
@@ -368,10 +271,14 @@ struct batch {
     uint16_t record[BATCH_PAGES];
     uint8_t group[BATCH_PAGES], seen[BATCH_PAGES];
     struct page_ref ref[BATCH_PAGES];
+    uint16_t ext[BATCH_PAGES]; /* from the disk: which extent, and which page of it */
+    uint8_t nth[BATCH_PAGES];
+    uint32_t uid[BATCH_PAGES];
 };
 
 struct pull {
     uint8_t used, pool, space, stopping, broken, over, orphaned;
+    uint8_t disk;   /* its source is the disk */
     uint8_t tenant; /* TENANTS: not known */
     struct pull_id id;
     struct serve_id serve;
@@ -390,6 +297,7 @@ struct opened {
     uint32_t order;    /* of those of the daemon, from 1 */
     uint32_t unasked;  /* pages that were offered and are to be asked for, some once more */
     uint32_t tenant, asks, ns;
+    uint32_t disk;       /* 1: of the disk */
     uint32_t awaits;     /* 1: the peer was told to offer so much or nothing */
     uint32_t need;       /* what is offered has to be younger than that reset */
     uint32_t content;    /* and is younger than this one */
@@ -469,12 +377,11 @@ struct daemon {
      * younger than; the last one that was asked for here; the last one of which all have heard. */
     uint32_t content[TENANTS][NAMESPACES], own_reset[TENANTS][NAMESPACES],
         heard_reset[TENANTS][NAMESPACES];
-    uint8_t waiting; /* a session may wait for a fetch or a load; 0: none does */
-    uint8_t pulled;  /* a transfer was active when the event began */
-    uint32_t
-        backing[GROUPS]; /* pages of each group that began to be copied to the host since then */
-    uint8_t host_left;   /* a chunk was found to have left the host since then */
-    uint8_t host_unsure; /* somebody gave up copies that were on their way */
+    uint8_t waiting;          /* a session may wait for a fetch or a load; 0: none does */
+    uint8_t pulled;           /* a transfer was active when the event began */
+    uint32_t backing[GROUPS]; /* pages of each group that began to be copied or stored since then */
+    uint8_t host_left;        /* a chunk was found to have left the host since then */
+    uint8_t host_unsure;      /* somebody gave up copies that were on their way */
     struct tag tag[TENANTS][RANKS][GRANULES]; /* what lies in each region: see tag_at */
     struct tag htag[TENANTS][RANKS][HOSTS];
     struct tag sum[RECORDS][RANKS]; /* what the checksum of a record says its page holds */
@@ -501,8 +408,9 @@ struct sim {
     uint32_t audit_every, steps; /* the oracle looks at each audit_every-th step's core; 0: never */
     uint64_t events;
     struct daemon d[DAEMONS];
-    struct recs *recs[DAEMONS]; /* see records.c */
-    struct link link[DAEMONS];  /* [d]: opened by d */
+    struct recs *recs[DAEMONS];  /* see records.c */
+    struct disks *disk[DAEMONS]; /* see disk.c */
+    struct link link[DAEMONS];   /* [d]: opened by d */
     uint32_t tokens[VARIANTS][TOKENS];
     struct extra_key keys[VARIANTS];     /* at most one each; position NONE: none */
     uint8_t common[VARIANTS][VARIANTS];  /* tokens that two sequences share */

@@ -1,6 +1,7 @@
 /* One Step request: an engine's operations on its sessions, what each must answer, and the dispatch
  * of the step that writes what was allocated. Operations are predicted in order, each from the
  * state that the one before left. */
+#include "disk.h"
 #include "records.h"
 
 #define OPS 4
@@ -236,6 +237,8 @@ static void check_extend_busy(struct sim *w, uint32_t d, const struct session *s
                               const struct step_op *op, bool alone)
 {
     if (w->cfg.give_back) /* what the Step closed before may not be free yet */
+        return;
+    if (disk_is_on(w, d)) /* a store that nobody asked for may pin what could make way */
         return;
     if (w->cfg.host_behind && (w->d[d].njobs || !alone || op->tokens.n == 0)) {
         /* The next operation may have taken what was to be copied. */

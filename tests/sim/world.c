@@ -1,5 +1,6 @@
 /* One history: sets the world up, carries the choices out one after another, hands each event to a
  * core and takes its actions in. */
+#include "disk.h"
 #include "records.h"
 
 #include <signal.h>
@@ -97,6 +98,7 @@ void sim_create(struct sim *w)
     for (uint32_t d = 0; d < DAEMONS; d++)
         w->d[d].arena = arena_take(ARENA_MAX);
     records_create(w);
+    disks_create(w);
     w->out = arena_take(actions_bytes(&w->limits));
     actions_init(w->out, &w->limits);
     oracle_fail_hook = on_audit;
@@ -111,6 +113,7 @@ void sim_destroy(struct sim *w)
     for (uint32_t d = 0; d < DAEMONS; d++)
         free(w->d[d].arena);
     records_destroy(w);
+    disks_destroy(w);
     free(w->out);
 }
 
@@ -220,24 +223,29 @@ static void make_prefixes(struct sim *w)
 void daemon_start(struct sim *w, uint32_t d)
 {
     struct daemon *m = &w->d[d];
+    struct core_limits limits = w->limits;
     struct tenant_config tenants[TENANTS];
     struct event ev = {.kind = EV_CONN_OPENED};
     size_t bytes;
+
+    disk_limits(w, d, &limits);
 
     for (uint32_t t = 0; t < TENANTS; t++)
         tenants[t] =
             (struct tenant_config){.memory_bytes = (uint64_t)w->cfg.granules * GRANULE_BYTES,
                                    .host_bytes = (uint64_t)w->cfg.host * GRANULE_BYTES,
+                                   .disk_bytes = disk_budget(w, d, t),
                                    .record_bytes = (uint64_t)w->cfg.records * RECORD_PAGE_BYTES,
                                    .regions = w->regions,
                                    .sessions_max = w->cfg.sessions_max,
                                    .host_write = w->cfg.host_behind};
-    EXPECT(core_size(&w->limits, &bytes) == TERN_OK && bytes <= ARENA_MAX, "sim_limits",
+    EXPECT(core_size(&limits, &bytes) == TERN_OK && bytes <= ARENA_MAX, "sim_limits",
            "limits refused, or %zu bytes", bytes);
     memset(m->arena, 0, bytes);
     m->arena_bytes = bytes;
     m->incarnation = 0x1000 * (d + 1) + m->restarts + (uint64_t)w->cfg.seed_tokens * 0x100000;
-    m->core = core_init(m->arena, &w->limits, tenants, m->incarnation);
+    m->core = core_init(m->arena, &limits, tenants, m->incarnation);
+    disk_start(w, d);
     m->conn[0] = (struct conn){.open = 1, .admin = 1};
     ev.conn.tenant = NONE;
     ev.conn.proc = NONE;
@@ -304,6 +312,7 @@ void daemon_restart(struct sim *w, uint32_t d)
     FAULT(daemon_restarted);
     TRACE("  daemon %u restarts\n", d);
     w->events += core_changes(m->core);
+    disk_crash(w, d);
     for (uint32_t c = 0; c < DAEMONS; c++) {
         net_cut(w, c);
         w->link[c].up[c == d ? 0 : 1] = 0; /* this side has forgotten it; the other will learn */
@@ -322,6 +331,8 @@ static void take_reply(struct sim *w, uint32_t d, const struct reply *r)
         session_fetched(w, d, r);
     else if (r->op == OP_NAMESPACE_RESET)
         reset_answered(w, d, r);
+    else if (r->op == OP_STORE)
+        store_answered(w, d, r);
     else if (r->op == OP_WAIT_PUBLISHED)
         wait_answered(w, d, r);
     else if ((r->op != OP_RECOVER || !session_recovered(w, d, r)) &&
@@ -356,8 +367,8 @@ static void take(struct sim *w, uint32_t d, const struct action *a)
     case ACT_SERVE_START: take_serve_start(w, d, a); break;
     case ACT_SERVE_STOP: take_serve_stop(w, d, a); break;
     case ACT_ENGINE_GONE: take_gone(w, d, a->engine.engine); break;
-    case ACT_DISK_WRITE:
-    case ACT_DISK_DROP: break; /* none has a disk */
+    case ACT_DISK_WRITE: take_disk_write(w, d, a); break;
+    case ACT_DISK_DROP: take_disk_drop(w, d, a); break;
     case ACT_ENGINE_STUCK:
     case ACT_STEP_WANTED: break; /* ranks are read as the seed says */
     }
@@ -382,10 +393,12 @@ static void step_once(struct sim *w, uint32_t d, struct event *event)
     event->now_ns = w->now;
     model_before_step(w, d);
     turns_pass(w, d);
+    disk_before(w, d);
     core_step(w->d[d].core, event, w->out);
     fetches_look(w, d);
     for (uint32_t i = 0; i < w->out->n; i++)
         take(w, d, &w->out->v[i]);
+    disk_after(w, d);
     turns_look(w, d);
     if (w->audit_every && ++w->steps % w->audit_every == 0)
         look_inside(w, d);
@@ -531,6 +544,7 @@ static void sim_begin(struct sim *w, const struct history *h)
         w->d[d].old_pool = (struct pool_id){0, 0};
         w->d[d].old_engine = (struct engine_id){0, 0};
         memset(w->d[d].inbound_busy, 0, sizeof w->d[d].inbound_busy);
+        disks_clear(w, d);
         daemon_clear(w, d);
         daemon_start(w, d);
     }

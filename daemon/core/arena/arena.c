@@ -214,7 +214,7 @@ struct core *core_init(void *mem, const struct core_limits *limits,
         c->serves_active = c->checks = c->disk_stores = LIST_EMPTY;
     c->disk_gone_first = c->disk_gone_last = NONE;
     c->disk_sweep = c->disk_file_found = NONE;
-    c->disk_next_file = 1;
+    c->disk_next_file = c->disk_let_go = 1;
     c->disk_hash_mask = limits->disk_chunks ? pow2_at_least(limits->disk_chunks) - 1 : 0;
     for (uint32_t i = 0; limits->disk_chunks && i <= c->disk_hash_mask; i++)
         *disk_hash_head(c, i) = NONE;

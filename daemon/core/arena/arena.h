@@ -436,16 +436,16 @@ struct disk_chunk {
     uint32_t kept;                /* parts, as bits, that are durable */
     uint32_t claims;              /* entries whose STATE its segment is of */
     uint32_t pins;                /* fetches that read it or what is below it, and stores */
-    uint32_t bad;   /* 1: what was read of it was not what was written: never found again */
-    uint32_t reset; /* of a root: the same, of all below it (N1) */
+    uint32_t bad;      /* 1: what was read of it was not what was written: never found again */
+    uint32_t reset;    /* of a root: the same, of all below it (N1) */
+    uint32_t needless; /* 1: an entry that a longer one has made so (D5), and that somebody reads */
     struct list_links in_entries; /* of its tenant */
     uint64_t chain, layout_hash;
     struct namespace_id ns;
     uint64_t path_bytes; /* of the HISTORY extents up to here */
     struct disk_kept part[DISK_PARTS];
     uint32_t reason, hits, reach; /* of an entry */
-    uint32_t zero;
-    uint64_t used_ns; /* serving time (D7) when it was stored, or used last */
+    uint64_t used_ns;             /* serving time (D7) when it was stored, or used last */
 };
 
 struct disk_file { /* see disk/files.h */
@@ -453,6 +453,7 @@ struct disk_file { /* see disk/files.h */
     uint32_t extents; /* that are needed, or are being written */
     uint32_t reset;   /* 1: of a namespace that was reset */
     uint64_t number;
+    struct namespace_id ns;
     struct list_links in_list; /* `next` where it is free */
 };
 
@@ -472,6 +473,7 @@ struct disk_store { /* see disk/stores.h */
                           `chunk` when that is durable */
     uint32_t file;     /* WRITING */
     uint32_t ends;     /* WRITING: 1: the file has the entry */
+    uint32_t tried;    /* QUEUED: disk_let_go when there was no room for it; 0: it was not tried */
     uint32_t ncoming;
     struct disk_coming coming[DISK_WRITE_EXTENTS];
     struct list_links in_list;
@@ -523,6 +525,9 @@ struct tenant {
     struct list disk_roots;   /* chunks of depth 0 */
     uint32_t disk_writing;    /* the store that writes a file now; NONE */
     uint32_t disk_chunks, disk_nfiles;
+    uint32_t disk_blocks, disk_keys; /* of the token store */
+    uint32_t disk_pins;              /* of all its chunks */
+    uint32_t disk_leaving;           /* files that are not gone yet */
     uint32_t disk_resets; /* roots of it that were reset, and files of such that are not gone yet */
     uint64_t disk_used;   /* bytes of extents that are needed, or are being written */
     struct disk_counts disk;
@@ -582,10 +587,11 @@ struct core {
     uint32_t disk_ready;                      /* 1: what an earlier run has left was told */
     uint32_t disk_file_found;                 /* before: the file that it was told of last; NONE */
     uint32_t disk_checked;                    /* after: the next chunk to look at */
-    uint32_t disk_looked;      /* 1: all were, and what was over the budget has gone */
-    uint32_t disk_resets_over; /* 1: of some tenant */
-    uint32_t disk_bad;         /* chunks that are bad, and roots that were reset */
-    uint32_t disk_sweep;       /* at shutdown: the next node to look at; NONE: all were, or none */
+    uint32_t disk_trimmed;                    /* 1: of that, what was over the budgets has gone */
+    uint32_t disk_resets_over;                /* 1: of some tenant */
+    uint32_t disk_bad;                        /* chunks that are bad, and roots that were reset */
+    uint32_t disk_let_go; /* changes when a chunk is let go, or a file is gone for good; never 0 */
+    uint32_t disk_sweep;  /* at shutdown: the next node to look at; NONE: all were, or none */
     uint32_t disk_blocks, disk_keys; /* of the token store */
     uint64_t disk_next_file, disk_served_ns, disk_began_ns;
     uint64_t disk_pause_ns;    /* no store begins before that: the last one failed */

@@ -8,17 +8,17 @@ uint64_t disk_served(const struct core *c)
     return c->disk_served_ns + (c->now_ns - c->disk_began_ns);
 }
 
-/* Counts an entry in or out among the claims of the STATE that it needs. */
-static void claim(struct core *c, uint32_t chunk, bool in)
+void disk_claim(struct core *c, struct disk_window of, bool in)
 {
-    uint32_t at = chunk;
+    uint32_t at = of.chunk;
 
-    for (uint32_t i = disk_chunk_at(c, chunk)->reach; i > 0 && disk_chunk_at(c, at)->depth > 0;
+    for (uint32_t i = of.reach; i > 0 && disk_chunk_at(c, at)->depth > 0;
          i--, at = disk_chunk_at(c, at)->parent) {
         struct disk_chunk *k = disk_chunk_at(c, at);
 
         k->claims += in ? 1 : -1u;
-        if (k->claims == 0 && k->kept & DISK_HAS(DISK_STATE))
+        if (k->claims == 0 && k->kept & DISK_HAS(DISK_STATE) &&
+            c->disk_ready) /* before that, an entry that claims it may still be found */
             disk_part_leave(c, at, DISK_STATE);
     }
 }
@@ -31,15 +31,14 @@ void disk_entry_keep(struct core *c, uint32_t chunk, const struct disk_entry *e)
     bool was = disk_is_entry(k);
 
     k->reach = e->reach;
-    claim(c, chunk, true);
+    disk_claim(c, (struct disk_window){chunk, e->reach}, true);
     if (was) { /* what the earlier one claimed, after what this one does */
-        k->reach = reach;
-        claim(c, chunk, false);
-        k->reach = e->reach;
+        disk_claim(c, (struct disk_window){chunk, reach}, false);
         disk_entry_list_remove(c, entries, chunk);
     }
     disk_part_keep(c, chunk, DISK_ENTRY, e->at);
     k->reason = e->reason;
+    k->needless = 0;
     k->hits = e->hits > k->hits ? e->hits : k->hits;
     k->used_ns = e->used_ns;
     disk_entry_list_push(c, entries, chunk);
@@ -51,8 +50,8 @@ void disk_entry_end(struct core *c, uint32_t chunk)
 
     disk_part_leave(c, chunk, DISK_ENTRY);
     disk_entry_list_remove(c, &tenant_at(c, k->tenant)->disk_entries, chunk);
-    claim(c, chunk, false);
-    k->hits = k->reach = 0;
+    disk_claim(c, (struct disk_window){chunk, k->reach}, false);
+    k->hits = k->reach = k->needless = 0;
     touch(c);
     disk_chunk_offer(c, chunk);
 }
@@ -129,16 +128,42 @@ static bool prunes(enum disk_reason reason)
     return reason == DISK_COLD || reason == DISK_CONTINUED;
 }
 
-uint64_t disk_prunable(const struct core *c, uint32_t chunk, enum disk_reason reason)
+static bool is_needless(const struct disk_chunk *k)
 {
+    return disk_is_entry(k) && k->reason == DISK_CONTINUED;
+}
+
+/* STATE goes where no entry that stays claims it, the new one neither. */
+uint64_t disk_prunable(const struct core *c, const struct disk_new *e)
+{
+    uint32_t claiming = 0, n = 0, last = e->chunk; /* last: the first that claims it no more */
     uint64_t bytes = 0;
 
-    if (!prunes(reason))
+    if (!prunes(e->reason))
         return 0;
-    for (uint32_t at = chunk; disk_chunk_at(c, at)->depth > 0; at = disk_chunk_at(c, at)->parent)
-        if (disk_is_entry(disk_chunk_at(c, at)) && disk_chunk_at(c, at)->reason == DISK_CONTINUED)
-            bytes += disk_entry_own(c, at);
+    for (uint32_t at = e->chunk; at != NONE && disk_chunk_at(c, at)->depth > 0;
+         at = disk_chunk_at(c, at)->parent, n++) {
+        const struct disk_chunk *k = disk_chunk_at(c, at);
+
+        if (is_needless(k)) {
+            bytes += disk_kept_bytes(k, DISK_ENTRY, &k->part[DISK_ENTRY]);
+            claiming++;
+        }
+        if (n >= e->reach) {
+            claiming -= is_needless(disk_chunk_at(c, last));
+            last = disk_chunk_at(c, last)->parent;
+        }
+        if (k->kept & DISK_HAS(DISK_STATE) && k->depth <= e->above && claiming > 0 &&
+            k->claims == claiming)
+            bytes += disk_kept_bytes(k, DISK_STATE, &k->part[DISK_STATE]);
+    }
     return bytes;
+}
+
+static void prune_one(struct core *c, uint32_t chunk)
+{
+    tenant_at(c, disk_chunk_at(c, chunk)->tenant)->disk.pruned++;
+    disk_entry_end(c, chunk);
 }
 
 void disk_prune(struct core *c, uint32_t chunk, enum disk_reason reason)
@@ -147,13 +172,33 @@ void disk_prune(struct core *c, uint32_t chunk, enum disk_reason reason)
         return;
     for (uint32_t at = disk_chunk_at(c, chunk)->parent; at != NONE;
          at = disk_chunk_at(c, at)->parent) {
-        const struct disk_chunk *k = disk_chunk_at(c, at);
+        struct disk_chunk *k = disk_chunk_at(c, at);
 
-        if (!disk_is_entry(k) || k->reason != DISK_CONTINUED || k->pins > 0)
+        if (!is_needless(k))
             continue;
-        disk_entry_end(c, at); /* the chunk stays: there is one below it */
-        tenant_at(c, k->tenant)->disk.pruned++;
+        k->needless = 1;
+        if (k->pins == 0)
+            prune_one(c, at); /* the chunk stays: there is one below it */
     }
+}
+
+void disk_unpin(struct core *c, uint32_t chunk)
+{
+    struct disk_chunk *k = disk_chunk_at(c, chunk);
+
+    check(k->pins > 0);
+    k->pins--;
+    tenant_at(c, k->tenant)->disk_pins--;
+    disk_let_go(c);
+    touch(c);
+    if (k->pins > 0)
+        return;
+    if (k->needless && k->children.n > 0) {
+        prune_one(c, chunk); /* a longer one is still there */
+        return;
+    }
+    k->needless = 0;
+    disk_chunk_offer(c, chunk);
 }
 
 /* --- room --- */
@@ -161,7 +206,7 @@ void disk_prune(struct core *c, uint32_t chunk, enum disk_reason reason)
 /* Is it on the path of what the room is for? */
 static bool is_kept(const struct core *c, const struct disk_chunk *k, const struct disk_room *r)
 {
-    uint32_t at = r->keeps;
+    uint32_t at = r->for_it.chunk;
 
     while (at != NONE && disk_chunk_at(c, at)->depth > k->depth)
         at = disk_chunk_at(c, at)->parent;
@@ -172,18 +217,16 @@ static bool may_go(const struct core *c, uint32_t chunk, const struct disk_room 
 {
     const struct disk_chunk *k = disk_chunk_at(c, chunk);
 
-    if (k->pins > 0)
+    if (k->pins > (r && r->for_it.chunk == chunk ? r->pins : 0))
         return false;
-    return !r || !prunes(r->reason) || k->reason != DISK_CONTINUED || !is_kept(c, k, r);
+    return !r || !prunes(r->for_it.reason) || k->reason != DISK_CONTINUED || !is_kept(c, k, r);
 }
 
-enum tern_err disk_evict_one(struct core *c, uint32_t tenant, const struct disk_room *r)
+bool disk_evict_one(struct core *c, uint32_t tenant, const struct disk_room *r)
 {
     uint32_t first = NONE, looked = 0;
     uint64_t lowest = UINT64_MAX;
 
-    if (visits_left(c) == 0)
-        return TERN_BUSY;
     for (uint32_t at = tenant_at(c, tenant)->disk_entries.head;
          at != NONE && looked < DISK_ENTRIES_LOOKED; at = disk_entry_list_next(c, at), looked++) {
         uint64_t score;
@@ -196,27 +239,43 @@ enum tern_err disk_evict_one(struct core *c, uint32_t tenant, const struct disk_
             lowest = score;
         }
     }
-    c->visits += looked;
     if (first == NONE)
-        return TERN_QUOTA;
+        return false;
     disk_entry_end(c, first);
     tenant_at(c, tenant)->disk.evicted++;
-    return TERN_OK;
+    return true;
 }
 
-enum tern_err disk_make_room(struct core *c, uint32_t tenant, struct disk_room r)
+enum disk_has_room disk_room_more(struct core *c, uint32_t tenant, const struct disk_room *r)
 {
-    struct tenant *t = tenant_at(c, tenant);
-    uint64_t credit = r.credit < DISK_PRUNE_BYTES ? r.credit : DISK_PRUNE_BYTES;
+    if (visits_left(c) == 0)
+        return DISK_ROOM_NEXT;
+    if (disk_evict_one(c, tenant, r))
+        return DISK_ROOM;
+    return tenant_at(c, tenant)->disk_pins > r->pins ? DISK_ROOM_LATER : DISK_ROOM_NEVER;
+}
 
-    while (t->disk_used + r.bytes > t->config.disk_bytes + credit)
-        TRY(disk_evict_one(c, tenant, &r));
-    return TERN_OK;
+/* What makes way may have shared STATE with what the new entry makes needless. */
+static uint64_t most_of(const struct core *c, uint32_t tenant, const struct disk_room *r)
+{
+    uint64_t credit = disk_prunable(c, &r->for_it);
+
+    return tenant_at(c, tenant)->config.disk_bytes +
+           (credit < DISK_PRUNE_BYTES ? credit : DISK_PRUNE_BYTES);
+}
+
+enum disk_has_room disk_make_room(struct core *c, uint32_t tenant, struct disk_room r)
+{
+    enum disk_has_room room = DISK_ROOM;
+
+    while (room == DISK_ROOM && tenant_at(c, tenant)->disk_used + r.bytes > most_of(c, tenant, &r))
+        room = disk_room_more(c, tenant, &r);
+    return room;
 }
 
 /* --- what is never found again --- */
 
-static bool leads_through_bad(const struct core *c, uint32_t chunk)
+bool disk_leads_through_bad(const struct core *c, uint32_t chunk)
 {
     for (uint32_t at = chunk; at != NONE; at = disk_chunk_at(c, at)->parent)
         if (disk_chunk_at(c, at)->bad || disk_chunk_at(c, at)->reset)
@@ -230,7 +289,7 @@ bool disk_bad_flush(struct core *c)
         for (uint32_t at = tenant_at(c, t)->disk_entries.head, next; at != NONE; at = next) {
             next = disk_entry_list_next(c, at);
             c->visits += disk_chunk_at(c, at)->depth / disk_chunk_at(c, at)->align;
-            if (disk_chunk_at(c, at)->pins == 0 && leads_through_bad(c, at))
+            if (disk_chunk_at(c, at)->pins == 0 && disk_leads_through_bad(c, at))
                 disk_entry_end(c, at);
             if (visits_left(c) == 0)
                 return false;
@@ -240,6 +299,7 @@ bool disk_bad_flush(struct core *c)
 
 void disk_reset(struct core *c, uint32_t tenant, struct namespace_id ns)
 {
+    disk_files_reset(c, tenant, ns);
     for (uint32_t at = tenant_at(c, tenant)->disk_roots.head; at != NONE;
          at = disk_child_list_next(c, at)) {
         struct disk_chunk *k = disk_chunk_at(c, at);

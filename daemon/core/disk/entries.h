@@ -14,6 +14,13 @@ struct disk_entry {
     struct disk_kept at;
 };
 
+/* The chunks up to one, and with it, whose STATE somebody needs. */
+struct disk_window {
+    uint32_t chunk, reach;
+};
+
+/* Counts an entry of that reach in or out among the claims of the STATE that it needs. */
+void disk_claim(struct core *c, struct disk_window of, bool in);
 /* The chunk is an entry now, or another one: its extent is durable, and so is all it needs. */
 void disk_entry_keep(struct core *c, uint32_t chunk, const struct disk_entry *e);
 /* It is none any more: what only it needs goes. */
@@ -24,22 +31,36 @@ uint64_t disk_entry_bytes(const struct core *c, uint32_t chunk); /* of all that 
 uint64_t disk_entry_own(const struct core *c, uint32_t chunk);   /* of these, that no other needs */
 uint64_t disk_entry_score(const struct core *c, uint32_t chunk); /* D7, in 1/2^24 tokens a byte */
 
-/* Entries that a new one with this reason at `chunk` makes needless: how many bytes that will
- * bring, and their end. */
-uint64_t disk_prunable(const struct core *c, uint32_t chunk, enum disk_reason reason);
-void disk_prune(struct core *c, uint32_t chunk, enum disk_reason reason);
-
-/* Room for so many bytes of the tenant, within its budget and DISK_PRUNE_BYTES beyond it where
- * `credit` will go; of what a new entry below `keeps` makes needless nothing is taken. QUOTA: there
- * is not that much to take. BUSY: it takes more than this step may do; what has gone stays so. */
-struct disk_room {
-    uint64_t bytes, credit;
-    uint32_t keeps;
+/* Entries that a new one makes needless: how many bytes that will bring, and their end. */
+struct disk_new {
+    uint32_t chunk; /* the deepest that it has on the disk */
+    uint32_t above; /* of chunks that end behind that depth it needs STATE */
+    uint32_t reach; /* its own, and that of all entries of its tree */
     enum disk_reason reason;
 };
-enum tern_err disk_make_room(struct core *c, uint32_t tenant, struct disk_room r);
-/* The entry with the lowest score that may go, goes. QUOTA: there is none. BUSY as above. */
-enum tern_err disk_evict_one(struct core *c, uint32_t tenant, const struct disk_room *r);
+uint64_t disk_prunable(const struct core *c, const struct disk_new *e);
+void disk_prune(struct core *c, uint32_t chunk, enum disk_reason reason);
+
+/* Room for so many bytes of the tenant, within its budget and, of what the new entry makes
+ * needless, DISK_PRUNE_BYTES beyond it; nothing of that is taken. Who asks holds its chunk by so
+ * many pins, and has looked whether there could be so much. */
+struct disk_room {
+    uint64_t bytes;
+    struct disk_new for_it;
+    uint32_t pins;
+};
+/* LATER: when what others hold was let go. FILE: when a file is gone for good. NEXT: in the next
+ * step. */
+enum disk_has_room { DISK_ROOM_NEVER, DISK_ROOM, DISK_ROOM_LATER, DISK_ROOM_FILE, DISK_ROOM_NEXT };
+enum disk_has_room disk_make_room(struct core *c, uint32_t tenant, struct disk_room r);
+/* Room for one more: an entry goes, or somebody holds what could. */
+enum disk_has_room disk_room_more(struct core *c, uint32_t tenant, const struct disk_room *r);
+/* Nobody reads or builds on the chunk any more. */
+void disk_unpin(struct core *c, uint32_t chunk);
+/* The entry with the lowest score that may go, goes. False: there is none. */
+bool disk_evict_one(struct core *c, uint32_t tenant, const struct disk_room *r);
+/* Is the chunk, or one above it, bad, or of a namespace that was reset? */
+bool disk_leads_through_bad(const struct core *c, uint32_t chunk);
 /* Entries that lead through what is bad, or through a namespace that was reset, go. False: there
  * are more. */
 bool disk_bad_flush(struct core *c);

@@ -5,19 +5,35 @@
 #include "core/arena/actions.h"
 #include "core/disk/index.h"
 
-uint32_t disk_file_take(struct core *c, uint32_t tenant, uint64_t number)
+uint32_t disk_file_take(struct core *c, const struct disk_file_new *f)
 {
     uint32_t at;
 
-    if (share_room(c, SHARE_DISK_FILES, tenant) == 0)
+    if (share_room(c, SHARE_DISK_FILES, f->tenant) == 0)
         return NONE;
     at = disk_file_slot_take(c);
-    share_take(c, SHARE_DISK_FILES, tenant);
-    *disk_file_at(c, at) = (struct disk_file){
-        .tenant = tenant, .number = number, .in_list = {.next = NONE, .prev = NONE}};
-    tenant_at(c, tenant)->disk_nfiles++;
+    share_take(c, SHARE_DISK_FILES, f->tenant);
+    *disk_file_at(c, at) = (struct disk_file){.tenant = f->tenant,
+                                              .number = f->number,
+                                              .ns = f->ns,
+                                              .in_list = {.next = NONE, .prev = NONE}};
+    tenant_at(c, f->tenant)->disk_nfiles++;
     touch(c);
     return at;
+}
+
+void disk_files_reset(struct core *c, uint32_t tenant, struct namespace_id ns)
+{
+    for (uint32_t i = 0; i < c->limits.disk_files; i++) {
+        struct disk_file *f = disk_file_at(c, i);
+
+        if (f->state == DISK_FILE_EMPTY || f->tenant != tenant || f->ns.hi != ns.hi ||
+            f->ns.lo != ns.lo || f->reset)
+            continue;
+        f->reset = 1;
+        tenant_at(c, tenant)->disk_resets++;
+        touch(c);
+    }
 }
 
 void disk_file_free(struct core *c, uint32_t file)
@@ -60,6 +76,7 @@ void disk_file_offer(struct core *c, uint32_t file)
     if (f->state != DISK_FILE_KEPT || f->extents > 0)
         return;
     disk_file_state_move(&f->state, DISK_FILE_LEAVING);
+    tenant_at(c, f->tenant)->disk_leaving++;
     gone(c, (struct disk_gone){.file = file});
 }
 
@@ -104,7 +121,9 @@ void disk_file_dropped(struct core *c, uint64_t number)
         struct disk_file *f = disk_file_at(c, i);
 
         if (f->state == DISK_FILE_LEAVING && f->number == number) {
+            tenant_at(c, f->tenant)->disk_leaving--;
             disk_file_free(c, i);
+            disk_let_go(c);
             return;
         }
     }

@@ -168,6 +168,14 @@ uint32_t disk_reach(const struct core *c, uint32_t node, struct token_view *w)
     return chunk == NONE ? NONE : disk_above(c, node_pool(c, node_at(c, node)), chunk);
 }
 
+uint32_t disk_reach_anew(const struct core *c, const struct pool *p, struct namespace_id ns,
+                         struct token_view *w)
+{
+    uint32_t root = disk_root(c, (struct disk_tree){p->tenant, ns, p->layout_hash});
+
+    return root == NONE ? NONE : disk_above(c, p, disk_walk(c, root, w));
+}
+
 /* --- making --- */
 
 static void hash_link(const struct core *c, uint32_t chunk)
@@ -252,6 +260,7 @@ static void tokens_put(struct core *c, struct disk_chunk *k, const struct disk_f
         *link = block;
         link = block_next(c, block);
         c->disk_blocks++;
+        tenant_at(c, k->tenant)->disk_blocks++;
     }
     link = &k->keys;
     for (uint32_t i = 0; i < f->nkeys; i++) {
@@ -264,17 +273,20 @@ static void tokens_put(struct core *c, struct disk_chunk *k, const struct disk_f
         *link = at;
         link = &key_at(c, at)->next;
         c->disk_keys++;
+        tenant_at(c, k->tenant)->disk_keys++;
     }
     k->nkeys = f->nkeys;
 }
 
 static void tokens_drop(struct core *c, struct disk_chunk *k)
 {
-    for (uint32_t at = k->tokens, next; at != NONE; at = next, c->disk_blocks--) {
+    struct tenant *t = tenant_at(c, k->tenant);
+
+    for (uint32_t at = k->tokens, next; at != NONE; at = next, c->disk_blocks--, t->disk_blocks--) {
         next = *block_next(c, at);
         block_slot_put(c, at);
     }
-    for (uint32_t at = k->keys, next; at != NONE; at = next, c->disk_keys--) {
+    for (uint32_t at = k->keys, next; at != NONE; at = next, c->disk_keys--, t->disk_keys--) {
         next = key_at(c, at)->next;
         key_slot_put(c, at);
     }
@@ -375,16 +387,6 @@ void disk_chunk_offer(struct core *c, uint32_t chunk)
     }
 }
 
-void disk_unpin(struct core *c, uint32_t chunk)
-{
-    struct disk_chunk *k = disk_chunk_at(c, chunk);
-
-    check(k->pins > 0);
-    k->pins--;
-    touch(c);
-    disk_chunk_offer(c, chunk);
-}
-
 /* --- extents --- */
 
 void disk_extent_of(const struct core *c, uint32_t chunk, enum disk_part part,
@@ -446,10 +448,6 @@ void disk_part_leave(struct core *c, uint32_t chunk, enum disk_part part)
 
     check(k->kept & DISK_HAS(part));
     k->kept &= ~DISK_HAS(part);
-    if (disk_chunk_at(c, k->root)->reset && !disk_file_at(c, at->file)->reset) {
-        disk_file_at(c, at->file)->reset = 1;
-        tenant_at(c, k->tenant)->disk_resets++;
-    }
     tenant_at(c, k->tenant)->disk_used -= bytes;
     disk_extent_gone(c, at->file, at->offset, bytes);
     *at = (struct disk_kept){.file = NONE};

@@ -45,6 +45,9 @@ uint32_t disk_above(const struct core *c, const struct pool *p, uint32_t chunk);
 /* Where a session could get to: from the deepest chunk of the path to `node` that is on the disk,
  * down along the view. NONE for nowhere. */
 uint32_t disk_reach(const struct core *c, uint32_t node, struct token_view *w);
+/* The same, from no node at all: a namespace of the pool of which memory has nothing. */
+uint32_t disk_reach_anew(const struct core *c, const struct pool *p, struct namespace_id ns,
+                         struct token_view *w);
 
 /* What a chunk is made of. `blocks` and `keys` are copied into records of the index. */
 struct disk_fresh {
@@ -64,9 +67,14 @@ void disk_chunk_offer(struct core *c, uint32_t chunk);
 static inline void disk_pin(struct core *c, uint32_t chunk)
 {
     disk_chunk_at(c, chunk)->pins++;
+    tenant_at(c, disk_chunk_at(c, chunk)->tenant)->disk_pins++;
     touch(c);
 }
-void disk_unpin(struct core *c, uint32_t chunk);
+/* A store that waits for room may have it now. */
+static inline void disk_let_go(struct core *c)
+{
+    c->disk_let_go = gen_next(c->disk_let_go);
+}
 
 /* An extent of the chunk is durable there: one that it had before goes. */
 void disk_part_keep(struct core *c, uint32_t chunk, enum disk_part part, struct disk_kept at);
@@ -79,7 +87,15 @@ uint64_t disk_kept_bytes(const struct disk_chunk *k, enum disk_part part,
                          const struct disk_kept *at);
 
 /* Files: how many of their extents are needed, and what is to be given back. */
-uint32_t disk_file_take(struct core *c, uint32_t tenant, uint64_t number); /* NONE: no record */
+struct disk_file_new {
+    uint32_t tenant;
+    struct namespace_id ns;
+    uint64_t number;
+};
+uint32_t disk_file_take(struct core *c, const struct disk_file_new *f); /* NONE: no record */
+/* A reset of their namespace is over when they are gone, also those that are leaving by now: a
+ * crash could bring them back. */
+void disk_files_reset(struct core *c, uint32_t tenant, struct namespace_id ns);
 void disk_file_free(struct core *c, uint32_t file);
 /* An extent of the file is not needed. */
 void disk_extent_gone(struct core *c, uint32_t file, uint64_t offset, uint64_t bytes);

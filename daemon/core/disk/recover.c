@@ -57,6 +57,42 @@ static uint64_t chain_of(const struct core *c, const struct event *ev, uint64_t 
     return hash_mix(before, view_hash_chunk(&w, w.base, 0));
 }
 
+/* Where a chunk is found twice, it was given back before it was written anew, and so was all that
+ * names what was given back: a crash has brought it back. What was written later counts. */
+static void leave_old(struct core *c, uint32_t chunk)
+{
+    struct tenant *t = tenant_at(c, disk_chunk_at(c, chunk)->tenant);
+    const uint32_t gen = disk_chunk_at(c, chunk)->gen;
+
+    while (disk_chunk_at(c, chunk)->used && disk_chunk_at(c, chunk)->gen == gen) {
+        uint32_t at = chunk;
+
+        while (disk_chunk_at(c, at)->children.n > 0)
+            at = disk_chunk_at(c, at)->children.head;
+        t->disk.dropped++;
+        if (disk_is_entry(disk_chunk_at(c, at))) {
+            t->disk.recovered--;
+            disk_entry_end(c, at);
+        } else {
+            disk_chunk_offer(c, at);
+        }
+    }
+}
+
+/* The chunk under its parent; NONE: no record is to be had. */
+static uint32_t chunk_for(struct core *c, const struct disk_fresh *f)
+{
+    uint32_t old, chunk;
+
+    disk_pin(c, f->parent);
+    old = disk_child(c, f->parent, f);
+    if (old != NONE)
+        leave_old(c, old);
+    chunk = disk_chunk_make(c, f);
+    disk_unpin(c, f->parent); /* a root that was made for it goes with it */
+    return chunk;
+}
+
 static bool take_history(struct core *c, const struct event *ev, struct disk_kept at)
 {
     const struct disk_extent *e = &ev->found.extent;
@@ -75,13 +111,9 @@ static bool take_history(struct core *c, const struct event *ev, struct disk_kep
             disk_chunk_offer(c, f.parent); /* a root that was made for it */
         return false;
     }
-    chunk = disk_child(c, f.parent, &f); /* given back once, and the hole was lost in a crash */
+    chunk = chunk_for(c, &f);
     if (chunk == NONE)
-        chunk = disk_chunk_make(c, &f);
-    if (chunk == NONE) {
-        disk_chunk_offer(c, f.parent);
         return false;
-    }
     disk_part_keep(c, chunk, DISK_HISTORY, at);
     return true;
 }
@@ -124,7 +156,8 @@ static uint32_t file_of(struct core *c, const struct disk_extent *e)
     if (c->disk_file_found != NONE && disk_file_at(c, c->disk_file_found)->number == e->place.file)
         return c->disk_file_found;
     let_go_of_file(c);
-    c->disk_file_found = disk_file_take(c, e->tenant, e->place.file);
+    c->disk_file_found = disk_file_take(
+        c, &(struct disk_file_new){.tenant = e->tenant, .ns = e->ns, .number = e->place.file});
     if (c->disk_file_found == NONE)
         return NONE;
     f = disk_file_at(c, c->disk_file_found);
@@ -216,20 +249,20 @@ bool disk_recover_flush(struct core *c)
 {
     uint32_t end = c->visits + PIECE_VISITS_MAX;
 
-    if (!c->disk_ready || c->disk_looked)
-        return true;
-    for (; c->disk_checked < c->limits.disk_chunks; c->disk_checked++) {
+    for (; c->disk_ready && c->disk_checked < c->limits.disk_chunks; c->disk_checked++) {
         if (c->visits++ >= end || visits_left(c) == 0)
             return false;
         check_chunk(c, c->disk_checked);
         touch(c);
     }
-    for (uint32_t i = 0; i < c->limits.tenants; i++)
+    for (uint32_t i = 0; c->disk_ready && !c->disk_trimmed && i < c->limits.tenants; i++)
         while (tenant_at(c, i)->disk_used > tenant_at(c, i)->config.disk_bytes &&
-               disk_evict_one(c, i, NULL) != TERN_QUOTA)
-            if (c->visits >= end || visits_left(c) == 0)
+               disk_evict_one(c, i, NULL))
+            if (c->visits++ >= end)
                 return false;
-    c->disk_looked = 1;
-    touch(c);
+    if (c->disk_ready && !c->disk_trimmed) { /* from now on stores look to it */
+        c->disk_trimmed = 1;
+        touch(c);
+    }
     return true;
 }

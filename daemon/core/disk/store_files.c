@@ -18,6 +18,8 @@ struct step {
 struct missing {
     uint32_t n, all; /* in v, from `first` on in a circle; and altogether, of HISTORY */
     uint32_t first;
+    uint32_t chunk; /* the deepest that is there; NONE */
+    uint32_t keys;  /* extra keys of the chunks that are missing */
     struct step v[NODES_MAX];
     uint64_t bytes; /* of all that is missing, and the entry */
     uint64_t total; /* of all that the entry needs */
@@ -36,10 +38,11 @@ static struct pool *store_pool(const struct core *c, const struct disk_store *s)
 
 /* --- what an extent is made of --- */
 
+/* A refill that waits for its step is nobody's to read yet (T18). */
 static bool group_is_of(const struct pool *p, const struct node *n, uint32_t g, enum disk_part part)
 {
     return part == (group_is_state(&p->group[g]) ? DISK_STATE : DISK_HISTORY) &&
-           n->group[g].pages[TIER_DEVICE] != NONE;
+           n->group[g].pages[TIER_DEVICE] != NONE && !(n->state.refilling & 1u << g);
 }
 
 static struct disk_kept kept_of(const struct pool *p, const struct node *n, enum disk_part part)
@@ -84,7 +87,7 @@ static bool lacks_state(const struct core *c, const struct pool *p, const struct
 
 /* --- what is missing --- */
 
-/* The deepest chunk of the store's path. */
+/* The deepest chunk of the store's path; it may be deeper than it was, for another store. */
 static uint32_t chunk_of(const struct core *c, const struct disk_store *s)
 {
     uint32_t at = s->node, chunk = disk_of_node(c, at);
@@ -101,14 +104,14 @@ static bool sums_known(const struct node *n)
     return node_visible(n) && n->work.seal == SEAL_DONE;
 }
 
-static void look(struct core *c, const struct disk_store *s, struct missing *ret)
+static void look(const struct core *c, const struct disk_store *s, struct missing *ret)
 {
     const struct pool *p = store_pool(c, s);
     struct step at = {s->node, NONE};
-    uint32_t have = s->chunk, first, n = 0;
+    uint32_t have = chunk_of(c, s), first, n = 0;
 
-    *ret = (struct missing){.bytes = DISK_BLOCK, .total = DISK_BLOCK, .known = true};
-    for (; node_at(c, at.node)->depth > 0; at.node = node_at(c, at.node)->parent, c->visits++) {
+    *ret = (struct missing){.chunk = have, .bytes = DISK_BLOCK, .total = DISK_BLOCK, .known = true};
+    for (; node_at(c, at.node)->depth > 0; at.node = node_at(c, at.node)->parent) {
         const struct node *node = node_at(c, at.node);
         bool state = p->nstate > 0 && node->depth > s->state_from;
 
@@ -120,8 +123,10 @@ static void look(struct core *c, const struct disk_store *s, struct missing *ret
             break;
         }
         ret->total += bytes_of(c, p, node, DISK_HISTORY);
-        if (state)
+        if (state) { /* what is there may have to be written anew, if the entry that has it goes */
             ret->total += bytes_of(c, p, node, DISK_STATE);
+            ret->known = ret->known && sums_known(node);
+        }
         if (state && lacks_state(c, p, &at))
             ret->bytes += bytes_of(c, p, node, DISK_STATE);
         else if (at.chunk != NONE)
@@ -130,6 +135,7 @@ static void look(struct core *c, const struct disk_store *s, struct missing *ret
         if (at.chunk != NONE)
             continue;
         ret->bytes += bytes_of(c, p, node, DISK_HISTORY);
+        ret->keys += tokens_count_keys(c, node->keys);
         ret->all++;
         ret->v[n++ % NODES_MAX] = at;
     }
@@ -252,6 +258,11 @@ static bool put_history(struct core *c, struct filling *f, uint32_t node)
     return true;
 }
 
+static uint32_t entry_reach(const struct pool *p)
+{
+    return p->nstate > 0 ? p->reach : 0;
+}
+
 /* STATE of the window, where it is missing, and the entry: all or nothing. */
 static bool put_entry(struct core *c, struct filling *f)
 {
@@ -277,71 +288,148 @@ static bool put_entry(struct core *c, struct filling *f)
             put(c, f, node_at(c, at.node), at.chunk, DISK_STATE);
     put(c, f, node_at(c, s->node), f->chunk, DISK_ENTRY);
     f->out->extents[f->write->nextents - 1].reason = s->reason;
-    f->out->extents[f->write->nextents - 1].reach = f->pool->nstate > 0 ? f->pool->reach : 0;
+    f->out->extents[f->write->nextents - 1].reach = entry_reach(f->pool);
     f->out->extents[f->write->nextents - 1].served_ns = disk_served(c);
+    disk_claim(c, (struct disk_window){f->chunk, entry_reach(f->pool)},
+               true); /* what is there already stays */
     s->ends = 1;
     return true;
 }
 
 /* --- room --- */
 
-static enum tern_err records_for(struct core *c, const struct disk_store *s, uint32_t chunks,
-                                 const struct disk_room *r)
+/* In how many files does the path lie, as far as one can tell without remembering them? */
+static uint32_t files_of_path(const struct core *c, uint32_t chunk)
 {
-    uint32_t blocks = tokens_blocks_per_chunk(store_pool(c, s)->align);
+    uint32_t n = 0, last = NONE;
 
-    while (share_room(c, SHARE_DISK_CHUNKS, s->tenant) < chunks + 1 ||
-           share_room(c, SHARE_DISK_FILES, s->tenant) < 1 ||
-           (uint64_t)c->disk_blocks + (uint64_t)chunks * blocks > c->limits.disk_blocks)
-        TRY(disk_evict_one(c, s->tenant, r));
-    return TERN_OK;
+    for (; chunk != NONE && disk_chunk_at(c, chunk)->depth > 0;
+         chunk = disk_chunk_at(c, chunk)->parent) {
+        n += disk_chunk_at(c, chunk)->part[DISK_HISTORY].file != last;
+        last = disk_chunk_at(c, chunk)->part[DISK_HISTORY].file;
+    }
+    return n;
 }
 
-/* Once a store, before its first byte. */
-static enum tern_err admit(struct core *c, struct disk_store *s, const struct missing *m)
+/* Could there be room at all, if all else made way? What makes way for what does not fit is lost
+ * for nothing. */
+static bool could_fit(const struct core *c, const struct disk_store *s, const struct missing *m)
 {
     const struct tenant *t = tenant_at(c, s->tenant);
-    struct disk_room r = {.bytes = m->bytes + m->bytes / 100,
-                          .keeps = s->chunk,
-                          .reason = (enum disk_reason)s->reason};
+    const struct pool *p = store_pool(c, s);
+    uint32_t path = node_at(c, s->node)->depth / p->align,
+             blocks = path * tokens_blocks_per_chunk(p->align), keys = m->keys,
+             files = files_of_path(c, m->chunk);
 
-    if (s->admitted)
-        return TERN_OK;
-    if (!store_fits(t->config.disk_bytes, m->total))
-        return TERN_QUOTA;
-    r.credit = disk_prunable(c, s->chunk, r.reason);
-    TRY(disk_make_room(c, s->tenant, r));
-    TRY(records_for(c, s, m->all, &r));
-    s->admitted = 1;
-    return TERN_OK;
+    for (uint32_t at = m->chunk; at != NONE; at = disk_chunk_at(c, at)->parent)
+        keys += disk_chunk_at(c, at)->nkeys;
+    return store_fits(t->config.disk_bytes, m->total) &&
+           path + 1 <=
+               share_room(c, SHARE_DISK_CHUNKS, s->tenant) + t->disk_chunks + t->disk_roots.n &&
+           files + 1 <= share_room(c, SHARE_DISK_FILES, s->tenant) + t->disk_nfiles &&
+           blocks <= c->limits.disk_blocks - c->disk_blocks + t->disk_blocks &&
+           keys <= c->limits.disk_keys - c->disk_keys + t->disk_keys;
 }
 
-/* The deepest chunk of its path is pinned from here on; it may be deeper than it was, for another
- * store. False: there are no records. */
-static bool anchor(struct core *c, struct disk_store *s)
+/* Files come free only when they are gone for good. */
+static enum disk_has_room file_for(struct core *c, const struct disk_store *s,
+                                   const struct disk_room *r)
 {
-    const struct node *n = node_at(c, s->node);
-    const struct pool *p = store_pool(c, s);
-    uint32_t before = s->chunk;
+    while (share_room(c, SHARE_DISK_FILES, s->tenant) < 1) {
+        enum disk_has_room room;
 
-    s->chunk = chunk_of(c, s);
-    if (s->chunk == NONE)
-        s->chunk = disk_root_make(
-            c, (struct disk_tree){s->tenant, space_at(c, n->space)->ns, p->layout_hash});
-    if (s->chunk != NONE)
-        disk_pin(c, s->chunk);
+        if (tenant_at(c, s->tenant)->disk_leaving > 0)
+            return DISK_ROOM_FILE;
+        room = disk_room_more(c, s->tenant, r);
+        if (room == DISK_ROOM_NEVER) /* what it will make needless */
+            room =
+                disk_room_more(c, s->tenant,
+                               &(struct disk_room){
+                                   .for_it = {.chunk = s->chunk, .reason = DISK_EVICT}, .pins = 1});
+        if (room != DISK_ROOM)
+            return room;
+    }
+    return DISK_ROOM;
+}
+
+static enum disk_has_room records_for(struct core *c, const struct disk_store *s,
+                                      const struct missing *m, const struct disk_room *r)
+{
+    uint64_t blocks = (uint64_t)m->all * tokens_blocks_per_chunk(store_pool(c, s)->align);
+    enum disk_has_room room = DISK_ROOM;
+
+    while (room == DISK_ROOM && (share_room(c, SHARE_DISK_CHUNKS, s->tenant) < m->all ||
+                                 c->disk_blocks + blocks > c->limits.disk_blocks ||
+                                 c->disk_keys + (uint64_t)m->keys > c->limits.disk_keys))
+        room = disk_room_more(c, s->tenant, r);
+    return room == DISK_ROOM ? file_for(c, s, r) : room;
+}
+
+static struct disk_new new_entry(const struct core *c, const struct disk_store *s)
+{
+    const struct pool *p = store_pool(c, s);
+    uint32_t depth = node_at(c, s->node)->depth, needs = entry_reach(p) * p->align;
+
+    return (struct disk_new){.chunk = s->chunk,
+                             .above = depth > needs ? depth - needs : 0,
+                             .reach = entry_reach(p),
+                             .reason = (enum disk_reason)s->reason};
+}
+
+/* Before a file; that all of it fits is looked at before its first. What makes way may have had
+ * STATE that the new entry needs: then more is missing. */
+static enum disk_has_room admit(struct core *c, struct disk_store *s, struct missing *m)
+{
+    enum disk_has_room room = DISK_ROOM;
+    uint64_t missed;
+
+    do {
+        struct disk_room r = {
+            .bytes = m->bytes + m->bytes / 100, .for_it = new_entry(c, s), .pins = 1};
+
+        missed = m->bytes;
+        if (!s->admitted)
+            room = disk_make_room(c, s->tenant, r);
+        if (room == DISK_ROOM)
+            room = records_for(c, s, m, &r);
+        look(c, s, m);
+    } while (room == DISK_ROOM && m->bytes > missed);
+    s->admitted |= room == DISK_ROOM;
+    return room;
+}
+
+/* The deepest chunk of its path is pinned from here on; its tree may need a record first. */
+static enum disk_has_room anchor(struct core *c, struct disk_store *s, uint32_t chunk)
+{
+    const struct pool *p = store_pool(c, s);
+    const struct disk_tree tree = {s->tenant, space_at(c, node_at(c, s->node)->space)->ns,
+                                   p->layout_hash};
+    const struct disk_room r = {.for_it = {.chunk = NONE, .reason = DISK_EVICT}};
+    uint32_t before = s->chunk;
+    enum disk_has_room room = DISK_ROOM;
+
+    if (chunk == NONE)
+        while ((chunk = disk_root_make(c, tree)) == NONE && room == DISK_ROOM)
+            room = disk_room_more(c, s->tenant, &r);
+    if (chunk == before || room != DISK_ROOM)
+        return room;
+    s->chunk = chunk;
+    disk_pin(c, chunk);
     if (before != NONE)
         disk_unpin(c, before);
-    return s->chunk != NONE;
+    return DISK_ROOM;
 }
 
 /* --- writing --- */
 
 static bool file_begin(struct core *c, struct actions *out, struct disk_store *s, struct filling *f)
 {
+    const struct disk_file_new file = {.tenant = s->tenant,
+                                       .ns = space_at(c, node_at(c, s->node)->space)->ns,
+                                       .number = c->disk_next_file};
     struct action *a;
 
-    s->file = disk_file_take(c, s->tenant, c->disk_next_file);
+    s->file = disk_file_take(c, &file);
     if (s->file == NONE)
         return false;
     disk_file_state_move(&disk_file_at(c, s->file)->state, DISK_FILE_WRITING);
@@ -369,6 +457,9 @@ static void file_undo(struct core *c, struct disk_store *s)
 {
     struct tenant *t = tenant_at(c, s->tenant);
 
+    if (s->ends)
+        disk_claim(c, (struct disk_window){s->last, entry_reach(store_pool(c, s))}, false);
+    s->ends = 0;
     for (uint32_t i = s->ncoming; i-- > 0;) {
         const struct disk_coming *k = &s->coming[i];
         uint64_t bytes = disk_kept_bytes(disk_chunk_at(c, k->chunk), k->part, &k->at);
@@ -400,60 +491,73 @@ static void file_fill(struct core *c, struct filling *f, const struct missing *m
     f->out->opens = true;
 }
 
-/* Is all of it there, as far as its reason asks for? */
-static bool is_done(const struct core *c, const struct disk_store *s, const struct missing *m)
+/* Is it all there? */
+static bool is_all_there(const struct core *c, const struct disk_store *s, const struct missing *m)
 {
-    const struct disk_chunk *k = disk_chunk_at(c, s->chunk);
+    const struct disk_chunk *k = m->chunk == NONE ? NULL : disk_chunk_at(c, m->chunk);
 
-    return m->all == 0 && m->bytes == DISK_BLOCK && k->depth == node_at(c, s->node)->depth &&
-           disk_is_entry(k) && (s->reason != DISK_COLD || k->reason == DISK_COLD);
+    return k && m->all == 0 && m->bytes == DISK_BLOCK && disk_is_entry(k) &&
+           k->depth == node_at(c, s->node)->depth &&
+           (s->reason != DISK_COLD || k->reason == DISK_COLD);
 }
 
-/* Its next file. QUOTA: not even the first extent of that fits one. */
-static enum tern_err file_write(struct core *c, struct actions *out, struct disk_store *s,
-                                const struct missing *m)
+/* There is no room yet. A store that has written nothing holds nothing meanwhile, so that two do
+ * not wait for each other. */
+static enum store_step no_room(struct core *c, struct actions *out, struct disk_store *s,
+                               enum disk_has_room room)
 {
+    if (room == DISK_ROOM_NEVER) {
+        store_end(c, out, s, TERN_QUOTA);
+        return STORE_ENDED;
+    }
+    if (room != DISK_ROOM_FILE && !s->admitted && s->chunk != NONE) {
+        uint32_t chunk = s->chunk, before = c->disk_let_go;
+
+        s->chunk = NONE;
+        disk_unpin(c, chunk);
+        c->disk_let_go = before; /* nobody has met it in this step */
+    }
+    s->tried = room == DISK_ROOM_NEXT ? 0 : c->disk_let_go;
+    return room == DISK_ROOM_NEXT ? STORE_GOES_ON : STORE_WAITS;
+}
+
+enum store_step store_write(struct core *c, struct actions *out, struct disk_store *s)
+{
+    enum disk_has_room room = DISK_ROOM_NEVER;
+    struct missing m;
     struct filling f;
 
-    if (!file_begin(c, out, s, &f))
-        return TERN_QUOTA;
-    file_fill(c, &f, m);
-    if (f.write->nextents == 0) {
+    if (s->tried != 0 && s->tried == c->disk_let_go)
+        return STORE_WAITS;
+    look(c, s, &m);
+    if (!m.known) {
+        s->tried = 0; /* it waits for checksums now */
+        return STORE_WAITS;
+    }
+    if (is_all_there(c, s, &m)) {
+        store_end(c, out, s, TERN_OK);
+        return STORE_ENDED;
+    }
+    if (s->admitted || could_fit(c, s, &m))
+        room = anchor(c, s, m.chunk);
+    if (room == DISK_ROOM)
+        room = admit(c, s, &m);
+    if (room == DISK_ROOM && !file_begin(c, out, s, &f))
+        room = DISK_ROOM_NEVER;
+    if (room != DISK_ROOM)
+        return no_room(c, out, s, room);
+    file_fill(c, &f, &m);
+    if (f.write->nextents == 0) { /* not even its first extent fits a file */
         out->n--;
         out->opens = false;
         file_undo(c, s);
-        return TERN_QUOTA;
+        store_end(c, out, s, TERN_QUOTA);
+        return STORE_ENDED;
     }
     disk_store_state_move(&s->state, DISK_STORE_WRITING);
     tenant_at(c, s->tenant)->disk_writing = disk_store_slot(c, s);
     touch(c);
-    return TERN_OK;
-}
-
-enum store_turn store_write(struct core *c, struct actions *out, struct disk_store *s)
-{
-    enum tern_err err = TERN_QUOTA;
-    struct missing m;
-
-    if (space_at(c, node_at(c, s->node)->space)->reset) {
-        err = TERN_GONE; /* its name means something else now */
-    } else if (anchor(c, s)) {
-        look(c, s, &m);
-        if (!m.known)
-            return STORE_WAITS;
-        if (is_done(c, s, &m)) {
-            store_end(c, out, s, TERN_OK);
-            return STORE_TOOK_IT;
-        }
-        err = admit(c, s, &m);
-        if (err == TERN_BUSY)
-            return STORE_LATER;
-        if (err == TERN_OK)
-            err = file_write(c, out, s, &m);
-    }
-    if (err != TERN_OK)
-        store_end(c, out, s, err);
-    return STORE_TOOK_IT;
+    return STORE_WRITES;
 }
 
 /* --- a file was written, or not --- */
@@ -480,18 +584,36 @@ static void store_done(struct core *c, struct disk_store *s)
 {
     const struct pool *p = store_pool(c, s);
     struct disk_entry e = {.reason = s->reason,
-                           .reach = p->nstate > 0 ? p->reach : 0,
+                           .reach = entry_reach(p),
                            .used_ns = disk_served(c),
                            .at = s->coming[s->ncoming - 1].at};
 
     disk_entry_keep(c, s->chunk, &e);
+    disk_claim(c, (struct disk_window){s->chunk, e.reach}, false); /* it is the entry's now */
     tenant_at(c, s->tenant)->disk.stored[s->reason]++;
     disk_prune(c, s->chunk, (enum disk_reason)s->reason);
+}
+
+/* What it hangs on was found to be bad while it was written, so nothing will find it: the entry is
+ * given back, and all is written anew. */
+static void store_again(struct core *c, struct disk_store *s, uint32_t file)
+{
+    const struct disk_kept *at = &s->coming[s->ncoming - 1].at;
+    uint64_t bytes = disk_kept_bytes(disk_chunk_at(c, s->chunk), DISK_ENTRY, at);
+
+    s->admitted = 0;
+    if (!s->ends)
+        return;
+    s->ends = 0;
+    disk_claim(c, (struct disk_window){s->chunk, entry_reach(store_pool(c, s))}, false);
+    tenant_at(c, s->tenant)->disk_used -= bytes;
+    disk_extent_gone(c, file, at->offset, bytes);
 }
 
 void disk_written(struct core *c, struct actions *out, struct store_id id, enum tern_err err)
 {
     struct disk_store *s;
+    uint32_t file;
 
     if (id.slot >= c->limits.disk_stores)
         return;
@@ -508,7 +630,12 @@ void disk_written(struct core *c, struct actions *out, struct store_id id, enum 
         store_end(c, out, s, err);
         return;
     }
+    file = s->file;
     file_durable(c, s);
+    if (disk_leads_through_bad(c, s->chunk)) {
+        store_again(c, s, file);
+        return;
+    }
     if (!s->ends)
         return; /* its next file comes when it is its tenant's turn */
     store_done(c, s);

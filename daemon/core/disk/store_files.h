@@ -6,12 +6,12 @@
 
 /* Is there room in this step for one more file? */
 bool store_may_write(const struct actions *out);
-/* What became of a store whose turn it was. LATER: making room takes more than this step may do. */
-enum store_turn { STORE_TOOK_IT, STORE_WAITS, STORE_LATER };
-/* Writes the store's next file, or ends it where there is nothing to write or no room to be had.
- * WAITS: for checksums. Needs room for two actions. */
-enum store_turn store_write(struct core *c, struct actions *out, struct disk_store *s);
-/* It is over. Needs room for one action; out NULL: nobody waits for the answer. */
+/* Writes the store's next file, or ends it where there is nothing to write or no room to be had. It
+ * may wait for checksums, or for what others hold; or go on making room in the next step. Needs
+ * room for two actions. */
+enum store_step { STORE_WAITS, STORE_GOES_ON, STORE_WRITES, STORE_ENDED };
+enum store_step store_write(struct core *c, struct actions *out, struct disk_store *s);
+/* It is over. Needs room for one action. */
 void store_end(struct core *c, struct actions *out, struct disk_store *s, enum tern_err err);
 /* D3: is there a budget for something of so many bytes? */
 bool store_fits(uint64_t budget, uint64_t bytes);

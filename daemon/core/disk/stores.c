@@ -123,13 +123,18 @@ void disk_conn_closed(struct core *c, uint32_t conn)
 
 /* --- from DUE to QUEUED --- */
 
+static bool is_reset(const struct core *c, const struct disk_store *s)
+{
+    return space_at(c, node_at(c, s->node)->space)->reset;
+}
+
 /* Its step has passed: what it needs stays on the device until it is written. False: it is over. */
 static bool due_look(struct core *c, struct actions *out, struct disk_store *s)
 {
     const struct node *n = node_at(c, s->node);
 
     if (!n->used || n->gen != s->node_gen || !node_on_device(n) || !state_resumable(c, s->node) ||
-        space_at(c, n->space)->reset) {
+        is_reset(c, s)) {
         store_end(c, out, s, TERN_GONE);
         return false;
     }
@@ -172,6 +177,14 @@ static void evicts_flush(struct core *c)
     }
 }
 
+bool disk_evicts_left(const struct core *c)
+{
+    for (uint32_t i = 0; c->limits.disk_chunks > 0 && i < c->limits.pools; i++)
+        if (pool_at(c, i)->left_memory)
+            return true;
+    return false;
+}
+
 static bool is_leaf(const struct core *c, uint32_t slot)
 {
     const struct node *n = node_at(c, slot);
@@ -179,6 +192,17 @@ static bool is_leaf(const struct core *c, uint32_t slot)
     return n->used && n->depth > 0 && node_on_device(n) && node_visible(n) &&
            n->tier[TIER_DEVICE].children == 0 && node_pool(c, n)->state == POOL_OPEN &&
            !space_at(c, n->space)->reset && disk_on(c, node_pool(c, n));
+}
+
+static bool record_for(const struct core *c, uint32_t slot)
+{
+    return share_room(c, SHARE_DISK_STORES, node_pool(c, node_at(c, slot))->tenant) > 0;
+}
+
+/* It stopped at a leaf for want of a record, and there is one now. */
+static bool sweep_may_go_on(const struct core *c)
+{
+    return c->disk_sweep != NONE && (!is_leaf(c, c->disk_sweep) || record_for(c, c->disk_sweep));
 }
 
 /* Leaves of the device, while there are records for stores. */
@@ -192,7 +216,7 @@ static bool shutdown_flush(struct core *c)
         if (c->visits++ >= end || visits_left(c) == 0)
             return false;
         if (is_leaf(c, slot)) {
-            if (share_room(c, SHARE_DISK_STORES, node_pool(c, node_at(c, slot))->tenant) == 0)
+            if (!record_for(c, slot))
                 return true; /* it goes on when one has ended */
             begin_alone(c, slot, DISK_SHUTDOWN);
         }
@@ -231,37 +255,63 @@ static bool stores_flush(struct core *c, struct actions *out)
             store_end(c, out, s, TERN_BUSY);
         else if (s->state == DISK_STORE_DUE)
             (void)due_look(c, out, s);
+        else if (s->state == DISK_STORE_QUEUED && is_reset(c, s))
+            store_end(c, out, s, TERN_GONE); /* its chunks would be those of the new content */
     }
     return true;
+}
+
+/* Does one wait for what was let go since it was tried? */
+static bool may_try_again(const struct core *c)
+{
+    for (uint32_t at = c->disk_stores.head; at != NONE; at = disk_store_list_next(c, at)) {
+        const struct disk_store *s = disk_store_at(c, at);
+
+        if (s->state == DISK_STORE_QUEUED && s->tried != 0 && s->tried != c->disk_let_go &&
+            tenant_at(c, s->tenant)->disk_writing == NONE)
+            return true;
+    }
+    return false;
 }
 
 /* Of each tenant in its turn the oldest that can write. */
 static bool writes_flush(struct core *c, struct actions *out)
 {
+    const uint32_t last = c->disk_turn;
+
     for (uint32_t i = 1; i <= c->limits.tenants; i++) {
-        uint32_t tenant = (c->disk_turn + i) % c->limits.tenants, at = c->disk_stores.head, next;
+        uint32_t tenant = (last + i) % c->limits.tenants, at = c->disk_stores.head, next;
 
         for (; at != NONE && tenant_at(c, tenant)->disk_writing == NONE; at = next) {
             struct disk_store *s = disk_store_at(c, at);
-            enum store_turn turn;
+            enum store_step step;
 
             next = disk_store_list_next(c, at);
             if (s->tenant != tenant || s->state != DISK_STORE_QUEUED)
                 continue;
             if (!store_may_write(out))
                 return false;
-            turn = store_write(c, out, s);
-            if (turn == STORE_LATER)
+            step = store_write(c, out, s);
+            if (step == STORE_GOES_ON)
                 return false;
-            if (turn == STORE_TOOK_IT)
+            if (step != STORE_WAITS)
                 c->disk_turn = tenant;
         }
     }
-    return true;
+    return !may_try_again(c);
+}
+
+/* What leads through what is bad goes when nobody holds it any more; and a reset is answered when
+ * nothing of before is left. */
+static bool more_to_do(const struct core *c, uint32_t let_go)
+{
+    return c->disk_resets_over || (c->disk_bad > 0 && c->disk_let_go != let_go) ||
+           sweep_may_go_on(c);
 }
 
 bool disk_flush(struct core *c, struct actions *out)
 {
+    const uint32_t let_go = c->disk_let_go;
     bool all;
 
     if (c->limits.disk_chunks == 0)
@@ -274,9 +324,9 @@ bool disk_flush(struct core *c, struct actions *out)
     all = stores_flush(c, out) && all;
     if (!disk_gone_flush(c, out))
         return false; /* what is written next may need the records */
-    if (c->disk_looked && c->now_ns >= c->disk_pause_ns)
+    if (c->disk_ready && c->now_ns >= c->disk_pause_ns)
         all = writes_flush(c, out) && all;
-    return disk_gone_flush(c, out) && all;
+    return disk_gone_flush(c, out) && !more_to_do(c, let_go) && all;
 }
 
 uint64_t disk_deadline(const struct core *c)

@@ -43,6 +43,8 @@ void disk_conn_closed(struct core *c, uint32_t conn);
 void disk_evicted(struct core *c, uint32_t node);
 /* Has what is next to be done, done. False: work is left. */
 bool disk_flush(struct core *c, struct actions *out);
+/* Has something left memory since then, so that what leaves it next is to be stored? */
+bool disk_evicts_left(const struct core *c);
 uint64_t disk_deadline(const struct core *c);
 
 /* Events. */

@@ -60,23 +60,24 @@ static uint32_t disk_deeper(const struct core *c, uint32_t node, struct token_vi
 {
     uint32_t chunk;
 
-    if (!disk_on(c, node_pool(c, node_at(c, node))))
+    if (!disk_on(c, node_pool(c, node_at(c, node))) ||
+        space_at(c, node_at(c, node)->space)
+            ->reset) /* what the disk has is the name's new content */
         return 0;
     chunk = disk_reach(c, node, w);
     return chunk != NONE && disk_chunk_at(c, chunk)->depth > depth ? disk_chunk_at(c, chunk)->depth
                                                                    : 0;
 }
 
-/* The same where memory has nothing of the namespace, as after a start. */
-static uint32_t disk_alone(const struct core *c, const struct pool *p, struct namespace_id ns,
+/* The same of a Peek where memory has nothing of the namespace, as after a start. */
+static uint32_t disk_alone(const struct core *c, const struct pool *p, const struct req_peek *r,
                            struct token_view *w)
 {
-    uint32_t chunk = NONE;
+    uint32_t chunk;
 
-    if (disk_on(c, p))
-        chunk = disk_root(c, (struct disk_tree){p->tenant, ns, p->layout_hash});
-    if (chunk != NONE)
-        chunk = disk_above(c, p, disk_walk(c, chunk, w));
+    if (!disk_on(c, p) || r->tokens.base != 0)
+        return 0;
+    chunk = disk_reach_anew(c, p, r->ns, w);
     return chunk == NONE ? 0 : disk_chunk_at(c, chunk)->depth;
 }
 
@@ -95,10 +96,10 @@ enum tern_err session_peek(struct core *c, struct actions *out, struct call *cal
     TRY(tokens_check(&r->tokens, ret));
     w.align = p->align;
     at = space_root(c, pool_slot(c, p), r->ns);
-    if (at == NONE && r->tokens.base == 0)
-        ret->peek.disk_depth = disk_alone(c, p, r->ns, &w);
-    if (at == NONE)
+    if (at == NONE) {
+        ret->peek.disk_depth = disk_alone(c, p, r, &w);
         return TERN_OK;
+    }
     TRY(peek_from(c, r, &at, ret));
     at = node_walk(c, at, &w);
     deepest = host_down(c, at, &w);

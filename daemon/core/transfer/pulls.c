@@ -11,7 +11,7 @@
 #include <string.h>
 
 #include "core/arena/actions.h"
-#include "core/disk/index.h"
+#include "core/disk/entries.h"
 #include "core/memory/pages.h"
 #include "core/tree/nodes.h"
 #include "core/tree/state.h"

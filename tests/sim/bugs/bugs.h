@@ -83,7 +83,21 @@
     X(75, PUT_BEHIND_CLOSE, "store a put that a close has come before")                            \
     X(76, BLOB_NEVER_FREED, "keep the pages of a blob that is dropped")                            \
     X(77, BLOB_FREED_TWICE, "free the pages of a blob once more with its record")                  \
-    X(78, BLOB_FREED_EXPOSED, "free a dropped blob that a turn which never ended may still read")
+    X(78, BLOB_FREED_EXPOSED, "free a dropped blob that a turn which never ended may still read")  \
+    X(79, ENTRY_WHEN_ISSUED, "keep an entry when its file is issued, not when it is durable")      \
+    X(80, EVICT_PRUNES, "prune behind a store with the reason evict or shutdown")                  \
+    X(81, READ_UNPINNED, "let an entry make way while a fetch reads it")                           \
+    X(82, FAILED_KEPT, "keep the chunks of a file that was not written")                           \
+    X(83, PLACE_UNTOLD, "hang what a start finds on any chunk that is as deep")                    \
+    X(84, COMING_UNCOUNTED, "leave what is being written out of the budget")                       \
+    X(85, RESET_UNDROPPED, "answer a reset before what lies on the disk is gone")                  \
+    X(86, RESET_LEAVING, "answer a reset while a file of before it is leaving")                    \
+    X(87, TRIMS_ALWAYS, "evict what a store prunes before it is durable")                          \
+    X(88, FOUND_TWICE, "keep what hangs on an extent that was given back")                         \
+    X(89, QUEUED_OVER_RESET, "store what waits as the new content of a namespace that was reset")  \
+    X(90, EVICTS_IN_VAIN, "evict on the disk for a store that can never fit")                      \
+    X(91, BAD_ACKED, "say that a prefix is stored whose chunks were found bad meanwhile")          \
+    X(92, REFILL_STORED, "write STATE whose step has not passed")
 
 /* These are the seam's: `tern-sim --rdma` finds them. */
 #define BUG_IS_SEAM(n) (((n) >= 21 && (n) <= 27) || ((n) >= 56 && (n) <= 59))

@@ -1,0 +1,308 @@
+/* What engines ask of the disk tier, and what the answers must be: Store, what a Match says of the
+ * disk and what a Fetch brings from there (D4), resets of namespaces (N1), and the end of a daemon.
+ */
+#include "disks.h"
+
+/* --- what is there --- */
+
+uint32_t disk_depth(struct sim *w, uint32_t d, uint32_t pool, uint32_t ns, uint32_t variant,
+                    uint32_t n, bool then)
+{
+    struct disks *k = w->disk[d];
+    enum look look = then ? LOOK_THEN : LOOK_NOW;
+    struct ident id = {.tenant = w->d[d].pool[pool].tenant,
+                       .ns = (uint8_t)ns,
+                       .ranks = w->d[d].pool[pool].ranks,
+                       .variant = (uint8_t)variant};
+    uint32_t best = 0;
+
+    for (uint32_t i = 1; disk_has_part(w, d, id.tenant) && i * w->L <= n; i++) {
+        struct ident at = ident_at(w, id, i);
+
+        if (!ext_find(k, at, DISK_HISTORY, look))
+            break;
+        if (w->cfg.nstate == 0 ||
+            (ext_find(k, at, DISK_ENTRY, look) && state_whole(w, k, at, look)))
+            best = i;
+    }
+    return best * w->L;
+}
+
+void check_disk_depth(struct sim *w, uint32_t d, uint32_t pool, uint32_t space, uint32_t variant,
+                      uint32_t n, uint32_t depth, uint32_t told)
+{
+    const struct daemon *m = &w->d[d];
+    uint32_t tenant = m->pool[pool].tenant, ns = 0, want;
+
+    while (ns < NAMESPACES && m->space_of[tenant][ns] != space)
+        ns++;
+    want = ns == NAMESPACES ? 0 : disk_depth(w, d, pool, ns, variant, n, true);
+    want = want > depth ? want : 0;
+    EXPECT(told <= want, "disk_match_unknown",
+           "%u of %u tokens are said to be on the disk, no more than %u are", told, n, want);
+    EXPECT(told == want || w->disk[d]->unsure, "disk_match_too_short",
+           "%u of %u tokens are said to be on the disk, but %u are", told, n, want);
+    if (told)
+        MARK(disk_match);
+}
+
+void check_disk_fetch(struct sim *w, uint32_t d, const struct session *s, const struct reply *r)
+{
+    const struct disks *k = w->disk[d];
+    const struct lengths *l = &r->fetch.lengths;
+
+    switch (r->err) {
+    case TERN_OK:
+        EXPECT(l->written >= s->disk_depth || w->cfg.nstate || k->unsure || s->fetch_tail,
+               "disk_fetch_short", "%u tokens, but the disk had %u", l->written, s->disk_depth);
+        EXPECT(l->committed <= s->disk_depth || l->committed == s->committed, "disk_fetch_long",
+               "%u tokens, but the disk had %u", l->committed, s->disk_depth);
+        if (l->committed > s->committed && l->committed + w->L > s->ntokens)
+            MARK(disk_fetch_whole);
+        else if (l->committed > s->committed)
+            MARK(disk_fetch_part);
+        return;
+    case TERN_INVALID:
+        EXPECT(s->fetch_before == TURN_NEW || s->fetch_before == TURN_AWAY || s->lame ||
+                   (s->fetch_tail && state_needs_own(w, s)) || s->fetch_at_least > s->disk_depth ||
+                   k->unsure,
+               "disk_fetch_invalid", "%s", r->text);
+        return;
+    case TERN_UNSUPPORTED:
+        EXPECT(!disk_has_part(w, d, s->tenant), "disk_fetch_unsupported", "%s", r->text);
+        return;
+    case TERN_GONE:
+        EXPECT(s->cancel_sent || !space_current(w, d, s->tenant, s->space), "disk_fetch_gone", "%s",
+               r->text);
+        MARK(disk_fetch_cancelled);
+        return;
+    case TERN_CORRUPT: EXPECT(k->spoilt, "disk_fetch_corrupt", "%s", r->text); return;
+    case TERN_DISK:
+        EXPECT(k->broken, "disk_fetch_broken", "%s", r->text);
+        MARK(disk_fetch_broken);
+        return;
+    case TERN_POOL_EXHAUSTED: MARK(disk_fetch_no_room); return;
+    case TERN_TIMED_OUT:
+    case TERN_BUSY: return;
+    default: violation(w, "disk_fetch_refused", "err %u %s", r->err, r->text);
+    }
+}
+
+/* --- Store --- */
+
+/* D2 */
+static uint32_t cold_depth(const struct sim *w, uint32_t tokens)
+{
+    uint32_t align = w->cfg.disk_align * w->L,
+             at = tokens > w->cfg.disk_trim ? tokens - w->cfg.disk_trim : 0;
+
+    at -= at % align;
+    if (at < w->cfg.disk_least)
+        at = tokens;
+    return at - at % w->L;
+}
+
+void ask_store(struct sim *w, uint32_t d, uint32_t i)
+{
+    struct disks *k = w->disk[d];
+    struct session *s = &w->d[d].session[i];
+    uint32_t conn = engine_conn(w, d, s->engine), depth;
+    struct store_ask *a = k->ask;
+    struct event ev;
+
+    while (a < k->ask + DISK_ASKS && a->request != 0)
+        a++;
+    if (a == k->ask + DISK_ASKS || !s->live || conn == NO || w->d[d].engine[s->engine].dying ||
+        s->deaf || s->lame || s->turn == TURN_FETCHING || s->turn == TURN_LOADING ||
+        may_be_undone(w, d, s))
+        return;
+    depth = chance(w, 40) ? 0 : pick(w, s->committed + 1);
+    if (chance(w, 8))
+        depth = s->committed + 1 + pick(w, 2 * w->L);
+    request_init(w, d, &ev, OP_STORE, conn);
+    ev.request.store = (struct req_store){.session = s->handle, .depth = depth};
+    *a = (struct store_ask){.request = ev.request.request_id,
+                            .conn = conn,
+                            .depth = depth,
+                            .committed = s->committed,
+                            .tokens = s->ntokens,
+                            .space = s->space,
+                            .id = {.tenant = s->tenant,
+                                   .ns = s->ns,
+                                   .ranks = w->d[d].pool[s->pool].ranks,
+                                   .variant = s->variant}};
+    TRACE("  daemon %u stores session %u: variant %u, depth %u of %u committed and %u tokens\n", d,
+          i, s->variant, depth, s->committed, s->ntokens);
+    sim_step(w, d, &ev);
+}
+
+static void stored(struct sim *w, uint32_t d, const struct store_ask *a, const struct reply *r)
+{
+    struct disks *k = w->disk[d];
+    uint32_t want = a->depth ? a->depth : cold_depth(w, a->tokens);
+    const struct ext *x = NULL;
+
+    want = want < a->committed ? want : a->committed;
+    want -= want % w->L;
+    EXPECT(r->store.depth > 0 && r->store.depth % w->L == 0 && r->store.depth <= want &&
+               (w->cfg.nstate || r->store.depth == want),
+           "stored_depth", "%u, not %u of %u committed", r->store.depth, want, a->committed);
+    if (!space_current(w, d, a->id.tenant, a->space))
+        return;       /* the namespace was reset meanwhile */
+    for (EXTS(k, at)) /* beside it may lie the one whose place it takes */
+        if (at->e.part == DISK_ENTRY && at->e.reason == DISK_COLD && ext_known(at) && !at->bad &&
+            !at->doomed && ident_equal(at->id, ident_at(w, a->id, r->store.depth / w->L)))
+            x = at;
+    EXPECT(x && entry_whole(w, k, x, LOOK_NOW), "stored_not_durable",
+           "D3: depth %u of variant %u was answered", r->store.depth, a->id.variant);
+    MARK(store_answered);
+}
+
+void store_answered(struct sim *w, uint32_t d, const struct reply *r)
+{
+    struct disks *k = w->disk[d];
+    struct store_ask *a = k->ask, was;
+
+    while (a < k->ask + DISK_ASKS && a->request != r->request_id)
+        a++;
+    EXPECT(a < k->ask + DISK_ASKS, "store_answered_twice", "request %llu",
+           (unsigned long long)r->request_id);
+    TRACE("  store of request %llu answered: err %u depth %u %s\n",
+          (unsigned long long)r->request_id, r->err, r->store.depth, r->text);
+    was = *a;
+    a->request = 0;
+    switch (r->err) {
+    case TERN_OK: stored(w, d, &was, r); return;
+    case TERN_UNSUPPORTED:
+        EXPECT(!disk_has_part(w, d, was.id.tenant), "store_unsupported", "%s", r->text);
+        return;
+    case TERN_INVALID:
+        EXPECT(was.depth - was.depth % w->L > was.committed || was.committed == 0 ||
+                   (was.depth ? was.depth : cold_depth(w, was.tokens)) < w->L || w->cfg.nstate,
+               "store_invalid", "%s", r->text);
+        return;
+    case TERN_GONE: MARK(store_gone); return;
+    case TERN_QUOTA: MARK(store_refused); return;
+    case TERN_POOL_EXHAUSTED:
+    case TERN_DISK:
+    case TERN_CORRUPT:
+        EXPECT(k->written == r->err, "store_failed", "err %u, and the disk said %u", r->err,
+               k->written);
+        MARK(store_failed);
+        return;
+    case TERN_BUSY: return;
+    default: violation(w, "store_answer", "err %u %s", r->err, r->text);
+    }
+}
+
+void disk_conn_left(struct sim *w, uint32_t d, uint32_t conn)
+{
+    for (uint32_t i = 0; i < DISK_ASKS; i++)
+        if (w->disk[d]->ask[i].conn == conn)
+            w->disk[d]->ask[i].request = 0;
+}
+
+/* --- N1 --- */
+
+void disk_reset_begun(struct sim *w, uint32_t d, uint32_t tenant, uint32_t ns)
+{
+    struct disks *k = w->disk[d];
+    bool any = false;
+
+    for (EXTS(k, x))
+        if (x->state != EXT_FREE && x->id.tenant == tenant && x->id.ns == ns) {
+            any |= ext_known(x);
+            x->doomed = 1;
+        }
+    if (any)
+        MARK(reset_with_disk);
+}
+
+void disk_reset_told(struct sim *w, uint32_t d, const struct peer_msg *msg, bool on)
+{
+    struct disks *k = w->disk[d];
+
+    k->resetting = on && msg->kind == PEER_RESET;
+    k->reset_tenant = (uint8_t)msg->tenant;
+    k->reset_ns = (uint8_t)(k->resetting ? namespace_number(w, msg->ns) : 0);
+}
+
+static void check_reset(struct sim *w, uint32_t d, const struct reset_asked *a)
+{
+    struct disks *k = w->disk[d];
+
+    for (EXTS(k, x))
+        EXPECT(x->state == EXT_FREE || x->rotten || x->id.tenant != a->tenant ||
+                   x->id.ns != a->ns || x->content >= a->number,
+               "reset_on_disk",
+               "reset %u is answered, and depth %u of before lies on the disk of daemon %u, in "
+               "state %u",
+               a->number, x->e.depth, d, x->state);
+}
+
+void disk_reset_answered(struct sim *w, uint32_t d, const struct reset_asked *a, bool all)
+{
+    check_reset(w, d, a);
+    if (all)
+        check_reset(w, 1 - d, a);
+}
+
+/* --- the end of a daemon --- */
+
+void disk_shut(struct sim *w, uint32_t d)
+{
+    struct event ev = {.kind = EV_SHUTDOWN};
+
+    if (!disk_is_on(w, d) || w->disk[d]->shutting)
+        return;
+    TRACE("  daemon %u is about to end\n", d);
+    w->disk[d]->shutting = 1;
+    ev.shutdown.deadline_ns = w->now + (1 + pick(w, 60)) * MS;
+    sim_step(w, d, &ev);
+}
+
+bool disk_shutting(const struct sim *w, uint32_t d)
+{
+    return disk_is_on(w, d) && w->disk[d]->shutting;
+}
+
+static void peek_all(struct sim *w, uint32_t d)
+{
+    for (uint32_t e = 0; e < ENGINES; e++)
+        for (uint32_t ns = 0; ns < w->cfg.namespaces; ns++)
+            for (uint32_t v = 0; v < w->cfg.variants; v++)
+                peek_at(w, d, e, ns, v, w->span);
+}
+
+/* Whatever lies there is found after one more crash, and what is fetched of it is right. */
+void disk_last_start(struct sim *w, uint32_t d)
+{
+    uint32_t fetches = 3;
+
+    if (!disk_is_on(w, d))
+        return;
+    daemon_restart(w, d);
+    for (uint32_t e = 0; e < (w->cfg.tenants == 2 ? ENGINES : 2); e++)
+        for (uint32_t i = 0; i < 3 * PROCS; i++)
+            engine_advance(w, d, e);
+    sim_timers(w, d);
+    disk_check(w, d);
+    peek_all(w, d);
+    for (uint32_t i = 0; i < SESSIONS / 2; i++) {
+        w->rng = ((uint64_t)i << 32) + w->cfg.seed_tokens + d;
+        ask_open(w, d, pick(w, w->cfg.tenants == 2 ? ENGINES : 2));
+    }
+    for (uint32_t i = 0; i < SESSIONS; i++) {
+        struct session *s = &w->d[d].session[i];
+
+        if (!s->live || s->turn != TURN_NEW)
+            continue;
+        ask_match(w, d, i);
+        s->ask_disk = 1;
+        if (s->turn == TURN_OPEN && fetches > 0 && s->ntokens > s->written) {
+            ask_fetch(w, d, i);
+            fetches--;
+        }
+        s->ask_disk = 0;
+    }
+}
