@@ -45,10 +45,26 @@ static uint32_t count_pulled(const struct side *side, uint32_t slot)
     return n;
 }
 
-static void turn_some(struct prng *p)
+/* Turns until some part of `pages` pages has come, or for some turns where the path is memory, whose
+ * pulls are over in a known number of them: how far a transfer is must not hang on how fast the
+ * turns are beside the threads. */
+static void turn_some(struct prng *p, uint32_t pages)
 {
-    for (uint32_t n = prng_below(p, TURNS_MAX); n > 0; n--)
+    uint64_t deadline = io_now_ns() + RIG_WAIT_NS;
+    uint64_t upto = prng_below(p, (uint64_t)(pages - 1) * PAGE_BYTES);
+    struct xfer_stats stats;
+
+    if (rig_transports) {
+        for (uint32_t n = prng_below(p, TURNS_MAX); n > 0; n--)
+            rig_step();
+        return;
+    }
+    xfer_stats(rig.dst.xfer, &stats);
+    for (upto += stats.socket_bytes_in; stats.socket_bytes_in < upto;) {
+        assert_true(io_now_ns() < deadline);
         rig_step();
+        xfer_stats(rig.dst.xfer, &stats);
+    }
 }
 
 static void both_pull(uint32_t gen)
@@ -134,7 +150,7 @@ TRANSFER_TEST(xfer_fault_6_nothing_is_written_after_pull_quiet)
     for (uint32_t k = 0; k < STOPS; k++) {
         rig.dst.nevents = 0;
         both_pull(k + 1);
-        turn_some(&p);
+        turn_some(&p, PAGES);
         rig_stop((struct pull_id){0, k + 1});
         in_flight += !find(&rig.dst, EV_PULL_QUIET, 0);
         wait_for(&rig.dst, EV_PULL_QUIET, 0);
@@ -164,7 +180,7 @@ TRANSFER_TEST(xfer_pages_and_slot_are_reused_right_after_quiet)
         rig.dst.nevents = 0;
         for (uint32_t b = 0; b < PULL_BATCHES_MAX; b++)
             rig_pull(first, 0, b, A_FIRST + 10 * b, 10);
-        turn_some(&p);
+        turn_some(&p, 10 * PULL_BATCHES_MAX);
         rig_stop(first);
         wait_for(&rig.dst, EV_PULL_QUIET, 0);
         rig.dst.nevents = 0;
@@ -192,7 +208,7 @@ TRANSFER_TEST(xfer_nothing_is_read_after_serve_quiet)
     for (uint32_t k = 0; k < STOPS; k++) {
         rig.dst.nevents = rig.src.nevents = 0;
         both_pull(k + 1);
-        turn_some(&p);
+        turn_some(&p, PAGES);
         rig_serve_stop(0);
         in_flight += !find(&rig.src, EV_SERVE_QUIET, 0);
         wait_for(&rig.src, EV_SERVE_QUIET, 0);
@@ -233,7 +249,7 @@ TRANSFER_TEST(xfer_destroy_in_mid_transfer_ends_the_other_side)
         rig_open_filled(&options, B_FIRST + PAGES);
         rig_serve(1);
         both_pull(1);
-        turn_some(&p);
+        turn_some(&p, PAGES);
         if (k & 1) {
             xfer_destroy(rig.src.xfer);
             rig.src.xfer = NULL;
