@@ -151,7 +151,7 @@ static void begin(struct disk_body *b, const struct disk_head *head, const uint8
     if (disk_meta_bytes(&head->extent) == 0)
         meta_end(b);
     if (head->seal.key_id)
-        disk_open_begin(b->crypt, head->seal.nonce, block, disk_associated());
+        disk_open_begin(b->crypt, DISK_KEY_BODIES, head->seal.nonce, block, disk_associated());
 }
 
 struct reading { /* how far a body was asked for, and has come */
