@@ -9,6 +9,7 @@
 
 #include "base/prng.h"
 #include "seam/disk/disk_footer.h"
+#include "seam/disk/disk_state.h"
 #include "seam/mem/checksum.h"
 
 static struct rig_spill rig;
@@ -307,6 +308,27 @@ TEST(a_head_and_its_body_have_key_streams_of_their_own)
     printf("same=%u of %zu\n", same, length);
     assert_true(same < 16);
     free(bytes);
+}
+
+static void on_event(void *ctx, struct event *event)
+{
+    (void)ctx, (void)event;
+}
+
+/* What is written and read behind a start is so by the contexts of the threads. */
+TEST(the_keys_bytes_are_forgotten_when_the_start_is_over)
+{
+    static const uint8_t none[DISK_KEY_BYTES];
+    struct disk_recovery r;
+    const char *why;
+
+    rig_spill_start(&rig, true);
+    assert_memory_equal(rig.disk->config.key, rig.config.key, DISK_KEY_BYTES);
+    assert_int_equal(disk_recover(rig.disk, on_event, NULL, NULL, &r, &why), TERN_OK);
+    assert_memory_equal(rig.disk->config.key, none, DISK_KEY_BYTES);
+    rig_file_usual(&rig, &file, 0, 0, 4);
+    assert_int_equal(rig_spill_write(&rig, &file), TERN_OK);
+    assert_int_equal(rig_spill_read(&rig, &file, 0, 16), RIG_SPILL_ALL(16));
 }
 
 TEST(another_key_reads_nothing)
