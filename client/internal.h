@@ -35,9 +35,7 @@
 
 #define DEVICE_NAME_MAX 47 /* bytes */
 
-#define SESSION_TOKENS_MOST (1u << 22)
-#define UNHELD_MAX          64     /* turns that wait for room in the send buffer, to be ended */
-#define RECORD_PAGE         16384u /* bytes of a page of the record memory */
+#define UNHELD_MAX 64 /* turns that wait for room in the send buffer, to be ended */
 
 #define LEAVE_DEADLINE_MS 1000 /* how long tern_destroy waits for the daemon to take note */
 
