@@ -892,8 +892,10 @@ struct tern_answer {
     uint64_t cookie;                   /* as it was submitted */
     enum tern_err err;                 /* of the whole request */
     const struct tern_result *results; /* one an operation of a batch, one for everything else (of a
-                                          wait, only its err); borrowed until the next call */
+                                          wait or a store, only its err); borrowed until the next
+                                          call */
     uint32_t n;
+    struct tern_stored stored;        /* of a store that was made, else zeroed */
     const struct tern_events *events; /* of a subscription, else NULL; borrowed likewise */
 };
 
@@ -910,6 +912,9 @@ TERN_API enum tern_err tern_submit_fetch(struct tern *t, tern_session s, const c
                                          uint32_t at_least, uint32_t depth, uint64_t step,
                                          uint64_t cookie);
 TERN_API enum tern_err tern_submit_recover(struct tern *t, tern_session s, uint64_t cookie);
+/* It is answered when the prefix is durable, however long that takes. */
+TERN_API enum tern_err tern_submit_store(struct tern *t, tern_session s, uint32_t depth,
+                                         uint64_t cookie);
 TERN_API enum tern_err tern_submit_wait_published(struct tern *t, uint64_t step, uint64_t cookie);
 /* The descriptor to wait on, for POLLIN, and for POLLOUT while tern_wants_write is true. It is
  * borrowed: do not read from it, and do not close it. */

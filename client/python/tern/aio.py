@@ -16,7 +16,7 @@ from ._lib import STEP_NONE, lib
 from .connection import Connection
 from .errors import DaemonLost, error_of
 from .layout import ExtraKey, Namespace, TokenList, U64_MAX, c_tokens, encoded_or_none, number, step_number
-from .session import Answered, Batch, Op, Result, Session
+from .session import Answered, Batch, Op, Result, Session, Stored, stored_depth
 
 _OK, _BUSY = 0, 8
 
@@ -166,6 +166,19 @@ class Async:
         return await self._one(
             session, lambda cookie: lib.tern_submit_recover(p, session.handle, cookie), brings=True
         )
+
+    async def store(self, session: Session, depth: int | None = None) -> Stored:
+        """Session.store, and other requests go on meanwhile. A store that is cancelled goes on as well."""
+        p, wanted = self.connection._p, stored_depth(depth)
+
+        def take(answer: _lib.Answer) -> Stored:
+            if answer.err:
+                raise error_of(answer.err, self.connection._text())
+            return Stored(answer.stored.depth, answer.stored.written)
+
+        stored = await self._submit(lambda cookie: lib.tern_submit_store(p, session.handle, wanted, cookie), take)
+        assert isinstance(stored, Stored)
+        return stored
 
     async def wait_published(self, step: int) -> None:
         p, named = self.connection._p, step_number(step)

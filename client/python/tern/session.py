@@ -94,6 +94,11 @@ class Stored:
     written: int  # bytes that were written for it; 0: all of it was there
 
 
+def stored_depth(depth: int | None) -> int:
+    """None: the daemon chooses."""
+    return 0 if depth is None else number("depth", depth)
+
+
 def refusal(err: int, text: str, r: _lib.Result | _lib.Retracted, pool: Pool) -> TernError:
     """The exception of an answer. Libtern knows groups by number only."""
     shortage = shortage_of(r.shortage, pool)
@@ -301,8 +306,7 @@ class Session:
     def store(self, depth: int | None = None, *, deadline_ms: int = 0) -> Stored:
         """Stores the committed prefix on the daemon's disk, up to `depth` tokens rounded down to whole chunks,
         and returns when it is durable; None: as much as the daemon chooses. It may be repeated."""
-        r, c = _lib.Stored(), self.connection
-        wanted = number("depth", 0 if depth is None else depth)
+        r, c, wanted = _lib.Stored(), self.connection, stored_depth(depth)
         c._check(lib.tern_store(c._p, self.handle, wanted, milliseconds(deadline_ms), ct.byref(r)))
         return Stored(r.depth, r.written)
 
