@@ -77,7 +77,7 @@ static enum tern_err peek_pieces(struct tern *t, Tern__Wire__Peek *m,
         *ret = (struct tern_depths){.resumable = reply->depth,
                                     .history = reply->history_depth,
                                     .host = reply->host_depth,
-                                    .disk = piece.n == tokens->n ? reply->disk_depth : 0};
+                                    .disk = reply->disk_depth};
         *ret_begun = true;
         end = at + piece.n;
         if (reply->reached && end < tokens->n && (reply->walked <= at || reply->walked > end))

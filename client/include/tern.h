@@ -359,8 +359,9 @@ struct tern_depths {
     uint32_t resumable; /* what a Match would find */
     uint32_t history;   /* what HISTORY alone reaches */
     uint32_t host;      /* what a Match and a tern_fetch from the host tier would find */
-    uint32_t disk;      /* the same with a tern_fetch from the disk; 0: no more than `resumable`, or
-                           the list is longer than one request can be, and a Match tells it */
+    uint32_t disk; /* the same with a tern_fetch from the disk; 0: no more than `resumable`. Of a
+                      list longer than one request can be, it may be more: it is looked for as
+                      far as the request in which memory's part ends. A Match tells all */
 };
 TERN_API enum tern_err tern_peek_depths(struct tern *t, uint64_t pool,
                                         const struct tern_namespace *ns,

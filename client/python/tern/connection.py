@@ -77,7 +77,7 @@ class Depths:
     resumable: int  # what a match would find
     history: int  # what HISTORY alone reaches
     host: int  # what a match and a fetch from the host tier would find
-    disk: int = 0  # the same from the disk; 0: no more than `resumable`, or the list is too long for one request
+    disk: int = 0  # the same from the disk, or less than that for a list of more than one request; 0: no more than `resumable`
 
 
 class Connection:
