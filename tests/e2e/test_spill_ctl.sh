@@ -69,7 +69,9 @@ ends 0 "all good" "$CTL" verify "$SPILL"
 ends 1 "No such file" "$CTL" verify "$DIR/nowhere"
 ends 2 "DIR is missing" "$CTL" verify
 mkdir "$DIR/none"
-ends 0 "0 extents in 0 files" "$CTL" verify "$DIR/none"
+ends 1 "0 extents in 0 files, 0 B: nothing of a disk tier lies there" "$CTL" verify "$DIR/none"
+touch "$DIR/none/.lock" # a daemon had it, and has stored nothing yet
+ends 0 "nothing of a disk tier lies there" "$CTL" verify "$DIR/none"
 
 # ---- a tape has what was found on the disk: played back it comes to the same state
 fills ""
@@ -84,7 +86,7 @@ if [[ -n $LIBCRYPTO ]]; then
     ends 1 "what is encrypted is read with its key: --key FILE" "$CTL" verify "$SPILL"
     ends 0 "all good" "$CTL" verify "$SPILL" --key "$DIR/key"
     head -c 32 /dev/urandom >"$DIR/key"
-    ends 1 "not good" "$CTL" verify "$SPILL" --key "$DIR/key"
+    ends 1 "key: that was written with another key, or without one" "$CTL" verify "$SPILL" --key "$DIR/key"
     chmod 644 "$DIR/key"
     ends 1 "chmod 600" "$CTL" verify "$SPILL" --key "$DIR/key"
     cp "$DIR/config.yaml" "$DIR/wrong.yaml"
