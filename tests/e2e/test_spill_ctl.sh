@@ -94,4 +94,16 @@ if [[ -n $LIBCRYPTO ]]; then
 fi
 ends 2 "spill.dir $DIR/nowhere: No such file" "$TERN_BIN/ternd" --tenant "name=a,socket=$DIR/a.sock,memory=1M" \
     --admin-socket "$DIR/b.sock" --spill-dir "$DIR/nowhere" --spill-bytes 1M --check-config
+
+# ---- what is said at the start
+rm -rf "$SPILL"/t0
+mkdir "$SPILL/gone"
+fills ", least: 100"
+json "$S" "j['spill']['error'] is None"
+grep -q "level=warn event=spill_foreign folder=gone " "$DIR/log" || fail "no line about a folder of no tenant"
+! grep -q "event=spill_foreign folder=t0\|event=spill_too_large" "$DIR/log" || fail "a line too many about the folder"
+ternd_start "spill: {dir: $SPILL, bytes: 1000T, headroom: 1M, threads: 1, depth: 2}" 16M 1
+grep -q "level=warn event=spill_too_large dir=$SPILL bytes=[0-9]* lacking_bytes=[1-9]" "$DIR/log" || fail "no line about bytes that are not there"
+ternd_stop
+ends 0 "warning: spill.bytes: the file system of $SPILL has [0-9]* bytes less" "$TERN_BIN/ternd" --config "$DIR/config.yaml" --check-config
 echo "all passed"
