@@ -849,10 +849,12 @@ struct tern_stored {
  * this is for a prefix that many will share, such as a system prompt, and for one that must not be
  * lost. `depth`: where it ends, in tokens. It is rounded down to whole chunks and is at most the
  * committed length. 0: the daemon chooses, a little less than what is committed, so that others
- * who share it find it. The step of the commit has to have passed, and the call waits for that; the
- * session can be used meanwhile. It may be repeated. If deadline_ms passes first, the store goes
- * on.
- *   INVALID         So much is not committed, or not one whole chunk is.
+ * who share it find it. In a pool with STATE groups it ends where a session can go on: at the
+ * deepest resume point at or above that depth, or, where there is none, at the first one behind it.
+ * The step of the commit has to have passed, and the call waits for that; the session can be used
+ * meanwhile. It may be repeated. If deadline_ms passes first, the store goes on.
+ *   INVALID         So much is not committed, or not one whole chunk is, or there is no resume
+ *                   point in all that is.
  *   UNSUPPORTED     The daemon has no disk tier, or the tenant has no part of it.
  *   POOL_EXHAUSTED  The file system is full.
  *   QUOTA           It does not fit into the tenant's part of the disk, with what may not go.

@@ -165,6 +165,7 @@
     X(stored_evict, 50)                                                                            \
     X(stored_shutdown, 5)                                                                          \
     X(store_answered, 50)                                                                          \
+    X(stored_behind, 10)                                                                           \
     X(store_refused, 5)                                                                            \
     X(store_failed, 1)                                                                             \
     X(store_gone, 1)                                                                               \

@@ -29,11 +29,18 @@ uint32_t disk_boundary(const struct core_limits *l, const struct pool *p, uint32
 
 uint32_t disk_node_at(const struct core *c, struct disk_cut cut)
 {
-    uint32_t at = cut.node;
+    const struct pool *p = node_pool(c, node_at(c, cut.node));
+    uint32_t at = cut.node, first = NONE;
 
     while (node_at(c, at)->depth > cut.depth)
         at = node_at(c, at)->parent;
-    return state_above(c, at);
+    at = state_above(c, at);
+    if (p->nstate == 0 || node_at(c, at)->depth > 0)
+        return at;
+    for (uint32_t up = cut.node; node_at(c, up)->depth > cut.depth; up = node_at(c, up)->parent)
+        if (state_resumable(c, up))
+            first = up;
+    return first == NONE ? at : first;
 }
 
 /* --- beginning --- */
