@@ -439,6 +439,7 @@ struct disk_chunk {
     uint32_t bad;      /* 1: what was read of it was not what was written: never found again */
     uint32_t reset;    /* of a root: the same, of all below it (N1) */
     uint32_t needless; /* 1: an entry that a longer one has made so (D5), and that somebody reads */
+    uint32_t spared;   /* 1: a continued entry on the path of the store that makes room just now */
     struct list_links in_entries; /* of its tenant */
     uint64_t chain, layout_hash;
     struct namespace_id ns;
@@ -454,7 +455,7 @@ struct disk_file { /* see disk/files.h */
     uint32_t reset;   /* 1: of a namespace that was reset */
     uint64_t number;
     struct namespace_id ns;
-    struct list_links in_list; /* `next` where it is free */
+    struct list_links in_list; /* LEAVING: of disk_leaving; `next` where it is free */
 };
 
 struct disk_gone { /* what is to be given back, until it is said */
@@ -474,6 +475,7 @@ struct disk_store { /* see disk/stores.h */
     uint32_t file;     /* WRITING */
     uint32_t ends;     /* WRITING: 1: the file has the entry */
     uint32_t tried;    /* QUEUED: disk_let_go when there was no room for it; 0: it was not tried */
+    uint32_t awaits;   /* QUEUED: a node whose checksums it waits for; NONE */
     uint32_t ncoming;
     struct disk_coming coming[DISK_WRITE_EXTENTS];
     struct list_links in_list;
@@ -583,6 +585,7 @@ struct core {
     struct free_list free_disk_chunks, free_disk_files, free_disk_stores, free_disk_gones;
     uint32_t disk_gone_first, disk_gone_last; /* in the order in which they went */
     struct list disk_stores;                  /* in the order in which they began */
+    struct list disk_leaving;                 /* files, in the order in which they are given back */
     uint32_t disk_turn;                       /* the tenant that wrote a file last */
     uint32_t disk_ready;                      /* 1: what an earlier run has left was told */
     uint32_t disk_file_found;                 /* before: the file that it was told of last; NONE */
@@ -590,6 +593,8 @@ struct core {
     uint32_t disk_trimmed;                    /* 1: of that, what was over the budgets has gone */
     uint32_t disk_resets_over;                /* 1: of some tenant */
     uint32_t disk_bad;                        /* chunks that are bad, and roots that were reset */
+    uint32_t disk_bad_at, disk_bad_left;      /* the next chunk to look at for what leads through
+                                                 one, and how many are left of this round */
     uint32_t disk_let_go; /* changes when a chunk is let go, or a file is gone for good; never 0 */
     uint32_t disk_sweep;  /* at shutdown: the next node to look at; NONE: all were, or none */
     uint32_t disk_blocks, disk_keys; /* of the token store */
@@ -766,6 +771,7 @@ ARENA_LIST(record_list, turn_record, in_list)
 ARENA_LIST(disk_child_list, disk_chunk, sibling)
 ARENA_LIST(disk_entry_list, disk_chunk, in_entries)
 ARENA_LIST(disk_store_list, disk_store, in_list)
+ARENA_LIST(disk_leaving_list, disk_file, in_list)
 
 ARENA_FREE_LIST(session, free_sessions, session_at(c, i)->in_engine.next)
 ARENA_FREE_LIST(node, free_nodes, node_at(c, i)->sibling.next)
