@@ -40,8 +40,16 @@ static void do_fetch(struct sim *w, uint32_t d)
         if (x->turn != TURN_NEW && x->ntokens / w->L * w->L > x->written)
             break;
     }
-    if (s != NO)
-        ask_fetch(w, d, s);
+    if (s == NO)
+        return;
+    ask_fetch(w, d, s);
+    if (!w->d[d].session[s].fetch_disk || w->d[d].session[s].turn != TURN_FETCHING ||
+        !w->d[d].session[s].live)
+        return;
+    if (chance(w, 4))
+        ask_cancel(w, d, s);
+    else if (chance(w, 6))
+        data_break(w, d);
 }
 
 static void do_cancel(struct sim *w, uint32_t d)
@@ -154,6 +162,10 @@ static void do_disk(struct sim *w, uint32_t d)
     if (!disk_is_on(w, d))
         return;
     converse(w, d, pick_engine(w, d));
+    if (chance(w, 12)) { /* what leaves memory next is stored */
+        sim_timers(w, d);
+        evict(w, d, false);
+    }
     for (uint32_t n = 1 + pick(w, 3); n > 0; n--)
         disk_work(w, d);
     if (disk_pause(w, d) > w->now && chance(w, 15))
@@ -179,6 +191,16 @@ static void do_store(struct sim *w, uint32_t d)
     sim_timers(w, d);
 }
 
+/* Most often at an instant at which a file is written. */
+static void crash(struct sim *w, uint32_t d)
+{
+    for (uint32_t n = 4; n > 0 && !disk_writes(w, d) && chance(w, 80); n--) {
+        converse(w, d, pick_engine(w, d));
+        sim_timers(w, d);
+    }
+    daemon_restart(w, d);
+}
+
 static void do_crash(struct sim *w, uint32_t d)
 {
     if (!disk_is_on(w, d))
@@ -188,7 +210,7 @@ static void do_crash(struct sim *w, uint32_t d)
     if (chance(w, 20))
         ask_reset(w, d, pick_engine(w, d));
     else if (disk_shutting(w, d) || chance(w, 60))
-        daemon_restart(w, d);
+        crash(w, d);
     else if (chance(w, 50))
         disk_shut(w, d);
     sim_timers(w, d);

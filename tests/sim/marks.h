@@ -189,7 +189,6 @@
     X(recovered, 50)                                                                               \
     X(found_what_was_dropped, 5)                                                                   \
     X(start_misses_rotten, 1)                                                                      \
-    X(found_half, 0)                                                                               \
     X(reset_with_disk, 5)
 
 #endif

@@ -147,3 +147,43 @@ TEST(state_of_an_entry_that_is_found_twice_stays)
     assert_int_equal(disk_depth_of(&b, branch(1), 120), 112);
     disk_bench_end(&b);
 }
+
+static struct spill_extent *state_at(const struct disk_bench *b, uint32_t file, uint32_t depth)
+{
+    for (uint32_t k = 0; k < b->disk->file[file].n; k++)
+        if (b->disk->file[file].v[k].e.part == DISK_STATE &&
+            b->disk->file[file].v[k].e.depth == depth)
+            return &b->disk->file[file].v[k];
+    return NULL;
+}
+
+/* D8: a start knows how many chunks back an entry needs STATE, and not of which groups. The extent
+ * that has both is rotten, and a crash has brought back the earlier one, which has the window
+ * alone: nobody is sent there. */
+TEST(an_entry_that_has_back_less_than_it_needs_is_not_offered)
+{
+    struct disk_bench b = bench(true);
+    struct rig_session *s = rig_session(b.rig, &b.e, b.pool, 1);
+    const uint32_t *tokens = rig_tokens(1, 170);
+
+    assert_ok(rig_match(s, tokens, 160));
+    assert_ok(rig_run_to(s, tokens, 160));
+    assert_ok(rig_commit(s, 160, 0));
+    assert_ok(disk_stored(s, 160));
+    s = rig_session(b.rig, &b.e, b.pool, 1);
+    assert_ok(rig_match(s, tokens, 144));
+    assert_ok(rig_run_to(s, tokens, 144));
+    assert_ok(rig_commit(s, 144, 0));
+    assert_ok(disk_stored(s, 144));
+    assert_int_equal(state_at(&b, 0, 144)->e.groups, 2);
+    assert_true(state_at(&b, 0, 144)->hole);
+    assert_int_equal(state_at(&b, 1, 144)->e.groups, 6);
+    disk_bench_restart(&b);
+    assert_int_equal(disk_depth_of(&b, tokens, 150), 144);
+    state_at(&b, 0, 144)->hole = false;
+    state_at(&b, 1, 144)->hole = true;
+    disk_bench_restart(&b);
+    assert_int_equal(disk_depth_of(&b, tokens, 150), 0);
+    assert_int_equal(disk_depth_of(&b, tokens, 170), 160);
+    disk_bench_end(&b);
+}
