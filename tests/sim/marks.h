@@ -130,6 +130,7 @@
     X(recover_at_once, 50)                                                                         \
     X(recover_loaded, 5)                                                                           \
     X(extend_waits_for_copies, 2)                                                                  \
+    X(extend_waits_for_store, 20)                                                                  \
     X(recover_no_room, 2)                                                                          \
     X(recover_corrupt, 1)                                                                          \
     X(load_aborted, 2)                                                                             \
