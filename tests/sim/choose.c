@@ -29,29 +29,6 @@ static void do_match(struct sim *w, uint32_t d)
         ask_match(w, d, s);
 }
 
-static void do_fetch(struct sim *w, uint32_t d)
-{
-    uint32_t at = pick(w, SESSIONS), s = NO;
-    uint32_t set = sessions_usable(&w->d[d], TURNS_IDLE | 1u << TURN_OPEN, ENGINES_ALL);
-
-    while (set) {
-        const struct session *x = &w->d[d].session[s = session_next(&set, at)];
-
-        if (x->turn != TURN_NEW && x->ntokens / w->L * w->L > x->written)
-            break;
-    }
-    if (s == NO)
-        return;
-    ask_fetch(w, d, s);
-    if (!w->d[d].session[s].fetch_disk || w->d[d].session[s].turn != TURN_FETCHING ||
-        !w->d[d].session[s].live)
-        return;
-    if (chance(w, 4))
-        ask_cancel(w, d, s);
-    else if (chance(w, 6))
-        data_break(w, d);
-}
-
 static void do_cancel(struct sim *w, uint32_t d)
 {
     uint32_t s = pick_session(w, d, 1u << TURN_FETCHING | 1u << TURN_LOADING);
@@ -153,6 +130,53 @@ static void converse(struct sim *w, uint32_t d, uint32_t e)
     }
     for (uint32_t n = pick(w, 4); n > 0; n--)
         job_finish(w, d, pick(w, JOBS));
+}
+
+/* Others compute what the session reads from the disk, and it is stored while what is read turns
+ * out to be wrong. */
+static void store_what_is_read(struct sim *w, uint32_t d, uint32_t reads)
+{
+    const struct session *r = &w->d[d].session[reads];
+
+    for (uint32_t n = 1 + pick(w, 4); n > 0; n--)
+        converse(w, d, r->engine);
+    for (uint32_t i = 0, set = sessions_usable(&w->d[d], 1u << TURN_OPEN | 1u << TURN_FINISHED,
+                                               ENGINES_ALL);
+         set && i < 3; i++) {
+        const uint32_t at = session_next(&set, pick(w, SESSIONS));
+        const struct session *s = &w->d[d].session[at];
+
+        if (s->tenant == r->tenant && s->ns == r->ns && s->committed > 0)
+            ask_store(w, d, at);
+    }
+    sim_timers(w, d);
+    for (uint32_t n = 2 + pick(w, 6); n > 0; n--)
+        data_move(w, d, chance(w, 70));
+}
+
+static void do_fetch(struct sim *w, uint32_t d)
+{
+    uint32_t at = pick(w, SESSIONS), s = NO;
+    uint32_t set = sessions_usable(&w->d[d], TURNS_IDLE | 1u << TURN_OPEN, ENGINES_ALL);
+
+    while (set) {
+        const struct session *x = &w->d[d].session[s = session_next(&set, at)];
+
+        if (x->turn != TURN_NEW && x->ntokens / w->L * w->L > x->written)
+            break;
+    }
+    if (s == NO)
+        return;
+    ask_fetch(w, d, s);
+    if (!w->d[d].session[s].fetch_disk || w->d[d].session[s].turn != TURN_FETCHING ||
+        !w->d[d].session[s].live)
+        return;
+    if (chance(w, 4))
+        ask_cancel(w, d, s);
+    else if (chance(w, 6))
+        data_break(w, d);
+    else if (chance(w, 15))
+        store_what_is_read(w, d, s);
 }
 
 static void do_disk(struct sim *w, uint32_t d)
