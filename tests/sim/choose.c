@@ -175,7 +175,7 @@ static void do_fetch(struct sim *w, uint32_t d)
         ask_cancel(w, d, s);
     else if (chance(w, 6))
         data_break(w, d);
-    else if (chance(w, 15))
+    else if (chance(w, 40))
         store_what_is_read(w, d, s);
 }
 
