@@ -305,7 +305,8 @@ class Session:
 
     def store(self, depth: int | None = None, *, deadline_ms: int = 0) -> Stored:
         """Stores the committed prefix on the daemon's disk, up to `depth` tokens rounded down to whole chunks,
-        and returns when it is durable; None: as much as the daemon chooses. It may be repeated."""
+        and returns when it is durable; None: as much as the daemon chooses. With STATE groups it ends at a resume
+        point, and where there is none up to `depth`, at the first behind it. It may be repeated."""
         r, c, wanted = _lib.Stored(), self.connection, stored_depth(depth)
         c._check(lib.tern_store(c._p, self.handle, wanted, milliseconds(deadline_ms), ct.byref(r)))
         return Stored(r.depth, r.written)

@@ -211,7 +211,7 @@ struct core *core_init(void *mem, const struct core_limits *limits,
     c->bytes = bytes;
     c->hash_mask = pow2_at_least(limits->nodes) - 1;
     c->seals_queued = c->copies_queued = c->away = c->closing = c->turns = c->pulls_active =
-        c->serves_active = c->checks = c->disk_stores = LIST_EMPTY;
+        c->serves_active = c->checks = c->disk_stores = c->disk_leaving = LIST_EMPTY;
     c->disk_gone_first = c->disk_gone_last = NONE;
     c->disk_sweep = c->disk_file_found = NONE;
     c->disk_next_file = c->disk_let_go = 1;
