@@ -366,8 +366,9 @@ static uint64_t batch_bytes(const struct sim *w, uint32_t d, const struct pull *
     return n * w->d[d].pool[p->pool].ranks * GRANULE_BYTES;
 }
 
-/* X8: no more bytes under way than the limits allow, but for one page that is larger than a limit;
- * and no more batches, of which those of a transfer that was stopped count until it is quiet. */
+/* X8: no more bytes under way than the limits allow, but for one page that is larger than a limit:
+ * the peer and the tenant have no other under way. And no more batches, of which those of a
+ * transfer that was stopped count until it is quiet. */
 static void check_in_flight(struct sim *w, uint32_t d, uint32_t tenant, bool disk)
 {
     uint64_t peer = 0, of_tenant = 0, pages = 0;
@@ -383,10 +384,11 @@ static void check_in_flight(struct sim *w, uint32_t d, uint32_t tenant, bool dis
         for (uint32_t k = 0; k < BATCHES; k++)
             if (p->batch[k].used) {
                 uint64_t bytes = batch_bytes(w, d, p, &p->batch[k]);
+                bool mine = tenant_of(w, d, p->pool) == tenant;
 
                 peer += p->disk == disk ? bytes : 0;
-                pages += p->batch[k].n;
-                of_tenant += tenant_of(w, d, p->pool) == tenant ? bytes : 0;
+                pages += p->disk == disk || mine ? p->batch[k].n : 0;
+                of_tenant += mine ? bytes : 0;
             }
     }
     EXPECT(pages == 1 || (peer <= w->limits.peer_bytes_in_flight &&
