@@ -149,6 +149,16 @@ static void import_path(struct core *c, struct session *s, uint32_t node, bool m
     }
 }
 
+/* How many of a node's extra keys are below that position. */
+static uint32_t node_keys_below(const struct core *c, const struct node *n, uint32_t position)
+{
+    uint32_t keys = 0;
+
+    for (uint32_t k = n->keys; k != NONE; k = key_at(c, k)->next)
+        keys += key_at(c, k)->position < position;
+    return keys;
+}
+
 /* Pieces of a Match are given once more, from `base`: the pin goes back up to there. The tokens
  * that follow in the same chunk stand in the tree alone, and are copied. */
 static enum tern_err match_back(struct core *c, struct session *s, uint32_t base, struct reply *ret)
@@ -165,7 +175,7 @@ static enum tern_err match_back(struct core *c, struct session *s, uint32_t base
     s->finished = s->finished < base ? s->finished : base;
     if (take > 0 && tokens_room(c, s->pool,
                                 (struct token_need){div_up(take, TOKEN_BLOCK),
-                                                    tokens_count_keys(c, node_at(c, below)->keys)},
+                                                    node_keys_below(c, node_at(c, below), base)},
                                 &text) != TERN_OK)
         return refuse(ret, TERN_BUSY, text);
     tokens_init(&s->tokens, node_at(c, at)->depth);
