@@ -366,8 +366,9 @@ static uint64_t batch_bytes(const struct sim *w, uint32_t d, const struct pull *
     return n * w->d[d].pool[p->pool].ranks * GRANULE_BYTES;
 }
 
-/* X8: no more bytes under way than the limits allow, but for one page that is larger than a limit;
- * and no more batches, of which those of a transfer that was stopped count until it is quiet. */
+/* X8: no more bytes under way than the limits allow, but for one page that is larger than a limit:
+ * the peer and the tenant have no other under way. And no more batches, of which those of a
+ * transfer that was stopped count until it is quiet. */
 static void check_in_flight(struct sim *w, uint32_t d, uint32_t tenant, bool disk)
 {
     uint64_t peer = 0, of_tenant = 0, pages = 0;

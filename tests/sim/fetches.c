@@ -221,7 +221,7 @@ void ask_fetch(struct sim *w, uint32_t d, uint32_t i)
     s->fetch_waited = 0;
     s->turn = TURN_FETCHING;
     m->waiting = 1;
-    if (s->fetch_host)
+    if (s->fetch_host || s->fetch_disk) /* room for all of it is made at once */
         m->pool[s->pool].evictions++;
     sim_step(w, d, &ev); /* an answer at once comes through session_fetched */
     if (s->live && s->turn == TURN_FETCHING)

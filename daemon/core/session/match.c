@@ -149,6 +149,16 @@ static void import_path(struct core *c, struct session *s, uint32_t node, bool m
     }
 }
 
+/* How many of a node's extra keys are below that position. */
+static uint32_t node_keys_below(const struct core *c, const struct node *n, uint32_t position)
+{
+    uint32_t keys = 0;
+
+    for (uint32_t k = n->keys; k != NONE; k = key_at(c, k)->next)
+        keys += key_at(c, k)->position < position;
+    return keys;
+}
+
 /* Pieces of a Match are given once more, from `base`: the pin goes back up to there. The tokens
  * that follow in the same chunk stand in the tree alone, and are copied. */
 static enum tern_err match_back(struct core *c, struct session *s, uint32_t base, struct reply *ret)
@@ -165,7 +175,7 @@ static enum tern_err match_back(struct core *c, struct session *s, uint32_t base
     s->finished = s->finished < base ? s->finished : base;
     if (take > 0 && tokens_room(c, s->pool,
                                 (struct token_need){div_up(take, TOKEN_BLOCK),
-                                                    tokens_count_keys(c, node_at(c, below)->keys)},
+                                                    node_keys_below(c, node_at(c, below), base)},
                                 &text) != TERN_OK)
         return refuse(ret, TERN_BUSY, text);
     tokens_init(&s->tokens, node_at(c, at)->depth);
@@ -176,13 +186,23 @@ static enum tern_err match_back(struct core *c, struct session *s, uint32_t base
     return TERN_OK;
 }
 
+/* How many of the request's extra keys are below that depth. */
+static uint32_t keys_below(const struct req_tokens *t, uint32_t depth)
+{
+    uint32_t n = 0;
+
+    while (n < t->nkeys && t->keys[n].position < depth)
+        n++;
+    return n;
+}
+
 /* What the session's buffer will take of the token store when it begins at `depth` and ends with
  * the request's tokens: of those, and of chunks above its beginning that are in the tree. */
 static struct token_need import_need(const struct core *c, const struct session *s,
                                      const struct req_tokens *t, uint32_t depth)
 {
     struct token_buf fresh = s->tokens;
-    struct token_need need = {.keys = t->nkeys};
+    struct token_need need = {.keys = t->nkeys - keys_below(t, depth)};
 
     fresh.end = t->base;
     if (depth > t->base)
@@ -201,7 +221,7 @@ static struct token_need import_need(const struct core *c, const struct session 
 static void import_tokens(struct core *c, struct session *s, const struct req_tokens *t,
                           uint32_t depth)
 {
-    uint32_t keep = depth > t->base ? depth - t->base : 0, i = 0;
+    uint32_t keep = depth > t->base ? depth - t->base : 0, i = keys_below(t, depth);
 
     if (depth > t->base) {
         tokens_truncate(c, &s->tokens, s->tokens.first);
@@ -211,8 +231,6 @@ static void import_tokens(struct core *c, struct session *s, const struct req_to
         for (uint32_t at = s->node; node_at(c, at)->depth > depth; at = node_at(c, at)->parent)
             tokens_prepend(c, &s->tokens, node_at(c, at), s->tokens.align);
     }
-    while (i < t->nkeys && t->keys[i].position < depth)
-        i++;
     check(tokens_append(c, &s->tokens, t->v + keep, t->n - keep, t->keys + i, t->nkeys - i) ==
           TERN_OK);
 }
@@ -368,6 +386,7 @@ static enum tern_err match_resume(struct core *c, struct actions *out, struct se
     if (t.base < s->committed)
         tokens_skip_to(&t, s->committed); /* what is committed was compared: go on from there */
     common = t.base + tokens_common(c, &s->tokens, t.base, &t);
+    tokens_skip_to(&t, common); /* nothing is taken for what the session has */
     length = s->written < common ? s->written : common;
     if (length < s->written && has_recurrent(p))
         length = s->committed; /* its one state is that of the written length: the resume point's is
@@ -380,17 +399,14 @@ static enum tern_err match_resume(struct core *c, struct actions *out, struct se
         return refuse(ret, TERN_BUSY, share_refused(SHARE_RETIRES));
     kept = s->tokens;
     kept.end = common;
-    if (tokens_room(
-            c, s->pool,
-            (struct token_need){tokens_blocks_needed(&kept, t.base + t.n - common), t.nkeys},
-            &text) != TERN_OK)
+    if (tokens_room(c, s->pool, (struct token_need){tokens_blocks_needed(&kept, t.n), t.nkeys},
+                    &text) != TERN_OK)
         return refuse(ret, TERN_BUSY, text);
     session_free_tail(c, s, length, &pages);
     retire_release(c, e, m->step, &pages, (struct path){NONE, 0});
     if (s->finished > common)
         s->finished = common;
     tokens_truncate(c, &s->tokens, common);
-    tokens_skip_to(&t, common);
     check(tokens_append(c, &s->tokens, t.v, t.n, t.keys, t.nkeys) == TERN_OK);
     session_state_move(&s->state, SESSION_TURN);
     session_use(c, s);

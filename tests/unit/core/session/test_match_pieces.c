@@ -207,6 +207,25 @@ TEST(match_pieces_may_be_given_again)
     }
 }
 
+/* It goes back into a chunk before the chunk's extra key, which needs no record then. */
+TEST(match_pieces_given_again_take_no_record_for_an_extra_key_behind_them)
+{
+    struct bench b = BENCH_LIMITED(limits.extra_keys = 1, L, 64);
+    struct extra_key key = {.position = 3, .lo = 1};
+    struct req_tokens t = {.v = seq1, .n = L, .keys = &key, .nkeys = 1};
+    struct rig_session *s = rig_session(b.rig, &b.e, b.pool, 1);
+    struct request r = {.op = OP_MATCH, .match = {.session = s->id, .tokens = t, .more = true}};
+
+    matches_full(b.s, &t, 0, 0);
+    assert_ok(rig_run_to(b.s, seq1, L));
+    assert_ok(rig_commit(b.s, L, 0));
+    finds(rig_request(b.rig, s->conn, &r), L, L);
+    r.match.tokens.v = seq1 + 2;
+    r.match.tokens.base = r.match.tokens.n = 2;
+    r.match.more = false;
+    finds(rig_request(b.rig, s->conn, &r), L, L);
+}
+
 /* A session with a table: pieces that agree with it change nothing, also where one alone has fewer
  * tokens than are committed; the first that differs cuts it, as one large Match does. */
 TEST(match_pieces_resume_a_session)

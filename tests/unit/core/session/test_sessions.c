@@ -361,3 +361,35 @@ TEST(session_peek_of_keys_out_of_order_invalid)
 
     assert_err(TERN_INVALID, rig_peek_keys(b.s, &t, &depth));
 }
+
+/* What a Match finds stays for it, so the extra keys of what is found must not need records of
+ * their own: the prefix would never be matched again. */
+TEST(match_takes_no_record_for_an_extra_key_that_it_finds)
+{
+    struct bench b = BENCH_LIMITED(limits.extra_keys = 1, 4, 16);
+    struct extra_key key = {.position = 2, .lo = 1};
+    struct req_tokens t = {.v = seq1, .n = 8, .keys = &key, .nkeys = 1};
+    struct rig_session *next = rig_session(b.rig, &b.e, b.pool, 1);
+
+    matches_full(b.s, &t, 0, 0);
+    assert_ok(rig_run_to(b.s, seq1, 8));
+    assert_ok(rig_commit(b.s, 8, 0));
+    assert_ok(rig_close(b.s, 0));
+    matches_full(next, &t, 0, 8);
+    assert_whole(next, 8);
+}
+
+/* Nor one that the session has from its last Match. */
+TEST(resume_takes_no_record_for_an_extra_key_that_it_has)
+{
+    struct bench b = BENCH_LIMITED(limits.extra_keys = 1, 4, 16);
+    struct extra_key keys[2] = {{.position = 2, .lo = 1}, {.position = 9, .lo = 1}};
+    struct req_tokens t = {.v = seq1, .n = 8, .keys = keys, .nkeys = 1};
+
+    matches_full(b.s, &t, 0, 0);
+    assert_ok(rig_run_to(b.s, seq1, 8));
+    t.n = 12;
+    assert_leaves(rig_match_full(b.s, &t, 0), b.s, 0, 8, 8);
+    t.nkeys = 2;
+    assert_refused(b.rig, TERN_BUSY, rig_match_full(b.s, &t, 0));
+}
