@@ -88,6 +88,19 @@ enum tern_err tern_submit_wait_published(struct tern *t, uint64_t step, uint64_t
     return async_quick(t, &q, NULL, 1, cookie);
 }
 
+enum tern_err tern_submit_store(struct tern *t, tern_session s, uint32_t depth, uint64_t cookie)
+{
+    Tern__Wire__Store m = TERN__WIRE__STORE__INIT;
+    struct outgoing o;
+
+    m.has_depth = 1;
+    m.depth = depth;
+    TRY(async_room(t, message_size(&m.base), &o));
+    put_whole(&o.body, &m.base);
+    async_submit(t, &o, FRAME_STORE, s, cookie, NULL);
+    return TERN_OK;
+}
+
 int tern_fd(const struct tern *t)
 {
     return t->socket.fd;
@@ -118,22 +131,45 @@ static enum tern_err hand_out_frame(struct tern *t, uint32_t slot, const uint8_t
     return TERN_OK;
 }
 
+struct tern_stored stored_of(const ProtobufCMessage *msg)
+{
+    const Tern__Wire__StoreReply *reply = (const Tern__Wire__StoreReply *)msg;
+
+    return (struct tern_stored){.depth = reply->depth, .written = reply->written};
+}
+
+static bool take_stored(struct tern *t, const uint8_t *body, uint32_t n, struct tern_answer *ret)
+{
+    const ProtobufCMessage *msg;
+
+    if (wire_decode(&t->budget, FRAME_STORE_REPLY, body, n, &msg) != TERN_OK)
+        return false;
+    ret->n = 1;
+    ret->err = call_status(t, msg);
+    t->results[0] = (struct tern_result){.err = ret->err};
+    if (ret->err == TERN_OK)
+        ret->stored = stored_of(msg);
+    return true;
+}
+
 /* The results of a batch, and what they are the results of; or one result, with its words. False:
  * it is no answer. */
 static bool take_results(struct tern *t, const struct pending *p, const uint8_t *body, uint32_t n,
-                         enum tern_err *ret_err, uint32_t *ret_done)
+                         struct tern_answer *ret)
 {
+    if (p->type == FRAME_STORE_REPLY)
+        return take_stored(t, body, n, ret);
     if (p->type == FRAME_STEP_REPLY) {
-        if (!quick_step_get(body, n, &t->store, t->results, p->nops, ret_done, ret_err))
+        if (!quick_step_get(body, n, &t->store, t->results, p->nops, &ret->n, &ret->err))
             return false;
-        memcpy(t->asked, p->asked, *ret_done * sizeof *t->asked);
-        t->nresults = *ret_done;
+        memcpy(t->asked, p->asked, ret->n * sizeof *t->asked);
+        t->nresults = ret->n;
         return true;
     }
     if (!quick_get(p->type, body, n, &t->store, t->results))
         return false;
-    *ret_done = 1;
-    *ret_err = said(t, &(struct asked){.kind = asked_of((uint16_t)(p->type - 1))}, t->results);
+    ret->n = 1;
+    ret->err = said(t, &(struct asked){.kind = asked_of((uint16_t)(p->type - 1))}, t->results);
     return true;
 }
 
@@ -142,17 +178,15 @@ static enum tern_err hand_out(struct tern *t, uint32_t slot, const uint8_t *body
                               struct tern_answer *ret)
 {
     struct pending *p = &t->pending[slot];
-    uint32_t done = 0;
-    enum tern_err err;
 
+    *ret = (struct tern_answer){.cookie = p->cookie, .results = t->results};
     t->store.text[0] = '\0';
-    if (!take_results(t, p, body, n, &err, &done)) {
-        err = not_an_answer(t, TERN_MALFORMED);
-        done = 0;
-    } else if (err != TERN_OK && !t->text[0]) {
-        set_error(t, err, NULL);
+    if (!take_results(t, p, body, n, ret)) {
+        ret->err = not_an_answer(t, TERN_MALFORMED);
+        ret->n = 0;
+    } else if (ret->err != TERN_OK && !t->text[0]) {
+        set_error(t, ret->err, NULL);
     }
-    *ret = (struct tern_answer){.cookie = p->cookie, .err = err, .results = t->results, .n = done};
     pending_free(t, slot);
     return TERN_OK;
 }

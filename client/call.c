@@ -152,8 +152,7 @@ enum tern_err call_quick(struct tern *t, const struct quick_request *q, uint32_t
     return call_wait(t, &call, ret_body, ret_n);
 }
 
-/* Every answer has its Status in field 1. */
-static enum tern_err take_status(struct tern *t, const ProtobufCMessage *msg)
+enum tern_err call_status(struct tern *t, const ProtobufCMessage *msg)
 {
     const ProtobufCFieldDescriptor *f = protobuf_c_message_descriptor_get_field(msg->descriptor, 1);
     const Tern__Wire__Status *status;
@@ -174,7 +173,7 @@ enum tern_err call_answer(struct tern *t, struct call *call, const ProtobufCMess
     TRY(call_wait(t, call, &body, &n));
     if (wire_decode(&t->budget, call->reply_type, body, n, ret) != TERN_OK)
         return not_an_answer(t, TERN_MALFORMED);
-    return take_status(t, *ret);
+    return call_status(t, *ret);
 }
 
 enum tern_err call_answer_fds(struct tern *t, struct call *call, int *ret_fds, uint32_t n,

@@ -30,7 +30,7 @@ enum tern_err check_tokens(struct tern *t, const struct tern_tokens *tokens)
 {
     if (!tokens || (tokens->n && !tokens->v) || (tokens->nkeys && !tokens->keys))
         return set_error(t, TERN_INVALID, "a token list that points nowhere");
-    if (tokens->n > SESSION_TOKENS_MOST || tokens->base > SESSION_TOKENS_MOST - tokens->n)
+    if (tokens->n > WIRE_SESSION_TOKENS_MAX || tokens->base > WIRE_SESSION_TOKENS_MAX - tokens->n)
         return list_too_long(t, tokens);
     if (tokens->nkeys > WIRE_KEYS_MAX)
         return set_error(t, TERN_INVALID, "more than TERN_KEYS_MAX extra keys in one request");

@@ -35,9 +35,7 @@
 
 #define DEVICE_NAME_MAX 47 /* bytes */
 
-#define SESSION_TOKENS_MOST (1u << 22)
-#define UNHELD_MAX          64     /* turns that wait for room in the send buffer, to be ended */
-#define RECORD_PAGE         16384u /* bytes of a page of the record memory */
+#define UNHELD_MAX 64 /* turns that wait for room in the send buffer, to be ended */
 
 #define LEAVE_DEADLINE_MS 1000 /* how long tern_destroy waits for the daemon to take note */
 
@@ -252,6 +250,8 @@ enum tern_err call_answer(struct tern *t, struct call *call, const ProtobufCMess
  * are closed. */
 enum tern_err call_answer_fds(struct tern *t, struct call *call, int *ret_fds, uint32_t n,
                               const ProtobufCMessage **ret);
+/* The error of an answer, which every one has in a Status in field 1; its words are taken. */
+enum tern_err call_status(struct tern *t, const ProtobufCMessage *msg);
 /* start, put and answer in one. */
 enum tern_err call_whole(struct tern *t, uint16_t type, uint64_t session,
                          const ProtobufCMessage *msg, uint32_t deadline_ms,
@@ -269,6 +269,9 @@ struct pending *async_submit(struct tern *t, struct outgoing *o, uint16_t type, 
  * the call returns OK. */
 enum tern_err async_quick(struct tern *t, const struct quick_request *q, struct asked *asked,
                           uint32_t n, uint64_t cookie);
+
+/* What the answer to a Store says. */
+struct tern_stored stored_of(const ProtobufCMessage *msg);
 
 /* ---- pool.c ---- */
 

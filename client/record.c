@@ -112,7 +112,7 @@ static uint32_t nruns(const Tern__Wire__RecordSection *s)
 static bool section_holds(const struct tern_records *m, const Tern__Wire__RecordSection *s,
                           uint64_t bytes)
 {
-    uint64_t pages = 0, all = m->bytes / RECORD_PAGE;
+    uint64_t pages = 0, all = m->bytes / WIRE_RECORD_PAGE;
 
     if ((s ? s->bytes : 0) != bytes || nruns(s) > TERN_RECORD_SPANS_MAX)
         return false;
@@ -123,7 +123,7 @@ static bool section_holds(const struct tern_records *m, const Tern__Wire__Record
             return false;
         pages += run.n;
     }
-    return pages == bytes / RECORD_PAGE + (bytes % RECORD_PAGE != 0);
+    return pages == bytes / WIRE_RECORD_PAGE + (bytes % WIRE_RECORD_PAGE != 0);
 }
 
 /* Where the bytes [at, at + n) of a section lie that holds them. */
@@ -134,7 +134,7 @@ static struct tern_section spans_of(const struct tern_records *m,
 
     for (uint32_t i = 0; i < nruns(s) && n > 0; i++) {
         struct page_run run = run_at(s, i);
-        uint64_t bytes = (uint64_t)run.n * RECORD_PAGE, take;
+        uint64_t bytes = (uint64_t)run.n * WIRE_RECORD_PAGE, take;
 
         if (at >= bytes) {
             at -= bytes;
@@ -142,7 +142,7 @@ static struct tern_section spans_of(const struct tern_records *m,
         }
         take = bytes - at < n ? bytes - at : n;
         ret.span[ret.nspans++] = (struct tern_span){
-            .at = m->base + (uint64_t)run.first * RECORD_PAGE + at, .bytes = take};
+            .at = m->base + (uint64_t)run.first * WIRE_RECORD_PAGE + at, .bytes = take};
         n -= take;
         at = 0;
     }
@@ -220,7 +220,7 @@ static enum tern_err check_blobs(struct tern *t, const struct plan *plan)
 
 static enum tern_err check_plan(struct tern *t, const struct plan *plan)
 {
-    if (plan->length > SESSION_TOKENS_MOST)
+    if (plan->length > WIRE_SESSION_TOKENS_MAX)
         return set_error(t, TERN_INVALID, "a recorded list has at most 4,194,304 tokens");
     return check_blobs(t, plan);
 }

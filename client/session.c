@@ -77,7 +77,7 @@ static enum tern_err peek_pieces(struct tern *t, Tern__Wire__Peek *m,
         *ret = (struct tern_depths){.resumable = reply->depth,
                                     .history = reply->history_depth,
                                     .host = reply->host_depth,
-                                    .disk = piece.n == tokens->n ? reply->disk_depth : 0};
+                                    .disk = reply->disk_depth};
         *ret_begun = true;
         end = at + piece.n;
         if (reply->reached && end < tokens->n && (reply->walked <= at || reply->walked > end))
@@ -142,14 +142,12 @@ enum tern_err tern_store(struct tern *t, tern_session s, uint32_t depth, uint32_
                          struct tern_stored *ret)
 {
     Tern__Wire__Store m = TERN__WIRE__STORE__INIT;
-    const Tern__Wire__StoreReply *reply;
     const ProtobufCMessage *msg;
 
     m.has_depth = 1;
     m.depth = depth;
     TRY(call_whole(t, FRAME_STORE, s, &m.base, deadline_ms, &msg));
-    reply = (const Tern__Wire__StoreReply *)msg;
-    *ret = (struct tern_stored){.depth = reply->depth, .written = reply->written};
+    *ret = stored_of(msg);
     return TERN_OK;
 }
 

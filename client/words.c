@@ -61,7 +61,7 @@ static const char *broken_by_extend(const struct asked *a, const struct tern_res
         return "more is written than allocated: say what is allocated, too; ";
     if (a->written > r->tokens + a->appended)
         return "more is written than there are tokens: append them in this call or before; ";
-    if (allocated > SESSION_TOKENS_MOST || a->appended > SESSION_TOKENS_MOST - r->tokens)
+    if (allocated > WIRE_SESSION_TOKENS_MAX || a->appended > WIRE_SESSION_TOKENS_MAX - r->tokens)
         return "a session has at most 4,194,304 tokens; ";
     return "";
 }

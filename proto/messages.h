@@ -353,6 +353,10 @@ enum frame_type {
 /* Fetch.peer that stands for the daemon's own disk: no peer can have such a name. */
 #define WIRE_DISK "/disk"
 
+/* As the core has them (wire_out.c). */
+#define WIRE_SESSION_TOKENS_MAX (1u << 22) /* tokens of a session */
+#define WIRE_RECORD_PAGE        16384u     /* bytes of a page of the record memory */
+
 /* Elements of the byte arrays. */
 #define WIRE_TOKEN_BYTES  4u /* Tokens.tokens, PeerMsg.tokens: u32 */
 #define WIRE_REF_BYTES    8u /* Run.refs: u32 index, u32 generation */

@@ -9,17 +9,16 @@
  * connections are independent. The library starts no thread, installs no signal handler and never
  * logs.
  *
- * Blocking. A call with a deadline_ms blocks at most that long and then returns TERN_TIMED_OUT. The
- * request itself may still take effect, so repeat it; the requests that may be repeated say so.
- * deadline_ms 0 stands for TERN_DEADLINE_DEFAULT_MS. The asynchronous form (tern_submit_* and
- * tern_poll) never blocks.
+ * Blocking. A call with a deadline_ms (0: TERN_DEADLINE_DEFAULT_MS) blocks at most that long and
+ * then returns TERN_TIMED_OUT. The request may still take effect, so repeat it; those that may be
+ * repeated say so. The asynchronous form (tern_submit_* and tern_poll) never blocks.
  *
- * Lost connections. After TERN_DAEMON_LOST the connection is dead, and every later call on it
- * returns TERN_DAEMON_LOST. The library says it and no daemon does. TERN_PEER_LOST is something
- * else: the daemon of another host is not connected, and this connection lives on. TERN_MALFORMED
- * means that the daemon sent nonsense; it ends the connection likewise. (The calls of turn records
- * give it another meaning, too.) The mapped pools stay mapped until tern_destroy, so that kernels
- * in flight touch valid memory; then connect again. A daemon that was restarted has another
+ * Lost connections. After TERN_DAEMON_LOST, which the library says and no daemon does, the
+ * connection is dead: every later call on it returns the same. TERN_PEER_LOST is something else:
+ * the daemon of another host is not connected, and this connection lives on. TERN_MALFORMED means
+ * that the daemon sent nonsense; it ends the connection likewise. (The calls of turn records give
+ * it another meaning, too.) The mapped pools stay mapped until tern_destroy, so that kernels in
+ * flight touch valid memory; then connect again. A daemon that was restarted has another
  * incarnation, and it answers every handle from before with TERN_GONE.
  *
  * fork(). After a fork the connection is the parent's. Its pools and its record memory are not
@@ -102,8 +101,7 @@ TERN_API enum tern_err tern_connect(const char *socket_path, uint32_t deadline_m
                                     struct tern **ret);
 /* Unmaps the pools of this connection, leaves the engine and closes. A connection that has joined
  * and ends, in whatever way, ends the engine: the calls of its other connections are GONE. So keep
- * those of helper threads for as long as the engine is to live. NULL is allowed. In a forked
- * child it frees the child's copy and does nothing else. */
+ * those of helper threads for as long as the engine is to live. NULL is allowed. */
 TERN_API void tern_destroy(struct tern *t);
 /* The number of the daemon's life: it is another one after each start. */
 TERN_API uint64_t tern_incarnation(const struct tern *t);
@@ -139,10 +137,10 @@ TERN_API enum tern_err tern_join_device(struct tern *t, const char *name, enum t
 
 /* ---- pools ---- */
 
-/* HISTORY is full attention KV: it is needed for every token. The other two are STATE, which is
- * what is needed to continue from one depth and no more. WINDOW is sliding-window KV: the pages of
- * the last `window` tokens. RECURRENT is SSM or linear-attention state: one page holds the whole
- * state at one depth, and the engine overwrites it in place as the session runs. */
+/* HISTORY is full attention KV, needed for every token. The other two are STATE, needed to continue
+ * from one depth and no more. WINDOW is sliding-window KV: the pages of the last `window` tokens.
+ * RECURRENT is SSM or linear-attention state: one page holds the whole state at one depth, and the
+ * engine overwrites it in place as the session runs. */
 enum tern_family { TERN_HISTORY = 0, TERN_WINDOW = 1, TERN_RECURRENT = 2 };
 /* What happens to STATE pages that a deeper resume point of the same conversation has made
  * needless. LAZY: whoever needs pages takes these first. EAGER: they are freed at once. OFF: they
@@ -207,9 +205,8 @@ TERN_API enum tern_err tern_pool_open(struct tern *t, const struct tern_layout *
  *   CONFLICT  Sessions are open in it, or another engine has mapped it. */
 TERN_API enum tern_err tern_pool_close(struct tern *t, uint64_t pool, uint32_t deadline_ms);
 /* Maps this rank's region of the pool, readable and writable; a pure scheduler gets that of rank 0.
- * The connection owns *ret, and tern_pool_unmap or tern_destroy ends it. A forked child does not
- * inherit the mapping. A child that is forked while this call runs has at most an address range
- * that it cannot touch.
+ * The connection owns *ret, and tern_pool_unmap or tern_destroy ends it. A child that is forked
+ * while this call runs has at most an address range that it cannot touch.
  *   INVALID  The pool was opened by an engine of another world, or on other devices. */
 TERN_API enum tern_err tern_pool_map(struct tern *t, uint64_t pool, uint32_t deadline_ms,
                                      struct tern_pool **ret);
@@ -231,10 +228,10 @@ TERN_API enum tern_err tern_done_step(struct tern_pool *p, uint64_t step);
 
 /* Waits until every rank of the engine has passed `step`, as the daemon sees it. Then what was
  * committed at that step or before can be matched by everybody on this host, and by peers a moment
- * later, when its checksums are known: tern_fetch's at_least waits for that. What was given back at
- * it is free: it is also what to do with tern_shortage.until_step. A rank that calls
- * tern_done_step wakes the daemon at once; steps that a device writes by itself are noticed within
- * a millisecond. A connection waits for one step at a time. The call may be repeated.
+ * later (tern_fetch's at_least waits for that). What was given back at it is free: it is also what
+ * to do with tern_shortage.until_step. A rank that calls tern_done_step wakes the daemon at once;
+ * steps that a device writes by itself are noticed within a millisecond. A connection waits for one
+ * step at a time. The call may be repeated.
  *   INVALID   `step` is 0 or TERN_STEP_NONE.
  *   CONFLICT  A later wait of this connection took the place of this one.
  *   GONE      A process of this engine died, or this one has left it. */
@@ -277,13 +274,12 @@ struct tern_page {
     uint32_t index, generation;
 };
 
-/* A change of the session's table: at [group][first ...] it now has these pages. Pages of a WINDOW
- * group before its window are not named, and entries that have left the window are not taken back
- * by name: valid are those of the tokens from written - window on, as far as pages are allocated.
- * What lies before is the session's no more when the step of the commit or slide has passed. A
- * RECURRENT group has one page, and first is 0. Where
- * from.index is not 0, the engine copies page `from` into that page, in stream order, before it
- * continues; `from` is a state that the tree keeps, and it is never written. */
+/* A change of the session's table: at [group][first ...] it now has these pages. Those of a WINDOW
+ * group before its window are neither named nor taken back by name: valid are those of the tokens
+ * from written - window on, as far as pages are allocated. What lies before is the session's no
+ * more when the step of the commit or slide has passed. A RECURRENT group has one page, and first
+ * is 0. Where from.index is not 0, the engine copies page `from` into that page, in stream order,
+ * before it continues; `from` is a state that the tree keeps, and it is never written. */
 struct tern_run {
     uint32_t group, first, n;
     const struct tern_page *pages;
@@ -297,22 +293,23 @@ struct tern_shortage {
 };
 
 /* An answer. Its arrays are borrowed until the next call on the connection. It is filled in
- * whenever the daemon answered, also with an error: then lengths are those that the session has
- * now, or 0 if it is GONE. A call that got no answer leaves it as it was. */
+ * whenever the daemon answered, also with an error: then lengths and tokens are what the session
+ * has now. Where all of these are 0 with an error, nothing was looked at, as for a handle that is
+ * GONE; keep what you have of the session, if it lives on. (A fetch that was cancelled is GONE,
+ * too, and tells them.) A call that got no answer leaves the result as it was. */
 struct tern_result {
     enum tern_err err;
     struct tern_lengths lengths;
     uint32_t tokens;  /* in the session's list */
-    uint32_t matched; /* Match: tokens that this call found in the tree. On a resume it looks for
-                         none, and this is 0: lengths.written is what need not be computed */
+    uint32_t matched; /* Match: tokens that this call found in the tree; 0 on a resume, which looks
+                         for none: lengths.written is what need not be computed */
     uint32_t fetched_kib; /* Fetch: KiB of pages that came over the network, from the disk or from
                              the host tier. Recover: KiB from the host tier */
     uint32_t retry_ms;   /* Fetch, if err is TERN_BUSY: repeat it after so many milliseconds. 0: the
                             daemon does not know */
     uint32_t host_depth; /* Match: the committed length that a tern_fetch from the host tier would
                             bring; 0 on a resume */
-    uint32_t disk_depth; /* Match: the committed length that a tern_fetch from the disk would bring;
-                            0: no more than is there */
+    uint32_t disk_depth; /* the same from the disk; 0, too, where that is no more than `matched` */
     const struct tern_run *runs;
     uint32_t nruns;
     struct tern_shortage shortage; /* if err is TERN_POOL_EXHAUSTED */
@@ -347,8 +344,7 @@ TERN_API enum tern_err tern_session_open_with(struct tern *t, uint64_t pool,
 TERN_API enum tern_err tern_peek(struct tern *t, uint64_t pool, const struct tern_namespace *ns,
                                  const struct tern_tokens *tokens, uint32_t deadline_ms,
                                  uint32_t *ret_depth);
-/* Tells, besides, how deep HISTORY alone reaches: an engine may prefer to compute the state of a
- * short tail again. */
+/* Tells, besides, how deep HISTORY alone reaches. */
 TERN_API enum tern_err tern_peek_history(struct tern *t, uint64_t pool,
                                          const struct tern_namespace *ns,
                                          const struct tern_tokens *tokens, uint32_t deadline_ms,
@@ -357,10 +353,11 @@ TERN_API enum tern_err tern_peek_history(struct tern *t, uint64_t pool,
 /* Depths of one prefix, in tokens. `resumable` is the least of them, but for `disk`. */
 struct tern_depths {
     uint32_t resumable; /* what a Match would find */
-    uint32_t history;   /* what HISTORY alone reaches */
+    uint32_t history;   /* of HISTORY alone: the STATE of a short tail may be computed anew */
     uint32_t host;      /* what a Match and a tern_fetch from the host tier would find */
-    uint32_t disk;      /* the same with a tern_fetch from the disk; 0: no more than `resumable`, or
-                           the list is longer than one request can be, and a Match tells it */
+    uint32_t disk; /* the same with a tern_fetch from the disk; 0: no more than `resumable`. Of a
+                      list longer than one request can be, it may be more: it is looked for as
+                      far as the request in which memory's part ends. A Match tells all */
 };
 TERN_API enum tern_err tern_peek_depths(struct tern *t, uint64_t pool,
                                         const struct tern_namespace *ns,
@@ -370,8 +367,8 @@ TERN_API enum tern_err tern_peek_depths(struct tern *t, uint64_t pool,
 /* Begins a turn. On an empty session it finds and pins the longest committed prefix, and ret->runs
  * names its pages. On a session that has written tokens it resumes at the shorter of the written
  * length and the common prefix, and it gives the pages behind that back. `step` is the last step
- * that may still touch them, or TERN_STEP_NONE. The call may be repeated. Either way the tokens
- * behind ret->lengths.written are left to compute; ret->matched is 0 on a resume.
+ * that may still touch them, or TERN_STEP_NONE. Either way the tokens behind ret->lengths.written
+ * are left to compute. The call may be repeated.
  * A list longer than one request can be is sent in pieces, others being served between them. The
  * answer is that of one request at the time of the last piece; if the call fails before that, call
  * it again, or abort or close the session: nothing else works on it.
@@ -425,8 +422,8 @@ TERN_API enum tern_err tern_match(struct tern *t, tern_session s, const struct t
  *   tern_retract, HOST     no fetch under way C          W              A; away      T
  *   tern_recover           away               C          what is there  as written   T
  *
- * While a session is away only tern_recover, tern_retract, tern_fetch_cancel, tern_abort and
- * tern_session_close may be used on it; while a fetch or a recover is under way, the same. */
+ * While a session is away, or a fetch or a recover is under way, only tern_recover, tern_retract,
+ * tern_fetch_cancel, tern_abort and tern_session_close may be used on it. */
 
 /* Gets pages, and says what is written and what the tokens are: a decode loop does all three in one
  * call. append: tokens behind the session's list, whose base is the number of tokens that it has;
@@ -469,10 +466,9 @@ TERN_API enum tern_err tern_abort(struct tern *t, tern_session s, uint64_t step,
                                   uint32_t deadline_ms, struct tern_result *ret);
 /* Ends the session. Its committed prefix stays in the tree for others, as long as there is room.
  * Of *ret only err is filled in. While a turn is in flight, the session's own handle is GONE at
- * once, and the call waits for the end of that turn. What the session held is free when the steps
- * that both of them named have passed. If deadline_ms passes first, the close still waits in the
- * daemon. The turn's handle closes the session at once. (tern_batch_session_close by the session's
- * own handle does not wait: it is BUSY.)
+ * once, and the call waits for the end of that turn, in the daemon also when deadline_ms has passed
+ * (tern_batch_session_close is BUSY). What the session held is free when the steps that both of
+ * them named have passed. The turn's handle closes the session at once.
  *   BUSY  The turn ended without tern_turn_end, so nobody knows what it had in flight. The session
  *         is open as before: close it by the last step that may touch its pages. */
 TERN_API enum tern_err tern_session_close(struct tern *t, tern_session s, uint64_t step,
@@ -491,10 +487,8 @@ TERN_API enum tern_err tern_session_close(struct tern *t, tern_session s, uint64
  * daemon's configuration, with the connection that began it, with the engine, and when the session
  * is closed. From then on the turn's handle is GONE, so a call that comes late releases nothing.
  * The end changes nothing but who may use the session: pages, lengths and what is under way stay.
- *
- * After TIMED_OUT the turn may begin all the same, for nobody. The library ends it when the answer
- * comes late, in whatever call on this connection comes next (tern_poll is one). Where no such call
- * comes, or no answer, deadlines.turn_ms ends it.
+ * After TIMED_OUT the turn may begin all the same, for nobody; the library ends it in the next call
+ * on this connection after the late answer, or deadlines.turn_ms does.
  *   BUSY      Another turn of this session is in flight. Wait for that, or answer your client so.
  *   GONE      The session was closed, or is to be closed when the turn in flight has ended.
  *   CONFLICT  This is the handle of a turn. */
@@ -532,8 +526,7 @@ TERN_API enum tern_err tern_turn_end(struct tern *t, tern_session turn, uint64_t
 #define TERN_RECORD_SPANS_MAX 8  /* spans of a section */
 
 /* Maps the tenant's record memory, readable and writable. The connection owns *ret, and
- * tern_records_unmap or tern_destroy ends it. A forked child does not inherit the mapping. This
- * process has joined an engine before. */
+ * tern_records_unmap or tern_destroy ends it. This process has joined an engine before. */
 TERN_API enum tern_err tern_records_map(struct tern *t, uint32_t deadline_ms,
                                         struct tern_records **ret);
 /* Unmaps and sets *m to NULL, which it may be already. Spans point nowhere from then on. */
@@ -548,8 +541,8 @@ struct tern_span {
 };
 
 /* A range of bytes: one span behind the other. The spans of a record that was prepared are the
- * caller's to write until it is put. Those of a record that was read may be read until the turn
- * ends, and those of its blobs no longer than until the next append or rollback of the turn. */
+ * caller's to write until it is put. Those of one that was got may be read until the turn ends, and
+ * those of its blobs until the next append or rollback of the turn. */
 struct tern_section {
     uint64_t bytes; /* of all spans together; 0: it is empty */
     uint32_t nspans;
@@ -626,18 +619,17 @@ TERN_API enum tern_err tern_record_prepare_rollback(struct tern_records *m, tern
  *   CORRUPT    A page of the record memory was gone. Nothing was stored: prepare it anew.
  *   BUSY       The daemon looks at as many records as it may (limits.record_jobs). Repeat the put.
  *
- * After TIMED_OUT or DAEMON_LOST the record may be there. A put that is repeated appends nothing
- * twice: it is INVALID, because what was prepared is used up, or BUSY while that is still looked
- * at. tern_record_get tells whether the record is there. */
+ * After TIMED_OUT or DAEMON_LOST tern_record_get tells whether the record is there. A put that is
+ * repeated appends nothing twice: it is INVALID, or BUSY while the first is still looked at. */
 TERN_API enum tern_err tern_record_put(struct tern_records *m, tern_session turn,
                                        uint32_t deadline_ms, struct tern_recorded *ret);
 /* Takes the session back to the deepest record whose whole list of tokens the prepared list begins
  * with, or to none: the records behind it go. Where the session has committed more than what is
  * left, its table is given up: it is free when `step` has passed, the last step that may touch its
- * pages (or TERN_STEP_NONE), and the session's next Match begins anew. What was prepared is used up
- * as by a put. Until the answer has come, all other calls on the session but tern_abort and closing
- * it are BUSY, so that no step is begun on a table that goes. Then call tern_match with the prompt,
- * whether the table went or not: ret->lengths say. The call may be repeated after a new prepare.
+ * pages (or TERN_STEP_NONE). What was prepared is used up as by a put. Until the answer has come,
+ * all other calls on the session but tern_abort and closing it are BUSY. Then call tern_match with
+ * the prompt, whether the table went or not: ret->lengths say. The call may be repeated after a new
+ * prepare.
  *   INVALID    Nothing is prepared that could be rolled back to. Or more than blobs_kept - 1
  *              records would go, counted together since the last append (of a session that merges:
  *              more than 15). Nothing was changed.
@@ -673,10 +665,9 @@ struct tern_new_record {
 };
 
 /* Prepares a record, copies all of it from the caller's memory into the record memory, and puts it.
- * Everything is borrowed for the call, and copied once. The errors are those of tern_record_prepare
- * and tern_record_put. After TIMED_OUT the record may be there. An append that is repeated appends
- * nothing twice: it is CONFLICT if the record is there, since the list is then no longer than what
- * is recorded; tern_record_get tells. */
+ * Everything is borrowed for the call. The errors are those of tern_record_prepare and
+ * tern_record_put. An append that is repeated appends nothing twice: it is CONFLICT if the record
+ * is there. */
 TERN_API enum tern_err tern_records_append(struct tern_records *m, tern_session turn,
                                            const struct tern_new_record *record,
                                            uint32_t deadline_ms, struct tern_recorded *ret);
@@ -735,27 +726,25 @@ TERN_API const char *tern_result_text(struct tern *t, uint32_t i);
  * Call tern_match before, which gives the tokens. When deadline_ms passes first the fetch is
  * cancelled.
  *
- * The fetch goes on from what the session has. It brings only what reaches beyond the written
- * length; if the source has no more, the session stays as it is. What comes takes the place of all
- * pages that the session owns behind its committed length. Until enough has come for that, they
- * stay its own and unchanged, and so do the lengths, whatever error the fetch ends with. Then they
- * are free when `step` has passed: it is the last step that may touch them, or TERN_STEP_NONE.
- * Take ret->lengths and ret->runs over in either case, also with an error: where nothing came there
- * are no runs, and what came of chunks that another engine is about to publish may be just as long
- * as what it replaces. Less than was written is left only by a transfer that breaks off later than
- * that: with a WINDOW or RECURRENT group, whose STATE was still to come, or because the daemon ran
- * out of records (BUSY). Compute the rest again.
+ * It brings only what reaches beyond the written length; if the source has no more, the session
+ * stays as it is. What comes takes the place of all pages that the session owns behind its
+ * committed length. Until enough has come for that, they and the lengths stay as they are, whatever
+ * error the fetch ends with. Then they are free when `step` has passed: it is the last step that
+ * may touch them, or TERN_STEP_NONE. Take ret->lengths and ret->runs over in either case, also with
+ * an error: where nothing came there are no runs, and what came may be just as long as what it
+ * replaces. Less than was written is left only by a transfer that breaks off later than that: with
+ * a WINDOW or RECURRENT group, whose STATE was still to come, or because the daemon ran out of
+ * records (BUSY).
  *   INVALID  The session was never matched, or it is retracted. Or, with a WINDOW or RECURRENT
  *            group, the STATE of the committed length has left its table: go on with what the
  *            session has, or abort it and match anew.
  *
  * `at_least`: tokens that must be there on return, such as all whole chunks of a prompt of n
- * tokens, n / L * L (0: as many as the source has). What the source
- * has committed it shows a moment after the step has passed, when the checksums are known. The call
- * waits for that, up to three quarters of deadline_ms. Then it brings what the source has, and
- * returns TIMED_OUT if that is less. A submitted fetch waits for seven eighths of the daemon's
- * transfer deadline (deadlines.transfer_ms in its configuration). More than the whole chunks of the
- * session's tokens up to `depth`, and more than what is written, is INVALID.
+ * tokens, n / L * L (0: as many as the source has). What the source has committed it shows a moment
+ * after the step has passed. The call waits for that, up to three quarters of deadline_ms (a
+ * submitted fetch: seven eighths of deadlines.transfer_ms in the daemon's configuration). Then it
+ * brings what the source has, and returns TIMED_OUT if that is less. More than the whole chunks of
+ * the session's tokens up to `depth`, and more than what is written, is INVALID.
  *   PEER_LOST, CORRUPT, TIMED_OUT  What came before stays. Repeat, or compute the rest.
  *   GONE         It was cancelled, or at_least cannot come since the namespace was reset.
  *   BUSY         The source was full for 2 s, although the daemon came back each time that it said,
@@ -773,26 +762,25 @@ TERN_API const char *tern_result_text(struct tern *t, uint32_t i);
  *
  * peer TERN_PEER_DISK: from the daemon's disk, also what was stored before the daemon was started
  * anew. That pays when the session's Match said that disk_depth is above matched and host_depth.
- * It goes like a fetch from a peer, with deadlines and chunks in order, and every page is verified
- * before it is in the table. at_least above what is there is INVALID: there is nothing to wait for.
+ * It goes like a fetch from a peer. at_least above what is there is INVALID.
  *   UNSUPPORTED     The daemon has no disk tier.
  *   DISK            The disk could not read it. What came before stays; compute the rest.
  *   CORRUPT         What lies there is damaged, and is given up. Compute the rest. */
 TERN_API enum tern_err tern_fetch(struct tern *t, tern_session s, const char *peer,
                                   uint32_t at_least, uint32_t depth, uint64_t step,
                                   uint32_t deadline_ms, struct tern_result *ret);
-/* Ends a fetch or a recover that was submitted. That request itself is answered: with OK if it was
+/* Ends a fetch or a recover that is under way. That request itself is answered: with OK if it was
  * complete already, else with TERN_GONE. Repeating the call does no harm. */
 TERN_API enum tern_err tern_fetch_cancel(struct tern *t, tern_session s, uint32_t deadline_ms);
 
 /* ---- giving way: a running session gives up its device pages and comes back later ---- */
 
-/* HOST: what the session has committed is copied to the pool's host tier and pinned there. When the
- * copies are complete, whoever needs device pages can take those of the session. It is for a
- * session that will not run for a while.
+/* HOST: what the session has committed is copied to the pool's host tier and pinned there; then
+ * whoever needs device pages can take its. It is for a session that will not run for a while.
  * DROP: nothing is copied. What is committed stays on the device, pinned, and only the rest is
- * given back, so that committed, written and allocated are equal. It is for a session that comes
- * back within a few steps, and for pools without a host tier. */
+ * given back. It is for a session that comes back within a few steps, and for pools without a host
+ * tier.
+ */
 enum tern_retract_mode { TERN_RETRACT_HOST = 0, TERN_RETRACT_DROP = 1 };
 
 /* Filled in whenever the daemon answered, also with an error. The two numbers are device pages of
@@ -805,9 +793,8 @@ struct tern_retracted {
 };
 
 /* Takes a session off the device. It waits neither for copies nor for the step. `step` is the last
- * step that may touch the session's pages, or TERN_STEP_NONE. From now on only tern_recover,
- * tern_retract, tern_fetch_cancel, tern_abort and tern_session_close may be used on this session,
- * and everything else is INVALID until it is back. Forget its table; tern_recover tells it anew.
+ * step that may touch the session's pages, or TERN_STEP_NONE. Forget its table; tern_recover tells
+ * it anew.
  *
  * If the copies cannot be made after all, the session runs on by itself and tern_recover answers at
  * once; tern_stats counts it for the tenant (host_tier.retracts_undone). A caller who waits for the
@@ -844,14 +831,13 @@ struct tern_stored {
 };
 
 /* Stores a prefix of the session's committed tokens on the disk and returns when it is durable:
- * the prefix is found again by a Match (disk_depth) until it is evicted there, also after the
- * daemon was killed or the host lost power. The daemon stores by itself what it takes for worth it;
- * this is for a prefix that many will share, such as a system prompt, and for one that must not be
- * lost. `depth`: where it ends, in tokens. It is rounded down to whole chunks and is at most the
- * committed length. 0: the daemon chooses, a little less than what is committed, so that others
- * who share it find it. The step of the commit has to have passed, and the call waits for that; the
- * session can be used meanwhile. It may be repeated. If deadline_ms passes first, the store goes
- * on.
+ * a Match finds it again (disk_depth) until it is evicted there, also after the daemon was killed
+ * or the host lost power. The daemon stores by itself what it takes for worth it; this is for a
+ * prefix that many will share, such as a system prompt, and for one that must not be lost. `depth`:
+ * where it ends, in tokens, rounded down to whole chunks, at most the committed length. 0: the
+ * daemon chooses, a little less than what is committed, so that others who share it find it. The
+ * call waits for the step of the commit to pass; the session can be used meanwhile. It may be
+ * repeated. If deadline_ms passes first, the store goes on.
  *   INVALID         So much is not committed, or not one whole chunk is.
  *   UNSUPPORTED     The daemon has no disk tier, or the tenant has no part of it.
  *   POOL_EXHAUSTED  The file system is full.
@@ -864,10 +850,10 @@ TERN_API enum tern_err tern_store(struct tern *t, tern_session s, uint32_t depth
                                   uint32_t deadline_ms, struct tern_stored *ret);
 
 /* Forgets a namespace, for new weights under an old name: nothing that was committed under `ns`, in
- * any pool of the tenant, is found from now on, here or by a fetch from a peer. Sessions that run
- * on it finish. *ret_nodes (may be NULL): the number of prefix nodes that are still held and go
- * when nobody holds them. The call may be repeated. It waits until the peers that are connected
- * have forgotten the namespace, too, and so have theirs.
+ * any pool of the tenant, is found from now on, here, on the disk or by a fetch from a peer.
+ * Sessions that run on it finish. *ret_nodes (may be NULL): the prefix nodes that are still held
+ * and go when nobody holds them. The call may be repeated. It waits until the peers that are
+ * connected have forgotten the namespace, too, and so have theirs.
  *   BUSY  Too many resets wait for peers that are not connected. Nothing was reset. */
 TERN_API enum tern_err tern_namespace_reset(struct tern *t, const struct tern_namespace *ns,
                                             uint32_t deadline_ms, uint32_t *ret_nodes);
@@ -892,15 +878,16 @@ struct tern_answer {
     uint64_t cookie;                   /* as it was submitted */
     enum tern_err err;                 /* of the whole request */
     const struct tern_result *results; /* one an operation of a batch, one for everything else (of a
-                                          wait, only its err); borrowed until the next call */
+                                          wait or a store, only its err); borrowed until the next
+                                          call */
     uint32_t n;
+    struct tern_stored stored;        /* of a store that was made, else zeroed */
     const struct tern_events *events; /* of a subscription, else NULL; borrowed likewise */
 };
 
 /* Each of these queues a request and returns at once. The answer comes through tern_poll with the
  * same cookie.
- *   BUSY     TERN_INFLIGHT_MAX requests are under way, or the socket is full. Call tern_poll first.
- *   INVALID  As in the synchronous form. */
+ *   BUSY  TERN_INFLIGHT_MAX requests are under way, or the socket is full. Call tern_poll first. */
 TERN_API enum tern_err tern_submit_match(struct tern *t, tern_session s,
                                          const struct tern_tokens *tokens, uint64_t step,
                                          uint64_t cookie);
@@ -910,6 +897,9 @@ TERN_API enum tern_err tern_submit_fetch(struct tern *t, tern_session s, const c
                                          uint32_t at_least, uint32_t depth, uint64_t step,
                                          uint64_t cookie);
 TERN_API enum tern_err tern_submit_recover(struct tern *t, tern_session s, uint64_t cookie);
+/* It is answered when the prefix is durable, however long that takes. */
+TERN_API enum tern_err tern_submit_store(struct tern *t, tern_session s, uint32_t depth,
+                                         uint64_t cookie);
 TERN_API enum tern_err tern_submit_wait_published(struct tern *t, uint64_t step, uint64_t cookie);
 /* The descriptor to wait on, for POLLIN, and for POLLOUT while tern_wants_write is true. It is
  * borrowed: do not read from it, and do not close it. */
@@ -917,9 +907,9 @@ TERN_API int tern_fd(const struct tern *t);
 TERN_API bool tern_wants_write(const struct tern *t);
 /* Hands out one answer. OK: *ret is filled in. BUSY: there is none yet. Call it until it says BUSY
  * before you wait on tern_fd, since one read may bring several answers. Synchronous calls may be
- * mixed in: answers to submitted requests that come meanwhile are kept. When the connection is
- * lost, each request under way is first handed out with err DAEMON_LOST; then tern_poll itself
- * returns DAEMON_LOST. */
+ * mixed in: answers to submitted requests that come meanwhile are kept, and are older than what the
+ * call returned. When the connection is lost, each request under way is first handed out with err
+ * DAEMON_LOST; then tern_poll itself returns DAEMON_LOST. */
 TERN_API enum tern_err tern_poll(struct tern *t, struct tern_answer *ret);
 
 /* ---- what changes in the prefix tree: for routers and whoever else wants to know ---- */
@@ -947,34 +937,27 @@ struct tern_events {
     const struct tern_event *v;
     uint32_t n;    /* may be 0 */
     uint64_t lost; /* if not 0: so many changes of the tenant (at the first answer: at most so
-                      many), of whatever namespace, were missed between the last answer and v[0].
-                      Forget what you know, or subscribe from a number anew */
+                      many) were missed before v[0]. Forget what you know, or subscribe anew */
     uint64_t next; /* pass it as `from` to go on behind this answer, with the same incarnation */
 };
 
-/* Asks for the changes of one namespace. With ns NULL it asks for those of the whole tenant, and on
- * the admin socket for those of all tenants. `from` is the number of the first change that is
- * wanted; 0: from now on. No engine is needed. It works like a submitted request: the first answer
- * with this cookie says that the subscription has begun, and each later one brings changes.
- * tern_poll hands them out until one has an err, which is the last. A subscription takes one of
- * TERN_INFLIGHT_MAX.
+/* Asks for the changes of one namespace; ns NULL: of the whole tenant, and on the admin socket of
+ * all tenants. `from` is the number of the first change that is wanted; 0: from now on. No engine
+ * is needed. It works like a submitted request (one of TERN_INFLIGHT_MAX): the first answer with
+ * this cookie says that the subscription has begun, and each later one brings changes, until one
+ * has an err, which is the last.
  *
  * The daemon never waits for a subscriber. It keeps the last changes of each tenant (limits.events
- * in its configuration), so that no tenant makes another lose any, and what is overwritten before
- * it could be sent is counted as `lost`. So is what exceeds TERN_EVENTS_KEPT while tern_poll is not
- * called.
- * Returned here:
- *   BUSY      As for tern_submit_match.
- *   INTERNAL  This process has no memory.
+ * in its configuration), and what is overwritten before it could be sent is counted as `lost`. So
+ * is what exceeds TERN_EVENTS_KEPT while tern_poll is not called. BUSY is as for tern_submit_match.
  * In an answer:
  *   INVALID   No change has the number `from` yet, because the daemon was started anew.
  *   QUOTA     There are as many subscriptions as there may be. End one. */
 TERN_API enum tern_err tern_subscribe(struct tern *t, const struct tern_namespace *ns,
                                       uint64_t from, uint64_t cookie);
 /* Computes the chains of a token list's whole chunks, shallowest first, as tern_event.chain has
- * them. align_tokens: L of the pools, as tern_pool_open tells it. `tokens` is the whole list (base
- * 0). Returns how many were written to ret, at most max; 0 for a list that points nowhere. It sends
- * no request, and any thread may call it. */
+ * them. align_tokens: L of the pools. `tokens` is the whole list (base 0). Returns how many were
+ * written to ret, at most max. It sends no request, and any thread may call it. */
 TERN_API uint32_t tern_chains(const struct tern_namespace *ns, const struct tern_tokens *tokens,
                               uint32_t align_tokens, uint64_t *ret, uint32_t max);
 /* Ends a subscription: nothing with this cookie comes any more.

@@ -504,7 +504,7 @@ struct reply {
                                        goes on from this node; {0, 0}: nothing is */
             uint32_t walked;        /* its depth */
             uint32_t disk_depth; /* with what a Fetch from PEER_DISK would bring; 0: not more than
-                                    depth. Of a Peek in one piece */
+                                    depth. Looked for as far as these tokens go */
         } peek;
         struct {
             struct lengths lengths;

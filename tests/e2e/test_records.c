@@ -10,13 +10,13 @@
 
 #include "base/check.h"
 #include "engine/proc.h"
+#include "proto/messages.h"
 #include "rig_daemon.h"
 #include "testing/test.h"
 
-#define L           16 /* tokens of a page and of a chunk */
-#define RECORD_PAGE 16384u
+#define L           16   /* tokens of a page and of a chunk */
 #define PAGES       512u /* of each tenant's record memory */
-#define MEMORY      ((uint64_t)PAGES * RECORD_PAGE)
+#define MEMORY      ((uint64_t)PAGES * WIRE_RECORD_PAGE)
 #define TURN_TOKENS 500u  /* that a turn adds */
 #define BLOB_TOKEN  1000u /* bytes of a blob for each token of the whole list */
 #define TURNS_MOST  4u
@@ -322,7 +322,7 @@ TEST(m_c_a_merge_is_the_same_with_and_without_stripping)
 static enum tern_err prepare_pages(struct client *c, tern_session turn, uint32_t pages,
                                    struct tern_record *ret)
 {
-    struct tern_blob bytes = {.name = "b", .bytes = (uint64_t)pages * RECORD_PAGE};
+    struct tern_blob bytes = {.name = "b", .bytes = (uint64_t)pages * WIRE_RECORD_PAGE};
 
     return tern_record_prepare(c->m, turn, 1, 0, &bytes, 1, RIG_WAIT_MS, ret);
 }
@@ -428,9 +428,9 @@ TEST(records_belong_to_a_turn)
 /* Every second page of the record memory is free: sections lie in pieces. */
 TEST(a_blob_in_pieces_is_written_and_read_whole)
 {
-    enum { SESSIONS = 24, BYTES = 10 * RECORD_PAGE };
+    enum { SESSIONS = 24, BYTES = 10 * WIRE_RECORD_PAGE };
     static uint8_t bytes[BYTES];
-    struct tern_blob small = {"s", 3 * RECORD_PAGE, bytes}, large = {"l", BYTES, bytes};
+    struct tern_blob small = {"s", 3 * WIRE_RECORD_PAGE, bytes}, large = {"l", BYTES, bytes};
     struct tern_new_record record = {.tokens = tokens, .ntokens = 1, .blobs = &small, .nblobs = 1};
     tern_session s[SESSIONS], turn;
     struct tern_recorded told;
@@ -482,7 +482,7 @@ TEST(pages_of_a_killed_process_come_back_when_its_engine_has_ended)
         check(tern_records_map(by.t, RIG_WAIT_MS, &by.m) == TERN_OK);
         check(tern_turn_begin(by.t, s, RIG_WAIT_MS, &turn) == TERN_OK);
         check(prepare_pages(&by, turn, MOST, &at) == TERN_OK);
-        memset(at.blobs[0].at.span[0].at, 1, RECORD_PAGE);
+        memset(at.blobs[0].at.span[0].at, 1, WIRE_RECORD_PAGE);
         check(proc_send(fd, &turn, sizeof turn));
         pause();
     }

@@ -241,6 +241,37 @@ TEST(spill_outlives_an_orderly_end)
     end();
 }
 
+/* It is submitted before its step has passed, so nothing of it can be stored yet, and the session
+ * runs on. */
+TEST(spill_store_is_submitted_and_the_session_runs_on)
+{
+    struct engine_session k;
+    struct tern_answer answer;
+    struct tern_stored s;
+
+    start("", "");
+    open_talk(&k, 1);
+    assert_ok(e.tern, engine_extend(&k, TOKENS, TOKENS));
+    engine_write(&k, 0, TOKENS);
+    assert_ok(e.tern, tern_commit(e.tern, k.id, TOKENS, e.step + 1, RIG_WAIT_MS, &k.last));
+    assert_ok(e.tern, tern_submit_store(e.tern, k.id, TOKENS / 2 + 1, 77));
+    assert_ok(e.tern, tern_extend(e.tern, k.id, NULL, 0, TOKENS + L, RIG_WAIT_MS, &k.last));
+    assert_int_equal(tern_poll(e.tern, &answer), TERN_BUSY);
+    assert_ok(e.tern, engine_publish(&e));
+    assert_ok(e.tern, answer_wait(e.tern, STORE_MS, &answer));
+    assert_int_equal(answer.cookie, 77);
+    assert_ok(e.tern, answer.err);
+    assert_int_equal(answer.stored.depth, TOKENS / 2);
+    assert_true(answer.stored.written >= PAGES / 2 * RIG_PAGE);
+    assert_ok(e.tern, tern_store(e.tern, k.id, TOKENS / 2, STORE_MS, &s));
+    assert_int_equal(s.written, 0);
+    close_talk(&k);
+    kill_it();
+    again();
+    assert_int_equal(comes_back(1), TOKENS / 2);
+    end();
+}
+
 /* Without any call of the engine's: what is cached is stored before the daemon ends. While it runs
  * it stores half of such a prompt. */
 TEST(spill_of_what_is_cached_at_the_end)

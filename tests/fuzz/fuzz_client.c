@@ -364,12 +364,13 @@ static enum tern_err batch(struct tern *t, bool wait, uint64_t cookie)
 static enum tern_err submit(struct tern *t, uint8_t which, const struct tern_tokens *tokens,
                             uint64_t cookie)
 {
-    switch (which % 6) {
+    switch (which % 7) {
     case 0: return tern_submit_match(t, 3, tokens, TERN_STEP_NONE, cookie);
     case 1: return batch(t, false, cookie);
     case 2: return tern_submit_fetch(t, 3, "peer", 0, 0, TERN_STEP_NONE, cookie);
     case 3: return tern_submit_recover(t, 3, cookie);
     case 4: return tern_subscribe(t, NULL, 0, cookie);
+    case 5: return tern_submit_store(t, 3, 0, cookie);
     default: return tern_unsubscribe(t, take() % CALLS_MAX, 1);
     }
 }

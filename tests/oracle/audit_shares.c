@@ -3,6 +3,8 @@
 
 #include "oracle/audit.h"
 
+#include "core/arena/disk_records.h"
+
 struct count {
     uint32_t *used[SHARE_TABLES]; /* by holder */
     uint32_t *held;               /* by namespace */

@@ -3,6 +3,7 @@
  * a walk of its own, from the pages alone. See audit.h. */
 #include "oracle/audit.h"
 
+#include "core/arena/disk_records.h"
 #include "core/tree/state.h"
 
 struct counts {

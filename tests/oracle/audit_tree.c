@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "base/hash.h"
+#include "core/arena/disk_records.h"
 #include "core/tree/state.h"
 
 /* The chunk's hash, from its own stored tokens and keys. */

@@ -566,9 +566,9 @@ void peek_at(struct sim *w, uint32_t d, uint32_t e, uint32_t ns, uint32_t varian
            w->reply->peek.depth);
     check_host_depth(w, d, g->pool, m->space_of[g->tenant][ns], variant, n, w->reply->peek.depth,
                      w->reply->peek.host_depth);
-    if (ev.request.peek.tokens.base == 0 && ev.request.peek.tokens.n == n)
-        check_disk_depth(w, d, g->pool, m->space_of[g->tenant][ns], variant, n,
-                         w->reply->peek.depth, w->reply->peek.disk_depth);
+    n = ev.request.peek.tokens.base + ev.request.peek.tokens.n; /* as far as it came */
+    check_disk_depth(w, d, g->pool, m->space_of[g->tenant][ns], variant, n, w->reply->peek.depth,
+                     w->reply->peek.disk_depth);
     if (w->reply->peek.history_depth > w->reply->peek.depth)
         MARK(match_shallower_for_state);
 }

@@ -216,6 +216,7 @@ class Answer(ct.Structure):
         ("err", ct.c_int),
         ("results", ct.POINTER(Result)),
         ("n", u32),
+        ("stored", Stored),
         ("events", ct.POINTER(Events)),
     ]
 
@@ -314,6 +315,7 @@ _CALLS: dict[str, tuple[object, list[object]]] = {
     "tern_submit_match": (ct.c_int, [_P, u64, _TOKENS, u64, u64]),
     "tern_submit_fetch": (ct.c_int, [_P, u64, _S, u32, u32, u64, u64]),
     "tern_submit_recover": (ct.c_int, [_P, u64, u64]),
+    "tern_submit_store": (ct.c_int, [_P, u64, u32, u64]),
     "tern_submit_wait_published": (ct.c_int, [_P, u64, u64]),
     "tern_fd": (ct.c_int, [_P]),
     "tern_wants_write": (ct.c_bool, [_P]),

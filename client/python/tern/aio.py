@@ -16,9 +16,9 @@ from ._lib import STEP_NONE, lib
 from .connection import Connection
 from .errors import DaemonLost, error_of
 from .layout import ExtraKey, Namespace, TokenList, U64_MAX, c_tokens, encoded_or_none, number, step_number
-from .session import Batch, Op, Result, Session, refusal
+from .session import Answered, Batch, Op, Result, Session, Stored, stored_depth
 
-_OK, _BUSY, _GONE = 0, 8, 9
+_OK, _BUSY = 0, 8
 
 
 @dataclass(frozen=True)
@@ -48,9 +48,10 @@ class Async:
         self._fd = int(lib.tern_fd(connection._p))
         self._cookie = 0
         self._waiting: dict[int, Callable[[_lib.Answer], None]] = {}
+        self._sessions: dict[int, list[Session]] = {}  # whose request that is
         self._soon = False
         self._loop.add_reader(self._fd, self._drain)
-        connection._used = self._drain_soon
+        connection._async = self
         connection._holders.add(self)
 
     def _drop(self) -> None:
@@ -60,7 +61,7 @@ class Async:
 
     def close(self) -> None:
         """Stops listening. What is under way is answered to nobody."""
-        self.connection._used = None
+        self.connection._async = None
         self._loop.remove_reader(self._fd)
         self._loop.remove_writer(self._fd)
 
@@ -88,12 +89,19 @@ class Async:
         else:
             self._loop.remove_writer(self._fd)
 
-    def _submit(self, call: Callable[[int], int], take: Callable[[_lib.Answer], object]) -> asyncio.Future[object]:
+    def _has(self, session: Session) -> bool:
+        """Is a request of the session under way? (A turn has the tables of its session.)"""
+        asked = [s for sessions in self._sessions.values() for s in sessions]
+        return not self._loop.is_closed() and any(s._tables is session._tables for s in asked)
+
+    def _submit(
+        self, call: Callable[[int], int], take: Callable[[_lib.Answer], object], sessions: Iterable[Session] = ()
+    ) -> asyncio.Future[object]:
         self._cookie += 1
         cookie, future = self._cookie, self._loop.create_future()
 
         def taken(answer: _lib.Answer) -> None:
-            del self._waiting[cookie]
+            del self._waiting[cookie], self._sessions[cookie]
             try:
                 value = take(answer)
             except Exception as error:
@@ -104,7 +112,7 @@ class Async:
                 future.set_result(value)
 
         self.connection._check(call(cookie))
-        self._waiting[cookie] = taken
+        self._waiting[cookie], self._sessions[cookie] = taken, list(sessions)
         self._drain_soon()
         return future
 
@@ -112,17 +120,16 @@ class Async:
         def take(answer: _lib.Answer) -> Result:
             if answer.n == 0:
                 raise error_of(answer.err, self.connection._text())
-            r, text = answer.results[0], self.connection._text()
-            if answer.err != _GONE:
-                result = session._take(r)
-            if answer.err:
-                raise refusal(answer.err, text, r, session.pool)
-            return result
+            told = Answered(answer.results[0], session.pool, self.connection._text())
+            if told.error:
+                session._take_refused(told)
+                raise told.error
+            return session._take(told)
 
         return take
 
     async def _one(self, session: Session, call: Callable[[int], int], brings: bool = False) -> Result:
-        future = self._submit(call, self._take_one(session))
+        future = self._submit(call, self._take_one(session), [session])
         try:
             result = await future
         except asyncio.CancelledError:
@@ -156,10 +163,22 @@ class Async:
 
     async def recover(self, session: Session) -> Result:
         p = self.connection._p
-        session._forget()
         return await self._one(
             session, lambda cookie: lib.tern_submit_recover(p, session.handle, cookie), brings=True
         )
+
+    async def store(self, session: Session, depth: int | None = None) -> Stored:
+        """Session.store, and other requests go on meanwhile. A store that is cancelled goes on as well."""
+        p, wanted = self.connection._p, stored_depth(depth)
+
+        def take(answer: _lib.Answer) -> Stored:
+            if answer.err:
+                raise error_of(answer.err, self.connection._text())
+            return Stored(answer.stored.depth, answer.stored.written)
+
+        stored = await self._submit(lambda cookie: lib.tern_submit_store(p, session.handle, wanted, cookie), take)
+        assert isinstance(stored, Stored)
+        return stored
 
     async def wait_published(self, step: int) -> None:
         p, named = self.connection._p, step_number(step)
@@ -179,11 +198,12 @@ class Async:
         def take(answer: _lib.Answer) -> list[Op]:
             if answer.err:
                 raise error_of(answer.err, self.connection._text())
-            for i, op in enumerate(ops[: answer.n]):
-                op._settle(answer.results[i], lib.tern_result_text(self.connection._p, i).decode())
+            for op, told in zip(ops, batch._answers(ops, answer.results, answer.n)):
+                op._settle(told)
             return ops
 
-        await self._submit(lambda cookie: lib.tern_batch_submit(batch._b, cookie), take)
+        sessions = [op.session for op in ops]
+        await self._submit(lambda cookie: lib.tern_batch_submit(batch._b, cookie), take, sessions)
         return ops
 
     async def subscribe(self, ns: Namespace | None = None, *, start: int = 0) -> AsyncGenerator[Event, None]:

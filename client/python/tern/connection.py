@@ -58,6 +58,14 @@ class Dropping(Protocol):
     def _drop(self) -> None: ...
 
 
+class Asynchronous(Protocol):
+    """What a Connection and its sessions know of tern.Async."""
+
+    def _drain(self) -> None: ...
+    def _drain_soon(self) -> None: ...
+    def _has(self, session: Session) -> bool: ...
+
+
 @dataclass(frozen=True)
 class Reset:
     nodes: int  # prefix nodes that are still held, and go when nobody holds them
@@ -69,7 +77,7 @@ class Depths:
     resumable: int  # what a match would find
     history: int  # what HISTORY alone reaches
     host: int  # what a match and a fetch from the host tier would find
-    disk: int = 0  # the same from the disk; 0: no more than `resumable`, or the list is too long for one request
+    disk: int = 0  # the same from the disk, or less than that for a list of more than one request; 0: no more than `resumable`
 
 
 class Connection:
@@ -80,7 +88,7 @@ class Connection:
         pointer = ct.c_void_p()
         self._handle: Handle | None = None
         self._holders: WeakSet[Dropping] = WeakSet()
-        self._used: Callable[[], None] | None = None  # of tern.Async: a call is about to be made
+        self._async: Asynchronous | None = None
         self._records: ct.c_void_p | None = None  # the tenant's record memory, once it was needed
         err = lib.tern_connect(encoded("path", path), milliseconds(deadline_ms), ct.byref(pointer))
         if err:
@@ -107,9 +115,14 @@ class Connection:
     def _p(self) -> ct.c_void_p:
         if self._handle is None:
             raise DaemonLost("this connection was closed: connect again")
-        if self._used:
-            self._used()
+        if self._async:
+            self._async._drain_soon()  # a call is about to be made
         return self._handle.pointer
+
+    def _catch_up(self) -> None:
+        """Takes the answers that came before the one that a synchronous call has got."""
+        if self._async:
+            self._async._drain()
 
     def _record_memory(self, deadline_ms: int) -> ct.c_void_p:
         p = self._p  # else the mapping is gone

@@ -77,6 +77,9 @@ class Busy(TernError):
 
 
 class Gone(TernError):
+    """The session or turn is closed or has ended: drop it. Or this fetch or recover was cancelled, and the
+    session goes on with what it has."""
+
     kind = "GONE"
 
 

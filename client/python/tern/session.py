@@ -55,6 +55,33 @@ class Result:
     copies: list[Copy] = field(default_factory=list)
 
 
+class Answered:
+    """A struct tern_result as Python has it. Its arrays are borrowed until the next call, so all is copied."""
+
+    def __init__(self, r: _lib.Result, pool: Pool, text: str = "") -> None:
+        self.error = refusal(r.err, text, r, pool) if r.err else None
+        self.result = Result(
+            r.lengths.committed,
+            r.lengths.written,
+            r.lengths.allocated,
+            r.tokens,
+            r.matched,
+            r.fetched_kib,
+            r.host_depth,
+            r.disk_depth,
+        )
+        self.runs: list[tuple[str, int, Ids]] = []
+        for i in range(r.nruns):
+            run = r.runs[i]
+            name, pages = pool.groups[run.group].name, np.zeros(run.n, np.uint32)
+            if run.n:
+                pairs = np.ctypeslib.as_array(ct.cast(run.pages, ct.POINTER(ct.c_uint32)), (run.n, 2))
+                pages[:] = pairs[:, 0]
+            self.runs.append((name, run.first, pages))
+            if run.from_page.index:
+                self.result.copies.append(Copy(name, run.from_page.index, run.pages[0].index))
+
+
 @dataclass(frozen=True)
 class Retracted:
     free_now: int  # device pages of all groups
@@ -65,6 +92,11 @@ class Retracted:
 class Stored:
     depth: int  # tokens that the disk holds now
     written: int  # bytes that were written for it; 0: all of it was there
+
+
+def stored_depth(depth: int | None) -> int:
+    """None: the daemon chooses."""
+    return 0 if depth is None else number("depth", depth)
 
 
 def refusal(err: int, text: str, r: _lib.Result | _lib.Retracted, pool: Pool) -> TernError:
@@ -126,39 +158,36 @@ class Session:
         for table in self._tables.values():
             table[:] = 0
 
-    def _take(self, r: _lib.Result) -> Result:
-        """An answer of this session: lengths and pages. Its arrays are borrowed, so all is copied."""
-        taken = Result(
-            r.lengths.committed,
-            r.lengths.written,
-            r.lengths.allocated,
-            r.tokens,
-            r.matched,
-            r.fetched_kib,
-            r.host_depth,
-            r.disk_depth,
-        )
-        self.committed, self.written, self.allocated = taken.committed, taken.written, taken.allocated
-        self.tokens = taken.tokens
-        for i in range(r.nruns):
-            run = r.runs[i]
-            name = self.pool.groups[run.group].name
-            self._put(name, run)
-            if run.from_page.index:
-                taken.copies.append(Copy(name, run.from_page.index, run.pages[0].index))
+    def _take(self, answer: Answered) -> Result:
+        """An answer of this session: its lengths, and what is new in its table."""
+        r = answer.result
+        self.committed, self.written, self.allocated, self.tokens = r.committed, r.written, r.allocated, r.tokens
+        for name, first, pages in answer.runs:
+            self._put(name, first, pages)
         for g in self.pool.groups:
             self._tables[g.name][g.pages_for(self.allocated) :] = 0
-        return taken
+        return r
 
-    def _put(self, name: str, run: _lib.Run) -> None:
-        table, end = self._tables[name], run.first + run.n
+    def _take_refused(self, answer: Answered) -> None:
+        """An error tells what the session has, too: a fetch that was cancelled is answered GONE, and what came
+        before stays. That of a handle which is gone, or of a request that was not looked at, tells of no
+        tokens. It changes nothing here, because the session itself may live on: in another turn, for example."""
+        if answer.result.tokens or answer.result.fetched_kib:
+            self._take(answer)
+
+    def _under_way(self) -> bool:
+        """Is one of tern.Async's requests? Its answer may have come while a synchronous call waited for its own,
+        and is older then, if that call went well."""
+        asynchronous = self.connection._async
+        return asynchronous is not None and asynchronous._has(self)
+
+    def _put(self, name: str, first: int, pages: Ids) -> None:
+        table, end = self._tables[name], first + len(pages)
         if end > len(table):
             table = np.zeros(max(end, 2 * len(table)), np.uint32)
             table[: len(self._tables[name])] = self._tables[name]
             self._tables[name] = table
-        if run.n:
-            pairs = np.ctypeslib.as_array(ct.cast(run.pages, ct.POINTER(ct.c_uint32)), (run.n, 2))
-            table[run.first : end] = pairs[:, 0]
+        table[first:end] = pages
 
     def apply(self, copies: Iterable[Copy]) -> None:
         """Makes the copies at once, for an engine that computes on the host."""
@@ -178,10 +207,13 @@ class Session:
         r = _lib.Result()
         err = call(self.connection._p, self.handle, *args, milliseconds(deadline_ms), ct.byref(r))
         if err == 0:
-            return self._take(r)
+            answer = Answered(r, self.pool)
+            if self._under_way():
+                self.connection._catch_up()
+            return self._take(answer)
         text = self.connection._text()
-        if r.err == err and err != _GONE:
-            self._take(r)  # what came before the error stays
+        if r.err == err and not self._under_way():
+            self._take_refused(Answered(r, self.pool))
         raise refusal(err, text, r, self.pool)
 
     def match(
@@ -269,14 +301,12 @@ class Session:
 
     def recover(self, *, deadline_ms: int = 0) -> Result:
         """Brings a retracted session back: its table is whole again; write what `written` lacks."""
-        self._forget()
         return self._do(lib.tern_recover, deadline_ms)
 
     def store(self, depth: int | None = None, *, deadline_ms: int = 0) -> Stored:
         """Stores the committed prefix on the daemon's disk, up to `depth` tokens rounded down to whole chunks,
         and returns when it is durable; None: as much as the daemon chooses. It may be repeated."""
-        r, c = _lib.Stored(), self.connection
-        wanted = number("depth", 0 if depth is None else depth)
+        r, c, wanted = _lib.Stored(), self.connection, stored_depth(depth)
         c._check(lib.tern_store(c._p, self.handle, wanted, milliseconds(deadline_ms), ct.byref(r)))
         return Stored(r.depth, r.written)
 
@@ -289,7 +319,7 @@ class Session:
         r, c = _lib.Result(), self.connection
         named, ms = self._named(step), milliseconds(deadline_ms)
         c._check(lib.tern_session_close(c._p, self.handle, named, ms, ct.byref(r)))
-        self._take(r)  # nothing is left
+        self._take(Answered(r, self.pool))  # nothing is left
         self.open = False
 
     def __enter__(self) -> Session:
@@ -390,9 +420,6 @@ class Turn(Session):
         return told
 
 
-_GONE = 9
-
-
 @dataclass
 class Op:
     """An operation of a batch. After the batch has run it has a result or an error; neither, if a
@@ -403,12 +430,13 @@ class Op:
     result: Result | None = None
     error: TernError | None = None
 
-    def _settle(self, r: _lib.Result, text: str) -> None:
-        if r.err == 0:
-            self.result = self.session._take(r)
+    def _settle(self, answer: Answered, under_way: bool = False) -> None:
+        self.error = answer.error
+        if not self.error:
+            self.result = self.session._take(answer)
             self.session.open = self.session.open and not self.closes
-            return
-        self.error = refusal(r.err, text, r, self.session.pool)
+        elif not under_way:
+            self.session._take_refused(answer)  # a commit may have got some of its way
 
 
 class BatchFailed(TernError):
@@ -529,10 +557,14 @@ class Batch:
         results, done = ct.POINTER(_lib.Result)(), ct.c_uint32()
         err = lib.tern_batch_run(self._b, milliseconds(deadline_ms), ct.byref(results), ct.byref(done))
         self.connection._check(err)
-        return self._settle(results, done.value)
-
-    def _settle(self, results: object, done: int) -> list[Op]:
         ops, self.ops = self.ops, []
-        for i, op in enumerate(ops[:done]):
-            op._settle(results[i], lib.tern_result_text(self.connection._p, i).decode())  # type: ignore[index]
+        tried = list(zip(ops, self._answers(ops, results, done.value), [op.session._under_way() for op in ops]))
+        if any(under_way for _, _, under_way in tried):
+            self.connection._catch_up()
+        for op, answer, under_way in tried:
+            op._settle(answer, under_way)
         return ops
+
+    def _answers(self, ops: list[Op], results: Any, done: int) -> list[Answered]:
+        text, p = lib.tern_result_text, self.connection._p
+        return [Answered(results[i], op.session.pool, text(p, i).decode()) for i, op in enumerate(ops[:done])]

@@ -3,11 +3,17 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 
+import numpy as np
 import pytest
 import tern
 from daemons import Daemon
+from tern._lib import lib
 from test_engine import KV, PAGE, POOL, names, ns
+
+TRIES = 50  # until a cancel finds its fetch half way
 
 
 def test_many_requests_from_one_loop(daemons: tuple[Daemon, Daemon]) -> None:
@@ -49,6 +55,100 @@ def test_many_requests_from_one_loop(daemons: tuple[Daemon, Daemon]) -> None:
     asyncio.run(run())
 
 
+def extend_when_it_may(s: tern.Session, allocated: int) -> None:
+    while True:
+        try:
+            s.extend(allocated=allocated)
+            return
+        except tern.Busy:
+            pass
+
+
+# A transfer takes up to 256 pages at a time: of these, what came is there before the rest has come.
+LONG = tern.Group("kv", page_tokens=PAGE, shape=(PAGE, 64), axes=("token", "dim"))
+CHUNKS = 1536
+PROMPT = range(CHUNKS * PAGE)
+LONG_POOL = (CHUNKS + 64) * LONG.page_bytes
+WRITTEN = np.arange(len(PROMPT), dtype=np.float32).reshape(CHUNKS, PAGE, 1)  # token t has the value t
+
+
+def came(pool: tern.Pool) -> bool:
+    return pool.peek(ns("cancelled"), PROMPT).resumable > 0
+
+
+def check_what_came(pool: tern.Pool, s: tern.Session) -> None:
+    committed = s.committed
+    assert s.written == s.allocated == committed and s.tokens == len(PROMPT)
+    assert (pool.pages("kv")[s.table("kv")] == WRITTEN[: committed // PAGE]).all()
+    assert s.extend(allocated=len(PROMPT)).committed == committed
+
+
+@pytest.fixture
+def published(daemons: tuple[Daemon, Daemon]) -> Iterator[str]:
+    """Where a fetch may come to, from host-a, of the namespace `cancelled`."""
+    with tern.connect(daemons[0].socket) as c:
+        engine = c.join(next(names))
+        pool = engine.open_pool([LONG], bytes=LONG_POOL)
+        with pool.session(ns("cancelled")) as s:
+            s.match(PROMPT)
+            s.extend(written=len(PROMPT), allocated=len(PROMPT))
+            with engine.step() as step:
+                pool.pages("kv")[s.table("kv")] = WRITTEN
+                s.commit(len(PROMPT), step=step)
+            c.wait_published(step)
+            yield daemons[1].socket
+        pool.close()
+
+
+def test_a_cancelled_fetch_keeps_what_came(published: str) -> None:
+    async def cancelled() -> bool:
+        with tern.connect(published) as c:
+            pool = c.join(next(names)).open_pool([LONG], bytes=LONG_POOL)
+            aio = tern.Async(c)
+            with pool.session(ns("cancelled")) as s:
+                s.match(PROMPT)
+                fetch = asyncio.ensure_future(aio.fetch(s, "host-a", step=tern.STEP_NONE))
+                await asyncio.sleep(0)
+                while not came(pool):
+                    pass
+                s.fetch_cancel()
+                try:
+                    await asyncio.wait_for(fetch, 10)
+                    gone = False
+                except tern.Gone:
+                    gone = 0 < s.committed < len(PROMPT)
+                    check_what_came(pool, s)
+            aio.close()
+            pool.close()
+            return gone
+
+    assert any(asyncio.run(cancelled()) for _ in range(TRIES))
+
+
+def test_a_cancelled_fetch_that_was_waited_for_keeps_what_came(published: str) -> None:
+    def cancelled() -> bool:
+        with tern.connect(published) as c, tern.connect(published) as other:
+            name = next(names)
+            pool = c.join(name).open_pool([LONG], bytes=LONG_POOL)
+            helper = other.join(name, role="scheduler").map_pool(pool.handle, [LONG], align_tokens=PAGE)
+            with pool.session(ns("cancelled")) as s, ThreadPoolExecutor(1) as thread:
+                s.match(PROMPT)
+                fetch = thread.submit(s.fetch, "host-a", step=tern.STEP_NONE)
+                while not came(helper):
+                    pass
+                assert lib.tern_fetch_cancel(other._p, s.handle, 0) == 0
+                try:
+                    fetch.result(10)
+                    gone = False
+                except tern.Gone:
+                    gone = 0 < s.committed < len(PROMPT)
+                    check_what_came(pool, s)
+            pool.close()
+            return gone
+
+    assert any(cancelled() for _ in range(TRIES))
+
+
 def test_a_fetch_is_cancelled_by_its_session(daemons: tuple[Daemon, Daemon]) -> None:
     async def run() -> None:
         with tern.connect(daemons[1].socket) as c:
@@ -62,9 +162,20 @@ def test_a_fetch_is_cancelled_by_its_session(daemons: tuple[Daemon, Daemon]) -> 
                 with pytest.raises(tern.Busy):
                     s.extend(allocated=PAGE)
                 s.fetch_cancel()
+                extend_when_it_may(s, PAGE)  # the fetch was answered before, and is still to be awaited
                 with pytest.raises(tern.Gone):
                     await asyncio.wait_for(waits, 10)
-                s.extend(allocated=PAGE)  # it goes on with what it has
+                assert s.allocated == PAGE and s.table("kv").all()
+                waits = asyncio.ensure_future(aio.fetch(s, "host-a", at_least=PAGE, step=tern.STEP_NONE))
+                await asyncio.sleep(0.05)
+                s.fetch_cancel()
+                batch, op = pool.engine.batch(), None
+                while op is None or isinstance(op.error, tern.Busy):
+                    batch.extend(s, allocated=2 * PAGE)
+                    op = batch.run()[0]
+                with pytest.raises(tern.Gone):
+                    await asyncio.wait_for(waits, 10)
+                assert s.allocated == 2 * PAGE and s.table("kv").all()
             with pytest.raises(tern.TimedOut, match="step 7"):
                 c.wait_published(7, deadline_ms=20)
             replaced = asyncio.ensure_future(aio.wait_published(8))

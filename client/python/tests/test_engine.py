@@ -149,6 +149,25 @@ def test_close_waits_for_the_last_array(daemons: tuple[Daemon, Daemon]) -> None:
     assert not mapped_at(address)
 
 
+def test_an_answer_about_a_turn_leaves_the_session(engine: tern.Engine) -> None:
+    pool = engine.open_pool([KV], bytes=POOL)
+    with pool.session(ns("turns")) as s:
+        with s.turn() as turn:
+            turn.match(range(40))
+            turn.extend(written=40, allocated=40)
+            with pytest.raises(tern.Busy):
+                s.recover()  # it is not this one's to ask for
+            assert s.table("kv").all() and (s.written, s.allocated, s.tokens) == (40, 40, 40)
+        with pytest.raises(tern.Gone):
+            turn.extend(allocated=64)
+        batch = engine.batch()
+        batch.extend(turn, allocated=64)
+        assert isinstance(batch.run()[0].error, tern.Gone)
+        assert s.table("kv").all() and (s.written, s.allocated, s.tokens) == (40, 40, 40)
+        s.extend(allocated=64)
+    pool.close()
+
+
 def test_closed_connection_says_so(daemons: tuple[Daemon, Daemon]) -> None:
     c = tern.connect(daemons[0].socket)
     pool = c.join(next(names)).open_pool([KV], bytes=POOL)

@@ -1,5 +1,5 @@
 /* Sizing and laying out the arena. Called once at start; nothing here runs afterwards. */
-#include "core/arena/arena.h"
+#include "core/arena/disk_records.h"
 
 #include <string.h>
 

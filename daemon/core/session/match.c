@@ -32,7 +32,7 @@ static enum tern_err tokens_check(const struct req_tokens *t, struct reply *ret)
     return TERN_OK;
 }
 
-/* Where a Peek that goes on begins: at the node that it reached before. */
+/* Where a Peek that goes on begins: at the node that it reached before. *at: the root, or NONE. */
 static enum tern_err peek_from(const struct core *c, const struct req_peek *r, uint32_t *at,
                                struct reply *ret)
 {
@@ -43,7 +43,7 @@ static enum tern_err peek_from(const struct core *c, const struct req_peek *r, u
                       "a Peek gives all tokens, or goes on from a node: else base is 0");
     if (r->from.gen == 0)
         return TERN_OK;
-    n = r->from.slot < c->limits.nodes ? node_at(c, r->from.slot) : NULL;
+    n = *at != NONE && r->from.slot < c->limits.nodes ? node_at(c, r->from.slot) : NULL;
     if (!n || !n->used || n->gen != r->from.gen || n->space != node_at(c, *at)->space)
         return refuse(ret, TERN_BUSY,
                       "what an earlier piece of this Peek found was evicted: begin anew");
@@ -75,7 +75,7 @@ static uint32_t disk_alone(const struct core *c, const struct pool *p, const str
 {
     uint32_t chunk;
 
-    if (!disk_on(c, p) || r->tokens.base != 0)
+    if (!disk_on(c, p))
         return 0;
     chunk = disk_reach_anew(c, p, r->ns, w);
     return chunk == NONE ? 0 : disk_chunk_at(c, chunk)->depth;
@@ -96,11 +96,11 @@ enum tern_err session_peek(struct core *c, struct actions *out, struct call *cal
     TRY(tokens_check(&r->tokens, ret));
     w.align = p->align;
     at = space_root(c, pool_slot(c, p), r->ns);
+    TRY(peek_from(c, r, &at, ret));
     if (at == NONE) {
         ret->peek.disk_depth = disk_alone(c, p, r, &w);
         return TERN_OK;
     }
-    TRY(peek_from(c, r, &at, ret));
     at = node_walk(c, at, &w);
     deepest = host_down(c, at, &w);
     while (!node_on_device(node_at(c, at)))
@@ -110,8 +110,7 @@ enum tern_err session_peek(struct core *c, struct actions *out, struct call *cal
     ret->peek.depth = node_at(c, at)->depth;
     ret->peek.host_depth =
         node_at(c, host_above(c, (struct host_reach){.from = at, .to = deepest}))->depth;
-    if (r->tokens.base == 0)
-        ret->peek.disk_depth = disk_deeper(c, deepest, &w, ret->peek.depth);
+    ret->peek.disk_depth = disk_deeper(c, deepest, &w, ret->peek.depth);
     if (w.end - node_at(c, deepest)->depth < p->align) {
         ret->peek.reached = (struct node_id){deepest, node_at(c, deepest)->gen};
         ret->peek.walked = node_at(c, deepest)->depth;

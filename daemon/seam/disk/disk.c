@@ -232,18 +232,26 @@ static enum tern_err check_config(const struct disk_config *c, const char **ret_
     return TERN_OK;
 }
 
+/* For what is encrypted only on its way to the disk: a crash dump holds no tenant's bytes. */
+static uint8_t *create_memory(size_t align, size_t bytes, int advice)
+{
+    uint8_t *at;
+
+    bytes = (bytes + align - 1) / align * align;
+    at = aligned_alloc(align, bytes);
+    if (!at)
+        return NULL;
+    madvise(at, bytes, MADV_DONTDUMP);
+    madvise(at, bytes, advice);
+    return memset(at, 0, bytes);
+}
+
 /* In huge pages where there are any: what a request to the disk is made of are pieces of memory
  * that lie side by side for the device, too. */
 static bool create_staging(struct disk *disk)
 {
-    uint64_t bytes = staging_bytes(&disk->config);
-
-    disk->staging = aligned_alloc(HUGE_BYTES, (bytes + HUGE_BYTES - 1) / HUGE_BYTES * HUGE_BYTES);
-    if (!disk->staging)
-        return false;
-    madvise(disk->staging, bytes, MADV_HUGEPAGE); /* advice */
-    memset(disk->staging, 0, bytes);
-    return true;
+    disk->staging = create_memory(HUGE_BYTES, staging_bytes(&disk->config), MADV_HUGEPAGE);
+    return disk->staging;
 }
 
 static bool create_jobs(struct disk *disk)
@@ -302,10 +310,9 @@ static enum tern_err create_thread(struct disk *disk, uint32_t i, const char **r
     sigset_t before;
 
     t->disk = disk;
-    t->blocks = aligned_alloc(DISK_BLOCK, DISK_LANE_PIECES * DISK_BLOCK);
+    t->blocks = create_memory(DISK_BLOCK, DISK_LANE_PIECES * DISK_BLOCK, MADV_NORMAL);
     if (!t->blocks)
         return TERN_INTERNAL;
-    memset(t->blocks, 0, DISK_LANE_PIECES * DISK_BLOCK);
     pieces_init(&t->pieces, disk->files, i, c->depth,
                 disk->staging + (uint64_t)i * c->depth * DISK_PIECE_BYTES, t->blocks);
     if (c->encrypt) {
@@ -315,8 +322,8 @@ static enum tern_err create_thread(struct disk *disk, uint32_t i, const char **r
             return err;
     }
     t->block = calloc(1, DISK_BLOCK);
-    t->meta = calloc(1, disk->meta_bytes);
-    t->footer = calloc(1, disk_footer_bytes_max());
+    t->meta = create_memory(DISK_BLOCK, disk->meta_bytes, MADV_NORMAL);
+    t->footer = create_memory(DISK_BLOCK, disk_footer_bytes_max(), MADV_NORMAL);
     t->seal = calloc(DISK_WRITE_EXTENTS, sizeof *t->seal);
     t->reader = reader_create();
     if (!t->block || !t->meta || !t->footer || !t->seal || !t->reader)

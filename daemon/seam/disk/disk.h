@@ -63,11 +63,11 @@ struct disk_recovery {
     uint64_t faults[DISK_FAULTS];
     uint64_t ns;
 };
-/* Blocks: reads what earlier runs left, and emits EV_DISK_FOUND for each good extent in ascending
- * order, then EV_DISK_READY. The event's arrays live until emit returns. UNSUPPORTED: a file of a
- * newer format (*ret_why names it and says what to do); nothing is removed or emitted then. A file
- * of which nothing is good is removed, but for one that the disk could not read. `note` hears of
- * each thing that is not taken, for the log; NULL: nobody does. */
+/* Once, and blocks: reads what earlier runs left, and emits EV_DISK_FOUND for each good extent in
+ * ascending order, then EV_DISK_READY. The event's arrays live until emit returns. UNSUPPORTED: a
+ * file of a newer format (*ret_why names it and says what to do); nothing is removed or emitted
+ * then. A file of which nothing is good is removed, but for one that the disk could not read.
+ * `note` hears of each thing that is not taken, for the log; NULL: nobody does. */
 enum tern_err disk_recover(struct disk *disk, void (*emit)(void *ctx, struct event *event),
                            void (*note)(void *ctx, const char *file, uint64_t offset,
                                         enum disk_fault fault),

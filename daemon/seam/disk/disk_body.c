@@ -2,8 +2,8 @@
  * first what meta_sum is of, then the pages, unit by unit. */
 #include "seam/disk/disk_body.h"
 
-#include <stdlib.h>
 #include <string.h>
+#include <sys/mman.h>
 
 #include "seam/disk/disk.h"
 
@@ -14,18 +14,24 @@ static uint64_t whole_blocks(uint64_t bytes)
 
 bool disk_memory_get(struct disk_memory *m, uint64_t bytes)
 {
+    void *at;
+
     bytes = whole_blocks(bytes);
     if (bytes <= m->bytes)
         return true;
     disk_memory_free(m);
-    m->v = aligned_alloc(DISK_BLOCK, bytes);
-    m->bytes = m->v ? bytes : 0;
-    return m->v;
+    at = mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    if (at == MAP_FAILED)
+        return false;
+    madvise(at, bytes, MADV_DONTDUMP); /* a crash dump holds no tenant's bytes */
+    *m = (struct disk_memory){.v = at, .bytes = bytes};
+    return true;
 }
 
 void disk_memory_free(struct disk_memory *m)
 {
-    free(m->v);
+    if (m->v)
+        munmap(m->v, m->bytes);
     *m = (struct disk_memory){.v = NULL};
 }
 
@@ -151,7 +157,7 @@ static void begin(struct disk_body *b, const struct disk_head *head, const uint8
     if (disk_meta_bytes(&head->extent) == 0)
         meta_end(b);
     if (head->seal.key_id)
-        disk_open_begin(b->crypt, head->seal.nonce, block, disk_associated());
+        disk_open_begin(b->crypt, DISK_KEY_BODIES, head->seal.nonce, block, disk_associated());
 }
 
 struct reading { /* how far a body was asked for, and has come */

@@ -7,17 +7,23 @@
 
 #include <openssl/crypto.h>
 #include <openssl/evp.h>
+#include <openssl/hmac.h>
 #include <openssl/rand.h>
 
 #include "base/check.h"
 
 #define ID_LABEL "tern disk key id"
 
-enum work { IDLE, SEALING, OPENING };
+static const char *const labels[DISK_KEYS] = {
+    [DISK_KEY_BODIES] = "tern disk bodies",
+    [DISK_KEY_HEADS] = "tern disk heads",
+};
+
+enum work { OPENING, SEALING, WORKS };
 
 struct disk_crypt {
-    EVP_CIPHER_CTX *seal, *open; /* owned; each has the key */
-    enum work work;
+    EVP_CIPHER_CTX *ctx[DISK_KEYS][WORKS]; /* owned; each has its key */
+    EVP_CIPHER_CTX *now; /* borrowed: of the message in work; NULL: there is none */
     bool failed;
     uint64_t key_id;
 };
@@ -27,25 +33,49 @@ bool disk_crypt_built(void)
     return true;
 }
 
-static bool make_id(const uint8_t key[DISK_KEY_BYTES], uint64_t *ret)
+static bool derive(const uint8_t key[DISK_KEY_BYTES], const char *label,
+                   uint8_t ret[DISK_KEY_BYTES])
 {
-    uint8_t text[sizeof ID_LABEL + DISK_KEY_BYTES], digest[EVP_MAX_MD_SIZE];
     unsigned n = 0;
-    bool ok;
 
-    memcpy(text, ID_LABEL, sizeof ID_LABEL);
-    memcpy(text + sizeof ID_LABEL, key, DISK_KEY_BYTES);
-    ok = EVP_Digest(text, sizeof text, digest, &n, EVP_sha256(), NULL) == 1 && n >= sizeof *ret;
-    OPENSSL_cleanse(text, sizeof text);
-    memcpy(ret, digest, sizeof *ret);
-    *ret += *ret == 0;
-    return ok;
+    return HMAC(EVP_sha256(), key, DISK_KEY_BYTES, (const uint8_t *)label, strlen(label), ret,
+                &n) &&
+           n == DISK_KEY_BYTES;
 }
 
-static bool key_set(EVP_CIPHER_CTX *ctx, const uint8_t key[DISK_KEY_BYTES], int seals)
+static bool make_id(const uint8_t key[DISK_KEY_BYTES], uint64_t *ret)
 {
-    return ctx && EVP_CipherInit_ex(ctx, EVP_aes_256_gcm(), NULL, key, NULL, seals) == 1 &&
-           EVP_CIPHER_CTX_get_iv_length(ctx) == DISK_NONCE_BYTES;
+    uint8_t bytes[DISK_KEY_BYTES];
+
+    if (!derive(key, ID_LABEL, bytes))
+        return false;
+    memcpy(ret, bytes, sizeof *ret);
+    *ret += *ret == 0;
+    return true;
+}
+
+static bool make_ctx(struct disk_crypt *c, enum disk_key k, const uint8_t key[DISK_KEY_BYTES])
+{
+    for (int work = 0; work < WORKS; work++) {
+        EVP_CIPHER_CTX *ctx = c->ctx[k][work] = EVP_CIPHER_CTX_new();
+
+        if (!ctx ||
+            EVP_CipherInit_ex(ctx, EVP_aes_256_gcm(), NULL, key, NULL, work == SEALING) != 1 ||
+            EVP_CIPHER_CTX_get_iv_length(ctx) != DISK_NONCE_BYTES)
+            return false;
+    }
+    return true;
+}
+
+static bool make_keys(struct disk_crypt *c, const uint8_t key[DISK_KEY_BYTES])
+{
+    uint8_t derived[DISK_KEY_BYTES];
+    bool ok = make_id(key, &c->key_id);
+
+    for (int k = 0; k < DISK_KEYS && ok; k++)
+        ok = derive(key, labels[k], derived) && make_ctx(c, (enum disk_key)k, derived);
+    OPENSSL_cleanse(derived, sizeof derived);
+    return ok;
 }
 
 enum tern_err disk_crypt_create(const uint8_t key[DISK_KEY_BYTES], struct disk_crypt **ret,
@@ -54,13 +84,9 @@ enum tern_err disk_crypt_create(const uint8_t key[DISK_KEY_BYTES], struct disk_c
     struct disk_crypt *c = calloc(1, sizeof *c);
 
     *ret = NULL;
-    if (c) {
-        c->seal = EVP_CIPHER_CTX_new();
-        c->open = EVP_CIPHER_CTX_new();
-        if (key_set(c->seal, key, 1) && key_set(c->open, key, 0) && make_id(key, &c->key_id)) {
-            *ret = c;
-            return TERN_OK;
-        }
+    if (c && make_keys(c, key)) {
+        *ret = c;
+        return TERN_OK;
     }
     disk_crypt_destroy(c);
     *ret_why = "OpenSSL gives no AES-256-GCM: look at its configuration, and at free memory";
@@ -71,8 +97,9 @@ void disk_crypt_destroy(struct disk_crypt *c)
 {
     if (!c)
         return;
-    EVP_CIPHER_CTX_free(c->seal);
-    EVP_CIPHER_CTX_free(c->open);
+    for (int k = 0; k < DISK_KEYS; k++)
+        for (int work = 0; work < WORKS; work++)
+            EVP_CIPHER_CTX_free(c->ctx[k][work]);
     free(c);
 }
 
@@ -88,65 +115,71 @@ bool disk_crypt_fresh(const struct disk_crypt *c, uint64_t *ret_key_id,
     return RAND_bytes(ret_nonce, DISK_NONCE_BYTES) == 1;
 }
 
-static void begin(struct disk_crypt *c, enum work work, const uint8_t *nonce,
+static void begin(struct disk_crypt *c, EVP_CIPHER_CTX *ctx, const uint8_t *nonce,
                   const uint8_t *associated, size_t n)
 {
-    EVP_CIPHER_CTX *ctx = work == SEALING ? c->seal : c->open;
-    int out;
+    int out, as_made = -1;
 
     check(n <= INT_MAX);
-    c->work = work;
-    c->failed = EVP_CipherInit_ex(ctx, NULL, NULL, NULL, nonce, work == SEALING) != 1 ||
+    c->now = ctx;
+    c->failed = EVP_CipherInit_ex(ctx, NULL, NULL, NULL, nonce, as_made) != 1 ||
                 EVP_CipherUpdate(ctx, NULL, &out, associated, (int)n) != 1;
 }
 
-void disk_seal_begin(struct disk_crypt *c, const uint8_t nonce[DISK_NONCE_BYTES],
+void disk_seal_begin(struct disk_crypt *c, enum disk_key key, const uint8_t nonce[DISK_NONCE_BYTES],
                      const uint8_t *associated, size_t n)
 {
-    begin(c, SEALING, nonce, associated, n);
+    begin(c, c->ctx[key][SEALING], nonce, associated, n);
 }
 
-void disk_open_begin(struct disk_crypt *c, const uint8_t nonce[DISK_NONCE_BYTES],
+void disk_open_begin(struct disk_crypt *c, enum disk_key key, const uint8_t nonce[DISK_NONCE_BYTES],
                      const uint8_t *associated, size_t n)
 {
-    begin(c, OPENING, nonce, associated, n);
+    begin(c, c->ctx[key][OPENING], nonce, associated, n);
 }
 
 void disk_crypt_update(struct disk_crypt *c, void *bytes, size_t n)
 {
-    EVP_CIPHER_CTX *ctx = c->work == SEALING ? c->seal : c->open;
     uint8_t *at = bytes;
 
-    check(c->work != IDLE);
+    check(c->now);
     while (n > 0 && !c->failed) {
         int take = n < INT_MAX ? (int)n : INT_MAX, out = 0;
 
-        c->failed = EVP_CipherUpdate(ctx, at, &out, at, take) != 1 || out != take;
+        c->failed = EVP_CipherUpdate(c->now, at, &out, at, take) != 1 || out != take;
         at += take;
         n -= (size_t)take;
     }
 }
 
+/* What was in work is not any more. */
+static EVP_CIPHER_CTX *end(struct disk_crypt *c, int sealed)
+{
+    EVP_CIPHER_CTX *ctx = c->now;
+
+    check(ctx && EVP_CIPHER_CTX_is_encrypting(ctx) == sealed);
+    c->now = NULL;
+    return ctx;
+}
+
 bool disk_seal_end(struct disk_crypt *c, uint8_t ret_tag[DISK_TAG_BYTES])
 {
+    EVP_CIPHER_CTX *ctx = end(c, 1);
     uint8_t none[DISK_TAG_BYTES];
     int out = 0;
 
-    check(c->work == SEALING);
-    c->work = IDLE;
-    return !c->failed && EVP_CipherFinal_ex(c->seal, none, &out) == 1 && out == 0 &&
-           EVP_CIPHER_CTX_ctrl(c->seal, EVP_CTRL_AEAD_GET_TAG, DISK_TAG_BYTES, ret_tag) == 1;
+    return !c->failed && EVP_CipherFinal_ex(ctx, none, &out) == 1 && out == 0 &&
+           EVP_CIPHER_CTX_ctrl(ctx, EVP_CTRL_AEAD_GET_TAG, DISK_TAG_BYTES, ret_tag) == 1;
 }
 
 bool disk_open_end(struct disk_crypt *c, const uint8_t tag[DISK_TAG_BYTES])
 {
+    EVP_CIPHER_CTX *ctx = end(c, 0);
     uint8_t want[DISK_TAG_BYTES], none[DISK_TAG_BYTES];
     int out = 0;
 
-    check(c->work == OPENING);
-    c->work = IDLE;
     memcpy(want, tag, sizeof want);
     return !c->failed &&
-           EVP_CIPHER_CTX_ctrl(c->open, EVP_CTRL_AEAD_SET_TAG, DISK_TAG_BYTES, want) == 1 &&
-           EVP_CipherFinal_ex(c->open, none, &out) == 1 && out == 0;
+           EVP_CIPHER_CTX_ctrl(ctx, EVP_CTRL_AEAD_SET_TAG, DISK_TAG_BYTES, want) == 1 &&
+           EVP_CipherFinal_ex(ctx, none, &out) == 1 && out == 0;
 }

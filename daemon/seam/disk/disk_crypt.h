@@ -1,15 +1,27 @@
-/* Bodies under AES-256-GCM, by OpenSSL; a build without it has disk_crypt_none.c and refuses to be
- * given a key. A context is made at start, belongs to one thread at a time and has one body in work
- * at most: begin, then update with its bytes in order, in pieces of any length and in place, then
- * an end. Nothing allocates in between.
+/* Bodies and heads under AES-256-GCM, by OpenSSL; a build without it has disk_crypt_none.c and
+ * refuses to be given a key. A context is made at start, belongs to one thread at a time and has
+ * one message in work at most: begin, then update with its bytes in order, in pieces of any length
+ * and in place, then an end. Nothing allocates in between.
+ *
+ * The key that is given seals nothing itself: each of the keys below is HMAC-SHA256 of its label
+ * under it. So one nonce may serve a body and the head in front of it.
  *
  * Bytes that were opened are not to be believed before disk_open_end says so. */
 #ifndef SEAM_DISK_CRYPT_H
 #define SEAM_DISK_CRYPT_H
 
-#include "seam/disk/disk_format.h"
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
 
-#define DISK_KEY_BYTES 32
+#include "base/tern_err.h"
+
+#define DISK_KEY_BYTES   32
+#define DISK_NONCE_BYTES 12
+#define DISK_TAG_BYTES   16
+
+/* Bodies are those of extents and of footers, heads are extents' alone. */
+enum disk_key { DISK_KEY_BODIES, DISK_KEY_HEADS, DISK_KEYS };
 
 struct disk_crypt;
 
@@ -26,12 +38,13 @@ uint64_t disk_crypt_key_id(const struct disk_crypt *c);
 bool disk_crypt_fresh(const struct disk_crypt *c, uint64_t *ret_key_id,
                       uint8_t ret_nonce[DISK_NONCE_BYTES]);
 
-void disk_seal_begin(struct disk_crypt *c, const uint8_t nonce[DISK_NONCE_BYTES],
+/* No nonce may come twice under one key. */
+void disk_seal_begin(struct disk_crypt *c, enum disk_key key, const uint8_t nonce[DISK_NONCE_BYTES],
                      const uint8_t *associated, size_t n);
 /* False: it could not be sealed, and must not be written. */
 bool disk_seal_end(struct disk_crypt *c, uint8_t ret_tag[DISK_TAG_BYTES]);
 
-void disk_open_begin(struct disk_crypt *c, const uint8_t nonce[DISK_NONCE_BYTES],
+void disk_open_begin(struct disk_crypt *c, enum disk_key key, const uint8_t nonce[DISK_NONCE_BYTES],
                      const uint8_t *associated, size_t n);
 /* False: these are not the bytes that were sealed, or not under this key, or not beside these
  * associated data. */

@@ -36,10 +36,11 @@ bool disk_crypt_fresh(const struct disk_crypt *c, uint64_t *ret_key_id,
     return false;
 }
 
-void disk_seal_begin(struct disk_crypt *c, const uint8_t nonce[DISK_NONCE_BYTES],
+void disk_seal_begin(struct disk_crypt *c, enum disk_key key, const uint8_t nonce[DISK_NONCE_BYTES],
                      const uint8_t *associated, size_t n)
 {
     (void)c;
+    (void)key;
     (void)nonce;
     (void)associated;
     (void)n;
@@ -52,10 +53,10 @@ bool disk_seal_end(struct disk_crypt *c, uint8_t ret_tag[DISK_TAG_BYTES])
     return false;
 }
 
-void disk_open_begin(struct disk_crypt *c, const uint8_t nonce[DISK_NONCE_BYTES],
+void disk_open_begin(struct disk_crypt *c, enum disk_key key, const uint8_t nonce[DISK_NONCE_BYTES],
                      const uint8_t *associated, size_t n)
 {
-    disk_seal_begin(c, nonce, associated, n);
+    disk_seal_begin(c, key, nonce, associated, n);
 }
 
 bool disk_open_end(struct disk_crypt *c, const uint8_t tag[DISK_TAG_BYTES])

@@ -73,17 +73,17 @@ size_t disk_footer_end(struct disk_footer *f, struct disk_place at,
 
     check(bytes <= f->cap - 2 * DISK_BLOCK);
     memset(body + f->bytes, 0, bytes - f->bytes);
-    h.body_sum = checksum_unit(body, f->bytes);
-    if (crypt && !disk_crypt_fresh(crypt, &h.key_id, h.nonce))
-        return 0;
-    disk_put_footer_header(f->memory, &h, file->tenant);
     if (crypt) {
-        disk_seal_begin(crypt, h.nonce, f->memory, disk_footer_associated());
+        if (!disk_crypt_fresh(crypt, &h.key_id, h.nonce))
+            return 0;
+        disk_put_footer_header(f->memory, &h, file->tenant);
+        disk_seal_begin(crypt, DISK_KEY_BODIES, h.nonce, f->memory, disk_footer_associated());
         disk_crypt_update(crypt, body, f->bytes);
         if (!disk_seal_end(crypt, h.tag))
             return 0;
-        disk_put_footer_header(f->memory, &h, file->tenant);
     }
+    h.body_sum = checksum_unit(body, f->bytes);
+    disk_put_footer_header(f->memory, &h, file->tenant);
     disk_put_trailer(body + bytes, &t);
     return 2 * DISK_BLOCK + bytes;
 }
@@ -136,14 +136,13 @@ static enum disk_fault open_body(const struct disk_footer_header *h, uint8_t *me
 
     if (h->key_id != (crypt ? disk_crypt_key_id(crypt) : 0))
         return DISK_FAULT_KEY;
-    if (crypt) {
-        disk_open_begin(crypt, h->nonce, memory, disk_footer_associated());
-        disk_crypt_update(crypt, body, h->body_bytes);
-        if (!disk_open_end(crypt, h->tag))
-            return DISK_FAULT_CHECKSUM;
-    }
-    return checksum_unit(body, h->body_bytes) == h->body_sum ? DISK_FAULT_NONE
-                                                             : DISK_FAULT_CHECKSUM;
+    if (checksum_unit(body, h->body_bytes) != h->body_sum)
+        return DISK_FAULT_CHECKSUM;
+    if (!crypt)
+        return DISK_FAULT_NONE;
+    disk_open_begin(crypt, DISK_KEY_BODIES, h->nonce, memory, disk_footer_associated());
+    disk_crypt_update(crypt, body, h->body_bytes);
+    return disk_open_end(crypt, h->tag) ? DISK_FAULT_NONE : DISK_FAULT_CHECKSUM;
 }
 
 enum disk_fault disk_footer_open(struct disk_footer_reader *r, uint8_t *memory,

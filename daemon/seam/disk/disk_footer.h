@@ -22,7 +22,7 @@ struct disk_footer { /* one that is being built; no clean-up */
 
 /* cap: disk_footer_bytes_max, or as much as is known to be enough. */
 void disk_footer_begin(struct disk_footer *f, uint8_t *memory, size_t cap);
-/* The extent's header block as it is put into the file, with sums and tag, and its list. */
+/* The extent's header block with sums and tag, before it is sealed, and its list. */
 void disk_footer_add(struct disk_footer *f, const uint8_t *block, const struct disk_extent *e,
                      const uint32_t *tokens, const struct extra_key *keys);
 /* Behind the last extent, at `at`. Returns how many bytes of the memory are to be written there,

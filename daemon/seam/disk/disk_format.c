@@ -16,7 +16,11 @@
 #define MAGIC_TRAILER 0x4c4941544e524554ull /* "TERNTAIL" */
 
 #define SUM_AT            (DISK_BLOCK - 8u)
-#define ASSOCIATED        616u
+#define KEY_ID_AT         104u
+#define NONCE_AT          112u
+#define ASSOCIATED        128u
+#define HEAD_TAG_AT       ASSOCIATED
+#define PRIVATE_AT        144u
 #define FOOTER_ASSOCIATED 120u
 #define NAME_DIGITS       16
 #define NAME_END          ".tern"
@@ -127,10 +131,10 @@ static void code_begin(struct coder *c, uint8_t *to, const uint8_t *from, uint64
     code32(c, &version);
 }
 
-static void put_end(const struct coder *c)
+static void put_sum(uint8_t *block)
 {
-    struct coder sum = {.to = c->to, .at = SUM_AT};
-    uint64_t v = checksum_unit(c->to, SUM_AT);
+    struct coder sum = {.to = block, .at = SUM_AT};
+    uint64_t v = checksum_unit(block, SUM_AT);
 
     code64(&sum, &v);
 }
@@ -207,7 +211,7 @@ void disk_put_file_header(uint8_t *block, const struct disk_file_header *h)
     name_put(copy.tenant, h->tenant);
     code_begin(&c, block, NULL, MAGIC_FILE);
     code_file(&c, &copy);
-    put_end(&c);
+    put_sum(block);
 }
 
 enum disk_fault disk_get_file_header(const uint8_t *block, uint64_t file, const char *tenant,
@@ -243,7 +247,7 @@ void disk_put_trailer(uint8_t *block, const struct disk_trailer *t)
 
     code_begin(&c, block, NULL, MAGIC_TRAILER);
     code_trailer(&c, &copy);
-    put_end(&c);
+    put_sum(block);
 }
 
 enum disk_fault disk_get_trailer(const uint8_t *block, uint64_t file, uint64_t file_bytes,
@@ -285,11 +289,21 @@ static void code_head(struct coder *c, struct disk_head *h, char tenant[DISK_TEN
 {
     struct disk_extent *e = &h->extent;
 
-    code32(c, &e->part);
+    code_zero32(c);
     code64(c, &e->place.file);
     code64(c, &e->place.offset);
     code64(c, &h->incarnation);
     code_bytes(c, tenant, DISK_TENANT_NAME);
+    check(c->at == KEY_ID_AT);
+    code64(c, &h->seal.key_id);
+    check(c->at == NONCE_AT);
+    code_bytes(c, h->seal.nonce, DISK_NONCE_BYTES);
+    code_zero32(c);
+    check(c->at == ASSOCIATED);
+    while (c->at < PRIVATE_AT) /* the head's tag, when it is sealed */
+        code_zero32(c);
+    code32(c, &e->part);
+    code32(c, &h->nruns);
     code64(c, &e->ns.hi);
     code64(c, &e->ns.lo);
     code64(c, &e->layout_hash);
@@ -309,13 +323,7 @@ static void code_head(struct coder *c, struct disk_head *h, char tenant[DISK_TEN
     code32(c, &e->reach);
     code64(c, &e->above.file);
     code64(c, &e->above.offset);
-    code64(c, &h->seal.key_id);
-    code32(c, &h->nruns);
-    code_zero32(c);
     code_runs(c, h);
-    check(c->at == ASSOCIATED);
-    code_bytes(c, h->seal.nonce, DISK_NONCE_BYTES);
-    code_zero32(c);
     code64(c, &h->seal.meta_sum);
     code64(c, &h->seal.list_sum);
     code_bytes(c, h->seal.tag, DISK_TAG_BYTES);
@@ -325,6 +333,38 @@ static void code_head(struct coder *c, struct disk_head *h, char tenant[DISK_TEN
 size_t disk_associated(void)
 {
     return ASSOCIATED;
+}
+
+bool disk_seal_extent(struct disk_crypt *crypt, uint8_t *block)
+{
+    disk_seal_begin(crypt, DISK_KEY_HEADS, block + NONCE_AT, block, ASSOCIATED);
+    disk_crypt_update(crypt, block + PRIVATE_AT, DISK_HEAD_BYTES - PRIVATE_AT);
+    if (!disk_seal_end(crypt, block + HEAD_TAG_AT))
+        return false;
+    put_sum(block);
+    return true;
+}
+
+enum disk_fault disk_open_extent(struct disk_crypt *crypt, uint8_t *block)
+{
+    enum disk_fault fault = get_begin(block, MAGIC_EXTENT);
+    struct coder c = {.from = block, .at = KEY_ID_AT};
+    uint64_t key_id;
+
+    if (fault != DISK_FAULT_NONE)
+        return fault;
+    code64(&c, &key_id);
+    if (key_id != (crypt ? disk_crypt_key_id(crypt) : 0))
+        return DISK_FAULT_KEY;
+    if (!crypt)
+        return DISK_FAULT_NONE;
+    disk_open_begin(crypt, DISK_KEY_HEADS, block + NONCE_AT, block, ASSOCIATED);
+    disk_crypt_update(crypt, block + PRIVATE_AT, DISK_HEAD_BYTES - PRIVATE_AT);
+    if (!disk_open_end(crypt, block + HEAD_TAG_AT))
+        return DISK_FAULT_CHECKSUM;
+    memset(block + HEAD_TAG_AT, 0, DISK_TAG_BYTES);
+    put_sum(block);
+    return DISK_FAULT_NONE;
 }
 
 /* No sum can pass 64 bits: each factor has a limit that was looked at before. */
@@ -401,7 +441,7 @@ void disk_put_extent(uint8_t *block, const struct disk_head *h, const char *tena
     name_put(name, tenant);
     code_begin(&c, block, NULL, MAGIC_EXTENT);
     code_head(&c, &copy, name);
-    put_end(&c);
+    put_sum(block);
 }
 
 enum disk_fault disk_get_head(const uint8_t *bytes, struct disk_place at, uint64_t file_bytes,
@@ -495,7 +535,7 @@ void disk_put_footer_header(uint8_t *block, const struct disk_footer_header *h, 
     name_put(name, tenant);
     code_begin(&c, block, NULL, MAGIC_FOOTER);
     code_footer(&c, &copy, name);
-    put_end(&c);
+    put_sum(block);
 }
 
 enum disk_fault disk_get_footer_header(const uint8_t *block, struct disk_place at,

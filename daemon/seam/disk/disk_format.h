@@ -12,26 +12,31 @@
  * what was written to a wrong place, or is left of an older file in the same blocks, is not taken
  * for what belongs there.
  *
- * Where files are encrypted a body is AES-256-GCM with what its header says of itself as associated
- * data (disk_associated), so that a body cannot be read under another address, generation or name;
- * its nonce is random, and stands in the header beside the tag. The sums in the header are of the
- * body in the clear. Sums are those of checksum.h, over blocks of 4 KiB. */
+ * Where files are encrypted two things are AES-256-GCM, each under a key of its own: a body, and of
+ * an extent's header all but where it lies and who wrote it: what it says of tokens, namespaces and
+ * sizes, the sums of the body in the clear, and the body's tag. What a header begins with
+ * (disk_associated) is associated data of both, so that neither can be read under another address,
+ * generation or name; the one nonce is random, and stands there. Without the key nothing tells
+ * whether a guess of tokens or of a namespace is right: no field in the clear is made of them. The
+ * header is sealed once, when all in it is known. The checksum at its end, and the sum in a
+ * footer's header, are of the bytes as they lie there, so that rot is told without a key.
+ *
+ * Sums are those of checksum.h, over blocks of 4 KiB. */
 #ifndef SEAM_DISK_FORMAT_H
 #define SEAM_DISK_FORMAT_H
 
 #include "base/tern_err.h"
 #include "core/disk.h"
+#include "seam/disk/disk_crypt.h"
 #include "seam/disk/disk_files.h"
 
 #define DISK_FORMAT_VERSION 1u
 #define DISK_TENANT_NAME    64 /* bytes with the NUL */
-#define DISK_NONCE_BYTES    12
-#define DISK_TAG_BYTES      16
 #define DISK_EXTENT_BYTES_MAX                                                                      \
     (1ull << 35)                          /* of a body: GCM seals twice as much under one nonce    \
                                            */
 #define DISK_SUMS_MAX   (1u << 20)        /* checksums of an extent */
-#define DISK_HEAD_BYTES 664               /* what a header block says of an extent; then zeros */
+#define DISK_HEAD_BYTES 680               /* what a header block says of an extent; then zeros */
 #define DISK_FILE_MAX   (UINT64_MAX >> 1) /* the highest number that a file may have */
 
 /* Why an extent or a file was not taken. */
@@ -118,13 +123,18 @@ enum disk_fault disk_check_head(const struct disk_head *h, uint64_t file_bytes);
 /* `tenant` is the name that goes into the header; extent.tenant does not. */
 void disk_put_extent(uint8_t *block, const struct disk_head *h, const char *tenant);
 /* For a body that is encrypted the header's block is needed before the tag and the sums are known:
- * nothing else differs when it is put again with them. */
+ * its associated data do not differ when it is put again with them. */
 size_t disk_associated(void); /* bytes of the block that are associated data, from its beginning */
-/* `at`: where it was read, which it must agree with; UINT64_MAX bytes where the file's are not
- * known; extent.tenant is not set. */
+/* From what disk_put_extent puts to what may be written, in place. Only the last of what is put
+ * with one nonce may be sealed. False: it could not be, and must not be written. */
+bool disk_seal_extent(struct disk_crypt *crypt, uint8_t *block);
+/* Back again, in place: NONE: it is what disk_put_extent puts. crypt NULL: there is no key. */
+enum disk_fault disk_open_extent(struct disk_crypt *crypt, uint8_t *block);
+/* `block`: opened. `at`: where it was read, which it must agree with; UINT64_MAX bytes where the
+ * file's are not known; extent.tenant is not set. */
 enum disk_fault disk_get_extent(const uint8_t *block, struct disk_place at, uint64_t file_bytes,
                                 const char *tenant, struct disk_head *ret);
-/* The same of what a block begins with, DISK_HEAD_BYTES alone: its copy in a footer. */
+/* The same of what such a block begins with, DISK_HEAD_BYTES alone: its copy in a footer. */
 enum disk_fault disk_get_head(const uint8_t *bytes, struct disk_place at, uint64_t file_bytes,
                               const char *tenant, struct disk_head *ret);
 /* Do the two say the same of themselves, all but what a later run may have counted, and where the
@@ -144,7 +154,7 @@ struct disk_footer_header {
     uint32_t nextents, zero;
     uint64_t key_id;
     uint8_t nonce[DISK_NONCE_BYTES], tag[DISK_TAG_BYTES];
-    uint64_t body_sum; /* of the body in the clear */
+    uint64_t body_sum; /* of the body as it lies there */
 };
 
 void disk_put_footer_header(uint8_t *block, const struct disk_footer_header *h, const char *tenant);

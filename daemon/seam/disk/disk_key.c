@@ -49,6 +49,7 @@ static enum tern_err take_key(uint8_t *text, size_t n, const char *path,
         digits--;
     if (digits == HEX_DIGITS && from_hex(text, ret))
         return TERN_OK;
+    explicit_bzero(ret, DISK_KEY_BYTES); /* what of it was one */
     snprintf(why, DISK_KEY_WHY,
              "%.*s: holds no key: it needs 32 bytes, or 64 hexadecimal digits (openssl rand -hex "
              "32)",

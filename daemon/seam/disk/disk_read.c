@@ -334,21 +334,21 @@ static void run_bad(struct reader *r)
     DISK_COUNT(r->t->disk, corrupt, 1);
 }
 
-static void header_came(struct reader *r, const uint8_t *block)
+static void header_came(struct reader *r, uint8_t *block)
 {
     struct disk *disk = r->t->disk;
     const struct disk_extent *e = &r->job->from[r->run[r->run_at].first].extent;
     const char *tenant = disk->tenant[mem_pool_tenant(disk->config.mem, r->job->pool)];
-    uint64_t key_id = r->t->crypt ? disk_crypt_key_id(r->t->crypt) : 0;
 
-    if (disk_get_extent(block, e->place, UINT64_MAX, tenant, &r->head) != DISK_FAULT_NONE ||
-        !disk_extent_agrees(&r->head.extent, e) || r->head.seal.key_id != key_id) {
+    if (disk_open_extent(r->t->crypt, block) != DISK_FAULT_NONE ||
+        disk_get_extent(block, e->place, UINT64_MAX, tenant, &r->head) != DISK_FAULT_NONE ||
+        !disk_extent_agrees(&r->head.extent, e)) {
         run_bad(r);
         return;
     }
     r->opening = r->t->crypt != NULL;
     if (r->opening)
-        disk_open_begin(r->t->crypt, r->head.seal.nonce, block, disk_associated());
+        disk_open_begin(r->t->crypt, DISK_KEY_BODIES, r->head.seal.nonce, block, disk_associated());
 }
 
 /* Bytes [at, end) of its body; the first that come have all that is no page before any that is. */

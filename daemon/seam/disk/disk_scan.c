@@ -139,14 +139,16 @@ static enum disk_fault take_list(struct disk_scan *s, const uint8_t *list)
     return disk_keys_fit(e, s->now.keys) ? DISK_FAULT_NONE : DISK_FAULT_SHAPE;
 }
 
-/* The header block of what should stand at `offset`, as it was read; entry NULL: no footer says
- * what it is. */
-static enum disk_fault look_at_header(struct disk_scan *s, const uint8_t *block,
-                                      struct disk_place at, const struct disk_footer_entry *entry)
+/* The header block of what should stand at `at`, as it was read, which is opened; entry NULL: no
+ * footer says what it is. */
+static enum disk_fault look_at_header(struct disk_scan *s, uint8_t *block, struct disk_place at,
+                                      const struct disk_footer_entry *entry)
 {
     struct disk_head *h = &s->now.head;
-    enum disk_fault fault = disk_get_extent(block, at, s->bytes, s->now.tenant, h);
+    enum disk_fault fault = disk_open_extent(s->crypt, block);
 
+    if (fault == DISK_FAULT_NONE)
+        fault = disk_get_extent(block, at, s->bytes, s->now.tenant, h);
     h->extent.place = at;
     if (fault != DISK_FAULT_NONE)
         return fault;
@@ -156,8 +158,6 @@ static enum disk_fault look_at_header(struct disk_scan *s, const uint8_t *block,
     }
     if (h->incarnation != s->incarnation)
         return DISK_FAULT_ADDRESS;
-    if (h->seal.key_id != our_key(s))
-        return DISK_FAULT_KEY;
     if (entry && memcmp(block, entry->head_bytes, DISK_HEAD_BYTES) != 0)
         return DISK_FAULT_ADDRESS;
     h->extent.tenant = s->now.slot;

@@ -1,5 +1,8 @@
 /* What of disk.h blocks: recovery, with the files that a running tier has, and verification, with
  * files of its own. */
+#include <string.h>
+
+#include "base/check.h"
 #include "seam/disk/disk_recover.h"
 #include "seam/disk/disk_state.h"
 
@@ -9,8 +12,13 @@ enum tern_err disk_recover(struct disk *disk, void (*emit)(void *ctx, struct eve
                            void *ctx, struct disk_recovery *ret, const char **ret_why)
 {
     const struct disk_recover_to to = {.emit = emit, .note = note, .ctx = ctx};
+    enum tern_err err;
 
-    return disk_recover_files(&disk->config, disk->files, &to, ret, ret_why);
+    check(!disk->recovered);
+    disk->recovered = true;
+    err = disk_recover_files(&disk->config, disk->files, &to, ret, ret_why);
+    explicit_bzero(disk->config.key, sizeof disk->config.key); /* each thread has its own context */
+    return err;
 }
 
 enum tern_err disk_verify(const struct disk_config *config,

@@ -96,6 +96,7 @@ struct disk {
     struct drop_job *drops;
     struct pull_state *pulls; /* owned, config.pulls */
     uint64_t written;         /* files that were asked for */
+    bool recovered;           /* disk_recover was called: the config has no key any more */
     int event_fd;
 
     pthread_mutex_t lock;

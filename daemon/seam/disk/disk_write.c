@@ -262,7 +262,7 @@ static enum tern_err put_extent(struct stream *s, uint32_t i, const struct curso
         return TERN_DISK; /* a layout that the format has no numbers for */
     if (crypt) {
         disk_put_extent(s->t->block, &head, tenant_of(s));
-        disk_seal_begin(crypt, seal->nonce, s->t->block, disk_associated());
+        disk_seal_begin(crypt, DISK_KEY_BODIES, seal->nonce, s->t->block, disk_associated());
     }
     seal->meta_sum = checksum_unit(s->t->meta, n);
     seal->list_sum = checksum_unit(s->t->meta, disk_list_bytes(e));
@@ -338,6 +338,8 @@ static enum tern_err put_headers(struct stream *s)
         build_head(s, i, c.page, &head);
         disk_put_extent(s->t->block, &head, tenant_of(s));
         disk_footer_add(&footer, s->t->block, &w->extents[i], c.token, c.key);
+        if (s->t->crypt && !disk_seal_extent(s->t->crypt, s->t->block))
+            return TERN_DISK;
         pieces_write_block(&s->t->pieces, s->file, w->extents[i].place.offset, s->t->block);
         cursor_next(&c, &w->extents[i]);
     }

@@ -120,6 +120,9 @@ static_assert(WIRE_SPAN_BYTES == sizeof(struct record_run), "runs are written in
 static_assert(WIRE_RECORDS_MAX >= RECORDS_TOLD_MAX && WIRE_SPANS_MAX >= RECORD_RUNS_MAX &&
                   WIRE_BLOBS_MAX >= RECORD_BLOBS_MAX,
               "a client takes what the core tells");
+static_assert(WIRE_SESSION_TOKENS_MAX == SESSION_TOKENS_MAX &&
+                  WIRE_RECORD_PAGE == RECORD_PAGE_BYTES,
+              "a client counts as the core does");
 
 static size_t section_size(const struct record_section *s)
 {

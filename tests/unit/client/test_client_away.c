@@ -364,6 +364,61 @@ TEST(store_tells_depth_and_bytes)
     assert_int_equal(r.depth, 32); /* as it was */
 }
 
+static const uint8_t endless[] = {0x0a, 0x7f}; /* a status that is longer than its answer */
+
+static void serve_nonsense_of_a_store(struct fake *f)
+{
+    uint8_t frame[FRAME_HEADER_BYTES + sizeof endless];
+    struct frame_header h = {
+        .length = sizeof endless, .version = FRAME_VERSION, .type = FRAME_STORE_REPLY};
+
+    check(fake_read(f) != NULL && f->h.type == FRAME_STORE);
+    h.request_id = f->h.request_id;
+    frame_encode(&h, frame);
+    memcpy(frame + FRAME_HEADER_BYTES, endless, sizeof endless);
+    fake_write(f, frame, sizeof frame);
+    while (fake_read(f))
+        ;
+}
+
+TEST(store_submitted_is_handed_out_by_poll)
+{
+    struct tern_answer answer;
+    struct tern_stored r;
+
+    start(serve_requests, NULL);
+    assert_ok(tern_submit_store(t, 1, 47, 5));
+    assert_ok(tern_submit_store(t, 2, 47, 6));
+    assert_ok(tern_submit_fetch(t, 1, NULL, 0, 64, TERN_STEP_NONE, 7));
+    assert_ok(tern_store(t, 1, 0, 2000, &r)); /* the others' answers come before, and are kept */
+    assert_int_equal(r.depth, 64);
+    answer = polled();
+    assert_int_equal(answer.cookie, 5);
+    assert_ok(answer.err);
+    assert_int_equal(answer.n, 1);
+    assert_ok(answer.results[0].err);
+    assert_int_equal(answer.stored.depth, 32);
+    assert_true(answer.stored.written == 5ull << 32);
+    answer = polled();
+    assert_int_equal(answer.cookie, 6);
+    assert_err(TERN_UNSUPPORTED, answer.err);
+    assert_err(TERN_UNSUPPORTED, answer.results[0].err);
+    assert_string_equal(tern_error_text(t), "no disk tier");
+    assert_int_equal(answer.stored.depth, 0);
+    assert_true(answer.stored.written == 0);
+    answer = polled();
+    assert_int_equal(answer.results[0].fetched_kib, 6);
+    assert_int_equal(answer.stored.depth, 0);
+    stop();
+
+    start(serve_nonsense_of_a_store, NULL);
+    assert_ok(tern_submit_store(t, 1, 0, 5));
+    answer = polled();
+    assert_err(TERN_MALFORMED, answer.err);
+    assert_int_equal(answer.n, 0);
+    assert_err(TERN_DAEMON_LOST, tern_ping(t, 100));
+}
+
 TEST(peek_depths_are_those_of_the_calls)
 {
     struct tern_namespace ns = {.model = "m"};

@@ -128,7 +128,7 @@ TEST(peek_longer_than_a_request_goes_in_pieces_and_begins_anew)
     assert_ok(tern_peek_depths(t, 1, &ns, &list, 10000, &d));
     assert_int_equal(d.resumable, p.depth);
     assert_int_equal(d.host, p.depth + 1);
-    assert_int_equal(d.disk, 0);                     /* a Match tells it */
+    assert_int_equal(d.disk, p.depth + 2);
     assert_true(p.requests > 15 && p.requests < 25); /* of those behind the end none */
     p.evictions = 3;
     p.depth = 64 * 312;

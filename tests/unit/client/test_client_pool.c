@@ -16,7 +16,6 @@ _Static_assert(TERN_RANKS_MAX == RANKS_MAX, "ranks");
 
 #define CONTROL (2 * 4096u) /* bytes of a control page */
 _Static_assert(TERN_GROUPS_MAX == GROUPS_MAX, "groups");
-_Static_assert(SESSION_TOKENS_MOST == SESSION_TOKENS_MAX, "tokens of a session");
 _Static_assert(TERN_BATCH_OPS_MAX == STEP_OPS_MAX, "operations of a step");
 _Static_assert(QUICK_RUNS_MAX == REPLY_RUNS_MAX, "runs of an answer");
 

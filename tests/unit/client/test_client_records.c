@@ -9,15 +9,14 @@
 #include "unit/rig/rig_fds.h"
 
 /* The client may not include the daemon's headers, so the numbers stand twice. */
-_Static_assert(RECORD_PAGE == RECORD_PAGE_BYTES, "pages of the record memory");
 _Static_assert(TERN_RECORD_SPANS_MAX == RECORD_RUNS_MAX, "spans of a section");
 _Static_assert(TERN_BLOBS_MAX == RECORD_BLOBS_MAX, "blobs of a record");
 _Static_assert(TERN_BLOB_NAME_MAX + 1 == BLOB_NAME_MAX, "a blob's name");
 
 #define PAGES 16u
-#define BYTES (PAGES * RECORD_PAGE)
+#define BYTES (PAGES * WIRE_RECORD_PAGE)
 #define TURN  UINT64_C(0x8000000300000005)
-#define WORDS (RECORD_PAGE / 4) /* token ids of a page */
+#define WORDS (WIRE_RECORD_PAGE / 4) /* token ids of a page */
 
 /* ---- the scripted daemon ---- */
 
@@ -69,7 +68,7 @@ static void section(Tern__Wire__RecordSection *s, uint32_t runs[][2], uint64_t b
 static void tell(struct told *r, uint32_t from, uint32_t length, uint32_t logprobs)
 {
     uint64_t own = 4ull * (length - from + logprobs);
-    uint32_t pages = (uint32_t)((own + RECORD_PAGE - 1) / RECORD_PAGE);
+    uint32_t pages = (uint32_t)((own + WIRE_RECORD_PAGE - 1) / WIRE_RECORD_PAGE);
 
     tern__wire__record__init(&r->m);
     r->m.has_from = r->m.has_length = r->m.has_logprobs = 1;
@@ -77,7 +76,7 @@ static void tell(struct told *r, uint32_t from, uint32_t length, uint32_t logpro
     r->m.length = length;
     r->m.logprobs = logprobs;
     r->runs[0][0][0] = 9;
-    r->runs[0][0][1] = (4 * from + RECORD_PAGE - 1) / RECORD_PAGE;
+    r->runs[0][0][1] = (4 * from + WIRE_RECORD_PAGE - 1) / WIRE_RECORD_PAGE;
     section(&r->before, r->runs[0], 4ull * from, from > 0);
     r->runs[1][0][0] = 14;
     r->runs[1][0][1] = 1;
@@ -98,7 +97,7 @@ static void tell_blob(struct told *r, const char *name, uint32_t bytes)
     r->blob[i].name = (char *)(uintptr_t)name;
     r->blob[i].has_dropped = 1;
     r->runs[2 + i][0][0] = 11 + i;
-    r->runs[2 + i][0][1] = (bytes + RECORD_PAGE - 1) / RECORD_PAGE;
+    r->runs[2 + i][0][1] = (bytes + WIRE_RECORD_PAGE - 1) / WIRE_RECORD_PAGE;
     section(&r->at[i], r->runs[2 + i], bytes, 1);
     r->blob[i].at = &r->at[i];
     r->blobs[i] = &r->blob[i];
@@ -111,7 +110,7 @@ static void reply_map(struct fake *f)
     uint8_t frame[256];
 
     m.has_bytes = 1;
-    m.bytes = d.map == TOO_SHORT ? BYTES + RECORD_PAGE : d.map == EMPTY ? 0 : BYTES;
+    m.bytes = d.map == TOO_SHORT ? BYTES + WIRE_RECORD_PAGE : d.map == EMPTY ? 0 : BYTES;
     send_fds(f, frame, fake_pack(FRAME_RECORD_MAP_REPLY, f->h.request_id, &m, frame, sizeof(frame)),
              fds,
              d.map == NO_FD     ? 0
@@ -422,20 +421,20 @@ TEST(prepare_asks_and_says_where_each_section_lies)
     assert_int_equal(r.from, FROM);
     assert_int_equal(r.length, LENGTH);
     assert_int_equal(r.before.nspans, 1);
-    assert_span(&r.before, 0, 9 * RECORD_PAGE, 4 * FROM);
+    assert_span(&r.before, 0, 9 * WIRE_RECORD_PAGE, 4 * FROM);
     assert_int_equal(r.tokens.bytes, 4 * NEW); /* pages 14, 2, and half of 3 */
     assert_int_equal(r.tokens.nspans, 2);
-    assert_span(&r.tokens, 0, 14 * RECORD_PAGE, RECORD_PAGE);
-    assert_span(&r.tokens, 1, 2 * RECORD_PAGE, 3 * RECORD_PAGE / 2);
+    assert_span(&r.tokens, 0, 14 * WIRE_RECORD_PAGE, WIRE_RECORD_PAGE);
+    assert_span(&r.tokens, 1, 2 * WIRE_RECORD_PAGE, 3 * WIRE_RECORD_PAGE / 2);
     assert_int_equal(r.logprobs.bytes, 4 * NEW); /* the other half, and pages 4 and 5 of the run */
     assert_int_equal(r.logprobs.nspans, 1);
-    assert_span(&r.logprobs, 0, 7 * RECORD_PAGE / 2, 5 * RECORD_PAGE / 2);
+    assert_span(&r.logprobs, 0, 7 * WIRE_RECORD_PAGE / 2, 5 * WIRE_RECORD_PAGE / 2);
     assert_int_equal(r.nblobs, 2);
     assert_string_equal(r.blobs[0].name, "hidden");
     assert_false(r.blobs[0].dropped);
     assert_int_equal(r.blobs[0].at.bytes, 40000);
-    assert_span(&r.blobs[0].at, 0, 11 * RECORD_PAGE, 40000);
-    assert_span(&r.blobs[1].at, 0, 15 * RECORD_PAGE, 1);
+    assert_span(&r.blobs[0].at, 0, 11 * WIRE_RECORD_PAGE, 40000);
+    assert_span(&r.blobs[1].at, 0, 15 * WIRE_RECORD_PAGE, 1);
 }
 
 TEST(prepare_to_roll_back_has_the_list_alone)
@@ -450,7 +449,7 @@ TEST(prepare_to_roll_back_has_the_list_alone)
     assert_int_equal(d.kind, 1);
     assert_int_equal(d.length, 3);
     assert_int_equal(r.before.bytes, 12);
-    assert_span(&r.before, 0, 9 * RECORD_PAGE, 12);
+    assert_span(&r.before, 0, 9 * WIRE_RECORD_PAGE, 12);
     assert_int_equal(r.tokens.bytes + r.logprobs.bytes + r.nblobs, 0);
 }
 
@@ -630,7 +629,7 @@ TEST(get_goes_on_until_all_are_there)
     for (uint32_t i = 0; i < n; i++) {
         assert_int_equal(r[i].from, i);
         assert_int_equal(r[i].length, i + 1);
-        assert_span(&r[i].tokens, 0, i % PAGES * RECORD_PAGE, 4);
+        assert_span(&r[i].tokens, 0, i % PAGES * WIRE_RECORD_PAGE, 4);
         assert_int_equal(r[i].logprobs.bytes, 0);
         assert_int_equal(r[i].blobs[0].dropped, i + 1 < n);
         assert_int_equal(r[i].blobs[0].at.bytes, i + 1 < n ? 0 : 5);
@@ -735,15 +734,16 @@ TEST(append_writes_each_byte_where_it_belongs)
     memset(d.at, 0xee, BYTES);
     assert_ok(tern_records_append(m, TURN, &record, 2000, &r));
     assert_int_equal(r.records, 7);
-    assert_memory_equal(d.at + 9 * RECORD_PAGE, tokens, 4 * FROM);
-    assert_memory_equal(d.at + 14 * RECORD_PAGE, tokens + FROM, RECORD_PAGE);
-    assert_memory_equal(d.at + 2 * RECORD_PAGE, tokens + FROM + WORDS, 3 * RECORD_PAGE / 2);
-    assert_memory_equal(d.at + 7 * RECORD_PAGE / 2, logprobs, sizeof(logprobs));
-    assert_memory_equal(d.at + 11 * RECORD_PAGE, hidden, sizeof(hidden));
-    assert_int_equal(d.at[15 * RECORD_PAGE], 'x');
-    assert_int_equal(d.at[15 * RECORD_PAGE + 1], 0xee);
-    assert_int_equal(d.at[9 * RECORD_PAGE + 4 * FROM], 0xee);
-    assert_int_equal(d.at[2 * RECORD_PAGE - 1], 0xee);
+    assert_memory_equal(d.at + 9 * WIRE_RECORD_PAGE, tokens, 4 * FROM);
+    assert_memory_equal(d.at + 14 * WIRE_RECORD_PAGE, tokens + FROM, WIRE_RECORD_PAGE);
+    assert_memory_equal(d.at + 2 * WIRE_RECORD_PAGE, tokens + FROM + WORDS,
+                        3 * WIRE_RECORD_PAGE / 2);
+    assert_memory_equal(d.at + 7 * WIRE_RECORD_PAGE / 2, logprobs, sizeof(logprobs));
+    assert_memory_equal(d.at + 11 * WIRE_RECORD_PAGE, hidden, sizeof(hidden));
+    assert_int_equal(d.at[15 * WIRE_RECORD_PAGE], 'x');
+    assert_int_equal(d.at[15 * WIRE_RECORD_PAGE + 1], 0xee);
+    assert_int_equal(d.at[9 * WIRE_RECORD_PAGE + 4 * FROM], 0xee);
+    assert_int_equal(d.at[2 * WIRE_RECORD_PAGE - 1], 0xee);
 }
 
 TEST(append_what_points_nowhere_is_not_asked)
@@ -779,7 +779,7 @@ TEST(rollback_writes_the_whole_list)
     d.told.m.from = 0;
     d.told.m.own = NULL;
     assert_ok(tern_records_rollback(m, TURN, list, 3, 9, 2000, &r));
-    assert_memory_equal(d.at + 9 * RECORD_PAGE, list, sizeof(list));
+    assert_memory_equal(d.at + 9 * WIRE_RECORD_PAGE, list, sizeof(list));
     assert_int_equal(d.step, 9);
     assert_int_equal(r.length, 70);
     tell(&d.told, 0, 0, 0);

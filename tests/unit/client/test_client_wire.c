@@ -556,7 +556,8 @@ static uint32_t every_call(void)
     tern_batch_destroy(batch);
     assert_ok(tern_submit_fetch(t, 1, "host-a", 0, 0, TERN_STEP_NONE, 3));
     assert_ok(tern_submit_recover(t, 1, 4));
-    for (uint32_t n = 0; n < 4;) {
+    assert_ok(tern_submit_store(t, 1, 0, 5));
+    for (uint32_t n = 0; n < 5;) {
         struct tern_answer answer;
 
         if (tern_poll(t, &answer) == TERN_BUSY)
@@ -564,7 +565,7 @@ static uint32_t every_call(void)
         assert_err(TERN_GONE, answer.err);
         n++;
     }
-    return asked + 4;
+    return asked + 5;
 }
 
 TEST(every_request_carries_the_trace_id_that_was_set)
@@ -576,9 +577,9 @@ TEST(every_request_carries_the_trace_id_that_was_set)
 
         start(serve_traced, &seen);
         tern_trace(t, ids[i]);
-        assert_int_equal(every_call(), 26);
+        assert_int_equal(every_call(), 27);
         stop();
-        assert_int_equal(seen.requests, 26);
+        assert_int_equal(seen.requests, 27);
         assert_int_equal(seen.others, 0);
     }
 }

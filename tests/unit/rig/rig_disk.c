@@ -116,10 +116,17 @@ void rig_disk_seal(struct disk_crypt *crypt, struct disk_head *h, const char *te
     disk_put_extent(block, h, tenant);
     if (!crypt)
         return;
-    disk_seal_begin(crypt, h->seal.nonce, block, disk_associated());
+    disk_seal_begin(crypt, DISK_KEY_BODIES, h->seal.nonce, block, disk_associated());
     disk_crypt_update(crypt, body->bytes, disk_body_bytes(&h->extent));
     check(disk_seal_end(crypt, h->seal.tag));
     disk_put_extent(block, h, tenant);
+}
+
+void rig_disk_put(struct disk_crypt *crypt, const struct disk_head *h, const char *tenant,
+                  uint8_t *block)
+{
+    disk_put_extent(block, h, tenant);
+    check(!crypt || disk_seal_extent(crypt, block));
 }
 
 /* ---- whole files ---- */
@@ -185,6 +192,7 @@ static void make_file(struct writer *w)
         disk_footer_add(&footer, block, e, f->list[i],
                         (const void *)((const uint8_t *)f->list[i] + disk_list_bytes(e) -
                                        e->nkeys * sizeof(struct extra_key)));
+        rig_disk_put(f->crypt, &f->head[i], f->tenant, block);
         w->end += disk_extent_bytes(e);
     }
     w->footer_bytes = disk_footer_end(&footer, (struct disk_place){f->file, w->end}, &h, f->crypt);

@@ -23,9 +23,13 @@ void rig_disk_make(uint64_t seed, enum disk_part part, struct disk_place place,
                    struct disk_head *ret, struct rig_disk_body *ret_body);
 void rig_disk_free(struct rig_disk_body *body);
 
-/* Puts its header into the block, and seals the body in place where there is a key. */
+/* Seals the body in place where there is a key, and puts the header into the block, before it is
+ * sealed. */
 void rig_disk_seal(struct disk_crypt *crypt, struct disk_head *h, const char *tenant,
                    struct rig_disk_body *body, uint8_t *block);
+/* Puts a header as it lies in a file. */
+void rig_disk_put(struct disk_crypt *crypt, const struct disk_head *h, const char *tenant,
+                  uint8_t *block);
 
 /* ---- whole files ---- */
 

@@ -190,7 +190,7 @@ static bool bytes_are(const struct world *w, struct sim_disk *disk, uint32_t i, 
     size_t n;
 
     disk_file_name(name, f->tenant, f->file, false);
-    disk_put_extent(block, &f->head[k], f->tenant);
+    rig_disk_put(w->crypt, &f->head[k], f->tenant, block);
     bytes = sim_disk_bytes(disk, name, &n);
     return bytes && at->offset + DISK_BLOCK + f->body[k].n <= n &&
            memcmp(bytes + at->offset, block, DISK_BLOCK) == 0 &&

@@ -7,9 +7,11 @@
 #include "unit/rig/rig_spill_dir.h"
 
 #include <dirent.h>
+#include <fcntl.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 #include <time.h>
 #include <unistd.h>
 
@@ -78,6 +80,31 @@ void rig_spill_close(struct rig_spill *r)
 {
     disk_destroy(r->disk);
     r->disk = NULL;
+}
+
+void rig_spill_start(struct rig_spill *r, bool encrypt)
+{
+    if (encrypt && !disk_crypt_built())
+        skip();
+    rig_spill_init(r, NULL);
+    rig_spill_fill(r, 0, 1);
+    rig_spill_fill(r, 2, 2);
+    r->config.encrypt = encrypt;
+    assert_int_equal(rig_spill_open(r), TERN_OK);
+}
+
+void rig_spill_reopen(struct rig_spill *r)
+{
+    rig_spill_close(r);
+    assert_int_equal(rig_spill_open(r), TERN_OK);
+}
+
+struct disk_stats rig_spill_stats(const struct rig_spill *r)
+{
+    struct disk_stats s;
+
+    disk_stats(r->disk, &s);
+    return s;
 }
 
 void rig_spill_finish(struct rig_spill *r)
@@ -341,4 +368,53 @@ uint32_t rig_spill_files(const struct rig_spill *r, uint32_t tenant)
     if (dir)
         closedir(dir);
     return n;
+}
+
+uint64_t rig_spill_alike(struct rig_spill *r, const struct rig_file *f)
+{
+    uint64_t same = 0;
+
+    for (uint32_t i = 0; i < f->write.npages; i++) {
+        struct page_at to = f->page[i];
+
+        to.record += RIG_SPILL_GROUPS * RIG_SPILL_PAGES;
+        if (rig_spill_same(r, f->write.pool, &f->page[i], f->write.pool + 1, &to))
+            same |= 1ull << i;
+    }
+    return same;
+}
+
+void rig_spill_flip(const struct rig_spill *r, const struct rig_file *f, uint64_t at)
+{
+    char path[RIG_SPILL_PATH];
+    uint8_t byte;
+    int fd;
+
+    rig_spill_path(r, f, false, path, sizeof path);
+    fd = open(path, O_RDWR);
+    assert_true(fd >= 0);
+    assert_int_equal(pread(fd, &byte, 1, (off_t)at), 1);
+    byte ^= 0x10;
+    assert_int_equal(pwrite(fd, &byte, 1, (off_t)at), 1);
+    assert_int_equal(fsync(fd), 0);
+    close(fd);
+}
+
+uint8_t *rig_spill_contents(const struct rig_spill *r, const struct rig_file *f,
+                            uint64_t *ret_bytes)
+{
+    char path[RIG_SPILL_PATH];
+    struct stat st;
+    uint8_t *bytes;
+    int fd;
+
+    rig_spill_path(r, f, false, path, sizeof path);
+    fd = open(path, O_RDONLY);
+    assert_true(fd >= 0 && fstat(fd, &st) == 0);
+    bytes = malloc((size_t)st.st_size);
+    assert_non_null(bytes);
+    assert_int_equal(pread(fd, bytes, (size_t)st.st_size, 0), st.st_size);
+    close(fd);
+    *ret_bytes = (uint64_t)st.st_size;
+    return bytes;
 }

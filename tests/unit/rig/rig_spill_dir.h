@@ -15,6 +15,8 @@
 #define RIG_SPILL_EXTENTS 8u
 #define RIG_SPILL_ALIGN   64u
 #define RIG_SPILL_EVENTS  256u
+#define RIG_SPILL_PATH    160 /* bytes of a file's path */
+#define RIG_SPILL_ALL(n)  ((1ull << (n)) - 1)
 
 struct rig_spill {
     struct mem *mem;
@@ -39,6 +41,10 @@ struct rig_file {
 void rig_spill_init(struct rig_spill *r, const char *below);
 enum tern_err rig_spill_open(struct rig_spill *r); /* with r->config */
 void rig_spill_close(struct rig_spill *r);
+/* Below /tmp, with pages in pools 0 and 2; skips the case where nothing can be encrypted. */
+void rig_spill_start(struct rig_spill *r, bool encrypt);
+void rig_spill_reopen(struct rig_spill *r); /* another daemon */
+struct disk_stats rig_spill_stats(const struct rig_spill *r);
 void rig_spill_finish(struct rig_spill *r); /* the directory goes, too */
 
 /* Fills all pages of a pool with numbers of its own, and seals them. */
@@ -69,5 +75,11 @@ void rig_spill_path(const struct rig_spill *r, const struct rig_file *f, bool un
                     size_t cap);
 uint32_t rig_spill_files(const struct rig_spill *r,
                          uint32_t tenant); /* in its folder, of any name */
+/* Pages of the file, of as many as 64, that are in the next pool as they were written. */
+uint64_t rig_spill_alike(struct rig_spill *r, const struct rig_file *f);
+void rig_spill_flip(const struct rig_spill *r, const struct rig_file *f, uint64_t at); /* a bit */
+/* The whole file, to be freed. */
+uint8_t *rig_spill_contents(const struct rig_spill *r, const struct rig_file *f,
+                            uint64_t *ret_bytes);
 
 #endif

@@ -55,6 +55,45 @@ TEST(a_peek_of_a_namespace_that_memory_does_not_know_is_told_what_the_disk_has)
     disk_bench_end(&b);
 }
 
+/* The tokens [from, to) of the list that was stored, behind what the Peek before reached. */
+static const struct reply *peeked(struct disk_bench *b, uint32_t from, uint32_t to)
+{
+    struct request peek = {.op = OP_PEEK};
+    struct node_id reached = from ? b->rig->last->peek.reached : (struct node_id){0};
+    const struct reply *r;
+
+    peek.peek =
+        (struct req_peek){.pool = b->pool,
+                          .ns = {.hi = 1, .lo = 1},
+                          .from = reached,
+                          .tokens = {.v = rig_tokens(1, 40) + from, .n = to - from, .base = from}};
+    r = rig_request(b->rig, b->e.conn[0], &peek);
+    assert_ok(r->err);
+    return r;
+}
+
+/* Memory has 16 tokens, and the disk 32: in the piece in which memory's part ends, the disk is
+ * looked at as far as that piece goes. */
+TEST(a_peek_in_pieces_is_told_what_the_disk_has_behind_memory)
+{
+    struct disk_bench b = disk_bench(SMALL);
+    struct rig_session *s;
+
+    assert_ok(disk_stored(computed(&b, 1, 32), 32));
+    disk_bench_restart(&b);
+    s = rig_session(b.rig, &b.e, b.pool, 1);
+    matches(s, rig_tokens(1, 40), 40, 0);
+    assert_ok(rig_fetched(s, rig_fetch(s, PEER_DISK, 16)));
+    assert_whole(s, 16);
+    assert_int_equal(peeked(&b, 0, 16)->peek.walked, 16);
+    assert_int_equal(b.rig->last->peek.disk_depth, 0);
+    assert_int_equal(peeked(&b, 16, 40)->peek.depth, 16);
+    assert_int_equal(b.rig->last->peek.disk_depth, 32);
+    peeked(&b, 0, 16);
+    assert_int_equal(peeked(&b, 16, 25)->peek.disk_depth, 24);
+    disk_bench_end(&b);
+}
+
 /* D4: token by token. */
 TEST(another_prompt_is_found_as_far_as_its_tokens_agree)
 {

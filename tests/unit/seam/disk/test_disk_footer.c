@@ -241,6 +241,14 @@ TEST(a_footer_that_was_forged_is_told_by_the_tag)
     disk_put_footer_header(m.memory, &lie, RIG_DISK_TENANT);
     assert_int_equal(open_copy(crypt, RIG_DISK_TENANT, &r), DISK_FAULT_CHECKSUM);
     lie = h;
+    m.memory[DISK_BLOCK + 99] ^= 1; /* under a sum that agrees */
+    lie.body_sum = checksum_unit(m.memory + DISK_BLOCK, h.body_bytes);
+    disk_put_footer_header(m.memory, &lie, RIG_DISK_TENANT);
+    assert_int_equal(open_copy(crypt, RIG_DISK_TENANT, &r), DISK_FAULT_CHECKSUM);
+    m.memory[DISK_BLOCK + 99] ^= 1;
+    disk_put_footer_header(m.memory, &h, RIG_DISK_TENANT);
+    assert_int_equal(open_copy(crypt, RIG_DISK_TENANT, &r), DISK_FAULT_NONE);
+    lie = h;
     lie.incarnation++; /* the trailer says so, too */
     m.trailer.incarnation++;
     disk_put_footer_header(m.memory, &lie, RIG_DISK_TENANT);

@@ -47,6 +47,7 @@ TEST(disk_key_of_another_length_or_alphabet_is_none)
 {
     static const char wrong[] = DIGITS "0000";
     static const size_t lengths[] = {0, 1, 31, 33, 62, 63, 66};
+    static const uint8_t none[DISK_KEY_BYTES];
 
     for (size_t i = 0; i < sizeof lengths / sizeof *lengths; i++) {
         assert_int_equal(read_bytes(wrong, lengths[i], 0600), TERN_INVALID);
@@ -55,6 +56,8 @@ TEST(disk_key_of_another_length_or_alphabet_is_none)
     }
     assert_int_equal(read_bytes("g" DIGITS, 64, 0600), TERN_INVALID);
     assert_int_equal(read_bytes(DIGITS " ", 65, 0600), TERN_INVALID);
+    assert_int_equal(read_bytes(DIGITS DIGITS "g" + 65, 64, 0600), TERN_INVALID);
+    assert_memory_equal(key, none, sizeof none); /* not even a part of it */
 }
 
 TEST(disk_key_that_others_may_read_is_refused)
