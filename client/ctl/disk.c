@@ -9,6 +9,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
+#include <unistd.h>
 
 #include "seam/disk/disk.h"
 #include "seam/disk/disk_key.h"
@@ -29,7 +30,7 @@ static void show_recovery(const json_t *recovery)
     json_t *n;
 
     printf("    found at the start: %s extents in %s files, %s; taken away: %s unfinished files, "
-           "%s without use",
+           "%s files without use",
            num(recovery, "extents"), num(recovery, "files"), human_bytes(j_u64(recovery, "bytes")),
            num(recovery, "unfinished"), num(recovery, "removed_files"));
     json_object_foreach(json_object_get(recovery, "faults"), fault, n)
@@ -61,6 +62,9 @@ static void show_parts(const struct ctl *ctl, const json_t *tenants)
             printf("; %s being stored", num(p, "stores"));
         if (j_u64(p, "failed") > 0)
             paint(ctl, YELLOW, "; %s stores failed", num(p, "failed"));
+        if (j_u64(p, "dropped") > 0)
+            printf("; %s extents found at the start had no place or were needed by none",
+                   num(p, "dropped"));
         printf("\n");
     }
 }
@@ -70,11 +74,14 @@ static void show_state(const struct ctl *ctl, const json_t *spill)
     const char *state = j_str(spill, "state");
 
     if (strcmp(state, "full") == 0)
-        paint(ctl, RED, "  FULL: %s are free on that file system, and %s stay free",
-              human_bytes(j_u64(spill, "free_bytes")), human_bytes(j_u64(spill, "headroom_bytes")));
+        paint(
+            ctl, RED,
+            "  FULL: at the last store %s were free there, and beside spill.headroom, %s, that is "
+            "too little",
+            human_bytes(j_u64(spill, "free_bytes")), human_bytes(j_u64(spill, "headroom_bytes")));
     else if (strcmp(state, "failing") == 0)
-        paint(ctl, RED, "  FAILING: %s writes and %s reads failed", num(spill, "write_errors"),
-              num(spill, "read_errors"));
+        paint(ctl, RED, "  FAILING: %s writes and %s reads failed, the last by: %s",
+              num(spill, "write_errors"), num(spill, "read_errors"), j_str(spill, "error"));
 }
 
 void show_spill(const struct ctl *ctl, const json_t *spill, const json_t *tenants)
@@ -208,6 +215,17 @@ static void find_tenants(const char *path, struct disk_config *config)
     closedir(dir);
 }
 
+/* Has it been a daemon's? Another path than was meant shall not pass for good. */
+static bool is_kept(const char *path)
+{
+    int dir = open(path, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+    bool is = dir >= 0 && faccessat(dir, FILE_OPS_LOCK, F_OK, 0) == 0;
+
+    if (dir >= 0)
+        close(dir);
+    return is;
+}
+
 static json_t *verified_json(const char *path, uint32_t tenants, const struct verified *all)
 {
     json_t *faults = json_object();
@@ -240,12 +258,16 @@ static void show_verified(struct ctl *ctl, const char *path, const struct verifi
     }
     printf("%s: %s extents in %s files, %s: ", path, human_count(all->extents),
            human_count(all->files), human_bytes(all->bytes));
-    if (all->good == all->extents)
+    if (all->extents == 0)
+        printf("nothing of a disk tier lies there\n");
+    else if (all->good == all->extents)
         paint(ctl, GREEN, "all good\n");
     else
         paint(ctl, RED, "%s not good\n", human_count(all->extents - all->good));
     if (all->faults[DISK_FAULT_KEY] > 0 && !ctl->key)
         printf("what is encrypted is read with its key: --key FILE\n");
+    else if (all->faults[DISK_FAULT_KEY] > 0)
+        printf("key: that was written with another key, or without one\n");
 }
 
 static int run_verify(struct ctl *ctl)
@@ -271,7 +293,8 @@ static int run_verify(struct ctl *ctl)
         show_verified(ctl, ctl->operand, &all);
     json_decref(answer);
     json_decref(all.bad);
-    return all.good == all.extents ? CTL_OK : CTL_FAILED;
+    return all.good == all.extents && (all.files > 0 || is_kept(ctl->operand)) ? CTL_OK
+                                                                               : CTL_FAILED;
 }
 
 /* ---- the rows ---- */
@@ -290,7 +313,9 @@ const struct command disk_commands[] = {
     {"verify", "DIR", "Reads every byte of a spill directory; needs no daemon",
      "  ternctl verify /var/lib/tern/spill\n  ternctl verify /backup/spill --key "
      "/etc/tern/spill.key\n"
-     "\nIt only reads, also beside a daemon that runs. Exit status 1: something is not good.\n",
+     "\nIt only reads, also beside a daemon that runs. Exit status 1: something is not good, or "
+     "DIR "
+     "is no spill directory.\n",
      verify_options, true, run_verify},
     {0},
 };

@@ -64,6 +64,8 @@ struct spill_watch {
     struct disk_recovery recovery; /* of this start */
     uint32_t faults_logged;
     bool full, failing; /* as the log has said */
+    uint64_t bad;       /* likewise */
+    uint64_t failed;    /* stores, when the daemon began to end */
 };
 
 struct daemon {

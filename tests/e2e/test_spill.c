@@ -29,8 +29,9 @@
 #define TOKENS       (PAGES * L)
 #define POOL_BYTES   (256 * RIG_PAGE)
 #define STORE_MS     20000
-#define PAUSES_MS    3000 /* longer than the core waits after a store that failed */
-#define FORMAT_AT    8    /* in a file: behind the magic number */
+#define PAUSES_MS    3000                 /* longer than the core waits after a store that failed */
+#define FORMAT_AT    8                    /* in a file: behind the magic number */
+#define BODY_AT      (2 * DISK_BLOCK + 3) /* behind the file's head, and that of an extent */
 #define TMPFS_BYTES  "3m"
 #define FILLER_BYTES (2800u << 10)
 
@@ -399,7 +400,36 @@ TEST(spill_to_a_failing_disk_is_told_once)
     }
     assert_true(state_is("failing"));
     assert_int_equal(daemon_log_count(&rig, "event=spill_failing ", 1, RIG_WAIT_MS), 1);
+    assert_true(rig_log_has(&rig, "error=\"Input/output error\"", 0));
     assert_true(figure("spill.write_errors") >= 1);
+    disconnect();
+    assert_int_equal(daemon_end(&rig, RIG_STOP_MS), 0);
+    assert_true(rig_log_has(&rig, "event=stored entries=0 failed=", 0));
+    assert_false(rig_log_has(&rig, "event=stored entries=0 failed=0", 0));
+}
+
+/* The log names the file of what a fetch finds damaged or gone. */
+TEST(spill_that_is_bad_is_told_by_its_file)
+{
+    struct engine_session k;
+    char path[512], line[576];
+    const char *name;
+    int fd;
+
+    start("", "");
+    compute_and_store(1);
+    end();
+    first_file(path);
+    fd = open(path, O_WRONLY | O_CLOEXEC);
+    assert_int_equal(pwrite(fd, "x", 1, BODY_AT), 1);
+    close(fd);
+    again();
+    name = strrchr(path, '/') + 1;
+    open_talk(&k, 1);
+    assert_err(TERN_CORRUPT, engine_fetch(&k, TERN_PEER_DISK, 0, RIG_WAIT_MS));
+    engine_free(&k);
+    snprintf(line, sizeof line, "event=spill_bad file=t0/%s offset=", name);
+    assert_true(rig_log_has(&rig, line, RIG_WAIT_MS));
     disconnect();
     assert_int_equal(daemon_end(&rig, RIG_STOP_MS), 0);
 }

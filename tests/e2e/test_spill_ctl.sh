@@ -69,7 +69,9 @@ ends 0 "all good" "$CTL" verify "$SPILL"
 ends 1 "No such file" "$CTL" verify "$DIR/nowhere"
 ends 2 "DIR is missing" "$CTL" verify
 mkdir "$DIR/none"
-ends 0 "0 extents in 0 files" "$CTL" verify "$DIR/none"
+ends 1 "0 extents in 0 files, 0 B: nothing of a disk tier lies there" "$CTL" verify "$DIR/none"
+touch "$DIR/none/.lock" # a daemon had it, and has stored nothing yet
+ends 0 "nothing of a disk tier lies there" "$CTL" verify "$DIR/none"
 
 # ---- a tape has what was found on the disk: played back it comes to the same state
 fills ""
@@ -84,7 +86,7 @@ if [[ -n $LIBCRYPTO ]]; then
     ends 1 "what is encrypted is read with its key: --key FILE" "$CTL" verify "$SPILL"
     ends 0 "all good" "$CTL" verify "$SPILL" --key "$DIR/key"
     head -c 32 /dev/urandom >"$DIR/key"
-    ends 1 "not good" "$CTL" verify "$SPILL" --key "$DIR/key"
+    ends 1 "key: that was written with another key, or without one" "$CTL" verify "$SPILL" --key "$DIR/key"
     chmod 644 "$DIR/key"
     ends 1 "chmod 600" "$CTL" verify "$SPILL" --key "$DIR/key"
     cp "$DIR/config.yaml" "$DIR/wrong.yaml"
@@ -92,4 +94,16 @@ if [[ -n $LIBCRYPTO ]]; then
 fi
 ends 2 "spill.dir $DIR/nowhere: No such file" "$TERN_BIN/ternd" --tenant "name=a,socket=$DIR/a.sock,memory=1M" \
     --admin-socket "$DIR/b.sock" --spill-dir "$DIR/nowhere" --spill-bytes 1M --check-config
+
+# ---- what is said at the start
+rm -rf "$SPILL"/t0
+mkdir "$SPILL/gone"
+fills ", least: 100"
+json "$S" "j['spill']['error'] is None"
+grep -q "level=warn event=spill_foreign folder=gone " "$DIR/log" || fail "no line about a folder of no tenant"
+! grep -q "event=spill_foreign folder=t0\|event=spill_too_large" "$DIR/log" || fail "a line too many about the folder"
+ternd_start "spill: {dir: $SPILL, bytes: 1000T, headroom: 1M, threads: 1, depth: 2}" 16M 1
+grep -q "level=warn event=spill_too_large dir=$SPILL bytes=[0-9]* lacking_bytes=[1-9]" "$DIR/log" || fail "no line about bytes that are not there"
+ternd_stop
+ends 0 "warning: spill.bytes: the file system of $SPILL has [0-9]* bytes less" "$TERN_BIN/ternd" --config "$DIR/config.yaml" --check-config
 echo "all passed"

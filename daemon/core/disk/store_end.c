@@ -12,7 +12,7 @@ static const char *end_text(enum tern_err err)
                "it, and store it again";
     case TERN_QUOTA:
         return "the prefix does not fit the tenant's part of the disk, or of its records: raise "
-               "its spill_bytes, or limits.disk_chunks and limits.disk_files";
+               "its spill_bytes, or limits.disk_chunks, disk_files and disk_blocks";
     case TERN_POOL_EXHAUSTED:
         return "the disk is full: free some of it, or lower spill.bytes; serving goes on";
     case TERN_CORRUPT:
@@ -28,9 +28,9 @@ static void answer(struct core *c, struct actions *out, const struct disk_store 
 {
     struct reply *r;
 
-    c->errors[err]++;
     if (s->conn == NONE)
         return;
+    c->errors[err]++;
     r = reply_late(out, (struct reply_to){s->conn, s->request_id, s->trace_id}, OP_STORE, err,
                    end_text(err));
     r->store.depth = err == TERN_OK ? depth : 0;

@@ -686,5 +686,6 @@ void disk_stats(const struct disk *disk, struct disk_stats *ret)
 
     pthread_mutex_lock(&d->lock);
     *ret = disk->stats;
+    ret->failing = disk->write_failing || disk->read_failing;
     pthread_mutex_unlock(&d->lock);
 }

@@ -92,9 +92,16 @@ struct disk_stats {
         corrupt, dropped_files, punched_bytes, syncs;
     uint64_t free_bytes; /* of the file system, as of the last write */
     bool full;           /* the last write ended for want of room */
-    bool failing;        /* the last write or read ended with an error of the disk */
+    bool failing;        /* the last write, or the last read, ended with an error of the disk */
+    int error;           /* errno of the last that did; 0: none */
     bool direct;         /* as of the start: false where the file system has no O_DIRECT, and all
                             goes through the page cache */
+    struct disk_bad {    /* what reads met that is damaged, or in a file that is not there */
+        uint64_t n;
+        struct disk_place at; /* of the last one; offset 0: of the whole file */
+        uint32_t tenant;
+        bool missing;
+    } bad;
 };
 void disk_stats(const struct disk *disk, struct disk_stats *ret);
 

@@ -50,7 +50,9 @@ void disk_drop_run(struct disk_thread *t, struct drop_job *const *drop, uint32_t
     pthread_mutex_lock(&disk->lock);
     disk->stats.dropped_files += r == 0 && d->place.offset == 0 ? 1 : 0;
     disk->stats.write_errors += r < 0 ? 1 : 0;
-    if (r < 0)
-        disk->stats.failing = true;
+    if (r < 0) {
+        disk->write_failing = true;
+        disk->stats.error = -r;
+    }
     pthread_mutex_unlock(&disk->lock);
 }

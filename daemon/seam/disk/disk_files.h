@@ -12,8 +12,9 @@
 #include <stddef.h>
 #include <stdint.h>
 
-#define DISK_NAME_MAX    128 /* of a file below the spill directory, with the NUL */
-#define DISK_LANE_PIECES 32  /* in flight in a lane at most */
+#define DISK_NAME_MAX    128     /* of a file below the spill directory, with the NUL */
+#define DISK_LANE_PIECES 32      /* in flight in a lane at most */
+#define FILE_OPS_LOCK    ".lock" /* in the directory; holds it for one daemon at a time */
 
 struct disk_piece { /* one read or write; the memory is aligned to DISK_BLOCK, so are both numbers
                      */

@@ -229,6 +229,21 @@ static int ask(struct reader *r)
     return 0;
 }
 
+/* ------------------------------------------------------------------ what is bad */
+
+static void met_bad(struct reader *r, struct disk_place at, bool missing)
+{
+    struct disk *disk = r->t->disk;
+
+    pthread_mutex_lock(&disk->lock);
+    disk->stats.corrupt += missing ? 0 : 1;
+    disk->stats.bad = (struct disk_bad){.n = disk->stats.bad.n + 1,
+                                        .at = at,
+                                        .tenant = mem_pool_tenant(disk->config.mem, r->job->pool),
+                                        .missing = missing};
+    pthread_mutex_unlock(&disk->lock);
+}
+
 /* ------------------------------------------------------------------ a page */
 
 struct scatter {
@@ -262,8 +277,10 @@ static void page_end(struct reader *r)
 {
     if (!r->lost && mem_verify_landed(&r->verify))
         r->job->ok[r->page / 64] |= 1ull << r->page % 64;
-    else
+    else if (r->lost)
         DISK_COUNT(r->t->disk, corrupt, 1);
+    else
+        met_bad(r, r->job->from[r->page].extent.place, false);
     r->begun = false;
     r->page++;
 }
@@ -331,7 +348,7 @@ static void run_bad(struct reader *r)
     r->bad = true;
     for (uint32_t i = run->first; i < run->first + run->n; i++)
         r->job->ok[i / 64] &= ~(1ull << i % 64);
-    DISK_COUNT(r->t->disk, corrupt, 1);
+    met_bad(r, r->job->from[run->first].extent.place, false);
 }
 
 static void header_came(struct reader *r, uint8_t *block)
@@ -472,8 +489,13 @@ void disk_read_run(struct disk_thread *t, struct read_job *job)
         file_close(r, &r->file[i]);
     }
     job->job.err = err < 0 ? TERN_DISK : TERN_OK;
+    if (err == -ENOENT && r->span_at < r->nspans &&
+        !atomic_load(&job->stop)) /* the file that was to be opened next */
+        met_bad(r, (struct disk_place){r->span[r->span_at].file, 0}, true);
     pthread_mutex_lock(&t->disk->lock);
-    t->disk->stats.failing = err < 0 && err != -ENOENT; /* it was given back meanwhile */
+    t->disk->read_failing = err < 0 && err != -ENOENT; /* that is nothing the disk did */
+    if (t->disk->read_failing)
+        t->disk->stats.error = -err;
     t->disk->stats.read_errors += err < 0 ? 1 : 0;
     t->disk->stats.extents_read += r->run_at;
     pthread_mutex_unlock(&t->disk->lock);

@@ -106,7 +106,8 @@ struct disk {
     uint32_t writing; /* threads that write a file */
     uint32_t changes; /* files to be written and bytes to be given back, until they are told */
     uint32_t quiet;   /* pulls of which that is to be told */
-    struct disk_stats stats;
+    struct disk_stats stats;          /* but `failing`, which is made of these two: */
+    bool write_failing, read_failing; /* as each of its kind ended last */
 };
 
 #define DISK_COUNT(disk, field, n)                                                                 \
@@ -119,7 +120,8 @@ struct disk {
 /* Fsync and its kin, counted. */
 int disk_sync_file(struct disk *disk, int file);
 int disk_sync_folder(struct disk *disk, const char *name);
-enum tern_err disk_err(int error); /* POOL_EXHAUSTED: there is no room; else DISK */
+/* Of a write: POOL_EXHAUSTED: there is no room; else DISK, and its errno is kept for the stats. */
+enum tern_err disk_err(struct disk *disk, int error);
 
 /* On a thread of the disk's. They fill in the job's err. */
 void disk_write_run(struct disk_thread *t, struct write_job *w);

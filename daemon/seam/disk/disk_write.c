@@ -353,9 +353,14 @@ static enum tern_err put_headers(struct stream *s)
 
 /* ------------------------------------------------------------------ the file */
 
-enum tern_err disk_err(int error)
+enum tern_err disk_err(struct disk *disk, int error)
 {
-    return error == -ENOSPC || error == -EDQUOT ? TERN_POOL_EXHAUSTED : TERN_DISK;
+    if (error == -ENOSPC || error == -EDQUOT)
+        return TERN_POOL_EXHAUSTED;
+    pthread_mutex_lock(&disk->lock);
+    disk->stats.error = -error;
+    pthread_mutex_unlock(&disk->lock);
+    return TERN_DISK;
 }
 
 /* All that is on its way has landed, and is durable. */
@@ -365,7 +370,7 @@ static enum tern_err settle(struct stream *s)
 
     if (r == 0)
         r = s->job->fault ? -s->job->fault : disk_sync_file(s->t->disk, s->file);
-    return r < 0 ? disk_err(r) : TERN_OK;
+    return r < 0 ? disk_err(s->t->disk, r) : TERN_OK;
 }
 
 static uint64_t extents_end(const struct disk_write *w)
@@ -382,7 +387,7 @@ static enum tern_err make_room(struct disk *disk, const struct disk_write *w)
     int r = disk->files->room(disk->files->ctx, &room);
 
     if (r < 0)
-        return disk_err(r);
+        return disk_err(disk, r);
     pthread_mutex_lock(&disk->lock);
     disk->stats.free_bytes = room;
     pthread_mutex_unlock(&disk->lock);
@@ -400,7 +405,7 @@ static enum tern_err fill(struct stream *s)
     else if (files->reserve)
         r = files->reserve(files->ctx, s->file, extents_end(&s->job->write));
     if (r < 0)
-        return disk_err(r);
+        return disk_err(s->t->disk, r);
     err = put_bodies(s);
     if (err == TERN_OK)
         err = settle(s);
@@ -419,11 +424,11 @@ static enum tern_err give_name(struct disk *disk, const char *from, const char *
     int r = files->rename(files->ctx, from, to);
 
     if (r < 0)
-        return disk_err(r);
+        return disk_err(disk, r);
     r = disk_sync_folder(disk, to);
     if (r < 0)
         files->remove(files->ctx, to);
-    return r < 0 ? disk_err(r) : TERN_OK;
+    return r < 0 ? disk_err(disk, r) : TERN_OK;
 }
 
 static enum tern_err write_file(struct disk_thread *t, const struct write_job *w)
@@ -441,7 +446,7 @@ static enum tern_err write_file(struct disk_thread *t, const struct write_job *w
     disk_file_name(to, tenant, w->write.file, false);
     r = files->make(files->ctx, from, &s.file);
     if (r < 0)
-        return disk_err(r);
+        return disk_err(disk, r);
     err = fill(&s);
     pieces_land(&t->pieces);
     files->close(files->ctx, s.file);
@@ -465,6 +470,6 @@ void disk_write_run(struct disk_thread *t, struct write_job *w)
     disk->stats.write_errors += w->job.err == TERN_DISK ? 1 : 0;
     disk->stats.corrupt += w->job.err == TERN_CORRUPT ? 1 : 0;
     if (w->job.err == TERN_OK || w->job.err == TERN_DISK)
-        disk->stats.failing = w->job.err == TERN_DISK;
+        disk->write_failing = w->job.err == TERN_DISK;
     pthread_mutex_unlock(&disk->lock);
 }

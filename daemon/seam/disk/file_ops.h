@@ -8,8 +8,6 @@
 
 struct file_ops;
 
-#define FILE_OPS_LOCK ".lock" /* in the directory; holds it for one daemon at a time */
-
 struct file_ops_config {
     const char *dir;
     uint32_t lanes;

@@ -1,4 +1,6 @@
 /* What operators and tenants are told about the disk tier. See admin.h. */
+#include <string.h>
+
 #include "shell/admin/admin_rows.h"
 
 #define NS_PER_S   1000000000.0
@@ -87,6 +89,7 @@ void admin_spill(const struct admin_ctx *ctx, struct text_out *out)
     text_bool(out, "direct", s->direct);
     text_bool(out, "encrypted", ctx->config->spill_key_file[0] != '\0');
     text_str(out, "state", s->failing ? "failing" : s->full ? "full" : "ok");
+    text_str(out, "error", s->error ? strerror(s->error) : NULL);
     text_u64(out, "budget_bytes", ctx->config->spill_bytes);
     text_u64(out, "used_bytes", used_bytes(ctx));
     text_u64(out, "free_bytes", s->free_bytes);

@@ -22,6 +22,24 @@ void drain_begin(struct daemon *d)
     notify_service("STOPPING=1");
 }
 
+struct ending {
+    uint64_t stored, failed;
+};
+
+static struct ending ending(const struct daemon *d)
+{
+    struct ending all = {0};
+
+    for (uint32_t t = 0; t < d->config->ntenants; t++) {
+        struct disk_view v;
+
+        core_disk(d->core, t, &v);
+        all.stored += v.counts.stored[DISK_SHUTDOWN];
+        all.failed += v.counts.failed;
+    }
+    return all;
+}
+
 /* What is cached goes to the disk first, if there is one. */
 static void end(struct daemon *d, uint64_t now_ns)
 {
@@ -34,6 +52,7 @@ static void end(struct daemon *d, uint64_t now_ns)
     daemon_state_move(&d->state, DAEMON_STORING);
     d->drain_ns = now_ns + (uint64_t)d->config->deadlines.shutdown_ms * 1000000;
     ev.shutdown.deadline_ns = d->drain_ns;
+    d->spill.failed = ending(d).failed;
     log_event(LEVEL_INFO, "storing", "shutdown_ms=%u", d->config->deadlines.shutdown_ms);
     daemon_event(d, &ev);
 }
@@ -41,11 +60,15 @@ static void end(struct daemon *d, uint64_t now_ns)
 static void store_tick(struct daemon *d, uint64_t now_ns)
 {
     bool done = core_disk_idle(d->core) && disk_idle(d->disk);
+    struct ending all;
 
     if (!done && now_ns < d->drain_ns)
         return;
-    log_event(done ? LEVEL_INFO : LEVEL_WARN, done ? "stored" : "store_deadline",
-              "ms_left=%" PRIu64, now_ns < d->drain_ns ? (d->drain_ns - now_ns) / 1000000 : 0);
+    all = ending(d);
+    all.failed -= d->spill.failed;
+    log_event(done && all.failed == 0 ? LEVEL_INFO : LEVEL_WARN, done ? "stored" : "store_deadline",
+              "entries=%" PRIu64 " failed=%" PRIu64 " ms_left=%" PRIu64, all.stored, all.failed,
+              now_ns < d->drain_ns ? (d->drain_ns - now_ns) / 1000000 : 0);
     daemon_state_move(&d->state, DAEMON_STOPPED);
 }
 

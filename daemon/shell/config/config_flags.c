@@ -184,6 +184,7 @@ static void options_build(struct options *o)
          1},
         {"tenant", KEY_TENANT, "KEY=VALUE,...", 0,
          "One more tenant: name, socket, mode, memory, host_memory, record_memory, "
+         "spill_bytes, "
          "host_write_through, "
          "regions, "
          "devices, "

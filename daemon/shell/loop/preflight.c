@@ -18,6 +18,7 @@
 #include "seam/io/io.h"
 #include "seam/io/resolve.h"
 #include "shell/config/plan.h"
+#include "shell/loop/spill.h"
 #include "shell/tls/tls.h"
 
 #define PEER_NAMES_NS 30000000000u /* for all of them */
@@ -91,6 +92,11 @@ static void spill_place(struct findings *f, const struct config *config)
     else if (faccessat(AT_FDCWD, config->spill_dir, R_OK | W_OK | X_OK, AT_EACCESS) != 0)
         wrong(f, "spill.dir %s: this user may not write there: %s", config->spill_dir,
               strerror(errno));
+    else if (spill_lacks(config) > 0)
+        fprintf(f->out,
+                "ternd: warning: spill.bytes: the file system of %s has %" PRIu64
+                " bytes less, with spill.headroom: it will be full before anything makes way\n",
+                config->spill_dir, spill_lacks(config));
     if (config->spill_key_file[0] && disk_key_read(config->spill_key_file, key, why) != TERN_OK)
         wrong(f, "spill.encrypt_key_file: %s", why);
     explicit_bzero(key, sizeof key);

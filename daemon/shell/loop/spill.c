@@ -2,9 +2,13 @@
  * hears of each when it begins and when it is over, and of no single write. */
 #include "shell/loop/spill.h"
 
+#include <dirent.h>
+#include <fcntl.h>
 #include <stddef.h>
 #include <stdio.h>
 #include <string.h>
+#include <sys/stat.h>
+#include <sys/statvfs.h>
 
 #include "base/err.h"
 #include "seam/disk/disk_key.h"
@@ -21,30 +25,58 @@ static void later(void *ctx, struct event *ev)
     daemon_later(ctx, ev);
 }
 
+static void log_full(struct daemon *d, const struct disk_stats *s)
+{
+    if (s->full && !d->spill.full)
+        log_event(LEVEL_WARN, "spill_full",
+                  "dir=%s free_bytes=%" PRIu64 " headroom_bytes=%" PRIu64 " reason=%s",
+                  d->config->spill_dir, s->free_bytes, d->config->spill_headroom,
+                  "nothing more is stored on the disk until there is room again; requests are "
+                  "served as before");
+    else if (!s->full && d->spill.full)
+        log_event(LEVEL_INFO, "spill_full_ended", "free_bytes=%" PRIu64, s->free_bytes);
+    d->spill.full = s->full;
+}
+
+static void log_failing(struct daemon *d, const struct disk_stats *s)
+{
+    if (s->failing && !d->spill.failing)
+        log_event(LEVEL_ERROR, "spill_failing",
+                  "dir=%s write_errors=%" PRIu64 " read_errors=%" PRIu64 " error=%s reason=%s",
+                  d->config->spill_dir, s->write_errors, s->read_errors,
+                  s->error ? strerror(s->error) : "none",
+                  "requests are served as before, and storing is tried again; see what the error "
+                  "says of the folder, and the kernel's log of the disk");
+    else if (!s->failing && d->spill.failing)
+        log_event(LEVEL_INFO, "spill_failing_ended",
+                  "write_errors=%" PRIu64 " read_errors=%" PRIu64, s->write_errors, s->read_errors);
+    d->spill.failing = s->failing;
+}
+
+/* What came since the last look is one line: of the last one, with how many there are. */
+static void log_bad(struct daemon *d, const struct disk_bad *bad)
+{
+    char name[DISK_NAME_MAX];
+
+    if (bad->n == d->spill.bad)
+        return;
+    disk_file_name(name, d->config->tenants[bad->tenant].name, bad->at.file, false);
+    log_event(LEVEL_WARN, "spill_bad", "file=%s offset=%" PRIu64 " met=%" PRIu64 " reason=%s", name,
+              bad->at.offset, bad->n,
+              bad->missing ? "it is not there any more: only the daemon may remove its files"
+                           : "what was read is not what was written: it is given up, and stored "
+                             "anew when it is there again");
+    d->spill.bad = bad->n;
+}
+
 static void log_state(struct daemon *d)
 {
     struct disk_stats s;
 
     disk_stats(d->disk, &s);
-    if (s.full && !d->spill.full)
-        log_event(LEVEL_WARN, "spill_full",
-                  "dir=%s free_bytes=%" PRIu64 " headroom_bytes=%" PRIu64 " reason=%s",
-                  d->config->spill_dir, s.free_bytes, d->config->spill_headroom,
-                  "nothing more is stored on the disk until there is room again; requests are "
-                  "served as before");
-    else if (!s.full && d->spill.full)
-        log_event(LEVEL_INFO, "spill_full_ended", "free_bytes=%" PRIu64, s.free_bytes);
-    if (s.failing && !d->spill.failing)
-        log_event(LEVEL_ERROR, "spill_failing",
-                  "dir=%s write_errors=%" PRIu64 " read_errors=%" PRIu64 " reason=%s",
-                  d->config->spill_dir, s.write_errors, s.read_errors,
-                  "the disk fails: look at the kernel's log; requests are served as before, "
-                  "and storing is tried again");
-    else if (!s.failing && d->spill.failing)
-        log_event(LEVEL_INFO, "spill_failing_ended",
-                  "write_errors=%" PRIu64 " read_errors=%" PRIu64, s.write_errors, s.read_errors);
-    d->spill.full = s.full;
-    d->spill.failing = s.failing;
+    log_full(d, &s);
+    log_failing(d, &s);
+    log_bad(d, &s.bad);
 }
 
 static void disk_ready(struct io_op *op, int32_t res, uint32_t flags, uint32_t buffer)
@@ -114,6 +146,43 @@ static void log_recovered(const struct daemon *d)
         log_event(LEVEL_WARN, "spill_dropped", "more=%u", d->spill.faults_logged - FAULTS_LOGGED);
 }
 
+static bool is_tenant(const struct config *config, const char *name)
+{
+    for (uint32_t t = 0; t < config->ntenants; t++)
+        if (strcmp(config->tenants[t].name, name) == 0)
+            return true;
+    return false;
+}
+
+/* Folders of tenants that were dropped from the settings, or have another name now. */
+static void log_foreign(const struct config *config)
+{
+    DIR *dir = opendir(config->spill_dir);
+    struct dirent *e;
+    struct stat st;
+
+    while (dir && (e = readdir(dir)) != NULL)
+        if (e->d_name[0] != '.' && !is_tenant(config, e->d_name) &&
+            fstatat(dirfd(dir), e->d_name, &st, AT_SYMLINK_NOFOLLOW) == 0 && S_ISDIR(st.st_mode))
+            log_event(LEVEL_WARN, "spill_foreign", "folder=%s reason=%s", e->d_name,
+                      "no tenant has this name: what lies there is left alone and counts for "
+                      "nobody; delete it, or configure the tenant again");
+    if (dir)
+        closedir(dir);
+}
+
+uint64_t spill_lacks(const struct config *config)
+{
+    struct statvfs fs;
+    uint64_t all;
+
+    if (config->spill_dir[0] == '\0' || statvfs(config->spill_dir, &fs) != 0 || fs.f_blocks == 0)
+        return 0;
+    all = (uint64_t)fs.f_blocks * fs.f_frsize;
+    all = all > config->spill_headroom ? all - config->spill_headroom : 0;
+    return config->spill_bytes > all ? config->spill_bytes - all : 0;
+}
+
 static enum tern_err create(struct daemon *d, struct disk_config *disk, char *why, size_t cap)
 {
     const char *text = "";
@@ -149,6 +218,13 @@ enum tern_err spill_start(struct daemon *d, char *why, size_t cap)
     if (!stats.direct)
         log_event(LEVEL_WARN, "spill_buffered", "dir=%s reason=%s", d->config->spill_dir,
                   "this file system has no O_DIRECT: what is stored goes through the page cache");
+    log_foreign(d->config);
+    if (spill_lacks(d->config) > 0)
+        log_event(LEVEL_WARN, "spill_too_large",
+                  "dir=%s bytes=%" PRIu64 " lacking_bytes=%" PRIu64 " reason=%s",
+                  d->config->spill_dir, d->config->spill_bytes, spill_lacks(d->config),
+                  "the whole file system has less than spill.bytes and spill.headroom: it is full "
+                  "before anything makes way");
     err = disk_recover(d->disk, found, not_taken, d, &d->spill.recovery, &text);
     if (err != TERN_OK) {
         snprintf(why, cap, "spill.dir %s: %s", d->config->spill_dir, text);

@@ -11,4 +11,8 @@
 enum tern_err spill_start(struct daemon *d, char *why, size_t cap);
 void spill_finish(struct daemon *d); /* behind the ring, and before the memory */
 
+/* Bytes that the whole file system has too few for spill.bytes beside the headroom; 0: none, or it
+ * cannot be told. */
+uint64_t spill_lacks(const struct config *config);
+
 #endif

@@ -687,7 +687,7 @@ static bool door(void *ctx, uint32_t i, const char **ret_name, struct door_stats
 
 /* Programs read these: a key that goes is missed by somebody. */
 #define SPILL                                                                                      \
-    "spill(dir direct encrypted state budget_bytes used_bytes free_bytes headroom_bytes "          \
+    "spill(dir direct encrypted state error budget_bytes used_bytes free_bytes headroom_bytes "          \
     "files_written bytes_written extents_read bytes_read write_errors read_errors corrupt "        \
     "dropped_files punched_bytes syncs recovery(ms files extents bytes holes unfinished "          \
     "removed_files faults(magic version checksum address tenant shape key read))) "
