@@ -62,21 +62,24 @@ static void recovered(void *ctx, const struct scan_found *f)
  * what becomes of it. */
 static enum tern_err refuse_unreadable(struct recovery *r, const char **ret_why)
 {
+    static const char *const texts[DISK_FAULTS] = {
+        [DISK_FAULT_VERSION] = "%s is of a newer format than this ternd knows: run the newer one, "
+                               "or give this one another spill directory",
+        [DISK_FAULT_KEY] = "%s was written with another key, or without one: give the key that it "
+                           "was written with, or another spill directory, or remove what lies "
+                           "there",
+        [DISK_FAULT_TENANT] = "%s was written for another tenant: give the folder the name back "
+                              "that its tenant has, or remove it",
+    };
     static char why[WHY_BYTES];
 
     for (uint32_t i = 0; i < r->scan.nfiles; i++) {
         const struct scan_file *f = &r->scan.file[i];
         enum disk_fault fault = f->unfinished ? DISK_FAULT_NONE : disk_scan_header(&r->scan, f);
 
-        if (fault != DISK_FAULT_VERSION && fault != DISK_FAULT_KEY)
+        if (!texts[fault])
             continue;
-        snprintf(why, sizeof why,
-                 fault == DISK_FAULT_VERSION
-                     ? "%s is of a newer format than this ternd knows: run the newer one, or give "
-                       "this one another spill directory"
-                     : "%s was written with another key, or without one: give the key that it was "
-                       "written with, or another spill directory, or remove what lies there",
-                 r->scan.name);
+        snprintf(why, sizeof why, texts[fault], r->scan.name);
         *ret_why = why;
         return fault == DISK_FAULT_VERSION ? TERN_UNSUPPORTED : TERN_CONFLICT;
     }

@@ -477,7 +477,7 @@ WORLD_TEST(a_list_that_is_rotten_is_told_without_a_footer)
     sim_disk_free(s.disk);
 }
 
-WORLD_TEST(a_file_of_another_tenant_or_number_is_not_taken)
+WORLD_TEST(a_file_of_another_number_is_not_taken)
 {
     struct scene s = scene_of(2);
     char name[DISK_NAME_MAX];
@@ -489,12 +489,25 @@ WORLD_TEST(a_file_of_another_tenant_or_number_is_not_taken)
     assert_null(sim_disk_bytes(s.disk, name, &n));
     assert_true(found.recovery.faults[DISK_FAULT_ADDRESS] > 0);
     assert_int_equal(found.next_file, 1000);
+    assert_int_equal(found_of(2), world.file[2].nextents);
+    sim_disk_free(s.disk);
+}
+
+/* A folder that was renamed costs nothing: an operator has to say what becomes of it. */
+WORLD_TEST(a_file_of_another_tenant_is_refused_and_stays)
+{
+    struct scene s = scene_of(2);
+    char name[DISK_NAME_MAX];
+    size_t n;
+
     disk_file_name(name, "batch", world.file[2].file, false);
     sim_disk_put(s.disk, name, s.bytes, s.n);
-    recover_scene(&s);
-    assert_null(sim_disk_bytes(s.disk, name, &n));
-    assert_true(found.recovery.faults[DISK_FAULT_TENANT] > 0);
-    assert_int_equal(found_of(2), world.file[2].nextents);
+    world_recover(&world, s.disk, &found);
+    assert_int_equal(found.err, TERN_CONFLICT);
+    assert_non_null(strstr(found.why, "another tenant"));
+    assert_int_equal(found.n, 0);
+    assert_non_null(sim_disk_bytes(s.disk, name, &n));
+    assert_true(is_there(&s));
     sim_disk_free(s.disk);
 }
 
