@@ -312,8 +312,9 @@ struct tern_result {
     uint32_t disk_depth; /* the same from the disk; 0, too, where that is no more than `matched` */
     const struct tern_run *runs;
     uint32_t nruns;
-    uint32_t blob_bytes; /* Fetch by ticket: what tern_handoff was given along; borrowed as `runs` */
-    const void *blob;    /* NULL: none */
+    uint32_t
+        blob_bytes;   /* Fetch by ticket: what tern_handoff was given along; borrowed as `runs` */
+    const void *blob; /* NULL: none */
     struct tern_shortage shortage; /* if err is TERN_POOL_EXHAUSTED */
     uint32_t align; /* L, if err is TERN_INVALID because the depth of a commit is no multiple of it;
                        else 0 */
@@ -793,11 +794,10 @@ struct tern_ticket {
  * touched by any step behind `step`, the last that writes them. A fetch is answered when that has
  * passed. `stands_ms`: how long the ticket stands if nobody fetches it; 0, or more than the
  * daemon's deadlines.ticket_ms: so long. If this call's own deadline passes, close the session.
- *   INVALID      A whole chunk is not committed, nothing is written, the session is away, or blob_bytes
- *                is more than TERN_BLOB_BYTES.
- *   BUSY         A fetch of it is under way, or records have run out. Repeat in a moment.
- *   GONE         Its namespace was reset.
- *   UNSUPPORTED  It has more than 256 pages behind its committed length. */
+ *   INVALID      A whole chunk is not committed, nothing is written, the session is away, or
+ * blob_bytes is more than TERN_BLOB_BYTES. BUSY         A fetch of it is under way, or records have
+ * run out. Repeat in a moment. GONE         Its namespace was reset. UNSUPPORTED  It has more than
+ * 256 pages behind its committed length. */
 TERN_API enum tern_err tern_handoff(struct tern *t, tern_session s, uint64_t step, const void *blob,
                                     uint32_t blob_bytes, uint32_t stands_ms, uint32_t deadline_ms,
                                     struct tern_ticket *ret);
