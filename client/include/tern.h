@@ -885,10 +885,12 @@ struct tern_stored {
  * or the host lost power. The daemon stores by itself what it takes for worth it; this is for a
  * prefix that many will share, such as a system prompt, and for one that must not be lost. `depth`:
  * where it ends, in tokens, rounded down to whole chunks, at most the committed length. 0: the
- * daemon chooses, a little less than what is committed, so that others who share it find it. The
- * call waits for the step of the commit to pass; the session can be used meanwhile. It may be
- * repeated. If deadline_ms passes first, the store goes on.
- *   INVALID         So much is not committed, or not one whole chunk is.
+ * daemon chooses, a little less than what is committed, so that others who share it find it. In a
+ * pool with STATE groups it ends at the deepest resume point at or above that depth or, where there
+ * is none, at the first one behind it. The call waits for the step of the commit to pass; the
+ * session can be used meanwhile. It may be repeated. If deadline_ms passes first, the store goes on.
+ *   INVALID         So much is not committed, or not one whole chunk is, or there is no resume
+ *                   point in all that is.
  *   UNSUPPORTED     The daemon has no disk tier, or the tenant has no part of it.
  *   POOL_EXHAUSTED  The file system is full.
  *   QUOTA           It does not fit into the tenant's part of the disk, with what may not go.

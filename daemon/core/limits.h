@@ -64,9 +64,12 @@
 /* Bytes that a store may take beyond the budget, until what it prunes is gone (D5). */
 #define DISK_PRUNE_BYTES (256ull << 20)
 #define DISK_PAUSE_MS    1000 /* after a store that the disk has refused no other begins */
-/* Entries of a tenant, those stored first, that are looked at for the one that goes first. */
+/* Entries of a tenant, those stored first, that are looked at for the one that goes first; and the
+ * chunks of their windows. */
 #define DISK_ENTRIES_LOOKED 4096
-#define DISK_DROPS_MAX      32             /* said in one step */
+#define DISK_CHUNKS_LOOKED  65536
+#define DISK_TRIES_MAX      8  /* stores that are tried in one step: each looks at its path */
+#define DISK_DROPS_MAX      32 /* said in one step */
 #define DISK_FILE_BYTES     (256ull << 20) /* a file is ended when it has reached so much */
 
 struct core_limits {

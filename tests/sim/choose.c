@@ -29,21 +29,6 @@ static void do_match(struct sim *w, uint32_t d)
         ask_match(w, d, s);
 }
 
-static void do_fetch(struct sim *w, uint32_t d)
-{
-    uint32_t at = pick(w, SESSIONS), s = NO;
-    uint32_t set = sessions_usable(&w->d[d], TURNS_IDLE | 1u << TURN_OPEN, ENGINES_ALL);
-
-    while (set) {
-        const struct session *x = &w->d[d].session[s = session_next(&set, at)];
-
-        if (x->turn != TURN_NEW && x->ntokens / w->L * w->L > x->written)
-            break;
-    }
-    if (s != NO)
-        ask_fetch(w, d, s);
-}
-
 static void do_cancel(struct sim *w, uint32_t d)
 {
     uint32_t s = pick_session(w, d, 1u << TURN_FETCHING | 1u << TURN_LOADING);
@@ -147,6 +132,53 @@ static void converse(struct sim *w, uint32_t d, uint32_t e)
         job_finish(w, d, pick(w, JOBS));
 }
 
+/* Others compute what the session reads from the disk, and it is stored while what is read turns
+ * out to be wrong. */
+static void store_what_is_read(struct sim *w, uint32_t d, uint32_t reads)
+{
+    const struct session *r = &w->d[d].session[reads];
+
+    for (uint32_t n = 1 + pick(w, 4); n > 0; n--)
+        converse(w, d, r->engine);
+    for (uint32_t i = 0, set = sessions_usable(&w->d[d], 1u << TURN_OPEN | 1u << TURN_FINISHED,
+                                               ENGINES_ALL);
+         set && i < 3; i++) {
+        const uint32_t at = session_next(&set, pick(w, SESSIONS));
+        const struct session *s = &w->d[d].session[at];
+
+        if (s->tenant == r->tenant && s->ns == r->ns && s->committed > 0)
+            ask_store(w, d, at);
+    }
+    sim_timers(w, d);
+    for (uint32_t n = 2 + pick(w, 6); n > 0; n--)
+        data_move(w, d, chance(w, 70));
+}
+
+static void do_fetch(struct sim *w, uint32_t d)
+{
+    uint32_t at = pick(w, SESSIONS), s = NO;
+    uint32_t set = sessions_usable(&w->d[d], TURNS_IDLE | 1u << TURN_OPEN, ENGINES_ALL);
+
+    while (set) {
+        const struct session *x = &w->d[d].session[s = session_next(&set, at)];
+
+        if (x->turn != TURN_NEW && x->ntokens / w->L * w->L > x->written)
+            break;
+    }
+    if (s == NO)
+        return;
+    ask_fetch(w, d, s);
+    if (!w->d[d].session[s].fetch_disk || w->d[d].session[s].turn != TURN_FETCHING ||
+        !w->d[d].session[s].live)
+        return;
+    if (chance(w, 4))
+        ask_cancel(w, d, s);
+    else if (chance(w, 6))
+        data_break(w, d);
+    else if (chance(w, 40))
+        store_what_is_read(w, d, s);
+}
+
 static void do_disk(struct sim *w, uint32_t d)
 {
     if (!disk_is_on(w, d))
@@ -154,6 +186,10 @@ static void do_disk(struct sim *w, uint32_t d)
     if (!disk_is_on(w, d))
         return;
     converse(w, d, pick_engine(w, d));
+    if (chance(w, 12)) { /* what leaves memory next is stored */
+        sim_timers(w, d);
+        evict(w, d, false);
+    }
     for (uint32_t n = 1 + pick(w, 3); n > 0; n--)
         disk_work(w, d);
     if (disk_pause(w, d) > w->now && chance(w, 15))
@@ -179,6 +215,16 @@ static void do_store(struct sim *w, uint32_t d)
     sim_timers(w, d);
 }
 
+/* Most often at an instant at which a file is written. */
+static void crash(struct sim *w, uint32_t d)
+{
+    for (uint32_t n = 4; n > 0 && !disk_writes(w, d) && chance(w, 80); n--) {
+        converse(w, d, pick_engine(w, d));
+        sim_timers(w, d);
+    }
+    daemon_restart(w, d);
+}
+
 static void do_crash(struct sim *w, uint32_t d)
 {
     if (!disk_is_on(w, d))
@@ -188,7 +234,7 @@ static void do_crash(struct sim *w, uint32_t d)
     if (chance(w, 20))
         ask_reset(w, d, pick_engine(w, d));
     else if (disk_shutting(w, d) || chance(w, 60))
-        daemon_restart(w, d);
+        crash(w, d);
     else if (chance(w, 50))
         disk_shut(w, d);
     sim_timers(w, d);

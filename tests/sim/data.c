@@ -383,10 +383,11 @@ static void check_in_flight(struct sim *w, uint32_t d, uint32_t tenant, bool dis
         for (uint32_t k = 0; k < BATCHES; k++)
             if (p->batch[k].used) {
                 uint64_t bytes = batch_bytes(w, d, p, &p->batch[k]);
+                bool mine = tenant_of(w, d, p->pool) == tenant;
 
                 peer += p->disk == disk ? bytes : 0;
-                pages += p->batch[k].n;
-                of_tenant += tenant_of(w, d, p->pool) == tenant ? bytes : 0;
+                pages += p->disk == disk || mine ? p->batch[k].n : 0;
+                of_tenant += mine ? bytes : 0;
             }
     }
     EXPECT(pages == 1 || (peer <= w->limits.peer_bytes_in_flight &&

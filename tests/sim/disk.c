@@ -431,7 +431,8 @@ static void end_write(struct sim *w, uint32_t d, struct dfile *f)
     }
     k->moved = 1;
     sim_step(w, d, &ev);
-    if (ev.written.err == TERN_CORRUPT && chance(w, 20)) { /* once more: it is nobody's now */
+    if (ev.written.err == TERN_CORRUPT && core_deadline(w->d[d].core) > w->now + STEP_NS &&
+        chance(w, 20)) { /* once more: it is nobody's now */
         uint64_t before = core_changes(w->d[d].core);
 
         sim_step(w, d, &ev);
@@ -489,12 +490,20 @@ uint64_t disk_pause(const struct sim *w, uint32_t d)
     return w->disk[d]->pause_ns;
 }
 
+bool disk_writes(const struct sim *w, uint32_t d)
+{
+    for (uint32_t i = 0; i < DISK_NFILES && disk_is_on(w, d); i++)
+        if (w->disk[d]->file[i].state == FILE_WRITING)
+            return true;
+    return false;
+}
+
 bool disk_pending(const struct sim *w, uint32_t d)
 {
     for (uint32_t i = 0; i < DISK_NFILES && disk_is_on(w, d); i++)
-        if (w->disk[d]->file[i].state == FILE_WRITING || w->disk[d]->file[i].state == FILE_LEAVING)
+        if (w->disk[d]->file[i].state == FILE_LEAVING)
             return true;
-    return false;
+    return disk_writes(w, d);
 }
 
 /* A hole that no crash brings back; pages that rot. */

@@ -26,6 +26,7 @@ void take_disk_write(struct sim *w, uint32_t d, const struct action *act);
 void take_disk_drop(struct sim *w, uint32_t d, const struct action *act);
 /* Something that is under way there ends. False: nothing is. */
 bool disk_work(struct sim *w, uint32_t d);
+bool disk_writes(const struct sim *w, uint32_t d);
 bool disk_pending(const struct sim *w, uint32_t d);
 uint64_t disk_pause(const struct sim *w, uint32_t d); /* no store begins before that */
 

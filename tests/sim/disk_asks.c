@@ -102,6 +102,31 @@ static uint32_t cold_depth(const struct sim *w, uint32_t tokens)
     return at - at % w->L;
 }
 
+/* The depth that was asked for, in whole chunks. */
+static uint32_t wanted_depth(const struct sim *w, const struct store_ask *a)
+{
+    uint32_t want = a->depth ? a->depth : cold_depth(w, a->tokens);
+
+    want = want < a->committed ? want : a->committed;
+    return want - want % w->L;
+}
+
+/* D2, where there is STATE. */
+static void note_points(struct sim *w, uint32_t d, const struct session *s, struct store_ask *a)
+{
+    uint32_t want = wanted_depth(w, a);
+
+    for (uint32_t k = 1; w->cfg.nstate && k * w->L <= s->committed; k++) {
+        if ((k * w->L > want && a->behind) ||
+            !state_resumes(w, d, s->pool, s->space, s->variant, k))
+            continue;
+        if (k * w->L <= want)
+            a->sure = k * w->L;
+        else
+            a->behind = k * w->L;
+    }
+}
+
 void ask_store(struct sim *w, uint32_t d, uint32_t i)
 {
     struct disks *k = w->disk[d];
@@ -131,6 +156,7 @@ void ask_store(struct sim *w, uint32_t d, uint32_t i)
                                    .ns = s->ns,
                                    .ranks = w->d[d].pool[s->pool].ranks,
                                    .variant = s->variant}};
+    note_points(w, d, s, a);
     TRACE("  daemon %u stores session %u: variant %u, depth %u of %u committed and %u tokens\n", d,
           i, s->variant, depth, s->committed, s->ntokens);
     sim_step(w, d, &ev);
@@ -139,14 +165,18 @@ void ask_store(struct sim *w, uint32_t d, uint32_t i)
 static void stored(struct sim *w, uint32_t d, const struct store_ask *a, const struct reply *r)
 {
     struct disks *k = w->disk[d];
-    uint32_t want = a->depth ? a->depth : cold_depth(w, a->tokens);
+    uint32_t want = wanted_depth(w, a), depth = r->store.depth;
     const struct ext *x = NULL;
 
-    want = want < a->committed ? want : a->committed;
-    want -= want % w->L;
-    EXPECT(r->store.depth > 0 && r->store.depth % w->L == 0 && r->store.depth <= want &&
-               (w->cfg.nstate || r->store.depth == want),
-           "stored_depth", "%u, not %u of %u committed", r->store.depth, want, a->committed);
+    EXPECT(depth > 0 && depth % w->L == 0 && depth <= a->committed &&
+               (w->cfg.nstate || depth == want),
+           "stored_depth", "%u, not %u of %u committed", depth, want, a->committed);
+    EXPECT(!w->cfg.nstate || (depth <= want && depth >= a->sure) ||
+               (depth > want && !a->sure && (!a->behind || depth <= a->behind)),
+           "stored_depth", "%u, not %u; one can go on from %u and from %u", depth, want, a->sure,
+           a->behind);
+    if (depth > want)
+        MARK(stored_behind);
     if (!space_current(w, d, a->id.tenant, a->space))
         return;       /* the namespace was reset meanwhile */
     for (EXTS(k, at)) /* beside it may lie the one whose place it takes */
@@ -178,7 +208,7 @@ void store_answered(struct sim *w, uint32_t d, const struct reply *r)
         return;
     case TERN_INVALID:
         EXPECT(was.depth - was.depth % w->L > was.committed || was.committed == 0 ||
-                   (was.depth ? was.depth : cold_depth(w, was.tokens)) < w->L || w->cfg.nstate,
+                   (w->cfg.nstate ? !was.sure && !was.behind : wanted_depth(w, &was) == 0),
                "store_invalid", "%s", r->text);
         return;
     case TERN_GONE: MARK(store_gone); return;

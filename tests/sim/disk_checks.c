@@ -396,8 +396,6 @@ void find_halves(struct sim *w, uint32_t d)
         x->half = x->e.part == DISK_ENTRY && ext_known(x) && !entry_whole(w, k, x, LOOK_NOW);
         EXPECT(!x->half || !x->must || k->short_of, "not_recovered",
                "an entry of variant %u depth %u lacks what it needs", x->id.variant, x->e.depth);
-        if (x->half)
-            MARK(found_half);
     }
 }
 

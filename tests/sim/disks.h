@@ -58,7 +58,9 @@ struct dfile {
 struct store_ask {
     uint64_t request; /* 0: none */
     uint32_t conn, depth, committed, tokens, space;
-    struct ident id; /* k: not used */
+    uint32_t sure, behind; /* depths that the model would bet a session can go on from: the deepest
+                              at or above what was asked for, and the first behind it; 0: none */
+    struct ident id;       /* k: not used */
 };
 
 struct disks {

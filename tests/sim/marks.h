@@ -130,6 +130,7 @@
     X(recover_at_once, 50)                                                                         \
     X(recover_loaded, 5)                                                                           \
     X(extend_waits_for_copies, 2)                                                                  \
+    X(extend_waits_for_store, 20)                                                                  \
     X(recover_no_room, 2)                                                                          \
     X(recover_corrupt, 1)                                                                          \
     X(load_aborted, 2)                                                                             \
@@ -165,6 +166,7 @@
     X(stored_evict, 50)                                                                            \
     X(stored_shutdown, 5)                                                                          \
     X(store_answered, 50)                                                                          \
+    X(stored_behind, 10)                                                                           \
     X(store_refused, 5)                                                                            \
     X(store_failed, 1)                                                                             \
     X(store_gone, 1)                                                                               \
@@ -188,7 +190,6 @@
     X(recovered, 50)                                                                               \
     X(found_what_was_dropped, 5)                                                                   \
     X(start_misses_rotten, 1)                                                                      \
-    X(found_half, 0)                                                                               \
     X(reset_with_disk, 5)
 
 #endif

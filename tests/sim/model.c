@@ -480,7 +480,7 @@ static bool pool_unsure(struct sim *w, uint32_t d, uint32_t pool)
     if (w->d[d].njobs || w->d[d].spoilt) /* others may wait behind these; who is away is unsure */
         return true;
     for (uint32_t i = 0; i < SESSIONS; i++) /* when it lets go of the device is the core's affair */
-        if (w->d[d].session[i].live && w->d[d].session[i].away)
+        if (w->d[d].session[i].live && (w->d[d].session[i].away || w->d[d].session[i].piece_holds))
             return true;
     (void)pool;
     for (uint32_t i = 0; i < SERVES * 2; i++)

@@ -24,7 +24,7 @@ uint32_t match_parts(struct sim *w, uint32_t d, struct session *s, struct event 
     uint32_t committed;
     bool again = false; /* once, or a long one would never end */
 
-    s->piece_end = 0;
+    s->piece_end = s->piece_holds = 0;
     while (w->cfg.piece && end - at > w->cfg.piece) {
         request_init(w, d, &piece, OP_MATCH, conn);
         piece.request.match = ev->request.match;

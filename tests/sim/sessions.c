@@ -352,13 +352,23 @@ static bool fetch_pins(const struct daemon *m, uint32_t pool)
     return false;
 }
 
+/* A transfer out pins the path of what it serves, and so one that had nothing to offer: until the
+ * peer says that it is done. */
+static bool serve_pins(const struct daemon *m, uint32_t pool)
+{
+    for (uint32_t i = 0; i < SERVES * 2; i++)
+        if (m->serve[i].used && m->serve[i].pool == pool)
+            return true;
+    return false;
+}
+
 /* Chunks of a pool that do not make way for this tenant, at most. Where one is held, or is on the
  * host, where the model does not see all that holds it, those that it continues may be held, too.
  * Another tenant's make way only if it has more than this one. */
 static uint32_t chunks_held(struct sim *w, uint32_t d, uint32_t pool, uint32_t tenant)
 {
     const struct daemon *m = &w->d[d];
-    bool busy = m->pool[pool].tenant != tenant || fetch_pins(m, pool);
+    bool busy = m->pool[pool].tenant != tenant || fetch_pins(m, pool) || serve_pins(m, pool);
     uint32_t n = 0;
 
     for (KNOWN_CHUNKS(m, pool, i)) {
@@ -448,6 +458,7 @@ static void match_busy(struct sim *w, uint32_t d, struct session *s, const struc
 {
     if (a->fresh || a->step <= w->d[d].engine[s->engine].min_done)
         check_store_full(w, d, s, a->n);
+    s->piece_holds = s->piece_end > 0;
     if (s->piece_end && a->fresh)
         match_given_up(w, d, s, a->conn);
     else if (s->piece_end > a->common)

@@ -148,6 +148,7 @@ struct session {
     uint8_t fetch_waited;  /* the source had too little of what it is to bring */
     uint8_t piece_variant; /* of the tokens of the Match under way */
     uint32_t piece_end;    /* how far pieces of it were taken; 0: none */
+    uint8_t piece_holds;   /* the last piece was refused: what those before it led to may be held */
     uint8_t deaf;          /* the connection that waited for the fetch was closed */
     uint8_t fetch_host;    /* from the host tier */
     uint8_t fetch_disk;    /* from the disk */
@@ -240,7 +241,8 @@ struct pool {
      * home h is number h * cfg.granules + i, and it lies at i in all the pool's regions. Host
      * granules are counted alike. */
     uint32_t granules, base;
-    uint32_t evictions;                   /* times that something may have been evicted */
+    uint32_t evictions; /* times that something may have been evicted */
+    uint32_t stores;    /* before the Step: those on the disk that nobody waits for and that pin */
     uint32_t host_slot, hgranules, hbase; /* its host tier: NONE, 0: it has none */
 };
 

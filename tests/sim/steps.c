@@ -238,8 +238,10 @@ static void check_extend_busy(struct sim *w, uint32_t d, const struct session *s
 {
     if (w->cfg.give_back) /* what the Step closed before may not be free yet */
         return;
-    if (disk_is_on(w, d)) /* a store that nobody asked for may pin what could make way */
+    if (w->d[d].pool[s->pool].stores > 0) { /* one that nobody asked for pins what could make way */
+        MARK(extend_waits_for_store);
         return;
+    }
     if (w->cfg.host_behind && (w->d[d].njobs || !alone || op->tokens.n == 0)) {
         /* The next operation may have taken what was to be copied. */
         EXPECT(w->d[d].njobs || !alone, "waits_for_nothing", "BUSY, and no copy is under way");
@@ -718,6 +720,17 @@ static void look_around(struct sim *w, uint32_t d, uint32_t e, const struct plan
     peek_at(w, d, e, s->ns, s->variant, w->L * (1 + pick(w, 6)));
 }
 
+static void note_stores(struct sim *w, uint32_t d)
+{
+    struct pool_view v;
+
+    for (uint32_t i = 0; i < POOLS && disk_is_on(w, d); i++) {
+        struct pool *p = &w->d[d].pool[i];
+
+        p->stores = p->open && core_pool_view(w->d[d].core, p->id.slot, &v) ? v.stores : 0;
+    }
+}
+
 void step_request(struct sim *w, uint32_t d, uint32_t e, enum want want)
 {
     struct daemon *m = &w->d[d];
@@ -755,6 +768,7 @@ void step_request(struct sim *w, uint32_t d, uint32_t e, enum want want)
     ev.request.step.ops = p.op;
     ev.request.step.n = p.n;
     TRACE("  daemon %u engine %u Step of %u\n", d, e, p.n);
+    note_stores(w, d);
     sim_step(w, d, &ev);
     EXPECT(w->reply && w->reply->err == TERN_OK, "step_refused", "err %u",
            w->reply ? w->reply->err : 0);

@@ -211,7 +211,8 @@ struct core *core_init(void *mem, const struct core_limits *limits,
     c->bytes = bytes;
     c->hash_mask = pow2_at_least(limits->nodes) - 1;
     c->seals_queued = c->copies_queued = c->away = c->closing = c->turns = c->pulls_active =
-        c->serves_active = c->checks = c->disk_stores = c->tickets = c->tickets_due = LIST_EMPTY;
+        c->serves_active = c->checks = c->disk_stores = c->disk_leaving = c->tickets =
+            c->tickets_due = LIST_EMPTY;
     c->tickets_until_ns = UINT64_MAX;
     c->disk_gone_first = c->disk_gone_last = NONE;
     c->disk_sweep = c->disk_file_found = NONE;

@@ -34,6 +34,7 @@ struct disk_chunk {
     uint32_t bad;      /* 1: what was read of it was not what was written: never found again */
     uint32_t reset;    /* of a root: the same, of all below it (N1) */
     uint32_t needless; /* 1: an entry that a longer one has made so (D5), and that somebody reads */
+    uint32_t spared;   /* 1: a continued entry on the path of the store that makes room just now */
     struct list_links in_entries; /* of its tenant */
     uint64_t chain, layout_hash;
     struct namespace_id ns;
@@ -49,7 +50,7 @@ struct disk_file { /* see disk/files.h */
     uint32_t reset;   /* 1: of a namespace that was reset */
     uint64_t number;
     struct namespace_id ns;
-    struct list_links in_list; /* `next` where it is free */
+    struct list_links in_list; /* LEAVING: of disk_leaving; `next` where it is free */
 };
 
 struct disk_gone { /* what is to be given back, until it is said */
@@ -69,6 +70,7 @@ struct disk_store { /* see disk/stores.h */
     uint32_t file;     /* WRITING */
     uint32_t ends;     /* WRITING: 1: the file has the entry */
     uint32_t tried;    /* QUEUED: disk_let_go when there was no room for it; 0: it was not tried */
+    uint32_t awaits;   /* QUEUED: a node whose checksums it waits for; NONE */
     uint32_t ncoming;
     struct disk_coming coming[DISK_WRITE_EXTENTS];
     struct list_links in_list;
@@ -103,6 +105,7 @@ static inline uint32_t *disk_hash_head(const struct core *c, uint64_t hash)
 ARENA_LIST(disk_child_list, disk_chunk, sibling)
 ARENA_LIST(disk_entry_list, disk_chunk, in_entries)
 ARENA_LIST(disk_store_list, disk_store, in_list)
+ARENA_LIST(disk_leaving_list, disk_file, in_list)
 
 ARENA_FREE_LIST(disk_chunk, free_disk_chunks, disk_chunk_at(c, i)->sibling.next)
 ARENA_FREE_LIST(disk_gone, free_disk_gones, disk_gone_at(c, i)->next)

@@ -198,19 +198,19 @@ void disk_unpin(struct core *c, uint32_t chunk)
         return;
     }
     k->needless = 0;
+    if (c->disk_bad > 0 && disk_is_entry(k) && disk_leads_through_bad(c, chunk)) {
+        disk_entry_end(c, chunk);
+        return;
+    }
     disk_chunk_offer(c, chunk);
 }
 
 /* --- room --- */
 
-/* Is it on the path of what the room is for? */
-static bool is_kept(const struct core *c, const struct disk_chunk *k, const struct disk_room *r)
+void disk_spare(struct core *c, uint32_t chunk, bool on)
 {
-    uint32_t at = r->for_it.chunk;
-
-    while (at != NONE && disk_chunk_at(c, at)->depth > k->depth)
-        at = disk_chunk_at(c, at)->parent;
-    return at != NONE && disk_chunk_at(c, at) == k;
+    for (uint32_t at = chunk; at != NONE; at = disk_chunk_at(c, at)->parent)
+        disk_chunk_at(c, at)->spared = on && is_needless(disk_chunk_at(c, at));
 }
 
 static bool may_go(const struct core *c, uint32_t chunk, const struct disk_room *r)
@@ -219,39 +219,52 @@ static bool may_go(const struct core *c, uint32_t chunk, const struct disk_room 
 
     if (k->pins > (r && r->for_it.chunk == chunk ? r->pins : 0))
         return false;
-    return !r || !prunes(r->for_it.reason) || k->reason != DISK_CONTINUED || !is_kept(c, k, r);
+    return !r || !prunes(r->for_it.reason) || !k->spared;
 }
 
-bool disk_evict_one(struct core *c, uint32_t tenant, const struct disk_room *r)
+/* The entry with the lowest score that may go; NONE. */
+static uint32_t next_to_go(struct core *c, uint32_t tenant, const struct disk_room *r)
 {
-    uint32_t first = NONE, looked = 0;
+    uint32_t first = NONE, looked = 0, end = c->visits + DISK_CHUNKS_LOOKED;
     uint64_t lowest = UINT64_MAX;
 
     for (uint32_t at = tenant_at(c, tenant)->disk_entries.head;
-         at != NONE && looked < DISK_ENTRIES_LOOKED; at = disk_entry_list_next(c, at), looked++) {
+         at != NONE && looked < DISK_ENTRIES_LOOKED && c->visits < end;
+         at = disk_entry_list_next(c, at), looked++) {
         uint64_t score;
 
+        c->visits++;
         if (!may_go(c, at, r))
             continue;
+        c->visits += disk_chunk_at(c, at)->reach;
         score = disk_entry_score(c, at);
         if (first == NONE || score < lowest) { /* of equal ones the older */
             first = at;
             lowest = score;
         }
     }
-    if (first == NONE)
-        return false;
-    disk_entry_end(c, first);
+    return first;
+}
+
+enum disk_has_room disk_evict_one(struct core *c, uint32_t tenant, const struct disk_room *r)
+{
+    uint32_t at = visits_left(c) > 0 ? next_to_go(c, tenant, r) : NONE;
+
+    if (visits_left(c) == 0)
+        return DISK_ROOM_NEXT;
+    if (at == NONE)
+        return DISK_ROOM_NEVER;
+    disk_entry_end(c, at);
     tenant_at(c, tenant)->disk.evicted++;
-    return true;
+    return DISK_ROOM;
 }
 
 enum disk_has_room disk_room_more(struct core *c, uint32_t tenant, const struct disk_room *r)
 {
-    if (visits_left(c) == 0)
-        return DISK_ROOM_NEXT;
-    if (disk_evict_one(c, tenant, r))
-        return DISK_ROOM;
+    enum disk_has_room room = disk_evict_one(c, tenant, r);
+
+    if (room != DISK_ROOM_NEVER)
+        return room;
     return tenant_at(c, tenant)->disk_pins > r->pins ? DISK_ROOM_LATER : DISK_ROOM_NEVER;
 }
 
@@ -266,11 +279,18 @@ static uint64_t most_of(const struct core *c, uint32_t tenant, const struct disk
 
 enum disk_has_room disk_make_room(struct core *c, uint32_t tenant, struct disk_room r)
 {
-    enum disk_has_room room = DISK_ROOM;
+    const struct disk_chunk *k = disk_chunk_at(c, r.for_it.chunk);
 
-    while (room == DISK_ROOM && tenant_at(c, tenant)->disk_used + r.bytes > most_of(c, tenant, &r))
-        room = disk_room_more(c, tenant, &r);
-    return room;
+    while (tenant_at(c, tenant)->disk_used + r.bytes > most_of(c, tenant, &r)) {
+        enum disk_has_room room = disk_room_more(c, tenant, &r);
+
+        if (room != DISK_ROOM)
+            return room;
+        if (visits_left(c) == 0)
+            return DISK_ROOM_NEXT;
+        c->visits += k->depth ? k->depth / k->align : 0; /* its path is looked at anew */
+    }
+    return DISK_ROOM;
 }
 
 /* --- what is never found again --- */
@@ -283,17 +303,54 @@ bool disk_leads_through_bad(const struct core *c, uint32_t chunk)
     return false;
 }
 
+/* One more chunk is bad, or a root was reset: all entries are looked at once from now on. Those
+ * that are held meanwhile are looked at when they are let go. */
+static void bad_more(struct core *c)
+{
+    c->disk_bad++;
+    c->disk_bad_left = c->limits.disk_chunks;
+    touch(c);
+}
+
+void disk_chunk_bad(struct core *c, uint32_t chunk)
+{
+    struct disk_chunk *k = disk_chunk_at(c, chunk);
+
+    if (k->bad)
+        return;
+    k->bad = 1;
+    bad_more(c);
+}
+
+static void bad_look(struct core *c, uint32_t chunk)
+{
+    const struct disk_chunk *k = disk_chunk_at(c, chunk);
+
+    if (!k->used || !disk_is_entry(k) || k->pins > 0)
+        return;
+    if (disk_leads_through_bad(c, chunk))
+        disk_entry_end(c, chunk);
+    else
+        c->visits += k->depth / k->align;
+}
+
 bool disk_bad_flush(struct core *c)
 {
-    for (uint32_t t = 0; t < c->limits.tenants && c->disk_bad > 0; t++)
-        for (uint32_t at = tenant_at(c, t)->disk_entries.head, next; at != NONE; at = next) {
-            next = disk_entry_list_next(c, at);
-            c->visits += disk_chunk_at(c, at)->depth / disk_chunk_at(c, at)->align;
-            if (disk_chunk_at(c, at)->pins == 0 && disk_leads_through_bad(c, at))
-                disk_entry_end(c, at);
-            if (visits_left(c) == 0)
-                return false;
+    uint32_t end = c->visits + PIECE_VISITS_MAX;
+
+    if (!c->disk_ready)
+        return true; /* it is looked at when all was found */
+    for (; c->disk_bad_left > 0; c->disk_bad_left--) {
+        if (c->visits++ >= end || visits_left(c) == 0)
+            return false;
+        if (c->disk_bad == 0) {
+            c->disk_bad_left = 0;
+            return true;
         }
+        bad_look(c, c->disk_bad_at);
+        c->disk_bad_at = (c->disk_bad_at + 1) % c->limits.disk_chunks;
+        touch(c);
+    }
     return true;
 }
 
@@ -307,8 +364,7 @@ void disk_reset(struct core *c, uint32_t tenant, struct namespace_id ns)
         if (k->reset || k->ns.hi != ns.hi || k->ns.lo != ns.lo)
             continue;
         k->reset = 1;
-        c->disk_bad++;
         tenant_at(c, tenant)->disk_resets++;
-        touch(c);
+        bad_more(c);
     }
 }

@@ -57,12 +57,17 @@ enum disk_has_room disk_make_room(struct core *c, uint32_t tenant, struct disk_r
 enum disk_has_room disk_room_more(struct core *c, uint32_t tenant, const struct disk_room *r);
 /* Nobody reads or builds on the chunk any more. */
 void disk_unpin(struct core *c, uint32_t chunk);
-/* The entry with the lowest score that may go, goes. False: there is none. */
-bool disk_evict_one(struct core *c, uint32_t tenant, const struct disk_room *r);
+/* The entry with the lowest score that may go, goes. NEVER: there is none. */
+enum disk_has_room disk_evict_one(struct core *c, uint32_t tenant, const struct disk_room *r);
+/* While it is on, no continued entry on the path to the chunk makes way for a store that will make
+ * it needless. */
+void disk_spare(struct core *c, uint32_t chunk, bool on);
+/* The chunk is never found again. */
+void disk_chunk_bad(struct core *c, uint32_t chunk);
 /* Is the chunk, or one above it, bad, or of a namespace that was reset? */
 bool disk_leads_through_bad(const struct core *c, uint32_t chunk);
 /* Entries that lead through what is bad, or through a namespace that was reset, go. False: there
- * are more. */
+ * are more to look at. */
 bool disk_bad_flush(struct core *c);
 /* N1: what is on the disk under that name is never found again, and goes. */
 void disk_reset(struct core *c, uint32_t tenant, struct namespace_id ns);

@@ -77,6 +77,7 @@ void disk_file_offer(struct core *c, uint32_t file)
         return;
     disk_file_state_move(&f->state, DISK_FILE_LEAVING);
     tenant_at(c, f->tenant)->disk_leaving++;
+    disk_leaving_list_push(c, &c->disk_leaving, file);
     gone(c, (struct disk_gone){.file = file});
 }
 
@@ -93,12 +94,15 @@ void disk_extent_gone(struct core *c, uint32_t file, uint64_t offset, uint64_t b
 
 bool disk_gone_flush(struct core *c, struct actions *out)
 {
+    uint32_t end = c->visits + PIECE_VISITS_MAX;
+
     for (uint32_t said = 0; c->disk_gone_first != NONE;) {
         uint32_t at = c->disk_gone_first;
         const struct disk_gone *g = disk_gone_at(c, at);
         const struct disk_file *f = disk_file_at(c, g->file);
 
-        c->visits++;
+        if (c->visits++ >= end || visits_left(c) == 0)
+            return false;
         if (g->offset == 0 || f->state != DISK_FILE_LEAVING) {
             struct action *a;
 
@@ -117,14 +121,14 @@ bool disk_gone_flush(struct core *c, struct actions *out)
 
 void disk_file_dropped(struct core *c, uint64_t number)
 {
-    for (uint32_t i = 0; i < c->limits.disk_files; i++) {
-        struct disk_file *f = disk_file_at(c, i);
+    uint32_t at = c->disk_leaving.head;
 
-        if (f->state == DISK_FILE_LEAVING && f->number == number) {
-            tenant_at(c, f->tenant)->disk_leaving--;
-            disk_file_free(c, i);
-            disk_let_go(c);
-            return;
-        }
-    }
+    while (at != NONE && disk_file_at(c, at)->number != number)
+        at = disk_leaving_list_next(c, at);
+    if (at == NONE)
+        return;
+    tenant_at(c, disk_file_at(c, at)->tenant)->disk_leaving--;
+    disk_leaving_list_remove(c, &c->disk_leaving, at);
+    disk_file_free(c, at);
+    disk_let_go(c);
 }

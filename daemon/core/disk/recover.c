@@ -67,6 +67,10 @@ static void leave_old(struct core *c, uint32_t chunk)
     while (disk_chunk_at(c, chunk)->used && disk_chunk_at(c, chunk)->gen == gen) {
         uint32_t at = chunk;
 
+        if (visits_left(c) == 0) {
+            disk_chunk_bad(c, chunk); /* the rest goes when all was found */
+            return;
+        }
         while (disk_chunk_at(c, at)->children.n > 0)
             at = disk_chunk_at(c, at)->children.head;
         t->disk.dropped++;
@@ -256,10 +260,14 @@ bool disk_recover_flush(struct core *c)
         touch(c);
     }
     for (uint32_t i = 0; c->disk_ready && !c->disk_trimmed && i < c->limits.tenants; i++)
-        while (tenant_at(c, i)->disk_used > tenant_at(c, i)->config.disk_bytes &&
-               disk_evict_one(c, i, NULL))
-            if (c->visits++ >= end)
+        while (tenant_at(c, i)->disk_used > tenant_at(c, i)->config.disk_bytes) {
+            enum disk_has_room room = disk_evict_one(c, i, NULL);
+
+            if (room == DISK_ROOM_NEVER)
+                break;
+            if (room == DISK_ROOM_NEXT || c->visits >= end)
                 return false;
+        }
     if (c->disk_ready && !c->disk_trimmed) { /* from now on stores look to it */
         c->disk_trimmed = 1;
         touch(c);

@@ -21,9 +21,9 @@ struct missing {
     uint32_t chunk; /* the deepest that is there; NONE */
     uint32_t keys;  /* extra keys of the chunks that are missing */
     struct step v[NODES_MAX];
-    uint64_t bytes; /* of all that is missing, and the entry */
-    uint64_t total; /* of all that the entry needs */
-    bool known;     /* all of their checksums are */
+    uint64_t bytes;  /* of all that is missing, and the entry */
+    uint64_t total;  /* of all that the entry needs */
+    uint32_t awaits; /* the deepest node whose checksums are not known; NONE */
 };
 
 bool store_fits(uint64_t budget, uint64_t bytes)
@@ -104,13 +104,20 @@ static bool sums_known(const struct node *n)
     return node_visible(n) && n->work.seal == SEAL_DONE;
 }
 
+static void await_sums(const struct core *c, uint32_t node, struct missing *m)
+{
+    if (m->awaits == NONE && !sums_known(node_at(c, node)))
+        m->awaits = node;
+}
+
 static void look(const struct core *c, const struct disk_store *s, struct missing *ret)
 {
     const struct pool *p = store_pool(c, s);
     struct step at = {s->node, NONE};
     uint32_t have = chunk_of(c, s), first, n = 0;
 
-    *ret = (struct missing){.chunk = have, .bytes = DISK_BLOCK, .total = DISK_BLOCK, .known = true};
+    *ret =
+        (struct missing){.chunk = have, .bytes = DISK_BLOCK, .total = DISK_BLOCK, .awaits = NONE};
     for (; node_at(c, at.node)->depth > 0; at.node = node_at(c, at.node)->parent) {
         const struct node *node = node_at(c, at.node);
         bool state = p->nstate > 0 && node->depth > s->state_from;
@@ -125,13 +132,13 @@ static void look(const struct core *c, const struct disk_store *s, struct missin
         ret->total += bytes_of(c, p, node, DISK_HISTORY);
         if (state) { /* what is there may have to be written anew, if the entry that has it goes */
             ret->total += bytes_of(c, p, node, DISK_STATE);
-            ret->known = ret->known && sums_known(node);
+            await_sums(c, at.node, ret);
         }
         if (state && lacks_state(c, p, &at))
             ret->bytes += bytes_of(c, p, node, DISK_STATE);
         else if (at.chunk != NONE)
             continue;
-        ret->known = ret->known && sums_known(node);
+        await_sums(c, at.node, ret);
         if (at.chunk != NONE)
             continue;
         ret->bytes += bytes_of(c, p, node, DISK_HISTORY);
@@ -383,6 +390,7 @@ static enum disk_has_room admit(struct core *c, struct disk_store *s, struct mis
     enum disk_has_room room = DISK_ROOM;
     uint64_t missed;
 
+    disk_spare(c, s->chunk, true);
     do {
         struct disk_room r = {
             .bytes = m->bytes + m->bytes / 100, .for_it = new_entry(c, s), .pins = 1};
@@ -394,6 +402,7 @@ static enum disk_has_room admit(struct core *c, struct disk_store *s, struct mis
             room = records_for(c, s, m, &r);
         look(c, s, m);
     } while (room == DISK_ROOM && m->bytes > missed);
+    disk_spare(c, s->chunk, false);
     s->admitted |= room == DISK_ROOM;
     return room;
 }
@@ -521,17 +530,23 @@ static enum store_step no_room(struct core *c, struct actions *out, struct disk_
     return room == DISK_ROOM_NEXT ? STORE_GOES_ON : STORE_WAITS;
 }
 
+bool store_may_try(const struct core *c, const struct disk_store *s)
+{
+    return (s->tried == 0 || s->tried != c->disk_let_go) &&
+           (s->awaits == NONE || sums_known(node_at(c, s->awaits)));
+}
+
 enum store_step store_write(struct core *c, struct actions *out, struct disk_store *s)
 {
     enum disk_has_room room = DISK_ROOM_NEVER;
     struct missing m;
     struct filling f;
 
-    if (s->tried != 0 && s->tried == c->disk_let_go)
-        return STORE_WAITS;
     look(c, s, &m);
-    if (!m.known) {
-        s->tried = 0; /* it waits for checksums now */
+    s->awaits = m.awaits;
+    touch(c);
+    if (s->awaits != NONE) {
+        s->tried = 0;
         return STORE_WAITS;
     }
     if (is_all_there(c, s, &m)) {

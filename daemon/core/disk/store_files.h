@@ -6,6 +6,8 @@
 
 /* Is there room in this step for one more file? */
 bool store_may_write(const struct actions *out);
+/* Has what it waits for come, as far as that is known without a look at its path? */
+bool store_may_try(const struct core *c, const struct disk_store *s);
 /* Writes the store's next file, or ends it where there is nothing to write or no room to be had. It
  * may wait for checksums, or for what others hold; or go on making room in the next step. Needs
  * room for two actions. */

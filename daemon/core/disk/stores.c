@@ -29,11 +29,18 @@ uint32_t disk_boundary(const struct core_limits *l, const struct pool *p, uint32
 
 uint32_t disk_node_at(const struct core *c, struct disk_cut cut)
 {
-    uint32_t at = cut.node;
+    const struct pool *p = node_pool(c, node_at(c, cut.node));
+    uint32_t at = cut.node, first = NONE;
 
     while (node_at(c, at)->depth > cut.depth)
         at = node_at(c, at)->parent;
-    return state_above(c, at);
+    at = state_above(c, at);
+    if (p->nstate == 0 || node_at(c, at)->depth > 0)
+        return at;
+    for (uint32_t up = cut.node; node_at(c, up)->depth > cut.depth; up = node_at(c, up)->parent)
+        if (state_resumable(c, up))
+            first = up;
+    return first == NONE ? at : first;
 }
 
 /* --- beginning --- */
@@ -84,7 +91,7 @@ bool disk_store_begin(struct core *c, const struct disk_wanted *w)
     s->node = w->node;
     s->node_gen = n->gen;
     s->reason = w->reason;
-    s->chunk = s->last = s->file = NONE;
+    s->chunk = s->last = s->file = s->awaits = NONE;
     s->session = w->session;
     s->before = w->before;
     s->conn = w->conn;
@@ -218,6 +225,7 @@ static bool shutdown_flush(struct core *c)
         if (is_leaf(c, slot)) {
             if (!record_for(c, slot))
                 return true; /* it goes on when one has ended */
+            c->visits += node_at(c, slot)->depth / node_pool(c, node_at(c, slot))->align;
             begin_alone(c, slot, DISK_SHUTDOWN);
         }
         c->disk_sweep = slot + 1 < c->limits.nodes ? slot + 1 : NONE;
@@ -278,6 +286,7 @@ static bool may_try_again(const struct core *c)
 static bool writes_flush(struct core *c, struct actions *out)
 {
     const uint32_t last = c->disk_turn;
+    uint32_t tries = 0;
 
     for (uint32_t i = 1; i <= c->limits.tenants; i++) {
         uint32_t tenant = (last + i) % c->limits.tenants, at = c->disk_stores.head, next;
@@ -287,9 +296,9 @@ static bool writes_flush(struct core *c, struct actions *out)
             enum store_step step;
 
             next = disk_store_list_next(c, at);
-            if (s->tenant != tenant || s->state != DISK_STORE_QUEUED)
+            if (s->tenant != tenant || s->state != DISK_STORE_QUEUED || !store_may_try(c, s))
                 continue;
-            if (!store_may_write(out))
+            if (!store_may_write(out) || tries++ == DISK_TRIES_MAX)
                 return false;
             step = store_write(c, out, s);
             if (step == STORE_GOES_ON)
@@ -301,17 +310,14 @@ static bool writes_flush(struct core *c, struct actions *out)
     return !may_try_again(c);
 }
 
-/* What leads through what is bad goes when nobody holds it any more; and a reset is answered when
- * nothing of before is left. */
-static bool more_to_do(const struct core *c, uint32_t let_go)
+/* A reset is answered when nothing of before is left. */
+static bool more_to_do(const struct core *c)
 {
-    return c->disk_resets_over || (c->disk_bad > 0 && c->disk_let_go != let_go) ||
-           sweep_may_go_on(c);
+    return c->disk_resets_over || sweep_may_go_on(c);
 }
 
 bool disk_flush(struct core *c, struct actions *out)
 {
-    const uint32_t let_go = c->disk_let_go;
     bool all;
 
     if (c->limits.disk_chunks == 0)
@@ -326,7 +332,7 @@ bool disk_flush(struct core *c, struct actions *out)
         return false; /* what is written next may need the records */
     if (c->disk_ready && c->now_ns >= c->disk_pause_ns)
         all = writes_flush(c, out) && all;
-    return disk_gone_flush(c, out) && !more_to_do(c, let_go) && all;
+    return disk_gone_flush(c, out) && !more_to_do(c) && all;
 }
 
 uint64_t disk_deadline(const struct core *c)

@@ -425,8 +425,8 @@ enum tern_err request_store(struct core *c, struct actions *out, struct call *ca
     w.node = disk_node_at(c, (struct disk_cut){s->node, depth});
     if (node_at(c, w.node)->depth == 0)
         return refuse(ret, TERN_INVALID,
-                      "nothing at or above that depth is committed from which a session could go "
-                      "on: commit a whole chunk first");
+                      "the depth is less than a chunk, or nothing is committed from which a "
+                      "session could go on: commit a whole chunk first");
     if (!disk_store_begin(c, &w))
         return refuse(ret, TERN_BUSY, share_refused(SHARE_DISK_STORES));
     s->disk_cold = 0; /* the caller has named the anchor */

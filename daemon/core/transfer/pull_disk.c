@@ -2,7 +2,7 @@
  * and its number in the segment of its group, from 1. */
 #include "core/transfer/pull_disk.h"
 
-#include "core/disk/index.h"
+#include "core/disk/entries.h"
 #include "core/tree/state.h"
 
 void pull_told_disk(struct core *c, struct pull *p)
@@ -61,8 +61,5 @@ const struct disk_page *pull_disk_from(const struct core *c, struct actions *out
 
 void pull_disk_bad(struct core *c, const struct page *pg)
 {
-    struct disk_chunk *k = disk_chunk_at(c, pg->source.index);
-
-    c->disk_bad += !k->bad;
-    k->bad = 1;
+    disk_chunk_bad(c, pg->source.index);
 }

@@ -161,3 +161,24 @@ TEST(who_needs_pages_does_not_wait_for_stores_that_have_not_begun)
     assert_ok(rig_run_to(s, rig_tokens(5, 64), 64));
     disk_bench_end(&b);
 }
+
+/* A store whose step has not passed holds nothing, so that waiting for it would be for nothing. */
+TEST(who_needs_pages_is_not_told_to_wait_for_a_store_that_holds_none)
+{
+    struct disk_shape shape = FEW;
+    struct disk_bench b;
+    struct rig_session *s, *other;
+
+    shape.interval = 64;
+    b = disk_bench(shape);
+    s = rig_session(b.rig, &b.e, b.pool, 1);
+    assert_ok(rig_match(s, rig_tokens(1, 64), 64));
+    assert_ok(rig_run_to(s, rig_tokens(1, 64), 64));
+    assert_ok(rig_commit(s, 64, 5));
+    assert_int_equal(disk_seen(&b).stores, 1);
+    other = rig_session(b.rig, &b.e, b.pool, 1);
+    assert_ok(rig_match(other, rig_tokens(2, 64), 64));
+    assert_err(TERN_POOL_EXHAUSTED, rig_run_to(other, rig_tokens(2, 64), 64));
+    assert_int_equal(disk_seen(&b).stores, 1);
+    disk_bench_end(&b);
+}

@@ -234,3 +234,76 @@ TEST(what_was_stored_twice_is_kept_once)
     comes_back(&b, 1, 64);
     disk_bench_end(&b);
 }
+
+/* Runs to each of these depths and commits there, and nowhere between. */
+static struct rig_session *run_by(struct disk_bench *b, uint32_t seed, const uint32_t *depths,
+                                  uint32_t n)
+{
+    struct rig_session *s = rig_session(b->rig, &b->e, b->pool, 1);
+
+    assert_ok(rig_match(s, rig_tokens(seed, depths[n - 1]), depths[n - 1]));
+    for (uint32_t i = 0; i < n; i++) {
+        assert_ok(rig_run_to(s, rig_tokens(seed, depths[i]), depths[i]));
+        assert_ok(rig_commit(s, depths[i], 0));
+    }
+    return s;
+}
+
+static void stored_at(struct rig_session *s, uint32_t wanted, uint32_t depth)
+{
+    const struct reply *r = rig_reply_to(s->rig, disk_store(s, wanted));
+
+    assert_non_null(r);
+    assert_ok(r->err);
+    assert_int_equal(r->store.depth, depth);
+}
+
+/* D2: the deepest resume point at or above the depth; where there is none the first behind it. */
+TEST(a_store_where_nothing_can_be_resumed_is_made_at_the_first_resume_point_behind_it)
+{
+    struct disk_bench b = with_state(rig_recurrent(16, 256));
+    struct rig_session *s = run_by(&b, 1, (uint32_t[]){96, 160}, 2);
+
+    stored_at(s, 8, 96);
+    stored_at(s, 64, 96);
+    stored_at(s, 112, 96);
+    stored_at(s, 160, 160);
+    disk_bench_restart(&b);
+    comes_back(&b, 1, 160);
+    disk_bench_end(&b);
+}
+
+TEST(a_store_is_invalid_where_no_depth_that_is_committed_can_be_resumed)
+{
+    struct disk_bench b = with_state(rig_recurrent(16, 256));
+    struct rig_session *s = rig_session(b.rig, &b.e, b.pool, 1);
+
+    assert_ok(rig_match(s, rig_tokens(1, 160), 160));
+    assert_ok(rig_run_to(s, rig_tokens(1, 160), 160));
+    assert_ok(rig_commit(s, 144, 0)); /* the state by now is that of 160 */
+    assert_err(TERN_INVALID, disk_stored(s, 64));
+    assert_err(TERN_INVALID, disk_stored(s, 144));
+    assert_ok(rig_commit(s, 160, 0));
+    stored_at(s, 64, 160);
+    disk_bench_end(&b);
+}
+
+/* D1, D2, of an engine that commits at the end of its prompt alone. */
+TEST(a_prompt_with_one_resume_point_at_its_end_is_stored_there_by_itself)
+{
+    struct disk_bench b = with_state(rig_recurrent(16, 256));
+    struct rig_session *s;
+    struct disk_entry_view v;
+
+    b.options.limits.disk_interval = b.options.limits.disk_align = 64;
+    disk_bench_restart(&b);
+    s = run(&b, 1, 160);
+    assert_int_equal(disk_seen(&b).counts.stored[DISK_CONTINUED], 1);
+    assert_true(disk_entry(&b, 160, &v)); /* the boundary is 128 */
+    assert_ok(rig_finish(s, 160, 0));
+    assert_int_equal(disk_seen(&b).counts.stored[DISK_COLD], 1);
+    assert_true(disk_entry(&b, 160, &v));
+    assert_int_equal(v.reason, DISK_COLD);
+    assert_int_equal(disk_seen(&b).entries, 1);
+    disk_bench_end(&b);
+}
