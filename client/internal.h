@@ -10,8 +10,8 @@
  *   words         why a request was refused
  *   call          one request and its answer
  *   async         submitting and polling
- *   request, ops, batch, session, turn, pool, record, subscribe, chain    the calls of tern.h
- *   tern          connecting and leaving
+ *   request, ops, batch, session, handoff, turn, pool, record, subscribe, chain  the calls of
+ * tern.h tern          connecting and leaving
  *
  * A request id is a running number << 8 | slot: the slot is the place in `pending` of a submitted
  * request, or ID_SYNC for a call that waits. So an answer finds its request without a search, ids
