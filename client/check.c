@@ -74,6 +74,14 @@ enum tern_err check_peer(struct tern *t, const char *peer)
     return TERN_OK;
 }
 
+enum tern_err check_ticket(struct tern *t, const char *ticket)
+{
+    if (!ticket || !ticket[0] || strnlen(ticket, TERN_TICKET_BYTES) == TERN_TICKET_BYTES)
+        return set_error(t, TERN_INVALID,
+                         "that is no ticket: pass on the text that tern_handoff has told");
+    return TERN_OK;
+}
+
 static bool name_fits(const char *name)
 {
     return !name || strnlen(name, WIRE_STRING_MAX + 1) <= WIRE_STRING_MAX;

@@ -10,8 +10,8 @@
  *   words         why a request was refused
  *   call          one request and its answer
  *   async         submitting and polling
- *   request, ops, batch, session, turn, pool, record, subscribe, chain    the calls of tern.h
- *   tern          connecting and leaving
+ *   request, ops, batch, session, handoff, turn, pool, record, subscribe, chain  the calls of
+ * tern.h tern          connecting and leaving
  *
  * A request id is a running number << 8 | slot: the slot is the place in `pending` of a submitted
  * request, or ID_SYNC for a call that waits. So an answer finds its request without a search, ids
@@ -161,6 +161,7 @@ enum tern_err check_step(struct tern *t, uint64_t step);
 enum tern_err check_wait(struct tern *t, uint64_t step);
 enum tern_err check_op(struct tern *t, const struct client_op *op);
 enum tern_err check_peer(struct tern *t, const char *peer);
+enum tern_err check_ticket(struct tern *t, const char *ticket);
 /* INVALID with the name of the group: what is wrong whatever the daemon's configuration says. */
 enum tern_err check_layout(struct tern *t, const struct tern_layout *layout);
 /* A namespace as a message that borrows its strings. INVALID with a text. */

@@ -19,8 +19,9 @@ struct quick_store {
     struct tern_run *runs;   /* QUICK_RUNS_MAX */
     struct tern_page *pages; /* pages_max */
     uint32_t nruns, npages, pages_max;
-    char *text;  /* QUICK_TEXT_MAX: the last text that came with an error */
-    char *texts; /* QUICK_TEXTS_MAX: those of results, one behind the other; the first is "" */
+    char *text;    /* QUICK_TEXT_MAX: the last text that came with an error */
+    char *texts;   /* QUICK_TEXTS_MAX: those of results, one behind the other; the first is "" */
+    uint8_t *blob; /* TERN_BLOB_BYTES: that of the last answer which had one */
     uint32_t *text_at; /* TERN_BATCH_OPS_MAX: where in texts that of a result begins, 0: it has
                           none, or it found no room */
     uint32_t texts_end;
@@ -63,7 +64,8 @@ struct quick_request {
             uint32_t n;
         } step;
         struct {
-            const char *peer; /* NULL: the host tier; TERN_PEER_DISK: the disk */
+            const char *peer;   /* NULL: the host tier; TERN_PEER_DISK: the disk */
+            const char *ticket; /* NULL: none */
             uint32_t depth, at_least, wait_ms;
             uint64_t step;
         } fetch;

@@ -125,6 +125,18 @@ static void get_lengths(struct reader *outer, const struct field *field, struct 
     reader_leave(outer, &r);
 }
 
+static void get_blob(struct reader *r, const struct field *f, struct quick_store *store,
+                     struct tern_result *ret)
+{
+    if (!f->bytes || f->v > TERN_BLOB_BYTES) {
+        r->failed = true;
+        return;
+    }
+    memcpy(store->blob, f->bytes, f->v);
+    ret->blob = store->blob;
+    ret->blob_bytes = (uint32_t)f->v;
+}
+
 /* ---- MatchReply, FetchReply and RecoverReply differ in their numbers alone ---- */
 
 enum part {
@@ -137,7 +149,8 @@ enum part {
     HOST_DEPTH,
     DISK_DEPTH,
     KIB,
-    RETRY_MS
+    RETRY_MS,
+    BLOB
 };
 #define PARTS 8 /* field numbers below it */
 
@@ -154,6 +167,7 @@ static void get_part(struct reader *r, enum part part, const struct field *f,
     case DISK_DEPTH: reader_u32(r, f, &ret->disk_depth); break;
     case KIB: reader_u32(r, f, &ret->fetched_kib); break;
     case RETRY_MS: reader_u32(r, f, &ret->retry_ms); break;
+    case BLOB: get_blob(r, f, store, ret); break;
     case PART_NONE: break; /* a newer daemon may say more */
     }
 }
@@ -163,7 +177,7 @@ bool quick_get(uint16_t type, const uint8_t *body, uint32_t n, struct quick_stor
 {
     static const enum part match[PARTS] = {0,       STATUS, LENGTHS,    TOKENS,
                                            MATCHED, RUN,    HOST_DEPTH, DISK_DEPTH};
-    static const enum part fetch[PARTS] = {0, STATUS, LENGTHS, RUN, KIB, RETRY_MS, TOKENS};
+    static const enum part fetch[PARTS] = {0, STATUS, LENGTHS, RUN, KIB, RETRY_MS, TOKENS, BLOB};
     static const enum part recover[PARTS] = {0, STATUS, LENGTHS, TOKENS, RUN, KIB};
     static const enum part status_alone[PARTS] = {0, STATUS};
     const enum part *parts = type == FRAME_MATCH_REPLY            ? match

@@ -97,7 +97,8 @@ size_t quick_size(const struct quick_request *q)
     case FRAME_FETCH:
         return bytes_size(strlen(name_of(q))) + number_size(q->fetch.depth) +
                number_size(q->fetch.at_least) + number_size(q->fetch.wait_ms) +
-               number_size(wire_step(q->fetch.step));
+               number_size(wire_step(q->fetch.step)) +
+               (q->fetch.ticket ? bytes_size(strlen(q->fetch.ticket)) : 0);
     case FRAME_WAIT_PUBLISHED: return number_size(q->wait_step);
     default: check(q->type == FRAME_RECOVER); return number_size(1);
     }
@@ -116,12 +117,14 @@ void quick_put(struct writer *w, const struct quick_request *q)
         for (uint32_t i = 0; i < q->step.n; i++)
             put_op(w, 1, &q->step.ops[i]);
         return;
-    case FRAME_FETCH: /* {peer 1, depth 2, at_least 4, wait_ms 5, step 6} */
+    case FRAME_FETCH: /* {peer 1, depth 2, at_least 4, wait_ms 5, step 6, ticket 7} */
         put_bytes(w, 1, name_of(q), strlen(name_of(q)));
         put_number(w, 2, q->fetch.depth);
         put_number(w, 4, q->fetch.at_least);
         put_number(w, 5, q->fetch.wait_ms);
         put_number(w, 6, wire_step(q->fetch.step));
+        if (q->fetch.ticket)
+            put_bytes(w, 7, q->fetch.ticket, strlen(q->fetch.ticket));
         return;
     case FRAME_WAIT_PUBLISHED: /* {step 1} */ put_number(w, 1, q->wait_step); return;
     default: /* Recover {reserved_one 2}: a body is never empty */ put_number(w, 2, 1);

@@ -112,6 +112,17 @@ enum tern_err tern_fetch(struct tern *t, tern_session s, const char *peer, uint3
     return bring(t, &q, deadline_ms, ret);
 }
 
+enum tern_err tern_fetch_ticket(struct tern *t, tern_session s, const char *ticket, uint64_t step,
+                                uint32_t deadline_ms, struct tern_result *ret)
+{
+    struct quick_request q = {
+        .type = FRAME_FETCH, .session = s, .fetch = {.ticket = ticket, .step = step}};
+
+    TRY(check_ticket(t, ticket));
+    TRY(check_step(t, step));
+    return bring(t, &q, deadline_ms, ret);
+}
+
 enum tern_err tern_fetch_cancel(struct tern *t, tern_session s, uint32_t deadline_ms)
 {
     Tern__Wire__FetchCancel m = TERN__WIRE__FETCH_CANCEL__INIT;

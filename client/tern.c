@@ -56,14 +56,15 @@ static enum tern_err alloc_arrays(struct tern *t)
     t->store.pages = malloc(t->store.pages_max * sizeof(struct tern_page));
     t->store.runs = malloc(QUICK_RUNS_MAX * sizeof(struct tern_run));
     t->store.texts = malloc(QUICK_TEXTS_MAX);
+    t->store.blob = malloc(TERN_BLOB_BYTES);
     t->store.text_at = malloc(TERN_BATCH_OPS_MAX * sizeof(*t->store.text_at));
     t->results = malloc(TERN_BATCH_OPS_MAX * sizeof(struct tern_result));
     t->asked = malloc(TERN_BATCH_OPS_MAX * sizeof(struct asked));
     t->store.text = t->text;
     if (budget)
         budget_init(&t->budget, budget, budget_bytes / BUDGET_ALIGN * BUDGET_ALIGN);
-    return budget && t->store.pages && t->store.runs && t->store.texts && t->store.text_at &&
-                   t->results && t->asked
+    return budget && t->store.pages && t->store.runs && t->store.texts && t->store.blob &&
+                   t->store.text_at && t->results && t->asked
                ? TERN_OK
                : TERN_INTERNAL;
 }
@@ -74,6 +75,7 @@ static void free_arrays(struct tern *t)
     free(t->store.pages);
     free(t->store.runs);
     free(t->store.texts);
+    free(t->store.blob);
     free(t->store.text_at);
     free(t->results);
     free(t->asked);
@@ -81,6 +83,7 @@ static void free_arrays(struct tern *t)
     t->store.pages = NULL;
     t->store.runs = NULL;
     t->store.texts = NULL;
+    t->store.blob = NULL;
     t->store.text_at = NULL;
     t->results = NULL;
     t->asked = NULL;

@@ -106,7 +106,13 @@ enum message_body {
     X(53, RECORD_GET, record_get, record_get_reply, FROM_ENGINE, NEEDS_SESSION, ANSWER_AT_ONCE,    \
       REPEAT_HARMLESS, BODY_AGREED)                                                                \
     X(55, STORE, store, store_reply, FROM_ENGINE, NEEDS_SESSION, ANSWER_LATER, REPEAT_HARMLESS,    \
-      BODY_AGREED)
+      BODY_AGREED)                                                                                 \
+    X(57, HANDOFF, handoff, handoff_reply, FROM_ENGINE, NEEDS_SESSION, ANSWER_AT_ONCE,             \
+      REPEAT_ACTS_AGAIN, BODY_AGREED)                                                              \
+    X(59, TICKET_RENEW, ticket_renew, handoff_reply, FROM_ENGINE, NEEDS_ENGINE, ANSWER_AT_ONCE,    \
+      REPEAT_HARMLESS, BODY_AGREED)                                                                \
+    X(61, TICKET_DROP, ticket_drop, empty, FROM_ENGINE, NEEDS_ENGINE, ANSWER_AT_ONCE,              \
+      REPEAT_HARMLESS, BODY_AGREED)
 
 /* Requests that the shell answers by itself: X as above. */
 #define SHELL_TABLE(X)                                                                             \
@@ -150,7 +156,10 @@ enum message_body {
  * - DEVICE: the name of one, "" where none is named; the core has the region that lies on it.
  * - GROUPS, HASH: a pool's layout, what the core computes with and a hash of the rest.
  * - OPS: the operations of a Step.
- * - BLOBS: those of a turn record, by name and size. */
+ * - BLOBS: those of a turn record, by name and size.
+ * - TICKET: a string (proto/ticket.h).
+ * - BLOB: bytes; the core has them as a list of words, and `blob_bytes` beside it.
+ * - KEY: random numbers, which the shell draws: they are in no message. */
 #define REQUEST_ENGINE_JOIN(F)                                                                     \
     F(join, name, NAME, 0)                                                                         \
     F(join, role, CHOICE, ROLE_BOTH)                                                               \
@@ -190,7 +199,8 @@ enum message_body {
     F(fetch, depth, U32, 0)                                                                        \
     F(fetch, at_least, U32, 0)                                                                     \
     F(fetch, wait_ms, U32, 0)                                                                      \
-    F(fetch, step, U64, 0)
+    F(fetch, step, U64, 0)                                                                         \
+    F(fetch, ticket, TICKET, 0)
 #define REQUEST_FETCH_CANCEL(F) F(fetch_cancel, session, SESSION, 0)
 #define REQUEST_RETRACT(F)                                                                         \
     F(retract, session, SESSION, 0)                                                                \
@@ -214,9 +224,18 @@ enum message_body {
 #define REQUEST_ROLLBACK(F)   F(rollback, session, SESSION, 0) F(rollback, step, U64, 0)
 #define REQUEST_RECORD_GET(F) F(record_get, session, SESSION, 0) F(record_get, first, U32, 0)
 #define REQUEST_STORE(F)      F(store, session, SESSION, 0) F(store, depth, U32, 0)
-#define REQUEST_EVICT(F)      F(evict, pool, POOL, 0) F(evict, nodes, U32, 0)
-#define REQUEST_DRAIN(F)      F(drain, on, TRUTH, 0)
-#define REQUEST_PIN(F)        F(pin, node, NODE, 0) F(pin, on, TRUTH, 0)
+#define REQUEST_HANDOFF(F)                                                                         \
+    F(handoff, session, SESSION, 0)                                                                \
+    F(handoff, step, U64, 0)                                                                       \
+    F(handoff, deadline_ms, U32, 0)                                                                \
+    F(handoff, blob, BLOB, 0)                                                                      \
+    F(handoff, key, KEY, 0)
+#define REQUEST_TICKET_RENEW(F)                                                                    \
+    F(ticket_renew, ticket, TICKET, 0) F(ticket_renew, deadline_ms, U32, 0)
+#define REQUEST_TICKET_DROP(F) F(ticket_drop, ticket, TICKET, 0)
+#define REQUEST_EVICT(F)       F(evict, pool, POOL, 0) F(evict, nodes, U32, 0)
+#define REQUEST_DRAIN(F)       F(drain, on, TRUTH, 0)
+#define REQUEST_PIN(F)         F(pin, node, NODE, 0) F(pin, on, TRUTH, 0)
 
 /* Cases of a switch by operation, for either table, where F does the same to each field. */
 #define REQUEST_CASE(number, NAME, ...) COMMAND_CASE(NAME)
@@ -264,7 +283,8 @@ enum message_body {
     F(fetch, 3, runs, RUNS)                                                                        \
     F(fetch, 4, kib, U32)                                                                          \
     F(fetch, 5, retry_ms, U32)                                                                     \
-    F(fetch, 6, tokens, U32)
+    F(fetch, 6, tokens, U32)                                                                       \
+    F(fetch, 7, blob, BLOB)
 #define REPLY_FETCH_CANCEL(F)
 #define REPLY_RETRACT(F)                                                                           \
     F(retract, 2, lengths, LENGTHS)                                                                \
@@ -296,6 +316,10 @@ enum message_body {
     F(rollback, 5, records, U32) F(rollback, 6, lengths, LENGTHS) F(rollback, 7, tokens, U32)
 #define REPLY_RECORD_GET(F) F(record_get, 2, records, U32) F(record_get, 3, list, RECORDS)
 #define REPLY_STORE(F)      F(store, 2, depth, U32) F(store, 3, written, U64)
+#define REPLY_HANDOFF(F)    F(handoff, 2, ticket, TICKET) F(handoff, 3, deadline_ms, U32)
+#define REPLY_TICKET_RENEW(F)                                                                      \
+    F(ticket_renew, 2, ticket, TICKET) F(ticket_renew, 3, deadline_ms, U32)
+#define REPLY_TICKET_DROP(F)
 
 /* The two numbers of a request. */
 enum frame_type {
@@ -343,6 +367,8 @@ enum frame_type {
 #define WIRE_KEY_BYTES    24u /* Tokens.keys, PeerMsg.keys: u32 position, u32 zero, u64 hi, u64 lo */
 #define WIRE_EVENT_BYTES  56u /* SubscribeReply.events: struct wire_event */
 
+#define WIRE_BLOB_MAX 65536u /* of a ticket */
+
 #define WIRE_ANY UINT32_MAX /* no more than the body has room for */
 
 /* Which elements are counted together over the whole message. */
@@ -364,6 +390,9 @@ enum limit_sum { SUM_NONE = 0, SUM_RUNS, LIMIT_SUMS };
     X(peer_msg, keys, WIRE_KEY_BYTES, 0, WIRE_KEYS_MAX, SUM_NONE)                                  \
     X(step, ops, 0, 0, WIRE_OPS_MAX, SUM_NONE)                                                     \
     X(step_reply, results, 0, 0, WIRE_OPS_MAX, SUM_NONE)                                           \
+    X(handoff, blob, 1, 0, WIRE_BLOB_MAX, SUM_NONE)                                                \
+    X(fetch_reply, blob, 1, 0, WIRE_BLOB_MAX, SUM_NONE)                                            \
+    X(peer_msg, blob, 1, 0, WIRE_BLOB_MAX, SUM_NONE)                                               \
     X(status, text, 1, 0, WIRE_TEXT_MAX, SUM_NONE)                                                 \
     X(pool_open, groups, 0, 0, WIRE_GROUPS_MAX, SUM_NONE)                                          \
     X(group, axes, 0, 0, WIRE_AXES_MAX, SUM_NONE)                                                  \

@@ -312,6 +312,9 @@ struct tern_result {
     uint32_t disk_depth; /* the same from the disk; 0, too, where that is no more than `matched` */
     const struct tern_run *runs;
     uint32_t nruns;
+    uint32_t
+        blob_bytes;   /* Fetch by ticket: what tern_handoff was given along; borrowed as `runs` */
+    const void *blob; /* NULL: none */
     struct tern_shortage shortage; /* if err is TERN_POOL_EXHAUSTED */
     uint32_t align; /* L, if err is TERN_INVALID because the depth of a commit is no multiple of it;
                        else 0 */
@@ -773,6 +776,53 @@ TERN_API enum tern_err tern_fetch(struct tern *t, tern_session s, const char *pe
  * complete already, else with TERN_GONE. Repeating the call does no harm. */
 TERN_API enum tern_err tern_fetch_cancel(struct tern *t, tern_session s, uint32_t deadline_ms);
 
+/* ---- hand-off: prefill ends here, decode begins elsewhere ---- */
+
+#define TERN_TICKET_BYTES 256   /* of a ticket's text, with the NUL */
+#define TERN_BLOB_BYTES   65536 /* of what an engine gives along, at most */
+
+struct tern_ticket {
+    char text[TERN_TICKET_BYTES]; /* for a router to pass on; whoever has it can fetch */
+    uint32_t stands_ms;           /* from now on: then the pages are given back */
+};
+
+/* Closes the session and makes a ticket of it: all that it has at its written length waits for
+ * whoever shows the ticket: committed pages and those behind them, the STATE of that very length,
+ * and a blob of the engine's own (such as the first token), which the daemon never looks into.
+ * Commit all whole chunks first. Tokens that are not written stay behind: put them into the blob.
+ * Afterwards the session's handle is GONE, as after tern_session_close, and its pages are not to be
+ * touched by any step behind `step`, the last that writes them. A fetch is answered when that has
+ * passed. `stands_ms`: how long the ticket stands if nobody fetches it; 0, or more than the
+ * daemon's deadlines.ticket_ms: so long. If this call's own deadline passes, close the session.
+ *   INVALID      A whole chunk is not committed, nothing is written, the session is away, or
+ * blob_bytes is more than TERN_BLOB_BYTES. BUSY         A fetch of it is under way, or records have
+ * run out. Repeat in a moment. GONE         Its namespace was reset. UNSUPPORTED  It has more than
+ * 256 pages behind its committed length. */
+TERN_API enum tern_err tern_handoff(struct tern *t, tern_session s, uint64_t step, const void *blob,
+                                    uint32_t blob_bytes, uint32_t stands_ms, uint32_t deadline_ms,
+                                    struct tern_ticket *ret);
+/* Brings the session what the ticket names, from the daemon that gave it, which is a configured
+ * peer of this one: the session must have matched just the tokens that were handed over. It then
+ * has exactly these tokens written, ret->runs are what it gained, and ret->blob came along.
+ * Otherwise it goes like tern_fetch from a peer. Success uses the ticket up; after anything else it
+ * stands until its time is over, and the fetch may be repeated.
+ *   GONE       Somebody fetched it, its time was over, it was dropped, its daemon was restarted, or
+ *              this fetch was cancelled. Compute what is missing.
+ *   DENIED     It is forged, or another tenant's.
+ *   INVALID    The session has other tokens than those that were handed over.
+ *   PEER_LOST  The daemon that gave it is not connected.
+ *   BUSY       Another fetch of it is under way, or the step that writes its pages has not passed.
+ *   UNSUPPORTED  This very daemon gave it, or its pool has another layout. */
+TERN_API enum tern_err tern_fetch_ticket(struct tern *t, tern_session s, const char *ticket,
+                                         uint64_t step, uint32_t deadline_ms,
+                                         struct tern_result *ret);
+/* At the daemon that gave it, by any engine of the tenant: it stands for so long from now on, as
+ * tern_handoff says, or no longer. A fetch that has begun goes on.
+ *   GONE, DENIED  As of tern_fetch_ticket. */
+TERN_API enum tern_err tern_ticket_renew(struct tern *t, const char *ticket, uint32_t stands_ms,
+                                         uint32_t deadline_ms, uint32_t *ret_stands_ms);
+TERN_API enum tern_err tern_ticket_drop(struct tern *t, const char *ticket, uint32_t deadline_ms);
+
 /* ---- giving way: a running session gives up its device pages and comes back later ---- */
 
 /* HOST: what the session has committed is copied to the pool's host tier and pinned there; then
@@ -898,6 +948,8 @@ TERN_API enum tern_err tern_batch_submit(struct tern_batch *b, uint64_t cookie);
 TERN_API enum tern_err tern_submit_fetch(struct tern *t, tern_session s, const char *peer,
                                          uint32_t at_least, uint32_t depth, uint64_t step,
                                          uint64_t cookie);
+TERN_API enum tern_err tern_submit_fetch_ticket(struct tern *t, tern_session s, const char *ticket,
+                                                uint64_t step, uint64_t cookie);
 TERN_API enum tern_err tern_submit_recover(struct tern *t, tern_session s, uint64_t cookie);
 /* It is answered when the prefix is durable, however long that takes. */
 TERN_API enum tern_err tern_submit_store(struct tern *t, tern_session s, uint32_t depth,

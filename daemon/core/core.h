@@ -41,12 +41,15 @@ struct peer_msg {
     struct namespace_id ns; /* OPEN, RESET */
     uint64_t layout_hash;   /* OPEN: geometry of the destination's pool */
     uint32_t at_least;      /* OPEN: offer nothing until so many tokens are published */
+    struct ticket ticket;   /* OPEN: of the session that is wanted; id.gen 0: none */
+    uint32_t blob_bytes;    /* OFFER, the first of a ticket: `tokens` has so many bytes of its blob,
+                               and the last word is filled up with zeros */
     uint32_t history;  /* OPEN: HISTORY pages below this depth are there already. OFFER: repeated */
     uint32_t from, to; /* OPEN: the tokens wanted, [from, to). OFFER: [from, to) that is offered */
     uint32_t at,
         until; /* OPEN, TOKENS, OFFER: it has the tokens, or names the pages, of [at, until)
                   alone; until 0: up to `to`. MORE, NEXT: what follows `at` is wanted */
-    const uint32_t *tokens; /* OPEN, TOKENS */
+    const uint32_t *tokens; /* OPEN, TOKENS; OFFER: the blob */
     const struct extra_key *keys;
     uint32_t nkeys;
     const struct table_run *runs; /* OFFER: one run a group */
@@ -58,11 +61,13 @@ static inline uint32_t peer_msg_until(const struct peer_msg *m)
     return m->until ? m->until : m->to;
 }
 
-/* How many tokens it carries. */
+/* How many tokens it carries, or words of a blob. */
 static inline uint32_t peer_msg_tokens(const struct peer_msg *m)
 {
     bool carries = m->kind == PEER_PULL_OPEN || m->kind == PEER_PULL_TOKENS;
 
+    if (m->kind == PEER_PULL_OFFER)
+        return (m->blob_bytes + 3) / 4;
     return carries && peer_msg_until(m) > m->at ? peer_msg_until(m) - m->at : 0;
 }
 

@@ -57,6 +57,8 @@
 #define BLOB_NAME_MAX        32         /* bytes of a blob's name, with the NUL */
 #define BLOBS_KEPT           2 /* records that keep their blobs, unless the session says otherwise */
 #define BLOBS_KEPT_MAX       16
+#define TICKET_BLOB_BYTES    65536 /* of what an engine gives to a ticket for itself */
+#define TICKET_WORDS         (TICKET_BLOB_BYTES / 4)
 #define DISK_WRITE_EXTENTS   512  /* of one file */
 #define DISK_WRITE_PAGES     2048 /* of one file */
 /* Bytes that a store may take beyond the budget, until what it prunes is gone (D5). */
@@ -112,6 +114,8 @@ struct core_limits {
     uint64_t turn_deadline_ns;     /* from the beginning of a turn to its end; 0: as long as its
                                       connection lives */
     uint64_t transfer_deadline_ns; /* from the start of a transfer to its terminal state */
+    uint64_t ticket_deadline_ns;   /* Y3: how long a ticket stands at most, from the last time that
+                                      it was made or renewed */
 };
 
 #endif

@@ -19,6 +19,7 @@ static void group_fill(const struct core *c, const struct pool *p, uint32_t g,
     ret->total = group_total(c, p, g);
     ret->free = group_free(c, p, g);
     ret->session = gr->count[PAGE_OWNED];
+    ret->ticket = gr->count[PAGE_HANDED];
     ret->snapshot = gr->count[PAGE_COMMITTED] - gr->reclaimable;
     ret->reclaimable = gr->reclaimable;
     ret->transfer = gr->count[PAGE_RESERVED] + gr->count[PAGE_VERIFIED] + gr->count[PAGE_COPYING];
@@ -88,8 +89,11 @@ bool core_session_view(const struct core *c, uint32_t slot, struct session_view 
     s = session_at(c, slot);
     memset(ret, 0, sizeof *ret);
     ret->id = (struct session_id){.slot = slot, .gen = s->gen};
-    ret->engine = (struct engine_id){.slot = s->engine, .gen = engine_at(c, s->engine)->gen};
+    ret->engine = s->engine == NONE /* a ticket outlives it */
+                      ? (struct engine_id){.slot = NONE}
+                      : (struct engine_id){.slot = s->engine, .gen = engine_at(c, s->engine)->gen};
     ret->pool = (struct pool_id){.slot = s->pool, .gen = pool_at(c, s->pool)->gen};
+    ret->tenant = pool_at(c, s->pool)->tenant;
     ret->ns = space_at(c, s->space)->ns;
     ret->state_word = words[s->state];
     ret->lengths = session_lengths(s);

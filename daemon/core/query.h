@@ -32,11 +32,21 @@ struct pool_view {
 
 /* Why a node is held. Each kind pins it, and with it the path to the root, on one tier: HOST on the
  * host, the others on the device. */
-enum ref_kind { REF_DEVICE, REF_TRANSFER, REF_JOB, REF_RETRACTED, REF_ADMIN, REF_HOST, REF_KINDS };
+enum ref_kind {
+    REF_DEVICE,
+    REF_TRANSFER,
+    REF_JOB,
+    REF_RETRACTED,
+    REF_ADMIN,
+    REF_HANDOFF,
+    REF_HOST,
+    REF_KINDS
+};
 
 struct session_view {
     struct session_id id;
-    struct engine_id engine;
+    struct engine_id engine; /* {NONE, 0}: it was handed over, and is nobody's */
+    uint32_t tenant;
     struct pool_id pool;
     struct namespace_id ns;
     const char *state_word; /* static */

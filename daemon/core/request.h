@@ -49,7 +49,10 @@
     X(RECORD_PUT, "record_put", record_put, RECORDS(record_put), LATER)                            \
     X(ROLLBACK, "rollback", record_rollback, RECORDS(rollback), LATER)                             \
     X(RECORD_GET, "record_get", record_get, RECORDS(record_get), AT_ONCE)                          \
-    X(STORE, "store", request_store, SESSION(store), LATER)
+    X(STORE, "store", request_store, SESSION(store), LATER)                                        \
+    X(HANDOFF, "handoff", request_handoff, SESSION(handoff), AT_ONCE)                              \
+    X(TICKET_RENEW, "ticket_renew", ticket_renew, ENGINE, AT_ONCE)                                 \
+    X(TICKET_DROP, "ticket_drop", ticket_drop, ENGINE, AT_ONCE)
 
 enum op {
     OP_NONE = 0,
@@ -209,6 +212,9 @@ struct req_fetch {
     uint32_t
         wait_ms;   /* but no longer than this; 0 = until shortly before the transfer's deadline */
     uint64_t step; /* the last that may touch the session's own pages, which what comes replaces */
+    struct ticket
+        ticket; /* Y2: all that it names, from the peer that gave it; the session's list
+                   has just its tokens. id.gen 0: none, and the rest says what is wanted */
 };
 
 struct req_fetch_cancel {
@@ -219,6 +225,24 @@ struct req_fetch_cancel {
 struct req_store {
     struct session_id session;
     uint32_t depth; /* where it ends, aligned down to L, at most what is committed; 0: as D2 says */
+};
+
+/* Y1: the session is closed, and what it had at its written length waits for who shows the ticket.
+ */
+struct req_handoff {
+    struct session_id session;
+    uint64_t step;          /* the last that may write its pages */
+    uint32_t deadline_ms;   /* how long the ticket stands; 0, or more than the daemon's: that one */
+    uint32_t blob_bytes;    /* what the engine gives along, at most TICKET_BLOB_BYTES */
+    struct req_tokens blob; /* its words, the last filled up with zeros */
+    uint64_t key[2];        /* of the ticket: random numbers that the shell has drawn */
+};
+
+/* Whoever is an engine of the tenant and shows the ticket may. */
+struct req_ticket {
+    struct ticket ticket;
+    uint32_t deadline_ms; /* RENEW: as of a Handoff, from now on */
+    uint32_t zero;
 };
 
 /* A running session gives its device pages up, to come back by a Recover. */
@@ -396,6 +420,8 @@ struct request {
         struct req_rollback rollback;
         struct req_record_get record_get;
         struct req_store store;
+        struct req_handoff handoff;
+        struct req_ticket ticket_renew, ticket_drop;
         struct {
             bool on;
         } drain;
@@ -497,6 +523,8 @@ struct reply {
             uint32_t kib;
             uint32_t retry_ms; /* of BUSY: when the source is to be asked again; 0: nobody said */
             uint32_t tokens;   /* in the session's list */
+            uint32_t blob_bytes;
+            const uint32_t *blob; /* that came with the ticket; NULL: none */
         } fetch;
         struct {
             struct lengths lengths;
@@ -529,6 +557,10 @@ struct reply {
             uint32_t depth;   /* the prefix that is durable now */
             uint64_t written; /* bytes that it took beside what was there */
         } store;
+        struct {
+            struct ticket ticket;
+            uint32_t deadline_ms; /* that it stands from now on */
+        } handoff, ticket_renew;
         struct {
             uint32_t refs; /* ADMIN refs that the node has now */
         } pin;

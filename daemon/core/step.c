@@ -7,9 +7,9 @@
 #include "core/disk/recover.h"
 #include "core/disk/stores.h"
 #include "core/evictions.h"
+#include "core/fetch/fetch.h"
 #include "core/memory/pages.h"
 #include "core/session/engines.h"
-#include "core/session/fetch.h"
 #include "core/session/pool_requests.h"
 #include "core/session/record.h"
 #include "core/session/resets.h"
@@ -18,6 +18,7 @@
 #include "core/session/session_ops.h"
 #include "core/session/sessions.h"
 #include "core/session/steps.h"
+#include "core/session/tickets.h"
 #include "core/tier/host.h"
 #include "core/transfer/pulls.h"
 #include "core/transfer/seals.h"
@@ -54,6 +55,8 @@ enum tern_err request_step(struct core *c, struct actions *out, struct call *cal
 enum tern_err request_fetch(struct core *c, struct actions *out, struct call *call,
                             struct reply *ret)
 {
+    if (call->req->fetch.ticket.id.gen != 0)
+        return fetch_from_peer(c, out, call, ret);
     if (call->req->fetch.peer == PEER_HOST)
         return fetch_from_host(c, call, ret);
     return call->req->fetch.peer == PEER_DISK ? fetch_from_disk(c, out, call, ret)
@@ -331,7 +334,12 @@ static void apply(struct core *c, struct actions *out, const struct event *ev)
         engine_step_done(c, ev->step_done.engine, ev->step_done.rank, ev->step_done.step);
         return;
     case EV_REQUEST: request(c, out, &ev->request); return;
-    case EV_SEALED: seal_done(c, ev->sealed.job); return;
+    case EV_SEALED:
+        if (ev->sealed.job.slot < c->limits.nodes)
+            seal_done(c, ev->sealed.job);
+        else
+            ticket_sealed(c, ev->sealed.job);
+        return;
     case EV_ZEROED: pool_zeroed(c, ev->zeroed.pool); return;
     case EV_LINK_UP:
     case EV_LINK_DOWN: link_event(c, ev); return;
@@ -369,6 +377,7 @@ void core_step(struct core *c, const struct event *ev, struct actions *out)
     all = evictions_flush(c, out) && all;
     all = waits_flush(c, out) && all;
     all = reset_spread(c, out) && all; /* ahead of fetches on the same links */
+    all = tickets_flush(c, out) && all;
     all = serve_flush(c, out) && all;
     all = fetch_flush(c, out) && all;
     all = seal_flush(c, out) && all;
@@ -387,13 +396,15 @@ void core_step(struct core *c, const struct event *ev, struct actions *out)
 
 uint64_t core_deadline(const struct core *c)
 {
-    uint64_t at, serves, turns, disk;
+    uint64_t at, serves, turns, disk, tickets;
 
     if (c->left_over)
         return 0;
     at = pull_deadline(c);
     serves = serve_deadline(c);
     turns = turn_deadline(c);
+    tickets = ticket_deadline(c);
+    turns = tickets < turns ? tickets : turns;
     disk = disk_deadline(c);
     at = serves < at ? serves : at;
     at = disk < at ? disk : at;
@@ -402,5 +413,5 @@ uint64_t core_deadline(const struct core *c)
 
 bool core_waits_for_steps(const struct core *c)
 {
-    return c->nretires > 0 || c->away.n > 0 || c->nwaits > 0;
+    return c->nretires + c->away.n + c->nwaits + c->tickets_due.n > 0;
 }

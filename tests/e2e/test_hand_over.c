@@ -1,5 +1,8 @@
 /* README's order: commit, tern_done_step, hand over, fetch. A fetch that says what has to be there
  * (X10) finds it, each time, though the source has not published it yet when it is asked. */
+#include <string.h>
+#include <unistd.h>
+
 #include "engine/engine.h"
 #include "engine/proc.h"
 #include "rig_daemon.h"
@@ -51,6 +54,120 @@ TEST(x10_fetch_right_behind_the_last_step_brings_all)
         assert_ok(a.tern, engine_end(&from));
     }
     engine_close(&b);
+    engine_close(&a);
+    assert_true(daemon_stop(&dest));
+    assert_true(daemon_stop(&source));
+    tempdir_remove(dir);
+}
+
+#define LONG 160u /* two pages and a half */
+
+/* Computed and committed as far as whole chunks go; its last step is not done yet. */
+static void computed(struct engine_session *s, struct engine *e, const uint32_t *tokens)
+{
+    assert_ok(e->tern, engine_begin(s, e, tokens, LONG));
+    assert_ok(e->tern, engine_extend(s, LONG, LONG));
+    engine_write(s, 0, LONG);
+    e->step++;
+    assert_ok(e->tern, engine_commit(s, LONG / 64 * 64));
+}
+
+static struct tern_ticket handed(struct engine_session *s, const char *blob)
+{
+    struct engine *e = s->engine;
+    struct tern_ticket ticket;
+    struct tern_result r;
+
+    assert_ok(e->tern, tern_handoff(e->tern, s->id, e->step, blob, (uint32_t)strlen(blob), 0,
+                                    RIG_WAIT_MS, &ticket));
+    assert_int_equal(tern_session_close(e->tern, s->id, e->step, RIG_WAIT_MS, &r), TERN_GONE);
+    return ticket;
+}
+
+/* Y-a through two daemons: what is handed over before its last step is done is there to the last
+ * token when that step is done, once, with the blob. */
+TEST(y_a_session_that_was_handed_over_is_fetched_to_its_last_token)
+{
+    char dir[RIG_DIR_BYTES];
+    struct daemon source, dest;
+    struct engine a, b;
+
+    rig_start_pair(&source, &dest, dir, options);
+    a = rig_engine(source.socket, "prefill", 64, 64 * PAGE);
+    b = rig_engine(dest.socket, "decode", 64, 64 * PAGE);
+    for (uint32_t round = 0; round < ROUNDS; round++) {
+        struct engine_session from, to, late;
+        uint32_t tokens[LONG], stands_ms;
+        struct tern_ticket ticket;
+        struct tern_answer answer = {.cookie = 0};
+        struct tern_result r;
+        char blob[32];
+
+        for (uint32_t i = 0; i < LONG; i++)
+            tokens[i] = 50000 + round * 1000 + i;
+        snprintf(blob, sizeof blob, "first token %u", round);
+        computed(&from, &a, tokens);
+        ticket = handed(&from, blob);
+        engine_free(&from);
+        assert_ok(b.tern, engine_begin(&to, &b, tokens, LONG));
+        if (round % 2)
+            assert_ok(a.tern, tern_done_step(a.map, a.step));
+        assert_ok(b.tern, tern_submit_fetch_ticket(b.tern, to.id, ticket.text, TERN_STEP_NONE, 7));
+        assert_ok(a.tern, tern_done_step(a.map, a.step));
+        while (tern_poll(b.tern, &answer) == TERN_BUSY)
+            usleep(1000);
+        assert_int_equal(answer.cookie, 7);
+        r = answer.results[0];
+        assert_ok(b.tern, r.err);
+        assert_int_equal(r.blob_bytes, strlen(blob));
+        assert_memory_equal(r.blob, blob, r.blob_bytes);
+        assert_int_equal(engine_take(&to, &r), TERN_OK);
+        assert_int_equal(to.len.committed, LONG / 64 * 64);
+        assert_int_equal(to.len.written, LONG);
+        assert_int_equal(engine_wrong(&to, LONG), 0);
+        assert_ok(b.tern, engine_begin(&late, &b, tokens, LONG));
+        assert_int_equal(
+            tern_fetch_ticket(b.tern, late.id, ticket.text, TERN_STEP_NONE, RIG_WAIT_MS, &r),
+            TERN_GONE);
+        assert_int_equal(tern_ticket_renew(a.tern, ticket.text, 0, RIG_WAIT_MS, &stands_ms),
+                         TERN_GONE);
+        assert_ok(b.tern, engine_end(&late));
+        assert_ok(b.tern, engine_end(&to));
+    }
+    engine_close(&b);
+    engine_close(&a);
+    assert_true(daemon_stop(&dest));
+    assert_true(daemon_stop(&source));
+    tempdir_remove(dir);
+}
+
+TEST(y3_ticket_stands_as_long_as_was_said_or_until_it_is_dropped)
+{
+    char dir[RIG_DIR_BYTES];
+    struct daemon source, dest;
+    struct tern_ticket ticket;
+    struct engine_session s;
+    struct engine a;
+    uint32_t tokens[LONG], stands_ms = 0;
+    char forged[TERN_TICKET_BYTES];
+
+    rig_start_pair(&source, &dest, dir, options);
+    a = rig_engine(source.socket, "prefill", 64, 64 * PAGE);
+    for (uint32_t i = 0; i < LONG; i++)
+        tokens[i] = i;
+    computed(&s, &a, tokens);
+    ticket = handed(&s, "");
+    engine_free(&s);
+    assert_int_equal(ticket.stands_ms, 60000);
+    assert_ok(a.tern, tern_ticket_renew(a.tern, ticket.text, 5000, RIG_WAIT_MS, &stands_ms));
+    assert_int_equal(stands_ms, 5000);
+    snprintf(forged, sizeof forged, "%s", ticket.text);
+    forged[strlen("tern1-0123456789abcdef-0123456789abcdef-")] ^= 1;
+    assert_int_equal(tern_ticket_drop(a.tern, forged, RIG_WAIT_MS), TERN_DENIED);
+    assert_int_equal(tern_ticket_drop(a.tern, "prefill-0", RIG_WAIT_MS), TERN_INVALID);
+    assert_int_equal(tern_ticket_drop(a.tern, "", RIG_WAIT_MS), TERN_INVALID);
+    assert_ok(a.tern, tern_ticket_drop(a.tern, ticket.text, RIG_WAIT_MS));
+    assert_int_equal(tern_ticket_drop(a.tern, ticket.text, RIG_WAIT_MS), TERN_GONE);
     engine_close(&a);
     assert_true(daemon_stop(&dest));
     assert_true(daemon_stop(&source));

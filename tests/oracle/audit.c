@@ -202,6 +202,54 @@ static void audit_owned(const struct session *s, uint32_t slot, const struct poo
                     slot, s->base[g], n, g, s->committed, s->written, s->allocated);
 }
 
+/* A session that was handed over is nobody's once its step has passed. */
+static void audit_ticket(struct audit *a, const struct session *s, uint32_t slot)
+{
+    bool nobodys = s->state == SESSION_HANDED ? s->ticket_state != TICKET_WAITING
+                                              : s->state == SESSION_CLOSING && s->engine == NONE;
+
+    if (nobodys != (s->engine == NONE) ||
+        (!nobodys && engine_at(a->c, s->engine)->state == ENGINE_EMPTY))
+        oracle_fail("audit: session %u belongs to no engine", slot);
+    if ((s->ticket_state != TICKET_NONE) != (s->state == SESSION_HANDED) ||
+        (s->held == REF_HANDOFF) != (s->state == SESSION_HANDED))
+        oracle_fail("audit: session %u in state %u has a ticket in state %u", slot, s->state,
+                    s->ticket_state);
+    if (s->ticket_state == TICKET_NONE)
+        return;
+    audit_chain(a, s->blob.head, div_up(s->blob.end, TOKEN_BLOCK), "a ticket's blob");
+    if (s->blob.end != div_up(s->blob_bytes, 4) || s->allocated != s->written)
+        oracle_fail("audit: ticket %u has %u words of a blob of %u bytes", slot, s->blob.end,
+                    s->blob_bytes);
+    if (!s->ticket_ends && s->ticket_until_ns < a->c->tickets_until_ns)
+        oracle_fail("audit: ticket %u ends before any does", slot);
+}
+
+static void audit_tickets(const struct core *c)
+{
+    const struct list *lists[] = {&c->tickets, &c->tickets_due};
+    uint32_t n = 0, handed = 0, served = 0, serves = 0;
+
+    for (uint32_t l = 0; l < 2; l++)
+        for (uint32_t at = lists[l]->head; at != NONE && n <= c->limits.sessions;
+             at = ticket_list_next(c, at), n++)
+            if (session_at(c, at)->state != SESSION_HANDED || session_at(c, at)->ticket_due != l)
+                oracle_fail("audit: session %u is in list %u of tickets", at, l);
+    for (uint32_t i = 0; i < c->limits.sessions; i++) {
+        handed += session_at(c, i)->state == SESSION_HANDED;
+        served += session_at(c, i)->ticket_state == TICKET_SERVED;
+    }
+    for (uint32_t i = 0; i < c->limits.serves; i++)
+        if (serve_at(c, i)->state != SERVE_EMPTY && serve_at(c, i)->served) {
+            serves++;
+            if (session_at(c, serve_at(c, i)->handed.slot)->ticket_state != TICKET_SERVED)
+                oracle_fail("audit: serve %u serves what is no ticket", i);
+        }
+    if (n != handed || n != c->tickets.n + c->tickets_due.n || served != serves)
+        oracle_fail("audit: %u tickets, %u in lists; %u are served by %u", handed, n, served,
+                    serves);
+}
+
 static void audit_session(struct audit *a, uint32_t slot)
 {
     const struct session *s = session_at(a->c, slot);
@@ -217,7 +265,11 @@ static void audit_session(struct audit *a, uint32_t slot)
         oracle_fail("audit: session %u, committed %u, pins node %u of depth %u", slot, s->committed,
                     s->node, n->depth);
     for (uint32_t g = 0; g < p->ngroups; g++) {
-        audit_page_list(a, &s->owned[g], BIT(OWNED), slot, "a session's table");
+        audit_page_list(a, &s->owned[g],
+                        s->state == SESSION_HANDED    ? BIT(HANDED)
+                        : s->state == SESSION_CLOSING ? BIT(OWNED) | BIT(HANDED)
+                                                      : BIT(OWNED),
+                        slot, "a session's table");
         if (s->state != SESSION_CLOSING) /* its pages go first, then its tokens */
             audit_owned(s, slot, p, g);
     }
@@ -233,8 +285,7 @@ static void audit_session(struct audit *a, uint32_t slot)
     audit_chain(a, b->head, length / p->align * per_chunk + div_up(length % p->align, TOKEN_BLOCK),
                 "a session");
     audit_keys(a, b->keys, b->first, b->end, "a session");
-    if (engine_at(a->c, s->engine)->state == ENGINE_EMPTY)
-        oracle_fail("audit: session %u belongs to no engine", slot);
+    audit_ticket(a, s, slot);
 }
 
 static void audit_retires(struct audit *a)
@@ -287,6 +338,8 @@ static void audit_pulls(struct audit *a)
 
         for (uint32_t g = 0; p->state != PULL_EMPTY && g < a->c->limits.groups; g++)
             audit_page_list(a, &p->pages[g], states, i, "a transfer");
+        if (p->state != PULL_EMPTY)
+            audit_chain(a, p->blob.head, div_up(p->blob.end, TOKEN_BLOCK), "a transfer's blob");
     }
 }
 
@@ -295,10 +348,13 @@ static void audit_sessions(struct audit *a)
     const struct core *c = a->c;
     uint32_t n = 0, listed = 0, per_pool[POOLS_LIMIT] = {0};
 
+    audit_tickets(c);
+
     for (uint32_t i = 0; i < c->limits.sessions; i++)
         if (session_at(c, i)->state != SESSION_EMPTY) {
             audit_session(a, i);
             per_pool[session_at(c, i)->pool] += session_at(c, i)->state != SESSION_CLOSING;
+            listed += session_at(c, i)->engine == NONE;
             n++;
         }
     for (uint32_t i = 0; i < c->limits.engines; i++) {

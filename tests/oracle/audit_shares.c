@@ -24,7 +24,7 @@ static void count_engines(const struct core *c, struct count *n)
         const struct session *s = session_at(c, i);
 
         if (s->state != SESSION_EMPTY)
-            n->used[SHARE_SESSIONS][engine_at(c, s->engine)->tenant]++;
+            n->used[SHARE_SESSIONS][pool_at(c, s->pool)->tenant]++;
     }
 }
 
@@ -73,8 +73,13 @@ static void count_records(const struct core *c, struct count *n)
         const struct session *s = session_at(c, i);
 
         if (s->state != SESSION_EMPTY)
-            count_chain(c, n, engine_at(c, s->engine)->tenant, s->tokens.head, s->tokens.keys);
+            count_chain(c, n, pool_at(c, s->pool)->tenant, s->tokens.head, s->tokens.keys);
+        if (s->state == SESSION_HANDED)
+            count_chain(c, n, pool_at(c, s->pool)->tenant, s->blob.head, NONE);
     }
+    for (uint32_t i = 0; i < c->limits.pulls; i++)
+        if (pull_at(c, i)->state != PULL_EMPTY)
+            count_chain(c, n, pull_at(c, i)->tenant, pull_at(c, i)->blob.head, NONE);
 }
 
 /* A namespace is in the list of those that may make way exactly while nobody holds it. */

@@ -190,7 +190,8 @@ static void audit_away(const struct core *c)
     for (uint32_t i = 0; i < c->limits.sessions; i++) {
         const struct session *s = session_at(c, i);
 
-        if (s->state == SESSION_EMPTY || s->state == SESSION_CLOSING || s->releasing)
+        if (s->state == SESSION_EMPTY || s->state == SESSION_HANDED ||
+            s->state == SESSION_CLOSING || s->releasing)
             continue;
         away += away_list_has(c, i);
         if (!away_list_has(c, i) && (s->state == SESSION_RETRACTING || s->state == SESSION_LOADING))

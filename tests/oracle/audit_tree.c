@@ -302,6 +302,8 @@ void audit_refs(struct audit *a)
         pinned += n->refs[REF_ADMIN] > 0;
         compare_refs(i, n, held[i]);
     }
+    for (uint32_t i = 0; i < c->limits.sessions; i++)
+        running += session_at(c, i)->ticket_state == TICKET_SEALING;
     if (running != c->seals_running || running > c->limits.seal_jobs)
         oracle_fail("audit: %u seal jobs run, %u counted", running, c->seals_running);
     if (pinned != c->npinned)

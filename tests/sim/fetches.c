@@ -201,6 +201,7 @@ void ask_fetch(struct sim *w, uint32_t d, uint32_t i)
                             : s->fetch_disk   ? PEER_DISK
                                               : 0;
     ev.request.fetch.depth = depth;
+    ev.request.fetch.ticket = (struct ticket){0};
     TRACE("  daemon %u fetch session %u: depth %u of %u tokens (committed %u allocated %u)\n", d, i,
           depth, s->ntokens, s->committed, s->allocated);
     s->fetch_request = ev.request.request_id;

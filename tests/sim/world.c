@@ -161,7 +161,8 @@ static void set_limits(struct sim *w)
                              .tenant_bytes_in_flight = (uint64_t)c->tenant_pages * GRANULE_BYTES,
                              .tenant_batches = c->lim_batches,
                              .turn_deadline_ns = c->turn_ms * MS,
-                             .transfer_deadline_ns = c->deadline_ms * MS};
+                             .transfer_deadline_ns = c->deadline_ms * MS,
+                             .ticket_deadline_ns = c->deadline_ms * MS};
 }
 
 /* Sequences that begin alike: one parent each, and a token from which they differ. */

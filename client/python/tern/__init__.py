@@ -26,7 +26,7 @@ from .errors import (
 )
 from .layout import ExtraKey, Group, Namespace
 from .records import Merged, Record, Recorded
-from .session import Batch, BatchFailed, Copy, Op, Result, Retracted, Session, Stored, Turn
+from .session import Batch, BatchFailed, Copy, Op, Result, Retracted, Session, Stored, Ticket, Turn
 
 
 def connect(path: str, *, deadline_ms: int = 0) -> Connection:
@@ -78,6 +78,7 @@ __all__ = [
     "Shortage",
     "Stored",
     "TernError",
+    "Ticket",
     "TimedOut",
     "Turn",
     "Unsupported",

@@ -113,6 +113,8 @@ class Result(ct.Structure):
         ("disk_depth", u32),
         ("runs", ct.POINTER(Run)),
         ("nruns", u32),
+        ("blob_bytes", u32),
+        ("blob", ct.c_void_p),
         ("shortage", Shortage),
         ("align", u32),
     ]
@@ -120,6 +122,13 @@ class Result(ct.Structure):
 
 class Depths(ct.Structure):
     _fields_ = [("resumable", u32), ("history", u32), ("host", u32), ("disk", u32)]
+
+
+TICKET_BYTES = 256
+
+
+class Ticket(ct.Structure):
+    _fields_ = [("text", ct.c_char * TICKET_BYTES), ("stands_ms", u32)]
 
 
 class Stored(ct.Structure):
@@ -236,6 +245,7 @@ STRUCTS: dict[str, type[ct.Structure]] = {
     "tern_result": Result,
     "tern_depths": Depths,
     "tern_stored": Stored,
+    "tern_ticket": Ticket,
     "tern_retracted": Retracted,
     "tern_session_options": SessionOptions,
     "tern_span": Span,
@@ -306,6 +316,10 @@ _CALLS: dict[str, tuple[object, list[object]]] = {
     "tern_result_text": (_S, [_P, u32]),
     "tern_fetch": (ct.c_int, [_P, u64, _S, u32, u32, u64, u32, _RESULT]),
     "tern_fetch_cancel": (ct.c_int, [_P, u64, u32]),
+    "tern_fetch_ticket": (ct.c_int, [_P, u64, _S, u64, u32, _RESULT]),
+    "tern_handoff": (ct.c_int, [_P, u64, u64, _S, u32, u32, u32, ct.POINTER(Ticket)]),
+    "tern_ticket_renew": (ct.c_int, [_P, _S, u32, u32, ct.POINTER(u32)]),
+    "tern_ticket_drop": (ct.c_int, [_P, _S, u32]),
     "tern_store": (ct.c_int, [_P, u64, u32, u32, ct.POINTER(Stored)]),
     "tern_retract": (ct.c_int, [_P, u64, ct.c_int, u64, u32, ct.POINTER(Retracted)]),
     "tern_recover": (ct.c_int, [_P, u64, u32, _RESULT]),
@@ -314,6 +328,7 @@ _CALLS: dict[str, tuple[object, list[object]]] = {
     "tern_ping": (ct.c_int, [_P, u32]),
     "tern_submit_match": (ct.c_int, [_P, u64, _TOKENS, u64, u64]),
     "tern_submit_fetch": (ct.c_int, [_P, u64, _S, u32, u32, u64, u64]),
+    "tern_submit_fetch_ticket": (ct.c_int, [_P, u64, _S, u64, u64]),
     "tern_submit_recover": (ct.c_int, [_P, u64, u64]),
     "tern_submit_store": (ct.c_int, [_P, u64, u32, u64]),
     "tern_submit_wait_published": (ct.c_int, [_P, u64, u64]),

@@ -15,7 +15,7 @@ from . import _lib
 from ._lib import STEP_NONE, lib
 from .connection import Connection
 from .errors import DaemonLost, error_of
-from .layout import ExtraKey, Namespace, TokenList, U64_MAX, c_tokens, encoded_or_none, number, step_number
+from .layout import ExtraKey, Namespace, TokenList, U64_MAX, c_tokens, encoded, encoded_or_none, number, step_number
 from .session import Answered, Batch, Op, Result, Session, Stored, stored_depth
 
 _OK, _BUSY = 0, 8
@@ -158,6 +158,14 @@ class Async:
         return await self._one(
             session,
             lambda cookie: lib.tern_submit_fetch(p, session.handle, name, least, most, named, cookie),
+            brings=True,
+        )
+
+    async def fetch_ticket(self, session: Session, ticket: str, *, step: int) -> Result:
+        p, text, named = self.connection._p, encoded("ticket", ticket), session._named(step)
+        return await self._one(
+            session,
+            lambda cookie: lib.tern_submit_fetch_ticket(p, session.handle, text, named, cookie),
             brings=True,
         )
 

@@ -171,6 +171,20 @@ class Connection:
         )
         return Reset(nodes.value, unreached.value)
 
+    def ticket_renew(self, ticket: str, *, stands_ms: int = 0, deadline_ms: int = 0) -> int:
+        """At the daemon that gave it: from now on the ticket stands for so many milliseconds, which it returns."""
+        stands, wanted = ct.c_uint32(), number("stands_ms", stands_ms)
+        self._check(
+            lib.tern_ticket_renew(
+                self._p, encoded("ticket", ticket), wanted, milliseconds(deadline_ms), ct.byref(stands)
+            )
+        )
+        return stands.value
+
+    def ticket_drop(self, ticket: str, *, deadline_ms: int = 0) -> None:
+        """At the daemon that gave it: nobody will fetch it."""
+        self._check(lib.tern_ticket_drop(self._p, encoded("ticket", ticket), milliseconds(deadline_ms)))
+
     def join(
         self,
         name: str,

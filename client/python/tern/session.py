@@ -23,6 +23,7 @@ from .layout import (
     TokenList,
     c_tokens,
     choice,
+    encoded,
     encoded_or_none,
     milliseconds,
     number,
@@ -53,6 +54,7 @@ class Result:
     host_depth: int = 0  # of a match: what a fetch from the host tier (None) would bring
     disk_depth: int = 0  # of a match: what a fetch from PEER_DISK would bring; 0: no more than is there
     copies: list[Copy] = field(default_factory=list)
+    blob: bytes = b""  # of a fetch by ticket: what was handed over with it
 
 
 class Answered:
@@ -69,6 +71,7 @@ class Answered:
             r.fetched_kib,
             r.host_depth,
             r.disk_depth,
+            blob=ct.string_at(r.blob, r.blob_bytes) if r.blob_bytes else b"",
         )
         self.runs: list[tuple[str, int, Ids]] = []
         for i in range(r.nruns):
@@ -86,6 +89,12 @@ class Answered:
 class Retracted:
     free_now: int  # device pages of all groups
     free_at_step: int  # when the step has passed
+
+
+@dataclass(frozen=True)
+class Ticket:
+    text: str  # for a router to pass on; whoever has it can fetch
+    stands_ms: int  # from now on
 
 
 @dataclass(frozen=True)
@@ -276,6 +285,27 @@ class Session:
         wanted = number("at_least", at_least), number("depth", depth)
         named = encoded_or_none("peer", peer)
         return self._do(lib.tern_fetch, deadline_ms, named, *wanted, self._named(step))
+
+    def fetch_ticket(self, ticket: str, *, step: int, deadline_ms: int = 0) -> Result:
+        """Brings all that the ticket names, to the last token: this session has matched just the tokens that were
+        handed over. `blob` of the result came along. Success uses the ticket up."""
+        return self._do(lib.tern_fetch_ticket, deadline_ms, encoded("ticket", ticket), self._named(step))
+
+    def hand_over(self, *, step: int, blob: bytes = b"", stands_ms: int = 0, deadline_ms: int = 0) -> Ticket:
+        """Closes the session and makes a ticket of it: what it has at its written length, and the blob, wait for
+        whoever shows it, for `stands_ms` (0: as long as the daemon lets it stand). Commit whole chunks first;
+        `step` is the last that writes its pages."""
+        r, c = _lib.Ticket(), self.connection
+        wanted = number("stands_ms", stands_ms), milliseconds(deadline_ms)
+        c._check(
+            lib.tern_handoff(
+                c._p, self.handle, self._named(step), bytes(blob), len(blob), *wanted, ct.byref(r)
+            )
+        )
+        self._forget()
+        self.committed = self.written = self.allocated = 0
+        self.open = False
+        return Ticket(r.text.decode(), r.stands_ms)
 
     def fetch_cancel(self, *, deadline_ms: int = 0) -> None:
         """Ends a fetch or a recover that is under way, such as one of tern.Async. That request itself is

@@ -60,7 +60,7 @@ static bool limits_sane(const struct core_limits *l)
     return l->pools <= POOLS_LIMIT && l->engines <= ENGINES_LIMIT && l->peers <= l->links &&
            l->nodes >= 2 && l->slabs >= 2 && l->reserved_percent <= 100 &&
            l->peer_bytes_in_flight > 0 && l->tenant_bytes_in_flight > 0 &&
-           l->transfer_deadline_ns > 0 && l->groups <= GROUPS_MAX &&
+           l->transfer_deadline_ns > 0 && l->ticket_deadline_ns > 0 && l->groups <= GROUPS_MAX &&
            l->table_pages <= TABLE_PAGES_MAX &&
            (l->table_pages == 0 || l->table_pages >= TABLE_PAGES_MIN);
 }
@@ -211,7 +211,9 @@ struct core *core_init(void *mem, const struct core_limits *limits,
     c->bytes = bytes;
     c->hash_mask = pow2_at_least(limits->nodes) - 1;
     c->seals_queued = c->copies_queued = c->away = c->closing = c->turns = c->pulls_active =
-        c->serves_active = c->checks = c->disk_stores = c->disk_leaving = LIST_EMPTY;
+        c->serves_active = c->checks = c->disk_stores = c->disk_leaving = c->tickets =
+            c->tickets_due = LIST_EMPTY;
+    c->tickets_until_ns = UINT64_MAX;
     c->disk_gone_first = c->disk_gone_last = NONE;
     c->disk_sweep = c->disk_file_found = NONE;
     c->disk_next_file = c->disk_let_go = 1;

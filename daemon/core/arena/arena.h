@@ -283,6 +283,14 @@ struct session {
     uint32_t load_kib;
     uint64_t slid_step; /* the last that may touch borrowed pages which it slid over: what it still
                            borrows of their nodes does not end before that */
+    /* HANDED: see session/tickets.h. Its engine is NONE from QUEUED on, and in_away links it in one
+     * of the two lists of tickets. */
+    uint32_t ticket_state;
+    uint32_t ticket_due;  /* 1: it is in the list of those that are due */
+    uint32_t ticket_ends; /* 1: taken, dropped or too late: it goes when nothing reads it */
+    uint32_t blob_bytes;
+    uint64_t ticket_key[2], ticket_step, ticket_until_ns;
+    struct token_buf blob;
 };
 
 struct turn_record { /* see memory/record_pages.h */
@@ -390,6 +398,9 @@ struct pull { /* a transfer in */
     uint32_t wait_ms;  /* WAITING: the last pause */
     uint32_t tail;     /* 1: the session still owns what it owned at the Fetch */
     uint32_t chunk;    /* of a fetch from the disk: the chunk that it reads up to, pinned; NONE */
+    struct ticket ticket;  /* of a fetch by ticket; id.gen 0: none */
+    struct token_buf blob; /* that came with it */
+    uint32_t blob_bytes, zero;
     uint64_t ask_ns, give_up_ns; /* PUT_OFF: not before it asks again; when it ends as BUSY */
     uint64_t wait_until_ns;      /* from then on it takes what the source has */
     uint64_t tail_step;          /* the last that may touch the tail */
@@ -400,12 +411,13 @@ struct serve { /* a transfer out */
     uint32_t gen, state;
     struct list_links active;
     uint32_t link, pool, node, wait_node, from, to, history, asked_history, state_from;
-    uint32_t holder; /* whose share it is of */
-    uint32_t told;   /* OPEN: the pages of the chunks up to here were named */
-    uint32_t least;  /* the peer wants nothing less */
-    uint32_t wants;  /* OPEN: 1: the peer asks for those that follow */
-    uint32_t zero;
-    uint32_t err; /* what to tell the peer at the end, 0 = nothing */
+    uint32_t holder;          /* whose share it is of */
+    uint32_t told;            /* OPEN: the pages of the chunks up to here were named */
+    uint32_t least;           /* the peer wants nothing less */
+    uint32_t wants;           /* OPEN: 1: the peer asks for those that follow */
+    uint32_t served;          /* 1: `handed` is SERVED by it */
+    uint32_t err;             /* what to tell the peer at the end, 0 = nothing */
+    struct session_id handed; /* of a fetch by ticket: the session; gen 0: none */
     struct pull_id pull;
     uint64_t trace_id, deadline_ns, started_ns;
 };
@@ -497,11 +509,15 @@ struct core {
     uint32_t copy_failed;  /* 1: look whether those away wait for something that will not come */
     struct list away;      /* sessions */
     struct list closing;   /* likewise */
-    struct list turns;     /* sessions with a turn in flight: what began first ends first */
-    uint64_t ncloses;      /* sessions whose gate is CLOSED */
-    uint32_t resets;       /* namespaces that are being swept */
-    uint32_t nspreading;   /* resets of which not all peers have heard */
-    uint32_t resets_due;   /* those of them that are due */
+    struct list tickets, tickets_due; /* sessions that are HANDED; those that wait for something
+                                         that a step looks for, or end */
+    uint64_t tickets_until_ns;        /* no ticket's time is over before that */
+    uint64_t tickets_made, tickets_taken, tickets_dropped, tickets_expired;
+    struct list turns;   /* sessions with a turn in flight: what began first ends first */
+    uint64_t ncloses;    /* sessions whose gate is CLOSED */
+    uint32_t resets;     /* namespaces that are being swept */
+    uint32_t nspreading; /* resets of which not all peers have heard */
+    uint32_t resets_due; /* those of them that are due */
     uint64_t resets_begun, namespaces_reset;
     uint32_t resets_at, heard_at;                                         /* offsets / 64 */
     uint32_t disk_chunks_at, disk_files_at, disk_stores_at, disk_hash_at; /* offsets / 64 */
@@ -665,6 +681,7 @@ ARENA_LIST(copy_list, node, work.copy_queue)
 ARENA_LIST(session_list, session, in_engine)
 ARENA_LIST(away_list, session, in_away)
 ARENA_LIST(closing_list, session, in_away)
+ARENA_LIST(ticket_list, session, in_away)
 ARENA_LIST(turn_list, session, in_turns)
 ARENA_LIST(closes_list, session, in_turns)
 ARENA_LIST(retire_list, retire, in_engine)

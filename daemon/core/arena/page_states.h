@@ -9,8 +9,10 @@
 #define PAGE_STATE_TABLE(X)                                                                        \
     X(PAGE, FREE, TO(PAGE, OWNED) | TO(PAGE, RESERVED) | TO(PAGE, COPYING),                        \
       "in its slab's free list; nobody can write it")                                              \
-    X(PAGE, OWNED, TO(PAGE, COMMITTED) | TO(PAGE, RETIRING) | TO(PAGE, FREE),                      \
+    X(PAGE, OWNED, TO(PAGE, COMMITTED) | TO(PAGE, HANDED) | TO(PAGE, RETIRING) | TO(PAGE, FREE),   \
       "in one session's table; its engine writes it")                                              \
+    X(PAGE, HANDED, TO(PAGE, RETIRING) | TO(PAGE, FREE),                                           \
+      "behind the committed length of a session that was handed over; written no more")            \
     X(PAGE, COMMITTED, TO(PAGE, FREE),                                                             \
       "in one prefix node's snapshot; written no more; sessions borrow it")                        \
     X(PAGE, RESERVED, TO(PAGE, VERIFIED) | TO(PAGE, QUARANTINE) | TO(PAGE, FREE),                  \

@@ -46,15 +46,18 @@ STATE_MACHINE(engine, ENGINE, ENGINE_STATE_TABLE)
     X(SESSION, TURN,                                                                               \
       TO(SESSION, MATCHING) | TO(SESSION, TURN) | TO(SESSION, IDLE) | TO(SESSION, OPEN) |          \
           TO(SESSION, FETCHING) | TO(SESSION, RETRACTING) | TO(SESSION, RETRACTED) |               \
-          TO(SESSION, LOADING) | TO(SESSION, CLOSING),                                             \
+          TO(SESSION, LOADING) | TO(SESSION, HANDED) | TO(SESSION, CLOSING),                       \
       "a turn is under way", "turn")                                                               \
     X(SESSION, IDLE,                                                                               \
       TO(SESSION, MATCHING) | TO(SESSION, IDLE) | TO(SESSION, TURN) | TO(SESSION, OPEN) |          \
           TO(SESSION, FETCHING) | TO(SESSION, RETRACTING) | TO(SESSION, RETRACTED) |               \
-          TO(SESSION, LOADING) | TO(SESSION, CLOSING),                                             \
+          TO(SESSION, LOADING) | TO(SESSION, HANDED) | TO(SESSION, CLOSING),                       \
       "its last turn is finished: it keeps its pages for the next", "idle")                        \
     X(SESSION, FETCHING, TO(SESSION, TURN) | TO(SESSION, OPEN) | TO(SESSION, CLOSING),             \
       "a transfer from a peer brings it chunks", "fetching")                                       \
+    X(SESSION, HANDED, TO(SESSION, CLOSING),                                                       \
+      "handed over: its engine finds it no more, and whoever shows its ticket may fetch it",       \
+      "handed_over")                                                                               \
     X(SESSION, CLOSING, TO(SESSION, EMPTY),                                                        \
       "closed: nobody finds it any more, and what it holds is given back in pieces", "closing")    \
     X(SESSION, RETRACTING,                                                                         \
@@ -71,6 +74,19 @@ STATE_MACHINE(engine, ENGINE, ENGINE_STATE_TABLE)
       "pages of the host tier are coming back for a Recover or a Fetch", "loading")
 
 STATE_MACHINE(session, SESSION, SESSION_STATE_TABLE)
+
+/* The ticket of a session that is HANDED (Y1 to Y3). */
+#define TICKET_STATE_TABLE(X)                                                                      \
+    X(TICKET, NONE, TO(TICKET, WAITING), "there is none", "none")                                  \
+    X(TICKET, WAITING, TO(TICKET, QUEUED) | TO(TICKET, NONE),                                      \
+      "the last step that writes its pages has not passed", "waiting")                             \
+    X(TICKET, QUEUED, TO(TICKET, SEALING) | TO(TICKET, OPEN) | TO(TICKET, NONE),                   \
+      "waits for a job that computes the checksums of its own pages", "sealing")                   \
+    X(TICKET, SEALING, TO(TICKET, OPEN), "that job is under way", "sealing")                       \
+    X(TICKET, OPEN, TO(TICKET, SERVED) | TO(TICKET, NONE), "a fetch may take it", "open")          \
+    X(TICKET, SERVED, TO(TICKET, OPEN), "a transfer out reads it", "served")
+
+STATE_MACHINE(ticket, TICKET, TICKET_STATE_TABLE)
 
 /* Who may use a session (M5 to M7, M12), whatever state it is in. */
 #define GATE_STATE_TABLE(X)                                                                        \

@@ -7,6 +7,7 @@
 #include "core/arena/actions.h"
 #include "core/memory/pages.h"
 #include "core/session/engines.h"
+#include "core/session/tickets.h"
 #include "core/transfer/serves.h"
 #include "core/tree/nodes.h"
 
@@ -45,6 +46,7 @@ static void pool_begin_close(struct core *c, struct pool *p)
     c->nclosing++;
     p->close_at = c->npinned > 0 ? 0 : NONE;
     serve_end_pool(c, pool_slot(c, p));
+    tickets_end_pool(c, pool_slot(c, p));
     touch(c);
 }
 

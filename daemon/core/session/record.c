@@ -26,7 +26,7 @@ enum tern_err session_of(const struct core *c, const struct engine *e, struct se
 
     *ret_text = "no such session or turn: it was closed or has ended, or is from before a restart";
     if (!s || s->state == SESSION_EMPTY || s->state == SESSION_CLOSING ||
-        s->engine != engine_slot(c, e))
+        s->state == SESSION_HANDED || s->engine != engine_slot(c, e))
         return TERN_GONE;
     if (!session_turn_is(s, id)) {
         if (id.gen != s->gen || s->gate == GATE_CLOSING || s->gate == GATE_CLOSED)

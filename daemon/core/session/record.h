@@ -11,6 +11,10 @@
 #define RELEASING                                                                                  \
     "the pages that this session gave up are still being given back: repeat it in a moment"
 
+#define TICKET_GONE                                                                                \
+    "the ticket is gone: it was fetched or dropped, its time was over, or its daemon has been "    \
+    "restarted"
+
 #define TOO_MANY_TOKENS "a session has at most 4,194,304 tokens: the list would be longer than that"
 
 #define TOO_MANY_KEYS "a request has at most 1,024 extra keys: append some of the tokens later"

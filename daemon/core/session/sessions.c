@@ -10,6 +10,7 @@
 #include "core/session/record.h"
 #include "core/session/retires.h"
 #include "core/session/retract.h"
+#include "core/transfer/handed.h"
 #include "core/transfer/pulls.h"
 #include "core/tree/nodes.h"
 #include "core/tree/state.h"
@@ -128,7 +129,7 @@ void session_turns_lost(struct core *c, uint32_t conn)
 
 void session_gate_leave(struct core *c, struct session *s)
 {
-    struct tenant *t = tenant_at(c, engine_at(c, s->engine)->tenant);
+    struct tenant *t = tenant_at(c, session_pool(c, s)->tenant);
 
     if (s->gate == GATE_CLAIMED || s->gate == GATE_CLOSING)
         session_turn_over(c, s, true);
@@ -161,9 +162,11 @@ bool session_close_told(struct core *c, struct actions *out, struct session *s, 
 
 void session_close(struct core *c, struct session *s, uint64_t step, bool engine_gone)
 {
-    struct engine *e = engine_at(c, s->engine);
+    uint32_t tenant = session_pool(c, s)->tenant;
     bool holds;
 
+    if (s->state == SESSION_HANDED)
+        handed_leave(c, s);
     session_gate_leave(c, s);
     if (s->pull != NONE)
         pull_orphan(c, pull_at(c, s->pull));
@@ -176,9 +179,11 @@ void session_close(struct core *c, struct session *s, uint64_t step, bool engine
     if (s->releasing) /* the rest goes where its pages are going already */
         closing_list_remove(c, &c->closing, session_slot(c, s));
     else
-        s->record = holds && !engine_gone ? retire_open(c, e, step, session_slot(c, s)) : NONE;
+        s->record = holds && !engine_gone
+                        ? retire_open(c, engine_at(c, s->engine), step, session_slot(c, s))
+                        : NONE;
     s->releasing = 0;
-    tenant_at(c, e->tenant)->sessions--;
+    tenant_at(c, tenant)->sessions--;
     session_pool(c, s)->sessions--;
     session_state_move(&s->state, SESSION_CLOSING);
     closing_list_push(c, &c->closing, session_slot(c, s));
@@ -190,7 +195,7 @@ static void closed(struct core *c, struct session *s)
 {
     bool host = s->held == REF_HOST;
     struct path path = {s->node, s->state_from};
-    uint32_t tenant = engine_at(c, s->engine)->tenant;
+    uint32_t tenant = session_pool(c, s)->tenant;
 
     c->visits += (s->committed - s->state_from) / session_pool(c, s)->align;
     if (s->record != NONE)
@@ -202,7 +207,8 @@ static void closed(struct core *c, struct session *s)
         node_unpin(c, s->node, REF_DEVICE);
     }
     closing_list_remove(c, &c->closing, session_slot(c, s));
-    session_list_remove(c, &engine_at(c, s->engine)->sessions, session_slot(c, s));
+    if (s->engine != NONE)
+        session_list_remove(c, &engine_at(c, s->engine)->sessions, session_slot(c, s));
     session_state_move(&s->state, SESSION_EMPTY);
     s->node = NONE;
     share_put(c, SHARE_SESSIONS, tenant);

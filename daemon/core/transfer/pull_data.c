@@ -1,6 +1,6 @@
 /* The pages of transfers in: asked for in batches within the limits of X8, checked in as they
  * arrive. The record of a transfer is in pulls.c; what arrived is published by
- * session/fetch_publish.c. */
+ * fetch/fetch_publish.c. */
 #include "core/transfer/pulls.h"
 
 #include "core/arena/actions.h"

@@ -5,7 +5,7 @@
  * RESERVED and arriving, batch by batch (pull_data.c). STOPPING: over for the session; pages that
  * were not published are in QUARANTINE until the data path proves that nothing can write them
  * (EV_PULL_QUIET): no other way leads out of there. What a session asks for and gets is in
- * session/fetch.c; it calls pull_stop for every transfer, once. */
+ * fetch/fetch.c; it calls pull_stop for every transfer, once. */
 #include "core/transfer/pulls.h"
 
 #include <string.h>
@@ -15,6 +15,7 @@
 #include "core/memory/pages.h"
 #include "core/tree/nodes.h"
 #include "core/tree/state.h"
+#include "core/tree/tokens.h"
 
 struct pull *pull_find(const struct core *c, struct pull_id id)
 {
@@ -49,6 +50,8 @@ struct pull *pull_create(struct core *c, const struct engine *e, uint32_t peer)
     p->tenant = e->tenant;
     p->link = peer;
     p->chunk = NONE;
+    p->blob = (struct token_buf){.align = TOKEN_BLOCK, .tenant = e->tenant};
+    tokens_init(&p->blob, 0);
     p->holder = pull_holder(c, e, peer);
     share_take(c, SHARE_PULLS, p->holder);
     pull_state_move(&p->state, PULL_ASKED);
@@ -146,6 +149,7 @@ static void pull_free(struct core *c, struct pull *p)
     if (p->chunk != NONE)
         disk_unpin(c, p->chunk);
     p->chunk = NONE;
+    tokens_truncate(c, &p->blob, 0);
     pull_state_move(&p->state, PULL_EMPTY);
     share_put(c, SHARE_PULLS, p->holder);
     tenant_at(c, p->tenant)->batches -= p->batches;
@@ -199,16 +203,18 @@ bool pull_offer_fits(const struct core *c, const struct pull *p, const struct pe
     uint32_t until = peer_msg_until(msg);
 
     if (msg->from != p->from || msg->history != p->history || msg->to < msg->from ||
-        msg->to > p->to || msg->to % pool->align != 0)
+        msg->to > p->to || (p->ticket.id.gen == 0 && msg->to % pool->align != 0) ||
+        msg->blob_bytes > (p->ticket.id.gen == 0 ? 0 : TICKET_BLOB_BYTES))
         return false;
     if (p->state == PULL_RUNNING && (msg->to != p->to || !serve_id_equal(msg->serve, p->serve)))
         return false;
     if (p->state == PULL_ASKED && msg->to == msg->from)
         return true;
-    if (msg->to < p->awaited)
+    if (msg->to < p->awaited || (p->ticket.id.gen != 0 && msg->to != p->to))
         return false;
     return msg->at == (p->state == PULL_RUNNING ? p->told : 0) && until > msg->at &&
-           until <= msg->to && until % pool->align == 0 && runs_fit(pool, p, msg);
+           until <= msg->to && (until == msg->to || until % pool->align == 0) &&
+           runs_fit(pool, p, msg);
 }
 
 void pull_told(struct core *c, struct pull *p, const struct peer_msg *msg)

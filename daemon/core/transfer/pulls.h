@@ -1,5 +1,5 @@
 /* Transfers in: their records (pulls.c) and their pages (pull_data.c). Which session one is for,
- * and what it gets, is the business of session/fetch.h, which drives them. */
+ * and what it gets, is the business of fetch/fetch.h, which drives them. */
 #ifndef CORE_PULLS_H
 #define CORE_PULLS_H
 

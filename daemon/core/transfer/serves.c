@@ -9,6 +9,7 @@
 
 #include "core/arena/actions.h"
 #include "core/memory/pages.h"
+#include "core/transfer/handed.h"
 #include "core/tree/nodes.h"
 #include "core/tree/state.h"
 #include "core/tree/tokens.h"
@@ -42,6 +43,8 @@ static void serve_free(struct core *c, struct serve *s)
 
     state_unhold(c, (struct path){s->node, s->state_from});
     node_unpin(c, s->node, REF_TRANSFER);
+    if (s->served)
+        handed_serve(c, session_at(c, s->handed.slot), false);
     pool_at(c, s->pool)->serves--;
     share_put(c, SHARE_SERVES, s->holder);
     serve_list_remove(c, &c->serves_active, slot);
@@ -76,6 +79,7 @@ static struct peer_msg *msg_add(struct core *c, struct actions *out, const struc
 
 struct found {
     uint32_t pool, node;
+    struct session_id handed;
     bool other_layout, more; /* more: all tokens of the message are there, and others follow */
 };
 
@@ -95,6 +99,21 @@ static struct token_view view_of(const struct core *c, const struct peer_msg *m,
 static bool more_follow(const struct core *c, const struct peer_msg *m, uint32_t node)
 {
     return peer_msg_until(m) < m->to && node_at(c, node)->depth == peer_msg_until(m);
+}
+
+/* Do the tokens, of which this message has the last, lead to what was handed over? */
+static bool leads_to(const struct core *c, const struct peer_msg *m, const struct session *s,
+                     uint32_t node)
+{
+    struct req_tokens tail = {
+        .base = s->committed, .n = s->written - s->committed, .keys = m->keys, .nkeys = m->nkeys};
+
+    if (node != s->node || peer_msg_until(m) != s->written || m->at > s->committed)
+        return false;
+    tail.v = m->tokens + (s->committed - m->at);
+    while (tail.nkeys > 0 && tail.keys->position < tail.base)
+        tail.keys++, tail.nkeys--;
+    return handed_tail_equals(c, s, &tail);
 }
 
 static void find_prefix(struct core *c, const struct peer_msg *m, struct found *ret)
@@ -124,6 +143,26 @@ static void find_prefix(struct core *c, const struct peer_msg *m, struct found *
             ret->node = node;
         }
     }
+}
+
+/* The same by a ticket, which names the session. */
+static enum tern_err find_handed(const struct core *c, const struct peer_msg *m, struct found *ret)
+{
+    struct token_view w;
+    struct session *s;
+
+    TRY(handed_find(c, m->tenant, &m->ticket, &s));
+    TRY(handed_ready(c, s));
+    if (pool_at(c, s->pool)->layout_hash != m->layout_hash)
+        return TERN_UNSUPPORTED;
+    if (m->to != s->written)
+        return TERN_INVALID;
+    w = view_of(c, m, pool_at(c, s->pool)->align);
+    *ret = (struct found){.pool = s->pool,
+                          .node = node_walk(c, space_at(c, s->space)->root, &w),
+                          .handed = m->ticket.id};
+    ret->more = more_follow(c, m, ret->node);
+    return ret->more || leads_to(c, m, s, ret->node) ? TERN_OK : TERN_INVALID;
 }
 
 static void offer_nothing(struct actions *out, uint32_t link, const struct peer_msg *m,
@@ -167,6 +206,7 @@ static struct serve *serve_create(struct core *c, uint32_t link, const struct pe
     s->pool = f->pool;
     s->node = f->node;
     s->wait_node = NONE;
+    s->handed = f->handed;
     s->from = m->from;
     s->asked_history = m->history;
     s->least = least_of(m);
@@ -219,6 +259,26 @@ static void serve_walked(struct core *c, struct serve *s)
     serve_advance(c, s);
 }
 
+/* The same of a ticket, which no other transfer serves meanwhile: what it has of STATE is needed.
+ * False: another one is quicker, or it ends. */
+static bool handed_walked(struct core *c, struct serve *s)
+{
+    struct session *t = session_at(c, s->handed.slot);
+
+    if (handed_ready(c, t) != TERN_OK)
+        return false;
+    serve_move(c, s, t->node);
+    node_use(c, s->node);
+    s->state_from = t->state_from > s->from ? t->state_from : s->from;
+    state_hold(c, (struct path){s->node, s->state_from});
+    s->wait_node = s->node;
+    serve_state_move(&s->state, SERVE_SEALING);
+    s->served = 1;
+    handed_serve(c, t, true);
+    serve_advance(c, s);
+    return true;
+}
+
 static void ask_more(struct core *c, struct actions *out, const struct serve *s)
 {
     msg_add(c, out, s, PEER_PULL_MORE)->at = node_at(c, s->node)->depth;
@@ -248,6 +308,47 @@ static bool tokens_in_range(const struct peer_msg *m)
     return keys_in_order(&t);
 }
 
+static void serve_open_handed(struct core *c, struct actions *out, uint32_t link,
+                              const struct peer_msg *m)
+{
+    struct found f;
+    enum tern_err err = find_handed(c, m, &f);
+    struct serve *s;
+
+    if (err == TERN_OK &&
+        (m->from % pool_at(c, f.pool)->align != 0 || m->history % pool_at(c, f.pool)->align != 0))
+        err = TERN_INVALID;
+    if (err == TERN_OK && share_room(c, SHARE_SERVES, serve_holder(c, m, link)) == 0)
+        err = TERN_BUSY;
+    if (err != TERN_OK) {
+        offer_nothing(out, link, m, err, err == TERN_BUSY ? c->limits.busy_retry_ms : 0);
+        return;
+    }
+    s = serve_create(c, link, m, &f);
+    if (f.more)
+        ask_more(c, out, s);
+    else
+        check(handed_walked(c, s));
+}
+
+/* The last tokens of one by ticket have come. */
+static void handed_tokens(struct core *c, struct actions *out, struct serve *s,
+                          const struct peer_msg *m)
+{
+    struct session *t = session_at(c, s->handed.slot);
+    uint32_t link = s->link;
+    enum tern_err err = TERN_BUSY;
+
+    if (t->state != SESSION_HANDED || t->gen != s->handed.gen || t->ticket_ends)
+        err = TERN_GONE;
+    else if (!leads_to(c, m, t, s->node))
+        err = TERN_INVALID;
+    else if (handed_walked(c, s))
+        return;
+    serve_free(c, s);
+    offer_nothing(out, link, m, err, err == TERN_BUSY ? c->limits.busy_retry_ms : 0);
+}
+
 static void serve_open(struct core *c, struct actions *out, uint32_t link, const struct peer_msg *m)
 {
     struct serve *s;
@@ -263,6 +364,10 @@ static void serve_open(struct core *c, struct actions *out, uint32_t link, const
         return;
     }
     forget_walk(c, link, m->pull);
+    if (m->ticket.id.gen != 0) {
+        serve_open_handed(c, out, link, m);
+        return;
+    }
     find_prefix(c, m, &f);
     if (f.node == NONE || (!f.more && node_at(c, f.node)->depth < least_of(m))) {
         offer_nothing(out, link, m, f.node == NONE && f.other_layout ? TERN_UNSUPPORTED : TERN_OK,
@@ -299,10 +404,14 @@ static void serve_tokens(struct core *c, struct actions *out, struct serve *s,
     serve_move(c, s, node_walk(c, s->node, &w));
     touch(c);
     if (space_at(c, node_at(c, s->node)->space)->reset) {
+        enum tern_err err = s->handed.gen != 0 ? TERN_GONE : TERN_OK;
+
         serve_free(c, s);
-        offer_nothing(out, link, m, TERN_OK, 0);
+        offer_nothing(out, link, m, err, 0);
     } else if (more_follow(c, m, s->node)) {
         ask_more(c, out, s);
+    } else if (s->handed.gen != 0) {
+        handed_tokens(c, out, s, m);
     } else if (node_at(c, state_above(c, s->node))->depth < s->least) {
         serve_free(c, s);
         offer_nothing(out, link, m, TERN_OK, 0);
@@ -334,9 +443,14 @@ void serve_msg(struct core *c, struct actions *out, uint32_t link, const struct 
     }
     if (m->kind != PEER_PULL_DONE)
         return;
-    for (uint32_t i = c->serves_active.head; i != NONE; i = serve_list_next(c, i))
-        if (serve_at(c, i)->link == link && pull_id_equal(serve_at(c, i)->pull, m->pull))
-            serve_set_ending(c, serve_at(c, i), TERN_OK);
+    for (uint32_t i = c->serves_active.head; i != NONE; i = serve_list_next(c, i)) {
+        s = serve_at(c, i);
+        if (s->link != link || !pull_id_equal(s->pull, m->pull))
+            continue;
+        if (s->served && s->state == SERVE_OPEN && m->err == TERN_OK)
+            handed_taken(c, session_at(c, s->handed.slot));
+        serve_set_ending(c, s, TERN_OK);
+    }
 }
 
 void serve_sealed(struct core *c, uint32_t node)
@@ -384,7 +498,7 @@ static struct transfer_piece next_piece(const struct core *c, const struct serve
     chunks = pages / each ? pages / each : 1;
     if (low < s->told)
         low = s->told; /* below are no pages to be named */
-    if ((s->to - low) / p->align > chunks)
+    if (div_up(s->to - low, p->align) > chunks)
         piece.until = low + (uint32_t)chunks * p->align;
     return piece;
 }
@@ -403,7 +517,10 @@ static void name_pages(struct core *c, struct actions *out, const struct serve *
         struct page_ref *refs =
             run_add(out, (struct table_run){.group = g, .first = mv.first, .n = mv.n});
 
-        if (mv.n > 0)
+        if (s->served)
+            handed_refs(c, session_at(c, s->handed.slot), &p->group[g],
+                        (struct handed_range){node, mv.first, mv.n}, refs);
+        else if (mv.n > 0)
             node_refs(c, node, &p->group[g], mv.first, refs);
         c->pages_served += mv.n;
     }
@@ -417,10 +534,12 @@ static bool offer(struct core *c, struct actions *out, struct serve *s)
     const struct transfer_span span = {s->from, s->asked_history, s->to};
     struct runs_wanted wanted = {.runs = p->ngroups};
     struct peer_msg *m;
+    bool blob;
 
     for (uint32_t g = 0; g < p->ngroups; g++)
         wanted.refs += transfer_piece_pages(p, &p->group[g], span, piece).n;
-    if (actions_room(out) < 2 || !refs_fit(out, wanted))
+    blob = s->served && s->state == SERVE_SEALING && session_at(c, s->handed.slot)->blob_bytes > 0;
+    if (actions_room(out) < 2 || !refs_fit(out, wanted) || (blob && out->opens))
         return false;
     if (s->state == SERVE_SEALING) {
         struct action *a = action_add(out, ACT_SERVE_START);
@@ -438,6 +557,12 @@ static bool offer(struct core *c, struct actions *out, struct serve *s)
     m->runs = out->runs + out->nruns;
     m->nruns = p->ngroups;
     name_pages(c, out, s, piece);
+    if (blob) {
+        m->blob_bytes = session_at(c, s->handed.slot)->blob_bytes;
+        m->tokens = out->tokens;
+        tokens_copy(c, &session_at(c, s->handed.slot)->blob, out->tokens);
+        out->opens = true;
+    }
     s->told = piece.until;
     s->wants = 0;
     touch(c);
@@ -511,8 +636,10 @@ enum tern_err core_serve_page(const struct core *c, struct serve_id serve, uint3
     pg = page_find(c, pool_at(c, s->pool), group, ref);
     /* The page has to be of the namespace that was asked for, and its checksum has to be known, so
      * a peer cannot reach beside its transfer. */
-    if (!pg || pg->state != PAGE_COMMITTED ||
-        node_at(c, pg->owner)->space != node_at(c, s->node)->space || pg->seal != PAGE_SEAL_DONE)
+    if (!pg || pg->seal != PAGE_SEAL_DONE ||
+        !(pg->state == PAGE_HANDED ? s->served && pg->owner == s->handed.slot
+                                   : pg->state == PAGE_COMMITTED && node_at(c, pg->owner)->space ==
+                                                                        node_at(c, s->node)->space))
         return TERN_GONE;
     *ret_record = page_record(c, pg);
     return TERN_OK;

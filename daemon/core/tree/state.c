@@ -24,7 +24,7 @@ uint32_t segment_end(const struct group *g, uint32_t depth)
 {
     const struct group_layout *l = &g->layout;
 
-    return l->family == FAMILY_RECURRENT ? 1 : depth / l->page_tokens;
+    return l->family == FAMILY_RECURRENT ? 1 : div_up(depth, l->page_tokens);
 }
 
 uint32_t window_first(const struct group *g, uint32_t at)
@@ -36,12 +36,30 @@ uint32_t window_first(const struct group *g, uint32_t at)
     return (at - l->window) / l->page_tokens;
 }
 
+/* STATE at a length that is no multiple of L, which only a ticket has: what is needed to go on from
+ * there, and no more. It is never less than what is behind `from`. */
+static struct transfer_range window_pages(const struct pool *p, const struct group *g,
+                                          struct transfer_span span)
+{
+    const uint32_t pt = g->layout.page_tokens, end = segment_end(g, span.to);
+    uint32_t first = window_first(g, span.to), last = span.to - span.to % p->align;
+
+    if (g->layout.family == FAMILY_RECURRENT)
+        return (struct transfer_range){.first = 0, .n = 1, .below = last};
+    if (first < span.from / pt)
+        first = span.from / pt;
+    return (struct transfer_range){
+        .first = first, .n = end - first, .below = first * pt / p->align * p->align};
+}
+
 struct transfer_range transfer_pages(const struct pool *p, const struct group *g,
                                      struct transfer_span span)
 {
     struct transfer_range range = {.below = span.history > span.from ? span.history : span.from};
     uint64_t window = (uint64_t)g->reach * p->align;
 
+    if (group_is_state(g) && span.to % p->align > 0)
+        return window_pages(p, g, span);
     if (group_is_state(g)) {
         range.below = window < span.to ? span.to - (uint32_t)window : 0;
         if (range.below < span.from)

@@ -396,6 +396,16 @@ uint32_t tokens_common(const struct core *c, const struct token_buf *b, uint32_t
     return first_key_difference(c, b, pos, req, pos + same) - pos;
 }
 
+void tokens_copy(const struct core *c, const struct token_buf *b, uint32_t *to)
+{
+    uint32_t cursor = b->head, cursor_at = 0;
+
+    for (uint32_t off = 0, take; off < b->end - b->first; off += take) {
+        take = min_u32(room_at(b, off), b->end - b->first - off);
+        memcpy(to + off, buf_at(c, b, off, &cursor, &cursor_at), take * sizeof *to);
+    }
+}
+
 bool keys_in_order(const struct req_tokens *req)
 {
     for (uint32_t i = 0; i < req->nkeys; i++) {

@@ -44,9 +44,10 @@ static void node_or_null(struct text_out *out, const char *key, uint32_t node)
         text_u64(out, key, node);
 }
 
-static const char *const ref_names[] = {
-    [REF_DEVICE] = "device",       [REF_TRANSFER] = "transfer", [REF_JOB] = "job",
-    [REF_RETRACTED] = "retracted", [REF_ADMIN] = "admin",       [REF_HOST] = "host"};
+static const char *const ref_names[] = {[REF_DEVICE] = "device", [REF_TRANSFER] = "transfer",
+                                        [REF_JOB] = "job",       [REF_RETRACTED] = "retracted",
+                                        [REF_ADMIN] = "admin",   [REF_HANDOFF] = "handoff",
+                                        [REF_HOST] = "host"};
 
 static_assert(sizeof ref_names / sizeof *ref_names == REF_KINDS, "each kind has a name");
 
@@ -181,12 +182,7 @@ static void session_hold(const struct admin_ctx *ctx, const struct session_view 
 static bool own_session(const struct admin_ctx *ctx, uint32_t slot, uint32_t tenant,
                         struct session_view *ret)
 {
-    struct engine_view engine;
-
-    if (!core_session_view(ctx->core, slot, ret))
-        return false;
-    return tenant == NONE ||
-           (core_engine_view(ctx->core, ret->engine.slot, &engine) && engine.tenant == tenant);
+    return core_session_view(ctx->core, slot, ret) && (tenant == NONE || ret->tenant == tenant);
 }
 
 /* Which session it is, and whose. */
@@ -197,7 +193,7 @@ static void session_named(const struct admin_ctx *ctx, const struct session_view
     bool has_engine = core_engine_view(ctx->core, s->engine.slot, &engine);
 
     text_hex(out, "session", session_id_pack(s->id));
-    text_str(out, "tenant", has_engine ? tenant_name(ctx, engine.tenant) : NULL);
+    text_str(out, "tenant", tenant_name(ctx, s->tenant));
     text_str(out, "engine", has_engine ? engine.name : NULL);
     text_hex(out, "pool", pool_id_pack(s->pool));
 }

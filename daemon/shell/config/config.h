@@ -72,6 +72,7 @@ struct config_deadlines {
     uint32_t data_idle_ms;     /* a data connection with work outstanding and no progress */
     uint32_t hello_ms;         /* from a connection to its first whole message */
     uint32_t step_alarm_ms;    /* that releases wait while no step of their engine passes */
+    uint32_t ticket_ms;        /* that a ticket stands, from when it was made or renewed */
     uint32_t turn_ms;          /* from the beginning of a session's turn to its end */
     uint32_t shutdown_ms;      /* after the drain, for what is cached to be stored on the disk */
     uint32_t tls_handshake_ms; /* from a connection between daemons to the end of its handshake */

@@ -218,6 +218,7 @@ void config_derive(struct loader *l)
     limits->links = limits->peers + c->inbound_links;
     limits->record_pages = at_most(record_pages, RECORD_PAGES_MAX);
     limits->turn_deadline_ns = (uint64_t)c->deadlines.turn_ms * 1000000;
+    limits->ticket_deadline_ns = (uint64_t)c->deadlines.ticket_ms * 1000000;
     limits->transfer_deadline_ns = (uint64_t)c->deadlines.transfer_ms * 1000000;
     derive_u32(&c->procs_max, conns);
     derive_u32(&limits->pages, pages < PAGES_INITIAL_MIN ? PAGES_INITIAL_MIN : pages);

@@ -118,6 +118,8 @@ const struct setting config_settings[] = {
              "A data connection with work outstanding and no progress; alike on all hosts"),
     DEADLINE(step_alarm_ms, "step-alarm-ms", "30000",
              "How long pages wait while no step of their engine passes, before it is an alarm"),
+    DEADLINE(ticket_ms, "ticket-ms", "60000",
+             "The longest that a ticket stands from when it was made or renewed"),
     DEADLINE(turn_ms, "turn-ms", "600000",
              "From the beginning of a session's turn to its end, if nobody ends it"),
     DEADLINE(shutdown_ms, "shutdown-ms", "10000",

@@ -148,6 +148,15 @@ static void blobs(struct codec *c, struct req_blobs *v)
     }
 }
 
+static void ticket(struct codec *c, struct ticket *v)
+{
+    handle(c, &v->id);
+    codec_u64(c, &v->key[0]);
+    codec_u64(c, &v->key[1]);
+    codec_u64(c, &v->incarnation);
+    codec_u32(c, &v->length);
+}
+
 /* What each kind of field of messages.h is on the tape; `of` is the struct of its request. */
 #define TAPE_SESSION(of, member, limit)   handle(c, &(of).member);
 #define TAPE_POOL(of, member, limit)      handle(c, &(of).member);
@@ -166,6 +175,13 @@ static void blobs(struct codec *c, struct req_blobs *v)
 #define TAPE_HASH(of, member, limit)   codec_u32(c, &(of).member);
 #define TAPE_OPS(of, member, limit)    operations(c, &(of), room);
 #define TAPE_BLOBS(of, member, limit)  blobs(c, &(of).member);
+#define TAPE_TICKET(of, member, limit) ticket(c, &(of).member);
+#define TAPE_BLOB(of, member, limit)                                                               \
+    tokens(c, &(of).member);                                                                       \
+    codec_u32(c, &(of).member##_bytes);
+#define TAPE_KEY(of, member, limit)                                                                \
+    codec_u64(c, &(of).member[0]);                                                                 \
+    codec_u64(c, &(of).member[1]);
 
 /* What an operator asks for has no message in tern.proto that would show a field that messages.h
  * forgets, and a tape without it would play another request. The fields that are named fill the
@@ -239,6 +255,10 @@ static void peer_msg(struct codec *c, struct peer_msg *v, struct codec_room *roo
     codec_u32(c, &v->to);
     codec_u32(c, &v->at);
     codec_u32(c, &v->until);
+    if (v->kind == PEER_PULL_OPEN)
+        ticket(c, &v->ticket);
+    if (v->kind == PEER_PULL_OFFER)
+        v->blob_bytes = within(c, v->blob_bytes, 0, TICKET_BLOB_BYTES + 1);
     if (v->kind == PEER_RESET || v->kind == PEER_RESET_DONE)
         codec_u64(c, &v->reset);
     if (c->reading && v->from > v->to)
@@ -398,6 +418,9 @@ void codec_event(struct codec *c, struct event *e, struct codec_room *room)
 #define LIST_GROUPS(of, member, limit)
 #define LIST_HASH(of, member, limit)
 #define LIST_BLOBS(of, member, limit)
+#define LIST_BLOB(of, member, limit) LIST_TOKENS(of, member, limit)
+#define LIST_TICKET(of, member, limit)
+#define LIST_KEY(of, member, limit)
 
 /* List i of a request, NULL if it has not so many, and how many it has. */
 static const struct req_tokens *list_of(const struct request *v, uint32_t i, uint32_t *ret_n)
@@ -420,7 +443,8 @@ uint32_t codec_lists(const struct event *e)
     uint32_t n = 0;
 
     if (e->kind == EV_PEER_MSG)
-        return e->peer.msg.kind == PEER_PULL_OPEN || e->peer.msg.kind == PEER_PULL_TOKENS;
+        return e->peer.msg.kind == PEER_PULL_OPEN || e->peer.msg.kind == PEER_PULL_TOKENS ||
+               (e->peer.msg.kind == PEER_PULL_OFFER && e->peer.msg.blob_bytes > 0);
     if (e->kind == EV_DISK_FOUND)
         return 1;
     if (e->kind != EV_REQUEST)

@@ -4,6 +4,7 @@
 
 #include <stdlib.h>
 #include <string.h>
+#include <sys/random.h>
 
 #define XXH_INLINE_ALL
 #include <xxhash.h>
@@ -11,6 +12,7 @@
 #include "base/err.h"
 #include "proto/in_place.h"
 #include "proto/namespace.h"
+#include "proto/ticket.h"
 
 static_assert(WIRE_OPS_MAX <= STEP_OPS_MAX, "a decoded Step fits");
 static_assert(WIRE_GROUPS_MAX <= GROUPS_MAX, "a decoded PoolOpen fits");
@@ -229,6 +231,47 @@ static enum tern_err blobs_of(const Tern__Wire__RecordPrepare *m, struct req_blo
     return TERN_OK;
 }
 
+/* ---- tickets ---- */
+
+static_assert(WIRE_BLOB_MAX == TICKET_BLOB_BYTES, "a decoded blob fits");
+
+/* An absent one names nothing: the core has id.gen 0 for it. */
+static enum tern_err ticket_of(const char *text, struct ticket *ret, const char **ret_text)
+{
+    struct wire_ticket t;
+
+    *ret = (struct ticket){0};
+    if (!text || !text[0])
+        return TERN_OK;
+    if (!wire_ticket_parse(text, &t) || session_id_unpack(t.id).gen == 0)
+        return refused(ret_text, "that is no ticket: pass it on as the Handoff answered it");
+    *ret = (struct ticket){.id = session_id_unpack(t.id),
+                           .key = {t.key[0], t.key[1]},
+                           .incarnation = t.incarnation,
+                           .length = t.length};
+    return TERN_OK;
+}
+
+/* The core has whole words. */
+static void blob_of(struct wire_in *w, const ProtobufCBinaryData *blob, struct req_tokens *ret,
+                    uint32_t *ret_bytes)
+{
+    *ret_bytes = (uint32_t)blob->len;
+    *ret = (struct req_tokens){.v = w->blob, .n = (*ret_bytes + 3) / 4};
+    if (ret->n > 0)
+        w->blob[ret->n - 1] = 0;
+    if (blob->len > 0)
+        memcpy(w->blob, blob->data, blob->len);
+}
+
+static enum tern_err key_of(uint64_t ret[2], const char **ret_text)
+{
+    if (getrandom(ret, 2 * sizeof *ret, GRND_NONBLOCK) == (ssize_t)(2 * sizeof *ret))
+        return TERN_OK;
+    *ret_text = "the system has no random numbers yet: hand over in a moment";
+    return TERN_BUSY;
+}
+
 /* ---- the core's table of operations says the same as that of messages ---- */
 
 enum {
@@ -276,6 +319,9 @@ REQUEST_TABLE(X)
 #define IN_HASH(to, member, limit)   /* IN_GROUPS has made it */
 #define IN_OPS(to, member, limit)    TRY(ops_of(w, m, &(to), ret_text));
 #define IN_BLOBS(to, member, limit)  TRY(blobs_of(m, &(to).member, ret_text));
+#define IN_TICKET(to, member, limit) TRY(ticket_of(m->member, &(to).member, ret_text));
+#define IN_BLOB(to, member, limit)   blob_of(w, &m->member, &(to).member, &(to).member##_bytes);
+#define IN_KEY(to, member, limit)    TRY(key_of((to).member, ret_text));
 
 /* One function for each request of the table: NAME_of. */
 #define F(op, member, KIND, limit) IN_##KIND(ret->op, member, limit)
@@ -364,6 +410,7 @@ enum tern_err wire_in_peer_msg(struct wire_in *w, const struct frame_header *h, 
     const ProtobufCMessage *msg;
     const void *tokens, *keys;
     uint32_t ntokens;
+    const char *text;
 
     TRY(wire_decode(&w->budget, h->type, body, h->length, &msg));
     m = (const Tern__Wire__PeerMsg *)(const void *)msg;
@@ -389,6 +436,8 @@ enum tern_err wire_in_peer_msg(struct wire_in *w, const struct frame_header *h, 
     };
     TRY(wire_array(&w->budget, &m->tokens, WIRE_TOKEN_BYTES, &tokens, &ntokens));
     TRY(wire_array(&w->budget, &m->keys, WIRE_KEY_BYTES, &keys, &ret->nkeys));
+    if (ticket_of(m->ticket, &ret->ticket, &text) != TERN_OK)
+        return TERN_MALFORMED;
     if (ret->from > ret->to || peer_msg_until(ret) > ret->to ||
         (ret->until != 0 && ret->until < ret->at))
         return TERN_MALFORMED;
@@ -398,6 +447,12 @@ enum tern_err wire_in_peer_msg(struct wire_in *w, const struct frame_header *h, 
         return TERN_MALFORMED;
     ret->tokens = tokens;
     ret->keys = keys;
+    if (m->kind == PEER_PULL_OFFER && m->blob.len > 0) {
+        struct req_tokens blob;
+
+        blob_of(w, &m->blob, &blob, &ret->blob_bytes);
+        ret->tokens = blob.v;
+    }
     TRY(peer_runs(w, m, ret));
     *ret_sequence = m->sequence;
     return TERN_OK;

@@ -16,6 +16,7 @@ struct wire_in {
     struct step_op ops[STEP_OPS_MAX];
     struct table_run runs[GROUPS_MAX];
     char group_names[GROUPS_MAX][GROUP_NAME_MAX]; /* of a PoolOpen, which borrows them */
+    uint32_t blob[TICKET_WORDS];                  /* of a ticket, likewise */
 };
 
 enum tern_err wire_in_init(struct wire_in *w, const struct config *config, uint32_t body_max);

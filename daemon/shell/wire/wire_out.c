@@ -8,6 +8,7 @@
 
 #include "base/check.h"
 #include "base/err.h"
+#include "proto/ticket.h"
 #include "proto/writer.h"
 
 /* ---- sizes ---- */
@@ -197,6 +198,26 @@ static void put_results(struct writer *w, uint32_t field, const struct reply *r)
         put_result(w, field, &r->step.results[i], r->runs);
 }
 
+static void ticket_text(const struct ticket *t, char ret[WIRE_TICKET_MAX])
+{
+    wire_ticket_text(&(struct wire_ticket){.incarnation = t->incarnation,
+                                           .id = session_id_pack(t->id),
+                                           .key = {t->key[0], t->key[1]},
+                                           .length = t->length},
+                     ret);
+}
+
+/* None with an error. */
+static void put_ticket(struct writer *w, uint32_t field, const struct ticket *t)
+{
+    char text[WIRE_TICKET_MAX];
+
+    if (t->id.gen == 0)
+        return;
+    ticket_text(t, text);
+    put_bytes(w, field, text, strlen(text));
+}
+
 /* What each kind of field of messages.h does: `of` is the struct of the answer. */
 #define OUT_U32(of, number, member)     put_number(w, number, (of).member);
 #define OUT_U64(of, number, member)     put_number(w, number, (of).member);
@@ -215,6 +236,10 @@ static void put_results(struct writer *w, uint32_t field, const struct reply *r)
     if ((of).member)                                                                               \
         put_record(w, number, (of).member);
 #define OUT_REGION_BYTES(of, number, member) put_number(w, number, region_bytes);
+#define OUT_TICKET(of, number, member)       put_ticket(w, number, &(of).member);
+#define OUT_BLOB(of, number, member)                                                               \
+    if ((of).member##_bytes > 0)                                                                   \
+        put_bytes(w, number, (of).member, (of).member##_bytes);
 
 /* What follows the status. Lengths and runs come with errors too: they say what stayed. */
 static void put_answer(struct writer *w, const struct reply *r, uint64_t region_bytes)
@@ -296,6 +321,7 @@ size_t wire_out_peer_msg(const struct peer_msg *msg, const char *tenant, uint64_
 {
     Tern__Wire__PeerMsg m = TERN__WIRE__PEER_MSG__INIT;
     Tern__Wire__Run runs[GROUPS_MAX], *list[GROUPS_MAX];
+    char text[WIRE_TICKET_MAX];
     struct frame_header h = {.version = FRAME_VERSION, .type = FRAME_PEER_MSG};
     size_t n;
 
@@ -338,6 +364,13 @@ size_t wire_out_peer_msg(const struct peer_msg *msg, const char *tenant, uint64_
         m.tokens = wire_bytes(msg->tokens, (size_t)peer_msg_tokens(msg) * sizeof(uint32_t));
         m.keys = wire_bytes(msg->keys, (size_t)msg->nkeys * sizeof(struct extra_key));
     }
+    if (msg->kind == PEER_PULL_OPEN && msg->ticket.id.gen != 0) {
+        ticket_text(&msg->ticket, text);
+        m.ticket = text;
+    }
+    m.has_blob = msg->kind == PEER_PULL_OFFER && msg->blob_bytes > 0;
+    if (m.has_blob)
+        m.blob = wire_bytes(msg->tokens, msg->blob_bytes);
     m.n_runs = msg->nruns;
     m.runs = list;
     return wire_encode(&h, &m.base, body_max, out, FRAME_HEADER_BYTES + (size_t)body_max, &n) ==

@@ -44,6 +44,7 @@ static struct core_limits limits_for(uint32_t pages, const struct core_rig_recor
         .peer_bytes_in_flight = 1u << 20,
         .tenant_bytes_in_flight = 1u << 20,
         .transfer_deadline_ns = 1000000000u,
+        .ticket_deadline_ns = 1000000000u,
         .busy_retry_ms = 1,
     };
 }

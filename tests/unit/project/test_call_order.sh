@@ -9,7 +9,7 @@ work=$(mktemp -d)
 trap 'rm -rf "$work"' EXIT
 
 read -r -d '' table <<'TABLE' || true
-daemon/core/libtern_core.a | daemon/core | arena memory tree tier disk transfer session turn . | tree/evict tree/nodes tree/state
+daemon/core/libtern_core.a | daemon/core | arena memory tree tier disk transfer session fetch turn . | tree/evict tree/nodes tree/state
 daemon/shell/libtern_shell.a | daemon/shell | log tape tls stream step config wire conn peers admin loop
 TABLE
 

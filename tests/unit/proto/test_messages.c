@@ -31,6 +31,9 @@ static const struct {
     {33, "NAMESPACE_RESET", "NamespaceReset", "NamespaceResetReply"},
     {35, "SUBSCRIBE", "Subscribe", "SubscribeReply"},
     {55, "STORE", "Store", "StoreReply"},
+    {57, "HANDOFF", "Handoff", "HandoffReply"},
+    {59, "TICKET_RENEW", "TicketRenew", "HandoffReply"},
+    {61, "TICKET_DROP", "TicketDrop", "Empty"},
     {65, "ADMIN", "Admin", "AdminReply"},
     {129, "PEER_HELLO", "PeerHello", "PeerHelloReply"},
     {131, "PEER_MSG", "PeerMsg", NULL},
@@ -126,6 +129,8 @@ TEST(messages_every_list_and_array_has_a_limit)
 #define TYPE_RECORD       PROTOBUF_C_TYPE_MESSAGE
 #define TYPE_RECORDS      PROTOBUF_C_TYPE_MESSAGE
 #define TYPE_REGION_BYTES PROTOBUF_C_TYPE_UINT64
+#define TYPE_TICKET       PROTOBUF_C_TYPE_STRING
+#define TYPE_BLOB         PROTOBUF_C_TYPE_BYTES
 
 static uint32_t has_field(const ProtobufCMessageDescriptor *d, uint32_t number, const char *name,
                           ProtobufCType type)

@@ -194,6 +194,7 @@ static size_t collect(ProtobufCMessage *m, struct field *fields, size_t n)
 TEST(wire_every_string_and_array_of_every_message_is_checked)
 {
     static struct field fields[FIELDS_MAX];
+    static uint8_t many[WIRE_BLOB_MAX + 1];
     size_t spoiled = 0;
 
     text_of(WIRE_TEXT_MAX + 1);
@@ -208,7 +209,11 @@ TEST(wire_every_string_and_array_of_every_message_is_checked)
             if (fields[i].f->type == PROTOBUF_C_TYPE_BYTES) {
                 ProtobufCBinaryData *bytes = fields[i].value, before = *bytes;
 
-                bytes->len = 3;
+                const struct field_limit *limit =
+                    message_limit(fields[i].parent->descriptor, fields[i].f);
+
+                bytes->len = limit->element_bytes == 1 ? limit->most + 1 : 3;
+                bytes->data = many;
                 assert_int_equal(rig_wire_decode_message(*type, m), expected);
                 *bytes = before;
             } else {

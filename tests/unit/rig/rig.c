@@ -69,6 +69,7 @@ struct rig_options rig_defaults(void)
                    .peer_bytes_in_flight = 1u << 20,
                    .tenant_bytes_in_flight = 1u << 20,
                    .transfer_deadline_ns = 5000000000u,
+                   .ticket_deadline_ns = 20000000000u,
                    .busy_retry_ms = 10},
         .incarnation = 0x1001,
     };
@@ -186,6 +187,8 @@ static void free_reply(struct rig_reply *r)
         free((void *)(uintptr_t)r->reply.record_prepare.body);
     if (r->reply.op == OP_RECORD_GET)
         free((void *)(uintptr_t)r->reply.record_get.list);
+    if (r->reply.op == OP_FETCH && r->reply.err == TERN_OK && r->reply.fetch.blob_bytes > 0)
+        free((void *)(uintptr_t)r->reply.fetch.blob);
     r->used = false;
 }
 
@@ -258,6 +261,9 @@ static void keep_reply(struct rig *rig, const struct reply *reply)
     if (reply->op == OP_RECORD_GET)
         slot->reply.record_get.list =
             must_copy(reply->record_get.list, reply->record_get.n * sizeof(struct record_body));
+    if (reply->op == OP_FETCH && reply->err == TERN_OK && reply->fetch.blob_bytes > 0)
+        slot->reply.fetch.blob =
+            must_copy(reply->fetch.blob, (reply->fetch.blob_bytes + 3) / 4 * 4);
     rig->last = &slot->reply;
     rig->replies_seen++;
 }

@@ -758,7 +758,7 @@ static const char answer_keys[] =
     "wrong_name expired bad_certificate old_version bad_handshake bad_record "
     "refused_by_peer timeout no_room))) next slots tree(slot id parent pool namespace "
     "chain depth children pages tier copying host_pages refs(device transfer job "
-    "retracted admin host) admin_s age_s visible sealed state_pages reclaimable "
+    "retracted admin handoff host) admin_s age_s visible sealed state_pages reclaimable "
     "resumable borrowers) next slots " SPILL "disk() next";
 
 TEST(answers_have_all_their_keys)

@@ -120,6 +120,7 @@ TEST(config_every_section_is_read)
         "tape: {bytes: 1M, file: /tmp/t.tape, tokens: true}\n"
         "deadlines:\n  partial_frame_ms: 11\n  slow_reader_ms: 12\n  transfer_ms: 13\n"
         "  drain_ms: 14\n  data_idle_ms: 15\n  step_alarm_ms: 16\n  turn_ms: 17\n"
+        "  ticket_ms: 18\n"
         "limits:\n  nodes: 1000\n  token_blocks: 2000\n  sums_per_page: 8\n  inbound_links: 5\n"
         "  peer_bytes_in_flight: 1MiB\n"
         "faults:\n  corrupt_pages: 9\n  copy_corrupt_every: 4\n"
@@ -151,6 +152,7 @@ TEST(config_every_section_is_read)
     assert_int_equal(c->deadlines.data_idle_ms, 15);
     assert_int_equal(c->deadlines.step_alarm_ms, 16);
     assert_int_equal(c->limits.turn_deadline_ns, 17000000);
+    assert_int_equal(c->limits.ticket_deadline_ns, 18000000);
     assert_int_equal(c->limits.nodes, 1000);
     assert_int_equal(c->limits.token_blocks, 2000);
     assert_int_equal(c->limits.sums_per_page, 8);

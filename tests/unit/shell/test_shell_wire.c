@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "base/prng.h"
+#include "proto/ticket.h"
 #include "shell/wire/wire_in.h"
 #include "shell/wire/wire_out.h"
 #include "testing/test.h"
@@ -302,9 +303,14 @@ TEST(wire_out_match_and_fetch_decode_as_given)
         r.op = OP_FETCH;
         r.fetch.lengths = some_lengths();
         r.fetch.kib = number32();
+        r.fetch.blob = (const uint32_t[]){7, 8};
+        r.fetch.blob_bytes = i % 9;
         msg = decoded(wire_out_reply(&r, 0, BODY_MAX, frame), FRAME_FETCH_REPLY, r.request_id);
         same_lengths(AS(FetchReply)->lengths, &r.fetch.lengths);
         assert_int_equal(AS(FetchReply)->kib, r.fetch.kib);
+        assert_int_equal(AS(FetchReply)->blob.len, r.fetch.blob_bytes);
+        if (r.fetch.blob_bytes > 0)
+            assert_memory_equal(AS(FetchReply)->blob.data, r.fetch.blob, r.fetch.blob_bytes);
         same_runs(AS(FetchReply)->runs, AS(FetchReply)->n_runs, runs, r.nruns);
     }
 }
@@ -634,6 +640,66 @@ TEST(wire_in_store_names_the_headers_session)
     assert_int_equal(r.store.depth, 0);
 }
 
+/* A ticket is text outside, and its key is drawn anew for each. */
+TEST(wire_ticket_goes_out_and_comes_in_as_text)
+{
+    static const uint8_t blob[5] = {1, 2, 3, 4, 5};
+    Tern__Wire__Handoff m = TERN__WIRE__HANDOFF__INIT;
+    Tern__Wire__TicketDrop drop = TERN__WIRE__TICKET_DROP__INIT;
+    Tern__Wire__Fetch fetch = TERN__WIRE__FETCH__INIT;
+    char text[WIRE_TICKET_MAX];
+    struct request r, again;
+    struct reply answer = {.op = OP_HANDOFF, .text = "", .request_id = 7};
+    const ProtobufCMessage *msg;
+
+    m.has_step = m.has_deadline_ms = m.has_blob = true;
+    m.step = 9;
+    m.deadline_ms = 20;
+    m.blob = (ProtobufCBinaryData){.len = sizeof blob, .data = (uint8_t *)(uintptr_t)blob};
+    assert_int_equal(request(FRAME_HANDOFF, &m.base, &r), TERN_OK);
+    assert_int_equal(r.handoff.step, 9);
+    assert_int_equal(r.handoff.deadline_ms, 20);
+    assert_int_equal(session_id_pack(r.handoff.session), 0x300000004);
+    assert_int_equal(r.handoff.blob_bytes, 5);
+    assert_int_equal(r.handoff.blob.n, 2);
+    assert_int_equal(r.handoff.blob.v[0], 0x04030201);
+    assert_int_equal(r.handoff.blob.v[1], 5);
+    assert_int_equal(request(FRAME_HANDOFF, &m.base, &again), TERN_OK);
+    assert_memory_not_equal(r.handoff.key, again.handoff.key, sizeof r.handoff.key);
+
+    answer.handoff.ticket = (struct ticket){.id = {4, 3},
+                                            .key = {r.handoff.key[0], r.handoff.key[1]},
+                                            .incarnation = 0xfedcba9876543210,
+                                            .length = 48960};
+    answer.handoff.deadline_ms = 19;
+    msg = decoded(wire_out_reply(&answer, 0, BODY_MAX, frame), FRAME_HANDOFF_REPLY, 7);
+    assert_int_equal(AS(HandoffReply)->deadline_ms, 19);
+    assert_true(strlen(AS(HandoffReply)->ticket) < 256);
+    snprintf(text, sizeof text, "%s", AS(HandoffReply)->ticket);
+    drop.ticket = text;
+    assert_int_equal(request(FRAME_TICKET_DROP, &drop.base, &r), TERN_OK);
+    assert_memory_equal(&r.ticket_drop.ticket, &answer.handoff.ticket, sizeof(struct ticket));
+    fetch.ticket = text;
+    assert_int_equal(request(FRAME_FETCH, &fetch.base, &r), TERN_OK);
+    assert_memory_equal(&r.fetch.ticket, &answer.handoff.ticket, sizeof(struct ticket));
+    for (size_t i = 0; text[i]; i++) { /* whatever is changed makes another of it, or none */
+        char was = text[i];
+
+        text[i] = was == '1' ? '2' : '1';
+        if (request(FRAME_TICKET_DROP, &drop.base, &r) == TERN_OK)
+            assert_memory_not_equal(&r.ticket_drop.ticket, &answer.handoff.ticket,
+                                    sizeof(struct ticket));
+        text[i] = '/';
+        assert_int_equal(request(FRAME_TICKET_DROP, &drop.base, &r), TERN_INVALID);
+        text[i] = was;
+    }
+    text[strlen(text) - 1] = '\0';
+    assert_int_equal(request(FRAME_TICKET_DROP, &drop.base, &r), TERN_INVALID);
+    drop.ticket = NULL;
+    assert_int_equal(request(FRAME_TICKET_DROP, &drop.base, &r), TERN_OK);
+    assert_int_equal(r.ticket_drop.ticket.id.gen, 0); /* the core says that it is gone */
+}
+
 TEST(wire_in_retract_and_recover_name_the_headers_session)
 {
     Tern__Wire__Retract retract = TERN__WIRE__RETRACT__INIT;
@@ -763,6 +829,11 @@ TEST(peer_open_comes_back_as_sent)
     uint64_t sequence;
 
     assert_int_equal(there_and_back(&msg, "blue", 3, &got, &sequence), TERN_OK);
+    assert_int_equal(got.ticket.id.gen, 0);
+    msg.ticket = (struct ticket){
+        .id = {1, 2}, .key = {3, 4}, .incarnation = 0xf000000000000005, .length = 128};
+    assert_int_equal(there_and_back(&msg, "blue", 3, &got, &sequence), TERN_OK);
+    assert_memory_equal(&got.ticket, &msg.ticket, sizeof got.ticket);
     assert_int_equal(sequence, 41);
     assert_int_equal(got.kind, PEER_PULL_OPEN);
     assert_true(pull_id_equal(got.pull, msg.pull) && serve_id_equal(got.serve, msg.serve));
@@ -802,6 +873,12 @@ TEST(peer_offer_comes_back_as_sent)
     runs[0] = (struct table_run){0, 0, 10, refs, {0, 0}};
     runs[1] = (struct table_run){1, 5, 3, refs + 100, {0, 0}};
     assert_int_equal(there_and_back(&msg, NULL, 3, &got, &sequence), TERN_OK);
+    assert_int_equal(got.blob_bytes, 0);
+    msg.tokens = (const uint32_t[]){0x04030201, 5}; /* its last word is filled up */
+    msg.blob_bytes = 5;
+    assert_int_equal(there_and_back(&msg, NULL, 3, &got, &sequence), TERN_OK);
+    assert_int_equal(got.blob_bytes, 5);
+    assert_memory_equal(got.tokens, msg.tokens, 8);
     assert_true(serve_id_equal(got.serve, msg.serve));
     assert_int_equal(got.err, TERN_BUSY);
     assert_int_equal(got.retry_ms, 20);

@@ -44,6 +44,7 @@ static const struct core_limits limits = {
     .peer_bytes_in_flight = 1 << 20,
     .tenant_bytes_in_flight = 1 << 20,
     .transfer_deadline_ns = 1000000000,
+    .ticket_deadline_ns = 1000000000,
 };
 static const struct tenant_config tenants[2] = {
     {.memory_bytes = 1 << 20, .regions = 1, .sessions_max = 8},
@@ -208,6 +209,15 @@ static void fill_blobs(struct prng *p, struct req_blobs *b)
 #define FILL_HASH(of, member, limit)   (of).member = (uint32_t)prng_u64(p);
 #define FILL_OPS(of, member, limit)    fill_step(p, &(of), lent);
 #define FILL_BLOBS(of, member, limit)  fill_blobs(p, &(of).member);
+#define FILL_TICKET(of, member, limit)                                                             \
+    (of).member = (struct ticket){.id = session_id_unpack(some_id(p)),                             \
+                                  .key = {prng_u64(p), prng_u64(p)},                               \
+                                  .incarnation = prng_u64(p),                                      \
+                                  .length = (uint32_t)prng_u64(p)};
+#define FILL_BLOB(of, member, limit)                                                               \
+    (of).member = some_tokens(p, lent, lists++);                                                   \
+    (of).member##_bytes = (uint32_t)prng_u64(p);
+#define FILL_KEY(of, member, limit) (of).member[0] = prng_u64(p), (of).member[1] = prng_u64(p);
 
 static void fill_checked(struct prng *p, struct record_checked *v)
 {
@@ -429,6 +439,9 @@ static void same_ops(struct req_step *a, struct req_step *b)
 #define SAME_GROUPS                    SAME_BYTES
 #define SAME_HASH                      SAME_BYTES
 #define SAME_BLOBS                     SAME_BYTES
+#define SAME_TICKET                    SAME_BYTES
+#define SAME_KEY                       SAME_BYTES
+#define SAME_BLOB                      SAME_TOKENS
 #define SAME_TOKENS(of, member, limit) same_tokens(&a->of.member, &b->of.member);
 #define SAME_OPS(of, member, limit)    same_ops(&a->of, &b->of);
 

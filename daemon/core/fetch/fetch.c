@@ -1,5 +1,5 @@
 /* A session fetches from a peer: what is asked. What comes of it is in fetch_publish.c. */
-#include "core/session/fetch.h"
+#include "core/fetch/fetch.h"
 
 #include <string.h>
 
@@ -57,18 +57,20 @@ static uint32_t count_keys(const struct core *c, const struct session *s, struct
     return n;
 }
 
-/* What one message has of `all`: whole chunks from its beginning, and no more keys than it may
- * have. False: not even a chunk. */
+/* What one message has of `all`: whole chunks from its beginning, and what is behind the last of
+ * them, and no more keys than it may have. False: not even a chunk. */
 static bool next_piece(const struct core *c, const struct session *s, struct piece all,
                        struct piece *ret)
 {
     const uint32_t align = session_pool(c, s)->align;
     uint32_t chunks = (c->limits.open_tokens ? c->limits.open_tokens : OPEN_TOKENS_MAX) / align;
 
-    if (chunks > (all.until - all.at) / align)
-        chunks = (all.until - all.at) / align;
+    if (chunks > div_up(all.until - all.at, align))
+        chunks = div_up(all.until - all.at, align);
     for (chunks = chunks ? chunks : 1;; chunks /= 2) {
         *ret = (struct piece){all.at, all.at + chunks * align};
+        if (ret->until > all.until)
+            ret->until = all.until;
         if (count_keys(c, s, *ret) <= EXTRA_KEYS_MAX)
             return true;
         if (chunks == 1)
@@ -111,8 +113,9 @@ static void gather(const struct core *c, const struct session *s, struct piece i
     *ret_nkeys = at_key;
     for (uint32_t start = s->committed > in.at ? s->committed : in.at; start < in.until;
          start += align)
-        for (uint32_t off = 0; off < align; off += TOKEN_BLOCK) {
-            uint32_t take = align - off < TOKEN_BLOCK ? align - off : TOKEN_BLOCK;
+        for (uint32_t off = 0, n = in.until - start < align ? in.until - start : align; off < n;
+             off += TOKEN_BLOCK) {
+            uint32_t take = n - off < TOKEN_BLOCK ? n - off : TOKEN_BLOCK;
 
             memcpy(out->tokens + (start - in.at) + off, view_piece(&w, start + off, scratch, take),
                    take * sizeof(uint32_t));
@@ -131,18 +134,49 @@ static void gather(const struct core *c, const struct session *s, struct piece i
 
 /* --- asking --- */
 
-static enum tern_err fetch_check(const struct core *c, const struct session *s,
-                                 const struct req_fetch *r, struct reply *ret)
+/* The peer that gave the ticket, of those that are connected. */
+static enum tern_err ticket_source(const struct core *c, const struct ticket *t, uint32_t *ret_peer,
+                                   struct reply *ret)
 {
+    uint32_t up = 0;
+
+    if (t->incarnation == c->incarnation)
+        return refuse(ret, TERN_UNSUPPORTED,
+                      "this very daemon gave the ticket: it is for fetches by other daemons. Match "
+                      "finds what was committed, compute the rest");
+    for (uint32_t i = 0; i < c->limits.peers; i++) {
+        up += link_at(c, i)->up;
+        if (!link_at(c, i)->up || link_at(c, i)->incarnation != t->incarnation)
+            continue;
+        *ret_peer = i;
+        return TERN_OK;
+    }
+    if (up == c->limits.peers)
+        return refuse(ret, TERN_GONE,
+                      "the daemon that gave the ticket was restarted, or is no peer of this one");
+    return refuse(
+        ret, TERN_PEER_LOST,
+        "no peer that is connected gave the ticket, and not all are connected; the daemon "
+        "keeps trying");
+}
+
+static enum tern_err fetch_check(const struct core *c, const struct session *s,
+                                 const struct req_fetch *r, uint32_t *ret_peer, struct reply *ret)
+{
+    uint32_t peer = r->peer;
+
     TRY(session_may_fetch(c, s, ret));
-    if (r->peer >= c->limits.peers)
+    if (r->ticket.id.gen != 0)
+        TRY(ticket_source(c, &r->ticket, &peer, ret));
+    if (peer >= c->limits.peers)
         return refuse(ret, TERN_INVALID, "no such peer is configured");
-    if (!link_at(c, r->peer)->up)
+    if (!link_at(c, peer)->up)
         return refuse(ret, TERN_PEER_LOST, "the peer is not connected; the daemon keeps trying");
-    if (reset_is_due(c, r->peer))
+    if (reset_is_due(c, peer))
         return refuse(ret, TERN_BUSY, "the peer is being told of resets: fetch again in a moment");
-    if (share_room(c, SHARE_PULLS, pull_holder(c, engine_at(c, s->engine), r->peer)) == 0)
+    if (share_room(c, SHARE_PULLS, pull_holder(c, engine_at(c, s->engine), peer)) == 0)
         return refuse(ret, TERN_BUSY, share_refused(SHARE_PULLS));
+    *ret_peer = peer;
     return TERN_OK;
 }
 
@@ -199,6 +233,7 @@ static void fetch_open(const struct core *c, struct actions *out, struct pull *p
     msg->ns = space_at(c, s->space)->ns;
     msg->layout_hash = session_pool(c, s)->layout_hash;
     msg->at_least = p->awaited = pull_awaits(c, p);
+    msg->ticket = p->ticket;
     p->asks++;
 }
 
@@ -253,6 +288,29 @@ static void wait_begin(const struct core *c, struct pull *p, const struct req_fe
     p->wait_until_ns = c->now_ns + (wanted < longest ? wanted : longest);
 }
 
+/* Y2: just what the ticket has. */
+static enum tern_err ticket_check(const struct core *c, const struct session *s,
+                                  const struct req_fetch *r, struct reply *ret)
+{
+    const struct ticket *t = &r->ticket;
+
+    if (t->id.gen == 0)
+        return TERN_OK;
+    if (space_at(c, s->space)->reset)
+        return refuse(ret, TERN_GONE, "the namespace was reset: compute the tokens");
+    if (r->depth != 0 || r->at_least != 0)
+        return refuse(ret, TERN_INVALID,
+                      "a ticket is fetched whole: depth and at_least have no place beside it");
+    if (t->length == 0 || s->tokens.end != t->length)
+        return refuse(ret, TERN_INVALID,
+                      "the session's list has to have just the ticket's tokens: Match them, and "
+                      "Extend by what is behind them after the fetch");
+    if (s->written >= t->length)
+        return refuse(ret, TERN_INVALID,
+                      "the session has all of these tokens itself: there is nothing to fetch");
+    return TERN_OK;
+}
+
 enum tern_err fetch_from_peer(struct core *c, struct actions *out, struct call *call,
                               struct reply *ret)
 {
@@ -261,13 +319,15 @@ enum tern_err fetch_from_peer(struct core *c, struct actions *out, struct call *
     const struct engine *e = call->engine;
     struct session *s = call->session;
     struct pull *p;
-    uint32_t to;
+    uint32_t to, peer;
 
     ret->fetch.lengths = session_lengths(s);
     ret->fetch.tokens = s->tokens.end;
-    TRY(fetch_check(c, s, r, ret));
+    TRY(fetch_check(c, s, r, &peer, ret));
+    TRY(ticket_check(c, s, r, ret));
     to = r->depth && r->depth < s->tokens.end ? r->depth : s->tokens.end;
-    to -= to % session_pool(c, s)->align;
+    if (r->ticket.id.gen == 0)
+        to -= to % session_pool(c, s)->align;
     TRY(at_least_fits(s, r, to, ret));
     if (space_at(c, s->space)->reset && r->at_least > s->written)
         return refuse(ret, TERN_GONE, "the namespace was reset: compute the tokens");
@@ -276,13 +336,14 @@ enum tern_err fetch_from_peer(struct core *c, struct actions *out, struct call *
     if (!pieces_fit(c, s, to))
         return refuse(ret, TERN_INVALID,
                       "a chunk has more than 1,024 extra keys: a fetch cannot ask for it");
-    p = pull_create(c, e, r->peer);
+    p = pull_create(c, e, peer);
     p->session = session_slot(c, s);
     p->pool = s->pool;
     p->transfer_regions = session_pool(c, s)->transfer_regions;
     p->conn = req->conn;
     p->from = p->start = s->committed;
     p->to = to;
+    p->ticket = r->ticket;
     p->tail = tail_is_there(c, s);
     p->tail_step = r->step;
     p->request_id = req->request_id;

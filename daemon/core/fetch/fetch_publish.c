@@ -1,7 +1,7 @@
 /* What comes of a session's fetch, from a peer or from the disk: the source's offer, chunks that
  * are published as they arrive, in order (X3), and the end. Every way out of a transfer goes
  * through fetch_end, once: the answer, PULL_DONE if the link is up, and pull_stop. */
-#include "core/session/fetch.h"
+#include "core/fetch/fetch.h"
 
 #include "core/arena/actions.h"
 #include "core/disk/stores.h"
@@ -20,14 +20,23 @@
 
 /* --- arriving --- */
 
-/* Another engine is about to publish this very chunk: what arrived becomes the session's own,
- * uncommitted, with the window before it that no node took. */
+/* Where the chunk ends that comes next, or what is behind the last whole one of a ticket. */
+static uint32_t chunk_end(const struct core *c, const struct pull *p, const struct session *s)
+{
+    const uint32_t align = pool_at(c, p->pool)->align;
+
+    return p->to - s->allocated < align ? p->to : s->allocated + align;
+}
+
+/* Another engine is about to publish this very chunk, or it is no whole one: what arrived becomes
+ * the session's own, uncommitted, with the window before it that no node took. */
 static void chunk_own(struct core *c, struct pull *p, struct session *s)
 {
     const struct pool *pool = pool_at(c, p->pool);
+    const uint32_t end = chunk_end(c, p, s);
     uint32_t pages[GROUPS_MAX];
 
-    pull_chunk_pages(pool, p, s->allocated + pool->align, pages);
+    pull_chunk_pages(pool, p, end, pages);
     for (uint32_t g = 0; g < pool->ngroups; g++) {
         uint32_t n = pages[g];
 
@@ -41,7 +50,7 @@ static void chunk_own(struct core *c, struct pull *p, struct session *s)
             page_list_push(c, &s->owned[g], record);
         }
     }
-    s->written = s->allocated = s->allocated + pool->align;
+    s->written = s->allocated = end;
 }
 
 /* S11: how much has to be here for the next chunk to be published. The first one takes the place of
@@ -53,13 +62,13 @@ static uint32_t next_depth(const struct core *c, const struct pull *p, const str
     uint32_t depth = s->allocated + pool->align, fresh = p->history + pool->align;
 
     if (!p->tail)
-        return depth;
+        return chunk_end(c, p, s);
     depth = div_up(s->written, pool->align) * pool->align;
     if (depth == s->committed)
         depth += pool->align;
     if (pool->nstate > 0 && depth < fresh)
-        depth = fresh < p->to ? fresh : p->to;
-    return depth;
+        depth = fresh;
+    return depth < p->to ? depth : p->to;
 }
 
 /* Records for what waits for a step: the tail, and a chunk that continues one that does. */
@@ -95,7 +104,8 @@ static void fetch_publish(struct core *c, struct pull *p)
             pull_set_ending(c, p, TERN_BUSY);
             return;
         }
-        if (p->tail || s->allocated == s->committed) /* else it owns the chunk before this one */
+        if ((p->tail || s->allocated == s->committed) && /* else it owns the chunk before it */
+            p->to - s->committed >= pool_at(c, p->pool)->align)
             err = chunk_attach(c, s, &src, &adopted);
         if (p->tail && (err == TERN_OK || err == TERN_GONE)) {
             tail_give_way(c, s, p->tail_step);
@@ -132,6 +142,24 @@ void fetch_arrived(struct core *c, const struct event *ev)
 }
 
 /* --- ending --- */
+
+static const char *ticket_text(enum tern_err err)
+{
+    switch (err) {
+    case TERN_GONE:
+        return "the fetch was cancelled, or the ticket is gone: it was fetched or dropped, its "
+               "time "
+               "was over, or its namespace was reset; what was published stays: compute the rest";
+    case TERN_DENIED: return "the source gave this tenant no such ticket";
+    case TERN_INVALID:
+        return "the session's tokens are not those of the ticket: Match with the tokens that were "
+               "handed over";
+    case TERN_BUSY:
+        return "another fetch takes the ticket, the step that writes its pages has not passed, or "
+               "records have run out: fetch again in a moment";
+    default: return NULL;
+    }
+}
 
 static const char *end_text(enum tern_err err)
 {
@@ -199,11 +227,13 @@ static void answer(struct core *c, struct actions *out, struct pull *p,
     struct reply *r;
     uint32_t first_run = out->nruns;
 
+    const char *text = p->ticket.id.gen != 0 ? ticket_text(p->err) : NULL;
+
     c->errors[p->err]++;
     if (p->conn == NONE)
         return;
     r = reply_late(out, (struct reply_to){p->conn, p->request_id, p->trace_id}, OP_FETCH, p->err,
-                   end_text(p->err));
+                   text ? text : end_text(p->err));
     if (p->err == TERN_BUSY)
         r->fetch.retry_ms = p->retry_ms ? p->retry_ms : c->limits.busy_retry_ms;
     if (shortage)
@@ -217,6 +247,12 @@ static void answer(struct core *c, struct actions *out, struct pull *p,
     r->fetch.lengths = session_lengths(s);
     r->fetch.tokens = s->tokens.end;
     r->fetch.kib = (uint32_t)((p->arrived_bytes + 1023) / 1024);
+    if (p->err != TERN_OK || p->blob_bytes == 0)
+        return;
+    tokens_copy(c, &p->blob, out->tokens);
+    r->fetch.blob = out->tokens;
+    r->fetch.blob_bytes = p->blob_bytes;
+    out->opens = true;
 }
 
 /* The tokens of a chunk that the session had taken from are its own again; where the store has no
@@ -268,9 +304,14 @@ static void step_back(struct core *c, const struct pull *p, struct session *s)
  * went meanwhile. */
 static void fell_short(const struct core *c, struct pull *p)
 {
-    if (p->err != TERN_OK || p->session == NONE ||
-        session_at(c, p->session)->written >= p->at_least)
+    const uint32_t least = p->ticket.id.gen != 0 ? p->ticket.length : p->at_least;
+
+    if (p->err != TERN_OK || p->session == NONE || session_at(c, p->session)->written >= least)
         return;
+    if (p->ticket.id.gen != 0) {
+        p->err = TERN_GONE;
+        return;
+    }
     p->err = c->now_ns < p->wait_until_ns ? TERN_BUSY : TERN_TIMED_OUT;
 }
 
@@ -319,6 +360,13 @@ static enum tern_err make_room(struct core *c, const struct pull *p, uint32_t to
     return pages_make_room(c, engine_at(c, p->engine), pool, need, ret);
 }
 
+/* What the engine of the source gave along. False: the token store has no room for it. */
+static bool blob_keep(struct core *c, struct pull *p, const struct peer_msg *msg)
+{
+    p->blob_bytes = msg->blob_bytes;
+    return tokens_append(c, &p->blob, msg->tokens, peer_msg_tokens(msg), NULL, 0) == TERN_OK;
+}
+
 static void offer_take(struct core *c, struct actions *out, struct pull *p,
                        const struct peer_msg *msg)
 {
@@ -334,6 +382,10 @@ static void offer_take(struct core *c, struct actions *out, struct pull *p,
         return;
     }
     p->serve = msg->serve;
+    if (msg->err == TERN_OK && msg->blob_bytes > 0 && !blob_keep(c, p, msg)) {
+        pull_set_ending(c, p, TERN_BUSY);
+        return;
+    }
     if (msg->err != TERN_OK || msg->to <= session_at(c, p->session)->written) {
         pull_set_ending(c, p, (unsigned)msg->err < TERN_ERR_COUNT ? msg->err : TERN_PEER_LOST);
         return;
@@ -498,7 +550,7 @@ bool fetch_flush(struct core *c, struct actions *out)
         next = p->active.next;
         pull_check_time(c, p);
         if (p->state == PULL_ASKED_ENDS || p->state == PULL_RUNNING_ENDS) {
-            if (actions_room(out) < 3 ||
+            if (actions_room(out) < 3 || (p->blob_bytes > 0 && out->opens) ||
                 !refs_fit(
                     out, (struct runs_wanted){.runs = 2 * GROUPS_MAX,
                                               .refs = pool_table_refs(pool_at(c, p->pool), p->to)}))

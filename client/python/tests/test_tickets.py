@@ -1,0 +1,65 @@
+"""Sessions that are handed over at one daemon and fetched at another."""
+
+from __future__ import annotations
+
+import asyncio
+
+import pytest
+import tern
+from daemons import Daemon
+from test_engine import KV, PAGE, POOL, ns, write, wrong
+
+LENGTH = 2 * PAGE + 5
+TOKENS = range(7000, 7000 + LENGTH)
+
+
+def hand_over(d: Daemon, salt: str, blob: bytes = b"") -> tern.Ticket:
+    with tern.connect(d.socket) as c:
+        engine = c.join(f"prefill-{salt}")
+        pool = engine.open_pool([KV], bytes=POOL)
+        with pool.session(ns(salt)) as s:
+            s.match(TOKENS)
+            s.extend(written=LENGTH, allocated=LENGTH)
+            with engine.step() as step:
+                write(pool, s, 0, LENGTH)
+                s.commit(2 * PAGE, step=step)
+                ticket = s.hand_over(step=step, blob=blob, stands_ms=30000)
+            assert not s.open and (s.committed, s.written) == (0, 0)
+        c.wait_published(step)
+        return ticket
+
+
+def test_a_ticket_brings_all_to_the_last_token(daemons: tuple[Daemon, Daemon]) -> None:
+    tickets = [hand_over(daemons[0], f"ticket-{i}", bytes([i]) * 9) for i in range(2)]
+    assert tickets[0].stands_ms == 30000 and len(tickets[0].text) < 256
+    with tern.connect(daemons[1].socket) as c:
+        engine = c.join("decode")
+        pool = engine.open_pool([KV], bytes=POOL)
+        with pool.session(ns("ticket-0")) as s:
+            s.match(TOKENS)
+            assert s.fetch_ticket(tickets[0].text, step=tern.STEP_NONE).blob == bytes(9)
+            assert (s.committed, s.written, s.tokens) == (2 * PAGE, LENGTH, LENGTH)
+            assert wrong(pool, s, LENGTH) == 0
+        with pool.session(ns("ticket-0")) as s:
+            s.match(TOKENS)
+            with pytest.raises(tern.Gone):
+                s.fetch_ticket(tickets[0].text, step=tern.STEP_NONE)
+
+        async def run(s: tern.Session) -> tern.Result:
+            return await tern.Async(c).fetch_ticket(s, tickets[1].text, step=tern.STEP_NONE)
+
+        with pool.session(ns("ticket-1")) as s:
+            s.match(TOKENS)
+            assert asyncio.run(run(s)).blob == b"\1" * 9 and wrong(pool, s, LENGTH) == 0
+
+
+def test_a_ticket_is_renewed_and_dropped_where_it_was_given(daemons: tuple[Daemon, Daemon]) -> None:
+    ticket = hand_over(daemons[0], "dropped")
+    with tern.connect(daemons[0].socket) as c:
+        c.join("keeper")
+        assert c.ticket_renew(ticket.text, stands_ms=5000) == 5000
+        c.ticket_drop(ticket.text)
+        with pytest.raises(tern.Gone):
+            c.ticket_renew(ticket.text)
+        with pytest.raises(tern.Invalid, match="no ticket"):
+            c.ticket_drop("prefill-0")

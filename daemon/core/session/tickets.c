@@ -1,0 +1,427 @@
+/* See tickets.h. */
+#include "core/session/tickets.h"
+
+#include "core/arena/actions.h"
+#include "core/memory/pages.h"
+#include "core/memory/record_pages.h"
+#include "core/session/commits.h"
+#include "core/session/record.h"
+#include "core/session/retires.h"
+#include "core/session/sessions.h"
+#include "core/session/steps.h"
+#include "core/transfer/handed.h"
+#include "core/tree/nodes.h"
+#include "core/tree/records.h"
+#include "core/tree/state.h"
+#include "core/tree/tokens.h"
+
+/* --- handing over --- */
+
+static bool path_has_recurrent(const struct core *c, const struct session *s, uint32_t group)
+{
+    const struct node *n = node_at(c, s->node);
+
+    return s->written == s->committed && n->group[group].pages[TIER_DEVICE] != NONE &&
+           !(n->state.refilling & 1u << group);
+}
+
+/* Is all of the group's STATE at the written length in the table: in whole segments of the path,
+ * and behind them its own? */
+static bool group_whole(const struct core *c, const struct session *s, const struct group *g)
+{
+    const uint32_t committed = s->committed / g->layout.page_tokens, i = g->index;
+    uint32_t first = window_first(g, s->written);
+
+    if (g->layout.family == FAMILY_HISTORY)
+        return true;
+    if (g->layout.family == FAMILY_RECURRENT)
+        return s->owned[i].n > 0 || path_has_recurrent(c, s, i);
+    if (s->base[i] < committed || s->first[i] > first)
+        return false;
+    if (first >= committed)
+        return s->base[i] <= first;
+    for (uint32_t at = s->node; segment_end(g, node_at(c, at)->depth) > first;
+         at = node_at(c, at)->parent)
+        if (node_at(c, at)->group[i].pages[TIER_DEVICE] == NONE ||
+            node_at(c, at)->state.refilling & 1u << i)
+            return false;
+    return s->base[i] == committed;
+}
+
+/* What the ticket does not need of a group: pages in front of the window, and behind the written
+ * length. */
+struct spare {
+    uint32_t front, back;
+};
+
+/* The RECURRENT page of a session that has written nothing since its commit is a copy of the
+ * node's, unless the node has none. */
+static struct spare spare_of(const struct core *c, const struct session *s, const struct group *g)
+{
+    const uint32_t i = g->index, end = div_up(s->written, g->layout.page_tokens),
+                   first = window_first(g, s->written);
+    struct spare n = {0, 0};
+
+    if (g->layout.family == FAMILY_RECURRENT) {
+        n.back = path_has_recurrent(c, s, i) ? s->owned[i].n : 0;
+        return n;
+    }
+    if (s->base[i] + s->owned[i].n > end)
+        n.back = s->base[i] + s->owned[i].n - end;
+    if (first > s->base[i])
+        n.front = first - s->base[i] < s->owned[i].n - n.back ? first - s->base[i]
+                                                              : s->owned[i].n - n.back;
+    return n;
+}
+
+struct handing {
+    uint32_t spares, kept; /* pages that are given back, and that the ticket has */
+};
+
+static struct handing count_pages(const struct core *c, const struct session *s)
+{
+    const struct pool *p = session_pool(c, s);
+    struct handing n = {0, 0};
+
+    for (uint32_t g = 0; g < p->ngroups; g++) {
+        struct spare spare = spare_of(c, s, &p->group[g]);
+
+        n.spares += spare.front + spare.back;
+        n.kept += s->owned[g].n - spare.front - spare.back;
+    }
+    return n;
+}
+
+/* May it be handed over in the state that it is in? */
+static enum tern_err state_check(const struct core *c, const struct session *s, struct reply *ret)
+{
+    const struct pool *p = session_pool(c, s);
+
+    TRY(session_is_matched(s, ret));
+    if (s->state == SESSION_FETCHING || s->state == SESSION_LOADING)
+        return refuse(ret, TERN_BUSY, "a fetch or a recovery is under way in this session");
+    if (session_away(s))
+        return refuse(ret, TERN_INVALID, "the session is retracted: Recover it first");
+    if (space_at(c, s->space)->reset)
+        return refuse(ret, TERN_GONE, "the namespace was reset: nothing of it is handed over");
+    if (s->state == SESSION_OPEN || s->written == 0)
+        return refuse(ret, TERN_INVALID, "the session has no tokens written: nothing to hand over");
+    if (s->written - s->committed >= p->align)
+        return refuse(ret, TERN_INVALID,
+                      "whole chunks are not committed yet: commit them, then hand over");
+    for (uint32_t g = 0; g < p->ngroups; g++)
+        if (!group_whole(c, s, &p->group[g]))
+            return refuse(ret, TERN_INVALID, NO_STATE_THERE);
+    return TERN_OK;
+}
+
+static enum tern_err room_check(struct core *c, const struct session *s,
+                                const struct req_handoff *r, struct reply *ret)
+{
+    const struct token_need need = {div_up(r->blob_bytes, 4 * TOKEN_BLOCK), 0};
+    struct handing n = count_pages(c, s);
+    const char *text;
+
+    if (r->blob_bytes > TICKET_BLOB_BYTES || r->blob.n != div_up(r->blob_bytes, 4))
+        return refuse(ret, TERN_INVALID, "a ticket has a blob of at most 65,536 bytes");
+    if (!session_may_give(c, n.spares))
+        return refuse(ret, TERN_BUSY,
+                      "the session has many pages beyond what is written: Rewind it to its written "
+                      "length first");
+    if (n.kept > SEAL_PAGES_MAX)
+        return refuse(ret, TERN_UNSUPPORTED,
+                      "the session has more than 256 pages of its own behind its committed length");
+    if (!retire_ready(c, engine_at(c, s->engine), session_step(s, r->step)))
+        return refuse(ret, TERN_BUSY, share_refused(SHARE_RETIRES));
+    if (r->blob_bytes > 0 && tokens_room(c, s->pool, need, &text) != TERN_OK)
+        return refuse(ret, TERN_BUSY, text);
+    return TERN_OK;
+}
+
+static void keep_blob(struct core *c, struct session *s, const struct req_handoff *r)
+{
+    s->blob = (struct token_buf){.align = TOKEN_BLOCK, .tenant = session_pool(c, s)->tenant};
+    tokens_init(&s->blob, 0);
+    s->blob_bytes = r->blob_bytes;
+    check(tokens_append(c, &s->blob, r->blob.v, r->blob.n, NULL, 0) == TERN_OK);
+}
+
+/* What it needs not goes by the step; the rest is the ticket's. */
+static void hand_pages(struct core *c, struct session *s)
+{
+    const struct pool *p = session_pool(c, s);
+    struct list pages = LIST_EMPTY;
+
+    for (uint32_t g = 0; g < p->ngroups; g++) {
+        struct spare spare = spare_of(c, s, &p->group[g]);
+
+        for (uint32_t i = 0; i < spare.front; i++, s->base[g]++)
+            page_list_push(c, &pages, page_list_pop(c, &s->owned[g]));
+        for (uint32_t i = 0; i < spare.back; i++)
+            page_list_push(c, &pages, page_list_pop_last(c, &s->owned[g]));
+        for (uint32_t at = s->owned[g].head; at != NONE; at = page_list_next(c, at))
+            page_move(c, page_at(c, at), PAGE_HANDED, session_slot(c, s));
+        c->visits += s->owned[g].n;
+    }
+    c->visits += pages.n;
+    s->allocated = s->written;
+    retire_release(c, engine_at(c, s->engine), s->ticket_step, &pages, (struct path){NONE, 0});
+}
+
+static uint32_t stands_ms(const struct core *c, uint32_t wanted)
+{
+    uint64_t most = c->limits.ticket_deadline_ns / NS_PER_MS;
+
+    return wanted == 0 || wanted > most ? (uint32_t)most : wanted;
+}
+
+static void stand(struct core *c, struct session *s, uint32_t ms)
+{
+    s->ticket_until_ns = c->now_ns + ms * NS_PER_MS;
+    if (s->ticket_until_ns < c->tickets_until_ns)
+        c->tickets_until_ns = s->ticket_until_ns;
+}
+
+enum tern_err request_handoff(struct core *c, struct actions *out, struct call *call,
+                              struct reply *ret)
+{
+    const struct req_handoff *r = &call->req->handoff;
+    struct session *s = call->session;
+
+    TRY(state_check(c, s, ret));
+    TRY(room_check(c, s, r, ret));
+    if (!session_close_told(c, out, s, TERN_OK))
+        return TERN_BUSY;
+    session_store_prompt(c, s);
+    session_gate_leave(c, s);
+    step_named(c, engine_at(c, s->engine), r->step);
+    s->ticket_step = session_step(s, r->step);
+    hand_pages(c, s);
+    tokens_truncate(c, &s->tokens, s->written);
+    keep_blob(c, s, r);
+    node_pin(c, s->node, REF_HANDOFF);
+    node_unpin(c, s->node, REF_DEVICE);
+    s->held = REF_HANDOFF;
+    s->ref_since_ns = s->last_use_ns = c->now_ns;
+    session_state_move(&s->state, SESSION_HANDED);
+    ticket_state_move(&s->ticket_state, TICKET_WAITING);
+    s->ticket_key[0] = r->key[0];
+    s->ticket_key[1] = r->key[1];
+    ticket_list_push(c, &c->tickets, session_slot(c, s));
+    handed_look(c, s);
+    ret->handoff.deadline_ms = stands_ms(c, r->deadline_ms);
+    stand(c, s, ret->handoff.deadline_ms);
+    ret->handoff.ticket = (struct ticket){.id = {session_slot(c, s), s->gen},
+                                          .key = {r->key[0], r->key[1]},
+                                          .incarnation = c->incarnation,
+                                          .length = s->written};
+    c->tickets_made++;
+    return TERN_OK;
+}
+
+/* --- renewing and dropping --- */
+
+static enum tern_err ticket_of(const struct core *c, const struct call *call,
+                               const struct ticket *t, struct session **ret_session,
+                               struct reply *ret)
+{
+    enum tern_err err = handed_find(c, call->engine->tenant, t, ret_session);
+
+    if (err == TERN_DENIED)
+        return refuse(ret, err, "this daemon gave this tenant no such ticket");
+    if (err != TERN_OK)
+        return refuse(ret, err, TICKET_GONE);
+    return TERN_OK;
+}
+
+enum tern_err ticket_renew(struct core *c, struct actions *out, struct call *call,
+                           struct reply *ret)
+{
+    const struct req_ticket *r = &call->req->ticket_renew;
+    struct session *s;
+
+    (void)out;
+    TRY(ticket_of(c, call, &r->ticket, &s, ret));
+    ret->ticket_renew.ticket = r->ticket;
+    ret->ticket_renew.deadline_ms = stands_ms(c, r->deadline_ms);
+    stand(c, s, ret->ticket_renew.deadline_ms);
+    touch(c);
+    return TERN_OK;
+}
+
+static void end(struct core *c, struct session *s)
+{
+    s->ticket_ends = 1;
+    handed_look(c, s);
+}
+
+enum tern_err ticket_drop(struct core *c, struct actions *out, struct call *call, struct reply *ret)
+{
+    struct session *s;
+
+    (void)out;
+    TRY(ticket_of(c, call, &call->req->ticket_drop.ticket, &s, ret));
+    c->tickets_dropped++;
+    end(c, s);
+    return TERN_OK;
+}
+
+void tickets_end_pool(struct core *c, uint32_t pool)
+{
+    const struct list *lists[] = {&c->tickets, &c->tickets_due};
+
+    for (uint32_t l = 0; l < 2; l++)
+        for (uint32_t i = lists[l]->head, next; i != NONE; i = next) {
+            next = ticket_list_next(c, i);
+            if (session_at(c, i)->pool == pool && !session_at(c, i)->ticket_ends)
+                end(c, session_at(c, i));
+        }
+}
+
+/* --- as time passes --- */
+
+static void seal(struct core *c, struct actions *out, struct session *s)
+{
+    struct action *a = action_add(out, ACT_SEAL);
+    struct page_at *to = out->pages + out->npages;
+
+    a->seal.job = (struct seal_id){.slot = c->limits.nodes + session_slot(c, s), .gen = s->gen};
+    a->seal.pool = s->pool;
+    a->seal.pages = to;
+    for (uint32_t g = 0; g < session_pool(c, s)->ngroups; g++)
+        for (uint32_t at = s->owned[g].head; at != NONE; at = page_list_next(c, at)) {
+            struct page *pg = page_at(c, at);
+
+            page_seal_state_move(&pg->seal, PAGE_SEAL_RUNNING);
+            to[a->seal.n++] =
+                (struct page_at){.group = g, .index = pg->index, .gen = pg->gen, .record = at};
+        }
+    out->npages += a->seal.n;
+    c->seals_running++;
+}
+
+void ticket_sealed(struct core *c, struct seal_id job)
+{
+    struct session *s;
+
+    if (job.slot - c->limits.nodes >= c->limits.sessions)
+        return;
+    s = session_at(c, job.slot - c->limits.nodes);
+    if (s->state != SESSION_HANDED || s->gen != job.gen || s->ticket_state != TICKET_SEALING)
+        return;
+    for (uint32_t g = 0; g < session_pool(c, s)->ngroups; g++)
+        for (uint32_t at = s->owned[g].head; at != NONE; at = page_list_next(c, at))
+            page_seal_state_move(&page_at(c, at)->seal, PAGE_SEAL_DONE);
+    c->seals_running--;
+    ticket_state_move(&s->ticket_state, TICKET_OPEN);
+    handed_look(c, s);
+}
+
+/* Its step has passed: it is its engine's no more. False: not yet, or turn records of it are still
+ * to be given back. */
+static bool leave_engine(struct core *c, struct session *s)
+{
+    struct engine *e = engine_at(c, s->engine);
+
+    if (s->ticket_step > e->done_min || !node_visible(node_at(c, s->node)))
+        return false;
+    while (session_record_drop(c, s))
+        if (visits_left(c) == 0)
+            return false;
+    session_list_remove(c, &e->sessions, session_slot(c, s));
+    s->engine = NONE;
+    ticket_state_move(&s->ticket_state, TICKET_QUEUED);
+    touch(c);
+    return true;
+}
+
+/* A job, where it has pages of its own. False: there is no room for one now. */
+static bool seal_begin(struct core *c, struct actions *out, struct session *s)
+{
+    struct handing n = {0, 0};
+
+    for (uint32_t g = 0; g < session_pool(c, s)->ngroups; g++)
+        n.kept += s->owned[g].n;
+    if (n.kept == 0) {
+        ticket_state_move(&s->ticket_state, TICKET_OPEN);
+        return true;
+    }
+    if (c->seals_running >= c->limits.seal_jobs)
+        return false;
+    seal(c, out, s);
+    ticket_state_move(&s->ticket_state, TICKET_SEALING);
+    return true;
+}
+
+/* Nothing reads it: it is closed, as any session is. False: it waits for a record. */
+static bool close(struct core *c, struct session *s)
+{
+    if (s->engine != NONE && !retire_ready(c, engine_at(c, s->engine), s->ticket_step))
+        return false;
+    session_close(c, s, s->ticket_step, s->engine == NONE);
+    return true;
+}
+
+static bool seal_has_room(const struct actions *out)
+{
+    return actions_room(out) > 0 &&
+           out->npages + SEAL_PAGES_MAX <= sizeof out->pages / sizeof out->pages[0];
+}
+
+/* What is next for it. True: it needs not be looked at again before something of it changes. */
+static bool turn(struct core *c, struct actions *out, struct session *s)
+{
+    if (s->ticket_ends && s->ticket_state != TICKET_SEALING && s->ticket_state != TICKET_SERVED)
+        return close(c, s);
+    if (s->ticket_state == TICKET_WAITING && !leave_engine(c, s))
+        return false;
+    return s->ticket_state != TICKET_QUEUED || seal_begin(c, out, s);
+}
+
+/* Those whose time is over end (Y3), and the next time is known again. */
+static void expire(struct core *c)
+{
+    const struct list *lists[] = {&c->tickets, &c->tickets_due};
+
+    c->tickets_until_ns = UINT64_MAX;
+    for (uint32_t l = 0; l < 2; l++)
+        for (uint32_t i = lists[l]->head, next; i != NONE; i = next) {
+            struct session *s = session_at(c, i);
+
+            next = ticket_list_next(c, i);
+            if (s->ticket_ends)
+                continue;
+            if (c->now_ns >= s->ticket_until_ns) {
+                c->tickets_expired++;
+                end(c, s);
+            } else if (s->ticket_until_ns < c->tickets_until_ns) {
+                c->tickets_until_ns = s->ticket_until_ns;
+            }
+        }
+    touch(c);
+}
+
+bool tickets_flush(struct core *c, struct actions *out)
+{
+    if (c->now_ns >= c->tickets_until_ns)
+        expire(c);
+    for (uint32_t i = c->tickets_due.head, next; i != NONE; i = next) {
+        struct session *s = session_at(c, i);
+
+        next = ticket_list_next(c, i);
+        if (visits_left(c) == 0 || !seal_has_room(out))
+            return false;
+        c->visits++;
+        if (!turn(c, out, s) || s->state != SESSION_HANDED)
+            continue;
+        ticket_list_remove(c, &c->tickets_due, i);
+        ticket_list_push(c, &c->tickets, i);
+        s->ticket_due = 0;
+    }
+    return true;
+}
+
+uint64_t ticket_deadline(const struct core *c)
+{
+    return c->tickets_until_ns;
+}

@@ -1,0 +1,23 @@
+/* Tickets (Y1 to Y3): sessions that were handed over. A session that is HANDED keeps its record,
+ * and with it all that it had at its written length: its path, pinned, the STATE that it borrows,
+ * its own pages (PAGE_HANDED), its tokens; and a blob of its engine's. A ticket is that record's
+ * handle with a key. No engine finds the session any more; a transfer out serves it
+ * (transfer/handed.h), and once the peer has it, or when it is dropped, or its time is over, it is
+ * closed as any other.
+ *
+ * Until the last step that writes its pages has passed it stays among its engine's, and ends with
+ * it. After that it is nobody's. */
+#ifndef CORE_TICKETS_H
+#define CORE_TICKETS_H
+
+#include "core/session/call.h"
+
+/* The checksums of its own pages are known. The job's slot counts from limits.nodes. */
+void ticket_sealed(struct core *c, struct seal_id job);
+/* All those of a pool that is closed end. */
+void tickets_end_pool(struct core *c, uint32_t pool);
+/* Has done what is next for those that are due. False: work is left. */
+bool tickets_flush(struct core *c, struct actions *out);
+uint64_t ticket_deadline(const struct core *c);
+
+#endif

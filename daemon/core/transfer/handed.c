@@ -1,0 +1,103 @@
+/* See handed.h. */
+#include "core/transfer/handed.h"
+
+#include "core/tree/nodes.h"
+#include "core/tree/state.h"
+#include "core/tree/tokens.h"
+
+enum tern_err handed_find(const struct core *c, uint32_t tenant, const struct ticket *t,
+                          struct session **ret)
+{
+    struct session *s;
+
+    if (t->incarnation != c->incarnation || t->id.slot >= c->limits.sessions)
+        return TERN_GONE;
+    s = session_at(c, t->id.slot);
+    if (s->state != SESSION_HANDED || s->gen != t->id.gen)
+        return TERN_GONE;
+    if (((s->ticket_key[0] ^ t->key[0]) | (s->ticket_key[1] ^ t->key[1])) != 0 ||
+        pool_at(c, s->pool)->tenant != tenant || t->length != s->written)
+        return TERN_DENIED;
+    if (s->ticket_ends)
+        return TERN_GONE;
+    *ret = s;
+    return TERN_OK;
+}
+
+enum tern_err handed_ready(const struct core *c, const struct session *s)
+{
+    if (space_at(c, s->space)->reset)
+        return TERN_GONE;
+    return s->ticket_state == TICKET_OPEN ? TERN_OK : TERN_BUSY;
+}
+
+bool handed_tail_equals(const struct core *c, const struct session *s, const struct req_tokens *t)
+{
+    return tokens_common(c, &s->tokens, t->base, t) == s->written - t->base;
+}
+
+void handed_look(struct core *c, struct session *s)
+{
+    uint32_t slot = session_slot(c, s);
+
+    touch(c);
+    if (s->ticket_due)
+        return;
+    ticket_list_remove(c, &c->tickets, slot);
+    ticket_list_push(c, &c->tickets_due, slot);
+    s->ticket_due = 1;
+}
+
+void handed_serve(struct core *c, struct session *s, bool serves)
+{
+    ticket_state_move(&s->ticket_state, serves ? TICKET_SERVED : TICKET_OPEN);
+    if (!serves && s->ticket_ends)
+        handed_look(c, s);
+    touch(c);
+}
+
+void handed_taken(struct core *c, struct session *s)
+{
+    if (s->ticket_ends)
+        return;
+    s->ticket_ends = 1;
+    c->tickets_taken++;
+    handed_look(c, s);
+}
+
+void handed_leave(struct core *c, struct session *s)
+{
+    uint32_t slot = session_slot(c, s);
+
+    if (s->ticket_due)
+        ticket_list_remove(c, &c->tickets_due, slot);
+    else
+        ticket_list_remove(c, &c->tickets, slot);
+    ticket_state_move(&s->ticket_state, TICKET_NONE);
+    s->ticket_due = s->ticket_ends = 0;
+    tokens_truncate(c, &s->blob, 0);
+    node_pin(c, s->node, REF_DEVICE); /* as a close lets go of it */
+    node_unpin(c, s->node, REF_HANDOFF);
+    s->held = REF_DEVICE;
+}
+
+/* The first page of the group that is the session's own. */
+static uint32_t own_from(const struct session *s, const struct group *g)
+{
+    if (g->layout.family == FAMILY_RECURRENT)
+        return s->owned[g->index].n > 0 ? 0 : 1;
+    return s->base[g->index];
+}
+
+void handed_refs(const struct core *c, const struct session *s, const struct group *g,
+                 struct handed_range of, struct page_ref *refs)
+{
+    uint32_t own = own_from(s, g), end = of.first + of.n, at = s->owned[g->index].head;
+
+    if (of.n > 0 && of.first < own)
+        node_refs(c, of.node, g, of.first, refs);
+    for (uint32_t i = own; i < end; i++, at = page_list_next(c, at))
+        if (i >= of.first)
+            refs[i - of.first] =
+                (struct page_ref){.index = page_at(c, at)->index, .gen = page_at(c, at)->gen};
+}

@@ -1,0 +1,34 @@
+/* What transfers read of a session that was handed over (Y1, Y2). Its life is in
+ * session/tickets.h. */
+#ifndef CORE_HANDED_H
+#define CORE_HANDED_H
+
+#include "core/arena/arena.h"
+
+/* The session that a ticket of the tenant names. GONE: it was fetched or dropped, its time was
+ * over, or the daemon has been restarted. DENIED: the ticket is not one that this daemon gave to
+ * this tenant. */
+enum tern_err handed_find(const struct core *c, uint32_t tenant, const struct ticket *t,
+                          struct session **ret);
+/* May a transfer begin to serve it? BUSY: a step or checksums are awaited, or another one does.
+ * GONE: it ends. */
+enum tern_err handed_ready(const struct core *c, const struct session *s);
+/* Are these the tokens and keys behind what it committed, to the last of them? */
+bool handed_tail_equals(const struct core *c, const struct session *s, const struct req_tokens *t);
+/* A transfer out serves it, and does no more; the page behind its committed length is one of its
+ * own. */
+void handed_serve(struct core *c, struct session *s, bool serves);
+/* The peer has all of it: it ends when nothing reads it. */
+void handed_taken(struct core *c, struct session *s);
+/* It is looked at in this step, or in the next. */
+void handed_look(struct core *c, struct session *s);
+/* It is about to be CLOSING: it is no ticket any more. */
+void handed_leave(struct core *c, struct session *s);
+/* Its pages of the group, [first, first + n): those of its path, and those behind it. */
+struct handed_range {
+    uint32_t node, first, n; /* node: of its path, the deepest that the range reaches into */
+};
+void handed_refs(const struct core *c, const struct session *s, const struct group *g,
+                 struct handed_range of, struct page_ref *refs);
+
+#endif

@@ -1,0 +1,458 @@
+/* Tickets: Y1 to Y3 and Y6, between two cores. */
+#include "unit/rig/rig_ticket.h"
+
+#define FULL 40 /* whole chunks of 4 tokens */
+#define LEN  42 /* what is handed over: half a page behind them */
+
+/* Sequence 1 up to LEN is computed at the source, committed as far as whole chunks go. */
+static struct rig_session *computed(struct pair *p)
+{
+    struct rig_session *s = session_with(p->source, &p->se, p->sp, 1, LEN);
+
+    run_and_commit(s, rig_tokens(1, LEN), LEN, FULL, 0);
+    write_last_page(s, 0, 0x5a);
+    return s;
+}
+
+static struct group_view source_group(struct pair *p)
+{
+    return rig_group_view(p->source, p->sp, 0);
+}
+
+/* D has the whole list and fetches the ticket. */
+#define assert_came(p, d)                                                                          \
+    do {                                                                                           \
+        assert_lengths(d, FULL, LEN, LEN);                                                         \
+        assert_int_equal(rig_wrong((d), FULL), 0);                                                 \
+        assert_true(last_page_is((d), 0, 0x5a));                                                   \
+    } while (0)
+
+/* Scenario Y-a: handed over, and with that closed; then pressure that evicts all else. */
+TEST(y_a_ticket_brings_the_exact_length_the_tail_and_the_blob_after_close_and_pressure)
+{
+    struct pair p = pair_limited(1 << 20);
+    struct rig_session *s = computed(&p), *hog;
+    struct ticket t = hand_over(s, 0, 1000);
+    struct rig_session *d = asking(&p, 1, LEN);
+
+    assert_int_equal(source_group(&p).ticket, 1);
+    assert_int_equal(source_group(&p).session, 0);
+    assert_err(TERN_GONE, rig_close(s, 0)); /* there is no such session any more */
+    hog = session_with(p.source, &p.se, p.sp, 2, 4 * (128 - 11));
+    assert_ok(rig_run_to(hog, rig_tokens(2, 4 * (128 - 11)), 4 * (128 - 11)));
+    assert_err(TERN_POOL_EXHAUSTED, rig_extend(hog, 4 * (128 - 10), 0, NULL, 0));
+    assert_ok(ticket_fetched(d, t));
+    assert_came(&p, d);
+    assert_true(blob_came(d, 1000));
+    assert_int_equal(source_group(&p).ticket, 0); /* it was taken */
+    assert_err(TERN_GONE, ticket_fetched(asking(&p, 1, LEN), t));
+    assert_ok(rig_close(hog, 0));
+    assert_ok(rig_close(d, 0));
+}
+
+TEST(y1_pages_behind_the_written_length_and_tokens_without_pages_stay_behind)
+{
+    struct pair p = pair_limited(1 << 20);
+    struct rig_session *s = session_with(p.source, &p.se, p.sp, 1, LEN + 6), *d;
+    struct ticket t;
+
+    run_and_commit(s, rig_tokens(1, LEN + 6), LEN, FULL, 0);
+    write_last_page(s, 0, 0x5a);
+    assert_ok(rig_extend(s, LEN + 30, 0, NULL, 0));
+    t = hand_over(s, 3, 0);
+    assert_int_equal(source_group(&p).retiring, 7);
+    rig_engine_done(p.source, &p.se, 3);
+    assert_int_equal(source_group(&p).retiring, 0);
+    d = asking(&p, 1, LEN);
+    assert_ok(ticket_fetched(d, t));
+    assert_came(&p, d);
+    assert_true(blob_came(d, 0));
+}
+
+/* E2, E3: nothing is read before the step that writes it has passed. */
+TEST(y1_ticket_waits_for_the_step_that_writes_its_pages)
+{
+    struct pair p = pair_limited(1 << 20);
+    struct rig_session *s = session_with(p.source, &p.se, p.sp, 1, LEN), *d;
+    struct ticket t;
+
+    run_and_commit(s, rig_tokens(1, LEN), LEN, FULL, 9);
+    t = hand_over(s, 9, 0);
+    d = asking(&p, 1, LEN);
+    ticket_fetch(d, t);
+    assert_false(ended(d));
+    write_last_page(s, 0, 0x5a); /* the step writes it now */
+    rig_engine_done(p.source, &p.se, 9);
+    rig_advance(p.dest, 100 * NS_PER_MS);
+    assert_ok(rig_fetched(d, d->fetch));
+    assert_came(&p, d);
+}
+
+/* Whoever comes while it waits for too long is told to come back, and the ticket stands. */
+TEST(y1_ticket_whose_step_does_not_pass_is_busy)
+{
+    struct pair p = pair_limited(1 << 20);
+    struct rig_session *s = computed(&p), *d = asking(&p, 1, LEN);
+    struct ticket t = hand_over(s, 9, 0);
+
+    ticket_fetch(d, t);
+    for (uint32_t i = 0; i < 10 && !ended(d); i++)
+        rig_advance(p.dest, PULL_BUSY_MS_MAX / 4 * NS_PER_MS);
+    assert_err(TERN_BUSY, rig_fetched(d, d->fetch));
+    rig_engine_done(p.source, &p.se, 9);
+    assert_ok(ticket_fetched(d, t));
+    assert_came(&p, d);
+}
+
+TEST(y1_ticket_goes_with_an_engine_that_dies_before_its_step_and_outlives_it_behind)
+{
+    for (uint32_t passed = 0; passed < 2; passed++) {
+        struct pair p = pair_limited(1 << 20);
+        struct rig_engine keeper = rig_engine(p.source, 0, "keeper", 1);
+        struct rig_session *s = computed(&p), *d = asking(&p, 1, LEN);
+        struct ticket t;
+
+        assert_ok(rig_map(p.source, keeper.conn[0], p.sp));
+        t = hand_over(s, 9, 16);
+        if (passed)
+            rig_engine_done(p.source, &p.se, 9);
+        rig_engine_kill(p.source, &p.se, 0);
+        assert_int_equal(source_group(&p).ticket, passed);
+        assert_err(passed ? TERN_OK : TERN_GONE, ticket_fetched(d, t));
+        if (passed) {
+            assert_came(&p, d);
+            assert_true(blob_came(d, 16));
+        }
+        assert_ok(rig_close(d, 0));
+        assert_int_equal(source_group(&p).ticket, 0);
+        rig_destroy_all();
+    }
+}
+
+/* Y2: a fetch that is cancelled or breaks off leaves it. */
+TEST(y2_fetch_that_is_cancelled_or_breaks_off_leaves_the_ticket)
+{
+    struct pair p = pair_limited(512);
+    struct rig_session *s = computed(&p), *d = asking(&p, 1, LEN);
+    struct ticket t = hand_over(s, 0, 8);
+
+    p.dest->automatic = BY_HAND(RIG_PULL);
+    ticket_fetch(d, t);
+    for (uint32_t i = 0; i < 3; i++)
+        rig_complete(p.dest, RIG_PULL);
+    assert_ok(rig_fetch_cancel(d));
+    assert_err(TERN_GONE, rig_fetched(d, d->fetch));
+    rig_runs_free(p.dest);
+    assert_int_equal(source_group(&p).ticket, 1);
+    assert_ok(rig_close(d, 0));
+    d = asking(&p, 1, LEN);
+    p.dest->automatic = BY_HAND(RIG_PULL);
+    ticket_fetch(d, t);
+    rig_complete(p.dest, RIG_PULL);
+    rig_link_down(p.dest, 0);
+    assert_err(TERN_PEER_LOST, rig_fetched(d, d->fetch));
+    rig_runs_free(p.dest);
+    rig_link_up(p.dest, 0, p.source, p.source->options.limits.peers);
+    assert_int_equal(source_group(&p).ticket, 1);
+    assert_ok(ticket_fetched(d, t));
+    assert_came(&p, d);
+    assert_true(blob_came(d, 8));
+    assert_ok(rig_close(d, 0));
+    assert_nothing_left(&p, FULL / 4, FULL / 4);
+}
+
+TEST(y2_one_fetch_takes_it_and_the_other_is_told_to_come_back)
+{
+    struct pair p = pair_limited(512);
+    struct rig_session *s = computed(&p), *d[2];
+    struct ticket t = hand_over(s, 0, 0);
+
+    for (uint32_t i = 0; i < 2; i++)
+        d[i] = asking(&p, 1, LEN);
+    p.dest->automatic = BY_HAND(RIG_PULL);
+    ticket_fetch(d[0], t);
+    ticket_fetch(d[1], t);
+    rig_runs_free(p.dest);
+    rig_advance(p.dest, 100 * NS_PER_MS);
+    assert_ok(rig_fetched(d[0], d[0]->fetch));
+    assert_came(&p, d[0]);
+    assert_err(TERN_GONE, rig_fetched(d[1], d[1]->fetch));
+}
+
+TEST(y3_deadline_unpins_and_who_comes_later_is_told_gone)
+{
+    struct pair p = pair_limited(1 << 20);
+    struct rig_session *s = computed(&p), *d = asking(&p, 1, LEN);
+    const struct reply *r = hand_over_full(s, (struct req_handoff){.deadline_ms = 100});
+    struct ticket t = r->handoff.ticket;
+
+    assert_int_equal(r->handoff.deadline_ms, 100);
+    rig_advance(p.source, 99 * NS_PER_MS);
+    assert_int_equal(source_group(&p).ticket, 1);
+    assert_ok(ticket_ask(p.source, p.se.conn[0], OP_TICKET_RENEW, t, 100));
+    rig_advance(p.source, 99 * NS_PER_MS);
+    assert_int_equal(source_group(&p).ticket, 1);
+    rig_advance(p.source, 1 * NS_PER_MS);
+    assert_int_equal(source_group(&p).ticket, 0);
+    assert_err(TERN_GONE, ticket_ask(p.source, p.se.conn[0], OP_TICKET_RENEW, t, 0));
+    rig_advance(p.dest, 200 * NS_PER_MS);
+    assert_err(TERN_GONE, ticket_fetched(d, t));
+    assert_lengths(d, 0, 0, 0);
+    assert_nothing_left(&p, FULL / 4, 0);
+}
+
+/* What a transfer reads stays until it has ended, whatever becomes of the ticket. */
+TEST(y3_deadline_and_drop_wait_for_the_transfer_that_reads)
+{
+    for (uint32_t drop = 0; drop < 2; drop++) {
+        struct pair p = pair_limited(512);
+        struct rig_session *s = computed(&p), *d = asking(&p, 1, LEN);
+        struct ticket t = hand_over(s, 0, 0);
+
+        p.dest->automatic = BY_HAND(RIG_PULL);
+        ticket_fetch(d, t);
+        if (drop)
+            assert_ok(ticket_ask(p.source, p.se.conn[0], OP_TICKET_DROP, t, 0));
+        else
+            assert_ok(ticket_ask(p.source, p.se.conn[0], OP_TICKET_RENEW, t, 1));
+        rig_advance(p.source, 2 * NS_PER_MS);
+        assert_int_equal(source_group(&p).ticket, 1);
+        assert_err(TERN_GONE, ticket_ask(p.source, p.se.conn[0], OP_TICKET_DROP, t, 0));
+        rig_runs_free(p.dest);
+        assert_ok(rig_fetched(d, d->fetch));
+        assert_came(&p, d);
+        assert_int_equal(source_group(&p).ticket, 0);
+        rig_destroy_all();
+    }
+}
+
+TEST(y1_ticket_that_is_forged_or_foreign_is_denied)
+{
+    struct pair p = pair_limited(1 << 20);
+    struct rig_session *s = computed(&p), *d = asking(&p, 1, LEN),
+                       *other = another_tenant_asking(&p, 1, FULL);
+    struct ticket t = hand_over(s, 0, 0), forged = t;
+
+    assert_ok(rig_match(other, rig_tokens(1, LEN), LEN));
+    forged.key[1] ^= 1;
+    assert_err(TERN_DENIED, ticket_fetched(d, forged));
+    assert_err(TERN_DENIED, ticket_ask(p.source, p.se.conn[0], OP_TICKET_DROP, forged, 0));
+    assert_err(TERN_DENIED, ticket_fetched(other, t));
+    forged = t;
+    forged.id.gen++;
+    assert_err(TERN_GONE, ticket_fetched(d, forged));
+    forged = t;
+    forged.incarnation++; /* of who is not there now */
+    assert_err(TERN_PEER_LOST, ticket_fetched(d, forged));
+    forged = t;
+    forged.id.slot = 1u << 20;
+    assert_err(TERN_GONE, ticket_fetched(d, forged));
+    assert_ok(ticket_fetched(d, t));
+    assert_came(&p, d);
+}
+
+TEST(y2_tokens_have_to_be_those_that_were_handed_over)
+{
+    struct pair p = pair_limited(1 << 20);
+    struct rig_session *s = computed(&p);
+    struct ticket t = hand_over(s, 0, 0);
+    struct rig_session *longer = asking(&p, 1, LEN + 1), *other = asking(&p, 2, LEN);
+    uint32_t tokens[LEN];
+
+    assert_err(TERN_INVALID, ticket_fetched(longer, t));
+    assert_err(TERN_INVALID, ticket_fetched(other, t));
+    for (uint32_t at = FULL - 1; at < LEN; at += 2) { /* in a whole chunk, and in the tail */
+        struct rig_session *d = rig_session(p.dest, &p.de, p.dp, 1);
+
+        memcpy(tokens, rig_tokens(1, LEN), sizeof tokens);
+        tokens[at] ^= 1;
+        assert_ok(rig_match(d, tokens, LEN));
+        assert_err(TERN_INVALID, ticket_fetched(d, t));
+        assert_lengths(d, 0, 0, 0);
+    }
+    assert_int_equal(source_group(&p).ticket, 1);
+    p.d = asking(&p, 1, LEN);
+    assert_ok(ticket_fetched(p.d, t));
+    assert_came(&p, p.d);
+}
+
+/* X5: what the destination has does not move again. */
+TEST(y2_only_what_is_missing_moves)
+{
+    struct pair p = pair_limited(1 << 20);
+    struct rig_session *s = computed(&p);
+    struct ticket t = hand_over(s, 0, 0);
+
+    dest_has(&p, 1, 32);
+    p.d = asking(&p, 1, LEN);
+    assert_lengths(p.d, 32, 32, 32);
+    assert_ok(ticket_fetched(p.d, t));
+    assert_came(&p, p.d);
+    assert_int_equal(p.dest->pulled_pages, 3);
+}
+
+/* All but the tail is here: that alone moves. */
+TEST(y2_a_tail_alone_moves_and_takes_the_place_of_what_was_computed)
+{
+    struct pair p = pair_limited(1 << 20);
+    struct rig_session *s = computed(&p);
+    struct ticket t = hand_over(s, 0, 0);
+
+    dest_has(&p, 1, FULL);
+    p.d = asking(&p, 1, LEN);
+    assert_ok(rig_run_to(p.d, rig_tokens(1, LEN), LEN - 1));
+    ticket_fetch_at(p.d, t, 4);
+    assert_ok(rig_fetched(p.d, p.d->fetch));
+    assert_came(&p, p.d);
+    assert_int_equal(p.dest->pulled_pages, 1);
+    assert_int_equal(rig_group_view(p.dest, p.dp, 0).retiring, 1);
+    rig_engine_done(p.dest, &p.de, 4);
+}
+
+TEST(y1_session_without_whole_chunks_and_one_without_a_tail_are_handed_over)
+{
+    for (uint32_t n = 3; n <= 8; n += 5) {
+        struct pair p = pair_limited(1 << 20);
+        struct rig_session *s = session_with(p.source, &p.se, p.sp, 1, n);
+        struct ticket t;
+
+        run_and_commit(s, rig_tokens(1, n), n, n / 4 * 4, 0);
+        write_last_page(s, 0, 0x77);
+        t = hand_over(s, 0, 4);
+        p.d = asking(&p, 1, n);
+        assert_ok(ticket_fetched(p.d, t));
+        assert_lengths(p.d, n / 4 * 4, n, n);
+        assert_true(last_page_is(p.d, 0, 0x77));
+        assert_true(blob_came(p.d, 4));
+        rig_destroy_all();
+    }
+}
+
+TEST(y1_what_cannot_be_handed_over_is_refused_and_nothing_changes)
+{
+    struct pair p = pair_limited(1 << 20);
+    struct rig_session *s = session_with(p.source, &p.se, p.sp, 1, LEN);
+    uint32_t word = 0;
+
+    assert_refused(p.source, TERN_INVALID, hand_over_full(s, (struct req_handoff){0})->err);
+    assert_ok(rig_run_to(s, rig_tokens(1, LEN), LEN));
+    assert_refused(p.source, TERN_INVALID, hand_over_full(s, (struct req_handoff){0})->err);
+    assert_ok(rig_commit(s, FULL, 0));
+    assert_refused(p.source, TERN_INVALID,
+                   hand_over_full(s, (struct req_handoff){.blob_bytes = TICKET_BLOB_BYTES + 1,
+                                                          .blob = {.v = &word, .n = 1}})
+                       ->err);
+    assert_ok(rig_reset(p.source, p.se.conn[0], 1, &word));
+    assert_refused(p.source, TERN_GONE, hand_over_full(s, (struct req_handoff){0})->err);
+    assert_lengths(s, FULL, LEN, LEN);
+    assert_ok(rig_close(s, 0));
+}
+
+TEST(y3_reset_ends_what_a_ticket_is_good_for)
+{
+    struct pair p = pair_limited(1 << 20);
+    struct rig_session *s = computed(&p), *d = asking(&p, 1, LEN);
+    struct ticket t = hand_over(s, 0, 0);
+    uint32_t n;
+
+    rig_link_down(p.dest, 0);
+    assert_ok(rig_reset(p.source, p.se.conn[0], 1, &n));
+    rig_link_up(p.dest, 0, p.source, p.source->options.limits.peers);
+    assert_err(TERN_GONE, ticket_fetched(d, t));
+}
+
+/* The blob takes room at both ends. */
+TEST(y2_largest_blob_comes_whole)
+{
+    struct pair p = PAIR_LIMITED(limits.token_blocks = 4096, 4, 128, 64);
+    struct rig_session *s = computed(&p), *d = asking(&p, 1, LEN);
+    struct ticket t = hand_over(s, 0, TICKET_WORDS);
+
+    assert_ok(ticket_fetched(d, t));
+    assert_came(&p, d);
+    assert_true(blob_came(d, TICKET_WORDS));
+}
+
+/* X6: a ticket from before a restart. */
+TEST(x6_ticket_of_an_earlier_incarnation_is_gone)
+{
+    struct pair p = PAIR_LIMITED(limits.peers = 1, 4, 128, 64);
+    struct rig_session *s = computed(&p);
+    struct ticket t = hand_over(s, 0, 0);
+
+    t.incarnation++;
+    assert_err(TERN_GONE, ticket_fetched(asking(&p, 1, LEN), t));
+    assert_err(TERN_GONE, ticket_ask(p.source, p.se.conn[0], OP_TICKET_DROP, t, 0));
+}
+
+/* ---- with STATE ---- */
+
+struct shape {
+    uint32_t align, window_page, window;
+};
+
+/* Two hosts whose pools have a HISTORY, a WINDOW and a RECURRENT group. */
+static struct pair state_pair(struct shape shape)
+{
+    struct group_layout groups[3] = {rig_group(shape.align, 512),
+                                     rig_window(shape.window_page, shape.window, 512),
+                                     rig_recurrent(shape.align, 512)};
+    struct pair p = pair_limited(1 << 20);
+
+    assert_ok(rig_pool_open(p.source, p.se.conn[0], groups, 3, 1u << 19, &p.sp));
+    assert_ok(rig_pool_open(p.dest, p.de.conn[0], groups, 3, 1u << 19, &p.dp));
+    return p;
+}
+
+/* Computes [0, n) as an engine does: a chunk at a time, each committed with the STATE behind it. */
+static struct rig_session *state_computed(struct pair *p, uint32_t align, uint32_t n)
+{
+    struct rig_session *s = rig_session(p->source, &p->se, p->sp, 1);
+    const uint32_t *tokens = rig_tokens(1, n);
+
+    assert_ok(rig_match(s, tokens, n));
+    for (uint32_t at = align; at <= n; at += align) {
+        assert_ok(rig_run_to(s, tokens, at));
+        assert_ok(rig_commit(s, at, 0));
+    }
+    assert_ok(rig_run_to(s, tokens, n));
+    return s;
+}
+
+static void state_comes(struct shape shape, uint32_t n, uint32_t there)
+{
+    struct pair p = state_pair(shape);
+    struct rig_session *s = state_computed(&p, shape.align, n), *d;
+    struct ticket t = hand_over(s, 0, 3);
+    uint32_t next = n + 2 * shape.align + 1;
+
+    if (there > 0)
+        assert_ok(rig_close(rig_committed(p.dest, &p.de, p.dp, 1, there), 0));
+    d = rig_session(p.dest, &p.de, p.dp, 1);
+    assert_ok(rig_match(d, rig_tokens(1, n), n));
+    assert_int_equal(d->matched, there);
+    assert_ok(ticket_fetched(d, t));
+    assert_lengths(d, n / shape.align * shape.align, n, n);
+    assert_int_equal(rig_wrong(d, n), 0);
+    assert_true(blob_came(d, 3));
+    assert_int_equal(rig_group_view(p.source, p.sp, 2).ticket, 0);
+    /* It goes on from there, and commits. */
+    assert_ok(rig_extend(d, next, 0, rig_tokens(1, next) + n, next - n));
+    rig_write(d, n, next);
+    assert_ok(rig_extend(d, next, next, NULL, 0));
+    assert_ok(rig_commit(d, next / shape.align * shape.align, 0));
+    assert_int_equal(rig_wrong(d, next), 0);
+    assert_ok(rig_close(d, 0));
+    rig_destroy_all();
+}
+
+TEST(y1_state_at_the_exact_length_comes_with_every_window_and_tail)
+{
+    static const struct shape shapes[] = {{8, 4, 4},  {8, 4, 8},  {8, 4, 12}, {8, 8, 16},
+                                          {8, 2, 20}, {16, 4, 8}, {16, 4, 40}};
+
+    for (size_t i = 0; i < sizeof shapes / sizeof shapes[0]; i++)
+        for (uint32_t n = 1; n <= 5 * shapes[i].align; n++)
+            for (uint32_t there = 0; there < n; there += 2 * shapes[i].align)
+                state_comes(shapes[i], n, there);
+}
