@@ -112,8 +112,8 @@ struct reshard_layout {
     X(PAGE_TOKENS, "of the two page_tokens neither divides the other")                             \
     X(SPAN_PAGES, "a page of one pool holds too many pages of the other")                          \
     X(ROOM, "the caller's array is too small for it")                                              \
-    X(UNIT_COARSE, "a unit of the source holds what another rank sends: declare smaller units")    \
-    X(UNIT_PADDED, "a unit of the source holds bytes of no field, which do not move")
+    X(UNIT_COARSE, "a unit of the source goes beyond the pages that are fetched")                  \
+    X(UNIT_PADDED, "a unit of the source holds fields beside bytes of no field: declare smaller")
 
 enum reshard_refusal {
 #define X(NAME, text) RESHARD_##NAME,

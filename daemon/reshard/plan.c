@@ -9,6 +9,7 @@
 
 struct planner {
     uint64_t turn;
+    bool from_all; /* a map, with pieces from every rank that holds something */
     struct reshard_plan *out;
     uint32_t nrecent;
     struct reshard_piece recent[RECENT_MAX];
@@ -148,7 +149,7 @@ static bool section_goes(const struct planner *p, enum reshard_piece_kind kind,
     uint32_t copies = section_copies(to);
 
     if (kind == PIECE_MOVE)
-        return has_turn(p, from) && has_turn(p, to);
+        return (p->from_all || has_turn(p, from)) && has_turn(p, to);
     return from->rank != to->rank && from->rank / copies == to->rank / copies && has_turn(p, from);
 }
 
@@ -207,28 +208,44 @@ static void plan_page(struct planner *p, struct side from, struct side to)
         for (from.page = 0; from.page < from.pages; from.page++)
             for (from.rank = 0; from.rank < from_ranks; from.rank++)
                 plan_pages(p, PIECE_MOVE, from, to);
+    if (p->from_all)
+        return;
     from = to;
     for (to.rank = 0; to.rank < to_ranks; to.rank++)
         for (from.rank = 0; from.rank < to_ranks; from.rank++)
             plan_pages(p, PIECE_SPREAD, from, to);
 }
 
-enum reshard_refusal reshard_plan(const struct reshard_pair *pair, uint64_t turn,
-                                  struct reshard_plan *io)
+static enum reshard_refusal plan_span(struct planner *p, const struct reshard_pair *pair)
 {
-    struct planner p = {.turn = turn, .out = io};
     struct side from = {.l = pair->from}, to = {.l = pair->to};
     enum reshard_refusal refusal = reshard_check(pair);
 
     if (refusal != RESHARD_NONE)
         return refusal;
-    io->n = 0;
+    p->out->n = 0;
     from.pages = span_pages(pair->from, pair->to);
     to.pages = span_pages(pair->to, pair->from);
     for (to.page = 0; to.page < to.pages; to.page++)
-        plan_page(&p, from, to);
-    recent_out(&p, p.nrecent);
-    return io->n > io->room ? RESHARD_ROOM : RESHARD_NONE;
+        plan_page(p, from, to);
+    recent_out(p, p->nrecent);
+    return p->out->n > p->out->room ? RESHARD_ROOM : RESHARD_NONE;
+}
+
+enum reshard_refusal reshard_plan(const struct reshard_pair *pair, uint64_t turn,
+                                  struct reshard_plan *io)
+{
+    struct planner p = {.turn = turn, .out = io};
+
+    return plan_span(&p, pair);
+}
+
+enum reshard_refusal reshard_map(const struct reshard_pair *pair, uint64_t turn,
+                                 struct reshard_plan *io)
+{
+    struct planner p = {.turn = turn, .out = io, .from_all = true};
+
+    return plan_span(&p, pair);
 }
 
 uint64_t reshard_plan_bytes(const struct reshard_plan *p, enum reshard_piece_kind kind)

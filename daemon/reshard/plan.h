@@ -45,6 +45,12 @@ struct reshard_plan {
 enum reshard_refusal reshard_plan(const struct reshard_pair *pair, uint64_t turn,
                                   struct reshard_plan *io);
 
+/* Where each byte of the source comes to lie at the destination in that turn, whichever rank sent
+ * it: like the pieces that move, but from every rank that holds what they move. For checks of what
+ * came (units.h). */
+enum reshard_refusal reshard_map(const struct reshard_pair *pair, uint64_t turn,
+                                 struct reshard_plan *io);
+
 /* Bytes of a span that move, and those that are copied at the destination. */
 uint64_t reshard_plan_bytes(const struct reshard_plan *p, enum reshard_piece_kind kind);
 
