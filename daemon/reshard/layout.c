@@ -46,7 +46,7 @@ static enum reshard_refusal check_sections(const struct reshard_layout *l,
         REFUSE_IF(s->count > RESHARD_LENGTH_MAX || s->width > RESHARD_LENGTH_MAX, SECTIONS);
         for (uint32_t j = 0; j < k; j++)
             REFUSE_IF(same_name(f->section[j].name, s->name), SECTIONS);
-        REFUSE_IF(f->over == OVER_DIVIDED && !divides_either_way(s->count, l->ranks),
+        REFUSE_IF(f->over != OVER_REPLICATED && !divides_either_way(s->count, l->ranks),
                   SECTION_DIVIDES);
         sum += (uint64_t)s->count * s->width;
     }
@@ -68,14 +68,14 @@ static enum reshard_refusal check_axes(const struct reshard_layout *l,
         REFUSE_IF(a->length == 0 || a->length > RESHARD_LENGTH_MAX, LENGTH);
         REFUSE_IF(a->kind == AXIS_TOKEN && a->length != l->page_tokens, TOKENS);
         REFUSE_IF(a->kind == AXIS_LAYER && a->length % l->stages != 0, LAYERS);
-        REFUSE_IF(a->kind == AXIS_HEAD && f->over == OVER_DIVIDED &&
+        REFUSE_IF(a->kind == AXIS_HEAD && f->over != OVER_REPLICATED &&
                       !divides_either_way(a->length, l->ranks),
                   HEADS);
     }
     REFUSE_IF(seen & 1u << AXIS_HEAD && seen & 1u << AXIS_CHANNEL, AXES);
     REFUSE_IF(l->page_tokens > 0 && !(seen & 1u << AXIS_TOKEN), TOKENS);
     REFUSE_IF(l->stages > 1 && !(seen & 1u << AXIS_LAYER), NO_LAYERS);
-    REFUSE_IF(f->over == OVER_DIVIDED && !field_divided(f), NO_HEADS);
+    REFUSE_IF(f->over != OVER_REPLICATED && !field_divided(f), NO_HEADS);
     return check_sections(l, f);
 }
 

@@ -24,6 +24,7 @@
 #define RESHARD_LENGTH_MAX        (1u << 20) /* of an axis */
 #define RESHARD_ELEMENT_BYTES_MAX 4096
 #define RESHARD_PAGE_BYTES_MAX    (1ull << 40)
+#define RESHARD_PIECES_MAX        65536 /* of a plan */
 
 /* KV: keys and values. CHANNEL: what a convolution state has in the place of heads. DIM and STATE
  * are never divided. */
@@ -111,6 +112,7 @@ struct reshard_layout {
     X(OTHER_DIMS, "a field has different dimensions")                                              \
     X(PAGE_TOKENS, "of the two page_tokens neither divides the other")                             \
     X(SPAN_PAGES, "a page of one pool holds too many pages of the other")                          \
+    X(PIECES, "the plan has too many pieces: the pages are laid out too differently")              \
     X(ROOM, "the caller's array is too small for it")                                              \
     X(UNIT_COARSE, "a unit of the source goes beyond the pages that are fetched")                  \
     X(UNIT_PADDED, "a unit of the source holds fields beside bytes of no field: declare smaller")

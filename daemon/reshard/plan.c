@@ -173,7 +173,7 @@ static void plan_section(struct planner *p, enum reshard_piece_kind kind, const 
         return;
     box_join(&box);
     parts = box_parts(&box);
-    for (uint64_t i = 0; i < parts; i++) {
+    for (uint64_t i = 0; i < parts && p->out->n <= RESHARD_PIECES_MAX; i++) {
         struct reshard_piece piece = whole;
         uint64_t from_at, to_at;
 
@@ -229,6 +229,8 @@ static enum reshard_refusal plan_span(struct planner *p, const struct reshard_pa
     for (to.page = 0; to.page < to.pages; to.page++)
         plan_page(p, from, to);
     recent_out(p, p->nrecent);
+    if (p->out->n > RESHARD_PIECES_MAX)
+        return RESHARD_PIECES;
     return p->out->n > p->out->room ? RESHARD_ROOM : RESHARD_NONE;
 }
 

@@ -100,22 +100,63 @@ enum reshard_refusal reshard_units_within(const struct reshard_units *units, uin
     return RESHARD_NONE;
 }
 
+/* The turns [first, end) of a loop that reach into the unit, if one begins at `at` and each reaches
+ * over so many bytes. */
+struct turns {
+    uint64_t first, end;
+};
+
+static struct turns turns_in(const struct reshard_unit *u, const struct strided_loop *l,
+                             uint64_t at, uint64_t reach)
+{
+    uint64_t unit_end = u->from + u->bytes;
+    struct turns t = {.first = 0, .end = l->n};
+
+    if (at >= unit_end || at + (l->n - 1) * l->from_stride + reach <= u->from)
+        return (struct turns){.first = 0, .end = 0};
+    if (l->n > 1 && at + reach <= u->from)
+        t.first = (u->from - at - reach) / l->from_stride + 1;
+    if (l->n > 1 && (unit_end - at - 1) / l->from_stride + 1 < l->n)
+        t.end = (unit_end - at - 1) / l->from_stride + 1;
+    return t;
+}
+
+static struct reshard_unit_run run_of_row(const struct reshard_piece *piece,
+                                          const struct reshard_unit *u, uint64_t row)
+{
+    uint64_t at = piece->from.at + strided_from(&piece->shape, row);
+    uint64_t first = at > u->from ? at : u->from;
+    struct reshard_unit_run r = {.in_unit = first - u->from,
+                                 .bytes = bytes_within(u, at, piece->shape.row_bytes),
+                                 .to = piece->to};
+
+    r.to.at += strided_to(&piece->shape, row) + (first - at);
+    return r;
+}
+
 static void runs_of_piece(const struct reshard_piece *piece, const struct reshard_unit *u,
                           void (*run)(void *ctx, const struct reshard_unit_run *run), void *ctx)
 {
-    uint64_t rows = strided_rows(&piece->shape);
+    const struct strided_loop *l = piece->shape.loop;
+    uint64_t row_bytes = piece->shape.row_bytes;
+    uint64_t reach_c = row_bytes + (l[2].n - 1) * l[2].from_stride;
+    uint64_t reach_b = reach_c + (l[1].n - 1) * l[1].from_stride;
+    struct turns a = turns_in(u, &l[0], piece->from.at, reach_b);
 
-    for (uint64_t row = 0; row < rows; row++) {
-        uint64_t at = piece->from.at + strided_from(&piece->shape, row);
-        uint64_t first = at > u->from ? at : u->from;
-        struct reshard_unit_run r = {.in_unit = first - u->from,
-                                     .bytes = bytes_within(u, at, piece->shape.row_bytes),
-                                     .to = piece->to};
+    for (; a.first < a.end; a.first++) {
+        uint64_t at_a = piece->from.at + a.first * l[0].from_stride;
+        struct turns b = turns_in(u, &l[1], at_a, reach_c);
 
-        if (r.bytes == 0)
-            continue;
-        r.to.at += strided_to(&piece->shape, row) + (first - at);
-        run(ctx, &r);
+        for (; b.first < b.end; b.first++) {
+            struct turns c = turns_in(u, &l[2], at_a + b.first * l[1].from_stride, row_bytes);
+
+            for (; c.first < c.end; c.first++) {
+                struct reshard_unit_run r =
+                    run_of_row(piece, u, (a.first * l[1].n + b.first) * l[2].n + c.first);
+
+                run(ctx, &r);
+            }
+        }
     }
 }
 

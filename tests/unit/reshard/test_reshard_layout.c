@@ -114,6 +114,7 @@ static void layouts(void)
     REFUSED(WORLD_MHA, LAYERS, (l->stages = 2, set_length(l, AXIS_LAYER, 3)));
     REFUSED(WORLD_MHA, NO_HEADS, drop(l, AXIS_HEAD));
     REFUSED(WORLD_MLA, NO_HEADS, l->field[0].over = OVER_DIVIDED);
+    REFUSED(WORLD_MLA, NO_HEADS, l->field[0].over = (enum reshard_over)7);
     REFUSED(WORLD_MHA, HEADS, set_length(l, AXIS_HEAD, 3));
     REFUSED(WORLD_XBC, SECTION_DIVIDES, l->field[0].section[1].count = 3);
     REFUSED(WORLD_XBC, SECTIONS, l->field[0].section[0].width++);
@@ -177,6 +178,43 @@ static void spans(void)
     }
 }
 
+/* Every axis the other way round: each step along one of the three that are given up is a piece. */
+static struct reshard_layout turned(uint32_t length, bool back)
+{
+    static const enum reshard_axis_kind order[] = {AXIS_LAYER, AXIS_KV,  AXIS_TOKEN,
+                                                   AXIS_HEAD,  AXIS_DIM, AXIS_STATE};
+    struct reshard_layout l = {.ranks = 1, .stages = 1, .page_tokens = length, .units = 1};
+    struct reshard_field *f = &l.field[l.nfields++];
+
+    f->element_bytes = 1;
+    for (l.page_bytes = 1; f->naxes < 6; l.page_bytes *= length) {
+        enum reshard_axis_kind kind = order[back ? 5 - f->naxes : f->naxes];
+
+        f->axis[f->naxes++] = (struct reshard_axis){kind, length, l.page_bytes};
+    }
+    return l;
+}
+
+static void piece_limit(void)
+{
+    struct reshard_pair pair = {.from = &a, .to = &b};
+
+    for (uint32_t length = 40; length <= 41; length++) {
+        struct reshard_plan p = {.v = NULL};
+
+        a = turned(length, false);
+        b = turned(length, true);
+        assert_int_equal(RESHARD_NONE, reshard_check(&pair));
+        if (length == 40) {
+            assert_int_equal(RESHARD_ROOM, reshard_plan(&pair, 0, &p));
+            assert_int_equal(40 * 40 * 40, p.n);
+        } else {
+            assert_int_equal(RESHARD_PIECES, reshard_plan(&pair, 0, &p));
+        }
+    }
+    refused[RESHARD_PIECES] = true;
+}
+
 /* N3 */
 TEST(reshard_refuses_each_thing_that_does_not_fit_by_its_name)
 {
@@ -189,6 +227,7 @@ TEST(reshard_refuses_each_thing_that_does_not_fit_by_its_name)
     layouts();
     pairs();
     spans();
+    piece_limit();
     for (int r = RESHARD_NONE + 1; r < RESHARD_ROOM; r++)
         if (!refused[r])
             fail_msg("nothing was refused by '%s'", reshard_text((enum reshard_refusal)r));

@@ -85,7 +85,7 @@ static void gather_run(void *ctx, const struct reshard_unit_run *run)
 {
     struct gather *g = ctx;
 
-    assert_true(run->in_unit + run->bytes <= WORLD_PAGE_MAX);
+    assert_true(run->bytes > 0 && run->in_unit + run->bytes <= WORLD_PAGE_MAX);
     memcpy(g->bytes + run->in_unit,
            got + end_number(&run->to, &wanted) * wanted.l.page_bytes + run->to.at, run->bytes);
     g->n += run->bytes;
