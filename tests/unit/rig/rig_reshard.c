@@ -271,7 +271,17 @@ uint64_t world_fill(const struct world_end *e, uint32_t rank, uint32_t page, uin
 uint64_t world_bytes(enum world_kind kind, uint32_t tokens)
 {
     struct world_end one = {.kind = kind, .ranks = 1, .stages = 1, .page_tokens = tokens};
-    static uint8_t bytes[WORLD_PAGE_MAX];
+    uint64_t bytes = 0;
 
-    return world_fill(&one, 0, 0, bytes, NULL);
+    for (uint32_t i = 0; i < WORLD_FIELDS && shapes[kind].field[i].name; i++) {
+        const struct field_kind *f = &shapes[kind].field[i];
+        uint32_t n[LETTERS];
+        uint64_t elements = 1;
+
+        lengths(&one, f, n);
+        for (const char *c = f->order[0]; *c; c++)
+            elements *= n[(int)*c];
+        bytes += elements * f->element_bytes;
+    }
+    return bytes;
 }
