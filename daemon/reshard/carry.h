@@ -1,7 +1,7 @@
 /* Carries out a plan over memory: the reference for what transports and device kernels do with one.
  * Pieces of long rows go directly. Those of short rows are packed at the source into a slot of a
- * staging ring, move as one, and are unpacked at the destination. Both ends find the same loads of
- * slots, because they follow from the plan and two numbers. */
+ * staging ring, move as one, and are unpacked at the destination. Both ends find the same parcels
+ * of slots, because they follow from the plan and two numbers. */
 #ifndef RESHARD_CARRY_H
 #define RESHARD_CARRY_H
 
@@ -38,19 +38,20 @@ struct reshard_place {
     uint64_t row; /* of that piece */
 };
 
-struct reshard_load {
+struct reshard_parcel {
     struct reshard_place first, end;
     uint64_t bytes; /* packed */
 };
 
-/* The load behind *io; one of zeros is before the first. False: there is none. */
-bool reshard_load_next(const struct reshard_plan *p, const struct reshard_staging *s,
-                       struct reshard_load *io);
-/* `slot`: load->bytes of them. */
+/* The parcel behind *io; one of zeros is before the first. False: there is none. */
+bool reshard_parcel_next(const struct reshard_plan *p, const struct reshard_staging *s,
+                         struct reshard_parcel *io);
+/* `slot`: parcel->bytes of them. */
 void reshard_pack(const struct reshard_plan *p, const struct reshard_staging *s,
-                  const struct reshard_load *load, const struct reshard_pages *from, uint8_t *slot);
+                  const struct reshard_parcel *parcel, const struct reshard_pages *from,
+                  uint8_t *slot);
 void reshard_unpack(const struct reshard_plan *p, const struct reshard_staging *s,
-                    const struct reshard_load *load, const struct reshard_pages *to,
+                    const struct reshard_parcel *parcel, const struct reshard_pages *to,
                     const uint8_t *slot);
 /* All of it, through one slot of s->slot_bytes. What is spread comes last. */
 void reshard_carry_staged(const struct reshard_plan *p, const struct reshard_staging *s,

@@ -2,7 +2,7 @@
 
 #include <string.h>
 
-#include "reshard/shares.h"
+#include "reshard/holds.h"
 
 #define REFUSE_IF(condition, NAME)                                                                 \
     do {                                                                                           \

@@ -45,15 +45,15 @@ struct reshard_axis {
     uint64_t stride; /* bytes between neighbours in a rank's page */
 };
 
-/* A named run of channels, such as x, B and C, or q, k and v. It is `count` pieces of `width`
- * channels, and a piece stays whole. In a rank's page the sections stand in the layout's order,
- * each with the rank's own share of it. */
+/* A named run of channels, such as x, B and C, or q, k and v. It is `count` parts of `width`
+ * channels, such as those of a head, and a part stays whole. In a rank's page the sections stand in
+ * the layout's order, each with what the rank has of it. */
 struct reshard_section {
     char name[RESHARD_NAME_MAX];
     uint32_t count, width;
 };
 
-/* DIVIDED: each rank has an equal run of the heads, or of the pieces of every section. Where there
+/* DIVIDED: each rank has an equal run of the heads, or of the parts of every section. Where there
  * are fewer of them than ranks, neighbouring ranks hold the same one (GQA). REPLICATED: every rank
  * of the stage has all of it (MLA). */
 enum reshard_over { OVER_DIVIDED, OVER_REPLICATED };
@@ -98,7 +98,7 @@ struct reshard_layout {
     X(NO_HEADS, "a field that is divided over ranks has neither heads nor channels")               \
     X(HEADS, "of the heads and the ranks neither number divides the other")                        \
     X(SECTIONS, "the sections of a field are not its channels, or two have one name")              \
-    X(SECTION_DIVIDES, "of a section's pieces and the ranks neither number divides the other")     \
+    X(SECTION_DIVIDES, "of a section's parts and the ranks neither number divides the other")      \
     X(STRIDES, "the strides of a field let its elements overlap")                                  \
     X(BEYOND, "a field goes beyond the end of its page")                                           \
     X(OVERLAP, "two fields of a page overlap")                                                     \

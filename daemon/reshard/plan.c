@@ -2,13 +2,13 @@
 
 #include <string.h>
 
+#include "reshard/holds.h"
 #include "reshard/shape.h"
-#include "reshard/shares.h"
 
 #define RECENT_MAX 16 /* pieces between the same two pages that a new one may adjoin */
 
 struct planner {
-    uint64_t turn;
+    uint64_t span;
     bool from_all; /* a map, with pieces from every rank that holds something */
     struct reshard_plan *out;
     uint32_t nrecent;
@@ -54,7 +54,7 @@ static void piece_add(struct planner *p, const struct reshard_piece *piece)
 
 /* ---- what two pages have in common ---- */
 
-/* A run of layers, tokens or pieces of a section, in the numbers of the whole pool or span. */
+/* A run of layers, tokens or parts of a section, in the numbers of the whole pool or span. */
 struct run {
     uint64_t first, n;
 };
@@ -79,11 +79,11 @@ static struct run side_run(const struct side *s, const struct reshard_axis *a)
         return (struct run){.first = s->page * local, .n = local};
     if (a->kind == AXIS_HEAD || a->kind == AXIS_CHANNEL) {
         struct reshard_section section = field_section(s->f, s->section);
-        struct share share = share_of(s->l, s->f, &section);
+        struct hold hold = hold_of(s->l, s->f, &section);
 
-        return (struct run){.first = (uint64_t)share_first(&share, s->rank % s->l->ranks) *
-                                     section.width,
-                            .n = (uint64_t)share.pieces * section.width};
+        return (struct run){.first =
+                                (uint64_t)hold_first(&hold, s->rank % s->l->ranks) * section.width,
+                            .n = (uint64_t)hold.parts * section.width};
     }
     return (struct run){.first = 0, .n = local};
 }
@@ -91,7 +91,7 @@ static struct run side_run(const struct side *s, const struct reshard_axis *a)
 /* Where along the axis the page has what is number `first` of the pool. */
 static uint64_t side_at(const struct side *s, const struct reshard_axis *a, uint64_t first)
 {
-    uint64_t before = a->kind == AXIS_CHANNEL ? share_before(s->l, s->f, s->section) : 0;
+    uint64_t before = a->kind == AXIS_CHANNEL ? hold_before(s->l, s->f, s->section) : 0;
     struct run run = side_run(s, a);
 
     return (before + first - run.first) * a->stride;
@@ -122,35 +122,36 @@ static bool common_box(const struct side *from, const struct side *to, struct bo
 /* ---- which ranks ---- */
 
 /* Which of so many ranks that hold the same takes part in a transfer of this page. */
-static uint32_t whose_turn(const struct planner *p, const struct side *s, uint32_t copies)
+static uint32_t who_takes_part(const struct planner *p, const struct side *s, uint32_t copies)
 {
-    return (uint32_t)((p->turn * s->pages + s->page) % copies);
+    return (uint32_t)((p->span * s->pages + s->page) % copies);
 }
 
 static uint32_t section_copies(const struct side *s)
 {
     struct reshard_section section = field_section(s->f, s->section);
 
-    return share_of(s->l, s->f, &section).copies;
+    return hold_of(s->l, s->f, &section).copies;
 }
 
-static bool has_turn(const struct planner *p, const struct side *s)
+static bool takes_part(const struct planner *p, const struct side *s)
 {
     uint32_t copies = section_copies(s);
 
-    return s->rank % s->l->ranks % copies == whose_turn(p, s, copies);
+    return s->rank % s->l->ranks % copies == who_takes_part(p, s, copies);
 }
 
-/* Whether the section goes between these two ranks. What moves does so between the one of each end
- * whose turn it is; what is spread comes from that one, to each other that holds the same. */
+/* Whether the section goes between these two ranks. What moves does so between the ranks that take
+ * part; what is spread comes from the one of the destination, to each other that holds the same. */
 static bool section_goes(const struct planner *p, enum reshard_piece_kind kind,
                          const struct side *from, const struct side *to)
 {
     uint32_t copies = section_copies(to);
 
     if (kind == PIECE_MOVE)
-        return (p->from_all || has_turn(p, from)) && has_turn(p, to);
-    return from->rank != to->rank && from->rank / copies == to->rank / copies && has_turn(p, from);
+        return (p->from_all || takes_part(p, from)) && takes_part(p, to);
+    return from->rank != to->rank && from->rank / copies == to->rank / copies &&
+           takes_part(p, from);
 }
 
 static uint32_t section_number(const struct reshard_field *f, const struct reshard_section *s)
@@ -234,18 +235,18 @@ static enum reshard_refusal plan_span(struct planner *p, const struct reshard_pa
     return p->out->n > p->out->room ? RESHARD_ROOM : RESHARD_NONE;
 }
 
-enum reshard_refusal reshard_plan(const struct reshard_pair *pair, uint64_t turn,
+enum reshard_refusal reshard_plan(const struct reshard_pair *pair, uint64_t span,
                                   struct reshard_plan *io)
 {
-    struct planner p = {.turn = turn, .out = io};
+    struct planner p = {.span = span, .out = io};
 
     return plan_span(&p, pair);
 }
 
-enum reshard_refusal reshard_map(const struct reshard_pair *pair, uint64_t turn,
+enum reshard_refusal reshard_map(const struct reshard_pair *pair, uint64_t span,
                                  struct reshard_plan *io)
 {
-    struct planner p = {.turn = turn, .out = io, .from_all = true};
+    struct planner p = {.span = span, .out = io, .from_all = true};
 
     return plan_span(&p, pair);
 }

@@ -3,12 +3,12 @@
  * the same one.
  *
  * A plan is for a span: as many tokens as the larger of the two pages has, or one state. It names
- * pages by their place in the span, so it holds for every span of a transfer; of pages that follow
- * each other at neither end anything is assumed. Every byte of a field of each destination page is
+ * pages by their place in the span, so it holds for every span of a transfer; nothing is
+ * assumed of where pages lie. Every byte of a field of each destination page is
  * written exactly once. What several ranks of the source hold moves from one of them, and what
  * several ranks of the destination hold moves to one of them and is copied to the others there
- * (X5). Which ones that are goes round with the pages and with `turn`, so that over a transfer all
- * take their share; a page takes all that is replicated from one of them, so that whole units move.
+ * (X5). Which ones that are goes round with the pages and the spans, so that over a transfer all
+ * take part; a page takes all that is replicated from one of them, so that whole units move.
  */
 #ifndef RESHARD_PLAN_H
 #define RESHARD_PLAN_H
@@ -41,14 +41,14 @@ struct reshard_plan {
     uint32_t n; /* how many there are, also if there is no room for them: ROOM */
 };
 
-/* turn: the number of the span in the transfer. The other refusals are those of reshard_check. */
-enum reshard_refusal reshard_plan(const struct reshard_pair *pair, uint64_t turn,
+/* span: its number in the transfer. The other refusals are those of reshard_check. */
+enum reshard_refusal reshard_plan(const struct reshard_pair *pair, uint64_t span,
                                   struct reshard_plan *io);
 
-/* Where each byte of the source comes to lie at the destination in that turn, whichever rank sent
- * it: like the pieces that move, but from every rank that holds what they move. For checks of what
- * came (units.h). */
-enum reshard_refusal reshard_map(const struct reshard_pair *pair, uint64_t turn,
+/* Where each byte of the source comes to lie at the destination, whichever rank sent it: like the
+ * pieces that move, but from every rank that holds what they move. For checks of what came
+ * (units.h). */
+enum reshard_refusal reshard_map(const struct reshard_pair *pair, uint64_t span,
                                  struct reshard_plan *io);
 
 /* Bytes of a span that move, and those that are copied at the destination. */

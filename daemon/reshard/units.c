@@ -2,7 +2,7 @@
 
 #include <stddef.h>
 
-#include "reshard/shares.h"
+#include "reshard/holds.h"
 
 /* What [at, at + bytes) has of the unit. */
 static uint64_t bytes_within(const struct reshard_unit *u, uint64_t at, uint64_t bytes)
@@ -100,20 +100,20 @@ enum reshard_refusal reshard_units_within(const struct reshard_units *units, uin
     return RESHARD_NONE;
 }
 
-/* The turns [first, end) of a loop that reach into the unit, if one begins at `at` and each reaches
- * over so many bytes. */
-struct turns {
+/* Which steps [first, end) of a loop reach into a unit. The loop begins at `at`, and each of its
+ * steps reaches over so many bytes. */
+struct loop_part {
     uint64_t first, end;
 };
 
-static struct turns turns_in(const struct reshard_unit *u, const struct strided_loop *l,
-                             uint64_t at, uint64_t reach)
+static struct loop_part loop_in(const struct reshard_unit *u, const struct strided_loop *l,
+                                uint64_t at, uint64_t reach)
 {
     uint64_t unit_end = u->from + u->bytes;
-    struct turns t = {.first = 0, .end = l->n};
+    struct loop_part t = {.first = 0, .end = l->n};
 
     if (at >= unit_end || at + (l->n - 1) * l->from_stride + reach <= u->from)
-        return (struct turns){.first = 0, .end = 0};
+        return (struct loop_part){.first = 0, .end = 0};
     if (l->n > 1 && at + reach <= u->from)
         t.first = (u->from - at - reach) / l->from_stride + 1;
     if (l->n > 1 && (unit_end - at - 1) / l->from_stride + 1 < l->n)
@@ -141,14 +141,14 @@ static void runs_of_piece(const struct reshard_piece *piece, const struct reshar
     uint64_t row_bytes = piece->shape.row_bytes;
     uint64_t reach_c = row_bytes + (l[2].n - 1) * l[2].from_stride;
     uint64_t reach_b = reach_c + (l[1].n - 1) * l[1].from_stride;
-    struct turns a = turns_in(u, &l[0], piece->from.at, reach_b);
+    struct loop_part a = loop_in(u, &l[0], piece->from.at, reach_b);
 
     for (; a.first < a.end; a.first++) {
         uint64_t at_a = piece->from.at + a.first * l[0].from_stride;
-        struct turns b = turns_in(u, &l[1], at_a, reach_c);
+        struct loop_part b = loop_in(u, &l[1], at_a, reach_c);
 
         for (; b.first < b.end; b.first++) {
-            struct turns c = turns_in(u, &l[2], at_a + b.first * l[1].from_stride, row_bytes);
+            struct loop_part c = loop_in(u, &l[2], at_a + b.first * l[1].from_stride, row_bytes);
 
             for (; c.first < c.end; c.first++) {
                 struct reshard_unit_run r =

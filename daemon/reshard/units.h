@@ -32,7 +32,7 @@ struct reshard_units {
     uint32_t n; /* of all pages of all ranks: v[(page * all ranks + rank) * units + unit] */
 };
 
-/* A plan of layouts whose source is this one, and the map of the same pair and turn. */
+/* A plan of layouts whose source is this one, and the map of the same pair and span. */
 struct reshard_way {
     const struct reshard_pair *pair;
     const struct reshard_plan *plan, *map;

@@ -14,14 +14,14 @@ static struct world_end end_of(enum world_kind kind, uint32_t ranks, uint32_t or
         .kind = kind, .ranks = ranks, .stages = 1, .page_tokens = 4, .order = order, .units = 1};
 }
 
-static void plan_of(const struct world_end *from, const struct world_end *to, uint64_t turn)
+static void plan_of(const struct world_end *from, const struct world_end *to, uint64_t span)
 {
     struct reshard_pair pair = {.from = &source.l, .to = &wanted.l};
 
     pool_fill(&source, from, pages_of(from, to));
     pool_fill(&wanted, to, pages_of(to, from));
     plan = (struct reshard_plan){.v = pieces, .room = PIECES_MAX};
-    assert_int_equal(RESHARD_NONE, reshard_plan(&pair, turn, &plan));
+    assert_int_equal(RESHARD_NONE, reshard_plan(&pair, span, &plan));
 }
 
 static void assert_whole_page(const struct reshard_piece *p)
@@ -137,8 +137,8 @@ static void assert_all_take_their_share(enum world_kind kind, uint32_t from_toke
 
     from.page_tokens = from_tokens;
     to.page_tokens = to_tokens;
-    for (uint64_t turn = 0; turn < 8; turn++) {
-        plan_of(&from, &to, turn);
+    for (uint64_t span = 0; span < 8; span++) {
+        plan_of(&from, &to, span);
         for (uint32_t i = 0; i < plan.n; i++) {
             const struct reshard_piece *p = &plan.v[i];
             uint64_t bytes = strided_bytes(&p->shape);
@@ -231,21 +231,21 @@ TEST(reshard_staging_fills_its_slots)
     plan_of(&from, &to, 0);
     for (size_t w = 0; w < sizeof ways / sizeof *ways; w++) {
         const struct reshard_staging *s = &ways[w];
-        struct reshard_load load = {.bytes = 0};
+        struct reshard_parcel parcel = {.bytes = 0};
         uint64_t bytes = 0, staged = 0, before = s->slot_bytes;
         struct reshard_pages pages = {source.page, source.ranks};
 
         for (uint32_t i = 0; i < plan.n; i++)
             staged += piece_is_staged(s, &plan.v[i]) ? strided_bytes(&plan.v[i].shape) : 0;
-        while (reshard_load_next(&plan, s, &load)) {
-            assert_true(load.bytes <= s->slot_bytes);
-            assert_true(before + plan.v[load.first.piece].shape.row_bytes > s->slot_bytes);
+        while (reshard_parcel_next(&plan, s, &parcel)) {
+            assert_true(parcel.bytes <= s->slot_bytes);
+            assert_true(before + plan.v[parcel.first.piece].shape.row_bytes > s->slot_bytes);
             memset(slot, GAP_BYTE, sizeof slot);
-            reshard_pack(&plan, s, &load, &pages, slot);
-            for (uint64_t i = load.bytes; i < load.bytes + 64; i++)
+            reshard_pack(&plan, s, &parcel, &pages, slot);
+            for (uint64_t i = parcel.bytes; i < parcel.bytes + 64; i++)
                 assert_int_equal(GAP_BYTE, slot[i]);
-            bytes += load.bytes;
-            before = load.bytes;
+            bytes += parcel.bytes;
+            before = parcel.bytes;
         }
         assert_int_equal(staged, bytes);
     }

@@ -107,17 +107,17 @@ static void check_carried(const struct reshard_plan *p, uint64_t seed, struct co
         fail_pair("packed and unpacked it is something else");
 }
 
-static void check_pair(uint64_t turn, struct counts *io)
+static void check_pair(uint64_t span, struct counts *io)
 {
     struct reshard_pair pair = {.from = &source.l, .to = &wanted.l};
     struct reshard_plan p = {.v = NULL};
     uint64_t moved, needed;
     uint32_t n;
 
-    assert_int_equal(RESHARD_ROOM, reshard_plan(&pair, turn, &p));
+    assert_int_equal(RESHARD_ROOM, reshard_plan(&pair, span, &p));
     n = p.n;
     p = (struct reshard_plan){.v = pieces, .room = PIECES_MAX};
-    if (reshard_plan(&pair, turn, &p) != RESHARD_NONE || p.n != n)
+    if (reshard_plan(&pair, span, &p) != RESHARD_NONE || p.n != n)
         fail_pair("no plan, or another number of pieces");
     check_writes(&p);
     check_order(&p);

@@ -17,7 +17,7 @@ static struct reshard_plan plan, map;
 static struct reshard_units list;
 static uint32_t bad;
 
-static void plan_of(uint64_t turn)
+static void plan_of(uint64_t span)
 {
     struct reshard_pair pair = {.from = &source.l, .to = &wanted.l};
     uint8_t *to[POOL_PAGES * POOL_RANKS];
@@ -26,9 +26,9 @@ static void plan_of(uint64_t turn)
     for (uint32_t i = 0; i < wanted.pages * wanted.ranks; i++)
         to[i] = got + i * wanted.l.page_bytes;
     plan = (struct reshard_plan){.v = pieces, .room = PIECES_MAX};
-    assert_int_equal(RESHARD_NONE, reshard_plan(&pair, turn, &plan));
+    assert_int_equal(RESHARD_NONE, reshard_plan(&pair, span, &plan));
     map = (struct reshard_plan){.v = map_pieces, .room = PIECES_MAX};
-    assert_int_equal(RESHARD_NONE, reshard_map(&pair, turn, &map));
+    assert_int_equal(RESHARD_NONE, reshard_map(&pair, span, &map));
     reshard_carry(&plan, &m);
 }
 

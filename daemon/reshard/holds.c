@@ -1,4 +1,4 @@
-#include "reshard/shares.h"
+#include "reshard/holds.h"
 
 #include <string.h>
 
@@ -39,24 +39,24 @@ struct reshard_section field_section(const struct reshard_field *f, uint32_t k)
     return (struct reshard_section){.count = heads ? heads->length : 1, .width = 1};
 }
 
-struct share share_of(const struct reshard_layout *l, const struct reshard_field *f,
-                      const struct reshard_section *s)
+struct hold hold_of(const struct reshard_layout *l, const struct reshard_field *f,
+                    const struct reshard_section *s)
 {
     if (f->over == OVER_REPLICATED)
-        return (struct share){.pieces = s->count, .copies = l->ranks};
+        return (struct hold){.parts = s->count, .copies = l->ranks};
     if (s->count < l->ranks)
-        return (struct share){.pieces = 1, .copies = l->ranks / s->count};
-    return (struct share){.pieces = s->count / l->ranks, .copies = 1};
+        return (struct hold){.parts = 1, .copies = l->ranks / s->count};
+    return (struct hold){.parts = s->count / l->ranks, .copies = 1};
 }
 
-uint64_t share_before(const struct reshard_layout *l, const struct reshard_field *f, uint32_t k)
+uint64_t hold_before(const struct reshard_layout *l, const struct reshard_field *f, uint32_t k)
 {
     uint64_t channels = 0;
 
     for (uint32_t i = 0; i < k; i++) {
         struct reshard_section s = field_section(f, i);
 
-        channels += (uint64_t)share_of(l, f, &s).pieces * s.width;
+        channels += (uint64_t)hold_of(l, f, &s).parts * s.width;
     }
     return channels;
 }
@@ -67,6 +67,6 @@ uint64_t axis_local(const struct reshard_layout *l, const struct reshard_field *
     if (a->kind == AXIS_LAYER)
         return a->length / l->stages;
     if (a->kind == AXIS_HEAD || a->kind == AXIS_CHANNEL)
-        return share_before(l, f, field_sections(f));
+        return hold_before(l, f, field_sections(f));
     return a->length;
 }

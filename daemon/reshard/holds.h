@@ -1,7 +1,7 @@
 /* Who holds what of a field: the arithmetic that checks, plan and units share. The layouts have
  * passed reshard_check_layout. */
-#ifndef RESHARD_SHARES_H
-#define RESHARD_SHARES_H
+#ifndef RESHARD_HOLDS_H
+#define RESHARD_HOLDS_H
 
 #include "reshard/layout.h"
 
@@ -12,26 +12,26 @@ const struct reshard_axis *field_divided(const struct reshard_field *f);
 /* NULL: there is none of that name. */
 const struct reshard_field *layout_field(const struct reshard_layout *l, const char *name);
 
-/* Heads are one section of pieces that are one wide, and what has neither heads nor channels is one
- * piece: so each field has sections. */
+/* Heads are one section of parts that are one wide, and what has neither heads nor channels is one
+ * part: so each field has sections. */
 uint32_t field_sections(const struct reshard_field *f);
 struct reshard_section field_section(const struct reshard_field *f, uint32_t k);
 
-/* How the ranks of a stage hold a section: runs of `pieces` each, every one of them on `copies`
+/* How the ranks of a stage hold a section: runs of `parts` each, every one of them on `copies`
  * neighbouring ranks. */
-struct share {
-    uint32_t pieces, copies;
+struct hold {
+    uint32_t parts, copies;
 };
 
-struct share share_of(const struct reshard_layout *l, const struct reshard_field *f,
-                      const struct reshard_section *s);
-/* The first piece that a rank of a stage has. */
-static inline uint32_t share_first(const struct share *s, uint32_t rank)
+struct hold hold_of(const struct reshard_layout *l, const struct reshard_field *f,
+                    const struct reshard_section *s);
+/* The first part that a rank of a stage has. */
+static inline uint32_t hold_first(const struct hold *s, uint32_t rank)
 {
-    return rank / s->copies * s->pieces;
+    return rank / s->copies * s->parts;
 }
 /* How many channels of a rank's page stand before the section. */
-uint64_t share_before(const struct reshard_layout *l, const struct reshard_field *f, uint32_t k);
+uint64_t hold_before(const struct reshard_layout *l, const struct reshard_field *f, uint32_t k);
 
 /* How long an axis is in the page of one rank. */
 uint64_t axis_local(const struct reshard_layout *l, const struct reshard_field *f,
