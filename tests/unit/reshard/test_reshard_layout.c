@@ -2,6 +2,8 @@
  */
 #include "reshard_rig.h"
 
+#include "base/prng.h"
+
 static struct reshard_layout a, b;
 static bool refused[RESHARD_REFUSALS];
 
@@ -256,4 +258,41 @@ TEST(reshard_takes_fields_axes_and_sections_in_another_order)
     b.field[0] = b.field[2];
     b.field[2] = f;
     assert_int_equal(RESHARD_NONE, reshard_check(&pair));
+}
+
+/* Layouts come from peers. What a few changed bytes make of one is refused, or planned within the
+ * pages that it names. */
+TEST(reshard_of_spoilt_layouts_is_refused_or_stays_within_its_pages)
+{
+    static struct reshard_piece pieces[PIECES_MAX];
+    struct prng prng;
+    uint32_t planned = 0;
+
+    prng_init(&prng, 1);
+    for (uint32_t i = 0; i < 40000; i++) {
+        struct reshard_pair pair = {.from = &a, .to = &b};
+        struct reshard_plan p = {.v = pieces, .room = PIECES_MAX};
+
+        begin((enum world_kind)(i % WORLD_KINDS));
+        for (uint32_t k = 0; k < 1 + i % 3; k++) {
+            uint8_t *l = (uint8_t *)(prng_below(&prng, 2) ? &a : &b);
+
+            l[prng_below(&prng, offsetof(struct reshard_layout, field[1]))] ^=
+                (uint8_t)(1u << prng_below(&prng, 8));
+        }
+        if (reshard_plan(&pair, i, &p) != RESHARD_NONE)
+            continue;
+        planned++;
+        for (uint32_t k = 0; k < p.n; k++) {
+            const struct reshard_piece *x = &p.v[k];
+            uint64_t last = strided_rows(&x->shape) - 1;
+            const struct reshard_layout *from = x->kind == PIECE_SPREAD ? &b : &a;
+
+            assert_true(x->from.at + strided_from(&x->shape, last) + x->shape.row_bytes <=
+                        from->page_bytes);
+            assert_true(x->to.at + strided_to(&x->shape, last) + x->shape.row_bytes <=
+                        b.page_bytes);
+        }
+    }
+    assert_true(planned > 1000 && planned < 39000);
 }
