@@ -180,6 +180,37 @@ static void spans(void)
     }
 }
 
+/* What is at a limit is not beyond it. */
+static void at_the_limits(void)
+{
+    static struct reshard_layout l;
+    struct reshard_field *f = &l.field[0];
+
+    l = (struct reshard_layout){.ranks = 8, .stages = 2, .units = RESHARD_UNITS_MAX};
+    l.page_bytes = RESHARD_PAGE_BYTES_MAX;
+    l.nfields = RESHARD_FIELDS_MAX;
+    for (uint32_t i = 0; i < l.nfields; i++) {
+        f = &l.field[i];
+        f->name[0] = (char)('a' + i);
+        f->element_bytes = 1;
+        f->offset = i;
+        f->over = OVER_REPLICATED;
+        f->naxes = 1;
+        f->axis[0] = (struct reshard_axis){AXIS_LAYER, 2, 1};
+    }
+    f->element_bytes = RESHARD_ELEMENT_BYTES_MAX;
+    f->naxes = 2;
+    f->over = OVER_DIVIDED;
+    f->axis[1] = (struct reshard_axis){AXIS_CHANNEL, RESHARD_LENGTH_MAX, f->element_bytes};
+    for (f->nsections = 0; f->nsections < RESHARD_SECTIONS_MAX; f->nsections++)
+        f->section[f->nsections] = (struct reshard_section){
+            {(char)('a' + f->nsections)}, 1u << 7, RESHARD_LENGTH_MAX / RESHARD_SECTIONS_MAX >> 7};
+    f->offset = l.page_bytes - (uint64_t)(RESHARD_LENGTH_MAX / l.ranks) * f->element_bytes;
+    assert_int_equal(RESHARD_NONE, reshard_check_layout(&l));
+    f->offset++;
+    assert_int_equal(RESHARD_BEYOND, reshard_check_layout(&l));
+}
+
 /* Every axis the other way round: each step along one of the three that are given up is a piece. */
 static struct reshard_layout turned(uint32_t length, bool back)
 {
@@ -229,6 +260,7 @@ TEST(reshard_refuses_each_thing_that_does_not_fit_by_its_name)
     layouts();
     pairs();
     spans();
+    at_the_limits();
     piece_limit();
     for (int r = RESHARD_NONE + 1; r < RESHARD_ROOM; r++)
         if (!refused[r])

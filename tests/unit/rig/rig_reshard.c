@@ -166,13 +166,12 @@ static uint64_t field_layout(const struct world_end *e, const struct field_kind 
     ret->offset = at;
     ret->naxes = naxes;
     for (uint32_t i = naxes; i-- > 0;) {
+        struct reshard_axis *a = &ret->axis[(i + e->ranks) % naxes]; /* listed in any order */
         char c = order[i];
 
         if (i == 0)
             stride += e->gap;
-        ret->axis[i].kind = axis_of(c);
-        ret->axis[i].length = length_of_all(f, c, n[(int)c]);
-        ret->axis[i].stride = stride;
+        *a = (struct reshard_axis){axis_of(c), length_of_all(f, c, n[(int)c]), stride};
         stride *= n[(int)c];
     }
     if (strchr(order, 'c'))
