@@ -17,7 +17,7 @@ struct strided_loop {
 
 struct strided {
     uint64_t row_bytes;
-    struct strided_loop loop[STRIDED_LOOPS_MAX]; /* outermost first */
+    struct strided_loop loop[STRIDED_LOOPS_MAX]; /* outermost first: by their step at `to` */
 };
 
 uint64_t strided_rows(const struct strided *s);

@@ -64,9 +64,27 @@ static bool rows_adjoin(const struct reshard_piece *a, const struct reshard_piec
            a->to.at + a->shape.row_bytes == b->to.at;
 }
 
+/* A loop that steps further at the destination is farther out. */
+static bool loops_in_order(const struct strided *s)
+{
+    uint64_t stride = UINT64_MAX;
+
+    for (int k = 0; k < STRIDED_LOOPS_MAX; k++) {
+        if (s->loop[k].n == 1)
+            continue;
+        if (s->loop[k].to_stride > stride)
+            return false;
+        stride = s->loop[k].to_stride;
+    }
+    return true;
+}
+
 /* The order that the header promises, and nothing left that adjoins. */
 static void check_order(const struct reshard_plan *p)
 {
+    for (uint32_t i = 0; i < p->n; i++)
+        if (!loops_in_order(&p->v[i].shape))
+            fail_pair("the loops are not in order");
     for (uint32_t i = 1; i < p->n; i++) {
         const struct reshard_piece *x = &p->v[i - 1], *y = &p->v[i];
 
