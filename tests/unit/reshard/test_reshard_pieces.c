@@ -250,3 +250,34 @@ TEST(reshard_staging_fills_its_slots)
         assert_int_equal(staged, bytes);
     }
 }
+
+static void without_layers(struct reshard_layout *l)
+{
+    struct reshard_field *f = &l->field[0];
+    uint32_t i = 0;
+
+    while (f->axis[i].kind != AXIS_LAYER)
+        i++;
+    f->axis[i] = f->axis[--f->naxes];
+}
+
+/* A group of one layer needs no such axis. */
+TEST(reshard_of_a_field_without_layers_goes_to_each_rank)
+{
+    struct world_end from = end_of(WORLD_MHA, 2, 0), to = end_of(WORLD_MHA, 4, 1);
+    struct reshard_pair pair = {.from = &source.l, .to = &wanted.l};
+    uint64_t bytes[POOL_RANKS] = {0};
+
+    pool_fill(&source, &from, 1);
+    pool_fill(&wanted, &to, 1);
+    without_layers(&source.l);
+    without_layers(&wanted.l);
+    plan = (struct reshard_plan){.v = pieces, .room = PIECES_MAX};
+    assert_int_equal(RESHARD_NONE, reshard_plan(&pair, 0, &plan));
+    for (uint32_t i = 0; i < plan.n; i++) {
+        assert_true(plan.v[i].from.rank < 2 && plan.v[i].to.rank < 4);
+        bytes[plan.v[i].to.rank] += strided_bytes(&plan.v[i].shape);
+    }
+    for (uint32_t r = 0; r < 4; r++)
+        assert_int_equal(world_bytes(WORLD_MHA, 4) / WORLD_LAYERS / 4, bytes[r]);
+}
