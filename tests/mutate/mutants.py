@@ -17,6 +17,7 @@ PARTS = {
     "shell": ["daemon/shell"],
     "proto": ["proto", "daemon/base"],
     "client": ["client"],
+    "reshard": ["daemon/reshard", "kernels"],
 }
 PARTS["rest"] = [folder for part, folders in PARTS.items() if part != "core" for folder in folders]
 

@@ -32,8 +32,9 @@ GROUPS = {
     "shell": ["shell", "fuzz_requests", "fuzz_wire", "fuzz_tape", "fuzz_config", "client", "sim", "e2e_core", "e2e", "e2e_slow"],
     "proto": ["proto", "base", "shell", "client", "fuzz_wire", "fuzz_frame", "core", "e2e_core", "e2e", "e2e_slow"],
     "client": ["client", "fuzz_client", "proto", "shell", "e2e_core", "e2e", "e2e_slow"],
+    "reshard": ["reshard"],
 }
-STEADY = {"core", "scenarios", "museum", "histories", "histories_many", "histories_rdma", "histories_rdma_many", "sim", "proto", "base",
+STEADY = {"core", "scenarios", "museum", "histories", "histories_many", "histories_rdma", "histories_rdma_many", "sim", "proto", "base", "reshard",
           "fuzz_core", "fuzz_wire", "fuzz_requests", "fuzz_client", "fuzz_frame", "fuzz_tape", "fuzz_config"}  # end alike every time
 QUICK_CPU_S, QUICK_WALL_S = 2, 6
 CPU_AT_LEAST_S, TIMES_AS_LONG, WAIT_AT_LEAST_S = 4, 10, 30

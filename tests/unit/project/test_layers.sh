@@ -16,6 +16,7 @@ core    | daemon/core/tier | base/* core/core.h core/disk.h core/request.h core/
 core    | daemon/core/disk | base/* core/core.h core/disk.h core/request.h core/query.h core/ids.h core/limits.h core/arena/* core/memory/* core/tree/* core/tier/* core/disk/* | +pure
 core    | daemon/core/transfer | base/* core/core.h core/disk.h core/request.h core/query.h core/ids.h core/limits.h core/arena/* core/memory/* core/tree/* core/tier/* core/disk/* core/transfer/* | +pure
 core    | daemon/core/session | base/* core/core.h core/disk.h core/request.h core/query.h core/ids.h core/limits.h core/arena/* core/memory/* core/tree/* core/tier/* core/disk/* core/transfer/* core/session/* | +pure
+reshard | daemon/reshard | base/* reshard/* kernels/strided.h                               | +pure
 seam    | daemon/seam  | base/* proto/* seam/* core/core.h core/disk.h core/request.h core/ids.h core/limits.h | +libc +system liburing.h setjmp.h xxhash.h xxh_x86dispatch.h immintrin.h infiniband/verbs.h openssl/*
 xfer    | daemon/seam/xfer | base/* core/* seam/io/io.h seam/io/io_threads.h seam/io/door.h seam/mem/mem.h seam/mem/mem_verify.h seam/mem/numa.h seam/xfer/* | +any
 tcp     | daemon/seam/xfer/tcp | base/* core/* seam/xfer/data_conn.h seam/xfer/transport.h seam/xfer/tcp/* | +any
@@ -98,8 +99,8 @@ self_test() { # each forbidden edge in a copy must be found, and nothing else
     local copy bad
     copy=$(realpath "$(mktemp -d)")
     trap 'rm -rf "$copy"' RETURN
-    mkdir -p "$copy/daemon"/{base,core/tree,core/tier,shell,seam/mem,seam/xfer/tcp,seam/xfer/verbs} "$copy/proto" "$copy/client/include" "$copy/kernels"
-    touch "$copy/daemon/base/err.h" "$copy/daemon/core/core.h" "$copy/daemon/core/arena.h" "$copy/daemon/core/tier/host.h" "$copy/daemon/seam/io.h" \
+    mkdir -p "$copy/daemon"/{base,core/tree,core/tier,reshard,shell,seam/mem,seam/xfer/tcp,seam/xfer/verbs} "$copy/proto" "$copy/client/include" "$copy/kernels"
+    touch "$copy/kernels/other.h" "$copy/daemon/reshard/plan.h" "$copy/daemon/base/err.h" "$copy/daemon/core/core.h" "$copy/daemon/core/arena.h" "$copy/daemon/core/tier/host.h" "$copy/daemon/seam/io.h" \
         "$copy/daemon/shell/log.h" "$copy/daemon/seam/mem/checksum.h" "$copy/daemon/seam/xfer/tcp/tcp.h" \
         "$copy/daemon/seam/xfer/verbs/verbs.h" "$copy/proto/frame.h" "$copy/client/include/tern.h"
     for bad in 'daemon/base/x.c core/core.h' 'daemon/base/x.c proto/frame.h' 'daemon/core/x.c seam/io.h' \
@@ -108,7 +109,8 @@ self_test() { # each forbidden edge in a copy must be found, and nothing else
         'daemon/seam/x.c jansson.h' 'client/x.c core/core.h' 'client/x.c ../daemon/seam/io.h' 'kernels/x.c base/err.h' \
         'daemon/core/tree/x.c core/tier/host.h' 'daemon/base/x.c pthread.h' 'proto/x.c sys/socket.h' 'daemon/core/x.c liburing.h' \
         'daemon/seam/xfer/tcp/x.c seam/xfer/verbs/verbs.h' 'daemon/seam/xfer/verbs/x.c ../tcp/tcp.h' \
-        'daemon/seam/xfer/x.c seam/mem/checksum.h'; do
+        'daemon/seam/xfer/x.c seam/mem/checksum.h' 'daemon/reshard/x.c core/core.h' 'daemon/reshard/x.c seam/mem/checksum.h' \
+        'daemon/reshard/x.c kernels/other.h' 'daemon/reshard/x.c stdlib.h' 'kernels/x.c reshard/plan.h'; do
         echo "#include \"${bad#* }\"" >"$copy/${bad% *}"
         if [[ $(check_tree "$copy" | grep -c '^forbidden') -ne 1 ]]; then
             echo "self-test: not found: $bad" >&2

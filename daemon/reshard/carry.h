@@ -1,0 +1,60 @@
+/* Carries out a plan over memory: the reference for what transports and device kernels do with one.
+ * Pieces of long rows go directly. Those of short rows are packed at the source into a slot of a
+ * staging ring, move as one, and are unpacked at the destination. Both ends find the same parcels
+ * of slots, because they follow from the plan and two numbers. */
+#ifndef RESHARD_CARRY_H
+#define RESHARD_CARRY_H
+
+#include "reshard/plan.h"
+
+/* Where the pages of a span lie: that of `rank` is page[page * ranks + rank], with the ranks of all
+ * stages. A page that no piece names may be NULL. Borrowed. */
+struct reshard_pages {
+    uint8_t *const *page;
+    uint32_t ranks;
+};
+
+struct reshard_memory {
+    struct reshard_pages from, to;
+};
+
+/* All of it directly, pieces in their order. */
+void reshard_carry(const struct reshard_plan *p, const struct reshard_memory *m);
+
+struct reshard_staging {
+    uint64_t direct_row_bytes; /* rows of at least so many bytes go directly */
+    uint64_t slot_bytes;       /* of the ring; longer rows go directly, too */
+};
+
+static inline bool piece_is_staged(const struct reshard_staging *s, const struct reshard_piece *p)
+{
+    return p->kind == PIECE_MOVE && p->shape.row_bytes < s->direct_row_bytes &&
+           p->shape.row_bytes <= s->slot_bytes;
+}
+
+/* What goes into one slot: the staged rows from `first` up to `end`, in the order of the plan. */
+struct reshard_place {
+    uint32_t piece;
+    uint64_t row; /* of that piece */
+};
+
+struct reshard_parcel {
+    struct reshard_place first, end;
+    uint64_t bytes; /* packed */
+};
+
+/* The parcel behind *io; one of zeros is before the first. False: there is none. */
+bool reshard_parcel_next(const struct reshard_plan *p, const struct reshard_staging *s,
+                         struct reshard_parcel *io);
+/* `slot`: parcel->bytes of them. */
+void reshard_pack(const struct reshard_plan *p, const struct reshard_staging *s,
+                  const struct reshard_parcel *parcel, const struct reshard_pages *from,
+                  uint8_t *slot);
+void reshard_unpack(const struct reshard_plan *p, const struct reshard_staging *s,
+                    const struct reshard_parcel *parcel, const struct reshard_pages *to,
+                    const uint8_t *slot);
+/* All of it, through one slot of s->slot_bytes. What is spread comes last. */
+void reshard_carry_staged(const struct reshard_plan *p, const struct reshard_staging *s,
+                          const struct reshard_memory *m, uint8_t *slot);
+
+#endif

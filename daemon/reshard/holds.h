@@ -1,0 +1,47 @@
+/* Who holds what of a field: the arithmetic that checks, plan and units share. The layouts have
+ * passed reshard_check_layout. */
+#ifndef RESHARD_HOLDS_H
+#define RESHARD_HOLDS_H
+
+#include "reshard/layout.h"
+
+/* NULL: the field has no such axis. */
+const struct reshard_axis *field_axis(const struct reshard_field *f, enum reshard_axis_kind kind);
+/* That of heads or of channels. NULL: it has neither. */
+const struct reshard_axis *field_divided(const struct reshard_field *f);
+/* NULL: there is none of that name. */
+const struct reshard_field *layout_field(const struct reshard_layout *l, const char *name);
+
+/* Heads are one section of parts that are one wide, and what has neither heads nor channels is one
+ * part: so each field has sections. */
+uint32_t field_sections(const struct reshard_field *f);
+struct reshard_section field_section(const struct reshard_field *f, uint32_t k);
+
+/* How the ranks of a stage hold a section: runs of `parts` each, every one of them on `copies`
+ * neighbouring ranks. */
+struct hold {
+    uint32_t parts, copies;
+};
+
+struct hold hold_of(const struct reshard_layout *l, const struct reshard_field *f,
+                    const struct reshard_section *s);
+/* The first part that a rank of a stage has. */
+static inline uint32_t hold_first(const struct hold *s, uint32_t rank)
+{
+    return rank / s->copies * s->parts;
+}
+/* How many channels of a rank's page stand before the section. */
+uint64_t hold_before(const struct reshard_layout *l, const struct reshard_field *f, uint32_t k);
+
+/* How long an axis is in the page of one rank. */
+uint64_t axis_local(const struct reshard_layout *l, const struct reshard_field *f,
+                    const struct reshard_axis *a);
+
+/* Pages of an end that cover a span: as many tokens as the larger page has. */
+static inline uint32_t span_pages(const struct reshard_layout *l,
+                                  const struct reshard_layout *other)
+{
+    return other->page_tokens > l->page_tokens ? other->page_tokens / l->page_tokens : 1;
+}
+
+#endif

@@ -1,0 +1,138 @@
+/* How the pages of one group of a pool lie over its ranks, in full: what resharding has to know of
+ * both ends (N3). A pool has one such layout for each of its groups. All of it is plain numbers and
+ * names, without a pointer, and nothing here touches a byte of a page.
+ *
+ * The ranks of a pool are stages of `ranks` each: rank r of stage s is number s * ranks + r. Layers
+ * are divided over the stages in equal runs, and within a stage heads or channels over its ranks. A
+ * rank's page is of the same shape on every rank. In it lie fields, and a field is an array: KV is
+ * one (layer, kv, token, head, dim, in any order of memory), a recurrent state one (layer, head,
+ * dim, state), a convolution state one (layer, state, channel). What the lengths say is the whole
+ * pool's; a stride and an offset are those in the page of one rank. */
+#ifndef RESHARD_LAYOUT_H
+#define RESHARD_LAYOUT_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#define RESHARD_RANKS_MAX         8 /* of a stage: 1, 2, 4 or 8 */
+#define RESHARD_STAGES_MAX        2
+#define RESHARD_FIELDS_MAX        8 /* of a page */
+#define RESHARD_SECTIONS_MAX      8 /* of the channels of a field */
+#define RESHARD_NAME_MAX          32
+#define RESHARD_UNITS_MAX         65536      /* of a rank's page */
+#define RESHARD_SPAN_PAGES_MAX    64         /* pages of one end that lie in a page of the other */
+#define RESHARD_LENGTH_MAX        (1u << 20) /* of an axis */
+#define RESHARD_ELEMENT_BYTES_MAX 4096
+#define RESHARD_PAGE_BYTES_MAX    (1ull << 40)
+#define RESHARD_PIECES_MAX        65536 /* of a plan */
+
+/* KV: keys and values. CHANNEL: what a convolution state has in the place of heads. DIM and STATE
+ * are never divided. */
+enum reshard_axis_kind {
+    AXIS_LAYER,
+    AXIS_KV,
+    AXIS_TOKEN,
+    AXIS_HEAD,
+    AXIS_CHANNEL,
+    AXIS_DIM,
+    AXIS_STATE,
+    AXIS_KINDS
+};
+
+struct reshard_axis {
+    enum reshard_axis_kind kind;
+    uint32_t length; /* over all ranks and stages; TOKEN: of a page */
+    uint64_t stride; /* bytes between neighbours in a rank's page */
+};
+
+/* A named run of channels, such as x, B and C, or q, k and v. It is `count` parts of `width`
+ * channels, such as those of a head, and a part stays whole. In a rank's page the sections stand in
+ * the layout's order, each with what the rank has of it. */
+struct reshard_section {
+    char name[RESHARD_NAME_MAX];
+    uint32_t count, width;
+};
+
+/* DIVIDED: each rank has an equal run of the heads, or of the parts of every section. Where there
+ * are fewer of them than ranks, neighbouring ranks hold the same one (GQA). REPLICATED: every rank
+ * of the stage has all of it (MLA). */
+enum reshard_over { OVER_DIVIDED, OVER_REPLICATED };
+
+struct reshard_field {
+    char name[RESHARD_NAME_MAX];
+    enum reshard_over over;
+    uint32_t element_bytes;
+    uint64_t offset; /* of the first element in the page */
+    uint32_t naxes;
+    struct reshard_axis
+        axis[AXIS_KINDS]; /* each kind at most once, and not both HEAD and CHANNEL */
+    uint32_t nsections;   /* 1 or more with CHANNEL, else 0 */
+    struct reshard_section section[RESHARD_SECTIONS_MAX];
+};
+
+struct reshard_layout {
+    char name[RESHARD_NAME_MAX]; /* of the group */
+    uint32_t ranks, stages;
+    uint32_t page_tokens; /* 0: the page is a state at one depth, and has no TOKEN axis */
+    uint32_t units;       /* checksums of a rank's page: equal shares of its bytes (X7) */
+    uint64_t page_bytes;  /* of one rank */
+    uint32_t nfields;
+    struct reshard_field field[RESHARD_FIELDS_MAX];
+};
+
+/* Why a layout, a pair of them, or a check of their bytes is refused, in words for whoever fetches.
+ * X(NAME, text) */
+#define RESHARD_REFUSAL_TABLE(X)                                                                   \
+    X(NONE, "")                                                                                    \
+    X(RANKS, "the ranks of a pipeline stage must be 1, 2, 4 or 8")                                 \
+    X(STAGES, "the pipeline stages must be 1 or 2")                                                \
+    X(PAGE_BYTES, "the bytes of a page are none, or too many")                                     \
+    X(UNITS, "the units of a page are none, or too many")                                          \
+    X(FIELDS, "the fields of a page are none, or too many, or two have one name")                  \
+    X(ELEMENT, "the bytes of an element are none, or too many")                                    \
+    X(AXES, "an axis stands twice in a field, or is none, or heads stand beside channels")         \
+    X(LENGTH, "the length of an axis is none, or too much")                                        \
+    X(TOKENS, "a field's token axis is not as long as page_tokens says")                           \
+    X(NO_LAYERS, "a field without layers cannot be divided over pipeline stages")                  \
+    X(LAYERS, "the layers do not divide by the pipeline stages")                                   \
+    X(NO_HEADS, "a field that is divided over ranks has neither heads nor channels")               \
+    X(HEADS, "of the heads and the ranks neither number divides the other")                        \
+    X(SECTIONS, "the sections of a field are not its channels, or two have one name")              \
+    X(SECTION_DIVIDES, "of a section's parts and the ranks neither number divides the other")      \
+    X(STRIDES, "the strides of a field let its elements overlap")                                  \
+    X(BEYOND, "a field goes beyond the end of its page")                                           \
+    X(OVERLAP, "two fields of a page overlap")                                                     \
+    X(OTHER_GROUP, "the groups have different names")                                              \
+    X(OTHER_FIELDS, "the pages have different fields")                                             \
+    X(OTHER_AXES, "a field has different axes")                                                    \
+    X(OTHER_ELEMENT, "a field has elements of different size")                                     \
+    X(OTHER_LAYERS, "a field has a different number of layers")                                    \
+    X(OTHER_HEADS, "a field has a different number of heads")                                      \
+    X(OTHER_SECTIONS, "a field has different sections of channels")                                \
+    X(OTHER_DIMS, "a field has different dimensions")                                              \
+    X(PAGE_TOKENS, "of the two page_tokens neither divides the other")                             \
+    X(SPAN_PAGES, "a page of one pool holds too many pages of the other")                          \
+    X(PIECES, "the plan has too many pieces: the pages are laid out too differently")              \
+    X(ROOM, "the caller's array is too small for it")                                              \
+    X(UNIT_COARSE, "a unit of the source goes beyond the pages that are fetched")                  \
+    X(UNIT_PADDED, "a unit of the source holds fields beside bytes of no field: declare smaller")
+
+enum reshard_refusal {
+#define X(NAME, text) RESHARD_##NAME,
+    RESHARD_REFUSAL_TABLE(X)
+#undef X
+        RESHARD_REFUSALS
+};
+
+const char *reshard_text(enum reshard_refusal refusal);
+
+/* The transfer is from pages of `from` to pages of `to`. */
+struct reshard_pair {
+    const struct reshard_layout *from, *to; /* borrowed */
+};
+
+/* Whether a layout makes sense by itself, and whether two that do hold the same things. */
+enum reshard_refusal reshard_check_layout(const struct reshard_layout *l);
+enum reshard_refusal reshard_check(const struct reshard_pair *pair);
+
+#endif

@@ -1,0 +1,57 @@
+/* From two layouts to the pieces of pages that have to move: a pure function, so both ends of a
+ * transfer find the same plan in the same order, and a later device kernel and the CPU carry out
+ * the same one.
+ *
+ * A plan is for a span: as many tokens as the larger of the two pages has, or one state. It names
+ * pages by their place in the span, so it holds for every span of a transfer; nothing is
+ * assumed of where pages lie. Every byte of a field of each destination page is
+ * written exactly once. What several ranks of the source hold moves from one of them, and what
+ * several ranks of the destination hold moves to one of them and is copied to the others there
+ * (X5). Which ones that are goes round with the pages and the spans, so that over a transfer all
+ * take part; a page takes all that is replicated from one of them, so that whole units move.
+ */
+#ifndef RESHARD_PLAN_H
+#define RESHARD_PLAN_H
+
+#include "kernels/strided.h"
+#include "reshard/layout.h"
+
+/* MOVE: from a page of the source to one of the destination. SPREAD: from a rank's page to the same
+ * page of another rank, both of the destination; it reads what moved, and so comes after the bytes
+ * were verified. */
+enum reshard_piece_kind { PIECE_MOVE, PIECE_SPREAD };
+
+struct reshard_end {
+    uint32_t rank; /* of the pool: stage * ranks + rank of the stage */
+    uint32_t page; /* of the span */
+    uint64_t at;   /* where in the page the first row begins */
+};
+
+struct reshard_piece {
+    enum reshard_piece_kind kind;
+    struct reshard_end from, to;
+    struct strided shape;
+};
+
+/* In the order of the destination's pages: of each first what moves, then what is spread. So the
+ * pieces of a page are a run of the list, which can be carried out without the others. */
+struct reshard_plan {
+    struct reshard_piece *v; /* the caller's; NULL with room 0: only to be counted */
+    uint32_t room;
+    uint32_t n; /* how many there are, also if there is no room for them: ROOM */
+};
+
+/* span: its number in the transfer. The other refusals are those of reshard_check. */
+enum reshard_refusal reshard_plan(const struct reshard_pair *pair, uint64_t span,
+                                  struct reshard_plan *io);
+
+/* Where each byte of the source comes to lie at the destination, whichever rank sent it: like the
+ * pieces that move, but from every rank that holds what they move. For checks of what came
+ * (units.h). */
+enum reshard_refusal reshard_map(const struct reshard_pair *pair, uint64_t span,
+                                 struct reshard_plan *io);
+
+/* Bytes of a span that move, and those that are copied at the destination. */
+uint64_t reshard_plan_bytes(const struct reshard_plan *p, enum reshard_piece_kind kind);
+
+#endif

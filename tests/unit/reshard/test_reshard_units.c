@@ -1,0 +1,366 @@
+/* X3, X7: a destination with another sharding verifies what it got by the units of the source, or
+ * the pair of layouts is refused by name. TERN_FULL=1: more units, and page_tokens that differ
+ * more.
+ */
+#include "reshard_rig.h"
+
+#include "reshard/units.h"
+#include "seam/mem/checksum.h"
+
+#define UNITS_ROOM 65536
+
+static struct pool source, wanted;
+static uint8_t got[POOL_BYTES], sent[POOL_BYTES];
+static struct reshard_piece pieces[PIECES_MAX], map_pieces[PIECES_MAX];
+static struct reshard_unit units[UNITS_ROOM];
+static struct reshard_plan plan, map;
+static struct reshard_units list;
+static uint32_t bad;
+
+static void plan_of(uint64_t span)
+{
+    struct reshard_pair pair = {.from = &source.l, .to = &wanted.l};
+    uint8_t *to[POOL_PAGES * POOL_RANKS];
+    struct reshard_memory m = {{source.page, source.ranks}, {to, wanted.ranks}};
+
+    for (uint32_t i = 0; i < wanted.pages * wanted.ranks; i++)
+        to[i] = got + i * wanted.l.page_bytes;
+    plan = (struct reshard_plan){.v = pieces, .room = PIECES_MAX};
+    assert_int_equal(RESHARD_NONE, reshard_plan(&pair, span, &plan));
+    map = (struct reshard_plan){.v = map_pieces, .room = PIECES_MAX};
+    assert_int_equal(RESHARD_NONE, reshard_map(&pair, span, &map));
+    reshard_carry(&plan, &m);
+}
+
+static enum reshard_refusal units_of(void)
+{
+    struct reshard_pair pair = {.from = &source.l, .to = &wanted.l};
+    struct reshard_way way = {.pair = &pair, .plan = &plan, .map = &map};
+
+    list = (struct reshard_units){.v = units, .room = UNITS_ROOM};
+    return reshard_units(&way, &list, &bad);
+}
+
+/* What is sent of the source, byte by byte. */
+static void mark_sent(void)
+{
+    memset(sent, 0, source.bytes);
+    for (uint32_t i = 0; i < plan.n; i++) {
+        const struct reshard_piece *p = &plan.v[i];
+
+        if (p->kind != PIECE_MOVE)
+            continue;
+        EACH_ROW(&p->shape, a, b, c)
+        memset(sent + end_number(&p->from, &source) * source.l.page_bytes + p->from.at +
+                   shape_at(&p->shape, a, b, c),
+               1, p->shape.row_bytes);
+    }
+}
+
+/* The refusal that is due, found by looking at every byte of every unit. */
+static enum reshard_refusal refusal_due(void)
+{
+    for (uint32_t i = 0; i < source.pages * source.ranks; i++)
+        for (uint32_t k = 0; k < source.l.units; k++) {
+            uint64_t from, end = checksum_unit_span(source.l.page_bytes, source.l.units, k, &from);
+            uint64_t moved = 0, held = 0;
+
+            for (uint64_t at = from; at < end; at++) {
+                moved += sent[i * source.l.page_bytes + at];
+                held += source.held[at];
+            }
+            if (moved > 0 && held < end - from)
+                return RESHARD_UNIT_PADDED;
+        }
+    return RESHARD_NONE;
+}
+
+/* A unit's bytes as they lie at the destination, in the order of the source. */
+struct gather {
+    uint8_t bytes[WORLD_PAGE_MAX];
+    uint64_t n, to_ranks, to_pages;
+};
+
+static void gather_run(void *ctx, const struct reshard_unit_run *run)
+{
+    struct gather *g = ctx;
+
+    assert_true(run->bytes > 0 && run->in_unit + run->bytes <= WORLD_PAGE_MAX);
+    memcpy(g->bytes + run->in_unit,
+           got + end_number(&run->to, &wanted) * wanted.l.page_bytes + run->to.at, run->bytes);
+    g->n += run->bytes;
+    g->to_ranks |= 1ull << run->to.rank;
+    g->to_pages |= 1ull << run->to.page;
+}
+
+/* Whether what is at the destination agrees with the source's checksum. */
+static bool unit_agrees(const struct reshard_unit *u)
+{
+    static struct gather g;
+    const uint8_t *page = source.page[u->page * source.ranks + u->rank];
+
+    memset(&g, 0, sizeof g);
+    reshard_unit_runs(&map, u, gather_run, &g);
+    assert_int_equal(u->there, g.n);
+    assert_true(u->to_ranks == g.to_ranks && u->to_pages == g.to_pages);
+    return checksum_unit(page + u->from, u->bytes) == checksum_unit(g.bytes, u->bytes);
+}
+
+/* Units that are to be verified and do not agree. */
+static uint32_t units_wrong(void)
+{
+    uint32_t wrong = 0;
+
+    for (uint32_t i = 0; i < list.n; i++)
+        wrong += units[i].moved > 0 && !unit_agrees(&units[i]);
+    return wrong;
+}
+
+struct counts {
+    uint32_t pairs, apart, together, padded;
+};
+
+/* Every byte that moved is of a unit that is verified, that of the rank that sent it. */
+static void check_change(uint64_t seed)
+{
+    const struct reshard_piece *p = NULL;
+    uint64_t to, from, a, b, c, k;
+    uint32_t unit;
+
+    for (uint32_t i = (uint32_t)(seed % plan.n); !p || p->kind != PIECE_MOVE; i = (i + 1) % plan.n)
+        p = &plan.v[i];
+    a = seed % p->shape.loop[0].n;
+    b = seed % p->shape.loop[1].n;
+    c = seed % p->shape.loop[2].n;
+    k = seed % p->shape.row_bytes;
+    to = end_number(&p->to, &wanted) * wanted.l.page_bytes + p->to.at +
+         shape_to(&p->shape, a, b, c) + k;
+    from = p->from.at + shape_at(&p->shape, a, b, c) + k;
+    unit = (uint32_t)(from / (source.l.page_bytes / source.l.units));
+    unit = unit < source.l.units ? unit : source.l.units - 1;
+    got[to] ^= 1;
+    assert_false(unit_agrees(&units[end_number(&p->from, &source) * source.l.units + unit]));
+    got[to] ^= 1;
+}
+
+static void check_pair(uint64_t seed, struct counts *io)
+{
+    enum reshard_refusal is;
+    uint64_t moved = 0;
+    bool together = false;
+
+    plan_of(seed);
+    mark_sent();
+    is = units_of();
+    assert_int_equal(refusal_due(), is);
+    io->pairs++;
+    io->padded += is == RESHARD_UNIT_PADDED;
+    if (is != RESHARD_NONE) {
+        assert_true(units[bad].moved > 0 && units[bad].there < units[bad].bytes);
+        return;
+    }
+    assert_int_equal(source.pages * source.ranks * source.l.units, list.n);
+    for (uint32_t i = 0; i < list.n; i++) {
+        const struct reshard_unit *u = &units[i];
+
+        assert_int_equal(i, (u->page * source.ranks + u->rank) * source.l.units + u->unit);
+        moved += u->moved;
+        together = together || (u->to_ranks & (u->to_ranks - 1)) != 0 ||
+                   (u->to_pages & (u->to_pages - 1)) != 0;
+    }
+    assert_int_equal(reshard_plan_bytes(&plan, PIECE_MOVE), moved);
+    assert_int_equal(0, units_wrong());
+    check_change(seed);
+    io->together += together;
+    io->apart += !together;
+}
+
+/* Every pair of a kind with so many units to the source's pages, of the orders that hold heads
+ * behind and before tokens. */
+static struct counts each_pair(enum world_kind kind, const uint32_t tokens[2], uint32_t nunits,
+                               uint32_t gap)
+{
+    struct world_end from = {.kind = kind, .ranks = 1, .stages = 1, .units = nunits, .gap = gap};
+    struct counts c = {.pairs = 0};
+
+    from.page_tokens = tokens[0];
+    do {
+        struct world_end to = from;
+
+        to.ranks = to.stages = 1;
+        to.order = 0;
+        to.whole = to.reversed = false;
+        to.units = 1;
+        to.page_tokens = tokens[1];
+        pool_fill(&source, &from, pages_of(&from, &to));
+        do {
+            if (to.order == 2 || to.reversed)
+                continue;
+            pool_fill(&wanted, &to, pages_of(&to, &from));
+            check_pair(c.pairs, &c);
+        } while (end_next(&to));
+    } while (end_next(&from));
+    return c;
+}
+
+/* X3, X7 */
+TEST(reshard_is_verified_by_units_of_the_source_or_refused)
+{
+    static const uint32_t tokens[][2] = {{4, 4}, {4, 8}, {8, 4}};
+    static const uint32_t shares[] = {1, 8, 5};
+    bool full = getenv("TERN_FULL") != NULL;
+
+    for (int k = 0; k < WORLD_KINDS; k++)
+        for (size_t t = 0; t < (world_is_state((enum world_kind)k) ? 1 : full ? 3 : 2); t++)
+            for (size_t u = 0; u < (full ? 3 : 2); u++)
+                for (uint32_t gap = 0; gap < (full || (t == 0 && u == 1) ? 2u : 1u); gap++) {
+                    enum world_kind kind = (enum world_kind)k;
+                    uint32_t turned = t == 1 && u == 1 && !full ? 2 : (uint32_t)t;
+                    struct counts c = each_pair(kind, tokens[turned], shares[u], 2 * gap);
+
+                    printf("%-16s units %u page_tokens %u -> %u%s: %u pairs, verified apart %u, "
+                           "together %u, refused: padded %u\n",
+                           world_name(kind), shares[u], tokens[turned][0], tokens[turned][1],
+                           gap ? " with gaps" : "", c.pairs, c.apart, c.together, c.padded);
+                    assert_int_equal(c.pairs, c.apart + c.together + c.padded);
+                }
+}
+
+static void units_between(const struct world_end *from, const struct world_end *to)
+{
+    pool_fill(&source, from, pages_of(from, to));
+    pool_fill(&wanted, to, pages_of(to, from));
+    plan_of(0);
+}
+
+/* X7: one head and K or V of one layer to a unit, with heads outermost: whoever divides heads and
+ * layers otherwise verifies each unit where it lies. */
+TEST(reshard_verifies_a_unit_of_one_head_and_one_layer_in_one_rank)
+{
+    struct world_end from = {.kind = WORLD_MHA, .stages = 1, .page_tokens = 4, .order = 1};
+
+    for (from.ranks = 1; from.ranks <= 8; from.ranks *= 2) {
+        struct world_end to = {.kind = WORLD_MHA, .page_tokens = 4, .units = 1, .order = 0};
+
+        from.units = WORLD_LAYERS * 2 * 8 / from.ranks;
+        for (to.stages = 1; to.stages <= 2; to.stages++)
+            for (to.ranks = 1; to.ranks <= 8; to.ranks *= 2) {
+                units_between(&from, &to);
+                assert_int_equal(RESHARD_NONE, units_of());
+                for (uint32_t i = 0; i < list.n; i++) {
+                    assert_int_equal(units[i].bytes, units[i].moved);
+                    assert_true((units[i].to_ranks & (units[i].to_ranks - 1)) == 0);
+                }
+            }
+    }
+}
+
+/* x is each rank's own, and B and C are both ranks', who take turns at sending them. The unit of
+ * the other rank is verified all the same, by B and C as they came. */
+TEST(reshard_verifies_a_unit_that_another_rank_has_sent_a_part_of)
+{
+    struct world_end from = {.kind = WORLD_XB1, .ranks = 2, .stages = 1, .order = 0, .units = 1};
+    struct world_end to = from;
+
+    to.ranks = 1;
+    units_between(&from, &to);
+    assert_int_equal(RESHARD_NONE, units_of());
+    for (uint32_t rank = 0; rank < 2; rank++) {
+        assert_int_equal(units[rank].bytes, units[rank].there);
+        assert_int_equal(rank == 1, units[rank].moved < units[rank].bytes);
+    }
+    assert_int_equal(0, units_wrong());
+    /* The last channel of the page is C's: the two ranks do not hold the same. */
+    source.page[1][source.l.page_bytes - 1] ^= 1;
+    assert_int_equal(1, units_wrong());
+}
+
+TEST(reshard_refuses_a_unit_with_bytes_of_no_field)
+{
+    struct world_end from = {
+        .kind = WORLD_MHA, .ranks = 1, .stages = 1, .page_tokens = 4, .units = 4, .gap = 8};
+    struct world_end to = from;
+
+    units_between(&from, &to);
+    assert_int_equal(RESHARD_UNIT_PADDED, units_of());
+    assert_true(units[bad].there < units[bad].bytes);
+    /* A gap, a layer's keys and values, a gap and so forth: units of the size of a gap are whole.
+     */
+    from.units = (uint32_t)source.l.page_bytes / 8;
+    units_between(&from, &to);
+    assert_int_equal(RESHARD_NONE, units_of());
+    assert_int_equal(0, units_wrong());
+}
+
+/* X7: with larger pages at the source a unit goes to several pages of the destination. All of them
+ * are fetched, or none. Where units are ranges of tokens it goes to one. */
+TEST(reshard_of_larger_pages_verifies_those_that_hold_whole_units)
+{
+    struct world_end from = {
+        .kind = WORLD_MLA, .ranks = 2, .stages = 1, .page_tokens = 16, .units = WORLD_LAYERS};
+    struct world_end to = from;
+
+    to.page_tokens = 4;
+    units_between(&from, &to);
+    assert_int_equal(RESHARD_NONE, units_of());
+    assert_int_equal(RESHARD_NONE, reshard_units_within(&list, 0xf));
+    for (uint64_t pages = 1; pages < 0xf; pages++)
+        assert_int_equal(RESHARD_UNIT_COARSE, reshard_units_within(&list, pages));
+    from.order = 1; /* tokens outermost: two of them to a unit */
+    from.units = 8;
+    units_between(&from, &to);
+    assert_int_equal(RESHARD_NONE, units_of());
+    for (uint64_t pages = 1; pages <= 0xf; pages++)
+        assert_int_equal(RESHARD_NONE, reshard_units_within(&list, pages));
+    for (uint32_t i = 0; i < list.n; i++)
+        assert_int_equal(1 << units[i].unit / 2, units[i].to_pages);
+    from.units = 3;
+    units_between(&from, &to);
+    assert_int_equal(RESHARD_NONE, units_of());
+    assert_int_equal(RESHARD_UNIT_COARSE, reshard_units_within(&list, 1));
+}
+
+/* With smaller pages at the source each of its units is of one page. */
+TEST(reshard_of_smaller_pages_verifies_each_page_alone)
+{
+    struct world_end from = {
+        .kind = WORLD_GQA, .ranks = 4, .stages = 1, .page_tokens = 4, .units = 1};
+    struct world_end to = from;
+
+    to.page_tokens = 16;
+    units_between(&from, &to);
+    assert_int_equal(RESHARD_NONE, units_of());
+    assert_int_equal(RESHARD_NONE, reshard_units_within(&list, 1));
+}
+
+TEST(reshard_units_without_room_says_how_many)
+{
+    struct world_end from = {
+        .kind = WORLD_MHA, .ranks = 2, .stages = 2, .page_tokens = 4, .units = 7};
+    struct world_end to = from;
+    struct reshard_pair pair = {.from = &source.l, .to = &wanted.l};
+    struct reshard_way way = {.pair = &pair, .plan = &plan, .map = &map};
+    struct reshard_units none = {.v = NULL};
+
+    to.page_tokens = 8;
+    units_between(&from, &to);
+    assert_int_equal(RESHARD_ROOM, reshard_units(&way, &none, NULL));
+    assert_int_equal(2 * 4 * 7, none.n);
+    none = (struct reshard_units){.v = units, .room = none.n};
+    assert_int_equal(RESHARD_NONE, reshard_units(&way, &none, NULL));
+}
+
+/* A unit is the same bytes as where a pool's checksums are made. */
+TEST(reshard_units_are_those_of_the_checksums)
+{
+    struct reshard_layout l = {.page_bytes = 0};
+
+    for (l.page_bytes = 1; l.page_bytes < 300; l.page_bytes++)
+        for (l.units = 1; l.units <= l.page_bytes; l.units++)
+            for (uint32_t k = 0; k < l.units; k++) {
+                uint64_t from, end = checksum_unit_span(l.page_bytes, l.units, k, &from);
+
+                assert_int_equal(from, reshard_unit_from(&l, k));
+                assert_int_equal(end, reshard_unit_end(&l, k));
+            }
+}
