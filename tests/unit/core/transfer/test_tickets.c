@@ -1,4 +1,7 @@
 /* Tickets: Y1 to Y3 and Y6, between two cores. */
+#include <stdio.h>
+
+#include "base/prng.h"
 #include "unit/rig/rig_ticket.h"
 
 #define FULL 40 /* whole chunks of 4 tokens */
@@ -455,4 +458,81 @@ TEST(y1_state_at_the_exact_length_comes_with_every_window_and_tail)
         for (uint32_t n = 1; n <= 5 * shapes[i].align; n++)
             for (uint32_t there = 0; there < n; there += 2 * shapes[i].align)
                 state_comes(shapes[i], n, there);
+}
+
+/* ---- cancel against completion ---- */
+
+#define RACES 1000
+
+/* Some job of one of the two completes, of a kind the oldest. */
+static void something_happens(struct pair *p, struct prng *r)
+{
+    struct rig *rig = prng_below(r, 2) ? p->source : p->dest;
+
+    if (rig->njobs > 0)
+        rig_complete(rig, rig->jobs[prng_below(r, rig->njobs)].kind);
+}
+
+static struct rig_session *short_computed(struct pair *p, uint32_t seed)
+{
+    struct rig_session *s = session_with(p->source, &p->se, p->sp, seed, 14);
+
+    run_and_commit(s, rig_tokens(seed, 14), 14, 12, 0);
+    write_last_page(s, 0, 0x5a);
+    return s;
+}
+
+static void came_whole(struct rig_session *d)
+{
+    assert_lengths(d, 12, 14, 14);
+    assert_int_equal(rig_wrong(d, 12), 0);
+    assert_true(last_page_is(d, 0, 0x5a));
+}
+
+/* Y6: the fetch is cancelled at any moment, twice. True: it had come to its end before. */
+static bool cancelled_race(struct pair *p, struct prng *r, uint32_t seed)
+{
+    struct rig_session *s = short_computed(p, seed), *d = asking(p, seed, 14);
+    struct ticket t = hand_over(s, 0, 2);
+    enum tern_err err;
+
+    rig_session_free(s);
+    p->source->automatic = p->dest->automatic = 0;
+    ticket_fetch(d, t);
+    for (uint32_t n = prng_below(r, 60); n > 0; n--)
+        something_happens(p, r);
+    assert_ok(rig_fetch_cancel(d));
+    assert_ok(rig_fetch_cancel(d));
+    p->source->automatic = p->dest->automatic = RIG_ALL;
+    rig_runs_free(p->source);
+    rig_runs_free(p->dest);
+    err = rig_fetched(d, d->fetch);
+    assert_int_equal(source_group(p).ticket, err == TERN_OK ? 0 : 1);
+    if (err != TERN_OK) {
+        assert_err(TERN_GONE, err);
+        assert_ok(rig_close(d, 0));
+        rig_session_free(d);
+        d = asking(p, seed, 14);
+        assert_ok(ticket_fetched(d, t));
+    }
+    came_whole(d);
+    assert_true(blob_came(d, 2));
+    assert_int_equal(source_group(p).ticket, 0);
+    assert_ok(rig_close(d, 0));
+    rig_session_free(d);
+    return err == TERN_OK;
+}
+
+TEST(y_b_cancel_races_completion_and_both_sides_agree_who_has_won)
+{
+    struct pair p = pair_limited(1024);
+    struct prng r;
+    uint32_t completed = 0;
+
+    prng_init(&r, 5);
+    for (uint32_t i = 0; i < RACES; i++)
+        completed += cancelled_race(&p, &r, 100 + i);
+    assert_true(completed > RACES / 20 && completed < RACES / 20 * 19);
+    assert_int_equal(quarantined(&p), 0);
+    printf("races=%d completed=%u cancelled=%u\n", RACES, completed, RACES - completed);
 }
