@@ -536,3 +536,20 @@ TEST(y_b_cancel_races_completion_and_both_sides_agree_who_has_won)
     assert_int_equal(quarantined(&p), 0);
     printf("races=%d completed=%u cancelled=%u\n", RACES, completed, RACES - completed);
 }
+
+/* E2: the step that writes its pages may still run. */
+TEST(y3_pages_of_a_ticket_that_is_dropped_before_its_step_wait_for_it)
+{
+    struct pair p = pair_limited(1 << 20);
+    struct rig_session *s = computed(&p);
+    struct ticket t = hand_over(s, 9, 0);
+
+    assert_ok(ticket_ask(p.source, p.se.conn[0], OP_TICKET_DROP, t, 0));
+    assert_int_equal(source_group(&p).ticket, 0);
+    assert_int_equal(source_group(&p).retiring, 1);
+    rig_engine_done(p.source, &p.se, 8);
+    assert_int_equal(source_group(&p).retiring, 1);
+    rig_engine_done(p.source, &p.se, 9);
+    assert_int_equal(source_group(&p).retiring, 0);
+    assert_nothing_left(&p, FULL / 4, 0);
+}
