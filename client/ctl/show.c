@@ -565,6 +565,45 @@ static int run_sessions(struct ctl *ctl)
     return show_list(ctl, "sessions", titles, TITLES_N(titles), add_session, "no session is open");
 }
 
+static void add_ticket(struct table *t, const json_t *row)
+{
+    table_add(t, PLAIN, "%s", j_str(row, "session"));
+    table_add(t, BOLD, "%s", j_str(row, "tenant"));
+    table_add(t, PLAIN, "%s",
+              json_is_string(json_object_get(row, "engine")) ? j_str(row, "engine") : "-");
+    table_add(t, PLAIN, "%s", j_str(row, "pool"));
+    table_add(t, PLAIN, "%s", j_str(row, "ticket"));
+    table_add(t, PLAIN, "%s", num(row, "length"));
+    table_add(t, PLAIN, "%s", num(row, "committed"));
+    table_add(t, PLAIN, "%s", num(row, "blob_bytes"));
+    table_add(t, PLAIN, "%s", human_age(j_f64(row, "age_s")));
+    table_add(t, PLAIN, "%s", human_age(j_f64(row, "left_s")));
+}
+
+static int run_tickets(struct ctl *ctl)
+{
+    static const char *const titles[] = {"<SESSION", "<TENANT",   "<ENGINE", "<POOL", "<TICKET",
+                                         "LENGTH",   "COMMITTED", "BLOB",    "AGE",   "LEFT"};
+    json_t *answer = ctl_list(ctl, "tickets", NULL), *row;
+    struct table t;
+    size_t i;
+
+    if (!ctl_print_json(ctl, answer)) {
+        json_array_foreach(json_object_get(answer, "tenants"), i, row)
+        {
+            const json_t *of = json_object_get(row, "tickets");
+
+            printf("tenant %s: %s made, %s taken, %s dropped, %s expired\n", j_str(row, "tenant"),
+                   num(of, "made"), num(of, "taken"), num(of, "dropped"), num(of, "expired"));
+        }
+        table_init(&t, ctl, titles, TITLES_N(titles));
+        json_array_foreach(json_object_get(answer, "tickets"), i, row) add_ticket(&t, row);
+        table_print(&t, "no ticket stands");
+    }
+    json_decref(answer);
+    return CTL_OK;
+}
+
 static void add_recorded(struct table *t, const json_t *row)
 {
     table_add(t, PLAIN, "%s", j_str(row, "session"));
@@ -806,6 +845,8 @@ const struct command show_commands[] = {
     {"sessions", "", "Open sessions: committed, written and allocated tokens",
      "  ternctl sessions\n  ternctl sessions --json | jq '.sessions | length'\n", NULL, false,
      run_sessions},
+    {"tickets", "", "Tickets that stand, and what became of the others", "  ternctl tickets\n",
+     NULL, false, run_tickets},
     {"records", "", "Turn records that sessions keep, and the memory for them",
      "  ternctl records\n  ternctl records --json | jq '.tenants[].records'\n", NULL, false,
      run_records},

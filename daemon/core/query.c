@@ -82,6 +82,7 @@ bool core_session_view(const struct core *c, uint32_t slot, struct session_view 
 {
     static const char *const words[] = {SESSION_STATE_TABLE(STATE_WORD)};
     static const char *const turn_words[] = {GATE_STATE_TABLE(STATE_WORD)};
+    static const char *const ticket_words[] = {TICKET_STATE_TABLE(STATE_WORD)};
     const struct session *s;
 
     if (slot >= c->limits.sessions || session_at(c, slot)->state == SESSION_EMPTY)
@@ -107,6 +108,10 @@ bool core_session_view(const struct core *c, uint32_t slot, struct session_view 
         ret->recorded = turn_record_at(c, record_list_last(c, &s->records))->body.length;
     ret->record_pages = s->record_pages;
     ret->blob_pages = s->blob_pages;
+    ret->ticket_word = s->state == SESSION_HANDED ? ticket_words[s->ticket_state] : "";
+    if (s->state == SESSION_HANDED && s->ticket_until_ns > c->now_ns)
+        ret->ticket_left_ns = s->ticket_until_ns - c->now_ns;
+    ret->blob_bytes = s->blob_bytes;
     ret->turn_word = s->gate == GATE_FREE ? "" : turn_words[s->gate];
     if (s->gate == GATE_CLAIMED || s->gate == GATE_CLOSING)
         ret->turn_begun_ns = s->turn_begun_ns;
@@ -302,6 +307,11 @@ void core_turns(const struct core *c, uint32_t tenant, struct turns_view *ret)
                                .begun = t->turns_begun,
                                .expired = t->turns_expired,
                                .lost = t->turns_lost};
+}
+
+void core_tickets(const struct core *c, uint32_t tenant, struct tickets_view *ret)
+{
+    *ret = tenant_at(c, tenant)->tickets;
 }
 
 void core_records(const struct core *c, uint32_t tenant, struct records_view *ret)

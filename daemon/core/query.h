@@ -55,6 +55,9 @@ struct session_view {
     enum ref_kind ref; /* by which it holds `node`: DEVICE, RETRACTED or HOST */
     uint64_t ref_since_ns;
     uint64_t last_use_ns;
+    const char *ticket_word; /* static; "" where it was not handed over */
+    uint64_t ticket_left_ns; /* until it ends, if nobody fetches it */
+    uint32_t blob_bytes;     /* of its ticket */
     const char *turn_word;  /* static; "" where no turn is in flight and no SessionClose waits */
     uint64_t turn_begun_ns; /* while one is in flight; else 0 */
     uint32_t records, recorded; /* turn records, and the tokens of their list */
@@ -72,6 +75,11 @@ struct turns_view {
  * those that a turn which never ended may still touch. */
 struct records_view {
     uint32_t total, used, held, records;
+};
+
+/* Of a tenant: tickets that stand, and what became of those that do not, since the daemon began. */
+struct tickets_view {
+    uint64_t standing, made, taken, dropped, expired;
 };
 
 /* Of a tenant: its part of the disk tier. Bytes are those of extents, with what fills up blocks. */
@@ -207,6 +215,7 @@ bool core_share_plan(const struct core_limits *limits, const struct tenant_confi
 void core_view(const struct core *core, struct core_view *ret);
 uint32_t core_tenant_sessions(const struct core *core, uint32_t tenant);
 void core_turns(const struct core *core, uint32_t tenant, struct turns_view *ret);
+void core_tickets(const struct core *core, uint32_t tenant, struct tickets_view *ret);
 void core_records(const struct core *core, uint32_t tenant, struct records_view *ret);
 void core_disk(const struct core *core, uint32_t tenant, struct disk_view *ret);
 bool core_disk_entry_view(const struct core *core, uint32_t slot, struct disk_entry_view *ret);

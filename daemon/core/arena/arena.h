@@ -456,6 +456,7 @@ struct tenant {
     uint32_t zero;
     struct list closes; /* sessions whose gate is CLOSED, in the order in which they are closed */
     uint64_t turns, turns_begun, turns_expired, turns_lost; /* see struct turns_view */
+    struct tickets_view tickets;
     struct list idle; /* namespaces that nobody holds: who was given up first comes first */
     /* Its record memory: words of the bitmap from record_word on, a bit a page. */
     uint32_t record_word, record_pages, record_used, record_held;
@@ -512,7 +513,6 @@ struct core {
     struct list tickets, tickets_due; /* sessions that are HANDED; those that wait for something
                                          that a step looks for, or end */
     uint64_t tickets_until_ns;        /* no ticket's time is over before that */
-    uint64_t tickets_made, tickets_taken, tickets_dropped, tickets_expired;
     struct list turns;   /* sessions with a turn in flight: what began first ends first */
     uint64_t ncloses;    /* sessions whose gate is CLOSED */
     uint32_t resets;     /* namespaces that are being swept */

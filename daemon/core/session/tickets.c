@@ -215,7 +215,8 @@ enum tern_err request_handoff(struct core *c, struct actions *out, struct call *
                                           .key = {r->key[0], r->key[1]},
                                           .incarnation = c->incarnation,
                                           .length = s->written};
-    c->tickets_made++;
+    tickets_of(c, s)->made++;
+    tickets_of(c, s)->standing++;
     return TERN_OK;
 }
 
@@ -261,7 +262,7 @@ enum tern_err ticket_drop(struct core *c, struct actions *out, struct call *call
 
     (void)out;
     TRY(ticket_of(c, call, &call->req->ticket_drop.ticket, &s, ret));
-    c->tickets_dropped++;
+    tickets_of(c, s)->dropped++;
     end(c, s);
     return TERN_OK;
 }
@@ -392,7 +393,7 @@ static void expire(struct core *c)
             if (s->ticket_ends)
                 continue;
             if (c->now_ns >= s->ticket_until_ns) {
-                c->tickets_expired++;
+                tickets_of(c, s)->expired++;
                 end(c, s);
             } else if (s->ticket_until_ns < c->tickets_until_ns) {
                 c->tickets_until_ns = s->ticket_until_ns;

@@ -61,7 +61,7 @@ void handed_taken(struct core *c, struct session *s)
     if (s->ticket_ends)
         return;
     s->ticket_ends = 1;
-    c->tickets_taken++;
+    tickets_of(c, s)->taken++;
     handed_look(c, s);
 }
 
@@ -74,6 +74,7 @@ void handed_leave(struct core *c, struct session *s)
     else
         ticket_list_remove(c, &c->tickets, slot);
     ticket_state_move(&s->ticket_state, TICKET_NONE);
+    tickets_of(c, s)->standing--;
     s->ticket_due = s->ticket_ends = 0;
     tokens_truncate(c, &s->blob, 0);
     node_pin(c, s->node, REF_DEVICE); /* as a close lets go of it */

@@ -5,6 +5,12 @@
 
 #include "core/arena/arena.h"
 
+/* The figures of its tenant. */
+static inline struct tickets_view *tickets_of(const struct core *c, const struct session *s)
+{
+    return &tenant_at(c, pool_at(c, s->pool)->tenant)->tickets;
+}
+
 /* The session that a ticket of the tenant names. GONE: it was fetched or dropped, its time was
  * over, or the daemon has been restarted. DENIED: the ticket is not one that this daemon gave to
  * this tenant. */

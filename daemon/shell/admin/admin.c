@@ -69,6 +69,7 @@ static uint32_t node_slots(const struct admin_ctx *ctx)
 /* What each tenant has; a tenant hears of itself alone. */
 static void status_tenants(const struct admin_ctx *ctx, uint32_t tenant, struct text_out *out)
 {
+    struct tickets_view tickets;
     struct records_view v;
 
     text_array(out, "tenants");
@@ -85,6 +86,14 @@ static void status_tenants(const struct admin_ctx *ctx, uint32_t tenant, struct 
         text_u64(out, "records", v.records);
         text_u64(out, "page_bytes", RECORD_PAGE_BYTES);
         text_object_end(out);
+        core_tickets(ctx->core, i, &tickets);
+        text_object(out, "tickets");
+        text_u64(out, "standing", tickets.standing);
+        text_u64(out, "made", tickets.made);
+        text_u64(out, "taken", tickets.taken);
+        text_u64(out, "dropped", tickets.dropped);
+        text_u64(out, "expired", tickets.expired);
+        text_object_end(out);
         admin_spill_tenant(ctx, i, out);
         text_object_end(out);
     }
@@ -95,6 +104,7 @@ static const struct list lists[] = {
     {"pools", true, pool_slots, admin_pool_row, NULL},
     {"sessions", true, session_slots, admin_session_row, NULL},
     {"records", true, session_slots, admin_record_row, status_tenants},
+    {"tickets", true, session_slots, admin_ticket_row, status_tenants},
     {"engines", true, engine_slots, admin_engine_row, NULL},
     {"peers", false, peer_slots, admin_peer_row, admin_peers_head},
     {"transfers", false, transfer_slots, admin_transfer_row, NULL},

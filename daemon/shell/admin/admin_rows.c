@@ -233,6 +233,28 @@ bool admin_session_row(const struct admin_ctx *ctx, uint32_t slot, uint32_t tena
     return true;
 }
 
+/* Of a session that was handed over. The ticket's text is not shown: who has it can fetch. */
+bool admin_ticket_row(const struct admin_ctx *ctx, uint32_t slot, uint32_t tenant, uint32_t pool,
+                      struct text_out *out)
+{
+    struct session_view s;
+
+    (void)pool;
+    if (!own_session(ctx, slot, tenant, &s) || !s.ticket_word[0])
+        return false;
+    text_object(out, NULL);
+    session_named(ctx, &s, out);
+    admin_namespace(out, s.ns);
+    text_str(out, "ticket", s.ticket_word);
+    text_u64(out, "length", s.lengths.written);
+    text_u64(out, "committed", s.lengths.committed);
+    text_u64(out, "blob_bytes", s.blob_bytes);
+    text_f64(out, "age_s", age_s(ctx, s.ref_since_ns));
+    text_f64(out, "left_s", (double)s.ticket_left_ns / 1e9);
+    text_object_end(out);
+    return true;
+}
+
 /* Of a session that has turn records, or pages for one. */
 bool admin_record_row(const struct admin_ctx *ctx, uint32_t slot, uint32_t tenant, uint32_t pool,
                       struct text_out *out)

@@ -242,6 +242,19 @@ static struct recorder recorder_of_other(void)
                              .seed = 1};
 }
 
+/* A session of the bench's engine is handed over, 8 tokens, with 5 bytes. */
+static struct ticket ticket_stands(void)
+{
+    struct rig_session *t = rig_committed(s.b.rig, &s.b.e, s.b.pool, 77, 8);
+    struct request request = {.op = OP_HANDOFF,
+                              .handoff = {.session = t->id,
+                                          .blob_bytes = 5,
+                                          .blob = {.v = (const uint32_t[]){1, 2}, .n = 2}}};
+
+    assert_ok(rig_request(s.b.rig, t->conn, &request)->err);
+    return s.b.rig->last->handoff.ticket;
+}
+
 /* ---- status ---- */
 
 TEST(status_has_the_keys_and_its_pages_add_up)
@@ -687,10 +700,11 @@ static bool door(void *ctx, uint32_t i, const char **ret_name, struct door_stats
 
 /* Programs read these: a key that goes is missed by somebody. */
 #define SPILL                                                                                      \
-    "spill(dir direct encrypted state error budget_bytes used_bytes free_bytes headroom_bytes "          \
+    "spill(dir direct encrypted state error budget_bytes used_bytes free_bytes headroom_bytes "    \
     "files_written bytes_written extents_read bytes_read write_errors read_errors corrupt "        \
     "dropped_files punched_bytes syncs recovery(ms files extents bytes holes unfinished "          \
     "removed_files faults(magic version checksum address tenant shape key read))) "
+#define TICKETS " tickets(standing made taken dropped expired)"
 #define SPILL_TENANT                                                                               \
     " spill(budget_bytes used_bytes entries chunks files stores stored(cold continued evict "      \
     "shutdown) written_bytes failed refused pruned evicted hits fetched_pages "                    \
@@ -698,7 +712,7 @@ static bool door(void *ctx, uint32_t i, const char **ret_name, struct door_stats
 static const char answer_keys[] =
     "node version incarnation uptime_s draining sessions "
     "turns(turns_in_flight turns_begun turns_expired turns_lost) "
-    "tenants(tenant records(pages used held records page_bytes)" SPILL_TENANT
+    "tenants(tenant records(pages used held records page_bytes)" TICKETS SPILL_TENANT
     ") pools(pool tenant tier group "
     "family page_tokens page_bytes window total free leased session snapshot "
     "reclaimable borrowed transfer ticket retiring zeroing quarantine peak_session "
@@ -738,9 +752,13 @@ static const char answer_keys[] =
     "tenant "
     "engine pool namespace state committed written allocated tokens node node_id ref "
     "ref_s turn turn_s records recorded idle_s) next slots "
-    "tenants(tenant records(pages used held records page_bytes)" SPILL_TENANT
+    "tenants(tenant records(pages used held records page_bytes)" TICKETS SPILL_TENANT
     ") records(session tenant engine "
-    "pool records recorded pages blob_pages turn turn_s) next slots pools(pool slot tenant engine "
+    "pool records recorded pages blob_pages turn turn_s) next slots "
+    "tenants(tenant records(pages used held records page_bytes)" TICKETS SPILL_TENANT
+    ") tickets(session tenant engine pool namespace ticket length committed blob_bytes age_s "
+    "left_s) next "
+    "slots pools(pool slot tenant engine "
     "state tier other_tier "
     "devices() "
     "offset bytes slab_bytes slabs slabs_free nodes align_tokens supersede groups(group "
@@ -763,7 +781,7 @@ static const char answer_keys[] =
 
 TEST(answers_have_all_their_keys)
 {
-    static const char *const commands[] = {"status",  "sessions", "records", "pools",
+    static const char *const commands[] = {"status",  "sessions", "records", "tickets", "pools",
                                            "engines", "peers",    "tree",    "disk"};
     struct disk_recovery recovery = {.files = 1};
     struct disk_stats disk = {.direct = true};
@@ -781,6 +799,7 @@ TEST(answers_have_all_their_keys)
     s.ctx.send_share = send_share;
     s.ctx.door = door;
     records_turn(&r, 10);
+    ticket_stands();
     keys[0] = '\0';
     for (size_t i = 0; i < sizeof commands / sizeof *commands; i++)
         put_keys(ask(commands[i]), keys);
@@ -788,6 +807,27 @@ TEST(answers_have_all_their_keys)
         same++;
     if (keys[same] || answer_keys[same])
         fail_msg("wanted ...%.60s, got ...%.60s", answer_keys + same, keys + same);
+}
+
+/* ---- tickets ---- */
+
+/* Its text is told to nobody but its engine. */
+TEST(tickets_are_shown_and_counted)
+{
+    struct ticket t = ticket_stands();
+    struct request drop = {.op = OP_TICKET_DROP, .ticket_drop.ticket = t};
+    json_t *row = row_with("tickets", "session", session_id_pack(t.id));
+    char *text;
+
+    tells(row, "{'ticket': 'open', 'length': 8, 'committed': 8, 'blob_bytes': 5, 'left_s': 20.0}");
+    text = json_dumps(row, 0);
+    assert_null(strstr(text, "key"));
+    free(text);
+    tells(row_with("sessions", "session", session_id_pack(t.id)),
+          "{'state': 'handed_over', 'ref': 'handoff', 'written': 8}");
+    assert_ok(rig_request(s.b.rig, s.b.e.conn[0], &drop)->err);
+    tells(ask("tickets"), "{'tickets': [], 'tenants': [{'tickets': {'standing': 0, 'made': 1, "
+                          "'taken': 0, 'dropped': 1, 'expired': 0}}, {'tickets': {'made': 0}}]}");
 }
 
 /* ---- turn records ---- */
