@@ -888,8 +888,8 @@ struct tern_stored {
  * daemon chooses, a little less than what is committed, so that others who share it find it. In a
  * pool with STATE groups it ends at the deepest resume point at or above that depth or, where there
  * is none, at the first one behind it. The call waits for the step of the commit to pass; the
- * session can be used meanwhile. It may be repeated. If deadline_ms passes first, the store goes on.
- *   INVALID         So much is not committed, or not one whole chunk is, or there is no resume
+ * session can be used meanwhile. It may be repeated. If deadline_ms passes first, the store goes
+ * on. INVALID         So much is not committed, or not one whole chunk is, or there is no resume
  *                   point in all that is.
  *   UNSUPPORTED     The daemon has no disk tier, or the tenant has no part of it.
  *   POOL_EXHAUSTED  The file system is full.

@@ -58,8 +58,8 @@ struct session_view {
     const char *ticket_word; /* static; "" where it was not handed over */
     uint64_t ticket_left_ns; /* until it ends, if nobody fetches it */
     uint32_t blob_bytes;     /* of its ticket */
-    const char *turn_word;  /* static; "" where no turn is in flight and no SessionClose waits */
-    uint64_t turn_begun_ns; /* while one is in flight; else 0 */
+    const char *turn_word;   /* static; "" where no turn is in flight and no SessionClose waits */
+    uint64_t turn_begun_ns;  /* while one is in flight; else 0 */
     uint32_t records, recorded; /* turn records, and the tokens of their list */
     uint32_t record_pages,
         blob_pages; /* of record memory, a prepared record's too; those of blobs */

@@ -11,8 +11,8 @@
 typedef bool admin_row(const struct admin_ctx *ctx, uint32_t slot, uint32_t tenant, uint32_t pool,
                        struct text_out *out);
 
-admin_row admin_pool_row, admin_session_row, admin_ticket_row, admin_record_row, admin_engine_row, admin_peer_row,
-    admin_transfer_row, admin_node_row, admin_disk_row;
+admin_row admin_pool_row, admin_session_row, admin_ticket_row, admin_record_row, admin_engine_row,
+    admin_peer_row, admin_transfer_row, admin_node_row, admin_disk_row;
 
 void admin_namespace(struct text_out *out, struct namespace_id ns);
 

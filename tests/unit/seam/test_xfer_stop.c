@@ -45,13 +45,13 @@ static uint32_t count_pulled(const struct side *side, uint32_t slot)
     return n;
 }
 
-/* Turns until some part of `pages` pages has come, or for some turns where the path is memory, whose
- * pulls are over in a known number of them: how far a transfer is must not hang on how fast the
- * turns are beside the threads. */
+/* Turns until some part of `pages` pages has come, or for some turns where the path is memory,
+ * whose pulls are over in a known number of them: how far a transfer is must not hang on how fast
+ * the turns are beside the threads. */
 static void turn_some(struct prng *p, uint32_t pages)
 {
     uint64_t deadline = io_now_ns() + RIG_WAIT_NS;
-    uint64_t upto = prng_below(p, (uint64_t)(pages - 1) * PAGE_BYTES);
+    uint64_t upto = prng_below(p, (pages - 1) * PAGE_BYTES);
     struct xfer_stats stats;
 
     if (rig_transports) {

@@ -56,7 +56,7 @@ TEST(disk_key_of_another_length_or_alphabet_is_none)
     }
     assert_int_equal(read_bytes("g" DIGITS, 64, 0600), TERN_INVALID);
     assert_int_equal(read_bytes(DIGITS " ", 65, 0600), TERN_INVALID);
-    assert_int_equal(read_bytes(DIGITS DIGITS "g" + 65, 64, 0600), TERN_INVALID);
+    assert_int_equal(read_bytes(&(DIGITS DIGITS "g")[65], 64, 0600), TERN_INVALID);
     assert_memory_equal(key, none, sizeof none); /* not even a part of it */
 }
 
