@@ -1,11 +1,11 @@
 #!/usr/bin/env bash
 # Every planted bug must be found by the simulator, in each of five runs from starts far apart: within
-# 40,000 seeds (two need some 2,000 in the middle). Prints the table with the median.
+# 200,000 seeds (two need some 10,000 in the middle). Prints the table with the median.
 source "$(dirname "$0")/with_ternd.sh"
 
 sim=$TERN_BIN/tern-sim-bugs
 [ -x "$sim" ] || skip "tern-sim-bugs was not built (TERN_BUGS=ON builds it)"
-seeds=40000
+seeds=200000
 first=${TERN_SIM_FIRST:-$(od -An -N4 -tu4 /dev/urandom | tr -d ' ')}
 
 # What it says of a number that is none: `bugs are numbered 1 to N`.

@@ -110,6 +110,18 @@ static void await_sums(const struct core *c, uint32_t node, struct missing *m)
         m->awaits = node;
 }
 
+/* What is there may have more groups than the entry needs, as the end of a shorter one has, and
+ * stays as it is. */
+static uint64_t state_stays(const struct core *c, const struct pool *p, const struct step *at)
+{
+    uint64_t needs = bytes_of(c, p, node_at(c, at->node), DISK_STATE), has = 0;
+
+    if (at->chunk != NONE && disk_chunk_at(c, at->chunk)->kept & DISK_HAS(DISK_STATE))
+        has = disk_kept_bytes(disk_chunk_at(c, at->chunk), DISK_STATE,
+                              &disk_chunk_at(c, at->chunk)->part[DISK_STATE]);
+    return has > needs ? has : needs;
+}
+
 static void look(const struct core *c, const struct disk_store *s, struct missing *ret)
 {
     const struct pool *p = store_pool(c, s);
@@ -131,7 +143,7 @@ static void look(const struct core *c, const struct disk_store *s, struct missin
         }
         ret->total += bytes_of(c, p, node, DISK_HISTORY);
         if (state) { /* what is there may have to be written anew, if the entry that has it goes */
-            ret->total += bytes_of(c, p, node, DISK_STATE);
+            ret->total += state_stays(c, p, &at);
             await_sums(c, at.node, ret);
         }
         if (state && lacks_state(c, p, &at))
