@@ -205,10 +205,20 @@ static bool was_pressed(struct sim *w, uint32_t d, uint32_t tenant)
 static bool room_comes_later(struct sim *w, uint32_t d, uint32_t tenant)
 {
     const struct records_used n = records_of(w->disk[d], DISK_NFILES);
+    struct disk_view told;
+    struct core_view all;
+    uint32_t known = 0;
 
-    for (uint32_t i = 0; i < PULLS * 2; i++)
+    core_disk(w->d[d].core, tenant, &told);
+    core_view(w->d[d].core, &all);
+    for (uint32_t i = 0; i < PULLS * 2; i++) {
         if (w->d[d].pull[i].used && w->d[d].pull[i].disk)
             return true;
+        known += w->d[d].pull[i].used;
+    }
+    if (told.stores > 1 || all.pulls > known) /* another store, or a fetch that asks for its first
+                                                 page later, holds what is on its path */
+        return true;
     return w->disk[d]->freed || share_left(w, w->cfg.disk_files, n.files, tenant) == 0;
 }
 
