@@ -14,15 +14,13 @@ const char *argp_program_version TERN_ARGP = "ternctl " TERN_VERSION;
     "Exit status: 0 done, 1 refused or failed, 2 wrong command line, 3 no daemon answers there."
 
 /* As help shows them. */
-static const struct command *const groups[] = {show_commands, disk_commands, tree_commands,
-                                               watch_commands, act_commands};
-
-#define GROUPS (sizeof(groups) / sizeof(groups[0]))
+const struct command *const ctl_groups[] = {show_commands,  disk_commands, tree_commands,
+                                            watch_commands, act_commands,  NULL};
 
 static const struct command *command_of(const char *name)
 {
-    for (size_t i = 0; i < GROUPS; i++)
-        for (const struct command *c = groups[i]; c->name; c++)
+    for (size_t i = 0; ctl_groups[i]; i++)
+        for (const struct command *c = ctl_groups[i]; c->name; c++)
             if (strcmp(c->name, name) == 0)
                 return c;
     return NULL;
@@ -137,8 +135,8 @@ static char *help_filter(int key, const char *text, void *input)
     if (key != ARGP_KEY_HELP_POST_DOC || !(f = open_memstream(&out, &n)))
         return (char *)(uintptr_t)text;
     fprintf(f, "Commands:\n");
-    for (size_t i = 0; i < GROUPS; i++)
-        for (const struct command *c = groups[i]; c->name; c++)
+    for (size_t i = 0; ctl_groups[i]; i++)
+        for (const struct command *c = ctl_groups[i]; c->name; c++)
             fprintf(f, "  %-9s %-5s %s\n", c->name, c->args, c->summary);
     fprintf(f, "\n`ternctl COMMAND --help` tells more. Examples:\n  ternctl status\n"
                "  ternctl --socket /run/tern/admin.sock tree\n  ternctl pools --json | jq "

@@ -36,6 +36,12 @@ if(NOT TERN_HAVE_VERBS)
     tern_left_out(VERBS "no libibverbs, or not wanted: pages travel over TCP")
 endif()
 find_program(PROTOC_C protoc-c REQUIRED)
+if(NOT TERN_MAN STREQUAL "OFF")
+    find_program(SCDOC scdoc)
+endif()
+if(NOT SCDOC)
+    tern_left_out(MAN "no scdoc, or not wanted: there are no man pages")
+endif()
 
 # Every target of ours has these; generated code has only the include paths and the instrumentation.
 add_library(tern_includes INTERFACE)

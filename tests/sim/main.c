@@ -1,21 +1,13 @@
 /* tern-sim: seeds in, violations out. Also replays its own shrunk histories and the tapes of a
  * daemon. */
-#include <errno.h>
-#include <getopt.h>
 #include <stdlib.h>
-#include <tern_version.h>
 
 #include "bugrun.h"
+#include "options.h"
 #include "rdma/run.h"
 #include "replay.h"
 #include "report.h"
 #include "sim.h"
-
-struct options {
-    uint64_t seeds, first, audit_every;
-    const char *tape, *shrink_to, *bug;
-    bool json, twice, verbose, keep_going, rdma;
-};
 
 /* Distinct final hashes: open addressing. */
 struct states {
@@ -143,34 +135,6 @@ static int run_history(const struct options *o)
     return ok ? 0 : 1;
 }
 
-static void usage(void)
-{
-    puts("tern-sim - plays histories of two Tern cores under faults and checks every promise after "
-         "every event\n"
-         "\n"
-         "  --seeds N      play N histories (default 1000)\n"
-         "  --first SEED   the first seed (default 1); seed S is the same history everywhere\n"
-         "  --json         one JSON object on standard output\n"
-         "  --twice        play each history twice and compare the state hashes\n"
-         "  --shrink DIR   write each failing history to DIR, shrunk\n"
-         "  --tape FILE    replay a shrunk history, or a tape that a daemon recorded\n"
-         "  --verbose      print every choice and what it did\n"
-         "  --audit N      look into the cores' memory after each N-th step (default 256; 0: "
-         "never)\n"
-         "  --keep-going   do not stop after 8 failing seeds\n"
-         "  --rdma         histories of the transfers alone, over modelled NICs and sockets; --bug "
-         "N plants\n"
-         "                 one of the seam's bugs\n"
-         "  --version      print the version\n"
-         "  --bug N|all    with a planted bug (only in tern-sim-bugs): the seeds it took to find "
-         "it;\n"
-         "                 --shrink DIR keeps a short history of each, --tape FILE replays one\n"
-         "\n"
-         "histories_per_s counts processor time of this process. Exit status: 0 no violation and "
-         "no mark missed,\n1 if not, 2 a wrong command line or an unreadable file, 77 --rdma in a "
-         "build without it.");
-}
-
 static bool tape_is_rdmas(const char *path)
 {
     char line[sizeof RDMA_MAGIC] = "";
@@ -184,64 +148,11 @@ static bool tape_is_rdmas(const char *path)
     return strcmp(line, RDMA_MAGIC) == 0;
 }
 
-/* A mistyped number must not end in a run of nothing that passes. */
-static bool number(const char *text, uint64_t least, uint64_t *ret)
-{
-    char *end;
-
-    errno = 0;
-    *ret = strtoull(text, &end, 0);
-    return *text >= '0' && *text <= '9' && *end == '\0' && errno == 0 && *ret >= least;
-}
-
-static bool parse(int argc, char **argv, struct options *o)
-{
-    static const struct option longs[] = {{"seeds", 1, NULL, 'n'},   {"first", 1, NULL, 'f'},
-                                          {"json", 0, NULL, 'j'},    {"twice", 0, NULL, '2'},
-                                          {"shrink", 1, NULL, 's'},  {"tape", 1, NULL, 't'},
-                                          {"verbose", 0, NULL, 'v'}, {"keep-going", 0, NULL, 'k'},
-                                          {"bug", 1, NULL, 'b'},     {"rdma", 0, NULL, 'r'},
-                                          {"audit", 1, NULL, 'a'},   {"help", 0, NULL, 'h'},
-                                          {"version", 0, NULL, 'V'}, {NULL, 0, NULL, 0}};
-    int c;
-
-    while ((c = getopt_long(argc, argv, "hV", longs, NULL)) != -1)
-        switch (c) {
-        case 'n':
-            if (!number(optarg, 1, &o->seeds))
-                return false;
-            break;
-        case 'f':
-            if (!number(optarg, 0, &o->first))
-                return false;
-            break;
-        case 'a':
-            if (!number(optarg, 0, &o->audit_every))
-                return false;
-            break;
-        case 'j': o->json = true; break;
-        case '2': o->twice = true; break;
-        case 's': o->shrink_to = optarg; break;
-        case 't': o->tape = optarg; break;
-        case 'v': o->verbose = true; break;
-        case 'k': o->keep_going = true; break;
-        case 'b': o->bug = optarg; break;
-        case 'r': o->rdma = true; break;
-        case 'h': usage(); exit(0);
-        case 'V': puts("tern-sim " TERN_VERSION); exit(0);
-        default: return false;
-        }
-    return optind == argc;
-}
-
 int main(int argc, char **argv)
 {
-    struct options o = {.seeds = 1000, .first = 1};
+    struct options o;
 
-    if (!parse(argc, argv, &o)) {
-        fprintf(stderr, "tern-sim: try --help\n");
-        return 2;
-    }
+    options_read(argc, argv, &o);
     if (o.bug && !o.tape && !o.rdma)
         return bugs_run(o.bug, o.seeds, o.first, o.json, o.shrink_to);
     if (o.bug && !bug_plant(o.bug)) {

@@ -154,10 +154,10 @@ static const char *arg_name(enum value_kind kind)
 /* Makes the groups of --help in the order of the table's sections. */
 static int group_of(const char *section)
 {
-    static const char *const sections[] = {"",          "tls",    "admin", "tape",
-                                           "deadlines", "limits", "faults"};
+    static const char *const sections[] = {"",      "tls",       "admin",  "tape",
+                                           "spill", "deadlines", "limits", "faults"};
 
-    for (int i = 0; i < 7; i++)
+    for (int i = 0; i < 8; i++)
         if (strcmp(sections[i], section) == 0)
             return i + 1;
     return 0;

@@ -101,7 +101,7 @@ def bad_texts(tree):
 def commands(tree):
     """The rows of the table, from the tables of commands in the order of ternctl's help."""
     ctl = "".join(read(tree, os.path.relpath(p, tree)) for p in glob.glob(os.path.join(tree, "client/ctl/*.c")))
-    groups = re.findall(r"\w+", re.search(r"\*const groups\[\] = \{(.*?)\}", ctl, re.S).group(1))
+    groups = re.findall(r"\w+", re.search(r"\*const ctl_groups\[\] = \{(.*?),\s*NULL\}", ctl, re.S).group(1))
     for group in groups:
         table = re.search(rf"struct command {group}\[\] = \{{(.*?)\n\}};", ctl, re.S).group(1)
         for name, operand, summary in re.findall(r'^ *\{"(\w+)",\s*"([^"]*)",\s*"([^"]*)"', table, re.M):
@@ -129,12 +129,12 @@ def check(tree):
 
 GOOD = {
     "README.md": "# Tern\n## Two commands\nSee [there](docs/operations.md#trouble) and `core/{a,b}.c`, `build/bin/`.\n"
-                 "```\n`not/a/path.c`\n```\n```c client/ctl/main.c\n end};```\n",
+                 "```\n`not/a/path.c`\n```\n```c client/ctl/main.c\n end, NULL};```\n",
     "docs/operations.md": "[here](#trouble), [up](../README.md#two-commands), `demo.sh`\n" + COMMANDS +
                           "| `ask WHOM` | Asks somebody. |\n| `end` | Ends. |\n## Trouble\n"
                           "| `no memory: N bytes` or `start_failed ... reason=wrong_ca` | x | y |\n",
     "daemon/core/a.c": '"no "\n    "memory: %u bytes" "start_failed" "wrong_ca"\n',
-    "client/ctl/main.c": "*const groups[] = {talk,\n end};",
+    "client/ctl/main.c": "*const ctl_groups[] = {talk,\n end, NULL};",
     "client/ctl/ask.c": 'struct command end[] = {\n{"end", "", "Ends", 0},\n};\n'
                         'const struct command talk[] = {\n  {"ask", "WHOM",\n "Asks somebody", 0},\n};\n',
     "daemon/core/b.c": "", "deploy/demo.sh": "", "build/bin/ternd": "",

@@ -1,0 +1,13 @@
+/* What is particular about programs without commands: nothing. */
+#include "pages.h"
+
+void page_commands(struct page *page)
+{
+    (void)page;
+}
+
+bool page_other(const char *what, FILE *out)
+{
+    (void)what, (void)out;
+    return false;
+}

@@ -1,0 +1,10 @@
+/* What of tern-sim reads its command line. */
+#include "tests/sim/options.h"
+
+int main(int argc, char **argv)
+{
+    struct options options;
+
+    options_read(argc, argv, &options);
+    return 0;
+}

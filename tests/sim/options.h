@@ -1,0 +1,17 @@
+/* The options of tern-sim, checked. */
+#ifndef SIM_OPTIONS_H
+#define SIM_OPTIONS_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+struct options {
+    uint64_t seeds, first, audit_every;
+    const char *tape, *shrink_to, *bug;
+    bool json, twice, verbose, keep_going, rdma;
+};
+
+/* Ends the program with a message where they make no sense. */
+void options_read(int argc, char **argv, struct options *ret);
+
+#endif
