@@ -5,123 +5,22 @@
  * reads. */
 #include "core/transfer/serves.h"
 
-#include <string.h>
-
 #include "core/arena/actions.h"
 #include "core/memory/pages.h"
 #include "core/transfer/handed.h"
+#include "core/transfer/serve_record.h"
+#include "core/transfer/serve_ticket.h"
 #include "core/tree/nodes.h"
 #include "core/tree/state.h"
-#include "core/tree/tokens.h"
-
-static struct serve *serve_find(const struct core *c, struct serve_id id)
-{
-    struct serve *s;
-
-    if (id.slot >= c->limits.serves)
-        return NULL;
-    s = serve_at(c, id.slot);
-    return s->state != SERVE_EMPTY && s->gen == id.gen ? s : NULL;
-}
-
-static struct serve_id serve_id(const struct core *c, const struct serve *s)
-{
-    return (struct serve_id){.slot = serve_slot(c, s), .gen = s->gen};
-}
-
-/* Links of one peer follow each other; what the older one began counts as the peer's. */
-static uint32_t serve_holder(const struct core *c, const struct peer_msg *m, uint32_t link)
-{
-    uint32_t peers = c->limits.peers ? c->limits.peers : 1;
-
-    return m->tenant * peers + link_at(c, link)->peer;
-}
-
-static void serve_free(struct core *c, struct serve *s)
-{
-    uint32_t slot = serve_slot(c, s);
-
-    state_unhold(c, (struct path){s->node, s->state_from});
-    node_unpin(c, s->node, REF_TRANSFER);
-    if (s->served)
-        handed_serve(c, session_at(c, s->handed.slot), false);
-    pool_at(c, s->pool)->serves--;
-    share_put(c, SHARE_SERVES, s->holder);
-    serve_list_remove(c, &c->serves_active, slot);
-    serve_state_move(&s->state, SERVE_EMPTY);
-    serve_slot_put(c, slot);
-    touch(c);
-}
-
-static void serve_set_ending(struct core *c, struct serve *s, enum tern_err tell)
-{
-    if (s->state != SERVE_WALKING && s->state != SERVE_SEALING && s->state != SERVE_OPEN)
-        return;
-    serve_state_move(&s->state, s->state == SERVE_OPEN ? SERVE_OPEN_ENDS : SERVE_SEALING_ENDS);
-    s->err = tell;
-    touch(c);
-}
-
-static struct peer_msg *msg_add(struct core *c, struct actions *out, const struct serve *s,
-                                enum peer_msg_kind kind)
-{
-    struct action *a = action_add(out, ACT_PEER_SEND);
-
-    a->peer.link = s->link;
-    a->peer.msg.kind = kind;
-    a->peer.msg.pull = s->pull;
-    a->peer.msg.serve = serve_id(c, s);
-    a->peer.msg.trace_id = s->trace_id;
-    return &a->peer.msg;
-}
 
 /* --- asked --- */
-
-struct found {
-    uint32_t pool, node;
-    struct session_id handed;
-    bool other_layout, more; /* more: all tokens of the message are there, and others follow */
-};
-
-static struct token_view view_of(const struct core *c, const struct peer_msg *m, uint32_t align)
-{
-    return (struct token_view){.c = c,
-                               .align = align,
-                               .base = m->at,
-                               .end = peer_msg_until(m),
-                               .v = m->tokens,
-                               .keys = m->keys,
-                               .nkeys = m->nkeys,
-                               .cursor_block = NONE};
-}
-
-/* Do the tokens of the message lead to that node, to the last of them, and are there others? */
-static bool more_follow(const struct core *c, const struct peer_msg *m, uint32_t node)
-{
-    return peer_msg_until(m) < m->to && node_at(c, node)->depth == peer_msg_until(m);
-}
-
-/* Do the tokens, of which this message has the last, lead to what was handed over? */
-static bool leads_to(const struct core *c, const struct peer_msg *m, const struct session *s,
-                     uint32_t node)
-{
-    struct req_tokens tail = {
-        .base = s->committed, .n = s->written - s->committed, .keys = m->keys, .nkeys = m->nkeys};
-
-    if (node != s->node || peer_msg_until(m) != s->written || m->at > s->committed)
-        return false;
-    tail.v = m->tokens + (s->committed - m->at);
-    while (tail.nkeys > 0 && tail.keys->position < tail.base)
-        tail.keys++, tail.nkeys--;
-    return handed_tail_equals(c, s, &tail);
-}
 
 static void find_prefix(struct core *c, const struct peer_msg *m, struct found *ret)
 {
     *ret = (struct found){.pool = NONE, .node = NONE};
     for (uint32_t i = 0; i < c->limits.pools && !ret->more; i++) {
         const struct pool *p = pool_at(c, i);
-        struct token_view w = view_of(c, m, p->align);
+        struct token_view w = serve_view(c, m, p->align);
         uint32_t root, node;
 
         if (p->state != POOL_OPEN || p->tenant != m->tenant)
@@ -134,7 +33,7 @@ static void find_prefix(struct core *c, const struct peer_msg *m, struct found *
             continue;
         }
         node = node_walk(c, root, &w);
-        ret->more = more_follow(c, m, node);
+        ret->more = serve_more_follow(c, m, node);
         if (!ret->more)
             node = state_above(c, node);
         if (ret->more || ret->node == NONE ||
@@ -142,106 +41,6 @@ static void find_prefix(struct core *c, const struct peer_msg *m, struct found *
             ret->pool = i;
             ret->node = node;
         }
-    }
-}
-
-/* The same by a ticket, which names the session. */
-static enum tern_err find_handed(const struct core *c, const struct peer_msg *m, struct found *ret)
-{
-    struct token_view w;
-    struct session *s;
-
-    TRY(handed_find(c, m->tenant, &m->ticket, &s));
-    TRY(handed_ready(c, s));
-    if (pool_at(c, s->pool)->layout_hash != m->layout_hash)
-        return TERN_UNSUPPORTED;
-    if (m->to != s->written)
-        return TERN_INVALID;
-    w = view_of(c, m, pool_at(c, s->pool)->align);
-    *ret = (struct found){.pool = s->pool,
-                          .node = node_walk(c, space_at(c, s->space)->root, &w),
-                          .handed = m->ticket.id};
-    ret->more = more_follow(c, m, ret->node);
-    return ret->more || leads_to(c, m, s, ret->node) ? TERN_OK : TERN_INVALID;
-}
-
-static void offer_nothing(struct actions *out, uint32_t link, const struct peer_msg *m,
-                          enum tern_err err, uint32_t retry_ms)
-{
-    struct peer_msg *reply;
-    struct action *a = action_add(out, ACT_PEER_SEND);
-
-    a->peer.link = link;
-    reply = &a->peer.msg;
-    reply->kind = PEER_PULL_OFFER;
-    reply->pull = m->pull;
-    reply->trace_id = m->trace_id;
-    reply->err = err;
-    reply->retry_ms = retry_ms;
-    reply->from = reply->to = m->from;
-    reply->history = m->history;
-}
-
-/* Has to be offered, or nothing is: a chunk at least, and as much as the peer waits for. */
-static uint32_t least_of(const struct peer_msg *m)
-{
-    return m->at_least > m->from ? m->at_least : m->from + 1;
-}
-
-/* Pins what the peer's tokens led to up to now. */
-static struct serve *serve_create(struct core *c, uint32_t link, const struct peer_msg *m,
-                                  const struct found *f)
-{
-    uint32_t slot = serve_slot_take(c), gen;
-    struct serve *s = serve_at(c, slot);
-
-    gen = gen_next(s->gen);
-    memset(s, 0, sizeof *s);
-    s->gen = gen;
-    serve_state_move(&s->state, SERVE_WALKING);
-    serve_list_push(c, &c->serves_active, slot);
-    s->link = link;
-    s->holder = serve_holder(c, m, link);
-    share_take(c, SHARE_SERVES, s->holder);
-    s->pool = f->pool;
-    s->node = f->node;
-    s->wait_node = NONE;
-    s->handed = f->handed;
-    s->from = m->from;
-    s->asked_history = m->history;
-    s->least = least_of(m);
-    s->history = m->history > m->from ? m->history : m->from;
-    s->to = m->to;
-    s->pull = m->pull;
-    s->trace_id = m->trace_id;
-    s->started_ns = c->now_ns;
-    s->deadline_ns = c->now_ns + c->limits.transfer_deadline_ns;
-    s->state_from = node_at(c, f->node)->depth; /* of no STATE yet */
-    node_pin(c, f->node, REF_TRANSFER);
-    pool_at(c, f->pool)->serves++;
-    return s;
-}
-
-static void serve_move(struct core *c, struct serve *s, uint32_t node)
-{
-    node_pin(c, node, REF_TRANSFER);
-    node_unpin(c, s->node, REF_TRANSFER);
-    s->node = node;
-    s->state_from = node_at(c, node)->depth;
-}
-
-/* Goes up to the first node whose checksums are missing; NONE when all of [from, to) are there. */
-static void serve_advance(const struct core *c, struct serve *s)
-{
-    while (s->wait_node != NONE) {
-        const struct node *n = node_at(c, s->wait_node);
-
-        if (n->depth <= s->history && n->depth <= s->state_from)
-            s->wait_node = NONE;
-        else if (n->work.seal == SEAL_DONE)
-            s->wait_node = n->parent;
-        else
-            return;
     }
 }
 
@@ -257,31 +56,6 @@ static void serve_walked(struct core *c, struct serve *s)
     s->wait_node = s->node;
     serve_state_move(&s->state, SERVE_SEALING);
     serve_advance(c, s);
-}
-
-/* The same of a ticket, which no other transfer serves meanwhile: what it has of STATE is needed.
- * False: another one is quicker, or it ends. */
-static bool handed_walked(struct core *c, struct serve *s)
-{
-    struct session *t = session_at(c, s->handed.slot);
-
-    if (handed_ready(c, t) != TERN_OK)
-        return false;
-    serve_move(c, s, t->node);
-    node_use(c, s->node);
-    s->state_from = t->state_from > s->from ? t->state_from : s->from;
-    state_hold(c, (struct path){s->node, s->state_from});
-    s->wait_node = s->node;
-    serve_state_move(&s->state, SERVE_SEALING);
-    s->served = 1;
-    handed_serve(c, t, true);
-    serve_advance(c, s);
-    return true;
-}
-
-static void ask_more(struct core *c, struct actions *out, const struct serve *s)
-{
-    msg_add(c, out, s, PEER_PULL_MORE)->at = node_at(c, s->node)->depth;
 }
 
 /* A peer that asks again for a transfer whose tokens did not all come begins anew. */
@@ -308,83 +82,42 @@ static bool tokens_in_range(const struct peer_msg *m)
     return keys_in_order(&t);
 }
 
-static void serve_open_handed(struct core *c, struct actions *out, uint32_t link,
-                              const struct peer_msg *m)
-{
-    struct found f;
-    enum tern_err err = find_handed(c, m, &f);
-    struct serve *s;
-
-    if (err == TERN_OK &&
-        (m->from % pool_at(c, f.pool)->align != 0 || m->history % pool_at(c, f.pool)->align != 0))
-        err = TERN_INVALID;
-    if (err == TERN_OK && share_room(c, SHARE_SERVES, serve_holder(c, m, link)) == 0)
-        err = TERN_BUSY;
-    if (err != TERN_OK) {
-        offer_nothing(out, link, m, err, err == TERN_BUSY ? c->limits.busy_retry_ms : 0);
-        return;
-    }
-    s = serve_create(c, link, m, &f);
-    if (f.more)
-        ask_more(c, out, s);
-    else
-        check(handed_walked(c, s));
-}
-
-/* The last tokens of one by ticket have come. */
-static void handed_tokens(struct core *c, struct actions *out, struct serve *s,
-                          const struct peer_msg *m)
-{
-    struct session *t = session_at(c, s->handed.slot);
-    uint32_t link = s->link;
-    enum tern_err err = TERN_BUSY;
-
-    if (t->state != SESSION_HANDED || t->gen != s->handed.gen || t->ticket_ends)
-        err = TERN_GONE;
-    else if (!leads_to(c, m, t, s->node))
-        err = TERN_INVALID;
-    else if (handed_walked(c, s))
-        return;
-    serve_free(c, s);
-    offer_nothing(out, link, m, err, err == TERN_BUSY ? c->limits.busy_retry_ms : 0);
-}
-
 static void serve_open(struct core *c, struct actions *out, uint32_t link, const struct peer_msg *m)
 {
     struct serve *s;
     struct found f;
 
     if (m->tenant >= c->limits.tenants) {
-        offer_nothing(out, link, m, TERN_DENIED, 0);
+        serve_offer_nothing(out, link, m, TERN_DENIED, 0);
         return;
     }
     if (m->from > m->to || m->history > m->to || m->at_least > m->to || m->at != 0 ||
         !tokens_in_range(m)) {
-        offer_nothing(out, link, m, TERN_INVALID, 0);
+        serve_offer_nothing(out, link, m, TERN_INVALID, 0);
         return;
     }
     forget_walk(c, link, m->pull);
     if (m->ticket.id.gen != 0) {
-        serve_open_handed(c, out, link, m);
+        serve_ticket_open(c, out, link, m);
         return;
     }
     find_prefix(c, m, &f);
-    if (f.node == NONE || (!f.more && node_at(c, f.node)->depth < least_of(m))) {
-        offer_nothing(out, link, m, f.node == NONE && f.other_layout ? TERN_UNSUPPORTED : TERN_OK,
-                      0);
+    if (f.node == NONE || (!f.more && node_at(c, f.node)->depth < serve_least(m))) {
+        serve_offer_nothing(out, link, m,
+                            f.node == NONE && f.other_layout ? TERN_UNSUPPORTED : TERN_OK, 0);
         return;
     }
     if (m->from % pool_at(c, f.pool)->align != 0 || m->history % pool_at(c, f.pool)->align != 0) {
-        offer_nothing(out, link, m, TERN_INVALID, 0);
+        serve_offer_nothing(out, link, m, TERN_INVALID, 0);
         return;
     }
     if (share_room(c, SHARE_SERVES, serve_holder(c, m, link)) == 0) {
-        offer_nothing(out, link, m, TERN_BUSY, c->limits.busy_retry_ms);
+        serve_offer_nothing(out, link, m, TERN_BUSY, c->limits.busy_retry_ms);
         return;
     }
     s = serve_create(c, link, m, &f);
     if (f.more)
-        ask_more(c, out, s);
+        serve_ask_more(c, out, s);
     else
         serve_walked(c, s);
 }
@@ -394,7 +127,7 @@ static void serve_open(struct core *c, struct actions *out, uint32_t link, const
 static void serve_tokens(struct core *c, struct actions *out, struct serve *s,
                          const struct peer_msg *m)
 {
-    struct token_view w = view_of(c, m, pool_at(c, s->pool)->align);
+    struct token_view w = serve_view(c, m, pool_at(c, s->pool)->align);
     uint32_t link = s->link;
 
     if (m->to != s->to || m->at != node_at(c, s->node)->depth || !tokens_in_range(m)) {
@@ -407,14 +140,14 @@ static void serve_tokens(struct core *c, struct actions *out, struct serve *s,
         enum tern_err err = s->handed.gen != 0 ? TERN_GONE : TERN_OK;
 
         serve_free(c, s);
-        offer_nothing(out, link, m, err, 0);
-    } else if (more_follow(c, m, s->node)) {
-        ask_more(c, out, s);
+        serve_offer_nothing(out, link, m, err, 0);
+    } else if (serve_more_follow(c, m, s->node)) {
+        serve_ask_more(c, out, s);
     } else if (s->handed.gen != 0) {
-        handed_tokens(c, out, s, m);
+        serve_ticket_tokens(c, out, s, m);
     } else if (node_at(c, state_above(c, s->node))->depth < s->least) {
         serve_free(c, s);
-        offer_nothing(out, link, m, TERN_OK, 0);
+        serve_offer_nothing(out, link, m, TERN_OK, 0);
     } else {
         serve_walked(c, s);
     }
@@ -548,7 +281,7 @@ static bool offer(struct core *c, struct actions *out, struct serve *s)
         a->serve.pool = s->pool;
         serve_state_move(&s->state, SERVE_OPEN);
     }
-    m = msg_add(c, out, s, PEER_PULL_OFFER);
+    m = serve_msg_add(c, out, s, PEER_PULL_OFFER);
     m->from = s->from;
     m->history = s->asked_history;
     m->to = s->to;
@@ -577,7 +310,7 @@ static bool finish(struct core *c, struct actions *out, struct serve *s)
         return false;
     if (s->err != TERN_OK && link_at(c, s->link)->up) {
         enum peer_msg_kind kind = s->state == SERVE_OPEN_ENDS ? PEER_PULL_ABORT : PEER_PULL_OFFER;
-        struct peer_msg *m = msg_add(c, out, s, kind);
+        struct peer_msg *m = serve_msg_add(c, out, s, kind);
 
         m->err = s->err;
         m->from = m->to = s->from;

@@ -1,0 +1,175 @@
+/* See serve_record.h. */
+#include "core/transfer/serve_record.h"
+
+#include <string.h>
+
+#include "core/arena/actions.h"
+#include "core/transfer/handed.h"
+#include "core/tree/nodes.h"
+#include "core/tree/state.h"
+
+struct serve *serve_find(const struct core *c, struct serve_id id)
+{
+    struct serve *s;
+
+    if (id.slot >= c->limits.serves)
+        return NULL;
+    s = serve_at(c, id.slot);
+    return s->state != SERVE_EMPTY && s->gen == id.gen ? s : NULL;
+}
+
+struct serve_id serve_id(const struct core *c, const struct serve *s)
+{
+    return (struct serve_id){.slot = serve_slot(c, s), .gen = s->gen};
+}
+
+uint32_t serve_holder(const struct core *c, const struct peer_msg *m, uint32_t link)
+{
+    uint32_t peers = c->limits.peers ? c->limits.peers : 1;
+
+    return m->tenant * peers + link_at(c, link)->peer;
+}
+
+void serve_free(struct core *c, struct serve *s)
+{
+    uint32_t slot = serve_slot(c, s);
+
+    state_unhold(c, (struct path){s->node, s->state_from});
+    node_unpin(c, s->node, REF_TRANSFER);
+    if (s->served)
+        handed_serve(c, session_at(c, s->handed.slot), false);
+    pool_at(c, s->pool)->serves--;
+    share_put(c, SHARE_SERVES, s->holder);
+    serve_list_remove(c, &c->serves_active, slot);
+    serve_state_move(&s->state, SERVE_EMPTY);
+    serve_slot_put(c, slot);
+    touch(c);
+}
+
+void serve_set_ending(struct core *c, struct serve *s, enum tern_err tell)
+{
+    if (s->state != SERVE_WALKING && s->state != SERVE_SEALING && s->state != SERVE_OPEN)
+        return;
+    serve_state_move(&s->state, s->state == SERVE_OPEN ? SERVE_OPEN_ENDS : SERVE_SEALING_ENDS);
+    s->err = tell;
+    touch(c);
+}
+
+struct peer_msg *serve_msg_add(struct core *c, struct actions *out, const struct serve *s,
+                               enum peer_msg_kind kind)
+{
+    struct action *a = action_add(out, ACT_PEER_SEND);
+
+    a->peer.link = s->link;
+    a->peer.msg.kind = kind;
+    a->peer.msg.pull = s->pull;
+    a->peer.msg.serve = serve_id(c, s);
+    a->peer.msg.trace_id = s->trace_id;
+    return &a->peer.msg;
+}
+
+/* --- what a message has --- */
+
+struct token_view serve_view(const struct core *c, const struct peer_msg *m, uint32_t align)
+{
+    return (struct token_view){.c = c,
+                               .align = align,
+                               .base = m->at,
+                               .end = peer_msg_until(m),
+                               .v = m->tokens,
+                               .keys = m->keys,
+                               .nkeys = m->nkeys,
+                               .cursor_block = NONE};
+}
+
+bool serve_more_follow(const struct core *c, const struct peer_msg *m, uint32_t node)
+{
+    return peer_msg_until(m) < m->to && node_at(c, node)->depth == peer_msg_until(m);
+}
+
+uint32_t serve_least(const struct peer_msg *m)
+{
+    return m->at_least > m->from ? m->at_least : m->from + 1;
+}
+
+/* --- the record --- */
+
+struct serve *serve_create(struct core *c, uint32_t link, const struct peer_msg *m,
+                           const struct found *f)
+{
+    uint32_t slot = serve_slot_take(c), gen;
+    struct serve *s = serve_at(c, slot);
+
+    gen = gen_next(s->gen);
+    memset(s, 0, sizeof *s);
+    s->gen = gen;
+    serve_state_move(&s->state, SERVE_WALKING);
+    serve_list_push(c, &c->serves_active, slot);
+    s->link = link;
+    s->holder = serve_holder(c, m, link);
+    share_take(c, SHARE_SERVES, s->holder);
+    s->pool = f->pool;
+    s->node = f->node;
+    s->wait_node = NONE;
+    s->handed = f->handed;
+    s->from = m->from;
+    s->asked_history = m->history;
+    s->least = serve_least(m);
+    s->history = m->history > m->from ? m->history : m->from;
+    s->to = m->to;
+    s->pull = m->pull;
+    s->trace_id = m->trace_id;
+    s->started_ns = c->now_ns;
+    s->deadline_ns = c->now_ns + c->limits.transfer_deadline_ns;
+    s->state_from = node_at(c, f->node)->depth; /* of no STATE yet */
+    node_pin(c, f->node, REF_TRANSFER);
+    pool_at(c, f->pool)->serves++;
+    return s;
+}
+
+void serve_move(struct core *c, struct serve *s, uint32_t node)
+{
+    node_pin(c, node, REF_TRANSFER);
+    node_unpin(c, s->node, REF_TRANSFER);
+    s->node = node;
+    s->state_from = node_at(c, node)->depth;
+}
+
+void serve_advance(const struct core *c, struct serve *s)
+{
+    while (s->wait_node != NONE) {
+        const struct node *n = node_at(c, s->wait_node);
+
+        if (n->depth <= s->history && n->depth <= s->state_from)
+            s->wait_node = NONE;
+        else if (n->work.seal == SEAL_DONE)
+            s->wait_node = n->parent;
+        else
+            return;
+    }
+}
+
+/* --- what the peer is told --- */
+
+void serve_ask_more(struct core *c, struct actions *out, const struct serve *s)
+{
+    serve_msg_add(c, out, s, PEER_PULL_MORE)->at = node_at(c, s->node)->depth;
+}
+
+struct peer_msg *serve_offer_nothing(struct actions *out, uint32_t link, const struct peer_msg *m,
+                                     enum tern_err err, uint32_t retry_ms)
+{
+    struct peer_msg *reply;
+    struct action *a = action_add(out, ACT_PEER_SEND);
+
+    a->peer.link = link;
+    reply = &a->peer.msg;
+    reply->kind = PEER_PULL_OFFER;
+    reply->pull = m->pull;
+    reply->trace_id = m->trace_id;
+    reply->err = err;
+    reply->retry_ms = retry_ms;
+    reply->from = reply->to = m->from;
+    reply->history = m->history;
+    return reply;
+}

@@ -1,0 +1,102 @@
+/* See serve_ticket.h. */
+#include "core/transfer/serve_ticket.h"
+
+#include "core/arena/actions.h"
+#include "core/transfer/handed.h"
+#include "core/transfer/serve_record.h"
+#include "core/tree/nodes.h"
+#include "core/tree/state.h"
+
+/* Do the tokens, of which this message has the last, lead to what was handed over? */
+static bool leads_to(const struct core *c, const struct peer_msg *m, const struct session *s,
+                     uint32_t node)
+{
+    struct req_tokens tail = {
+        .base = s->committed, .n = s->written - s->committed, .keys = m->keys, .nkeys = m->nkeys};
+
+    if (node != s->node || peer_msg_until(m) != s->written || m->at > s->committed)
+        return false;
+    tail.v = m->tokens + (s->committed - m->at);
+    while (tail.nkeys > 0 && tail.keys->position < tail.base)
+        tail.keys++, tail.nkeys--;
+    return handed_tail_equals(c, s, &tail);
+}
+
+/* The same by a ticket, which names the session. */
+static enum tern_err find_handed(const struct core *c, const struct peer_msg *m, struct found *ret)
+{
+    struct token_view w;
+    struct session *s;
+
+    TRY(handed_find(c, m->tenant, &m->ticket, &s));
+    TRY(handed_ready(c, s));
+    if (pool_at(c, s->pool)->layout_hash != m->layout_hash)
+        return TERN_UNSUPPORTED;
+    if (m->to != s->written)
+        return TERN_INVALID;
+    w = serve_view(c, m, pool_at(c, s->pool)->align);
+    *ret = (struct found){.pool = s->pool,
+                          .node = node_walk(c, space_at(c, s->space)->root, &w),
+                          .handed = m->ticket.id};
+    ret->more = serve_more_follow(c, m, ret->node);
+    return ret->more || leads_to(c, m, s, ret->node) ? TERN_OK : TERN_INVALID;
+}
+
+/* The same of a ticket, which no other transfer serves meanwhile: what it has of STATE is needed.
+ * False: another one is quicker, or it ends. */
+static bool handed_walked(struct core *c, struct serve *s)
+{
+    struct session *t = session_at(c, s->handed.slot);
+
+    if (handed_ready(c, t) != TERN_OK)
+        return false;
+    serve_move(c, s, t->node);
+    node_use(c, s->node);
+    s->state_from = t->state_from > s->from ? t->state_from : s->from;
+    state_hold(c, (struct path){s->node, s->state_from});
+    s->wait_node = s->node;
+    serve_state_move(&s->state, SERVE_SEALING);
+    s->served = 1;
+    handed_serve(c, t, true);
+    serve_advance(c, s);
+    return true;
+}
+
+void serve_ticket_open(struct core *c, struct actions *out, uint32_t link, const struct peer_msg *m)
+{
+    struct found f;
+    enum tern_err err = find_handed(c, m, &f);
+    struct serve *s;
+
+    if (err == TERN_OK &&
+        (m->from % pool_at(c, f.pool)->align != 0 || m->history % pool_at(c, f.pool)->align != 0))
+        err = TERN_INVALID;
+    if (err == TERN_OK && share_room(c, SHARE_SERVES, serve_holder(c, m, link)) == 0)
+        err = TERN_BUSY;
+    if (err != TERN_OK) {
+        serve_offer_nothing(out, link, m, err, err == TERN_BUSY ? c->limits.busy_retry_ms : 0);
+        return;
+    }
+    s = serve_create(c, link, m, &f);
+    if (f.more)
+        serve_ask_more(c, out, s);
+    else
+        check(handed_walked(c, s));
+}
+
+void serve_ticket_tokens(struct core *c, struct actions *out, struct serve *s,
+                         const struct peer_msg *m)
+{
+    struct session *t = session_at(c, s->handed.slot);
+    uint32_t link = s->link;
+    enum tern_err err = TERN_BUSY;
+
+    if (t->state != SESSION_HANDED || t->gen != s->handed.gen || t->ticket_ends)
+        err = TERN_GONE;
+    else if (!leads_to(c, m, t, s->node))
+        err = TERN_INVALID;
+    else if (handed_walked(c, s))
+        return;
+    serve_free(c, s);
+    serve_offer_nothing(out, link, m, err, err == TERN_BUSY ? c->limits.busy_retry_ms : 0);
+}
