@@ -801,18 +801,20 @@ struct tern_ticket {
 TERN_API enum tern_err tern_handoff(struct tern *t, tern_session s, uint64_t step, const void *blob,
                                     uint32_t blob_bytes, uint32_t stands_ms, uint32_t deadline_ms,
                                     struct tern_ticket *ret);
-/* Brings the session what the ticket names, from the daemon that gave it, which is a configured
- * peer of this one: the session must have matched just the tokens that were handed over. It then
- * has exactly these tokens written, ret->runs are what it gained, and ret->blob came along.
- * Otherwise it goes like tern_fetch from a peer. Success uses the ticket up; after anything else it
- * stands until its time is over, and the fetch may be repeated.
+/* Brings the session what the ticket names, from the daemon that gave it: a configured peer of this
+ * one, or this one itself, where the session is of the same pool, and the pages only change hands.
+ * The session must have matched just the tokens that were handed over. It then has exactly these
+ * tokens written, ret->runs are what it gained, and ret->blob came along. Otherwise it goes like
+ * tern_fetch from a peer. Success uses the ticket up; after anything else it stands until its time
+ * is over, and the fetch may be repeated.
  *   GONE       Somebody fetched it, its time was over, it was dropped, its daemon was restarted, or
  *              this fetch was cancelled. Compute what is missing.
  *   DENIED     It is forged, or another tenant's.
  *   INVALID    The session has other tokens than those that were handed over.
  *   PEER_LOST  The daemon that gave it is not connected.
  *   BUSY       Another fetch of it is under way, or the step that writes its pages has not passed.
- *   UNSUPPORTED  This very daemon gave it, or its pool has another layout. */
+ *   UNSUPPORTED  The pool there has another layout; or this very daemon gave it, and it is of
+ *                another pool. */
 TERN_API enum tern_err tern_fetch_ticket(struct tern *t, tern_session s, const char *ticket,
                                          uint64_t step, uint32_t deadline_ms,
                                          struct tern_result *ret);

@@ -55,7 +55,11 @@ enum tern_err request_step(struct core *c, struct actions *out, struct call *cal
 enum tern_err request_fetch(struct core *c, struct actions *out, struct call *call,
                             struct reply *ret)
 {
-    if (call->req->fetch.ticket.id.gen != 0)
+    const struct ticket *t = &call->req->fetch.ticket;
+
+    if (t->id.gen != 0 && t->incarnation == c->incarnation)
+        return fetch_from_here(c, out, call, ret);
+    if (t->id.gen != 0)
         return fetch_from_peer(c, out, call, ret);
     if (call->req->fetch.peer == PEER_HOST)
         return fetch_from_host(c, call, ret);

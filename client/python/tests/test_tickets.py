@@ -63,3 +63,22 @@ def test_a_ticket_is_renewed_and_dropped_where_it_was_given(daemons: tuple[Daemo
             c.ticket_renew(ticket.text)
         with pytest.raises(tern.Invalid, match="no ticket"):
             c.ticket_drop("prefill-0")
+
+
+def test_a_ticket_is_fetched_where_it_was_given(daemons: tuple[Daemon, Daemon]) -> None:
+    with tern.connect(daemons[0].socket) as c, tern.connect(daemons[0].socket) as other:
+        pool = c.join("prefill-here").open_pool([KV], bytes=POOL)
+        there = other.join("decode-here").map_pool(pool.handle, [KV], align_tokens=PAGE)
+        with pool.session(ns("here")) as s:
+            s.match(TOKENS)
+            s.extend(written=LENGTH, allocated=LENGTH)
+            with pool.engine.step() as step:
+                write(pool, s, 0, LENGTH)
+                s.commit(2 * PAGE, step=step)
+                ticket = s.hand_over(step=step, blob=b"here")
+        c.wait_published(step)
+        with there.session(ns("here")) as d:
+            d.match(TOKENS)
+            assert d.fetch_ticket(ticket.text, step=tern.STEP_NONE).blob == b"here"
+            assert (d.committed, d.written, d.tokens) == (2 * PAGE, LENGTH, LENGTH)
+            assert wrong(there, d, LENGTH) == 0

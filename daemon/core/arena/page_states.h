@@ -11,7 +11,7 @@
       "in its slab's free list; nobody can write it")                                              \
     X(PAGE, OWNED, TO(PAGE, COMMITTED) | TO(PAGE, HANDED) | TO(PAGE, RETIRING) | TO(PAGE, FREE),   \
       "in one session's table; its engine writes it")                                              \
-    X(PAGE, HANDED, TO(PAGE, RETIRING) | TO(PAGE, FREE),                                           \
+    X(PAGE, HANDED, TO(PAGE, OWNED) | TO(PAGE, RETIRING) | TO(PAGE, FREE),                         \
       "behind the committed length of a session that was handed over; written no more")            \
     X(PAGE, COMMITTED, TO(PAGE, FREE),                                                             \
       "in one prefix node's snapshot; written no more; sessions borrow it")                        \

@@ -14,12 +14,8 @@
 
 /* --- the tokens and keys that the peer is asked for, in pieces --- */
 
-struct piece {
-    uint32_t at, until;
-};
-
 /* The keys of a chain that are in the piece. They go to `to`, which may be NULL; how many. */
-static uint32_t copy_keys(const struct core *c, uint32_t head, struct piece in,
+static uint32_t copy_keys(const struct core *c, uint32_t head, struct tokens_range in,
                           struct extra_key *to)
 {
     uint32_t n = 0;
@@ -47,7 +43,7 @@ static uint32_t path_from(const struct core *c, const struct session *s, uint32_
     return at;
 }
 
-static uint32_t count_keys(const struct core *c, const struct session *s, struct piece in)
+static uint32_t count_keys(const struct core *c, const struct session *s, struct tokens_range in)
 {
     uint32_t n = copy_keys(c, s->tokens.keys, in, NULL);
 
@@ -59,8 +55,8 @@ static uint32_t count_keys(const struct core *c, const struct session *s, struct
 
 /* What one message has of `all`: whole chunks from its beginning, and what is behind the last of
  * them, and no more keys than it may have. False: not even a chunk. */
-static bool next_piece(const struct core *c, const struct session *s, struct piece all,
-                       struct piece *ret)
+static bool next_piece(const struct core *c, const struct session *s, struct tokens_range all,
+                       struct tokens_range *ret)
 {
     const uint32_t align = session_pool(c, s)->align;
     uint32_t chunks = (c->limits.open_tokens ? c->limits.open_tokens : OPEN_TOKENS_MAX) / align;
@@ -68,7 +64,7 @@ static bool next_piece(const struct core *c, const struct session *s, struct pie
     if (chunks > div_up(all.until - all.at, align))
         chunks = div_up(all.until - all.at, align);
     for (chunks = chunks ? chunks : 1;; chunks /= 2) {
-        *ret = (struct piece){all.at, all.at + chunks * align};
+        *ret = (struct tokens_range){all.at, all.at + chunks * align};
         if (ret->until > all.until)
             ret->until = all.until;
         if (count_keys(c, s, *ret) <= EXTRA_KEYS_MAX)
@@ -82,12 +78,12 @@ static bool next_piece(const struct core *c, const struct session *s, struct pie
  * and each piece's when it is sent. */
 static bool pieces_fit(const struct core *c, const struct session *s, uint32_t to)
 {
-    struct piece p = {0, 0};
+    struct tokens_range p = {0, 0};
 
-    if (count_keys(c, s, (struct piece){0, to}) <= EXTRA_KEYS_MAX)
+    if (count_keys(c, s, (struct tokens_range){0, to}) <= EXTRA_KEYS_MAX)
         return true;
     while (p.until < to)
-        if (!next_piece(c, s, (struct piece){p.until, to}, &p))
+        if (!next_piece(c, s, (struct tokens_range){p.until, to}, &p))
             return false;
     return true;
 }
@@ -101,9 +97,8 @@ static void gather_chunk(const struct core *c, const struct node *n, uint32_t al
                (align - off < TOKEN_BLOCK ? align - off : TOKEN_BLOCK) * sizeof(uint32_t));
 }
 
-/* The session's tokens and keys of the piece. */
-static void gather(const struct core *c, const struct session *s, struct piece in,
-                   struct actions *out, uint32_t *ret_nkeys)
+void fetch_gather(const struct core *c, const struct session *s, struct tokens_range in,
+                  struct actions *out, uint32_t *ret_nkeys)
 {
     const uint32_t align = session_pool(c, s)->align;
     struct req_tokens none = {0};
@@ -140,10 +135,6 @@ static enum tern_err ticket_source(const struct core *c, const struct ticket *t,
 {
     uint32_t up = 0;
 
-    if (t->incarnation == c->incarnation)
-        return refuse(ret, TERN_UNSUPPORTED,
-                      "this very daemon gave the ticket: it is for fetches by other daemons. Match "
-                      "finds what was committed, compute the rest");
     for (uint32_t i = 0; i < c->limits.peers; i++) {
         up += link_at(c, i)->up;
         if (!link_at(c, i)->up || link_at(c, i)->incarnation != t->incarnation)
@@ -199,10 +190,10 @@ static struct peer_msg *send_tokens(const struct core *c, struct actions *out, s
 {
     const struct session *s = session_at(c, p->session);
     struct peer_msg *msg = pull_send(c, out, p, kind);
-    struct piece piece;
+    struct tokens_range piece;
 
-    check(next_piece(c, s, (struct piece){at, p->to}, &piece)); /* pieces_fit looked */
-    gather(c, s, piece, out, &msg->nkeys);
+    check(next_piece(c, s, (struct tokens_range){at, p->to}, &piece)); /* pieces_fit looked */
+    fetch_gather(c, s, piece, out, &msg->nkeys);
     msg->from = p->from;
     msg->history = p->history;
     msg->to = p->to;
@@ -288,9 +279,8 @@ static void wait_begin(const struct core *c, struct pull *p, const struct req_fe
     p->wait_until_ns = c->now_ns + (wanted < longest ? wanted : longest);
 }
 
-/* Y2: just what the ticket has. */
-static enum tern_err ticket_check(const struct core *c, const struct session *s,
-                                  const struct req_fetch *r, struct reply *ret)
+enum tern_err fetch_ticket_fits(const struct core *c, const struct session *s,
+                                const struct req_fetch *r, struct reply *ret)
 {
     const struct ticket *t = &r->ticket;
 
@@ -324,7 +314,7 @@ enum tern_err fetch_from_peer(struct core *c, struct actions *out, struct call *
     ret->fetch.lengths = session_lengths(s);
     ret->fetch.tokens = s->tokens.end;
     TRY(fetch_check(c, s, r, &peer, ret));
-    TRY(ticket_check(c, s, r, ret));
+    TRY(fetch_ticket_fits(c, s, r, ret));
     to = r->depth && r->depth < s->tokens.end ? r->depth : s->tokens.end;
     if (r->ticket.id.gen == 0)
         to -= to % session_pool(c, s)->align;

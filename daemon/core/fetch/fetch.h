@@ -7,9 +7,21 @@
 
 enum tern_err fetch_from_peer(struct core *c, struct actions *out, struct call *call,
                               struct reply *ret);
+/* By a ticket that this very daemon gave. */
+enum tern_err fetch_from_here(struct core *c, struct actions *out, struct call *call,
+                              struct reply *ret);
 /* From this daemon's disk. */
 enum tern_err fetch_from_disk(struct core *c, struct actions *out, struct call *call,
                               struct reply *ret);
+/* Y2: does it ask for just what the ticket has? */
+enum tern_err fetch_ticket_fits(const struct core *c, const struct session *s,
+                                const struct req_fetch *r, struct reply *ret);
+struct tokens_range {
+    uint32_t at, until;
+};
+/* The session's tokens and keys of the range, which a message has room for, into `out`. */
+void fetch_gather(const struct core *c, const struct session *s, struct tokens_range in,
+                  struct actions *out, uint32_t *ret_nkeys);
 /* Those that a busy source put off, and those that wait until it has published enough, ask again,
  * when it is time. False: work is left. */
 bool fetch_ask_again(struct core *c, struct actions *out);

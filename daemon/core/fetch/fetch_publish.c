@@ -151,9 +151,7 @@ static const char *ticket_text(enum tern_err err)
                "time "
                "was over, or its namespace was reset; what was published stays: compute the rest";
     case TERN_DENIED: return "the source gave this tenant no such ticket";
-    case TERN_INVALID:
-        return "the session's tokens are not those of the ticket: Match with the tokens that were "
-               "handed over";
+    case TERN_INVALID: return TICKET_OTHER_TOKENS;
     case TERN_BUSY:
         return "another fetch takes the ticket, the step that writes its pages has not passed, or "
                "records have run out: fetch again in a moment";

@@ -15,6 +15,12 @@
     "the ticket is gone: it was fetched or dropped, its time was over, or its daemon has been "    \
     "restarted"
 
+#define TICKET_DENIED "this daemon gave this tenant no such ticket"
+
+#define TICKET_OTHER_TOKENS                                                                        \
+    "the session's tokens are not those of the ticket: Match with the tokens that were handed "    \
+    "over"
+
 #define TOO_MANY_TOKENS "a session has at most 4,194,304 tokens: the list would be longer than that"
 
 #define TOO_MANY_KEYS "a request has at most 1,024 extra keys: append some of the tokens later"

@@ -229,7 +229,7 @@ static enum tern_err ticket_of(const struct core *c, const struct call *call,
     enum tern_err err = handed_find(c, call->engine->tenant, t, ret_session);
 
     if (err == TERN_DENIED)
-        return refuse(ret, err, "this daemon gave this tenant no such ticket");
+        return refuse(ret, err, TICKET_DENIED);
     if (err != TERN_OK)
         return refuse(ret, err, TICKET_GONE);
     return TERN_OK;

@@ -112,4 +112,39 @@ static inline bool last_page_is(struct rig_session *s, uint32_t group, uint8_t v
     return true;
 }
 
+/* ---- with STATE ---- */
+
+struct shape {
+    uint32_t align, window_page, window;
+};
+
+/* Two hosts whose pools have a HISTORY, a WINDOW and a RECURRENT group. */
+static inline struct pair state_pair(struct shape shape)
+{
+    struct group_layout groups[3] = {rig_group(shape.align, 512),
+                                     rig_window(shape.window_page, shape.window, 512),
+                                     rig_recurrent(shape.align, 512)};
+    struct pair p = pair_limited(1 << 20);
+
+    assert_ok(rig_pool_open(p.source, p.se.conn[0], groups, 3, 1u << 19, &p.sp));
+    assert_ok(rig_pool_open(p.dest, p.de.conn[0], groups, 3, 1u << 19, &p.dp));
+    return p;
+}
+
+/* Computes what is missing of [0, n) as an engine does: a chunk at a time, each committed with the
+ * STATE behind it. */
+static inline struct rig_session *state_computed(struct pair *p, uint32_t align, uint32_t n)
+{
+    struct rig_session *s = rig_session(p->source, &p->se, p->sp, 1);
+    const uint32_t *tokens = rig_tokens(1, n);
+
+    assert_ok(rig_match(s, tokens, n));
+    for (uint32_t at = s->len.committed + align; at <= n; at += align) {
+        assert_ok(rig_run_to(s, tokens, at));
+        assert_ok(rig_commit(s, at, 0));
+    }
+    assert_ok(rig_run_to(s, tokens, n));
+    return s;
+}
+
 #endif

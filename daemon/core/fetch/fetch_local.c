@@ -1,0 +1,153 @@
+/* A fetch by the daemon that gave the ticket (Y2): no byte moves. The session borrows the path of
+ * the one that was handed over, and its own pages change their owner; then that one is closed. All
+ * of it happens in one step, or nothing does. Called by request_fetch. */
+#include "core/fetch/fetch.h"
+
+#include "core/arena/actions.h"
+#include "core/memory/pages.h"
+#include "core/session/record.h"
+#include "core/session/sessions.h"
+#include "core/session/slide.h"
+#include "core/transfer/handed.h"
+#include "core/tree/nodes.h"
+#include "core/tree/records.h"
+#include "core/tree/state.h"
+#include "core/tree/tokens.h"
+
+/* --- may it? --- */
+
+static enum tern_err find(const struct core *c, const struct call *call, struct session **ret_from,
+                          struct reply *ret)
+{
+    enum tern_err err = handed_find(c, call->engine->tenant, &call->req->fetch.ticket, ret_from);
+
+    if (err == TERN_DENIED)
+        return refuse(ret, err, TICKET_DENIED);
+    if (err != TERN_OK)
+        return refuse(ret, err, TICKET_GONE);
+    if ((*ret_from)->pool != call->session->pool)
+        return refuse(ret, TERN_UNSUPPORTED,
+                      "the ticket's pages lie in another pool of this daemon: fetch into a session "
+                      "of that pool. Match finds nothing of it in this one: else compute");
+    err = handed_ready(c, *ret_from);
+    if (err == TERN_BUSY)
+        ret->fetch.retry_ms = c->limits.busy_retry_ms;
+    return err == TERN_OK ? TERN_OK
+                          : refuse(ret, err,
+                                   err == TERN_BUSY
+                                       ? "another fetch takes the ticket, or the step that writes "
+                                         "its pages has not passed: fetch again in a moment"
+                                       : TICKET_GONE);
+}
+
+/* Do the session's tokens lead to what was handed over, to the last of them? Both lists are equally
+ * long, and the source's path is visible. */
+static bool tokens_agree(struct core *c, struct actions *out, const struct session *s,
+                         const struct session *from)
+{
+    struct req_tokens none = {0},
+                      tail = {.base = from->committed, .n = from->written - from->committed};
+    struct token_view w = session_view(c, s, s->tokens.end, &none);
+
+    if (s->space != from->space || node_walk(c, s->node, &w) != from->node)
+        return false;
+    fetch_gather(c, s, (struct tokens_range){tail.base, tail.base + tail.n}, out, &tail.nkeys);
+    tail.v = out->tokens;
+    tail.keys = out->keys;
+    return handed_tail_equals(c, from, &tail);
+}
+
+static enum tern_err local_check(struct core *c, struct actions *out, const struct call *call,
+                                 struct session **ret_from, struct reply *ret)
+{
+    const struct req_fetch *r = &call->req->fetch;
+    const struct session *s = call->session;
+
+    TRY(session_may_fetch(c, s, ret));
+    TRY(find(c, call, ret_from, ret));
+    TRY(fetch_ticket_fits(c, s, r, ret));
+    if (s->tokens.end != (*ret_from)->written || !tokens_agree(c, out, s, *ret_from))
+        return refuse(ret, TERN_INVALID, TICKET_OTHER_TOKENS);
+    if (share_room(c, SHARE_RETIRES, call->engine->tenant) < tail_records(c, s, r->step))
+        return refuse(ret, TERN_BUSY, share_refused(SHARE_RETIRES));
+    if (!refs_fit(out,
+                  (struct runs_wanted){.runs = 2 * GROUPS_MAX,
+                                       .refs = pool_table_refs(session_pool(c, s), s->tokens.end)}))
+        return TERN_BUSY;
+    return TERN_OK;
+}
+
+/* --- it does --- */
+
+/* Where it borrows no STATE yet it begins with what the other one had. */
+static void borrow_path(struct core *c, struct session *s, const struct session *from)
+{
+    const struct pool *p = session_pool(c, s);
+    const uint32_t before = s->committed;
+    uint32_t state_from = before;
+
+    if (s->state_from == before && from->state_from > before)
+        s->state_from = state_from = from->state_from;
+    for (; s->committed < from->committed; s->committed += p->align)
+        tokens_drop_chunk(c, &s->tokens);
+    node_pin(c, from->node, REF_DEVICE);
+    node_unpin(c, s->node, REF_DEVICE);
+    s->node = from->node;
+    if (p->nstate > 0)
+        state_hold(c, (struct path){s->node, state_from});
+    else
+        s->state_from = s->committed;
+}
+
+/* What was behind the committed length there. It is written again, so its checksums hold no more.
+ */
+static void take_pages(struct core *c, struct session *s, struct session *from)
+{
+    for (uint32_t g = 0; g < session_pool(c, s)->ngroups; g++) {
+        c->visits += from->owned[g].n;
+        while (from->owned[g].n > 0) {
+            uint32_t record = page_list_pop(c, &from->owned[g]);
+
+            page_move(c, page_at(c, record), PAGE_OWNED, session_slot(c, s));
+            page_seal_state_move(&page_at(c, record)->seal, PAGE_SEAL_NONE);
+            page_list_push(c, &s->owned[g], record);
+        }
+        s->base[g] = from->base[g];
+        if (s->first[g] < from->first[g])
+            s->first[g] = from->first[g];
+    }
+    s->written = s->allocated = from->written;
+}
+
+static void give_blob(const struct core *c, struct actions *out, const struct session *from,
+                      struct reply *ret)
+{
+    if (from->blob_bytes == 0)
+        return;
+    tokens_copy(c, &from->blob, out->tokens);
+    ret->fetch.blob = out->tokens;
+    ret->fetch.blob_bytes = from->blob_bytes;
+    out->opens = true;
+}
+
+enum tern_err fetch_from_here(struct core *c, struct actions *out, struct call *call,
+                              struct reply *ret)
+{
+    struct session *s = call->session, *from;
+    const uint32_t before = s->committed;
+
+    ret->fetch.lengths = session_lengths(s);
+    ret->fetch.tokens = s->tokens.end;
+    TRY(local_check(c, out, call, &from, ret));
+    tail_give_way(c, s, call->req->fetch.step);
+    borrow_path(c, s, from);
+    take_pages(c, s, from);
+    session_state_move(&s->state, SESSION_TURN);
+    session_use(c, s);
+    session_runs(c, out, s, before);
+    give_blob(c, out, from, ret);
+    ret->fetch.lengths = session_lengths(s);
+    handed_taken(c, from);
+    session_close(c, from, from->ticket_step, true);
+    return TERN_OK;
+}

@@ -1,0 +1,186 @@
+/* Y2: tickets that are fetched at the daemon that gave them: no byte moves. */
+#include <stdio.h>
+
+#include "unit/rig/rig_ticket.h"
+
+#define FULL 40
+#define LEN  42
+
+/* Another engine of the source that has mapped the pool. */
+static struct rig_engine decoder(struct pair *p)
+{
+    struct rig_engine e = rig_engine(p->source, 0, "decode", 1);
+
+    assert_ok(rig_map(p->source, e.conn[0], p->sp));
+    return e;
+}
+
+static struct rig_session *computed(struct pair *p)
+{
+    struct rig_session *s = session_with(p->source, &p->se, p->sp, 1, LEN);
+
+    run_and_commit(s, rig_tokens(1, LEN), LEN, FULL, 0);
+    write_last_page(s, 0, 0x5a);
+    return s;
+}
+
+static struct group_view pages_of(struct pair *p)
+{
+    return rig_group_view(p->source, p->sp, 0);
+}
+
+TEST(y2_ticket_is_fetched_where_it_was_given_and_no_byte_moves)
+{
+    struct pair p = pair_limited(1 << 20);
+    struct rig_engine e = decoder(&p);
+    struct rig_session *s = computed(&p), *d = session_with(p.source, &e, p.sp, 1, LEN);
+    struct page_ref tail = s->table[0][FULL / 4];
+    uint32_t free = rig_free(p.source, p.sp);
+    struct ticket t = hand_over(s, 0, 5);
+
+    assert_ok(ticket_fetched(d, t));
+    assert_lengths(d, FULL, LEN, LEN);
+    assert_int_equal(rig_wrong(d, FULL), 0);
+    assert_true(last_page_is(d, 0, 0x5a));
+    assert_true(blob_came(d, 5));
+    assert_int_equal(d->table[0][FULL / 4].index, tail.index); /* the very page */
+    assert_int_equal(d->table[0][FULL / 4].gen, tail.gen);
+    assert_int_equal(p.source->pulled_pages, 0);
+    assert_int_equal(rig_free(p.source, p.sp), free); /* none was taken or given back */
+    assert_int_equal(pages_of(&p).ticket, 0);
+    assert_int_equal(pages_of(&p).session, 1);
+    /* It was taken, by one. */
+    assert_err(TERN_GONE, ticket_fetched(session_with(p.source, &e, p.sp, 1, LEN), t));
+    assert_err(TERN_GONE, ticket_fetched(asking(&p, 1, LEN), t));
+    /* What is written behind it has checksums of its own: peers get these. */
+    assert_ok(rig_run_to(d, rig_tokens(1, LEN + 2), LEN + 2));
+    assert_ok(rig_commit(d, LEN + 2, 0));
+    assert_ok(rig_close(d, 0));
+    p.d = asking(&p, 1, LEN + 2);
+    assert_ok(fetch_all(p.d));
+    assert_lengths(p.d, LEN + 2, LEN + 2, LEN + 2);
+}
+
+TEST(y2_local_fetch_goes_on_from_what_the_session_has_and_its_tail_waits_for_the_step)
+{
+    struct pair p = pair_limited(1 << 20);
+    struct rig_engine e = decoder(&p);
+    struct rig_session *s = computed(&p), *d = session_with(p.source, &e, p.sp, 1, LEN);
+    struct ticket t;
+
+    assert_lengths(d, FULL, FULL, FULL);
+    assert_ok(rig_run_to(d, rig_tokens(1, LEN), LEN - 1));
+    t = hand_over(s, 0, 0);
+    ticket_fetch_at(d, t, 7);
+    assert_ok(rig_fetched(d, d->fetch));
+    assert_lengths(d, FULL, LEN, LEN);
+    assert_true(last_page_is(d, 0, 0x5a));
+    assert_int_equal(pages_of(&p).retiring, 1);
+    rig_engine_done(p.source, &e, 7);
+    assert_int_equal(pages_of(&p).retiring, 0);
+    assert_ok(rig_close(d, 0));
+    assert_int_equal(rig_evict(p.source, rig_connect_admin(p.source), p.sp, 0), FULL / 4);
+}
+
+TEST(y2_local_fetch_that_cannot_be_is_refused_and_the_ticket_stands)
+{
+    struct pair p = pair_limited(1 << 20);
+    struct rig_engine e = decoder(&p);
+    struct rig_session *s = computed(&p), *d = session_with(p.source, &e, p.sp, 1, LEN), *other;
+    struct pool_id apart = rig_pool_pages(p.source, &e, 8, 64);
+    struct ticket t = hand_over(s, 9, 0), forged = t;
+    uint32_t tokens[LEN];
+
+    assert_err(TERN_BUSY, ticket_fetched(d, t)); /* its step has not passed */
+    assert_true(rig_reply_to(p.source, d->fetch)->fetch.retry_ms > 0);
+    rig_engine_done(p.source, &p.se, 9);
+    forged.key[0] ^= 1;
+    assert_err(TERN_DENIED, ticket_fetched(d, forged));
+    other = session_with(p.source, &e, apart, 1, LEN);
+    assert_err(TERN_UNSUPPORTED, ticket_fetched(other, t));
+    for (uint32_t at = FULL - 1; at < LEN; at += 2) { /* in a whole chunk, and in the tail */
+        memcpy(tokens, rig_tokens(1, LEN), sizeof tokens);
+        tokens[at] ^= 1;
+        other = rig_session(p.source, &e, p.sp, 1);
+        assert_ok(rig_match(other, tokens, LEN));
+        assert_err(TERN_INVALID, ticket_fetched(other, t));
+    }
+    other = rig_session(p.source, &e, p.sp, 2); /* the same tokens mean something else there */
+    assert_ok(rig_match(other, rig_tokens(1, LEN), LEN));
+    assert_err(TERN_INVALID, ticket_fetched(other, t));
+    assert_err(TERN_INVALID, ticket_fetched(session_with(p.source, &e, p.sp, 1, LEN + 1), t));
+    assert_int_equal(pages_of(&p).ticket, 1);
+    assert_ok(ticket_fetched(d, t));
+    assert_true(last_page_is(d, 0, 0x5a));
+}
+
+/* A peer reads it: one of the two gets it. */
+TEST(y2_local_fetch_and_one_of_a_peer_take_a_ticket_once)
+{
+    struct pair p = pair_limited(512);
+    struct rig_engine e = decoder(&p);
+    struct rig_session *s = computed(&p), *d = session_with(p.source, &e, p.sp, 1, LEN);
+    struct ticket t = hand_over(s, 0, 0);
+
+    p.d = asking(&p, 1, LEN);
+    p.dest->automatic = BY_HAND(RIG_PULL);
+    ticket_fetch(p.d, t);
+    rig_complete(p.dest, RIG_PULL);
+    assert_err(TERN_BUSY, ticket_fetched(d, t));
+    assert_ok(rig_fetch_cancel(p.d));
+    rig_runs_free(p.dest);
+    assert_ok(ticket_fetched(d, t));
+    assert_true(last_page_is(d, 0, 0x5a));
+    assert_ok(rig_close(p.d, 0));
+    p.d = asking(&p, 1, LEN);
+    assert_err(TERN_GONE, ticket_fetched(p.d, t));
+}
+
+/* ---- with STATE ---- */
+
+static void state_stays(struct shape shape, uint32_t n, uint32_t there)
+{
+    struct pair p = state_pair(shape);
+    struct rig_engine e = decoder(&p);
+    struct rig_session *d, *s;
+    uint32_t next = n + 2 * shape.align + 1;
+    struct ticket t;
+
+    d = rig_session(p.source, &e, p.sp, 1);
+    if (there > 0) {
+        assert_ok(rig_close(rig_committed(p.source, &e, p.sp, 1, there), 0));
+        assert_ok(rig_match(d, rig_tokens(1, n), n));
+        assert_int_equal(d->matched, there);
+    }
+    s = state_computed(&p, shape.align, n);
+    t = hand_over(s, 0, 3);
+    if (there == 0)
+        assert_ok(rig_match(d, rig_tokens(1, n), n));
+    if (d->len.written < n) {
+        assert_ok(ticket_fetched(d, t));
+        assert_lengths(d, n / shape.align * shape.align, n, n);
+        assert_true(blob_came(d, 3));
+        assert_int_equal(rig_group_view(p.source, p.sp, 2).ticket, 0);
+    } else {
+        assert_err(TERN_INVALID, ticket_fetched(d, t)); /* it has all of it */
+    }
+    assert_int_equal(rig_wrong(d, n), 0);
+    assert_ok(rig_extend(d, next, 0, rig_tokens(1, next) + n, next - n));
+    rig_write(d, n, next);
+    assert_ok(rig_extend(d, next, next, NULL, 0));
+    assert_ok(rig_commit(d, next / shape.align * shape.align, 0));
+    assert_int_equal(rig_wrong(d, next), 0);
+    assert_ok(rig_close(d, 0));
+    rig_destroy_all();
+}
+
+TEST(y2_state_at_the_exact_length_is_there_after_a_local_fetch)
+{
+    static const struct shape shapes[] = {
+        {8, 4, 4}, {8, 4, 8}, {8, 4, 12}, {8, 2, 20}, {16, 4, 40}};
+
+    for (size_t i = 0; i < sizeof shapes / sizeof shapes[0]; i++)
+        for (uint32_t n = 1; n <= 5 * shapes[i].align; n++)
+            for (uint32_t there = 0; there < n; there += 2 * shapes[i].align)
+                state_stays(shapes[i], n, there);
+}
