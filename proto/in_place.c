@@ -1,6 +1,7 @@
 /* Reading by hand the two requests that a turn consists of:
  *   Match {tokens 1, step 2, trace_id 3, earlier 4, more 5}
- *   Step {ops 1: {kind 1, barrier 2, session 3, step 4, length 5, written 6, tokens 7}, trace_id 2}
+ *   Step {ops 1: {kind 1, barrier 2, session 3, step 4, length 5, written 6, tokens 7, pool 8,
+ *         runs 9: {group 1, first 2, refs 3}}, trace_id 2}
  *   Tokens {kept 1, tokens 2, keys 3}
  * See in_place.h. The fuzzer holds both against protobuf-c. */
 #include "proto/in_place.h"
@@ -101,12 +102,55 @@ static void take_session(struct reader *r, const struct field *f, Tern__Wire__St
     ret->session = f->v;
 }
 
+static void take_pool(struct reader *r, const struct field *f, Tern__Wire__StepOp *ret)
+{
+    if (f->type != FIELD_FIXED64)
+        r->failed = true;
+    ret->has_pool = true;
+    ret->pool = f->v;
+}
+
+/* Where the runs of a Step's operations are put: `n` of `max` are taken. */
+struct run_room {
+    Tern__Wire__Run **list, *runs;
+    size_t n, max;
+};
+
+static void take_run(struct reader *outer, const struct field *run, Tern__Wire__StepOp *ret,
+                     struct run_room *room)
+{
+    struct reader r = reader_enter(outer, run);
+    struct field f;
+    Tern__Wire__Run *to;
+
+    if (room->n == room->max || ret->n_runs == WIRE_STEP_RUNS_MAX) {
+        outer->failed = true;
+        return;
+    }
+    to = &room->runs[room->n];
+    tern__wire__run__init(to);
+    room->list[room->n++] = to;
+    ret->n_runs++;
+    while (reader_next(&r, &f)) {
+        switch (f.number) {
+        case 1: take_u32(&r, &f, &to->has_group, &to->group); break;
+        case 2: take_u32(&r, &f, &to->has_first, &to->first); break;
+        case 3: take_array(&r, &f, WIRE_REF_BYTES, &to->has_refs, &to->refs); break;
+        case 4: take_u32(&r, &f, &to->has_from_index, &to->from_index); break;
+        case 5: take_u32(&r, &f, &to->has_from_generation, &to->from_generation); break;
+        default: break;
+        }
+    }
+    reader_leave(outer, &r);
+}
+
 static void take_op(struct reader *outer, const struct field *op, Tern__Wire__StepOp *ret,
-                    Tern__Wire__Tokens *tokens)
+                    Tern__Wire__Tokens *tokens, struct run_room *runs)
 {
     struct reader r = reader_enter(outer, op);
     struct field f;
 
+    ret->runs = runs->list + runs->n;
     while (reader_next(&r, &f)) {
         switch (f.number) {
         case 1: take_u32(&r, &f, &ret->has_kind, &ret->kind); break;
@@ -119,20 +163,37 @@ static void take_op(struct reader *outer, const struct field *op, Tern__Wire__St
             ret->tokens = tokens;
             take_tokens(&r, &f, tokens);
             break;
+        case 8: take_pool(&r, &f, ret); break;
+        case 9: take_run(&r, &f, ret, runs); break;
         default: break;
         }
     }
     reader_leave(outer, &r);
 }
 
-static size_t count_ops(const uint8_t *body, size_t n)
+static size_t count_runs(struct reader *outer, const struct field *op)
+{
+    struct reader r = reader_enter(outer, op);
+    struct field f;
+    size_t n = 0;
+
+    while (reader_next(&r, &f))
+        n += f.number == 9;
+    reader_leave(outer, &r);
+    return n;
+}
+
+static size_t count_ops(const uint8_t *body, size_t n, size_t *ret_runs)
 {
     struct reader r = reader_of(body, n);
     struct field f;
     size_t ops = 0;
 
-    while (reader_next(&r, &f))
+    *ret_runs = 0;
+    while (reader_next(&r, &f)) {
         ops += f.number == 1;
+        *ret_runs += f.number == 1 ? count_runs(&r, &f) : 0;
+    }
     return ops;
 }
 
@@ -145,17 +206,20 @@ struct op_room {
 static enum tern_err decode_step(struct budget *budget, const uint8_t *body, size_t n,
                                  const ProtobufCMessage **ret)
 {
-    size_t ops = count_ops(body, n), taken = 0;
+    struct run_room runs = {.n = 0};
+    size_t ops = count_ops(body, n, &runs.max), taken = 0;
     struct reader r = reader_of(body, n);
     struct op_room *room;
     Tern__Wire__Step *m;
     struct field f;
 
-    if (ops > WIRE_OPS_MAX)
+    if (ops > WIRE_OPS_MAX || runs.max > WIRE_RUNS_MAX)
         return TERN_MALFORMED;
     m = budget_take(budget, sizeof(*m));
     room = budget_take(budget, ops * sizeof(*room));
-    if (!m || !room)
+    runs.list = budget_take(budget, runs.max * sizeof(*runs.list));
+    runs.runs = budget_take(budget, runs.max * sizeof(*runs.runs));
+    if (!m || !room || !runs.list || !runs.runs)
         return TERN_MALFORMED;
     tern__wire__step__init(m);
     m->ops = budget_take(budget, ops * sizeof(*m->ops));
@@ -165,7 +229,7 @@ static enum tern_err decode_step(struct budget *budget, const uint8_t *body, siz
         if (f.number == 1 && taken < ops) {
             tern__wire__step_op__init(&room[taken].op);
             tern__wire__tokens__init(&room[taken].tokens);
-            take_op(&r, &f, &room[taken].op, &room[taken].tokens);
+            take_op(&r, &f, &room[taken].op, &room[taken].tokens, &runs);
             m->ops[taken] = &room[taken].op;
             taken++;
         } else if (f.number == 2) {

@@ -112,7 +112,9 @@ enum message_body {
     X(59, TICKET_RENEW, ticket_renew, handoff_reply, FROM_ENGINE, NEEDS_ENGINE, ANSWER_AT_ONCE,    \
       REPEAT_HARMLESS, BODY_AGREED)                                                                \
     X(61, TICKET_DROP, ticket_drop, empty, FROM_ENGINE, NEEDS_ENGINE, ANSWER_AT_ONCE,              \
-      REPEAT_HARMLESS, BODY_AGREED)
+      REPEAT_HARMLESS, BODY_AGREED)                                                                \
+    X(63, PAGE_LEASE, page_lease, page_lease_reply, FROM_ENGINE, NEEDS_ENGINE, ANSWER_AT_ONCE,     \
+      REPEAT_ACTS_AGAIN, BODY_AGREED)
 
 /* Requests that the shell answers by itself: X as above. */
 #define SHELL_TABLE(X)                                                                             \
@@ -233,9 +235,11 @@ enum message_body {
 #define REQUEST_TICKET_RENEW(F)                                                                    \
     F(ticket_renew, ticket, TICKET, 0) F(ticket_renew, deadline_ms, U32, 0)
 #define REQUEST_TICKET_DROP(F) F(ticket_drop, ticket, TICKET, 0)
-#define REQUEST_EVICT(F)       F(evict, pool, POOL, 0) F(evict, nodes, U32, 0)
-#define REQUEST_DRAIN(F)       F(drain, on, TRUTH, 0)
-#define REQUEST_PIN(F)         F(pin, node, NODE, 0) F(pin, on, TRUTH, 0)
+#define REQUEST_PAGE_LEASE(F)                                                                      \
+    F(page_lease, pool, POOL, 0) F(page_lease, group, U32, 0) F(page_lease, pages, U32, 0)
+#define REQUEST_EVICT(F) F(evict, pool, POOL, 0) F(evict, nodes, U32, 0)
+#define REQUEST_DRAIN(F) F(drain, on, TRUTH, 0)
+#define REQUEST_PIN(F)   F(pin, node, NODE, 0) F(pin, on, TRUTH, 0)
 
 /* Cases of a switch by operation, for either table, where F does the same to each field. */
 #define REQUEST_CASE(number, NAME, ...) COMMAND_CASE(NAME)
@@ -320,6 +324,7 @@ enum message_body {
 #define REPLY_TICKET_RENEW(F)                                                                      \
     F(ticket_renew, 2, ticket, TICKET) F(ticket_renew, 3, deadline_ms, U32)
 #define REPLY_TICKET_DROP(F)
+#define REPLY_PAGE_LEASE(F) F(page_lease, 2, runs, RUNS) F(page_lease, 3, leased, U32)
 
 /* The two numbers of a request. */
 enum frame_type {
@@ -334,21 +339,22 @@ enum frame_type {
 
 /* ---- what a decoded message can hold ---- */
 
-#define WIRE_GROUPS_MAX  16u   /* of a PoolOpen */
-#define WIRE_BLOBS_MAX   4u    /* of a turn record */
-#define WIRE_RECORDS_MAX 64u   /* of a RecordGetReply */
-#define WIRE_SPANS_MAX   8u    /* of a section of a turn record */
-#define WIRE_AXES_MAX    8u    /* of a group */
-#define WIRE_OPS_MAX     1024u /* of a Step, and results of its answer */
-#define WIRE_RUNS_MAX    4096u /* of one message, all its results together */
-#define WIRE_KEYS_MAX    1024u /* extra keys of one token list */
-#define WIRE_ARGS_MAX    16u   /* of an Admin */
-#define WIRE_EVENTS_MAX  4096u /* of a SubscribeReply */
-#define WIRE_NAMES_MAX   64u   /* of tenants in a SubscribeReply */
-#define WIRE_CHUNKS_MAX  64u   /* of a PeerPath */
-#define WIRE_WINDOWS_MAX 64u   /* of a PeerPath */
-#define WIRE_STRING_MAX  255u  /* bytes of every string that is not among the limits below */
-#define WIRE_TEXT_MAX    1023u /* bytes of Status.text and PeerPath.text */
+#define WIRE_GROUPS_MAX    16u   /* of a PoolOpen */
+#define WIRE_BLOBS_MAX     4u    /* of a turn record */
+#define WIRE_RECORDS_MAX   64u   /* of a RecordGetReply */
+#define WIRE_SPANS_MAX     8u    /* of a section of a turn record */
+#define WIRE_AXES_MAX      8u    /* of a group */
+#define WIRE_OPS_MAX       1024u /* of a Step, and results of its answer */
+#define WIRE_RUNS_MAX      4096u /* of one message, all its results or operations together */
+#define WIRE_STEP_RUNS_MAX 16u   /* of an operation of a Step */
+#define WIRE_KEYS_MAX      1024u /* extra keys of one token list */
+#define WIRE_ARGS_MAX      16u   /* of an Admin */
+#define WIRE_EVENTS_MAX    4096u /* of a SubscribeReply */
+#define WIRE_NAMES_MAX     64u   /* of tenants in a SubscribeReply */
+#define WIRE_CHUNKS_MAX    64u   /* of a PeerPath */
+#define WIRE_WINDOWS_MAX   64u   /* of a PeerPath */
+#define WIRE_STRING_MAX    255u  /* bytes of every string that is not among the limits below */
+#define WIRE_TEXT_MAX      1023u /* bytes of Status.text and PeerPath.text */
 
 /* Fetch.peer that stands for the daemon's own disk: no peer can have such a name. */
 #define WIRE_DISK "/disk"
@@ -385,6 +391,8 @@ enum limit_sum { SUM_NONE = 0, SUM_RUNS, LIMIT_SUMS };
     X(match_reply, runs, 0, 0, WIRE_RUNS_MAX, SUM_RUNS)                                            \
     X(fetch_reply, runs, 0, 0, WIRE_RUNS_MAX, SUM_RUNS)                                            \
     X(recover_reply, runs, 0, 0, WIRE_RUNS_MAX, SUM_RUNS)                                          \
+    X(step_op, runs, 0, 0, WIRE_STEP_RUNS_MAX, SUM_RUNS)                                           \
+    X(page_lease_reply, runs, 0, 0, WIRE_RUNS_MAX, SUM_RUNS)                                       \
     X(peer_msg, runs, 0, 0, WIRE_RUNS_MAX, SUM_RUNS)                                               \
     X(peer_msg, tokens, WIRE_TOKEN_BYTES, 0, WIRE_ANY, SUM_NONE)                                   \
     X(peer_msg, keys, WIRE_KEY_BYTES, 0, WIRE_KEYS_MAX, SUM_NONE)                                  \

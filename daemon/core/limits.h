@@ -57,6 +57,7 @@
 #define BLOB_NAME_MAX        32         /* bytes of a blob's name, with the NUL */
 #define BLOBS_KEPT           2 /* records that keep their blobs, unless the session says otherwise */
 #define BLOBS_KEPT_MAX       16
+#define LEASE_PAGES          16384 /* leased to an engine of one pool, unless the limits say less */
 #define TICKET_BLOB_BYTES    65536 /* of what an engine gives to a ticket for itself */
 #define TICKET_WORDS         (TICKET_BLOB_BYTES / 4)
 #define DISK_WRITE_EXTENTS   512  /* of one file */
@@ -94,6 +95,8 @@ struct core_limits {
     uint32_t events;        /* changes of the prefix tree kept for subscribers, of each tenant */
     uint32_t sums_per_page; /* checksums kept for a page: its units times its regions */
     uint32_t busy_retry_ms; /* what a source that is full tells its peer */
+    uint32_t lease_pages;   /* that an engine has leased of one pool, all groups, at most: up to
+                               LEASE_PAGES; 0: so many */
     uint32_t reserved_percent; /* of each table that tenants share: see arena/shares.h */
     uint32_t groups;           /* of a pool; 0: GROUPS_DEFAULT */
     /* The disk tier; disk_chunks 0: there is none. */

@@ -18,6 +18,7 @@ static void group_fill(const struct core *c, const struct pool *p, uint32_t g,
     ret->layout = gr->layout;
     ret->total = group_total(c, p, g);
     ret->free = group_free(c, p, g);
+    ret->leased = gr->count[PAGE_LEASED];
     ret->session = gr->count[PAGE_OWNED];
     ret->ticket = gr->count[PAGE_HANDED];
     ret->snapshot = gr->count[PAGE_COMMITTED] - gr->reclaimable;

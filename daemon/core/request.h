@@ -52,7 +52,8 @@
     X(STORE, "store", request_store, SESSION(store), LATER)                                        \
     X(HANDOFF, "handoff", request_handoff, SESSION(handoff), AT_ONCE)                              \
     X(TICKET_RENEW, "ticket_renew", ticket_renew, ENGINE, AT_ONCE)                                 \
-    X(TICKET_DROP, "ticket_drop", ticket_drop, ENGINE, AT_ONCE)
+    X(TICKET_DROP, "ticket_drop", ticket_drop, ENGINE, AT_ONCE)                                    \
+    X(PAGE_LEASE, "page_lease", page_lease, ENGINE, AT_ONCE)
 
 enum op {
     OP_NONE = 0,
@@ -170,11 +171,26 @@ enum step_op_kind {
     STEP_FINISH,
     STEP_ABORT,
     STEP_CLOSE,
-    STEP_SLIDE,  /* T5: STATE pages wholly below the window leave the table. `length`: the next
-                    commit target, 0 for one chunk beyond what is committed. A commit slides by
-                    itself */
-    STEP_RELEASE /* SnapshotRelease: nobody will come back to the resume point where the session is:
-                    its STATE may go first */
+    STEP_SLIDE,   /* T5: STATE pages wholly below the window leave the table. `length`: the next
+                     commit target, 0 for one chunk beyond what is committed. A commit slides by
+                     itself */
+    STEP_RELEASE, /* SnapshotRelease: nobody will come back to the resume point where the session
+                    is: its STATE may go first */
+    STEP_ASSIGN,  /* an Extend whose pages are those in `runs`, which are leased to the engine: they
+                    become the session's own */
+    STEP_UNLEASE, /* the pages in `runs`, leased of `pool`, are given back. Names no session */
+    STEP_KINDS
+};
+
+/* "The session's table now has at [group][first ...] these pages." Extend: new pages. Match and
+ * Fetch: borrowed ones. Commit: canonical pages that take the place of the session's duplicates. A
+ * RECURRENT group has one page, first is 0; where `from` is given (index not 0), the engine copies
+ * that page into it in stream order before it goes on (T21). Assign: pages that the engine has put
+ * there. PageLease and Unlease: pages that are in no table, and `first` is 0. */
+struct table_run {
+    uint32_t group, first, n;
+    const struct page_ref *refs;
+    struct page_ref from;
 };
 
 /* One operation of a Step. All or nothing by itself; a failed one stops the rest only if `barrier`.
@@ -183,20 +199,30 @@ struct step_op {
     enum step_op_kind kind;
     bool barrier;
     struct session_id session;
-    uint64_t step; /* REWIND, FINISH, ABORT, CLOSE: the last step that may touch what is given back.
-                      COMMIT: the step that writes the pages, or a later one that was dispatched on
-                      them: duplicates that a canonical page replaces retire behind it (T8).
-                      0: nothing is in flight */
-    uint32_t length; /* EXTEND: tokens allocated, 0 = as they are. REWIND: p. COMMIT: depth. FINISH:
-                        tokens that the session keeps */
-    uint32_t written; /* EXTEND: tokens written, 0 = as they are */
-    struct req_tokens
-        tokens; /* EXTEND: appended tokens (base = tokens the session has, else CONFLICT) */
+    uint64_t step;   /* REWIND, FINISH, ABORT, CLOSE, UNLEASE: the last step that may touch what is
+                        given back.
+                        COMMIT: the step that writes the pages, or a later one that was dispatched on
+                        them: duplicates that a canonical page replaces retire behind it (T8).
+                        0: nothing is in flight */
+    uint32_t length; /* EXTEND, ASSIGN: tokens allocated, 0 = as they are. REWIND: p. COMMIT: depth.
+                        FINISH: tokens that the session keeps */
+    uint32_t written;         /* EXTEND, ASSIGN: tokens written, 0 = as they are */
+    struct req_tokens tokens; /* EXTEND, ASSIGN: appended tokens (base = tokens the session has,
+                                 else CONFLICT) */
+    struct pool_id pool;      /* UNLEASE: of the pages */
+    uint32_t nruns; /* ASSIGN: one for each group that needs pages. UNLEASE: at most one each */
+    const struct table_run *runs;
 };
 
 struct req_step {
     const struct step_op *ops;
     uint32_t n;
+};
+
+/* E5: pages of one group, all of them or none. */
+struct req_page_lease {
+    struct pool_id pool;
+    uint32_t group, pages; /* pages: at least one */
 };
 
 #define PEER_HOST 0xfffffffeu
@@ -422,20 +448,11 @@ struct request {
         struct req_store store;
         struct req_handoff handoff;
         struct req_ticket ticket_renew, ticket_drop;
+        struct req_page_lease page_lease;
         struct {
             bool on;
         } drain;
     };
-};
-
-/* "The session's table now has at [group][first ...] these pages." Extend: new pages. Match and
- * Fetch: borrowed ones. Commit: canonical pages that take the place of the session's duplicates. A
- * RECURRENT group has one page, first is 0; where `from` is given (index not 0), the engine copies
- * that page into it in stream order before it goes on (T21). */
-struct table_run {
-    uint32_t group, first, n;
-    const struct page_ref *refs;
-    struct page_ref from;
 };
 
 /* E4: why POOL_EXHAUSTED, and what waiting would bring. Pages of `group`. */
@@ -561,6 +578,9 @@ struct reply {
             struct ticket ticket;
             uint32_t deadline_ms; /* that it stands from now on */
         } handoff, ticket_renew;
+        struct {
+            uint32_t leased; /* that the engine has now of that pool. runs: the pages */
+        } page_lease;
         struct {
             uint32_t refs; /* ADMIN refs that the node has now */
         } pin;

@@ -10,6 +10,7 @@
 #include "core/fetch/fetch.h"
 #include "core/memory/pages.h"
 #include "core/session/engines.h"
+#include "core/session/leases.h"
 #include "core/session/pool_requests.h"
 #include "core/session/record.h"
 #include "core/session/resets.h"
@@ -41,7 +42,10 @@ enum tern_err request_step(struct core *c, struct actions *out, struct call *cal
         struct op_result *result = &out->results[ret->step.n++];
 
         *result = (struct op_result){0};
-        session_op(c, out, call->engine, op, result);
+        if (op->kind == STEP_UNLEASE)
+            lease_return(c, call->engine, op, result);
+        else
+            session_op(c, out, call->engine, op, result);
         if (told)
             result->text = NULL;
         told = told || result->text;

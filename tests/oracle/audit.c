@@ -486,6 +486,7 @@ void oracle_audit(const struct core *core)
         oracle_fail("audit: %u pools, %u of them closing; %u and %u counted", pools, closing,
                     core->npools, core->nclosing);
     audit_sessions(&a);
+    audit_leases(&a);
     audit_retires(&a);
     audit_pulls(&a);
     audit_nodes(&a);

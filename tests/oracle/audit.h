@@ -28,6 +28,8 @@ bool audit_state_at_rest(const struct core *c, const struct node *n);
 void audit_obtain(struct audit *a);
 /* audit_shares.c */
 void audit_shares(struct audit *a);
+/* audit_leases.c */
+void audit_leases(struct audit *a);
 /* audit_turns.c */
 void audit_turns(struct audit *a);
 /* audit_records.c */

@@ -620,6 +620,9 @@ static void did_one(struct sim *w, uint32_t d, const struct plan *p, uint32_t i,
         state_slide(w, d, s, op->length ? op->length : s->committed + w->L, (uint32_t)op->step);
         break;
     case STEP_REWIND: did_rewind(w, d, s, op, r); break;
+    case STEP_ASSIGN: /* nobody asks for it yet */
+    case STEP_UNLEASE:
+    case STEP_KINDS: break;
     case STEP_CLOSE:
         EXPECT(r->err == TERN_OK, "close_refused", "err %u", r->err);
         if (s->committed && op->step > min_done)

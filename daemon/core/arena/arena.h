@@ -27,9 +27,10 @@ static_assert(RANKS_MAX <= 64, "regions are the bits of a set");
 struct page {
     uint32_t gen;
     struct list_links in_list; /* its owner's; `next` too where it is free, or one of a node's */
-    uint32_t chain;         /* RESERVED: next page of the same pull batch, or of the retry list */
-    uint32_t index;         /* within its group */
-    uint32_t owner;         /* slot of the session, node, retire record or pull, by state */
+    uint32_t chain;            /* RESERVED: next page of the same pull batch, or of the retry list.
+                                  LEASED: see session/leases.c */
+    uint32_t index;            /* within its group */
+    uint32_t owner;         /* slot of the engine, session, node, retire record or pull, by state */
     struct page_ref source; /* RESERVED: what to ask the peer for */
     uint8_t state, group, tries;
     uint8_t seal; /* enum page_seal_state */
@@ -328,7 +329,9 @@ struct engine {
     uint32_t conns[PROCS_PER_ENGINE_MAX];
     uint32_t alive, joined; /* processes; ranks */
     struct list sessions, retires;
-    struct list held_records; /* turn records */
+    struct list held_records;        /* turn records */
+    struct list leased;              /* pages, of whatever pool and group */
+    uint32_t leased_of[POOLS_LIMIT]; /* how many of them are of each pool */
     uint64_t pools;
     uint64_t region_set;       /* those that its ranks live in, bit a region of the tenant */
     uint8_t region[RANKS_MAX]; /* of rank r, once it has joined */

@@ -7,8 +7,10 @@
 #include "base/states.h"
 
 #define PAGE_STATE_TABLE(X)                                                                        \
-    X(PAGE, FREE, TO(PAGE, OWNED) | TO(PAGE, RESERVED) | TO(PAGE, COPYING),                        \
+    X(PAGE, FREE, TO(PAGE, LEASED) | TO(PAGE, OWNED) | TO(PAGE, RESERVED) | TO(PAGE, COPYING),     \
       "in its slab's free list; nobody can write it")                                              \
+    X(PAGE, LEASED, TO(PAGE, OWNED) | TO(PAGE, RETIRING) | TO(PAGE, FREE),                         \
+      "held ahead of need by one engine, which may write it; in no table that the daemon knows")   \
     X(PAGE, OWNED, TO(PAGE, COMMITTED) | TO(PAGE, HANDED) | TO(PAGE, RETIRING) | TO(PAGE, FREE),   \
       "in one session's table; its engine writes it")                                              \
     X(PAGE, HANDED, TO(PAGE, OWNED) | TO(PAGE, RETIRING) | TO(PAGE, FREE),                         \

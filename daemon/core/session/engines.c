@@ -8,6 +8,7 @@
 
 #include "core/arena/actions.h"
 #include "core/memory/record_pages.h"
+#include "core/session/leases.h"
 #include "core/session/retires.h"
 #include "core/session/sessions.h"
 #include "core/session/steps.h"
@@ -73,7 +74,7 @@ static struct engine *engine_create(struct core *c, uint32_t tenant, const struc
     e->tenant = tenant;
     e->world = join->world;
     memcpy(e->name, join->name, ENGINE_NAME_MAX);
-    e->sessions = e->retires = e->held_records = LIST_EMPTY;
+    e->sessions = e->retires = e->held_records = e->leased = LIST_EMPTY;
     for (uint32_t i = 0; i < PROCS_PER_ENGINE_MAX; i++)
         e->conns[i] = NONE;
     c->nengines++;
@@ -274,6 +275,8 @@ static bool give_back(struct core *c, struct actions *out, struct engine *e, uin
     }
     while (c->visits < end && engine_record_drop(c, e))
         ;
+    if (!leases_drop(c, e, end))
+        return false;
     return c->visits < end && retire_drop_all(c, e, end);
 }
 

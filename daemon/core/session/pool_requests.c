@@ -167,6 +167,9 @@ enum tern_err pool_close(struct core *c, struct actions *out, struct call *call,
     TRY(pool_of_request(c, e, call->req->pool_close.pool, &p, ret));
     if (p->sessions > 0)
         return refuse(ret, TERN_CONFLICT, "sessions are open in that pool: close them first");
+    if (e->leased_of[pool_slot(c, p)] > 0)
+        return refuse(ret, TERN_CONFLICT,
+                      "pages of that pool are leased to this engine: give them back first");
     if (p->engines != 1 || !(e->pools & 1ull << pool_slot(c, p)))
         return refuse(ret, TERN_CONFLICT,
                       "another engine has mapped that pool: it closes with the last one");

@@ -1,10 +1,11 @@
-/* The operations of a Step on one session (E6): extend, rewind, finish, abort, close; commit is in
- * commits.c. Each is all or nothing. */
+/* The operations of a Step on one session (E6): extend, assign, rewind, finish, abort, close;
+ * commit is in commits.c. Each is all or nothing. */
 #include "core/session/session_ops.h"
 
 #include "core/arena/actions.h"
 #include "core/memory/pages.h"
 #include "core/session/commits.h"
+#include "core/session/leases.h"
 #include "core/session/record.h"
 #include "core/session/retires.h"
 #include "core/session/retract.h"
@@ -16,6 +17,11 @@
 #include "core/tree/records.h"
 #include "core/tree/state.h"
 #include "core/tree/tokens.h"
+
+#define WRONG_RUNS                                                                                 \
+    "the pages that are assigned are not those that the session's table needs for the new "        \
+    "length: "                                                                                     \
+    "for each group, where its own pages end, as many as an Extend would bring"
 
 /* The list and the table that the session would have then. Lengths that do not fit it need no
  * words: the asker has the numbers. */
@@ -44,6 +50,30 @@ static enum tern_err extend_fits(const struct core *c, const struct session *s,
     return TERN_OK;
 }
 
+/* The pages that are given are those that an Extend would bring. */
+static enum tern_err assign_fits(const struct session *s, const struct pool *p,
+                                 const struct step_op *op, const uint32_t *need,
+                                 struct op_result *ret)
+{
+    uint32_t r = 0;
+
+    for (uint32_t g = 0; g < p->ngroups; g++) {
+        const struct table_run *run = r < op->nruns ? &op->runs[r] : NULL;
+
+        if (need[g] == 0)
+            continue;
+        if (p->group[g].layout.family == FAMILY_RECURRENT)
+            return refuse_op(ret, TERN_INVALID,
+                             "the session has no RECURRENT page yet: Extend it first, which says "
+                             "what to copy into that");
+        if (!run || run->group != g || run->first != s->base[g] + s->owned[g].n ||
+            run->n != need[g])
+            return refuse_op(ret, TERN_INVALID, WRONG_RUNS);
+        r++;
+    }
+    return r == op->nruns ? TERN_OK : refuse_op(ret, TERN_INVALID, WRONG_RUNS);
+}
+
 static enum tern_err extend_check(const struct core *c, const struct actions *out,
                                   const struct session *s, const struct step_op *op,
                                   const struct lengths *to, const uint32_t *need,
@@ -57,6 +87,8 @@ static enum tern_err extend_check(const struct core *c, const struct actions *ou
         window += p->group[g].layout.family == FAMILY_WINDOW ? need[g] : 0;
     }
     TRY(extend_fits(c, s, op, to, window, ret));
+    if (op->kind == STEP_ASSIGN)
+        return assign_fits(s, p, op, need, ret);
     return refs_fit(out, (struct runs_wanted){.runs = p->ngroups, .refs = pages}) ? TERN_OK
                                                                                   : TERN_BUSY;
 }
@@ -97,6 +129,43 @@ static void extend_take(struct core *c, struct actions *out, struct session *s,
     }
 }
 
+static void assign_take(struct core *c, struct session *s, struct list of[GROUPS_MAX])
+{
+    for (uint32_t g = 0; g < session_pool(c, s)->ngroups; g++)
+        while (of[g].n > 0) {
+            uint32_t record = page_list_pop(c, &of[g]);
+
+            page_move(c, page_at(c, record), PAGE_OWNED, session_slot(c, s));
+            page_list_push(c, &s->owned[g], record);
+        }
+}
+
+/* Finds the pages and makes them the session's own. */
+static enum tern_err extend_pages(struct core *c, struct actions *out, struct engine *e,
+                                  struct session *s, const struct step_op *op, const uint32_t *need,
+                                  struct op_result *ret)
+{
+    struct pool *p = session_pool(c, s);
+    struct list of[GROUPS_MAX];
+    uint32_t total = 0;
+    enum tern_err err;
+
+    if (op->kind == STEP_ASSIGN) {
+        TRY(lease_claim(c, e, p, op, of, &ret->text));
+        assign_take(c, s, of);
+        return TERN_OK;
+    }
+    for (uint32_t g = 0; g < p->ngroups; g++)
+        total += need[g];
+    err = total > 0 ? pages_make_room(c, e, p, need, &ret->shortage) : TERN_OK;
+    if (err == TERN_BUSY)
+        return refuse_op(ret, err, MAKING_ROOM);
+    TRY(err);
+    extend_take(c, out, s, need);
+    return TERN_OK;
+}
+
+/* Or an assign: an extend whose pages the engine has leased. */
 static enum tern_err op_extend(struct core *c, struct actions *out, struct engine *e,
                                struct session *s, const struct step_op *op, struct op_result *ret)
 {
@@ -105,8 +174,7 @@ static enum tern_err op_extend(struct core *c, struct actions *out, struct engin
                                .allocated = op->length ? op->length : s->allocated};
     const struct token_need tokens = {tokens_blocks_needed(&s->tokens, op->tokens.n),
                                       op->tokens.nkeys};
-    uint32_t need[GROUPS_MAX] = {0}, total = 0;
-    enum tern_err err;
+    uint32_t need[GROUPS_MAX] = {0};
     const char *text;
 
     for (uint32_t g = 0; g < p->ngroups && to.allocated <= SESSION_TOKENS_MAX; g++) {
@@ -116,19 +184,11 @@ static enum tern_err op_extend(struct core *c, struct actions *out, struct engin
             need[g] = s->owned[g].n == 0 && to.allocated > 0;
         else
             need[g] = div_up(to.allocated, pt) > have ? div_up(to.allocated, pt) - have : 0;
-        total += need[g];
     }
     TRY(extend_check(c, out, s, op, &to, need, ret));
     if (tokens_room(c, s->pool, tokens, &text) != TERN_OK)
         return refuse_op(ret, TERN_BUSY, text);
-    err = total > 0 ? pages_make_room(c, e, p, need, &ret->shortage) : TERN_OK;
-    if (err == TERN_BUSY)
-        return refuse_op(
-            ret, err,
-            "more has to be evicted, copied to the host or given back first than one step does: "
-            "repeat in a moment, it goes on");
-    TRY(err);
-    extend_take(c, out, s, need);
+    TRY(extend_pages(c, out, e, s, op, need, ret));
     check(tokens_append(c, &s->tokens, op->tokens.v, op->tokens.n, op->tokens.keys,
                         op->tokens.nkeys) == TERN_OK);
     s->allocated = to.allocated;
@@ -356,7 +416,8 @@ static enum tern_err apply(struct core *c, struct actions *out, struct engine *e
             return refuse_op(ret, TERN_INVALID, MATCH_INCOMPLETE);
     }
     switch (op->kind) {
-    case STEP_EXTEND: return op_extend(c, out, e, s, op, ret);
+    case STEP_EXTEND:
+    case STEP_ASSIGN: return op_extend(c, out, e, s, op, ret);
     case STEP_REWIND: return op_rewind(c, e, s, op, ret);
     case STEP_COMMIT: return session_commit(c, out, e, s, op, ret);
     case STEP_FINISH: return op_finish(c, e, s, op, ret);
@@ -364,6 +425,8 @@ static enum tern_err apply(struct core *c, struct actions *out, struct engine *e
     case STEP_CLOSE: return session_end(c, out, s, op->step, &ret->text);
     case STEP_SLIDE: return op_slide(c, e, s, op, ret);
     case STEP_RELEASE: state_release(c, s->node); return TERN_OK;
+    case STEP_UNLEASE: /* it names no session: see lease_return */
+    case STEP_KINDS: break;
     }
     return TERN_UNSUPPORTED;
 }

@@ -204,6 +204,8 @@ const struct setting config_settings[] = {
           4096, MEMORY_MAX, "256M", "Bytes asked for and not yet here, per tenant"),
     COUNT("limits", "tenant_batches", "limit-tenant-batches", limits.tenant_batches, 1, 65536,
           "256", "Batches of up to 256 pages asked for and not yet here, per tenant"),
+    COUNT("limits", "lease_pages", "limit-lease-pages", limits.lease_pages, 1, LEASE_PAGES, "4096",
+          "Pages of one pool that an engine may hold ahead of need"),
     COUNT("limits", "busy_retry_ms", "busy-retry-ms", limits.busy_retry_ms, 1, 60000, "20",
           "How soon a full daemon asks its peer to come back; the peer takes at most 1000"),
 

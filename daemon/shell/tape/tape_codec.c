@@ -114,24 +114,69 @@ static void groups(struct codec *c, struct req_pool_open *v)
     }
 }
 
+/* The refs stand in the body, where a reader uses them in place. */
+static struct table_run run_of(struct codec *c, const struct table_run *written)
+{
+    struct table_run run = c->reading ? (struct table_run){.n = 0} : *written;
+    size_t n;
+
+    codec_u32(c, &run.group);
+    codec_u32(c, &run.first);
+    codec_u32(c, &run.n);
+    n = (size_t)run.n * 2;
+    if (!c->reading) {
+        codec_put_words(c, (const uint32_t *)(const void *)run.refs, n);
+        return run;
+    }
+    c->bad = c->bad || n > c->n - c->at;
+    run.n = c->bad ? 0 : run.n;
+    run.refs = (const struct page_ref *)(const void *)(c->words + c->at);
+    c->at += c->bad ? 0 : n;
+    return run;
+}
+
+/* *taken: runs of the room that are in use. */
+static void op_runs(struct codec *c, struct step_op *v, struct codec_room *room, uint32_t *taken)
+{
+    uint32_t first = *taken;
+
+    v->nruns = within(c, v->nruns, 0, WIRE_STEP_RUNS_MAX + 1);
+    if (c->reading && v->nruns > WIRE_RUNS_MAX - first) {
+        c->bad = true;
+        v->nruns = 0;
+    }
+    for (uint32_t i = 0; i < v->nruns; i++) {
+        struct table_run read = run_of(c, c->reading ? NULL : &v->runs[i]);
+
+        if (c->reading)
+            room->op_runs[(*taken)++] = read;
+    }
+    if (c->reading)
+        v->runs = room->op_runs + first;
+}
+
 static void operation(struct codec *c, struct step_op *v)
 {
-    v->kind = (enum step_op_kind)within(c, v->kind, STEP_EXTEND, STEP_RELEASE + 1);
+    v->kind = (enum step_op_kind)within(c, v->kind, STEP_EXTEND, STEP_KINDS);
     v->barrier = truth(c, v->barrier);
     handle(c, &v->session);
     codec_u64(c, &v->step);
     codec_u32(c, &v->length);
     codec_u32(c, &v->written);
     tokens(c, &v->tokens);
+    handle(c, &v->pool);
 }
 
 static void operations(struct codec *c, struct req_step *v, struct codec_room *room)
 {
+    uint32_t taken = 0;
+
     v->n = within(c, v->n, 0, STEP_OPS_MAX + 1);
     for (uint32_t i = 0; i < v->n; i++) {
         struct step_op op = c->reading ? (struct step_op){.kind = STEP_EXTEND} : v->ops[i];
 
         operation(c, &op);
+        op_runs(c, &op, room, &taken);
         if (c->reading)
             room->ops[i] = op;
     }
@@ -212,27 +257,14 @@ static void request(struct codec *c, struct request *v, struct codec_room *room)
     }
 }
 
-/* The refs stand in the body, where a reader uses them in place. */
 static void runs(struct codec *c, struct peer_msg *v, struct codec_room *room)
 {
     v->nruns = within(c, v->nruns, 0, GROUPS_MAX + 1);
     for (uint32_t i = 0; i < v->nruns; i++) {
-        struct table_run run = c->reading ? (struct table_run){.n = 0} : v->runs[i];
-        size_t n;
+        struct table_run read = run_of(c, c->reading ? NULL : &v->runs[i]);
 
-        codec_u32(c, &run.group);
-        codec_u32(c, &run.first);
-        codec_u32(c, &run.n);
-        n = (size_t)run.n * 2;
-        if (!c->reading) {
-            codec_put_words(c, (const uint32_t *)(const void *)run.refs, n);
-            continue;
-        }
-        c->bad = c->bad || n > c->n - c->at;
-        run.n = c->bad ? 0 : run.n;
-        run.refs = (const struct page_ref *)(const void *)(c->words + c->at);
-        c->at += c->bad ? 0 : n;
-        room->runs[i] = run;
+        if (c->reading)
+            room->runs[i] = read;
     }
     if (c->reading)
         v->runs = room->runs;

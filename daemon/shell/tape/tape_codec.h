@@ -8,6 +8,7 @@
 #define SHELL_TAPE_CODEC_H
 
 #include "core/core.h"
+#include "proto/messages.h"
 
 #define RECORD_HEAD_WORDS 4
 #define KEY_WORDS         (sizeof(struct extra_key) / sizeof(uint32_t))
@@ -25,6 +26,7 @@ struct codec {
 /* What a read event's arrays of structs lie in. */
 struct codec_room {
     struct step_op ops[STEP_OPS_MAX];
+    struct table_run op_runs[WIRE_RUNS_MAX]; /* of those */
     struct table_run runs[GROUPS_MAX];
 };
 

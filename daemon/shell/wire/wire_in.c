@@ -15,6 +15,7 @@
 #include "proto/ticket.h"
 
 static_assert(WIRE_OPS_MAX <= STEP_OPS_MAX, "a decoded Step fits");
+static_assert(WIRE_STEP_RUNS_MAX >= GROUPS_MAX, "an operation names pages of every group");
 static_assert(WIRE_GROUPS_MAX <= GROUPS_MAX, "a decoded PoolOpen fits");
 static_assert(WIRE_BLOBS_MAX <= RECORD_BLOBS_MAX, "a decoded RecordPrepare fits");
 static_assert(WIRE_TOKEN_BYTES == sizeof(uint32_t), "tokens are used in place");
@@ -188,13 +189,32 @@ static enum tern_err groups_of(struct wire_in *w, const Tern__Wire__PoolOpen *m,
 
 /* ---- Step ---- */
 
+/* Pages that an operation names; `taken` of w->op_runs are in use, and there is room for more. */
+static enum tern_err runs_of(struct wire_in *w, const Tern__Wire__StepOp *o, uint32_t *taken,
+                             struct step_op *ret)
+{
+    ret->runs = w->op_runs + *taken;
+    ret->nruns = (uint32_t)o->n_runs;
+    for (size_t i = 0; i < o->n_runs; i++) {
+        struct table_run *run = &w->op_runs[(*taken)++];
+        const void *refs;
+
+        *run = (struct table_run){.group = o->runs[i]->group, .first = o->runs[i]->first};
+        TRY(wire_array(&w->budget, &o->runs[i]->refs, WIRE_REF_BYTES, &refs, &run->n));
+        run->refs = refs;
+    }
+    return TERN_OK;
+}
+
 static enum tern_err ops_of(struct wire_in *w, const Tern__Wire__Step *m, struct req_step *ret,
                             const char **ret_text)
 {
+    uint32_t runs = 0;
+
     for (size_t i = 0; i < m->n_ops; i++) {
         const Tern__Wire__StepOp *o = m->ops[i];
 
-        if (o->kind < STEP_EXTEND || o->kind > STEP_RELEASE)
+        if (o->kind < STEP_EXTEND || o->kind >= STEP_KINDS)
             return refused(ret_text, "it has a kind of operation that this daemon does not know");
         w->ops[i] = (struct step_op){
             .kind = (enum step_op_kind)o->kind,
@@ -203,8 +223,10 @@ static enum tern_err ops_of(struct wire_in *w, const Tern__Wire__Step *m, struct
             .step = o->step,
             .length = o->length,
             .written = o->written,
+            .pool = pool_id_unpack(o->pool),
         };
         TRY(tokens_of(w, o->tokens, &w->ops[i].tokens));
+        TRY(runs_of(w, o, &runs, &w->ops[i]));
     }
     ret->ops = w->ops;
     ret->n = (uint32_t)m->n_ops;

@@ -14,6 +14,7 @@ struct wire_in {
     struct budget budget;
     void *mem; /* owned: the budget's */
     struct step_op ops[STEP_OPS_MAX];
+    struct table_run op_runs[WIRE_RUNS_MAX]; /* of those */
     struct table_run runs[GROUPS_MAX];
     char group_names[GROUPS_MAX][GROUP_NAME_MAX]; /* of a PoolOpen, which borrows them */
     uint32_t blob[TICKET_WORDS];                  /* of a ticket, likewise */

@@ -34,6 +34,7 @@ static const struct {
     {57, "HANDOFF", "Handoff", "HandoffReply"},
     {59, "TICKET_RENEW", "TicketRenew", "HandoffReply"},
     {61, "TICKET_DROP", "TicketDrop", "Empty"},
+    {63, "PAGE_LEASE", "PageLease", "PageLeaseReply"},
     {65, "ADMIN", "Admin", "AdminReply"},
     {129, "PEER_HELLO", "PeerHello", "PeerHelloReply"},
     {131, "PEER_MSG", "PeerMsg", NULL},

@@ -524,7 +524,7 @@ TEST(wire_in_unknown_values_are_invalid)
     step.ops = ops;
     op.has_kind = true;
     for (uint32_t kind = 0; kind < 12; kind++) {
-        bool known = kind >= STEP_EXTEND && kind <= STEP_RELEASE;
+        bool known = kind >= STEP_EXTEND && kind < STEP_KINDS;
 
         op.kind = kind;
         assert_int_equal(request(FRAME_STEP, &step.base, &r), known ? TERN_OK : TERN_INVALID);

@@ -14,6 +14,7 @@
 #define KEYS_EACH   3
 #define OPS_EACH    5
 #define REFS_EACH   9
+#define RUNS_EACH   2
 #define PROCS       16
 
 static const struct core_limits limits = {
@@ -55,6 +56,8 @@ struct lent {
     uint32_t tokens[OPS_EACH][TOKENS_EACH];
     struct extra_key keys[OPS_EACH][KEYS_EACH];
     struct step_op ops[OPS_EACH];
+    struct table_run op_runs[OPS_EACH][RUNS_EACH];
+    struct page_ref op_refs[OPS_EACH][RUNS_EACH][REFS_EACH];
     struct table_run runs[2];
     struct page_ref refs[2][REFS_EACH];
 };
@@ -140,19 +143,36 @@ static struct req_tokens some_tokens(struct prng *p, struct lent *lent, uint32_t
     return t;
 }
 
+static void fill_op_runs(struct prng *p, struct step_op *op, struct table_run *runs,
+                         struct page_ref (*refs)[REFS_EACH])
+{
+    op->nruns = prng_below(p, RUNS_EACH + 1);
+    op->runs = runs;
+    for (uint32_t i = 0; i < op->nruns; i++) {
+        runs[i] = (struct table_run){.group = (uint32_t)prng_u64(p),
+                                     .first = (uint32_t)prng_u64(p),
+                                     .n = prng_below(p, REFS_EACH + 1),
+                                     .refs = refs[i]};
+        for (uint32_t k = 0; k < runs[i].n; k++)
+            refs[i][k] = (struct page_ref){(uint32_t)prng_u64(p), (uint32_t)prng_u64(p)};
+    }
+}
+
 static void fill_step(struct prng *p, struct req_step *step, struct lent *lent)
 {
     step->ops = lent->ops;
     step->n = prng_below(p, OPS_EACH + 1);
     for (uint32_t i = 0; i < step->n; i++) {
         memset(&lent->ops[i], 0, sizeof lent->ops[i]);
-        lent->ops[i].kind = (enum step_op_kind)(STEP_EXTEND + prng_below(p, STEP_RELEASE));
+        lent->ops[i].kind = (enum step_op_kind)(STEP_EXTEND + prng_below(p, STEP_UNLEASE));
         lent->ops[i].barrier = prng_below(p, 2) != 0;
         lent->ops[i].session = session_id_unpack(some_id(p));
         lent->ops[i].step = prng_u64(p);
         lent->ops[i].length = (uint32_t)prng_u64(p);
         lent->ops[i].written = (uint32_t)prng_u64(p);
         lent->ops[i].tokens = some_tokens(p, lent, i);
+        lent->ops[i].pool = pool_id_unpack(some_id(p));
+        fill_op_runs(p, &lent->ops[i], lent->op_runs[i], lent->op_refs[i]);
     }
 }
 

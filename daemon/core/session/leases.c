@@ -1,0 +1,202 @@
+/* Pages that an engine holds ahead of need (E5). They are admitted as those of an Extend are, all
+ * of them or none. An Assign gives them to a session, an Unlease gives them back behind a step, and
+ * the end of the engine frees them; until one of these nothing else takes them, whatever the engine
+ * does with its sessions. What must stay true: a page is in its engine's list exactly while it is
+ * LEASED, and its `chain` is NONE between two operations. */
+#include "core/session/leases.h"
+
+#include "core/arena/actions.h"
+#include "core/memory/pages.h"
+#include "core/session/call.h"
+#include "core/session/record.h"
+#include "core/session/retires.h"
+#include "core/session/room.h"
+#include "core/session/sessions.h"
+
+static_assert(LEASE_PAGES <= TABLE_PAGES_MIN, "one answer names all pages of a lease");
+static_assert(LEASE_PAGES <= GIVE_BACK_VISITS_MAX, "they can be given back at once");
+
+/* `chain` of a page that the operation under way has named already. */
+#define NAMED 0u
+
+static uint32_t lease_most(const struct core *c)
+{
+    return c->limits.lease_pages ? c->limits.lease_pages : LEASE_PAGES;
+}
+
+static enum tern_err lease_check(const struct core *c, const struct engine *e, const struct pool *p,
+                                 const struct req_page_lease *r, struct reply *ret)
+{
+    if (r->group >= p->ngroups || r->pages == 0)
+        return refuse(ret, TERN_INVALID,
+                      "a lease is of a group that the pool has, and of one page or more");
+    if (p->group[r->group].layout.family == FAMILY_RECURRENT)
+        return refuse(ret, TERN_INVALID,
+                      "pages of a RECURRENT group are not leased: the first Extend of a turn "
+                      "brings one, and says what to copy into it");
+    if (r->pages > lease_most(c) - e->leased_of[r->pool.slot])
+        return refuse(ret, TERN_QUOTA,
+                      "this engine would have more pages of the pool leased than it may: assign or "
+                      "give back some, or raise limits.lease_pages");
+    return TERN_OK;
+}
+
+enum tern_err page_lease(struct core *c, struct actions *out, struct call *call, struct reply *ret)
+{
+    const struct req_page_lease *r = &call->req->page_lease;
+    struct engine *e = call->engine;
+    uint32_t need[GROUPS_MAX] = {0};
+    struct page_ref *refs;
+    struct pool *p;
+    enum tern_err err;
+
+    TRY(session_pool_find(c, e, r->pool, &p, ret));
+    ret->page_lease.leased = e->leased_of[r->pool.slot];
+    TRY(lease_check(c, e, p, r, ret));
+    need[r->group] = r->pages;
+    err = pages_make_room(c, e, p, need, &ret->shortage);
+    if (err == TERN_BUSY)
+        return refuse(ret, err, MAKING_ROOM);
+    if (err != TERN_OK)
+        return refuse(ret, err,
+                      "the group has not so many pages for a lease: ask for fewer, or wait for the "
+                      "step that the answer names");
+    refs = run_add(out, (struct table_run){.group = r->group, .n = r->pages});
+    check(refs); /* the answer has nothing else */
+    for (uint32_t i = 0; i < r->pages; i++) {
+        uint32_t record = page_take(c, p, r->group, PAGE_LEASED, engine_slot(c, e));
+
+        page_list_push(c, &e->leased, record);
+        refs[i].index = page_at(c, record)->index;
+        refs[i].gen = page_at(c, record)->gen;
+    }
+    e->leased_of[r->pool.slot] += r->pages;
+    ret->page_lease.leased = e->leased_of[r->pool.slot];
+    return TERN_OK;
+}
+
+/* ---- pages that an operation names ---- */
+
+static enum tern_err page_named(const struct core *c, const struct engine *e, const struct pool *p,
+                                const struct table_run *run, uint32_t i, const char **ret_text)
+{
+    struct page *page = page_find(c, p, run->group, run->refs[i]);
+
+    *ret_text = "the pool has no such page in that group: its index is wrong, or it was given back "
+                "and is another page by now";
+    if (!page)
+        return TERN_GONE;
+    *ret_text = "that page is not leased to this engine: it was assigned already, or never leased";
+    if (page->state != PAGE_LEASED || page->owner != engine_slot(c, e))
+        return TERN_CONFLICT;
+    *ret_text = "the operation names a page twice";
+    if (page->chain == NAMED)
+        return TERN_CONFLICT;
+    page->chain = NAMED;
+    *ret_text = NULL;
+    return TERN_OK;
+}
+
+static void forget_names(const struct core *c, const struct pool *p, const struct table_run *run,
+                         uint32_t n)
+{
+    for (uint32_t i = 0; i < n; i++)
+        page_find(c, p, run->group, run->refs[i])->chain = NONE;
+}
+
+/* All of them, or none is left marked. */
+static enum tern_err name_all(const struct core *c, const struct engine *e, const struct pool *p,
+                              const struct step_op *op, const char **ret_text)
+{
+    for (uint32_t r = 0; r < op->nruns; r++)
+        for (uint32_t i = 0; i < op->runs[r].n; i++) {
+            enum tern_err err = page_named(c, e, p, &op->runs[r], i, ret_text);
+
+            if (err == TERN_OK)
+                continue;
+            forget_names(c, p, &op->runs[r], i);
+            while (r-- > 0)
+                forget_names(c, p, &op->runs[r], op->runs[r].n);
+            return err;
+        }
+    return TERN_OK;
+}
+
+static enum tern_err groups_in_order(const struct step_op *op, const char **ret_text)
+{
+    *ret_text = "its runs are of groups in ascending order, one each";
+    for (uint32_t r = 1; r < op->nruns; r++)
+        if (op->runs[r].group <= op->runs[r - 1].group)
+            return TERN_INVALID;
+    *ret_text = NULL;
+    return TERN_OK;
+}
+
+enum tern_err lease_claim(struct core *c, struct engine *e, const struct pool *p,
+                          const struct step_op *op, struct list ret[GROUPS_MAX],
+                          const char **ret_text)
+{
+    TRY(groups_in_order(op, ret_text));
+    TRY(name_all(c, e, p, op, ret_text));
+    for (uint32_t g = 0; g < GROUPS_MAX; g++)
+        ret[g] = LIST_EMPTY;
+    for (uint32_t r = 0; r < op->nruns; r++) {
+        const struct table_run *run = &op->runs[r];
+
+        forget_names(c, p, run, run->n);
+        for (uint32_t i = 0; i < run->n; i++) {
+            uint32_t record = page_record(c, page_find(c, p, run->group, run->refs[i]));
+
+            page_list_remove(c, &e->leased, record);
+            page_list_push(c, &ret[run->group], record);
+        }
+        e->leased_of[pool_slot(c, p)] -= run->n;
+    }
+    touch(c);
+    return TERN_OK;
+}
+
+/* ---- giving back ---- */
+
+static enum tern_err return_all(struct core *c, struct engine *e, const struct step_op *op,
+                                const char **ret_text)
+{
+    struct list of[GROUPS_MAX], pages = LIST_EMPTY;
+    struct reply said = {.text = NULL};
+    struct pool *p;
+    enum tern_err err = session_pool_find(c, e, op->pool, &p, &said);
+    uint32_t n = 0;
+
+    *ret_text = said.text;
+    TRY(err);
+    for (uint32_t r = 0; r < op->nruns; r++)
+        n += op->runs[r].n;
+    *ret_text = "so many pages go back in a Step of their own: repeat it";
+    if (n > GIVE_AT_ONCE_PAGES && c->visits > 0 && c->visits + n > give_back_end(c))
+        return TERN_BUSY;
+    *ret_text = share_refused(SHARE_RETIRES);
+    if (!retire_ready(c, e, op->step))
+        return TERN_BUSY;
+    TRY(lease_claim(c, e, p, op, of, ret_text));
+    for (uint32_t g = 0; g < GROUPS_MAX; g++)
+        page_list_append(c, &pages, &of[g]);
+    c->visits += pages.n;
+    retire_release(c, e, op->step, &pages, (struct path){NONE, 0});
+    return TERN_OK;
+}
+
+void lease_return(struct core *c, struct engine *e, const struct step_op *op, struct op_result *ret)
+{
+    ret->err = return_all(c, e, op, &ret->text);
+}
+
+bool leases_drop(struct core *c, struct engine *e, uint32_t end)
+{
+    for (; e->leased.n > 0 && c->visits < end; c->visits++) {
+        uint32_t record = page_list_pop(c, &e->leased);
+
+        e->leased_of[page_at(c, record)->pool]--;
+        page_free(c, record);
+    }
+    return e->leased.n == 0;
+}
