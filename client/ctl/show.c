@@ -730,6 +730,22 @@ static void add_peer_reason(struct table *t, const json_t *row)
                   human_age(j_f64(row, "since_s")));
 }
 
+/* How its pages come, and over how many connections of those that there may be. */
+static void add_peer_pages(struct table *t, const json_t *row)
+{
+    const json_t *conns = json_object_get(row, "connections");
+    unsigned long long limit = j_u64(conns, "limit"), retired = j_u64(conns, "retired");
+    char text[64] = "", failed[32] = "";
+
+    if (retired > 0)
+        snprintf(failed, sizeof failed, ", %llu retired", retired);
+    if (limit > 0)
+        snprintf(text, sizeof text, " (%llu of %llu up%s)", (unsigned long long)j_u64(conns, "up"),
+                 limit, failed);
+    table_add(t, retired > 0 ? YELLOW : PLAIN, "%s%s%s", j_str(row, "transport"),
+              strcmp(j_str(row, "moves"), "push") == 0 ? " push" : "", text);
+}
+
 static void add_peer(struct table *t, json_t *row)
 {
     const char *state = j_str(row, "state");
@@ -742,8 +758,7 @@ static void add_peer(struct table *t, json_t *row)
     table_add(t, strcmp(state, "up") == 0 ? GREEN : YELLOW, "%s", state);
     table_add(t, PLAIN, "%s", tls_of(row));
     table_add(t, PLAIN, "%s", incarnation_of(row));
-    table_add(t, PLAIN, "%s%s", j_str(row, "transport"),
-              strcmp(j_str(row, "moves"), "push") == 0 ? " push" : "");
+    add_peer_pages(t, row);
     json_array_foreach(json_object_get(row, "tenants"), i, tenant)
     {
         const char *name = json_string_value(tenant);

@@ -86,6 +86,8 @@ struct data_conn *data_conn_take(struct xfer *xfer, struct transport *t, int fd)
         conn->transport = t;
         conn->caller = NULL;
         conn->peer_link = NONE;
+        conn->path = NONE;
+        conn->extra = false;
         conn->fd = fd;
         conn->receiving = conn->sending = false;
         conn->recv_inflow = conn->send_outflow = NONE;
@@ -101,14 +103,7 @@ struct data_conn *data_conn_take(struct xfer *xfer, struct transport *t, int fd)
     return NULL;
 }
 
-struct data_conn *data_conn_of_lane(const struct transport *t, uint32_t peer_link)
-{
-    uint32_t number = transport_lane(t, peer_link)->conn;
-
-    return number == NONE ? NULL : &t->xfer->conns->conn[number];
-}
-
-void data_conn_fail(struct data_conn *conn)
+static void end(struct data_conn *conn, bool failed)
 {
     if (conn->state == DATA_CONN_CLOSING || conn->state == DATA_CONN_FREE)
         return;
@@ -119,19 +114,39 @@ void data_conn_fail(struct data_conn *conn)
     if (conn->sending)
         data_conn_cancel_send(conn);
     if (conn->caller) {
-        transport_lane(conn->transport, conn->peer_link)->conn = NONE;
+        data_path_left(conn, failed);
         conn->caller->lost(conn);
     }
     data_conn_reap(conn);
 }
 
+void data_conn_fail(struct data_conn *conn)
+{
+    end(conn, true);
+}
+
+void data_conn_end(struct data_conn *conn)
+{
+    end(conn, false);
+}
+
+/* What was asked for on it, and came back with its last task, goes to another path. */
+static void go_on(struct transport *t, uint32_t peer_link)
+{
+    if (t && t->xfer->link[peer_link].up && !t->xfer->conns->ending)
+        t->ops->pump(t, peer_link);
+}
+
 void data_conn_reap(struct data_conn *conn)
 {
     struct xfer *xfer = conn->xfer;
+    bool ended = conn->caller && conn->caller->ended;
 
     if (conn->state != DATA_CONN_CLOSING || conn->receiving || conn->sending)
         return;
     check(conn->recv_inflow == NONE && conn->send_outflow == NONE);
+    if (ended)
+        conn->caller->ended(conn);
     close(conn->fd);
     conn->fd = -1;
     data_conn_state_move(&conn->state, DATA_CONN_FREE);
@@ -139,6 +154,7 @@ void data_conn_reap(struct data_conn *conn)
         xfer->conns->end--;
     xfer->stats.conns--;
     xfer->conns->inbound -= conn->transport ? 0 : 1;
+    xfer->conns->extra -= conn->extra ? 1 : 0;
     if (!conn->transport)
         xfer_link_conn_end(xfer, conn->peer_link);
     for (uint32_t k = xfer->ntransports; k > 0; k--)
@@ -147,19 +163,33 @@ void data_conn_reap(struct data_conn *conn)
                 xfer->transport[k - 1].ops->pump(&xfer->transport[k - 1], i);
     if (!xfer->conns->ending)
         door_again(xfer->conns->door);
+    if (ended)
+        go_on(conn->transport, conn->peer_link);
 }
 
 /* Nothing asked for, nothing queued: its slot may go to a link that needs one. */
+static struct data_conn *idle_of(const struct transport *t, uint32_t peer_link)
+{
+    if (transport_lane(t, peer_link)->queue.head != NONE)
+        return NULL;
+    for (uint32_t i = t->xfer->config.connections; i > 0; i--) {
+        struct data_conn *conn = data_path_conn(t, peer_link, i - 1);
+
+        if (conn && !conn->sending && conn->caller->idle(conn))
+            return conn;
+    }
+    return NULL;
+}
+
 bool data_conns_evict(struct xfer *xfer)
 {
     for (uint32_t i = 0; i < xfer->config.links; i++)
         for (uint32_t k = xfer->ntransports; k > 0; k--) {
-            const struct lane *lane = &xfer->link[i].lane[k - 1];
-            struct data_conn *conn = data_conn_of_lane(&xfer->transport[k - 1], i);
+            struct data_conn *conn = idle_of(&xfer->transport[k - 1], i);
 
-            if (!conn || lane->queue.head != NONE || conn->sending || !conn->caller->idle(conn))
+            if (!conn)
                 continue;
-            data_conn_fail(conn);
+            data_conn_end(conn);
             return true;
         }
     return false;
@@ -392,14 +422,14 @@ static uint16_t port_of(const struct sockaddr_storage *addr)
 }
 
 /* How the call to the link's data port ended. The control port may well be open while this one is
- * not, so an operator has to hear of it. */
+ * not, so an operator has to hear of it; not where another connection shows that it is open. */
 static void call_ended(const struct data_conn *conn, int error)
 {
     const struct xfer_config *c = &conn->xfer->config;
     struct xfer_link *link = &conn->xfer->link[conn->peer_link];
     uint16_t port = port_of(&link->addr);
 
-    if (link->call_errno == error)
+    if (link->call_errno == error || (error && conn->extra))
         return;
     link->call_errno = error;
     snprintf(link->call_text, sizeof link->call_text, "its data port %u cannot be reached: %s",
@@ -419,6 +449,7 @@ static void connected(struct io_op *op, int32_t res, uint32_t flags, uint32_t bu
     if (!send_ended(conn, res >= 0))
         return;
     data_conn_state_move(&conn->state, DATA_CONN_OPEN);
+    data_path_up(conn);
     xfer_put_head(
         conn->buffer,
         &(struct xfer_head){.type = XFER_HELLO, .a = link->peer_incarnation, .b = link->token});
@@ -429,31 +460,47 @@ static void connected(struct io_op *op, int32_t res, uint32_t flags, uint32_t bu
     conn->caller->receive(conn);
 }
 
-void data_conn_call(struct transport *t, uint32_t number, const struct data_caller *caller)
+/* No descriptor, or no slot. */
+static void not_called(struct transport *t, uint32_t number, uint32_t path, bool slot)
+{
+    struct xfer *xfer = t->xfer;
+    struct lane *lane = transport_lane(t, number);
+
+    if (data_paths_alive(t, number)) {
+        data_path_put_off(&lane->path[path]);
+    } else if (slot) {
+        if (lane->waiting_ns == 0)
+            lane_wait(xfer, lane, io_now_ns());
+        data_conns_evict(xfer);
+    } else {
+        queue_break(xfer, &lane->queue, TERN_BUSY); /* what has descriptors may let go */
+    }
+}
+
+void data_conn_call(struct transport *t, uint32_t number, uint32_t path,
+                    const struct data_caller *caller)
 {
     struct xfer *xfer = t->xfer;
     struct xfer_link *link = &xfer->link[number];
-    struct lane *lane = transport_lane(t, number);
     int fd = socket(link->addr.ss_family, SOCK_STREAM | SOCK_CLOEXEC, 0);
     struct data_conn *conn;
 
     if (fd < 0) {
-        queue_break(xfer, &lane->queue, TERN_BUSY); /* no descriptor: what has some may let go */
+        not_called(t, number, path, false);
         return;
     }
     data_conn_options(xfer, fd);
     conn = data_conn_take(xfer, t, fd);
     if (!conn) {
         close(fd);
-        if (lane->waiting_ns == 0)
-            lane_wait(xfer, lane, io_now_ns());
-        data_conns_evict(xfer);
+        not_called(t, number, path, true);
         return;
     }
-    lane_wait(xfer, lane, 0);
-    lane->conn = (uint32_t)(conn - xfer->conns->conn);
+    lane_wait(xfer, transport_lane(t, number), 0);
     conn->caller = caller;
     conn->peer_link = number;
+    conn->path = path;
+    data_path_taken(t, conn);
     conn->send_op.done = connected;
     conn->sending = true;
     io_connect(xfer->config.io, &conn->send_op, fd, (struct sockaddr *)&link->addr, link->addr_len);
@@ -575,8 +622,8 @@ enum tern_err data_conns_create(struct xfer *xfer)
     conns->inbound_max = c->data_conns_max / 2;
     conns->outbound_max = c->data_conns_max - conns->inbound_max;
     conns->inbound_min = c->peers ? conns->inbound_max / c->peers : 0;
-    if (conns->inbound_min > DATA_LINK_MIN)
-        conns->inbound_min = DATA_LINK_MIN;
+    if (conns->inbound_min > c->connections + 1) /* and one for RDMA */
+        conns->inbound_min = c->connections + 1;
     conns->meta_bytes = meta_bytes(mem_sums_per_page(c->mem));
     conns->own_bytes = own_bytes(c->transports);
     conns->conn = calloc(c->data_conns_max, sizeof *conns->conn);

@@ -39,7 +39,6 @@
 #endif
 #define DATA_BUFFER_BYTES 16384u /* requests sent at once; requests received and not understood */
 #define DATA_BACKLOG      256    /* that the kernel keeps for us: a burst costs nobody its turn */
-#define DATA_LINK_MIN     2u     /* a peer calls once for TCP and once for RDMA */
 
 static_assert(DATA_BUFFER_BYTES >= 2 * XFER_WRITE_BYTES,
               "a request in work and the next one read ahead");
@@ -57,7 +56,10 @@ struct data_caller {
     /* It has completed: n bytes lie where they were asked for. False: this is not our protocol, and
      * the connection ends. */
     bool (*received)(struct data_conn *conn, uint64_t n);
-    void (*lost)(struct data_conn *conn); /* it is shut down: breaks the pulls that it carried */
+    void (*lost)(struct data_conn *conn); /* it is shut down, and its path has no connection */
+    /* Nothing of it is in flight any more: what was asked for on it is lost. NULL: `lost` did it.
+     */
+    void (*ended)(struct data_conn *conn);
     bool (*busy)(const struct data_conn *conn); /* the peer owes us something */
     bool (*idle)(const struct data_conn *conn); /* no pull needs it: its slot may go to another */
 };
@@ -77,6 +79,8 @@ struct data_conn {
     struct transport *transport;      /* that called; NULL: a peer did */
     const struct data_caller *caller; /* NULL likewise */
     uint32_t peer_link; /* whom it calls; of one that was called: whose token it said, or NONE */
+    uint32_t path;      /* of one that we call: its place in the lane */
+    bool extra;         /* when it was called its lane had another one */
     int fd;
     struct io_op recv_op, send_op;       /* on the owner's ring */
     struct io_task recv_task, send_task; /* by a data thread: pages */
@@ -102,6 +106,7 @@ struct data_conns {
     uint32_t end; /* all from there on are free: loops over those that are open end there */
     /* Of those that peers made and of those that we made. Neither takes the other's room. */
     uint32_t inbound, inbound_max, outbound_max;
+    uint32_t extra;          /* of ours: beyond the first of their lanes */
     uint32_t inbound_min;    /* each peer link can always have so many */
     uint32_t inbound_common; /* in use beyond that, over all links */
     struct door *door;       /* owned; callers that have not said their token */
@@ -126,15 +131,17 @@ bool data_conns_evict(struct xfer *xfer); /* an idle one, for a link that has no
 bool data_conns_write(const struct xfer *xfer, uint32_t inflow); /* a receive in flight may */
 bool data_conns_read(const struct xfer *xfer, uint32_t outflow); /* a send in flight may */
 
-/* Calls the peer for that transport's lane of the link. `opened` comes when it is there. Where no
- * slot is to be had the lane waits for one, and the transport's pump comes again; without a
- * descriptor the pulls of the lane's queue break. */
-void data_conn_call(struct transport *t, uint32_t peer_link, const struct data_caller *caller);
-struct data_conn *data_conn_of_lane(const struct transport *t, uint32_t peer_link); /* or NULL */
+/* Calls the peer for that path of the transport's lane of the link. `opened` comes when it is
+ * there. Where no slot is to be had the lane waits for one, and the transport's pump comes again;
+ * without a descriptor the pulls of the lane's queue break. If the lane has another path, this one
+ * is retired instead. */
+void data_conn_call(struct transport *t, uint32_t peer_link, uint32_t path,
+                    const struct data_caller *caller);
 /* Or NULL: no slot is free, or they are all being ended. */
 struct data_conn *data_conn_take(struct xfer *xfer, struct transport *t, int fd);
 void data_conn_options(const struct xfer *xfer, int fd);
 void data_conn_fail(struct data_conn *conn); /* ends it; safe to call twice */
+void data_conn_end(struct data_conn *conn);  /* the same, and its path has not failed */
 void data_conn_reap(struct data_conn *conn); /* frees it once nothing is in flight */
 void data_conn_progress(struct data_conn *conn);
 /* Fewer than n bytes wake nobody: a wake-up costs the source's core more than a segment does. */
@@ -154,6 +161,26 @@ uint32_t data_conn_lane(const struct data_conn *conn);
 void data_conn_cancel_receive(struct data_conn *conn);
 void data_conn_cancel_send(struct data_conn *conn);
 void data_conn_stop_writing(struct xfer *xfer, uint32_t inflow); /* cancels such receives */
+
+/* ------------------------------------------------------------------ data_paths.c */
+
+struct data_conn *data_path_conn(const struct transport *t, uint32_t peer_link, uint32_t path);
+/* That of the first path, where there is but one; or NULL. */
+struct data_conn *data_conn_of_lane(const struct transport *t, uint32_t peer_link);
+/* Is one called, or up? */
+bool data_paths_alive(const struct transport *t, uint32_t peer_link);
+/* May a pull go on that lost its connection? */
+bool data_paths_several(const struct xfer *xfer);
+/* Work waits that no path has room for: calls one more, if one may be called. */
+void data_paths_call(struct transport *t, uint32_t peer_link, const struct data_caller *caller);
+void data_path_taken(struct transport *t, struct data_conn *conn); /* it calls for its path */
+void data_path_up(struct data_conn *conn);
+void data_path_carried(struct data_conn *conn); /* a whole answer: it works */
+/* Its path has no connection. `failed`: and is retired for a while. */
+void data_path_left(struct data_conn *conn, bool failed);
+void data_path_put_off(struct data_path *path);               /* it could not be called */
+void data_paths_reset(struct xfer *xfer, uint32_t peer_link); /* another peer may be there */
+void data_paths_view(const struct xfer *xfer, uint32_t peer_link, struct xfer_link_view *ret);
 
 /* What of conn->meta precedes page bytes that go out, and a list of those. */
 struct data_gather {

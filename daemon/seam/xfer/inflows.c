@@ -204,8 +204,9 @@ static void batch_queue(struct xfer *xfer, uint32_t number, const struct transpo
 
     batch->lane = t->lane;
     batch->gone = false;
-    batch->asked = batch->answered = batch->verifying = 0;
+    batch->asked = batch->answered = batch->verifying = batch->lost = 0;
     memset(batch->ok, 0, sizeof batch->ok);
+    memset(batch->again, 0, sizeof batch->again);
     batch_state_move(&batch->state, BATCH_QUEUED);
     queue_push(xfer, &lane_of(xfer, batch)->queue, number);
 }
@@ -271,13 +272,27 @@ uint32_t batch_page_sums(const struct xfer *xfer, const struct batch *batch, uin
     return mem_transfer_sums(xfer->config.mem, batch->pool, batch->page[i].group);
 }
 
+/* The page that is asked for next: one that was lost comes first. *ret_end: behind the last that
+ * may be asked for with it. */
+static uint32_t next_of(const struct batch *batch, uint32_t *ret_end)
+{
+    uint32_t first = 0, end;
+
+    while (first < batch->asked && !xfer_bit(batch->again, first))
+        first++;
+    for (end = first; end < batch->asked && xfer_bit(batch->again, end);)
+        end++;
+    *ret_end = first < batch->asked ? end : batch->n;
+    return first;
+}
+
 struct batch_part batch_cut(const struct xfer *xfer, uint32_t number, uint32_t sums_max)
 {
     const struct batch *batch = &xfer->batch[number];
-    uint32_t regions = mem_transfer_regions(xfer->config.mem, batch->pool), sums = 0;
-    struct batch_part part = {.batch = number, .first = batch->asked};
+    uint32_t regions = mem_transfer_regions(xfer->config.mem, batch->pool), sums = 0, end;
+    struct batch_part part = {.batch = number, .first = next_of(batch, &end)};
 
-    for (uint32_t i = batch->asked; i < batch->n; i++) {
+    for (uint32_t i = part.first; i < end; i++) {
         uint64_t bytes = batch_page_bytes(xfer, batch, i);
         uint32_t more = batch_page_sums(xfer, batch, i);
 
@@ -314,14 +329,33 @@ uint32_t batch_in_turn(const struct transport *t, uint32_t peer_link,
 void batch_asked(struct xfer *xfer, uint32_t number, uint32_t n)
 {
     struct batch *batch = &xfer->batch[number];
+    uint32_t end, first = next_of(batch, &end);
 
-    check(batch->state == BATCH_QUEUED && n <= batch->n - batch->asked);
+    check(batch->state == BATCH_QUEUED && n <= end - first);
     lane_of(xfer, batch)->turn = batch->tenant;
-    batch->asked += n;
-    if (batch->asked < batch->n)
+    if (first == batch->asked)
+        batch->asked += n;
+    else
+        for (uint32_t i = first; i < first + n; i++)
+            batch->again[i / 64] &= ~(1ull << (i % 64));
+    if (batch->asked < batch->n || next_of(batch, &end) < batch->n)
         return;
     queue_remove(xfer, number);
     batch_state_move(&batch->state, BATCH_ASKED);
+}
+
+void batch_again(struct xfer *xfer, uint32_t number, uint32_t first, uint32_t n)
+{
+    struct batch *batch = &xfer->batch[number];
+
+    check(first + n <= batch->asked && n > 0);
+    for (uint32_t i = first; i < first + n; i++)
+        xfer_set_bit(batch->again, i);
+    xfer->stats.pages_again += n;
+    if (batch->state == BATCH_QUEUED)
+        return;
+    batch_state_move(&batch->state, BATCH_QUEUED);
+    queue_push(xfer, &lane_of(xfer, batch)->queue, number);
 }
 
 void batch_gone(struct xfer *xfer, uint32_t number)

@@ -33,8 +33,10 @@ STATE_MACHINE(outflow, OUTFLOW, OUTFLOW_STATE_TABLE)
     X(BATCH, FREE, TO(BATCH, QUEUED), "no batch has this slot")                                    \
     X(BATCH, QUEUED, TO(BATCH, ASKED) | TO(BATCH, MOVING) | TO(BATCH, FREE),                       \
       "in the queue of a transport, which has not asked for all of its pages")                     \
-    X(BATCH, ASKED, TO(BATCH, VERIFYING) | TO(BATCH, MOVING) | TO(BATCH, FREE),                    \
-      "all of its pages were asked for, and not all were answered")                                \
+    X(BATCH, ASKED,                                                                                \
+      TO(BATCH, VERIFYING) | TO(BATCH, MOVING) | TO(BATCH, FREE) | TO(BATCH, QUEUED),              \
+      "all of its pages were asked for, and not all were answered; queued again if some were "     \
+      "lost with their connection")                                                                \
     X(BATCH, VERIFYING, TO(BATCH, FREE),                                                           \
       "all pages were answered; the memory owes verdicts of some")                                 \
     X(BATCH, MOVING, TO(BATCH, QUEUED) | TO(BATCH, FREE),                                          \
@@ -53,6 +55,17 @@ STATE_MACHINE(batch, BATCH, BATCH_STATE_TABLE)
       "shut down; free once the kernel has none of our memory for it")
 
 STATE_MACHINE(data_conn, DATA_CONN, DATA_CONN_STATE_TABLE)
+
+/* One of the data connections that a transport may have to a peer: its place, whoever is in it. */
+#define DATA_PATH_STATE_TABLE(X)                                                                   \
+    X(DATA_PATH, NONE, TO(DATA_PATH, CALLING), "not called: nothing has needed it")                \
+    X(DATA_PATH, CALLING, TO(DATA_PATH, UP) | TO(DATA_PATH, RETIRED) | TO(DATA_PATH, NONE),        \
+      "its connection is being made")                                                              \
+    X(DATA_PATH, UP, TO(DATA_PATH, RETIRED) | TO(DATA_PATH, NONE), "what is asked may go over it") \
+    X(DATA_PATH, RETIRED, TO(DATA_PATH, CALLING) | TO(DATA_PATH, NONE),                            \
+      "it failed: the other paths go on, and it is called again after a pause")
+
+STATE_MACHINE(data_path, DATA_PATH, DATA_PATH_STATE_TABLE)
 
 /* What a peer asks for on a data connection, seen at the source; no request of the protocol. */
 #define DATA_REQUEST_STATE_TABLE(X)                                                                \

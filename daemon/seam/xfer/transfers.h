@@ -27,6 +27,16 @@
 #define XFER_PIECE_PARTS 1000u /* stretches of memory of a piece: pages times regions */
 /* For operations that were cancelled: they end at once or something is wrong. */
 #define XFER_DESTROY_WAIT_NS 2000000000u
+/* Page bytes that are asked for on one connection and not yet here: enough that a source has the
+ * next piece while it sends one, and little to wait behind. At least one piece is always asked. */
+#ifndef XFER_PATH_BYTES
+#define XFER_PATH_BYTES (4u << 20)
+#endif
+/* How long a connection that failed is not called again while another one is there. */
+#define XFER_REDIAL_MS_MIN 100u
+#define XFER_REDIAL_MS_MAX 5000u
+/* How often pages of a batch may be lost with the last connection that was there. */
+#define XFER_LOST_MAX 3u
 
 /* Batches not wholly asked for, in the order in which their pulls began. batch_in_turn says whose
  * turn it is. */
@@ -34,11 +44,19 @@ struct batch_queue {
     uint32_t head;
 };
 
+/* A place for a data connection, with what became of those that had it. */
+struct data_path {
+    enum data_path_state state;
+    uint32_t conn;     /* NONE, unless it is called or up */
+    uint32_t failures; /* in a row: none of them has carried a whole answer */
+    uint64_t dial_ns;  /* of RETIRED: from then on it may be called again */
+};
+
 /* What one transport has of one peer link. */
 struct lane {
     struct batch_queue queue;
-    uint32_t turn;       /* the tenant that asked last */
-    uint32_t conn;       /* its data connection; NONE */
+    uint32_t turn;                               /* the tenant that asked last */
+    struct data_path path[XFER_CONNECTIONS_MAX]; /* config.connections of them are used */
     uint64_t waiting_ns; /* since when the queue wants one and none is to be had; 0: it does not.
                             Set by lane_wait alone */
 };
@@ -75,7 +93,9 @@ struct batch {
     uint32_t inflow, pool, tenant, number, n;
     uint32_t asked, answered; /* pages */
     uint32_t verifying;       /* pages whose verdict the memory owes */
-    uint32_t next;            /* in the queue */
+    uint32_t lost;            /* how often it lost pages with the last connection there was */
+    uint64_t again[XFER_MASK_WORDS]; /* of the pages asked for: lost, and to be asked for again */
+    uint32_t next;                   /* in the queue */
     struct serve_id serve;
     uint64_t ok[XFER_MASK_WORDS];
     struct page_at page[PULL_BATCH_PAGES];
@@ -163,6 +183,9 @@ void batch_asked(struct xfer *xfer, uint32_t batch, uint32_t n);
 void batch_gone(struct xfer *xfer, uint32_t batch);
 /* n more pages were answered, and those that came were handed to the memory. */
 void batch_answered(struct xfer *xfer, uint32_t batch, uint32_t n);
+/* Pages [first, first + n) of what was asked for, and not answered, were lost with a connection:
+ * they are asked for again. Nothing writes them any more. */
+void batch_again(struct xfer *xfer, uint32_t batch, uint32_t first, uint32_t n);
 /* What page i of a batch has, over all regions that transfers carry. */
 uint64_t batch_page_bytes(const struct xfer *xfer, const struct batch *batch, uint32_t i);
 uint32_t batch_page_sums(const struct xfer *xfer, const struct batch *batch, uint32_t i);

@@ -70,8 +70,11 @@ static bool create_tables(struct xfer *xfer)
         (c->fault_corrupt_pages > 0 && !xfer->injected))
         return false;
     for (uint32_t i = 0; i < c->links; i++)
-        for (uint32_t k = 0; k < XFER_TRANSPORTS_MAX; k++)
-            xfer->link[i].lane[k] = (struct lane){.queue = {NONE}, .conn = NONE};
+        for (uint32_t k = 0; k < XFER_TRANSPORTS_MAX; k++) {
+            xfer->link[i].lane[k] = (struct lane){.queue = {NONE}};
+            for (uint32_t n = 0; n < XFER_CONNECTIONS_MAX; n++)
+                xfer->link[i].lane[k].path[n].conn = NONE;
+        }
     inflows_init(xfer);
     return data_conns_create(xfer) == TERN_OK;
 }
@@ -95,8 +98,10 @@ enum tern_err xfer_create(const struct xfer_config *config, struct xfer **ret, c
 
     if (!config->io || !config->mem || config->links == 0 || config->pulls == 0 ||
         config->serves == 0 || config->data_conns_max < 2 || config->idle_ns == 0 ||
-        config->data_threads == 0 || config->data_threads > IO_THREADS_MAX) {
-        *ret_why = "transfers: a limit is 0, data_conns_max is below 2, or data_threads above 64";
+        config->data_threads == 0 || config->data_threads > IO_THREADS_MAX ||
+        config->connections > XFER_CONNECTIONS_MAX) {
+        *ret_why = "transfers: a limit is 0, data_conns_max is below 2, data_threads above 64, or "
+                   "connections above 16";
         return TERN_INVALID;
     }
     xfer = calloc(1, sizeof *xfer);
@@ -106,6 +111,7 @@ enum tern_err xfer_create(const struct xfer_config *config, struct xfer **ret, c
     }
     xfer->config = *config;
     xfer->config.transports = transports_of(config);
+    xfer->config.connections = config->connections ? config->connections : 1;
     if (!create_tables(xfer)) {
         xfer_destroy(xfer);
         *ret_why = "no memory for the tables of the transfers";

@@ -45,6 +45,9 @@ bool xfer_transport_by_paths(enum xfer_transport transport);
 #define XFER_RAILS_MAX      4  /* local devices in use; a path of each, at most, a (link, tenant) */
 #define XFER_MWS_MAX        64 /* memory windows of a path that is written to */
 
+/* Data connections to one peer that its transfers are spread over, where they go by TCP. */
+#define XFER_CONNECTIONS_MAX 16
+
 enum xfer_path_kind { XFER_PATH_OFFER = 1, XFER_PATH_ANSWER, XFER_PATH_REFUSE, XFER_PATH_KINDS };
 
 /* A memory region (MR): a stretch of a tenant's memory that is registered with a device. */
@@ -111,6 +114,7 @@ struct xfer_config {
     uint32_t data_threads;   /* that move and verify page bytes: seam/io/io_threads.h */
     uint32_t data_conns_max; /* both ways together, half of them from peers */
     uint32_t peers;          /* each can always have one from us, or two where there are many */
+    uint32_t connections;    /* that a link's transfers may be spread over; 0: one */
     /* At the data port, of callers that have not said who they are: how many wait, how many of one
      * address, and for how long. 0: as in seam/io/door.h, and idle_ns. */
     uint32_t strangers, strangers_per_address;
@@ -176,6 +180,8 @@ struct xfer_link_view {
     const char *transport; /* the word of a transport, "setting up" or "none" */
     const char *reason;    /* borrowed until the next call into xfer */
     bool push;             /* the peer writes; else we read */
+    /* Data connections for pages: how many there may be, and of those that were called. */
+    uint32_t connections, conns_up, conns_calling, conns_retired;
 };
 void xfer_link_view(const struct xfer *xfer, uint32_t link, struct xfer_link_view *ret);
 /* The i-th path of a link. False: it has no more. */
@@ -230,7 +236,9 @@ struct xfer_stats {
     uint64_t socket_bytes_in, socket_bytes_out;   /* all on data connections, heads included */
     uint64_t pages_in, pages_out, corrupt_detected, corrupt_injected, gone_answers, conns;
     uint64_t refused; /* data connections with no token of a link that is up, or another's serve */
-    uint64_t over_share; /* of a link that had its share of them */
+    uint64_t over_share;    /* of a link that had its share of them */
+    uint64_t conns_retired; /* of those to peers: how often one failed */
+    uint64_t pages_again;   /* asked for once more, as their connection had failed */
     uint32_t inbound, inbound_max, inbound_common, inbound_common_max, inbound_min;
     struct door_stats door;
     struct io_threads_stats threads;

@@ -40,6 +40,7 @@ enum tern_err xfer_link_up(struct xfer *xfer, uint32_t number, const struct sock
     link->token = token;
     link->call_errno = 0;
     link->up = true;
+    data_paths_reset(xfer, number);
     return TERN_OK;
 }
 
@@ -61,12 +62,13 @@ void xfer_link_down(struct xfer *xfer, uint32_t number)
     if (!link->up)
         return;
     link->up = false;
-    for (uint32_t k = xfer->ntransports; k > 0; k--) {
-        struct data_conn *conn = data_conn_of_lane(&xfer->transport[k - 1], number);
+    for (uint32_t k = xfer->ntransports; k > 0; k--)
+        for (uint32_t i = 0; i < xfer->config.connections; i++) {
+            struct data_conn *conn = data_path_conn(&xfer->transport[k - 1], number, i);
 
-        if (conn)
-            data_conn_fail(conn);
-    }
+            if (conn)
+                data_conn_end(conn);
+        }
     for (uint32_t slot = 0; slot < xfer->config.pulls; slot++)
         if (xfer->inflow[slot].peer_link == number && has_batches(xfer, slot))
             inflow_break(xfer, slot, TERN_PEER_LOST);
@@ -275,6 +277,7 @@ void xfer_link_view(const struct xfer *xfer, uint32_t number, struct xfer_link_v
     else if (!xfer_rdma_built(xfer))
         ret->reason = no_rdma;
     find_carrier(xfer, number, NULL, ret);
+    data_paths_view(xfer, number, ret);
     if (!ret->transport)
         ret->transport = "none";
     if (xfer->link[number].call_errno != 0)

@@ -308,6 +308,8 @@ static void status_data(const struct admin_ctx *ctx, struct text_out *out)
     text_u64(out, "gone_answers", x->gone_answers);
     text_u64(out, "refused", x->refused);
     text_u64(out, "over_share", x->over_share);
+    text_u64(out, "conns_retired", x->conns_retired);
+    text_u64(out, "pages_again", x->pages_again);
     text_object(out, "threads");
     text_u64(out, "threads", x->threads.threads);
     text_u64(out, "tasks", x->threads.away);

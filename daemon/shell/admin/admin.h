@@ -55,8 +55,7 @@ struct admin_ctx {
     const struct tls_stats *tls; /* NULL: peers talk in the clear */
     /* The transport of pulls from that peer, and why; static or borrowed texts. A NULL function:
      * not known. */
-    const char *(*peer_transport)(void *ctx, uint32_t peer, bool *ret_push,
-                                  const char **ret_reason);
+    void (*peer_link)(void *ctx, uint32_t peer, struct xfer_link_view *ret);
     /* The i-th RDMA path to that peer. False: there are no more. A NULL function: none is known. */
     bool (*peer_path)(void *ctx, uint32_t peer, uint32_t i, struct xfer_path_view *ret);
     /* The send buffers of a tenant, then of the operators and of the peers, and whose they are.

@@ -412,13 +412,13 @@ bool admin_peer_row(const struct admin_ctx *ctx, uint32_t slot, uint32_t tenant,
 {
     const struct config_peer *p = &ctx->config->peers[slot];
     uint64_t incarnation = 0;
-    const char *state, *reason = "", *transport = NULL;
-    bool push = false;
+    struct xfer_link_view link = {.reason = ""};
+    const char *state;
 
     (void)tenant;
     (void)pool;
-    if (ctx->peer_transport != NULL)
-        transport = ctx->peer_transport(ctx->ctx, slot, &push, &reason);
+    if (ctx->peer_link != NULL)
+        ctx->peer_link(ctx->ctx, slot, &link);
     state =
         ctx->peer_state_word == NULL ? NULL : ctx->peer_state_word(ctx->ctx, slot, &incarnation);
     text_object(out, NULL);
@@ -428,9 +428,15 @@ bool admin_peer_row(const struct admin_ctx *ctx, uint32_t slot, uint32_t tenant,
     text_str(out, "state", state);
     peer_down_cause(ctx, slot, out);
     text_hex(out, "incarnation", incarnation);
-    text_str(out, "transport", transport);
-    text_str(out, "moves", push ? "push" : "pull");
-    text_str(out, "transport_reason", reason);
+    text_str(out, "transport", link.transport);
+    text_str(out, "moves", link.push ? "push" : "pull");
+    text_str(out, "transport_reason", link.reason);
+    text_object(out, "connections"); /* for pages */
+    text_u64(out, "limit", link.connections);
+    text_u64(out, "up", link.conns_up);
+    text_u64(out, "calling", link.conns_calling);
+    text_u64(out, "retired", link.conns_retired);
+    text_object_end(out);
     text_array(out, "tenants");
     for (uint32_t i = 0; i < ctx->config->ntenants; i++)
         if (p->tenants >> i & 1)

@@ -111,15 +111,11 @@ static bool send_share(void *ctx, uint32_t i, const char **ret_name, struct stre
     return true;
 }
 
-static const char *peer_transport(void *ctx, uint32_t peer, bool *ret_push, const char **ret_reason)
+static void peer_link(void *ctx, uint32_t peer, struct xfer_link_view *ret)
 {
     const struct daemon *d = ctx;
-    struct xfer_link_view view;
 
-    xfer_link_view(d->xfer, peer, &view);
-    *ret_push = view.push;
-    *ret_reason = view.reason;
-    return view.transport;
+    xfer_link_view(d->xfer, peer, ret);
 }
 
 static bool peer_path(void *ctx, uint32_t peer, uint32_t i, struct xfer_path_view *ret)
@@ -187,7 +183,7 @@ static enum tern_err describe(struct daemon *d, const char *command, char *const
         .peer_down_cause = peer_down_cause,
         .peer_tls = peer_tls,
         .peer_refused = peer_refused,
-        .peer_transport = peer_transport,
+        .peer_link = peer_link,
         .peer_path = peer_path,
         .door = door,
         .send_share = send_share,

@@ -105,6 +105,7 @@ struct config {
     struct config_deadlines deadlines;
     uint32_t frame_body_max;
     uint32_t workers, data_threads;
+    uint32_t connections; /* data connections to one peer */
     bool huge_pages;
     bool insecure_peers;                              /* peers talk in the clear */
     char tls_ca[4096], tls_cert[4096], tls_key[4096]; /* PEM files; all or none */

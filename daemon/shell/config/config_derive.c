@@ -22,7 +22,8 @@
 #define TURN_RECORDS_UNUSED 1u  /* nobody has memory for one */
 #define INBOUND_SPARE       64u /* for peers that reconnect before their old link is found dead */
 #define DATA_CONNS_MIN      128u
-#define TRANSFERS_EACH      4u /* for a tenant with a peer */
+#define DATA_PEERS_BUSY     64u /* that have all their data connections at a time */
+#define TRANSFERS_EACH      4u  /* for a tenant with a peer */
 #define TRANSFERS_MIN       256u
 #define TABLE_REST_BYTES    65536u /* of an answer, beside its page refs */
 #define TRANSFERS_MAX       65536u
@@ -161,13 +162,15 @@ static void derive_u32(uint32_t *field, uint64_t value)
 }
 
 /* A peer keeps its data connection while its link is up, and a second one for transfers by RDMA.
- * There has to be room for both, in both directions. */
+ * There has to be room for both, in both directions. Beyond those a peer has others while there is
+ * work for them: room for so many peers at a time. */
 static uint64_t data_conns(const struct config *c)
 {
     uint64_t n = 0;
 
     for (uint32_t i = 0; i < c->npeers; i++)
         n += xfer_transport_by_paths(c->peers[i].transport) ? 4 : 2;
+    n += 2ull * (c->connections - 1) * (c->npeers < DATA_PEERS_BUSY ? c->npeers : DATA_PEERS_BUSY);
     return n < DATA_CONNS_MIN ? DATA_CONNS_MIN : n;
 }
 

@@ -106,6 +106,9 @@ const struct setting config_settings[] = {
           "File with a key of 32 bytes, or 64 hexadecimal digits, and mode 0600: what is stored is "
           "encrypted; without it all is stored in the clear"),
 
+    COUNT("transfer", "connections", "transfer-connections", connections, 1, XFER_CONNECTIONS_MAX,
+          "2", "Connections to a peer that transfers by TCP are spread over"),
+
     DEADLINE(partial_frame_ms, "partial-frame-ms", "5000",
              "From the first byte of a message to its last"),
     DEADLINE(hello_ms, "hello-ms", "3000",

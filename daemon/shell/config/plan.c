@@ -115,6 +115,7 @@ void plan_xfer(const struct config *config, struct xfer_config *ret)
         .data_threads = config->data_threads,
         .data_conns_max = config->data_conns_max,
         .peers = config->npeers,
+        .connections = config->connections,
         .strangers = config->strangers,
         .strangers_per_address = config->strangers_per_address,
         .hello_ns = (uint64_t)config->deadlines.hello_ms * 1000000,

@@ -14,7 +14,7 @@
 #define PLACES       64u /* of the completion queue */
 #define LANE                                                                                       \
     {                                                                                              \
-        .queue = {NONE}, .conn = NONE                                                              \
+        .queue = {NONE}, .path = { {.conn = NONE} }                                                \
     }
 
 /* ------------------------------------------------------------------ the rig */

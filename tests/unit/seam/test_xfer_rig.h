@@ -79,10 +79,11 @@ static struct rig {
 struct rig_options {
     uint64_t page_bytes[2], idle_ns, memory_bytes;
     uint32_t units, regions, corrupt, conns, socket_buffer_bytes;
-    uint32_t conns_dst; /* of the destination alone */
-    uint32_t peers;     /* that have a share of the connections; 0: whoever comes first */
-    uint32_t tenants;   /* 0 stands for 1; each has a pool */
-    bool alike;         /* all regions hold the same */
+    uint32_t conns_dst;   /* of the destination alone */
+    uint32_t peers;       /* that have a share of the connections; 0: whoever comes first */
+    uint32_t connections; /* that transfers are spread over; 0: one */
+    uint32_t tenants;     /* 0 stands for 1; each has a pool */
+    bool alike;           /* all regions hold the same */
     bool by_proxy;
     bool rdma;          /* both ends have it, if this machine has */
     bool rdma_unwanted; /* they might, but no peer's transport asks for it */
@@ -213,6 +214,7 @@ static inline void rig_side(struct side *side, const struct rig_options *o, uint
                                               : o->conns                       ? o->conns
                                                                                : 8,
                             .peers = o->peers,
+                            .connections = o->connections,
                             .idle_ns = o->idle_ns,
                             .fault_corrupt_pages = corrupt,
                             .socket_buffer_bytes = o->socket_buffer_bytes,

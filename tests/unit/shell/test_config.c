@@ -96,6 +96,7 @@ TEST(config_smallest_file_is_completed)
     assert_int_equal(c->limits.peers, 0);
     assert_int_equal(c->limits.links, 64);
     assert_int_equal(c->data_conns_max, 128);
+    assert_int_equal(c->connections, 2);
     assert_int_equal(c->limits.conns, 256 + 16);
     assert_int_equal(c->limits.sums_per_page, 1);
     assert_int_equal(c->limits.transfer_deadline_ns, 30000000000);
@@ -598,10 +599,10 @@ TEST(config_as_many_peers_as_there_may_be_fit_and_limits_follow_from_them)
     assert_int_equal(c->peers[N - 1].tenants, 1);
     assert_int_equal(c->inbound_links, N + 64);
     assert_int_equal(c->limits.links, N + N + 64);
-    assert_int_equal(c->data_conns_max, 2 * N);
+    assert_int_equal(c->data_conns_max, 2 * N + 2 * 64);
     assert_int_equal(core_size(&c->limits, &arena), TERN_OK);
     c = accepted(verbs);
-    assert_int_equal(c->data_conns_max, 4 * 512);
+    assert_int_equal(c->data_conns_max, 4 * 512 + 2 * 64);
     text = many_peers(N + 1, "");
     c = NULL;
     assert_int_equal(load_text(text, &c, why), TERN_INVALID);

@@ -1,5 +1,7 @@
-/* The destination's side of the TCP transport: batches are cut into pieces and asked for on the
- * link's data connection. receive.c takes what comes.
+/* The destination's side of the TCP transport: batches are cut into pieces, and each is asked for
+ * on the data connection of the link that has least to come. receive.c takes what comes. Of a
+ * connection that fails, what had not come is asked for on another one, once nothing of the failed
+ * one can write those pages any more: its receive has come back from its data thread.
  *
  * Stopping a pull cancels the one receive that may write its pages and waits for that receive's
  * completion; the rest of the answer, and the answers to pieces asked for before, are received into
@@ -9,6 +11,7 @@
 #include <errno.h>
 #include <stdlib.h>
 
+#include "base/check.h"
 #include "seam/xfer/tcp/tcp.h"
 
 /* ------------------------------------------------------------------ asking */
@@ -33,28 +36,54 @@ static void piece_ask(struct data_conn *conn, uint32_t number)
         xfer_put_entry(conn->buffer + conn->out_n, &entry);
         conn->out_n += XFER_ENTRY_BYTES;
     }
+    if (c->nasked == 0)
+        data_conn_progress(conn); /* the peer's time to answer starts now */
     c->asked[(c->asked_at + c->nasked) % TCP_ASKED_MAX] = asked;
     c->nasked++;
+    c->asked_bytes += asked.part.page_bytes;
     batch_asked(conn->xfer, number, asked.part.n);
 }
 
-static void fill_buffer(struct data_conn *conn)
+/* May another piece be asked for on it? X8: no path is given more than its credit. */
+static bool has_credit(const struct data_conn *conn)
 {
-    struct tcp_caller *c = tcp_caller_of(conn);
-    bool was_idle = c->nasked == 0;
+    const struct tcp_caller *c = tcp_caller_of(conn);
 
-    while (c->nasked < TCP_ASKED_MAX && conn->out_n + XFER_REQUEST_BYTES <= DATA_BUFFER_BYTES) {
-        uint32_t number = batch_in_turn(conn->transport, conn->peer_link, NULL);
+    return c->nasked < TCP_ASKED_MAX && conn->out_n + XFER_REQUEST_BYTES <= DATA_BUFFER_BYTES &&
+           (c->nasked == 0 || c->asked_bytes < XFER_PATH_BYTES);
+}
 
-        if (number == NONE)
-            break;
-        piece_ask(conn, number);
+/* It is open, and what it had to send is with the kernel. */
+static bool can_ask(const struct data_conn *conn)
+{
+    return conn && conn->state == DATA_CONN_OPEN && !conn->sending;
+}
+
+/* Of the paths with credit, the one with the least to come. */
+static struct data_conn *path_with_credit(const struct transport *t, uint32_t peer_link)
+{
+    struct data_conn *best = NULL;
+
+    for (uint32_t i = 0; i < t->xfer->config.connections; i++) {
+        struct data_conn *conn = data_path_conn(t, peer_link, i);
+
+        if (can_ask(conn) && has_credit(conn) &&
+            (!best || tcp_caller_of(conn)->asked_bytes < tcp_caller_of(best)->asked_bytes))
+            best = conn;
     }
-    if (was_idle)
-        data_conn_progress(conn); /* the peer's time to answer starts now */
+    return best;
 }
 
 /* ------------------------------------------------------------------ life of a connection */
+
+static void opened(struct data_conn *conn)
+{
+    uint32_t number;
+
+    while (has_credit(conn) &&
+           (number = batch_in_turn(conn->transport, conn->peer_link, NULL)) != NONE)
+        piece_ask(conn, number);
+}
 
 static bool busy(const struct data_conn *conn)
 {
@@ -66,68 +95,114 @@ static bool idle(const struct data_conn *conn)
     return !busy(conn);
 }
 
-/* What was asked for is lost with the connection; what was not yet asked for goes to a new one,
- * unless this one never came up. */
-static void lost(struct data_conn *conn)
+/* May what the batch lost be asked for once more? */
+static bool goes_on(const struct data_conn *conn, struct batch *batch)
+{
+    if (!data_paths_several(conn->xfer) || conn->xfer->conns->ending)
+        return false;
+    if (!data_paths_alive(conn->transport, conn->peer_link))
+        batch->lost++;
+    return batch->lost <= XFER_LOST_MAX;
+}
+
+/* The piece is lost, but for its first `told` pages, which the batch has. */
+static void piece_lost(struct data_conn *conn, const struct batch_part *part, uint32_t told)
 {
     struct xfer *xfer = conn->xfer;
-    struct tcp_caller *c = tcp_caller_of(conn);
-    bool never_up = c->seq == 0;
+    struct batch *batch = &xfer->batch[part->batch];
 
-    while (c->nasked > 0) {
-        uint32_t number = c->asked[c->asked_at].part.batch;
+    if (!goes_on(conn, batch)) {
+        inflow_break(xfer, batch->inflow, TERN_PEER_LOST);
+        return;
+    }
+    if (told < part->n)
+        batch_again(xfer, part->batch, part->first + told, part->n - told);
+    if (told > 0)
+        batch_answered(xfer, part->batch, told);
+}
+
+/* Nothing writes for it any more. Pages of which the batch heard have agreed with their checksums
+ * or have not, and need no tail; all others are asked for again. */
+static void ended(struct data_conn *conn)
+{
+    struct tcp_caller *c = tcp_caller_of(conn);
+    uint32_t told = c->state == TCP_ANSWER_BODY ? c->told : 0;
+
+    check(!data_paths_several(conn->xfer) ||
+          (!conn->receiving && conn->recv_inflow == NONE)); /* X1 */
+    for (; c->nasked > 0; told = 0) {
+        struct batch_part part = c->asked[c->asked_at].part;
 
         c->asked_at = (c->asked_at + 1) % TCP_ASKED_MAX;
         c->nasked--;
-        if (number != NONE && batch_used(&xfer->batch[number]))
-            inflow_break(xfer, xfer->batch[number].inflow, TERN_PEER_LOST);
+        if (part.batch != NONE && batch_used(&conn->xfer->batch[part.batch]))
+            piece_lost(conn, &part, told);
     }
-    if (never_up)
+}
+
+/* What was not yet asked for goes to another connection, unless this one never came up and there is
+ * none. What was asked for waits until nothing of this one writes its pages: `ended`. */
+static void lost(struct data_conn *conn)
+{
+    struct xfer *xfer = conn->xfer;
+    bool never_up = tcp_caller_of(conn)->seq == 0;
+
+    if (!data_paths_several(xfer))
+        ended(conn);
+    if (never_up && !data_paths_alive(conn->transport, conn->peer_link))
         queue_break(xfer, &transport_lane(conn->transport, conn->peer_link)->queue, TERN_PEER_LOST);
     else if (xfer->link[conn->peer_link].up)
         tcp_pump(conn->transport, conn->peer_link);
 }
 
 static const struct data_caller caller = {
-    .opened = fill_buffer,
+    .opened = opened,
     .receive = tcp_receive,
     .landed = tcp_landed,
     .received = tcp_received,
     .lost = lost,
+    .ended = ended,
     .busy = busy,
     .idle = idle,
 };
 
 void tcp_pump(struct transport *t, uint32_t peer_link)
 {
+    const struct lane *lane = transport_lane(t, peer_link);
     struct data_conn *conn;
 
-    if (transport_lane(t, peer_link)->queue.head == NONE)
+    if (lane->queue.head == NONE)
         return;
-    conn = data_conn_of_lane(t, peer_link);
-    if (!conn) {
-        data_conn_call(t, peer_link, &caller);
-        return;
-    }
-    if (conn->state != DATA_CONN_OPEN || conn->sending)
-        return; /* comes again when that is done */
-    conn->out_n = conn->out_at = 0;
-    fill_buffer(conn);
-    if (conn->out_n > 0)
-        data_conn_send_buffer(conn);
+    for (uint32_t i = 0; i < t->xfer->config.connections; i++)
+        if (can_ask(conn = data_path_conn(t, peer_link, i)))
+            conn->out_n = conn->out_at = 0;
+    while (lane->queue.head != NONE && (conn = path_with_credit(t, peer_link)) != NULL)
+        piece_ask(conn, batch_in_turn(t, peer_link, NULL));
+    for (uint32_t i = 0; i < t->xfer->config.connections; i++)
+        if (can_ask(conn = data_path_conn(t, peer_link, i)) && conn->out_n > 0)
+            data_conn_send_buffer(conn);
+    if (lane->queue.head != NONE)
+        data_paths_call(t, peer_link, &caller);
 }
 
 /* Answers that are due are skipped; the receive that may write its pages is cancelled. */
 void tcp_drop(struct transport *t, uint32_t inflow)
 {
-    struct data_conn *conn = data_conn_of_lane(t, t->xfer->inflow[inflow].peer_link);
-    struct tcp_caller *c = conn ? tcp_caller_of(conn) : NULL;
+    struct data_conns *conns = t->xfer->conns;
+    uint32_t link = t->xfer->inflow[inflow].peer_link;
 
-    for (uint32_t i = 0; conn && i < c->nasked; i++) {
-        struct batch_part *part = &c->asked[(c->asked_at + i) % TCP_ASKED_MAX].part;
+    for (uint32_t k = 0; k < conns->end; k++) {
+        struct data_conn *conn = &conns->conn[k];
+        struct tcp_caller *c = tcp_caller_of(conn);
 
-        if (part->batch != NONE && t->xfer->batch[part->batch].inflow == inflow)
-            part->batch = NONE;
+        if (conn->state == DATA_CONN_FREE || conn->transport != t || conn->peer_link != link)
+            continue;
+        for (uint32_t i = 0; i < c->nasked; i++) {
+            struct batch_part *part = &c->asked[(c->asked_at + i) % TCP_ASKED_MAX].part;
+
+            if (part->batch != NONE && t->xfer->batch[part->batch].inflow == inflow)
+                part->batch = NONE;
+        }
     }
     data_conn_stop_writing(t->xfer, inflow);
 }

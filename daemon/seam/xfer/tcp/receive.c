@@ -240,6 +240,8 @@ static bool answer_end(struct data_conn *conn)
     tcp_answer_state_move(&c->state, TCP_ANSWER_HEAD);
     c->asked_at = (c->asked_at + 1) % TCP_ASKED_MAX;
     c->nasked--;
+    c->asked_bytes -= asked.part.page_bytes;
+    data_path_carried(conn);
     if (!wanted)
         return true;
     for (uint32_t i = 0; i < asked.part.n; i++)

@@ -33,6 +33,7 @@ STATE_MACHINE(tcp_answer, TCP_ANSWER, TCP_ANSWER_STATE_TABLE)
 struct tcp_caller {
     struct tcp_asked asked[TCP_ASKED_MAX];
     uint32_t asked_at, nasked, seq; /* ring */
+    uint64_t asked_bytes;           /* page bytes of those */
     enum tcp_answer_state state;
     uint32_t head_at;   /* bytes of the head that are there */
     uint32_t told;      /* pages of this piece, from its first, that the batch was told of */

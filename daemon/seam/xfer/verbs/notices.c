@@ -181,7 +181,7 @@ void verbs_pump(struct verbs *v, uint32_t number)
     conn = data_conn_of_lane(v->transport, number);
     if (!conn) {
         if (next_batch(v, number) != NONE)
-            data_conn_call(v->transport, number, &verbs_caller);
+            data_conn_call(v->transport, number, 0, &verbs_caller);
         return;
     }
     if (conn->state != DATA_CONN_OPEN || conn->sending)

@@ -1,0 +1,396 @@
+/* A transfer over several connections (X8). Between the two daemons stands a relay that knows each
+ * connection: it can be held back, slowed or cut after any byte. A path that fails is retired, what
+ * it did not bring comes over another one, and no page is written by both. */
+#include "unit/seam/test_pulls_rig.h"
+
+#define PAGE_BYTES (64u << 10)
+#define PAGES      240u /* of one batch: 15 MiB, more than one path's credit */
+#define RELAYS     16
+#define IDLE_NS    2000000000u
+#define BATCH      ((struct pull_id){0, 5})
+
+/* One connection that came, and the one to the source that it leads to. */
+struct relay {
+    int client, server; /* -1: it was cut */
+    uint64_t down;      /* bytes to the destination so far */
+    uint64_t down_max;  /* it is cut behind so many */
+    bool held;          /* nothing goes down */
+    uint64_t pause_ns, next_ns;
+};
+
+static struct {
+    int listen_fd;
+    uint16_t port;
+    struct relay relay[RELAYS];
+    uint32_t n;
+    uint64_t down_max[RELAYS]; /* of those that come; UINT64_MAX: they are not cut */
+    bool held[RELAYS];
+    bool refuses; /* whoever comes is cut at once */
+} net;
+
+static void relay_cut(struct relay *r)
+{
+    if (r->client >= 0)
+        close(r->client);
+    if (r->server >= 0)
+        close(r->server);
+    r->client = r->server = -1;
+}
+
+static void relay_new(int fd)
+{
+    struct relay *r = &net.relay[net.n];
+
+    assert_true(net.n < RELAYS);
+    *r = (struct relay){.client = fd,
+                        .server = net.refuses ? -1 : rig_dial(rig.port),
+                        .down_max = net.down_max[net.n],
+                        .held = net.held[net.n]};
+    net.n++;
+    if (net.refuses)
+        relay_cut(r);
+}
+
+/* False: it ended, or has to. */
+static bool relay_copy(struct relay *r, int from, int to, bool down)
+{
+    static uint8_t buf[65536];
+    uint64_t want = sizeof buf;
+    ssize_t n, at = 0;
+
+    if (down && r->pause_ns > 0)
+        want = 1;
+    if (down && r->down_max - r->down < want)
+        want = r->down_max - r->down;
+    if (want == 0)
+        return false;
+    if (down && (r->held || io_now_ns() < r->next_ns))
+        return true;
+    n = recv(from, buf, want, MSG_DONTWAIT);
+    if (n <= 0)
+        return n < 0 && errno == EAGAIN;
+    for (ssize_t s; at < n; at += s)
+        if ((s = send(to, buf + at, (size_t)(n - at), MSG_NOSIGNAL)) < 0)
+            return false;
+    if (down) {
+        r->down += (uint64_t)n;
+        r->next_ns = io_now_ns() + r->pause_ns;
+    }
+    return true;
+}
+
+static void turn(void)
+{
+    int fd = net.listen_fd < 0 ? -1 : accept(net.listen_fd, NULL, NULL);
+
+    if (fd >= 0)
+        relay_new(fd);
+    for (uint32_t i = 0; i < net.n; i++) {
+        struct relay *r = &net.relay[i];
+
+        if (r->client >= 0 && (!relay_copy(r, r->client, r->server, false) ||
+                               !relay_copy(r, r->server, r->client, true)))
+            relay_cut(r);
+    }
+    rig_step();
+    xfer_tick(rig.src.xfer, io_now_ns());
+    xfer_tick(rig.dst.xfer, io_now_ns());
+}
+
+static void turn_until_events(uint32_t n)
+{
+    uint64_t deadline = io_now_ns() + RIG_WAIT_NS;
+
+    while (rig.dst.nevents < n) {
+        assert_true(io_now_ns() < deadline);
+        turn();
+    }
+}
+
+static void net_open(uint32_t connections, uint64_t idle_ns)
+{
+    struct rig_options o = {
+        .page_bytes = {PAGE_BYTES}, .idle_ns = idle_ns, .conns = 32, .connections = connections};
+
+    rig_open_filled(&o, PAGES + 41);
+    memset(&net, 0, sizeof net);
+    for (uint32_t i = 0; i < RELAYS; i++)
+        net.down_max[i] = UINT64_MAX;
+    net.listen_fd = rig_listen(&net.port);
+    rig_link(net.port, RIG_SRC_INC);
+}
+
+static void net_close(void)
+{
+    for (uint32_t i = 0; i < net.n; i++)
+        relay_cut(&net.relay[i]);
+    if (net.listen_fd >= 0)
+        close(net.listen_fd);
+    rig_close();
+}
+
+static void poison(void)
+{
+    memset(mem_page(rig.dst.mem, 0, 0, 0, 1), 0xa5, (size_t)PAGES * PAGE_BYTES);
+}
+
+/* The transfer came whole, and ends. */
+static void batch_came(void)
+{
+    assert_int_equal(rig.dst.nevents, 1);
+    assert_int_equal(rig_check_pulled(&rig.dst.event[0], 1, PAGES), PAGES);
+    rig_stop(BATCH);
+    assert_int_equal(rig.dst.nevents, 2);
+    assert_int_equal(rig.dst.event[1].kind, EV_PULL_QUIET);
+}
+
+static struct xfer_stats stats_now(void)
+{
+    struct xfer_stats stats;
+
+    xfer_stats(rig.dst.xfer, &stats);
+    return stats;
+}
+
+TEST(xfer_paths_what_one_has_no_credit_for_goes_over_another)
+{
+    struct xfer_link_view view;
+
+    net_open(3, IDLE_NS);
+    net.held[0] = true; /* all that is asked for on it is to come */
+    rig_pull(BATCH, 0, 0, 1, PAGES);
+    while (net.n < 3 || net.relay[1].down + net.relay[2].down < 8u << 20)
+        turn();
+    assert_int_equal(rig.dst.nevents, 0);
+    assert_int_equal(net.relay[0].down, 0);
+    net.relay[0].held = false;
+    turn_until_events(1);
+    batch_came();
+    assert_true(net.relay[0].down >= 4u << 20);
+    assert_int_equal(stats_now().pages_again, 0);
+    xfer_link_view(rig.dst.xfer, 0, &view);
+    assert_int_equal(view.connections, 3);
+    assert_true(view.conns_up >= 2 && view.conns_up == net.n);
+    assert_int_equal(view.conns_retired, 0);
+    net_close();
+}
+
+TEST(xfer_paths_small_transfer_calls_one)
+{
+    net_open(4, IDLE_NS);
+    for (uint32_t i = 0; i < 5; i++) {
+        rig.dst.nevents = 0;
+        rig_pull((struct pull_id){i, 5}, 0, 0, 1, 16);
+        turn_until_events(1);
+        assert_int_equal(rig_check_pulled(&rig.dst.event[0], 1, 16), 16);
+    }
+    assert_int_equal(net.n, 1);
+    net_close();
+}
+
+/* Cuts the path with that number behind so many bytes that came down it. */
+static void dies_after(uint32_t path, uint64_t bytes)
+{
+    struct xfer_stats stats;
+
+    net_open(2, IDLE_NS);
+    net.down_max[path] = bytes;
+    poison();
+    rig_pull(BATCH, 0, 0, 1, PAGES);
+    turn_until_events(1);
+    batch_came();
+    stats = stats_now();
+    assert_true(net.n >= 2);
+    assert_int_equal(stats.conns_retired, 1);
+    assert_true(stats.pages_again > 0);
+    assert_int_equal(stats.pages_in, PAGES);
+    assert_int_equal(stats.corrupt_detected, 0);
+    net_close();
+}
+
+/* Asked and nothing came; within the head, the sums, a page; all pages of a piece and no tail; the
+ * tail, and with it a whole answer; then the same of a later piece, and anywhere. */
+TEST(xfer_paths_one_dies_at_every_point_and_all_comes)
+{
+    enum { SUMS = 16 * 8, HEAD = XFER_HEAD_BYTES + XFER_STATUS_BYTES(16), PAGES16 = 1 << 20 };
+    static const uint64_t points[] = {1,
+                                      HEAD - 1,
+                                      HEAD,
+                                      HEAD + SUMS / 2,
+                                      HEAD + SUMS,
+                                      HEAD + SUMS + PAGE_BYTES / 2,
+                                      HEAD + SUMS + PAGE_BYTES,
+                                      HEAD + SUMS + 5 * PAGE_BYTES + 7,
+                                      HEAD + SUMS + PAGES16 - 1,
+                                      HEAD + SUMS + PAGES16,
+                                      HEAD + SUMS + PAGES16 + XFER_TAIL_BYTES / 2,
+                                      HEAD + SUMS + PAGES16 + XFER_TAIL_BYTES,
+                                      2 * (HEAD + SUMS + PAGES16) + XFER_TAIL_BYTES};
+    struct prng p;
+
+    for (uint32_t i = 0; i < 2 * sizeof points / sizeof points[0]; i++)
+        dies_after(i % 2, points[i / 2]);
+    prng_init(&p, 3);
+    for (uint32_t i = 0; i < 10; i++)
+        dies_after(i % 2, 1 + prng_below(&p, 3u << 20));
+}
+
+/* The only path that there is: the next one is called at once, and the transfer goes on. */
+TEST(xfer_paths_last_one_dies_and_another_is_called)
+{
+    net_open(2, IDLE_NS);
+    net.down_max[0] = 300000;
+    rig_pull(BATCH, 0, 0, 1, 16);
+    turn_until_events(1);
+    assert_int_equal(rig_check_pulled(&rig.dst.event[0], 1, 16), 16);
+    assert_int_equal(net.n, 2);
+    net_close();
+}
+
+/* Each connection breaks after a few bytes: the transfer ends, it does not go on for ever. */
+TEST(xfer_paths_all_die_again_and_again_ends_peer_lost)
+{
+    net_open(2, IDLE_NS);
+    for (uint32_t i = 0; i < RELAYS; i++)
+        net.down_max[i] = 100;
+    rig_pull(BATCH, 0, 0, 1, 16);
+    turn_until_events(1);
+    assert_int_equal(rig.dst.event[0].kind, EV_PULL_BROKEN);
+    assert_int_equal(rig.dst.event[0].broken.err, TERN_PEER_LOST);
+    assert_true(net.n > XFER_CONNECTIONS_MAX / 8 && net.n < RELAYS);
+    rig_stop(BATCH);
+    turn_until_events(2);
+    assert_int_equal(rig.dst.event[1].kind, EV_PULL_QUIET);
+    net_close();
+}
+
+/* Who failed is called again, after a pause; meanwhile the link says what it has. */
+TEST(xfer_paths_retired_one_is_called_again)
+{
+    uint64_t deadline = io_now_ns() + RIG_WAIT_NS, gen = 6;
+    struct xfer_link_view view;
+
+    net_open(2, IDLE_NS);
+    net.down_max[1] = 200000;
+    rig_pull(BATCH, 0, 0, 1, PAGES);
+    while (stats_now().conns_retired == 0)
+        turn();
+    xfer_link_view(rig.dst.xfer, 0, &view);
+    assert_int_equal(view.conns_retired, 1);
+    assert_int_equal(view.conns_up, 1);
+    turn_until_events(1);
+    batch_came();
+    for (; net.n < 3; gen++) {
+        assert_true(io_now_ns() < deadline);
+        rig.dst.nevents = 0;
+        rig_pull((struct pull_id){1, (uint32_t)gen}, 0, 0, 1, PAGES);
+        turn_until_events(1);
+        assert_int_equal(rig_check_pulled(&rig.dst.event[0], 1, PAGES), PAGES);
+    }
+    for (uint32_t i = 0; i < 200; i++)
+        turn();
+    xfer_link_view(rig.dst.xfer, 0, &view);
+    assert_int_equal(view.conns_up, 2);
+    assert_int_equal(view.conns_retired, 0);
+    net_close();
+}
+
+/* It never answers: what it holds is its credit, the rest comes, and after the limit that too. */
+TEST(xfer_paths_silent_one_holds_its_credit_alone)
+{
+    net_open(2, IDLE_NS / 4);
+    net.held[0] = true;
+    rig_pull(BATCH, 0, 0, 1, PAGES);
+    while (net.n < 2 || net.relay[1].down < (uint64_t)(PAGES - 64) * PAGE_BYTES)
+        turn();
+    assert_int_equal(rig.dst.nevents, 0);
+    turn_until_events(1);
+    batch_came();
+    assert_int_equal(net.relay[0].down, 0);
+    assert_int_equal(stats_now().pages_again, 64); /* 4 MiB */
+    net_close();
+}
+
+/* One byte now and then, for ever: other transfers go over the other path. */
+TEST(xfer_paths_slow_one_holds_no_other_transfer_up)
+{
+    net_open(2, IDLE_NS);
+    net.held[0] = true;
+    rig_pull(BATCH, 0, 0, 1, PAGES);
+    while (net.n < 2 || net.relay[1].down < (uint64_t)(PAGES - 64) * PAGE_BYTES)
+        turn();
+    net.relay[0].held = false;
+    net.relay[0].pause_ns = IDLE_NS / 50;
+    for (uint32_t i = 1; i < 6; i++) {
+        rig.dst.nevents = 0;
+        rig_pull((struct pull_id){i, 5}, 0, 0, PAGES + 1, 40);
+        turn_until_events(1);
+        assert_int_equal(rig.dst.event[0].pulled.pull.slot, i);
+        assert_int_equal(rig_check_pulled(&rig.dst.event[0], PAGES + 1, 40), 40);
+    }
+    assert_true(net.relay[0].client >= 0);
+    rig.dst.nevents = 0;
+    rig_stop(BATCH);
+    turn_until_events(1);
+    assert_int_equal(rig.dst.event[0].kind, EV_PULL_QUIET);
+    net_close();
+}
+
+/* A pull is stopped when its path has just died: QUIET waits for the receive, and what was asked
+ * for is asked for no more. */
+TEST(xfer_paths_stop_of_a_pull_whose_path_died)
+{
+    const uint8_t *first_page;
+    struct prng p;
+
+    prng_init(&p, 9);
+    for (uint32_t k = 0; k < 12; k++) {
+        net_open(2, IDLE_NS);
+        net.down_max[k % 2] = 1000 + prng_below(&p, 2u << 20);
+        rig_pull(BATCH, 0, 0, 1, PAGES);
+        while (stats_now().conns_retired == 0 && rig.dst.nevents == 0)
+            turn();
+        rig.dst.nevents = 0;
+        rig_stop(BATCH);
+        turn_until_events(1);
+        assert_int_equal(rig.dst.event[0].kind, EV_PULL_QUIET);
+        poison();
+        first_page = mem_page(rig.dst.mem, 0, 0, 0, 1);
+        for (uint32_t i = 0; i < 100; i++)
+            turn();
+        for (uint64_t i = 0; i < (uint64_t)PAGES * PAGE_BYTES; i += 64)
+            assert_int_equal(first_page[i], 0xa5);
+        assert_int_equal(rig.dst.nevents, 1);
+        net_close();
+    }
+}
+
+/* A destination that asks for much and reads next to nothing holds its own connection up. */
+TEST(xfer_paths_destination_that_does_not_read_holds_nobody_up)
+{
+    enum { ONE = XFER_HEAD_BYTES + 16 * XFER_ENTRY_BYTES };
+    uint8_t buf[XFER_HEAD_BYTES + 8 * ONE], byte;
+    struct xfer_head head = {
+        .type = XFER_REQUEST, .n = 16, .a = serve_id_pack((struct serve_id){0, 7})};
+    int fd;
+
+    net_open(1, IDLE_NS);
+    fd = rig_dial(rig.port);
+    xfer_put_head(buf, &(struct xfer_head){.type = XFER_HELLO, .a = RIG_SRC_INC, .b = RIG_TOKEN});
+    for (uint8_t *at = buf + XFER_HEAD_BYTES; head.seq < 8; head.seq++, at += ONE) {
+        xfer_put_head(at, &head);
+        for (uint32_t i = 0; i < 16; i++)
+            xfer_put_entry(at + XFER_HEAD_BYTES + i * XFER_ENTRY_BYTES,
+                           &(struct xfer_entry){0, 1 + i, 101 + i});
+    }
+    assert_int_equal(send(fd, buf, sizeof buf, MSG_NOSIGNAL), sizeof buf);
+    for (uint32_t i = 0; i < 5; i++) {
+        rig.dst.nevents = 0;
+        rig_pull((struct pull_id){i, 5}, 0, 0, 1, PAGES);
+        turn_until_events(1);
+        assert_int_equal(rig_check_pulled(&rig.dst.event[0], 1, PAGES), PAGES);
+        assert_true(recv(fd, &byte, 1, MSG_DONTWAIT) == 1);
+    }
+    close(fd);
+    net_close();
+}
