@@ -217,11 +217,15 @@ static enum tern_err hand_out_kept(struct tern *t, struct tern_answer *ret)
 }
 
 /* After the connection was lost: whoever still waits is told, then there is nothing more to poll.
- */
+ * A lease knows it by itself. */
 static enum tern_err hand_out_lost(struct tern *t, struct tern_answer *ret)
 {
     uint64_t used = ~t->pending_free;
     uint32_t slot;
+
+    for (uint32_t i = 0; i < TERN_INFLIGHT_MAX; i++)
+        if (t->pending[i].lease)
+            used &= ~(1ull << i);
 
     set_error(t, TERN_DAEMON_LOST, NULL);
     if (!used)
@@ -252,6 +256,10 @@ enum tern_err tern_poll(struct tern *t, struct tern_answer *ret)
         if (err == TERN_OK) {
             struct pending *p = pending_find(t, &h);
 
+            if (p && p->lease) {
+                pending_take(t, &h, body);
+                continue;
+            }
             if (p && p->sub)
                 return hand_out_frame(t, (uint32_t)(p - t->pending), body, h.length, ret);
             if (p)

@@ -81,6 +81,27 @@ static enum tern_err move_bytes(struct tern *t, const struct call *call)
     return err == TERN_BUSY ? TERN_OK : err;
 }
 
+enum tern_err call_take(struct tern *t)
+{
+    enum tern_err err = client_socket_recv(&t->socket, 0);
+
+    if (err != TERN_OK && err != TERN_BUSY)
+        return set_error(t, err, NULL);
+    return take_frames(t, NULL, NULL, NULL);
+}
+
+enum tern_err call_round(struct tern *t, uint64_t deadline_ns)
+{
+    const struct call call = {.deadline_ns = deadline_ns};
+    enum tern_err err = move_bytes(t, &call);
+
+    if (err == TERN_OK)
+        err = take_frames(t, NULL, NULL, NULL);
+    if (err == TERN_DAEMON_LOST)
+        return set_error(t, err, NULL);
+    return err == TERN_BUSY ? TERN_OK : err;
+}
+
 /* Room in the send buffer, waiting for it until the call's deadline. */
 static enum tern_err call_room(struct tern *t, struct call *call, size_t body, struct outgoing *ret)
 {

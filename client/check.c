@@ -56,7 +56,7 @@ enum tern_err check_wait(struct tern *t, uint64_t step)
 
 static bool gives_back(enum client_op_kind kind)
 {
-    return kind != CLIENT_EXTEND && kind != CLIENT_SNAPSHOT_RELEASE;
+    return kind != CLIENT_EXTEND && kind != CLIENT_ASSIGN && kind != CLIENT_SNAPSHOT_RELEASE;
 }
 
 enum tern_err check_op(struct tern *t, const struct client_op *op)

@@ -5,13 +5,15 @@
  *   check         what may be asked for
  *   pieces        token lists that are longer than a request
  *   changes       what a subscription keeps
- *   pending       what was submitted, and answers that wait to be polled
  *   quick_*       bodies of the hot path
+ *   stock         answers to what a lease has submitted
+ *   pending       what was submitted, and answers that wait to be polled
  *   words         why a request was refused
  *   call          one request and its answer
  *   async         submitting and polling
- *   request, ops, batch, session, handoff, turn, pool, record, subscribe, chain  the calls of
- * tern.h tern          connecting and leaving
+ *   request, ops, batch, lease, session, handoff, turn, pool, record, subscribe, chain  the calls
+ *                 of tern.h
+ *   tern          connecting and leaving
  *
  * A request id is a running number << 8 | slot: the slot is the place in `pending` of a submitted
  * request, or ID_SYNC for a call that waits. So an answer finds its request without a search, ids
@@ -58,7 +60,7 @@ struct subscription; /* changes.c */
  * client_op_kind or of these. */
 enum {
     ASKED_NOTHING = 0,
-    ASKED_MATCH = CLIENT_SNAPSHOT_RELEASE + 1,
+    ASKED_MATCH = CLIENT_UNLEASE + 1,
     ASKED_FETCH,
     ASKED_RECOVER,
     ASKED_RETRACT,
@@ -80,6 +82,8 @@ struct pending {
     uint8_t *body;
     uint32_t body_bytes;
     struct subscription *sub;
+    struct tern_lease *lease; /* borrowed: whose request it is, which is never polled; NULL */
+    uint32_t lease_part;      /* of which it is: see lease.h */
 };
 
 struct tern {
@@ -92,6 +96,7 @@ struct tern {
     uint64_t last_step; /* that tern_done_step published: it never goes back */
     struct tern_pool *pools;
     struct tern_records *records;
+    struct tern_lease *leases; /* owned */
     int bell; /* owned, -1 until a pool was mapped: written to, it wakes the daemon */
 
     struct budget budget; /* decodes what is not on the hot path */
@@ -183,6 +188,11 @@ bool subscription_take(struct tern *t, struct pending *p, const uint8_t *body, u
  * end. */
 enum tern_err subscription_give(struct tern *t, struct pending *p, struct tern_answer *ret);
 
+/* ---- stock.c ---- */
+
+/* An answer to what a lease has submitted. False: it is no such answer, or there is no memory. */
+bool stock_take(struct tern *t, struct pending *p, const uint8_t *body, uint32_t n);
+
 /* ---- pending.c ---- */
 
 /* Takes a free slot and returns the number of its request, whose answer has one result. sub: NULL,
@@ -191,7 +201,9 @@ uint64_t pending_begin(struct tern *t, uint32_t slot, uint16_t type, uint64_t co
                        struct subscription *sub);
 void pending_free(struct tern *t, uint32_t slot);
 void pending_end(struct tern *t, uint32_t slot); /* that of a subscription: it is kept no more */
-void pending_finish(struct tern *t);             /* frees what the whole table owns */
+/* What that lease has under way is nobody's, on a connection that is lost. */
+void pending_forget(struct tern *t, const struct tern_lease *lease);
+void pending_finish(struct tern *t); /* frees what the whole table owns */
 /* The submitted request that this frame answers, or NULL. */
 struct pending *pending_find(struct tern *t, const struct frame_header *h);
 /* A frame that no synchronous call waits for: keeps the answer of a submitted request, or drops
@@ -258,6 +270,12 @@ enum tern_err call_whole(struct tern *t, uint16_t type, uint64_t session,
                          const ProtobufCMessage *msg, uint32_t deadline_ms,
                          const ProtobufCMessage **ret);
 
+/* Takes what has come; answers that nobody waits for are kept. BUSY: that was all. */
+enum tern_err call_take(struct tern *t);
+/* The same once something has come, and sends what is queued. TIMED_OUT: the deadline has passed.
+ */
+enum tern_err call_round(struct tern *t, uint64_t deadline_ns);
+
 /* ---- async.c ---- */
 
 /* A free slot of the table and room for the body. BUSY: neither may be waited for here. */
@@ -280,6 +298,10 @@ void pool_unmap_all(struct tern *t);
 /* Maps memory of the daemon, for this process alone and not for its children. MALFORMED: the
  * descriptor does not hold that range. */
 enum tern_err map_shared(int fd, uint64_t offset, uint64_t bytes, uint8_t **ret);
+
+/* ---- lease.c ---- */
+
+void leases_free_all(struct tern *t);
 
 /* ---- record.c ---- */
 

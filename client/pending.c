@@ -27,6 +27,13 @@ void pending_finish(struct tern *t)
     }
 }
 
+void pending_forget(struct tern *t, const struct tern_lease *lease)
+{
+    for (uint32_t i = 0; i < TERN_INFLIGHT_MAX; i++)
+        if (t->pending[i].state != PENDING_FREE && t->pending[i].lease == lease)
+            pending_free(t, i);
+}
+
 uint64_t pending_begin(struct tern *t, uint32_t slot, uint16_t type, uint64_t cookie,
                        struct subscription *sub)
 {
@@ -202,6 +209,12 @@ void pending_take(struct tern *t, const struct frame_header *h, const uint8_t *b
 
     if (!p) {
         pending_drop(t, h, body);
+        return;
+    }
+    if (p->lease) {
+        if (!stock_take(t, p, body, h->length))
+            client_socket_lose(&t->socket);
+        pending_free(t, (uint32_t)(p - t->pending));
         return;
     }
     taken = p->sub ? subscription_take(t, p, body, h->length) : keep_answer(p, h, body);

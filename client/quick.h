@@ -37,6 +37,8 @@ enum client_op_kind {
     CLIENT_CLOSE,
     CLIENT_SLIDE,
     CLIENT_SNAPSHOT_RELEASE,
+    CLIENT_ASSIGN,
+    CLIENT_UNLEASE,
 };
 
 struct client_op {
@@ -46,6 +48,9 @@ struct client_op {
     uint64_t step;
     uint32_t length, written;
     struct tern_tokens tokens;
+    uint64_t pool;               /* UNLEASE */
+    const struct tern_run *runs; /* ASSIGN, UNLEASE */
+    uint32_t nruns;
 };
 
 /* A request of the hot path. Its arrays are borrowed until it is written. */

@@ -32,7 +32,24 @@ static void put_tokens(struct writer *w, uint32_t field, const struct tern_token
         put_bytes(w, 3, t->keys, (size_t)t->nkeys * sizeof(struct tern_extra_key));
 }
 
-/* ---- StepOp {kind 1, barrier 2, session 3, step 4, length 5, written 6, tokens 7} ---- */
+/* ---- StepOp {kind 1, barrier 2, session 3, step 4, length 5, written 6, tokens 7, pool 8,
+ * runs 9: {group 1, first 2, refs 3}} ---- */
+
+_Static_assert(sizeof(struct tern_page) == WIRE_REF_BYTES, "as the wire's page");
+
+static size_t run_size(const struct tern_run *r)
+{
+    return number_size(r->group) + number_size(r->first) +
+           bytes_size((size_t)r->n * sizeof(struct tern_page));
+}
+
+static void put_run(struct writer *w, uint32_t field, const struct tern_run *r)
+{
+    put_message(w, field, run_size(r));
+    put_number(w, 1, r->group);
+    put_number(w, 2, r->first);
+    put_bytes(w, 3, r->pages, (size_t)r->n * sizeof(struct tern_page));
+}
 
 static bool has_tokens(const struct client_op *op)
 {
@@ -47,6 +64,10 @@ static size_t op_size(const struct client_op *op)
 
     if (has_tokens(op))
         n += bytes_size(tokens_size(&op->tokens));
+    if (op->pool)
+        n += fixed64_size();
+    for (uint32_t i = 0; i < op->nruns; i++)
+        n += bytes_size(run_size(&op->runs[i]));
     return n;
 }
 
@@ -66,6 +87,10 @@ static void put_op(struct writer *w, uint32_t field, const struct client_op *op)
     put_number(w, 6, op->written);
     if (has_tokens(op))
         put_tokens(w, 7, &op->tokens);
+    if (op->pool)
+        put_fixed64(w, 8, op->pool);
+    for (uint32_t i = 0; i < op->nruns; i++)
+        put_run(w, 9, &op->runs[i]);
 }
 
 /* ---- whole bodies ---- */

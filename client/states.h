@@ -24,4 +24,16 @@ STATE_MACHINE(client_socket, CLIENT_SOCKET, CLIENT_SOCKET_STATE_TABLE)
 
 STATE_MACHINE(pending, PENDING, PENDING_STATE_TABLE)
 
+/* A session of a lease. */
+#define LEASE_SLOT_STATE_TABLE(X)                                                                  \
+    X(LEASE_SLOT, FREE, TO(LEASE_SLOT, LIVE), "nobody has it")                                     \
+    X(LEASE_SLOT, LIVE, TO(LEASE_SLOT, FAILED) | TO(LEASE_SLOT, LEAVING),                          \
+      "a session that takes pages from the stock")                                                 \
+    X(LEASE_SLOT, FAILED, TO(LEASE_SLOT, LEAVING),                                                 \
+      "an operation of it was refused: it can only be removed")                                    \
+    X(LEASE_SLOT, LEAVING, TO(LEASE_SLOT, FREE),                                                   \
+      "removed; something of it is not answered, not given back or not handed out yet")
+
+STATE_MACHINE(lease_slot, LEASE_SLOT, LEASE_SLOT_STATE_TABLE)
+
 #endif

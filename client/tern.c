@@ -199,6 +199,7 @@ void tern_destroy(struct tern *t)
     if (t->member != MEMBER_NONE && t->socket.state == CLIENT_SOCKET_UP && is_owner(t))
         (void)call_whole(t, FRAME_ENGINE_LEAVE, 0, &m.base, LEAVE_DEADLINE_MS, &msg);
     pending_finish(t);
+    leases_free_all(t);
     free_arrays(t);
     free(t->json);
     if (t->bell >= 0)

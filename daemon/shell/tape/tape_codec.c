@@ -527,14 +527,24 @@ void codec_list_set(struct event *e, uint32_t i, const uint32_t *v, const struct
     list->keys = keys;
 }
 
+static size_t runs_words(const struct table_run *runs, uint32_t n)
+{
+    size_t words = 0;
+
+    for (uint32_t i = 0; i < n; i++)
+        words += RUN_WORDS + (size_t)runs[i].n * 2;
+    return words;
+}
+
 size_t codec_body_max(const struct event *e)
 {
     size_t words = EVENT_WORDS_MAX;
 
     if (e->kind == EV_REQUEST && e->request.op == OP_STEP)
-        words += (size_t)e->request.step.n * OP_WORDS_MAX;
+        for (uint32_t i = 0; i < e->request.step.n; i++)
+            words += OP_WORDS_MAX +
+                     runs_words(e->request.step.ops[i].runs, e->request.step.ops[i].nruns);
     if (e->kind == EV_PEER_MSG)
-        for (uint32_t i = 0; i < e->peer.msg.nruns; i++)
-            words += RUN_WORDS + (size_t)e->peer.msg.runs[i].n * 2;
+        words += runs_words(e->peer.msg.runs, e->peer.msg.nruns);
     return words;
 }

@@ -1,11 +1,13 @@
 /* tern-bench rpc: a Match of 64 new tokens on a session of 49,152, over libtern to a real daemon,
  * beside an io_uring echo of as many bytes over the same kind of socket, alternating. First with
  * client and server on one core, then on two. Then one Step for 256 sessions, Matches in a
- * pipeline, and both beside fetches at full rate into the same daemon. */
+ * pipeline, both beside fetches at full rate into the same daemon, and decode steps over a lease.
+ */
 #include <stdio.h>
 #include <sys/ioctl.h>
 
 #include "bench.h"
+#include "decode.h"
 #include "engine/bytes.h"
 #include "engine/daemon.h"
 #include "engine/json.h"
@@ -45,6 +47,7 @@ struct rpc {
     uint32_t *tokens; /* owned: DEPTH_TOKENS and NEW_TOKENS */
     struct series match, raw_rtt, match2, raw2, step, step_room, step_full, busy, busy_raw;
     double pipelined, raw_pipelined, busy_gb_s;
+    struct decode_figures decode;
 };
 
 static uint64_t busy_bytes(const struct bench_args *args)
@@ -321,7 +324,8 @@ static bool start_daemons(struct rpc *r, int core)
     uint64_t fetched = busy_bytes(r->args) + (16u << 20);
     struct daemon_options o[2] = {
         {.node = "here",
-         .memory_bytes = pool_bytes_for(POOL_PAGES, PAGE_BYTES) + fetched,
+         .memory_bytes = pool_bytes_for(POOL_PAGES, PAGE_BYTES) +
+                         pool_bytes_for(DECODE_PAGES, PAGE_BYTES) + fetched,
          .page_bytes_min = PAGE_BYTES,
          .core = core},
         {.node = "there", .memory_bytes = fetched, .page_bytes_min = BUSY_PAGE_BYTES, .core = -1}};
@@ -351,6 +355,7 @@ static bool measure(struct rpc *r)
          measure_pipeline(r, pipes) && measure_steps(r, steps);
     if (ok && second >= 0)
         ok = proc_pin(second) && measure_rtt(r, rounds, &r->match2, &r->raw2);
+    ok = ok && decode_measure(r->daemon[0].socket, PAGE_BYTES, r->args->quick ? 1 : 5, &r->decode);
     return ok && proc_pin(-1) && measure_busy(r);
 }
 
@@ -359,7 +364,9 @@ static int show(struct rpc *r)
     double match = series_median(&r->match), raw = series_median(&r->raw_rtt),
            step = series_median(&r->step), room = series_median(&r->step_room),
            full = series_median(&r->step_full), busy = series_quantile(&r->busy, 0.99),
-           busy_raw = series_quantile(&r->busy_raw, 0.99);
+           busy_raw = series_quantile(&r->busy_raw, 0.99),
+           decode = series_quantile(&r->decode.step, 0.99),
+           trips = (double)r->decode.round_trips / (double)r->decode.steps;
     const struct bench_figure figures[] = {
         {"match_rtt_us_p50", match, "match, p50", "us", "at most 5 us over raw"},
         {"match_rtt_us_p99", series_quantile(&r->match, 0.99), "match, p99", "us", NULL},
@@ -377,6 +384,11 @@ static int show(struct rpc *r)
         {"busy_raw_rtt_us_p99", busy_raw, "raw, p99, busy", "us", NULL},
         {"busy_ratio", busy / busy_raw, NULL, NULL, NULL},
         {"busy_fetch_gb_s", r->busy_gb_s, "fetched, busy", "GB/s", NULL},
+        {"decode_step_us_p50", series_median(&r->decode.step), "decode of 256, p50", "us", NULL},
+        {"decode_step_us_p99", decode, "decode of 256, p99", "us", "at most 20 us"},
+        {"block_pool_step_us_p99", series_quantile(&r->decode.pool_step, 0.99), "block pool, p99",
+         "us", NULL},
+        {"decode_round_trips_per_step", trips, "round trips a step", "", "at most 0.1"},
     };
     json_t *o = json_object();
     bool ok;
@@ -396,6 +408,8 @@ static int show(struct rpc *r)
          ok;
     ok = bench_limit(step <= 150, "step_us_p50 <= 150") && ok;
     ok = bench_count(full <= 2 * room, "step_exhausted_us_p50 <= 2 * step_room_us_p50") && ok;
+    ok = bench_limit(decode <= 20, "decode_step_us_p99 <= 20") && ok;
+    ok = bench_count(trips <= 0.1, "decode_round_trips_per_step <= 0.1") && ok;
     ok = bench_limit(busy <= BUSY_RATIO_MAX * busy_raw,
                      "busy_match_rtt_us_p99 <= 2 * busy_raw_rtt_us_p99") &&
          ok;
@@ -415,10 +429,12 @@ int bench_rpc(const struct bench_args *args)
     r.tokens = mem_need(DEPTH_TOKENS + NEW_TOKENS, sizeof *r.tokens);
     for (size_t i = 0; i < sizeof all / sizeof all[0]; i++)
         series_init(all[i], SAMPLES_MAX);
+    decode_figures_init(&r.decode);
     if (measure(&r))
         status = show(&r);
     else
         fprintf(stderr, "tern-bench rpc: it could not be measured\n");
+    decode_figures_finish(&r.decode);
     engine_free(&r.session);
     engine_close(&r.engine);
     raw_echo_stop(&r.raw);

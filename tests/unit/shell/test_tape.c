@@ -15,6 +15,7 @@
 #define OPS_EACH    5
 #define REFS_EACH   9
 #define RUNS_EACH   2
+#define OP_REFS     40 /* of a run of an operation: more than all else that an operation has */
 #define PROCS       16
 
 static const struct core_limits limits = {
@@ -57,7 +58,7 @@ struct lent {
     struct extra_key keys[OPS_EACH][KEYS_EACH];
     struct step_op ops[OPS_EACH];
     struct table_run op_runs[OPS_EACH][RUNS_EACH];
-    struct page_ref op_refs[OPS_EACH][RUNS_EACH][REFS_EACH];
+    struct page_ref op_refs[OPS_EACH][RUNS_EACH][OP_REFS];
     struct table_run runs[2];
     struct page_ref refs[2][REFS_EACH];
 };
@@ -144,14 +145,14 @@ static struct req_tokens some_tokens(struct prng *p, struct lent *lent, uint32_t
 }
 
 static void fill_op_runs(struct prng *p, struct step_op *op, struct table_run *runs,
-                         struct page_ref (*refs)[REFS_EACH])
+                         struct page_ref (*refs)[OP_REFS])
 {
     op->nruns = prng_below(p, RUNS_EACH + 1);
     op->runs = runs;
     for (uint32_t i = 0; i < op->nruns; i++) {
         runs[i] = (struct table_run){.group = (uint32_t)prng_u64(p),
                                      .first = (uint32_t)prng_u64(p),
-                                     .n = prng_below(p, REFS_EACH + 1),
+                                     .n = prng_below(p, OP_REFS + 1),
                                      .refs = refs[i]};
         for (uint32_t k = 0; k < runs[i].n; k++)
             refs[i][k] = (struct page_ref){(uint32_t)prng_u64(p), (uint32_t)prng_u64(p)};

@@ -1,0 +1,197 @@
+/* Takes the answers to what a lease has submitted: pages for its stock, and what became of the
+ * operations of its Steps. Called for every such answer, whoever reads it from the socket, so it
+ * calls nothing that sends. See lease.h. */
+#include "lease.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/check.h"
+#include "base/err.h"
+
+/* ---- pages for the stock ---- */
+
+static bool take_pages(struct lease_group *g, const Tern__Wire__PageLeaseReply *m)
+{
+    size_t n = 0;
+
+    for (size_t i = 0; i < m->n_runs; i++)
+        n += m->runs[i]->refs.len / sizeof(struct tern_page);
+    if (n != g->asked)
+        return false;
+    for (size_t i = 0; i < m->n_runs; i++) {
+        size_t got = m->runs[i]->refs.len / sizeof(struct tern_page);
+
+        memcpy(&g->page[g->n], m->runs[i]->refs.data, got * sizeof(struct tern_page));
+        g->n += (uint32_t)got;
+        g->held += (uint32_t)got;
+    }
+    return true;
+}
+
+static bool take_refill(struct tern *t, struct tern_lease *l, uint32_t group, const uint8_t *body,
+                        uint32_t n)
+{
+    struct lease_group *g = &l->group[group];
+    const Tern__Wire__PageLeaseReply *m;
+    const ProtobufCMessage *msg;
+    uint32_t err;
+
+    if (wire_decode(&t->budget, FRAME_PAGE_LEASE_REPLY, body, n, &msg) != TERN_OK)
+        return false;
+    m = (const Tern__Wire__PageLeaseReply *)msg;
+    err = m->status ? m->status->err : TERN_OK;
+    g->err = err < TERN_ERR_COUNT ? (enum tern_err)err : TERN_INTERNAL;
+    if (g->err == TERN_OK && !take_pages(g, m))
+        return false;
+    if (g->err == TERN_OK)
+        g->most = g->high;
+    else if (g->err == TERN_POOL_EXHAUSTED || g->err == TERN_QUOTA)
+        g->most = g->asked > 1 ? g->asked / 2 : 1;
+    g->asked = 0;
+    return true;
+}
+
+/* ---- what became of operations ---- */
+
+static size_t pages_of(const struct tern_result *r)
+{
+    size_t n = 0;
+
+    for (uint32_t i = 0; i < r->nruns; i++)
+        n += r->runs[i].n;
+    return n;
+}
+
+/* Keeps an answer with its runs until it is handed out. False: no memory. */
+static bool tell(struct tern_lease *l, uint32_t slot, const struct tern_result *r, const char *text,
+                 bool ends)
+{
+    size_t npages = pages_of(r), at = 0;
+    struct lease_news *news = calloc(1, sizeof *news + r->nruns * sizeof(struct tern_run) +
+                                            npages * sizeof(struct tern_page));
+    struct tern_run *runs = (struct tern_run *)(void *)(news + 1);
+    struct tern_page *pages;
+
+    if (!news)
+        return false;
+    pages = (struct tern_page *)(void *)(runs + r->nruns);
+    news->told = (struct tern_lease_told){
+        .slot = slot, .session = l->slot[slot].session, .failed = ends, .result = *r};
+    news->told.result.runs = runs;
+    for (uint32_t i = 0; i < r->nruns; i++) {
+        runs[i] = r->runs[i];
+        runs[i].pages = pages + at;
+        memcpy(pages + at, r->runs[i].pages, runs[i].n * sizeof *pages);
+        at += runs[i].n;
+    }
+    strncat(news->text, text, sizeof news->text - 1);
+    news->told.text = news->text;
+    *l->news_end = news;
+    l->news_end = &news->next;
+    return true;
+}
+
+static void go_astray(struct tern_lease *l, const struct lease_step *s, uint32_t first,
+                      const struct lease_op *op)
+{
+    for (uint32_t i = first; i < first + op->npages; i++)
+        l->stray[l->nstray++] =
+            (struct lease_stray){.page = s->page[i], .slot = op->slot, .group = s->group[i]};
+    if (op->slot != UINT32_MAX)
+        l->cold[op->slot].astray += op->npages;
+}
+
+static void let_go(struct tern_lease *l, const struct lease_step *s, uint32_t first, uint32_t n)
+{
+    for (uint32_t i = first; i < first + n; i++)
+        l->group[s->group[i]].held--;
+}
+
+static bool failed(struct tern_lease *l, uint32_t at, const struct tern_result *r, const char *text)
+{
+    struct lease_cold *cold = &l->cold[at];
+
+    if (cold->err != TERN_OK)
+        return true; /* what follows the first refusal is refused for its sake */
+    cold->err = r->err;
+    strncat(cold->text, text[0] ? text : err_text(r->err), sizeof cold->text - 1);
+    if (l->slot[at].state == LEASE_SLOT_LIVE)
+        lease_slot_state_move(&l->slot[at].state, LEASE_SLOT_FAILED);
+    return tell(l, at, r, cold->text, true);
+}
+
+/* Pages that were to go back: again, where the daemon could not take them now. */
+static void given_back(struct tern_lease *l, const struct lease_step *s, uint32_t first,
+                       const struct lease_op *op, enum tern_err err)
+{
+    if (err == TERN_BUSY)
+        go_astray(l, s, first, op);
+    else
+        let_go(l, s, first, op->npages);
+}
+
+static bool answered(struct tern_lease *l, const struct lease_step *s, uint32_t first,
+                     const struct lease_op *op, const struct tern_result *r, const char *text)
+{
+    switch (op->kind) {
+    case CLIENT_UNLEASE: given_back(l, s, first, op, r->err); return true;
+    case CLIENT_COMMIT: return tell(l, op->slot, r, text, false);
+    case CLIENT_ASSIGN:
+        if (r->err == TERN_OK)
+            let_go(l, s, first, op->npages);
+        else
+            go_astray(l, s, first, op);
+        break;
+    default: break;
+    }
+    return r->err == TERN_OK || failed(l, op->slot, r, text);
+}
+
+void slot_rests(struct tern_lease *l, uint32_t at)
+{
+    const struct lease_cold *c = &l->cold[at];
+
+    if (l->slot[at].state == LEASE_SLOT_LEAVING && c->under_way == 0 && c->astray == 0 &&
+        !c->commits)
+        lease_slot_state_move(&l->slot[at].state, LEASE_SLOT_FREE);
+}
+
+static bool take_step(struct tern *t, struct tern_lease *l, struct lease_step *s,
+                      const uint8_t *body, uint32_t n)
+{
+    uint32_t done, first = 0;
+    enum tern_err err;
+    bool told = true;
+
+    if (!quick_step_get(body, n, &t->store, t->results, s->nops, &done, &err))
+        return false;
+    for (uint32_t i = 0; i < s->nops; i++) {
+        const struct tern_result all = {.err = err != TERN_OK ? err : TERN_INTERNAL};
+        const struct tern_result *r = i < done ? &t->results[i] : &all;
+        const char *text = i < done ? t->store.texts + t->store.text_at[i] : t->store.text;
+
+        told = answered(l, s, first, &s->op[i], r, text) && told;
+        if (s->op[i].slot != UINT32_MAX) {
+            l->cold[s->op[i].slot].under_way--;
+            slot_rests(l, s->op[i].slot);
+        }
+        first += s->op[i].npages;
+    }
+    s->used = false;
+    return told;
+}
+
+bool stock_take(struct tern *t, struct pending *p, const uint8_t *body, uint32_t n)
+{
+    struct tern_lease *l = p->lease;
+    bool taken = p->lease_part >= LEASE_REFILL
+                     ? take_refill(t, l, p->lease_part - LEASE_REFILL, body, n)
+                     : take_step(t, l, &l->step[p->lease_part], body, n);
+
+    check(l->under_way > 0);
+    l->under_way--;
+    t->text[0] = '\0';
+    t->nresults = 0;
+    return taken;
+}

@@ -1,0 +1,26 @@
+/* Decode of many sequences with speculation, over a lease, beside an in-process block pool that
+ * does the same work. */
+#ifndef BENCH_DECODE_H
+#define BENCH_DECODE_H
+
+#include <stdbool.h>
+
+#include "engine/stats.h"
+
+#define DECODE_PAGE_TOKENS 16
+#define DECODE_PAGES       20480 /* of the pool */
+
+/* What a step takes on the scheduler's thread, in microseconds. */
+struct decode_figures {
+    struct series step, pool_step;
+    uint64_t steps, round_trips;
+};
+
+void decode_figures_init(struct decode_figures *f);
+void decode_figures_finish(struct decode_figures *f);
+/* So many passes, over a daemon with room for the pool: each begins with short sequences. False
+ * with a message on standard error. */
+bool decode_measure(const char *socket, uint64_t page_bytes, uint32_t passes,
+                    struct decode_figures *ret);
+
+#endif
