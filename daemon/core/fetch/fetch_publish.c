@@ -29,11 +29,14 @@ static uint32_t chunk_end(const struct core *c, const struct pull *p, const stru
 }
 
 /* Another engine is about to publish this very chunk, or it is no whole one: what arrived becomes
- * the session's own, uncommitted, with the window before it that no node took. */
+ * the session's own, uncommitted, with the window before it that no node took. Where there
+ * are chunks before it that it published, the path has of their windows no more than the transfer's
+ * end needs. */
 static void chunk_own(struct core *c, struct pull *p, struct session *s)
 {
     const struct pool *pool = pool_at(c, p->pool);
     const uint32_t end = chunk_end(c, p, s);
+    const bool ends = end == p->to && s->committed > p->start;
     uint32_t pages[GROUPS_MAX];
 
     pull_chunk_pages(pool, p, end, pages);
@@ -49,6 +52,8 @@ static void chunk_own(struct core *c, struct pull *p, struct session *s)
             page_move(c, page_at(c, record), PAGE_OWNED, session_slot(c, s));
             page_list_push(c, &s->owned[g], record);
         }
+        if (ends && pool->group[g].layout.family == FAMILY_WINDOW)
+            session_slid_to(s, (struct group_page){g, window_first(&pool->group[g], end)}, 0);
     }
     s->written = s->allocated = end;
 }

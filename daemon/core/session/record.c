@@ -187,9 +187,7 @@ void session_use(struct core *c, struct session *s)
     touch(c);
 }
 
-/* The deepest node of the session's path whose pages of this group it borrows: further on it has
- * pages of its own, which no node took (T18). */
-static uint32_t borrowed_to(const struct core *c, const struct session *s, uint32_t group)
+uint32_t session_borrows_to(const struct core *c, const struct session *s, uint32_t group)
 {
     uint32_t at = s->node;
 
@@ -210,7 +208,7 @@ void session_path_runs(const struct core *c, struct actions *out, const struct s
 
         if (p->group[g].layout.family == FAMILY_RECURRENT)
             continue; /* the first Extend brings its page, and what to copy into it */
-        at = borrowed_to(c, s, g);
+        at = session_borrows_to(c, s, g);
         end = segment_end(&p->group[g], node_at(c, at)->depth);
         if (first < window_first(&p->group[g], s->committed))
             first = window_first(&p->group[g], s->committed);

@@ -81,6 +81,9 @@ void session_use(struct core *c, struct session *s);
 /* What it owns of a group, as one run; none if that is nothing. */
 void session_owned_run(const struct core *c, struct actions *out, const struct session *s,
                        uint32_t group);
+/* The deepest node of its path whose pages of this group it borrows: further on it has pages of its
+ * own, which no node took (T18). */
+uint32_t session_borrows_to(const struct core *c, const struct session *s, uint32_t group);
 /* The borrowed pages, from the one that holds token `from`. */
 void session_path_runs(const struct core *c, struct actions *out, const struct session *s,
                        uint32_t from);

@@ -26,26 +26,28 @@ static bool path_has_recurrent(const struct core *c, const struct session *s, ui
 }
 
 /* Is all of the group's STATE at the written length in the table: in whole segments of the path,
- * and behind them its own? */
+ * and behind them its own? It may own what no node of the path took (T18). */
 static bool group_whole(const struct core *c, const struct session *s, const struct group *g)
 {
-    const uint32_t committed = s->committed / g->layout.page_tokens, i = g->index;
-    uint32_t first = window_first(g, s->written);
+    const uint32_t i = g->index, first = window_first(g, s->written);
+    uint32_t at;
 
     if (g->layout.family == FAMILY_HISTORY)
         return true;
     if (g->layout.family == FAMILY_RECURRENT)
         return s->owned[i].n > 0 || path_has_recurrent(c, s, i);
-    if (s->base[i] < committed || s->first[i] > first)
+    if (s->first[i] > first)
         return false;
-    if (first >= committed)
-        return s->base[i] <= first;
-    for (uint32_t at = s->node; segment_end(g, node_at(c, at)->depth) > first;
-         at = node_at(c, at)->parent)
+    if (s->base[i] <= first)
+        return true;
+    at = session_borrows_to(c, s, i);
+    if (segment_end(g, node_at(c, at)->depth) != s->base[i])
+        return false;
+    for (; segment_end(g, node_at(c, at)->depth) > first; at = node_at(c, at)->parent)
         if (node_at(c, at)->group[i].pages[TIER_DEVICE] == NONE ||
             node_at(c, at)->state.refilling & 1u << i)
             return false;
-    return s->base[i] == committed;
+    return true;
 }
 
 /* What the ticket does not need of a group: pages in front of the window, and behind the written

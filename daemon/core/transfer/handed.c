@@ -95,8 +95,11 @@ void handed_refs(const struct core *c, const struct session *s, const struct gro
 {
     uint32_t own = own_from(s, g), end = of.first + of.n, at = s->owned[g->index].head;
 
-    if (of.n > 0 && of.first < own)
+    if (of.n > 0 && of.first < own) {
+        while (segment_end(g, node_at(c, of.node)->depth) > own) /* no node took these (T18) */
+            of.node = node_at(c, of.node)->parent;
         node_refs(c, of.node, g, of.first, refs);
+    }
     for (uint32_t i = own; i < end; i++, at = page_list_next(c, at))
         if (i >= of.first)
             refs[i - of.first] =

@@ -428,6 +428,66 @@ TEST(y1_state_at_the_exact_length_comes_with_every_window_and_tail)
                 state_comes(shapes[i], n, there);
 }
 
+/* T5, S1: of the window just what its length needs has come, so it cannot go back to where more
+ * would be needed: not to its committed length, nor to what lies between. */
+TEST(y2_session_goes_back_no_further_than_the_state_that_came)
+{
+    struct group_layout groups[2] = {rig_group(8, 512), rig_window(4, 8, 512)};
+    struct pair p = pair_limited(1 << 20);
+    struct rig_session *d;
+    struct ticket t;
+
+    assert_ok(rig_pool_open(p.source, p.se.conn[0], groups, 2, 1u << 19, &p.sp));
+    assert_ok(rig_pool_open(p.dest, p.de.conn[0], groups, 2, 1u << 19, &p.dp));
+    t = hand_over(state_computed(&p, 8, 46), 0, 0);
+    d = asking(&p, 1, 46);
+    assert_ok(ticket_fetched(d, t));
+    assert_lengths(d, 40, 46, 46);
+    assert_err(TERN_INVALID, rig_retract(d, RETRACT_DROP, 0));
+    assert_err(TERN_INVALID, rig_rewind(d, 41, 0));
+    assert_lengths(d, 40, 46, 46);
+    assert_ok(rig_rewind(d, 44, 0));
+    assert_int_equal(rig_wrong(d, 44), 0);
+    assert_ok(rig_close(d, 0));
+}
+
+/* T18: nobody may read a refill before its step, so the second session keeps its own window, which
+ * no node took. It is handed over as any other, and its ticket has these pages. */
+TEST(y1_window_that_no_node_took_is_handed_over)
+{
+    struct group_layout groups[2] = {rig_group(8, 512), rig_window(4, 28, 512)};
+    struct pair p = pair_limited(1 << 20);
+    const uint32_t *tokens = rig_tokens(1, 46);
+    struct rig_engine other = rig_engine(p.source, 0, "other", 1);
+    struct rig_session *s, *d;
+    struct ticket t;
+
+    assert_ok(rig_pool_open(p.source, p.se.conn[0], groups, 2, 1u << 19, &p.sp));
+    assert_ok(rig_pool_open(p.dest, p.de.conn[0], groups, 2, 1u << 19, &p.dp));
+    rig_put(p.source, &p.se, p.sp, 1, 40);
+    for (uint32_t depth = 32; depth <= 40; depth += 8)
+        state_drop(p.source->core, node_of(p.source, p.sp, tokens, depth));
+    assert_ok(rig_map(p.source, other.conn[0], p.sp));
+    s = rig_session(p.source, &other, p.sp, 1);
+    assert_ok(rig_match(s, tokens, 46));
+    assert_ok(rig_run_to(s, tokens, 40));
+    assert_ok(rig_commit(s, 40, 9)); /* a step that does not pass */
+    s = rig_session(p.source, &p.se, p.sp, 1);
+    assert_ok(rig_match(s, tokens, 46));
+    assert_int_equal(s->matched, 24);
+    assert_ok(rig_run_to(s, tokens, 46));
+    assert_ok(rig_commit(s, 40, 0));
+    t = hand_over(s, 0, 0);
+    assert_int_equal(rig_group_view(p.source, p.sp, 1).ticket,
+                     6);                  /* 6 to 11; 4 and 5 are the path's */
+    rig_engine_kill(p.source, &other, 0); /* its refill goes with it */
+    d = asking(&p, 1, 46);
+    assert_ok(ticket_fetched(d, t));
+    assert_lengths(d, 40, 46, 46);
+    assert_int_equal(rig_wrong(d, 46), 0);
+    assert_ok(rig_close(d, 0));
+}
+
 /* ---- cancel against completion ---- */
 
 #define RACES 1000
