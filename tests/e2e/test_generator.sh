@@ -82,6 +82,8 @@ refused 2 "no such profile" --spawn --profile large
 refused 2 "must divide" --spawn --ranks 3:3
 refused 2 "either --spawn" --sessions 2
 refused 2 "lazy, eager or off" --spawn --supersede never
+refused 2 "--aborts needs --tickets" --spawn --aborts 0.5
+refused 2 "a number from 0 to 1" --spawn --tickets --aborts 2
 refused 2 "No such file" --spawn --trace "$DIR/none.jsonl"
 
 good='{"timestamp": 0, "input_length": 100, "output_length": 1, "hash_ids": [1]}'

@@ -25,9 +25,14 @@ PY
 
 keys "requests prompt_tokens matched_tokens prompt_pages decode_hit_pages transferred_pages transferred_bytes socket_bytes
     verified_pages wrong_bytes corrupt_detected failed_requests leaked_pages state_pages_peak history_pages_peak
-    match_us_p50 match_us_p99 transfer_gb_s elapsed_s lost_resumable_tokens retracts" \
-    "j['prompt_pages'] == j['decode_hit_pages'] + j['transferred_pages']" \
+    match_us_p50 match_us_p99 transfer_gb_s elapsed_s lost_resumable_tokens retracts bytes_moved bytes_needed tickets
+    lost_tickets" \
+    "j['prompt_pages'] == j['decode_hit_pages'] + j['transferred_pages'] and j['bytes_moved'] == j['bytes_needed'] and
+    j['tickets'] == 0" \
     "$TERN_BIN/tern-replay" --spawn --sessions 2 --turns 2 --json
+keys "tickets lost_tickets tickets_taken tickets_dropped tickets_expired handed_again troubles verified_tail_pages" \
+    "j['tickets'] == 4 == j['tickets_taken'] and j['lost_tickets'] == 0" \
+    "$TERN_BIN/tern-replay" --spawn --tickets --sessions 2 --turns 2 --json
 keys "histories events states violations failing_seeds histories_per_s faults marks marks_missed" \
     "j['histories'] == 20 and j['faults'] and j['marks']" "$TERN_BIN/tern-sim" --seeds 20 --json
 keys "match_warm_us memcmp_warm_us match_cold_us memcmp_cold_us insert_us pin_shallow_ns pin_deep_ns evicted_nodes evict_step_ms_max" True \

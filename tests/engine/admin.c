@@ -111,6 +111,30 @@ bool admin_status(struct tern *admin, uint64_t pool, struct daemon_status *ret)
     return true;
 }
 
+bool admin_tickets(struct tern *admin, struct ticket_counts *ret)
+{
+    json_t *answer = admin_ask(admin, "tickets", NULL), *row;
+    const json_t *tenants = json_object_get(answer, "tenants");
+    struct ticket_counts n = {0};
+    size_t i;
+
+    json_array_foreach(tenants, i, row)
+    {
+        const json_t *t = json_object_get(row, "tickets");
+
+        n.standing += json_get_u64(t, "standing");
+        n.made += json_get_u64(t, "made");
+        n.taken += json_get_u64(t, "taken");
+        n.dropped += json_get_u64(t, "dropped");
+        n.expired += json_get_u64(t, "expired");
+    }
+    json_decref(answer);
+    if (i == 0)
+        return false;
+    *ret = n;
+    return true;
+}
+
 bool admin_peer_up(struct tern *admin, const char *peer)
 {
     json_t *answer = admin_ask(admin, "peers", NULL);

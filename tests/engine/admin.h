@@ -20,6 +20,11 @@ struct transfer_counts {
     uint64_t payload_bytes_in, socket_bytes_in, corrupt_detected, pages_in;
 };
 
+/* Sessions that were handed over, of all tenants, and what became of their tickets. */
+struct ticket_counts {
+    uint64_t standing, made, taken, dropped, expired;
+};
+
 struct daemon_status {
     struct page_counts pages; /* of the device */
     struct page_counts host;  /* of the host tier; zeroes where there is none */
@@ -35,6 +40,8 @@ json_t *admin_ask(struct tern *admin, const char *command, const char *arg);
 
 /* pool: the handle that tern_pool_open gave; 0: page counts over all pools. */
 bool admin_status(struct tern *admin, uint64_t pool, struct daemon_status *ret);
+
+bool admin_tickets(struct tern *admin, struct ticket_counts *ret);
 
 /* Whether the daemon's own connection to that peer is up: it can fetch from there. */
 bool admin_peer_up(struct tern *admin, const char *peer);

@@ -7,6 +7,8 @@
 #include <stdatomic.h>
 #include <stdint.h>
 
+#include "trouble.h"
+
 #define BOARD_WHY_BYTES 512
 #define BOARD_TIMES_MAX (1u << 20) /* Match times kept; a longer run keeps the first ones */
 
@@ -22,6 +24,12 @@
     X(prefill_recovers)                                                                            \
     X(prefill_recovered_pages) /* compared after a Recover */                                      \
     X(prefill_host_hit_tokens) /* of matched_tokens, those that came from the host tier */         \
+    X(tickets)                 /* sessions that became tickets */                                  \
+    X(tickets_fetched)         /* as the decode engine says */                                     \
+    X(tickets_taken)           /* of them, those that nothing else can have ended */               \
+    X(tickets_dropped)                                                                             \
+    X(lost_tickets)                                                                                \
+    X(handed_again) /* requests that the decode engine could not come by */                        \
     X(match_n)
 #define BOARD_DECODE(X)                                                                            \
     X(finished) /* requests, those that failed here too */                                         \
@@ -39,13 +47,17 @@
     X(decode_host_hit_tokens)                                                                      \
     X(decode_failed)                                                                               \
     X(fetching_ns) /* time with at least one fetch under way */                                    \
-    X(fetched_kib)
+    X(fetched_kib)                                                                                 \
+    X(verified_tail_pages) /* of HISTORY behind the last whole chunk, that came by ticket */       \
+    X(bytes_needed)        /* of pages that the decode side lacked when it fetched */              \
+    X(cancelled)           /* fetches that ended because they were cut short */
 
 struct board {
 #define X(field) _Atomic uint64_t field;
     BOARD_PREFILL(X)
     BOARD_DECODE(X)
 #undef X
+    _Atomic uint64_t troubles[TROUBLE_KINDS]; /* met, as the prefill engine counts them */
     _Atomic uint64_t pool[2]; /* handles at the prefill and the decode daemon; 0 until opened */
     char prefill_why[BOARD_WHY_BYTES],
         decode_why[BOARD_WHY_BYTES]; /* the first failure; written before its count */

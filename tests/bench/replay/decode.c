@@ -1,37 +1,17 @@
-/* The decode engine: takes over what the prefill engine hands it. Request: open, Match, Fetch what
- * is missing, extend by the tokens behind the last whole page and write their page, make every byte
- * of the whole pages again and compare it, close. Fetches of several requests are under way at a
- * time; the rest goes by steps, as on the prefill side. */
-#include "handover.h"
+/* The decode engine: takes over what the prefill engine hands it. Request: open, Match, fetch what
+ * is missing, extend by the tokens that did not come and write their page, make every byte of the
+ * others again and compare it, close. Fetches of several requests are under way at a time; the rest
+ * goes by steps, as on the prefill side. */
+#include "decode.h"
 
 #include <poll.h>
+#include <string.h>
 #include <sys/socket.h>
 
 #include "engine/proc.h"
 #include "engine/stats.h"
+#include "handover.h"
 #include "pressure.h"
-
-#define SOURCE_AWAY_MS 20 /* before a Match of a request whose session there has given way */
-
-struct decode {
-    struct engine e;
-    int peer;
-    bool peer_done; /* no further request comes */
-    uint32_t fetching;
-    uint64_t fetching_since_ns;
-};
-
-static void fetch_begins(struct decode *d)
-{
-    if (d->fetching++ == 0)
-        d->fetching_since_ns = clock_ns();
-}
-
-static void fetch_ends(struct decode *d)
-{
-    if (--d->fetching == 0)
-        count(&d->e.board->fetching_ns, clock_ns() - d->fetching_since_ns);
-}
 
 static bool take_request(struct decode *d)
 {
@@ -56,35 +36,16 @@ static bool take_request(struct decode *d)
     turn->prompt.block_size = m.block_size;
     turn->prompt.nblocks = m.nblocks;
     turn_load(&d->e, turn);
+    turn->handoff = m.handoff;
+    turn->trouble = (enum trouble)m.trouble;
+    memcpy(turn->ticket, m.ticket, sizeof turn->ticket);
+    turn->ticket[sizeof turn->ticket - 1] = 0;
     turn->not_before_ns = 0;
     turn->state = TURN_WAITING;
     return true;
 }
 
-/* The Match has been answered: fetch the rest, unless it is all there. */
-static void submit(struct decode *d, struct turn *turn)
-{
-    enum tern_err err;
-
-    if (pressure_rests(turn, clock_ns()) || turn_load_host(&d->e, turn))
-        return;
-    if (turn->matched == turn->target) {
-        turn->state = TURN_ARRIVED;
-        return;
-    }
-    err = tern_submit_fetch(d->e.tern, turn->session, d->e.options->peer, 0, turn->target,
-                            TERN_STEP_NONE, (uint64_t)(turn - d->e.turns));
-    if (err == TERN_BUSY)
-        return; /* as many requests as a connection may have: again when one was answered */
-    if (err != TERN_OK) {
-        turn_give_up(&d->e, turn, err);
-        return;
-    }
-    turn->state = TURN_FETCHING;
-    fetch_begins(d);
-}
-
-static void begin_turns(struct decode *d)
+static bool begin_turns(struct decode *d)
 {
     uint64_t now = clock_ns(), ns;
 
@@ -97,47 +58,10 @@ static void begin_turns(struct decode *d)
             if (err != TERN_OK)
                 turn_give_up(&d->e, turn, err);
         }
-        if (turn->state == TURN_MATCHED)
-            submit(d, turn);
+        if (turn->state == TURN_MATCHED && !fetch_begin(d, turn))
+            return false;
     }
-}
-
-static void take_fetched(struct decode *d, const struct tern_answer *a)
-{
-    struct turn *turn = &d->e.turns[a->cookie];
-    uint32_t got[PROFILE_GROUPS_MAX] = {0};
-    enum tern_err err = a->err;
-
-    fetch_ends(d);
-    if (err == TERN_OK && !table_take(&turn->table, &a->results[0], got)) {
-        engine_says(&d->e, "request %llu: a Fetch named pages outside the prompt",
-                    (unsigned long long)turn->prompt.index);
-        err = TERN_INTERNAL;
-    }
-    if (err == TERN_POOL_EXHAUSTED && a->n == 1 &&
-        a->results[0].lengths.committed == turn->committed) {
-        turn->state = TURN_MATCHED;
-        pressure_note(&d->e, turn, &a->results[0].shortage);
-        return;
-    }
-    if (err == TERN_OK && a->results[0].lengths.committed < turn->target)
-        err = TERN_BUSY; /* the source has less than it was said to have: again, from a new Match */
-    if (err != TERN_OK) {
-        bool gave_way = err == TERN_BUSY && a->err == TERN_OK;
-
-        turn_give_up(&d->e, turn, err);
-        if (gave_way) /* its session there has, and comes back */
-            turn->not_before_ns += SOURCE_AWAY_MS * UINT64_C(1000000);
-        return;
-    }
-    pressure_over(&d->e, turn);
-    turn->committed = turn->written = turn->room = turn->ready = turn->target;
-    for (uint32_t g = 0; g < d->e.geometry.ngroups; g++) {
-        if (d->e.geometry.groups[g].family == TERN_HISTORY)
-            turn->arrived += got[g];
-    }
-    count(&d->e.board->fetched_kib, a->results[0].fetched_kib);
-    turn->state = TURN_ARRIVED;
+    return true;
 }
 
 static bool take_fetches(struct decode *d)
@@ -149,7 +73,7 @@ static bool take_fetches(struct decode *d)
         struct turn *turn = a.cookie < d->e.nturns ? &d->e.turns[a.cookie] : NULL;
 
         if (turn && turn->state == TURN_FETCHING)
-            take_fetched(d, &a);
+            fetch_take(d, turn, &a);
         else if (turn && ((turn->state == TURN_LOADING && !pressure_loaded(&d->e, turn, &a)) ||
                           (turn->state == TURN_RECOVERING && !pressure_recovered(&d->e, turn, &a))))
             return false;
@@ -159,8 +83,8 @@ static bool take_fetches(struct decode *d)
     return err == TERN_BUSY;
 }
 
-/* The tokens behind the last whole chunk are computed here again: their pages are ours to write,
- * beginning with the state that arrived. */
+/* The tokens that did not come are computed here again: their pages are ours to write, beginning
+ * with the state that arrived. */
 static bool recompute_tails(struct decode *d)
 {
     struct engine *e = &d->e;
@@ -169,31 +93,40 @@ static bool recompute_tails(struct decode *d)
         struct turn *turn = &e->turns[i];
         uint32_t n = turn->prompt.input_length;
 
-        if (turn->state != TURN_EXTENDED || n == turn->target)
+        if (turn->state != TURN_EXTENDED || n == turn->ready)
             continue;
-        if (e->recurrent >= 0 && turn->target > 0)
+        if (e->recurrent >= 0 && turn->ready > 0)
             count(&e->board->verified_state_pages, 1);
-        engine_add_tail(e, turn, turn->target, n, n);
+        engine_add_tail(e, turn, turn->ready, n, n);
     }
     return engine_run_jobs(e, 0, "the state to go on from");
 }
 
-/* Every whole HISTORY page of the prompt, found here and transferred alike, and of WINDOW groups
- * the window that is needed to go on. */
+/* Every HISTORY page of what was found here or transferred, and of STATE what is needed to go on
+ * from there: of WINDOW groups the window, a RECURRENT page where the session has one of its own.
+ */
 static void add_compares(struct engine *e, const struct turn *turn)
 {
     for (uint32_t g = 0; g < e->geometry.ngroups; g++) {
         const struct tern_group *group = &e->geometry.groups[g];
-        uint32_t first = table_window_first(group, turn->target),
-                 end = turn->target / group->page_tokens;
+        uint32_t first = table_window_first(group, turn->ready),
+                 end = div_up(turn->ready, group->page_tokens);
 
         if (group->family == TERN_RECURRENT)
             continue;
         engine_add_jobs(e, turn, RANK_COMPARE, g, first, end);
-        count(group->family == TERN_HISTORY ? &e->board->verified_pages
-                                            : &e->board->verified_state_pages,
-              end - first);
+        if (group->family == TERN_WINDOW)
+            count(&e->board->verified_state_pages, end - first);
+        else
+            count(&e->board->verified_pages, turn->target / group->page_tokens);
+        if (group->family == TERN_HISTORY)
+            count(&e->board->verified_tail_pages, end - turn->target / group->page_tokens);
     }
+    if (e->recurrent < 0 || turn->ready < turn->prompt.input_length ||
+        turn->table.group[e->recurrent].index[0] == 0)
+        return;
+    engine_add_state(e, turn, RANK_COMPARE, turn->ready);
+    count(&e->board->verified_state_pages, 1);
 }
 
 /* Every byte of them. */
@@ -212,7 +145,7 @@ static bool compare_pages(struct decode *d)
         turn->step = e->step;
         add_compares(e, turn);
     }
-    return !any || engine_run_jobs(e, e->step, "whole pages");
+    return !any || engine_run_jobs(e, e->step, "what arrived");
 }
 
 static void account(struct decode *d, const struct turn *turn)
@@ -231,17 +164,27 @@ static void account(struct decode *d, const struct turn *turn)
 
 static bool finish_turn(struct decode *d, struct turn *turn)
 {
-    struct handover_done m = {(uint32_t)(turn - d->e.turns), turn->outcome};
+    struct handover_done m = {.turn = (uint32_t)(turn - d->e.turns), .err = turn->outcome};
 
     turn->session = 0;
-    if (turn->state == TURN_ABORTING) {
+    if (turn->state == TURN_ABORTING && turn->fate != FATE_FETCHED) {
         turn->state = TURN_WAITING;
         return true;
     }
-    account(d, turn);
+    m.again = turn->state != TURN_CLOSING;
+    m.fate = turn->fate;
+    if (!m.again)
+        account(d, turn);
     turn->state = TURN_IDLE;
     d->e.finished++;
     return proc_send(d->peer, &m, sizeof m);
+}
+
+/* Its session is to end. */
+static bool closes(const struct turn *turn)
+{
+    return turn->state == TURN_CLOSING || turn->state == TURN_ABORTING ||
+           turn->state == TURN_RETURNING;
 }
 
 /* The operation that this turn needs in this iteration's Step. */
@@ -249,16 +192,21 @@ static bool plan(struct decode *d, struct turn *turn)
 {
     uint32_t n = turn->prompt.input_length;
 
+    if (turn->state == TURN_ARRIVED && turn->trouble == TROUBLE_AWAY_AFTER) {
+        turn->trouble = TROUBLE_NONE;
+        if (!pressure_away(&d->e, turn))
+            return false;
+    }
     if (pressure_rests(turn, clock_ns()))
         return true;
-    if (turn->state == TURN_ARRIVED && n > turn->target)
+    if (turn->state == TURN_ARRIVED && n > turn->ready)
         engine_add_op(&d->e, turn,
                       (struct engine_op){.kind = ENGINE_EXTEND, .length = n, .written = n});
     else if (turn->state == TURN_ARRIVED)
         turn->state = TURN_EXTENDED;
-    else if ((turn->state == TURN_CLOSING || turn->state == TURN_ABORTING) && turn->session)
+    else if (closes(turn) && turn->session)
         engine_add_op(&d->e, turn, (struct engine_op){.kind = ENGINE_CLOSE, .step = turn->step});
-    else if (turn->state == TURN_CLOSING || turn->state == TURN_ABORTING)
+    else if (closes(turn))
         return finish_turn(d, turn);
     return true;
 }
@@ -278,7 +226,7 @@ static bool take_result(struct decode *d, uint32_t i)
     if (!turn_went_well(e, turn, r))
         return true;
     pressure_over(e, turn);
-    if (!turn_extended(e, turn, r, turn->target, turn->prompt.input_length))
+    if (!turn_extended(e, turn, r, turn->ready, turn->prompt.input_length))
         return false;
     turn->state = TURN_EXTENDED;
     return true;
@@ -306,7 +254,7 @@ static bool iterate(struct decode *d)
 /* -1: only a message can bring something to do. */
 static int idle_ms(const struct decode *d)
 {
-    uint64_t now = clock_ns(), until = UINT64_MAX;
+    uint64_t now = clock_ns(), until = fetches_due_ns(d);
 
     for (uint32_t i = 0; i < d->e.nturns; i++) {
         const struct turn *turn = &d->e.turns[i];
@@ -314,8 +262,7 @@ static int idle_ms(const struct decode *d)
 
         if (pressure_rests(turn, now))
             continue;
-        if (turn->state == TURN_ARRIVED || turn->state == TURN_CLOSING ||
-            turn->state == TURN_ABORTING || turn_may_begin(&d->e, turn, now))
+        if (turn->state == TURN_ARRIVED || closes(turn) || turn_may_begin(&d->e, turn, now))
             return 0;
         if (turn->state == TURN_WAITING && at < until)
             until = at;
@@ -352,8 +299,8 @@ static bool play(struct decode *d)
     /* Synchronous calls keep answers to fetches that come meanwhile: they are taken before every
      * wait. */
     while (!d->peer_done || !engine_idle(&d->e)) {
-        begin_turns(d);
-        if (!iterate(d) || !take_fetches(d) || !wait_for_work(d) || !take_fetches(d))
+        if (!begin_turns(d) || !fetches_cut(d) || !iterate(d) || !take_fetches(d) ||
+            !wait_for_work(d) || !take_fetches(d))
             return false;
     }
     return true;

@@ -151,6 +151,12 @@ void turn_load(struct engine *e, struct turn *turn)
     turn->target = chunks * e->page_tokens;
     turn->tries = 0;
     turn->handed = HANDED_NO;
+    turn->handoff = 0;
+    turn->trouble = TROUBLE_NONE;
+    turn->fate = FATE_STANDS;
+    turn->excuse = EXCUSE_NONE;
+    turn->due_ns = 0;
+    turn->ticket[0] = 0;
     turn->order = ++e->orders;
     turn->outcome = TERN_OK;
 }

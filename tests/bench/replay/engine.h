@@ -8,6 +8,7 @@
 #include "engine/table.h"
 #include "options.h"
 #include "ranks.h"
+#include "trouble.h"
 
 static inline uint32_t div_up(uint32_t n, uint32_t d)
 {
@@ -24,18 +25,30 @@ enum turn_state {
     TURN_EXTENDED,  /* the pages are there, the bytes not (decode: not compared) */
     TURN_WRITTEN,   /* prefill: the bytes are there and the step is done */
     TURN_COPYING,   /* prefill: committed; the state that the tree took is to be copied back */
-    TURN_HANDED,    /* prefill: the decode side is at it */
+    TURN_HANDING,   /* prefill: all is computed and committed; it is to be handed over */
+    TURN_HANDED,    /* prefill: the decode side is at it; by ticket, it has no session any more */
     TURN_LOADING,   /* more of what it matched comes from the host tier; then it is MATCHED */
     TURN_FETCHING,  /* decode */
     TURN_ARRIVED,   /* decode: every whole page is in the table, none compared */
     TURN_CLOSING,   /* its session is to be closed; then it is over */
     TURN_ABORTING,  /* the same; then it is WAITING */
+    TURN_RETURNING, /* decode: the same; then the prefill engine hands it over anew */
     TURN_RETRACTED, /* its session has given way; it goes on as `back` */
     TURN_RECOVERING,
 };
 
 /* Prefill: what the decode side knows of a request. It may have to be computed again after that. */
 enum turn_handed { HANDED_NO = 0, HANDED_SENT, HANDED_ANSWERED };
+
+/* Decode: what it has seen of the ticket. */
+enum ticket_fate {
+    FATE_STANDS = 0, /* not fetched, as far as it knows; or there is none */
+    FATE_FETCHED,
+    FATE_GONE, /* the source said so */
+};
+
+/* Prefill: why a ticket may be gone that nobody fetched. */
+enum ticket_excuse { EXCUSE_NONE = 0, EXCUSE_DROPPED, EXCUSE_BRIEF };
 
 /* A request in flight. */
 struct turn {
@@ -48,9 +61,10 @@ struct turn {
     uint32_t matched;     /* tokens; those from the host tier too */
     uint32_t host_depth;  /* what the host tier could bring it to; 0: no more than what is here */
     uint32_t committed, written, room; /* T, C and A of its session */
-    uint32_t ready;                    /* prefill: tokens whose pages hold their bytes */
-    uint32_t best;                     /* prefill: tokens that an oracle would have matched */
-    uint32_t hits, arrived;            /* decode: HISTORY pages that Match and Fetch named */
+    uint32_t ready;                    /* tokens whose pages hold their bytes */
+    uint32_t history;       /* decode: tokens of which it has HISTORY before it fetches */
+    uint32_t best;          /* prefill: tokens that an oracle would have matched */
+    uint32_t hits, arrived; /* decode: HISTORY pages that Match and Fetch named */
     tern_session session;
     uint64_t step; /* the last step that touched its pages; 0: none did */
     uint32_t tries;
@@ -61,6 +75,13 @@ struct turn {
     enum turn_state back;
     enum turn_handed handed;
     enum tern_err outcome;
+    /* By ticket (see handing.h and fetches.h): */
+    uint32_t handoff;     /* which hand-over of this request it is, from 0 */
+    enum trouble trouble; /* that it is to meet yet */
+    enum ticket_fate fate;
+    enum ticket_excuse excuse;
+    uint64_t due_ns; /* when its ticket is renewed or dropped, or its fetch cut short; 0: never */
+    char ticket[TERN_TICKET_BYTES];
 };
 
 /* Where an engine counts what both have. */

@@ -27,6 +27,8 @@ enum key {
     KEY_PREFILL_TOKENS,
     KEY_SUPERSEDE,
     KEY_CORRUPT,
+    KEY_TICKETS,
+    KEY_ABORTS,
     KEY_SPAWN,
     KEY_TLS,
     KEY_PUSH,
@@ -69,6 +71,17 @@ static const struct argp_option table[] = {
      2},
     {"corrupt", KEY_CORRUPT, "N", 0,
      "Flip a byte of N distinct pages as they arrive, once each; needs --spawn", 2},
+    {"tickets", KEY_TICKETS, 0, 0,
+     "Hand over by ticket: the last tokens, STATE of just that length and a blob of the engine's "
+     "come "
+     "along; default: the decode side fetches whole pages by their tokens",
+     2},
+    {"aborts", KEY_ABORTS, "P", 0,
+     "With --tickets, of so many of 1 hand-overs something goes wrong on purpose, drawn from the "
+     "seed: "
+     "sessions are aborted or retracted, fetches cancelled, tickets dropped, forged or left alone "
+     "(0)",
+     2},
     {0, 0, 0, 0, "Against what", 3},
     {"spawn", KEY_SPAWN, 0, 0, "Start both daemons for this run, and end them after it", 3},
     {"tls", KEY_TLS, "DIR", 0,
@@ -126,6 +139,16 @@ static double speed(struct argp_state *state, const char *text)
     v = strtod(text, &end);
     if (end == text || *end || !(v > 0 && v < 1e9))
         argp_error(state, "--speed takes a positive number or max");
+    return v;
+}
+
+static double share(struct argp_state *state, const char *name, const char *text)
+{
+    char *end;
+    double v = strtod(text, &end);
+
+    if (end == text || *end || !(v >= 0 && v <= 1))
+        argp_error(state, "--%s takes a number from 0 to 1", name);
     return v;
 }
 
@@ -194,6 +217,8 @@ static void check_all(struct argp_state *state, const struct options *o)
         argp_error(state, "--prefill and --decode go together");
     if (o->tls && !o->spawn)
         argp_error(state, "--tls needs --spawn: other daemons have their own configuration");
+    if (o->aborts > 0 && !o->tickets)
+        argp_error(state, "--aborts needs --tickets: it is what becomes of tickets");
     if (o->corrupt && !o->spawn)
         argp_error(state,
                    "--corrupt needs --spawn: only a daemon of this run may be made to flip bytes");
@@ -233,6 +258,8 @@ static error_t read_option(int key, char *arg, struct argp_state *state)
         o->prefill_tokens = u32(state, "prefill-tokens", arg, 1, PROMPT_TOKENS_MAX);
         return 0;
     case KEY_CORRUPT: o->corrupt = u32(state, "corrupt", arg, 0, 1u << 28); return 0;
+    case KEY_TICKETS: o->tickets = true; return 0;
+    case KEY_ABORTS: o->aborts = share(state, "aborts", arg); return 0;
     case KEY_SPAWN: o->spawn = true; return 0;
     case KEY_PUSH: o->push = true; return 0;
     case KEY_TLS:

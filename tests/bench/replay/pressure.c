@@ -54,7 +54,8 @@ bool pressure_rests(const struct turn *turn, uint64_t now_ns)
 static bool can_give_way(const struct turn *turn)
 {
     return turn->session != 0 && (turn->state == TURN_MATCHED || turn->state == TURN_WRITTEN ||
-                                  turn->state == TURN_HANDED || turn->state == TURN_ARRIVED);
+                                  turn->state == TURN_HANDING || turn->state == TURN_HANDED ||
+                                  turn->state == TURN_ARRIVED);
 }
 
 /* Tokens that a retract gives back, in the mode that gives more: DROP what is not committed, HOST
@@ -149,7 +150,8 @@ static bool say_written(struct engine *e, struct turn *turn)
     return err == TERN_OK;
 }
 
-/* TERN_POOL_EXHAUSTED: it cannot give way. */
+/* TERN_POOL_EXHAUSTED: it cannot give way; there is no room on the host, or the STATE of what it
+ * has committed has left its table. */
 static enum tern_err retract(struct engine *e, struct turn *turn)
 {
     struct tern_retracted r = {0};
@@ -170,6 +172,8 @@ static enum tern_err retract(struct engine *e, struct turn *turn)
                     (unsigned long long)turn->prompt.index, turn->committed, r.lengths.committed);
         return TERN_INTERNAL;
     }
+    if (err == TERN_INVALID && mode == TERN_RETRACT_DROP && turn->ready > turn->committed)
+        return TERN_POOL_EXHAUSTED;
     if (err != TERN_OK) {
         if (err != TERN_POOL_EXHAUSTED)
             engine_says(e, "a retract: %s", tern_error_text(e->tern));
@@ -184,6 +188,13 @@ static enum tern_err retract(struct engine *e, struct turn *turn)
     turn->not_before_ns = clock_ns() + MS;
     e->calm_until_ns = clock_ns() + CALM_MS * MS;
     return TERN_OK;
+}
+
+bool pressure_away(struct engine *e, struct turn *turn)
+{
+    enum tern_err err = retract(e, turn);
+
+    return err == TERN_OK || err == TERN_POOL_EXHAUSTED;
 }
 
 /* So that pages that wait for this step can come back. */
@@ -315,7 +326,8 @@ bool pressure_recovered(struct engine *e, struct turn *turn, const struct tern_a
     count(e->counts.recovers, 1);
     pressure_over(e, turn);
     turn->state = turn->back;
-    if (turn->back == TURN_WRITTEN && turn->ready < turn->prompt.input_length)
+    if ((turn->back == TURN_WRITTEN || turn->back == TURN_HANDING) &&
+        turn->ready < turn->prompt.input_length)
         turn->state = TURN_MATCHED; /* its last tokens are to be computed again */
     return true;
 }

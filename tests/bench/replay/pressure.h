@@ -22,6 +22,10 @@ bool pressure_rests(const struct turn *turn, uint64_t now_ns);
  * cannot go on; e->why says why. */
 bool pressure_act(struct engine *e);
 
+/* Retracts a turn that runs, as a scheduler does for somebody else's sake; it comes back like the
+ * others. It stays in its state where it cannot give way now. False: the engine cannot go on. */
+bool pressure_away(struct engine *e, struct turn *turn);
+
 /* The answer to a Recover: the turn goes on as it was if it is there again, after every byte of its
  * table was compared. False as above. */
 bool pressure_recovered(struct engine *e, struct turn *turn, const struct tern_answer *a);

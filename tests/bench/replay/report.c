@@ -7,7 +7,7 @@
 #include "run.h"
 
 struct figures {
-    uint64_t wrong, failed, leaked, transferred_bytes, socket_bytes, corrupt;
+    uint64_t wrong, failed, leaked, transferred_bytes, socket_bytes, corrupt, lost_tickets;
     double match_p50_us, match_p99_us, transfer_gb_s, elapsed_s;
 };
 
@@ -25,6 +25,26 @@ static double quantile_us(const uint32_t *sorted, uint64_t n, double q)
     return n ? sorted[at < n ? at : n - 1] / 1e3 : 0;
 }
 
+/* Tickets of which the daemon says something else than the engines, who were told of each: those
+ * that it counts nowhere, those that still stand, those that it calls taken and nobody got, and
+ * those that somebody got and it does not call taken. */
+static uint64_t tickets_unaccounted(struct run *r)
+{
+    const struct ticket_counts *was = &r->tickets_before, *is = &r->tickets_after;
+    struct board *b = r->board;
+    uint64_t made = is->made - was->made, taken = is->taken - was->taken,
+             dropped = is->dropped - was->dropped, expired = is->expired - was->expired,
+             told = counted(&b->tickets), got = counted(&b->tickets_fetched),
+             sure = counted(&b->tickets_taken), lost = is->standing - was->standing;
+
+    lost += made > told ? made - told : told - made;
+    lost += made > taken + dropped + expired ? made - taken - dropped - expired : 0;
+    lost += taken > got ? taken - got : 0;
+    lost += taken < sure ? sure - taken : 0;
+    lost += dropped != counted(&b->tickets_dropped);
+    return lost;
+}
+
 static struct figures work_out(struct run *r)
 {
     struct board *b = r->board;
@@ -36,6 +56,7 @@ static struct figures work_out(struct run *r)
         .transferred_bytes = is->payload_bytes_in - was->payload_bytes_in,
         .socket_bytes = is->socket_bytes_in - was->socket_bytes_in,
         .corrupt = is->corrupt_detected - was->corrupt_detected,
+        .lost_tickets = counted(&b->lost_tickets) + tickets_unaccounted(r),
         .elapsed_s = (double)r->elapsed_ns / 1e9,
     };
 
@@ -76,6 +97,8 @@ static const char *fault(struct run *r, const struct figures *f)
     }
     if (f->leaked)
         return "pages leaked";
+    if (f->lost_tickets)
+        return "tickets were lost";
     if (counted(&b->finished) != r->survey.requests)
         return "requests were lost";
     if (counted(&b->prompt_pages) != r->survey.pages * history_groups(r))
@@ -92,6 +115,29 @@ static const char *fault(struct run *r, const struct figures *f)
     return NULL;
 }
 
+static void put_tickets(struct run *r, const struct figures *f, json_t *o)
+{
+    static const char *const names[TROUBLE_KINDS] = {
+#define X(name, key) key,
+        TROUBLE_TABLE(X)
+#undef X
+    };
+    const struct ticket_counts *was = &r->tickets_before, *is = &r->tickets_after;
+    struct board *b = r->board;
+    json_t *troubles = json_object();
+
+    json_put_u64(o, "tickets", counted(&b->tickets));
+    json_put_u64(o, "tickets_taken", is->taken - was->taken);
+    json_put_u64(o, "tickets_dropped", is->dropped - was->dropped);
+    json_put_u64(o, "tickets_expired", is->expired - was->expired);
+    json_put_u64(o, "lost_tickets", f->lost_tickets);
+    json_put_u64(o, "handed_again", counted(&b->handed_again));
+    json_put_u64(o, "cancelled_fetches", counted(&b->cancelled));
+    for (uint32_t i = TROUBLE_NONE + 1; i < TROUBLE_KINDS; i++)
+        json_put_u64(troubles, names[i], counted(&b->troubles[i]));
+    json_object_set_new(o, "troubles", troubles);
+}
+
 static void print_json(struct run *r, const struct figures *f)
 {
     struct board *b = r->board;
@@ -106,7 +152,10 @@ static void print_json(struct run *r, const struct figures *f)
     json_put_u64(o, "transferred_pages", counted(&b->transferred_pages));
     json_put_u64(o, "transferred_bytes", f->transferred_bytes);
     json_put_u64(o, "socket_bytes", f->socket_bytes);
+    json_put_u64(o, "bytes_moved", f->transferred_bytes);
+    json_put_u64(o, "bytes_needed", counted(&b->bytes_needed));
     json_put_u64(o, "verified_pages", counted(&b->verified_pages));
+    json_put_u64(o, "verified_tail_pages", counted(&b->verified_tail_pages));
     json_put_u64(o, "verified_state_pages", counted(&b->verified_state_pages));
     json_put_u64(o, "wrong_bytes", f->wrong);
     json_put_u64(o, "corrupt_detected", f->corrupt);
@@ -123,6 +172,7 @@ static void print_json(struct run *r, const struct figures *f)
     json_put_u64(o, "state_reclaimable_peak", r->peak_reclaimable);
     json_put_u64(o, "history_pages_peak", r->peak_pages);
     json_put_u64(o, "pool_pages", r->pool_pages);
+    put_tickets(r, f, o);
     json_put_f64(o, "match_us_p50", f->match_p50_us);
     json_put_f64(o, "match_us_p99", f->match_p99_us);
     json_put_f64(o, "transfer_gb_s", f->transfer_gb_s);
@@ -175,6 +225,9 @@ static void print_table(struct run *r, const struct figures *f)
     line("sessions retracted", counted(&b->prefill_retracts) + counted(&b->decode_retracts),
          "%.0f of them came back, every byte compared",
          (double)(counted(&b->prefill_recovers) + counted(&b->decode_recovers)));
+    if (r->options->tickets)
+        line("tickets", counted(&b->tickets), "%.0f sessions handed over once more",
+             (double)counted(&b->handed_again));
     if (r->options->host_pages > 0)
         line("tokens from the host tier",
              counted(&b->prefill_host_hit_tokens) + counted(&b->decode_host_hit_tokens), NULL, 0);
@@ -193,6 +246,8 @@ static void print_table(struct run *r, const struct figures *f)
     line("corrupt pages caught", f->corrupt, "of %.0f injected", r->options->corrupt);
     line("failed requests", f->failed, NULL, 0);
     line("leaked pages", f->leaked, NULL, 0);
+    if (r->options->tickets)
+        line("lost tickets", f->lost_tickets, NULL, 0);
 }
 
 bool report(struct run *r)

@@ -117,20 +117,28 @@ static bool open_admin(struct run *r, uint32_t side, const char *path)
     return false;
 }
 
-/* What the decode daemon has counted until now. The connection is closed again: the engines are
- * forked without it. */
+static bool no_status(struct run *r, uint32_t side)
+{
+    snprintf(r->why, sizeof r->why, "a daemon answers no status: %s",
+             tern_error_text(r->admin[side]));
+    return false;
+}
+
+/* What the daemons have counted until now. The connections are closed again: the engines are forked
+ * without them. */
 static bool note_before(struct run *r)
 {
-    bool ok;
+    bool ok =
+        open_admin(r, 0, r->options->prefill_admin) && open_admin(r, 1, r->options->decode_admin);
 
-    if (!open_admin(r, 1, r->options->decode_admin))
-        return false;
-    ok = admin_status(r->admin[1], 0, &r->before);
-    if (!ok)
-        snprintf(r->why, sizeof r->why, "the decode daemon answers no status: %s",
-                 tern_error_text(r->admin[1]));
-    tern_destroy(r->admin[1]);
-    r->admin[1] = NULL;
+    if (ok && !admin_status(r->admin[1], 0, &r->before))
+        ok = no_status(r, 1);
+    if (ok && !admin_tickets(r->admin[0], &r->tickets_before))
+        ok = no_status(r, 0);
+    for (uint32_t i = 0; i < 2; i++) {
+        tern_destroy(r->admin[i]);
+        r->admin[i] = NULL;
+    }
     return ok;
 }
 
@@ -288,6 +296,8 @@ bool run_play(struct run *r)
             snprintf(r->why, sizeof r->why, "a daemon answers no evict: %s",
                      tern_error_text(r->admin[i]));
     }
+    if (ok && !admin_tickets(r->admin[0], &r->tickets_after))
+        return no_status(r, 0);
     return ok;
 }
 

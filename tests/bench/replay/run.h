@@ -22,6 +22,7 @@ struct run {
     int control[2]; /* to the engines */
     bool done[2];   /* the engine has finished its part and waits */
     struct daemon_status before, after[2];
+    struct ticket_counts tickets_before, tickets_after; /* of the prefill daemon */
     /* The most in use on one daemon, as sampled: HISTORY pages; snapshot pages of STATE groups,
      * without those that are reclaimable; and those. */
     uint64_t peak_pages, peak_state, peak_reclaimable;
