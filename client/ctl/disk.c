@@ -17,11 +17,6 @@
 #define TITLES_N(titles) (sizeof(titles) / sizeof((titles)[0]))
 #define TENANT_SHOWN     14 /* bytes of a name, so that the table fits 100 columns */
 
-static const char *num(const json_t *row, const char *key)
-{
-    return human_count(j_u64(row, key));
-}
-
 /* ---- status ---- */
 
 static void show_recovery(const json_t *recovery)

@@ -14,8 +14,9 @@ const char *argp_program_version TERN_ARGP = "ternctl " TERN_VERSION;
     "Exit status: 0 done, 1 refused or failed, 2 wrong command line, 3 no daemon answers there."
 
 /* As help shows them. */
-const struct command *const ctl_groups[] = {show_commands,  disk_commands, tree_commands,
-                                            watch_commands, act_commands,  NULL};
+const struct command *const ctl_groups[] = {show_commands, moves_commands, disk_commands,
+                                            tree_commands, watch_commands, act_commands,
+                                            NULL};
 
 static const struct command *command_of(const char *name)
 {

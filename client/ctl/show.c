@@ -1,4 +1,4 @@
-/* The commands that show tables: status, pools, sessions, engines, peers, transfers. */
+/* The commands that show tables: status, pools, sessions, records, engines, peers, doctor. */
 #include "ctl.h"
 
 #include <stdio.h>
@@ -7,11 +7,6 @@
 #define TITLES_N(titles)     (sizeof(titles) / sizeof((titles)[0]))
 #define QUARANTINE_ALARM_MS  1000
 #define RECORDS_ENGINE_BYTES 14 /* of a name, so that the table fits 100 columns */
-
-static const char *num(const json_t *row, const char *key)
-{
-    return human_count(j_u64(row, key));
-}
 
 /* A count that should be 0 stands out when it is not. */
 static enum colour alarm_if(uint64_t n)
@@ -565,45 +560,6 @@ static int run_sessions(struct ctl *ctl)
     return show_list(ctl, "sessions", titles, TITLES_N(titles), add_session, "no session is open");
 }
 
-static void add_ticket(struct table *t, const json_t *row)
-{
-    table_add(t, PLAIN, "%s", j_str(row, "session"));
-    table_add(t, BOLD, "%s", j_str(row, "tenant"));
-    table_add(t, PLAIN, "%s",
-              json_is_string(json_object_get(row, "engine")) ? j_str(row, "engine") : "-");
-    table_add(t, PLAIN, "%s", j_str(row, "pool"));
-    table_add(t, PLAIN, "%s", j_str(row, "ticket"));
-    table_add(t, PLAIN, "%s", num(row, "length"));
-    table_add(t, PLAIN, "%s", num(row, "committed"));
-    table_add(t, PLAIN, "%s", num(row, "blob_bytes"));
-    table_add(t, PLAIN, "%s", human_age(j_f64(row, "age_s")));
-    table_add(t, PLAIN, "%s", human_age(j_f64(row, "left_s")));
-}
-
-static int run_tickets(struct ctl *ctl)
-{
-    static const char *const titles[] = {"<SESSION", "<TENANT",   "<ENGINE", "<POOL", "<TICKET",
-                                         "LENGTH",   "COMMITTED", "BLOB",    "AGE",   "LEFT"};
-    json_t *answer = ctl_list(ctl, "tickets", NULL), *row;
-    struct table t;
-    size_t i;
-
-    if (!ctl_print_json(ctl, answer)) {
-        json_array_foreach(json_object_get(answer, "tenants"), i, row)
-        {
-            const json_t *of = json_object_get(row, "tickets");
-
-            printf("tenant %s: %s made, %s taken, %s dropped, %s expired\n", j_str(row, "tenant"),
-                   num(of, "made"), num(of, "taken"), num(of, "dropped"), num(of, "expired"));
-        }
-        table_init(&t, ctl, titles, TITLES_N(titles));
-        json_array_foreach(json_object_get(answer, "tickets"), i, row) add_ticket(&t, row);
-        table_print(&t, "no ticket stands");
-    }
-    json_decref(answer);
-    return CTL_OK;
-}
-
 static void add_recorded(struct table *t, const json_t *row)
 {
     table_add(t, PLAIN, "%s", j_str(row, "session"));
@@ -827,29 +783,6 @@ static int run_doctor(struct ctl *ctl)
     return CTL_OK;
 }
 
-static void add_transfer(struct table *t, json_t *row)
-{
-    table_add(t, PLAIN, "%s", j_str(row, "transfer"));
-    table_add(t, PLAIN, "%s", j_str(row, "direction"));
-    table_add(t, BOLD, "%s", j_str(row, "peer"));
-    table_add(t, PLAIN, "%s", j_str(row, "state"));
-    table_add(t, PLAIN, "%llu..%llu", (unsigned long long)j_u64(row, "from"),
-              (unsigned long long)j_u64(row, "to"));
-    table_add(t, PLAIN, "%s", num(row, "published"));
-    table_add(t, PLAIN, "%s of %s", num(row, "pages_done"), num(row, "pages"));
-    table_add(t, PLAIN, "%s", human_age(j_f64(row, "age_s")));
-    table_add(t, j_f64(row, "left_s") < 1 ? YELLOW : PLAIN, "%s", human_age(j_f64(row, "left_s")));
-}
-
-static int run_transfers(struct ctl *ctl)
-{
-    static const char *const titles[] = {"<TRANSFER", "<WAY",  "<PEER", "<STATE", "TOKENS",
-                                         "PUBLISHED", "PAGES", "AGE",   "LEFT"};
-
-    return show_list(ctl, "transfers", titles, TITLES_N(titles), add_transfer,
-                     "no transfer is under way");
-}
-
 /* ---- the rows ---- */
 
 const struct command show_commands[] = {
@@ -860,8 +793,6 @@ const struct command show_commands[] = {
     {"sessions", "", "Open sessions: committed, written and allocated tokens",
      "  ternctl sessions\n  ternctl sessions --json | jq '.sessions | length'\n", NULL, false,
      run_sessions},
-    {"tickets", "", "Tickets that stand, and what became of the others", "  ternctl tickets\n",
-     NULL, false, run_tickets},
     {"records", "", "Turn records that sessions keep, and the memory for them",
      "  ternctl records\n  ternctl records --json | jq '.tenants[].records'\n", NULL, false,
      run_records},
@@ -871,7 +802,5 @@ const struct command show_commands[] = {
      run_peers},
     {"doctor", "", "What this host has of RDMA, what of it is used, and why", "  ternctl doctor\n",
      NULL, false, run_doctor},
-    {"transfers", "", "Page transfers under way, in both directions", "  ternctl transfers\n", NULL,
-     false, run_transfers},
     {0},
 };

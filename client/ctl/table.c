@@ -142,6 +142,11 @@ const char *human_count(uint64_t n)
     return out;
 }
 
+const char *num(const json_t *row, const char *key)
+{
+    return human_count(j_u64(row, key));
+}
+
 const char *human_age(double s)
 {
     char *out = human_buffer();

@@ -151,6 +151,28 @@ bool core_engine_view(const struct core *c, uint32_t slot, struct engine_view *r
     return true;
 }
 
+/* What its lists still have was not published. */
+static void pull_amounts(const struct core *c, const struct pull *p, struct transfer_view *ret)
+{
+    uint64_t left_bytes = 0;
+    uint32_t left = 0;
+
+    for (uint32_t g = 0; g < pool_at(c, p->pool)->ngroups; g++) {
+        left += p->pages[g].n;
+        left_bytes +=
+            p->pages[g].n * pool_at(c, p->pool)->group[g].layout.page_bytes * p->transfer_regions;
+    }
+    ret->pages = p->npages;
+    ret->bytes = p->taken_bytes;
+    ret->pages_asked = p->asked_pages;
+    ret->bytes_asked = p->asked_bytes;
+    ret->pages_verified = p->done_pages;
+    ret->bytes_verified = p->arrived_bytes;
+    ret->pages_published = p->npages - left;
+    ret->bytes_published = p->taken_bytes - left_bytes;
+    ret->quarantined = p->quarantined_ns ? left : 0;
+}
+
 bool core_pull_view(const struct core *c, uint32_t slot, struct transfer_view *ret)
 {
     static const char *const words[] = {PULL_STATE_TABLE(STATE_WORD)};
@@ -167,14 +189,30 @@ bool core_pull_view(const struct core *c, uint32_t slot, struct transfer_view *r
     ret->to = p->to;
     ret->published = p->session == NONE ? p->from : session_at(c, p->session)->allocated;
     ret->node = p->history_node;
-    ret->pages = p->npages;
-    ret->pages_done = p->done_pages;
+    ret->tenant = p->tenant;
+    ret->peer = p->link < c->limits.peers ? p->link : NONE;
+    ret->ticket = p->ticket.id.gen != 0;
+    ret->trace_id = p->trace_id;
+    pull_amounts(c, p, ret);
     ret->quarantined_ns = p->quarantined_ns;
-    for (uint32_t g = 0; p->quarantined_ns && g < c->limits.groups; g++)
-        ret->quarantined += p->pages[g].n;
+    ret->rate = p->rate;
+    ret->times = p->times;
     ret->started_ns = p->started_ns;
     ret->deadline_ns = p->deadline_ns;
     return true;
+}
+
+static void serve_amounts(const struct core *c, const struct serve *s, struct transfer_view *ret)
+{
+    const struct pool *pool = pool_at(c, s->pool);
+    const struct transfer_span span = {s->from, s->asked_history, s->to};
+
+    for (uint32_t g = 0; g < pool->ngroups; g++) {
+        uint32_t n = transfer_pages(pool, &pool->group[g], span).n;
+
+        ret->pages += n;
+        ret->bytes += n * pool->group[g].layout.page_bytes * pool->transfer_regions;
+    }
 }
 
 bool core_serve_view(const struct core *c, uint32_t slot, struct transfer_view *ret)
@@ -193,8 +231,12 @@ bool core_serve_view(const struct core *c, uint32_t slot, struct transfer_view *
     ret->link = s->link;
     ret->from = s->from;
     ret->to = s->to;
-    ret->pages = transfer_refs(pool_at(c, s->pool),
-                               (struct transfer_span){s->from, s->asked_history, s->to});
+    ret->tenant = pool_at(c, s->pool)->tenant;
+    ret->peer = link_at(c, s->link)->peer;
+    ret->ticket = s->handed.gen != 0;
+    ret->trace_id = s->trace_id;
+    serve_amounts(c, s, ret);
+    ret->times = s->times;
     ret->started_ns = s->started_ns;
     ret->deadline_ns = s->deadline_ns;
     return true;

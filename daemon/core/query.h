@@ -4,7 +4,9 @@
 #ifndef CORE_QUERY_H
 #define CORE_QUERY_H
 
+#include "base/rate.h"
 #include "core/core.h"
+#include "core/transfer_times.h"
 
 /* Pages of one group by where they are: all but `peak_*` and `borrowed` add up to `total`. */
 struct group_view {
@@ -134,8 +136,17 @@ struct transfer_view {
     };
     const char *state_word;
     uint32_t link, from, to, published;
-    uint32_t node; /* that it holds by a TRANSFER ref; NONE */
-    uint32_t pages, pages_done;
+    uint32_t node;         /* that it holds by a TRANSFER ref; NONE */
+    uint32_t tenant, peer; /* peer NONE: its source is the disk */
+    bool ticket;           /* of a session that was handed over */
+    uint64_t trace_id;
+    uint32_t pages; /* of all that it brings; out: that the peer may ask for */
+    /* In: what was asked for (again what came wrong), agrees with its checksum, and is published or
+     * was here meanwhile. */
+    uint32_t pages_asked, pages_verified, pages_published;
+    uint64_t bytes, bytes_asked, bytes_verified, bytes_published; /* likewise */
+    struct rate rate;                                             /* in: of the verified bytes */
+    struct transfer_times times;
     uint32_t quarantined; /* pages of it that wait for the proof; 0 until it is stopping */
     uint64_t started_ns, deadline_ns;
     uint64_t quarantined_ns; /* since when; 0: none */

@@ -24,6 +24,7 @@
 #include "core/transfer/pulls.h"
 #include "core/transfer/seals.h"
 #include "core/transfer/serves.h"
+#include "core/transfer/stages.h"
 #include "core/tree/nodes.h"
 #include "core/turn/turn_records.h"
 #include "core/turn/turns.h"
@@ -397,6 +398,7 @@ void core_step(struct core *c, const struct event *ev, struct actions *out)
     all = copy_flush(c, out) && all;
     all = !disk_evicts_left(c) && all;
     all = obtain_flush(c) && all;
+    stages_settle(c);
     c->left_over = !all;
     check(c->visits <= STEP_VISITS_MAX);
     c->changes += c->touched;

@@ -403,11 +403,15 @@ struct pull { /* a transfer in */
     uint32_t chunk;    /* of a fetch from the disk: the chunk that it reads up to, pinned; NONE */
     struct ticket ticket;  /* of a fetch by ticket; id.gen 0: none */
     struct token_buf blob; /* that came with it */
-    uint32_t blob_bytes, zero;
+    uint32_t blob_bytes;
+    uint32_t asked_pages;        /* for operators: again those that came wrong */
     uint64_t ask_ns, give_up_ns; /* PUT_OFF: not before it asks again; when it ends as BUSY */
     uint64_t wait_until_ns;      /* from then on it takes what the source has */
     uint64_t tail_step;          /* the last that may touch the tail */
     uint64_t request_id, trace_id, arrived_bytes, deadline_ns, started_ns, quarantined_ns;
+    uint64_t asked_bytes, taken_bytes; /* likewise; of all pages that were taken for it */
+    struct rate rate;                  /* of arrived_bytes */
+    struct transfer_times times;
 };
 
 struct serve { /* a transfer out */
@@ -423,6 +427,7 @@ struct serve { /* a transfer out */
     struct session_id handed; /* of a fetch by ticket: the session; gen 0: none */
     struct pull_id pull;
     uint64_t trace_id, deadline_ns, started_ns;
+    struct transfer_times times;
 };
 
 struct reset { /* see session/resets.c */

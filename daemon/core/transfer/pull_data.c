@@ -41,6 +41,12 @@ bool pull_chunk_verified(const struct core *c, const struct pull *p, uint32_t de
     return true;
 }
 
+/* In all regions that a transfer moves. */
+static uint64_t page_bytes_of(const struct core *c, const struct pull *p, const struct page *pg)
+{
+    return pool_at(c, p->pool)->group[pg->group].layout.page_bytes * p->transfer_regions;
+}
+
 static void page_arrived(struct core *c, struct pull *p, uint32_t record, bool ok)
 {
     struct page *pg = page_at(c, record);
@@ -48,8 +54,8 @@ static void page_arrived(struct core *c, struct pull *p, uint32_t record, bool o
     if (ok) {
         page_move(c, pg, PAGE_VERIFIED, pg->owner);
         p->done_pages++;
-        p->arrived_bytes +=
-            pool_at(c, p->pool)->group[pg->group].layout.page_bytes * p->transfer_regions;
+        p->arrived_bytes += page_bytes_of(c, p, pg);
+        rate_add(&p->rate, c->now_ns, page_bytes_of(c, p, pg));
         c->pages_pulled++;
         return;
     }
@@ -174,7 +180,6 @@ static struct pull_room room_of(const struct core *c, const struct pull *p)
 static void issue_batch(struct core *c, struct actions *out, struct pull *p, struct pull_batch *b,
                         uint64_t allowed)
 {
-    const struct pool *pool = pool_at(c, p->pool);
     struct action *a = action_add(out, ACT_PULL);
     struct page_at *pages = out->pages + out->npages;
     struct page_ref *refs = out->refs + out->nrefs;
@@ -195,10 +200,12 @@ static void issue_batch(struct core *c, struct actions *out, struct pull *p, str
         pages[b->n] = (struct page_at){
             .group = pg->group, .index = pg->index, .gen = pg->gen, .record = record};
         refs[b->n++] = pg->source;
-        b->bytes += pool->group[pg->group].layout.page_bytes * p->transfer_regions;
+        b->bytes += page_bytes_of(c, p, pg);
     }
     b->used = 1;
     b->no = p->next_batch++;
+    p->asked_pages += b->n;
+    p->asked_bytes += b->bytes;
     out->npages += b->n;
     out->nrefs += b->n;
     link_at(c, p->link)->bytes_in_flight += b->bytes;
@@ -216,6 +223,18 @@ static void issue_batch(struct core *c, struct actions *out, struct pull *p, str
     if (p->chunk != NONE)
         a->pull.from = pull_disk_from(c, out, p, pages, refs, b->n);
     touch(c);
+}
+
+/* Of those that may, the ones that have anything to ask for were let ask until none had:
+ * pulls_issue sees to that. */
+bool pull_lacks_credit(const struct core *c, const struct pull *p)
+{
+    if (p->state != PULL_RUNNING || next_bytes(c, p) == 0)
+        return false;
+    for (uint32_t i = 0; i < PULL_BATCHES_MAX; i++)
+        if (!p->batch[i].used)
+            return true;
+    return false;
 }
 
 /* --- whose turn it is --- */

@@ -54,6 +54,7 @@ struct pull *pull_create(struct core *c, const struct engine *e, uint32_t peer)
     tokens_init(&p->blob, 0);
     p->holder = pull_holder(c, e, peer);
     share_take(c, SHARE_PULLS, p->holder);
+    p->times.stage_since_ns = p->times.wait_since_ns = c->now_ns;
     pull_state_move(&p->state, PULL_ASKED);
     pull_list_push(c, &c->pulls_active, slot);
     for (uint32_t g = 0; g < c->limits.groups; g++) {
@@ -246,6 +247,7 @@ void pull_reserve(struct core *c, struct pull *p, uint32_t to)
         p->cursor[g] = p->untold[g] = p->pages[g].head;
         p->base[g] = range.first;
         p->npages += range.n;
+        p->taken_bytes += range.n * pool->group[g].layout.page_bytes * p->transfer_regions;
     }
     p->to = to;
     p->told = 0;

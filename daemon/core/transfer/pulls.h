@@ -49,6 +49,9 @@ bool pull_chunk_verified(const struct core *c, const struct pull *p, uint32_t de
  * asked now. */
 bool pulls_issue(struct core *c, struct actions *out);
 
+/* Has it pages to ask for, and may not yet? As of the end of a step. */
+bool pull_lacks_credit(const struct core *c, const struct pull *p);
+
 /* It is over, with `err` (OK: all of it came), and is ended once there is room for the actions. The
  * first call counts. */
 void pull_set_ending(struct core *c, struct pull *p, enum tern_err err);

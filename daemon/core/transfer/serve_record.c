@@ -120,6 +120,8 @@ struct serve *serve_create(struct core *c, uint32_t link, const struct peer_msg 
     s->pull = m->pull;
     s->trace_id = m->trace_id;
     s->started_ns = c->now_ns;
+    s->times.stage = STAGE_WALKING;
+    s->times.stage_since_ns = s->times.wait_since_ns = c->now_ns;
     s->deadline_ns = c->now_ns + c->limits.transfer_deadline_ns;
     s->state_from = node_at(c, f->node)->depth; /* of no STATE yet */
     node_pin(c, f->node, REF_TRANSFER);

@@ -72,15 +72,6 @@ struct transfer_range transfer_pages(const struct pool *p, const struct group *g
     return range;
 }
 
-uint32_t transfer_refs(const struct pool *p, struct transfer_span span)
-{
-    uint32_t n = 0;
-
-    for (uint32_t g = 0; g < p->ngroups; g++)
-        n += transfer_pages(p, &p->group[g], span).n;
-    return n;
-}
-
 /* The first page of the range that is behind the chunks up to that depth. */
 static uint32_t range_cut(const struct group *g, struct transfer_range range,
                           struct transfer_span span, uint32_t depth)

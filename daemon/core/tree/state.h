@@ -37,7 +37,6 @@ struct transfer_range {
 };
 struct transfer_range transfer_pages(const struct pool *p, const struct group *g,
                                      struct transfer_span span);
-uint32_t transfer_refs(const struct pool *p, struct transfer_span span); /* of all groups */
 /* Of these, those of the chunks of [at, until): a transfer is offered in such pieces. */
 struct transfer_piece {
     uint32_t at, until;

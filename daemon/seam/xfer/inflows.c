@@ -155,6 +155,41 @@ void queue_break(struct xfer *xfer, const struct batch_queue *queue, enum tern_e
     }
 }
 
+/* ------------------------------------------------------------------ for operators */
+
+/* The states of its batches have changed. */
+static void inflow_watch(struct inflow *inflow, const struct batch *batch)
+{
+    uint32_t verifying = 0, others = 0;
+
+    for (uint32_t b = 0; b < PULL_BATCHES_MAX; b++) {
+        if (inflow->batch[b] == NONE || !batch_used(&batch[inflow->batch[b]]))
+            continue;
+        verifying += batch[inflow->batch[b]].state == BATCH_VERIFYING;
+        others += batch[inflow->batch[b]].state != BATCH_VERIFYING;
+    }
+    if (inflow->seen.verifying == (verifying > 0 && others == 0))
+        return;
+    inflow->seen.verifying = !inflow->seen.verifying;
+    if (inflow->seen.verifying)
+        inflow->verifying_since_ns = io_now_ns();
+    else
+        inflow->seen.verifying_ns += io_now_ns() - inflow->verifying_since_ns;
+}
+
+bool xfer_inflow_view(const struct xfer *xfer, struct pull_id pull, struct xfer_flow_view *ret)
+{
+    const struct inflow *inflow;
+
+    if (pull.slot >= xfer->config.pulls || xfer->inflow[pull.slot].gen != pull.gen)
+        return false;
+    inflow = &xfer->inflow[pull.slot];
+    *ret = inflow->seen;
+    if (inflow->seen.verifying)
+        ret->verifying_ns += io_now_ns() - inflow->verifying_since_ns;
+    return true;
+}
+
 /* ------------------------------------------------------------------ what the core asks for */
 
 static struct inflow *inflow_of(struct xfer *xfer, struct pull_id id)
@@ -174,6 +209,8 @@ static void inflow_begin(struct xfer *xfer, struct pull_id id, uint32_t peer_lin
     inflow->gen = id.gen;
     inflow->peer_link = peer_link;
     inflow->holds = 0;
+    inflow->seen = (struct xfer_flow_view){0};
+    inflow->verifying_since_ns = 0;
     inflow->began = ++xfer->inflows_begun;
 }
 
@@ -209,6 +246,7 @@ static void batch_queue(struct xfer *xfer, uint32_t number, const struct transpo
     memset(batch->again, 0, sizeof batch->again);
     batch_state_move(&batch->state, BATCH_QUEUED);
     queue_push(xfer, &lane_of(xfer, batch)->queue, number);
+    inflow_watch(&xfer->inflow[batch->inflow], xfer->batch);
 }
 
 void xfer_pull(struct xfer *xfer, const struct action *act)
@@ -251,6 +289,8 @@ void xfer_pull_stop(struct xfer *xfer, const struct action *act)
 
     if (inflow->gen != act->pull_stop.pull.gen || inflow->state == INFLOW_IDLE) {
         check(inflow->holds == 0); /* nothing was asked for, or all was answered and handed over */
+        if (inflow->gen != act->pull_stop.pull.gen)
+            inflow->seen = (struct xfer_flow_view){0};
         inflow->gen = act->pull_stop.pull.gen;
         inflow_state_move(&inflow->state, INFLOW_STOPPING);
     } else if (inflow->state != INFLOW_STOPPING) {
@@ -375,6 +415,7 @@ static void batch_done(struct xfer *xfer, uint32_t number)
     }
     batch_state_move(&batch->state, BATCH_FREE);
     batch_put(xfer, place_of(&xfer->inflow[batch->inflow], number));
+    inflow_watch(&xfer->inflow[batch->inflow], xfer->batch);
     event.pulled.pull = inflow_id(xfer, batch->inflow);
     event.pulled.batch = batch->number;
     memcpy(event.pulled.ok, batch->ok, sizeof batch->ok);
@@ -389,10 +430,12 @@ void batch_answered(struct xfer *xfer, uint32_t number, uint32_t n)
     check(batch->answered <= batch->asked);
     if (batch->answered < batch->n)
         return;
-    if (batch->verifying > 0)
-        batch_state_move(&batch->state, BATCH_VERIFYING);
-    else
+    if (batch->verifying == 0) {
         batch_done(xfer, number);
+        return;
+    }
+    batch_state_move(&batch->state, BATCH_VERIFYING);
+    inflow_watch(&xfer->inflow[batch->inflow], xfer->batch);
 }
 
 /* ------------------------------------------------------------------ another transport */
@@ -533,8 +576,13 @@ void arrival_end(struct xfer *xfer, uint32_t number, uint32_t i, bool right)
     struct mem_asker asker = {
         .verdict = verdict_came, .ctx = xfer, .token = (uint64_t)number << 32 | i};
     enum mem_verdict verdict = mem_verify_end(right, &asker);
+    struct xfer_flow_view *seen = &xfer->inflow[batch->inflow].seen;
+    uint64_t bytes = batch_page_bytes(xfer, batch, i);
 
-    xfer->stats.payload_bytes_in += batch_page_bytes(xfer, batch, i);
+    xfer->stats.payload_bytes_in += bytes;
+    seen->pages++;
+    seen->bytes += bytes;
+    rate_add(&seen->rate, io_now_ns(), bytes);
     if (verdict != MEM_LATER) {
         page_verified(xfer, number, i, verdict);
         return;

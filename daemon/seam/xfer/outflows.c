@@ -48,6 +48,7 @@ void xfer_serve_start(struct xfer *xfer, const struct action *act)
     outflow_state_move(&outflow->state, OUTFLOW_SERVING);
     outflow->gen = act->serve.serve.gen;
     outflow->pool = act->serve.pool;
+    outflow->seen = (struct xfer_flow_view){0};
 }
 
 void xfer_serve_stop(struct xfer *xfer, const struct action *act)
@@ -78,6 +79,25 @@ bool outflow_page(const struct xfer *xfer, struct serve_id id, const struct xfer
     return outflow_serves(xfer, id) &&
            xfer->config.serve_page(xfer->config.ctx, id, e->group,
                                    (struct page_ref){e->index, e->gen}, ret_record) == TERN_OK;
+}
+
+void outflow_sent(struct xfer *xfer, struct serve_id id, const struct xfer_entry *e)
+{
+    struct outflow *outflow = outflow_of(xfer, id);
+    uint64_t bytes = mem_transfer_bytes(xfer->config.mem, outflow->pool, e->group);
+
+    xfer->stats.pages_out++;
+    outflow->seen.pages++;
+    outflow->seen.bytes += bytes;
+    rate_add(&outflow->seen.rate, io_now_ns(), bytes);
+}
+
+bool xfer_outflow_view(const struct xfer *xfer, struct serve_id id, struct xfer_flow_view *ret)
+{
+    if (id.slot >= xfer->config.serves || xfer->outflow[id.slot].gen != id.gen)
+        return false;
+    *ret = xfer->outflow[id.slot].seen;
+    return true;
 }
 
 bool outflow_allowed(struct xfer *xfer, struct serve_id id, uint32_t peer_link)

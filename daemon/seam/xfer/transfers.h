@@ -84,6 +84,8 @@ struct inflow {
     /* Its batches; NONE. One that was dropped stays the inflow's until that is idle, because a
      * verdict or a request to a device may still name it. */
     uint32_t batch[PULL_BATCHES_MAX];
+    struct xfer_flow_view seen;
+    uint64_t verifying_since_ns; /* while it is so; else 0 */
 };
 
 struct batch {
@@ -106,6 +108,7 @@ struct outflow {
     enum outflow_state state;
     uint32_t gen, pool;
     uint32_t holds; /* what may still read its pages */
+    struct xfer_flow_view seen;
 };
 
 struct xfer {
@@ -231,6 +234,8 @@ bool outflow_serves(const struct xfer *xfer, struct serve_id serve);
  * read, and again behind that: who is refused then has read what may be another page's. */
 bool outflow_page(const struct xfer *xfer, struct serve_id serve, const struct xfer_entry *e,
                   uint32_t *ret_record);
+/* That page has left. */
+void outflow_sent(struct xfer *xfer, struct serve_id serve, const struct xfer_entry *e);
 /* May who came by that peer link ask for pages of that serve? */
 bool outflow_allowed(struct xfer *xfer, struct serve_id serve, uint32_t peer_link);
 

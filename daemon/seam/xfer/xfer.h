@@ -6,6 +6,7 @@
 #ifndef SEAM_XFER_H
 #define SEAM_XFER_H
 
+#include "base/rate.h"
 #include "core/core.h"
 #include "seam/io/door.h"
 #include "seam/io/io.h"
@@ -257,5 +258,18 @@ struct xfer_stats {
     uint64_t batches_moved; /* asked for anew by another transport, as no path was left */
 };
 void xfer_stats(const struct xfer *xfer, struct xfer_stats *ret);
+
+/* What the data path knows of one transfer, for operators. In: pages that have come, right or not,
+ * and whether all that are on their way have come and wait for the memory's verdict. Out: pages
+ * that have left. */
+struct xfer_flow_view {
+    uint64_t pages, bytes;
+    struct rate rate; /* of the bytes */
+    bool verifying;
+    uint64_t verifying_ns; /* for how long it was so */
+};
+/* False: nothing of it was asked for or served. */
+bool xfer_inflow_view(const struct xfer *xfer, struct pull_id pull, struct xfer_flow_view *ret);
+bool xfer_outflow_view(const struct xfer *xfer, struct serve_id serve, struct xfer_flow_view *ret);
 
 #endif

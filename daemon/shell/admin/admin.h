@@ -64,6 +64,8 @@ struct admin_ctx {
     /* The door of a listening socket, and its name. False: there are no more. A NULL function: none
      * is known. */
     bool (*door)(void *ctx, uint32_t i, const char **ret_name, struct door_stats *ret);
+    /* What the data path knows of that transfer. False: nothing. A NULL function: likewise. */
+    bool (*flow)(void *ctx, const struct transfer_view *transfer, struct xfer_flow_view *ret);
     struct xfer_rdma_view rdma;
     /* What that tenant was refused. A NULL function: not known. */
     const struct refusals *(*refusals)(void *ctx, uint32_t tenant);

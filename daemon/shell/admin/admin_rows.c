@@ -8,12 +8,12 @@
 #define PEER_PATHS_MAX 16
 #define SECOND_NS      1000000000.0
 
-static const char *tenant_name(const struct admin_ctx *ctx, uint32_t tenant)
+const char *admin_tenant_name(const struct admin_ctx *ctx, uint32_t tenant)
 {
     return tenant < ctx->config->ntenants ? ctx->config->tenants[tenant].name : NULL;
 }
 
-static double age_s(const struct admin_ctx *ctx, uint64_t then_ns)
+double admin_age_s(const struct admin_ctx *ctx, uint64_t then_ns)
 {
     return ctx->now_ns > then_ns ? (double)(ctx->now_ns - then_ns) / SECOND_NS : 0;
 }
@@ -27,8 +27,7 @@ void admin_namespace(struct text_out *out, struct namespace_id ns)
     text_str(out, "namespace", text);
 }
 
-/* An id, or null where there is nothing. */
-static void id_or_null(struct text_out *out, const char *key, bool there, uint64_t packed)
+void admin_id(struct text_out *out, const char *key, bool there, uint64_t packed)
 {
     if (there)
         text_hex(out, key, packed);
@@ -102,7 +101,7 @@ void admin_pool_groups(const struct admin_ctx *ctx, uint32_t slot, uint32_t tena
     for (uint32_t i = 0; i < p.ngroups; i++) {
         text_object(out, NULL);
         text_hex(out, "pool", pool_id_pack(p.id));
-        text_str(out, "tenant", tenant_name(ctx, p.tenant));
+        text_str(out, "tenant", admin_tenant_name(ctx, p.tenant));
         text_str(out, "tier", tier_names[p.tier]);
         group_counts(ctx, &p, slot, i, known ? borrowed : NULL, out);
         text_object_end(out);
@@ -127,12 +126,12 @@ bool admin_pool_row(const struct admin_ctx *ctx, uint32_t slot, uint32_t tenant,
     text_object(out, NULL);
     text_hex(out, "pool", pool_id_pack(p.id));
     text_u64(out, "slot", slot);
-    text_str(out, "tenant", tenant_name(ctx, p.tenant));
+    text_str(out, "tenant", admin_tenant_name(ctx, p.tenant));
     text_str(out, "engine", core_engine_view(ctx->core, p.engine, &engine) ? engine.name : NULL);
     text_str(out, "state", p.zeroing ? "zeroing" : p.closing ? "closing" : "open");
     text_str(out, "tier", tier_names[p.tier]);
     has_other = core_pool_view(ctx->core, p.other, &other);
-    id_or_null(out, "other_tier", has_other, pool_id_pack(other.id));
+    admin_id(out, "other_tier", has_other, pool_id_pack(other.id));
     text_array(out, "devices"); /* of rank 0, 1 and so on */
     for (uint32_t i = 0; i < p.regions; i++) {
         config_region_name(ctx->config, p.tenant, p.region[i], device);
@@ -171,10 +170,10 @@ static void session_hold(const struct admin_ctx *ctx, const struct session_view 
     bool there = core_node_view(ctx->core, s->node, &node);
 
     node_or_null(out, "node", s->node);
-    id_or_null(out, "node_id", there, node_id_pack(node.id));
+    admin_id(out, "node_id", there, node_id_pack(node.id));
     text_str(out, "ref", there ? ref_names[s->ref] : NULL);
     if (there)
-        text_f64(out, "ref_s", age_s(ctx, s->ref_since_ns));
+        text_f64(out, "ref_s", admin_age_s(ctx, s->ref_since_ns));
     else
         text_str(out, "ref_s", NULL);
 }
@@ -193,7 +192,7 @@ static void session_named(const struct admin_ctx *ctx, const struct session_view
     bool has_engine = core_engine_view(ctx->core, s->engine.slot, &engine);
 
     text_hex(out, "session", session_id_pack(s->id));
-    text_str(out, "tenant", tenant_name(ctx, s->tenant));
+    text_str(out, "tenant", admin_tenant_name(ctx, s->tenant));
     text_str(out, "engine", has_engine ? engine.name : NULL);
     text_hex(out, "pool", pool_id_pack(s->pool));
 }
@@ -203,7 +202,7 @@ static void session_turn(const struct admin_ctx *ctx, const struct session_view 
 {
     text_str(out, "turn", s->turn_word[0] ? s->turn_word : NULL);
     if (s->turn_begun_ns)
-        text_f64(out, "turn_s", age_s(ctx, s->turn_begun_ns));
+        text_f64(out, "turn_s", admin_age_s(ctx, s->turn_begun_ns));
     else
         text_str(out, "turn_s", NULL);
 }
@@ -228,7 +227,7 @@ bool admin_session_row(const struct admin_ctx *ctx, uint32_t slot, uint32_t tena
     session_turn(ctx, &s, out);
     text_u64(out, "records", s.records);
     text_u64(out, "recorded", s.recorded);
-    text_f64(out, "idle_s", age_s(ctx, s.last_use_ns));
+    text_f64(out, "idle_s", admin_age_s(ctx, s.last_use_ns));
     text_object_end(out);
     return true;
 }
@@ -249,7 +248,7 @@ bool admin_ticket_row(const struct admin_ctx *ctx, uint32_t slot, uint32_t tenan
     text_u64(out, "length", s.lengths.written);
     text_u64(out, "committed", s.lengths.committed);
     text_u64(out, "blob_bytes", s.blob_bytes);
-    text_f64(out, "age_s", age_s(ctx, s.ref_since_ns));
+    text_f64(out, "age_s", admin_age_s(ctx, s.ref_since_ns));
     text_f64(out, "left_s", (double)s.ticket_left_ns / 1e9);
     text_object_end(out);
     return true;
@@ -296,7 +295,7 @@ bool admin_engine_row(const struct admin_ctx *ctx, uint32_t slot, uint32_t tenan
     text_object(out, NULL);
     text_hex(out, "engine", engine_id_pack(e.id));
     text_str(out, "name", e.name);
-    text_str(out, "tenant", tenant_name(ctx, e.tenant));
+    text_str(out, "tenant", admin_tenant_name(ctx, e.tenant));
     text_str(out, "state", e.state_word);
     text_u64(out, "world", e.world);
     text_u64(out, "procs_alive", e.procs_alive);
@@ -313,7 +312,7 @@ bool admin_engine_row(const struct admin_ctx *ctx, uint32_t slot, uint32_t tenan
     return true;
 }
 
-/* ---- peers and transfers ---- */
+/* ---- peers ---- */
 
 static void refused(const struct admin_ctx *ctx, const char *key, uint32_t peer,
                     struct text_out *out)
@@ -402,7 +401,7 @@ static void peer_down_cause(const struct admin_ctx *ctx, uint32_t slot, struct t
     text_str(out, "last_error", error);
     text_u64(out, "attempts", attempts);
     if (error != NULL)
-        text_f64(out, "since_s", age_s(ctx, since_ns));
+        text_f64(out, "since_s", admin_age_s(ctx, since_ns));
     else
         text_str(out, "since_s", NULL);
 }
@@ -448,50 +447,6 @@ bool admin_peer_row(const struct admin_ctx *ctx, uint32_t slot, uint32_t tenant,
     return true;
 }
 
-/* NULL: it goes out, so that it has none. */
-static const char *source_of(const struct admin_ctx *ctx, const struct transfer_view *t)
-{
-    if (t->outgoing)
-        return NULL;
-    if (t->link == link_disk(core_limits_of(ctx->core)))
-        return WIRE_DISK;
-    return t->link < ctx->config->npeers ? ctx->config->peers[t->link].name : NULL;
-}
-
-/* Inbound transfers have the slots [0, pulls), outbound ones those after them. */
-bool admin_transfer_row(const struct admin_ctx *ctx, uint32_t slot, uint32_t tenant, uint32_t pool,
-                        struct text_out *out)
-{
-    uint32_t pulls = core_limits_of(ctx->core)->pulls;
-    struct node_view node = {0};
-    struct transfer_view t;
-    bool holds;
-
-    (void)tenant;
-    (void)pool;
-    if (!(slot < pulls ? core_pull_view(ctx->core, slot, &t)
-                       : core_serve_view(ctx->core, slot - pulls, &t)))
-        return false;
-    text_object(out, NULL);
-    text_hex(out, "transfer", t.outgoing ? serve_id_pack(t.serve) : pull_id_pack(t.pull));
-    text_str(out, "direction", t.outgoing ? "out" : "in");
-    text_str(out, "peer", source_of(ctx, &t));
-    text_u64(out, "link", t.link);
-    text_str(out, "state", t.state_word);
-    text_u64(out, "from", t.from);
-    text_u64(out, "to", t.to);
-    text_u64(out, "published", t.published);
-    text_u64(out, "pages", t.pages);
-    text_u64(out, "pages_done", t.pages_done);
-    holds = core_node_view(ctx->core, t.node, &node);
-    id_or_null(out, "node_id", holds, node_id_pack(node.id));
-    text_f64(out, "age_s", age_s(ctx, t.started_ns));
-    text_f64(out, "left_s",
-             t.deadline_ns > ctx->now_ns ? (double)(t.deadline_ns - ctx->now_ns) / SECOND_NS : 0);
-    text_object_end(out);
-    return true;
-}
-
 /* ---- the prefix tree ---- */
 
 static const char *tier_of(const struct node_view *n)
@@ -511,7 +466,7 @@ static void node_place(const struct admin_ctx *ctx, const struct node_view *n, s
         text_u64(out, ref_names[i], n->refs[i]);
     text_object_end(out);
     if (n->refs[REF_ADMIN] > 0)
-        text_f64(out, "admin_s", age_s(ctx, n->admin_since_ns));
+        text_f64(out, "admin_s", admin_age_s(ctx, n->admin_since_ns));
     else
         text_str(out, "admin_s", NULL);
 }
@@ -535,7 +490,7 @@ bool admin_node_row(const struct admin_ctx *ctx, uint32_t slot, uint32_t tenant,
     text_u64(out, "children", n.children);
     text_u64(out, "pages", n.pages);
     node_place(ctx, &n, out);
-    text_f64(out, "age_s", age_s(ctx, n.last_use_ns));
+    text_f64(out, "age_s", admin_age_s(ctx, n.last_use_ns));
     text_bool(out, "visible", n.visible);
     text_bool(out, "sealed", n.sealed);
     text_u64(out, "state_pages", n.state_pages);

@@ -125,6 +125,16 @@ static bool peer_path(void *ctx, uint32_t peer, uint32_t i, struct xfer_path_vie
     return xfer_path_view(d->xfer, peer, i, ret);
 }
 
+static bool flow(void *ctx, const struct transfer_view *transfer, struct xfer_flow_view *ret)
+{
+    const struct daemon *d = ctx;
+
+    if (!d->xfer)
+        return false;
+    return transfer->outgoing ? xfer_outflow_view(d->xfer, transfer->serve, ret)
+                              : xfer_inflow_view(d->xfer, transfer->pull, ret);
+}
+
 static const struct refusals *refusals_of(void *ctx, uint32_t tenant)
 {
     const struct daemon *d = ctx;
@@ -185,6 +195,7 @@ static enum tern_err describe(struct daemon *d, const char *command, char *const
         .peer_refused = peer_refused,
         .peer_link = peer_link,
         .peer_path = peer_path,
+        .flow = flow,
         .door = door,
         .send_share = send_share,
         .refusals = refusals_of,

@@ -117,7 +117,7 @@ TEST(views_transfers_show_both_ends)
     assert_int_equal(in.from, 0);
     assert_int_equal(in.to, 32);
     assert_int_equal(in.pages, 8);
-    assert_int_equal(in.pages_done, 0);
+    assert_int_equal(in.pages_verified, 0);
     assert_true(in.deadline_ns == in.started_ns + p.dest->options.limits.transfer_deadline_ns);
     assert_true(core_serve_view(p.source->core, rig_job(p.dest, RIG_PULL, 0)->serve.slot, &out));
     assert_string_equal(out.state_word, "open");
@@ -129,7 +129,7 @@ TEST(views_transfers_show_both_ends)
     assert_true(rig_view(p.dest).oldest_quarantine_ns == 0);
     rig_complete(p.dest, RIG_PULL);
     assert_true(core_pull_view(p.dest->core, pull.slot, &in));
-    assert_int_equal(in.pages_done, 3);
+    assert_int_equal(in.pages_verified, 3);
     assert_int_equal(in.published, 12);
     assert_ok(rig_fetch_cancel(d));
     assert_true(core_pull_view(p.dest->core, pull.slot, &in));

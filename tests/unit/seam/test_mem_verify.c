@@ -80,12 +80,16 @@ static void close_later(void)
 /* All bytes are there, and the core hears of none of them until the last verdict is in. */
 TRANSFER_TEST(mem_verify_a_later_verdict_is_waited_for)
 {
+    struct xfer_flow_view seen;
+
     open_later(&options);
     rig_pull(PULL(2), 0, 0, 1, PAGES);
     rig_pull(PULL(2), 0, 1, 1 + PAGES, PAGES);
     until_owed(2 * PAGES);
     turns(20);
     assert_int_equal(rig.dst.nevents, 0);
+    assert_true(xfer_inflow_view(rig.dst.xfer, PULL(2), &seen));
+    assert_true(seen.verifying && seen.pages == 2 * PAGES);
     owed[3].verdict = MEM_CORRUPT;
     tell(2 * PAGES - 4);
     assert_int_equal(rig.dst.nevents, 1); /* the second batch */
@@ -93,6 +97,8 @@ TRANSFER_TEST(mem_verify_a_later_verdict_is_waited_for)
     tell(4);
     assert_int_equal(rig.dst.nevents, 2);
     assert_int_equal(rig_check_pulled(&rig.dst.event[1], 1, PAGES), PAGES - 1);
+    assert_true(xfer_inflow_view(rig.dst.xfer, PULL(2), &seen));
+    assert_true(!seen.verifying && seen.verifying_ns > 0);
     rig_stop(PULL(2));
     assert_int_equal(rig.dst.nevents, 3);
     assert_int_equal(rig.dst.event[2].kind, EV_PULL_QUIET);

@@ -34,6 +34,34 @@ TRANSFER_TEST(xfer_pages_larger_than_a_piece_arrive_right)
     pull_and_check(&o, 5, 3); /* more sums a page than a piece usually has */
 }
 
+/* Both ends tell how much of one transfer has moved; the next one in its place begins with nothing.
+ */
+TRANSFER_TEST(xfer_flow_of_one_transfer_is_told_at_both_ends)
+{
+    const struct rig_options o = {.page_bytes = {4096}, .units = 1, .regions = 2};
+    const struct serve_id serve = {0, 7};
+    struct action start = {.kind = ACT_SERVE_START, .serve = {.serve = {0, 8}}};
+    struct xfer_flow_view seen;
+
+    rig_open_filled(&o, 101);
+    rig_pull(PULL(0), 0, 0, 1, 100);
+    rig_until(&rig.dst, 1);
+    assert_true(xfer_inflow_view(rig.dst.xfer, PULL(0), &seen));
+    assert_true(seen.pages == 100 && seen.bytes == 100 * 2 * 4096 && !seen.verifying);
+    assert_true(rate_of(seen.rate, io_now_ns()) <= seen.bytes);
+    assert_true(xfer_outflow_view(rig.src.xfer, serve, &seen));
+    assert_true(seen.pages == 100 && seen.bytes == 100 * 2 * 4096);
+    assert_false(xfer_inflow_view(rig.dst.xfer, (struct pull_id){0, 99}, &seen));
+    rig_stop(PULL(0));
+    xfer_serve_start(rig.src.xfer, &start);
+    assert_true(xfer_outflow_view(rig.src.xfer, start.serve.serve, &seen));
+    assert_true(seen.pages == 0 && seen.bytes == 0);
+    rig_pull((struct pull_id){0, 99}, 0, 1, 1, 1);
+    assert_true(xfer_inflow_view(rig.dst.xfer, (struct pull_id){0, 99}, &seen));
+    assert_true(seen.pages == 0 && seen.verifying_ns == 0);
+    rig_until(&rig.dst, 3);
+}
+
 /* X5: what all ranks hold alike moves once, and every rank has it. */
 TRANSFER_TEST(xfer_x5_replicated_pages_move_once)
 {

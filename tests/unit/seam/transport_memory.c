@@ -129,6 +129,13 @@ static uint64_t copy_some(struct transport *t, struct job *job, uint64_t most)
     return n;
 }
 
+static void left(const struct transport *t, const struct job *job, uint32_t i)
+{
+    struct xfer_entry e = {.group = t->xfer->batch[job->part.batch].page[i].group};
+
+    outflow_sent(job->peer->xfer, job->serve, &e);
+}
+
 /* Its pages are there, or will not be: whose generation passed meanwhile? */
 static void answer(struct transport *t, struct job *job)
 {
@@ -140,7 +147,7 @@ static void answer(struct transport *t, struct job *job)
         if (job->state == JOB_UNSERVED || !may_leave(t, job, job->part.first + i, &record))
             batch_gone(t->xfer, number);
         else
-            job->peer->xfer->stats.pages_out++;
+            left(t, job, job->part.first + i);
     }
     job_end(t, job);
     batch_answered(t->xfer, number, n);

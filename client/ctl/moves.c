@@ -1,0 +1,119 @@
+/* The commands that show what moves between hosts: transfers, and tickets of what waits to. */
+#include <stdio.h>
+#include <string.h>
+
+#include "ctl.h"
+
+#define TITLES_N(titles)     (sizeof(titles) / sizeof((titles)[0]))
+#define TRANSFERS_NAME_BYTES 13 /* of a name, so that the table fits 100 columns */
+
+static void add_ticket(struct table *t, const json_t *row)
+{
+    table_add(t, PLAIN, "%s", j_str(row, "session"));
+    table_add(t, BOLD, "%s", j_str(row, "tenant"));
+    table_add(t, PLAIN, "%s",
+              json_is_string(json_object_get(row, "engine")) ? j_str(row, "engine") : "-");
+    table_add(t, PLAIN, "%s", j_str(row, "pool"));
+    table_add(t, PLAIN, "%s", j_str(row, "ticket"));
+    table_add(t, PLAIN, "%s", num(row, "length"));
+    table_add(t, PLAIN, "%s", num(row, "committed"));
+    table_add(t, PLAIN, "%s", num(row, "blob_bytes"));
+    table_add(t, PLAIN, "%s", human_age(j_f64(row, "age_s")));
+    table_add(t, PLAIN, "%s", human_age(j_f64(row, "left_s")));
+}
+
+static int run_tickets(struct ctl *ctl)
+{
+    static const char *const titles[] = {"<SESSION", "<TENANT",   "<ENGINE", "<POOL", "<TICKET",
+                                         "LENGTH",   "COMMITTED", "BLOB",    "AGE",   "LEFT"};
+    json_t *answer = ctl_list(ctl, "tickets", NULL), *row;
+    struct table t;
+    size_t i;
+
+    if (!ctl_print_json(ctl, answer)) {
+        json_array_foreach(json_object_get(answer, "tenants"), i, row)
+        {
+            const json_t *of = json_object_get(row, "tickets");
+
+            printf("tenant %s: %s made, %s taken, %s dropped, %s expired\n", j_str(row, "tenant"),
+                   num(of, "made"), num(of, "taken"), num(of, "dropped"), num(of, "expired"));
+        }
+        table_init(&t, ctl, titles, TITLES_N(titles));
+        json_array_foreach(json_object_get(answer, "tickets"), i, row) add_ticket(&t, row);
+        table_print(&t, "no ticket stands");
+    }
+    json_decref(answer);
+    return CTL_OK;
+}
+
+/* Two tables, each at most 100 columns wide: what each transfer does and waits for, and how much it
+ * has moved. */
+static void add_transfer(struct table *t, const json_t *row)
+{
+    bool waits = json_is_string(json_object_get(row, "waits_for"));
+
+    table_add(t, PLAIN, "%s", j_str(row, "transfer"));
+    table_add(t, PLAIN, "%s", j_str(row, "direction"));
+    table_add(t, BOLD, "%.*s", TRANSFERS_NAME_BYTES, j_str(row, "peer"));
+    table_add(t, PLAIN, "%.*s", TRANSFERS_NAME_BYTES, j_str(row, "tenant"));
+    table_add(t, PLAIN, "%s", j_str(row, "stage"));
+    table_add(t, waits ? YELLOW : DIM, "%s", waits ? j_str(row, "waits_for") : "-");
+    table_add(t, PLAIN, "%s", human_age(j_f64(row, "waited_s")));
+    table_add(t, PLAIN, "%s", human_age(j_f64(row, "age_s")));
+    table_add(t, j_f64(row, "left_s") < 1 ? YELLOW : PLAIN, "%s", human_age(j_f64(row, "left_s")));
+}
+
+static void add_transferred(struct table *t, const json_t *row)
+{
+    bool out = strcmp(j_str(row, "direction"), "out") == 0;
+
+    table_add(t, PLAIN, "%s", j_str(row, "transfer"));
+    table_add(t, PLAIN, "%s", j_bool(row, "ticket") ? "yes" : "-");
+    if (out)
+        table_add(t, PLAIN, "%s", num(row, "to"));
+    else
+        table_add(t, PLAIN, "%s of %s", num(row, "published"), num(row, "to"));
+    table_add(t, PLAIN, "%s of %s", num(row, out ? "pages_sent" : "pages_verified"),
+              num(row, "pages"));
+    table_add(t, PLAIN, "%s", human_bytes(j_u64(row, out ? "bytes_sent" : "bytes_verified")));
+    table_add(t, PLAIN, "%s/s", human_bytes(j_u64(row, "bytes_per_s")));
+    table_add(t, PLAIN, "%s/s", human_bytes(j_u64(row, "mean_bytes_per_s")));
+}
+
+static int run_transfers(struct ctl *ctl)
+{
+    static const char *const does[] = {"<TRANSFER",  "<WAY",   "<PEER", "<TENANT", "<STAGE",
+                                       "<WAITS FOR", "WAITED", "AGE",   "LEFT"};
+    static const char *const moved[] = {"<TRANSFER", "<TICKET",     "TOKENS",  "PAGES",
+                                        "BYTES",     "LAST SECOND", "OVER ALL"};
+    json_t *answer = ctl_list(ctl, "transfers", NULL), *row;
+    struct table first, second;
+    size_t i;
+
+    if (!ctl_print_json(ctl, answer)) {
+        table_init(&first, ctl, does, TITLES_N(does));
+        table_init(&second, ctl, moved, TITLES_N(moved));
+        json_array_foreach(json_object_get(answer, "transfers"), i, row)
+        {
+            add_transfer(&first, row);
+            add_transferred(&second, row);
+        }
+        table_print(&first, "no transfer is under way");
+        if (second.cells) {
+            printf("\n");
+            table_print(&second, "");
+        }
+    }
+    json_decref(answer);
+    return CTL_OK;
+}
+
+/* ---- the rows ---- */
+
+const struct command moves_commands[] = {
+    {"tickets", "", "Tickets that stand, and what became of the others", "  ternctl tickets\n",
+     NULL, false, run_tickets},
+    {"transfers", "", "Page transfers under way, in both directions", "  ternctl transfers\n", NULL,
+     false, run_transfers},
+    {0},
+};

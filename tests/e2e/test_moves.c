@@ -1,0 +1,160 @@
+/* What ternctl tells of transfers and tickets between two daemons while they are there: the keys
+ * that it shows, and tables that fit a terminal of 100 columns. */
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "engine/proc.h"
+#include "rig_daemon.h"
+#include "tern.h"
+#include "testing/test.h"
+
+#define PAGE    4096u
+#define TOKENS  128u
+#define COLUMNS 100
+
+static struct daemon_options options[2] = {{.node = "the-prefill-host-of-rack-7",
+                                            .memory_bytes = 16u << 20,
+                                            .page_bytes_min = PAGE,
+                                            .core = -1},
+                                           {.node = "the-decode-host-of-rack-7",
+                                            .memory_bytes = 16u << 20,
+                                            .page_bytes_min = PAGE,
+                                            .core = -1}};
+
+static json_t *rows(const struct daemon *d, const char *list)
+{
+    char arguments[300];
+    json_t *told, *rows;
+
+    snprintf(arguments, sizeof arguments, "--socket %s %s", d->admin, list);
+    told = rig_ctl(arguments);
+    rows = json_incref(json_object_get(told, list));
+    json_decref(told);
+    return rows;
+}
+
+static const char *word(const json_t *row, const char *key)
+{
+    const char *text = json_string_value(json_object_get(row, key));
+
+    return text ? text : "";
+}
+
+/* The table of that list has a line with each of these words, and none is too wide. */
+static void table_has(const struct daemon *d, const char *list, const char *const *words)
+{
+    const char *bin = getenv("TERN_BIN");
+    char command[512], line[512];
+    uint32_t seen = 0;
+    FILE *out;
+
+    snprintf(command, sizeof command, "%s/ternctl --socket %s %s", bin ? bin : "build/bin",
+             d->admin, list);
+    out = popen(command, "r");
+    assert_non_null(out);
+    while (fgets(line, sizeof line, out)) {
+        assert_in_range(strlen(line), 1, COLUMNS + 1);
+        for (uint32_t i = 0; words[i]; i++)
+            seen |= (uint32_t)(strstr(line, words[i]) != NULL) << i;
+    }
+    assert_int_equal(pclose(out), 0);
+    for (uint32_t i = 0; words[i]; i++)
+        if (!(seen >> i & 1))
+            fail_msg("ternctl %s says nothing of %s", list, words[i]);
+}
+
+static void prefill(struct engine_session *s, struct engine *e, const uint32_t *tokens, uint32_t n)
+{
+    assert_ok(e->tern, engine_begin(s, e, tokens, TOKENS));
+    assert_ok(e->tern, engine_extend(s, n, n));
+    engine_write(s, 0, n);
+    e->step++;
+    assert_ok(e->tern, engine_commit(s, n / 64 * 64));
+    assert_ok(e->tern, tern_done_step(e->map, e->step));
+}
+
+/* The fetch waits for what the source has not committed: the one row says so, in JSON and in the
+ * table. When it is there, the fetch ends and the list is empty. */
+TEST(ternctl_transfers_tells_what_a_fetch_waits_for)
+{
+    static const char *const table[] = {"commit", "queued", "the-prefill-h", "0 of 128", "B/s",
+                                        "0 of 0", NULL};
+    char dir[RIG_DIR_BYTES];
+    struct daemon source, dest;
+    struct engine a, b;
+    struct engine_session from, to;
+    struct tern_answer answer = {.cookie = 0};
+    uint32_t tokens[TOKENS];
+    json_t *list, *row;
+
+    rig_start_pair(&source, &dest, dir, options);
+    a = rig_engine(source.socket, "prefill", 64, 64 * PAGE);
+    b = rig_engine(dest.socket, "decode", 64, 64 * PAGE);
+    for (uint32_t i = 0; i < TOKENS; i++)
+        tokens[i] = i + 1;
+    assert_ok(b.tern, engine_begin(&to, &b, tokens, TOKENS));
+    assert_ok(b.tern,
+              tern_submit_fetch(b.tern, to.id, options[0].node, TOKENS, 0, TERN_STEP_NONE, 7));
+    for (bool waits = false; !waits; json_decref(list)) {
+        list = rows(&dest, "transfers");
+        row = json_array_get(list, 0);
+        waits = strcmp(word(row, "waits_for"), "commit") == 0;
+        if (!waits)
+            continue;
+        assert_string_equal(word(row, "stage"), "queued");
+        assert_string_equal(word(row, "tier"), "peer");
+        assert_string_equal(word(row, "tenant"), "bench");
+        assert_string_equal(word(row, "peer"), options[0].node);
+        assert_true(json_is_false(json_object_get(row, "ticket")));
+        assert_true(json_real_value(json_object_get(json_object_get(row, "stage_s"), "queued")) >
+                    0);
+    }
+    table_has(&dest, "transfers", table);
+    prefill(&from, &a, tokens, TOKENS);
+    wait_until(tern_poll(b.tern, &answer) == TERN_OK && answer.cookie == 7);
+    assert_int_equal(answer.err, TERN_OK);
+    wait_until(json_array_size(list = rows(&dest, "transfers")) == 0);
+    engine_close(&b);
+    engine_close(&a);
+    assert_true(daemon_stop(&dest));
+    assert_true(daemon_stop(&source));
+    tempdir_remove(dir);
+}
+
+/* A ticket that stands has a row; one that was dropped is counted. */
+TEST(ternctl_tickets_tells_of_those_that_stand)
+{
+    static const char *const table[] = {"open", "160", "128", "t0", NULL};
+    static const char *const counted[] = {"1 made, 0 taken, 1 dropped, 0 expired",
+                                          "no ticket stands", NULL};
+    uint32_t tokens[TOKENS + 32];
+    struct engine_session from;
+    struct tern_ticket ticket;
+    struct daemon d;
+    struct engine a;
+    json_t *list;
+
+    rig_start(&d, NULL, NULL);
+    a = rig_engine(d.socket, "prefill-engine-7", 64, 64 * PAGE);
+    for (uint32_t i = 0; i < TOKENS + 32; i++)
+        tokens[i] = i + 1;
+    assert_ok(a.tern, engine_begin(&from, &a, tokens, TOKENS + 32));
+    assert_ok(a.tern, engine_extend(&from, TOKENS + 32, TOKENS + 32));
+    engine_write(&from, 0, TOKENS + 32);
+    a.step++;
+    assert_ok(a.tern, engine_commit(&from, TOKENS));
+    assert_ok(a.tern, tern_done_step(a.map, a.step));
+    assert_ok(a.tern, tern_handoff(a.tern, from.id, a.step, "blob", 4, 0, RIG_WAIT_MS, &ticket));
+    for (bool open = false; !open; json_decref(list)) {
+        list = rows(&d, "tickets");
+        assert_int_equal(json_array_size(list), 1);
+        open = strcmp(word(json_array_get(list, 0), "ticket"), "open") == 0;
+    }
+    table_has(&d, "tickets", table);
+    assert_ok(a.tern, tern_ticket_drop(a.tern, ticket.text, RIG_WAIT_MS));
+    table_has(&d, "tickets", counted);
+    engine_close(&a);
+    assert_true(rig_stop(&d) == 0);
+}

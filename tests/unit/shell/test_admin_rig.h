@@ -1,0 +1,276 @@
+/* A small core with two tenants about which the tests of admin answers ask, and how they ask.
+ * Header only. */
+#ifndef TEST_ADMIN_RIG_H
+#define TEST_ADMIN_RIG_H
+
+#include "unit/rig/rig_host.h"
+#include "unit/rig/rig_pair.h"
+#include "unit/rig/rig_record.h"
+
+#include <jansson.h>
+#include <stdio.h>
+#include <stdlib.h>
+
+#include "shell/admin/admin.h"
+
+#define TEXT_BYTES (1u << 20)
+
+/* The case's. */
+static struct scene {
+    struct bench b;
+    struct rig_engine other; /* of tenant 1 */
+    struct pool_id other_pool;
+    struct rig_session *other_session;
+    struct config *config;
+    struct admin_ctx ctx;
+    char *text;
+    char why[ADMIN_WHY_BYTES]; /* of the last answer */
+    uint64_t *bits;
+    uint32_t visits;
+    json_t *answer; /* the last */
+} s;
+
+static inline const char *peer_state_word(void *ctx, uint32_t peer, uint64_t *ret_incarnation)
+{
+    (void)ctx;
+    *ret_incarnation = 0xf00dull << 48 | peer;
+    return "up";
+}
+
+static inline const char *peer_down_cause(void *ctx, uint32_t peer, uint32_t *ret_attempts,
+                                          uint64_t *ret_since_ns)
+{
+    (void)ctx;
+    (void)peer;
+    *ret_attempts = 3;
+    *ret_since_ns = s.ctx.now_ns - 2500000000u;
+    return "Connection \"refused\"";
+}
+
+static struct refusals refused_to[2];
+
+static inline const struct refusals *refusals_of(void *ctx, uint32_t tenant)
+{
+    (void)ctx;
+    return &refused_to[tenant];
+}
+
+static inline uint64_t pid_of(void *ctx, uint32_t proc)
+{
+    (void)ctx;
+    return 4000 + proc;
+}
+
+static inline const char *group_name(void *ctx, uint32_t pool, uint32_t group)
+{
+    (void)ctx;
+    return pool == 0 && group == 0 ? "kv" : NULL;
+}
+
+FIXTURE(scene_start)
+{
+    static const char yaml[] =
+        "node: alpha\ninsecure_peers: true\nfaults: {corrupt_pages: 7}\n"
+        "tenants:\n  - {name: first, socket: /tmp/1, memory: 4M}\n"
+        "  - {name: second, socket: /tmp/2, memory: 4M}\n"
+        "peers:\n  - {name: beta, address: \"[::1]:7001\", tenants: [second]}\n";
+    char why[CONFIG_WHY_BYTES];
+
+    rig_test_setup(NULL);
+    s = (struct scene){.b = bench_start(4, 32)};
+    s.other = rig_engine(s.b.rig, 1, "o", 2);
+    s.other_pool = rig_pool_pages(s.b.rig, &s.other, 4, 16);
+    s.other_session = rig_session(s.b.rig, &s.other, s.other_pool, 1);
+    rig_put(s.b.rig, &s.b.e, s.b.pool, 5, 12);
+    rig_put(s.b.rig, &s.other, s.other_pool, 6, 8);
+    if (config_load_text("t", yaml, sizeof yaml - 1, &s.config, why, sizeof why) != TERN_OK)
+        fail_msg("%s", why);
+    s.text = malloc(TEXT_BYTES);
+    s.bits = calloc((s.b.rig->options.limits.nodes + 63) / 64, sizeof *s.bits);
+    s.ctx = (struct admin_ctx){.core = s.b.rig->core,
+                               .config = s.config,
+                               .start_ns = s.b.rig->now_ns,
+                               .now_ns = s.b.rig->now_ns + 90000000000u,
+                               .conns = 6,
+                               .mem = {.bytes = 8 << 20, .huge_page_bytes = 2 << 20},
+                               .xfer = {.payload_bytes_in = UINT64_MAX / 4, .corrupt_detected = 3},
+                               .tape = {.recorded = 9},
+                               .listen_port = 7001,
+                               .peer_state_word = peer_state_word,
+                               .refusals = refusals_of,
+                               .proc_pid = pid_of,
+                               .group_name = group_name,
+                               .node_bits = s.bits,
+                               .visits = &s.visits};
+    s.visits = ADMIN_VISITS_MAX;
+    memset(refused_to, 0, sizeof refused_to);
+    return 0;
+}
+
+FIXTURE(scene_stop)
+{
+    config_destroy(s.config);
+    free(s.text);
+    free(s.bits);
+    json_decref(s.answer);
+    return rig_test_teardown(NULL);
+}
+
+TEST_EACH(scene_start, scene_stop);
+
+/* The answer is kept until the next one is asked for. */
+static inline enum tern_err ask_sized(const char *command, const char *a, const char *b,
+                                      uint32_t tenant, size_t cap)
+{
+    char *args[2] = {(char *)(uintptr_t)a, (char *)(uintptr_t)b};
+    struct text_out out;
+    enum tern_err err;
+
+    json_decref(s.answer);
+    s.answer = NULL;
+    text_init(&out, s.text, cap);
+    err = admin_answer(&s.ctx, command, args, (size_t)(a != NULL) + (size_t)(b != NULL), tenant,
+                       &out, s.why);
+    if (err != TERN_OK) {
+        assert_int_equal(out.len, 0);
+        assert_int_equal(s.text[0], '\0');
+        return err;
+    }
+    assert_true(text_whole(&out));
+    s.answer = json_loads(s.text, JSON_REJECT_DUPLICATES, NULL);
+    if (!s.answer)
+        fail_msg("not JSON: %s", s.text);
+    return err;
+}
+
+static inline enum tern_err ask_with(const char *command, const char *arg, uint32_t tenant)
+{
+    return ask_sized(command, arg, NULL, tenant, TEXT_BYTES);
+}
+
+static inline json_t *ask(const char *command)
+{
+    assert_ok(ask_with(command, NULL, NONE));
+    return s.answer;
+}
+
+/* The rows of a list, which bears its command's name. */
+static inline json_t *rows_of(const char *command)
+{
+    return json_object_get(ask(command), command);
+}
+
+/* Of the only row, or of one of `n`. */
+static inline json_t *row_of(const char *command, size_t at, size_t n)
+{
+    json_t *rows = rows_of(command);
+
+    assert_int_equal(json_array_size(rows), n);
+    return json_array_get(rows, at);
+}
+
+/* Of objects all members that are wanted, of arrays each entry, everything else as it is. */
+static inline bool holds(const json_t *got, const json_t *wanted)
+{
+    const char *key;
+    json_t *member;
+
+    if (json_is_array(wanted)) {
+        size_t n = json_array_size(wanted);
+
+        for (size_t i = 0; i < n; i++)
+            if (!holds(json_array_get(got, i), json_array_get(wanted, i)))
+                return false;
+        return json_array_size(got) == n;
+    }
+    if (!json_is_object(wanted))
+        return json_equal(got, wanted);
+    json_object_foreach((json_t *)(uintptr_t)wanted, key,
+                        member) if (!holds(json_object_get(got, key), member)) return false;
+    return true;
+}
+
+/* `format` is JSON with ' for ", and \\' for what is to be escaped. */
+__attribute__((format(printf, 3, 4))) static inline void tells_at(int line, const json_t *got,
+                                                                  const char *format, ...)
+{
+    char text[1024];
+    json_t *wanted;
+    va_list args;
+
+    va_start(args, format);
+    vsnprintf(text, sizeof text, format, args);
+    va_end(args);
+    for (char *c = text; *c; c++)
+        if (*c == '\'')
+            *c = '"';
+    wanted = json_loads(text, JSON_DECODE_ANY, NULL);
+    if (!wanted || !holds(got, wanted))
+        fail_msg("line %d: wanted %s, got %s", line, text, json_dumps(got, JSON_ENCODE_ANY));
+    json_decref(wanted);
+}
+
+#define tells(...) tells_at(__LINE__, __VA_ARGS__)
+
+static inline uint64_t number_of(const json_t *object, const char *key)
+{
+    const json_t *v = json_object_get(object, key);
+
+    if (!json_is_integer(v))
+        fail_msg("%s is no number", key);
+    return (uint64_t)json_integer_value(v);
+}
+
+static inline const char *string_of(const json_t *object, const char *key)
+{
+    const json_t *v = json_object_get(object, key);
+
+    if (!json_is_string(v))
+        fail_msg("%s is no string", key);
+    return json_string_value(v);
+}
+
+static inline uint64_t id_of(const json_t *object, const char *key)
+{
+    return strtoull(string_of(object, key), NULL, 16);
+}
+
+/* Whose turns leave records: the session of tenant 1. */
+static inline struct recorder recorder_of_other(void)
+{
+    return (struct recorder){.rig = s.b.rig,
+                             .conn = s.other.conn[0],
+                             .tenant = 1,
+                             .session = s.other_session->id,
+                             .seed = 1};
+}
+
+/* A session of the bench's engine is handed over, 8 tokens, with 5 bytes. */
+static inline struct ticket ticket_stands(void)
+{
+    struct rig_session *t = rig_committed(s.b.rig, &s.b.e, s.b.pool, 77, 8);
+    struct request request = {.op = OP_HANDOFF,
+                              .handoff = {.session = t->id,
+                                          .blob_bytes = 5,
+                                          .blob = {.v = (const uint32_t[]){1, 2}, .n = 2}}};
+
+    assert_ok(rig_request(s.b.rig, t->conn, &request)->err);
+    return s.b.rig->last->handoff.ticket;
+}
+
+/* The row of that list whose `key` is the id. */
+static inline json_t *row_with(const char *command, const char *key, uint64_t id)
+{
+    json_t *row;
+    size_t i;
+
+    json_array_foreach(rows_of(command), i, row)
+    {
+        if (id_of(row, key) == id)
+            return row;
+    }
+    fail_msg("%s do not tell of %016llx", command, (unsigned long long)id);
+    return NULL;
+}
+
+#endif
