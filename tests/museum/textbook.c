@@ -111,6 +111,27 @@ void textbook_end(struct textbook *t, uint32_t r)
     req->state = REQUEST_NONE;
 }
 
+void textbook_hand_over(struct textbook *t, uint32_t r)
+{
+    struct textbook_request *req = request_at(t, r), tail;
+
+    req->state = REQUEST_HANDED;
+    if (t->fixed.tail_is_held)
+        return;
+    tail = (struct textbook_request){.n = 1, .block = {req->block[--req->n]}};
+    release(t, &tail, true);
+}
+
+void textbook_fetched(struct textbook *t, uint32_t r, bool ok)
+{
+    struct textbook_request *req = &t->request[r];
+
+    if (req->state != REQUEST_HANDED || (!ok && t->fixed.failure_keeps_hold))
+        return;
+    release(t, req, true);
+    req->state = REQUEST_NONE;
+}
+
 static void request_fails(struct textbook *t, struct textbook_request *req, bool heeds_writers)
 {
     req->state = REQUEST_FAILED;

@@ -27,9 +27,12 @@ struct textbook_fixes {
     bool abort_is_told;              /* the side that aborts tells the other one */
     bool hit_ends_at_state;   /* a hit is as deep as a recurrent state is stored, not as KV */
     bool endpoint_is_checked; /* before its use, under the lock of its teardown */
+    bool failure_keeps_hold;  /* what was handed over stays held behind a fetch that failed */
+    bool tail_is_held;        /* it is held to its last block, not as far as the cache keeps it */
 };
 
-enum textbook_state { REQUEST_NONE, REQUEST_WAITS, REQUEST_READY, REQUEST_FAILED };
+/* HANDED: over for the prefill side, which holds its blocks for a decode side. */
+enum textbook_state { REQUEST_NONE, REQUEST_WAITS, REQUEST_READY, REQUEST_FAILED, REQUEST_HANDED };
 
 /* What the client gets: 200 or 500, or 0 where nothing comes. Of a 200, what is wrong with it. */
 struct textbook_answer {
@@ -110,6 +113,11 @@ void textbook_end(struct textbook *t, uint32_t r);
 /* The two halves of a request know each other, and the one of `decode` waits. */
 void textbook_pair(struct textbook *prefill, uint32_t p, struct textbook *decode, uint32_t d);
 void textbook_clock(struct textbook *t, uint64_t now_s);
+
+/* The request is over, and its blocks are held for whoever has a reference to them. */
+void textbook_hand_over(struct textbook *t, uint32_t r);
+/* The decode side tells that its fetch has ended. Whoever says so later says nothing new. */
+void textbook_fetched(struct textbook *t, uint32_t r, bool ok);
 
 struct textbook_reference textbook_reference(struct textbook *t, uint32_t r);
 /* One transfer of block i of the reference into block i of the request; it is under way then. */
