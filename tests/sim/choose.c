@@ -2,6 +2,7 @@
  * a history. */
 #include "choices.h"
 #include "disk.h"
+#include "leases.h"
 #include "records.h"
 
 static uint32_t pick_engine(struct sim *w, uint32_t d)
@@ -532,6 +533,7 @@ void choose(struct sim *w, const struct choice *c)
     case CHOICE_disk: do_disk(w, d); break;
     case CHOICE_store: do_store(w, d); break;
     case CHOICE_crash: do_crash(w, d); break;
+    case CHOICE_lease: ask_lease(w, d, e); break;
     case CHOICE_deliver: do_deliver(w, d); break;
     case CHOICE_data:
         for (uint32_t n = 1 + pick(w, 4); n > 0; n--)

@@ -112,7 +112,8 @@ enum fault {
     X(disk_least)                                                                                  \
     X(disk_blocks)                                                                                 \
     X(disk_fail)                                                                                   \
-    X(disk_rot)
+    X(disk_rot)                                                                                    \
+    X(leases)
 
 struct config {
 #define X(name) uint32_t name;

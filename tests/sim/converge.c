@@ -1,6 +1,7 @@
 /* The end of every history: faults stop, and everything must come to rest (P5). Only here are the
  * core's own views read: nothing may be left in them. */
 #include "disk.h"
+#include "leases.h"
 #include "records.h"
 
 #define ROUNDS 400
@@ -219,6 +220,7 @@ static void come_to_rest(struct sim *w)
     for (uint32_t d = 0; d < DAEMONS; d++) {
         run_devices(w, d);
         close_sessions(w, d);
+        leases_end(w, d);
         run_devices(w, d);
     }
     quiesce(w);

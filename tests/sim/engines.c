@@ -2,6 +2,7 @@
  * What a rank writes lands when its device runs the step: some time after the dispatch and before
  * the rank publishes done_step. */
 #include "disk.h"
+#include "leases.h"
 #include "records.h"
 
 static uint32_t conn_find(const struct daemon *m)
@@ -517,6 +518,7 @@ void engine_gone(struct sim *w, uint32_t d, uint32_t e)
         if (m->session[s].live && m->session[s].engine == e)
             session_forget(w, d, &m->session[s], 0);
     records_engine_gone(w, d, e);
+    leases_gone(w, d, e);
     for (uint32_t i = 0; i < w->granules; i++)
         m->granule[tenant][i].busy[e] = 0;
     for (uint32_t p = 0; p < POOLS; p++) {
@@ -644,7 +646,7 @@ void pool_shut(struct sim *w, uint32_t d, uint32_t p)
     ev.request.pool_close.pool = pl->id;
     TRACE("  daemon %u engine %u closes pool %u\n", d, e, p);
     sim_ask(w, d, &ev, "pool_close_answer");
-    if (sessions || pl->engines & (pl->engines - 1)) {
+    if (sessions || pl->engines & (pl->engines - 1) || m->engine[e].nlease > 0) {
         EXPECT(w->reply->err == TERN_CONFLICT, "pool_close_used",
                "err %u with %u sessions, engines %x", w->reply->err, sessions, pl->engines);
         return;

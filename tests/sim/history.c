@@ -129,7 +129,11 @@ static void make_weights(struct prng *p, const struct config *c, uint8_t table[2
         total += w[i];
     }
     for (uint32_t i = CHOICE_record; i < n; i++) {
-        w[i] = (i == CHOICE_record ? c->records : c->disk) ? 6 * of[i].weight : 0;
+        w[i] = (i == CHOICE_record  ? c->records
+                : i == CHOICE_lease ? c->leases
+                                    : c->disk)
+                   ? 6 * of[i].weight
+                   : 0;
         total += w[i];
     }
     for (uint32_t i = 0, sum = 0; i < n; i++) {
@@ -377,6 +381,15 @@ static void make_disk(struct config *c)
     c->disk_rot = r >> 8 & 3 ? 0 : 1 + (r >> 5) % 4;
 }
 
+/* In some, engines hold pages ahead of need. */
+static void make_leases(struct config *c)
+{
+    uint32_t r = c->seed_tokens * 3266489917u >> 16;
+
+    if (r % 3 == 0)
+        c->leases = 2 + r / 3 % (LEASES - 1);
+}
+
 void history_make(uint64_t seed, struct history *h)
 {
     struct prng p;
@@ -396,6 +409,7 @@ void history_make(uint64_t seed, struct history *h)
     make_turns(&h->cfg);
     make_records(&h->cfg);
     make_disk(&h->cfg);
+    make_leases(&h->cfg);
     make_weights(&p, &h->cfg, table);
     h->n = between(&p, 700, 1200);
     for (uint32_t i = 0; i < h->n; i++) {

@@ -30,6 +30,14 @@
     X(close_asked, 20)                                                                             \
     X(close_waited, 10)                                                                            \
     X(close_not_carried_out, 2)                                                                    \
+    X(leased, 100)                                                                                 \
+    X(lease_full, 50)                                                                              \
+    X(lease_exhausted, 20)                                                                         \
+    X(lease_given_back, 50)                                                                        \
+    X(lease_retires, 20)                                                                           \
+    X(lease_wrong_page, 20)                                                                        \
+    X(lease_of_a_dead_engine, 10)                                                                  \
+    X(assigned, 50)                                                                                \
     X(record_appended, 100)                                                                        \
     X(record_stripped, 100)                                                                        \
     X(record_merging, 2)                                                                           \

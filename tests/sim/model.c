@@ -425,7 +425,7 @@ static enum fate fate_of(struct sim *w, uint32_t d, uint32_t pool, const struct 
 
     if (g->own == OWN_PULL || g->own == OWN_ORPHAN)
         return g->verified || g->own == OWN_ORPHAN ? FATE_MAYBE : FATE_HELD;
-    if (g->writers || granule_busy(w, d, 0, g) || g->own == OWN_SESSION)
+    if (g->writers || granule_busy(w, d, 0, g) || g->own == OWN_SESSION || g->own == OWN_LEASE)
         return FATE_HELD;
     if (g->own == OWN_FREE)
         return FATE_FREE;

@@ -59,8 +59,9 @@
 #define LOAD_OWNER    0xfeu   /* of a page that a copy from the host writes */
 #define PINS          4
 #define NO_SPACE      0xff
-#define RESETS        4 /* of a daemon, that wait for an answer */
-#define OPENS         8 /* transfers that a peer asked for, by its own number */
+#define RESETS        4  /* of a daemon, that wait for an answer */
+#define LEASES        16 /* pages that an engine has leased at most */
+#define OPENS         8  /* transfers that a peer asked for, by its own number */
 
 #define MS 1000000ull
 
@@ -86,7 +87,16 @@ struct tag { /* one per token of the page */
 
 /* OWN_STATE: of a chunk's STATE, which may have been dropped since. OWN_RESET: of a namespace that
  * was reset long ago: nobody holds it, nobody may be told of it. */
-enum own { OWN_FREE = 0, OWN_SESSION, OWN_CHUNK, OWN_PULL, OWN_ORPHAN, OWN_STATE, OWN_RESET };
+enum own {
+    OWN_FREE = 0,
+    OWN_SESSION,
+    OWN_CHUNK,
+    OWN_PULL,
+    OWN_ORPHAN,
+    OWN_STATE,
+    OWN_RESET,
+    OWN_LEASE
+};
 
 struct granule {
     uint8_t own;      /* who the page belongs to, as the model knows it */
@@ -206,6 +216,13 @@ struct work {
     struct touch touch[TOUCHES];
 };
 
+/* A page that an engine has leased, of its pool. */
+struct leased {
+    uint16_t granule;
+    uint8_t group;
+    struct page_ref ref;
+};
+
 enum proc_state { PROC_NONE = 0, PROC_LIVE, PROC_DEAD };
 
 struct proc {
@@ -225,6 +242,9 @@ struct engine {
     struct engine_id id;
     uint32_t step, exec[RANKS], done[RANKS], min_done;
     struct proc proc[PROCS];
+    uint32_t nlease, lease_step; /* lease_step: the last that may touch some of them */
+    struct leased lease[LEASES];
+    struct leased past; /* one that it has no more; generation 0: there was none */
     struct work work[STEPS];
 };
 
@@ -653,6 +673,7 @@ void away_settle(struct sim *w, uint32_t d); /* who may leave the device by now?
 void trim(struct sim *w, uint32_t d, struct session *s, uint32_t p, uint32_t step);
 enum want { WANT_AUTO = 0, WANT_CLOSE, WANT_ABORT };
 void step_request(struct sim *w, uint32_t d, uint32_t e, enum want want);
+void note_stores(struct sim *w, uint32_t d); /* which of them pin, before a request */
 
 /* ---- data.c ---- */
 struct job *job_add(struct sim *w, uint32_t d, enum job_kind kind, uint64_t id, uint32_t pool);

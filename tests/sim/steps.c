@@ -2,6 +2,7 @@
  * of the step that writes what was allocated. Operations are predicted in order, each from the
  * state that the one before left. */
 #include "disk.h"
+#include "leases.h"
 #include "records.h"
 
 #define OPS 4
@@ -10,8 +11,14 @@ struct plan {
     struct step_op op[OPS];
     uint8_t session[OPS], variant[OPS], wrote[OPS];
     uint8_t turn[OPS]; /* of the session, when the request was sent */
-    uint32_t n;
+    struct assign assign[OPS];
+    uint32_t n, taken; /* taken: leased pages that it names */
 };
+
+static bool extends(const struct step_op *op)
+{
+    return op->kind == STEP_EXTEND || op->kind == STEP_ASSIGN;
+}
 
 static uint32_t up(uint32_t n, uint32_t d)
 {
@@ -185,6 +192,8 @@ static void plan_op(struct sim *w, uint32_t d, struct plan *p, uint32_t i, enum 
         return;
     } else if (s->written < s->ntokens ? chance(w, 75) : chance(w, 35)) {
         plan_extend(w, s, op, &p->variant[p->n], &p->wrote[p->n]);
+        if (w->cfg.leases)
+            plan_assign(w, d, s, op, &p->assign[p->n], &p->taken);
         p->n++;
         plan_commit_behind(w, d, p);
         return;
@@ -593,7 +602,7 @@ static void did_one(struct sim *w, uint32_t d, const struct plan *p, uint32_t i,
         MARK(away_refused);
         return;
     }
-    if (r->err == TERN_BUSY && op->kind != STEP_EXTEND && op->kind != STEP_COMMIT) {
+    if (r->err == TERN_BUSY && !extends(op) && op->kind != STEP_COMMIT) {
         EXPECT(op->step > min_done, "release_busy",
                "BUSY for a release at step %llu, all have done %u", (unsigned long long)op->step,
                min_done);
@@ -620,8 +629,8 @@ static void did_one(struct sim *w, uint32_t d, const struct plan *p, uint32_t i,
         state_slide(w, d, s, op->length ? op->length : s->committed + w->L, (uint32_t)op->step);
         break;
     case STEP_REWIND: did_rewind(w, d, s, op, r); break;
-    case STEP_ASSIGN: /* nobody asks for it yet */
-    case STEP_UNLEASE:
+    case STEP_ASSIGN: did_assign(w, d, s, op, &p->assign[i], p->variant[i], r); break;
+    case STEP_UNLEASE: /* leases.c */
     case STEP_KINDS: break;
     case STEP_CLOSE:
         EXPECT(r->err == TERN_OK, "close_refused", "err %u", r->err);
@@ -723,7 +732,7 @@ static void look_around(struct sim *w, uint32_t d, uint32_t e, const struct plan
     peek_at(w, d, e, s->ns, s->variant, w->L * (1 + pick(w, 6)));
 }
 
-static void note_stores(struct sim *w, uint32_t d)
+void note_stores(struct sim *w, uint32_t d)
 {
     struct pool_view v;
 
@@ -748,7 +757,7 @@ void step_request(struct sim *w, uint32_t d, uint32_t e, enum want want)
 
     if (conn == NO || g->dying)
         return;
-    p.n = 0;
+    p.n = p.taken = 0;
     at = pick(w, SESSIONS);
     set = sessions_usable(m, TURNS_ALL, 1u << e);
     while (set && p.n < n) {
@@ -760,7 +769,7 @@ void step_request(struct sim *w, uint32_t d, uint32_t e, enum want want)
     if (p.n == 0)
         return;
     for (uint32_t i = 0; i < p.n; i++)
-        wrote |= p.op[i].kind == STEP_EXTEND;
+        wrote |= extends(&p.op[i]);
     if (wrote)
         engine_make_room(w, d, e);
     for (uint32_t i = 0; i < p.n; i++) {
@@ -779,7 +788,7 @@ void step_request(struct sim *w, uint32_t d, uint32_t e, enum want want)
         k = engine_dispatch(w, d, e);
     for (done = 0; done < w->reply->step.n; done++) {
         did_one(w, d, &p, done, &w->reply->step.results[done], w->reply->runs);
-        if (k && p.op[done].kind == STEP_EXTEND)
+        if (k && extends(&p.op[done]))
             dispatch_op(w, d, k, &p, done);
         if (p.op[done].barrier && w->reply->step.results[done].err != TERN_OK) {
             EXPECT(done + 1 == w->reply->step.n, "barrier_ignored",
@@ -794,10 +803,13 @@ void step_request(struct sim *w, uint32_t d, uint32_t e, enum want want)
         m->session[p.session[i]].ending = 0;
     for (uint32_t i = 0; i < done && w->cfg.nstate; i++)
         look_around(w, d, e, &p, i);
+    if (k)
+        leases_touch(w, d, e, k);
     if (!wrote || k)
         return;
     k = engine_dispatch(w, d, e);
+    leases_touch(w, d, e, k);
     for (uint32_t i = 0; i < done; i++)
-        if (p.op[i].kind == STEP_EXTEND)
+        if (extends(&p.op[i]))
             dispatch_op(w, d, k, &p, i);
 }

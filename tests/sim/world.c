@@ -157,6 +157,7 @@ static void set_limits(struct sim *w)
                              .reserved_percent = c->reserved,
                              .busy_retry_ms = 5,
                              .give_back_visits = c->give_back,
+                             .lease_pages = c->leases,
                              .peer_bytes_in_flight = (uint64_t)c->peer_pages * GRANULE_BYTES,
                              .tenant_bytes_in_flight = (uint64_t)c->tenant_pages * GRANULE_BYTES,
                              .tenant_batches = c->lim_batches,

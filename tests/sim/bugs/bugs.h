@@ -97,7 +97,10 @@
     X(89, QUEUED_OVER_RESET, "store what waits as the new content of a namespace that was reset")  \
     X(90, EVICTS_IN_VAIN, "evict on the disk for a store that can never fit")                      \
     X(91, BAD_ACKED, "say that a prefix is stored whose chunks were found bad meanwhile")          \
-    X(92, BUSY_UNHELD, "tell BUSY for a store that holds nothing yet")
+    X(92, BUSY_UNHELD, "tell BUSY for a store that holds nothing yet")                             \
+    X(96, LEASE_COUNTED_TWICE, "take a leased page that is named twice for two")                   \
+    X(97, UNLEASE_UNFENCED, "free a leased page that is given back before its step")               \
+    X(98, LEASE_SURVIVES, "keep the lease of an engine that is gone")
 
 /* These are the seam's: `tern-sim --rdma` finds them. */
 #define BUG_IS_SEAM(n) (((n) >= 21 && (n) <= 27) || ((n) >= 56 && (n) <= 59))
