@@ -25,6 +25,7 @@ from .errors import (
     Unsupported,
 )
 from .layout import ExtraKey, Group, Namespace
+from .lease import Lease, Told
 from .records import Merged, Record, Recorded
 from .session import Batch, BatchFailed, Copy, Op, Result, Retracted, Session, Stored, Ticket, Turn
 
@@ -62,6 +63,7 @@ __all__ = [
     "Group",
     "Internal",
     "Invalid",
+    "Lease",
     "Malformed",
     "Merged",
     "Namespace",
@@ -80,6 +82,7 @@ __all__ = [
     "TernError",
     "Ticket",
     "TimedOut",
+    "Told",
     "Turn",
     "Unsupported",
     "connect",

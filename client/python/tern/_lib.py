@@ -230,6 +230,20 @@ class Answer(ct.Structure):
     ]
 
 
+class LeaseMarks(ct.Structure):
+    _fields_ = [("low", u32), ("high", u32)]
+
+
+class LeaseTold(ct.Structure):
+    _fields_ = [
+        ("slot", u32),
+        ("session", u64),
+        ("failed", ct.c_bool),
+        ("result", Result),
+        ("text", ct.c_char_p),
+    ]
+
+
 # The structs of tern.h by their C names, for the test that compares them.
 STRUCTS: dict[str, type[ct.Structure]] = {
     "tern_axis": Axis,
@@ -258,6 +272,8 @@ STRUCTS: dict[str, type[ct.Structure]] = {
     "tern_event": Event,
     "tern_events": Events,
     "tern_answer": Answer,
+    "tern_lease_marks": LeaseMarks,
+    "tern_lease_told": LeaseTold,
 }
 
 _P, _S, _J = ct.c_void_p, ct.c_char_p, ct.POINTER(ct.c_char_p)
@@ -314,6 +330,23 @@ _CALLS: dict[str, tuple[object, list[object]]] = {
     "tern_batch_run": (ct.c_int, [_P, u32, ct.POINTER(_RESULT), ct.POINTER(u32)]),
     "tern_batch_submit": (ct.c_int, [_P, u64]),
     "tern_result_text": (_S, [_P, u32]),
+    "tern_lease_begin": (
+        ct.c_int,
+        [_P, u64, ct.POINTER(Layout), ct.POINTER(LeaseMarks), u32, ct.POINTER(_P)],
+    ),
+    "tern_lease_end": (ct.c_int, [ct.POINTER(_P), u32]),
+    "tern_lease_add": (ct.c_int, [_P, u64, _RESULT, ct.POINTER(u32)]),
+    "tern_lease_remove": (ct.c_int, [_P, u32, u64]),
+    "tern_lease_extend": (
+        ct.c_int,
+        [_P, u32, ct.POINTER(u32), u32, u32, u32, ct.POINTER(ct.POINTER(Run)), ct.POINTER(u32)],
+    ),
+    "tern_lease_rewind": (ct.c_int, [_P, u32, u32, u64]),
+    "tern_lease_commit": (ct.c_int, [_P, u32, u32, u64]),
+    "tern_lease_submit": (ct.c_int, [_P, u64]),
+    "tern_lease_wait": (ct.c_int, [_P, u32]),
+    "tern_lease_stock": (u32, [_P, u32]),
+    "tern_lease_told": (ct.c_int, [_P, ct.POINTER(LeaseTold)]),
     "tern_fetch": (ct.c_int, [_P, u64, _S, u32, u32, u64, u32, _RESULT]),
     "tern_fetch_cancel": (ct.c_int, [_P, u64, u32]),
     "tern_fetch_ticket": (ct.c_int, [_P, u64, _S, u64, u32, _RESULT]),

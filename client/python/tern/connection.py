@@ -5,7 +5,7 @@ from __future__ import annotations
 import ctypes as ct
 import json
 import math
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from types import TracebackType
@@ -38,6 +38,7 @@ from .layout import (
 )
 
 if TYPE_CHECKING:
+    from .lease import Lease
     from .session import Batch, Session
 
 
@@ -346,6 +347,18 @@ class Pool:
             )
         )
         return Depths(depths.resumable, depths.history, depths.host, depths.disk)
+
+    def lease(
+        self,
+        *,
+        high: int | Mapping[str, int],
+        low: int | Mapping[str, int] | None = None,
+        sessions: int = 256,
+    ) -> Lease:
+        """Holds pages of this pool ahead of need, for so many sessions at a time: see Lease. low: half of `high`."""
+        from .lease import Lease
+
+        return Lease(self, high=high, low=low, sessions=sessions)
 
     def close(self, *, deadline_ms: int = 0) -> None:
         """Gives up the pool and its prefixes. Arrays stay valid while this connection lives."""

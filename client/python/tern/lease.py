@@ -1,0 +1,159 @@
+"""Decode without waiting: pages that an engine holds ahead of need."""
+
+from __future__ import annotations
+
+import ctypes as ct
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from types import TracebackType
+
+from . import _lib
+from ._lib import lib
+from .connection import Pool
+from .errors import DaemonLost, TernError
+from .layout import TokenList, c_ids, c_layout, milliseconds, number, step_number
+from .session import Answered, Result, Session
+
+
+@dataclass
+class Told:
+    """An answer to a commit, which the session's table has taken in; or an operation that was refused after its
+    call had returned: with `failed`, each further call on that session raises its error, so remove it."""
+
+    session: Session
+    failed: bool
+    result: Result
+    error: TernError | None
+
+
+class Lease:
+    """A stock of pages of a pool, for sessions that decode. `extend` takes pages from it without a request, and
+    `submit` tells the daemon of a whole iteration without waiting. While a session is in a lease, use no other
+    call on it. In a `with` block the lease is ended: remove its sessions before.
+
+    high: the stock is filled up to so many pages of each group, or of each by name; low: when it has so many
+    """
+
+    def __init__(
+        self, pool: Pool, *, high: int | Mapping[str, int], low: int | Mapping[str, int] | None, sessions: int
+    ) -> None:
+        self.pool, self.connection = pool, pool.connection
+        self._handle = self.connection._handle  # it outlives the lease
+        self._pointer: ct.c_void_p | None = None
+        self._sessions: dict[int, Session] = {}
+        self._slots: dict[int, int] = {}
+        layout, kept = c_layout(pool.groups, 1, 0, "lazy", "none")
+        marks, pointer = (_lib.LeaseMarks * len(pool.groups))(), ct.c_void_p()
+        for mark, g in zip(marks, pool.groups):
+            most = 0 if g.family == "recurrent" else high if isinstance(high, int) else high[g.name]
+            least = most // 2 if low is None else low if isinstance(low, int) else low[g.name]
+            mark.high, mark.low = number("high", most), number("low", least) if most else 0
+        c = self.connection
+        c._check(
+            lib.tern_lease_begin(
+                c._p, pool.handle, ct.byref(layout), marks, number("sessions", sessions), ct.byref(pointer)
+            )
+        )
+        del kept
+        self._pointer = pointer
+        c._holders.add(self)
+
+    @property
+    def _l(self) -> ct.c_void_p:
+        if self._pointer is None:
+            raise DaemonLost("this lease was closed, or its connection: begin another one")
+        return self._pointer
+
+    def _drop(self) -> None:
+        self._pointer = self._handle = None  # the connection ends it
+
+    def __enter__(self) -> Lease:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        if kind is None:
+            self.close()
+
+    def close(self, *, deadline_ms: int = 0) -> None:
+        """Gives the stock back. Conflict: sessions are in the lease."""
+        pointer = self._l
+        self.connection._check(lib.tern_lease_end(ct.byref(pointer), milliseconds(deadline_ms)))
+        self._drop()
+
+    def add(self, s: Session) -> None:
+        """The session comes under the lease, as the last answer has told it."""
+        now, slot = _lib.Result(), ct.c_uint32()
+        now.lengths = _lib.Lengths(s.committed, s.written, s.allocated)
+        now.tokens = s.tokens
+        self.connection._check(lib.tern_lease_add(self._l, s.handle, ct.byref(now), ct.byref(slot)))
+        self._sessions[slot.value], self._slots[s.handle] = s, slot.value
+
+    def remove(self, s: Session, *, step: int) -> None:
+        """It leaves the lease with the next submit, and all calls may be used on it again. `step`: the last that
+        may touch pages which the daemon refused to assign."""
+        self.connection._check(lib.tern_lease_remove(self._l, self._slot(s), s._named(step)))
+        del self._slots[s.handle]
+
+    def extend(self, s: Session, *, append: TokenList = (), written: int = 0, allocated: int = 0) -> None:
+        """What Session.extend does, with pages of the stock. 0 leaves a length as it is. Busy: the stock has not so
+        many pages now, or one request is full: submit(), then wait()."""
+        ids, runs, n = c_ids(append), ct.POINTER(_lib.Run)(), ct.c_uint32()
+        written, allocated = number("written", written) or s.written, number("allocated", allocated) or s.allocated
+        self.connection._check(
+            lib.tern_lease_extend(
+                self._l,
+                self._slot(s),
+                ids.ctypes.data_as(ct.POINTER(ct.c_uint32)),
+                len(ids),
+                written,
+                allocated,
+                ct.byref(runs),
+                ct.byref(n),
+            )
+        )
+        s.written, s.allocated, s.tokens = written, allocated, s.tokens + len(ids)
+        r = _lib.Result(runs=runs, nruns=n.value)
+        for name, first, pages in Answered(r, self.pool).runs:
+            s._put(name, first, pages)
+
+    def rewind(self, s: Session, length: int, *, step: int) -> None:
+        """As Session.rewind. What is given back does not come to the stock."""
+        n = number("length", length)
+        self.connection._check(lib.tern_lease_rewind(self._l, self._slot(s), n, s._named(step)))
+        s.allocated, s.written, s.tokens = min(s.allocated, n), min(s.written, n), min(s.tokens, n)
+
+    def commit(self, s: Session, depth: int, *, step: int) -> None:
+        """As Session.commit; told() has the answer. `step`: the last that is dispatched before that was taken."""
+        n = number("depth", depth)
+        self.connection._check(lib.tern_lease_commit(self._l, self._slot(s), n, s._named(step)))
+
+    def submit(self, *, step: int = 0) -> None:
+        """Tells the daemon what was gathered, without waiting. `step`: the one that is dispatched next. Busy: it has
+        not answered enough, or told() has to be taken first: wait(). Nothing is lost."""
+        self.connection._check(lib.tern_lease_submit(self._l, step_number(step) if step else 0))
+
+    def wait(self, *, deadline_ms: int = 0) -> None:
+        """Until all that was submitted is answered."""
+        self.connection._check(lib.tern_lease_wait(self._l, milliseconds(deadline_ms)))
+
+    def told(self) -> Iterator[Told]:
+        """What was answered to commits, and what was refused late."""
+        c = _lib.LeaseTold()
+        while lib.tern_lease_told(self._l, ct.byref(c)) == 0:
+            s = self._sessions[c.slot]
+            answer = Answered(c.result, self.pool, (c.text or b"").decode())
+            if not answer.error:
+                s.committed = answer.result.committed
+                for name, first, pages in answer.runs:
+                    s._put(name, first, pages)
+            yield Told(s, bool(c.failed), answer.result, answer.error)
+
+    def stock(self, group: str) -> int:
+        """Pages that can be taken now."""
+        at = [g.name for g in self.pool.groups].index(self.pool.group(group).name)
+        return int(lib.tern_lease_stock(self._l, at))
+
+    def _slot(self, s: Session) -> int:
+        return self._slots.get(s.handle, 0xFFFFFFFF)

@@ -1,0 +1,93 @@
+"""Sessions that decode over a lease."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import pytest
+import tern
+from daemons import Daemon
+from test_engine import KV, PAGE, POOL, SSM, names, ns, write, wrong
+
+PROMPT, LAST = 20, 120
+
+
+@pytest.fixture
+def engine(daemons: tuple[Daemon, Daemon]) -> Iterator[tern.Engine]:
+    with tern.connect(daemons[0].socket) as c:
+        yield c.join(next(names))
+
+
+def started(pool: tern.Pool, lease: tern.Lease, salt: str) -> tern.Session:
+    s = pool.session(ns(salt))
+    s.match(range(PROMPT))
+    s.extend(written=PROMPT, allocated=PROMPT + 5)
+    write(pool, s, 0, PROMPT)
+    lease.add(s)
+    return s
+
+
+def test_sessions_decode_without_a_request(engine: tern.Engine) -> None:
+    pool = engine.open_pool([KV], bytes=POOL)
+    with pool.lease(high=48, low=16) as lease:
+        lease.wait()
+        assert lease.stock("kv") == 48
+        running = [started(pool, lease, f"lease-{i}") for i in range(4)]
+        for t in range(PROMPT, LAST):
+            with engine.step() as step:
+                for s in running:
+                    lease.extend(s, append=[t], written=t + 1, allocated=min(t + 6, LAST))
+                    write(pool, s, t, t + 1)
+                    if t % PAGE == PAGE - 1:
+                        lease.commit(s, t + 1, step=step + 4)
+                try:
+                    lease.submit(step=step + 1)
+                except tern.Busy:
+                    lease.wait()
+            for told in lease.told():
+                assert told.error is None and not told.failed
+        lease.wait()
+        for told in lease.told():
+            assert told.error is None
+        assert [s.committed for s in running] == [LAST // PAGE * PAGE] * 4
+        for s in running:
+            assert (s.tokens, s.written) == (LAST, LAST) and wrong(pool, s, LAST) == 0
+            lease.remove(s, step=tern.STEP_NONE)
+        lease.submit()
+        for s in running:
+            s.extend(allocated=LAST)
+            assert (s.tokens, s.written, s.allocated) == (LAST, LAST, LAST) and wrong(pool, s, LAST) == 0
+            s.close(step=tern.STEP_NONE)
+    with pytest.raises(tern.DaemonLost, match="closed"):
+        lease.wait()
+    pool.close()
+
+
+def test_what_is_refused_late_is_told(engine: tern.Engine) -> None:
+    pool = engine.open_pool([KV], bytes=POOL)
+    with pool.lease(high=8) as lease:
+        lease.wait()
+        s = started(pool, lease, "late")
+        s.close(step=tern.STEP_NONE)  # behind the lease's back
+        lease.extend(s, append=[PROMPT], written=PROMPT + 1, allocated=PROMPT + 40)
+        lease.submit()
+        lease.wait()
+        (told,) = lease.told()
+        assert told.failed and told.session is s and isinstance(told.error, tern.Gone)
+        with pytest.raises(tern.Gone):
+            lease.extend(s, append=[PROMPT + 1], written=PROMPT + 2)
+        with pytest.raises(tern.Conflict):
+            lease.close()
+        lease.remove(s, step=tern.STEP_NONE)
+
+
+def test_a_lease_that_cannot_be(engine: tern.Engine) -> None:
+    pool = engine.open_pool([KV, SSM], bytes=POOL)
+    with pytest.raises(tern.Invalid, match="low <= high"):
+        pool.lease(high=4, low=5)
+    with pool.lease(high={"kv": 4, "ssm": 0}) as lease:
+        lease.wait()
+        with pool.session(ns("none")) as s, pytest.raises(tern.Gone):
+            lease.extend(s, allocated=4)
+    with pool.lease(high=4) as lease:  # those of `ssm` are not leased
+        assert lease.stock("ssm") == 0
