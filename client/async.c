@@ -84,6 +84,27 @@ enum tern_err tern_submit_fetch_ticket(struct tern *t, tern_session s, const cha
     return async_quick(t, &q, NULL, 1, cookie);
 }
 
+enum tern_err tern_submit_fetch_follow(struct tern *t, tern_session s, const char *ticket,
+                                       uint64_t step, uint64_t cookie)
+{
+    struct quick_request q = {.type = FRAME_FETCH,
+                              .session = s,
+                              .fetch = {.ticket = ticket, .step = step, .follow = true}};
+
+    TRY(check_ticket(t, ticket));
+    TRY(check_step(t, step));
+    return async_quick(t, &q, NULL, 1, cookie);
+}
+
+enum tern_err tern_submit_fetch_wait(struct tern *t, tern_session s, uint32_t above,
+                                     uint64_t cookie)
+{
+    struct quick_request q = {
+        .type = FRAME_FETCH_WAIT, .session = s, .fetch_wait = {.above = above}};
+
+    return async_quick(t, &q, NULL, 1, cookie);
+}
+
 enum tern_err tern_submit_recover(struct tern *t, tern_session s, uint64_t cookie)
 {
     struct quick_request q = {.type = FRAME_RECOVER, .session = s};

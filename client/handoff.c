@@ -37,6 +37,19 @@ enum tern_err tern_handoff(struct tern *t, tern_session s, uint64_t step, const 
     return take(t, (const Tern__Wire__HandoffReply *)(const void *)msg, ret);
 }
 
+enum tern_err tern_ticket_open(struct tern *t, tern_session s, uint32_t stands_ms,
+                               uint32_t deadline_ms, struct tern_ticket *ret)
+{
+    Tern__Wire__TicketOpen m = TERN__WIRE__TICKET_OPEN__INIT;
+    const ProtobufCMessage *msg;
+
+    m.has_deadline_ms = m.has_reserved_one = 1;
+    m.deadline_ms = stands_ms;
+    m.reserved_one = 1;
+    TRY(call_whole(t, FRAME_TICKET_OPEN, s, &m.base, deadline_ms, &msg));
+    return take(t, (const Tern__Wire__HandoffReply *)(const void *)msg, ret);
+}
+
 enum tern_err tern_ticket_renew(struct tern *t, const char *ticket, uint32_t stands_ms,
                                 uint32_t deadline_ms, uint32_t *ret_stands_ms)
 {

@@ -55,7 +55,7 @@ struct client_op {
 
 /* A request of the hot path. Its arrays are borrowed until it is written. */
 struct quick_request {
-    uint16_t type; /* FRAME_MATCH, _STEP, _FETCH, _RECOVER or _WAIT_PUBLISHED */
+    uint16_t type; /* FRAME_MATCH, _STEP, _FETCH, _FETCH_WAIT, _RECOVER or _WAIT_PUBLISHED */
     tern_session session;
     union {
         struct {
@@ -73,7 +73,12 @@ struct quick_request {
             const char *ticket; /* NULL: none */
             uint32_t depth, at_least, wait_ms;
             uint64_t step;
+            bool follow;
         } fetch;
+        struct {
+            uint32_t above;
+            bool pages;
+        } fetch_wait;
         uint64_t wait_step; /* not 0: a body is never empty */
     };
 };

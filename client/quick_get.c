@@ -150,9 +150,11 @@ enum part {
     DISK_DEPTH,
     KIB,
     RETRY_MS,
-    BLOB
+    BLOB,
+    HANDED,
+    ARRIVING
 };
-#define PARTS 8 /* field numbers below it */
+#define PARTS 10 /* field numbers below it */
 
 static void get_part(struct reader *r, enum part part, const struct field *f,
                      struct quick_store *store, struct tern_result *ret)
@@ -168,6 +170,8 @@ static void get_part(struct reader *r, enum part part, const struct field *f,
     case KIB: reader_u32(r, f, &ret->fetched_kib); break;
     case RETRY_MS: reader_u32(r, f, &ret->retry_ms); break;
     case BLOB: get_blob(r, f, store, ret); break;
+    case HANDED: reader_u32(r, f, &ret->handed); break;
+    case ARRIVING: reader_u32(r, f, &ret->arriving); break;
     case PART_NONE: break; /* a newer daemon may say more */
     }
 }
@@ -177,11 +181,13 @@ bool quick_get(uint16_t type, const uint8_t *body, uint32_t n, struct quick_stor
 {
     static const enum part match[PARTS] = {0,       STATUS, LENGTHS,    TOKENS,
                                            MATCHED, RUN,    HOST_DEPTH, DISK_DEPTH};
-    static const enum part fetch[PARTS] = {0, STATUS, LENGTHS, RUN, KIB, RETRY_MS, TOKENS, BLOB};
+    static const enum part fetch[PARTS] = {0,        STATUS, LENGTHS, RUN,    KIB,
+                                           RETRY_MS, TOKENS, BLOB,    HANDED, ARRIVING};
     static const enum part recover[PARTS] = {0, STATUS, LENGTHS, TOKENS, RUN, KIB};
     static const enum part status_alone[PARTS] = {0, STATUS};
     const enum part *parts = type == FRAME_MATCH_REPLY            ? match
                              : type == FRAME_FETCH_REPLY          ? fetch
+                             : type == FRAME_FETCH_WAIT_REPLY     ? fetch
                              : type == FRAME_WAIT_PUBLISHED_REPLY ? status_alone
                                                                   : recover;
     struct reader r = reader_of(body, n);

@@ -123,7 +123,10 @@ size_t quick_size(const struct quick_request *q)
         return bytes_size(strlen(name_of(q))) + number_size(q->fetch.depth) +
                number_size(q->fetch.at_least) + number_size(q->fetch.wait_ms) +
                number_size(wire_step(q->fetch.step)) +
-               (q->fetch.ticket ? bytes_size(strlen(q->fetch.ticket)) : 0);
+               (q->fetch.ticket ? bytes_size(strlen(q->fetch.ticket)) : 0) +
+               number_size(q->fetch.follow);
+    case FRAME_FETCH_WAIT:
+        return number_size(q->fetch_wait.above) + number_size(q->fetch_wait.pages) + number_size(1);
     case FRAME_WAIT_PUBLISHED: return number_size(q->wait_step);
     default: check(q->type == FRAME_RECOVER); return number_size(1);
     }
@@ -142,7 +145,7 @@ void quick_put(struct writer *w, const struct quick_request *q)
         for (uint32_t i = 0; i < q->step.n; i++)
             put_op(w, 1, &q->step.ops[i]);
         return;
-    case FRAME_FETCH: /* {peer 1, depth 2, at_least 4, wait_ms 5, step 6, ticket 7} */
+    case FRAME_FETCH: /* {peer 1, depth 2, at_least 4, wait_ms 5, step 6, ticket 7, follow 8} */
         put_bytes(w, 1, name_of(q), strlen(name_of(q)));
         put_number(w, 2, q->fetch.depth);
         put_number(w, 4, q->fetch.at_least);
@@ -150,6 +153,12 @@ void quick_put(struct writer *w, const struct quick_request *q)
         put_number(w, 6, wire_step(q->fetch.step));
         if (q->fetch.ticket)
             put_bytes(w, 7, q->fetch.ticket, strlen(q->fetch.ticket));
+        put_number(w, 8, q->fetch.follow);
+        return;
+    case FRAME_FETCH_WAIT: /* {above 1, pages 2, reserved_one 4} */
+        put_number(w, 1, q->fetch_wait.above);
+        put_number(w, 2, q->fetch_wait.pages);
+        put_number(w, 4, 1);
         return;
     case FRAME_WAIT_PUBLISHED: /* {step 1} */ put_number(w, 1, q->wait_step); return;
     default: /* Recover {reserved_one 2}: a body is never empty */ put_number(w, 2, 1);

@@ -123,6 +123,47 @@ enum tern_err tern_fetch_ticket(struct tern *t, tern_session s, const char *tick
     return bring(t, &q, deadline_ms, ret);
 }
 
+enum tern_err tern_fetch_follow(struct tern *t, tern_session s, const char *ticket, uint64_t step,
+                                uint32_t deadline_ms, struct tern_result *ret)
+{
+    struct quick_request q = {.type = FRAME_FETCH,
+                              .session = s,
+                              .fetch = {.ticket = ticket, .step = step, .follow = true}};
+
+    TRY(check_ticket(t, ticket));
+    TRY(check_step(t, step));
+    return bring(t, &q, deadline_ms, ret);
+}
+
+/* A wait that nobody takes any more ends nothing: the next one takes its place. */
+static enum tern_err ask_fetch(struct tern *t, const struct quick_request *q, uint32_t deadline_ms,
+                               struct tern_result *ret)
+{
+    const uint8_t *body;
+    uint32_t n;
+
+    TRY(call_quick(t, q, deadline_ms, &body, &n));
+    return take_one(t, q, body, n, ret);
+}
+
+enum tern_err tern_fetch_wait(struct tern *t, tern_session s, uint32_t above, uint32_t deadline_ms,
+                              struct tern_result *ret)
+{
+    struct quick_request q = {
+        .type = FRAME_FETCH_WAIT, .session = s, .fetch_wait = {.above = above}};
+
+    return ask_fetch(t, &q, deadline_ms, ret);
+}
+
+enum tern_err tern_fetch_pages(struct tern *t, tern_session s, uint32_t deadline_ms,
+                               struct tern_result *ret)
+{
+    struct quick_request q = {
+        .type = FRAME_FETCH_WAIT, .session = s, .fetch_wait = {.pages = true}};
+
+    return ask_fetch(t, &q, deadline_ms, ret);
+}
+
 enum tern_err tern_fetch_cancel(struct tern *t, tern_session s, uint32_t deadline_ms)
 {
     Tern__Wire__FetchCancel m = TERN__WIRE__FETCH_CANCEL__INIT;

@@ -24,6 +24,7 @@ static const char *const names[ASKED_COUNT] = {
     [CLIENT_UNLEASE] = "tern_lease_end",
     [ASKED_MATCH] = "tern_match",
     [ASKED_FETCH] = "tern_fetch",
+    [ASKED_FETCH_WAIT] = "tern_fetch_wait",
     [ASKED_RECOVER] = "tern_recover",
     [ASKED_RETRACT] = "tern_retract",
 };
@@ -150,10 +151,11 @@ static void words_of(const struct asked *a, const struct tern_result *r, char *r
 
 uint8_t asked_of(uint16_t type)
 {
-    return type == FRAME_MATCH     ? ASKED_MATCH
-           : type == FRAME_FETCH   ? ASKED_FETCH
-           : type == FRAME_RECOVER ? ASKED_RECOVER
-                                   : ASKED_NOTHING;
+    return type == FRAME_MATCH        ? ASKED_MATCH
+           : type == FRAME_FETCH      ? ASKED_FETCH
+           : type == FRAME_FETCH_WAIT ? ASKED_FETCH_WAIT
+           : type == FRAME_RECOVER    ? ASKED_RECOVER
+                                      : ASKED_NOTHING;
 }
 
 struct asked asked_op(const struct client_op *op)
@@ -179,6 +181,11 @@ enum tern_err said(struct tern *t, const struct asked *a, const struct tern_resu
 {
     if (r->err != TERN_OK && (!t->text[0] || is_other_base(a, r)))
         words_of(a, r, t->text);
+    else if (r->err == TERN_INVALID && r->handed > 0)
+        snprintf(t->text, QUICK_TEXT_MAX,
+                 "the ticket was handed over with %u tokens, and the session's list has %u: Match "
+                 "with just those",
+                 r->handed, r->tokens);
     else if (r->err == TERN_TIMED_OUT && a->kind == ASKED_FETCH)
         say_how_far(r, t->text);
     return r->err;

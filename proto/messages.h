@@ -114,7 +114,11 @@ enum message_body {
     X(61, TICKET_DROP, ticket_drop, empty, FROM_ENGINE, NEEDS_ENGINE, ANSWER_AT_ONCE,              \
       REPEAT_HARMLESS, BODY_AGREED)                                                                \
     X(63, PAGE_LEASE, page_lease, page_lease_reply, FROM_ENGINE, NEEDS_ENGINE, ANSWER_AT_ONCE,     \
-      REPEAT_ACTS_AGAIN, BODY_AGREED)
+      REPEAT_ACTS_AGAIN, BODY_AGREED)                                                              \
+    X(67, TICKET_OPEN, ticket_open, handoff_reply, FROM_ENGINE, NEEDS_SESSION, ANSWER_AT_ONCE,     \
+      REPEAT_HARMLESS, BODY_AGREED)                                                                \
+    X(69, FETCH_WAIT, fetch_wait, fetch_reply, FROM_ENGINE, NEEDS_SESSION, ANSWER_LATER,           \
+      REPEAT_HARMLESS, BODY_AGREED)
 
 /* Requests that the shell answers by itself: X as above. */
 #define SHELL_TABLE(X)                                                                             \
@@ -202,7 +206,8 @@ enum message_body {
     F(fetch, at_least, U32, 0)                                                                     \
     F(fetch, wait_ms, U32, 0)                                                                      \
     F(fetch, step, U64, 0)                                                                         \
-    F(fetch, ticket, TICKET, 0)
+    F(fetch, ticket, TICKET, 0)                                                                    \
+    F(fetch, follow, TRUTH, 0)
 #define REQUEST_FETCH_CANCEL(F) F(fetch_cancel, session, SESSION, 0)
 #define REQUEST_RETRACT(F)                                                                         \
     F(retract, session, SESSION, 0)                                                                \
@@ -237,6 +242,14 @@ enum message_body {
 #define REQUEST_TICKET_DROP(F) F(ticket_drop, ticket, TICKET, 0)
 #define REQUEST_PAGE_LEASE(F)                                                                      \
     F(page_lease, pool, POOL, 0) F(page_lease, group, U32, 0) F(page_lease, pages, U32, 0)
+#define REQUEST_TICKET_OPEN(F)                                                                     \
+    F(ticket_open, session, SESSION, 0)                                                            \
+    F(ticket_open, deadline_ms, U32, 0)                                                            \
+    F(ticket_open, key, KEY, 0)
+#define REQUEST_FETCH_WAIT(F)                                                                      \
+    F(fetch_wait, session, SESSION, 0)                                                             \
+    F(fetch_wait, above, U32, 0)                                                                   \
+    F(fetch_wait, pages, TRUTH, 0)
 #define REQUEST_EVICT(F) F(evict, pool, POOL, 0) F(evict, nodes, U32, 0)
 #define REQUEST_DRAIN(F) F(drain, on, TRUTH, 0)
 #define REQUEST_PIN(F)   F(pin, node, NODE, 0) F(pin, on, TRUTH, 0)
@@ -288,7 +301,9 @@ enum message_body {
     F(fetch, 4, kib, U32)                                                                          \
     F(fetch, 5, retry_ms, U32)                                                                     \
     F(fetch, 6, tokens, U32)                                                                       \
-    F(fetch, 7, blob, BLOB)
+    F(fetch, 7, blob, BLOB)                                                                        \
+    F(fetch, 8, handed, U32)                                                                       \
+    F(fetch, 9, arriving, U32)
 #define REPLY_FETCH_CANCEL(F)
 #define REPLY_RETRACT(F)                                                                           \
     F(retract, 2, lengths, LENGTHS)                                                                \
@@ -324,7 +339,17 @@ enum message_body {
 #define REPLY_TICKET_RENEW(F)                                                                      \
     F(ticket_renew, 2, ticket, TICKET) F(ticket_renew, 3, deadline_ms, U32)
 #define REPLY_TICKET_DROP(F)
-#define REPLY_PAGE_LEASE(F) F(page_lease, 2, runs, RUNS) F(page_lease, 3, leased, U32)
+#define REPLY_PAGE_LEASE(F)  F(page_lease, 2, runs, RUNS) F(page_lease, 3, leased, U32)
+#define REPLY_TICKET_OPEN(F) F(ticket_open, 2, ticket, TICKET) F(ticket_open, 3, deadline_ms, U32)
+#define REPLY_FETCH_WAIT(F)                                                                        \
+    F(fetch_wait, 2, lengths, LENGTHS)                                                             \
+    F(fetch_wait, 3, runs, RUNS)                                                                   \
+    F(fetch_wait, 4, kib, U32)                                                                     \
+    F(fetch_wait, 5, retry_ms, U32)                                                                \
+    F(fetch_wait, 6, tokens, U32)                                                                  \
+    F(fetch_wait, 7, blob, BLOB)                                                                   \
+    F(fetch_wait, 8, handed, U32)                                                                  \
+    F(fetch_wait, 9, arriving, U32)
 
 /* The two numbers of a request. */
 enum frame_type {

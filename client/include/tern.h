@@ -318,6 +318,10 @@ struct tern_result {
     struct tern_shortage shortage; /* if err is TERN_POOL_EXHAUSTED */
     uint32_t align; /* L, if err is TERN_INVALID because the depth of a commit is no multiple of it;
                        else 0 */
+    uint32_t handed;   /* Fetch by ticket, if err is TERN_INVALID: the length that was handed over,
+                          where that is another one than the session's list has; else 0 */
+    uint32_t arriving; /* tern_fetch_wait, _pages: what is still coming brings the session to so
+                          many tokens; 0: nothing is coming */
 };
 
 /* Opens a session: one request, or all turns of one conversation. It has a token list and a table
@@ -923,6 +927,53 @@ TERN_API enum tern_err tern_handoff(struct tern *t, tern_session s, uint64_t ste
 TERN_API enum tern_err tern_fetch_ticket(struct tern *t, tern_session s, const char *ticket,
                                          uint64_t step, uint32_t deadline_ms,
                                          struct tern_result *ret);
+
+/* ---- following: decode begins while prefill still computes ---- */
+
+/* Makes a ticket of a session that runs on. tern_handoff of that session gives it its length, and
+ * answers the same ticket; it may be passed on before. Until then it holds nothing, and it is GONE
+ * when the session is closed or aborted, when its engine dies, and when its time is over, which
+ * tern_ticket_renew puts off. While somebody follows it, its time waits. A repetition answers the
+ * same ticket, and counts as a renewal. `stands_ms`: as of tern_handoff.
+ *   INVALID  Only some pieces of its tern_match have come.
+ *   GONE     Its namespace was reset. */
+TERN_API enum tern_err tern_ticket_open(struct tern *t, tern_session s, uint32_t stands_ms,
+                                        uint32_t deadline_ms, struct tern_ticket *ret);
+/* tern_fetch_ticket of a ticket whose session may still run there: it must have matched these very
+ * tokens, and be handed over at their end. The pages for all of them are taken at once, as by
+ * tern_extend, and chunks arrive as they are committed; tern_fetch_wait tells how far. It is
+ * answered when all is here: chunks that the window of the end lies in, the STATE, what is behind
+ * the last whole chunk, and the blob come when the session was handed over. While the source
+ * computes, it waits for deadlines.ticket_ms of either daemon, from the last chunk on. What was
+ * written before an error stays, as after tern_fetch_ticket. Errors besides those of
+ * tern_fetch_ticket:
+ *   POOL_EXHAUSTED  There are not that many free pages: ret->shortage. Nothing has begun.
+ *   GONE            Also: its session was closed or aborted before it was handed over.
+ *   INVALID         Also: it was handed over at another length (ret->handed), or went back behind
+ *                   what was compared.
+ *   BUSY            Also: the session has not matched these tokens yet.
+ *   TIMED_OUT       The source has committed nothing for too long. Repeat it.
+ *   UNSUPPORTED     Also: this very daemon gave it, and its session still runs; or more than 16,384
+ *                   pages of STATE belong to its end. */
+TERN_API enum tern_err tern_fetch_follow(struct tern *t, tern_session s, const char *ticket,
+                                         uint64_t step, uint32_t deadline_ms,
+                                         struct tern_result *ret);
+/* While a fetch of the session from a peer or from the disk is under way (tern_submit_fetch and the
+ * like, or another thread's connection): waits until more than `above` of its tokens are written,
+ * or the fetch has ended. ret->lengths are those of the session now; ret->runs are the pages of
+ * what it gained beyond `above`, which take the place of what tern_fetch_pages said: somebody else
+ * may have committed the same chunk. Kernels may read those pages now, where the pool has no STATE
+ * group; else what came may yet be taken back if the fetch fails. ret->arriving 0: nothing is
+ * coming any more; the answer of the fetch itself says how it ended. One wait for a fetch at a
+ * time: CONFLICT   A later wait took its place. TIMED_OUT  This call's deadline passed. The fetch
+ * goes on, and the wait may be repeated. */
+TERN_API enum tern_err tern_fetch_wait(struct tern *t, tern_session s, uint32_t above,
+                                       uint32_t deadline_ms, struct tern_result *ret);
+/* Where the pages lie that are still to come: ret->runs. They are the session's from the beginning
+ * of a tern_fetch_follow on, and are not to be touched before tern_fetch_wait or the fetch says
+ * that they are written. Of other fetches they are known once the source has answered. */
+TERN_API enum tern_err tern_fetch_pages(struct tern *t, tern_session s, uint32_t deadline_ms,
+                                        struct tern_result *ret);
 /* At the daemon that gave it, by any engine of the tenant: it stands for so long from now on, as
  * tern_handoff says, or no longer. A fetch that has begun goes on.
  *   GONE, DENIED  As of tern_fetch_ticket. */
@@ -1057,6 +1108,10 @@ TERN_API enum tern_err tern_submit_fetch(struct tern *t, tern_session s, const c
                                          uint64_t cookie);
 TERN_API enum tern_err tern_submit_fetch_ticket(struct tern *t, tern_session s, const char *ticket,
                                                 uint64_t step, uint64_t cookie);
+TERN_API enum tern_err tern_submit_fetch_follow(struct tern *t, tern_session s, const char *ticket,
+                                                uint64_t step, uint64_t cookie);
+TERN_API enum tern_err tern_submit_fetch_wait(struct tern *t, tern_session s, uint32_t above,
+                                              uint64_t cookie);
 TERN_API enum tern_err tern_submit_recover(struct tern *t, tern_session s, uint64_t cookie);
 /* It is answered when the prefix is durable, however long that takes. */
 TERN_API enum tern_err tern_submit_store(struct tern *t, tern_session s, uint32_t depth,

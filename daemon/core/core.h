@@ -44,6 +44,9 @@ struct peer_msg {
     struct ticket ticket;   /* OPEN: of the session that is wanted; id.gen 0: none */
     uint32_t blob_bytes;    /* OFFER, the first of a ticket: `tokens` has so many bytes of its blob,
                                and the last word is filled up with zeros */
+    bool follow;       /* OPEN, with a ticket: offer chunk by chunk while its session still runs */
+    uint32_t handed;   /* OFFER, ABORT with INVALID: the length that was handed over, where that is
+                          another one than `to` of the OPEN; or 0 */
     uint32_t history;  /* OPEN: HISTORY pages below this depth are there already. OFFER: repeated */
     uint32_t from, to; /* OPEN: the tokens wanted, [from, to). OFFER: [from, to) that is offered */
     uint32_t at,

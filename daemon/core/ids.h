@@ -38,12 +38,12 @@ HANDLE(seal)   /* a job that computes the checksums of a node's pages */
 HANDLE(copy)   /* a job that copies a node's pages from one tier to the other */
 HANDLE(record) /* a turn record */
 
-/* A session that was handed over, as its ticket names it (Y1). */
+/* A session that was handed over, or will be, as its ticket names it (Y1). */
 struct ticket {
     struct session_id id; /* gen 0: no ticket */
     uint64_t key[2];      /* who shows it was told of the ticket: random, and told to nobody else */
     uint64_t incarnation; /* of the daemon that has the session */
-    uint32_t length, zero; /* tokens */
+    uint32_t length, zero; /* tokens; 0: the session still ran when the ticket was made */
 };
 
 /* A page within its group: the index is the engine's block id. Index 0 is reserved in every group.

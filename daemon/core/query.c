@@ -109,8 +109,8 @@ bool core_session_view(const struct core *c, uint32_t slot, struct session_view 
         ret->recorded = turn_record_at(c, record_list_last(c, &s->records))->body.length;
     ret->record_pages = s->record_pages;
     ret->blob_pages = s->blob_pages;
-    ret->ticket_word = s->state == SESSION_HANDED ? ticket_words[s->ticket_state] : "";
-    if (s->state == SESSION_HANDED && s->ticket_until_ns > c->now_ns)
+    ret->ticket_word = s->ticket_state != TICKET_NONE ? ticket_words[s->ticket_state] : "";
+    if (s->ticket_state != TICKET_NONE && s->ticket_until_ns > c->now_ns)
         ret->ticket_left_ns = s->ticket_until_ns - c->now_ns;
     ret->blob_bytes = s->blob_bytes;
     ret->turn_word = s->gate == GATE_FREE ? "" : turn_words[s->gate];

@@ -57,7 +57,7 @@ struct session_view {
     enum ref_kind ref; /* by which it holds `node`: DEVICE, RETRACTED or HOST */
     uint64_t ref_since_ns;
     uint64_t last_use_ns;
-    const char *ticket_word; /* static; "" where it was not handed over */
+    const char *ticket_word; /* static; "" where it has no ticket */
     uint64_t ticket_left_ns; /* until it ends, if nobody fetches it */
     uint32_t blob_bytes;     /* of its ticket */
     const char *turn_word;   /* static; "" where no turn is in flight and no SessionClose waits */

@@ -53,7 +53,9 @@
     X(HANDOFF, "handoff", request_handoff, SESSION(handoff), AT_ONCE)                              \
     X(TICKET_RENEW, "ticket_renew", ticket_renew, ENGINE, AT_ONCE)                                 \
     X(TICKET_DROP, "ticket_drop", ticket_drop, ENGINE, AT_ONCE)                                    \
-    X(PAGE_LEASE, "page_lease", page_lease, ENGINE, AT_ONCE)
+    X(PAGE_LEASE, "page_lease", page_lease, ENGINE, AT_ONCE)                                       \
+    X(TICKET_OPEN, "ticket_open", ticket_open, SESSION(ticket_open), AT_ONCE)                      \
+    X(FETCH_WAIT, "fetch_wait", fetch_wait, SESSION(fetch_wait), LATER)
 
 enum op {
     OP_NONE = 0,
@@ -239,8 +241,17 @@ struct req_fetch {
         wait_ms;   /* but no longer than this; 0 = until shortly before the transfer's deadline */
     uint64_t step; /* the last that may touch the session's own pages, which what comes replaces */
     struct ticket
-        ticket; /* Y2: all that it names, from the peer that gave it; the session's list
-                   has just its tokens. id.gen 0: none, and the rest says what is wanted */
+        ticket;  /* Y2: all that it names, from the peer that gave it; the session's list
+                    has just its tokens. id.gen 0: none, and the rest says what is wanted */
+    bool follow; /* Y4: with a ticket whose session may still run: begin now */
+};
+
+/* Y4: answered when the session's fetch has brought it beyond `above` written tokens, or has ended.
+ */
+struct req_fetch_wait {
+    struct session_id session;
+    uint32_t above;
+    bool pages; /* answered at once: which pages those that are still to come will have */
 };
 
 struct req_fetch_cancel {
@@ -262,6 +273,14 @@ struct req_handoff {
     uint32_t blob_bytes;    /* what the engine gives along, at most TICKET_BLOB_BYTES */
     struct req_tokens blob; /* its words, the last filled up with zeros */
     uint64_t key[2];        /* of the ticket: random numbers that the shell has drawn */
+};
+
+/* Y1: a ticket of a session that still runs. A Handoff gives it its length. */
+struct req_ticket_open {
+    struct session_id session;
+    uint32_t deadline_ms; /* as of a Handoff */
+    uint32_t zero;
+    uint64_t key[2]; /* likewise */
 };
 
 /* Whoever is an engine of the tenant and shows the ticket may. */
@@ -449,6 +468,8 @@ struct request {
         struct req_handoff handoff;
         struct req_ticket ticket_renew, ticket_drop;
         struct req_page_lease page_lease;
+        struct req_ticket_open ticket_open;
+        struct req_fetch_wait fetch_wait;
         struct {
             bool on;
         } drain;
@@ -542,7 +563,10 @@ struct reply {
             uint32_t tokens;   /* in the session's list */
             uint32_t blob_bytes;
             const uint32_t *blob; /* that came with the ticket; NULL: none */
-        } fetch;
+            uint32_t handed;      /* of INVALID by ticket: the length that was handed over; or 0 */
+            uint32_t arriving;    /* FETCH_WAIT: what is still coming brings it to this; 0: nothing
+                                     is */
+        } fetch, fetch_wait;
         struct {
             struct lengths lengths;
             uint32_t free_now, free_at_step; /* device pages that are free now, that will be when
@@ -577,7 +601,7 @@ struct reply {
         struct {
             struct ticket ticket;
             uint32_t deadline_ms; /* that it stands from now on */
-        } handoff, ticket_renew;
+        } handoff, ticket_renew, ticket_open;
         struct {
             uint32_t leased; /* that the engine has now of that pool. runs: the pages */
         } page_lease;

@@ -211,40 +211,72 @@ static void audit_ticket(struct audit *a, const struct session *s, uint32_t slot
     if (nobodys != (s->engine == NONE) ||
         (!nobodys && engine_at(a->c, s->engine)->state == ENGINE_EMPTY))
         oracle_fail("audit: session %u belongs to no engine", slot);
-    if ((s->ticket_state != TICKET_NONE) != (s->state == SESSION_HANDED) ||
+    if ((s->ticket_state > TICKET_PROMISED) != (s->state == SESSION_HANDED) ||
+        (s->ticket_state == TICKET_PROMISED &&
+         (s->state == SESSION_EMPTY || s->state == SESSION_CLOSING)) ||
+        (s->follower != NONE &&
+         (s->ticket_state == TICKET_NONE || s->ticket_state == TICKET_SERVED)) ||
         (s->held == REF_HANDOFF) != (s->state == SESSION_HANDED))
         oracle_fail("audit: session %u in state %u has a ticket in state %u", slot, s->state,
                     s->ticket_state);
     if (s->ticket_state == TICKET_NONE)
         return;
+    if (!s->ticket_ends && s->ticket_until_ns < a->c->tickets_until_ns &&
+        !(s->ticket_state == TICKET_PROMISED && s->follower != NONE))
+        oracle_fail("audit: ticket %u ends before any does", slot);
+    if (s->state != SESSION_HANDED)
+        return;
     audit_chain(a, s->blob.head, div_up(s->blob.end, TOKEN_BLOCK), "a ticket's blob");
     if (s->blob.end != div_up(s->blob_bytes, 4) || s->allocated != s->written)
         oracle_fail("audit: ticket %u has %u words of a blob of %u bytes", slot, s->blob.end,
                     s->blob_bytes);
-    if (!s->ticket_ends && s->ticket_until_ns < a->c->tickets_until_ns)
-        oracle_fail("audit: ticket %u ends before any does", slot);
+}
+
+/* One of those that are followed, by it. What it was offered are the pages of its own path. */
+static void audit_follower(const struct core *c, uint32_t slot, uint32_t *followed)
+{
+    const struct serve *s = serve_at(c, slot);
+    const struct session *t;
+
+    if (s->state == SERVE_EMPTY || !s->follow)
+        return;
+    t = session_at(c, s->handed.slot);
+    if (!s->served && t->gen == s->handed.gen && t->follower == slot)
+        (*followed)--;
+    if (s->told > s->avail || s->avail > s->to || (s->avail == s->to && !s->served) ||
+        (s->avail < s->to && s->avail > node_at(c, s->node)->depth))
+        oracle_fail("audit: Y4: serve %u has told %u of %u that may be told, of %u", slot, s->told,
+                    s->avail, s->to);
 }
 
 static void audit_tickets(const struct core *c)
 {
     const struct list *lists[] = {&c->tickets, &c->tickets_due};
-    uint32_t n = 0, handed = 0, served = 0, serves = 0;
+    uint32_t n = 0, handed = 0, served = 0, serves = 0, followed = 0;
 
     for (uint32_t l = 0; l < 2; l++)
         for (uint32_t at = lists[l]->head; at != NONE && n <= c->limits.sessions;
              at = ticket_list_next(c, at), n++)
-            if (session_at(c, at)->state != SESSION_HANDED || session_at(c, at)->ticket_due != l)
+            if (session_at(c, at)->ticket_state == TICKET_NONE ||
+                (l == 1 && session_at(c, at)->state != SESSION_HANDED) ||
+                session_at(c, at)->ticket_due != l)
                 oracle_fail("audit: session %u is in list %u of tickets", at, l);
     for (uint32_t i = 0; i < c->limits.sessions; i++) {
-        handed += session_at(c, i)->state == SESSION_HANDED;
+        handed += session_at(c, i)->state != SESSION_EMPTY &&
+                  session_at(c, i)->ticket_state != TICKET_NONE;
+        followed += session_at(c, i)->state != SESSION_EMPTY && session_at(c, i)->follower != NONE;
         served += session_at(c, i)->ticket_state == TICKET_SERVED;
     }
-    for (uint32_t i = 0; i < c->limits.serves; i++)
+    for (uint32_t i = 0; i < c->limits.serves; i++) {
+        audit_follower(c, i, &followed);
         if (serve_at(c, i)->state != SERVE_EMPTY && serve_at(c, i)->served) {
             serves++;
             if (session_at(c, serve_at(c, i)->handed.slot)->ticket_state != TICKET_SERVED)
                 oracle_fail("audit: serve %u serves what is no ticket", i);
         }
+    }
+    if (followed != 0)
+        oracle_fail("audit: %u sessions are followed by nobody", followed);
     if (n != handed || n != c->tickets.n + c->tickets_due.n || served != serves)
         oracle_fail("audit: %u tickets, %u in lists; %u are served by %u", handed, n, served,
                     serves);

@@ -117,6 +117,8 @@ class Result(ct.Structure):
         ("blob", ct.c_void_p),
         ("shortage", Shortage),
         ("align", u32),
+        ("handed", u32),
+        ("arriving", u32),
     ]
 
 
@@ -350,6 +352,10 @@ _CALLS: dict[str, tuple[object, list[object]]] = {
     "tern_fetch": (ct.c_int, [_P, u64, _S, u32, u32, u64, u32, _RESULT]),
     "tern_fetch_cancel": (ct.c_int, [_P, u64, u32]),
     "tern_fetch_ticket": (ct.c_int, [_P, u64, _S, u64, u32, _RESULT]),
+    "tern_fetch_follow": (ct.c_int, [_P, u64, _S, u64, u32, _RESULT]),
+    "tern_fetch_wait": (ct.c_int, [_P, u64, u32, u32, _RESULT]),
+    "tern_fetch_pages": (ct.c_int, [_P, u64, u32, _RESULT]),
+    "tern_ticket_open": (ct.c_int, [_P, u64, u32, u32, ct.POINTER(Ticket)]),
     "tern_handoff": (ct.c_int, [_P, u64, u64, _S, u32, u32, u32, ct.POINTER(Ticket)]),
     "tern_ticket_renew": (ct.c_int, [_P, _S, u32, u32, ct.POINTER(u32)]),
     "tern_ticket_drop": (ct.c_int, [_P, _S, u32]),
@@ -362,6 +368,8 @@ _CALLS: dict[str, tuple[object, list[object]]] = {
     "tern_submit_match": (ct.c_int, [_P, u64, _TOKENS, u64, u64]),
     "tern_submit_fetch": (ct.c_int, [_P, u64, _S, u32, u32, u64, u64]),
     "tern_submit_fetch_ticket": (ct.c_int, [_P, u64, _S, u64, u64]),
+    "tern_submit_fetch_follow": (ct.c_int, [_P, u64, _S, u64, u64]),
+    "tern_submit_fetch_wait": (ct.c_int, [_P, u64, u32, u64]),
     "tern_submit_recover": (ct.c_int, [_P, u64, u64]),
     "tern_submit_store": (ct.c_int, [_P, u64, u32, u64]),
     "tern_submit_wait_published": (ct.c_int, [_P, u64, u64]),

@@ -169,6 +169,21 @@ class Async:
             brings=True,
         )
 
+    async def fetch_follow(self, session: Session, ticket: str, *, step: int) -> Result:
+        p, text, named = self.connection._p, encoded("ticket", ticket), session._named(step)
+        return await self._one(
+            session,
+            lambda cookie: lib.tern_submit_fetch_follow(p, session.handle, text, named, cookie),
+            brings=True,
+        )
+
+    async def fetch_wait(self, session: Session, above: int) -> Result:
+        """Session.fetch_wait. One that is cancelled ends nothing: the next one takes its place."""
+        p, least = self.connection._p, number("above", above)
+        return await self._one(
+            session, lambda cookie: lib.tern_submit_fetch_wait(p, session.handle, least, cookie)
+        )
+
     async def recover(self, session: Session) -> Result:
         p = self.connection._p
         return await self._one(

@@ -55,6 +55,7 @@ class Result:
     disk_depth: int = 0  # of a match: what a fetch from PEER_DISK would bring; 0: no more than is there
     copies: list[Copy] = field(default_factory=list)
     blob: bytes = b""  # of a fetch by ticket: what was handed over with it
+    arriving: int = 0  # of a fetch_wait: what is still coming brings the session to this; 0: nothing is
 
 
 class Answered:
@@ -72,6 +73,7 @@ class Answered:
             r.host_depth,
             r.disk_depth,
             blob=ct.string_at(r.blob, r.blob_bytes) if r.blob_bytes else b"",
+            arriving=r.arriving,
         )
         self.runs: list[tuple[str, int, Ids]] = []
         for i in range(r.nruns):
@@ -290,6 +292,28 @@ class Session:
         """Brings all that the ticket names, to the last token: this session has matched just the tokens that were
         handed over. `blob` of the result came along. Success uses the ticket up."""
         return self._do(lib.tern_fetch_ticket, deadline_ms, encoded("ticket", ticket), self._named(step))
+
+    def ticket_open(self, *, stands_ms: int = 0, deadline_ms: int = 0) -> Ticket:
+        """A ticket of this session, which runs on: hand_over gives it its length and answers the same ticket.
+        Until then it holds nothing; it is gone when the session is closed or aborted, or after `stands_ms`."""
+        r, c = _lib.Ticket(), self.connection
+        wanted = number("stands_ms", stands_ms), milliseconds(deadline_ms)
+        c._check(lib.tern_ticket_open(c._p, self.handle, *wanted, ct.byref(r)))
+        return Ticket(r.text.decode(), r.stands_ms)
+
+    def fetch_follow(self, ticket: str, *, step: int, deadline_ms: int = 0) -> Result:
+        """fetch_ticket of a session that may still run: chunks come as it commits them, and the end when it was
+        handed over. tern.Async has the form that does not block; fetch_wait tells how far it has come."""
+        return self._do(lib.tern_fetch_follow, deadline_ms, encoded("ticket", ticket), self._named(step))
+
+    def fetch_wait(self, above: int, *, deadline_ms: int = 0) -> Result:
+        """Waits until the fetch that is under way has brought more than `above` written tokens, or has ended
+        (`arriving` is 0 then, and the fetch says how). The tables have what came."""
+        return self._do(lib.tern_fetch_wait, deadline_ms, number("above", above))
+
+    def fetch_pages(self, *, deadline_ms: int = 0) -> Result:
+        """The tables get the pages of what is still to come. They are not to be touched before it has come."""
+        return self._do(lib.tern_fetch_pages, deadline_ms)
 
     def hand_over(self, *, step: int, blob: bytes = b"", stands_ms: int = 0, deadline_ms: int = 0) -> Ticket:
         """Closes the session and makes a ticket of it: what it has at its written length, and the blob, wait for

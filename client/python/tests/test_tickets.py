@@ -82,3 +82,47 @@ def test_a_ticket_is_fetched_where_it_was_given(daemons: tuple[Daemon, Daemon]) 
             assert d.fetch_ticket(ticket.text, step=tern.STEP_NONE).blob == b"here"
             assert (d.committed, d.written, d.tokens) == (2 * PAGE, LENGTH, LENGTH)
             assert wrong(there, d, LENGTH) == 0
+
+
+def test_a_session_is_followed_while_it_computes(daemons: tuple[Daemon, Daemon]) -> None:
+    with tern.connect(daemons[0].socket) as c, tern.connect(daemons[1].socket) as other:
+        pool = c.join("prefill-followed").open_pool([KV], bytes=POOL)
+        there = other.join("decode-follows").open_pool([KV], bytes=POOL)
+        s, d = pool.session(ns("followed")), there.session(ns("followed"))
+        s.match(TOKENS)
+        early = s.ticket_open(stands_ms=30000)
+        assert s.ticket_open().text == early.text
+        d.match(TOKENS)
+
+        def compute(to: int) -> None:
+            begin = s.written
+            s.extend(written=to, allocated=to)
+            with pool.engine.step() as step:
+                write(pool, s, begin, to)
+                if to % PAGE == 0:
+                    s.commit(to, step=step)
+                else:
+                    assert s.hand_over(step=step, blob=b"first").text != ""
+
+        async def run() -> tern.Result:
+            a = tern.Async(other)
+            whole = asyncio.create_task(a.fetch_follow(d, early.text, step=tern.STEP_NONE))
+            await asyncio.sleep(0)
+            assert d.fetch_pages().arriving == LENGTH
+            for to in (PAGE, 2 * PAGE):
+                told = asyncio.create_task(a.fetch_wait(d, to - PAGE))
+                await asyncio.sleep(0)
+                compute(to)
+                if to == PAGE:
+                    r = await told
+                    assert (r.committed, r.arriving) == (PAGE, LENGTH)
+                    assert wrong(there, d, PAGE) == 0 and not whole.done()
+            compute(LENGTH)
+            await told
+            return await whole
+
+        assert asyncio.run(run()).blob == b"first"
+        assert (d.committed, d.written) == (2 * PAGE, LENGTH)
+        assert wrong(there, d, LENGTH) == 0
+        assert d.fetch_wait(0).arriving == 0
+        d.close(step=tern.STEP_NONE)

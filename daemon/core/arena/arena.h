@@ -230,6 +230,7 @@ struct token_buf {
     uint32_t align;  /* L */
     uint32_t tenant; /* whose share its blocks and keys are of */
     uint32_t first, end;
+    uint32_t cut; /* the lowest end that it was truncated to, since somebody set this */
     uint32_t head,
         tail; /* of its blocks; tail: only while there is a head. The same of its keys: */
     uint32_t keys, keys_tail;
@@ -284,8 +285,10 @@ struct session {
     uint32_t load_kib;
     uint64_t slid_step; /* the last that may touch borrowed pages which it slid over: what it still
                            borrows of their nodes does not end before that */
-    /* HANDED: see session/tickets.h. Its engine is NONE from QUEUED on, and in_away links it in one
-     * of the two lists of tickets. */
+    /* See session/tickets.h. HANDED: its engine is NONE from QUEUED on. */
+    struct list_links in_tickets; /* in one of the two lists, while there is a ticket */
+    uint32_t follower;            /* the transfer out that follows it, and was not offered its end;
+                                     NONE */
     uint32_t ticket_state;
     uint32_t ticket_due;  /* 1: it is in the list of those that are due */
     uint32_t ticket_ends; /* 1: taken, dropped or too late: it goes when nothing reads it */
@@ -404,7 +407,14 @@ struct pull { /* a transfer in */
     struct ticket ticket;  /* of a fetch by ticket; id.gen 0: none */
     struct token_buf blob; /* that came with it */
     uint32_t blob_bytes;
-    uint32_t asked_pages;        /* for operators: again those that came wrong */
+    uint32_t asked_pages; /* for operators: again those that came wrong */
+    uint32_t follow;      /* 1: its source may still compute: it took its pages before it asked */
+    uint32_t told_pages;  /* that the source has named */
+    uint32_t handed;      /* what it said of a length that is not the ticket's; or 0 */
+    uint32_t wait_above; /* who waits for its session to have more than that; wait_conn NONE: nobody
+                          */
+    uint32_t wait_conn, zero;
+    uint64_t wait_request, wait_trace;
     uint64_t ask_ns, give_up_ns; /* PUT_OFF: not before it asks again; when it ends as BUSY */
     uint64_t wait_until_ns;      /* from then on it takes what the source has */
     uint64_t tail_step;          /* the last that may touch the tail */
@@ -423,6 +433,11 @@ struct serve { /* a transfer out */
     uint32_t least;           /* the peer wants nothing less */
     uint32_t wants;           /* OPEN: 1: the peer asks for those that follow */
     uint32_t served;          /* 1: `handed` is SERVED by it */
+    uint32_t follow;          /* 1: the session may still run: see serve_follow.h. Then: */
+    uint32_t heard;           /* WALKING: its tokens up to here are the session's */
+    uint32_t avail;           /* what may be offered now; all of it: its end, too */
+    uint32_t wait_gen;        /* of wait_node */
+    uint32_t handed_length;   /* to be told with INVALID: see struct peer_msg */
     uint32_t err;             /* what to tell the peer at the end, 0 = nothing */
     struct session_id handed; /* of a fetch by ticket: the session; gen 0: none */
     struct pull_id pull;
@@ -518,8 +533,8 @@ struct core {
     uint32_t copy_failed;  /* 1: look whether those away wait for something that will not come */
     struct list away;      /* sessions */
     struct list closing;   /* likewise */
-    struct list tickets, tickets_due; /* sessions that are HANDED; those that wait for something
-                                         that a step looks for, or end */
+    struct list tickets, tickets_due; /* sessions with a ticket; those that were handed over and
+                                         wait for something that a step looks for, or end */
     uint64_t tickets_until_ns;        /* no ticket's time is over before that */
     struct list turns;   /* sessions with a turn in flight: what began first ends first */
     uint64_t ncloses;    /* sessions whose gate is CLOSED */
@@ -689,7 +704,7 @@ ARENA_LIST(copy_list, node, work.copy_queue)
 ARENA_LIST(session_list, session, in_engine)
 ARENA_LIST(away_list, session, in_away)
 ARENA_LIST(closing_list, session, in_away)
-ARENA_LIST(ticket_list, session, in_away)
+ARENA_LIST(ticket_list, session, in_tickets)
 ARENA_LIST(turn_list, session, in_turns)
 ARENA_LIST(closes_list, session, in_turns)
 ARENA_LIST(retire_list, retire, in_engine)

@@ -75,9 +75,12 @@ STATE_MACHINE(engine, ENGINE, ENGINE_STATE_TABLE)
 
 STATE_MACHINE(session, SESSION, SESSION_STATE_TABLE)
 
-/* The ticket of a session that is HANDED (Y1 to Y3). */
+/* The ticket of a session (Y1 to Y3): PROMISED while it runs, else it is HANDED. */
 #define TICKET_STATE_TABLE(X)                                                                      \
-    X(TICKET, NONE, TO(TICKET, WAITING), "there is none", "none")                                  \
+    X(TICKET, NONE, TO(TICKET, PROMISED) | TO(TICKET, WAITING), "there is none", "none")           \
+    X(TICKET, PROMISED, TO(TICKET, WAITING) | TO(TICKET, NONE),                                    \
+      "its session still runs: a Handoff gives it its length, and until then it holds nothing",    \
+      "promised")                                                                                  \
     X(TICKET, WAITING, TO(TICKET, QUEUED) | TO(TICKET, NONE),                                      \
       "the last step that writes its pages has not passed", "waiting")                             \
     X(TICKET, QUEUED, TO(TICKET, SEALING) | TO(TICKET, OPEN) | TO(TICKET, NONE),                   \
@@ -138,7 +141,9 @@ STATE_MACHINE(turn_record, TURN_RECORD, TURN_RECORD_STATE_TABLE)
       "the source is busy; of a tenant, one transfer at a time asks it again when it said",        \
       "waiting")                                                                                   \
     X(PULL, WAITING, TO(PULL, ASKED) | TO(PULL, PUT_OFF) | TO(PULL, ASKED_ENDS),                   \
-      "the source has not published enough yet; it is asked again, each time a little later",      \
+      "the source has not published enough yet; it is asked again, each time a little later; or "  \
+      "its "                                                                                       \
+      "pages are taken before it is asked",                                                        \
       "waiting")                                                                                   \
     X(PULL, ASKED_ENDS, TO(PULL, EMPTY),                                                           \
       "ends before a page was asked for, as soon as there is room for the actions", "asked")       \

@@ -225,6 +225,7 @@ static void fetch_open(const struct core *c, struct actions *out, struct pull *p
     msg->layout_hash = session_pool(c, s)->layout_hash;
     msg->at_least = p->awaited = pull_awaits(c, p);
     msg->ticket = p->ticket;
+    msg->follow = p->follow;
     p->asks++;
 }
 
@@ -261,6 +262,8 @@ bool fetch_ask_again(struct core *c, struct actions *out)
         }
         pull_state_move(&p->state, PULL_ASKED);
         fetch_open(c, out, p);
+        if (p->follow)
+            pull_led(c, p); /* its source may answer late: others go past it */
         touch(c);
     }
     return true;
@@ -285,17 +288,19 @@ enum tern_err fetch_ticket_fits(const struct core *c, const struct session *s,
     const struct ticket *t = &r->ticket;
 
     if (t->id.gen == 0)
-        return TERN_OK;
+        return r->follow ? refuse(ret, TERN_INVALID,
+                                  "only a ticket can be followed: name one, or at_least")
+                         : TERN_OK;
     if (space_at(c, s->space)->reset)
         return refuse(ret, TERN_GONE, "the namespace was reset: compute the tokens");
     if (r->depth != 0 || r->at_least != 0)
         return refuse(ret, TERN_INVALID,
                       "a ticket is fetched whole: depth and at_least have no place beside it");
-    if (t->length == 0 || s->tokens.end != t->length)
+    if (t->length != 0 && s->tokens.end != t->length)
         return refuse(ret, TERN_INVALID,
                       "the session's list has to have just the ticket's tokens: Match them, and "
                       "Extend by what is behind them after the fetch");
-    if (s->written >= t->length)
+    if (s->written >= s->tokens.end)
         return refuse(ret, TERN_INVALID,
                       "the session has all of these tokens itself: there is nothing to fetch");
     return TERN_OK;
@@ -339,16 +344,20 @@ enum tern_err fetch_from_peer(struct core *c, struct actions *out, struct call *
     p->request_id = req->request_id;
     p->trace_id = req->trace_id;
     p->started_ns = c->now_ns;
-    p->deadline_ns = c->now_ns + c->limits.transfer_deadline_ns;
+    p->follow = r->follow;
+    p->deadline_ns =
+        c->now_ns + (p->follow ? c->limits.ticket_deadline_ns : c->limits.transfer_deadline_ns);
     wait_begin(c, p, r);
     s->pull = pull_slot(c, p);
     session_state_move(&s->state, SESSION_FETCHING);
     fetch_pins_history(c, p);
-    if (pull_is_behind(c, p))
+    call->later = true;
+    if (p->follow)
+        pull_take_first(c, p);
+    else if (pull_is_behind(c, p))
         pull_put_off(c, p, c->limits.busy_retry_ms);
     else
         fetch_open(c, out, p);
-    call->later = true;
     return TERN_OK;
 }
 

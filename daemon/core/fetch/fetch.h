@@ -25,6 +25,13 @@ void fetch_gather(const struct core *c, const struct session *s, struct tokens_r
 /* Those that a busy source put off, and those that wait until it has published enough, ask again,
  * when it is time. False: work is left. */
 bool fetch_ask_again(struct core *c, struct actions *out);
+/* What the session has from that token on that its fetch brought, as runs. There must be room. */
+void fetch_gained_runs(const struct core *c, struct actions *out, const struct session *s,
+                       uint32_t from);
+/* Answers who waits for it, if it has come far enough. False: no room. */
+bool fetch_wait_tell(struct core *c, struct actions *out, struct pull *p);
+/* The same where it ends, and nothing more will come. There must be room for an action. */
+void fetch_wait_end(struct core *c, struct actions *out, struct pull *p);
 /* The source has all tokens that it was sent: it gets those that follow. */
 void fetch_more(struct core *c, struct actions *out, struct pull *p, const struct peer_msg *msg);
 /* A message from the source of a transfer. */

@@ -29,14 +29,19 @@ static enum tern_err find(const struct core *c, const struct call *call, struct 
         return refuse(ret, TERN_UNSUPPORTED,
                       "the ticket's pages lie in another pool of this daemon: fetch into a session "
                       "of that pool. Match finds nothing of it in this one: else compute");
+    if ((*ret_from)->ticket_state == TICKET_PROMISED && call->req->fetch.follow)
+        return refuse(ret, TERN_UNSUPPORTED,
+                      "this very daemon gave the ticket, and its session still runs: Match finds "
+                      "what it has committed; fetch the ticket when it was handed over");
     err = handed_ready(c, *ret_from);
     if (err == TERN_BUSY)
         ret->fetch.retry_ms = c->limits.busy_retry_ms;
     return err == TERN_OK ? TERN_OK
                           : refuse(ret, err,
                                    err == TERN_BUSY
-                                       ? "another fetch takes the ticket, or the step that writes "
-                                         "its pages has not passed: fetch again in a moment"
+                                       ? "another fetch takes the ticket, its session still runs, "
+                                         "or the step that writes its pages has not passed: fetch "
+                                         "again in a moment"
                                        : TICKET_GONE);
 }
 
@@ -100,9 +105,11 @@ static void borrow_path(struct core *c, struct session *s, const struct session 
 }
 
 /* What was behind the committed length there. It is written again, so its checksums hold no more.
- */
-static void take_pages(struct core *c, struct session *s, struct session *from)
+ * Where the path grew, it has of the windows before no more than the end needs. */
+static void take_pages(struct core *c, struct session *s, struct session *from, bool grew)
 {
+    const struct group *groups = session_pool(c, s)->group;
+
     for (uint32_t g = 0; g < session_pool(c, s)->ngroups; g++) {
         c->visits += from->owned[g].n;
         while (from->owned[g].n > 0) {
@@ -115,6 +122,8 @@ static void take_pages(struct core *c, struct session *s, struct session *from)
         s->base[g] = from->base[g];
         if (s->first[g] < from->first[g])
             s->first[g] = from->first[g];
+        if (grew && groups[g].layout.family == FAMILY_WINDOW)
+            session_slid_to(s, (struct group_page){g, window_first(&groups[g], from->written)}, 0);
     }
     s->written = s->allocated = from->written;
 }
@@ -141,7 +150,7 @@ enum tern_err fetch_from_here(struct core *c, struct actions *out, struct call *
     TRY(local_check(c, out, call, &from, ret));
     tail_give_way(c, s, call->req->fetch.step);
     borrow_path(c, s, from);
-    take_pages(c, s, from);
+    take_pages(c, s, from, s->committed > before);
     session_state_move(&s->state, SESSION_TURN);
     session_use(c, s);
     session_runs(c, out, s, before);

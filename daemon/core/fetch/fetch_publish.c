@@ -158,8 +158,9 @@ static const char *ticket_text(enum tern_err err)
     case TERN_DENIED: return "the source gave this tenant no such ticket";
     case TERN_INVALID: return TICKET_OTHER_TOKENS;
     case TERN_BUSY:
-        return "another fetch takes the ticket, the step that writes its pages has not passed, or "
-               "records have run out: fetch again in a moment";
+        return "another fetch takes the ticket, its session still runs or has not matched these "
+               "tokens, the step that writes its pages has not passed, or records have run out: "
+               "fetch again in a moment, or follow it";
     default: return NULL;
     }
 }
@@ -198,31 +199,6 @@ static const char *end_text(enum tern_err err)
     }
 }
 
-/* What the session gained, as runs; empty if nothing came. */
-static void gained_runs(const struct core *c, struct actions *out, const struct pull *p,
-                        const struct session *s)
-{
-    const struct pool *pool = session_pool(c, s);
-
-    for (uint32_t g = 0; g < pool->ngroups; g++) {
-        uint32_t pt = pool->group[g].layout.page_tokens, first = p->start / pt,
-                 end = s->committed / pt;
-        bool recurrent = pool->group[g].layout.family == FAMILY_RECURRENT;
-        struct page_ref *refs;
-
-        if (first < window_first(&pool->group[g], s->allocated))
-            first = window_first(&pool->group[g], s->allocated);
-        if (end > first && !recurrent &&
-            state_path_has(c, s->node, &pool->group[g],
-                           first)) { /* of a RECURRENT group the first Extend brings the page */
-            refs = run_add(out, (struct table_run){.group = g, .first = first, .n = end - first});
-            check(refs); /* a step that ends a pull has room: pull_flush looked */
-            node_refs(c, s->node, &pool->group[g], first, refs);
-        }
-        session_owned_run(c, out, s, g);
-    }
-}
-
 static void answer(struct core *c, struct actions *out, struct pull *p,
                    const struct shortage *shortage)
 {
@@ -237,6 +213,8 @@ static void answer(struct core *c, struct actions *out, struct pull *p,
         return;
     r = reply_late(out, (struct reply_to){p->conn, p->request_id, p->trace_id}, OP_FETCH, p->err,
                    text ? text : end_text(p->err));
+    if (p->err == TERN_INVALID)
+        r->fetch.handed = p->handed;
     if (p->err == TERN_BUSY)
         r->fetch.retry_ms = p->retry_ms ? p->retry_ms : c->limits.busy_retry_ms;
     if (shortage)
@@ -244,7 +222,7 @@ static void answer(struct core *c, struct actions *out, struct pull *p,
     if (!s)
         return;
     if (!p->tail)
-        gained_runs(c, out, p, s);
+        fetch_gained_runs(c, out, s, p->start);
     r->runs = out->runs + first_run;
     r->nruns = out->nruns - first_run;
     r->fetch.lengths = session_lengths(s);
@@ -318,13 +296,14 @@ static void fell_short(const struct core *c, struct pull *p)
     p->err = c->now_ns < p->wait_until_ns ? TERN_BUSY : TERN_TIMED_OUT;
 }
 
-/* Needs room for three actions and the answer's runs. */
+/* Needs room for four actions and the answer's runs. */
 static void fetch_end(struct core *c, struct actions *out, struct pull *p,
                       const struct shortage *shortage)
 {
     if (p->session != NONE)
         step_back(c, p, session_at(c, p->session));
     fell_short(c, p);
+    fetch_wait_end(c, out, p);
     answer(c, out, p, shortage);
     if (p->session != NONE) {
         struct session *s = session_at(c, p->session);
@@ -363,6 +342,21 @@ static enum tern_err make_room(struct core *c, const struct pull *p, uint32_t to
     return pages_make_room(c, engine_at(c, p->engine), pool, need, ret);
 }
 
+/* Y5: takes the pages for all that it will bring, before the source is asked; or it ends. Needs
+ * room for four actions and the answer's runs. */
+static void take_first(struct core *c, struct actions *out, struct pull *p)
+{
+    struct shortage shortage = {0};
+
+    p->err = make_room(c, p, p->to, &shortage);
+    if (p->err == TERN_OK) {
+        pull_reserve(c, p, p->to);
+        return;
+    }
+    pull_state_move(&p->state, PULL_ASKED_ENDS);
+    fetch_end(c, out, p, &shortage);
+}
+
 /* What the engine of the source gave along. False: the token store has no room for it. */
 static bool blob_keep(struct core *c, struct pull *p, const struct peer_msg *msg)
 {
@@ -389,13 +383,16 @@ static void offer_take(struct core *c, struct actions *out, struct pull *p,
         pull_set_ending(c, p, TERN_BUSY);
         return;
     }
+    p->handed = msg->handed;
     if (msg->err != TERN_OK || msg->to <= session_at(c, p->session)->written) {
         pull_set_ending(c, p, (unsigned)msg->err < TERN_ERR_COUNT ? msg->err : TERN_PEER_LOST);
         return;
     }
-    err = make_room(c, p, msg->to, &shortage);
+    err = p->follow ? TERN_OK : make_room(c, p, msg->to, &shortage);
     if (err == TERN_OK) {
-        pull_reserve(c, p, msg->to);
+        if (!p->follow)
+            pull_reserve(c, p, msg->to);
+        pull_run(c, p);
         offer_told(c, out, p, msg);
         if (p->npages == 0)
             fetch_publish(c, p); /* it was all committed here since the Match */
@@ -419,6 +416,8 @@ static void pull_msg(struct core *c, struct actions *out, struct pull *p,
         return; /* it was repeated */
     if (msg->err == TERN_OK && !pull_offer_fits(c, p, msg)) {
         pull_broke_protocol(c, out, p);
+    } else if (p->state == PULL_RUNNING && msg->blob_bytes > 0 && !blob_keep(c, p, msg)) {
+        pull_set_ending(c, p, TERN_BUSY);
     } else if (p->state == PULL_RUNNING) {
         offer_told(c, out, p, msg);
     } else {
@@ -435,6 +434,8 @@ void fetch_msg(struct core *c, struct actions *out, uint32_t link, const struct 
         return;
     }
     if (msg->kind == PEER_PULL_ABORT) {
+        if (p)
+            p->handed = msg->handed;
         if (p)
             pull_set_ending(
                 c, p, (unsigned)msg->err < TERN_ERR_COUNT && msg->err ? msg->err : TERN_PEER_LOST);
@@ -472,6 +473,7 @@ static void take_from_disk(struct core *c, struct actions *out, struct pull *p)
         return;
     }
     pull_reserve(c, p, p->to);
+    pull_run(c, p);
     pull_told_disk(c, p);
     tenant_at(c, p->tenant)->disk.fetched_pages += p->npages;
     if (p->npages == 0)
@@ -552,15 +554,19 @@ bool fetch_flush(struct core *c, struct actions *out)
 
         next = p->active.next;
         pull_check_time(c, p);
-        if (p->state == PULL_ASKED_ENDS || p->state == PULL_RUNNING_ENDS) {
-            if (actions_room(out) < 3 || (p->blob_bytes > 0 && out->opens) ||
-                !refs_fit(
-                    out, (struct runs_wanted){.runs = 2 * GROUPS_MAX,
-                                              .refs = pool_table_refs(pool_at(c, p->pool), p->to)}))
-                all = false;
-            else
-                fetch_end(c, out, p, NULL);
-        }
+        if (p->state == PULL_RUNNING)
+            all = fetch_wait_tell(c, out, p) && all;
+        if (p->state != PULL_ASKED_ENDS && p->state != PULL_RUNNING_ENDS && !pull_takes_first(p))
+            continue;
+        if (actions_room(out) < 4 || (p->blob_bytes > 0 && out->opens) ||
+            !refs_fit(out,
+                      (struct runs_wanted){.runs = 2 * GROUPS_MAX,
+                                           .refs = pool_table_refs(pool_at(c, p->pool), p->to)}))
+            all = false;
+        else if (pull_takes_first(p))
+            take_first(c, out, p);
+        else
+            fetch_end(c, out, p, NULL);
     }
     /* Only now: one that ended gave its bytes in flight back, and no event may follow to tell. */
     return all && fetch_ask_again(c, out) && pulls_issue(c, out);

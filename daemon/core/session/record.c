@@ -56,6 +56,7 @@ void reply_lengths(const struct session *s, struct reply *ret)
     switch (ret->op) {
     case OP_MATCH: ret->match.lengths = l, ret->match.tokens = tokens; return;
     case OP_FETCH: ret->fetch.lengths = l, ret->fetch.tokens = tokens; return;
+    case OP_FETCH_WAIT: ret->fetch_wait.lengths = l, ret->fetch_wait.tokens = tokens; return;
     case OP_RETRACT: ret->retract.lengths = l; return;
     case OP_RECOVER: ret->recover.lengths = l, ret->recover.tokens = tokens; return;
     case OP_RECORD_PUT: ret->record_put.lengths = l, ret->record_put.tokens = tokens; return;

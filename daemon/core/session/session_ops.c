@@ -12,6 +12,7 @@
 #include "core/session/room.h"
 #include "core/session/sessions.h"
 #include "core/session/slide.h"
+#include "core/transfer/handed.h"
 #include "core/transfer/pulls.h"
 #include "core/tree/nodes.h"
 #include "core/tree/records.h"
@@ -320,6 +321,8 @@ static enum tern_err table_end(struct core *c, struct actions *out, struct sessi
     if (!tail_ready(c, e, step, n))
         return TERN_BUSY;
     *ret_text = NULL;
+    if (s->ticket_state != TICKET_NONE)
+        handed_leave(c, s);
     if (s->pull != NONE)
         pull_orphan(c, pull_at(c, s->pull));
     s->pull = NONE;

@@ -77,7 +77,8 @@ enum tern_err session_open(struct core *c, struct actions *out, struct call *cal
     s->records = LIST_EMPTY;
     s->blobs_kept = r->merging ? 0 : r->blobs_kept ? r->blobs_kept : BLOBS_KEPT;
     s->held = REF_DEVICE;
-    s->in_away = (struct list_links){.next = NONE, .prev = NONE};
+    s->in_away = s->in_tickets = (struct list_links){.next = NONE, .prev = NONE};
+    s->follower = NONE;
     s->last_use_ns = s->ref_since_ns = c->now_ns;
     s->tokens.align = p->align;
     s->tokens.tenant = e->tenant;
@@ -165,7 +166,7 @@ void session_close(struct core *c, struct session *s, uint64_t step, bool engine
     uint32_t tenant = session_pool(c, s)->tenant;
     bool holds;
 
-    if (s->state == SESSION_HANDED)
+    if (s->ticket_state != TICKET_NONE)
         handed_leave(c, s);
     session_gate_leave(c, s);
     if (s->pull != NONE)

@@ -184,6 +184,26 @@ static void stand(struct core *c, struct session *s, uint32_t ms)
         c->tickets_until_ns = s->ticket_until_ns;
 }
 
+/* Where it promised one, that is the ticket: its key stays. */
+static void make(struct core *c, struct session *s, const uint64_t key[2])
+{
+    if (s->ticket_state != TICKET_NONE)
+        return;
+    s->ticket_key[0] = key[0];
+    s->ticket_key[1] = key[1];
+    ticket_list_push(c, &c->tickets, session_slot(c, s));
+    tickets_of(c, s)->made++;
+    tickets_of(c, s)->standing++;
+}
+
+static struct ticket ticket(const struct core *c, const struct session *s, uint32_t length)
+{
+    return (struct ticket){.id = {session_slot(c, s), s->gen},
+                           .key = {s->ticket_key[0], s->ticket_key[1]},
+                           .incarnation = c->incarnation,
+                           .length = length};
+}
+
 enum tern_err request_handoff(struct core *c, struct actions *out, struct call *call,
                               struct reply *ret)
 {
@@ -206,19 +226,31 @@ enum tern_err request_handoff(struct core *c, struct actions *out, struct call *
     s->held = REF_HANDOFF;
     s->ref_since_ns = s->last_use_ns = c->now_ns;
     session_state_move(&s->state, SESSION_HANDED);
+    make(c, s, r->key);
     ticket_state_move(&s->ticket_state, TICKET_WAITING);
-    s->ticket_key[0] = r->key[0];
-    s->ticket_key[1] = r->key[1];
-    ticket_list_push(c, &c->tickets, session_slot(c, s));
     handed_look(c, s);
     ret->handoff.deadline_ms = stands_ms(c, r->deadline_ms);
     stand(c, s, ret->handoff.deadline_ms);
-    ret->handoff.ticket = (struct ticket){.id = {session_slot(c, s), s->gen},
-                                          .key = {r->key[0], r->key[1]},
-                                          .incarnation = c->incarnation,
-                                          .length = s->written};
-    tickets_of(c, s)->made++;
-    tickets_of(c, s)->standing++;
+    ret->handoff.ticket = ticket(c, s, s->written);
+    return TERN_OK;
+}
+
+enum tern_err ticket_open(struct core *c, struct actions *out, struct call *call, struct reply *ret)
+{
+    const struct req_ticket_open *r = &call->req->ticket_open;
+    struct session *s = call->session;
+
+    (void)out;
+    TRY(session_is_matched(s, ret));
+    if (space_at(c, s->space)->reset)
+        return refuse(ret, TERN_GONE, "the namespace was reset: nothing of it is handed over");
+    make(c, s, r->key);
+    if (s->ticket_state == TICKET_NONE)
+        ticket_state_move(&s->ticket_state, TICKET_PROMISED);
+    ret->ticket_open.deadline_ms = stands_ms(c, r->deadline_ms);
+    stand(c, s, ret->ticket_open.deadline_ms);
+    ret->ticket_open.ticket = ticket(c, s, 0);
+    touch(c);
     return TERN_OK;
 }
 
@@ -252,8 +284,13 @@ enum tern_err ticket_renew(struct core *c, struct actions *out, struct call *cal
     return TERN_OK;
 }
 
+/* A promise is over at once. What was handed over goes when nothing reads it. */
 static void end(struct core *c, struct session *s)
 {
+    if (s->ticket_state == TICKET_PROMISED) {
+        handed_leave(c, s);
+        return;
+    }
     s->ticket_ends = 1;
     handed_look(c, s);
 }
@@ -310,7 +347,7 @@ void ticket_sealed(struct core *c, struct seal_id job)
     if (job.slot - c->limits.nodes >= c->limits.sessions)
         return;
     s = session_at(c, job.slot - c->limits.nodes);
-    if (s->state != SESSION_HANDED || s->gen != job.gen || s->ticket_state != TICKET_SEALING)
+    if (s->gen != job.gen || s->ticket_state != TICKET_SEALING)
         return;
     for (uint32_t g = 0; g < session_pool(c, s)->ngroups; g++)
         for (uint32_t at = s->owned[g].head; at != NONE; at = page_list_next(c, at))
@@ -374,7 +411,8 @@ static bool seal_has_room(const struct actions *out)
 /* What is next for it. True: it needs not be looked at again before something of it changes. */
 static bool turn(struct core *c, struct actions *out, struct session *s)
 {
-    if (s->ticket_ends && s->ticket_state != TICKET_SEALING && s->ticket_state != TICKET_SERVED)
+    if (s->ticket_ends && s->ticket_state != TICKET_SEALING && s->ticket_state != TICKET_SERVED &&
+        s->follower == NONE)
         return close(c, s);
     if (s->ticket_state == TICKET_WAITING && !leave_engine(c, s))
         return false;
@@ -392,7 +430,7 @@ static void expire(struct core *c)
             struct session *s = session_at(c, i);
 
             next = ticket_list_next(c, i);
-            if (s->ticket_ends)
+            if (s->ticket_ends || (s->ticket_state == TICKET_PROMISED && s->follower != NONE))
                 continue;
             if (c->now_ns >= s->ticket_until_ns) {
                 tickets_of(c, s)->expired++;

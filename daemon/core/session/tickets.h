@@ -1,9 +1,13 @@
-/* Tickets (Y1 to Y3): sessions that were handed over. A session that is HANDED keeps its record,
- * and with it all that it had at its written length: its path, pinned, the STATE that it borrows,
- * its own pages (PAGE_HANDED), its tokens; and a blob of its engine's. A ticket is that record's
- * handle with a key. No engine finds the session any more; a transfer out serves it
+/* Tickets (Y1 to Y3): sessions that were handed over, or will be. A session that is HANDED keeps
+ * its record, and with it all that it had at its written length: its path, pinned, the STATE that
+ * it borrows, its own pages (PAGE_HANDED), its tokens; and a blob of its engine's. A ticket is that
+ * record's handle with a key. No engine finds the session any more; a transfer out serves it
  * (transfer/handed.h), and once the peer has it, or when it is dropped, or its time is over, it is
  * closed as any other.
+ *
+ * The ticket may be made before, while the session runs. That only promises: its length is open, it
+ * holds nothing, and it is over when the session is closed or aborted, or the time is over. A
+ * transfer out may follow the session meanwhile (transfer/serve_follow.h); then the time waits.
  *
  * Until the last step that writes its pages has passed it stays among its engine's, and ends with
  * it. After that it is nobody's. */

@@ -13,10 +13,11 @@ enum tern_err handed_find(const struct core *c, uint32_t tenant, const struct ti
     if (t->incarnation != c->incarnation || t->id.slot >= c->limits.sessions)
         return TERN_GONE;
     s = session_at(c, t->id.slot);
-    if (s->state != SESSION_HANDED || s->gen != t->id.gen)
+    if (s->ticket_state == TICKET_NONE || s->gen != t->id.gen)
         return TERN_GONE;
     if (((s->ticket_key[0] ^ t->key[0]) | (s->ticket_key[1] ^ t->key[1])) != 0 ||
-        pool_at(c, s->pool)->tenant != tenant || t->length != s->written)
+        pool_at(c, s->pool)->tenant != tenant ||
+        (t->length != 0 && (t->length != s->written || s->ticket_state == TICKET_PROMISED)))
         return TERN_DENIED;
     if (s->ticket_ends)
         return TERN_GONE;
@@ -28,7 +29,24 @@ enum tern_err handed_ready(const struct core *c, const struct session *s)
 {
     if (space_at(c, s->space)->reset)
         return TERN_GONE;
-    return s->ticket_state == TICKET_OPEN ? TERN_OK : TERN_BUSY;
+    return s->ticket_state == TICKET_OPEN && s->follower == NONE ? TERN_OK : TERN_BUSY;
+}
+
+/* A time that was put off while a transfer read it counts again. */
+static void read_no_more(struct core *c, struct session *s)
+{
+    if (s->ticket_ends)
+        handed_look(c, s);
+    else if (s->ticket_until_ns < c->tickets_until_ns)
+        c->tickets_until_ns = s->ticket_until_ns;
+    touch(c);
+}
+
+void handed_follow(struct core *c, struct session *s, uint32_t serve)
+{
+    s->follower = serve;
+    if (serve == NONE)
+        read_no_more(c, s);
 }
 
 bool handed_tail_equals(const struct core *c, const struct session *s, const struct req_tokens *t)
@@ -76,6 +94,10 @@ void handed_leave(struct core *c, struct session *s)
     ticket_state_move(&s->ticket_state, TICKET_NONE);
     tickets_of(c, s)->standing--;
     s->ticket_due = s->ticket_ends = 0;
+    s->follower = NONE;
+    touch(c);
+    if (s->state != SESSION_HANDED)
+        return; /* a promise holds nothing */
     tokens_truncate(c, &s->blob, 0);
     node_pin(c, s->node, REF_DEVICE); /* as a close lets go of it */
     node_unpin(c, s->node, REF_HANDOFF);

@@ -11,24 +11,27 @@ static inline struct tickets_view *tickets_of(const struct core *c, const struct
     return &tenant_at(c, pool_at(c, s->pool)->tenant)->tickets;
 }
 
-/* The session that a ticket of the tenant names. GONE: it was fetched or dropped, its time was
- * over, or the daemon has been restarted. DENIED: the ticket is not one that this daemon gave to
- * this tenant. */
+/* The session that a ticket of the tenant names: it was handed over, or still runs. GONE: it was
+ * fetched or dropped, its time was over, or the daemon has been restarted. DENIED: the ticket is
+ * not one that this daemon gave to this tenant. */
 enum tern_err handed_find(const struct core *c, uint32_t tenant, const struct ticket *t,
                           struct session **ret);
-/* May a transfer begin to serve it? BUSY: a step or checksums are awaited, or another one does.
- * GONE: it ends. */
+/* May a transfer begin to serve it? BUSY: it still runs, a step or checksums are awaited, or
+ * another one does. GONE: it ends. */
 enum tern_err handed_ready(const struct core *c, const struct session *s);
 /* Are these the tokens and keys behind what it committed, to the last of them? */
 bool handed_tail_equals(const struct core *c, const struct session *s, const struct req_tokens *t);
 /* A transfer out serves it, and does no more; the page behind its committed length is one of its
  * own. */
 void handed_serve(struct core *c, struct session *s, bool serves);
+/* A transfer out follows it, or no more (NONE). It is the only one that does, and no other serves
+ * it. */
+void handed_follow(struct core *c, struct session *s, uint32_t serve);
 /* The peer has all of it: it ends when nothing reads it. */
 void handed_taken(struct core *c, struct session *s);
 /* It is looked at in this step, or in the next. */
 void handed_look(struct core *c, struct session *s);
-/* It is about to be CLOSING: it is no ticket any more. */
+/* It is about to be CLOSING, or what it promised is over: it is no ticket any more. */
 void handed_leave(struct core *c, struct session *s);
 /* Its pages of the group, [first, first + n): those of its path, and those behind it. */
 struct handed_range {

@@ -87,6 +87,8 @@ struct pull *pull_check_in(struct core *c, const struct event *ev)
         page_at(c, at)->chain = NONE;
         page_arrived(c, p, at, ev->pulled.ok[i / 64] >> (i % 64) & 1);
     }
+    if (p->done_pages == p->told_pages)
+        pull_time(c, p);
     link_at(c, p->link)->bytes_in_flight -= b->bytes;
     tenant_at(c, p->tenant)->bytes_in_flight -= b->bytes;
     tenant_at(c, p->tenant)->batches--;

@@ -49,7 +49,7 @@ struct pull *pull_create(struct core *c, const struct engine *e, uint32_t peer)
     p->engine = engine_slot(c, e);
     p->tenant = e->tenant;
     p->link = peer;
-    p->chunk = NONE;
+    p->chunk = p->wait_conn = NONE;
     p->blob = (struct token_buf){.align = TOKEN_BLOCK, .tenant = e->tenant};
     tokens_init(&p->blob, 0);
     p->holder = pull_holder(c, e, peer);
@@ -100,9 +100,19 @@ void pull_put_off(struct core *c, struct pull *p, uint32_t retry_ms)
     touch(c);
 }
 
-/* The source was not busy for this transfer, or the transfer ends: now the oldest of those behind
- * it asks. */
-static void pull_led(struct core *c, struct pull *p)
+void pull_take_first(struct core *c, struct pull *p)
+{
+    p->ask_ns = c->now_ns;
+    pull_state_move(&p->state, PULL_WAITING);
+    touch(c);
+}
+
+bool pull_takes_first(const struct pull *p)
+{
+    return p->follow && p->state == PULL_WAITING && p->npages == 0;
+}
+
+void pull_led(struct core *c, struct pull *p)
 {
     if (!p->leads)
         return;
@@ -181,7 +191,7 @@ static struct transfer_span span_to(const struct pull *p, uint32_t to)
 
 static bool runs_fit(const struct pool *pool, const struct pull *p, const struct peer_msg *msg)
 {
-    const struct transfer_piece piece = {msg->at, peer_msg_until(msg)};
+    const struct transfer_piece piece = {msg->at, peer_msg_until(msg), p->follow};
 
     if (msg->nruns != pool->ngroups || msg->serve.gen == 0)
         return false;
@@ -198,6 +208,14 @@ static bool runs_fit(const struct pool *pool, const struct pull *p, const struct
     return true;
 }
 
+/* It comes once: first of all, or of a session that is followed last of all. */
+static uint32_t blob_most(const struct pull *p, const struct peer_msg *msg)
+{
+    bool in_turn = p->follow ? peer_msg_until(msg) == msg->to : p->state == PULL_ASKED;
+
+    return p->ticket.id.gen != 0 && in_turn ? TICKET_BLOB_BYTES : 0;
+}
+
 bool pull_offer_fits(const struct core *c, const struct pull *p, const struct peer_msg *msg)
 {
     const struct pool *pool = pool_at(c, p->pool);
@@ -205,7 +223,7 @@ bool pull_offer_fits(const struct core *c, const struct pull *p, const struct pe
 
     if (msg->from != p->from || msg->history != p->history || msg->to < msg->from ||
         msg->to > p->to || (p->ticket.id.gen == 0 && msg->to % pool->align != 0) ||
-        msg->blob_bytes > (p->ticket.id.gen == 0 ? 0 : TICKET_BLOB_BYTES))
+        msg->blob_bytes > blob_most(p, msg))
         return false;
     if (p->state == PULL_RUNNING && (msg->to != p->to || !serve_id_equal(msg->serve, p->serve)))
         return false;
@@ -218,6 +236,15 @@ bool pull_offer_fits(const struct core *c, const struct pull *p, const struct pe
            runs_fit(pool, p, msg);
 }
 
+/* Of one that follows: while pages are on their way it is given as long as a transfer, and while
+ * the source computes, as long as a ticket. */
+void pull_time(const struct core *c, struct pull *p)
+{
+    if (p->follow)
+        p->deadline_ns = c->now_ns + (p->done_pages < p->told_pages ? c->limits.transfer_deadline_ns
+                                                                    : c->limits.ticket_deadline_ns);
+}
+
 void pull_told(struct core *c, struct pull *p, const struct peer_msg *msg)
 {
     for (uint32_t g = 0; g < pool_at(c, p->pool)->ngroups; g++)
@@ -226,8 +253,10 @@ void pull_told(struct core *c, struct pull *p, const struct peer_msg *msg)
 
             pg->source = msg->runs[g].refs[i];
             p->untold[g] = page_list_next(c, p->untold[g]);
+            p->told_pages++;
         }
     p->told = peer_msg_until(msg);
+    pull_time(c, p);
     touch(c);
 }
 
@@ -251,6 +280,10 @@ void pull_reserve(struct core *c, struct pull *p, uint32_t to)
     }
     p->to = to;
     p->told = 0;
+}
+
+void pull_run(struct core *c, struct pull *p)
+{
     pull_state_move(&p->state, PULL_RUNNING);
     pull_led(c, p);
 }
@@ -304,9 +337,12 @@ void pull_engine_gone(struct core *c, uint32_t engine)
 
 void pull_conn_closed(struct core *c, uint32_t conn)
 {
-    for (uint32_t i = c->pulls_active.head; i != NONE; i = pull_list_next(c, i))
-        if (pull_at(c, i)->conn == conn)
-            pull_at(c, i)->conn = NONE;
+    for (uint32_t i = c->pulls_active.head; i != NONE; i = pull_list_next(c, i)) {
+        struct pull *p = pull_at(c, i);
+
+        p->conn = p->conn == conn ? NONE : p->conn;
+        p->wait_conn = p->wait_conn == conn ? NONE : p->wait_conn;
+    }
 }
 
 void pull_link_down(struct core *c, uint32_t link)
@@ -353,6 +389,8 @@ void pull_stop(struct core *c, struct actions *out, struct pull *p)
     struct action *stop;
 
     if (p->state != PULL_RUNNING_ENDS) { /* nothing was asked to write */
+        for (uint32_t g = 0; g < c->limits.groups; g++)
+            pages_free(c, &p->pages[g]);
         pull_free(c, p);
         return;
     }

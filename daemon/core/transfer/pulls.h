@@ -24,6 +24,12 @@ void pull_put_off(struct core *c, struct pull *p, uint32_t retry_ms);
 /* The source has not published `at_least` yet: it is asked again after a pause. Such a transfer
  * waits for itself alone; others go past it. */
 void pull_wait(struct core *c, struct pull *p);
+/* The source was not busy for this transfer, or the transfer ends: now the oldest of those behind
+ * it asks. */
+void pull_led(struct core *c, struct pull *p);
+/* One that follows takes its pages before it asks for the first time; so it waits for that. */
+void pull_take_first(struct core *c, struct pull *p);
+bool pull_takes_first(const struct pull *p);
 /* It asks the source again at ask_ns. */
 bool pull_asks_again(const struct pull *p);
 /* What the source has to have published before it offers anything; 0: it offers what it has. */
@@ -33,6 +39,10 @@ bool pull_offer_fits(const struct core *c, const struct pull *p, const struct pe
 /* Takes the pages for all that was offered, up to `to`. They must be free. The source names its
  * own, in pieces, by pull_told: what it has not named yet is not asked for. */
 void pull_reserve(struct core *c, struct pull *p, uint32_t to);
+/* The source has offered: from now on it asks for pages that were named. */
+void pull_run(struct core *c, struct pull *p);
+/* Something of it has come: the time of one that follows begins anew. */
+void pull_time(const struct core *c, struct pull *p);
 void pull_told(struct core *c, struct pull *p, const struct peer_msg *msg);
 
 /* Checks the pages of a batch in. NULL: they change nothing for anybody; else look what can be

@@ -38,6 +38,8 @@ void serve_free(struct core *c, struct serve *s)
     node_unpin(c, s->node, REF_TRANSFER);
     if (s->served)
         handed_serve(c, session_at(c, s->handed.slot), false);
+    else if (s->follow && session_at(c, s->handed.slot)->follower == slot)
+        handed_follow(c, session_at(c, s->handed.slot), NONE);
     pool_at(c, s->pool)->serves--;
     share_put(c, SHARE_SERVES, s->holder);
     serve_list_remove(c, &c->serves_active, slot);

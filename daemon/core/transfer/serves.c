@@ -8,6 +8,7 @@
 #include "core/arena/actions.h"
 #include "core/memory/pages.h"
 #include "core/transfer/handed.h"
+#include "core/transfer/serve_follow.h"
 #include "core/transfer/serve_record.h"
 #include "core/transfer/serve_ticket.h"
 #include "core/tree/nodes.h"
@@ -98,7 +99,10 @@ static void serve_open(struct core *c, struct actions *out, uint32_t link, const
     }
     forget_walk(c, link, m->pull);
     if (m->ticket.id.gen != 0) {
-        serve_ticket_open(c, out, link, m);
+        if (m->follow)
+            serve_follow_open(c, out, link, m);
+        else
+            serve_ticket_open(c, out, link, m);
         return;
     }
     find_prefix(c, m, &f);
@@ -153,6 +157,15 @@ static void serve_tokens(struct core *c, struct actions *out, struct serve *s,
     }
 }
 
+static void follow_tokens(struct core *c, struct actions *out, struct serve *s,
+                          const struct peer_msg *m)
+{
+    if (tokens_in_range(m))
+        serve_follow_tokens(c, out, s, m);
+    else
+        serve_set_ending(c, s, TERN_INVALID);
+}
+
 /* The one that a peer's message on this link is about. */
 static struct serve *serve_of(const struct core *c, uint32_t link, const struct peer_msg *m)
 {
@@ -167,11 +180,15 @@ void serve_msg(struct core *c, struct actions *out, uint32_t link, const struct 
 
     if (m->kind == PEER_PULL_OPEN)
         serve_open(c, out, link, m);
-    if (m->kind == PEER_PULL_TOKENS && s && s->state == SERVE_WALKING)
+    if (m->kind == PEER_PULL_TOKENS && s && s->state == SERVE_WALKING && !s->follow)
         serve_tokens(c, out, s, m);
+    if (m->kind == PEER_PULL_TOKENS && s && s->state == SERVE_WALKING && s->follow)
+        follow_tokens(c, out, s, m);
     if (m->kind == PEER_PULL_NEXT && s && s->state == SERVE_OPEN && m->at == s->told &&
         s->told < s->to) {
         s->wants = 1;
+        if (s->follow)
+            serve_follow_time(c, s, true);
         touch(c);
     }
     if (m->kind != PEER_PULL_DONE)
@@ -189,7 +206,8 @@ void serve_msg(struct core *c, struct actions *out, uint32_t link, const struct 
 void serve_sealed(struct core *c, uint32_t node)
 {
     for (uint32_t i = c->serves_active.head; i != NONE; i = serve_list_next(c, i))
-        if (serve_at(c, i)->state == SERVE_SEALING && serve_at(c, i)->wait_node == node)
+        if (serve_at(c, i)->state == SERVE_SEALING && serve_at(c, i)->wait_node == node &&
+            !serve_at(c, i)->follow)
             serve_advance(c, serve_at(c, i));
 }
 
@@ -223,15 +241,18 @@ static struct transfer_piece next_piece(const struct core *c, const struct serve
     const struct pool *p = pool_at(c, s->pool);
     uint32_t low = s->history < s->state_from ? s->history : s->state_from, each = 0,
              pages = c->limits.offer_pages ? c->limits.offer_pages : OFFER_PAGES_MAX;
-    struct transfer_piece piece = {.at = s->told, .until = s->to};
+    struct transfer_piece piece = {
+        .at = s->told, .until = s->follow ? s->avail : s->to, .state_last = s->follow};
     uint64_t chunks;
 
+    if (s->follow)
+        low = s->history;
     for (uint32_t g = 0; g < p->ngroups; g++)
         each += p->group[g].segment;
     chunks = pages / each ? pages / each : 1;
     if (low < s->told)
         low = s->told; /* below are no pages to be named */
-    if (div_up(s->to - low, p->align) > chunks)
+    if (piece.until > low && div_up(piece.until - low, p->align) > chunks)
         piece.until = low + (uint32_t)chunks * p->align;
     return piece;
 }
@@ -271,7 +292,8 @@ static bool offer(struct core *c, struct actions *out, struct serve *s)
 
     for (uint32_t g = 0; g < p->ngroups; g++)
         wanted.refs += transfer_piece_pages(p, &p->group[g], span, piece).n;
-    blob = s->served && s->state == SERVE_SEALING && session_at(c, s->handed.slot)->blob_bytes > 0;
+    blob = s->served && (s->follow ? piece.until == s->to : s->state == SERVE_SEALING) &&
+           session_at(c, s->handed.slot)->blob_bytes > 0;
     if (actions_room(out) < 2 || !refs_fit(out, wanted) || (blob && out->opens))
         return false;
     if (s->state == SERVE_SEALING) {
@@ -298,6 +320,8 @@ static bool offer(struct core *c, struct actions *out, struct serve *s)
     }
     s->told = piece.until;
     s->wants = 0;
+    if (s->follow)
+        serve_follow_time(c, s, false);
     touch(c);
     return true;
 }
@@ -314,6 +338,7 @@ static bool finish(struct core *c, struct actions *out, struct serve *s)
 
         m->err = s->err;
         m->from = m->to = s->from;
+        m->handed = s->handed_length;
     }
     if (s->state == SERVE_SEALING_ENDS) {
         serve_free(c, s);
@@ -326,6 +351,14 @@ static bool finish(struct core *c, struct actions *out, struct serve *s)
     return true;
 }
 
+/* It has something that its peer waits for. */
+static bool may_offer(const struct serve *s)
+{
+    if (s->state != SERVE_SEALING && !(s->state == SERVE_OPEN && s->wants))
+        return false;
+    return s->follow ? s->avail > s->told : s->state == SERVE_OPEN || s->wait_node == NONE;
+}
+
 bool serve_flush(struct core *c, struct actions *out)
 {
     bool all = true;
@@ -336,10 +369,11 @@ bool serve_flush(struct core *c, struct actions *out)
         next = s->active.next;
         if (s->state != SERVE_STOPPING && c->now_ns >= s->deadline_ns)
             serve_set_ending(c, s, TERN_TIMED_OUT);
+        if (s->follow)
+            serve_follow_look(c, s);
         if (s->state == SERVE_SEALING_ENDS || s->state == SERVE_OPEN_ENDS)
             all = finish(c, out, s) && all;
-        else if ((s->state == SERVE_SEALING && s->wait_node == NONE) ||
-                 (s->state == SERVE_OPEN && s->wants))
+        else if (may_offer(s))
             all = offer(c, out, s) && all;
     }
     return all;

@@ -40,6 +40,9 @@ static enum transfer_stage serve_stage(const struct serve *s)
 
 static enum transfer_wait serve_waits_for(const struct serve *s)
 {
+    if (s->follow && (s->state == SERVE_SEALING || s->state == SERVE_OPEN) && s->told < s->to &&
+        s->avail == s->told)
+        return s->wait_node == NONE ? WAIT_COMMIT : WAIT_SEAL;
     switch (s->state) {
     case SERVE_WALKING: return WAIT_TOKENS;
     case SERVE_SEALING: return s->wait_node == NONE ? WAIT_NOTHING : WAIT_SEAL;

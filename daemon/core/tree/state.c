@@ -74,11 +74,12 @@ struct transfer_range transfer_pages(const struct pool *p, const struct group *g
 
 /* The first page of the range that is behind the chunks up to that depth. */
 static uint32_t range_cut(const struct group *g, struct transfer_range range,
-                          struct transfer_span span, uint32_t depth)
+                          struct transfer_span span, uint32_t depth, bool state_last)
 {
     uint32_t end = depth >= span.to ? range.first + range.n : segment_end(g, depth);
+    bool last = g->layout.family == FAMILY_RECURRENT || (state_last && group_is_state(g));
 
-    if (depth < span.to && (g->layout.family == FAMILY_RECURRENT || end < range.first))
+    if (depth < span.to && (last || end < range.first))
         return range.first;
     return end < range.first + range.n ? end : range.first + range.n;
 }
@@ -87,8 +88,8 @@ struct transfer_range transfer_piece_pages(const struct pool *p, const struct gr
                                            struct transfer_span span, struct transfer_piece piece)
 {
     struct transfer_range range = transfer_pages(p, g, span);
-    uint32_t first = range_cut(g, range, span, piece.at),
-             end = range_cut(g, range, span, piece.until);
+    uint32_t first = range_cut(g, range, span, piece.at, piece.state_last),
+             end = range_cut(g, range, span, piece.until, piece.state_last);
 
     return (struct transfer_range){.first = first, .n = end - first, .below = range.below};
 }

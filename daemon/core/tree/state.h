@@ -37,9 +37,11 @@ struct transfer_range {
 };
 struct transfer_range transfer_pages(const struct pool *p, const struct group *g,
                                      struct transfer_span span);
-/* Of these, those of the chunks of [at, until): a transfer is offered in such pieces. */
+/* Of these, those of the chunks of [at, until): a transfer is offered in such pieces. state_last:
+ * all of STATE is in the last one (Y4). */
 struct transfer_piece {
     uint32_t at, until;
+    bool state_last;
 };
 struct transfer_range transfer_piece_pages(const struct pool *p, const struct group *g,
                                            struct transfer_span span, struct transfer_piece piece);

@@ -41,6 +41,7 @@ void tokens_init(struct token_buf *b, uint32_t first)
 {
     b->head = b->tail = b->keys = b->keys_tail = NONE;
     b->first = b->end = first;
+    b->cut = b->cut < first ? b->cut : first;
 }
 
 static uint32_t block_take(struct core *c)
@@ -150,6 +151,7 @@ void tokens_truncate(struct core *c, struct token_buf *b, uint32_t end)
         key_at(c, last_key)->next = NONE;
     b->keys_tail = last_key;
     b->end = end;
+    b->cut = b->cut < end ? b->cut : end;
 }
 
 void tokens_take_chunk(struct core *c, struct token_buf *b, uint32_t *ret_blocks,
@@ -198,7 +200,9 @@ void tokens_prepend(struct core *c, struct token_buf *b, const struct node *n, u
 
     front.align = b->align;
     front.tenant = b->tenant;
+    front.cut = b->cut;
     tokens_init(&front, start);
+    front.cut = b->cut; /* nothing is taken away */
     for (uint32_t off = 0; off < take; off += TOKEN_BLOCK, from = *block_next(c, from))
         check(tokens_append(c, &front, block_at(c, from)->v, min_u32(TOKEN_BLOCK, take - off), NULL,
                             0) == TERN_OK);

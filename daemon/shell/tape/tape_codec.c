@@ -287,8 +287,12 @@ static void peer_msg(struct codec *c, struct peer_msg *v, struct codec_room *roo
     codec_u32(c, &v->to);
     codec_u32(c, &v->at);
     codec_u32(c, &v->until);
-    if (v->kind == PEER_PULL_OPEN)
+    if (v->kind == PEER_PULL_OPEN) {
         ticket(c, &v->ticket);
+        v->follow = truth(c, v->follow);
+    }
+    if (v->kind == PEER_PULL_OFFER || v->kind == PEER_PULL_ABORT)
+        codec_u32(c, &v->handed);
     if (v->kind == PEER_PULL_OFFER)
         v->blob_bytes = within(c, v->blob_bytes, 0, TICKET_BLOB_BYTES + 1);
     if (v->kind == PEER_RESET || v->kind == PEER_RESET_DONE)

@@ -455,6 +455,8 @@ enum tern_err wire_in_peer_msg(struct wire_in *w, const struct frame_header *h, 
         .to = m->to,
         .at = m->at,
         .until = m->until,
+        .follow = m->follow,
+        .handed = m->handed,
     };
     TRY(wire_array(&w->budget, &m->tokens, WIRE_TOKEN_BYTES, &tokens, &ntokens));
     TRY(wire_array(&w->budget, &m->keys, WIRE_KEY_BYTES, &keys, &ret->nkeys));

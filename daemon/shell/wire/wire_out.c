@@ -349,6 +349,8 @@ size_t wire_out_peer_msg(const struct peer_msg *msg, const char *tenant, uint64_
     m.at = msg->at;
     m.has_until = msg->until != 0;
     m.until = msg->until;
+    m.has_handed = msg->handed != 0;
+    m.handed = msg->handed;
     m.has_reset = msg->reset != 0;
     m.reset = msg->reset;
     if (msg->kind == PEER_PULL_OPEN || msg->kind == PEER_RESET) {
@@ -367,6 +369,8 @@ size_t wire_out_peer_msg(const struct peer_msg *msg, const char *tenant, uint64_
     if (msg->kind == PEER_PULL_OPEN && msg->ticket.id.gen != 0) {
         ticket_text(&msg->ticket, text);
         m.ticket = text;
+        m.has_follow = msg->follow;
+        m.follow = msg->follow;
     }
     m.has_blob = msg->kind == PEER_PULL_OFFER && msg->blob_bytes > 0;
     if (m.has_blob)

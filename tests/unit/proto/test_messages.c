@@ -35,6 +35,8 @@ static const struct {
     {59, "TICKET_RENEW", "TicketRenew", "HandoffReply"},
     {61, "TICKET_DROP", "TicketDrop", "Empty"},
     {63, "PAGE_LEASE", "PageLease", "PageLeaseReply"},
+    {67, "TICKET_OPEN", "TicketOpen", "HandoffReply"},
+    {69, "FETCH_WAIT", "FetchWait", "FetchReply"},
     {65, "ADMIN", "Admin", "AdminReply"},
     {129, "PEER_HELLO", "PeerHello", "PeerHelloReply"},
     {131, "PEER_MSG", "PeerMsg", NULL},

@@ -1,0 +1,139 @@
+/* What an engine is told of a fetch that is under way (Y4, Y5): how far it has come, and where its
+ * pages lie. Of a fetch one request waits; a later one takes its place. Who waits is answered in
+ * the step that publishes what it waits for, or that ends the fetch, before the fetch is answered.
+ */
+#include "core/fetch/fetch.h"
+
+#include "core/arena/actions.h"
+#include "core/session/record.h"
+#include "core/tree/nodes.h"
+#include "core/tree/state.h"
+
+void fetch_gained_runs(const struct core *c, struct actions *out, const struct session *s,
+                       uint32_t from)
+{
+    const struct pool *pool = session_pool(c, s);
+
+    for (uint32_t g = 0; g < pool->ngroups; g++) {
+        uint32_t pt = pool->group[g].layout.page_tokens, first = from / pt, end = s->committed / pt;
+        bool recurrent = pool->group[g].layout.family == FAMILY_RECURRENT;
+        struct page_ref *refs;
+
+        if (first < window_first(&pool->group[g], s->allocated))
+            first = window_first(&pool->group[g], s->allocated);
+        if (end > first && !recurrent &&
+            state_path_has(c, s->node, &pool->group[g],
+                           first)) { /* of a RECURRENT group the first Extend brings the page */
+            refs = run_add(out, (struct table_run){.group = g, .first = first, .n = end - first});
+            check(refs); /* who asks has looked that there is room */
+            node_refs(c, s->node, &pool->group[g], first, refs);
+        }
+        session_owned_run(c, out, s, g);
+    }
+}
+
+/* The pages that were taken for what is still to come. */
+static void arriving_runs(const struct core *c, struct actions *out, const struct pull *p)
+{
+    for (uint32_t g = 0; g < pool_at(c, p->pool)->ngroups; g++) {
+        struct page_ref *refs;
+
+        if (p->pages[g].n == 0)
+            continue;
+        refs =
+            run_add(out, (struct table_run){.group = g, .first = p->base[g], .n = p->pages[g].n});
+        check(refs);
+        for (uint32_t at = p->pages[g].head; at != NONE; at = page_list_next(c, at), refs++)
+            *refs = (struct page_ref){.index = page_at(c, at)->index, .gen = page_at(c, at)->gen};
+    }
+}
+
+static bool runs_fit(const struct core *c, const struct actions *out, const struct pull *p)
+{
+    return refs_fit(out, (struct runs_wanted){.runs = 2 * GROUPS_MAX,
+                                              .refs = pool_table_refs(pool_at(c, p->pool), p->to)});
+}
+
+static uint32_t gained_from(const struct pull *p)
+{
+    return p->wait_above > p->start ? p->wait_above : p->start;
+}
+
+static struct reply *answer(struct core *c, struct actions *out, struct pull *p, enum tern_err err,
+                            const char *text)
+{
+    struct reply_to to = {p->wait_conn, p->wait_request, p->wait_trace};
+
+    p->wait_conn = NONE;
+    c->errors[err]++;
+    return reply_late(out, to, OP_FETCH_WAIT, err, text);
+}
+
+enum tern_err fetch_wait(struct core *c, struct actions *out, struct call *call, struct reply *ret)
+{
+    const struct req_fetch_wait *r = &call->req->fetch_wait;
+    const struct session *s = call->session;
+    struct pull *p = s->pull == NONE ? NULL : pull_at(c, s->pull);
+
+    ret->fetch_wait.lengths = session_lengths(s);
+    ret->fetch_wait.tokens = s->tokens.end;
+    if (!p)
+        return TERN_OK;
+    if (!runs_fit(c, out, p))
+        return TERN_BUSY;
+    ret->fetch_wait.arriving = p->to;
+    if (r->pages) {
+        arriving_runs(c, out, p);
+        return TERN_OK;
+    }
+    if (p->wait_conn != NONE)
+        answer(c, out, p, TERN_CONFLICT,
+               "a later wait for this fetch took its place: one at a time waits");
+    p->wait_above = r->above;
+    if (s->written > r->above) {
+        if (!p->tail)
+            fetch_gained_runs(c, out, s, gained_from(p));
+        return TERN_OK;
+    }
+    p->wait_conn = call->req->conn;
+    p->wait_request = call->req->request_id;
+    p->wait_trace = call->req->trace_id;
+    call->later = true;
+    return TERN_OK;
+}
+
+bool fetch_wait_tell(struct core *c, struct actions *out, struct pull *p)
+{
+    const struct session *s = p->session == NONE ? NULL : session_at(c, p->session);
+    uint32_t first_run = out->nruns;
+    struct reply *r;
+
+    if (p->wait_conn == NONE || !s || s->written <= p->wait_above)
+        return true;
+    if (actions_room(out) == 0 || !runs_fit(c, out, p))
+        return false;
+    r = answer(c, out, p, TERN_OK, "");
+    if (!p->tail)
+        fetch_gained_runs(c, out, s, gained_from(p));
+    r->runs = out->runs + first_run;
+    r->nruns = out->nruns - first_run;
+    r->fetch_wait.lengths = session_lengths(s);
+    r->fetch_wait.tokens = s->tokens.end;
+    r->fetch_wait.arriving = p->to;
+    return true;
+}
+
+void fetch_wait_end(struct core *c, struct actions *out, struct pull *p)
+{
+    const struct session *s = p->session == NONE ? NULL : session_at(c, p->session);
+    struct reply *r;
+
+    if (p->wait_conn == NONE)
+        return;
+    r = answer(c, out, p, s ? TERN_OK : TERN_GONE,
+               s ? "" : "the session was closed or aborted: nothing is waited for");
+    if (!s)
+        return;
+    r->fetch_wait.lengths = session_lengths(s);
+    r->fetch_wait.tokens = s->tokens.end;
+}

@@ -1,0 +1,248 @@
+/* See serve_follow.h. */
+#include "core/transfer/serve_follow.h"
+
+#include "core/arena/actions.h"
+#include "core/transfer/handed.h"
+#include "core/transfer/serve_record.h"
+#include "core/tree/nodes.h"
+#include "core/tree/state.h"
+
+void serve_follow_time(const struct core *c, struct serve *s, bool waits)
+{
+    s->deadline_ns =
+        c->now_ns + (waits ? c->limits.ticket_deadline_ns : c->limits.transfer_deadline_ns);
+}
+
+/* --- asked --- */
+
+static uint32_t path_at(const struct core *c, const struct session *t, uint32_t depth)
+{
+    uint32_t at = t->node;
+
+    while (node_at(c, at)->depth > depth)
+        at = node_at(c, at)->parent;
+    return at;
+}
+
+/* Are the tokens and keys of the message those of the session, as far as it has committed, and
+ * behind that? */
+static bool tokens_agree(const struct core *c, const struct session *t, const struct peer_msg *m)
+{
+    const uint32_t until = peer_msg_until(m), align = pool_at(c, t->pool)->align;
+    struct token_view w = serve_view(c, m, align);
+    struct req_tokens tail = {
+        .base = m->at, .n = until - m->at, .v = m->tokens, .keys = m->keys, .nkeys = m->nkeys};
+    uint32_t node = path_at(c, t, m->at);
+
+    while (tail.base < t->committed && tail.n >= align) {
+        node = node_child(c, node, &w);
+        if (node == NONE)
+            return false;
+        tail.base += align;
+        tail.v += align;
+        tail.n -= align;
+    }
+    if (node != path_at(c, t, tail.base))
+        return false;
+    while (tail.nkeys > 0 && tail.keys->position < tail.base)
+        tail.keys++, tail.nkeys--;
+    return tail.n == 0 ||
+           (tail.base >= t->committed && tokens_common(c, &t->tokens, tail.base, &tail) == tail.n);
+}
+
+/* The last piece names all of STATE beside its chunks. */
+static bool state_fits(const struct core *c, const struct session *t, const struct peer_msg *m)
+{
+    const struct pool *p = pool_at(c, t->pool);
+    const struct transfer_span span = {m->from, m->history, m->to};
+    uint32_t pages = 0;
+
+    for (uint32_t g = 0; g < p->ngroups; g++)
+        if (group_is_state(&p->group[g]))
+            pages += transfer_pages(p, &p->group[g], span).n;
+    return pages <= OFFER_PAGES_MAX;
+}
+
+/* *ret_handed: the other length that it was handed over at; or 0. */
+static enum tern_err find_followed(const struct core *c, const struct peer_msg *m,
+                                   struct session **ret, uint32_t *ret_handed)
+{
+    struct session *t;
+
+    TRY(handed_find(c, m->tenant, &m->ticket, &t));
+    if (space_at(c, t->space)->reset)
+        return TERN_GONE;
+    if (t->follower != NONE || t->ticket_state == TICKET_SERVED)
+        return TERN_BUSY;
+    if (pool_at(c, t->pool)->layout_hash != m->layout_hash || !state_fits(c, t, m))
+        return TERN_UNSUPPORTED;
+    *ret_handed = t->state == SESSION_HANDED && t->written != m->to ? t->written : 0;
+    if (*ret_handed > 0 || t->committed > m->to || m->from % pool_at(c, t->pool)->align != 0 ||
+        m->history % pool_at(c, t->pool)->align != 0)
+        return TERN_INVALID;
+    if (t->tokens.end < m->to)
+        return TERN_BUSY; /* it has not matched them yet */
+    *ret = t;
+    return tokens_agree(c, t, m) ? TERN_OK : TERN_INVALID;
+}
+
+static void ask_more(struct core *c, struct actions *out, const struct serve *s)
+{
+    serve_msg_add(c, out, s, PEER_PULL_MORE)->at = s->heard;
+}
+
+/* All tokens are here: it waits for the session. */
+static void heard_all(struct core *c, struct serve *s)
+{
+    serve_state_move(&s->state, SERVE_SEALING);
+    serve_follow_time(c, s, true);
+    touch(c);
+}
+
+void serve_follow_open(struct core *c, struct actions *out, uint32_t link, const struct peer_msg *m)
+{
+    struct session *t = NULL;
+    struct serve *s;
+    uint32_t handed = 0;
+    enum tern_err err = find_followed(c, m, &t, &handed);
+
+    if (err == TERN_OK && share_room(c, SHARE_SERVES, serve_holder(c, m, link)) == 0)
+        err = TERN_BUSY;
+    if (err != TERN_OK) {
+        serve_offer_nothing(out, link, m, err, err == TERN_BUSY ? c->limits.busy_retry_ms : 0)
+            ->handed = handed;
+        return;
+    }
+    s = serve_create(c, link, m,
+                     &(struct found){.pool = t->pool,
+                                     .node = space_at(c, t->space)->root,
+                                     .handed = m->ticket.id});
+    s->follow = 1;
+    s->heard = peer_msg_until(m);
+    t->tokens.cut = UINT32_MAX;
+    handed_follow(c, t, serve_slot(c, s));
+    if (s->heard < s->to)
+        ask_more(c, out, s);
+    else
+        heard_all(c, s);
+}
+
+/* --- the session --- */
+
+/* NULL: it was closed or aborted, its promise is over, or its namespace was reset. */
+static struct session *followed(const struct core *c, const struct serve *s)
+{
+    struct session *t = session_at(c, s->handed.slot);
+
+    if (t->gen != s->handed.gen || t->follower != serve_slot(c, s) || space_at(c, t->space)->reset)
+        return NULL;
+    return t;
+}
+
+/* Does its list still begin with the peer's tokens, and can it be handed over at their end? */
+static bool keeps_promise(const struct session *t, const struct serve *s)
+{
+    return t->tokens.cut >= s->heard && t->committed <= s->to &&
+           (t->state != SESSION_HANDED || t->written == s->to);
+}
+
+void serve_follow_tokens(struct core *c, struct actions *out, struct serve *s,
+                         const struct peer_msg *m)
+{
+    const struct session *t = followed(c, s);
+
+    if (!t) {
+        serve_set_ending(c, s, TERN_GONE);
+        return;
+    }
+    if (m->to != s->to || m->at != s->heard || !keeps_promise(t, s) || !tokens_agree(c, t, m)) {
+        serve_set_ending(c, s, TERN_INVALID);
+        return;
+    }
+    s->heard = peer_msg_until(m);
+    if (s->heard < s->to)
+        ask_more(c, out, s);
+    else
+        heard_all(c, s);
+}
+
+/* Could a peer read this node? Of what it has already nothing is read. */
+static bool node_ready(const struct serve *s, const struct node *n)
+{
+    return node_visible(n) && node_on_device(n) &&
+           (n->depth <= s->history || n->work.seal == SEAL_DONE);
+}
+
+/* Does the node that it waited for still keep it from being offered more? */
+static bool still_waits(const struct core *c, const struct serve *s)
+{
+    const struct node *n = s->wait_node == NONE ? NULL : node_at(c, s->wait_node);
+
+    return n && n->used && n->gen == s->wait_gen && !node_ready(s, n);
+}
+
+/* As far as the session has committed, without the last chunk, and each node on the way is ready.
+ */
+static void look_running(struct core *c, struct serve *s, const struct session *t)
+{
+    const uint32_t align = pool_at(c, s->pool)->align;
+    uint32_t best, at = path_at(c, t, (s->to - 1) / align * align);
+
+    if (still_waits(c, s))
+        return;
+    s->wait_node = NONE;
+    best = at;
+    for (; node_at(c, at)->depth > node_at(c, s->node)->depth; at = node_at(c, at)->parent)
+        if (!node_ready(s, node_at(c, at))) {
+            s->wait_node = at;
+            s->wait_gen = node_at(c, at)->gen;
+            best = node_at(c, at)->parent;
+        }
+    if (node_at(c, best)->depth <= node_at(c, s->node)->depth)
+        return;
+    serve_move(c, s, best);
+    node_use(c, best);
+    if (node_at(c, best)->depth > s->history)
+        s->avail = node_at(c, best)->depth;
+    touch(c);
+}
+
+/* It was handed over, its step has passed and its own pages have checksums: all of it is offered
+ * when the nodes have theirs, too. */
+static void look_handed(struct core *c, struct serve *s, struct session *t)
+{
+    serve_move(c, s, t->node);
+    node_use(c, s->node);
+    s->state_from = t->state_from > s->from ? t->state_from : s->from;
+    state_hold(c, (struct path){s->node, s->state_from});
+    s->wait_node = s->node;
+    s->served = 1;
+    handed_follow(c, t, NONE);
+    handed_serve(c, t, true);
+}
+
+void serve_follow_look(struct core *c, struct serve *s)
+{
+    struct session *t;
+
+    if (s->state != SERVE_WALKING && s->state != SERVE_SEALING && s->state != SERVE_OPEN)
+        return;
+    if (!s->served) {
+        t = followed(c, s);
+        if (t && !keeps_promise(t, s)) {
+            s->handed_length = t->state == SESSION_HANDED ? t->written : 0;
+            serve_set_ending(c, s, TERN_INVALID);
+        } else if (!t) {
+            serve_set_ending(c, s, TERN_GONE);
+        } else if (s->state != SERVE_WALKING && t->ticket_state == TICKET_OPEN) {
+            look_handed(c, s, t);
+        } else if (s->state != SERVE_WALKING && s->avail == s->told) {
+            look_running(c, s, t);
+        }
+    }
+    if (!s->served || s->avail == s->to)
+        return;
+    serve_advance(c, s);
+    if (s->wait_node == NONE)
+        s->avail = s->to;
+}
