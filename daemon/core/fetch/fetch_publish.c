@@ -241,6 +241,10 @@ static void answer(struct core *c, struct actions *out, struct pull *p,
         r->fetch.retry_ms = p->retry_ms ? p->retry_ms : c->limits.busy_retry_ms;
     if (shortage)
         r->shortage = *shortage;
+    if (p->err == TERN_UNSUPPORTED) {
+        r->fetch.layout_hash = pool_at(c, p->pool)->layout_hash;
+        r->fetch.other_hash = p->layout_hash;
+    }
     if (!s)
         return;
     if (!p->tail)
@@ -385,6 +389,7 @@ static void offer_take(struct core *c, struct actions *out, struct pull *p,
         return;
     }
     p->serve = msg->serve;
+    p->layout_hash = msg->layout_hash;
     if (msg->err == TERN_OK && msg->blob_bytes > 0 && !blob_keep(c, p, msg)) {
         pull_set_ending(c, p, TERN_BUSY);
         return;

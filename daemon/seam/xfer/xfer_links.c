@@ -189,6 +189,15 @@ struct transport *transport_for(struct xfer *xfer, uint32_t number, uint32_t poo
     return t;
 }
 
+struct transport *transport_reshards(struct xfer *xfer, uint32_t number)
+{
+    (void)number;
+    for (uint32_t i = 0; i < xfer->ntransports; i++)
+        if (xfer->transport[i].own && xfer->transport[i].ops->reshards)
+            return &xfer->transport[i];
+    return NULL;
+}
+
 /* Fills *ret with the first one behind `after` that carries the link's pages. */
 static void find_carrier(const struct xfer *xfer, uint32_t number, const struct transport *after,
                          struct xfer_link_view *ret)

@@ -7,6 +7,7 @@
 
 #include "core/core.h"
 #include "proto/codec.h"
+#include "reshard/layout.h"
 #include "shell/config/config.h"
 
 struct wire_in {
@@ -18,6 +19,8 @@ struct wire_in {
     struct table_run runs[GROUPS_MAX];
     char group_names[GROUPS_MAX][GROUP_NAME_MAX]; /* of a PoolOpen, which borrows them */
     uint32_t blob[TICKET_WORDS];                  /* of a ticket, likewise */
+    struct reshard_layout layouts[GROUPS_MAX];    /* of a PoolOpen or a peer's message, likewise */
+    uint32_t nlayouts;                            /* of the latter; 0: it has none */
 };
 
 enum tern_err wire_in_init(struct wire_in *w, const struct config *config, uint32_t body_max);

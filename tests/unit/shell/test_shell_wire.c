@@ -799,10 +799,12 @@ TEST(wire_in_every_request_has_its_trace_id)
 
 /* ---- peers ---- */
 
+static struct wire_layouts layouts; /* that the messages tell of */
+
 static enum tern_err there_and_back(const struct peer_msg *msg, const char *tenant,
                                     uint64_t allowed, struct peer_msg *ret, uint64_t *ret_sequence)
 {
-    size_t n = wire_out_peer_msg(msg, tenant, 41, BODY_MAX, frame);
+    size_t n = wire_out_peer_msg(msg, tenant, &layouts, 41, BODY_MAX, frame);
     struct frame_header h;
 
     assert_true(n > 0);
