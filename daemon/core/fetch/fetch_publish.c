@@ -186,7 +186,7 @@ static const char *end_text(enum tern_err err)
         return "the pool has not that many free pages: close or retract sessions, and fetch again";
     case TERN_UNSUPPORTED:
         return "the peer has these tokens in a pool of another layout: compute them, or open pools "
-               "of one layout on both hosts";
+               "of one layout on both hosts, or such as say the same of the fields of their pages";
     case TERN_DENIED: return "the peer does not know the tenant: both hosts name the same tenants";
     case TERN_DISK:
         return "the disk could not be read: the daemon's log says why; what came before stays, "

@@ -276,6 +276,8 @@ static bool inflow_pair(struct xfer *xfer, const struct action *act)
     inflow->decided = true;
     if (err != TERN_OK)
         inflow_break(xfer, act->pull.pull.slot, err);
+    else if (inflow->pair)
+        xfer_link_resharded(xfer, act->pull.link, act->pull.pool);
     return err == TERN_OK;
 }
 

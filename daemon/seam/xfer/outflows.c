@@ -55,7 +55,9 @@ void xfer_serve_start(struct xfer *xfer, const struct action *act)
     outflow->gen = act->serve.serve.gen;
     outflow->pool = act->serve.pool;
     outflow->seen = (struct xfer_flow_view){0};
-    outflow->lost = act->serve.layout_hash != 0 && pair_take(xfer, &ask, &outflow->pair) != TERN_OK;
+    outflow->lost = act->serve.layout_hash != 0 &&
+                    pair_take(xfer, &ask, &outflow->pair) != TERN_OK &&
+                    act->serve.layout_hash != pairs_own_hash(xfer, act->serve.pool);
 }
 
 void xfer_serve_stop(struct xfer *xfer, const struct action *act)
@@ -88,10 +90,9 @@ bool outflow_page(const struct xfer *xfer, struct serve_id id, const struct xfer
                                    (struct page_ref){e->index, e->gen}, ret_record) == TERN_OK;
 }
 
-void outflow_sent(struct xfer *xfer, struct serve_id id, const struct xfer_entry *e)
+void outflow_sent(struct xfer *xfer, struct serve_id id, uint64_t bytes)
 {
     struct outflow *outflow = outflow_of(xfer, id);
-    uint64_t bytes = mem_transfer_bytes(xfer->config.mem, outflow->pool, e->group);
 
     xfer->stats.pages_out++;
     outflow->seen.pages++;

@@ -65,6 +65,7 @@ struct lane {
 /* A connection between daemons, as the shell numbers them. */
 struct xfer_link {
     bool up;
+    bool by_tcp; /* it has RDMA, and yet some pages came otherwise, since they are resharded */
     struct sockaddr_storage addr;
     socklen_t addr_len;
     uint64_t peer_incarnation;
@@ -243,8 +244,8 @@ bool outflow_serves(const struct xfer *xfer, struct serve_id serve);
  * read, and again behind that: who is refused then has read what may be another page's. */
 bool outflow_page(const struct xfer *xfer, struct serve_id serve, const struct xfer_entry *e,
                   uint32_t *ret_record);
-/* That page has left. */
-void outflow_sent(struct xfer *xfer, struct serve_id serve, const struct xfer_entry *e);
+/* A page has left, as so many bytes. */
+void outflow_sent(struct xfer *xfer, struct serve_id serve, uint64_t bytes);
 /* May who came by that peer link ask for pages of that serve? */
 bool outflow_allowed(struct xfer *xfer, struct serve_id serve, uint32_t peer_link);
 
@@ -263,6 +264,8 @@ struct transport *transport_for(struct xfer *xfer, uint32_t peer_link, uint32_t 
 
 /* The one that carries pages that are resharded, whatever was asked for: all daemons have it. */
 struct transport *transport_reshards(struct xfer *xfer, uint32_t peer_link);
+/* A pull's pages do, of a link whose others come by RDMA: operators are told, once. */
+void xfer_link_resharded(struct xfer *xfer, uint32_t peer_link, uint32_t pool);
 
 /* Why that transport may not carry the link's pages, though it could; NULL: it may. */
 const char *xfer_link_unwanted(const struct xfer *xfer, uint32_t peer_link,

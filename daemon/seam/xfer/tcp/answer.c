@@ -142,7 +142,7 @@ static void end(struct data_conn *conn)
         if (r->over || !outflow_page(conn->xfer, r->serve, &r->entry[i], &record))
             xfer_set_bit(stale, i);
         else
-            outflow_sent(conn->xfer, r->serve, &r->entry[i]);
+            outflow_sent(conn->xfer, r->serve, data_request_bytes(conn, i));
     }
     xfer_put_tail(conn->meta, r->seq, stale);
     conn->out_n = XFER_TAIL_BYTES;
