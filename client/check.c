@@ -99,6 +99,29 @@ static const char *broken_by_axes(const struct tern_group *g)
     return NULL;
 }
 
+static const char *broken_by_fields(const struct tern_group *g)
+{
+    if (g->nfields > WIRE_FIELDS_MAX || (g->nfields && !g->fields))
+        return "a group has at most 8 fields, and `fields` points to them";
+    for (uint32_t i = 0; i < g->nfields; i++) {
+        const struct tern_field *f = &g->fields[i];
+
+        if (f->naxes > WIRE_AXES_MAX || (f->naxes && !f->axes) ||
+            f->nsections > WIRE_SECTIONS_MAX || (f->nsections && !f->sections))
+            return "a field has at most 8 axes and 8 sections, and `axes` and `sections` point to "
+                   "them";
+        if (!name_fits(f->name))
+            return "the name of a field has at most 31 bytes";
+        for (uint32_t k = 0; k < f->naxes; k++)
+            if (!name_fits(f->axes[k].name))
+                return "the name of an axis has at most 255 bytes";
+        for (uint32_t k = 0; k < f->nsections; k++)
+            if (!name_fits(f->sections[k].name))
+                return "the name of a section has at most 31 bytes";
+    }
+    return NULL;
+}
+
 /* NULL: nothing that does not depend on the daemon's configuration or on other groups. */
 static const char *broken_by_group(const struct tern_group *g)
 {
@@ -114,7 +137,7 @@ static const char *broken_by_group(const struct tern_group *g)
         return "units divide page_bytes";
     if (g->family <= TERN_RECURRENT && (window != (g->window > 0) || window != (g->reserve > 0)))
         return "a WINDOW group has a window and a reserve of at least one token, others have none";
-    return broken_by_axes(g);
+    return broken_by_axes(g) ? broken_by_axes(g) : broken_by_fields(g);
 }
 
 static enum tern_err refuse_group(struct tern *t, const struct tern_layout *layout, uint32_t g,

@@ -20,16 +20,67 @@
 /* ---- open and close ---- */
 
 /* The message's parts, for every group: they live as long as the call that packs them. */
-struct layout_parts {
-    Tern__Wire__Group groups[TERN_GROUPS_MAX];
-    Tern__Wire__Group *group_list[TERN_GROUPS_MAX];
-    Tern__Wire__Axis axes[TERN_GROUPS_MAX][WIRE_AXES_MAX];
-    Tern__Wire__Axis *axis_list[TERN_GROUPS_MAX][WIRE_AXES_MAX];
+struct field_parts {
+    Tern__Wire__Field field;
+    Tern__Wire__Axis axes[WIRE_AXES_MAX], *axis_list[WIRE_AXES_MAX];
+    Tern__Wire__Section sections[WIRE_SECTIONS_MAX], *section_list[WIRE_SECTIONS_MAX];
 };
 
-static void put_group(const struct tern_group *from, Tern__Wire__Group *to, Tern__Wire__Axis *axes,
-                      Tern__Wire__Axis **list)
+struct group_parts {
+    Tern__Wire__Group group;
+    Tern__Wire__Axis axes[WIRE_AXES_MAX], *axis_list[WIRE_AXES_MAX];
+    struct field_parts fields[WIRE_FIELDS_MAX];
+    Tern__Wire__Field *field_list[WIRE_FIELDS_MAX];
+};
+
+struct layout_parts {
+    struct group_parts groups[TERN_GROUPS_MAX];
+    Tern__Wire__Group *group_list[TERN_GROUPS_MAX];
+};
+
+static void put_axes(const struct tern_axis *from, uint32_t n, Tern__Wire__Axis *axes,
+                     Tern__Wire__Axis **list)
 {
+    for (uint32_t i = 0; i < n; i++) {
+        tern__wire__axis__init(&axes[i]);
+        axes[i].name = (char *)(uintptr_t)from[i].name;
+        axes[i].has_length = axes[i].has_stride_bytes = 1;
+        axes[i].length = from[i].length;
+        axes[i].stride_bytes = from[i].stride_bytes;
+        list[i] = &axes[i];
+    }
+}
+
+static void put_field(const struct tern_field *from, struct field_parts *parts)
+{
+    Tern__Wire__Field *to = &parts->field;
+
+    tern__wire__field__init(to);
+    to->name = (char *)(uintptr_t)from->name;
+    to->has_over = to->has_element_bytes = to->has_offset = 1;
+    to->over = (uint32_t)from->over;
+    to->element_bytes = from->element_bytes;
+    to->offset = from->offset;
+    put_axes(from->axes, from->naxes, parts->axes, parts->axis_list);
+    to->n_axes = from->naxes;
+    to->axes = parts->axis_list;
+    for (uint32_t i = 0; i < from->nsections; i++) {
+        Tern__Wire__Section *s = parts->section_list[i] = &parts->sections[i];
+
+        tern__wire__section__init(s);
+        s->name = (char *)(uintptr_t)from->sections[i].name;
+        s->has_count = s->has_width = 1;
+        s->count = from->sections[i].count;
+        s->width = from->sections[i].width;
+    }
+    to->n_sections = from->nsections;
+    to->sections = parts->section_list;
+}
+
+static void put_group(const struct tern_group *from, struct group_parts *parts)
+{
+    Tern__Wire__Group *to = &parts->group;
+
     tern__wire__group__init(to);
     to->name = (char *)(uintptr_t)from->name;
     to->has_family = to->has_page_tokens = to->has_page_bytes = to->has_units = to->has_cap_pages =
@@ -43,16 +94,15 @@ static void put_group(const struct tern_group *from, Tern__Wire__Group *to, Tern
     to->page_bytes = from->page_bytes;
     to->units = from->units;
     to->cap_pages = from->cap_pages;
-    for (uint32_t i = 0; i < from->naxes; i++) {
-        tern__wire__axis__init(&axes[i]);
-        axes[i].name = (char *)(uintptr_t)from->axes[i].name;
-        axes[i].has_length = axes[i].has_stride_bytes = 1;
-        axes[i].length = from->axes[i].length;
-        axes[i].stride_bytes = from->axes[i].stride_bytes;
-        list[i] = &axes[i];
-    }
+    put_axes(from->axes, from->naxes, parts->axes, parts->axis_list);
     to->n_axes = from->naxes;
-    to->axes = list;
+    to->axes = parts->axis_list;
+    for (uint32_t i = 0; i < from->nfields; i++) {
+        put_field(&from->fields[i], &parts->fields[i]);
+        parts->field_list[i] = &parts->fields[i].field;
+    }
+    to->n_fields = from->nfields;
+    to->fields = parts->field_list;
 }
 
 enum tern_err tern_pool_open(struct tern *t, const struct tern_layout *layout, uint32_t deadline_ms,
@@ -61,15 +111,19 @@ enum tern_err tern_pool_open(struct tern *t, const struct tern_layout *layout, u
     Tern__Wire__PoolOpen m = TERN__WIRE__POOL_OPEN__INIT;
     const Tern__Wire__PoolOpenReply *reply;
     const ProtobufCMessage *msg;
-    struct layout_parts parts;
+    struct layout_parts *parts;
+    enum tern_err err;
 
     TRY(check_layout(t, layout));
+    parts = malloc(sizeof(*parts));
+    if (!parts)
+        return set_error(t, TERN_INTERNAL, "this process has no memory for the layout");
     for (uint32_t g = 0; g < layout->ngroups; g++) {
-        put_group(&layout->groups[g], &parts.groups[g], parts.axes[g], parts.axis_list[g]);
-        parts.group_list[g] = &parts.groups[g];
+        put_group(&layout->groups[g], &parts->groups[g]);
+        parts->group_list[g] = &parts->groups[g].group;
     }
     m.n_groups = layout->ngroups;
-    m.groups = parts.group_list;
+    m.groups = parts->group_list;
     m.has_shard = m.has_bytes = 1;
     m.shard = (uint32_t)layout->shard;
     m.bytes = layout->bytes;
@@ -77,7 +131,11 @@ enum tern_err tern_pool_open(struct tern *t, const struct tern_layout *layout, u
     m.supersede = (uint32_t)layout->supersede;
     m.has_host_bytes = layout->host_bytes != 0;
     m.host_bytes = layout->host_bytes;
-    TRY(call_whole(t, FRAME_POOL_OPEN, 0, &m.base, deadline_ms, &msg));
+    m.has_stages = layout->stages > 1;
+    m.stages = layout->stages;
+    err = call_whole(t, FRAME_POOL_OPEN, 0, &m.base, deadline_ms, &msg);
+    free(parts);
+    TRY(err);
     reply = (const Tern__Wire__PoolOpenReply *)msg;
     *ret_pool = reply->pool;
     if (ret_align_tokens)

@@ -160,7 +160,7 @@ enum message_body {
  * - NAME: of an engine.
  * - PEER: the name of one, "" for the host tier, WIRE_DISK for the disk; the core has its slot.
  * - DEVICE: the name of one, "" where none is named; the core has the region that lies on it.
- * - GROUPS, HASH: a pool's layout, what the core computes with and a hash of the rest.
+ * - GROUPS, HASH, HASH64: a pool's layout, what the core computes with and hashes of the rest.
  * - OPS: the operations of a Step.
  * - BLOBS: those of a turn record, by name and size.
  * - TICKET: a string (proto/ticket.h).
@@ -178,6 +178,8 @@ enum message_body {
     F(pool_open, shard, CHOICE, SHARD_TOKENS)                                                      \
     F(pool_open, supersede, CHOICE, SUPERSEDE_OFF)                                                 \
     F(pool_open, axes_hash, HASH, 0)                                                               \
+    F(pool_open, fields_hash, HASH64, 0)                                                           \
+    F(pool_open, copies, HASH, 0)                                                                  \
     F(pool_open, bytes, U64, 0)                                                                    \
     F(pool_open, host_bytes, U64, 0)
 #define REQUEST_POOL_MAP(F)   F(pool_map, pool, POOL, 0)
@@ -368,7 +370,9 @@ enum frame_type {
 #define WIRE_BLOBS_MAX     4u    /* of a turn record */
 #define WIRE_RECORDS_MAX   64u   /* of a RecordGetReply */
 #define WIRE_SPANS_MAX     8u    /* of a section of a turn record */
-#define WIRE_AXES_MAX      8u    /* of a group */
+#define WIRE_AXES_MAX      8u    /* of a group, or of a field */
+#define WIRE_FIELDS_MAX    8u    /* of a group */
+#define WIRE_SECTIONS_MAX  8u    /* of a field */
 #define WIRE_OPS_MAX       1024u /* of a Step, and results of its answer */
 #define WIRE_RUNS_MAX      4096u /* of one message, all its results or operations together */
 #define WIRE_STEP_RUNS_MAX 16u   /* of an operation of a Step */
@@ -429,6 +433,10 @@ enum limit_sum { SUM_NONE = 0, SUM_RUNS, LIMIT_SUMS };
     X(status, text, 1, 0, WIRE_TEXT_MAX, SUM_NONE)                                                 \
     X(pool_open, groups, 0, 0, WIRE_GROUPS_MAX, SUM_NONE)                                          \
     X(group, axes, 0, 0, WIRE_AXES_MAX, SUM_NONE)                                                  \
+    X(group, fields, 0, 0, WIRE_FIELDS_MAX, SUM_NONE)                                              \
+    X(field, axes, 0, 0, WIRE_AXES_MAX, SUM_NONE)                                                  \
+    X(field, sections, 0, 0, WIRE_SECTIONS_MAX, SUM_NONE)                                          \
+    X(peer_msg, groups, 0, 0, WIRE_GROUPS_MAX, SUM_NONE)                                           \
     X(subscribe_reply, events, WIRE_EVENT_BYTES, 0, WIRE_EVENTS_MAX, SUM_NONE)                     \
     X(subscribe_reply, tenants, 0, 0, WIRE_NAMES_MAX, SUM_NONE)                                    \
     X(record_prepare, blobs, 0, 0, WIRE_BLOBS_MAX, SUM_NONE)                                       \

@@ -164,6 +164,34 @@ struct tern_axis {
     uint64_t length, stride_bytes;
 };
 
+/* A run of equal parts of the channels of a field, which is divided over the ranks by itself: such
+ * as x, B and C of a convolution state, or q, k and v. A part stays whole. A field has at most 8.
+ */
+struct tern_channels {
+    const char *name;      /* at most 31 bytes, and another one in each section of a field */
+    uint32_t count, width; /* parts, and channels of a part */
+};
+
+/* DIVIDED: each rank has an equal run of the heads, or of the parts of each section; where there
+ * are fewer of them than ranks, neighbouring ranks hold the same one. REPLICATED: each has all. */
+enum tern_over { TERN_OVER_DIVIDED = 0, TERN_OVER_REPLICATED = 1 };
+
+/* An array in the pages of a group, as all ranks together see it. Its axes are named "layer", "kv",
+ * "token", "head", "channel", "dim" and "state", each once at most, in any order. Their lengths are
+ * those of the whole pool, over all ranks and stages (of "token", page_tokens); the offset and the
+ * strides are those in the page of one rank. Layers are divided over the stages; "head", or
+ * "channel" by its sections, over the ranks of a stage. */
+struct tern_field {
+    const char *name; /* at most 31 bytes, and another one in each field of a group */
+    enum tern_over over;
+    uint32_t element_bytes;
+    uint64_t offset; /* of its first element in a page */
+    const struct tern_axis *axes;
+    uint32_t naxes;
+    const struct tern_channels *sections; /* with "channel"; else NULL */
+    uint32_t nsections;
+};
+
 struct tern_group {
     const char *name; /* at most 255 bytes, and another one in each group of a layout */
     enum tern_family family;
@@ -176,6 +204,12 @@ struct tern_group {
     uint32_t naxes;
     uint32_t window;  /* WINDOW: tokens; else 0 */
     uint32_t reserve; /* WINDOW: tokens of the largest rewind, at least 1; else 0 */
+    /* What its pages are made of: at most 8 fields. With them pages can be fetched from, and by,
+     * pools that have the same fields over another number of ranks or stages, or in another order.
+     * All groups of a layout have fields, or none has: then pages are fetched between pools of
+     * equal layout alone. The name of a group with fields has at most 31 bytes. */
+    const struct tern_field *fields;
+    uint32_t nfields;
 };
 
 struct tern_layout {
@@ -185,6 +219,8 @@ struct tern_layout {
     uint64_t bytes; /* of the pool in one region; it is rounded down to whole slabs */
     enum tern_supersede supersede;
     uint64_t host_bytes; /* of the pool's host tier in one region, rounded down likewise; 0: none */
+    uint32_t stages;     /* of a pipeline: rank r is rank r % (ranks / stages) of stage r / (ranks /
+                            stages). 0 stands for 1; counts where groups have fields */
 };
 
 /* Carves a pool from the tenant's memory. The scheduling process calls it once for its engine.

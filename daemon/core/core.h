@@ -39,7 +39,9 @@ struct peer_msg {
     uint32_t tenant;   /* OPEN, RESET: local slot, resolved by the shell from the name; NONE: not
                           allowed */
     struct namespace_id ns; /* OPEN, RESET */
-    uint64_t layout_hash;   /* OPEN: geometry of the destination's pool */
+    uint64_t layout_hash;   /* OPEN: geometry of the destination's pool. OFFER: of the source's,
+                               where pages are resharded, or cannot be; else 0 */
+    uint64_t fields_hash;   /* OPEN: what the fields of its pages hold; 0: it does not say */
     uint32_t at_least;      /* OPEN: offer nothing until so many tokens are published */
     struct ticket ticket;   /* OPEN: of the session that is wanted; id.gen 0: none */
     uint32_t blob_bytes;    /* OFFER, the first of a ticket: `tokens` has so many bytes of its blob,
@@ -262,6 +264,7 @@ struct action {
             struct pull_id pull;
             struct serve_id serve; /* the source's */
             uint32_t link, pool, batch, n;
+            uint64_t layout_hash; /* of the source's pool, where pages are resharded; else 0 */
             const struct page_at *pages;  /* ours, written by the receive */
             const struct page_ref *refs;  /* the source's, same order and group */
             const struct disk_page *from; /* of LINK_DISK: where they lie, in place of refs */
@@ -275,6 +278,8 @@ struct action {
         struct {
             struct serve_id serve;
             uint32_t pool; /* of a SERVE_START */
+            uint32_t link;
+            uint64_t layout_hash; /* of a SERVE_START: the destination's, as in `pull` */
         } serve;
         struct {
             struct engine_id engine;

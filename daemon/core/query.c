@@ -68,6 +68,7 @@ bool core_pool_view(const struct core *c, uint32_t slot, struct pool_view *ret)
     ret->offset = p->offset;
     ret->bytes = p->bytes;
     ret->slab_bytes = p->slab_bytes;
+    ret->layout_hash = p->layout_hash;
     ret->closing = p->state == POOL_CLOSING;
     ret->zeroing = p->state == POOL_ZEROING;
     ret->supersede = p->supersede;

@@ -24,6 +24,7 @@ struct pool_view {
     uint8_t region[RANKS_MAX]; /* of the tenant's, that of rank r */
     uint32_t moved;            /* of them by a transfer: 1 where all hold alike */
     uint64_t offset, bytes, slab_bytes;
+    uint64_t layout_hash;
     bool closing, zeroing;
     enum tier tier;
     uint32_t other; /* slot of the pool that is its host tier, or whose host tier it is; NONE */

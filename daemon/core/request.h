@@ -117,18 +117,25 @@ struct group_layout {
     uint64_t page_bytes; /* in one region */
 };
 
+struct reshard_layout; /* daemon/reshard: the core passes a pointer on, and never reads it */
+
 /* Attaches to a pool of the same layout that no engine has mapped any more; else carves one. */
 struct req_pool_open {
     uint32_t ngroups;
     struct group_layout group[GROUPS_MAX];
     enum shard_axis shard;
     enum supersede supersede;
-    uint32_t axes_hash;  /* names and order of the axes and their strides, hashed by the shell */
-    uint64_t bytes;      /* in one region; rounded down to whole slabs */
-    uint64_t host_bytes; /* likewise, of its host tier; 0: it has none */
+    uint32_t axes_hash;   /* names and order of the axes and their strides, and the fields of the
+                             pages, hashed by the shell */
+    uint64_t fields_hash; /* what the fields hold over all ranks, likewise: pages of pools in which
+                             it is the same can be resharded (N3). 0: the pool says nothing of it */
+    uint32_t copies;      /* 1: some of it several ranks hold, and not all ranks all of it (X5) */
+    uint64_t bytes;       /* in one region; rounded down to whole slabs */
+    uint64_t host_bytes;  /* likewise, of its host tier; 0: it has none */
     /* What the groups are called, for operators; NULL: not known. Borrowed for the step. The core
      * never reads them: they are no part of a layout, and only go into the answer. */
     const char (*names)[GROUP_NAME_MAX];
+    const struct reshard_layout *layouts; /* of each group, likewise; NULL: they were not told */
 };
 
 struct req_session_open {
@@ -526,6 +533,7 @@ struct reply {
             uint32_t align_tokens;
             uint64_t bytes;
             const char (*names)[GROUP_NAME_MAX]; /* the request's */
+            const struct reshard_layout *layouts;
         } pool_open;
         struct {
             uint32_t region;
@@ -569,6 +577,9 @@ struct reply {
             uint32_t handed;      /* of INVALID by ticket: the length that was handed over; or 0 */
             uint32_t arriving;    /* FETCH_WAIT: what is still coming brings it to this; 0: nothing
                                      is */
+            /* Of UNSUPPORTED: the layouts of the session's pool and of the source's; 0: nobody has
+             * said. */
+            uint64_t layout_hash, other_hash;
         } fetch, fetch_wait;
         struct {
             struct lengths lengths;

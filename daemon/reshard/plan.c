@@ -251,6 +251,27 @@ enum reshard_refusal reshard_map(const struct reshard_pair *pair, uint64_t span,
     return plan_span(&p, pair);
 }
 
+static uint32_t copies_most(const struct reshard_layout *l)
+{
+    uint32_t most = 1;
+
+    for (uint32_t i = 0; i < l->nfields; i++)
+        for (uint32_t k = 0; k < field_sections(&l->field[i]); k++) {
+            struct reshard_section s = field_section(&l->field[i], k);
+            uint32_t copies = hold_of(l, &l->field[i], &s).copies;
+
+            most = copies > most ? copies : most;
+        }
+    return most;
+}
+
+uint32_t reshard_variants(const struct reshard_pair *pair)
+{
+    uint32_t from = copies_most(pair->from), to = copies_most(pair->to);
+
+    return from > to ? from : to;
+}
+
 uint64_t reshard_plan_bytes(const struct reshard_plan *p, enum reshard_piece_kind kind)
 {
     uint64_t bytes = 0;

@@ -51,6 +51,10 @@ enum reshard_refusal reshard_plan(const struct reshard_pair *pair, uint64_t span
 enum reshard_refusal reshard_map(const struct reshard_pair *pair, uint64_t span,
                                  struct reshard_plan *io);
 
+/* After so many spans the plans and maps are the same again: a power of two, RESHARD_RANKS_MAX at
+ * most. */
+uint32_t reshard_variants(const struct reshard_pair *pair);
+
 /* Bytes of a span that move, and those that are copied at the destination. */
 uint64_t reshard_plan_bytes(const struct reshard_plan *p, enum reshard_piece_kind kind);
 

@@ -24,7 +24,7 @@ from .errors import (
     TimedOut,
     Unsupported,
 )
-from .layout import ExtraKey, Group, Namespace
+from .layout import Axis, Channels, ExtraKey, Field, Group, Namespace
 from .lease import Lease, Told
 from .records import Merged, Record, Recorded
 from .session import Batch, BatchFailed, Copy, Op, Result, Retracted, Session, Stored, Ticket, Turn
@@ -44,9 +44,11 @@ __all__ = [
     "PEER_DISK",
     "STEP_NONE",
     "Async",
+    "Axis",
     "Batch",
     "BatchFailed",
     "Busy",
+    "Channels",
     "Conflict",
     "Connection",
     "Copy",
@@ -59,6 +61,7 @@ __all__ = [
     "Event",
     "Exhausted",
     "ExtraKey",
+    "Field",
     "Gone",
     "Group",
     "Internal",

@@ -27,6 +27,23 @@ class Axis(ct.Structure):
     _fields_ = [("name", ct.c_char_p), ("length", u64), ("stride_bytes", u64)]
 
 
+class Channels(ct.Structure):
+    _fields_ = [("name", ct.c_char_p), ("count", u32), ("width", u32)]
+
+
+class Field(ct.Structure):
+    _fields_ = [
+        ("name", ct.c_char_p),
+        ("over", ct.c_int),
+        ("element_bytes", u32),
+        ("offset", u64),
+        ("axes", ct.POINTER(Axis)),
+        ("naxes", u32),
+        ("sections", ct.POINTER(Channels)),
+        ("nsections", u32),
+    ]
+
+
 class Group(ct.Structure):
     _fields_ = [
         ("name", ct.c_char_p),
@@ -39,6 +56,8 @@ class Group(ct.Structure):
         ("naxes", u32),
         ("window", u32),
         ("reserve", u32),
+        ("fields", ct.POINTER(Field)),
+        ("nfields", u32),
     ]
 
 
@@ -50,6 +69,7 @@ class Layout(ct.Structure):
         ("bytes", u64),
         ("supersede", ct.c_int),
         ("host_bytes", u64),
+        ("stages", u32),
     ]
 
 
@@ -249,6 +269,8 @@ class LeaseTold(ct.Structure):
 # The structs of tern.h by their C names, for the test that compares them.
 STRUCTS: dict[str, type[ct.Structure]] = {
     "tern_axis": Axis,
+    "tern_channels": Channels,
+    "tern_field": Field,
     "tern_group": Group,
     "tern_layout": Layout,
     "tern_namespace": Namespace,

@@ -87,6 +87,37 @@ def dtype_of(group: str, dtype: str) -> np.dtype[Any]:
 
 
 @dataclass(frozen=True)
+class Channels:
+    """A run of `count` equal parts of `width` channels, which is divided over the ranks by itself."""
+
+    name: str
+    count: int
+    width: int
+
+
+@dataclass(frozen=True)
+class Axis:
+    """An axis of a field: "layer", "kv", "token", "head", "channel", "dim" or "state". Its length is that
+    of the whole pool, over all ranks; the stride is the one in the page of one rank."""
+
+    name: str
+    length: int
+    stride_bytes: int
+
+
+@dataclass(frozen=True)
+class Field:
+    """An array in the pages of a group, as all ranks together see it: see tern_field in tern.h."""
+
+    name: str
+    axes: tuple[Axis, ...]
+    element_bytes: int
+    offset: int = 0
+    replicated: bool = False
+    sections: tuple[Channels, ...] = ()
+
+
+@dataclass(frozen=True)
 class Group:
     """One kind of page. `shape` and `dtype` are those of a page in one region, as NumPy names them:
     (layers, 2, page_tokens, heads, head_dim) and "float16", for instance. The names of the axes
@@ -102,6 +133,7 @@ class Group:
     axes: tuple[str, ...] = ()
     units: int = 0
     cap_pages: int = 0
+    fields: tuple[Field, ...] = ()  # with them, pools of other shardings can exchange its pages
 
     @property
     def page_bytes(self) -> int:
@@ -194,6 +226,28 @@ def c_axes(g: Group, itemsize: int) -> ct.Array[_lib.Axis] | None:
     return axes
 
 
+def c_field(c: _lib.Field, g: Group, f: Field) -> object:
+    """Fills it in, and returns what it points to."""
+    what = f"group {g.name!r}: field {f.name!r}"
+    c.name = encoded(what, f.name)
+    c.over = 1 if f.replicated else 0
+    c.element_bytes = number(f"{what}: element_bytes", f.element_bytes)
+    c.offset = number(f"{what}: offset", f.offset, U64_MAX)
+    axes = (_lib.Axis * len(f.axes))()
+    for axis, a in zip(axes, f.axes):
+        axis.name = encoded(f"an axis of {what}", a.name)
+        axis.length = number(f"{what}: length of {a.name}", a.length, U64_MAX)
+        axis.stride_bytes = number(f"{what}: stride of {a.name}", a.stride_bytes, U64_MAX)
+    sections = (_lib.Channels * len(f.sections))()
+    for section, s in zip(sections, f.sections):
+        section.name = encoded(f"a section of {what}", s.name)
+        section.count = number(f"{what}: count of {s.name}", s.count)
+        section.width = number(f"{what}: width of {s.name}", s.width)
+    c.axes, c.naxes = axes, len(f.axes)
+    c.sections, c.nsections = sections, len(f.sections)
+    return axes, sections
+
+
 def c_group(c: _lib.Group, g: Group) -> object:
     """Fills it in, and returns what it points to."""
     c.name = encoded("the name of a group", g.name)
@@ -205,7 +259,10 @@ def c_group(c: _lib.Group, g: Group) -> object:
         setattr(c, field_name, number(f"group {g.name!r}: {field_name}", getattr(g, field_name)))
     axes = c_axes(g, dtype_of(g.name, g.dtype).itemsize)
     c.axes, c.naxes = axes, len(g.axes)
-    return axes
+    fields = (_lib.Field * len(g.fields))()
+    kept = [c_field(field, g, f) for field, f in zip(fields, g.fields)]
+    c.fields, c.nfields = fields, len(g.fields)
+    return axes, fields, kept
 
 
 def check_names(groups: Sequence[Group]) -> None:
@@ -218,7 +275,7 @@ def check_names(groups: Sequence[Group]) -> None:
 
 
 def c_layout(
-    groups: Sequence[Group], nbytes: int, host_bytes: int, supersede: str, shard: str
+    groups: Sequence[Group], nbytes: int, host_bytes: int, supersede: str, shard: str, stages: int = 1
 ) -> tuple[_lib.Layout, object]:
     """The layout, and what it points to."""
     check_names(groups)
@@ -231,5 +288,6 @@ def c_layout(
         number("bytes", nbytes, U64_MAX),
         choice(SUPERSEDE, "supersede", supersede),
         number("host_bytes", host_bytes, U64_MAX),
+        number("stages", stages),
     )
     return layout, kept

@@ -116,6 +116,8 @@ struct pool {
     uint64_t region_set;                /* bit a region of the tenant */
     uint8_t region[RANKS_MAX];          /* of rank r */
     uint64_t layout_hash, opened_seq;
+    uint64_t fields_hash; /* 0: transfers go to and from pools of the same layout alone */
+    uint64_t copies; /* 1: resharded to a pool of the same layout, too, less of it moves (X5) */
     struct group group[GROUPS_MAX];
 };
 
@@ -422,6 +424,7 @@ struct pull { /* a transfer in */
     uint64_t asked_bytes, taken_bytes; /* likewise; of all pages that were taken for it */
     struct rate rate;                  /* of arrived_bytes */
     struct transfer_times times;
+    uint64_t layout_hash; /* of the source's pool, as it said; 0: the same as ours */
 };
 
 struct serve { /* a transfer out */
@@ -443,6 +446,7 @@ struct serve { /* a transfer out */
     struct pull_id pull;
     uint64_t trace_id, deadline_ns, started_ns;
     struct transfer_times times;
+    uint64_t layout_hash; /* of the destination's pool; 0: the same as ours */
 };
 
 struct reset { /* see session/resets.c */

@@ -223,6 +223,7 @@ static void fetch_open(const struct core *c, struct actions *out, struct pull *p
     msg->tenant = p->tenant;
     msg->ns = space_at(c, s->space)->ns;
     msg->layout_hash = session_pool(c, s)->layout_hash;
+    msg->fields_hash = session_pool(c, s)->fields_hash;
     msg->at_least = p->awaited = pull_awaits(c, p);
     msg->ticket = p->ticket;
     msg->follow = p->follow;

@@ -187,7 +187,7 @@ static const char *end_text(enum tern_err err)
         return "the pool has not that many free pages: close or retract sessions, and fetch again";
     case TERN_UNSUPPORTED:
         return "the peer has these tokens in a pool of another layout: compute them, or open pools "
-               "of one layout on both hosts";
+               "of one layout on both hosts, or such as say the same of the fields of their pages";
     case TERN_DENIED: return "the peer does not know the tenant: both hosts name the same tenants";
     case TERN_DISK:
         return "the disk could not be read: the daemon's log says why; what came before stays, "
@@ -219,6 +219,10 @@ static void answer(struct core *c, struct actions *out, struct pull *p,
         r->fetch.retry_ms = p->retry_ms ? p->retry_ms : c->limits.busy_retry_ms;
     if (shortage)
         r->shortage = *shortage;
+    if (p->err == TERN_UNSUPPORTED) {
+        r->fetch.layout_hash = pool_at(c, p->pool)->layout_hash;
+        r->fetch.other_hash = p->layout_hash;
+    }
     if (!s)
         return;
     if (!p->tail)
@@ -379,6 +383,7 @@ static void offer_take(struct core *c, struct actions *out, struct pull *p,
         return;
     }
     p->serve = msg->serve;
+    p->layout_hash = msg->layout_hash;
     if (msg->err == TERN_OK && msg->blob_bytes > 0 && !blob_keep(c, p, msg)) {
         pull_set_ending(c, p, TERN_BUSY);
         return;

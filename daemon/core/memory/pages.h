@@ -39,6 +39,9 @@ uint32_t page_take(struct core *c, struct pool *p, uint32_t group, enum page_sta
 enum tern_err layout_check(const struct core *c, const struct req_pool_open *req,
                            struct reply *ret);
 uint64_t layout_hash(const struct req_pool_open *req, uint32_t regions);
+/* Of all that two pools have to have in common, so that pages can be resharded between them; 0:
+ * the request does not say. */
+uint64_t fields_hash(const struct req_pool_open *req);
 /* Carves a pool for an engine: one range, free in each region that its ranks live in. Other regions
  * are not looked at. QUOTA: the tenant's memory there; BUSY: page, slab or pool records. */
 enum tern_err pool_carve(struct core *c, const struct engine *e, const struct req_pool_open *req,

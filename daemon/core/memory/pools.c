@@ -157,6 +157,19 @@ uint64_t layout_hash(const struct req_pool_open *req, uint32_t regions)
     return h;
 }
 
+uint64_t fields_hash(const struct req_pool_open *req)
+{
+    uint64_t h = hash_mix(req->ngroups, req->fields_hash);
+
+    for (uint32_t i = 0; i < req->ngroups; i++) {
+        const struct group_layout *g = &req->group[i];
+
+        h = hash_mix(h, (uint64_t)g->family << 32 | g->page_tokens);
+        h = hash_mix(h, (uint64_t)g->window << 32 | g->reserve);
+    }
+    return req->fields_hash == 0 ? 0 : h ? h : 1;
+}
+
 /* Ranges begin where a process can map them. */
 static uint64_t round_up(uint64_t bytes)
 {
@@ -354,6 +367,8 @@ static enum tern_err carve(struct core *c, const struct engine *e, enum tier tie
     memcpy(p->region, e->region, sizeof p->region);
     p->transfer_regions = req->shard == SHARD_REPLICATED ? 1 : e->world;
     p->layout_hash = layout_hash(req, e->world);
+    p->fields_hash = fields_hash(req);
+    p->copies = p->fields_hash != 0 && req->copies && req->shard != SHARD_REPLICATED;
     p->opened_seq = ++c->seq;
     pool_set_slabs(c, p);
     *ret_pool = slot;

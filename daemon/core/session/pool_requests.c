@@ -122,6 +122,7 @@ enum tern_err pool_open(struct core *c, struct actions *out, struct call *call, 
     ret->pool_open.align_tokens = p->align;
     ret->pool_open.bytes = p->bytes;
     ret->pool_open.names = r->names;
+    ret->pool_open.layouts = r->layouts;
     return TERN_OK;
 }
 

@@ -219,6 +219,7 @@ static void issue_batch(struct core *c, struct actions *out, struct pull *p, str
     a->pull.link = p->link;
     a->pull.pool = p->pool;
     a->pull.batch = b->no;
+    a->pull.layout_hash = p->layout_hash;
     a->pull.n = b->n;
     a->pull.pages = pages;
     a->pull.refs = refs;

@@ -72,6 +72,12 @@ struct peer_msg *serve_msg_add(struct core *c, struct actions *out, const struct
 
 /* --- what a message has --- */
 
+bool serve_suits(const struct pool *p, const struct peer_msg *m)
+{
+    return p->layout_hash == m->layout_hash ||
+           (p->fields_hash != 0 && p->fields_hash == m->fields_hash);
+}
+
 struct token_view serve_view(const struct core *c, const struct peer_msg *m, uint32_t align)
 {
     return (struct token_view){.c = c,
@@ -126,6 +132,8 @@ struct serve *serve_create(struct core *c, uint32_t link, const struct peer_msg 
     s->times.stage_since_ns = s->times.wait_since_ns = c->now_ns;
     s->deadline_ns = c->now_ns + c->limits.transfer_deadline_ns;
     s->state_from = node_at(c, f->node)->depth; /* of no STATE yet */
+    if (m->layout_hash != pool_at(c, f->pool)->layout_hash || pool_at(c, f->pool)->copies)
+        s->layout_hash = m->layout_hash;
     node_pin(c, f->node, REF_TRANSFER);
     pool_at(c, f->pool)->serves++;
     return s;

@@ -15,7 +15,8 @@ uint32_t serve_holder(const struct core *c, const struct peer_msg *m, uint32_t l
 struct found {
     uint32_t pool, node;
     struct session_id handed;
-    bool other_layout, more; /* more: all tokens of the message are there, and others follow */
+    bool more;             /* all tokens of the message are there, and others follow */
+    uint64_t other_layout; /* of a pool that has them and does not suit; 0: none */
 };
 
 /* Pins what the peer's tokens led to up to now. The peer has room in its share. */
@@ -39,6 +40,9 @@ void serve_ask_more(struct core *c, struct actions *out, const struct serve *s);
 /* The answer to an open of which nothing comes. */
 struct peer_msg *serve_offer_nothing(struct actions *out, uint32_t link, const struct peer_msg *m,
                                      enum tern_err err, uint32_t retry_ms);
+
+/* Can pages of the pool go to that of who asks, as they are or resharded? */
+bool serve_suits(const struct pool *p, const struct peer_msg *m);
 
 /* The tokens of a message, where chunks have that length. */
 struct token_view serve_view(const struct core *c, const struct peer_msg *m, uint32_t align);

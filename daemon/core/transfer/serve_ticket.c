@@ -28,10 +28,13 @@ static enum tern_err find_handed(const struct core *c, const struct peer_msg *m,
     struct token_view w;
     struct session *s;
 
+    *ret = (struct found){.pool = NONE, .node = NONE};
     TRY(handed_find(c, m->tenant, &m->ticket, &s));
     TRY(handed_ready(c, s));
-    if (pool_at(c, s->pool)->layout_hash != m->layout_hash)
+    if (!serve_suits(pool_at(c, s->pool), m)) {
+        ret->other_layout = pool_at(c, s->pool)->layout_hash;
         return TERN_UNSUPPORTED;
+    }
     if (m->to != s->written)
         return TERN_INVALID;
     w = serve_view(c, m, pool_at(c, s->pool)->align);
@@ -74,7 +77,8 @@ void serve_ticket_open(struct core *c, struct actions *out, uint32_t link, const
     if (err == TERN_OK && share_room(c, SHARE_SERVES, serve_holder(c, m, link)) == 0)
         err = TERN_BUSY;
     if (err != TERN_OK) {
-        serve_offer_nothing(out, link, m, err, err == TERN_BUSY ? c->limits.busy_retry_ms : 0);
+        serve_offer_nothing(out, link, m, err, err == TERN_BUSY ? c->limits.busy_retry_ms : 0)
+            ->layout_hash = err == TERN_UNSUPPORTED ? f.other_layout : 0;
         return;
     }
     s = serve_create(c, link, m, &f);

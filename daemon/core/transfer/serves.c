@@ -29,8 +29,8 @@ static void find_prefix(struct core *c, const struct peer_msg *m, struct found *
         root = space_root(c, i, m->ns);
         if (root == NONE)
             continue;
-        if (p->layout_hash != m->layout_hash) {
-            ret->other_layout = true;
+        if (!serve_suits(p, m)) {
+            ret->other_layout = p->layout_hash;
             continue;
         }
         node = node_walk(c, root, &w);
@@ -107,8 +107,10 @@ static void serve_open(struct core *c, struct actions *out, uint32_t link, const
     }
     find_prefix(c, m, &f);
     if (f.node == NONE || (!f.more && node_at(c, f.node)->depth < serve_least(m))) {
-        serve_offer_nothing(out, link, m,
-                            f.node == NONE && f.other_layout ? TERN_UNSUPPORTED : TERN_OK, 0);
+        bool other = f.node == NONE && f.other_layout != 0;
+
+        serve_offer_nothing(out, link, m, other ? TERN_UNSUPPORTED : TERN_OK, 0)->layout_hash =
+            other ? f.other_layout : 0;
         return;
     }
     if (m->from % pool_at(c, f.pool)->align != 0 || m->history % pool_at(c, f.pool)->align != 0) {
@@ -301,12 +303,15 @@ static bool offer(struct core *c, struct actions *out, struct serve *s)
 
         a->serve.serve = serve_id(c, s);
         a->serve.pool = s->pool;
+        a->serve.link = s->link;
+        a->serve.layout_hash = s->layout_hash;
         serve_state_move(&s->state, SERVE_OPEN);
     }
     m = serve_msg_add(c, out, s, PEER_PULL_OFFER);
     m->from = s->from;
     m->history = s->asked_history;
     m->to = s->to;
+    m->layout_hash = s->layout_hash ? p->layout_hash : 0;
     m->at = piece.at;
     m->until = piece.until < s->to ? piece.until : 0;
     m->runs = out->runs + out->nruns;

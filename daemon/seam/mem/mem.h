@@ -69,6 +69,7 @@ void *mem_page(const struct mem *mem, uint32_t pool, uint32_t region, uint32_t g
                uint32_t index);
 uint64_t mem_page_bytes(const struct mem *mem, uint32_t pool, uint32_t group); /* of one region */
 uint32_t mem_transfer_regions(const struct mem *mem, uint32_t pool);
+uint32_t mem_pool_ranks(const struct mem *mem, uint32_t pool); /* each has a region */
 /* A page has come, and agrees with its checksums in the regions that transfers carry: the others
  * get its bytes, and these checksums. Any thread that has the page in work. False: memory of theirs
  * is gone. */

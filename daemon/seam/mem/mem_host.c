@@ -303,6 +303,11 @@ uint64_t mem_page_bytes(const struct mem *mem, uint32_t pool, uint32_t group)
     return place->group[group].page_bytes;
 }
 
+uint32_t mem_pool_ranks(const struct mem *mem, uint32_t pool)
+{
+    return place_of(mem, pool)->regions;
+}
+
 uint32_t mem_transfer_regions(const struct mem *mem, uint32_t pool)
 {
     return place_of(mem, pool)->transfer_regions;

@@ -240,6 +240,9 @@ void data_conns_dismiss(struct xfer *xfer, uint32_t peer_link);
 bool data_answer_begin(struct data_conn *conn, uint16_t frame, uint64_t place, bool leaves);
 void data_answer_none(struct data_conn *conn, uint16_t frame, enum tern_err err); /* gives none */
 uint32_t data_request_pool(const struct data_conn *conn); /* of its serve, which gave pages */
+/* By whose plans they leave; NULL: as they are. */
+const struct pair *data_request_pair(const struct data_conn *conn);
+uint64_t data_request_bytes(const struct data_conn *conn, uint32_t i); /* that page i goes out as */
 /* Sends what meta, and the service's `gather`, have; the next request comes when that is out. */
 void data_source_send(struct data_conn *conn);
 

@@ -23,13 +23,40 @@ uint32_t data_request_pool(const struct data_conn *conn)
     return conn->xfer->outflow[conn->request->serve.slot].pool;
 }
 
+const struct pair *data_request_pair(const struct data_conn *conn)
+{
+    const struct data_request *r = conn->request;
+
+    return r->kind == XFER_REQUEST_PLAN ? conn->xfer->outflow[r->serve.slot].pair : NULL;
+}
+
+uint64_t data_request_bytes(const struct data_conn *conn, uint32_t i)
+{
+    const struct xfer_entry *e = &conn->request->entry[i];
+    const struct pair *pair = data_request_pair(conn);
+
+    if (pair)
+        return pair_plan_of(pair, e->group, e->index)->bytes;
+    return mem_transfer_bytes(conn->xfer->config.mem, data_request_pool(conn), e->group);
+}
+
+static uint32_t page_sums(const struct data_conn *conn, uint32_t i)
+{
+    const struct pair *pair = data_request_pair(conn);
+    uint32_t group = conn->request->entry[i].group;
+
+    if (pair)
+        return pair->group[group].sums;
+    return mem_transfer_sums(conn->xfer->config.mem, data_request_pool(conn), group);
+}
+
 /* The page's sums go behind the statuses. False: there is no room. */
 static bool answer_page(struct data_conn *conn, uint32_t i, uint32_t record,
                         uint64_t *ret_sums_bytes)
 {
     struct data_request *r = conn->request;
     struct mem *mem = conn->xfer->config.mem;
-    uint32_t pool = data_request_pool(conn), n = mem_transfer_sums(mem, pool, r->entry[i].group);
+    uint32_t n = page_sums(conn, i);
     const uint64_t *sums = mem_sums(mem, record);
 
     if (conn->out_n + n * sizeof *sums > conn->xfer->conns->meta_bytes)
@@ -37,7 +64,7 @@ static bool answer_page(struct data_conn *conn, uint32_t i, uint32_t record,
     for (uint32_t k = 0; k < n; k++, conn->out_n += 8)
         xfer_put64(conn->meta + conn->out_n, sums[k]);
     *ret_sums_bytes += n * sizeof *sums;
-    r->pages_left += mem_transfer_bytes(mem, pool, r->entry[i].group);
+    r->pages_left += data_request_bytes(conn, i);
     xfer_set_bit(r->given, i);
     return true;
 }
@@ -64,8 +91,21 @@ static bool page_leaves(const struct data_conn *conn, uint32_t i, uint32_t *ret_
     struct mem *mem = conn->xfer->config.mem;
 
     return outflow_page(conn->xfer, r->serve, &r->entry[i], ret_record) &&
-           mem_sums_known(mem, *ret_record,
-                          mem_transfer_sums(mem, data_request_pool(conn), r->entry[i].group));
+           mem_sums_known(mem, *ret_record, page_sums(conn, i));
+}
+
+/* By a plan where there is one, and as they are where they lie alike at both ends. */
+static bool frame_suits(const struct data_conn *conn)
+{
+    const struct data_request *r = conn->request;
+    const struct pair *pair;
+
+    if (!outflow_serves(conn->xfer, r->serve))
+        return false;
+    pair = conn->xfer->outflow[r->serve.slot].pair;
+    if (r->kind == XFER_REQUEST_PLAN)
+        return pair != NULL;
+    return !pair || pair->from_hash == pair->to_hash;
 }
 
 bool data_answer_begin(struct data_conn *conn, uint16_t frame, uint64_t place, bool leaves)
@@ -81,7 +121,7 @@ bool data_answer_begin(struct data_conn *conn, uint16_t frame, uint64_t place, b
     r->over = false;
     r->cursor = (struct page_cursor){0};
     for (uint32_t i = 0; i < r->n; i++) {
-        if (leaves && page_leaves(conn, i, &record)) {
+        if (leaves && frame_suits(conn) && page_leaves(conn, i, &record)) {
             if (!answer_page(conn, i, record, &head.b))
                 return false;
             continue;
@@ -122,8 +162,8 @@ static struct transport *transport_of(struct xfer *xfer, uint16_t frame)
 
 static bool is_request(uint16_t frame)
 {
-    return frame == XFER_REQUEST || frame == XFER_REQUEST_READ || frame == XFER_REQUEST_WRITE ||
-           frame == XFER_CONFIRM;
+    return frame == XFER_REQUEST || frame == XFER_REQUEST_PLAN || frame == XFER_REQUEST_READ ||
+           frame == XFER_REQUEST_WRITE || frame == XFER_CONFIRM;
 }
 
 static uint32_t runs_of(const struct xfer_head *head)

@@ -8,6 +8,13 @@
  *            bytes of those pages, in order, region after region
  *            tail{bit i: page i was given up while it was being sent}
  *
+ * Between pools of different layout, or of which several ranks hold the same:
+ *
+ *   REQUEST_PLAN  as REQUEST. It is answered by an ANSWER, in which the sums are those of the whole
+ *                 page of the source, and its bytes are those that move by the plan of the two
+ *                 layouts, in its order (reshard/stream.h); which one of its plans says the page's
+ *                 index
+ *
  * Where the pages are read by RDMA, a connection beside it carries what else is to be said:
  *
  *   REQUEST_READ  as REQUEST
@@ -54,6 +61,7 @@ enum xfer_frame {
     XFER_CONFIRM = 6,
     XFER_CONFIRMED = 7,
     XFER_REQUEST_WRITE = 8,
+    XFER_REQUEST_PLAN = 9,
 };
 
 #define XFER_HEAD_BYTES        32u

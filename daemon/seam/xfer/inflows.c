@@ -42,6 +42,7 @@ void inflows_init(struct xfer *xfer)
 static void inflow_idle(struct xfer *xfer, struct inflow *inflow)
 {
     inflow_state_move(&inflow->state, INFLOW_IDLE);
+    pair_put(&inflow->pair);
     for (uint32_t b = 0; b < PULL_BATCHES_MAX; b++) {
         if (inflow->batch[b] == NONE)
             continue;
@@ -212,6 +213,7 @@ static void inflow_begin(struct xfer *xfer, struct pull_id id, uint32_t peer_lin
     inflow->seen = (struct xfer_flow_view){0};
     inflow->verifying_since_ns = 0;
     inflow->began = ++xfer->inflows_begun;
+    inflow->decided = false;
 }
 
 /* Where the inflow has that batch; NONE: where it has none. */
@@ -249,6 +251,45 @@ static void batch_queue(struct xfer *xfer, uint32_t number, const struct transpo
     inflow_watch(&xfer->inflow[batch->inflow], xfer->batch);
 }
 
+/* Of a layout like ours there is a plan, too, where several ranks hold the same; what comes by RDMA
+ * comes as it is. */
+static bool comes_as_it_is(struct xfer *xfer, const struct action *act)
+{
+    const struct transport *t = transport_for(xfer, act->pull.link, act->pull.pool, NULL);
+
+    return act->pull.layout_hash == 0 ||
+           (t && !t->ops->reshards &&
+            act->pull.layout_hash == pairs_own_hash(xfer, act->pull.pool));
+}
+
+/* Where the source's pages are of another layout than ours, both ends go by one plan. False: there
+ * is none, and the pull broke. */
+static bool inflow_pair(struct xfer *xfer, const struct action *act)
+{
+    struct inflow *inflow = inflow_of(xfer, act->pull.pull);
+    const struct pair_ask ask = {
+        .pool = act->pull.pool, .link = act->pull.link, .other_hash = act->pull.layout_hash};
+    enum tern_err err = TERN_OK;
+
+    if (!inflow->decided && !comes_as_it_is(xfer, act))
+        err = pair_take(xfer, &ask, &inflow->pair);
+    inflow->decided = true;
+    if (err != TERN_OK)
+        inflow_break(xfer, act->pull.pull.slot, err);
+    else if (inflow->pair)
+        xfer_link_resharded(xfer, act->pull.link, act->pull.pool);
+    return err == TERN_OK;
+}
+
+static struct transport *transport_of_pull(struct xfer *xfer, const struct action *act)
+{
+    if (!xfer->link[act->pull.link].up)
+        return NULL;
+    if (xfer->inflow[act->pull.pull.slot].pair)
+        return transport_reshards(xfer, act->pull.link);
+    return transport_for(xfer, act->pull.link, act->pull.pool, NULL);
+}
+
 void xfer_pull(struct xfer *xfer, const struct action *act)
 {
     struct inflow *inflow = inflow_of(xfer, act->pull.pull);
@@ -262,8 +303,9 @@ void xfer_pull(struct xfer *xfer, const struct action *act)
         inflow_begin(xfer, act->pull.pull, act->pull.link);
     if (inflow->state != INFLOW_ACTIVE)
         return; /* broken; the core has not heard of it yet */
-    t = xfer->link[act->pull.link].up ? transport_for(xfer, act->pull.link, act->pull.pool, NULL)
-                                      : NULL;
+    if (!inflow_pair(xfer, act))
+        return;
+    t = transport_of_pull(xfer, act);
     if (!t) {
         inflow_break(xfer, slot, TERN_PEER_LOST);
         return;
@@ -304,11 +346,19 @@ void xfer_pull_stop(struct xfer *xfer, const struct action *act)
 
 uint64_t batch_page_bytes(const struct xfer *xfer, const struct batch *batch, uint32_t i)
 {
+    const struct pair *pair = xfer->inflow[batch->inflow].pair;
+
+    if (pair)
+        return pair_plan_of(pair, batch->page[i].group, batch->ref[i].index)->bytes;
     return mem_transfer_bytes(xfer->config.mem, batch->pool, batch->page[i].group);
 }
 
 uint32_t batch_page_sums(const struct xfer *xfer, const struct batch *batch, uint32_t i)
 {
+    const struct pair *pair = xfer->inflow[batch->inflow].pair;
+
+    if (pair)
+        return pair->group[batch->page[i].group].sums;
     return mem_transfer_sums(xfer->config.mem, batch->pool, batch->page[i].group);
 }
 
@@ -331,13 +381,14 @@ struct batch_part batch_cut(const struct xfer *xfer, uint32_t number, uint32_t s
     const struct batch *batch = &xfer->batch[number];
     uint32_t regions = mem_transfer_regions(xfer->config.mem, batch->pool), sums = 0, end;
     struct batch_part part = {.batch = number, .first = next_of(batch, &end)};
+    bool resharded = xfer->inflow[batch->inflow].pair != NULL; /* stretch by stretch */
 
     for (uint32_t i = part.first; i < end; i++) {
         uint64_t bytes = batch_page_bytes(xfer, batch, i);
         uint32_t more = batch_page_sums(xfer, batch, i);
 
         if (part.n > 0 && (part.page_bytes + bytes > XFER_PIECE_BYTES || sums + more > sums_max ||
-                           (part.n + 1) * regions > XFER_PIECE_PARTS))
+                           (!resharded && (part.n + 1) * regions > XFER_PIECE_PARTS)))
             break;
         part.n++;
         part.page_bytes += bytes;
@@ -442,6 +493,8 @@ void batch_answered(struct xfer *xfer, uint32_t number, uint32_t n)
 
 static struct transport *another_for(struct xfer *xfer, const struct batch *batch)
 {
+    if (xfer->inflow[batch->inflow].pair)
+        return NULL;
     return transport_for(xfer, xfer->inflow[batch->inflow].peer_link, batch->pool,
                          &xfer->transport[batch->lane]);
 }
@@ -555,6 +608,43 @@ static void inject(const struct arrival *a, uint32_t region, uint64_t to)
     }
     xfer->injected[page->record] = (uint64_t)page->gen + 1;
     mem_verify_spoil(xfer->config.mem, batch->pool, page, region, where);
+}
+
+/* Fault injection, of a page that is resharded: its first byte. */
+static void inject_resharded(struct xfer *xfer, uint32_t number, uint32_t i,
+                             const struct pair_plan *plan)
+{
+    const struct batch *batch = &xfer->batch[number];
+    const struct page_at *page = &batch->page[i];
+    struct reshard_cursor c = {.piece = 0};
+    struct reshard_run run;
+
+    if (xfer->injected[page->record] == (uint64_t)page->gen + 1 ||
+        !reshard_cursor_next(&plan->plan, &c, &run))
+        return;
+    if (atomic_fetch_add(&xfer->injections, 1) >= xfer->config.fault_corrupt_pages) {
+        atomic_fetch_sub(&xfer->injections, 1);
+        return;
+    }
+    xfer->injected[page->record] = (uint64_t)page->gen + 1;
+    mem_verify_spoil(xfer->config.mem, batch->pool, page, run.to.rank, run.to.at);
+}
+
+bool arrival_resharded(struct xfer *xfer, uint32_t number, uint32_t i, const uint64_t *sums)
+{
+    const struct batch *batch = &xfer->batch[number];
+    const struct page_at *page = &batch->page[i];
+    const struct pair *pair = xfer->inflow[batch->inflow].pair;
+    const struct pair_plan *plan = pair_plan_of(pair, page->group, batch->ref[i].index);
+    const struct mem_reshard way = {.from = &pair->group[page->group].from,
+                                    .plan = &plan->plan,
+                                    .map = &plan->map,
+                                    .map_of = plan->map_of,
+                                    .moved = plan->moved};
+
+    if (xfer->injected)
+        inject_resharded(xfer, number, i, plan);
+    return mem_reshard_landed(xfer->config.mem, batch->pool, page, &way, sums);
 }
 
 void arrival_reached(struct arrival *a, uint32_t region, uint64_t to)

@@ -20,6 +20,7 @@ static void outflow_quiet(struct xfer *xfer, uint32_t slot)
         return;
     check(!data_conns_read(xfer, slot));
     outflow_state_move(&outflow->state, OUTFLOW_NONE);
+    pair_put(&outflow->pair);
     memset(&event, 0, sizeof event);
     event.kind = EV_SERVE_QUIET;
     event.serve_quiet.serve = (struct serve_id){slot, outflow->gen};
@@ -41,14 +42,22 @@ void outflow_release(struct xfer *xfer, uint32_t slot)
 void xfer_serve_start(struct xfer *xfer, const struct action *act)
 {
     struct outflow *outflow = outflow_of(xfer, act->serve.serve);
+    const struct pair_ask ask = {.pool = act->serve.pool,
+                                 .link = act->serve.link,
+                                 .other_hash = act->serve.layout_hash,
+                                 .ours_sends = true};
 
     check(outflow->holds == 0);
     if (outflow->state != OUTFLOW_NONE)
         outflow_state_move(&outflow->state, OUTFLOW_NONE);
     outflow_state_move(&outflow->state, OUTFLOW_SERVING);
+    pair_put(&outflow->pair);
     outflow->gen = act->serve.serve.gen;
     outflow->pool = act->serve.pool;
     outflow->seen = (struct xfer_flow_view){0};
+    outflow->lost = act->serve.layout_hash != 0 &&
+                    pair_take(xfer, &ask, &outflow->pair) != TERN_OK &&
+                    act->serve.layout_hash != pairs_own_hash(xfer, act->serve.pool);
 }
 
 void xfer_serve_stop(struct xfer *xfer, const struct action *act)
@@ -76,15 +85,14 @@ bool outflow_serves(const struct xfer *xfer, struct serve_id id)
 bool outflow_page(const struct xfer *xfer, struct serve_id id, const struct xfer_entry *e,
                   uint32_t *ret_record)
 {
-    return outflow_serves(xfer, id) &&
+    return outflow_serves(xfer, id) && !xfer->outflow[id.slot].lost &&
            xfer->config.serve_page(xfer->config.ctx, id, e->group,
                                    (struct page_ref){e->index, e->gen}, ret_record) == TERN_OK;
 }
 
-void outflow_sent(struct xfer *xfer, struct serve_id id, const struct xfer_entry *e)
+void outflow_sent(struct xfer *xfer, struct serve_id id, uint64_t bytes)
 {
     struct outflow *outflow = outflow_of(xfer, id);
-    uint64_t bytes = mem_transfer_bytes(xfer->config.mem, outflow->pool, e->group);
 
     xfer->stats.pages_out++;
     outflow->seen.pages++;

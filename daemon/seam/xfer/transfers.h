@@ -15,6 +15,7 @@
 
 #include "seam/mem/mem_verify.h"
 #include "seam/xfer/data_wire.h"
+#include "seam/xfer/pairs.h"
 #include "seam/xfer/states.h"
 #include "seam/xfer/transport.h"
 #include "seam/xfer/xfer.h"
@@ -64,6 +65,7 @@ struct lane {
 /* A connection between daemons, as the shell numbers them. */
 struct xfer_link {
     bool up;
+    bool by_tcp; /* it has RDMA, and yet some pages came otherwise, since they are resharded */
     struct sockaddr_storage addr;
     socklen_t addr_len;
     uint64_t peer_incarnation;
@@ -79,8 +81,10 @@ struct xfer_link {
 struct inflow {
     enum inflow_state state;
     uint32_t gen, peer_link;
-    uint32_t holds; /* what may still touch its pages */
-    uint64_t began; /* ascending */
+    uint32_t holds;    /* what may still touch its pages */
+    uint64_t began;    /* ascending */
+    struct pair *pair; /* held: the source's pages are resharded; NULL: they come as they are */
+    bool decided;      /* which of the two: with its first batch */
     /* Its batches; NONE. One that was dropped stays the inflow's until that is idle, because a
      * verdict or a request to a device may still name it. */
     uint32_t batch[PULL_BATCHES_MAX];
@@ -107,7 +111,9 @@ struct batch {
 struct outflow {
     enum outflow_state state;
     uint32_t gen, pool;
-    uint32_t holds; /* what may still read its pages */
+    uint32_t holds;    /* what may still read its pages */
+    bool lost;         /* between different layouts, and there is no plan: it gives nothing */
+    struct pair *pair; /* held: they leave resharded; NULL: as they are */
     struct xfer_flow_view seen;
 };
 
@@ -127,6 +133,7 @@ struct xfer {
     _Atomic uint64_t landed_bytes; /* that data threads have received and verified */
     struct io_threads *threads;    /* owned */
     struct data_conns *conns;      /* owned */
+    struct pairs *pairs;           /* owned */
     struct xfer_stats stats;
     struct xfer_rdma_view looked; /* what there is where it is not wanted, or not built */
 };
@@ -221,6 +228,9 @@ void arrival_begin(struct arrival *a, struct xfer *xfer, uint32_t batch, uint32_
 void arrival_reached(struct arrival *a, uint32_t region, uint64_t to);
 /* All bytes lie there. False: they are not right. */
 bool arrival_landed(struct arrival *a);
+/* The same of a page that is resharded, whose bytes came by its plan; sums: as the source has them.
+ */
+bool arrival_resharded(struct xfer *xfer, uint32_t batch, uint32_t i, const uint64_t *sums);
 /* On the owner thread, for page i of a batch that is in use: what arrival_landed said. The memory
  * gives its verdict, now or later. */
 void arrival_end(struct xfer *xfer, uint32_t batch, uint32_t i, bool right);
@@ -234,8 +244,8 @@ bool outflow_serves(const struct xfer *xfer, struct serve_id serve);
  * read, and again behind that: who is refused then has read what may be another page's. */
 bool outflow_page(const struct xfer *xfer, struct serve_id serve, const struct xfer_entry *e,
                   uint32_t *ret_record);
-/* That page has left. */
-void outflow_sent(struct xfer *xfer, struct serve_id serve, const struct xfer_entry *e);
+/* A page has left, as so many bytes. */
+void outflow_sent(struct xfer *xfer, struct serve_id serve, uint64_t bytes);
 /* May who came by that peer link ask for pages of that serve? */
 bool outflow_allowed(struct xfer *xfer, struct serve_id serve, uint32_t peer_link);
 
@@ -251,6 +261,11 @@ void xfer_link_conn_end(struct xfer *xfer, uint32_t peer_link); /* NONE: it had 
 /* The transport that a new batch goes over, or one that `after` gives up; NULL: none takes it. */
 struct transport *transport_for(struct xfer *xfer, uint32_t peer_link, uint32_t pool,
                                 const struct transport *after);
+
+/* The one that carries pages that are resharded, whatever was asked for: all daemons have it. */
+struct transport *transport_reshards(struct xfer *xfer, uint32_t peer_link);
+/* A pull's pages do, of a link whose others come by RDMA: operators are told, once. */
+void xfer_link_resharded(struct xfer *xfer, uint32_t peer_link, uint32_t pool);
 
 /* Why that transport may not carry the link's pages, though it could; NULL: it may. */
 const char *xfer_link_unwanted(const struct xfer *xfer, uint32_t peer_link,

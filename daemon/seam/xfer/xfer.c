@@ -41,7 +41,7 @@ void xfer_bytes(const struct xfer_config *c, uint32_t page_records, uint32_t sum
     *ret_shared = sizeof(struct xfer) + c->links * sizeof(struct xfer_link) +
                   c->pulls * sizeof(struct inflow) + xfer_batches(c) * sizeof(struct batch) +
                   c->serves * sizeof(struct outflow) + data_conns_bytes(c, sums_per_page, ops) +
-                  io_threads_bytes(&threads);
+                  io_threads_bytes(&threads) + pairs_bytes(c);
     if (c->fault_corrupt_pages > 0)
         *ret_shared += page_records * sizeof(uint64_t);
     for (; *ops; ops++)
@@ -76,7 +76,7 @@ static bool create_tables(struct xfer *xfer)
                 xfer->link[i].lane[k].path[n].conn = NONE;
         }
     inflows_init(xfer);
-    return data_conns_create(xfer) == TERN_OK;
+    return pairs_create(xfer) == TERN_OK && data_conns_create(xfer) == TERN_OK;
 }
 
 static bool create_transports(struct xfer *xfer)
@@ -150,6 +150,7 @@ void xfer_destroy(struct xfer *xfer)
     free(xfer->batch);
     free(xfer->outflow);
     free(xfer->injected);
+    pairs_destroy(xfer);
     free(xfer);
 }
 

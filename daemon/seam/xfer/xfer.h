@@ -8,6 +8,7 @@
 
 #include "base/rate.h"
 #include "core/core.h"
+#include "reshard/layout.h"
 #include "seam/io/door.h"
 #include "seam/io/io.h"
 #include "seam/io/io_threads.h"
@@ -110,6 +111,7 @@ struct xfer_config {
     struct io *io;
     struct mem *mem;
     uint32_t links, pulls, serves; /* as in core_limits */
+    uint32_t pools;                /* likewise; 0: nothing is known of layouts */
     uint32_t
         batches; /* that the core has under way at most; 0: as many as so many pulls can have */
     uint32_t data_threads;   /* that move and verify page bytes: seam/io/io_threads.h */
@@ -222,6 +224,22 @@ void xfer_rdma_view(const struct xfer *xfer, struct xfer_rdma_view *ret);
  * another link's. */
 void xfer_admit(struct xfer *xfer, uint32_t link, uint64_t token);
 void xfer_dismiss(struct xfer *xfer, uint32_t link);
+
+/* What the pages of a pool of ours are made of, with the hash that the core has of it: once it is
+ * open, and again for each pool that opens in that slot. n 0: it does not say. Copied. */
+void xfer_pool_layouts(struct xfer *xfer, uint32_t pool, uint64_t hash,
+                       const struct reshard_layout *l, uint32_t n);
+/* Those of a pool of ours that has that hash, to tell a peer; NULL. */
+const struct reshard_layout *xfer_layouts_of(const struct xfer *xfer, uint64_t hash,
+                                             uint32_t *ret_n);
+/* What a peer has told of a pool of its own; each has passed reshard_check_layout. Before the core
+ * hears of the message that told it. */
+void xfer_peer_layouts(struct xfer *xfer, uint32_t link, uint64_t hash,
+                       const struct reshard_layout *l, uint32_t n);
+/* Why pages of a pool of that peer's layout cannot come into one of ours, and the group that it is
+ * about. NONE: they can, or one of the two is not known. */
+enum reshard_refusal xfer_layouts_refusal(struct xfer *xfer, uint64_t own_hash, uint64_t other_hash,
+                                          char ret_group[RESHARD_NAME_MAX]);
 
 void xfer_pull(struct xfer *xfer, const struct action *act); /* ACT_PULL; copies what it needs */
 void xfer_pull_stop(struct xfer *xfer, const struct action *act);   /* ACT_PULL_STOP */

@@ -39,6 +39,7 @@ enum tern_err xfer_link_up(struct xfer *xfer, uint32_t number, const struct sock
     link->peer_incarnation = peer_incarnation;
     link->token = token;
     link->call_errno = 0;
+    link->by_tcp = false;
     link->up = true;
     data_paths_reset(xfer, number);
     return TERN_OK;
@@ -189,6 +190,31 @@ struct transport *transport_for(struct xfer *xfer, uint32_t number, uint32_t poo
     return t;
 }
 
+struct transport *transport_reshards(struct xfer *xfer, uint32_t number)
+{
+    (void)number;
+    for (uint32_t i = 0; i < xfer->ntransports; i++)
+        if (xfer->transport[i].own && xfer->transport[i].ops->reshards)
+            return &xfer->transport[i];
+    return NULL;
+}
+
+static const char resharded[] = "pages of pools of another layout come by tcp";
+
+void xfer_link_resharded(struct xfer *xfer, uint32_t number, uint32_t pool)
+{
+    const struct transport *t = transport_for(xfer, number, pool, NULL);
+    struct xfer_link *link = &xfer->link[number];
+
+    if (link->by_tcp || !t || t->ops->reshards)
+        return;
+    link->by_tcp = true;
+    if (xfer->config.rdma.path_note)
+        xfer->config.rdma.path_note(xfer->config.ctx, number,
+                                    mem_pool_tenant(xfer->config.mem, pool),
+                                    transport_reshards(xfer, number)->ops->name, resharded);
+}
+
 /* Fills *ret with the first one behind `after` that carries the link's pages. */
 static void find_carrier(const struct xfer *xfer, uint32_t number, const struct transport *after,
                          struct xfer_link_view *ret)
@@ -280,6 +306,8 @@ void xfer_link_view(const struct xfer *xfer, uint32_t number, struct xfer_link_v
     data_paths_view(xfer, number, ret);
     if (!ret->transport)
         ret->transport = "none";
+    if (xfer->link[number].by_tcp && !ret->reason[0])
+        ret->reason = resharded;
     if (xfer->link[number].call_errno != 0)
         ret->reason = xfer->link[number].call_text;
 }

@@ -1,6 +1,7 @@
 /* What follows from a step of the core: replies to connections, work to the seams, messages to
  * peers. shell/step/step.c calls dispatch_actions after each step, as the `carry_out` that
  * daemon_create has set. See daemon.h. */
+#include <stdio.h>
 #include <string.h>
 
 #include "base/check.h"
@@ -29,6 +30,35 @@ static void pool_known(struct daemon *d, uint32_t slot)
         layouts[g] = view.group[g].layout;
     mem_pool_set(d->mem, slot, view.tier, view.tenant, view.offset, view.bytes, view.regions,
                  view.region, view.moved, view.ngroups, layouts);
+    xfer_pool_layouts(d->xfer, slot, view.layout_hash, NULL, 0);
+}
+
+static void pool_layouts(struct daemon *d, uint32_t slot, const struct reshard_layout *layouts)
+{
+    struct pool_view view;
+
+    check(core_pool_view(d->core, slot, &view));
+    xfer_pool_layouts(d->xfer, slot, view.layout_hash, layouts, view.ngroups);
+}
+
+/* A fetch between pools of different layout, where both ends have said what their pages are made
+ * of: what keeps them apart, and where. Lives until the next call. */
+static const char *layouts_text(struct daemon *d, const struct reply *r)
+{
+    static char text[RESHARD_NAME_MAX + 384];
+    char group[RESHARD_NAME_MAX];
+    enum reshard_refusal refusal;
+
+    if (r->fetch.layout_hash == 0 || r->fetch.other_hash == 0)
+        return r->text;
+    refusal = xfer_layouts_refusal(d->xfer, r->fetch.layout_hash, r->fetch.other_hash, group);
+    if (refusal == RESHARD_NONE)
+        return r->text;
+    snprintf(text, sizeof(text),
+             "the peer has these tokens in a pool of another layout, and its pages cannot be "
+             "resharded: group '%.*s': %s. Compute them, or open pools that fit",
+             RESHARD_NAME_MAX - 1, group, reshard_text(refusal));
+    return text;
 }
 
 /* Notes what the shell has to know of an answer before the asker does. */
@@ -43,6 +73,8 @@ static void note_reply(struct daemon *d, const struct reply *r, struct client_co
         pool_known(d, slot);
         if (r->pool_open.names)
             memcpy(d->pools[slot].names, r->pool_open.names, sizeof(d->pools[slot].names));
+        if (r->pool_open.layouts)
+            pool_layouts(d, slot, r->pool_open.layouts);
     } else if (r->op == OP_ENGINE_JOIN) {
         engine_watch_begin(d, r->join.engine);
         if (c)
@@ -64,6 +96,7 @@ static void reply_send(struct daemon *d, const struct reply *r)
     uint32_t tenant = c && !conn_is_admin(c) ? c->tenant : 0;
     int fds[STREAM_FDS_MAX];
     uint32_t nfds = 0;
+    struct reply told;
     size_t n;
 
     note_reply(d, r, c);
@@ -85,6 +118,11 @@ static void reply_send(struct daemon *d, const struct reply *r)
     }
     if (r->op == OP_RECORD_MAP && r->err == TERN_OK)
         fds[nfds++] = mem_record_fd(d->mem, tenant);
+    if (r->op == OP_FETCH && r->err == TERN_UNSUPPORTED) {
+        told = *r;
+        told.text = layouts_text(d, r);
+        r = &told;
+    }
     n = wire_out_reply(r, d->config->tenants[tenant].memory_bytes, d->config->frame_body_max,
                        d->frame);
     if (n == 0) {

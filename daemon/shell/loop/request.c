@@ -1,7 +1,10 @@
 /* Frames of a greeted connection: what the shell answers itself, what it refuses, what becomes an
  * event of the core. What must stay true: a request id is used once; a body that cannot be read is
  * answered and ends the connection, an unknown request is answered and does not. */
+#include <stdio.h>
+
 #include "base/err.h"
+#include "reshard/plan.h"
 #include "shell/admin/operator.h"
 #include "shell/daemon.h"
 #include "shell/log/log.h"
@@ -43,6 +46,34 @@ static bool gate_refused(struct client_conn *c, const struct frame_header *h)
     return true;
 }
 
+/* The layouts of a PoolOpen, once it is known over how many ranks they are. True: one of them makes
+ * no sense, and that was said. */
+static bool layouts_refused(struct client_conn *c, const struct frame_header *h,
+                            struct req_pool_open *r)
+{
+    struct reshard_layout *l = c->d->in.layouts;
+    char text[RESHARD_NAME_MAX + 128];
+    struct engine_view e;
+
+    if (!r->layouts || c->engine == NONE || !core_engine_view(c->d->core, c->engine, &e))
+        return false; /* of the latter the core says what is wrong */
+    for (uint32_t g = 0; g < r->ngroups; g++) {
+        enum reshard_refusal refusal;
+
+        l[g].ranks = e.world % l[g].stages ? 0 : e.world / l[g].stages;
+        refusal = reshard_check_layout(&l[g]);
+        if (refusal == RESHARD_NONE) {
+            r->copies |= reshard_variants(&(struct reshard_pair){&l[g], &l[g]}) > 1;
+            continue;
+        }
+        snprintf(text, sizeof(text), "group '%.*s': %s", RESHARD_NAME_MAX - 1, l[g].name,
+                 reshard_text(refusal));
+        conn_send_status(c, h, TERN_INVALID, text);
+        return true;
+    }
+    return false;
+}
+
 /* An operation of the core, or what nobody knows. */
 static void core_request(struct client_conn *c, const struct frame_header *h, const uint8_t *body)
 {
@@ -65,6 +96,8 @@ static void core_request(struct client_conn *c, const struct frame_header *h, co
             stream_finish(&c->stream, "malformed body");
         return;
     }
+    if (ev.request.op == OP_POOL_OPEN && layouts_refused(c, h, &ev.request.pool_open))
+        return;
     ev.request.conn = c->slot;
     ev.request.request_id = h->request_id;
     if (c->engine != NONE)

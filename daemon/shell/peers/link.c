@@ -100,6 +100,8 @@ static void message(struct peer_link *l, const struct frame_header *h, const uin
         return;
     }
     l->received = sequence;
+    if (d->in.nlayouts > 0)
+        xfer_peer_layouts(d->xfer, l->slot, ev.peer.msg.layout_hash, d->in.layouts, d->in.nlayouts);
     link_log_transfer(l, &ev.peer.msg, "in");
     ev.peer.link = l->slot;
     daemon_event(d, &ev);

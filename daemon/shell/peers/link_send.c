@@ -58,6 +58,7 @@ static void refuse_tokens(struct daemon *d, uint32_t slot, const struct peer_msg
 void link_send(struct daemon *d, uint32_t slot, const struct peer_msg *msg)
 {
     struct peer_link *l = &d->links.v[slot];
+    struct wire_layouts layouts = {0};
     const char *tenant = NULL;
     size_t n;
 
@@ -66,7 +67,9 @@ void link_send(struct daemon *d, uint32_t slot, const struct peer_msg *msg)
     if ((msg->kind == PEER_PULL_OPEN || msg->kind == PEER_RESET) &&
         msg->tenant < d->config->ntenants)
         tenant = d->config->tenants[msg->tenant].name;
-    n = wire_out_peer_msg(msg, tenant, l->sent + 1, LINK_BODY_MAX, d->frame);
+    if (msg->layout_hash != 0 && (msg->fields_hash != 0 || msg->kind == PEER_PULL_OFFER))
+        layouts.v = xfer_layouts_of(d->xfer, msg->layout_hash, &layouts.n);
+    n = wire_out_peer_msg(msg, tenant, &layouts, l->sent + 1, LINK_BODY_MAX, d->frame);
     check(n > 0);
     if ((msg->kind == PEER_PULL_OPEN || msg->kind == PEER_PULL_TOKENS) &&
         !stream_fits(&l->stream, n)) {

@@ -218,6 +218,7 @@ static void ticket(struct codec *c, struct ticket *v)
 #define TAPE_DEVICE(of, member, limit) device(c, &(of).member);
 #define TAPE_GROUPS(of, member, limit) groups(c, &(of));
 #define TAPE_HASH(of, member, limit)   codec_u32(c, &(of).member);
+#define TAPE_HASH64(of, member, limit) codec_u64(c, &(of).member);
 #define TAPE_OPS(of, member, limit)    operations(c, &(of), room);
 #define TAPE_BLOBS(of, member, limit)  blobs(c, &(of).member);
 #define TAPE_TICKET(of, member, limit) ticket(c, &(of).member);
@@ -281,6 +282,7 @@ static void peer_msg(struct codec *c, struct peer_msg *v, struct codec_room *roo
     codec_u32(c, &v->tenant);
     namespace(c, &v->ns);
     codec_u64(c, &v->layout_hash);
+    codec_u64(c, &v->fields_hash);
     codec_u32(c, &v->history);
     codec_u32(c, &v->at_least);
     codec_u32(c, &v->from);
@@ -453,6 +455,7 @@ void codec_event(struct codec *c, struct event *e, struct codec_room *room)
 #define LIST_DEVICE(of, member, limit)
 #define LIST_GROUPS(of, member, limit)
 #define LIST_HASH(of, member, limit)
+#define LIST_HASH64(of, member, limit)
 #define LIST_BLOBS(of, member, limit)
 #define LIST_BLOB(of, member, limit) LIST_TOKENS(of, member, limit)
 #define LIST_TICKET(of, member, limit)

@@ -14,6 +14,7 @@
 #include "proto/in_place.h"
 #include "proto/namespace.h"
 #include "proto/ticket.h"
+#include "shell/wire/wire_layout.h"
 
 static_assert(WIRE_OPS_MAX <= STEP_OPS_MAX, "a decoded Step fits");
 static_assert(WIRE_STEP_RUNS_MAX >= GROUPS_MAX, "an operation names pages of every group");
@@ -181,6 +182,38 @@ static struct group_layout group_of(const Tern__Wire__Group *g)
     };
 }
 
+/* What the pages are made of, where the pool says it. How many ranks it is divided over the caller
+ * knows. */
+static enum tern_err layouts_of(struct wire_in *w, const Tern__Wire__PoolOpen *m,
+                                XXH3_state_t *state, struct req_pool_open *ret,
+                                const char **ret_text)
+{
+    size_t with = 0, bytes = 0;
+
+    for (size_t i = 0; i < m->n_groups; i++) {
+        with += m->groups[i]->n_fields > 0;
+        bytes += tern__wire__group__get_packed_size(m->groups[i]);
+    }
+    if (with == 0)
+        return TERN_OK;
+    if (with < m->n_groups)
+        return refused(ret_text, "either all groups of a pool say what fields their pages have, or "
+                                 "none does");
+    if (bytes > WIRE_LAYOUT_BYTES_MAX)
+        return refused(ret_text, "the description of the fields takes more than 16 KiB: use "
+                                 "shorter names, or fewer fields");
+    TRY(wire_layout_in(m->groups, m->n_groups, w->layouts, ret_text));
+    for (size_t i = 0; i < m->n_groups; i++) {
+        w->layouts[i].stages = m->stages ? m->stages : 1;
+        if (m->groups[i]->family == FAMILY_RECURRENT)
+            w->layouts[i].page_tokens = 0;
+    }
+    XXH3_128bits_update(state, w->layouts, m->n_groups * sizeof *w->layouts);
+    ret->layouts = w->layouts;
+    ret->fields_hash = wire_layout_fields(w->layouts, (uint32_t)m->n_groups);
+    return TERN_OK;
+}
+
 /* The groups, their names for operators, and a hash of what the core does not compute with. */
 static enum tern_err groups_of(struct wire_in *w, const Tern__Wire__PoolOpen *m,
                                struct req_pool_open *ret, const char **ret_text)
@@ -202,6 +235,7 @@ static enum tern_err groups_of(struct wire_in *w, const Tern__Wire__PoolOpen *m,
     }
     ret->ngroups = (uint32_t)m->n_groups;
     ret->names = w->group_names;
+    TRY(layouts_of(w, m, &state, ret, ret_text));
     ret->axes_hash = (uint32_t)XXH3_128bits_digest(&state).low64;
     return TERN_OK;
 }
@@ -358,6 +392,7 @@ REQUEST_TABLE(X)
 #define IN_DEVICE(to, member, limit) (to).member = device_of(w, tenant, m->member);
 #define IN_GROUPS(to, member, limit) TRY(groups_of(w, m, &(to), ret_text));
 #define IN_HASH(to, member, limit)   /* IN_GROUPS has made it */
+#define IN_HASH64(to, member, limit) /* likewise */
 #define IN_OPS(to, member, limit)    TRY(ops_of(w, m, &(to), ret_text));
 #define IN_BLOBS(to, member, limit)  TRY(blobs_of(m, &(to).member, ret_text));
 #define IN_TICKET(to, member, limit) TRY(ticket_of(m->member, &(to).member, ret_text));
@@ -434,6 +469,26 @@ static enum tern_err peer_runs(struct wire_in *w, const Tern__Wire__PeerMsg *m,
     return TERN_OK;
 }
 
+/* What the peer tells of a pool of its own. */
+static enum tern_err peer_layouts(struct wire_in *w, const Tern__Wire__PeerMsg *m)
+{
+    const char *text;
+
+    w->nlayouts = 0;
+    if (m->n_groups == 0)
+        return TERN_OK;
+    if (wire_layout_in(m->groups, m->n_groups, w->layouts, &text) != TERN_OK)
+        return TERN_MALFORMED;
+    for (size_t i = 0; i < m->n_groups; i++) {
+        w->layouts[i].ranks = m->ranks;
+        w->layouts[i].stages = m->stages;
+        if (reshard_check_layout(&w->layouts[i]) != RESHARD_NONE)
+            return TERN_MALFORMED;
+    }
+    w->nlayouts = (uint32_t)m->n_groups;
+    return TERN_OK;
+}
+
 /* The tenant by its name, if it is configured here and the peer may ask for it; else NONE. */
 static uint32_t tenant_of(const struct wire_in *w, const char *name, uint64_t allowed)
 {
@@ -468,6 +523,7 @@ enum tern_err wire_in_peer_msg(struct wire_in *w, const struct frame_header *h, 
         .tenant = tenant_of(w, m->tenant, allowed),
         .ns = {.hi = m->ns_hi, .lo = m->ns_lo},
         .layout_hash = m->layout_hash,
+        .fields_hash = m->fields_hash,
         .history = m->history,
         .at_least = m->at_least,
         .from = m->from,
@@ -496,6 +552,7 @@ enum tern_err wire_in_peer_msg(struct wire_in *w, const struct frame_header *h, 
         blob_of(w, &m->blob, &blob, &ret->blob_bytes);
         ret->tokens = blob.v;
     }
+    TRY(peer_layouts(w, m));
     TRY(peer_runs(w, m, ret));
     *ret_sequence = m->sequence;
     return TERN_OK;

@@ -7,6 +7,7 @@
 
 #include "core/core.h"
 #include "proto/codec.h"
+#include "reshard/layout.h"
 #include "shell/config/config.h"
 
 #define WIRE_IN_WORDS 256
@@ -21,6 +22,8 @@ struct wire_in {
     char group_names[GROUPS_MAX][GROUP_NAME_MAX]; /* of a PoolOpen, which borrows them */
     uint32_t blob[TICKET_WORDS];                  /* of a ticket, likewise */
     char words[WIRE_IN_WORDS];                    /* why a request was refused */
+    struct reshard_layout layouts[GROUPS_MAX];    /* of a PoolOpen or a peer's message, likewise */
+    uint32_t nlayouts;                            /* of the latter; 0: it has none */
 };
 
 enum tern_err wire_in_init(struct wire_in *w, const struct config *config, uint32_t body_max);

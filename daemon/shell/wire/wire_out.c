@@ -10,6 +10,7 @@
 #include "base/err.h"
 #include "proto/ticket.h"
 #include "proto/writer.h"
+#include "shell/wire/wire_layout.h"
 
 /* ---- sizes ---- */
 
@@ -333,9 +334,11 @@ static void fill_peer_runs(const struct peer_msg *msg, Tern__Wire__Run *runs,
     }
 }
 
-size_t wire_out_peer_msg(const struct peer_msg *msg, const char *tenant, uint64_t sequence,
-                         uint32_t body_max, uint8_t *out)
+size_t wire_out_peer_msg(const struct peer_msg *msg, const char *tenant,
+                         const struct wire_layouts *layouts, uint64_t sequence, uint32_t body_max,
+                         uint8_t *out)
 {
+    struct wire_layout told;
     Tern__Wire__PeerMsg m = TERN__WIRE__PEER_MSG__INIT;
     Tern__Wire__Run runs[GROUPS_MAX], *list[GROUPS_MAX];
     char text[WIRE_TICKET_MAX];
@@ -376,7 +379,9 @@ size_t wire_out_peer_msg(const struct peer_msg *msg, const char *tenant, uint64_
         m.ns_hi = msg->ns.hi;
         m.ns_lo = msg->ns.lo;
     }
-    m.has_layout_hash = msg->kind == PEER_PULL_OPEN;
+    m.has_fields_hash = msg->fields_hash != 0;
+    m.fields_hash = msg->fields_hash;
+    m.has_layout_hash = msg->kind == PEER_PULL_OPEN || msg->layout_hash != 0;
     m.layout_hash = msg->layout_hash;
     if (msg->kind == PEER_PULL_OPEN || msg->kind == PEER_PULL_TOKENS) {
         m.has_tokens = m.has_keys = true;
@@ -392,6 +397,14 @@ size_t wire_out_peer_msg(const struct peer_msg *msg, const char *tenant, uint64_
     m.has_blob = msg->kind == PEER_PULL_OFFER && msg->blob_bytes > 0;
     if (m.has_blob)
         m.blob = wire_bytes(msg->tokens, msg->blob_bytes);
+    if (layouts->n > 0) {
+        wire_layout_out(layouts->v, layouts->n, &told);
+        m.n_groups = layouts->n;
+        m.groups = told.groups;
+        m.has_ranks = m.has_stages = true;
+        m.ranks = layouts->v->ranks;
+        m.stages = layouts->v->stages;
+    }
     m.n_runs = msg->nruns;
     m.runs = list;
     return wire_encode(&h, &m.base, body_max, out, FRAME_HEADER_BYTES + (size_t)body_max, &n) ==

@@ -23,9 +23,17 @@ size_t wire_out_reply(const struct reply *r, uint64_t region_bytes, uint32_t bod
 size_t wire_out_status(const struct frame_header *request, enum tern_err err, const char *text,
                        uint32_t body_max, uint8_t *out);
 
+/* Layouts of one pool of ours that a message tells of, borrowed. n 0: none. */
+struct reshard_layout;
+struct wire_layouts {
+    const struct reshard_layout *v;
+    uint32_t n;
+};
+
 /* tenant: the name that stands for msg->tenant; NULL where there is none. */
-size_t wire_out_peer_msg(const struct peer_msg *msg, const char *tenant, uint64_t sequence,
-                         uint32_t body_max, uint8_t *out);
+size_t wire_out_peer_msg(const struct peer_msg *msg, const char *tenant,
+                         const struct wire_layouts *layouts, uint64_t sequence, uint32_t body_max,
+                         uint8_t *out);
 
 #define WIRE_OUT_WORDS 320
 /* The text of an answer, with its numbers: in `buf`, or as it is where it has none. */

@@ -1,7 +1,9 @@
 /* tern-replay: plays a workload through a prefill daemon and a decode daemon as two engines would,
  * and compares every byte that arrives with what it must be. */
 #include <stdio.h>
+#include <string.h>
 
+#include "reshard.h"
 #include "run.h"
 
 int main(int argc, char **argv)
@@ -10,6 +12,8 @@ int main(int argc, char **argv)
     static struct run run = {.options = &options};
     bool played;
 
+    if (argc > 1 && strcmp(argv[1], "--reshard") == 0)
+        return reshard_main(argc - 1, argv + 1);
     options_read(argc, argv, &options);
     played = run_start(&run) && run_play(&run);
     run_finish(&run);

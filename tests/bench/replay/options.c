@@ -36,6 +36,7 @@ enum key {
     KEY_DECODE,
     KEY_PEER,
     KEY_JSON,
+    KEY_RESHARD,
 };
 
 static const struct argp_option table[] = {
@@ -81,6 +82,10 @@ static const struct argp_option table[] = {
      "seed: "
      "sessions are aborted or retracted, fetches cancelled, tickets dropped, forged or left alone "
      "(0)",
+     2},
+    {"reshard", KEY_RESHARD, 0, 0,
+     "Play the matrix of shardings instead. It comes first, and has options of its own: --reshard "
+     "--help",
      2},
     {0, 0, 0, 0, "Against what", 3},
     {"spawn", KEY_SPAWN, 0, 0, "Start both daemons for this run, and end them after it", 3},
@@ -160,8 +165,7 @@ static uint32_t ranks(struct argp_state *state, const char *text)
     if (sscanf(text, "%u:%u%c", &p, &d, &rest) != 2 || p == 0 || p > TERN_RANKS_MAX)
         argp_error(state, "--ranks takes P:D, each from 1 to %u", TERN_RANKS_MAX);
     if (p != d)
-        argp_error(state,
-                   "--ranks %s: both sides must have as many ranks; this build does not reshard",
+        argp_error(state, "--ranks %s: both sides must have as many ranks; --reshard plays others",
                    text);
     return p;
 }
@@ -271,6 +275,7 @@ static error_t read_option(int key, char *arg, struct argp_state *state)
     case KEY_DECODE: address(state, "decode", arg, o->decode_socket, o->decode_admin); return 0;
     case KEY_PEER: o->peer = arg; return 0;
     case KEY_JSON: o->json = true; return 0;
+    case KEY_RESHARD: argp_error(state, "--reshard comes before all other options"); return 0;
     case ARGP_KEY_ARG:
         argp_error(state, "\"%s\" is no option; a trace is given by --trace", arg);
         return 0;

@@ -330,6 +330,12 @@ uint64_t mem_page_bytes(const struct mem *mem, uint32_t pool, uint32_t group)
     return rw.cfg.page_bytes[group];
 }
 
+uint32_t mem_pool_ranks(const struct mem *mem, uint32_t pool)
+{
+    (void)mem, (void)pool;
+    return rw.cfg.regions;
+}
+
 uint32_t mem_transfer_regions(const struct mem *mem, uint32_t pool)
 {
     (void)mem, (void)pool;

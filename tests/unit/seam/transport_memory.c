@@ -131,9 +131,8 @@ static uint64_t copy_some(struct transport *t, struct job *job, uint64_t most)
 
 static void left(const struct transport *t, const struct job *job, uint32_t i)
 {
-    struct xfer_entry e = {.group = t->xfer->batch[job->part.batch].page[i].group};
-
-    outflow_sent(job->peer->xfer, job->serve, &e);
+    outflow_sent(job->peer->xfer, job->serve,
+                 batch_page_bytes(t->xfer, &t->xfer->batch[job->part.batch], i));
 }
 
 /* Its pages are there, or will not be: whose generation passed meanwhile? */

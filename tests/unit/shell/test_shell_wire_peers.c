@@ -1,10 +1,12 @@
 /* Messages between daemons: they come in as they went out, and what lies is malformed. */
 #include "unit/shell/test_shell_wire_rig.h"
 
+static struct wire_layouts layouts; /* that the messages tell of */
+
 static enum tern_err there_and_back(const struct peer_msg *msg, const char *tenant,
                                     uint64_t allowed, struct peer_msg *ret, uint64_t *ret_sequence)
 {
-    size_t n = wire_out_peer_msg(msg, tenant, 41, BODY_MAX, frame);
+    size_t n = wire_out_peer_msg(msg, tenant, &layouts, 41, BODY_MAX, frame);
     struct frame_header h;
 
     assert_true(n > 0);

@@ -228,6 +228,7 @@ static void fill_blobs(struct prng *p, struct req_blobs *b)
     (of).member.named = prng_below(p, 2) != 0, (of).member.region = (uint32_t)prng_u64(p);
 #define FILL_GROUPS(of, member, limit) fill_groups(p, &(of));
 #define FILL_HASH(of, member, limit)   (of).member = (uint32_t)prng_u64(p);
+#define FILL_HASH64(of, member, limit) (of).member = prng_u64(p);
 #define FILL_OPS(of, member, limit)    fill_step(p, &(of), lent);
 #define FILL_BLOBS(of, member, limit)  fill_blobs(p, &(of).member);
 #define FILL_TICKET(of, member, limit)                                                             \
@@ -280,6 +281,7 @@ static void fill_peer(struct prng *p, struct peer_msg *m, struct lent *lent)
     m->tenant = prng_below(p, 4) == 0 ? NONE : prng_below(p, limits.tenants);
     m->ns = (struct namespace_id){prng_u64(p), prng_u64(p)};
     m->layout_hash = prng_u64(p);
+    m->fields_hash = prng_u64(p);
     m->history = (uint32_t)prng_u64(p);
     m->to = 100;
     m->from = prng_below(p, 100);
@@ -459,6 +461,7 @@ static void same_ops(struct req_step *a, struct req_step *b)
 #define SAME_DEVICE                    SAME_BYTES
 #define SAME_GROUPS                    SAME_BYTES
 #define SAME_HASH                      SAME_BYTES
+#define SAME_HASH64                    SAME_BYTES
 #define SAME_BLOBS                     SAME_BYTES
 #define SAME_TICKET                    SAME_BYTES
 #define SAME_KEY                       SAME_BYTES

@@ -10,7 +10,7 @@
 
 static bool knows(uint16_t frame)
 {
-    return frame == XFER_REQUEST;
+    return frame == XFER_REQUEST || frame == XFER_REQUEST_PLAN;
 }
 
 static bool begin(struct transport *t, struct data_conn *conn)
@@ -38,6 +38,33 @@ static void gather_zeros(const struct data_request *r, struct data_gather *g)
     }
 }
 
+/* The same of pages that leave resharded, stretch by stretch. */
+static void gather_resharded(struct data_conn *conn, struct data_gather *g)
+{
+    const struct data_request *r = conn->request;
+    const struct pair *pair = data_request_pair(conn);
+    uint64_t at = r->cursor.at;
+
+    for (uint32_t i = r->cursor.page; i < r->n; i++, at = 0) {
+        const struct xfer_entry *e = &r->entry[i];
+        const struct reshard_plan *plan = &pair_plan_of(pair, e->group, e->index)->plan;
+        struct reshard_cursor c = reshard_cursor_at(plan, at);
+        struct reshard_run run;
+
+        if (!xfer_bit(r->given, i))
+            continue;
+        conn->send_outflow = r->serve.slot;
+        while (reshard_cursor_next(plan, &c, &run)) {
+            uint8_t *page = mem_page(conn->xfer->config.mem, data_request_pool(conn), run.from.rank,
+                                     e->group, e->index);
+
+            if (g->n >= XFER_PIECE_PARTS ||
+                data_gather_add(g, page + run.from.at, run.bytes) < run.bytes)
+                return;
+        }
+    }
+}
+
 static void gather(struct data_conn *conn, struct data_gather *g)
 {
     const struct data_request *r = conn->request;
@@ -47,6 +74,10 @@ static void gather(struct data_conn *conn, struct data_gather *g)
 
     if (r->over) {
         gather_zeros(r, g);
+        return;
+    }
+    if (data_request_pair(conn)) {
+        gather_resharded(conn, g);
         return;
     }
     for (; c.page < r->n; c.page++, c.region = 0, c.at = 0) {
@@ -70,8 +101,9 @@ static void gather(struct data_conn *conn, struct data_gather *g)
 static bool sent(struct data_conn *conn, uint64_t n)
 {
     struct data_request *r = conn->request;
-    const struct mem *mem = conn->xfer->config.mem;
-    uint32_t pool = data_request_pool(conn), regions = mem_transfer_regions(mem, pool);
+    uint32_t regions = data_request_pair(conn)
+                           ? 1
+                           : mem_transfer_regions(conn->xfer->config.mem, data_request_pool(conn));
 
     r->pages_left -= n;
     conn->xfer->stats.payload_bytes_out += n;
@@ -82,7 +114,7 @@ static bool sent(struct data_conn *conn, uint64_t n)
             r->cursor.page++;
             continue;
         }
-        left = mem_page_bytes(mem, pool, r->entry[r->cursor.page].group) - r->cursor.at;
+        left = data_request_bytes(conn, r->cursor.page) / regions - r->cursor.at;
         if (n < left) {
             r->cursor.at += n;
             break;
@@ -110,7 +142,7 @@ static void end(struct data_conn *conn)
         if (r->over || !outflow_page(conn->xfer, r->serve, &r->entry[i], &record))
             xfer_set_bit(stale, i);
         else
-            outflow_sent(conn->xfer, r->serve, &r->entry[i]);
+            outflow_sent(conn->xfer, r->serve, data_request_bytes(conn, i));
     }
     xfer_put_tail(conn->meta, r->seq, stale);
     conn->out_n = XFER_TAIL_BYTES;

@@ -22,7 +22,8 @@ static void piece_ask(struct data_conn *conn, uint32_t number)
     const struct batch *batch = &conn->xfer->batch[number];
     struct tcp_asked asked = {.part = batch_cut(conn->xfer, number, XFER_PIECE_SUMS),
                               .seq = c->seq++};
-    struct xfer_head head = {.type = XFER_REQUEST,
+    struct xfer_head head = {.type = conn->xfer->inflow[batch->inflow].pair ? XFER_REQUEST_PLAN
+                                                                            : XFER_REQUEST,
                              .n = asked.part.n,
                              .seq = asked.seq,
                              .a = serve_id_pack(batch->serve),

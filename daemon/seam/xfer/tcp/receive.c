@@ -31,6 +31,36 @@ static void cursor_skip_refused(struct tcp_caller *c, uint32_t n)
         c->cursor.page++;
 }
 
+/* The same of pages that are resharded, stretch by stretch. */
+static bool target_resharded(struct data_conn *conn, const struct batch_part *part,
+                             struct data_gather *t)
+{
+    const struct tcp_caller *caller = tcp_caller_of(conn);
+    const struct batch *batch = &conn->xfer->batch[part->batch];
+    const struct pair *pair = conn->xfer->inflow[batch->inflow].pair;
+    uint64_t at = caller->cursor.at;
+
+    for (uint32_t i = caller->cursor.page; i < part->n; i++, at = 0) {
+        const struct page_at *page = &batch->page[part->first + i];
+        uint32_t source = batch->ref[part->first + i].index;
+        const struct reshard_plan *plan = &pair_plan_of(pair, page->group, source)->plan;
+        struct reshard_cursor c = reshard_cursor_at(plan, at);
+        struct reshard_run run;
+
+        if (!xfer_bit(caller->given, i))
+            continue;
+        while (reshard_cursor_next(plan, &c, &run)) {
+            uint8_t *to = mem_page(conn->xfer->config.mem, batch->pool, run.to.rank, page->group,
+                                   page->index);
+
+            if (t->n >= XFER_PIECE_PARTS ||
+                data_gather_add(t, to + run.to.at, run.bytes) < run.bytes)
+                return false;
+        }
+    }
+    return true;
+}
+
 /* True if all of the piece's pages fit. */
 static bool target_pages(struct data_conn *conn, const struct batch_part *part,
                          struct data_gather *t)
@@ -41,6 +71,8 @@ static bool target_pages(struct data_conn *conn, const struct batch_part *part,
     uint32_t regions = mem_transfer_regions(mem, batch->pool);
     struct page_cursor c = caller->cursor;
 
+    if (conn->xfer->inflow[batch->inflow].pair)
+        return target_resharded(conn, part, t);
     for (; c.page < part->n; c.page++, c.region = 0, c.at = 0) {
         const struct page_at *page = &batch->page[part->first + c.page];
         uint64_t bytes = mem_page_bytes(mem, batch->pool, page->group);
@@ -123,6 +155,35 @@ static void sums_came(struct data_conn *conn)
         sums[i] = le64toh(sums[i]);
 }
 
+static void page_took(struct data_conn *conn, const struct batch_part *part, bool right)
+{
+    struct tcp_caller *c = tcp_caller_of(conn);
+
+    if (right)
+        xfer_set_bit(c->right, c->cursor.page);
+    c->sum_next +=
+        batch_page_sums(conn->xfer, &conn->xfer->batch[part->batch], part->first + c->cursor.page);
+    c->cursor = (struct page_cursor){.page = c->cursor.page + 1};
+    cursor_skip_refused(c, part->n);
+}
+
+/* Of a page that is resharded: it is looked at when all of it has come. */
+static uint64_t take_resharded(struct data_conn *conn, const struct batch_part *part, uint64_t n)
+{
+    struct tcp_caller *c = tcp_caller_of(conn);
+    const struct batch *batch = &conn->xfer->batch[part->batch];
+    uint32_t i = part->first + c->cursor.page;
+    uint64_t bytes = batch_page_bytes(conn->xfer, batch, i);
+
+    n = n < bytes - c->cursor.at ? n : bytes - c->cursor.at;
+    c->cursor.at += n;
+    if (c->cursor.at == bytes)
+        page_took(conn, part,
+                  arrival_resharded(conn->xfer, part->batch, i,
+                                    (const uint64_t *)(const void *)conn->meta + c->sum_next));
+    return n;
+}
+
 /* Takes up to n bytes that lie in the pages; returns how many. */
 static uint64_t take_page_bytes(struct data_conn *conn, const struct batch_part *part, uint64_t n)
 {
@@ -141,14 +202,8 @@ static uint64_t take_page_bytes(struct data_conn *conn, const struct batch_part 
     if (c->cursor.at < bytes)
         return n;
     c->cursor.at = 0;
-    if (++c->cursor.region == mem_transfer_regions(mem, batch->pool)) {
-        c->sum_next += batch_page_sums(conn->xfer, batch, i);
-        if (arrival_landed(&c->arrival))
-            xfer_set_bit(c->right, c->cursor.page);
-        c->cursor.region = 0;
-        c->cursor.page++;
-        cursor_skip_refused(c, part->n);
-    }
+    if (++c->cursor.region == mem_transfer_regions(mem, batch->pool))
+        page_took(conn, part, arrival_landed(&c->arrival));
     return n;
 }
 
@@ -166,7 +221,9 @@ static uint64_t take_body(struct data_conn *conn, const struct batch_part *part,
         return n;
     }
     if (c->cursor.page < part->n)
-        return take_page_bytes(conn, part, n);
+        return conn->xfer->inflow[conn->xfer->batch[part->batch].inflow].pair
+                   ? take_resharded(conn, part, n)
+                   : take_page_bytes(conn, part, n);
     c->tail_at += (uint32_t)n; /* the rest of a body is its tail */
     return n;
 }

@@ -41,6 +41,7 @@ static bool tcp_holds(const struct transport *t, uint32_t inflow)
 const struct transport_ops tcp_transport = {
     .name = "tcp",
     .asked_for = XFER_TCP,
+    .reshards = true,
     .conn_bytes = sizeof(struct tcp_caller),
     .service = &tcp_service,
     .bytes = tcp_bytes,

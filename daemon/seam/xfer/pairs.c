@@ -1,0 +1,342 @@
+/* See pairs.h. What must stay true: both ends make the same plans, as each follows from the two
+ * layouts and the number of a page at the source. */
+#include "seam/xfer/pairs.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/check.h"
+#include "reshard/units.h"
+#include "seam/xfer/transfers.h"
+
+struct told {
+    uint32_t link, n; /* groups; 0: there is none */
+    uint64_t hash, used;
+    struct reshard_layout group[GROUPS_MAX];
+};
+
+struct pairs {
+    uint64_t used; /* ascending */
+    struct pair pair[PAIRS_MAX];
+    struct told *own;           /* owned, config.pools */
+    struct told *peers;         /* owned, LAYOUTS_TOLD_MAX */
+    struct reshard_unit *units; /* owned, PAIR_SUMS_MAX: where plans are looked at */
+};
+
+/* ------------------------------------------------------------------ life */
+
+uint64_t pairs_bytes(const struct xfer_config *c)
+{
+    return sizeof(struct pairs) + (c->pools + LAYOUTS_TOLD_MAX) * sizeof(struct told) +
+           PAIR_SUMS_MAX * sizeof(struct reshard_unit) +
+           PAIRS_MAX * (PAIR_PIECES_MAX * sizeof(struct reshard_piece) +
+                        PAIR_MOVED_WORDS * sizeof(uint64_t));
+}
+
+enum tern_err pairs_create(struct xfer *xfer)
+{
+    struct pairs *p = calloc(1, sizeof *p);
+    bool all = p != NULL;
+
+    xfer->pairs = p;
+    if (!p)
+        return TERN_INTERNAL;
+    p->own = calloc(xfer->config.pools ? xfer->config.pools : 1, sizeof *p->own);
+    p->peers = calloc(LAYOUTS_TOLD_MAX, sizeof *p->peers);
+    p->units = calloc(PAIR_SUMS_MAX, sizeof *p->units);
+    for (uint32_t i = 0; i < PAIRS_MAX; i++) {
+        p->pair[i].pieces = calloc(PAIR_PIECES_MAX, sizeof *p->pair[i].pieces);
+        p->pair[i].moved = calloc(PAIR_MOVED_WORDS, sizeof *p->pair[i].moved);
+        all = all && p->pair[i].pieces && p->pair[i].moved;
+    }
+    return all && p->own && p->peers && p->units ? TERN_OK : TERN_INTERNAL;
+}
+
+void pairs_destroy(struct xfer *xfer)
+{
+    struct pairs *p = xfer->pairs;
+
+    if (!p)
+        return;
+    for (uint32_t i = 0; i < PAIRS_MAX; i++) {
+        free(p->pair[i].pieces);
+        free(p->pair[i].moved);
+    }
+    free(p->own);
+    free(p->peers);
+    free(p->units);
+    free(p);
+    xfer->pairs = NULL;
+}
+
+/* ------------------------------------------------------------------ layouts that are known */
+
+static void told_set(struct told *t, uint64_t hash, const struct reshard_layout *l, uint32_t n)
+{
+    check(n <= GROUPS_MAX);
+    t->hash = hash;
+    t->n = n;
+    if (n > 0)
+        memcpy(t->group, l, n * sizeof *l);
+}
+
+void xfer_pool_layouts(struct xfer *xfer, uint32_t pool, uint64_t hash,
+                       const struct reshard_layout *l, uint32_t n)
+{
+    check(pool < xfer->config.pools);
+    told_set(&xfer->pairs->own[pool], hash, l, n);
+}
+
+const struct reshard_layout *xfer_layouts_of(const struct xfer *xfer, uint64_t hash,
+                                             uint32_t *ret_n)
+{
+    for (uint32_t i = 0; i < xfer->config.pools; i++) {
+        const struct told *t = &xfer->pairs->own[i];
+
+        if (t->n == 0 || t->hash != hash)
+            continue;
+        *ret_n = t->n;
+        return t->group;
+    }
+    return NULL;
+}
+
+uint64_t pairs_own_hash(const struct xfer *xfer, uint32_t pool)
+{
+    return pool < xfer->config.pools ? xfer->pairs->own[pool].hash : 0;
+}
+
+static struct told *told_of(const struct xfer *xfer, uint32_t link, uint64_t hash)
+{
+    for (uint32_t i = 0; i < LAYOUTS_TOLD_MAX; i++) {
+        struct told *t = &xfer->pairs->peers[i];
+
+        if (t->n > 0 && t->hash == hash && (t->link == link || link == NONE))
+            return t;
+    }
+    return NULL;
+}
+
+void xfer_peer_layouts(struct xfer *xfer, uint32_t link, uint64_t hash,
+                       const struct reshard_layout *l, uint32_t n)
+{
+    struct told *t = told_of(xfer, link, hash);
+
+    for (uint32_t i = 0; !t && i < LAYOUTS_TOLD_MAX; i++)
+        if (xfer->pairs->peers[i].n == 0)
+            t = &xfer->pairs->peers[i];
+    for (uint32_t i = 0; i < LAYOUTS_TOLD_MAX && (!t || (t->n > 0 && t->hash != hash)); i++)
+        if (!t || xfer->pairs->peers[i].used < t->used)
+            t = &xfer->pairs->peers[i];
+    t->link = link;
+    t->used = ++xfer->pairs->used;
+    told_set(t, hash, l, n);
+}
+
+/* ------------------------------------------------------------------ a pair */
+
+static bool piece_before(const struct reshard_piece *a, const struct reshard_piece *b)
+{
+    return a->from.rank < b->from.rank;
+}
+
+/* By the rank that they come from. Shell's sort: in place, and without a call. */
+static void map_sort(struct reshard_plan *map, uint32_t ranks, uint32_t *ret_of)
+{
+    struct reshard_piece piece;
+
+    for (uint32_t gap = map->n / 2; gap > 0; gap /= 2)
+        for (uint32_t i = gap; i < map->n; i++) {
+            uint32_t k = i;
+
+            piece = map->v[i];
+            for (; k >= gap && piece_before(&piece, &map->v[k - gap]); k -= gap)
+                map->v[k] = map->v[k - gap];
+            map->v[k] = piece;
+        }
+    for (uint32_t r = 0, i = 0; r <= ranks; r++) {
+        while (i < map->n && map->v[i].from.rank < r)
+            i++;
+        ret_of[r] = i;
+    }
+}
+
+static enum reshard_refusal plan_room(const struct pair *p, struct reshard_plan *ret)
+{
+    *ret = (struct reshard_plan){.v = p->pieces + p->npieces, .room = PAIR_PIECES_MAX - p->npieces};
+    return ret->room > 0 ? RESHARD_NONE : RESHARD_PIECES;
+}
+
+/* The checksums that count. */
+static enum reshard_refusal moved_fill(const struct pairs *pairs, struct pair *p,
+                                       const struct reshard_way *way, struct pair_plan *plan)
+{
+    struct reshard_units units = {.v = pairs->units, .room = PAIR_SUMS_MAX};
+    enum reshard_refusal refusal = reshard_units(way, &units, NULL);
+    uint32_t words = (units.n + 63) / 64;
+
+    if (refusal != RESHARD_NONE)
+        return refusal;
+    if (words > PAIR_MOVED_WORDS - p->nmoved)
+        return RESHARD_UNITS;
+    plan->moved = p->moved + p->nmoved;
+    p->nmoved += words;
+    memset(plan->moved, 0, words * sizeof *plan->moved);
+    for (uint32_t i = 0; i < units.n; i++)
+        if (units.v[i].moved > 0)
+            plan->moved[i / 64] |= 1ull << (i % 64);
+    return RESHARD_NONE;
+}
+
+static enum reshard_refusal plan_make(const struct pairs *pairs, struct pair *p,
+                                      struct pair_group *g, uint32_t variant)
+{
+    const struct reshard_pair pair = {&g->from, &g->to};
+    struct pair_plan *plan = &g->variant[variant];
+    const struct reshard_way way = {&pair, &plan->plan, &plan->map};
+    enum reshard_refusal refusal = plan_room(p, &plan->plan);
+
+    if (refusal == RESHARD_NONE)
+        refusal = reshard_plan(&pair, variant, &plan->plan);
+    if (refusal == RESHARD_NONE) {
+        p->npieces += plan->plan.n;
+        refusal = plan_room(p, &plan->map);
+    }
+    if (refusal == RESHARD_NONE)
+        refusal = reshard_map(&pair, variant, &plan->map);
+    if (refusal == RESHARD_NONE) {
+        p->npieces += plan->map.n;
+        map_sort(&plan->map, g->from.ranks * g->from.stages, plan->map_of);
+        plan->bytes = reshard_plan_bytes(&plan->plan, PIECE_MOVE);
+        refusal = moved_fill(pairs, p, &way, plan);
+    }
+    return refusal == RESHARD_ROOM ? RESHARD_PIECES : refusal;
+}
+
+static enum reshard_refusal group_make(const struct xfer *xfer, struct pair *p, uint32_t number)
+{
+    struct pair_group *g = &p->group[number];
+    const struct reshard_pair pair = {&g->from, &g->to};
+    enum reshard_refusal refusal = reshard_check(&pair);
+    uint64_t sums = (uint64_t)g->from.units * g->from.ranks * g->from.stages;
+
+    if (refusal == RESHARD_NONE && g->from.page_tokens != g->to.page_tokens)
+        refusal = RESHARD_PAGE_TOKENS;
+    if (refusal == RESHARD_NONE && sums > PAIR_SUMS_MAX)
+        refusal = RESHARD_UNITS;
+    if (refusal != RESHARD_NONE)
+        return refusal;
+    g->sums = (uint32_t)sums;
+    g->variants = reshard_variants(&pair);
+    for (uint32_t v = 0; v < g->variants && refusal == RESHARD_NONE; v++)
+        refusal = plan_make(xfer->pairs, p, g, v);
+    return refusal;
+}
+
+/* The layouts of one, without plans yet. */
+static void pair_fill(struct pair *p, const struct told *from, const struct told *to)
+{
+    p->used = 0; /* until it is made */
+    p->npieces = p->nmoved = 0;
+    p->from_hash = from->hash;
+    p->to_hash = to->hash;
+    p->ngroups = from->n < to->n ? from->n : to->n;
+    for (uint32_t g = 0; g < p->ngroups; g++) {
+        p->group[g].from = from->group[g];
+        p->group[g].to = to->group[g];
+    }
+}
+
+static enum reshard_refusal pair_make(const struct xfer *xfer, struct pair *p,
+                                      const struct told *from, const struct told *to,
+                                      uint32_t *ret_group)
+{
+    enum reshard_refusal refusal = from->n == to->n ? RESHARD_NONE : RESHARD_OTHER_GROUP;
+
+    pair_fill(p, from, to);
+    *ret_group = 0;
+    for (uint32_t g = 0; g < p->ngroups && refusal == RESHARD_NONE; g++) {
+        *ret_group = g;
+        refusal = group_make(xfer, p, g);
+    }
+    return refusal;
+}
+
+static struct pair *pair_find(const struct pairs *pairs, const struct pair *like)
+{
+    for (uint32_t i = 0; i < PAIRS_MAX; i++) {
+        const struct pair *p = &pairs->pair[i];
+
+        if (p->used > 0 && p->link == like->link && p->from_hash == like->from_hash &&
+            p->to_hash == like->to_hash)
+            return (struct pair *)p;
+    }
+    return NULL;
+}
+
+/* That nobody holds, and that was used longest ago; NULL: all are in use. */
+static struct pair *pair_spare(struct pairs *pairs)
+{
+    struct pair *spare = NULL;
+
+    for (uint32_t i = 0; i < PAIRS_MAX; i++)
+        if (pairs->pair[i].holds == 0 && (!spare || pairs->pair[i].used < spare->used))
+            spare = &pairs->pair[i];
+    return spare;
+}
+
+enum tern_err pair_take(struct xfer *xfer, const struct pair_ask *ask, struct pair **ret)
+{
+    struct pairs *pairs = xfer->pairs;
+    const struct told *own = ask->pool < xfer->config.pools ? &pairs->own[ask->pool] : NULL;
+    struct told *other = told_of(xfer, ask->link, ask->other_hash);
+    const struct told *from = ask->ours_sends ? own : other, *to = ask->ours_sends ? other : own;
+    uint32_t group;
+    struct pair *p;
+
+    if (!own || own->n == 0 || !other)
+        return TERN_UNSUPPORTED;
+    other->used = ++pairs->used;
+    p = pair_find(pairs,
+                  &(struct pair){.link = ask->link, .from_hash = from->hash, .to_hash = to->hash});
+    if (!p) {
+        p = pair_spare(pairs);
+        if (!p)
+            return TERN_BUSY;
+        if (pair_make(xfer, p, from, to, &group) != RESHARD_NONE)
+            return TERN_UNSUPPORTED;
+        p->link = ask->link;
+    }
+    p->used = ++pairs->used;
+    p->holds++;
+    *ret = p;
+    return TERN_OK;
+}
+
+void pair_put(struct pair **pair)
+{
+    if (!*pair)
+        return;
+    check((*pair)->holds > 0);
+    (*pair)->holds--;
+    *pair = NULL;
+}
+
+enum reshard_refusal xfer_layouts_refusal(struct xfer *xfer, uint64_t own_hash, uint64_t other_hash,
+                                          char ret_group[RESHARD_NAME_MAX])
+{
+    const struct told *own = NULL, *other = told_of(xfer, NONE, other_hash);
+    struct pair *spare = pair_spare(xfer->pairs);
+    enum reshard_refusal refusal;
+    uint32_t group;
+
+    ret_group[0] = 0;
+    for (uint32_t i = 0; i < xfer->config.pools; i++)
+        if (xfer->pairs->own[i].n > 0 && xfer->pairs->own[i].hash == own_hash)
+            own = &xfer->pairs->own[i];
+    if (!own || !other || !spare)
+        return RESHARD_NONE;
+    refusal = pair_make(xfer, spare, other, own, &group);
+    memcpy(ret_group, own->group[group].name, RESHARD_NAME_MAX);
+    return refusal;
+}

@@ -1,0 +1,76 @@
+/* Pairs of layouts that pages are resharded between (N3), with the plans that follow from them, and
+ * the layouts that are known: those of our pools, and what peers have told of theirs. An inflow or
+ * outflow between different layouts holds its pair; one that nobody holds makes way for the next.
+ * Owner thread, but for what is said of a plan: that stays as it is while the pair is held, and
+ * data threads read it. Nothing is allocated after create. */
+#ifndef SEAM_XFER_PAIRS_H
+#define SEAM_XFER_PAIRS_H
+
+#include "reshard/stream.h"
+#include "seam/mem/mem_reshard.h"
+#include "seam/xfer/data_wire.h"
+
+struct xfer;
+struct xfer_config;
+
+#define PAIRS_MAX        8u
+#define PAIR_PIECES_MAX  8192u /* of all plans and maps of a pair, over all groups */
+#define PAIR_SUMS_MAX    8192u /* checksums of a page of the source, over all its ranks */
+#define PAIR_MOVED_WORDS 4096u /* bits of the checksums that count, over all plans */
+#define PAIR_RANKS_MAX   (RESHARD_RANKS_MAX * RESHARD_STAGES_MAX)
+#define LAYOUTS_TOLD_MAX 32u /* by peers; the one that was used longest ago makes way */
+
+/* Which plan a page goes by follows from its number at the source. */
+struct pair_plan {
+    struct reshard_plan plan, map;
+    uint32_t map_of[PAIR_RANKS_MAX + 1];
+    uint64_t *moved;
+    uint64_t bytes; /* that move */
+};
+
+struct pair_group {
+    struct reshard_layout from, to;
+    uint32_t sums; /* of a page of the source */
+    uint32_t variants;
+    struct pair_plan variant[RESHARD_RANKS_MAX];
+};
+
+struct pair {
+    uint32_t holds, link;
+    uint64_t from_hash, to_hash, used; /* used: ascending; 0: it was never made */
+    uint32_t ngroups, npieces, nmoved;
+    struct reshard_piece *pieces; /* owned, PAIR_PIECES_MAX */
+    uint64_t *moved;              /* owned, PAIR_MOVED_WORDS */
+    struct pair_group group[GROUPS_MAX];
+};
+
+struct pairs;
+
+uint64_t pairs_bytes(const struct xfer_config *config);
+enum tern_err pairs_create(struct xfer *xfer);
+void pairs_destroy(struct xfer *xfer);
+
+/* Of the layout of a pool of ours; 0: none is known. */
+uint64_t pairs_own_hash(const struct xfer *xfer, uint32_t pool);
+
+/* What a transfer is between: a pool of ours, and one of the peer's on that link. */
+struct pair_ask {
+    uint32_t pool, link;
+    uint64_t other_hash;
+    bool ours_sends;
+};
+
+/* Held until pair_put. BUSY: all are in use. UNSUPPORTED: one of the layouts is not known, or pages
+ * of one cannot go to the other. */
+enum tern_err pair_take(struct xfer *xfer, const struct pair_ask *ask, struct pair **ret);
+void pair_put(struct pair **pair); /* NULL is fine */
+
+static inline const struct pair_plan *pair_plan_of(const struct pair *pair, uint32_t group,
+                                                   uint32_t source_index)
+{
+    const struct pair_group *g = &pair->group[group];
+
+    return &g->variant[source_index % g->variants];
+}
+
+#endif

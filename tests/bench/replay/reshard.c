@@ -1,0 +1,354 @@
+/* The matrix of shardings: see reshard.h. Two daemons for all of it; each cell opens a pool at
+ * both, computes a few sessions at one, fetches them at the other and compares. */
+#include "reshard.h"
+
+#include <argp.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "engine/admin.h"
+#include "engine/daemon.h"
+#include "engine/proc.h"
+#include "reshard_end.h"
+
+#define TOKENS       (4 * END_PAGE_TOKENS)
+#define RATIO_MOST   1.02 /* bytes moved for each that is needed */
+#define MEMORY_BYTES (8u << 20)
+#define PEER_MS      20000u
+
+enum { KEY_RANKS = 256, KEY_STAGES, KEY_KIND, KEY_SESSIONS, KEY_CORRUPT, KEY_JSON };
+
+static const struct argp_option table[] = {
+    {"ranks", KEY_RANKS, "P:D|all", 0,
+     "Ranks of a stage at either end; all: each pair of 1, 2, 4, 8", 0},
+    {"stages", KEY_STAGES, "P:D|all", 0, "Pipeline stages at either end, 1 or 2", 0},
+    {"kind", KEY_KIND, "KIND|all", 0, "mha, gqa, mla, whole, recurrent, xbc, xb1, qkv or hybrid",
+     0},
+    {"sessions", KEY_SESSIONS, "N", 0, "Sessions of a cell", 0},
+    {"corrupt", KEY_CORRUPT, "N", 0, "Flip a byte of so many pages as they arrive", 0},
+    {"json", KEY_JSON, 0, 0, "The report as JSON", 0},
+    {0}};
+
+static const char *const kind_words[WORLD_KINDS] = {[WORLD_MHA] = "mha",
+                                                    [WORLD_GQA] = "gqa",
+                                                    [WORLD_MLA] = "mla",
+                                                    [WORLD_WHOLE] = "whole",
+                                                    [WORLD_RECURRENT] = "recurrent",
+                                                    [WORLD_XBC] = "xbc",
+                                                    [WORLD_XB1] = "xb1",
+                                                    [WORLD_QKV] = "qkv",
+                                                    [WORLD_HYBRID] = "hybrid"};
+
+struct options {
+    uint32_t ranks[2], stages[2]; /* 0: all */
+    uint32_t kind;                /* WORLD_KINDS: all */
+    uint32_t sessions, corrupt;
+    bool json;
+};
+
+struct matrix {
+    const struct options *options;
+    struct daemon source, dest;
+    struct tern *admin;
+    uint32_t cells, left_out, failed, number;
+    uint64_t moved, needed, overhead, wrong, corrupt;
+    json_t *rows;
+    char dir[64], why[SPAWN_WHY_BYTES];
+};
+
+struct cell {
+    struct end_shape shape[2]; /* source, destination */
+    uint64_t moved, needed, overhead, wrong;
+    const char *failed; /* at what; NULL: it went well */
+    char text[512];
+};
+
+/* ---- one cell ---- */
+
+static bool failed(struct cell *c, const char *what, struct tern *t, enum tern_err err)
+{
+    c->failed = what;
+    snprintf(c->text, sizeof c->text, "%s: %s", tern_strerror(err), t ? tern_error_text(t) : "");
+    return false;
+}
+
+/* One session at the source, and the same at the destination. */
+static bool session(struct matrix *m, struct cell *c, struct end ends[2], uint32_t i)
+{
+    struct engine *a = &ends[0].engine, *b = &ends[1].engine;
+    struct engine_session from, to;
+    struct end_pages pages = {.s = &from, .tokens = TOKENS};
+    uint32_t tokens[TOKENS + 1];
+    enum tern_err err;
+
+    pages.salt = (uint8_t)(1 + m->number * 7 + i * 31);
+    for (uint32_t k = 0; k <= TOKENS; k++)
+        tokens[k] = i * 1000 + k;
+    err = engine_begin(&from, a, tokens, TOKENS);
+    if (err == TERN_OK)
+        err = engine_extend(&from, TOKENS, TOKENS);
+    if (err != TERN_OK)
+        return failed(c, "extend", a->tern, err);
+    end_write(&ends[0], &pages);
+    err = end_publish(&ends[0]);
+    if (err == TERN_OK)
+        err = engine_commit(&from, TOKENS);
+    if (err != TERN_OK)
+        return failed(c, "commit", a->tern, err);
+    err = engine_begin_with(&to, b, tokens, TOKENS, 1);
+    if (err == TERN_OK)
+        err = engine_fetch(&to, "source", TOKENS, END_CALL_MS);
+    if (err != TERN_OK)
+        return failed(c, "fetch", b->tern, err);
+    err = engine_do(&to,
+                    (struct engine_op){.kind = ENGINE_EXTEND,
+                                       .length = TOKENS + 1,
+                                       .written = TOKENS,
+                                       .tokens = {.v = tokens + TOKENS, .n = 1, .base = TOKENS}});
+    if (err != TERN_OK)
+        return failed(c, "extend what was fetched", b->tern, err);
+    pages.s = &to;
+    c->wrong += end_wrong(&ends[1], &pages);
+    err = engine_end(&to);
+    return err == TERN_OK && engine_end(&from) == TERN_OK ? true : failed(c, "close", NULL, err);
+}
+
+static bool play(struct matrix *m, struct cell *c, struct end ends[2])
+{
+    char model[32];
+    const struct tern_namespace ns = {.model = model};
+    struct daemon_status before = {0}, after = {0};
+    enum tern_err err;
+
+    snprintf(model, sizeof model, "cell-%u", m->number);
+    err = end_open(&ends[0], m->source.socket, "prefill", &ns);
+    if (err != TERN_OK)
+        return failed(c, "open the source's pool", ends[0].tern[0], err);
+    err = end_open(&ends[1], m->dest.socket, "decode", &ns);
+    if (err != TERN_OK)
+        return failed(c, "open the destination's pool", ends[1].tern[0], err);
+    if (!admin_status(m->admin, 0, &before))
+        return failed(c, "ask the daemon", m->admin, TERN_INTERNAL);
+    for (uint32_t i = 0; i < m->options->sessions; i++)
+        if (!session(m, c, ends, i))
+            return false;
+    if (!admin_status(m->admin, 0, &after))
+        return failed(c, "ask the daemon", m->admin, TERN_INTERNAL);
+    c->moved = after.transfers.payload_bytes_in - before.transfers.payload_bytes_in;
+    c->overhead = after.transfers.socket_bytes_in - before.transfers.socket_bytes_in - c->moved;
+    for (uint32_t g = 0; g < ends[0].ngroups; g++)
+        c->needed += m->options->sessions *
+                     world_bytes(ends[0].world[g].kind,
+                                 world_is_state(ends[0].world[g].kind) ? END_PAGE_TOKENS : TOKENS);
+    return true;
+}
+
+static bool went_well(const struct matrix *m, const struct cell *c)
+{
+    bool again = m->options->corrupt > 0; /* what was flipped moves once more */
+
+    return !c->failed && c->wrong == 0 && c->moved >= c->needed &&
+           (again || (double)c->moved <= RATIO_MOST * (double)c->needed);
+}
+
+static void tell(struct matrix *m, const struct cell *c)
+{
+    const struct end_shape *p = &c->shape[0], *d = &c->shape[1];
+
+    if (!m->options->json) {
+        printf("%-10s %u:%u  %u:%u  %3u:%u %12llu %12llu %10llu  %s %s\n", kind_words[p->kind],
+               p->ranks, d->ranks, p->stages, d->stages, p->order, d->order,
+               (unsigned long long)c->moved, (unsigned long long)c->needed,
+               (unsigned long long)c->overhead,
+               c->failed         ? c->failed
+               : c->wrong        ? "WRONG BYTES"
+               : went_well(m, c) ? "right"
+                                 : "TOO MUCH",
+               c->text);
+        return;
+    }
+    json_array_append_new(m->rows,
+                          json_pack("{s:s, s:i, s:i, s:i, s:i, s:I, s:I, s:I, s:I, s:b}", "kind",
+                                    kind_words[p->kind], "p", p->ranks, "d", d->ranks, "p_stages",
+                                    p->stages, "d_stages", d->stages, "bytes_moved",
+                                    (json_int_t)c->moved, "bytes_needed", (json_int_t)c->needed,
+                                    "bytes_overhead", (json_int_t)c->overhead, "wrong_bytes",
+                                    (json_int_t)c->wrong, "right", went_well(m, c)));
+}
+
+static void cell(struct matrix *m, struct cell *c)
+{
+    static struct end ends[2];
+
+    m->number++;
+    for (int i = 0; i < 2; i++)
+        if (!end_shape(&ends[i], &c->shape[i])) {
+            m->left_out++;
+            return;
+        }
+    play(m, c, ends);
+    end_close(&ends[1]);
+    end_close(&ends[0]);
+    m->cells++;
+    m->failed += !went_well(m, c);
+    m->moved += c->moved;
+    m->needed += c->needed;
+    m->overhead += c->overhead;
+    m->wrong += c->wrong;
+    tell(m, c);
+}
+
+/* ---- all of them ---- */
+
+/* The two orders of memory that are most in use lie at either end in turn, and a third one comes
+ * now and then. */
+static void cells_of(struct matrix *m, enum world_kind kind, const uint32_t ranks[2],
+                     const uint32_t stages[2])
+{
+    struct cell c = {.failed = NULL};
+
+    for (int i = 0; i < 2; i++)
+        c.shape[i] =
+            (struct end_shape){.kind = kind,
+                               .ranks = ranks[i],
+                               .stages = stages[i],
+                               .order = (m->number + (uint32_t)i * (m->number / 3)) % WORLD_ORDERS,
+                               .units = ranks[i] * stages[i] <= 8 && m->number % 2 ? 2 : 1,
+                               .whole = (m->number + (uint32_t)i) % 2 != 0};
+    cell(m, &c);
+}
+
+static bool wanted(uint32_t asked, uint32_t v)
+{
+    return asked == 0 || asked == v;
+}
+
+static void all_of(struct matrix *m, enum world_kind kind)
+{
+    const struct options *o = m->options;
+
+    for (uint32_t p = 1; p <= RESHARD_RANKS_MAX; p *= 2)
+        for (uint32_t d = 1; d <= RESHARD_RANKS_MAX; d *= 2)
+            for (uint32_t sp = 1; sp <= RESHARD_STAGES_MAX; sp++)
+                for (uint32_t sd = 1; sd <= RESHARD_STAGES_MAX; sd++)
+                    if (wanted(o->ranks[0], p) && wanted(o->ranks[1], d) &&
+                        wanted(o->stages[0], sp) && wanted(o->stages[1], sd))
+                        cells_of(m, kind, (uint32_t[2]){p, d}, (uint32_t[2]){sp, sd});
+}
+
+static bool start(struct matrix *m)
+{
+    struct daemon_options d[2] = {{.node = "source",
+                                   .memory_bytes = MEMORY_BYTES,
+                                   .regions = END_RANKS_MAX,
+                                   .page_bytes_min = 64,
+                                   .core = -1}};
+
+    d[1] = d[0];
+    d[1].node = "dest";
+    d[1].corrupt_pages = m->options->corrupt;
+    if (!tempdir_make(m->dir, sizeof m->dir, "tern-reshard")) {
+        snprintf(m->why, sizeof m->why, "no temporary directory");
+        return false;
+    }
+    if (!daemon_start_pair(&m->source, &m->dest, m->dir, d, m->why))
+        return false;
+    if (tern_connect(m->dest.admin, END_CALL_MS, &m->admin) == TERN_OK &&
+        admin_wait_peer(m->admin, "source", PEER_MS))
+        return true;
+    snprintf(m->why, sizeof m->why, "the destination did not connect to the source");
+    return false;
+}
+
+static void report(struct matrix *m)
+{
+    struct daemon_status s = {0};
+
+    admin_status(m->admin, 0, &s);
+    if (!m->options->json) {
+        printf("cells %u, left out %u, failed %u; bytes_moved %llu, bytes_needed %llu, "
+               "bytes_overhead %llu, wrong_bytes %llu, corrupt_detected %llu\n",
+               m->cells, m->left_out, m->failed, (unsigned long long)m->moved,
+               (unsigned long long)m->needed, (unsigned long long)m->overhead,
+               (unsigned long long)m->wrong, (unsigned long long)s.transfers.corrupt_detected);
+        return;
+    }
+    json_dumpf(json_pack("{s:i, s:i, s:i, s:I, s:I, s:I, s:I, s:I, s:o}", "cells", m->cells,
+                         "left_out", m->left_out, "failed", m->failed, "bytes_moved",
+                         (json_int_t)m->moved, "bytes_needed", (json_int_t)m->needed,
+                         "bytes_overhead", (json_int_t)m->overhead, "wrong_bytes",
+                         (json_int_t)m->wrong, "corrupt_detected",
+                         (json_int_t)s.transfers.corrupt_detected, "rows", m->rows),
+               stdout, JSON_INDENT(1));
+    putchar('\n');
+}
+
+/* ---- options ---- */
+
+static void pair(struct argp_state *state, const char *name, const char *text, uint32_t most,
+                 uint32_t ret[2])
+{
+    char rest;
+
+    ret[0] = ret[1] = 0;
+    if (strcmp(text, "all") == 0)
+        return;
+    if (sscanf(text, "%u:%u%c", &ret[0], &ret[1], &rest) != 2)
+        argp_error(state, "--%s takes P:D, or all", name);
+    for (int i = 0; i < 2; i++)
+        if (ret[i] == 0 || ret[i] > most || (ret[i] & (ret[i] - 1)) != 0)
+            argp_error(state, "--%s: 1, 2, 4 or 8, and at most %u", name, most);
+}
+
+static error_t read_option(int key, char *arg, struct argp_state *state)
+{
+    struct options *o = state->input;
+
+    switch (key) {
+    case KEY_RANKS: pair(state, "ranks", arg, RESHARD_RANKS_MAX, o->ranks); return 0;
+    case KEY_STAGES: pair(state, "stages", arg, RESHARD_STAGES_MAX, o->stages); return 0;
+    case KEY_KIND:
+        for (o->kind = 0; o->kind < WORLD_KINDS && strcmp(arg, kind_words[o->kind]) != 0; o->kind++)
+            ;
+        if (o->kind == WORLD_KINDS && strcmp(arg, "all") != 0)
+            argp_error(state, "there is no such kind: %s", arg);
+        return 0;
+    case KEY_SESSIONS: o->sessions = (uint32_t)strtoul(arg, NULL, 10); return 0;
+    case KEY_CORRUPT: o->corrupt = (uint32_t)strtoul(arg, NULL, 10); return 0;
+    case KEY_JSON: o->json = true; return 0;
+    default: return ARGP_ERR_UNKNOWN;
+    }
+}
+
+int reshard_main(int argc, char **argv)
+{
+    static const struct argp parser = {
+        .options = table,
+        .parser = read_option,
+        .doc = "Exchanges pages between pools of different sharding, through two daemons, and "
+               "compares every byte."};
+    struct options o = {.stages = {1, 1}, .kind = WORLD_KINDS, .sessions = 2};
+    struct matrix m = {.options = &o};
+    bool started;
+
+    argp_err_exit_status = 2;
+    argp_parse(&parser, argc, argv, 0, NULL, &o);
+    m.rows = json_array();
+    started = start(&m);
+    if (!started)
+        fprintf(stderr, "tern-replay: %s\n", m.why);
+    if (started && !o.json)
+        printf("kind       P:D  stages order        moved       needed   overhead\n");
+    for (uint32_t kind = 0; started && kind < WORLD_KINDS; kind++)
+        if (o.kind == WORLD_KINDS || o.kind == kind)
+            all_of(&m, (enum world_kind)kind);
+    if (started)
+        report(&m);
+    tern_destroy(m.admin);
+    daemon_end(&m.dest, PEER_MS);
+    daemon_end(&m.source, PEER_MS);
+    if (m.dir[0])
+        tempdir_remove(m.dir);
+    return !started ? 2 : m.failed > 0;
+}

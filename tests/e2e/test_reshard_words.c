@@ -1,0 +1,242 @@
+/* N3: pools of other layout at either end. What does not fit is refused by name, where a pool is
+ * opened and where it is fetched from; what fits is handed over to its last token, between a pool
+ * whose tokens come before heads and one where heads come first. */
+#include <stdio.h>
+#include <string.h>
+
+#include "engine/engine.h"
+#include "engine/proc.h"
+#include "rig_daemon.h"
+#include "testing/test.h"
+
+#define LAYERS 2u
+#define HEADS  4u
+#define DIM    8u
+#define PT     16u
+#define PAGE   (LAYERS * PT * HEADS * DIM * 4u)
+#define TOKENS 40u /* two pages and a half */
+
+static struct daemon_options options[2] = {
+    {.node = "source", .memory_bytes = 16u << 20, .page_bytes_min = PAGE / 2, .core = -1},
+    {.node = "dest", .memory_bytes = 16u << 20, .page_bytes_min = PAGE / 2, .core = -1}};
+
+static struct daemon source, dest;
+static char dir[RIG_DIR_BYTES];
+
+FIXTURE(start)
+{
+    rig_start_pair(&source, &dest, dir, options);
+    return 0;
+}
+
+FIXTURE(stop)
+{
+    assert_true(daemon_stop(&dest));
+    assert_true(daemon_stop(&source));
+    tempdir_remove(dir);
+    return 0;
+}
+
+TEST_EACH(start, stop);
+
+/* Tokens of heads, or heads of tokens. */
+struct kv {
+    bool heads_first;
+    uint32_t heads, overlap;
+    struct tern_axis axes[4];
+    struct tern_field field;
+    struct tern_group group;
+    struct tern_layout layout;
+};
+
+static const struct tern_layout *layout_of(struct kv *kv)
+{
+    uint64_t row = DIM * 4, token = kv->heads_first ? row : row * kv->heads;
+
+    kv->axes[0] = (struct tern_axis){"layer", LAYERS, PT * row * kv->heads - kv->overlap};
+    kv->axes[1] = (struct tern_axis){"token", PT, token};
+    kv->axes[2] = (struct tern_axis){"head", kv->heads, kv->heads_first ? row * PT : row};
+    kv->axes[3] = (struct tern_axis){"dim", DIM, 4};
+    kv->field = (struct tern_field){.name = "kv", .element_bytes = 4, .axes = kv->axes, .naxes = 4};
+    kv->group = (struct tern_group){.name = "kv",
+                                    .page_tokens = PT,
+                                    .page_bytes = LAYERS * PT * row * kv->heads,
+                                    .fields = &kv->field,
+                                    .nfields = 1};
+    kv->layout = (struct tern_layout){.groups = &kv->group, .ngroups = 1, .bytes = 64 * PAGE};
+    return &kv->layout;
+}
+
+static uint32_t value_of(uint32_t layer, uint32_t token, uint32_t head, uint32_t dim)
+{
+    return ((layer * 4096 + token) * 64 + head) * 64 + dim + 1;
+}
+
+/* Elements of page i that are wrong, or it is written. */
+static uint32_t page_do(const struct kv *kv, uint32_t *page, uint32_t i, bool write)
+{
+    uint32_t wrong = 0;
+
+    for (uint32_t l = 0; l < LAYERS; l++)
+        for (uint32_t t = 0; t < PT && i * PT + t < TOKENS; t++)
+            for (uint32_t h = 0; h < HEADS; h++)
+                for (uint32_t d = 0; d < DIM; d++) {
+                    uint32_t at = kv->heads_first ? ((l * HEADS + h) * PT + t) * DIM + d
+                                                  : ((l * PT + t) * HEADS + h) * DIM + d;
+
+                    if (write)
+                        page[at] = value_of(l, i * PT + t, h, d);
+                    else
+                        wrong += page[at] != value_of(l, i * PT + t, h, d);
+                }
+    return wrong;
+}
+
+static uint32_t pages_do(const struct kv *kv, struct engine_session *s, bool write)
+{
+    uint32_t wrong = 0;
+
+    for (uint32_t i = 0; i * PT < TOKENS; i++) {
+        uint32_t index = s->table.group[0].index[i];
+
+        assert_int_not_equal(index, 0);
+        wrong += page_do(kv, (uint32_t *)(void *)engine_page(s->engine, 0, index), i, write);
+    }
+    return wrong;
+}
+
+static struct engine opened(const struct daemon *d, const char *name, struct kv *kv)
+{
+    struct engine e = {.tern = NULL};
+
+    assert_ok(e.tern, engine_open(&e, d->socket, name, layout_of(kv), RIG_WAIT_MS));
+    return e;
+}
+
+static struct tern_ticket hand_over(const struct kv *kv, struct engine *a, const uint32_t *tokens)
+{
+    struct engine_session from;
+    struct tern_ticket ticket;
+
+    assert_ok(a->tern, engine_begin(&from, a, tokens, TOKENS));
+    assert_ok(a->tern, engine_extend(&from, TOKENS, TOKENS));
+    pages_do(kv, &from, true);
+    a->step++;
+    assert_ok(a->tern, engine_commit(&from, TOKENS / PT * PT));
+    assert_ok(a->tern, tern_handoff(a->tern, from.id, a->step, "blob", 4, 0, RIG_WAIT_MS, &ticket));
+    assert_ok(a->tern, tern_done_step(a->map, a->step));
+    engine_free(&from);
+    return ticket;
+}
+
+static enum tern_err fetched(struct engine *b, struct engine_session *to, const uint32_t *tokens,
+                             const struct tern_ticket *ticket)
+{
+    struct tern_result r;
+    enum tern_err err;
+
+    assert_ok(b->tern, engine_begin(to, b, tokens, TOKENS));
+    do
+        err = tern_fetch_ticket(b->tern, to->id, ticket->text, TERN_STEP_NONE, RIG_WAIT_MS, &r);
+    while (err == TERN_BUSY);
+    if (err == TERN_OK)
+        assert_int_equal(engine_take(to, &r), TERN_OK);
+    return err;
+}
+
+TEST(n3_ticket_with_a_tail_goes_to_a_pool_whose_heads_come_first)
+{
+    struct kv from = {.heads = HEADS}, to = {.heads = HEADS, .heads_first = true};
+    struct engine a = opened(&source, "prefill", &from), b = opened(&dest, "decode", &to);
+    struct engine_session got;
+    struct tern_ticket ticket;
+    uint32_t tokens[TOKENS];
+
+    for (uint32_t i = 0; i < TOKENS; i++)
+        tokens[i] = 100 + i;
+    ticket = hand_over(&from, &a, tokens);
+    assert_ok(b.tern, fetched(&b, &got, tokens, &ticket));
+    assert_int_equal(got.len.written, TOKENS);
+    assert_int_equal(pages_do(&to, &got, false), 0);
+    assert_ok(b.tern, engine_end(&got));
+    engine_close(&b);
+    engine_close(&a);
+}
+
+static void assert_said(struct tern *t, const char *words)
+{
+    if (!strstr(tern_error_text(t), words))
+        fail_msg("'%s' does not say '%s'", tern_error_text(t), words);
+}
+
+TEST(n3_pools_that_do_not_fit_are_refused_by_name)
+{
+    struct kv from = {.heads = HEADS}, to = {.heads = HEADS / 2};
+    struct engine a = opened(&source, "prefill", &from), b = opened(&dest, "decode", &to);
+    struct engine_session got;
+    struct tern_ticket ticket;
+    uint32_t tokens[TOKENS];
+
+    for (uint32_t i = 0; i < TOKENS; i++)
+        tokens[i] = 100 + i;
+    ticket = hand_over(&from, &a, tokens);
+    assert_err(TERN_UNSUPPORTED, fetched(&b, &got, tokens, &ticket));
+    assert_said(b.tern, "group 'kv': a field has a different number of heads");
+    assert_ok(b.tern, engine_end(&got));
+    assert_ok(b.tern, engine_begin(&got, &b, tokens, TOKENS));
+    assert_err(TERN_UNSUPPORTED, engine_fetch(&got, "source", PT, RIG_WAIT_MS));
+    assert_said(b.tern, "group 'kv': a field has a different number of heads");
+    assert_ok(b.tern, engine_end(&got));
+    engine_close(&b);
+    engine_close(&a);
+}
+
+TEST(n3_pool_without_fields_is_fetched_from_an_equal_one_alone)
+{
+    struct kv from = {.heads = HEADS}, to = {.heads = HEADS};
+    struct engine a = opened(&source, "prefill", &from), b = {.tern = NULL};
+    struct engine_session got;
+    struct tern_ticket ticket;
+    uint32_t tokens[TOKENS];
+
+    layout_of(&to);
+    to.group.nfields = 0;
+    assert_ok(b.tern, engine_open(&b, dest.socket, "decode", &to.layout, RIG_WAIT_MS));
+    for (uint32_t i = 0; i < TOKENS; i++)
+        tokens[i] = 100 + i;
+    ticket = hand_over(&from, &a, tokens);
+    assert_err(TERN_UNSUPPORTED, fetched(&b, &got, tokens, &ticket));
+    assert_said(b.tern, "fields");
+    assert_ok(b.tern, engine_end(&got));
+    engine_close(&b);
+    engine_close(&a);
+}
+
+TEST(n3_layout_that_makes_no_sense_opens_no_pool)
+{
+    struct kv kv = {.heads = HEADS, .overlap = 4};
+    struct tern_group two[2];
+    struct engine e = {.tern = NULL};
+
+    assert_err(TERN_INVALID, engine_open(&e, dest.socket, "decode", layout_of(&kv), RIG_WAIT_MS));
+    assert_said(e.tern, "group 'kv': the strides of a field let its elements overlap");
+    kv.overlap = 0;
+    layout_of(&kv);
+    kv.layout.stages = 2;
+    assert_err(TERN_INVALID, tern_pool_open(e.tern, &kv.layout, RIG_WAIT_MS, &e.pool, NULL));
+    assert_said(e.tern, "group 'kv': the ranks of a pipeline stage must be 1, 2, 4 or 8");
+    layout_of(&kv);
+    kv.axes[2].name = "heads";
+    assert_err(TERN_INVALID, tern_pool_open(e.tern, &kv.layout, RIG_WAIT_MS, &e.pool, NULL));
+    assert_said(e.tern, "an axis of a field is called");
+    layout_of(&kv);
+    two[0] = two[1] = kv.group;
+    two[1].name = "other";
+    two[1].nfields = 0;
+    kv.layout.groups = two;
+    kv.layout.ngroups = 2;
+    assert_err(TERN_INVALID, tern_pool_open(e.tern, &kv.layout, RIG_WAIT_MS, &e.pool, NULL));
+    assert_said(e.tern, "either all groups of a pool");
+    assert_ok(e.tern, tern_pool_open(e.tern, layout_of(&kv), RIG_WAIT_MS, &e.pool, NULL));
+    engine_close(&e);
+}

@@ -1,0 +1,114 @@
+/* N3: the bytes of a plan as they travel, and how many plans there are. */
+#include "base/prng.h"
+#include "reshard/stream.h"
+#include "reshard_rig.h"
+
+static struct pool source, wanted;
+static uint8_t got[POOL_BYTES], wire[POOL_BYTES];
+static struct reshard_piece pieces[PIECES_MAX], others[PIECES_MAX];
+
+static struct world_end end_of(uint32_t kind, uint32_t ranks, uint32_t order)
+{
+    return (struct world_end){.kind = (enum world_kind)kind,
+                              .ranks = ranks,
+                              .stages = 1,
+                              .page_tokens = 4,
+                              .order = order,
+                              .units = 1};
+}
+
+static struct reshard_plan plan_of(const struct world_end *from, const struct world_end *to)
+{
+    struct reshard_plan plan = {.v = pieces, .room = PIECES_MAX};
+    struct reshard_pair pair = {.from = &source.l, .to = &wanted.l};
+
+    pool_fill(&source, from, 1);
+    pool_fill(&wanted, to, 1);
+    assert_int_equal(RESHARD_NONE, reshard_plan(&pair, 3, &plan));
+    return plan;
+}
+
+/* In stretches of any length at either end, each of which begins with the number of a byte alone.
+ */
+static void carry_by_stream(const struct reshard_plan *plan, struct prng *p)
+{
+    uint64_t bytes = reshard_plan_bytes(plan, PIECE_MOVE);
+
+    for (int end = 0; end < 2; end++)
+        for (uint64_t at = 0, stop = 0; at < bytes; at = stop) {
+            struct reshard_cursor c = reshard_cursor_at(plan, at);
+            struct reshard_run run;
+
+            stop = at + 1 + prng_below(p, 700);
+            stop = stop < bytes ? stop : bytes;
+            for (uint64_t n; at < stop; at += n) {
+                assert_true(reshard_cursor_next(plan, &c, &run));
+                n = run.bytes < stop - at ? run.bytes : stop - at;
+                if (end == 0)
+                    memcpy(wire + at, source.page[end_number(&run.from, &source)] + run.from.at, n);
+                else
+                    memcpy(got + end_number(&run.to, &wanted) * wanted.l.page_bytes + run.to.at,
+                           wire + at, n);
+            }
+        }
+}
+
+TEST(reshard_stream_carries_each_byte_that_moves)
+{
+    struct prng p;
+
+    prng_init(&p, 5);
+    for (uint32_t kind = 0; kind < WORLD_KINDS; kind++)
+        for (uint32_t ranks = 1; ranks <= 8; ranks *= 2)
+            for (uint32_t order = 0; order < WORLD_ORDERS; order++) {
+                struct world_end from = end_of(kind, ranks, order),
+                                 to = end_of(kind, 8 / ranks, (order + kind) % WORLD_ORDERS);
+                struct reshard_plan plan = plan_of(&from, &to);
+                struct reshard_cursor end =
+                    reshard_cursor_at(&plan, reshard_plan_bytes(&plan, PIECE_MOVE));
+                struct reshard_run run;
+
+                memset(got, GAP_BYTE, wanted.bytes);
+                carry_by_stream(&plan, &p);
+                for (uint32_t i = 0; i < plan.n; i++) {
+                    const struct reshard_piece *s = &plan.v[i];
+
+                    if (s->kind == PIECE_SPREAD)
+                        strided_copy(
+                            got + end_number(&s->to, &wanted) * wanted.l.page_bytes + s->to.at,
+                            got + end_number(&s->from, &wanted) * wanted.l.page_bytes + s->from.at,
+                            &s->shape);
+                }
+                assert_memory_equal(got, wanted.memory, wanted.bytes);
+                assert_false(reshard_cursor_next(&plan, &end, &run));
+            }
+}
+
+/* X5: who takes part goes round, and no further than that. */
+TEST(reshard_variants_are_all_that_there_are)
+{
+    static const struct {
+        uint32_t kind, from, to, variants;
+    } cases[] = {{WORLD_MHA, 8, 4, 1}, {WORLD_MLA, 4, 8, 8}, {WORLD_GQA, 8, 1, 4},
+                 {WORLD_GQA, 2, 8, 4}, {WORLD_XB1, 1, 8, 8}, {WORLD_MLA, 1, 1, 1}};
+
+    for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
+        struct world_end from = end_of(cases[i].kind, cases[i].from, 0),
+                         to = end_of(cases[i].kind, cases[i].to, 1);
+        struct reshard_pair pair = {.from = &source.l, .to = &wanted.l};
+
+        plan_of(&from, &to);
+        assert_int_equal(reshard_variants(&pair), cases[i].variants);
+        for (uint64_t span = 0; span < 40; span++) {
+            struct reshard_plan a = {.v = pieces, .room = PIECES_MAX},
+                                b = {.v = others, .room = PIECES_MAX};
+
+            memset(pieces, 0, sizeof pieces);
+            memset(others, 0, sizeof others);
+            assert_int_equal(RESHARD_NONE, reshard_plan(&pair, span, &a));
+            assert_int_equal(RESHARD_NONE, reshard_plan(&pair, span % cases[i].variants, &b));
+            assert_int_equal(a.n, b.n);
+            assert_memory_equal(pieces, others, a.n * sizeof *pieces);
+        }
+    }
+}

@@ -1,0 +1,202 @@
+/* X3, X7: what came by a plan is compared with the source's checksums, each unit of it, before
+ * anything is made of it; what is replicated is copied; and the page gets checksums of its own. */
+#include <string.h>
+
+#include "reshard/stream.h"
+#include "reshard/units.h"
+#include "seam/mem/checksum.h"
+#include "seam/mem/mem_reshard.h"
+#include "testing/test.h"
+#include "unit/rig/rig_reshard.h"
+
+#define RANKS      8u
+#define PIECES_MAX 4096u
+#define UNITS_MAX  64u
+#define POOL       0u
+#define INDEX      3u
+
+static struct {
+    struct mem *mem;
+    struct reshard_layout from, to;
+    struct world_end to_end;
+    struct reshard_piece pieces[PIECES_MAX], mapped[PIECES_MAX];
+    struct reshard_plan plan, map;
+    uint32_t map_of[RANKS + 1];
+    uint64_t moved[UNITS_MAX / 64 + 1], sums[UNITS_MAX];
+    struct reshard_unit units[UNITS_MAX];
+    uint8_t source[RANKS][WORLD_PAGE_MAX], like[WORLD_PAGE_MAX];
+} rig;
+
+static const struct page_at page = {.group = 0, .index = INDEX, .gen = 1, .record = 7};
+
+FIXTURE(rig_drop)
+{
+    mem_destroy(rig.mem);
+    rig.mem = NULL;
+    return 0;
+}
+
+TEST_EACH(NULL, rig_drop);
+
+static void memory(void)
+{
+    struct mem_config c = {.tenants = 1,
+                           .engines = 1,
+                           .pools = 1,
+                           .page_records = 64,
+                           .sums_per_page = UNITS_MAX,
+                           .workers = 1,
+                           .jobs = 2};
+    struct group_layout group = {
+        .page_tokens = 16, .units = rig.to.units, .page_bytes = rig.to.page_bytes};
+    const char *why = NULL;
+
+    mem_destroy(rig.mem);
+    c.tenant[0] = (struct tenant_config){.memory_bytes = 1u << 20, .regions = RANKS};
+    assert_int_equal(mem_create(&c, &rig.mem, &why), TERN_OK);
+    mem_pool_set(rig.mem, POOL, TIER_DEVICE, 0, 0, 1u << 20, rig.to.ranks, NULL, rig.to.ranks, 1,
+                 &group);
+}
+
+/* Its pieces by the rank that they come from. */
+static void sort_map(void)
+{
+    for (uint32_t i = 1; i < rig.map.n; i++)
+        for (uint32_t k = i; k > 0 && rig.mapped[k].from.rank < rig.mapped[k - 1].from.rank; k--) {
+            struct reshard_piece p = rig.mapped[k];
+
+            rig.mapped[k] = rig.mapped[k - 1];
+            rig.mapped[k - 1] = p;
+        }
+    for (uint32_t r = 0, i = 0; r <= rig.from.ranks; r++) {
+        while (i < rig.map.n && rig.mapped[i].from.rank < r)
+            i++;
+        rig.map_of[r] = i;
+    }
+}
+
+static void open_pair(enum world_kind kind, uint32_t from_ranks, uint32_t to_ranks)
+{
+    struct world_end from = {
+        .kind = kind, .ranks = from_ranks, .stages = 1, .page_tokens = 16, .order = 0, .units = 4};
+    struct reshard_pair pair = {&rig.from, &rig.to};
+    struct reshard_way way = {&pair, &rig.plan, &rig.map};
+    struct reshard_units units = {.v = rig.units, .room = UNITS_MAX};
+
+    rig.to_end = from;
+    rig.to_end.ranks = to_ranks;
+    rig.to_end.order = 1;
+    rig.to_end.units = 2;
+    world_layout(&from, &rig.from);
+    world_layout(&rig.to_end, &rig.to);
+    rig.plan = (struct reshard_plan){.v = rig.pieces, .room = PIECES_MAX};
+    rig.map = (struct reshard_plan){.v = rig.mapped, .room = PIECES_MAX};
+    assert_int_equal(RESHARD_NONE, reshard_plan(&pair, 1, &rig.plan));
+    assert_int_equal(RESHARD_NONE, reshard_map(&pair, 1, &rig.map));
+    assert_int_equal(RESHARD_NONE, reshard_units(&way, &units, NULL));
+    sort_map();
+    memset(rig.moved, 0, sizeof rig.moved);
+    for (uint32_t i = 0; i < units.n; i++)
+        rig.moved[i / 64] |= (uint64_t)(units.v[i].moved > 0) << (i % 64);
+    for (uint32_t r = 0; r < from_ranks; r++) {
+        world_fill(&from, r, 0, rig.source[r], NULL);
+        for (uint32_t u = 0; u < rig.from.units; u++)
+            rig.sums[r * rig.from.units + u] =
+                checksum_unit(rig.source[r] + reshard_unit_from(&rig.from, u),
+                              reshard_unit_end(&rig.from, u) - reshard_unit_from(&rig.from, u));
+    }
+    memory();
+}
+
+static void arrive(void)
+{
+    struct reshard_cursor c = {.piece = 0};
+    struct reshard_run run;
+
+    for (uint32_t r = 0; r < rig.to.ranks; r++)
+        memset(mem_page(rig.mem, POOL, r, 0, INDEX), 0x77, rig.to.page_bytes);
+    while (reshard_cursor_next(&rig.plan, &c, &run))
+        memcpy((uint8_t *)mem_page(rig.mem, POOL, run.to.rank, 0, INDEX) + run.to.at,
+               rig.source[run.from.rank] + run.from.at, run.bytes);
+}
+
+static bool landed(void)
+{
+    const struct mem_reshard way = {.from = &rig.from,
+                                    .plan = &rig.plan,
+                                    .map = &rig.map,
+                                    .map_of = rig.map_of,
+                                    .moved = rig.moved};
+
+    return mem_reshard_landed(rig.mem, POOL, &page, &way, rig.sums);
+}
+
+TEST(mem_reshard_what_is_right_is_copied_to_all_ranks_and_sealed_anew)
+{
+    static const enum world_kind kinds[] = {WORLD_MHA, WORLD_GQA, WORLD_MLA};
+
+    for (size_t k = 0; k < 3; k++)
+        for (uint32_t from = 1; from <= RANKS; from *= 2)
+            for (uint32_t to = 1; to <= RANKS; to *= 2) {
+                open_pair(kinds[k], from, to);
+                arrive();
+                assert_true(landed());
+                for (uint32_t r = 0, n = 0; r < to; r++) {
+                    const uint8_t *at = mem_page(rig.mem, POOL, r, 0, INDEX);
+
+                    world_fill(&rig.to_end, r, 0, rig.like, NULL);
+                    assert_memory_equal(at, rig.like, rig.to.page_bytes);
+                    for (uint32_t u = 0; u < rig.to.units; u++, n++) {
+                        uint64_t first,
+                            end = checksum_unit_span(rig.to.page_bytes, rig.to.units, u, &first);
+
+                        assert_true(mem_sums(rig.mem, page.record)[n] ==
+                                    checksum_unit(at + first, end - first));
+                    }
+                }
+            }
+}
+
+/* Every 61st byte of all that moved, and in each of them another bit. */
+TEST(mem_reshard_a_bit_that_is_wrong_anywhere_is_noticed)
+{
+    static const uint32_t ranks[][2] = {{1, 4}, {8, 2}, {4, 8}, {2, 2}};
+
+    for (size_t k = 0; k < sizeof ranks / sizeof ranks[0]; k++) {
+        uint64_t bytes, at = 0;
+
+        open_pair(k % 2 ? WORLD_GQA : WORLD_MHA, ranks[k][0], ranks[k][1]);
+        bytes = reshard_plan_bytes(&rig.plan, PIECE_MOVE);
+        for (; at < bytes; at += 61) {
+            struct reshard_cursor c = reshard_cursor_at(&rig.plan, at);
+            struct reshard_run run;
+
+            arrive();
+            assert_true(reshard_cursor_next(&rig.plan, &c, &run));
+            ((uint8_t *)mem_page(rig.mem, POOL, run.to.rank, 0, INDEX))[run.to.at] ^=
+                (uint8_t)(1u << at % 8);
+            assert_false(landed());
+        }
+        arrive();
+        assert_true(landed());
+    }
+}
+
+/* Another rank of the source that holds the same and does not agree sends nothing, and is asked
+ * nothing; a checksum of what was sent counts, and one that the source never made is none. */
+TEST(mem_reshard_checksums_count_where_their_rank_has_sent_something)
+{
+    open_pair(WORLD_MLA, 4, 2);
+    for (uint32_t i = 0; i < 4 * rig.from.units; i++) {
+        bool counts = rig.moved[0] >> i & 1;
+        uint64_t right = rig.sums[i];
+
+        arrive();
+        rig.sums[i] ^= 1;
+        assert_int_equal(landed(), !counts);
+        rig.sums[i] = CHECKSUM_NONE;
+        assert_int_equal(landed(), !counts);
+        rig.sums[i] = right;
+        assert_true(landed());
+    }
+}
