@@ -15,7 +15,7 @@
 #include "seam/disk/disk_key.h"
 
 #define TITLES_N(titles) (sizeof(titles) / sizeof((titles)[0]))
-#define TENANT_SHOWN     14 /* bytes of a name, so that the table fits 100 columns */
+#define TENANT_SHOWN     12 /* bytes of a name, so that the table fits 100 columns */
 
 /* ---- status ---- */
 
@@ -113,6 +113,7 @@ static void add_entry(struct table *t, const json_t *row)
 {
     table_add(t, PLAIN, "%.*s", TENANT_SHOWN, j_str(row, "tenant"));
     table_add(t, DIM, "%.8s", j_str(row, "namespace"));
+    table_add(t, PLAIN, "%.8s", j_str(row, "chain"));
     table_add(t, BOLD, "%s", num(row, "depth"));
     table_add(t, PLAIN, "%s", j_str(row, "reason"));
     table_add(t, PLAIN, "%s", num(row, "hits"));
@@ -125,8 +126,9 @@ static void add_entry(struct table *t, const json_t *row)
 
 static int run_disk(struct ctl *ctl)
 {
-    static const char *const titles[] = {"<TENANT", "<NAMESPACE", "TOKENS", "<REASON", "HITS",
-                                         "BYTES",   "OWN",        "AGE",    "SCORE",   "<IS"};
+    static const char *const titles[] = {"<TENANT", "<NAMESPACE", "<CHAIN", "TOKENS",
+                                         "<REASON", "HITS",       "BYTES",  "OWN",
+                                         "AGE",     "SCORE",      "<IS"};
     json_t *answer = ctl_list(ctl, "disk", NULL), *rows, **sorted;
     size_t n, i;
     struct table t;
@@ -301,8 +303,9 @@ static const struct argp_option verify_options[] = {
 
 const struct command disk_commands[] = {
     {"disk", "", "What is stored on the disk, entry by entry",
-     "  ternctl disk\n  ternctl disk --json | jq '.disk[] | select(.reason == \"cold\")'\n\nBYTES "
-     "are of all that the entry needs, OWN of what no other needs. SCORE is in tokens a MiB: the "
+     "  ternctl disk\n  ternctl disk --json | jq '.disk[] | select(.reason == \"cold\")'\n\nCHAIN "
+     "begins the hash of all its tokens, as with --json. BYTES are of all that the entry needs, "
+     "OWN of what no other needs. SCORE is in tokens a MiB: the "
      "lowest goes first.\n",
      NULL, false, run_disk},
     {"verify", "DIR", "Reads every byte of a spill directory; needs no daemon",

@@ -484,12 +484,15 @@ struct recorded {
     uint32_t tokens;        /* in its list */
 };
 
+#define REPLY_NUMBERS 2
+
 struct reply {
     enum op op;
     enum tern_err err;
     uint32_t conn;
     uint64_t request_id, trace_id;
     const char *text; /* static: what to do about err; "" if there is nothing to add to err_text */
+    uint32_t number[REPLY_NUMBERS]; /* each # of the text stands for the next of these */
     const struct table_run *runs;
     uint32_t nruns;
     struct shortage shortage; /* if err is POOL_EXHAUSTED */

@@ -75,6 +75,30 @@ static void prefill(struct engine_session *s, struct engine *e, const uint32_t *
     assert_ok(e->tern, tern_done_step(e->map, e->step));
 }
 
+/* With the numbers, and the names, that the asker needs; the operator reads the last one. */
+static void fetches_are_refused_in_words(const struct daemon *d, const struct engine *b,
+                                         const struct engine_session *s)
+{
+    struct tern_result r;
+    char arguments[300];
+    json_t *status, *refusals;
+
+    assert_err(TERN_INVALID, tern_fetch(b->tern, s->id, options[0].node, 1000, 0, TERN_STEP_NONE,
+                                        RIG_WAIT_MS, &r));
+    assert_non_null(strstr(tern_error_text(b->tern), "at_least is 1000 tokens"));
+    assert_non_null(strstr(tern_error_text(b->tern), "are 128: "));
+    assert_err(TERN_INVALID,
+               tern_fetch(b->tern, s->id, "nobody", 0, 0, TERN_STEP_NONE, RIG_WAIT_MS, &r));
+    assert_non_null(strstr(tern_error_text(b->tern), "no such peer is configured: 'nobody'; there "
+                                                     "are the-prefill-host-of-rack-7"));
+    snprintf(arguments, sizeof arguments, "--socket %s status", d->admin);
+    status = rig_ctl(arguments);
+    refusals = json_object_get(status, "refusals");
+    assert_string_equal(word(json_array_get(refusals, 0), "last_op"), "fetch");
+    assert_non_null(strstr(word(json_array_get(refusals, 0), "last_text"), "'nobody'"));
+    json_decref(status);
+}
+
 /* The fetch waits for what the source has not committed: the one row says so, in JSON and in the
  * table. When it is there, the fetch ends and the list is empty. */
 TEST(ternctl_transfers_tells_what_a_fetch_waits_for)
@@ -95,6 +119,7 @@ TEST(ternctl_transfers_tells_what_a_fetch_waits_for)
     for (uint32_t i = 0; i < TOKENS; i++)
         tokens[i] = i + 1;
     assert_ok(b.tern, engine_begin(&to, &b, tokens, TOKENS));
+    fetches_are_refused_in_words(&dest, &b, &to);
     assert_ok(b.tern,
               tern_submit_fetch(b.tern, to.id, options[0].node, TOKENS, 0, TERN_STEP_NONE, 7));
     for (bool waits = false; !waits; json_decref(list)) {

@@ -14,6 +14,15 @@ static inline enum tern_err refuse(struct reply *ret, enum tern_err err, const c
     return err;
 }
 
+/* The same with numbers in the text. */
+static inline enum tern_err refuse_numbers(struct reply *ret, enum tern_err err, const char *text,
+                                           const uint32_t number[REPLY_NUMBERS])
+{
+    for (uint32_t i = 0; i < REPLY_NUMBERS; i++)
+        ret->number[i] = number[i];
+    return refuse(ret, err, text);
+}
+
 /* Refuses one operation of a Step in the same way. */
 static inline enum tern_err refuse_op(struct op_result *ret, enum tern_err err, const char *text)
 {

@@ -529,9 +529,10 @@ enum tern_err fetch_from_disk(struct core *c, struct actions *out, struct call *
     chunk = space_at(c, s->space)->reset ? NONE : disk_reach(c, s->node, &w);
     most = chunk == NONE ? 0 : disk_chunk_at(c, chunk)->depth;
     if (r->at_least > most && r->at_least > s->written)
-        return refuse(
-            ret, TERN_INVALID,
-            "the disk has fewer tokens than at_least: Match says how many, in disk_depth");
+        return refuse_numbers(ret, TERN_INVALID,
+                              "the disk has fewer tokens than at_least, which is #: Match says in "
+                              "disk_depth how many; a fetch would bring #",
+                              (const uint32_t[REPLY_NUMBERS]){r->at_least, most});
     if (most <= s->written)
         return TERN_OK; /* the disk knows no more */
     if (share_room(c, SHARE_PULLS, pull_holder(c, call->engine, link_disk(&c->limits))) == 0)

@@ -308,9 +308,11 @@ enum tern_err fetch_from_host(struct core *c, struct call *call, struct reply *r
     target = host_walk(c, s->node, &w);
     most = node_at(c, target)->depth;
     if (r->at_least > most && r->at_least > s->written)
-        return refuse(ret, TERN_INVALID,
-                      "the host tier has fewer tokens than at_least: Match says how many, in "
-                      "host_depth");
+        return refuse_numbers(
+            ret, TERN_INVALID,
+            "the host tier has fewer tokens than at_least, which is #: Match says "
+            "in host_depth that they are #",
+            (const uint32_t[REPLY_NUMBERS]){r->at_least, most});
     if (most <= s->written)
         return TERN_OK; /* the host knows no more */
     node_pin(c, target, REF_HOST);

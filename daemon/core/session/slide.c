@@ -159,9 +159,10 @@ enum tern_err at_least_fits(const struct session *s, const struct req_fetch *r, 
                             struct reply *ret)
 {
     if (r->at_least > most && r->at_least > s->written)
-        return refuse(ret, TERN_INVALID,
-                      "at_least is more than the whole chunks of the session's tokens up to depth: "
-                      "ask for at most these");
+        return refuse_numbers(ret, TERN_INVALID,
+                              "at_least is # tokens, and the whole chunks of the session's tokens "
+                              "up to depth are #: ask for at most these",
+                              (const uint32_t[REPLY_NUMBERS]){r->at_least, most});
     return TERN_OK;
 }
 

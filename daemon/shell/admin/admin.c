@@ -180,7 +180,7 @@ static void status_refusals(const struct admin_ctx *ctx, struct text_out *out)
         error_counts(r->errors, out);
         text_str(out, "last", r->last == TERN_OK ? NULL : err_name(r->last));
         text_str(out, "last_op", r->last == TERN_OK ? NULL : op_name(r->last_op));
-        text_str(out, "last_text", r->last_text);
+        text_str(out, "last_text", r->last_text[0] ? r->last_text : NULL);
         if (r->last == TERN_OK)
             text_str(out, "last_s", NULL);
         else

@@ -1,7 +1,7 @@
 /* See refusals.h. */
 #include "shell/admin/refusals.h"
 
-#include <stddef.h>
+#include <stdio.h>
 
 static void note(struct refusals *refusals, enum op op, enum tern_err err, const char *text,
                  uint64_t now_ns)
@@ -11,7 +11,7 @@ static void note(struct refusals *refusals, enum op op, enum tern_err err, const
     refusals->errors[err]++;
     refusals->last = err;
     refusals->last_op = op;
-    refusals->last_text = text && *text ? text : NULL;
+    snprintf(refusals->last_text, sizeof refusals->last_text, "%s", text ? text : "");
     refusals->last_ns = now_ns;
 }
 

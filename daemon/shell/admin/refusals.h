@@ -5,11 +5,13 @@
 
 #include "core/request.h"
 
+#define REFUSAL_TEXT_BYTES 256 /* longer ones are cut */
+
 struct refusals {
     uint64_t errors[TERN_ERR_COUNT]; /* answers, and operations of a Step; [TERN_OK] stays 0 */
     enum tern_err last;              /* TERN_OK: there was none */
     enum op last_op;
-    const char *last_text; /* static; NULL: the error says it all */
+    char last_text[REFUSAL_TEXT_BYTES]; /* "": the error says it all */
     uint64_t last_ns;
 };
 

@@ -58,7 +58,7 @@ static void log_failure(const struct reply *r)
               r->conn, op_name(r->op), err_name(r->err), r->trace_id);
 }
 
-void dispatch_reply(struct daemon *d, const struct reply *r)
+static void reply_send(struct daemon *d, const struct reply *r)
 {
     struct client_conn *c = conn_for_reply(d, r->conn);
     uint32_t tenant = c && !conn_is_admin(c) ? c->tenant : 0;
@@ -99,6 +99,20 @@ void dispatch_reply(struct daemon *d, const struct reply *r)
         return;
     }
     conn_send(c, n, fds, nfds);
+}
+
+void dispatch_reply(struct daemon *d, const struct reply *r)
+{
+    char words[WIRE_OUT_WORDS];
+    struct reply said;
+
+    if (r->err == TERN_OK) {
+        reply_send(d, r);
+        return;
+    }
+    said = *r;
+    said.text = wire_out_text(r, words);
+    reply_send(d, &said);
 }
 
 /* No connection names the engine any more. */

@@ -56,6 +56,10 @@ static void core_request(struct client_conn *c, const struct frame_header *h, co
     ev.kind = EV_REQUEST;
     err = wire_in_request(&d->in, conn_is_admin(c) ? NONE : c->tenant, h, body, &ev.request, &text);
     if (err != TERN_OK) {
+        if (!conn_is_admin(c))
+            refusals_note(&d->refusals[c->tenant],
+                          &(struct reply){.op = wire_in_op(h->type), .err = err, .text = text},
+                          io_now_ns());
         conn_send_status(c, h, err, text);
         if (err == TERN_MALFORMED)
             stream_finish(&c->stream, "malformed body");

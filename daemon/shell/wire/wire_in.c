@@ -2,6 +2,7 @@
  * the core with a count above core/limits.h or an enum value outside its type. */
 #include "shell/wire/wire_in.h"
 
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/random.h>
@@ -108,21 +109,39 @@ static enum tern_err name_of(const char *name, char ret[ENGINE_NAME_MAX], const 
     return TERN_OK;
 }
 
-/* An empty name stands for the host tier, and WIRE_DISK for the disk. A field that is absent and a
- * name that is not in the configuration become NONE, which the core answers with INVALID and what
- * to do. */
-static uint32_t peer_of(const struct wire_in *w, const char *name)
+/* Which it is, as far as it can be printed, and which there are, as far as they fit. */
+static enum tern_err no_such_peer(struct wire_in *w, const char *name, const char **ret_text)
 {
-    uint32_t slot = NONE;
+    size_t at = (size_t)snprintf(w->words, sizeof w->words, "no such peer is configured: '%.40s'%s",
+                                 name, w->config->npeers > 0 ? "; there are" : ", nor any other");
 
-    if (name && !name[0])
-        return PEER_HOST;
-    if (name && strcmp(name, WIRE_DISK) == 0)
-        return PEER_DISK;
-    return name && config_peer_slot(w->config, name, &slot) == TERN_OK ? slot : NONE;
+    for (uint32_t i = 0; i < w->config->npeers && at < sizeof w->words; i++)
+        at += (size_t)snprintf(w->words + at, sizeof w->words - at, "%s %s", i > 0 ? "," : "",
+                               w->config->peers[i].name);
+    for (char *c = w->words; *c; c++)
+        if (*c < ' ' || *c > '~')
+            *c = '?';
+    return refused(ret_text, w->words);
 }
 
-/* As a peer's name: one that is not in the configuration is the core's to answer. */
+/* An empty name stands for the host tier, and WIRE_DISK for the disk. A field that is absent
+ * becomes NONE, which a fetch by ticket needs not name. */
+static enum tern_err peer_of(struct wire_in *w, const char *name, uint32_t *ret,
+                             const char **ret_text)
+{
+    *ret = NONE;
+    if (!name)
+        return TERN_OK;
+    if (!name[0])
+        *ret = PEER_HOST;
+    else if (strcmp(name, WIRE_DISK) == 0)
+        *ret = PEER_DISK;
+    else if (config_peer_slot(w->config, name, ret) != TERN_OK)
+        return no_such_peer(w, name, ret_text);
+    return TERN_OK;
+}
+
+/* One that is not in the configuration is the core's to answer. */
 static struct req_device device_of(const struct wire_in *w, uint32_t tenant, const char *name)
 {
     struct req_device d = {.named = name && name[0], .region = NONE};
@@ -335,7 +354,7 @@ REQUEST_TABLE(X)
                   ret_text));                                                                      \
     (to).member = (__typeof__((to).member))m->member;
 #define IN_NAME(to, member, limit)   TRY(name_of(m->member, (to).member, ret_text));
-#define IN_PEER(to, member, limit)   (to).member = peer_of(w, m->member);
+#define IN_PEER(to, member, limit)   TRY(peer_of(w, m->member, &(to).member, ret_text));
 #define IN_DEVICE(to, member, limit) (to).member = device_of(w, tenant, m->member);
 #define IN_GROUPS(to, member, limit) TRY(groups_of(w, m, &(to), ret_text));
 #define IN_HASH(to, member, limit)   /* IN_GROUPS has made it */

@@ -9,6 +9,8 @@
 #include "proto/codec.h"
 #include "shell/config/config.h"
 
+#define WIRE_IN_WORDS 256
+
 struct wire_in {
     const struct config *config; /* borrowed */
     struct budget budget;
@@ -18,6 +20,7 @@ struct wire_in {
     struct table_run runs[GROUPS_MAX];
     char group_names[GROUPS_MAX][GROUP_NAME_MAX]; /* of a PoolOpen, which borrows them */
     uint32_t blob[TICKET_WORDS];                  /* of a ticket, likewise */
+    char words[WIRE_IN_WORDS];                    /* why a request was refused */
 };
 
 enum tern_err wire_in_init(struct wire_in *w, const struct config *config, uint32_t body_max);
@@ -29,7 +32,7 @@ enum op wire_in_op(uint16_t type);
 /* A request that is an operation of the core. Its arrays live until the next call, and as long as
  * the body. conn and request_id are the caller's to set. UNSUPPORTED: a frame type that no such
  * request has. `tenant`: who asks; NONE: an operator. MALFORMED: not such a message. INVALID: a
- * value. *ret_text: static, says which; "".
+ * value. *ret_text says which, until the next call; "".
  */
 enum tern_err wire_in_request(struct wire_in *w, uint32_t tenant, const struct frame_header *h,
                               const uint8_t *body, struct request *ret, const char **ret_text);

@@ -273,6 +273,23 @@ size_t wire_out_reply(const struct reply *r, uint64_t region_bytes, uint32_t bod
     return FRAME_HEADER_BYTES + h.length;
 }
 
+const char *wire_out_text(const struct reply *r, char buf[WIRE_OUT_WORDS])
+{
+    uint32_t n = 0;
+    size_t at = 0;
+
+    if (!r->text || !strchr(r->text, '#'))
+        return r->text;
+    for (const char *c = r->text; *c && at + 1 < WIRE_OUT_WORDS; c++) {
+        if (*c == '#' && n < REPLY_NUMBERS)
+            at += (size_t)snprintf(buf + at, WIRE_OUT_WORDS - at, "%u", r->number[n++]);
+        else
+            buf[at++] = *c;
+    }
+    buf[at < WIRE_OUT_WORDS ? at : WIRE_OUT_WORDS - 1] = '\0';
+    return buf;
+}
+
 size_t wire_out_status(const struct frame_header *request, enum tern_err err, const char *text,
                        uint32_t body_max, uint8_t *out)
 {

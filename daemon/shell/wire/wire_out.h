@@ -27,4 +27,8 @@ size_t wire_out_status(const struct frame_header *request, enum tern_err err, co
 size_t wire_out_peer_msg(const struct peer_msg *msg, const char *tenant, uint64_t sequence,
                          uint32_t body_max, uint8_t *out);
 
+#define WIRE_OUT_WORDS 320
+/* The text of an answer, with its numbers: in `buf`, or as it is where it has none. */
+const char *wire_out_text(const struct reply *reply, char buf[WIRE_OUT_WORDS]);
+
 #endif

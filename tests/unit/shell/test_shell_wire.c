@@ -351,6 +351,26 @@ TEST(wire_out_step_results_decode_as_given)
 }
 
 /* Every limit below what is needed gives 0, and nothing is written behind it. */
+/* Each # is the next number; a text without one is told as it is, and one that is too long is cut.
+ */
+TEST(wire_out_text_has_its_numbers)
+{
+    char buf[WIRE_OUT_WORDS], text[WIRE_OUT_WORDS + 50];
+    struct reply r = {.text = "# of #, and #", .number = {12, UINT32_MAX}};
+
+    assert_string_equal(wire_out_text(&r, buf), "12 of 4294967295, and #");
+    r.text = "none";
+    assert_ptr_equal(wire_out_text(&r, buf), r.text);
+    memset(text, 'x', sizeof text - 1);
+    text[sizeof text - 1] = '\0';
+    for (uint32_t at = WIRE_OUT_WORDS - 20; at < WIRE_OUT_WORDS; at++) {
+        text[at] = '#';
+        r.text = text;
+        assert_in_range(strlen(wire_out_text(&r, buf)), WIRE_OUT_WORDS - 20, WIRE_OUT_WORDS - 1);
+        text[at] = 'x';
+    }
+}
+
 TEST(wire_out_too_small_a_limit_gives_nothing)
 {
     struct reply r = {
@@ -607,9 +627,9 @@ TEST(wire_in_fetch_names_a_configured_peer)
     m.peer = (char *)(uintptr_t) "west";
     assert_int_equal(request(FRAME_FETCH, &m.base, &r), TERN_OK);
     assert_int_equal(r.fetch.peer, 1);
-    m.peer = (char *)(uintptr_t) "north";
-    assert_int_equal(request(FRAME_FETCH, &m.base, &r), TERN_OK);
-    assert_int_equal(r.fetch.peer, NONE);
+    m.peer = (char *)(uintptr_t) "north\n";
+    assert_int_equal(request(FRAME_FETCH, &m.base, &r), TERN_INVALID);
+    assert_string_equal(refusal, "no such peer is configured: 'north?'; there are east, west");
     m.peer = NULL;
     assert_int_equal(request(FRAME_FETCH, &m.base, &r), TERN_OK);
     assert_int_equal(r.fetch.peer, NONE);
