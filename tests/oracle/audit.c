@@ -497,6 +497,7 @@ void oracle_audit(const struct core *core)
     audit_obtain(&a);
     audit_turns(&a);
     audit_records(&a);
+    audit_transfers(&a);
     audit_disk(&a);
     audit_stores(&a);
     audit_no_page_lost(&a);

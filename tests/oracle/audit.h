@@ -35,6 +35,9 @@ void audit_turns(struct audit *a);
 /* audit_records.c */
 void audit_records(struct audit *a);
 
+/* audit_transfers.c */
+void audit_transfers(struct audit *a);
+
 /* audit_disk.c */
 void audit_disk(struct audit *a);
 
