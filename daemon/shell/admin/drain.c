@@ -19,7 +19,8 @@ void drain_begin(struct daemon *d)
     ev.request.drain.on = true;
     daemon_event(d, &ev);
     log_event(LEVEL_INFO, "draining", "drain_ms=%u", d->config->deadlines.drain_ms);
-    notify_service("STOPPING=1");
+    notify_state("STOPPING=1");
+    notify_status("draining for %u s at the most", d->config->deadlines.drain_ms / 1000);
 }
 
 struct ending {
@@ -54,6 +55,7 @@ static void end(struct daemon *d, uint64_t now_ns)
     ev.shutdown.deadline_ns = d->drain_ns;
     d->spill.failed = ending(d).failed;
     log_event(LEVEL_INFO, "storing", "shutdown_ms=%u", d->config->deadlines.shutdown_ms);
+    notify_status("storing what is cached");
     daemon_event(d, &ev);
 }
 

@@ -16,6 +16,7 @@
 #include "shell/config/plan.h"
 #include "shell/daemon.h"
 #include "shell/log/log.h"
+#include "shell/stream/listen_fds.h"
 #include "shell/wire/wire_out.h"
 
 #define CONN_WHY_BYTES 192 /* of the reason why there is no room for one more */
@@ -360,6 +361,42 @@ static void accepted(struct listener *l, int fd)
         door_arrived(conn_door(d, l->tag)->door, fd, io_now_ns());
 }
 
+/* What the service manager handed over. A wrong name is told before its socket is in our way. */
+static enum tern_err take_all(struct daemon *d, char *why, size_t cap)
+{
+    const struct config *config = d->config;
+    struct listen_fds fds;
+    char name[LISTEN_NAME_BYTES];
+
+    TRY(listen_fds_read(&fds, why, cap));
+    TRY(listen_fds_take(&fds, LISTEN_ADMIN, config->admin_socket, &d->conns.admin, why, cap));
+    for (uint32_t i = 0; i < config->ntenants; i++) {
+        const struct config_tenant *t = &config->tenants[i];
+
+        snprintf(name, sizeof(name), LISTEN_TENANT "%s", t->name);
+        TRY(listen_fds_take(&fds, name, t->socket, &d->conns.tenant[i], why, cap));
+    }
+    return listen_fds_all_taken(&fds, why, cap);
+}
+
+/* And sockets of our own for the rest. */
+static enum tern_err listen_all(struct daemon *d, char *why, size_t cap)
+{
+    const struct config *config = d->config;
+    struct client_conns *cs = &d->conns;
+
+    TRY(take_all(d, why, cap));
+    if (cs->admin.fd < 0)
+        TRY(listen_unix(&cs->admin, config->admin_socket, config->admin_mode, why, cap));
+    for (uint32_t i = 0; i < config->ntenants; i++) {
+        const struct config_tenant *t = &config->tenants[i];
+
+        if (cs->tenant[i].fd < 0)
+            TRY(listen_unix(&cs->tenant[i], t->socket, t->mode, why, cap));
+    }
+    return TERN_OK;
+}
+
 enum tern_err conns_listen(struct daemon *d, char *why, size_t cap)
 {
     const struct config *config = d->config;
@@ -369,12 +406,7 @@ enum tern_err conns_listen(struct daemon *d, char *why, size_t cap)
         snprintf(why, cap, "no memory, or no descriptor, for the doors of the sockets");
         return TERN_INTERNAL;
     }
-    TRY(listen_unix(&cs->admin, config->admin_socket, config->admin_mode, why, cap));
-    for (uint32_t i = 0; i < config->ntenants; i++) {
-        const struct config_tenant *t = &config->tenants[i];
-
-        TRY(listen_unix(&cs->tenant[i], t->socket, t->mode, why, cap));
-    }
+    TRY(listen_all(d, why, cap));
     listen_start(&cs->admin, d->io, accepted, d, NONE);
     for (uint32_t i = 0; i < config->ntenants; i++)
         listen_start(&cs->tenant[i], d->io, accepted, d, i);

@@ -1,32 +1,121 @@
 /* The service manager's notification protocol. See notify.h. */
 #include "shell/log/notify.h"
 
+#include <errno.h>
+#include <stdarg.h>
+#include <stdbool.h>
 #include <stddef.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/socket.h>
-#include <sys/time.h>
 #include <sys/un.h>
 #include <unistd.h>
 
-void notify_service(const char *state)
+#include "shell/log/log.h"
+
+static struct {
+    int fd; /* -1: nobody is to be told */
+    struct sockaddr_un to;
+    socklen_t to_bytes;
+    uint64_t watchdog_ns, watchdog_at_ns; /* 0: nobody watches; when to say that we live */
+    char news[NOTIFY_STATE_BYTES];        /* to be sent; "": nothing */
+    char status[NOTIFY_STATUS_BYTES];
+} notify = {.fd = -1};
+
+/* Half of what the manager allows. The variable is another process's where the pid says so. */
+static uint64_t watchdog(void)
+{
+    const char *usec = getenv("WATCHDOG_USEC"), *pid = getenv("WATCHDOG_PID");
+
+    if (!usec || (pid && strtol(pid, NULL, 10) != (long)getpid()))
+        return 0;
+    return strtoull(usec, NULL, 10) * 1000 / 2;
+}
+
+void notify_open(void)
 {
     const char *path = getenv("NOTIFY_SOCKET");
-    struct sockaddr_un addr = {.sun_family = AF_UNIX};
-    struct timeval wait = {.tv_sec = NOTIFY_WAIT_S};
     size_t n = path ? strlen(path) : 0;
-    int fd;
 
-    if (n < 2 || n >= sizeof(addr.sun_path) || (path[0] != '/' && path[0] != '@'))
+    notify_close();
+    if (n == 0)
         return;
-    memcpy(addr.sun_path, path, n);
+    if (n < 2 || n >= sizeof(notify.to.sun_path) || (path[0] != '/' && path[0] != '@')) {
+        log_event(LEVEL_WARN, "notify_failed", "reason=%s",
+                  "NOTIFY_SOCKET is neither a path nor an abstract name");
+        return;
+    }
+    notify.to = (struct sockaddr_un){.sun_family = AF_UNIX};
+    memcpy(notify.to.sun_path, path, n);
     if (path[0] == '@')
-        addr.sun_path[0] = '\0'; /* the abstract namespace */
-    fd = socket(AF_UNIX, SOCK_DGRAM | SOCK_CLOEXEC, 0);
-    if (fd < 0)
+        notify.to.sun_path[0] = '\0'; /* the abstract namespace */
+    notify.to_bytes = (socklen_t)(offsetof(struct sockaddr_un, sun_path) + n);
+    notify.fd = socket(AF_UNIX, SOCK_DGRAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
+    if (notify.fd < 0)
+        log_event(LEVEL_WARN, "notify_failed", "reason=%s", strerror(errno));
+    notify.watchdog_ns = watchdog();
+}
+
+void notify_close(void)
+{
+    if (notify.fd >= 0)
+        close(notify.fd);
+    notify.fd = -1;
+    notify.watchdog_ns = notify.watchdog_at_ns = 0;
+    notify.news[0] = notify.status[0] = '\0';
+}
+
+/* False: there was no room, and it has to be sent again. */
+static bool sent(const char *text)
+{
+    ssize_t n;
+
+    do
+        n = sendto(notify.fd, text, strlen(text), MSG_NOSIGNAL | MSG_DONTWAIT,
+                   (struct sockaddr *)&notify.to, notify.to_bytes);
+    while (n < 0 && errno == EINTR);
+    return n >= 0 || (errno != EAGAIN && errno != ENOBUFS);
+}
+
+static void send_all(void)
+{
+    if (notify.news[0] && sent(notify.news))
+        notify.news[0] = '\0';
+    if (!notify.news[0] && notify.status[0] && sent(notify.status))
+        notify.status[0] = '\0';
+}
+
+void notify_state(const char *state)
+{
+    if (notify.fd < 0)
         return;
-    setsockopt(fd, SOL_SOCKET, SO_SNDTIMEO, &wait, sizeof(wait));
-    sendto(fd, state, strlen(state), MSG_NOSIGNAL, (struct sockaddr *)&addr,
-           (socklen_t)(offsetof(struct sockaddr_un, sun_path) + n));
-    close(fd);
+    snprintf(notify.news, sizeof(notify.news), "%s", state);
+    send_all();
+}
+
+void notify_status(const char *format, ...)
+{
+    size_t n = sizeof("STATUS=") - 1;
+    va_list args;
+
+    if (notify.fd < 0)
+        return;
+    memcpy(notify.status, "STATUS=", n);
+    va_start(args, format);
+    vsnprintf(notify.status + n, sizeof(notify.status) - n, format, args);
+    va_end(args);
+    for (char *c = notify.status; *c; c++)
+        if (*c == '\n') /* it would begin another variable */
+            *c = ' ';
+    send_all();
+}
+
+void notify_tick(uint64_t now_ns)
+{
+    if (notify.fd < 0)
+        return;
+    send_all();
+    if (notify.watchdog_ns && now_ns >= notify.watchdog_at_ns && sent("WATCHDOG=1"))
+        notify.watchdog_at_ns = now_ns + notify.watchdog_ns;
 }

@@ -1,12 +1,25 @@
-/* Notifies the service manager: one datagram to $NOTIFY_SOCKET, if that is set. No library is
- * needed, so it works in every build. */
+/* What the service manager is told, as sd_notify(3) has it: datagrams to $NOTIFY_SOCKET, if that is
+ * set. They are a few lines, so no library is needed, and nothing waits or allocates: what finds no
+ * room in the manager's queue is sent again with the next tick. One daemon a process has it. */
 #ifndef SHELL_NOTIFY_H
 #define SHELL_NOTIFY_H
 
-#define NOTIFY_WAIT_S 1 /* how long to wait for room in the manager's queue */
+#include <stdint.h>
 
-/* Sends "READY=1" or "STOPPING=1". This is best effort: a manager that does not listen is not our
- * fault. */
-void notify_service(const char *state);
+#define NOTIFY_STATE_BYTES  64
+#define NOTIFY_STATUS_BYTES 256
+
+/* Reads the environment; before there are other threads. Best effort: a manager that cannot be told
+ * is not our fault, and the log says so. */
+void notify_open(void);
+void notify_close(void);
+
+/* "READY=1", "RELOADING=1", "STOPPING=1". A later one takes the place of one that has not been sent
+ * yet, so what is told last is what the manager knows. */
+void notify_state(const char *state);
+/* One line for people, shown by `systemctl status`. */
+void notify_status(const char *format, ...) __attribute__((format(printf, 1, 2)));
+/* Sends what is left, and twice in $WATCHDOG_USEC that the owner thread lives. */
+void notify_tick(uint64_t now_ns);
 
 #endif

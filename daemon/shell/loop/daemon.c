@@ -85,13 +85,33 @@ static void rung(struct io_op *op, int32_t res, uint32_t flags, uint32_t buffer)
         io_poll_in(d->io, op, mem_bell_fd(d->mem, tenant), true);
 }
 
+static void tell_serving(const struct daemon *d, const char *remark, const char *why)
+{
+    notify_status("serving %" PRIu32 " tenants, %" PRIu32 " peers%s%s", d->config->ntenants,
+                  d->config->npeers, remark, why);
+}
+
+static void reload(struct daemon *d)
+{
+    char why[CONFIG_WHY_BYTES], state[NOTIFY_STATE_BYTES];
+    bool good;
+
+    if (d->state != DAEMON_SERVING) { /* it would tell that a daemon which ends is ready again */
+        links_reload(d, why, sizeof(why));
+        return;
+    }
+    snprintf(state, sizeof(state), "RELOADING=1\nMONOTONIC_USEC=%" PRIu64, io_now_ns() / 1000);
+    notify_state(state);
+    good = links_reload(d, why, sizeof(why)) == TERN_OK;
+    notify_state("READY=1");
+    tell_serving(d, good ? "" : "; the last reload failed: ", good ? "" : why);
+}
+
 static void take_signal(struct daemon *d, uint32_t number)
 {
-    char why[CONFIG_WHY_BYTES];
-
     log_event(LEVEL_INFO, "signal", "signal=%u state=%d", number, (int)d->state);
     if (number == SIGHUP)
-        links_reload(d, why, sizeof(why));
+        reload(d);
     else if (d->state == DAEMON_SERVING)
         drain_begin(d);
     else if (d->state == DAEMON_DRAINING || d->state == DAEMON_STORING)
@@ -322,6 +342,7 @@ static enum tern_err start(struct daemon *d, char *why, size_t cap)
     if (getrandom(&d->incarnation, sizeof(d->incarnation), 0) != (ssize_t)sizeof(d->incarnation))
         return fail(why, cap, TERN_INTERNAL, "getrandom failed");
     d->incarnation |= 1; /* 0 means none */
+    notify_open();
     start_process(d->config);
     err = io_create(&io, &d->io, &text);
     if (err != TERN_OK)
@@ -374,6 +395,7 @@ void daemon_destroy(struct daemon *d)
 
     if (!d)
         return;
+    notify_close();
     /* The doors and xfer run the ring until their own operations have ended, and what others wait
      * for ends with it. It must neither step the core nor tell a part of something that is gone, so
      * streams are mute, and the ring goes before all that its other operations belong to. */
@@ -437,6 +459,7 @@ static void warn_of_faults(struct daemon *d)
 static void tick(struct daemon *d, uint64_t now_ns)
 {
     d->tick_ns = now_ns + TICK_NS;
+    notify_tick(now_ns);
     stream_pool_sweep(d->streams, now_ns);
     xfer_tick(d->xfer, now_ns);
     conns_tick(d, now_ns);
@@ -480,7 +503,8 @@ int daemon_run(struct daemon *d)
               "node=%s pid=%d incarnation=%016" PRIx64 " control_port=%u data_port=%u admin=%s",
               d->config->node, (int)getpid(), d->incarnation, d->control_port, d->data_port,
               d->config->admin_socket);
-    notify_service("READY=1");
+    notify_state("READY=1");
+    tell_serving(d, "", "");
     while (d->state != DAEMON_STOPPED)
         turn(d);
     log_event(LEVEL_INFO, "stopped", "uptime_ms=%" PRIu64, (io_now_ns() - d->start_ns) / 1000000);

@@ -167,6 +167,6 @@ void listen_stop(struct listener *l)
         return;
     close(l->fd);
     l->fd = -1;
-    if (l->path[0])
+    if (l->path[0] && !l->given)
         unlink(l->path);
 }

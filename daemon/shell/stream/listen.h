@@ -18,7 +18,8 @@ struct listener {
     struct io_op op;
     int fd;
     uint64_t resume_ns; /* paused until then; 0: the ring accepts */
-    char path[108];     /* unlinked at the end; "" for TCP */
+    char path[108];     /* "" for TCP */
+    bool given;         /* by the service manager: the file stays, else it is unlinked at the end */
     /* Takes fd over. */
     void (*accepted)(struct listener *l, int fd);
     void *ctx;

@@ -43,20 +43,31 @@ FIXTURE(tear_down)
     alarm(0);
     close(manager);
     unlink(path);
+    notify_close();
     unsetenv("NOTIFY_SOCKET");
+    unsetenv("WATCHDOG_USEC");
+    unsetenv("WATCHDOG_PID");
     return 0;
 }
 
-TEST_WITH(notify_reaches_the_manager_word_for_word, set_up, tear_down)
+static void heard(const char *want)
 {
-    char text[64] = "";
+    char text[NOTIFY_STATUS_BYTES] = "";
+    ssize_t n = recv(manager, text, sizeof text - 1, 0);
 
-    notify_service("READY=1");
-    assert_int_equal(recv(manager, text, sizeof text, 0), 7);
-    assert_string_equal(text, "READY=1");
+    assert_int_equal(n, strlen(want));
+    assert_string_equal(text, want);
 }
 
-TEST_WITH(notify_with_a_manager_that_does_not_read_comes_back, set_up, tear_down)
+static void heard_nothing(void)
+{
+    char text[8];
+
+    assert_int_equal(recv(manager, text, sizeof text, 0), -1);
+}
+
+/* Until it has no more room. */
+static uint32_t fill(void)
 {
     int fd = socket(AF_UNIX, SOCK_DGRAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
     struct sockaddr_un addr = address();
@@ -66,17 +77,76 @@ TEST_WITH(notify_with_a_manager_that_does_not_read_comes_back, set_up, tear_down
         n++;
     assert_int_equal(errno, EAGAIN);
     assert_true(n > 0);
-    notify_service("STOPPING=1");
     close(fd);
+    return n;
+}
+
+TEST_WITH(notify_reaches_the_manager_word_for_word, set_up, tear_down)
+{
+    notify_open();
+    notify_state("READY=1");
+    heard("READY=1");
+    notify_status("serving %d tenants\nMAINPID=1", 2);
+    heard("STATUS=serving 2 tenants MAINPID=1");
+    notify_tick(1);
+    heard_nothing();
+}
+
+TEST_WITH(notify_with_a_manager_that_does_not_read_waits_for_the_next_tick, set_up, tear_down)
+{
+    uint32_t n;
+
+    setenv("WATCHDOG_USEC", "2000000", 1);
+    notify_open();
+    n = fill();
+    notify_state("RELOADING=1");
+    notify_status("one");
+    notify_state("READY=1");
+    notify_status("two");
+    notify_tick(1);
+    while (n-- > 0)
+        heard("x");
+    heard_nothing();
+    notify_tick(2);
+    heard("READY=1");
+    heard("STATUS=two");
+    heard("WATCHDOG=1");
+    heard_nothing();
+}
+
+TEST_WITH(notify_watchdog_is_told_twice_in_its_time, set_up, tear_down)
+{
+    char pid[24];
+
+    snprintf(pid, sizeof pid, "%d", (int)getpid());
+    setenv("WATCHDOG_USEC", "2000000", 1);
+    setenv("WATCHDOG_PID", pid, 1);
+    notify_open();
+    notify_tick(5);
+    heard("WATCHDOG=1");
+    notify_tick(5 + 999999999);
+    heard_nothing();
+    notify_tick(5 + 1000000000);
+    heard("WATCHDOG=1");
+    setenv("WATCHDOG_PID", "1", 1);
+    notify_open();
+    notify_tick(UINT64_MAX / 2);
+    heard_nothing();
 }
 
 TEST_WITH(notify_without_a_manager_does_nothing, set_up, tear_down)
 {
-    char text[64];
+    static const char *const nobody[] = {NULL, "", "tmp/relative", "/tmp/tern-notify-nobody"};
 
-    unsetenv("NOTIFY_SOCKET");
-    notify_service("READY=1");
-    setenv("NOTIFY_SOCKET", "/tmp/tern-notify-nobody", 1);
-    notify_service("READY=1");
-    assert_int_equal(recv(manager, text, sizeof text, 0), -1);
+    for (size_t i = 0; i < sizeof nobody / sizeof *nobody; i++) {
+        if (nobody[i])
+            setenv("NOTIFY_SOCKET", nobody[i], 1);
+        else
+            unsetenv("NOTIFY_SOCKET");
+        notify_open();
+        notify_state("READY=1");
+        notify_status("serving");
+        notify_tick(1);
+        heard_nothing();
+    }
 }

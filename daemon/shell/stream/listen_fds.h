@@ -1,0 +1,31 @@
+/* Listening sockets that a service manager made and handed over, as sd_listen_fds(3) has it: they
+ * begin at descriptor 3, and $LISTEN_FDNAMES has a name for each. The manager owns their files and
+ * modes, so connections wait in them while no daemon runs. */
+#ifndef SHELL_LISTEN_FDS_H
+#define SHELL_LISTEN_FDS_H
+
+#include "shell/config/config.h"
+#include "shell/stream/listen.h"
+
+#define LISTEN_FDS_MAX    (CONFIG_TENANTS_MAX + 1)
+#define LISTEN_ADMIN      "admin"   /* the name of the operators' socket */
+#define LISTEN_TENANT     "tenant-" /* and what stands before a tenant's */
+#define LISTEN_NAME_BYTES (sizeof(LISTEN_TENANT) + CONFIG_NAME_BYTES)
+
+struct listen_fds {
+    uint32_t n;
+    struct {
+        char name[LISTEN_NAME_BYTES];
+        int fd; /* -1: taken */
+    } v[LISTEN_FDS_MAX];
+};
+
+/* What was handed over to this process; nothing where the environment is another process's. */
+enum tern_err listen_fds_read(struct listen_fds *ret, char *why, size_t cap);
+/* The socket of that name, which has to listen at `path`; l->fd -1: none has the name. */
+enum tern_err listen_fds_take(struct listen_fds *fds, const char *name, const char *path,
+                              struct listener *l, char *why, size_t cap);
+/* INVALID: one is left that nobody took. */
+enum tern_err listen_fds_all_taken(const struct listen_fds *fds, char *why, size_t cap);
+
+#endif

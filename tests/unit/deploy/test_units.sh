@@ -1,0 +1,34 @@
+#!/usr/bin/env bash
+# The units: systemd finds no fault in them, they name the paths of the sample configuration, and the exposure of the
+# service, as systemd-analyze counts it, is at most 2.0.
+set -euo pipefail
+build=${TERN_BUILD:?the build folder}
+source_dir=$(realpath "${TERN_SOURCE:-$(dirname "$0")/../../..}")
+work=$(mktemp -d)
+trap 'rm -rf "$work"' EXIT
+most=20 # tenths
+fail() { echo "$*"; exit 1; }
+
+unit=$build/deploy/systemd/ternd.service
+[[ -f $unit ]] || { echo "skipped: no units in this build"; exit 77; }
+admin=$(sed -n '/^admin:/,/^[a-z]/s/^  socket: *\([^ ]*\).*/\1/p' "$source_dir/deploy/ternd.yaml")
+grep -qx "ListenStream=$admin" "$source_dir/deploy/systemd/ternd.socket" || fail "ternd.socket does not listen at $admin"
+tenant=$(sed -n '/^tenants:/,/^[a-z#]/s/^    socket: *\([^ ]*\).*/\1/p' "$source_dir/deploy/ternd.yaml")
+[[ $tenant == /run/tern/default.sock ]] || fail "the sample's tenant has its socket at $tenant, not where ternd-tenant@default.socket has it"
+grep -qx 'ListenStream=/run/tern/%i.sock' "$source_dir/deploy/systemd/ternd-tenant@.socket" || fail "ternd-tenant@.socket listens elsewhere"
+ms() { sed -n "s/^# *$1: *\([0-9]*\).*/\1/p" "$source_dir/deploy/ternd.yaml"; }
+stop=$(sed -n 's/^TimeoutStopSec=//p' "$unit")
+(($(ms drain_ms) + $(ms shutdown_ms) < stop * 1000)) || fail "TimeoutStopSec=$stop is less than a drain and a shutdown take by default"
+
+command -v systemd-analyze >/dev/null || { echo "skipped: the paths are right, and there is no systemd-analyze (package systemd) for the rest"; exit 77; }
+cp "$source_dir"/deploy/systemd/*.socket "$work/"
+mv "$work/ternd-tenant@.socket" "$work/ternd-tenant@default.socket"
+sed "s#^ExecStart=[^ ]*#ExecStart=$TERN_BIN/ternd#" "$unit" >"$work/ternd.service"
+(cd "$work" && SYSTEMD_UNIT_PATH=$work: systemd-analyze verify --man=no ./ternd.service ./ternd.socket ./ternd-tenant@default.socket) >"$work/faults" 2>&1 ||
+    { cat "$work/faults"; fail "systemd-analyze verify"; }
+grep -v '^$' "$work/faults" | grep -F "$work" && fail "systemd-analyze verify has found faults"
+
+systemd-analyze security --offline=true --no-pager --threshold=$most "$work/ternd.service" >"$work/score" || { cat "$work/score"; fail "the exposure is above $((most / 10)).$((most % 10))"; }
+tail -n 1 "$work/score"
+if grep -E '^(PrivateDevices|PrivateNetwork|ProtectProc|ProcSubset|PrivateUsers)=' "$unit"; then fail "these keep the daemon from what it needs: see the unit's last comment"; fi
+echo "units: ok"
