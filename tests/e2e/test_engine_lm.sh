@@ -10,8 +10,8 @@ export OPENBLAS_NUM_THREADS=1 # the matrices are tiny
 
 (cd "$TERN_SOURCE/tests/engine_lm" && MYPYPATH=$TERN_SOURCE/client/python/tests "$PYTHON" -m mypy --strict --cache-dir=/dev/null .) ||
     fail "types"
-requests=300 eager=100 flips=300
-[[ -n ${TERN_FULL:-} ]] && requests=5000 eager=5000 flips=1000
+requests=300 eager=100 tickets=150 flips=300
+[[ -n ${TERN_FULL:-} ]] && requests=5000 eager=5000 tickets=5000 flips=1000
 run() {
     "$PYTHON" "$TERN_SOURCE/tests/engine_lm/run.py" "$@" >"$DIR/json" 2>"$DIR/err" || {
         cat "$DIR/err" "$DIR/json" >&2
@@ -22,6 +22,7 @@ run() {
 seed=$((RANDOM + 1))
 run --requests $requests --seed $seed
 run --requests $eager --seed $seed --supersede eager
+run --requests $tickets --seed $seed --tickets
 run --requests 100 --seed $seed --flips $flips
 run --requests 50 --seed $seed --roomy
 echo "engine_lm: ok"

@@ -123,6 +123,7 @@ class Handoff:
     """When the last chunk's step was done at prefill, and what followed until decode had its first token."""
 
     done: float
+    ticket: str = ""  # by which decode fetches; "": by the tokens
     published: float = 0
     fetched: float = 0
     first_token: float = 0
@@ -143,6 +144,8 @@ class Counts:
     busy: int = 0
     flips: int = 0
     caught: int = 0
+    tickets: int = 0
+    untaken: int = 0  # tickets that decode had no use for, and that were dropped
     handoffs: list[Handoff] = field(default_factory=list)
 
 
@@ -169,35 +172,60 @@ def within(engine: tern.Engine, counts: Counts) -> Iterator[tuple[int, list[Exce
 class Prefill:
     """One host's part: computes prompts in chunks and leaves them in the tree."""
 
-    def __init__(self, model: Model, pool: tern.Pool, counts: Counts) -> None:
+    def __init__(self, model: Model, pool: tern.Pool, counts: Counts, tickets: bool) -> None:
         self.model, self.engine, self.pool, self.counts = model, pool.engine, pool, counts
+        self.tickets = tickets
+
+    def compute(self, q: Sequence, turn: Turn, upto: int) -> None:
+        """Tokens up to there, and the whole chunks of them are committed."""
+        s = q.s
+        for _, failed in within(self.engine, self.counts):
+            try:
+                q.took(s.extend(allocated=upto))
+            except (tern.Exhausted, tern.Busy) as why:
+                failed.append(why)
+        first = q.n
+        with self.engine.step() as step:
+            logits = q.run_to(upto)
+            s.extend(written=upto)
+            copies = s.commit(upto, step=step).copies if upto % PAGE == 0 else []
+        s.apply(copies)
+        self.counts.wrong += sum(not np.array_equal(a, b) for a, b in zip(logits, turn.logits[first:upto]))
+
+    def hand_over(self, q: Sequence, turn: Turn) -> str:
+        """All but the prompt's last token, with what the model said last."""
+        for _, failed in within(self.engine, self.counts):
+            try:
+                blob = turn.logits[q.n - 1].tobytes()
+                ticket = q.s.hand_over(step=self.engine.last_step or tern.STEP_NONE, blob=blob)
+            except tern.Busy as why:
+                failed.append(why)
+        self.counts.tickets += 1
+        return ticket.text
 
     @contextmanager
     def run(self, ns: tern.Namespace, turn: Turn, rng: random.Random) -> Iterator[Handoff | None]:
-        """Computes whole chunks of the prompt, and holds them until the caller has fetched them. When it yields they
-        need not be published yet. None: there was nothing to compute."""
-        end, handoff = (len(turn.prompt) - 1) // PAGE * PAGE, None
+        """Computes the prompt but for its last token: whole chunks, and holds them until the caller has fetched them;
+        or all of it, and hands it over. When it yields they need not be published yet. None: there was nothing to
+        compute."""
+        n, handoff = len(turn.prompt) - 1, None
+        end = n if self.tickets else n // PAGE * PAGE
         with self.pool.session(ns) as s:
             q = Sequence(self.model, s, turn.prompt)
             q.took(s.match(turn.prompt[:end], step=self.engine.last_step or tern.STEP_NONE))
             while q.n < end:
-                upto = min(end, (q.n // PAGE + rng.randrange(1, 4)) * PAGE)
-                for _, failed in within(self.engine, self.counts):
-                    try:
-                        q.took(s.extend(allocated=upto))
-                    except (tern.Exhausted, tern.Busy) as why:
-                        failed.append(why)
-                first = q.n
-                with self.engine.step() as step:
-                    logits = q.run_to(upto)
-                    s.extend(written=upto)
-                    result = s.commit(upto, step=step)
+                whole = (q.n // PAGE + rng.randrange(1, 4)) * PAGE
+                self.compute(q, turn, min(whole, n // PAGE * PAGE if q.n // PAGE < n // PAGE else n))
                 handoff = Handoff(time.perf_counter())
-                s.apply(result.copies)
-                self.counts.wrong += sum(
-                    not np.array_equal(a, b) for a, b in zip(logits, turn.logits[first:upto])
-                )
+            if self.tickets and n > 0:
+                handoff = handoff or Handoff(time.perf_counter())
+                handoff.ticket = self.hand_over(q, turn)
             yield handoff
+
+    def drop(self, ticket: str) -> None:
+        """Nobody wants it."""
+        self.engine.connection.ticket_drop(ticket)
+        self.counts.untaken += 1
 
 
 @dataclass
@@ -245,18 +273,31 @@ class Decode:
 
     def admit(self, request: Request, handoff: Handoff | None) -> None:
         self.running.append(Running(request, Sequence(self.model, self.pool.session(self.ns)), handoff=handoff))
-        self.begin(self.running[-1])
+        self.begin(self.running[-1], handoff.ticket if handoff else "")
 
-    def begin(self, r: Running) -> None:
+    def fetch(self, r: Running, ticket: str) -> None:
+        end = (len(r.now.prompt) - 1) // PAGE * PAGE
+        if not ticket:
+            r.q.took(r.q.s.fetch(self.peer, step=self.last, at_least=end, depth=end, deadline_ms=20000))
+            return
+        result = r.q.s.fetch_ticket(ticket, step=self.last, deadline_ms=20000)
+        r.q.took(result)
+        self.counts.wrong += r.q.n != len(r.now.prompt) - 1
+        self.counts.wrong += result.blob != r.now.logits[r.q.n - 1].tobytes()
+
+    def begin(self, r: Running, ticket: str) -> None:
         """Matches this turn's prompt but for its last token, which gives the first logits."""
         r.q.tokens = list(r.now.prompt)
         r.q.took(r.q.s.match(r.now.prompt[:-1], step=self.last))
-        end = (len(r.now.prompt) - 1) // PAGE * PAGE
+        n, stayed = len(r.now.prompt) - 1, self.counts.stayed
+        end = n if ticket else n // PAGE * PAGE
+        if ticket and r.q.n == n:
+            self.prefill.drop(ticket)
         if r.q.n < end:
             before, had = r.q.s.committed, r.q.n
             for _, failed in within(self.engine, self.counts):
                 try:
-                    r.q.took(r.q.s.fetch(self.peer, step=self.last, at_least=end, depth=end, deadline_ms=20000))
+                    self.fetch(r, ticket)
                 except (tern.Exhausted, tern.Busy) as why:
                     failed.append(why)
                     self.make_way(r)
@@ -264,6 +305,8 @@ class Decode:
                     if r.turn == 0:
                         raise
                     self.counts.stayed += 1  # the state of its committed length is gone: it computes the prompt
+            if ticket and self.counts.stayed > stayed:
+                self.prefill.drop(ticket)
             self.counts.fetched += r.q.s.committed - before
             self.counts.from_tail += r.q.s.committed - before if had > before else 0
         if r.handoff:
@@ -333,8 +376,8 @@ class Decode:
                     r.away = 1
             if r.begins and not r.away:
                 r.begins = False
-                with self.prefill.run(self.ns, r.now, self.rng):
-                    self.begin(r)  # it keeps the last answer's tail, or fetches what is longer
+                with self.prefill.run(self.ns, r.now, self.rng) as handoff:
+                    self.begin(r, handoff.ticket if handoff else "")  # it keeps the last answer's tail, or fetches what is longer
         chosen = self.room([r for r in self.running if not r.away])
         with self.engine.step() as step:
             for r in chosen:

@@ -26,7 +26,7 @@ from model import VOCABULARY, Alone, Model  # noqa: E402
 
 MODEL_SEED = 19
 AT_ONCE = 8
-HELD = ("session", "transfer", "retiring", "quarantine", "leased")
+HELD = ("session", "transfer", "retiring", "quarantine", "leased", "ticket")
 
 
 def different_of_100(model: Model) -> int:
@@ -55,6 +55,7 @@ def main() -> int:
     args.add_argument("--seed", type=int, default=1)
     args.add_argument("--supersede", choices=("lazy", "eager"), default="lazy")
     args.add_argument("--roomy", action="store_true", help="pools with room for all: what is timed is no waiting")
+    args.add_argument("--tickets", action="store_true", help="prefill hands over by ticket, to the last token but one")
     args.add_argument("--flips", type=int, default=0, help="bytes that are flipped, in a pool without a host tier")
     o = args.parse_args()
     rng, model, counts = random.Random(o.seed), Model(MODEL_SEED), Counts()
@@ -68,7 +69,7 @@ def main() -> int:
                 engine.open_pool(GROUPS, bytes=size, host_bytes=host, supersede=o.supersede)
                 for engine, size in ((a.join("prefill"), 2 * pool), (b.join("decode"), pool))
             ]
-            prefill = Prefill(model, pools[0], counts)
+            prefill = Prefill(model, pools[0], counts, o.tickets)
             ns, begun = tern.Namespace(model="engine-lm", salt=str(o.seed)), 0
             decode = Decode(model, pools[1], "host-a", counts, rng, host > 0, prefill, ns)
             while begun < o.requests or decode.running:
@@ -109,6 +110,9 @@ def main() -> int:
     tried = (counts.aborts, counts.retracts, counts.recovered, counts.rejected, counts.from_tail, counts.exhausted)
     if not o.roomy and 0 in tried:
         print("nothing was aborted, retracted, recovered, rejected, fetched or told to wait", file=sys.stderr)
+        held = False
+    if o.tickets and counts.tickets <= counts.untaken:
+        print("no ticket was taken", file=sys.stderr)
         held = False
     return 0 if held and different >= 30 and counts.flips >= o.flips else 1
 
