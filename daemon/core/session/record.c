@@ -212,6 +212,8 @@ void session_path_runs(const struct core *c, struct actions *out, const struct s
         end = segment_end(&p->group[g], node_at(c, at)->depth);
         if (first < window_first(&p->group[g], s->committed))
             first = window_first(&p->group[g], s->committed);
+        if (first < s->first[g]) /* a fetch may have left out what its end does not need */
+            first = s->first[g];
         if (group_is_state(
                 &p->group[g])) { /* what the session has slid over is no longer its own */
             if (s->state_from >= s->committed)

@@ -451,6 +451,30 @@ TEST(y2_session_goes_back_no_further_than_the_state_that_came)
     assert_ok(rig_close(d, 0));
 }
 
+/* T14: it is retracted with what it has, and comes back with all of it: the window of its end, of
+ * which the path has no more than came. */
+TEST(y2_session_comes_back_with_the_window_that_came)
+{
+    struct group_layout groups[2] = {rig_group(8, 512), rig_window(4, 12, 512)};
+    struct pair p = pair_limited(1 << 20);
+    struct rig_session *d;
+    struct ticket t;
+
+    p.dest->host_bytes = 64 * 1024;
+    assert_ok(rig_pool_open(p.source, p.se.conn[0], groups, 2, 1u << 19, &p.sp));
+    assert_ok(rig_pool_open(p.dest, p.de.conn[0], groups, 2, 1u << 19, &p.dp));
+    t = hand_over(state_computed(&p, 8, 46), 0, 0);
+    d = asking(&p, 1, 46);
+    assert_ok(ticket_fetched(d, t));
+    assert_ok(rig_retract(d, RETRACT_HOST, 0));
+    assert_ok(rig_recover_now(d));
+    assert_lengths(d, 40, 46, 46);
+    for (uint32_t page = 8; page < 12; page++)
+        assert_int_not_equal(d->table[1][page].index, 0);
+    assert_int_equal(rig_wrong(d, 46), 0);
+    assert_ok(rig_close(d, 0));
+}
+
 /* T18: nobody may read a refill before its step, so the second session keeps its own window, which
  * no node took. It is handed over as any other, and its ticket has these pages. */
 TEST(y1_window_that_no_node_took_is_handed_over)
