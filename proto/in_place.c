@@ -123,7 +123,7 @@ static void take_run(struct reader *outer, const struct field *run, Tern__Wire__
     struct field f;
     Tern__Wire__Run *to;
 
-    if (room->n == room->max || ret->n_runs == WIRE_STEP_RUNS_MAX) {
+    if (room->n == room->max) {
         outer->failed = true;
         return;
     }

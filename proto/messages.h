@@ -391,7 +391,7 @@ enum limit_sum { SUM_NONE = 0, SUM_RUNS, LIMIT_SUMS };
     X(match_reply, runs, 0, 0, WIRE_RUNS_MAX, SUM_RUNS)                                            \
     X(fetch_reply, runs, 0, 0, WIRE_RUNS_MAX, SUM_RUNS)                                            \
     X(recover_reply, runs, 0, 0, WIRE_RUNS_MAX, SUM_RUNS)                                          \
-    X(step_op, runs, 0, 0, WIRE_STEP_RUNS_MAX, SUM_RUNS)                                           \
+    X(step_op, runs, 0, 0, WIRE_RUNS_MAX, SUM_RUNS)                                                \
     X(page_lease_reply, runs, 0, 0, WIRE_RUNS_MAX, SUM_RUNS)                                       \
     X(peer_msg, runs, 0, 0, WIRE_RUNS_MAX, SUM_RUNS)                                               \
     X(peer_msg, tokens, WIRE_TOKEN_BYTES, 0, WIRE_ANY, SUM_NONE)                                   \

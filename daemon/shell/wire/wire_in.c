@@ -245,6 +245,8 @@ static enum tern_err ops_of(struct wire_in *w, const Tern__Wire__Step *m, struct
             .pool = pool_id_unpack(o->pool),
         };
         TRY(tokens_of(w, o->tokens, &w->ops[i].tokens));
+        if (o->n_runs > WIRE_STEP_RUNS_MAX)
+            return refused(ret_text, "an operation has one run of pages for each group at most");
         TRY(runs_of(w, o, &runs, &w->ops[i]));
     }
     ret->ops = w->ops;

@@ -72,6 +72,55 @@ TEST(wire_in_unknown_values_are_invalid)
     }
 }
 
+/* E6: the pages that operations name come as they are, those of many operations, too; one that has
+ * more runs than a pool can have groups is refused. */
+TEST(wire_in_step_pages_of_operations)
+{
+    static Tern__Wire__StepOp op[100], *ops[100];
+    static Tern__Wire__Run run[100], *list[100][1], *many[WIRE_STEP_RUNS_MAX + 1];
+    static struct page_ref pages[100][2];
+    Tern__Wire__Step step = TERN__WIRE__STEP__INIT;
+    struct request r;
+
+    for (uint32_t i = 0; i < 100; i++) {
+        tern__wire__step_op__init(&op[i]);
+        tern__wire__run__init(&run[i]);
+        pages[i][0] = (struct page_ref){i + 1, 7};
+        pages[i][1] = (struct page_ref){i + 2, 9};
+        run[i].has_group = run[i].has_first = run[i].has_refs = true;
+        run[i].group = i % 3;
+        run[i].first = i;
+        run[i].refs = (ProtobufCBinaryData){sizeof pages[i], (uint8_t *)pages[i]};
+        list[i][0] = &run[i];
+        op[i].has_kind = op[i].has_pool = true;
+        op[i].kind = i % 2 ? STEP_ASSIGN : STEP_UNLEASE;
+        op[i].pool = (uint64_t)(i + 1) << 32 | 4;
+        op[i].n_runs = 1;
+        op[i].runs = list[i];
+        ops[i] = &op[i];
+    }
+    step.n_ops = 100;
+    step.ops = ops;
+    assert_int_equal(request(FRAME_STEP, &step.base, &r), TERN_OK);
+    for (uint32_t i = 0; i < 100; i++) {
+        const struct step_op *got = &r.step.ops[i];
+
+        assert_int_equal(got->pool.gen, i + 1);
+        assert_int_equal(got->nruns, 1);
+        assert_int_equal(got->runs[0].group, i % 3);
+        assert_int_equal(got->runs[0].first, i);
+        assert_int_equal(got->runs[0].n, 2);
+        assert_memory_equal(got->runs[0].refs, pages[i], sizeof pages[i]);
+    }
+    for (uint32_t i = 0; i <= WIRE_STEP_RUNS_MAX; i++)
+        many[i] = &run[i];
+    op[5].n_runs = WIRE_STEP_RUNS_MAX;
+    op[5].runs = many;
+    assert_int_equal(request(FRAME_STEP, &step.base, &r), TERN_OK);
+    op[5].n_runs++;
+    assert_int_equal(request(FRAME_STEP, &step.base, &r), TERN_INVALID);
+}
+
 TEST(wire_in_layout_axes_make_another_hash)
 {
     Tern__Wire__PoolOpen pool = TERN__WIRE__POOL_OPEN__INIT;

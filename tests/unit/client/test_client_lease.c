@@ -1,0 +1,406 @@
+/* Leases of libtern against a daemon that the test scripts: what is asked for in the background,
+ * what one Step tells, answers that come late or not at all, refusals. */
+#include <stdatomic.h>
+
+#include "unit/rig/rig_client.h"
+
+#define POOL    7u
+#define HIGH    32u
+#define LOW     8u
+#define PT      16u /* tokens of a page */
+#define OPS_MAX 256u
+#define REFS    4u
+
+/* What the daemon has read and how it answers. The test looks at it behind an answer that it has
+ * got, and writes it while nothing is under way. */
+struct script {
+    uint32_t given, leases, steps, nops; /* given: pages that were leased */
+    uint32_t asked;                      /* by the last PageLease */
+    struct {
+        uint32_t kind, length, written, ntokens, base, nrefs, index[REFS];
+        uint64_t session, step, pool;
+    } op[OPS_MAX];
+    enum tern_err lease_err, refuse; /* refuse: of each ASSIGN of session 2 */
+    uint32_t hold; /* Steps are not answered until so many have come, or something else has */
+    bool runs;     /* commits bring a page */
+};
+
+static struct script script;
+
+static void answer_lease(struct fake *f, const Tern__Wire__PageLease *m)
+{
+    Tern__Wire__PageLeaseReply r = TERN__WIRE__PAGE_LEASE_REPLY__INIT;
+    Tern__Wire__Status status = TERN__WIRE__STATUS__INIT;
+    static struct tern_page pages[256];
+    Tern__Wire__Run run, *runs[] = {&run};
+
+    script.leases++;
+    script.asked = m->pages;
+    check(m->pool == POOL && m->pages <= 256);
+    if (script.lease_err != TERN_OK) {
+        status.has_err = 1;
+        status.err = script.lease_err;
+        r.status = &status;
+        fake_reply(f, &r);
+        return;
+    }
+    for (uint32_t i = 0; i < m->pages; i++)
+        pages[i] = (struct tern_page){.index = ++script.given, .generation = 1};
+    run = fake_run(m->group, 0, pages, m->pages);
+    r.n_runs = 1;
+    r.runs = runs;
+    fake_reply(f, &r);
+}
+
+static void note_op(const Tern__Wire__StepOp *o)
+{
+    uint32_t i = script.nops++ % OPS_MAX;
+
+    script.op[i].kind = o->kind;
+    script.op[i].session = o->session;
+    script.op[i].step = o->step;
+    script.op[i].length = o->length;
+    script.op[i].written = o->written;
+    script.op[i].pool = o->pool;
+    script.op[i].base = o->tokens ? o->tokens->kept : 0;
+    script.op[i].ntokens = o->tokens ? (uint32_t)(o->tokens->tokens.len / 4) : 0;
+    script.op[i].nrefs = 0;
+    for (size_t r = 0; r < o->n_runs; r++)
+        for (size_t k = 0; k < o->runs[r]->refs.len / 8; k++) {
+            struct tern_page page;
+
+            memcpy(&page, o->runs[r]->refs.data + k * 8, sizeof page);
+            if (script.op[i].nrefs < REFS)
+                script.op[i].index[script.op[i].nrefs] = page.index;
+            script.op[i].nrefs++;
+        }
+}
+
+/* Answers to so many operations from `first` on. */
+static void answer_step(struct fake *f, struct frame_header h, uint32_t first, uint32_t n)
+{
+    static Tern__Wire__OpResult result[OPS_MAX], *results[OPS_MAX];
+    static Tern__Wire__Status status;
+    static struct tern_page page = {.index = 999, .generation = 3};
+    static Tern__Wire__Run run, *runs[] = {&run};
+    Tern__Wire__StepReply r = TERN__WIRE__STEP_REPLY__INIT;
+
+    tern__wire__status__init(&status);
+    status.has_err = 1;
+    status.err = script.refuse;
+    run = fake_run(0, 0, &page, 1);
+    for (uint32_t i = 0; i < n; i++) {
+        tern__wire__op_result__init(&result[i]);
+        results[i] = &result[i];
+        if (script.refuse && script.op[first + i].kind == 9 && script.op[first + i].session == 2)
+            result[i].status = &status;
+        if (script.runs && script.op[first + i].kind == 3) {
+            result[i].n_runs = 1;
+            result[i].runs = runs;
+        }
+    }
+    r.n_results = n;
+    r.results = results;
+    f->h = h;
+    fake_reply(f, &r);
+}
+
+static void serve(struct fake *f)
+{
+    struct frame_header held[16];
+    uint32_t first[16], n[16], nheld = 0;
+    const ProtobufCMessage *m;
+
+    while ((m = fake_read(f)) != NULL) {
+        struct frame_header h = f->h;
+
+        if (h.type == FRAME_STEP) {
+            const Tern__Wire__Step *s = (const Tern__Wire__Step *)m;
+
+            script.steps++;
+            check(nheld < 16 && script.nops + s->n_ops <= OPS_MAX);
+            held[nheld] = h;
+            first[nheld] = script.nops;
+            n[nheld++] = (uint32_t)s->n_ops;
+            for (size_t i = 0; i < s->n_ops; i++)
+                note_op(s->ops[i]);
+            if (nheld <= script.hold)
+                continue;
+        }
+        for (uint32_t i = 0; i < nheld; i++)
+            answer_step(f, held[i], first[i], n[i]);
+        nheld = 0;
+        f->h = h;
+        if (h.type == FRAME_PAGE_LEASE)
+            answer_lease(f, (const Tern__Wire__PageLease *)m);
+        else if (h.type != FRAME_STEP)
+            fake_reply_empty(f);
+    }
+}
+
+static struct tern_lease *lease;
+static uint32_t seq[2];
+
+static const struct tern_group groups[] = {
+    {.name = "kv", .family = TERN_HISTORY, .page_tokens = PT, .page_bytes = 4096}};
+static const struct tern_layout layout = {.groups = groups, .ngroups = 1, .bytes = 1 << 20};
+
+/* Two sessions, 1 and 2, of 20 tokens each in two pages. */
+static void begin(void)
+{
+    const struct tern_lease_marks marks = {.low = LOW, .high = HIGH};
+    const struct tern_result now = {.lengths = {0, 20, 20}, .tokens = 20};
+
+    start(serve, NULL);
+    assert_ok(tern_lease_begin(t, POOL, &layout, &marks, 4, &lease));
+    assert_ok(tern_lease_wait(lease, 0));
+    for (uint32_t i = 0; i < 2; i++)
+        assert_ok(tern_lease_add(lease, i + 1, &now, &seq[i]));
+}
+
+FIXTURE(fresh)
+{
+    client_setup(state);
+    script = (struct script){.given = 0};
+    return 0;
+}
+
+TEST_EACH(fresh, client_stop);
+
+static enum tern_err extend(uint32_t i, uint32_t n, uint32_t written, uint32_t allocated,
+                            const struct tern_run **ret_runs, uint32_t *ret_n)
+{
+    return tern_lease_extend(lease, seq[i], zero_tokens, n, written, allocated, ret_runs, ret_n);
+}
+
+TEST(lease_extend_sends_nothing_and_one_step_tells_all)
+{
+    const struct tern_run *runs;
+    uint32_t n;
+
+    begin();
+    assert_int_equal(script.leases, 1);
+    assert_int_equal(tern_lease_stock(lease, 0), HIGH);
+    assert_ok(extend(0, 3, 23, 28, &runs, &n)); /* within its pages */
+    assert_int_equal(n, 0);
+    assert_ok(extend(0, 2, 24, 40, &runs, &n));
+    assert_int_equal(n, 1);
+    assert_run(&runs[0], 0, 2, 1);
+    assert_int_equal(tern_lease_stock(lease, 0), HIGH - 1);
+    assert_int_equal(script.steps, 0);
+    assert_ok(tern_lease_submit(lease, 1));
+    assert_ok(tern_lease_wait(lease, 0));
+    assert_int_equal(script.steps, 1);
+    assert_int_equal(script.nops, 1);
+    assert_int_equal(script.op[0].kind, 9);
+    assert_int_equal(script.op[0].session, 1);
+    assert_int_equal(script.op[0].ntokens, 5); /* of both calls */
+    assert_int_equal(script.op[0].base, 20);
+    assert_int_equal(script.op[0].written, 24);
+    assert_int_equal(script.op[0].length, 40);
+    assert_int_equal(script.op[0].nrefs, 1);
+    assert_int_equal(script.op[0].index[0], runs[0].pages[0].index);
+}
+
+/* Whatever is taken, filled up and answered: each page comes once. */
+TEST(lease_hands_out_no_page_twice)
+{
+    bool seen[4096] = {false};
+    uint32_t allocated[2] = {20, 20}, n;
+    const struct tern_run *runs;
+
+    begin();
+    for (uint32_t round = 0; round < 100; round++) {
+        uint32_t i = round % 2;
+
+        allocated[i] += PT * (1 + round % 2);
+        while (extend(i, 0, 20, allocated[i], &runs, &n) == TERN_BUSY)
+            assert_ok(tern_lease_wait(lease, 0));
+        for (uint32_t k = 0; k < runs[0].n; k++) {
+            assert_false(seen[runs[0].pages[k].index]);
+            seen[runs[0].pages[k].index] = true;
+        }
+        assert_ok(tern_lease_submit(lease, round));
+        if (round % 3 == 0)
+            assert_ok(tern_ping(t, 0)); /* its answer comes behind those */
+    }
+    assert_true(script.leases > 3);
+}
+
+TEST(lease_stock_is_filled_up_at_the_low_mark)
+{
+    const struct tern_run *runs;
+    uint32_t n;
+
+    begin();
+    assert_ok(extend(0, 0, 20, 32 + PT * (HIGH - LOW - 1), &runs, &n));
+    assert_ok(tern_lease_submit(lease, 1));
+    assert_ok(tern_lease_wait(lease, 0));
+    assert_int_equal(script.leases, 1);
+    assert_ok(extend(1, 0, 20, 32 + PT, &runs, &n));
+    assert_ok(tern_lease_submit(lease, 1));
+    assert_ok(tern_lease_wait(lease, 0));
+    assert_int_equal(script.leases, 2);
+    assert_int_equal(script.asked, HIGH - LOW);
+    assert_int_equal(tern_lease_stock(lease, 0), HIGH);
+}
+
+/* A pool that has not so many: it is asked for fewer, and the caller is told which of the two it
+ * is. */
+TEST(lease_pool_exhausted_asks_for_fewer)
+{
+    const struct tern_run *runs;
+    uint32_t n;
+
+    script.lease_err = TERN_POOL_EXHAUSTED;
+    begin();
+    assert_int_equal(script.asked, HIGH);
+    assert_err(TERN_POOL_EXHAUSTED, extend(0, 0, 20, 33, &runs, &n));
+    assert_true(strlen(tern_error_text(t)) > 0);
+    assert_ok(tern_lease_submit(lease, 1));
+    assert_ok(tern_lease_wait(lease, 0));
+    assert_int_equal(script.asked, HIGH / 2);
+    script.lease_err = TERN_OK;
+    assert_ok(tern_lease_submit(lease, 1));
+    assert_err(TERN_POOL_EXHAUSTED, extend(0, 0, 20, 33, &runs, &n));
+    assert_ok(tern_lease_wait(lease, 0));
+    assert_int_equal(script.asked, HIGH / 4);
+    assert_ok(extend(0, 0, 20, 33, &runs, &n));
+}
+
+/* Refused late: told once, the session is out, and its pages go back behind the step that the
+ * removal names, and not to the stock. */
+TEST(lease_assign_refused_late)
+{
+    const struct tern_run *runs;
+    struct tern_lease_told told;
+    uint32_t n, index;
+
+    script.refuse = TERN_CONFLICT;
+    begin();
+    assert_ok(extend(1, 1, 21, 40, &runs, &n));
+    index = runs[0].pages[0].index;
+    assert_ok(tern_lease_submit(lease, 1));
+    assert_ok(extend(1, 1, 22, 60, &runs, &n)); /* before that is known */
+    assert_ok(extend(0, 1, 21, 40, &runs, &n));
+    assert_ok(tern_lease_submit(lease, 2));
+    assert_ok(tern_lease_wait(lease, 0));
+    assert_ok(tern_lease_told(lease, &told));
+    assert_true(told.failed);
+    assert_int_equal(told.slot, seq[1]);
+    assert_err(TERN_CONFLICT, told.result.err);
+    assert_err(TERN_BUSY, tern_lease_told(lease, &told));
+    assert_err(TERN_CONFLICT, extend(1, 0, 22, 61, &runs, &n));
+    assert_ok(extend(0, 1, 22, 41, &runs, &n));
+    assert_int_equal(tern_lease_stock(lease, 0), HIGH - 3);
+    n = script.nops;
+    assert_ok(tern_lease_remove(lease, seq[1], 9));
+    assert_ok(tern_lease_submit(lease, 0));
+    assert_ok(tern_lease_wait(lease, 0));
+    assert_int_equal(script.nops, n + 2);
+    for (uint32_t i = n; i < n + 2; i++) {
+        assert_int_equal(script.op[i].kind, 10);
+        assert_int_equal(script.op[i].step, 9);
+        assert_int_equal(script.op[i].pool, POOL);
+        index = index == script.op[i].index[0] ? 0 : index;
+    }
+    assert_int_equal(index, 0);
+    assert_int_equal(tern_lease_stock(lease, 0), HIGH - 3);
+    assert_err(TERN_GONE, extend(1, 0, 22, 61, &runs, &n));
+    assert_ok(tern_lease_remove(lease, seq[0], TERN_STEP_NONE));
+    assert_ok(tern_lease_end(&lease, 0));
+    assert_null(lease);
+}
+
+/* A daemon that does not answer: what is gathered waits, and goes when it does. */
+TEST(lease_many_unanswered_steps_busy_and_nothing_lost)
+{
+    const struct tern_run *runs;
+    uint32_t n, sent = 0;
+
+    script.hold = 15;
+    begin();
+    for (uint32_t i = 0; i < 12; i++) {
+        assert_ok(extend(0, 0, 20, 33 + PT * i, &runs, &n));
+        sent += tern_lease_submit(lease, 1) == TERN_OK;
+    }
+    assert_int_equal(sent, 8);
+    assert_ok(tern_ping(t, 0)); /* which makes it answer */
+    assert_ok(tern_lease_submit(lease, 1));
+    assert_ok(tern_ping(t, 0));
+    assert_int_equal(script.steps, 9);
+    assert_int_equal(script.nops, 12);
+    for (uint32_t i = 1; i < 12; i++)
+        assert_int_equal(script.op[i].length, 33 + PT * i);
+}
+
+/* The answer to a commit changes the table: no step may be dispatched behind the one that it names
+ * before it was taken. */
+TEST(lease_commit_answer_is_taken_before_its_step_is_over)
+{
+    struct tern_lease_told told;
+
+    script.runs = true;
+    begin();
+    assert_ok(tern_lease_commit(lease, seq[0], 16, 5));
+    assert_err(TERN_BUSY, tern_lease_commit(lease, seq[0], 16, 5));
+    assert_ok(tern_lease_submit(lease, 4));
+    assert_ok(tern_lease_submit(lease, 5));
+    assert_err(TERN_BUSY, tern_lease_submit(lease, 6));
+    assert_ok(tern_lease_wait(lease, 0));
+    assert_err(TERN_BUSY, tern_lease_submit(lease, 6));
+    assert_ok(tern_lease_told(lease, &told));
+    assert_false(told.failed);
+    assert_int_equal(told.session, 1);
+    assert_run(&told.result.runs[0], 0, 0, 1);
+    assert_int_equal(told.result.runs[0].pages[0].index, 999);
+    assert_ok(tern_lease_submit(lease, 6));
+    assert_int_equal(script.op[0].step, 5);
+}
+
+/* Whoever polls sees nothing of a lease's requests, and a connection that is lost ends them. */
+TEST(lease_connection_lost)
+{
+    struct tern_answer answer;
+    const struct tern_run *runs;
+    uint32_t n;
+
+    script.hold = 15;
+    begin();
+    assert_ok(extend(0, 0, 20, 40, &runs, &n));
+    assert_ok(tern_lease_submit(lease, 1));
+    assert_err(TERN_BUSY, tern_poll(t, &answer));
+    shutdown(fake.fd, SHUT_RDWR);
+    while (tern_poll(t, &answer) == TERN_BUSY)
+        usleep(100);
+    assert_err(TERN_DAEMON_LOST, tern_poll(t, &answer));
+    assert_err(TERN_DAEMON_LOST, extend(0, 0, 20, 60, &runs, &n));
+    assert_err(TERN_DAEMON_LOST, tern_lease_submit(lease, 2));
+    assert_err(TERN_DAEMON_LOST, tern_lease_wait(lease, 0));
+    for (uint32_t i = 0; i < 2; i++)
+        assert_err(TERN_DAEMON_LOST, tern_lease_remove(lease, seq[i], 2));
+}
+
+TEST(lease_arguments_are_checked)
+{
+    const struct tern_lease_marks wrong[] = {{.low = 5, .high = 4}, {.high = 0}, {.high = 5000}};
+    struct tern_lease *none = NULL;
+    const struct tern_run *runs;
+    uint32_t n;
+
+    begin();
+    for (uint32_t i = 0; i < 3; i++)
+        assert_err(TERN_INVALID, tern_lease_begin(t, POOL, &layout, &wrong[i], 4, &none));
+    assert_err(TERN_INVALID,
+               tern_lease_begin(t, POOL, &layout, &(struct tern_lease_marks){1, 2}, 0, &none));
+    assert_null(none);
+    assert_err(TERN_INVALID, extend(0, 0, 19, 20, &runs, &n));
+    assert_err(TERN_INVALID, extend(0, 0, 20, 19, &runs, &n));
+    assert_err(TERN_INVALID, extend(0, 0, 21, 40, &runs, &n)); /* there is no such token */
+    assert_err(TERN_INVALID, extend(0, 25, 20, 40, &runs, &n));
+    assert_err(TERN_INVALID, tern_lease_commit(lease, seq[0], 16, 0));
+    assert_err(TERN_INVALID, tern_lease_rewind(lease, seq[0], 16, 0));
+    assert_err(TERN_GONE, tern_lease_remove(lease, 3, 1));
+    assert_err(TERN_CONFLICT, tern_lease_end(&lease, 0));
+    assert_ok(tern_lease_end(&none, 0));
+}
