@@ -427,6 +427,16 @@ static void same_tokens(struct req_tokens *a, struct req_tokens *b)
     memset(b, 0, sizeof *b);
 }
 
+static void same_runs(const struct table_run *a, const struct table_run *b, uint32_t n)
+{
+    for (uint32_t i = 0; i < n; i++) {
+        assert_int_equal(a[i].group, b[i].group);
+        assert_int_equal(a[i].first, b[i].first);
+        assert_int_equal(a[i].n, b[i].n);
+        assert_memory_equal(a[i].refs, b[i].refs, a[i].n * sizeof(struct page_ref));
+    }
+}
+
 static void same_ops(struct req_step *a, struct req_step *b)
 {
     assert_int_equal(a->n, b->n);
@@ -440,6 +450,9 @@ static void same_ops(struct req_step *a, struct req_step *b)
         assert_true(x.step == y.step);
         assert_int_equal(x.length, y.length);
         assert_int_equal(x.written, y.written);
+        assert_true(pool_id_equal(x.pool, y.pool));
+        assert_int_equal(x.nruns, y.nruns);
+        same_runs(x.runs, y.runs, x.nruns);
     }
     a->ops = b->ops = NULL;
 }
@@ -481,13 +494,7 @@ static void same_request(struct request *a, struct request *b)
 static void same_peer(struct peer_msg *a, struct peer_msg *b)
 {
     assert_int_equal(a->nruns, b->nruns);
-    for (uint32_t i = 0; i < a->nruns; i++) {
-        assert_int_equal(a->runs[i].group, b->runs[i].group);
-        assert_int_equal(a->runs[i].first, b->runs[i].first);
-        assert_int_equal(a->runs[i].n, b->runs[i].n);
-        assert_memory_equal(a->runs[i].refs, b->runs[i].refs,
-                            a->runs[i].n * sizeof(struct page_ref));
-    }
+    same_runs(a->runs, b->runs, a->nruns);
     assert_int_equal(a->nkeys, b->nkeys);
     assert_int_equal(a->to, b->to);
     assert_int_equal(a->at, b->at);
@@ -630,6 +637,36 @@ TEST(tape_event_larger_than_the_ring_empties_it)
     assert_false(tape_header(reader)->complete);
     assert_int_equal(tape_next(reader, &e), TERN_OK);
     assert_int_equal(e.kind, 0);
+}
+
+/* What operations name needs room beside what they are: the oldest events make way for it. */
+TEST(tape_full_of_steps_that_name_pages)
+{
+    static struct page_ref pages[170];
+    struct table_run run = {.group = 1, .n = 170, .refs = pages};
+    struct step_op op = {.kind = STEP_ASSIGN, .nruns = 1, .runs = &run};
+    struct event e = {.kind = EV_REQUEST}, out;
+    struct tape_stats stats;
+
+    e.request = (struct request){.op = OP_STEP, .step = {.ops = &op, .n = 1}};
+    make_tape(TAPE_BYTES_MIN);
+    for (uint32_t i = 0; i < 50; i++) {
+        e.now_ns = i;
+        for (uint32_t k = 0; k < 170; k++)
+            pages[k] = (struct page_ref){.index = i, .gen = k};
+        tape_record(tape, &e);
+    }
+    tape_stats(tape, &stats);
+    assert_true(stats.dropped > 40 && stats.dropped < 50);
+    reread(true);
+    for (uint64_t i = stats.dropped; i < 50; i++) {
+        assert_int_equal(tape_next(reader, &out), TERN_OK);
+        assert_int_equal(out.now_ns, i);
+        assert_int_equal(out.request.step.n, 1);
+        assert_int_equal(out.request.step.ops[0].runs[0].n, 170);
+        assert_int_equal(out.request.step.ops[0].runs[0].refs[169].index, i);
+        assert_int_equal(out.request.step.ops[0].runs[0].refs[169].gen, 169);
+    }
 }
 
 /* Mapped tokens: equal stays equal, different stays different, and no real value is to be found in
