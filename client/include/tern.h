@@ -774,10 +774,10 @@ TERN_API enum tern_err tern_lease_end(struct tern_lease **l, uint32_t deadline_m
  *   BUSY  The lease has as many sessions as it was begun for. */
 TERN_API enum tern_err tern_lease_add(struct tern_lease *l, tern_session s,
                                       const struct tern_result *now, uint32_t *ret);
-/* The session leaves the lease: what the daemon has not heard of it yet is gathered, and with the
- * next tern_lease_submit it can be used by all calls again. Its pages stay its own. `step`: the
- * last that may touch pages which it took and which the daemon refused to assign; they are given
- * back behind it. */
+/* The session leaves the lease: what the daemon has not heard of it yet is gathered, and behind the
+ * next tern_lease_submit that is OK it can be used by all calls again. Its pages stay its own.
+ * `step`: the last that may touch pages which it took and which the daemon refused to assign; they
+ * are given back behind it. */
 TERN_API enum tern_err tern_lease_remove(struct tern_lease *l, uint32_t session, uint64_t step);
 
 /* What tern_extend does, with pages of the stock and without a request: n tokens behind the list,
@@ -805,9 +805,9 @@ TERN_API enum tern_err tern_lease_commit(struct tern_lease *l, uint32_t session,
                                          uint64_t step);
 /* Takes what was answered, sends what was gathered as one Step, and asks for more pages if the
  * stock is low. It waits for nothing. `step`: the one that the engine dispatches next; 0: none.
- * What could not be sent stays gathered, and goes with the next call. BUSY  The daemon has not
- * answered the last Steps yet, or the socket is full. Or the answer to a commit which named a step
- * before `step` was not taken: tern_lease_wait, then tern_lease_told. */
+ * After an error all stays gathered, and goes with the next call: BUSY  The daemon has not answered
+ * the last Steps yet, or the socket is full. Or the answer to a commit which named a step before
+ * `step` was not taken: tern_lease_wait, then tern_lease_told. */
 TERN_API enum tern_err tern_lease_submit(struct tern_lease *l, uint64_t step);
 /* Waits until all that was submitted is answered. */
 TERN_API enum tern_err tern_lease_wait(struct tern_lease *l, uint32_t deadline_ms);

@@ -46,6 +46,7 @@ struct decode {
     uint32_t accepted[SEQUENCES], drafted[DRAFT + 1];
     struct prng prng;
     struct decode_figures *figures;
+    const struct raw_echo *raw;
 };
 
 void decode_figures_init(struct decode_figures *f)
@@ -53,12 +54,14 @@ void decode_figures_init(struct decode_figures *f)
     *f = (struct decode_figures){.steps = 0};
     series_init(&f->step, SAMPLES_MAX);
     series_init(&f->pool_step, SAMPLES_MAX);
+    series_init(&f->raw_send, SAMPLES_MAX);
 }
 
 void decode_figures_finish(struct decode_figures *f)
 {
     series_finish(&f->step);
     series_finish(&f->pool_step);
+    series_finish(&f->raw_send);
 }
 
 static void draw(struct decode *d)
@@ -195,6 +198,18 @@ static bool end_one(struct decode *d, uint32_t i)
                      tern_session_close(t, d->session[i], TERN_STEP_NONE, MEMBER_CALL_MS, &r));
 }
 
+static bool timed_raw(struct decode *d)
+{
+    uint64_t start;
+    bool ok;
+
+    usleep(DEVICE_US);
+    start = clock_ns();
+    ok = raw_echo_send(d->raw);
+    series_add(&d->figures->raw_send, (double)(clock_ns() - start) / 1e3);
+    return ok && raw_echo_receive(d->raw);
+}
+
 static bool timed_step(struct decode *d, struct block_pool *pool)
 {
     uint64_t start, end;
@@ -210,7 +225,7 @@ static bool timed_step(struct decode *d, struct block_pool *pool)
     pool_step(pool, d);
     series_add(&d->figures->pool_step, (double)(clock_ns() - start) / 1e3);
     d->figures->steps++;
-    return member_ok(&d->engine, "a step over the lease", err);
+    return member_ok(&d->engine, "a step over the lease", err) && timed_raw(d);
 }
 
 static bool room_left(const struct decode *d)
@@ -254,13 +269,14 @@ static bool begin_lease(struct decode *d)
 }
 
 bool decode_measure(const char *socket, uint64_t page_bytes, uint32_t passes,
-                    struct decode_figures *ret)
+                    const struct raw_echo *raw, struct decode_figures *ret)
 {
     struct decode *d = mem_need(1, sizeof *d);
     struct block_pool *pool = mem_need(1, sizeof *pool);
     bool ok;
 
     d->figures = ret;
+    d->raw = raw;
     prng_init(&d->prng, 1);
     ok = member_start(&d->engine, socket, "decode", DECODE_PAGE_TOKENS, page_bytes,
                       DECODE_PAGES - 16) &&

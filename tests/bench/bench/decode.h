@@ -6,13 +6,15 @@
 #include <stdbool.h>
 
 #include "engine/stats.h"
+#include "raw_echo.h"
 
 #define DECODE_PAGE_TOKENS 16
 #define DECODE_PAGES       20480 /* of the pool */
 
-/* What a step takes on the scheduler's thread, in microseconds. */
+/* What a step takes on the scheduler's thread, in microseconds; raw_send: a send to a process that
+ * sleeps, which each step does once. */
 struct decode_figures {
-    struct series step, pool_step;
+    struct series step, pool_step, raw_send;
     uint64_t steps, round_trips;
 };
 
@@ -21,6 +23,6 @@ void decode_figures_finish(struct decode_figures *f);
 /* So many passes, over a daemon with room for the pool: each begins with short sequences. False
  * with a message on standard error. */
 bool decode_measure(const char *socket, uint64_t page_bytes, uint32_t passes,
-                    struct decode_figures *ret);
+                    const struct raw_echo *raw, struct decode_figures *ret);
 
 #endif

@@ -94,11 +94,23 @@ void raw_echo_stop(struct raw_echo *e)
     proc_end(&e->pid);
 }
 
-bool raw_echo_ping(const struct raw_echo *e)
+bool raw_echo_send(const struct raw_echo *e)
 {
     static uint8_t message[MESSAGE_MAX];
 
-    return proc_send(e->fd, message, e->request_bytes) && proc_recv(e->fd, message, e->reply_bytes);
+    return proc_send(e->fd, message, e->request_bytes);
+}
+
+bool raw_echo_receive(const struct raw_echo *e)
+{
+    static uint8_t message[MESSAGE_MAX];
+
+    return proc_recv(e->fd, message, e->reply_bytes);
+}
+
+bool raw_echo_ping(const struct raw_echo *e)
+{
+    return raw_echo_send(e) && raw_echo_receive(e);
 }
 
 bool raw_echo_pipeline(const struct raw_echo *e, uint32_t n, uint32_t depth)

@@ -21,6 +21,9 @@ void raw_echo_stop(struct raw_echo *e);
 
 /* One request and its answer, in blocking calls. */
 bool raw_echo_ping(const struct raw_echo *e);
+/* The same in two parts. */
+bool raw_echo_send(const struct raw_echo *e);
+bool raw_echo_receive(const struct raw_echo *e);
 
 /* n requests with at most `depth` under way; each is sent by a call of its own. */
 bool raw_echo_pipeline(const struct raw_echo *e, uint32_t n, uint32_t depth);
