@@ -805,9 +805,10 @@ TERN_API enum tern_err tern_lease_commit(struct tern_lease *l, uint32_t session,
                                          uint64_t step);
 /* Takes what was answered, sends what was gathered as one Step, and asks for more pages if the
  * stock is low. It waits for nothing. `step`: the one that the engine dispatches next; 0: none.
- * After an error all stays gathered, and goes with the next call: BUSY  The daemon has not answered
- * the last Steps yet, or the socket is full. Or the answer to a commit which named a step before
- * `step` was not taken: tern_lease_wait, then tern_lease_told. */
+ * After an error all stays gathered, and goes with the next call.
+ *   BUSY  The daemon has not answered the last Steps yet, or the socket is full. Or the answer to a
+ *         commit which named a step before `step` was not taken: tern_lease_wait, then
+ *         tern_lease_told. */
 TERN_API enum tern_err tern_lease_submit(struct tern_lease *l, uint64_t step);
 /* Waits until all that was submitted is answered. */
 TERN_API enum tern_err tern_lease_wait(struct tern_lease *l, uint32_t deadline_ms);
