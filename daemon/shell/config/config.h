@@ -126,6 +126,7 @@ struct config {
     uint32_t fault_copy_corrupt_every; /* the same, see mem_config */
     bool fault_checks_on_owner;
     uint32_t fault_disk_write_every, fault_disk_full_after; /* see disk_config */
+    bool plan_only;  /* --plan: print what a host needs and exit */
     bool check_only; /* --check-config: see preflight.h, print what is in force and exit */
 };
 

@@ -250,9 +250,15 @@ static enum tern_err too_much(struct loader *l, uint32_t i, const char *key, uin
                        bytes, l->config->tenants[i].regions, total, has);
 }
 
+/* A plan may be for another machine. */
+static uint64_t memory_there_is(const struct loader *l)
+{
+    return l->config->plan_only ? UINT64_MAX : plan_machine_bytes();
+}
+
 static enum tern_err check_memory(struct loader *l)
 {
-    uint64_t total = 0, has = plan_machine_bytes();
+    uint64_t total = 0, has = memory_there_is(l);
 
     for (uint32_t i = 0; i < l->config->ntenants; i++) {
         const struct config_tenant *t = &l->config->tenants[i];
@@ -397,7 +403,7 @@ static const struct setting *costliest_limit(struct loader *l, uint64_t total)
 /* Checks the sum: each part may fit where all of them do not. */
 static enum tern_err check_all(struct loader *l)
 {
-    uint64_t has = plan_machine_bytes();
+    uint64_t has = memory_there_is(l);
     const struct setting *s;
     char parts[PLAN_TEXT_BYTES];
     struct plan_memory m;

@@ -17,6 +17,7 @@
 #define KEY_CHECK   0x2000
 #define KEY_TENANT  0x2001
 #define KEY_PEER    0x2002
+#define KEY_PLAN    0x2003
 #define ENTRY_BYTES 2048
 #define EXIT_CONFIG 2 /* of argp's own errors, as of any other in the configuration */
 
@@ -104,6 +105,10 @@ static enum tern_err one_flag(struct pass *p, int key, const char *arg)
         l->config->check_only = true;
         return TERN_OK;
     }
+    if (key == KEY_PLAN) {
+        l->config->plan_only = true;
+        return TERN_OK;
+    }
     if (p->first)
         return TERN_OK;
     if (key == KEY_TENANT || key == KEY_PEER)
@@ -114,7 +119,8 @@ static enum tern_err one_flag(struct pass *p, int key, const char *arg)
 
 static bool is_our_key(int key)
 {
-    return key == KEY_CONFIG || key == KEY_CHECK || key == KEY_TENANT || key == KEY_PEER ||
+    return key == KEY_CONFIG || key == KEY_CHECK || key == KEY_PLAN || key == KEY_TENANT ||
+           key == KEY_PEER ||
            (key >= KEY_SETTING && (size_t)(key - KEY_SETTING) < config_settings_n);
 }
 
@@ -181,6 +187,10 @@ static void options_build(struct options *o)
          "Not "
          "looked at: "
          "ports in use, free memory, RDMA devices",
+         1},
+        {"plan", KEY_PLAN, NULL, 0,
+         "Print what a host needs for the configuration and exit: memory, what is locked for RDMA, "
+         "rails, descriptors. Any machine can plan for another one",
          1},
         {"tenant", KEY_TENANT, "KEY=VALUE,...", 0,
          "One more tenant: name, socket, mode, memory, host_memory, record_memory, "

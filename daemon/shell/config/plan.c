@@ -247,6 +247,15 @@ static uint64_t part(const struct plan_memory *m, size_t i)
     return bytes;
 }
 
+bool plan_part(const struct plan_memory *m, size_t i, const char **ret_name, uint64_t *ret_bytes)
+{
+    if (i >= PARTS)
+        return false;
+    *ret_name = parts[i].name;
+    *ret_bytes = part(m, i);
+    return true;
+}
+
 void plan_memory(const struct config *config, struct plan_memory *ret)
 {
     struct disk_config disk;

@@ -50,6 +50,12 @@ void plan_memory(const struct config *config, struct plan_memory *ret);
 uint64_t plan_machine_bytes(void);
 /* Descriptors that may be open at a time. */
 uint64_t plan_descriptors(const struct config *config);
+/* Bytes of the tenants' memory that are locked for RDMA, on all devices; 0: no peer wants it. */
+uint64_t plan_pinned(const struct config *config);
+/* For --plan: what a host needs for this configuration. */
+void plan_report(const struct config *config, FILE *out);
+/* The parts in their order, for who prints them; false: there is none of that index. */
+bool plan_part(const struct plan_memory *m, size_t i, const char **ret_name, uint64_t *ret_bytes);
 /* For --check-config: what is reserved for each tenant of the tables that all share. */
 void plan_print_shares(const struct config *config, FILE *out);
 /* plan_text writes one line of every part, as in the log; plan_hint says what makes the largest one

@@ -35,6 +35,11 @@ int main(int argc, char **argv)
         fprintf(stderr, "ternd: %s\n", why);
         return 2;
     }
+    if (config->plan_only) {
+        plan_report(config, stdout);
+        config_destroy(config);
+        return 0;
+    }
     plan_memory(config, &memory);
     if (config->check_only) {
         status = preflight(config, stderr) > 0 ? 2 : 0;

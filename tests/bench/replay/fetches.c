@@ -94,6 +94,8 @@ bool fetch_begin(struct decode *d, struct turn *turn)
     uint32_t wanted = turn->ticket[0] ? turn->prompt.input_length : turn->target;
     enum tern_err err;
 
+    if (d->e.pressed == turn) /* it may be given up yet: pressure_act decides */
+        return true;
     if (pressure_rests(turn, clock_ns()) || turn_load_host(&d->e, turn))
         return true;
     if (!trouble_before(d, turn))

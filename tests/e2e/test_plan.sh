@@ -1,0 +1,43 @@
+#!/usr/bin/env bash
+# `ternd --plan`: what it says of memory and descriptors is what --check-config says, which the start keeps to
+# (test_memory.sh); what is locked and the rails follow from the configuration; and it plans for a larger machine, too.
+source "$(dirname "$0")/with_ternd.sh"
+flags=(--admin-socket "$DIR/admin.sock" --insecure-peers=yes)
+small=(--tenant "name=chat,socket=$DIR/chat.sock,memory=32M,regions=2" --tenant "name=code,socket=$DIR/code.sock,memory=16M,host_memory=16M")
+plan() { "$TERN_BIN/ternd" --plan "${flags[@]}" "$@" >"$DIR/plan" || fail "--plan $*"; }
+says() { # KEY
+    sed -n "s/^ *$1  *\([0-9a-z]*\).*/\1/p" "$DIR/plan"
+}
+wants() { [[ $(says "$1") == "$2" ]] || fail "$1 is $(says "$1"), not $2: $(cat "$DIR/plan")"; }
+
+plan "${small[@]}"
+"$TERN_BIN/ternd" --check-config "${flags[@]}" "${small[@]}" >"$DIR/checked"
+wants memory_bytes "$(sed -n 's/^# memory_bytes: //p' "$DIR/checked")"
+wants descriptors "$(sed -n 's/^# descriptors: \([0-9]*\).*/\1/p' "$DIR/checked")"
+sum=0
+while read -r part bytes; do
+    wants "$part" "$bytes"
+    sum=$((sum + bytes))
+done < <(sed -n '/^# memory_bytes/,/^# descriptors/s/^#   \([a-z_]*\): \([0-9]*\)$/\1 \2/p' "$DIR/checked")
+wants memory_bytes $sum
+wants pages $((80 << 20))
+wants host_pages $((16 << 20))
+wants pinned_bytes 0
+wants rails none
+
+peer=name=b,address=127.0.0.1:1,tenants=chat
+plan "${small[@]}" --peer "$peer,transport=verbs"
+wants pinned_bytes $((80 << 20))
+wants rails 1
+plan "${small[@]}" --peer "$peer,transport=auto" --rdma-device mlx5_0+mlx5_1
+wants pinned_bytes $((160 << 20))
+wants rails 2
+grep -q '^rails .* mlx5_0 mlx5_1$' "$DIR/plan" || fail "the rails have no names: $(cat "$DIR/plan")"
+
+large=(--tenant "name=chat,socket=$DIR/chat.sock,memory=64T" --page-bytes-min 64K)
+plan "${large[@]}"
+wants pages $((64 << 40))
+grep -q '^machine_bytes .*too little$' "$DIR/plan" || fail "a machine that is too small: $(cat "$DIR/plan")"
+ends 2 "this machine has" "$TERN_BIN/ternd" --check-config "${flags[@]}" "${large[@]}"
+ends 2 "no tenant" "$TERN_BIN/ternd" --plan
+echo "plan: ok"
