@@ -522,7 +522,7 @@ TEST(x9_long_session_is_followed_in_pieces)
 
 /* ---- with STATE ---- */
 
-static void state_follows(struct shape shape, uint32_t n, uint32_t there)
+static void state_follows(struct state_shape shape, uint32_t n, uint32_t there)
 {
     struct pair p = state_pair(shape);
     struct rig_session *s = rig_session(p.source, &p.se, p.sp, 1), *d;
@@ -560,8 +560,8 @@ static void state_follows(struct shape shape, uint32_t n, uint32_t there)
 
 TEST(y4_state_of_the_end_comes_with_every_window_and_tail)
 {
-    static const struct shape shapes[] = {{8, 4, 4},  {8, 4, 8},  {8, 4, 12},
-                                          {8, 2, 20}, {16, 4, 8}, {16, 4, 40}};
+    static const struct state_shape shapes[] = {{8, 4, 4},  {8, 4, 8},  {8, 4, 12},
+                                                {8, 2, 20}, {16, 4, 8}, {16, 4, 40}};
 
     for (size_t i = 0; i < sizeof shapes / sizeof shapes[0]; i++)
         for (uint32_t n = 1; n <= 5 * shapes[i].align; n++)
@@ -578,7 +578,7 @@ static void hands_over_at(struct rig_session *s, uint32_t length)
 /* Before the hand-over nobody knows which STATE the end will need: no offer names any. */
 TEST(y4_state_is_named_with_the_end_alone)
 {
-    struct pair p = state_pair((struct shape){8, 4, 20});
+    struct pair p = state_pair((struct state_shape){8, 4, 20});
     struct rig_session *s = rig_session(p.source, &p.se, p.sp, 1),
                        *d = rig_session(p.dest, &p.de, p.dp, 1);
     uint32_t offers = 0;
