@@ -65,7 +65,7 @@ static bool state_fits(const struct core *c, const struct session *t, const stru
 
 /* *ret_handed: the other length that it was handed over at; or 0. */
 static enum tern_err find_followed(const struct core *c, const struct peer_msg *m,
-                                   struct session **ret, uint32_t *ret_handed)
+                                   struct session **ret_session, uint32_t *ret_handed)
 {
     struct session *t;
 
@@ -74,7 +74,8 @@ static enum tern_err find_followed(const struct core *c, const struct peer_msg *
         return TERN_GONE;
     if (t->follower != NONE || t->ticket_state == TICKET_SERVED)
         return TERN_BUSY;
-    if (pool_at(c, t->pool)->layout_hash != m->layout_hash || !state_fits(c, t, m))
+    *ret_session = t;
+    if (!serve_suits(pool_at(c, t->pool), m) || !state_fits(c, t, m))
         return TERN_UNSUPPORTED;
     *ret_handed = t->state == SESSION_HANDED && t->written != m->to ? t->written : 0;
     if (*ret_handed > 0 || t->committed > m->to || m->from % pool_at(c, t->pool)->align != 0 ||
@@ -82,7 +83,6 @@ static enum tern_err find_followed(const struct core *c, const struct peer_msg *
         return TERN_INVALID;
     if (t->tokens.end < m->to)
         return TERN_BUSY; /* it has not matched them yet */
-    *ret = t;
     return tokens_agree(c, t, m) ? TERN_OK : TERN_INVALID;
 }
 
@@ -109,8 +109,11 @@ void serve_follow_open(struct core *c, struct actions *out, uint32_t link, const
     if (err == TERN_OK && share_room(c, SHARE_SERVES, serve_holder(c, m, link)) == 0)
         err = TERN_BUSY;
     if (err != TERN_OK) {
-        serve_offer_nothing(out, link, m, err, err == TERN_BUSY ? c->limits.busy_retry_ms : 0)
-            ->handed = handed;
+        struct peer_msg *reply =
+            serve_offer_nothing(out, link, m, err, err == TERN_BUSY ? c->limits.busy_retry_ms : 0);
+
+        reply->handed = handed;
+        reply->layout_hash = err == TERN_UNSUPPORTED ? pool_at(c, t->pool)->layout_hash : 0;
         return;
     }
     s = serve_create(c, link, m,

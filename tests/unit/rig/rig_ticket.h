@@ -114,12 +114,12 @@ static inline bool last_page_is(struct rig_session *s, uint32_t group, uint8_t v
 
 /* ---- with STATE ---- */
 
-struct shape {
+struct state_shape {
     uint32_t align, window_page, window;
 };
 
 /* Two hosts whose pools have a HISTORY, a WINDOW and a RECURRENT group. */
-static inline struct pair state_pair(struct shape shape)
+static inline struct pair state_pair(struct state_shape shape)
 {
     struct group_layout groups[3] = {rig_group(shape.align, 512),
                                      rig_window(shape.window_page, shape.window, 512),

@@ -287,6 +287,26 @@ TEST(y4_one_follows_and_who_does_not_follow_is_told_to_come_back)
     assert_err(TERN_GONE, ticket_fetched(plain, f.t));
 }
 
+/* X8: one that was put off once and now waits for its session holds nobody up. */
+TEST(x8_follower_that_waits_for_its_session_lets_others_pass)
+{
+    struct followed f = begin();
+    struct rig_session *second = asking(&f.p, 1, LEN), *other = asking_source(&f.p, 5, 16);
+
+    follow(f.d, f.t);
+    follow(second, f.t);
+    assert_int_equal(rig_view(f.p.source).serves, 1);
+    assert_ok(rig_fetch_cancel(f.d));
+    rig_advance(f.p.dest, 100 * NS_PER_MS);
+    assert_int_equal(rig_view(f.p.source).serves, 1); /* now the second */
+    assert_ok(fetch_all(other));
+    assert_whole(other, 16);
+    assert_false(ended(second));
+    f.d = second;
+    handed_at_last(&f);
+    assert_came_whole(&f);
+}
+
 /* A fetch without follow of an early ticket, once it was handed over: its text tells no length. */
 TEST(y1_early_ticket_is_good_behind_the_hand_over_too)
 {
@@ -502,7 +522,7 @@ TEST(x9_long_session_is_followed_in_pieces)
 
 /* ---- with STATE ---- */
 
-static void state_follows(struct shape shape, uint32_t n, uint32_t there)
+static void state_follows(struct state_shape shape, uint32_t n, uint32_t there)
 {
     struct pair p = state_pair(shape);
     struct rig_session *s = rig_session(p.source, &p.se, p.sp, 1), *d;
@@ -540,13 +560,48 @@ static void state_follows(struct shape shape, uint32_t n, uint32_t there)
 
 TEST(y4_state_of_the_end_comes_with_every_window_and_tail)
 {
-    static const struct shape shapes[] = {{8, 4, 4},  {8, 4, 8},  {8, 4, 12},
-                                          {8, 2, 20}, {16, 4, 8}, {16, 4, 40}};
+    static const struct state_shape shapes[] = {{8, 4, 4},  {8, 4, 8},  {8, 4, 12},
+                                                {8, 2, 20}, {16, 4, 8}, {16, 4, 40}};
 
     for (size_t i = 0; i < sizeof shapes / sizeof shapes[0]; i++)
         for (uint32_t n = 1; n <= 5 * shapes[i].align; n++)
             for (uint32_t there = 0; there < n; there += 2 * shapes[i].align)
                 state_follows(shapes[i], n, there);
+}
+
+static void hands_over_at(struct rig_session *s, uint32_t length)
+{
+    goes_on(s, 1, length, 0);
+    hand_over(s, 0, 0);
+}
+
+/* Before the hand-over nobody knows which STATE the end will need: no offer names any. */
+TEST(y4_state_is_named_with_the_end_alone)
+{
+    struct pair p = state_pair((struct state_shape){8, 4, 20});
+    struct rig_session *s = rig_session(p.source, &p.se, p.sp, 1),
+                       *d = rig_session(p.dest, &p.de, p.dp, 1);
+    uint32_t offers = 0;
+
+    assert_ok(rig_match(s, rig_tokens(1, 36), 36));
+    assert_ok(rig_match(d, rig_tokens(1, 36), 36));
+    follow(d, ticket_early(s));
+    p.source->automatic = BY_HAND(RIG_MSG);
+    for (uint32_t at = 8; at <= 36; at += 8) {
+        goes_on(s, 1, at, 0);
+        if (at == 32)
+            hands_over_at(s, 36);
+        for (; rig_jobs(p.source, RIG_MSG) > 0; rig_complete(p.source, RIG_MSG), offers++) {
+            const struct peer_msg *m = &rig_job(p.source, RIG_MSG, 0)->msg;
+            bool ends = peer_msg_until(m) == m->to;
+
+            assert_int_equal(m->kind, PEER_PULL_OFFER);
+            assert_int_equal(m->runs[1].n + m->runs[2].n > 0, ends);
+        }
+    }
+    assert_true(offers >= 4);
+    assert_ok(rig_fetched(d, d->fetch));
+    assert_int_equal(rig_wrong(d, 36), 0);
 }
 
 /* ---- any order, and ends at any moment ---- */

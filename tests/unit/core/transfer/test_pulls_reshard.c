@@ -1,6 +1,6 @@
 /* N3: a pool of another layout is a source if what its pages are made of is the same; both data
  * paths hear of the other's layout, and who refuses says of which one. */
-#include "unit/rig/rig_pair.h"
+#include "unit/rig/rig_follow.h"
 
 #define TOKENS 32 /* 8 pages of 4 tokens */
 
@@ -126,4 +126,34 @@ TEST(n3_transfer_without_a_plan_ends_unsupported)
     r = rig_reply_to(p.dest, p.d->fetch);
     assert_err(TERN_UNSUPPORTED, r->err);
     assert_true(r->fetch.other_hash != 0 && r->fetch.layout_hash != 0);
+}
+
+/* Y4: likewise where the source is followed. */
+TEST(n3_session_of_a_pool_with_the_same_fields_is_followed_and_of_another_refused)
+{
+    for (uint32_t same = 0; same < 2; same++) {
+        struct pair p = pair_with(rig_defaults(), 4, 64, 64);
+        struct shape a = {.axes_hash = 1, .fields_hash = 9},
+                     b = {.axes_hash = 2, .fields_hash = same ? 9 : 8};
+        struct pool_id sp = open_shape(p.source, &p.se, a), dp = open_shape(p.dest, &p.de, b);
+        struct rig_session *s = session_with(p.source, &p.se, sp, 1, TOKENS + 2);
+
+        p.d = session_with(p.dest, &p.de, dp, 1, TOKENS + 2);
+        follow(p.d, ticket_early(s));
+        if (!same) {
+            assert_err(TERN_UNSUPPORTED, rig_fetched(p.d, p.d->fetch));
+            assert_true(rig_reply_to(p.dest, p.d->fetch)->fetch.other_hash != 0);
+            continue;
+        }
+        for (uint32_t to = 4; to <= TOKENS; to += 4) {
+            goes_on(s, 1, to, 0);
+            assert_int_equal(come_so_far(p.d), to);
+        }
+        goes_on(s, 1, TOKENS + 2, 0);
+        hand_over(s, 0, 0);
+        assert_ok(rig_fetched(p.d, p.d->fetch));
+        assert_lengths(p.d, TOKENS, TOKENS + 2, TOKENS + 2);
+        assert_int_equal(rig_wrong(p.d, TOKENS), 0);
+        rig_destroy_all();
+    }
 }

@@ -390,7 +390,7 @@ TEST(x6_ticket_of_an_earlier_incarnation_is_gone)
 
 /* ---- with STATE ---- */
 
-static void state_comes(struct shape shape, uint32_t n, uint32_t there)
+static void state_comes(struct state_shape shape, uint32_t n, uint32_t there)
 {
     struct pair p = state_pair(shape);
     struct rig_session *s = state_computed(&p, shape.align, n), *d;
@@ -419,8 +419,8 @@ static void state_comes(struct shape shape, uint32_t n, uint32_t there)
 
 TEST(y1_state_at_the_exact_length_comes_with_every_window_and_tail)
 {
-    static const struct shape shapes[] = {{8, 4, 4},  {8, 4, 8},  {8, 4, 12}, {8, 8, 16},
-                                          {8, 2, 20}, {16, 4, 8}, {16, 4, 40}};
+    static const struct state_shape shapes[] = {{8, 4, 4},  {8, 4, 8},  {8, 4, 12}, {8, 8, 16},
+                                                {8, 2, 20}, {16, 4, 8}, {16, 4, 40}};
 
     for (size_t i = 0; i < sizeof shapes / sizeof shapes[0]; i++)
         for (uint32_t n = 1; n <= 5 * shapes[i].align; n++)

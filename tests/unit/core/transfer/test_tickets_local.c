@@ -138,7 +138,7 @@ TEST(y2_local_fetch_and_one_of_a_peer_take_a_ticket_once)
 
 /* ---- with STATE ---- */
 
-static void state_stays(struct shape shape, uint32_t n, uint32_t there)
+static void state_stays(struct state_shape shape, uint32_t n, uint32_t there)
 {
     struct pair p = state_pair(shape);
     struct rig_engine e = decoder(&p);
@@ -176,7 +176,7 @@ static void state_stays(struct shape shape, uint32_t n, uint32_t there)
 
 TEST(y2_state_at_the_exact_length_is_there_after_a_local_fetch)
 {
-    static const struct shape shapes[] = {
+    static const struct state_shape shapes[] = {
         {8, 4, 4}, {8, 4, 8}, {8, 4, 12}, {8, 2, 20}, {16, 4, 40}};
 
     for (size_t i = 0; i < sizeof shapes / sizeof shapes[0]; i++)
