@@ -163,6 +163,46 @@ TEST(n3_ticket_with_a_tail_goes_to_a_pool_whose_heads_come_first)
     engine_close(&a);
 }
 
+/* Y4: decode follows prefill, over another order of axes. */
+TEST(y4_follow_goes_to_a_pool_whose_heads_come_first)
+{
+    struct kv from = {.heads = HEADS}, to = {.heads = HEADS, .heads_first = true};
+    struct engine a = opened(&source, "prefill", &from), b = opened(&dest, "decode", &to);
+    struct engine_session s, got;
+    struct tern_answer answer = {.cookie = 0};
+    struct tern_ticket ticket, handed;
+    uint32_t tokens[TOKENS];
+
+    for (uint32_t i = 0; i < TOKENS; i++)
+        tokens[i] = 500 + i;
+    assert_ok(a.tern, engine_begin(&s, &a, tokens, TOKENS));
+    assert_ok(a.tern, tern_ticket_open(a.tern, s.id, 0, RIG_WAIT_MS, &ticket));
+    assert_ok(b.tern, engine_begin(&got, &b, tokens, TOKENS));
+    assert_ok(b.tern, tern_submit_fetch_follow(b.tern, got.id, ticket.text, TERN_STEP_NONE, 7));
+    assert_ok(a.tern, engine_extend(&s, TOKENS, TOKENS));
+    pages_do(&from, &s, true);
+    for (uint32_t until = PT; until < TOKENS; until += PT) {
+        struct tern_result r;
+
+        a.step++;
+        assert_ok(a.tern, engine_commit(&s, until));
+        assert_ok(a.tern, tern_done_step(a.map, a.step));
+        assert_ok(b.tern, tern_fetch_wait(b.tern, got.id, until - PT, RIG_WAIT_MS, &r));
+        assert_int_equal(engine_take(&got, &r), TERN_OK);
+        assert_true(got.len.committed >= until);
+    }
+    assert_ok(a.tern, tern_handoff(a.tern, s.id, a.step, NULL, 0, 0, RIG_WAIT_MS, &handed));
+    engine_free(&s);
+    assert_ok(b.tern, answer_wait(b.tern, RIG_WAIT_MS, &answer));
+    assert_ok(b.tern, answer.results[0].err);
+    assert_int_equal(engine_take(&got, &answer.results[0]), TERN_OK);
+    assert_int_equal(got.len.written, TOKENS);
+    assert_int_equal(pages_do(&to, &got, false), 0);
+    assert_ok(b.tern, engine_end(&got));
+    engine_close(&b);
+    engine_close(&a);
+}
+
 static void assert_said(struct tern *t, const char *words)
 {
     if (!strstr(tern_error_text(t), words))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import numpy as np
+import numpy.typing as npt
 import pytest
 import tern
 from daemons import Daemon
@@ -27,7 +28,7 @@ def kv(heads: int = HEADS, heads_first: bool = False) -> tern.Group:
     return tern.Group("kv", page_tokens=PAGE, shape=shape, fields=(tern.Field("kv", axes, 4),))
 
 
-def content(page: int) -> np.ndarray:
+def content(page: int) -> npt.NDArray[np.float32]:
     """Of tokens of heads."""
     n = LAYERS * PAGE * HEADS * DIM
     return np.arange(page * n, (page + 1) * n, dtype=np.float32).reshape(LAYERS, PAGE, HEADS, DIM)
@@ -62,7 +63,7 @@ def test_what_does_not_fit_is_refused_by_name(daemons: tuple[Daemon, Daemon]) ->
     put(daemons[0], "other-heads")
     with tern.connect(daemons[1].socket) as c:
         engine = c.join("decode-other")
-        with pytest.raises(tern.Invalid, match="3 stages|ranks of a pipeline stage"):
+        with pytest.raises(tern.Invalid, match="the ranks of a pipeline stage"):
             engine.open_pool([kv()], bytes=POOL, stages=3)
         pool = engine.open_pool([kv(heads=2)], bytes=POOL)
         with pool.session(ns("other-heads")) as s:

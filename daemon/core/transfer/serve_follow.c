@@ -63,7 +63,8 @@ static bool state_fits(const struct core *c, const struct session *t, const stru
     return pages <= OFFER_PAGES_MAX;
 }
 
-/* *ret_handed: the other length that it was handed over at; or 0. */
+/* *ret_handed: the other length that it was handed over at; or 0. Of UNSUPPORTED *ret_session
+ * is the session where its pool is of another layout. */
 static enum tern_err find_followed(const struct core *c, const struct peer_msg *m,
                                    struct session **ret_session, uint32_t *ret_handed)
 {
@@ -74,8 +75,11 @@ static enum tern_err find_followed(const struct core *c, const struct peer_msg *
         return TERN_GONE;
     if (t->follower != NONE || t->ticket_state == TICKET_SERVED)
         return TERN_BUSY;
-    *ret_session = t;
-    if (!serve_suits(pool_at(c, t->pool), m) || !state_fits(c, t, m))
+    if (!serve_suits(pool_at(c, t->pool), m)) {
+        *ret_session = t;
+        return TERN_UNSUPPORTED;
+    }
+    if (!state_fits(c, t, m))
         return TERN_UNSUPPORTED;
     *ret_handed = t->state == SESSION_HANDED && t->written != m->to ? t->written : 0;
     if (*ret_handed > 0 || t->committed > m->to || m->from % pool_at(c, t->pool)->align != 0 ||
@@ -83,6 +87,7 @@ static enum tern_err find_followed(const struct core *c, const struct peer_msg *
         return TERN_INVALID;
     if (t->tokens.end < m->to)
         return TERN_BUSY; /* it has not matched them yet */
+    *ret_session = t;
     return tokens_agree(c, t, m) ? TERN_OK : TERN_INVALID;
 }
 
@@ -109,11 +114,12 @@ void serve_follow_open(struct core *c, struct actions *out, uint32_t link, const
     if (err == TERN_OK && share_room(c, SHARE_SERVES, serve_holder(c, m, link)) == 0)
         err = TERN_BUSY;
     if (err != TERN_OK) {
-        struct peer_msg *reply =
+        struct peer_msg *no =
             serve_offer_nothing(out, link, m, err, err == TERN_BUSY ? c->limits.busy_retry_ms : 0);
 
-        reply->handed = handed;
-        reply->layout_hash = err == TERN_UNSUPPORTED ? pool_at(c, t->pool)->layout_hash : 0;
+        no->handed = handed;
+        if (err == TERN_UNSUPPORTED && t)
+            no->layout_hash = pool_at(c, t->pool)->layout_hash;
         return;
     }
     s = serve_create(c, link, m,

@@ -54,6 +54,8 @@ static const char *layouts_text(struct daemon *d, const struct reply *r)
     refusal = xfer_layouts_refusal(d->xfer, r->fetch.layout_hash, r->fetch.other_hash, group);
     if (refusal == RESHARD_NONE)
         return r->text;
+    for (char *c = group; *c; c++)
+        *c = *c == '#' ? '?' : *c; /* in a reply's text that stands for a number */
     snprintf(text, sizeof(text),
              "the peer has these tokens in a pool of another layout, and its pages cannot be "
              "resharded: group '%.*s': %s. Compute them, or open pools that fit",

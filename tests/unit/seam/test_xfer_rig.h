@@ -209,6 +209,7 @@ static inline void rig_side(struct side *side, const struct rig_options *o, uint
                             .links = 3,
                             .pulls = 8,
                             .serves = 8,
+                            .pools = tenants,
                             .data_threads = 2,
                             .data_conns_max = side == &rig.dst && o->conns_dst ? o->conns_dst
                                               : o->conns                       ? o->conns
