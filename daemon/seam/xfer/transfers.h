@@ -31,7 +31,7 @@
 /* Page bytes that are asked for on one connection and not yet here: enough that a source has the
  * next piece while it sends one, and little to wait behind. At least one piece is always asked. */
 #ifndef XFER_PATH_BYTES
-#define XFER_PATH_BYTES (4u << 20)
+#define XFER_PATH_BYTES (2u << 20)
 #endif
 /* How long a connection that failed is not called again while another one is there. */
 #define XFER_REDIAL_MS_MIN 100u
