@@ -60,6 +60,13 @@ enum tern_err tern_submit_match(struct tern *t, tern_session s, const struct ter
     return async_quick(t, &q, NULL, 1, cookie);
 }
 
+static enum tern_err submit(struct tern *t, const struct quick_request *q, uint64_t cookie)
+{
+    TRY(check_peer(t, q->fetch.peer));
+    TRY(check_step(t, q->fetch.step));
+    return async_quick(t, q, NULL, 1, cookie);
+}
+
 enum tern_err tern_submit_fetch(struct tern *t, tern_session s, const char *peer, uint32_t at_least,
                                 uint32_t depth, uint64_t step, uint64_t cookie)
 {
@@ -68,9 +75,20 @@ enum tern_err tern_submit_fetch(struct tern *t, tern_session s, const char *peer
         .session = s,
         .fetch = {.peer = peer, .depth = depth, .at_least = at_least, .step = step}};
 
-    TRY(check_peer(t, peer));
-    TRY(check_step(t, step));
-    return async_quick(t, &q, NULL, 1, cookie);
+    return submit(t, &q, cookie);
+}
+
+enum tern_err tern_submit_prefetch(struct tern *t, tern_session s, const char *peer,
+                                   uint32_t at_least, uint32_t depth, uint64_t step,
+                                   uint64_t cookie)
+{
+    struct quick_request q = {
+        .type = FRAME_FETCH,
+        .session = s,
+        .fetch = {
+            .peer = peer, .depth = depth, .at_least = at_least, .prefetch = true, .step = step}};
+
+    return submit(t, &q, cookie);
 }
 
 enum tern_err tern_submit_fetch_ticket(struct tern *t, tern_session s, const char *ticket,

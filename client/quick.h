@@ -72,6 +72,7 @@ struct quick_request {
             const char *peer;   /* NULL: the host tier; TERN_PEER_DISK: the disk */
             const char *ticket; /* NULL: none */
             uint32_t depth, at_least, wait_ms;
+            bool prefetch;
             uint64_t step;
             bool follow;
         } fetch;

@@ -124,7 +124,7 @@ size_t quick_size(const struct quick_request *q)
                number_size(q->fetch.at_least) + number_size(q->fetch.wait_ms) +
                number_size(wire_step(q->fetch.step)) +
                (q->fetch.ticket ? bytes_size(strlen(q->fetch.ticket)) : 0) +
-               number_size(q->fetch.follow);
+               number_size(q->fetch.follow) + number_size(q->fetch.prefetch);
     case FRAME_FETCH_WAIT:
         return number_size(q->fetch_wait.above) + number_size(q->fetch_wait.pages) + number_size(1);
     case FRAME_WAIT_PUBLISHED: return number_size(q->wait_step);
@@ -145,7 +145,8 @@ void quick_put(struct writer *w, const struct quick_request *q)
         for (uint32_t i = 0; i < q->step.n; i++)
             put_op(w, 1, &q->step.ops[i]);
         return;
-    case FRAME_FETCH: /* {peer 1, depth 2, at_least 4, wait_ms 5, step 6, ticket 7, follow 8} */
+    case FRAME_FETCH: /* {peer 1, depth 2, at_least 4, wait_ms 5, step 6, ticket 7, follow 8,
+                       * prefetch 9} */
         put_bytes(w, 1, name_of(q), strlen(name_of(q)));
         put_number(w, 2, q->fetch.depth);
         put_number(w, 4, q->fetch.at_least);
@@ -154,6 +155,7 @@ void quick_put(struct writer *w, const struct quick_request *q)
         if (q->fetch.ticket)
             put_bytes(w, 7, q->fetch.ticket, strlen(q->fetch.ticket));
         put_number(w, 8, q->fetch.follow);
+        put_number(w, 9, q->fetch.prefetch);
         return;
     case FRAME_FETCH_WAIT: /* {above 1, pages 2, reserved_one 4} */
         put_number(w, 1, q->fetch_wait.above);

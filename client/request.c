@@ -94,22 +94,40 @@ static enum tern_err bring(struct tern *t, const struct quick_request *q, uint32
     return take_one(t, q, body, n, ret);
 }
 
+static enum tern_err fetch(struct tern *t, struct quick_request *q, uint32_t deadline_ms,
+                           struct tern_result *ret)
+{
+    uint32_t patience_ms = deadline_ms ? deadline_ms : TERN_DEADLINE_DEFAULT_MS;
+
+    q->fetch.wait_ms = patience_ms - patience_ms / 4;
+    TRY(check_peer(t, q->fetch.peer));
+    TRY(check_step(t, q->fetch.step));
+    return bring(t, q, deadline_ms, ret);
+}
+
 enum tern_err tern_fetch(struct tern *t, tern_session s, const char *peer, uint32_t at_least,
                          uint32_t depth, uint64_t step, uint32_t deadline_ms,
                          struct tern_result *ret)
 {
-    uint32_t patience_ms = deadline_ms ? deadline_ms : TERN_DEADLINE_DEFAULT_MS;
-    struct quick_request q = {.type = FRAME_FETCH,
-                              .session = s,
-                              .fetch = {.peer = peer,
-                                        .depth = depth,
-                                        .at_least = at_least,
-                                        .wait_ms = patience_ms - patience_ms / 4,
-                                        .step = step}};
+    struct quick_request q = {
+        .type = FRAME_FETCH,
+        .session = s,
+        .fetch = {.peer = peer, .depth = depth, .at_least = at_least, .step = step}};
 
-    TRY(check_peer(t, peer));
-    TRY(check_step(t, step));
-    return bring(t, &q, deadline_ms, ret);
+    return fetch(t, &q, deadline_ms, ret);
+}
+
+enum tern_err tern_prefetch(struct tern *t, tern_session s, const char *peer, uint32_t at_least,
+                            uint32_t depth, uint64_t step, uint32_t deadline_ms,
+                            struct tern_result *ret)
+{
+    struct quick_request q = {
+        .type = FRAME_FETCH,
+        .session = s,
+        .fetch = {
+            .peer = peer, .depth = depth, .at_least = at_least, .prefetch = true, .step = step}};
+
+    return fetch(t, &q, deadline_ms, ret);
 }
 
 enum tern_err tern_fetch_ticket(struct tern *t, tern_session s, const char *ticket, uint64_t step,

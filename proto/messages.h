@@ -209,7 +209,8 @@ enum message_body {
     F(fetch, wait_ms, U32, 0)                                                                      \
     F(fetch, step, U64, 0)                                                                         \
     F(fetch, ticket, TICKET, 0)                                                                    \
-    F(fetch, follow, TRUTH, 0)
+    F(fetch, follow, TRUTH, 0)                                                                     \
+    F(fetch, prefetch, TRUTH, 0)
 #define REQUEST_FETCH_CANCEL(F) F(fetch_cancel, session, SESSION, 0)
 #define REQUEST_RETRACT(F)                                                                         \
     F(retract, session, SESSION, 0)                                                                \

@@ -918,6 +918,13 @@ TERN_API enum tern_err tern_lease_told(struct tern_lease *l, struct tern_lease_t
 TERN_API enum tern_err tern_fetch(struct tern *t, tern_session s, const char *peer,
                                   uint32_t at_least, uint32_t depth, uint64_t step,
                                   uint32_t deadline_ms, struct tern_result *ret);
+/* The same, and no decode waits for it: what is brought ahead of need. Other fetches of the tenant
+ * go first, at both hosts, and find room when prefetches are all that is under way. A prefetch is
+ * never kept waiting for good: of 8 batches of pages one is a prefetch's.
+ *   BUSY  As many are under way as leave room for fetches that a decode waits for. Repeat later. */
+TERN_API enum tern_err tern_prefetch(struct tern *t, tern_session s, const char *peer,
+                                     uint32_t at_least, uint32_t depth, uint64_t step,
+                                     uint32_t deadline_ms, struct tern_result *ret);
 /* Ends a fetch or a recover that is under way. That request itself is answered: with OK if it was
  * complete already, else with TERN_GONE. Repeating the call does no harm. */
 TERN_API enum tern_err tern_fetch_cancel(struct tern *t, tern_session s, uint32_t deadline_ms);
@@ -1143,6 +1150,9 @@ TERN_API enum tern_err tern_batch_submit(struct tern_batch *b, uint64_t cookie);
 TERN_API enum tern_err tern_submit_fetch(struct tern *t, tern_session s, const char *peer,
                                          uint32_t at_least, uint32_t depth, uint64_t step,
                                          uint64_t cookie);
+TERN_API enum tern_err tern_submit_prefetch(struct tern *t, tern_session s, const char *peer,
+                                            uint32_t at_least, uint32_t depth, uint64_t step,
+                                            uint64_t cookie);
 TERN_API enum tern_err tern_submit_fetch_ticket(struct tern *t, tern_session s, const char *ticket,
                                                 uint64_t step, uint64_t cookie);
 TERN_API enum tern_err tern_submit_fetch_follow(struct tern *t, tern_session s, const char *ticket,

@@ -43,6 +43,7 @@ struct peer_msg {
                                where pages are resharded, or cannot be; else 0 */
     uint64_t fields_hash;   /* OPEN: what the fields of its pages hold; 0: it does not say */
     uint32_t at_least;      /* OPEN: offer nothing until so many tokens are published */
+    bool prefetch;          /* OPEN: no decode waits for it */
     struct ticket ticket;   /* OPEN: of the session that is wanted; id.gen 0: none */
     uint32_t blob_bytes;    /* OFFER, the first of a ticket: `tokens` has so many bytes of its blob,
                                and the last word is filled up with zeros */
@@ -261,6 +262,7 @@ struct action {
             uint32_t link;
         } link;
         struct {
+            bool prefetch; /* others of its tenant go first */
             struct pull_id pull;
             struct serve_id serve; /* the source's */
             uint32_t link, pool, batch, n;

@@ -29,6 +29,8 @@
 #define PULL_ASKS_MAX        64   /* times that a busy source is asked for one transfer */
 #define PULL_RETRY_MS_MAX    1000 /* the longest pause that a busy source can make a puller take */
 #define PULL_BUSY_MS_MAX     2000 /* how long a transfer waits for a busy source at most */
+#define PREFETCH_EVERY       8 /* of so many batches of a tenant one is a prefetch's, if one waits */
+#define PREFETCH_LEAVES      4  /* a prefetch leaves that part of each limit to other fetches */
 #define PULL_WAIT_MS_MAX     16 /* the longest pause between questions whether enough is published */
 #define COPY_TRIES_MAX       3  /* times in a row that a node is copied to the host */
 #define COPY_WAIT_MS_MAX                                                                           \
@@ -112,6 +114,9 @@ struct core_limits {
     uint64_t page_bytes_min;       /* of a pool's pages, in one region */
     uint64_t peer_bytes_in_flight; /* X8: asked for and not yet here, per peer */
     uint64_t tenant_bytes_in_flight;
+    uint64_t flow_bytes_in_flight; /* X8: of one tenant from one peer, or from the disk; 0: what the
+                                      two limits before this one leave */
+    uint32_t prefetch_every;       /* 0: PREFETCH_EVERY */
     uint32_t tenant_batches; /* X8: batches of pages that the data path may have of a tenant; 0: as
                                 many as its transfers may have */
     uint64_t turn_deadline_ns;     /* from the beginning of a turn to its end; 0: as long as its

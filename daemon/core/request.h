@@ -246,6 +246,7 @@ struct req_fetch {
         at_least; /* wait until the source has published so many tokens; 0 = take what it has */
     uint32_t
         wait_ms;   /* but no longer than this; 0 = until shortly before the transfer's deadline */
+    bool prefetch; /* X8: no decode waits for it */
     uint64_t step; /* the last that may touch the session's own pages, which what comes replaces */
     struct ticket
         ticket;  /* Y2: all that it names, from the peer that gave it; the session's list

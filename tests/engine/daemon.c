@@ -122,8 +122,9 @@ static void write_peers(FILE *f, const struct daemon_options *o)
 
     fprintf(f, "peers:\n");
     for (uint32_t i = 0; i < DAEMON_PEERS_MAX && o->peer[i].name; i++) {
-        fprintf(f, "  - name: %s\n    address: 127.0.0.1:%u\n    tenants: [%s]\n", o->peer[i].name,
-                o->peer[i].port, SPAWN_TENANT);
+        fprintf(f, "  - name: %s\n    address: 127.0.0.1:%u\n    tenants: [%s%s]\n",
+                o->peer[i].name, o->peer[i].port, SPAWN_TENANT,
+                o->second_tenant ? ", " SPAWN_TENANT "-second" : "");
         if (transport)
             fprintf(f, "    transport: %s\n", transport);
         if (push && strcmp(push, "1") == 0)
@@ -160,8 +161,13 @@ static bool write_config(const char *path, const struct daemon *d, const struct 
         fprintf(f, "    host_memory: %" PRIu64 "\n", o->host_bytes);
     if (o->record_bytes)
         fprintf(f, "    record_memory: %" PRIu64 "\n", o->record_bytes);
+    if (o->second_tenant)
+        fprintf(f, "  - name: %s-second\n    socket: %s\n    memory: %" PRIu64 "\n", SPAWN_TENANT,
+                d->second, o->memory_bytes);
     if (has_peer)
         write_peers(f, o);
+    if (o->connections)
+        fprintf(f, "transfer:\n  connections: %u\n", o->connections);
     write_limits(f, o);
     if (o->frame_body_max)
         fprintf(f, "frame_body_max: %" PRIu64 "\n", o->frame_body_max);
@@ -300,6 +306,7 @@ void daemon_place(struct daemon *d, const char *dir, const char *node)
     snprintf(d->node, sizeof d->node, "%s", node);
     snprintf(d->dir, sizeof d->dir, "%s", dir);
     snprintf(d->socket, sizeof d->socket, "%s/%s.sock", d->dir, d->node);
+    snprintf(d->second, sizeof d->second, "%s/%s.second.sock", d->dir, d->node);
     snprintf(d->admin, sizeof d->admin, "%s/%s.admin", d->dir, d->node);
     snprintf(d->log, sizeof d->log, "%s/%s.log", d->dir, d->node);
     snprintf(d->config, sizeof d->config, "%s/%s.yaml", d->dir, d->node);

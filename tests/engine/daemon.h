@@ -36,6 +36,8 @@ struct daemon_options {
     uint64_t frame_body_max;  /* likewise */
     uint64_t bytes_in_flight; /* of transfers; 0: the daemon's own default */
     uint32_t transfer_ms;     /* deadline of a transfer; 0: a minute */
+    uint32_t connections;     /* to a peer, for pages; 0: the daemon's own default */
+    bool second_tenant;       /* beside the first one, with as much memory: daemon.second */
     uint64_t corrupt_pages;   /* fault injection at its receive */
     int core;                 /* where it runs; -1: anywhere */
 };
@@ -44,6 +46,7 @@ struct daemon {
     pid_t pid; /* -1: not running */
     char node[32], dir[64], socket[SPAWN_PATH_BYTES], admin[SPAWN_PATH_BYTES],
         log[SPAWN_PATH_BYTES], config[SPAWN_PATH_BYTES];
+    char second[SPAWN_PATH_BYTES];    /* socket of the second tenant, if there is one */
     uint16_t control_port, data_port; /* with `says_ready`; 0 without a listener */
 };
 

@@ -193,14 +193,18 @@ void pull_opened(struct sim *w, uint32_t d, const struct peer_msg *msg)
                                                              .asks = 1,
                                                              .awaits = msg->at_least > msg->from,
                                                              .tenant = msg->tenant,
+                                                             .prefetch = msg->prefetch,
                                                              .ns = namespace_number(w, msg->ns)};
     o = opened_of(w, d, msg->pull);
     o->need = w->d[d].own_reset[o->tenant][o->ns];
     for (uint32_t i = 0; i < SESSIONS; i++) {
         struct session *s = &w->d[d].session[i];
 
-        if (s->used && s->turn == TURN_FETCHING && s->fetch_request == msg->trace_id)
-            s->fetch_pull = msg->pull;
+        if (!s->used || s->turn != TURN_FETCHING || s->fetch_request != msg->trace_id)
+            continue;
+        s->fetch_pull = msg->pull;
+        EXPECT(msg->prefetch == (s->fetch_prefetch != 0), "class_told",
+               "the source is told of session %u's fetch as if it were of another class", i);
     }
 }
 
@@ -260,7 +264,29 @@ static uint32_t batches_used(const struct sim *w, uint32_t d, struct pull_id id)
     return n;
 }
 
-/* X8: between two daemons a tenant's transfers are served in the order in which they began. */
+/* X8: a prefetch asks before a fetch that a decode waits for only where so many batches in a row
+ * were of no prefetch; and it is not made to wait for more. */
+static void check_pull_class(struct sim *w, uint32_t d, const struct opened *mine,
+                             const struct opened *o)
+{
+    uint32_t row = w->d[d].urgent_row[mine->tenant];
+
+    if (o->unasked == 0 || batches_used(w, d, o->id) == BATCHES)
+        return;
+    if (mine->prefetch) {
+        EXPECT(row + 1 >= w->limits.prefetch_every, "prefetch_first",
+               "prefetch %u.%u asks for pages before %u.%u, which a decode waits for",
+               mine->id.slot, mine->id.gen, o->id.slot, o->id.gen);
+        MARK(prefetch_due);
+    } else {
+        EXPECT(row + 1 < w->limits.prefetch_every, "prefetch_starved",
+               "%u batches in a row were none of prefetch %u.%u", row + 1, o->id.slot, o->id.gen);
+        MARK(prefetch_waits);
+    }
+}
+
+/* X8: between two daemons a tenant's transfers are served in the order in which they began, those
+ * that a decode waits for before prefetches. */
 static void check_pull_order(struct sim *w, uint32_t d, struct pull_id id)
 {
     const struct opened *mine = opened_of(w, d, id);
@@ -273,6 +299,10 @@ static void check_pull_order(struct sim *w, uint32_t d, struct pull_id id)
 
         if (o->order == 0 || o->tenant != mine->tenant || o == mine || o->disk)
             continue;
+        if (o->prefetch != mine->prefetch) {
+            check_pull_class(w, d, mine, o);
+            continue;
+        }
         if (o->unasked > 0 && o->order > mine->order)
             MARK(pull_first_in);
         EXPECT(o->order > mine->order || o->unasked == 0 || batches_used(w, d, o->id) == BATCHES,
@@ -371,7 +401,7 @@ static uint64_t batch_bytes(const struct sim *w, uint32_t d, const struct pull *
  * transfer that was stopped count until it is quiet. */
 static void check_in_flight(struct sim *w, uint32_t d, uint32_t tenant, bool disk)
 {
-    uint64_t peer = 0, of_tenant = 0, pages = 0;
+    uint64_t peer = 0, flow = 0, of_tenant = 0, pages = 0;
     uint32_t batches = 0;
 
     for (uint32_t i = 0; i < PULLS * 2; i++) {
@@ -387,6 +417,7 @@ static void check_in_flight(struct sim *w, uint32_t d, uint32_t tenant, bool dis
                 bool mine = tenant_of(w, d, p->pool) == tenant;
 
                 peer += p->disk == disk ? bytes : 0;
+                flow += p->disk == disk && mine ? bytes : 0;
                 pages += p->disk == disk || mine ? p->batch[k].n : 0;
                 of_tenant += mine ? bytes : 0;
             }
@@ -397,6 +428,10 @@ static void check_in_flight(struct sim *w, uint32_t d, uint32_t tenant, bool dis
            "%llu bytes of the peer (limit %llu), %llu of the tenant (limit %llu)",
            (unsigned long long)peer, (unsigned long long)w->limits.peer_bytes_in_flight,
            (unsigned long long)of_tenant, (unsigned long long)w->limits.tenant_bytes_in_flight);
+    EXPECT(pages == 1 || w->limits.flow_bytes_in_flight == 0 ||
+               flow <= w->limits.flow_bytes_in_flight,
+           "flow_in_flight", "%llu bytes of the tenant from the peer (limit %llu)",
+           (unsigned long long)flow, (unsigned long long)w->limits.flow_bytes_in_flight);
     EXPECT(w->limits.tenant_batches == 0 || batches <= w->limits.tenant_batches,
            "batches_in_flight", "%u batches of the tenant (limit %u)", batches,
            w->limits.tenant_batches);
@@ -406,6 +441,7 @@ void take_pull(struct sim *w, uint32_t d, const struct action *act)
 {
     struct pull *p = pull_by_id(w, d, act->pull.pull);
     bool disk = act->pull.link == LINKS;
+    struct daemon *m = &w->d[d];
     struct batch *b = NULL;
 
     if (!p && disk)
@@ -421,7 +457,11 @@ void take_pull(struct sim *w, uint32_t d, const struct action *act)
         if (!p->batch[i].used)
             b = &p->batch[i];
     EXPECT(b, "too_many_batches", "more than %u", BATCHES);
+    EXPECT(act->pull.prefetch == (opened_of(w, d, p->id)->prefetch != 0), "pull_class",
+           "pages are asked for as if pull %u.%u were of another class", p->id.slot, p->id.gen);
     check_pull_order(w, d, p->id);
+    m->urgent_row[opened_of(w, d, p->id)->tenant] =
+        act->pull.prefetch ? 0 : m->urgent_row[opened_of(w, d, p->id)->tenant] + 1;
     opened_of(w, d, p->id)->unasked -= act->pull.n;
     b->used = 1;
     b->number = act->pull.batch;

@@ -8,8 +8,9 @@ static bool suits(struct sim *w, uint32_t d, const struct session *s, const stru
     const struct ext *x = ext_at(w->disk[d], act->pull.from[0].extent.place);
 
     return s->used && s->turn == TURN_FETCHING && s->fetch_disk && s->fetch_pull.slot == NONE &&
-           p->open && p->id.slot == act->pull.pool && x && x->id.ns == s->ns &&
-           x->id.tenant == s->tenant && w->canon[s->variant][x->id.k] == x->id.variant;
+           (s->fetch_prefetch != 0) == act->pull.prefetch && p->open &&
+           p->id.slot == act->pull.pool && x && x->id.ns == s->ns && x->id.tenant == s->tenant &&
+           w->canon[s->variant][x->id.k] == x->id.variant;
 }
 
 /* The oldest fetch that nothing was asked for yet: a tenant's are served in their order (X8). */
@@ -28,6 +29,7 @@ void disk_pull_begins(struct sim *w, uint32_t d, const struct action *act)
     w->d[d].opened[act->pull.pull.slot % OPENS] = (struct opened){.id = act->pull.pull,
                                                                   .order = ++w->d[d].nopened,
                                                                   .tenant = s->tenant,
+                                                                  .prefetch = s->fetch_prefetch,
                                                                   .ns = s->ns,
                                                                   .disk = 1,
                                                                   .content = UINT32_MAX};

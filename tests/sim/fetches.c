@@ -201,7 +201,9 @@ void ask_fetch(struct sim *w, uint32_t d, uint32_t i)
                             : s->fetch_disk   ? PEER_DISK
                                               : 0;
     ev.request.fetch.depth = depth;
+    s->fetch_prefetch = ev.request.fetch.prefetch = chance(w, 30);
     ev.request.fetch.ticket = (struct ticket){0};
+    ev.request.fetch.follow = false;
     TRACE("  daemon %u fetch session %u: depth %u of %u tokens (committed %u allocated %u)\n", d, i,
           depth, s->ntokens, s->committed, s->allocated);
     s->fetch_request = ev.request.request_id;

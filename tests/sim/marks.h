@@ -93,6 +93,8 @@
     X(fetch_sends_more_tokens, 20)                                                                 \
     X(fetch_asks_next_piece, 10)                                                                   \
     X(pull_first_in, 1)                                                                            \
+    X(prefetch_waits, 1)                                                                           \
+    X(prefetch_due, 1)                                                                             \
     X(quarantine_then_quiet, 10)                                                                   \
     X(serve_deadline, 2)                                                                           \
     X(source_busy, 2)                                                                              \

@@ -155,14 +155,15 @@ enum gate { GATE_OPEN = 0, GATE_CLAIMED, GATE_CLOSING, GATE_CLOSED, GATE_UNCLOSE
 struct session {
     uint8_t used, live, engine, pool, ns, space, variant, turn, tenant;
     uint8_t cancel_sent, fetch_before, fetch_bad_peer;
-    uint8_t fetch_waited;  /* the source had too little of what it is to bring */
-    uint8_t piece_variant; /* of the tokens of the Match under way */
-    uint32_t piece_end;    /* how far pieces of it were taken; 0: none */
-    uint8_t piece_holds;   /* the last piece was refused: what those before it led to may be held */
-    uint8_t deaf;          /* the connection that waited for the fetch was closed */
-    uint8_t fetch_host;    /* from the host tier */
-    uint8_t fetch_disk;    /* from the disk */
-    uint8_t ask_disk;      /* 1: its next fetch is from there */
+    uint8_t fetch_prefetch; /* no decode waits for it */
+    uint8_t fetch_waited;   /* the source had too little of what it is to bring */
+    uint8_t piece_variant;  /* of the tokens of the Match under way */
+    uint32_t piece_end;     /* how far pieces of it were taken; 0: none */
+    uint8_t piece_holds; /* the last piece was refused: what those before it led to may be held */
+    uint8_t deaf;        /* the connection that waited for the fetch was closed */
+    uint8_t fetch_host;  /* from the host tier */
+    uint8_t fetch_disk;  /* from the disk */
+    uint8_t ask_disk;    /* 1: its next fetch is from there */
     uint8_t away, back_turn;
     uint8_t unpinned; /* the host has all that it needs: the device may lose its path */
     uint8_t undone;   /* a copy failed: the core may have let it run on */
@@ -321,6 +322,7 @@ struct opened {
     uint32_t tenant, asks, ns;
     uint32_t disk;       /* 1: of the disk */
     uint32_t awaits;     /* 1: the peer was told to offer so much or nothing */
+    uint32_t prefetch;   /* 1: no decode waits for it */
     uint32_t need;       /* what is offered has to be younger than that reset */
     uint32_t content;    /* and is younger than this one */
     uint64_t not_before; /* the peer was busy: it is asked again then, or later */
@@ -386,6 +388,7 @@ struct daemon {
     struct pull_id walking[OPENS]; /* of the peer: what its tokens led to up to now is held here */
     struct opened opened[OPENS];
     uint32_t nopened;
+    uint32_t urgent_row[TENANTS]; /* batches in a row that were of no prefetch */
     struct serve serve[SERVES * 2];
     struct chunk chunk[POOLS][CHUNK_RECORDS];
     uint64_t known[POOLS][CHUNK_RECORDS / 64]; /* bit a chunk */

@@ -117,6 +117,12 @@ void sim_destroy(struct sim *w)
     free(w->out);
 }
 
+/* X8: in some histories a tenant may have less under way from the peer than from all. */
+static uint64_t flow_bytes(const struct config *c)
+{
+    return c->seed_tokens % 5 == 0 ? (1 + (uint64_t)c->seed_tokens / 5 % 6) * GRANULE_BYTES : 0;
+}
+
 static void set_limits(struct sim *w)
 {
     const struct config *c = &w->cfg;
@@ -160,6 +166,8 @@ static void set_limits(struct sim *w)
                              .lease_pages = c->leases,
                              .peer_bytes_in_flight = (uint64_t)c->peer_pages * GRANULE_BYTES,
                              .tenant_bytes_in_flight = (uint64_t)c->tenant_pages * GRANULE_BYTES,
+                             .flow_bytes_in_flight = flow_bytes(c),
+                             .prefetch_every = 2 + (uint32_t)c->seed_tokens / 32 % 3,
                              .tenant_batches = c->lim_batches,
                              .turn_deadline_ns = c->turn_ms * MS,
                              .transfer_deadline_ns = c->deadline_ms * MS,
@@ -281,6 +289,7 @@ static void daemon_clear(struct sim *w, uint32_t d)
         for (uint32_t i = 0; i < NAMESPACES; i++)
             m->content[t][i] = w->resets; /* there is none */
     m->nopened = 0;
+    memset(m->urgent_row, 0, sizeof m->urgent_row);
     m->last_copy = (struct copy_id){0, 0};
     memset(m->pin, 0, sizeof m->pin);
     memset(&m->kept, 0, sizeof m->kept);

@@ -151,13 +151,21 @@ class Async:
         )
 
     async def fetch(
-        self, session: Session, peer: str | None, *, step: int, at_least: int = 0, depth: int = 0
+        self,
+        session: Session,
+        peer: str | None,
+        *,
+        step: int,
+        at_least: int = 0,
+        depth: int = 0,
+        prefetch: bool = False,
     ) -> Result:
+        call = lib.tern_submit_prefetch if prefetch else lib.tern_submit_fetch
         p, name = self.connection._p, encoded_or_none("peer", peer)
         least, most, named = number("at_least", at_least), number("depth", depth), session._named(step)
         return await self._one(
             session,
-            lambda cookie: lib.tern_submit_fetch(p, session.handle, name, least, most, named, cookie),
+            lambda cookie: call(p, session.handle, name, least, most, named, cookie),
             brings=True,
         )
 

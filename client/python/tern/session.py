@@ -279,14 +279,22 @@ class Session:
         return self._do(lib.tern_abort, deadline_ms, self._named(step))
 
     def fetch(
-        self, peer: str | None, *, step: int, at_least: int = 0, depth: int = 0, deadline_ms: int = 0
+        self,
+        peer: str | None,
+        *,
+        step: int,
+        at_least: int = 0,
+        depth: int = 0,
+        prefetch: bool = False,
+        deadline_ms: int = 0,
     ) -> Result:
         """Brings what `peer` has published, or with None what the host tier has, or with PEER_DISK what the
         daemon's disk has, as far as it reaches beyond `written`; it takes the place of the session's own pages, which `step` may touch last.
-        Waits until `at_least` tokens are published there."""
+        Waits until `at_least` tokens are published there. No decode waits for a `prefetch`: others go first."""
         wanted = number("at_least", at_least), number("depth", depth)
         named = encoded_or_none("peer", peer)
-        return self._do(lib.tern_fetch, deadline_ms, named, *wanted, self._named(step))
+        call = lib.tern_prefetch if prefetch else lib.tern_fetch
+        return self._do(call, deadline_ms, named, *wanted, self._named(step))
 
     def fetch_ticket(self, ticket: str, *, step: int, deadline_ms: int = 0) -> Result:
         """Brings all that the ticket names, to the last token: this session has matched just the tokens that were

@@ -258,6 +258,15 @@ def test_refusals_are_typed_and_say_why(engine: tern.Engine) -> None:
     pool.close()
 
 
+def test_prefetch_is_a_fetch(engine: tern.Engine) -> None:
+    pool = engine.open_pool([KV], bytes=POOL)
+    with pool.session(ns("prefetch")) as s:
+        s.match(range(40))
+        for ahead in (False, True):  # the host tier has nothing of it
+            assert s.fetch(None, step=tern.STEP_NONE, prefetch=ahead).fetched_kib == 0
+    pool.close()
+
+
 def test_arguments_are_named(engine: tern.Engine) -> None:
     pool, connection = engine.open_pool([KV], bytes=POOL), engine.connection
     batch = engine.batch()

@@ -106,6 +106,7 @@ static enum tern_err lay_out(struct core *c, const struct core_limits *l, size_t
         place(&at, l->disk_chunks ? pow2_at_least(l->disk_chunks) : 0, sizeof(uint32_t));
     c->hash_at = place(&at, pow2_at_least(l->nodes), sizeof(uint32_t));
     c->share_holders_at = place(&at, shares_layout(l, c->share), sizeof(struct share_holder));
+    c->flows_at = place(&at, c->share[SHARE_PULLS].holders, sizeof(struct flow));
     if (at.overflow)
         return TERN_INVALID;
     *ret_bytes = (size_t)at.units * 64;

@@ -369,6 +369,12 @@ struct link {
     uint64_t incarnation, bytes_in_flight;
 };
 
+struct flow { /* what one tenant fetches from one peer, or from the disk: pull.holder */
+    uint64_t bytes_in_flight;
+    uint32_t room_kept; /* as a link's */
+    uint32_t zero;
+};
+
 struct pull_batch {
     uint32_t head, n, used, no;
     uint64_t bytes;
@@ -404,8 +410,10 @@ struct pull { /* a transfer in */
     uint32_t at_least; /* tokens that the session is to have at the end; 0: what there is */
     uint32_t awaited;  /* of at_least, what the source was asked for last */
     uint32_t wait_ms;  /* WAITING: the last pause */
-    uint32_t tail;     /* 1: the session still owns what it owned at the Fetch */
-    uint32_t chunk;    /* of a fetch from the disk: the chunk that it reads up to, pinned; NONE */
+    uint32_t prefetch; /* 1: no decode waits for it */
+    uint32_t zero_too;
+    uint32_t tail;  /* 1: the session still owns what it owned at the Fetch */
+    uint32_t chunk; /* of a fetch from the disk: the chunk that it reads up to, pinned; NONE */
     struct ticket ticket;  /* of a fetch by ticket; id.gen 0: none */
     struct token_buf blob; /* that came with it */
     uint32_t blob_bytes;
@@ -431,16 +439,18 @@ struct serve { /* a transfer out */
     uint32_t gen, state;
     struct list_links active;
     uint32_t link, pool, node, wait_node, from, to, history, asked_history, state_from;
-    uint32_t holder;          /* whose share it is of */
-    uint32_t told;            /* OPEN: the pages of the chunks up to here were named */
-    uint32_t least;           /* the peer wants nothing less */
-    uint32_t wants;           /* OPEN: 1: the peer asks for those that follow */
-    uint32_t served;          /* 1: `handed` is SERVED by it */
-    uint32_t follow;          /* 1: the session may still run: see serve_follow.h. Then: */
-    uint32_t heard;           /* WALKING: its tokens up to here are the session's */
-    uint32_t avail;           /* what may be offered now; all of it: its end, too */
-    uint32_t wait_gen;        /* of wait_node */
-    uint32_t handed_length;   /* to be told with INVALID: see struct peer_msg */
+    uint32_t holder;        /* whose share it is of */
+    uint32_t told;          /* OPEN: the pages of the chunks up to here were named */
+    uint32_t least;         /* the peer wants nothing less */
+    uint32_t wants;         /* OPEN: 1: the peer asks for those that follow */
+    uint32_t served;        /* 1: `handed` is SERVED by it */
+    uint32_t follow;        /* 1: the session may still run: see serve_follow.h. Then: */
+    uint32_t heard;         /* WALKING: its tokens up to here are the session's */
+    uint32_t avail;         /* what may be offered now; all of it: its end, too */
+    uint32_t wait_gen;      /* of wait_node */
+    uint32_t handed_length; /* to be told with INVALID: see struct peer_msg */
+    uint32_t prefetch;      /* 1: the peer said that no decode waits for it */
+    uint32_t zero;
     uint32_t err;             /* what to tell the peer at the end, 0 = nothing */
     struct session_id handed; /* of a fetch by ticket: the session; gen 0: none */
     struct pull_id pull;
@@ -476,12 +486,12 @@ struct tree_event { /* see events.h */
 struct tenant {
     struct tenant_config config;
     uint32_t sessions;
-    uint32_t undone;    /* retracts that came to nothing, since a copy was given up */
-    uint32_t pull_turn; /* the link over which it asked for pages last */
-    uint32_t room_kept; /* as a link's */
-    uint32_t batches;   /* those of its transfers */
-    uint32_t zero;
-    struct list closes; /* sessions whose gate is CLOSED, in the order in which they are closed */
+    uint32_t undone;     /* retracts that came to nothing, since a copy was given up */
+    uint32_t pull_turn;  /* the link over which it asked for pages last */
+    uint32_t room_kept;  /* as a link's */
+    uint32_t batches;    /* those of its transfers */
+    uint32_t urgent_run; /* of its batches: how many in a row were none of a prefetch */
+    struct list closes;  /* sessions whose gate is CLOSED, in the order in which they are closed */
     uint64_t turns, turns_begun, turns_expired, turns_lost; /* see struct turns_view */
     struct tickets_view tickets;
     struct list idle; /* namespaces that nobody holds: who was given up first comes first */
@@ -526,7 +536,8 @@ struct core {
     struct eviction eviction[EVICTIONS_MAX];
     uint32_t tenants_at, conns_at, engines_at, pools_at, sessions_at, nodes_at, spaces_at,
         blocks_at, block_next_at, keys_at, pages_at, slabs_at, retires_at, links_at, pulls_at,
-        serves_at, turn_records_at, record_bits_at, hash_at, share_holders_at; /* offsets / 64 */
+        serves_at, turn_records_at, record_bits_at, hash_at, share_holders_at,
+        flows_at; /* offsets / 64 */
     struct share_of_table share[SHARE_TABLES];
     struct free_list free_sessions, free_nodes, free_spaces, free_blocks, free_keys, free_retires,
         free_pulls, free_serves, free_turn_records;
@@ -742,6 +753,20 @@ static inline uint32_t share_room(const struct core *c, enum share_table table, 
     const struct share_holder *h = share_holder(c, table, holder);
 
     return c->share[table].rest + (h->reserved > h->used ? h->reserved - h->used : 0);
+}
+
+/* May a transfer that no decode waits for take one? It leaves a part of what is reserved for its
+ * holder to those that a decode waits for. */
+static inline bool share_leaves(const struct core *c, enum share_table table, uint32_t holder)
+{
+    return share_room(c, table, holder) >
+           share_holder(c, table, holder)->reserved / PREFETCH_LEAVES;
+}
+
+static inline struct flow *flow_at(const struct core *c, uint32_t holder)
+{
+    ARENA_BOUND(holder, c->share[SHARE_PULLS].holders);
+    return (struct flow *)((char *)(uintptr_t)c + (size_t)c->flows_at * 64) + holder;
 }
 
 /* How many it could have if nobody else had more than what is reserved. */

@@ -165,7 +165,7 @@ static enum tern_err fetch_check(const struct core *c, const struct session *s,
         return refuse(ret, TERN_PEER_LOST, "the peer is not connected; the daemon keeps trying");
     if (reset_is_due(c, peer))
         return refuse(ret, TERN_BUSY, "the peer is being told of resets: fetch again in a moment");
-    if (share_room(c, SHARE_PULLS, pull_holder(c, engine_at(c, s->engine), peer)) == 0)
+    if (!pull_may_begin(c, pull_holder(c, engine_at(c, s->engine), peer), r->prefetch))
         return refuse(ret, TERN_BUSY, share_refused(SHARE_PULLS));
     *ret_peer = peer;
     return TERN_OK;
@@ -227,6 +227,7 @@ static void fetch_open(const struct core *c, struct actions *out, struct pull *p
     msg->at_least = p->awaited = pull_awaits(c, p);
     msg->ticket = p->ticket;
     msg->follow = p->follow;
+    msg->prefetch = p->prefetch;
     p->asks++;
 }
 
@@ -340,6 +341,7 @@ enum tern_err fetch_from_peer(struct core *c, struct actions *out, struct call *
     p->from = p->start = s->committed;
     p->to = to;
     p->ticket = r->ticket;
+    p->prefetch = r->prefetch;
     p->tail = tail_is_there(c, s);
     p->tail_step = r->step;
     p->request_id = req->request_id;

@@ -500,6 +500,7 @@ static struct pull *disk_pull(struct core *c, struct call *call, uint32_t chunk)
     p->to = disk_chunk_at(c, chunk)->depth;
     p->tail = tail_is_there(c, s);
     p->tail_step = req->fetch.step;
+    p->prefetch = req->fetch.prefetch;
     p->request_id = req->request_id;
     p->trace_id = req->trace_id;
     p->started_ns = c->now_ns;

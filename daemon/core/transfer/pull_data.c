@@ -89,8 +89,7 @@ struct pull *pull_check_in(struct core *c, const struct event *ev)
     }
     if (p->done_pages == p->told_pages)
         pull_time(c, p);
-    link_at(c, p->link)->bytes_in_flight -= b->bytes;
-    tenant_at(c, p->tenant)->bytes_in_flight -= b->bytes;
+    pull_bytes_over(c, p, b->bytes);
     tenant_at(c, p->tenant)->batches--;
     p->batches--;
     b->used = 0;
@@ -157,11 +156,27 @@ static uint64_t next_bytes(const struct core *c, const struct pull *p)
 
 /* X8, never exceeded but by one page that is larger than a limit: it goes alone. */
 struct pull_room {
-    uint64_t link, tenant; /* bytes that may be asked for */
+    uint64_t link, tenant, flow; /* bytes that may be asked for */
 };
 
-static uint64_t bytes_left(uint64_t limit, uint64_t in_flight)
+/* Which of a tenant's transfers asks first: a prefetch whose turn has come, since enough batches in
+ * a row were none; those that a decode waits for; other prefetches. */
+enum rank { RANK_DUE, RANK_URGENT, RANK_LATE };
+
+static enum rank rank_of(const struct core *c, const struct pull *p)
 {
+    uint32_t every = c->limits.prefetch_every ? c->limits.prefetch_every : PREFETCH_EVERY;
+
+    if (!p->prefetch)
+        return RANK_URGENT;
+    return tenant_at(c, p->tenant)->urgent_run + 1 >= every ? RANK_DUE : RANK_LATE;
+}
+
+/* What is left of a limit; a part of it is not for prefetches. */
+static uint64_t bytes_left(enum rank rank, uint64_t limit, uint64_t in_flight)
+{
+    if (rank == RANK_LATE)
+        limit -= limit / PREFETCH_LEAVES;
     return limit > in_flight ? limit - in_flight : 0;
 }
 
@@ -169,12 +184,18 @@ static struct pull_room room_of(const struct core *c, const struct pull *p)
 {
     uint64_t link = link_at(c, p->link)->bytes_in_flight,
              tenant = tenant_at(c, p->tenant)->bytes_in_flight, next = next_bytes(c, p);
-    struct pull_room room = {.link = bytes_left(c->limits.peer_bytes_in_flight, link),
-                             .tenant = bytes_left(c->limits.tenant_bytes_in_flight, tenant)};
+    enum rank rank = rank_of(c, p);
+    struct pull_room room = {.link = bytes_left(rank, c->limits.peer_bytes_in_flight, link),
+                             .tenant = bytes_left(rank, c->limits.tenant_bytes_in_flight, tenant),
+                             .flow = c->limits.flow_bytes_in_flight
+                                         ? bytes_left(rank, c->limits.flow_bytes_in_flight,
+                                                      flow_at(c, p->holder)->bytes_in_flight)
+                                         : UINT64_MAX};
 
     if (link == 0 && tenant == 0) {
         room.link = room.link < next ? next : room.link;
         room.tenant = room.tenant < next ? next : room.tenant;
+        room.flow = room.flow < next ? next : room.flow;
     }
     return room;
 }
@@ -210,8 +231,7 @@ static void issue_batch(struct core *c, struct actions *out, struct pull *p, str
     p->asked_bytes += b->bytes;
     out->npages += b->n;
     out->nrefs += b->n;
-    link_at(c, p->link)->bytes_in_flight += b->bytes;
-    tenant_at(c, p->tenant)->bytes_in_flight += b->bytes;
+    pull_bytes_asked(c, p, b->bytes);
     tenant_at(c, p->tenant)->batches++;
     p->batches++;
     a->pull.pull = pull_id(c, p);
@@ -220,6 +240,7 @@ static void issue_batch(struct core *c, struct actions *out, struct pull *p, str
     a->pull.pool = p->pool;
     a->pull.batch = b->no;
     a->pull.layout_hash = p->layout_hash;
+    a->pull.prefetch = p->prefetch;
     a->pull.n = b->n;
     a->pull.pages = pages;
     a->pull.refs = refs;
@@ -247,6 +268,8 @@ static struct pull_batch *batch_unused(const struct core *c, struct pull *p)
 {
     uint32_t most = c->limits.tenant_batches;
 
+    if (rank_of(c, p) == RANK_LATE)
+        most -= most / PREFETCH_LEAVES;
     if (most > 0 && tenant_at(c, p->tenant)->batches >= most)
         return NULL;
     for (uint32_t i = 0; i < PULL_BATCHES_MAX; i++)
@@ -271,45 +294,71 @@ static uint64_t turn_of(const struct core *c, const struct pull *p)
     struct turns tenants = {c->pull_turn, c->limits.tenants},
                  links = {tenant_at(c, p->tenant)->pull_turn, c->limits.links + 1};
 
-    return (uint64_t)turns_before(tenants, p->tenant) << 32 | turns_before(links, p->link);
+    return (uint64_t)turns_before(tenants, p->tenant) << 34 | (uint64_t)rank_of(c, p) << 32 |
+           turns_before(links, p->link);
 }
 
 /* May it ask for its next page? If not, what room there is stays for it: those that began later
- * do not take it. */
+ * do not take it. Where its tenant has too much from its source, others go on: that is what keeps a
+ * source which is slow from holding more than its part. */
 static bool room_for_next(struct core *c, const struct pull *p)
 {
     struct pull_room room = room_of(c, p);
     struct link *link = link_at(c, p->link);
     struct tenant *tenant = tenant_at(c, p->tenant);
+    struct flow *flow = flow_at(c, p->holder);
     uint64_t next = next_bytes(c, p);
 
-    if (link->room_kept || tenant->room_kept)
+    if (flow->room_kept)
+        return false;
+    flow->room_kept = next > room.flow;
+    if (flow->room_kept || link->room_kept || tenant->room_kept)
         return false;
     link->room_kept = next > room.link;
     tenant->room_kept = next > room.tenant;
     return !link->room_kept && !tenant->room_kept;
 }
 
-/* The transfer that asks for pages next: tenants in turn, the peers of a tenant in turn, and
- * between these two the transfer that began first. NULL: none has anything to ask that it may. */
-static struct pull *pull_whose_turn(struct core *c)
+/* The first of `first` and of those transfers, late or not, that may ask for something. */
+static struct pull *first_of(struct core *c, bool late, struct pull *first)
 {
-    struct pull *first = NULL;
-
-    for (uint32_t i = c->pulls_active.head; i != NONE; i = pull_list_next(c, i)) {
-        link_at(c, pull_at(c, i)->link)->room_kept = 0;
-        tenant_at(c, pull_at(c, i)->tenant)->room_kept = 0;
-    }
     for (uint32_t i = c->pulls_active.head; i != NONE; i = pull_list_next(c, i)) {
         struct pull *p = pull_at(c, i);
 
-        if (p->state != PULL_RUNNING || !batch_unused(c, p) || next_bytes(c, p) == 0 ||
-            !room_for_next(c, p))
+        if (p->state != PULL_RUNNING || (rank_of(c, p) == RANK_LATE) != late ||
+            !batch_unused(c, p) || next_bytes(c, p) == 0 || !room_for_next(c, p))
             continue;
         if (!first || turn_of(c, p) < turn_of(c, first))
             first = p;
     }
     return first;
+}
+
+/* The transfer that asks for pages next: tenants in turn; of a tenant those that a decode waits for
+ * before prefetches; its peers in turn, and between these two the transfer that began first. What
+ * room one of the former waits for no prefetch takes. NULL: none has anything to ask that it may.
+ */
+static struct pull *pull_whose_turn(struct core *c)
+{
+    for (uint32_t i = c->pulls_active.head; i != NONE; i = pull_list_next(c, i)) {
+        link_at(c, pull_at(c, i)->link)->room_kept = 0;
+        tenant_at(c, pull_at(c, i)->tenant)->room_kept = 0;
+        flow_at(c, pull_at(c, i)->holder)->room_kept = 0;
+    }
+    return first_of(c, true, first_of(c, false, NULL));
+}
+
+/* Its tenant, and there its source, had their turn. */
+static void turn_taken(struct core *c, const struct pull *p)
+{
+    struct tenant *t = tenant_at(c, p->tenant);
+
+    c->pull_turn = p->tenant;
+    t->pull_turn = p->link;
+    if (p->prefetch)
+        t->urgent_run = 0;
+    else if (t->urgent_run < UINT32_MAX)
+        t->urgent_run++;
 }
 
 bool pulls_issue(struct core *c, struct actions *out)
@@ -324,10 +373,10 @@ bool pulls_issue(struct core *c, struct actions *out)
             out->nreads + PULL_BATCH_PAGES > sizeof out->reads / sizeof out->reads[0] ||
             out->npages + PULL_BATCH_PAGES > sizeof out->pages / sizeof out->pages[0])
             return false;
-        issue_batch(c, out, p, batch_unused(c, p),
-                    room.link < room.tenant ? room.link : room.tenant);
-        c->pull_turn = p->tenant;
-        tenant_at(c, p->tenant)->pull_turn = p->link;
+        if (room.link > room.tenant)
+            room.link = room.tenant;
+        issue_batch(c, out, p, batch_unused(c, p), room.link < room.flow ? room.link : room.flow);
+        turn_taken(c, p);
     }
     return true;
 }

@@ -37,6 +37,25 @@ uint32_t pull_holder(const struct core *c, const struct engine *e, uint32_t peer
     return e->tenant * sources_of(&c->limits) + (peer < c->limits.peers ? peer : c->limits.peers);
 }
 
+bool pull_may_begin(const struct core *c, uint32_t holder, bool prefetch)
+{
+    return prefetch ? share_leaves(c, SHARE_PULLS, holder) : share_room(c, SHARE_PULLS, holder) > 0;
+}
+
+void pull_bytes_asked(const struct core *c, const struct pull *p, uint64_t bytes)
+{
+    link_at(c, p->link)->bytes_in_flight += bytes;
+    tenant_at(c, p->tenant)->bytes_in_flight += bytes;
+    flow_at(c, p->holder)->bytes_in_flight += bytes;
+}
+
+void pull_bytes_over(const struct core *c, const struct pull *p, uint64_t bytes)
+{
+    link_at(c, p->link)->bytes_in_flight -= bytes;
+    tenant_at(c, p->tenant)->bytes_in_flight -= bytes;
+    flow_at(c, p->holder)->bytes_in_flight -= bytes;
+}
+
 struct pull *pull_create(struct core *c, const struct engine *e, uint32_t peer)
 {
     uint32_t slot = pull_slot_take(c), gen;
@@ -74,9 +93,10 @@ void pull_history_unpin(struct core *c, struct pull *p)
 
 /* --- a busy source --- */
 
+/* A fetch that a decode waits for is not behind a prefetch. */
 static bool beside(const struct pull *a, const struct pull *b)
 {
-    return a->tenant == b->tenant && a->link == b->link;
+    return a->tenant == b->tenant && a->link == b->link && a->prefetch == b->prefetch;
 }
 
 bool pull_is_behind(const struct core *c, const struct pull *p)
@@ -367,8 +387,7 @@ static void forget_batches(struct core *c, struct pull *p)
 
         if (!b->used)
             continue;
-        link_at(c, p->link)->bytes_in_flight -= b->bytes;
-        tenant_at(c, p->tenant)->bytes_in_flight -= b->bytes;
+        pull_bytes_over(c, p, b->bytes);
         b->used = 0;
     }
 }

@@ -11,6 +11,11 @@ struct pull_id pull_id(const struct core *c, const struct pull *p);
 struct pull *pull_create(struct core *c, const struct engine *e, uint32_t peer);
 /* Whose share its fetches from that peer are of. */
 uint32_t pull_holder(const struct core *c, const struct engine *e, uint32_t peer);
+/* Is there a record for one more? A prefetch leaves some to fetches that a decode waits for. */
+bool pull_may_begin(const struct core *c, uint32_t holder, bool prefetch);
+/* X8: so many bytes of it are asked for; or are here, or nobody waits for them. */
+void pull_bytes_asked(const struct core *c, const struct pull *p, uint64_t bytes);
+void pull_bytes_over(const struct core *c, const struct pull *p, uint64_t bytes);
 /* A message about it to its source; there must be room. */
 struct peer_msg *pull_send(const struct core *c, struct actions *out, const struct pull *p,
                            enum peer_msg_kind kind);

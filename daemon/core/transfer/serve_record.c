@@ -102,6 +102,14 @@ uint32_t serve_least(const struct peer_msg *m)
 
 /* --- the record --- */
 
+bool serve_may_begin(const struct core *c, const struct peer_msg *m, uint32_t link)
+{
+    uint32_t holder = serve_holder(c, m, link);
+
+    return m->prefetch ? share_leaves(c, SHARE_SERVES, holder)
+                       : share_room(c, SHARE_SERVES, holder) > 0;
+}
+
 struct serve *serve_create(struct core *c, uint32_t link, const struct peer_msg *m,
                            const struct found *f)
 {
@@ -123,6 +131,7 @@ struct serve *serve_create(struct core *c, uint32_t link, const struct peer_msg 
     s->from = m->from;
     s->asked_history = m->history;
     s->least = serve_least(m);
+    s->prefetch = m->prefetch;
     s->history = m->history > m->from ? m->history : m->from;
     s->to = m->to;
     s->pull = m->pull;

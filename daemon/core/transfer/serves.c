@@ -117,7 +117,7 @@ static void serve_open(struct core *c, struct actions *out, uint32_t link, const
         serve_offer_nothing(out, link, m, TERN_INVALID, 0);
         return;
     }
-    if (share_room(c, SHARE_SERVES, serve_holder(c, m, link)) == 0) {
+    if (!serve_may_begin(c, m, link)) {
         serve_offer_nothing(out, link, m, TERN_BUSY, c->limits.busy_retry_ms);
         return;
     }
@@ -364,7 +364,8 @@ static bool may_offer(const struct serve *s)
     return s->follow ? s->avail > s->told : s->state == SERVE_OPEN || s->wait_node == NONE;
 }
 
-bool serve_flush(struct core *c, struct actions *out)
+/* Those that a decode waits for come first, where there is not room for all. */
+static bool flush(struct core *c, struct actions *out, bool prefetch)
 {
     bool all = true;
 
@@ -372,6 +373,8 @@ bool serve_flush(struct core *c, struct actions *out)
         struct serve *s = serve_at(c, i);
 
         next = s->active.next;
+        if (s->prefetch != prefetch)
+            continue;
         if (s->state != SERVE_STOPPING && c->now_ns >= s->deadline_ns)
             serve_set_ending(c, s, TERN_TIMED_OUT);
         if (s->follow)
@@ -382,6 +385,13 @@ bool serve_flush(struct core *c, struct actions *out)
             all = offer(c, out, s) && all;
     }
     return all;
+}
+
+bool serve_flush(struct core *c, struct actions *out)
+{
+    bool all = flush(c, out, false);
+
+    return flush(c, out, true) && all;
 }
 
 uint64_t serve_deadline(const struct core *c)

@@ -318,6 +318,7 @@ void xfer_pull(struct xfer *xfer, const struct action *act)
     batch->number = act->pull.batch;
     batch->n = act->pull.n;
     batch->serve = act->pull.serve;
+    batch->prefetch = act->pull.prefetch;
     memcpy(batch->page, act->pull.pages, act->pull.n * sizeof *batch->page);
     memcpy(batch->ref, act->pull.refs, act->pull.n * sizeof *batch->ref);
     batch_queue(xfer, number, t);
@@ -398,16 +399,26 @@ struct batch_part batch_cut(const struct xfer *xfer, uint32_t number, uint32_t s
     return part;
 }
 
+/* X8, as in the core: a prefetch whose turn has come, those that a decode waits for, others. */
+static uint32_t rank_of(const struct xfer *xfer, const struct batch *batch)
+{
+    if (!batch->prefetch)
+        return 1;
+    return xfer->urgent_run[batch->tenant] + 1 >= PREFETCH_EVERY ? 0 : 2;
+}
+
 uint32_t batch_in_turn(const struct transport *t, uint32_t peer_link,
                        bool (*ready)(const struct transport *t, uint32_t peer_link,
                                      uint32_t tenant))
 {
     const struct lane *lane = transport_lane(t, peer_link);
     const struct batch *batch = t->xfer->batch;
-    uint32_t first = NONE, turns = MEM_TENANTS_MAX;
+    uint32_t first = NONE, turns = 4 * MEM_TENANTS_MAX;
 
     for (uint32_t b = lane->queue.head; b != NONE && turns > 0; b = batch[b].next) {
         uint32_t before = (batch[b].tenant + MEM_TENANTS_MAX - 1 - lane->turn) % MEM_TENANTS_MAX;
+
+        before = 4 * before + rank_of(t->xfer, &batch[b]);
 
         if (before >= turns || (ready && !ready(t, peer_link, batch[b].tenant)))
             continue;
@@ -424,6 +435,10 @@ void batch_asked(struct xfer *xfer, uint32_t number, uint32_t n)
 
     check(batch->state == BATCH_QUEUED && n <= end - first);
     lane_of(xfer, batch)->turn = batch->tenant;
+    if (batch->prefetch)
+        xfer->urgent_run[batch->tenant] = 0;
+    else if (xfer->urgent_run[batch->tenant] < PREFETCH_EVERY)
+        xfer->urgent_run[batch->tenant]++;
     if (first == batch->asked)
         batch->asked += n;
     else

@@ -31,7 +31,7 @@
 /* Page bytes that are asked for on one connection and not yet here: enough that a source has the
  * next piece while it sends one, and little to wait behind. At least one piece is always asked. */
 #ifndef XFER_PATH_BYTES
-#define XFER_PATH_BYTES (4u << 20)
+#define XFER_PATH_BYTES (2u << 20)
 #endif
 /* How long a connection that failed is not called again while another one is there. */
 #define XFER_REDIAL_MS_MIN 100u
@@ -95,6 +95,7 @@ struct inflow {
 struct batch {
     enum batch_state state;
     bool gone;     /* the source gave a page up */
+    bool prefetch; /* others of its tenant go first */
     uint32_t lane; /* of the transport that has it */
     uint32_t inflow, pool, tenant, number, n;
     uint32_t asked, answered; /* pages */
@@ -124,6 +125,7 @@ struct xfer {
     struct xfer_link *link; /* owned, config.links */
     struct inflow *inflow;  /* owned, config.pulls */
     uint64_t inflows_begun;
+    uint32_t urgent_run[MEM_TENANTS_MAX]; /* pieces in a row that were of no prefetch */
     uint32_t lanes_waiting;
     struct batch *batch;     /* owned, xfer_batches of them */
     uint32_t batch_free;     /* the first that no inflow has, linked by `next`; NONE */
@@ -181,8 +183,9 @@ struct batch_part {
 
 /* How many of the batch's next pages go into one piece of at most so many checksums. */
 struct batch_part batch_cut(const struct xfer *xfer, uint32_t batch, uint32_t sums_max);
-/* The queued batch of that transport whose turn it is: tenants in turn, and of each the batch of
- * the pull that began first. `ready`: may that tenant ask now? NULL: each may. NONE: there is none.
+/* The queued batch of that transport whose turn it is: tenants in turn, and of each those that a
+ * decode waits for before prefetches, and the batch of the pull that began first. `ready`: may that
+ * tenant ask now? NULL: each may. NONE: there is none.
  */
 uint32_t batch_in_turn(const struct transport *t, uint32_t peer_link,
                        bool (*ready)(const struct transport *t, uint32_t peer_link,

@@ -205,6 +205,8 @@ const struct setting config_settings[] = {
           MEMORY_MAX, "256M", "Bytes asked for and not yet here, per peer"),
     BYTES("limits", "tenant_bytes_in_flight", "limit-tenant-bytes", limits.tenant_bytes_in_flight,
           4096, MEMORY_MAX, "256M", "Bytes asked for and not yet here, per tenant"),
+    BYTES("limits", "flow_bytes_in_flight", "limit-flow-bytes", limits.flow_bytes_in_flight, 4096,
+          MEMORY_MAX, "64M", "Bytes asked for and not yet here, of a tenant from one peer"),
     COUNT("limits", "tenant_batches", "limit-tenant-batches", limits.tenant_batches, 1, 65536,
           "256", "Batches of up to 256 pages asked for and not yet here, per tenant"),
     COUNT("limits", "lease_pages", "limit-lease-pages", limits.lease_pages, 1, LEASE_PAGES, "4096",

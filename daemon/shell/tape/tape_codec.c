@@ -285,6 +285,7 @@ static void peer_msg(struct codec *c, struct peer_msg *v, struct codec_room *roo
     codec_u64(c, &v->fields_hash);
     codec_u32(c, &v->history);
     codec_u32(c, &v->at_least);
+    v->prefetch = truth(c, v->prefetch);
     codec_u32(c, &v->from);
     codec_u32(c, &v->to);
     codec_u32(c, &v->at);

@@ -363,6 +363,7 @@ size_t wire_out_peer_msg(const struct peer_msg *msg, const char *tenant,
     m.history = msg->history;
     m.has_at_least = msg->at_least != 0;
     m.at_least = msg->at_least;
+    m.has_prefetch = m.prefetch = msg->prefetch;
     m.from = msg->from;
     m.to = msg->to;
     m.has_at = msg->at != 0;

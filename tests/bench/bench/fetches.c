@@ -35,7 +35,7 @@ uint64_t fetches_token_blocks(const struct fetches *f)
 static enum tern_err begin(struct fetches *f, struct engine *e, uint32_t number,
                            struct engine_session *ret)
 {
-    block_tokens(1000 + number, 0, f->pages * FETCH_PAGE_TOKENS, f->tokens);
+    block_tokens(1000 + f->seed + number, 0, f->pages * FETCH_PAGE_TOKENS, f->tokens);
     return engine_begin(ret, e, f->tokens, f->pages * FETCH_PAGE_TOKENS);
 }
 
@@ -44,8 +44,8 @@ static enum tern_err begin(struct fetches *f, struct engine *e, uint32_t number,
 _Noreturn static void filler_main(struct fetches *f, const char *socket, int fd)
 {
     struct engine e;
-    bool ok = member_start(&e, socket, "source", FETCH_PAGE_TOKENS, f->page_bytes,
-                           FETCH_SESSIONS * f->pages);
+    bool ok = member_start(&e, socket, f->seed ? "flood" : "source", FETCH_PAGE_TOKENS,
+                           f->page_bytes, FETCH_SESSIONS * f->pages);
     char byte = 0;
 
     for (uint32_t i = 0; ok && i < FETCH_SESSIONS; i++) {
@@ -78,8 +78,8 @@ bool fetches_add_source(struct fetches *f, const struct daemon *source)
 
 bool fetches_open(struct fetches *f, const struct daemon *dest)
 {
-    bool ok = member_start(&f->engine, dest->socket, "dest", FETCH_PAGE_TOKENS, f->page_bytes,
-                           FETCH_SESSIONS * f->pages) &&
+    bool ok = member_start(&f->engine, dest->socket, f->seed ? "flood" : "dest", FETCH_PAGE_TOKENS,
+                           f->page_bytes, FETCH_SESSIONS * f->pages) &&
               tern_connect(dest->admin, MEMBER_CALL_MS, &f->admin) == TERN_OK;
 
     for (uint32_t i = 0; ok && i < f->sources; i++)
@@ -113,6 +113,17 @@ static bool begin_sessions(struct fetches *f, struct engine_session *sessions)
     return true;
 }
 
+static bool submit(struct fetches *f, const struct engine_session *s, const char *source,
+                   uint64_t cookie)
+{
+    enum tern_err err =
+        f->prefetch
+            ? tern_submit_prefetch(f->engine.tern, s->id, source, 0, 0, TERN_STEP_NONE, cookie)
+            : tern_submit_fetch(f->engine.tern, s->id, source, 0, 0, TERN_STEP_NONE, cookie);
+
+    return member_ok(&f->engine, "a Fetch", err);
+}
+
 static bool fetch_all(struct fetches *f, uint32_t sources, struct engine_session *sessions)
 {
     uint32_t submitted = 0, answered = 0;
@@ -120,10 +131,7 @@ static bool fetch_all(struct fetches *f, uint32_t sources, struct engine_session
 
     for (; answered < FETCH_SESSIONS; answered++) {
         for (; submitted < FETCH_SESSIONS && submitted - answered < UNDER_WAY; submitted++)
-            if (!member_ok(&f->engine, "a Fetch",
-                           tern_submit_fetch(f->engine.tern, sessions[submitted].id,
-                                             f->source[submitted % sources], 0, 0, TERN_STEP_NONE,
-                                             submitted)))
+            if (!submit(f, &sessions[submitted], f->source[submitted % sources], submitted))
                 return false;
         if (!member_ok(&f->engine, "a Fetch", answer_wait(f->engine.tern, MEMBER_CALL_MS, &a)) ||
             !member_ok(&f->engine, "a Fetch", a.err) ||
@@ -160,6 +168,32 @@ bool fetches_pass(struct fetches *f, uint32_t sources, bool compare, double *ret
     return end_sessions(f, sessions);
 }
 
+bool fetches_paced(struct fetches *f, uint64_t period_ns, struct series *ret_ms)
+{
+    struct engine_session sessions[FETCH_SESSIONS];
+    struct tern_answer a;
+    uint64_t next = clock_ns(), start;
+
+    if (!begin_sessions(f, sessions))
+        return false;
+    for (uint32_t i = 0; i < FETCH_SESSIONS; i++) {
+        start = clock_ns();
+        if (start < next)
+            sleep_ms((uint32_t)((next - start) / 1000000u));
+        next += period_ns;
+        start = clock_ns();
+        if (!submit(f, &sessions[i], f->source[0], i) ||
+            !member_ok(&f->engine, "a Fetch", answer_wait(f->engine.tern, MEMBER_CALL_MS, &a)) ||
+            !member_ok(&f->engine, "a Fetch", a.err))
+            return false;
+        series_add(ret_ms, (double)(clock_ns() - start) / 1e6);
+        if (!member_ok(&f->engine, "pages", engine_take(&sessions[i], &a.results[0])))
+            return false;
+        f->wrong += engine_wrong(&sessions[i], sessions[i].ntokens);
+    }
+    return end_sessions(f, sessions);
+}
+
 /* ---- a load ---- */
 
 struct load_report {
@@ -175,10 +209,10 @@ static bool told_to_end(int fd)
     return poll(&p, 1, 0) > 0;
 }
 
-_Noreturn static void load_main(struct fetches *f, const struct daemon *dest,
-                                const struct daemon *source, int fd)
+_Noreturn static void load_main(struct fetches *f, const struct fetch_flood *flood, int fd)
 {
-    struct load_report report = {.ok = fetches_add_source(f, source) && fetches_open(f, dest)};
+    struct load_report report = {.ok = fetches_add_source(f, flood->source) &&
+                                       fetches_open(f, flood->dest)};
     uint64_t start = clock_ns(), passes = 0;
     char byte = 0;
     double gb_s;
@@ -198,8 +232,8 @@ _Noreturn static void load_main(struct fetches *f, const struct daemon *dest,
     _exit(0);
 }
 
-bool fetch_load_start(struct fetch_load *l, const struct daemon *dest, const struct daemon *source,
-                      uint32_t page_bytes, uint64_t bytes)
+bool fetch_load_start(struct fetch_load *l, const struct fetch_flood *flood, uint32_t page_bytes,
+                      uint64_t bytes)
 {
     struct fetches f;
     char byte;
@@ -207,7 +241,9 @@ bool fetch_load_start(struct fetch_load *l, const struct daemon *dest, const str
     l->pid = proc_fork_linked(&l->fd);
     if (l->pid == 0) {
         fetches_init(&f, page_bytes, bytes);
-        load_main(&f, dest, source, l->fd);
+        f.prefetch = flood->prefetch;
+        f.seed = 500;
+        load_main(&f, flood, l->fd);
     }
     return l->pid > 0 && proc_recv(l->fd, &byte, 1);
 }

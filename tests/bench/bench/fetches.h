@@ -8,6 +8,7 @@
 #include <stdint.h>
 
 #include "engine/daemon.h"
+#include "engine/stats.h"
 #include "member.h"
 
 #define FETCH_SESSIONS    8
@@ -16,6 +17,8 @@
 
 struct fetches {
     uint32_t page_bytes, pages; /* of each session */
+    uint32_t seed;              /* of its tokens: others of the tenant have others */
+    bool prefetch;              /* no decode waits for what it fetches */
     uint32_t sources;
     const char *source[FETCH_SOURCES_MAX]; /* what the destination calls them */
     pid_t filler[FETCH_SOURCES_MAX];       /* the engines there */
@@ -41,6 +44,14 @@ void fetches_close(struct fetches *f);
 /* All sessions fetched once, each from the next of the first `sources`, compared and evicted again.
  * *ret_gb_s of the fetches alone. */
 bool fetches_pass(struct fetches *f, uint32_t sources, bool compare, double *ret_gb_s);
+/* The same, one after the other from the first source, each begun so long after the one before it,
+ * or when that is over. Adds the milliseconds that each took. */
+bool fetches_paced(struct fetches *f, uint64_t period_ns, struct series *ret_ms);
+
+struct fetch_flood {
+    const struct daemon *dest, *source;
+    bool prefetch;
+};
 
 /* A process that makes one pass after the other, as a load beside something that is measured. */
 struct fetch_load {
@@ -49,8 +60,8 @@ struct fetch_load {
 };
 
 /* Returns when the first pass has begun. */
-bool fetch_load_start(struct fetch_load *l, const struct daemon *dest, const struct daemon *source,
-                      uint32_t page_bytes, uint64_t bytes);
+bool fetch_load_start(struct fetch_load *l, const struct fetch_flood *flood, uint32_t page_bytes,
+                      uint64_t bytes);
 /* Ends it after the pass that is under way, which is compared. False: something failed, or a byte
  * was wrong. *ret_gb_s: over all the time, the pauses between passes included. */
 bool fetch_load_stop(struct fetch_load *l, double *ret_gb_s);

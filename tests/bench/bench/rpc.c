@@ -298,10 +298,10 @@ static bool measure_steps(struct rpc *r, uint32_t rounds)
 /* A Match and a raw echo, by turns, while the daemon takes pages in as fast as they come. */
 static bool measure_busy(struct rpc *r)
 {
+    struct fetch_flood flood = {.dest = &r->daemon[0], .source = &r->daemon[1]};
     struct fetch_load load = {.pid = -1, .fd = -1};
     uint64_t until;
-    bool ok =
-        fetch_load_start(&load, &r->daemon[0], &r->daemon[1], BUSY_PAGE_BYTES, busy_bytes(r->args));
+    bool ok = fetch_load_start(&load, &flood, BUSY_PAGE_BYTES, busy_bytes(r->args));
 
     until = clock_ns() + (r->args->quick ? BUSY_QUICK_S : BUSY_S) * UINT64_C(1000000000);
     while (ok && clock_ns() < until) {

@@ -12,6 +12,7 @@
 #include "engine/json.h"
 #include "engine/proc.h"
 #include "engine/stats.h"
+#include "fair.h"
 #include "fetches.h"
 #include "raw_stream.h"
 
@@ -20,6 +21,7 @@
 #define PEERS_BYTES      (128u << 20) /* at each of several peers */
 #define PEERS_PAGE_BYTES (256u << 10)
 #define PEERS_RATIO      0.9
+#define FAIR_RATIO       2.0
 #define SITTINGS         3
 #define SITTING_PAIRS    7
 #define PEERS_PAIRS      15
@@ -45,6 +47,12 @@ struct peers_row {
     struct speed speed;
 };
 
+/* Over so many connections, beside the raw stream, which is one. */
+struct paths_row {
+    uint32_t connections;
+    struct speed speed;
+};
+
 /* Pairs of passes, the one after the other. */
 struct pairs {
     struct series gb_s, base_gb_s, ratio;
@@ -52,6 +60,7 @@ struct pairs {
 
 struct transfer {
     const struct bench_args *args;
+    uint32_t connections; /* 0: the daemon's own default */
     char dir[64];
     struct daemon daemon[1 + FETCH_SOURCES_MAX]; /* the destination, then the sources */
     struct fetches fetches;
@@ -60,7 +69,9 @@ struct transfer {
 struct figures {
     struct row *rows;
     struct peers_row *peers;
-    size_t nrows, npeers;
+    struct paths_row *paths;
+    size_t nrows, npeers, npaths;
+    struct fair_figures fair;
     uint64_t found, wrong; /* corrupted pages; bytes that an engine saw and that were wrong */
 };
 
@@ -78,6 +89,7 @@ static bool start_daemons(struct transfer *x, uint32_t sources, uint32_t corrupt
             .memory_bytes = fetches_memory(&x->fetches),
             .page_bytes_min = x->fetches.page_bytes,
             .token_blocks = fetches_token_blocks(&x->fetches),
+            .connections = x->connections,
             .core = proc_core(i == 0), /* a host of its own would have its own; as raw_stream */
         };
     o[0].corrupt_pages = corrupt;
@@ -94,7 +106,7 @@ static bool set_up(struct transfer *x, uint32_t page_bytes, uint64_t bytes, uint
 {
     bool ok;
 
-    *x = (struct transfer){.args = x->args};
+    *x = (struct transfer){.args = x->args, .connections = x->connections};
     for (uint32_t i = 0; i <= FETCH_SOURCES_MAX; i++)
         x->daemon[i].pid = -1;
     fetches_init(&x->fetches, page_bytes, x->args->quick ? QUICK_BYTES : bytes);
@@ -249,6 +261,20 @@ static bool measure_peers(struct transfer *x, struct figures *all)
     return ok;
 }
 
+static bool measure_paths_row(struct transfer *x, struct paths_row *row, struct figures *all)
+{
+    struct row as_row = {.page_bytes = PEERS_PAGE_BYTES};
+    struct pairs pairs;
+    bool ok;
+
+    pairs_init(&pairs);
+    x->connections = row->connections;
+    ok = measure_sitting(x, &as_row, &pairs, all);
+    x->connections = 0;
+    row->speed = pairs_finish(&pairs);
+    return ok;
+}
+
 /* Every corrupted page is found by its checksum and fetched again; the engine sees right bytes
  * alone. */
 static bool measure_corrupt(struct transfer *x, struct figures *all)
@@ -285,6 +311,50 @@ static bool judge_peers(const struct peers_row *r)
     return bench_limit(r->speed.ratio >= PEERS_RATIO, limit);
 }
 
+static bool judge_fair(const struct fair *f, const char *what)
+{
+    char limit[96];
+
+    snprintf(limit, sizeof limit, "%s: p99 beside <= %.0f x p99 alone", what, FAIR_RATIO);
+    return bench_limit(f->ratio <= FAIR_RATIO, limit);
+}
+
+static json_t *fair_json(const struct fair *f)
+{
+    json_t *o = json_object();
+
+    json_put_f64(o, "alone_p50_ms", f->alone_p50_ms);
+    json_put_f64(o, "alone_p99_ms", f->alone_p99_ms);
+    json_put_f64(o, "beside_p50_ms", f->beside_p50_ms);
+    json_put_f64(o, "beside_p99_ms", f->beside_p99_ms);
+    json_put_f64(o, "flood_gb_s", f->flood_gb_s);
+    return o;
+}
+
+static void fair_table(const struct fair *f, const char *what)
+{
+    printf("          %-34s p50 %6.2f ms, p99 %6.2f ms; alone %6.2f and %6.2f; ratio %.2f   %.0f\n",
+           what, f->beside_p50_ms, f->beside_p99_ms, f->alone_p50_ms, f->alone_p99_ms, f->ratio,
+           FAIR_RATIO);
+}
+
+static json_t *paths_json(const struct figures *all)
+{
+    json_t *list = json_array();
+
+    for (size_t i = 0; i < all->npaths; i++) {
+        json_t *row = json_object();
+
+        json_put_u64(row, "connections", all->paths[i].connections);
+        json_put_u64(row, "page_bytes", PEERS_PAGE_BYTES);
+        json_put_f64(row, "gb_s", all->paths[i].speed.gb_s);
+        json_put_f64(row, "raw_gb_s", all->paths[i].speed.base_gb_s);
+        json_put_f64(row, "ratio", all->paths[i].speed.ratio);
+        json_array_append_new(list, row);
+    }
+    return list;
+}
+
 static void show_json(const struct figures *all)
 {
     json_t *o = json_object(), *list = json_array(), *peers = json_array();
@@ -311,6 +381,11 @@ static void show_json(const struct figures *all)
     }
     json_object_set_new(o, "rows", list);
     json_object_set_new(o, "peers", peers);
+    json_object_set_new(o, "paths", paths_json(all));
+    json_put_f64(o, "fair_p99_ratio", all->fair.tenants.ratio);
+    json_object_set_new(o, "fair", fair_json(&all->fair.tenants));
+    json_put_f64(o, "urgent_p99_ratio", all->fair.urgent.ratio);
+    json_object_set_new(o, "urgent", fair_json(&all->fair.urgent));
     json_put_u64(o, "corrupt_injected", CORRUPT_PAGES);
     json_put_u64(o, "corrupt_detected", all->found);
     json_put_u64(o, "wrong_bytes", all->wrong);
@@ -330,6 +405,13 @@ static void show_table(const struct figures *all)
         printf("          %12u %10.3f %10.3f %8.3f   %.1f\n", all->peers[i].peers,
                all->peers[i].speed.gb_s, all->peers[i].speed.base_gb_s, all->peers[i].speed.ratio,
                PEERS_RATIO);
+    printf("          %12s %10s %10s %8s\n", "connections", "GB/s", "raw GB/s", "ratio");
+    for (size_t i = 0; i < all->npaths; i++)
+        printf("          %12u %10.3f %10.3f %8.3f\n", all->paths[i].connections,
+               all->paths[i].speed.gb_s, all->paths[i].speed.base_gb_s, all->paths[i].speed.ratio);
+    printf("1 MiB every 20 ms\n");
+    fair_table(&all->fair.tenants, "beside another tenant's fetches:");
+    fair_table(&all->fair.urgent, "beside prefetches of the tenant:");
     printf("corrupted on the way: %u, found: %llu, wrong bytes seen by the engine: %llu\n",
            CORRUPT_PAGES, (unsigned long long)all->found, (unsigned long long)all->wrong);
 }
@@ -346,6 +428,8 @@ static int show(const struct bench_args *args, const struct figures *all)
         ok = judge_row(&all->rows[i]) && ok;
     for (size_t i = 0; i < all->npeers; i++)
         ok = judge_peers(&all->peers[i]) && ok;
+    ok = judge_fair(&all->fair.tenants, "a tenant beside another's flood") && ok;
+    ok = judge_fair(&all->fair.urgent, "a fetch beside prefetches") && ok;
     ok = bench_count(all->found == CORRUPT_PAGES, "every corrupted page is found") && ok;
     return bench_count(all->wrong == 0, "no wrong byte is published") && ok ? 0 : 1;
 }
@@ -359,8 +443,11 @@ int bench_transfer(const struct bench_args *args)
         {.page_bytes = 1 << 20, .least_ratio = 0.9},
     };
     struct peers_row peers[] = {{.peers = 2}, {.peers = 4}};
+    struct paths_row paths[] = {{.connections = 1}, {.connections = 2}, {.connections = 4}};
     struct figures all = {.rows = rows,
                           .peers = peers,
+                          .paths = paths,
+                          .npaths = sizeof paths / sizeof paths[0],
                           .nrows = sizeof rows / sizeof rows[0],
                           .npeers = sizeof peers / sizeof peers[0]};
     static struct transfer x;
@@ -369,7 +456,10 @@ int bench_transfer(const struct bench_args *args)
     x.args = args;
     for (size_t i = 0; ok && i < all.nrows; i++)
         ok = measure_row(&x, &rows[i], &all);
-    ok = ok && measure_peers(&x, &all) && measure_corrupt(&x, &all);
+    for (size_t i = 0; ok && i < all.npaths; i++)
+        ok = measure_paths_row(&x, &paths[i], &all);
+    ok = ok && measure_peers(&x, &all) && fair_measure(args, &all.fair, &all.wrong) &&
+         measure_corrupt(&x, &all);
     if (ok)
         return show(args, &all);
     fprintf(stderr, "tern-bench transfer: it could not be measured\n");

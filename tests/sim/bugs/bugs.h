@@ -98,6 +98,8 @@
     X(90, EVICTS_IN_VAIN, "evict on the disk for a store that can never fit")                      \
     X(91, BAD_ACKED, "say that a prefix is stored whose chunks were found bad meanwhile")          \
     X(92, BUSY_UNHELD, "tell BUSY for a store that holds nothing yet")                             \
+    X(93, PREFETCH_FIRST, "ask for the pages of a prefetch before those that a decode waits for")  \
+    X(94, PREFETCH_STARVES, "ask for no prefetch while there are others")                          \
     X(96, LEASE_COUNTED_TWICE, "take a leased page that is named twice for two")                   \
     X(97, UNLEASE_UNFENCED, "free a leased page that is given back before its step")               \
     X(98, LEASE_SURVIVES, "keep the lease of an engine that is gone")

@@ -266,6 +266,7 @@ static void serve_requests(struct fake *f)
             const Tern__Wire__Fetch *fetch = (const Tern__Wire__Fetch *)msg;
 
             check(fetch->peer && strcmp(fetch->peer, sources[f->h.session]) == 0);
+            check(fetch->prefetch == (fetch->depth == 63));
             if (fetch->at_least) {
                 check(fetch->at_least == 48 && fetch->wait_ms == 1500 && fetch->step == 9);
                 m.status = &late;
@@ -327,6 +328,12 @@ TEST(fetch_without_a_peer_is_from_the_host_tier)
     assert_ok(tern_fetch(t, 1, NULL, 0, 64, TERN_STEP_NONE, 2000, &r));
     assert_int_equal(r.fetched_kib, 6);
     assert_ok(tern_fetch(t, 2, "west", 0, 64, TERN_STEP_NONE, 2000, &r));
+    assert_ok(tern_prefetch(t, 2, "west", 0, 63, TERN_STEP_NONE, 2000, &r));
+    assert_err(TERN_INVALID, tern_prefetch(t, 1, "", 0, 63, TERN_STEP_NONE, 2000, &r));
+    assert_ok(tern_submit_prefetch(t, 2, "west", 0, 63, TERN_STEP_NONE, 4));
+    answer = polled();
+    assert_int_equal(answer.cookie, 4);
+    assert_ok(answer.err);
     assert_err(TERN_INVALID, tern_fetch(t, 1, "", 0, 64, TERN_STEP_NONE, 2000, &r));
     assert_err(TERN_INVALID, tern_submit_fetch(t, 1, "", 0, 64, TERN_STEP_NONE, 5));
     assert_ok(tern_submit_fetch(t, 1, NULL, 0, 64, TERN_STEP_NONE, 5));

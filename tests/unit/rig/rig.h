@@ -139,6 +139,7 @@ struct rig_session {
     uint32_t matched;           /* by the last Match */
     uint64_t fetch;             /* the request id of the last Fetch */
     uint32_t at_least, wait_ms; /* of a Fetch */
+    bool prefetch;
     uint64_t fetch_step;
     /* T5. Own pages of a WINDOW group below slid have left the table; borrowed ones below `low`
      * tokens, since chunks are borrowed as a whole. */

@@ -583,6 +583,7 @@ uint64_t rig_fetch(struct rig_session *s, uint32_t peer, uint32_t depth)
                                         .depth = depth,
                                         .at_least = s->at_least,
                                         .wait_ms = s->wait_ms,
+                                        .prefetch = s->prefetch,
                                         .step = s->fetch_step}};
 
     if (rig_request(s->rig, s->conn, &request))
