@@ -23,6 +23,7 @@ seed=$((RANDOM + 1))
 run --requests $requests --seed $seed
 run --requests $eager --seed $seed --supersede eager
 run --requests $tickets --seed $seed --tickets
+run --requests $tickets --seed $seed --follow
 run --requests 100 --seed $seed --flips $flips
 run --requests 50 --seed $seed --roomy
 echo "engine_lm: ok"

@@ -13,7 +13,8 @@ from __future__ import annotations
 
 import random
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 
@@ -172,9 +173,11 @@ def within(engine: tern.Engine, counts: Counts) -> Iterator[tuple[int, list[Exce
 class Prefill:
     """One host's part: computes prompts in chunks and leaves them in the tree."""
 
-    def __init__(self, model: Model, pool: tern.Pool, counts: Counts, tickets: bool) -> None:
+    def __init__(
+        self, model: Model, pool: tern.Pool, counts: Counts, tickets: bool = False, follow: bool = False
+    ) -> None:
         self.model, self.engine, self.pool, self.counts = model, pool.engine, pool, counts
-        self.tickets = tickets
+        self.tickets, self.follow = tickets, follow
 
     def compute(self, q: Sequence, turn: Turn, upto: int) -> None:
         """Tokens up to there, and the whole chunks of them are committed."""
@@ -203,24 +206,46 @@ class Prefill:
         self.counts.tickets += 1
         return ticket.text
 
+    def compute_all(self, q: Sequence, turn: Turn, end: int, rng: random.Random) -> Handoff | None:
+        """Chunk by chunk; behind the last whole one comes what is left of the prompt. None: all was there."""
+        handoff = None
+        while q.n < end:
+            whole = min((q.n // PAGE + rng.randrange(1, 4)) * PAGE, end // PAGE * PAGE)
+            self.compute(q, turn, whole if whole > q.n else end)
+            handoff = Handoff(time.perf_counter())
+        return handoff
+
     @contextmanager
     def run(self, ns: tern.Namespace, turn: Turn, rng: random.Random) -> Iterator[Handoff | None]:
         """Computes the prompt but for its last token: whole chunks, and holds them until the caller has fetched them;
         or all of it, and hands it over. When it yields they need not be published yet. None: there was nothing to
         compute."""
-        n, handoff = len(turn.prompt) - 1, None
+        n = len(turn.prompt) - 1
         end = n if self.tickets else n // PAGE * PAGE
         with self.pool.session(ns) as s:
             q = Sequence(self.model, s, turn.prompt)
             q.took(s.match(turn.prompt[:end], step=self.engine.last_step or tern.STEP_NONE))
-            while q.n < end:
-                whole = (q.n // PAGE + rng.randrange(1, 4)) * PAGE
-                self.compute(q, turn, min(whole, n // PAGE * PAGE if q.n // PAGE < n // PAGE else n))
-                handoff = Handoff(time.perf_counter())
-            if self.tickets and n > 0:
+            handoff = self.compute_all(q, turn, end, rng)
+            if self.tickets:
                 handoff = handoff or Handoff(time.perf_counter())
                 handoff.ticket = self.hand_over(q, turn)
             yield handoff
+
+    def followed(
+        self, ns: tern.Namespace, turn: Turn, rng: random.Random, follow: Callable[[Handoff], bool]
+    ) -> None:
+        """The same, while `follow` fetches in a thread of its own, by a ticket that is there before anything is
+        computed. It says whether it took the ticket."""
+        with self.pool.session(ns) as s, ThreadPoolExecutor(1) as beside:
+            q = Sequence(self.model, s, turn.prompt)
+            q.took(s.match(turn.prompt[:-1], step=self.engine.last_step or tern.STEP_NONE))
+            handoff = Handoff(time.perf_counter(), ticket=s.ticket_open().text)
+            took = beside.submit(follow, handoff)
+            self.compute_all(q, turn, len(turn.prompt) - 1, rng)
+            handoff.done = time.perf_counter()
+            self.hand_over(q, turn)
+            if not took.result():
+                self.drop(handoff.ticket)
 
     def drop(self, ticket: str) -> None:
         """Nobody wants it."""
@@ -271,46 +296,66 @@ class Decode:
     def last(self) -> int:
         return self.engine.last_step or tern.STEP_NONE
 
-    def admit(self, request: Request, handoff: Handoff | None) -> None:
-        self.running.append(Running(request, Sequence(self.model, self.pool.session(self.ns)), handoff=handoff))
-        self.begin(self.running[-1], handoff.ticket if handoff else "")
+    def admit(self, request: Request) -> Running:
+        r = Running(request, Sequence(self.model, self.pool.session(self.ns)))
+        self.running.append(r)
+        return r
+
+    def turn(self, r: Running, measured: Callable[[Handoff], None] | None = None) -> None:
+        """Prefill computes what this turn needs, and it begins here. `measured` is told of a first turn's hand-over."""
+
+        def follow(handoff: Handoff) -> bool:
+            r.handoff = handoff if measured else None
+            return self.begin(r, handoff.ticket)
+
+        if self.prefill.follow:
+            self.prefill.followed(self.ns, r.now, self.rng, follow)
+            return
+        with self.prefill.run(self.ns, r.now, self.rng) as handoff:
+            if handoff and measured:
+                measured(handoff)
+                r.handoff = handoff
+            ticket = handoff.ticket if handoff else ""
+            if not self.begin(r, ticket) and ticket:
+                self.prefill.drop(ticket)
 
     def fetch(self, r: Running, ticket: str) -> None:
         end = (len(r.now.prompt) - 1) // PAGE * PAGE
         if not ticket:
             r.q.took(r.q.s.fetch(self.peer, step=self.last, at_least=end, depth=end, deadline_ms=20000))
             return
-        result = r.q.s.fetch_ticket(ticket, step=self.last, deadline_ms=20000)
+        fetch = r.q.s.fetch_follow if self.prefill.follow else r.q.s.fetch_ticket
+        result = fetch(ticket, step=self.last, deadline_ms=20000)
         r.q.took(result)
         self.counts.wrong += r.q.n != len(r.now.prompt) - 1
         self.counts.wrong += result.blob != r.now.logits[r.q.n - 1].tobytes()
 
-    def begin(self, r: Running, ticket: str) -> None:
-        """Matches this turn's prompt but for its last token, which gives the first logits."""
+    def begin(self, r: Running, ticket: str) -> bool:
+        """Matches this turn's prompt but for its last token, which gives the first logits. True: something was
+        fetched."""
         r.q.tokens = list(r.now.prompt)
         r.q.took(r.q.s.match(r.now.prompt[:-1], step=self.last))
-        n, stayed = len(r.now.prompt) - 1, self.counts.stayed
+        n, stayed = len(r.now.prompt) - 1, False
         end = n if ticket else n // PAGE * PAGE
-        if ticket and r.q.n == n:
-            self.prefill.drop(ticket)
-        if r.q.n < end:
-            before, had = r.q.s.committed, r.q.n
-            for _, failed in within(self.engine, self.counts):
-                try:
-                    self.fetch(r, ticket)
-                except (tern.Exhausted, tern.Busy) as why:
-                    failed.append(why)
-                    self.make_way(r)
-                except tern.Invalid:
-                    if r.turn == 0:
-                        raise
-                    self.counts.stayed += 1  # the state of its committed length is gone: it computes the prompt
-            if ticket and self.counts.stayed > stayed:
-                self.prefill.drop(ticket)
-            self.counts.fetched += r.q.s.committed - before
-            self.counts.from_tail += r.q.s.committed - before if had > before else 0
+        if r.q.n >= end:
+            return False
+        before, had = r.q.s.committed, r.q.n
+        for _, failed in within(self.engine, self.counts):
+            try:
+                self.fetch(r, ticket)
+            except (tern.Exhausted, tern.Busy) as why:
+                failed.append(why)
+                self.make_way(r)
+            except tern.Invalid:
+                if r.turn == 0:
+                    raise
+                stayed = True  # the state of its committed length is gone: it computes the prompt
+        self.counts.stayed += stayed
+        self.counts.fetched += r.q.s.committed - before
+        self.counts.from_tail += r.q.s.committed - before if had > before else 0
         if r.handoff:
             r.handoff.fetched = time.perf_counter()
+        return not stayed
 
     # ---- giving way
 
@@ -376,8 +421,7 @@ class Decode:
                     r.away = 1
             if r.begins and not r.away:
                 r.begins = False
-                with self.prefill.run(self.ns, r.now, self.rng) as handoff:
-                    self.begin(r, handoff.ticket if handoff else "")  # it keeps the last answer's tail, or fetches what is longer
+                self.turn(r)  # it keeps the last answer's tail, or fetches what is longer
         chosen = self.room([r for r in self.running if not r.away])
         with self.engine.step() as step:
             for r in chosen:

@@ -21,7 +21,7 @@ sys.path += [str(ROOT / "client/python/tests")]
 import numpy as np  # noqa: E402
 import tern  # noqa: E402
 from daemons import start_pair, stop_pair  # noqa: E402
-from engine import GROUPS, Counts, Decode, Prefill, request_alone  # noqa: E402
+from engine import GROUPS, Counts, Decode, Handoff, Prefill, request_alone  # noqa: E402
 from model import VOCABULARY, Alone, Model  # noqa: E402
 
 MODEL_SEED = 19
@@ -56,6 +56,7 @@ def main() -> int:
     args.add_argument("--supersede", choices=("lazy", "eager"), default="lazy")
     args.add_argument("--roomy", action="store_true", help="pools with room for all: what is timed is no waiting")
     args.add_argument("--tickets", action="store_true", help="prefill hands over by ticket, to the last token but one")
+    args.add_argument("--follow", action="store_true", help="the same by an early ticket, which decode follows")
     args.add_argument("--flips", type=int, default=0, help="bytes that are flipped, in a pool without a host tier")
     o = args.parse_args()
     rng, model, counts = random.Random(o.seed), Model(MODEL_SEED), Counts()
@@ -69,17 +70,18 @@ def main() -> int:
                 engine.open_pool(GROUPS, bytes=size, host_bytes=host, supersede=o.supersede)
                 for engine, size in ((a.join("prefill"), 2 * pool), (b.join("decode"), pool))
             ]
-            prefill = Prefill(model, pools[0], counts, o.tickets)
+            prefill = Prefill(model, pools[0], counts, o.tickets, o.follow)
             ns, begun = tern.Namespace(model="engine-lm", salt=str(o.seed)), 0
             decode = Decode(model, pools[1], "host-a", counts, rng, host > 0, prefill, ns)
+
+            def published(handoff: Handoff) -> None:  # else the fetch waits for it
+                a.wait_published(prefill.engine.last_step)
+                handoff.published = time.perf_counter()
+
             while begun < o.requests or decode.running:
                 if begun < o.requests and len(decode.running) < AT_ONCE:
                     request = request_alone(model, begun, rng, prefixes)
-                    with prefill.run(ns, request.turns[0], rng) as handoff:
-                        if handoff and o.roomy:  # else the fetch waits for it
-                            a.wait_published(prefill.engine.last_step)
-                            handoff.published = time.perf_counter()
-                        decode.admit(request, handoff)
+                    decode.turn(decode.admit(request), published if o.roomy else None)
                     begun += 1
                 decode.iterate(flip=counts.flips < o.flips)
             b.wait_published(decode.engine.last_step)
@@ -111,7 +113,7 @@ def main() -> int:
     if not o.roomy and 0 in tried:
         print("nothing was aborted, retracted, recovered, rejected, fetched or told to wait", file=sys.stderr)
         held = False
-    if o.tickets and counts.tickets <= counts.untaken:
+    if (o.tickets or o.follow) and counts.tickets <= counts.untaken:
         print("no ticket was taken", file=sys.stderr)
         held = False
     return 0 if held and different >= 30 and counts.flips >= o.flips else 1
