@@ -18,7 +18,7 @@ j = json.load(open(sys.argv[1]))
 assert isinstance(j, dict), "no object"
 missing = [k for k in sys.argv[2].split() if k not in j]
 assert not missing, f"not there: {missing}"
-assert eval(sys.argv[3]), sys.argv[3]
+assert eval(f"({sys.argv[3]})"), sys.argv[3]
 PY
     echo "${1##*/} ${2:-}: ok"
 }
