@@ -44,7 +44,8 @@ struct peer_msg {
     uint64_t fields_hash;   /* OPEN: what the fields of its pages hold; 0: it does not say */
     uint32_t at_least;      /* OPEN: offer nothing until so many tokens are published */
     bool prefetch;          /* OPEN: no decode waits for it */
-    struct ticket ticket;   /* OPEN: of the session that is wanted; id.gen 0: none */
+    struct ticket ticket;   /* OPEN: of the session that is wanted; id.gen 0: none. DONE: that was
+                               used up */
     uint32_t blob_bytes;    /* OFFER, the first of a ticket: `tokens` has so many bytes of its blob,
                                and the last word is filled up with zeros */
     bool follow;       /* OPEN, with a ticket: offer chunk by chunk while its session still runs */

@@ -386,8 +386,8 @@ void core_step(struct core *c, const struct event *ev, struct actions *out)
     all = evictions_flush(c, out) && all;
     all = waits_flush(c, out) && all;
     all = reset_spread(c, out) && all; /* ahead of fetches on the same links */
-    all = tickets_flush(c, out) && all;
     all = serve_flush(c, out) && all;
+    all = tickets_flush(c, out) && all; /* those that nothing serves any more go */
     all = fetch_flush(c, out) && all;
     all = seal_flush(c, out) && all;
     all = away_flush(c, out) && all;

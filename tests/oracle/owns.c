@@ -12,5 +12,5 @@ bool oracle_session_owns(const struct core *core, struct session_id id, uint32_t
     if (s->state == SESSION_EMPTY || s->gen != id.gen)
         return false;
     p = page_find(core, pool_at(core, s->pool), group, ref);
-    return p && p->state == PAGE_OWNED && p->owner == id.slot;
+    return p && (p->state == PAGE_OWNED || p->state == PAGE_HANDED) && p->owner == id.slot;
 }

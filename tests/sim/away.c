@@ -1,12 +1,12 @@
 /* Sessions that go away and come back (T14, S8, S10): what an engine asks for, what each answer
  * must be, and what the session has when it runs again: its own bytes, up to the length that came
  * back. Until every copy is acknowledged and the step has passed it holds the device as before. */
-#include "sim.h"
+#include "tickets.h"
 
 /* --- leaving --- */
 
 /* The state page's copy is queued before the engine gives its pages up. */
-static void queue_copies(struct sim *w, uint32_t d, struct session *s)
+void queue_copies(struct sim *w, uint32_t d, struct session *s)
 {
     struct work *k = NULL;
 

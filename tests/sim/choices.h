@@ -54,7 +54,9 @@
     X(disk, 90, 0)                                                                                 \
     X(store, 24, 0)                                                                                \
     X(crash, 3, 0)                                                                                 \
-    X(lease, 60, 0)
+    X(lease, 60, 0)                                                                                \
+    X(handoff, 20, 0)                                                                              \
+    X(ticket, 36, 0)
 
 enum choice_kind {
 #define X(name, weight, fault) CHOICE_##name,

@@ -4,6 +4,7 @@
 #include "disk.h"
 #include "leases.h"
 #include "records.h"
+#include "tickets.h"
 
 static uint32_t pick_engine(struct sim *w, uint32_t d)
 {
@@ -411,6 +412,125 @@ static void do_repeat(struct sim *w, uint32_t d, uint32_t e)
         engine_repeat(w, d, e);
 }
 
+/* Most often a session that has a tail, and whose chunks are committed. */
+static void do_handoff(struct sim *w, uint32_t d)
+{
+    uint32_t i = NO;
+
+    if (!w->cfg.ticket_ms)
+        return;
+    if (chance(w, 4)) {
+        i = pick_session(w, d, TURNS_ALL);
+        if (i != NO)
+            ask_handoff(w, d, i);
+        return;
+    }
+    for (uint32_t n = 4; n > 0; n--) {
+        const struct session *s;
+
+        i = pick_session(w, d, 1u << TURN_OPEN | 1u << TURN_FINISHED);
+        if (i == NO) {
+            converse(w, d, pick_engine(w, d));
+            continue;
+        }
+        s = &w->d[d].session[i];
+        if (s->written >= s->committed + w->L)
+            step_commit(w, d, i);
+        if (s->live && s->written > 0 && s->written < s->committed + w->L &&
+            (s->written > s->committed || chance(w, 25)))
+            break;
+        if (chance(w, 50))
+            step_request(w, d, s->engine, WANT_AUTO);
+        i = NO;
+    }
+    if (i != NO)
+        ask_handoff(w, d, i);
+}
+
+/* What may come between a hand-over and its end. */
+static void meddle(struct sim *w, uint32_t source)
+{
+    uint32_t to = 1 - source;
+
+    sim_timers(w, source);
+    sim_timers(w, to);
+    switch (pick(w, 14)) {
+    case 0:
+    case 1: do_cancel(w, to); break;
+    case 2: ask_ticket(w, source); break;
+    case 3: evict(w, source, true); break;
+    case 4: evict(w, to, true); break;
+    case 5: ask_drop(w, source, chance(w, 30)); break;
+    case 6: ask_renew(w, source, chance(w, 30)); break;
+    case 7: do_time(w, (1 + pick(w, w->cfg.ticket_ms)) * MS); break;
+    case 8: data_move(w, to, true); break;
+    case 9: converse(w, source, pick_engine(w, source)); break;
+    case 10: do_retract(w, to); break;
+    case 11:
+        if (chance(w, 30))
+            do_kill(w, chance(w, 60) ? source : to, CHOICE_kill_engine, pick_engine(w, source));
+        break;
+    case 12:
+        if (!chance(w, 30) || !w->link[to].alive)
+            break;
+        FAULT(link_cut);
+        net_cut(w, to);
+        if (chance(w, 70)) {
+            net_notice(w, to, 0);
+            net_notice(w, to, 1);
+        }
+        break;
+    default:
+        if (chance(w, 12))
+            daemon_restart(w, source);
+        else if (chance(w, 12))
+            ask_reset(w, source, pick_engine(w, source));
+    }
+}
+
+/* Both daemons go on with what is under way. */
+static void go_on(struct sim *w, uint32_t source, uint32_t n)
+{
+    for (; n > 0; n--) {
+        uint32_t d = chance(w, 50) ? source : 1 - source;
+
+        switch (pick(w, 6)) {
+        case 0: do_exec(w, d); break;
+        case 1:
+            for (uint32_t e = 0; e < ENGINES && chance(w, 80); e++)
+                for (uint32_t r = 0; r < w->ranks; r++)
+                    engine_publish(w, source, e, r);
+            break;
+        case 2: job_finish(w, d, pick(w, JOBS)); break;
+        case 3: data_move(w, 1 - source, false); break;
+        case 4: data_quiet(w, d); break;
+        default: net_deliver(w, 1 - source, 0); net_deliver(w, 1 - source, 1);
+        }
+    }
+}
+
+static void do_ticket(struct sim *w, uint32_t source)
+{
+    if (!w->cfg.ticket_ms)
+        return;
+    if (w->tickets[source]->n == 0)
+        source = 1 - source;
+    if (chance(w, 50))
+        go_on(w, source, pick(w, 12));
+    if (chance(w, 75))
+        ask_ticket(w, source);
+    for (uint32_t n = pick(w, 5); n > 0; n--) {
+        go_on(w, source, pick(w, 12));
+        if (chance(w, 25))
+            meddle(w, source);
+        if (chance(w, 20) &&
+            ticket_done_comes(w, source)) /* it comes behind the source's own end */
+            do_time(w, w->cfg.deadline_ms * MS);
+    }
+    sim_timers(w, 0);
+    sim_timers(w, 1);
+}
+
 static void do_fault(struct sim *w, uint32_t d, uint32_t kind)
 {
     uint32_t e = pick_engine(w, d);
@@ -534,6 +654,8 @@ void choose(struct sim *w, const struct choice *c)
     case CHOICE_store: do_store(w, d); break;
     case CHOICE_crash: do_crash(w, d); break;
     case CHOICE_lease: ask_lease(w, d, e); break;
+    case CHOICE_handoff: do_handoff(w, d); break;
+    case CHOICE_ticket: do_ticket(w, d); break;
     case CHOICE_deliver: do_deliver(w, d); break;
     case CHOICE_data:
         for (uint32_t n = 1 + pick(w, 4); n > 0; n--)
@@ -565,4 +687,6 @@ void choose(struct sim *w, const struct choice *c)
     }
     if (w->cfg.records && (c->r & 0x60) == 0)
         records_check(w, d);
+    if (w->cfg.ticket_ms && (c->r & 0x60) == 0)
+        tickets_check(w, d);
 }

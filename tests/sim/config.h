@@ -113,7 +113,8 @@ enum fault {
     X(disk_blocks)                                                                                 \
     X(disk_fail)                                                                                   \
     X(disk_rot)                                                                                    \
-    X(leases)
+    X(leases)                                                                                      \
+    X(ticket_ms)
 
 struct config {
 #define X(name) uint32_t name;

@@ -3,6 +3,7 @@
  * choosing; a receive that was posted may still land after a stop, until the proof that it is
  * quiet. */
 #include "disk.h"
+#include "tickets.h"
 
 #define LOAD_LINGERS 70 /* of a hundred times that a load could end */
 
@@ -50,6 +51,8 @@ void take_seal(struct sim *w, uint32_t d, const struct action *act)
     EXPECT(running <= w->cfg.lim_seals, "seal_jobs", "%u checksum jobs, the limit is %u", running,
            w->cfg.lim_seals);
     EXPECT(act->seal.n <= BATCH_PAGES, "seal_pages", "%u pages", act->seal.n);
+    if (act->seal.job.slot >= w->limits.nodes)
+        ticket_seal(w, d, act);
     for (uint32_t i = 0; i < act->seal.n; i++) {
         const struct page_at *p = &act->seal.pages[i];
         struct granule *g = page_granule(w, d, pool, p->group, p->index);
@@ -97,6 +100,8 @@ static void finish_seal(struct sim *w, uint32_t d, const struct job *j, struct e
             m->sum[j->record[i]][r] = *tag_at(w, d, j->pool, r, j->granule[i]);
         m->sum_known[j->record[i]] = 1;
     }
+    if (seal_id_unpack(j->id).slot >= w->limits.nodes)
+        ticket_sealed_now(w, d, j->id);
     ev->kind = EV_SEALED;
     ev->sealed.job = seal_id_unpack(j->id);
 }
@@ -205,6 +210,7 @@ void pull_opened(struct sim *w, uint32_t d, const struct peer_msg *msg)
         s->fetch_pull = msg->pull;
         EXPECT(msg->prefetch == (s->fetch_prefetch != 0), "class_told",
                "the source is told of session %u's fetch as if it were of another class", i);
+        ticket_opened(w, d, msg, s);
     }
 }
 
@@ -236,6 +242,12 @@ void pull_offered(struct sim *w, uint32_t d, const struct peer_msg *msg)
 {
     struct opened *o = opened_of(w, d, msg->pull);
 
+    struct asked *a = ticket_asked(w, d, msg->pull);
+
+    if (a) {
+        a->said = msg->err;
+        a->offered |= msg->err == TERN_OK;
+    }
     if (o && msg->err == TERN_BUSY)
         o->not_before = w->now + msg->retry_ms * MS;
     if (o && msg->err == TERN_OK && msg->to > msg->from)
@@ -578,7 +590,9 @@ static bool source_page(struct sim *w, uint32_t s, const struct pull *p, const s
     EXPECT(*ret_record < RECORDS && w->d[s].sum_known[*ret_record], "served_unsealed", "record %u",
            *ret_record);
     g = page_granule(w, s, serve->pool, b->group[i], b->ref[i].index);
-    EXPECT((g->own == OWN_CHUNK || g->own == OWN_STATE || g->verified) && g->gen == b->ref[i].gen,
+    EXPECT((g->own == OWN_CHUNK || g->own == OWN_STATE || g->verified ||
+            (g->own == OWN_SESSION && ticket_serves(w, s, p->serve, g))) &&
+               g->gen == b->ref[i].gen,
            "served_foreign_page",
            "group %u index %u generation %u: that page is now of kind %u, generation %u",
            b->group[i], b->ref[i].index, b->ref[i].gen, g->own, g->gen);
@@ -752,11 +766,13 @@ void serve_offered(struct sim *w, uint32_t d, uint32_t link, const struct peer_m
 {
     struct serve *s = NULL;
     struct opened *o = opened_of(w, 1 - d, msg->pull);
+    bool by_ticket;
 
     (void)link;
     if (msg->err == TERN_BUSY)
         MARK(source_busy);
-    if (msg->err == TERN_BUSY && o)
+    by_ticket = ticket_offered(w, d, msg);
+    if (msg->err == TERN_BUSY && o && !by_ticket)
         check_source_busy(w, d, o);
     if (msg->err != TERN_OK || msg->nruns == 0)
         return;
@@ -775,8 +791,15 @@ void serve_offered(struct sim *w, uint32_t d, uint32_t link, const struct peer_m
             struct page_ref ref = msg->runs[i].refs[k];
             struct granule *g = page_granule(w, d, s->pool, msg->runs[i].group, ref.index);
 
+            EXPECT(!by_ticket ||
+                       ticket_page(w, d, msg->pull, g, msg->runs[i].group, msg->runs[i].first + k),
+                   "offer_other_page", "group %u page %u, index %u: not the ticket's",
+                   msg->runs[i].group, msg->runs[i].first + k, ref.index);
             if (g->verified &&
                 (g->own == OWN_PULL || g->own == OWN_ORPHAN)) { /* published by a fetch under way */
+                EXPECT(g->gen == ref.gen, "offer_stale", "group %u index %u", msg->runs[i].group,
+                       ref.index);
+            } else if (by_ticket && g->own == OWN_SESSION) {
                 EXPECT(g->gen == ref.gen, "offer_stale", "group %u index %u", msg->runs[i].group,
                        ref.index);
             } else {
@@ -824,6 +847,7 @@ static void quiet_serve(struct sim *w, uint32_t d, struct serve *s)
             g[n].serves--;
     }
     s->used = 0;
+    ticket_quiet(w, d, s->id);
     ev.serve_quiet.serve = s->id;
     TRACE("  daemon %u: serve %u.%u is quiet\n", d, s->id.slot, s->id.gen);
     sim_step(w, d, &ev);

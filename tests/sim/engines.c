@@ -4,6 +4,7 @@
 #include "disk.h"
 #include "leases.h"
 #include "records.h"
+#include "tickets.h"
 
 static uint32_t conn_find(const struct daemon *m)
 {
@@ -515,7 +516,7 @@ void engine_gone(struct sim *w, uint32_t d, uint32_t e)
     uint32_t tenant = g->tenant;
 
     for (uint32_t s = 0; s < SESSIONS; s++)
-        if (m->session[s].live && m->session[s].engine == e)
+        if (m->session[s].live && m->session[s].engine == e && !ticket_outlives(w, d, s))
             session_forget(w, d, &m->session[s], 0);
     records_engine_gone(w, d, e);
     leases_gone(w, d, e);

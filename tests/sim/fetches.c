@@ -2,6 +2,7 @@
  * pages of published chunks, and perhaps pages of its own behind them. What it owned before, its
  * tail, is replaced or left as it was (S11). Also how to find out where nobody heard the answer. */
 #include "disk.h"
+#include "tickets.h"
 
 #include "oracle/oracle.h"
 
@@ -88,7 +89,7 @@ void fetches_look(struct sim *w, uint32_t d)
 }
 
 /* The answer to a fetch that found the tail in place: nothing has changed. */
-static void tail_stays(struct sim *w, const struct session *s, const struct reply *r)
+void fetch_tail_stays(struct sim *w, const struct session *s, const struct reply *r)
 {
     same_lengths(w, s, &r->fetch.lengths, "tail_lengths");
     EXPECT(r->nruns == 0, "tail_runs", "%u runs", r->nruns);
@@ -204,19 +205,27 @@ void ask_fetch(struct sim *w, uint32_t d, uint32_t i)
     s->fetch_prefetch = ev.request.fetch.prefetch = chance(w, 30);
     ev.request.fetch.ticket = (struct ticket){0};
     ev.request.fetch.follow = false;
+    w->tickets[d]->fetch[i].on = 0;
     TRACE("  daemon %u fetch session %u: depth %u of %u tokens (committed %u allocated %u)\n", d, i,
           depth, s->ntokens, s->committed, s->allocated);
-    s->fetch_request = ev.request.request_id;
-    s->fetch_since = w->now;
     s->fetch_depth = depth && depth < s->ntokens ? depth : s->ntokens;
     choose_at_least(w, s, &ev.request.fetch);
-    s->fetch_step = release_step(w, d, s);
-    ev.request.fetch.step = s->fetch_step;
-    s->fetch_wrote = s->written;
-    s->fetch_tail = s->turn != TURN_AWAY && s->allocated > s->committed;
     s->disk_depth = space_current(w, d, s->tenant, s->space)
                         ? disk_depth(w, d, s->pool, s->ns, s->variant, s->fetch_depth, false)
                         : 0;
+    fetch_send(w, d, s, &ev, conn);
+}
+
+void fetch_send(struct sim *w, uint32_t d, struct session *s, struct event *ev, uint32_t conn)
+{
+    struct daemon *m = &w->d[d];
+
+    s->fetch_request = ev->request.request_id;
+    s->fetch_since = w->now;
+    s->fetch_step = release_step(w, d, s);
+    ev->request.fetch.step = s->fetch_step;
+    s->fetch_wrote = s->written;
+    s->fetch_tail = s->turn != TURN_AWAY && s->allocated > s->committed;
     s->fetch_conn = conn;
     s->cancel_sent = 0;
     s->fetch_before = s->turn;
@@ -226,7 +235,7 @@ void ask_fetch(struct sim *w, uint32_t d, uint32_t i)
     m->waiting = 1;
     if (s->fetch_host || s->fetch_disk) /* room for all of it is made at once */
         m->pool[s->pool].evictions++;
-    sim_step(w, d, &ev); /* an answer at once comes through session_fetched */
+    sim_step(w, d, ev); /* an answer at once comes through session_fetched */
     if (s->live && s->turn == TURN_FETCHING)
         s->fetch_before =
             TURN_OPEN; /* it was admitted: whatever comes of it, a turn is under way */
@@ -254,8 +263,7 @@ void ask_cancel(struct sim *w, uint32_t d, uint32_t i)
     EXPECT(w->reply->err == TERN_OK, "cancel_refused", "err %u", w->reply->err);
 }
 
-static void fetch_marks(struct sim *w, const struct session *s, const struct reply *r,
-                        uint32_t before)
+void fetch_marks(struct sim *w, const struct session *s, const struct reply *r, uint32_t before)
 {
     switch (r->err) {
     case TERN_OK:
@@ -286,7 +294,7 @@ static void fetch_marks(struct sim *w, const struct session *s, const struct rep
 }
 
 /* Pages of its own behind T: another engine is about to publish the same chunks. */
-static void take_owned(struct sim *w, uint32_t d, struct session *s, const struct reply *r)
+void fetch_owned(struct sim *w, uint32_t d, struct session *s, const struct reply *r)
 {
     uint32_t from = r->fetch.lengths.committed, to = r->fetch.lengths.allocated;
 
@@ -316,7 +324,8 @@ static void take_owned(struct sim *w, uint32_t d, struct session *s, const struc
             s->table[run->group][at].granule = (uint16_t)(g - w->d[d].granule[s->tenant]);
             s->table[run->group][at].gen = g->gen;
             check_page(w, d, s->tenant, s->table[run->group][at].granule, run->group, s->ns,
-                       s->variant, at * pt, pt, "fetch_wrong_bytes");
+                       s->variant, at * pt, to - at * pt < pt ? to - at * pt : pt,
+                       "fetch_wrong_bytes");
         }
     }
 }
@@ -341,13 +350,13 @@ static void take_state(struct sim *w, uint32_t d, struct session *s, uint32_t be
     state_borrow(w, d, s, before, t, runs, nruns);
 }
 
-static void fetch_take(struct sim *w, uint32_t d, struct session *s, const struct reply *r)
+void fetch_take(struct sim *w, uint32_t d, struct session *s, const struct reply *r)
 {
     const struct lengths *l = &r->fetch.lengths;
     uint32_t before = s->committed;
 
     if (s->fetch_tail) {
-        tail_stays(w, s, r);
+        fetch_tail_stays(w, s, r);
         return;
     }
     EXPECT(w->cfg.nstate || l->allocated >= s->fetch_wrote || r->err == TERN_BUSY, "tail_for_less",
@@ -361,7 +370,7 @@ static void fetch_take(struct sim *w, uint32_t d, struct session *s, const struc
             MARK(fetch_adopts_existing);
     take_borrowed(w, d, s, before, l->committed, l->allocated, r->runs, r->nruns);
     take_state(w, d, s, before, l->committed, l->allocated, r->runs, r->nruns);
-    take_owned(w, d, s, r);
+    fetch_owned(w, d, s, r);
     if (l->committed - before >= LONG_CHUNKS / 2 * w->L)
         MARK(fetch_long);
     if (l->committed - before >= LONG_CHUNKS / 2 * w->L && w->cfg.offer_pages)
@@ -392,7 +401,7 @@ static void list_cut(struct sim *w, uint32_t d, struct session *s)
 }
 
 /* T22: transfers in are those of sessions that fetch, and those that are not quiet yet. */
-static void check_pulls_full(struct sim *w, uint32_t d, uint32_t tenant)
+void check_pulls_full(struct sim *w, uint32_t d, uint32_t tenant)
 {
     const struct daemon *m = &w->d[d];
     uint32_t used[TENANTS] = {0};
@@ -419,7 +428,7 @@ static void fetch_refused(struct sim *w, uint32_t d, struct session *s, const st
 
     s->turn = s->fetch_before;
     if (s->fetch_tail)
-        tail_stays(w, s, r);
+        fetch_tail_stays(w, s, r);
     switch (r->err) {
     case TERN_INVALID: /* of STATE that a lame session owns the model was not told */
         EXPECT(idle || s->lame || s->fetch_bad_peer || s->fetch_at_least > fetch_whole(w, s),
@@ -472,7 +481,7 @@ static void fetched_from_host(struct sim *w, uint32_t d, struct session *s, cons
     }
     if (s->fetch_tail) {
         EXPECT(s->fetch_at_least <= s->written, "host_fetch_short", "written %u", s->written);
-        tail_stays(w, s, r);
+        fetch_tail_stays(w, s, r);
         return;
     }
     EXPECT(s->fetch_before != TURN_NEW && s->fetch_before != TURN_AWAY, "host_fetch_taken",
@@ -503,12 +512,17 @@ static void fetched_from_disk(struct sim *w, uint32_t d, struct session *s, cons
     s->turn = refused ? s->fetch_before : TURN_OPEN;
     check_disk_fetch(w, d, s, r);
     if (refused && s->fetch_tail)
-        tail_stays(w, s, r);
+        fetch_tail_stays(w, s, r);
     if (refused)
         return;
     EXPECT(r->err != TERN_OK || r->fetch.lengths.written >= s->fetch_at_least, "fetch_at_least",
            "written %u, at least %u was to come", r->fetch.lengths.written, s->fetch_at_least);
     fetch_take(w, d, s, r);
+    fetch_ended(w, d, s, r);
+}
+
+void fetch_ended(struct sim *w, uint32_t d, struct session *s, const struct reply *r)
+{
     if (w->cfg.nstate)
         list_cut(w, d, s);
     EXPECT(r->fetch.tokens == s->ntokens, "fetch_tokens_told", "%u of %u", r->fetch.tokens,
@@ -539,6 +553,8 @@ void session_fetched(struct sim *w, uint32_t d, const struct reply *r)
             session_unfetch(w, d, s);
         return;
     }
+    if (ticket_fetched(w, d, s, r))
+        return;
     if (s->fetch_host && !s->fetch_bad_peer) {
         fetched_from_host(w, d, s, r);
         return;
@@ -556,9 +572,5 @@ void session_fetched(struct sim *w, uint32_t d, const struct reply *r)
            "written %u, at least %u was to come", r->fetch.lengths.written, s->fetch_at_least);
     fetch_marks(w, s, r, s->committed);
     fetch_take(w, d, s, r);
-    if (w->cfg.nstate)
-        list_cut(w, d, s);
-    EXPECT(r->fetch.tokens == s->ntokens, "fetch_tokens_told", "%u of %u", r->fetch.tokens,
-           s->ntokens);
-    session_unfetch(w, d, s);
+    fetch_ended(w, d, s, r);
 }

@@ -129,9 +129,10 @@ static void make_weights(struct prng *p, const struct config *c, uint8_t table[2
         total += w[i];
     }
     for (uint32_t i = CHOICE_record; i < n; i++) {
-        w[i] = (i == CHOICE_record  ? c->records
-                : i == CHOICE_lease ? c->leases
-                                    : c->disk)
+        w[i] = (i == CHOICE_record    ? c->records
+                : i == CHOICE_lease   ? c->leases
+                : i >= CHOICE_handoff ? c->ticket_ms
+                                      : c->disk)
                    ? 6 * of[i].weight
                    : 0;
         total += w[i];
@@ -262,7 +263,8 @@ static struct records most_records(const struct config *c)
              spaces = POOLS * c->namespaces + c->lim_sessions;
 
     return (struct records){.nodes = chunks + spaces,
-                            .blocks = chunks + (c->lim_sessions + 1) * list,
+                            .blocks = chunks + (c->lim_sessions + 1) * list +
+                                      (c->ticket_ms ? 4 * (c->lim_sessions + PULLS) : 0),
                             .keys = chunks + c->lim_sessions * 2,
                             .spaces = spaces};
 }
@@ -390,6 +392,15 @@ static void make_leases(struct config *c)
         c->leases = 2 + r / 3 % (LEASES - 1);
 }
 
+/* In some, sessions are handed over. */
+static void make_tickets(struct config *c)
+{
+    uint32_t r = c->seed_tokens / 19;
+
+    if (r % 4 == 0)
+        c->ticket_ms = r / 4 % 3 == 0 ? 5 + r / 12 % 40 : 60 + r / 12 % 340;
+}
+
 void history_make(uint64_t seed, struct history *h)
 {
     struct prng p;
@@ -402,6 +413,7 @@ void history_make(uint64_t seed, struct history *h)
     make_host(&p, &h->cfg);
     make_long(&h->cfg);
     make_regions(&h->cfg);
+    make_tickets(&h->cfg);
     make_shares(&h->cfg);
     make_pieces(&h->cfg);
     make_batches(&h->cfg);

@@ -200,6 +200,35 @@
     X(recovered, 50)                                                                               \
     X(found_what_was_dropped, 5)                                                                   \
     X(start_misses_rotten, 1)                                                                      \
-    X(reset_with_disk, 5)
+    X(reset_with_disk, 5)                                                                          \
+    X(handoff, 300)                                                                                \
+    X(handoff_step_to_come, 40)                                                                    \
+    X(handoff_with_tail, 200)                                                                      \
+    X(handoff_refused, 40)                                                                         \
+    X(ticket_fetched, 60)                                                                          \
+    X(ticket_with_tail, 50)                                                                        \
+    X(ticket_with_state, 20)                                                                       \
+    X(ticket_with_blob, 30)                                                                        \
+    X(ticket_offered_again, 30)                                                                    \
+    X(ticket_cancelled, 30)                                                                        \
+    X(ticket_fetch_failed, 40)                                                                     \
+    X(ticket_peer_lost, 15)                                                                        \
+    X(ticket_link_down, 3)                                                                         \
+    X(ticket_busy, 100)                                                                            \
+    X(ticket_gone, 150)                                                                            \
+    X(ticket_denied, 40)                                                                           \
+    X(ticket_foreign, 10)                                                                          \
+    X(ticket_other_tokens, 2)                                                                      \
+    X(ticket_walked_in_pieces, 40)                                                                 \
+    X(ticket_of_reset, 15)                                                                         \
+    X(ticket_after_restart, 60)                                                                    \
+    X(ticket_taken_late, 1)                                                                        \
+    X(ticket_renewed, 30)                                                                          \
+    X(ticket_dropped, 30)                                                                          \
+    X(ticket_dropped_while_served, 2)                                                              \
+    X(ticket_expired, 200)                                                                         \
+    X(ticket_expired_while_served, 10)                                                             \
+    X(ticket_outlives_engine, 15)                                                                  \
+    X(ticket_ends_with_engine, 2)
 
 #endif

@@ -2,6 +2,7 @@
  * arrive in order or, once the connection has died, not at all; each side learns of the death in
  * its own time. */
 #include "disk.h"
+#include "tickets.h"
 
 static void link_event(struct sim *w, uint32_t d, uint32_t number, bool up)
 {
@@ -9,6 +10,8 @@ static void link_event(struct sim *w, uint32_t d, uint32_t number, bool up)
 
     ev.link.link = number;
     ev.link.incarnation = w->d[1 - d].incarnation;
+    if (number == 0 && up)
+        w->link[d].incarnation = w->d[1 - d].incarnation;
     sim_step(w, d, &ev);
 }
 
@@ -39,7 +42,9 @@ static void copy_arrays(struct message *m, const struct peer_msg *msg)
     uint32_t at = 0;
 
     m->msg = *msg;
-    if (peer_msg_tokens(msg) > 0) {
+    if (msg->kind == PEER_PULL_OFFER && peer_msg_tokens(msg) > 0)
+        memcpy(m->tokens, msg->tokens, peer_msg_tokens(msg) * sizeof m->tokens[0]);
+    else if (peer_msg_tokens(msg) > 0) {
         memcpy(m->tokens, msg->tokens, peer_msg_tokens(msg) * sizeof m->tokens[0]);
         memcpy(m->keys, msg->keys, msg->nkeys * sizeof m->keys[0]);
         m->msg.tokens = m->tokens;
@@ -47,7 +52,7 @@ static void copy_arrays(struct message *m, const struct peer_msg *msg)
         m->msg.nruns = 0;
         return;
     }
-    m->msg.tokens = NULL;
+    m->msg.tokens = msg->kind == PEER_PULL_OFFER ? m->tokens : NULL;
     m->msg.keys = NULL;
     m->msg.nkeys = 0;
     if (msg->kind != PEER_PULL_OFFER)
@@ -112,8 +117,12 @@ void net_send(struct sim *w, uint32_t d, const struct action *act)
         MARK(fetch_history_reused);
     if (msg->kind == PEER_PULL_OPEN)
         pull_opened(w, d, msg);
-    if (msg->kind == PEER_PULL_DONE)
+    if (msg->kind == PEER_PULL_DONE) {
         pull_ended(w, d, msg->pull);
+        ticket_done(w, d, msg);
+    }
+    if (msg->kind == PEER_PULL_MORE)
+        ticket_offered(w, d, msg);
     if (msg->kind == PEER_PULL_MORE || msg->kind == PEER_PULL_OFFER)
         walk(w, d, msg->pull, msg->kind == PEER_PULL_MORE);
     if (!l->alive || (l->one_way >> dir & 1)) {
@@ -154,6 +163,8 @@ void net_deliver(struct sim *w, uint32_t conn, uint32_t dir)
         pull_offered(w, to, &m->msg);
     if (m->msg.kind == PEER_PULL_DONE)
         walk(w, to, m->msg.pull, false);
+    if (dir == 0)
+        ticket_heard(w, to, &m->msg, l->number);
     core_view(w->d[to].core, &before);
     disk_reset_told(w, to, &ev.peer.msg, true);
     sim_step(w, to, &ev);
@@ -188,6 +199,7 @@ void net_notice(struct sim *w, uint32_t conn, uint32_t side)
     if (side == 1) {
         w->d[d].inbound_busy[l->number] = 0;
         memset(w->d[d].walking, 0, sizeof w->d[d].walking);
+        ticket_link_down(w, d, l->number);
     }
     link_event(w, d, side == 0 ? 0 : l->number, false);
     for (uint32_t i = 0; i < SESSIONS && side == 0; i++) {

@@ -202,7 +202,7 @@ void stale_request(struct sim *w, uint32_t d)
         EXPECT(w->reply && w->reply->err == TERN_GONE, "old_pool_lives", "err %u",
                w->reply ? w->reply->err : 99);
         MARK(gone_after_restart);
-    } else if (s->used && (!s->live || s->engine != e)) {
+    } else if (s->used && (!s->live || s->turn == TURN_HANDED || s->engine != e)) {
         FAULT(stale_handle);
         ask_with_handle(w, d, conn, s->id,
                         s->live ? "foreign_session_used" : "closed_session_used");

@@ -2,6 +2,7 @@
  * Fetches are in fetches.c. */
 #include "disk.h"
 #include "records.h"
+#include "tickets.h"
 
 void request_init(struct sim *w, uint32_t d, struct event *ev, enum op op, uint32_t conn)
 {
@@ -166,6 +167,11 @@ static bool separates(struct sim *w, uint32_t d, uint32_t pool, uint32_t ns, uin
     return w->cfg.keys && w->keys[variant].position < n;
 }
 
+static uint32_t pages_for(const struct sim *w, uint32_t group, uint32_t tokens)
+{
+    return (tokens + w->page_tokens[group] - 1) / w->page_tokens[group];
+}
+
 /* Borrowed pages of an answer: chunk by chunk those of the tree, with the bytes of this prefix. */
 void take_borrowed(struct sim *w, uint32_t d, struct session *s, uint32_t from, uint32_t to,
                    uint32_t end, const struct table_run *runs, uint32_t nruns)
@@ -177,13 +183,13 @@ void take_borrowed(struct sim *w, uint32_t d, struct session *s, uint32_t from, 
         if (runs[i].group >= w->cfg.ngroups)
             continue; /* see state_borrow */
         EXPECT(runs[i].first >= start / w->page_tokens[runs[i].group] &&
-                   runs[i].first + runs[i].n <= end / w->page_tokens[runs[i].group],
+                   runs[i].first + runs[i].n <= pages_for(w, runs[i].group, end),
                "run_range", "group %u pages %u + %u of [%u, %u)", runs[i].group, runs[i].first,
                runs[i].n, start, end);
         given[runs[i].group] += runs[i].n;
     }
     for (uint32_t g = 0; g < w->cfg.ngroups; g++)
-        EXPECT(given[g] == (end - start) / w->page_tokens[g], "run_count",
+        EXPECT(given[g] == pages_for(w, g, end) - start / w->page_tokens[g], "run_count",
                "group %u: %u pages for [%u, %u)", g, given[g], start, end);
     for (uint32_t k = from / w->L + 1; k * w->L <= to; k++) {
         struct chunk *c = chunk_at(w, d, s->pool, s->space, s->variant, k);
@@ -400,6 +406,8 @@ void check_store_full(struct sim *w, uint32_t d, const struct session *asking, u
 
     blocks[mine] = (tokens - asking->committed + w->L - 1) / w->L;
     keys[mine] = 1;
+    for (uint32_t t = 0; t < TENANTS; t++)
+        blocks[t] += ticket_blocks(w, d, t);
     for (uint32_t i = 0; i < SESSIONS; i++) {
         const struct session *s = &m->session[i];
 
@@ -483,10 +491,7 @@ static bool resume_refused(struct sim *w, const struct session *s, uint32_t comm
 void ask_match(struct sim *w, uint32_t d, uint32_t i)
 {
     struct session *s = &w->d[d].session[i];
-    uint32_t conn = engine_conn(w, d, s->engine), variant = s->variant, n, base = 0, step, common;
-    uint32_t sent;
-    bool fresh = s->allocated == 0;
-    struct event ev;
+    uint32_t conn = engine_conn(w, d, s->engine), variant = s->variant, n;
 
     if (!s->live || conn == NO || w->d[d].engine[s->engine].dying || may_be_undone(w, d, s))
         return;
@@ -499,10 +504,21 @@ void ask_match(struct sim *w, uint32_t d, uint32_t i)
     if (chance(w, 25))
         variant = pick(w, w->cfg.variants);
     n = 1 + pick(w, w->cfg.tokens_max);
-    if (!fresh && chance(w, 60)) {
+    if (s->allocated > 0 && chance(w, 60)) {
         n = s->ntokens + pick(w, 4);
         variant = s->variant;
     }
+    match_these(w, d, i, variant, n);
+}
+
+/* The first n tokens of that sequence. */
+void match_these(struct sim *w, uint32_t d, uint32_t i, uint32_t variant, uint32_t n)
+{
+    struct session *s = &w->d[d].session[i];
+    uint32_t conn = engine_conn(w, d, s->engine), base = 0, step, common, sent;
+    bool fresh = s->allocated == 0;
+    struct event ev;
+
     if (n > w->span)
         n = w->span;
     common = w->common[variant][s->variant];

@@ -146,8 +146,17 @@ struct entry { /* of a session's table */
     uint32_t gen;
 };
 
-/* AWAY: retracted, or about to be. LOADING: a recovery is under way. */
-enum turn { TURN_NEW = 0, TURN_OPEN, TURN_FINISHED, TURN_FETCHING, TURN_AWAY, TURN_LOADING };
+/* AWAY: retracted, or about to be. LOADING: a recovery is under way. HANDED: nobody finds it but by
+ * its ticket (tickets.c). */
+enum turn {
+    TURN_NEW = 0,
+    TURN_OPEN,
+    TURN_FINISHED,
+    TURN_FETCHING,
+    TURN_AWAY,
+    TURN_LOADING,
+    TURN_HANDED
+};
 enum away { AWAY_NO = 0, AWAY_DROP, AWAY_HOST };
 /* See turns.c. From CLOSED on nobody may use the session. */
 enum gate { GATE_OPEN = 0, GATE_CLAIMED, GATE_CLOSING, GATE_CLOSED, GATE_UNCLOSED };
@@ -198,6 +207,7 @@ struct session {
     /* STATE of shape WINDOW: the table has logical pages [first, top); from base on they are owned.
      * RECURRENT: top 1: it owns one page, at 0; `copy`: what has to be copied into it first. */
     uint32_t first[GROUPS], base[GROUPS], top[GROUPS];
+    uint32_t gap[GROUPS]; /* what a fetch by ticket did not bring: it goes on from behind that */
     struct entry copy[GROUPS];
     struct entry table[GROUPS][TABLE];
 };
@@ -351,6 +361,7 @@ struct link {        /* one connection from daemon d's outbound link */
     uint8_t lossy;   /* in this history it was cut, or lost a message: the acceptor may hold what
                         the initiator has given up */
     uint8_t number;  /* the acceptor's link number */
+    uint64_t incarnation; /* of the acceptor, as the initiator was told when it came up */
     uint8_t head[2], n[2];
     struct message queue[2][QUEUE];
 };
@@ -433,9 +444,10 @@ struct sim {
     uint32_t audit_every, steps; /* the oracle looks at each audit_every-th step's core; 0: never */
     uint64_t events;
     struct daemon d[DAEMONS];
-    struct recs *recs[DAEMONS];  /* see records.c */
-    struct disks *disk[DAEMONS]; /* see disk.c */
-    struct link link[DAEMONS];   /* [d]: opened by d */
+    struct recs *recs[DAEMONS];       /* see records.c */
+    struct tickets *tickets[DAEMONS]; /* see tickets.h */
+    struct disks *disk[DAEMONS];      /* see disk.c */
+    struct link link[DAEMONS];        /* [d]: opened by d */
     uint32_t tokens[VARIANTS][TOKENS];
     struct extra_key keys[VARIANTS];     /* at most one each; position NONE: none */
     uint8_t common[VARIANTS][VARIANTS];  /* tokens that two sequences share */
@@ -508,7 +520,7 @@ static inline bool chance(struct sim *w, uint32_t percent)
     return pick(w, 100) < percent;
 }
 
-#define TURNS_ALL   0xffu
+#define TURNS_ALL   ((1u << TURN_HANDED) - 1) /* in which a session can be asked for */
 #define ENGINES_ALL 0xffu
 
 /* The live sessions of these turns and engines, bit a slot. It is asked at every event, and what it

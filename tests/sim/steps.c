@@ -4,6 +4,7 @@
 #include "disk.h"
 #include "leases.h"
 #include "records.h"
+#include "tickets.h"
 
 #define OPS 4
 
@@ -743,19 +744,70 @@ void note_stores(struct sim *w, uint32_t d)
     }
 }
 
+/* Sends it, and takes in what comes of it. */
+static void run(struct sim *w, uint32_t d, uint32_t e, struct plan *p)
+{
+    struct daemon *m = &w->d[d];
+    struct work *k = NULL;
+    bool wrote = false;
+    struct event ev;
+    uint32_t done;
+
+    for (uint32_t i = 0; i < p->n; i++)
+        wrote |= extends(&p->op[i]);
+    if (wrote)
+        engine_make_room(w, d, e);
+    for (uint32_t i = 0; i < p->n; i++) {
+        m->session[p->session[i]].ending |=
+            p->op[i].kind == STEP_ABORT || p->op[i].kind == STEP_CLOSE;
+        p->turn[i] = m->session[p->session[i]].turn;
+    }
+    request_init(w, d, &ev, OP_STEP, engine_conn(w, d, e));
+    ev.request.step.ops = p->op;
+    ev.request.step.n = p->n;
+    TRACE("  daemon %u engine %u Step of %u\n", d, e, p->n);
+    note_stores(w, d);
+    sim_step(w, d, &ev);
+    EXPECT(w->reply && w->reply->err == TERN_OK, "step_refused", "err %u",
+           w->reply ? w->reply->err : 0);
+    if (wrote && w->cfg.nstate) /* a commit behind an extend slides what that step still reads */
+        k = engine_dispatch(w, d, e);
+    for (done = 0; done < w->reply->step.n; done++) {
+        did_one(w, d, p, done, &w->reply->step.results[done], w->reply->runs);
+        if (k && extends(&p->op[done]))
+            dispatch_op(w, d, k, p, done);
+        if (p->op[done].barrier && w->reply->step.results[done].err != TERN_OK) {
+            EXPECT(done + 1 == w->reply->step.n, "barrier_ignored",
+                   "%u of %u operations were tried", w->reply->step.n, p->n);
+            if (done + 1 < p->n)
+                MARK(barrier_stops);
+        }
+    }
+    EXPECT(done == p->n || (done > 0 && p->op[done - 1].barrier), "step_short",
+           "%u of %u operations", done, p->n);
+    for (uint32_t i = 0; i < p->n; i++)
+        m->session[p->session[i]].ending = 0;
+    for (uint32_t i = 0; i < done && w->cfg.nstate; i++)
+        look_around(w, d, e, p, i);
+    if (k)
+        leases_touch(w, d, e, k);
+    if (!wrote || k)
+        return;
+    k = engine_dispatch(w, d, e);
+    leases_touch(w, d, e, k);
+    for (uint32_t i = 0; i < done; i++)
+        if (extends(&p->op[i]))
+            dispatch_op(w, d, k, p, i);
+}
+
 void step_request(struct sim *w, uint32_t d, uint32_t e, enum want want)
 {
     struct daemon *m = &w->d[d];
-    struct engine *g = &m->engine[e];
     uint32_t conn = engine_conn(w, d, e),
-             n = want != WANT_AUTO || chance(w, 65) ? 1 : 1 + pick(w, OPS - 1), done;
+             n = want != WANT_AUTO || chance(w, 65) ? 1 : 1 + pick(w, OPS - 1), at, set;
     struct plan p;
-    struct event ev;
-    struct work *k = NULL;
-    bool wrote = false;
-    uint32_t at, set;
 
-    if (conn == NO || g->dying)
+    if (conn == NO || m->engine[e].dying)
         return;
     p.n = p.taken = 0;
     at = pick(w, SESSIONS);
@@ -766,50 +818,21 @@ void step_request(struct sim *w, uint32_t d, uint32_t e, enum want want)
         if (m->session[s].turn != TURN_FETCHING || want != WANT_AUTO || chance(w, 5))
             plan_op(w, d, &p, s, want);
     }
-    if (p.n == 0)
+    if (p.n > 0)
+        run(w, d, e, &p);
+}
+
+/* The whole chunks that it has written. */
+void step_commit(struct sim *w, uint32_t d, uint32_t i)
+{
+    const struct session *s = &w->d[d].session[i];
+    struct plan p = {.n = 1, .session = {(uint8_t)i}, .variant = {s->variant}};
+
+    if (engine_conn(w, d, s->engine) == NO || w->d[d].engine[s->engine].dying || s->lame)
         return;
-    for (uint32_t i = 0; i < p.n; i++)
-        wrote |= extends(&p.op[i]);
-    if (wrote)
-        engine_make_room(w, d, e);
-    for (uint32_t i = 0; i < p.n; i++) {
-        m->session[p.session[i]].ending |= p.op[i].kind == STEP_ABORT || p.op[i].kind == STEP_CLOSE;
-        p.turn[i] = m->session[p.session[i]].turn;
-    }
-    request_init(w, d, &ev, OP_STEP, conn);
-    ev.request.step.ops = p.op;
-    ev.request.step.n = p.n;
-    TRACE("  daemon %u engine %u Step of %u\n", d, e, p.n);
-    note_stores(w, d);
-    sim_step(w, d, &ev);
-    EXPECT(w->reply && w->reply->err == TERN_OK, "step_refused", "err %u",
-           w->reply ? w->reply->err : 0);
-    if (wrote && w->cfg.nstate) /* a commit behind an extend slides what that step still reads */
-        k = engine_dispatch(w, d, e);
-    for (done = 0; done < w->reply->step.n; done++) {
-        did_one(w, d, &p, done, &w->reply->step.results[done], w->reply->runs);
-        if (k && extends(&p.op[done]))
-            dispatch_op(w, d, k, &p, done);
-        if (p.op[done].barrier && w->reply->step.results[done].err != TERN_OK) {
-            EXPECT(done + 1 == w->reply->step.n, "barrier_ignored",
-                   "%u of %u operations were tried", w->reply->step.n, p.n);
-            if (done + 1 < p.n)
-                MARK(barrier_stops);
-        }
-    }
-    EXPECT(done == p.n || (done > 0 && p.op[done - 1].barrier), "step_short", "%u of %u operations",
-           done, p.n);
-    for (uint32_t i = 0; i < p.n; i++)
-        m->session[p.session[i]].ending = 0;
-    for (uint32_t i = 0; i < done && w->cfg.nstate; i++)
-        look_around(w, d, e, &p, i);
-    if (k)
-        leases_touch(w, d, e, k);
-    if (!wrote || k)
-        return;
-    k = engine_dispatch(w, d, e);
-    leases_touch(w, d, e, k);
-    for (uint32_t i = 0; i < done; i++)
-        if (extends(&p.op[i]))
-            dispatch_op(w, d, k, &p, i);
+    p.op[0] = (struct step_op){.kind = STEP_COMMIT,
+                               .session = s->handle,
+                               .step = s->last_step,
+                               .length = s->written / w->L * w->L};
+    run(w, d, s->engine, &p);
 }

@@ -2,6 +2,7 @@
  * session by the turn's handle in all that it asks; here it also asks by those that are not good.
  * What ends a turn besides a request (its time, its connection) the model counts for itself. */
 #include "records.h"
+#include "tickets.h"
 
 /* A connection of the engine, whichever. */
 uint32_t any_seat(struct sim *w, uint32_t d, uint32_t e)
@@ -52,7 +53,7 @@ void turns_pass(struct sim *w, uint32_t d)
 void turns_near(struct sim *w)
 {
     for (;;) {
-        uint64_t from = w->now, at = from;
+        uint64_t from = w->now, at = ticket_near(w, from, from + 2 * MS);
 
         for (uint32_t d = 0; d < DAEMONS && w->cfg.turn_ms; d++)
             for (uint32_t i = 0; i < SESSIONS; i++) {

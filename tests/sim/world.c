@@ -2,6 +2,7 @@
  * core and takes its actions in. */
 #include "disk.h"
 #include "records.h"
+#include "tickets.h"
 
 #include <signal.h>
 #include <stdarg.h>
@@ -98,6 +99,7 @@ void sim_create(struct sim *w)
     for (uint32_t d = 0; d < DAEMONS; d++)
         w->d[d].arena = arena_take(ARENA_MAX);
     records_create(w);
+    tickets_create(w);
     disks_create(w);
     w->out = arena_take(actions_bytes(&w->limits));
     actions_init(w->out, &w->limits);
@@ -113,6 +115,7 @@ void sim_destroy(struct sim *w)
     for (uint32_t d = 0; d < DAEMONS; d++)
         free(w->d[d].arena);
     records_destroy(w);
+    tickets_destroy(w);
     disks_destroy(w);
     free(w->out);
 }
@@ -171,7 +174,7 @@ static void set_limits(struct sim *w)
                              .tenant_batches = c->lim_batches,
                              .turn_deadline_ns = c->turn_ms * MS,
                              .transfer_deadline_ns = c->deadline_ms * MS,
-                             .ticket_deadline_ns = c->deadline_ms * MS};
+                             .ticket_deadline_ns = (c->ticket_ms ? c->ticket_ms : 1) * MS};
 }
 
 /* Sequences that begin alike: one parent each, and a token from which they differ. */
@@ -304,6 +307,7 @@ static void daemon_clear(struct sim *w, uint32_t d)
         memset(m->host[t], 0, w->hosts * sizeof m->host[t][0]);
     }
     records_clear(w, d);
+    tickets_clear(w, d);
     memset(m->sum_known, 0, sizeof m->sum_known);
     memset(m->known, 0, sizeof m->known);
 }
@@ -411,6 +415,7 @@ static void step_once(struct sim *w, uint32_t d, struct event *event)
         take(w, d, &w->out->v[i]);
     disk_after(w, d);
     turns_look(w, d);
+    tickets_after(w, d);
     if (w->audit_every && ++w->steps % w->audit_every == 0)
         look_inside(w, d);
 }
@@ -421,11 +426,15 @@ static void give_back_all(struct sim *w, uint32_t d)
 {
     struct event ev = {.kind = EV_TIMER};
 
-    for (uint32_t i = 0; w->cfg.give_back && core_deadline(w->d[d].core) <= w->now; i++) {
+    for (uint32_t i = 0;
+         (w->cfg.give_back || w->tickets[d]->closing) && core_deadline(w->d[d].core) <= w->now;
+         i++) {
         EXPECT(i < GIVE_BACK_STEPS, "give_back_livelock", "it is given back for ever");
         step_once(w, d, &ev);
-        MARK(gives_back_in_pieces);
+        if (w->cfg.give_back)
+            MARK(gives_back_in_pieces);
     }
+    w->tickets[d]->closing = 0;
 }
 
 void sim_step(struct sim *w, uint32_t d, struct event *event)

@@ -300,6 +300,16 @@ static void fell_short(const struct core *c, struct pull *p)
     p->err = c->now_ns < p->wait_until_ns ? TERN_BUSY : TERN_TIMED_OUT;
 }
 
+/* Which ticket was used up it says by its name: the source may have given the transfer up. */
+static void say_done(const struct core *c, struct actions *out, const struct pull *p)
+{
+    struct peer_msg *msg = pull_send(c, out, p, PEER_PULL_DONE);
+
+    msg->err = p->err;
+    if (p->err == TERN_OK)
+        msg->ticket = p->ticket;
+}
+
 /* Needs room for four actions and the answer's runs. */
 static void fetch_end(struct core *c, struct actions *out, struct pull *p,
                       const struct shortage *shortage)
@@ -317,7 +327,7 @@ static void fetch_end(struct core *c, struct actions *out, struct pull *p,
         p->session = NONE;
     }
     if (link_at(c, p->link)->up)
-        pull_send(c, out, p, PEER_PULL_DONE)->err = p->err;
+        say_done(c, out, p);
     pull_stop(c, out, p);
 }
 
@@ -456,6 +466,7 @@ void fetch_msg(struct core *c, struct actions *out, uint32_t link, const struct 
 
         a->peer.link = link;
         a->peer.msg.kind = PEER_PULL_DONE;
+        a->peer.msg.err = TERN_GONE;
         a->peer.msg.pull = msg->pull;
         a->peer.msg.serve = msg->serve;
     } else if (p && p->state == PULL_ASKED_ENDS) {

@@ -44,8 +44,7 @@ static bool group_whole(const struct core *c, const struct session *s, const str
     if (segment_end(g, node_at(c, at)->depth) != s->base[i])
         return false;
     for (; segment_end(g, node_at(c, at)->depth) > first; at = node_at(c, at)->parent)
-        if (node_at(c, at)->group[i].pages[TIER_DEVICE] == NONE ||
-            node_at(c, at)->state.refilling & 1u << i)
+        if (node_at(c, at)->group[i].pages[TIER_DEVICE] == NONE)
             return false;
     return true;
 }
@@ -357,13 +356,29 @@ void ticket_sealed(struct core *c, struct seal_id job)
     handed_look(c, s);
 }
 
+/* Does STATE that it borrows of its path wait for the step of a refill (T18)? That one may be named
+ * by the session's last commit alone. */
+static bool refill_waits(const struct core *c, const struct session *s)
+{
+    const struct pool *p = session_pool(c, s);
+
+    for (uint32_t g = 0; g < p->ngroups; g++)
+        for (uint32_t at = s->node; p->group[g].layout.family == FAMILY_WINDOW &&
+                                    segment_end(&p->group[g], node_at(c, at)->depth) >
+                                        window_first(&p->group[g], s->written);
+             at = node_at(c, at)->parent)
+            if (node_at(c, at)->state.refilling & 1u << g)
+                return true;
+    return false;
+}
+
 /* Its step has passed: it is its engine's no more. False: not yet, or turn records of it are still
  * to be given back. */
 static bool leave_engine(struct core *c, struct session *s)
 {
     struct engine *e = engine_at(c, s->engine);
 
-    if (s->ticket_step > e->done_min || !node_visible(node_at(c, s->node)))
+    if (s->ticket_step > e->done_min || !node_visible(node_at(c, s->node)) || refill_waits(c, s))
         return false;
     while (session_record_drop(c, s))
         if (visits_left(c) == 0)
@@ -444,6 +459,8 @@ static void expire(struct core *c)
 
 bool tickets_flush(struct core *c, struct actions *out)
 {
+    bool all = true;
+
     if (c->now_ns >= c->tickets_until_ns)
         expire(c);
     for (uint32_t i = c->tickets_due.head, next; i != NONE; i = next) {
@@ -453,13 +470,18 @@ bool tickets_flush(struct core *c, struct actions *out)
         if (visits_left(c) == 0 || !seal_has_room(out))
             return false;
         c->visits++;
-        if (!turn(c, out, s) || s->state != SESSION_HANDED)
+        if (!turn(c, out, s))
             continue;
+        if (s->ticket_state == TICKET_NONE) {
+            all = false; /* what it held comes free in pieces: see sessions_flush */
+            continue;
+        }
         ticket_list_remove(c, &c->tickets_due, i);
         ticket_list_push(c, &c->tickets, i);
         s->ticket_due = 0;
+        all = all && s->follower == NONE; /* it may be offered what has come: see serve_flush */
     }
-    return true;
+    return all;
 }
 
 uint64_t ticket_deadline(const struct core *c)

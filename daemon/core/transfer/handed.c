@@ -5,8 +5,9 @@
 #include "core/tree/state.h"
 #include "core/tree/tokens.h"
 
-enum tern_err handed_find(const struct core *c, uint32_t tenant, const struct ticket *t,
-                          struct session **ret)
+/* The key says that whoever shows it was given it; whose it is it does not say. */
+static enum tern_err handed_named(const struct core *c, const struct ticket *t,
+                                  struct session **ret)
 {
     struct session *s;
 
@@ -16,8 +17,19 @@ enum tern_err handed_find(const struct core *c, uint32_t tenant, const struct ti
     if (s->ticket_state == TICKET_NONE || s->gen != t->id.gen)
         return TERN_GONE;
     if (((s->ticket_key[0] ^ t->key[0]) | (s->ticket_key[1] ^ t->key[1])) != 0 ||
-        pool_at(c, s->pool)->tenant != tenant ||
         (t->length != 0 && (t->length != s->written || s->ticket_state == TICKET_PROMISED)))
+        return TERN_DENIED;
+    *ret = s;
+    return TERN_OK;
+}
+
+enum tern_err handed_find(const struct core *c, uint32_t tenant, const struct ticket *t,
+                          struct session **ret)
+{
+    struct session *s;
+
+    TRY(handed_named(c, t, &s));
+    if (pool_at(c, s->pool)->tenant != tenant)
         return TERN_DENIED;
     if (s->ticket_ends)
         return TERN_GONE;
@@ -72,6 +84,15 @@ void handed_serve(struct core *c, struct session *s, bool serves)
     if (!serves && s->ticket_ends)
         handed_look(c, s);
     touch(c);
+}
+
+void handed_done(struct core *c, const struct ticket *t)
+{
+    struct session *s;
+
+    /* What is only promised cannot have been fetched, whoever says so. */
+    if (handed_named(c, t, &s) == TERN_OK && s->state == SESSION_HANDED)
+        handed_taken(c, s);
 }
 
 void handed_taken(struct core *c, struct session *s)

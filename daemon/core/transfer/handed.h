@@ -27,6 +27,9 @@ void handed_serve(struct core *c, struct session *s, bool serves);
 /* A transfer out follows it, or no more (NONE). It is the only one that does, and no other serves
  * it. */
 void handed_follow(struct core *c, struct session *s, uint32_t serve);
+/* A peer has fetched all of what it names (Y6): it is taken, whatever has become of the transfer
+ * here meanwhile. */
+void handed_done(struct core *c, const struct ticket *t);
 /* The peer has all of it: it ends when nothing reads it. */
 void handed_taken(struct core *c, struct session *s);
 /* It is looked at in this step, or in the next. */

@@ -195,13 +195,12 @@ void serve_msg(struct core *c, struct actions *out, uint32_t link, const struct 
     }
     if (m->kind != PEER_PULL_DONE)
         return;
+    if (m->err == TERN_OK && m->ticket.id.gen != 0)
+        handed_done(c, &m->ticket);
     for (uint32_t i = c->serves_active.head; i != NONE; i = serve_list_next(c, i)) {
         s = serve_at(c, i);
-        if (s->link != link || !pull_id_equal(s->pull, m->pull))
-            continue;
-        if (s->served && s->state == SERVE_OPEN && m->err == TERN_OK)
-            handed_taken(c, session_at(c, s->handed.slot));
-        serve_set_ending(c, s, TERN_OK);
+        if (s->link == link && pull_id_equal(s->pull, m->pull))
+            serve_set_ending(c, s, TERN_OK);
     }
 }
 

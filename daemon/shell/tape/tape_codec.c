@@ -290,10 +290,10 @@ static void peer_msg(struct codec *c, struct peer_msg *v, struct codec_room *roo
     codec_u32(c, &v->to);
     codec_u32(c, &v->at);
     codec_u32(c, &v->until);
-    if (v->kind == PEER_PULL_OPEN) {
+    if (v->kind == PEER_PULL_OPEN || v->kind == PEER_PULL_DONE)
         ticket(c, &v->ticket);
+    if (v->kind == PEER_PULL_OPEN)
         v->follow = truth(c, v->follow);
-    }
     if (v->kind == PEER_PULL_OFFER || v->kind == PEER_PULL_ABORT)
         codec_u32(c, &v->handed);
     if (v->kind == PEER_PULL_OFFER)

@@ -389,7 +389,7 @@ size_t wire_out_peer_msg(const struct peer_msg *msg, const char *tenant,
         m.tokens = wire_bytes(msg->tokens, (size_t)peer_msg_tokens(msg) * sizeof(uint32_t));
         m.keys = wire_bytes(msg->keys, (size_t)msg->nkeys * sizeof(struct extra_key));
     }
-    if (msg->kind == PEER_PULL_OPEN && msg->ticket.id.gen != 0) {
+    if ((msg->kind == PEER_PULL_OPEN || msg->kind == PEER_PULL_DONE) && msg->ticket.id.gen != 0) {
         ticket_text(&msg->ticket, text);
         m.ticket = text;
         m.has_follow = msg->follow;

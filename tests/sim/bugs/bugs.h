@@ -49,6 +49,8 @@
     X(40, SPACE_IDLE_EARLY, "let a namespace make way while somebody is in it")                    \
     X(41, EVICT_DOOMED, "evict for a request for which there is not enough")                       \
     X(42, PATH_UNCOUNTED, "count as obtainable what lies above a pinned prefix")                   \
+    X(43, TICKET_FREE_WHILE_READ, "free a ticket at its deadline while a transfer reads it")       \
+    X(44, TICKET_ANY_KEY, "let anybody have a ticket who knows its number")                        \
     X(45, REGIONS_FIRST, "look for room by the first rank's region alone")                         \
     X(46, REGIONS_UNASKED, "let an engine map a pool that lies on other devices")                  \
     X(47, ORPHAN_ANYWHERE, "take over a pool that lies on other devices")                          \
@@ -100,9 +102,14 @@
     X(92, BUSY_UNHELD, "tell BUSY for a store that holds nothing yet")                             \
     X(93, PREFETCH_FIRST, "ask for the pages of a prefetch before those that a decode waits for")  \
     X(94, PREFETCH_STARVES, "ask for no prefetch while there are others")                          \
+    X(95, TICKET_TWO_WINNERS, "overlook a completion that crosses the source's own end")           \
     X(96, LEASE_COUNTED_TWICE, "take a leased page that is named twice for two")                   \
     X(97, UNLEASE_UNFENCED, "free a leased page that is given back before its step")               \
-    X(98, LEASE_SURVIVES, "keep the lease of an engine that is gone")
+    X(98, LEASE_SURVIVES, "keep the lease of an engine that is gone")                              \
+    X(99, TICKET_OTHER_BLOB, "send the blob of another ticket")                                    \
+    X(100, TICKET_STATE_OF_COMMIT, "serve the STATE of the committed length for a ticket's own")   \
+    X(101, TICKET_USED_IN_VAIN, "take a ticket for used up when its fetch has failed")             \
+    X(102, TICKET_TAIL_RELEASED, "give up the tail of a session when it is handed over")
 
 /* These are the seam's: `tern-sim --rdma` finds them. */
 #define BUG_IS_SEAM(n) (((n) >= 21 && (n) <= 27) || ((n) >= 56 && (n) <= 59))

@@ -9,7 +9,7 @@ trap 'rm -rf "$work"' EXIT
 
 mkdir "$work/a"
 find daemon/core daemon/seam -name '*.c' -exec cp --parents -t "$work/a" {} +
-for patch in tests/sim/bugs/[0-9][0-9]-*.patch; do
+for patch in $(printf '%s\n' tests/sim/bugs/[0-9]*-*.patch | sort -V); do
     rm -rf "$work/b"
     cp -r "$work/a" "$work/b"
     if ! patch -d "$work/b" -p1 -F2 -s --no-backup-if-mismatch <"$patch"; then

@@ -10,7 +10,7 @@ trap 'rm -rf "$work"' EXIT
 
 (cd "$source" && find daemon/core daemon/seam -name '*.c' -exec cp --parents -t "$work" {} +)
 numbers=
-for patch in "$here"/[0-9][0-9]-*.patch; do
+while read -r patch; do
     name=${patch##*/}
     numbers="$numbers $((10#${name%%-*}))"
     if ! said=$(patch -d "$work" -p1 -F0 -s --no-backup-if-mismatch <"$patch" 2>&1); then
@@ -18,7 +18,7 @@ for patch in "$here"/[0-9][0-9]-*.patch; do
         echo "$said"
         exit 1
     fi
-done
+done < <(printf '%s\n' "$here"/[0-9]*-*.patch | sort -V)
 table=$(sed -n 's/^ *X(\([0-9]*\),.*/\1/p' "$here/bugs.h" | tr '\n' ' ')
 if [[ ${numbers# } != "${table% }" ]]; then
     echo "bugs.h lists the planted bugs $table, but there are patches for $numbers"

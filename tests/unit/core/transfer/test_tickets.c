@@ -605,3 +605,49 @@ TEST(y3_pages_of_a_ticket_that_is_dropped_before_its_step_wait_for_it)
     assert_int_equal(source_group(&p).retiring, 0);
     assert_nothing_left(&p, FULL / 4, 0);
 }
+
+/* What a ticket held is free when nothing more happens. */
+TEST(p5_pages_of_a_ticket_that_ends_come_free_without_another_event)
+{
+    struct pair p = pair_limited(1 << 20);
+    struct rig_session *s = computed(&p);
+    struct ticket t = hand_over(s, 0, 0);
+    struct core_view v;
+
+    p.source->no_audit = true; /* it gives the core an event more */
+    assert_ok(ticket_ask(p.source, p.se.conn[0], OP_TICKET_DROP, t, 0));
+    core_view(p.source->core, &v);
+    assert_int_equal(v.sessions, 0);
+    computed(&p);
+    t = hand_over(p.source->sessions, 0, 0);
+    rig_advance(p.source, 20000000000u);
+    core_view(p.source->core, &v);
+    assert_int_equal(v.sessions, 0);
+}
+
+/* Y6: the destination has come to its end when the source gives the transfer up. */
+TEST(y6_completion_that_crosses_the_source_s_own_end_uses_the_ticket_up)
+{
+    for (uint32_t quiet = 0; quiet < 2; quiet++) {
+        struct pair p = pair_limited(1 << 20);
+        struct rig_session *s = computed(&p), *d = asking(&p, 1, LEN);
+        struct ticket t = hand_over(s, 0, 0);
+
+        p.dest->automatic = RIG_ALL & ~(uint32_t)RIG_PULL;
+        ticket_fetch(d, t);
+        p.dest->automatic = RIG_ALL & ~(uint32_t)RIG_MSG;
+        rig_complete(p.dest, RIG_PULL);
+        assert_ok(rig_fetched(d, d->fetch));
+        assert_came(&p, d);
+        p.source->automatic = quiet ? RIG_ALL : RIG_ALL & ~(uint32_t)RIG_SERVE_STOP;
+        rig_advance(p.source, 5000000000u);
+        assert_int_equal(source_group(&p).ticket, 1);
+        p.dest->automatic = RIG_ALL;
+        rig_runs_free(p.dest);
+        p.source->automatic = RIG_ALL;
+        rig_runs_free(p.source);
+        assert_int_equal(source_group(&p).ticket, 0);
+        assert_err(TERN_GONE, ticket_fetched(asking(&p, 1, LEN), t));
+        rig_destroy_all();
+    }
+}

@@ -1,0 +1,303 @@
+/* Fetches by ticket (Y2, Y6), as an engine asks for them and as their answers are judged: the exact
+ * length, every byte of the tail, the STATE to go on from there, the blob, and nobody gets a ticket
+ * twice. Also what is made of a ticket that is shown by somebody who has no right to it. */
+#include "disk.h"
+#include "tickets.h"
+
+#include "oracle/oracle.h"
+
+/* --- asking --- */
+
+/* A session of that tenant and namespace whose list does not matter yet. */
+static uint32_t empty_session(struct sim *w, uint32_t d, uint32_t tenant, uint32_t ns)
+{
+    uint32_t at = pick(w, SESSIONS), set = sessions_usable(&w->d[d], 1u << TURN_NEW, ENGINES_ALL);
+
+    while (set) {
+        uint32_t i = session_next(&set, at);
+        const struct session *s = &w->d[d].session[i];
+
+        if (s->tenant == tenant && s->ns == ns && s->allocated == 0 && !s->deaf &&
+            space_current(w, d, tenant, s->space) && engine_conn(w, d, s->engine) != NO &&
+            !w->d[d].engine[s->engine].dying)
+            return i;
+    }
+    return NO;
+}
+
+/* One that has some of the tokens already, and pages of its own behind them. */
+static uint32_t begun_session(struct sim *w, uint32_t d, const struct shown *of)
+{
+    uint32_t at = pick(w, SESSIONS),
+             set = sessions_usable(&w->d[d], 1u << TURN_OPEN | 1u << TURN_FINISHED, ENGINES_ALL);
+
+    while (set) {
+        uint32_t i = session_next(&set, at);
+        const struct session *s = &w->d[d].session[i];
+
+        if (s->tenant == of->tenant && s->ns == of->ns && s->ntokens == of->ticket.length &&
+            s->written < s->ntokens && w->common[s->variant][of->variant] >= s->ntokens)
+            return i;
+    }
+    return NO;
+}
+
+static uint32_t find_session(struct sim *w, uint32_t d, uint32_t tenant, uint32_t ns)
+{
+    uint32_t i = empty_session(w, d, tenant, ns);
+
+    for (uint32_t n = 0; n < 6 && i == NO; n++) {
+        uint32_t e = pick(w, ENGINES);
+
+        if (w->d[d].engine[e].used && w->d[d].engine[e].tenant == tenant)
+            ask_open(w, d, e);
+        i = empty_session(w, d, tenant, ns);
+    }
+    return i;
+}
+
+/* What is shown in place of what was given. */
+static void spoil(struct sim *w, struct tfetch *f)
+{
+    struct ticket *t = &f->of.ticket;
+
+    f->forged = 1;
+    switch (pick(w, t->length > 1 ? 4 : 3)) {
+    case 0: t->key[pick(w, 2)] ^= 1ull << pick(w, 64); return;
+    case 1: t->id.gen--; return;
+    case 2: t->incarnation++; return;
+    default: t->length = 1 + pick(w, t->length - 1); return;
+    }
+}
+
+static void send(struct sim *w, uint32_t d, uint32_t i, const struct tfetch *f)
+{
+    struct session *s = &w->d[d].session[i];
+    uint32_t conn = engine_conn(w, d, s->engine);
+    struct event ev;
+
+    if (!s->live || conn == NO || w->d[d].engine[s->engine].dying || s->deaf || s->lame ||
+        s->turn == TURN_NEW || s->turn >= TURN_FETCHING)
+        return;
+    for (STATE_GROUPS(w, g)) /* as for any fetch: see ask_fetch */
+        if (s->allocated == s->committed && s->top[g] > s->base[g])
+            return;
+    w->tickets[d]->fetch[i] = *f;
+    request_init(w, d, &ev, OP_FETCH, conn);
+    ev.request.fetch = (struct req_fetch){.session = s->handle, .ticket = f->of.ticket};
+    s->fetch_prefetch = 0;
+    s->fetch_host = s->fetch_disk = s->fetch_bad_peer = 0;
+    s->fetch_at_least = 0;
+    s->fetch_depth = s->ntokens;
+    s->disk_depth = 0;
+    TRACE("  daemon %u fetches session %u by ticket %u.%u of %u tokens%s\n", d, i,
+          f->of.ticket.id.slot, f->of.ticket.id.gen, f->of.ticket.length,
+          f->forged ? ", forged" : "");
+    fetch_send(w, d, s, &ev, conn);
+}
+
+/* Somebody at the other daemon, now and then at the same one, fetches what this one has handed
+ * over. */
+void ask_ticket(struct sim *w, uint32_t d)
+{
+    const struct shown *of = ticket_pick(w, d);
+    uint32_t to = 1 - d, tenant, i = NO, variant;
+    struct tfetch f = {.on = 1};
+
+    if (!of)
+        return;
+    f.of = *of;
+    variant = of->variant;
+    tenant = w->cfg.tenants == 2 && chance(w, 15) ? 1 - of->tenant : of->tenant;
+    if (tenant == of->tenant && chance(w, 12))
+        spoil(w, &f);
+    else if (tenant == of->tenant && chance(w, 6))
+        variant = pick(w, w->cfg.variants);
+    if (tenant == of->tenant && !f.forged && chance(w, 30))
+        i = begun_session(w, to, of);
+    if (i == NO) {
+        i = find_session(w, to, tenant, of->ns);
+        if (i == NO)
+            return;
+        match_these(w, to, i, variant, f.of.ticket.length + (chance(w, 3) ? 1 : 0));
+    }
+    send(w, to, i, &f);
+}
+
+void ticket_opened(struct sim *w, uint32_t d, const struct peer_msg *msg, const struct session *s)
+{
+    struct tickets *m = w->tickets[d];
+    const struct tfetch *f = &m->fetch[s - w->d[d].session];
+    struct asked *a = ticket_asked(w, d, msg->pull);
+
+    if (!w->cfg.ticket_ms || msg->ticket.id.gen == 0 || a)
+        return;
+    a = &m->asked[m->next_asked++ % ASKED];
+    *a = (struct asked){.pull = msg->pull,
+                        .of = f->of,
+                        .tenant = s->tenant,
+                        .variant = s->variant,
+                        .ns = s->ns,
+                        .ranks = w->d[d].pool[s->pool].ranks,
+                        .forged = f->forged};
+}
+
+struct asked *ticket_asked(struct sim *w, uint32_t d, struct pull_id pull)
+{
+    for (uint32_t i = 0; i < ASKED && w->cfg.ticket_ms; i++)
+        if (w->tickets[d]->asked[i].pull.gen && pull_id_equal(w->tickets[d]->asked[i].pull, pull))
+            return &w->tickets[d]->asked[i];
+    return NULL;
+}
+
+/* Y6: the source hears of the end that the engine was told. */
+void ticket_done(struct sim *w, uint32_t d, const struct peer_msg *msg)
+{
+    const struct asked *a = ticket_asked(w, d, msg->pull);
+
+    if (!a || !a->answered)
+        return;
+    EXPECT((msg->err == TERN_OK) == (a->answer == TERN_OK), "ticket_two_winners",
+           "the engine was told %u, the source %u", a->answer, msg->err);
+}
+
+/* --- the answer --- */
+
+/* It was refused before anybody was asked. */
+static void refused(struct sim *w, uint32_t d, struct session *s, const struct tfetch *f,
+                    const struct reply *r)
+{
+    const struct ticket *t = &f->of.ticket;
+    bool mine = t->incarnation == w->d[d].incarnation;
+
+    s->turn = s->fetch_before;
+    if (s->fetch_tail)
+        fetch_tail_stays(w, s, r);
+    switch (r->err) {
+    case TERN_UNSUPPORTED: EXPECT(mine, "ticket_local", "%s", r->text); return;
+    case TERN_INVALID:
+        EXPECT(s->ntokens != t->length || s->written >= t->length || t->length == 0 ||
+                   (s->fetch_tail && state_needs_own(w, s)),
+               "ticket_fetch_invalid", "%s", r->text);
+        return;
+    case TERN_PEER_LOST: EXPECT(!w->link[d].up[0], "ticket_fetch_peer", "%s", r->text); return;
+    case TERN_GONE:
+        EXPECT(s->cancel_sent || !space_current(w, d, s->tenant, s->space) ||
+                   (w->link[d].up[0] && w->link[d].incarnation != t->incarnation),
+               "ticket_fetch_gone", "%s", r->text);
+        MARK(ticket_after_restart);
+        return;
+    case TERN_BUSY:
+        if (strstr(r->text, "share of"))
+            check_pulls_full(w, d, s->tenant);
+        return;
+    default: violation(w, "ticket_fetch_refused", "err %u %s", r->err, r->text);
+    }
+}
+
+static void check_blob(struct sim *w, const struct shown *of, const struct reply *r)
+{
+    EXPECT(r->fetch.blob_bytes == of->blob_bytes && (of->blob_bytes == 0) == !r->fetch.blob,
+           "ticket_blob", "%u bytes, not %u", r->fetch.blob_bytes, of->blob_bytes);
+    for (uint32_t i = 0; i < (of->blob_bytes + 3) / 4; i++)
+        EXPECT(r->fetch.blob[i] == blob_word(of->uid, i), "ticket_wrong_blob", "word %u", i);
+    if (of->blob_bytes)
+        MARK(ticket_with_blob);
+}
+
+/* Y2: success consumes it. Where the last message may have been lost, the source does not know. */
+static void check_winner(struct sim *w, uint32_t d, const struct tfetch *f)
+{
+    for (uint32_t i = 0; i < SHOWN; i++) {
+        struct shown *of = &w->tickets[f->of.daemon]->shown[i];
+
+        if (of->uid != f->of.uid)
+            continue;
+        EXPECT(!of->won || w->link[d].lossy, "ticket_taken_twice", "ticket %u.%u",
+               of->ticket.id.slot, of->ticket.id.gen);
+        of->won = 1;
+    }
+}
+
+/* All of it has come: the session goes on from there. */
+static void take(struct sim *w, uint32_t d, struct session *s, const struct tfetch *f,
+                 const struct reply *r)
+{
+    const struct lengths *l = &r->fetch.lengths;
+    uint32_t before = s->committed, n = f->of.ticket.length;
+
+    EXPECT(!s->fetch_tail && !f->forged && s->tenant == f->of.tenant &&
+               w->common[s->variant][f->of.variant] >= n,
+           "ticket_given", "a fetch by a ticket that is not good is OK");
+    EXPECT(l->written == n && l->allocated == n && r->fetch.tokens == n && l->committed <= n &&
+               l->committed >= before && l->committed % w->L == 0,
+           "ticket_length", "committed %u written %u allocated %u of %u tokens", l->committed,
+           l->written, l->allocated, n);
+    check_blob(w, &f->of, r);
+    check_winner(w, d, f);
+    take_borrowed(w, d, s, before, l->committed, n, r->runs, r->nruns);
+    state_arrived_at(w, d, s, before, l->committed, n, r->runs, r->nruns);
+    s->written = s->allocated = s->filled = n;
+    fetch_owned(w, d, s, r);
+    if (l->committed > before)
+        state_fetched(w, d, s, l->committed / w->L);
+    s->committed = l->committed;
+    MARK(ticket_fetched);
+    if (n > l->committed)
+        MARK(ticket_with_tail);
+    if (n > l->committed && w->cfg.nstate)
+        MARK(ticket_with_state);
+}
+
+/* What the source has said, or what became of it on the way. */
+static void check_failure(struct sim *w, uint32_t d, const struct session *s, const struct asked *a,
+                          const struct reply *r)
+{
+    switch (r->err) {
+    case TERN_GONE: /* what was asked for pages may end by the source's own deadline */
+        EXPECT(s->cancel_sent || a->said == TERN_GONE || a->offered ||
+                   !space_current(w, d, s->tenant, s->space),
+               "ticket_fetch_gone", "nobody said so");
+        if (s->cancel_sent)
+            MARK(ticket_cancelled);
+        return;
+    case TERN_DENIED:
+    case TERN_INVALID:
+    case TERN_UNSUPPORTED:
+        EXPECT(a->said == r->err, "ticket_fetch_err", "err %u, the source said %u", r->err,
+               a->said);
+        return;
+    case TERN_PEER_LOST: MARK(ticket_peer_lost); return;
+    case TERN_TIMED_OUT:
+    case TERN_CORRUPT:
+    case TERN_POOL_EXHAUSTED: MARK(ticket_fetch_failed); return;
+    default: EXPECT(r->err == TERN_BUSY, "ticket_fetch_err", "err %u %s", r->err, r->text);
+    }
+}
+
+bool ticket_fetched(struct sim *w, uint32_t d, struct session *s, const struct reply *r)
+{
+    struct tfetch *of = &w->tickets[d]->fetch[s - w->d[d].session], f = *of;
+    struct asked *a;
+
+    if (!w->cfg.ticket_ms || !f.on)
+        return false;
+    of->on = 0;
+    a = s->fetch_pull.slot == NONE ? NULL : ticket_asked(w, d, s->fetch_pull);
+    if (!a) {
+        refused(w, d, s, &f, r);
+        return true;
+    }
+    a->answered = 1;
+    a->answer = r->err;
+    s->turn = TURN_OPEN;
+    fetch_marks(w, s, r, s->committed);
+    if (r->err == TERN_OK) {
+        take(w, d, s, &f, r);
+    } else {
+        check_failure(w, d, s, a, r);
+        fetch_take(w, d, s, r);
+    }
+    fetch_ended(w, d, s, r);
+    return true;
+}

@@ -1,0 +1,865 @@
+/* Sessions that were handed over, as the model has them at the daemon that gave the ticket (Y1 to
+ * Y3): how one is made, when it leaves its engine, who may be served by it, and when it ends. What
+ * is said to a fetch is compared with what the model had expected before the question was heard. */
+#include "tickets.h"
+
+#include <stdlib.h>
+
+#include "base/check.h"
+#include "disk.h"
+#include "oracle/oracle.h"
+#include "records.h"
+
+void tickets_create(struct sim *w)
+{
+    for (uint32_t d = 0; d < DAEMONS; d++) {
+        w->tickets[d] = calloc(1, sizeof *w->tickets[d]);
+        check(w->tickets[d] != NULL);
+    }
+}
+
+void tickets_destroy(struct sim *w)
+{
+    for (uint32_t d = 0; d < DAEMONS; d++)
+        free(w->tickets[d]);
+}
+
+/* A daemon that starts knows no ticket; who was given one before may still show it. */
+void tickets_clear(struct sim *w, uint32_t d)
+{
+    struct tickets *m = w->tickets[d];
+    struct shown shown[SHOWN];
+    uint32_t uid = w->d[d].restarts > 0 ? m->uid : 0;
+
+    memcpy(shown, m->shown, sizeof shown);
+    memset(m, 0, sizeof *m);
+    m->uid = uid;
+    if (w->d[d].restarts > 0)
+        memcpy(m->shown, shown, sizeof shown);
+}
+
+/* --- which there are --- */
+
+struct session *ticket_session(struct sim *w, uint32_t d, const struct tk *t)
+{
+    return &w->d[d].session[t - w->tickets[d]->tk];
+}
+
+static struct shown *shown_of(struct sim *w, uint32_t d, const struct tk *t)
+{
+    return &w->tickets[d]->shown[t->shown];
+}
+
+struct tk *ticket_of(struct sim *w, uint32_t d, const struct ticket *shown)
+{
+    if (shown->incarnation != w->d[d].incarnation)
+        return NULL;
+    for (uint32_t i = 0; i < SESSIONS; i++)
+        if (w->tickets[d]->tk[i].stands && session_id_equal(w->d[d].session[i].id, shown->id))
+            return &w->tickets[d]->tk[i];
+    return NULL;
+}
+
+struct shown *ticket_pick(struct sim *w, uint32_t d)
+{
+    struct tickets *m = w->tickets[d];
+    uint32_t at = pick(w, SHOWN);
+    bool stands = m->n > 0 && chance(w, 90);
+
+    for (uint32_t i = 0; i < SHOWN; i++, at = (at + 1) % SHOWN)
+        if (m->shown[at].uid && (!stands || ticket_of(w, d, &m->shown[at].ticket)))
+            return &m->shown[at];
+    return NULL;
+}
+
+uint32_t blob_word(uint32_t uid, uint32_t i)
+{
+    return (uid * 0x9e3779b1u) ^ (i * 0x85ebca6bu);
+}
+
+uint32_t ticket_blocks(const struct sim *w, uint32_t d, uint32_t tenant)
+{
+    uint32_t each = (BLOB_WORDS + 63) / 64, n = 0;
+
+    for (uint32_t i = 0; i < SESSIONS && w->cfg.ticket_ms; i++) {
+        const struct session *s = &w->d[d].session[i];
+
+        if (s->live && s->tenant == tenant)
+            n += (w->tickets[d]->tk[i].stands || s->turn == TURN_FETCHING) * each;
+    }
+    return n;
+}
+
+uint64_t tickets_until(const struct sim *w)
+{
+    uint64_t last = 0;
+
+    for (uint32_t d = 0; d < DAEMONS; d++)
+        for (uint32_t i = 0; i < SESSIONS; i++)
+            if (w->tickets[d]->tk[i].stands && w->tickets[d]->tk[i].until > last)
+                last = w->tickets[d]->tk[i].until;
+    return last;
+}
+
+/* --- its life --- */
+
+void ticket_forget(struct sim *w, uint32_t d, uint32_t i)
+{
+    w->tickets[d]->tk[i].stands = 0;
+    w->tickets[d]->n--;
+}
+
+/* Nothing reads it: it is closed, as any session is. */
+static void end(struct sim *w, uint32_t d, struct tk *t)
+{
+    struct session *s = ticket_session(w, d, t);
+
+    TRACE("  daemon %u: ticket %u.%u ends\n", d, s->id.slot, s->id.gen);
+    session_forget(w, d, s, t->left ? 0 : t->step);
+    ticket_forget(w, d, (uint32_t)(t - w->tickets[d]->tk));
+    w->tickets[d]->closing = 1;
+}
+
+/* Where things come free in pieces the core may be behind. */
+static bool core_has_left(struct sim *w, uint32_t d, const struct session *s)
+{
+    struct session_view v;
+
+    return !w->cfg.give_back || (core_session_view(w->d[d].core, s->id.slot, &v) &&
+                                 session_id_equal(v.id, s->id) && v.engine.slot == NONE);
+}
+
+/* What it borrows of its window may be a refill (T18). */
+static bool state_passed(struct sim *w, uint32_t d, const struct session *s)
+{
+    for (STATE_GROUPS(w, g))
+        for (uint32_t at = window_begin(w, g, s->written); at < s->base[g]; at++)
+            if (!recurrent(w, g) && at >= s->first[g] && s->table[g][at].granule != HOLE &&
+                !state_visible_of(w, d,
+                                  chunk_at(w, d, s->pool, s->space, s->variant,
+                                           at * w->page_tokens[g] / w->L + 1),
+                                  g))
+                return false;
+    return true;
+}
+
+static bool step_passed(struct sim *w, uint32_t d, const struct tk *t)
+{
+    const struct session *s = ticket_session(w, d, t);
+
+    if (t->step > w->d[d].engine[s->engine].min_done || !state_passed(w, d, s))
+        return false;
+    return s->committed == 0 ||
+           chunk_visible(w, d, chunk_at(w, d, s->pool, s->space, s->variant, s->committed / w->L));
+}
+
+/* A pool that nobody maps makes way for another, and its tickets with it. */
+static bool went_with_pool(struct sim *w, uint32_t d, const struct session *s)
+{
+    struct session_view v;
+
+    return w->d[d].pool[s->pool].closing &&
+           !(core_session_view(w->d[d].core, s->id.slot, &v) && session_id_equal(v.id, s->id) &&
+             strcmp(v.state_word, "handed_over") == 0);
+}
+
+/* Its pages wait for a step, and there is no record for that now. */
+static bool waits_for_record(struct sim *w, uint32_t d, const struct tk *t)
+{
+    const struct session *s = ticket_session(w, d, t);
+    struct session_view v;
+
+    return w->cfg.tight == 3 && !t->left && t->step > w->d[d].engine[s->engine].min_done &&
+           core_session_view(w->d[d].core, s->id.slot, &v) && session_id_equal(v.id, s->id) &&
+           strcmp(v.state_word, "handed_over") == 0;
+}
+
+static void after(struct sim *w, uint32_t d, struct tk *t)
+{
+    struct session *s = ticket_session(w, d, t);
+
+    if (!t->left && !t->ends && step_passed(w, d, t) && core_has_left(w, d, s)) {
+        t->left = 1;
+        records_session_over(w, d, s);
+    }
+    if (!t->ends && w->now >= t->until) {
+        t->ends = 1;
+        w->tickets[d]->expired[s->tenant]++;
+        MARK(ticket_expired);
+        if (t->served)
+            MARK(ticket_expired_while_served);
+    }
+    if (went_with_pool(w, d, s))
+        t->ends = 1, t->served = t->sealing = 0;
+    if (t->ends && !t->served && !t->sealing && !waits_for_record(w, d, t))
+        end(w, d, t);
+}
+
+/* The question was heard, and nothing was said against it. */
+static void accepted(struct sim *w, uint32_t d)
+{
+    struct tickets *m = w->tickets[d];
+    struct tk *t = ticket_of(w, d, &m->judged->of.ticket);
+
+    EXPECT(m->may_serve && t, "ticket_served",
+           "pull %u.%u is served by ticket %u.%u, which it must not be", m->judged->pull.slot,
+           m->judged->pull.gen, m->judged->of.ticket.id.slot, m->judged->of.ticket.id.gen);
+    TRACE("  daemon %u serves pull %u.%u by ticket %u.%u\n", d, m->judged->pull.slot,
+          m->judged->pull.gen, m->judged->of.ticket.id.slot, m->judged->of.ticket.id.gen);
+    t->served = 1;
+    t->started = 0;
+    t->server = m->judged->pull;
+    t->link = m->link;
+    m->judged = NULL;
+}
+
+void tickets_after(struct sim *w, uint32_t d)
+{
+    struct tickets *m = w->tickets[d];
+
+    if (!w->cfg.ticket_ms)
+        return;
+    if (m->judged && !m->told)
+        accepted(w, d);
+    m->judged = NULL;
+    for (uint32_t i = 0; i < SESSIONS && m->n > 0; i++)
+        if (m->tk[i].stands)
+            after(w, d, &m->tk[i]);
+}
+
+bool ticket_outlives(struct sim *w, uint32_t d, uint32_t i)
+{
+    if (!w->tickets[d]->tk[i].stands)
+        return false;
+    if (w->tickets[d]->tk[i].left) {
+        MARK(ticket_outlives_engine);
+        return true;
+    }
+    MARK(ticket_ends_with_engine);
+    ticket_forget(w, d, i);
+    return false;
+}
+
+/* E3: no checksum of what a step may still write. */
+void ticket_seal(struct sim *w, uint32_t d, const struct action *act)
+{
+    for (uint32_t i = 0; i < SESSIONS; i++) {
+        struct tk *t = &w->tickets[d]->tk[i];
+        const struct session *s = &w->d[d].session[i];
+
+        if (!t->stands || s->id.slot + w->limits.nodes != act->seal.job.slot)
+            continue;
+        EXPECT(step_passed(w, d, t), "ticket_sealed_early", "ticket %u.%u waits for step %u",
+               s->id.slot, s->id.gen, t->step);
+        t->sealing = 1;
+        return;
+    }
+    w->tickets[d]->early = act->seal.job; /* the answer to the Handoff is in the same step */
+}
+
+void ticket_sealed_now(struct sim *w, uint32_t d, uint64_t job)
+{
+    uint32_t slot = seal_id_unpack(job).slot - w->limits.nodes;
+
+    for (uint32_t i = 0; i < SESSIONS; i++)
+        if (w->tickets[d]->tk[i].stands && w->d[d].session[i].id.slot == slot) {
+            w->tickets[d]->tk[i].sealing = 0;
+            w->tickets[d]->tk[i].sealed = 1;
+        }
+}
+
+/* --- handing over --- */
+
+/* What it cannot be handed over for, as far as the model is sure. */
+static enum tern_err handoff_expected(struct sim *w, uint32_t d, const struct session *s)
+{
+    if (s->turn == TURN_FETCHING || s->turn == TURN_LOADING)
+        return TERN_BUSY;
+    if (s->turn == TURN_AWAY)
+        return TERN_INVALID;
+    if (!space_current(w, d, s->tenant, s->space))
+        return TERN_GONE;
+    if (s->turn == TURN_NEW || s->written == 0 || s->written - s->committed >= w->L)
+        return TERN_INVALID;
+    return TERN_OK;
+}
+
+/* Of a RECURRENT state at T the model does not always know whether the tree still has it. */
+static bool may_lack_state(struct sim *w, uint32_t d, const struct session *s)
+{
+    const struct chunk *c;
+
+    if (!w->cfg.nstate)
+        return false;
+    if (!state_window_whole(w, s, s->written))
+        return true;
+    for (STATE_GROUPS(w, g)) {
+        /* A fetch by ticket may have brought a window that no node took. */
+        if (!recurrent(w, g) && s->base[g] < s->committed / w->page_tokens[g])
+            return true;
+        if (!recurrent(w, g) || s->top[g])
+            continue;
+        c = s->committed ? chunk_at(w, d, s->pool, s->space, s->variant, s->committed / w->L)
+                         : NULL;
+        if (s->written != s->committed || !c || !state_certain(w, d, s->pool, c, g))
+            return true;
+    }
+    return false;
+}
+
+static uint32_t blob_choose(struct sim *w, struct req_handoff *r, uint32_t *words)
+{
+    uint32_t uid = w->tickets[0]->uid + w->tickets[1]->uid + 1,
+             n = chance(w, 40) ? 0 : 1 + pick(w, BLOB_WORDS);
+
+    for (uint32_t i = 0; i < n; i++)
+        words[i] = blob_word(uid, i);
+    r->blob_bytes = n * 4 - (n > 0 ? pick(w, 4) : 0);
+    r->blob = (struct req_tokens){.v = words, .n = n};
+    if (chance(w, 1)) /* more than a blob may have */
+        r->blob_bytes = TICKET_BLOB_BYTES + 1;
+    return uid;
+}
+
+/* The last step that writes its pages; now and then one that is still to come. */
+static uint32_t handoff_step(struct sim *w, uint32_t d, const struct session *s)
+{
+    if (chance(w, 12))
+        return w->d[d].engine[s->engine].step + 1;
+    return release_step(w, d, s);
+}
+
+static uint32_t stands_ms(const struct sim *w, uint32_t wanted)
+{
+    return wanted == 0 || wanted > w->cfg.ticket_ms ? w->cfg.ticket_ms : wanted;
+}
+
+static struct shown *shown_take(struct sim *w, uint32_t d)
+{
+    struct tickets *m = w->tickets[d];
+
+    while (m->shown[m->next_shown].uid && ticket_of(w, d, &m->shown[m->next_shown].ticket))
+        m->next_shown = (m->next_shown + 1) % SHOWN;
+    return &m->shown[m->next_shown];
+}
+
+static bool has_own(const struct sim *w, const struct session *s)
+{
+    bool own = s->written > s->committed;
+
+    for (STATE_GROUPS(w, g))
+        own |= s->top[g] > s->base[g] || (recurrent(w, g) && s->top[g]);
+    return own;
+}
+
+static void handed(struct sim *w, uint32_t d, struct session *s, const struct req_handoff *r,
+                   uint32_t uid)
+{
+    struct tickets *m = w->tickets[d];
+    struct tk *t = &m->tk[s - w->d[d].session];
+    const struct reply *p = w->reply;
+    struct shown *shown = shown_take(w, d);
+    uint32_t step = late_step(s, (uint32_t)r->step);
+
+    EXPECT(session_id_equal(p->handoff.ticket.id, s->id) &&
+               p->handoff.ticket.incarnation == w->d[d].incarnation &&
+               p->handoff.ticket.length == s->written && p->handoff.ticket.key[0] == r->key[0] &&
+               p->handoff.ticket.key[1] == r->key[1],
+           "ticket_made", "ticket %u.%u of %u tokens for session %u.%u of %u",
+           p->handoff.ticket.id.slot, p->handoff.ticket.id.gen, p->handoff.ticket.length,
+           s->id.slot, s->id.gen, s->written);
+    EXPECT(p->handoff.deadline_ms == stands_ms(w, r->deadline_ms), "ticket_deadline",
+           "%u ms for %u", p->handoff.deadline_ms, r->deadline_ms);
+    if (s->gate == GATE_CLAIMED || s->gate == GATE_CLOSING) {
+        records_turn_over(w, d, s, true);
+        s->old_turn = s->handle;
+    }
+    s->handle = s->id;
+    s->gate = GATE_OPEN;
+    s->close_request = 0;
+    trim(w, d, s, s->written, step);
+    state_hand_over(w, d, s, step);
+    s->ntokens = s->written;
+    s->turn = TURN_HANDED;
+    *shown = (struct shown){.ticket = p->handoff.ticket,
+                            .uid = uid,
+                            .blob_bytes = r->blob_bytes,
+                            .daemon = (uint8_t)d,
+                            .tenant = s->tenant,
+                            .ns = s->ns,
+                            .variant = s->variant};
+    *t = (struct tk){.stands = 1,
+                     .own = has_own(w, s),
+                     .step = step,
+                     .shown = (uint8_t)(shown - m->shown),
+                     .until = w->now + p->handoff.deadline_ms * MS};
+    m->n++;
+    t->sealing = m->early.gen == s->id.gen && m->early.slot == s->id.slot + w->limits.nodes;
+    EXPECT(!t->sealing || step_passed(w, d, t), "ticket_sealed_early",
+           "ticket %u.%u waits for step %u", s->id.slot, s->id.gen, step);
+    after(w, d, t);
+    m->uid++;
+    m->made[s->tenant]++;
+    MARK(handoff);
+    if (step > w->d[d].engine[s->engine].step)
+        MARK(handoff_step_to_come);
+    if (s->written > s->committed)
+        MARK(handoff_with_tail);
+}
+
+static void handoff_busy(struct sim *w, uint32_t d, const struct session *s,
+                         const struct req_handoff *r)
+{
+    if (r->blob_bytes > 0 && (!w->ample || w->cfg.give_back))
+        return; /* the token store may have no room for it */
+    EXPECT(w->cfg.give_back || late_step(s, (uint32_t)r->step) > w->d[d].engine[s->engine].min_done,
+           "handoff_busy", "BUSY at step %u, all have done %u: %s", late_step(s, (uint32_t)r->step),
+           w->d[d].engine[s->engine].min_done, w->reply->text);
+}
+
+bool ask_handoff(struct sim *w, uint32_t d, uint32_t i)
+{
+    struct session *s = &w->d[d].session[i];
+    uint32_t conn = engine_conn(w, d, s->engine), words[BLOB_WORDS], uid;
+    enum tern_err want;
+    struct event ev;
+    bool lacks;
+
+    if (!s->live || conn == NO || w->d[d].engine[s->engine].dying || s->deaf || s->lame ||
+        may_be_undone(w, d, s))
+        return false;
+    queue_copies(w, d, s);
+    request_init(w, d, &ev, OP_HANDOFF, conn);
+    ev.request.handoff = (struct req_handoff){.session = s->handle,
+                                              .step = handoff_step(w, d, s),
+                                              .deadline_ms = chance(w, 60) ? 0 : 1 + pick(w, 400),
+                                              .key = {pick(w, NONE) + 1ull, pick(w, NONE)}};
+    uid = blob_choose(w, &ev.request.handoff, words);
+    want = handoff_expected(w, d, s);
+    lacks = may_lack_state(w, d, s);
+    if (want == TERN_OK && ev.request.handoff.blob_bytes > TICKET_BLOB_BYTES)
+        want = TERN_INVALID;
+    s->ending = 1; /* a close that waits behind a turn is answered */
+    if (ev.request.handoff.blob_bytes > 0 && !w->ample)
+        w->d[d].pool[s->pool].evictions++;
+    sim_ask(w, d, &ev, "handoff_answer");
+    s->ending = 0;
+    TRACE("  daemon %u hands session %u.%u over (committed %u written %u), step %u: err %u %s\n", d,
+          s->id.slot, s->id.gen, s->committed, s->written, (uint32_t)ev.request.handoff.step,
+          w->reply->err, w->reply->text);
+    if (w->reply->err == TERN_INVALID && want == TERN_OK && lacks)
+        want = TERN_INVALID;
+    if (w->reply->err == TERN_BUSY && want == TERN_OK) {
+        handoff_busy(w, d, s, &ev.request.handoff);
+        return false;
+    }
+    EXPECT(w->reply->err == want, "handoff_refused", "err %u %s, not %u: committed %u written %u",
+           w->reply->err, w->reply->text, want, s->committed, s->written);
+    if (want == TERN_OK)
+        handed(w, d, s, &ev.request.handoff, uid);
+    else
+        MARK(handoff_refused);
+    return want == TERN_OK;
+}
+
+/* --- renewing and dropping --- */
+
+static void forge(struct sim *w, struct ticket *t)
+{
+    switch (pick(w, 4)) {
+    case 0: t->key[pick(w, 2)] ^= 1ull << pick(w, 64); break;
+    case 1: t->id.gen--; break;
+    case 2: t->incarnation++; break;
+    default: t->length++; break;
+    }
+}
+
+/* What whoever shows it is told. */
+static enum tern_err shown_expected(struct sim *w, uint32_t d, const struct ticket *t,
+                                    uint32_t tenant)
+{
+    const struct tk *tk = ticket_of(w, d, t);
+    const struct ticket *mine;
+
+    if (!tk)
+        return TERN_GONE;
+    mine = &shown_of(w, d, tk)->ticket;
+    if (mine->key[0] != t->key[0] || mine->key[1] != t->key[1] || mine->length != t->length ||
+        shown_of(w, d, tk)->tenant != tenant)
+        return TERN_DENIED;
+    return tk->ends ? TERN_GONE : TERN_OK;
+}
+
+static uint32_t engine_of_tenant(struct sim *w, uint32_t d, uint32_t tenant)
+{
+    for (uint32_t e = pick(w, ENGINES), i = 0; i < ENGINES; i++, e = (e + 1) % ENGINES) {
+        const struct engine *g = &w->d[d].engine[e];
+
+        if (engine_conn(w, d, e) != NO && !g->dying && g->tenant == tenant &&
+            g->seen == (1u << g->nprocs) - 1)
+            return e;
+    }
+    return NO;
+}
+
+/* Shows it in a request of its own. `ret_want`: what has to be said. */
+static bool show(struct sim *w, uint32_t d, bool forged, struct event *ev, enum op op,
+                 enum tern_err *ret_want)
+{
+    const struct shown *shown = ticket_pick(w, d);
+    uint32_t e, tenant;
+
+    if (!shown)
+        return false;
+    tenant = forged && w->cfg.tenants == 2 && chance(w, 40) ? 1 - shown->tenant : shown->tenant;
+    e = engine_of_tenant(w, d, tenant);
+    if (e == NO)
+        return false;
+    request_init(w, d, ev, op, engine_conn(w, d, e));
+    ev->request.ticket_renew = (struct req_ticket){.ticket = shown->ticket};
+    if (forged && tenant == shown->tenant)
+        forge(w, &ev->request.ticket_renew.ticket);
+    *ret_want = shown_expected(w, d, &ev->request.ticket_renew.ticket, tenant);
+    return true;
+}
+
+static void told_marks(struct sim *w, enum tern_err err)
+{
+    if (err == TERN_DENIED)
+        MARK(ticket_denied);
+    if (err == TERN_GONE)
+        MARK(ticket_gone);
+}
+
+void ask_renew(struct sim *w, uint32_t d, bool forged)
+{
+    uint32_t wanted = chance(w, 50) ? 0 : 1 + pick(w, 400), ms = stands_ms(w, wanted);
+    enum tern_err want;
+    struct event ev;
+    struct tk *t;
+
+    if (!show(w, d, forged, &ev, OP_TICKET_RENEW, &want))
+        return;
+    ev.request.ticket_renew.deadline_ms = wanted;
+    t = want == TERN_OK ? ticket_of(w, d, &ev.request.ticket_renew.ticket) : NULL;
+    if (t)
+        t->until = w->now + STEP_NS + ms * MS;
+    sim_ask(w, d, &ev, "renew_answer");
+    EXPECT(w->reply->err == want, "renew_refused", "err %u, not %u: %s", w->reply->err, want,
+           w->reply->text);
+    told_marks(w, want);
+    if (!t)
+        return;
+    EXPECT(w->reply->ticket_renew.deadline_ms == ms, "ticket_deadline", "%u ms for %u",
+           w->reply->ticket_renew.deadline_ms, wanted);
+    MARK(ticket_renewed);
+}
+
+void ask_drop(struct sim *w, uint32_t d, bool forged)
+{
+    enum tern_err want;
+    struct event ev;
+    struct tk *t;
+
+    if (!show(w, d, forged, &ev, OP_TICKET_DROP, &want))
+        return;
+    t = want == TERN_OK ? ticket_of(w, d, &ev.request.ticket_drop.ticket) : NULL;
+    if (t) {
+        w->tickets[d]->dropped[ticket_session(w, d, t)->tenant]++;
+        t->ends = 1;
+        if (t->served)
+            MARK(ticket_dropped_while_served);
+        MARK(ticket_dropped);
+    }
+    sim_ask(w, d, &ev, "drop_answer");
+    EXPECT(w->reply->err == want, "drop_refused", "err %u, not %u: %s", w->reply->err, want,
+           w->reply->text);
+    told_marks(w, want);
+}
+
+uint64_t ticket_near(const struct sim *w, uint64_t from, uint64_t to)
+{
+    uint64_t last = from;
+
+    for (uint32_t d = 0; d < DAEMONS && w->cfg.ticket_ms; d++)
+        for (uint32_t i = 0; i < SESSIONS && w->tickets[d]->n > 0; i++) {
+            const struct tk *t = &w->tickets[d]->tk[i];
+
+            if (t->stands && !t->ends && t->until <= to && t->until > last)
+                last = t->until;
+        }
+    return last;
+}
+
+bool ticket_done_comes(const struct sim *w, uint32_t source)
+{
+    const struct link *l = &w->link[1 - source];
+
+    for (uint32_t i = 0; i < l->n[0]; i++) {
+        const struct peer_msg *m = &l->queue[0][(l->head[0] + i) % QUEUE].msg;
+
+        if (m->kind == PEER_PULL_DONE && m->err == TERN_OK && m->ticket.id.gen != 0)
+            return true;
+    }
+    return false;
+}
+
+/* --- what is asked of it --- */
+
+static bool ready(struct sim *w, uint32_t d, const struct tk *t)
+{
+    const struct session *s = ticket_session(w, d, t);
+
+    return t->left && (t->sealed || !t->own) && !t->served &&
+           space_current(w, d, s->tenant, s->space);
+}
+
+static bool same_list(const struct sim *w, const struct asked *a, const struct shown *of)
+{
+    return a->ns == of->ns && w->common[a->variant][of->variant] >= of->ticket.length;
+}
+
+/* Before the core hears it. */
+void ticket_heard(struct sim *w, uint32_t d, const struct peer_msg *msg, uint32_t link)
+{
+    struct tickets *m = w->tickets[d];
+    struct asked *a = ticket_asked(w, 1 - d, msg->pull);
+    struct tk *t;
+
+    if (!w->cfg.ticket_ms || !a)
+        return;
+    t = ticket_of(w, d, &a->of.ticket);
+    if (msg->kind == PEER_PULL_DONE) {
+        a->walking = 0;
+        if (t && msg->err == TERN_OK && !t->ends) {
+            t->ends = 1;
+            m->taken[ticket_session(w, d, t)->tenant]++;
+            if (!t->served || !pull_id_equal(t->server, a->pull))
+                MARK(ticket_taken_late);
+        }
+        if (!t || !t->served || !pull_id_equal(t->server, a->pull))
+            return;
+        t->failed |= msg->err != TERN_OK;
+        t->served = t->started;
+        return;
+    }
+    if (msg->kind != PEER_PULL_OPEN && (msg->kind != PEER_PULL_TOKENS || !a->walking))
+        return;
+    a->walking = 0;
+    m->judged = a;
+    m->told = false;
+    m->may_serve = t && shown_expected(w, d, &a->of.ticket, a->tenant) == TERN_OK &&
+                   ready(w, d, t) && same_list(w, a, shown_of(w, d, t)) &&
+                   a->ranks == w->d[d].pool[ticket_session(w, d, t)->pool].ranks;
+    m->link = link;
+}
+
+/* Why a fetch by ticket is refused. */
+static void check_refusal(struct sim *w, uint32_t d, const struct asked *a,
+                          const struct peer_msg *msg)
+{
+    enum tern_err shown = shown_expected(w, d, &a->of.ticket, a->tenant);
+    const struct tk *t = ticket_of(w, d, &a->of.ticket);
+    const struct session *s = t ? ticket_session(w, d, t) : NULL;
+
+    switch (msg->err) {
+    case TERN_GONE:
+        EXPECT(shown == TERN_GONE || (s && !space_current(w, d, s->tenant, s->space)) ||
+                   (s && w->d[d].pool[s->pool].closing),
+               "ticket_lost", "ticket %u.%u stands, but a fetch is told GONE", a->of.ticket.id.slot,
+               a->of.ticket.id.gen);
+        MARK(ticket_gone);
+        if (s && !t->ends)
+            MARK(ticket_of_reset);
+        return;
+    case TERN_DENIED:
+        EXPECT(shown == TERN_DENIED, "ticket_denied", "ticket %u.%u", a->of.ticket.id.slot,
+               a->of.ticket.id.gen);
+        MARK(ticket_denied);
+        if (a->tenant != a->of.tenant)
+            MARK(ticket_foreign);
+        return;
+    case TERN_INVALID:
+        EXPECT(shown == TERN_OK && !same_list(w, a, shown_of(w, d, t)), "ticket_tokens",
+               "ticket %u.%u: its tokens are refused", a->of.ticket.id.slot, a->of.ticket.id.gen);
+        MARK(ticket_other_tokens);
+        return;
+    case TERN_UNSUPPORTED:
+        EXPECT(shown == TERN_OK && a->ranks != w->d[d].pool[s->pool].ranks, "ticket_layout",
+               "%u ranks", a->ranks);
+        return;
+    default: EXPECT(msg->err == TERN_BUSY, "ticket_refused", "err %u", msg->err); MARK(ticket_busy);
+    }
+}
+
+/* Of a transfer that was accepted: it is over before it was offered. */
+static void server_ended(struct sim *w, uint32_t d, struct pull_id pull)
+{
+    for (uint32_t i = 0; i < SESSIONS; i++) {
+        struct tk *t = &w->tickets[d]->tk[i];
+
+        if (t->stands && t->served && !t->started && pull_id_equal(t->server, pull))
+            t->served = 0;
+    }
+}
+
+static struct tk *server_started(struct sim *w, uint32_t d, const struct peer_msg *msg)
+{
+    for (uint32_t i = 0; i < SESSIONS; i++) {
+        struct tk *t = &w->tickets[d]->tk[i];
+
+        if (!t->stands || !t->served || !pull_id_equal(t->server, msg->pull))
+            continue;
+        t->started = 1;
+        t->serve = msg->serve;
+        return t;
+    }
+    return NULL;
+}
+
+bool ticket_offered(struct sim *w, uint32_t d, const struct peer_msg *msg)
+{
+    struct tickets *m = w->tickets[d];
+    struct asked *a = ticket_asked(w, 1 - d, msg->pull);
+    bool asked = a && m->judged == a;
+    struct tk *t;
+
+    if (msg->kind == PEER_PULL_OFFER && msg->err != TERN_OK)
+        server_ended(w, d, msg->pull);
+    else if (msg->kind == PEER_PULL_OFFER && !a) /* who asked has been restarted since */
+        return server_started(w, d, msg) != NULL;
+    if (!w->cfg.ticket_ms || !a)
+        return false;
+    if (msg->kind == PEER_PULL_MORE) {
+        m->told |= asked;
+        a->walking = 1;
+        MARK(ticket_walked_in_pieces);
+        return true;
+    }
+    if (msg->err != TERN_OK) {
+        t = ticket_of(w, d, &a->of.ticket);
+        if (asked)
+            check_refusal(w, d, a, msg);
+        a->walking = 0;
+        m->told |= asked;
+        return msg->err != TERN_BUSY || !t || !ready(w, d, t);
+    }
+    if (asked)
+        accepted(w, d);
+    t = server_started(w, d, msg);
+    EXPECT(t && t == ticket_of(w, d, &a->of.ticket), "ticket_offer",
+           "pull %u.%u is offered a ticket that does not serve it", msg->pull.slot, msg->pull.gen);
+    EXPECT(msg->to == a->of.ticket.length, "ticket_offer_length", "%u tokens of %u", msg->to,
+           a->of.ticket.length);
+    if (t->failed)
+        MARK(ticket_offered_again);
+    return true;
+}
+
+/* Of a window that is moved whole, what the table does not have any more it can't tell. */
+static bool in_table(const struct sim *w, uint32_t d, const struct session *s,
+                     const struct granule *g, uint32_t group, uint32_t at)
+{
+    const struct entry *e = &s->table[group][at];
+
+    if (group >= w->cfg.ngroups && recurrent(w, group) && !s->top[group])
+        return g->own != OWN_SESSION;
+    if (group >= w->cfg.ngroups && !recurrent(w, group) &&
+        (at < s->first[group] || e->granule == HOLE))
+        return g->own != OWN_SESSION;
+    return at < TABLE && &w->d[d].granule[s->tenant][e->granule] == g && e->gen == g->gen;
+}
+
+bool ticket_page(struct sim *w, uint32_t d, struct pull_id pull, const struct granule *g,
+                 uint32_t group, uint32_t at)
+{
+    for (uint32_t i = 0; i < SESSIONS; i++) {
+        const struct tk *t = &w->tickets[d]->tk[i];
+
+        if (t->stands && t->served && pull_id_equal(t->server, pull))
+            return in_table(w, d, &w->d[d].session[i], g, group, at);
+    }
+    return false;
+}
+
+bool ticket_serves(struct sim *w, uint32_t d, struct serve_id serve, const struct granule *g)
+{
+    const struct tk *t = &w->tickets[d]->tk[g->owner % SESSIONS];
+
+    return t->stands && t->served && t->started && serve_id_equal(t->serve, serve);
+}
+
+void ticket_quiet(struct sim *w, uint32_t d, struct serve_id serve)
+{
+    for (uint32_t i = 0; i < SESSIONS; i++) {
+        struct tk *t = &w->tickets[d]->tk[i];
+
+        if (t->stands && t->served && t->started && serve_id_equal(t->serve, serve))
+            t->served = t->started = 0;
+    }
+}
+
+void ticket_link_down(struct sim *w, uint32_t d, uint32_t link)
+{
+    for (uint32_t i = 0; i < ASKED; i++)
+        w->tickets[1 - d]->asked[i].walking = 0;
+    for (uint32_t i = 0; i < SESSIONS; i++) {
+        struct tk *t = &w->tickets[d]->tk[i];
+
+        if (!t->stands || !t->served || t->link != link)
+            continue;
+        t->failed = 1;
+        t->served = t->started;
+        MARK(ticket_link_down);
+    }
+}
+
+/* --- what there is of them in the core, when nothing is left over --- */
+
+static void check_pages(struct sim *w, uint32_t d)
+{
+    struct pool_view v;
+
+    for (uint32_t p = 0; p < POOLS; p++) {
+        const struct pool *pl = &w->d[d].pool[p];
+        uint32_t n[GROUPS] = {0};
+
+        if (!pl->open || pl->closing || pl->base == UINT32_MAX ||
+            !core_pool_view(w->d[d].core, pl->id.slot, &v))
+            continue;
+        for (uint32_t i = pl->base; i < pl->base + pl->granules; i++) {
+            const struct granule *g = &w->d[d].granule[pl->tenant][i];
+
+            if (g->own == OWN_SESSION && w->tickets[d]->tk[g->owner].stands)
+                n[g->group]++;
+        }
+        for (uint32_t g = 0; g < w->ngroups; g++)
+            EXPECT(v.group[g].ticket * w->page_granules[g] == n[g], "ticket_pages",
+                   "pool %u group %u: %u pages are tickets', the model has %u granules", p, g,
+                   v.group[g].ticket, n[g]);
+    }
+}
+
+void tickets_check(struct sim *w, uint32_t d)
+{
+    const struct tickets *m = w->tickets[d];
+    uint32_t standing[TENANTS] = {0};
+    struct tickets_view v;
+
+    if (core_deadline(w->d[d].core) <= w->now)
+        return;
+    for (uint32_t i = 0; i < SESSIONS; i++)
+        standing[w->d[d].session[i].tenant] += m->tk[i].stands;
+    for (uint32_t t = 0; t < w->cfg.tenants; t++) {
+        core_tickets(w->d[d].core, t, &v);
+        EXPECT(v.standing == standing[t] && v.made == m->made[t] && v.taken == m->taken[t] &&
+                   v.dropped == m->dropped[t] && v.expired == m->expired[t],
+               "ticket_counts",
+               "tenant %u: %u stand, %u made, %u taken, %u dropped, %u expired; the model has %u, "
+               "%u, %u, %u, %u",
+               t, (unsigned)v.standing, (unsigned)v.made, (unsigned)v.taken, (unsigned)v.dropped,
+               (unsigned)v.expired, standing[t], (unsigned)m->made[t], (unsigned)m->taken[t],
+               (unsigned)m->dropped[t], (unsigned)m->expired[t]);
+    }
+    check_pages(w, d);
+}
