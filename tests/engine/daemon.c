@@ -76,8 +76,8 @@ uint16_t port_free(void)
     return port_bind(0);
 }
 
-/* Where TERND says; else beside this program; else in TERN_BIN, for test programs that lie
- * elsewhere. */
+/* Where TERND says; else beside this program, or in sbin where both are installed; else in
+ * TERN_BIN, for test programs that lie elsewhere. */
 static bool daemon_path(char *path, size_t cap)
 {
     const char *named = getenv("TERND"), *folder = getenv("TERN_BIN");
@@ -91,9 +91,12 @@ static bool daemon_path(char *path, size_t cap)
         return false;
     path[n] = 0;
     slash = strrchr(path, '/');
-    if (!slash || (size_t)(slash - path) + sizeof "/ternd" > cap)
+    if (!slash || (size_t)(slash - path) + sizeof "/../sbin/ternd" > cap)
         return false;
     memcpy(slash, "/ternd", sizeof "/ternd");
+    if (access(path, X_OK) == 0)
+        return true;
+    memcpy(slash, "/../sbin/ternd", sizeof "/../sbin/ternd");
     if (access(path, X_OK) != 0 && folder)
         return (size_t)snprintf(path, cap, "%s/ternd", folder) < cap;
     return true;
