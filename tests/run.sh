@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Builds everything and runs every test; under 25 minutes on two cores. `--full` runs the long forms.
+# Builds everything and runs every test; under 40 minutes on two cores. `--full` runs the long forms.
 # Prints what ran and for how long, then `N passed, N failed, N skipped`. Not zero on any failure.
 #
 # TERN_TRACES      folder of traces; without it their tests are skipped, visibly

@@ -12,8 +12,8 @@ void oracle_audit(const struct core *core);
  * anything else (T16). */
 void oracle_audit_copy(const struct core *core, const struct page_at *from,
                        const struct page_at *to, uint32_t n);
-/* Is this very page, of that generation, one of those that the session, or its ticket, owns? `id` is a session's
- * that the core has told of. */
+/* Is this very page, of that generation, one of those that the session, or its ticket, owns? `id`
+ * is a session's that the core has told of. */
 bool oracle_session_owns(const struct core *core, struct session_id id, uint32_t group,
                          struct page_ref ref);
 

@@ -531,23 +531,29 @@ static void do_ticket(struct sim *w, uint32_t source)
     sim_timers(w, 1);
 }
 
+static void do_cut(struct sim *w, uint32_t d)
+{
+    if (w->link[d].alive)
+        FAULT(link_cut);
+    net_cut(w, d);
+}
+
+static void do_one_way(struct sim *w, uint32_t d) /* fault 28 */
+{
+    if (!w->link[d].alive)
+        return;
+    FAULT(link_one_way);
+    w->link[d].one_way |= (uint8_t)(1u << pick(w, 2));
+}
+
 static void do_fault(struct sim *w, uint32_t d, uint32_t kind)
 {
     uint32_t e = pick_engine(w, d);
 
     switch (kind) {
     case CHOICE_cancel: do_cancel(w, d); break;
-    case CHOICE_cut:
-        if (w->link[d].alive)
-            FAULT(link_cut);
-        net_cut(w, d);
-        break;
-    case CHOICE_one_way: /* fault 28 */
-        if (!w->link[d].alive)
-            break;
-        FAULT(link_one_way);
-        w->link[d].one_way |= (uint8_t)(1u << pick(w, 2));
-        break;
+    case CHOICE_cut: do_cut(w, d); break;
+    case CHOICE_one_way: do_one_way(w, d); break;
     case CHOICE_corrupt:
         for (uint32_t n = 1 + pick(w, 4); n > 0; n--) /* the same pages again, perhaps */
             data_move(w, d, true);

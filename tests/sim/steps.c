@@ -568,6 +568,17 @@ uint32_t late_step(const struct session *s, uint32_t step)
     return step < s->turn_step ? s->turn_step : step; /* and a turn's end */
 }
 
+static void did_slide(struct sim *w, uint32_t d, struct session *s, const struct step_op *op,
+                      const struct op_result *r)
+{
+    if (op->length && op->length <= s->committed) {
+        EXPECT(r->err == TERN_INVALID, "slide_range", "err %u", r->err);
+        return;
+    }
+    EXPECT(r->err == TERN_OK, "slide_refused", "err %u", r->err);
+    state_slide(w, d, s, op->length ? op->length : s->committed + w->L, (uint32_t)op->step);
+}
+
 static void did_one(struct sim *w, uint32_t d, const struct plan *p, uint32_t i,
                     const struct op_result *r, const struct table_run *runs)
 {
@@ -621,14 +632,7 @@ static void did_one(struct sim *w, uint32_t d, const struct plan *p, uint32_t i,
         EXPECT(r->err == TERN_OK, "release_refused", "err %u", r->err);
         state_release_point(w, d, s);
         break;
-    case STEP_SLIDE:
-        if (op->length && op->length <= s->committed) {
-            EXPECT(r->err == TERN_INVALID, "slide_range", "err %u", r->err);
-            break;
-        }
-        EXPECT(r->err == TERN_OK, "slide_refused", "err %u", r->err);
-        state_slide(w, d, s, op->length ? op->length : s->committed + w->L, (uint32_t)op->step);
-        break;
+    case STEP_SLIDE: did_slide(w, d, s, op, r); break;
     case STEP_REWIND: did_rewind(w, d, s, op, r); break;
     case STEP_ASSIGN: did_assign(w, d, s, op, &p->assign[i], p->variant[i], r); break;
     case STEP_UNLEASE: /* leases.c */

@@ -334,6 +334,36 @@ static void fill_peer_runs(const struct peer_msg *msg, Tern__Wire__Run *runs,
     }
 }
 
+/* Whose it is, and what: of a request for a transfer or a reset. */
+static void fill_peer_identity(const struct peer_msg *msg, const char *tenant,
+                               Tern__Wire__PeerMsg *m)
+{
+    if (msg->kind == PEER_PULL_OPEN || msg->kind == PEER_RESET) {
+        m->tenant = (char *)(uintptr_t)tenant;
+        m->has_ns_hi = m->has_ns_lo = true;
+        m->ns_hi = msg->ns.hi;
+        m->ns_lo = msg->ns.lo;
+    }
+    m->has_fields_hash = msg->fields_hash != 0;
+    m->fields_hash = msg->fields_hash;
+    m->has_layout_hash = msg->kind == PEER_PULL_OPEN || msg->layout_hash != 0;
+    m->layout_hash = msg->layout_hash;
+}
+
+/* `told` has to last as long as the message. */
+static void fill_peer_layouts(const struct wire_layouts *layouts, struct wire_layout *told,
+                              Tern__Wire__PeerMsg *m)
+{
+    if (layouts->n == 0)
+        return;
+    wire_layout_out(layouts->v, layouts->n, told);
+    m->n_groups = layouts->n;
+    m->groups = told->groups;
+    m->has_ranks = m->has_stages = true;
+    m->ranks = layouts->v->ranks;
+    m->stages = layouts->v->stages;
+}
+
 size_t wire_out_peer_msg(const struct peer_msg *msg, const char *tenant,
                          const struct wire_layouts *layouts, uint64_t sequence, uint32_t body_max,
                          uint8_t *out)
@@ -374,16 +404,7 @@ size_t wire_out_peer_msg(const struct peer_msg *msg, const char *tenant,
     m.handed = msg->handed;
     m.has_reset = msg->reset != 0;
     m.reset = msg->reset;
-    if (msg->kind == PEER_PULL_OPEN || msg->kind == PEER_RESET) {
-        m.tenant = (char *)(uintptr_t)tenant;
-        m.has_ns_hi = m.has_ns_lo = true;
-        m.ns_hi = msg->ns.hi;
-        m.ns_lo = msg->ns.lo;
-    }
-    m.has_fields_hash = msg->fields_hash != 0;
-    m.fields_hash = msg->fields_hash;
-    m.has_layout_hash = msg->kind == PEER_PULL_OPEN || msg->layout_hash != 0;
-    m.layout_hash = msg->layout_hash;
+    fill_peer_identity(msg, tenant, &m);
     if (msg->kind == PEER_PULL_OPEN || msg->kind == PEER_PULL_TOKENS) {
         m.has_tokens = m.has_keys = true;
         m.tokens = wire_bytes(msg->tokens, (size_t)peer_msg_tokens(msg) * sizeof(uint32_t));
@@ -398,14 +419,7 @@ size_t wire_out_peer_msg(const struct peer_msg *msg, const char *tenant,
     m.has_blob = msg->kind == PEER_PULL_OFFER && msg->blob_bytes > 0;
     if (m.has_blob)
         m.blob = wire_bytes(msg->tokens, msg->blob_bytes);
-    if (layouts->n > 0) {
-        wire_layout_out(layouts->v, layouts->n, &told);
-        m.n_groups = layouts->n;
-        m.groups = told.groups;
-        m.has_ranks = m.has_stages = true;
-        m.ranks = layouts->v->ranks;
-        m.stages = layouts->v->stages;
-    }
+    fill_peer_layouts(layouts, &told, &m);
     m.n_runs = msg->nruns;
     m.runs = list;
     return wire_encode(&h, &m.base, body_max, out, FRAME_HEADER_BYTES + (size_t)body_max, &n) ==

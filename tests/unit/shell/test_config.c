@@ -106,9 +106,21 @@ TEST(config_smallest_file_is_completed)
     assert_int_equal(core_size(&c->limits, &arena), TERN_OK);
 }
 
-TEST(config_every_section_is_read)
+static void is_planned_so(const struct config *c)
 {
     struct tenant_config planned[CONFIG_TENANTS_MAX];
+
+    plan_tenants(c, planned);
+    assert_int_equal(planned[1].sessions_max, 8);
+    assert_int_equal(planned[1].regions, c->tenants[1].regions);
+    assert_int_equal(planned[1].memory_bytes, c->tenants[1].memory_bytes);
+    assert_int_equal(planned[1].host_bytes, 3u << 20);
+    assert_int_equal(planned[1].host_write, HOST_WRITE_THROUGH);
+    assert_int_equal(planned[0].host_write, HOST_WRITE_BEHIND);
+}
+
+TEST(config_every_section_is_read)
+{
     struct config *c = accepted(
         "node: prefill-1\n"
         "listen: \"[::1]:7001\"\n"
@@ -171,13 +183,7 @@ TEST(config_every_section_is_read)
     assert_int_equal(c->limits.conns, 3 + 7 + 256);
     assert_int_equal(c->tenants[1].mode, 0600);
     assert_int_equal(c->tenants[1].sessions_max, 8);
-    plan_tenants(c, planned);
-    assert_int_equal(planned[1].sessions_max, 8);
-    assert_int_equal(planned[1].regions, c->tenants[1].regions);
-    assert_int_equal(planned[1].memory_bytes, c->tenants[1].memory_bytes);
-    assert_int_equal(planned[1].host_bytes, 3u << 20);
-    assert_int_equal(planned[1].host_write, HOST_WRITE_THROUGH);
-    assert_int_equal(planned[0].host_write, HOST_WRITE_BEHIND);
+    is_planned_so(c);
 }
 
 /* Host pages have records like any other, and their memory counts against the machine's. */
