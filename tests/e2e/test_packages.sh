@@ -36,7 +36,7 @@ fi
 [[ $(id -u) == 0 ]] || skip "the packages are right; installing them into a clean folder needs root"
 needs debootstrap "to make a clean folder"
 MIRROR=$(sed -n 's/^URIs: //p; s/^deb \(\[[^]]*\] \)\?\([^ ]*\) .*/\2/p' /etc/apt/sources.list /etc/apt/sources.list.d/* 2>/dev/null | head -n 1) || true
-debootstrap --variant=minbase --include=systemd,systemd-sysv,dbus,ca-certificates,gcc,libc6-dev,pkg-config bookworm "$ROOT" "${MIRROR:-http://deb.debian.org/debian}" >"$DIR/debootstrap" 2>&1 ||
+debootstrap --variant=minbase --include=systemd,systemd-sysv,dbus,ca-certificates,gcc,libc6-dev,pkg-config bookworm "$ROOT" ${MIRROR:+"$MIRROR"} >"$DIR/debootstrap" 2>&1 ||
     skip "the packages are right; debootstrap: $(tail -n 1 "$DIR/debootstrap")"
 cp --remove-destination /etc/resolv.conf "$ROOT/etc/resolv.conf"
 inside() { chroot "$ROOT" env DEBIAN_FRONTEND=noninteractive LC_ALL=C "$@" >"$DIR/inside" 2>&1 || { tail -n 30 "$DIR/inside"; fail "in the clean folder: $*"; }; }
