@@ -759,9 +759,10 @@ TERN_API void tern_batch_barrier(struct tern_batch *b);
  *   INVALID  The batch has no operation. */
 TERN_API enum tern_err tern_batch_run(struct tern_batch *b, uint32_t deadline_ms,
                                       const struct tern_result **ret_results, uint32_t *ret_done);
-/* What became of result i of the batch that was run last, or of the answer that tern_poll handed
- * out last: what was asked, what the session has, and what to do. "" if it is OK, or there is none.
- * Borrowed until the next call on the connection. */
+/* What became of result i of the batch that was run last, or of the batch whose answer tern_poll
+ * handed out last: what was asked, what the session has, and what to do. "" if it is OK, or there
+ * is none. Of any other answer that tern_poll hands out, tern_error_text has the words, until the
+ * next call. Borrowed until the next call on the connection. */
 TERN_API const char *tern_result_text(struct tern *t, uint32_t i);
 
 /* ---- decode without waiting: pages that are held ahead of need ----
