@@ -165,7 +165,9 @@ static struct tern_tokens tell_tokens(struct tern_lease *l, struct lease_slot *s
     return t.n > 0 ? t : (struct tern_tokens){0};
 }
 
-/* What the daemon does not know of the session yet, but for pages. */
+/* What the daemon does not know of the session yet, but for pages: it has them all, or an earlier
+ * operation was refused. An assign without pages is refused then, where an extend would take some
+ * that the engine does not know of. */
 static enum tern_err tell_lengths(struct tern_lease *l, uint32_t at)
 {
     struct lease_slot *s = &l->slot[at];
@@ -175,7 +177,7 @@ static enum tern_err tell_lengths(struct tern_lease *l, uint32_t at)
     if (!has_room(l, 0, 0, s->nwaiting))
         return is_full(l);
     gather(l,
-           (struct client_op){.kind = CLIENT_EXTEND,
+           (struct client_op){.kind = CLIENT_ASSIGN,
                               .session = s->session,
                               .length = s->allocated,
                               .written = s->written,
@@ -355,6 +357,7 @@ enum tern_err tern_lease_rewind(struct tern_lease *l, uint32_t at, uint32_t leng
            (struct client_op){
                .kind = CLIENT_REWIND, .session = s->session, .length = length, .step = step},
            at, 0);
+    l->cold[at].rewinds++;
     s->allocated = length < s->allocated ? length : s->allocated;
     s->written = s->told_written = length < s->written ? length : s->written;
     s->tokens = length < s->tokens ? length : s->tokens;
@@ -371,6 +374,10 @@ enum tern_err tern_lease_commit(struct tern_lease *l, uint32_t at, uint32_t dept
         return set_error(l->t, TERN_BUSY,
                          "a commit of this session is under way: take its answer by "
                          "tern_lease_told first");
+    if (l->cold[at].rewinds > 0)
+        return set_error(l->t, TERN_BUSY,
+                         "a rewind of this session is not answered yet: tern_lease_submit and "
+                         "tern_lease_wait, then commit");
     TRY(tell_lengths(l, at));
     if (!has_room(l, 0, 0, 0))
         return is_full(l);

@@ -39,6 +39,8 @@ static_assert(sizeof(struct lease_slot) == 128, "as the comment says");
 /* The rest. */
 struct lease_cold {
     uint32_t under_way;   /* operations that are gathered or not answered */
+    uint32_t rewinds;     /* of these: pages of the table are other ones if it is refused, so
+                             nothing is committed before */
     uint32_t astray;      /* pages that an assign of it named, and that was refused */
     bool commits;         /* a commit of it was not handed out yet */
     uint64_t commit_step; /* by that step it has to be */

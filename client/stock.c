@@ -174,6 +174,7 @@ static bool take_step(struct tern *t, struct tern_lease *l, struct lease_step *s
         told = answered(l, s, first, &s->op[i], r, text) && told;
         if (s->op[i].slot != UINT32_MAX) {
             l->cold[s->op[i].slot].under_way--;
+            l->cold[s->op[i].slot].rewinds -= s->op[i].kind == CLIENT_REWIND;
             slot_rests(l, s->op[i].slot);
         }
         first += s->op[i].npages;

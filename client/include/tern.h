@@ -841,7 +841,7 @@ TERN_API enum tern_err tern_lease_rewind(struct tern_lease *l, uint32_t session,
 /* As tern_commit, and tern_lease_told brings the answer. The runs in it take the place of pages of
  * the table, which are given back behind `step`. So `step` is the last step that may be dispatched
  * before that answer was applied: name one some steps ahead, and tern_lease_submit holds to it.
- *   BUSY  A commit of this session is under way. */
+ *   BUSY  A commit of this session is under way, or a rewind is not answered yet. */
 TERN_API enum tern_err tern_lease_commit(struct tern_lease *l, uint32_t session, uint32_t depth,
                                          uint64_t step);
 /* Takes what was answered, sends what was gathered as one Step, and asks for more pages if the

@@ -545,7 +545,7 @@ void state_hand_over(struct sim *w, uint32_t d, struct session *s, uint32_t step
 {
     for (STATE_GROUPS(w, g)) {
         const struct entry *e = &s->table[g][0];
-        const struct granule *p = at_granule(w, d, s, e->granule);
+        const struct granule *p;
         const struct chunk *c;
 
         if (!recurrent(w, g)) {
@@ -557,6 +557,7 @@ void state_hand_over(struct sim *w, uint32_t d, struct session *s, uint32_t step
         }
         if (!s->top[g] || s->written > s->committed)
             continue;
+        p = at_granule(w, d, s, e->granule);
         c = chunk_at(w, d, s->pool, s->space, s->variant, s->committed / w->L);
         /* A copy of what the tree has at T; but for the ticket's own page it may have lost that. */
         if (oracle_session_owns(w->d[d].core, s->id, g, (struct page_ref){p->index, e->gen})) {

@@ -481,7 +481,7 @@ bool tickets_flush(struct core *c, struct actions *out)
         s->ticket_due = 0;
         all = all && s->follower == NONE; /* it may be offered what has come: see serve_flush */
     }
-    return all;
+    return all && visits_left(c) > 0; /* turn records of one may be left over */
 }
 
 uint64_t ticket_deadline(const struct core *c)

@@ -25,7 +25,7 @@ static uint32_t path_at(const struct core *c, const struct session *t, uint32_t 
 }
 
 /* Are the tokens and keys of the message those of the session, as far as it has committed, and
- * behind that? */
+ * behind that? Only the last message ends within a chunk: what is walked begins where one ends. */
 static bool tokens_agree(const struct core *c, const struct session *t, const struct peer_msg *m)
 {
     const uint32_t until = peer_msg_until(m), align = pool_at(c, t->pool)->align;
@@ -34,6 +34,8 @@ static bool tokens_agree(const struct core *c, const struct session *t, const st
         .base = m->at, .n = until - m->at, .v = m->tokens, .keys = m->keys, .nkeys = m->nkeys};
     uint32_t node = path_at(c, t, m->at);
 
+    if (m->at % align != 0 || (until < m->to && until % align != 0))
+        return false;
     while (tail.base < t->committed && tail.n >= align) {
         node = node_child(c, node, &w);
         if (node == NONE)

@@ -140,6 +140,8 @@ static void go_on(struct transport *t, uint32_t peer_link)
 void data_conn_reap(struct data_conn *conn)
 {
     struct xfer *xfer = conn->xfer;
+    struct transport *transport = conn->transport; /* another link may take the slot below */
+    uint32_t peer_link = conn->peer_link;
     bool ended = conn->caller && conn->caller->ended;
 
     if (conn->state != DATA_CONN_CLOSING || conn->receiving || conn->sending)
@@ -164,7 +166,7 @@ void data_conn_reap(struct data_conn *conn)
     if (!xfer->conns->ending)
         door_again(xfer->conns->door);
     if (ended)
-        go_on(conn->transport, conn->peer_link);
+        go_on(transport, peer_link);
 }
 
 /* Nothing asked for, nothing queued: its slot may go to a link that needs one. */

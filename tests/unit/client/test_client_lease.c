@@ -358,6 +358,27 @@ TEST(lease_commit_answer_is_taken_before_its_step_is_over)
     assert_int_equal(script.op[0].step, 5);
 }
 
+/* If the daemon refuses the rewind, the table has other pages than the engine thinks: nothing is
+ * committed before it has answered. What the daemon has all pages for is told by an assign without
+ * any, so that it takes none of its own. */
+TEST(lease_commit_waits_for_the_answer_to_a_rewind)
+{
+    const struct tern_run *runs;
+    uint32_t n;
+
+    begin();
+    assert_ok(extend(0, 1, 21, 32, &runs, &n));
+    assert_ok(extend(0, 1, 22, 32, &runs, &n));
+    assert_ok(tern_lease_rewind(lease, seq[0], 21, 3));
+    assert_err(TERN_BUSY, tern_lease_commit(lease, seq[0], 16, 5));
+    assert_ok(tern_lease_submit(lease, 1));
+    assert_err(TERN_BUSY, tern_lease_commit(lease, seq[0], 16, 5));
+    assert_ok(tern_lease_wait(lease, 0));
+    assert_ok(tern_lease_commit(lease, seq[0], 16, 5));
+    for (uint32_t i = 0; i < script.nops; i++)
+        assert_int_not_equal(script.op[i].kind, 1); /* an extend takes pages by itself */
+}
+
 /* Whoever polls sees nothing of a lease's requests, and a connection that is lost ends them. */
 TEST(lease_connection_lost)
 {

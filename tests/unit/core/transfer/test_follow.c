@@ -569,6 +569,37 @@ TEST(y4_state_of_the_end_comes_with_every_window_and_tail)
                 state_follows(shapes[i], n, there);
 }
 
+/* A peer whose tokens end within a chunk, of which others follow, would be walked from there. */
+TEST(y4_tokens_that_break_off_within_a_chunk_are_invalid)
+{
+    for (uint32_t until = 5; until < FULL; until += 6) {
+        struct followed f = begin();
+        struct peer_msg open, more;
+        struct rig_job *answer;
+
+        goes_on(f.s, 1, 4, 0);
+        f.p.source->automatic = f.p.dest->automatic = BY_HAND(RIG_MSG);
+        follow(f.d, f.t);
+        open = rig_job(f.p.dest, RIG_MSG, 0)->msg;
+        open.until = until;
+        dest_says(&f.p, &open);
+        answer = rig_job(f.p.source, RIG_MSG, 0);
+        assert_non_null(answer);
+        assert_int_equal(answer->msg.kind, PEER_PULL_OFFER);
+        assert_err(TERN_INVALID, answer->msg.err);
+        goes_on(f.s, 1, 8, 0);
+        more = open;
+        more.kind = PEER_PULL_TOKENS;
+        more.serve = answer->msg.serve;
+        more.at = until;
+        more.until = 0;
+        more.tokens = open.tokens + until;
+        dest_says(&f.p, &more);
+        assert_int_equal(rig_view(f.p.source).serves, 0);
+        rig_destroy_all();
+    }
+}
+
 static void hands_over_at(struct rig_session *s, uint32_t length)
 {
     goes_on(s, 1, length, 0);
