@@ -617,19 +617,41 @@ static void check_counts(struct sim *w, uint32_t d)
     EXPECT(m->waiting || !sessions_waiting(m), "sim_waiting", "sessions %x", sessions_waiting(m));
 }
 
+static void say_choice(const struct sim *w, const struct choice *c)
+{
+    static const char *const name[] = {
+#define X(n, weight, fault) #n,
+        CHOICES(X)
+#undef X
+    };
+
+    printf("%u: %s on daemon %u\n", w->at_choice, name[c->kind], c->daemon);
+}
+
+/* What costs too much after each choice is looked at after some; which ones a history draws. */
+static void look_around(struct sim *w, uint32_t d, uint32_t r)
+{
+    if ((r & 7) == 0)
+        check_idle(w, d);
+    if ((r & 0x18) == 0)
+        state_look(w, d);
+    if ((r & 0x7e0) == 0) {
+        check_counts(w, d);
+        waits_check(w, d);
+        turns_check(w, d);
+    }
+    if (w->cfg.records && (r & 0x60) == 0)
+        records_check(w, d);
+    if (w->cfg.ticket_ms && (r & 0x60) == 0)
+        tickets_check(w, d);
+}
+
 void choose(struct sim *w, const struct choice *c)
 {
     uint32_t d = c->daemon, e = pick_engine(w, d), conn;
 
-    if (__builtin_expect(w->verbose, 0)) {
-        static const char *const name[] = {
-#define X(n, weight, fault) #n,
-            CHOICES(X)
-#undef X
-        };
-
-        printf("%u: %s on daemon %u\n", w->at_choice, name[c->kind], d);
-    }
+    if (__builtin_expect(w->verbose, 0))
+        say_choice(w, c);
     turns_near(w);
     switch (c->kind) {
     case CHOICE_join: engine_advance(w, d, e); break;
@@ -682,17 +704,5 @@ void choose(struct sim *w, const struct choice *c)
     }
     if (core_deadline(w->d[d].core) <= w->now)
         sim_timers(w, d);
-    if ((c->r & 7) == 0)
-        check_idle(w, d);
-    if ((c->r & 0x18) == 0)
-        state_look(w, d);
-    if ((c->r & 0x7e0) == 0) {
-        check_counts(w, d);
-        waits_check(w, d);
-        turns_check(w, d);
-    }
-    if (w->cfg.records && (c->r & 0x60) == 0)
-        records_check(w, d);
-    if (w->cfg.ticket_ms && (c->r & 0x60) == 0)
-        tickets_check(w, d);
+    look_around(w, d, c->r);
 }
