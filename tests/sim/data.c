@@ -1,23 +1,11 @@
-/* The data path and the memory jobs: checksums, zeroing, pulls that write straight into the
- * destination's pages, serves that read the source's. Bytes move at moments of the simulator's
- * choosing; a receive that was posted may still land after a stop, until the proof that it is
- * quiet. */
+/* The data path: pulls that write straight into the destination's pages. Bytes move at moments of
+ * the simulator's choosing; a receive that was posted may still land after a stop, until the proof
+ * that it is quiet. What the source does for them is in serves.c. */
+#include "data.h"
 #include "disk.h"
 #include "tickets.h"
 
-#define LOAD_LINGERS 70 /* of a hundred times that a load could end */
-
-static uint32_t tenant_of(const struct sim *w, uint32_t d, uint32_t pool)
-{
-    return w->d[d].pool[pool].tenant;
-}
-
-static uint32_t at_of(struct sim *w, uint32_t d, uint32_t pool, const struct granule *g)
-{
-    return (uint32_t)(g - w->d[d].granule[tenant_of(w, d, pool)]);
-}
-
-static uint32_t pool_of_slot(struct sim *w, uint32_t d, uint32_t slot)
+uint32_t pool_of_slot(struct sim *w, uint32_t d, uint32_t slot)
 {
     for (uint32_t p = 0; p < POOLS; p++)
         if (w->d[d].pool[p].open && w->d[d].pool[p].id.slot == slot)
@@ -25,155 +13,9 @@ static uint32_t pool_of_slot(struct sim *w, uint32_t d, uint32_t slot)
     violation(w, "unknown_pool", "daemon %u names pool slot %u", d, slot);
 }
 
-/* --- jobs --- */
-
-struct job *job_add(struct sim *w, uint32_t d, enum job_kind kind, uint64_t id, uint32_t pool)
-{
-    struct daemon *m = &w->d[d];
-    struct job *j = &m->job[m->njobs];
-
-    EXPECT(m->njobs < JOBS, "too_many_jobs", "%u jobs", m->njobs);
-    m->njobs++;
-    j->kind = (uint8_t)kind;
-    j->pool = (uint8_t)pool;
-    j->id = id;
-    j->n = 0;
-    return j;
-}
-
-void take_seal(struct sim *w, uint32_t d, const struct action *act)
-{
-    uint32_t pool = pool_of_slot(w, d, act->seal.pool), running = 0;
-    struct job *j = job_add(w, d, JOB_SEAL, seal_id_pack(act->seal.job), pool);
-
-    for (uint32_t i = 0; i < w->d[d].njobs; i++)
-        running += w->d[d].job[i].kind == JOB_SEAL;
-    EXPECT(running <= w->cfg.lim_seals, "seal_jobs", "%u checksum jobs, the limit is %u", running,
-           w->cfg.lim_seals);
-    EXPECT(act->seal.n <= BATCH_PAGES, "seal_pages", "%u pages", act->seal.n);
-    if (act->seal.job.slot >= w->limits.nodes)
-        ticket_seal(w, d, act);
-    for (uint32_t i = 0; i < act->seal.n; i++) {
-        const struct page_at *p = &act->seal.pages[i];
-        struct granule *g = page_granule(w, d, pool, p->group, p->index);
-
-        EXPECT(p->record < RECORDS, "record", "record %u", p->record);
-        EXPECT(g->gen == p->gen, "seal_stale",
-               "a checksum of group %u page %u of generation %u, which is %u", p->group, p->index,
-               p->gen, g->gen);
-        for (uint32_t k = 0; k < w->page_granules[p->group]; k++)
-            g[k].sealing++;
-        j->granule[j->n] = (uint16_t)at_of(w, d, pool, g);
-        j->record[j->n++] = (uint16_t)p->record;
-    }
-}
-
-void take_zero(struct sim *w, uint32_t d, const struct action *act)
-{
-    uint32_t pool = pool_of_slot(w, d, act->zero.pool.slot);
-    struct pool *p = &w->d[d].pool[pool];
-
-    EXPECT(pool_id_equal(act->zero.pool, p->id), "zero_stale", "pool %u.%u", act->zero.pool.slot,
-           act->zero.pool.gen);
-    EXPECT(p->closing || p->engines == 0, "zero_open_pool",
-           "pool %u is zeroed, but nobody closed it", pool);
-    p->closing = 1; /* nobody maps it: it may make way */
-    EXPECT(p->engines == 0, "zero_mapped_pool", "pool %u is zeroed, but engines %x may still write",
-           pool, p->engines);
-    host_close(w, d, pool);
-    job_add(w, d, JOB_ZERO, pool_id_pack(act->zero.pool), pool);
-}
-
-static void finish_seal(struct sim *w, uint32_t d, const struct job *j, struct event *ev)
-{
-    struct daemon *m = &w->d[d];
-    uint32_t tenant = tenant_of(w, d, j->pool);
-
-    for (uint32_t i = 0; i < j->n; i++) {
-        struct granule *g = &m->granule[tenant][j->granule[i]];
-
-        for (uint32_t k = 0, n = w->page_granules[g->group]; k < n; k++) {
-            g[k].sealing--;
-            g[k].sealed = 1;
-        }
-        for (uint32_t r = 0; r < m->pool[j->pool].ranks; r++)
-            m->sum[j->record[i]][r] = *tag_at(w, d, j->pool, r, j->granule[i]);
-        m->sum_known[j->record[i]] = 1;
-    }
-    if (seal_id_unpack(j->id).slot >= w->limits.nodes)
-        ticket_sealed_now(w, d, j->id);
-    ev->kind = EV_SEALED;
-    ev->sealed.job = seal_id_unpack(j->id);
-}
-
-static void finish_zero(struct sim *w, uint32_t d, const struct job *j, struct event *ev)
-{
-    struct daemon *m = &w->d[d];
-    struct pool *p = &m->pool[j->pool];
-
-    for (uint32_t i = p->base; i < p->base + p->granules; i++) {
-        for (uint32_t r = 0; r < p->ranks; r++)
-            memset(tag_at(w, d, j->pool, r, i), 0, sizeof(struct tag));
-        memset(&m->granule[p->tenant][i], 0, sizeof m->granule[p->tenant][i]);
-    }
-    p->open = 0;
-    pins_forget(w, d, j->pool);
-    memset(m->known[j->pool], 0, sizeof m->known[j->pool]);
-    MARK(pool_closed_zeroed);
-    ev->kind = EV_ZEROED;
-    ev->zeroed.pool = pool_id_unpack(j->id);
-}
-
-/* Of a hundred: there are many copies to the host, and few loads. */
-static bool spoils(struct sim *w, const struct job *j)
-{
-    uint32_t chances = j->back ? w->cfg.spoil : 4 * w->cfg.spoil;
-
-    return !w->quiet_phase && w->cfg.spoil && chance(w, chances);
-}
-
-void job_finish(struct sim *w, uint32_t d, uint32_t i)
-{
-    struct daemon *m = &w->d[d];
-    struct event ev;
-    struct job j;
-    uint64_t before;
-
-    if (m->njobs == 0)
-        return;
-    i %= m->njobs;
-    j = m->job[i];
-    if (j.kind == JOB_COPY && !j.back && !w->quiet_phase && chance(w, LOAD_LINGERS))
-        return; /* so that others meet it */
-    m->job[i] = m->job[--m->njobs];
-    TRACE("  daemon %u finishes job %u.%u of kind %u\n", d, (uint32_t)j.id, (uint32_t)(j.id >> 32),
-          j.kind);
-    if (j.kind == JOB_SEAL)
-        finish_seal(w, d, &j, &ev);
-    else if (j.kind == JOB_ZERO)
-        finish_zero(w, d, &j, &ev);
-    else
-        finish_copy(w, d, &j, &ev, spoils(w, &j));
-    sim_step(w, d, &ev);
-    if (j.kind != JOB_COPY)
-        return;
-    copy_ended(w, d, &j, ev.copied.err);
-    m->last_copy = copy_id_unpack(j.id);
-    if (w->quiet_phase || !w->cfg.spoil || !chance(w, 10) ||
-        core_deadline(m->core) <= w->now) /* what it has left over it would go on with */
-        return;
-    before = core_changes(m->core); /* T16: once more */
-    sim_step(w, d, &ev);
-    EXPECT(core_changes(m->core) == before, "second_ack_taken", "job %u.%u", (uint32_t)j.id,
-           (uint32_t)(j.id >> 32));
-    FAULT(copy_acked_twice);
-    MARK(copy_acked_twice);
-}
-
 /* --- the order of pulls --- */
 
-/* The one of that id, if it is not over; else NULL. */
-static struct opened *opened_of(struct sim *w, uint32_t d, struct pull_id id)
+struct opened *opened_of(struct sim *w, uint32_t d, struct pull_id id)
 {
     struct opened *o = &w->d[d].opened[id.slot % OPENS];
 
@@ -526,14 +368,6 @@ void pull_over(struct sim *w, uint32_t d, struct pull *p, bool orphaned)
     p->orphaned = orphaned;
 }
 
-static const struct serve *serve_by_id(const struct sim *w, uint32_t d, struct serve_id id)
-{
-    for (uint32_t i = 0; i < SERVES * 2; i++)
-        if (w->d[d].serve[i].used && serve_id_equal(w->d[d].serve[i].id, id))
-            return &w->d[d].serve[i];
-    return NULL;
-}
-
 static void batch_done(struct sim *w, uint32_t d, struct pull *p, struct batch *b, bool tell)
 {
     struct granule *g = w->d[d].granule[tenant_of(w, d, p->pool)];
@@ -716,142 +550,7 @@ static void quiet_pull(struct sim *w, uint32_t d, struct pull *p)
     sim_step(w, d, &ev);
 }
 
-/* --- serves --- */
-
-void take_serve_start(struct sim *w, uint32_t d, const struct action *act)
-{
-    struct daemon *m = &w->d[d];
-    struct serve *s = NULL;
-
-    for (uint32_t i = 0; i < SERVES * 2 && !s; i++)
-        if (!m->serve[i].used)
-            s = &m->serve[i];
-    EXPECT(s && !serve_by_id(w, d, act->serve.serve), "serve_start", "serve %u.%u",
-           act->serve.serve.slot, act->serve.serve.gen);
-    s->used = 1;
-    s->stopping = 0;
-    s->npages = 0;
-    s->id = act->serve.serve;
-    s->pool = (uint8_t)pool_of_slot(w, d, act->serve.pool);
-}
-
-/* T22: a peer is told to come back only where its tenant has what is reserved for it of the
- * transfers out: at most one for each that the peer has not given up, and those that are not quiet
- * yet. */
-static void check_source_busy(struct sim *w, uint32_t d, const struct opened *asked)
-{
-    const struct link *l = &w->link[1 - d];
-    uint32_t n = 0;
-
-    for (uint32_t i = 0; i < l->n[0]; i++)
-        if (l->queue[0][(l->head[0] + i) % QUEUE].msg.kind == PEER_PULL_DONE)
-            return;
-    if (l->lossy)
-        return;
-    for (uint32_t i = 0; i < OPENS; i++) {
-        const struct opened *o = &w->d[1 - d].opened[i];
-
-        n += o != asked && o->order != 0 && o->tenant == asked->tenant;
-    }
-    for (uint32_t i = 0; i < SERVES * 2; i++)
-        n += w->d[d].serve[i].used && tenant_of(w, d, w->d[d].serve[i].pool) == asked->tenant;
-    EXPECT(n >= share_each(w, w->cfg.lim_serves), "serve_share",
-           "tenant %u has at most %u transfers out, %u are reserved for it", asked->tenant, n,
-           share_each(w, w->cfg.lim_serves));
-}
-
-/* X4 and E3: what is offered is committed, its step has passed, and it stays while the transfer
- * lives. */
-void serve_offered(struct sim *w, uint32_t d, uint32_t link, const struct peer_msg *msg)
-{
-    struct serve *s = NULL;
-    struct opened *o = opened_of(w, 1 - d, msg->pull);
-    bool by_ticket;
-
-    (void)link;
-    if (msg->err == TERN_BUSY)
-        MARK(source_busy);
-    by_ticket = ticket_offered(w, d, msg);
-    if (msg->err == TERN_BUSY && o && !by_ticket)
-        check_source_busy(w, d, o);
-    if (msg->err != TERN_OK || msg->nruns == 0)
-        return;
-    if (o) {
-        o->content = w->d[d].content[o->tenant][o->ns];
-        EXPECT(o->content >= o->need, "offer_of_old",
-               "content from after reset %u, but reset %u came before the fetch", o->content,
-               o->need);
-    }
-    for (uint32_t i = 0; i < SERVES * 2 && !s; i++)
-        if (w->d[d].serve[i].used && serve_id_equal(w->d[d].serve[i].id, msg->serve))
-            s = &w->d[d].serve[i];
-    EXPECT(s, "offer_before_start", "serve %u.%u", msg->serve.slot, msg->serve.gen);
-    for (uint32_t i = 0; i < msg->nruns; i++)
-        for (uint32_t k = 0; k < msg->runs[i].n; k++) {
-            struct page_ref ref = msg->runs[i].refs[k];
-            struct granule *g = page_granule(w, d, s->pool, msg->runs[i].group, ref.index);
-
-            EXPECT(!by_ticket ||
-                       ticket_page(w, d, msg->pull, g, msg->runs[i].group, msg->runs[i].first + k),
-                   "offer_other_page", "group %u page %u, index %u: not the ticket's",
-                   msg->runs[i].group, msg->runs[i].first + k, ref.index);
-            if (g->verified &&
-                (g->own == OWN_PULL || g->own == OWN_ORPHAN)) { /* published by a fetch under way */
-                EXPECT(g->gen == ref.gen, "offer_stale", "group %u index %u", msg->runs[i].group,
-                       ref.index);
-            } else if (by_ticket && g->own == OWN_SESSION) {
-                EXPECT(g->gen == ref.gen, "offer_stale", "group %u index %u", msg->runs[i].group,
-                       ref.index);
-            } else {
-                const struct chunk *c = &w->d[d].chunk[g->pool][g->chunk];
-
-                EXPECT((g->own == OWN_CHUNK || g->own == OWN_STATE) && g->gen == ref.gen,
-                       "offer_foreign_page", "group %u index %u is of kind %u", msg->runs[i].group,
-                       ref.index, g->own);
-                EXPECT(w->d[d].open_resets[msg->pull.slot % OPENS] != w->d[d].resets ||
-                           space_current(w, d, w->d[d].pool[s->pool].tenant, c->space),
-                       "offer_of_reset", "group %u index %u: its namespace was reset",
-                       msg->runs[i].group, ref.index);
-                EXPECT(chunk_visible(w, d, c) &&
-                           (g->own == OWN_CHUNK || state_visible_of(w, d, c, msg->runs[i].group)),
-                       "offer_pending", "group %u index %u: its step has not passed",
-                       msg->runs[i].group, ref.index);
-            }
-            EXPECT(g->sealed, "offer_unsealed", "group %u index %u: its checksum is not known",
-                   msg->runs[i].group, ref.index);
-            for (uint32_t n = 0; n < w->page_granules[msg->runs[i].group]; n++)
-                g[n].serves++;
-            s->group[s->npages] = (uint8_t)msg->runs[i].group;
-            s->ref[s->npages++] = ref;
-        }
-}
-
-void take_serve_stop(struct sim *w, uint32_t d, const struct action *act)
-{
-    for (uint32_t i = 0; i < SERVES * 2; i++)
-        if (w->d[d].serve[i].used && serve_id_equal(w->d[d].serve[i].id, act->serve.serve)) {
-            w->d[d].serve[i].stopping = 1;
-            return;
-        }
-    violation(w, "serve_stop_unknown", "serve %u.%u", act->serve.serve.slot, act->serve.serve.gen);
-}
-
-static void quiet_serve(struct sim *w, uint32_t d, struct serve *s)
-{
-    struct event ev = {.kind = EV_SERVE_QUIET};
-
-    for (uint32_t i = 0; i < s->npages; i++) {
-        struct granule *g = page_granule(w, d, s->pool, s->group[i], s->ref[i].index);
-
-        for (uint32_t n = 0; n < w->page_granules[s->group[i]]; n++)
-            g[n].serves--;
-    }
-    s->used = 0;
-    ticket_quiet(w, d, s->id);
-    ev.serve_quiet.serve = s->id;
-    TRACE("  daemon %u: serve %u.%u is quiet\n", d, s->id.slot, s->id.gen);
-    sim_step(w, d, &ev);
-}
+/* --- proofs --- */
 
 void data_quiet(struct sim *w, uint32_t d)
 {
@@ -881,59 +580,4 @@ uint32_t data_pending(struct sim *w, uint32_t d)
     for (uint32_t i = 0; i < SERVES * 2; i++)
         n += w->d[d].serve[i].used && w->d[d].serve[i].stopping;
     return n;
-}
-
-/* Asks by an open transfer for a page beside it, of another prefix, that has no checksum yet. */
-static void ask_unsealed(struct sim *w, uint32_t d, const struct serve *s)
-{
-    const struct pool *p = &w->d[d].pool[s->pool];
-    uint32_t record;
-
-    for (uint32_t i = p->base; i < p->base + p->granules; i++) {
-        const struct granule *g = &w->d[d].granule[p->tenant][i];
-
-        if (g->own != OWN_CHUNK || g->sealed)
-            continue;
-        EXPECT(core_serve_page(w->d[d].core, s->id, g->group, (struct page_ref){g->index, g->gen},
-                               &record) != TERN_OK,
-               "unsealed_page_served", "group %u index %u", g->group, g->index);
-        MARK(unsealed_page_refused);
-        return;
-    }
-}
-
-/* Asks the source for a page by a generation that has passed, or by a serve that has ended. */
-void data_stale(struct sim *w, uint32_t d)
-{
-    struct daemon *m = &w->d[d];
-    uint32_t at = pick(w, SERVES * 2), record, one;
-    const struct serve *s = &m->serve[at];
-    struct page_ref ref;
-    struct serve_id id;
-
-    for (uint32_t i = 0; i < SERVES * 2 && !s->npages; i++)
-        s = &m->serve[(at + i) % (SERVES * 2)];
-    for (uint32_t i = 0; i < SERVES * 2 && !s->used && chance(w, 50); i++)
-        if (m->serve[i].used && m->serve[i].npages)
-            s = &m->serve[i];
-    if (!s->npages)
-        return;
-    one = pick(w, s->npages);
-    ref = s->ref[one];
-    id = s->id;
-    if (s->used && chance(w, 50)) {
-        ask_unsealed(w, d, s);
-        return;
-    }
-    if (s->used) {
-        if (chance(w, 50))
-            id.gen--;
-        else
-            ref.gen--;
-    }
-    FAULT(stale_page_asked);
-    EXPECT(core_serve_page(m->core, id, s->group[one], ref, &record) != TERN_OK,
-           "stale_page_served", "serve %u.%u group %u index %u generation %u", id.slot, id.gen,
-           s->group[one], ref.index, ref.gen);
-    MARK(stale_page_refused);
 }

@@ -690,7 +690,7 @@ enum want { WANT_AUTO = 0, WANT_CLOSE, WANT_ABORT };
 void step_request(struct sim *w, uint32_t d, uint32_t e, enum want want);
 void note_stores(struct sim *w, uint32_t d); /* which of them pin, before a request */
 
-/* ---- data.c ---- */
+/* ---- jobs.c, data.c, serves.c ---- */
 struct job *job_add(struct sim *w, uint32_t d, enum job_kind kind, uint64_t id, uint32_t pool);
 void take_seal(struct sim *w, uint32_t d, const struct action *act);
 void take_zero(struct sim *w, uint32_t d, const struct action *act);

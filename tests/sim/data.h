@@ -1,0 +1,24 @@
+/* What the files of the data path share: jobs.c, data.c and serves.c. */
+#ifndef SIM_DATA_H
+#define SIM_DATA_H
+
+#include "sim.h"
+
+static inline uint32_t tenant_of(const struct sim *w, uint32_t d, uint32_t pool)
+{
+    return w->d[d].pool[pool].tenant;
+}
+
+static inline uint32_t at_of(struct sim *w, uint32_t d, uint32_t pool, const struct granule *g)
+{
+    return (uint32_t)(g - w->d[d].granule[tenant_of(w, d, pool)]);
+}
+
+uint32_t pool_of_slot(struct sim *w, uint32_t d, uint32_t slot);
+/* The transfer in of that id, if it is not over; else NULL. */
+struct opened *opened_of(struct sim *w, uint32_t d, struct pull_id id);
+const struct serve *serve_by_id(const struct sim *w, uint32_t d, struct serve_id id);
+/* The data path has proven that nothing reads for it any more. */
+void quiet_serve(struct sim *w, uint32_t d, struct serve *s);
+
+#endif

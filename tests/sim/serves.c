@@ -1,0 +1,203 @@
+/* Transfers out: what the source's data path is told, what it is asked for, and the proof that it
+ * reads no more. */
+#include "data.h"
+#include "disk.h"
+#include "tickets.h"
+
+const struct serve *serve_by_id(const struct sim *w, uint32_t d, struct serve_id id)
+{
+    for (uint32_t i = 0; i < SERVES * 2; i++)
+        if (w->d[d].serve[i].used && serve_id_equal(w->d[d].serve[i].id, id))
+            return &w->d[d].serve[i];
+    return NULL;
+}
+
+void take_serve_start(struct sim *w, uint32_t d, const struct action *act)
+{
+    struct daemon *m = &w->d[d];
+    struct serve *s = NULL;
+
+    for (uint32_t i = 0; i < SERVES * 2 && !s; i++)
+        if (!m->serve[i].used)
+            s = &m->serve[i];
+    EXPECT(s && !serve_by_id(w, d, act->serve.serve), "serve_start", "serve %u.%u",
+           act->serve.serve.slot, act->serve.serve.gen);
+    s->used = 1;
+    s->stopping = 0;
+    s->npages = 0;
+    s->id = act->serve.serve;
+    s->pool = (uint8_t)pool_of_slot(w, d, act->serve.pool);
+}
+
+/* T22: a peer is told to come back only where its tenant has what is reserved for it of the
+ * transfers out: at most one for each that the peer has not given up, and those that are not quiet
+ * yet. */
+static void check_source_busy(struct sim *w, uint32_t d, const struct opened *asked)
+{
+    const struct link *l = &w->link[1 - d];
+    uint32_t n = 0;
+
+    for (uint32_t i = 0; i < l->n[0]; i++)
+        if (l->queue[0][(l->head[0] + i) % QUEUE].msg.kind == PEER_PULL_DONE)
+            return;
+    if (l->lossy)
+        return;
+    for (uint32_t i = 0; i < OPENS; i++) {
+        const struct opened *o = &w->d[1 - d].opened[i];
+
+        n += o != asked && o->order != 0 && o->tenant == asked->tenant;
+    }
+    for (uint32_t i = 0; i < SERVES * 2; i++)
+        n += w->d[d].serve[i].used && tenant_of(w, d, w->d[d].serve[i].pool) == asked->tenant;
+    EXPECT(n >= share_each(w, w->cfg.lim_serves), "serve_share",
+           "tenant %u has at most %u transfers out, %u are reserved for it", asked->tenant, n,
+           share_each(w, w->cfg.lim_serves));
+}
+
+/* X4 and E3: what is offered is committed, its step has passed, and it stays while the transfer
+ * lives. */
+void serve_offered(struct sim *w, uint32_t d, uint32_t link, const struct peer_msg *msg)
+{
+    struct serve *s = NULL;
+    struct opened *o = opened_of(w, 1 - d, msg->pull);
+    bool by_ticket;
+
+    (void)link;
+    if (msg->err == TERN_BUSY)
+        MARK(source_busy);
+    by_ticket = ticket_offered(w, d, msg);
+    if (msg->err == TERN_BUSY && o && !by_ticket)
+        check_source_busy(w, d, o);
+    if (msg->err != TERN_OK || msg->nruns == 0)
+        return;
+    if (o) {
+        o->content = w->d[d].content[o->tenant][o->ns];
+        EXPECT(o->content >= o->need, "offer_of_old",
+               "content from after reset %u, but reset %u came before the fetch", o->content,
+               o->need);
+    }
+    for (uint32_t i = 0; i < SERVES * 2 && !s; i++)
+        if (w->d[d].serve[i].used && serve_id_equal(w->d[d].serve[i].id, msg->serve))
+            s = &w->d[d].serve[i];
+    EXPECT(s, "offer_before_start", "serve %u.%u", msg->serve.slot, msg->serve.gen);
+    for (uint32_t i = 0; i < msg->nruns; i++)
+        for (uint32_t k = 0; k < msg->runs[i].n; k++) {
+            struct page_ref ref = msg->runs[i].refs[k];
+            struct granule *g = page_granule(w, d, s->pool, msg->runs[i].group, ref.index);
+
+            EXPECT(!by_ticket ||
+                       ticket_page(w, d, msg->pull, g, msg->runs[i].group, msg->runs[i].first + k),
+                   "offer_other_page", "group %u page %u, index %u: not the ticket's",
+                   msg->runs[i].group, msg->runs[i].first + k, ref.index);
+            if (g->verified &&
+                (g->own == OWN_PULL || g->own == OWN_ORPHAN)) { /* published by a fetch under way */
+                EXPECT(g->gen == ref.gen, "offer_stale", "group %u index %u", msg->runs[i].group,
+                       ref.index);
+            } else if (by_ticket && g->own == OWN_SESSION) {
+                EXPECT(g->gen == ref.gen, "offer_stale", "group %u index %u", msg->runs[i].group,
+                       ref.index);
+            } else {
+                const struct chunk *c = &w->d[d].chunk[g->pool][g->chunk];
+
+                EXPECT((g->own == OWN_CHUNK || g->own == OWN_STATE) && g->gen == ref.gen,
+                       "offer_foreign_page", "group %u index %u is of kind %u", msg->runs[i].group,
+                       ref.index, g->own);
+                EXPECT(w->d[d].open_resets[msg->pull.slot % OPENS] != w->d[d].resets ||
+                           space_current(w, d, w->d[d].pool[s->pool].tenant, c->space),
+                       "offer_of_reset", "group %u index %u: its namespace was reset",
+                       msg->runs[i].group, ref.index);
+                EXPECT(chunk_visible(w, d, c) &&
+                           (g->own == OWN_CHUNK || state_visible_of(w, d, c, msg->runs[i].group)),
+                       "offer_pending", "group %u index %u: its step has not passed",
+                       msg->runs[i].group, ref.index);
+            }
+            EXPECT(g->sealed, "offer_unsealed", "group %u index %u: its checksum is not known",
+                   msg->runs[i].group, ref.index);
+            for (uint32_t n = 0; n < w->page_granules[msg->runs[i].group]; n++)
+                g[n].serves++;
+            s->group[s->npages] = (uint8_t)msg->runs[i].group;
+            s->ref[s->npages++] = ref;
+        }
+}
+
+void take_serve_stop(struct sim *w, uint32_t d, const struct action *act)
+{
+    for (uint32_t i = 0; i < SERVES * 2; i++)
+        if (w->d[d].serve[i].used && serve_id_equal(w->d[d].serve[i].id, act->serve.serve)) {
+            w->d[d].serve[i].stopping = 1;
+            return;
+        }
+    violation(w, "serve_stop_unknown", "serve %u.%u", act->serve.serve.slot, act->serve.serve.gen);
+}
+
+void quiet_serve(struct sim *w, uint32_t d, struct serve *s)
+{
+    struct event ev = {.kind = EV_SERVE_QUIET};
+
+    for (uint32_t i = 0; i < s->npages; i++) {
+        struct granule *g = page_granule(w, d, s->pool, s->group[i], s->ref[i].index);
+
+        for (uint32_t n = 0; n < w->page_granules[s->group[i]]; n++)
+            g[n].serves--;
+    }
+    s->used = 0;
+    ticket_quiet(w, d, s->id);
+    ev.serve_quiet.serve = s->id;
+    TRACE("  daemon %u: serve %u.%u is quiet\n", d, s->id.slot, s->id.gen);
+    sim_step(w, d, &ev);
+}
+
+/* Asks by an open transfer for a page beside it, of another prefix, that has no checksum yet. */
+static void ask_unsealed(struct sim *w, uint32_t d, const struct serve *s)
+{
+    const struct pool *p = &w->d[d].pool[s->pool];
+    uint32_t record;
+
+    for (uint32_t i = p->base; i < p->base + p->granules; i++) {
+        const struct granule *g = &w->d[d].granule[p->tenant][i];
+
+        if (g->own != OWN_CHUNK || g->sealed)
+            continue;
+        EXPECT(core_serve_page(w->d[d].core, s->id, g->group, (struct page_ref){g->index, g->gen},
+                               &record) != TERN_OK,
+               "unsealed_page_served", "group %u index %u", g->group, g->index);
+        MARK(unsealed_page_refused);
+        return;
+    }
+}
+
+/* Asks the source for a page by a generation that has passed, or by a serve that has ended. */
+void data_stale(struct sim *w, uint32_t d)
+{
+    struct daemon *m = &w->d[d];
+    uint32_t at = pick(w, SERVES * 2), record, one;
+    const struct serve *s = &m->serve[at];
+    struct page_ref ref;
+    struct serve_id id;
+
+    for (uint32_t i = 0; i < SERVES * 2 && !s->npages; i++)
+        s = &m->serve[(at + i) % (SERVES * 2)];
+    for (uint32_t i = 0; i < SERVES * 2 && !s->used && chance(w, 50); i++)
+        if (m->serve[i].used && m->serve[i].npages)
+            s = &m->serve[i];
+    if (!s->npages)
+        return;
+    one = pick(w, s->npages);
+    ref = s->ref[one];
+    id = s->id;
+    if (s->used && chance(w, 50)) {
+        ask_unsealed(w, d, s);
+        return;
+    }
+    if (s->used) {
+        if (chance(w, 50))
+            id.gen--;
+        else
+            ref.gen--;
+    }
+    FAULT(stale_page_asked);
+    EXPECT(core_serve_page(m->core, id, s->group[one], ref, &record) != TERN_OK,
+           "stale_page_served", "serve %u.%u group %u index %u generation %u", id.slot, id.gen,
+           s->group[one], ref.index, ref.gen);
+    MARK(stale_page_refused);
+}

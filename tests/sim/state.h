@@ -1,0 +1,20 @@
+/* What state.c and state_handed.c share of the model of STATE groups. */
+#ifndef SIM_STATE_H
+#define SIM_STATE_H
+
+#include "sim.h"
+
+/* The segment of the chunk that ends at depth k * L. */
+uint32_t seg_first(const struct sim *w, uint32_t g, uint32_t k);
+uint32_t seg_end(const struct sim *w, uint32_t g, uint32_t k);
+struct granule *at_granule(struct sim *w, uint32_t d, const struct session *s, uint32_t at);
+/* What was to be copied into the session's RECURRENT page first is needed no more. */
+void release_copy(struct sim *w, uint32_t d, struct session *s, uint32_t g, uint32_t step);
+/* The core names these as the chunk's pages of a group. Those that are known, those that a transfer
+ * brought, or the STATE was lost and is there anew. */
+void canonical(struct sim *w, uint32_t d, struct session *s, struct chunk *c, uint32_t g,
+               const struct table_run *runs, uint32_t nruns, uint32_t from);
+void borrow_page(struct sim *w, uint32_t d, struct session *s, uint32_t g, uint32_t at,
+                 const struct chunk *c, uint32_t i);
+
+#endif

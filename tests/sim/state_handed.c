@@ -1,0 +1,129 @@
+/* STATE groups and tickets: what a session that is handed over gives back, and what a fetch by
+ * ticket brings of a window that ends at no multiple of L. What no node took of it is the session's
+ * own. */
+#include "state.h"
+#include "tickets.h"
+
+#include "oracle/oracle.h"
+
+static const struct page_ref *find_own(struct sim *w, uint32_t d, const struct session *s,
+                                       uint32_t g, uint32_t at, const struct table_run *runs,
+                                       uint32_t nruns)
+{
+    for (uint32_t i = 0; i < nruns; i++)
+        if (runs[i].group == g && at >= runs[i].first && at < runs[i].first + runs[i].n &&
+            oracle_session_owns(w->d[d].core, s->id, g, runs[i].refs[at - runs[i].first]))
+            return &runs[i].refs[at - runs[i].first];
+    violation(w, "ticket_window_incomplete", "group %u: page %u is missing", g, at);
+}
+
+/* What a transfer brought is the session's own now. */
+static void arrived_page(struct sim *w, uint32_t d, struct session *s, uint32_t g, uint32_t at,
+                         uint32_t pos, uint32_t n, const struct page_ref *ref)
+{
+    struct granule *p = page_granule(w, d, s->pool, g, ref->index);
+
+    EXPECT(p->own == OWN_PULL && p->verified && p->gen == ref->gen, "fetched_unverified",
+           "group %u index %u is of kind %u, verified %u", g, ref->index, p->own, p->verified);
+    for (uint32_t k = 0; k < w->page_granules[g]; k++) {
+        p[k].own = OWN_SESSION;
+        p[k].owner = (uint8_t)(s - w->d[d].session);
+        p[k].verified = 0;
+    }
+    s->table[g][at] = (struct entry){
+        .granule = (uint16_t)(p - at_granule(w, d, s, 0)), .gen = ref->gen, .mine = 1};
+    check_page(w, d, s->tenant, s->table[g][at].granule, g, s->ns, s->variant, pos, n,
+               "ticket_wrong_state");
+}
+
+/* Of a fetch by ticket: see tickets.h. What no node took of the window is the session's own. */
+static void arrived_window(struct sim *w, uint32_t d, struct session *s, uint32_t g, uint32_t depth,
+                           uint32_t at, bool from_nothing, const struct table_run *runs,
+                           uint32_t nruns)
+{
+    uint32_t pt = w->page_tokens[g], begin = window_begin(w, g, at), end = (at + pt - 1) / pt,
+             own = end;
+
+    for (uint32_t i = 0; i < nruns; i++)
+        if (runs[i].group == g && oracle_session_owns(w->d[d].core, s->id, g, runs[i].refs[0])) {
+            own = runs[i].first;
+            EXPECT(runs[i].first + runs[i].n == end && own >= begin, "ticket_window",
+                   "group %u: pages [%u, %u), the window is [%u, %u)", g, own,
+                   runs[i].first + runs[i].n, begin, end);
+        }
+    EXPECT(own * pt <= depth || own == begin, "ticket_window_incomplete",
+           "group %u: its own pages begin at %u, the path ends at %u", g, own, depth);
+    if (from_nothing)
+        s->first[g] = begin;
+    s->gap[g] = begin;
+    for (uint32_t i = s->top[g]; i < end; i++)
+        s->table[g][i].granule = HOLE;
+    for (uint32_t k = begin * pt / w->L + 1; k * w->L <= depth; k++) {
+        struct chunk *c = chunk_at(w, d, s->pool, s->space, s->variant, k);
+        uint32_t first = seg_first(w, g, k), from = first > begin ? first : begin,
+                 to = seg_end(w, g, k) < own ? seg_end(w, g, k) : own;
+
+        if (from < s->top[g])
+            from = s->top[g]; /* it has these */
+        if (from < to)
+            canonical(w, d, s, c, g, runs, nruns, from);
+        for (uint32_t i = from; i < to; i++) {
+            borrow_page(w, d, s, g, i, c, i - first);
+            if (chunk_visible(w, d, c) && state_visible_of(w, d, c, g))
+                check_page(w, d, s->tenant, s->table[g][i].granule, g, s->ns, s->variant, i * pt,
+                           pt, "ticket_wrong_state");
+        }
+    }
+    for (uint32_t i = own; i < end; i++)
+        arrived_page(w, d, s, g, i, i * pt, at - i * pt < pt ? at - i * pt : pt,
+                     find_own(w, d, s, g, i, runs, nruns));
+    s->base[g] = own;
+    s->top[g] = end;
+}
+
+void state_arrived_at(struct sim *w, uint32_t d, struct session *s, uint32_t from, uint32_t depth,
+                      uint32_t at, const struct table_run *runs, uint32_t nruns)
+{
+    for (STATE_GROUPS(w, g)) {
+        if (!recurrent(w, g)) {
+            arrived_window(w, d, s, g, depth, at, from == 0, runs, nruns);
+            continue;
+        }
+        s->copy[g].gen = 0;
+        s->top[g] = at > depth;
+        if (at > depth)
+            arrived_page(w, d, s, g, 0, at - 1, 1, find_own(w, d, s, g, 0, runs, nruns));
+    }
+    if (w->cfg.nstate)
+        MARK(fetch_with_state);
+}
+
+void state_hand_over(struct sim *w, uint32_t d, struct session *s, uint32_t step)
+{
+    for (STATE_GROUPS(w, g)) {
+        const struct entry *e = &s->table[g][0];
+        const struct granule *p;
+        const struct chunk *c;
+
+        if (!recurrent(w, g)) {
+            while (s->base[g] < s->top[g] && s->base[g] < window_begin(w, g, s->written)) {
+                state_release_entry(w, d, s, g, s->base[g], step);
+                s->base[g]++;
+            }
+            continue;
+        }
+        if (!s->top[g] || s->written > s->committed)
+            continue;
+        p = at_granule(w, d, s, e->granule);
+        c = chunk_at(w, d, s->pool, s->space, s->variant, s->committed / w->L);
+        /* A copy of what the tree has at T; but for the ticket's own page it may have lost that. */
+        if (oracle_session_owns(w->d[d].core, s->id, g, (struct page_ref){p->index, e->gen})) {
+            EXPECT(!state_certain(w, d, s->pool, c, g) || !state_visible_of(w, d, c, g),
+                   "ticket_keeps_copy", "group %u of session %u.%u", g, s->id.slot, s->id.gen);
+            continue;
+        }
+        release_copy(w, d, s, g, step);
+        state_release_entry(w, d, s, g, 0, step);
+        s->top[g] = 0;
+    }
+}
