@@ -1,0 +1,69 @@
+/* Arguments checked, and grids: a block takes a tile at a time, and goes on with another one where
+ * the list is longer than the largest grid. */
+#include "kernels/kernels.h"
+
+const char *kernels_text(enum kernels_refusal refusal)
+{
+    static const char *const text[] = {
+#define X(NAME, words) words,
+        KERNELS_REFUSAL_TABLE(X)
+#undef X
+    };
+
+    return text[refusal];
+}
+
+/* With 2^(l-1) < by <= 2^l the factor is below 2^32, and what it is too large by is too little to
+ * show in a number below 2^31. */
+struct kernels_divisor kernels_divide_by(uint32_t by)
+{
+    struct kernels_divisor d = {.by = by, .shift = 31};
+
+    while ((1ull << (d.shift - 31)) < by)
+        d.shift++;
+    d.times = (uint32_t)(((1ull << d.shift) + by - 1) / by);
+    return d;
+}
+
+static uint32_t grid_of(uint64_t blocks)
+{
+    return blocks < KERNELS_GRID_MAX ? (uint32_t)blocks : KERNELS_GRID_MAX;
+}
+
+static uint64_t shares(uint64_t n, uint64_t of)
+{
+    return n / of + (n % of != 0);
+}
+
+static enum kernels_refusal pages_check(enum kernels_kind kind, struct kernels_pages *io,
+                                        struct kernels_launch *ret)
+{
+    if (io->page_bytes == 0 || io->page_bytes > KERNELS_PAGE_BYTES_MAX ||
+        io->page_bytes % KERNELS_VECTOR)
+        return KERNELS_REFUSED_PAGE_BYTES;
+    if (io->pool % KERNELS_VECTOR || io->list % sizeof(uint32_t) ||
+        (kind != KERNELS_ZERO && io->packed % KERNELS_VECTOR))
+        return KERNELS_REFUSED_ALIGNED;
+    io->vectors = kernels_divide_by((uint32_t)(io->page_bytes / KERNELS_VECTOR));
+    ret->block = KERNELS_THREADS;
+    ret->grid = grid_of(shares((uint64_t)io->n * io->vectors.by, KERNELS_TILE));
+    return KERNELS_REFUSED_NONE;
+}
+
+enum kernels_refusal kernels_prepare(enum kernels_kind kind, union kernels_args *io,
+                                     struct kernels_launch *ret)
+{
+    static const char *const function[KERNELS_KINDS] = {
+#define X(NAME, name, args) #name,
+        KERNELS_TABLE(X)
+#undef X
+    };
+
+    ret->function = function[kind];
+    switch (kind) {
+    case KERNELS_GATHER:
+    case KERNELS_SCATTER:
+    case KERNELS_ZERO:
+    default: return pages_check(kind, &io->pages, ret);
+    }
+}

@@ -1,0 +1,84 @@
+/* Device kernels: what each does, its arguments, and how it is launched. Whoever has a driver fills
+ * a struct of arguments with device addresses, calls kernels_prepare, and gives the struct, by
+ * value, as the kernel's only parameter to the grid that it was told. Every kernel has a reference
+ * that does the same to host memory (reference.h), and is itself compiled for the CPU, too, by the
+ * tests (on_cpu.h).
+ *
+ * No kernel allocates, and none waits for another: what one leaves for the next (the scratch of
+ * checksums) is ordered by the stream that both are launched on. Addresses are of the device that
+ * runs the kernel, or of memory that it can reach. Any thread. */
+#ifndef KERNELS_KERNELS_H
+#define KERNELS_KERNELS_H
+
+#include <stddef.h>
+#include <stdint.h>
+
+#define KERNELS_VECTOR         16 /* bytes of the widest load */
+#define KERNELS_THREADS        256
+#define KERNELS_EACH           4 /* vectors that a thread loads before it stores them */
+#define KERNELS_TILE           (KERNELS_THREADS * KERNELS_EACH) /* vectors of a block at a time */
+#define KERNELS_GRID_MAX       (1u << 20) /* blocks; those of a longer list go round */
+#define KERNELS_PAGE_BYTES_MAX (1ull << 34)
+
+/* X(NAME, function in the module, struct of its arguments): the table of all kernels. */
+#define KERNELS_TABLE(X)                                                                           \
+    X(GATHER, tern_gather, pages)   /* pages of a list to a staging buffer, packed */              \
+    X(SCATTER, tern_scatter, pages) /* and back; a page that the list has twice: either of them */ \
+    X(ZERO, tern_zero, pages)       /* the pages of a list become zero */
+
+enum kernels_kind {
+#define X(NAME, function, args) KERNELS_##NAME,
+    KERNELS_TABLE(X)
+#undef X
+        KERNELS_KINDS
+};
+
+/* Why arguments are refused. X(NAME, text) */
+#define KERNELS_REFUSAL_TABLE(X)                                                                   \
+    X(NONE, "")                                                                                    \
+    X(PAGE_BYTES, "the bytes of a page are none, too many, or no multiple of 16")                  \
+    X(ALIGNED, "an address is not aligned: memory must begin at a multiple of 16, a list at one "  \
+               "of the size of its elements")
+
+enum kernels_refusal {
+#define X(NAME, text) KERNELS_REFUSED_##NAME,
+    KERNELS_REFUSAL_TABLE(X)
+#undef X
+        KERNELS_REFUSALS
+};
+
+const char *kernels_text(enum kernels_refusal refusal);
+
+/* Divides numbers below 2^31 without a division. */
+struct kernels_divisor {
+    uint32_t by, times, shift;
+};
+
+struct kernels_divisor kernels_divide_by(uint32_t by); /* 1 <= by < 2^31 */
+
+/* Page i of a pool lies at pool + i * page_bytes, page i of the list in a staging buffer at
+ * packed + i * page_bytes. */
+struct kernels_pages {
+    uint64_t pool;
+    uint64_t packed; /* ZERO does not look at it */
+    uint64_t list;   /* of n uint32_t: page indices */
+    uint64_t page_bytes;
+    uint32_t n;
+    struct kernels_divisor vectors; /* of a page: kernels_prepare fills it in */
+};
+
+union kernels_args {
+    struct kernels_pages pages;
+};
+
+struct kernels_launch {
+    const char *function; /* its name in the module */
+    uint32_t grid, block; /* x alone. grid 0: there is nothing to do, so it is not launched */
+};
+
+/* Checks the arguments, and fills in those that it says so of. No kernel uses shared memory of the
+ * launch. */
+enum kernels_refusal kernels_prepare(enum kernels_kind kind, union kernels_args *io,
+                                     struct kernels_launch *ret);
+
+#endif

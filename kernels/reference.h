@@ -1,0 +1,15 @@
+/* What each kernel does, done to host memory: the addresses in the arguments are the host's. For
+ * tests, and for whoever has no device. Arguments are as kernels_prepare left them. Any thread. */
+#ifndef KERNELS_REFERENCE_H
+#define KERNELS_REFERENCE_H
+
+#include "kernels/kernels.h"
+
+void reference_gather(const struct kernels_pages *a);
+void reference_scatter(const struct kernels_pages *a);
+void reference_zero(const struct kernels_pages *a);
+
+/* By its kind. */
+void reference_run(enum kernels_kind kind, const union kernels_args *args);
+
+#endif

@@ -1,0 +1,27 @@
+/* The arena of a case, see cases.h. */
+#ifndef GPU_ARENA_H
+#define GPU_ARENA_H
+
+#include "gpu/cases.h"
+
+#define ARENA_GUARD 64 /* bytes between what is taken from it */
+
+struct arena {
+    const struct device *device;
+    uint8_t *want, *got; /* owned; of `bytes`: the reference's, and what came from the device */
+    uint64_t at;         /* of the device */
+    size_t bytes, used;
+};
+
+void arena_begin(struct arena *a, const struct device *d, size_t bytes, struct prng *p);
+/* An offset into the arena, a multiple of `align`. Ends the program where there is no more. */
+size_t arena_take(struct arena *a, size_t bytes, size_t align);
+/* The bytes as they are now go to the device. */
+void arena_put(struct arena *a);
+/* Both have run: whether all bytes agree. Frees it. */
+void arena_end(struct arena *a, struct case_result *io);
+
+/* Random bytes, quickly. */
+void arena_random(uint8_t *to, size_t n, struct prng *p);
+
+#endif

@@ -1,0 +1,116 @@
+#include "gpu/cases.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+
+#include "gpu/arena.h"
+#include "kernels/reference.h"
+
+#define ARENA_ROOM 8192 /* for guards and alignment */
+
+/* Runs a kind on both: `host` with the addresses of the arena `want`, `device` with the device's.
+ */
+static void run_both(const struct arena *a, enum kernels_kind kind, union kernels_args *host,
+                     union kernels_args *device)
+{
+    struct kernels_launch launch;
+    enum kernels_refusal no = kernels_prepare(kind, host, &launch);
+
+    if (!no)
+        no = kernels_prepare(kind, device, &launch);
+    if (no) {
+        fprintf(stderr, "cases: refused: %s\n", kernels_text(no));
+        exit(2);
+    }
+    reference_run(kind, host);
+    if (launch.grid > 0)
+        a->device->launch(a->device->ctx, kind, &launch, device);
+}
+
+static uint64_t addresses(const struct arena *a, bool device)
+{
+    return device ? a->at : (uint64_t)(uintptr_t)a->want;
+}
+
+/* n different pages of `pool_pages`, in no order: as a scatter needs them. */
+static void list_make(uint32_t *list, uint32_t n, uint32_t pool_pages, struct prng *p)
+{
+    uint32_t left = pool_pages;
+
+    for (uint32_t page = 0, i = 0; i < n; page++, left--)
+        if (prng_below(p, left) < n - i)
+            list[i++] = page;
+    for (uint32_t i = n; i > 1; i--) {
+        uint32_t j = prng_below(p, i), was = list[i - 1];
+
+        list[i - 1] = list[j];
+        list[j] = was;
+    }
+}
+
+/* A pool of more pages than are asked for, and a list of those that are. */
+struct pool_shape {
+    uint64_t page_bytes;
+    uint32_t pages, n;
+    size_t pool, packed, list; /* in the arena */
+};
+
+static void pages_run(enum kernels_kind kind, const struct arena *a, const struct pool_shape *s)
+{
+    union kernels_args args[2];
+
+    for (int device = 0; device < 2; device++)
+        args[device].pages = (struct kernels_pages){.pool = addresses(a, device) + s->pool,
+                                                    .packed = addresses(a, device) + s->packed,
+                                                    .list = addresses(a, device) + s->list,
+                                                    .page_bytes = s->page_bytes,
+                                                    .n = s->n};
+    run_both(a, kind, &args[0], &args[1]);
+}
+
+/* Small pages and large ones, a list from nothing to all of the pool. */
+static void pages_case(enum kernels_kind kind, const struct device *d, struct case_size size,
+                       struct prng *p, struct case_result *ret)
+{
+    uint32_t most = (uint32_t)(size.bytes / 4 / KERNELS_VECTOR) >> prng_below(p, 12);
+    struct pool_shape s = {.page_bytes = (1 + prng_below(p, most)) * (uint64_t)KERNELS_VECTOR};
+    struct arena a;
+
+    s.pages = 1 + prng_below(p, (uint32_t)(size.bytes / 2 / s.page_bytes));
+    s.n = prng_below(p, 8) ? prng_below(p, s.pages + 1) : s.pages;
+    snprintf(ret->text, sizeof ret->text, "%u of %u pages of %llu bytes", s.n, s.pages,
+             (unsigned long long)s.page_bytes);
+    arena_begin(&a, d, (s.pages + s.n) * (s.page_bytes + sizeof(uint32_t)) + ARENA_ROOM, p);
+    s.pool = arena_take(&a, s.pages * s.page_bytes, KERNELS_VECTOR);
+    s.list = arena_take(&a, s.n * sizeof(uint32_t), sizeof(uint32_t));
+    s.packed = arena_take(&a, s.n * s.page_bytes, KERNELS_VECTOR);
+    list_make((uint32_t *)(a.want + s.list), s.n, s.pages, p);
+    arena_put(&a);
+    pages_run(kind, &a, &s);
+    arena_end(&a, ret);
+}
+
+static void case_gather(const struct device *d, struct case_size size, struct prng *p,
+                        struct case_result *ret)
+{
+    pages_case(KERNELS_GATHER, d, size, p, ret);
+}
+
+static void case_scatter(const struct device *d, struct case_size size, struct prng *p,
+                         struct case_result *ret)
+{
+    pages_case(KERNELS_SCATTER, d, size, p, ret);
+}
+
+static void case_zero(const struct device *d, struct case_size size, struct prng *p,
+                      struct case_result *ret)
+{
+    pages_case(KERNELS_ZERO, d, size, p, ret);
+}
+
+const struct case_row case_table[] = {
+    {"gather", case_gather},
+    {"scatter", case_scatter},
+    {"zero", case_zero},
+};
+const size_t case_count = sizeof case_table / sizeof case_table[0];
