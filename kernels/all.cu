@@ -1,2 +1,3 @@
 /* All kernels as one module. */
+#include "kernels/checksum.cu"
 #include "kernels/pages.cu"

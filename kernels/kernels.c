@@ -50,6 +50,43 @@ static enum kernels_refusal pages_check(enum kernels_kind kind, struct kernels_p
     return KERNELS_REFUSED_NONE;
 }
 
+static enum kernels_refusal checksum_shape(struct kernels_checksum *io)
+{
+    uint64_t share, last;
+
+    if (io->page_bytes == 0 || io->page_bytes > KERNELS_PAGE_BYTES_MAX)
+        return KERNELS_REFUSED_PAGE_BYTES;
+    if (io->units == 0 || io->units > KERNELS_UNITS_MAX || io->units > io->page_bytes)
+        return KERNELS_REFUSED_UNITS;
+    share = io->page_bytes / io->units;
+    last = io->page_bytes - share * (io->units - 1);
+    io->unit_blocks = (uint32_t)shares(share, KERNELS_BLOCK);
+    io->page_blocks = io->unit_blocks * (io->units - 1) + (uint32_t)shares(last, KERNELS_BLOCK);
+    return KERNELS_REFUSED_NONE;
+}
+
+uint64_t kernels_checksum_scratch(const struct kernels_checksum *a)
+{
+    struct kernels_checksum shape = *a;
+
+    return checksum_shape(&shape) ? 0 : (uint64_t)a->n * shape.page_blocks * sizeof(uint64_t);
+}
+
+static enum kernels_refusal checksum_check(enum kernels_kind kind, struct kernels_checksum *io,
+                                           struct kernels_launch *ret)
+{
+    enum kernels_refusal no = checksum_shape(io);
+    uint64_t each = kind == KERNELS_CHECKSUM_BLOCKS ? io->page_blocks : io->units;
+
+    if (no)
+        return no;
+    if (io->list % sizeof(uint32_t) || io->blocks % sizeof(uint64_t) || io->sums % sizeof(uint64_t))
+        return KERNELS_REFUSED_ALIGNED;
+    ret->block = KERNELS_THREADS;
+    ret->grid = grid_of(shares(io->n * each, KERNELS_HASHED));
+    return KERNELS_REFUSED_NONE;
+}
+
 enum kernels_refusal kernels_prepare(enum kernels_kind kind, union kernels_args *io,
                                      struct kernels_launch *ret)
 {
@@ -61,6 +98,8 @@ enum kernels_refusal kernels_prepare(enum kernels_kind kind, union kernels_args 
 
     ret->function = function[kind];
     switch (kind) {
+    case KERNELS_CHECKSUM_BLOCKS:
+    case KERNELS_CHECKSUM_UNITS: return checksum_check(kind, &io->checksum, ret);
     case KERNELS_GATHER:
     case KERNELS_SCATTER:
     case KERNELS_ZERO:

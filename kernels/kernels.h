@@ -19,12 +19,18 @@
 #define KERNELS_TILE           (KERNELS_THREADS * KERNELS_EACH) /* vectors of a block at a time */
 #define KERNELS_GRID_MAX       (1u << 20) /* blocks; those of a longer list go round */
 #define KERNELS_PAGE_BYTES_MAX (1ull << 34)
+#define KERNELS_BLOCK          4096 /* bytes of a sub-block, which is hashed by itself (X7) */
+#define KERNELS_HASHED         (KERNELS_THREADS / 4) /* of them that a block hashes at a time */
+#define KERNELS_UNITS_MAX      65536                 /* of a page */
 
 /* X(NAME, function in the module, struct of its arguments): the table of all kernels. */
 #define KERNELS_TABLE(X)                                                                           \
     X(GATHER, tern_gather, pages)   /* pages of a list to a staging buffer, packed */              \
     X(SCATTER, tern_scatter, pages) /* and back; a page that the list has twice: either of them */ \
-    X(ZERO, tern_zero, pages)       /* the pages of a list become zero */
+    X(ZERO, tern_zero, pages)       /* the pages of a list become zero */                          \
+    X(CHECKSUM_BLOCKS, tern_checksum_blocks,                                                       \
+      checksum)                                      /* of the pages of a list, to the scratch */  \
+    X(CHECKSUM_UNITS, tern_checksum_units, checksum) /* behind it: of their units (X7) */
 
 enum kernels_kind {
 #define X(NAME, function, args) KERNELS_##NAME,
@@ -37,6 +43,7 @@ enum kernels_kind {
 #define KERNELS_REFUSAL_TABLE(X)                                                                   \
     X(NONE, "")                                                                                    \
     X(PAGE_BYTES, "the bytes of a page are none, too many, or no multiple of 16")                  \
+    X(UNITS, "the units of a page are none, too many, or more than its bytes")                     \
     X(ALIGNED, "an address is not aligned: memory must begin at a multiple of 16, a list at one "  \
                "of the size of its elements")
 
@@ -67,8 +74,25 @@ struct kernels_pages {
     struct kernels_divisor vectors; /* of a page: kernels_prepare fills it in */
 };
 
+/* The checksums of all units of the pages of a list, equal to those of the host (X7): unit k of a
+ * page has an equal share of its bytes, the last one what is left over. Two kernels, one behind the
+ * other. Pages may have any length and lie anywhere; those at a multiple of 16 are fast. */
+struct kernels_checksum {
+    uint64_t pool, list; /* as of kernels_pages */
+    uint64_t page_bytes;
+    uint32_t n, units;
+    uint64_t blocks; /* scratch of kernels_checksum_scratch bytes: the sub-blocks' values */
+    uint64_t sums;   /* of n * units uint64_t: the checksums, page by page */
+    uint32_t unit_blocks, page_blocks; /* sub-blocks of a unit but the last one, and of a page:
+                                          kernels_prepare fills them in */
+};
+
+/* Bytes; 0 if it is refused. */
+uint64_t kernels_checksum_scratch(const struct kernels_checksum *a);
+
 union kernels_args {
     struct kernels_pages pages;
+    struct kernels_checksum checksum;
 };
 
 struct kernels_launch {

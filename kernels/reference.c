@@ -44,6 +44,8 @@ void reference_run(enum kernels_kind kind, const union kernels_args *args)
     case KERNELS_GATHER: reference_gather(&args->pages); break;
     case KERNELS_SCATTER: reference_scatter(&args->pages); break;
     case KERNELS_ZERO: reference_zero(&args->pages); break;
+    case KERNELS_CHECKSUM_BLOCKS: reference_checksum_blocks(&args->checksum); break;
+    case KERNELS_CHECKSUM_UNITS: reference_checksum_units(&args->checksum); break;
     case KERNELS_KINDS: break;
     }
 }

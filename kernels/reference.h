@@ -8,6 +8,10 @@
 void reference_gather(const struct kernels_pages *a);
 void reference_scatter(const struct kernels_pages *a);
 void reference_zero(const struct kernels_pages *a);
+void reference_checksum_blocks(const struct kernels_checksum *a);
+void reference_checksum_units(const struct kernels_checksum *a);
+/* XXH3-64 without a seed. */
+uint64_t reference_xxh3(const void *bytes, uint64_t n);
 
 /* By its kind. */
 void reference_run(enum kernels_kind kind, const union kernels_args *args);

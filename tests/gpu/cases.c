@@ -108,9 +108,71 @@ static void case_zero(const struct device *d, struct case_size size, struct prng
     pages_case(KERNELS_ZERO, d, size, p, ret);
 }
 
+/* Units and pages of any length, which begin anywhere. Now and then only the last unit of a page
+ * has a sub-block more than the others. */
+static void checksum_shape(struct case_size size, struct prng *p, struct kernels_checksum *c,
+                           uint32_t *ret_align)
+{
+    uint32_t most = (uint32_t)(size.bytes / 2) >> prng_below(p, 14);
+
+    *ret_align = prng_below(p, 2) ? 16 : 1u << prng_below(p, 4);
+    c->page_bytes = (1 + prng_below(p, most / *ret_align)) * (uint64_t)*ret_align;
+    c->units = 1 + prng_below(p, (uint32_t)(c->page_bytes < 64 ? c->page_bytes : 64));
+    if (prng_below(p, 4) == 0) {
+        *ret_align = 1;
+        c->units = 2 + prng_below(p, 6);
+        c->page_bytes = c->units * KERNELS_BLOCK + 1 + prng_below(p, c->units - 1);
+    }
+    c->n = prng_below(p, 8) ? 1 + prng_below(p, (uint32_t)(size.bytes / c->page_bytes) % 64) : 0;
+}
+
+static void checksum_run(enum kernels_kind kind, const struct arena *a,
+                         const struct kernels_checksum *offsets)
+{
+    union kernels_args args[2];
+
+    for (int device = 0; device < 2; device++) {
+        struct kernels_checksum *c = &args[device].checksum;
+
+        *c = *offsets;
+        c->pool += addresses(a, device);
+        c->list += addresses(a, device);
+        c->blocks += addresses(a, device);
+        c->sums += addresses(a, device);
+    }
+    run_both(a, kind, &args[0], &args[1]);
+}
+
+static void case_checksum(const struct device *d, struct case_size size, struct prng *p,
+                          struct case_result *ret)
+{
+    struct kernels_checksum c = {.pool = 0};
+    uint32_t align;
+    uint64_t scratch, sums;
+    struct arena a;
+
+    checksum_shape(size, p, &c, &align);
+    scratch = kernels_checksum_scratch(&c);
+    sums = (uint64_t)c.n * c.units * sizeof(uint64_t);
+    snprintf(ret->text, sizeof ret->text, "%u pages of %llu bytes, %u units, at multiples of %u",
+             c.n, (unsigned long long)c.page_bytes, c.units, align);
+    arena_begin(&a, d, c.n * (2 * c.page_bytes + sizeof(uint32_t)) + scratch + sums + ARENA_ROOM,
+                p);
+    c.pool = arena_take(&a, 2 * c.n * c.page_bytes, align);
+    c.list = arena_take(&a, c.n * sizeof(uint32_t), sizeof(uint32_t));
+    c.blocks = arena_take(&a, scratch, sizeof(uint64_t));
+    c.sums = arena_take(&a, sums, sizeof(uint64_t));
+    list_make((uint32_t *)(a.want + c.list), c.n, 2 * c.n, p);
+    arena_put(&a);
+    checksum_run(KERNELS_CHECKSUM_BLOCKS, &a, &c);
+    checksum_run(KERNELS_CHECKSUM_UNITS, &a, &c);
+    arena_end(&a, ret);
+}
+
 const struct case_row case_table[] = {
     {"gather", case_gather},
     {"scatter", case_scatter},
     {"zero", case_zero},
+    {"checksum", case_checksum},
 };
 const size_t case_count = sizeof case_table / sizeof case_table[0];

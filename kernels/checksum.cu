@@ -1,0 +1,145 @@
+/* Checksums of units (X7). The first kernel hashes sub-blocks of 4 KiB into the scratch, the second
+ * what the scratch has of each unit. Four threads hash together: each has a pair of accumulators
+ * and loads 16 bytes of every stripe, so that neighbours load neighbours and nothing is exchanged
+ * before the end. */
+#include "kernels/device.h"
+#include "kernels/xxh3.h"
+
+struct hashed {
+    const uint8_t *at;
+    uint64_t bytes;
+};
+
+/* 16 bytes, of which only so much is known that their address is a multiple of `align`. */
+template <uint32_t align>
+static __device__ __forceinline__ struct xxh3_pair load_pair(const uint8_t *at)
+{
+    struct xxh3_pair v;
+
+    if (align == 16) {
+        ulonglong2 both = *reinterpret_cast<const ulonglong2 *>(at);
+
+        v.even = both.x;
+        v.odd = both.y;
+    } else if (align == 8) {
+        v.even = reinterpret_cast<const uint64_t *>(at)[0];
+        v.odd = reinterpret_cast<const uint64_t *>(at)[1];
+    } else {
+        v.even = xxh3_read64(at);
+        v.odd = xxh3_read64(at + 8);
+    }
+    return v;
+}
+
+/* Of more than XXH3_SHORT_MAX bytes, what one thread of the four brings to the sum. Its keys stay
+ * in registers: that of stripe k begins with the second word of stripe k - 1. */
+template <uint32_t align>
+static __device__ __forceinline__ uint64_t long_part(const struct hashed *h, uint32_t pair)
+{
+    const uint8_t *at = h->at + 16 * pair, *last = at + h->bytes - XXH3_STRIPE;
+    uint64_t spans = (h->bytes - 1) / XXH3_SPAN, word[XXH3_STRIPES + 1];
+    uint32_t stripes = static_cast<uint32_t>((h->bytes - 1) % XXH3_SPAN / XXH3_STRIPE);
+    struct xxh3_pair acc = xxh3_begin(pair);
+
+#pragma unroll
+    for (uint32_t k = 0; k <= XXH3_STRIPES; k++)
+        word[k] = xxh3_secret[2 * pair + k];
+    for (uint64_t span = 0; span < spans; span++, at += XXH3_SPAN) {
+#pragma unroll
+        for (uint32_t k = 0; k < XXH3_STRIPES; k++)
+            xxh3_add(&acc, load_pair<align>(at + k * XXH3_STRIPE), {word[k], word[k + 1]});
+        xxh3_scramble(&acc, pair);
+    }
+#pragma unroll
+    for (uint32_t k = 0; k < XXH3_STRIPES; k++)
+        if (k < stripes)
+            xxh3_add(&acc, load_pair<align>(at + k * XXH3_STRIPE), {word[k], word[k + 1]});
+    if (align > 1 && h->bytes % align == 0)
+        xxh3_add(&acc, load_pair<align>(last), xxh3_keys(XXH3_AT_LAST, pair));
+    else
+        xxh3_add(&acc, load_pair<1>(last), xxh3_keys(XXH3_AT_LAST, pair));
+    return xxh3_merge(&acc, pair);
+}
+
+static __device__ __forceinline__ uint64_t part_of(const struct hashed *h, uint32_t pair)
+{
+    uintptr_t at = reinterpret_cast<uintptr_t>(h->at);
+
+    if (h->bytes <= XXH3_SHORT_MAX)
+        return pair == 0 ? xxh3_short(h->at, static_cast<uint32_t>(h->bytes)) : 0;
+    if (at % 16 == 0)
+        return long_part<16>(h, pair);
+    return at % 8 == 0 ? long_part<8>(h, pair) : long_part<1>(h, pair);
+}
+
+/* From the parts of the four. */
+static __device__ __forceinline__ uint64_t value_of(const struct hashed *h, const uint64_t *part)
+{
+    return h->bytes <= XXH3_SHORT_MAX ? part[0]
+                                      : xxh3_end(part[0] + part[1] + part[2] + part[3], h->bytes);
+}
+
+typedef struct hashed find_fn(const struct kernels_checksum *a, uint64_t i);
+
+/* value[i] becomes the hash of what `find` says. All threads of a block reach every barrier. */
+template <find_fn *find>
+static __device__ __forceinline__ void hash_all(const struct kernels_checksum *a, uint64_t all,
+                                                uint64_t *value)
+{
+    __shared__ uint64_t part[KERNELS_THREADS];
+    uint32_t pair = threadIdx.x % XXH3_PAIRS;
+    uint64_t first = static_cast<uint64_t>(blockIdx.x) * KERNELS_HASHED;
+
+    for (; first < all; first += static_cast<uint64_t>(gridDim.x) * KERNELS_HASHED) {
+        uint64_t i = first + threadIdx.x / XXH3_PAIRS;
+        struct hashed h = {nullptr, 0};
+
+        if (i < all) {
+            h = find(a, i);
+            part[threadIdx.x] = part_of(&h, pair);
+        }
+        __syncthreads();
+        if (i < all && pair == 0)
+            value[i] = value_of(&h, &part[threadIdx.x]);
+        __syncthreads(); /* before the parts are written again */
+    }
+}
+
+static __device__ __forceinline__ struct hashed find_block(const struct kernels_checksum *a,
+                                                           uint64_t i)
+{
+    uint64_t in_list = i / a->page_blocks, page = memory<const uint32_t>(a->list)[in_list];
+    uint32_t block = static_cast<uint32_t>(i - in_list * a->page_blocks);
+    uint32_t unit = block / a->unit_blocks;
+    uint64_t share = a->page_bytes / a->units, from, end, at;
+
+    if (unit >= a->units)
+        unit = a->units - 1;
+    from = share * unit;
+    end = unit + 1 == a->units ? a->page_bytes : from + share;
+    at = from + static_cast<uint64_t>(block - unit * a->unit_blocks) * KERNELS_BLOCK;
+    return {memory<const uint8_t>(a->pool) + page * a->page_bytes + at,
+            end - at < KERNELS_BLOCK ? end - at : KERNELS_BLOCK};
+}
+
+static __device__ __forceinline__ struct hashed find_unit(const struct kernels_checksum *a,
+                                                          uint64_t i)
+{
+    uint64_t in_list = i / a->units, unit = i - in_list * a->units;
+    uint64_t first = in_list * a->page_blocks + unit * a->unit_blocks;
+    uint64_t end = unit + 1 == a->units ? (in_list + 1) * a->page_blocks : first + a->unit_blocks;
+
+    return {memory<const uint8_t>(a->blocks) + first * sizeof(uint64_t),
+            (end - first) * sizeof(uint64_t)};
+}
+
+extern "C" __global__ void tern_checksum_blocks(struct kernels_checksum a)
+{
+    hash_all<find_block>(&a, static_cast<uint64_t>(a.n) * a.page_blocks,
+                         memory<uint64_t>(a.blocks));
+}
+
+extern "C" __global__ void tern_checksum_units(struct kernels_checksum a)
+{
+    hash_all<find_unit>(&a, static_cast<uint64_t>(a.n) * a.units, memory<uint64_t>(a.sums));
+}
