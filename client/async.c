@@ -6,16 +6,22 @@
 
 #include "base/err.h"
 
-enum tern_err async_room(struct tern *t, size_t body, struct outgoing *ret)
+static enum tern_err async_begin(struct tern *t)
 {
-    enum tern_err err;
-
     t->text[0] = '\0';
     t->nresults = 0;
     if (t->socket.state != CLIENT_SOCKET_UP)
         return set_error(t, TERN_DAEMON_LOST, NULL);
     if (!t->pending_free)
         return set_error(t, TERN_BUSY, "TERN_INFLIGHT_MAX requests are under way: tern_poll first");
+    return TERN_OK;
+}
+
+enum tern_err async_room(struct tern *t, size_t body, struct outgoing *ret)
+{
+    enum tern_err err;
+
+    TRY(async_begin(t));
     err = send_room(t, body, ret);
     if (err == TERN_BUSY && client_socket_send(&t->socket) != TERN_DAEMON_LOST)
         err = send_room(t, body, ret);
@@ -25,14 +31,44 @@ enum tern_err async_room(struct tern *t, size_t body, struct outgoing *ret)
                      "the socket is full: wait until tern_fd can be written, then tern_poll");
 }
 
-struct pending *async_submit(struct tern *t, struct outgoing *o, uint16_t type, uint64_t session,
-                             uint64_t cookie, struct subscription *sub)
+enum tern_err async_room_left(struct tern *t, size_t body, struct outgoing *ret)
+{
+    enum tern_err err;
+
+    TRY(async_begin(t));
+    err = send_room(t, body, ret);
+    return err != TERN_BUSY ? err
+                            : set_error(t, err,
+                                        "the socket is full, or its thread sends at this moment: "
+                                        "nothing is lost, submit again with the next step");
+}
+
+static struct pending *async_queue(struct tern *t, struct outgoing *o, uint16_t type,
+                                   uint64_t session, uint64_t cookie, struct subscription *sub)
 {
     uint32_t slot = (uint32_t)__builtin_ctzll(t->pending_free);
 
     send_queue(t, o, type, pending_begin(t, slot, type, cookie, sub), session);
-    (void)client_socket_send(&t->socket);
     return &t->pending[slot];
+}
+
+struct pending *async_submit(struct tern *t, struct outgoing *o, uint16_t type, uint64_t session,
+                             uint64_t cookie, struct subscription *sub)
+{
+    struct pending *p = async_queue(t, o, type, session, cookie, sub);
+
+    (void)client_socket_send(&t->socket);
+    return p;
+}
+
+struct pending *async_leave(struct tern *t, struct outgoing *o, uint16_t type)
+{
+    bool ours = client_socket_wants_write(&t->socket);
+    struct pending *p = async_queue(t, o, type, 0, 0, NULL);
+
+    t->socket.out_left = !ours;
+    sender_told(t->sender);
+    return p;
 }
 
 enum tern_err async_quick(struct tern *t, const struct quick_request *q, struct asked *asked,

@@ -109,7 +109,11 @@ static enum tern_err call_room(struct tern *t, struct call *call, size_t body, s
 
     while ((err = send_room(t, body, ret)) == TERN_BUSY) {
         call->sleep_ms = 0;
-        err = move_bytes(t, call);
+        err = client_socket_send(&t->socket);
+        if (err == TERN_OK)
+            continue;
+        if (err == TERN_BUSY)
+            err = move_bytes(t, call);
         if (err == TERN_OK)
             err = take_frames(t, call, NULL, NULL);
         if (err != TERN_OK && err != TERN_BUSY)

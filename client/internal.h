@@ -1,6 +1,7 @@
 /* What the files of libtern share: the connection object and the ways to make a call. Not
  * installed. Each file calls those above it in this list and never one below:
  *   socket        frames, in and out
+ *   sender        the thread that sends for a lease
  *   send          a request into the send buffer
  *   check         what may be asked for
  *   pieces        token lists that are longer than a request
@@ -55,6 +56,7 @@ enum member_kind {
 };
 
 struct subscription; /* changes.c */
+struct sender;       /* sender.c */
 
 /* What a request asked for, as far as words about its refusal need it. `kind` is one of enum
  * client_op_kind or of these. */
@@ -98,6 +100,7 @@ struct tern {
     struct tern_pool *pools;
     struct tern_records *records;
     struct tern_lease *leases; /* owned */
+    struct sender *sender;     /* owned: as long as there is a lease; else NULL */
     int bell; /* owned, -1 until a pool was mapped: written to, it wakes the daemon */
 
     struct budget budget; /* decodes what is not on the hot path */
@@ -132,6 +135,17 @@ struct tern_records {
     uint8_t *base;
     uint64_t bytes;
 };
+
+/* ---- sender.c ---- */
+
+/* Begins the thread that sends what is left to it. INTERNAL: it cannot be begun (errno). */
+enum tern_err sender_start(struct client_socket *c, struct sender **ret);
+/* Ends it, and sets *s to NULL, which it may be already. What still lies there is the caller's to
+ * send. In a forked child, which has no such thread, it only frees. */
+void sender_stop(struct sender **s, bool is_child);
+/* Something was left to it. It waits for nothing, and makes a system call only where the thread has
+ * found nothing for SENDER_QUIET_LOOKS. */
+void sender_told(struct sender *s);
 
 /* ---- send.c ---- */
 
@@ -285,6 +299,10 @@ enum tern_err async_room(struct tern *t, size_t body, struct outgoing *ret);
  * is lost here is told by tern_poll. */
 struct pending *async_submit(struct tern *t, struct outgoing *o, uint16_t type, uint64_t session,
                              uint64_t cookie, struct subscription *sub);
+/* The same two for what a lease submits: they send nothing, and leave it to the thread of sender.c.
+ * BUSY: there is no room now, with a text. */
+enum tern_err async_room_left(struct tern *t, size_t body, struct outgoing *ret);
+struct pending *async_leave(struct tern *t, struct outgoing *o, uint16_t type);
 /* A request of the hot path, whole. asked: NULL, or what its n operations asked for, consumed when
  * the call returns OK. */
 enum tern_err async_quick(struct tern *t, const struct quick_request *q, struct asked *asked,

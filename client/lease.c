@@ -1,6 +1,5 @@
-/* The calls of a lease: what a scheduler's thread does in every decode step, without a system call
- * but for the one that sends. What they gather is sent as one Step; stock.c takes the answers. See
- * lease.h. */
+/* The calls of a lease: what a scheduler's thread does in every decode step, without a system call.
+ * What they gather is one Step, which sender.c sends; stock.c takes the answers. See lease.h. */
 #include "lease.h"
 
 #include <stdlib.h>
@@ -78,10 +77,16 @@ static bool lease_fill(struct tern_lease *l, const struct tern_layout *layout,
     l->stray = malloc(all * sizeof *l->stray);
     l->slot = aligned_alloc(_Alignof(struct lease_slot), l->nslots * sizeof *l->slot);
     l->cold = calloc(l->nslots, sizeof *l->cold);
-    l->step = calloc(LEASE_STEPS_MAX + 1, sizeof *l->step);
-    if (l->slot)
-        memset(l->slot, 0, l->nslots * sizeof *l->slot);
-    return l->slot && l->cold && l->step && (l->stray || all == 0);
+    l->step = malloc((LEASE_STEPS_MAX + 1) * sizeof *l->step);
+    if (!l->slot || !l->cold || !l->step || (!l->stray && all > 0))
+        return false;
+    /* Written, and not only got: no step is to pay for the kernel's fetching a page. */
+    memset(l->slot, 0, l->nslots * sizeof *l->slot);
+    memset(l->step, 0, (LEASE_STEPS_MAX + 1) * sizeof *l->step);
+    memset(l->words, 0, sizeof l->words);
+    memset(l->run, 0, sizeof l->run);
+    memset(l->op, 0, sizeof l->op);
+    return true;
 }
 
 enum tern_err tern_lease_begin(struct tern *t, uint64_t pool, const struct tern_layout *layout,
@@ -104,6 +109,12 @@ enum tern_err tern_lease_begin(struct tern *t, uint64_t pool, const struct tern_
     if (!lease_fill(l, layout, marks)) {
         lease_free(l);
         return set_error(t, TERN_INTERNAL, NULL);
+    }
+    if (!t->sender && sender_start(&t->socket, &t->sender) != TERN_OK) {
+        lease_free(l);
+        return set_error(t, TERN_INTERNAL,
+                         "the thread that sends for the lease cannot be begun: look at the limits "
+                         "of this process (ulimit -u, ulimit -v)");
     }
     l->next = t->leases;
     t->leases = l;
@@ -455,9 +466,9 @@ static enum tern_err refill(struct tern_lease *l, uint32_t group)
     m.pool = l->pool;
     m.group = group;
     m.pages = want;
-    TRY(async_room(l->t, message_size(&m.base), &o));
+    TRY(async_room_left(l->t, message_size(&m.base), &o));
     put_whole(&o.body, &m.base);
-    p = async_submit(l->t, &o, FRAME_PAGE_LEASE, 0, 0, NULL);
+    p = async_leave(l->t, &o, FRAME_PAGE_LEASE);
     p->lease = l;
     p->lease_part = LEASE_REFILL + group;
     l->under_way++;
@@ -497,9 +508,9 @@ static enum tern_err send_step(struct tern_lease *l)
         return set_error(l->t, TERN_BUSY,
                          "as many Steps as may be are not answered yet: nothing is lost, submit "
                          "again with the next one, or tern_lease_wait");
-    TRY(async_room(l->t, quick_size(&q), &o));
+    TRY(async_room_left(l->t, quick_size(&q), &o));
     quick_put(&o.body, &q);
-    p = async_submit(l->t, &o, FRAME_STEP, 0, 0, NULL);
+    p = async_leave(l->t, &o, FRAME_STEP);
     p->lease = l;
     p->lease_part = l->gathering;
     l->under_way++;
@@ -511,12 +522,26 @@ static enum tern_err send_step(struct tern_lease *l)
     return TERN_OK;
 }
 
+/* The answers that nobody has taken hold this Step up, or soon will: tern_lease_told takes them
+ * while the device computes, and where it is not called they are taken here. */
+static bool is_behind(const struct tern_lease *l)
+{
+    uint32_t steps = 0;
+
+    for (uint32_t i = 0; i <= LEASE_STEPS_MAX; i++)
+        steps += l->step[i].used;
+    for (uint32_t g = 0; g < l->ngroups; g++)
+        if (l->group[g].asked > 0 && l->group[g].n <= l->group[g].low / 2)
+            return true;
+    return steps >= LEASE_STEPS_MAX / 2;
+}
+
 enum tern_err tern_lease_submit(struct tern_lease *l, uint64_t step)
 {
     l->t->text[0] = '\0';
     if (l->t->socket.state != CLIENT_SOCKET_UP)
         return set_error(l->t, TERN_DAEMON_LOST, NULL);
-    if (l->under_way > 0)
+    if (l->under_way > 0 && (is_behind(l) || commits_told(l, step) != TERN_OK))
         TRY(take_answers(l));
     TRY(commits_told(l, step));
     if (l->nstray > 0)
@@ -533,6 +558,7 @@ enum tern_err tern_lease_submit(struct tern_lease *l, uint64_t step)
 static enum tern_err wait_until(struct tern_lease *l, uint64_t deadline_ns)
 {
     l->t->text[0] = '\0';
+    (void)client_socket_send(&l->t->socket);
     TRY(take_answers(l));
     while (l->under_way > 0)
         TRY(call_round(l->t, deadline_ns));
@@ -548,9 +574,11 @@ enum tern_err tern_lease_told(struct tern_lease *l, struct tern_lease_told *ret)
 {
     struct lease_news *news;
 
+    l->t->text[0] = '\0';
+    if (!l->news && l->under_way > 0)
+        TRY(take_answers(l));
     free(l->handed);
     l->handed = news = l->news;
-    l->t->text[0] = '\0';
     if (!news)
         return TERN_BUSY;
     l->news = news->next;
@@ -623,6 +651,8 @@ enum tern_err tern_lease_end(struct tern_lease **lease, uint32_t deadline_ms)
     for (at = &l->t->leases; *at != l;)
         at = &(*at)->next;
     *at = l->next;
+    if (!l->t->leases)
+        sender_stop(&l->t->sender, false);
     lease_free(l);
     *lease = NULL;
     return TERN_OK;

@@ -1,5 +1,5 @@
 /* The socket of a connection and its two buffers. Plain send, recv and poll: the library must work
- * inside any engine process, so it needs no io_uring, no thread and no signal. */
+ * inside any engine process, so it needs no io_uring and no signal. */
 #include "socket.h"
 
 #include <errno.h>
@@ -59,7 +59,7 @@ enum tern_err client_socket_adopt(struct client_socket *c, int fd)
 {
     enum tern_err err;
 
-    *c = (struct client_socket){.fd = fd};
+    *c = (struct client_socket){.fd = fd, .out_lock = PTHREAD_MUTEX_INITIALIZER};
     client_socket_state_move(&c->state, CLIENT_SOCKET_UP);
     err = alloc_buffers(c, FRAME_BODY_MAX);
     if (err != TERN_OK)
@@ -119,11 +119,24 @@ void client_socket_close(struct client_socket *c)
     *c = (struct client_socket){.fd = -1}; /* and CLOSED, which is 0 */
 }
 
+static void out_empty(struct client_socket *c)
+{
+    atomic_store(&c->out_head, 0);
+    atomic_store(&c->out_tail, 0);
+}
+
+static void out_drop(struct client_socket *c)
+{
+    (void)pthread_mutex_lock(&c->out_lock);
+    out_empty(c);
+    (void)pthread_mutex_unlock(&c->out_lock);
+}
+
 void client_socket_lose(struct client_socket *c)
 {
     if (c->state == CLIENT_SOCKET_UP)
         client_socket_state_move(&c->state, CLIENT_SOCKET_LOST);
-    c->out_head = c->out_tail = 0;
+    out_drop(c);
     client_socket_drop_fds(c);
     /* The other side learns at once; the descriptor stays ours, so that nobody polls a stranger's.
      */
@@ -138,58 +151,113 @@ enum tern_err client_socket_set_body_max(struct client_socket *c, uint32_t body_
         return TERN_UNSUPPORTED;
     if (body_max > CLIENT_BODY_MAX)
         body_max = CLIENT_BODY_MAX;
-    if (c->in_head != c->in_tail || client_socket_wants_write(c))
+    if (c->in_head != c->in_tail || client_socket_has_out(c))
         return TERN_MALFORMED; /* the daemon said more than it was asked */
     c->in_head = c->in_tail = 0;
-    c->out_head = c->out_tail = 0;
+    out_empty(c);
     return alloc_buffers(c, body_max);
+}
+
+bool client_socket_has_out(const struct client_socket *c)
+{
+    return atomic_load(&c->out_head) != atomic_load(&c->out_tail);
+}
+
+/* What waits to be sent goes to the front. Not while it is being sent. */
+static void out_settle(struct client_socket *c)
+{
+    uint32_t head, tail;
+
+    if (pthread_mutex_trylock(&c->out_lock) != 0)
+        return;
+    head = atomic_load(&c->out_head);
+    tail = atomic_load(&c->out_tail);
+    memmove(c->out, c->out + head, tail - head);
+    atomic_store(&c->out_head, 0);
+    atomic_store(&c->out_tail, tail - head);
+    (void)pthread_mutex_unlock(&c->out_lock);
 }
 
 enum tern_err client_socket_room(struct client_socket *c, uint64_t body, uint8_t **ret_frame)
 {
-    uint32_t need;
+    uint32_t need, tail = atomic_load(&c->out_tail);
 
     if (body > c->body_max)
         return TERN_INVALID;
     need = FRAME_HEADER_BYTES + (uint32_t)body;
-    if (c->out_cap - c->out_tail < need && c->out_head > 0) {
-        memmove(c->out, c->out + c->out_head, c->out_tail - c->out_head);
-        c->out_tail -= c->out_head;
-        c->out_head = 0;
-    }
-    if (c->out_cap - c->out_tail < need)
+    if (tail > 0 && (c->out_cap - tail < need || !client_socket_has_out(c)))
+        out_settle(c);
+    tail = atomic_load(&c->out_tail);
+    if (c->out_cap - tail < need)
         return TERN_BUSY;
-    *ret_frame = c->out + c->out_tail;
+    *ret_frame = c->out + tail;
     return TERN_OK;
 }
 
 void client_socket_queue(struct client_socket *c, uint32_t frame_bytes)
 {
-    check(frame_bytes <= c->out_cap - c->out_tail);
-    c->out_tail += frame_bytes;
+    uint32_t tail = atomic_load(&c->out_tail);
+
+    check(frame_bytes <= c->out_cap - tail);
+    atomic_store(&c->out_tail, tail + frame_bytes);
+}
+
+/* With out_lock. OK: all is out, or nobody will take it. */
+static enum tern_err out_send(struct client_socket *c)
+{
+    uint32_t head = atomic_load(&c->out_head), tail = atomic_load(&c->out_tail);
+
+    while (head < tail) {
+        ssize_t n = send(c->fd, c->out + head, tail - head, MSG_NOSIGNAL | MSG_DONTWAIT);
+
+        if (n >= 0) {
+            head += (uint32_t)n;
+            atomic_store(&c->out_head, head);
+        } else if (errno == EAGAIN || errno == EWOULDBLOCK) {
+            return TERN_BUSY;
+        } else if (errno != EINTR) {
+            /* EPIPE, ECONNRESET: what it said before it closed is still to be read, and behind it
+             * the end. */
+            if (errno != EPIPE && errno != ECONNRESET)
+                atomic_store(&c->out_broken, true);
+            atomic_store(&c->out_head, tail);
+            break;
+        }
+    }
+    return TERN_OK;
+}
+
+bool client_socket_push(struct client_socket *c)
+{
+    if (!client_socket_has_out(c))
+        return false;
+    (void)pthread_mutex_lock(&c->out_lock);
+    (void)out_send(c);
+    (void)pthread_mutex_unlock(&c->out_lock);
+    return true;
+}
+
+/* Whether the connection lives, for what a call is about to do with it. */
+static bool is_up(struct client_socket *c)
+{
+    if (c->state == CLIENT_SOCKET_UP && atomic_load(&c->out_broken))
+        client_socket_lose(c);
+    return c->state == CLIENT_SOCKET_UP;
 }
 
 enum tern_err client_socket_send(struct client_socket *c)
 {
-    if (c->state != CLIENT_SOCKET_UP)
-        return TERN_DAEMON_LOST;
-    while (c->out_head < c->out_tail) {
-        ssize_t n = send(c->fd, c->out + c->out_head, c->out_tail - c->out_head,
-                         MSG_NOSIGNAL | MSG_DONTWAIT);
+    enum tern_err err;
 
-        if (n >= 0) {
-            c->out_head += (uint32_t)n;
-        } else if (errno == EAGAIN || errno == EWOULDBLOCK) {
-            return TERN_BUSY;
-        } else if (errno == EPIPE || errno == ECONNRESET) {
-            break; /* what it said before it closed is still to be read, and behind it the end */
-        } else if (errno != EINTR) {
-            client_socket_lose(c);
-            return TERN_DAEMON_LOST;
-        }
-    }
-    c->out_head = c->out_tail = 0;
-    return TERN_OK;
+    if (!is_up(c))
+        return TERN_DAEMON_LOST;
+    c->out_left = false;
+    (void)pthread_mutex_lock(&c->out_lock);
+    err = out_send(c);
+    if (err == TERN_OK)
+        out_empty(c);
+    (void)pthread_mutex_unlock(&c->out_lock);
+    return is_up(c) ? err : TERN_DAEMON_LOST;
 }
 
 enum tern_err client_socket_frame(struct client_socket *c, struct frame_header *ret,
@@ -281,7 +349,7 @@ enum tern_err client_socket_recv(struct client_socket *c, uint32_t wait_ms)
     int flags = wait_ms ? 0 : MSG_DONTWAIT;
     ssize_t n;
 
-    if (c->state != CLIENT_SOCKET_UP)
+    if (!is_up(c))
         return TERN_DAEMON_LOST;
     make_room(c);
     if (wait_ms && c->recv_ms != wait_ms) {

@@ -3,11 +3,15 @@
  *
  * What must stay true: both buffers have a fixed size, chosen when the connection opens; a length
  * that the other side sends is checked before it is used; once `state` is CLIENT_SOCKET_LOST
- * nothing is sent or received any more. File descriptors are taken from the socket only while an
+ * nothing is sent or received any more. One thread, the caller's, puts frames into `out`; whoever
+ * holds out_lock sends from it, and only with that lock is what lies there moved, so that a second
+ * thread (sender.c) can send meanwhile. File descriptors are taken from the socket only while an
  * answer that carries some is expected: the kernel drops any other. */
 #ifndef CLIENT_SOCKET_H
 #define CLIENT_SOCKET_H
 
+#include <pthread.h>
+#include <stdatomic.h>
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
@@ -24,13 +28,18 @@
 struct client_socket {
     int fd;
     enum client_socket_state state;
-    uint32_t body_max;                    /* cap of a body that we send: the daemon's */
-    uint32_t recv_max;                    /* cap of one that we take: never below FRAME_BODY_MAX */
-    uint32_t recv_ms;                     /* SO_RCVTIMEO in force; 0: none */
-    uint8_t *out, *in;                    /* owned */
-    uint32_t out_head, out_tail, out_cap; /* [head, tail) waits to be sent */
-    uint32_t in_head, in_tail, in_cap;    /* [head, tail) was received and not yet handed out */
-    uint32_t fds_expected;                /* answers under way that carry descriptors */
+    uint32_t body_max; /* cap of a body that we send: the daemon's */
+    uint32_t recv_max; /* cap of one that we take: never below FRAME_BODY_MAX */
+    uint32_t recv_ms;  /* SO_RCVTIMEO in force; 0: none */
+    uint8_t *out, *in; /* owned */
+    uint32_t out_cap;
+    _Atomic uint32_t out_head, out_tail; /* [head, tail) waits to be sent */
+    pthread_mutex_t out_lock;            /* who sends; held for no longer than a send that does
+                                            not wait */
+    _Atomic bool out_broken;           /* a send has failed: who calls next loses the connection */
+    bool out_left;                     /* all that waits is left to the thread of sender.c */
+    uint32_t in_head, in_tail, in_cap; /* [head, tail) was received and not yet handed out */
+    uint32_t fds_expected;             /* answers under way that carry descriptors */
     uint32_t nfds;
     int fds[CLIENT_FDS_MAX]; /* owned until client_socket_take_fds */
 };
@@ -50,14 +59,19 @@ void client_socket_close(struct client_socket *c);
 enum tern_err client_socket_set_body_max(struct client_socket *c, uint32_t body_max);
 
 /* Room for a frame with a body of `body` bytes: the frame's header goes to *ret_frame, the body
- * behind it. client_socket_queue then lets client_socket_send have it. BUSY: not now, send first.
- * INVALID: larger than the daemon takes. */
+ * behind it. client_socket_queue then lets client_socket_send have it. BUSY: not now, send first
+ * (or somebody sends at this moment: it waits for nobody). INVALID: larger than the daemon takes.
+ */
 enum tern_err client_socket_room(struct client_socket *c, uint64_t body, uint8_t **ret_frame);
 void client_socket_queue(struct client_socket *c, uint32_t frame_bytes);
 
 /* Sends what the socket takes. OK: all is out, or nobody will read it: client_socket_recv tells.
  * BUSY: the rest waits for the socket. DAEMON_LOST. */
 enum tern_err client_socket_send(struct client_socket *c);
+/* The same on another thread, at any time: what the caller's thread has queued. False: nothing lay
+ * there. */
+bool client_socket_push(struct client_socket *c);
+bool client_socket_has_out(const struct client_socket *c);
 
 /* The next whole frame, body borrowed until the next client_socket_recv. OK, BUSY (none is whole
  * yet), MALFORMED or UNSUPPORTED (the header is nonsense; the connection is lost). */
@@ -71,9 +85,10 @@ enum tern_err client_socket_recv(struct client_socket *c, uint32_t wait_ms);
  */
 enum tern_err client_socket_wait(struct client_socket *c, uint64_t deadline_ns);
 
+/* Something waits for the caller to send it. */
 static inline bool client_socket_wants_write(const struct client_socket *c)
 {
-    return c->out_head != c->out_tail;
+    return !c->out_left && client_socket_has_out(c);
 }
 
 /* Hands over exactly `n` received descriptors. MALFORMED: another number came; all are closed. */

@@ -198,6 +198,7 @@ void tern_destroy(struct tern *t)
     m.reserved_one = 1;
     if (t->member != MEMBER_NONE && t->socket.state == CLIENT_SOCKET_UP && is_owner(t))
         (void)call_whole(t, FRAME_ENGINE_LEAVE, 0, &m.base, LEAVE_DEADLINE_MS, &msg);
+    sender_stop(&t->sender, !is_owner(t));
     pending_finish(t);
     leases_free_all(t);
     free_arrays(t);

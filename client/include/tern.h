@@ -6,8 +6,8 @@
  * name, and maps its own region. docs/engine-guide.md shows the calls in their order.
  *
  * Threads. A struct tern and everything got from it belong to one thread at a time; different
- * connections are independent. The library starts no thread, installs no signal handler and never
- * logs.
+ * connections are independent. The library starts no thread but that of a connection with leases
+ * (below), installs no signal handler and never logs.
  *
  * Blocking. A call with a deadline_ms (0: TERN_DEADLINE_DEFAULT_MS) blocks at most that long and
  * then returns TERN_TIMED_OUT. The request may still take effect, so repeat it; those that may be
@@ -770,8 +770,16 @@ TERN_API const char *tern_result_text(struct tern *t, uint32_t i);
  * A decode step that crosses a page boundary needs a page, and tern_extend waits for the daemon to
  * name it. A lease holds pages before they are needed. The scheduler's thread takes them from its
  * stock, and one Step tells the daemon afterwards, which nobody waits for. The stock is filled up
- * in the background. In the common case a step makes one system call that sends, and one that takes
- * what was answered to earlier ones.
+ * in the background.
+ *
+ * tern_lease_submit makes no system call in the common case. A thread of the library's,
+ * "tern-lease", sends: it looks each millisecond for what was submitted, so the daemon has a Step a
+ * millisecond later at most (later where no processor is free). After a second without one it
+ * sleeps, and the next submit wakes it. It begins with the first lease of a connection, ends with
+ * the last, handles no signal, and touches nothing but what is to be sent. Any other call on the
+ * connection that asks the daemon something sends what lies before it first. So the order is kept
+ * on one connection; on another one, use a session that left the lease after tern_lease_wait.
+ * tern_lease_told takes the answers: call it in each step, while the device computes.
  *
  * Speculation: keep `allocated` ahead of what is accepted, and let rejected tokens be: the next
  * step writes over them. There is nothing to rewind and to give back in each step; what is left at
@@ -799,7 +807,8 @@ struct tern_lease_marks {
  * first pages and does not wait for them: tern_lease_wait does. *ret is the connection's, and ends
  * with tern_lease_end or tern_destroy. How much an engine may hold is limits.lease_pages of the
  * daemon's configuration; marks above that are not reached, and neither are those for which the
- * pool has no room. */
+ * pool has no room.
+ *   INTERNAL  The sending thread cannot be begun, or this process has no memory. */
 TERN_API enum tern_err tern_lease_begin(struct tern *t, uint64_t pool,
                                         const struct tern_layout *layout,
                                         const struct tern_lease_marks *marks, uint32_t sessions,
@@ -844,14 +853,15 @@ TERN_API enum tern_err tern_lease_rewind(struct tern_lease *l, uint32_t session,
  *   BUSY  A commit of this session is under way, or a rewind is not answered yet. */
 TERN_API enum tern_err tern_lease_commit(struct tern_lease *l, uint32_t session, uint32_t depth,
                                          uint64_t step);
-/* Takes what was answered, sends what was gathered as one Step, and asks for more pages if the
- * stock is low. It waits for nothing. `step`: the one that the engine dispatches next; 0: none.
- * After an error all stays gathered, and goes with the next call.
+/* Leaves what was gathered to the sending thread, as one Step, and asks for more pages if the stock
+ * is low. It waits for nothing, and takes answers only where too many were not taken by
+ * tern_lease_told. `step`: the one that the engine dispatches next; 0: none. After an error all
+ * stays gathered, and goes with the next call.
  *   BUSY  The daemon has not answered the last Steps yet, or the socket is full. Or the answer to a
  *         commit which named a step before `step` was not taken: tern_lease_wait, then
  *         tern_lease_told. */
 TERN_API enum tern_err tern_lease_submit(struct tern_lease *l, uint64_t step);
-/* Waits until all that was submitted is answered. */
+/* Sends what was submitted, and waits until all of it is answered. */
 TERN_API enum tern_err tern_lease_wait(struct tern_lease *l, uint32_t deadline_ms);
 /* Pages of a group that the stock has. */
 TERN_API uint32_t tern_lease_stock(const struct tern_lease *l, uint32_t group);
@@ -865,8 +875,10 @@ struct tern_lease_told {
     const char *text;          /* why it was refused, or "" */
 };
 
-/* Hands out one answer to a commit, or tells of an operation that was refused later than the call
- * that gathered it. *ret is borrowed until the next call of this function. Pages that were not
+/* Takes what the daemon has answered, and hands out one answer to a commit, or tells of an
+ * operation that was refused later than the call that gathered it. It waits for nothing. Call it
+ * until it says BUSY, in each step behind the launch: what comes meanwhile is also where pages for
+ * the stock come from. *ret is borrowed until the next call of this function. Pages that were not
  * assigned stay the engine's until the session is removed.
  *   BUSY  There is none. */
 TERN_API enum tern_err tern_lease_told(struct tern_lease *l, struct tern_lease_told *ret);
@@ -949,9 +961,10 @@ struct tern_ticket {
  * passed. `stands_ms`: how long the ticket stands if nobody fetches it; 0, or more than the
  * daemon's deadlines.ticket_ms: so long. If this call's own deadline passes, close the session.
  *   INVALID      A whole chunk is not committed, nothing is written, the session is away, or
- * blob_bytes is more than TERN_BLOB_BYTES. BUSY         A fetch of it is under way, or records have
- * run out. Repeat in a moment. GONE         Its namespace was reset. UNSUPPORTED  It has more than
- * 256 pages behind its committed length. */
+ *                blob_bytes is more than TERN_BLOB_BYTES.
+ *   BUSY         A fetch of it is under way, or records have run out. Repeat in a moment.
+ *   GONE         Its namespace was reset.
+ *   UNSUPPORTED  It has more than 256 pages behind its committed length. */
 TERN_API enum tern_err tern_handoff(struct tern *t, tern_session s, uint64_t step, const void *blob,
                                     uint32_t blob_bytes, uint32_t stands_ms, uint32_t deadline_ms,
                                     struct tern_ticket *ret);
@@ -1009,9 +1022,9 @@ TERN_API enum tern_err tern_fetch_follow(struct tern *t, tern_session s, const c
  * what it gained beyond `above`, which take the place of what tern_fetch_pages said: somebody else
  * may have committed the same chunk. Kernels may read those pages now, where the pool has no STATE
  * group; else what came may yet be taken back if the fetch fails. ret->arriving 0: nothing is
- * coming any more; the answer of the fetch itself says how it ended. One wait for a fetch at a
- * time: CONFLICT   A later wait took its place. TIMED_OUT  This call's deadline passed. The fetch
- * goes on, and the wait may be repeated. */
+ * coming any more; the answer of the fetch itself says how it ended. One wait for a fetch at a time.
+ *   CONFLICT   A later wait took its place.
+ *   TIMED_OUT  This call's deadline passed. The fetch goes on, and the wait may be repeated. */
 TERN_API enum tern_err tern_fetch_wait(struct tern *t, tern_session s, uint32_t above,
                                        uint32_t deadline_ms, struct tern_result *ret);
 /* Where the pages lie that are still to come: ret->runs. They are the session's from the beginning
@@ -1091,8 +1104,8 @@ struct tern_stored {
  * daemon chooses, a little less than what is committed, so that others who share it find it. In a
  * pool with STATE groups it ends at the deepest resume point at or above that depth or, where there
  * is none, at the first one behind it. The call waits for the step of the commit to pass; the
- * session can be used meanwhile. It may be repeated. If deadline_ms passes first, the store goes
- * on. INVALID         So much is not committed, or not one whole chunk is, or there is no resume
+ * session can be used meanwhile. It may be repeated. If deadline_ms passes first, the store goes on.
+ *   INVALID         So much is not committed, or not one whole chunk is, or there is no resume
  *                   point in all that is.
  *   UNSUPPORTED     The daemon has no disk tier, or the tenant has no part of it.
  *   POOL_EXHAUSTED  The file system is full.

@@ -1,6 +1,7 @@
 /* A decode step of 256 sequences: of 4 speculative tokens most are rejected, so that one or two
  * tokens come in a step, and every dozen of steps a sequence needs a page. What is timed is what
- * the scheduler's thread does between two steps of the device, which is played by a pause. */
+ * the scheduler's thread does between two steps of the device, which is played by a pause; and by
+ * itself what it does while the device computes, which is to take the answers. */
 #include "decode.h"
 
 #include <stdio.h>
@@ -53,6 +54,7 @@ void decode_figures_init(struct decode_figures *f)
 {
     *f = (struct decode_figures){.steps = 0};
     series_init(&f->step, SAMPLES_MAX);
+    series_init(&f->told, SAMPLES_MAX);
     series_init(&f->pool_step, SAMPLES_MAX);
     series_init(&f->raw_send, SAMPLES_MAX);
 }
@@ -60,6 +62,7 @@ void decode_figures_init(struct decode_figures *f)
 void decode_figures_finish(struct decode_figures *f)
 {
     series_finish(&f->step);
+    series_finish(&f->told);
     series_finish(&f->pool_step);
     series_finish(&f->raw_send);
 }
@@ -210,6 +213,18 @@ static bool timed_raw(struct decode *d)
     return ok && raw_echo_receive(d->raw);
 }
 
+/* Nothing is committed and nothing refused: there is no news. */
+static bool timed_told(struct decode *d)
+{
+    struct tern_lease_told told;
+    uint64_t start = clock_ns();
+    enum tern_err err = tern_lease_told(d->lease, &told);
+
+    series_add(&d->figures->told, (double)(clock_ns() - start) / 1e3);
+    return err == TERN_BUSY ||
+           member_ok(&d->engine, "an operation of a Step", err == TERN_OK ? told.result.err : err);
+}
+
 static bool timed_step(struct decode *d, struct block_pool *pool)
 {
     uint64_t start, end;
@@ -225,7 +240,7 @@ static bool timed_step(struct decode *d, struct block_pool *pool)
     pool_step(pool, d);
     series_add(&d->figures->pool_step, (double)(clock_ns() - start) / 1e3);
     d->figures->steps++;
-    return member_ok(&d->engine, "a step over the lease", err) && timed_raw(d);
+    return member_ok(&d->engine, "a step over the lease", err) && timed_told(d) && timed_raw(d);
 }
 
 static bool room_left(const struct decode *d)

@@ -11,10 +11,11 @@
 #define DECODE_PAGE_TOKENS 16
 #define DECODE_PAGES       20480 /* of the pool */
 
-/* What a step takes on the scheduler's thread, in microseconds; raw_send: a send to a process that
- * sleeps, which each step does once. */
+/* What a step takes on the scheduler's thread, in microseconds, between two steps of the device;
+ * told: what it takes of the answers while the device computes; raw_send: a send to a process that
+ * sleeps, for comparison: a thread of libtern's makes that one. */
 struct decode_figures {
-    struct series step, pool_step, raw_send;
+    struct series step, told, pool_step, raw_send;
     uint64_t steps, round_trips;
 };
 

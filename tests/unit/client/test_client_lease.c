@@ -1,6 +1,10 @@
 /* Leases of libtern against a daemon that the test scripts: what is asked for in the background,
  * what one Step tells, answers that come late or not at all, refusals. */
+#include <dirent.h>
+#include <signal.h>
 #include <stdatomic.h>
+#include <stdio.h>
+#include <sys/wait.h>
 
 #include "unit/rig/rig_client.h"
 
@@ -12,17 +16,19 @@
 #define REFS    4u
 
 /* What the daemon has read and how it answers. The test looks at it behind an answer that it has
- * got, and writes it while nothing is under way. */
+ * got, or behind `steps`, and writes it while nothing is under way. */
 struct script {
-    uint32_t given, leases, steps, nops; /* given: pages that were leased */
-    uint32_t asked;                      /* by the last PageLease */
+    uint32_t given, leases, nops; /* given: pages that were leased */
+    _Atomic uint32_t steps;
+    uint32_t asked; /* by the last PageLease */
     struct {
         uint32_t kind, length, written, ntokens, base, nrefs, index[REFS];
         uint64_t session, step, pool;
     } op[OPS_MAX];
     enum tern_err lease_err, refuse; /* refuse: of each ASSIGN of session 2 */
-    uint32_t hold; /* Steps are not answered until so many have come, or something else has */
-    bool runs;     /* commits bring a page */
+    uint32_t hold;     /* Steps are not answered until so many have come, or something else has */
+    bool runs;         /* commits bring a page */
+    _Atomic bool deaf; /* nothing is read */
 };
 
 static struct script script;
@@ -114,16 +120,18 @@ static void serve(struct fake *f)
     while ((m = fake_read(f)) != NULL) {
         struct frame_header h = f->h;
 
+        while (script.deaf)
+            usleep(100);
         if (h.type == FRAME_STEP) {
             const Tern__Wire__Step *s = (const Tern__Wire__Step *)m;
 
-            script.steps++;
             check(nheld < 16 && script.nops + s->n_ops <= OPS_MAX);
             held[nheld] = h;
             first[nheld] = script.nops;
             n[nheld++] = (uint32_t)s->n_ops;
             for (size_t i = 0; i < s->n_ops; i++)
                 note_op(s->ops[i]);
+            script.steps++;
             if (nheld <= script.hold)
                 continue;
         }
@@ -424,4 +432,195 @@ TEST(lease_arguments_are_checked)
     assert_err(TERN_GONE, tern_lease_remove(lease, 3, 1));
     assert_err(TERN_CONFLICT, tern_lease_end(&lease, 0));
     assert_ok(tern_lease_end(&none, 0));
+}
+
+/* ---- the thread that sends ---- */
+
+/* Without a call of the library. */
+static void steps_come(uint32_t n)
+{
+    for (uint32_t i = 0; script.steps < n; i++) {
+        assert_true(i < 100000);
+        usleep(100);
+    }
+    assert_int_equal(script.steps, n);
+}
+
+/* Threads of this process that have the name of the lease's. */
+static uint32_t sending_threads(uint64_t *ret_blocked)
+{
+    DIR *d = opendir("/proc/self/task");
+    char path[300], line[256];
+    struct dirent *e;
+    uint32_t n = 0;
+
+    assert_non_null(d);
+    while ((e = readdir(d)) != NULL) {
+        bool is = false;
+        FILE *f;
+
+        snprintf(path, sizeof path, "/proc/self/task/%s/status", e->d_name);
+        f = fopen(path, "r");
+        while (f && fgets(line, sizeof line, f)) {
+            if (strcmp(line, "Name:\ttern-lease\n") == 0)
+                is = true;
+            if (is && strncmp(line, "SigBlk:", 7) == 0)
+                *ret_blocked = strtoull(line + 7, NULL, 16);
+        }
+        if (f)
+            fclose(f);
+        n += is;
+    }
+    closedir(d);
+    return n;
+}
+
+TEST(lease_step_is_sent_by_a_thread_of_its_own)
+{
+    const uint64_t most = 1ull << (SIGTERM - 1) | 1ull << (SIGINT - 1) | 1ull << (SIGPROF - 1);
+    const struct tern_run *runs;
+    uint64_t blocked = 0;
+    uint32_t n;
+
+    begin();
+    assert_int_equal(sending_threads(&blocked), 1);
+    assert_true((blocked & most) == most);
+    assert_ok(extend(0, 1, 21, 40, &runs, &n));
+    assert_ok(tern_lease_submit(lease, 1));
+    assert_false(tern_wants_write(t)); /* nobody has to wait until it can be written */
+    steps_come(1);
+    assert_ok(extend(0, 1, 22, 60, &runs, &n));
+    assert_ok(tern_lease_submit(lease, 2));
+    steps_come(2);
+    for (uint32_t i = 0; i < 2; i++)
+        assert_ok(tern_lease_remove(lease, seq[i], TERN_STEP_NONE));
+    assert_ok(tern_lease_end(&lease, 0));
+    assert_int_equal(sending_threads(&blocked), 0);
+    assert_ok(tern_ping(t, 0));
+}
+
+/* After a second without a Step it sleeps until it is told. */
+TEST(lease_thread_that_sleeps_is_woken)
+{
+    const struct tern_run *runs;
+    uint32_t n;
+
+    begin();
+    usleep(1400000);
+    for (uint32_t i = 1; i <= 3; i++) {
+        assert_ok(extend(0, 0, 20, 32 + PT * i, &runs, &n));
+        assert_ok(tern_lease_submit(lease, i));
+        steps_come(i);
+    }
+}
+
+/* Whatever is called next goes behind the Step, and takes it along. */
+TEST(lease_other_calls_keep_the_order)
+{
+    struct tern_result r;
+    const struct tern_run *runs;
+    uint32_t n;
+
+    begin();
+    for (uint32_t i = 1; i <= 20; i++) {
+        assert_ok(extend(0, 0, 20, 32 + PT * i, &runs, &n));
+        assert_ok(tern_lease_submit(lease, i));
+        assert_ok(tern_commit(t, 9, 16, 5, 0, &r));
+        assert_int_equal(script.steps, 2 * i);
+        assert_int_equal(script.op[2 * i - 2].kind, 9);
+        assert_int_equal(script.op[2 * i - 1].session, 9);
+        assert_ok(tern_lease_wait(lease, 0));
+    }
+}
+
+/* The answers are taken while the device computes. Where they are not, the submit takes them. */
+TEST(lease_answers_are_taken_by_told)
+{
+    struct tern_lease_told told;
+    const struct tern_run *runs;
+    uint32_t n, sent = 0;
+
+    begin();
+    assert_ok(extend(0, 0, 20, 32 + PT * (HIGH - LOW), &runs, &n));
+    assert_ok(tern_lease_submit(lease, 1));
+    for (uint32_t i = 0; tern_lease_stock(lease, 0) < HIGH; i++) {
+        assert_true(i < 100000);
+        assert_err(TERN_BUSY, tern_lease_told(lease, &told));
+        usleep(100);
+    }
+    for (uint32_t i = 0; i < 60; i++) {
+        assert_ok(extend(1, 1, 21 + i, 33 + i, &runs, &n));
+        sent += tern_lease_submit(lease, 2) == TERN_OK;
+        usleep(2000);
+    }
+    assert_int_equal(sent, 60);
+}
+
+/* A daemon that does not read for a while, and a socket that takes some bytes at a time: all of it
+ * comes, once and in order, without a call. */
+TEST(lease_what_the_socket_does_not_take_is_sent_later)
+{
+    const struct tern_run *runs;
+    uint32_t n, small = 4096, tokens = 20;
+
+    begin();
+    assert_int_equal(setsockopt(tern_fd(t), SOL_SOCKET, SO_SNDBUF, &small, sizeof small), 0);
+    script.deaf = true;
+    for (uint32_t i = 1; i <= 6; i++) {
+        for (uint32_t k = 0; k < 30; k++)
+            assert_ok(extend(0, TERN_LEASE_TOKENS_MAX, 20, 32, &runs, &n));
+        assert_ok(tern_lease_submit(lease, i));
+        usleep(3000);
+    }
+    assert_true(script.steps <= 1);
+    script.deaf = false;
+    steps_come(6);
+    for (uint32_t i = 0; i < script.nops; i++) {
+        assert_int_equal(script.op[i].base, tokens);
+        tokens += script.op[i].ntokens;
+    }
+    assert_true(script.nops > 170);
+}
+
+/* It may die at any time, also while the thread sends: the next call says so, and the end is
+ * clean. */
+TEST(lease_daemon_lost_while_the_thread_sends)
+{
+    const struct tern_run *runs;
+    enum tern_err err = TERN_OK;
+    uint32_t n;
+
+    begin();
+    shutdown(fake.fd, SHUT_RDWR);
+    for (uint32_t i = 0; i < 1000 && err == TERN_OK; i++) {
+        err = extend(0, 0, 20, 33 + i, &runs, &n);
+        if (err == TERN_OK)
+            err = tern_lease_submit(lease, 1);
+        if (err == TERN_BUSY)
+            err = tern_lease_wait(lease, 100);
+        usleep(100);
+    }
+    assert_err(TERN_DAEMON_LOST, err);
+    assert_err(TERN_DAEMON_LOST, tern_ping(t, 0));
+}
+
+/* The child has no such thread, and ends the connection's memory alone. */
+TEST(lease_child_has_no_thread)
+{
+    const struct tern_run *runs;
+    uint32_t n;
+    int status = -1;
+    pid_t pid;
+
+    begin();
+    pid = fork();
+    if (pid == 0) {
+        tern_destroy(t);
+        _exit(7);
+    }
+    assert_int_equal(waitpid(pid, &status, 0), pid);
+    assert_int_equal(WEXITSTATUS(status), 7);
+    assert_ok(extend(0, 1, 21, 40, &runs, &n));
+    assert_ok(tern_lease_submit(lease, 1));
+    steps_come(1);
 }

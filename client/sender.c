@@ -1,0 +1,132 @@
+/* The thread of a connection that has a lease. tern_lease_submit puts a Step into the send buffer
+ * and goes on; this thread sends it. A send wakes the daemon, which costs more than all else that a
+ * decode step does, and the scheduler's thread does not pay for it.
+ *
+ * It looks at the buffer once in a while, so that who puts something there makes no system call. A
+ * timer that is armed for each Step would cost that. Once it has found nothing for long it sleeps,
+ * and the next Step wakes it. It touches the socket's out buffer, under its lock, and nothing else
+ * of a connection: no answer, no state, no text. */
+#include <errno.h>
+#include <sched.h>
+#include <semaphore.h>
+#include <signal.h>
+#include <stdlib.h>
+#include <time.h>
+
+#include "internal.h"
+
+#define SENDER_LOOK_US     1000 /* from one look to the next: what a Step waits at most */
+#define SENDER_QUIET_LOOKS 1000 /* looks that find nothing, until it sleeps */
+/* The C library takes all thread-local memory of the process from it, however much that is: more is
+ * tried where it is too little. */
+#define SENDER_STACK_BYTES (128u << 10)
+#define SENDER_STACK_MAX   (16u << 20)
+
+struct sender {
+    struct client_socket *socket; /* borrowed */
+    pthread_t thread;
+    sem_t wake;
+    _Atomic bool asleep; /* whoever makes it false posts `wake`, or is the thread */
+    _Atomic bool ends;
+};
+
+static void sleep_until_next_look(struct sender *s)
+{
+    uint64_t at = client_socket_now_ns() + SENDER_LOOK_US * UINT64_C(1000);
+    struct timespec until = {.tv_sec = (time_t)(at / 1000000000u),
+                             .tv_nsec = (long)(at % 1000000000u)};
+
+    (void)sem_clockwait(&s->wake, CLOCK_MONOTONIC, &until);
+}
+
+/* What is queued before it sleeps is seen here, and what is queued afterwards wakes it. */
+static void sleep_until_told(struct sender *s)
+{
+    atomic_store(&s->asleep, true);
+    if ((client_socket_has_out(s->socket) || atomic_load(&s->ends)) &&
+        atomic_exchange(&s->asleep, false))
+        return;
+    while (sem_wait(&s->wake) != 0 && errno == EINTR)
+        ;
+}
+
+static void *run(void *arg)
+{
+    const struct sched_param none = {.sched_priority = 0};
+    struct sender *s = arg;
+    uint32_t quiet = 0;
+
+    /* When it wakes it does not take the processor from whoever runs there, as the scheduler's
+     * thread may. Where that is not allowed, a look falls into a step now and then. */
+    (void)sched_setscheduler(0, SCHED_BATCH, &none);
+    while (!atomic_load(&s->ends)) {
+        quiet = client_socket_push(s->socket) ? 0 : quiet + 1;
+        if (quiet < SENDER_QUIET_LOOKS) {
+            sleep_until_next_look(s);
+        } else {
+            sleep_until_told(s);
+            quiet = 0;
+        }
+    }
+    return NULL;
+}
+
+/* No signal of the process is handled on it. */
+static int begin_thread(struct sender *s)
+{
+    sigset_t all, before;
+    pthread_attr_t attr;
+    int rc = EINVAL;
+
+    if (pthread_attr_init(&attr) != 0)
+        return -1;
+    (void)sigfillset(&all);
+    (void)pthread_sigmask(SIG_SETMASK, &all, &before);
+    for (size_t bytes = SENDER_STACK_BYTES; rc == EINVAL && bytes <= SENDER_STACK_MAX; bytes *= 2) {
+        (void)pthread_attr_setstacksize(&attr, bytes);
+        rc = pthread_create(&s->thread, &attr, run, s);
+    }
+    (void)pthread_sigmask(SIG_SETMASK, &before, NULL);
+    (void)pthread_attr_destroy(&attr);
+    if (rc == 0)
+        (void)pthread_setname_np(s->thread, "tern-lease");
+    return rc;
+}
+
+enum tern_err sender_start(struct client_socket *c, struct sender **ret)
+{
+    struct sender *s = calloc(1, sizeof *s);
+
+    if (!s)
+        return TERN_INTERNAL;
+    s->socket = c;
+    if (sem_init(&s->wake, 0, 0) != 0 || begin_thread(s) != 0) {
+        free(s);
+        return TERN_INTERNAL;
+    }
+    *ret = s;
+    return TERN_OK;
+}
+
+void sender_stop(struct sender **sender, bool is_child)
+{
+    struct sender *s = *sender;
+
+    *sender = NULL;
+    if (!s)
+        return;
+    if (!is_child) {
+        atomic_store(&s->ends, true);
+        (void)sem_post(&s->wake);
+        (void)pthread_join(s->thread, NULL);
+        s->socket->out_left = false;
+    }
+    (void)sem_destroy(&s->wake);
+    free(s);
+}
+
+void sender_told(struct sender *s)
+{
+    if (atomic_load(&s->asleep) && atomic_exchange(&s->asleep, false))
+        (void)sem_post(&s->wake);
+}
