@@ -971,8 +971,8 @@ TERN_API enum tern_err tern_handoff(struct tern *t, tern_session s, uint64_t ste
 /* Brings the session what the ticket names, from the daemon that gave it: a configured peer of this
  * one, or this one itself, where the session is of the same pool, and the pages only change hands.
  * The session must have matched just the tokens that were handed over. It then has exactly these
- * tokens written, ret->runs are what it gained, and ret->blob came along. Otherwise it goes like
- * tern_fetch from a peer. Success uses the ticket up; after anything else it stands until its time
+ * tokens written, ret->runs are what it gained, and ret->blob came along. A session that has all of
+ * these tokens written already gets the blob alone. Otherwise it goes like tern_fetch from a peer. Success uses the ticket up; after anything else it stands until its time
  * is over, and the fetch may be repeated.
  *   GONE       Somebody fetched it, its time was over, it was dropped, its daemon was restarted, or
  *              this fetch was cancelled. Compute what is missing.

@@ -302,9 +302,6 @@ enum tern_err fetch_ticket_fits(const struct core *c, const struct session *s,
         return refuse(ret, TERN_INVALID,
                       "the session's list has to have just the ticket's tokens: Match them, and "
                       "Extend by what is behind them after the fetch");
-    if (s->written >= s->tokens.end)
-        return refuse(ret, TERN_INVALID,
-                      "the session has all of these tokens itself: there is nothing to fetch");
     return TERN_OK;
 }
 
@@ -328,7 +325,7 @@ enum tern_err fetch_from_peer(struct core *c, struct actions *out, struct call *
     TRY(at_least_fits(s, r, to, ret));
     if (space_at(c, s->space)->reset && r->at_least > s->written)
         return refuse(ret, TERN_GONE, "the namespace was reset: compute the tokens");
-    if (to <= s->written || space_at(c, s->space)->reset)
+    if (r->ticket.id.gen == 0 && (to <= s->written || space_at(c, s->space)->reset))
         return TERN_OK; /* it is all here; or the peer has the name's new content alone */
     if (!pieces_fit(c, s, to))
         return refuse(ret, TERN_INVALID,

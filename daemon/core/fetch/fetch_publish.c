@@ -378,6 +378,14 @@ static bool blob_keep(struct core *c, struct pull *p, const struct peer_msg *msg
     return tokens_append(c, &p->blob, msg->tokens, peer_msg_tokens(msg), NULL, 0) == TERN_OK;
 }
 
+/* Y2: nothing of the offer is to be moved, and what it says of the ticket is said. Of a session
+ * that is followed only the last message says that it was handed over. */
+static bool has_all(const struct core *c, const struct pull *p, const struct peer_msg *msg)
+{
+    return msg->to <= session_at(c, p->session)->written &&
+           (!p->follow || peer_msg_until(msg) == msg->to);
+}
+
 static void offer_take(struct core *c, struct actions *out, struct pull *p,
                        const struct peer_msg *msg)
 {
@@ -399,7 +407,7 @@ static void offer_take(struct core *c, struct actions *out, struct pull *p,
         return;
     }
     p->handed = msg->handed;
-    if (msg->err != TERN_OK || msg->to <= session_at(c, p->session)->written) {
+    if (msg->err != TERN_OK || has_all(c, p, msg)) {
         pull_set_ending(c, p, (unsigned)msg->err < TERN_ERR_COUNT ? msg->err : TERN_PEER_LOST);
         return;
     }

@@ -7,6 +7,9 @@
 #include "unit/rig/rig_pair.h"
 #include "unit/rig/rig_state.h"
 
+#define FULL 40 /* whole chunks of 4 tokens */
+#define LEN  42 /* what most tests hand over: half a page behind them */
+
 #define TICKET_KEY_HI 0x1122334455667788u
 #define TICKET_KEY_LO 0x99aabbccddeeff00u
 
@@ -110,6 +113,21 @@ static inline bool last_page_is(struct rig_session *s, uint32_t group, uint8_t v
         if (page[i] != value)
             return false;
     return true;
+}
+
+/* Sequence 1 up to LEN is computed at the source, committed as far as whole chunks go. */
+static inline struct rig_session *computed(struct pair *p)
+{
+    struct rig_session *s = session_with(p->source, &p->se, p->sp, 1, LEN);
+
+    run_and_commit(s, rig_tokens(1, LEN), LEN, FULL, 0);
+    write_last_page(s, 0, 0x5a);
+    return s;
+}
+
+static inline struct group_view source_pages(struct pair *p)
+{
+    return rig_group_view(p->source, p->sp, 0);
 }
 
 /* ---- with STATE ---- */

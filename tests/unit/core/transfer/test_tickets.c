@@ -4,24 +4,6 @@
 #include "base/prng.h"
 #include "unit/rig/rig_ticket.h"
 
-#define FULL 40 /* whole chunks of 4 tokens */
-#define LEN  42 /* what is handed over: half a page behind them */
-
-/* Sequence 1 up to LEN is computed at the source, committed as far as whole chunks go. */
-static struct rig_session *computed(struct pair *p)
-{
-    struct rig_session *s = session_with(p->source, &p->se, p->sp, 1, LEN);
-
-    run_and_commit(s, rig_tokens(1, LEN), LEN, FULL, 0);
-    write_last_page(s, 0, 0x5a);
-    return s;
-}
-
-static struct group_view source_group(struct pair *p)
-{
-    return rig_group_view(p->source, p->sp, 0);
-}
-
 /* D has the whole list and fetches the ticket. */
 #define assert_came(p, d)                                                                          \
     do {                                                                                           \
@@ -38,8 +20,8 @@ TEST(y_a_ticket_brings_the_exact_length_the_tail_and_the_blob_after_close_and_pr
     struct ticket t = hand_over(s, 0, 1000);
     struct rig_session *d = asking(&p, 1, LEN);
 
-    assert_int_equal(source_group(&p).ticket, 1);
-    assert_int_equal(source_group(&p).session, 0);
+    assert_int_equal(source_pages(&p).ticket, 1);
+    assert_int_equal(source_pages(&p).session, 0);
     assert_err(TERN_GONE, rig_close(s, 0)); /* there is no such session any more */
     hog = session_with(p.source, &p.se, p.sp, 2, 4 * (128 - 11));
     assert_ok(rig_run_to(hog, rig_tokens(2, 4 * (128 - 11)), 4 * (128 - 11)));
@@ -47,7 +29,7 @@ TEST(y_a_ticket_brings_the_exact_length_the_tail_and_the_blob_after_close_and_pr
     assert_ok(ticket_fetched(d, t));
     assert_came(&p, d);
     assert_true(blob_came(d, 1000));
-    assert_int_equal(source_group(&p).ticket, 0); /* it was taken */
+    assert_int_equal(source_pages(&p).ticket, 0); /* it was taken */
     assert_err(TERN_GONE, ticket_fetched(asking(&p, 1, LEN), t));
     assert_ok(rig_close(hog, 0));
     assert_ok(rig_close(d, 0));
@@ -63,9 +45,9 @@ TEST(y1_pages_behind_the_written_length_and_tokens_without_pages_stay_behind)
     write_last_page(s, 0, 0x5a);
     assert_ok(rig_extend(s, LEN + 30, 0, NULL, 0));
     t = hand_over(s, 3, 0);
-    assert_int_equal(source_group(&p).retiring, 7);
+    assert_int_equal(source_pages(&p).retiring, 7);
     rig_engine_done(p.source, &p.se, 3);
-    assert_int_equal(source_group(&p).retiring, 0);
+    assert_int_equal(source_pages(&p).retiring, 0);
     d = asking(&p, 1, LEN);
     assert_ok(ticket_fetched(d, t));
     assert_came(&p, d);
@@ -120,14 +102,14 @@ TEST(y1_ticket_goes_with_an_engine_that_dies_before_its_step_and_outlives_it_beh
         if (passed)
             rig_engine_done(p.source, &p.se, 9);
         rig_engine_kill(p.source, &p.se, 0);
-        assert_int_equal(source_group(&p).ticket, passed);
+        assert_int_equal(source_pages(&p).ticket, passed);
         assert_err(passed ? TERN_OK : TERN_GONE, ticket_fetched(d, t));
         if (passed) {
             assert_came(&p, d);
             assert_true(blob_came(d, 16));
         }
         assert_ok(rig_close(d, 0));
-        assert_int_equal(source_group(&p).ticket, 0);
+        assert_int_equal(source_pages(&p).ticket, 0);
         rig_destroy_all();
     }
 }
@@ -146,7 +128,7 @@ TEST(y2_fetch_that_is_cancelled_or_breaks_off_leaves_the_ticket)
     assert_ok(rig_fetch_cancel(d));
     assert_err(TERN_GONE, rig_fetched(d, d->fetch));
     rig_runs_free(p.dest);
-    assert_int_equal(source_group(&p).ticket, 1);
+    assert_int_equal(source_pages(&p).ticket, 1);
     assert_ok(rig_close(d, 0));
     d = asking(&p, 1, LEN);
     p.dest->automatic = BY_HAND(RIG_PULL);
@@ -156,7 +138,7 @@ TEST(y2_fetch_that_is_cancelled_or_breaks_off_leaves_the_ticket)
     assert_err(TERN_PEER_LOST, rig_fetched(d, d->fetch));
     rig_runs_free(p.dest);
     rig_link_up(p.dest, 0, p.source, p.source->options.limits.peers);
-    assert_int_equal(source_group(&p).ticket, 1);
+    assert_int_equal(source_pages(&p).ticket, 1);
     assert_ok(ticket_fetched(d, t));
     assert_came(&p, d);
     assert_true(blob_came(d, 8));
@@ -191,12 +173,12 @@ TEST(y3_deadline_unpins_and_who_comes_later_is_told_gone)
 
     assert_int_equal(r->handoff.deadline_ms, 100);
     rig_advance(p.source, 99 * NS_PER_MS);
-    assert_int_equal(source_group(&p).ticket, 1);
+    assert_int_equal(source_pages(&p).ticket, 1);
     assert_ok(ticket_ask(p.source, p.se.conn[0], OP_TICKET_RENEW, t, 100));
     rig_advance(p.source, 99 * NS_PER_MS);
-    assert_int_equal(source_group(&p).ticket, 1);
+    assert_int_equal(source_pages(&p).ticket, 1);
     rig_advance(p.source, 1 * NS_PER_MS);
-    assert_int_equal(source_group(&p).ticket, 0);
+    assert_int_equal(source_pages(&p).ticket, 0);
     assert_err(TERN_GONE, ticket_ask(p.source, p.se.conn[0], OP_TICKET_RENEW, t, 0));
     rig_advance(p.dest, 200 * NS_PER_MS);
     assert_err(TERN_GONE, ticket_fetched(d, t));
@@ -219,12 +201,12 @@ TEST(y3_deadline_and_drop_wait_for_the_transfer_that_reads)
         else
             assert_ok(ticket_ask(p.source, p.se.conn[0], OP_TICKET_RENEW, t, 1));
         rig_advance(p.source, 2 * NS_PER_MS);
-        assert_int_equal(source_group(&p).ticket, 1);
+        assert_int_equal(source_pages(&p).ticket, 1);
         assert_err(TERN_GONE, ticket_ask(p.source, p.se.conn[0], OP_TICKET_DROP, t, 0));
         rig_runs_free(p.dest);
         assert_ok(rig_fetched(d, d->fetch));
         assert_came(&p, d);
-        assert_int_equal(source_group(&p).ticket, 0);
+        assert_int_equal(source_pages(&p).ticket, 0);
         rig_destroy_all();
     }
 }
@@ -273,7 +255,7 @@ TEST(y2_tokens_have_to_be_those_that_were_handed_over)
         assert_err(TERN_INVALID, ticket_fetched(d, t));
         assert_lengths(d, 0, 0, 0);
     }
-    assert_int_equal(source_group(&p).ticket, 1);
+    assert_int_equal(source_pages(&p).ticket, 1);
     p.d = asking(&p, 1, LEN);
     assert_ok(ticket_fetched(p.d, t));
     assert_came(&p, p.d);
@@ -310,6 +292,57 @@ TEST(y2_a_tail_alone_moves_and_takes_the_place_of_what_was_computed)
     assert_int_equal(p.dest->pulled_pages, 1);
     assert_int_equal(rig_group_view(p.dest, p.dp, 0).retiring, 1);
     rig_engine_done(p.dest, &p.de, 4);
+}
+
+/* Nothing moves, and the blob comes all the same; the ticket is used up. */
+TEST(y2_session_that_has_all_of_it_gets_the_blob)
+{
+    struct pair p = pair_limited(1 << 20);
+    struct rig_session *s = session_with(p.source, &p.se, p.sp, 1, FULL);
+    struct ticket t;
+
+    run_and_commit(s, rig_tokens(1, FULL), FULL, FULL, 0);
+    t = hand_over(s, 9, 5);
+    dest_has(&p, 1, FULL);
+    p.d = asking(&p, 1, FULL);
+    assert_lengths(p.d, FULL, FULL, FULL);
+    ticket_fetch(p.d, t);
+    assert_false(ended(p.d)); /* the blob belongs to the step, too */
+    rig_engine_done(p.source, &p.se, 9);
+    rig_advance(p.dest, 100 * NS_PER_MS);
+    assert_ok(rig_fetched(p.d, p.d->fetch));
+    assert_lengths(p.d, FULL, FULL, FULL);
+    assert_int_equal(rig_wrong(p.d, FULL), 0);
+    assert_true(blob_came(p.d, 5));
+    assert_int_equal(p.dest->pulled_pages, 0);
+    assert_int_equal(source_pages(&p).ticket, 0);
+    assert_err(TERN_GONE, ticket_fetched(asking(&p, 1, FULL), t));
+}
+
+/* What it has computed itself it keeps, whether that is committed or not. */
+TEST(y2_session_that_has_computed_all_of_it_keeps_its_pages)
+{
+    for (uint32_t committed = 0; committed <= FULL; committed += FULL) {
+        struct pair p = pair_limited(1 << 20);
+        struct rig_session *s = computed(&p);
+        struct ticket t = hand_over(s, 0, 5);
+        struct page_ref first, last;
+
+        p.d = asking(&p, 1, LEN);
+        run_and_commit(p.d, rig_tokens(1, LEN), LEN, committed, 0);
+        write_last_page(p.d, 0, 0x33);
+        first = p.d->table[0][0];
+        last = p.d->table[0][FULL / 4];
+        assert_ok(ticket_fetched(p.d, t));
+        assert_lengths(p.d, committed, LEN, LEN);
+        assert_int_equal(p.d->table[0][0].index, first.index);
+        assert_int_equal(p.d->table[0][FULL / 4].index, last.index);
+        assert_true(last_page_is(p.d, 0, 0x33));
+        assert_true(blob_came(p.d, 5));
+        assert_int_equal(p.dest->pulled_pages, 0);
+        assert_err(TERN_GONE, ticket_fetched(asking(&p, 1, LEN), t));
+        rig_destroy_all();
+    }
 }
 
 TEST(y1_session_without_whole_chunks_and_one_without_a_tail_are_handed_over)
@@ -405,6 +438,7 @@ static void state_comes(struct state_shape shape, uint32_t n, uint32_t there)
     assert_ok(ticket_fetched(d, t));
     assert_lengths(d, n / shape.align * shape.align, n, n);
     assert_int_equal(rig_wrong(d, n), 0);
+    assert_true(there < n || p.dest->pulled_pages == 0); /* it has the STATE, too */
     assert_true(blob_came(d, 3));
     assert_int_equal(rig_group_view(p.source, p.sp, 2).ticket, 0);
     /* It goes on from there, and commits. */
@@ -424,8 +458,29 @@ TEST(y1_state_at_the_exact_length_comes_with_every_window_and_tail)
 
     for (size_t i = 0; i < sizeof shapes / sizeof shapes[0]; i++)
         for (uint32_t n = 1; n <= 5 * shapes[i].align; n++)
-            for (uint32_t there = 0; there < n; there += 2 * shapes[i].align)
+            for (uint32_t there = 0; there <= n; there += 2 * shapes[i].align)
                 state_comes(shapes[i], n, there);
+}
+
+/* Its tokens are all here, and their HISTORY, but no STATE at their end: that alone moves. */
+TEST(y2_state_alone_moves_where_it_is_what_is_missing)
+{
+    struct state_shape shape = {8, 4, 12};
+    struct pair p = state_pair(shape);
+    struct rig_session *s = state_computed(&p, 8, 40);
+    struct ticket t = hand_over(s, 0, 3);
+
+    rig_put(p.dest, &p.de, p.dp, 1, 48);
+    state_drop(p.dest->core, node_of(p.dest, p.dp, rig_tokens(1, 48), 40));
+    p.d = asking(&p, 1, 40);
+    assert_true(p.d->len.written < 40);
+    assert_ok(ticket_fetched(p.d, t));
+    assert_lengths(p.d, 40, 40, 40);
+    assert_int_equal(rig_wrong(p.d, 40), 0);
+    assert_true(blob_came(p.d, 3));
+    assert_true(p.dest->pulled_pages > 0);
+    assert_true(p.dest->pulled_pages <= 8 + 1); /* two chunks of the window, and the one page */
+    assert_ok(rig_close(p.d, 0));
 }
 
 /* T5, S1: of the window just what its length needs has come, so it cannot go back to where more
@@ -559,7 +614,7 @@ static bool cancelled_race(struct pair *p, struct prng *r, uint32_t seed)
     rig_runs_free(p->source);
     rig_runs_free(p->dest);
     err = rig_fetched(d, d->fetch);
-    assert_int_equal(source_group(p).ticket, err == TERN_OK ? 0 : 1);
+    assert_int_equal(source_pages(p).ticket, err == TERN_OK ? 0 : 1);
     if (err != TERN_OK) {
         assert_err(TERN_GONE, err);
         assert_ok(rig_close(d, 0));
@@ -569,7 +624,7 @@ static bool cancelled_race(struct pair *p, struct prng *r, uint32_t seed)
     }
     came_whole(d);
     assert_true(blob_came(d, 2));
-    assert_int_equal(source_group(p).ticket, 0);
+    assert_int_equal(source_pages(p).ticket, 0);
     assert_ok(rig_close(d, 0));
     rig_session_free(d);
     return err == TERN_OK;
@@ -597,12 +652,12 @@ TEST(y3_pages_of_a_ticket_that_is_dropped_before_its_step_wait_for_it)
     struct ticket t = hand_over(s, 9, 0);
 
     assert_ok(ticket_ask(p.source, p.se.conn[0], OP_TICKET_DROP, t, 0));
-    assert_int_equal(source_group(&p).ticket, 0);
-    assert_int_equal(source_group(&p).retiring, 1);
+    assert_int_equal(source_pages(&p).ticket, 0);
+    assert_int_equal(source_pages(&p).retiring, 1);
     rig_engine_done(p.source, &p.se, 8);
-    assert_int_equal(source_group(&p).retiring, 1);
+    assert_int_equal(source_pages(&p).retiring, 1);
     rig_engine_done(p.source, &p.se, 9);
-    assert_int_equal(source_group(&p).retiring, 0);
+    assert_int_equal(source_pages(&p).retiring, 0);
     assert_nothing_left(&p, FULL / 4, 0);
 }
 
@@ -641,12 +696,12 @@ TEST(y6_completion_that_crosses_the_source_s_own_end_uses_the_ticket_up)
         assert_came(&p, d);
         p.source->automatic = quiet ? RIG_ALL : RIG_ALL & ~(uint32_t)RIG_SERVE_STOP;
         rig_advance(p.source, 5000000000u);
-        assert_int_equal(source_group(&p).ticket, 1);
+        assert_int_equal(source_pages(&p).ticket, 1);
         p.dest->automatic = RIG_ALL;
         rig_runs_free(p.dest);
         p.source->automatic = RIG_ALL;
         rig_runs_free(p.source);
-        assert_int_equal(source_group(&p).ticket, 0);
+        assert_int_equal(source_pages(&p).ticket, 0);
         assert_err(TERN_GONE, ticket_fetched(asking(&p, 1, LEN), t));
         rig_destroy_all();
     }
