@@ -972,8 +972,9 @@ TERN_API enum tern_err tern_handoff(struct tern *t, tern_session s, uint64_t ste
  * one, or this one itself, where the session is of the same pool, and the pages only change hands.
  * The session must have matched just the tokens that were handed over. It then has exactly these
  * tokens written, ret->runs are what it gained, and ret->blob came along. A session that has all of
- * these tokens written already gets the blob alone. Otherwise it goes like tern_fetch from a peer. Success uses the ticket up; after anything else it stands until its time
- * is over, and the fetch may be repeated.
+ * these tokens written already gets the blob alone. Otherwise it goes like tern_fetch from a peer.
+ * Success uses the ticket up; after anything else it stands until its time is over, and the fetch
+ * may be repeated.
  *   GONE       Somebody fetched it, its time was over, it was dropped, its daemon was restarted, or
  *              this fetch was cancelled. Compute what is missing.
  *   DENIED     It is forged, or another tenant's.
@@ -1022,7 +1023,7 @@ TERN_API enum tern_err tern_fetch_follow(struct tern *t, tern_session s, const c
  * what it gained beyond `above`, which take the place of what tern_fetch_pages said: somebody else
  * may have committed the same chunk. Kernels may read those pages now, where the pool has no STATE
  * group; else what came may yet be taken back if the fetch fails. ret->arriving 0: nothing is
- * coming any more; the answer of the fetch itself says how it ended. One wait for a fetch at a time.
+ * coming any more; the answer of the fetch itself says how it ended. A fetch has one wait at once.
  *   CONFLICT   A later wait took its place.
  *   TIMED_OUT  This call's deadline passed. The fetch goes on, and the wait may be repeated. */
 TERN_API enum tern_err tern_fetch_wait(struct tern *t, tern_session s, uint32_t above,
@@ -1104,7 +1105,7 @@ struct tern_stored {
  * daemon chooses, a little less than what is committed, so that others who share it find it. In a
  * pool with STATE groups it ends at the deepest resume point at or above that depth or, where there
  * is none, at the first one behind it. The call waits for the step of the commit to pass; the
- * session can be used meanwhile. It may be repeated. If deadline_ms passes first, the store goes on.
+ * session can be used meanwhile. It may be repeated. If deadline_ms passes, the store goes on.
  *   INVALID         So much is not committed, or not one whole chunk is, or there is no resume
  *                   point in all that is.
  *   UNSUPPORTED     The daemon has no disk tier, or the tenant has no part of it.
