@@ -1,3 +1,4 @@
 /* All kernels as one module. */
 #include "kernels/checksum.cu"
 #include "kernels/pages.cu"
+#include "kernels/reshard.cu"

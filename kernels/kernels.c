@@ -87,6 +87,20 @@ static enum kernels_refusal checksum_check(enum kernels_kind kind, struct kernel
     return KERNELS_REFUSED_NONE;
 }
 
+static enum kernels_refusal reshard_check(const struct kernels_reshard *a,
+                                          struct kernels_launch *ret)
+{
+    if (a->ntiles < a->npieces || a->npieces == 0 || a->from_width == 0 || a->to_width == 0)
+        return KERNELS_REFUSED_TILES;
+    if (a->from % KERNELS_VECTOR || a->to % KERNELS_VECTOR || a->from_pages % sizeof(uint64_t) ||
+        a->to_pages % sizeof(uint64_t) || a->pieces % sizeof(uint64_t) ||
+        a->tiles % sizeof(uint32_t))
+        return KERNELS_REFUSED_ALIGNED;
+    ret->block = KERNELS_THREADS;
+    ret->grid = grid_of((uint64_t)a->ntiles * a->spans);
+    return KERNELS_REFUSED_NONE;
+}
+
 enum kernels_refusal kernels_prepare(enum kernels_kind kind, union kernels_args *io,
                                      struct kernels_launch *ret)
 {
@@ -100,6 +114,7 @@ enum kernels_refusal kernels_prepare(enum kernels_kind kind, union kernels_args 
     switch (kind) {
     case KERNELS_CHECKSUM_BLOCKS:
     case KERNELS_CHECKSUM_UNITS: return checksum_check(kind, &io->checksum, ret);
+    case KERNELS_RESHARD: return reshard_check(&io->reshard, ret);
     case KERNELS_GATHER:
     case KERNELS_SCATTER:
     case KERNELS_ZERO:

@@ -13,6 +13,8 @@
 #include <stddef.h>
 #include <stdint.h>
 
+#include "kernels/strided.h"
+
 #define KERNELS_VECTOR         16 /* bytes of the widest load */
 #define KERNELS_THREADS        256
 #define KERNELS_EACH           4 /* vectors that a thread loads before it stores them */
@@ -21,7 +23,8 @@
 #define KERNELS_PAGE_BYTES_MAX (1ull << 34)
 #define KERNELS_BLOCK          4096 /* bytes of a sub-block, which is hashed by itself (X7) */
 #define KERNELS_HASHED         (KERNELS_THREADS / 4) /* of them that a block hashes at a time */
-#define KERNELS_UNITS_MAX      65536                 /* of a page */
+#define KERNELS_ROWS_MAX       ((1u << 31) - 1 - KERNELS_TILE) /* of a piece; and vectors of a row */
+#define KERNELS_UNITS_MAX      65536                           /* of a page */
 
 /* X(NAME, function in the module, struct of its arguments): the table of all kernels. */
 #define KERNELS_TABLE(X)                                                                           \
@@ -30,7 +33,8 @@
     X(ZERO, tern_zero, pages)       /* the pages of a list become zero */                          \
     X(CHECKSUM_BLOCKS, tern_checksum_blocks,                                                       \
       checksum)                                      /* of the pages of a list, to the scratch */  \
-    X(CHECKSUM_UNITS, tern_checksum_units, checksum) /* behind it: of their units (X7) */
+    X(CHECKSUM_UNITS, tern_checksum_units, checksum) /* behind it: of their units (X7) */          \
+    X(RESHARD, tern_reshard, reshard) /* a plan of strided copies, over a list of spans */
 
 enum kernels_kind {
 #define X(NAME, function, args) KERNELS_##NAME,
@@ -44,6 +48,8 @@ enum kernels_kind {
     X(NONE, "")                                                                                    \
     X(PAGE_BYTES, "the bytes of a page are none, too many, or no multiple of 16")                  \
     X(UNITS, "the units of a page are none, too many, or more than its bytes")                     \
+    X(ROWS, "a piece of a plan has no rows, or too many, or rows of no bytes or too many")         \
+    X(TILES, "a plan without tiles or pages, or more pieces than tiles")                           \
     X(ALIGNED, "an address is not aligned: memory must begin at a multiple of 16, a list at one "  \
                "of the size of its elements")
 
@@ -90,7 +96,50 @@ struct kernels_checksum {
 /* Bytes; 0 if it is refused. */
 uint64_t kernels_checksum_scratch(const struct kernels_checksum *a);
 
+/* A piece of a plan as the kernel takes it: kernels_piece_make makes it. Loops as in struct
+ * strided. */
+struct kernels_piece {
+    uint64_t from_at, to_at; /* where in the page the first row begins */
+    uint64_t from_stride[STRIDED_LOOPS_MAX], to_stride[STRIDED_LOOPS_MAX];
+    uint32_t from_page, to_page; /* of the span's pages in the tables below */
+    uint32_t width;              /* bytes of a vector: 16, 8, 4, 2 or 1 */
+    uint32_t outer;              /* how often the outermost loop runs */
+    struct kernels_divisor loops[STRIDED_LOOPS_MAX - 1]; /* the other loops */
+    struct kernels_divisor row_vectors;
+};
+
+struct kernels_end {
+    uint32_t page; /* such as page * ranks + rank of a struct reshard_end */
+    uint64_t at;
+};
+
+enum kernels_refusal kernels_piece_make(const struct strided *s, const struct kernels_end *from,
+                                        const struct kernels_end *to, struct kernels_piece *ret);
+
+/* What a block copies at a time: KERNELS_TILE vectors of a piece at most. */
+struct kernels_tile {
+    uint32_t piece, row, column, vectors; /* row of the piece, vector of the row, how many */
+};
+
+/* All of them; returns how many there are, also where there is not room for them (NULL, 0). */
+uint64_t kernels_tiles(const struct kernels_piece *pieces, uint32_t n, struct kernels_tile *ret,
+                       uint64_t room);
+
+/* The pages of span i are from_pages[i * from_width ...], each as an offset from `from`; likewise
+ * `to`. An offset may come to any address of the device, since the sum wraps. All addresses of
+ * pages are multiples of 16. No piece reads what another one of the launch writes: what is spread
+ * is a launch of its own behind what moves, with `to` at both ends. */
+struct kernels_reshard {
+    uint64_t from, to;
+    uint64_t from_pages, to_pages; /* of uint64_t */
+    uint32_t from_width, to_width; /* pages of a span */
+    uint64_t pieces, tiles;        /* of struct kernels_piece and struct kernels_tile */
+    uint32_t npieces, ntiles;
+    uint32_t spans;
+};
+
 union kernels_args {
+    struct kernels_reshard reshard;
     struct kernels_pages pages;
     struct kernels_checksum checksum;
 };

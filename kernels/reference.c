@@ -46,6 +46,7 @@ void reference_run(enum kernels_kind kind, const union kernels_args *args)
     case KERNELS_ZERO: reference_zero(&args->pages); break;
     case KERNELS_CHECKSUM_BLOCKS: reference_checksum_blocks(&args->checksum); break;
     case KERNELS_CHECKSUM_UNITS: reference_checksum_units(&args->checksum); break;
+    case KERNELS_RESHARD: reference_reshard(&args->reshard); break;
     case KERNELS_KINDS: break;
     }
 }

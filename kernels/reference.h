@@ -10,6 +10,7 @@ void reference_scatter(const struct kernels_pages *a);
 void reference_zero(const struct kernels_pages *a);
 void reference_checksum_blocks(const struct kernels_checksum *a);
 void reference_checksum_units(const struct kernels_checksum *a);
+void reference_reshard(const struct kernels_reshard *a);
 /* XXH3-64 without a seed. */
 uint64_t reference_xxh3(const void *bytes, uint64_t n);
 

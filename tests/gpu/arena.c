@@ -4,6 +4,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "kernels/reference.h"
+
 #define ARENA_ALIGN 256
 
 static void *must(void *p)
@@ -51,6 +53,28 @@ size_t arena_take(struct arena *a, size_t bytes, size_t align)
 void arena_put(struct arena *a)
 {
     a->device->put(a->device->ctx, a->at, a->want, a->bytes);
+}
+
+uint64_t arena_address(const struct arena *a, bool device)
+{
+    return device ? a->at : (uint64_t)(uintptr_t)a->want;
+}
+
+void arena_run(const struct arena *a, enum kernels_kind kind, union kernels_args *host,
+               union kernels_args *device)
+{
+    struct kernels_launch launch;
+    enum kernels_refusal no = kernels_prepare(kind, host, &launch);
+
+    if (!no)
+        no = kernels_prepare(kind, device, &launch);
+    if (no) {
+        fprintf(stderr, "cases: refused: %s\n", kernels_text(no));
+        exit(2);
+    }
+    reference_run(kind, host);
+    if (launch.grid > 0)
+        a->device->launch(a->device->ctx, kind, &launch, device);
 }
 
 void arena_end(struct arena *a, struct case_result *io)

@@ -4,7 +4,8 @@
 
 #include "gpu/cases.h"
 
-#define ARENA_GUARD 64 /* bytes between what is taken from it */
+#define ARENA_GUARD 64   /* bytes between what is taken from it */
+#define ARENA_ROOM  8192 /* for guards and alignment */
 
 struct arena {
     const struct device *device;
@@ -18,10 +19,19 @@ void arena_begin(struct arena *a, const struct device *d, size_t bytes, struct p
 size_t arena_take(struct arena *a, size_t bytes, size_t align);
 /* The bytes as they are now go to the device. */
 void arena_put(struct arena *a);
+/* Where it begins, in addresses of the device or of `want`. */
+uint64_t arena_address(const struct arena *a, bool device);
+/* Runs a kernel in both: `host` has addresses in `want`, `device` the device's. */
+void arena_run(const struct arena *a, enum kernels_kind kind, union kernels_args *host,
+               union kernels_args *device);
 /* Both have run: whether all bytes agree. Frees it. */
 void arena_end(struct arena *a, struct case_result *io);
 
 /* Random bytes, quickly. */
 void arena_random(uint8_t *to, size_t n, struct prng *p);
+
+/* Cases that have files of their own. */
+void case_reshard(const struct device *d, struct case_size size, struct prng *p,
+                  struct case_result *ret);
 
 #endif

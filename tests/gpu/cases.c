@@ -1,36 +1,8 @@
 #include "gpu/cases.h"
 
 #include <stdio.h>
-#include <stdlib.h>
 
 #include "gpu/arena.h"
-#include "kernels/reference.h"
-
-#define ARENA_ROOM 8192 /* for guards and alignment */
-
-/* Runs a kind on both: `host` with the addresses of the arena `want`, `device` with the device's.
- */
-static void run_both(const struct arena *a, enum kernels_kind kind, union kernels_args *host,
-                     union kernels_args *device)
-{
-    struct kernels_launch launch;
-    enum kernels_refusal no = kernels_prepare(kind, host, &launch);
-
-    if (!no)
-        no = kernels_prepare(kind, device, &launch);
-    if (no) {
-        fprintf(stderr, "cases: refused: %s\n", kernels_text(no));
-        exit(2);
-    }
-    reference_run(kind, host);
-    if (launch.grid > 0)
-        a->device->launch(a->device->ctx, kind, &launch, device);
-}
-
-static uint64_t addresses(const struct arena *a, bool device)
-{
-    return device ? a->at : (uint64_t)(uintptr_t)a->want;
-}
 
 /* n different pages of `pool_pages`, in no order: as a scatter needs them. */
 static void list_make(uint32_t *list, uint32_t n, uint32_t pool_pages, struct prng *p)
@@ -60,12 +32,12 @@ static void pages_run(enum kernels_kind kind, const struct arena *a, const struc
     union kernels_args args[2];
 
     for (int device = 0; device < 2; device++)
-        args[device].pages = (struct kernels_pages){.pool = addresses(a, device) + s->pool,
-                                                    .packed = addresses(a, device) + s->packed,
-                                                    .list = addresses(a, device) + s->list,
+        args[device].pages = (struct kernels_pages){.pool = arena_address(a, device) + s->pool,
+                                                    .packed = arena_address(a, device) + s->packed,
+                                                    .list = arena_address(a, device) + s->list,
                                                     .page_bytes = s->page_bytes,
                                                     .n = s->n};
-    run_both(a, kind, &args[0], &args[1]);
+    arena_run(a, kind, &args[0], &args[1]);
 }
 
 /* Small pages and large ones, a list from nothing to all of the pool. */
@@ -135,12 +107,12 @@ static void checksum_run(enum kernels_kind kind, const struct arena *a,
         struct kernels_checksum *c = &args[device].checksum;
 
         *c = *offsets;
-        c->pool += addresses(a, device);
-        c->list += addresses(a, device);
-        c->blocks += addresses(a, device);
-        c->sums += addresses(a, device);
+        c->pool += arena_address(a, device);
+        c->list += arena_address(a, device);
+        c->blocks += arena_address(a, device);
+        c->sums += arena_address(a, device);
     }
-    run_both(a, kind, &args[0], &args[1]);
+    arena_run(a, kind, &args[0], &args[1]);
 }
 
 static void case_checksum(const struct device *d, struct case_size size, struct prng *p,
@@ -170,9 +142,7 @@ static void case_checksum(const struct device *d, struct case_size size, struct 
 }
 
 const struct case_row case_table[] = {
-    {"gather", case_gather},
-    {"scatter", case_scatter},
-    {"zero", case_zero},
-    {"checksum", case_checksum},
+    {"gather", case_gather},     {"scatter", case_scatter}, {"zero", case_zero},
+    {"checksum", case_checksum}, {"reshard", case_reshard},
 };
 const size_t case_count = sizeof case_table / sizeof case_table[0];
