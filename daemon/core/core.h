@@ -373,4 +373,8 @@ enum tern_err core_gate(const struct core *core, struct session_id session, stru
 enum tern_err core_serve_page(const struct core *core, struct serve_id serve, uint32_t group,
                               struct page_ref ref, uint32_t *ret_record);
 
+/* For what the data path knows of layouts: is a transfer, in or out, resharded between one of ours
+ * and a peer's layout of that hash? */
+bool core_layout_used(const struct core *core, uint64_t hash);
+
 #endif

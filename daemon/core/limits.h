@@ -32,7 +32,9 @@
 #define PREFETCH_EVERY       8 /* of so many batches of a tenant one is a prefetch's, if one waits */
 #define PREFETCH_LEAVES      4  /* a prefetch leaves that part of each limit to other fetches */
 #define PULL_WAIT_MS_MAX     16 /* the longest pause between questions whether enough is published */
-#define COPY_TRIES_MAX       3  /* times in a row that a node is copied to the host */
+#define RESHARD_PAIRS_MAX    8 /* pairs of layouts that transfers are resharded between at a time */
+#define RESHARD_PEER_PAIRS   4 /* of those, with one peer */
+#define COPY_TRIES_MAX       3 /* times in a row that a node is copied to the host */
 #define COPY_WAIT_MS_MAX                                                                           \
     1000 /* without a copy that begins or ends, who waits for room waits no more */
 #define OPEN_TOKENS_MAX      245760 /* tokens of one message between daemons: they fit one frame */

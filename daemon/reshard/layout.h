@@ -115,7 +115,8 @@ struct reshard_layout {
     X(PIECES, "the plan has too many pieces: the pages are laid out too differently")              \
     X(ROOM, "the caller's array is too small for it")                                              \
     X(UNIT_COARSE, "a unit of the source goes beyond the pages that are fetched")                  \
-    X(UNIT_PADDED, "a unit of the source holds fields beside bytes of no field: declare smaller")
+    X(UNIT_PADDED, "a unit of the source holds fields beside bytes of no field: declare smaller")  \
+    X(ROWS, "the plan has too many rows: what lies side by side in both pages is too short")
 
 enum reshard_refusal {
 #define X(NAME, text) RESHARD_##NAME,
@@ -134,5 +135,7 @@ struct reshard_pair {
 /* Whether a layout makes sense by itself, and whether two that do hold the same things. */
 enum reshard_refusal reshard_check_layout(const struct reshard_layout *l);
 enum reshard_refusal reshard_check(const struct reshard_pair *pair);
+/* Both say the same, and so lead to the same plans. */
+bool reshard_same_layout(const struct reshard_layout *a, const struct reshard_layout *b);
 
 #endif

@@ -13,6 +13,7 @@
 #include "core/session/slide.h"
 #include "core/transfer/pull_disk.h"
 #include "core/transfer/pulls.h"
+#include "core/transfer/resharded.h"
 #include "core/tree/nodes.h"
 #include "core/tree/records.h"
 #include "core/tree/state.h"
@@ -180,9 +181,10 @@ static const char *end_text(enum tern_err err)
         return "a page arrived twice with bytes that do not match its checksum; nothing of it was "
                "published";
     case TERN_BUSY:
-        return "the peer serves as many transfers as it may, records have run out here, or what "
-               "makes way here is copied to the host first; what was published before stays: fetch "
-               "again in a moment";
+        return "the peer serves as many transfers as it may, records have run out here, or pairs "
+               "of layouts that pages are resharded between, or what makes way here is copied to "
+               "the "
+               "host first; what was published before stays: fetch again in a moment";
     case TERN_POOL_EXHAUSTED:
         return "the pool has not that many free pages: close or retract sessions, and fetch again";
     case TERN_UNSUPPORTED:
@@ -386,6 +388,26 @@ static bool has_all(const struct core *c, const struct pull *p, const struct pee
            (!p->follow || peer_msg_until(msg) == msg->to);
 }
 
+/* Pages would have to be resharded, and no pair of layouts is to be had: the source lets go, and
+ * the pull is put off as where the source is busy. */
+static void offer_later(struct core *c, struct actions *out, struct pull *p,
+                        const struct peer_msg *msg)
+{
+    p->serve = msg->serve;
+    pull_send(c, out, p, PEER_PULL_DONE)->err = TERN_BUSY;
+    if (p->asks < PULL_ASKS_MAX)
+        pull_put_off(c, p, c->limits.busy_retry_ms);
+    else
+        pull_set_ending(c, p, TERN_BUSY);
+}
+
+static bool offer_has_room(const struct core *c, const struct pull *p, const struct peer_msg *msg)
+{
+    struct layout_pair pair = {.from = msg->layout_hash, .to = pool_at(c, p->pool)->layout_hash};
+
+    return msg->err != TERN_OK || msg->layout_hash == 0 || resharded_room(c, p->link, pair);
+}
+
 static void offer_take(struct core *c, struct actions *out, struct pull *p,
                        const struct peer_msg *msg)
 {
@@ -398,6 +420,10 @@ static void offer_take(struct core *c, struct actions *out, struct pull *p,
     }
     if (msg->err == TERN_OK && msg->to == msg->from && p->awaited > 0) {
         pull_wait(c, p);
+        return;
+    }
+    if (!offer_has_room(c, p, msg)) {
+        offer_later(c, out, p, msg);
         return;
     }
     p->serve = msg->serve;

@@ -113,7 +113,7 @@ void serve_follow_open(struct core *c, struct actions *out, uint32_t link, const
     uint32_t handed = 0;
     enum tern_err err = find_followed(c, m, &t, &handed);
 
-    if (err == TERN_OK && share_room(c, SHARE_SERVES, serve_holder(c, m, link)) == 0)
+    if (err == TERN_OK && !serve_may_begin(c, link, m, t->pool))
         err = TERN_BUSY;
     if (err != TERN_OK) {
         struct peer_msg *no =

@@ -5,6 +5,7 @@
 
 #include "core/arena/actions.h"
 #include "core/transfer/handed.h"
+#include "core/transfer/resharded.h"
 #include "core/tree/nodes.h"
 #include "core/tree/state.h"
 
@@ -102,10 +103,20 @@ uint32_t serve_least(const struct peer_msg *m)
 
 /* --- the record --- */
 
-bool serve_may_begin(const struct core *c, const struct peer_msg *m, uint32_t link)
+/* The destination's, where the data path goes by a plan; 0: pages leave as they are. */
+static uint64_t other_layout(const struct pool *p, const struct peer_msg *m)
 {
+    return m->layout_hash != p->layout_hash || p->copies ? m->layout_hash : 0;
+}
+
+bool serve_may_begin(const struct core *c, uint32_t link, const struct peer_msg *m, uint32_t pool)
+{
+    const struct pool *p = pool_at(c, pool);
+    struct layout_pair pair = {.from = p->layout_hash, .to = other_layout(p, m)};
     uint32_t holder = serve_holder(c, m, link);
 
+    if (pair.to != 0 && !resharded_room(c, link, pair))
+        return false;
     return m->prefetch ? share_leaves(c, SHARE_SERVES, holder)
                        : share_room(c, SHARE_SERVES, holder) > 0;
 }
@@ -141,8 +152,7 @@ struct serve *serve_create(struct core *c, uint32_t link, const struct peer_msg 
     s->times.stage_since_ns = s->times.wait_since_ns = c->now_ns;
     s->deadline_ns = c->now_ns + c->limits.transfer_deadline_ns;
     s->state_from = node_at(c, f->node)->depth; /* of no STATE yet */
-    if (m->layout_hash != pool_at(c, f->pool)->layout_hash || pool_at(c, f->pool)->copies)
-        s->layout_hash = m->layout_hash;
+    s->layout_hash = other_layout(pool_at(c, f->pool), m);
     node_pin(c, f->node, REF_TRANSFER);
     pool_at(c, f->pool)->serves++;
     return s;

@@ -11,8 +11,9 @@ struct serve_id serve_id(const struct core *c, const struct serve *s);
  * the older one began counts as the peer's. */
 uint32_t serve_holder(const struct core *c, const struct peer_msg *m, uint32_t link);
 
-/* Is there a record for it? A prefetch leaves some to transfers that a decode waits for. */
-bool serve_may_begin(const struct core *c, const struct peer_msg *m, uint32_t link);
+/* Is there a record for it, and a pair of layouts if the pages of that pool are resharded? A
+ * prefetch leaves some records to transfers that a decode waits for. */
+bool serve_may_begin(const struct core *c, uint32_t link, const struct peer_msg *m, uint32_t pool);
 
 /* What the tokens of an open led to. */
 struct found {

@@ -74,7 +74,7 @@ void serve_ticket_open(struct core *c, struct actions *out, uint32_t link, const
     if (err == TERN_OK &&
         (m->from % pool_at(c, f.pool)->align != 0 || m->history % pool_at(c, f.pool)->align != 0))
         err = TERN_INVALID;
-    if (err == TERN_OK && !serve_may_begin(c, m, link))
+    if (err == TERN_OK && !serve_may_begin(c, link, m, f.pool))
         err = TERN_BUSY;
     if (err != TERN_OK) {
         serve_offer_nothing(out, link, m, err, err == TERN_BUSY ? c->limits.busy_retry_ms : 0)

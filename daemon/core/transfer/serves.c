@@ -117,7 +117,7 @@ static void serve_open(struct core *c, struct actions *out, uint32_t link, const
         serve_offer_nothing(out, link, m, TERN_INVALID, 0);
         return;
     }
-    if (!serve_may_begin(c, m, link)) {
+    if (!serve_may_begin(c, link, m, f.pool)) {
         serve_offer_nothing(out, link, m, TERN_BUSY, c->limits.busy_retry_ms);
         return;
     }

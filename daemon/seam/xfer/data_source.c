@@ -105,7 +105,7 @@ static bool frame_suits(const struct data_conn *conn)
     pair = conn->xfer->outflow[r->serve.slot].pair;
     if (r->kind == XFER_REQUEST_PLAN)
         return pair != NULL;
-    return !pair || pair->from_hash == pair->to_hash;
+    return !pair || pair->alike;
 }
 
 bool data_answer_begin(struct data_conn *conn, uint16_t frame, uint64_t place, bool leaves)

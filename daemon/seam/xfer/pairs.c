@@ -10,46 +10,66 @@
 #include "seam/xfer/transfers.h"
 
 struct told {
-    uint32_t link, n; /* groups; 0: there is none */
+    uint32_t n; /* groups; 0: there is none */
     uint64_t hash, used;
+    uint64_t *links; /* in pairs->links: those whose peer told it, a bit each; NULL: it is ours */
     struct reshard_layout group[GROUPS_MAX];
 };
 
 struct pairs {
     uint64_t used; /* ascending */
-    struct pair pair[PAIRS_MAX];
+    uint32_t npairs, npeers, links_words;
+    struct pair *pair;          /* owned, npairs */
     struct told *own;           /* owned, config.pools */
-    struct told *peers;         /* owned, LAYOUTS_TOLD_MAX */
+    struct told *peers;         /* owned, npeers */
+    uint64_t *links;            /* owned, links_words of each of them */
     struct reshard_unit *units; /* owned, PAIR_SUMS_MAX: where plans are looked at */
 };
 
 /* ------------------------------------------------------------------ life */
 
+static uint32_t links_words(const struct xfer_config *c)
+{
+    return (c->links + 63) / 64;
+}
+
 uint64_t pairs_bytes(const struct xfer_config *c)
 {
-    return sizeof(struct pairs) + (c->pools + LAYOUTS_TOLD_MAX) * sizeof(struct told) +
-           PAIR_SUMS_MAX * sizeof(struct reshard_unit) +
-           PAIRS_MAX * (PAIR_PIECES_MAX * sizeof(struct reshard_piece) +
-                        PAIR_MOVED_WORDS * sizeof(uint64_t));
+    uint64_t peers = (uint64_t)c->pairs * LAYOUTS_A_PAIR;
+
+    return sizeof(struct pairs) + (c->pools + peers) * sizeof(struct told) +
+           peers * links_words(c) * sizeof(uint64_t) + PAIR_SUMS_MAX * sizeof(struct reshard_unit) +
+           c->pairs * (sizeof(struct pair) + PAIR_PIECES_MAX * sizeof(struct reshard_piece) +
+                       PAIR_MOVED_WORDS * sizeof(uint64_t));
 }
 
 enum tern_err pairs_create(struct xfer *xfer)
 {
+    const struct xfer_config *c = &xfer->config;
     struct pairs *p = calloc(1, sizeof *p);
-    bool all = p != NULL;
+    bool all = true;
 
     xfer->pairs = p;
     if (!p)
         return TERN_INTERNAL;
-    p->own = calloc(xfer->config.pools ? xfer->config.pools : 1, sizeof *p->own);
-    p->peers = calloc(LAYOUTS_TOLD_MAX, sizeof *p->peers);
+    p->links_words = links_words(c);
+    p->own = calloc(c->pools ? c->pools : 1, sizeof *p->own);
     p->units = calloc(PAIR_SUMS_MAX, sizeof *p->units);
-    for (uint32_t i = 0; i < PAIRS_MAX; i++) {
+    p->peers = calloc(c->pairs ? c->pairs : 1, LAYOUTS_A_PAIR * sizeof *p->peers);
+    p->links = calloc(c->pairs ? c->pairs : 1, LAYOUTS_A_PAIR * p->links_words * sizeof *p->links);
+    p->pair = calloc(c->pairs ? c->pairs : 1, sizeof *p->pair);
+    if (!p->own || !p->units || !p->peers || !p->links || !p->pair)
+        return TERN_INTERNAL;
+    p->npairs = c->pairs;
+    p->npeers = c->pairs * LAYOUTS_A_PAIR;
+    for (uint32_t i = 0; i < p->npeers; i++)
+        p->peers[i].links = p->links + (size_t)i * p->links_words;
+    for (uint32_t i = 0; i < p->npairs; i++) {
         p->pair[i].pieces = calloc(PAIR_PIECES_MAX, sizeof *p->pair[i].pieces);
         p->pair[i].moved = calloc(PAIR_MOVED_WORDS, sizeof *p->pair[i].moved);
         all = all && p->pair[i].pieces && p->pair[i].moved;
     }
-    return all && p->own && p->peers && p->units ? TERN_OK : TERN_INTERNAL;
+    return all ? TERN_OK : TERN_INTERNAL;
 }
 
 void pairs_destroy(struct xfer *xfer)
@@ -58,12 +78,14 @@ void pairs_destroy(struct xfer *xfer)
 
     if (!p)
         return;
-    for (uint32_t i = 0; i < PAIRS_MAX; i++) {
+    for (uint32_t i = 0; i < p->npairs; i++) {
         free(p->pair[i].pieces);
         free(p->pair[i].moved);
     }
+    free(p->pair);
     free(p->own);
     free(p->peers);
+    free(p->links);
     free(p->units);
     free(p);
     xfer->pairs = NULL;
@@ -106,31 +128,83 @@ uint64_t pairs_own_hash(const struct xfer *xfer, uint32_t pool)
     return pool < xfer->config.pools ? xfer->pairs->own[pool].hash : 0;
 }
 
+static bool same_layouts(const struct told *t, const struct reshard_layout *l, uint32_t n)
+{
+    bool same = t->n == n;
+
+    for (uint32_t g = 0; same && g < n; g++)
+        same = reshard_same_layout(&t->group[g], &l[g]);
+    return same;
+}
+
+/* What the peer of that link calls so; NONE: that of any. */
 static struct told *told_of(const struct xfer *xfer, uint32_t link, uint64_t hash)
 {
-    for (uint32_t i = 0; i < LAYOUTS_TOLD_MAX; i++) {
-        struct told *t = &xfer->pairs->peers[i];
+    const struct pairs *p = xfer->pairs;
 
-        if (t->n > 0 && t->hash == hash && (t->link == link || link == NONE))
+    for (uint32_t i = 0; i < p->npeers; i++) {
+        struct told *t = &p->peers[i];
+
+        if (t->n > 0 && t->hash == hash && (link == NONE || xfer_bit(t->links, link)))
             return t;
     }
     return NULL;
 }
 
+/* The link's peer does not say it any more; what nobody says is forgotten. */
+static void told_clear(const struct pairs *p, struct told *t, uint32_t link)
+{
+    uint64_t others = 0;
+
+    t->links[link / 64] &= ~(1ull << (link % 64));
+    for (uint32_t w = 0; w < p->links_words; w++)
+        others |= t->links[w];
+    if (others == 0)
+        t->n = 0;
+}
+
+/* Room for one more: what was told longest ago and no transfer needs. The core has fewer layouts in
+ * use than there are places; NULL where peers call several by one hash. */
+static struct told *told_spare(const struct xfer *xfer)
+{
+    const struct pairs *p = xfer->pairs;
+    struct told *spare = NULL;
+
+    for (uint32_t i = 0; i < p->npeers; i++) {
+        struct told *t = &p->peers[i];
+
+        if (t->n == 0)
+            return t;
+        if ((!spare || t->used < spare->used) &&
+            !(xfer->config.layout_used && xfer->config.layout_used(xfer->config.ctx, t->hash)))
+            spare = t;
+    }
+    return spare;
+}
+
 void xfer_peer_layouts(struct xfer *xfer, uint32_t link, uint64_t hash,
                        const struct reshard_layout *l, uint32_t n)
 {
+    struct pairs *p = xfer->pairs;
     struct told *t = told_of(xfer, link, hash);
 
-    for (uint32_t i = 0; !t && i < LAYOUTS_TOLD_MAX; i++)
-        if (xfer->pairs->peers[i].n == 0)
-            t = &xfer->pairs->peers[i];
-    for (uint32_t i = 0; i < LAYOUTS_TOLD_MAX && (!t || (t->n > 0 && t->hash != hash)); i++)
-        if (!t || xfer->pairs->peers[i].used < t->used)
-            t = &xfer->pairs->peers[i];
-    t->link = link;
-    t->used = ++xfer->pairs->used;
-    told_set(t, hash, l, n);
+    check(link < xfer->config.links);
+    if (t && !same_layouts(t, l, n)) {
+        told_clear(p, t, link);
+        t = NULL;
+    }
+    for (uint32_t i = 0; !t && i < p->npeers; i++)
+        if (p->peers[i].n > 0 && p->peers[i].hash == hash && same_layouts(&p->peers[i], l, n))
+            t = &p->peers[i];
+    if (!t) {
+        t = told_spare(xfer);
+        if (!t)
+            return;
+        memset(t->links, 0, p->links_words * sizeof *t->links);
+        told_set(t, hash, l, n);
+    }
+    xfer_set_bit(t->links, link);
+    t->used = ++p->used;
 }
 
 /* ------------------------------------------------------------------ a pair */
@@ -159,6 +233,19 @@ static void map_sort(struct reshard_plan *map, uint32_t ranks, uint32_t *ret_of)
             i++;
         ret_of[r] = i;
     }
+}
+
+/* False: with this plan they are too many. */
+static bool rows_add(struct pair *p, const struct reshard_plan *plan)
+{
+    for (uint32_t i = 0; i < plan->n; i++) {
+        uint64_t rows = strided_rows(&plan->v[i].shape);
+
+        if (rows > PAIR_ROWS_MAX - p->rows)
+            return false;
+        p->rows += rows;
+    }
+    return true;
 }
 
 static enum reshard_refusal plan_room(const struct pair *p, struct reshard_plan *ret)
@@ -204,6 +291,8 @@ static enum reshard_refusal plan_make(const struct pairs *pairs, struct pair *p,
     }
     if (refusal == RESHARD_NONE)
         refusal = reshard_map(&pair, variant, &plan->map);
+    if (refusal == RESHARD_NONE && (!rows_add(p, &plan->plan) || !rows_add(p, &plan->map)))
+        refusal = RESHARD_ROWS;
     if (refusal == RESHARD_NONE) {
         p->npieces += plan->map.n;
         map_sort(&plan->map, g->from.ranks * g->from.stages, plan->map_of);
@@ -238,8 +327,8 @@ static void pair_fill(struct pair *p, const struct told *from, const struct told
 {
     p->used = 0; /* until it is made */
     p->npieces = p->nmoved = 0;
-    p->from_hash = from->hash;
-    p->to_hash = to->hash;
+    p->rows = 0;
+    p->alike = same_layouts(from, to->group, to->n);
     p->ngroups = from->n < to->n ? from->n : to->n;
     for (uint32_t g = 0; g < p->ngroups; g++) {
         p->group[g].from = from->group[g];
@@ -262,13 +351,32 @@ static enum reshard_refusal pair_make(const struct xfer *xfer, struct pair *p,
     return refusal;
 }
 
-static struct pair *pair_find(const struct pairs *pairs, const struct pair *like)
+/* Whether that is one end of all its groups. */
+static bool pair_is_from(const struct pair *p, const struct told *t)
 {
-    for (uint32_t i = 0; i < PAIRS_MAX; i++) {
+    bool same = p->ngroups == t->n;
+
+    for (uint32_t g = 0; same && g < t->n; g++)
+        same = reshard_same_layout(&p->group[g].from, &t->group[g]);
+    return same;
+}
+
+static bool pair_is_to(const struct pair *p, const struct told *t)
+{
+    bool same = p->ngroups == t->n;
+
+    for (uint32_t g = 0; same && g < t->n; g++)
+        same = reshard_same_layout(&p->group[g].to, &t->group[g]);
+    return same;
+}
+
+static struct pair *pair_find(const struct pairs *pairs, const struct told *from,
+                              const struct told *to)
+{
+    for (uint32_t i = 0; i < pairs->npairs; i++) {
         const struct pair *p = &pairs->pair[i];
 
-        if (p->used > 0 && p->link == like->link && p->from_hash == like->from_hash &&
-            p->to_hash == like->to_hash)
+        if (p->used > 0 && pair_is_from(p, from) && pair_is_to(p, to))
             return (struct pair *)p;
     }
     return NULL;
@@ -279,7 +387,7 @@ static struct pair *pair_spare(struct pairs *pairs)
 {
     struct pair *spare = NULL;
 
-    for (uint32_t i = 0; i < PAIRS_MAX; i++)
+    for (uint32_t i = 0; i < pairs->npairs; i++)
         if (pairs->pair[i].holds == 0 && (!spare || pairs->pair[i].used < spare->used))
             spare = &pairs->pair[i];
     return spare;
@@ -297,15 +405,14 @@ enum tern_err pair_take(struct xfer *xfer, const struct pair_ask *ask, struct pa
     if (!own || own->n == 0 || !other)
         return TERN_UNSUPPORTED;
     other->used = ++pairs->used;
-    p = pair_find(pairs,
-                  &(struct pair){.link = ask->link, .from_hash = from->hash, .to_hash = to->hash});
+    p = pair_find(pairs, from, to);
     if (!p) {
         p = pair_spare(pairs);
         if (!p)
             return TERN_BUSY;
         if (pair_make(xfer, p, from, to, &group) != RESHARD_NONE)
             return TERN_UNSUPPORTED;
-        p->link = ask->link;
+        p->ours_sends = ask->ours_sends;
     }
     p->used = ++pairs->used;
     p->holds++;
@@ -320,6 +427,30 @@ void pair_put(struct pair **pair)
     check((*pair)->holds > 0);
     (*pair)->holds--;
     *pair = NULL;
+}
+
+static bool pair_is_needed(const struct pairs *pairs, const struct pair *p)
+{
+    bool needed = p->holds > 0;
+
+    for (uint32_t i = 0; !needed && i < pairs->npeers; i++) {
+        const struct told *t = &pairs->peers[i];
+
+        needed = t->n > 0 && (p->ours_sends ? pair_is_to(p, t) : pair_is_from(p, t));
+    }
+    return needed;
+}
+
+void pairs_forget(struct xfer *xfer, uint32_t link)
+{
+    struct pairs *pairs = xfer->pairs;
+
+    for (uint32_t i = 0; i < pairs->npeers; i++)
+        if (pairs->peers[i].n > 0 && xfer_bit(pairs->peers[i].links, link))
+            told_clear(pairs, &pairs->peers[i], link);
+    for (uint32_t i = 0; i < pairs->npairs; i++)
+        if (pairs->pair[i].used > 0 && !pair_is_needed(pairs, &pairs->pair[i]))
+            pairs->pair[i].used = 0;
 }
 
 enum reshard_refusal xfer_layouts_refusal(struct xfer *xfer, uint64_t own_hash, uint64_t other_hash,

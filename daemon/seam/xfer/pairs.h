@@ -1,6 +1,7 @@
 /* Pairs of layouts that pages are resharded between (N3), with the plans that follow from them, and
  * the layouts that are known: those of our pools, and what peers have told of theirs. An inflow or
  * outflow between different layouts holds its pair; one that nobody holds makes way for the next.
+ * A pair is found by what both layouts say, so all links between equal layouts share it.
  * Owner thread, but for what is said of a plan: that stays as it is while the pair is held, and
  * data threads read it. Nothing is allocated after create. */
 #ifndef SEAM_XFER_PAIRS_H
@@ -13,12 +14,12 @@
 struct xfer;
 struct xfer_config;
 
-#define PAIRS_MAX        8u
-#define PAIR_PIECES_MAX  8192u /* of all plans and maps of a pair, over all groups */
-#define PAIR_SUMS_MAX    8192u /* checksums of a page of the source, over all its ranks */
-#define PAIR_MOVED_WORDS 4096u /* bits of the checksums that count, over all plans */
+#define PAIR_PIECES_MAX  8192u      /* of all plans and maps of a pair, over all groups */
+#define PAIR_ROWS_MAX    (1u << 20) /* likewise: the owner thread visits each when it makes a pair */
+#define PAIR_SUMS_MAX    8192u      /* checksums of a page of the source, over all its ranks */
+#define PAIR_MOVED_WORDS 4096u      /* bits of the checksums that count, over all plans */
 #define PAIR_RANKS_MAX   (RESHARD_RANKS_MAX * RESHARD_STAGES_MAX)
-#define LAYOUTS_TOLD_MAX 32u /* by peers; the one that was used longest ago makes way */
+#define LAYOUTS_A_PAIR   4u /* of peers are kept for each pair that there may be */
 
 /* Which plan a page goes by follows from its number at the source. */
 struct pair_plan {
@@ -36,9 +37,12 @@ struct pair_group {
 };
 
 struct pair {
-    uint32_t holds, link;
-    uint64_t from_hash, to_hash, used; /* used: ascending; 0: it was never made */
+    uint32_t holds;
+    bool ours_sends; /* the peer's layout is `to`; else `from` */
+    bool alike;      /* both say the same, so pages may also leave as they are */
+    uint64_t used;   /* ascending; 0: there is none here */
     uint32_t ngroups, npieces, nmoved;
+    uint64_t rows;                /* of all its plans and maps */
     struct reshard_piece *pieces; /* owned, PAIR_PIECES_MAX */
     uint64_t *moved;              /* owned, PAIR_MOVED_WORDS */
     struct pair_group group[GROUPS_MAX];
@@ -60,10 +64,14 @@ struct pair_ask {
     bool ours_sends;
 };
 
-/* Held until pair_put. BUSY: all are in use. UNSUPPORTED: one of the layouts is not known, or pages
- * of one cannot go to the other. */
+/* Held until pair_put. BUSY: all are in use, which the core lets happen only if peers call
+ * different layouts by one hash. UNSUPPORTED: one of the layouts is not known, or pages of one
+ * cannot go to the other. */
 enum tern_err pair_take(struct xfer *xfer, const struct pair_ask *ask, struct pair **ret);
 void pair_put(struct pair **pair); /* NULL is fine */
+/* The link comes up: what its peer told before is forgotten, and so are pairs that nobody holds and
+ * that are of no layout any more that another peer has told. */
+void pairs_forget(struct xfer *xfer, uint32_t link);
 
 static inline const struct pair_plan *pair_plan_of(const struct pair *pair, uint32_t group,
                                                    uint32_t source_index)

@@ -112,6 +112,7 @@ struct xfer_config {
     struct mem *mem;
     uint32_t links, pulls, serves; /* as in core_limits */
     uint32_t pools;                /* likewise; 0: nothing is known of layouts */
+    uint32_t pairs; /* of layouts that there are transfers between at most; 0: none is resharded */
     uint32_t
         batches; /* that the core has under way at most; 0: as many as so many pulls can have */
     uint32_t data_threads;   /* that move and verify page bytes: seam/io/io_threads.h */
@@ -145,6 +146,9 @@ struct xfer_config {
     /* May who was admitted by that link ask for pages of that serve? False only for one that lives
      * and is another link's. NULL: each may ask for all. */
     bool (*serve_allowed)(void *ctx, struct serve_id serve, uint32_t link);
+    /* core_layout_used on the live core: what a peer told of that layout stays. NULL: nothing has
+     * to. */
+    bool (*layout_used)(void *ctx, uint64_t hash);
     void *ctx;
 };
 
@@ -233,7 +237,8 @@ void xfer_pool_layouts(struct xfer *xfer, uint32_t pool, uint64_t hash,
 const struct reshard_layout *xfer_layouts_of(const struct xfer *xfer, uint64_t hash,
                                              uint32_t *ret_n);
 /* What a peer has told of a pool of its own; each has passed reshard_check_layout. Before the core
- * hears of the message that told it. */
+ * hears of the message that told it. It is known until the link comes up again, and makes way
+ * earlier only while no transfer in the core is between pages of that hash. */
 void xfer_peer_layouts(struct xfer *xfer, uint32_t link, uint64_t hash,
                        const struct reshard_layout *l, uint32_t n);
 /* Why pages of a pool of that peer's layout cannot come into one of ours, and the group that it is

@@ -112,6 +112,7 @@ void plan_xfer(const struct config *config, struct xfer_config *ret)
         .pulls = limits.pulls,
         .serves = limits.serves,
         .pools = limits.pools,
+        .pairs = RESHARD_PAIRS_MAX,
         .batches = limits.tenants * limits.tenant_batches,
         .data_threads = config->data_threads,
         .data_conns_max = config->data_conns_max,

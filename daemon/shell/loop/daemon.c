@@ -48,6 +48,13 @@ static bool serve_allowed(void *ctx, struct serve_id serve, uint32_t link)
            view.link == link;
 }
 
+static bool layout_used(void *ctx, uint64_t hash)
+{
+    const struct daemon *d = ctx;
+
+    return core_layout_used(d->core, hash);
+}
+
 static void proc_gone(void *ctx, uint32_t slot)
 {
     struct daemon *d = ctx;
@@ -281,6 +288,7 @@ static enum tern_err start_xfer(struct daemon *d, char *why, size_t cap)
     xfer.emit = later;
     xfer.serve_page = serve_page;
     xfer.serve_allowed = serve_allowed;
+    xfer.layout_used = layout_used;
     xfer.data_dialled = link_data_dialled;
     xfer.ctx = d;
     xfer.rdma.path_send = link_path_send;

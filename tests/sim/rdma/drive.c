@@ -90,6 +90,7 @@ void drive_node_start(uint32_t number)
                                  .links = LINKS,
                                  .pulls = PULLS,
                                  .serves = SERVES,
+                                 .pairs = 1, /* pages are not resharded here */
                                  .data_threads = 1,
                                  .data_conns_max = 12,
                                  .idle_ns = rw.cfg.idle_ns,

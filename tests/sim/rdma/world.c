@@ -5,7 +5,7 @@
 
 #include "redirect.h"
 
-#define ARENA (512u << 20) /* a daemon takes some 12 MiB for plans of resharding, at each start */
+#define ARENA (192u << 20) /* some 2 MiB a daemon of it for a plan of resharding, at each start */
 
 struct rworld rw;
 static uint8_t *arena;

@@ -4,7 +4,7 @@
 #include "unit/rig/rig_reshard.h"
 #include "unit/seam/test_pulls_rig.h"
 
-#include "seam/xfer/pairs.h"
+#include "seam/xfer/transfers.h"
 
 #define PAGES      40u
 #define RANKS      2u
@@ -293,51 +293,176 @@ TEST(n3_pages_as_they_are_do_not_leave_for_another_layout)
     stop_and_close(PULL(3));
 }
 
+/* --- pairs and layouts --- */
+
+static bool used_by_core(void *ctx, uint64_t hash)
+{
+    (void)ctx;
+    return hash == HASH_SRC;
+}
+
+/* The destination tells so many layouts of its own that differ, by hashes from 1 on. */
+static void tell_many(uint32_t link, uint32_t n)
+{
+    struct reshard_layout l = layout_of(&dst_end);
+
+    for (uint64_t hash = 1; hash <= n; hash++) {
+        l.page_bytes = PAGE_BYTES + 2 * hash; /* what is behind the fields */
+        xfer_peer_layouts(rig.src.xfer, link, hash, &l, 1);
+    }
+}
+
+static enum tern_err take(uint32_t link, uint64_t hash, struct pair **ret)
+{
+    const struct pair_ask ask = {.link = link, .other_hash = hash, .ours_sends = true};
+
+    return pair_take(rig.src.xfer, &ask, ret);
+}
+
 /* Pairs are few, and those that are held stay: who comes next is told to come again. */
 TEST(n3_pairs_that_are_held_are_not_given_away)
 {
-    struct pair *held[PAIRS_MAX], *one;
-    struct reshard_layout dst;
-    struct pair_ask ask = {.pool = 0, .link = 2, .other_hash = 1};
+    struct pair *held[RESHARD_PAIRS_MAX], *one;
 
     open_told(&plain);
-    dst = layout_of(&src_end);
-    for (uint32_t i = 0; i < PAIRS_MAX; i++, ask.other_hash++) {
-        xfer_peer_layouts(rig.dst.xfer, 2, ask.other_hash, &dst, 1);
-        assert_int_equal(pair_take(rig.dst.xfer, &ask, &held[i]), TERN_OK);
-    }
-    xfer_peer_layouts(rig.dst.xfer, 2, ask.other_hash, &dst, 1);
-    assert_int_equal(pair_take(rig.dst.xfer, &ask, &one), TERN_BUSY);
-    ask.other_hash = 1;
-    assert_int_equal(pair_take(rig.dst.xfer, &ask, &one), TERN_OK); /* a second holder */
+    xfer_serve_stop(rig.src.xfer, &(struct action){.serve.serve = {1, 7}});
+    tell_many(2, RESHARD_PAIRS_MAX + 1);
+    for (uint32_t i = 0; i < RESHARD_PAIRS_MAX; i++)
+        assert_int_equal(take(2, 1 + i, &held[i]), TERN_OK);
+    assert_int_equal(take(2, RESHARD_PAIRS_MAX + 1, &one), TERN_BUSY);
+    assert_int_equal(take(2, 1, &one), TERN_OK); /* a second holder */
     assert_ptr_equal(one, held[0]);
     pair_put(&one);
-    pair_put(&held[PAIRS_MAX - 1]);
-    ask.other_hash = PAIRS_MAX + 1;
-    assert_int_equal(pair_take(rig.dst.xfer, &ask, &held[PAIRS_MAX - 1]), TERN_OK);
-    for (uint32_t i = 0; i < PAIRS_MAX; i++)
+    pair_put(&held[RESHARD_PAIRS_MAX - 1]);
+    assert_int_equal(take(2, RESHARD_PAIRS_MAX + 1, &held[RESHARD_PAIRS_MAX - 1]), TERN_OK);
+    for (uint32_t i = 0; i < RESHARD_PAIRS_MAX; i++)
         pair_put(&held[i]);
     rig_close();
 }
 
-/* What peers told longest ago makes way, and no more is kept than there is room for. */
-TEST(n3_layouts_told_by_peers_are_bounded)
+/* Whatever they call the layout. */
+TEST(n3_links_between_equal_layouts_share_a_pair)
 {
-    struct pair *pair;
-    struct reshard_layout src;
-    struct pair_ask ask = {.pool = 0, .link = 2};
+    struct reshard_layout dst, other;
+    struct pair *a, *b, *c;
 
     open_told(&plain);
-    src = layout_of(&src_end);
-    for (uint64_t hash = 1; hash <= 3 * LAYOUTS_TOLD_MAX; hash++)
-        xfer_peer_layouts(rig.dst.xfer, 2, hash, &src, 1);
-    for (uint64_t hash = 1; hash <= 3 * LAYOUTS_TOLD_MAX; hash++) {
-        bool kept = hash > 2 * LAYOUTS_TOLD_MAX;
+    dst = other = layout_of(&dst_end);
+    other.units = 4;
+    xfer_peer_layouts(rig.src.xfer, 1, HASH_DST, &dst, 1);
+    xfer_peer_layouts(rig.src.xfer, 2, HASH_DST + 1, &dst, 1);
+    assert_int_equal(take(0, HASH_DST, &a), TERN_OK);
+    assert_int_equal(take(1, HASH_DST, &b), TERN_OK);
+    assert_int_equal(take(2, HASH_DST + 1, &c), TERN_OK);
+    assert_ptr_equal(a, b);
+    assert_ptr_equal(a, c);
+    pair_put(&b);
+    pair_put(&c);
+    /* One that calls another layout so has a pair of its own. */
+    xfer_peer_layouts(rig.src.xfer, 2, HASH_DST, &other, 1);
+    assert_int_equal(take(2, HASH_DST, &c), TERN_OK);
+    assert_int_equal(take(1, HASH_DST, &b), TERN_OK);
+    assert_ptr_not_equal(a, c);
+    assert_ptr_equal(a, b);
+    pair_put(&a);
+    pair_put(&b);
+    pair_put(&c);
+    rig_close();
+}
 
-        ask.other_hash = hash;
-        assert_int_equal(pair_take(rig.dst.xfer, &ask, &pair), kept ? TERN_OK : TERN_UNSUPPORTED);
+/* What was told longest ago makes way, but not what a transfer of the core needs, whoever tells
+ * how much. */
+TEST(n3_layout_that_a_transfer_needs_is_not_pushed_out_by_another_peer)
+{
+    const uint32_t most = RESHARD_PAIRS_MAX * LAYOUTS_A_PAIR, told = 3 * most;
+    struct reshard_layout dst;
+    struct pair *pair;
+
+    open_told(&plain);
+    rig.src.xfer->config.layout_used = used_by_core;
+    dst = layout_of(&dst_end);
+    xfer_peer_layouts(rig.src.xfer, 1, HASH_SRC, &dst, 1);
+    tell_many(2, told);
+    assert_int_equal(take(1, HASH_SRC, &pair), TERN_OK);
+    pair_put(&pair);
+    for (uint64_t hash = 1; hash <= told; hash++) {
+        bool kept = hash > told - (most - 1);
+
+        if (hash == HASH_SRC)
+            continue;
+        assert_int_equal(take(2, hash, &pair), kept ? TERN_OK : TERN_UNSUPPORTED);
         if (kept)
             pair_put(&pair);
     }
     rig_close();
+}
+
+/* An innermost axis with a stride of its own leaves rows of one element: here 2^19 of them. */
+TEST(n3_plan_of_too_many_rows_is_refused_by_name)
+{
+    struct reshard_layout src, dst;
+    char group[RESHARD_NAME_MAX];
+    struct pair *pair;
+
+    open_told(&plain);
+    src = (struct reshard_layout){
+        .name = "kv",
+        .ranks = 1,
+        .stages = 1,
+        .units = 1,
+        .page_bytes = 4u << 20,
+        .nfields = 1,
+        .field[0] = {.name = "s",
+                     .over = OVER_REPLICATED,
+                     .element_bytes = 2,
+                     .naxes = 2,
+                     .axis = {{AXIS_DIM, 1u << 19, 2}, {AXIS_STATE, 2, 1u << 20}}}};
+    dst = src;
+    dst.field[0].axis[0].stride = 4;
+    dst.field[0].axis[1] = (struct reshard_axis){AXIS_STATE, 2, 1u << 21};
+    src.page_bytes = 2u << 20;
+    assert_int_equal(reshard_check_layout(&src), RESHARD_NONE);
+    assert_int_equal(reshard_check_layout(&dst), RESHARD_NONE);
+    xfer_pool_layouts(rig.src.xfer, 0, HASH_SRC, &src, 1);
+    xfer_peer_layouts(rig.src.xfer, 1, HASH_DST, &dst, 1);
+    assert_int_equal(take(1, HASH_DST, &pair), TERN_UNSUPPORTED);
+    xfer_pool_layouts(rig.src.xfer, 0, HASH_DST, &dst, 1);
+    xfer_peer_layouts(rig.src.xfer, 1, HASH_SRC, &src, 1);
+    assert_int_equal(xfer_layouts_refusal(rig.src.xfer, HASH_DST, HASH_SRC, group), RESHARD_ROWS);
+    assert_string_equal(group, "kv");
+    rig_close();
+}
+
+/* Of a daemon that starts again nothing is known; what another one told, too, stays. */
+TEST(n3_link_that_comes_up_has_told_nothing)
+{
+    struct reshard_layout dst;
+    const struct pair *shared, *alone;
+    struct pair *pair;
+
+    open_told(&plain);
+    dst = layout_of(&dst_end);
+    xfer_peer_layouts(rig.src.xfer, 1, HASH_DST, &dst, 1);
+    tell_many(2, 1);
+    assert_int_equal(take(1, HASH_DST, &pair), TERN_OK);
+    shared = pair;
+    pair_put(&pair);
+    assert_int_equal(take(2, 1, &pair), TERN_OK);
+    alone = pair;
+    pair_put(&pair);
+    xfer_admit(rig.src.xfer, 2, 99);
+    assert_int_equal(take(2, 1, &pair), TERN_UNSUPPORTED);
+    assert_int_equal(alone->used, 0); /* only that peer needed it */
+    xfer_admit(rig.src.xfer, 1, 98);
+    assert_int_equal(take(1, HASH_DST, &pair), TERN_UNSUPPORTED);
+    assert_true(shared->used > 0);
+    assert_int_equal(take(0, HASH_DST, &pair), TERN_OK);
+    assert_ptr_equal(pair, shared);
+    pair_put(&pair);
+    rig_link(rig.port, RIG_SRC_INC);
+    pull(PULL(3), HASH_SRC, 0, 1, 4);
+    rig_until(&rig.dst, 1);
+    assert_int_equal(rig.dst.event[0].kind, EV_PULL_BROKEN);
+    assert_int_equal(rig.dst.event[0].broken.err, TERN_UNSUPPORTED);
+    stop_and_close(PULL(3));
 }

@@ -210,6 +210,7 @@ static inline void rig_side(struct side *side, const struct rig_options *o, uint
                             .pulls = 8,
                             .serves = 8,
                             .pools = tenants,
+                            .pairs = RESHARD_PAIRS_MAX,
                             .data_threads = 2,
                             .data_conns_max = side == &rig.dst && o->conns_dst ? o->conns_dst
                                               : o->conns                       ? o->conns

@@ -1,8 +1,10 @@
 /* N3: a pool of another layout is a source if what its pages are made of is the same; both data
  * paths hear of the other's layout, and who refuses says of which one. */
+#include "core/transfer/resharded.h"
 #include "unit/rig/rig_follow.h"
 
-#define TOKENS 32 /* 8 pages of 4 tokens */
+#define RETRY_MS 10 /* of rig_defaults */
+#define TOKENS   32 /* 8 pages of 4 tokens */
 
 struct shape {
     uint32_t axes_hash, copies;
@@ -156,4 +158,149 @@ TEST(n3_session_of_a_pool_with_the_same_fields_is_followed_and_of_another_refuse
         assert_int_equal(rig_wrong(p.d, TOKENS), 0);
         rig_destroy_all();
     }
+}
+
+/* --- pairs of layouts: the data path has plans for a few at a time --- */
+
+/* A source with a prefix for each of 16 fetches, and room for as many transfers. */
+static struct pair pair_of_many(struct pool_id *ret_sp)
+{
+    struct rig_options options = rig_defaults();
+    struct pair p;
+
+    options.limits.pools = 12;
+    options.limits.pulls = options.limits.serves = 32;
+    options.limits.links = 8;
+    options.limits.peers = 4;
+    p = pair_with(options, 4, 64, 64);
+    *ret_sp = open_shape(p.source, &p.se, (struct shape){.axes_hash = 1, .fields_hash = 9});
+    for (uint32_t i = 0; i < 16; i++)
+        rig_put(p.source, &p.se, *ret_sp, 1 + i, 4);
+    return p;
+}
+
+/* One more daemon that calls the source, as a peer of its own. */
+static struct rig *another(struct pair *p, uint32_t peer, struct rig_engine *ret)
+{
+    uint32_t peers = p->source->options.limits.peers;
+    struct rig *dest = rig_create(&p->dest->options);
+
+    *ret = rig_engine(dest, 0, "decode", 1);
+    rig_link_up(dest, 0, p->source, peers + peer);
+    link_at(p->source->core, peers + peer)->peer = peer;
+    return dest;
+}
+
+/* It fetches sequence `seed` into a pool of a layout of that hash; its pages wait for the test. */
+static struct rig_session *fetches(struct rig *dest, struct rig_engine *e, uint32_t axes_hash,
+                                   uint32_t seed)
+{
+    struct shape shape = {.axes_hash = axes_hash, .fields_hash = 9};
+    struct rig_session *s = session_with(dest, e, open_shape(dest, e, shape), seed, 4);
+
+    dest->automatic = BY_HAND(RIG_PULL);
+    rig_fetch(s, 0, 0);
+    return s;
+}
+
+/* X8: one pair too many is put off by the source, asks again in time, and comes when one ended. */
+TEST(x8_fetch_between_too_many_layouts_of_a_peer_is_put_off_and_comes)
+{
+    struct rig_session *d[RESHARD_PEER_PAIRS + 2];
+    struct pool_id sp;
+    struct pair p = pair_of_many(&sp);
+
+    for (uint32_t i = 0; i < RESHARD_PEER_PAIRS; i++)
+        d[i] = fetches(p.dest, &p.de, 2 + i, 1 + i);
+    assert_int_equal(rig_jobs(p.dest, RIG_PULL), RESHARD_PEER_PAIRS);
+    /* Between layouts that are in use there is room. */
+    d[RESHARD_PEER_PAIRS] = session_with(p.dest, &p.de, d[0]->pool, 8, 4);
+    rig_fetch(d[RESHARD_PEER_PAIRS], 0, 0);
+    assert_int_equal(rig_jobs(p.dest, RIG_PULL), RESHARD_PEER_PAIRS + 1);
+    d[RESHARD_PEER_PAIRS + 1] = fetches(p.dest, &p.de, 20, 9);
+    rig_advance(p.dest, RETRY_MS * NS_PER_MS);
+    assert_int_equal(rig_jobs(p.dest, RIG_PULL), RESHARD_PEER_PAIRS + 1);
+    assert_false(ended(d[RESHARD_PEER_PAIRS + 1]));
+    rig_complete_nth(p.dest, RIG_PULL, 1);
+    assert_ok(rig_fetched(d[1], d[1]->fetch));
+    rig_advance(p.dest, RETRY_MS * NS_PER_MS);
+    for (uint32_t n = rig_jobs(p.dest, RIG_PULL); n > 0; n--)
+        rig_complete(p.dest, RIG_PULL);
+    for (uint32_t i = 0; i < RESHARD_PEER_PAIRS + 2; i++)
+        if (i != 1)
+            assert_ok(rig_fetched(d[i], d[i]->fetch));
+}
+
+/* Likewise where all peers together have as many as there may be; what one peer has another one
+ * shares. */
+TEST(x8_pairs_of_layouts_are_bounded_over_all_peers)
+{
+    struct rig_engine e[2];
+    struct rig_session *last, *shares;
+    struct pool_id sp;
+    struct pair p = pair_of_many(&sp);
+    struct rig *b = another(&p, 1, &e[0]), *c = another(&p, 2, &e[1]);
+
+    for (uint32_t i = 0; i < RESHARD_PEER_PAIRS; i++)
+        fetches(p.dest, &p.de, 2 + i, 1 + i);
+    for (uint32_t i = RESHARD_PEER_PAIRS; i < RESHARD_PAIRS_MAX; i++)
+        fetches(b, &e[0], 2 + i, 1 + i);
+    assert_int_equal(rig_view(p.source).serves, RESHARD_PAIRS_MAX);
+    shares = fetches(c, &e[1], 2, 12);
+    assert_int_equal(rig_view(p.source).serves, RESHARD_PAIRS_MAX + 1);
+    last = fetches(c, &e[1], 30, 13);
+    assert_int_equal(rig_view(p.source).serves, RESHARD_PAIRS_MAX + 1);
+    rig_complete(c, RIG_PULL);
+    assert_ok(rig_fetched(shares, shares->fetch));
+    rig_advance(c, RETRY_MS * NS_PER_MS);
+    assert_false(ended(last)); /* the pair that it shared is still in use */
+    rig_complete(b, RIG_PULL);
+    rig_advance(c, RETRY_MS * NS_PER_MS);
+    rig_complete(c, RIG_PULL);
+    assert_ok(rig_fetched(last, last->fetch));
+}
+
+/* A source with plans to spare offers what this end has none for. */
+TEST(x8_offer_between_too_many_layouts_is_given_back_and_asked_for_again)
+{
+    struct shape mine = {.axes_hash = 2, .fields_hash = 9};
+    struct rig_session *d[RESHARD_PEER_PAIRS + 1];
+    struct pool_id sp, dp;
+    struct pair p = pair_of_many(&sp);
+
+    dp = open_shape(p.dest, &p.de, mine);
+    p.dest->automatic = BY_HAND(RIG_PULL);
+    p.source->automatic = BY_HAND(RIG_MSG);
+    for (uint32_t i = 0; i <= RESHARD_PEER_PAIRS; i++) {
+        d[i] = session_with(p.dest, &p.de, dp, 1 + i, 4);
+        rig_fetch(d[i], 0, 0);
+        rig_job(p.source, RIG_MSG, 0)->msg.layout_hash = 100 + i;
+        rig_complete(p.source, RIG_MSG);
+    }
+    assert_int_equal(rig_jobs(p.dest, RIG_PULL), RESHARD_PEER_PAIRS);
+    assert_int_equal(rig_view(p.source).serves, RESHARD_PEER_PAIRS);
+    p.source->automatic = RIG_ALL;
+    rig_complete(p.dest, RIG_PULL);
+    assert_ok(rig_fetched(d[0], d[0]->fetch));
+    rig_advance(p.dest, RETRY_MS * NS_PER_MS);
+    rig_complete_nth(p.dest, RIG_PULL, RESHARD_PEER_PAIRS - 1);
+    assert_ok(rig_fetched(d[RESHARD_PEER_PAIRS], d[RESHARD_PEER_PAIRS]->fetch));
+}
+
+/* What a peer told of a layout stays as long as a transfer needs it. */
+TEST(x8_layout_is_used_from_the_first_message_to_the_end)
+{
+    struct pool_id sp;
+    struct pair p = pair_of_many(&sp);
+    struct rig_session *d = fetches(p.dest, &p.de, 2, 1);
+    uint64_t ours = rig_pool_view(p.source, sp).layout_hash,
+             theirs = rig_pool_view(p.dest, d->pool).layout_hash;
+
+    assert_true(core_layout_used(p.source->core, theirs));
+    assert_true(core_layout_used(p.dest->core, ours));
+    assert_false(core_layout_used(p.source->core, ours));
+    rig_complete(p.dest, RIG_PULL);
+    assert_ok(rig_fetched(d, d->fetch));
+    assert_false(core_layout_used(p.source->core, theirs));
+    assert_false(core_layout_used(p.dest->core, ours));
 }
