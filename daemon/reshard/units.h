@@ -6,7 +6,8 @@
  *
  * Of a fetch of whole spans every unit that sends something can be verified, but for these:
  *   UNIT_PADDED  A unit holds fields beside bytes of no field, which never move. The pool of the
- *                source has to declare units that end where its fields do.
+ *                source has to declare units that end where its fields do; it is refused when it is
+ *                opened.
  *   UNIT_COARSE  The fetch is of some pages of a span only, since the destination has the others,
  *                and a unit has bytes in both. That is so where the source has the larger pages,
  * but for units that are ranges of tokens. What is refused must not be fetched: nothing is

@@ -270,6 +270,10 @@ TEST(n3_layout_that_makes_no_sense_opens_no_pool)
     assert_err(TERN_INVALID, tern_pool_open(e.tern, &kv.layout, RIG_WAIT_MS, &e.pool, NULL));
     assert_said(e.tern, "an axis of a field is called");
     layout_of(&kv);
+    kv.group.page_bytes *= 2; /* fields, then bytes of none, and one unit over both */
+    assert_err(TERN_INVALID, tern_pool_open(e.tern, &kv.layout, RIG_WAIT_MS, &e.pool, NULL));
+    assert_said(e.tern, "group 'kv': a unit of the source holds fields beside bytes of no field");
+    layout_of(&kv);
     two[0] = two[1] = kv.group;
     two[1].name = "other";
     two[1].nfields = 0;

@@ -183,8 +183,7 @@ static const char *end_text(enum tern_err err)
     case TERN_BUSY:
         return "the peer serves as many transfers as it may, records have run out here, or pairs "
                "of layouts that pages are resharded between, or what makes way here is copied to "
-               "the "
-               "host first; what was published before stays: fetch again in a moment";
+               "the host first; what was published before stays: fetch again in a moment";
     case TERN_POOL_EXHAUSTED:
         return "the pool has not that many free pages: close or retract sessions, and fetch again";
     case TERN_UNSUPPORTED:

@@ -19,7 +19,7 @@ struct told {
 struct pairs {
     uint64_t used; /* ascending */
     uint32_t npairs, npeers, links_words;
-    struct pair *pair;          /* owned, npairs */
+    struct pair *pair;          /* owned, npairs, and one that only refusals are looked for in */
     struct told *own;           /* owned, config.pools */
     struct told *peers;         /* owned, npeers */
     uint64_t *links;            /* owned, links_words of each of them */
@@ -39,8 +39,8 @@ uint64_t pairs_bytes(const struct xfer_config *c)
 
     return sizeof(struct pairs) + (c->pools + peers) * sizeof(struct told) +
            peers * links_words(c) * sizeof(uint64_t) + PAIR_SUMS_MAX * sizeof(struct reshard_unit) +
-           c->pairs * (sizeof(struct pair) + PAIR_PIECES_MAX * sizeof(struct reshard_piece) +
-                       PAIR_MOVED_WORDS * sizeof(uint64_t));
+           (c->pairs + 1) * (sizeof(struct pair) + PAIR_PIECES_MAX * sizeof(struct reshard_piece) +
+                             PAIR_MOVED_WORDS * sizeof(uint64_t));
 }
 
 enum tern_err pairs_create(struct xfer *xfer)
@@ -57,14 +57,14 @@ enum tern_err pairs_create(struct xfer *xfer)
     p->units = calloc(PAIR_SUMS_MAX, sizeof *p->units);
     p->peers = calloc(c->pairs ? c->pairs : 1, LAYOUTS_A_PAIR * sizeof *p->peers);
     p->links = calloc(c->pairs ? c->pairs : 1, LAYOUTS_A_PAIR * p->links_words * sizeof *p->links);
-    p->pair = calloc(c->pairs ? c->pairs : 1, sizeof *p->pair);
+    p->pair = calloc(c->pairs + 1, sizeof *p->pair);
     if (!p->own || !p->units || !p->peers || !p->links || !p->pair)
         return TERN_INTERNAL;
     p->npairs = c->pairs;
     p->npeers = c->pairs * LAYOUTS_A_PAIR;
     for (uint32_t i = 0; i < p->npeers; i++)
         p->peers[i].links = p->links + (size_t)i * p->links_words;
-    for (uint32_t i = 0; i < p->npairs; i++) {
+    for (uint32_t i = 0; i <= p->npairs; i++) {
         p->pair[i].pieces = calloc(PAIR_PIECES_MAX, sizeof *p->pair[i].pieces);
         p->pair[i].moved = calloc(PAIR_MOVED_WORDS, sizeof *p->pair[i].moved);
         all = all && p->pair[i].pieces && p->pair[i].moved;
@@ -78,7 +78,7 @@ void pairs_destroy(struct xfer *xfer)
 
     if (!p)
         return;
-    for (uint32_t i = 0; i < p->npairs; i++) {
+    for (uint32_t i = 0; p->pair && i <= p->npairs; i++) {
         free(p->pair[i].pieces);
         free(p->pair[i].moved);
     }
@@ -128,12 +128,23 @@ uint64_t pairs_own_hash(const struct xfer *xfer, uint32_t pool)
     return pool < xfer->config.pools ? xfer->pairs->own[pool].hash : 0;
 }
 
-static bool same_layouts(const struct told *t, const struct reshard_layout *l, uint32_t n)
-{
-    bool same = t->n == n;
+/* Those of the groups of a pool. */
+struct layouts {
+    const struct reshard_layout *v; /* borrowed */
+    uint32_t n;
+};
 
-    for (uint32_t g = 0; same && g < n; g++)
-        same = reshard_same_layout(&t->group[g], &l[g]);
+static struct layouts layouts_told(const struct told *t)
+{
+    return (struct layouts){t->group, t->n};
+}
+
+static bool same_layouts(struct layouts a, struct layouts b)
+{
+    bool same = a.n == b.n;
+
+    for (uint32_t g = 0; same && g < a.n; g++)
+        same = reshard_same_layout(&a.v[g], &b.v[g]);
     return same;
 }
 
@@ -185,16 +196,18 @@ static struct told *told_spare(const struct xfer *xfer)
 void xfer_peer_layouts(struct xfer *xfer, uint32_t link, uint64_t hash,
                        const struct reshard_layout *l, uint32_t n)
 {
+    const struct layouts told = {l, n};
     struct pairs *p = xfer->pairs;
     struct told *t = told_of(xfer, link, hash);
 
     check(link < xfer->config.links);
-    if (t && !same_layouts(t, l, n)) {
+    if (t && !same_layouts(layouts_told(t), told)) {
         told_clear(p, t, link);
         t = NULL;
     }
     for (uint32_t i = 0; !t && i < p->npeers; i++)
-        if (p->peers[i].n > 0 && p->peers[i].hash == hash && same_layouts(&p->peers[i], l, n))
+        if (p->peers[i].n > 0 && p->peers[i].hash == hash &&
+            same_layouts(layouts_told(&p->peers[i]), told))
             t = &p->peers[i];
     if (!t) {
         t = told_spare(xfer);
@@ -323,24 +336,23 @@ static enum reshard_refusal group_make(const struct xfer *xfer, struct pair *p, 
 }
 
 /* The layouts of one, without plans yet. */
-static void pair_fill(struct pair *p, const struct told *from, const struct told *to)
+static void pair_fill(struct pair *p, struct layouts from, struct layouts to)
 {
     p->used = 0; /* until it is made */
     p->npieces = p->nmoved = 0;
     p->rows = 0;
-    p->alike = same_layouts(from, to->group, to->n);
-    p->ngroups = from->n < to->n ? from->n : to->n;
+    p->alike = same_layouts(from, to);
+    p->ngroups = from.n < to.n ? from.n : to.n;
     for (uint32_t g = 0; g < p->ngroups; g++) {
-        p->group[g].from = from->group[g];
-        p->group[g].to = to->group[g];
+        p->group[g].from = from.v[g];
+        p->group[g].to = to.v[g];
     }
 }
 
-static enum reshard_refusal pair_make(const struct xfer *xfer, struct pair *p,
-                                      const struct told *from, const struct told *to,
-                                      uint32_t *ret_group)
+static enum reshard_refusal pair_make(const struct xfer *xfer, struct pair *p, struct layouts from,
+                                      struct layouts to, uint32_t *ret_group)
 {
-    enum reshard_refusal refusal = from->n == to->n ? RESHARD_NONE : RESHARD_OTHER_GROUP;
+    enum reshard_refusal refusal = from.n == to.n ? RESHARD_NONE : RESHARD_OTHER_GROUP;
 
     pair_fill(p, from, to);
     *ret_group = 0;
@@ -351,32 +363,22 @@ static enum reshard_refusal pair_make(const struct xfer *xfer, struct pair *p,
     return refusal;
 }
 
-/* Whether that is one end of all its groups. */
-static bool pair_is_from(const struct pair *p, const struct told *t)
+/* Whether those are one end of its groups. */
+static bool pair_has(const struct pair *p, struct layouts l, bool is_to)
 {
-    bool same = p->ngroups == t->n;
+    bool same = p->ngroups == l.n;
 
-    for (uint32_t g = 0; same && g < t->n; g++)
-        same = reshard_same_layout(&p->group[g].from, &t->group[g]);
+    for (uint32_t g = 0; same && g < l.n; g++)
+        same = reshard_same_layout(is_to ? &p->group[g].to : &p->group[g].from, &l.v[g]);
     return same;
 }
 
-static bool pair_is_to(const struct pair *p, const struct told *t)
-{
-    bool same = p->ngroups == t->n;
-
-    for (uint32_t g = 0; same && g < t->n; g++)
-        same = reshard_same_layout(&p->group[g].to, &t->group[g]);
-    return same;
-}
-
-static struct pair *pair_find(const struct pairs *pairs, const struct told *from,
-                              const struct told *to)
+static struct pair *pair_find(const struct pairs *pairs, struct layouts from, struct layouts to)
 {
     for (uint32_t i = 0; i < pairs->npairs; i++) {
         const struct pair *p = &pairs->pair[i];
 
-        if (p->used > 0 && pair_is_from(p, from) && pair_is_to(p, to))
+        if (p->used > 0 && pair_has(p, from, false) && pair_has(p, to, true))
             return (struct pair *)p;
     }
     return NULL;
@@ -398,12 +400,14 @@ enum tern_err pair_take(struct xfer *xfer, const struct pair_ask *ask, struct pa
     struct pairs *pairs = xfer->pairs;
     const struct told *own = ask->pool < xfer->config.pools ? &pairs->own[ask->pool] : NULL;
     struct told *other = told_of(xfer, ask->link, ask->other_hash);
-    const struct told *from = ask->ours_sends ? own : other, *to = ask->ours_sends ? other : own;
+    struct layouts from, to;
     uint32_t group;
     struct pair *p;
 
     if (!own || own->n == 0 || !other)
         return TERN_UNSUPPORTED;
+    from = layouts_told(ask->ours_sends ? own : other);
+    to = layouts_told(ask->ours_sends ? other : own);
     other->used = ++pairs->used;
     p = pair_find(pairs, from, to);
     if (!p) {
@@ -436,7 +440,7 @@ static bool pair_is_needed(const struct pairs *pairs, const struct pair *p)
     for (uint32_t i = 0; !needed && i < pairs->npeers; i++) {
         const struct told *t = &pairs->peers[i];
 
-        needed = t->n > 0 && (p->ours_sends ? pair_is_to(p, t) : pair_is_from(p, t));
+        needed = t->n > 0 && pair_has(p, layouts_told(t), p->ours_sends);
     }
     return needed;
 }
@@ -453,21 +457,34 @@ void pairs_forget(struct xfer *xfer, uint32_t link)
             pairs->pair[i].used = 0;
 }
 
+/* Why there is no pair of the two, in the one that is kept for that. */
+static enum reshard_refusal refusal_of(struct xfer *xfer, struct layouts from, struct layouts to,
+                                       char ret_group[RESHARD_NAME_MAX])
+{
+    struct pair *look = &xfer->pairs->pair[xfer->pairs->npairs];
+    uint32_t group;
+    enum reshard_refusal refusal = pair_make(xfer, look, from, to, &group);
+
+    memcpy(ret_group, to.v[group].name, RESHARD_NAME_MAX);
+    return refusal;
+}
+
+enum reshard_refusal xfer_pool_refusal(struct xfer *xfer, const struct reshard_layout *l,
+                                       uint32_t n, char ret_group[RESHARD_NAME_MAX])
+{
+    return refusal_of(xfer, (struct layouts){l, n}, (struct layouts){l, n}, ret_group);
+}
+
 enum reshard_refusal xfer_layouts_refusal(struct xfer *xfer, uint64_t own_hash, uint64_t other_hash,
                                           char ret_group[RESHARD_NAME_MAX])
 {
     const struct told *own = NULL, *other = told_of(xfer, NONE, other_hash);
-    struct pair *spare = pair_spare(xfer->pairs);
-    enum reshard_refusal refusal;
-    uint32_t group;
 
     ret_group[0] = 0;
     for (uint32_t i = 0; i < xfer->config.pools; i++)
         if (xfer->pairs->own[i].n > 0 && xfer->pairs->own[i].hash == own_hash)
             own = &xfer->pairs->own[i];
-    if (!own || !other || !spare)
+    if (!own || !other)
         return RESHARD_NONE;
-    refusal = pair_make(xfer, spare, other, own, &group);
-    memcpy(ret_group, own->group[group].name, RESHARD_NAME_MAX);
-    return refusal;
+    return refusal_of(xfer, layouts_told(other), layouts_told(own), ret_group);
 }

@@ -2,6 +2,7 @@
  * event of the core. What must stay true: a request id is used once; a body that cannot be read is
  * answered and ends the connection, an unknown request is answered and does not. */
 #include <stdio.h>
+#include <string.h>
 
 #include "base/err.h"
 #include "reshard/plan.h"
@@ -46,32 +47,44 @@ static bool gate_refused(struct client_conn *c, const struct frame_header *h)
     return true;
 }
 
-/* The layouts of a PoolOpen, once it is known over how many ranks they are. True: one of them makes
- * no sense, and that was said. */
+/* What a layout of the pool says makes no sense, or could go nowhere; NONE: all do and can. */
+static enum reshard_refusal layouts_check(struct daemon *d, const struct engine_view *e,
+                                          struct req_pool_open *r, char ret_group[RESHARD_NAME_MAX])
+{
+    struct reshard_layout *l = d->in.layouts;
+
+    for (uint32_t g = 0; g < r->ngroups; g++) {
+        enum reshard_refusal refusal;
+
+        l[g].ranks = e->world % l[g].stages ? 0 : e->world / l[g].stages;
+        refusal = reshard_check_layout(&l[g]);
+        if (refusal != RESHARD_NONE) {
+            memcpy(ret_group, l[g].name, RESHARD_NAME_MAX);
+            return refusal;
+        }
+        r->copies |= reshard_variants(&(struct reshard_pair){&l[g], &l[g]}) > 1;
+    }
+    return xfer_pool_refusal(d->xfer, l, r->ngroups, ret_group);
+}
+
+/* The layouts of a PoolOpen, once it is known over how many ranks they are. True: one of them is
+ * refused, and that was said. */
 static bool layouts_refused(struct client_conn *c, const struct frame_header *h,
                             struct req_pool_open *r)
 {
-    struct reshard_layout *l = c->d->in.layouts;
-    char text[RESHARD_NAME_MAX + 128];
+    char text[RESHARD_NAME_MAX + 128], group[RESHARD_NAME_MAX];
+    enum reshard_refusal refusal;
     struct engine_view e;
 
     if (!r->layouts || c->engine == NONE || !core_engine_view(c->d->core, c->engine, &e))
         return false; /* of the latter the core says what is wrong */
-    for (uint32_t g = 0; g < r->ngroups; g++) {
-        enum reshard_refusal refusal;
-
-        l[g].ranks = e.world % l[g].stages ? 0 : e.world / l[g].stages;
-        refusal = reshard_check_layout(&l[g]);
-        if (refusal == RESHARD_NONE) {
-            r->copies |= reshard_variants(&(struct reshard_pair){&l[g], &l[g]}) > 1;
-            continue;
-        }
-        snprintf(text, sizeof(text), "group '%.*s': %s", RESHARD_NAME_MAX - 1, l[g].name,
-                 reshard_text(refusal));
-        conn_send_status(c, h, TERN_INVALID, text);
-        return true;
-    }
-    return false;
+    refusal = layouts_check(c->d, &e, r, group);
+    if (refusal == RESHARD_NONE)
+        return false;
+    snprintf(text, sizeof(text), "group '%.*s': %s", RESHARD_NAME_MAX - 1, group,
+             reshard_text(refusal));
+    conn_send_status(c, h, TERN_INVALID, text);
+    return true;
 }
 
 /* An operation of the core, or what nobody knows. */

@@ -433,6 +433,35 @@ TEST(n3_plan_of_too_many_rows_is_refused_by_name)
     rig_close();
 }
 
+/* What no pair could be made of is known when the pool is opened, also while all pairs are held. */
+TEST(n3_layout_that_could_go_nowhere_is_refused_by_itself)
+{
+    struct pair *held[RESHARD_PAIRS_MAX];
+    struct reshard_layout l[2];
+    char group[RESHARD_NAME_MAX];
+
+    open_told(&plain);
+    tell_many(2, RESHARD_PAIRS_MAX - 1); /* one is held by the serve */
+    for (uint32_t i = 0; i + 1 < RESHARD_PAIRS_MAX; i++)
+        assert_int_equal(take(2, 1 + i, &held[i]), TERN_OK);
+    l[0] = l[1] = layout_of(&src_end);
+    snprintf(l[1].name, sizeof l[1].name, "second");
+    assert_int_equal(xfer_pool_refusal(rig.src.xfer, l, 2, group), RESHARD_NONE);
+    l[1].page_bytes += 2;
+    assert_int_equal(xfer_pool_refusal(rig.src.xfer, l, 2, group), RESHARD_UNIT_PADDED);
+    assert_string_equal(group, "second");
+    l[1] = l[0];
+    l[0].units = PAGE_BYTES;
+    assert_int_equal(xfer_pool_refusal(rig.src.xfer, l, 2, group), RESHARD_NONE);
+    l[1].ranks = 4;
+    l[1].units = PAIR_SUMS_MAX / 4 + 1;
+    assert_int_equal(xfer_pool_refusal(rig.src.xfer, l, 2, group), RESHARD_UNITS);
+    for (uint32_t i = 0; i + 1 < RESHARD_PAIRS_MAX; i++)
+        pair_put(&held[i]);
+    rig_serve_stop(1);
+    rig_close();
+}
+
 /* Of a daemon that starts again nothing is known; what another one told, too, stays. */
 TEST(n3_link_that_comes_up_has_told_nothing)
 {
