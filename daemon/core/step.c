@@ -384,10 +384,10 @@ void core_step(struct core *c, const struct event *ev, struct actions *out)
     all = closes_flush(c, out) && all; /* and these for their records */
     all = engines_flush(c, out) && all;
     all = evictions_flush(c, out) && all;
-    all = waits_flush(c, out) && all;
     all = reset_spread(c, out) && all; /* ahead of fetches on the same links */
-    all = serve_flush(c, out) && all;
+    all = serve_flush(c, out, ev->kind == EV_SEALED) && all;
     all = tickets_flush(c, out) && all; /* those that nothing serves any more go */
+    all = waits_flush(c, out) && all;   /* behind all that gives back or follows no more */
     all = fetch_flush(c, out) && all;
     all = seal_flush(c, out) && all;
     all = away_flush(c, out) && all;

@@ -249,6 +249,22 @@ static void audit_follower(const struct core *c, uint32_t slot, uint32_t *follow
                     s->avail, s->to);
 }
 
+/* An engine knows how many of its sessions are followed. */
+static void audit_followed(const struct core *c)
+{
+    for (uint32_t i = 0; i < c->limits.engines; i++) {
+        const struct engine *e = engine_at(c, i);
+        uint32_t n = 0;
+
+        for (uint32_t at = e->sessions.head; e->state != ENGINE_EMPTY && at != NONE;
+             at = session_list_next(c, at))
+            n += session_at(c, at)->follower != NONE;
+        if (e->state != ENGINE_EMPTY && n != e->nfollowed)
+            oracle_fail("audit: Y4: %u sessions of engine %u are followed, and it counts %u", n, i,
+                        e->nfollowed);
+    }
+}
+
 static void audit_tickets(const struct core *c)
 {
     const struct list *lists[] = {&c->tickets, &c->tickets_due};
@@ -277,6 +293,7 @@ static void audit_tickets(const struct core *c)
     }
     if (followed != 0)
         oracle_fail("audit: %u sessions are followed by nobody", followed);
+    audit_followed(c);
     if (n != handed || n != c->tickets.n + c->tickets_due.n || served != serves)
         oracle_fail("audit: %u tickets, %u in lists; %u are served by %u", handed, n, served,
                     serves);

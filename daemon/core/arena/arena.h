@@ -342,15 +342,15 @@ struct engine {
     uint8_t region[RANKS_MAX]; /* of rank r, once it has joined */
     uint32_t devices_named;    /* 1: its ranks name their devices. 0: region r is rank r's */
     uint32_t nwaits;           /* connections of it that wait for a step */
+    uint32_t nfollowed;        /* sessions of it that a transfer out follows (Y4) */
     uint32_t drop_at; /* ENDING: the first retire record whose pages and pin are not free */
-    uint32_t zero;
-    uint64_t named;            /* the highest step that a request of it named */
+    uint64_t named;   /* the highest step that a request of it named */
     uint64_t shown[RANKS_MAX]; /* what each rank's done_step was when it was last read */
     uint64_t done[RANKS_MAX];  /* the last one that counts: shown, where that did not jump (E7) */
     uint64_t passed;           /* the last step that every rank has passed */
     uint64_t done_min;         /* likewise; and all that waited for it was given back */
     uint64_t waits_since_ns; /* while it has retire records: since when no step of it has passed */
-    uint64_t wanted;         /* the lowest step that a connection waits for, as was last told; 0 */
+    uint64_t wanted;         /* the lowest step that is waited for, as was last told; 0 */
     uint32_t jumps;          /* readings that no rank can have reached */
     uint32_t waits_changed;  /* 1: some may be over, or the lowest be another */
 };
@@ -825,6 +825,15 @@ static inline uint32_t gen_next(uint32_t gen)
 static inline void touch(struct core *c)
 {
     c->touched = 1;
+}
+
+/* What counts as passed, or what is waited for, is another: waits_flush looks. */
+static inline void waits_look(struct core *c, struct engine *e)
+{
+    if (e->nwaits == 0 && e->nfollowed == 0)
+        return;
+    e->waits_changed = c->waits_changed = 1;
+    touch(c);
 }
 
 /* Records that this step may still look at, in loops whose length is not that of the request:

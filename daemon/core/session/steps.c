@@ -104,12 +104,18 @@ enum tern_err wait_published(struct core *c, struct actions *out, struct call *c
     return TERN_OK;
 }
 
+/* Who follows one of its sessions (Y4) waits for whatever step is next. */
+static uint64_t followers_want(const struct engine *e)
+{
+    return e->nfollowed > 0 && e->named > e->done_min ? e->done_min + 1 : 0;
+}
+
 /* Answers those of the engine that have waited long enough; *ret_lowest: what the others wait for.
  * False: no room. */
 static bool waits_answer(struct core *c, struct actions *out, struct engine *e,
                          uint64_t *ret_lowest)
 {
-    uint64_t lowest = 0;
+    uint64_t lowest = followers_want(e);
 
     for (uint32_t seat = 0; seat < PROCS_PER_ENGINE_MAX && e->nwaits > 0; seat++) {
         struct conn *cn = e->conns[seat] == NONE ? NULL : conn_at(c, e->conns[seat]);

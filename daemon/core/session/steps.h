@@ -17,6 +17,7 @@ static inline void step_named(struct core *c, struct engine *e, uint64_t step)
     if (step <= e->named)
         return;
     e->named = step;
+    waits_look(c, e);
     touch(c);
 }
 
@@ -24,14 +25,6 @@ static inline void step_named(struct core *c, struct engine *e, uint64_t step)
 void wait_end(struct core *c, struct conn *cn);
 /* The same where it leaves its engine: what it waits for is answered GONE. There must be room. */
 void wait_gone(struct core *c, struct actions *out, struct conn *cn);
-/* What counts as passed, or what is waited for, is another: the next flush looks. */
-static inline void waits_look(struct core *c, struct engine *e)
-{
-    if (e->nwaits == 0)
-        return;
-    e->waits_changed = c->waits_changed = 1;
-    touch(c);
-}
 bool waits_flush(struct core *c, struct actions *out); /* false: work is left for want of room */
 
 #endif

@@ -384,7 +384,7 @@ static bool leave_engine(struct core *c, struct session *s)
         if (visits_left(c) == 0)
             return false;
     session_list_remove(c, &e->sessions, session_slot(c, s));
-    s->engine = NONE;
+    handed_left_engine(c, s);
     ticket_state_move(&s->ticket_state, TICKET_QUEUED);
     touch(c);
     return true;

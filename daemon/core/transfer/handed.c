@@ -54,9 +54,32 @@ static void read_no_more(struct core *c, struct session *s)
     touch(c);
 }
 
+/* The ranks of an engine ring for its sessions that are followed. */
+static void follower_set(struct core *c, struct session *s, uint32_t serve)
+{
+    if (s->engine != NONE) {
+        struct engine *e = engine_at(c, s->engine);
+
+        waits_look(c, e); /* while it is counted */
+        e->nfollowed -= s->follower != NONE;
+        e->nfollowed += serve != NONE;
+        waits_look(c, e);
+    }
+    s->follower = serve;
+}
+
+void handed_left_engine(struct core *c, struct session *s)
+{
+    struct engine *e = engine_at(c, s->engine);
+
+    waits_look(c, e);
+    e->nfollowed -= s->follower != NONE;
+    s->engine = NONE;
+}
+
 void handed_follow(struct core *c, struct session *s, uint32_t serve)
 {
-    s->follower = serve;
+    follower_set(c, s, serve);
     if (serve == NONE)
         read_no_more(c, s);
 }
@@ -115,7 +138,7 @@ void handed_leave(struct core *c, struct session *s)
     ticket_state_move(&s->ticket_state, TICKET_NONE);
     tickets_of(c, s)->standing--;
     s->ticket_due = s->ticket_ends = 0;
-    s->follower = NONE;
+    follower_set(c, s, NONE);
     touch(c);
     if (s->state != SESSION_HANDED)
         return; /* a promise holds nothing */

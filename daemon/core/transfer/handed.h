@@ -27,6 +27,8 @@ void handed_serve(struct core *c, struct session *s, bool serves);
 /* A transfer out follows it, or no more (NONE). It is the only one that does, and no other serves
  * it. */
 void handed_follow(struct core *c, struct session *s, uint32_t serve);
+/* Its last step has passed: its engine has nothing to do with it any more. */
+void handed_left_engine(struct core *c, struct session *s);
 /* A peer has fetched all of what it names (Y6): it is taken, whatever has become of the transfer
  * here meanwhile. */
 void handed_done(struct core *c, const struct ticket *t);

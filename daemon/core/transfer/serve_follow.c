@@ -192,12 +192,19 @@ static bool still_waits(const struct core *c, const struct serve *s)
     return n && n->used && n->gen == s->wait_gen && !node_ready(s, n);
 }
 
+/* Where the last chunk begins, which is offered with the end. */
+static uint32_t last_chunk(const struct core *c, const struct serve *s)
+{
+    const uint32_t align = pool_at(c, s->pool)->align;
+
+    return (s->to - 1) / align * align;
+}
+
 /* As far as the session has committed, without the last chunk, and each node on the way is ready.
  */
 static void look_running(struct core *c, struct serve *s, const struct session *t)
 {
-    const uint32_t align = pool_at(c, s->pool)->align;
-    uint32_t best, at = path_at(c, t, (s->to - 1) / align * align);
+    uint32_t best, at = path_at(c, t, last_chunk(c, s));
 
     if (still_waits(c, s))
         return;
@@ -218,8 +225,8 @@ static void look_running(struct core *c, struct serve *s, const struct session *
     touch(c);
 }
 
-/* It was handed over, its step has passed and its own pages have checksums: all of it is offered
- * when the nodes have theirs, too. */
+/* It was handed over, its step has passed and its own pages have checksums, and so have all nodes
+ * before the last chunk: what is left is offered when the last node has its own, too. */
 static void look_handed(struct core *c, struct serve *s, struct session *t)
 {
     serve_move(c, s, t->node);
@@ -245,10 +252,11 @@ void serve_follow_look(struct core *c, struct serve *s)
             serve_set_ending(c, s, TERN_INVALID);
         } else if (!t) {
             serve_set_ending(c, s, TERN_GONE);
-        } else if (s->state != SERVE_WALKING && t->ticket_state == TICKET_OPEN) {
-            look_handed(c, s, t);
-        } else if (s->state != SERVE_WALKING && s->avail == s->told) {
-            look_running(c, s, t);
+        } else if (s->state != SERVE_WALKING) {
+            if (s->avail == s->told)
+                look_running(c, s, t);
+            if (t->ticket_state == TICKET_OPEN && node_at(c, s->node)->depth >= last_chunk(c, s))
+                look_handed(c, s, t);
         }
     }
     if (!s->served || s->avail == s->to)

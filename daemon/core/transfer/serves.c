@@ -363,8 +363,9 @@ static bool may_offer(const struct serve *s)
     return s->follow ? s->avail > s->told : s->state == SERVE_OPEN || s->wait_node == NONE;
 }
 
-/* Those that a decode waits for come first, where there is not room for all. */
-static bool flush(struct core *c, struct actions *out, bool prefetch)
+/* Those that a decode waits for come first, where there is not room for all. Checksums are told one
+ * after the other: who follows looks once, at the next step that tells none. */
+static bool flush(struct core *c, struct actions *out, bool prefetch, bool sealed)
 {
     bool all = true;
 
@@ -376,7 +377,9 @@ static bool flush(struct core *c, struct actions *out, bool prefetch)
             continue;
         if (s->state != SERVE_STOPPING && c->now_ns >= s->deadline_ns)
             serve_set_ending(c, s, TERN_TIMED_OUT);
-        if (s->follow)
+        if (s->follow && sealed)
+            all = false;
+        else if (s->follow)
             serve_follow_look(c, s);
         if (s->state == SERVE_SEALING_ENDS || s->state == SERVE_OPEN_ENDS)
             all = finish(c, out, s) && all;
@@ -386,11 +389,11 @@ static bool flush(struct core *c, struct actions *out, bool prefetch)
     return all;
 }
 
-bool serve_flush(struct core *c, struct actions *out)
+bool serve_flush(struct core *c, struct actions *out, bool sealed)
 {
-    bool all = flush(c, out, false);
+    bool all = flush(c, out, false, sealed);
 
-    return flush(c, out, true) && all;
+    return flush(c, out, true, sealed) && all;
 }
 
 uint64_t serve_deadline(const struct core *c)

@@ -9,7 +9,7 @@ void serve_proved_quiet(struct core *c, struct serve_id serve);
 void serve_sealed(struct core *c, uint32_t node);
 void serve_link_down(struct core *c, uint32_t link);
 void serve_end_pool(struct core *c, uint32_t pool);
-bool serve_flush(struct core *c, struct actions *out);
+bool serve_flush(struct core *c, struct actions *out, bool sealed);
 uint64_t serve_deadline(const struct core *c);
 
 #endif

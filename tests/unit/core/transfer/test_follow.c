@@ -203,6 +203,115 @@ TEST(y4_end_waits_for_the_step_and_the_checksums_of_what_was_handed_over)
     assert_came_whole(&f);
 }
 
+/* What was handed over comes as its checksums are known, all but its last page, and the end when
+ * all are. */
+TEST(y4_end_comes_page_by_page_as_checksums_are_known)
+{
+    for (uint32_t tail_first = 0; tail_first < 2; tail_first++) {
+        struct followed f = begin();
+
+        follow(f.d, f.t);
+        goes_on(f.s, 1, LEN, 5);
+        hand_over(f.s, 5, 7);
+        write_last_page(f.s, 0, 0x5a);
+        f.p.source->automatic = BY_HAND(RIG_SEAL);
+        rig_engine_done(f.p.source, &f.p.se, 5);
+        if (tail_first)
+            rig_complete(f.p.source, RIG_SEAL); /* that of what is behind them */
+        for (uint32_t to = 4; to < FULL; to += 4) {
+            rig_complete_nth(f.p.source, RIG_SEAL, tail_first ? 0 : 1);
+            assert_int_equal(come_so_far(f.d), to);
+        }
+        assert_false(ended(f.d));
+        rig_complete(f.p.source, RIG_SEAL);
+        if (!tail_first) {
+            assert_int_equal(come_so_far(f.d), FULL - 4);
+            rig_complete(f.p.source, RIG_SEAL);
+        }
+        assert_came_whole(&f);
+        rig_destroy_all();
+    }
+}
+
+/* Checksums are told one by one: what a follower is offered is looked at once for those that come
+ * together. */
+struct looks {
+    struct rig *rig;
+    enum event_kind last;
+    uint32_t offers, offers_when_sealed;
+};
+
+static void look(void *ctx, const struct event *event)
+{
+    struct looks *l = ctx;
+
+    for (uint32_t i = 0; i < l->rig->out->n; i++) {
+        const struct action *a = &l->rig->out->v[i];
+        bool offer = a->kind == ACT_PEER_SEND && a->peer.msg.kind == PEER_PULL_OFFER;
+
+        l->offers += offer;
+        l->offers_when_sealed += offer && l->last == EV_SEALED;
+    }
+    l->last = event->kind;
+    l->rig->out->n = 0;
+}
+
+TEST(y4_checksums_that_are_told_together_are_offered_together)
+{
+    struct followed f = begin();
+    struct looks l = {.rig = f.p.source};
+
+    follow(f.d, f.t);
+    f.p.source->on_event = look;
+    f.p.source->on_event_ctx = &l;
+    goes_on(f.s, 1, 20, 0);
+    assert_int_equal(come_so_far(f.d), 20);
+    assert_true(l.offers > 0);
+    assert_int_equal(l.offers_when_sealed, 0);
+}
+
+/* E10: who follows a session need not wait for somebody to look at what its engine has done. */
+TEST(y4_ranks_ring_at_the_next_step_while_a_session_of_theirs_is_followed)
+{
+    struct followed f = begin();
+
+    goes_on(f.s, 1, 4, 3);
+    assert_int_equal(f.p.source->step_wanted, 0);
+    follow(f.d, f.t);
+    assert_int_equal(f.p.source->step_wanted, 1);
+    rig_engine_done(f.p.source, &f.p.se, 1);
+    assert_int_equal(f.p.source->step_wanted, 2);
+    rig_engine_done(f.p.source, &f.p.se, 3);
+    assert_int_equal(f.p.source->step_wanted, 0); /* nothing is named that has not passed */
+    goes_on(f.s, 1, 8, 7);
+    assert_int_equal(f.p.source->step_wanted, 4);
+    goes_on(f.s, 1, LEN, 8);
+    hand_over(f.s, 9, 7);
+    rig_engine_done(f.p.source, &f.p.se, 8);
+    assert_int_equal(f.p.source->step_wanted, 9); /* that of the hand-over alone */
+    write_last_page(f.s, 0, 0x5a);
+    rig_engine_done(f.p.source, &f.p.se, 9);
+    assert_came_whole(&f);
+    assert_int_equal(f.p.source->step_wanted, 0);
+}
+
+TEST(y4_ranks_ring_no_more_when_the_follower_is_gone)
+{
+    for (uint32_t how = 0; how < 2; how++) {
+        struct followed f = begin();
+
+        goes_on(f.s, 1, 4, 3);
+        follow(f.d, f.t);
+        assert_int_equal(f.p.source->step_wanted, 1);
+        if (how == 0)
+            assert_ok(rig_close(f.s, 3));
+        else
+            assert_ok(rig_abort(f.d, 0));
+        assert_int_equal(f.p.source->step_wanted, 0);
+        rig_destroy_all();
+    }
+}
+
 /* What ends a promise: the follower is told, and keeps what has come. */
 enum ending { CLOSED, ABORTED, KILLED, RESET, DROPPED, REWOUND, OTHER_LENGTH, ENDINGS };
 
