@@ -1,4 +1,5 @@
 /* All kernels as one module. */
 #include "kernels/checksum.cu"
+#include "kernels/fp8.cu"
 #include "kernels/pages.cu"
 #include "kernels/reshard.cu"

@@ -10,7 +10,6 @@ struct hashed {
     uint64_t bytes;
 };
 
-/* 16 bytes, of which only so much is known that their address is a multiple of `align`. */
 template <uint32_t align>
 static __device__ __forceinline__ struct xxh3_pair load_pair(const uint8_t *at)
 {
@@ -21,18 +20,25 @@ static __device__ __forceinline__ struct xxh3_pair load_pair(const uint8_t *at)
 
         v.even = both.x;
         v.odd = both.y;
-    } else if (align == 8) {
+    } else {
         v.even = reinterpret_cast<const uint64_t *>(at)[0];
         v.odd = reinterpret_cast<const uint64_t *>(at)[1];
-    } else {
-        v.even = xxh3_read64(at);
-        v.odd = xxh3_read64(at + 8);
     }
     return v;
 }
 
+static __device__ __forceinline__ struct xxh3_pair load_bytes(const uint8_t *at)
+{
+    struct xxh3_pair v;
+
+    v.even = xxh3_read64(at);
+    v.odd = xxh3_read64(at + 8);
+    return v;
+}
+
 /* Of more than XXH3_SHORT_MAX bytes, what one thread of the four brings to the sum. Its keys stay
- * in registers: that of stripe k begins with the second word of stripe k - 1. */
+ * in registers: that of stripe k begins with the second word of stripe k - 1. The address is a
+ * multiple of `align`. */
 template <uint32_t align>
 static __device__ __forceinline__ uint64_t long_part(const struct hashed *h, uint32_t pair)
 {
@@ -54,10 +60,27 @@ static __device__ __forceinline__ uint64_t long_part(const struct hashed *h, uin
     for (uint32_t k = 0; k < XXH3_STRIPES; k++)
         if (k < stripes)
             xxh3_add(&acc, load_pair<align>(at + k * XXH3_STRIPE), {word[k], word[k + 1]});
-    if (align > 1 && h->bytes % align == 0)
-        xxh3_add(&acc, load_pair<align>(last), xxh3_keys(XXH3_AT_LAST, pair));
-    else
-        xxh3_add(&acc, load_pair<1>(last), xxh3_keys(XXH3_AT_LAST, pair));
+    xxh3_add(&acc, h->bytes % align ? load_bytes(last) : load_pair<align>(last),
+             xxh3_keys(XXH3_AT_LAST, pair));
+    return xxh3_merge(&acc, pair);
+}
+
+/* The same wherever it lies, byte by byte. */
+static __device__ __forceinline__ uint64_t long_part_bytes(const struct hashed *h, uint32_t pair)
+{
+    const uint8_t *at = h->at + 16 * pair;
+    uint64_t stripes = (h->bytes - 1) / XXH3_STRIPE;
+    struct xxh3_pair acc = xxh3_begin(pair);
+
+    KERNELS_LOOP
+    for (uint64_t k = 0; k < stripes; k++) {
+        uint32_t key_at = static_cast<uint32_t>(k % XXH3_STRIPES) * 8;
+
+        xxh3_add(&acc, load_bytes(at + k * XXH3_STRIPE), xxh3_keys(key_at, pair));
+        if (k % XXH3_STRIPES == XXH3_STRIPES - 1)
+            xxh3_scramble(&acc, pair);
+    }
+    xxh3_add(&acc, load_bytes(at + h->bytes - XXH3_STRIPE), xxh3_keys(XXH3_AT_LAST, pair));
     return xxh3_merge(&acc, pair);
 }
 
@@ -69,7 +92,7 @@ static __device__ __forceinline__ uint64_t part_of(const struct hashed *h, uint3
         return pair == 0 ? xxh3_short(h->at, static_cast<uint32_t>(h->bytes)) : 0;
     if (at % 16 == 0)
         return long_part<16>(h, pair);
-    return at % 8 == 0 ? long_part<8>(h, pair) : long_part<1>(h, pair);
+    return at % 8 == 0 ? long_part<8>(h, pair) : long_part_bytes(h, pair);
 }
 
 /* From the parts of the four. */

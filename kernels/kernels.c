@@ -101,6 +101,43 @@ static enum kernels_refusal reshard_check(const struct kernels_reshard *a,
     return KERNELS_REFUSED_NONE;
 }
 
+/* Whether the loops, taken from the innermost outwards, are all of the page without gaps. */
+static int fp8_is_whole(const struct kernels_fp8 *a)
+{
+    uint64_t n[] = {a->heads, a->outer, a->rows};
+    uint64_t stride[] = {a->head_stride, a->outer_stride, a->row_stride};
+    uint64_t reach = a->row_elements;
+
+    for (int left = 3; left > 0; left--) {
+        int next = 0;
+
+        while (next < 3 && (n[next] <= 1 || stride[next] != reach))
+            next++;
+        if (next == 3)
+            break;
+        reach *= n[next];
+        n[next] = 1;
+    }
+    return n[0] * n[1] * n[2] == 1 && reach == a->page_bytes / 2;
+}
+
+static enum kernels_refusal fp8_check(struct kernels_fp8 *io, struct kernels_launch *ret)
+{
+    if (io->page_bytes == 0 || io->page_bytes > KERNELS_PAGE_BYTES_MAX ||
+        io->page_bytes % KERNELS_VECTOR)
+        return KERNELS_REFUSED_PAGE_BYTES;
+    if (io->row_elements == 0 || io->row_elements % KERNELS_FP8_EACH || !fp8_is_whole(io))
+        return KERNELS_REFUSED_HEADS;
+    if (io->pool % KERNELS_VECTOR || io->packed % KERNELS_FP8_EACH || io->list % sizeof(uint32_t) ||
+        io->scales % sizeof(float))
+        return KERNELS_REFUSED_ALIGNED;
+    io->by_row = kernels_divide_by(io->row_elements / KERNELS_FP8_EACH);
+    io->by_rows = kernels_divide_by(io->rows);
+    ret->block = KERNELS_THREADS;
+    ret->grid = grid_of((uint64_t)io->n * io->heads);
+    return KERNELS_REFUSED_NONE;
+}
+
 enum kernels_refusal kernels_prepare(enum kernels_kind kind, union kernels_args *io,
                                      struct kernels_launch *ret)
 {
@@ -115,6 +152,8 @@ enum kernels_refusal kernels_prepare(enum kernels_kind kind, union kernels_args 
     case KERNELS_CHECKSUM_BLOCKS:
     case KERNELS_CHECKSUM_UNITS: return checksum_check(kind, &io->checksum, ret);
     case KERNELS_RESHARD: return reshard_check(&io->reshard, ret);
+    case KERNELS_FP8_PACK:
+    case KERNELS_FP8_UNPACK: return fp8_check(&io->fp8, ret);
     case KERNELS_GATHER:
     case KERNELS_SCATTER:
     case KERNELS_ZERO:

@@ -24,7 +24,8 @@
 #define KERNELS_BLOCK          4096 /* bytes of a sub-block, which is hashed by itself (X7) */
 #define KERNELS_HASHED         (KERNELS_THREADS / 4) /* of them that a block hashes at a time */
 #define KERNELS_ROWS_MAX       ((1u << 31) - 1 - KERNELS_TILE) /* of a piece; and vectors of a row */
-#define KERNELS_UNITS_MAX      65536                           /* of a page */
+#define KERNELS_FP8_EACH       8     /* elements that a thread converts at a time */
+#define KERNELS_UNITS_MAX      65536 /* of a page */
 
 /* X(NAME, function in the module, struct of its arguments): the table of all kernels. */
 #define KERNELS_TABLE(X)                                                                           \
@@ -34,7 +35,9 @@
     X(CHECKSUM_BLOCKS, tern_checksum_blocks,                                                       \
       checksum)                                      /* of the pages of a list, to the scratch */  \
     X(CHECKSUM_UNITS, tern_checksum_units, checksum) /* behind it: of their units (X7) */          \
-    X(RESHARD, tern_reshard, reshard) /* a plan of strided copies, over a list of spans */
+    X(RESHARD, tern_reshard, reshard)   /* a plan of strided copies, over a list of spans */       \
+    X(FP8_PACK, tern_fp8_pack, fp8)     /* pages of bf16 to e4m3 in a staging buffer */            \
+    X(FP8_UNPACK, tern_fp8_unpack, fp8) /* and back */
 
 enum kernels_kind {
 #define X(NAME, function, args) KERNELS_##NAME,
@@ -50,6 +53,8 @@ enum kernels_kind {
     X(UNITS, "the units of a page are none, too many, or more than its bytes")                     \
     X(ROWS, "a piece of a plan has no rows, or too many, or rows of no bytes or too many")         \
     X(TILES, "a plan without tiles or pages, or more pieces than tiles")                           \
+    X(HEADS, "heads, loops and rows of a page are none, are not all of it without gaps, or have "  \
+             "rows that are no multiple of 8 elements")                                            \
     X(ALIGNED, "an address is not aligned: memory must begin at a multiple of 16, a list at one "  \
                "of the size of its elements")
 
@@ -138,7 +143,29 @@ struct kernels_reshard {
     uint32_t spans;
 };
 
+/* Pages of bf16, of which a staging buffer gets e4m3: half the bytes, each element at half its
+ * place in the page. A head of a page has a scale of its own. Element e of row r of head h lies at
+ * h * head_stride + o * outer_stride + r * row_stride + e, all in elements, for each o: heads and
+ * loops nest in any order, and are all of the page.
+ *
+ * The scale is the least power of two by which all finite elements come to 448 or less, so a
+ * division by it is exact, and what comes back differs by at most
+ * max(|x| / 16, scale / 1024); scale is below 1/224 of the largest element, or 2^-126. Infinity
+ * comes back as 448 * scale or the largest finite bf16, NaN as NaN. It is lossy: nothing in Tern
+ * does it unless it is asked for, and what comes back has another checksum. */
+struct kernels_fp8 {
+    uint64_t pool, list; /* as of kernels_pages */
+    uint64_t packed;     /* page i of the list at packed + i * page_bytes / 2 */
+    uint64_t scales;     /* of n * heads float: powers of two */
+    uint64_t page_bytes;
+    uint32_t n;
+    uint32_t heads, outer, rows, row_elements;
+    uint64_t head_stride, outer_stride, row_stride; /* of no meaning where there is one of it */
+    struct kernels_divisor by_row, by_rows; /* vectors of 8 elements: kernels_prepare fills in */
+};
+
 union kernels_args {
+    struct kernels_fp8 fp8;
     struct kernels_reshard reshard;
     struct kernels_pages pages;
     struct kernels_checksum checksum;
@@ -153,5 +180,9 @@ struct kernels_launch {
  * launch. */
 enum kernels_refusal kernels_prepare(enum kernels_kind kind, union kernels_args *io,
                                      struct kernels_launch *ret);
+
+/* The module with all of them, for cuModuleLoadData: code for sm_80, sm_90 and sm_100, and PTX for
+ * what is newer. NULL where the build had no nvcc: ask for it by its configure line. */
+const void *kernels_fatbin(size_t *ret_bytes);
 
 #endif

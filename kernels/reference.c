@@ -47,6 +47,8 @@ void reference_run(enum kernels_kind kind, const union kernels_args *args)
     case KERNELS_CHECKSUM_BLOCKS: reference_checksum_blocks(&args->checksum); break;
     case KERNELS_CHECKSUM_UNITS: reference_checksum_units(&args->checksum); break;
     case KERNELS_RESHARD: reference_reshard(&args->reshard); break;
+    case KERNELS_FP8_PACK: reference_fp8_pack(&args->fp8); break;
+    case KERNELS_FP8_UNPACK: reference_fp8_unpack(&args->fp8); break;
     case KERNELS_KINDS: break;
     }
 }

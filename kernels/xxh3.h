@@ -5,15 +5,7 @@
 #ifndef KERNELS_XXH3_H
 #define KERNELS_XXH3_H
 
-#include <stdint.h>
-
-#ifdef __CUDACC__
-#define XXH3_FN    static __device__ __forceinline__
-#define XXH3_CONST static __constant__ const
-#else
-#define XXH3_FN    static inline
-#define XXH3_CONST static const
-#endif
+#include "kernels/both.h"
 
 #define XXH3_SHORT_MAX    240
 #define XXH3_PAIRS        4    /* of accumulators */
@@ -37,7 +29,7 @@
 #define XXH3_PRIME_END 0x165667919e3779f9u
 
 /* The default secret, as little-endian words. */
-XXH3_CONST uint64_t xxh3_secret[XXH3_SECRET_WORDS] = {
+KERNELS_CONST uint64_t xxh3_secret[XXH3_SECRET_WORDS] = {
     0xbe4ba423396cfeb8u, 0x1cad21f72c81017cu, 0xdb979083e96dd4deu, 0x1f67b3b7a4a44072u,
     0x78e5c0cc4ee679cbu, 0x2172ffcc7dd05a82u, 0x8e2443f7744608b8u, 0x4c263a81e69035e0u,
     0xcb00c391bb52283cu, 0xa32e531b8b65d088u, 0x4ef90da297486471u, 0xd8acdea946ef1938u,
@@ -46,7 +38,7 @@ XXH3_CONST uint64_t xxh3_secret[XXH3_SECRET_WORDS] = {
     0xfca1477d58be162bu, 0xce31d07ad1b8f88fu, 0x280416958f3acb45u, 0x7e404bbbcafbd7afu};
 
 /* Eight bytes of the secret from byte `at` on. */
-XXH3_FN uint64_t xxh3_key(uint32_t at)
+KERNELS_FN uint64_t xxh3_key(uint32_t at)
 {
     uint32_t bits = at % 8 * 8;
     uint64_t low = xxh3_secret[at / 8] >> bits;
@@ -54,7 +46,7 @@ XXH3_FN uint64_t xxh3_key(uint32_t at)
     return bits ? low | xxh3_secret[at / 8 + 1] << (64 - bits) : low;
 }
 
-XXH3_FN uint64_t xxh3_read(const uint8_t *b, uint32_t bytes)
+KERNELS_FN uint64_t xxh3_read(const uint8_t *b, uint32_t bytes)
 {
     uint64_t v = 0;
 
@@ -63,13 +55,13 @@ XXH3_FN uint64_t xxh3_read(const uint8_t *b, uint32_t bytes)
     return v;
 }
 
-XXH3_FN uint64_t xxh3_read64(const uint8_t *b)
+KERNELS_FN uint64_t xxh3_read64(const uint8_t *b)
 {
     return xxh3_read(b, 8);
 }
 
 /* The two halves of a product of 128 bits, one over the other. */
-XXH3_FN uint64_t xxh3_fold(uint64_t a, uint64_t b)
+KERNELS_FN uint64_t xxh3_fold(uint64_t a, uint64_t b)
 {
 #ifdef __CUDACC__
     return a * b ^ __umul64hi(a, b);
@@ -80,12 +72,12 @@ XXH3_FN uint64_t xxh3_fold(uint64_t a, uint64_t b)
 #endif
 }
 
-XXH3_FN uint64_t xxh3_turn(uint64_t v, uint32_t bits)
+KERNELS_FN uint64_t xxh3_turn(uint64_t v, uint32_t bits)
 {
     return v << bits | v >> (64 - bits);
 }
 
-XXH3_FN uint64_t xxh3_swap(uint64_t v)
+KERNELS_FN uint64_t xxh3_swap(uint64_t v)
 {
     uint64_t swapped = 0;
 
@@ -94,20 +86,20 @@ XXH3_FN uint64_t xxh3_swap(uint64_t v)
     return swapped;
 }
 
-XXH3_FN uint64_t xxh3_avalanche(uint64_t h)
+KERNELS_FN uint64_t xxh3_avalanche(uint64_t h)
 {
     h = (h ^ h >> 37) * XXH3_PRIME_END;
     return h ^ h >> 32;
 }
 
-XXH3_FN uint64_t xxh3_avalanche_old(uint64_t h) /* of XXH64 */
+KERNELS_FN uint64_t xxh3_avalanche_old(uint64_t h) /* of XXH64 */
 {
     h = (h ^ h >> 33) * XXH3_PRIME64_2;
     h = (h ^ h >> 29) * XXH3_PRIME64_3;
     return h ^ h >> 32;
 }
 
-XXH3_FN uint64_t xxh3_to_3(const uint8_t *b, uint32_t n)
+KERNELS_FN uint64_t xxh3_to_3(const uint8_t *b, uint32_t n)
 {
     uint64_t key = (xxh3_key(0) ^ xxh3_key(0) >> 32) & 0xffffffffu;
     uint64_t v = (uint64_t)b[0] << 16 | (uint64_t)b[n >> 1] << 24 | b[n - 1] | (uint64_t)n << 8;
@@ -115,7 +107,7 @@ XXH3_FN uint64_t xxh3_to_3(const uint8_t *b, uint32_t n)
     return xxh3_avalanche_old(v ^ key);
 }
 
-XXH3_FN uint64_t xxh3_to_8(const uint8_t *b, uint32_t n)
+KERNELS_FN uint64_t xxh3_to_8(const uint8_t *b, uint32_t n)
 {
     uint64_t h = xxh3_read(b + n - 4, 4) + (xxh3_read(b, 4) << 32);
 
@@ -127,7 +119,7 @@ XXH3_FN uint64_t xxh3_to_8(const uint8_t *b, uint32_t n)
     return h ^ h >> 28;
 }
 
-XXH3_FN uint64_t xxh3_to_16(const uint8_t *b, uint32_t n)
+KERNELS_FN uint64_t xxh3_to_16(const uint8_t *b, uint32_t n)
 {
     uint64_t low = xxh3_read64(b) ^ xxh3_key(24) ^ xxh3_key(32);
     uint64_t high = xxh3_read64(b + n - 8) ^ xxh3_key(40) ^ xxh3_key(48);
@@ -135,35 +127,38 @@ XXH3_FN uint64_t xxh3_to_16(const uint8_t *b, uint32_t n)
     return xxh3_avalanche(n + xxh3_swap(low) + high + xxh3_fold(low, high));
 }
 
-XXH3_FN uint64_t xxh3_mix(const uint8_t *b, uint32_t key_at)
+KERNELS_FN uint64_t xxh3_mix(const uint8_t *b, uint32_t key_at)
 {
     return xxh3_fold(xxh3_read64(b) ^ xxh3_key(key_at), xxh3_read64(b + 8) ^ xxh3_key(key_at + 8));
 }
 
 /* From both ends towards the middle. */
-XXH3_FN uint64_t xxh3_to_128(const uint8_t *b, uint32_t n)
+KERNELS_FN uint64_t xxh3_to_128(const uint8_t *b, uint32_t n)
 {
     uint64_t h = n * XXH3_PRIME64_1;
 
+    KERNELS_LOOP
     for (uint32_t i = 0; i <= (n - 1) / 32; i++)
         h += xxh3_mix(b + 16 * i, 32 * i) + xxh3_mix(b + n - 16 * (i + 1), 32 * i + 16);
     return xxh3_avalanche(h);
 }
 
-XXH3_FN uint64_t xxh3_to_240(const uint8_t *b, uint32_t n)
+KERNELS_FN uint64_t xxh3_to_240(const uint8_t *b, uint32_t n)
 {
     uint64_t h = n * XXH3_PRIME64_1;
 
+    KERNELS_LOOP
     for (uint32_t i = 0; i < 8; i++)
         h += xxh3_mix(b + 16 * i, 16 * i);
     h = xxh3_avalanche(h);
+    KERNELS_LOOP
     for (uint32_t i = 8; i < n / 16; i++)
         h += xxh3_mix(b + 16 * i, 16 * (i - 8) + 3);
     return xxh3_avalanche(h + xxh3_mix(b + n - 16, 136 - 17));
 }
 
 /* Of n <= XXH3_SHORT_MAX bytes. */
-XXH3_FN uint64_t xxh3_short(const uint8_t *b, uint32_t n)
+KERNELS_FN uint64_t xxh3_short(const uint8_t *b, uint32_t n)
 {
     if (n == 0)
         return xxh3_avalanche_old(xxh3_key(56) ^ xxh3_key(64));
@@ -181,7 +176,7 @@ struct xxh3_pair {
     uint64_t even, odd;
 };
 
-XXH3_FN struct xxh3_pair xxh3_begin(uint32_t pair)
+KERNELS_FN struct xxh3_pair xxh3_begin(uint32_t pair)
 {
     struct xxh3_pair acc;
 
@@ -197,7 +192,7 @@ XXH3_FN struct xxh3_pair xxh3_begin(uint32_t pair)
 }
 
 /* The 16 bytes that a stripe has for the pair, and their keys. */
-XXH3_FN void xxh3_add(struct xxh3_pair *acc, struct xxh3_pair bytes, struct xxh3_pair keys)
+KERNELS_FN void xxh3_add(struct xxh3_pair *acc, struct xxh3_pair bytes, struct xxh3_pair keys)
 {
     uint64_t even = bytes.even ^ keys.even, odd = bytes.odd ^ keys.odd;
 
@@ -205,7 +200,7 @@ XXH3_FN void xxh3_add(struct xxh3_pair *acc, struct xxh3_pair bytes, struct xxh3
     acc->odd += bytes.even + (odd & 0xffffffffu) * (odd >> 32);
 }
 
-XXH3_FN struct xxh3_pair xxh3_keys(uint32_t at, uint32_t pair)
+KERNELS_FN struct xxh3_pair xxh3_keys(uint32_t at, uint32_t pair)
 {
     struct xxh3_pair keys;
 
@@ -214,7 +209,7 @@ XXH3_FN struct xxh3_pair xxh3_keys(uint32_t at, uint32_t pair)
     return keys;
 }
 
-XXH3_FN void xxh3_scramble(struct xxh3_pair *acc, uint32_t pair)
+KERNELS_FN void xxh3_scramble(struct xxh3_pair *acc, uint32_t pair)
 {
     struct xxh3_pair keys = xxh3_keys(XXH3_AT_SCRAMBLE, pair);
 
@@ -223,14 +218,14 @@ XXH3_FN void xxh3_scramble(struct xxh3_pair *acc, uint32_t pair)
 }
 
 /* What the pair brings to the sum that xxh3_end is given. */
-XXH3_FN uint64_t xxh3_merge(const struct xxh3_pair *acc, uint32_t pair)
+KERNELS_FN uint64_t xxh3_merge(const struct xxh3_pair *acc, uint32_t pair)
 {
     struct xxh3_pair keys = xxh3_keys(XXH3_AT_MERGE, pair);
 
     return xxh3_fold(acc->even ^ keys.even, acc->odd ^ keys.odd);
 }
 
-XXH3_FN uint64_t xxh3_end(uint64_t sum, uint64_t n)
+KERNELS_FN uint64_t xxh3_end(uint64_t sum, uint64_t n)
 {
     return xxh3_avalanche(sum + n * XXH3_PRIME64_1);
 }

@@ -33,5 +33,7 @@ void arena_random(uint8_t *to, size_t n, struct prng *p);
 /* Cases that have files of their own. */
 void case_reshard(const struct device *d, struct case_size size, struct prng *p,
                   struct case_result *ret);
+void case_fp8(const struct device *d, struct case_size size, struct prng *p,
+              struct case_result *ret);
 
 #endif

@@ -143,6 +143,6 @@ static void case_checksum(const struct device *d, struct case_size size, struct 
 
 const struct case_row case_table[] = {
     {"gather", case_gather},     {"scatter", case_scatter}, {"zero", case_zero},
-    {"checksum", case_checksum}, {"reshard", case_reshard},
+    {"checksum", case_checksum}, {"reshard", case_reshard}, {"fp8", case_fp8},
 };
 const size_t case_count = sizeof case_table / sizeof case_table[0];
