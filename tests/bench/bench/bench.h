@@ -22,6 +22,7 @@ struct bench_args {
 int bench_follow(const struct bench_args *args);
 int bench_health(const struct bench_args *args);
 int bench_index(const struct bench_args *args);
+int bench_kernels(const struct bench_args *args);
 int bench_neighbours(const struct bench_args *args);
 int bench_publish(const struct bench_args *args);
 int bench_retention(const struct bench_args *args);

@@ -19,11 +19,11 @@ struct command {
 };
 
 static const struct command commands[] = {
-    {"follow", bench_follow},     {"health", bench_health},
-    {"index", bench_index},       {"neighbours", bench_neighbours},
-    {"publish", bench_publish},   {"retention", bench_retention},
-    {"rpc", bench_rpc},           {"spill", bench_spill},
-    {"transfer", bench_transfer},
+    {"follow", bench_follow},         {"health", bench_health},
+    {"index", bench_index},           {"kernels", bench_kernels},
+    {"neighbours", bench_neighbours}, {"publish", bench_publish},
+    {"retention", bench_retention},   {"rpc", bench_rpc},
+    {"spill", bench_spill},           {"transfer", bench_transfer},
 };
 
 struct input {
@@ -51,6 +51,7 @@ static const char doc[] =
     "owner thread\n"
     "index       Match of 49,152 tokens in a tree 50 turns deep against memcmp of the same bytes; "
     "pin and unpin\n"
+    "kernels     each kernel for GPUs against a copy of the same bytes from device to device\n"
     "neighbours  operations of one tenant beside another one that exhausts a table\n"
     "publish     from a rank's done step to the answer of a scheduler that waits for it\n"
     "retention   what 64 sessions keep of turn records with and without all of their blobs; "
@@ -105,17 +106,19 @@ static error_t read_option(int key, char *arg, struct argp_state *state)
                 in->command = &commands[i];
         }
         if (!in->command || state->arg_num > 0)
-            argp_error(
-                state,
-                "\"%s\": there are follow, health, index, neighbours, publish, retention, rpc, "
-                "spill and transfer",
-                arg);
+            argp_error(state,
+                       "\"%s\": there are follow, health, index, kernels, neighbours, publish, "
+                       "retention, rpc, "
+                       "spill and transfer",
+                       arg);
         return 0;
     case ARGP_KEY_END:
         if (!in->command)
-            argp_error(state, "what is to be measured: follow, health, index, neighbours, publish, "
-                              "retention, rpc, "
-                              "spill or transfer");
+            argp_error(
+                state,
+                "what is to be measured: follow, health, index, kernels, neighbours, publish, "
+                "retention, rpc, "
+                "spill or transfer");
         return 0;
     default: return ARGP_ERR_UNKNOWN;
     }
@@ -151,7 +154,7 @@ int main(int argc, char **argv)
     static const struct argp parser = {
         .options = table,
         .parser = read_option,
-        .args_doc = "follow|health|index|neighbours|publish|retention|rpc|spill|transfer",
+        .args_doc = "follow|health|index|kernels|neighbours|publish|retention|rpc|spill|transfer",
         .doc = doc};
     struct input in = {0};
     int status;

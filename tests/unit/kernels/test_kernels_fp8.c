@@ -55,7 +55,7 @@ static uint32_t e4m3_search(double v)
 
 TEST(e4m3_of_every_bf16_is_the_nearest)
 {
-    for (int scale = 1; scale <= 247; scale += scale < 20 || scale > 230 ? 1 : 13)
+    for (int scale = 1; scale <= 247; scale += scale < 8 || scale > 238 ? 1 : 23)
         for (uint32_t bits = 0; bits < BF16_INFINITY; bits++) {
             double v = ldexp(bf16_value(bits), BF16_BIAS - scale);
             uint32_t want = e4m3_search(v);

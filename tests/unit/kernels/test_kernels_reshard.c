@@ -2,6 +2,7 @@
  * the CPU where it is built, make of every kind of pool is what the daemon makes of it. */
 #include "unit/reshard/reshard_rig.h"
 
+#include "base/prng.h"
 #include "kernels/reference.h"
 #ifdef TERN_ON_CPU
 #include "unit/kernels/on_cpu_run.h"

@@ -23,7 +23,7 @@ tcp     | daemon/seam/xfer/tcp | base/* core/* seam/xfer/data_conn.h seam/xfer/t
 verbs   | daemon/seam/xfer/verbs | base/* core/* seam/mem/numa.h seam/xfer/data_conn.h seam/xfer/transport.h seam/xfer/verbs/* | +any
 shell   | daemon/shell | base/* proto/* seam/* core/* shell/* reshard/* kernels/strided.h | +any
 client  | client       | base/* proto/* client/* tern.h tern_err.h seam/disk/disk.h seam/disk/disk_key.h | +any
-kernels | kernels      | kernels/*                                                          | +libc +system cuda.h
+kernels | kernels      | kernels/*                                                          | +libc +system dlfcn.h
 TABLE
 
 # Headers that are no library: what each word of the last column stands for.

@@ -1,0 +1,13 @@
+/* With NVIDIA's header. That the functions of the table are declared as it declares them, the
+ * compiler says, which is told of each a second time here. */
+#include <cuda.h>
+
+#include "kernels/driver.h"
+#include "unit/kernels/driver_facts.h"
+
+#define X(member, name, function, version, parameters) CUresult CUDAAPI function parameters;
+DRIVER_TABLE(X)
+#undef X
+
+const struct driver_fact facts_cuda[] = {DRIVER_FACTS(FACT_SIZE, FACT_PLACE, FACT_VALUE)};
+const size_t facts_cuda_n = sizeof facts_cuda / sizeof facts_cuda[0];
