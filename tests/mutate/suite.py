@@ -28,7 +28,7 @@ E2E = {
 # Folders of tests/unit and other groups that are asked about a part.
 GROUPS = {
     "core": ["core", "scenarios", "museum", "histories", "sim", "histories_many", "fuzz_core", "shell", "client", "e2e_core"],
-    "seam": ["seam", "fuzz_data", "histories_rdma", "histories_rdma_many", "shell", "e2e_core", "e2e", "e2e_slow"],
+    "seam": ["seam", "fuzz_data", "fuzz_data_plan", "histories_rdma", "histories_rdma_many", "shell", "e2e_core", "e2e", "e2e_slow"],
     "shell": ["shell", "fuzz_requests", "fuzz_wire", "fuzz_tape", "fuzz_config", "client", "sim", "e2e_core", "e2e", "e2e_slow"],
     "proto": ["proto", "base", "shell", "client", "fuzz_wire", "fuzz_frame", "core", "e2e_core", "e2e", "e2e_slow"],
     "client": ["client", "fuzz_client", "proto", "shell", "e2e_core", "e2e", "e2e_slow"],

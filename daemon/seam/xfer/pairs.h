@@ -73,6 +73,7 @@ void pair_put(struct pair **pair); /* NULL is fine */
  * that are of no layout any more that another peer has told. */
 void pairs_forget(struct xfer *xfer, uint32_t link);
 
+/* Of a group of the pair's: what a peer asks for has to be looked at before. */
 static inline const struct pair_plan *pair_plan_of(const struct pair *pair, uint32_t group,
                                                    uint32_t source_index)
 {

@@ -64,9 +64,10 @@ static struct rig {
     uint32_t asked[2][RIG_PAGES]; /* how often serve_page was asked */
     uint32_t gone_after;          /* serve_page: this many answers OK, then GONE; 0: no limit */
     uint32_t answers;
-    bool other_link; /* serve_allowed: every serve is another link's */
-    uint32_t link;   /* that rig_link and rig_pull use */
-    uint32_t pool;   /* that rig_pull uses; each is another tenant's */
+    bool other_link;      /* serve_allowed: every serve is another link's */
+    uint32_t link;        /* that rig_link and rig_pull use */
+    uint32_t pool;        /* that rig_pull uses; each is another tenant's */
+    uint64_t layout_hash; /* of the source's pool, that rig_pull names: pages are resharded; 0 */
     uint64_t idle_ns;
     uint16_t port;
     struct proxy proxy;
@@ -497,6 +498,7 @@ static inline void rig_pull(struct pull_id pull, uint32_t serve, uint32_t batch,
     act.pull.serve = (struct serve_id){serve, 7};
     act.pull.link = rig.link;
     act.pull.pool = rig.pool;
+    act.pull.layout_hash = rig.layout_hash;
     act.pull.batch = batch;
     act.pull.n = n;
     act.pull.pages = pages;

@@ -47,12 +47,14 @@ static void gather_resharded(struct data_conn *conn, struct data_gather *g)
 
     for (uint32_t i = r->cursor.page; i < r->n; i++, at = 0) {
         const struct xfer_entry *e = &r->entry[i];
-        const struct reshard_plan *plan = &pair_plan_of(pair, e->group, e->index)->plan;
-        struct reshard_cursor c = reshard_cursor_at(plan, at);
+        const struct reshard_plan *plan;
+        struct reshard_cursor c;
         struct reshard_run run;
 
         if (!xfer_bit(r->given, i))
-            continue;
+            continue; /* its group may be none of the pair's */
+        plan = &pair_plan_of(pair, e->group, e->index)->plan;
+        c = reshard_cursor_at(plan, at);
         conn->send_outflow = r->serve.slot;
         while (reshard_cursor_next(plan, &c, &run)) {
             uint8_t *page = mem_page(conn->xfer->config.mem, data_request_pool(conn), run.from.rank,

@@ -1,0 +1,117 @@
+/* Fuzz target: what comes on a data connection where pages are resharded. The first byte chooses
+ * the side, and how many pages a pull asks for. At the source the input is what a caller says,
+ * behind a good HELLO or in place of it, of a serve whose pages leave by a plan; at the destination
+ * it is the answer to a REQUEST_PLAN. Real sockets, one connection for each input, both sides over
+ * one ring. The connection has to end once the input has, each pull has to end once, and a
+ * destination writes no page but those it asked for, in any rank. */
+#include "fuzz/data_talk.h"
+#include "seam/xfer/transfers.h"
+#include "unit/rig/rig_reshard.h"
+
+#define RANKS      2u
+#define PAGE_BYTES 512u /* of eight heads, two tokens, two ranks */
+#define PULLED_MAX 2u   /* pages that a pull asks for */
+#define GUARDS     4u   /* pages behind them, that nobody may write */
+#define GUARD_BYTE 0x5a
+#define HASH_SRC   0x51u
+#define HASH_DST   0xd1u
+
+int LLVMFuzzerTestOneInput(const uint8_t *data, size_t n);
+
+static int listener = -1;
+static uint32_t pulls;
+
+static void tell(void)
+{
+    struct world_end end = {
+        .kind = WORLD_MHA, .ranks = RANKS, .stages = 1, .page_tokens = 2, .units = 2};
+    struct reshard_layout src, dst;
+
+    world_layout(&end, &src);
+    end.order = 1;
+    world_layout(&end, &dst);
+    check(src.page_bytes == PAGE_BYTES && dst.page_bytes == PAGE_BYTES);
+    xfer_pool_layouts(rig.src.xfer, 0, HASH_SRC, &src, 1);
+    xfer_peer_layouts(rig.src.xfer, 0, HASH_DST, &dst, 1);
+    xfer_pool_layouts(rig.dst.xfer, 0, HASH_DST, &dst, 1);
+    xfer_peer_layouts(rig.dst.xfer, rig.link, HASH_SRC, &src, 1);
+}
+
+static void set_up(void)
+{
+    static const struct rig_options options = {.page_bytes = {PAGE_BYTES},
+                                               .regions = RANKS,
+                                               .units = 2,
+                                               .memory_bytes = 1u << 20,
+                                               .idle_ns = 3600000000000u};
+    struct action act = {.kind = ACT_SERVE_START};
+    uint16_t port;
+
+    if (listener >= 0)
+        return;
+    rig_open_filled(&options, 40);
+    listener = rig_listen(&port);
+    rig.link = 1;
+    rig_link(port, RIG_SRC_INC);
+    rig.layout_hash = HASH_SRC;
+    tell();
+    act.serve.serve = (struct serve_id){1, 7};
+    act.serve.layout_hash = HASH_DST;
+    xfer_serve_start(rig.src.xfer, &act);
+    check(!rig.src.xfer->outflow[1].lost);
+}
+
+static uint8_t *page(uint32_t rank, uint32_t i)
+{
+    return mem_page(rig.dst.mem, 0, rank, 0, rig.base[0] + i);
+}
+
+static void guard(uint32_t pulled)
+{
+    for (uint32_t r = 0; r < RANKS; r++)
+        memset(page(r, pulled + 1), GUARD_BYTE, GUARDS * PAGE_BYTES);
+}
+
+static void look(uint32_t pulled)
+{
+    for (uint32_t r = 0; r < RANKS; r++)
+        for (uint32_t i = 0; i < GUARDS * PAGE_BYTES; i++)
+            check(page(r, pulled + 1)[i] == GUARD_BYTE);
+}
+
+static void at_the_destination(uint32_t pulled, const uint8_t *bytes, size_t n)
+{
+    uint64_t deadline = io_now_ns() + SILENCE_NS;
+    struct pull_id pull = {pulls % 8, pulls + 1};
+    int fd;
+
+    guard(pulled);
+    rig.dst.nevents = 0;
+    pulls++;
+    rig_pull(pull, 1, 0, 1, pulled);
+    while ((fd = accept(listener, NULL, NULL)) < 0)
+        turn(deadline);
+    talk(fd, bytes, n);
+    while (rig.dst.nevents == 0)
+        turn(deadline);
+    check(rig.dst.event[0].kind == EV_PULLED || rig.dst.event[0].kind == EV_PULL_BROKEN);
+    rig_stop(pull);
+    while (rig.dst.nevents < 2)
+        turn(deadline);
+    check(rig.dst.nevents == 2 && rig.dst.event[1].kind == EV_PULL_QUIET);
+    until_quiet(rig.dst.xfer);
+    look(pulled);
+}
+
+int LLVMFuzzerTestOneInput(const uint8_t *data, size_t n)
+{
+    if (n == 0)
+        return 0;
+    set_up();
+    if (data[0] & 1)
+        at_the_destination(1 + (data[0] >> 2) % PULLED_MAX, data + 1, n - 1);
+    else if (!(data[0] & 2) ||
+             n > XFER_HEAD_BYTES) /* with less it stands at the door for a while */
+        at_the_source(!(data[0] & 2), data + 1, n - 1);
+    return 0;
+}
