@@ -169,7 +169,7 @@ tests build fuzz "$jobs"
 tests build e2e 1
 tests build gpu 1
 tests build rdma 1
-for mode in index publish retention rpc transfer follow neighbours health spill; do
+for mode in index publish retention rpc transfer reshard follow neighbours health spill; do
     bench $mode
 done
 stage "demo" "what README begins with" bash deploy/demo.sh

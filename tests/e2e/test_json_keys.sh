@@ -62,6 +62,9 @@ keys "write_ratio read_ratio write_gb_s raw_write_gb_s raw_write_depth read_gb_s
 keys "rows peers" "([r['page_bytes'] for r in j['rows']] == [16384, 65536, 262144, 1048576] and all(k in r for r in j['rows']
     for k in ('gb_s', 'raw_gb_s', 'ratio', 'sent_ratio')) and [r['peers'] for r in j['peers']] == [2, 4]
     and all(r['gb_s'] > 0 and r['one_gb_s'] > 0 for r in j['peers']))" "$TERN_BIN/tern-bench" transfer --quick --json
+keys "rows wrong" "j['wrong'] == 0 and [r['piece_bytes'] for r in j['rows']] == [64, 256, 1024, 4096, 16384, 65536] and all(k in r
+    for r in j['rows'] for k in ('raw_gb_s', 'sent_gb_s', 'sent_packed_gb_s', 'sent_ratio', 'sent_core_ratio', 'received_gb_s',
+    'received_packed_gb_s', 'received_ratio', 'received_core_ratio'))" "$TERN_BIN/tern-bench" reshard --quick --json
 keys "rows" "all(r['a_refused'] > 0 and r['b_failed'] == 0 and all(k in r for k in ('table', 'p99_ratio')) for r in j['rows'])" \
     "$TERN_BIN/tern-bench" neighbours --quick --json
 

@@ -128,7 +128,9 @@ static void give_back(struct io_thread *t, struct io_task *task, int32_t res)
 
 static void post(struct io_thread *t, struct io_task *task)
 {
-    if (task->kind == IO_TASK_RECEIVE)
+    if (task->ready && !task->ready(task))
+        give_back(t, task, -EFAULT);
+    else if (task->kind == IO_TASK_RECEIVE)
         io_recvmsg(t->io, &task->op, task->fd, &task->msg);
     else
         io_sendmsg(t->io, &task->op, task->fd, &task->msg);

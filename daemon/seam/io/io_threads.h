@@ -23,6 +23,9 @@ enum io_task_kind { IO_TASK_RECEIVE, IO_TASK_SEND, IO_TASK_WORK };
 
 /* The caller's, embedded in what it belongs to; zeroed before its first use. */
 struct io_task {
+    /* On the data thread, before each receive or send. False: memory that it needs is not there,
+     * and it comes back with -EFAULT. NULL: there is nothing to be done. */
+    bool (*ready)(struct io_task *task);
     /* On the data thread. Of a receive or a send: `res` bytes were moved, more than 0; true: msg
      * names more, which the thread goes on with unless it was called back. NULL: that was all. Of
      * plain work: once, and what it returns says nothing. */

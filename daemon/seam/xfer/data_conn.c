@@ -13,6 +13,7 @@
 #include <unistd.h>
 
 #include "base/check.h"
+#include "seam/mem/mem_fault.h"
 
 static struct data_conn *conn_of_send(struct io_op *op)
 {
@@ -206,6 +207,8 @@ static uint64_t walk_piece(struct data_conn *conn, struct io_task *task, uint64_
     uint32_t i = w->at;
     uint64_t bytes = 0;
 
+    if (w->packed && bytes_max > DATA_PACKED_BYTES)
+        bytes_max = DATA_PACKED_BYTES;
     w->cut = NONE;
     while (i < w->n && bytes < bytes_max) {
         struct iovec *part = &conn->iov[i++];
@@ -218,9 +221,50 @@ static uint64_t walk_piece(struct data_conn *conn, struct io_task *task, uint64_
         }
         bytes += part->iov_len;
     }
-    task->msg.msg_iov = conn->iov + w->at;
-    task->msg.msg_iovlen = i - w->at;
+    w->whole = (struct iovec){conn->packed, bytes};
+    task->msg.msg_iov = w->packed ? &w->whole : conn->iov + w->at;
+    task->msg.msg_iovlen = w->packed ? 1 : i - w->at;
     return bytes;
+}
+
+static struct data_walk walk_begin(uint32_t n, uint64_t bytes)
+{
+    return (struct data_walk){
+        .n = n, .left = bytes, .packed = n > 1 && bytes / n < DATA_PACKED_STRETCH};
+}
+
+/* n bytes between the buffer and the stretches of the piece. */
+struct packing {
+    struct data_conn *conn;
+    uint32_t part; /* the stretch that is next */
+    uint64_t at, n;
+    bool send; /* into the buffer; else out of it */
+};
+
+static void pack_touch(void *ctx)
+{
+    struct packing *p = ctx;
+
+    while (p->at < p->n) {
+        const struct iovec *part = &p->conn->iov[p->part++];
+        uint8_t *packed = p->conn->packed + p->at;
+        uint64_t n = part->iov_len < p->n - p->at ? part->iov_len : p->n - p->at;
+
+        p->at += n; /* where a page is not there it goes on behind it */
+        memcpy(p->send ? packed : part->iov_base, p->send ? part->iov_base : packed, n);
+    }
+}
+
+/* False: a page is not there, and what its stretch had to take or give is neither taken nor given.
+ */
+static bool pack(struct data_conn *conn, uint64_t n, bool send)
+{
+    struct packing p = {.conn = conn, .part = conn->walk.at, .n = n, .send = send};
+    bool all = true;
+
+    while (!mem_fault_bytes(pack_touch, &p))
+        all = false;
+    return all;
 }
 
 /* n bytes of the piece have moved. */
@@ -285,6 +329,13 @@ void data_conn_send_buffer(struct data_conn *conn)
             conn->out_n - conn->out_at, true);
 }
 
+static bool pages_packed(struct io_task *task)
+{
+    struct data_conn *conn = conn_of_send_task(task);
+
+    return !conn->walk.packed || pack(conn, conn->walk.whole.iov_len, true);
+}
+
 static bool pages_gone(struct io_task *task, int32_t res)
 {
     struct data_conn *conn = conn_of_send_task(task);
@@ -300,7 +351,8 @@ static bool pages_gone(struct io_task *task, int32_t res)
 void data_conn_send_pages(struct data_conn *conn, uint32_t n, uint64_t bytes,
                           void (*done)(struct io_task *task, int32_t res))
 {
-    conn->walk = (struct data_walk){.n = n, .left = bytes};
+    conn->walk = walk_begin(n, bytes);
+    conn->send_task.ready = pages_packed;
     conn->send_task.work = pages_gone;
     conn->send_task.done = done;
     conn->send_task.msg.msg_flags = MSG_WAITALL;
@@ -375,6 +427,9 @@ static bool pages_landed(struct io_task *task, int32_t res)
     struct data_conn *conn = conn_of_recv_task(task);
 
     data_conn_progress(conn);
+    if (conn->walk.packed)
+        (void)pack(conn, (uint64_t)res,
+                   false); /* what a page did not take it does not agree with */
     walk_over(conn, (uint64_t)res);
     conn->caller->landed(conn, (uint64_t)res);
     atomic_fetch_add_explicit(&conn->xfer->landed_bytes, (uint64_t)res, memory_order_relaxed);
@@ -395,7 +450,7 @@ void data_conn_receive_pages(struct data_conn *conn, uint32_t n, uint64_t bytes)
 {
     if (conn->recv_inflow != NONE)
         inflow_hold(conn->xfer, conn->recv_inflow);
-    conn->walk = (struct data_walk){.n = n, .left = bytes};
+    conn->walk = walk_begin(n, bytes);
     conn->receiving = true;
     conn->recv_task.work = pages_landed;
     conn->recv_task.done = pages_received;
@@ -571,7 +626,8 @@ uint64_t data_conns_bytes(const struct xfer_config *c, uint32_t sums_per_page,
                           const struct transport_ops *const *transports)
 {
     uint64_t conn = sizeof(struct data_conn) + DATA_IOVS * sizeof(struct iovec) +
-                    meta_bytes(sums_per_page) + DATA_BUFFER_BYTES + own_bytes(transports);
+                    meta_bytes(sums_per_page) + DATA_PACKED_BYTES + DATA_BUFFER_BYTES +
+                    own_bytes(transports);
 
     return sizeof(struct data_conns) + c->data_conns_max * conn + door_bytes(c->strangers);
 }
@@ -606,9 +662,10 @@ static bool create_conn(struct xfer *xfer, struct data_conn *conn)
     conn->fd = -1;
     conn->iov = calloc(DATA_IOVS, sizeof *conn->iov);
     conn->meta = calloc(1, xfer->conns->meta_bytes);
+    conn->packed = calloc(1, DATA_PACKED_BYTES);
     conn->buffer = calloc(1, DATA_BUFFER_BYTES);
     conn->own = calloc(1, xfer->conns->own_bytes);
-    return conn->iov && conn->meta && conn->buffer && conn->own;
+    return conn->iov && conn->meta && conn->packed && conn->buffer && conn->own;
 }
 
 enum tern_err data_conns_create(struct xfer *xfer)
@@ -680,6 +737,7 @@ void data_conns_destroy(struct xfer *xfer)
     for (uint32_t i = 0; conns->conn && i < xfer->config.data_conns_max; i++) {
         free(conns->conn[i].iov);
         free(conns->conn[i].meta);
+        free(conns->conn[i].packed);
         free(conns->conn[i].buffer);
         free(conns->conn[i].own);
     }

@@ -25,6 +25,7 @@ int bench_index(const struct bench_args *args);
 int bench_kernels(const struct bench_args *args);
 int bench_neighbours(const struct bench_args *args);
 int bench_publish(const struct bench_args *args);
+int bench_reshard(const struct bench_args *args);
 int bench_retention(const struct bench_args *args);
 int bench_rpc(const struct bench_args *args);
 int bench_spill(const struct bench_args *args);

@@ -19,11 +19,10 @@ struct command {
 };
 
 static const struct command commands[] = {
-    {"follow", bench_follow},         {"health", bench_health},
-    {"index", bench_index},           {"kernels", bench_kernels},
-    {"neighbours", bench_neighbours}, {"publish", bench_publish},
-    {"retention", bench_retention},   {"rpc", bench_rpc},
-    {"spill", bench_spill},           {"transfer", bench_transfer},
+    {"follow", bench_follow},   {"health", bench_health},         {"index", bench_index},
+    {"kernels", bench_kernels}, {"neighbours", bench_neighbours}, {"publish", bench_publish},
+    {"reshard", bench_reshard}, {"retention", bench_retention},   {"rpc", bench_rpc},
+    {"spill", bench_spill},     {"transfer", bench_transfer},
 };
 
 struct input {
@@ -54,6 +53,8 @@ static const char doc[] =
     "kernels     each kernel for GPUs against a copy of the same bytes from device to device\n"
     "neighbours  operations of one tenant beside another one that exhausts a table\n"
     "publish     from a rank's done step to the answer of a scheduler that waits for it\n"
+    "reshard     a TCP stream of pieces that lie scattered at one end: as stretches, and copied "
+    "through a buffer\n"
     "retention   what 64 sessions keep of turn records with and without all of their blobs; "
     "appending one\n"
     "rpc         round trips through the daemon against an io_uring echo of the same frames\n"
@@ -108,7 +109,7 @@ static error_t read_option(int key, char *arg, struct argp_state *state)
         if (!in->command || state->arg_num > 0)
             argp_error(state,
                        "\"%s\": there are follow, health, index, kernels, neighbours, publish, "
-                       "retention, rpc, "
+                       "reshard, retention, rpc, "
                        "spill and transfer",
                        arg);
         return 0;
@@ -117,7 +118,7 @@ static error_t read_option(int key, char *arg, struct argp_state *state)
             argp_error(
                 state,
                 "what is to be measured: follow, health, index, kernels, neighbours, publish, "
-                "retention, rpc, "
+                "reshard, retention, rpc, "
                 "spill or transfer");
         return 0;
     default: return ARGP_ERR_UNKNOWN;

@@ -59,8 +59,7 @@ _Noreturn static void send_pages(int fd, size_t page_bytes, uint32_t pages)
     _exit(0);
 }
 
-/* A connected pair over TCP on the loopback. */
-static bool tcp_pair(int pair[2])
+bool raw_stream_pair(int pair[2])
 {
     struct sockaddr_in at = {.sin_family = AF_INET, .sin_addr.s_addr = htonl(INADDR_LOOPBACK)};
     socklen_t len = sizeof at;
@@ -90,7 +89,7 @@ bool raw_stream_start(struct raw_stream *s, size_t page_bytes, uint32_t pages)
 
     *s = (struct raw_stream){.pid = -1, .fd = -1, .page_bytes = page_bytes, .pages = pages};
     s->order = make_order(pages, 2);
-    if (!s->order || !tcp_pair(pair))
+    if (!s->order || !raw_stream_pair(pair))
         return false;
     s->fd = pair[0];
     s->pid = proc_fork();

@@ -22,6 +22,9 @@ struct raw_stream {
     uint32_t pages;
 };
 
+/* A connected pair over TCP on the loopback. */
+bool raw_stream_pair(int ret[2]);
+
 bool raw_stream_start(struct raw_stream *s, size_t page_bytes, uint32_t pages);
 void raw_stream_stop(struct raw_stream *s);
 

@@ -23,6 +23,8 @@
 #define XFER_PIECE_BYTES 4096u /* a batch is several pieces, now and then of several paths */
 #define DATA_RECV_BYTES  1500u /* and a data thread moves each of them in several */
 #define DATA_SEND_PIECE  1500u
+/* None is so short: what the kernel writes into pages is looked at here, stretch by stretch. */
+#define DATA_PACKED_STRETCH 1u
 
 void *sim_calloc(size_t n, size_t size);
 void sim_free(void *p);

@@ -4,6 +4,8 @@
  * hand-over, nor after the return. */
 #include "seam/io/io_threads.h"
 
+#include <errno.h>
+
 #include "redirect.h"
 #include "world.h"
 
@@ -66,11 +68,28 @@ static void moved(struct io_op *op, int32_t res, uint32_t flags, uint32_t buffer
     later(a, res > 0 && task->work ? STAGE_WORK : STAGE_BACK);
 }
 
+static bool working;
+
+static bool ready(struct io_task *task)
+{
+    bool is;
+
+    working = true;
+    is = !task->ready || task->ready(task);
+    working = false;
+    return is;
+}
+
 static void post(struct away *a)
 {
     struct io_task *task = a->task;
 
     a->stage = STAGE_MOVES;
+    if (!ready(task)) {
+        task->res = -EFAULT;
+        later(a, STAGE_BACK);
+        return;
+    }
     task->op.done = moved;
     if (task->kind == IO_TASK_RECEIVE)
         io_recvmsg(a->threads->io, &task->op, task->fd, &task->msg);
@@ -91,8 +110,6 @@ static void back(struct away *a)
     io_task_state_move(&task->state, IO_TASK_HOME);
     task->done(task, task->res);
 }
-
-static bool working;
 
 bool tasks_working(void)
 {
