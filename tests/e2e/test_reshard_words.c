@@ -4,7 +4,9 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "engine/admin.h"
 #include "engine/engine.h"
+#include "engine/json.h"
 #include "engine/proc.h"
 #include "rig_daemon.h"
 #include "testing/test.h"
@@ -144,6 +146,25 @@ static enum tern_err fetched(struct engine *b, struct engine_session *to, const 
     return err;
 }
 
+/* In a guest that has a device the link has RDMA, and yet these pages came by TCP: `ternctl peers`
+ * says so. */
+static void assert_told_of_tcp(void)
+{
+    struct tern *admin = rig_connected(dest.admin);
+    json_t *peers = admin_ask(admin, "peers", NULL),
+           *row = json_row(json_object_get(peers, "peers"), "peer", "source");
+    const char *reason;
+
+    assert_non_null(row);
+    reason = json_string_value(json_object_get(row, "transport_reason"));
+    if (json_says(row, "transport", "verbs"))
+        assert_string_equal(reason, "pages of pools of another layout come by tcp");
+    printf("resharded over a link of transport=%s reason=%s\n",
+           json_string_value(json_object_get(row, "transport")), reason);
+    json_decref(peers);
+    tern_destroy(admin);
+}
+
 TEST(n3_ticket_with_a_tail_goes_to_a_pool_whose_heads_come_first)
 {
     struct kv from = {.heads = HEADS}, to = {.heads = HEADS, .heads_first = true};
@@ -158,6 +179,7 @@ TEST(n3_ticket_with_a_tail_goes_to_a_pool_whose_heads_come_first)
     assert_ok(b.tern, fetched(&b, &got, tokens, &ticket));
     assert_int_equal(got.len.written, TOKENS);
     assert_int_equal(pages_do(&to, &got, false), 0);
+    assert_told_of_tcp();
     assert_ok(b.tern, engine_end(&got));
     engine_close(&b);
     engine_close(&a);

@@ -3,7 +3,9 @@
  * that ends in the middle, and ends that cannot have a plan. */
 #include "unit/rig/rig_reshard.h"
 #include "unit/seam/test_pulls_rig.h"
+#include "unit/seam/transport_memory.h"
 
+#include "seam/xfer/tcp/tcp.h"
 #include "seam/xfer/transfers.h"
 
 #define PAGES      40u
@@ -164,6 +166,36 @@ TEST(n3_pages_come_in_the_order_of_the_destination)
     assert_int_equal(in.pages_in, PAGES);
     assert_int_equal(in.corrupt_detected, 0);
     stop_and_close(PULL(3));
+}
+
+/* Whether each end copies what moves through a buffer on its way. */
+static bool packs(const struct xfer *xfer)
+{
+    const struct data_conns *conns = xfer->conns;
+    bool all = conns->end > 0;
+
+    for (uint32_t i = 0; i < conns->end; i++)
+        all = all && conns->conn[i].walk.packed;
+    return all;
+}
+
+/* Rows of eight bytes lie scattered in the page of the source; whole pages do not. */
+TEST(n3_short_rows_are_packed_and_long_ones_are_not)
+{
+    open_told(&plain);
+    pull(PULL(3), HASH_SRC, 0, 1, 8);
+    rig_until(&rig.dst, 1);
+    assert_int_equal(right(&rig.dst.event[0], 1), 8);
+    assert_true(packs(rig.src.xfer));
+    stop_and_close(PULL(3));
+    rig_open_filled(&plain, PAGES);
+    rig_pull(PULL(2), 0, 0, 1, 8);
+    rig_until(&rig.dst, 1);
+    assert_false(packs(rig.src.xfer));
+    assert_false(packs(rig.dst.xfer));
+    rig_stop(PULL(2));
+    rig_until(&rig.dst, 2);
+    rig_close();
 }
 
 /* X3, X7: wherever the stream is altered, no page counts that is not right. */
@@ -494,4 +526,64 @@ TEST(n3_link_that_comes_up_has_told_nothing)
     assert_int_equal(rig.dst.event[0].kind, EV_PULL_BROKEN);
     assert_int_equal(rig.dst.event[0].broken.err, TERN_UNSUPPORTED);
     stop_and_close(PULL(3));
+}
+
+/* --- a link with RDMA --- */
+
+static uint32_t notes;
+static char note[160];
+
+static void path_note(void *ctx, uint32_t link, uint32_t tenant, const char *transport,
+                      const char *reason)
+{
+    (void)ctx;
+    assert_true(link == rig.link && tenant == 0);
+    notes++;
+    snprintf(note, sizeof note, "%s: %s", transport, reason);
+}
+
+/* What comes by RDMA comes as it is: a transport that stands for one has pages between equal
+ * layouts, and those that are resharded come by TCP beside it. Operators are told so, once. */
+TEST(n3_resharded_pages_come_by_tcp_where_the_link_has_rdma)
+{
+    static struct transport_ops rdma;
+    static const struct transport_ops *both[] = {&rdma, &tcp_transport, NULL};
+    struct xfer_link_view view;
+    struct xfer_stats stats;
+
+    rdma = memory_transport;
+    rdma.name = "verbs";
+    rdma.asked_for = XFER_VERBS;
+    rdma.rdma = true;
+    rig_transports = both;
+    open_told(&plain);
+    rig.dst.xfer->config.rdma.path_note = path_note;
+    rig_serve(0);
+    rig_pull(PULL(2), 0, 0, 1, 4); /* as they are */
+    rig_until(&rig.dst, 1);
+    xfer_link_view(rig.dst.xfer, rig.link, &view);
+    assert_string_equal(view.transport, "verbs");
+    assert_string_equal(view.reason, "");
+    xfer_stats(rig.dst.xfer, &stats);
+    assert_int_equal(stats.socket_bytes_in, 0);
+    rig_stop(PULL(2));
+    rig_until(&rig.dst, 2);
+    rig.dst.nevents = 0;
+    for (uint32_t i = 0; i < 2; i++)
+        pull(PULL(3), HASH_SRC, i, 1 + 4 * i, 4);
+    rig_until(&rig.dst, 2);
+    assert_int_equal(right(&rig.dst.event[0], 1 + 4 * rig.dst.event[0].pulled.batch), 4);
+    assert_int_equal(right(&rig.dst.event[1], 1 + 4 * rig.dst.event[1].pulled.batch), 4);
+    xfer_link_view(rig.dst.xfer, rig.link, &view);
+    assert_string_equal(view.transport, "verbs");
+    assert_string_equal(view.reason, "pages of pools of another layout come by tcp");
+    assert_int_equal(notes, 1);
+    assert_string_equal(note, "tcp: pages of pools of another layout come by tcp");
+    xfer_stats(rig.dst.xfer, &stats);
+    assert_true(stats.socket_bytes_in > 8 * RANKS * PAGE_BYTES);
+    rig_serve_stop(0);
+    rig_until(&rig.src, 1);
+    rig.src.nevents = 0;
+    stop_and_close(PULL(3));
+    rig_transports = NULL;
 }
