@@ -24,7 +24,7 @@ mkdir "$work/tern"
 (cd "$root" && if git rev-parse --git-dir >/dev/null 2>&1; then
     git ls-files -z --cached --others --exclude-standard
 else
-    find . \( -path './build*' -o -path ./.venv \) -prune -o -type f -print0
+    find . \( -path './build*' -o -path './.venv*' \) -prune -o -type f -print0
 fi | tar -c --null --ignore-failed-read -T - 2>/dev/null) | tar -x -C "$work/tern"
 chmod -R u=rwX,go=rX "$work/tern"
 cp -R "$work/tern/deploy/debian" "$work/tern/debian"

@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # Installs the packages of deploy/packages.txt that are missing, and what deploy/requirements.txt names for the tests in
-# Python into .venv. It is the only script that installs anything. Where all of it is there it does nothing and needs no
+# Python into .venv. It and deploy/vllm.sh alone install anything. Where all of it is there it does nothing and needs no
 # network. --build leaves out what only the tests need.
 set -euo pipefail
 cd "$(dirname "$0")"

@@ -169,6 +169,11 @@ tests build fuzz "$jobs"
 tests build e2e 1
 tests build gpu 1
 tests build rdma 1
+if [[ $full -eq 1 ]]; then
+    stage "set-up vLLM" "" bash deploy/vllm.sh && tests build vllm 1
+else
+    note "build: vllm" 0 0 0 1 "with --full alone: it installs 6 GB"
+fi
 for mode in index publish retention rpc transfer reshard follow neighbours health spill; do
     bench $mode
 done

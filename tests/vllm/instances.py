@@ -1,0 +1,115 @@
+"""vLLM as a child (serve.py), and a daemon beneath it."""
+
+from __future__ import annotations
+
+import atexit
+import contextlib
+import json
+import os
+import signal
+import socket
+import subprocess
+import sys
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+READY_S, END_S = 3600.0, 60.0  # a machine that is busy with other things imports vLLM for minutes
+SERVE = Path(__file__).parent / "serve.py"
+
+
+@dataclass(frozen=True)
+class Answer:
+    """said: token ids, and of each the three best log-probabilities; equal answers are equal to the last bit
+    cached: tokens of the prompt that were not computed
+    """
+
+    said: tuple[list[int], list[Any]]
+    cached: int
+
+
+def tern(socket: str, **extra: object) -> dict[str, Any]:
+    """The options that put Tern beneath a vLLM, as docs/vllm.md has them."""
+    return {
+        "kv_connector": "TernConnector",
+        "kv_connector_module_path": "tern.vllm.connector",
+        "kv_role": "kv_both",
+        "kv_load_failure_policy": "recompute",
+        "kv_connector_extra_config": {"socket": socket, "pool_bytes": "64M", **extra},
+    }
+
+
+class Nursery:
+    """The process that instances are forked from."""
+
+    def __init__(self, folder: Path) -> None:
+        self.path, self.log = folder / "nursery.sock", folder / "log"
+        with self.log.open("wb") as log:
+            self.process = subprocess.Popen([sys.executable, SERVE, self.path], stdout=log, stderr=log)
+        atexit.register(self.process.kill)
+        end = time.monotonic() + READY_S
+        while not self.path.exists():
+            assert self.process.poll() is None and time.monotonic() < end, self.tail()
+            time.sleep(0.1)
+
+    def tail(self) -> str:
+        return "\n".join(self.log.read_text(errors="replace").splitlines()[-60:])
+
+
+class Vllm:
+    """It answers from ready() on; until then it may start beside others."""
+
+    def __init__(self, nursery: Nursery, model: Path, transfer: dict[str, Any] | None = None) -> None:
+        self.nursery = nursery
+        connection = socket.socket(socket.AF_UNIX)
+        connection.connect(str(nursery.path))
+        connection.settimeout(READY_S)
+        self._connection = connection
+        self._in, self._out = connection.makefile("r"), connection.makefile("w")
+        self.pid: int = self._told()["pid"]
+        atexit.register(self.kill)
+        self._say(model=str(model), transfer=transfer)
+
+    def _say(self, **words: object) -> None:
+        print(json.dumps(words), file=self._out, flush=True)
+
+    def _told(self) -> dict[str, Any]:
+        line = self._in.readline()
+        assert line, f"vLLM has ended\n{self.nursery.tail()}"
+        told: dict[str, Any] = json.loads(line)
+        return told
+
+    def ready(self) -> Vllm:
+        assert self._told() == {"ready": True}
+        return self
+
+    def begin(self, prompt: Sequence[int], tokens: int) -> None:
+        self._say(prompt=list(prompt), tokens=tokens)
+
+    def complete(self, prompt: Sequence[int], tokens: int = 24) -> Answer:
+        self.begin(prompt, tokens)
+        told = self._told()
+        return Answer((told["tokens"], told["logprobs"]), told["cached"])
+
+    def kill(self) -> None:
+        with contextlib.suppress(ProcessLookupError):
+            os.kill(self.pid, signal.SIGKILL)
+        atexit.unregister(self.kill)
+
+    def stop(self) -> None:
+        self._connection.shutdown(socket.SHUT_WR)
+        assert self._told() == {"ended": True}
+        atexit.unregister(self.kill)
+
+
+def ctl(admin: Path, *words: str) -> Any:
+    """What ternctl tells, as JSON."""
+    told = subprocess.run(
+        [Path(os.environ["TERN_BIN"]) / "ternctl", "--socket", admin, *words, "--json"],
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    return json.loads(told.stdout)

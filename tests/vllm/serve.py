@@ -1,0 +1,83 @@
+"""vLLM instances, forked from one process that has imported vLLM once: `serve.py SOCKET`. Each connection to the socket
+is an instance. Its first line is {"model": FOLDER, "transfer": OPTIONS OF KVTransferConfig OR null}. It is told {"pid": ...},
+then {"ready": true}, and each request {"prompt": [...], "tokens": ...} is answered with tokens, their log-probabilities, and
+how much of the prompt was not computed.
+
+An instance is one process and one thread: equal requests have equal bits, and SIGKILL ends all of it.
+"""
+
+from __future__ import annotations
+
+import importlib
+import json
+import os
+import signal
+import socket
+import sys
+from typing import Any, TextIO
+
+os.environ |= {
+    "HF_HUB_OFFLINE": "1",
+    "OMP_NUM_THREADS": "1",
+    "VLLM_CPU_KVCACHE_SPACE": "1",
+    "VLLM_CPU_OMP_THREADS_BIND": "nobind",
+    "VLLM_ENABLE_V1_MULTIPROCESSING": "0",
+    "VLLM_NO_USAGE_STATS": "1",
+}
+BLOCK = 32
+IMPORTED = ("vllm.v1.engine.core", "vllm.v1.worker.cpu_worker", "vllm.model_executor.models.llama")
+
+
+def instance(asked: TextIO, say: TextIO) -> None:
+    from vllm import LLM, SamplingParams
+    from vllm.config import KVTransferConfig
+
+    def tell(**told: Any) -> None:
+        print(json.dumps(told), file=say, flush=True)
+
+    tell(pid=os.getpid())
+    options = json.loads(asked.readline())
+    llm = LLM(
+        options["model"],
+        enforce_eager=True,
+        max_model_len=2048,
+        max_num_seqs=8,
+        block_size=BLOCK,
+        seed=0,
+        enable_prefix_caching=False,  # so that what is not computed comes from Tern
+        kv_transfer_config=KVTransferConfig(**options["transfer"]) if options["transfer"] else None,
+    )
+    tell(ready=True)
+    for line in asked:
+        request = json.loads(line)
+        params = SamplingParams(
+            max_tokens=request["tokens"], temperature=0, detokenize=False, ignore_eos=True, logprobs=3
+        )
+        out = llm.generate([{"prompt_token_ids": request["prompt"]}], params, use_tqdm=False)[0]
+        answer = out.outputs[0]
+        best = [sorted((token, one.logprob) for token, one in at.items()) for at in answer.logprobs]
+        tell(tokens=list(answer.token_ids), logprobs=best, cached=out.num_cached_tokens)
+    llm.llm_engine.engine_core.shutdown()
+    tell(ended=True)
+
+
+def main() -> None:
+    importlib.import_module("vllm").LLM
+    for name in IMPORTED:
+        importlib.import_module(name)
+    signal.signal(signal.SIGCHLD, signal.SIG_IGN)
+    listener = socket.socket(socket.AF_UNIX)
+    listener.bind(sys.argv[1])
+    listener.listen()
+    while True:
+        connection, _ = listener.accept()
+        if os.fork() == 0:
+            listener.close()
+            signal.signal(signal.SIGCHLD, signal.SIG_DFL)
+            instance(connection.makefile("r"), connection.makefile("w"))
+            return
+        connection.close()
+
+
+if __name__ == "__main__":
+    main()
