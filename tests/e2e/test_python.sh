@@ -14,6 +14,10 @@ cp -r "$TERN_SOURCE/client/python" "$DIR/python"
 cd "$DIR/python/tests"
 PYTHONPATH=$DIR/site "$PYTHON" -m pytest -q -p no:cacheprovider . || fail "the tests of client/python"
 
+# The tests with vLLM itself run elsewhere (tests/vllm); their types are checked here.
+(cd "$TERN_SOURCE/tests/vllm" && MYPYPATH=$DIR/python/tests/stubs:$DIR/python/tests:$DIR/python "$PYTHON" -m mypy --strict --cache-dir=/dev/null .) ||
+    fail "the types of tests/vllm"
+
 # Without the library it says what is missing.
 if ERR=$(cd "$DIR" && TERN_LIBRARY=$DIR/none.so PYTHONPATH=$DIR/site "$PYTHON" -c "import tern" 2>&1); then
     fail "no library, and it was content"

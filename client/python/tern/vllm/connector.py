@@ -1,0 +1,162 @@
+"""vLLM's connector. Each method hands over to the scheduler's or the worker's side; nothing is decided here."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from functools import partial
+from typing import Any
+
+import vllm
+from vllm.distributed.kv_transfer.kv_connector.v1.base import (
+    KVConnectorBase_V1,
+    KVConnectorMetadata,
+    KVConnectorRole,
+    KVConnectorTransferResults,
+    KVConnectorWorkerMetadata,
+)
+
+from ..connection import Connection, Pool
+from ..layout import Namespace
+from .jobs import Work
+from .pages import PageShape, Tensor, layers_of, page_shape
+from .pool import patiently, share_pool
+from .scheduler import Request, Scheduler
+from .settings import Settings, check_config, check_version, settings
+from .worker import Worker, copier_of
+
+log = logging.getLogger("vllm.tern")
+
+
+@dataclass
+class TernMetadata(KVConnectorMetadata):
+    """To the worker, with each step."""
+
+    work: Work
+
+
+@dataclass
+class TernReport(KVConnectorWorkerMetadata):
+    """From the worker: steps whose saves are made."""
+
+    saved: list[int] = field(default_factory=list)
+
+    def aggregate(self, other: KVConnectorWorkerMetadata) -> KVConnectorWorkerMetadata:
+        raise AssertionError("there is one worker: check_config refuses more")
+
+
+def namespace_of(config: Any, told: Settings, request: Request) -> Namespace:
+    """What keeps prefixes of equal tokens apart."""
+    model, lora = config.model_config, request.lora_request
+    return Namespace(
+        model=str(model.model),
+        revision="/".join(part for part in (model.revision, told.revision) if part),
+        kv_dtype=f"{model.dtype}/{model.quantization}",
+        lora=f"{lora.lora_name}={lora.lora_path}" if lora else "",
+        salt=request.cache_salt or "",
+    )
+
+
+class TernConnector(KVConnectorBase_V1):
+    """Keeps whole blocks of prompts and answers in Tern, and brings them back."""
+
+    def __init__(self, vllm_config: Any, role: KVConnectorRole, kv_cache_config: Any) -> None:
+        super().__init__(vllm_config, role, kv_cache_config)
+        check_version(vllm.__version__)
+        check_config(vllm_config)
+        transfer = vllm_config.kv_transfer_config
+        told = settings(transfer.kv_connector_extra_config, transfer.engine_id)
+        self._shape: PageShape = page_shape(kv_cache_config)
+        self._blocks: int = kv_cache_config.num_blocks
+        self._scheduler: Scheduler | None = None
+        self._worker: Worker | None = None
+        self._told = told
+        if role == KVConnectorRole.SCHEDULER:
+            pool = self._pool("scheduler")
+            log.info("tern: engine %s, pool %x of %d bytes, %s", told.engine, pool.handle, pool.nbytes, self._shape.words)
+            self._scheduler = Scheduler(pool, lambda request: namespace_of(vllm_config, told, request))
+
+    def _pool(self, role: str) -> Pool:
+        connection = Connection(self._told.socket)
+        engine = patiently("joining the daemon", partial(connection.join, self._told.engine, role=role))
+        return share_pool(engine, self._shape.group(), self._told)
+
+    # ---- the scheduler's side
+
+    @property
+    def requires_kv_delivery(self) -> bool:
+        return False  # what was not saved is computed again
+
+    def _s(self) -> Scheduler:
+        assert self._scheduler is not None
+        return self._scheduler
+
+    def get_num_new_matched_tokens(self, request: Request, num_computed_tokens: int) -> tuple[int | None, bool]:
+        found = self._s().matched(request, num_computed_tokens)
+        return found, found > 0
+
+    def update_state_after_alloc(self, request: Request, blocks: Any, num_external_tokens: int) -> None:
+        self._s().allocated(request, blocks.get_block_ids()[0], num_external_tokens)
+
+    def build_connector_meta(self, scheduler_output: Any) -> KVConnectorMetadata:
+        out, ends = scheduler_output, {}
+        for new in out.scheduled_new_reqs:
+            ends[new.req_id] = new.num_computed_tokens + out.num_scheduled_tokens[new.req_id]
+        for name, computed in zip(out.scheduled_cached_reqs.req_ids, out.scheduled_cached_reqs.num_computed_tokens):
+            ends[name] = computed + out.num_scheduled_tokens[name]
+        tables = out.kv_connector_block_state
+        return TernMetadata(self._s().work(ends, lambda name: (tables.get_block_ids(name) or (None,))[0]))
+
+    def update_connector_output(self, connector_output: Any) -> None:
+        report = connector_output.kv_connector_worker_meta
+        self._s().reported(report.saved if report else (), connector_output.failed_recving or ())
+
+    def request_finished(self, request: Request, block_ids: list[int]) -> tuple[bool, dict[str, Any] | None]:
+        self._s().finished(request.request_id)
+        return False, None
+
+    def reset_cache(self) -> bool | None:
+        return self._s().reset()
+
+    # ---- the worker's side
+
+    def _w(self) -> Worker:
+        assert self._worker is not None
+        return self._worker
+
+    def _work(self) -> Work:
+        metadata = self._get_connector_metadata()
+        assert isinstance(metadata, TernMetadata)
+        return metadata.work
+
+    def register_kv_caches(self, kv_caches: Mapping[str, Tensor]) -> None:
+        layers = layers_of(self._shape, kv_caches, self._blocks)
+        pool = self._pool("worker")
+        self._worker = Worker(pool, copier_of(pool, self._shape, layers, self._blocks))
+
+    def start_load_kv(self, forward_context: Any, **kwargs: Any) -> None:
+        self._w().load(self._work())
+
+    def wait_for_layer_load(self, layer_name: str) -> None:
+        pass  # loads are asynchronous
+
+    def save_kv_layer(self, layer_name: str, kv_layer: Any, attn_metadata: Any, **kwargs: Any) -> None:
+        pass  # whole blocks are saved when all layers are computed
+
+    def wait_for_save(self) -> None:
+        self._w().save(self._work())
+
+    def get_transfer_results(self, finished_req_ids: set[str]) -> KVConnectorTransferResults:
+        ended, failed = self._w().loaded()
+        return KVConnectorTransferResults(finished_recving=ended, failed_recving=failed)
+
+    def build_connector_worker_meta(self) -> KVConnectorWorkerMetadata | None:
+        saved = self._w().saved()
+        return TernReport(saved) if saved else None
+
+    def shutdown(self) -> None:
+        if self._worker is not None:
+            self._worker.close()
+        if self._scheduler is not None:
+            self._scheduler.pool.connection.close()

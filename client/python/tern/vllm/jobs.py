@@ -1,0 +1,52 @@
+"""What the scheduler asks of the worker in one step, what the worker reports, and which steps have passed."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+
+@dataclass(frozen=True)
+class Move:
+    """Page pages[i] of Tern and block blocks[i] of vLLM, for the copies of one request."""
+
+    request: str
+    pages: tuple[int, ...]
+    blocks: tuple[int, ...]
+
+
+@dataclass
+class Work:
+    """One step of the scheduler. Steps are numbered where they have work, from 1 on.
+
+    step: 0: there is nothing to do
+    loads: from Tern to vLLM, whenever it suits
+    saves: from vLLM to Tern, when the step has been computed
+    """
+
+    pool: int
+    step: int = 0
+    loads: list[Move] = field(default_factory=list)
+    saves: list[Move] = field(default_factory=list)
+
+
+@dataclass
+class Steps:
+    """Steps that are under way at a worker. One passes when it and all before it have nothing left to do."""
+
+    _left: dict[int, int] = field(default_factory=dict)
+    passed: int = 0
+
+    def begin(self, step: int, jobs: int) -> None:
+        self._left[step] = jobs
+        self._advance()
+
+    def end_one(self, step: int) -> None:
+        self._left[step] -= 1
+        self._advance()
+
+    def _advance(self) -> None:
+        for step in sorted(self._left):
+            if self._left[step]:
+                return
+            del self._left[step]
+            self.passed = step

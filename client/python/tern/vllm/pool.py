@@ -1,0 +1,80 @@
+"""The pool that all vLLM instances of this host share."""
+
+from __future__ import annotations
+
+import fcntl
+import os
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from functools import partial
+from typing import TypeVar
+
+from ..connection import Connection, Engine, Pool
+from ..errors import Busy, Gone
+from ..layout import Group
+from .settings import Refused, Settings
+
+START_S = 60.0  # for a step of the start that is BUSY: an older pool that is cleared, another instance that starts
+PAUSE_S = 0.05
+SLABS = 512  # a pool has at least so many slabs, or a slab is a page
+
+_T = TypeVar("_T")
+
+
+def patiently(what: str, call: Callable[[], _T]) -> _T:
+    """Repeats what is BUSY, as long as a start may take."""
+    end = time.monotonic() + START_S
+    while True:
+        try:
+            return call()
+        except Busy as why:
+            if time.monotonic() > end:
+                raise Refused(f"{what} was BUSY for {START_S:.0f} s: {why}") from why
+            time.sleep(max(PAUSE_S, why.retry_ms / 1000))
+
+
+@contextmanager
+def _one_at_a_time(socket: str) -> Iterator[None]:
+    """Keeps instances that start together from opening a pool each. It locks the socket's folder, for which reading
+    is enough, and the kernel ends the lock with the process."""
+    folder = os.open(os.path.dirname(os.path.abspath(socket)), os.O_RDONLY | os.O_DIRECTORY)
+    end = time.monotonic() + START_S
+    try:
+        while True:
+            try:
+                fcntl.flock(folder, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                break
+            except BlockingIOError:
+                if time.monotonic() > end:
+                    raise Refused(f"another vLLM has been opening its pool at {socket} for {START_S:.0f} s") from None
+                time.sleep(PAUSE_S)
+        yield
+    finally:
+        os.close(folder)
+
+
+def pools_of(connection: Connection, group: Group, nbytes: int) -> list[int]:
+    """Handles of the tenant's pools of this kind and size. The daemon rounds a pool down to whole slabs, keeps one
+    slab to itself, and tells pages: they are short of `nbytes` by less than two slabs."""
+    slab = max(group.page_bytes, nbytes // SLABS)
+    return [
+        int(row["pool"], 16)
+        for row in connection.stats()["pools"]
+        if row["group"] == group.name
+        and row["tier"] == "device"
+        and (row["page_tokens"], row["page_bytes"]) == (group.page_tokens, group.page_bytes)
+        and 0 < nbytes - row["total"] * group.page_bytes <= 2 * slab
+    ]
+
+
+def share_pool(engine: Engine, group: Group, settings: Settings) -> Pool:
+    """Maps the pool that another instance has opened, or one has left; else opens it."""
+    connection, align = engine.connection, group.page_tokens
+    with _one_at_a_time(settings.socket):
+        for handle in pools_of(connection, group, settings.pool_bytes):
+            try:
+                return patiently("mapping the pool", partial(engine.map_pool, handle, [group], align_tokens=align))
+            except Gone:
+                pass  # it was being closed
+        return patiently("opening the pool", partial(engine.open_pool, [group], bytes=settings.pool_bytes))

@@ -1,0 +1,237 @@
+"""The scheduler's side: sessions of requests, what Tern has of a prompt, what is saved, and when pages may go.
+
+A request has one session, from the first question about it to its end. Its match pins what Tern has of the prompt,
+its extends bring pages for what vLLM computes, and its commits publish whole blocks. Each page that the worker
+touches is named in the work of a numbered step, and a session is closed at the last of these: so it can be closed
+whenever vLLM drops the request, and no page is used again before the worker has passed that step.
+
+A block is committed when its save was reported, which is when vLLM has the step's output: what a step wrote that
+failed is published nowhere.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Protocol, TypeVar
+
+from .._lib import STEP_NONE
+from ..connection import Pool
+from ..errors import DaemonLost, Exhausted, TernError
+from ..layout import Namespace
+from ..session import Session
+from .jobs import Move, Work
+
+log = logging.getLogger(__name__)
+
+_T = TypeVar("_T")
+
+
+class Request(Protocol):
+    """What is asked of vLLM's Request."""
+
+    request_id: str
+    cache_salt: str | None
+    lora_request: Any
+    prompt_embeds: Any
+
+    @property
+    def all_token_ids(self) -> Sequence[int]: ...
+    @property
+    def mm_features(self) -> Sequence[object]: ...
+    @property
+    def num_tokens(self) -> int: ...
+
+
+@dataclass
+class Counts:
+    """What became of requests, since the start.
+
+    queried, matched: tokens that vLLM asked for, and those of them that loads bring
+    full: saves that found no room in the pool; the request's next save tries again
+    failed: loads that failed, and were computed
+    refused: other things that the daemon refused; the requests ran without
+    """
+
+    queried: int = 0
+    matched: int = 0
+    full: int = 0
+    failed: int = 0
+    refused: int = 0
+
+
+@dataclass
+class Kept:
+    """A request of vLLM and its session.
+
+    local: tokens that vLLM had itself when it asked
+    saved: tokens whose blocks Tern has, or will have when the worker has saved them
+    last_step: the last step whose work names pages of the session
+    pending: saves that were not reported yet
+    ended: vLLM has dropped the request; the session ends with the last report
+    """
+
+    request: Request
+    session: Session
+    local: int = 0
+    saved: int = 0
+    last_step: int = 0
+    pending: int = 0
+    ended: bool = False
+
+
+@dataclass
+class Scheduler:
+    pool: Pool
+    namespace: Callable[[Request], Namespace]
+    counts: Counts = field(default_factory=Counts)
+    _kept: dict[str, Kept] = field(default_factory=dict)
+    _no_load: set[str] = field(default_factory=set)  # a load of theirs failed: they are computed
+    _pending: dict[int, list[tuple[Kept, int]]] = field(default_factory=dict)  # by step: what it commits
+    _loads: list[Move] = field(default_factory=list)
+    _loading: list[Kept] = field(default_factory=list)
+    _step: int = 0
+    _lost: bool = False
+    _spaces: set[Namespace] = field(default_factory=set)
+
+    @property
+    def block(self) -> int:
+        return self.pool.align_tokens
+
+    # ---- before a request is scheduled
+
+    def matched(self, request: Request, local: int) -> int:
+        """How many tokens behind the `local` ones Tern brings. The last token is computed, as vLLM's own cache has it.
+        vLLM asks again while a request waits, and when it was preempted: then its session has what it had saved."""
+        kept = self._kept.get(request.request_id)
+        if kept is None:
+            kept = self._begin(request)
+            if kept is None:
+                return 0
+            self.counts.queried += request.num_tokens - local
+        kept.local = local
+        if request.request_id in self._no_load:
+            return 0
+        most = (request.num_tokens - 1) // self.block * self.block
+        return max(min(kept.session.written, most) - local, 0)
+
+    def allocated(self, request: Request, blocks: Sequence[int], external: int) -> None:
+        """vLLM has given blocks to the request: `external` tokens of them are to be loaded."""
+        kept = self._kept.get(request.request_id)
+        if kept is None:
+            return
+        if external:
+            first, last = kept.local // self.block, (kept.local + external) // self.block
+            self._loads.append(self._move(kept, blocks, first, last))
+            self._loading.append(kept)
+            self.counts.matched += external
+
+    # ---- a step
+
+    def work(self, scheduled: Mapping[str, int], blocks: Callable[[str], Sequence[int] | None]) -> Work:
+        """The work of this step. scheduled: for each request, how many tokens are computed when it is over."""
+        work = Work(self.pool.handle, loads=self._loads)
+        saving = []
+        for name, end in scheduled.items():
+            kept = self._kept.get(name)
+            if kept is not None and (table := blocks(name)) is not None:
+                depth = min(end, len(kept.request.all_token_ids)) // self.block * self.block
+                if depth > kept.saved and self._extend(kept, depth):
+                    work.saves.append(self._move(kept, table, kept.saved // self.block, depth // self.block))
+                    saving.append((kept, depth))
+        if work.loads or work.saves:
+            self._step += 1
+            work.step = self._step
+            for kept in self._loading:
+                kept.last_step = work.step
+            for kept, depth in saving:
+                kept.saved, kept.last_step = depth, work.step
+                kept.pending += 1
+            self._pending[work.step] = saving
+        self._loads, self._loading = [], []
+        return work
+
+    def reported(self, saved: Iterable[int], failed: Iterable[str]) -> None:
+        """What the worker has done: the steps whose saves are made, and requests whose load failed."""
+        for step in saved:
+            for kept, depth in self._pending.pop(step, []):
+                self._commit(kept, depth, step)
+        for name in failed:
+            self.counts.failed += 1
+            self._no_load.add(name)
+
+    # ---- the end of a request
+
+    def finished(self, name: str) -> None:
+        self._end(name)
+        self._no_load.discard(name)
+
+    def reset(self) -> bool:
+        """Forgets what was committed in the namespaces that this instance has used."""
+        return all([self._forget(ns) for ns in self._spaces])
+
+    # ---- inside
+
+    def _do(self, what: str, call: Callable[[], _T]) -> _T | None:
+        """Nothing that Tern refuses fails a request: it is counted, told, and computed by vLLM."""
+        if self._lost:
+            return None
+        try:
+            return call()
+        except DaemonLost as why:
+            self._lost = True
+            self._kept.clear()
+            log.error("tern: %s: %s. vLLM goes on without Tern until it is started again", what, why)
+        except Exhausted:
+            self.counts.full += 1
+        except TernError as why:
+            self.counts.refused += 1
+            log.warning("tern: %s was refused: %s: %s", what, why.kind, why)
+        return None
+
+    def _begin(self, request: Request) -> Kept | None:
+        if request.mm_features or request.prompt_embeds is not None:
+            return None  # what such a token stands for is no part of a prefix
+        ns = self.namespace(request)
+        session = self._do("a session", lambda: self.pool.session(ns))
+        if session is None:
+            return None
+        if self._do("a match", lambda: session.match(list(request.all_token_ids))) is None:
+            self._do("a close", lambda: session.close(step=STEP_NONE))
+            return None
+        self._spaces.add(ns)
+        kept = self._kept[request.request_id] = Kept(request, session, saved=session.written)
+        return kept
+
+    def _forget(self, ns: Namespace) -> bool:
+        return self._do("a reset", lambda: self.pool.connection.namespace_reset(ns)) is not None
+
+    def _end(self, name: str) -> None:
+        kept = self._kept.pop(name, None)
+        if kept is None:
+            return
+        kept.ended = True
+        if not kept.pending:
+            self._close(kept)
+
+    def _close(self, kept: Kept) -> None:
+        self._do("a close", lambda: kept.session.close(step=kept.last_step or STEP_NONE))
+
+    def _commit(self, kept: Kept, depth: int, step: int) -> None:
+        kept.pending -= 1
+        self._do("a commit", lambda: kept.session.commit(depth, step=step))
+        if kept.ended and not kept.pending:
+            self._close(kept)
+
+    def _extend(self, kept: Kept, depth: int) -> bool:
+        """Pages up to `depth`. Without room there is no save now; the next one tries again."""
+        s = kept.session
+        append = list(kept.request.all_token_ids[s.tokens : depth])
+        room = max(depth, s.allocated)
+        return self._do("an extend", lambda: s.extend(append=append, written=depth, allocated=room)) is not None
+
+    def _move(self, kept: Kept, blocks: Sequence[int], first: int, last: int) -> Move:
+        pages = kept.session.table(self.pool.groups[0].name)[first:last]
+        return Move(kept.request.request_id, tuple(int(p) for p in pages), tuple(blocks[first:last]))
+

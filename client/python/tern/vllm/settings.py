@@ -1,0 +1,92 @@
+"""What the user says of Tern, and what of a vLLM configuration cannot be carried: refused by name, before it starts."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+# Releases whose connector interface this package was run with.
+VERSIONS = ("0.32",)
+
+KEYS = ("socket", "pool_bytes", "engine", "revision")
+
+_UNITS = {"": 1, "K": 1 << 10, "M": 1 << 20, "G": 1 << 30, "T": 1 << 40}
+
+
+class Refused(ValueError):
+    """This vLLM cannot keep its KV in Tern as it is configured. The message says what to change."""
+
+
+@dataclass(frozen=True)
+class Settings:
+    """socket: of the tenant, as ternd's configuration names it
+    pool_bytes: size of the pool that the instances of this host share
+    engine: name of this instance among the daemon's engines
+    revision: what tells these weights from others of the same name
+    """
+
+    socket: str
+    pool_bytes: int
+    engine: str
+    revision: str = ""
+
+
+def size(what: str, text: object) -> int:
+    """A number of bytes, or one with K, M, G or T behind it, as in ternd.yaml."""
+    found = re.fullmatch(r"([0-9]+)([KMGT]?)", str(text))
+    if isinstance(text, bool) or not found or int(found[1]) == 0:
+        raise Refused(f'{what}={text!r}: say a number of bytes, such as 4294967296 or "4G"')
+    return int(found[1]) * _UNITS[found[2]]
+
+
+def settings(extra: Mapping[str, object], engine_id: str) -> Settings:
+    """What kv_connector_extra_config says."""
+    for key in extra:
+        if key not in KEYS:
+            raise Refused(f"kv_connector_extra_config has {key!r}: Tern knows {', '.join(KEYS)}")
+    for key, example in (("socket", '"/run/tern/chat.sock"'), ("pool_bytes", '"4G"')):
+        if key not in extra:
+            raise Refused(f"kv_connector_extra_config lacks {key!r}: add one, such as {example}")
+    return Settings(
+        socket=str(extra["socket"]),
+        pool_bytes=size("pool_bytes", extra["pool_bytes"]),
+        engine=str(extra.get("engine", f"vllm-{engine_id}")),
+        revision=str(extra.get("revision", "")),
+    )
+
+
+def check_version(version: str) -> None:
+    if not any(version == v or version.startswith(v + ".") for v in VERSIONS):
+        raise Refused(
+            f"vLLM {version}: tern.vllm was made for {', '.join(VERSIONS)}, and the connector interface changes "
+            "between releases: install one of these"
+        )
+
+
+def check_config(config: Any) -> None:
+    """Refuses a VllmConfig that asks for what this version does not carry."""
+    transfer, parallel, cache = config.kv_transfer_config, config.parallel_config, config.cache_config
+    if transfer.kv_load_failure_policy != "recompute":
+        raise Refused(
+            f"kv_load_failure_policy={transfer.kv_load_failure_policy!r}: say 'recompute', so that a prefix which "
+            "cannot be loaded is computed, and no request fails for it"
+        )
+    if transfer.kv_role != "kv_both":
+        raise Refused(f"kv_role={transfer.kv_role!r}: say 'kv_both', the one role that tern.vllm has yet")
+    for name in (
+        "tensor_parallel_size",
+        "pipeline_parallel_size",
+        "data_parallel_size",
+        "decode_context_parallel_size",
+        "prefill_context_parallel_size",
+    ):
+        if getattr(parallel, name) != 1:
+            raise Refused(f"{name}={getattr(parallel, name)}: tern.vllm carries 1 alone yet")
+    if config.speculative_config is not None:
+        raise Refused("speculative decoding is not carried by tern.vllm yet: start without speculative_config")
+    if config.model_config.is_multimodal_model:
+        raise Refused("multi-modal models are not carried by tern.vllm yet: their images are no part of a prefix")
+    if cache.cache_dtype != "auto":
+        raise Refused(f"kv_cache_dtype={cache.cache_dtype!r}: say 'auto'; tern.vllm carries KV of the model's dtype")

@@ -1,0 +1,8 @@
+"""As much of vLLM as tern.vllm.connector and tests/vllm import, where vLLM is not installed. tests/vllm/test_stubs.py
+compares it with the installed one."""
+
+from typing import Any
+
+__version__ = "0.32.0"
+LLM: Any
+SamplingParams: Any

@@ -1,0 +1,383 @@
+"""tern.vllm over a real daemon, driven as vLLM would drive it. tests/vllm has stock vLLM itself."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+from threading import Event
+from types import SimpleNamespace
+from typing import Any
+
+import numpy as np
+import pytest
+import tern
+from daemons import Daemon, free_port, start
+from tern.vllm.jobs import Steps
+from tern.vllm.pages import layers_of, page_shape
+from tern.vllm.settings import Refused, check_config, check_version, settings, size
+from vllm_rig import BLOCK, BLOCKS, LAYERS, Asked, FullAttentionSpec, HostTensor, Instance, MambaSpec, cache_config, vllm_config
+
+PROMPT = [(i * 7919) % 1000 for i in range(100)]
+
+
+@pytest.fixture
+def instance(daemons: tuple[Daemon, Daemon]) -> Iterator[Instance]:
+    one = Instance(daemons[0].socket)
+    forget(one)
+    yield one
+    told = one.scheduler._s().pool.connection.stats()
+    assert told["sessions"] == 0 and pages(one, "session") == 0  # whatever the test did with requests that ended
+    one.close()
+
+
+def forget(one: Instance) -> None:
+    """What another test left in the pool, which outlives it."""
+    for parts in ({}, {"salt": "salty"}, {"lora": "x=/x"}):
+        ns = tern.Namespace(model="tiny", kv_dtype="bfloat16/None", **parts)
+        one.scheduler._s().pool.connection.namespace_reset(ns)
+
+
+def pages(one: Instance, where: str) -> int:
+    pool = one.scheduler._s().pool
+    rows = [row for row in pool.connection.stats()["pools"] if int(row["pool"], 16) == pool.handle]
+    return int(rows[0][where])
+
+
+def run(one: Instance, name: str, prompt: list[int], **more: Any) -> tuple[Asked, int]:
+    """A request from its start to its end. Returns what was loaded for it."""
+    r = Asked(name, list(prompt), **more)
+    found = one.admit(r)
+    one.loaded()
+    assert one.holds(r, r.num_computed_tokens)
+    one.step(r)
+    one.finish(r)
+    return r, found
+
+
+# ---- what is refused, by name
+
+
+@pytest.mark.parametrize(
+    ("extra", "says"),
+    [
+        ({}, "lacks 'socket'"),
+        ({"socket": "/s"}, "lacks 'pool_bytes'"),
+        ({"socket": "/s", "pool_bytes": "4 GB"}, "pool_bytes='4 GB': say a number of bytes"),
+        ({"socket": "/s", "pool_bytes": True}, "pool_bytes=True"),
+        ({"socket": "/s", "pool_bytes": 0}, "pool_bytes=0"),
+        ({"socket": "/s", "pool_bytes": "4G", "sokcet": 1}, "has 'sokcet': Tern knows socket, pool_bytes"),
+    ],
+)
+def test_settings_say_what_is_wrong(extra: dict[str, object], says: str) -> None:
+    with pytest.raises(Refused, match=says):
+        settings(extra, "id")
+
+
+def test_settings() -> None:
+    assert settings({"socket": "/s", "pool_bytes": "4G"}, "id").engine == "vllm-id"
+    assert [size("n", text) for text in (5, "5", "5K", "5M")] == [5, 5, 5 << 10, 5 << 20]
+
+
+@pytest.mark.parametrize(
+    ("part", "name", "value", "says"),
+    [
+        ("kv_transfer_config", "kv_load_failure_policy", "fail", "say 'recompute'"),
+        ("kv_transfer_config", "kv_role", "kv_producer", "say 'kv_both'"),
+        ("parallel_config", "tensor_parallel_size", 2, "tensor_parallel_size=2"),
+        ("parallel_config", "pipeline_parallel_size", 2, "pipeline_parallel_size=2"),
+        ("parallel_config", "data_parallel_size", 2, "data_parallel_size=2"),
+        ("parallel_config", "decode_context_parallel_size", 2, "decode_context_parallel_size=2"),
+        ("model_config", "is_multimodal_model", True, "multi-modal"),
+        ("cache_config", "cache_dtype", "fp8", "kv_cache_dtype='fp8'"),
+        (None, "speculative_config", object(), "speculative decoding"),
+    ],
+)
+def test_configurations_are_refused(part: str | None, name: str, value: object, says: str) -> None:
+    config = vllm_config("/s")
+    check_config(config)
+    setattr(getattr(config, part) if part else config, name, value)
+    with pytest.raises(Refused, match=says):
+        check_config(config)
+
+
+def test_versions_are_refused() -> None:
+    for version in ("0.32.0", "0.32", "0.32.5"):
+        check_version(version)
+    for version in ("0.31.9", "0.33.0", "0.320.0", "1.0.0"):
+        with pytest.raises(Refused, match="install one of these"):
+            check_version(version)
+
+
+def spec(**other: object) -> FullAttentionSpec:
+    made = FullAttentionSpec()
+    for name, value in other.items():
+        setattr(made, name, value)
+    return made
+
+
+@pytest.mark.parametrize(
+    ("config", "says"),
+    [
+        (cache_config(FullAttentionSpec(), MambaSpec()), "2 groups of KV .FullAttentionSpec, MambaSpec."),
+        (cache_config(MambaSpec()), "the model's KV is MambaSpec"),
+        (cache_config(spec(sliding_window=64)), "a window"),
+        (cache_config(spec(kv_quant_mode=SimpleNamespace(value=1))), "quantized"),
+        (cache_config(spec(page_size_padded=8192)), "padded"),
+        (cache_config(spec(page_size_bytes=8192)), "a block of a layer has 8192 bytes"),
+        (cache_config(spec(dtype=SimpleNamespace(itemsize=8))), "elements of 8 bytes"),
+    ],
+)
+def test_models_are_refused(config: object, says: str) -> None:
+    with pytest.raises(Refused, match=says):
+        page_shape(config)
+
+
+def test_tensors_are_refused() -> None:
+    shape = page_shape(cache_config())
+
+    def made(*, at: tuple[int, ...] = (BLOCKS, 2, BLOCK, 8), **more: Any) -> dict[str, HostTensor]:
+        return {layer: HostTensor(np.zeros(at, np.uint16), **more) for layer in LAYERS}
+
+    assert [one.stride for one in layers_of(shape, made(), BLOCKS)] == [512, 512]
+    turned = {layer: HostTensor(np.zeros((BLOCKS, BLOCK, 2, 8), np.uint16).swapaxes(1, 2)) for layer in LAYERS}
+    for tensors, says in (
+        (made(device="cuda"), "host memory alone"),
+        (made(at=(BLOCKS, 2, 32, 8)), "of shape"),
+        (made(dtype="torch.float16"), "torch.float16"),
+        (turned, "one run of bytes"),
+        ({"l0": made()["l0"]}, "no KV tensor for layer 'l1'"),
+        (made() | {"l2": made()["l0"]}, "no group names, such as 'l2'"),
+    ):
+        with pytest.raises(Refused, match=says):
+            layers_of(shape, tensors, BLOCKS)
+
+
+def test_pools_of_other_shapes_have_other_names() -> None:
+    names = {page_shape(cache_config(s)).group().name for s in (spec(), spec(dtype=Half()), spec())}
+    assert len(names) == 2  # the same bytes of another type are another pool
+
+
+class Half:
+    itemsize = 2
+
+    def __str__(self) -> str:
+        return "torch.float16"
+
+
+# ---- steps
+
+
+def test_a_step_passes_behind_all_before_it() -> None:
+    steps = Steps()
+    steps.begin(1, 2)
+    steps.begin(2, 1)
+    steps.end_one(2)
+    assert steps.passed == 0  # step 1 has work left
+    steps.end_one(1)
+    assert steps.passed == 0
+    steps.end_one(1)
+    assert steps.passed == 2
+    steps.begin(3, 0)
+    assert steps.passed == 3
+
+
+# ---- requests
+
+
+def test_a_prompt_comes_back(instance: Instance) -> None:
+    _, found = run(instance, "first", PROMPT)
+    assert found == 0
+    r, found = run(instance, "second", PROMPT)
+    assert found == 96
+    counts = instance.scheduler._s().counts
+    assert (counts.queried, counts.matched, counts.refused, counts.full) == (200, 96, 0, 0)
+    copied = instance.worker._w().copied
+    assert (copied.loaded, copied.saved, copied.bytes) == (6, 6, 12 * 1024)
+
+
+def test_the_last_token_is_computed(instance: Instance) -> None:
+    run(instance, "first", PROMPT[:96])
+    _, found = run(instance, "second", PROMPT[:96])
+    assert found == 80  # vLLM wants a token to compute
+
+
+def test_what_vllm_has_itself_is_not_loaded(instance: Instance) -> None:
+    run(instance, "first", PROMPT)
+    r = Asked("second", list(PROMPT))
+    r.blocks = [instance.free.pop(0) for _ in range(2)]
+    instance.compute(r, 32)
+    assert instance.admit(r) == 64
+    instance.loaded()
+    assert instance.holds(r, 96)
+    assert instance.worker._w().copied.loaded == 4
+    instance.finish(r)
+
+
+def test_an_answer_is_saved_block_by_block(instance: Instance) -> None:
+    r = Asked("first", list(PROMPT))
+    instance.admit(r)
+    instance.step(r, tokens=40)  # a prompt in chunks
+    instance.step(r)
+    for token in range(30):
+        r.all_token_ids.append(token)
+        instance.step(r)
+    instance.finish(r)
+    _, found = run(instance, "second", [*r.all_token_ids, 5])
+    assert found == 128  # of 130
+
+
+def test_what_is_not_a_whole_block_is_not_saved(instance: Instance) -> None:
+    run(instance, "first", PROMPT[:15])
+    assert pages(instance, "snapshot") == 0
+
+
+def test_namespaces_are_apart(instance: Instance) -> None:
+    run(instance, "first", PROMPT)
+    assert run(instance, "salted", PROMPT, cache_salt="salty")[1] == 0
+    assert run(instance, "salted again", PROMPT, cache_salt="salty")[1] == 96
+    adapter = SimpleNamespace(lora_name="x", lora_path="/x")
+    assert run(instance, "adapted", PROMPT, lora_request=adapter)[1] == 0
+
+
+def test_tokens_that_stand_for_something_else_are_left_out(instance: Instance) -> None:
+    run(instance, "first", PROMPT, mm_features=["an image"])
+    assert run(instance, "second", PROMPT)[1] == 0
+    assert run(instance, "third", PROMPT, prompt_embeds=object())[1] == 0
+
+
+def test_a_reset_forgets(instance: Instance) -> None:
+    run(instance, "first", PROMPT)
+    assert instance.scheduler.reset_cache() is True
+    assert run(instance, "second", PROMPT)[1] == 0
+
+
+# ---- what goes wrong
+
+
+def test_a_failed_load_is_computed(instance: Instance, monkeypatch: pytest.MonkeyPatch) -> None:
+    run(instance, "first", PROMPT)
+    r = Asked("second", list(PROMPT))
+    instance.admit(r)
+    monkeypatch.setattr(instance.worker._w().copier, "pages", 1)  # no page is where the scheduler says
+    instance.loaded()
+    monkeypatch.undo()
+    assert r.num_computed_tokens == 0 and instance.scheduler._s().counts.failed == 1
+    assert instance.admit(r) == 0  # not tried again
+    instance.step(r)
+    assert instance.holds(r, 100)
+    instance.finish(r)
+    assert run(instance, "third", PROMPT)[1] == 96
+
+
+def test_a_step_that_fails_publishes_nothing(instance: Instance) -> None:
+    r = Asked("first", list(PROMPT))
+    instance.admit(r)
+    instance.step(r, fails=True)
+    assert run(instance, "second", PROMPT)[1] == 0
+    instance.scheduler._s().reported([1], [])
+    instance.finish(r)
+
+
+def test_a_request_that_ends_in_its_step_is_saved(instance: Instance) -> None:
+    """vLLM tells that a request has finished before it tells what the worker reports."""
+    r, scheduler = Asked("first", list(PROMPT)), instance.scheduler._s()
+    instance.admit(r)
+    reported, late = scheduler.reported, []
+    scheduler.reported = lambda *told: late.append(told)  # type: ignore[method-assign]
+    instance.step(r)
+    instance.finish(r)
+    scheduler.reported = reported  # type: ignore[method-assign]
+    scheduler.reported(*late[0])
+    assert run(instance, "second", PROMPT)[1] == 96
+
+
+def test_a_preempted_request_begins_anew(instance: Instance) -> None:
+    r = Asked("first", list(PROMPT))
+    instance.admit(r)
+    instance.step(r)
+    instance.free += r.blocks
+    r.blocks, r.num_computed_tokens = [], 0
+    assert instance.admit(r) == 96
+    instance.loaded()
+    assert instance.holds(r, 96)
+    instance.step(r)
+    instance.finish(r)
+
+
+def test_pages_of_an_aborted_load_stay_until_it_has_ended(instance: Instance, monkeypatch: pytest.MonkeyPatch) -> None:
+    run(instance, "first", PROMPT)
+    worker, opened = instance.worker._w(), Event()
+    gate = worker._thread.submit(opened.wait, 30)
+    r = Asked("second", list(PROMPT))
+    instance.admit(r)
+    instance.step()  # the load is under way, behind the gate
+    instance.scheduler.request_finished(r, r.blocks)
+    one = instance.scheduler._s()
+    with one.pool.session(tern.Namespace(model="other")) as greedy:
+        greedy.match([])
+        everything = pages(instance, "total") * BLOCK
+        with pytest.raises(tern.Exhausted) as why:
+            greedy.extend(allocated=everything)
+        assert why.value.until_step == one._step > worker._told
+        opened.set()
+        gate.result()
+        instance.loaded()
+        one.pool.connection.wait_published(one._step)
+        greedy.extend(allocated=everything)
+
+
+def test_a_full_pool_is_counted_and_vllm_goes_on(daemons: tuple[Daemon, Daemon]) -> None:
+    small = Instance(daemons[0].socket, "small")
+    scheduler = small.scheduler._s()
+    forget(small)
+    held = scheduler.pool.session(tern.Namespace(model="other"))
+    held.match([])
+    held.extend(allocated=(pages(small, "total") - 3) * BLOCK)
+    r = Asked("first", list(PROMPT))
+    small.admit(r)
+    small.step(r, tokens=96)
+    assert scheduler.counts.full == 1 and pages(small, "snapshot") == 0
+    held.close(step=tern.STEP_NONE)
+    r.all_token_ids += range(12)
+    small.step(r)
+    small.finish(r)
+    assert run(small, "second", PROMPT)[1] == 96  # the next save has brought all of it
+    small.close()
+
+
+# ---- instances
+
+
+def test_instances_share_a_pool(instance: Instance, daemons: tuple[Daemon, Daemon]) -> None:
+    run(instance, "first", PROMPT)
+    one = instance.scheduler._s()
+    one.pool.connection.wait_published(one._step)
+    other = Instance(daemons[0].socket, "b")
+    assert other.scheduler._s().pool.handle == instance.scheduler._s().pool.handle
+    assert run(other, "second", PROMPT)[1] == 96
+    other.close()
+
+
+def test_the_pool_outlives_its_instance(daemons: tuple[Daemon, Daemon]) -> None:
+    first = Instance(daemons[0].socket, "c")
+    run(first, "first", [*PROMPT, 1])
+    first.close()
+    again = Instance(daemons[0].socket, "c")
+    assert run(again, "second", [*PROMPT, 1])[1] == 96
+    again.close()
+
+
+def test_a_daemon_that_is_gone_fails_no_request(tmp_path: Path) -> None:
+    daemon = start(tmp_path, "host-c", free_port(), "host-d", free_port())
+    one = Instance(daemon.socket)
+    run(one, "first", PROMPT)
+    r = Asked("second", list(PROMPT))
+    assert one.admit(r) == 96
+    daemon.process.kill()
+    daemon.process.wait()
+    one.loaded()
+    assert one.holds(r, 96)  # the mapping is still there
+    one.step(r)
+    one.finish(r)
+    assert run(one, "third", PROMPT)[1] == 0
+    one.close()

@@ -1,0 +1,210 @@
+"""A vLLM of a few lines around the real connector: its scheduler, its worker and its KV, without computing. The KV of a
+token is a function of all tokens up to it, as a model's is. `stubs` has what the connector imports of vLLM."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+sys.path.insert(0, str(Path(__file__).parent / "stubs"))
+
+from tern.vllm.connector import TernConnector  # noqa: E402
+from vllm.distributed.kv_transfer.kv_connector.v1.base import KVConnectorRole  # noqa: E402
+
+BLOCK, HEADS, CONTENT, BLOCKS, LAYERS = 16, 2, 8, 64, ("l0", "l1")
+
+
+class FullAttentionSpec:
+    block_size, num_heads, dtype = BLOCK, HEADS, SimpleNamespace(itemsize=2)
+    state_content_size_bytes = 2 * CONTENT
+    page_size_bytes = BLOCK * HEADS * CONTENT * 2
+    page_size_padded: int | None = None
+    tokens_per_state = 1
+    sliding_window: int | None = None
+    attention_chunk_size: int | None = None
+    kv_quant_mode = SimpleNamespace(value=0)
+
+
+class MambaSpec:
+    pass
+
+
+def cache_config(*specs: object) -> SimpleNamespace:
+    groups = [SimpleNamespace(kv_cache_spec=spec, layer_names=list(LAYERS)) for spec in specs or [FullAttentionSpec()]]
+    return SimpleNamespace(num_blocks=BLOCKS, kv_cache_groups=groups, kv_cache_layout="LBHNC")
+
+
+def vllm_config(socket: str, name: str = "a", **extra: object) -> SimpleNamespace:
+    return SimpleNamespace(
+        kv_transfer_config=SimpleNamespace(
+            kv_load_failure_policy="recompute",
+            kv_role="kv_both",
+            engine_id=name,
+            kv_connector_extra_config={"socket": socket, "pool_bytes": "1M", **extra},
+        ),
+        parallel_config=SimpleNamespace(
+            tensor_parallel_size=1,
+            pipeline_parallel_size=1,
+            data_parallel_size=1,
+            decode_context_parallel_size=1,
+            prefill_context_parallel_size=1,
+        ),
+        cache_config=SimpleNamespace(cache_dtype="auto"),
+        model_config=SimpleNamespace(
+            is_multimodal_model=False, model="tiny", revision=None, dtype="bfloat16", quantization=None
+        ),
+        speculative_config=None,
+    )
+
+
+class HostTensor:
+    """An array that is asked like a torch.Tensor."""
+
+    def __init__(self, array: npt.NDArray[Any], dtype: object = FullAttentionSpec.dtype, device: str = "cpu") -> None:
+        self.array, self.dtype = array, dtype
+        self.device: Any = SimpleNamespace(type=device)
+
+    @property
+    def shape(self) -> Sequence[int]:
+        return self.array.shape
+
+    def stride(self) -> Sequence[int]:
+        return [s // self.array.itemsize for s in self.array.strides]
+
+    def element_size(self) -> int:
+        return self.array.itemsize
+
+    def data_ptr(self) -> int:
+        return int(self.array.ctypes.data)
+
+
+@dataclass
+class Asked:
+    """vLLM's Request."""
+
+    request_id: str
+    all_token_ids: list[int]
+    cache_salt: str | None = None
+    lora_request: Any = None
+    mm_features: Sequence[object] = ()
+    prompt_embeds: Any = None
+    num_computed_tokens: int = 0
+    blocks: list[int] = field(default_factory=list)
+
+    @property
+    def num_tokens(self) -> int:
+        return len(self.all_token_ids)
+
+
+def kv_of(tokens: Sequence[int]) -> npt.NDArray[np.uint16]:
+    """Of shape (layer, token, head, content): each token's depends on all before it."""
+    sums = np.cumsum(np.asarray(tokens, np.uint64) * np.arange(1, len(tokens) + 1, dtype=np.uint64))
+    rows = np.arange(len(LAYERS) * HEADS * CONTENT, dtype=np.uint64).reshape(len(LAYERS), 1, HEADS, CONTENT)
+    kv: npt.NDArray[np.uint16] = ((sums[None, :, None, None] + rows * np.uint64(257)) % np.uint64(65521)).astype(np.uint16)
+    return kv
+
+
+class Instance:
+    """vLLM: both sides of the connector, its blocks, and a scheduler that runs what it is told."""
+
+    def __init__(self, socket: str, name: str = "a") -> None:
+        config = vllm_config(socket, name)
+        self.worker = TernConnector(config, KVConnectorRole.WORKER, cache_config())
+        self.kv = {layer: np.zeros((BLOCKS, HEADS, BLOCK, CONTENT), np.uint16) for layer in LAYERS}
+        self.worker.register_kv_caches({layer: HostTensor(array) for layer, array in self.kv.items()})
+        self.scheduler = TernConnector(config, KVConnectorRole.SCHEDULER, cache_config())
+        self.free = list(range(1, BLOCKS))
+        self.loading: dict[str, Asked] = {}
+
+    def admit(self, r: Asked) -> int:
+        """Asks what Tern has, and gives blocks. Returns how many tokens are being loaded."""
+        found, later = self.scheduler.get_num_new_matched_tokens(r, r.num_computed_tokens)
+        assert found is not None and later == (found > 0)
+        self.give(r)
+        self.scheduler.update_state_after_alloc(r, SimpleNamespace(get_block_ids=lambda: (r.blocks,)), found)
+        if found:
+            r.num_computed_tokens += found
+            self.loading[r.request_id] = r
+        return found
+
+    def give(self, r: Asked) -> None:
+        while len(r.blocks) * BLOCK < r.num_tokens:
+            r.blocks.append(self.free.pop(0))
+
+    def step(self, *running: Asked, tokens: int = 0, fails: bool = False) -> set[str]:
+        """Computes the next tokens of these requests, all that there are where `tokens` is 0. Returns whose load ended.
+        fails: the worker's exception, so the scheduler gets no output."""
+        counts = {r.request_id: min(tokens or r.num_tokens, r.num_tokens - r.num_computed_tokens) for r in running}
+        for r in running:
+            self.give(r)
+        tables = {r.request_id: (r.blocks,) for r in running}
+        out = SimpleNamespace(
+            scheduled_new_reqs=[],
+            scheduled_cached_reqs=SimpleNamespace(
+                req_ids=[r.request_id for r in running], num_computed_tokens=[r.num_computed_tokens for r in running]
+            ),
+            num_scheduled_tokens=counts,
+            kv_connector_block_state=SimpleNamespace(get_block_ids=tables.get),
+        )
+        w = self.worker
+        w.bind_connector_metadata(self.scheduler.build_connector_meta(out))
+        for r in running:
+            self.compute(r, r.num_computed_tokens + counts[r.request_id])
+        w.start_load_kv(None)
+        w.wait_for_save()
+        if fails:
+            return set()
+        results = w.get_transfer_results(set())
+        report = SimpleNamespace(
+            kv_connector_worker_meta=w.build_connector_worker_meta(), failed_recving=results.failed_recving
+        )
+        w.clear_connector_metadata()
+        self.scheduler.update_connector_output(report)
+        for name in results.finished_recving:
+            r = self.loading.pop(name)
+            if name in results.failed_recving:
+                r.num_computed_tokens = 0
+        return results.finished_recving
+
+    def compute(self, r: Asked, end: int) -> None:
+        kv = kv_of(r.all_token_ids)
+        for t in range(r.num_computed_tokens, end):
+            for i, layer in enumerate(LAYERS):
+                self.kv[layer][r.blocks[t // BLOCK], :, t % BLOCK, :] = kv[i, t]
+        r.num_computed_tokens = end
+
+    def holds(self, r: Asked, tokens: int) -> bool:
+        """Whether the blocks of the request have what a model would have computed."""
+        kv = kv_of(r.all_token_ids)
+        return all(
+            (self.kv[layer][r.blocks[t // BLOCK], :, t % BLOCK, :] == kv[i, t]).all()
+            for t in range(tokens)
+            for i, layer in enumerate(LAYERS)
+        )
+
+    def loaded(self) -> None:
+        """Steps without requests until nothing is being loaded."""
+        for _ in range(10_000):
+            if not self.loading:
+                return
+            self.step()
+        raise AssertionError(f"loads do not end: {self.loading}")
+
+    def finish(self, r: Asked) -> None:
+        self.scheduler.request_finished(r, r.blocks)
+        for block in r.blocks:
+            for layer in LAYERS:
+                self.kv[layer][block] = 0  # whoever gets it next
+        self.free += r.blocks
+        r.blocks = []
+
+    def close(self) -> None:
+        self.scheduler.shutdown()
+        self.worker.shutdown()

@@ -1,0 +1,82 @@
+"""Stock vLLM with Tern beneath it: what it answers is what it answers alone, to the last bit of each log-probability, and
+what it does not compute comes from Tern's pages."""
+
+from __future__ import annotations
+
+import time
+from pathlib import Path
+from typing import Any
+
+import tern as libtern
+from conftest import BASE, PROMPTS
+from daemons import Daemon
+from instances import Answer, Nursery, Vllm, ctl, tern
+from tern.layout import Group
+
+# A prompt's whole blocks of 32 tokens, but for the one that has its last token; "longer" begins with "base".
+FIRST = {"base": 0, "other first token": 0, "longer": 288, "another": 0}
+AGAIN = {"base": 288, "other first token": 288, "longer": 448, "another": 480}
+
+
+def pool_of(daemon: Daemon) -> Any:
+    (row,) = [r for r in ctl(Path(daemon.socket).parent / "admin.sock", "status")["pools"] if r["group"].startswith("kv-")]
+    return row
+
+
+def at_rest(daemon: Daemon) -> None:
+    """No page is anybody's but the prefix tree's."""
+    row = pool_of(daemon)
+    held = {what: row[what] for what in ("session", "borrowed", "transfer", "retiring", "quarantine")}
+    assert not any(held.values()), held
+    assert row["free"] + row["snapshot"] == row["total"]
+
+
+def same(vllm: Vllm, stock: dict[str, list[Answer]], cached: dict[str, int]) -> None:
+    for name, prompt in PROMPTS.items():
+        answer = vllm.complete(prompt)
+        assert answer.said == stock[name][0].said, name
+        assert answer.cached == cached[name], name
+
+
+def flip(daemon: Daemon, tiny: Path) -> None:
+    """Changes one byte of the first page of "base", as no engine may: by an engine of its own that maps the pool."""
+    row = pool_of(daemon)
+    group = Group(row["group"], page_tokens=32, shape=(4, 2, 32, 128, 2), dtype="uint8")
+    assert group.page_bytes == row["page_bytes"]
+    with libtern.connect(daemon.socket) as connection:
+        pool = connection.join("flipper").map_pool(int(row["pool"], 16), [group], align_tokens=32)
+        with pool.session(libtern.Namespace(model=str(tiny), kv_dtype="torch.bfloat16/None")) as s:
+            assert s.match(BASE).written == 288
+            pages = pool.pages(group.name)
+            pages[s.table(group.name)[0], 3, 0, 5, 7, 1] ^= 0x40  # the exponent of one element of one token
+            del pages
+
+
+def test_answers_are_the_same_and_survive_a_kill(
+    daemon: Daemon, nursery: Nursery, tiny: Path, stock: dict[str, list[Answer]]
+) -> None:
+    first = Vllm(nursery, tiny, tern(daemon.socket)).ready()
+    same(first, stock, FIRST)
+    same(first, stock, AGAIN)
+    at_rest(daemon)
+
+    # The bytes that it reads are those of the page.
+    flip(daemon, tiny)
+    assert first.complete(BASE).said != stock["base"][0].said
+    flip(daemon, tiny)
+    assert first.complete(BASE).said == stock["base"][0].said
+
+    # It is killed in the middle of a request; two others take its place, and share what it had.
+    first.begin([*PROMPTS["longer"], *PROMPTS["another"]], tokens=500)
+    time.sleep(1)
+    first.kill()
+    two = [Vllm(nursery, tiny, tern(daemon.socket)) for _ in range(2)]
+    for vllm in two:
+        same(vllm.ready(), stock, AGAIN)
+    new = [(i * 15485863) % 1000 + 3 for i in range(200)]
+    computed, brought = two[0].complete(new), two[1].complete(new)
+    assert (computed.cached, brought.cached) == (0, 192)
+    assert computed.said == brought.said
+    for vllm in two:
+        vllm.stop()
+    at_rest(daemon)
