@@ -13,7 +13,7 @@ import pytest
 from instances import END_S, Answer, Nursery, Vllm
 
 sys.path.insert(0, str(Path(os.environ["TERN_SOURCE"]) / "client/python/tests"))
-from daemons import Daemon, run  # noqa: E402
+from daemons import Daemon, free_port, run  # noqa: E402
 
 BASE = [(i * 7919) % 1000 + 3 for i in range(300)]
 PROMPTS: dict[str, list[int]] = {
@@ -45,19 +45,44 @@ def stock(nursery: Nursery, tiny: Path) -> dict[str, list[Answer]]:
     return answers
 
 
-@pytest.fixture
-def daemon(tmp_path: Path) -> Iterator[Daemon]:
-    (tmp_path / "ternd.yaml").write_text(
-        f"""node: host-a
+def configured(folder: Path, name: str, more: str = "") -> Path:
+    here = folder / name
+    here.mkdir()
+    (here / "ternd.yaml").write_text(
+        f"""node: {name}
 admin:
-  socket: {tmp_path}/admin.sock
+  socket: {here}/admin.sock
 tenants:
   - name: lm
-    socket: {tmp_path}/lm.sock
+    socket: {here}/lm.sock
     memory: 128M
-"""
+{more}"""
     )
-    one = run(tmp_path, "host-a")
+    return here
+
+
+def end(*daemons: Daemon) -> None:
+    for one in daemons:
+        one.process.send_signal(signal.SIGTERM)
+    for one in daemons:
+        assert one.process.wait(END_S) == 0
+
+
+@pytest.fixture
+def daemon(tmp_path: Path) -> Iterator[Daemon]:
+    one = run(configured(tmp_path, "host-a"), "host-a")
     yield one
-    one.process.send_signal(signal.SIGTERM)
-    assert one.process.wait(END_S) == 0
+    end(one)
+
+
+@pytest.fixture
+def two_hosts(tmp_path: Path) -> Iterator[list[Daemon]]:
+    """Two daemons that know each other."""
+    names, ports = ("host-a", "host-b"), (free_port(), free_port())
+    pair = []
+    for i, name in enumerate(names):
+        more = f"insecure_peers: true\nlisten: 127.0.0.1:{ports[i]}\n"
+        more += f"peers:\n  - {{name: {names[1 - i]}, address: '127.0.0.1:{ports[1 - i]}', tenants: [lm]}}\n"
+        pair.append(run(configured(tmp_path, name, more), name))
+    yield pair
+    end(*pair)

@@ -18,16 +18,19 @@ from typing import Any
 
 READY_S, END_S = 3600.0, 60.0  # a machine that is busy with other things imports vLLM for minutes
 SERVE = Path(__file__).parent / "serve.py"
+ENVIRONMENT = dict(os.environ)  # as it was: whoever imports vLLM, as test_stubs.py does, finds it changed
 
 
 @dataclass(frozen=True)
 class Answer:
     """said: token ids, and of each the three best log-probabilities; equal answers are equal to the last bit
     cached: tokens of the prompt that were not computed
+    transfer: kv_transfer_params
     """
 
     said: tuple[list[int], list[Any]]
     cached: int
+    transfer: dict[str, Any] | None = None
 
 
 def tern(socket: str, **extra: object) -> dict[str, Any]:
@@ -47,7 +50,7 @@ class Nursery:
     def __init__(self, folder: Path) -> None:
         self.path, self.log = folder / "nursery.sock", folder / "log"
         with self.log.open("wb") as log:
-            self.process = subprocess.Popen([sys.executable, SERVE, self.path], stdout=log, stderr=log)
+            self.process = subprocess.Popen([sys.executable, SERVE, self.path], env=ENVIRONMENT, stdout=log, stderr=log)
         atexit.register(self.process.kill)
         end = time.monotonic() + READY_S
         while not self.path.exists():
@@ -85,13 +88,13 @@ class Vllm:
         assert self._told() == {"ready": True}
         return self
 
-    def begin(self, prompt: Sequence[int], tokens: int) -> None:
-        self._say(prompt=list(prompt), tokens=tokens)
+    def begin(self, prompt: Sequence[int], tokens: int, transfer: dict[str, Any] | None = None) -> None:
+        self._say(prompt=list(prompt), tokens=tokens, transfer=transfer)
 
-    def complete(self, prompt: Sequence[int], tokens: int = 24) -> Answer:
-        self.begin(prompt, tokens)
+    def complete(self, prompt: Sequence[int], tokens: int = 24, transfer: dict[str, Any] | None = None) -> Answer:
+        self.begin(prompt, tokens, transfer)
         told = self._told()
-        return Answer((told["tokens"], told["logprobs"]), told["cached"])
+        return Answer((told["tokens"], told["logprobs"]), told["cached"], told["transfer"])
 
     def kill(self) -> None:
         with contextlib.suppress(ProcessLookupError):

@@ -1,7 +1,7 @@
 """vLLM instances, forked from one process that has imported vLLM once: `serve.py SOCKET`. Each connection to the socket
 is an instance. Its first line is {"model": FOLDER, "transfer": OPTIONS OF KVTransferConfig OR null}. It is told {"pid": ...},
-then {"ready": true}, and each request {"prompt": [...], "tokens": ...} is answered with tokens, their log-probabilities, and
-how much of the prompt was not computed.
+then {"ready": true}, and each request {"prompt": [...], "tokens": ..., "transfer": kv_transfer_params OR null} is answered with
+tokens, their log-probabilities, how much of the prompt was not computed, and kv_transfer_params.
 
 An instance is one process and one thread: equal requests have equal bits, and SIGKILL ends all of it.
 """
@@ -51,12 +51,17 @@ def instance(asked: TextIO, say: TextIO) -> None:
     for line in asked:
         request = json.loads(line)
         params = SamplingParams(
-            max_tokens=request["tokens"], temperature=0, detokenize=False, ignore_eos=True, logprobs=3
+            max_tokens=request["tokens"],
+            temperature=0,
+            detokenize=False,
+            ignore_eos=True,
+            logprobs=3,
+            extra_args={"kv_transfer_params": request["transfer"]} if request["transfer"] else None,
         )
         out = llm.generate([{"prompt_token_ids": request["prompt"]}], params, use_tqdm=False)[0]
         answer = out.outputs[0]
         best = [sorted((token, one.logprob) for token, one in at.items()) for at in answer.logprobs]
-        tell(tokens=list(answer.token_ids), logprobs=best, cached=out.num_cached_tokens)
+        tell(tokens=list(answer.token_ids), logprobs=best, cached=out.num_cached_tokens, transfer=out.kv_transfer_params)
     llm.llm_engine.engine_core.shutdown()
     tell(ended=True)
 

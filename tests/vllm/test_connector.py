@@ -80,3 +80,21 @@ def test_answers_are_the_same_and_survive_a_kill(
     for vllm in two:
         vllm.stop()
     at_rest(daemon)
+
+
+def test_prefill_and_decode_on_two_hosts(
+    two_hosts: list[Daemon], nursery: Nursery, tiny: Path, stock: dict[str, list[Answer]]
+) -> None:
+    prefill, decode = (Vllm(nursery, tiny, tern(d.socket)) for d in two_hosts)
+    for vllm in (prefill, decode):
+        vllm.ready()
+    for name, prompt in PROMPTS.items():
+        told = prefill.complete(prompt, tokens=1, transfer={"do_remote_decode": True}).transfer
+        assert told and told["tern_tokens"] == len(prompt) // 32 * 32
+        answer = decode.complete(prompt, transfer=told)
+        assert answer.said == stock[name][0].said, name
+        assert answer.cached == AGAIN[name], name
+    for vllm in (prefill, decode):
+        vllm.stop()
+    for one in two_hosts:
+        at_rest(one)

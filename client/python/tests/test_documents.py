@@ -56,9 +56,9 @@ def test_two_hosts_in_c_runs_and_is_short(daemons: tuple[Daemon, Daemon]) -> Non
 
 def test_types_are_strict() -> None:
     told = subprocess.run(
-        [sys.executable, "-m", "mypy", "--strict", HERE / "tern", *HERE.glob("tests/*.py"), EXAMPLE],
+        [sys.executable, "-m", "mypy", "--strict", HERE / "tern", *HERE.glob("tests/*.py"), *HERE.glob("examples/*.py")],
         cwd=HERE / "tests",
-        env=os.environ | {"MYPYPATH": str(HERE / "tests/stubs")},  # vLLM is not installed here
+        env=os.environ | {"MYPYPATH": f"{HERE}/tests/stubs:{HERE}/examples"},  # vLLM is not installed here
         capture_output=True,
         text=True,
         check=False,

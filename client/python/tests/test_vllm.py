@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from contextlib import suppress
 from pathlib import Path
 from threading import Event
 from types import SimpleNamespace
@@ -228,7 +229,7 @@ def test_an_answer_is_saved_block_by_block(instance: Instance) -> None:
 
 def test_what_is_not_a_whole_block_is_not_saved(instance: Instance) -> None:
     run(instance, "first", PROMPT[:15])
-    assert pages(instance, "snapshot") == 0
+    assert instance.worker._w().copied.saved == 0
 
 
 def test_namespaces_are_apart(instance: Instance) -> None:
@@ -311,7 +312,7 @@ def test_pages_of_an_aborted_load_stay_until_it_has_ended(instance: Instance, mo
     r = Asked("second", list(PROMPT))
     instance.admit(r)
     instance.step()  # the load is under way, behind the gate
-    instance.scheduler.request_finished(r, r.blocks)
+    instance.finish(r, "FINISHED_ABORTED")
     one = instance.scheduler._s()
     with one.pool.session(tern.Namespace(model="other")) as greedy:
         greedy.match([])
@@ -336,7 +337,7 @@ def test_a_full_pool_is_counted_and_vllm_goes_on(daemons: tuple[Daemon, Daemon])
     r = Asked("first", list(PROMPT))
     small.admit(r)
     small.step(r, tokens=96)
-    assert scheduler.counts.full == 1 and pages(small, "snapshot") == 0
+    assert scheduler.counts.full == 1 and small.worker._w().copied.saved == 0
     held.close(step=tern.STEP_NONE)
     r.all_token_ids += range(12)
     small.step(r)
@@ -381,3 +382,93 @@ def test_a_daemon_that_is_gone_fails_no_request(tmp_path: Path) -> None:
     one.finish(r)
     assert run(one, "third", PROMPT)[1] == 0
     one.close()
+
+
+# ---- prefill and decode apart
+
+HAND_OVER: dict[str, Any] = {"do_remote_decode": True}
+
+
+@pytest.fixture
+def decode(daemons: tuple[Daemon, Daemon]) -> Iterator[Instance]:
+    one = Instance(daemons[1].socket, "decode")
+    forget(one)
+    yield one
+    told = one.scheduler._s().pool.connection.stats()
+    assert told["sessions"] == 0 and pages(one, "session") == 0
+    one.close()
+
+
+def prefilled(instance: Instance, prompt: list[int], status: str = "FINISHED_LENGTH_CAPPED") -> dict[str, Any] | None:
+    """A prefill request ends while the report of its last step is still to come, as with vLLM."""
+    r, scheduler = Asked("prefill", list(prompt), kv_transfer_params=HAND_OVER), instance.scheduler._s()
+    instance.admit(r)
+    instance.loaded()
+    reported, late = scheduler.reported, []
+    scheduler.reported = lambda *told: late.append(told)  # type: ignore[method-assign]
+    instance.step(r)
+    told = instance.finish(r, status)
+    scheduler.reported = reported  # type: ignore[method-assign]
+    scheduler.reported(*late[0])
+    return told
+
+
+def test_a_prompt_is_handed_over(instance: Instance, decode: Instance) -> None:
+    told = prefilled(instance, PROMPT)
+    assert told and (told["do_remote_prefill"], told["tern_tokens"]) == (True, 96)
+    _, found = run(decode, "decode", PROMPT, kv_transfer_params=told)
+    assert found == 96
+    counts = decode.scheduler._s().counts
+    assert (counts.fetched, counts.unfetched, counts.refused) == (1, 0, 0)
+    assert instance.scheduler._s().counts.refused == 0
+    copied = decode.worker._w().copied
+    assert (copied.loaded, copied.saved) == (6, 0)
+    assert run(decode, "again", PROMPT)[1] == 96  # it stays
+
+
+def test_a_prompt_that_prefill_had_is_handed_over(instance: Instance, decode: Instance) -> None:
+    run(instance, "first", PROMPT)
+    assert run(decode, "decode", PROMPT, kv_transfer_params=prefilled(instance, PROMPT))[1] == 96
+
+
+def test_a_ticket_is_good_for_once(instance: Instance, decode: Instance) -> None:
+    told = prefilled(instance, PROMPT)
+    run(decode, "decode", PROMPT, kv_transfer_params=told)
+    forget(decode)
+    assert run(decode, "again", PROMPT, kv_transfer_params=told)[1] == 0  # computed
+    assert decode.scheduler._s().counts.unfetched == 1
+
+
+def test_what_decode_has_is_not_fetched(instance: Instance, decode: Instance) -> None:
+    run(decode, "first", PROMPT)
+    told = prefilled(instance, PROMPT)
+    assert told and run(decode, "decode", PROMPT, kv_transfer_params=told)[1] == 96
+    assert decode.scheduler._s().counts.fetched == 0
+    instance.scheduler._s().pool.connection.ticket_drop(told["tern_ticket"])
+
+
+def test_only_a_whole_answer_is_handed_over(instance: Instance) -> None:
+    assert prefilled(instance, PROMPT[:15]) is None  # no whole block
+    assert prefilled(instance, PROMPT, "FINISHED_ABORTED") is None
+
+
+@pytest.mark.parametrize("wrong", [{"tern_tokens": 112}, {"tern_tokens": 50}, {"tern_tokens": "96"}, {"tern_ticket": 5}])
+def test_a_ticket_of_something_else_is_refused(decode: Instance, wrong: dict[str, Any]) -> None:
+    told = {"do_remote_prefill": True, "tern_ticket": "t", "tern_tokens": 96} | wrong
+    assert run(decode, "decode", PROMPT, kv_transfer_params=told)[1] == 0
+    assert decode.scheduler._s().counts.refused == 1
+
+
+def test_a_fetch_ends_with_its_request(instance: Instance, decode: Instance) -> None:
+    told = prefilled(instance, PROMPT)
+    r = Asked("decode", list(PROMPT), kv_transfer_params=told)
+    fetches = decode.scheduler._s().fetches
+    found = decode.scheduler.get_num_new_matched_tokens(r, 0)
+    assert found in ((None, False), (96, True))  # on a busy machine it has come at once
+    assert fetches._has(decode.scheduler._s()._kept["decode"].session) == (found[0] is None)
+    decode.finish(r, "FINISHED_ABORTED")
+    assert not fetches._under_way and not fetches._ended
+    assert run(decode, "again", PROMPT)[1] in (0, 96)  # it had come, or not
+    assert told
+    with suppress(tern.Gone):  # it had come
+        instance.scheduler._s().pool.connection.ticket_drop(told["tern_ticket"])

@@ -4,6 +4,7 @@ token is a function of all tokens up to it, as a model's is. `stubs` has what th
 from __future__ import annotations
 
 import sys
+import time
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -95,6 +96,8 @@ class Asked:
     lora_request: Any = None
     mm_features: Sequence[object] = ()
     prompt_embeds: Any = None
+    kv_transfer_params: dict[str, Any] | None = None
+    status: Any = None
     num_computed_tokens: int = 0
     blocks: list[int] = field(default_factory=list)
 
@@ -125,7 +128,11 @@ class Instance:
 
     def admit(self, r: Asked) -> int:
         """Asks what Tern has, and gives blocks. Returns how many tokens are being loaded."""
-        found, later = self.scheduler.get_num_new_matched_tokens(r, r.num_computed_tokens)
+        for _ in range(10_000):
+            found, later = self.scheduler.get_num_new_matched_tokens(r, r.num_computed_tokens)
+            if found is not None:
+                break
+            time.sleep(0.001)  # a fetch is under way; vLLM asks again in its next step
         assert found is not None and later == (found > 0)
         self.give(r)
         self.scheduler.update_state_after_alloc(r, SimpleNamespace(get_block_ids=lambda: (r.blocks,)), found)
@@ -197,13 +204,16 @@ class Instance:
             self.step()
         raise AssertionError(f"loads do not end: {self.loading}")
 
-    def finish(self, r: Asked) -> None:
-        self.scheduler.request_finished(r, r.blocks)
+    def finish(self, r: Asked, status: str = "FINISHED_LENGTH_CAPPED") -> dict[str, Any] | None:
+        r.status = SimpleNamespace(name=status)
+        later, told = self.scheduler.request_finished(r, r.blocks)
+        assert not later
         for block in r.blocks:
             for layer in LAYERS:
                 self.kv[layer][block] = 0  # whoever gets it next
         self.free += r.blocks
         r.blocks = []
+        return told
 
     def close(self) -> None:
         self.scheduler.shutdown()

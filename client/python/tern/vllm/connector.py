@@ -94,7 +94,7 @@ class TernConnector(KVConnectorBase_V1):
 
     def get_num_new_matched_tokens(self, request: Request, num_computed_tokens: int) -> tuple[int | None, bool]:
         found = self._s().matched(request, num_computed_tokens)
-        return found, found > 0
+        return found, bool(found)
 
     def update_state_after_alloc(self, request: Request, blocks: Any, num_external_tokens: int) -> None:
         self._s().allocated(request, blocks.get_block_ids()[0], num_external_tokens)
@@ -113,8 +113,7 @@ class TernConnector(KVConnectorBase_V1):
         self._s().reported(report.saved if report else (), connector_output.failed_recving or ())
 
     def request_finished(self, request: Request, block_ids: list[int]) -> tuple[bool, dict[str, Any] | None]:
-        self._s().finished(request.request_id)
-        return False, None
+        return False, self._s().finished(request)
 
     def reset_cache(self) -> bool | None:
         return self._s().reset()

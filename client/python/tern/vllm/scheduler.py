@@ -21,11 +21,15 @@ from ..connection import Pool
 from ..errors import DaemonLost, Exhausted, TernError
 from ..layout import Namespace
 from ..session import Session
+from .fetches import Fetches
+from .handing import Handed, handed, wants_hand_over
 from .jobs import Move, Work
 
 log = logging.getLogger(__name__)
 
 _T = TypeVar("_T")
+
+COMPLETE = ("FINISHED_STOPPED", "FINISHED_LENGTH_CAPPED")  # the output of its last step has come
 
 
 class Request(Protocol):
@@ -35,6 +39,9 @@ class Request(Protocol):
     cache_salt: str | None
     lora_request: Any
     prompt_embeds: Any
+
+    kv_transfer_params: dict[str, Any] | None
+    status: Any
 
     @property
     def all_token_ids(self) -> Sequence[int]: ...
@@ -51,6 +58,7 @@ class Counts:
     queried, matched: tokens that vLLM asked for, and those of them that loads bring
     full: saves that found no room in the pool; the request's next save tries again
     failed: loads that failed, and were computed
+    fetched, unfetched: tickets whose pages were brought from another host, and those that came to nothing
     refused: other things that the daemon refused; the requests ran without
     """
 
@@ -58,6 +66,8 @@ class Counts:
     matched: int = 0
     full: int = 0
     failed: int = 0
+    fetched: int = 0
+    unfetched: int = 0
     refused: int = 0
 
 
@@ -70,6 +80,7 @@ class Kept:
     last_step: the last step whose work names pages of the session
     pending: saves that were not reported yet
     ended: vLLM has dropped the request; the session ends with the last report
+    fetch: of a ticket, that is under way
     """
 
     request: Request
@@ -79,6 +90,7 @@ class Kept:
     last_step: int = 0
     pending: int = 0
     ended: bool = False
+    fetch: int | None = None
 
 
 @dataclass
@@ -86,6 +98,7 @@ class Scheduler:
     pool: Pool
     namespace: Callable[[Request], Namespace]
     counts: Counts = field(default_factory=Counts)
+    fetches: Fetches = field(init=False)
     _kept: dict[str, Kept] = field(default_factory=dict)
     _no_load: set[str] = field(default_factory=set)  # a load of theirs failed: they are computed
     _pending: dict[int, list[tuple[Kept, int]]] = field(default_factory=dict)  # by step: what it commits
@@ -95,14 +108,17 @@ class Scheduler:
     _lost: bool = False
     _spaces: set[Namespace] = field(default_factory=set)
 
+    def __post_init__(self) -> None:
+        self.fetches = Fetches(self.pool.connection)
+
     @property
     def block(self) -> int:
         return self.pool.align_tokens
 
     # ---- before a request is scheduled
 
-    def matched(self, request: Request, local: int) -> int:
-        """How many tokens behind the `local` ones Tern brings. The last token is computed, as vLLM's own cache has it.
+    def matched(self, request: Request, local: int) -> int | None:
+        """How many tokens behind the `local` ones Tern brings; None while they come from another host. The last token is computed, as vLLM's own cache has it.
         vLLM asks again while a request waits, and when it was preempted: then its session has what it had saved."""
         kept = self._kept.get(request.request_id)
         if kept is None:
@@ -111,6 +127,8 @@ class Scheduler:
                 return 0
             self.counts.queried += request.num_tokens - local
         kept.local = local
+        if kept.fetch is not None and not self._fetched(kept):
+            return None
         if request.request_id in self._no_load:
             return 0
         most = (request.num_tokens - 1) // self.block * self.block
@@ -163,15 +181,34 @@ class Scheduler:
 
     # ---- the end of a request
 
-    def finished(self, name: str) -> None:
+    def finished(self, request: Request) -> dict[str, Any] | None:
+        """What the answer says to a decode instance, where the request asked for it."""
+        name = request.request_id
+        handed_over = None
+        if wants_hand_over(request.kv_transfer_params) and request.status.name in COMPLETE:
+            handed_over = self._hand_over(name)
         self._end(name)
         self._no_load.discard(name)
+        return handed_over.params() if handed_over else None
 
     def reset(self) -> bool:
         """Forgets what was committed in the namespaces that this instance has used."""
         return all([self._forget(ns) for ns in self._spaces])
 
     # ---- inside
+
+    def _hand_over(self, name: str) -> Handed | None:
+        """vLLM has the output of the request's last step, so what that step saved is committed now."""
+        kept = self._kept.get(name)
+        if kept is None or not kept.saved:
+            return None
+        for step, commits in sorted(self._pending.items()):
+            for one, depth in commits:
+                if one is kept:
+                    self._do("a commit", lambda: kept.session.commit(depth, step=step))
+        last = kept.last_step or STEP_NONE
+        ticket = self._do("a ticket", lambda: kept.session.hand_over(step=last))
+        return Handed(ticket.text, kept.saved) if ticket else None
 
     def _do(self, what: str, call: Callable[[], _T]) -> _T | None:
         """Nothing that Tern refuses fails a request: it is counted, told, and computed by vLLM."""
@@ -197,12 +234,38 @@ class Scheduler:
         session = self._do("a session", lambda: self.pool.session(ns))
         if session is None:
             return None
-        if self._do("a match", lambda: session.match(list(request.all_token_ids))) is None:
+        told = self._handed(request)
+        tokens = list(request.all_token_ids)[: told.tokens if told else None]
+        if self._do("a match", lambda: session.match(tokens)) is None:
             self._do("a close", lambda: session.close(step=STEP_NONE))
             return None
         self._spaces.add(ns)
         kept = self._kept[request.request_id] = Kept(request, session, saved=session.written)
+        if told and session.written < told.tokens:
+            kept.fetch = self._do("a fetch", lambda: self.fetches.begin(session, told.ticket))
         return kept
+
+    def _handed(self, request: Request) -> Handed | None:
+        try:
+            return handed(request.kv_transfer_params, self.block, request.num_tokens)
+        except ValueError as why:
+            self.counts.refused += 1
+            log.warning("tern: request %s is computed: %s", request.request_id, why)
+            return None
+
+    def _fetched(self, kept: Kept) -> bool:
+        """Whether the fetch has ended, well or not. What came with one that failed is there."""
+        number = kept.fetch
+        assert number is not None
+        try:
+            if not self.fetches.ended(number):
+                return False
+            self.counts.fetched += 1
+        except TernError as why:
+            self.counts.unfetched += 1
+            log.warning("tern: request %s is computed: %s: %s", kept.request.request_id, why.kind, why)
+        kept.fetch, kept.saved = None, kept.session.written
+        return True
 
     def _forget(self, ns: Namespace) -> bool:
         return self._do("a reset", lambda: self.pool.connection.namespace_reset(ns)) is not None
@@ -212,15 +275,19 @@ class Scheduler:
         if kept is None:
             return
         kept.ended = True
+        if kept.fetch is not None:
+            self.fetches.drop(kept.fetch)  # the close ends it
         if not kept.pending:
             self._close(kept)
 
     def _close(self, kept: Kept) -> None:
-        self._do("a close", lambda: kept.session.close(step=kept.last_step or STEP_NONE))
+        if kept.session.open:
+            self._do("a close", lambda: kept.session.close(step=kept.last_step or STEP_NONE))
 
     def _commit(self, kept: Kept, depth: int, step: int) -> None:
         kept.pending -= 1
-        self._do("a commit", lambda: kept.session.commit(depth, step=step))
+        if kept.session.open:
+            self._do("a commit", lambda: kept.session.commit(depth, step=step))
         if kept.ended and not kept.pending:
             self._close(kept)
 
