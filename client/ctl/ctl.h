@@ -55,8 +55,8 @@ enum {
 };
 
 /* The commands of each file, beside what they run; the last one has no name. */
-extern const struct command show_commands[], moves_commands[], disk_commands[], tree_commands[],
-    watch_commands[], act_commands[];
+extern const struct command show_commands[], stats_commands[], moves_commands[], disk_commands[],
+    tree_commands[], watch_commands[], act_commands[];
 extern const struct command *const ctl_groups[]; /* all of these, as help shows them, and NULL */
 
 /* The disk tier, as `spill` of an answer tells it, and the tenants' parts; tenants NULL: without.
@@ -123,8 +123,10 @@ void paint(const struct ctl *ctl, enum colour colour, const char *format, ...)
 
 /* Short forms for people; each call uses one of eight buffers in turn. */
 const char *human_bytes(uint64_t bytes);
-const char *human_count(uint64_t n); /* 12,345 */
+const char *human_count(uint64_t n);  /* 12,345 */
+const char *human_tokens(uint64_t n); /* from a million on 1.23 M */
 const char *human_age(double seconds);
+const char *human_us(uint64_t us); /* microseconds on, where human_age begins with milliseconds */
 const char *num(const json_t *row, const char *key); /* human_count of that */
 
 #endif

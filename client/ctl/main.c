@@ -14,9 +14,9 @@ const char *argp_program_version TERN_ARGP = "ternctl " TERN_VERSION;
     "Exit status: 0 done, 1 refused or failed, 2 wrong command line, 3 no daemon answers there."
 
 /* As help shows them. */
-const struct command *const ctl_groups[] = {show_commands, moves_commands, disk_commands,
-                                            tree_commands, watch_commands, act_commands,
-                                            NULL};
+const struct command *const ctl_groups[] = {
+    show_commands, stats_commands, moves_commands, disk_commands,
+    tree_commands, watch_commands, act_commands,   NULL};
 
 static const struct command *command_of(const char *name)
 {
@@ -138,7 +138,7 @@ static char *help_filter(int key, const char *text, void *input)
     fprintf(f, "Commands:\n");
     for (size_t i = 0; ctl_groups[i]; i++)
         for (const struct command *c = ctl_groups[i]; c->name; c++)
-            fprintf(f, "  %-9s %-5s %s\n", c->name, c->args, c->summary);
+            fprintf(f, "  %-10s %-5s %s\n", c->name, c->args, c->summary);
     fprintf(f, "\n`ternctl COMMAND --help` tells more. Examples:\n  ternctl status\n"
                "  ternctl --socket /run/tern/admin.sock tree\n  ternctl pools --json | jq "
                ".\n\n" EXIT_STATUS);

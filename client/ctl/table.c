@@ -142,9 +142,39 @@ const char *human_count(uint64_t n)
     return out;
 }
 
+const char *human_tokens(uint64_t n)
+{
+    static const char *const unit[] = {"M", "G", "T", "P"};
+    char *out;
+    double v = (double)n / 1e6;
+    size_t i = 0;
+
+    if (n < 1000000)
+        return human_count(n);
+    out = human_buffer();
+    for (; v >= 1000 && i + 1 < sizeof(unit) / sizeof(unit[0]); i++)
+        v /= 1000;
+    snprintf(out, HUMAN_BYTES, v >= 100 ? "%.0f %s" : "%.2f %s", v, unit[i]);
+    return out;
+}
+
 const char *num(const json_t *row, const char *key)
 {
     return human_count(j_u64(row, key));
+}
+
+const char *human_us(uint64_t us)
+{
+    char *out;
+
+    if (us >= 1000000)
+        return human_age((double)us / 1e6);
+    out = human_buffer();
+    if (us < 1000)
+        snprintf(out, HUMAN_BYTES, "%llu us", (unsigned long long)us);
+    else
+        snprintf(out, HUMAN_BYTES, us < 10000 ? "%.1f ms" : "%.0f ms", (double)us / 1000);
+    return out;
 }
 
 const char *human_age(double s)

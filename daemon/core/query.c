@@ -343,6 +343,39 @@ void core_view(const struct core *c, struct core_view *ret)
     core_event_range(c, &ret->event_first, &ret->event_next);
 }
 
+const struct figure_counts *core_tenant_figures(const struct core *core, uint32_t tenant)
+{
+    return &tenant_at(core, tenant)->figures;
+}
+
+const struct figure_counts *core_pool_figures(const struct core *core, uint32_t slot)
+{
+    struct pool_view unused;
+
+    return core_pool_view(core, slot, &unused) ? &pool_at(core, slot)->figures : NULL;
+}
+
+bool core_space_view(const struct core *core, uint32_t slot, struct space_view *ret)
+{
+    const struct space *s = slot < core->limits.namespaces ? space_at(core, slot) : NULL;
+
+    if (!s || !s->used)
+        return false;
+    *ret = (struct space_view){.tenant = pool_at(core, s->pool)->tenant,
+                               .pool = s->pool,
+                               .ns = s->ns,
+                               .nodes = s->nodes,
+                               .held = s->held > 0,
+                               .reset = s->reset,
+                               .figures = s->figures};
+    return true;
+}
+
+const struct histogram *core_latency(const struct core *core, enum latency latency)
+{
+    return &core->latency[latency];
+}
+
 void core_turns(const struct core *c, uint32_t tenant, struct turns_view *ret)
 {
     const struct tenant *t = tenant_at(c, tenant);

@@ -6,6 +6,7 @@
 
 #include "base/rate.h"
 #include "core/core.h"
+#include "core/figures.h"
 #include "core/transfer_times.h"
 
 /* Pages of one group by where they are: all but `peak_*` and `borrowed` add up to `total`. */
@@ -175,6 +176,16 @@ struct node_view {
 
 enum tree_event_kind { TREE_STORED = 1, TREE_TIER, TREE_REMOVED };
 
+/* A namespace in a pool. */
+struct space_view {
+    uint32_t tenant, pool;
+    struct namespace_id ns;
+    uint32_t nodes;
+    bool held;  /* by a session, a transfer or an operator */
+    bool reset; /* N1: nobody finds it, and it goes */
+    struct figure_counts figures;
+};
+
 struct tree_event_view {
     uint64_t seq; /* 1 is the first; no number is left out */
     enum tree_event_kind kind;
@@ -226,6 +237,11 @@ bool core_share_plan(const struct core_limits *limits, const struct tenant_confi
                      struct share_of of, struct share_view *ret);
 void core_view(const struct core *core, struct core_view *ret);
 uint32_t core_tenant_sessions(const struct core *core, uint32_t tenant);
+const struct figure_counts *core_tenant_figures(const struct core *core, uint32_t tenant);
+const struct figure_counts *core_pool_figures(const struct core *core,
+                                              uint32_t slot); /* NULL: empty */
+bool core_space_view(const struct core *core, uint32_t slot, struct space_view *ret);
+const struct histogram *core_latency(const struct core *core, enum latency latency);
 void core_turns(const struct core *core, uint32_t tenant, struct turns_view *ret);
 void core_tickets(const struct core *core, uint32_t tenant, struct tickets_view *ret);
 void core_records(const struct core *core, uint32_t tenant, struct records_view *ret);

@@ -101,6 +101,8 @@ struct daemon {
 
     struct engine_watch *engines;
     struct refusals refusals[CONFIG_TENANTS_MAX]; /* of each tenant */
+    struct histogram answered[OP_COUNT]; /* from when a request is whole until the core has taken it
+                                            in: then most are answered */
     struct pool_watch *pools;
     struct io_op mem_op, signal_op;
     struct bell_watch bells[CONFIG_TENANTS_MAX]; /* of each tenant */

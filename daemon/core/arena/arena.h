@@ -118,18 +118,20 @@ struct pool {
     uint64_t layout_hash, opened_seq;
     uint64_t fields_hash; /* 0: transfers go to and from pools of the same layout alone */
     uint64_t copies; /* 1: resharded to a pool of the same layout, too, less of it moves (X5) */
+    struct figure_counts figures;
     struct group group[GROUPS_MAX];
 };
 
 struct space { /* a namespace within a pool */
     struct namespace_id ns;
-    uint32_t pool, root;
+    uint32_t pool, root, used;
     struct list_links in_pool;
     uint32_t reset;         /* N1: never found again; its nodes go as their pins end */
     uint32_t sweep;         /* the next node to look at; NONE: all were */
     uint32_t nodes;         /* without the root */
     uint32_t held;          /* pins of its nodes, on any tier */
     struct list_links idle; /* in its tenant's list while nobody holds it */
+    struct figure_counts figures;
 };
 
 /* The tiers that have all of a node's HISTORY, as bits of node.residency; on the host it has been
@@ -159,6 +161,7 @@ struct node_tier {
 /* What is under way with a node: its commit's step, its checksums, its copy to the other tier. */
 struct node_work {
     uint64_t publish_step;
+    uint64_t since_ns;     /* of a commit; then, that others see it. 0: neither is timed */
     uint32_t publish_next; /* in the list of a retire record */
     uint32_t seal;         /* enum seal_state */
     struct list_links seal_queue;
@@ -493,6 +496,7 @@ struct tenant {
     struct list closes;  /* sessions whose gate is CLOSED, in the order in which they are closed */
     uint64_t turns, turns_begun, turns_expired, turns_lost; /* see struct turns_view */
     struct tickets_view tickets;
+    struct figure_counts figures;
     struct list idle; /* namespaces that nobody holds: who was given up first comes first */
     /* Its record memory: words of the bitmap from record_word on, a bit a page. */
     uint32_t record_word, record_pages, record_used, record_held;
@@ -587,6 +591,7 @@ struct core {
     uint32_t waits_changed; /* 1: of some engine */
     uint32_t nengines, npools, nclosing;
     uint64_t errors[TERN_ERR_COUNT];
+    struct histogram latency[LATENCIES];
     uint64_t evicted_nodes, evicted_pages, corrupt_detected, pages_pulled, pages_served, dup_chunks;
     uint64_t host_copies, host_copies_failed, host_copies_again, host_uncopied, host_loads,
         evicted_host, retracts, recovers;

@@ -4,6 +4,7 @@
 #include "core/fetch/fetch.h"
 
 #include "core/arena/actions.h"
+#include "core/arena/count.h"
 #include "core/memory/pages.h"
 #include "core/session/record.h"
 #include "core/session/sessions.h"
@@ -151,6 +152,7 @@ enum tern_err fetch_from_here(struct core *c, struct actions *out, struct call *
     tail_give_way(c, s, call->req->fetch.step);
     borrow_path(c, s, from);
     take_pages(c, s, from, s->committed > before);
+    count(c, s->space, FIGURE_HANDED, s->written - before);
     session_state_move(&s->state, SESSION_TURN);
     session_use(c, s);
     session_runs(c, out, s, before);

@@ -4,6 +4,7 @@
 #include "core/fetch/fetch.h"
 
 #include "core/arena/actions.h"
+#include "core/arena/count.h"
 #include "core/disk/stores.h"
 #include "core/memory/pages.h"
 #include "core/session/commits.h"
@@ -311,12 +312,29 @@ static void say_done(const struct core *c, struct actions *out, const struct pul
         msg->ticket = p->ticket;
 }
 
+/* What it brought, of which the session has no more than it can go on from. */
+static void count_fetch(struct core *c, const struct pull *p)
+{
+    const struct session *s = session_at(c, p->session);
+    const bool disk = p->link == link_disk(&c->limits);
+
+    if (s->written <= p->start)
+        return;
+    count(c, s->space, disk ? FIGURE_DISK : FIGURE_PEER, s->written - p->start);
+    count_since(c, LATENCY_FETCH, p->started_ns);
+    count_time(c, LATENCY_FETCH_QUEUED, transfer_stage_ns(&p->times, STAGE_QUEUED, c->now_ns));
+    count_time(c, LATENCY_FETCH_WIRE, transfer_stage_ns(&p->times, STAGE_WIRE, c->now_ns));
+    count_time(c, LATENCY_FETCH_CREDIT, transfer_wait_ns(&p->times, WAIT_CREDIT, c->now_ns));
+}
+
 /* Needs room for four actions and the answer's runs. */
 static void fetch_end(struct core *c, struct actions *out, struct pull *p,
                       const struct shortage *shortage)
 {
-    if (p->session != NONE)
+    if (p->session != NONE) {
         step_back(c, p, session_at(c, p->session));
+        count_fetch(c, p);
+    }
     fell_short(c, p);
     fetch_wait_end(c, out, p);
     answer(c, out, p, shortage);

@@ -370,6 +370,7 @@ static enum tern_err carve(struct core *c, const struct engine *e, enum tier tie
     p->fields_hash = fields_hash(req);
     p->copies = p->fields_hash != 0 && req->copies && req->shard != SHARD_REPLICATED;
     p->opened_seq = ++c->seq;
+    p->figures = (struct figure_counts){0};
     pool_set_slabs(c, p);
     *ret_pool = slot;
     return TERN_OK;

@@ -4,6 +4,7 @@
 #include "core/session/commits.h"
 
 #include "core/arena/actions.h"
+#include "core/arena/count.h"
 #include "core/disk/stores.h"
 #include "core/memory/pages.h"
 #include "core/session/record.h"
@@ -176,6 +177,7 @@ static void set_pending(struct core *c, struct session *s, uint32_t slot, struct
         *src->step = parent->work.publish_step; /* a chunk is not seen before what it continues */
     n->pending_engine = s->engine;
     n->work.publish_step = *src->step;
+    n->work.since_ns = src->arriving ? 0 : c->now_ns;
     n->work.publish_next = *src->pending;
     *src->pending = slot;
     node_changed(c, slot);
@@ -472,6 +474,7 @@ enum tern_err session_commit(struct core *c, struct actions *out, struct engine 
         err = TERN_OK; /* the answer's lengths tell the depth reached */
     handed_runs(c, out, s, src.handed);
     if (s->committed > begin) {
+        count(c, s->space, FIGURE_COMMITTED, s->committed - begin);
         state_terminal(c, s->node);
         store_continued(c, s);
         leave_below(c, s, op->step);

@@ -9,6 +9,7 @@
 
 #include <string.h>
 
+#include "core/arena/count.h"
 #include "core/disk/stores.h"
 #include "core/memory/pages.h"
 #include "core/session/commits.h"
@@ -246,6 +247,16 @@ static uint32_t found_on_host(struct core *c, struct host_reach reach)
     return node_at(c, slot)->depth;
 }
 
+/* A Match that says again what the session was told is no other prompt. */
+static void count_prompt(struct core *c, const struct session *s, uint32_t had)
+{
+    uint32_t fresh = s->tokens.end > had ? s->tokens.end - had : 0;
+
+    count(c, s->space, FIGURE_PROMPTS, fresh > 0);
+    count(c, s->space, FIGURE_PROMPT_TOKENS, fresh);
+    count(c, s->space, FIGURE_DEVICE, s->committed);
+}
+
 static enum tern_err match_import(struct core *c, struct actions *out, struct session *s,
                                   const struct req_match *m, struct reply *ret)
 {
@@ -253,7 +264,7 @@ static enum tern_err match_import(struct core *c, struct actions *out, struct se
     struct token_view w = session_view(c, s, t->base, t);
     uint32_t reached = node_walk(c, s->node, &w),
              node = m->more ? reached : state_above(c, reached), depth = node_at(c, node)->depth;
-    uint32_t common = t->base;
+    uint32_t common = t->base, had = s->state == SESSION_TURN ? s->tokens.end : 0;
     bool kept; /* all of this piece from an earlier turn, and more, which the next may agree with */
     const char *text;
 
@@ -281,6 +292,8 @@ static enum tern_err match_import(struct core *c, struct actions *out, struct se
     while (s->tokens.first < depth)
         tokens_drop_chunk(c, &s->tokens);
     import_path(c, s, node, m->more);
+    if (!m->more)
+        count_prompt(c, s, had);
     session_state_move(&s->state, m->more ? SESSION_MATCHING : SESSION_TURN);
     session_use(c, s);
     if (!m->more)
@@ -408,6 +421,8 @@ static enum tern_err match_resume(struct core *c, struct actions *out, struct se
         s->finished = common;
     tokens_truncate(c, &s->tokens, common);
     check(tokens_append(c, &s->tokens, t.v, t.n, t.keys, t.nkeys) == TERN_OK);
+    count(c, s->space, FIGURE_PROMPTS, t.n > 0 && !m->more);
+    count(c, s->space, FIGURE_PROMPT_TOKENS, t.n);
     session_state_move(&s->state, SESSION_TURN);
     session_use(c, s);
     /* Perhaps the answer to the import was lost, and the request is its repetition: from base 0. An

@@ -2,6 +2,7 @@
  * record holds pages that become FREE, a pin that ends, nodes that become visible. */
 #include "core/session/retires.h"
 
+#include "core/arena/count.h"
 #include "core/memory/pages.h"
 #include "core/session/steps.h"
 #include "core/tier/host.h"
@@ -48,6 +49,10 @@ static void publish_nodes(struct core *c, uint32_t at)
 
         n->pending_engine = n->work.publish_next = NONE;
         n->work.publish_step = 0;
+        if (n->work.since_ns) {
+            count_since(c, LATENCY_PUBLISH, n->work.since_ns);
+            n->work.since_ns = c->now_ns;
+        }
         if (n->state.refilling && n->work.seal == SEAL_DONE)
             seal_state_move(&n->work.seal, SEAL_NONE); /* what was refilled has no checksum yet */
         n->state.refilling = 0;

@@ -8,6 +8,7 @@
 #include "core/session/retract.h"
 
 #include "core/arena/actions.h"
+#include "core/arena/count.h"
 #include "core/memory/pages.h"
 #include "core/session/record.h"
 #include "core/session/retires.h"
@@ -405,6 +406,7 @@ static void load_finish(struct core *c, struct actions *out, struct session *s, 
     if (err == TERN_OK && !recover) {
         from = s->committed;
         adopt(c, s);
+        count(c, s->space, FIGURE_HOST, s->committed - from);
     }
     load_release(c, s);
     if (err != TERN_OK || !recover)

@@ -4,6 +4,7 @@
 #include "core/transfer/seals.h"
 
 #include "core/arena/actions.h"
+#include "core/arena/count.h"
 #include "core/tier/host.h"
 #include "core/transfer/serves.h"
 #include "core/tree/nodes.h"
@@ -54,6 +55,9 @@ void seal_done(struct core *c, struct seal_id job)
         seal_state_move(&n->work.seal, SEAL_NONE);
         seal_queue(c, job.slot);
     } else {
+        if (n->work.since_ns)
+            count_since(c, LATENCY_SEAL, n->work.since_ns);
+        n->work.since_ns = 0;
         serve_sealed(c, job.slot);
         host_sealed(c, job.slot);
     }

@@ -6,6 +6,7 @@
 #include "core/transfer/serves.h"
 
 #include "core/arena/actions.h"
+#include "core/arena/count.h"
 #include "core/memory/pages.h"
 #include "core/transfer/handed.h"
 #include "core/transfer/serve_follow.h"
@@ -348,6 +349,8 @@ static bool finish(struct core *c, struct actions *out, struct serve *s)
         serve_free(c, s);
         return true;
     }
+    count_since(c, LATENCY_SERVE, s->started_ns);
+    count_time(c, LATENCY_SERVE_SEALING, transfer_stage_ns(&s->times, STAGE_SEALING, c->now_ns));
     a = action_add(out, ACT_SERVE_STOP);
     a->serve.serve = serve_id(c, s);
     serve_state_move(&s->state, SERVE_STOPPING);

@@ -1,6 +1,7 @@
 /* Which leaf is evicted next, and which node loses its STATE alone (T12, T13). heaps.c keeps those
  * that may go in order. Where the host tier is written behind, the reserve is what leaves the
  * device first: tier/reserve.c fills it. */
+#include "core/arena/count.h"
 #include "core/tree/heaps.h"
 #include "core/tree/state.h"
 
@@ -101,16 +102,32 @@ uint32_t evict_next(struct core *c, struct pool *p)
     return NONE;
 }
 
+/* A node leaves the device; how many pages that brings is known afterwards. */
+static void count_node(struct core *c, const struct node *n)
+{
+    c->evicted_nodes++;
+    count(c, n->space, FIGURE_EVICTED_NODES, 1);
+    count_since(c, LATENCY_EVICTED_AGE, n->last_use_ns);
+}
+
+static void count_pages(struct core *c, const struct node *n, uint32_t freed)
+{
+    c->evicted_pages += freed;
+    count(c, n->space, FIGURE_EVICTED_PAGES, freed);
+}
+
 bool evict_leaf(struct core *c, uint32_t slot)
 {
-    if (!device_frees(node_at(c, slot)))
+    const struct node *n = node_at(c, slot);
+
+    if (!device_frees(n))
         return false;
-    if (!node_on_host(node_at(c, slot))) {
-        c->host_uncopied += node_pool(c, node_at(c, slot))->tiers[TIER_HOST] != NONE;
+    if (!node_on_host(n)) {
+        c->host_uncopied += node_pool(c, n)->tiers[TIER_HOST] != NONE;
         return evict_subtree(c, slot);
     }
-    c->evicted_nodes++;
-    c->evicted_pages += node_demote(c, slot);
+    count_node(c, n);
+    count_pages(c, n, node_demote(c, slot));
     return true;
 }
 
@@ -144,10 +161,11 @@ bool node_remove(struct core *c, uint32_t slot)
     if (n->children.n > 0 || n->refs[REF_HOST] > 0 ||
         !(device_frees(n) || (!node_on_device(n) && host_frees(n))))
         return false;
-    c->evicted_nodes += node_on_device(n);
+    if (node_on_device(n))
+        count_node(c, n);
     c->evicted_host += node_on_host(n);
     node_pool(c, n)->left_memory = 1;
-    c->evicted_pages += node_destroy(c, slot);
+    count_pages(c, n, node_destroy(c, slot));
     return true;
 }
 
@@ -244,7 +262,7 @@ bool evict_state(struct core *c, struct pool *p)
         heap_remove(c, p, HEAP_STATE, slot);
         if (!state_droppable(c, node_at(c, slot)))
             continue;
-        c->evicted_pages += state_drop(c, slot);
+        count_pages(c, node_at(c, slot), state_drop(c, slot));
         return true;
     }
     return false;

@@ -34,6 +34,7 @@ static void space_free(struct core *c, uint32_t slot)
         idle_list_remove(c, &tenant_at(c, tenant_of(c, s->pool))->idle, slot);
     c->resets -= s->reset;
     share_put(c, SHARE_NAMESPACES, tenant_of(c, s->pool));
+    s->used = 0;
     space_slot_put(c, slot);
 }
 
@@ -98,8 +99,10 @@ static uint32_t space_make(struct core *c, uint32_t pool, struct namespace_id ns
     share_take(c, SHARE_NAMESPACES, tenant_of(c, pool));
     s->ns = ns;
     s->pool = pool;
+    s->used = 1;
     s->reset = s->nodes = s->held = 0;
     s->sweep = NONE;
+    s->figures = (struct figure_counts){0};
     s->idle = (struct list_links){.next = NONE, .prev = NONE};
     space_list_push_front(c, &pool_at(c, pool)->spaces, at);
     s->root = record_take(c, pool);

@@ -7,6 +7,8 @@
  * match that can still use one takes it back. */
 #include "core/tree/state.h"
 
+#include "core/arena/count.h"
+
 uint32_t segment_first(const struct pool *p, const struct group *g, uint32_t depth)
 {
     const struct group_layout *l = &g->layout;
@@ -245,8 +247,9 @@ static void unclaim_below(struct core *c, uint32_t slot)
 
 /* --- superseding --- */
 
-/* Frees the segment of a node; with `host` its host copy too, which nobody needs any more. */
-static uint32_t drop(struct core *c, uint32_t slot, bool host)
+/* Frees the segment of a node; of a superseded one its host copy too, which nobody needs any more.
+ */
+static uint32_t drop(struct core *c, uint32_t slot, bool is_superseded)
 {
     struct node *n = node_at(c, slot);
     const struct pool *p = pool_at(c, n->pool);
@@ -257,13 +260,14 @@ static uint32_t drop(struct core *c, uint32_t slot, bool host)
     for (uint32_t g = 0; g < p->ngroups; g++)
         if (group_is_state(&p->group[g])) {
             obtain_forget_group(c, slot, TIER_DEVICE, g);
-            if (host)
+            if (is_superseded)
                 obtain_forget_group(c, slot, TIER_HOST, g);
             freed += chain_free(c, &n->group[g].pages[TIER_DEVICE]);
-            if (host)
+            if (is_superseded)
                 chain_free(c, &n->group[g].pages[TIER_HOST]);
         }
     unclaim_below(c, slot);
+    count(c, n->space, FIGURE_SUPERSEDED_PAGES, is_superseded ? freed : 0);
     return freed;
 }
 

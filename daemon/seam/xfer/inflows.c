@@ -685,6 +685,7 @@ void arrival_end(struct xfer *xfer, uint32_t number, uint32_t i, bool right)
     uint64_t bytes = batch_page_bytes(xfer, batch, i);
 
     xfer->stats.payload_bytes_in += bytes;
+    lane_of(xfer, batch)->bytes_in += bytes;
     seen->pages++;
     seen->bytes += bytes;
     rate_add(&seen->rate, io_now_ns(), bytes);

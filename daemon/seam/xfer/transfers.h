@@ -58,6 +58,7 @@ struct lane {
     struct batch_queue queue;
     uint32_t turn;                               /* the tenant that asked last */
     struct data_path path[XFER_CONNECTIONS_MAX]; /* config.connections of them are used */
+    uint64_t bytes_in;                           /* page bytes that it brought */
     uint64_t waiting_ns; /* since when the queue wants one and none is to be had; 0: it does not.
                             Set by lane_wait alone */
 };

@@ -191,6 +191,10 @@ struct xfer_link_view {
     uint32_t connections, conns_up, conns_calling, conns_retired;
 };
 void xfer_link_view(const struct xfer *xfer, uint32_t link, struct xfer_link_view *ret);
+/* Page bytes that came over that link since the start, by the i-th transport, and its word. False:
+ * there are no more. */
+bool xfer_link_bytes(const struct xfer *xfer, uint32_t link, uint32_t i, const char **ret_transport,
+                     uint64_t *ret_bytes);
 /* The i-th path of a link. False: it has no more. */
 bool xfer_path_view(const struct xfer *xfer, uint32_t link, uint32_t i, struct xfer_path_view *ret);
 

@@ -314,6 +314,17 @@ void xfer_link_view(const struct xfer *xfer, uint32_t number, struct xfer_link_v
         ret->reason = xfer->link[number].call_text;
 }
 
+bool xfer_link_bytes(const struct xfer *xfer, uint32_t number, uint32_t i,
+                     const char **ret_transport, uint64_t *ret_bytes)
+{
+    check(number < xfer->config.links);
+    if (i >= xfer->ntransports)
+        return false;
+    *ret_transport = xfer->transport[i].ops->name;
+    *ret_bytes = transport_lane(&xfer->transport[i], number)->bytes_in;
+    return true;
+}
+
 bool xfer_path_view(const struct xfer *xfer, uint32_t number, uint32_t i,
                     struct xfer_path_view *ret)
 {

@@ -61,6 +61,11 @@ static uint32_t disk_slots(const struct admin_ctx *ctx)
     return core_limits_of(ctx->core)->disk_chunks;
 }
 
+static uint32_t namespace_slots(const struct admin_ctx *ctx)
+{
+    return core_limits_of(ctx->core)->namespaces;
+}
+
 static uint32_t node_slots(const struct admin_ctx *ctx)
 {
     return core_limits_of(ctx->core)->nodes;
@@ -110,6 +115,7 @@ static const struct list lists[] = {
     {"transfers", false, transfer_slots, admin_transfer_row, NULL},
     {"tree", false, node_slots, admin_node_row, NULL},
     {"disk", false, disk_slots, admin_disk_row, admin_disk_head},
+    {"namespaces", true, namespace_slots, admin_namespace_row, NULL},
 };
 
 /* One page of rows. *ret_next is the first slot that is not in it; `slots` at the end of the list.
@@ -589,6 +595,7 @@ static enum tern_err answer_status(const struct admin_ctx *ctx, const struct que
     text_u64(out, "sessions", status_sessions(ctx, &v, q->tenant));
     status_turns(ctx, q->tenant, out);
     status_tenants(ctx, q->tenant, out);
+    admin_figures("figures", ctx, q->tenant, out);
     status_pools(ctx, q->tenant, out);
     status_shares(ctx, q->tenant, out);
     status_errors(ctx, &v, q->tenant, out);
@@ -633,6 +640,8 @@ static enum tern_err answer(const struct admin_ctx *ctx, const char *command,
 {
     if (strcmp(command, "status") == 0)
         return answer_status(ctx, q, out);
+    if (strcmp(command, "stats") == 0)
+        return admin_stats(ctx, q->tenant, out);
     if (strcmp(command, "doctor") == 0)
         return q->tenant == NONE ? admin_doctor(ctx, out) : TERN_DENIED;
     for (size_t i = 0; i < sizeof lists / sizeof *lists; i++) {

@@ -56,6 +56,10 @@ struct admin_ctx {
     /* The transport of pulls from that peer, and why; static or borrowed texts. A NULL function:
      * not known. */
     void (*peer_link)(void *ctx, uint32_t peer, struct xfer_link_view *ret);
+    /* Page bytes that came from it, by the i-th transport. False: there are no more. A NULL
+     * function: not known. */
+    bool (*peer_bytes)(void *ctx, uint32_t peer, uint32_t i, const char **ret_transport,
+                       uint64_t *ret_bytes);
     /* The i-th RDMA path to that peer. False: there are no more. A NULL function: none is known. */
     bool (*peer_path)(void *ctx, uint32_t peer, uint32_t i, struct xfer_path_view *ret);
     /* The send buffers of a tenant, then of the operators and of the peers, and whose they are.
@@ -74,21 +78,22 @@ struct admin_ctx {
     /* The name of a group of the pool in that slot; a NULL function or answer: "group0", "group1",
      * ... */
     const char *(*group_name)(void *ctx, uint32_t pool, uint32_t group);
+    const struct histogram *answered; /* [OP_COUNT]; NULL: not known */
     void *ctx;
     uint64_t *node_bits; /* scratch: a bit a node of the core, (limits.nodes + 63) / 64 words */
     uint32_t *visits;    /* how many nodes the answer may still look at to count borrowed pages */
 };
 
-/* Commands: status, doctor, pools, sessions, records, engines, peers, transfers, tree, disk.
- * `tenant` NONE for the admin socket, else only what belongs to that tenant is told (status, pools,
- * sessions, records and engines alone).
+/* Commands: status, stats, doctor, pools, namespaces, sessions, records, tickets, engines, peers,
+ * transfers, tree, disk. `tenant` NONE for the admin socket, else only what belongs to that tenant
+ * is told (status, stats, pools, namespaces, sessions, records, tickets and engines alone).
  *
  * Answers are one object. Lists are paged: args "from=SLOT" and "limit=ROWS"; an answer has "next":
  * the `from` of the following page, or null at the end, and ends early, whole, where `out` has no
  * room for another row or ADMIN_SCAN_MAX slots were looked at: a page without rows is no end.
- * `tree` takes pool=SLOT as well, `status` hash=1 for core_hash. 64-bit ids and hashes are
- * hexadecimal strings; counts are numbers. "borrowed" is null where it would take more than
- * ADMIN_VISITS_MAX nodes to count it. A node, a session's hold on one and a transfer's are
+ * `tree` and `namespaces` take pool=SLOT as well, `status` hash=1 for core_hash. 64-bit ids and
+ * hashes are hexadecimal strings; counts are numbers. "borrowed" is null where it would take more
+ * than ADMIN_VISITS_MAX nodes to count it. A node, a session's hold on one and a transfer's are
  * told by "id" and "node_id"; "slot", "parent" and "node" are places that are used again.
  *
  * UNSUPPORTED: no such command. INVALID: an argument. DENIED: not for a tenant. BUSY: `out` is too

@@ -12,7 +12,7 @@ typedef bool admin_row(const struct admin_ctx *ctx, uint32_t slot, uint32_t tena
                        struct text_out *out);
 
 admin_row admin_pool_row, admin_session_row, admin_ticket_row, admin_record_row, admin_engine_row,
-    admin_peer_row, admin_transfer_row, admin_node_row, admin_disk_row;
+    admin_peer_row, admin_transfer_row, admin_node_row, admin_disk_row, admin_namespace_row;
 
 const char *admin_tenant_name(const struct admin_ctx *ctx, uint32_t tenant);
 double admin_age_s(const struct admin_ctx *ctx, uint64_t then_ns);
@@ -35,6 +35,11 @@ void admin_spill_tenant(const struct admin_ctx *ctx, uint32_t tenant, struct tex
 /* Writes one flat object for each group of that pool, for status. */
 void admin_pool_groups(const struct admin_ctx *ctx, uint32_t slot, uint32_t tenant,
                        struct text_out *out);
+
+/* What became of prompts: an array of objects, one a tenant. */
+void admin_figures(const char *key, const struct admin_ctx *ctx, uint32_t tenant,
+                   struct text_out *out);
+enum tern_err admin_stats(const struct admin_ctx *ctx, uint32_t tenant, struct text_out *out);
 
 /* Which RDMA devices there are, which of them are used, and why the others are not. */
 enum tern_err admin_doctor(const struct admin_ctx *ctx, struct text_out *out);

@@ -118,6 +118,14 @@ static void peer_link(void *ctx, uint32_t peer, struct xfer_link_view *ret)
     xfer_link_view(d->xfer, peer, ret);
 }
 
+static bool peer_bytes(void *ctx, uint32_t peer, uint32_t i, const char **ret_transport,
+                       uint64_t *ret_bytes)
+{
+    const struct daemon *d = ctx;
+
+    return d->xfer && xfer_link_bytes(d->xfer, peer, i, ret_transport, ret_bytes);
+}
+
 static bool peer_path(void *ctx, uint32_t peer, uint32_t i, struct xfer_path_view *ret)
 {
     const struct daemon *d = ctx;
@@ -194,6 +202,7 @@ static enum tern_err describe(struct daemon *d, const char *command, char *const
         .peer_tls = peer_tls,
         .peer_refused = peer_refused,
         .peer_link = peer_link,
+        .peer_bytes = peer_bytes,
         .peer_path = peer_path,
         .flow = flow,
         .door = door,
@@ -201,6 +210,7 @@ static enum tern_err describe(struct daemon *d, const char *command, char *const
         .refusals = refusals_of,
         .proc_pid = pid_of,
         .group_name = group_name,
+        .answered = d->answered,
         .node_bits = d->node_bits,
         .visits = &visits,
         .ctx = d,

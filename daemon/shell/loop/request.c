@@ -91,6 +91,7 @@ static bool layouts_refused(struct client_conn *c, const struct frame_header *h,
 static void core_request(struct client_conn *c, const struct frame_header *h, const uint8_t *body)
 {
     struct daemon *d = c->d;
+    const uint64_t begun_ns = io_now_ns();
     struct event ev;
     const char *text;
     enum tern_err err;
@@ -116,6 +117,7 @@ static void core_request(struct client_conn *c, const struct frame_header *h, co
     if (c->engine != NONE)
         daemon_poll_engine(d, c->engine);
     daemon_event(d, &ev);
+    histogram_add(&d->answered[ev.request.op], io_now_ns() - begun_ns);
 }
 
 static void request_frame(struct client_conn *c, const struct frame_header *h, const uint8_t *body)

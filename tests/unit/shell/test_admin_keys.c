@@ -73,11 +73,15 @@ static bool door(void *ctx, uint32_t i, const char **ret_name, struct door_stats
     " spill(budget_bytes used_bytes entries chunks files stores stored(cold continued evict "      \
     "shutdown) written_bytes failed refused pruned evicted hits fetched_pages "                    \
     "recovered dropped)"
+#define FIGURES_COUNTED                                                                            \
+    "prompts prompt_tokens matched_device_tokens matched_host_tokens matched_disk_tokens "         \
+    "fetched_peer_tokens handed_over_tokens committed_tokens evicted_nodes evicted_pages "         \
+    "superseded_pages"
 static const char answer_keys[] =
     "node version incarnation uptime_s draining sessions "
     "turns(turns_in_flight turns_begun turns_expired turns_lost) "
     "tenants(tenant records(pages used held records page_bytes)" TICKETS SPILL_TENANT
-    ") pools(pool tenant tier group "
+    ") figures(tenant " FIGURES_COUNTED ") pools(pool tenant tier group "
     "family page_tokens page_bytes window total free leased session snapshot "
     "reclaimable borrowed transfer ticket retiring zeroing quarantine peak_session "
     "peak_snapshot) shares(table records limit common_free reserved(first second) used(first "

@@ -107,7 +107,7 @@ TEST_GROUP(fill, nothing);
 
 /* AES-256-GCM under HMAC-SHA256 of the key's label, as an implementation of its own gives it that
  * agrees with cases 13 and 14 of the GCM specification: another daemon's files are to be read. */
-static const struct figures {
+static const struct figure_counts {
     enum disk_key key;
     uint8_t cipher[40], tag[DISK_TAG_BYTES];
 } figures[] = {
