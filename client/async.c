@@ -77,6 +77,7 @@ enum tern_err async_quick(struct tern *t, const struct quick_request *q, struct 
     struct outgoing o;
     struct pending *p;
 
+    TRY(check_leased(t, q->session));
     TRY(async_room(t, quick_size(q), &o));
     quick_put(&o.body, q);
     p = async_submit(t, &o, q->type, q->session, cookie, NULL);
@@ -181,6 +182,7 @@ enum tern_err tern_submit_store(struct tern *t, tern_session s, uint32_t depth, 
 
     m.has_depth = 1;
     m.depth = depth;
+    TRY(check_leased(t, s));
     TRY(async_room(t, message_size(&m.base), &o));
     put_whole(&o.body, &m.base);
     async_submit(t, &o, FRAME_STORE, s, cookie, NULL);

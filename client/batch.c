@@ -83,6 +83,7 @@ static enum tern_err add(struct tern_batch *b, struct client_op op)
 {
     b->t->text[0] = '\0';
     TRY(check_op(b->t, &op));
+    TRY(check_leased(b->t, op.session));
     if (b->n == TERN_BATCH_OPS_MAX)
         return set_error(
             b->t, TERN_INVALID,

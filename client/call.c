@@ -127,6 +127,7 @@ enum tern_err call_put(struct tern *t, struct call *call, uint64_t session,
 {
     struct outgoing o;
 
+    TRY(check_leased(t, session));
     TRY(call_room(t, call, message_size(msg), &o));
     put_whole(&o.body, msg);
     send_queue(t, &o, (uint16_t)(call->reply_type - 1), call->id, session);
@@ -137,6 +138,7 @@ enum tern_err call_put_quick(struct tern *t, struct call *call, const struct qui
 {
     struct outgoing o;
 
+    TRY(check_leased(t, q->session));
     TRY(call_room(t, call, quick_size(q), &o));
     quick_put(&o.body, q);
     send_queue(t, &o, q->type, call->id, q->session);
@@ -222,9 +224,13 @@ enum tern_err call_whole(struct tern *t, uint16_t type, uint64_t session,
                          const ProtobufCMessage *msg, uint32_t deadline_ms,
                          const ProtobufCMessage **ret)
 {
+    enum tern_err err;
     struct call call;
 
     TRY(call_start(t, type, deadline_ms, &call));
     TRY(call_put(t, &call, session, msg));
-    return call_answer(t, &call, ret);
+    err = call_answer(t, &call, ret);
+    if (err == TERN_GONE)
+        say_handle(t, session);
+    return err;
 }

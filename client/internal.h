@@ -4,6 +4,7 @@
  *   sender        the thread that sends for a lease
  *   send          a request into the send buffer
  *   check         what may be asked for
+ *   leased        which sessions are in a lease, so that no other call touches them
  *   pieces        token lists that are longer than a request
  *   changes       what a subscription keeps
  *   quick_*       bodies of the hot path
@@ -72,6 +73,7 @@ enum {
 
 struct asked {
     uint8_t kind;
+    tern_session session;                     /* 0: of none */
     uint32_t length, written, appended, base; /* tokens */
 };
 
@@ -188,6 +190,12 @@ enum tern_err check_layout(struct tern *t, const struct tern_layout *layout);
 enum tern_err put_namespace(struct tern *t, const struct tern_namespace *ns,
                             Tern__Wire__Namespace *ret);
 
+/* ---- leased.c ---- */
+
+/* CONFLICT: the session is in a lease. BUSY: it has left one, and that was not submitted. Both with
+ * a text. */
+enum tern_err check_leased(struct tern *t, tern_session s);
+
 /* ---- pieces.c ---- */
 
 /* As many tokens of the list from [at] on as one request has room for; borrows its arrays. */
@@ -241,6 +249,8 @@ struct asked asked_op(const struct client_op *op);
  * say goes there.
  * Returns the error of the result. */
 enum tern_err said(struct tern *t, const struct asked *a, const struct tern_result *r);
+/* Behind the daemon's words: which handle it is that is GONE. */
+void say_handle(struct tern *t, tern_session s);
 /* The same for the answer to a Retract that came without words: numbers of pages say more than
  * those of the error table. */
 enum tern_err said_retracted(struct tern *t, enum tern_err err, const struct tern_retracted *away);

@@ -39,6 +39,7 @@ static void lease_free(struct tern_lease *l)
     for (uint32_t g = 0; g < TERN_GROUPS_MAX; g++)
         free(l->group[g].page);
     free(l->slot);
+    free(l->place);
     free(l->cold);
     free(l->stray);
     free(l->step);
@@ -78,7 +79,7 @@ static bool lease_fill(struct tern_lease *l, const struct tern_layout *layout,
     l->slot = aligned_alloc(_Alignof(struct lease_slot), l->nslots * sizeof *l->slot);
     l->cold = calloc(l->nslots, sizeof *l->cold);
     l->step = malloc((LEASE_STEPS_MAX + 1) * sizeof *l->step);
-    if (!l->slot || !l->cold || !l->step || (!l->stray && all > 0))
+    if (!leased_init(l) || !l->slot || !l->cold || !l->step || (!l->stray && all > 0))
         return false;
     /* Written, and not only got: no step is to pay for the kernel's fetching a page. */
     memset(l->slot, 0, l->nslots * sizeof *l->slot);
@@ -154,7 +155,11 @@ static void gather(struct tern_lease *l, struct client_op op, uint32_t slot, uin
 {
     struct lease_step *s = gathering(l);
 
-    s->op[s->nops] = (struct lease_op){.kind = op.kind, .slot = slot, .npages = npages};
+    s->op[s->nops] = (struct lease_op){.kind = op.kind,
+                                       .slot = slot,
+                                       .npages = npages,
+                                       .length = op.length,
+                                       .written = op.written};
     l->op[s->nops++] = op;
     s->npages += npages;
     l->nruns += op.nruns;
@@ -217,6 +222,7 @@ enum tern_err tern_lease_add(struct tern_lease *l, tern_session s, const struct 
                              uint32_t *ret)
 {
     l->t->text[0] = '\0';
+    TRY(check_leased(l->t, s));
     for (uint32_t i = 0; i < l->nslots; i++)
         if (l->slot[i].state == LEASE_SLOT_FREE) {
             l->slot[i] = (struct lease_slot){.session = s,
@@ -225,6 +231,7 @@ enum tern_err tern_lease_add(struct tern_lease *l, tern_session s, const struct 
                                              .told_written = now->lengths.written,
                                              .allocated = now->lengths.allocated};
             lease_slot_state_move(&l->slot[i].state, LEASE_SLOT_LIVE);
+            leased_put(l, i);
             l->cold[i] = (struct lease_cold){.err = TERN_OK};
             *ret = i;
             return TERN_OK;

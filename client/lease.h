@@ -51,7 +51,8 @@ struct lease_cold {
 
 struct lease_op {
     enum client_op_kind kind;
-    uint32_t slot, npages; /* slot UINT32_MAX: none, it gives back what is in the stock */
+    uint32_t slot, npages;    /* slot UINT32_MAX: none, it gives back what is in the stock */
+    uint32_t length, written; /* as it asked, for the words of a refusal */
 };
 
 /* The operations of one Step: being gathered, or under way. */
@@ -93,6 +94,8 @@ struct tern_lease {
     uint32_t ngroups, nslots;
     struct lease_group group[TERN_GROUPS_MAX];
     struct lease_slot *slot;   /* owned: nslots */
+    uint32_t *place;           /* owned: nplaces, by the hash of a handle: slot + 1, or 0 */
+    uint32_t nplaces;          /* a power of two, at least twice nslots */
     struct lease_cold *cold;   /* owned, likewise */
     struct lease_stray *stray; /* owned: as many as can be held */
     uint32_t nstray, under_way, ncommits;
@@ -106,6 +109,16 @@ struct tern_lease {
     struct tern_run run[LEASE_STEP_RUNS];
     uint32_t words[LEASE_STEP_WORDS];
 };
+
+/* ---- leased.c ---- */
+
+bool leased_init(struct tern_lease *l); /* false: no memory */
+/* The slot has a session. */
+void leased_put(struct tern_lease *l, uint32_t at);
+/* A slot is FREE that was not. */
+void leased_again(struct tern_lease *l);
+
+/* ---- stock.c ---- */
 
 /* A session that was removed, and of which nothing is left, makes room. */
 void slot_rests(struct tern_lease *l, uint32_t at);

@@ -13,6 +13,7 @@ static enum tern_err do_op(struct tern *t, const struct client_op *op, uint32_t 
     uint32_t n, done;
 
     TRY(check_op(t, op));
+    TRY(check_leased(t, op->session));
     TRY(call_quick(t, &q, deadline_ms, &body, &n));
     if (!quick_step_get(body, n, &t->store, t->results, 1, &done, &err))
         return not_an_answer(t, TERN_MALFORMED);

@@ -13,7 +13,7 @@ static enum tern_err take_one(struct tern *t, const struct quick_request *q, con
 {
     if (!quick_get((uint16_t)(q->type + 1), body, n, &t->store, ret))
         return not_an_answer(t, TERN_MALFORMED);
-    return said(t, &(struct asked){.kind = asked_of(q->type)}, ret);
+    return said(t, &(struct asked){.kind = asked_of(q->type), .session = q->session}, ret);
 }
 
 /* One request after the other; the last is answered with what was found. Others are served in

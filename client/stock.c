@@ -3,6 +3,7 @@
  * calls nothing that sends. See lease.h. */
 #include "lease.h"
 
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -108,14 +109,41 @@ static void let_go(struct tern_lease *l, const struct lease_step *s, uint32_t fi
         l->group[s->group[i]].held--;
 }
 
-static bool failed(struct tern_lease *l, uint32_t at, const struct tern_result *r, const char *text)
+/* What was refused, of which session, what the daemon has, and what to do; last of all why, which
+ * is what is cut if it is too long. */
+static void say_refused(const struct lease_op *op, const struct tern_result *r, const char *why,
+                        char *ret)
 {
+    const struct tern_lengths *has = &r->lengths;
+    char asked[64], there[80] = "";
+
+    if (op->kind == CLIENT_ASSIGN)
+        snprintf(asked, sizeof asked, "extend to written %u, allocated %u", op->written,
+                 op->length);
+    else
+        snprintf(asked, sizeof asked, "%s %u",
+                 op->kind == CLIENT_COMMIT ? "commit of" : "rewind to", op->length);
+    if (r->tokens > 0 || has->allocated > 0)
+        snprintf(there, sizeof there, ", and the daemon has committed %u, written %u, allocated %u",
+                 has->committed, has->written, has->allocated);
+    snprintf(ret, QUICK_TEXT_MAX, "session %u of the lease: its %s is refused%s: %s. Why: %s",
+             op->slot, asked, there,
+             op->kind == CLIENT_COMMIT ? "it goes on"
+                                       : "tern_lease_remove it by the last step that touches its "
+                                         "pages, and go on from there",
+             why[0] ? why : err_text(r->err));
+}
+
+static bool failed(struct tern_lease *l, const struct lease_op *op, const struct tern_result *r,
+                   const char *why)
+{
+    const uint32_t at = op->slot;
     struct lease_cold *cold = &l->cold[at];
 
     if (cold->err != TERN_OK)
         return true; /* what follows the first refusal is refused for its sake */
     cold->err = r->err;
-    strncat(cold->text, text[0] ? text : err_text(r->err), sizeof cold->text - 1);
+    say_refused(op, r, why, cold->text);
     if (l->slot[at].state == LEASE_SLOT_LIVE)
         lease_slot_state_move(&l->slot[at].state, LEASE_SLOT_FAILED);
     return tell(l, at, r, cold->text, true);
@@ -131,12 +159,22 @@ static void given_back(struct tern_lease *l, const struct lease_step *s, uint32_
         let_go(l, s, first, op->npages);
 }
 
+static bool committed(struct tern_lease *l, const struct lease_op *op, const struct tern_result *r,
+                      const char *why)
+{
+    char text[QUICK_TEXT_MAX] = "";
+
+    if (r->err != TERN_OK)
+        say_refused(op, r, why, text);
+    return tell(l, op->slot, r, text, false);
+}
+
 static bool answered(struct tern_lease *l, const struct lease_step *s, uint32_t first,
                      const struct lease_op *op, const struct tern_result *r, const char *text)
 {
     switch (op->kind) {
     case CLIENT_UNLEASE: given_back(l, s, first, op, r->err); return true;
-    case CLIENT_COMMIT: return tell(l, op->slot, r, text, false);
+    case CLIENT_COMMIT: return committed(l, op, r, text);
     case CLIENT_ASSIGN:
         if (r->err == TERN_OK)
             let_go(l, s, first, op->npages);
@@ -145,7 +183,7 @@ static bool answered(struct tern_lease *l, const struct lease_step *s, uint32_t 
         break;
     default: break;
     }
-    return r->err == TERN_OK || failed(l, op->slot, r, text);
+    return r->err == TERN_OK || failed(l, op, r, text);
 }
 
 void slot_rests(struct tern_lease *l, uint32_t at)
@@ -153,8 +191,10 @@ void slot_rests(struct tern_lease *l, uint32_t at)
     const struct lease_cold *c = &l->cold[at];
 
     if (l->slot[at].state == LEASE_SLOT_LEAVING && c->under_way == 0 && c->astray == 0 &&
-        !c->commits)
+        !c->commits) {
         lease_slot_state_move(&l->slot[at].state, LEASE_SLOT_FREE);
+        leased_again(l);
+    }
 }
 
 static bool take_step(struct tern *t, struct tern_lease *l, struct lease_step *s,

@@ -161,10 +161,19 @@ uint8_t asked_of(uint16_t type)
 struct asked asked_op(const struct client_op *op)
 {
     return (struct asked){.kind = (uint8_t)op->kind,
+                          .session = op->session,
                           .length = op->length,
                           .written = op->written,
                           .appended = op->tokens.n,
                           .base = op->tokens.base};
+}
+
+void say_handle(struct tern *t, tern_session s)
+{
+    size_t n = strlen(t->text);
+
+    if (s != 0)
+        snprintf(t->text + n, QUICK_TEXT_MAX - n, "; the handle is 0x%" PRIx64, s);
 }
 
 /* Behind the daemon's words. */
@@ -188,6 +197,8 @@ enum tern_err said(struct tern *t, const struct asked *a, const struct tern_resu
                  r->handed, r->tokens);
     else if (r->err == TERN_TIMED_OUT && a->kind == ASKED_FETCH)
         say_how_far(r, t->text);
+    if (r->err == TERN_GONE)
+        say_handle(t, a->session);
     return r->err;
 }
 

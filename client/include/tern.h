@@ -786,10 +786,10 @@ TERN_API const char *tern_result_text(struct tern *t, uint32_t i);
  * the end goes back by tern_finish or tern_session_close.
  *
  * A lease belongs to its connection and to the thread of that. The other calls of the connection
- * keep their order with what the lease has submitted; gathered operations are submitted before them
- * where that matters. While a session is in a lease, use none of the calls above on it: its lengths
- * are the lease's. The pages of the stock stay the engine's until tern_lease_end, or until the
- * engine is gone. */
+ * keep their order with what the lease has submitted. While a session is in a lease its lengths are
+ * the lease's. So any other call on it is CONFLICT, and nothing is sent; and BUSY once it has left
+ * the lease, until that is submitted. Pages of the stock stay the engine's until tern_lease_end, or
+ * until the engine is gone. */
 struct tern_lease;
 
 #define TERN_LEASE_SESSIONS_MAX 4096 /* of one lease */
@@ -821,7 +821,8 @@ TERN_API enum tern_err tern_lease_end(struct tern_lease **l, uint32_t deadline_m
 /* A session comes under the lease. `now`: what the last call on it has answered; its lengths and
  * tokens count. With a RECURRENT group, the session has been extended in its turn before. *ret is
  * the session's number in the calls below.
- *   BUSY  The lease has as many sessions as it was begun for. */
+ *   BUSY      The lease has as many sessions as it was begun for.
+ *   CONFLICT  It is in a lease of this connection already. */
 TERN_API enum tern_err tern_lease_add(struct tern_lease *l, tern_session s,
                                       const struct tern_result *now, uint32_t *ret);
 /* The session leaves the lease: what the daemon has not heard of it yet is gathered, and behind the
@@ -872,7 +873,7 @@ struct tern_lease_told {
     bool failed;               /* an operation was refused: every further call on it returns that */
     struct tern_result result; /* of that operation, or else of a commit, which may be refused, too,
                                   and the session goes on */
-    const char *text;          /* why it was refused, or "" */
+    const char *text;          /* what was refused, what the daemon has, what to do, why; or "" */
 };
 
 /* Takes what the daemon has answered, and hands out one answer to a commit, or tells of an
@@ -981,6 +982,7 @@ TERN_API enum tern_err tern_handoff(struct tern *t, tern_session s, uint64_t ste
  *   INVALID    The session has other tokens than those that were handed over.
  *   PEER_LOST  The daemon that gave it is not connected.
  *   BUSY       Another fetch of it is under way, or the step that writes its pages has not passed.
+ *              Or it is an early one, and its session still runs: the text says how far it is.
  *   UNSUPPORTED  The pool there has another layout; or this very daemon gave it, and it is of
  *                another pool. */
 TERN_API enum tern_err tern_fetch_ticket(struct tern *t, tern_session s, const char *ticket,
@@ -1024,6 +1026,7 @@ TERN_API enum tern_err tern_fetch_follow(struct tern *t, tern_session s, const c
  * may have committed the same chunk. Kernels may read those pages now, where the pool has no STATE
  * group; else what came may yet be taken back if the fetch fails. ret->arriving 0: nothing is
  * coming any more; the answer of the fetch itself says how it ended. A fetch has one wait at once.
+ *   INVALID    No fetch of the session was begun since its last Match.
  *   CONFLICT   A later wait took its place.
  *   TIMED_OUT  This call's deadline passed. The fetch goes on, and the wait may be repeated. */
 TERN_API enum tern_err tern_fetch_wait(struct tern *t, tern_session s, uint32_t above,

@@ -57,8 +57,8 @@ enum tern_err request_step(struct core *c, struct actions *out, struct call *cal
     return TERN_OK;
 }
 
-enum tern_err request_fetch(struct core *c, struct actions *out, struct call *call,
-                            struct reply *ret)
+static enum tern_err fetch_from(struct core *c, struct actions *out, struct call *call,
+                                struct reply *ret)
 {
     const struct ticket *t = &call->req->fetch.ticket;
 
@@ -70,6 +70,14 @@ enum tern_err request_fetch(struct core *c, struct actions *out, struct call *ca
         return fetch_from_host(c, call, ret);
     return call->req->fetch.peer == PEER_DISK ? fetch_from_disk(c, out, call, ret)
                                               : fetch_from_peer(c, out, call, ret);
+}
+
+enum tern_err request_fetch(struct core *c, struct actions *out, struct call *call,
+                            struct reply *ret)
+{
+    TRY(fetch_from(c, out, call, ret));
+    call->session->fetched = 1;
+    return TERN_OK;
 }
 
 enum tern_err request_drain(struct core *c, struct actions *out, struct call *call,

@@ -247,12 +247,21 @@ TEST(e6_refusal_that_comes_late_is_told_and_nothing_is_lost)
     uint64_t free_at_rest = rig_figure(admin, "status", "pools.0.free");
     struct tern_lease_told told;
     const struct tern_run *runs;
+    struct tern_result now;
+    tern_session id;
     uint32_t nruns;
 
     d.lease = lease_of(&d.e, 8, 32);
     begin(&d, 0);
     begin(&d, 2);
-    assert_ok(d.e.tern, engine_end(&d.s[0])); /* behind the lease's back */
+    id = d.s[0].id;
+    now = d.s[0].last;
+    assert_int_equal(tern_session_close(d.e.tern, id, TERN_STEP_NONE, RIG_WAIT_MS, &now),
+                     TERN_CONFLICT); /* it is in the lease */
+    assert_ok(d.e.tern, tern_lease_remove(d.lease, d.at[0], TERN_STEP_NONE));
+    assert_ok(d.e.tern, tern_lease_submit(d.lease, 0));
+    assert_ok(d.e.tern, engine_end(&d.s[0]));
+    assert_ok(d.e.tern, tern_lease_add(d.lease, id, &now, &d.at[0])); /* which the daemon has not */
     assert_ok(d.e.tern, tern_lease_extend(d.lease, d.at[0], d.s[2].tokens, 1, PROMPT + 1,
                                           PROMPT + 40, &runs, &nruns));
     assert_int_equal(nruns, 1);
@@ -264,7 +273,7 @@ TEST(e6_refusal_that_comes_late_is_told_and_nothing_is_lost)
     assert_true(told.failed);
     assert_int_equal(told.slot, d.at[0]);
     assert_int_equal(told.result.err, TERN_GONE);
-    assert_true(strlen(told.text) > 0);
+    assert_non_null(strstr(told.text, "of the lease: its extend to written"));
     assert_int_equal(tern_lease_told(d.lease, &told), TERN_BUSY);
     assert_int_equal(tern_lease_extend(d.lease, d.at[0], d.s[2].tokens, 0, PROMPT + 1, PROMPT + 41,
                                        &runs, &nruns),

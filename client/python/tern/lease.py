@@ -28,8 +28,8 @@ class Told:
 
 class Lease:
     """A stock of pages of a pool, for sessions that decode. `extend` takes pages from it without a request, and
-    `submit` tells the daemon of a whole iteration without waiting. While a session is in a lease, use no other
-    call on it. In a `with` block the lease is ended: remove its sessions before.
+    `submit` tells the daemon of a whole iteration without waiting. While a session is in a lease, any other call
+    on it is a Conflict. In a `with` block the lease is ended: remove its sessions before.
 
     high: the stock is filled up to so many pages of each group, or of each by name; low: when it has so many
     """

@@ -316,7 +316,7 @@ class Session:
 
     def fetch_wait(self, above: int, *, deadline_ms: int = 0) -> Result:
         """Waits until the fetch that is under way has brought more than `above` written tokens, or has ended
-        (`arriving` is 0 then, and the fetch says how). The tables have what came."""
+        (`arriving` is 0 then, and the fetch says how). The tables have what came. Invalid: none was begun."""
         return self._do(lib.tern_fetch_wait, deadline_ms, number("above", above))
 
     def fetch_pages(self, *, deadline_ms: int = 0) -> Result:

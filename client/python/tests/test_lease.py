@@ -68,14 +68,19 @@ def test_what_is_refused_late_is_told(engine: tern.Engine) -> None:
     with pool.lease(high=8) as lease:
         lease.wait()
         s = started(pool, lease, "late")
-        s.close(step=tern.STEP_NONE)  # behind the lease's back
-        lease.extend(s, append=[PROMPT], written=PROMPT + 1, allocated=PROMPT + 40)
+        with pytest.raises(tern.Conflict, match="is in a lease"):
+            s.close(step=tern.STEP_NONE)
+        lease.remove(s, step=tern.STEP_NONE)
+        lease.submit()
+        s.close(step=tern.STEP_NONE)
+        lease.add(s)  # the daemon has no such session any more
+        lease.extend(s, append=range(PROMPT), written=PROMPT, allocated=PROMPT + 40)
         lease.submit()
         lease.wait()
         (told,) = lease.told()
         assert told.failed and told.session is s and isinstance(told.error, tern.Gone)
         with pytest.raises(tern.Gone):
-            lease.extend(s, append=[PROMPT + 1], written=PROMPT + 2)
+            lease.extend(s, append=[PROMPT], written=PROMPT + 1)
         with pytest.raises(tern.Conflict):
             lease.close()
         lease.remove(s, step=tern.STEP_NONE)

@@ -273,7 +273,7 @@ struct session {
                                  so: what goes of their records is HELD */
     uint32_t record_pages;    /* of its turn records, the one that is prepared with them */
     uint32_t blob_pages;      /* of these, those of blobs */
-    uint32_t zero;
+    uint32_t fetched;         /* 1: a fetch was begun since the last Match */
     uint64_t last_use_ns;
     uint64_t ref_since_ns;
     /* RETRACTING, RETRACTED, LOADING; in one list over all engines. */

@@ -37,12 +37,15 @@ static enum tern_err find(const struct core *c, const struct call *call, struct 
     err = handed_ready(c, *ret_from);
     if (err == TERN_BUSY)
         ret->fetch.retry_ms = c->limits.busy_retry_ms;
+    if (err == TERN_BUSY && (*ret_from)->ticket_state == TICKET_PROMISED)
+        return refuse_numbers(
+            ret, err, TICKET_STILL_RUNS,
+            (const uint32_t[REPLY_NUMBERS]){(*ret_from)->committed, (*ret_from)->tokens.end});
     return err == TERN_OK ? TERN_OK
                           : refuse(ret, err,
                                    err == TERN_BUSY
-                                       ? "another fetch takes the ticket, its session still runs, "
-                                         "or the step that writes its pages has not passed: fetch "
-                                         "again in a moment"
+                                       ? "another fetch takes the ticket, or the step that writes "
+                                         "its pages has not passed: fetch again in a moment"
                                        : TICKET_GONE);
 }
 

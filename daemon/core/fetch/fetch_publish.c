@@ -217,6 +217,11 @@ static void answer(struct core *c, struct actions *out, struct pull *p,
                    text ? text : end_text(p->err));
     if (p->err == TERN_INVALID)
         r->fetch.handed = p->handed;
+    if (p->err == TERN_BUSY && p->handed > 0) {
+        r->text = TICKET_STILL_RUNS;
+        r->number[0] = p->handed;
+        r->number[1] = p->to;
+    }
     if (p->err == TERN_BUSY)
         r->fetch.retry_ms = p->retry_ms ? p->retry_ms : c->limits.busy_retry_ms;
     if (shortage)
@@ -431,6 +436,7 @@ static void offer_take(struct core *c, struct actions *out, struct pull *p,
     struct shortage shortage = {0};
     enum tern_err err;
 
+    p->handed = msg->handed;
     if (msg->err == TERN_BUSY && msg->retry_ms > 0 && p->asks < PULL_ASKS_MAX) {
         pull_put_off(c, p, msg->retry_ms);
         return;
@@ -449,7 +455,6 @@ static void offer_take(struct core *c, struct actions *out, struct pull *p,
         pull_set_ending(c, p, TERN_BUSY);
         return;
     }
-    p->handed = msg->handed;
     if (msg->err != TERN_OK || has_all(c, p, msg)) {
         pull_set_ending(c, p, (unsigned)msg->err < TERN_ERR_COUNT ? msg->err : TERN_PEER_LOST);
         return;

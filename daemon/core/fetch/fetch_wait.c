@@ -77,6 +77,10 @@ enum tern_err fetch_wait(struct core *c, struct actions *out, struct call *call,
 
     ret->fetch_wait.lengths = session_lengths(s);
     ret->fetch_wait.tokens = s->tokens.end;
+    if (!p && !s->fetched)
+        return refuse(ret, TERN_INVALID,
+                      "no fetch of this session was begun since its last Match: there is nothing "
+                      "to wait for");
     if (!p)
         return TERN_OK;
     if (!runs_fit(c, out, p))

@@ -295,6 +295,7 @@ static enum tern_err match_import(struct core *c, struct actions *out, struct se
     if (!m->more)
         count_prompt(c, s, had);
     session_state_move(&s->state, m->more ? SESSION_MATCHING : SESSION_TURN);
+    s->fetched = 0;
     session_use(c, s);
     if (!m->more)
         session_path_runs(c, out, s, 0);
@@ -424,6 +425,7 @@ static enum tern_err match_resume(struct core *c, struct actions *out, struct se
     count(c, s->space, FIGURE_PROMPTS, t.n > 0 && !m->more);
     count(c, s->space, FIGURE_PROMPT_TOKENS, t.n);
     session_state_move(&s->state, SESSION_TURN);
+    s->fetched = 0;
     session_use(c, s);
     /* Perhaps the answer to the import was lost, and the request is its repetition: from base 0. An
      * asker that names what it has needs no more than what lies beyond. */

@@ -15,6 +15,11 @@
     "the ticket is gone: it was fetched or dropped, its time was over, or its daemon has been "    \
     "restarted"
 
+/* The numbers: committed, and tokens in its list. */
+#define TICKET_STILL_RUNS                                                                          \
+    "the ticket's session still runs, with # of its # tokens committed: fetch it when it was "     \
+    "handed over, or from another host follow it"
+
 #define TICKET_DENIED "this daemon gave this tenant no such ticket"
 
 #define TICKET_OTHER_TOKENS                                                                        \

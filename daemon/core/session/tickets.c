@@ -108,8 +108,10 @@ static enum tern_err state_check(const struct core *c, const struct session *s, 
     if (s->state == SESSION_OPEN || s->written == 0)
         return refuse(ret, TERN_INVALID, "the session has no tokens written: nothing to hand over");
     if (s->written - s->committed >= p->align)
-        return refuse(ret, TERN_INVALID,
-                      "whole chunks are not committed yet: commit them, then hand over");
+        return refuse_numbers(ret, TERN_INVALID,
+                              "# tokens are written and # of them committed: commit all whole "
+                              "chunks, then hand over",
+                              (const uint32_t[REPLY_NUMBERS]){s->written, s->committed});
     for (uint32_t g = 0; g < p->ngroups; g++)
         if (!group_whole(c, s, &p->group[g]))
             return refuse(ret, TERN_INVALID, NO_STATE_THERE);

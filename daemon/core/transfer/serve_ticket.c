@@ -22,14 +22,18 @@ static bool leads_to(const struct core *c, const struct peer_msg *m, const struc
     return handed_tail_equals(c, s, &tail);
 }
 
-/* The same by a ticket, which names the session. */
-static enum tern_err find_handed(const struct core *c, const struct peer_msg *m, struct found *ret)
+/* The same by a ticket, which names the session. *ret_runs: what that has committed, if it still
+ * runs; else 0. */
+static enum tern_err find_handed(const struct core *c, const struct peer_msg *m, struct found *ret,
+                                 uint32_t *ret_runs)
 {
     struct token_view w;
     struct session *s;
 
     *ret = (struct found){.pool = NONE, .node = NONE};
     TRY(handed_find(c, m->tenant, &m->ticket, &s));
+    if (s->ticket_state == TICKET_PROMISED)
+        *ret_runs = s->committed;
     TRY(handed_ready(c, s));
     if (!serve_suits(pool_at(c, s->pool), m)) {
         ret->other_layout = pool_at(c, s->pool)->layout_hash;
@@ -68,7 +72,8 @@ static bool handed_walked(struct core *c, struct serve *s)
 void serve_ticket_open(struct core *c, struct actions *out, uint32_t link, const struct peer_msg *m)
 {
     struct found f;
-    enum tern_err err = find_handed(c, m, &f);
+    uint32_t runs = 0;
+    enum tern_err err = find_handed(c, m, &f, &runs);
     struct serve *s;
 
     if (err == TERN_OK &&
@@ -77,8 +82,11 @@ void serve_ticket_open(struct core *c, struct actions *out, uint32_t link, const
     if (err == TERN_OK && !serve_may_begin(c, link, m, f.pool))
         err = TERN_BUSY;
     if (err != TERN_OK) {
-        serve_offer_nothing(out, link, m, err, err == TERN_BUSY ? c->limits.busy_retry_ms : 0)
-            ->layout_hash = err == TERN_UNSUPPORTED ? f.other_layout : 0;
+        struct peer_msg *no =
+            serve_offer_nothing(out, link, m, err, err == TERN_BUSY ? c->limits.busy_retry_ms : 0);
+
+        no->layout_hash = err == TERN_UNSUPPORTED ? f.other_layout : 0;
+        no->handed = runs;
         return;
     }
     s = serve_create(c, link, m, &f);

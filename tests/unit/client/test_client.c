@@ -357,7 +357,7 @@ TEST(call_error_answered_text_until_next_success)
 
     start(serve_errors, NULL);
     assert_err(TERN_GONE, tern_match(t, 1, &some_tokens, TERN_STEP_NONE, 2000, &r));
-    assert_string_equal(tern_error_text(t), "that session was closed");
+    assert_string_equal(tern_error_text(t), "that session was closed; the handle is 0x1");
     assert_err(TERN_GONE, r.err);
     assert_ok(tern_ping(t, 0));
     assert_string_equal(tern_error_text(t), "");

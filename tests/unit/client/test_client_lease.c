@@ -12,7 +12,7 @@
 #define HIGH    32u
 #define LOW     8u
 #define PT      16u /* tokens of a page */
-#define OPS_MAX 256u
+#define OPS_MAX 4096u
 #define REFS    4u
 
 /* What the daemon has read and how it answers. The test looks at it behind an answer that it has
@@ -297,8 +297,13 @@ TEST(lease_assign_refused_late)
     assert_true(told.failed);
     assert_int_equal(told.slot, seq[1]);
     assert_err(TERN_CONFLICT, told.result.err);
+    assert_string_equal(told.text, "session 1 of the lease: its extend to written 21, allocated 40 "
+                                   "is refused: tern_lease_remove it by the last step that touches "
+                                   "its pages, and go on from there. Why: it contradicts what is "
+                                   "already there");
     assert_err(TERN_BUSY, tern_lease_told(lease, &told));
     assert_err(TERN_CONFLICT, extend(1, 0, 22, 61, &runs, &n));
+    assert_non_null(strstr(tern_error_text(t), "session 1 of the lease: its extend to written 21"));
     assert_ok(extend(0, 1, 22, 41, &runs, &n));
     assert_int_equal(tern_lease_stock(lease, 0), HIGH - 3);
     n = script.nops;
@@ -432,6 +437,78 @@ TEST(lease_arguments_are_checked)
     assert_err(TERN_GONE, tern_lease_remove(lease, 3, 1));
     assert_err(TERN_CONFLICT, tern_lease_end(&lease, 0));
     assert_ok(tern_lease_end(&none, 0));
+}
+
+/* ---- sessions that are in a lease ---- */
+
+/* Every call that would change it is refused before anything is sent, and none once it has left and
+ * that was submitted. Other sessions are free. */
+TEST(lease_session_is_used_by_the_lease_alone)
+{
+    struct tern_result r = {.err = TERN_OK};
+    const struct tern_run *runs;
+    struct tern_retracted away;
+    struct tern_batch *batch;
+    tern_session turn;
+    uint32_t n, at;
+
+    begin();
+    assert_ok(tern_batch_create(t, &batch));
+    for (uint32_t left = 0; left < 2; left++) {
+        const enum tern_err want = left ? TERN_BUSY : TERN_CONFLICT;
+
+        if (left) { /* and something of it is not told yet */
+            assert_ok(extend(0, 1, 21, 32, &runs, &n));
+            assert_ok(tern_lease_remove(lease, seq[0], 5));
+        }
+        assert_err(want, tern_extend(t, 1, NULL, 21, 40, 0, &r));
+        assert_err(want, tern_finish(t, 1, 20, 5, 0, &r));
+        assert_err(want, tern_commit(t, 1, 16, 5, 0, &r));
+        assert_err(want, tern_rewind(t, 1, 16, 5, 0, &r));
+        assert_err(want, tern_abort(t, 1, 5, 0, &r));
+        assert_err(want, tern_session_close(t, 1, 5, 0, &r));
+        assert_err(want, tern_batch_extend(batch, 1, NULL, 21, 40));
+        assert_err(want, tern_batch_session_close(batch, 1, 5));
+        assert_err(want, tern_match(t, 1, &some_tokens, 5, 0, &r));
+        assert_err(want, tern_submit_match(t, 1, &some_tokens, 5, 9));
+        assert_err(want, tern_fetch(t, 1, "peer", 0, 0, 5, 0, &r));
+        assert_err(want, tern_submit_store(t, 1, 0, 9));
+        assert_err(want, tern_retract(t, 1, TERN_RETRACT_DROP, 5, 0, &away));
+        assert_err(want, tern_turn_begin(t, 1, 0, &turn));
+        assert_non_null(strstr(tern_error_text(t), left ? "tern_lease_submit first" : "0x1 is in"));
+        assert_err(want, tern_lease_add(lease, 1, &r, &at));
+        assert_int_equal(script.nops, 0);
+    }
+    assert_ok(tern_lease_submit(lease, 0));
+    assert_ok(tern_extend(t, 1, NULL, 21, 40, 0, &r));
+    assert_ok(tern_extend(t, 77, NULL, 21, 40, 0, &r));
+    assert_err(TERN_CONFLICT, tern_extend(t, 2, NULL, 21, 40, 0, &r));
+    assert_ok(tern_lease_add(lease, 1, &r, &at)); /* the next turn */
+    assert_err(TERN_CONFLICT, tern_extend(t, 1, NULL, 21, 40, 0, &r));
+    tern_batch_destroy(batch);
+}
+
+/* As many as the lease takes, again and again: none is forgotten, and none stays behind. */
+TEST(lease_knows_its_sessions_whichever_come_and_go)
+{
+    struct tern_result now = {.lengths = {0, 20, 20}, .tokens = 20}, r;
+    uint32_t at[4];
+
+    begin();
+    for (uint32_t i = 0; i < 2; i++)
+        assert_ok(tern_lease_remove(lease, seq[i], TERN_STEP_NONE));
+    for (uint32_t round = 0; round < 50; round++) {
+        for (uint32_t i = 0; i < 4; i++)
+            assert_ok(tern_lease_add(lease, (tern_session)(round + i) << 32 | i, &now, &at[i]));
+        for (uint32_t i = 0; i < 4; i++)
+            assert_err(TERN_CONFLICT,
+                       tern_commit(t, (tern_session)(round + i) << 32 | i, 16, 5, 0, &r));
+        for (uint32_t i = 0; i < 4; i++)
+            assert_ok(tern_lease_remove(lease, at[i], TERN_STEP_NONE));
+        for (uint32_t i = 0; i < 4; i++)
+            assert_ok(tern_commit(t, (tern_session)(round + i) << 32 | i, 16, 5, 0, &r));
+        script.nops = 0;
+    }
 }
 
 /* ---- the thread that sends ---- */
@@ -580,6 +657,44 @@ TEST(lease_what_the_socket_does_not_take_is_sent_later)
         tokens += script.op[i].ntokens;
     }
     assert_true(script.nops > 170);
+}
+
+/* A buffer with room for one Step and a bit: what lies there is moved to the front while the other
+ * thread sends. Nothing is lost, doubled or out of order. */
+TEST(lease_small_buffer_is_used_by_both_threads)
+{
+    struct tern_lease_told told;
+    const struct tern_run *runs;
+    uint32_t n, small = 4096, sent = 0, tokens = 20;
+
+    fake.body_max = 4096;
+    begin();
+    assert_int_equal(setsockopt(tern_fd(t), SOL_SOCKET, SO_SNDBUF, &small, sizeof small), 0);
+    for (uint32_t i = 0; i < 3000 && script.steps < 200; i++) {
+        enum tern_err err = extend(0, TERN_LEASE_TOKENS_MAX, 20, 32, &runs, &n);
+
+        sent += err == TERN_OK ? TERN_LEASE_TOKENS_MAX : 0;
+        assert_true(err == TERN_OK || err == TERN_BUSY);
+        if (i % 7 == 0 || err == TERN_BUSY)
+            err = tern_lease_submit(lease, 1);
+        assert_true(err == TERN_OK || err == TERN_BUSY);
+        assert_err(TERN_BUSY, tern_lease_told(lease, &told));
+        if (i % 13 == 0)
+            usleep(i % 3000);
+    }
+    while (tern_lease_remove(lease, seq[0], TERN_STEP_NONE) == TERN_BUSY) {
+        (void)tern_lease_submit(lease, 1);
+        assert_ok(tern_lease_wait(lease, 0));
+    }
+    while (tern_lease_submit(lease, 1) == TERN_BUSY)
+        assert_ok(tern_lease_wait(lease, 0));
+    assert_ok(tern_lease_wait(lease, 0));
+    for (uint32_t i = 0; i < script.nops; i++) {
+        assert_int_equal(script.op[i].base, tokens);
+        tokens += script.op[i].ntokens;
+    }
+    assert_int_equal(tokens, 20 + sent);
+    assert_true(script.steps > 20);
 }
 
 /* It may die at any time, also while the thread sends: the next call says so, and the end is

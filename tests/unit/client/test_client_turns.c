@@ -68,7 +68,7 @@ TEST(turn_end_names_a_step_or_says_that_there_is_none)
     start(serve_turns, NULL);
     assert_ok(tern_turn_end(t, TURN, 9, 2000));
     assert_err(TERN_GONE, tern_turn_end(t, 7, TERN_STEP_NONE, 2000));
-    assert_string_equal(tern_error_text(t), "it has ended");
+    assert_string_equal(tern_error_text(t), "it has ended; the handle is 0x7");
     assert_err(TERN_INVALID, tern_turn_end(t, TURN, 0, 2000));
     assert_non_null(strstr(tern_error_text(t), "TERN_STEP_NONE"));
 }

@@ -605,14 +605,14 @@ TEST(y4_chunks_that_another_session_commits_meanwhile_are_told_as_they_are)
     assert_int_equal(f.p.dest->pulled_pages, 9);
 }
 
-TEST(y4_wait_gives_way_to_a_later_one_and_without_a_fetch_is_over_at_once)
+TEST(y4_wait_gives_way_to_a_later_one_and_without_a_fetch_is_refused)
 {
     struct followed f = begin();
     uint64_t first, second;
 
     first = fetch_wait_for(f.d, 0);
-    assert_ok(rig_reply_to(f.p.dest, first)->err);
-    assert_int_equal(rig_reply_to(f.p.dest, first)->fetch_wait.arriving, 0);
+    assert_err(TERN_INVALID, rig_reply_to(f.p.dest, first)->err);
+    assert_true(strlen(rig_reply_to(f.p.dest, first)->text) > 0);
     follow(f.d, f.t);
     first = fetch_wait_for(f.d, 0);
     second = fetch_wait_for(f.d, 8);
@@ -625,6 +625,36 @@ TEST(y4_wait_gives_way_to_a_later_one_and_without_a_fetch_is_over_at_once)
     assert_ok(rig_reply_to(f.p.dest, first)->err); /* that is so already */
     assert_int_equal(rig_reply_to(f.p.dest, first)->runs[0].first, 1);
     assert_int_equal(rig_reply_to(f.p.dest, first)->runs[0].n, 2);
+    handed_at_last(&f);
+    assert_ok(rig_fetched(f.d, f.d->fetch));
+    first = fetch_wait_for(f.d, LEN); /* it has ended: nothing is waited for */
+    assert_ok(rig_reply_to(f.p.dest, first)->err);
+    assert_int_equal(rig_reply_to(f.p.dest, first)->fetch_wait.arriving, 0);
+    assert_ok(rig_match(f.d, rig_tokens(1, LEN), LEN));
+    first = fetch_wait_for(f.d, LEN);
+    assert_err(TERN_INVALID, rig_reply_to(f.p.dest, first)->err);
+}
+
+/* Too early: whoever asks is told how far the session is, here and on another host. */
+TEST(y1_early_ticket_that_is_fetched_too_early_says_how_far_its_session_is)
+{
+    struct followed f = begin();
+    struct rig_session *here = session_with(f.p.source, &f.p.se, f.p.sp, 1, LEN);
+    const struct reply *r;
+
+    goes_on(f.s, 1, 8, 0);
+    for (uint32_t local = 0; local < 2; local++) {
+        struct rig_session *d = local ? here : f.d;
+
+        ticket_fetch(d, f.t);
+        for (uint32_t i = 0; i < 10 && !ended(d); i++)
+            rig_advance(f.p.dest, PULL_BUSY_MS_MAX / 4 * NS_PER_MS);
+        r = rig_reply_to(d->rig, d->fetch);
+        assert_err(TERN_BUSY, r->err);
+        assert_non_null(strstr(r->text, "session still runs, with # of its # tokens"));
+        assert_int_equal(r->number[0], 8);
+        assert_int_equal(r->number[1], LEN);
+    }
 }
 
 /* Long lists: tokens and offers in pieces, beside a session that has committed some of it. */

@@ -373,6 +373,8 @@ TEST(y1_what_cannot_be_handed_over_is_refused_and_nothing_changes)
     assert_refused(p.source, TERN_INVALID, hand_over_full(s, (struct req_handoff){0})->err);
     assert_ok(rig_run_to(s, rig_tokens(1, LEN), LEN));
     assert_refused(p.source, TERN_INVALID, hand_over_full(s, (struct req_handoff){0})->err);
+    assert_int_equal(p.source->last->number[0], LEN); /* written, and committed */
+    assert_int_equal(p.source->last->number[1], 0);
     assert_ok(rig_commit(s, FULL, 0));
     assert_refused(p.source, TERN_INVALID,
                    hand_over_full(s, (struct req_handoff){.blob_bytes = TICKET_BLOB_BYTES + 1,

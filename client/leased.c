@@ -1,0 +1,81 @@
+/* Which sessions are in a lease. While one is, its lengths and its table are the lease's: a call
+ * that went past it would make the two disagree. So such a call is refused before anything is sent.
+ * A table of places by a hash of the handle, since a batch asks for each of its operations. */
+#include "lease.h"
+
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/err.h"
+
+/* Where the handle's chain begins. The low bits of handles are places in a table of the daemon, and
+ * the high ones rise. */
+static uint32_t first_place(const struct tern_lease *l, tern_session s)
+{
+    return (uint32_t)(s * UINT64_C(0x9e3779b97f4a7c15) >> 40) & (l->nplaces - 1);
+}
+
+bool leased_init(struct tern_lease *l)
+{
+    l->nplaces = 2;
+    while (l->nplaces < 2 * l->nslots)
+        l->nplaces *= 2;
+    l->place = calloc(l->nplaces, sizeof *l->place);
+    return l->place != NULL;
+}
+
+void leased_put(struct tern_lease *l, uint32_t at)
+{
+    uint32_t i = first_place(l, l->slot[at].session);
+
+    while (l->place[i] != 0) /* at most half of them are taken */
+        i = (i + 1) & (l->nplaces - 1);
+    l->place[i] = at + 1;
+}
+
+void leased_again(struct tern_lease *l)
+{
+    memset(l->place, 0, l->nplaces * sizeof *l->place);
+    for (uint32_t i = 0; i < l->nslots; i++)
+        if (l->slot[i].state != LEASE_SLOT_FREE)
+            leased_put(l, i);
+}
+
+/* Is something of it gathered, and not submitted? */
+static bool is_gathered(const struct tern_lease *l, uint32_t at)
+{
+    const struct lease_step *s = &l->step[l->gathering];
+
+    for (uint32_t i = 0; i < s->nops; i++)
+        if (s->op[i].slot == at)
+            return true;
+    return false;
+}
+
+static enum tern_err check_slot(struct tern *t, const struct tern_lease *l, uint32_t at)
+{
+    char text[QUICK_TEXT_MAX];
+
+    if (l->slot[at].state == LEASE_SLOT_LEAVING && is_gathered(l, at))
+        return set_error(t, TERN_BUSY,
+                         "the session has left its lease, but the daemon was not told all of it: "
+                         "tern_lease_submit first");
+    if (l->slot[at].state == LEASE_SLOT_LEAVING)
+        return TERN_OK;
+    snprintf(text, sizeof text,
+             "session 0x%" PRIx64 " is in a lease, as number %u: use the calls of the lease on it, "
+             "or tern_lease_remove and tern_lease_submit first",
+             l->slot[at].session, at);
+    return set_error(t, TERN_CONFLICT, text);
+}
+
+enum tern_err check_leased(struct tern *t, tern_session s)
+{
+    for (const struct tern_lease *l = t->leases; l; l = l->next)
+        for (uint32_t i = first_place(l, s); l->place[i] != 0; i = (i + 1) & (l->nplaces - 1))
+            if (l->slot[l->place[i] - 1].session == s)
+                TRY(check_slot(t, l, l->place[i] - 1));
+    return TERN_OK;
+}
