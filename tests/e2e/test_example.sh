@@ -29,7 +29,7 @@ ODD=$(nm -D --defined-only "$LIBDIR/libtern.so" | awk '$2 != "A" { sub(/@.*/, ""
     grep -v '^tern_[a-z_]*$' || true)
 [[ -z $ODD ]] || fail "libtern.so exports: $ODD"
 SYMBOLS=$(nm -D --defined-only "$LIBDIR/libtern.so")
-for name in $(grep -o '\btern_[a-z_]*(' "$DIR/usr/include/tern.h" | tr -d '(' | sort -u); do
+for name in $(grep -oh '\btern_[a-z_]*(' "$DIR"/usr/include/tern*.h | tr -d '(' | sort -u); do
     [[ $SYMBOLS == *" T $name@@TERN_"* ]] || fail "$name is declared and not exported"
 done
 

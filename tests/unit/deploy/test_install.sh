@@ -35,7 +35,13 @@ install_to
     cat <<FILES
 644 etc/tern/ternd.yaml
 644 include/tern.h
+644 include/tern_async.h
 644 include/tern_err.h
+644 include/tern_fetch.h
+644 include/tern_lease.h
+644 include/tern_pool.h
+644 include/tern_record.h
+644 include/tern_session.h
 644 $lib/libtern.a
 777 $lib/libtern.so
 777 $lib/libtern.so.0

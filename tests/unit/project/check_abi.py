@@ -1,4 +1,4 @@
-"""What engines are compiled against: tern.h and tern_err.h without comments, one declaration a line.
+"""What engines are compiled against: tern.h, what it includes, and tern_err.h without comments, one declaration a line.
 
     check_abi.py ROOT LIST LIBRARY     compares it with LIST, and the calls with the version script and the library
     check_abi.py --write ROOT LIST     writes LIST anew
@@ -14,7 +14,8 @@ import subprocess
 import sys
 from pathlib import Path
 
-HEADERS = ("daemon/base/tern_err.h", "client/include/tern.h")
+PARTS = ("", "_pool", "_session", "_fetch", "_lease", "_record", "_async")
+HEADERS = ("daemon/base/tern_err.h", *(f"client/include/tern{part}.h" for part in PARTS))
 
 
 def declarations(text: str) -> list[str]:

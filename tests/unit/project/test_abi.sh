@@ -15,7 +15,7 @@ copy=$(mktemp -d)
 trap 'rm -rf "$copy"' EXIT
 planted() { # FILE SED-EXPRESSION
     rm -rf "${copy:?}"/*
-    (cd "$root" && cp --parents daemon/base/tern_err.h client/include/tern.h client/libtern.map "$copy")
+    (cd "$root" && cp --parents daemon/base/tern_err.h client/include/tern*.h client/libtern.map "$copy")
     sed -i "$2" "$copy/$1"
     cmp -s "$root/$1" "$copy/$1" && echo "self-test: nothing was planted in $1" && exit 1
     if python3 "$here/check_abi.py" "$copy" "$here/abi.txt" "$library" >"$copy/out"; then
@@ -23,6 +23,6 @@ planted() { # FILE SED-EXPRESSION
         exit 1
     fi
 }
-planted client/include/tern.h 's/uint32_t committed, written, allocated;/uint32_t committed, written, allocated, more;/'
+planted client/include/tern_session.h 's/uint32_t committed, written, allocated;/uint32_t committed, written, allocated, more;/'
 planted daemon/base/tern_err.h 's/X(GONE, 9,/X(GONE, 19,/'
 planted client/libtern.map '/tern_ping;/d'

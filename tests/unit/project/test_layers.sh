@@ -22,7 +22,7 @@ xfer    | daemon/seam/xfer | base/* core/* seam/io/io.h seam/io/io_threads.h sea
 tcp     | daemon/seam/xfer/tcp | base/* core/* seam/xfer/data_conn.h seam/xfer/transport.h seam/xfer/tcp/* reshard/* | +any
 verbs   | daemon/seam/xfer/verbs | base/* core/* seam/mem/numa.h seam/xfer/data_conn.h seam/xfer/transport.h seam/xfer/verbs/* | +any
 shell   | daemon/shell | base/* proto/* seam/* core/* shell/* reshard/* kernels/strided.h | +any
-client  | client       | base/* proto/* client/* tern.h tern_err.h seam/disk/disk.h seam/disk/disk_key.h | +any
+client  | client       | base/* proto/* client/* tern.h tern_*.h seam/disk/disk.h seam/disk/disk_key.h | +any
 kernels | kernels      | kernels/*                                                          | +libc +system dlfcn.h
 TABLE
 

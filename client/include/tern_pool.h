@@ -1,0 +1,147 @@
+/* Part of tern.h: layouts and pools, and the steps that devices have done. */
+#ifndef TERN_POOL_H
+#define TERN_POOL_H
+
+#ifndef TERN_H
+#error "include tern.h, which includes this"
+#endif
+
+/* ---- pools ---- */
+
+/* HISTORY is full attention KV, needed for every token. The other two are STATE, needed to continue
+ * from one depth and no more. WINDOW is sliding-window KV: the pages of the last `window` tokens.
+ * RECURRENT is SSM or linear-attention state: one page holds the whole state at one depth, and the
+ * engine overwrites it in place as the session runs. */
+enum tern_family { TERN_HISTORY = 0, TERN_WINDOW = 1, TERN_RECURRENT = 2 };
+/* What happens to STATE pages that a deeper resume point of the same conversation has made
+ * needless. LAZY: whoever needs pages takes these first. EAGER: they are freed at once. OFF: they
+ * stay for as long as their prefix does. */
+enum tern_supersede { TERN_SUPERSEDE_LAZY = 0, TERN_SUPERSEDE_EAGER = 1, TERN_SUPERSEDE_OFF = 2 };
+/* The axis along which the ranks divide a page. Tern does not look into pages; it keeps pools of
+ * different shards apart, as it does with different axes. With REPLICATED the engine promises that
+ * all ranks write the same bytes: a transfer moves those of rank 0, once, and gives them to every
+ * rank. */
+enum tern_shard {
+    TERN_SHARD_NONE = 0,
+    TERN_SHARD_HEADS,
+    TERN_SHARD_REPLICATED,
+    TERN_SHARD_LAYERS,
+    TERN_SHARD_TOKENS
+};
+
+/* One axis of a page. A group has at most 8 of them. */
+struct tern_axis {
+    const char *name; /* "layer", "kv", "token", "head", "dim"; at most 255 bytes */
+    uint64_t length, stride_bytes;
+};
+
+/* A run of equal parts of the channels of a field, which is divided over the ranks by itself: such
+ * as x, B and C of a convolution state, or q, k and v. A part stays whole. A field has at most 8.
+ */
+struct tern_channels {
+    const char *name;      /* at most 31 bytes, and another one in each section of a field */
+    uint32_t count, width; /* parts, and channels of a part */
+};
+
+/* DIVIDED: each rank has an equal run of the heads, or of the parts of each section; where there
+ * are fewer of them than ranks, neighbouring ranks hold the same one. REPLICATED: each has all. */
+enum tern_over { TERN_OVER_DIVIDED = 0, TERN_OVER_REPLICATED = 1 };
+
+/* An array in the pages of a group, as all ranks together see it. Its axes are named "layer", "kv",
+ * "token", "head", "channel", "dim" and "state", each once at most, in any order. Their lengths are
+ * those of the whole pool, over all ranks and stages (of "token", page_tokens); the offset and the
+ * strides are those in the page of one rank. Layers are divided over the stages; "head", or
+ * "channel" by its sections, over the ranks of a stage. */
+struct tern_field {
+    const char *name; /* at most 31 bytes, and another one in each field of a group */
+    enum tern_over over;
+    uint32_t element_bytes;
+    uint64_t offset; /* of its first element in a page */
+    const struct tern_axis *axes;
+    uint32_t naxes;
+    const struct tern_channels *sections; /* with "channel"; else NULL */
+    uint32_t nsections;
+};
+
+struct tern_group {
+    const char *name; /* at most 255 bytes, and another one in each group of a layout */
+    enum tern_family family;
+    uint32_t page_tokens;         /* tokens that one page covers, 1 to 4096 */
+    uint64_t page_bytes;          /* bytes of a page in one region: a multiple of 8 */
+    uint32_t units;               /* checksummed pieces of a page; 0 stands for 1 */
+    uint32_t cap_pages;           /* most pages that the group may have; 0: only the pool's bytes
+                                     limit it */
+    const struct tern_axis *axes; /* outermost first; may be NULL */
+    uint32_t naxes;
+    uint32_t window;  /* WINDOW: tokens; else 0 */
+    uint32_t reserve; /* WINDOW: tokens of the largest rewind, at least 1; else 0 */
+    /* What its pages are made of: at most 8 fields. With them pages can be fetched from, and by,
+     * pools that have the same fields over another number of ranks or stages, or in another order.
+     * All groups of a layout have fields, or none has: then pages are fetched between pools of
+     * equal layout alone. The name of a group with fields has at most 31 bytes. */
+    const struct tern_field *fields;
+    uint32_t nfields;
+};
+
+struct tern_layout {
+    const struct tern_group *groups; /* borrowed for the call */
+    uint32_t ngroups;
+    enum tern_shard shard;
+    uint64_t bytes; /* of the pool in one region; it is rounded down to whole slabs */
+    enum tern_supersede supersede;
+    uint64_t host_bytes; /* of the pool's host tier in one region, rounded down likewise; 0: none */
+    uint32_t stages;     /* of a pipeline: rank r is rank r % (ranks / stages) of stage r / (ranks /
+                            stages). 0 stands for 1; counts where groups have fields */
+};
+
+/* Carves a pool from the tenant's memory. The scheduling process calls it once for its engine.
+ * *ret_pool is the pool's handle, for tern_pool_map here and in the other ranks. *ret_align_tokens
+ * (may be NULL) is L: prefixes are shared in whole multiples of L tokens.
+ *
+ * With host_bytes the pool has a host tier, which is memory of the daemon that no engine maps.
+ * Committed prefixes are copied there in the background and outlive their device pages. tern_fetch
+ * with peer NULL brings them back, and TERN_RETRACT_HOST puts running sessions there.
+ *   QUOTA    The tenant has not that much memory left in the regions of this engine's ranks.
+ *   INVALID  The layout; tern_error_text says what of it.
+ *   BUSY     An older pool that nobody maps is being cleared to make room. Repeat in a moment. */
+TERN_API enum tern_err tern_pool_open(struct tern *t, const struct tern_layout *layout,
+                                      uint32_t deadline_ms, uint64_t *ret_pool,
+                                      uint32_t *ret_align_tokens);
+/* Gives up the pool and its prefixes. Mappings stay valid until they are unmapped. The memory can
+ * be used by other pools once every process that mapped it has exited or left.
+ *   CONFLICT  Sessions are open in it, or another engine has mapped it. */
+TERN_API enum tern_err tern_pool_close(struct tern *t, uint64_t pool, uint32_t deadline_ms);
+/* Maps this rank's region of the pool, readable and writable; a pure scheduler gets that of rank 0.
+ * The connection owns *ret, and tern_pool_unmap or tern_destroy ends it. A child that is forked
+ * while this call runs has at most an address range that it cannot touch.
+ *   INVALID  The pool was opened by an engine of another world, or on other devices. */
+TERN_API enum tern_err tern_pool_map(struct tern *t, uint64_t pool, uint32_t deadline_ms,
+                                     struct tern_pool **ret);
+/* Unmaps and sets *pool to NULL, which it may be already. No kernel may touch the pages any more.
+ */
+TERN_API void tern_pool_unmap(struct tern_pool **pool);
+/* Where the mapping begins. Page i of a group lies at base + i * the group's page_bytes. */
+TERN_API uint8_t *tern_pool_base(const struct tern_pool *p);
+/* How many bytes are mapped. */
+TERN_API uint64_t tern_pool_bytes(const struct tern_pool *p);
+
+/* Publishes the last step that this rank's device has finished. It is one release store into the
+ * shared control page, without a request, and without a system call unless somebody waits for that
+ * step (tern_wait_published). Call it when the device is done, not when the host has queued the
+ * work.
+ *   INVALID  The number would go back, or it is TERN_STEP_NONE. Nothing is stored.
+ *   DENIED   A pure scheduler is no rank and has no step of its own. */
+TERN_API enum tern_err tern_done_step(struct tern_pool *p, uint64_t step);
+
+/* Waits until every rank of the engine has passed `step`, as the daemon sees it. Then what was
+ * committed at that step or before can be matched by everybody on this host, and by peers a moment
+ * later (tern_fetch's at_least waits for that). What was given back at it is free: it is also what
+ * to do with tern_shortage.until_step. A rank that calls tern_done_step wakes the daemon at once;
+ * steps that a device writes by itself are noticed within a millisecond. A connection waits for one
+ * step at a time. The call may be repeated.
+ *   INVALID   `step` is 0 or TERN_STEP_NONE.
+ *   CONFLICT  A later wait of this connection took the place of this one.
+ *   GONE      A process of this engine died, or this one has left it. */
+TERN_API enum tern_err tern_wait_published(struct tern *t, uint64_t step, uint32_t deadline_ms);
+
+#endif
