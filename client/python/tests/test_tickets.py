@@ -13,15 +13,15 @@ LENGTH = 2 * PAGE + 5
 TOKENS = range(7000, 7000 + LENGTH)
 
 
-def hand_over(d: Daemon, salt: str, blob: bytes = b"") -> tern.Ticket:
+def hand_over(d: Daemon, salt: str, blob: bytes = b"", length: int = LENGTH) -> tern.Ticket:
     with tern.connect(d.socket) as c:
         engine = c.join(f"prefill-{salt}")
         pool = engine.open_pool([KV], bytes=POOL)
         with pool.session(ns(salt)) as s:
-            s.match(TOKENS)
-            s.extend(written=LENGTH, allocated=LENGTH)
+            cached = s.match(TOKENS[:length]).written
+            s.extend(written=length, allocated=length)
             with engine.step() as step:
-                write(pool, s, 0, LENGTH)
+                write(pool, s, cached, length)
                 s.commit(2 * PAGE, step=step)
                 ticket = s.hand_over(step=step, blob=blob, stands_ms=30000)
             assert not s.open and (s.committed, s.written) == (0, 0)
@@ -51,6 +51,23 @@ def test_a_ticket_brings_all_to_the_last_token(daemons: tuple[Daemon, Daemon]) -
         with pool.session(ns("ticket-1")) as s:
             s.match(TOKENS)
             assert asyncio.run(run(s)).blob == b"\1" * 9 and wrong(pool, s, LENGTH) == 0
+
+
+def test_a_ticket_for_who_has_all_of_it_brings_the_blob(daemons: tuple[Daemon, Daemon]) -> None:
+    with tern.connect(daemons[1].socket) as c:
+        pool = c.join("decode-again").open_pool([KV], bytes=POOL)
+        for turn in (b"first", b"again"):
+            ticket = hand_over(daemons[0], "whole", turn, 2 * PAGE)
+            with pool.session(ns("whole")) as s:
+                cached = s.match(TOKENS[: 2 * PAGE]).written
+                assert cached == (0 if turn == b"first" else 2 * PAGE)
+                r = s.fetch_ticket(ticket.text, step=tern.STEP_NONE)
+                assert (r.blob, r.fetched_kib > 0) == (turn, turn == b"first")
+                assert s.written == 2 * PAGE and wrong(pool, s, 2 * PAGE) == 0
+            with pool.session(ns("whole")) as s:
+                s.match(TOKENS[: 2 * PAGE])
+                with pytest.raises(tern.Gone):
+                    s.fetch_ticket(ticket.text, step=tern.STEP_NONE)
 
 
 def test_a_ticket_is_renewed_and_dropped_where_it_was_given(daemons: tuple[Daemon, Daemon]) -> None:
