@@ -177,7 +177,7 @@ static struct tern_tokens tell_tokens(struct tern_lease *l, struct lease_slot *s
     memcpy(l->words + l->nwords, s->waiting, s->nwaiting * sizeof *s->waiting);
     l->nwords += s->nwaiting;
     s->nwaiting = 0;
-    s->told_written = s->written;
+    s->told = true;
     return t.n > 0 ? t : (struct tern_tokens){0};
 }
 
@@ -188,7 +188,7 @@ static enum tern_err tell_lengths(struct tern_lease *l, uint32_t at)
 {
     struct lease_slot *s = &l->slot[at];
 
-    if (s->nwaiting == 0 && s->told_written == s->written)
+    if (s->nwaiting == 0 && s->told)
         return TERN_OK;
     if (!has_room(l, 0, 0, s->nwaiting))
         return is_full(l);
@@ -218,6 +218,26 @@ static enum tern_err slot_of(struct tern_lease *l, uint32_t at, struct lease_slo
 
 /* ---- sessions ---- */
 
+static uint32_t pages_at(const struct lease_group *g, uint32_t tokens)
+{
+    return g->page_tokens == 0 ? 0 : tokens / g->page_tokens + (tokens % g->page_tokens != 0);
+}
+
+/* What the pages that cover so many tokens have room for, in the group whose end is next. */
+static uint32_t room_of(const struct tern_lease *l, uint32_t allocated)
+{
+    uint32_t least = UINT32_MAX;
+
+    for (uint32_t g = 0; g < l->ngroups; g++) {
+        const struct lease_group *of = &l->group[g];
+        uint32_t room = pages_at(of, allocated) * of->page_tokens;
+
+        if (of->page_tokens > 0 && room < least)
+            least = room;
+    }
+    return least;
+}
+
 enum tern_err tern_lease_add(struct tern_lease *l, tern_session s, const struct tern_result *now,
                              uint32_t *ret)
 {
@@ -228,8 +248,9 @@ enum tern_err tern_lease_add(struct tern_lease *l, tern_session s, const struct 
             l->slot[i] = (struct lease_slot){.session = s,
                                              .tokens = now->tokens,
                                              .written = now->lengths.written,
-                                             .told_written = now->lengths.written,
-                                             .allocated = now->lengths.allocated};
+                                             .told = true,
+                                             .allocated = now->lengths.allocated,
+                                             .room = room_of(l, now->lengths.allocated)};
             lease_slot_state_move(&l->slot[i].state, LEASE_SLOT_LIVE);
             leased_put(l, i);
             l->cold[i] = (struct lease_cold){.err = TERN_OK};
@@ -275,17 +296,15 @@ static enum tern_err extend_check(struct tern_lease *l, const struct lease_slot 
     return TERN_OK;
 }
 
-static uint32_t pages_at(const struct lease_group *g, uint32_t tokens)
-{
-    return g->page_tokens == 0 ? 0 : tokens / g->page_tokens + (tokens % g->page_tokens != 0);
-}
-
 /* The pages of each group that the new length needs, all of which the stock has. */
 static enum tern_err stock_has(struct tern_lease *l, const struct lease_slot *s, uint32_t allocated,
                                uint32_t *ret_pages, uint32_t *ret_runs)
 {
     uint32_t pages = 0, runs = 0;
 
+    *ret_pages = *ret_runs = 0;
+    if (allocated <= s->room)
+        return TERN_OK; /* the common case */
     for (uint32_t g = 0; g < l->ngroups; g++) {
         const struct lease_group *of = &l->group[g];
         uint32_t need = pages_at(of, allocated) - pages_at(of, s->allocated);
@@ -336,13 +355,14 @@ enum tern_err tern_lease_extend(struct tern_lease *l, uint32_t at, const uint32_
     TRY(slot_of(l, at, &s));
     TRY(extend_check(l, s, n, written, allocated));
     TRY(stock_has(l, s, allocated, &pages, &runs));
-    if (n > TERN_LEASE_TOKENS_MAX - s->nwaiting)
+    if (n + s->nwaiting > TERN_LEASE_TOKENS_MAX)
         TRY(tell_lengths(l, at));
     if (pages > 0 && !has_room(l, pages, runs, s->nwaiting + n))
         return is_full(l);
-    memcpy(s->waiting + s->nwaiting, tokens, n * sizeof *tokens);
-    s->nwaiting += n;
+    for (uint32_t i = 0; i < n; i++) /* one or two */
+        s->waiting[s->nwaiting++] = tokens[i];
     s->tokens += n;
+    s->told = s->told && s->written == written;
     s->written = written;
     *ret_runs = l->run + l->nruns;
     *ret_nruns = runs;
@@ -357,6 +377,7 @@ enum tern_err tern_lease_extend(struct tern_lease *l, uint32_t at, const uint32_
                                   .runs = l->run + l->nruns,
                                   .nruns = runs},
                at, pages);
+        s->room = room_of(l, allocated);
     }
     s->allocated = allocated;
     return TERN_OK;
@@ -377,7 +398,9 @@ enum tern_err tern_lease_rewind(struct tern_lease *l, uint32_t at, uint32_t leng
            at, 0);
     l->cold[at].rewinds++;
     s->allocated = length < s->allocated ? length : s->allocated;
-    s->written = s->told_written = length < s->written ? length : s->written;
+    s->room = room_of(l, s->allocated);
+    s->written = length < s->written ? length : s->written;
+    s->told = true;
     s->tokens = length < s->tokens ? length : s->tokens;
     return TERN_OK;
 }

@@ -28,8 +28,9 @@ struct lease_slot {
     _Alignas(128) tern_session session;
     uint32_t tokens;             /* of its list, those that wait to be told included */
     uint32_t written, allocated; /* likewise */
-    uint32_t told_written;       /* of `written`, what was told */
-    uint32_t nwaiting;           /* tokens that wait to be told: the last of the list */
+    uint32_t room;               /* so many tokens its pages have room for, in every group */
+    uint16_t nwaiting;           /* tokens that wait to be told: the last of the list */
+    bool told;                   /* `written` was told */
     enum lease_slot_state state;
     uint32_t waiting[TERN_LEASE_TOKENS_MAX];
 };

@@ -139,7 +139,8 @@ class Lease:
         self.connection._check(lib.tern_lease_wait(self._l, milliseconds(deadline_ms)))
 
     def told(self) -> Iterator[Told]:
-        """What was answered to commits, and what was refused late."""
+        """What was answered to commits, and what was refused late. It takes the answers, also pages for the stock:
+        call it in each iteration, while the device computes."""
         c = _lib.LeaseTold()
         while lib.tern_lease_told(self._l, ct.byref(c)) == 0:
             s = self._sessions[c.slot]
