@@ -133,6 +133,8 @@ enum tern_err tern_pool_open(struct tern *t, const struct tern_layout *layout, u
     m.host_bytes = layout->host_bytes;
     m.has_stages = layout->stages > 1;
     m.stages = layout->stages;
+    m.has_align_tokens = layout->align_tokens != 0;
+    m.align_tokens = layout->align_tokens;
     err = call_whole(t, FRAME_POOL_OPEN, 0, &m.base, deadline_ms, &msg);
     free(parts);
     TRY(err);

@@ -181,7 +181,8 @@ enum message_body {
     F(pool_open, fields_hash, HASH64, 0)                                                           \
     F(pool_open, copies, HASH, 0)                                                                  \
     F(pool_open, bytes, U64, 0)                                                                    \
-    F(pool_open, host_bytes, U64, 0)
+    F(pool_open, host_bytes, U64, 0)                                                               \
+    F(pool_open, align_tokens, U32, 0)
 #define REQUEST_POOL_MAP(F)   F(pool_map, pool, POOL, 0)
 #define REQUEST_POOL_CLOSE(F) F(pool_close, pool, POOL, 0)
 #define REQUEST_SESSION_OPEN(F)                                                                    \

@@ -92,6 +92,10 @@ struct tern_layout {
     uint64_t host_bytes; /* of the pool's host tier in one region, rounded down likewise; 0: none */
     uint32_t stages;     /* of a pipeline: rank r is rank r % (ranks / stages) of stage r / (ranks /
                             stages). 0 stands for 1; counts where groups have fields */
+    uint32_t align_tokens; /* L: the least common multiple of the HISTORY groups' page_tokens (0
+                              stands for that), or a multiple of it, up to 16384. Pools that
+                              exchange pages have one L: where their page_tokens differ, the pool
+                              with smaller pages declares the other's */
 };
 
 /* Carves a pool from the tenant's memory. The scheduling process calls it once for its engine.

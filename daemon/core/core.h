@@ -42,12 +42,14 @@ struct peer_msg {
     uint64_t layout_hash;   /* OPEN: geometry of the destination's pool. OFFER: of the source's,
                                where pages are resharded, or cannot be; else 0 */
     uint64_t fields_hash;   /* OPEN: what the fields of its pages hold; 0: it does not say */
-    uint32_t at_least;      /* OPEN: offer nothing until so many tokens are published */
-    bool prefetch;          /* OPEN: no decode waits for it */
-    struct ticket ticket;   /* OPEN: of the session that is wanted; id.gen 0: none. DONE: that was
-                               used up */
-    uint32_t blob_bytes;    /* OFFER, the first of a ticket: `tokens` has so many bytes of its blob,
-                               and the last word is filled up with zeros */
+    /* OPEN, OFFER: of the groups of the sender's pool; 0: a state, or as many as the receiver's. */
+    uint32_t page_tokens[GROUPS_MAX];
+    uint32_t at_least;    /* OPEN: offer nothing until so many tokens are published */
+    bool prefetch;        /* OPEN: no decode waits for it */
+    struct ticket ticket; /* OPEN: of the session that is wanted; id.gen 0: none. DONE: that was
+                             used up */
+    uint32_t blob_bytes;  /* OFFER, the first of a ticket: `tokens` has so many bytes of its blob,
+                             and the last word is filled up with zeros */
     bool follow;       /* OPEN, with a ticket: offer chunk by chunk while its session still runs */
     uint32_t handed;   /* OFFER, ABORT with INVALID: the length that was handed over, where that is
                           another one than `to` of the OPEN; or 0 */
@@ -59,7 +61,8 @@ struct peer_msg {
     const uint32_t *tokens; /* OPEN, TOKENS; OFFER: the blob */
     const struct extra_key *keys;
     uint32_t nkeys;
-    const struct table_run *runs; /* OFFER: one run a group */
+    const struct table_run *runs; /* OFFER: one run a group; `first` counts the source's pages, and
+                                     refs are the first of each span (transfer/spans.h) */
     uint32_t nruns;
 };
 
@@ -167,7 +170,7 @@ struct event {
             struct pull_id pull;
             uint32_t batch;
             uint64_t ok[PULL_BATCH_PAGES / 64];
-        } pulled; /* bit i: page i is right */
+        } pulled; /* bit i: page, or span, i is right */
         struct {
             struct pull_id pull;
             enum tern_err err;
@@ -207,6 +210,13 @@ struct event {
 struct page_at {
     uint32_t group, index, gen;
     uint32_t record; /* dense number over all pools: the seam's own per-page arrays use it */
+};
+
+/* Of a batch between pools of other page_tokens: a span, as transfer/spans.h has it. Of the
+ * source's pages of it those from `first` on are there, n of them. */
+struct pull_span {
+    uint8_t pages; /* of ours */
+    uint8_t first, n;
 };
 
 enum action_kind {
@@ -265,12 +275,14 @@ struct action {
         struct {
             bool prefetch; /* others of its tenant go first */
             struct pull_id pull;
-            struct serve_id serve; /* the source's */
-            uint32_t link, pool, batch, n;
+            struct serve_id serve;         /* the source's */
+            uint32_t link, pool, batch, n; /* n: pages, or spans */
             uint64_t layout_hash; /* of the source's pool, where pages are resharded; else 0 */
-            const struct page_at *pages;  /* ours, written by the receive */
-            const struct page_ref *refs;  /* the source's, same order and group */
-            const struct disk_page *from; /* of LINK_DISK: where they lie, in place of refs */
+            const struct page_at *pages; /* ours, written by the receive */
+            const struct page_ref *refs; /* the source's, same order and group; of a span the first
+                                            that is there */
+            const struct pull_span *spans; /* NULL: each is one page of ours, from one of theirs */
+            const struct disk_page *from;  /* of LINK_DISK: where they lie, in place of refs */
         } pull;
         struct {
             struct pull_id pull;
@@ -303,6 +315,8 @@ struct actions {
     struct action v[ACTIONS_MAX];
     struct table_run runs[REPLY_RUNS_MAX];
     struct page_at pages[(PULL_BATCHES_MAX + 4) * PULL_BATCH_PAGES + SEAL_PAGES_MAX];
+    uint32_t nspans;
+    struct pull_span spans[PULL_BATCHES_MAX * PULL_BATCH_PAGES];
     struct op_result results[STEP_OPS_MAX];
     struct record_body records[RECORDS_TOLD_MAX];
     struct record_job checks[1]; /* of a request that puts one */
@@ -372,6 +386,9 @@ enum tern_err core_gate(const struct core *core, struct session_id session, stru
  * generation passed. */
 enum tern_err core_serve_page(const struct core *core, struct serve_id serve, uint32_t group,
                               struct page_ref ref, uint32_t *ret_record);
+/* The page that comes behind one that may leave, in the same chunk. GONE: there is none. */
+enum tern_err core_serve_next(const struct core *core, struct serve_id serve, uint32_t group,
+                              struct page_ref ref, struct page_ref *ret);
 
 /* For what the data path knows of layouts: is a transfer, in or out, resharded between one of ours
  * and a peer's layout of that hash? */

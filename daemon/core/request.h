@@ -125,13 +125,14 @@ struct req_pool_open {
     struct group_layout group[GROUPS_MAX];
     enum shard_axis shard;
     enum supersede supersede;
-    uint32_t axes_hash;   /* names and order of the axes and their strides, and the fields of the
-                             pages, hashed by the shell */
-    uint64_t fields_hash; /* what the fields hold over all ranks, likewise: pages of pools in which
-                             it is the same can be resharded (N3). 0: the pool says nothing of it */
-    uint32_t copies;      /* 1: some of it several ranks hold, and not all ranks all of it (X5) */
-    uint64_t bytes;       /* in one region; rounded down to whole slabs */
-    uint64_t host_bytes;  /* likewise, of its host tier; 0: it has none */
+    uint32_t axes_hash;    /* names and order of the axes and their strides, and the fields of the
+                              pages, hashed by the shell */
+    uint64_t fields_hash;  /* what the fields hold over all ranks, likewise: pages of pools in which
+                              it is the same can be resharded (N3). 0: the pool says nothing of it */
+    uint32_t copies;       /* 1: some of it several ranks hold, and not all ranks all of it (X5) */
+    uint32_t align_tokens; /* L, where it is to be more than what the groups need; 0: that */
+    uint64_t bytes;        /* in one region; rounded down to whole slabs */
+    uint64_t host_bytes;   /* likewise, of its host tier; 0: it has none */
     /* What the groups are called, for operators; NULL: not known. Borrowed for the step. The core
      * never reads them: they are no part of a layout, and only go into the answer. */
     const char (*names)[GROUP_NAME_MAX];

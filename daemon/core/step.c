@@ -380,7 +380,7 @@ void core_step(struct core *c, const struct event *ev, struct actions *out)
 {
     bool all;
 
-    out->n = out->nruns = out->nrefs = out->npages = out->nreads = 0;
+    out->n = out->nruns = out->nrefs = out->npages = out->nspans = out->nreads = 0;
     out->opens = false;
     check(ev->now_ns >= c->now_ns && out->refs_max == c->limits.table_pages);
     c->now_ns = ev->now_ns;

@@ -188,6 +188,7 @@ enum reshard_refusal reshard_check(const struct reshard_pair *pair)
     REFUSE_IF(a->page_tokens > 0 && (span_pages(a, b) > RESHARD_SPAN_PAGES_MAX ||
                                      span_pages(b, a) > RESHARD_SPAN_PAGES_MAX),
               SPAN_PAGES);
+    REFUSE_IF(a->align_tokens != b->align_tokens, ALIGN);
     for (uint32_t i = 0; i < b->nfields; i++) {
         const struct reshard_field *f = layout_field(a, b->field[i].name);
 

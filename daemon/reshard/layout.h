@@ -73,9 +73,10 @@ struct reshard_field {
 struct reshard_layout {
     char name[RESHARD_NAME_MAX]; /* of the group */
     uint32_t ranks, stages;
-    uint32_t page_tokens; /* 0: the page is a state at one depth, and has no TOKEN axis */
-    uint32_t units;       /* checksums of a rank's page: equal shares of its bytes (X7) */
-    uint64_t page_bytes;  /* of one rank */
+    uint32_t page_tokens;  /* 0: the page is a state at one depth, and has no TOKEN axis */
+    uint32_t align_tokens; /* L of the pool */
+    uint32_t units;        /* checksums of a rank's page: equal shares of its bytes (X7) */
+    uint64_t page_bytes;   /* of one rank */
     uint32_t nfields;
     struct reshard_field field[RESHARD_FIELDS_MAX];
 };
@@ -111,10 +112,11 @@ struct reshard_layout {
     X(OTHER_SECTIONS, "a field has different sections of channels")                                \
     X(OTHER_DIMS, "a field has different dimensions")                                              \
     X(PAGE_TOKENS, "of the two page_tokens neither divides the other")                             \
+    X(ALIGN, "the pools share prefixes in chunks of different length: open both with the same "    \
+             "align_tokens, which both page_tokens divide")                                        \
     X(SPAN_PAGES, "a page of one pool holds too many pages of the other")                          \
     X(PIECES, "the plan has too many pieces: the pages are laid out too differently")              \
     X(ROOM, "the caller's array is too small for it")                                              \
-    X(UNIT_COARSE, "a unit of the source goes beyond the pages that are fetched")                  \
     X(UNIT_PADDED, "a unit of the source holds fields beside bytes of no field: declare smaller")  \
     X(ROWS, "the plan has too many rows: what lies side by side in both pages is too short")
 

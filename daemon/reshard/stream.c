@@ -1,6 +1,7 @@
 #include "reshard/stream.h"
 
-struct reshard_cursor reshard_cursor_at(const struct reshard_plan *p, uint64_t bytes)
+struct reshard_cursor reshard_cursor_at(const struct reshard_plan *p, struct reshard_part part,
+                                        uint64_t bytes)
 {
     struct reshard_cursor c = {.piece = 0};
 
@@ -8,7 +9,7 @@ struct reshard_cursor reshard_cursor_at(const struct reshard_plan *p, uint64_t b
         const struct reshard_piece *piece = &p->v[c.piece];
         uint64_t here = strided_bytes(&piece->shape);
 
-        if (piece->kind != PIECE_MOVE)
+        if (!piece_moves(piece, part))
             continue;
         if (bytes < here) {
             c.row = bytes / piece->shape.row_bytes;
@@ -20,12 +21,12 @@ struct reshard_cursor reshard_cursor_at(const struct reshard_plan *p, uint64_t b
     return c;
 }
 
-bool reshard_cursor_next(const struct reshard_plan *p, struct reshard_cursor *io,
-                         struct reshard_run *ret)
+bool reshard_cursor_next(const struct reshard_plan *p, struct reshard_part part,
+                         struct reshard_cursor *io, struct reshard_run *ret)
 {
     const struct reshard_piece *piece;
 
-    while (io->piece < p->n && p->v[io->piece].kind != PIECE_MOVE)
+    while (io->piece < p->n && !piece_moves(&p->v[io->piece], part))
         io->piece++;
     if (io->piece == p->n)
         return false;

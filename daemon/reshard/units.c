@@ -89,17 +89,6 @@ enum reshard_refusal reshard_units(const struct reshard_way *way, struct reshard
     return RESHARD_NONE;
 }
 
-enum reshard_refusal reshard_units_within(const struct reshard_units *units, uint64_t pages)
-{
-    for (uint32_t i = 0; i < units->n; i++) {
-        const struct reshard_unit *u = &units->v[i];
-
-        if (u->moved > 0 && (u->to_pages & pages) != 0 && (u->to_pages & ~pages) != 0)
-            return RESHARD_UNIT_COARSE;
-    }
-    return RESHARD_NONE;
-}
-
 /* Which steps [first, end) of a loop reach into a unit. The loop begins at `at`, and each of its
  * steps reaches over so many bytes. */
 struct loop_part {

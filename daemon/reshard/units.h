@@ -4,14 +4,10 @@
  * also where another rank has sent some of them that holds the same: if the two do not hold the
  * same the unit does not agree.
  *
- * Of a fetch of whole spans every unit that sends something can be verified, but for these:
- *   UNIT_PADDED  A unit holds fields beside bytes of no field, which never move. The pool of the
- *                source has to declare units that end where its fields do; it is refused when it is
- *                opened.
- *   UNIT_COARSE  The fetch is of some pages of a span only, since the destination has the others,
- *                and a unit has bytes in both. That is so where the source has the larger pages,
- * but for units that are ranges of tokens. What is refused must not be fetched: nothing is
- * published unverified. */
+ * Of whole spans, which is what is fetched, every unit that sends something can be verified, but
+ * for this: UNIT_PADDED  A unit holds fields beside bytes of no field, which never move. The pool
+ * of the source has to declare units that end where its fields do; it is refused when it is opened.
+ * What is refused must not be fetched: nothing is published unverified. */
 #ifndef RESHARD_UNITS_H
 #define RESHARD_UNITS_H
 
@@ -43,9 +39,6 @@ struct reshard_way {
  */
 enum reshard_refusal reshard_units(const struct reshard_way *way, struct reshard_units *io,
                                    uint32_t *ret_bad);
-/* Whether a fetch of these pages of the span alone, a bit each, can be verified: UNIT_COARSE. */
-enum reshard_refusal reshard_units_within(const struct reshard_units *units, uint64_t pages);
-
 /* Equal shares of a rank's page; what is left over goes to the last. */
 static inline uint64_t reshard_unit_from(const struct reshard_layout *l, uint32_t unit)
 {

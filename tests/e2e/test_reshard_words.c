@@ -1,6 +1,7 @@
 /* N3: pools of other layout at either end. What does not fit is refused by name, where a pool is
  * opened and where it is fetched from; what fits is handed over to its last token, between a pool
- * whose tokens come before heads and one where heads come first. */
+ * whose tokens come before heads and one where heads come first, also where their pages have other
+ * numbers of tokens. */
 #include <stdio.h>
 #include <string.h>
 
@@ -16,7 +17,8 @@
 #define DIM    8u
 #define PT     16u
 #define PAGE   (LAYERS * PT * HEADS * DIM * 4u)
-#define TOKENS 40u /* two pages and a half */
+#define TOKENS 40u  /* two pages and a half */
+#define LONG   168u /* of pages of 64 tokens two and five eighths; of 16 ten and a half */
 
 static struct daemon_options options[2] = {
     {.node = "source", .memory_bytes = 16u << 20, .page_bytes_min = PAGE / 2, .core = -1},
@@ -45,6 +47,7 @@ TEST_EACH(start, stop);
 struct kv {
     bool heads_first;
     uint32_t heads, overlap;
+    uint32_t pt, align, tokens; /* 0: PT; what that needs; TOKENS */
     struct tern_axis axes[4];
     struct tern_field field;
     struct tern_group group;
@@ -55,18 +58,26 @@ static const struct tern_layout *layout_of(struct kv *kv)
 {
     uint64_t row = DIM * 4, token = kv->heads_first ? row : row * kv->heads;
 
-    kv->axes[0] = (struct tern_axis){"layer", LAYERS, PT * row * kv->heads - kv->overlap};
-    kv->axes[1] = (struct tern_axis){"token", PT, token};
-    kv->axes[2] = (struct tern_axis){"head", kv->heads, kv->heads_first ? row * PT : row};
+    kv->pt = kv->pt ? kv->pt : PT;
+    kv->tokens = kv->tokens ? kv->tokens : TOKENS;
+    kv->axes[0] = (struct tern_axis){"layer", LAYERS, kv->pt * row * kv->heads - kv->overlap};
+    kv->axes[1] = (struct tern_axis){"token", kv->pt, token};
+    kv->axes[2] = (struct tern_axis){"head", kv->heads, kv->heads_first ? row * kv->pt : row};
     kv->axes[3] = (struct tern_axis){"dim", DIM, 4};
     kv->field = (struct tern_field){.name = "kv", .element_bytes = 4, .axes = kv->axes, .naxes = 4};
     kv->group = (struct tern_group){.name = "kv",
-                                    .page_tokens = PT,
-                                    .page_bytes = LAYERS * PT * row * kv->heads,
+                                    .page_tokens = kv->pt,
+                                    .page_bytes = LAYERS * kv->pt * row * kv->heads,
                                     .fields = &kv->field,
                                     .nfields = 1};
-    kv->layout = (struct tern_layout){.groups = &kv->group, .ngroups = 1, .bytes = 64 * PAGE};
+    kv->layout = (struct tern_layout){
+        .groups = &kv->group, .ngroups = 1, .bytes = 64 * PAGE, .align_tokens = kv->align};
     return &kv->layout;
+}
+
+static uint32_t align_of(const struct kv *kv)
+{
+    return kv->align ? kv->align : kv->pt;
 }
 
 static uint32_t value_of(uint32_t layer, uint32_t token, uint32_t head, uint32_t dim)
@@ -80,16 +91,16 @@ static uint32_t page_do(const struct kv *kv, uint32_t *page, uint32_t i, bool wr
     uint32_t wrong = 0;
 
     for (uint32_t l = 0; l < LAYERS; l++)
-        for (uint32_t t = 0; t < PT && i * PT + t < TOKENS; t++)
+        for (uint32_t t = 0; t < kv->pt && i * kv->pt + t < kv->tokens; t++)
             for (uint32_t h = 0; h < HEADS; h++)
                 for (uint32_t d = 0; d < DIM; d++) {
-                    uint32_t at = kv->heads_first ? ((l * HEADS + h) * PT + t) * DIM + d
-                                                  : ((l * PT + t) * HEADS + h) * DIM + d;
+                    uint32_t at = kv->heads_first ? ((l * HEADS + h) * kv->pt + t) * DIM + d
+                                                  : ((l * kv->pt + t) * HEADS + h) * DIM + d;
 
                     if (write)
-                        page[at] = value_of(l, i * PT + t, h, d);
+                        page[at] = value_of(l, i * kv->pt + t, h, d);
                     else
-                        wrong += page[at] != value_of(l, i * PT + t, h, d);
+                        wrong += page[at] != value_of(l, i * kv->pt + t, h, d);
                 }
     return wrong;
 }
@@ -98,7 +109,7 @@ static uint32_t pages_do(const struct kv *kv, struct engine_session *s, bool wri
 {
     uint32_t wrong = 0;
 
-    for (uint32_t i = 0; i * PT < TOKENS; i++) {
+    for (uint32_t i = 0; i * kv->pt < kv->tokens; i++) {
         uint32_t index = s->table.group[0].index[i];
 
         assert_int_not_equal(index, 0);
@@ -120,24 +131,26 @@ static struct tern_ticket hand_over(const struct kv *kv, struct engine *a, const
     struct engine_session from;
     struct tern_ticket ticket;
 
-    assert_ok(a->tern, engine_begin(&from, a, tokens, TOKENS));
-    assert_ok(a->tern, engine_extend(&from, TOKENS, TOKENS));
+    assert_ok(a->tern, engine_begin(&from, a, tokens, kv->tokens));
+    assert_ok(a->tern, engine_extend(&from, kv->tokens, kv->tokens));
     pages_do(kv, &from, true);
     a->step++;
-    assert_ok(a->tern, engine_commit(&from, TOKENS / PT * PT));
+    if (kv->tokens >= align_of(kv))
+        assert_ok(a->tern, engine_commit(&from, kv->tokens / align_of(kv) * align_of(kv)));
     assert_ok(a->tern, tern_handoff(a->tern, from.id, a->step, "blob", 4, 0, RIG_WAIT_MS, &ticket));
     assert_ok(a->tern, tern_done_step(a->map, a->step));
     engine_free(&from);
     return ticket;
 }
 
-static enum tern_err fetched(struct engine *b, struct engine_session *to, const uint32_t *tokens,
-                             const struct tern_ticket *ticket)
+static enum tern_err fetched_all(struct engine *b, struct engine_session *to,
+                                 const uint32_t *tokens, uint32_t n,
+                                 const struct tern_ticket *ticket)
 {
     struct tern_result r;
     enum tern_err err;
 
-    assert_ok(b->tern, engine_begin(to, b, tokens, TOKENS));
+    assert_ok(b->tern, engine_begin(to, b, tokens, n));
     do
         err = tern_fetch_ticket(b->tern, to->id, ticket->text, TERN_STEP_NONE, RIG_WAIT_MS, &r);
     while (err == TERN_BUSY);
@@ -165,6 +178,81 @@ static void assert_told_of_tcp(void)
     tern_destroy(admin);
 }
 
+static enum tern_err fetched(struct engine *b, struct engine_session *to, const uint32_t *tokens,
+                             const struct tern_ticket *ticket)
+{
+    return fetched_all(b, to, tokens, TOKENS, ticket);
+}
+
+static void tokens_from(uint32_t first, uint32_t *tokens, uint32_t n)
+{
+    for (uint32_t i = 0; i < n; i++)
+        tokens[i] = first + i;
+}
+
+/* No session or transfer has pages of the destination any more: those that whole spans brought
+ * beside what was wanted are free, too. */
+static void assert_let_go(void)
+{
+    struct daemon_status s;
+    struct tern *admin = NULL;
+    uint64_t held = 1;
+
+    assert_int_equal(tern_connect(dest.admin, RIG_WAIT_MS, &admin), TERN_OK);
+    for (uint32_t i = 0; held > 0 && i < RIG_WAIT_MS; i++) {
+        assert_true(admin_status(admin, 0, &s));
+        held = s.pages.session + s.pages.transfer + s.pages.retiring + s.pages.quarantine;
+        if (held > 0)
+            sleep_ms(1);
+    }
+    assert_int_equal(held, 0);
+    tern_destroy(admin);
+}
+
+struct tokens_pair {
+    uint32_t from, to, tokens;
+};
+
+/* Both pools share prefixes in chunks of 64 tokens. */
+static void ends_of(const struct tokens_pair *t, struct kv *from, struct kv *to)
+{
+    *from = (struct kv){.heads = HEADS, .pt = t->from, .align = 64, .tokens = t->tokens};
+    *to = *from;
+    to->pt = t->to;
+    to->heads_first = true;
+}
+
+static const struct tokens_pair token_pairs[] = {{16, 64, LONG}, {64, 16, LONG}, {32, 64, LONG},
+                                                 {64, 32, 24},   {64, 16, 4},    {16, 64, 4},
+                                                 {64, 8, 65},    {64, 16, 128}};
+
+/* N3: to the last token, whatever the last page of either end holds. */
+TEST(n3_ticket_with_a_tail_goes_to_a_pool_of_other_page_tokens)
+{
+    for (size_t i = 0; i < sizeof token_pairs / sizeof *token_pairs; i++) {
+        const struct tokens_pair *t = &token_pairs[i];
+        struct engine a, b;
+        struct engine_session got;
+        struct tern_ticket ticket;
+        uint32_t tokens[LONG];
+        struct kv from, to;
+
+        ends_of(t, &from, &to);
+        a = opened(&source, "prefill", &from);
+        b = opened(&dest, "decode", &to);
+        tokens_from(10000 * (uint32_t)i, tokens, t->tokens);
+        ticket = hand_over(&from, &a, tokens);
+        assert_ok(b.tern, fetched_all(&b, &got, tokens, t->tokens, &ticket));
+        assert_int_equal(got.len.written, t->tokens);
+        assert_int_equal(got.len.committed, t->tokens / 64 * 64);
+        assert_int_equal(pages_do(&to, &got, false), 0);
+        assert_ok(b.tern, engine_end(&got));
+        assert_let_go();
+        engine_close(&b);
+        engine_close(&a);
+    }
+}
+
 TEST(n3_ticket_with_a_tail_goes_to_a_pool_whose_heads_come_first)
 {
     struct kv from = {.heads = HEADS}, to = {.heads = HEADS, .heads_first = true};
@@ -185,44 +273,64 @@ TEST(n3_ticket_with_a_tail_goes_to_a_pool_whose_heads_come_first)
     engine_close(&a);
 }
 
-/* Y4: decode follows prefill, over another order of axes. */
-TEST(y4_follow_goes_to_a_pool_whose_heads_come_first)
+/* Y4: decode follows prefill, chunk by chunk, and has all of it in the end. */
+static void follows(struct kv *from, struct kv *to, uint32_t first)
 {
-    struct kv from = {.heads = HEADS}, to = {.heads = HEADS, .heads_first = true};
-    struct engine a = opened(&source, "prefill", &from), b = opened(&dest, "decode", &to);
+    struct engine a = opened(&source, "prefill", from), b = opened(&dest, "decode", to);
+    const uint32_t n = from->tokens, align = align_of(from);
     struct engine_session s, got;
     struct tern_answer answer = {.cookie = 0};
     struct tern_ticket ticket, handed;
-    uint32_t tokens[TOKENS];
+    uint32_t tokens[LONG];
 
-    for (uint32_t i = 0; i < TOKENS; i++)
-        tokens[i] = 500 + i;
-    assert_ok(a.tern, engine_begin(&s, &a, tokens, TOKENS));
+    tokens_from(first, tokens, n);
+    assert_ok(a.tern, engine_begin(&s, &a, tokens, n));
     assert_ok(a.tern, tern_ticket_open(a.tern, s.id, 0, RIG_WAIT_MS, &ticket));
-    assert_ok(b.tern, engine_begin(&got, &b, tokens, TOKENS));
+    assert_ok(b.tern, engine_begin(&got, &b, tokens, n));
     assert_ok(b.tern, tern_submit_fetch_follow(b.tern, got.id, ticket.text, TERN_STEP_NONE, 7));
-    assert_ok(a.tern, engine_extend(&s, TOKENS, TOKENS));
-    pages_do(&from, &s, true);
-    for (uint32_t until = PT; until < TOKENS; until += PT) {
+    assert_ok(a.tern, engine_extend(&s, n, n));
+    pages_do(from, &s, true);
+    for (uint32_t until = align; until < n; until += align) {
         struct tern_result r;
 
         a.step++;
         assert_ok(a.tern, engine_commit(&s, until));
         assert_ok(a.tern, tern_done_step(a.map, a.step));
-        assert_ok(b.tern, tern_fetch_wait(b.tern, got.id, until - PT, RIG_WAIT_MS, &r));
+        assert_ok(b.tern, tern_fetch_wait(b.tern, got.id, until - align, RIG_WAIT_MS, &r));
         assert_int_equal(engine_take(&got, &r), TERN_OK);
         assert_true(got.len.committed >= until);
     }
+    a.step++;
+    if (n % align == 0) /* what comes with the end */
+        assert_ok(a.tern, engine_commit(&s, n));
     assert_ok(a.tern, tern_handoff(a.tern, s.id, a.step, NULL, 0, 0, RIG_WAIT_MS, &handed));
+    assert_ok(a.tern, tern_done_step(a.map, a.step));
     engine_free(&s);
     assert_ok(b.tern, answer_wait(b.tern, RIG_WAIT_MS, &answer));
     assert_ok(b.tern, answer.results[0].err);
     assert_int_equal(engine_take(&got, &answer.results[0]), TERN_OK);
-    assert_int_equal(got.len.written, TOKENS);
-    assert_int_equal(pages_do(&to, &got, false), 0);
+    assert_int_equal(got.len.written, n);
+    assert_int_equal(pages_do(to, &got, false), 0);
     assert_ok(b.tern, engine_end(&got));
     engine_close(&b);
     engine_close(&a);
+}
+
+TEST(y4_follow_goes_to_a_pool_whose_heads_come_first)
+{
+    struct kv from = {.heads = HEADS}, to = {.heads = HEADS, .heads_first = true};
+
+    follows(&from, &to, 500);
+}
+
+TEST(y4_follow_goes_to_a_pool_of_other_page_tokens)
+{
+    for (size_t i = 0; i < sizeof token_pairs / sizeof *token_pairs; i++) {
+        struct kv from, to;
+
+        ends_of(&token_pairs[i], &from, &to);
+        follows(&from, &to, 20000 * (uint32_t)i);
+    }
 }
 
 static void assert_said(struct tern *t, const char *words)
@@ -251,6 +359,44 @@ TEST(n3_pools_that_do_not_fit_are_refused_by_name)
     assert_ok(b.tern, engine_end(&got));
     engine_close(&b);
     engine_close(&a);
+}
+
+struct refused {
+    struct kv from, to;
+    const char *words;
+};
+
+/* What keeps pools of other page_tokens apart is said, and what to do about it. */
+TEST(n3_page_tokens_that_do_not_fit_are_refused_by_name)
+{
+    static const struct refused cases[] = {
+        {{.heads = HEADS}, {.heads = HEADS, .pt = 64}, "open both with the same align_tokens"},
+        {{.heads = HEADS, .align = 48},
+         {.heads = HEADS, .pt = 24, .align = 48},
+         "group 'kv': of the two page_tokens neither divides the other"}};
+
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        struct kv from = cases[i].from, to = cases[i].to;
+        struct engine a, b;
+        struct engine_session got;
+        struct tern_ticket ticket;
+        uint32_t tokens[LONG];
+
+        from.tokens = to.tokens = LONG;
+        a = opened(&source, "prefill", &from);
+        b = opened(&dest, "decode", &to);
+        tokens_from(100, tokens, LONG);
+        ticket = hand_over(&from, &a, tokens);
+        assert_err(TERN_UNSUPPORTED, fetched_all(&b, &got, tokens, LONG, &ticket));
+        assert_said(b.tern, cases[i].words);
+        assert_ok(b.tern, engine_end(&got));
+        assert_ok(b.tern, engine_begin(&got, &b, tokens, LONG));
+        assert_err(TERN_UNSUPPORTED, engine_fetch(&got, "source", LONG, RIG_WAIT_MS));
+        assert_said(b.tern, cases[i].words);
+        assert_ok(b.tern, engine_end(&got));
+        engine_close(&b);
+        engine_close(&a);
+    }
 }
 
 TEST(n3_pool_without_fields_is_fetched_from_an_equal_one_alone)

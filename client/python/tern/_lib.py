@@ -70,6 +70,7 @@ class Layout(ct.Structure):
         ("supersede", ct.c_int),
         ("host_bytes", u64),
         ("stages", u32),
+        ("align_tokens", u32),
     ]
 
 

@@ -241,10 +241,11 @@ class Engine:
         supersede: str = "lazy",
         shard: str = "none",
         stages: int = 1,
+        align_tokens: int = 0,
         deadline_ms: int = 0,
     ) -> Pool:
         """Carves a pool from the tenant's memory and maps this rank's region of it."""
-        layout, kept = c_layout(groups, bytes, host_bytes, supersede, shard, stages)
+        layout, kept = c_layout(groups, bytes, host_bytes, supersede, shard, stages, align_tokens)
         handle, align = ct.c_uint64(), ct.c_uint32()
         c, ms = self.connection, milliseconds(deadline_ms)
         c._check(lib.tern_pool_open(c._p, ct.byref(layout), ms, ct.byref(handle), ct.byref(align)))

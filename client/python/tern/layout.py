@@ -275,7 +275,13 @@ def check_names(groups: Sequence[Group]) -> None:
 
 
 def c_layout(
-    groups: Sequence[Group], nbytes: int, host_bytes: int, supersede: str, shard: str, stages: int = 1
+    groups: Sequence[Group],
+    nbytes: int,
+    host_bytes: int,
+    supersede: str,
+    shard: str,
+    stages: int = 1,
+    align_tokens: int = 0,
 ) -> tuple[_lib.Layout, object]:
     """The layout, and what it points to."""
     check_names(groups)
@@ -289,5 +295,6 @@ def c_layout(
         choice(SUPERSEDE, "supersede", supersede),
         number("host_bytes", host_bytes, U64_MAX),
         number("stages", stages),
+        number("align_tokens", align_tokens),
     )
     return layout, kept

@@ -406,6 +406,10 @@ struct pull { /* a transfer in */
     uint32_t untold[GROUPS_MAX];   /* the first page of each list that it has not named yet */
     uint32_t base[GROUPS_MAX];     /* first logical page of each list */
     struct list pages[GROUPS_MAX]; /* not yet published, in logical order */
+    /* Where the source's pages are larger the lists have whole spans (transfer/spans.h): so many
+     * pages at their beginning and at their end are needed by nobody, and are never published. */
+    uint32_t front[GROUPS_MAX], back[GROUPS_MAX];
+    uint32_t source_tokens[GROUPS_MAX]; /* of a page there; 0: as many as here, or not yet told */
     struct pull_batch batch[PULL_BATCHES_MAX];
     uint32_t batches; /* that the data path may have: those above, and those of a transfer that was
                          stopped until it is quiet */
@@ -459,6 +463,7 @@ struct serve { /* a transfer out */
     uint64_t trace_id, deadline_ns, started_ns;
     struct transfer_times times;
     uint64_t layout_hash; /* of the destination's pool; 0: the same as ours */
+    uint32_t peer_tokens[GROUPS_MAX]; /* of a page there; 0: as many as here */
 };
 
 struct reset { /* see session/resets.c */

@@ -9,6 +9,7 @@
 #include "core/session/retract.h"
 #include "core/session/slide.h"
 #include "core/transfer/pulls.h"
+#include "core/transfer/spans.h"
 #include "core/tree/nodes.h"
 #include "core/tree/tokens.h"
 
@@ -224,6 +225,8 @@ static void fetch_open(const struct core *c, struct actions *out, struct pull *p
     msg->ns = space_at(c, s->space)->ns;
     msg->layout_hash = session_pool(c, s)->layout_hash;
     msg->fields_hash = session_pool(c, s)->fields_hash;
+    if (msg->fields_hash != 0)
+        spans_tell(session_pool(c, s), msg->page_tokens);
     msg->at_least = p->awaited = pull_awaits(c, p);
     msg->ticket = p->ticket;
     msg->follow = p->follow;

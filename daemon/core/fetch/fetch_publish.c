@@ -92,6 +92,7 @@ static void fetch_publish(struct core *c, struct pull *p)
     struct session *s = session_at(c, p->session);
     struct engine *e = engine_at(c, s->engine);
 
+    pull_drop_front(c, p);
     while ((p->tail || s->allocated < p->to) && pull_chunk_verified(c, p, next_depth(c, p, s))) {
         struct list duplicates;
         uint32_t pending = NONE;
@@ -189,7 +190,9 @@ static const char *end_text(enum tern_err err)
         return "the pool has not that many free pages: close or retract sessions, and fetch again";
     case TERN_UNSUPPORTED:
         return "the peer has these tokens in a pool of another layout: compute them, or open pools "
-               "of one layout on both hosts, or such as say the same of the fields of their pages";
+               "of one layout on both hosts, or declare the fields of their pages, alike in both, "
+               "and "
+               "one align_tokens";
     case TERN_DENIED: return "the peer does not know the tenant: both hosts name the same tenants";
     case TERN_DISK:
         return "the disk could not be read: the daemon's log says why; what came before stays, "
@@ -366,9 +369,9 @@ static void offer_told(struct core *c, struct actions *out, struct pull *p,
         pull_send(c, out, p, PEER_PULL_NEXT)->at = p->told;
 }
 
-/* For all that it will bring. */
+/* For all that it will bring, and what is needed beside that. */
 static enum tern_err make_room(struct core *c, const struct pull *p, uint32_t to,
-                               struct shortage *ret)
+                               const uint32_t *beside, struct shortage *ret)
 {
     struct pool *pool = pool_at(c, p->pool);
     uint32_t need[GROUPS_MAX] = {0};
@@ -376,7 +379,8 @@ static enum tern_err make_room(struct core *c, const struct pull *p, uint32_t to
     for (uint32_t g = 0; g < pool->ngroups; g++)
         need[g] =
             transfer_pages(pool, &pool->group[g], (struct transfer_span){p->from, p->history, to})
-                .n;
+                .n +
+            (beside ? beside[g] : 0);
     return pages_make_room(c, engine_at(c, p->engine), pool, need, ret);
 }
 
@@ -386,7 +390,7 @@ static void take_first(struct core *c, struct actions *out, struct pull *p)
 {
     struct shortage shortage = {0};
 
-    p->err = make_room(c, p, p->to, &shortage);
+    p->err = make_room(c, p, p->to, NULL, &shortage);
     if (p->err == TERN_OK) {
         pull_reserve(c, p, p->to);
         return;
@@ -430,6 +434,24 @@ static bool offer_has_room(const struct core *c, const struct pull *p, const str
     return msg->err != TERN_OK || msg->layout_hash == 0 || resharded_room(c, p->link, pair);
 }
 
+/* The pages for all of it; one that follows has taken them, but for those that whole spans need
+ * beside. */
+static enum tern_err take_offered(struct core *c, struct pull *p, const struct peer_msg *msg,
+                                  struct shortage *shortage)
+{
+    uint32_t beside[GROUPS_MAX] = {0};
+
+    pull_spans_told(c, p, msg, msg->to, beside);
+    if (p->follow)
+        TRY(pages_make_room(c, engine_at(c, p->engine), pool_at(c, p->pool), beside, shortage));
+    else
+        TRY(make_room(c, p, msg->to, beside, shortage));
+    if (!p->follow)
+        pull_reserve(c, p, msg->to);
+    pull_reserve_spans(c, p);
+    return TERN_OK;
+}
+
 static void offer_take(struct core *c, struct actions *out, struct pull *p,
                        const struct peer_msg *msg)
 {
@@ -459,10 +481,8 @@ static void offer_take(struct core *c, struct actions *out, struct pull *p,
         pull_set_ending(c, p, (unsigned)msg->err < TERN_ERR_COUNT ? msg->err : TERN_PEER_LOST);
         return;
     }
-    err = p->follow ? TERN_OK : make_room(c, p, msg->to, &shortage);
+    err = take_offered(c, p, msg, &shortage);
     if (err == TERN_OK) {
-        if (!p->follow)
-            pull_reserve(c, p, msg->to);
         pull_run(c, p);
         offer_told(c, out, p, msg);
         if (p->npages == 0)
@@ -538,7 +558,7 @@ static void take_from_disk(struct core *c, struct actions *out, struct pull *p)
     struct shortage shortage = {0};
 
     fetch_pins_history(c, p);
-    p->err = make_room(c, p, p->to, &shortage);
+    p->err = make_room(c, p, p->to, NULL, &shortage);
     if (p->err != TERN_OK) {
         pull_state_move(&p->state, PULL_ASKED_ENDS);
         fetch_end(c, out, p, &shortage);

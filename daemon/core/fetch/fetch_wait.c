@@ -6,6 +6,7 @@
 
 #include "core/arena/actions.h"
 #include "core/session/record.h"
+#include "core/transfer/pulls.h"
 #include "core/tree/nodes.h"
 #include "core/tree/state.h"
 
@@ -36,15 +37,21 @@ void fetch_gained_runs(const struct core *c, struct actions *out, const struct s
 static void arriving_runs(const struct core *c, struct actions *out, const struct pull *p)
 {
     for (uint32_t g = 0; g < pool_at(c, p->pool)->ngroups; g++) {
+        const uint32_t beside = p->front[g] + p->back[g];
+        struct table_run run = {.group = g, .first = p->base[g] + p->front[g]};
         struct page_ref *refs;
+        uint32_t at;
 
-        if (p->pages[g].n == 0)
+        if (p->pages[g].n <= beside)
             continue;
-        refs =
-            run_add(out, (struct table_run){.group = g, .first = p->base[g], .n = p->pages[g].n});
+        run.n = p->pages[g].n - beside;
+        refs = run_add(out, run);
         check(refs);
-        for (uint32_t at = p->pages[g].head; at != NONE; at = page_list_next(c, at), refs++)
-            *refs = (struct page_ref){.index = page_at(c, at)->index, .gen = page_at(c, at)->gen};
+        at = p->pages[g].head;
+        for (uint32_t i = 0; i < p->front[g] + run.n; i++, at = page_list_next(c, at))
+            if (i >= p->front[g])
+                *refs++ =
+                    (struct page_ref){.index = page_at(c, at)->index, .gen = page_at(c, at)->gen};
     }
 }
 

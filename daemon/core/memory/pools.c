@@ -59,9 +59,9 @@ static enum tern_err family_check(const struct group_layout *g, struct reply *re
     return TERN_OK;
 }
 
-/* L is the least common multiple of the HISTORY groups' page_tokens, and every STATE group's
- * divides it. */
-static bool align_of(const struct req_pool_open *req, uint64_t *ret_align)
+/* What the HISTORY groups need: the least common multiple of their page_tokens; 0: there is none.
+ */
+static bool least_align(const struct req_pool_open *req, uint64_t *ret_align)
 {
     *ret_align = 0;
     for (uint32_t i = 0; i < req->ngroups; i++) {
@@ -70,6 +70,20 @@ static bool align_of(const struct req_pool_open *req, uint64_t *ret_align)
         if (!lcm_within(*ret_align ? *ret_align : 1, req->group[i].page_tokens, ALIGN_TOKENS_MAX,
                         ret_align))
             return false;
+    }
+    return true;
+}
+
+/* L is what the HISTORY groups need, or the multiple of it that the pool wants, and every STATE
+ * group's page_tokens divides it. */
+static bool align_of(const struct req_pool_open *req, uint64_t *ret_align)
+{
+    if (!least_align(req, ret_align))
+        return false;
+    if (req->align_tokens != 0 && *ret_align != 0) {
+        if (req->align_tokens > ALIGN_TOKENS_MAX || req->align_tokens % *ret_align != 0)
+            return false;
+        *ret_align = req->align_tokens;
     }
     for (uint32_t i = 0; i < req->ngroups; i++)
         if (*ret_align == 0 || *ret_align % req->group[i].page_tokens != 0)
@@ -124,8 +138,8 @@ enum tern_err layout_check(const struct core *c, const struct req_pool_open *req
         return refuse(
             ret, TERN_INVALID,
             "there is a HISTORY group; the HISTORY groups' page_tokens have a common multiple "
-            "L up to 16384, and "
-            "the others' divide it");
+            "L up to 16384, which align_tokens is a multiple of where it is given, and the others' "
+            "divide it");
     if (!slab_of(req, req->bytes, &slab))
         return refuse(ret, TERN_INVALID,
                       "the groups' page_bytes have no common multiple that fits the pool twice");
@@ -143,7 +157,7 @@ enum tern_err layout_check(const struct core *c, const struct req_pool_open *req
 
 uint64_t layout_hash(const struct req_pool_open *req, uint32_t regions)
 {
-    uint64_t h = hash_mix(req->ngroups, req->shard);
+    uint64_t h = hash_mix(req->ngroups, req->shard), least = 0;
 
     h = hash_mix(h, (uint64_t)regions << 32 | req->axes_hash);
     for (uint32_t i = 0; i < req->ngroups; i++) {
@@ -154,17 +168,21 @@ uint64_t layout_hash(const struct req_pool_open *req, uint32_t regions)
         h = hash_mix(h, g->units);
         h = hash_mix(h, (uint64_t)g->window << 32 | g->reserve);
     }
+    if (req->align_tokens != 0 && least_align(req, &least) && req->align_tokens != least)
+        h = hash_mix(h, req->align_tokens);
     return h;
 }
 
 uint64_t fields_hash(const struct req_pool_open *req)
 {
-    uint64_t h = hash_mix(req->ngroups, req->fields_hash);
+    uint64_t h = hash_mix(req->ngroups, req->fields_hash), align = 0;
 
+    align_of(req, &align);
+    h = hash_mix(h, align);
     for (uint32_t i = 0; i < req->ngroups; i++) {
         const struct group_layout *g = &req->group[i];
 
-        h = hash_mix(h, (uint64_t)g->family << 32 | g->page_tokens);
+        h = hash_mix(h, (uint64_t)g->family);
         h = hash_mix(h, (uint64_t)g->window << 32 | g->reserve);
     }
     return req->fields_hash == 0 ? 0 : h ? h : 1;

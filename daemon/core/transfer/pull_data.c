@@ -41,22 +41,27 @@ bool pull_chunk_verified(const struct core *c, const struct pull *p, uint32_t de
     return true;
 }
 
-/* In all regions that a transfer moves. */
-static uint64_t page_bytes_of(const struct core *c, const struct pull *p, const struct page *pg)
+/* In all regions that a transfer moves: of the span that begins with the page. */
+static uint64_t span_bytes_of(const struct core *c, const struct pull *p, const struct page *pg)
 {
-    return pool_at(c, p->pool)->group[pg->group].layout.page_bytes * p->transfer_regions;
+    return pool_at(c, p->pool)->group[pg->group].layout.page_bytes * p->transfer_regions *
+           pull_span_shape(c, p, pg->group).ours;
 }
 
-static void page_arrived(struct core *c, struct pull *p, uint32_t record, bool ok)
+/* `record` is the first page of its span. */
+static void span_arrived(struct core *c, struct pull *p, uint32_t record, bool ok)
 {
     struct page *pg = page_at(c, record);
 
     if (ok) {
-        page_move(c, pg, PAGE_VERIFIED, pg->owner);
-        p->done_pages++;
-        p->arrived_bytes += page_bytes_of(c, p, pg);
-        rate_add(&p->rate, c->now_ns, page_bytes_of(c, p, pg));
-        c->pages_pulled++;
+        const uint32_t pages = pull_span_shape(c, p, pg->group).ours;
+
+        for (uint32_t i = 0, at = record; i < pages; i++, at = page_list_next(c, at))
+            page_move(c, page_at(c, at), PAGE_VERIFIED, pg->owner);
+        p->done_pages += pages;
+        p->arrived_bytes += span_bytes_of(c, p, pg);
+        rate_add(&p->rate, c->now_ns, span_bytes_of(c, p, pg));
+        c->pages_pulled += pages;
         return;
     }
     c->corrupt_detected++;
@@ -85,7 +90,7 @@ struct pull *pull_check_in(struct core *c, const struct event *ev)
     for (uint32_t i = 0, at = b->head, next; i < b->n; i++, at = next) {
         next = page_at(c, at)->chain;
         page_at(c, at)->chain = NONE;
-        page_arrived(c, p, at, ev->pulled.ok[i / 64] >> (i % 64) & 1);
+        span_arrived(c, p, at, ev->pulled.ok[i / 64] >> (i % 64) & 1);
     }
     if (p->done_pages == p->told_pages)
         pull_time(c, p);
@@ -120,11 +125,12 @@ static uint32_t next_group(const struct core *c, const struct pull *p)
     return NONE;
 }
 
-/* Chunk by chunk, so that the first can be published while the last is on its way. */
+/* The first page of a span. Chunk by chunk, so that the first can be published while the last is on
+ * its way. */
 static uint32_t next_page(const struct core *c, struct pull *p)
 {
     const struct pool *pool = pool_at(c, p->pool);
-    uint32_t record = p->retry, g;
+    uint32_t record = p->retry, g, pages;
 
     if (record != NONE) {
         p->retry = page_at(c, record)->chain;
@@ -138,20 +144,27 @@ static uint32_t next_page(const struct core *c, struct pull *p)
         p->cursor_left = pool->group[g].segment;
     p->cursor_group = g;
     record = p->cursor[g];
-    p->cursor[p->cursor_group] = page_list_next(c, record);
-    p->cursor_left--;
+    pages = pull_span_shape(c, p, g).ours;
+    p->cursor[g] = pull_span_after(c, p, record);
+    p->cursor_left -= p->cursor_left < pages ? p->cursor_left : pages;
     return record;
 }
 
-/* Bytes of the page that next_page would give; 0 for none. */
+/* The group of the span that next_page would give; NONE for none. */
+static uint32_t group_of_next(const struct core *c, const struct pull *p)
+{
+    return p->retry == NONE ? next_group(c, p) : page_at(c, p->retry)->group;
+}
+
+/* Its bytes; 0 for none. */
 static uint64_t next_bytes(const struct core *c, const struct pull *p)
 {
-    const struct pool *pool = pool_at(c, p->pool);
-    uint32_t g = p->retry == NONE ? next_group(c, p) : page_at(c, p->retry)->group;
+    uint32_t g = group_of_next(c, p);
 
     if (g == NONE)
         return 0;
-    return pool->group[g].layout.page_bytes * p->transfer_regions;
+    return pool_at(c, p->pool)->group[g].layout.page_bytes * p->transfer_regions *
+           pull_span_shape(c, p, g).ours;
 }
 
 /* X8, never exceeded but by one page that is larger than a limit: it goes alone. */
@@ -200,37 +213,86 @@ static struct pull_room room_of(const struct core *c, const struct pull *p)
     return room;
 }
 
+/* What has gone into a batch: pages of ours, and of the source's. */
+struct filled {
+    uint32_t pages, theirs;
+};
+
+/* One more span, that begins with the page. */
+static void batch_add(struct core *c, struct actions *out, const struct pull *p,
+                      struct pull_batch *b, uint32_t record, struct filled *io)
+{
+    const struct pull_span span = pull_span_at(c, p, record);
+
+    for (uint32_t i = 0, at = record; i < span.pages; i++, at = page_list_next(c, at)) {
+        const struct page *pg = page_at(c, at);
+
+        out->pages[out->npages + io->pages++] =
+            (struct page_at){.group = pg->group, .index = pg->index, .gen = pg->gen, .record = at};
+    }
+    out->refs[out->nrefs + b->n] = page_at(c, record)->source;
+    out->spans[out->nspans + b->n] = span;
+    io->theirs += span.n;
+    b->n++;
+    b->bytes += span_bytes_of(c, p, page_at(c, record));
+}
+
+/* May the span come next, within what is allowed and what a batch can have? */
+static bool batch_takes(const struct core *c, const struct pull *p, const struct pull_batch *b,
+                        const struct filled *f, uint64_t allowed)
+{
+    const uint32_t g = group_of_next(c, p);
+    struct span_shape next;
+
+    if (g == NONE)
+        return false;
+    next = pull_span_shape(c, p, g);
+    return f->pages + next.ours <= PULL_BATCH_PAGES &&
+           f->theirs + next.theirs <= PULL_BATCH_PAGES && b->bytes + next_bytes(c, p) <= allowed;
+}
+
+static bool in_spans(const struct core *c, const struct pull *p)
+{
+    for (uint32_t g = 0; g < pool_at(c, p->pool)->ngroups; g++) {
+        const struct span_shape shape = pull_span_shape(c, p, g);
+
+        if (shape.ours > 1 || shape.theirs > 1)
+            return true;
+    }
+    return false;
+}
+
 static void issue_batch(struct core *c, struct actions *out, struct pull *p, struct pull_batch *b,
                         uint64_t allowed)
 {
     struct action *a = action_add(out, ACT_PULL);
     struct page_at *pages = out->pages + out->npages;
     struct page_ref *refs = out->refs + out->nrefs;
-    uint32_t last = NONE, record;
+    struct filled f = {0};
+    uint32_t last = NONE;
 
     b->n = 0;
     b->bytes = 0;
     b->head = NONE;
-    while (b->n < PULL_BATCH_PAGES && b->bytes + next_bytes(c, p) <= allowed &&
-           (record = next_page(c, p)) != NONE) {
-        struct page *pg = page_at(c, record);
+    while (batch_takes(c, p, b, &f, allowed)) {
+        const uint32_t record = next_page(c, p);
 
         if (last == NONE)
             b->head = record;
         else
             page_at(c, last)->chain = record;
         last = record;
-        pages[b->n] = (struct page_at){
-            .group = pg->group, .index = pg->index, .gen = pg->gen, .record = record};
-        refs[b->n++] = pg->source;
-        b->bytes += page_bytes_of(c, p, pg);
+        batch_add(c, out, p, b, record, &f);
     }
     b->used = 1;
     b->no = p->next_batch++;
-    p->asked_pages += b->n;
+    p->asked_pages += f.pages;
     p->asked_bytes += b->bytes;
-    out->npages += b->n;
+    if (in_spans(c, p))
+        a->pull.spans = out->spans + out->nspans;
+    out->npages += f.pages;
     out->nrefs += b->n;
+    out->nspans += b->n;
     pull_bytes_asked(c, p, b->bytes);
     tenant_at(c, p->tenant)->batches++;
     p->batches++;
@@ -371,6 +433,7 @@ bool pulls_issue(struct core *c, struct actions *out)
         if (actions_room(out) == 0 ||
             !refs_fit(out, (struct runs_wanted){.refs = PULL_BATCH_PAGES}) ||
             out->nreads + PULL_BATCH_PAGES > sizeof out->reads / sizeof out->reads[0] ||
+            out->nspans + PULL_BATCH_PAGES > sizeof out->spans / sizeof out->spans[0] ||
             out->npages + PULL_BATCH_PAGES > sizeof out->pages / sizeof out->pages[0])
             return false;
         if (room.link > room.tenant)

@@ -13,6 +13,7 @@
 #include "core/arena/actions.h"
 #include "core/disk/entries.h"
 #include "core/memory/pages.h"
+#include "core/transfer/spans.h"
 #include "core/tree/nodes.h"
 #include "core/tree/state.h"
 #include "core/tree/tokens.h"
@@ -209,17 +210,29 @@ static struct transfer_span span_to(const struct pull *p, uint32_t to)
     return (struct transfer_span){p->from, p->history, to};
 }
 
+static struct group as_there(const struct group *g, uint32_t their_tokens)
+{
+    struct group there = *g;
+
+    if (their_tokens != 0)
+        there.layout.page_tokens = their_tokens;
+    return there;
+}
+
 static bool runs_fit(const struct pool *pool, const struct pull *p, const struct peer_msg *msg)
 {
     const struct transfer_piece piece = {msg->at, peer_msg_until(msg), p->follow};
 
-    if (msg->nruns != pool->ngroups || msg->serve.gen == 0)
+    if (msg->nruns != pool->ngroups || msg->serve.gen == 0 || !spans_suit(pool, msg->page_tokens))
         return false;
     for (uint32_t g = 0; g < msg->nruns; g++) {
         const struct table_run *run = &msg->runs[g];
+        const struct group there = as_there(&pool->group[g], msg->page_tokens[g]);
+        const struct transfer_range range =
+            transfer_piece_pages(pool, &there, span_to(p, msg->to), piece);
 
         if (run->group != g ||
-            run->n != transfer_piece_pages(pool, &pool->group[g], span_to(p, msg->to), piece).n)
+            run->n != spans_of(range, span_shape(&pool->group[g], msg->page_tokens[g]).theirs))
             return false;
         for (uint32_t i = 0; i < run->n; i++)
             if (run->refs[i].gen == 0)
@@ -245,7 +258,9 @@ bool pull_offer_fits(const struct core *c, const struct pull *p, const struct pe
         msg->to > p->to || (p->ticket.id.gen == 0 && msg->to % pool->align != 0) ||
         msg->blob_bytes > blob_most(p, msg))
         return false;
-    if (p->state == PULL_RUNNING && (msg->to != p->to || !serve_id_equal(msg->serve, p->serve)))
+    if (p->state == PULL_RUNNING &&
+        (msg->to != p->to || !serve_id_equal(msg->serve, p->serve) ||
+         memcmp(msg->page_tokens, p->source_tokens, sizeof p->source_tokens) != 0))
         return false;
     if (p->state == PULL_ASKED && msg->to == msg->from)
         return true;
@@ -267,17 +282,27 @@ void pull_time(const struct core *c, struct pull *p)
 
 void pull_told(struct core *c, struct pull *p, const struct peer_msg *msg)
 {
-    for (uint32_t g = 0; g < pool_at(c, p->pool)->ngroups; g++)
+    for (uint32_t g = 0; g < pool_at(c, p->pool)->ngroups; g++) {
         for (uint32_t i = 0; i < msg->runs[g].n; i++) {
-            struct page *pg = page_at(c, p->untold[g]);
-
-            pg->source = msg->runs[g].refs[i];
-            p->untold[g] = page_list_next(c, p->untold[g]);
-            p->told_pages++;
+            page_at(c, p->untold[g])->source = msg->runs[g].refs[i];
+            p->untold[g] = pull_span_after(c, p, p->untold[g]);
+            p->told_pages += pull_span_shape(c, p, g).ours;
         }
+    }
     p->told = peer_msg_until(msg);
     pull_time(c, p);
     touch(c);
+}
+
+static uint32_t take_page(struct core *c, struct pull *p, uint32_t g)
+{
+    struct pool *pool = pool_at(c, p->pool);
+    uint32_t record = page_take(c, pool, g, PAGE_RESERVED, pull_slot(c, p));
+
+    page_at(c, record)->source = (struct page_ref){0};
+    p->npages++;
+    p->taken_bytes += pool->group[g].layout.page_bytes * p->transfer_regions;
+    return record;
 }
 
 void pull_reserve(struct core *c, struct pull *p, uint32_t to)
@@ -287,19 +312,99 @@ void pull_reserve(struct core *c, struct pull *p, uint32_t to)
     for (uint32_t g = 0; g < pool->ngroups; g++) {
         struct transfer_range range = transfer_pages(pool, &pool->group[g], span_to(p, to));
 
-        for (uint32_t i = 0; i < range.n; i++) {
-            uint32_t record = page_take(c, pool, g, PAGE_RESERVED, pull_slot(c, p));
-
-            page_at(c, record)->source = (struct page_ref){0};
-            page_list_push(c, &p->pages[g], record);
-        }
+        for (uint32_t i = 0; i < range.n; i++)
+            page_list_push(c, &p->pages[g], take_page(c, p, g));
         p->cursor[g] = p->untold[g] = p->pages[g].head;
         p->base[g] = range.first;
-        p->npages += range.n;
-        p->taken_bytes += range.n * pool->group[g].layout.page_bytes * p->transfer_regions;
     }
     p->to = to;
     p->told = 0;
+}
+
+/* --- spans --- */
+
+struct span_shape pull_span_shape(const struct core *c, const struct pull *p, uint32_t g)
+{
+    return span_shape(&pool_at(c, p->pool)->group[g], p->source_tokens[g]);
+}
+
+uint32_t pull_span_after(const struct core *c, const struct pull *p, uint32_t record)
+{
+    for (uint32_t n = pull_span_shape(c, p, page_at(c, record)->group).ours; n > 0; n--)
+        record = page_list_next(c, record);
+    return record;
+}
+
+/* What the range lacks of whole spans at its beginning and at its end. */
+static void range_lacks(struct transfer_range range, uint32_t pages, uint32_t *ret_front,
+                        uint32_t *ret_back)
+{
+    const uint32_t over = (range.first + range.n) % pages;
+
+    *ret_front = range.n > 0 ? range.first % pages : 0;
+    *ret_back = range.n > 0 && over > 0 ? pages - over : 0;
+}
+
+void pull_spans_told(const struct core *c, struct pull *p, const struct peer_msg *msg, uint32_t to,
+                     uint32_t ret_need[GROUPS_MAX])
+{
+    const struct pool *pool = pool_at(c, p->pool);
+
+    memcpy(p->source_tokens, msg->page_tokens, sizeof p->source_tokens);
+    for (uint32_t g = 0; g < pool->ngroups; g++) {
+        range_lacks(transfer_pages(pool, &pool->group[g], span_to(p, to)),
+                    pull_span_shape(c, p, g).ours, &p->front[g], &p->back[g]);
+        ret_need[g] = p->front[g] + p->back[g];
+    }
+}
+
+void pull_reserve_spans(struct core *c, struct pull *p)
+{
+    for (uint32_t g = 0; g < pool_at(c, p->pool)->ngroups; g++) {
+        for (uint32_t i = 0; i < p->front[g]; i++)
+            page_list_push_front(c, &p->pages[g], take_page(c, p, g));
+        for (uint32_t i = 0; i < p->back[g]; i++)
+            page_list_push(c, &p->pages[g], take_page(c, p, g));
+        p->cursor[g] = p->untold[g] = p->pages[g].head;
+        p->base[g] -= p->front[g];
+    }
+}
+
+void pull_drop_front(struct core *c, struct pull *p)
+{
+    for (uint32_t g = 0; g < pool_at(c, p->pool)->ngroups; g++) {
+        struct list dropped;
+
+        dropped = LIST_EMPTY;
+        for (; p->front[g] > 0 && page_at(c, p->pages[g].head)->state == PAGE_VERIFIED;
+             p->front[g]--, p->base[g]++)
+            page_list_push(c, &dropped, page_list_pop(c, &p->pages[g]));
+        pages_free(c, &dropped);
+    }
+}
+
+/* A range that is counted in the source's pages may begin within a span, and end within one. */
+struct pull_span pull_span_at(const struct core *c, const struct pull *p, uint32_t record)
+{
+    const struct pool *pool = pool_at(c, p->pool);
+    const uint32_t g = page_at(c, record)->group;
+    const struct group *here = &pool->group[g], there = as_there(here, p->source_tokens[g]);
+    const struct span_shape shape = pull_span_shape(c, p, g);
+    struct pull_span span = {.pages = (uint8_t)shape.ours, .n = (uint8_t)shape.theirs};
+    struct transfer_range range;
+    uint32_t over;
+
+    if (shape.theirs == 1)
+        return span;
+    range = transfer_pages(pool, &there, span_to(p, p->to));
+    over = (range.first + range.n) % shape.theirs;
+    if (record == page_list_last(c, &p->pages[g]) && over > 0)
+        span.n = (uint8_t)over;
+    if (record == p->pages[g].head &&
+        p->base[g] == transfer_pages(pool, here, span_to(p, p->to)).first)
+        span.first = (uint8_t)(range.first % shape.theirs);
+    span.n -= span.first;
+    return span;
 }
 
 void pull_run(struct core *c, struct pull *p)

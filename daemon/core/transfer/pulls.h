@@ -3,7 +3,7 @@
 #ifndef CORE_PULLS_H
 #define CORE_PULLS_H
 
-#include "core/arena/arena.h"
+#include "core/transfer/spans.h"
 
 struct pull *pull_find(const struct core *c, struct pull_id id);
 struct pull_id pull_id(const struct core *c, const struct pull *p);
@@ -44,6 +44,19 @@ bool pull_offer_fits(const struct core *c, const struct pull *p, const struct pe
 /* Takes the pages for all that was offered, up to `to`. They must be free. The source names its
  * own, in pieces, by pull_told: what it has not named yet is not asked for. */
 void pull_reserve(struct core *c, struct pull *p, uint32_t to);
+/* The source has told of how many tokens its pages are. *ret_need: pages that are to be had beside
+ * those of pull_reserve, for whole spans up to `to`; pull_reserve_spans takes them. They must be
+ * free. */
+void pull_spans_told(const struct core *c, struct pull *p, const struct peer_msg *msg, uint32_t to,
+                     uint32_t ret_need[GROUPS_MAX]);
+void pull_reserve_spans(struct core *c, struct pull *p);
+/* Frees those of the beginning, once they are verified. No engine has seen them. */
+void pull_drop_front(struct core *c, struct pull *p);
+struct span_shape pull_span_shape(const struct core *c, const struct pull *p, uint32_t g);
+/* That begins with this page of a list. */
+struct pull_span pull_span_at(const struct core *c, const struct pull *p, uint32_t record);
+/* The first page of the next one; NONE: the list ends there. */
+uint32_t pull_span_after(const struct core *c, const struct pull *p, uint32_t record);
 /* The source has offered: from now on it asks for pages that were named. */
 void pull_run(struct core *c, struct pull *p);
 /* Something of it has come: the time of one that follows begins anew. */

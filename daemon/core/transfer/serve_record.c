@@ -6,6 +6,7 @@
 #include "core/arena/actions.h"
 #include "core/transfer/handed.h"
 #include "core/transfer/resharded.h"
+#include "core/transfer/spans.h"
 #include "core/tree/nodes.h"
 #include "core/tree/state.h"
 
@@ -76,7 +77,8 @@ struct peer_msg *serve_msg_add(struct core *c, struct actions *out, const struct
 bool serve_suits(const struct pool *p, const struct peer_msg *m)
 {
     return p->layout_hash == m->layout_hash ||
-           (p->fields_hash != 0 && p->fields_hash == m->fields_hash);
+           (p->fields_hash != 0 && p->fields_hash == m->fields_hash &&
+            spans_suit(p, m->page_tokens));
 }
 
 struct token_view serve_view(const struct core *c, const struct peer_msg *m, uint32_t align)
@@ -153,6 +155,8 @@ struct serve *serve_create(struct core *c, uint32_t link, const struct peer_msg 
     s->deadline_ns = c->now_ns + c->limits.transfer_deadline_ns;
     s->state_from = node_at(c, f->node)->depth; /* of no STATE yet */
     s->layout_hash = other_layout(pool_at(c, f->pool), m);
+    if (m->layout_hash != pool_at(c, f->pool)->layout_hash)
+        memcpy(s->peer_tokens, m->page_tokens, sizeof s->peer_tokens);
     node_pin(c, f->node, REF_TRANSFER);
     pool_at(c, f->pool)->serves++;
     return s;

@@ -12,6 +12,7 @@
 #include "core/transfer/serve_follow.h"
 #include "core/transfer/serve_record.h"
 #include "core/transfer/serve_ticket.h"
+#include "core/transfer/spans.h"
 #include "core/tree/nodes.h"
 #include "core/tree/state.h"
 
@@ -259,6 +260,19 @@ static struct transfer_piece next_piece(const struct core *c, const struct serve
     return piece;
 }
 
+/* Of the run that was added last, which has all pages of the range: the first page of each span. */
+static void name_spans(struct actions *out, struct transfer_range range, uint32_t pages,
+                       struct page_ref *refs)
+{
+    uint32_t n = 0;
+
+    for (uint32_t i = 0; i < range.n; i++)
+        if (i == 0 || (range.first + i) % pages == 0)
+            refs[n++] = refs[i];
+    out->runs[out->nruns - 1].n = n;
+    out->nrefs -= range.n - n;
+}
+
 static void name_pages(struct core *c, struct actions *out, const struct serve *s,
                        struct transfer_piece piece)
 {
@@ -278,6 +292,7 @@ static void name_pages(struct core *c, struct actions *out, const struct serve *
                         (struct handed_range){node, mv.first, mv.n}, refs);
         else if (mv.n > 0)
             node_refs(c, node, &p->group[g], mv.first, refs);
+        name_spans(out, mv, span_shape(&p->group[g], s->peer_tokens[g]).ours, refs);
         c->pages_served += mv.n;
     }
 }
@@ -312,6 +327,8 @@ static bool offer(struct core *c, struct actions *out, struct serve *s)
     m->history = s->asked_history;
     m->to = s->to;
     m->layout_hash = s->layout_hash ? p->layout_hash : 0;
+    if (m->layout_hash != 0)
+        spans_tell(p, m->page_tokens);
     m->at = piece.at;
     m->until = piece.until < s->to ? piece.until : 0;
     m->runs = out->runs + out->nruns;
@@ -412,22 +429,44 @@ uint64_t serve_deadline(const struct core *c)
     return first;
 }
 
-enum tern_err core_serve_page(const struct core *c, struct serve_id serve, uint32_t group,
-                              struct page_ref ref, uint32_t *ret_record)
+/* The page has to be of the namespace that was asked for, and its checksum has to be known, so a
+ * peer cannot reach beside its transfer. */
+static const struct page *served_page(const struct core *c, struct serve_id serve, uint32_t group,
+                                      struct page_ref ref)
 {
     const struct serve *s = serve_find(c, serve);
     const struct page *pg;
 
     if (!s || (s->state != SERVE_OPEN && s->state != SERVE_OPEN_ENDS))
-        return TERN_GONE;
+        return NULL;
     pg = page_find(c, pool_at(c, s->pool), group, ref);
-    /* The page has to be of the namespace that was asked for, and its checksum has to be known, so
-     * a peer cannot reach beside its transfer. */
     if (!pg || pg->seal != PAGE_SEAL_DONE ||
         !(pg->state == PAGE_HANDED ? s->served && pg->owner == s->handed.slot
                                    : pg->state == PAGE_COMMITTED && node_at(c, pg->owner)->space ==
                                                                         node_at(c, s->node)->space))
+        return NULL;
+    return pg;
+}
+
+enum tern_err core_serve_page(const struct core *c, struct serve_id serve, uint32_t group,
+                              struct page_ref ref, uint32_t *ret_record)
+{
+    const struct page *pg = served_page(c, serve, group, ref);
+
+    if (!pg)
         return TERN_GONE;
     *ret_record = page_record(c, pg);
+    return TERN_OK;
+}
+
+enum tern_err core_serve_next(const struct core *c, struct serve_id serve, uint32_t group,
+                              struct page_ref ref, struct page_ref *ret)
+{
+    const struct page *pg = served_page(c, serve, group, ref);
+
+    if (!pg || pg->in_list.next == NONE)
+        return TERN_GONE;
+    pg = page_at(c, pg->in_list.next);
+    *ret = (struct page_ref){.index = pg->index, .gen = pg->gen};
     return TERN_OK;
 }

@@ -13,7 +13,7 @@
 struct landing {
     struct mem *mem;
     uint32_t pool;
-    const struct page_at *page;
+    const struct page_at *pages;
     const struct mem_reshard *way;
     const uint64_t *sums;
     bool right;
@@ -22,8 +22,9 @@ struct landing {
 
 static uint8_t *place_of(const struct landing *l, const struct reshard_end *end)
 {
-    return (uint8_t *)mem_page(l->mem, l->pool, end->rank, l->page->group, l->page->index) +
-           end->at;
+    const struct page_at *page = &l->pages[end->page];
+
+    return (uint8_t *)mem_page(l->mem, l->pool, end->rank, page->group, page->index) + end->at;
 }
 
 /* ---- what came ---- */
@@ -35,17 +36,19 @@ static void collect(void *ctx, const struct reshard_unit_run *run)
     memcpy(l->window + run->in_unit, place_of(l, &run->to), run->bytes);
 }
 
-static uint64_t unit_sum(struct landing *l, uint32_t rank, uint32_t unit)
+static uint64_t unit_sum(struct landing *l, const struct reshard_unit *whole)
 {
     const struct mem_reshard *way = l->way;
-    const struct reshard_plan mine = {.v = way->map->v + way->map_of[rank],
-                                      .n = way->map_of[rank + 1] - way->map_of[rank]};
+    const uint32_t unit = whole->unit,
+                   k = whole->page * way->from->ranks * way->from->stages + whole->rank;
+    const struct reshard_plan mine = {.v = way->map->v + way->map_of[k],
+                                      .n = way->map_of[k + 1] - way->map_of[k]};
     uint64_t at = reshard_unit_from(way->from, unit), end = reshard_unit_end(way->from, unit);
     struct checksum sum;
 
     checksum_begin(&sum);
     for (uint64_t n; at < end; at += n) {
-        struct reshard_unit part = {.rank = rank, .from = at};
+        struct reshard_unit part = {.rank = whole->rank, .page = whole->page, .from = at};
 
         part.bytes = n = end - at < WINDOW_BYTES ? end - at : WINDOW_BYTES;
         reshard_unit_runs(&mine, &part, collect, l);
@@ -54,19 +57,35 @@ static uint64_t unit_sum(struct landing *l, uint32_t rank, uint32_t unit)
     return checksum_end(&sum);
 }
 
+/* All units of a page of the source that count. sums: of that page. */
+static bool page_verified(struct landing *l, uint32_t page, const uint64_t *sums)
+{
+    const struct reshard_layout *from = l->way->from;
+    const uint32_t ranks = from->ranks * from->stages;
+
+    for (uint32_t rank = 0, k = 0; rank < ranks; rank++)
+        for (uint32_t unit = 0; unit < from->units; unit++, k++) {
+            const struct reshard_unit whole = {.rank = rank, .page = page, .unit = unit};
+            const uint32_t bit = page * ranks * from->units + k;
+
+            if (!(l->way->moved[bit / 64] >> (bit % 64) & 1))
+                continue;
+            if (sums[k] == CHECKSUM_NONE || unit_sum(l, &whole) != sums[k])
+                return false;
+        }
+    return true;
+}
+
 static void verify_touch(void *ctx)
 {
     struct landing *l = ctx;
     const struct reshard_layout *from = l->way->from;
-    uint32_t ranks = from->ranks * from->stages;
+    const struct reshard_part part = l->way->part;
+    const uint32_t each = from->ranks * from->stages * from->units;
 
-    for (uint32_t rank = 0, k = 0; rank < ranks; rank++)
-        for (uint32_t unit = 0; unit < from->units; unit++, k++) {
-            if (!(l->way->moved[k / 64] >> (k % 64) & 1))
-                continue;
-            if (l->sums[k] == CHECKSUM_NONE || unit_sum(l, rank, unit) != l->sums[k])
-                return;
-        }
+    for (uint32_t i = 0; i < part.n; i++)
+        if (!page_verified(l, part.first + i, l->sums + i * each))
+            return;
     l->right = true;
 }
 
@@ -84,30 +103,38 @@ static void spread_touch(void *ctx)
     }
 }
 
-static void seal_touch(void *ctx)
+static void page_seal(const struct landing *l, uint32_t i)
 {
-    const struct landing *l = ctx;
-    uint64_t *sums = mem_sums(l->mem, l->page->record);
-    uint64_t bytes = mem_page_bytes(l->mem, l->pool, l->page->group);
-    uint32_t units = mem_units(l->mem, l->pool, l->page->group);
+    const struct page_at *page = &l->pages[i];
+    uint64_t *sums = mem_sums(l->mem, page->record);
+    uint64_t bytes = mem_page_bytes(l->mem, l->pool, page->group);
+    uint32_t units = mem_units(l->mem, l->pool, page->group);
 
     for (uint32_t r = 0; r < mem_pool_ranks(l->mem, l->pool); r++)
         for (uint32_t unit = 0; unit < units; unit++) {
             uint64_t from, end = checksum_unit_span(bytes, units, unit, &from);
-            struct reshard_end at = {.rank = r, .at = from};
+            struct reshard_end at = {.rank = r, .page = i, .at = from};
 
             *sums++ = checksum_unit(place_of(l, &at), end - from);
         }
 }
 
-bool mem_reshard_landed(struct mem *mem, uint32_t pool, const struct page_at *page,
+static void seal_touch(void *ctx)
+{
+    const struct landing *l = ctx;
+
+    for (uint32_t i = 0; i < l->way->pages; i++)
+        page_seal(l, i);
+}
+
+bool mem_reshard_landed(struct mem *mem, uint32_t pool, const struct page_at *pages,
                         const struct mem_reshard *way, const uint64_t *sums)
 {
     struct landing l;
 
     l.mem = mem;
     l.pool = pool;
-    l.page = page;
+    l.pages = pages;
     l.way = way;
     l.sums = sums;
     l.right = false;

@@ -228,6 +228,11 @@ struct data_request {
     struct serve_id serve;
     uint32_t n, seq;
     struct xfer_entry entry[XFER_PAGES_MAX];
+    /* The pages of the entries that are given, one behind the other, and where those of each begin.
+     */
+    struct page_ref page[XFER_PAGES_MAX];
+    uint16_t page_at[XFER_PAGES_MAX];
+    uint32_t npages;
     uint64_t given[XFER_MASK_WORDS]; /* pages that the answer gives */
     struct page_cursor cursor;
     uint64_t pages_left; /* page bytes still to be sent */
@@ -238,6 +243,11 @@ struct data_request {
     uint32_t last; /* the path's `posted` behind what was posted of it last */
     struct xfer_run runs[XFER_RUNS_MAX];
 };
+
+static inline const struct page_ref *data_request_pages(const struct data_request *r, uint32_t i)
+{
+    return &r->page[r->page_at[i]];
+}
 
 void data_source_start(struct data_conn *conn); /* a peer has called */
 bool data_source_busy(const struct data_conn *conn, uint64_t now_ns);

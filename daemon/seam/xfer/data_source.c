@@ -36,34 +36,37 @@ uint64_t data_request_bytes(const struct data_conn *conn, uint32_t i)
     const struct pair *pair = data_request_pair(conn);
 
     if (pair)
-        return pair_plan_of(pair, e->group, e->index)->bytes;
+        return pair_plan_of(pair, e->group, e->index)->bytes * e->n;
     return mem_transfer_bytes(conn->xfer->config.mem, data_request_pool(conn), e->group);
 }
 
-static uint32_t page_sums(const struct data_conn *conn, uint32_t i)
+/* Of one page. */
+static uint32_t page_sums(const struct data_conn *conn, uint32_t group)
 {
     const struct pair *pair = data_request_pair(conn);
-    uint32_t group = conn->request->entry[i].group;
 
     if (pair)
         return pair->group[group].sums;
     return mem_transfer_sums(conn->xfer->config.mem, data_request_pool(conn), group);
 }
 
-/* The page's sums go behind the statuses. False: there is no room. */
-static bool answer_page(struct data_conn *conn, uint32_t i, uint32_t record,
+/* Its pages' sums go behind the statuses. False: there is no room. */
+static bool answer_page(struct data_conn *conn, uint32_t i, const uint32_t *records,
                         uint64_t *ret_sums_bytes)
 {
     struct data_request *r = conn->request;
-    struct mem *mem = conn->xfer->config.mem;
-    uint32_t n = page_sums(conn, i);
-    const uint64_t *sums = mem_sums(mem, record);
+    uint32_t n = page_sums(conn, r->entry[i].group);
 
-    if (conn->out_n + n * sizeof *sums > conn->xfer->conns->meta_bytes)
+    if (conn->out_n + r->entry[i].n * n * sizeof(uint64_t) > conn->xfer->conns->meta_bytes)
         return false;
-    for (uint32_t k = 0; k < n; k++, conn->out_n += 8)
-        xfer_put64(conn->meta + conn->out_n, sums[k]);
-    *ret_sums_bytes += n * sizeof *sums;
+    for (uint32_t p = 0; p < r->entry[i].n; p++) {
+        const uint64_t *sums = mem_sums(conn->xfer->config.mem, records[p]);
+
+        for (uint32_t k = 0; k < n; k++, conn->out_n += 8)
+            xfer_put64(conn->meta + conn->out_n, sums[k]);
+        *ret_sums_bytes += n * sizeof *sums;
+    }
+    r->npages += r->entry[i].n;
     r->pages_left += data_request_bytes(conn, i);
     xfer_set_bit(r->given, i);
     return true;
@@ -85,13 +88,34 @@ static bool answer_regions(struct data_conn *conn, uint64_t *ret_bytes)
     return true;
 }
 
-static bool page_leaves(const struct data_conn *conn, uint32_t i, uint32_t *ret_record)
+/* What an entry may name: a page, or so many of a span as there are. */
+static bool entry_fits(const struct data_conn *conn, const struct xfer_entry *e)
 {
-    const struct data_request *r = conn->request;
-    struct mem *mem = conn->xfer->config.mem;
+    const struct pair *pair = data_request_pair(conn);
+    const uint32_t most = pair && e->group < pair->ngroups ? pair->group[e->group].from_pages : 1;
 
-    return outflow_page(conn->xfer, r->serve, &r->entry[i], ret_record) &&
-           mem_sums_known(mem, *ret_record, page_sums(conn, i));
+    return e->n > 0 && (uint32_t)e->first + e->n <= most &&
+           conn->request->npages + e->n <= XFER_PAGES_MAX;
+}
+
+/* May all of them leave? Then they stand in the request. */
+static bool pages_leave(struct data_conn *conn, uint32_t i,
+                        uint32_t ret_records[RESHARD_SPAN_PAGES_MAX])
+{
+    struct data_request *r = conn->request;
+    struct xfer_entry e = r->entry[i];
+
+    if (!entry_fits(conn, &e))
+        return false;
+    r->page_at[i] = (uint16_t)r->npages;
+    for (uint32_t k = 0; k < r->entry[i].n; k++) {
+        if ((k > 0 && !outflow_next(conn->xfer, r->serve, &e)) ||
+            !outflow_page(conn->xfer, r->serve, &e, &ret_records[k]) ||
+            !mem_sums_known(conn->xfer->config.mem, ret_records[k], page_sums(conn, e.group)))
+            return false;
+        r->page[r->npages + k] = (struct page_ref){e.index, e.gen};
+    }
+    return true;
 }
 
 /* By a plan where there is one, and as they are where they lie alike at both ends. */
@@ -111,18 +135,18 @@ static bool frame_suits(const struct data_conn *conn)
 bool data_answer_begin(struct data_conn *conn, uint16_t frame, uint64_t place, bool leaves)
 {
     struct data_request *r = conn->request;
-    uint32_t head_at = conn->out_n, record = 0;
+    uint32_t head_at = conn->out_n, records[RESHARD_SPAN_PAGES_MAX];
     struct xfer_head head = {.type = frame, .n = r->n, .seq = r->seq, .a = place};
 
     memset(conn->meta + head_at, 0, XFER_HEAD_BYTES + XFER_STATUS_BYTES(r->n));
     conn->out_n += XFER_HEAD_BYTES + XFER_STATUS_BYTES(r->n);
     memset(r->given, 0, sizeof r->given);
-    r->pages_left = 0;
+    r->pages_left = r->npages = 0;
     r->over = false;
     r->cursor = (struct page_cursor){0};
     for (uint32_t i = 0; i < r->n; i++) {
-        if (leaves && frame_suits(conn) && page_leaves(conn, i, &record)) {
-            if (!answer_page(conn, i, record, &head.b))
+        if (leaves && frame_suits(conn) && pages_leave(conn, i, records)) {
+            if (!answer_page(conn, i, records, &head.b))
                 return false;
             continue;
         }

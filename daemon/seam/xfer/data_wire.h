@@ -10,10 +10,13 @@
  *
  * Between pools of different layout, or of which several ranks hold the same:
  *
- *   REQUEST_PLAN  as REQUEST. It is answered by an ANSWER, in which the sums are those of the whole
- *                 page of the source, and its bytes are those that move by the plan of the two
- *                 layouts, in its order (reshard/stream.h); which one of its plans says the page's
- *                 index
+ *   REQUEST_PLAN  as REQUEST, but each entry is a span: as many tokens as the larger of the two
+ *                 pages has. It names the first page of the source's that is there, where in the
+ *                 span that is, and how many are there: those that follow it at the source. It is
+ *                 answered by an ANSWER, in which the sums are those of the whole pages of the
+ *                 source, and their bytes are those that move by the plan of the two layouts, in
+ *                 its order (reshard/stream.h); which one of its plans says the index of the page
+ *                 that is named
  *
  * Where the pages are read by RDMA, a connection beside it carries what else is to be said:
  *
@@ -86,8 +89,11 @@ struct xfer_head {
     uint64_t a, b;
 };
 
+/* first, n: of a span, which pages of the source are there. On the wire they lie in the upper half
+ * of the group's word, n one less, so that a page by itself is one of a span of one. */
 struct xfer_entry {
     uint32_t group, index, gen;
+    uint8_t first, n; /* n 0: stands for 1 */
 };
 
 /* A stretch of the destination's memory that one memory window opens. */
@@ -152,14 +158,16 @@ static inline bool xfer_get_head(const uint8_t *p, struct xfer_head *ret)
 
 static inline void xfer_put_entry(uint8_t *p, const struct xfer_entry *e)
 {
-    xfer_put32(p, e->group);
+    xfer_put32(p, e->group | (uint32_t)e->first << 16 | (uint32_t)(e->n ? e->n - 1 : 0) << 24);
     xfer_put32(p + 4, e->index);
     xfer_put32(p + 8, e->gen);
 }
 
 static inline void xfer_get_entry(const uint8_t *p, struct xfer_entry *ret)
 {
-    ret->group = xfer_get32(p);
+    ret->group = xfer_get32(p) & 0xffff;
+    ret->first = (uint8_t)(xfer_get32(p) >> 16);
+    ret->n = (uint8_t)((xfer_get32(p) >> 24) + 1);
     ret->index = xfer_get32(p + 4);
     ret->gen = xfer_get32(p + 8);
 }

@@ -281,6 +281,45 @@ static bool inflow_pair(struct xfer *xfer, const struct action *act)
     return err == TERN_OK;
 }
 
+/* Are they as the pair has them? Both say what the source told. */
+static bool spans_agree(const struct xfer *xfer, const struct action *act)
+{
+    const struct pair *pair = xfer->inflow[act->pull.pull.slot].pair;
+    const struct page_at *page = act->pull.pages;
+
+    for (uint32_t i = 0; i < act->pull.n; i++) {
+        const struct pull_span one = {.pages = 1, .n = 1},
+                               span = act->pull.spans ? act->pull.spans[i] : one;
+        const struct pair_group *g;
+
+        if (!pair && act->pull.spans)
+            return false;
+        g = pair && page->group < pair->ngroups ? &pair->group[page->group] : NULL;
+        if (g && (span.pages != g->to_pages || span.n == 0 ||
+                  (uint32_t)span.first + span.n > g->from_pages))
+            return false;
+        page += span.pages;
+    }
+    return true;
+}
+
+static void batch_fill(struct batch *batch, const struct action *act)
+{
+    uint32_t pages = 0;
+
+    for (uint32_t i = 0; i < act->pull.n; i++) {
+        const struct pull_span one = {.pages = 1, .n = 1},
+                               span = act->pull.spans ? act->pull.spans[i] : one;
+
+        check(pages + span.pages <= PULL_BATCH_PAGES);
+        batch->span[i] =
+            (struct batch_span){.page = (uint16_t)pages, .first = span.first, .n = span.n};
+        pages += span.pages;
+    }
+    memcpy(batch->page, act->pull.pages, pages * sizeof *batch->page);
+    memcpy(batch->ref, act->pull.refs, act->pull.n * sizeof *batch->ref);
+}
+
 static struct transport *transport_of_pull(struct xfer *xfer, const struct action *act)
 {
     if (!xfer->link[act->pull.link].up)
@@ -305,6 +344,10 @@ void xfer_pull(struct xfer *xfer, const struct action *act)
         return; /* broken; the core has not heard of it yet */
     if (!inflow_pair(xfer, act))
         return;
+    if (!spans_agree(xfer, act)) {
+        inflow_break(xfer, slot, TERN_UNSUPPORTED);
+        return;
+    }
     t = transport_of_pull(xfer, act);
     if (!t) {
         inflow_break(xfer, slot, TERN_PEER_LOST);
@@ -319,8 +362,7 @@ void xfer_pull(struct xfer *xfer, const struct action *act)
     batch->n = act->pull.n;
     batch->serve = act->pull.serve;
     batch->prefetch = act->pull.prefetch;
-    memcpy(batch->page, act->pull.pages, act->pull.n * sizeof *batch->page);
-    memcpy(batch->ref, act->pull.refs, act->pull.n * sizeof *batch->ref);
+    batch_fill(batch, act);
     batch_queue(xfer, number, t);
     t->ops->pump(t, act->pull.link);
 }
@@ -348,19 +390,21 @@ void xfer_pull_stop(struct xfer *xfer, const struct action *act)
 uint64_t batch_page_bytes(const struct xfer *xfer, const struct batch *batch, uint32_t i)
 {
     const struct pair *pair = xfer->inflow[batch->inflow].pair;
+    const uint32_t group = batch_pages(batch, i)->group;
 
     if (pair)
-        return pair_plan_of(pair, batch->page[i].group, batch->ref[i].index)->bytes;
-    return mem_transfer_bytes(xfer->config.mem, batch->pool, batch->page[i].group);
+        return pair_plan_of(pair, group, batch->ref[i].index)->bytes * batch->span[i].n;
+    return mem_transfer_bytes(xfer->config.mem, batch->pool, group);
 }
 
 uint32_t batch_page_sums(const struct xfer *xfer, const struct batch *batch, uint32_t i)
 {
     const struct pair *pair = xfer->inflow[batch->inflow].pair;
+    const uint32_t group = batch_pages(batch, i)->group;
 
     if (pair)
-        return pair->group[batch->page[i].group].sums;
-    return mem_transfer_sums(xfer->config.mem, batch->pool, batch->page[i].group);
+        return pair->group[group].sums * batch->span[i].n;
+    return mem_transfer_sums(xfer->config.mem, batch->pool, group);
 }
 
 /* The page that is asked for next: one that was lost comes first. *ret_end: behind the last that
@@ -556,6 +600,14 @@ void transports_pump_after(struct xfer *xfer, const struct transport *t, uint32_
 
 /* ------------------------------------------------------------------ pages that arrive */
 
+/* Of ours. */
+static uint32_t pages_of(const struct xfer *xfer, const struct batch *batch, uint32_t i)
+{
+    const struct pair *pair = xfer->inflow[batch->inflow].pair;
+
+    return pair ? pair->group[batch_pages(batch, i)->group].to_pages : 1;
+}
+
 static void page_verified(struct xfer *xfer, uint32_t number, uint32_t i, enum mem_verdict verdict)
 {
     struct batch *batch = &xfer->batch[number];
@@ -566,7 +618,7 @@ static void page_verified(struct xfer *xfer, uint32_t number, uint32_t i, enum m
         return;
     }
     xfer_set_bit(batch->ok, i);
-    xfer->stats.pages_in++;
+    xfer->stats.pages_in += pages_of(xfer, batch, i);
     if (t->ops->page_in)
         t->ops->page_in(t, batch_page_bytes(xfer, batch, i));
 }
@@ -603,7 +655,7 @@ void arrival_begin(struct arrival *a, struct xfer *xfer, uint32_t number, uint32
     a->batch = number;
     a->i = i;
     a->at = 0;
-    mem_verify_begin(&a->verify, xfer->config.mem, batch->pool, &batch->page[i], sums);
+    mem_verify_begin(&a->verify, xfer->config.mem, batch->pool, batch_pages(batch, i), sums);
 }
 
 /* Fault injection: flips a bit of that many distinct pages, once each, in one region. */
@@ -611,7 +663,7 @@ static void inject(const struct arrival *a, uint32_t region, uint64_t to)
 {
     struct xfer *xfer = a->xfer;
     const struct batch *batch = &xfer->batch[a->batch];
-    const struct page_at *page = &batch->page[a->i];
+    const struct page_at *page = batch_pages(batch, a->i);
     uint64_t where = (page->record * 2654435761u) % a->verify.page_bytes;
 
     if (region != page->record % a->verify.regions || where < a->at || where >= to ||
@@ -625,41 +677,44 @@ static void inject(const struct arrival *a, uint32_t region, uint64_t to)
     mem_verify_spoil(xfer->config.mem, batch->pool, page, region, where);
 }
 
-/* Fault injection, of a page that is resharded: its first byte. */
+/* Fault injection, of a span that is resharded: its first byte. */
 static void inject_resharded(struct xfer *xfer, uint32_t number, uint32_t i,
-                             const struct pair_plan *plan)
+                             const struct mem_reshard *way)
 {
     const struct batch *batch = &xfer->batch[number];
-    const struct page_at *page = &batch->page[i];
+    const struct page_at *page = batch_pages(batch, i);
     struct reshard_cursor c = {.piece = 0};
     struct reshard_run run;
 
     if (xfer->injected[page->record] == (uint64_t)page->gen + 1 ||
-        !reshard_cursor_next(&plan->plan, &c, &run))
+        !reshard_cursor_next(way->plan, way->part, &c, &run))
         return;
     if (atomic_fetch_add(&xfer->injections, 1) >= xfer->config.fault_corrupt_pages) {
         atomic_fetch_sub(&xfer->injections, 1);
         return;
     }
     xfer->injected[page->record] = (uint64_t)page->gen + 1;
-    mem_verify_spoil(xfer->config.mem, batch->pool, page, run.to.rank, run.to.at);
+    mem_verify_spoil(xfer->config.mem, batch->pool, &page[run.to.page], run.to.rank, run.to.at);
 }
 
 bool arrival_resharded(struct xfer *xfer, uint32_t number, uint32_t i, const uint64_t *sums)
 {
     const struct batch *batch = &xfer->batch[number];
-    const struct page_at *page = &batch->page[i];
+    const struct page_at *pages = batch_pages(batch, i);
     const struct pair *pair = xfer->inflow[batch->inflow].pair;
-    const struct pair_plan *plan = pair_plan_of(pair, page->group, batch->ref[i].index);
-    const struct mem_reshard way = {.from = &pair->group[page->group].from,
+    const struct pair_group *g = &pair->group[pages->group];
+    const struct pair_plan *plan = pair_plan_of(pair, pages->group, batch->ref[i].index);
+    const struct mem_reshard way = {.from = &g->from,
                                     .plan = &plan->plan,
                                     .map = &plan->map,
                                     .map_of = plan->map_of,
-                                    .moved = plan->moved};
+                                    .moved = plan->moved,
+                                    .part = {batch->span[i].first, batch->span[i].n},
+                                    .pages = g->to_pages};
 
     if (xfer->injected)
-        inject_resharded(xfer, number, i, plan);
-    return mem_reshard_landed(xfer->config.mem, batch->pool, page, &way, sums);
+        inject_resharded(xfer, number, i, &way);
+    return mem_reshard_landed(xfer->config.mem, batch->pool, pages, &way, sums);
 }
 
 void arrival_reached(struct arrival *a, uint32_t region, uint64_t to)
@@ -686,7 +741,7 @@ void arrival_end(struct xfer *xfer, uint32_t number, uint32_t i, bool right)
 
     xfer->stats.payload_bytes_in += bytes;
     lane_of(xfer, batch)->bytes_in += bytes;
-    seen->pages++;
+    seen->pages += pages_of(xfer, batch, i);
     seen->bytes += bytes;
     rate_add(&seen->rate, io_now_ns(), bytes);
     if (verdict != MEM_LATER) {

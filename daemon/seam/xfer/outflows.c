@@ -90,12 +90,25 @@ bool outflow_page(const struct xfer *xfer, struct serve_id id, const struct xfer
                                    (struct page_ref){e->index, e->gen}, ret_record) == TERN_OK;
 }
 
-void outflow_sent(struct xfer *xfer, struct serve_id id, uint64_t bytes)
+bool outflow_next(const struct xfer *xfer, struct serve_id id, struct xfer_entry *io)
+{
+    struct page_ref next;
+
+    if (!outflow_serves(xfer, id) || !xfer->config.serve_next ||
+        xfer->config.serve_next(xfer->config.ctx, id, io->group,
+                                (struct page_ref){io->index, io->gen}, &next) != TERN_OK)
+        return false;
+    io->index = next.index;
+    io->gen = next.gen;
+    return true;
+}
+
+void outflow_sent(struct xfer *xfer, struct serve_id id, uint32_t pages, uint64_t bytes)
 {
     struct outflow *outflow = outflow_of(xfer, id);
 
-    xfer->stats.pages_out++;
-    outflow->seen.pages++;
+    xfer->stats.pages_out += pages;
+    outflow->seen.pages += pages;
     outflow->seen.bytes += bytes;
     rate_add(&outflow->seen.rate, io_now_ns(), bytes);
 }

@@ -6,6 +6,7 @@
 #include <string.h>
 
 #include "base/check.h"
+#include "reshard/holds.h"
 #include "reshard/units.h"
 #include "seam/xfer/transfers.h"
 
@@ -39,8 +40,9 @@ uint64_t pairs_bytes(const struct xfer_config *c)
 
     return sizeof(struct pairs) + (c->pools + peers) * sizeof(struct told) +
            peers * links_words(c) * sizeof(uint64_t) + PAIR_SUMS_MAX * sizeof(struct reshard_unit) +
-           (c->pairs + 1) * (sizeof(struct pair) + PAIR_PIECES_MAX * sizeof(struct reshard_piece) +
-                             PAIR_MOVED_WORDS * sizeof(uint64_t));
+           (c->pairs + 1) *
+               (sizeof(struct pair) + PAIR_PIECES_MAX * sizeof(struct reshard_piece) +
+                PAIR_MOVED_WORDS * sizeof(uint64_t) + PAIR_STARTS_MAX * sizeof(uint32_t));
 }
 
 enum tern_err pairs_create(struct xfer *xfer)
@@ -67,7 +69,8 @@ enum tern_err pairs_create(struct xfer *xfer)
     for (uint32_t i = 0; i <= p->npairs; i++) {
         p->pair[i].pieces = calloc(PAIR_PIECES_MAX, sizeof *p->pair[i].pieces);
         p->pair[i].moved = calloc(PAIR_MOVED_WORDS, sizeof *p->pair[i].moved);
-        all = all && p->pair[i].pieces && p->pair[i].moved;
+        p->pair[i].starts = calloc(PAIR_STARTS_MAX, sizeof *p->pair[i].starts);
+        all = all && p->pair[i].pieces && p->pair[i].moved && p->pair[i].starts;
     }
     return all ? TERN_OK : TERN_INTERNAL;
 }
@@ -81,6 +84,7 @@ void pairs_destroy(struct xfer *xfer)
     for (uint32_t i = 0; p->pair && i <= p->npairs; i++) {
         free(p->pair[i].pieces);
         free(p->pair[i].moved);
+        free(p->pair[i].starts);
     }
     free(p->pair);
     free(p->own);
@@ -222,13 +226,13 @@ void xfer_peer_layouts(struct xfer *xfer, uint32_t link, uint64_t hash,
 
 /* ------------------------------------------------------------------ a pair */
 
-static bool piece_before(const struct reshard_piece *a, const struct reshard_piece *b)
+static uint32_t piece_start(const struct reshard_piece *p, uint32_t ranks)
 {
-    return a->from.rank < b->from.rank;
+    return p->from.page * ranks + p->from.rank;
 }
 
-/* By the rank that they come from. Shell's sort: in place, and without a call. */
-static void map_sort(struct reshard_plan *map, uint32_t ranks, uint32_t *ret_of)
+/* By the page and rank that they come from. Shell's sort: in place, and without a call. */
+static void map_sort(struct reshard_plan *map, uint32_t ranks)
 {
     struct reshard_piece piece;
 
@@ -237,15 +241,30 @@ static void map_sort(struct reshard_plan *map, uint32_t ranks, uint32_t *ret_of)
             uint32_t k = i;
 
             piece = map->v[i];
-            for (; k >= gap && piece_before(&piece, &map->v[k - gap]); k -= gap)
+            for (; k >= gap && piece_start(&piece, ranks) < piece_start(&map->v[k - gap], ranks);
+                 k -= gap)
                 map->v[k] = map->v[k - gap];
             map->v[k] = piece;
         }
-    for (uint32_t r = 0, i = 0; r <= ranks; r++) {
-        while (i < map->n && map->v[i].from.rank < r)
+}
+
+/* Where the pieces of each page and rank begin, and where the last ones end. */
+static enum reshard_refusal starts_fill(struct pair *p, const struct pair_group *g,
+                                        struct pair_plan *plan)
+{
+    const uint32_t ranks = g->from.ranks * g->from.stages, n = g->from_pages * ranks;
+
+    if (n + 1 > PAIR_STARTS_MAX - p->nstarts)
+        return RESHARD_PIECES;
+    map_sort(&plan->map, ranks);
+    plan->map_of = p->starts + p->nstarts;
+    p->nstarts += n + 1;
+    for (uint32_t k = 0, i = 0; k <= n; k++) {
+        while (i < plan->map.n && piece_start(&plan->map.v[i], ranks) < k)
             i++;
-        ret_of[r] = i;
+        plan->map_of[k] = i;
     }
+    return RESHARD_NONE;
 }
 
 /* False: with this plan they are too many. */
@@ -308,10 +327,11 @@ static enum reshard_refusal plan_make(const struct pairs *pairs, struct pair *p,
         refusal = RESHARD_ROWS;
     if (refusal == RESHARD_NONE) {
         p->npieces += plan->map.n;
-        map_sort(&plan->map, g->from.ranks * g->from.stages, plan->map_of);
-        plan->bytes = reshard_plan_bytes(&plan->plan, PIECE_MOVE);
-        refusal = moved_fill(pairs, p, &way, plan);
+        plan->bytes = reshard_plan_bytes(&plan->plan, PIECE_MOVE) / g->from_pages;
+        refusal = starts_fill(p, g, plan);
     }
+    if (refusal == RESHARD_NONE)
+        refusal = moved_fill(pairs, p, &way, plan);
     return refusal == RESHARD_ROOM ? RESHARD_PIECES : refusal;
 }
 
@@ -322,12 +342,12 @@ static enum reshard_refusal group_make(const struct xfer *xfer, struct pair *p, 
     enum reshard_refusal refusal = reshard_check(&pair);
     uint64_t sums = (uint64_t)g->from.units * g->from.ranks * g->from.stages;
 
-    if (refusal == RESHARD_NONE && g->from.page_tokens != g->to.page_tokens)
-        refusal = RESHARD_PAGE_TOKENS;
-    if (refusal == RESHARD_NONE && sums > PAIR_SUMS_MAX)
-        refusal = RESHARD_UNITS;
     if (refusal != RESHARD_NONE)
         return refusal;
+    g->from_pages = span_pages(&g->from, &g->to);
+    g->to_pages = span_pages(&g->to, &g->from);
+    if (sums * g->from_pages > PAIR_SUMS_MAX)
+        return RESHARD_UNITS;
     g->sums = (uint32_t)sums;
     g->variants = reshard_variants(&pair);
     for (uint32_t v = 0; v < g->variants && refusal == RESHARD_NONE; v++)
@@ -339,7 +359,7 @@ static enum reshard_refusal group_make(const struct xfer *xfer, struct pair *p, 
 static void pair_fill(struct pair *p, struct layouts from, struct layouts to)
 {
     p->used = 0; /* until it is made */
-    p->npieces = p->nmoved = 0;
+    p->npieces = p->nmoved = p->nstarts = 0;
     p->rows = 0;
     p->alike = same_layouts(from, to);
     p->ngroups = from.n < to.n ? from.n : to.n;

@@ -93,22 +93,37 @@ struct inflow {
     uint64_t verifying_since_ns; /* while it is so; else 0 */
 };
 
+struct batch_span {
+    uint16_t page;    /* the first of its pages in the batch */
+    uint8_t first, n; /* as in struct pull_span */
+};
+
 struct batch {
     enum batch_state state;
     bool gone;     /* the source gave a page up */
     bool prefetch; /* others of its tenant go first */
     uint32_t lane; /* of the transport that has it */
-    uint32_t inflow, pool, tenant, number, n;
-    uint32_t asked, answered; /* pages */
-    uint32_t verifying;       /* pages whose verdict the memory owes */
-    uint32_t lost;            /* how often it lost pages with the last connection there was */
+    uint32_t inflow, pool, tenant, number;
+    /* Pages, or spans of pages where those of the source have other page_tokens. Also where this
+     * struct and its functions say `page`, of what is asked for and verified at once. */
+    uint32_t n;
+    uint32_t asked, answered;
+    uint32_t verifying; /* those whose verdict the memory owes */
+    uint32_t lost;      /* how often it lost pages with the last connection there was */
     uint64_t again[XFER_MASK_WORDS]; /* of the pages asked for: lost, and to be asked for again */
     uint32_t next;                   /* in the queue */
     struct serve_id serve;
     uint64_t ok[XFER_MASK_WORDS];
-    struct page_at page[PULL_BATCH_PAGES];
-    struct page_ref ref[PULL_BATCH_PAGES];
+    struct page_at page[PULL_BATCH_PAGES]; /* ours, of all spans */
+    struct page_ref ref[PULL_BATCH_PAGES]; /* the source's, the first of each span */
+    struct batch_span span[PULL_BATCH_PAGES];
 };
+
+/* Our pages of what is asked for as number i. */
+static inline const struct page_at *batch_pages(const struct batch *b, uint32_t i)
+{
+    return &b->page[b->span[i].page];
+}
 
 struct outflow {
     enum outflow_state state;
@@ -232,8 +247,8 @@ void arrival_begin(struct arrival *a, struct xfer *xfer, uint32_t batch, uint32_
 void arrival_reached(struct arrival *a, uint32_t region, uint64_t to);
 /* All bytes lie there. False: they are not right. */
 bool arrival_landed(struct arrival *a);
-/* The same of a page that is resharded, whose bytes came by its plan; sums: as the source has them.
- */
+/* The same of a span that is resharded, whose bytes came by its plan; sums: as the source has them,
+ * of the pages that came. */
 bool arrival_resharded(struct xfer *xfer, uint32_t batch, uint32_t i, const uint64_t *sums);
 /* On the owner thread, for page i of a batch that is in use: what arrival_landed said. The memory
  * gives its verdict, now or later. */
@@ -248,8 +263,10 @@ bool outflow_serves(const struct xfer *xfer, struct serve_id serve);
  * read, and again behind that: who is refused then has read what may be another page's. */
 bool outflow_page(const struct xfer *xfer, struct serve_id serve, const struct xfer_entry *e,
                   uint32_t *ret_record);
-/* A page has left, as so many bytes. */
-void outflow_sent(struct xfer *xfer, struct serve_id serve, uint64_t bytes);
+/* Goes on to the page that follows this one. False: there is none. */
+bool outflow_next(const struct xfer *xfer, struct serve_id serve, struct xfer_entry *io);
+/* So many pages have left, as so many bytes. */
+void outflow_sent(struct xfer *xfer, struct serve_id serve, uint32_t pages, uint64_t bytes);
 /* May who came by that peer link ask for pages of that serve? */
 bool outflow_allowed(struct xfer *xfer, struct serve_id serve, uint32_t peer_link);
 

@@ -140,6 +140,9 @@ struct xfer_config {
      * registrations to be pushed, and TCP is not allowed), EV_PULL_QUIET, EV_SERVE_QUIET; may be
      * called from inside xfer_* calls: the shell queues. now_ns is the shell's to set. */
     void (*emit)(void *ctx, struct event *event);
+    /* core_serve_next on the live core. NULL: nobody asks for several pages at once. */
+    enum tern_err (*serve_next)(void *ctx, struct serve_id serve, uint32_t group,
+                                struct page_ref ref, struct page_ref *ret);
     /* core_serve_page on the live core. */
     enum tern_err (*serve_page)(void *ctx, struct serve_id serve, uint32_t group,
                                 struct page_ref ref, uint32_t *ret_record);

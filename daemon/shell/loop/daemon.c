@@ -39,6 +39,14 @@ static enum tern_err serve_page(void *ctx, struct serve_id serve, uint32_t group
     return core_serve_page(d->core, serve, group, ref, ret_record);
 }
 
+static enum tern_err serve_next(void *ctx, struct serve_id serve, uint32_t group,
+                                struct page_ref ref, struct page_ref *ret)
+{
+    struct daemon *d = ctx;
+
+    return core_serve_next(d->core, serve, group, ref, ret);
+}
+
 static bool serve_allowed(void *ctx, struct serve_id serve, uint32_t link)
 {
     const struct daemon *d = ctx;
@@ -287,6 +295,7 @@ static enum tern_err start_xfer(struct daemon *d, char *why, size_t cap)
     xfer.incarnation = d->incarnation;
     xfer.emit = later;
     xfer.serve_page = serve_page;
+    xfer.serve_next = serve_next;
     xfer.serve_allowed = serve_allowed;
     xfer.layout_used = layout_used;
     xfer.data_dialled = link_data_dialled;

@@ -35,10 +35,13 @@ static void pool_known(struct daemon *d, uint32_t slot)
 
 static void pool_layouts(struct daemon *d, uint32_t slot, const struct reshard_layout *layouts)
 {
+    struct reshard_layout *told = d->in.layouts;
     struct pool_view view;
 
-    check(core_pool_view(d->core, slot, &view));
-    xfer_pool_layouts(d->xfer, slot, view.layout_hash, layouts, view.ngroups);
+    check(layouts == told && core_pool_view(d->core, slot, &view));
+    for (uint32_t g = 0; g < view.ngroups; g++)
+        told[g].align_tokens = view.align_tokens;
+    xfer_pool_layouts(d->xfer, slot, view.layout_hash, told, view.ngroups);
 }
 
 /* A fetch between pools of different layout, where both ends have said what their pages are made

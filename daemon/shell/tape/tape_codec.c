@@ -302,6 +302,9 @@ static void peer_msg(struct codec *c, struct peer_msg *v, struct codec_room *roo
         codec_u64(c, &v->reset);
     if (c->reading && v->from > v->to)
         c->bad = true;
+    for (uint32_t g = 0; g < GROUPS_MAX; g++)
+        if (v->kind == PEER_PULL_OPEN || v->kind == PEER_PULL_OFFER)
+            codec_u32(c, &v->page_tokens[g]);
     if (v->kind == PEER_PULL_OPEN || v->kind == PEER_PULL_TOKENS) {
         c->bad = c->bad || (c->reading &&
                             (peer_msg_until(v) > SESSION_TOKENS_MAX || peer_msg_until(v) < v->at));

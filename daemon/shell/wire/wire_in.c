@@ -472,7 +472,8 @@ static enum tern_err peer_runs(struct wire_in *w, const Tern__Wire__PeerMsg *m,
 }
 
 /* What the peer tells of a pool of its own. */
-static enum tern_err peer_layouts(struct wire_in *w, const Tern__Wire__PeerMsg *m)
+static enum tern_err peer_layouts(struct wire_in *w, const Tern__Wire__PeerMsg *m,
+                                  struct peer_msg *ret)
 {
     const char *text;
 
@@ -484,6 +485,8 @@ static enum tern_err peer_layouts(struct wire_in *w, const Tern__Wire__PeerMsg *
     for (size_t i = 0; i < m->n_groups; i++) {
         w->layouts[i].ranks = m->ranks;
         w->layouts[i].stages = m->stages;
+        w->layouts[i].align_tokens = m->align_tokens;
+        ret->page_tokens[i] = w->layouts[i].page_tokens;
         if (reshard_check_layout(&w->layouts[i]) != RESHARD_NONE)
             return TERN_MALFORMED;
     }
@@ -555,7 +558,7 @@ enum tern_err wire_in_peer_msg(struct wire_in *w, const struct frame_header *h, 
         blob_of(w, &m->blob, &blob, &ret->blob_bytes);
         ret->tokens = blob.v;
     }
-    TRY(peer_layouts(w, m));
+    TRY(peer_layouts(w, m, ret));
     TRY(peer_runs(w, m, ret));
     *ret_sequence = m->sequence;
     return TERN_OK;

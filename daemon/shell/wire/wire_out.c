@@ -362,6 +362,8 @@ static void fill_peer_layouts(const struct wire_layouts *layouts, struct wire_la
     m->has_ranks = m->has_stages = true;
     m->ranks = layouts->v->ranks;
     m->stages = layouts->v->stages;
+    m->has_align_tokens = layouts->v->align_tokens != 0;
+    m->align_tokens = layouts->v->align_tokens;
 }
 
 size_t wire_out_peer_msg(const struct peer_msg *msg, const char *tenant,

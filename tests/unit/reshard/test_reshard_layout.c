@@ -154,6 +154,7 @@ static void pairs(void)
             (l->field[0].section[1].width = 3, l->field[0].section[1].count = 4));
     DIFFERS(WORLD_XBC, OTHER_SECTIONS,
             (l->field[0].section[1].width = 5, set_length(l, AXIS_CHANNEL, 54)));
+    DIFFERS(WORLD_MHA, ALIGN, l->align_tokens = 64);
     DIFFERS(WORLD_MHA, PAGE_TOKENS, (l->page_tokens = 3, set_length(l, AXIS_TOKEN, 3)));
     DIFFERS(WORLD_RECURRENT, PAGE_TOKENS,
             (l->page_tokens = 3, set_length(l, AXIS_STATE, 3),

@@ -196,14 +196,17 @@ void world_layout(const struct world_end *e, struct reshard_layout *ret)
 
 /* What is written as the page is walked. */
 struct pen {
-    uint8_t *bytes, *held;
+    uint8_t *bytes, *held, *tokens; /* each may be NULL */
     uint64_t at;
 };
 
-static void write_element(struct pen *pen, uint32_t n, uint64_t value)
+static void write_element(struct pen *pen, uint32_t n, uint64_t value, uint32_t token)
 {
     check(pen->at + n <= WORLD_PAGE_MAX);
-    memcpy(pen->bytes + pen->at, &value, n);
+    if (pen->bytes)
+        memcpy(pen->bytes + pen->at, &value, n);
+    if (pen->tokens)
+        memset(pen->tokens + pen->at, (int)token + 1, n);
     if (pen->held)
         memset(pen->held + pen->at, 1, n);
     pen->at += n;
@@ -244,7 +247,7 @@ static void fill_field(const struct world_end *e, const struct field_kind *f, ui
             id['h'] += first_head(f->heads, e->ranks, of_stage);
         if (strchr(order, 'c'))
             id['c'] = channels[i['c']];
-        write_element(pen, f->element_bytes, value_of(f, id));
+        write_element(pen, f->element_bytes, value_of(f, id), id['t']);
         for (axis = axes; axis-- > 0;) {
             if (++i[(int)order[axis]] < n[(int)order[axis]])
                 break;
@@ -265,6 +268,17 @@ uint64_t world_fill(const struct world_end *e, uint32_t rank, uint32_t page, uin
         fill_field(e, &shapes[e->kind].field[i], rank, page, &pen);
     }
     return pen.at;
+}
+
+void world_tokens(const struct world_end *e, uint32_t rank, uint32_t page, uint8_t *ret)
+{
+    struct pen pen = {.tokens = ret};
+
+    memset(ret, 0, WORLD_PAGE_MAX);
+    for (uint32_t i = 0; i < WORLD_FIELDS && shapes[e->kind].field[i].name; i++) {
+        pen.at += e->gap;
+        fill_field(e, &shapes[e->kind].field[i], rank, page, &pen);
+    }
 }
 
 uint64_t world_bytes(enum world_kind kind, uint32_t tokens)

@@ -48,6 +48,9 @@ void world_layout(const struct world_end *e, struct reshard_layout *ret);
 uint64_t world_fill(const struct world_end *e, uint32_t rank, uint32_t page, uint8_t *bytes,
                     uint8_t *held);
 
+/* Of each byte of that page the number of its token in the span, from 1; of others 0. */
+void world_tokens(const struct world_end *e, uint32_t rank, uint32_t page, uint8_t *ret);
+
 /* Bytes of so many tokens of KV, or of one state, each element once. */
 uint64_t world_bytes(enum world_kind kind, uint32_t tokens);
 

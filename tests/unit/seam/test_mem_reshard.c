@@ -27,6 +27,7 @@ static struct {
     uint8_t source[RANKS][WORLD_PAGE_MAX], like[WORLD_PAGE_MAX];
 } rig;
 
+static const struct reshard_part whole = {0, 1};
 static const struct page_at page = {.group = 0, .index = INDEX, .gen = 1, .record = 7};
 
 FIXTURE(rig_drop)
@@ -115,7 +116,7 @@ static void arrive(void)
 
     for (uint32_t r = 0; r < rig.to.ranks; r++)
         memset(mem_page(rig.mem, POOL, r, 0, INDEX), 0x77, rig.to.page_bytes);
-    while (reshard_cursor_next(&rig.plan, &c, &run))
+    while (reshard_cursor_next(&rig.plan, whole, &c, &run))
         memcpy((uint8_t *)mem_page(rig.mem, POOL, run.to.rank, 0, INDEX) + run.to.at,
                rig.source[run.from.rank] + run.from.at, run.bytes);
 }
@@ -126,7 +127,9 @@ static bool landed(void)
                                     .plan = &rig.plan,
                                     .map = &rig.map,
                                     .map_of = rig.map_of,
-                                    .moved = rig.moved};
+                                    .moved = rig.moved,
+                                    .part = whole,
+                                    .pages = 1};
 
     return mem_reshard_landed(rig.mem, POOL, &page, &way, rig.sums);
 }
@@ -168,11 +171,11 @@ TEST(mem_reshard_a_bit_that_is_wrong_anywhere_is_noticed)
         open_pair(k % 2 ? WORLD_GQA : WORLD_MHA, ranks[k][0], ranks[k][1]);
         bytes = reshard_plan_bytes(&rig.plan, PIECE_MOVE);
         for (; at < bytes; at += 61) {
-            struct reshard_cursor c = reshard_cursor_at(&rig.plan, at);
+            struct reshard_cursor c = reshard_cursor_at(&rig.plan, whole, at);
             struct reshard_run run;
 
             arrive();
-            assert_true(reshard_cursor_next(&rig.plan, &c, &run));
+            assert_true(reshard_cursor_next(&rig.plan, whole, &c, &run));
             ((uint8_t *)mem_page(rig.mem, POOL, run.to.rank, 0, INDEX))[run.to.at] ^=
                 (uint8_t)(1u << at % 8);
             assert_false(landed());

@@ -425,7 +425,7 @@ TEST(xfer_paths_destination_that_does_not_read_holds_nobody_up)
         xfer_put_head(at, &head);
         for (uint32_t i = 0; i < 16; i++)
             xfer_put_entry(at + XFER_HEAD_BYTES + i * XFER_ENTRY_BYTES,
-                           &(struct xfer_entry){0, 1 + i, 101 + i});
+                           &(struct xfer_entry){.index = 1 + i, .gen = 101 + i});
     }
     assert_int_equal(send(fd, buf, sizeof buf, MSG_NOSIGNAL), sizeof buf);
     for (uint32_t i = 0; i < 5; i++) {

@@ -292,7 +292,7 @@ TEST(xfer_write_asked_of_a_source_without_rdma_gives_nothing)
     fd = rig_dial(rig.port);
     hello(buf);
     xfer_put_head(buf + XFER_HEAD_BYTES, &head);
-    xfer_put_entry(buf + n, &(struct xfer_entry){0, 1, 101});
+    xfer_put_entry(buf + n, &(struct xfer_entry){.index = 1, .gen = 101});
     n += XFER_ENTRY_BYTES;
     xfer_put_run(buf + n, &(struct xfer_run){.bytes = 4096});
     n += XFER_RUN_BYTES;
@@ -333,7 +333,7 @@ TEST(xfer_more_requests_than_are_read_ahead_are_all_answered)
     hello(buf);
     for (; head.seq < N; head.seq++, at += ONE) {
         xfer_put_head(at, &head);
-        xfer_put_entry(at + XFER_HEAD_BYTES, &(struct xfer_entry){0, 1, 101});
+        xfer_put_entry(at + XFER_HEAD_BYTES, &(struct xfer_entry){.index = 1, .gen = 101});
     }
     assert_int_equal(send(fd, buf, sizeof buf, MSG_NOSIGNAL), sizeof buf);
     for (uint32_t i = 0; i < 50; i++)

@@ -249,7 +249,7 @@ static int64_t forge(const struct forgery *f)
 
     xfer_put_head(buf, &(struct xfer_head){.type = XFER_HELLO, .a = RIG_SRC_INC, .b = RIG_TOKEN});
     xfer_put_head(buf + XFER_HEAD_BYTES, &head);
-    xfer_put_entry(buf + n, &(struct xfer_entry){0, 1, 101});
+    xfer_put_entry(buf + n, &(struct xfer_entry){.index = 1, .gen = 101});
     n += XFER_ENTRY_BYTES;
     for (uint32_t i = 0; i < f->nruns; i++, n += XFER_RUN_BYTES)
         xfer_put_run(buf + n, &f->run);

@@ -58,7 +58,8 @@ static bool may_leave(const struct transport *t, const struct job *job, uint32_t
                       uint32_t *ret_record)
 {
     const struct batch *b = &t->xfer->batch[job->part.batch];
-    struct xfer_entry e = {b->page[i].group, b->ref[i].index, b->ref[i].gen};
+    struct xfer_entry e = {
+        .group = b->page[i].group, .index = b->ref[i].index, .gen = b->ref[i].gen, .n = 1};
 
     return outflow_page(job->peer->xfer, job->serve, &e, ret_record);
 }
@@ -131,7 +132,7 @@ static uint64_t copy_some(struct transport *t, struct job *job, uint64_t most)
 
 static void left(const struct transport *t, const struct job *job, uint32_t i)
 {
-    outflow_sent(job->peer->xfer, job->serve,
+    outflow_sent(job->peer->xfer, job->serve, 1,
                  batch_page_bytes(t->xfer, &t->xfer->batch[job->part.batch], i));
 }
 

@@ -47,6 +47,8 @@ static void gather_resharded(struct data_conn *conn, struct data_gather *g)
 
     for (uint32_t i = r->cursor.page; i < r->n; i++, at = 0) {
         const struct xfer_entry *e = &r->entry[i];
+        const struct reshard_part there = {e->first, e->n};
+        const struct page_ref *pages = data_request_pages(r, i);
         const struct reshard_plan *plan;
         struct reshard_cursor c;
         struct reshard_run run;
@@ -54,11 +56,11 @@ static void gather_resharded(struct data_conn *conn, struct data_gather *g)
         if (!xfer_bit(r->given, i))
             continue; /* its group may be none of the pair's */
         plan = &pair_plan_of(pair, e->group, e->index)->plan;
-        c = reshard_cursor_at(plan, at);
+        c = reshard_cursor_at(plan, there, at);
         conn->send_outflow = r->serve.slot;
-        while (reshard_cursor_next(plan, &c, &run)) {
+        while (reshard_cursor_next(plan, there, &c, &run)) {
             uint8_t *page = mem_page(conn->xfer->config.mem, data_request_pool(conn), run.from.rank,
-                                     e->group, e->index);
+                                     e->group, pages[run.from.page - e->first].index);
 
             if (g->n >= XFER_PIECE_PARTS ||
                 data_gather_add(g, page + run.from.at, run.bytes) < run.bytes)
@@ -131,20 +133,35 @@ static bool sent(struct data_conn *conn, uint64_t n)
     return r->pages_left > 0;
 }
 
+static bool still_leaves(const struct data_conn *conn, uint32_t i)
+{
+    const struct data_request *r = conn->request;
+    const struct page_ref *pages = data_request_pages(r, i);
+    uint32_t record;
+
+    for (uint32_t k = 0; k < r->entry[i].n; k++) {
+        const struct xfer_entry e = {
+            .group = r->entry[i].group, .index = pages[k].index, .gen = pages[k].gen};
+
+        if (!outflow_page(conn->xfer, r->serve, &e, &record))
+            return false;
+    }
+    return true;
+}
+
 /* Every byte is with the kernel: whose generation passed meanwhile? */
 static void end(struct data_conn *conn)
 {
     struct data_request *r = conn->request;
     uint64_t stale[XFER_MASK_WORDS] = {0};
-    uint32_t record;
 
     for (uint32_t i = 0; i < r->n; i++) {
         if (!xfer_bit(r->given, i))
             continue;
-        if (r->over || !outflow_page(conn->xfer, r->serve, &r->entry[i], &record))
+        if (r->over || !still_leaves(conn, i))
             xfer_set_bit(stale, i);
         else
-            outflow_sent(conn->xfer, r->serve, data_request_bytes(conn, i));
+            outflow_sent(conn->xfer, r->serve, r->entry[i].n, data_request_bytes(conn, i));
     }
     xfer_put_tail(conn->meta, r->seq, stale);
     conn->out_n = XFER_TAIL_BYTES;

@@ -32,7 +32,11 @@ static void piece_ask(struct data_conn *conn, uint32_t number)
     xfer_put_head(conn->buffer + conn->out_n, &head);
     conn->out_n += XFER_HEAD_BYTES;
     for (uint32_t i = asked.part.first; i < asked.part.first + asked.part.n; i++) {
-        struct xfer_entry entry = {batch->page[i].group, batch->ref[i].index, batch->ref[i].gen};
+        struct xfer_entry entry = {.group = batch_pages(batch, i)->group,
+                                   .index = batch->ref[i].index,
+                                   .gen = batch->ref[i].gen,
+                                   .first = batch->span[i].first,
+                                   .n = batch->span[i].n};
 
         xfer_put_entry(conn->buffer + conn->out_n, &entry);
         conn->out_n += XFER_ENTRY_BYTES;

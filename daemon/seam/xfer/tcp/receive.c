@@ -41,17 +41,19 @@ static bool target_resharded(struct data_conn *conn, const struct batch_part *pa
     uint64_t at = caller->cursor.at;
 
     for (uint32_t i = caller->cursor.page; i < part->n; i++, at = 0) {
-        const struct page_at *page = &batch->page[part->first + i];
-        uint32_t source = batch->ref[part->first + i].index;
-        const struct reshard_plan *plan = &pair_plan_of(pair, page->group, source)->plan;
-        struct reshard_cursor c = reshard_cursor_at(plan, at);
+        const uint32_t k = part->first + i;
+        const struct page_at *pages = batch_pages(batch, k);
+        const struct reshard_part there = {batch->span[k].first, batch->span[k].n};
+        const struct reshard_plan *plan =
+            &pair_plan_of(pair, pages->group, batch->ref[k].index)->plan;
+        struct reshard_cursor c = reshard_cursor_at(plan, there, at);
         struct reshard_run run;
 
         if (!xfer_bit(caller->given, i))
             continue;
-        while (reshard_cursor_next(plan, &c, &run)) {
-            uint8_t *to = mem_page(conn->xfer->config.mem, batch->pool, run.to.rank, page->group,
-                                   page->index);
+        while (reshard_cursor_next(plan, there, &c, &run)) {
+            uint8_t *to = mem_page(conn->xfer->config.mem, batch->pool, run.to.rank, pages->group,
+                                   pages[run.to.page].index);
 
             if (t->n >= XFER_PIECE_PARTS ||
                 data_gather_add(t, to + run.to.at, run.bytes) < run.bytes)
@@ -74,7 +76,7 @@ static bool target_pages(struct data_conn *conn, const struct batch_part *part,
     if (conn->xfer->inflow[batch->inflow].pair)
         return target_resharded(conn, part, t);
     for (; c.page < part->n; c.page++, c.region = 0, c.at = 0) {
-        const struct page_at *page = &batch->page[part->first + c.page];
+        const struct page_at *page = batch_pages(batch, part->first + c.page);
         uint64_t bytes = mem_page_bytes(mem, batch->pool, page->group);
 
         if (!xfer_bit(caller->given, c.page))
@@ -191,7 +193,7 @@ static uint64_t take_page_bytes(struct data_conn *conn, const struct batch_part 
     const struct mem *mem = conn->xfer->config.mem;
     const struct batch *batch = &conn->xfer->batch[part->batch];
     uint32_t i = part->first + c->cursor.page;
-    uint64_t bytes = mem_page_bytes(mem, batch->pool, batch->page[i].group);
+    uint64_t bytes = mem_page_bytes(mem, batch->pool, batch_pages(batch, i)->group);
 
     if (c->cursor.at == 0 && c->cursor.region == 0)
         arrival_begin(&c->arrival, conn->xfer, part->batch, i,

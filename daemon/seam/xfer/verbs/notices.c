@@ -111,8 +111,9 @@ static void piece_cut_from(struct verbs *v, struct verbs_piece *piece, uint32_t 
     memset(piece->sent, 0, sizeof piece->sent);
     for (uint32_t i = 0; i < cut.n; i++)
         piece->entry[i] =
-            (struct xfer_entry){batch->page[cut.first + i].group, batch->ref[cut.first + i].index,
-                                batch->ref[cut.first + i].gen};
+            (struct xfer_entry){.group = batch->page[cut.first + i].group,
+                                .index = batch->ref[cut.first + i].index,
+                                .gen = batch->ref[cut.first + i].gen};
     batch_asked(v->xfer, number, cut.n);
 }
 

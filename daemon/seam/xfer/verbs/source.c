@@ -42,7 +42,7 @@ static void confirm(struct data_conn *conn)
 
     for (uint32_t i = 0; i < r->n; i++) {
         if (outflow_page(conn->xfer, r->serve, &r->entry[i], &record)) {
-            outflow_sent(conn->xfer, r->serve, data_request_bytes(conn, i));
+            outflow_sent(conn->xfer, r->serve, 1, data_request_bytes(conn, i));
             conn->xfer->stats.verbs_pages_out++;
         } else {
             xfer_set_bit(stale, i);

@@ -362,11 +362,13 @@ TEST(layouts_differ_in_each_word)
     DIFFERS(group[1].window *= 2);
     DIFFERS(group[1].reserve *= 2);
     DIFFERS(group[0] = a.group[1]; b.group[1] = a.group[0]);
+    DIFFERS(align_tokens = 8);
 #undef DIFFERS
     a.bytes = 1;
     a.host_bytes = 1;
     a.group[0].cap_pages = 1;
     a.supersede = SUPERSEDE_OFF;
+    a.align_tokens = 4; /* which it is anyway */
     assert_true(layout_hash(&a, 2) == same); /* each host's own business */
 }
 
