@@ -219,8 +219,8 @@ static bool same_field(const struct reshard_field *a, const struct reshard_field
 bool reshard_same_layout(const struct reshard_layout *a, const struct reshard_layout *b)
 {
     bool same = same_name(a->name, b->name) && a->ranks == b->ranks && a->stages == b->stages &&
-                a->page_tokens == b->page_tokens && a->units == b->units &&
-                a->page_bytes == b->page_bytes && a->nfields == b->nfields;
+                a->page_tokens == b->page_tokens && a->align_tokens == b->align_tokens &&
+                a->units == b->units && a->page_bytes == b->page_bytes && a->nfields == b->nfields;
 
     for (uint32_t i = 0; same && i < a->nfields; i++)
         same = same_field(&a->field[i], &b->field[i]);

@@ -1,19 +1,30 @@
 #!/usr/bin/env bash
 # Pools of every kind, divided over 1, 2, 4 and 8 ranks at either end, exchange pages through two daemons; what each
-# byte is the program knows of its own (N3, X5, X7). With TERN_FULL over one and two pipeline stages, too.
+# byte is the program knows of its own (N3, X5, X7). With TERN_FULL over one and two pipeline stages, too, and with pages
+# of as many tokens at both ends and of others.
 set -euo pipefail
 replay=${TERN_BIN:?}/tern-replay
 out=$(mktemp)
 trap 'rm -f "$out"' EXIT
 
 stages=1:1
-[[ ${TERN_FULL:-} ]] && stages=all
-"$replay" --reshard --stages "$stages" | tee "$out"
+tokens=16:16
+[[ ${TERN_FULL:-} ]] && stages=all tokens=all
+"$replay" --reshard --stages "$stages" --page-tokens "$tokens" | tee "$out"
 tail -1 "$out" | grep -q 'failed 0;' || exit 1
 tail -1 "$out" | grep -q 'wrong_bytes 0,' || exit 1
 
 # Over stages alone, and both at once.
 "$replay" --reshard --ranks 2:4 --stages all | tail -1 | grep -q 'failed 0;'
+
+# Pages of other numbers of tokens, over ranks that differ and over one.
+for cells in "2:4 all" "4:1 gqa" "1:1 mha"; do
+    read -r ranks kind <<<"$cells"
+    "$replay" --reshard --ranks "$ranks" --kind "$kind" --page-tokens all | tail -1 | tee "$out"
+    grep -q 'failed 0;.*wrong_bytes 0,' "$out"
+done
+"$replay" --reshard --ranks 4:2 --kind gqa --page-tokens 64:16 --corrupt 3 | tail -1 | tee "$out"
+grep -q 'failed 0;.*wrong_bytes 0, corrupt_detected 3$' "$out"
 
 # A byte that is flipped on the way is noticed, and the page comes once more.
 "$replay" --reshard --ranks 4:2 --kind gqa --corrupt 3 | tail -1 | tee "$out"

@@ -287,16 +287,16 @@ static bool spans_agree(const struct xfer *xfer, const struct action *act)
     const struct pair *pair = xfer->inflow[act->pull.pull.slot].pair;
     const struct page_at *page = act->pull.pages;
 
+    if (!pair)
+        return !act->pull.spans;
     for (uint32_t i = 0; i < act->pull.n; i++) {
-        const struct pull_span one = {.pages = 1, .n = 1},
-                               span = act->pull.spans ? act->pull.spans[i] : one;
-        const struct pair_group *g;
+        const struct pair_group *g = &pair->group[page->group];
+        const struct pull_span span =
+            act->pull.spans ? act->pull.spans[i] : (struct pull_span){.pages = 1, .n = 1};
 
-        if (!pair && act->pull.spans)
-            return false;
-        g = pair && page->group < pair->ngroups ? &pair->group[page->group] : NULL;
-        if (g && (span.pages != g->to_pages || span.n == 0 ||
-                  (uint32_t)span.first + span.n > g->from_pages))
+        if (span.pages != g->to_pages || span.n == 0 ||
+            (uint32_t)span.first + span.n > g->from_pages ||
+            (!act->pull.spans && g->from_pages > 1))
             return false;
         page += span.pages;
     }

@@ -12,17 +12,31 @@
 #include "engine/proc.h"
 #include "reshard_end.h"
 
-#define TOKENS       (4 * END_PAGE_TOKENS)
+#define TOKENS_MAX   128 /* of a session: two chunks at least, and not fewer than 64 */
+#define PAGE_TOKENS  16u
 #define RATIO_MOST   1.02 /* bytes moved for each that is needed */
 #define MEMORY_BYTES (8u << 20)
 #define PEER_MS      20000u
 
-enum { KEY_RANKS = 256, KEY_STAGES, KEY_KIND, KEY_SESSIONS, KEY_CORRUPT, KEY_JSON };
+enum {
+    KEY_RANKS = 256,
+    KEY_STAGES,
+    KEY_PAGE_TOKENS,
+    KEY_KIND,
+    KEY_SESSIONS,
+    KEY_CORRUPT,
+    KEY_JSON
+};
 
 static const struct argp_option table[] = {
     {"ranks", KEY_RANKS, "P:D|all", 0,
      "Ranks of a stage at either end; all: each pair of 1, 2, 4, 8", 0},
     {"stages", KEY_STAGES, "P:D|all", 0, "Pipeline stages at either end, 1 or 2", 0},
+    {"page-tokens", KEY_PAGE_TOKENS, "P:D|all", 0,
+     "Tokens of a page at either end, a power of two from 16 to 64; all: 16:16, 16:64, 64:16, "
+     "32:64 "
+     "and 64:32",
+     0},
     {"kind", KEY_KIND, "KIND|all", 0, "mha, gqa, mla, whole, recurrent, xbc, xb1, qkv or hybrid",
      0},
     {"sessions", KEY_SESSIONS, "N", 0, "Sessions of a cell", 0},
@@ -41,8 +55,8 @@ static const char *const kind_words[WORLD_KINDS] = {[WORLD_MHA] = "mha",
                                                     [WORLD_HYBRID] = "hybrid"};
 
 struct options {
-    uint32_t ranks[2], stages[2]; /* 0: all */
-    uint32_t kind;                /* WORLD_KINDS: all */
+    uint32_t ranks[2], stages[2], page_tokens[2]; /* 0: all */
+    uint32_t kind;                                /* WORLD_KINDS: all */
     uint32_t sessions, corrupt;
     bool json;
 };
@@ -59,6 +73,7 @@ struct matrix {
 
 struct cell {
     struct end_shape shape[2]; /* source, destination */
+    uint32_t tokens;           /* of a session */
     uint64_t moved, needed, overhead, wrong;
     const char *failed; /* at what; NULL: it went well */
     char text[512];
@@ -78,34 +93,33 @@ static bool session(struct matrix *m, struct cell *c, struct end ends[2], uint32
 {
     struct engine *a = &ends[0].engine, *b = &ends[1].engine;
     struct engine_session from, to;
-    struct end_pages pages = {.s = &from, .tokens = TOKENS};
-    uint32_t tokens[TOKENS + 1];
+    struct end_pages pages = {.s = &from, .tokens = c->tokens};
+    uint32_t tokens[TOKENS_MAX + 1], n = c->tokens;
     enum tern_err err;
 
     pages.salt = (uint8_t)(1 + m->number * 7 + i * 31);
-    for (uint32_t k = 0; k <= TOKENS; k++)
+    for (uint32_t k = 0; k <= n; k++)
         tokens[k] = i * 1000 + k;
-    err = engine_begin(&from, a, tokens, TOKENS);
+    err = engine_begin(&from, a, tokens, n);
     if (err == TERN_OK)
-        err = engine_extend(&from, TOKENS, TOKENS);
+        err = engine_extend(&from, n, n);
     if (err != TERN_OK)
         return failed(c, "extend", a->tern, err);
     end_write(&ends[0], &pages);
     err = end_publish(&ends[0]);
     if (err == TERN_OK)
-        err = engine_commit(&from, TOKENS);
+        err = engine_commit(&from, n);
     if (err != TERN_OK)
         return failed(c, "commit", a->tern, err);
-    err = engine_begin_with(&to, b, tokens, TOKENS, 1);
+    err = engine_begin_with(&to, b, tokens, n, 1);
     if (err == TERN_OK)
-        err = engine_fetch(&to, "source", TOKENS, END_CALL_MS);
+        err = engine_fetch(&to, "source", n, END_CALL_MS);
     if (err != TERN_OK)
         return failed(c, "fetch", b->tern, err);
-    err = engine_do(&to,
-                    (struct engine_op){.kind = ENGINE_EXTEND,
-                                       .length = TOKENS + 1,
-                                       .written = TOKENS,
-                                       .tokens = {.v = tokens + TOKENS, .n = 1, .base = TOKENS}});
+    err = engine_do(&to, (struct engine_op){.kind = ENGINE_EXTEND,
+                                            .length = n + 1,
+                                            .written = n,
+                                            .tokens = {.v = tokens + n, .n = 1, .base = n}});
     if (err != TERN_OK)
         return failed(c, "extend what was fetched", b->tern, err);
     pages.s = &to;
@@ -140,7 +154,7 @@ static bool play(struct matrix *m, struct cell *c, struct end ends[2])
     for (uint32_t g = 0; g < ends[0].ngroups; g++)
         c->needed += m->options->sessions *
                      world_bytes(ends[0].world[g].kind,
-                                 world_is_state(ends[0].world[g].kind) ? END_PAGE_TOKENS : TOKENS);
+                                 world_is_state(ends[0].world[g].kind) ? 1 : c->tokens);
     return true;
 }
 
@@ -157,10 +171,10 @@ static void tell(struct matrix *m, const struct cell *c)
     const struct end_shape *p = &c->shape[0], *d = &c->shape[1];
 
     if (!m->options->json) {
-        printf("%-10s %u:%u  %u:%u  %3u:%u %12llu %12llu %10llu  %s %s\n", kind_words[p->kind],
-               p->ranks, d->ranks, p->stages, d->stages, p->order, d->order,
-               (unsigned long long)c->moved, (unsigned long long)c->needed,
-               (unsigned long long)c->overhead,
+        printf("%-10s %u:%u  %u:%u  %3u:%u  %2u:%-2u %12llu %12llu %10llu  %s %s\n",
+               kind_words[p->kind], p->ranks, d->ranks, p->stages, d->stages, p->order, d->order,
+               p->page_tokens, d->page_tokens, (unsigned long long)c->moved,
+               (unsigned long long)c->needed, (unsigned long long)c->overhead,
                c->failed         ? c->failed
                : c->wrong        ? "WRONG BYTES"
                : went_well(m, c) ? "right"
@@ -168,13 +182,13 @@ static void tell(struct matrix *m, const struct cell *c)
                c->text);
         return;
     }
-    json_array_append_new(m->rows,
-                          json_pack("{s:s, s:i, s:i, s:i, s:i, s:I, s:I, s:I, s:I, s:b}", "kind",
-                                    kind_words[p->kind], "p", p->ranks, "d", d->ranks, "p_stages",
-                                    p->stages, "d_stages", d->stages, "bytes_moved",
-                                    (json_int_t)c->moved, "bytes_needed", (json_int_t)c->needed,
-                                    "bytes_overhead", (json_int_t)c->overhead, "wrong_bytes",
-                                    (json_int_t)c->wrong, "right", went_well(m, c)));
+    json_array_append_new(
+        m->rows, json_pack("{s:s, s:i, s:i, s:i, s:i, s:i, s:i, s:I, s:I, s:I, s:I, s:b}", "kind",
+                           kind_words[p->kind], "p", p->ranks, "d", d->ranks, "p_stages", p->stages,
+                           "d_stages", d->stages, "p_page_tokens", p->page_tokens, "d_page_tokens",
+                           d->page_tokens, "bytes_moved", (json_int_t)c->moved, "bytes_needed",
+                           (json_int_t)c->needed, "bytes_overhead", (json_int_t)c->overhead,
+                           "wrong_bytes", (json_int_t)c->wrong, "right", went_well(m, c)));
 }
 
 static void cell(struct matrix *m, struct cell *c)
@@ -204,15 +218,18 @@ static void cell(struct matrix *m, struct cell *c)
 /* The two orders of memory that are most in use lie at either end in turn, and a third one comes
  * now and then. */
 static void cells_of(struct matrix *m, enum world_kind kind, const uint32_t ranks[2],
-                     const uint32_t stages[2])
+                     const uint32_t stages[2], const uint32_t page_tokens[2])
 {
-    struct cell c = {.failed = NULL};
+    uint32_t align = page_tokens[0] > page_tokens[1] ? page_tokens[0] : page_tokens[1];
+    struct cell c = {.tokens = 2 * align < 64 ? 64 : 2 * align};
 
     for (int i = 0; i < 2; i++)
         c.shape[i] =
             (struct end_shape){.kind = kind,
                                .ranks = ranks[i],
                                .stages = stages[i],
+                               .page_tokens = page_tokens[i],
+                               .align = align,
                                .order = (m->number + (uint32_t)i * (m->number / 3)) % WORLD_ORDERS,
                                .units = ranks[i] * stages[i] <= 8 && m->number % 2 ? 2 : 1,
                                .whole = (m->number + (uint32_t)i) % 2 != 0};
@@ -224,7 +241,7 @@ static bool wanted(uint32_t asked, uint32_t v)
     return asked == 0 || asked == v;
 }
 
-static void all_of(struct matrix *m, enum world_kind kind)
+static void all_of(struct matrix *m, enum world_kind kind, const uint32_t page_tokens[2])
 {
     const struct options *o = m->options;
 
@@ -234,7 +251,25 @@ static void all_of(struct matrix *m, enum world_kind kind)
                 for (uint32_t sd = 1; sd <= RESHARD_STAGES_MAX; sd++)
                     if (wanted(o->ranks[0], p) && wanted(o->ranks[1], d) &&
                         wanted(o->stages[0], sp) && wanted(o->stages[1], sd))
-                        cells_of(m, kind, (uint32_t[2]){p, d}, (uint32_t[2]){sp, sd});
+                        cells_of(m, kind, (uint32_t[2]){p, d}, (uint32_t[2]){sp, sd}, page_tokens);
+}
+
+static void all_kinds(struct matrix *m, const uint32_t page_tokens[2])
+{
+    for (uint32_t kind = 0; kind < WORLD_KINDS; kind++)
+        if (m->options->kind == WORLD_KINDS || m->options->kind == kind)
+            all_of(m, (enum world_kind)kind, page_tokens);
+}
+
+static void all_page_tokens(struct matrix *m)
+{
+    static const uint32_t all[][2] = {{16, 16}, {16, 64}, {64, 16}, {32, 64}, {64, 32}};
+    const uint32_t *asked = m->options->page_tokens;
+
+    for (size_t i = 0; asked[0] == 0 && i < sizeof all / sizeof *all; i++)
+        all_kinds(m, all[i]);
+    if (asked[0] != 0)
+        all_kinds(m, asked);
 }
 
 static bool start(struct matrix *m)
@@ -286,8 +321,8 @@ static void report(struct matrix *m)
 
 /* ---- options ---- */
 
-static void pair(struct argp_state *state, const char *name, const char *text, uint32_t most,
-                 uint32_t ret[2])
+static void pair(struct argp_state *state, const char *name, const char *text, uint32_t least,
+                 uint32_t most, uint32_t ret[2])
 {
     char rest;
 
@@ -297,8 +332,8 @@ static void pair(struct argp_state *state, const char *name, const char *text, u
     if (sscanf(text, "%u:%u%c", &ret[0], &ret[1], &rest) != 2)
         argp_error(state, "--%s takes P:D, or all", name);
     for (int i = 0; i < 2; i++)
-        if (ret[i] == 0 || ret[i] > most || (ret[i] & (ret[i] - 1)) != 0)
-            argp_error(state, "--%s: 1, 2, 4 or 8, and at most %u", name, most);
+        if (ret[i] < least || ret[i] > most || (ret[i] & (ret[i] - 1)) != 0)
+            argp_error(state, "--%s: a power of two from %u to %u", name, least, most);
 }
 
 static error_t read_option(int key, char *arg, struct argp_state *state)
@@ -306,8 +341,11 @@ static error_t read_option(int key, char *arg, struct argp_state *state)
     struct options *o = state->input;
 
     switch (key) {
-    case KEY_RANKS: pair(state, "ranks", arg, RESHARD_RANKS_MAX, o->ranks); return 0;
-    case KEY_STAGES: pair(state, "stages", arg, RESHARD_STAGES_MAX, o->stages); return 0;
+    case KEY_RANKS: pair(state, "ranks", arg, 1, RESHARD_RANKS_MAX, o->ranks); return 0;
+    case KEY_STAGES: pair(state, "stages", arg, 1, RESHARD_STAGES_MAX, o->stages); return 0;
+    case KEY_PAGE_TOKENS:
+        pair(state, "page-tokens", arg, PAGE_TOKENS, 64, o->page_tokens);
+        return 0;
     case KEY_KIND:
         for (o->kind = 0; o->kind < WORLD_KINDS && strcmp(arg, kind_words[o->kind]) != 0; o->kind++)
             ;
@@ -323,12 +361,15 @@ static error_t read_option(int key, char *arg, struct argp_state *state)
 
 int reshard_main(int argc, char **argv)
 {
-    static const struct argp parser = {
-        .options = table,
-        .parser = read_option,
-        .doc = "Exchanges pages between pools of different sharding, through two daemons, and "
-               "compares every byte."};
-    struct options o = {.stages = {1, 1}, .kind = WORLD_KINDS, .sessions = 2};
+    static const struct argp parser = {.options = table,
+                                       .parser = read_option,
+                                       .doc = "Exchanges pages between pools of different sharding "
+                                              "or page_tokens, through two daemons, and "
+                                              "compares every byte."};
+    struct options o = {.stages = {1, 1},
+                        .page_tokens = {PAGE_TOKENS, PAGE_TOKENS},
+                        .kind = WORLD_KINDS,
+                        .sessions = 2};
     struct matrix m = {.options = &o};
     bool started;
 
@@ -339,12 +380,11 @@ int reshard_main(int argc, char **argv)
     if (!started)
         fprintf(stderr, "tern-replay: %s\n", m.why);
     if (started && !o.json)
-        printf("kind       P:D  stages order        moved       needed   overhead\n");
-    for (uint32_t kind = 0; started && kind < WORLD_KINDS; kind++)
-        if (o.kind == WORLD_KINDS || o.kind == kind)
-            all_of(&m, (enum world_kind)kind);
-    if (started)
+        printf("kind       P:D  stages order tokens        moved       needed   overhead\n");
+    if (started) {
+        all_page_tokens(&m);
         report(&m);
+    }
     tern_destroy(m.admin);
     daemon_end(&m.dest, PEER_MS);
     daemon_end(&m.source, PEER_MS);

@@ -16,7 +16,10 @@ bool end_shape(struct end *e, const struct end_shape *s)
     enum world_kind kinds[END_GROUPS] = {WORLD_MHA, s->kind};
     bool state = world_is_state(s->kind);
 
-    *e = (struct end){.ranks = s->ranks * s->stages, .ngroups = state ? 2 : 1};
+    *e = (struct end){.ranks = s->ranks * s->stages,
+                      .ngroups = state ? 2 : 1,
+                      .page_tokens = s->page_tokens,
+                      .align = s->align};
     if (!state)
         kinds[0] = s->kind;
     for (uint32_t g = 0; g < e->ngroups; g++) {
@@ -25,7 +28,7 @@ bool end_shape(struct end *e, const struct end_shape *s)
         e->world[g] = (struct world_end){.kind = kinds[g],
                                          .ranks = s->ranks,
                                          .stages = s->stages,
-                                         .page_tokens = END_PAGE_TOKENS,
+                                         .page_tokens = s->page_tokens,
                                          .order = s->order,
                                          .units = s->units,
                                          .whole = s->whole};
@@ -75,7 +78,7 @@ static struct tern_group tell_group(const struct end *e, uint32_t g, struct told
     return (struct tern_group){.name = l->name,
                                .family =
                                    world_is_state(e->world[g].kind) ? TERN_RECURRENT : TERN_HISTORY,
-                               .page_tokens = END_PAGE_TOKENS,
+                               .page_tokens = e->page_tokens,
                                .page_bytes = l->page_bytes,
                                .units = l->units,
                                .fields = t->field,
@@ -105,7 +108,8 @@ static enum tern_err open_pool(struct end *e)
                                  .ngroups = e->ngroups,
                                  .shard = TERN_SHARD_HEADS,
                                  .bytes = POOL_BYTES,
-                                 .stages = e->layout[0].stages};
+                                 .stages = e->layout[0].stages,
+                                 .align_tokens = e->align};
     enum tern_err err = TERN_BUSY;
 
     for (uint32_t g = 0; g < e->ngroups; g++)
@@ -177,7 +181,7 @@ static uint64_t pages_do(struct end *e, const struct end_pages *p, bool write)
     uint64_t wrong = 0;
 
     for (uint32_t g = 0; g < e->ngroups; g++) {
-        uint32_t n = world_is_state(e->world[g].kind) ? 1 : p->tokens / END_PAGE_TOKENS;
+        uint32_t n = world_is_state(e->world[g].kind) ? 1 : p->tokens / e->page_tokens;
 
         for (uint32_t i = 0; i < n; i++)
             for (uint32_t r = 0; r < e->ranks; r++) {

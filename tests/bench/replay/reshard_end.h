@@ -6,15 +6,15 @@
 #include "engine/engine.h"
 #include "unit/rig/rig_reshard.h"
 
-#define END_RANKS_MAX   (RESHARD_RANKS_MAX * RESHARD_STAGES_MAX)
-#define END_PAGE_TOKENS 16u
-#define END_GROUPS      2
-#define END_CALL_MS     20000u
+#define END_RANKS_MAX (RESHARD_RANKS_MAX * RESHARD_STAGES_MAX)
+#define END_GROUPS    2
+#define END_CALL_MS   20000u
 
 struct end {
     struct engine engine; /* of rank 0 */
     uint32_t ranks;       /* over all stages */
     uint32_t ngroups;
+    uint32_t page_tokens, align; /* align: L */
     struct world_end world[END_GROUPS];
     struct reshard_layout layout[END_GROUPS];
     struct tern *tern[END_RANKS_MAX];     /* owned; [0] is the engine's */
@@ -25,6 +25,7 @@ struct end {
 struct end_shape {
     enum world_kind kind;
     uint32_t ranks, stages, order, units; /* ranks: of a stage */
+    uint32_t page_tokens, align;          /* align: L, that both ends have */
     bool whole;
 };
 

@@ -161,6 +161,7 @@ static void free_job(struct rig_job *job)
     free(job->refs);
     free(job->to);
     free(job->from);
+    free(job->spans);
     free((void *)(uintptr_t)job->write.extents);
     free((void *)(uintptr_t)job->write.pages);
     free((void *)(uintptr_t)job->write.tokens);
@@ -295,9 +296,16 @@ static void keep_msg(struct rig *rig, uint32_t link, const struct peer_msg *msg)
     job->msg.keys = msg->nkeys ? must_copy(msg->keys, msg->nkeys * sizeof(struct extra_key)) : NULL;
 }
 
+/* A page of a span: its bytes, and where they begin in it. */
+struct rig_span_page {
+    uint8_t *v;
+    uint64_t at, bytes;
+};
+
 static void keep_pull(struct rig *rig, const struct action *act)
 {
     struct rig_job *job = add_job(rig, RIG_PULL);
+    uint32_t pages = 0;
 
     job->pull = act->pull.pull;
     job->serve = act->pull.serve;
@@ -307,8 +315,12 @@ static void keep_pull(struct rig *rig, const struct action *act)
     job->n = act->pull.n;
     if (!job->n || job->n > PULL_BATCH_PAGES)
         rig_fail("a pull batch of %u pages", job->n);
-    job->pages = must_copy(act->pull.pages, job->n * sizeof *job->pages);
+    for (uint32_t i = 0; i < job->n; i++)
+        pages += act->pull.spans ? act->pull.spans[i].pages : 1;
+    job->pages = must_copy(act->pull.pages, pages * sizeof *job->pages);
     job->refs = must_copy(act->pull.refs, job->n * sizeof *job->refs);
+    if (act->pull.spans)
+        job->spans = must_copy(act->pull.spans, job->n * sizeof *job->spans);
     if (job->link == link_disk(&rig->options.limits))
         job->from = must_copy(act->pull.from, job->n * sizeof *job->from);
     rig->pages_in_flight += job->n;
@@ -572,12 +584,74 @@ static enum tern_err do_copy(struct rig *rig, const struct rig_job *job)
     return rig->copy_err;
 }
 
+/* What two runs of bytes have in common of a span, from `at` and from `to_at` on. */
+static void copy_common(const struct rig_span_page *from, const struct rig_span_page *to)
+{
+    uint64_t first = from->at > to->at ? from->at : to->at, from_end = from->at + from->bytes,
+             to_end = to->at + to->bytes, end = from_end < to_end ? from_end : to_end;
+
+    if (end > first)
+        memcpy(to->v + (first - to->at), from->v + (first - from->at), end - first);
+}
+
+/* A span, byte by byte: the source's pages that are there follow each other. False: one is gone. */
+static bool do_span(struct rig *rig, struct rig *source, const struct rig_job *job, uint32_t i,
+                    const struct page_at *pages)
+{
+    const struct pull_span *span = &job->spans[i];
+    struct page_ref ref = job->refs[i];
+    uint32_t record;
+
+    for (uint32_t k = 0; k < span->n; k++) {
+        struct rig_span_page from;
+
+        if ((k > 0 &&
+             core_serve_next(source->core, job->serve, pages->group, ref, &ref) != TERN_OK) ||
+            core_serve_page(source->core, job->serve, pages->group, ref, &record) != TERN_OK)
+            return false;
+        from.v = rig_page(source, rig_serve_pool(source, job->serve), pages->group, ref.index,
+                          &from.bytes);
+        from.at = (span->first + k) * from.bytes;
+        for (uint32_t p = 0; p < span->pages; p++) {
+            struct rig_span_page to;
+
+            to.v = rig_page(rig, job->pool, pages->group, pages[p].index, &to.bytes);
+            to.at = p * to.bytes;
+            copy_common(&from, &to);
+        }
+    }
+    return true;
+}
+
+static void do_spans(struct rig *rig, const struct rig_job *job, struct event *event)
+{
+    struct rig *source = rig->link[job->link].rig;
+    const struct page_at *pages = job->pages;
+
+    for (uint32_t i = 0; i < job->n; pages += job->spans[i++].pages) {
+        if (!do_span(rig, source, job, i, pages))
+            continue;
+        if (rig->corrupt_pages) {
+            rig->corrupt_pages--;
+            continue;
+        }
+        rig->pulled_pages += job->spans[i].pages;
+        for (uint32_t p = 0; p < job->spans[i].pages; p++)
+            rig->sums[pages[p].record] = sum_of(rig, job->pool, &pages[p]);
+        event->pulled.ok[i / 64] |= (uint64_t)1 << (i % 64);
+    }
+}
+
 /* The seam's work of one batch: which pages arrived and are right. */
 static void do_pull(struct rig *rig, const struct rig_job *job, struct event *event)
 {
     struct rig *source = job->from ? NULL : rig->link[job->link].rig;
     uint32_t from_pool = source ? rig_serve_pool(source, job->serve) : NONE;
 
+    if (job->spans) {
+        do_spans(rig, job, event);
+        return;
+    }
     for (uint32_t i = 0; i < job->n; i++) {
         uint64_t bytes, record_bytes;
         uint32_t record, group = job->pages[i].group;

@@ -48,7 +48,10 @@ struct rig_job {
     uint32_t to_pool;      /* COPY: `pages` are read, `to` is written */
     struct page_at *to;    /* owned */
     struct page_ref *refs; /* owned */
-    struct peer_msg msg;   /* its arrays owned */
+    struct pull_span
+        *spans;          /* owned: of a PULL between pools of other page_tokens; then `pages` has
+                            those of all spans, and page_bytes are in the ratio of page_tokens */
+    struct peer_msg msg; /* its arrays owned */
     struct record_job record;
     struct disk_page *from;  /* owned: of a PULL from the disk */
     struct disk_write write; /* its arrays owned */

@@ -127,6 +127,18 @@ static inline enum tern_err rig_serve_page(void *ctx, struct serve_id serve, uin
     return TERN_OK;
 }
 
+/* Pages follow each other by their index. */
+static inline enum tern_err rig_serve_next(void *ctx, struct serve_id serve, uint32_t group,
+                                           struct page_ref ref, struct page_ref *ret)
+{
+    (void)ctx;
+    (void)serve;
+    if (ref.index - rig.base[group] + 1 >= RIG_PAGES)
+        return TERN_GONE;
+    *ret = (struct page_ref){ref.index + 1, rig.gen[group][ref.index - rig.base[group] + 1]};
+    return TERN_OK;
+}
+
 static inline bool rig_serve_allowed(void *ctx, struct serve_id serve, uint32_t link)
 {
     (void)ctx;
@@ -225,6 +237,7 @@ static inline void rig_side(struct side *side, const struct rig_options *o, uint
                             .transports = rig_transports,
                             .emit = rig_emit,
                             .serve_page = rig_serve_page,
+                            .serve_next = rig_serve_next,
                             .serve_allowed = rig_serve_allowed,
                             .data_dialled = rig_dialled,
                             .ctx = side};

@@ -1,0 +1,258 @@
+/* N3: transfers between pools of other page_tokens, token by token: whole prefixes, tickets with a
+ * tail, sessions that are followed, and windows that begin within a larger page. A span that comes
+ * wrong comes again alone, what was taken for whole spans is given back, and what a peer may not
+ * say ends its link. */
+#include "unit/rig/rig_follow.h"
+
+#define L          16u
+#define TOKEN      32u /* bytes of a token */
+#define WINDOW     6u
+#define TOKENS_MAX 96u
+
+struct ends {
+    uint32_t from, to; /* page_tokens */
+};
+
+static const struct ends all_ends[] = {{4, 16}, {16, 4}, {8, 16}, {16, 8},
+                                       {2, 16}, {16, 2}, {2, 4}};
+static const uint32_t lengths[] = {80, 16, 81, 83, 84, 87, 88, 95, 5, 1, 17, 30};
+
+static struct pool_id open_pool(struct rig *rig, const struct rig_engine *e, uint32_t page_tokens,
+                                bool window, uint32_t pages)
+{
+    struct request r = {.op = OP_POOL_OPEN,
+                        .pool_open = {.ngroups = window ? 3 : 1,
+                                      .axes_hash = page_tokens,
+                                      .fields_hash = 9,
+                                      .align_tokens = L,
+                                      .bytes = pages * page_tokens * TOKEN}};
+    const struct reply *reply;
+
+    r.pool_open.group[0] = rig_group(window ? L : page_tokens, (window ? L : page_tokens) * TOKEN);
+    r.pool_open.group[1] = rig_window(page_tokens, WINDOW, page_tokens * TOKEN);
+    r.pool_open.group[2] = rig_recurrent(page_tokens, L * TOKEN);
+    reply = rig_request(rig, e->conn[0], &r);
+    assert_ok(reply->err);
+    assert_int_equal(reply->pool_open.align_tokens, L);
+    return reply->pool_open.pool;
+}
+
+/* offer_pages: of one message; 0: as many as it may have. */
+static struct pair between_with(struct ends ends, bool window, uint32_t offer_pages)
+{
+    struct pair p = PAIR_LIMITED(limits.offer_pages = offer_pages, 4, 64, 64);
+
+    p.sp = open_pool(p.source, &p.se, ends.from, window, 2048 / ends.from);
+    p.dp = open_pool(p.dest, &p.de, ends.to, window, 2048 / ends.to);
+    return p;
+}
+
+static struct pair between(struct ends ends, bool window)
+{
+    return between_with(ends, window, 0);
+}
+
+/* Token by token, of the pages in the session's table from that token on: written, or compared.
+ * Returns how many are wrong. */
+static uint32_t tokens_do(struct rig_session *s, uint32_t group, uint32_t from, uint32_t to,
+                          bool write)
+{
+    uint32_t pt = rig_group_view(s->rig, s->pool, group).layout.page_tokens, wrong = 0;
+
+    for (uint32_t t = from; t < to; t++) {
+        struct page_ref ref = s->table[group][t / pt];
+        uint8_t like[TOKEN], *at;
+        uint64_t bytes;
+
+        memset(like, (int)(1 + t + group * 100), TOKEN);
+        if (ref.index == 0) {
+            wrong++;
+            continue;
+        }
+        at = rig_page(s->rig, s->pool.slot, group, ref.index, &bytes) + (uint64_t)(t % pt) * TOKEN;
+        if (write)
+            memcpy(at, like, TOKEN);
+        else
+            wrong += memcmp(at, like, TOKEN) != 0;
+    }
+    return wrong;
+}
+
+static uint32_t pages_taken(struct pair *p)
+{
+    struct pool_view v = rig_pool_view(p->dest, p->dp);
+    uint32_t n = 0;
+
+    for (uint32_t g = 0; g < v.ngroups; g++)
+        n += v.group[g].transfer + v.group[g].quarantine;
+    return n;
+}
+
+static struct rig_session *computed_to(struct pair *p, uint32_t n)
+{
+    struct rig_session *s = session_with(p->source, &p->se, p->sp, 1, n);
+
+    assert_ok(rig_run_to(s, rig_tokens(1, n), n));
+    tokens_do(s, 0, 0, n, true);
+    if (n >= L)
+        assert_ok(rig_commit(s, n / L * L, 0));
+    return s;
+}
+
+TEST(n3_ticket_of_other_page_tokens_brings_each_token)
+{
+    for (size_t e = 0; e < sizeof all_ends / sizeof *all_ends; e++)
+        for (size_t i = 0; i < sizeof lengths / sizeof *lengths; i++) {
+            struct pair p = between(all_ends[e], false);
+            uint32_t n = lengths[i];
+            struct ticket t = hand_over(computed_to(&p, n), 0, 1);
+
+            p.d = session_with(p.dest, &p.de, p.dp, 1, n);
+            assert_ok(ticket_fetched(p.d, t));
+            assert_lengths(p.d, n / L * L, n, n);
+            assert_int_equal(tokens_do(p.d, 0, 0, n, false), 0);
+            assert_int_equal(pages_taken(&p), 0);
+            assert_true(blob_came(p.d, 1));
+            rig_destroy_all();
+        }
+}
+
+/* What was here already is not moved again, and what the source has in pieces comes in pieces. */
+TEST(n3_prefix_of_other_page_tokens_goes_on_from_what_is_here)
+{
+    for (size_t e = 0; e < sizeof all_ends / sizeof *all_ends; e++) {
+        struct pair p = between_with(all_ends[e], false, 1);
+        struct rig_session *first;
+
+        computed_to(&p, 80);
+        first = session_with(p.dest, &p.de, p.dp, 1, 32);
+        assert_ok(rig_fetched(first, rig_fetch(first, 0, 0)));
+        assert_int_equal(p.dest->pulled_pages, 32 / all_ends[e].to);
+        p.d = session_with(p.dest, &p.de, p.dp, 1, 80);
+        assert_int_equal(p.d->len.committed, 32);
+        assert_ok(fetch_all(p.d));
+        assert_lengths(p.d, 80, 80, 80);
+        assert_int_equal(p.dest->pulled_pages, 80 / all_ends[e].to);
+        assert_int_equal(tokens_do(p.d, 0, 0, 80, false), 0);
+        rig_destroy_all();
+    }
+}
+
+/* Y4 */
+TEST(y4_follow_of_other_page_tokens_brings_each_token)
+{
+    for (size_t e = 0; e < sizeof all_ends / sizeof *all_ends; e++)
+        for (size_t i = 0; i < sizeof lengths / sizeof *lengths; i++) {
+            struct pair p = between(all_ends[e], false);
+            uint32_t n = lengths[i];
+            struct rig_session *s = session_with(p.source, &p.se, p.sp, 1, n);
+
+            p.d = session_with(p.dest, &p.de, p.dp, 1, n);
+            follow(p.d, ticket_early(s));
+            for (uint32_t to = L; to <= n; to += L) {
+                assert_ok(rig_run_to(s, rig_tokens(1, n), to));
+                tokens_do(s, 0, to - L, to, true);
+                assert_ok(rig_commit(s, to, 0));
+                if (to < n)
+                    assert_int_equal(come_so_far(p.d), to);
+            }
+            assert_ok(rig_run_to(s, rig_tokens(1, n), n));
+            tokens_do(s, 0, n / L * L, n, true);
+            hand_over(s, 0, 0);
+            assert_ok(rig_fetched(p.d, p.d->fetch));
+            assert_lengths(p.d, n / L * L, n, n);
+            assert_int_equal(tokens_do(p.d, 0, 0, n, false), 0);
+            assert_int_equal(pages_taken(&p), 0);
+            rig_destroy_all();
+        }
+}
+
+/* A window of six tokens begins within a page of either end. */
+TEST(n3_window_of_other_page_tokens_brings_the_window)
+{
+    for (size_t e = 0; e < sizeof all_ends / sizeof *all_ends; e++)
+        for (uint32_t n = L; n <= 4 * L; n++) {
+            struct pair p = between(all_ends[e], true);
+            struct rig_session *s = session_with(p.source, &p.se, p.sp, 1, n);
+            struct ticket t;
+
+            for (uint32_t to = L; to <= n; to += L) {
+                assert_ok(rig_run_to(s, rig_tokens(1, n), to));
+                tokens_do(s, 1, to - WINDOW, to, true);
+                assert_ok(rig_commit(s, to, 0));
+            }
+            assert_ok(rig_run_to(s, rig_tokens(1, n), n));
+            tokens_do(s, 1, n / L * L, n, true);
+            t = hand_over(s, 0, 0);
+            p.d = session_with(p.dest, &p.de, p.dp, 1, n);
+            assert_ok(ticket_fetched(p.d, t));
+            assert_lengths(p.d, n / L * L, n, n);
+            assert_int_equal(tokens_do(p.d, 1, n - WINDOW, n, false), 0);
+            for (uint32_t i = 0; i < (n - WINDOW) / all_ends[e].to; i++)
+                assert_int_equal(p.d->table[1][i].index, 0); /* beside the window: let go */
+            assert_int_equal(pages_taken(&p), 0);
+            rig_destroy_all();
+        }
+}
+
+TEST(x3_span_that_came_wrong_comes_once_more)
+{
+    for (size_t e = 0; e < sizeof all_ends / sizeof *all_ends; e++)
+        for (uint32_t wrong = 1; wrong <= 3; wrong++) {
+            struct pair p = between(all_ends[e], false);
+
+            computed_to(&p, 83);
+            p.d = session_with(p.dest, &p.de, p.dp, 1, 80);
+            p.dest->corrupt_pages = wrong;
+            assert_ok(fetch_all(p.d));
+            assert_int_equal(rig_view(p.dest).corrupt_detected, wrong);
+            assert_int_equal(tokens_do(p.d, 0, 0, 80, false), 0);
+            assert_int_equal(pages_taken(&p), 0);
+            rig_destroy_all();
+        }
+}
+
+/* Pages for whole spans are had, or the fetch is told that they are not. */
+TEST(n3_room_is_needed_for_whole_spans)
+{
+    struct pair p = between((struct ends){16, 2}, false);
+    struct rig_session *s = computed_to(&p, 81);
+    struct ticket t = hand_over(s, 0, 0);
+
+    /* 41 pages would do, but for the seven that the last page of the source has beside them. */
+    p.dp = open_pool(p.dest, &p.de, 2, false, 46);
+    p.d = session_with(p.dest, &p.de, p.dp, 1, 81);
+    assert_err(TERN_POOL_EXHAUSTED, ticket_fetched(p.d, t));
+    assert_int_equal(rig_reply_to(p.dest, p.d->fetch)->shortage.free, 45);
+    p.dp = open_pool(p.dest, &p.de, 2, false, 49);
+    p.d = session_with(p.dest, &p.de, p.dp, 1, 81);
+    assert_ok(ticket_fetched(p.d, t));
+    assert_int_equal(tokens_do(p.d, 0, 0, 81, false), 0);
+}
+
+/* Pools that have no spans in common, or not one L, and what a source may not say. */
+TEST(n3_page_tokens_without_spans_are_refused)
+{
+    static const uint32_t bad[] = {3, 5, 6, 32, 48, 1024};
+
+    for (size_t i = 0; i < sizeof bad / sizeof *bad; i++) {
+        struct pair p = between((struct ends){4, 16}, false);
+        struct peer_msg msg;
+
+        computed_to(&p, 80);
+        p.d = session_with(p.dest, &p.de, p.dp, 1, 80);
+        p.source->automatic = BY_HAND(RIG_MSG);
+        rig_fetch(p.d, 0, 0);
+        msg = rig_job(p.source, RIG_MSG, 0)->msg;
+        assert_ok(msg.err);
+        assert_int_equal(msg.page_tokens[0], 4);
+        assert_int_equal(msg.runs[0].n, 5);
+        rig_job(p.source, RIG_MSG, 0)->msg.page_tokens[0] = bad[i];
+        if (bad[i] > 16) /* as many spans as such pages would have */
+            ((struct table_run *)(uintptr_t)rig_job(p.source, RIG_MSG, 0)->msg.runs)->n =
+                (80 + bad[i] - 1) / bad[i];
+        rig_complete(p.source, RIG_MSG);
+        assert_err(TERN_PEER_LOST, rig_reply_to(p.dest, p.d->fetch)->err);
+        rig_destroy_all();
+    }
+}
