@@ -210,7 +210,9 @@ static struct peer_msg *send_tokens(const struct core *c, struct actions *out, s
 /* The peer has the name's new content alone: there is nothing to fetch any more. */
 static void end_of_reset(struct core *c, struct pull *p)
 {
-    pull_set_ending(c, p, p->at_least > session_at(c, p->session)->written ? TERN_GONE : TERN_OK);
+    const bool lacks = p->ticket.id.gen != 0 || p->at_least > session_at(c, p->session)->written;
+
+    pull_set_ending(c, p, lacks ? TERN_GONE : TERN_OK);
 }
 
 /* Asks the source, with the first of the tokens. */

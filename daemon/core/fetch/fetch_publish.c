@@ -299,12 +299,13 @@ static void step_back(struct core *c, const struct pull *p, struct session *s)
  * went meanwhile. */
 static void fell_short(const struct core *c, struct pull *p)
 {
-    const uint32_t least = p->ticket.id.gen != 0 ? p->ticket.length : p->at_least;
+    const uint32_t least = p->ticket.id.gen != 0 ? p->to : p->at_least;
+    const struct session *s = p->session == NONE ? NULL : session_at(c, p->session);
 
-    if (p->err != TERN_OK || p->session == NONE || session_at(c, p->session)->written >= least)
+    if (p->err != TERN_OK || !s || s->written >= least)
         return;
-    if (p->ticket.id.gen != 0) {
-        p->err = TERN_GONE;
+    if (p->ticket.id.gen != 0) { /* which stands: it comes when others' STATE here is published */
+        p->err = space_at(c, s->space)->reset ? TERN_GONE : TERN_BUSY;
         return;
     }
     p->err = c->now_ns < p->wait_until_ns ? TERN_BUSY : TERN_TIMED_OUT;
@@ -639,6 +640,24 @@ enum tern_err fetch_from_disk(struct core *c, struct actions *out, struct call *
 
 /* --- as there is room --- */
 
+/* Y2: the ticket was used up here, so nobody else here gets it, whatever the source still says.
+ * False: nobody else is about to. */
+static bool others_lose(struct core *c, const struct ticket *t)
+{
+    bool any = false;
+
+    for (uint32_t i = c->pulls_active.head; i != NONE && t->id.gen != 0; i = pull_list_next(c, i)) {
+        struct pull *p = pull_at(c, i);
+
+        if (p->state == PULL_STOPPING || p->ticket.incarnation != t->incarnation ||
+            !session_id_equal(p->ticket.id, t->id))
+            continue;
+        pull_set_ending(c, p, TERN_GONE);
+        any = true;
+    }
+    return any;
+}
+
 bool fetch_flush(struct core *c, struct actions *out)
 {
     bool all = true;
@@ -661,6 +680,8 @@ bool fetch_flush(struct core *c, struct actions *out)
             take_first(c, out, p);
         else
             fetch_end(c, out, p, NULL);
+        if ((p->state == PULL_STOPPING || p->state == PULL_EMPTY) && p->err == TERN_OK)
+            all = !others_lose(c, &p->ticket) && all;
     }
     /* Only now: one that ended gave its bytes in flight back, and no event may follow to tell. */
     return all && fetch_ask_again(c, out) && pulls_issue(c, out);

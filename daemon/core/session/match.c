@@ -218,12 +218,15 @@ static struct token_need import_need(const struct core *c, const struct session 
 }
 
 /* From `depth` on the tokens are the session's own; what the tree holds above need not be kept.
- * There is room. */
+ * There is room. What the request repeats of the list was not cut off. */
 static void import_tokens(struct core *c, struct session *s, const struct req_tokens *t,
                           uint32_t depth)
 {
     uint32_t keep = depth > t->base ? depth - t->base : 0, i = keys_below(t, depth);
+    uint32_t cut = s->tokens.cut, end = s->tokens.end, common = t->base;
 
+    if (common >= s->tokens.first && common < end)
+        common += tokens_common(c, &s->tokens, t->base, t);
     if (depth > t->base) {
         tokens_truncate(c, &s->tokens, s->tokens.first);
         tokens_init(&s->tokens, depth);
@@ -234,6 +237,7 @@ static void import_tokens(struct core *c, struct session *s, const struct req_to
     }
     check(tokens_append(c, &s->tokens, t->v + keep, t->n - keep, t->keys + i, t->nkeys - i) ==
           TERN_OK);
+    s->tokens.cut = common < end && common < cut ? common : cut;
 }
 
 /* How deep the host would bring it. What was found there counts as used: it is about to be fetched,

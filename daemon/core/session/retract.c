@@ -540,17 +540,19 @@ static void retract_step(struct core *c, struct session *s, bool failed)
 
 bool away_flush(struct core *c, struct actions *out)
 {
-    bool failed = c->copy_failed != 0;
+    bool failed = c->copy_failed != 0, follows = false;
 
     for (uint32_t i = c->away.head, next; i != NONE; i = next) {
         struct session *s = session_at(c, i);
+        uint32_t had = s->committed;
 
         next = s->in_away.next;
         if (s->state == SESSION_RETRACTING)
             retract_step(c, s, failed);
         else if (!load_step(c, out, s, failed))
             return false;
+        follows = follows || (s->follower != NONE && s->committed != had);
     }
     c->copy_failed = 0;
-    return true;
+    return !follows; /* who follows may be offered what came back: see serve_flush */
 }

@@ -359,18 +359,22 @@ void ticket_sealed(struct core *c, struct seal_id job)
 }
 
 /* Does STATE that it borrows of its path wait for the step of a refill (T18)? That one may be named
- * by the session's last commit alone. */
+ * by the session's last commit alone. What it owns itself waits for no other's. */
 static bool refill_waits(const struct core *c, const struct session *s)
 {
     const struct pool *p = session_pool(c, s);
 
-    for (uint32_t g = 0; g < p->ngroups; g++)
-        for (uint32_t at = s->node; p->group[g].layout.family == FAMILY_WINDOW &&
-                                    segment_end(&p->group[g], node_at(c, at)->depth) >
-                                        window_first(&p->group[g], s->written);
+    for (uint32_t i = 0; i < p->ngroups; i++) {
+        const struct group *g = &p->group[i];
+
+        if (g->layout.family != FAMILY_WINDOW)
+            continue;
+        for (uint32_t at = session_borrows_to(c, s, i);
+             segment_end(g, node_at(c, at)->depth) > window_first(g, s->written);
              at = node_at(c, at)->parent)
-            if (node_at(c, at)->state.refilling & 1u << g)
+            if (node_at(c, at)->state.refilling & 1u << i)
                 return true;
+    }
     return false;
 }
 

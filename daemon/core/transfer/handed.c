@@ -109,13 +109,15 @@ void handed_serve(struct core *c, struct session *s, bool serves)
     touch(c);
 }
 
-void handed_done(struct core *c, const struct ticket *t)
+bool handed_done(struct core *c, const struct ticket *t)
 {
     struct session *s;
 
     /* What is only promised cannot have been fetched, whoever says so. */
-    if (handed_named(c, t, &s) == TERN_OK && s->state == SESSION_HANDED)
-        handed_taken(c, s);
+    if (handed_named(c, t, &s) != TERN_OK || s->state != SESSION_HANDED)
+        return false;
+    handed_taken(c, s);
+    return true;
 }
 
 void handed_taken(struct core *c, struct session *s)

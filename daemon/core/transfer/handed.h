@@ -30,8 +30,8 @@ void handed_follow(struct core *c, struct session *s, uint32_t serve);
 /* Its last step has passed: its engine has nothing to do with it any more. */
 void handed_left_engine(struct core *c, struct session *s);
 /* A peer has fetched all of what it names (Y6): it is taken, whatever has become of the transfer
- * here meanwhile. */
-void handed_done(struct core *c, const struct ticket *t);
+ * here meanwhile. False: no session that was handed over is named. */
+bool handed_done(struct core *c, const struct ticket *t);
 /* The peer has all of it: it ends when nothing reads it. */
 void handed_taken(struct core *c, struct session *s);
 /* It is looked at in this step, or in the next. */

@@ -446,6 +446,7 @@ void pull_orphan(struct core *c, struct pull *p)
     pull_history_unpin(
         c, p); /* it publishes no more; a chunk that waits for a dying engine has to go */
     pull_set_ending(c, p, TERN_GONE);
+    p->err = TERN_GONE; /* nobody was told that it went well: its ticket is not used up */
 }
 
 void pull_engine_gone(struct core *c, uint32_t engine)

@@ -181,6 +181,7 @@ static struct serve *serve_of(const struct core *c, uint32_t link, const struct 
 void serve_msg(struct core *c, struct actions *out, uint32_t link, const struct peer_msg *m)
 {
     struct serve *s = serve_of(c, link, m);
+    bool taken;
 
     if (m->kind == PEER_PULL_OPEN)
         serve_open(c, out, link, m);
@@ -197,12 +198,13 @@ void serve_msg(struct core *c, struct actions *out, uint32_t link, const struct 
     }
     if (m->kind != PEER_PULL_DONE)
         return;
-    if (m->err == TERN_OK && m->ticket.id.gen != 0)
-        handed_done(c, &m->ticket);
+    taken = m->err == TERN_OK && m->ticket.id.gen != 0 && handed_done(c, &m->ticket);
     for (uint32_t i = c->serves_active.head; i != NONE; i = serve_list_next(c, i)) {
         s = serve_at(c, i);
         if (s->link == link && pull_id_equal(s->pull, m->pull))
             serve_set_ending(c, s, TERN_OK);
+        else if (taken && session_id_equal(s->handed, m->ticket.id))
+            serve_set_ending(c, s, TERN_GONE); /* it began when that one was given up here */
     }
 }
 
@@ -405,6 +407,8 @@ static bool flush(struct core *c, struct actions *out, bool prefetch, bool seale
             all = finish(c, out, s) && all;
         else if (may_offer(s))
             all = offer(c, out, s) && all;
+        if (s->follow)
+            serve_follow_look(c, s); /* what was offered, and perhaps more, is pinned at once */
     }
     return all;
 }

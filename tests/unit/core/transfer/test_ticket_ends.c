@@ -1,0 +1,252 @@
+/* Ends of fetches by ticket that cross something else: what the simulator found of Y1 to Y6,
+ * between two cores. */
+#include "unit/rig/rig_follow.h"
+#include "unit/rig/rig_host.h"
+
+static uint32_t tickets_left(struct pair *p)
+{
+    struct tickets_view v;
+
+    core_tickets(p->source->core, 0, &v);
+    return (uint32_t)v.standing;
+}
+
+/* The last message that waits to be sent. */
+static struct peer_msg last_said(struct rig *rig)
+{
+    struct rig_job *job = rig_job(rig, RIG_MSG, rig_jobs(rig, RIG_MSG) - 1);
+
+    assert_non_null(job);
+    return job->msg;
+}
+
+/* Y6: an offer comes when the fetch was cancelled: the source lets go, and the ticket stands. */
+TEST(y6_offer_behind_a_cancel_is_answered_with_gone)
+{
+    struct pair p = pair_limited(1 << 20);
+    struct ticket t = hand_over(computed(&p), 0, 0);
+    struct rig_session *d = asking(&p, 1, LEN);
+
+    p.source->automatic = BY_HAND(RIG_MSG);
+    ticket_fetch(d, t);
+    assert_int_equal(last_said(p.source).kind, PEER_PULL_OFFER);
+    assert_ok(rig_fetch_cancel(d));
+    p.dest->automatic = BY_HAND(RIG_MSG);
+    rig_complete(p.source, RIG_MSG);
+    assert_int_equal(last_said(p.dest).kind, PEER_PULL_DONE);
+    assert_err(TERN_GONE, last_said(p.dest).err);
+    assert_int_equal(last_said(p.dest).ticket.id.gen, 0);
+    p.source->automatic = p.dest->automatic = RIG_ALL;
+    rig_runs_free(p.dest);
+    assert_int_equal(tickets_left(&p), 1);
+    assert_int_equal(rig_view(p.source).serves, 0);
+    assert_ok(ticket_fetched(d, t));
+}
+
+/* T18: the session's own commit refills STATE that was lost, by a step that has not passed. It is
+ * handed over all the same, and its ticket waits for that step. */
+TEST(y1_session_is_handed_over_while_its_own_refill_waits_for_its_step)
+{
+    struct group_layout groups[2] = {rig_group(8, 512), rig_window(4, 28, 512)};
+    struct pair p = pair_limited(1 << 20);
+    const uint32_t *tokens = rig_tokens(1, 46);
+    struct rig_session *s, *d;
+    struct ticket t;
+
+    assert_ok(rig_pool_open(p.source, p.se.conn[0], groups, 2, 1u << 19, &p.sp));
+    assert_ok(rig_pool_open(p.dest, p.de.conn[0], groups, 2, 1u << 19, &p.dp));
+    rig_put(p.source, &p.se, p.sp, 1, 40);
+    for (uint32_t depth = 32; depth <= 40; depth += 8)
+        state_drop(p.source->core, node_of(p.source, p.sp, tokens, depth));
+    s = rig_session(p.source, &p.se, p.sp, 1);
+    assert_ok(rig_match(s, tokens, 46));
+    assert_int_equal(s->matched, 24);
+    assert_ok(rig_run_to(s, tokens, 46));
+    assert_ok(rig_commit(s, 40, 9));
+    t = hand_over(s, 0, 0); /* it names no step: the refill's is later */
+    d = rig_session(p.dest, &p.de, p.dp, 1);
+    assert_ok(rig_match(d, tokens, 46));
+    ticket_fetch(d, t);
+    assert_false(ended(d));
+    rig_engine_done(p.source, &p.se, 9);
+    rig_advance(p.dest, 100 * NS_PER_MS);
+    assert_ok(rig_fetched(d, d->fetch));
+    assert_lengths(d, 40, 46, 46);
+    assert_int_equal(rig_wrong(d, 46), 0);
+}
+
+/* Y1, N1: the source is asked again when the destination's namespace was reset: nothing comes any
+ * more, and a ticket whose length is open is not used up. */
+TEST(y1_early_ticket_whose_fetch_meets_a_reset_is_gone_and_not_used_up)
+{
+    for (uint32_t aborts = 0; aborts < 2; aborts++) {
+        struct pair p = pair_limited(1 << 20);
+        struct rig_session *s = session_with(p.source, &p.se, p.sp, 1, LEN), *d;
+        struct event timer = {.kind = EV_TIMER};
+        struct ticket t = ticket_early(s);
+        struct tickets_view v;
+        uint32_t n;
+
+        d = asking(&p, 1, LEN);
+        ticket_fetch(d, t); /* its session still runs: it is put off */
+        assert_false(ended(d));
+        assert_ok(rig_reset(p.dest, p.de.conn[0], 1, &n));
+        p.dest->now_ns += 100 * NS_PER_MS;
+        if (aborts) { /* between the end and its answer */
+            timer.now_ns = p.dest->now_ns;
+            core_step(p.dest->core, &timer, p.dest->out);
+            assert_int_equal(p.dest->out->n, 0);
+            assert_ok(rig_abort(d, 0));
+        } else {
+            rig_timers(p.dest);
+            rig_settle(p.dest);
+        }
+        assert_err(TERN_GONE, rig_reply_to(p.dest, d->fetch)->err);
+        core_tickets(p.source->core, 0, &v);
+        assert_int_equal(v.taken, 0);
+        assert_int_equal(v.standing, 1);
+        rig_destroy_all();
+    }
+}
+
+/* Y2, X9: nothing came but HISTORY that was here: the STATE of another engine's step is waited for.
+ * The ticket stands, and the engine is told to come back. */
+TEST(y2_fetch_that_meets_a_refill_of_others_is_busy_and_the_ticket_stands)
+{
+    struct group_layout groups[2] = {rig_group(8, 512), rig_window(4, 8, 512)};
+    struct pair p = pair_limited(1 << 20);
+    const uint32_t *tokens = rig_tokens(1, 16);
+    struct rig_engine other = rig_engine(p.dest, 0, "other", 1);
+    struct rig_session *s, *d;
+    struct ticket t;
+
+    assert_ok(rig_pool_open(p.source, p.se.conn[0], groups, 2, 1u << 19, &p.sp));
+    assert_ok(rig_pool_open(p.dest, p.de.conn[0], groups, 2, 1u << 19, &p.dp));
+    assert_ok(rig_map(p.dest, other.conn[0], p.dp));
+    s = session_with(p.source, &p.se, p.sp, 1, 16);
+    run_and_commit(s, tokens, 16, 16, 0);
+    t = hand_over(s, 0, 0);
+    rig_put(p.dest, &p.de, p.dp, 1, 16);
+    for (uint32_t depth = 8; depth <= 16; depth += 8)
+        state_drop(p.dest->core, node_of(p.dest, p.dp, tokens, depth));
+    d = rig_session(p.dest, &p.de, p.dp, 1);
+    assert_ok(rig_match(d, tokens, 16));
+    assert_int_equal(d->matched, 0);
+    p.dest->automatic = BY_HAND(RIG_PULL);
+    ticket_fetch(d, t);
+    s = rig_session(p.dest, &other, p.dp, 1);
+    assert_ok(rig_match(s, tokens, 16));
+    assert_ok(rig_run_to(s, tokens, 16));
+    assert_ok(rig_commit(s, 16, 9)); /* a step that has not passed */
+    p.dest->automatic = RIG_ALL;
+    rig_runs_free(p.dest);
+    assert_err(TERN_BUSY, rig_fetched(d, d->fetch));
+    assert_true(rig_reply_to(p.dest, d->fetch)->fetch.retry_ms > 0);
+    assert_int_equal(tickets_left(&p), 1);
+    rig_engine_done(p.dest, &other, 9);
+    d = rig_session(p.dest, &p.de, p.dp, 1);
+    assert_ok(rig_match(d, tokens, 16));
+    assert_int_equal(d->matched, 16);
+}
+
+/* Y2: two sessions ask for one ticket. The question of the second is on its way when the first one
+ * has all of it. */
+TEST(y2_who_asked_behind_the_winner_gets_nothing)
+{
+    struct pair p = pair_limited(1 << 20);
+    struct ticket t = hand_over(computed(&p), 0, 0);
+    struct rig_session *d[2] = {asking(&p, 1, LEN), asking(&p, 1, LEN)};
+
+    p.dest->automatic = BY_HAND(RIG_PULL);
+    ticket_fetch(d[0], t);
+    p.dest->automatic = BY_HAND(RIG_PULL | RIG_MSG);
+    ticket_fetch(d[1], t);
+    rig_complete(p.dest, RIG_PULL);
+    assert_ok(rig_fetched(d[0], d[0]->fetch));
+    assert_err(TERN_GONE, rig_fetched(d[1], d[1]->fetch)); /* whatever the source would say */
+    p.source->automatic = BY_HAND(RIG_MSG | RIG_SERVE_STOP);
+    rig_advance(p.source, 5000000000u); /* it gives the first one up */
+    p.source->automatic = p.dest->automatic = RIG_ALL;
+    rig_runs_free(p.source);
+    rig_runs_free(p.dest);
+    assert_int_equal(tickets_left(&p), 0);
+    assert_lengths(d[1], 0, 0, 0);
+}
+
+/* Y6: the source has given a transfer up and serves the next one when it hears that the first had
+ * come to its end. */
+TEST(y6_ticket_that_was_used_up_is_served_to_nobody_else)
+{
+    struct pair p = pair_limited(1 << 20);
+    struct ticket t = hand_over(computed(&p), 0, 0);
+    struct rig_session *d = asking(&p, 1, LEN);
+    struct peer_msg open, done;
+
+    p.dest->automatic = BY_HAND(RIG_PULL);
+    p.dest->automatic &= ~(uint32_t)RIG_MSG;
+    ticket_fetch(d, t);
+    open = last_said(p.dest);
+    rig_complete(p.dest, RIG_MSG);
+    rig_complete(p.dest, RIG_PULL);
+    assert_ok(rig_fetched(d, d->fetch));
+    done = last_said(p.dest);
+    assert_int_equal(done.kind, PEER_PULL_DONE);
+    rig_advance(p.source, 5000000000u);
+    p.source->automatic = BY_HAND(RIG_MSG);
+    open.pull.gen += 7; /* somebody else's question */
+    open.tokens = rig_tokens(1, LEN);
+    dest_says(&p, &open);
+    assert_int_equal(last_said(p.source).kind, PEER_PULL_OFFER);
+    assert_ok(last_said(p.source).err);
+    dest_says(&p, &done);
+    assert_int_equal(last_said(p.source).kind, PEER_PULL_ABORT);
+    assert_err(TERN_GONE, last_said(p.source).err);
+    assert_int_equal(last_said(p.source).pull.gen, open.pull.gen);
+    assert_int_equal(tickets_left(&p), 0);
+}
+
+/* T2, Y4: a Match that is repeated changes nothing, and no token was given up. */
+TEST(y4_repeated_match_of_a_followed_session_is_no_cut)
+{
+    for (uint32_t other = 0; other < 2; other++) {
+        struct pair p = pair_limited(1 << 20);
+        struct rig_session *s = session_with(p.source, &p.se, p.sp, 1, LEN),
+                           *d = asking(&p, 1, LEN);
+        uint32_t tokens[LEN + 3];
+
+        memcpy(tokens, rig_tokens(1, LEN + 3), sizeof tokens);
+        tokens[30] ^= other;
+        follow(d, ticket_early(s));
+        assert_ok(rig_match(s, tokens, LEN + 3)); /* it has allocated nothing yet */
+        assert_int_equal(ended(d), other);
+        if (other) {
+            assert_err(TERN_INVALID, rig_fetched(d, d->fetch));
+        } else {
+            goes_on(s, 1, LEN, 0);
+            hand_over(s, 0, 0);
+            assert_ok(rig_fetched(d, d->fetch));
+            assert_lengths(d, FULL, LEN, LEN);
+        }
+        rig_destroy_all();
+    }
+}
+
+/* Y4: what a followed session gets back from its host tier is offered in the same step: the rig
+ * finds what is forgotten. */
+TEST(y4_what_comes_back_from_the_host_is_offered_at_once)
+{
+    struct rig_options o = OPTIONS_WITH(limits.peer_bytes_in_flight = 1 << 20);
+    struct pair p = pair_with_host(o, 4, 64, 64, 512u * 33, 0);
+    struct rig_session *s, *d;
+
+    rig_put(p.source, &p.se, p.sp, 1, 20);
+    demote_pool(p.source, p.sp);
+    s = session_with(p.source, &p.se, p.sp, 1, LEN);
+    assert_lengths(s, 0, 0, 0);
+    d = asking(&p, 1, LEN);
+    follow(d, ticket_early(s));
+    assert_int_equal(come_so_far(d), 0);
+    assert_ok(rig_fetched(s, rig_fetch(s, PEER_HOST, 0)));
+    assert_lengths(s, 20, 20, 20);
+    assert_int_equal(come_so_far(d), 20);
+}
