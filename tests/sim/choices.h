@@ -56,7 +56,8 @@
     X(crash, 3, 0)                                                                                 \
     X(lease, 60, 0)                                                                                \
     X(handoff, 20, 0)                                                                              \
-    X(ticket, 36, 0)
+    X(ticket, 36, 0)                                                                               \
+    X(follow, 60, 0)
 
 enum choice_kind {
 #define X(name, weight, fault) CHOICE_##name,

@@ -457,7 +457,7 @@ static void meddle(struct sim *w, uint32_t source)
     switch (pick(w, 14)) {
     case 0:
     case 1: do_cancel(w, to); break;
-    case 2: ask_ticket(w, source); break;
+    case 2: ask_ticket(w, source, w->cfg.early && chance(w, 40)); break;
     case 3: evict(w, source, true); break;
     case 4: evict(w, to, true); break;
     case 5: ask_drop(w, source, chance(w, 30)); break;
@@ -518,7 +518,7 @@ static void do_ticket(struct sim *w, uint32_t source)
     if (chance(w, 50))
         go_on(w, source, pick(w, 12));
     if (chance(w, 75))
-        ask_ticket(w, source);
+        ask_ticket(w, source, w->cfg.early && chance(w, 20));
     for (uint32_t n = pick(w, 5); n > 0; n--) {
         go_on(w, source, pick(w, 12));
         if (chance(w, 25))
@@ -526,6 +526,76 @@ static void do_ticket(struct sim *w, uint32_t source)
         if (chance(w, 20) &&
             ticket_done_comes(w, source)) /* it comes behind the source's own end */
             do_time(w, w->cfg.deadline_ms * MS);
+    }
+    sim_timers(w, 0);
+    sim_timers(w, 1);
+}
+
+/* One of which a ticket was promised. NO: there is none. */
+static uint32_t pick_promised(struct sim *w, uint32_t d)
+{
+    uint32_t at = pick(w, SESSIONS), set = sessions_usable(&w->d[d], TURNS_ALL, ENGINES_ALL);
+
+    while (set) {
+        uint32_t i = session_next(&set, at);
+
+        if (w->tickets[d]->tk[i].stands && w->tickets[d]->tk[i].promised)
+            return i;
+    }
+    return NO;
+}
+
+/* It computes its list, and is handed over when all of it is there, now and then before. */
+static void compute_followed(struct sim *w, uint32_t d, uint32_t i)
+{
+    const struct session *s = &w->d[d].session[i];
+
+    for (uint32_t n = 1 + pick(w, 3); n > 0 && s->live; n--)
+        step_compute(w, d, i);
+    if (!s->live || (s->turn != TURN_OPEN && s->turn != TURN_FINISHED) ||
+        (s->written < s->ntokens && !chance(w, 4)) || !chance(w, 50))
+        return;
+    if (s->written >= s->committed + w->L)
+        step_commit(w, d, i);
+    if (s->live && s->written > 0)
+        ask_handoff(w, d, i);
+}
+
+static void ask_how_far(struct sim *w, uint32_t d)
+{
+    uint32_t i = pick_session(w, d, 1u << TURN_FETCHING);
+
+    if (i == NO && chance(w, 10))
+        i = pick_session(w, d, TURNS_ALL);
+    if (i != NO)
+        ask_fetch_wait(w, d, i, chance(w, 25));
+}
+
+/* A decode engine follows a prefill that still runs. */
+static void do_follow(struct sim *w, uint32_t source)
+{
+    uint32_t i;
+
+    if (!w->cfg.early)
+        return;
+    i = chance(w, 85) ? pick_promised(w, source) : NO;
+    if (i == NO) {
+        i = pick_session(w, source, 1u << TURN_OPEN | 1u << TURN_FINISHED);
+        if (i == NO || !ask_ticket_open(w, source, i)) {
+            converse(w, source, pick_engine(w, source));
+            return;
+        }
+    }
+    if (chance(w, 60))
+        ask_ticket(w, source, true);
+    for (uint32_t n = 1 + pick(w, 8); n > 0; n--) {
+        if (chance(w, 50) && w->d[source].session[i].live)
+            compute_followed(w, source, i);
+        go_on(w, source, pick(w, 12));
+        if (chance(w, 12))
+            meddle(w, source);
+        if (chance(w, 25))
+            ask_how_far(w, 1 - source);
     }
     sim_timers(w, 0);
     sim_timers(w, 1);
@@ -644,6 +714,8 @@ static void look_around(struct sim *w, uint32_t d, uint32_t r)
         records_check(w, d);
     if (w->cfg.ticket_ms && (r & 0x60) == 0)
         tickets_check(w, d);
+    if (w->cfg.early && (r & 0x3) == 0)
+        follows_check(w, d);
 }
 
 void choose(struct sim *w, const struct choice *c)
@@ -684,6 +756,7 @@ void choose(struct sim *w, const struct choice *c)
     case CHOICE_lease: ask_lease(w, d, e); break;
     case CHOICE_handoff: do_handoff(w, d); break;
     case CHOICE_ticket: do_ticket(w, d); break;
+    case CHOICE_follow: do_follow(w, d); break;
     case CHOICE_deliver: do_deliver(w, d); break;
     case CHOICE_data:
         for (uint32_t n = 1 + pick(w, 4); n > 0; n--)

@@ -114,7 +114,8 @@ enum fault {
     X(disk_fail)                                                                                   \
     X(disk_rot)                                                                                    \
     X(leases)                                                                                      \
-    X(ticket_ms)
+    X(ticket_ms)                                                                                   \
+    X(early)
 
 struct config {
 #define X(name) uint32_t name;

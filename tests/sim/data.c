@@ -219,6 +219,7 @@ static void batch_page(struct sim *w, uint32_t d, struct pull *p, struct batch *
     struct page_ref ref = {.index = at->index, .gen = at->gen};
 
     EXPECT(at->record < RECORDS, "record", "record %u", at->record);
+    fetch_waits_page(w, d, p->id, at->group, ref);
     if (g->own == OWN_PULL && g->owner == slot && g->gen == at->gen && !g->verified &&
         !g->writers) {
         MARK(fetch_corrupt_retry);
@@ -391,6 +392,8 @@ static void batch_done(struct sim *w, uint32_t d, struct pull *p, struct batch *
     ev.pulled.pull = p->id;
     ev.pulled.batch = b->number;
     ev.pulled.ok[0] = b->ok;
+    if (tell && w->cfg.early && ticket_asked(w, d, p->id) && ticket_asked(w, d, p->id)->follow)
+        follow_goes_on(w, d, p->id);
     if (tell)
         sim_step(w, d, &ev);
 }
@@ -417,8 +420,11 @@ static bool source_page(struct sim *w, uint32_t s, const struct pull *p, const s
     enum tern_err err = core_serve_page(w->d[s].core, p->serve, b->group[i], b->ref[i], ret_record);
     struct granule *g;
 
-    if (err != TERN_OK || p->source_incarnation != w->d[s].incarnation)
+    if (err != TERN_OK || p->source_incarnation != w->d[s].incarnation) {
+        TRACE("  daemon %u does not send group %u index %u for serve %u.%u: err %u\n", s,
+              b->group[i], b->ref[i].index, p->serve.slot, p->serve.gen, err);
         return false;
+    }
     EXPECT(serve && serve->pool != NO, "served_unknown", "serve %u.%u was never started",
            p->serve.slot, p->serve.gen);
     EXPECT(*ret_record < RECORDS && w->d[s].sum_known[*ret_record], "served_unsealed", "record %u",

@@ -490,6 +490,7 @@ void conn_close(struct sim *w, uint32_t d, uint32_t conn)
         }
     turns_conn_left(w, d, conn, true);
     disk_conn_left(w, d, conn);
+    fetch_waits_conn_left(w, d, conn);
     ev.conn.conn = conn;
     TRACE("  connection %u.%u closed\n", d, conn);
     sim_step(w, d, &ev);

@@ -55,6 +55,14 @@ static struct tail tail_now(const struct sim *w, uint32_t d, const struct sessio
     return tail;
 }
 
+/* It takes its pages before its source is asked (Y5). */
+static bool following_unasked(const struct sim *w, uint32_t d, const struct session *s)
+{
+    const struct tfetch *f = &w->tickets[d]->fetch[s - w->d[d].session];
+
+    return w->cfg.early && f->on && f->follow && s->fetch_pull.slot == NONE;
+}
+
 /* S11: after each step of the core, before its answers. No answer tells when what came takes the
  * place of a tail, and the lengths need not: what other engines are about to publish the session
  * gets as pages of its own, and they may be as long as what it had. The pages tell. */
@@ -65,6 +73,8 @@ void fetches_look(struct sim *w, uint32_t d)
         struct session_view v;
         struct tail tail;
 
+        if (following_unasked(w, d, s))
+            w->d[d].pool[s->pool].evictions++; /* it may take its pages in any step */
         if (!s->fetch_tail || s->ending || !core_session_view(w->d[d].core, s->id.slot, &v) ||
             !session_id_equal(v.id, s->id))
             continue;
@@ -220,6 +230,7 @@ void fetch_send(struct sim *w, uint32_t d, struct session *s, struct event *ev, 
 {
     struct daemon *m = &w->d[d];
 
+    fetch_waits_clear(w, d, (uint32_t)(s - m->session));
     s->fetch_request = ev->request.request_id;
     s->fetch_since = w->now;
     s->fetch_step = release_step(w, d, s);
@@ -233,7 +244,8 @@ void fetch_send(struct sim *w, uint32_t d, struct session *s, struct event *ev, 
     s->fetch_waited = 0;
     s->turn = TURN_FETCHING;
     m->waiting = 1;
-    if (s->fetch_host || s->fetch_disk) /* room for all of it is made at once */
+    if (s->fetch_host || s->fetch_disk ||
+        ev->request.fetch.follow) /* room for all of it is made at once */
         m->pool[s->pool].evictions++;
     sim_step(w, d, ev); /* an answer at once comes through session_fetched */
     if (s->live && s->turn == TURN_FETCHING)
@@ -395,6 +407,7 @@ static void list_cut(struct sim *w, uint32_t d, struct session *s)
     EXPECT(v.tokens >= s->committed && v.tokens < had && v.tokens % w->L == 0, "fetch_tokens",
            "%u tokens of %u, committed %u", v.tokens, had, s->committed);
     s->ntokens = v.tokens;
+    follow_cut(w, d, s, v.tokens);
     if (s->finished > s->ntokens)
         s->finished = s->ntokens;
     check_store_full(w, d, s, had);
@@ -523,6 +536,7 @@ static void fetched_from_disk(struct sim *w, uint32_t d, struct session *s, cons
 
 void fetch_ended(struct sim *w, uint32_t d, struct session *s, const struct reply *r)
 {
+    fetch_waits_kept(w, d, s);
     if (w->cfg.nstate)
         list_cut(w, d, s);
     EXPECT(r->fetch.tokens == s->ntokens, "fetch_tokens_told", "%u of %u", r->fetch.tokens,
@@ -544,6 +558,7 @@ void session_fetched(struct sim *w, uint32_t d, const struct reply *r)
     TRACE("  fetch of session %u answered: err %u committed %u written %u allocated %u %s\n",
           (unsigned)(s - m->session), r->err, r->fetch.lengths.committed, r->fetch.lengths.written,
           r->fetch.lengths.allocated, r->text);
+    fetch_waits_end(w, d, s, r);
     if (!s->live || s->ending) { /* closed or aborted in mid-transfer */
         EXPECT(r->err != TERN_OK, "fetch_of_closed", "err %u", r->err);
         s->turn = TURN_OPEN;

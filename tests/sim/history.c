@@ -131,6 +131,7 @@ static void make_weights(struct prng *p, const struct config *c, uint8_t table[2
     for (uint32_t i = CHOICE_record; i < n; i++) {
         w[i] = (i == CHOICE_record    ? c->records
                 : i == CHOICE_lease   ? c->leases
+                : i == CHOICE_follow  ? c->early
                 : i >= CHOICE_handoff ? c->ticket_ms
                                       : c->disk)
                    ? 6 * of[i].weight
@@ -397,8 +398,10 @@ static void make_tickets(struct config *c)
 {
     uint32_t r = c->seed_tokens / 19;
 
-    if (r % 4 == 0)
-        c->ticket_ms = r / 4 % 3 == 0 ? 5 + r / 12 % 40 : 60 + r / 12 % 340;
+    if (r % 4 != 0)
+        return;
+    c->ticket_ms = r / 4 % 3 == 0 ? 5 + r / 12 % 40 : 60 + r / 12 % 340;
+    c->early = c->seed_tokens * 2654435761u >> 30 != 0; /* and in most, while they still run */
 }
 
 void history_make(uint64_t seed, struct history *h)

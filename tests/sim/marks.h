@@ -229,6 +229,45 @@
     X(ticket_expired, 200)                                                                         \
     X(ticket_expired_while_served, 10)                                                             \
     X(ticket_outlives_engine, 15)                                                                  \
-    X(ticket_ends_with_engine, 2)
+    X(ticket_ends_with_engine, 2)                                                                  \
+    X(ticket_lost_to_another, 60)                                                                  \
+    X(ticket_had_all, 1)                                                                           \
+    X(promise, 1000)                                                                               \
+    X(promise_repeated, 60)                                                                        \
+    X(promise_kept, 600)                                                                           \
+    X(promise_over, 300)                                                                           \
+    X(promise_busy, 30)                                                                            \
+    X(promise_ends_with_engine, 4)                                                                 \
+    X(promise_outlasts_its_time, 15)                                                               \
+    X(follow_begins_early, 40)                                                                     \
+    X(follow_begins_handed, 80)                                                                    \
+    X(follow_begins_again, 15)                                                                     \
+    X(follow_second, 15)                                                                           \
+    X(follow_unmatched, 2)                                                                         \
+    X(follow_no_room, 100)                                                                         \
+    X(follow_other_tokens, 2)                                                                      \
+    X(follow_other_length, 4)                                                                      \
+    X(follow_offered_early, 5)                                                                     \
+    X(follow_offered_on, 20)                                                                       \
+    X(follow_source_cut, 1)                                                                        \
+    X(follow_source_beyond, 1)                                                                     \
+    X(follow_source_gone, 6)                                                                       \
+    X(follow_source_retracted, 50)                                                                 \
+    X(follow_source_timed_out, 7)                                                                  \
+    X(follow_of_reset, 1)                                                                          \
+    X(follow_fetched, 70)                                                                          \
+    X(follow_with_tail, 60)                                                                        \
+    X(follow_with_state, 30)                                                                       \
+    X(follow_keeps_part, 2)                                                                        \
+    X(follow_cancelled, 25)                                                                        \
+    X(follow_timed_out, 8)                                                                         \
+    X(follow_peer_lost, 7)                                                                         \
+    X(follow_corrupt, 1)                                                                           \
+    X(follow_told, 40)                                                                             \
+    X(fetch_told, 60)                                                                              \
+    X(fetch_pages_told, 60)                                                                        \
+    X(fetch_wait_ended, 90)                                                                        \
+    X(fetch_wait_replaced, 100)                                                                    \
+    X(fetch_wait_gone, 20)
 
 #endif

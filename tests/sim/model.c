@@ -3,6 +3,7 @@
  */
 #include "disk.h"
 #include "records.h"
+#include "tickets.h"
 
 uint32_t tag_mix(uint32_t rank, uint32_t group)
 {
@@ -393,6 +394,7 @@ static uint32_t pages_of(const struct sim *w, const struct session *s, uint32_t 
 
 void table_forget(struct sim *w, uint32_t d, struct session *s, uint32_t step)
 {
+    promise_over(w, d, s);
     for (uint32_t g = 0; g < w->cfg.ngroups; g++)
         give_back(w, d, s, g, s->unpinned ? s->committed / w->page_tokens[g] : 0, pages_of(w, s, g),
                   step);

@@ -121,7 +121,7 @@ void net_send(struct sim *w, uint32_t d, const struct action *act)
         pull_ended(w, d, msg->pull);
         ticket_done(w, d, msg);
     }
-    if (msg->kind == PEER_PULL_MORE)
+    if (msg->kind == PEER_PULL_MORE || msg->kind == PEER_PULL_ABORT)
         ticket_offered(w, d, msg);
     if (msg->kind == PEER_PULL_MORE || msg->kind == PEER_PULL_OFFER)
         walk(w, d, msg->pull, msg->kind == PEER_PULL_MORE);
@@ -155,12 +155,15 @@ void net_deliver(struct sim *w, uint32_t conn, uint32_t dir)
     ev.peer.link = dir == 0 ? l->number : 0;
     ev.peer.msg = m->msg;
     TRACE("  daemon %u receives %u\n", to, m->msg.kind);
+    if (w->cfg.early) /* what was promised is over with its engine */
+        give_back_all(w, to);
     if (m->msg.kind == PEER_PULL_OPEN)
         w->d[to].open_resets[m->msg.pull.slot % OPENS] = w->d[to].resets;
     for (uint32_t p = 0; p < POOLS && m->msg.kind == PEER_PULL_OFFER; p++)
         w->d[to].pool[p].evictions++; /* room is made for all that is offered, at once */
     if (m->msg.kind == PEER_PULL_OFFER)
         pull_offered(w, to, &m->msg);
+    follow_told(w, to, &m->msg);
     if (m->msg.kind == PEER_PULL_DONE)
         walk(w, to, m->msg.pull, false);
     if (dir == 0)

@@ -1,7 +1,7 @@
 /* A Match or a Peek in pieces, as a client sends it whose prompt is longer than a frame. ask_match
  * and peek_at know what a whole one does; here are the pieces, what may happen between them, and
  * what becomes of a session when the rest does not come. */
-#include "sim.h"
+#include "tickets.h"
 
 static void no_extend(struct sim *w, uint32_t d, struct session *s, uint32_t conn)
 {
@@ -34,6 +34,7 @@ uint32_t match_parts(struct sim *w, uint32_t d, struct session *s, struct event 
         sim_ask(w, d, &piece, "match_answer");
         TRACE("    piece %u..%u: err %u, committed %u, tokens %u\n", at, at + w->cfg.piece,
               w->reply->err, w->reply->match.lengths.committed, w->reply->match.tokens);
+        follow_unsure(w, d, s); /* what the list has until the last piece comes */
         if (w->reply->err != TERN_OK)
             return at;
         if (s->piece_end < at + w->cfg.piece)
@@ -75,6 +76,7 @@ void match_given_up(struct sim *w, uint32_t d, struct session *s, uint32_t conn)
     EXPECT(r->err == TERN_OK && r->lengths.allocated == 0 && r->tokens <= s->ntokens,
            "match_given_up", "err %u, allocated %u, %u of %u tokens", r->err, r->lengths.allocated,
            r->tokens, s->ntokens);
+    promise_over(w, d, s); /* as with any abort */
     s->ntokens = s->finished = r->tokens;
     s->turn = TURN_NEW;
     MARK(match_given_up);

@@ -227,6 +227,7 @@ static void match_new(struct sim *w, uint32_t d, struct session *s, uint32_t n, 
     take_borrowed(w, d, s, 0, depth, depth, r->runs, r->nruns);
     state_borrow(w, d, s, 0, depth, r->runs, r->nruns);
     s->committed = s->written = s->allocated = s->filled = depth;
+    follow_cut(w, d, s, common);
     s->ntokens = n;
     if (s->finished > common)
         s->finished = common;
@@ -310,6 +311,8 @@ static void match_again(struct sim *w, uint32_t d, struct session *s, uint32_t v
     s->allocated = s->written = p;
     s->filled = p;
     s->variant = (uint8_t)variant;
+    if (common < s->ntokens)
+        follow_cut(w, d, s, common);
     s->ntokens = n;
     if (s->finished > common)
         s->finished = common;
@@ -444,8 +447,10 @@ void check_store_full(struct sim *w, uint32_t d, const struct session *asking, u
 }
 
 /* A session that fetches or is away matches nothing, and says which of the two it is. */
-static bool match_must_wait(struct sim *w, const struct session *s)
+static bool match_must_wait(struct sim *w, const struct session *s, uint32_t was)
 {
+    if (was == TURN_FETCHING && s->turn != TURN_FETCHING && w->reply->err == TERN_BUSY)
+        return true; /* it ended in this very step, behind the Match */
     if (s->turn == TURN_FETCHING)
         EXPECT(w->reply->err == TERN_BUSY || (s->fetch_host && w->reply->err == TERN_INVALID),
                "match_while_fetching", "err %u", w->reply->err);
@@ -517,6 +522,7 @@ void match_these(struct sim *w, uint32_t d, uint32_t i, uint32_t variant, uint32
     struct session *s = &w->d[d].session[i];
     uint32_t conn = engine_conn(w, d, s->engine), base = 0, step, common, sent;
     bool fresh = s->allocated == 0;
+    uint32_t was = s->turn;
     struct event ev;
 
     if (n > w->span)
@@ -543,7 +549,7 @@ void match_these(struct sim *w, uint32_t d, uint32_t i, uint32_t variant, uint32
     TRACE("    err %u committed %u written %u allocated %u\n", w->reply->err,
           w->reply->match.lengths.committed, w->reply->match.lengths.written,
           w->reply->match.lengths.allocated);
-    if (match_must_wait(w, s))
+    if (match_must_wait(w, s, was))
         return;
     if (w->reply->err == TERN_BUSY) {
         match_busy(w, d, s,

@@ -481,6 +481,8 @@ void sim_destroy(struct sim *w);
 bool sim_run(struct sim *w, const struct history *h, uint64_t *ret_hash);
 #define STEP_NS 1000u /* that a step takes */
 void sim_step(struct sim *w, uint32_t d, struct event *event);
+/* What comes free in pieces does so. */
+void give_back_all(struct sim *w, uint32_t d);
 /* A request that has to be answered at once. */
 void sim_ask(struct sim *w, uint32_t d, struct event *event, const char *what);
 /* What an answer tells of a session is what the model has. */
@@ -688,6 +690,7 @@ void away_settle(struct sim *w, uint32_t d); /* who may leave the device by now?
 void trim(struct sim *w, uint32_t d, struct session *s, uint32_t p, uint32_t step);
 enum want { WANT_AUTO = 0, WANT_CLOSE, WANT_ABORT };
 void step_request(struct sim *w, uint32_t d, uint32_t e, enum want want);
+void step_compute(struct sim *w, uint32_t d, uint32_t s);
 void note_stores(struct sim *w, uint32_t d); /* which of them pin, before a request */
 
 /* ---- jobs.c, data.c, serves.c ---- */

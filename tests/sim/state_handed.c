@@ -38,8 +38,7 @@ static void arrived_page(struct sim *w, uint32_t d, struct session *s, uint32_t 
 
 /* Of a fetch by ticket: see tickets.h. What no node took of the window is the session's own. */
 static void arrived_window(struct sim *w, uint32_t d, struct session *s, uint32_t g, uint32_t depth,
-                           uint32_t at, bool from_nothing, const struct table_run *runs,
-                           uint32_t nruns)
+                           uint32_t at, uint32_t from, const struct table_run *runs, uint32_t nruns)
 {
     uint32_t pt = w->page_tokens[g], begin = window_begin(w, g, at), end = (at + pt - 1) / pt,
              own = end;
@@ -47,27 +46,29 @@ static void arrived_window(struct sim *w, uint32_t d, struct session *s, uint32_
     for (uint32_t i = 0; i < nruns; i++)
         if (runs[i].group == g && oracle_session_owns(w->d[d].core, s->id, g, runs[i].refs[0])) {
             own = runs[i].first;
-            EXPECT(runs[i].first + runs[i].n == end && own >= begin, "ticket_window",
-                   "group %u: pages [%u, %u), the window is [%u, %u)", g, own,
+            EXPECT(runs[i].first + runs[i].n == end && (own >= begin || depth == from),
+                   "ticket_window", "group %u: pages [%u, %u), the window is [%u, %u)", g, own,
                    runs[i].first + runs[i].n, begin, end);
         }
+    if (own < begin)
+        begin = own; /* of chunks that it did not publish it has the whole segments */
     EXPECT(own * pt <= depth || own == begin, "ticket_window_incomplete",
            "group %u: its own pages begin at %u, the path ends at %u", g, own, depth);
-    if (from_nothing)
+    if (from == 0)
         s->first[g] = begin;
     s->gap[g] = begin;
     for (uint32_t i = s->top[g]; i < end; i++)
         s->table[g][i].granule = HOLE;
     for (uint32_t k = begin * pt / w->L + 1; k * w->L <= depth; k++) {
         struct chunk *c = chunk_at(w, d, s->pool, s->space, s->variant, k);
-        uint32_t first = seg_first(w, g, k), from = first > begin ? first : begin,
+        uint32_t first = seg_first(w, g, k), lacks = first > begin ? first : begin,
                  to = seg_end(w, g, k) < own ? seg_end(w, g, k) : own;
 
-        if (from < s->top[g])
-            from = s->top[g]; /* it has these */
-        if (from < to)
-            canonical(w, d, s, c, g, runs, nruns, from);
-        for (uint32_t i = from; i < to; i++) {
+        if (lacks < s->top[g])
+            lacks = s->top[g]; /* it has these */
+        if (lacks < to)
+            canonical(w, d, s, c, g, runs, nruns, lacks);
+        for (uint32_t i = lacks; i < to; i++) {
             borrow_page(w, d, s, g, i, c, i - first);
             if (chunk_visible(w, d, c) && state_visible_of(w, d, c, g))
                 check_page(w, d, s->tenant, s->table[g][i].granule, g, s->ns, s->variant, i * pt,
@@ -86,7 +87,7 @@ void state_arrived_at(struct sim *w, uint32_t d, struct session *s, uint32_t fro
 {
     for (STATE_GROUPS(w, g)) {
         if (!recurrent(w, g)) {
-            arrived_window(w, d, s, g, depth, at, from == 0, runs, nruns);
+            arrived_window(w, d, s, g, depth, at, from, runs, nruns);
             continue;
         }
         s->copy[g].gen = 0;

@@ -484,6 +484,8 @@ static void did_finish(struct sim *w, uint32_t d, struct session *s, const struc
     if (s->allocated < before)
         MARK(finish_trims);
     if (op->length < s->ntokens)
+        follow_cut(w, d, s, op->length);
+    if (op->length < s->ntokens)
         s->ntokens = op->length;
     s->finished = s->ntokens;
     s->turn = TURN_FINISHED;
@@ -550,6 +552,8 @@ static void did_rewind(struct sim *w, uint32_t d, struct session *s, const struc
     if (s->allocated > op->length)
         MARK(rewind_speculation);
     trim(w, d, s, op->length, (uint32_t)op->step);
+    if (op->length < s->ntokens)
+        follow_cut(w, d, s, op->length);
     if (op->length < s->ntokens)
         s->ntokens = op->length;
     if (s->finished > op->length)
@@ -824,6 +828,29 @@ void step_request(struct sim *w, uint32_t d, uint32_t e, enum want want)
     }
     if (p.n > 0)
         run(w, d, e, &p);
+}
+
+/* More of its list is computed, all that is left or a piece of it, and no token is added. */
+void step_compute(struct sim *w, uint32_t d, uint32_t i)
+{
+    const struct session *s = &w->d[d].session[i];
+    struct plan p = {.n = 1, .session = {(uint8_t)i}, .variant = {s->variant}};
+    uint32_t left = s->ntokens - s->written, to;
+
+    if (engine_conn(w, d, s->engine) == NO || w->d[d].engine[s->engine].dying || s->lame ||
+        (s->turn != TURN_OPEN && s->turn != TURN_FINISHED) || left == 0)
+        return;
+    to = s->written + (chance(w, 40) ? left : 1 + pick(w, left));
+    if (to < s->allocated)
+        to = s->allocated < s->ntokens ? s->allocated : s->ntokens;
+    p.op[0] = (struct step_op){.kind = STEP_EXTEND,
+                               .session = s->handle,
+                               .length = to > s->allocated ? to : s->allocated,
+                               .written = to};
+    p.wrote[0] = 1;
+    p.n = 1;
+    plan_commit_behind(w, d, &p);
+    run(w, d, s->engine, &p);
 }
 
 /* The whole chunks that it has written. */

@@ -1,6 +1,6 @@
-/* Fetches by ticket (Y2, Y6), as an engine asks for them and as their answers are judged: the exact
- * length, every byte of the tail, the STATE to go on from there, the blob, and nobody gets a ticket
- * twice. Also what is made of a ticket that is shown by somebody who has no right to it. */
+/* Fetches by ticket (Y2, Y4, Y6), as an engine asks for them and as their answers are judged: the
+ * exact length, every byte of the tail, the STATE to go on from there, the blob, and nobody gets a
+ * ticket twice. Also what is made of a ticket that is shown by somebody who has no right to it. */
 #include "disk.h"
 #include "tickets.h"
 
@@ -26,7 +26,7 @@ static uint32_t empty_session(struct sim *w, uint32_t d, uint32_t tenant, uint32
 }
 
 /* One that has some of the tokens already, and pages of its own behind them. */
-static uint32_t begun_session(struct sim *w, uint32_t d, const struct shown *of)
+static uint32_t begun_session(struct sim *w, uint32_t d, const struct shown *of, uint32_t n)
 {
     uint32_t at = pick(w, SESSIONS),
              set = sessions_usable(&w->d[d], 1u << TURN_OPEN | 1u << TURN_FINISHED, ENGINES_ALL);
@@ -35,7 +35,7 @@ static uint32_t begun_session(struct sim *w, uint32_t d, const struct shown *of)
         uint32_t i = session_next(&set, at);
         const struct session *s = &w->d[d].session[i];
 
-        if (s->tenant == of->tenant && s->ns == of->ns && s->ntokens == of->ticket.length &&
+        if (s->tenant == of->tenant && s->ns == of->ns && s->ntokens == n &&
             s->written < s->ntokens && w->common[s->variant][of->variant] >= s->ntokens)
             return i;
     }
@@ -84,44 +84,63 @@ static void send(struct sim *w, uint32_t d, uint32_t i, const struct tfetch *f)
             return;
     w->tickets[d]->fetch[i] = *f;
     request_init(w, d, &ev, OP_FETCH, conn);
-    ev.request.fetch = (struct req_fetch){.session = s->handle, .ticket = f->of.ticket};
+    ev.request.fetch =
+        (struct req_fetch){.session = s->handle, .ticket = f->of.ticket, .follow = f->follow};
     s->fetch_prefetch = 0;
     s->fetch_host = s->fetch_disk = s->fetch_bad_peer = 0;
     s->fetch_at_least = 0;
     s->fetch_depth = s->ntokens;
     s->disk_depth = 0;
-    TRACE("  daemon %u fetches session %u by ticket %u.%u of %u tokens%s\n", d, i,
+    TRACE("  daemon %u fetches session %u by ticket %u.%u of %u tokens%s%s\n", d, i,
           f->of.ticket.id.slot, f->of.ticket.id.gen, f->of.ticket.length,
-          f->forged ? ", forged" : "");
+          f->forged ? ", forged" : "", f->follow ? ", follows" : "");
     fetch_send(w, d, s, &ev, conn);
 }
 
-/* Somebody at the other daemon, now and then at the same one, fetches what this one has handed
- * over. */
-void ask_ticket(struct sim *w, uint32_t d)
+/* The tokens of the session that it is a ticket of. */
+static uint32_t shown_variant(struct sim *w, uint32_t d, const struct shown *of)
+{
+    const struct tk *t = ticket_of(w, d, &of->ticket);
+
+    return t ? ticket_session(w, d, t)->variant : of->variant;
+}
+
+/* Somebody at the other daemon fetches what this one has handed over, or will. */
+void ask_ticket(struct sim *w, uint32_t d, bool follow)
 {
     const struct shown *of = ticket_pick(w, d);
-    uint32_t to = 1 - d, tenant, i = NO, variant;
-    struct tfetch f = {.on = 1};
+    uint32_t to = 1 - d, tenant, i = NO, variant, n;
+    struct tfetch f = {.on = 1, .follow = follow};
 
     if (!of)
         return;
     f.of = *of;
-    variant = of->variant;
+    variant = shown_variant(w, d, of);
+    n = ticket_length(w, d, of);
     tenant = w->cfg.tenants == 2 && chance(w, 15) ? 1 - of->tenant : of->tenant;
     if (tenant == of->tenant && chance(w, 12))
         spoil(w, &f);
     else if (tenant == of->tenant && chance(w, 6))
         variant = pick(w, w->cfg.variants);
     if (tenant == of->tenant && !f.forged && chance(w, 30))
-        i = begun_session(w, to, of);
+        i = begun_session(w, to, of, n);
     if (i == NO) {
         i = find_session(w, to, tenant, of->ns);
         if (i == NO)
             return;
-        match_these(w, to, i, variant, f.of.ticket.length + (chance(w, 3) ? 1 : 0));
+        match_these(w, to, i, variant, n + (chance(w, 3) ? 1 : 0));
     }
     send(w, to, i, &f);
+}
+
+/* Is its fetch still under way? */
+static bool asked_now(const struct sim *w, uint32_t d, const struct asked *a)
+{
+    for (uint32_t i = 0; i < SESSIONS && a->pull.gen; i++)
+        if (w->d[d].session[i].turn == TURN_FETCHING &&
+            pull_id_equal(w->d[d].session[i].fetch_pull, a->pull))
+            return true;
+    return false;
 }
 
 void ticket_opened(struct sim *w, uint32_t d, const struct peer_msg *msg, const struct session *s)
@@ -132,9 +151,15 @@ void ticket_opened(struct sim *w, uint32_t d, const struct peer_msg *msg, const 
 
     if (!w->cfg.ticket_ms || msg->ticket.id.gen == 0 || a)
         return;
+    EXPECT(msg->follow == (f->follow != 0), "follow_asked", "follow is %u", msg->follow);
+    for (uint32_t i = 0; i < ASKED && asked_now(w, d, &m->asked[m->next_asked % ASKED]); i++)
+        m->next_asked++;
     a = &m->asked[m->next_asked++ % ASKED];
     *a = (struct asked){.pull = msg->pull,
                         .of = f->of,
+                        .to = msg->to,
+                        .follow = f->follow,
+                        .since = s->fetch_since,
                         .tenant = s->tenant,
                         .variant = s->variant,
                         .ns = s->ns,
@@ -150,11 +175,43 @@ struct asked *ticket_asked(struct sim *w, uint32_t d, struct pull_id pull)
     return NULL;
 }
 
+/* Who knows the ticket. NULL: it was given long ago. */
+static struct shown *shown_by(const struct sim *w, const struct shown *of)
+{
+    struct shown *at = w->tickets[of->daemon]->shown;
+
+    for (uint32_t i = 0; i < SHOWN; i++)
+        if (at[i].uid == of->uid)
+            return &at[i];
+    return NULL;
+}
+
+/* Somebody else has got it. */
+static bool has_winner(const struct sim *w, const struct shown *of)
+{
+    const struct shown *known = shown_by(w, of);
+
+    return known && known->won;
+}
+
+/* Y2: success consumes it. Where the last message may have been lost, the source does not know. */
+static void check_winner(struct sim *w, uint32_t d, const struct shown *taken)
+{
+    struct shown *of = shown_by(w, taken);
+
+    EXPECT(!has_winner(w, taken) || w->link[d].lossy, "ticket_taken_twice", "ticket %u.%u",
+           taken->ticket.id.slot, taken->ticket.id.gen);
+    if (of)
+        of->won = 1;
+}
+
 /* Y6: the source hears of the end that the engine was told. */
 void ticket_done(struct sim *w, uint32_t d, const struct peer_msg *msg)
 {
     const struct asked *a = ticket_asked(w, d, msg->pull);
 
+    if (a && !a->answered && msg->err == TERN_OK) /* the engine hears of it by its next Match */
+        check_winner(w, d, &a->of);
     if (!a || !a->answered)
         return;
     EXPECT((msg->err == TERN_OK) == (a->answer == TERN_OK), "ticket_two_winners",
@@ -162,6 +219,23 @@ void ticket_done(struct sim *w, uint32_t d, const struct peer_msg *msg)
 }
 
 /* --- the answer --- */
+
+/* Y5: a fetch that follows takes its pages first. Did it come that far? */
+static bool began(const struct reply *r)
+{
+    return r->err == TERN_POOL_EXHAUSTED || r->err == TERN_TIMED_OUT ||
+           (r->err == TERN_BUSY && !strstr(r->text, "share of") && !strstr(r->text, "resets"));
+}
+
+static void check_begun(struct sim *w, uint32_t d, const struct session *s, const struct reply *r)
+{
+    if (r->err == TERN_POOL_EXHAUSTED)
+        MARK(follow_no_room);
+    if (r->err == TERN_TIMED_OUT)
+        EXPECT(w->now >= s->fetch_since + w->limits.ticket_deadline_ns, "follow_early", "%s",
+               r->text);
+    (void)d;
+}
 
 /* It was refused before anybody was asked. */
 static void refused(struct sim *w, uint32_t d, struct session *s, const struct tfetch *f,
@@ -173,16 +247,22 @@ static void refused(struct sim *w, uint32_t d, struct session *s, const struct t
     s->turn = s->fetch_before;
     if (s->fetch_tail)
         fetch_tail_stays(w, s, r);
+    if (f->follow && began(r)) {
+        s->turn = TURN_OPEN;
+        check_begun(w, d, s, r);
+        return;
+    }
     switch (r->err) {
     case TERN_UNSUPPORTED: EXPECT(mine, "ticket_local", "%s", r->text); return;
     case TERN_INVALID:
-        EXPECT(s->ntokens != t->length || s->written >= t->length || t->length == 0 ||
+        EXPECT((t->length != 0 && s->ntokens != t->length) ||
                    (s->fetch_tail && state_needs_own(w, s)),
                "ticket_fetch_invalid", "%s", r->text);
         return;
     case TERN_PEER_LOST: EXPECT(!w->link[d].up[0], "ticket_fetch_peer", "%s", r->text); return;
     case TERN_GONE:
         EXPECT(s->cancel_sent || !space_current(w, d, s->tenant, s->space) ||
+                   has_winner(w, &f->of) ||
                    (w->link[d].up[0] && w->link[d].incarnation != t->incarnation),
                "ticket_fetch_gone", "%s", r->text);
         MARK(ticket_after_restart);
@@ -205,36 +285,28 @@ static void check_blob(struct sim *w, const struct shown *of, const struct reply
         MARK(ticket_with_blob);
 }
 
-/* Y2: success consumes it. Where the last message may have been lost, the source does not know. */
-static void check_winner(struct sim *w, uint32_t d, const struct tfetch *f)
-{
-    for (uint32_t i = 0; i < SHOWN; i++) {
-        struct shown *of = &w->tickets[f->of.daemon]->shown[i];
-
-        if (of->uid != f->of.uid)
-            continue;
-        EXPECT(!of->won || w->link[d].lossy, "ticket_taken_twice", "ticket %u.%u",
-               of->ticket.id.slot, of->ticket.id.gen);
-        of->won = 1;
-    }
-}
-
-/* All of it has come: the session goes on from there. */
+/* All of it has come: the session goes on from there. `of` and n: what was handed over. */
 static void take(struct sim *w, uint32_t d, struct session *s, const struct tfetch *f,
-                 const struct reply *r)
+                 const struct shown *of, uint32_t n, const struct reply *r)
 {
     const struct lengths *l = &r->fetch.lengths;
-    uint32_t before = s->committed, n = f->of.ticket.length;
+    uint32_t before = s->committed;
+    bool had = s->fetch_wrote >= n;
 
-    EXPECT(!s->fetch_tail && !f->forged && s->tenant == f->of.tenant &&
-               w->common[s->variant][f->of.variant] >= n,
+    EXPECT((!s->fetch_tail || had) && !f->forged && s->tenant == of->tenant && s->ntokens == n &&
+               w->common[s->variant][of->variant] >= n,
            "ticket_given", "a fetch by a ticket that is not good is OK");
     EXPECT(l->written == n && l->allocated == n && r->fetch.tokens == n && l->committed <= n &&
                l->committed >= before && l->committed % w->L == 0,
            "ticket_length", "committed %u written %u allocated %u of %u tokens", l->committed,
            l->written, l->allocated, n);
-    check_blob(w, &f->of, r);
-    check_winner(w, d, f);
+    check_blob(w, of, r);
+    check_winner(w, d, of);
+    if (had) { /* the blob alone has come */
+        same_lengths(w, s, l, "ticket_had_all");
+        MARK(ticket_had_all);
+        return;
+    }
     take_borrowed(w, d, s, before, l->committed, n, r->runs, r->nruns);
     state_arrived_at(w, d, s, before, l->committed, n, r->runs, r->nruns);
     s->written = s->allocated = s->filled = n;
@@ -243,10 +315,49 @@ static void take(struct sim *w, uint32_t d, struct session *s, const struct tfet
         state_fetched(w, d, s, l->committed / w->L);
     s->committed = l->committed;
     MARK(ticket_fetched);
+    if (f->follow)
+        MARK(follow_fetched);
     if (n > l->committed)
         MARK(ticket_with_tail);
     if (n > l->committed && w->cfg.nstate)
         MARK(ticket_with_state);
+    if (f->follow && n > l->committed)
+        MARK(follow_with_tail);
+    if (f->follow && w->cfg.nstate)
+        MARK(follow_with_state);
+}
+
+/* Of one that follows the model knows why it ended, and when its time was over. */
+static void check_followed(struct sim *w, uint32_t d, const struct session *s,
+                           const struct asked *a, const struct reply *r)
+{
+    uint64_t least = w->limits.ticket_deadline_ns < w->limits.transfer_deadline_ns
+                         ? w->limits.ticket_deadline_ns
+                         : w->limits.transfer_deadline_ns;
+
+    switch (r->err) {
+    case TERN_GONE:
+        /* What the source has given up it does not send, either. */
+        EXPECT(s->cancel_sent || a->said == TERN_GONE || a->led.over || has_winner(w, &a->of) ||
+                   a->of.ticket.incarnation != w->d[1 - d].incarnation ||
+                   !space_current(w, d, s->tenant, s->space),
+               "follow_fetch_gone", "nobody said so");
+        if (s->cancel_sent)
+            MARK(follow_cancelled);
+        return;
+    case TERN_INVALID:
+        EXPECT(a->said == TERN_INVALID && r->fetch.handed == a->handed, "follow_fetch_invalid",
+               "the source said %u, and %u tokens, not %u", a->said, a->handed, r->fetch.handed);
+        return;
+    case TERN_TIMED_OUT:
+        EXPECT(a->said == TERN_TIMED_OUT || w->now >= a->since + least, "follow_fetch_early",
+               "after %llu ns", (unsigned long long)(w->now - a->since));
+        MARK(follow_timed_out);
+        return;
+    case TERN_PEER_LOST: MARK(follow_peer_lost); return;
+    case TERN_CORRUPT: MARK(follow_corrupt); return;
+    default: return;
+    }
 }
 
 /* What the source has said, or what became of it on the way. */
@@ -255,7 +366,9 @@ static void check_failure(struct sim *w, uint32_t d, const struct session *s, co
 {
     switch (r->err) {
     case TERN_GONE: /* what was asked for pages may end by the source's own deadline */
-        EXPECT(s->cancel_sent || a->said == TERN_GONE || a->offered ||
+        if (has_winner(w, &a->of) && !s->cancel_sent)
+            MARK(ticket_lost_to_another);
+        EXPECT(s->cancel_sent || a->said == TERN_GONE || a->offered || has_winner(w, &a->of) ||
                    !space_current(w, d, s->tenant, s->space),
                "ticket_fetch_gone", "nobody said so");
         if (s->cancel_sent)
@@ -293,9 +406,14 @@ bool ticket_fetched(struct sim *w, uint32_t d, struct session *s, const struct r
     s->turn = TURN_OPEN;
     fetch_marks(w, s, r, s->committed);
     if (r->err == TERN_OK) {
-        take(w, d, s, &f, r);
+        EXPECT(a->offered_all, "ticket_unoffered", "OK, and the source has not offered all of it");
+        take(w, d, s, &f, &a->of, a->length, r);
     } else {
         check_failure(w, d, s, a, r);
+        if (f.follow)
+            check_followed(w, d, s, a, r);
+        if (f.follow && r->fetch.lengths.committed > s->committed)
+            MARK(follow_keeps_part);
         fetch_take(w, d, s, r);
     }
     fetch_ended(w, d, s, r);

@@ -1,6 +1,7 @@
-/* Sessions that were handed over, as the model has them at the daemon that gave the ticket (Y1 to
- * Y3): how one is made, when it leaves its engine, who may be served by it, and when it ends. What
- * is said to a fetch is compared with what the model had expected before the question was heard. */
+/* Sessions that were handed over, or will be, as the model has them at the daemon that gave the
+ * ticket (Y1 to Y3): how one is made, when it leaves its engine, who may be served by it, and when
+ * it ends. What is said to a fetch is compared with what the model had expected before the question
+ * was heard. */
 #include "tickets.h"
 
 #include <stdlib.h>
@@ -32,7 +33,7 @@ void tickets_clear(struct sim *w, uint32_t d)
     uint32_t uid = w->d[d].restarts > 0 ? m->uid : 0;
 
     memcpy(shown, m->shown, sizeof shown);
-    memset(m, 0, sizeof *m);
+    memset(m, 0, offsetof(struct tickets, coming));
     m->uid = uid;
     if (w->d[d].restarts > 0)
         memcpy(m->shown, shown, sizeof shown);
@@ -45,7 +46,7 @@ struct session *ticket_session(struct sim *w, uint32_t d, const struct tk *t)
     return &w->d[d].session[t - w->tickets[d]->tk];
 }
 
-static struct shown *shown_of(struct sim *w, uint32_t d, const struct tk *t)
+struct shown *shown_of(struct sim *w, uint32_t d, const struct tk *t)
 {
     return &w->tickets[d]->shown[t->shown];
 }
@@ -70,6 +71,15 @@ struct shown *ticket_pick(struct sim *w, uint32_t d)
         if (m->shown[at].uid && (!stands || ticket_of(w, d, &m->shown[at].ticket)))
             return &m->shown[at];
     return NULL;
+}
+
+uint32_t ticket_length(struct sim *w, uint32_t d, const struct shown *of)
+{
+    const struct tk *t = ticket_of(w, d, &of->ticket);
+
+    if (!t)
+        return of->ticket.length ? of->ticket.length : 1;
+    return t->promised ? ticket_session(w, d, t)->ntokens : ticket_session(w, d, t)->written;
 }
 
 uint32_t blob_word(uint32_t uid, uint32_t i)
@@ -109,12 +119,26 @@ void ticket_forget(struct sim *w, uint32_t d, uint32_t i)
     w->tickets[d]->n--;
 }
 
+void promise_over(struct sim *w, uint32_t d, const struct session *s)
+{
+    uint32_t i = (uint32_t)(s - w->d[d].session);
+    struct tk *t = &w->tickets[d]->tk[i];
+
+    if (!t->stands || !t->promised)
+        return;
+    TRACE("  daemon %u: what was promised of session %u.%u is over\n", d, s->id.slot, s->id.gen);
+    follow_promise_over(w, d, t);
+    ticket_forget(w, d, i);
+    MARK(promise_over);
+}
+
 /* Nothing reads it: it is closed, as any session is. */
 static void end(struct sim *w, uint32_t d, struct tk *t)
 {
     struct session *s = ticket_session(w, d, t);
 
     TRACE("  daemon %u: ticket %u.%u ends\n", d, s->id.slot, s->id.gen);
+    follow_promise_over(w, d, t);
     session_forget(w, d, s, t->left ? 0 : t->step);
     ticket_forget(w, d, (uint32_t)(t - w->tickets[d]->tk));
     w->tickets[d]->closing = 1;
@@ -174,43 +198,50 @@ static bool waits_for_record(struct sim *w, uint32_t d, const struct tk *t)
            strcmp(v.state_word, "handed_over") == 0;
 }
 
+static void expire(struct sim *w, uint32_t d, struct tk *t)
+{
+    t->ends = 1;
+    w->tickets[d]->expired[ticket_session(w, d, t)->tenant]++;
+    MARK(ticket_expired);
+    if (t->served)
+        MARK(ticket_expired_while_served);
+}
+
+/* Its time waits while somebody follows it. */
+static void promise_after(struct sim *w, uint32_t d, struct tk *t)
+{
+    if (ticket_session(w, d, t)->ending)
+        return; /* the abort or the close in this very step came first */
+    if (!t->ends && w->now >= t->until && t->served)
+        MARK(promise_outlasts_its_time);
+    if (!t->ends && w->now >= t->until && !t->served)
+        expire(w, d, t);
+    if (t->ends)
+        promise_over(w, d, ticket_session(w, d, t));
+}
+
 static void after(struct sim *w, uint32_t d, struct tk *t)
 {
     struct session *s = ticket_session(w, d, t);
 
-    if (!t->left && !t->ends && step_passed(w, d, t) && core_has_left(w, d, s)) {
+    if (t->promised) {
+        promise_after(w, d, t);
+        return;
+    }
+    if (!t->left && (!t->ends || t->served) && step_passed(w, d, t) && core_has_left(w, d, s)) {
         t->left = 1;
+        TRACE("  daemon %u: ticket %u.%u leaves its engine\n", d, s->id.slot, s->id.gen);
         records_session_over(w, d, s);
     }
-    if (!t->ends && w->now >= t->until) {
+    if (!t->ends && w->now >= t->until)
+        expire(w, d, t);
+    if (went_with_pool(w, d, s)) {
+        follow_promise_over(w, d, t);
         t->ends = 1;
-        w->tickets[d]->expired[s->tenant]++;
-        MARK(ticket_expired);
-        if (t->served)
-            MARK(ticket_expired_while_served);
+        t->served = t->sealing = 0;
     }
-    if (went_with_pool(w, d, s))
-        t->ends = 1, t->served = t->sealing = 0;
     if (t->ends && !t->served && !t->sealing && !waits_for_record(w, d, t))
         end(w, d, t);
-}
-
-/* The question was heard, and nothing was said against it. */
-static void accepted(struct sim *w, uint32_t d)
-{
-    struct tickets *m = w->tickets[d];
-    struct tk *t = ticket_of(w, d, &m->judged->of.ticket);
-
-    EXPECT(m->may_serve && t, "ticket_served",
-           "pull %u.%u is served by ticket %u.%u, which it must not be", m->judged->pull.slot,
-           m->judged->pull.gen, m->judged->of.ticket.id.slot, m->judged->of.ticket.id.gen);
-    TRACE("  daemon %u serves pull %u.%u by ticket %u.%u\n", d, m->judged->pull.slot,
-          m->judged->pull.gen, m->judged->of.ticket.id.slot, m->judged->of.ticket.id.gen);
-    t->served = 1;
-    t->started = 0;
-    t->server = m->judged->pull;
-    t->link = m->link;
-    m->judged = NULL;
 }
 
 void tickets_after(struct sim *w, uint32_t d)
@@ -220,7 +251,7 @@ void tickets_after(struct sim *w, uint32_t d)
     if (!w->cfg.ticket_ms)
         return;
     if (m->judged && !m->told)
-        accepted(w, d);
+        ticket_accepted(w, d);
     m->judged = NULL;
     for (uint32_t i = 0; i < SESSIONS && m->n > 0; i++)
         if (m->tk[i].stands)
@@ -231,11 +262,16 @@ bool ticket_outlives(struct sim *w, uint32_t d, uint32_t i)
 {
     if (!w->tickets[d]->tk[i].stands)
         return false;
+    if (w->tickets[d]->tk[i].promised) {
+        MARK(promise_ends_with_engine);
+        return false;
+    }
     if (w->tickets[d]->tk[i].left) {
         MARK(ticket_outlives_engine);
         return true;
     }
     MARK(ticket_ends_with_engine);
+    follow_promise_over(w, d, &w->tickets[d]->tk[i]);
     ticket_forget(w, d, i);
     return false;
 }
@@ -247,7 +283,7 @@ void ticket_seal(struct sim *w, uint32_t d, const struct action *act)
         struct tk *t = &w->tickets[d]->tk[i];
         const struct session *s = &w->d[d].session[i];
 
-        if (!t->stands || s->id.slot + w->limits.nodes != act->seal.job.slot)
+        if (!t->stands || t->promised || s->id.slot + w->limits.nodes != act->seal.job.slot)
             continue;
         EXPECT(step_passed(w, d, t), "ticket_sealed_early", "ticket %u.%u waits for step %u",
                s->id.slot, s->id.gen, t->step);
@@ -262,7 +298,8 @@ void ticket_sealed_now(struct sim *w, uint32_t d, uint64_t job)
     uint32_t slot = seal_id_unpack(job).slot - w->limits.nodes;
 
     for (uint32_t i = 0; i < SESSIONS; i++)
-        if (w->tickets[d]->tk[i].stands && w->d[d].session[i].id.slot == slot) {
+        if (w->tickets[d]->tk[i].stands && !w->tickets[d]->tk[i].promised &&
+            w->d[d].session[i].id.slot == slot) {
             w->tickets[d]->tk[i].sealing = 0;
             w->tickets[d]->tk[i].sealed = 1;
         }
@@ -307,10 +344,15 @@ static bool may_lack_state(struct sim *w, uint32_t d, const struct session *s)
     return false;
 }
 
-static uint32_t blob_choose(struct sim *w, struct req_handoff *r, uint32_t *words)
+/* Of a ticket that is made next. */
+static uint32_t uid_next(const struct sim *w)
 {
-    uint32_t uid = w->tickets[0]->uid + w->tickets[1]->uid + 1,
-             n = chance(w, 40) ? 0 : 1 + pick(w, BLOB_WORDS);
+    return w->tickets[0]->uid + w->tickets[1]->uid + 1;
+}
+
+static void blob_choose(struct sim *w, struct req_handoff *r, uint32_t *words, uint32_t uid)
+{
+    uint32_t n = chance(w, 40) ? 0 : 1 + pick(w, BLOB_WORDS);
 
     for (uint32_t i = 0; i < n; i++)
         words[i] = blob_word(uid, i);
@@ -318,7 +360,6 @@ static uint32_t blob_choose(struct sim *w, struct req_handoff *r, uint32_t *word
     r->blob = (struct req_tokens){.v = words, .n = n};
     if (chance(w, 1)) /* more than a blob may have */
         r->blob_bytes = TICKET_BLOB_BYTES + 1;
-    return uid;
 }
 
 /* The last step that writes its pages; now and then one that is still to come. */
@@ -352,22 +393,46 @@ static bool has_own(const struct sim *w, const struct session *s)
     return own;
 }
 
-static void handed(struct sim *w, uint32_t d, struct session *s, const struct req_handoff *r,
-                   uint32_t uid)
+static void check_made(struct sim *w, uint32_t d, const struct session *s,
+                       const struct ticket *made, uint32_t length, const uint64_t key[2])
+{
+    EXPECT(session_id_equal(made->id, s->id) && made->incarnation == w->d[d].incarnation &&
+               made->length == length && made->key[0] == key[0] && made->key[1] == key[1],
+           "ticket_made", "ticket %u.%u of %u tokens for session %u.%u of %u", made->id.slot,
+           made->id.gen, made->length, s->id.slot, s->id.gen, length);
+}
+
+/* The ticket is there: a new one, or the one that was promised. */
+static struct tk *made(struct sim *w, uint32_t d, struct session *s, const struct ticket *ticket)
+{
+    struct tickets *m = w->tickets[d];
+    struct tk *t = &m->tk[s - w->d[d].session];
+    struct shown *shown;
+
+    if (t->stands)
+        return t;
+    shown = shown_take(w, d);
+    *shown = (struct shown){.ticket = *ticket,
+                            .uid = uid_next(w),
+                            .daemon = (uint8_t)d,
+                            .tenant = s->tenant,
+                            .ns = s->ns};
+    *t = (struct tk){.stands = 1, .shown = (uint8_t)(shown - m->shown)};
+    m->n++;
+    m->uid++;
+    m->made[s->tenant]++;
+    return t;
+}
+
+static void handed(struct sim *w, uint32_t d, struct session *s, const struct req_handoff *r)
 {
     struct tickets *m = w->tickets[d];
     struct tk *t = &m->tk[s - w->d[d].session];
     const struct reply *p = w->reply;
-    struct shown *shown = shown_take(w, d);
     uint32_t step = late_step(s, (uint32_t)r->step);
 
-    EXPECT(session_id_equal(p->handoff.ticket.id, s->id) &&
-               p->handoff.ticket.incarnation == w->d[d].incarnation &&
-               p->handoff.ticket.length == s->written && p->handoff.ticket.key[0] == r->key[0] &&
-               p->handoff.ticket.key[1] == r->key[1],
-           "ticket_made", "ticket %u.%u of %u tokens for session %u.%u of %u",
-           p->handoff.ticket.id.slot, p->handoff.ticket.id.gen, p->handoff.ticket.length,
-           s->id.slot, s->id.gen, s->written);
+    check_made(w, d, s, &p->handoff.ticket, s->written,
+               t->stands ? shown_of(w, d, t)->ticket.key : r->key);
     EXPECT(p->handoff.deadline_ms == stands_ms(w, r->deadline_ms), "ticket_deadline",
            "%u ms for %u", p->handoff.deadline_ms, r->deadline_ms);
     if (s->gate == GATE_CLAIMED || s->gate == GATE_CLOSING) {
@@ -379,27 +444,23 @@ static void handed(struct sim *w, uint32_t d, struct session *s, const struct re
     s->close_request = 0;
     trim(w, d, s, s->written, step);
     state_hand_over(w, d, s, step);
+    if (s->ntokens > s->written)
+        follow_cut(w, d, s, s->written);
     s->ntokens = s->written;
     s->turn = TURN_HANDED;
-    *shown = (struct shown){.ticket = p->handoff.ticket,
-                            .uid = uid,
-                            .blob_bytes = r->blob_bytes,
-                            .daemon = (uint8_t)d,
-                            .tenant = s->tenant,
-                            .ns = s->ns,
-                            .variant = s->variant};
-    *t = (struct tk){.stands = 1,
-                     .own = has_own(w, s),
-                     .step = step,
-                     .shown = (uint8_t)(shown - m->shown),
-                     .until = w->now + p->handoff.deadline_ms * MS};
-    m->n++;
+    if (t->stands)
+        MARK(promise_kept);
+    t = made(w, d, s, &p->handoff.ticket);
+    shown_of(w, d, t)->blob_bytes = r->blob_bytes;
+    shown_of(w, d, t)->variant = s->variant;
+    t->promised = 0;
+    t->own = has_own(w, s);
+    t->step = step;
+    t->until = w->now + p->handoff.deadline_ms * MS;
     t->sealing = m->early.gen == s->id.gen && m->early.slot == s->id.slot + w->limits.nodes;
     EXPECT(!t->sealing || step_passed(w, d, t), "ticket_sealed_early",
            "ticket %u.%u waits for step %u", s->id.slot, s->id.gen, step);
     after(w, d, t);
-    m->uid++;
-    m->made[s->tenant]++;
     MARK(handoff);
     if (step > w->d[d].engine[s->engine].step)
         MARK(handoff_step_to_come);
@@ -417,10 +478,46 @@ static void handoff_busy(struct sim *w, uint32_t d, const struct session *s,
            w->d[d].engine[s->engine].min_done, w->reply->text);
 }
 
+bool ask_ticket_open(struct sim *w, uint32_t d, uint32_t i)
+{
+    struct session *s = &w->d[d].session[i];
+    uint32_t conn = engine_conn(w, d, s->engine), wanted = chance(w, 50) ? 0 : 1 + pick(w, 400);
+    struct tk *t = &w->tickets[d]->tk[i];
+    const struct reply *p;
+    struct event ev;
+
+    if (!s->live || conn == NO || w->d[d].engine[s->engine].dying || s->deaf)
+        return false;
+    request_init(w, d, &ev, OP_TICKET_OPEN, conn);
+    ev.request.ticket_open = (struct req_ticket_open){
+        .session = s->handle, .deadline_ms = wanted, .key = {pick(w, NONE) + 1ull, pick(w, NONE)}};
+    sim_ask(w, d, &ev, "ticket_open_answer");
+    p = w->reply;
+    TRACE("  daemon %u opens a ticket of session %u.%u (committed %u written %u): err %u\n", d,
+          s->id.slot, s->id.gen, s->committed, s->written, p->err);
+    if (!space_current(w, d, s->tenant, s->space)) {
+        EXPECT(p->err == TERN_GONE, "ticket_open_of_reset", "err %u", p->err);
+        return false;
+    }
+    EXPECT(p->err == TERN_OK, "ticket_open_refused", "err %u %s", p->err, p->text);
+    check_made(w, d, s, &p->ticket_open.ticket, 0,
+               t->stands ? shown_of(w, d, t)->ticket.key : ev.request.ticket_open.key);
+    EXPECT(p->ticket_open.deadline_ms == stands_ms(w, wanted), "ticket_deadline", "%u ms for %u",
+           p->ticket_open.deadline_ms, wanted);
+    if (t->stands)
+        MARK(promise_repeated);
+    t = made(w, d, s, &p->ticket_open.ticket);
+    t->promised = 1;
+    t->until = w->now + p->ticket_open.deadline_ms * MS;
+    MARK(promise);
+    return true;
+}
+
 bool ask_handoff(struct sim *w, uint32_t d, uint32_t i)
 {
     struct session *s = &w->d[d].session[i];
-    uint32_t conn = engine_conn(w, d, s->engine), words[BLOB_WORDS], uid;
+    const struct tk *t = &w->tickets[d]->tk[i];
+    uint32_t conn = engine_conn(w, d, s->engine), words[BLOB_WORDS];
     enum tern_err want;
     struct event ev;
     bool lacks;
@@ -434,7 +531,7 @@ bool ask_handoff(struct sim *w, uint32_t d, uint32_t i)
                                               .step = handoff_step(w, d, s),
                                               .deadline_ms = chance(w, 60) ? 0 : 1 + pick(w, 400),
                                               .key = {pick(w, NONE) + 1ull, pick(w, NONE)}};
-    uid = blob_choose(w, &ev.request.handoff, words);
+    blob_choose(w, &ev.request.handoff, words, t->stands ? shown_of(w, d, t)->uid : uid_next(w));
     want = handoff_expected(w, d, s);
     lacks = may_lack_state(w, d, s);
     if (want == TERN_OK && ev.request.handoff.blob_bytes > TICKET_BLOB_BYTES)
@@ -456,7 +553,7 @@ bool ask_handoff(struct sim *w, uint32_t d, uint32_t i)
     EXPECT(w->reply->err == want, "handoff_refused", "err %u %s, not %u: committed %u written %u",
            w->reply->err, w->reply->text, want, s->committed, s->written);
     if (want == TERN_OK)
-        handed(w, d, s, &ev.request.handoff, uid);
+        handed(w, d, s, &ev.request.handoff);
     else
         MARK(handoff_refused);
     return want == TERN_OK;
@@ -475,8 +572,7 @@ static void forge(struct sim *w, struct ticket *t)
 }
 
 /* What whoever shows it is told. */
-static enum tern_err shown_expected(struct sim *w, uint32_t d, const struct ticket *t,
-                                    uint32_t tenant)
+enum tern_err shown_expected(struct sim *w, uint32_t d, const struct ticket *t, uint32_t tenant)
 {
     const struct tk *tk = ticket_of(w, d, t);
     const struct ticket *mine;
@@ -484,8 +580,10 @@ static enum tern_err shown_expected(struct sim *w, uint32_t d, const struct tick
     if (!tk)
         return TERN_GONE;
     mine = &shown_of(w, d, tk)->ticket;
-    if (mine->key[0] != t->key[0] || mine->key[1] != t->key[1] || mine->length != t->length ||
+    if (mine->key[0] != t->key[0] || mine->key[1] != t->key[1] ||
         shown_of(w, d, tk)->tenant != tenant)
+        return TERN_DENIED;
+    if (t->length != 0 && (tk->promised || t->length != ticket_session(w, d, tk)->written))
         return TERN_DENIED;
     return tk->ends ? TERN_GONE : TERN_OK;
 }
@@ -567,6 +665,8 @@ void ask_drop(struct sim *w, uint32_t d, bool forged)
     if (t) {
         w->tickets[d]->dropped[ticket_session(w, d, t)->tenant]++;
         t->ends = 1;
+        if (t->promised)
+            follow_promise_over(w, d, t);
         if (t->served)
             MARK(ticket_dropped_while_served);
         MARK(ticket_dropped);
@@ -604,216 +704,6 @@ bool ticket_done_comes(const struct sim *w, uint32_t source)
     return false;
 }
 
-/* --- what is asked of it --- */
-
-static bool ready(struct sim *w, uint32_t d, const struct tk *t)
-{
-    const struct session *s = ticket_session(w, d, t);
-
-    return t->left && (t->sealed || !t->own) && !t->served &&
-           space_current(w, d, s->tenant, s->space);
-}
-
-static bool same_list(const struct sim *w, const struct asked *a, const struct shown *of)
-{
-    return a->ns == of->ns && w->common[a->variant][of->variant] >= of->ticket.length;
-}
-
-/* Before the core hears it. */
-void ticket_heard(struct sim *w, uint32_t d, const struct peer_msg *msg, uint32_t link)
-{
-    struct tickets *m = w->tickets[d];
-    struct asked *a = ticket_asked(w, 1 - d, msg->pull);
-    struct tk *t;
-
-    if (!w->cfg.ticket_ms || !a)
-        return;
-    t = ticket_of(w, d, &a->of.ticket);
-    if (msg->kind == PEER_PULL_DONE) {
-        a->walking = 0;
-        if (t && msg->err == TERN_OK && !t->ends) {
-            t->ends = 1;
-            m->taken[ticket_session(w, d, t)->tenant]++;
-            if (!t->served || !pull_id_equal(t->server, a->pull))
-                MARK(ticket_taken_late);
-        }
-        if (!t || !t->served || !pull_id_equal(t->server, a->pull))
-            return;
-        t->failed |= msg->err != TERN_OK;
-        t->served = t->started;
-        return;
-    }
-    if (msg->kind != PEER_PULL_OPEN && (msg->kind != PEER_PULL_TOKENS || !a->walking))
-        return;
-    a->walking = 0;
-    m->judged = a;
-    m->told = false;
-    m->may_serve = t && shown_expected(w, d, &a->of.ticket, a->tenant) == TERN_OK &&
-                   ready(w, d, t) && same_list(w, a, shown_of(w, d, t)) &&
-                   a->ranks == w->d[d].pool[ticket_session(w, d, t)->pool].ranks;
-    m->link = link;
-}
-
-/* Why a fetch by ticket is refused. */
-static void check_refusal(struct sim *w, uint32_t d, const struct asked *a,
-                          const struct peer_msg *msg)
-{
-    enum tern_err shown = shown_expected(w, d, &a->of.ticket, a->tenant);
-    const struct tk *t = ticket_of(w, d, &a->of.ticket);
-    const struct session *s = t ? ticket_session(w, d, t) : NULL;
-
-    switch (msg->err) {
-    case TERN_GONE:
-        EXPECT(shown == TERN_GONE || (s && !space_current(w, d, s->tenant, s->space)) ||
-                   (s && w->d[d].pool[s->pool].closing),
-               "ticket_lost", "ticket %u.%u stands, but a fetch is told GONE", a->of.ticket.id.slot,
-               a->of.ticket.id.gen);
-        MARK(ticket_gone);
-        if (s && !t->ends)
-            MARK(ticket_of_reset);
-        return;
-    case TERN_DENIED:
-        EXPECT(shown == TERN_DENIED, "ticket_denied", "ticket %u.%u", a->of.ticket.id.slot,
-               a->of.ticket.id.gen);
-        MARK(ticket_denied);
-        if (a->tenant != a->of.tenant)
-            MARK(ticket_foreign);
-        return;
-    case TERN_INVALID:
-        EXPECT(shown == TERN_OK && !same_list(w, a, shown_of(w, d, t)), "ticket_tokens",
-               "ticket %u.%u: its tokens are refused", a->of.ticket.id.slot, a->of.ticket.id.gen);
-        MARK(ticket_other_tokens);
-        return;
-    case TERN_UNSUPPORTED:
-        EXPECT(shown == TERN_OK && a->ranks != w->d[d].pool[s->pool].ranks, "ticket_layout",
-               "%u ranks", a->ranks);
-        return;
-    default: EXPECT(msg->err == TERN_BUSY, "ticket_refused", "err %u", msg->err); MARK(ticket_busy);
-    }
-}
-
-/* Of a transfer that was accepted: it is over before it was offered. */
-static void server_ended(struct sim *w, uint32_t d, struct pull_id pull)
-{
-    for (uint32_t i = 0; i < SESSIONS; i++) {
-        struct tk *t = &w->tickets[d]->tk[i];
-
-        if (t->stands && t->served && !t->started && pull_id_equal(t->server, pull))
-            t->served = 0;
-    }
-}
-
-static struct tk *server_started(struct sim *w, uint32_t d, const struct peer_msg *msg)
-{
-    for (uint32_t i = 0; i < SESSIONS; i++) {
-        struct tk *t = &w->tickets[d]->tk[i];
-
-        if (!t->stands || !t->served || !pull_id_equal(t->server, msg->pull))
-            continue;
-        t->started = 1;
-        t->serve = msg->serve;
-        return t;
-    }
-    return NULL;
-}
-
-bool ticket_offered(struct sim *w, uint32_t d, const struct peer_msg *msg)
-{
-    struct tickets *m = w->tickets[d];
-    struct asked *a = ticket_asked(w, 1 - d, msg->pull);
-    bool asked = a && m->judged == a;
-    struct tk *t;
-
-    if (msg->kind == PEER_PULL_OFFER && msg->err != TERN_OK)
-        server_ended(w, d, msg->pull);
-    else if (msg->kind == PEER_PULL_OFFER && !a) /* who asked has been restarted since */
-        return server_started(w, d, msg) != NULL;
-    if (!w->cfg.ticket_ms || !a)
-        return false;
-    if (msg->kind == PEER_PULL_MORE) {
-        m->told |= asked;
-        a->walking = 1;
-        MARK(ticket_walked_in_pieces);
-        return true;
-    }
-    if (msg->err != TERN_OK) {
-        t = ticket_of(w, d, &a->of.ticket);
-        if (asked)
-            check_refusal(w, d, a, msg);
-        a->walking = 0;
-        m->told |= asked;
-        return msg->err != TERN_BUSY || !t || !ready(w, d, t);
-    }
-    if (asked)
-        accepted(w, d);
-    t = server_started(w, d, msg);
-    EXPECT(t && t == ticket_of(w, d, &a->of.ticket), "ticket_offer",
-           "pull %u.%u is offered a ticket that does not serve it", msg->pull.slot, msg->pull.gen);
-    EXPECT(msg->to == a->of.ticket.length, "ticket_offer_length", "%u tokens of %u", msg->to,
-           a->of.ticket.length);
-    if (t->failed)
-        MARK(ticket_offered_again);
-    return true;
-}
-
-/* Of a window that is moved whole, what the table does not have any more it can't tell. */
-static bool in_table(const struct sim *w, uint32_t d, const struct session *s,
-                     const struct granule *g, uint32_t group, uint32_t at)
-{
-    const struct entry *e = &s->table[group][at];
-
-    if (group >= w->cfg.ngroups && recurrent(w, group) && !s->top[group])
-        return g->own != OWN_SESSION;
-    if (group >= w->cfg.ngroups && !recurrent(w, group) &&
-        (at < s->first[group] || e->granule == HOLE))
-        return g->own != OWN_SESSION;
-    return at < TABLE && &w->d[d].granule[s->tenant][e->granule] == g && e->gen == g->gen;
-}
-
-bool ticket_page(struct sim *w, uint32_t d, struct pull_id pull, const struct granule *g,
-                 uint32_t group, uint32_t at)
-{
-    for (uint32_t i = 0; i < SESSIONS; i++) {
-        const struct tk *t = &w->tickets[d]->tk[i];
-
-        if (t->stands && t->served && pull_id_equal(t->server, pull))
-            return in_table(w, d, &w->d[d].session[i], g, group, at);
-    }
-    return false;
-}
-
-bool ticket_serves(struct sim *w, uint32_t d, struct serve_id serve, const struct granule *g)
-{
-    const struct tk *t = &w->tickets[d]->tk[g->owner % SESSIONS];
-
-    return t->stands && t->served && t->started && serve_id_equal(t->serve, serve);
-}
-
-void ticket_quiet(struct sim *w, uint32_t d, struct serve_id serve)
-{
-    for (uint32_t i = 0; i < SESSIONS; i++) {
-        struct tk *t = &w->tickets[d]->tk[i];
-
-        if (t->stands && t->served && t->started && serve_id_equal(t->serve, serve))
-            t->served = t->started = 0;
-    }
-}
-
-void ticket_link_down(struct sim *w, uint32_t d, uint32_t link)
-{
-    for (uint32_t i = 0; i < ASKED; i++)
-        w->tickets[1 - d]->asked[i].walking = 0;
-    for (uint32_t i = 0; i < SESSIONS; i++) {
-        struct tk *t = &w->tickets[d]->tk[i];
-
-        if (!t->stands || !t->served || t->link != link)
-            continue;
-        t->failed = 1;
-        t->served = t->started;
-        MARK(ticket_link_down);
-    }
-}
-
 /* --- what there is of them in the core, when nothing is left over --- */
 
 static void check_pages(struct sim *w, uint32_t d)
@@ -830,7 +720,8 @@ static void check_pages(struct sim *w, uint32_t d)
         for (uint32_t i = pl->base; i < pl->base + pl->granules; i++) {
             const struct granule *g = &w->d[d].granule[pl->tenant][i];
 
-            if (g->own == OWN_SESSION && w->tickets[d]->tk[g->owner].stands)
+            if (g->own == OWN_SESSION && w->tickets[d]->tk[g->owner].stands &&
+                !w->tickets[d]->tk[g->owner].promised)
                 n[g->group]++;
         }
         for (uint32_t g = 0; g < w->ngroups; g++)

@@ -1,7 +1,8 @@
-/* Tickets in the simulator (Y1 to Y3, Y6): see tickets.c for those that a daemon gave, and
- * ticket_fetches.c for who fetches by them. A session that was handed over stays in its slot, in
- * the turn TURN_HANDED, and its pages stay its own; what is kept of its ticket hangs on the history
- * as one block a daemon. */
+/* Tickets in the simulator (Y1 to Y6): see tickets.c for those that a daemon gave, ticket_serves.c
+ * and follows.c for transfers out that serve them, ticket_fetches.c for who fetches by a ticket,
+ * and fetch_waits.c for what is told of a fetch that is under way. A session that was handed over
+ * stays in its slot, in the turn TURN_HANDED, and its pages stay its own; what is kept of its
+ * ticket hangs on the history as one block a daemon. */
 #ifndef SIM_TICKETS_H
 #define SIM_TICKETS_H
 
@@ -10,10 +11,11 @@
 #define SHOWN                                                                                      \
     32 /* tickets of a daemon that somebody may still show: those that stand, and some of          \
           those that do not */
-#define ASKED      16  /* transfers by ticket of a daemon, by the question to the peer */
+#define ASKED      32  /* transfers by ticket of a daemon, by the question to the peer */
 #define BLOB_WORDS 100 /* of a blob, at most */
 
-/* What a router knows of a ticket, and what is to come of it. */
+/* What a router knows of a ticket, and what is to come of it. The length of an early one stays open
+ * (0) in what it shows. */
 struct shown {
     struct ticket ticket;
     uint32_t uid; /* 0: there is none */
@@ -24,9 +26,11 @@ struct shown {
 /* By the slot of its session. */
 struct tk {
     uint8_t stands, ends, sealing, sealed;
+    uint8_t promised;        /* its session still runs */
     uint8_t left;            /* its step has passed: it is its engine's no more */
     uint8_t own;             /* it has pages of its own */
     uint8_t served;          /* a transfer out serves it; `started`: and has offered it */
+    uint8_t follows;         /* and it follows the session */
     uint8_t started, failed; /* failed: one did, and it was there afterwards */
     uint8_t shown;
     struct pull_id server; /* of the peer: the one that is served */
@@ -37,8 +41,32 @@ struct tk {
 
 /* A fetch by ticket under way, by the slot of its session. */
 struct tfetch {
-    uint8_t on, forged;
+    uint8_t on, forged, follow;
     struct shown of; /* with the ticket as it was shown */
+};
+
+/* Who waits for how far a fetch has come, and what was told of it, by the slot of its session. */
+struct fwait {
+    uint64_t request, replaced; /* that are to be answered; 0: none */
+    uint32_t conn, above;
+    uint8_t pages; /* it asks for the pages that are still to come */
+    uint8_t ended; /* it was told the last lengths: the fetch is answered next, with the same */
+    struct lengths last;
+    uint32_t told; /* written tokens, at most */
+    uint32_t
+        gen[CHUNKS]; /* of the first page of a published chunk, as it was told; 0: it was not */
+    uint32_t ncoming[GROUPS]; /* of struct tickets */
+};
+
+/* What the source of a follower has seen of the session's list since it compared the tokens. Once
+ * set, what is here stays, for the source's last word may be on its way for long. */
+struct led {
+    uint32_t from, history, to;        /* of the question */
+    uint32_t heard, told, cut, handed; /* tokens; handed: the other length, or 0 */
+    uint8_t offers, wants, over; /* over: the source has given it up, or was told that it is */
+    uint8_t unsure;              /* the session fetches: how far it is, no answer has told */
+    uint8_t beyond, gone, reset, differs;
+    uint64_t since; /* that the source's time counts from */
 };
 
 struct asked {
@@ -46,7 +74,13 @@ struct asked {
     struct shown of;
     uint8_t tenant, variant, ns, ranks, forged;
     uint8_t offered, answered, walking; /* walking: the source asked for more tokens */
-    enum tern_err said, answer;         /* by the source; to the engine */
+    uint8_t follow, refused;            /* refused: by the source, at once */
+    uint8_t offered_all; /* what it has is known: `of` has what the ticket had then */
+    uint32_t to, length;                /* tokens: of the question; that were handed over */
+    uint32_t delivered, handed;         /* the destination has heard */
+    uint64_t since;                     /* that its time counts from, at the latest */
+    struct led led;
+    enum tern_err said, answer; /* by the source; to the engine */
 };
 
 struct tickets {
@@ -55,12 +89,14 @@ struct tickets {
     struct tk tk[SESSIONS];
     struct shown shown[SHOWN];
     struct tfetch fetch[SESSIONS];
+    struct fwait wait[SESSIONS];
     struct asked asked[ASKED];
-    const struct asked *judged; /* its question is with the source in this step, from that link */
+    struct asked *judged; /* its question is with the source in this step, from that link */
     uint32_t link;
     struct seal_id early; /* a job of a ticket of which no answer has told yet; gen 0: none */
     bool may_serve, told; /* of it: what was expected; the source has said something */
     uint64_t made[TENANTS], taken[TENANTS], dropped[TENANTS], expired[TENANTS];
+    struct page_ref coming[SESSIONS][GROUPS][TABLE]; /* pages that are to come, as they were told */
 };
 
 void tickets_create(struct sim *w);
@@ -68,6 +104,8 @@ void tickets_destroy(struct sim *w);
 void tickets_clear(struct sim *w, uint32_t d);
 
 /* ---- tickets.c: the source ---- */
+/* Y1: a ticket of a session that still runs. False: there is none. */
+bool ask_ticket_open(struct sim *w, uint32_t d, uint32_t s);
 /* A session that could be handed over is. False: it was not. */
 bool ask_handoff(struct sim *w, uint32_t d, uint32_t s);
 void ask_renew(struct sim *w, uint32_t d, bool forge);
@@ -79,6 +117,10 @@ struct tk *ticket_of(struct sim *w, uint32_t d, const struct ticket *t);
 struct session *ticket_session(struct sim *w, uint32_t d, const struct tk *t);
 /* After each step: whose step has passed leaves its engine, whose time is over ends. */
 void tickets_after(struct sim *w, uint32_t d);
+/* The session's table was given up, or it was closed: a promise is over. */
+void promise_over(struct sim *w, uint32_t d, const struct session *s);
+/* How many tokens a fetch by it has to have in its list. */
+uint32_t ticket_length(struct sim *w, uint32_t d, const struct shown *of);
 /* Of an engine that is gone: does this one outlive it? */
 bool ticket_outlives(struct sim *w, uint32_t d, uint32_t s);
 void ticket_forget(struct sim *w, uint32_t d, uint32_t s);
@@ -94,7 +136,9 @@ bool ticket_done_comes(const struct sim *w, uint32_t source);
 /* The deadline of the last one that stands; 0: none does. */
 uint64_t tickets_until(const struct sim *w);
 
-/* ---- tickets.c: what the source of a fetch hears and says ---- */
+/* ---- ticket_serves.c: what the source of a fetch hears and says ---- */
+/* The question was heard, and nothing was said against it. */
+void ticket_accepted(struct sim *w, uint32_t d);
 void ticket_heard(struct sim *w, uint32_t d, const struct peer_msg *msg, uint32_t link);
 /* True: it is of a fetch by ticket, and nothing more is to be asked of this BUSY. */
 bool ticket_offered(struct sim *w, uint32_t d, const struct peer_msg *msg);
@@ -106,8 +150,51 @@ bool ticket_serves(struct sim *w, uint32_t d, struct serve_id serve, const struc
 void ticket_quiet(struct sim *w, uint32_t d, struct serve_id serve);
 void ticket_link_down(struct sim *w, uint32_t d, uint32_t link);
 
+/* ---- of tickets.c and ticket_serves.c, for each other and for follows.c ---- */
+struct shown *shown_of(struct sim *w, uint32_t d, const struct tk *t);
+enum tern_err shown_expected(struct sim *w, uint32_t d, const struct ticket *t, uint32_t tenant);
+/* The transfer out that serves the peer's. NULL: none does. */
+struct tk *ticket_server(struct sim *w, uint32_t d, struct pull_id pull);
+
+/* ---- follows.c: transfers out that follow a session ---- */
+/* Of the session's list only the first n tokens stay what they were. */
+void follow_cut(struct sim *w, uint32_t d, const struct session *s, uint32_t n);
+/* Its list changes, and no answer tells how. */
+void follow_unsure(struct sim *w, uint32_t d, const struct session *s);
+/* Before each step: what the sessions that are followed have come to. */
+void follows_look(struct sim *w, uint32_t d);
+/* Before the core hears it. True: the peer's question may be accepted. */
+bool follow_heard(struct sim *w, uint32_t d, const struct peer_msg *msg, struct asked *a);
+void follow_refused(struct sim *w, uint32_t d, struct asked *a, const struct peer_msg *msg);
+void follow_over(struct sim *w, uint32_t d, struct pull_id pull);
+void follow_accepted(struct sim *w, uint32_t d, struct tk *t, struct asked *a);
+void follow_offered(struct sim *w, uint32_t d, struct tk *t, struct asked *a,
+                    const struct peer_msg *msg);
+bool follow_page(struct sim *w, uint32_t d, const struct tk *t, const struct granule *g,
+                 uint32_t group, uint32_t at);
+/* The destination hears how far it was offered, or that it is over, and why. */
+void follow_told(struct sim *w, uint32_t d, const struct peer_msg *msg);
+/* The destination's time begins anew, for one that follows. */
+void follow_goes_on(struct sim *w, uint32_t d, struct pull_id pull);
+void follow_promise_over(struct sim *w, uint32_t d, const struct tk *t);
+/* With nothing else to do, has a source forgotten to offer what there is? */
+void follows_check(struct sim *w, uint32_t d);
+
+/* ---- fetch_waits.c ---- */
+void ask_fetch_wait(struct sim *w, uint32_t d, uint32_t s, bool pages);
+void fetch_wait_answered(struct sim *w, uint32_t d, const struct reply *r);
+void fetch_waits_clear(struct sim *w, uint32_t d, uint32_t s);
+void fetch_waits_conn_left(struct sim *w, uint32_t d, uint32_t conn);
+/* The answer to the fetch, before and after the session has taken it in. */
+void fetch_waits_end(struct sim *w, uint32_t d, const struct session *s, const struct reply *r);
+void fetch_waits_kept(struct sim *w, uint32_t d, const struct session *s);
+/* A page that the transfer asks for is one of those that were told. */
+void fetch_waits_page(struct sim *w, uint32_t d, struct pull_id pull, uint32_t group,
+                      struct page_ref ref);
+
 /* ---- ticket_fetches.c: the destination ---- */
-void ask_ticket(struct sim *w, uint32_t d);
+/* Follow: while the session may still run. */
+void ask_ticket(struct sim *w, uint32_t d, bool follow);
 void ticket_opened(struct sim *w, uint32_t d, const struct peer_msg *msg, const struct session *s);
 struct asked *ticket_asked(struct sim *w, uint32_t d, struct pull_id pull);
 void ticket_done(struct sim *w, uint32_t d, const struct peer_msg *msg);

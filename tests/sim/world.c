@@ -344,6 +344,8 @@ static void take_reply(struct sim *w, uint32_t d, const struct reply *r)
 {
     if (r->op == OP_FETCH)
         session_fetched(w, d, r);
+    else if (r->op == OP_FETCH_WAIT)
+        fetch_wait_answered(w, d, r);
     else if (r->op == OP_NAMESPACE_RESET)
         reset_answered(w, d, r);
     else if (r->op == OP_STORE)
@@ -407,6 +409,7 @@ static void step_once(struct sim *w, uint32_t d, struct event *event)
 {
     event->now_ns = w->now;
     model_before_step(w, d);
+    follows_look(w, d);
     turns_pass(w, d);
     disk_before(w, d);
     core_step(w->d[d].core, event, w->out);
@@ -422,7 +425,7 @@ static void step_once(struct sim *w, uint32_t d, struct event *event)
 
 /* What was released and comes free in pieces does so before the next request: the model knows free
  * pages and those that are not, and nothing in between. The audit looks at each piece. */
-static void give_back_all(struct sim *w, uint32_t d)
+void give_back_all(struct sim *w, uint32_t d)
 {
     struct event ev = {.kind = EV_TIMER};
 
@@ -465,10 +468,13 @@ void sim_timers(struct sim *w, uint32_t d)
     }
     for (uint32_t i = 0; i < SESSIONS; i++) {
         const struct session *s = &w->d[d].session[i];
+        const struct tfetch *f = &w->tickets[d]->fetch[i];
+        uint64_t longest = w->limits.transfer_deadline_ns;
 
+        if (f->on && f->follow && w->limits.ticket_deadline_ns > longest)
+            longest = w->limits.ticket_deadline_ns;
         EXPECT(!s->live || s->turn != TURN_FETCHING || s->fetch_host || s->deaf ||
-                   w->d[d].engine[s->engine].dying ||
-                   w->now < s->fetch_since + w->limits.transfer_deadline_ns + MS,
+                   w->d[d].engine[s->engine].dying || w->now < s->fetch_since + longest + MS,
                "fetch_overdue", "session %u waits since %llu ns", i,
                (unsigned long long)(w->now - s->fetch_since));
     }
