@@ -308,7 +308,7 @@ void xfer_link_view(const struct xfer *xfer, uint32_t number, struct xfer_link_v
     data_paths_view(xfer, number, ret);
     if (!ret->transport)
         ret->transport = "none";
-    if (xfer->link[number].by_tcp && !ret->reason[0])
+    if (xfer->link[number].by_tcp) /* what a path goes over stands with the path */
         ret->reason = resharded;
     if (xfer->link[number].call_errno != 0)
         ret->reason = xfer->link[number].call_text;
