@@ -144,6 +144,56 @@ static void batch_came(void)
     assert_int_equal(rig.dst.event[1].kind, EV_PULL_QUIET);
 }
 
+/* A transfer of n pages from that one on, which comes whole. */
+static void comes(struct pull_id pull, uint32_t first, uint32_t n)
+{
+    rig.dst.nevents = 0;
+    rig_pull(pull, 0, 0, first, n);
+    turn_until_events(1);
+    assert_int_equal(rig.dst.event[0].pulled.pull.slot, pull.slot);
+    assert_int_equal(rig_check_pulled(&rig.dst.event[0], first, n), n);
+}
+
+/* The transfer is stopped: QUIET comes, not at once if something `waits`, and from then on nothing
+ * is written, nor told. */
+static void stops_for_good(bool waits)
+{
+    const uint8_t *first_page;
+
+    rig_stop(BATCH);
+    assert_true(!waits || rig.dst.nevents == 0);
+    turn_until_events(1);
+    assert_int_equal(rig.dst.event[0].kind, EV_PULL_QUIET);
+    poison();
+    first_page = mem_page(rig.dst.mem, 0, 0, 0, 1);
+    for (uint32_t i = 0; i < 100; i++)
+        turn();
+    for (uint64_t i = 0; i < (uint64_t)PAGES * PAGE_BYTES; i += 64)
+        assert_int_equal(first_page[i], 0xa5);
+    assert_int_equal(rig.dst.nevents, 1);
+}
+
+/* Nothing comes over the first of two, and all that it has not been asked for over the other. */
+static void first_holds_its_credit(uint64_t idle_ns)
+{
+    net_open(2, idle_ns);
+    net.held[0] = true;
+    rig_pull(BATCH, 0, 0, 1, PAGES);
+    while (net.n < 2 || net.relay[1].down < (uint64_t)(PAGES - 32) * PAGE_BYTES)
+        turn();
+}
+
+/* The first of two brings more than a page, and then nothing: a data thread has its receive. */
+static void first_stops_within_a_page(void)
+{
+    net_open(2, IDLE_NS / 4);
+    poison();
+    rig_pull(BATCH, 0, 0, 1, PAGES);
+    while (net.n == 0 || net.relay[0].down < PAGE_BYTES)
+        turn();
+    net.relay[0].held = true;
+}
+
 static struct xfer_stats stats_now(void)
 {
     struct xfer_stats stats;
@@ -178,12 +228,8 @@ TEST(xfer_paths_what_one_has_no_credit_for_goes_over_another)
 TEST(xfer_paths_small_transfer_calls_one)
 {
     net_open(4, IDLE_NS);
-    for (uint32_t i = 0; i < 5; i++) {
-        rig.dst.nevents = 0;
-        rig_pull((struct pull_id){i, 5}, 0, 0, 1, 16);
-        turn_until_events(1);
-        assert_int_equal(rig_check_pulled(&rig.dst.event[0], 1, 16), 16);
-    }
+    for (uint32_t i = 0; i < 5; i++)
+        comes((struct pull_id){i, 5}, 1, 16);
     assert_int_equal(net.n, 1);
     net_close();
 }
@@ -240,9 +286,7 @@ TEST(xfer_paths_last_one_dies_and_another_is_called)
 {
     net_open(2, IDLE_NS);
     net.down_max[0] = 300000;
-    rig_pull(BATCH, 0, 0, 1, 16);
-    turn_until_events(1);
-    assert_int_equal(rig_check_pulled(&rig.dst.event[0], 1, 16), 16);
+    comes(BATCH, 1, 16);
     assert_int_equal(net.n, 2);
     net_close();
 }
@@ -282,10 +326,7 @@ TEST(xfer_paths_retired_one_is_called_again)
     batch_came();
     for (; net.n < 3; gen++) {
         assert_true(io_now_ns() < deadline);
-        rig.dst.nevents = 0;
-        rig_pull((struct pull_id){1, (uint32_t)gen}, 0, 0, 1, PAGES);
-        turn_until_events(1);
-        assert_int_equal(rig_check_pulled(&rig.dst.event[0], 1, PAGES), PAGES);
+        comes((struct pull_id){1, (uint32_t)gen}, 1, PAGES);
     }
     for (uint32_t i = 0; i < 200; i++)
         turn();
@@ -298,11 +339,7 @@ TEST(xfer_paths_retired_one_is_called_again)
 /* It never answers: what it holds is its credit, the rest comes, and after the limit that too. */
 TEST(xfer_paths_silent_one_holds_its_credit_alone)
 {
-    net_open(2, IDLE_NS / 4);
-    net.held[0] = true;
-    rig_pull(BATCH, 0, 0, 1, PAGES);
-    while (net.n < 2 || net.relay[1].down < (uint64_t)(PAGES - 32) * PAGE_BYTES)
-        turn();
+    first_holds_its_credit(IDLE_NS / 4);
     assert_int_equal(rig.dst.nevents, 0);
     turn_until_events(1);
     batch_came();
@@ -314,20 +351,11 @@ TEST(xfer_paths_silent_one_holds_its_credit_alone)
 /* One byte now and then, for ever: other transfers go over the other path. */
 TEST(xfer_paths_slow_one_holds_no_other_transfer_up)
 {
-    net_open(2, IDLE_NS);
-    net.held[0] = true;
-    rig_pull(BATCH, 0, 0, 1, PAGES);
-    while (net.n < 2 || net.relay[1].down < (uint64_t)(PAGES - 32) * PAGE_BYTES)
-        turn();
+    first_holds_its_credit(IDLE_NS);
     net.relay[0].held = false;
     net.relay[0].pause_ns = IDLE_NS / 50;
-    for (uint32_t i = 1; i < 6; i++) {
-        rig.dst.nevents = 0;
-        rig_pull((struct pull_id){i, 5}, 0, 0, PAGES + 1, 40);
-        turn_until_events(1);
-        assert_int_equal(rig.dst.event[0].pulled.pull.slot, i);
-        assert_int_equal(rig_check_pulled(&rig.dst.event[0], PAGES + 1, 40), 40);
-    }
+    for (uint32_t i = 1; i < 6; i++)
+        comes((struct pull_id){i, 5}, PAGES + 1, 40);
     assert_true(net.relay[0].client >= 0);
     rig.dst.nevents = 0;
     rig_stop(BATCH);
@@ -340,7 +368,6 @@ TEST(xfer_paths_slow_one_holds_no_other_transfer_up)
  * for is asked for no more. */
 TEST(xfer_paths_stop_of_a_pull_whose_path_died)
 {
-    const uint8_t *first_page;
     struct prng p;
 
     prng_init(&p, 9);
@@ -351,16 +378,7 @@ TEST(xfer_paths_stop_of_a_pull_whose_path_died)
         while (stats_now().conns_retired == 0 && rig.dst.nevents == 0)
             turn();
         rig.dst.nevents = 0;
-        rig_stop(BATCH);
-        turn_until_events(1);
-        assert_int_equal(rig.dst.event[0].kind, EV_PULL_QUIET);
-        poison();
-        first_page = mem_page(rig.dst.mem, 0, 0, 0, 1);
-        for (uint32_t i = 0; i < 100; i++)
-            turn();
-        for (uint64_t i = 0; i < (uint64_t)PAGES * PAGE_BYTES; i += 64)
-            assert_int_equal(first_page[i], 0xa5);
-        assert_int_equal(rig.dst.nevents, 1);
+        stops_for_good(false);
         net_close();
     }
 }
@@ -369,39 +387,18 @@ TEST(xfer_paths_stop_of_a_pull_whose_path_died)
  * that nothing writes the pages any more is that the receive is back, and not that it was told. */
 TEST(xfer_paths_quiet_waits_for_the_receive_of_a_dead_one)
 {
-    const uint8_t *first_page;
-
-    net_open(2, IDLE_NS / 4);
-    rig_pull(BATCH, 0, 0, 1, PAGES);
-    while (net.n == 0 || net.relay[0].down < PAGE_BYTES)
-        turn();
-    net.relay[0].held = true;
+    first_stops_within_a_page();
     while (stats_now().conns_retired == 0)
         turn(); /* it ends with the tick that gives the path up */
     assert_true(net.n == 2 && net.relay[0].down < 4u << 20);
-    rig_stop(BATCH);
-    assert_int_equal(rig.dst.nevents, 0);
-    turn_until_events(1);
-    assert_int_equal(rig.dst.event[0].kind, EV_PULL_QUIET);
-    poison();
-    first_page = mem_page(rig.dst.mem, 0, 0, 0, 1);
-    for (uint32_t i = 0; i < 100; i++)
-        turn();
-    for (uint64_t i = 0; i < (uint64_t)PAGES * PAGE_BYTES; i += 64)
-        assert_int_equal(first_page[i], 0xa5);
-    assert_int_equal(rig.dst.nevents, 1);
+    stops_for_good(true);
     net_close();
 }
 
 /* The same, and the transfer goes on: what the dead path had is asked for again, and comes. */
 TEST(xfer_paths_one_dies_with_its_receive_away_and_all_comes)
 {
-    net_open(2, IDLE_NS / 4);
-    poison();
-    rig_pull(BATCH, 0, 0, 1, PAGES);
-    while (net.n == 0 || net.relay[0].down < PAGE_BYTES)
-        turn();
-    net.relay[0].held = true;
+    first_stops_within_a_page();
     turn_until_events(1);
     batch_came();
     assert_int_equal(stats_now().conns_retired, 1);
@@ -429,10 +426,7 @@ TEST(xfer_paths_destination_that_does_not_read_holds_nobody_up)
     }
     assert_int_equal(send(fd, buf, sizeof buf, MSG_NOSIGNAL), sizeof buf);
     for (uint32_t i = 0; i < 5; i++) {
-        rig.dst.nevents = 0;
-        rig_pull((struct pull_id){i, 5}, 0, 0, 1, PAGES);
-        turn_until_events(1);
-        assert_int_equal(rig_check_pulled(&rig.dst.event[0], 1, PAGES), PAGES);
+        comes((struct pull_id){i, 5}, 1, PAGES);
         assert_true(recv(fd, &byte, 1, MSG_DONTWAIT) == 1);
     }
     close(fd);

@@ -91,23 +91,8 @@ static void open_told(const struct rig_options *o)
 /* Of serve 1, by a plan unless hash is 0. */
 static void pull(struct pull_id id, uint64_t hash, uint32_t batch, uint32_t first, uint32_t n)
 {
-    struct page_at pages[PULL_BATCH_PAGES];
-    struct page_ref refs[PULL_BATCH_PAGES];
-    struct action act = {.kind = ACT_PULL};
-
-    for (uint32_t i = 0; i < n; i++) {
-        pages[i] = (struct page_at){0, first + i, id.gen, first + i};
-        refs[i] = (struct page_ref){first + i, 100 + first + i};
-    }
-    act.pull.pull = id;
-    act.pull.serve = (struct serve_id){1, 7};
-    act.pull.link = rig.link;
-    act.pull.layout_hash = hash;
-    act.pull.batch = batch;
-    act.pull.n = n;
-    act.pull.pages = pages;
-    act.pull.refs = refs;
-    xfer_pull(rig.dst.xfer, &act);
+    rig.layout_hash = hash;
+    rig_pull(id, 1, batch, first, n);
 }
 
 static bool page_right(uint32_t i)
@@ -146,6 +131,26 @@ static void stop_and_close(struct pull_id id)
     rig_serve_stop(1);
     rig_until(&rig.src, 1);
     rig_close();
+}
+
+/* The pull breaks, with that error, and all ends. */
+static void breaks(enum tern_err err)
+{
+    rig_until(&rig.dst, 1);
+    assert_int_equal(rig.dst.event[0].kind, EV_PULL_BROKEN);
+    assert_int_equal(rig.dst.event[0].broken.err, err);
+    stop_and_close(PULL(3));
+}
+
+/* A pull of n pages, of whose stream so many bytes have come and no more do. */
+static void pull_comes_to(struct rig_options o, uint64_t at, uint32_t n)
+{
+    o.by_proxy = true;
+    open_told(&o);
+    rig.proxy.down_limit = at;
+    pull(PULL(3), HASH_SRC, 0, 1, n);
+    while (rig.proxy.down < at)
+        rig_turn();
 }
 
 TEST(n3_pages_come_in_the_order_of_the_destination)
@@ -220,36 +225,19 @@ TEST(x7_bit_that_is_flipped_anywhere_costs_the_page_or_the_connection)
 
 TEST(x2_stream_that_is_cut_breaks_the_pull)
 {
-    struct rig_options o = plain;
-
-    o.by_proxy = true;
     for (uint64_t at = 3; at < 4 * RANKS * PAGE_BYTES; at += 2999) {
-        open_told(&o);
-        rig.proxy.down_limit = at;
-        pull(PULL(3), HASH_SRC, 0, 1, 4);
-        while (rig.proxy.down < at)
-            rig_turn();
+        pull_comes_to(plain, at, 4);
         proxy_cut(&rig.proxy);
         close(rig.proxy.listen_fd); /* and nobody answers */
         rig.proxy.listen_fd = -1;
-        rig_until(&rig.dst, 1);
-        assert_int_equal(rig.dst.event[0].kind, EV_PULL_BROKEN);
-        assert_int_equal(rig.dst.event[0].broken.err, TERN_PEER_LOST);
-        stop_and_close(PULL(3));
+        breaks(TERN_PEER_LOST);
     }
 }
 
 TEST(p2_pull_that_is_stopped_in_the_middle_is_quiet_and_the_next_one_goes_on)
 {
-    struct rig_options o = plain;
-
-    o.by_proxy = true;
     for (uint64_t at = 100; at < 8 * RANKS * PAGE_BYTES; at += 9001) {
-        open_told(&o);
-        rig.proxy.down_limit = at;
-        pull(PULL(3), HASH_SRC, 0, 1, 8);
-        while (rig.proxy.down < at)
-            rig_turn();
+        pull_comes_to(plain, at, 8);
         rig_stop(PULL(3));
         rig_until(&rig.dst, 1);
         assert_int_equal(rig.dst.event[0].kind, EV_PULL_QUIET);
@@ -266,13 +254,8 @@ TEST(p1_serve_that_ends_in_the_middle_gives_nothing_more)
 {
     struct rig_options o = plain;
 
-    o.by_proxy = true;
     o.socket_buffer_bytes = 8192;
-    open_told(&o);
-    rig.proxy.down_limit = 3 * PAGE_BYTES;
-    pull(PULL(3), HASH_SRC, 0, 1, PAGES);
-    while (rig.proxy.down < 3 * PAGE_BYTES)
-        rig_turn();
+    pull_comes_to(o, 3 * PAGE_BYTES, PAGES);
     rig_serve_stop(1);
     rig_until(&rig.src, 1);
     assert_int_equal(rig.src.event[0].kind, EV_SERVE_QUIET);
@@ -290,10 +273,7 @@ TEST(n3_layout_that_nobody_told_of_is_unsupported)
     open_worlds(&plain);
     serve(1);
     pull(PULL(3), HASH_SRC, 0, 1, 4);
-    rig_until(&rig.dst, 1);
-    assert_int_equal(rig.dst.event[0].kind, EV_PULL_BROKEN);
-    assert_int_equal(rig.dst.event[0].broken.err, TERN_UNSUPPORTED);
-    stop_and_close(PULL(3));
+    breaks(TERN_UNSUPPORTED);
 }
 
 /* One end alone knows: the source gives nothing. */
@@ -308,10 +288,7 @@ TEST(n3_source_without_a_plan_gives_no_page)
     xfer_pool_layouts(rig.dst.xfer, 0, HASH_DST, &dst, 1);
     xfer_peer_layouts(rig.dst.xfer, rig.link, HASH_SRC, &src, 1);
     pull(PULL(3), HASH_SRC, 0, 1, 4);
-    rig_until(&rig.dst, 1);
-    assert_int_equal(rig.dst.event[0].kind, EV_PULL_BROKEN);
-    assert_int_equal(rig.dst.event[0].broken.err, TERN_GONE);
-    stop_and_close(PULL(3));
+    breaks(TERN_GONE);
 }
 
 /* Pages as they are would be wrong here: a peer that asks so is given none. */
@@ -319,10 +296,7 @@ TEST(n3_pages_as_they_are_do_not_leave_for_another_layout)
 {
     open_told(&plain);
     pull(PULL(3), 0, 0, 1, 4);
-    rig_until(&rig.dst, 1);
-    assert_int_equal(rig.dst.event[0].kind, EV_PULL_BROKEN);
-    assert_int_equal(rig.dst.event[0].broken.err, TERN_GONE);
-    stop_and_close(PULL(3));
+    breaks(TERN_GONE);
 }
 
 /* --- pairs and layouts --- */
@@ -522,16 +496,20 @@ TEST(n3_link_that_comes_up_has_told_nothing)
     pair_put(&pair);
     rig_link(rig.port, RIG_SRC_INC);
     pull(PULL(3), HASH_SRC, 0, 1, 4);
-    rig_until(&rig.dst, 1);
-    assert_int_equal(rig.dst.event[0].kind, EV_PULL_BROKEN);
-    assert_int_equal(rig.dst.event[0].broken.err, TERN_UNSUPPORTED);
-    stop_and_close(PULL(3));
+    breaks(TERN_UNSUPPORTED);
 }
 
 /* --- a link with RDMA --- */
 
 static uint32_t notes;
 static char note[160];
+
+static void carries_all(const struct transport *t, uint32_t link, struct xfer_link_view *ret)
+{
+    (void)link;
+    ret->transport = t->ops->name;
+    ret->reason = "rxe0 port 1";
+}
 
 static void path_note(void *ctx, uint32_t link, uint32_t tenant, const char *transport,
                       const char *reason)
@@ -555,6 +533,7 @@ TEST(n3_resharded_pages_come_by_tcp_where_the_link_has_rdma)
     rdma.name = "verbs";
     rdma.asked_for = XFER_VERBS;
     rdma.rdma = true;
+    rdma.link_view = carries_all;
     rig_transports = both;
     open_told(&plain);
     rig.dst.xfer->config.rdma.path_note = path_note;
@@ -563,7 +542,7 @@ TEST(n3_resharded_pages_come_by_tcp_where_the_link_has_rdma)
     rig_until(&rig.dst, 1);
     xfer_link_view(rig.dst.xfer, rig.link, &view);
     assert_string_equal(view.transport, "verbs");
-    assert_string_equal(view.reason, "");
+    assert_string_equal(view.reason, "rxe0 port 1");
     xfer_stats(rig.dst.xfer, &stats);
     assert_int_equal(stats.socket_bytes_in, 0);
     rig_stop(PULL(2));
