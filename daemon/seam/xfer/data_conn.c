@@ -13,7 +13,7 @@
 #include <unistd.h>
 
 #include "base/check.h"
-#include "seam/mem/mem_fault.h"
+#include "seam/mem/mem_pack.h"
 
 static struct data_conn *conn_of_send(struct io_op *op)
 {
@@ -233,40 +233,6 @@ static struct data_walk walk_begin(uint32_t n, uint64_t bytes)
         .n = n, .left = bytes, .packed = n > 1 && bytes / n < DATA_PACKED_STRETCH};
 }
 
-/* n bytes between the buffer and the stretches of the piece. */
-struct packing {
-    struct data_conn *conn;
-    uint32_t part; /* the stretch that is next */
-    uint64_t at, n;
-    bool send; /* into the buffer; else out of it */
-};
-
-static void pack_touch(void *ctx)
-{
-    struct packing *p = ctx;
-
-    while (p->at < p->n) {
-        const struct iovec *part = &p->conn->iov[p->part++];
-        uint8_t *packed = p->conn->packed + p->at;
-        uint64_t n = part->iov_len < p->n - p->at ? part->iov_len : p->n - p->at;
-
-        p->at += n; /* where a page is not there it goes on behind it */
-        memcpy(p->send ? packed : part->iov_base, p->send ? part->iov_base : packed, n);
-    }
-}
-
-/* False: a page is not there, and what its stretch had to take or give is neither taken nor given.
- */
-static bool pack(struct data_conn *conn, uint64_t n, bool send)
-{
-    struct packing p = {.conn = conn, .part = conn->walk.at, .n = n, .send = send};
-    bool all = true;
-
-    while (!mem_fault_bytes(pack_touch, &p))
-        all = false;
-    return all;
-}
-
 /* n bytes of the piece have moved. */
 static void walk_over(struct data_conn *conn, uint64_t n)
 {
@@ -333,7 +299,8 @@ static bool pages_packed(struct io_task *task)
 {
     struct data_conn *conn = conn_of_send_task(task);
 
-    return !conn->walk.packed || pack(conn, conn->walk.whole.iov_len, true);
+    return !conn->walk.packed ||
+           mem_pack(conn->packed, conn->iov + conn->walk.at, conn->walk.whole.iov_len);
 }
 
 static bool pages_gone(struct io_task *task, int32_t res)
@@ -427,9 +394,8 @@ static bool pages_landed(struct io_task *task, int32_t res)
     struct data_conn *conn = conn_of_recv_task(task);
 
     data_conn_progress(conn);
-    if (conn->walk.packed)
-        (void)pack(conn, (uint64_t)res,
-                   false); /* what a page did not take it does not agree with */
+    if (conn->walk.packed) /* what a page that is gone did not take it does not agree with */
+        (void)mem_unpack(conn->iov + conn->walk.at, conn->packed, (uint64_t)res);
     walk_over(conn, (uint64_t)res);
     conn->caller->landed(conn, (uint64_t)res);
     atomic_fetch_add_explicit(&conn->xfer->landed_bytes, (uint64_t)res, memory_order_relaxed);

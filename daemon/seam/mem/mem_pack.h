@@ -1,0 +1,15 @@
+/* Stretches of page memory that are copied into a buffer, or out of one, in their order: for
+ * whoever sends or receives many short ones. On a data thread, like mem_verify.h. */
+#ifndef SEAM_MEM_PACK_H
+#define SEAM_MEM_PACK_H
+
+#include <stdbool.h>
+#include <stdint.h>
+#include <sys/uio.h>
+
+/* The first n bytes of the stretches. False: memory of one is gone, and what that had to give or to
+ * take is left out; the others were copied. */
+bool mem_pack(uint8_t *packed, const struct iovec *stretches, uint64_t n);
+bool mem_unpack(const struct iovec *stretches, const uint8_t *packed, uint64_t n);
+
+#endif

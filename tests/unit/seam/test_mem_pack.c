@@ -1,0 +1,93 @@
+/* Stretches of page memory through a buffer, and back; one whose memory is gone costs what it holds
+ * and nothing else. */
+#include <string.h>
+#include <sys/mman.h>
+#include <unistd.h>
+
+#include "seam/mem/mem_fault.h"
+#include "seam/mem/mem_pack.h"
+#include "testing/test.h"
+
+#define PAGE  4096u
+#define PARTS 5u
+
+static uint8_t *base;
+static int fd = -1;
+static struct iovec part[PARTS];
+
+/* Five stretches of 1 to 5 times seven bytes, by turns in the first page and in the second. */
+FIXTURE(map)
+{
+    fd = memfd_create("pages", MFD_CLOEXEC);
+    assert_int_equal(ftruncate(fd, 2 * PAGE), 0);
+    base = mmap(NULL, 2 * PAGE, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
+    assert_ptr_not_equal(base, MAP_FAILED);
+    for (uint32_t i = 0; i < PARTS; i++) {
+        part[i] = (struct iovec){base + i % 2 * PAGE + 100 * i, 7 * (i + 1)};
+        memset(part[i].iov_base, (int)(i + 1), part[i].iov_len);
+    }
+    return 0;
+}
+
+FIXTURE(unmap)
+{
+    munmap(base, 2 * PAGE);
+    close(fd);
+    return 0;
+}
+
+TEST_EACH(map, unmap);
+
+/* What n bytes of the stretches are, with `gone` in the place of those of the second page. */
+static void assert_packed(const uint8_t *packed, uint64_t n, bool gone)
+{
+    uint64_t at = 0;
+
+    for (uint32_t i = 0; i < PARTS; i++)
+        for (uint64_t k = 0; k < part[i].iov_len; k++, at++)
+            assert_int_equal(packed[at], at >= n || (gone && i % 2) ? 0xee : i + 1);
+}
+
+TEST(mem_pack_takes_the_first_bytes_in_order)
+{
+    uint8_t packed[7 * 15];
+
+    for (uint64_t n = 0; n <= sizeof packed; n++) {
+        memset(packed, 0xee, sizeof packed);
+        assert_true(mem_pack(packed, part, n));
+        assert_packed(packed, n, false);
+    }
+}
+
+TEST(mem_unpack_gives_them_back)
+{
+    uint8_t packed[7 * 15];
+
+    assert_true(mem_pack(packed, part, sizeof packed));
+    for (uint64_t n = 0; n <= sizeof packed; n++) {
+        uint8_t again[7 * 15];
+
+        for (uint32_t i = 0; i < PARTS; i++)
+            memset(part[i].iov_base, 0xee, part[i].iov_len);
+        assert_true(mem_unpack(part, packed, n));
+        assert_true(mem_pack(again, part, sizeof again));
+        assert_packed(again, n, false);
+    }
+}
+
+/* Fault 40: the second page is gone. */
+TEST(mem_pack_goes_on_behind_memory_that_is_gone)
+{
+    uint8_t packed[7 * 15], ones[7 * 15];
+
+    assert_true(mem_fault_watch(base, 2 * PAGE, PAGE, true));
+    memset(packed, 0xee, sizeof packed);
+    memset(ones, 1, sizeof ones);
+    assert_int_equal(ftruncate(fd, PAGE), 0);
+    assert_false(mem_pack(packed, part, sizeof packed));
+    assert_packed(packed, sizeof packed, true);
+    assert_false(mem_unpack(part, ones, sizeof ones));
+    for (uint32_t i = 0; i < PARTS; i += 2)
+        assert_memory_equal(part[i].iov_base, ones, part[i].iov_len);
+    mem_fault_unwatch(base);
+}
