@@ -368,7 +368,7 @@ TEST(layouts_differ_in_each_word)
     a.host_bytes = 1;
     a.group[0].cap_pages = 1;
     a.supersede = SUPERSEDE_OFF;
-    a.align_tokens = 4; /* which it is anyway */
+    a.align_tokens = 4;                      /* which it is anyway */
     assert_true(layout_hash(&a, 2) == same); /* each host's own business */
 }
 
@@ -420,6 +420,41 @@ TEST(layouts_that_make_no_sense_are_refused)
     assert_err(TERN_UNSUPPORTED, open_with(rig, &e, history, bad));
     rig->supersede = (enum supersede)3;
     assert_err(TERN_INVALID, open_with(rig, &e, history, window));
+}
+
+/* L may be more than the HISTORY groups need: then the others' page_tokens may be, too. */
+TEST(pool_may_declare_a_larger_l)
+{
+    struct rig *rig = rig_create(NULL);
+    struct rig_engine e = rig_engine(rig, 0, "e", 1);
+    static const uint32_t cases[][2] = {{0, 4},
+                                        {4, 4},
+                                        {16, 16},
+                                        {ALIGN_TOKENS_MAX, 0},
+                                        {6, 0},
+                                        {2, 0},
+                                        {2 * ALIGN_TOKENS_MAX, 0},
+                                        {256, 256}};
+
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++)
+        for (uint32_t window = 0; window < 2; window++) {
+            struct request r = {.op = OP_POOL_OPEN,
+                                .pool_open = {.ngroups = 1 + window,
+                                              .axes_hash = (uint32_t)(2 * i + window),
+                                              .align_tokens = cases[i][0],
+                                              .bytes = 1 << 16}};
+            const struct reply *reply;
+            uint32_t want = window && cases[i][1] < 16 ? 0 : cases[i][1];
+
+            r.pool_open.group[0] = rig_group(4, 512);
+            r.pool_open.group[1] = rig_window(16, 8, 512);
+            reply = rig_request(rig, e.conn[0], &r);
+            assert_err(want ? TERN_OK : TERN_INVALID, reply->err);
+            if (want)
+                assert_int_equal(reply->pool_open.align_tokens, want);
+            else
+                assert_true(strstr(reply->text, "align_tokens") || cases[i][0] == ALIGN_TOKENS_MAX);
+        }
 }
 
 /* What the quota is of is said: the tenant's memory, or its host memory. */
