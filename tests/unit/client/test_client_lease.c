@@ -523,8 +523,9 @@ static void steps_come(uint32_t n)
     assert_int_equal(script.steps, n);
 }
 
-/* Threads of this process that have the name of the lease's. */
-static uint32_t sending_threads(uint64_t *ret_blocked)
+/* Threads of this process that have the name of the lease's; which signals the last one blocks, and
+ * how often it has slept. */
+static uint32_t sending_threads(uint64_t *ret_blocked, uint64_t *ret_naps)
 {
     DIR *d = opendir("/proc/self/task");
     char path[300], line[256];
@@ -543,6 +544,8 @@ static uint32_t sending_threads(uint64_t *ret_blocked)
                 is = true;
             if (is && strncmp(line, "SigBlk:", 7) == 0)
                 *ret_blocked = strtoull(line + 7, NULL, 16);
+            if (is && strncmp(line, "voluntary_ctxt_switches:", 24) == 0)
+                *ret_naps = strtoull(line + 24, NULL, 10);
         }
         if (f)
             fclose(f);
@@ -556,11 +559,11 @@ TEST(lease_step_is_sent_by_a_thread_of_its_own)
 {
     const uint64_t most = 1ull << (SIGTERM - 1) | 1ull << (SIGINT - 1) | 1ull << (SIGPROF - 1);
     const struct tern_run *runs;
-    uint64_t blocked = 0;
+    uint64_t blocked = 0, naps;
     uint32_t n;
 
     begin();
-    assert_int_equal(sending_threads(&blocked), 1);
+    assert_int_equal(sending_threads(&blocked, &naps), 1);
     assert_true((blocked & most) == most);
     assert_ok(extend(0, 1, 21, 40, &runs, &n));
     assert_ok(tern_lease_submit(lease, 1));
@@ -572,18 +575,24 @@ TEST(lease_step_is_sent_by_a_thread_of_its_own)
     for (uint32_t i = 0; i < 2; i++)
         assert_ok(tern_lease_remove(lease, seq[i], TERN_STEP_NONE));
     assert_ok(tern_lease_end(&lease, 0));
-    assert_int_equal(sending_threads(&blocked), 0);
+    assert_int_equal(sending_threads(&blocked, &naps), 0);
     assert_ok(tern_ping(t, 0));
 }
 
 /* After a second without a Step it sleeps until it is told. */
 TEST(lease_thread_that_sleeps_is_woken)
 {
+    uint64_t blocked, naps = 0, before = UINT64_MAX;
     const struct tern_run *runs;
     uint32_t n;
 
     begin();
-    usleep(1400000);
+    for (uint32_t i = 0; naps != before; i++) {
+        assert_true(i < 200);
+        before = naps;
+        usleep(100000);
+        assert_int_equal(sending_threads(&blocked, &naps), 1);
+    }
     for (uint32_t i = 1; i <= 3; i++) {
         assert_ok(extend(0, 0, 20, 32 + PT * i, &runs, &n));
         assert_ok(tern_lease_submit(lease, i));
