@@ -75,7 +75,8 @@ static void thread_begin(unsigned i)
 
     t->ended = false;
 #ifdef __SANITIZE_THREAD__
-    t->fiber = __tsan_create_fiber(0);
+    if (!t->fiber)
+        t->fiber = __tsan_create_fiber(0); /* kept for all blocks: it is costly */
     runner_fiber = __tsan_get_current_fiber();
 #endif
     getcontext(&t->context);
@@ -83,15 +84,6 @@ static void thread_begin(unsigned i)
     t->context.uc_stack.ss_size = STACK_BYTES;
     t->context.uc_link = nullptr;
     makecontext(&t->context, thread_main, 0);
-}
-
-static void thread_end(unsigned i)
-{
-#ifdef __SANITIZE_THREAD__
-    __tsan_destroy_fiber(threads[i].fiber);
-#else
-    (void)i;
-#endif
 }
 
 static void shuffle(unsigned *v, unsigned n, struct prng *p)
@@ -129,8 +121,6 @@ static void block_run(struct prng *p)
         }
         left -= ended;
     }
-    for (unsigned i = 0; i < blockDim.x; i++)
-        thread_end(i);
 }
 
 void on_cpu_launch(enum kernels_kind kind, const struct kernels_launch *l,
