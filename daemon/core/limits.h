@@ -19,9 +19,10 @@
 #define TABLE_PAGES          122880 /* pages of a session's table, as many as 1 MiB can name */
 #define TABLE_PAGES_MIN      32768
 #define TABLE_PAGES_MAX      (1u << 22)
-#define REPLY_RUNS_MAX       4096 /* table runs that one answer can hold */
-#define ACTIONS_MAX          64   /* actions that one step of the core can emit */
-#define SEAL_PAGES_MAX       256  /* pages of one checksum job */
+#define REPLY_RUNS_MAX       4096       /* table runs that one answer can hold */
+#define ACTIONS_MAX          64         /* actions that one step of the core can emit */
+#define SEAL_PAGES_MAX       256        /* pages of one checksum job */
+#define SEAL_BYTES_MAX       (2u << 20) /* of the nodes that jobs read at once; two may be more */
 #define PULL_BATCH_PAGES     256 /* pages of one pull batch: as many bits as struct pulled.ok has */
 #define PULL_BATCHES_MAX     8   /* batches of one transfer in flight */
 #define PULL_TRIES_MAX       2   /* times that a page is asked for before CORRUPT */

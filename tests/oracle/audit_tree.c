@@ -283,11 +283,38 @@ static void compare_refs(uint32_t slot, const struct node *n, uint32_t *held)
         oracle_fail("audit: node %u was pinned at no time", slot);
 }
 
+static uint64_t seal_bytes(const struct core *c, uint32_t node)
+{
+    const struct pool *p = pool_at(c, node_at(c, node)->pool);
+    uint64_t bytes = 0;
+
+    for (uint32_t g = 0; g < p->ngroups; g++)
+        bytes += p->group[g].segment * p->group[g].layout.page_bytes * p->transfer_regions;
+    return bytes;
+}
+
+/* As many jobs as there may be, and no more. */
+static void audit_seals(const struct core *c, uint32_t running, uint32_t nodes, uint64_t bytes)
+{
+    bool room = running < c->limits.seal_jobs;
+
+    if (running != c->seals_running || running > c->limits.seal_jobs)
+        oracle_fail("audit: %u seal jobs run, %u counted", running, c->seals_running);
+    if (bytes != c->seal_bytes || (nodes > 2 && bytes > SEAL_BYTES_MAX))
+        oracle_fail("audit: checksums of %llu bytes are computed, %llu counted",
+                    (unsigned long long)bytes, (unsigned long long)c->seal_bytes);
+    if (room && c->seals_queued.n > 0 && running > 1)
+        room = bytes + seal_bytes(c, c->seals_queued.head) <= SEAL_BYTES_MAX;
+    if (c->seals_queued.n > 0 && room && !c->left_over)
+        oracle_fail("audit: %u seals wait although a job is free", c->seals_queued.n);
+}
+
 void audit_refs(struct audit *a)
 {
     const struct core *c = a->c;
     ref_counts *held = audit_scratch(c->limits.nodes, sizeof *held);
-    uint32_t running = 0, pinned = 0;
+    uint32_t nodes = 0, tickets = 0, pinned = 0;
+    uint64_t bytes = 0;
 
     hold_sessions(c, held);
     hold_transfers(c, held);
@@ -298,16 +325,14 @@ void audit_refs(struct audit *a)
             continue;
         held[i][REF_JOB] += n->work.seal == SEAL_QUEUED || n->work.seal == SEAL_RUNNING;
         held[i][REF_JOB] += n->work.copy == COPY_RUNNING && n->work.copy_from == TIER_DEVICE;
-        running += n->work.seal == SEAL_RUNNING;
+        nodes += n->work.seal == SEAL_RUNNING;
+        bytes += n->work.seal == SEAL_RUNNING ? seal_bytes(c, i) : 0;
         pinned += n->refs[REF_ADMIN] > 0;
         compare_refs(i, n, held[i]);
     }
     for (uint32_t i = 0; i < c->limits.sessions; i++)
-        running += session_at(c, i)->ticket_state == TICKET_SEALING;
-    if (running != c->seals_running || running > c->limits.seal_jobs)
-        oracle_fail("audit: %u seal jobs run, %u counted", running, c->seals_running);
+        tickets += session_at(c, i)->ticket_state == TICKET_SEALING;
+    audit_seals(c, nodes + tickets, nodes, bytes);
     if (pinned != c->npinned)
         oracle_fail("audit: operators pinned %u nodes, %u counted", pinned, c->npinned);
-    if (c->seals_queued.n > 0 && running < c->limits.seal_jobs && !c->left_over)
-        oracle_fail("audit: %u seals wait although a job is free", c->seals_queued.n);
 }

@@ -552,6 +552,7 @@ struct core {
     struct list checks;                      /* turn records that are CHECKING or LEAVING */
     struct list seals_queued, copies_queued; /* nodes */
     uint32_t seals_running, copies_running;
+    uint64_t seal_bytes;   /* of the nodes whose checksums are being computed */
     uint32_t host_corrupt; /* nodes whose host pages do not agree with their checksums */
     uint32_t copy_failed;  /* 1: look whether those away wait for something that will not come */
     struct list away;      /* sessions */

@@ -1,6 +1,9 @@
 /* Checksums of published nodes, so that peers may read them: a queue of nodes, and jobs of one node
- * each, as many at a time as there are job slots. A job holds a reference, so its pages cannot be
- * given to anyone else while a worker reads them. */
+ * each, as many at a time as there are job slots and SEAL_BYTES_MAX allows, but two, so that no
+ * worker waits for the owner. The owner hears of the first nodes while the next are read, also
+ * where it shares a processor with the workers: who waits for them is not told of all at the end
+ * (Y4). A job holds a reference, so its pages cannot be given to anyone else while a worker reads
+ * them. */
 #include "core/transfer/seals.h"
 
 #include "core/arena/actions.h"
@@ -36,6 +39,15 @@ static bool node_waits(const struct core *c, const struct node *n)
     return false;
 }
 
+static uint64_t job_bytes(const struct pool *p)
+{
+    uint64_t n = 0;
+
+    for (uint32_t g = 0; g < p->ngroups; g++)
+        n += p->group[g].segment * p->group[g].layout.page_bytes * p->transfer_regions;
+    return n;
+}
+
 void seal_done(struct core *c, struct seal_id job)
 {
     struct node *n;
@@ -51,6 +63,7 @@ void seal_done(struct core *c, struct seal_id job)
                 page_seal_state_move(&page_at(c, at)->seal, PAGE_SEAL_DONE);
     seal_state_move(&n->work.seal, SEAL_DONE);
     c->seals_running--;
+    c->seal_bytes -= job_bytes(pool_at(c, n->pool));
     if (node_waits(c, n)) { /* its STATE was refilled meanwhile */
         seal_state_move(&n->work.seal, SEAL_NONE);
         seal_queue(c, job.slot);
@@ -100,13 +113,18 @@ static void emit_job(struct core *c, struct actions *out, uint32_t slot)
 bool seal_flush(struct core *c, struct actions *out)
 {
     while (c->seals_queued.n > 0 && c->seals_running < c->limits.seal_jobs) {
-        uint32_t slot = c->seals_queued.head, need = node_pages(pool_at(c, node_at(c, slot)->pool));
+        uint32_t slot = c->seals_queued.head;
+        const struct pool *p = pool_at(c, node_at(c, slot)->pool);
+        uint32_t need = node_pages(p);
 
+        if (c->seals_running > 1 && c->seal_bytes + job_bytes(p) > SEAL_BYTES_MAX)
+            return true; /* the end of a job goes on */
         if (actions_room(out) == 0 || out->npages + need > sizeof out->pages / sizeof out->pages[0])
             return false;
         seal_list_remove(c, &c->seals_queued, slot);
         seal_state_move(&node_at(c, slot)->work.seal, SEAL_RUNNING);
         c->seals_running++;
+        c->seal_bytes += job_bytes(p);
         emit_job(c, out, slot);
         touch(c);
     }

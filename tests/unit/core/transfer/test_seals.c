@@ -37,3 +37,55 @@ TEST(seals_beyond_the_actions_of_a_step_follow_at_once)
     assert_int_equal(rig_jobs(b.rig, RIG_SEAL), ACTIONS_MAX + 8);
     complete_all(b.rig, RIG_SEAL);
 }
+
+/* Of large pages a few at a time, so that the first is told while the next ones are read. */
+TEST(seals_of_large_pages_are_computed_a_few_at_a_time)
+{
+    const uint64_t bytes[] = {256u << 10, 768u << 10};
+    const uint32_t pages[] = {12, 4}, at_once[] = {8, 2};
+
+    for (uint32_t i = 0; i < 2; i++) {
+        struct rig_options options = rig_defaults();
+        struct group_layout group = rig_group(4, bytes[i]);
+        struct rig_engine e;
+        struct pool_id pool;
+        struct rig *rig;
+        uint32_t left = pages[i];
+
+        options.limits.seal_jobs = 16;
+        rig = rig_create(&options);
+        e = rig_engine(rig, 0, "e", 1);
+        assert_ok(rig_pool_open(rig, e.conn[0], &group, 1, 4u << 20, &pool));
+        assert_ok(rig_map(rig, e.conn[0], pool));
+        rig->automatic = BY_HAND(RIG_SEAL);
+        rig_put(rig, &e, pool, 1, 4 * pages[i]);
+        for (; left > 0; left--) {
+            assert_int_equal(rig_jobs(rig, RIG_SEAL), left < at_once[i] ? left : at_once[i]);
+            rig_complete(rig, RIG_SEAL);
+        }
+        rig_destroy_all();
+    }
+}
+
+/* Two at least, so that no worker waits for the owner. */
+TEST(seals_of_pages_beyond_the_limit_are_computed_two_at_a_time)
+{
+    struct rig_options options = rig_defaults();
+    struct group_layout group = rig_group(4, 3u << 20);
+    struct rig_engine e;
+    struct pool_id pool;
+    struct rig *rig;
+
+    options.tenant[0].memory_bytes = 16u << 20;
+    rig = rig_create(&options);
+    e = rig_engine(rig, 0, "e", 1);
+    assert_ok(rig_pool_open(rig, e.conn[0], &group, 1, 16u << 20, &pool));
+    assert_ok(rig_map(rig, e.conn[0], pool));
+    rig->automatic = BY_HAND(RIG_SEAL);
+    rig_put(rig, &e, pool, 1, 12);
+    for (uint32_t left = 3; left > 0; left--) {
+        assert_int_equal(rig_jobs(rig, RIG_SEAL), left < 2 ? left : 2);
+        rig_complete(rig, RIG_SEAL);
+    }
+    assert_int_equal(rig_jobs(rig, RIG_SEAL), 0);
+}
