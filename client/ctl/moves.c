@@ -69,6 +69,7 @@ static void add_transferred(struct table *t, const json_t *row)
 
     table_add(t, PLAIN, "%s", j_str(row, "transfer"));
     table_add(t, PLAIN, "%s", j_bool(row, "ticket") ? "yes" : "-");
+    table_add(t, PLAIN, "%s", j_str(row, "class"));
     if (out)
         table_add(t, PLAIN, "%s", num(row, "to"));
     else
@@ -84,8 +85,8 @@ static int run_transfers(struct ctl *ctl)
 {
     static const char *const does[] = {"<TRANSFER",  "<WAY",   "<PEER", "<TENANT", "<STAGE",
                                        "<WAITS FOR", "WAITED", "AGE",   "LEFT"};
-    static const char *const moved[] = {"<TRANSFER", "<TICKET",     "TOKENS",  "PAGES",
-                                        "BYTES",     "LAST SECOND", "OVER ALL"};
+    static const char *const moved[] = {"<TRANSFER", "<TICKET", "<CLASS",      "TOKENS",
+                                        "PAGES",     "BYTES",   "LAST SECOND", "OVER ALL"};
     json_t *answer = ctl_list(ctl, "transfers", NULL), *row;
     struct table first, second;
     size_t i;

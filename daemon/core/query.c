@@ -193,6 +193,7 @@ bool core_pull_view(const struct core *c, uint32_t slot, struct transfer_view *r
     ret->tenant = p->tenant;
     ret->peer = p->link < c->limits.peers ? p->link : NONE;
     ret->ticket = p->ticket.id.gen != 0;
+    ret->prefetch = p->prefetch;
     ret->trace_id = p->trace_id;
     pull_amounts(c, p, ret);
     ret->quarantined_ns = p->quarantined_ns;
@@ -235,6 +236,7 @@ bool core_serve_view(const struct core *c, uint32_t slot, struct transfer_view *
     ret->tenant = pool_at(c, s->pool)->tenant;
     ret->peer = link_at(c, s->link)->peer;
     ret->ticket = s->handed.gen != 0;
+    ret->prefetch = s->prefetch;
     ret->trace_id = s->trace_id;
     serve_amounts(c, s, ret);
     ret->times = s->times;

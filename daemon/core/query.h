@@ -141,6 +141,7 @@ struct transfer_view {
     uint32_t node;         /* that it holds by a TRANSFER ref; NONE */
     uint32_t tenant, peer; /* peer NONE: its source is the disk */
     bool ticket;           /* of a session that was handed over */
+    bool prefetch;         /* X8: no decode waits for it, as its engine said */
     uint64_t trace_id;
     uint32_t pages; /* of all that it brings; out: that the peer may ask for */
     /* In: what was asked for (again what came wrong), agrees with its checksum, and is published or

@@ -111,6 +111,7 @@ static void put_named(const struct admin_ctx *ctx, const struct transfer_view *t
     text_u64(out, "link", t->link);
     text_str(out, "tenant", admin_tenant_name(ctx, t->tenant));
     text_bool(out, "ticket", t->ticket);
+    text_str(out, "class", t->prefetch ? "prefetch" : "decode");
     text_hex(out, "trace_id", t->trace_id);
 }
 

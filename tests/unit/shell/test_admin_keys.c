@@ -151,7 +151,7 @@ static const char answer_keys[] =
 
 /* Of a transfer in, and of one out. */
 #define TRANSFER_NAMED                                                                             \
-    "slots transfers(transfer direction tier peer link tenant ticket trace_id state stage "
+    "slots transfers(transfer direction tier peer link tenant ticket class trace_id state stage "
 static const char *const transfer_keys[] = {
     TRANSFER_NAMED
     "stage_s(queued wire verifying published ending) "

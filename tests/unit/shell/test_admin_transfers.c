@@ -29,6 +29,28 @@ TEST(transfers_are_told_by_both_sides)
     assert_int_equal(id_of(row, "node_id"), node_id_pack(node.id));
 }
 
+/* X8: which of them a decode waits for is told by both sides. */
+TEST(transfers_tell_their_class)
+{
+    for (uint32_t prefetch = 0; prefetch < 2; prefetch++) {
+        struct pair p = pair_with(rig_defaults(), 4, 32, 32);
+        struct rig_session *session = rig_session(p.dest, &p.de, p.dp, 1);
+        const char *want = prefetch ? "{'class': 'prefetch'}" : "{'class': 'decode'}";
+
+        rig_put(p.source, &p.se, p.sp, 9, 16);
+        rig_match(session, rig_tokens(9, 16), 16);
+        p.dest->automatic &= ~(uint32_t)RIG_PULL;
+        session->prefetch = prefetch;
+        rig_fetch(session, 0, 0);
+        rig_settle(p.dest);
+        s.ctx.core = p.dest->core;
+        tells(row_of("transfers", 0, 1), want);
+        s.ctx.core = p.source->core;
+        tells(row_of("transfers", 0, 1), want);
+        rig_destroy_all();
+    }
+}
+
 /* What the data path says of both. */
 static struct xfer_flow_view flow_now;
 
