@@ -174,9 +174,12 @@ if [[ $full -eq 1 ]]; then
 else
     note "build: vllm" 0 0 0 1 "with --full alone: it installs 6 GB"
 fi
-for mode in index publish retention rpc transfer reshard follow neighbours health spill; do
+for mode in index publish retention rpc transfer reshard neighbours health spill; do
     bench $mode
 done
+stage "replay follow" "$([[ $full -eq 1 ]] || echo "quick, times not judged")" \
+    build/bin/tern-replay --follow $([[ $full -eq 1 ]] || echo --quick)
+cat "$logs/replay-follow.log"
 stage "demo" "what README begins with" bash deploy/demo.sh
 
 # The second compiler builds everything; its programs are not run.

@@ -45,8 +45,9 @@ keys "match_rtt_us_p50 match_rtt_us_p99 raw_rtt_us_p50 match_rtt_us_p50_2core ma
     "j['busy_fetch_gb_s'] > 0 and j['decode_step_us_p99'] > 0 and j['decode_round_trips_per_step'] <= 0.1" \
     "$TERN_BIN/tern-bench" rpc --quick --json
 # Y4
-keys "exposed_us whole_us exposed_ratio chunk_us pace wrong_bytes" "j['wrong_bytes'] == 0 and j['whole_us'] > 0 and j['pace'] == 1.5" \
-    "$TERN_BIN/tern-bench" follow --quick --pace 1.5 --json
+keys "exposed_us whole_us exposed_ratio chunk_us pace prompt_tokens wrong_bytes" \
+    "j['wrong_bytes'] == 0 and j['whole_us'] > 0 < j['exposed_us'] and j['pace'] == 1.5" \
+    "$TERN_BIN/tern-replay" --follow --quick --pace 1.5 --json
 # M-e
 keys "clients body_bytes ping_ms_p50 ping_ms_p95 ping_ms_p99 status_ms_p95 bodies_per_s owner_ping_ms_p50 owner_ping_ms_p95
     owner_ping_ms_p99 owner_status_ms_p95 owner_bodies_per_s idle_ping_ms_p95 p95_ratio bodies_ratio" "j['bodies_per_s'] > 0" \

@@ -14,12 +14,10 @@ struct bench_args {
     const char *table; /* neighbours: the only row; NULL: all */
     const char *dir;   /* spill: where its files lie; NULL: /var/tmp */
     uint64_t bytes;    /* spill: of one pass; 0: as many as it wants */
-    double pace;       /* follow: a chunk's computation for its share of a transfer; 0: 1.2 */
 };
 
 /* Exit status: 0 within the limits, 1 not, 2 could not be measured; main makes 3 of it where a
  * limit of bench_count is not kept. */
-int bench_follow(const struct bench_args *args);
 int bench_health(const struct bench_args *args);
 int bench_index(const struct bench_args *args);
 int bench_kernels(const struct bench_args *args);

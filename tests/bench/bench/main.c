@@ -11,7 +11,7 @@
 
 const char *argp_program_version TERN_ARGP = "tern-bench " TERN_VERSION;
 
-enum key { KEY_JSON = 256, KEY_QUICK, KEY_TABLE, KEY_DIR, KEY_BYTES, KEY_PACE };
+enum key { KEY_JSON = 256, KEY_QUICK, KEY_TABLE, KEY_DIR, KEY_BYTES };
 
 struct command {
     const char *name;
@@ -19,10 +19,10 @@ struct command {
 };
 
 static const struct command commands[] = {
-    {"follow", bench_follow},   {"health", bench_health},         {"index", bench_index},
-    {"kernels", bench_kernels}, {"neighbours", bench_neighbours}, {"publish", bench_publish},
-    {"reshard", bench_reshard}, {"retention", bench_retention},   {"rpc", bench_rpc},
-    {"spill", bench_spill},     {"transfer", bench_transfer},
+    {"health", bench_health},         {"index", bench_index},     {"kernels", bench_kernels},
+    {"neighbours", bench_neighbours}, {"publish", bench_publish}, {"reshard", bench_reshard},
+    {"retention", bench_retention},   {"rpc", bench_rpc},         {"spill", bench_spill},
+    {"transfer", bench_transfer},
 };
 
 struct input {
@@ -35,17 +35,12 @@ static const struct argp_option table[] = {
     {"quick", KEY_QUICK, 0, 0, "Fewer rounds: to see that it works, not to measure", 0},
     {"table", KEY_TABLE, "NAME", 0, "neighbours: this row alone", 0},
     {"dir", KEY_DIR, "DIR", 0, "spill: on the disk that is measured (default: /var/tmp)", 0},
-    {"pace", KEY_PACE, "X", 0,
-     "follow: a chunk computes X times as long as its share of a transfer takes (1.2)", 0},
     {"bytes", KEY_BYTES, "N", 0, "spill: of one pass, K, M, G (default: 4G)", 0},
     {0},
 };
 
 static const char doc[] =
     "Measures Tern beside a raw baseline in the same run.\v"
-    "follow      what decode waits for when it follows prefill by an early ticket, and when it "
-    "does "
-    "not\n"
     "health      pings beside 64 clients whose turn records are looked at, by workers and by the "
     "owner thread\n"
     "index       Match of 49,152 tokens in a tree 50 turns deep against memcmp of the same bytes; "
@@ -85,18 +80,12 @@ static bool read_bytes(const char *text, uint64_t *ret)
 static error_t read_option(int key, char *arg, struct argp_state *state)
 {
     struct input *in = state->input;
-    char *end;
 
     switch (key) {
     case KEY_JSON: in->args.json = true; return 0;
     case KEY_QUICK: in->args.quick = true; return 0;
     case KEY_TABLE: in->args.table = arg; return 0;
     case KEY_DIR: in->args.dir = arg; return 0;
-    case KEY_PACE:
-        in->args.pace = strtod(arg, &end);
-        if (end == arg || *end || !(in->args.pace > 0 && in->args.pace <= 100))
-            argp_error(state, "--pace takes a number above 0, of at most 100");
-        return 0;
     case KEY_BYTES:
         if (!read_bytes(arg, &in->args.bytes))
             argp_error(state, "\"%s\" is no number of bytes", arg);
@@ -108,18 +97,17 @@ static error_t read_option(int key, char *arg, struct argp_state *state)
         }
         if (!in->command || state->arg_num > 0)
             argp_error(state,
-                       "\"%s\": there are follow, health, index, kernels, neighbours, publish, "
+                       "\"%s\": there are health, index, kernels, neighbours, publish, "
                        "reshard, retention, rpc, "
                        "spill and transfer",
                        arg);
         return 0;
     case ARGP_KEY_END:
         if (!in->command)
-            argp_error(
-                state,
-                "what is to be measured: follow, health, index, kernels, neighbours, publish, "
-                "reshard, retention, rpc, "
-                "spill or transfer");
+            argp_error(state,
+                       "what is to be measured: health, index, kernels, neighbours, publish, "
+                       "reshard, retention, rpc, "
+                       "spill or transfer");
         return 0;
     default: return ARGP_ERR_UNKNOWN;
     }
@@ -155,7 +143,7 @@ int main(int argc, char **argv)
     static const struct argp parser = {
         .options = table,
         .parser = read_option,
-        .args_doc = "follow|health|index|kernels|neighbours|publish|retention|rpc|spill|transfer",
+        .args_doc = "health|index|kernels|neighbours|publish|reshard|retention|rpc|spill|transfer",
         .doc = doc};
     struct input in = {0};
     int status;

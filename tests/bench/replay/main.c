@@ -3,6 +3,7 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "follow.h"
 #include "reshard.h"
 #include "run.h"
 
@@ -14,6 +15,8 @@ int main(int argc, char **argv)
 
     if (argc > 1 && strcmp(argv[1], "--reshard") == 0)
         return reshard_main(argc - 1, argv + 1);
+    if (argc > 1 && strcmp(argv[1], "--follow") == 0)
+        return follow_main(argc - 1, argv + 1);
     options_read(argc, argv, &options);
     played = run_start(&run) && run_play(&run);
     run_finish(&run);

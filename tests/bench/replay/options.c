@@ -37,6 +37,7 @@ enum key {
     KEY_PEER,
     KEY_JSON,
     KEY_RESHARD,
+    KEY_FOLLOW,
 };
 
 static const struct argp_option table[] = {
@@ -86,6 +87,10 @@ static const struct argp_option table[] = {
     {"reshard", KEY_RESHARD, 0, 0,
      "Play the matrix of shardings instead. It comes first, and has options of its own: --reshard "
      "--help",
+     2},
+    {"follow", KEY_FOLLOW, 0, 0,
+     "Measure what decode waits for when it follows prefill instead. It comes first, and has "
+     "options of its own: --follow --help",
      2},
     {0, 0, 0, 0, "Against what", 3},
     {"spawn", KEY_SPAWN, 0, 0, "Start both daemons for this run, and end them after it", 3},
@@ -275,6 +280,7 @@ static error_t read_option(int key, char *arg, struct argp_state *state)
     case KEY_DECODE: address(state, "decode", arg, o->decode_socket, o->decode_admin); return 0;
     case KEY_PEER: o->peer = arg; return 0;
     case KEY_JSON: o->json = true; return 0;
+    case KEY_FOLLOW: argp_error(state, "--follow comes before all other options"); return 0;
     case KEY_RESHARD: argp_error(state, "--reshard comes before all other options"); return 0;
     case ARGP_KEY_ARG:
         argp_error(state, "\"%s\" is no option; a trace is given by --trace", arg);

@@ -25,6 +25,7 @@ enum {
     KEY_KIND,
     KEY_SESSIONS,
     KEY_CORRUPT,
+    KEY_FOLLOW,
     KEY_JSON
 };
 
@@ -41,6 +42,8 @@ static const struct argp_option table[] = {
      0},
     {"sessions", KEY_SESSIONS, "N", 0, "Sessions of a cell", 0},
     {"corrupt", KEY_CORRUPT, "N", 0, "Flip a byte of so many pages as they arrive", 0},
+    {"follow", KEY_FOLLOW, 0, 0,
+     "The destination follows each session by an early ticket, while the source computes it", 0},
     {"json", KEY_JSON, 0, 0, "The report as JSON", 0},
     {0}};
 
@@ -58,7 +61,7 @@ struct options {
     uint32_t ranks[2], stages[2], page_tokens[2]; /* 0: all */
     uint32_t kind;                                /* WORLD_KINDS: all */
     uint32_t sessions, corrupt;
-    bool json;
+    bool follow, json;
 };
 
 struct matrix {
@@ -88,6 +91,70 @@ static bool failed(struct cell *c, const char *what, struct tern *t, enum tern_e
     return false;
 }
 
+/* It is there when the destination asks for it. */
+static bool fetches(struct cell *c, struct end ends[2], struct end_pages *pages,
+                    struct engine_session *to)
+{
+    struct engine *a = &ends[0].engine, *b = &ends[1].engine;
+    struct engine_session *from = pages->s;
+    const uint32_t n = c->tokens;
+    enum tern_err err = engine_extend(from, n, n);
+
+    if (err != TERN_OK)
+        return failed(c, "extend", a->tern, err);
+    end_write(&ends[0], pages);
+    err = end_publish(&ends[0]);
+    if (err == TERN_OK)
+        err = engine_commit(from, n);
+    if (err != TERN_OK)
+        return failed(c, "commit", a->tern, err);
+    err = engine_begin_with(to, b, from->tokens, n, 1);
+    if (err == TERN_OK)
+        err = engine_fetch(to, "source", n, END_CALL_MS);
+    return err == TERN_OK ? true : failed(c, "fetch", b->tern, err);
+}
+
+/* It is computed chunk by chunk, and the destination follows: but a state, which each commit would
+ * take, is there at the end alone. */
+static bool follows(struct cell *c, struct end ends[2], struct end_pages *pages,
+                    struct engine_session *to)
+{
+    const uint32_t n = c->tokens, each = ends[0].ngroups > 1 ? n : c->shape[0].align;
+    struct engine *a = &ends[0].engine, *b = &ends[1].engine;
+    struct engine_session *from = pages->s;
+    struct tern_answer answer = {.cookie = 0};
+    struct tern_ticket ticket;
+    enum tern_err err = tern_ticket_open(a->tern, from->id, 0, END_CALL_MS, &ticket);
+
+    if (err != TERN_OK)
+        return failed(c, "make a ticket", a->tern, err);
+    err = engine_begin_with(to, b, from->tokens, n, 1);
+    if (err == TERN_OK)
+        err = tern_submit_fetch_follow(b->tern, to->id, ticket.text, TERN_STEP_NONE, 1);
+    if (err != TERN_OK)
+        return failed(c, "follow", b->tern, err);
+    for (pages->tokens = each; pages->tokens <= n && err == TERN_OK; pages->tokens += each) {
+        err = engine_extend(from, pages->tokens, pages->tokens);
+        if (err == TERN_OK)
+            end_write(&ends[0], pages);
+        if (err == TERN_OK)
+            err = end_publish(&ends[0]);
+        if (err == TERN_OK)
+            err = engine_commit(from, pages->tokens);
+    }
+    pages->tokens = n;
+    if (err == TERN_OK)
+        err = tern_handoff(a->tern, from->id, a->step, NULL, 0, 0, END_CALL_MS, &ticket);
+    if (err != TERN_OK)
+        return failed(c, "compute and hand over", a->tern, err);
+    err = answer_wait(b->tern, END_CALL_MS, &answer);
+    if (err == TERN_OK)
+        err = answer.results[0].err;
+    if (err == TERN_OK)
+        err = engine_take(to, &answer.results[0]);
+    return err == TERN_OK ? true : failed(c, "follow", b->tern, err);
+}
+
 /* One session at the source, and the same at the destination. */
 static bool session(struct matrix *m, struct cell *c, struct end ends[2], uint32_t i)
 {
@@ -101,21 +168,10 @@ static bool session(struct matrix *m, struct cell *c, struct end ends[2], uint32
     for (uint32_t k = 0; k <= n; k++)
         tokens[k] = i * 1000 + k;
     err = engine_begin(&from, a, tokens, n);
-    if (err == TERN_OK)
-        err = engine_extend(&from, n, n);
     if (err != TERN_OK)
-        return failed(c, "extend", a->tern, err);
-    end_write(&ends[0], &pages);
-    err = end_publish(&ends[0]);
-    if (err == TERN_OK)
-        err = engine_commit(&from, n);
-    if (err != TERN_OK)
-        return failed(c, "commit", a->tern, err);
-    err = engine_begin_with(&to, b, tokens, n, 1);
-    if (err == TERN_OK)
-        err = engine_fetch(&to, "source", n, END_CALL_MS);
-    if (err != TERN_OK)
-        return failed(c, "fetch", b->tern, err);
+        return failed(c, "begin", a->tern, err);
+    if (!(m->options->follow ? follows : fetches)(c, ends, &pages, &to))
+        return false;
     err = engine_do(&to, (struct engine_op){.kind = ENGINE_EXTEND,
                                             .length = n + 1,
                                             .written = n,
@@ -125,7 +181,11 @@ static bool session(struct matrix *m, struct cell *c, struct end ends[2], uint32
     pages.s = &to;
     c->wrong += end_wrong(&ends[1], &pages);
     err = engine_end(&to);
-    return err == TERN_OK && engine_end(&from) == TERN_OK ? true : failed(c, "close", NULL, err);
+    if (m->options->follow)
+        engine_free(&from); /* it was handed over */
+    else if (err == TERN_OK)
+        err = engine_end(&from);
+    return err == TERN_OK ? true : failed(c, "close", NULL, err);
 }
 
 static bool play(struct matrix *m, struct cell *c, struct end ends[2])
@@ -354,6 +414,7 @@ static error_t read_option(int key, char *arg, struct argp_state *state)
         return 0;
     case KEY_SESSIONS: o->sessions = (uint32_t)strtoul(arg, NULL, 10); return 0;
     case KEY_CORRUPT: o->corrupt = (uint32_t)strtoul(arg, NULL, 10); return 0;
+    case KEY_FOLLOW: o->follow = true; return 0;
     case KEY_JSON: o->json = true; return 0;
     default: return ARGP_ERR_UNKNOWN;
     }
