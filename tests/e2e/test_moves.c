@@ -103,8 +103,8 @@ static void fetches_are_refused_in_words(const struct daemon *d, const struct en
  * table. When it is there, the fetch ends and the list is empty. */
 TEST(ternctl_transfers_tells_what_a_fetch_waits_for)
 {
-    static const char *const table[] = {"commit", "queued", "the-prefill-h", "0 of 128", "B/s",
-                                        "0 of 0", NULL};
+    static const char *const table[] = {"commit",   "queued", "the-prefill-h", "decode",
+                                        "0 of 128", "B/s",    "0 of 0",        NULL};
     char dir[RIG_DIR_BYTES];
     struct daemon source, dest;
     struct engine a, b;
@@ -133,6 +133,7 @@ TEST(ternctl_transfers_tells_what_a_fetch_waits_for)
         assert_string_equal(word(row, "tenant"), "bench");
         assert_string_equal(word(row, "peer"), options[0].node);
         assert_true(json_is_false(json_object_get(row, "ticket")));
+        assert_string_equal(word(row, "class"), "decode");
         assert_true(json_real_value(json_object_get(json_object_get(row, "stage_s"), "queued")) >
                     0);
     }
