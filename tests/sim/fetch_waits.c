@@ -219,8 +219,11 @@ void fetch_wait_answered(struct sim *w, uint32_t d, const struct reply *r)
         MARK(fetch_wait_gone);
         return;
     }
-    EXPECT(r->err == TERN_OK, "fetch_wait_refused", "err %u %s", r->err, r->text);
-    if (r->fetch_wait.arriving == 0)
+    EXPECT(r->err == TERN_OK || (r->err == TERN_INVALID && s->turn != TURN_FETCHING),
+           "fetch_wait_refused", "err %u %s", r->err, r->text);
+    if (r->err != TERN_OK)
+        MARK(fetch_wait_for_none);
+    else if (r->fetch_wait.arriving == 0)
         told_end(w, d, s, f, r);
     else if (f->pages)
         told_pages(w, d, s, f, r);

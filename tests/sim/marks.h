@@ -268,6 +268,7 @@
     X(fetch_pages_told, 60)                                                                        \
     X(fetch_wait_ended, 90)                                                                        \
     X(fetch_wait_replaced, 100)                                                                    \
-    X(fetch_wait_gone, 20)
+    X(fetch_wait_gone, 20)                                                                         \
+    X(fetch_wait_for_none, 5)
 
 #endif

@@ -407,7 +407,7 @@ static bool flush(struct core *c, struct actions *out, bool prefetch, bool seale
             all = finish(c, out, s) && all;
         else if (may_offer(s))
             all = offer(c, out, s) && all;
-        if (s->follow)
+        if (s->follow && !sealed)
             serve_follow_look(c, s); /* what was offered, and perhaps more, is pinned at once */
     }
     return all;
