@@ -395,7 +395,6 @@ void core_step(struct core *c, const struct event *ev, struct actions *out)
     all = reset_spread(c, out) && all; /* ahead of fetches on the same links */
     all = serve_flush(c, out, ev->kind == EV_SEALED) && all;
     all = tickets_flush(c, out) && all; /* those that nothing serves any more go */
-    all = waits_flush(c, out) && all;   /* behind all that gives back or follows no more */
     all = fetch_flush(c, out) && all;
     all = seal_flush(c, out) && all;
     all = away_flush(c, out) && all;
@@ -406,6 +405,7 @@ void core_step(struct core *c, const struct event *ev, struct actions *out)
     all = copy_flush(c, out) && all;
     all = !disk_evicts_left(c) && all;
     all = obtain_flush(c) && all;
+    all = waits_flush(c, out) && all; /* behind all that gives back, or names a step */
     stages_settle(c);
     c->left_over = !all;
     check(c->visits <= STEP_VISITS_MAX);
