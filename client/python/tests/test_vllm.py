@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import signal
 from collections.abc import Iterator
 from contextlib import suppress
+from dataclasses import fields
 from pathlib import Path
 from threading import Event
 from types import SimpleNamespace
@@ -12,11 +14,28 @@ from typing import Any
 import numpy as np
 import pytest
 import tern
-from daemons import Daemon, free_port, start
+from daemons import Daemon, free_port, start, start_pair
 from tern.vllm.jobs import Steps
 from tern.vllm.pages import layers_of, page_shape
+from tern.vllm.scheduler import Counts
 from tern.vllm.settings import Refused, check_config, check_version, settings, size
-from vllm_rig import BLOCK, BLOCKS, LAYERS, Asked, FullAttentionSpec, HostTensor, Instance, MambaSpec, cache_config, vllm_config
+from tern.vllm.worker import Copied
+from vllm_rig import (
+    BLOCK,
+    BLOCKS,
+    LAYERS,
+    Asked,
+    FullAttentionSpec,
+    HostTensor,
+    Instance,
+    MambaSpec,
+    cache_config,
+    vllm_config,
+)
+
+# vllm_rig has put the stubs on the path
+from tern.vllm.connector import TernConnector  # isort: skip
+from tern.vllm.metrics import COUNTERS  # isort: skip
 
 PROMPT = [(i * 7919) % 1000 for i in range(100)]
 
@@ -346,6 +365,42 @@ def test_a_full_pool_is_counted_and_vllm_goes_on(daemons: tuple[Daemon, Daemon])
     small.close()
 
 
+# ---- what it tells of itself
+
+
+def test_counters_tell_what_was_added(instance: Instance) -> None:
+    run(instance, "first", PROMPT)
+    run(instance, "second", PROMPT)
+    told = instance.scheduler.get_kv_connector_stats()
+    copied = instance.worker.get_kv_connector_stats()
+    assert told and copied
+    assert told.data == {"queried": 200, "matched": 96}
+    assert copied.data == {"loaded": 6, "saved": 6, "bytes": 12 * 1024}
+    assert instance.scheduler.get_kv_connector_stats() is None  # nothing is new
+    both = TernConnector.build_kv_connector_stats(told.data)
+    assert both and both.aggregate(copied).aggregate(copied).reduce()["loaded"] == 12
+    counters: dict[str, list[object]] = {}
+
+    class Counter:
+        def __init__(self, name: str, documentation: str, labelnames: list[str]) -> None:
+            self.name = name
+
+        def labels(self, *values: object) -> Counter:
+            return self
+
+        def inc(self, n: int) -> None:
+            counters.setdefault(self.name, []).append(n)
+
+    metrics = TernConnector.build_prom_metrics(None, {"Counter": Counter}, ["model"], {0: ["tiny"]})
+    assert metrics
+    metrics.observe(both.data)
+    assert counters["vllm:tern_matched"] == [96] and len(counters) == 5
+
+
+def test_every_counter_has_words() -> None:
+    assert set(COUNTERS) == {f.name for kind in (Counts, Copied) for f in fields(kind)}
+
+
 # ---- instances
 
 
@@ -452,11 +507,32 @@ def test_only_a_whole_answer_is_handed_over(instance: Instance) -> None:
     assert prefilled(instance, PROMPT, "FINISHED_ABORTED") is None
 
 
-@pytest.mark.parametrize("wrong", [{"tern_tokens": 112}, {"tern_tokens": 50}, {"tern_tokens": "96"}, {"tern_ticket": 5}])
+@pytest.mark.parametrize(
+    "wrong", [{"tern_tokens": 112}, {"tern_tokens": 50}, {"tern_tokens": "96"}, {"tern_ticket": 5}]
+)
 def test_a_ticket_of_something_else_is_refused(decode: Instance, wrong: dict[str, Any]) -> None:
     told = {"do_remote_prefill": True, "tern_ticket": "t", "tern_tokens": 96} | wrong
     assert run(decode, "decode", PROMPT, kv_transfer_params=told)[1] == 0
     assert decode.scheduler._s().counts.refused == 1
+
+
+def test_a_fetch_ends_with_its_daemon(tmp_path: Path) -> None:
+    pair = start_pair(tmp_path)
+    prefill, decode = Instance(pair[0].socket), Instance(pair[1].socket)
+    r = Asked("decode", list(PROMPT), kv_transfer_params=prefilled(prefill, PROMPT))
+    pair[0].process.send_signal(signal.SIGSTOP)  # so that the fetch has no end of its own
+    assert decode.scheduler.get_num_new_matched_tokens(r, 0) == (None, False)
+    assert decode.scheduler.get_num_new_matched_tokens(r, 0) == (None, False)
+    pair[1].process.kill()
+    pair[1].process.wait()
+    assert decode.admit(r) == 0
+    decode.step(r)
+    assert decode.holds(r, 100) and decode.scheduler._s().counts.unfetched == 1
+    decode.finish(r)
+    pair[0].process.send_signal(signal.SIGCONT)
+    for one in (prefill, decode):
+        one.close()
+    pair[0].process.kill()
 
 
 def test_a_fetch_ends_with_its_request(instance: Instance, decode: Instance) -> None:

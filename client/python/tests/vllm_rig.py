@@ -110,7 +110,8 @@ def kv_of(tokens: Sequence[int]) -> npt.NDArray[np.uint16]:
     """Of shape (layer, token, head, content): each token's depends on all before it."""
     sums = np.cumsum(np.asarray(tokens, np.uint64) * np.arange(1, len(tokens) + 1, dtype=np.uint64))
     rows = np.arange(len(LAYERS) * HEADS * CONTENT, dtype=np.uint64).reshape(len(LAYERS), 1, HEADS, CONTENT)
-    kv: npt.NDArray[np.uint16] = ((sums[None, :, None, None] + rows * np.uint64(257)) % np.uint64(65521)).astype(np.uint16)
+    mixed = (sums[None, :, None, None] + rows * np.uint64(257)) % np.uint64(65521)
+    kv: npt.NDArray[np.uint16] = mixed.astype(np.uint16)
     return kv
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
 from functools import partial
 from typing import Any
 
@@ -16,10 +16,12 @@ from vllm.distributed.kv_transfer.kv_connector.v1.base import (
     KVConnectorTransferResults,
     KVConnectorWorkerMetadata,
 )
+from vllm.distributed.kv_transfer.kv_connector.v1.metrics import KVConnectorPromMetrics, KVConnectorStats
 
 from ..connection import Connection, Pool
 from ..layout import Namespace
 from .jobs import Work
+from .metrics import Since, TernMetrics, TernStats
 from .pages import PageShape, Tensor, layers_of, page_shape
 from .pool import patiently, share_pool
 from .scheduler import Request, Scheduler
@@ -71,16 +73,37 @@ class TernConnector(KVConnectorBase_V1):
         self._blocks: int = kv_cache_config.num_blocks
         self._scheduler: Scheduler | None = None
         self._worker: Worker | None = None
-        self._told = told
+        self._told, self._since = told, Since()
         if role == KVConnectorRole.SCHEDULER:
             pool = self._pool("scheduler")
-            log.info("tern: engine %s, pool %x of %d bytes, %s", told.engine, pool.handle, pool.nbytes, self._shape.words)
+            words = self._shape.words
+            log.info("tern: engine %s, pool %x of %d bytes, %s", told.engine, pool.handle, pool.nbytes, words)
             self._scheduler = Scheduler(pool, lambda request: namespace_of(vllm_config, told, request))
 
     def _pool(self, role: str) -> Pool:
         connection = Connection(self._told.socket)
         engine = patiently("joining the daemon", partial(connection.join, self._told.engine, role=role))
         return share_pool(engine, self._shape.group(), self._told)
+
+    # ---- both sides
+
+    def get_kv_connector_stats(self) -> KVConnectorStats | None:
+        counted = self._scheduler.counts if self._scheduler else self._w().copied
+        return self._since.stats(asdict(counted))
+
+    @classmethod
+    def build_kv_connector_stats(cls, data: dict[str, Any] | None = None) -> KVConnectorStats | None:
+        return TernStats(data=data or {})
+
+    @classmethod
+    def build_prom_metrics(
+        cls,
+        vllm_config: Any,
+        metric_types: Any,
+        labelnames: list[str],
+        per_engine_labelvalues: dict[int, list[object]],
+    ) -> KVConnectorPromMetrics | None:
+        return TernMetrics(vllm_config, metric_types, labelnames, per_engine_labelvalues)
 
     # ---- the scheduler's side
 

@@ -1,4 +1,4 @@
-"""Fetches from other hosts that are under way, without an event loop: the scheduler asks in each step which have ended."""
+"""Fetches from other hosts that are under way, without an event loop: each step asks what has ended."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ class Fetches:
         return self._cookie
 
     def ended(self, number: int) -> bool:
-        """Whether it has ended. The session has what came; the error of one that failed is raised, once."""
+        """Whether it has ended, which it also has with its daemon. The session has what came; the error of one that failed is raised, once."""
         self._drain()
         if number in self._under_way:
             return False

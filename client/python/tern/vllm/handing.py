@@ -1,7 +1,7 @@
 """kv_transfer_params: how a prefill instance hands a prompt over to a decode instance on another host.
 
-The prefill request says {"do_remote_decode": true}. Its answer has what the decode request says, as it is: a ticket, under
-which the prefill host's daemon holds the pages until the decode host has them or the ticket's time is over.
+The prefill request says {"do_remote_decode": true}. Its answer has what the decode request says, as it is: a ticket,
+under which the prefill host's daemon holds the pages until the decode host has them or the ticket's time is over.
 """
 
 from __future__ import annotations

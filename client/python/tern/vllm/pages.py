@@ -121,7 +121,7 @@ def layers_of(shape: PageShape, caches: Mapping[str, Tensor], blocks: int) -> li
             raise Refused(f"vLLM has no KV tensor for layer {name!r}: tern.vllm does not know this model")
         found.append(_layer(shape, name, caches[name], blocks))
     if more := sorted(set(caches) - set(shape.layers)):
-        raise Refused(f"vLLM has KV tensors that no group names, such as {more[0]!r}: tern.vllm does not know this model")
+        raise Refused(f"vLLM has KV that no group names, such as {more[0]!r}: tern.vllm does not know this model")
     return found
 
 

@@ -118,8 +118,9 @@ class Scheduler:
     # ---- before a request is scheduled
 
     def matched(self, request: Request, local: int) -> int | None:
-        """How many tokens behind the `local` ones Tern brings; None while they come from another host. The last token is computed, as vLLM's own cache has it.
-        vLLM asks again while a request waits, and when it was preempted: then its session has what it had saved."""
+        """How many tokens behind the `local` ones Tern brings; None while they come from another host. The last token
+        of a prompt is computed, as with vLLM's own cache. vLLM asks again while a request waits, and when it was
+        preempted: then its session has what it had saved."""
         kept = self._kept.get(request.request_id)
         if kept is None:
             kept = self._begin(request)

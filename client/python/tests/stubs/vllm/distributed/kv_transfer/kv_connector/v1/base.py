@@ -7,6 +7,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
+from .metrics import KVConnectorPromMetrics, KVConnectorStats
+
 
 class KVConnectorRole(enum.Enum):
     SCHEDULER = 0
@@ -61,6 +63,23 @@ class KVConnectorBase_V1:
         return KVConnectorTransferResults()
 
     def build_connector_worker_meta(self) -> KVConnectorWorkerMetadata | None:
+        return None
+
+    def get_kv_connector_stats(self) -> KVConnectorStats | None:
+        return None
+
+    @classmethod
+    def build_kv_connector_stats(cls, data: dict[str, Any] | None = None) -> KVConnectorStats | None:
+        return None
+
+    @classmethod
+    def build_prom_metrics(
+        cls,
+        vllm_config: Any,
+        metric_types: Any,
+        labelnames: list[str],
+        per_engine_labelvalues: dict[int, list[object]],
+    ) -> KVConnectorPromMetrics | None:
         return None
 
     def get_num_new_matched_tokens(self, request: Any, num_computed_tokens: int) -> tuple[int | None, bool]:

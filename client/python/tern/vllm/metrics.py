@@ -1,0 +1,72 @@
+"""Counters for vLLM: in its log every few seconds, and at /metrics as `vllm:tern_..._total`."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from vllm.distributed.kv_transfer.kv_connector.v1.metrics import KVConnectorPromMetrics, KVConnectorStats
+
+COUNTERS = {
+    "queried": "Tokens of prompts that Tern was asked for",
+    "matched": "Tokens of them that Tern brings",
+    "loaded": "Blocks that were copied from Tern",
+    "saved": "Blocks that were copied to Tern",
+    "bytes": "Bytes of these copies",
+    "full": "Saves that found no room in the pool, and were tried again",
+    "failed": "Loads that failed, and were computed",
+    "fetched": "Prompts that were brought from another host",
+    "unfetched": "Prompts that could not be brought from another host, and were computed",
+    "refused": "Other things that the daemon refused",
+}
+
+
+class TernStats(KVConnectorStats):
+    """data: by counter, what was added since the last time."""
+
+    def reset(self) -> None:
+        self.data = {}
+
+    def aggregate(self, other: KVConnectorStats) -> KVConnectorStats:
+        for name, n in other.data.items():
+            self.data[name] = self.data.get(name, 0) + n
+        return self
+
+    def reduce(self) -> dict[str, int | float]:
+        return dict(self.data)
+
+    def is_empty(self) -> bool:
+        return not self.data
+
+
+class Since:
+    """What counters have gained since the last time."""
+
+    def __init__(self) -> None:
+        self._told: dict[str, int] = {}
+
+    def stats(self, counters: Mapping[str, int]) -> TernStats | None:
+        gained = {name: n - self._told.get(name, 0) for name, n in counters.items()}
+        self._told = dict(counters)
+        stats = TernStats(data={name: n for name, n in gained.items() if n})
+        return None if stats.is_empty() else stats
+
+
+class TernMetrics(KVConnectorPromMetrics):
+    def __init__(
+        self,
+        vllm_config: Any,
+        metric_types: Any,
+        labelnames: list[str],
+        per_engine_labelvalues: dict[int, list[object]],
+    ) -> None:
+        super().__init__(vllm_config, metric_types, labelnames, per_engine_labelvalues)
+        self._counters: dict[tuple[str, int], Any] = {}
+        for name, what in COUNTERS.items():
+            counter = self._counter_cls(name=f"vllm:tern_{name}", documentation=what, labelnames=labelnames)
+            for engine, values in per_engine_labelvalues.items():
+                self._counters[name, engine] = counter.labels(*values)
+
+    def observe(self, transfer_stats_data: dict[str, Any], engine_idx: int = 0) -> None:
+        for name, n in transfer_stats_data.items():
+            self._counters[name, engine_idx].inc(n)
