@@ -44,6 +44,12 @@ def wrong(pool: tern.Pool, s: tern.Session, last: int) -> int:
     return sum(int((kv[table[t // PAGE], :, t % PAGE, :] != t).sum()) for t in range(last))
 
 
+def test_a_pool_declares_larger_chunks(engine: tern.Engine) -> None:
+    assert engine.open_pool([KV], bytes=POOL, align_tokens=3 * PAGE).align_tokens == 3 * PAGE
+    with pytest.raises(tern.Invalid, match="align_tokens"):
+        engine.open_pool([KV], bytes=POOL, align_tokens=PAGE + 1)
+
+
 def test_a_prefix_is_shared_by_the_page(engine: tern.Engine) -> None:
     pool = engine.open_pool([KV], bytes=POOL)
     assert pool.align_tokens == PAGE and pool.pages("kv").shape[1:] == KV.shape
