@@ -36,7 +36,7 @@ wants "false true" ternd --huge-pages =
 wants "--tenant" ternd --huge-pages --tenan
 wants "one file.tape" ternd -c o
 wants "eager lazy off" tern-replay --supersede ""
-wants "retention rpc" tern-bench r
+wants "reshard retention rpc" tern-bench r
 wants "--keep-going" tern-sim --k
 
 command -v zsh >/dev/null || { echo "skipped: bash was right, and there is no zsh (package zsh) to try"; exit 77; }
