@@ -91,6 +91,7 @@ def test_prefill_and_decode_on_two_hosts(
     for name, prompt in PROMPTS.items():
         told = prefill.complete(prompt, tokens=1, transfer={"do_remote_decode": True}).transfer
         assert told and told["tern_tokens"] == len(prompt) // 32 * 32
+        del told["remote_prefill_cached_tokens"]  # vLLM would report these, of the prefill, as the decode's
         answer = decode.complete(prompt, transfer=told)
         assert answer.said == stock[name][0].said, name
         assert answer.cached == AGAIN[name], name
