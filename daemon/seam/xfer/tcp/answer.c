@@ -1,7 +1,8 @@
 /* The source's side of the TCP transport: pages are sent straight from where they lie, behind the
- * answer that promises them. The core is asked for each page again when its last byte was handed to
- * the kernel; one whose generation passed in between is named in the tail, and the destination
- * throws it away.
+ * answer that promises them; or through a buffer, where what moves lies scattered in short
+ * stretches (DATA_PACKED_STRETCH). The core is asked for each page again when its last byte was
+ * handed to the kernel; one whose generation passed in between is named in the tail, and the
+ * destination throws it away.
  *
  * When a serve ends in the middle of an answer, what had been promised and not sent goes out as
  * zeros, with every page named in the tail. So the stream stays in step, the connection serves on,
