@@ -25,11 +25,13 @@ for cells in "2:4 all" "4:1 gqa" "1:1 mha"; do
 done
 "$replay" --reshard --ranks 4:2 --kind gqa --page-tokens 64:16 --corrupt 3 | tail -1 | tee "$out"
 grep -q 'failed 0;.*wrong_bytes 0, corrupt_detected 3$' "$out"
-# Decode follows the sessions of prefill while they are computed (Y4).
-"$replay" --reshard --follow --ranks 2:4 | tail -1 | tee "$out"
-grep -q 'failed 0;.*wrong_bytes 0,' "$out"
-"$replay" --reshard --follow --ranks 4:2 | tail -1 | tee "$out"
-grep -q 'failed 0;.*wrong_bytes 0,' "$out"
+
+# Decode follows the sessions of prefill while they are computed (Y4), also where its pages have more tokens.
+for cells in "2:4 16:16 all" "4:2 16:16 all" "4:2 16:64 gqa"; do
+    read -r ranks tokens kind <<<"$cells"
+    "$replay" --reshard --follow --ranks "$ranks" --page-tokens "$tokens" --kind "$kind" | tail -1 | tee "$out"
+    grep -q 'failed 0;.*wrong_bytes 0,' "$out"
+done
 
 # A byte that is flipped on the way is noticed, and the page comes once more.
 "$replay" --reshard --ranks 4:2 --kind gqa --corrupt 3 | tail -1 | tee "$out"
