@@ -25,6 +25,15 @@ static bool path_has_recurrent(const struct core *c, const struct session *s, ui
            !(n->state.refilling & 1u << group);
 }
 
+/* The first page of a WINDOW group that a ticket of that length needs: at a multiple of L whoever
+ * fetches it gives nodes their segments, so that it needs these whole. */
+static uint32_t first_needed(const struct core *c, const struct session *s, const struct group *g)
+{
+    const uint32_t first = window_first(g, s->written);
+
+    return s->written % session_pool(c, s)->align > 0 ? first : first - first % g->segment;
+}
+
 /* Is all of the group's STATE at the written length in the table: in whole segments of the path,
  * and behind them its own? It may own what no node of the path took (T18). */
 static bool group_whole(const struct core *c, const struct session *s, const struct group *g)
@@ -39,7 +48,7 @@ static bool group_whole(const struct core *c, const struct session *s, const str
     if (s->first[i] > first)
         return false;
     if (s->base[i] <= first)
-        return true;
+        return s->base[i] <= first_needed(c, s, g);
     at = session_borrows_to(c, s, i);
     if (segment_end(g, node_at(c, at)->depth) != s->base[i])
         return false;
@@ -60,7 +69,7 @@ struct spare {
 static struct spare spare_of(const struct core *c, const struct session *s, const struct group *g)
 {
     const uint32_t i = g->index, end = div_up(s->written, g->layout.page_tokens),
-                   first = window_first(g, s->written);
+                   first = first_needed(c, s, g);
     struct spare n = {0, 0};
 
     if (g->layout.family == FAMILY_RECURRENT) {

@@ -560,12 +560,50 @@ TEST(y1_window_that_no_node_took_is_handed_over)
     assert_ok(rig_commit(s, 40, 0));
     t = hand_over(s, 0, 0);
     assert_int_equal(rig_group_view(p.source, p.sp, 1).ticket,
-                     6);                  /* 6 to 11; 4 and 5 are the path's */
+                     6); /* 6 to 11; 4 and 5 are the path's */
     d = asking(&p, 1, 46);
     assert_ok(ticket_fetched(d, t)); /* the other one's step is not waited for */
     assert_lengths(d, 40, 46, 46);
     assert_int_equal(rig_wrong(d, 46), 0);
     rig_engine_kill(p.source, &other, 0); /* its refill goes with it */
+    assert_ok(rig_close(d, 0));
+}
+
+/* The same at a multiple of L, where whoever fetches it gives nodes their segments: of the one in
+ * which the window begins the first page has left the table, so that it cannot be handed over at
+ * that length, but at the next. */
+TEST(y1_window_that_no_node_took_is_handed_over_in_whole_segments)
+{
+    struct group_layout groups[2] = {rig_group(8, 512), rig_window(4, 28, 512)};
+    struct pair p = pair_limited(1 << 20);
+    const uint32_t *tokens = rig_tokens(1, 41);
+    struct rig_engine other = rig_engine(p.source, 0, "other", 1);
+    struct rig_session *s, *d;
+    struct ticket t;
+
+    assert_ok(rig_pool_open(p.source, p.se.conn[0], groups, 2, 1u << 19, &p.sp));
+    assert_ok(rig_pool_open(p.dest, p.de.conn[0], groups, 2, 1u << 19, &p.dp));
+    rig_put(p.source, &p.se, p.sp, 1, 40);
+    for (uint32_t depth = 8; depth <= 40; depth += 8)
+        state_drop(p.source->core, node_of(p.source, p.sp, tokens, depth));
+    assert_ok(rig_map(p.source, other.conn[0], p.sp));
+    s = rig_session(p.source, &other, p.sp, 1);
+    assert_ok(rig_match(s, tokens, 40));
+    assert_ok(rig_run_to(s, tokens, 40));
+    assert_ok(rig_commit(s, 40, 9)); /* a step that does not pass */
+    s = rig_session(p.source, &p.se, p.sp, 1);
+    assert_ok(rig_match(s, tokens, 40));
+    assert_int_equal(s->matched, 0);
+    assert_ok(rig_run_to(s, tokens, 40));
+    assert_ok(rig_commit(s, 40, 0));
+    assert_err(TERN_INVALID, hand_over_full(s, (struct req_handoff){.step = 0})->err);
+    assert_ok(rig_match(s, tokens, 41));
+    assert_ok(rig_run_to(s, tokens, 41));
+    t = hand_over(s, 0, 0);
+    d = asking(&p, 1, 41);
+    assert_ok(ticket_fetched(d, t));
+    assert_lengths(d, 40, 41, 41);
+    assert_int_equal(rig_wrong(d, 41), 0);
     assert_ok(rig_close(d, 0));
 }
 
