@@ -338,6 +338,8 @@ static void do_stale_completion(struct sim *w, uint32_t d)
     uint64_t slot = pick(w, 4), gen = pick(w, 3), id = gen << 32 | slot;
     uint64_t before = core_changes(w->d[d].core);
 
+    if (core_deadline(w->d[d].core) <= w->now + STEP_NS)
+        return; /* something is due by then */
     switch (pick(w, w->cfg.records ? 7 : 6)) {
     case 6:
         ev.kind = EV_RECORD_CHECKED;

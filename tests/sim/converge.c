@@ -222,6 +222,24 @@ static void run_named(struct sim *w)
     quiesce(w);
 }
 
+/* Y2: what still stands is fetched, and comes whole, unless the pool has no room or holds other
+ * ranks. */
+static void tickets_come(struct sim *w)
+{
+    for (uint32_t d = 0; d < DAEMONS; d++)
+        for (uint32_t i = 0; i < SESSIONS; i++) {
+            uint32_t by = ticket_fetch_last(w, d, i);
+
+            quiesce(w);
+            if (by != NO)
+                ticket_came_last(w, d, i, by);
+            close_sessions(w, 1 - d);
+        }
+    for (uint32_t d = 0; d < DAEMONS; d++)
+        run_devices(w, d);
+    quiesce(w);
+}
+
 /* Y3, P5: what nobody has fetched goes when its time is over. */
 static void tickets_pass(struct sim *w)
 {
@@ -255,6 +273,7 @@ static void come_to_rest(struct sim *w)
     quiesce(w);
     if (w->cfg.ticket_ms) {
         run_named(w);
+        tickets_come(w);
         tickets_pass(w);
     }
     for (uint32_t d = 0; d < DAEMONS; d++) {

@@ -63,6 +63,14 @@ static bool following_unasked(const struct sim *w, uint32_t d, const struct sess
     return w->cfg.early && f->on && f->follow && s->fetch_pull.slot == NONE;
 }
 
+/* By a ticket of this very daemon, whose pages take the place of the tail. */
+static bool fetched_here(const struct sim *w, uint32_t d, const struct session *s)
+{
+    const struct tfetch *f = &w->tickets[d]->fetch[s - w->d[d].session];
+
+    return w->cfg.ticket_ms && f->on && f->local;
+}
+
 /* S11: after each step of the core, before its answers. No answer tells when what came takes the
  * place of a tail, and the lengths need not: what other engines are about to publish the session
  * gets as pages of its own, and they may be as long as what it had. The pages tell. */
@@ -87,7 +95,8 @@ void fetches_look(struct sim *w, uint32_t d)
         }
         TRACE("    the tail of session %u.%u is replaced, step %u\n", s->id.slot, s->id.gen,
               s->fetch_step);
-        EXPECT(s->fetch_host || v.lengths.committed > s->committed || verified_pages(w, d, s),
+        EXPECT(s->fetch_host || v.lengths.committed > s->committed || verified_pages(w, d, s) ||
+                   fetched_here(w, d, s),
                "tail_for_nothing", "nothing has come");
         trim(w, d, s, s->committed, s->fetch_step);
         state_disown(w, d, s, s->fetch_step);

@@ -231,6 +231,13 @@
     X(ticket_outlives_engine, 15)                                                                  \
     X(ticket_ends_with_engine, 2)                                                                  \
     X(ticket_lost_to_another, 60)                                                                  \
+    X(ticket_taken_here, 1)                                                                        \
+    X(ticket_here_refused, 1)                                                                      \
+    X(ticket_here_followed, 1)                                                                     \
+    X(ticket_here_other_pool, 1)                                                                   \
+    X(ticket_end_crosses_local, 0)                                                                 \
+    X(ticket_came_last, 1)                                                                         \
+    X(ticket_came_not, 0)                                                                        \
     X(ticket_had_all, 1)                                                                           \
     X(promise, 1000)                                                                               \
     X(promise_repeated, 60)                                                                        \

@@ -207,6 +207,7 @@ struct session {
     /* STATE of shape WINDOW: the table has logical pages [first, top); from base on they are owned.
      * RECURRENT: top 1: it owns one page, at 0; `copy`: what has to be copied into it first. */
     uint32_t first[GROUPS], base[GROUPS], top[GROUPS];
+    uint32_t resumed;     /* an answer gave it that depth to go on from: all STATE of it is there */
     uint32_t gap[GROUPS]; /* what a fetch by ticket did not bring: it goes on from behind that */
     struct entry copy[GROUPS];
     struct entry table[GROUPS][TABLE];

@@ -143,6 +143,7 @@ void state_forget_session(struct sim *w, uint32_t d, struct session *s, uint32_t
         s->first[g] = s->base[g] = s->top[g] = s->gap[g] = 0;
     }
     s->lame = 0;
+    s->resumed = 0;
 }
 
 /* T5. What leaves the table here may still be read by steps up to `step`. */
@@ -412,6 +413,7 @@ void borrow_page(struct sim *w, uint32_t d, struct session *s, uint32_t g, uint3
 void state_borrow(struct sim *w, uint32_t d, struct session *s, uint32_t from, uint32_t depth,
                   const struct table_run *runs, uint32_t nruns)
 {
+    s->resumed = depth;
     for (STATE_GROUPS(w, g)) {
         uint32_t pt = w->page_tokens[g], begin = window_begin(w, g, depth);
 

@@ -75,6 +75,9 @@ static void arrived_window(struct sim *w, uint32_t d, struct session *s, uint32_
                            pt, "ticket_wrong_state");
         }
     }
+    for (uint32_t i = own; i < s->top[g] && i < end; i++) /* its own take the place of the path's */
+        if (i >= s->first[g])
+            state_release_entry(w, d, s, g, i, s->last_step);
     for (uint32_t i = own; i < end; i++)
         arrived_page(w, d, s, g, i, i * pt, at - i * pt < pt ? at - i * pt : pt,
                      find_own(w, d, s, g, i, runs, nruns));
@@ -85,14 +88,15 @@ static void arrived_window(struct sim *w, uint32_t d, struct session *s, uint32_
 void state_arrived_at(struct sim *w, uint32_t d, struct session *s, uint32_t from, uint32_t depth,
                       uint32_t at, const struct table_run *runs, uint32_t nruns)
 {
+    s->resumed = depth;
     for (STATE_GROUPS(w, g)) {
         if (!recurrent(w, g)) {
             arrived_window(w, d, s, g, depth, at, from, runs, nruns);
             continue;
         }
         s->copy[g].gen = 0;
-        s->top[g] = at > depth;
-        if (at > depth)
+        s->top[g] = at > depth || find_page(runs, nruns, g, 0);
+        if (s->top[g])
             arrived_page(w, d, s, g, 0, at - 1, 1, find_own(w, d, s, g, 0, runs, nruns));
     }
     if (w->cfg.nstate)

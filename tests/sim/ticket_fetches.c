@@ -70,7 +70,7 @@ static void spoil(struct sim *w, struct tfetch *f)
     }
 }
 
-static void send(struct sim *w, uint32_t d, uint32_t i, const struct tfetch *f)
+static void send(struct sim *w, uint32_t d, uint32_t i, struct tfetch *f)
 {
     struct session *s = &w->d[d].session[i];
     uint32_t conn = engine_conn(w, d, s->engine);
@@ -82,6 +82,9 @@ static void send(struct sim *w, uint32_t d, uint32_t i, const struct tfetch *f)
     for (STATE_GROUPS(w, g)) /* as for any fetch: see ask_fetch */
         if (s->allocated == s->committed && s->top[g] > s->base[g])
             return;
+    give_back_all(w, d);
+    f->local = f->of.ticket.incarnation == w->d[d].incarnation;
+    f->want = f->local ? ticket_local_expected(w, d, s, f) : TERN_OK;
     w->tickets[d]->fetch[i] = *f;
     request_init(w, d, &ev, OP_FETCH, conn);
     ev.request.fetch =
@@ -105,7 +108,8 @@ static uint32_t shown_variant(struct sim *w, uint32_t d, const struct shown *of)
     return t ? ticket_session(w, d, t)->variant : of->variant;
 }
 
-/* Somebody at the other daemon fetches what this one has handed over, or will. */
+/* Somebody at the other daemon, now and then at this one, fetches what it has handed over, or
+ * will. */
 void ask_ticket(struct sim *w, uint32_t d, bool follow)
 {
     const struct shown *of = ticket_pick(w, d);
@@ -118,6 +122,8 @@ void ask_ticket(struct sim *w, uint32_t d, bool follow)
     variant = shown_variant(w, d, of);
     n = ticket_length(w, d, of);
     tenant = w->cfg.tenants == 2 && chance(w, 15) ? 1 - of->tenant : of->tenant;
+    if (chance(w, 15))
+        to = d;
     if (tenant == of->tenant && chance(w, 12))
         spoil(w, &f);
     else if (tenant == of->tenant && chance(w, 6))
@@ -131,6 +137,58 @@ void ask_ticket(struct sim *w, uint32_t d, bool follow)
         match_these(w, to, i, variant, n + (chance(w, 3) ? 1 : 0));
     }
     send(w, to, i, &f);
+}
+
+/* An engine whose pool has the same ranks. */
+static uint32_t engine_like(struct sim *w, uint32_t d, const struct session *of, uint32_t ranks)
+{
+    for (uint32_t e = 0; e < ENGINES; e++) {
+        const struct engine *g = &w->d[d].engine[e];
+
+        if (g->used && !g->dying && g->tenant == of->tenant && g->pool != NO &&
+            g->mapped == (1u << g->nprocs) - 1 && w->d[d].pool[g->pool].ranks == ranks &&
+            engine_conn(w, d, e) != NO)
+            return e;
+    }
+    return NO;
+}
+
+uint32_t ticket_fetch_last(struct sim *w, uint32_t d, uint32_t i)
+{
+    const struct tk *t = &w->tickets[d]->tk[i];
+    const struct session *from = &w->d[d].session[i];
+    struct tfetch f = {.on = 1};
+    uint32_t e, by = NO;
+
+    if (!t->stands || t->promised || !ticket_ready(w, d, t) || t->ends || w->d[1 - d].draining)
+        return NO;
+    e = engine_like(w, 1 - d, from, w->d[d].pool[from->pool].ranks);
+    for (uint32_t n = 0; n < 8 && e != NO && by == NO; n++) {
+        ask_open(w, 1 - d, e);
+        by = empty_session(w, 1 - d, from->tenant, from->ns);
+    }
+    if (by == NO || w->d[1 - d].session[by].engine != e)
+        return NO;
+    f.of = *shown_of(w, d, t);
+    match_these(w, 1 - d, by, from->variant, from->written);
+    send(w, 1 - d, by, &f);
+    return by;
+}
+
+void ticket_came_last(struct sim *w, uint32_t d, uint32_t i, uint32_t by)
+{
+    const struct tk *t = &w->tickets[d]->tk[i];
+    const struct session *s = &w->d[1 - d].session[by];
+    const struct asked *a =
+        s->fetch_pull.slot == NONE ? NULL : ticket_asked(w, 1 - d, s->fetch_pull);
+
+    if (!t->stands) {
+        MARK(ticket_came_last);
+        return;
+    }
+    EXPECT(!a || a->answer == TERN_POOL_EXHAUSTED || a->answer == TERN_BUSY, "ticket_lost_last",
+           "ticket %u.%u stands, and a fetch is told %u", t->serve.slot, t->serve.gen, a->answer);
+    MARK(ticket_came_not);
 }
 
 /* Is its fetch still under way? */
@@ -194,15 +252,22 @@ static bool has_winner(const struct sim *w, const struct shown *of)
     return known && known->won;
 }
 
-/* Y2: success consumes it. Where the last message may have been lost, the source does not know. */
+/* Y2: success consumes it. Where the last message may have been lost, the source does not know; and
+ * where it has given a transfer up, and that one's end is on its way, it may give it to its own. */
 static void check_winner(struct sim *w, uint32_t d, const struct shown *taken)
 {
     struct shown *of = shown_by(w, taken);
+    bool here = taken->daemon == d;
+    bool crossed = here ? ticket_done_comes(w, d) : of && of->won_here;
 
-    EXPECT(!has_winner(w, taken) || w->link[d].lossy, "ticket_taken_twice", "ticket %u.%u",
-           taken->ticket.id.slot, taken->ticket.id.gen);
-    if (of)
-        of->won = 1;
+    EXPECT(!has_winner(w, taken) || w->link[1 - taken->daemon].lossy || crossed,
+           "ticket_taken_twice", "ticket %u.%u", taken->ticket.id.slot, taken->ticket.id.gen);
+    if (has_winner(w, taken) && crossed)
+        MARK(ticket_end_crosses_local);
+    if (!of)
+        return;
+    of->won = 1;
+    of->won_here = here;
 }
 
 /* Y6: the source hears of the end that the engine was told. */
@@ -242,8 +307,6 @@ static void refused(struct sim *w, uint32_t d, struct session *s, const struct t
                     const struct reply *r)
 {
     const struct ticket *t = &f->of.ticket;
-    bool mine = t->incarnation == w->d[d].incarnation;
-
     s->turn = s->fetch_before;
     if (s->fetch_tail)
         fetch_tail_stays(w, s, r);
@@ -253,7 +316,6 @@ static void refused(struct sim *w, uint32_t d, struct session *s, const struct t
         return;
     }
     switch (r->err) {
-    case TERN_UNSUPPORTED: EXPECT(mine, "ticket_local", "%s", r->text); return;
     case TERN_INVALID:
         EXPECT((t->length != 0 && s->ntokens != t->length) ||
                    (s->fetch_tail && state_needs_own(w, s)),
@@ -285,13 +347,12 @@ static void check_blob(struct sim *w, const struct shown *of, const struct reply
         MARK(ticket_with_blob);
 }
 
-/* All of it has come: the session goes on from there. `of` and n: what was handed over. */
-static void take(struct sim *w, uint32_t d, struct session *s, const struct tfetch *f,
+void ticket_take(struct sim *w, uint32_t d, struct session *s, const struct tfetch *f,
                  const struct shown *of, uint32_t n, const struct reply *r)
 {
     const struct lengths *l = &r->fetch.lengths;
     uint32_t before = s->committed;
-    bool had = s->fetch_wrote >= n;
+    bool had = s->fetch_wrote >= n && !f->local;
 
     EXPECT((!s->fetch_tail || had) && !f->forged && s->tenant == of->tenant && s->ntokens == n &&
                w->common[s->variant][of->variant] >= n,
@@ -396,6 +457,10 @@ bool ticket_fetched(struct sim *w, uint32_t d, struct session *s, const struct r
     if (!w->cfg.ticket_ms || !f.on)
         return false;
     of->on = 0;
+    if (f.local) {
+        ticket_local(w, d, s, &f, r);
+        return true;
+    }
     a = s->fetch_pull.slot == NONE ? NULL : ticket_asked(w, d, s->fetch_pull);
     if (!a) {
         refused(w, d, s, &f, r);
@@ -407,7 +472,7 @@ bool ticket_fetched(struct sim *w, uint32_t d, struct session *s, const struct r
     fetch_marks(w, s, r, s->committed);
     if (r->err == TERN_OK) {
         EXPECT(a->offered_all, "ticket_unoffered", "OK, and the source has not offered all of it");
-        take(w, d, s, &f, &a->of, a->length, r);
+        ticket_take(w, d, s, &f, &a->of, a->length, r);
     } else {
         check_failure(w, d, s, a, r);
         if (f.follow)

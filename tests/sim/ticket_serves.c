@@ -23,7 +23,7 @@ void ticket_accepted(struct sim *w, uint32_t d)
     m->judged = NULL;
 }
 
-static bool ready(struct sim *w, uint32_t d, const struct tk *t)
+bool ticket_ready(struct sim *w, uint32_t d, const struct tk *t)
 {
     const struct session *s = ticket_session(w, d, t);
 
@@ -90,7 +90,7 @@ void ticket_heard(struct sim *w, uint32_t d, const struct peer_msg *msg, uint32_
         m->may_serve = follow_heard(w, d, msg, a);
     else
         m->may_serve = t && shown_expected(w, d, &a->of.ticket, a->tenant) == TERN_OK &&
-                       ready(w, d, t) && same_list(w, d, a, t) &&
+                       ticket_ready(w, d, t) && same_list(w, d, a, t) &&
                        a->ranks == w->d[d].pool[ticket_session(w, d, t)->pool].ranks;
 }
 
@@ -200,7 +200,7 @@ bool ticket_offered(struct sim *w, uint32_t d, const struct peer_msg *msg)
             check_refusal(w, d, a, msg);
         a->walking = 0;
         m->told |= asked;
-        return msg->err != TERN_BUSY || (a->follow ? !m->may_serve : !t || !ready(w, d, t));
+        return msg->err != TERN_BUSY || (a->follow ? !m->may_serve : !t || !ticket_ready(w, d, t));
     }
     if (asked)
         ticket_accepted(w, d);

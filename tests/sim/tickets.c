@@ -285,8 +285,8 @@ void ticket_seal(struct sim *w, uint32_t d, const struct action *act)
 
         if (!t->stands || t->promised || s->id.slot + w->limits.nodes != act->seal.job.slot)
             continue;
-        EXPECT(step_passed(w, d, t), "ticket_sealed_early", "ticket %u.%u waits for step %u",
-               s->id.slot, s->id.gen, t->step);
+        EXPECT(t->left || step_passed(w, d, t), "ticket_sealed_early",
+               "ticket %u.%u waits for step %u", s->id.slot, s->id.gen, t->step);
         t->sealing = 1;
         return;
     }
@@ -321,24 +321,24 @@ static enum tern_err handoff_expected(struct sim *w, uint32_t d, const struct se
     return TERN_OK;
 }
 
-/* Of a RECURRENT state at T the model does not always know whether the tree still has it. */
-static bool may_lack_state(struct sim *w, uint32_t d, const struct session *s)
+/* Is not all of the STATE at the written length in the table: in whole segments of the path, and
+ * behind them its own? */
+static bool lacks_state(struct sim *w, uint32_t d, const struct session *s)
 {
-    const struct chunk *c;
+    const struct chunk *c =
+        s->committed == 0 ? NULL
+                          : chunk_at(w, d, s->pool, s->space, s->variant, s->committed / w->L);
 
-    if (!w->cfg.nstate)
-        return false;
-    if (!state_window_whole(w, s, s->written))
+    if (w->cfg.nstate && !state_window_whole(w, s, s->written))
         return true;
     for (STATE_GROUPS(w, g)) {
-        /* A fetch by ticket may have brought a window that no node took. */
-        if (!recurrent(w, g) && s->base[g] < s->committed / w->page_tokens[g])
+        if (recurrent(w, g) && !s->top[g] && (!c || s->written != s->committed))
             return true;
-        if (!recurrent(w, g) || s->top[g])
-            continue;
-        c = s->committed ? chunk_at(w, d, s->pool, s->space, s->variant, s->committed / w->L)
-                         : NULL;
-        if (s->written != s->committed || !c || !state_certain(w, d, s->pool, c, g))
+        if (recurrent(w, g) && !s->top[g] && s->resumed != s->committed &&
+            (!c->has[g] || !state_visible_of(w, d, c, g)))
+            return true;
+        if (!recurrent(w, g) && s->base[g] > window_begin(w, g, s->written) &&
+            s->base[g] * w->page_tokens[g] % w->L != 0)
             return true;
     }
     return false;
@@ -520,7 +520,6 @@ bool ask_handoff(struct sim *w, uint32_t d, uint32_t i)
     uint32_t conn = engine_conn(w, d, s->engine), words[BLOB_WORDS];
     enum tern_err want;
     struct event ev;
-    bool lacks;
 
     if (!s->live || conn == NO || w->d[d].engine[s->engine].dying || s->deaf || s->lame ||
         may_be_undone(w, d, s))
@@ -533,8 +532,8 @@ bool ask_handoff(struct sim *w, uint32_t d, uint32_t i)
                                               .key = {pick(w, NONE) + 1ull, pick(w, NONE)}};
     blob_choose(w, &ev.request.handoff, words, t->stands ? shown_of(w, d, t)->uid : uid_next(w));
     want = handoff_expected(w, d, s);
-    lacks = may_lack_state(w, d, s);
-    if (want == TERN_OK && ev.request.handoff.blob_bytes > TICKET_BLOB_BYTES)
+    if (want == TERN_OK &&
+        (lacks_state(w, d, s) || ev.request.handoff.blob_bytes > TICKET_BLOB_BYTES))
         want = TERN_INVALID;
     s->ending = 1; /* a close that waits behind a turn is answered */
     if (ev.request.handoff.blob_bytes > 0 && !w->ample)
@@ -544,8 +543,6 @@ bool ask_handoff(struct sim *w, uint32_t d, uint32_t i)
     TRACE("  daemon %u hands session %u.%u over (committed %u written %u), step %u: err %u %s\n", d,
           s->id.slot, s->id.gen, s->committed, s->written, (uint32_t)ev.request.handoff.step,
           w->reply->err, w->reply->text);
-    if (w->reply->err == TERN_INVALID && want == TERN_OK && lacks)
-        want = TERN_INVALID;
     if (w->reply->err == TERN_BUSY && want == TERN_OK) {
         handoff_busy(w, d, s, &ev.request.handoff);
         return false;

@@ -20,7 +20,7 @@ struct shown {
     struct ticket ticket;
     uint32_t uid; /* 0: there is none */
     uint32_t blob_bytes;
-    uint8_t daemon, tenant, ns, variant, won;
+    uint8_t daemon, tenant, ns, variant, won, won_here; /* here: by the daemon that gave it */
 };
 
 /* By the slot of its session. */
@@ -42,7 +42,9 @@ struct tk {
 /* A fetch by ticket under way, by the slot of its session. */
 struct tfetch {
     uint8_t on, forged, follow;
-    struct shown of; /* with the ticket as it was shown */
+    uint8_t local;      /* this very daemon gave it */
+    enum tern_err want; /* and that is what is said */
+    struct shown of;    /* with the ticket as it was shown */
 };
 
 /* Who waits for how far a fetch has come, and what was told of it, by the slot of its session. */
@@ -75,10 +77,10 @@ struct asked {
     uint8_t tenant, variant, ns, ranks, forged;
     uint8_t offered, answered, walking; /* walking: the source asked for more tokens */
     uint8_t follow, refused;            /* refused: by the source, at once */
-    uint8_t offered_all; /* what it has is known: `of` has what the ticket had then */
-    uint32_t to, length;                /* tokens: of the question; that were handed over */
-    uint32_t delivered, handed;         /* the destination has heard */
-    uint64_t since;                     /* that its time counts from, at the latest */
+    uint8_t offered_all;        /* what it has is known: `of` has what the ticket had then */
+    uint32_t to, length;        /* tokens: of the question; that were handed over */
+    uint32_t delivered, handed; /* the destination has heard */
+    uint64_t since;             /* that its time counts from, at the latest */
     struct led led;
     enum tern_err said, answer; /* by the source; to the engine */
 };
@@ -137,6 +139,8 @@ bool ticket_done_comes(const struct sim *w, uint32_t source);
 uint64_t tickets_until(const struct sim *w);
 
 /* ---- ticket_serves.c: what the source of a fetch hears and says ---- */
+/* Could a transfer begin to serve it? */
+bool ticket_ready(struct sim *w, uint32_t d, const struct tk *t);
 /* The question was heard, and nothing was said against it. */
 void ticket_accepted(struct sim *w, uint32_t d);
 void ticket_heard(struct sim *w, uint32_t d, const struct peer_msg *msg, uint32_t link);
@@ -192,9 +196,23 @@ void fetch_waits_kept(struct sim *w, uint32_t d, const struct session *s);
 void fetch_waits_page(struct sim *w, uint32_t d, struct pull_id pull, uint32_t group,
                       struct page_ref ref);
 
+/* ---- ticket_local.c: at the daemon that gave it ---- */
+/* What a fetch is told, as far as the model is sure; the session has no tail that it needs. */
+enum tern_err ticket_local_expected(struct sim *w, uint32_t d, const struct session *s,
+                                    const struct tfetch *f);
+void ticket_local(struct sim *w, uint32_t d, struct session *s, const struct tfetch *f,
+                  const struct reply *r);
+
 /* ---- ticket_fetches.c: the destination ---- */
+/* All of it has come: the session goes on from there. `of` and n: what was handed over. */
+void ticket_take(struct sim *w, uint32_t d, struct session *s, const struct tfetch *f,
+                 const struct shown *of, uint32_t n, const struct reply *r);
 /* Follow: while the session may still run. */
 void ask_ticket(struct sim *w, uint32_t d, bool follow);
+/* When nothing goes wrong any more: whoever can fetches the ticket of that slot, at the other
+ * daemon. Returns the session there. NO: there is no such ticket, or nobody who can. */
+uint32_t ticket_fetch_last(struct sim *w, uint32_t d, uint32_t i);
+void ticket_came_last(struct sim *w, uint32_t d, uint32_t i, uint32_t by);
 void ticket_opened(struct sim *w, uint32_t d, const struct peer_msg *msg, const struct session *s);
 struct asked *ticket_asked(struct sim *w, uint32_t d, struct pull_id pull);
 void ticket_done(struct sim *w, uint32_t d, const struct peer_msg *msg);

@@ -109,7 +109,12 @@
     X(99, TICKET_OTHER_BLOB, "send the blob of another ticket")                                    \
     X(100, TICKET_STATE_OF_COMMIT, "serve the STATE of the committed length for a ticket's own")   \
     X(101, TICKET_USED_IN_VAIN, "take a ticket for used up when its fetch has failed")             \
-    X(102, TICKET_TAIL_RELEASED, "give up the tail of a session when it is handed over")
+    X(102, TICKET_TAIL_RELEASED, "give up the tail of a session when it is handed over")           \
+    X(103, FOLLOW_UNVERIFIED, "publish what comes to a follower, whatever its checksum says")      \
+    X(104, FOLLOW_UNSEALED, "offer a follower what has no checksum yet")                           \
+    X(105, FOLLOW_TOLD_NAMED, "tell a follower a depth whose pages were only named")               \
+    X(106, PROMISE_OUTLIVES_ABORT, "keep an early ticket when its session is aborted")             \
+    X(107, LOCAL_TICKET_TWICE, "leave a ticket where its own daemon has fetched it")
 
 /* These are the seam's: `tern-sim --rdma` finds them. */
 #define BUG_IS_SEAM(n) (((n) >= 21 && (n) <= 27) || ((n) >= 56 && (n) <= 59))
