@@ -334,8 +334,9 @@ static bool lacks_state(struct sim *w, uint32_t d, const struct session *s)
     for (STATE_GROUPS(w, g)) {
         if (recurrent(w, g) && !s->top[g] && (!c || s->written != s->committed))
             return true;
+        /* A refill may not be read before its step; what came with the chunk, it may. */
         if (recurrent(w, g) && !s->top[g] && s->resumed != s->committed &&
-            (!c->has[g] || !state_visible_of(w, d, c, g)))
+            (!c->has[g] || (chunk_visible(w, d, c) && !state_visible_of(w, d, c, g))))
             return true;
         if (!recurrent(w, g) && s->base[g] > window_begin(w, g, s->written) &&
             s->base[g] * w->page_tokens[g] % w->L != 0)
