@@ -317,7 +317,7 @@ static void refused(struct sim *w, uint32_t d, struct session *s, const struct t
     }
     switch (r->err) {
     case TERN_INVALID:
-        EXPECT((t->length != 0 && s->ntokens != t->length) ||
+        EXPECT(s->ntokens == 0 || (t->length != 0 && s->ntokens != t->length) ||
                    (s->fetch_tail && state_needs_own(w, s)),
                "ticket_fetch_invalid", "%s", r->text);
         return;

@@ -10,6 +10,7 @@
 #include "disk.h"
 #include "oracle/oracle.h"
 #include "records.h"
+#include "state.h"
 
 void tickets_create(struct sim *w)
 {
@@ -323,6 +324,15 @@ static enum tern_err handoff_expected(struct sim *w, uint32_t d, const struct se
 
 /* Is not all of the STATE at the written length in the table: in whole segments of the path, and
  * behind them its own? */
+static bool lacks_window(struct sim *w, const struct session *s, uint32_t g)
+{
+    uint32_t first = window_begin(w, g, s->written), chunk = first * w->page_tokens[g] / w->L;
+
+    if (s->base[g] > first)
+        return s->base[g] * w->page_tokens[g] % w->L != 0;
+    return s->written % w->L == 0 && s->base[g] > seg_first(w, g, chunk + 1);
+}
+
 static bool lacks_state(struct sim *w, uint32_t d, const struct session *s)
 {
     const struct chunk *c =
@@ -338,8 +348,7 @@ static bool lacks_state(struct sim *w, uint32_t d, const struct session *s)
         if (recurrent(w, g) && !s->top[g] && s->resumed != s->committed &&
             (!c->has[g] || (chunk_visible(w, d, c) && !state_visible_of(w, d, c, g))))
             return true;
-        if (!recurrent(w, g) && s->base[g] > window_begin(w, g, s->written) &&
-            s->base[g] * w->page_tokens[g] % w->L != 0)
+        if (!recurrent(w, g) && lacks_window(w, s, g))
             return true;
     }
     return false;

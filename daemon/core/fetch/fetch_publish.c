@@ -640,17 +640,26 @@ enum tern_err fetch_from_disk(struct core *c, struct actions *out, struct call *
 
 /* --- as there is room --- */
 
-/* Y2: the ticket was used up here, so nobody else here gets it, whatever the source still says.
- * False: nobody else is about to. */
-static bool others_lose(struct core *c, const struct ticket *t)
+/* Whoever has no right to it is told so by the source, and not what became of it. */
+static bool shows_same(const struct pull *a, const struct pull *b)
+{
+    return a->tenant == b->tenant && a->ticket.incarnation == b->ticket.incarnation &&
+           session_id_equal(a->ticket.id, b->ticket.id) && a->ticket.key[0] == b->ticket.key[0] &&
+           a->ticket.key[1] == b->ticket.key[1];
+}
+
+/* Y2: the ticket of a fetch was used up here, so nobody else here gets it, whatever the source
+ * still says. False: nobody else is about to. */
+static bool others_lose(struct core *c, const struct pull *winner)
 {
     bool any = false;
 
-    for (uint32_t i = c->pulls_active.head; i != NONE && t->id.gen != 0; i = pull_list_next(c, i)) {
+    if (winner->ticket.id.gen == 0)
+        return false;
+    for (uint32_t i = c->pulls_active.head; i != NONE; i = pull_list_next(c, i)) {
         struct pull *p = pull_at(c, i);
 
-        if (p->state == PULL_STOPPING || p->ticket.incarnation != t->incarnation ||
-            !session_id_equal(p->ticket.id, t->id))
+        if (p->state == PULL_STOPPING || !shows_same(p, winner))
             continue;
         pull_set_ending(c, p, TERN_GONE);
         any = true;
@@ -681,7 +690,7 @@ bool fetch_flush(struct core *c, struct actions *out)
         else
             fetch_end(c, out, p, NULL);
         if ((p->state == PULL_STOPPING || p->state == PULL_EMPTY) && p->err == TERN_OK)
-            all = !others_lose(c, &p->ticket) && all;
+            all = !others_lose(c, p) && all;
     }
     /* Only now: one that ended gave its bytes in flight back, and no event may follow to tell. */
     return all && fetch_ask_again(c, out) && pulls_issue(c, out);

@@ -29,9 +29,12 @@ static bool path_has_recurrent(const struct core *c, const struct session *s, ui
  * fetches it gives nodes their segments, so that it needs these whole. */
 static uint32_t first_needed(const struct core *c, const struct session *s, const struct group *g)
 {
-    const uint32_t first = window_first(g, s->written);
+    const struct pool *p = session_pool(c, s);
+    const uint32_t first = window_first(g, s->written),
+                   chunk = first * g->layout.page_tokens / p->align,
+                   whole = segment_first(p, g, (chunk + 1) * p->align);
 
-    return s->written % session_pool(c, s)->align > 0 ? first : first - first % g->segment;
+    return s->written % p->align == 0 && whole < first ? whole : first;
 }
 
 /* Is all of the group's STATE at the written length in the table: in whole segments of the path,

@@ -250,3 +250,39 @@ TEST(y4_what_comes_back_from_the_host_is_offered_at_once)
     assert_lengths(s, 20, 20, 20);
     assert_int_equal(come_so_far(d), 20);
 }
+
+/* Y1: a forged ticket is DENIED, also where the true one was used up meanwhile; and there is
+ * nothing to fetch for a session without tokens. */
+TEST(y1_who_shows_another_key_does_not_hear_what_became_of_the_ticket)
+{
+    struct pair p = pair_limited(1 << 20);
+    struct ticket t = hand_over(computed(&p), 0, 0), forged = t;
+    struct rig_session *d = asking(&p, 1, LEN), *thief = asking(&p, 1, LEN);
+
+    forged.key[0] ^= 1;
+    p.dest->automatic = BY_HAND(RIG_MSG);
+    ticket_fetch(d, t);
+    ticket_fetch(thief, forged);
+    rig_complete(p.dest, RIG_MSG); /* the first one's question, and its transfer runs through */
+    assert_ok(rig_fetched(d, d->fetch));
+    assert_null(rig_reply_to(p.dest, thief->fetch));
+    p.dest->automatic = RIG_ALL;
+    rig_runs_free(p.dest);
+    assert_err(TERN_DENIED, rig_fetched(thief, thief->fetch));
+}
+
+TEST(y4_session_without_tokens_follows_nothing)
+{
+    struct pair p = pair_limited(1 << 20);
+    struct rig_session *s = rig_session(p.source, &p.se, p.sp, 1),
+                       *d = rig_session(p.dest, &p.de, p.dp, 1);
+    struct ticket t;
+
+    assert_ok(rig_match(s, seq1, 16));
+    assert_ok(rig_match(d, seq1, 0));
+    t = ticket_early(s);
+    follow(d, t);
+    assert_err(TERN_INVALID, rig_fetched(d, d->fetch));
+    assert_int_equal(rig_view(p.source).serves, 0);
+    assert_int_equal(rig_view(p.dest).pulls, 0);
+}
