@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import time
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 
@@ -83,12 +84,21 @@ def check_what_came(pool: tern.Pool, s: tern.Session) -> None:
     assert s.extend(allocated=len(PROMPT)).committed == committed
 
 
+def long_pool(engine: tern.Engine) -> tern.Pool:
+    """One as large as the memory that the one before it gives back."""
+    while True:
+        try:
+            return engine.open_pool([LONG], bytes=LONG_POOL)
+        except tern.Busy:  # it is being cleared
+            time.sleep(0.001)
+
+
 @pytest.fixture
 def published(daemons: tuple[Daemon, Daemon]) -> Iterator[str]:
     """Where a fetch may come to, from host-a, of the namespace `cancelled`."""
     with tern.connect(daemons[0].socket) as c:
         engine = c.join(next(names))
-        pool = engine.open_pool([LONG], bytes=LONG_POOL)
+        pool = long_pool(engine)
         with pool.session(ns("cancelled")) as s:
             s.match(PROMPT)
             s.extend(written=len(PROMPT), allocated=len(PROMPT))
@@ -103,7 +113,7 @@ def published(daemons: tuple[Daemon, Daemon]) -> Iterator[str]:
 def test_a_cancelled_fetch_keeps_what_came(published: str) -> None:
     async def cancelled() -> bool:
         with tern.connect(published) as c:
-            pool = c.join(next(names)).open_pool([LONG], bytes=LONG_POOL)
+            pool = long_pool(c.join(next(names)))
             aio = tern.Async(c)
             with pool.session(ns("cancelled")) as s:
                 s.match(PROMPT)
@@ -129,7 +139,7 @@ def test_a_cancelled_fetch_that_was_waited_for_keeps_what_came(published: str) -
     def cancelled() -> bool:
         with tern.connect(published) as c, tern.connect(published) as other:
             name = next(names)
-            pool = c.join(name).open_pool([LONG], bytes=LONG_POOL)
+            pool = long_pool(c.join(name))
             helper = other.join(name, role="scheduler").map_pool(pool.handle, [LONG], align_tokens=PAGE)
             with pool.session(ns("cancelled")) as s, ThreadPoolExecutor(1) as thread:
                 s.match(PROMPT)
