@@ -62,7 +62,8 @@ TERN_API enum tern_err tern_lease_end(struct tern_lease **l, uint32_t deadline_m
 /* A session comes under the lease. `now`: what the last call on it has answered; its lengths and
  * tokens count. With a RECURRENT group, the session has been extended in its turn before. *ret is
  * the session's number in the calls below.
- *   BUSY      The lease has as many sessions as it was begun for.
+ *   BUSY      The lease has as many sessions as it was begun for. Or this one has left a lease, and
+ *             that was not submitted: tern_lease_submit.
  *   CONFLICT  It is in a lease of this connection already. */
 TERN_API enum tern_err tern_lease_add(struct tern_lease *l, tern_session s,
                                       const struct tern_result *now, uint32_t *ret);
@@ -122,7 +123,8 @@ struct tern_lease_told {
  * until it says BUSY, in each step behind the launch: what comes meanwhile is also where pages for
  * the stock come from. *ret is borrowed until the next call of this function. Pages that were not
  * assigned stay the engine's until the session is removed.
- *   BUSY  There is none. */
+ *   BUSY         There is none.
+ *   DAEMON_LOST  There is none, and none will come. */
 TERN_API enum tern_err tern_lease_told(struct tern_lease *l, struct tern_lease_told *ret);
 
 #endif

@@ -23,7 +23,7 @@ from typing import Any
 PREFILL_S = 120.0  # after that the decode instance computes the prompt
 DECODE_S = 3600.0
 PIECE = 1 << 16
-ONE_TOKEN = {"max_tokens": 1, "max_completion_tokens": 1, "min_tokens": 1, "stream": False}
+ONE_TOKEN = {"max_tokens": 1, "max_completion_tokens": 1, "min_tokens": 1, "n": 1, "stream": False}
 PATHS = ("/v1/completions", "/v1/chat/completions")
 
 

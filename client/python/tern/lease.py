@@ -10,7 +10,7 @@ from types import TracebackType
 from . import _lib
 from ._lib import lib
 from .connection import Pool
-from .errors import DaemonLost, TernError
+from .errors import Busy, DaemonLost, TernError, error_of
 from .layout import TokenList, c_ids, c_layout, milliseconds, number, step_number
 from .session import Answered, Result, Session
 
@@ -142,7 +142,7 @@ class Lease:
         """What was answered to commits, and what was refused late. It takes the answers, also pages for the stock:
         call it in each iteration, while the device computes."""
         c = _lib.LeaseTold()
-        while lib.tern_lease_told(self._l, ct.byref(c)) == 0:
+        while (err := lib.tern_lease_told(self._l, ct.byref(c))) == 0:
             s = self._sessions[c.slot]
             answer = Answered(c.result, self.pool, (c.text or b"").decode())
             if not answer.error:
@@ -150,6 +150,8 @@ class Lease:
                 for name, first, pages in answer.runs:
                     s._put(name, first, pages)
             yield Told(s, bool(c.failed), answer.result, answer.error)
+        if not isinstance(error_of(err, ""), Busy):  # that there is no more
+            self.connection._check(err)
 
     def stock(self, group: str) -> int:
         """Pages that can be taken now."""

@@ -34,7 +34,7 @@ from vllm_rig import (
 )
 
 # vllm_rig has put the stubs on the path
-from tern.vllm.connector import TernConnector  # isort: skip
+from tern.vllm.connector import TernConnector, namespace_of  # isort: skip
 from tern.vllm.metrics import COUNTERS  # isort: skip
 
 PROMPT = [(i * 7919) % 1000 for i in range(100)]
@@ -259,6 +259,13 @@ def test_namespaces_are_apart(instance: Instance) -> None:
     assert run(instance, "adapted", PROMPT, lora_request=adapter)[1] == 0
 
 
+def test_what_changes_a_model_is_part_of_its_name() -> None:
+    config, told = vllm_config("/s"), settings({"socket": "/s", "pool_bytes": "1M"}, "id")
+    plain = namespace_of(config, told, Asked("a", []))
+    config.model_config.hf_overrides = {"rope_theta": 1e6}
+    assert namespace_of(config, told, Asked("a", [])) != plain == namespace_of(vllm_config("/s"), told, Asked("b", []))
+
+
 def test_tokens_that_stand_for_something_else_are_left_out(instance: Instance) -> None:
     run(instance, "first", PROMPT, mm_features=["an image"])
     assert run(instance, "second", PROMPT)[1] == 0
@@ -269,6 +276,19 @@ def test_a_reset_forgets(instance: Instance) -> None:
     run(instance, "first", PROMPT)
     assert instance.scheduler.reset_cache() is True
     assert run(instance, "second", PROMPT)[1] == 0
+
+
+def test_a_reset_is_for_requests_under_way_too(instance: Instance) -> None:
+    r = Asked("first", list(PROMPT))
+    instance.admit(r)
+    instance.step(r)
+    assert instance.scheduler.reset_cache() is True
+    instance.free += r.blocks  # it is preempted, and comes again
+    r.blocks, r.num_computed_tokens = [], 0
+    assert instance.admit(r) == 0
+    instance.step(r)
+    assert instance.holds(r, 100)
+    instance.finish(r)
 
 
 # ---- what goes wrong

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import logging
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field
@@ -51,9 +52,11 @@ class TernReport(KVConnectorWorkerMetadata):
 def namespace_of(config: Any, told: Settings, request: Request) -> Namespace:
     """What keeps prefixes of equal tokens apart."""
     model, lora = config.model_config, request.lora_request
+    overrides = getattr(model, "hf_overrides", None)
+    changed = hashlib.sha256(repr(overrides).encode()).hexdigest()[:16] if overrides else ""
     return Namespace(
         model=str(model.model),
-        revision="/".join(part for part in (model.revision, told.revision) if part),
+        revision="/".join(part for part in (model.revision, told.revision, changed) if part),
         kv_dtype=f"{model.dtype}/{model.quantization}",
         lora=f"{lora.lora_name}={lora.lora_path}" if lora else "",
         salt=request.cache_salt or "",

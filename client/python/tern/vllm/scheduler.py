@@ -77,6 +77,7 @@ class Kept:
 
     local: tokens that vLLM had itself when it asked
     saved: tokens whose blocks Tern has, or will have when the worker has saved them
+    tried: tokens for whose blocks there was no room; the next block tries again
     last_step: the last step whose work names pages of the session
     pending: saves that were not reported yet
     ended: vLLM has dropped the request; the session ends with the last report
@@ -87,6 +88,7 @@ class Kept:
     session: Session
     local: int = 0
     saved: int = 0
+    tried: int = 0
     last_step: int = 0
     pending: int = 0
     ended: bool = False
@@ -156,7 +158,7 @@ class Scheduler:
             kept = self._kept.get(name)
             if kept is not None and (table := blocks(name)) is not None:
                 depth = min(end, len(kept.request.all_token_ids)) // self.block * self.block
-                if depth > kept.saved and self._extend(kept, depth):
+                if depth > max(kept.saved, kept.tried) and self._extend(kept, depth):
                     work.saves.append(self._move(kept, table, kept.saved // self.block, depth // self.block))
                     saving.append((kept, depth))
         if work.loads or work.saves:
@@ -193,8 +195,12 @@ class Scheduler:
         return handed_over.params() if handed_over else None
 
     def reset(self) -> bool:
-        """Forgets what was committed in the namespaces that this instance has used."""
-        return all([self._forget(ns) for ns in self._spaces])
+        """Forgets what was committed in the namespaces that this instance has used. What a session holds was matched
+        before, so sessions end, too: a request that comes again begins anew, and one that runs is saved no more."""
+        forgotten = all([self._forget(ns) for ns in self._spaces])
+        for name in list(self._kept):
+            self._end(name)
+        return forgotten
 
     # ---- inside
 
@@ -293,10 +299,11 @@ class Scheduler:
             self._close(kept)
 
     def _extend(self, kept: Kept, depth: int) -> bool:
-        """Pages up to `depth`. Without room there is no save now; the next one tries again."""
+        """Pages up to `depth`. Without room there is no save now; that of the next block tries again."""
         s = kept.session
         append = list(kept.request.all_token_ids[s.tokens : depth])
         room = max(depth, s.allocated)
+        kept.tried = depth
         return self._do("an extend", lambda: s.extend(append=append, written=depth, allocated=room)) is not None
 
     def _move(self, kept: Kept, blocks: Sequence[int], first: int, last: int) -> Move:
