@@ -462,7 +462,7 @@ struct serve { /* a transfer out */
     struct pull_id pull;
     uint64_t trace_id, deadline_ns, started_ns;
     struct transfer_times times;
-    uint64_t layout_hash; /* of the destination's pool; 0: the same as ours */
+    uint64_t layout_hash;             /* of the destination's pool; 0: the same as ours */
     uint32_t peer_tokens[GROUPS_MAX]; /* of a page there; 0: as many as here */
 };
 
@@ -747,84 +747,10 @@ ARENA_FREE_LIST(pull, free_pulls, pull_at(c, i)->active.next)
 ARENA_FREE_LIST(serve, free_serves, serve_at(c, i)->active.next)
 ARENA_FREE_LIST(turn_record, free_turn_records, turn_record_at(c, i)->in_list.next)
 
-static inline struct share_holder *share_holder(const struct core *c, enum share_table table,
-                                                uint32_t holder)
-{
-    const struct share_of_table *t = &c->share[table];
-
-    ARENA_BOUND(holder, t->holders);
-    return (struct share_holder *)((char *)(uintptr_t)c + (size_t)c->share_holders_at * 64) +
-           t->first_at + holder;
-}
-
-/* How many more records of the table the holder may take. */
-static inline uint32_t share_room(const struct core *c, enum share_table table, uint32_t holder)
-{
-    const struct share_holder *h = share_holder(c, table, holder);
-
-    return c->share[table].rest + (h->reserved > h->used ? h->reserved - h->used : 0);
-}
-
-/* May a transfer that no decode waits for take one? It leaves a part of what is reserved for its
- * holder to those that a decode waits for. */
-static inline bool share_leaves(const struct core *c, enum share_table table, uint32_t holder)
-{
-    return share_room(c, table, holder) >
-           share_holder(c, table, holder)->reserved / PREFETCH_LEAVES;
-}
-
 static inline struct flow *flow_at(const struct core *c, uint32_t holder)
 {
     ARENA_BOUND(holder, c->share[SHARE_PULLS].holders);
     return (struct flow *)((char *)(uintptr_t)c + (size_t)c->flows_at * 64) + holder;
-}
-
-/* How many it could have if nobody else had more than what is reserved. */
-static inline uint32_t share_most(const struct core *c, enum share_table table, uint32_t holder)
-{
-    uint32_t most = share_limit(&c->limits, table);
-
-    for (uint32_t i = 0; i < c->share[table].holders; i++)
-        most -= i == holder ? 0 : share_holder(c, table, i)->reserved;
-    return most;
-}
-
-/* How many it has of what is common. */
-static inline uint32_t share_common(const struct share_holder *h)
-{
-    return h->used > h->reserved ? h->used - h->reserved : 0;
-}
-
-/* The same of n records. */
-static inline void share_take_n(struct core *c, struct share_of of, uint32_t n)
-{
-    struct share_of_table *t = &c->share[of.table];
-    struct share_holder *h = share_holder(c, of.table, of.tenant);
-    uint32_t before = share_common(h);
-
-    h->used += n;
-    check(h->used >= n && share_common(h) - before <= t->rest);
-    t->rest -= share_common(h) - before;
-}
-
-static inline void share_put_n(struct core *c, struct share_of of, uint32_t n)
-{
-    struct share_holder *h = share_holder(c, of.table, of.tenant);
-    uint32_t before = share_common(h);
-
-    check(h->used >= n);
-    h->used -= n;
-    c->share[of.table].rest += before - share_common(h);
-}
-
-static inline void share_take(struct core *c, enum share_table table, uint32_t holder)
-{
-    share_take_n(c, (struct share_of){table, holder}, 1);
-}
-
-static inline void share_put(struct core *c, enum share_table table, uint32_t holder)
-{
-    share_put_n(c, (struct share_of){table, holder}, 1);
 }
 
 /* Generation 0 names nothing. */
@@ -916,5 +842,7 @@ static inline uint32_t retire_slot(const struct core *c, const struct retire *re
 {
     return (uint32_t)(record - retire_at(c, 0));
 }
+
+#include "core/arena/held_shares.h"
 
 #endif

@@ -262,8 +262,8 @@ bool pull_offer_fits(const struct core *c, const struct pull *p, const struct pe
         (msg->to != p->to || !serve_id_equal(msg->serve, p->serve) ||
          memcmp(msg->page_tokens, p->source_tokens, sizeof p->source_tokens) != 0))
         return false;
-    if (p->state == PULL_ASKED && msg->to == msg->from)
-        return true;
+    if (p->state == PULL_ASKED && msg->to == msg->from && until == msg->to)
+        return true; /* nothing of it moves, and what it names is not looked at */
     if (msg->to < p->awaited || (p->ticket.id.gen != 0 && msg->to != p->to))
         return false;
     return msg->at == (p->state == PULL_RUNNING ? p->told : 0) && until > msg->at &&

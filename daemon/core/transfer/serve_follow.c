@@ -84,8 +84,8 @@ static enum tern_err find_followed(const struct core *c, const struct peer_msg *
     if (!state_fits(c, t, m))
         return TERN_UNSUPPORTED;
     *ret_handed = t->state == SESSION_HANDED && t->written != m->to ? t->written : 0;
-    if (*ret_handed > 0 || m->to == 0 || t->committed > m->to || m->from % pool_at(c, t->pool)->align != 0 ||
-        m->history % pool_at(c, t->pool)->align != 0)
+    if (*ret_handed > 0 || m->to == 0 || t->committed > m->to ||
+        m->from % pool_at(c, t->pool)->align != 0 || m->history % pool_at(c, t->pool)->align != 0)
         return TERN_INVALID;
     if (t->tokens.end < m->to)
         return TERN_BUSY; /* it has not matched them yet */

@@ -93,7 +93,7 @@ struct xfer_head {
  * of the group's word, n one less, so that a page by itself is one of a span of one. */
 struct xfer_entry {
     uint32_t group, index, gen;
-    uint8_t first, n; /* n 0: stands for 1 */
+    uint8_t first, n; /* n 0: as written it stands for 1; as read it is none, and refused */
 };
 
 /* A stretch of the destination's memory that one memory window opens. */

@@ -248,8 +248,9 @@ enum reshard_refusal xfer_pool_refusal(struct xfer *xfer, const struct reshard_l
 const struct reshard_layout *xfer_layouts_of(const struct xfer *xfer, uint64_t hash,
                                              uint32_t *ret_n);
 /* What a peer has told of a pool of its own; each has passed reshard_check_layout. Before the core
- * hears of the message that told it. It is known until the link comes up again, and makes way
- * earlier only while no transfer in the core is between pages of that hash. */
+ * hears of the message that told it. It is known until the link comes up again, or the peer
+ * tells others under that hash; it makes way for another only while no transfer in the core is
+ * between pages of that hash. */
 void xfer_peer_layouts(struct xfer *xfer, uint32_t link, uint64_t hash,
                        const struct reshard_layout *l, uint32_t n);
 /* Why pages of a pool of that peer's layout cannot come into one of ours, and the group that it is

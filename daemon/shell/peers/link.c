@@ -251,6 +251,8 @@ void links_tick(struct daemon *d, uint64_t now_ns)
 
         if (ls->due_ns[i] > now_ns)
             continue;
+        if (ls->due_ns[i] == LINK_WAITS && !links_pace_allows(ls, false))
+            continue; /* its record is not even looked at: there may be thousands */
         if (link_up(&ls->v[i]))
             tick_up(&ls->v[i], now_ns);
         else

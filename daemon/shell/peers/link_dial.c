@@ -196,15 +196,17 @@ void links_pace_tick(struct peer_links *ls, uint64_t now_ns)
     ls->pace.may_begin = more < LINK_DIALS_PER_S ? (uint32_t)more : LINK_DIALS_PER_S;
 }
 
-/* May an attempt begin? A quarter of them is for links that were up a moment ago: they do not wait
- * behind peers that are away. */
-static bool pace_allows(const struct peer_link *l)
+/* A quarter of the attempts is for links that were up a moment ago: they do not wait behind peers
+ * that are away. */
+static bool was_lost(const struct peer_link *l)
 {
-    const struct dial_pace *pace = &l->d->links.pace;
-    bool lost = l->down_ns != 0 && l->attempts == 0;
+    return l->down_ns != 0 && l->attempts == 0;
+}
 
-    return pace->may_begin > (lost ? 0 : LINK_DIALS_PER_S / 4) &&
-           pace->under_way < (lost ? LINK_DIALS_MAX : LINK_DIALS_MAX / 4 * 3);
+bool links_pace_allows(const struct peer_links *ls, bool lost)
+{
+    return ls->pace.may_begin > (lost ? 0 : LINK_DIALS_PER_S / 4) &&
+           ls->pace.under_way < (lost ? LINK_DIALS_MAX : LINK_DIALS_MAX / 4 * 3);
 }
 
 /* Tries the next address; at the end of a round the name is asked for first. Where that may not
@@ -213,8 +215,11 @@ static void dial(struct peer_link *l, uint64_t now_ns)
 {
     struct dial_pace *pace = &l->d->links.pace;
 
-    if (!pace_allows(l))
+    if (!links_pace_allows(&l->d->links, was_lost(l))) {
+        if (!was_lost(l))
+            link_due(l, LINK_WAITS);
         return;
+    }
     pace->may_begin--;
     pace->under_way++;
     pace->next = l->slot + 1;

@@ -13,6 +13,7 @@ bool link_is_outbound(const struct peer_link *l);
  * are not touched ten times a second. */
 void link_due(const struct peer_link *l, uint64_t at_ns);
 #define LINK_NEVER UINT64_MAX
+#define LINK_WAITS 1u /* it is due, and no attempt could begin: see links_pace_allows */
 /* The state of the link has changed: it goes into the list of that state. A caller at the door
  * costs the same however many links there are. */
 void link_listed(struct peer_link *l);
@@ -68,6 +69,8 @@ void links_names_finish(struct daemon *d);
 void link_schedule_redial(struct peer_link *l, uint64_t now_ns);
 /* Lets so many attempts begin as the time that has passed allows. */
 void links_pace_tick(struct peer_links *ls, uint64_t now_ns);
+/* May an attempt begin? lost: of a link that was up a moment ago. */
+bool links_pace_allows(const struct peer_links *ls, bool lost);
 /* Dials an outbound link that is not up, or gives up an attempt that takes too long. It is due. */
 void link_dial_tick(struct peer_link *l, uint64_t now_ns);
 

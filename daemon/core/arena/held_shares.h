@@ -1,0 +1,82 @@
+/* Part of arena.h: what tenants hold of the tables that they share (shares.h), taken and put back.
+ */
+#ifndef CORE_HELD_SHARES_H
+#define CORE_HELD_SHARES_H
+
+#include "core/arena/arena.h"
+
+static inline struct share_holder *share_holder(const struct core *c, enum share_table table,
+                                                uint32_t holder)
+{
+    const struct share_of_table *t = &c->share[table];
+
+    ARENA_BOUND(holder, t->holders);
+    return (struct share_holder *)((char *)(uintptr_t)c + (size_t)c->share_holders_at * 64) +
+           t->first_at + holder;
+}
+
+/* How many more records of the table the holder may take. */
+static inline uint32_t share_room(const struct core *c, enum share_table table, uint32_t holder)
+{
+    const struct share_holder *h = share_holder(c, table, holder);
+
+    return c->share[table].rest + (h->reserved > h->used ? h->reserved - h->used : 0);
+}
+
+/* May a transfer that no decode waits for take one? It leaves a part of what is reserved for its
+ * holder to those that a decode waits for. */
+static inline bool share_leaves(const struct core *c, enum share_table table, uint32_t holder)
+{
+    return share_room(c, table, holder) >
+           share_holder(c, table, holder)->reserved / PREFETCH_LEAVES;
+}
+
+/* How many it could have if nobody else had more than what is reserved. */
+static inline uint32_t share_most(const struct core *c, enum share_table table, uint32_t holder)
+{
+    uint32_t most = share_limit(&c->limits, table);
+
+    for (uint32_t i = 0; i < c->share[table].holders; i++)
+        most -= i == holder ? 0 : share_holder(c, table, i)->reserved;
+    return most;
+}
+
+/* How many it has of what is common. */
+static inline uint32_t share_common(const struct share_holder *h)
+{
+    return h->used > h->reserved ? h->used - h->reserved : 0;
+}
+
+/* The same of n records. */
+static inline void share_take_n(struct core *c, struct share_of of, uint32_t n)
+{
+    struct share_of_table *t = &c->share[of.table];
+    struct share_holder *h = share_holder(c, of.table, of.tenant);
+    uint32_t before = share_common(h);
+
+    h->used += n;
+    check(h->used >= n && share_common(h) - before <= t->rest);
+    t->rest -= share_common(h) - before;
+}
+
+static inline void share_put_n(struct core *c, struct share_of of, uint32_t n)
+{
+    struct share_holder *h = share_holder(c, of.table, of.tenant);
+    uint32_t before = share_common(h);
+
+    check(h->used >= n);
+    h->used -= n;
+    c->share[of.table].rest += before - share_common(h);
+}
+
+static inline void share_take(struct core *c, enum share_table table, uint32_t holder)
+{
+    share_take_n(c, (struct share_of){table, holder}, 1);
+}
+
+static inline void share_put(struct core *c, enum share_table table, uint32_t holder)
+{
+    share_put_n(c, (struct share_of){table, holder}, 1);
+}
+
+#endif
