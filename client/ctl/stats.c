@@ -149,7 +149,7 @@ const struct command stats_commands[] = {
     {"stats", "", "What became of prompts, and how long things took",
      "  ternctl stats\n  ternctl stats --json | jq '.tenants[] | {tenant, prompt_tokens}'\n", NULL,
      false, run_stats},
-    {"namespaces", "", "Namespaces that pools know, and how much of their prompts was found",
+    {"namespaces", "", "Namespaces of pools, and what was found of their prompts",
      "  ternctl namespaces\n  ternctl namespaces --json | jq '.namespaces | length'\n",
      namespaces_options, false, run_namespaces},
     {0},
