@@ -40,6 +40,20 @@ KERNELS_FN uint32_t fp8_round(uint32_t v, int32_t bits)
     return (v + (1u << (bits - 1)) - 1 + (v >> bits & 1)) >> bits;
 }
 
+/* Of a number other than 0, whose leading 1 is not written where the exponent is above 0: with it,
+ * the digits are from 128 to 255. Returns the exponent that goes with them. */
+KERNELS_FN int32_t fp8_normal(uint32_t *digits, int32_t exponent)
+{
+    if (exponent > 0)
+        *digits += 128;
+    else
+        exponent = 1;
+    KERNELS_LOOP
+    for (; *digits < 128; *digits <<= 1)
+        exponent--;
+    return exponent;
+}
+
 KERNELS_FN uint32_t fp8_from_bf16(uint32_t bf16, int32_t scale)
 {
     uint32_t sign = bf16 >> 8 & 0x80, magnitude = bf16 & BF16_MAGNITUDE, code;
@@ -50,13 +64,7 @@ KERNELS_FN uint32_t fp8_from_bf16(uint32_t bf16, int32_t scale)
         return sign | E4M3_NAN;
     if (magnitude == 0)
         return sign;
-    if (exponent > 0)
-        digits += 128;
-    else
-        exponent = 1;
-    KERNELS_LOOP
-    for (; digits < 128; digits <<= 1)
-        exponent--;
+    exponent = fp8_normal(&digits, exponent);
     exponent += E4M3_BIAS - scale;
     if (exponent > 0)
         code = (uint32_t)(exponent - 1) * 8 + fp8_round(digits, 4);
@@ -74,13 +82,7 @@ KERNELS_FN uint32_t fp8_to_bf16(uint32_t code, int32_t scale)
         return sign | BF16_NAN;
     if (magnitude == 0)
         return sign;
-    if (exponent > 0)
-        digits += 128;
-    else
-        exponent = 1;
-    KERNELS_LOOP
-    for (; digits < 128; digits <<= 1)
-        exponent--;
+    exponent = fp8_normal(&digits, exponent);
     exponent += scale - E4M3_BIAS;
     if (exponent > 0)
         bits = (uint32_t)(exponent - 1) * 128 + digits;

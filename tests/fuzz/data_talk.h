@@ -68,6 +68,26 @@ static inline void until_quiet(struct xfer *xfer)
         turn(deadline);
 }
 
+/* What a pull that was just begun is answered by whoever it called; then it is stopped, and ends.
+ */
+static inline void answered(struct pull_id pull, int listener, const uint8_t *bytes, size_t n)
+{
+    uint64_t deadline = io_now_ns() + SILENCE_NS;
+    int fd;
+
+    while ((fd = accept(listener, NULL, NULL)) < 0)
+        turn(deadline);
+    talk(fd, bytes, n);
+    while (rig.dst.nevents == 0)
+        turn(deadline);
+    check(rig.dst.event[0].kind == EV_PULLED || rig.dst.event[0].kind == EV_PULL_BROKEN);
+    rig_stop(pull);
+    while (rig.dst.nevents < 2)
+        turn(deadline);
+    check(rig.dst.nevents == 2 && rig.dst.event[1].kind == EV_PULL_QUIET);
+    until_quiet(rig.dst.xfer);
+}
+
 /* Behind a good HELLO, or in place of it. */
 static inline void at_the_source(bool hello, const uint8_t *bytes, size_t n)
 {

@@ -36,25 +36,13 @@ static uint8_t *page(uint32_t i)
 
 static void at_the_destination(const uint8_t *bytes, size_t n)
 {
-    uint64_t deadline = io_now_ns() + SILENCE_NS;
     struct pull_id pull = {pulls % 8, pulls + 1};
-    int fd;
 
     memset(page(PULLED + 1), GUARD_BYTE, GUARDS * PAGE_BYTES);
     rig.dst.nevents = 0;
     pulls++;
     rig_pull(pull, 0, 0, 1, PULLED);
-    while ((fd = accept(listener, NULL, NULL)) < 0)
-        turn(deadline);
-    talk(fd, bytes, n);
-    while (rig.dst.nevents == 0)
-        turn(deadline);
-    check(rig.dst.event[0].kind == EV_PULLED || rig.dst.event[0].kind == EV_PULL_BROKEN);
-    rig_stop(pull);
-    while (rig.dst.nevents < 2)
-        turn(deadline);
-    check(rig.dst.nevents == 2 && rig.dst.event[1].kind == EV_PULL_QUIET);
-    until_quiet(rig.dst.xfer);
+    answered(pull, listener, bytes, n);
     for (uint32_t i = 0; i < GUARDS * PAGE_BYTES; i++)
         check(page(PULLED + 1)[i] == GUARD_BYTE);
 }

@@ -81,25 +81,13 @@ static void look(uint32_t pulled)
 
 static void at_the_destination(uint32_t pulled, const uint8_t *bytes, size_t n)
 {
-    uint64_t deadline = io_now_ns() + SILENCE_NS;
     struct pull_id pull = {pulls % 8, pulls + 1};
-    int fd;
 
     guard(pulled);
     rig.dst.nevents = 0;
     pulls++;
     rig_pull(pull, 1, 0, 1, pulled);
-    while ((fd = accept(listener, NULL, NULL)) < 0)
-        turn(deadline);
-    talk(fd, bytes, n);
-    while (rig.dst.nevents == 0)
-        turn(deadline);
-    check(rig.dst.event[0].kind == EV_PULLED || rig.dst.event[0].kind == EV_PULL_BROKEN);
-    rig_stop(pull);
-    while (rig.dst.nevents < 2)
-        turn(deadline);
-    check(rig.dst.nevents == 2 && rig.dst.event[1].kind == EV_PULL_QUIET);
-    until_quiet(rig.dst.xfer);
+    answered(pull, listener, bytes, n);
     look(pulled);
 }
 

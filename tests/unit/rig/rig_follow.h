@@ -72,4 +72,26 @@ static inline void goes_on(struct rig_session *s, uint32_t seed, uint32_t to, ui
         assert_ok(rig_commit(s, to / align * align, step));
 }
 
+/* A session of the source that has matched [0, LEN) of sequence 1, and one of the destination. */
+struct followed {
+    struct pair p;
+    struct rig_session *s, *d;
+    struct ticket t;
+};
+
+static inline struct followed begin_with(struct pair p)
+{
+    struct followed f = {.p = p};
+
+    f.s = session_with(f.p.source, &f.p.se, f.p.sp, 1, LEN);
+    f.d = asking(&f.p, 1, LEN);
+    f.t = ticket_early(f.s);
+    return f;
+}
+
+static inline struct followed begin(void)
+{
+    return begin_with(pair_limited(1 << 20));
+}
+
 #endif

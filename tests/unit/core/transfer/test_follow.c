@@ -5,28 +5,6 @@
 #include "base/prng.h"
 #include "unit/rig/rig_follow.h"
 
-/* A session of the source that has matched [0, LEN) of sequence 1, and one of the destination. */
-struct followed {
-    struct pair p;
-    struct rig_session *s, *d;
-    struct ticket t;
-};
-
-static struct followed begin_with(struct pair p)
-{
-    struct followed f = {.p = p};
-
-    f.s = session_with(f.p.source, &f.p.se, f.p.sp, 1, LEN);
-    f.d = asking(&f.p, 1, LEN);
-    f.t = ticket_early(f.s);
-    return f;
-}
-
-static struct followed begin(void)
-{
-    return begin_with(pair_limited(1 << 20));
-}
-
 static struct group_view source_group(struct followed *f)
 {
     return rig_group_view(f->p.source, f->p.sp, 0);
@@ -766,35 +744,6 @@ TEST(y4_tokens_that_break_off_within_a_chunk_are_invalid)
         assert_int_equal(rig_view(f.p.source).serves, 0);
         rig_destroy_all();
     }
-}
-
-/* A peer that offers a follower nothing, and yet does not say that this is all: what it names would
- * be told to pages that the fetch does not have. */
-TEST(y4_offer_of_nothing_that_goes_on_closes_the_link)
-{
-    struct followed f = begin();
-    struct page_ref refs[8] = {{1, 1}, {2, 1}, {3, 1}, {4, 1}, {5, 1}, {6, 1}, {7, 1}, {8, 1}};
-    struct table_run run = {.n = 8, .refs = refs};
-    struct peer_msg open, offer;
-
-    goes_on(f.s, 1, 8, 0);
-    assert_ok(fetch_to(f.d, 8)); /* what it has is no part of it */
-    f.p.dest->automatic = BY_HAND(RIG_MSG);
-    follow(f.d, f.t);
-    open = rig_job(f.p.dest, RIG_MSG, 0)->msg;
-    offer = open;
-    offer.kind = PEER_PULL_OFFER;
-    offer.err = TERN_OK;
-    offer.to = offer.from;
-    offer.until = 1;
-    offer.serve = (struct serve_id){1, 1};
-    offer.runs = &run;
-    offer.nruns = 1;
-    offer.tokens = NULL;
-    offer.ticket = (struct ticket){0};
-    source_says(&f.p, &offer);
-    assert_int_equal(f.p.dest->link_closes, 1);
-    assert_err(TERN_PEER_LOST, rig_fetched(f.d, f.d->fetch));
 }
 
 static void hands_over_at(struct rig_session *s, uint32_t length)

@@ -286,3 +286,32 @@ TEST(y4_session_without_tokens_follows_nothing)
     assert_int_equal(rig_view(p.source).serves, 0);
     assert_int_equal(rig_view(p.dest).pulls, 0);
 }
+
+/* A peer that offers a follower nothing, and yet does not say that this is all: what it names would
+ * be told to pages that the fetch does not have. */
+TEST(y4_offer_of_nothing_that_goes_on_closes_the_link)
+{
+    struct followed f = begin();
+    struct page_ref refs[8] = {{1, 1}, {2, 1}, {3, 1}, {4, 1}, {5, 1}, {6, 1}, {7, 1}, {8, 1}};
+    struct table_run run = {.n = 8, .refs = refs};
+    struct peer_msg open, offer;
+
+    goes_on(f.s, 1, 8, 0);
+    assert_ok(fetch_to(f.d, 8)); /* what it has is no part of it */
+    f.p.dest->automatic = BY_HAND(RIG_MSG);
+    follow(f.d, f.t);
+    open = rig_job(f.p.dest, RIG_MSG, 0)->msg;
+    offer = open;
+    offer.kind = PEER_PULL_OFFER;
+    offer.err = TERN_OK;
+    offer.to = offer.from;
+    offer.until = 1;
+    offer.serve = (struct serve_id){1, 1};
+    offer.runs = &run;
+    offer.nruns = 1;
+    offer.tokens = NULL;
+    offer.ticket = (struct ticket){0};
+    source_says(&f.p, &offer);
+    assert_int_equal(f.p.dest->link_closes, 1);
+    assert_err(TERN_PEER_LOST, rig_fetched(f.d, f.d->fetch));
+}
