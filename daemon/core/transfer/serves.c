@@ -268,6 +268,8 @@ static void name_spans(struct actions *out, struct transfer_range range, uint32_
 {
     uint32_t n = 0;
 
+    if (pages == 1)
+        return;
     for (uint32_t i = 0; i < range.n; i++)
         if (i == 0 || (range.first + i) % pages == 0)
             refs[n++] = refs[i];
