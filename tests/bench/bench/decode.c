@@ -14,17 +14,19 @@
 #include "engine/proc.h"
 #include "member.h"
 
-#define SEQUENCES   256
-#define DRAFT       4
-#define PROMPT      64   /* tokens at the beginning, and up to a page more: not all cross at once */
-#define LONGEST     1024 /* a pass ends there, for the longest */
-#define STEPS       600  /* of a pass */
-#define RIGHT       25   /* of 100 drafted tokens; one that is wrong ends the row */
-#define DEVICE_US   500
-#define LOW         512
-#define HIGH        1024
-#define SAMPLES_MAX 100000
-#define BLOCKS      (LONGEST / DECODE_PAGE_TOKENS + 1)
+#define SEQUENCES     256
+#define DRAFT         4
+#define PROMPT        64 /* tokens at the beginning, and up to a page more: not all cross at once */
+#define LONGEST       1024 /* a pass ends there, for the longest */
+#define STEPS         600  /* of a pass */
+#define RIGHT         25   /* of 100 drafted tokens; one that is wrong ends the row */
+#define DEVICE_US     500
+#define LOW           512
+#define HIGH          1024
+#define SAMPLES_MAX   100000
+#define TOUCHED       3 /* pages of memory of each sequence: its tokens, its blocks, the lease's own */
+#define TOUCHED_WORDS 1024
+#define BLOCKS        (LONGEST / DECODE_PAGE_TOKENS + 1)
 
 /* What an engine keeps of a sequence, whoever gives the blocks. */
 struct sequence {
@@ -44,6 +46,7 @@ struct decode {
     tern_session session[SEQUENCES];
     uint32_t at[SEQUENCES];
     struct sequence sequence[SEQUENCES];
+    uint32_t touched[SEQUENCES][TOUCHED][TOUCHED_WORDS];
     uint32_t accepted[SEQUENCES], drafted[DRAFT + 1];
     struct prng prng;
     struct decode_figures *figures;
@@ -57,6 +60,7 @@ void decode_figures_init(struct decode_figures *f)
     series_init(&f->told, SAMPLES_MAX);
     series_init(&f->pool_step, SAMPLES_MAX);
     series_init(&f->raw_send, SAMPLES_MAX);
+    series_init(&f->touch, SAMPLES_MAX);
 }
 
 void decode_figures_finish(struct decode_figures *f)
@@ -65,6 +69,7 @@ void decode_figures_finish(struct decode_figures *f)
     series_finish(&f->told);
     series_finish(&f->pool_step);
     series_finish(&f->raw_send);
+    series_finish(&f->touch);
 }
 
 static void draw(struct decode *d)
@@ -201,6 +206,16 @@ static bool end_one(struct decode *d, uint32_t i)
                      tern_session_close(t, d->session[i], TERN_STEP_NONE, MEMBER_CALL_MS, &r));
 }
 
+static void timed_touch(struct decode *d)
+{
+    uint64_t start = clock_ns();
+
+    for (uint32_t i = 0; i < SEQUENCES; i++)
+        for (uint32_t page = 0; page < TOUCHED; page++)
+            d->touched[i][page][prng_below(&d->prng, TOUCHED_WORDS)]++;
+    series_add(&d->figures->touch, (double)(clock_ns() - start) / 1e3);
+}
+
 static bool timed_raw(struct decode *d)
 {
     uint64_t start;
@@ -240,6 +255,7 @@ static bool timed_step(struct decode *d, struct block_pool *pool)
     pool_step(pool, d);
     series_add(&d->figures->pool_step, (double)(clock_ns() - start) / 1e3);
     d->figures->steps++;
+    timed_touch(d);
     return member_ok(&d->engine, "a step over the lease", err) && timed_told(d) && timed_raw(d);
 }
 
@@ -283,7 +299,7 @@ static bool begin_lease(struct decode *d)
            member_ok(&d->engine, "its first pages", tern_lease_wait(d->lease, MEMBER_CALL_MS));
 }
 
-bool decode_measure(const char *socket, uint64_t page_bytes, uint32_t passes,
+bool decode_measure(const char *socket, uint64_t page_bytes, uint32_t passes, int core,
                     const struct raw_echo *raw, struct decode_figures *ret)
 {
     struct decode *d = mem_need(1, sizeof *d);
@@ -295,7 +311,7 @@ bool decode_measure(const char *socket, uint64_t page_bytes, uint32_t passes,
     prng_init(&d->prng, 1);
     ok = member_start(&d->engine, socket, "decode", DECODE_PAGE_TOKENS, page_bytes,
                       DECODE_PAGES - 16) &&
-         begin_lease(d);
+         proc_pin(-1) && begin_lease(d) && proc_pin(core);
     for (uint32_t i = 0; ok && i < passes; i++)
         ok = pass(d, pool);
     ok = ok &&

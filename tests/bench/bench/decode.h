@@ -13,17 +13,19 @@
 
 /* What a step takes on the scheduler's thread, in microseconds, between two steps of the device;
  * told: what it takes of the answers while the device computes; raw_send: a send to a process that
- * sleeps, for comparison: a thread of libtern's makes that one. */
+ * sleeps, for comparison: a thread of libtern's makes that one; touch: what the machine takes for
+ * as many words in as many pages of memory, three a sequence, and nothing else. */
 struct decode_figures {
-    struct series step, told, pool_step, raw_send;
+    struct series step, told, pool_step, raw_send, touch;
     uint64_t steps, round_trips;
 };
 
 void decode_figures_init(struct decode_figures *f);
 void decode_figures_finish(struct decode_figures *f);
-/* So many passes, over a daemon with room for the pool: each begins with short sequences. False
- * with a message on standard error. */
-bool decode_measure(const char *socket, uint64_t page_bytes, uint32_t passes,
+/* So many passes, over a daemon with room for the pool: each begins with short sequences. The
+ * scheduler's thread has that core to itself, and libtern's the others. False with a message on
+ * standard error. */
+bool decode_measure(const char *socket, uint64_t page_bytes, uint32_t passes, int core,
                     const struct raw_echo *raw, struct decode_figures *ret);
 
 #endif

@@ -355,8 +355,8 @@ static bool measure(struct rpc *r)
          measure_pipeline(r, pipes) && measure_steps(r, steps);
     if (ok && second >= 0)
         ok = proc_pin(second) && measure_rtt(r, rounds, &r->match2, &r->raw2);
-    ok = ok && decode_measure(r->daemon[0].socket, PAGE_BYTES, r->args->quick ? 1 : 5, &r->raw,
-                              &r->decode);
+    ok = ok && decode_measure(r->daemon[0].socket, PAGE_BYTES, r->args->quick ? 1 : 5, second,
+                              &r->raw, &r->decode);
     return ok && proc_pin(-1) && measure_busy(r);
 }
 
@@ -393,6 +393,9 @@ static int show(struct rpc *r)
          "us", NULL},
         {"block_pool_step_us_p99", series_quantile(&r->decode.pool_step, 0.99), "block pool, p99",
          "us", NULL},
+        {"touch_us_p50", series_median(&r->decode.touch), "raw, memory alone, p50", "us", NULL},
+        {"touch_us_p99", series_quantile(&r->decode.touch, 0.99), "raw, memory alone, p99", "us",
+         NULL},
         {"raw_send_us_p50", series_median(&r->decode.raw_send), "raw, send alone, p50", "us", NULL},
         {"raw_send_us_p99", series_quantile(&r->decode.raw_send, 0.99), "raw, send alone, p99",
          "us", NULL},
