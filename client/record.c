@@ -411,7 +411,7 @@ enum tern_err tern_record_get(struct tern_records *m, tern_session turn, uint32_
     uint32_t n = 0, got = 0, records = 0;
 
     do {
-        TRY(get(m, turn, first + n, ret + n, max - n, deadline_ns, &got, &records));
+        TRY(get(m, turn, first + n, ret ? ret + n : NULL, max - n, deadline_ns, &got, &records));
         n += got;
     } while (n < max && first + n < records);
     *ret_n = n;

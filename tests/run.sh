@@ -135,10 +135,20 @@ bench() { # MODE
     cat "$logs/bench-$1.log"
 }
 
-fuzz() { # TARGET SECONDS
-    local log="$logs/fuzz-$1.log"
-    stage "fuzz $1" "$2 s" bash tests/fuzz/fuzz.sh run "$1" "$2" &&
-        sed -n 's/^stat::average_exec_per_sec: */  inputs a second: /p' "$log"
+fuzz_ended() { # TARGET
+    cat "$logs/fuzzed-$1.log" && return "$(cat "$logs/fuzzed-$1.rc")"
+}
+
+fuzz() { # SECONDS TARGET...: as many at a time as there are cores
+    local seconds=$1 target
+    shift
+    echo "== $# fuzz targets, $seconds s each"
+    printf '%s\n' "$@" | logs=$logs seconds=$seconds xargs -P "$jobs" -I{} bash -c \
+        'bash tests/fuzz/fuzz.sh run {} "$seconds" >"$logs/fuzzed-{}.log" 2>&1; echo $? >"$logs/fuzzed-{}.rc"'
+    for target; do
+        stage "fuzz $target" "$seconds s" fuzz_ended "$target" &&
+            sed -n 's/^stat::average_exec_per_sec: */  inputs a second: /p' "$logs/fuzz-$target.log"
+    done
 }
 
 finish() {
@@ -180,13 +190,11 @@ stage "replay follow" "$([[ $full -eq 1 ]] || echo "quick, times not judged")" \
 cat "$logs/replay-follow.log"
 stage "demo" "what README begins with" bash deploy/demo.sh
 
-# The second compiler builds everything; its programs are not run.
-CC=clang stage "build clang" "compiled, not run" build build-clang
-
-stage "without OpenSSL" "built, and a replay in the clear" without_openssl
+[[ $full -eq 1 ]] && stage "without OpenSSL" "built, and a replay in the clear" without_openssl
 stage "without packages" "all of it, and a replay" without_packages
 
-if stage "build asan" "" build build-asan -DTERN_SANITIZE=address; then
+# The second compiler builds everything, with sanitizers: they read the same warnings.
+if CC=clang CXX=clang++ stage "build clang asan" "" build build-asan -DTERN_SANITIZE=address; then
     tests build-asan unit "$jobs"
     [[ $full -eq 1 ]] && tests build-asan rdma 1
     seeds=$((full ? 5000 : 500))
@@ -199,9 +207,8 @@ fi
 # Twenty seconds find what is easy to reach; what a change made reachable is found in the long form.
 if CC=clang stage "build fuzzers" "" build build-fuzz -DTERN_FUZZ=ON --target fuzzers; then
     seconds=$((full ? 600 : 20))
-    for target in build-fuzz/tests/fuzz_*; do
-        fuzz "${target##*/fuzz_}" $seconds
-    done
+    targets=(build-fuzz/tests/fuzz_*)
+    fuzz $seconds "${targets[@]##*/fuzz_}"
 fi
 
 if [[ $full -eq 1 ]]; then

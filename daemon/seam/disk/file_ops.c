@@ -336,7 +336,7 @@ static int lane_create(struct file_ops *ops, uint32_t i)
 {
     struct lane *lane = &ops->lane[i];
     struct io_uring_restriction res[OPCODES_USED];
-    struct iovec memory = {ops->staging + (ops->staging ? i * ops->lane_bytes : 0),
+    struct iovec memory = {ops->staging ? ops->staging + i * ops->lane_bytes : NULL,
                            ops->lane_bytes};
     int r = io_uring_queue_init(DISK_LANE_PIECES, &lane->ring,
                                 IORING_SETUP_R_DISABLED | IORING_SETUP_SUBMIT_ALL |

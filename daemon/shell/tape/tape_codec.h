@@ -12,9 +12,10 @@
 
 #define RECORD_HEAD_WORDS 4
 #define KEY_WORDS         (sizeof(struct extra_key) / sizeof(uint32_t))
-#define EVENT_WORDS_MAX   128 /* of any event without what it borrows */
-#define OP_WORDS_MAX      16  /* of one operation of a Step */
-#define RUN_WORDS         3   /* of one run without its refs */
+#define GROUP_WORDS       8                               /* of one group of a layout */
+#define EVENT_WORDS_MAX   (64 + GROUPS_MAX * GROUP_WORDS) /* of any event without what it borrows */
+#define OP_WORDS_MAX      16                              /* of one operation of a Step */
+#define RUN_WORDS         3                               /* of one run without its refs */
 
 struct codec {
     bool reading;

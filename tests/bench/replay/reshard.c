@@ -15,7 +15,7 @@
 #define TOKENS_MAX   128 /* of a session: two chunks at least, and not fewer than 64 */
 #define PAGE_TOKENS  16u
 #define RATIO_MOST   1.02 /* bytes moved for each that is needed */
-#define MEMORY_BYTES (8u << 20)
+#define MEMORY_BYTES (16u << 20)
 #define PEER_MS      20000u
 
 enum {
@@ -167,7 +167,7 @@ static bool session(struct matrix *m, struct cell *c, struct end ends[2], uint32
     pages.salt = (uint8_t)(1 + m->number * 7 + i * 31);
     for (uint32_t k = 0; k <= n; k++)
         tokens[k] = i * 1000 + k;
-    err = engine_begin(&from, a, tokens, n);
+    err = engine_begin_with(&from, a, tokens, n, 1);
     if (err != TERN_OK)
         return failed(c, "begin", a->tern, err);
     if (!(m->options->follow ? follows : fetches)(c, ends, &pages, &to))
@@ -359,6 +359,7 @@ static bool start(struct matrix *m)
 static void report(struct matrix *m)
 {
     struct daemon_status s = {0};
+    json_t *all;
 
     admin_status(m->admin, 0, &s);
     if (!m->options->json) {
@@ -369,13 +370,13 @@ static void report(struct matrix *m)
                (unsigned long long)m->wrong, (unsigned long long)s.transfers.corrupt_detected);
         return;
     }
-    json_dumpf(json_pack("{s:i, s:i, s:i, s:I, s:I, s:I, s:I, s:I, s:o}", "cells", m->cells,
-                         "left_out", m->left_out, "failed", m->failed, "bytes_moved",
-                         (json_int_t)m->moved, "bytes_needed", (json_int_t)m->needed,
-                         "bytes_overhead", (json_int_t)m->overhead, "wrong_bytes",
-                         (json_int_t)m->wrong, "corrupt_detected",
-                         (json_int_t)s.transfers.corrupt_detected, "rows", m->rows),
-               stdout, JSON_INDENT(1));
+    all = json_pack("{s:i, s:i, s:i, s:I, s:I, s:I, s:I, s:I, s:O}", "cells", m->cells, "left_out",
+                    m->left_out, "failed", m->failed, "bytes_moved", (json_int_t)m->moved,
+                    "bytes_needed", (json_int_t)m->needed, "bytes_overhead",
+                    (json_int_t)m->overhead, "wrong_bytes", (json_int_t)m->wrong,
+                    "corrupt_detected", (json_int_t)s.transfers.corrupt_detected, "rows", m->rows);
+    json_dumpf(all, stdout, JSON_INDENT(1));
+    json_decref(all);
     putchar('\n');
 }
 
@@ -446,6 +447,7 @@ int reshard_main(int argc, char **argv)
         all_page_tokens(&m);
         report(&m);
     }
+    json_decref(m.rows);
     tern_destroy(m.admin);
     daemon_end(&m.dest, PEER_MS);
     daemon_end(&m.source, PEER_MS);

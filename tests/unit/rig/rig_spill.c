@@ -6,14 +6,14 @@
 
 #include "base/hash.h"
 
-static void *owned(const void *from, size_t bytes)
+static void *owned(const void *base, size_t at, size_t bytes)
 {
     void *to = malloc(bytes ? bytes : 1);
 
     if (!to)
         abort();
     if (bytes)
-        memcpy(to, from, bytes);
+        memcpy(to, (const uint8_t *)base + at, bytes);
     return to;
 }
 
@@ -103,7 +103,7 @@ static bool page_read(struct rig *rig, const struct disk_write *w, const struct 
 
     ret->group = at->group;
     ret->sum = rig->sums[at->record];
-    ret->data = owned(page, ret->bytes);
+    ret->data = owned(page, 0, ret->bytes);
     return hash_words(1, (const uint32_t *)(const void *)page, ret->bytes / sizeof(uint32_t)) ==
            ret->sum;
 }
@@ -137,8 +137,8 @@ enum tern_err spill_write(struct rig *rig, const struct disk_write *w)
             rig_fail("extent %u is not where the one before it ends", i);
         offset += disk_extent_bytes(&x->e);
         s->written_bytes += disk_extent_bytes(&x->e);
-        x->tokens = owned(w->tokens + token, x->e.tokens * sizeof(uint32_t));
-        x->keys = owned(w->keys + key, x->e.nkeys * sizeof(struct extra_key));
+        x->tokens = owned(w->tokens, token * sizeof *w->tokens, x->e.tokens * sizeof *w->tokens);
+        x->keys = owned(w->keys, key * sizeof *w->keys, x->e.nkeys * sizeof *w->keys);
         x->page = calloc(x->e.npages + 1, sizeof *x->page);
         for (uint32_t k = 0; k < x->e.npages; k++)
             if (!page_read(rig, w, &w->pages[page + k], &x->page[k]))

@@ -36,7 +36,8 @@ static bool piece_came(struct io_task *task, int32_t res)
 
     p->on_owner = p->on_owner || pthread_equal(pthread_self(), owner);
     pthread_getname_np(pthread_self(), p->name, sizeof p->name);
-    p->iov.iov_base = (uint8_t *)p->iov.iov_base + res;
+    if (res > 0)
+        p->iov.iov_base = (uint8_t *)p->iov.iov_base + res;
     return ++p->pieces < p->wanted;
 }
 
