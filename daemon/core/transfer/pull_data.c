@@ -167,9 +167,9 @@ static uint64_t next_bytes(const struct core *c, const struct pull *p)
            pull_span_shape(c, p, g).ours;
 }
 
-/* X8, never exceeded but by one page that is larger than a limit: it goes alone. */
+/* X8: bytes that may be asked for. */
 struct pull_room {
-    uint64_t link, tenant, flow; /* bytes that may be asked for */
+    uint64_t link, tenant, flow;
 };
 
 /* Which of a tenant's transfers asks first: a prefetch whose turn has come, since enough batches in
@@ -185,32 +185,37 @@ static enum rank rank_of(const struct core *c, const struct pull *p)
     return tenant_at(c, p->tenant)->urgent_run + 1 >= every ? RANK_DUE : RANK_LATE;
 }
 
-/* What is left of a limit; a part of it is not for prefetches. */
-static uint64_t bytes_left(enum rank rank, uint64_t limit, uint64_t in_flight)
+/* A limit of bytes, what is in flight under it, and the next span that is to be asked for. */
+struct pull_limit {
+    uint64_t bytes, in_flight, next;
+};
+
+/* What is left of it; a part is not for prefetches. It is never exceeded but by a span that is
+ * larger: that one goes when nothing else is in flight under this limit. */
+static uint64_t bytes_left(enum rank rank, struct pull_limit l)
 {
     if (rank == RANK_LATE)
-        limit -= limit / PREFETCH_LEAVES;
-    return limit > in_flight ? limit - in_flight : 0;
+        l.bytes -= l.bytes / PREFETCH_LEAVES;
+    if (l.in_flight == 0)
+        return l.bytes > l.next ? l.bytes : l.next;
+    return l.bytes > l.in_flight ? l.bytes - l.in_flight : 0;
 }
 
 static struct pull_room room_of(const struct core *c, const struct pull *p)
 {
-    uint64_t link = link_at(c, p->link)->bytes_in_flight,
-             tenant = tenant_at(c, p->tenant)->bytes_in_flight, next = next_bytes(c, p);
-    enum rank rank = rank_of(c, p);
-    struct pull_room room = {.link = bytes_left(rank, c->limits.peer_bytes_in_flight, link),
-                             .tenant = bytes_left(rank, c->limits.tenant_bytes_in_flight, tenant),
-                             .flow = c->limits.flow_bytes_in_flight
-                                         ? bytes_left(rank, c->limits.flow_bytes_in_flight,
-                                                      flow_at(c, p->holder)->bytes_in_flight)
-                                         : UINT64_MAX};
+    const struct core_limits *limits = &c->limits;
+    const uint64_t next = next_bytes(c, p), flow = limits->flow_bytes_in_flight;
+    const enum rank rank = rank_of(c, p);
 
-    if (link == 0 && tenant == 0) {
-        room.link = room.link < next ? next : room.link;
-        room.tenant = room.tenant < next ? next : room.tenant;
-        room.flow = room.flow < next ? next : room.flow;
-    }
-    return room;
+    return (struct pull_room){
+        .link = bytes_left(rank, (struct pull_limit){limits->peer_bytes_in_flight,
+                                                     link_at(c, p->link)->bytes_in_flight, next}),
+        .tenant =
+            bytes_left(rank, (struct pull_limit){limits->tenant_bytes_in_flight,
+                                                 tenant_at(c, p->tenant)->bytes_in_flight, next}),
+        .flow = bytes_left(rank, (struct pull_limit){flow ? flow : UINT64_MAX,
+                                                     flow_at(c, p->holder)->bytes_in_flight, next}),
+    };
 }
 
 /* What has gone into a batch: pages of ours, and of the source's. */

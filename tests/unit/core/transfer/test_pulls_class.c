@@ -119,3 +119,47 @@ TEST(x8_tenant_leaves_room_at_a_peer_that_is_slow)
     for (uint32_t i = 0; i < 4; i++)
         assert_leaves_whole(rig_fetched(d[i], d[i]->fetch), d[i], TOKENS);
 }
+
+/* Fetches of a page come one after the other for ever: a span of another tenant that is larger than
+ * what a flow, or a tenant, may have under way gets its turn beside them. */
+static void large_span_comes(uint64_t tenant_pages, uint64_t flow_pages)
+{
+    struct group_layout large = rig_group(4, 4 * 512);
+    struct rig_options options = rig_defaults();
+    struct rig_session *d[16], *theirs;
+    struct rig_engine se, de;
+    struct pool_id sp, dp;
+    uint32_t asked = 0;
+    struct pair p;
+
+    options.limits.peer_bytes_in_flight = 8 * 512;
+    options.limits.tenant_bytes_in_flight = tenant_pages * 512;
+    options.limits.flow_bytes_in_flight = flow_pages * 512;
+    p = pair_with(options, 4, 128, 128);
+    se = rig_engine(p.source, 1, "theirs", 1);
+    de = rig_engine(p.dest, 1, "theirs", 1);
+    assert_ok(rig_pool_open(p.source, se.conn[0], &large, 1, 64 * 2048, &sp));
+    assert_ok(rig_pool_open(p.dest, de.conn[0], &large, 1, 64 * 2048, &dp));
+    rig_put(p.source, &se, sp, 20, 8);
+    theirs = session_with(p.dest, &de, dp, 20, 8);
+    for (uint32_t i = 0; i < 16; i++)
+        d[i] = asking_source(&p, 1 + i, 4);
+    p.dest->automatic = BY_HAND(RIG_PULL);
+    for (; asked < 2; asked++)
+        rig_fetch(d[asked], 0, 0);
+    rig_fetch(theirs, 0, 0);
+    while (!ended(theirs)) {
+        assert_true(asked < 16); /* else it waited for the end of all of them */
+        rig_complete(p.dest, RIG_PULL);
+        rig_fetch(d[asked], 0, 0);
+        asked++;
+    }
+    assert_leaves_whole(rig_fetched(theirs, theirs->fetch), theirs, 8);
+    rig_destroy_all();
+}
+
+TEST(x8_span_larger_than_a_limit_is_not_starved)
+{
+    large_span_comes(8, 2);
+    large_span_comes(3, 0);
+}
