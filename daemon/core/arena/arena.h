@@ -414,6 +414,7 @@ struct pull { /* a transfer in */
     uint32_t batches; /* that the data path may have: those above, and those of a transfer that was
                          stopped until it is quiet */
     struct serve_id serve;
+    struct serve_id given_back; /* the last offer's for which no pair of layouts was to be had */
     uint32_t at_least; /* tokens that the session is to have at the end; 0: what there is */
     uint32_t awaited;  /* of at_least, what the source was asked for last */
     uint32_t wait_ms;  /* WAITING: the last pause */

@@ -415,11 +415,12 @@ static bool has_all(const struct core *c, const struct pull *p, const struct pee
 }
 
 /* Pages would have to be resharded, and no pair of layouts is to be had: the source lets go, and
- * the pull is put off as where the source is busy. */
+ * the pull is put off as where the source is busy. What else the source had said of its transfer by
+ * then comes before its answer to the next question, so one is remembered. */
 static void offer_later(struct core *c, struct actions *out, struct pull *p,
                         const struct peer_msg *msg)
 {
-    p->serve = msg->serve;
+    p->serve = p->given_back = msg->serve;
     pull_send(c, out, p, PEER_PULL_DONE)->err = TERN_BUSY;
     if (p->asks < PULL_ASKS_MAX)
         pull_put_off(c, p, c->limits.busy_retry_ms);
@@ -524,6 +525,8 @@ void fetch_msg(struct core *c, struct actions *out, uint32_t link, const struct 
         action_add(out, ACT_LINK_CLOSE)->link.link = link;
         return;
     }
+    if (p && p->given_back.gen != 0 && serve_id_equal(msg->serve, p->given_back))
+        return; /* it was on its way: the source was told to let go */
     if (msg->kind == PEER_PULL_ABORT) {
         if (p)
             p->handed = msg->handed;

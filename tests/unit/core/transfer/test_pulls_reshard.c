@@ -1,6 +1,7 @@
 /* N3: a pool of another layout is a source if what its pages are made of is the same; both data
  * paths hear of the other's layout, and who refuses says of which one. */
 #include "core/transfer/resharded.h"
+#include "unit/rig/rig_another.h"
 #include "unit/rig/rig_follow.h"
 
 #define RETRY_MS 10 /* of rig_defaults */
@@ -179,18 +180,6 @@ static struct pair pair_of_many(struct pool_id *ret_sp)
     return p;
 }
 
-/* One more daemon that calls the source, as a peer of its own. */
-static struct rig *another(struct pair *p, uint32_t peer, struct rig_engine *ret)
-{
-    uint32_t peers = p->source->options.limits.peers;
-    struct rig *dest = rig_create(&p->dest->options);
-
-    *ret = rig_engine(dest, 0, "decode", 1);
-    rig_link_up(dest, 0, p->source, peers + peer);
-    link_at(p->source->core, peers + peer)->peer = peer;
-    return dest;
-}
-
 /* It fetches sequence `seed` into a pool of a layout of that hash; its pages wait for the test. */
 static struct rig_session *fetches(struct rig *dest, struct rig_engine *e, uint32_t axes_hash,
                                    uint32_t seed)
@@ -239,7 +228,7 @@ TEST(x8_pairs_of_layouts_are_bounded_over_all_peers)
     struct rig_session *last, *shares;
     struct pool_id sp;
     struct pair p = pair_of_many(&sp);
-    struct rig *b = another(&p, 1, &e[0]), *c = another(&p, 2, &e[1]);
+    struct rig *b = another_dest(&p, 1, &e[0]), *c = another_dest(&p, 2, &e[1]);
 
     for (uint32_t i = 0; i < RESHARD_PEER_PAIRS; i++)
         fetches(p.dest, &p.de, 2 + i, 1 + i);
@@ -285,6 +274,47 @@ TEST(x8_offer_between_too_many_layouts_is_given_back_and_asked_for_again)
     rig_advance(p.dest, RETRY_MS * NS_PER_MS);
     rig_complete_nth(p.dest, RIG_PULL, RESHARD_PEER_PAIRS - 1);
     assert_ok(rig_fetched(d[RESHARD_PEER_PAIRS], d[RESHARD_PEER_PAIRS]->fetch));
+}
+
+/* The offer was given back; what the source had said of it before it heard that comes while the
+ * next question is on its way, or before it is asked. */
+TEST(x8_what_crosses_an_offer_that_was_given_back_changes_nothing)
+{
+    static const enum peer_msg_kind kinds[] = {PEER_PULL_ABORT, PEER_PULL_OFFER, PEER_PULL_MORE};
+
+    for (uint32_t i = 0; i < 6; i++) {
+        struct rig_session *d[RESHARD_PEER_PAIRS + 1], *last;
+        struct pool_id sp;
+        struct pair p = pair_of_many(&sp);
+        const struct rig_job *again;
+        struct peer_msg late;
+
+        for (uint32_t k = 0; k < RESHARD_PEER_PAIRS; k++)
+            d[k] = fetches(p.dest, &p.de, 2 + k, 1 + k);
+        p.source->automatic = BY_HAND(RIG_MSG);
+        last = session_with(p.dest, &p.de, d[0]->pool, 9, 4);
+        rig_fetch(last, 0, 0);
+        late = rig_job(p.source, RIG_MSG, 0)->msg;
+        rig_job(p.source, RIG_MSG, 0)->msg.layout_hash = 100;
+        rig_complete(p.source, RIG_MSG);
+        rig_complete(p.dest, RIG_PULL);
+        if (i < 3)
+            rig_advance(p.dest, RETRY_MS * NS_PER_MS); /* it has asked again */
+        again = rig_job(p.source, RIG_MSG, 0);
+        late.kind = kinds[i % 3];
+        late.err = late.kind == PEER_PULL_ABORT ? TERN_TIMED_OUT : TERN_OK;
+        late.nruns = again ? again->msg.nruns : 0;
+        late.runs = again ? again->msg.runs : NULL;
+        source_says(&p, &late);
+        assert_false(ended(last));
+        p.source->automatic = RIG_ALL;
+        rig_runs_free(p.source);
+        rig_advance(p.dest, RETRY_MS * NS_PER_MS);
+        complete_all(p.dest, RIG_PULL);
+        assert_leaves_whole(rig_fetched(last, last->fetch), last, 4);
+        assert_int_equal(p.dest->link_closes, 0);
+        rig_destroy_all();
+    }
 }
 
 /* What a peer told of a layout stays as long as a transfer needs it. */
