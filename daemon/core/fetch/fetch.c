@@ -340,7 +340,9 @@ enum tern_err fetch_from_peer(struct core *c, struct actions *out, struct call *
     p->pool = s->pool;
     p->transfer_regions = session_pool(c, s)->transfer_regions;
     p->conn = req->conn;
-    p->from = p->start = s->committed;
+    p->start = s->committed;
+    /* Y2: a session that has all of it is brought nothing, whoever computed it. */
+    p->from = s->written < to ? s->committed : to - to % session_pool(c, s)->align;
     p->to = to;
     p->ticket = r->ticket;
     p->prefetch = r->prefetch;
@@ -357,7 +359,7 @@ enum tern_err fetch_from_peer(struct core *c, struct actions *out, struct call *
     session_state_move(&s->state, SESSION_FETCHING);
     fetch_pins_history(c, p);
     call->later = true;
-    if (p->follow)
+    if (p->follow && s->written < to)
         pull_take_first(c, p);
     else if (pull_is_behind(c, p))
         pull_put_off(c, p, c->limits.busy_retry_ms);

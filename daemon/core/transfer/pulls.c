@@ -267,7 +267,8 @@ bool pull_offer_fits(const struct core *c, const struct pull *p, const struct pe
     if (msg->to < p->awaited || (p->ticket.id.gen != 0 && msg->to != p->to))
         return false;
     return msg->at == (p->state == PULL_RUNNING ? p->told : 0) && until > msg->at &&
-           until <= msg->to && (until == msg->to || until % pool->align == 0) &&
+           until <= msg->to &&
+           (until == msg->to || (until > p->from && until % pool->align == 0)) &&
            runs_fit(pool, p, msg);
 }
 
