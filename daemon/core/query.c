@@ -323,10 +323,8 @@ void core_view(const struct core *c, struct core_view *ret)
     ret->draining = c->draining;
     memcpy(ret->errors, c->errors, sizeof ret->errors);
     ret->errors[TERN_OK] = 0;
-    ret->evicted_nodes = c->evicted_nodes;
     ret->namespaces_reset = c->namespaces_reset;
     ret->resets_spreading = c->nspreading;
-    ret->evicted_pages = c->evicted_pages;
     ret->corrupt_detected = c->corrupt_detected;
     ret->pages_pulled = c->pages_pulled;
     ret->pages_served = c->pages_served;
@@ -338,8 +336,13 @@ void core_view(const struct core *c, struct core_view *ret)
     ret->host_uncopied = c->host_uncopied;
     ret->host_loads = c->host_loads;
     ret->retracts = c->retracts;
-    for (uint32_t i = 0; i < c->limits.tenants; i++)
-        ret->retracts_undone += tenant_at(c, i)->undone;
+    for (uint32_t i = 0; i < c->limits.tenants; i++) {
+        const struct tenant *t = tenant_at(c, i);
+
+        ret->retracts_undone += t->undone;
+        ret->evicted_nodes += t->figures.v[FIGURE_EVICTED_NODES];
+        ret->evicted_pages += t->figures.v[FIGURE_EVICTED_PAGES];
+    }
     ret->recovers = c->recovers;
     ret->copies = c->copies_queued.n + c->copies_running;
     core_event_range(c, &ret->event_first, &ret->event_next);

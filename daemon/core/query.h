@@ -218,7 +218,8 @@ struct core_view {
     uint64_t errors[TERN_ERR_COUNT]; /* replies by error */
     uint64_t namespaces_reset;       /* also because a peer said so */
     uint32_t resets_spreading;       /* of which not all peers have heard */
-    uint64_t evicted_nodes, evicted_pages, corrupt_detected, pages_pulled, pages_served, dup_chunks;
+    uint64_t evicted_nodes, evicted_pages; /* of all tenants: see figures.h */
+    uint64_t corrupt_detected, pages_pulled, pages_served, dup_chunks;
     uint64_t oldest_quarantine_ns;    /* since when its pages wait; 0: none */
     struct pull_id oldest_quarantine; /* the pull that holds them; gen 0: none */
     uint64_t host_copies, host_copies_failed, host_loads; /* nodes copied to host memory, back */

@@ -599,7 +599,7 @@ struct core {
     uint32_t nengines, npools, nclosing;
     uint64_t errors[TERN_ERR_COUNT];
     struct histogram latency[LATENCIES];
-    uint64_t evicted_nodes, evicted_pages, corrupt_detected, pages_pulled, pages_served, dup_chunks;
+    uint64_t corrupt_detected, pages_pulled, pages_served, dup_chunks;
     uint64_t host_copies, host_copies_failed, host_copies_again, host_uncopied, host_loads,
         evicted_host, retracts, recovers;
 };

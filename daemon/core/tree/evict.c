@@ -105,14 +105,12 @@ uint32_t evict_next(struct core *c, struct pool *p)
 /* A node leaves the device; how many pages that brings is known afterwards. */
 static void count_node(struct core *c, const struct node *n)
 {
-    c->evicted_nodes++;
     count(c, n->space, FIGURE_EVICTED_NODES, 1);
     count_since(c, LATENCY_EVICTED_AGE, n->last_use_ns);
 }
 
 static void count_pages(struct core *c, const struct node *n, uint32_t freed)
 {
-    c->evicted_pages += freed;
     count(c, n->space, FIGURE_EVICTED_PAGES, freed);
 }
 
@@ -250,7 +248,7 @@ bool evict_state(struct core *c, struct pool *p)
 {
     if (p->reclaim.n > 0 && visits_left(c) > 0) {
         c->visits++;
-        c->evicted_pages += state_drop(c, p->reclaim.head);
+        state_drop(c, p->reclaim.head);
         return true;
     }
     if (p->supersede == SUPERSEDE_OFF)

@@ -108,7 +108,7 @@ static bool evict_from(struct core *c, uint32_t top)
 
 bool evict_slab(struct core *c, struct pool *p)
 {
-    const uint64_t before = c->evicted_nodes;
+    const uint64_t before = p->figures.v[FIGURE_EVICTED_NODES];
     uint32_t first, end = c->visits + PIECE_VISITS_MAX;
     struct candidate best = {.slab = NONE, .nodes = NONE};
 
@@ -121,5 +121,5 @@ bool evict_slab(struct core *c, struct pool *p)
         if (page_at(c, first + i)->state != PAGE_FREE &&
             !evict_from(c, page_at(c, first + i)->owner))
             break;
-    return c->evicted_nodes > before;
+    return p->figures.v[FIGURE_EVICTED_NODES] > before;
 }

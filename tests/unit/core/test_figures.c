@@ -128,6 +128,32 @@ TEST(figures_superseded_state_is_told_from_what_was_evicted)
     assert_counted(st.rig, st.pool, EVICTED_NODES, 0);
 }
 
+/* What operators see of the whole daemon is the sum of the tenants', whatever went. */
+TEST(figures_of_the_daemon_are_those_of_its_tenants)
+{
+    struct group_layout groups[2] = {rig_group(64, 512), rig_window(64, 64, 512)};
+    struct stage st = {.rig = rig_create(NULL)};
+    struct rig_engine theirs = rig_engine(st.rig, 1, "theirs", 1);
+    struct pool_id pool = rig_pool_pages(st.rig, &theirs, 4, 8);
+
+    st.e = rig_engine(st.rig, 0, "e", 1);
+    assert_ok(rig_pool_open(st.rig, st.e.conn[0], groups, 2, 8 * 512, &st.pool));
+    for (uint32_t depth = 64; depth <= 192; depth += 64)
+        stage_put(&st, 1, depth);
+    takes_pages(stage_session(&st), rig_tokens(2, 128), 128, 128);
+    for (uint32_t seed = 1; seed <= 3; seed++)
+        rig_put(st.rig, &theirs, pool, seed, 16);
+    for (enum figure f = FIGURE_EVICTED_NODES; f <= FIGURE_EVICTED_PAGES; f++) {
+        const uint64_t a = core_tenant_figures(st.rig->core, 0)->v[f],
+                       b = core_tenant_figures(st.rig->core, 1)->v[f];
+        const struct core_view v = rig_view(st.rig);
+
+        assert_true(b > 0);
+        assert_int_equal(f == FIGURE_EVICTED_NODES ? v.evicted_nodes : v.evicted_pages, a + b);
+    }
+    assert_true(core_tenant_figures(st.rig->core, 0)->v[FIGURE_SUPERSEDED_PAGES] > 0);
+}
+
 /* A namespace that was given up and comes again begins anew; its pool's figures go on. */
 TEST(figures_of_a_namespace_end_with_it)
 {

@@ -63,7 +63,8 @@ TEST(evict_superseded_state_goes_before_leaves)
         struct rig_session *s = stage_session(&st);
 
         takes_pages(s, rig_tokens(2, 128), 128, 128); /* four slabs, of which one is free */
-        assert_int_equal(rig_view(st.rig).evicted_pages, 3);
+        assert_int_equal(rig_view(st.rig).evicted_pages, 1);
+        assert_int_equal(core_tenant_figures(st.rig->core, 0)->v[FIGURE_SUPERSEDED_PAGES], 2);
         assert_int_equal(rig_pool_view(st.rig, st.pool).nodes, 3);
         assert_int_equal(rig_depth(s, seq1, 192), 0);
         assert_int_equal(st.rig->last->peek.history_depth, 192);
