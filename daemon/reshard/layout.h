@@ -118,7 +118,9 @@ struct reshard_layout {
     X(PIECES, "the plan has too many pieces: the pages are laid out too differently")              \
     X(ROOM, "the caller's array is too small for it")                                              \
     X(UNIT_PADDED, "a unit of the source holds fields beside bytes of no field: declare smaller")  \
-    X(ROWS, "the plan has too many rows: what lies side by side in both pages is too short")
+    X(ROWS, "the plan has too many rows: what lies side by side in both pages is too short")       \
+    X(VISITS, "the plans have to look at too many parts of pages: fields, sections, ranks and "    \
+              "pages of a span are too many together")
 
 enum reshard_refusal {
 #define X(NAME, text) RESHARD_##NAME,

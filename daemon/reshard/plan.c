@@ -7,7 +7,13 @@
 
 #define RECENT_MAX 16 /* pieces between the same two pages that a new one may adjoin */
 
+/* The number that each field and section of the destination has at the source. */
+struct numbers {
+    uint8_t field[RESHARD_FIELDS_MAX], section[RESHARD_FIELDS_MAX][RESHARD_SECTIONS_MAX];
+};
+
 struct planner {
+    struct numbers source;
     uint64_t span;
     bool from_all; /* a map, with pieces from every rank that holds something */
     struct reshard_plan *out;
@@ -141,6 +147,17 @@ static bool takes_part(const struct planner *p, const struct side *s)
     return s->rank % s->l->ranks % copies == who_takes_part(p, s, copies);
 }
 
+/* Whether both ranks have parts of the section. */
+static bool section_meets(const struct side *from, const struct side *to)
+{
+    const struct reshard_section s = field_section(to->f, to->section);
+    const struct hold here = hold_of(from->l, from->f, &s), there = hold_of(to->l, to->f, &s);
+    const uint32_t first = hold_first(&here, from->rank % from->l->ranks),
+                   other = hold_first(&there, to->rank % to->l->ranks);
+
+    return first < other + there.parts && other < first + here.parts;
+}
+
 /* Whether the section goes between these two ranks. What moves does so between the ranks that take
  * part; what is spread comes from the one of the destination, to each other that holds the same. */
 static bool section_goes(const struct planner *p, enum reshard_piece_kind kind,
@@ -170,7 +187,8 @@ static void plan_section(struct planner *p, enum reshard_piece_kind kind, const 
     struct box box;
     uint64_t parts;
 
-    if (!section_goes(p, kind, from, to) || !common_box(from, to, &box, &whole))
+    if (!section_meets(from, to) || !section_goes(p, kind, from, to) ||
+        !common_box(from, to, &box, &whole))
         return;
     box_join(&box);
     parts = box_parts(&box);
@@ -185,17 +203,31 @@ static void plan_section(struct planner *p, enum reshard_piece_kind kind, const 
     }
 }
 
+/* Looked up once, and not by its name for each two pages. */
+static void numbers_fill(const struct reshard_pair *pair, struct numbers *ret)
+{
+    for (uint32_t i = 0; i < pair->to->nfields; i++) {
+        const struct reshard_field *to = &pair->to->field[i],
+                                   *from = layout_field(pair->from, to->name);
+
+        ret->field[i] = (uint8_t)(from - pair->from->field);
+        for (uint32_t k = 0; k < field_sections(to); k++) {
+            const struct reshard_section s = field_section(to, k);
+
+            ret->section[i][k] = (uint8_t)section_number(from, &s);
+        }
+    }
+}
+
 /* All that goes from one page to another. */
 static void plan_pages(struct planner *p, enum reshard_piece_kind kind, struct side from,
                        struct side to)
 {
     for (uint32_t i = 0; i < to.l->nfields; i++) {
         to.f = &to.l->field[i];
-        from.f = layout_field(from.l, to.f->name);
+        from.f = &from.l->field[kind == PIECE_MOVE ? p->source.field[i] : i];
         for (to.section = 0; to.section < field_sections(to.f); to.section++) {
-            struct reshard_section s = field_section(to.f, to.section);
-
-            from.section = section_number(from.f, &s);
+            from.section = kind == PIECE_MOVE ? p->source.section[i][to.section] : to.section;
             plan_section(p, kind, &from, &to);
         }
     }
@@ -224,6 +256,7 @@ static enum reshard_refusal plan_span(struct planner *p, const struct reshard_pa
 
     if (refusal != RESHARD_NONE)
         return refusal;
+    numbers_fill(pair, &p->source);
     p->out->n = 0;
     from.pages = span_pages(pair->from, pair->to);
     to.pages = span_pages(pair->to, pair->from);
@@ -249,6 +282,18 @@ enum reshard_refusal reshard_map(const struct reshard_pair *pair, uint64_t span,
     struct planner p = {.span = span, .out = io, .from_all = true};
 
     return plan_span(&p, pair);
+}
+
+uint64_t reshard_visits(const struct reshard_pair *pair)
+{
+    const struct reshard_layout *from = pair->from, *to = pair->to;
+    const uint64_t from_ranks = from->ranks * from->stages, to_ranks = to->ranks * to->stages;
+    uint64_t sections = 0;
+
+    for (uint32_t i = 0; i < to->nfields; i++)
+        sections += field_sections(&to->field[i]);
+    return span_pages(to, from) * to_ranks * sections *
+           (span_pages(from, to) * from_ranks + to_ranks);
 }
 
 static uint32_t copies_most(const struct reshard_layout *l)

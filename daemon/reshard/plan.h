@@ -51,6 +51,10 @@ enum reshard_refusal reshard_plan(const struct reshard_pair *pair, uint64_t span
 enum reshard_refusal reshard_map(const struct reshard_pair *pair, uint64_t span,
                                  struct reshard_plan *io);
 
+/* At most so many parts of pages, each a section of two pages, a plan or a map looks at: what it
+ * costs, whatever comes of it. */
+uint64_t reshard_visits(const struct reshard_pair *pair);
+
 /* After so many spans the plans and maps are the same again: a power of two, RESHARD_RANKS_MAX at
  * most. */
 uint32_t reshard_variants(const struct reshard_pair *pair);

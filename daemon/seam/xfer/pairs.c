@@ -17,13 +17,21 @@ struct told {
     struct reshard_layout group[GROUPS_MAX];
 };
 
+/* Why a layout of ours and one of a peer's have no pair, in one direction. */
+struct refused {
+    uint8_t why, group; /* enum reshard_refusal; NONE: they have one, or nobody has tried */
+};
+
+static_assert(RESHARD_REFUSALS <= UINT8_MAX && GROUPS_MAX <= UINT8_MAX, "both fit a byte");
+
 struct pairs {
     uint64_t used; /* ascending */
     uint32_t npairs, npeers, links_words;
-    struct pair *pair;          /* owned, npairs, and one that only refusals are looked for in */
-    struct told *own;           /* owned, config.pools */
-    struct told *peers;         /* owned, npeers */
-    uint64_t *links;            /* owned, links_words of each of them */
+    struct pair *pair;       /* owned, npairs, and one that only refusals are looked for in */
+    struct told *own;        /* owned, config.pools */
+    struct told *peers;      /* owned, npeers */
+    uint64_t *links;         /* owned, links_words of each of them */
+    struct refused *refused; /* owned, for each of `own` and of `peers`: theirs sends, ours does */
     struct reshard_unit *units; /* owned, PAIR_SUMS_MAX: where plans are looked at */
 };
 
@@ -39,7 +47,9 @@ uint64_t pairs_bytes(const struct xfer_config *c)
     uint64_t peers = (uint64_t)c->pairs * LAYOUTS_A_PAIR;
 
     return sizeof(struct pairs) + (c->pools + peers) * sizeof(struct told) +
-           peers * links_words(c) * sizeof(uint64_t) + PAIR_SUMS_MAX * sizeof(struct reshard_unit) +
+           peers * links_words(c) * sizeof(uint64_t) +
+           2 * c->pools * peers * sizeof(struct refused) +
+           PAIR_SUMS_MAX * sizeof(struct reshard_unit) +
            (c->pairs + 1) *
                (sizeof(struct pair) + PAIR_PIECES_MAX * sizeof(struct reshard_piece) +
                 PAIR_MOVED_WORDS * sizeof(uint64_t) + PAIR_STARTS_MAX * sizeof(uint32_t));
@@ -59,8 +69,9 @@ enum tern_err pairs_create(struct xfer *xfer)
     p->units = calloc(PAIR_SUMS_MAX, sizeof *p->units);
     p->peers = calloc(c->pairs ? c->pairs : 1, LAYOUTS_A_PAIR * sizeof *p->peers);
     p->links = calloc(c->pairs ? c->pairs : 1, LAYOUTS_A_PAIR * p->links_words * sizeof *p->links);
+    p->refused = calloc((size_t)c->pools * c->pairs * LAYOUTS_A_PAIR + 1, 2 * sizeof *p->refused);
     p->pair = calloc(c->pairs + 1, sizeof *p->pair);
-    if (!p->own || !p->units || !p->peers || !p->links || !p->pair)
+    if (!p->own || !p->units || !p->peers || !p->links || !p->refused || !p->pair)
         return TERN_INTERNAL;
     p->npairs = c->pairs;
     p->npeers = c->pairs * LAYOUTS_A_PAIR;
@@ -90,6 +101,7 @@ void pairs_destroy(struct xfer *xfer)
     free(p->own);
     free(p->peers);
     free(p->links);
+    free(p->refused);
     free(p->units);
     free(p);
     xfer->pairs = NULL;
@@ -97,9 +109,29 @@ void pairs_destroy(struct xfer *xfer)
 
 /* ------------------------------------------------------------------ layouts that are known */
 
-static void told_set(struct told *t, uint64_t hash, const struct reshard_layout *l, uint32_t n)
+static struct refused *refused_of(const struct pairs *p, const struct told *own,
+                                  const struct told *peer, bool ours_sends)
+{
+    return &p->refused[2 * ((own - p->own) * p->npeers + (peer - p->peers)) + ours_sends];
+}
+
+/* What was found out with the layout that was there before. */
+static void refused_forget(const struct xfer *xfer, const struct told *t)
+{
+    const struct pairs *p = xfer->pairs;
+
+    for (uint32_t i = 0; i < xfer->config.pools; i++)
+        for (uint32_t k = 0; k < p->npeers; k++)
+            if (t == &p->own[i] || t == &p->peers[k])
+                for (uint32_t ours_sends = 0; ours_sends < 2; ours_sends++)
+                    *refused_of(p, &p->own[i], &p->peers[k], ours_sends) = (struct refused){0};
+}
+
+static void told_set(const struct xfer *xfer, struct told *t, uint64_t hash,
+                     const struct reshard_layout *l, uint32_t n)
 {
     check(n <= GROUPS_MAX);
+    refused_forget(xfer, t);
     t->hash = hash;
     t->n = n;
     if (n > 0)
@@ -110,7 +142,7 @@ void xfer_pool_layouts(struct xfer *xfer, uint32_t pool, uint64_t hash,
                        const struct reshard_layout *l, uint32_t n)
 {
     check(pool < xfer->config.pools);
-    told_set(&xfer->pairs->own[pool], hash, l, n);
+    told_set(xfer, &xfer->pairs->own[pool], hash, l, n);
 }
 
 const struct reshard_layout *xfer_layouts_of(const struct xfer *xfer, uint64_t hash,
@@ -218,7 +250,7 @@ void xfer_peer_layouts(struct xfer *xfer, uint32_t link, uint64_t hash,
         if (!t)
             return;
         memset(t->links, 0, p->links_words * sizeof *t->links);
-        told_set(t, hash, l, n);
+        told_set(xfer, t, hash, l, n);
     }
     xfer_set_bit(t->links, link);
     t->used = ++p->used;
@@ -231,12 +263,16 @@ static uint32_t piece_start(const struct reshard_piece *p, uint32_t ranks)
     return p->from.page * ranks + p->from.rank;
 }
 
-/* By the page and rank that they come from. Shell's sort: in place, and without a call. */
+/* By the page and rank that they come from. Shell's sort: in place, and without a call. Its steps
+ * are 1, 4, 13 and so on: with powers of two ranks that take turns would need a square of moves. */
 static void map_sort(struct reshard_plan *map, uint32_t ranks)
 {
     struct reshard_piece piece;
+    uint32_t gap = 1;
 
-    for (uint32_t gap = map->n / 2; gap > 0; gap /= 2)
+    while (gap < map->n / 3)
+        gap = 3 * gap + 1;
+    for (; gap > 0; gap /= 3)
         for (uint32_t i = gap; i < map->n; i++) {
             uint32_t k = i;
 
@@ -264,6 +300,18 @@ static enum reshard_refusal starts_fill(struct pair *p, const struct pair_group 
             i++;
         plan->map_of[k] = i;
     }
+    return RESHARD_NONE;
+}
+
+/* The plans and maps of a group are still to be made. */
+static enum reshard_refusal visits_add(struct pair *p, const struct pair_group *g)
+{
+    const struct reshard_pair pair = {&g->from, &g->to};
+    const uint64_t visits = 2 * g->variants * reshard_visits(&pair);
+
+    if (visits > PAIR_VISITS_MAX - p->visits)
+        return RESHARD_VISITS;
+    p->visits += visits;
     return RESHARD_NONE;
 }
 
@@ -350,6 +398,7 @@ static enum reshard_refusal group_make(const struct xfer *xfer, struct pair *p, 
         return RESHARD_UNITS;
     g->sums = (uint32_t)sums;
     g->variants = reshard_variants(&pair);
+    refusal = visits_add(p, g);
     for (uint32_t v = 0; v < g->variants && refusal == RESHARD_NONE; v++)
         refusal = plan_make(xfer->pairs, p, g, v);
     return refusal;
@@ -360,7 +409,7 @@ static void pair_fill(struct pair *p, struct layouts from, struct layouts to)
 {
     p->used = 0; /* until it is made */
     p->npieces = p->nmoved = p->nstarts = 0;
-    p->rows = 0;
+    p->rows = p->visits = 0;
     p->alike = same_layouts(from, to);
     p->ngroups = from.n < to.n ? from.n : to.n;
     for (uint32_t g = 0; g < p->ngroups; g++) {
@@ -369,18 +418,15 @@ static void pair_fill(struct pair *p, struct layouts from, struct layouts to)
     }
 }
 
-static enum reshard_refusal pair_make(const struct xfer *xfer, struct pair *p, struct layouts from,
-                                      struct layouts to, uint32_t *ret_group)
+static struct refused pair_make(const struct xfer *xfer, struct pair *p, struct layouts from,
+                                struct layouts to)
 {
-    enum reshard_refusal refusal = from.n == to.n ? RESHARD_NONE : RESHARD_OTHER_GROUP;
+    struct refused ret = {.why = from.n == to.n ? RESHARD_NONE : RESHARD_OTHER_GROUP};
 
     pair_fill(p, from, to);
-    *ret_group = 0;
-    for (uint32_t g = 0; g < p->ngroups && refusal == RESHARD_NONE; g++) {
-        *ret_group = g;
-        refusal = group_make(xfer, p, g);
-    }
-    return refusal;
+    for (uint32_t g = 0; g < p->ngroups && ret.why == RESHARD_NONE; g++)
+        ret = (struct refused){(uint8_t)group_make(xfer, p, g), (uint8_t)g};
+    return ret;
 }
 
 /* Whether those are one end of its groups. */
@@ -421,10 +467,13 @@ enum tern_err pair_take(struct xfer *xfer, const struct pair_ask *ask, struct pa
     const struct told *own = ask->pool < xfer->config.pools ? &pairs->own[ask->pool] : NULL;
     struct told *other = told_of(xfer, ask->link, ask->other_hash);
     struct layouts from, to;
-    uint32_t group;
+    struct refused *refused;
     struct pair *p;
 
     if (!own || own->n == 0 || !other)
+        return TERN_UNSUPPORTED;
+    refused = refused_of(pairs, own, other, ask->ours_sends);
+    if (refused->why != RESHARD_NONE)
         return TERN_UNSUPPORTED;
     from = layouts_told(ask->ours_sends ? own : other);
     to = layouts_told(ask->ours_sends ? other : own);
@@ -434,7 +483,8 @@ enum tern_err pair_take(struct xfer *xfer, const struct pair_ask *ask, struct pa
         p = pair_spare(pairs);
         if (!p)
             return TERN_BUSY;
-        if (pair_make(xfer, p, from, to, &group) != RESHARD_NONE)
+        *refused = pair_make(xfer, p, from, to);
+        if (refused->why != RESHARD_NONE)
             return TERN_UNSUPPORTED;
         p->ours_sends = ask->ours_sends;
     }
@@ -477,28 +527,26 @@ void pairs_forget(struct xfer *xfer, uint32_t link)
             pairs->pair[i].used = 0;
 }
 
-/* Why there is no pair of the two, in the one that is kept for that. */
-static enum reshard_refusal refusal_of(struct xfer *xfer, struct layouts from, struct layouts to,
-                                       char ret_group[RESHARD_NAME_MAX])
+/* Why there is no pair of the two: tried in the one that is kept for that. */
+static struct refused refusal_of(const struct xfer *xfer, struct layouts from, struct layouts to)
 {
-    struct pair *look = &xfer->pairs->pair[xfer->pairs->npairs];
-    uint32_t group;
-    enum reshard_refusal refusal = pair_make(xfer, look, from, to, &group);
-
-    memcpy(ret_group, to.v[group].name, RESHARD_NAME_MAX);
-    return refusal;
+    return pair_make(xfer, &xfer->pairs->pair[xfer->pairs->npairs], from, to);
 }
 
 enum reshard_refusal xfer_pool_refusal(struct xfer *xfer, const struct reshard_layout *l,
                                        uint32_t n, char ret_group[RESHARD_NAME_MAX])
 {
-    return refusal_of(xfer, (struct layouts){l, n}, (struct layouts){l, n}, ret_group);
+    const struct refused r = refusal_of(xfer, (struct layouts){l, n}, (struct layouts){l, n});
+
+    memcpy(ret_group, l[r.group].name, RESHARD_NAME_MAX);
+    return r.why;
 }
 
 enum reshard_refusal xfer_layouts_refusal(struct xfer *xfer, uint64_t own_hash, uint64_t other_hash,
                                           char ret_group[RESHARD_NAME_MAX])
 {
     const struct told *own = NULL, *other = told_of(xfer, NONE, other_hash);
+    struct refused *r;
 
     ret_group[0] = 0;
     for (uint32_t i = 0; i < xfer->config.pools; i++)
@@ -506,5 +554,9 @@ enum reshard_refusal xfer_layouts_refusal(struct xfer *xfer, uint64_t own_hash, 
             own = &xfer->pairs->own[i];
     if (!own || !other)
         return RESHARD_NONE;
-    return refusal_of(xfer, layouts_told(other), layouts_told(own), ret_group);
+    r = refused_of(xfer->pairs, own, other, false);
+    if (r->why == RESHARD_NONE)
+        *r = refusal_of(xfer, layouts_told(other), layouts_told(own));
+    memcpy(ret_group, own->group[r->group].name, RESHARD_NAME_MAX);
+    return r->why;
 }

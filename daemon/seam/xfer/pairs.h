@@ -1,9 +1,10 @@
 /* Pairs of layouts that pages are resharded between (N3), with the plans that follow from them, and
  * the layouts that are known: those of our pools, and what peers have told of theirs. An inflow or
  * outflow between different layouts holds its pair; one that nobody holds makes way for the next.
- * A pair is found by what both layouts say, so all links between equal layouts share it.
- * Owner thread, but for what is said of a plan: that stays as it is while the pair is held, and
- * data threads read it. Nothing is allocated after create. */
+ * A pair is found by what both layouts say, so all links between equal layouts share it. That two
+ * of them can have none is remembered as long as both are known. Owner thread, but for what is said
+ * of a plan: that stays as it is while the pair is held, and data threads read it. Nothing is
+ * allocated after create. */
 #ifndef SEAM_XFER_PAIRS_H
 #define SEAM_XFER_PAIRS_H
 
@@ -16,6 +17,7 @@ struct xfer_config;
 
 #define PAIR_PIECES_MAX  8192u      /* of all plans and maps of a pair, over all groups */
 #define PAIR_ROWS_MAX    (1u << 20) /* likewise: the owner thread visits each when it makes a pair */
+#define PAIR_VISITS_MAX  (1u << 20) /* likewise of the parts of pages that it looks at for them */
 #define PAIR_SUMS_MAX    8192u /* checksums of the source's pages of a span, over all its ranks */
 #define PAIR_MOVED_WORDS 4096u /* bits of the checksums that count, over all plans */
 #define PAIR_STARTS_MAX  8192u /* where the pieces of each page and rank begin, over all plans */
@@ -43,7 +45,7 @@ struct pair {
     bool alike;      /* both say the same, so pages may also leave as they are */
     uint64_t used;   /* ascending; 0: there is none here */
     uint32_t ngroups, npieces, nmoved, nstarts;
-    uint64_t rows;                /* of all its plans and maps */
+    uint64_t rows, visits;        /* of all its plans and maps */
     struct reshard_piece *pieces; /* owned, PAIR_PIECES_MAX */
     uint64_t *moved;              /* owned, PAIR_MOVED_WORDS */
     uint32_t *starts;             /* owned, PAIR_STARTS_MAX */

@@ -439,6 +439,107 @@ TEST(n3_plan_of_too_many_rows_is_refused_by_name)
     rig_close();
 }
 
+/* A field of so many channels of a byte, in eight sections, over eight ranks and two stages. What
+ * is long and says nothing stands before what tells two pages apart. */
+static void many_sections(struct reshard_field *f, uint32_t number, uint32_t page_tokens)
+{
+    const uint64_t channels = RESHARD_SECTIONS_MAX; /* of a rank */
+
+    *f = (struct reshard_field){.element_bytes = 1,
+                                .offset = number * channels * page_tokens,
+                                .naxes = 6,
+                                .axis = {{AXIS_KV, 1, 1},
+                                         {AXIS_DIM, 1, 1},
+                                         {AXIS_STATE, 1, 1},
+                                         {AXIS_TOKEN, page_tokens, channels},
+                                         {AXIS_CHANNEL, 8 * RESHARD_SECTIONS_MAX, 1},
+                                         {AXIS_LAYER, 2, channels * page_tokens}},
+                                .nsections = RESHARD_SECTIONS_MAX};
+    snprintf(f->name, sizeof f->name, "field%u", number);
+    for (uint32_t k = 0; k < f->nsections; k++) {
+        f->section[k] = (struct reshard_section){.count = 8, .width = 1};
+        snprintf(f->section[k].name, sizeof f->section[k].name, "section%u", k);
+    }
+}
+
+/* As many ranks, pages of a span, fields and sections as there may be. */
+static struct reshard_layout largest(uint32_t page_tokens)
+{
+    struct reshard_layout l = {.name = "kv",
+                               .ranks = RESHARD_RANKS_MAX,
+                               .stages = RESHARD_STAGES_MAX,
+                               .page_tokens = page_tokens,
+                               .align_tokens = RESHARD_SPAN_PAGES_MAX,
+                               .units = 1,
+                               .page_bytes =
+                                   RESHARD_FIELDS_MAX * RESHARD_SECTIONS_MAX * page_tokens,
+                               .nfields = RESHARD_FIELDS_MAX};
+
+    for (uint32_t i = 0; i < l.nfields; i++)
+        many_sections(&l.field[i], i, page_tokens);
+    return l;
+}
+
+/* Two million parts of pages for each plan, and plans for each of many groups: nothing of it is
+ * looked at. */
+TEST(n3_pair_whose_plans_would_look_at_too_much_is_refused_by_name)
+{
+    struct reshard_layout src[GROUPS_MAX], dst[GROUPS_MAX];
+    char group[RESHARD_NAME_MAX];
+    struct pair *pair;
+
+    open_told(&plain);
+    for (uint32_t g = 0; g < GROUPS_MAX; g++) {
+        src[g] = largest(RESHARD_SPAN_PAGES_MAX);
+        dst[g] = largest(1);
+        assert_int_equal(reshard_check(&(struct reshard_pair){&src[g], &dst[g]}), RESHARD_NONE);
+    }
+    assert_true(reshard_visits(&(struct reshard_pair){src, dst}) > PAIR_VISITS_MAX);
+    xfer_pool_layouts(rig.src.xfer, 0, HASH_SRC, src, GROUPS_MAX);
+    xfer_peer_layouts(rig.src.xfer, 1, HASH_DST, dst, GROUPS_MAX);
+    assert_int_equal(take(1, HASH_DST, &pair), TERN_UNSUPPORTED);
+    xfer_pool_layouts(rig.src.xfer, 0, HASH_DST, dst, GROUPS_MAX);
+    xfer_peer_layouts(rig.src.xfer, 1, HASH_SRC, src, GROUPS_MAX);
+    assert_int_equal(xfer_layouts_refusal(rig.src.xfer, HASH_DST, HASH_SRC, group), RESHARD_VISITS);
+    assert_string_equal(group, "kv");
+    rig_serve_stop(1);
+    rig_close();
+}
+
+/* A pair that is tried takes the place of the one that was used longest ago: who asks again for
+ * what was refused is told so without a try, until one of the two layouts is another. */
+TEST(n3_pair_that_was_refused_is_not_tried_again)
+{
+    struct pair *held[RESHARD_PAIRS_MAX], *one;
+    struct reshard_layout other;
+
+    open_told(&plain);
+    rig_serve_stop(1);
+    other = layout_of(&dst_end);
+    other.field[0].element_bytes *= 2;
+    other.page_bytes *= 2;
+    for (uint32_t i = 0; i < other.field[0].naxes; i++)
+        other.field[0].axis[i].stride *= 2;
+    xfer_peer_layouts(rig.src.xfer, 1, HASH_DST, &other, 1);
+    for (uint32_t round = 0; round < 3; round++) {
+        if (round == 2) { /* the same again is nothing new; this is */
+            other.page_bytes += 2;
+            xfer_peer_layouts(rig.src.xfer, 1, HASH_DST, &other, 1);
+        }
+        tell_many(2, RESHARD_PAIRS_MAX);
+        for (uint32_t i = 0; i < RESHARD_PAIRS_MAX; i++)
+            assert_int_equal(take(2, 1 + i, &held[i]), TERN_OK);
+        for (uint32_t i = 0; i < RESHARD_PAIRS_MAX; i++) {
+            one = held[i];
+            pair_put(&one);
+        }
+        xfer_peer_layouts(rig.src.xfer, 1, HASH_DST, &other, 1);
+        assert_int_equal(take(1, HASH_DST, &one), TERN_UNSUPPORTED);
+        assert_int_equal(held[0]->used > 0, round == 1);
+    }
+    rig_close();
+}
+
 /* What no pair could be made of is known when the pool is opened, also while all pairs are held. */
 TEST(n3_layout_that_could_go_nowhere_is_refused_by_itself)
 {
