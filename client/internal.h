@@ -13,8 +13,8 @@
  *   words         why a request was refused
  *   call          one request and its answer
  *   async         submitting and polling
- *   request, ops, batch, lease, session, handoff, turn, pool, record, subscribe, chain  the calls
- *                 of tern.h
+ *   request, ops, batch, lease, lease_submit, session, handoff, turn, pool, record, subscribe,
+ *   chain         the calls of tern.h
  *   tern          connecting and leaving
  *
  * A request id is a running number << 8 | slot: the slot is the place in `pending` of a submitted
@@ -328,7 +328,7 @@ void pool_unmap_all(struct tern *t);
  * descriptor does not hold that range. */
 enum tern_err map_shared(int fd, uint64_t offset, uint64_t bytes, uint8_t **ret);
 
-/* ---- lease.c ---- */
+/* ---- lease_submit.c ---- */
 
 void leases_free_all(struct tern *t);
 

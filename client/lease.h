@@ -1,6 +1,6 @@
 /* What a lease keeps (E5): pages that the daemon has leased to the engine and that no session has
  * yet, the sessions that take them, and the Steps that say so and are not answered. stock.c takes
- * the answers, lease.c has the calls of tern.h.
+ * the answers, lease.c and lease_submit.c have the calls of tern.h.
  *
  * What must stay true, for each group: `held` is what the daemon counts as leased by this lease's
  * requests: the pages in the stock, those that Steps under way name, and those that are astray. A
@@ -110,6 +110,18 @@ struct tern_lease {
     struct tern_run run[LEASE_STEP_RUNS];
     uint32_t words[LEASE_STEP_WORDS];
 };
+
+static inline struct lease_step *lease_gathering(struct tern_lease *l)
+{
+    return &l->step[l->gathering];
+}
+
+/* ---- lease.c ---- */
+
+/* Room for one operation with so many pages and tokens. */
+bool lease_has_room(struct tern_lease *l, uint32_t pages, uint32_t runs, uint32_t words);
+/* The pages and runs of the operation are behind those that are gathered. */
+void lease_gather(struct tern_lease *l, struct client_op op, uint32_t slot, uint32_t npages);
 
 /* ---- leased.c ---- */
 

@@ -1,0 +1,385 @@
+/* How a lease begins, how what it has gathered is sent and its stock filled up, how its answers are
+ * waited for, and how it ends. stock.c takes the answers. See lease.h. */
+#include "lease.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/err.h"
+
+/* ---- life ---- */
+
+static enum tern_err check_marks(struct tern *t, const struct tern_layout *layout,
+                                 const struct tern_lease_marks *marks, uint32_t sessions)
+{
+    TRY(check_layout(t, layout));
+    if (sessions == 0 || sessions > TERN_LEASE_SESSIONS_MAX)
+        return set_error(t, TERN_INVALID, "a lease is for 1 to TERN_LEASE_SESSIONS_MAX sessions");
+    for (uint32_t g = 0; g < layout->ngroups; g++) {
+        bool leased = layout->groups[g].family != TERN_RECURRENT;
+
+        if (leased != (marks[g].high > 0) || marks[g].low > marks[g].high ||
+            marks[g].high > LEASE_STEP_PAGES)
+            return set_error(t, TERN_INVALID,
+                             "the marks of a group are low <= high, high from 1 to 4096; those of "
+                             "a RECURRENT group are 0");
+    }
+    return TERN_OK;
+}
+
+static void lease_free(struct tern_lease *l)
+{
+    while (l->news) {
+        struct lease_news *news = l->news;
+
+        l->news = news->next;
+        free(news);
+    }
+    free(l->handed);
+    for (uint32_t g = 0; g < TERN_GROUPS_MAX; g++)
+        free(l->group[g].page);
+    free(l->slot);
+    free(l->place);
+    free(l->cold);
+    free(l->stray);
+    free(l->step);
+    free(l);
+}
+
+void leases_free_all(struct tern *t)
+{
+    while (t->leases) {
+        struct tern_lease *l = t->leases;
+
+        t->leases = l->next;
+        lease_free(l);
+    }
+}
+
+static bool lease_fill(struct tern_lease *l, const struct tern_layout *layout,
+                       const struct tern_lease_marks *marks)
+{
+    uint32_t all = 0;
+
+    for (uint32_t g = 0; g < layout->ngroups; g++) {
+        struct lease_group *to = &l->group[g];
+
+        if (marks[g].high == 0)
+            continue;
+        *to = (struct lease_group){.page_tokens = layout->groups[g].page_tokens,
+                                   .low = marks[g].low,
+                                   .high = marks[g].high,
+                                   .most = marks[g].high};
+        to->page = malloc((size_t)LEASE_HELD_TIMES * to->high * sizeof *to->page);
+        all += LEASE_HELD_TIMES * to->high;
+        if (!to->page)
+            return false;
+    }
+    l->stray = malloc(all * sizeof *l->stray);
+    l->slot = aligned_alloc(_Alignof(struct lease_slot), l->nslots * sizeof *l->slot);
+    l->cold = calloc(l->nslots, sizeof *l->cold);
+    l->step = malloc((LEASE_STEPS_MAX + 1) * sizeof *l->step);
+    if (!leased_init(l) || !l->slot || !l->cold || !l->step || (!l->stray && all > 0))
+        return false;
+    /* Written, and not only got: no step is to pay for the kernel's fetching a page. */
+    memset(l->slot, 0, l->nslots * sizeof *l->slot);
+    memset(l->step, 0, (LEASE_STEPS_MAX + 1) * sizeof *l->step);
+    memset(l->words, 0, sizeof l->words);
+    memset(l->run, 0, sizeof l->run);
+    memset(l->op, 0, sizeof l->op);
+    return true;
+}
+
+enum tern_err tern_lease_begin(struct tern *t, uint64_t pool, const struct tern_layout *layout,
+                               const struct tern_lease_marks *marks, uint32_t sessions,
+                               struct tern_lease **ret)
+{
+    struct tern_lease *l;
+    enum tern_err err;
+
+    t->text[0] = '\0';
+    TRY(check_marks(t, layout, marks, sessions));
+    l = calloc(1, sizeof *l);
+    if (!l)
+        return set_error(t, TERN_INTERNAL, NULL);
+    l->t = t;
+    l->pool = pool;
+    l->ngroups = layout->ngroups;
+    l->nslots = sessions;
+    l->news_end = &l->news;
+    if (!lease_fill(l, layout, marks)) {
+        lease_free(l);
+        return set_error(t, TERN_INTERNAL, NULL);
+    }
+    if (!t->sender && sender_start(&t->socket, &t->sender) != TERN_OK) {
+        lease_free(l);
+        return set_error(t, TERN_INTERNAL,
+                         "the thread that sends for the lease cannot be begun: look at the limits "
+                         "of this process (ulimit -u, ulimit -v)");
+    }
+    l->next = t->leases;
+    t->leases = l;
+    err = tern_lease_submit(l, 0);
+    if (err == TERN_DAEMON_LOST)
+        return err; /* tern_destroy frees it */
+    *ret = l;
+    return TERN_OK;
+}
+
+/* ---- sending ---- */
+
+/* What has come. */
+static enum tern_err take_answers(struct tern_lease *l)
+{
+    enum tern_err err = call_take(l->t);
+
+    return err == TERN_BUSY ? TERN_OK : err;
+}
+
+static enum tern_err commits_told(struct tern_lease *l, uint64_t step)
+{
+    for (uint32_t i = 0; l->ncommits > 0 && i < l->nslots; i++)
+        if (l->cold[i].commits && l->cold[i].commit_step < step)
+            return set_error(l->t, TERN_BUSY,
+                             "the table of a session may change by a commit whose step is before "
+                             "this one: tern_lease_wait, then tern_lease_told");
+    return TERN_OK;
+}
+
+/* Pages that were not assigned, of sessions that were removed: they go back behind the step that
+ * the removal named. What does not fit waits for the next Step. */
+static void give_strays(struct tern_lease *l)
+{
+    for (uint32_t i = l->nstray; i-- > 0;) {
+        struct lease_stray *stray = &l->stray[i];
+        struct lease_cold *of = stray->slot == UINT32_MAX ? NULL : &l->cold[stray->slot];
+        struct lease_step *s = lease_gathering(l);
+
+        if ((of && l->slot[stray->slot].state != LEASE_SLOT_LEAVING) || !lease_has_room(l, 1, 1, 0))
+            continue;
+        s->page[s->npages] = stray->page;
+        s->group[s->npages] = (uint8_t)stray->group;
+        l->run[l->nruns] =
+            (struct tern_run){.group = stray->group, .n = 1, .pages = &s->page[s->npages]};
+        lease_gather(l,
+                     (struct client_op){.kind = CLIENT_UNLEASE,
+                                        .pool = l->pool,
+                                        .step = of ? of->leave_step : TERN_STEP_NONE,
+                                        .runs = &l->run[l->nruns],
+                                        .nruns = 1},
+                     stray->slot, 1);
+        if (of)
+            of->astray--;
+        *stray = l->stray[--l->nstray];
+    }
+}
+
+static enum tern_err refill(struct tern_lease *l, uint32_t group)
+{
+    Tern__Wire__PageLease m = TERN__WIRE__PAGE_LEASE__INIT;
+    struct lease_group *g = &l->group[group];
+    uint32_t room = LEASE_HELD_TIMES * g->high - g->held, want = g->high - g->n;
+    struct outgoing o;
+    struct pending *p;
+
+    want = want < g->most ? want : g->most;
+    want = want < room ? want : room;
+    if (want == 0)
+        return TERN_OK;
+    m.has_pool = m.has_group = m.has_pages = 1;
+    m.pool = l->pool;
+    m.group = group;
+    m.pages = want;
+    TRY(async_room_left(l->t, message_size(&m.base), &o));
+    put_whole(&o.body, &m.base);
+    p = async_leave(l->t, &o, FRAME_PAGE_LEASE);
+    p->lease = l;
+    p->lease_part = LEASE_REFILL + group;
+    l->under_way++;
+    g->asked = want;
+    return TERN_OK;
+}
+
+/* In the background: where there is no room for it now, the next Step asks. */
+static void refill_all(struct tern_lease *l)
+{
+    for (uint32_t g = 0; g < l->ngroups; g++)
+        if (l->group[g].page_tokens > 0 && l->group[g].asked == 0 &&
+            l->group[g].n <= l->group[g].low)
+            (void)refill(l, g);
+}
+
+static uint32_t unused_step(const struct tern_lease *l)
+{
+    uint32_t i = 0;
+
+    while (i <= LEASE_STEPS_MAX && (i == l->gathering || l->step[i].used))
+        i++;
+    return i;
+}
+
+static enum tern_err send_step(struct tern_lease *l)
+{
+    struct lease_step *s = lease_gathering(l);
+    struct quick_request q = {.type = FRAME_STEP, .step = {.ops = l->op, .n = s->nops}};
+    uint32_t next = unused_step(l);
+    struct outgoing o;
+    struct pending *p;
+
+    if (s->nops == 0)
+        return TERN_OK;
+    if (next > LEASE_STEPS_MAX)
+        return set_error(l->t, TERN_BUSY,
+                         "as many Steps as may be are not answered yet: nothing is lost, submit "
+                         "again with the next one, or tern_lease_wait");
+    TRY(async_room_left(l->t, quick_size(&q), &o));
+    quick_put(&o.body, &q);
+    p = async_leave(l->t, &o, FRAME_STEP);
+    p->lease = l;
+    p->lease_part = l->gathering;
+    l->under_way++;
+    s->used = true;
+    l->gathering = next;
+    l->step[next].nops = l->step[next].npages = 0;
+    l->bytes = 0;
+    l->nruns = l->nwords = 0;
+    return TERN_OK;
+}
+
+/* The answers that nobody has taken hold this Step up, or soon will: tern_lease_told takes them
+ * while the device computes, and where it is not called they are taken here. */
+static bool is_behind(const struct tern_lease *l)
+{
+    uint32_t steps = 0;
+
+    for (uint32_t i = 0; i <= LEASE_STEPS_MAX; i++)
+        steps += l->step[i].used;
+    for (uint32_t g = 0; g < l->ngroups; g++)
+        if (l->group[g].asked > 0 && l->group[g].n <= l->group[g].low / 2)
+            return true;
+    return steps >= LEASE_STEPS_MAX / 2;
+}
+
+enum tern_err tern_lease_submit(struct tern_lease *l, uint64_t step)
+{
+    l->t->text[0] = '\0';
+    if (l->t->socket.state != CLIENT_SOCKET_UP)
+        return set_error(l->t, TERN_DAEMON_LOST, NULL);
+    if (l->under_way > 0 && (is_behind(l) || commits_told(l, step) != TERN_OK))
+        TRY(take_answers(l));
+    TRY(commits_told(l, step));
+    if (l->nstray > 0)
+        give_strays(l);
+    TRY(send_step(l));
+    refill_all(l);
+    l->t->text[0] = '\0';
+    return l->t->socket.state == CLIENT_SOCKET_UP ? TERN_OK
+                                                  : set_error(l->t, TERN_DAEMON_LOST, NULL);
+}
+
+/* ---- waiting, and what was answered ---- */
+
+static enum tern_err wait_until(struct tern_lease *l, uint64_t deadline_ns)
+{
+    l->t->text[0] = '\0';
+    (void)client_socket_send(&l->t->socket);
+    TRY(take_answers(l));
+    while (l->under_way > 0)
+        TRY(call_round(l->t, deadline_ns));
+    return TERN_OK;
+}
+
+enum tern_err tern_lease_wait(struct tern_lease *l, uint32_t deadline_ms)
+{
+    return wait_until(l, deadline_at(deadline_ms));
+}
+
+enum tern_err tern_lease_told(struct tern_lease *l, struct tern_lease_told *ret)
+{
+    struct lease_news *news;
+
+    l->t->text[0] = '\0';
+    if (!l->news && l->under_way > 0)
+        TRY(take_answers(l));
+    free(l->handed);
+    l->handed = news = l->news;
+    if (!news)
+        return TERN_BUSY;
+    l->news = news->next;
+    if (!l->news)
+        l->news_end = &l->news;
+    *ret = news->told;
+    if (!ret->failed) {
+        l->cold[ret->slot].commits = false;
+        l->ncommits--;
+        slot_rests(l, ret->slot);
+    }
+    return TERN_OK;
+}
+
+uint32_t tern_lease_stock(const struct tern_lease *l, uint32_t group)
+{
+    return group < l->ngroups ? l->group[group].n : 0;
+}
+
+/* ---- the end ---- */
+
+/* All that the stock has becomes stray, of no session. */
+static void empty_stock(struct tern_lease *l)
+{
+    for (uint32_t g = 0; g < l->ngroups; g++)
+        while (l->group[g].n > 0)
+            l->stray[l->nstray++] = (struct lease_stray){
+                .page = l->group[g].page[--l->group[g].n], .slot = UINT32_MAX, .group = g};
+}
+
+static uint32_t held(const struct tern_lease *l)
+{
+    uint32_t n = 0;
+
+    for (uint32_t g = 0; g < l->ngroups; g++)
+        n += l->group[g].held;
+    return n;
+}
+
+static enum tern_err give_all_back(struct tern_lease *l, uint32_t deadline_ms)
+{
+    const uint64_t deadline_ns = deadline_at(deadline_ms);
+
+    TRY(wait_until(l, deadline_ns));
+    while (held(l) > 0) {
+        if (client_socket_now_ns() >= deadline_ns)
+            return set_error(l->t, TERN_TIMED_OUT, NULL);
+        TRY(send_step(l));
+        empty_stock(l);
+        give_strays(l);
+        TRY(send_step(l));
+        TRY(wait_until(l, deadline_ns));
+    }
+    return TERN_OK;
+}
+
+enum tern_err tern_lease_end(struct tern_lease **lease, uint32_t deadline_ms)
+{
+    struct tern_lease *l = *lease, **at;
+    enum tern_err err = TERN_OK;
+
+    if (!l)
+        return TERN_OK;
+    for (uint32_t i = 0; i < l->nslots; i++)
+        if (l->slot[i].state == LEASE_SLOT_LIVE || l->slot[i].state == LEASE_SLOT_FAILED)
+            return set_error(l->t, TERN_CONFLICT, "remove the sessions of the lease first");
+    if (l->t->socket.state == CLIENT_SOCKET_UP)
+        err = give_all_back(l, deadline_ms);
+    if (err != TERN_OK && err != TERN_DAEMON_LOST)
+        return err;
+    pending_forget(l->t, l);
+    for (at = &l->t->leases; *at != l;)
+        at = &(*at)->next;
+    *at = l->next;
+    if (!l->t->leases)
+        sender_stop(&l->t->sender, false);
+    lease_free(l);
+    *lease = NULL;
+    return TERN_OK;
+}
