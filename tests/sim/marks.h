@@ -235,7 +235,7 @@
     X(ticket_here_refused, 1)                                                                      \
     X(ticket_here_followed, 1)                                                                     \
     X(ticket_here_other_pool, 1)                                                                   \
-    X(ticket_end_crosses_local, 0)                                                                 \
+    X(ticket_end_awaited, 1)                                                                       \
     X(ticket_came_last, 1)                                                                         \
     X(ticket_came_not, 0)                                                                        \
     X(ticket_had_all, 1)                                                                           \

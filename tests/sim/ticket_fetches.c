@@ -252,22 +252,15 @@ static bool has_winner(const struct sim *w, const struct shown *of)
     return known && known->won;
 }
 
-/* Y2: success consumes it. Where the last message may have been lost, the source does not know; and
- * where it has given a transfer up, and that one's end is on its way, it may give it to its own. */
-static void check_winner(struct sim *w, uint32_t d, const struct shown *taken)
+/* Y2: success consumes it. Where the last message may have been lost, the source does not know. */
+static void check_winner(struct sim *w, const struct shown *taken)
 {
     struct shown *of = shown_by(w, taken);
-    bool here = taken->daemon == d;
-    bool crossed = here ? ticket_done_comes(w, d) : of && of->won_here;
 
-    EXPECT(!has_winner(w, taken) || w->link[1 - taken->daemon].lossy || crossed,
-           "ticket_taken_twice", "ticket %u.%u", taken->ticket.id.slot, taken->ticket.id.gen);
-    if (has_winner(w, taken) && crossed)
-        MARK(ticket_end_crosses_local);
-    if (!of)
-        return;
-    of->won = 1;
-    of->won_here = here;
+    EXPECT(!has_winner(w, taken) || w->link[1 - taken->daemon].lossy, "ticket_taken_twice",
+           "ticket %u.%u", taken->ticket.id.slot, taken->ticket.id.gen);
+    if (of)
+        of->won = 1;
 }
 
 /* Y6: the source hears of the end that the engine was told. */
@@ -276,7 +269,7 @@ void ticket_done(struct sim *w, uint32_t d, const struct peer_msg *msg)
     const struct asked *a = ticket_asked(w, d, msg->pull);
 
     if (a && !a->answered && msg->err == TERN_OK) /* the engine hears of it by its next Match */
-        check_winner(w, d, &a->of);
+        check_winner(w, &a->of);
     if (!a || !a->answered)
         return;
     EXPECT((msg->err == TERN_OK) == (a->answer == TERN_OK), "ticket_two_winners",
@@ -362,7 +355,7 @@ void ticket_take(struct sim *w, uint32_t d, struct session *s, const struct tfet
            "ticket_length", "committed %u written %u allocated %u of %u tokens", l->committed,
            l->written, l->allocated, n);
     check_blob(w, of, r);
-    check_winner(w, d, of);
+    check_winner(w, of);
     if (had) { /* the blob alone has come */
         same_lengths(w, s, l, "ticket_had_all");
         MARK(ticket_had_all);

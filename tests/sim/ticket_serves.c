@@ -3,6 +3,13 @@
 #include "disk.h"
 #include "tickets.h"
 
+/* Y6: nobody else is served before the one that was is heard of, nothing reads it, or its
+ * connection has ended. */
+static void served_no_more(struct tk *t)
+{
+    t->served = t->started = t->started && !(t->still && (t->told || t->ends || !t->all));
+}
+
 void ticket_accepted(struct sim *w, uint32_t d)
 {
     struct tickets *m = w->tickets[d];
@@ -14,7 +21,7 @@ void ticket_accepted(struct sim *w, uint32_t d)
     TRACE("  daemon %u serves pull %u.%u by ticket %u.%u\n", d, m->judged->pull.slot,
           m->judged->pull.gen, m->judged->of.ticket.id.slot, m->judged->of.ticket.id.gen);
     t->served = 1;
-    t->started = 0;
+    t->started = t->all = t->still = t->told = 0;
     t->follows = m->judged->follow;
     t->server = m->judged->pull;
     t->link = m->link;
@@ -64,7 +71,7 @@ void ticket_heard(struct sim *w, uint32_t d, const struct peer_msg *msg, uint32_
         if (t && msg->err == TERN_OK && !t->ends) {
             t->ends = 1;
             m->taken[ticket_session(w, d, t)->tenant]++;
-            if (!t->served || !pull_id_equal(t->server, a->pull))
+            if (!t->served || !pull_id_equal(t->server, a->pull) || t->still)
                 MARK(ticket_taken_late);
             if (t->served && !pull_id_equal(t->server, a->pull))
                 follow_promise_over(w, d, t); /* who came next gets nothing */
@@ -72,7 +79,8 @@ void ticket_heard(struct sim *w, uint32_t d, const struct peer_msg *msg, uint32_
         if (!t || !t->served || !pull_id_equal(t->server, a->pull))
             return;
         t->failed |= msg->err != TERN_OK;
-        t->served = t->started;
+        t->told = 1;
+        served_no_more(t);
         follow_over(w, d, msg->pull);
         return;
     }
@@ -150,6 +158,7 @@ static struct tk *server_started(struct sim *w, uint32_t d, const struct peer_ms
     if (!t)
         return NULL;
     t->started = 1;
+    t->all = !t->follows || peer_msg_until(msg) == msg->to;
     t->serve = msg->serve;
     return t;
 }
@@ -247,7 +256,8 @@ bool ticket_serves(struct sim *w, uint32_t d, struct serve_id serve, const struc
 {
     const struct tk *t = &w->tickets[d]->tk[g->owner % SESSIONS];
 
-    return t->stands && !t->promised && t->served && t->started && serve_id_equal(t->serve, serve);
+    return t->stands && !t->promised && t->served && t->started && !t->still &&
+           serve_id_equal(t->serve, serve);
 }
 
 void ticket_quiet(struct sim *w, uint32_t d, struct serve_id serve)
@@ -255,8 +265,12 @@ void ticket_quiet(struct sim *w, uint32_t d, struct serve_id serve)
     for (uint32_t i = 0; i < SESSIONS; i++) {
         struct tk *t = &w->tickets[d]->tk[i];
 
-        if (t->stands && t->served && t->started && serve_id_equal(t->serve, serve))
-            t->served = t->started = 0;
+        if (!t->stands || !t->served || !t->started || !serve_id_equal(t->serve, serve))
+            continue;
+        t->still = 1;
+        served_no_more(t);
+        if (t->served)
+            MARK(ticket_end_awaited);
     }
 }
 
@@ -269,9 +283,9 @@ void ticket_link_down(struct sim *w, uint32_t d, uint32_t link)
 
         if (!t->stands || !t->served || t->link != link)
             continue;
-        t->failed = 1;
+        t->failed = t->told = 1;
         follow_over(w, d, t->server);
-        t->served = t->started;
+        served_no_more(t);
         MARK(ticket_link_down);
     }
 }

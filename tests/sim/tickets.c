@@ -241,6 +241,8 @@ static void after(struct sim *w, uint32_t d, struct tk *t)
         t->ends = 1;
         t->served = t->sealing = 0;
     }
+    if (t->ends && t->still)
+        t->served = 0;
     if (t->ends && !t->served && !t->sealing && !waits_for_record(w, d, t))
         end(w, d, t);
 }

@@ -20,7 +20,7 @@ struct shown {
     struct ticket ticket;
     uint32_t uid; /* 0: there is none */
     uint32_t blob_bytes;
-    uint8_t daemon, tenant, ns, variant, won, won_here; /* here: by the daemon that gave it */
+    uint8_t daemon, tenant, ns, variant, won;
 };
 
 /* By the slot of its session. */
@@ -32,6 +32,8 @@ struct tk {
     uint8_t served;          /* a transfer out serves it; `started`: and has offered it */
     uint8_t follows;         /* and it follows the session */
     uint8_t started, failed; /* failed: one did, and it was there afterwards */
+    uint8_t all;             /* and what the peer was told is all of it */
+    uint8_t still, told;     /* nothing reads it; how its fetch ended was heard */
     uint8_t shown;
     struct pull_id server; /* of the peer: the one that is served */
     struct serve_id serve; /* once it started */

@@ -457,7 +457,7 @@ struct serve { /* a transfer out */
     uint32_t wait_gen;      /* of wait_node */
     uint32_t handed_length; /* to be told with INVALID: see struct peer_msg */
     uint32_t prefetch;      /* 1: the peer said that no decode waits for it */
-    uint32_t zero;
+    uint32_t peer_over;     /* 1: the peer has said how its fetch ended, or is not there any more */
     uint32_t err;             /* what to tell the peer at the end, 0 = nothing */
     struct session_id handed; /* of a fetch by ticket: the session; gen 0: none */
     struct pull_id pull;

@@ -168,8 +168,12 @@ STATE_MACHINE(pull, PULL, PULL_STATE_TABLE)
     X(SERVE, OPEN, TO(SERVE, OPEN_ENDS), "offered: the peer reads", "open")                        \
     X(SERVE, OPEN_ENDS, TO(SERVE, STOPPING), "ends as soon as there is room for the actions",      \
       "open")                                                                                      \
-    X(SERVE, STOPPING, TO(SERVE, EMPTY),                                                           \
-      "over; the pin stays until the data path proves that nothing reads", "stopping")
+    X(SERVE, STOPPING, TO(SERVE, UNTOLD) | TO(SERVE, EMPTY),                                       \
+      "over; the pin stays until the data path proves that nothing reads", "stopping")             \
+    X(SERVE, UNTOLD, TO(SERVE, EMPTY),                                                             \
+      "a ticket was offered and nothing reads it: its peer has not said how the fetch ended, and " \
+      "may have all of it",                                                                        \
+      "stopping")
 
 STATE_MACHINE(serve, SERVE, SERVE_STATE_TABLE)
 

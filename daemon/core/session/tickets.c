@@ -10,6 +10,7 @@
 #include "core/session/sessions.h"
 #include "core/session/steps.h"
 #include "core/transfer/handed.h"
+#include "core/transfer/serve_ticket.h"
 #include "core/tree/nodes.h"
 #include "core/tree/records.h"
 #include "core/tree/state.h"
@@ -444,6 +445,8 @@ static bool seal_has_room(const struct actions *out)
 /* What is next for it. True: it needs not be looked at again before something of it changes. */
 static bool turn(struct core *c, struct actions *out, struct session *s)
 {
+    if (s->ticket_ends && s->ticket_state == TICKET_SERVED)
+        serve_ticket_ends(c, s);
     if (s->ticket_ends && s->ticket_state != TICKET_SEALING && s->ticket_state != TICKET_SERVED &&
         s->follower == NONE)
         return close(c, s);

@@ -112,3 +112,17 @@ void serve_ticket_tokens(struct core *c, struct actions *out, struct serve *s,
     serve_free(c, s);
     serve_offer_nothing(out, link, m, err, err == TERN_BUSY ? c->limits.busy_retry_ms : 0);
 }
+
+void serve_ticket_ends(struct core *c, const struct session *t)
+{
+    const uint32_t slot = session_slot(c, t);
+
+    for (uint32_t i = c->serves_active.head; i != NONE; i = serve_list_next(c, i)) {
+        struct serve *s = serve_at(c, i);
+
+        if (s->state != SERVE_UNTOLD || s->handed.slot != slot)
+            continue;
+        serve_free(c, s);
+        return; /* no other serves it */
+    }
+}

@@ -11,5 +11,7 @@ void serve_ticket_open(struct core *c, struct actions *out, uint32_t link,
 /* The last of its tokens have come. */
 void serve_ticket_tokens(struct core *c, struct actions *out, struct serve *s,
                          const struct peer_msg *m);
+/* The session's ticket ends: how a fetch of it ended that was given up matters no more. */
+void serve_ticket_ends(struct core *c, const struct session *t);
 
 #endif

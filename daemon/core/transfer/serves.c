@@ -2,7 +2,8 @@
  * sent are here; the prefix is pinned as far as they led. SEALING: its pages are pinned (X4), some
  * checksums are still being computed. OPEN: offered, the peer reads; it asks for the names of the
  * pages piece by piece. STOPPING: over; the pin stays until the data path proves that nothing
- * reads. */
+ * reads. UNTOLD: a ticket was offered, and this end gave it up: nobody else is served by it before
+ * the peer has said how its fetch ended (Y6). */
 #include "core/transfer/serves.h"
 
 #include "core/arena/actions.h"
@@ -178,6 +179,16 @@ static struct serve *serve_of(const struct core *c, uint32_t link, const struct 
     return s && s->link == link && pull_id_equal(s->pull, m->pull) ? s : NULL;
 }
 
+/* Nobody at the other end waits for it any more. */
+static void peer_is_over(struct core *c, struct serve *s)
+{
+    s->peer_over = 1;
+    if (s->state == SERVE_UNTOLD)
+        serve_free(c, s);
+    else
+        serve_set_ending(c, s, TERN_OK);
+}
+
 void serve_msg(struct core *c, struct actions *out, uint32_t link, const struct peer_msg *m)
 {
     struct serve *s = serve_of(c, link, m);
@@ -199,12 +210,13 @@ void serve_msg(struct core *c, struct actions *out, uint32_t link, const struct 
     if (m->kind != PEER_PULL_DONE)
         return;
     taken = m->err == TERN_OK && m->ticket.id.gen != 0 && handed_done(c, &m->ticket);
-    for (uint32_t i = c->serves_active.head; i != NONE; i = serve_list_next(c, i)) {
+    for (uint32_t i = c->serves_active.head, next; i != NONE; i = next) {
         s = serve_at(c, i);
+        next = s->active.next;
         if (s->link == link && pull_id_equal(s->pull, m->pull))
-            serve_set_ending(c, s, TERN_OK);
+            peer_is_over(c, s);
         else if (taken && session_id_equal(s->handed, m->ticket.id))
-            serve_set_ending(c, s, TERN_GONE); /* it began when that one was given up here */
+            serve_set_ending(c, s, TERN_GONE); /* that one's connection had ended before */
     }
 }
 
@@ -218,9 +230,13 @@ void serve_sealed(struct core *c, uint32_t node)
 
 void serve_link_down(struct core *c, uint32_t link)
 {
-    for (uint32_t i = c->serves_active.head; i != NONE; i = serve_list_next(c, i))
-        if (serve_at(c, i)->link == link)
-            serve_set_ending(c, serve_at(c, i), TERN_OK);
+    for (uint32_t i = c->serves_active.head, next; i != NONE; i = next) {
+        struct serve *s = serve_at(c, i);
+
+        next = s->active.next;
+        if (s->link == link)
+            peer_is_over(c, s);
+    }
 }
 
 void serve_end_pool(struct core *c, uint32_t pool)
@@ -230,12 +246,26 @@ void serve_end_pool(struct core *c, uint32_t pool)
             serve_set_ending(c, serve_at(c, i), TERN_GONE);
 }
 
+/* The peer may have all that the ticket names, and say so. A ticket that ends anyway waits for
+ * nobody. */
+static bool may_be_taken(const struct core *c, const struct serve *s)
+{
+    return s->served && !s->peer_over && (!s->follow || s->told == s->to) &&
+           !session_at(c, s->handed.slot)->ticket_ends;
+}
+
 void serve_proved_quiet(struct core *c, struct serve_id id)
 {
     struct serve *s = serve_find(c, id);
 
-    if (s && s->state == SERVE_STOPPING)
+    if (!s || s->state != SERVE_STOPPING)
+        return;
+    if (may_be_taken(c, s)) {
+        serve_state_move(&s->state, SERVE_UNTOLD);
+        touch(c);
+    } else {
         serve_free(c, s);
+    }
 }
 
 /* --- offering and ending, as there is room --- */
@@ -399,7 +429,7 @@ static bool flush(struct core *c, struct actions *out, bool prefetch, bool seale
         next = s->active.next;
         if (s->prefetch != prefetch)
             continue;
-        if (s->state != SERVE_STOPPING && c->now_ns >= s->deadline_ns)
+        if (c->now_ns >= s->deadline_ns)
             serve_set_ending(c, s, TERN_TIMED_OUT);
         if (s->follow && sealed)
             all = false;
@@ -429,7 +459,7 @@ uint64_t serve_deadline(const struct core *c)
     for (uint32_t i = c->serves_active.head; i != NONE; i = serve_list_next(c, i)) {
         const struct serve *s = serve_at(c, i);
 
-        if (s->state != SERVE_STOPPING && s->deadline_ns < first)
+        if (s->state != SERVE_STOPPING && s->state != SERVE_UNTOLD && s->deadline_ns < first)
             first = s->deadline_ns;
     }
     return first;

@@ -114,7 +114,8 @@
     X(104, FOLLOW_UNSEALED, "offer a follower what has no checksum yet")                           \
     X(105, FOLLOW_TOLD_NAMED, "tell a follower a depth whose pages were only named")               \
     X(106, PROMISE_OUTLIVES_ABORT, "keep an early ticket when its session is aborted")             \
-    X(107, LOCAL_TICKET_TWICE, "leave a ticket where its own daemon has fetched it")
+    X(107, LOCAL_TICKET_TWICE, "leave a ticket where its own daemon has fetched it")               \
+    X(108, TICKET_END_UNAWAITED, "serve a ticket again before the end of a fetch that was given up")
 
 /* These are the seam's: `tern-sim --rdma` finds them. */
 #define BUG_IS_SEAM(n) (((n) >= 21 && (n) <= 27) || ((n) >= 56 && (n) <= 59))

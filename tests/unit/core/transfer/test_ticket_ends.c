@@ -1,5 +1,6 @@
 /* Ends of fetches by ticket that cross something else: what the simulator found of Y1 to Y6,
  * between two cores. */
+#include "unit/rig/rig_another.h"
 #include "unit/rig/rig_follow.h"
 #include "unit/rig/rig_host.h"
 
@@ -173,36 +174,122 @@ TEST(y2_who_asked_behind_the_winner_gets_nothing)
     assert_lengths(d[1], 0, 0, 0);
 }
 
-/* Y6: the source has given a transfer up and serves the next one when it hears that the first had
- * come to its end. */
+/* The source has given a transfer up by its own deadline, whose end is on its way; another daemon
+ * asks for the ticket. */
+struct crossed {
+    struct pair p;
+    struct rig_session *first, *second;
+    struct rig *other;
+    struct ticket t;
+};
+
+static struct crossed cross(bool first_has_all)
+{
+    struct crossed x = {.p = pair_limited(1 << 20)};
+    struct rig_engine e;
+
+    x.t = hand_over(computed(&x.p), 0, 0);
+    x.first = asking(&x.p, 1, LEN);
+    x.p.dest->automatic = BY_HAND(RIG_PULL | RIG_MSG);
+    ticket_fetch(x.first, x.t);
+    rig_complete(x.p.dest, RIG_MSG);
+    if (first_has_all)
+        rig_complete(x.p.dest, RIG_PULL);
+    assert_int_equal(ended(x.first), first_has_all);
+    x.p.source->automatic = BY_HAND(RIG_MSG);
+    rig_advance(x.p.source, 5000000000u);
+    assert_int_equal(last_said(x.p.source).kind, PEER_PULL_ABORT);
+    x.other = another_dest(&x.p, 1, &e);
+    x.second = session_with(x.other, &e, rig_pool_pages(x.other, &e, 4, 64), 1, LEN);
+    ticket_fetch(x.second, x.t);
+    rig_complete_nth(x.p.source, RIG_MSG, 1); /* what the other one is told */
+    assert_false(ended(x.second));            /* it asks again */
+    return x;
+}
+
+/* The other one asks again, and all else goes on. */
+static void goes_on_asking(struct crossed *x)
+{
+    x->p.source->automatic = x->p.dest->automatic = RIG_ALL;
+    rig_runs_free(x->p.source);
+    rig_runs_free(x->p.dest);
+    rig_advance(x->other, 100 * NS_PER_MS);
+}
+
+/* Y2, Y6 */
+TEST(y6_ticket_whose_end_is_on_its_way_has_one_winner)
+{
+    struct crossed x = cross(true);
+
+    assert_ok(rig_fetched(x.first, x.first->fetch));
+    goes_on_asking(&x);
+    assert_err(TERN_GONE, rig_fetched(x.second, x.second->fetch));
+    assert_int_equal(tickets_left(&x.p), 0);
+    assert_int_equal(rig_view(x.p.source).serves, 0);
+}
+
+/* The first one hears that it was given up, and says so: the ticket stands for the next. */
+TEST(y6_ticket_of_a_fetch_that_was_given_up_is_served_again_when_its_peer_agrees)
+{
+    struct crossed x = cross(false);
+
+    goes_on_asking(&x);
+    assert_err(TERN_TIMED_OUT, rig_fetched(x.first, x.first->fetch));
+    assert_ok(rig_fetched(x.second, x.second->fetch));
+    assert_lengths(x.second, FULL, LEN, LEN);
+    assert_int_equal(tickets_left(&x.p), 0);
+}
+
+/* Who is not there any more says nothing: likewise. */
+TEST(y6_ticket_of_a_fetch_that_was_given_up_is_served_again_when_its_connection_ends)
+{
+    struct crossed x = cross(false);
+
+    rig_link_down(x.p.dest, 0);
+    goes_on_asking(&x);
+    assert_err(TERN_PEER_LOST, rig_fetched(x.first, x.first->fetch));
+    assert_ok(rig_fetched(x.second, x.second->fetch));
+    assert_int_equal(tickets_left(&x.p), 0);
+}
+
+/* Y3: a peer that never says how its fetch ended holds nothing beyond the ticket's time; nor when
+ * it is dropped. */
+TEST(y3_ticket_ends_while_the_end_of_a_fetch_is_awaited)
+{
+    for (uint32_t drop = 0; drop < 2; drop++) {
+        struct crossed x = cross(false);
+
+        assert_int_equal(rig_view(x.p.source).serves, 1);
+        if (drop)
+            assert_ok(ticket_ask(x.p.source, x.p.se.conn[0], OP_TICKET_DROP, x.t, 0));
+        else
+            rig_advance(x.p.source, 20000000000u);
+        assert_int_equal(tickets_left(&x.p), 0);
+        assert_int_equal(rig_view(x.p.source).serves, 0);
+        assert_int_equal(source_pages(&x.p).ticket, 0);
+        rig_destroy_all();
+    }
+}
+
+/* Y6: the connection had ended before the source heard of the end. Who is served then is told when
+ * a later message says so. */
 TEST(y6_ticket_that_was_used_up_is_served_to_nobody_else)
 {
-    struct pair p = pair_limited(1 << 20);
-    struct ticket t = hand_over(computed(&p), 0, 0);
-    struct rig_session *d = asking(&p, 1, LEN);
-    struct peer_msg open, done;
+    struct crossed x = cross(true);
+    struct peer_msg done = last_said(x.p.dest);
 
-    p.dest->automatic = BY_HAND(RIG_PULL);
-    p.dest->automatic &= ~(uint32_t)RIG_MSG;
-    ticket_fetch(d, t);
-    open = last_said(p.dest);
-    rig_complete(p.dest, RIG_MSG);
-    rig_complete(p.dest, RIG_PULL);
-    assert_ok(rig_fetched(d, d->fetch));
-    done = last_said(p.dest);
     assert_int_equal(done.kind, PEER_PULL_DONE);
-    rig_advance(p.source, 5000000000u);
-    p.source->automatic = BY_HAND(RIG_MSG);
-    open.pull.gen += 7; /* somebody else's question */
-    open.tokens = rig_tokens(1, LEN);
-    dest_says(&p, &open);
-    assert_int_equal(last_said(p.source).kind, PEER_PULL_OFFER);
-    assert_ok(last_said(p.source).err);
-    dest_says(&p, &done);
-    assert_int_equal(last_said(p.source).kind, PEER_PULL_ABORT);
-    assert_err(TERN_GONE, last_said(p.source).err);
-    assert_int_equal(last_said(p.source).pull.gen, open.pull.gen);
-    assert_int_equal(tickets_left(&p), 0);
+    x.p.dest->automatic = RIG_ALL;
+    rig_link_down(x.p.dest, 0);
+    x.other->automatic = BY_HAND(RIG_PULL);
+    x.p.source->automatic = RIG_ALL;
+    rig_runs_free(x.p.source);
+    rig_advance(x.other, 100 * NS_PER_MS);
+    assert_false(ended(x.second)); /* its pages come */
+    rig_link_up(x.p.dest, 0, x.p.source, x.p.source->options.limits.peers);
+    dest_says(&x.p, &done);
+    assert_err(TERN_GONE, rig_fetched(x.second, x.second->fetch));
+    assert_int_equal(tickets_left(&x.p), 0);
 }
 
 /* T2, Y4: a Match that is repeated changes nothing, and no token was given up. */
@@ -314,4 +401,30 @@ TEST(y4_offer_of_nothing_that_goes_on_closes_the_link)
     source_says(&f.p, &offer);
     assert_int_equal(f.p.dest->link_closes, 1);
     assert_err(TERN_PEER_LOST, rig_fetched(f.d, f.d->fetch));
+}
+
+/* Likewise one that names no pages, but tokens that the follower has already: there would be
+ * nothing to publish. */
+TEST(y4_piece_that_brings_nothing_closes_the_link)
+{
+    struct followed f = begin();
+    struct table_run run = {0};
+    struct peer_msg offer;
+
+    assert_ok(rig_run_to(f.d, rig_tokens(1, LEN), LEN)); /* it has all of it */
+    f.p.dest->automatic = BY_HAND(RIG_MSG);
+    follow(f.d, f.t);
+    offer = rig_job(f.p.dest, RIG_MSG, 0)->msg;
+    assert_int_equal(offer.from, FULL);
+    offer.kind = PEER_PULL_OFFER;
+    offer.until = 4;
+    offer.serve = (struct serve_id){1, 1};
+    offer.runs = &run;
+    offer.nruns = 1;
+    offer.tokens = NULL;
+    offer.ticket = (struct ticket){0};
+    source_says(&f.p, &offer);
+    assert_int_equal(f.p.dest->link_closes, 1);
+    assert_err(TERN_PEER_LOST, rig_fetched(f.d, f.d->fetch));
+    assert_lengths(f.d, 0, LEN, LEN);
 }
