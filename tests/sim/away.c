@@ -49,7 +49,7 @@ static void unpin_device(struct sim *w, uint32_t d, struct session *s)
 {
     TRACE("    session %u.%u is retracted: its path may leave the device\n", s->id.slot, s->id.gen);
     for (uint32_t g = 0; g < w->cfg.ngroups; g++)
-        for (uint32_t i = 0; i < s->committed / w->page_tokens[g]; i++)
+        for (uint32_t i = 0; i < s->committed / w->page_tokens[d][g]; i++)
             for (uint32_t k = 0; k < w->page_granules[g]; k++)
                 entry_granule(w, d, s, g, i)[k].borrows--;
     for (STATE_GROUPS(w, g))
@@ -76,14 +76,14 @@ static uint32_t up(uint32_t n, uint32_t by)
 }
 
 /* Pages that a trim to p gives back. */
-static uint32_t tail_pages(const struct sim *w, const struct session *s, uint32_t p)
+static uint32_t tail_pages(const struct sim *w, uint32_t d, const struct session *s, uint32_t p)
 {
     uint32_t n = 0;
 
     for (uint32_t g = 0; p < s->allocated && g < w->cfg.ngroups; g++)
-        n += up(s->allocated, w->page_tokens[g]) - up(p, w->page_tokens[g]);
+        n += up(s->allocated, w->page_tokens[d][g]) - up(p, w->page_tokens[d][g]);
     for (STATE_GROUPS(w, g)) {
-        uint32_t end = up(p, w->page_tokens[g]);
+        uint32_t end = up(p, w->page_tokens[d][g]);
 
         if (recurrent(w, g)) {
             n += s->top[g] && !(p >= s->written && p > 0);
@@ -105,7 +105,7 @@ static void check_no_host_room(struct sim *w, uint32_t d, const struct session *
         const struct chunk *c = chunk_at(w, d, s->pool, s->space, s->variant, k);
 
         for (uint32_t g = 0; g < w->ngroups; g++)
-            need[g] += host_has(c) ? 0 : chunk_pages(w, g, c);
+            need[g] += host_has(c) ? 0 : chunk_pages(w, d, g, c);
     }
     EXPECT(sh->group < w->ngroups && sh->needed > 0, "host_shortage", "group %u needs %u",
            sh->group, sh->needed);
@@ -154,7 +154,7 @@ static bool retract_refused(struct sim *w, uint32_t d, struct session *s, enum r
     }
     if (r->err == TERN_INVALID &&
         (s->turn == TURN_NEW || s->lame ||
-         state_may_refuse(w, s, mode == RETRACT_HOST ? s->written : s->committed)))
+         state_may_refuse(w, d, s, mode == RETRACT_HOST ? s->written : s->committed)))
         return true;
     EXPECT(r->err == TERN_OK, "retract_refused", "err %u %s", r->err, r->text);
     return false;
@@ -164,7 +164,7 @@ static bool retract_refused(struct sim *w, uint32_t d, struct session *s, enum r
 static void hold_until(struct sim *w, uint32_t d, const struct session *s, uint32_t step)
 {
     for (uint32_t g = 0; g < w->cfg.ngroups; g++)
-        for (uint32_t i = 0; i < s->committed / w->page_tokens[g]; i++)
+        for (uint32_t i = 0; i < s->committed / w->page_tokens[d][g]; i++)
             for (uint32_t k = 0; k < w->page_granules[g]; k++) {
                 struct granule *p = entry_granule(w, d, s, g, i) + k;
 
@@ -176,7 +176,7 @@ static void hold_until(struct sim *w, uint32_t d, const struct session *s, uint3
 /* STATE to go on from p: in the table, or the resume point's. */
 static bool can_return(struct sim *w, uint32_t d, const struct session *s, uint32_t p)
 {
-    if (!state_window_whole(w, s, p))
+    if (!state_window_whole(w, d, s, p))
         return false;
     for (STATE_GROUPS(w, g))
         if (recurrent(w, g) && p > 0 && p != s->written &&
@@ -212,7 +212,7 @@ void ask_retract(struct sim *w, uint32_t d, uint32_t i)
     if (retract_refused(w, d, s, mode, step))
         return;
     p = mode == RETRACT_HOST ? s->written : s->committed;
-    pages = tail_pages(w, s, p);
+    pages = tail_pages(w, d, s, p);
     lame = s->lame; /* it may have pages that the model was not told of */
     s->lame |= !can_return(w, d, s, p);
     EXPECT(lame || (w->cfg.nstate && w->cfg.tight == 3) ||
@@ -299,7 +299,7 @@ static void check_table(struct sim *w, uint32_t d, const struct session *s, cons
             n[run->group]++;
         }
     for (uint32_t g = 0; g < w->cfg.ngroups; g++)
-        EXPECT(n[g] == up(s->allocated, w->page_tokens[g]), "recover_page_count",
+        EXPECT(n[g] == up(s->allocated, w->page_tokens[d][g]), "recover_page_count",
                "group %u: %u pages for allocated %u", g, n[g], s->allocated);
 }
 
@@ -314,11 +314,11 @@ static void rebuild_table(struct sim *w, uint32_t d, struct session *s, const st
         EXPECT(chunk_visible(w, d, c) || c->engine == s->engine, "recover_pending",
                "depth %u waits for a step of another engine", k * w->L);
         for (uint32_t g = 0; g < w->cfg.ngroups; g++)
-            for (uint32_t i = 0, per = w->L / w->page_tokens[g]; i < per; i++) {
+            for (uint32_t i = 0, per = w->L / w->page_tokens[d][g]; i < per; i++) {
                 borrow(w, d, s, g, (k - 1) * per + i, c, i);
                 if (chunk_visible(w, d, c))
                     check_page(w, d, s->tenant, c->granule[g][i], g, s->ns, s->variant,
-                               (k - 1) * w->L + i * w->page_tokens[g], w->page_tokens[g],
+                               (k - 1) * w->L + i * w->page_tokens[d][g], w->page_tokens[d][g],
                                "recover_wrong_bytes");
             }
     }

@@ -29,7 +29,9 @@
     X(copy_spoilt)                                                                                 \
     X(copy_acked_twice)                                                                            \
     X(disk_failed)                                                                                 \
-    X(disk_rotted)
+    X(disk_rotted)                                                                                 \
+    X(path_lost)                                                                                   \
+    X(path_silent)
 
 enum fault {
 #define X(name) FAULT_##name,
@@ -39,7 +41,9 @@ enum fault {
 };
 
 /* What a history runs with besides its choices. Small numbers, written to tapes by name. A window
- * of 0 is a RECURRENT group. */
+ * of 0 is a RECURRENT group. heads: of a page, where pools of other layout exchange pages; 0: they
+ * do not. whole: bit a daemon whose ranks all hold all heads. far_: of the second daemon; 0: as the
+ * first has it. slow: the source whose pages come seldom, enum slow_source. */
 #define CONFIG_FIELDS(X)                                                                           \
     X(tenants)                                                                                     \
     X(ngroups)                                                                                     \
@@ -115,7 +119,17 @@ enum fault {
     X(disk_rot)                                                                                    \
     X(leases)                                                                                      \
     X(ticket_ms)                                                                                   \
-    X(early)
+    X(early)                                                                                       \
+    X(heads)                                                                                       \
+    X(whole)                                                                                       \
+    X(far_world0)                                                                                  \
+    X(far_world1)                                                                                  \
+    X(far_world2)                                                                                  \
+    X(far_tokens0)                                                                                 \
+    X(far_tokens1)                                                                                 \
+    X(far_tokens2)                                                                                 \
+    X(far_tokens3)                                                                                 \
+    X(slow)
 
 struct config {
 #define X(name) uint32_t name;

@@ -3,7 +3,11 @@
  * that it is quiet. What the source does for them is in serves.c. */
 #include "data.h"
 #include "disk.h"
+#include "reshard.h"
 #include "tickets.h"
+
+#define PATH_DIES   15 /* of a hundred batches that have come in part */
+#define SOURCE_LAGS 85 /* of a hundred times that a slow source could send */
 
 uint32_t pool_of_slot(struct sim *w, uint32_t d, uint32_t slot)
 {
@@ -167,6 +171,11 @@ static void check_pull_order(struct sim *w, uint32_t d, struct pull_id id)
 
 /* --- pulls --- */
 
+/* A page of the source's as it leaves. */
+struct sent {
+    uint32_t pool, granule, record;
+};
+
 static struct pull *pull_by_id(struct sim *w, uint32_t d, struct pull_id id)
 {
     for (uint32_t i = 0; i < PULLS * 2; i++)
@@ -210,16 +219,14 @@ static struct pull *pull_new(struct sim *w, uint32_t d, const struct action *act
     return p;
 }
 
-static void batch_page(struct sim *w, uint32_t d, struct pull *p, struct batch *b,
-                       const struct action *act, uint32_t i)
+/* A page is ours to be written from now on. */
+static void batch_page(struct sim *w, uint32_t d, const struct pull *p, const struct page_at *at)
 {
-    const struct page_at *at = &act->pull.pages[i];
     struct granule *g = page_granule(w, d, p->pool, at->group, at->index);
     uint32_t slot = (uint32_t)(p - w->d[d].pull), granule = at_of(w, d, p->pool, g);
     struct page_ref ref = {.index = at->index, .gen = at->gen};
 
     EXPECT(at->record < RECORDS, "record", "record %u", at->record);
-    fetch_waits_page(w, d, p->id, at->group, ref);
     if (g->own == OWN_PULL && g->owner == slot && g->gen == at->gen && !g->verified &&
         !g->writers) {
         MARK(fetch_corrupt_retry);
@@ -232,11 +239,36 @@ static void batch_page(struct sim *w, uint32_t d, struct pull *p, struct batch *
         g[k].writers = 1;
         g[k].space = p->space;
     }
-    b->granule[i] = (uint16_t)granule;
-    b->record[i] = (uint16_t)at->record;
-    b->group[i] = (uint8_t)at->group;
-    b->ref[i] = act->pull.refs[i];
-    b->seen[i] = 0;
+}
+
+static void batch_span(struct sim *w, uint32_t d, struct pull *p, struct batch *b,
+                       const struct action *act, uint32_t i)
+{
+    const struct page_at *at = &act->pull.pages[b->npages];
+    const struct pull_span of = act->pull.spans ? act->pull.spans[i] : (struct pull_span){1, 0, 1};
+    uint32_t pages = p->disk ? 1 : span_pages_at(w, d, at->group),
+             there = p->disk ? 1 : span_pages_at(w, 1 - d, at->group);
+
+    EXPECT(of.pages == pages && of.n > 0 && of.first + of.n <= there, "span_shape",
+           "group %u: %u pages for [%u, +%u) of the source's, a span is %u for %u", at->group,
+           of.pages, of.first, of.n, pages, there);
+    EXPECT(b->npages + pages <= BATCH_PAGES, "batch_pages", "more than %u", BATCH_PAGES);
+    b->span[i] = (struct span){.at = b->npages,
+                               .pages = of.pages,
+                               .group = (uint8_t)at->group,
+                               .first = of.first,
+                               .n = of.n,
+                               .ref = act->pull.refs[i]};
+    for (uint32_t k = 0; k < pages; k++, at++, b->npages++) {
+        EXPECT(at->group == b->span[i].group, "span_groups", "span %u is of two groups", i);
+        batch_page(w, d, p, at);
+        b->granule[b->npages] =
+            (uint16_t)at_of(w, d, p->pool, page_granule(w, d, p->pool, at->group, at->index));
+        b->record[b->npages] = (uint16_t)at->record;
+        b->group[b->npages] = (uint8_t)at->group;
+        if (pages == 1) /* of a span some pages may be no engine's */
+            fetch_waits_page(w, d, p->id, at->group, (struct page_ref){at->index, at->gen});
+    }
     if (p->disk)
         disk_batch_page(w, d, p, b, act, i);
 }
@@ -246,9 +278,9 @@ static uint64_t batch_bytes(const struct sim *w, uint32_t d, const struct pull *
 {
     uint64_t n = 0;
 
-    for (uint32_t i = 0; i < b->n; i++)
+    for (uint32_t i = 0; i < b->npages; i++)
         n += w->page_granules[b->group[i]];
-    return n * w->d[d].pool[p->pool].ranks * GRANULE_BYTES;
+    return n * pool_moves(w, (struct pool_at){d, p->pool}) * GRANULE_BYTES;
 }
 
 /* What is under way under one limit. */
@@ -298,6 +330,9 @@ static void check_in_flight(struct sim *w, uint32_t d, uint32_t tenant, bool dis
     check_limit(w, "tenant_in_flight", &of_tenant, w->limits.tenant_bytes_in_flight);
     if (w->limits.flow_bytes_in_flight > 0)
         check_limit(w, "flow_in_flight", &flow, w->limits.flow_bytes_in_flight);
+    if (w->limits.flow_bytes_in_flight > 0 && of_tenant.bytes > flow.bytes &&
+        of_tenant.bytes - flow.bytes + GRANULE_BYTES > w->limits.flow_bytes_in_flight)
+        MARK(source_full_beside_another);
     EXPECT(w->limits.tenant_batches == 0 || batches <= w->limits.tenant_batches,
            "batches_in_flight", "%u batches of the tenant (limit %u)", batches,
            w->limits.tenant_batches);
@@ -315,6 +350,7 @@ void take_pull(struct sim *w, uint32_t d, const struct action *act)
     if (!p)
         p = pull_new(w, d, act);
     p->disk = disk;
+    p->resharded = act->pull.layout_hash != 0;
     EXPECT(!p->stopping && !p->over, "pull_after_stop",
            "pages asked for by a transfer that is over");
     EXPECT((act->pull.link == 0 || disk) && act->pull.n > 0 && act->pull.n <= BATCH_PAGES,
@@ -332,10 +368,10 @@ void take_pull(struct sim *w, uint32_t d, const struct action *act)
     b->used = 1;
     b->number = act->pull.batch;
     b->n = (uint8_t)act->pull.n;
-    b->moved = 0;
+    b->npages = b->moved = 0;
     b->ok = 0;
     for (uint32_t i = 0; i < act->pull.n; i++)
-        batch_page(w, d, p, b, act, i);
+        batch_span(w, d, p, b, act, i);
     check_in_flight(w, d, tenant_of(w, d, p->pool), disk);
     TRACE("  daemon %u pulls %u pages, batch %u of %u.%u\n", d, act->pull.n, act->pull.batch,
           p->id.slot, p->id.gen);
@@ -392,13 +428,14 @@ static void batch_done(struct sim *w, uint32_t d, struct pull *p, struct batch *
         if (!(b->ok >> i & 1))
             disk_page_wrong(w, d, p, b, i);
     for (uint32_t i = 0; i < b->n; i++)
-        for (uint32_t k = 0; k < w->page_granules[b->group[i]]; k++) {
-            struct granule *at = &g[b->granule[i] + k];
+        for (uint32_t n = b->span[i].at; n < b->span[i].at + b->span[i].pages; n++)
+            for (uint32_t k = 0; k < w->page_granules[b->group[n]]; k++) {
+                struct granule *at = &g[b->granule[n] + k];
 
-            at->writers = 0;
-            if (tell && (b->ok >> i & 1))
-                at->verified = at->sealed = 1;
-        }
+                at->writers = 0;
+                if (tell && (b->ok >> i & 1))
+                    at->verified = at->sealed = 1;
+            }
     b->used = 0;
     ev.pulled.pull = p->id;
     ev.pulled.batch = b->number;
@@ -424,71 +461,147 @@ static void pull_break(struct sim *w, uint32_t d, struct pull *p, enum tern_err 
 
 /* What the source's data path sends for one page: only what is committed, sealed and of the
  * generation asked for. */
-static bool source_page(struct sim *w, uint32_t s, const struct pull *p, const struct batch *b,
-                        uint32_t i, uint32_t *ret_pool, uint32_t *ret_granule, uint32_t *ret_record)
+static bool source_page(struct sim *w, uint32_t s, const struct pull *p, uint32_t group,
+                        struct page_ref ref, struct sent *ret)
 {
     const struct serve *serve = serve_by_id(w, s, p->serve);
-    enum tern_err err = core_serve_page(w->d[s].core, p->serve, b->group[i], b->ref[i], ret_record);
+    enum tern_err err = core_serve_page(w->d[s].core, p->serve, group, ref, &ret->record);
     struct granule *g;
 
     if (err != TERN_OK || p->source_incarnation != w->d[s].incarnation) {
-        TRACE("  daemon %u does not send group %u index %u for serve %u.%u: err %u\n", s,
-              b->group[i], b->ref[i].index, p->serve.slot, p->serve.gen, err);
+        TRACE("  daemon %u does not send group %u index %u for serve %u.%u: err %u\n", s, group,
+              ref.index, p->serve.slot, p->serve.gen, err);
         return false;
     }
     EXPECT(serve && serve->pool != NO, "served_unknown", "serve %u.%u was never started",
            p->serve.slot, p->serve.gen);
-    EXPECT(*ret_record < RECORDS && w->d[s].sum_known[*ret_record], "served_unsealed", "record %u",
-           *ret_record);
-    g = page_granule(w, s, serve->pool, b->group[i], b->ref[i].index);
+    EXPECT(ret->record < RECORDS && w->d[s].sum_known[ret->record], "served_unsealed", "record %u",
+           ret->record);
+    g = page_granule(w, s, serve->pool, group, ref.index);
     EXPECT((g->own == OWN_CHUNK || g->own == OWN_STATE || g->verified ||
             (g->own == OWN_SESSION && ticket_serves(w, s, p->serve, g))) &&
-               g->gen == b->ref[i].gen,
+               g->gen == ref.gen,
            "served_foreign_page",
-           "group %u index %u generation %u: that page is now of kind %u, generation %u",
-           b->group[i], b->ref[i].index, b->ref[i].gen, g->own, g->gen);
-    EXPECT(w->d[s].pool[serve->pool].ranks == w->d[1 - s].pool[p->pool].ranks, "served_other_world",
-           "%u regions for %u", w->d[s].pool[serve->pool].ranks, w->d[1 - s].pool[p->pool].ranks);
-    *ret_pool = serve->pool;
-    *ret_granule = at_of(w, s, serve->pool, g);
+           "group %u index %u generation %u: that page is now of kind %u, generation %u", group,
+           ref.index, ref.gen, g->own, g->gen);
+    ret->pool = serve->pool;
+    ret->granule = at_of(w, s, serve->pool, g);
     for (uint32_t r = 0; r < w->d[s].pool[serve->pool].ranks; r++)
-        EXPECT(memcmp(&w->d[s].sum[*ret_record][r], tag_at(w, s, serve->pool, r, *ret_granule),
-                      w->page_tokens[b->group[i]] * sizeof(uint32_t)) == 0,
-               "served_torn", "record %u: the page is not what its checksum says", *ret_record);
+        EXPECT(memcmp(&w->d[s].sum[ret->record][r], tag_at(w, s, serve->pool, r, ret->granule),
+                      w->page_tokens[s][group] * sizeof(uint32_t)) == 0,
+               "served_torn", "record %u: the page is not what its checksum says", ret->record);
     return true;
 }
 
-/* One page arrives. False: the source refused it. */
-static bool page_move(struct sim *w, uint32_t d, struct pull *p, struct batch *b, uint32_t i,
+/* Those of the source's pages of a span that are there. */
+static bool source_span(struct sim *w, uint32_t s, const struct pull *p, const struct span *of,
+                        struct sent sent[SLOTS])
+{
+    struct page_ref ref = of->ref;
+
+    for (uint32_t k = of->first; k < of->first + of->n; k++) {
+        if (k > of->first &&
+            core_serve_next(w->d[s].core, p->serve, of->group, ref, &ref) != TERN_OK)
+            return false;
+        if (!source_page(w, s, p, of->group, ref, &sent[k]))
+            return false;
+    }
+    return true;
+}
+
+/* As they are; where all ranks hold alike, from the first of them. */
+static void page_copy(struct sim *w, uint32_t d, const struct pull *p, const struct batch *b,
+                      uint32_t at, const struct sent *from)
+{
+    struct pool_at to = {d, p->pool};
+
+    EXPECT(w->d[1 - d].pool[from->pool].ranks == w->d[d].pool[p->pool].ranks, "served_other_world",
+           "%u regions for %u", w->d[1 - d].pool[from->pool].ranks, w->d[d].pool[p->pool].ranks);
+    for (uint32_t r = 0; r < w->d[d].pool[p->pool].ranks; r++)
+        for (uint32_t k = 0; k < w->page_granules[b->group[at]]; k++)
+            *tag_at(w, d, p->pool, r, b->granule[at] + k) =
+                *tag_at(w, 1 - d, from->pool, r % pool_moves(w, to), from->granule + k);
+    for (uint32_t k = 0; k < w->page_granules[b->group[at]]; k++)
+        w->d[d].granule[tenant_of(w, d, p->pool)][b->granule[at] + k].lacks =
+            w->d[1 - d].granule[tenant_of(w, 1 - d, from->pool)][from->granule].lacks;
+}
+
+static void span_reshard(struct sim *w, uint32_t d, const struct pull *p, const struct batch *b,
+                         const struct span *of, const struct sent sent[SLOTS])
+{
+    struct span_move m = {.from = {1 - d, sent[of->first].pool},
+                          .to = {d, p->pool},
+                          .group = of->group,
+                          .number = b->number + of->at,
+                          .first = of->first,
+                          .n = of->n};
+
+    for (uint32_t k = of->first; k < of->first + of->n; k++)
+        m.there[k] = sent[k].granule;
+    for (uint32_t k = 0; k < of->pages; k++)
+        m.here[k] = b->granule[of->at + k];
+    span_carry(w, &m);
+}
+
+/* Their checksums are those of what came, unless it is spoilt on the way. */
+static void span_sums(struct sim *w, uint32_t d, const struct pull *p, const struct batch *b,
+                      const struct span *of)
+{
+    for (uint32_t at = of->at; at < of->at + of->pages; at++) {
+        for (uint32_t r = 0; r < w->d[d].pool[p->pool].ranks; r++)
+            w->d[d].sum[b->record[at]][r] = *tag_at(w, d, p->pool, r, b->granule[at]);
+        w->d[d].sum_known[b->record[at]] = 1;
+    }
+}
+
+static void span_spoil(struct sim *w, uint32_t d, const struct pull *p, const struct batch *b,
+                       const struct span *of, uint32_t rank)
+{
+    uint32_t at = of->at + (of->pages > 1 ? pick(w, of->pages) : 0);
+
+    tag_at(w, d, p->pool, rank, b->granule[at])->v[pick(w, w->page_tokens[d][of->group])] ^=
+        1u << pick(w, 32);
+    FAULT(page_corrupt);
+}
+
+/* One span arrives. False: the source refused it. */
+static bool span_move(struct sim *w, uint32_t d, struct pull *p, struct batch *b, uint32_t i,
                       bool corrupt)
 {
-    uint32_t s = 1 - d, sp, sg, record;
-    uint32_t ranks = w->d[d].pool[p->pool].ranks, flip = corrupt ? pick(w, ranks) : NO;
+    uint32_t flip = corrupt ? pick(w, w->d[d].pool[p->pool].ranks) : NO;
+    struct span *of = &b->span[i];
+    struct sent sent[SLOTS];
 
     if (p->disk) {
         disk_page_move(w, d, p, b, i, corrupt);
         return true;
     }
-    if (!source_page(w, s, p, b, i, &sp, &sg, &record))
+    if (!source_span(w, 1 - d, p, of, sent))
         return false;
-    for (uint32_t r = 0; r < ranks; r++) {
-        for (uint32_t k = 0; k < w->page_granules[b->group[i]]; k++)
-            *tag_at(w, d, p->pool, r, b->granule[i] + k) = *tag_at(w, s, sp, r, sg + k);
-        w->d[d].sum[b->record[i]][r] = w->d[s].sum[record][r];
-    }
-    w->d[d].sum_known[b->record[i]] = 1;
-    if (corrupt) {
-        tag_at(w, d, p->pool, flip, b->granule[i])->v[pick(w, w->page_tokens[b->group[i]])] ^=
-            1u << pick(w, 32);
-        FAULT(page_corrupt);
-    } else {
+    EXPECT(pools_reshard(w, (struct pool_at){1 - d, sent[of->first].pool},
+                         (struct pool_at){d, p->pool}) == (p->resharded != 0) &&
+               p->resharded == serve_by_id(w, 1 - d, p->serve)->resharded,
+           "reshard_told", "pages go by a plan: %u here, %u there", p->resharded,
+           serve_by_id(w, 1 - d, p->serve)->resharded);
+    if (p->resharded)
+        span_reshard(w, d, p, b, of, sent);
+    else
+        page_copy(w, d, p, b, of->at, &sent[0]);
+    span_sums(w, d, p, b, of);
+    if (corrupt)
+        span_spoil(w, d, p, b, of, flip);
+    else
         b->ok |= 1ull << i;
-    }
-    b->seen[i] = 1;
+    of->seen = 1;
     b->moved++;
     if (p->stopping)
         FAULT(late_receive);
     return true;
+}
+
+static bool moves(const struct sim *w, const struct pull *p)
+{
+    return in_flight(p) && (!p->silent || w->quiet_phase);
 }
 
 static struct pull *pull_choose(struct sim *w, uint32_t d, bool stopping)
@@ -498,10 +611,32 @@ static struct pull *pull_choose(struct sim *w, uint32_t d, bool stopping)
     for (uint32_t i = 0; i < PULLS * 2 && w->d[d].npulls > 0; i++, at = (at + 1) % (PULLS * 2)) {
         struct pull *p = &w->d[d].pull[at];
 
-        if (p->used && (stopping ? p->stopping : in_flight(p)))
+        if (p->used && (stopping ? p->stopping : moves(w, p)))
             return p;
     }
     return NULL;
+}
+
+/* One of several paths has died half way: what it had been asked for is asked for on another one,
+ * and comes once more. */
+static void path_lost(struct sim *w, const struct pull *p, struct batch *b)
+{
+    if (p->disk || p->stopping || p->broken || w->quiet_phase || !chance(w, PATH_DIES))
+        return;
+    for (uint32_t i = 0; i < b->n; i++)
+        b->span[i].seen = 0;
+    b->moved = 0;
+    b->ok = 0;
+    FAULT(path_lost);
+    MARK(path_lost_half_way);
+}
+
+/* In some histories one of two sources lags behind: what it has been asked for keeps its part of
+ * the limits (X8), and the other goes on. */
+static bool lags(struct sim *w, const struct pull *p)
+{
+    return w->cfg.slow == (p->disk ? SLOW_DISK : SLOW_PEER) && !w->quiet_phase &&
+           chance(w, SOURCE_LAGS);
 }
 
 void data_move(struct sim *w, uint32_t d, bool corrupt)
@@ -510,17 +645,17 @@ void data_move(struct sim *w, uint32_t d, bool corrupt)
     uint32_t at = pick(w, BATCHES), n;
     struct batch *b;
 
-    if (!p)
+    if (!p || lags(w, p))
         return;
     while (!p->batch[at].used)
         at = (at + 1) % BATCHES;
     b = &p->batch[at];
     n = chance(w, 60) ? b->n : 1 + pick(w, b->n);
     for (uint32_t i = 0; i < b->n && n > 0; i++) {
-        if (b->seen[i])
+        if (b->span[i].seen)
             continue;
         n--;
-        if (!page_move(w, d, p, b, i, corrupt && chance(w, 60))) {
+        if (!span_move(w, d, p, b, i, corrupt && chance(w, 60))) {
             if (p->stopping)
                 return;
             pull_break(w, d, p, TERN_GONE);
@@ -529,6 +664,15 @@ void data_move(struct sim *w, uint32_t d, bool corrupt)
     }
     if (b->moved == b->n && !p->broken && (!p->stopping || chance(w, 30)))
         batch_done(w, d, p, b, true);
+    else if (b->moved < b->n)
+        path_lost(w, p, b);
+}
+
+/* What has come up to now is all: the transfer ends by its deadline, and holds up no other. */
+static void path_silent(struct sim *w, struct pull *p)
+{
+    p->silent = 1;
+    FAULT(path_silent);
 }
 
 void data_break(struct sim *w, uint32_t d)
@@ -537,6 +681,10 @@ void data_break(struct sim *w, uint32_t d)
 
     if (!p || p->stopping || p->broken)
         return;
+    if (!p->disk && chance(w, 40)) {
+        path_silent(w, p);
+        return;
+    }
     FAULT(pull_broken);
     disk_read_broke(w, d, p->disk);
     pull_break(w, d, p, p->disk ? TERN_DISK : TERN_PEER_LOST);

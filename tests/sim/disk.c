@@ -145,18 +145,18 @@ static struct ident ident_of(struct sim *w, struct ident up, const uint32_t *tok
 }
 
 /* Where the pages of the group lie in the sequence, the i-th of the chunk's. */
-static uint32_t page_token(const struct sim *w, uint32_t g, uint32_t k, uint32_t i)
+static uint32_t page_token(const struct sim *w, uint32_t d, uint32_t g, uint32_t k, uint32_t i)
 {
-    uint32_t pt = w->page_tokens[g], end = k * w->L;
+    uint32_t pt = w->page_tokens[d][g], end = k * w->L;
 
     if (g < w->cfg.ngroups)
         return end - w->L + i * pt;
-    return recurrent(w, g) ? end - 1 : end - (seg_pages(w, g, k) - i) * pt;
+    return recurrent(w, g) ? end - 1 : end - (seg_pages(w, d, g, k) - i) * pt;
 }
 
-static uint32_t pages_of(const struct sim *w, uint32_t g, uint32_t k)
+static uint32_t pages_of(const struct sim *w, uint32_t d, uint32_t g, uint32_t k)
 {
-    return g < w->cfg.ngroups ? w->L / w->page_tokens[g] : seg_pages(w, g, k);
+    return g < w->cfg.ngroups ? w->L / w->page_tokens[d][g] : seg_pages(w, d, g, k);
 }
 
 static void hold_page(struct sim *w, uint32_t d, const struct dfile *f, struct ext *x,
@@ -204,7 +204,7 @@ static uint32_t hold_pages(struct sim *w, uint32_t d, const struct dfile *f, str
             EXPECT(x->e.part == DISK_STATE, "store_shape", "HISTORY without group %u", g);
             continue;
         }
-        for (uint32_t i = 0; i < pages_of(w, g, x->id.k); i++, n++) {
+        for (uint32_t i = 0; i < pages_of(w, d, g, x->id.k); i++, n++) {
             EXPECT(n < x->e.npages && n < DISK_EPAGES && at[n].group == g, "store_shape",
                    "page %u of %u is of group %u, not %u", n, x->e.npages, at[n].group, g);
             hold_page(w, d, f, x, &at[n]);
@@ -333,6 +333,16 @@ static void let_go(struct sim *w, uint32_t d, const struct dfile *f, const struc
             w->d[d].granule[f->tenant][x->page[i].granule + n].sealing--;
 }
 
+static uint32_t stored_skips(struct sim *w, uint32_t d, const struct dfile *f, const struct ext *x,
+                             const struct ext_page *p, uint32_t pos)
+{
+    const struct window_page at = {p->granule, p->group, pos / w->page_tokens[d][p->group],
+                                   x->id.k * w->L};
+
+    return p->group < w->cfg.ngroups || recurrent(w, p->group) ? 0
+                                                               : window_skips(w, d, f->tenant, &at);
+}
+
 /* What is written is what was committed: every byte of it, as it lies there now. */
 static void read_in(struct sim *w, uint32_t d, const struct dfile *f, struct ext *x)
 {
@@ -344,15 +354,18 @@ static void read_in(struct sim *w, uint32_t d, const struct dfile *f, struct ext
 
         nth = g == group ? nth + 1 : 0;
         group = g;
-        pos = page_token(w, g, x->id.k, nth);
+        pos = page_token(w, d, g, x->id.k, nth);
         EXPECT(w->d[d].granule[f->tenant][p->granule].gen == p->gen, "stored_stale",
                "group %u granule %u was given to another while it was written", g, p->granule);
-        check_page(w, d, f->tenant, p->granule, g, x->id.ns, x->id.variant, pos, w->page_tokens[g],
-                   "stored_wrong_bytes");
+        check_page_words(w, d,
+                         &(struct words){f->tenant, p->granule, g, x->id.ns, x->id.variant, pos,
+                                         stored_skips(w, d, f, x, p, pos), w->page_tokens[d][g]},
+                         "stored_wrong_bytes");
         for (uint32_t r = 0; r < x->id.ranks; r++) {
+            p->lacks = w->d[d].granule[f->tenant][p->granule].lacks;
             p->tag[r] = *tag_at(w, d, f->pool, r, p->granule);
             EXPECT(memcmp(&p->tag[r], &w->d[d].sum[p->record][r],
-                          w->page_tokens[g] * sizeof(uint32_t)) == 0,
+                          w->page_tokens[d][g] * sizeof(uint32_t)) == 0,
                    "stored_torn", "group %u granule %u: not what its checksum says", g, p->granule);
         }
     }

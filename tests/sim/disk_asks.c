@@ -64,8 +64,8 @@ void check_disk_fetch(struct sim *w, uint32_t d, const struct session *s, const 
         return;
     case TERN_INVALID:
         EXPECT(s->fetch_before == TURN_NEW || s->fetch_before == TURN_AWAY || s->lame ||
-                   (s->fetch_tail && state_needs_own(w, s)) || s->fetch_at_least > s->disk_depth ||
-                   k->unsure,
+                   (s->fetch_tail && state_needs_own(w, d, s)) ||
+                   s->fetch_at_least > s->disk_depth || k->unsure,
                "disk_fetch_invalid", "%s", r->text);
         return;
     case TERN_UNSUPPORTED:

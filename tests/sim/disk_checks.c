@@ -286,7 +286,7 @@ static void check_unread(struct sim *w, uint32_t d, const struct ext *x)
 
         for (uint32_t n = 0; p->used && p->disk && n < BATCHES; n++)
             for (uint32_t at = 0; p->batch[n].used && at < p->batch[n].n; at++)
-                EXPECT(p->batch[n].seen[at] || p->batch[n].ext[at] != x - k->ext ||
+                EXPECT(p->batch[n].span[at].seen || p->batch[n].ext[at] != x - k->ext ||
                            p->batch[n].uid[at] != x->uid || was_replaced(k, x),
                        "disk_drop_read", "part %u of depth %u is dropped, and pull %u.%u reads it",
                        x->e.part, x->e.depth, p->id.slot, p->id.gen);

@@ -1,5 +1,6 @@
 /* Fetches from the disk: a transfer whose source is the disk. What a page is read from lies there
  * when it is asked for; it comes right, or wrong, or the reading breaks off (data.c). */
+#include "data.h"
 #include "disks.h"
 
 static bool suits(struct sim *w, uint32_t d, const struct session *s, const struct action *act)
@@ -98,13 +99,16 @@ void disk_page_move(struct sim *w, uint32_t d, const struct pull *p, struct batc
         if (r == flip)
             to->v[0] ^= 1u << pick(w, 32);
     }
+    for (uint32_t n = 0; n < w->page_granules[b->group[i]]; n++)
+        w->d[d].granule[tenant_of(w, d, p->pool)][b->granule[i] + n].lacks =
+            x->page[b->nth[i]].lacks;
     w->d[d].sum_known[b->record[i]] = 1;
     if (flip == NO)
         b->ok |= 1ull << i;
     else
         FAULT(page_corrupt);
     k->spoilt += flip != NO;
-    b->seen[i] = 1;
+    b->span[i].seen = 1;
     b->moved++;
 }
 

@@ -22,7 +22,7 @@ struct ident {
 };
 
 struct ext_page {
-    uint8_t group;
+    uint8_t group, lacks;
     uint16_t granule, record; /* while it is written: where it is read from */
     uint32_t gen;
     struct tag tag[RANKS];

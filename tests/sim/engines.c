@@ -1,6 +1,7 @@
 /* Engines: processes that join, map, run steps on their devices out of phase, die, and are reaped.
  * What a rank writes lands when its device runs the step: some time after the dispatch and before
  * the rank publishes done_step. */
+#include "bytes.h"
 #include "disk.h"
 #include "leases.h"
 #include "records.h"
@@ -29,13 +30,13 @@ uint32_t engine_conn(struct sim *w, uint32_t d, uint32_t e)
     return p->conn;
 }
 
-static void engine_reset(struct sim *w, uint32_t e, struct engine *g)
+static void engine_reset(struct sim *w, uint32_t d, uint32_t e, struct engine *g)
 {
     memset(g, 0, offsetof(struct engine, work));
     for (uint32_t i = 0; i < STEPS; i++)
         g->work[i].n = 0;
     g->tenant = (uint8_t)(e == 2 ? w->cfg.tenants - 1 : 0);
-    g->world = (uint8_t)w->world[e];
+    g->world = (uint8_t)w->world[d][e];
     g->nprocs = (uint8_t)(g->world + (w->cfg.scheduler ? 1 : 0));
     g->pool = NO;
     for (uint32_t i = 0; i < PROCS; i++)
@@ -190,8 +191,7 @@ static void pool_map_reply(struct sim *w, uint32_t d, struct engine *g, uint32_t
     p->engines |= (uint8_t)(1u << e);
 }
 
-static void fill_layout(const struct sim *w, struct req_pool_open *o, uint32_t granules,
-                        uint32_t host)
+static void fill_layout(const struct sim *w, uint32_t d, uint32_t e, struct req_pool_open *o)
 {
     memset(o, 0, sizeof *o);
     o->ngroups = w->ngroups;
@@ -201,15 +201,18 @@ static void fill_layout(const struct sim *w, struct req_pool_open *o, uint32_t g
             (struct group_layout){.family = i < w->cfg.ngroups ? FAMILY_HISTORY
                                             : recurrent(w, i)  ? FAMILY_RECURRENT
                                                                : FAMILY_WINDOW,
-                                  .page_tokens = w->page_tokens[i],
+                                  .page_tokens = w->page_tokens[d][i],
                                   .window = i < w->cfg.ngroups ? 0 : w->window[i],
                                   .reserve = i < w->cfg.ngroups ? 0 : w->reserve[i],
                                   .units = 1,
                                   .cap_pages = i == 0 ? w->cfg.cap0 : 0,
                                   .page_bytes = (uint64_t)w->page_granules[i] * GRANULE_BYTES};
-    o->shard = SHARD_HEADS;
-    o->bytes = (uint64_t)granules * GRANULE_BYTES;
-    o->host_bytes = (uint64_t)host * GRANULE_BYTES;
+    o->shard = pool_whole(w, d) ? SHARD_REPLICATED : SHARD_HEADS;
+    if (w->cfg.heads == 0)
+        return;
+    o->fields_hash = w->cfg.heads;
+    o->align_tokens = w->L;
+    o->copies = w->cfg.heads < w->world[d][e];
 }
 
 /* A pool of this engine would lie where that one does: in one region at least. What tenants reserve
@@ -263,7 +266,9 @@ static void pool_choose(struct sim *w, uint32_t d, struct engine *g, uint32_t e)
         host = host / 2 >= 2 * w->slab ? host / 2 : host;
     }
     request_init(w, d, &ev, OP_POOL_OPEN, g->proc[seat].conn);
-    fill_layout(w, &ev.request.pool_open, granules, host);
+    fill_layout(w, d, e, &ev.request.pool_open);
+    ev.request.pool_open.bytes = (uint64_t)granules * GRANULE_BYTES;
+    ev.request.pool_open.host_bytes = (uint64_t)host * GRANULE_BYTES;
     sim_ask(w, d, &ev, "pool_answer");
     if (w->reply->err != TERN_OK) {
         bool taken = false;
@@ -314,7 +319,7 @@ void engine_advance(struct sim *w, uint32_t d, uint32_t e)
     uint32_t seat;
 
     if (!g->used)
-        engine_reset(w, e, g);
+        engine_reset(w, d, e, g);
     if (g->dying)
         return;
     for (seat = 0; seat < g->nprocs; seat++) {
@@ -383,7 +388,8 @@ static void run_touch(struct sim *w, uint32_t d, const struct engine *g, uint32_
     struct tag *all = w->d[d].tag[g->tenant][w->region[d][g - w->d[d].engine][rank]];
     struct tag *tag = all + t->granule % w->cfg.granules;
     const uint32_t *want = w->prefix[g->tenant][t->ns][t->variant] + t->pos + 1;
-    uint32_t mix = tag_mix(rank, t->group), n = w->page_granules[t->group];
+    const struct tag_form form = tag_form(w, (struct holder){d, t->group, g->world, rank});
+    uint32_t n = w->page_granules[t->group];
 
     if (t->copy) {
         for (uint32_t k = 0; k < n; k++)
@@ -392,13 +398,13 @@ static void run_touch(struct sim *w, uint32_t d, const struct engine *g, uint32_
     }
 
     for (uint32_t k = 0; k < n; k++, tag++) {
-        for (uint32_t i = 0; i < t->read_to; i++)
-            EXPECT(tag->v[i] == (want[i] ^ mix), "wrong_bytes_read",
+        for (uint32_t i = t->read_from; i < t->read_to; i++)
+            EXPECT(tag_is(&form, tag->v[i], want[i]), "wrong_bytes_read",
                    "daemon %u rank %u reads granule %u slot %u (token %u): not what its session "
                    "wrote or matched",
                    d, rank, t->granule + k, i, t->pos + i);
         for (uint32_t i = t->write_from; i < t->write_to; i++)
-            tag->v[i] = t->junk ? 0x5eed5eed ^ i : want[i] ^ mix;
+            tag->v[i] = t->junk ? 0x5eed5eed ^ i : tag_word(&form, want[i]);
     }
 }
 
@@ -659,4 +665,5 @@ void pool_shut(struct sim *w, uint32_t d, uint32_t p)
     pl->evictions++;
     m->engine[e].pool = NO;
     m->engine[e].mapped = 0;
+    m->engine[e].past = (struct leased){.ref = {0, 0}}; /* of that pool */
 }

@@ -74,17 +74,17 @@ static void check_page_told(struct sim *w, uint32_t d, const struct session *s, 
         at, ref->index, p->own, p->verified, p->writers);
     if (p->own == OWN_CHUNK && !chunk_visible(w, d, &w->d[d].chunk[p->pool][p->chunk]))
         return; /* of the same engine: the step that writes it is on its way */
-    check_page(w, d, s->tenant, granule, g, s->ns, s->variant, at * w->page_tokens[g], n,
+    check_page(w, d, s->tenant, granule, g, s->ns, s->variant, at * w->page_tokens[d][g], n,
                "told_wrong_bytes");
 }
 
 /* What was told of a chunk before is so still. */
-static void check_chunks_told(struct sim *w, const struct session *s, struct fwait *f,
+static void check_chunks_told(struct sim *w, uint32_t d, const struct session *s, struct fwait *f,
                               const struct reply *r)
 {
     for (uint32_t k = 1; k * w->L <= r->fetch_wait.lengths.committed && k < CHUNKS; k++) {
         const struct page_ref *ref =
-            find_page(r->runs, r->nruns, 0, (k - 1) * (w->L / w->page_tokens[0]));
+            find_page(r->runs, r->nruns, 0, (k - 1) * (w->L / w->page_tokens[d][0]));
 
         if (!ref)
             continue;
@@ -132,7 +132,7 @@ static void told(struct sim *w, uint32_t d, const struct session *s, struct fwai
            l->written, l->allocated, r->fetch_wait.arriving);
     check_depth_told(w, d, s, l);
     for (uint32_t g = 0; g < w->cfg.ngroups; g++)
-        for (uint32_t pt = w->page_tokens[g], at = from / pt; at * pt < l->written; at++) {
+        for (uint32_t pt = w->page_tokens[d][g], at = from / pt; at * pt < l->written; at++) {
             const struct page_ref *ref = find_page(r->runs, r->nruns, g, at);
 
             EXPECT(ref, "told_incomplete", "group %u: page %u of [%u, %u) is missing", g, at, from,
@@ -141,7 +141,7 @@ static void told(struct sim *w, uint32_t d, const struct session *s, struct fwai
                             ref);
         }
     if (w->cfg.nstate == 0)
-        check_chunks_told(w, s, f, r);
+        check_chunks_told(w, d, s, f, r);
     f->told = l->written;
     MARK(fetch_told);
 }
@@ -151,7 +151,7 @@ static void told_pages(struct sim *w, uint32_t d, const struct session *s, struc
 {
     for (uint32_t i = 0; i < r->nruns; i++) {
         const struct table_run *run = &r->runs[i];
-        uint32_t pt = w->page_tokens[run->group];
+        uint32_t pt = w->page_tokens[d][run->group];
 
         EXPECT(run->group < w->ngroups &&
                    (run->first + run->n - 1) * pt < r->fetch_wait.arriving + pt,
@@ -273,7 +273,8 @@ void fetch_waits_kept(struct sim *w, uint32_t d, const struct session *s)
     const struct fwait *f = wait_of(w, d, s);
 
     for (uint32_t k = 1; w->cfg.early && k < CHUNKS && k * w->L <= s->committed; k++)
-        EXPECT(f->gen[k] == 0 || f->gen[k] == s->table[0][(k - 1) * (w->L / w->page_tokens[0])].gen,
+        EXPECT(f->gen[k] == 0 ||
+                   f->gen[k] == s->table[0][(k - 1) * (w->L / w->page_tokens[d][0])].gen,
                "told_other_page", "session %u.%u depth %u: not the pages that were told",
                s->id.slot, s->id.gen, k * w->L);
 }

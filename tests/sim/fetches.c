@@ -47,7 +47,7 @@ static struct tail tail_now(const struct sim *w, uint32_t d, const struct sessio
     struct tail tail = {0};
 
     for (uint32_t g = 0; g < w->cfg.ngroups; g++)
-        for (uint32_t pt = w->page_tokens[g], i = s->committed / pt; i * pt < s->allocated; i++)
+        for (uint32_t pt = w->page_tokens[d][g], i = s->committed / pt; i * pt < s->allocated; i++)
             tail_add(w, d, s, g, i, &tail);
     for (STATE_GROUPS(w, g))
         for (uint32_t i = s->base[g]; i < s->top[g]; i++)
@@ -225,8 +225,9 @@ void ask_fetch(struct sim *w, uint32_t d, uint32_t i)
     ev.request.fetch.ticket = (struct ticket){0};
     ev.request.fetch.follow = false;
     w->tickets[d]->fetch[i].on = 0;
-    TRACE("  daemon %u fetch session %u: depth %u of %u tokens (committed %u allocated %u)\n", d, i,
-          depth, s->ntokens, s->committed, s->allocated);
+    TRACE("  daemon %u fetch session %u from %x: depth %u of %u tokens (committed %u allocated "
+          "%u)\n",
+          d, i, ev.request.fetch.peer, depth, s->ntokens, s->committed, s->allocated);
     s->fetch_depth = depth && depth < s->ntokens ? depth : s->ntokens;
     choose_at_least(w, s, &ev.request.fetch);
     s->disk_depth = space_current(w, d, s->tenant, s->space)
@@ -284,7 +285,8 @@ void ask_cancel(struct sim *w, uint32_t d, uint32_t i)
     EXPECT(w->reply->err == TERN_OK, "cancel_refused", "err %u", w->reply->err);
 }
 
-void fetch_marks(struct sim *w, const struct session *s, const struct reply *r, uint32_t before)
+void fetch_marks(struct sim *w, uint32_t d, const struct session *s, const struct reply *r,
+                 uint32_t before)
 {
     switch (r->err) {
     case TERN_OK:
@@ -302,6 +304,10 @@ void fetch_marks(struct sim *w, const struct session *s, const struct reply *r, 
         break;
     case TERN_TIMED_OUT:
         MARK(fetch_timed_out);
+        for (uint32_t i = 0; i < PULLS * 2; i++)
+            if (w->d[d].pull[i].used && w->d[d].pull[i].silent &&
+                pull_id_equal(w->d[d].pull[i].id, s->fetch_pull))
+                MARK(path_silent_times_out);
         if (s->fetch_at_least > r->fetch.lengths.written)
             MARK(fetch_fell_short);
         break;
@@ -323,7 +329,7 @@ void fetch_owned(struct sim *w, uint32_t d, struct session *s, const struct repl
         MARK(fetch_owns_unpublished);
     for (uint32_t i = 0; i < r->nruns; i++) {
         const struct table_run *run = &r->runs[i];
-        uint32_t pt = w->page_tokens[run->group];
+        uint32_t pt = w->page_tokens[d][run->group];
 
         if (run->group >= w->cfg.ngroups)
             continue; /* see take_state */
@@ -361,7 +367,8 @@ static void take_state(struct sim *w, uint32_t d, struct session *s, uint32_t be
     if (!w->cfg.nstate || a == before)
         return;
     for (STATE_GROUPS(w, g))
-        if (!recurrent(w, g) && t > before && !find_page(runs, nruns, g, t / w->page_tokens[g] - 1))
+        if (!recurrent(w, g) && t > before &&
+            !find_page(runs, nruns, g, t / w->page_tokens[d][g] - 1))
             whole = false;
     if (a > t || !whole) {
         s->lame = 1;
@@ -446,7 +453,7 @@ void check_pulls_full(struct sim *w, uint32_t d, uint32_t tenant)
 /* A fetch ended before its peer was asked. */
 static void fetch_refused(struct sim *w, uint32_t d, struct session *s, const struct reply *r)
 {
-    bool idle = s->fetch_before == TURN_NEW || (s->fetch_tail && state_needs_own(w, s));
+    bool idle = s->fetch_before == TURN_NEW || (s->fetch_tail && state_needs_own(w, d, s));
 
     s->turn = s->fetch_before;
     if (s->fetch_tail)
@@ -483,7 +490,7 @@ static void fetched_from_host(struct sim *w, uint32_t d, struct session *s, cons
 {
     const struct lengths *l = &r->fetch.lengths;
     bool idle = s->fetch_before == TURN_NEW || s->fetch_before == TURN_AWAY ||
-                (s->fetch_tail && state_needs_own(w, s));
+                (s->fetch_tail && state_needs_own(w, d, s));
 
     s->turn = s->fetch_before;
     switch (r->err) {
@@ -594,7 +601,7 @@ void session_fetched(struct sim *w, uint32_t d, const struct reply *r)
     s->turn = TURN_OPEN;
     EXPECT(r->err != TERN_OK || r->fetch.lengths.written >= s->fetch_at_least, "fetch_at_least",
            "written %u, at least %u was to come", r->fetch.lengths.written, s->fetch_at_least);
-    fetch_marks(w, s, r, s->committed);
+    fetch_marks(w, d, s, r, s->committed);
     fetch_take(w, d, s, r);
     fetch_ended(w, d, s, r);
 }

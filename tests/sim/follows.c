@@ -101,7 +101,7 @@ static enum tern_err expected(struct sim *w, uint32_t d, const struct asked *a)
         return TERN_GONE;
     if (t->served)
         return TERN_BUSY;
-    if (a->ranks != w->d[d].pool[s->pool].ranks)
+    if (!ticket_suits(w, d, a, s))
         return TERN_UNSUPPORTED;
     if ((!t->promised && s->written != a->led.to) || s->committed > a->led.to)
         return TERN_INVALID;
@@ -260,7 +260,7 @@ bool follow_page(struct sim *w, uint32_t d, const struct tk *t, const struct gra
 {
     const struct session *s = ticket_session(w, d, t);
     const struct chunk *c =
-        chunk_at(w, d, s->pool, s->space, s->variant, at * w->page_tokens[group] / w->L + 1);
+        chunk_at(w, d, s->pool, s->space, s->variant, at * w->page_tokens[d][group] / w->L + 1);
 
     if (group >= w->cfg.ngroups)
         return false;
@@ -343,7 +343,7 @@ void follow_told(struct sim *w, uint32_t d, const struct peer_msg *msg)
 static bool chunk_sealed(struct sim *w, uint32_t d, const struct session *s, const struct chunk *c)
 {
     for (uint32_t g = 0; g < w->ngroups; g++)
-        for (uint32_t i = 0; (g < w->cfg.ngroups || c->has[g]) && i < chunk_pages(w, g, c); i++)
+        for (uint32_t i = 0; (g < w->cfg.ngroups || c->has[g]) && i < chunk_pages(w, d, g, c); i++)
             if (c->gen[g][i] && !w->d[d].granule[s->tenant][c->granule[g][i]].sealed)
                 return false;
     return state_visible(w, d, c);

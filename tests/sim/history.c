@@ -71,6 +71,18 @@ static uint32_t chunk_granules(const struct config *c)
     return c->ngroups == 2 ? n + c->page_granules1 * (align / c->page_tokens1) : n;
 }
 
+/* At the daemon whose chunks need less. */
+static uint32_t chunk_least(const struct config *c)
+{
+    struct config far = *c;
+    uint32_t n = chunk_granules(c), other;
+
+    far.page_tokens0 = c->far_tokens0 ? c->far_tokens0 : c->page_tokens0;
+    far.page_tokens1 = c->far_tokens1 ? c->far_tokens1 : c->page_tokens1;
+    other = chunk_granules(&far);
+    return other < n ? other : n;
+}
+
 static uint32_t world_of(struct prng *p)
 {
     static const uint8_t of[] = {1, 1, 1, 2, 2, 2, 3, 4};
@@ -126,6 +138,8 @@ static void make_weights(struct prng *p, const struct config *c, uint8_t table[2
         w[i] = 4 * of[i].weight *
                (of[i].fault ? (calm ? 0 : scale[prng_below(p, sizeof scale)]) : between(p, 3, 8)) /
                4;
+        if (i == CHOICE_fetch && c->slow) /* from both sources at a time */
+            w[i] *= 4;
         total += w[i];
     }
     for (uint32_t i = CHOICE_record; i < n; i++) {
@@ -260,7 +274,7 @@ static struct records most_records(const struct config *c)
 {
     uint32_t align = align_of(c), list = (c->span ? c->span : SPAN) / align + 1,
              pools = c->places ? POOLS : c->tenants, /* that lie side by side, each of full size */
-        chunks = pools * (c->granules + c->host) / chunk_granules(c),
+        chunks = pools * (c->granules + c->host) / chunk_least(c),
              spaces = POOLS * c->namespaces + c->lim_sessions;
 
     return (struct records){.nodes = chunks + spaces,
@@ -331,6 +345,17 @@ static void make_batches(struct config *c)
 {
     if (c->seed_tokens / 5 % 3 == 0)
         c->lim_batches = 1 + c->seed_tokens / 16 % 3;
+}
+
+/* In some, one of two sources is slow. */
+static void make_slow(struct config *c)
+{
+    if (c->disk)
+        c->slow = c->seed_tokens / 23 % 3;
+    if (c->slow == 0)
+        return;
+    c->lim_pulls = PULLS - 1;
+    c->tenant_pages = GRANULES;
 }
 
 /* In some, what is released comes free in pieces of a few records. */
@@ -404,6 +429,65 @@ static void make_tickets(struct config *c)
     c->early = c->seed_tokens * 2654435761u >> 30 != 0; /* and in most, while they still run */
 }
 
+/* How many tokens a group's pages have at the other daemon: of one of the two numbers the other is
+ * a multiple, and both divide L. */
+static uint32_t far_tokens(uint32_t r, uint32_t near, uint32_t align)
+{
+    uint32_t n = 1 + r % SLOTS;
+
+    while (align % n != 0 || (n % near != 0 && near % n != 0))
+        n = n % SLOTS + 1;
+    return n;
+}
+
+/* Both ends of a transfer need whole chunks of their pages. */
+static void make_room(struct config *c)
+{
+    struct config far = *c;
+    uint32_t chunk;
+
+    far.page_tokens0 = c->far_tokens0;
+    far.page_tokens1 = c->far_tokens1;
+    chunk = chunk_granules(&far);
+    if (chunk > chunk_granules(c))
+        c->granules += 3 * (chunk - chunk_granules(c));
+    if (c->granules > GRANULES)
+        c->granules = GRANULES;
+}
+
+/* In some, the pools of the two daemons lie over other numbers of ranks, or all ranks hold all
+ * heads at one of them, and pages have other numbers of tokens. */
+static void make_reshard(struct config *c)
+{
+    static const uint8_t worlds[] = {1, 2, 4};
+    uint32_t r = c->seed_tokens * 2891336453u >> 7, align = align_of(c);
+
+    if (r % 6 != 0)
+        return;
+    r /= 6;
+    c->heads = r % 3 == 0 ? 2 : 4;
+    c->cap0 = 0;
+    c->whole = c->disk || r / 3 % 2 == 0 ? 0 : r / 6 % 4;
+    c->world0 = worlds[r / 24 % 3];
+    c->far_world0 = worlds[r / 72 % 3];
+    c->world1 = r / 216 % 8 ? c->world0 : worlds[r / 1728 % 3];
+    c->far_world1 = r / 216 % 8 ? c->far_world0 : worlds[r / 1728 % 3];
+    c->world2 = c->world0;
+    c->far_world2 = c->far_world0;
+    r = c->seed_tokens * 747796405u >> 6;
+    if (c->nstate > 0 && c->ticket_ms == 0 && r % 2 == 0) { /* where windows end within chunks */
+        c->ticket_ms = 60 + r / 2 % 340;
+        c->early = r / 1024 % 4 != 0;
+    }
+    if (c->span > 0 || r % 3 == 0)
+        return;
+    c->far_tokens0 = far_tokens(r / 3, c->page_tokens0, align);
+    c->far_tokens1 = c->page_tokens1 ? far_tokens(r / 16, c->page_tokens1, align) : 0;
+    c->far_tokens2 = c->window2 ? far_tokens(r / 64, c->page_tokens2, align) : 0;
+    c->far_tokens3 = c->window3 ? far_tokens(r / 256, c->page_tokens3, align) : 0;
+    make_room(c);
+}
+
 void history_make(uint64_t seed, struct history *h)
 {
     struct prng p;
@@ -417,13 +501,15 @@ void history_make(uint64_t seed, struct history *h)
     make_long(&h->cfg);
     make_regions(&h->cfg);
     make_tickets(&h->cfg);
+    make_disk(&h->cfg);
+    make_slow(&h->cfg);
+    make_reshard(&h->cfg);
     make_shares(&h->cfg);
     make_pieces(&h->cfg);
     make_batches(&h->cfg);
     make_give_back(&h->cfg);
     make_turns(&h->cfg);
     make_records(&h->cfg);
-    make_disk(&h->cfg);
     make_leases(&h->cfg);
     make_weights(&p, &h->cfg, table);
     h->n = between(&p, 700, 1200);

@@ -3,7 +3,7 @@
  * are the model knows from the pages themselves. What the core drops from the host by itself is
  * learnt when the page is handed out again: then nobody may have counted on it. Who counts on it: a
  * session that was retracted to the host, for its whole path (T14, T17). */
-#include "sim.h"
+#include "bytes.h"
 
 static struct pool *pool_of(struct sim *w, uint32_t d, uint32_t pool)
 {
@@ -22,15 +22,15 @@ static uint32_t host_at(struct sim *w, uint32_t d, uint32_t pool, const struct p
     return p->hbase + first;
 }
 
-uint32_t chunk_pages(const struct sim *w, uint32_t g, const struct chunk *c)
+uint32_t chunk_pages(const struct sim *w, uint32_t d, uint32_t g, const struct chunk *c)
 {
     if (g < w->cfg.ngroups)
-        return w->L / w->page_tokens[g];
-    return seg_pages(w, g, c->depth);
+        return w->L / w->page_tokens[d][g];
+    return seg_pages(w, d, g, c->depth);
 }
 
 /* Does this session count on the chunk's copy? */
-static bool counts_on(const struct sim *w, const struct session *s, uint32_t pool,
+static bool counts_on(const struct sim *w, uint32_t d, const struct session *s, uint32_t pool,
                       const struct chunk *c, uint32_t g)
 {
     uint32_t k = c->depth;
@@ -38,7 +38,7 @@ static bool counts_on(const struct sim *w, const struct session *s, uint32_t poo
     if (!s->live || s->away != AWAY_HOST || s->undone || s->foggy || s->pool != pool ||
         s->space != c->space || k * w->L > s->committed || w->canon[s->variant][k] != c->variant)
         return false;
-    return g < w->cfg.ngroups || (!recurrent(w, g) && state_counts(w, s, g, k));
+    return g < w->cfg.ngroups || (!recurrent(w, g) && state_counts(w, d, s, g, k));
 }
 
 /* A retraction that cannot be finished, for a copy that failed or STATE that was refilled
@@ -57,7 +57,8 @@ static bool still_away(const struct sim *w, uint32_t d, const struct session *s)
 bool host_pinned(const struct sim *w, uint32_t d, uint32_t pool, const struct chunk *c, uint32_t g)
 {
     for (uint32_t i = 0; i < SESSIONS; i++)
-        if (counts_on(w, &w->d[d].session[i], pool, c, g) && still_away(w, d, &w->d[d].session[i]))
+        if (counts_on(w, d, &w->d[d].session[i], pool, c, g) &&
+            still_away(w, d, &w->d[d].session[i]))
             return true;
     return false;
 }
@@ -72,7 +73,7 @@ static void host_free_group(struct sim *w, uint32_t d, uint32_t pool, struct chu
     struct hpage *host = w->d[d].host[pool_of(w, d, pool)->tenant];
     uint16_t self = (uint16_t)(c - w->d[d].chunk[pool]);
 
-    for (uint32_t i = 0; c->hhas[g] && i < chunk_pages(w, g, c); i++)
+    for (uint32_t i = 0; c->hhas[g] && i < chunk_pages(w, d, g, c); i++)
         for (uint32_t k = 0; k < w->page_granules[g]; k++) {
             struct hpage *h = &host[c->hgranule[g][i] + k];
 
@@ -134,12 +135,12 @@ static uint32_t host_hand_out(struct sim *w, uint32_t d, uint32_t pool, const st
     return first;
 }
 
-static uint32_t known_pages(const struct sim *w, const struct chunk *c)
+static uint32_t known_pages(const struct sim *w, uint32_t d, const struct chunk *c)
 {
     uint32_t n = 0;
 
     for (uint32_t g = 0; g < w->ngroups; g++)
-        n += c->hhas[g] ? chunk_pages(w, g, c) : 0;
+        n += c->hhas[g] ? chunk_pages(w, d, g, c) : 0;
     return n;
 }
 
@@ -162,7 +163,7 @@ void host_sync(struct sim *w, uint32_t d, struct session *s)
             s->foggy = 1; /* acknowledged, and waits for its parent; or had gone, and comes anew */
         else if (!nv.on_host)
             host_free_pages(w, d, s->pool, c);
-        else if (nv.host_pages != known_pages(w, c))
+        else if (nv.host_pages != known_pages(w, d, c))
             for (STATE_GROUPS(w, g))
                 host_free_group(w, d, s->pool, c, g);
     }
@@ -175,9 +176,10 @@ static uint32_t chunk_by_bytes(struct sim *w, uint32_t d, uint32_t pool, uint32_
                                uint32_t granule)
 {
     const struct pool *p = pool_of(w, d, pool);
-    uint32_t pt = w->page_tokens[g], per = w->L / pt;
-    uint32_t last = tag_at(w, d, pool, 0, granule)->v[pt - 1] ^ tag_mix(0, g);
+    uint32_t pt = w->page_tokens[d][g], per = w->L / pt, last;
 
+    EXPECT(tag_prefix(w, d, &(struct token_at){pool, g, granule, pt - 1}, &last), "copied_torn",
+           "group %u granule %u: ranks that hold the same do not", g, granule);
     for (uint32_t n = 0; n < w->cfg.namespaces; n++)
         for (uint32_t v = 0; v < w->cfg.variants; v++)
             for (uint32_t at = pt; at <= w->span; at += pt)
@@ -379,7 +381,7 @@ static bool move_page(struct sim *w, uint32_t d, const struct job *j, uint32_t i
             to->v[0] ^= 1u << pick(w, 32);
         m->sum[b][r] = m->sum[a][r];
         m->sum_known[b] = 1;
-        good &= memcmp(&m->sum[a][r], to, w->page_tokens[j->group[i]] * sizeof(uint32_t)) == 0;
+        good &= memcmp(&m->sum[a][r], to, w->page_tokens[d][j->group[i]] * sizeof(uint32_t)) == 0;
     }
     return good;
 }
@@ -415,6 +417,7 @@ static void end_back(struct sim *w, uint32_t d, const struct job *j, bool good)
         for (uint32_t k = 0; k < w->page_granules[g]; k++) {
             m->granule[tenant][j->granule[i] + k].sealing--;
             m->host[tenant][j->hgranule[i] + k].own = good ? HOST_NODE : HOST_FREE;
+            m->host[tenant][j->hgranule[i] + k].lacks = m->granule[tenant][j->granule[i] + k].lacks;
         }
         if (!good)
             continue;
@@ -423,7 +426,8 @@ static void end_back(struct sim *w, uint32_t d, const struct job *j, bool good)
         c->hhas[g] = 1;
     }
     for (uint32_t g = 0; good && g < w->ngroups; g++)
-        EXPECT((at[g] == 0 && (g >= w->cfg.ngroups || c->hhas[g])) || at[g] == chunk_pages(w, g, c),
+        EXPECT((at[g] == 0 && (g >= w->cfg.ngroups || c->hhas[g])) ||
+                   at[g] == chunk_pages(w, d, g, c),
                "copy_shape", "depth %u group %u: %u pages", c->depth * w->L, g, at[g]);
     if (!good)
         undo(w, d, j->pool, c);
@@ -439,6 +443,7 @@ static void end_load(struct sim *w, uint32_t d, const struct job *j, bool good)
             struct granule *p = &m->granule[tenant][j->granule[i] + k];
 
             m->host[tenant][j->hgranule[i] + k].readers--;
+            p->lacks = m->host[tenant][j->hgranule[i] + k].lacks;
             p->writers = 0;
             p->own = good ? OWN_ORPHAN : OWN_FREE; /* or free, if nobody waits for it */
             p->owner = NO;

@@ -227,7 +227,7 @@ void leases_touch(struct sim *w, uint32_t d, uint32_t e, struct work *k)
         EXPECT(k->n < TOUCHES, "sim_touches", "%u", k->n);
         k->touch[k->n++] = (struct touch){.granule = g->lease[i].granule,
                                           .group = g->lease[i].group,
-                                          .write_to = (uint8_t)w->page_tokens[g->lease[i].group],
+                                          .write_to = (uint8_t)w->page_tokens[d][g->lease[i].group],
                                           .junk = 1};
     }
     g->lease_step = g->step;
@@ -237,27 +237,27 @@ void leases_touch(struct sim *w, uint32_t d, uint32_t e, struct work *k)
 
 enum { ODD_NONE, ODD_STALE, ODD_TWICE, ODD_PLACE, ODD_FEW, ODD_FOREIGN, ODD_KINDS };
 
-static uint32_t table_end(const struct sim *w, const struct session *s, uint32_t g)
+static uint32_t table_end(const struct sim *w, uint32_t d, const struct session *s, uint32_t g)
 {
-    return g < w->cfg.ngroups ? (s->allocated + w->page_tokens[g] - 1) / w->page_tokens[g]
+    return g < w->cfg.ngroups ? (s->allocated + w->page_tokens[d][g] - 1) / w->page_tokens[d][g]
                               : s->top[g];
 }
 
-bool assign_need(const struct sim *w, const struct session *s, uint32_t length,
+bool assign_need(const struct sim *w, uint32_t d, const struct session *s, uint32_t length,
                  uint32_t need[GROUPS])
 {
     bool recurrents = false;
 
     memset(need, 0, GROUPS * sizeof *need);
     for (uint32_t g = 0; g < w->ngroups; g++) {
-        uint32_t end = table_end(w, s, g), to;
+        uint32_t end = table_end(w, d, s, g), to;
 
         if (g >= w->cfg.ngroups && recurrent(w, g)) {
             need[g] = length > 0 && !s->top[g];
             recurrents |= need[g] > 0;
             continue;
         }
-        to = (length + w->page_tokens[g] - 1) / w->page_tokens[g];
+        to = (length + w->page_tokens[d][g] - 1) / w->page_tokens[d][g];
         need[g] = to > end ? to - end : 0;
     }
     return !recurrents;
@@ -310,7 +310,7 @@ void plan_assign(struct sim *w, uint32_t d, const struct session *s, struct step
     uint32_t need[GROUPS], n = 0, mine = *taken, runs = 0;
 
     if (e->nlease == 0 || e->pool != s->pool || !chance(w, 80) ||
-        !assign_need(w, s, op->length ? op->length : s->allocated, need))
+        !assign_need(w, d, s, op->length ? op->length : s->allocated, need))
         return;
     for (uint32_t g = 0; g < w->ngroups; g++) {
         if (need[g] == 0)
@@ -318,7 +318,7 @@ void plan_assign(struct sim *w, uint32_t d, const struct session *s, struct step
         if (need[g] > LEASES || take_group(e, g, need[g], &mine, a->ref + n) < need[g])
             return;
         a->run[runs++] = (struct table_run){
-            .group = g, .first = table_end(w, s, g), .n = need[g], .refs = a->ref + n};
+            .group = g, .first = table_end(w, d, s, g), .n = need[g], .refs = a->ref + n};
         n += need[g];
     }
     if (n == 0)
@@ -358,7 +358,7 @@ void did_assign(struct sim *w, uint32_t d, struct session *s, const struct step_
 {
     uint32_t to = op->length ? op->length : s->allocated,
              c = op->written ? op->written : s->written, need[GROUPS];
-    bool fits = assign_need(w, s, to, need) && memcmp(need, a->need, sizeof need) == 0;
+    bool fits = assign_need(w, d, s, to, need) && memcmp(need, a->need, sizeof need) == 0;
 
     if (op->tokens.n > 0 && op->tokens.base != s->ntokens) {
         EXPECT(r->err == TERN_CONFLICT, "assign_base", "err %u", r->err);

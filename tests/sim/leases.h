@@ -25,7 +25,7 @@ void plan_assign(struct sim *w, uint32_t d, const struct session *s, struct step
 void did_assign(struct sim *w, uint32_t d, struct session *s, const struct step_op *op,
                 const struct assign *a, uint32_t variant, const struct op_result *r);
 /* Pages of each group that the session needs for that length. False: one of them is RECURRENT. */
-bool assign_need(const struct sim *w, const struct session *s, uint32_t length,
+bool assign_need(const struct sim *w, uint32_t d, const struct session *s, uint32_t length,
                  uint32_t need[GROUPS]);
 
 #endif

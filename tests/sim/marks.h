@@ -237,7 +237,7 @@
     X(ticket_here_other_pool, 1)                                                                   \
     X(ticket_end_awaited, 1)                                                                       \
     X(ticket_came_last, 1)                                                                         \
-    X(ticket_came_not, 0)                                                                        \
+    X(ticket_came_not, 0)                                                                          \
     X(ticket_had_all, 1)                                                                           \
     X(promise, 1000)                                                                               \
     X(promise_repeated, 60)                                                                        \
@@ -276,6 +276,18 @@
     X(fetch_wait_ended, 90)                                                                        \
     X(fetch_wait_replaced, 100)                                                                    \
     X(fetch_wait_gone, 20)                                                                         \
-    X(fetch_wait_for_none, 5)
+    X(fetch_wait_for_none, 5)                                                                      \
+    X(reshard_to_more_ranks, 100)                                                                  \
+    X(reshard_to_fewer_ranks, 100)                                                                 \
+    X(reshard_whole, 50)                                                                           \
+    X(reshard_spread, 50)                                                                          \
+    X(span_of_smaller_pages, 40)                                                                   \
+    X(span_of_larger_page, 40)                                                                     \
+    X(span_in_part, 20)                                                                            \
+    X(span_lacks_beginning, 1)                                                                     \
+    X(ticket_lacks_beginning, 1)                                                                   \
+    X(path_lost_half_way, 8)                                                                       \
+    X(path_silent_times_out, 1)                                                                    \
+    X(source_full_beside_another, 1)
 
 #endif

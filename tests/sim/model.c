@@ -5,25 +5,6 @@
 #include "records.h"
 #include "tickets.h"
 
-uint32_t tag_mix(uint32_t rank, uint32_t group)
-{
-    return rank * 0x9e3779b1u ^ (group + 1) * 0x85ebca6bu;
-}
-
-struct tag *tag_at(struct sim *w, uint32_t d, uint32_t pool, uint32_t rank, uint32_t granule)
-{
-    const struct pool *p = &w->d[d].pool[pool];
-
-    return &w->d[d].tag[p->tenant][p->region[rank]][granule % w->cfg.granules];
-}
-
-struct tag *htag_at(struct sim *w, uint32_t d, uint32_t pool, uint32_t rank, uint32_t hgranule)
-{
-    const struct pool *p = &w->d[d].pool[pool];
-
-    return &w->d[d].htag[p->tenant][p->region[rank]][hgranule % w->cfg.host];
-}
-
 bool pools_meet(const struct pool *a, const struct pool *b)
 {
     bool meet = false;
@@ -117,7 +98,7 @@ static void chunk_free_pages(struct sim *w, uint32_t d, uint32_t pool, struct ch
         state_gone(w, d, pool, c);
     c->present = 0;
     for (uint32_t g = 0; g < w->cfg.ngroups; g++)
-        for (uint32_t i = 0; i < w->L / w->page_tokens[g]; i++) {
+        for (uint32_t i = 0; i < w->L / w->page_tokens[d][g]; i++) {
             struct granule *p = chunk_granule(w, d, pool, c, g, i);
 
             for (uint32_t k = 0; k < w->page_granules[g]; k++)
@@ -147,7 +128,7 @@ void chunk_drop(struct sim *w, uint32_t d, uint32_t pool, struct chunk *c)
 static bool chunk_reads(struct sim *w, uint32_t d, uint32_t pool, const struct chunk *c)
 {
     for (uint32_t g = 0; g < w->cfg.ngroups; g++)
-        for (uint32_t i = 0; i < w->L / w->page_tokens[g]; i++) {
+        for (uint32_t i = 0; i < w->L / w->page_tokens[d][g]; i++) {
             const struct granule *p = chunk_granule(w, d, pool, c, g, i);
 
             if (p->borrows || p->serves || p->writers)
@@ -232,7 +213,7 @@ uint32_t hand_out(struct sim *w, uint32_t d, uint32_t pool, uint32_t group, stru
         g->pool = (uint8_t)pool;
         g->index = ref.index;
         g->gen = ref.gen;
-        g->verified = g->sealed = g->tries = g->loaded = 0;
+        g->verified = g->sealed = g->tries = g->loaded = g->lacks = 0;
     }
     check_slab(w, d, pool, group, at);
     return at;
@@ -251,7 +232,7 @@ static bool same_pages(struct sim *w, uint32_t d, uint32_t pool, const struct ch
                        const struct table_run *runs, uint32_t nruns)
 {
     for (uint32_t g = 0; g < w->cfg.ngroups; g++)
-        for (uint32_t i = 0, per = w->L / w->page_tokens[g]; i < per; i++) {
+        for (uint32_t i = 0, per = w->L / w->page_tokens[d][g]; i < per; i++) {
             const struct page_ref *ref = find_page(runs, nruns, g, (c->depth - 1u) * per + i);
 
             EXPECT(ref, "chunk_incomplete", "depth %u: group %u page %u is missing",
@@ -297,7 +278,7 @@ void chunk_publish(struct sim *w, uint32_t d, uint32_t pool, struct chunk *c,
     c->step = 0;
     c->evictions = w->d[d].pool[pool].evictions;
     for (uint32_t g = 0; g < w->cfg.ngroups; g++)
-        for (uint32_t i = 0, per = w->L / w->page_tokens[g]; i < per; i++) {
+        for (uint32_t i = 0, per = w->L / w->page_tokens[d][g]; i < per; i++) {
             const struct page_ref *ref = find_page(runs, nruns, g, (c->depth - 1u) * per + i);
             struct granule *p;
 
@@ -340,7 +321,7 @@ void chunk_commit(struct sim *w, uint32_t d, struct session *s, uint32_t k, uint
     c->step = step;
     c->evictions = w->d[d].pool[s->pool].evictions;
     for (uint32_t g = 0; g < w->cfg.ngroups; g++)
-        for (uint32_t i = 0, per = w->L / w->page_tokens[g]; i < per; i++) {
+        for (uint32_t i = 0, per = w->L / w->page_tokens[d][g]; i < per; i++) {
             const struct entry *e = &s->table[g][(k - 1) * per + i];
             struct granule *p = &w->d[d].granule[s->tenant][e->granule];
 
@@ -371,7 +352,7 @@ void borrow(struct sim *w, uint32_t d, struct session *s, uint32_t group, uint32
 void give_back(struct sim *w, uint32_t d, struct session *s, uint32_t group, uint32_t from,
                uint32_t to, uint32_t step)
 {
-    uint32_t borrowed = s->committed / w->page_tokens[group];
+    uint32_t borrowed = s->committed / w->page_tokens[d][group];
 
     for (uint32_t i = from; i < to; i++) {
         struct granule *g = &w->d[d].granule[s->tenant][s->table[group][i].granule];
@@ -387,17 +368,17 @@ void give_back(struct sim *w, uint32_t d, struct session *s, uint32_t group, uin
     }
 }
 
-static uint32_t pages_of(const struct sim *w, const struct session *s, uint32_t group)
+static uint32_t pages_of(const struct sim *w, uint32_t d, const struct session *s, uint32_t group)
 {
-    return (s->allocated + w->page_tokens[group] - 1) / w->page_tokens[group];
+    return (s->allocated + w->page_tokens[d][group] - 1) / w->page_tokens[d][group];
 }
 
 void table_forget(struct sim *w, uint32_t d, struct session *s, uint32_t step)
 {
     promise_over(w, d, s);
     for (uint32_t g = 0; g < w->cfg.ngroups; g++)
-        give_back(w, d, s, g, s->unpinned ? s->committed / w->page_tokens[g] : 0, pages_of(w, s, g),
-                  step);
+        give_back(w, d, s, g, s->unpinned ? s->committed / w->page_tokens[d][g] : 0,
+                  pages_of(w, d, s, g), step);
     state_forget_session(w, d, s, step);
     if (s->turn == TURN_FETCHING)
         for (uint32_t i = 0; i < PULLS * 2; i++)
@@ -601,7 +582,7 @@ void check_shortage(struct sim *w, uint32_t d, uint32_t pool, const struct short
     EXPECT(sh->evictable <= r.evictable[sh->group], "shortage_evictable", "says %u, at most %u",
            sh->evictable, r.evictable[sh->group]);
     EXPECT((w->cfg.nstate && w->cfg.tight == 3) ||
-               (sh->retiring >= r.retiring[sh->group] &&
+               (sh->retiring + w->tickets[d]->let_go[sh->group] >= r.retiring[sh->group] &&
                 sh->retiring <= r.retiring[sh->group] + r.orphans[sh->group]),
            "shortage_retiring", "says %u, the model counts %u", sh->retiring,
            r.retiring[sh->group]);
@@ -619,7 +600,7 @@ bool recover_fits(struct sim *w, uint32_t d, const struct session *s)
     for (uint32_t k = 1; k * w->L <= s->committed; k++)
         for (uint32_t g = 0; g < w->ngroups; g++)
             if (g < w->cfg.ngroups || !recurrent(w, g) || k * w->L == s->committed)
-                need[g] += chunk_pages(w, g, chunk_at(w, d, s->pool, s->space, s->variant, k));
+                need[g] += chunk_pages(w, d, g, chunk_at(w, d, s->pool, s->space, s->variant, k));
     room_count(w, d, s->pool, &r);
     return !pulls_active(w, d) && room_fits(w, &r, need);
 }
@@ -656,26 +637,4 @@ void note_need(struct sim *w, uint32_t d, uint32_t pool, const uint32_t need[GRO
     }
     if (slabs > r.slabs_free)
         w->d[d].pool[pool].evictions++;
-}
-
-/* --- P1 --- */
-
-void check_page(struct sim *w, uint32_t d, uint32_t tenant, uint32_t granule, uint32_t group,
-                uint32_t ns, uint32_t variant, uint32_t pos, uint32_t n, const char *what)
-{
-    const uint32_t *want = w->prefix[tenant][ns][variant] + pos + 1;
-    uint32_t pool = w->d[d].granule[tenant][granule].pool, ranks = w->d[d].pool[pool].ranks;
-
-    for (uint32_t r = 0; r < ranks; r++) {
-        uint32_t mix = tag_mix(r, group);
-
-        for (uint32_t k = 0; k < w->page_granules[group]; k++) {
-            const struct tag *tag = tag_at(w, d, pool, r, granule + k);
-
-            for (uint32_t i = 0; i < n; i++)
-                EXPECT(tag->v[i] == (want[i] ^ mix), what,
-                       "daemon %u rank %u granule %u token %u: not the bytes of that prefix", d, r,
-                       granule + k, pos + i);
-        }
-    }
 }

@@ -186,7 +186,7 @@ static void pin_pages(struct sim *w, uint32_t d, const struct pin *p, int by)
         const struct chunk *c = chunk_at(w, d, p->pool, p->space, p->variant, k);
 
         for (uint32_t g = 0; g < w->cfg.ngroups; g++)
-            for (uint32_t i = 0; i < w->L / w->page_tokens[g]; i++)
+            for (uint32_t i = 0; i < w->L / w->page_tokens[d][g]; i++)
                 for (uint32_t n = 0; n < w->page_granules[g]; n++) {
                     struct granule *at = &w->d[d].granule[p->tenant][c->granule[g][i] + n];
 

@@ -2,6 +2,7 @@
  * reads no more. */
 #include "data.h"
 #include "disk.h"
+#include "reshard.h"
 #include "tickets.h"
 
 const struct serve *serve_by_id(const struct sim *w, uint32_t d, struct serve_id id)
@@ -27,6 +28,14 @@ void take_serve_start(struct sim *w, uint32_t d, const struct action *act)
     s->npages = 0;
     s->id = act->serve.serve;
     s->pool = (uint8_t)pool_of_slot(w, d, act->serve.pool);
+    s->resharded = act->serve.layout_hash != 0;
+}
+
+/* Are pages resharded between more than one pair of layouts? */
+static bool several_layouts(const struct sim *w)
+{
+    return w->cfg.heads > 0 &&
+           (w->world[0][1] != w->world[0][0] || w->world[1][1] != w->world[1][0]);
 }
 
 /* T22: a peer is told to come back only where its tenant has what is reserved for it of the
@@ -40,7 +49,7 @@ static void check_source_busy(struct sim *w, uint32_t d, const struct opened *as
     for (uint32_t i = 0; i < l->n[0]; i++)
         if (l->queue[0][(l->head[0] + i) % QUEUE].msg.kind == PEER_PULL_DONE)
             return;
-    if (l->lossy)
+    if (l->lossy || several_layouts(w)) /* pairs of them may have run out instead */
         return;
     for (uint32_t i = 0; i < OPENS; i++) {
         const struct opened *o = &w->d[1 - d].opened[i];
@@ -52,6 +61,14 @@ static void check_source_busy(struct sim *w, uint32_t d, const struct opened *as
     EXPECT(n >= share_each(w, w->cfg.lim_serves), "serve_share",
            "tenant %u has at most %u transfers out, %u are reserved for it", asked->tenant, n,
            share_each(w, w->cfg.lim_serves));
+}
+
+/* The page that a run names: the first of the range, then the first of each span. */
+static uint32_t page_named(const struct sim *w, uint32_t d, const struct table_run *run, uint32_t k)
+{
+    uint32_t each = span_pages_at(w, d, run->group);
+
+    return k == 0 ? run->first : (run->first / each + k) * each;
 }
 
 /* X4 and E3: what is offered is committed, its step has passed, and it stays while the transfer
@@ -84,11 +101,11 @@ void serve_offered(struct sim *w, uint32_t d, uint32_t link, const struct peer_m
         for (uint32_t k = 0; k < msg->runs[i].n; k++) {
             struct page_ref ref = msg->runs[i].refs[k];
             struct granule *g = page_granule(w, d, s->pool, msg->runs[i].group, ref.index);
+            uint32_t at = page_named(w, d, &msg->runs[i], k);
 
-            EXPECT(!by_ticket ||
-                       ticket_page(w, d, msg->pull, g, msg->runs[i].group, msg->runs[i].first + k),
+            EXPECT(!by_ticket || ticket_page(w, d, msg->pull, g, msg->runs[i].group, at),
                    "offer_other_page", "group %u page %u, index %u: not the ticket's",
-                   msg->runs[i].group, msg->runs[i].first + k, ref.index);
+                   msg->runs[i].group, at, ref.index);
             if (g->verified &&
                 (g->own == OWN_PULL || g->own == OWN_ORPHAN)) { /* published by a fetch under way */
                 EXPECT(g->gen == ref.gen, "offer_stale", "group %u index %u", msg->runs[i].group,

@@ -167,9 +167,9 @@ static bool separates(struct sim *w, uint32_t d, uint32_t pool, uint32_t ns, uin
     return w->cfg.keys && w->keys[variant].position < n;
 }
 
-static uint32_t pages_for(const struct sim *w, uint32_t group, uint32_t tokens)
+static uint32_t pages_for(const struct sim *w, uint32_t d, uint32_t group, uint32_t tokens)
 {
-    return (tokens + w->page_tokens[group] - 1) / w->page_tokens[group];
+    return (tokens + w->page_tokens[d][group] - 1) / w->page_tokens[d][group];
 }
 
 /* Borrowed pages of an answer: chunk by chunk those of the tree, with the bytes of this prefix. */
@@ -182,14 +182,14 @@ void take_borrowed(struct sim *w, uint32_t d, struct session *s, uint32_t from, 
         EXPECT(runs[i].group < w->ngroups, "run_group", "group %u", runs[i].group);
         if (runs[i].group >= w->cfg.ngroups)
             continue; /* see state_borrow */
-        EXPECT(runs[i].first >= start / w->page_tokens[runs[i].group] &&
-                   runs[i].first + runs[i].n <= pages_for(w, runs[i].group, end),
+        EXPECT(runs[i].first >= start / w->page_tokens[d][runs[i].group] &&
+                   runs[i].first + runs[i].n <= pages_for(w, d, runs[i].group, end),
                "run_range", "group %u pages %u + %u of [%u, %u)", runs[i].group, runs[i].first,
                runs[i].n, start, end);
         given[runs[i].group] += runs[i].n;
     }
     for (uint32_t g = 0; g < w->cfg.ngroups; g++)
-        EXPECT(given[g] == pages_for(w, g, end) - start / w->page_tokens[g], "run_count",
+        EXPECT(given[g] == pages_for(w, d, g, end) - start / w->page_tokens[d][g], "run_count",
                "group %u: %u pages for [%u, %u)", g, given[g], start, end);
     for (uint32_t k = from / w->L + 1; k * w->L <= to; k++) {
         struct chunk *c = chunk_at(w, d, s->pool, s->space, s->variant, k);
@@ -197,11 +197,11 @@ void take_borrowed(struct sim *w, uint32_t d, struct session *s, uint32_t from, 
         chunk_publish(w, d, s->pool, c, runs,
                       nruns); /* what a transfer brought, the model may not know yet */
         for (uint32_t g = 0; g < w->cfg.ngroups; g++)
-            for (uint32_t i = 0, per = w->L / w->page_tokens[g]; i < per; i++) {
+            for (uint32_t i = 0, per = w->L / w->page_tokens[d][g]; i < per; i++) {
                 borrow(w, d, s, g, (k - 1) * per + i, c, i);
                 if (chunk_visible(w, d, c))
                     check_page(w, d, s->tenant, c->granule[g][i], g, s->ns, s->variant,
-                               (k - 1) * w->L + i * w->page_tokens[g], w->page_tokens[g],
+                               (k - 1) * w->L + i * w->page_tokens[d][g], w->page_tokens[d][g],
                                "match_wrong_bytes");
             }
     }
@@ -250,7 +250,7 @@ static void check_repeated_page(struct sim *w, uint32_t d, const struct session 
 {
     const struct entry *e = &s->table[run->group][run->first + k];
 
-    EXPECT(run->first + k < s->committed / w->page_tokens[run->group] &&
+    EXPECT(run->first + k < s->committed / w->page_tokens[d][run->group] &&
                run->refs[k].gen == e->gen &&
                page_granule(w, d, s->pool, run->group, run->refs[k].index) ==
                    &w->d[d].granule[s->tenant][e->granule],
@@ -276,7 +276,7 @@ static void check_repeated(struct sim *w, uint32_t d, const struct session *s,
         }
     for (uint32_t g = 0; s->allocated == s->committed && base < s->committed && g < w->cfg.ngroups;
          g++)
-        want += s->committed / w->page_tokens[g] - base / w->page_tokens[g];
+        want += s->committed / w->page_tokens[d][g] - base / w->page_tokens[d][g];
     EXPECT(n == want, "resume_page_count", "%u pages for committed %u from token %u, not %u", n,
            s->committed, base, want);
 }
@@ -299,7 +299,7 @@ static void match_again(struct sim *w, uint32_t d, struct session *s, uint32_t v
     uint32_t p = resume_length(w, s, common);
 
     for (uint32_t g = 0; g < w->cfg.ngroups; g++) {
-        uint32_t pt = w->page_tokens[g];
+        uint32_t pt = w->page_tokens[d][g];
 
         give_back(w, d, s, g, (p + pt - 1) / pt, (s->allocated + pt - 1) / pt, step);
     }
@@ -321,7 +321,7 @@ static void match_again(struct sim *w, uint32_t d, struct session *s, uint32_t v
     EXPECT(r->match.tokens == n && r->match.matched == 0, "resume_answer", "%u tokens, %u matched",
            r->match.tokens, r->match.matched);
     check_repeated(w, d, s, r, base);
-    if (s->lame && p == s->committed && state_window_whole(w, s, p))
+    if (s->lame && p == s->committed && state_window_whole(w, d, s, p))
         s->lame = 0; /* what it could not go on from was given back */
 }
 
@@ -479,7 +479,7 @@ static void match_busy(struct sim *w, uint32_t d, struct session *s, const struc
 }
 
 /* A resume that goes back below what is committed, or beyond the reserve of its STATE. */
-static bool resume_refused(struct sim *w, const struct session *s, uint32_t common)
+static bool resume_refused(struct sim *w, uint32_t d, const struct session *s, uint32_t common)
 {
     if (common < s->committed) {
         EXPECT(w->reply->err == TERN_INVALID, "resume_below_t",
@@ -487,7 +487,7 @@ static bool resume_refused(struct sim *w, const struct session *s, uint32_t comm
         MARK(resume_refused);
         return true;
     }
-    if (w->reply->err != TERN_INVALID || !state_may_refuse(w, s, resume_length(w, s, common)))
+    if (w->reply->err != TERN_INVALID || !state_may_refuse(w, d, s, resume_length(w, s, common)))
         return false;
     MARK(return_refused);
     return true;
@@ -561,11 +561,11 @@ void match_these(struct sim *w, uint32_t d, uint32_t i, uint32_t variant, uint32
                                          .fresh = fresh});
         return;
     }
-    if (!fresh && resume_refused(w, s, common))
+    if (!fresh && resume_refused(w, d, s, common))
         return;
     EXPECT(w->reply->err == TERN_OK, "match_refused", "err %u %s", w->reply->err, w->reply->text);
     s->variant = (uint8_t)variant;
-    if (!fresh && !state_window_whole(w, s, resume_length(w, s, common)))
+    if (!fresh && !state_window_whole(w, d, s, resume_length(w, s, common)))
         s->lame = 1; /* it went back beyond its reserve */
     if (fresh)
         match_new(w, d, s, n, common);

@@ -85,6 +85,27 @@ static bool read_choice(struct history *h, const char *name, uint32_t daemon, ui
     return false;
 }
 
+/* 0: as the first daemon has it. */
+static bool far_fits(uint32_t far, uint32_t near)
+{
+    return far == 0 || (far <= SLOTS && near > 0 && (far % near == 0 || near % far == 0));
+}
+
+static bool world_fits(const struct config *c, uint32_t world)
+{
+    return world <= RANKS && (c->heads == 0 || (world & (world - 1)) == 0);
+}
+
+static bool reshard_fits(const struct config *c)
+{
+    return (c->heads == 0 || c->heads == 2 || c->heads == 4) &&
+           (c->heads == 0 ? c->whole == 0 : c->whole < 1u << DAEMONS) && world_fits(c, c->world0) &&
+           world_fits(c, c->world1) && world_fits(c, c->world2) && world_fits(c, c->far_world0) &&
+           world_fits(c, c->far_world1) && world_fits(c, c->far_world2) &&
+           far_fits(c->far_tokens0, c->page_tokens0) && far_fits(c->far_tokens1, c->page_tokens1) &&
+           far_fits(c->far_tokens2, c->page_tokens2) && far_fits(c->far_tokens3, c->page_tokens3);
+}
+
 /* What the arrays of the simulator can hold: a file is not trusted. */
 static bool config_fits(const struct config *c)
 {
@@ -103,7 +124,8 @@ static bool config_fits(const struct config *c)
            c->lim_sessions < SESSIONS && c->host <= HOSTS && c->spoil <= 100 &&
            c->lim_copies <= JOBS / 2 && c->regions <= RANKS && c->records <= 64 &&
            c->lim_records <= 24 && (c->records == 0) == (c->lim_records == 0) && c->disk <= 3 &&
-           c->disk_files <= 16 && c->disk_chunks <= 64 && c->disk_fail <= 100 && c->disk_rot <= 100;
+           c->disk_files <= 16 && c->disk_chunks <= 64 && c->disk_fail <= 100 &&
+           c->disk_rot <= 100 && reshard_fits(c) && c->slow <= SLOW_DISK;
 }
 
 bool history_read(const char *path, struct history *h)

@@ -110,6 +110,8 @@ struct granule {
     uint8_t tries;  /* OWN_PULL: times that it was asked for */
     uint8_t space;  /* OWN_PULL: that of the session which fetches it */
     uint8_t loaded; /* OWN_ORPHAN: it came from the host, a page of `chunk` */
+    uint8_t lacks;  /* tokens at its beginning that did not come: a source with smaller pages (N3)
+                       has sent those of the window alone */
     uint16_t chunk;
     uint16_t sealing; /* checksum jobs that read it */
     uint32_t index, gen;
@@ -135,7 +137,7 @@ struct chunk {
 enum host_own { HOST_FREE = 0, HOST_MOVING, HOST_NODE };
 
 struct hpage { /* of a granule of host memory */
-    uint8_t own, pool, group, readers;
+    uint8_t own, pool, group, readers, lacks;
     uint16_t chunk;
     uint32_t index, gen;
 };
@@ -208,6 +210,7 @@ struct session {
      * RECURRENT: top 1: it owns one page, at 0; `copy`: what has to be copied into it first. */
     uint32_t first[GROUPS], base[GROUPS], top[GROUPS];
     uint32_t resumed;     /* an answer gave it that depth to go on from: all STATE of it is there */
+    uint32_t whole_from;  /* at less its windows lack what a fetch from smaller pages left out */
     uint32_t gap[GROUPS]; /* what a fetch by ticket did not bring: it goes on from behind that */
     struct entry copy[GROUPS];
     struct entry table[GROUPS][TABLE];
@@ -217,7 +220,7 @@ struct touch {
     uint16_t granule;
     uint16_t pos; /* token at slot 0 */
     uint8_t group, ns, variant;
-    uint8_t read_to, write_from, write_to; /* slots */
+    uint8_t read_from, read_to, write_from, write_to; /* slots */
     uint8_t junk; /* writes tokens that no sequence has: rejected speculation */
     uint8_t copy; /* of the page `from`, whole */
     uint16_t from;
@@ -260,6 +263,8 @@ struct engine {
     struct work work[STEPS];
 };
 
+enum slow_source { SLOW_NONE = 0, SLOW_PEER, SLOW_DISK };
+
 struct pool {
     uint8_t open, closing, tenant, pressure;
     uint8_t unheard; /* a fetch went on whose answer nobody hears: it ends at this depth or above;
@@ -297,14 +302,22 @@ struct job {
     uint8_t group[BATCH_PAGES * 2];
 };
 
+/* What a batch asks for: spans, each of pages here, which are [at, at + pages) of the batch's, and
+ * of pages there. Where both ends have pages of as many tokens a span is one page. */
+struct span {
+    uint8_t at, pages, group, seen;
+    uint8_t first, n;    /* of the source's pages of the span those that are there */
+    struct page_ref ref; /* the first of them */
+};
+
 struct batch {
-    uint8_t used, n, moved, done; /* done: EV_PULLED was sent */
+    uint8_t used, n, npages, moved, done; /* n: spans; done: EV_PULLED was sent */
     uint32_t number;
     uint64_t ok;
+    struct span span[BATCH_PAGES];
     uint16_t granule[BATCH_PAGES];
     uint16_t record[BATCH_PAGES];
-    uint8_t group[BATCH_PAGES], seen[BATCH_PAGES];
-    struct page_ref ref[BATCH_PAGES];
+    uint8_t group[BATCH_PAGES];
     uint16_t ext[BATCH_PAGES]; /* from the disk: which extent, and which page of it */
     uint8_t nth[BATCH_PAGES];
     uint32_t uid[BATCH_PAGES];
@@ -312,8 +325,10 @@ struct batch {
 
 struct pull {
     uint8_t used, pool, space, stopping, broken, over, orphaned;
-    uint8_t disk;   /* its source is the disk */
-    uint8_t tenant; /* TENANTS: not known */
+    uint8_t disk;      /* its source is the disk */
+    uint8_t resharded; /* its pages go by a plan */
+    uint8_t silent;    /* nothing comes over its data path any more */
+    uint8_t tenant;    /* TENANTS: not known */
     struct pull_id id;
     struct serve_id serve;
     uint64_t source_incarnation;
@@ -341,6 +356,7 @@ struct opened {
 
 struct serve {
     uint8_t used, stopping, pool, npages; /* pool NO: not started yet */
+    uint8_t resharded;                    /* its pages go by a plan */
     uint32_t resets;                      /* of the daemon, when the peer asked */
     struct serve_id id;
     uint8_t group[96];
@@ -432,10 +448,10 @@ struct sim {
     struct config cfg;
     bool ample; /* see records_ample */
     struct core_limits limits;
-    uint32_t L, page_tokens[GROUPS], page_granules[GROUPS];
+    uint32_t L, page_tokens[DAEMONS][GROUPS], page_granules[GROUPS];
     uint32_t span; /* tokens of a sequence */
     uint32_t ngroups, slab, window[GROUPS], reserve[GROUPS], reach, window_max; /* all groups */
-    uint32_t world[ENGINES], ranks;
+    uint32_t world[DAEMONS][ENGINES], ranks;
     uint32_t regions, granules, hosts; /* of a tenant; granules of all homes */
     /* Where the ranks of each engine live, and whether they say so. */
     uint8_t region[DAEMONS][ENGINES][RANKS], named[DAEMONS][ENGINES];
@@ -679,7 +695,7 @@ static inline bool may_be_undone(const struct sim *w, uint32_t d, const struct s
 bool chunk_loading(const struct sim *w, uint32_t d, uint32_t pool, const struct chunk *c);
 void host_sync(struct sim *w, uint32_t d, struct session *s);
 bool host_pinned(const struct sim *w, uint32_t d, uint32_t pool, const struct chunk *c, uint32_t g);
-uint32_t chunk_pages(const struct sim *w, uint32_t g, const struct chunk *c);
+uint32_t chunk_pages(const struct sim *w, uint32_t d, uint32_t g, const struct chunk *c);
 
 /* ---- away.c: retract, recover ---- */
 void ask_retract(struct sim *w, uint32_t d, uint32_t s);
@@ -757,6 +773,11 @@ void check_shortage(struct sim *w, uint32_t d, uint32_t pool, const struct short
                     const uint32_t need[GROUPS]);
 void check_page(struct sim *w, uint32_t d, uint32_t tenant, uint32_t granule, uint32_t group,
                 uint32_t ns, uint32_t variant, uint32_t pos, uint32_t n, const char *what);
+/* The same of a page's words [from, to); the first one is that of token `pos`. */
+struct words {
+    uint32_t tenant, granule, group, ns, variant, pos, from, to;
+};
+void check_page_words(struct sim *w, uint32_t d, const struct words *of, const char *what);
 /* The bytes of a pool's granule in the region of that rank. */
 struct tag *tag_at(struct sim *w, uint32_t d, uint32_t pool, uint32_t rank, uint32_t granule);
 struct tag *htag_at(struct sim *w, uint32_t d, uint32_t pool, uint32_t rank, uint32_t hgranule);
@@ -768,8 +789,11 @@ static inline bool apart(uint32_t a, uint32_t an, uint32_t b, uint32_t bn, uint3
     return a % all >= b % all + bn || b % all >= a % all + an;
 }
 
-uint32_t tag_mix(uint32_t rank, uint32_t group);
-void model_audit(struct sim *w, uint32_t d);
+/* Do all ranks of the daemon's pools hold all heads? */
+static inline bool pool_whole(const struct sim *w, uint32_t d)
+{
+    return w->cfg.whole >> d & 1;
+}
 
 /* ---- state.c: STATE groups ---- */
 #define STATE_GROUPS(w, g)                                                                         \
@@ -787,11 +811,21 @@ static inline bool has_recurrent_state(const struct sim *w)
             return true;
     return false;
 }
-uint32_t window_begin(const struct sim *w, uint32_t g, uint32_t at); /* first page read at `at` */
-uint32_t seg_pages(const struct sim *w, uint32_t g, uint32_t k);
+/* The first page that is read at `at`. */
+uint32_t window_begin(const struct sim *w, uint32_t d, uint32_t g, uint32_t at);
+/* Whoever goes on from `t` reads the words of a page that are in the window: of a page that lacks
+ * its first ones, these alone. */
+struct window_page {
+    uint32_t granule, group, at, t;
+};
+uint32_t window_skips(const struct sim *w, uint32_t d, uint32_t tenant,
+                      const struct window_page *p);
+void check_window_page(struct sim *w, uint32_t d, const struct session *s,
+                       const struct window_page *p, const char *what);
+uint32_t seg_pages(const struct sim *w, uint32_t d, uint32_t g, uint32_t k);
 /* Is a page of chunk k needed to go on from t? */
-bool state_counts(const struct sim *w, const struct session *s, uint32_t g, uint32_t k);
-bool in_window(const struct sim *w, uint32_t g, uint32_t k, uint32_t t);
+bool state_counts(const struct sim *w, uint32_t d, const struct session *s, uint32_t g, uint32_t k);
+bool in_window(const struct sim *w, uint32_t d, uint32_t g, uint32_t k, uint32_t t);
 uint32_t state_most(struct sim *w, uint32_t d, uint32_t pool, uint32_t g);
 void state_fetched(struct sim *w, uint32_t d, const struct session *s, uint32_t t);
 bool state_copied(struct sim *w, uint32_t d, const struct session *s, uint32_t g);
@@ -804,12 +838,12 @@ void state_trim(struct sim *w, uint32_t d, struct session *s, uint32_t p, uint32
 /* Likewise all that it owns, where it goes back to its T. */
 void state_disown(struct sim *w, uint32_t d, struct session *s, uint32_t step);
 /* Could it not go on from its T without what it owns? */
-bool state_needs_own(const struct sim *w, const struct session *s);
+bool state_needs_own(const struct sim *w, uint32_t d, const struct session *s);
 void state_forget_session(struct sim *w, uint32_t d, struct session *s, uint32_t step);
 void state_slide(struct sim *w, uint32_t d, struct session *s, uint32_t next, uint32_t step);
 /* May the core refuse to let the session go on from p? */
-bool state_may_refuse(const struct sim *w, const struct session *s, uint32_t p);
-bool state_window_whole(const struct sim *w, const struct session *s, uint32_t p);
+bool state_may_refuse(const struct sim *w, uint32_t d, const struct session *s, uint32_t p);
+bool state_window_whole(const struct sim *w, uint32_t d, const struct session *s, uint32_t p);
 /* The STATE of a chunk is gone: nobody may have been reading it. */
 void state_gone(struct sim *w, uint32_t d, uint32_t pool, struct chunk *c);
 /* A page of it is handed out: it went, with all of the node's, or by itself long ago. */

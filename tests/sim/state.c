@@ -7,39 +7,39 @@
 
 #include "oracle/rules.h"
 
-uint32_t window_begin(const struct sim *w, uint32_t g, uint32_t at)
+uint32_t window_begin(const struct sim *w, uint32_t d, uint32_t g, uint32_t at)
 {
-    return recurrent(w, g) ? 0 : rule_window_first(w->window[g], w->page_tokens[g], at);
+    return recurrent(w, g) ? 0 : rule_window_first(w->window[g], w->page_tokens[d][g], at);
 }
 
-uint32_t seg_first(const struct sim *w, uint32_t g, uint32_t k)
+uint32_t seg_first(const struct sim *w, uint32_t d, uint32_t g, uint32_t k)
 {
     return recurrent(w, g) ? 0
-                           : rule_segment_first(w->window[g], w->page_tokens[g], w->L, k * w->L);
+                           : rule_segment_first(w->window[g], w->page_tokens[d][g], w->L, k * w->L);
 }
 
-uint32_t seg_end(const struct sim *w, uint32_t g, uint32_t k)
+uint32_t seg_end(const struct sim *w, uint32_t d, uint32_t g, uint32_t k)
 {
-    return recurrent(w, g) ? 1 : k * w->L / w->page_tokens[g];
+    return recurrent(w, g) ? 1 : k * w->L / w->page_tokens[d][g];
 }
 
-uint32_t seg_pages(const struct sim *w, uint32_t g, uint32_t k)
+uint32_t seg_pages(const struct sim *w, uint32_t d, uint32_t g, uint32_t k)
 {
-    return seg_end(w, g, k) - seg_first(w, g, k);
+    return seg_end(w, d, g, k) - seg_first(w, d, g, k);
 }
 
-bool in_window(const struct sim *w, uint32_t g, uint32_t k, uint32_t t)
+bool in_window(const struct sim *w, uint32_t d, uint32_t g, uint32_t k, uint32_t t)
 {
     if (recurrent(w, g))
         return k * w->L == t;
-    return k * w->L <= t && seg_end(w, g, k) > window_begin(w, g, t);
+    return k * w->L <= t && seg_end(w, d, g, k) > window_begin(w, d, g, t);
 }
 
 /* Is a page of it in the table, or will it be when the session comes back? */
-bool state_counts(const struct sim *w, const struct session *s, uint32_t g, uint32_t k)
+bool state_counts(const struct sim *w, uint32_t d, const struct session *s, uint32_t g, uint32_t k)
 {
-    return in_window(w, g, k, s->committed) && seg_end(w, g, k) > s->first[g] &&
-           s->base[g] >= seg_end(w, g, k);
+    return in_window(w, d, g, k, s->committed) && seg_end(w, d, g, k) > s->first[g] &&
+           s->base[g] >= seg_end(w, d, g, k);
 }
 
 static uint32_t reach_of(const struct sim *w, uint32_t g)
@@ -50,6 +50,27 @@ static uint32_t reach_of(const struct sim *w, uint32_t g)
 struct granule *at_granule(struct sim *w, uint32_t d, const struct session *s, uint32_t at)
 {
     return &w->d[d].granule[s->tenant][at];
+}
+
+uint32_t window_skips(const struct sim *w, uint32_t d, uint32_t tenant, const struct window_page *p)
+{
+    uint32_t lacks = w->d[d].granule[tenant][p->granule].lacks, pt = w->page_tokens[d][p->group],
+             pos = p->at * pt, from = p->t > w->window[p->group] ? p->t - w->window[p->group] : 0;
+
+    if (lacks == 0 || from <= pos)
+        return 0;
+    return from - pos < lacks ? from - pos : lacks;
+}
+
+void check_window_page(struct sim *w, uint32_t d, const struct session *s,
+                       const struct window_page *p, const char *what)
+{
+    uint32_t skips = window_skips(w, d, s->tenant, p), pt = w->page_tokens[d][p->group],
+             pos = p->at * pt, end = p->t - pos < pt ? p->t - pos : pt;
+
+    check_page_words(
+        w, d, &(struct words){s->tenant, p->granule, p->group, s->ns, s->variant, pos, skips, end},
+        what);
 }
 
 /* --- the session's table --- */
@@ -95,7 +116,7 @@ void release_copy(struct sim *w, uint32_t d, struct session *s, uint32_t g, uint
 void state_trim(struct sim *w, uint32_t d, struct session *s, uint32_t p, uint32_t step)
 {
     for (STATE_GROUPS(w, g)) {
-        uint32_t end = (p + w->page_tokens[g] - 1) / w->page_tokens[g];
+        uint32_t end = (p + w->page_tokens[d][g] - 1) / w->page_tokens[d][g];
 
         if (recurrent(w, g)) {
             if ((p >= s->written && p > 0) || !s->top[g])
@@ -125,13 +146,13 @@ void state_disown(struct sim *w, uint32_t d, struct session *s, uint32_t step)
 }
 
 /* Of a RECURRENT state at T the model does not know whether the tree still has it. */
-bool state_needs_own(const struct sim *w, const struct session *s)
+bool state_needs_own(const struct sim *w, uint32_t d, const struct session *s)
 {
     for (STATE_GROUPS(w, g))
         if (!recurrent(w, g) && s->top[g] > s->base[g] &&
-            s->base[g] < s->committed / w->page_tokens[g])
+            s->base[g] < s->committed / w->page_tokens[d][g])
             return true;
-    return w->cfg.nstate && (has_recurrent_state(w) || !state_window_whole(w, s, s->committed));
+    return w->cfg.nstate && (has_recurrent_state(w) || !state_window_whole(w, d, s, s->committed));
 }
 
 void state_forget_session(struct sim *w, uint32_t d, struct session *s, uint32_t step)
@@ -143,7 +164,7 @@ void state_forget_session(struct sim *w, uint32_t d, struct session *s, uint32_t
         s->first[g] = s->base[g] = s->top[g] = s->gap[g] = 0;
     }
     s->lame = 0;
-    s->resumed = 0;
+    s->resumed = s->whole_from = 0;
 }
 
 /* T5. What leaves the table here may still be read by steps up to `step`. */
@@ -154,16 +175,16 @@ void state_slide(struct sim *w, uint32_t d, struct session *s, uint32_t next, ui
 
         if (recurrent(w, g))
             continue;
-        if (s->first[g] < s->base[g] && s->first[g] < lower / w->page_tokens[g] &&
+        if (s->first[g] < s->base[g] && s->first[g] < lower / w->page_tokens[d][g] &&
             s->slid_step < step)
             s->slid_step = step;
-        while (s->first[g] < s->top[g] && (s->first[g] + 1) * w->page_tokens[g] <= lower) {
+        while (s->first[g] < s->top[g] && (s->first[g] + 1) * w->page_tokens[d][g] <= lower) {
             if (s->first[g] < s->base[g])
                 MARK(slide_borrowed);
             else
                 MARK(slide_owned);
             state_release_entry(w, d, s, g, s->first[g]++, step);
-            if (s->first[g] * w->page_tokens[g] >= LONG_CHUNKS / 4 * w->L)
+            if (s->first[g] * w->page_tokens[d][g] >= LONG_CHUNKS / 4 * w->L)
                 MARK(window_far_behind);
         }
         if (s->base[g] < s->first[g])
@@ -172,27 +193,29 @@ void state_slide(struct sim *w, uint32_t d, struct session *s, uint32_t next, ui
 }
 
 /* Does the table have the window of p? */
-bool state_window_whole(const struct sim *w, const struct session *s, uint32_t p)
+bool state_window_whole(const struct sim *w, uint32_t d, const struct session *s, uint32_t p)
 {
+    if (p < s->whole_from)
+        return false;
     for (STATE_GROUPS(w, g)) {
         if (recurrent(w, g)) {
             if (p != s->written && p != s->committed)
                 return false;
             continue;
         }
-        if (s->first[g] > window_begin(w, g, p) || s->gap[g] > window_begin(w, g, p))
+        if (s->first[g] > window_begin(w, d, g, p) || s->gap[g] > window_begin(w, d, g, p))
             return false;
-        for (uint32_t i = window_begin(w, g, p); i * w->page_tokens[g] < p; i++)
+        for (uint32_t i = window_begin(w, d, g, p); i * w->page_tokens[d][g] < p; i++)
             if (i < s->first[g] || i >= s->top[g] || s->table[g][i].granule == HOLE)
                 return false;
     }
     return true;
 }
 
-bool state_may_refuse(const struct sim *w, const struct session *s, uint32_t p)
+bool state_may_refuse(const struct sim *w, uint32_t d, const struct session *s, uint32_t p)
 {
     return w->cfg.nstate &&
-           (!state_window_whole(w, s, p) || (has_recurrent_state(w) && p != s->written));
+           (!state_window_whole(w, d, s, p) || (has_recurrent_state(w) && p != s->written));
 }
 
 /* --- the snapshot of a chunk --- */
@@ -200,7 +223,7 @@ bool state_may_refuse(const struct sim *w, const struct session *s, uint32_t p)
 static void group_gone(struct sim *w, uint32_t d, uint32_t pool, struct chunk *c, uint32_t g)
 {
     uint32_t tenant = w->d[d].pool[pool].tenant,
-             n = seg_end(w, g, c->depth) - seg_first(w, g, c->depth);
+             n = seg_end(w, d, g, c->depth) - seg_first(w, d, g, c->depth);
     uint16_t self = (uint16_t)(c - w->d[d].chunk[pool]);
 
     for (uint32_t i = 0; c->has[g] && i < n; i++) {
@@ -274,7 +297,7 @@ static bool borrowed(struct sim *w, uint32_t d, uint32_t pool, const struct chun
 {
     const struct granule *at = w->d[d].granule[w->d[d].pool[pool].tenant];
 
-    for (uint32_t i = 0; i < seg_end(w, g, c->depth) - seg_first(w, g, c->depth); i++)
+    for (uint32_t i = 0; i < seg_end(w, d, g, c->depth) - seg_first(w, d, g, c->depth); i++)
         if (c->gen[g][i] && at[c->granule[g][i]].borrows)
             return true;
     return false;
@@ -351,7 +374,7 @@ static bool named_as_known(struct sim *w, uint32_t d, const struct session *s,
                            const struct chunk *c, uint32_t g, const struct table_run *runs,
                            uint32_t nruns, uint32_t from)
 {
-    uint32_t first = seg_first(w, g, c->depth), end = seg_end(w, g, c->depth);
+    uint32_t first = seg_first(w, d, g, c->depth), end = seg_end(w, d, g, c->depth);
 
     for (uint32_t at = first > from ? first : from; at < end; at++) {
         const struct page_ref *ref = find_page(runs, nruns, g, at);
@@ -368,7 +391,7 @@ static bool named_as_known(struct sim *w, uint32_t d, const struct session *s,
 void canonical(struct sim *w, uint32_t d, struct session *s, struct chunk *c, uint32_t g,
                const struct table_run *runs, uint32_t nruns, uint32_t from)
 {
-    uint32_t first = seg_first(w, g, c->depth), end = seg_end(w, g, c->depth);
+    uint32_t first = seg_first(w, d, g, c->depth), end = seg_end(w, d, g, c->depth);
 
     if (c->has[g] && !named_as_known(w, d, s, c, g, runs, nruns, from)) {
         EXPECT(!state_certain(w, d, s->pool, c, g), "state_replaced",
@@ -414,8 +437,10 @@ void state_borrow(struct sim *w, uint32_t d, struct session *s, uint32_t from, u
                   const struct table_run *runs, uint32_t nruns)
 {
     s->resumed = depth;
+    if (from == 0)
+        s->whole_from = 0;
     for (STATE_GROUPS(w, g)) {
-        uint32_t pt = w->page_tokens[g], begin = window_begin(w, g, depth);
+        uint32_t pt = w->page_tokens[d][g], begin = window_begin(w, d, g, depth);
 
         if (recurrent(w, g))
             continue;
@@ -425,9 +450,9 @@ void state_borrow(struct sim *w, uint32_t d, struct session *s, uint32_t from, u
             s->table[g][i].granule = HOLE;
         for (uint32_t k = from / w->L + 1; k * w->L <= depth; k++) {
             struct chunk *c = chunk_at(w, d, s->pool, s->space, s->variant, k);
-            uint32_t first = seg_first(w, g, k);
+            uint32_t first = seg_first(w, d, g, k);
 
-            if (seg_end(w, g, k) <= begin)
+            if (seg_end(w, d, g, k) <= begin)
                 continue;
             if (c->listed && c->has[g])
                 MARK(state_taken_back);
@@ -436,11 +461,12 @@ void state_borrow(struct sim *w, uint32_t d, struct session *s, uint32_t from, u
                 canonical(w, d, s, c, g, runs, nruns, 0);
             else
                 canonical(w, d, s, c, g, runs, nruns, begin);
-            for (uint32_t at = first > begin ? first : begin; at < seg_end(w, g, k); at++) {
+            for (uint32_t at = first > begin ? first : begin; at < seg_end(w, d, g, k); at++) {
                 borrow_page(w, d, s, g, at, c, at - first);
                 if (chunk_visible(w, d, c) && state_visible_of(w, d, c, g))
-                    check_page(w, d, s->tenant, s->table[g][at].granule, g, s->ns, s->variant,
-                               at * pt, pt, "match_wrong_state");
+                    check_window_page(w, d, s,
+                                      &(struct window_page){s->table[g][at].granule, g, at, depth},
+                                      "match_wrong_state");
             }
         }
         s->base[g] = s->top[g] = depth / pt;
@@ -468,7 +494,7 @@ static void drop_head(struct sim *w, uint32_t d, struct session *s, uint32_t g, 
 static void fill(struct sim *w, uint32_t d, struct session *s, struct chunk *c, uint32_t g,
                  uint32_t step)
 {
-    uint32_t first = seg_first(w, g, c->depth), end = seg_end(w, g, c->depth);
+    uint32_t first = seg_first(w, d, g, c->depth), end = seg_end(w, d, g, c->depth);
 
     first_seen(w, d, s->pool, c, g, s->engine, step);
     for (uint32_t at = first; at < end; at++) {
@@ -502,10 +528,10 @@ static bool own_pages(struct sim *w, uint32_t d, struct session *s, uint32_t g, 
 static void commit_window(struct sim *w, uint32_t d, struct session *s, struct chunk *c, uint32_t g,
                           uint32_t step, bool adopted, const struct table_run *runs, uint32_t nruns)
 {
-    uint32_t first = seg_first(w, g, c->depth), end = seg_end(w, g, c->depth);
+    uint32_t first = seg_first(w, d, g, c->depth), end = seg_end(w, d, g, c->depth);
     bool told = adopted && find_page(runs, nruns, g, end - 1);
 
-    drop_head(w, d, s, g, window_begin(w, g, c->depth * w->L), step);
+    drop_head(w, d, s, g, window_begin(w, d, g, c->depth * w->L), step);
     if (!adopted) {
         if (s->base[g] == first && s->top[g] >= end)
             fill(w, d, s, c, g, step);
@@ -812,64 +838,6 @@ void state_touch_recurrent(struct sim *w, uint32_t d, struct work *k, struct ses
         touch_page(w, k, s, g, to)->write_to = 1;
 }
 
-/* --- a session that is retracted to the host --- */
-
-static struct chunk *chunk_of_entry(struct sim *w, uint32_t d, const struct session *s, uint32_t g,
-                                    uint32_t at)
-{
-    return chunk_at(w, d, s->pool, s->space, s->variant, at * w->page_tokens[g] / w->L + 1);
-}
-
-/* Is all that it borrows of its window on the host? */
-bool state_copied(struct sim *w, uint32_t d, const struct session *s, uint32_t g)
-{
-    uint32_t begin = window_begin(w, g, s->committed);
-
-    for (uint32_t i = begin > s->first[g] ? begin : s->first[g]; i < s->base[g]; i++) {
-        const struct chunk *c = chunk_of_entry(w, d, s, g, i);
-
-        if (s->table[g][i].granule != HOLE && !s->table[g][i].mine && (!c->hhas[g] || c->hbad))
-            return false;
-    }
-    return true;
-}
-
-/* What it borrows may leave the device: the host has it, or nobody comes back for it. */
-void state_leave_device(struct sim *w, uint32_t d, struct session *s, uint32_t g)
-{
-    for (uint32_t i = s->first[g]; i < s->base[g]; i++)
-        if (!s->table[g][i].mine)
-            state_release_entry(w, d, s, g, i, 0);
-}
-
-/* What had left the device is borrowed again: the pages that the answer names. */
-void state_come_back(struct sim *w, uint32_t d, struct session *s, uint32_t g,
-                     const struct table_run *runs, uint32_t nruns)
-{
-    uint32_t pt = w->page_tokens[g], begin = window_begin(w, g, s->committed);
-
-    if (begin < s->first[g])
-        begin = s->first[g];
-    if (begin < s->gap[g])
-        begin = s->gap[g];
-    for (uint32_t at = begin; at < s->committed / pt && at < s->base[g]; at++) {
-        struct chunk *c = chunk_of_entry(w, d, s, g, at);
-        uint32_t first = seg_first(w, g, c->depth);
-
-        if (s->table[g][at].granule != HOLE)
-            continue;
-        if (at < first) {
-            begin = at + 1; /* in no segment: it never came from there */
-            continue;
-        }
-        canonical(w, d, s, c, g, runs, nruns, at);
-        borrow_page(w, d, s, g, at, c, at - first);
-        if (chunk_visible(w, d, c) && state_visible_of(w, d, c, g))
-            check_page(w, d, s->tenant, s->table[g][at].granule, g, s->ns, s->variant, at * pt, pt,
-                       "recover_wrong_state");
-    }
-}
-
 /* T10, T17: nobody runs any more, so what was passed, is no fork point and is in no other window is
  * in use no longer, in whichever order that came about. Pages of a group that may be in use. */
 uint32_t state_most(struct sim *w, uint32_t d, uint32_t pool, uint32_t g)
@@ -882,7 +850,7 @@ uint32_t state_most(struct sim *w, uint32_t d, uint32_t pool, uint32_t g)
         if (!c->present)
             continue;
         if (!c->must || children_most(w, d, pool, c) >= 2)
-            n += seg_pages(w, g, c->depth);
+            n += seg_pages(w, d, g, c->depth);
     }
     return n;
 }

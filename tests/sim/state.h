@@ -5,8 +5,8 @@
 #include "sim.h"
 
 /* The segment of the chunk that ends at depth k * L. */
-uint32_t seg_first(const struct sim *w, uint32_t g, uint32_t k);
-uint32_t seg_end(const struct sim *w, uint32_t g, uint32_t k);
+uint32_t seg_first(const struct sim *w, uint32_t d, uint32_t g, uint32_t k);
+uint32_t seg_end(const struct sim *w, uint32_t d, uint32_t g, uint32_t k);
 struct granule *at_granule(struct sim *w, uint32_t d, const struct session *s, uint32_t at);
 /* What was to be copied into the session's RECURRENT page first is needed no more. */
 void release_copy(struct sim *w, uint32_t d, struct session *s, uint32_t g, uint32_t step);

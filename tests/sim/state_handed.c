@@ -19,7 +19,7 @@ static const struct page_ref *find_own(struct sim *w, uint32_t d, const struct s
 
 /* What a transfer brought is the session's own now. */
 static void arrived_page(struct sim *w, uint32_t d, struct session *s, uint32_t g, uint32_t at,
-                         uint32_t pos, uint32_t n, const struct page_ref *ref)
+                         const struct page_ref *ref)
 {
     struct granule *p = page_granule(w, d, s->pool, g, ref->index);
 
@@ -32,15 +32,13 @@ static void arrived_page(struct sim *w, uint32_t d, struct session *s, uint32_t 
     }
     s->table[g][at] = (struct entry){
         .granule = (uint16_t)(p - at_granule(w, d, s, 0)), .gen = ref->gen, .mine = 1};
-    check_page(w, d, s->tenant, s->table[g][at].granule, g, s->ns, s->variant, pos, n,
-               "ticket_wrong_state");
 }
 
 /* Of a fetch by ticket: see tickets.h. What no node took of the window is the session's own. */
 static void arrived_window(struct sim *w, uint32_t d, struct session *s, uint32_t g, uint32_t depth,
                            uint32_t at, uint32_t from, const struct table_run *runs, uint32_t nruns)
 {
-    uint32_t pt = w->page_tokens[g], begin = window_begin(w, g, at), end = (at + pt - 1) / pt,
+    uint32_t pt = w->page_tokens[d][g], begin = window_begin(w, d, g, at), end = (at + pt - 1) / pt,
              own = end;
 
     for (uint32_t i = 0; i < nruns; i++)
@@ -61,8 +59,8 @@ static void arrived_window(struct sim *w, uint32_t d, struct session *s, uint32_
         s->table[g][i].granule = HOLE;
     for (uint32_t k = begin * pt / w->L + 1; k * w->L <= depth; k++) {
         struct chunk *c = chunk_at(w, d, s->pool, s->space, s->variant, k);
-        uint32_t first = seg_first(w, g, k), lacks = first > begin ? first : begin,
-                 to = seg_end(w, g, k) < own ? seg_end(w, g, k) : own;
+        uint32_t first = seg_first(w, d, g, k), lacks = first > begin ? first : begin,
+                 to = seg_end(w, d, g, k) < own ? seg_end(w, d, g, k) : own;
 
         if (lacks < s->top[g])
             lacks = s->top[g]; /* it has these */
@@ -71,16 +69,18 @@ static void arrived_window(struct sim *w, uint32_t d, struct session *s, uint32_
         for (uint32_t i = lacks; i < to; i++) {
             borrow_page(w, d, s, g, i, c, i - first);
             if (chunk_visible(w, d, c) && state_visible_of(w, d, c, g))
-                check_page(w, d, s->tenant, s->table[g][i].granule, g, s->ns, s->variant, i * pt,
-                           pt, "ticket_wrong_state");
+                check_window_page(w, d, s, &(struct window_page){s->table[g][i].granule, g, i, at},
+                                  "ticket_wrong_state");
         }
     }
     for (uint32_t i = own; i < s->top[g] && i < end; i++) /* its own take the place of the path's */
         if (i >= s->first[g])
             state_release_entry(w, d, s, g, i, s->last_step);
-    for (uint32_t i = own; i < end; i++)
-        arrived_page(w, d, s, g, i, i * pt, at - i * pt < pt ? at - i * pt : pt,
-                     find_own(w, d, s, g, i, runs, nruns));
+    for (uint32_t i = own; i < end; i++) {
+        arrived_page(w, d, s, g, i, find_own(w, d, s, g, i, runs, nruns));
+        check_window_page(w, d, s, &(struct window_page){s->table[g][i].granule, g, i, at},
+                          "ticket_wrong_state");
+    }
     s->base[g] = own;
     s->top[g] = end;
 }
@@ -96,11 +96,32 @@ void state_arrived_at(struct sim *w, uint32_t d, struct session *s, uint32_t fro
         }
         s->copy[g].gen = 0;
         s->top[g] = at > depth || find_page(runs, nruns, g, 0);
-        if (s->top[g])
-            arrived_page(w, d, s, g, 0, at - 1, 1, find_own(w, d, s, g, 0, runs, nruns));
+        if (!s->top[g])
+            continue;
+        arrived_page(w, d, s, g, 0, find_own(w, d, s, g, 0, runs, nruns));
+        check_page(w, d, s->tenant, s->table[g][0].granule, g, s->ns, s->variant, at - 1, 1,
+                   "ticket_wrong_state");
     }
     if (w->cfg.nstate)
         MARK(fetch_with_state);
+}
+
+/* Where a page here is several of the source's, those of them alone have come that the window of
+ * the end reaches into: an earlier one may need what is missing. */
+void state_whole_from(struct sim *w, uint32_t d, struct session *s, uint32_t from, uint32_t at)
+{
+    s->whole_from = 0;
+    for (STATE_GROUPS(w, g)) {
+        uint32_t here = window_begin(w, d, g, at) * w->page_tokens[d][g],
+                 came = window_begin(w, 1 - d, g, at) * w->page_tokens[1 - d][g];
+
+        here = here > from ? here : from;
+        came = came > from ? came : from;
+        if (at % w->L == 0 || here >= came || came + w->window[g] <= s->whole_from)
+            continue;
+        s->whole_from = came + w->window[g];
+        MARK(ticket_lacks_beginning);
+    }
 }
 
 void state_hand_over(struct sim *w, uint32_t d, struct session *s, uint32_t step)
@@ -111,7 +132,7 @@ void state_hand_over(struct sim *w, uint32_t d, struct session *s, uint32_t step
         const struct chunk *c;
 
         if (!recurrent(w, g)) {
-            while (s->base[g] < s->top[g] && s->base[g] < window_begin(w, g, s->written)) {
+            while (s->base[g] < s->top[g] && s->base[g] < window_begin(w, d, g, s->written)) {
                 state_release_entry(w, d, s, g, s->base[g], step);
                 s->base[g]++;
             }

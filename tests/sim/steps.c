@@ -234,7 +234,8 @@ void trim(struct sim *w, uint32_t d, struct session *s, uint32_t p, uint32_t ste
     if (p >= s->allocated)
         return;
     for (uint32_t g = 0; g < w->cfg.ngroups; g++)
-        give_back(w, d, s, g, up(p, w->page_tokens[g]), up(s->allocated, w->page_tokens[g]), step);
+        give_back(w, d, s, g, up(p, w->page_tokens[d][g]), up(s->allocated, w->page_tokens[d][g]),
+                  step);
     state_trim(w, d, s, p, step);
     s->allocated = p;
     if (s->written > p)
@@ -280,13 +281,14 @@ static void did_extend(struct sim *w, uint32_t d, struct session *s, const struc
         return;
     }
     for (uint32_t g = 0; g < w->cfg.ngroups; g++)
-        need[g] = up(a, w->page_tokens[g]) - up(s->allocated, w->page_tokens[g]);
+        need[g] = up(a, w->page_tokens[d][g]) - up(s->allocated, w->page_tokens[d][g]);
     for (STATE_GROUPS(w, g))
         if (recurrent(w, g))
             need[g] = a > 0 && !s->top[g];
         else
-            need[g] =
-                up(a, w->page_tokens[g]) > s->top[g] ? up(a, w->page_tokens[g]) - s->top[g] : 0;
+            need[g] = up(a, w->page_tokens[d][g]) > s->top[g]
+                          ? up(a, w->page_tokens[d][g]) - s->top[g]
+                          : 0;
     if (need[0] || need[1] || need[2] || need[3])
         needed = r->err == TERN_OK || r->err == TERN_BUSY; /* what was evicted for it stays so */
     if (needed)
@@ -303,8 +305,9 @@ static void did_extend(struct sim *w, uint32_t d, struct session *s, const struc
     EXPECT(r->err == TERN_OK, "extend_refused", "err %u", r->err);
     for (uint32_t i = 0; i < r->nruns; i++) {
         const struct table_run *run = &runs[r->first_run + i];
-        uint32_t first = run->group < w->cfg.ngroups ? up(s->allocated, w->page_tokens[run->group])
-                                                     : s->top[run->group];
+        uint32_t first = run->group < w->cfg.ngroups
+                             ? up(s->allocated, w->page_tokens[d][run->group])
+                             : s->top[run->group];
 
         EXPECT(run->group < w->ngroups && run->first == first + given[run->group], "extend_run",
                "group %u starts at page %u", run->group, run->first);
@@ -367,7 +370,7 @@ static void did_adopt(struct sim *w, uint32_t d, struct session *s, uint32_t k,
     if (s->filled < k * w->L)
         s->filled = k * w->L; /* nobody writes a page that others read */
     for (uint32_t g = 0; g < w->cfg.ngroups; g++)
-        for (uint32_t i = 0, per = w->L / w->page_tokens[g]; i < per; i++) {
+        for (uint32_t i = 0, per = w->L / w->page_tokens[d][g]; i < per; i++) {
             uint32_t at = (k - 1) * per + i;
             struct granule *own = &w->d[d].granule[s->tenant][s->table[g][at].granule];
 
@@ -420,7 +423,7 @@ static void did_commit(struct sim *w, uint32_t d, struct session *s, const struc
     while (k < to) {
         struct chunk *c = chunk_at(w, d, s->pool, s->space, s->variant, ++k);
 
-        if (run_page(r, runs, 0, (k - 1) * (w->L / w->page_tokens[0])))
+        if (run_page(r, runs, 0, (k - 1) * (w->L / w->page_tokens[d][0])))
             did_adopt(w, d, s, k, op, r, runs);
         else {
             chunk_commit(w, d, s, k, (uint32_t)op->step);
@@ -475,7 +478,7 @@ static void did_finish(struct sim *w, uint32_t d, struct session *s, const struc
     }
     if (keep < s->written && has_recurrent_state(w))
         keep = s->committed;
-    if (r->err == TERN_INVALID && state_may_refuse(w, s, keep)) {
+    if (r->err == TERN_INVALID && state_may_refuse(w, d, s, keep)) {
         MARK(return_refused);
         return;
     }
@@ -489,7 +492,7 @@ static void did_finish(struct sim *w, uint32_t d, struct session *s, const struc
         s->ntokens = op->length;
     s->finished = s->ntokens;
     s->turn = TURN_FINISHED;
-    s->lame |= w->cfg.nstate && !state_window_whole(w, s, s->written);
+    s->lame |= w->cfg.nstate && !state_window_whole(w, d, s, s->written);
 }
 
 /* `tokens`: that the core has kept of its list. */
@@ -509,7 +512,7 @@ static void table_over(struct sim *w, uint32_t d, struct session *s, uint32_t st
 static void did_abort(struct sim *w, uint32_t d, struct session *s, const struct step_op *op,
                       const struct op_result *r)
 {
-    uint32_t pages = up(s->allocated, w->page_tokens[0]);
+    uint32_t pages = up(s->allocated, w->page_tokens[d][0]);
 
     if (s->turn == TURN_FINISHED || s->turn == TURN_NEW) {
         EXPECT(r->err == TERN_OK, "abort_refused", "err %u", r->err);
@@ -538,7 +541,7 @@ void table_given_up(struct sim *w, uint32_t d, struct session *s, uint32_t step,
 static void did_rewind(struct sim *w, uint32_t d, struct session *s, const struct step_op *op,
                        const struct op_result *r)
 {
-    if (r->err == TERN_INVALID && state_may_refuse(w, s, op->length)) {
+    if (r->err == TERN_INVALID && state_may_refuse(w, d, s, op->length)) {
         MARK(return_refused);
         return;
     }
@@ -547,7 +550,7 @@ static void did_rewind(struct sim *w, uint32_t d, struct session *s, const struc
         return;
     }
     EXPECT(r->err == TERN_OK, "rewind_refused", "err %u", r->err);
-    if (!state_window_whole(w, s, op->length < s->written ? op->length : s->written))
+    if (!state_window_whole(w, d, s, op->length < s->written ? op->length : s->written))
         s->lame = 1;
     if (s->allocated > op->length)
         MARK(rewind_speculation);
@@ -653,10 +656,11 @@ static void did_one(struct sim *w, uint32_t d, const struct plan *p, uint32_t i,
 
 /* --- the dispatch --- */
 
-static void add_touch(struct sim *w, struct work *k, const struct session *s, uint32_t g,
-                      uint32_t page, uint32_t to, uint32_t junk_to)
+static void add_touch(struct sim *w, uint32_t d, struct work *k, const struct session *s,
+                      uint32_t g, uint32_t page, uint32_t to, uint32_t junk_to)
 {
-    uint32_t pt = w->page_tokens[g], pos = page * pt, end = pos + pt;
+    const struct window_page at = {s->table[g][page].granule, g, page, s->filled};
+    uint32_t pt = w->page_tokens[d][g], pos = page * pt, end = pos + pt;
     struct touch *t;
 
 #define WITHIN(n) ((uint8_t)((n) <= pos ? 0 : (n) >= end ? pt : (n)-pos))
@@ -667,6 +671,8 @@ static void add_touch(struct sim *w, struct work *k, const struct session *s, ui
                         .ns = s->ns,
                         .variant = s->variant,
                         .pos = (uint16_t)pos,
+                        .read_from =
+                            (uint8_t)(g < w->cfg.ngroups ? 0 : window_skips(w, d, s->tenant, &at)),
                         .read_to = WITHIN(s->filled),
                         .write_from = WITHIN(s->filled),
                         .write_to = WITHIN(to)};
@@ -682,16 +688,16 @@ static void add_touch(struct sim *w, struct work *k, const struct session *s, ui
 }
 
 /* Of a window, what is needed to go on from `filled`, and what is written. */
-static void touch_window(struct sim *w, struct work *k, const struct session *s, uint32_t g,
-                         uint32_t to)
+static void touch_window(struct sim *w, uint32_t d, struct work *k, const struct session *s,
+                         uint32_t g, uint32_t to)
 {
-    for (uint32_t i = window_begin(w, g, s->filled), n = up(s->allocated, w->page_tokens[g]); i < n;
-         i++) {
+    for (uint32_t i = window_begin(w, d, g, s->filled), n = up(s->allocated, w->page_tokens[d][g]);
+         i < n; i++) {
         EXPECT(
             i >= s->first[g] && i < s->top[g] && s->table[g][i].granule != HOLE, "window_hole",
             "session %u.%u goes on from %u, but group %u lacks page %u (committed %u written %u)",
             s->id.slot, s->id.gen, s->filled, g, i, s->committed, s->written);
-        add_touch(w, k, s, g, i, to, s->allocated);
+        add_touch(w, d, k, s, g, i, to, s->allocated);
     }
 }
 
@@ -709,13 +715,13 @@ static void dispatch_session(struct sim *w, uint32_t d, struct work *k, struct s
     if (ok < s->filled)
         ok = s->filled;
     for (uint32_t g = 0; g < w->cfg.ngroups; g++)
-        for (uint32_t i = 0, n = up(s->allocated, w->page_tokens[g]); i < n; i++)
-            add_touch(w, k, s, g, i, ok, s->allocated);
+        for (uint32_t i = 0, n = up(s->allocated, w->page_tokens[d][g]); i < n; i++)
+            add_touch(w, d, k, s, g, i, ok, s->allocated);
     for (STATE_GROUPS(w, g))
         if (recurrent(w, g))
             state_touch_recurrent(w, d, k, s, g, ok, step);
         else
-            touch_window(w, k, s, g, ok);
+            touch_window(w, d, k, s, g, ok);
     s->filled = ok;
     s->last_step = step;
 }
@@ -817,6 +823,7 @@ void step_request(struct sim *w, uint32_t d, uint32_t e, enum want want)
 
     if (conn == NO || m->engine[e].dying)
         return;
+    give_back_all(w, d); /* a fetch may end in that */
     p.n = p.taken = 0;
     at = pick(w, SESSIONS);
     set = sessions_usable(m, TURNS_ALL, 1u << e);

@@ -139,14 +139,15 @@ void ask_ticket(struct sim *w, uint32_t d, bool follow)
     send(w, to, i, &f);
 }
 
-/* An engine whose pool has the same ranks. */
+/* An engine whose pool has the same ranks, or one that pages are resharded for. */
 static uint32_t engine_like(struct sim *w, uint32_t d, const struct session *of, uint32_t ranks)
 {
     for (uint32_t e = 0; e < ENGINES; e++) {
         const struct engine *g = &w->d[d].engine[e];
 
         if (g->used && !g->dying && g->tenant == of->tenant && g->pool != NO &&
-            g->mapped == (1u << g->nprocs) - 1 && w->d[d].pool[g->pool].ranks == ranks &&
+            g->mapped == (1u << g->nprocs) - 1 &&
+            (w->cfg.heads > 0 || w->d[d].pool[g->pool].ranks == ranks) &&
             engine_conn(w, d, e) != NO)
             return e;
     }
@@ -311,7 +312,7 @@ static void refused(struct sim *w, uint32_t d, struct session *s, const struct t
     switch (r->err) {
     case TERN_INVALID:
         EXPECT(s->ntokens == 0 || (t->length != 0 && s->ntokens != t->length) ||
-                   (s->fetch_tail && state_needs_own(w, s)),
+                   (s->fetch_tail && state_needs_own(w, d, s)),
                "ticket_fetch_invalid", "%s", r->text);
         return;
     case TERN_PEER_LOST: EXPECT(!w->link[d].up[0], "ticket_fetch_peer", "%s", r->text); return;
@@ -363,6 +364,8 @@ void ticket_take(struct sim *w, uint32_t d, struct session *s, const struct tfet
     }
     take_borrowed(w, d, s, before, l->committed, n, r->runs, r->nruns);
     state_arrived_at(w, d, s, before, l->committed, n, r->runs, r->nruns);
+    if (!f->local)
+        state_whole_from(w, d, s, before, n);
     s->written = s->allocated = s->filled = n;
     fetch_owned(w, d, s, r);
     if (l->committed > before)
@@ -462,7 +465,7 @@ bool ticket_fetched(struct sim *w, uint32_t d, struct session *s, const struct r
     a->answered = 1;
     a->answer = r->err;
     s->turn = TURN_OPEN;
-    fetch_marks(w, s, r, s->committed);
+    fetch_marks(w, d, s, r, s->committed);
     if (r->err == TERN_OK) {
         EXPECT(a->offered_all, "ticket_unoffered", "OK, and the source has not offered all of it");
         ticket_take(w, d, s, &f, &a->of, a->length, r);

@@ -81,7 +81,7 @@ static void from_ends(struct sim *w, uint32_t d, struct session *from)
 static void refused(struct sim *w, uint32_t d, struct session *s, const struct tfetch *f,
                     const struct reply *r)
 {
-    bool tail = r->err == TERN_INVALID && s->fetch_tail && state_needs_own(w, s);
+    bool tail = r->err == TERN_INVALID && s->fetch_tail && state_needs_own(w, d, s);
     bool waits = r->err == TERN_BUSY && f->want == TERN_OK && s->fetch_tail &&
                  s->fetch_step > w->d[d].engine[s->engine].min_done;
 

@@ -45,6 +45,11 @@ static bool same_list(struct sim *w, uint32_t d, const struct asked *a, const st
     return a->ns == s->ns && a->to == s->written && w->common[a->variant][s->variant] >= s->written;
 }
 
+bool ticket_suits(const struct sim *w, uint32_t d, const struct asked *a, const struct session *s)
+{
+    return w->cfg.heads > 0 || a->ranks == w->d[d].pool[s->pool].ranks;
+}
+
 struct tk *ticket_server(struct sim *w, uint32_t d, struct pull_id pull)
 {
     for (uint32_t i = 0; i < SESSIONS; i++) {
@@ -99,7 +104,7 @@ void ticket_heard(struct sim *w, uint32_t d, const struct peer_msg *msg, uint32_
     else
         m->may_serve = t && shown_expected(w, d, &a->of.ticket, a->tenant) == TERN_OK &&
                        ticket_ready(w, d, t) && same_list(w, d, a, t) &&
-                       a->ranks == w->d[d].pool[ticket_session(w, d, t)->pool].ranks;
+                       ticket_suits(w, d, a, ticket_session(w, d, t));
 }
 
 /* Why a fetch by ticket is refused. */
@@ -133,8 +138,8 @@ static void check_refusal(struct sim *w, uint32_t d, const struct asked *a,
         MARK(ticket_other_tokens);
         return;
     case TERN_UNSUPPORTED:
-        EXPECT(shown == TERN_OK && a->ranks != w->d[d].pool[s->pool].ranks, "ticket_layout",
-               "%u ranks", a->ranks);
+        EXPECT(shown == TERN_OK && !ticket_suits(w, d, a, s), "ticket_layout", "%u ranks",
+               a->ranks);
         return;
     default: EXPECT(msg->err == TERN_BUSY, "ticket_refused", "err %u", msg->err); MARK(ticket_busy);
     }

@@ -133,6 +133,17 @@ void promise_over(struct sim *w, uint32_t d, const struct session *s)
     MARK(promise_over);
 }
 
+/* Its own pages go: what was said in the very step, was said before. */
+static void count_let_go(struct sim *w, uint32_t d, const struct session *s)
+{
+    for (uint32_t i = 0; i < w->granules; i++) {
+        const struct granule *g = &w->d[d].granule[s->tenant][i];
+
+        if (g->own == OWN_SESSION && &w->d[d].session[g->owner] == s)
+            w->tickets[d]->let_go[g->group]++;
+    }
+}
+
 /* Nothing reads it: it is closed, as any session is. */
 static void end(struct sim *w, uint32_t d, struct tk *t)
 {
@@ -140,6 +151,7 @@ static void end(struct sim *w, uint32_t d, struct tk *t)
 
     TRACE("  daemon %u: ticket %u.%u ends\n", d, s->id.slot, s->id.gen);
     follow_promise_over(w, d, t);
+    count_let_go(w, d, s);
     session_forget(w, d, s, t->left ? 0 : t->step);
     ticket_forget(w, d, (uint32_t)(t - w->tickets[d]->tk));
     w->tickets[d]->closing = 1;
@@ -158,11 +170,11 @@ static bool core_has_left(struct sim *w, uint32_t d, const struct session *s)
 static bool state_passed(struct sim *w, uint32_t d, const struct session *s)
 {
     for (STATE_GROUPS(w, g))
-        for (uint32_t at = window_begin(w, g, s->written); at < s->base[g]; at++)
+        for (uint32_t at = window_begin(w, d, g, s->written); at < s->base[g]; at++)
             if (!recurrent(w, g) && at >= s->first[g] && s->table[g][at].granule != HOLE &&
                 !state_visible_of(w, d,
                                   chunk_at(w, d, s->pool, s->space, s->variant,
-                                           at * w->page_tokens[g] / w->L + 1),
+                                           at * w->page_tokens[d][g] / w->L + 1),
                                   g))
                 return false;
     return true;
@@ -256,6 +268,7 @@ void tickets_after(struct sim *w, uint32_t d)
     if (m->judged && !m->told)
         ticket_accepted(w, d);
     m->judged = NULL;
+    memset(m->let_go, 0, sizeof m->let_go);
     for (uint32_t i = 0; i < SESSIONS && m->n > 0; i++)
         if (m->tk[i].stands)
             after(w, d, &m->tk[i]);
@@ -326,13 +339,17 @@ static enum tern_err handoff_expected(struct sim *w, uint32_t d, const struct se
 
 /* Is not all of the STATE at the written length in the table: in whole segments of the path, and
  * behind them its own? */
-static bool lacks_window(struct sim *w, const struct session *s, uint32_t g)
+static bool lacks_window(struct sim *w, uint32_t d, const struct session *s, uint32_t g)
 {
-    uint32_t first = window_begin(w, g, s->written), chunk = first * w->page_tokens[g] / w->L;
+    uint32_t first = window_begin(w, d, g, s->written), chunk = first * w->page_tokens[d][g] / w->L,
+             whole = seg_first(w, d, g, chunk + 1),
+             needed = s->written % w->L == 0 && whole < first ? whole : first;
 
+    if (needed * w->page_tokens[d][g] + w->window[g] < s->whole_from)
+        return true; /* a part of the page in which it begins never came */
     if (s->base[g] > first)
-        return s->base[g] * w->page_tokens[g] % w->L != 0;
-    return s->written % w->L == 0 && s->base[g] > seg_first(w, g, chunk + 1);
+        return s->base[g] * w->page_tokens[d][g] % w->L != 0;
+    return s->written % w->L == 0 && s->base[g] > seg_first(w, d, g, chunk + 1);
 }
 
 static bool lacks_state(struct sim *w, uint32_t d, const struct session *s)
@@ -341,7 +358,7 @@ static bool lacks_state(struct sim *w, uint32_t d, const struct session *s)
         s->committed == 0 ? NULL
                           : chunk_at(w, d, s->pool, s->space, s->variant, s->committed / w->L);
 
-    if (w->cfg.nstate && !state_window_whole(w, s, s->written))
+    if (w->cfg.nstate && !state_window_whole(w, d, s, s->written))
         return true;
     for (STATE_GROUPS(w, g)) {
         if (recurrent(w, g) && !s->top[g] && (!c || s->written != s->committed))
@@ -350,7 +367,7 @@ static bool lacks_state(struct sim *w, uint32_t d, const struct session *s)
         if (recurrent(w, g) && !s->top[g] && s->resumed != s->committed &&
             (!c->has[g] || (chunk_visible(w, d, c) && !state_visible_of(w, d, c, g))))
             return true;
-        if (!recurrent(w, g) && lacks_window(w, s, g))
+        if (!recurrent(w, g) && lacks_window(w, d, s, g))
             return true;
     }
     return false;

@@ -88,7 +88,8 @@ struct asked {
 };
 
 struct tickets {
-    uint32_t closing; /* some were closed: what they hold comes free in the next steps */
+    uint32_t closing;        /* some were closed: what they hold comes free in the next steps */
+    uint32_t let_go[GROUPS]; /* granules that those had which ended in the last step */
     uint32_t n, uid, next_shown, next_asked;
     struct tk tk[SESSIONS];
     struct shown shown[SHOWN];
@@ -160,6 +161,8 @@ void ticket_link_down(struct sim *w, uint32_t d, uint32_t link);
 struct shown *shown_of(struct sim *w, uint32_t d, const struct tk *t);
 enum tern_err shown_expected(struct sim *w, uint32_t d, const struct ticket *t, uint32_t tenant);
 /* The transfer out that serves the peer's. NULL: none does. */
+/* Can its pages go to the pool of who asks? */
+bool ticket_suits(const struct sim *w, uint32_t d, const struct asked *a, const struct session *s);
 struct tk *ticket_server(struct sim *w, uint32_t d, struct pull_id pull);
 
 /* ---- follows.c: transfers out that follow a session ---- */
@@ -224,7 +227,8 @@ uint32_t blob_word(uint32_t uid, uint32_t i);
 
 /* ---- of fetches.c, sessions.c, state.c, steps.c and away.c, for them ---- */
 void fetch_send(struct sim *w, uint32_t d, struct session *s, struct event *ev, uint32_t conn);
-void fetch_marks(struct sim *w, const struct session *s, const struct reply *r, uint32_t before);
+void fetch_marks(struct sim *w, uint32_t d, const struct session *s, const struct reply *r,
+                 uint32_t before);
 void fetch_take(struct sim *w, uint32_t d, struct session *s, const struct reply *r);
 void fetch_ended(struct sim *w, uint32_t d, struct session *s, const struct reply *r);
 void fetch_tail_stays(struct sim *w, const struct session *s, const struct reply *r);
@@ -234,6 +238,8 @@ void match_these(struct sim *w, uint32_t d, uint32_t s, uint32_t variant, uint32
 void step_commit(struct sim *w, uint32_t d, uint32_t s);
 void queue_copies(struct sim *w, uint32_t d, struct session *s);
 /* STATE that the ticket of a session at its written length does not need is given back. */
+/* Of a fetch that was served at the other daemon. */
+void state_whole_from(struct sim *w, uint32_t d, struct session *s, uint32_t from, uint32_t at);
 void state_hand_over(struct sim *w, uint32_t d, struct session *s, uint32_t step);
 /* What an answer gives of STATE to go on from `at`, which may be no multiple of L: of the path to
  * `depth`, and of the session's own. */

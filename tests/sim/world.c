@@ -120,9 +120,12 @@ void sim_destroy(struct sim *w)
     free(w->out);
 }
 
-/* X8: in some histories a tenant may have less under way from the peer than from all. */
+/* X8: in some histories a tenant may have less under way from the peer than from all; where one of
+ * two sources is slow, some pages from each. */
 static uint64_t flow_bytes(const struct config *c)
 {
+    if (c->slow)
+        return (2 + (uint64_t)c->seed_tokens / 5 % 4) * c->world0 * GRANULE_BYTES;
     return c->seed_tokens % 5 == 0 ? (1 + (uint64_t)c->seed_tokens / 5 % 6) * GRANULE_BYTES : 0;
 }
 
@@ -482,10 +485,18 @@ void sim_timers(struct sim *w, uint32_t d)
 
 /* --- the history --- */
 
+/* `far`: at the other daemon; 0: as many. */
+static void set_tokens(struct sim *w, uint32_t g, uint32_t near, uint32_t far)
+{
+    w->page_tokens[0][g] = near;
+    w->page_tokens[1][g] = far ? far : near;
+}
+
 static void set_state(struct sim *w)
 {
     const struct config *c = &w->cfg;
     const uint32_t tokens[] = {c->page_tokens2, c->page_tokens3},
+                   far[] = {c->far_tokens2, c->far_tokens3},
                    granules[] = {c->page_granules2, c->page_granules3},
                    window[] = {c->window2, c->window3}, reserve[] = {c->reserve2, c->reserve3};
 
@@ -494,7 +505,7 @@ static void set_state(struct sim *w)
     for (uint32_t i = 0; i < c->nstate; i++) {
         uint32_t g = w->ngroups++, span = window[i] ? window[i] : 1;
 
-        w->page_tokens[g] = tokens[i];
+        set_tokens(w, g, tokens[i], far[i]);
         w->page_granules[g] = granules[i];
         w->window[g] = window[i];
         w->reserve[g] = reserve[i];
@@ -506,6 +517,36 @@ static void set_state(struct sim *w)
     w->slab = 1;
     for (uint32_t g = 0; g < w->ngroups; g++)
         w->slab = w->page_granules[g] > w->slab ? w->page_granules[g] : w->slab;
+}
+
+static void set_groups(struct sim *w)
+{
+    const struct config *c = &w->cfg;
+
+    set_tokens(w, 0, c->page_tokens0, c->far_tokens0);
+    set_tokens(w, 1, c->page_tokens1 ? c->page_tokens1 : 1, c->far_tokens1);
+    w->page_granules[0] = c->page_granules0;
+    w->page_granules[1] = c->ngroups == 2 ? c->page_granules1 : 1;
+    w->L = w->page_tokens[0][0];
+    while (w->L % w->page_tokens[0][1])
+        w->L += w->page_tokens[0][0];
+    set_state(w);
+    w->span = c->span ? c->span : SPAN;
+}
+
+static void set_worlds(struct sim *w)
+{
+    const struct config *c = &w->cfg;
+    const uint32_t near[ENGINES] = {c->world0, c->world1, c->world2},
+                   far[ENGINES] = {c->far_world0, c->far_world1, c->far_world2};
+
+    w->ranks = 0;
+    for (uint32_t e = 0; e < ENGINES; e++) {
+        w->world[0][e] = near[e];
+        w->world[1][e] = far[e] ? far[e] : near[e];
+        for (uint32_t d = 0; d < DAEMONS; d++)
+            w->ranks = w->world[d][e] > w->ranks ? w->world[d][e] : w->ranks;
+    }
 }
 
 /* Where the ranks of each engine live: by their numbers, or on regions that are drawn. */
@@ -538,21 +579,8 @@ static void sim_begin(struct sim *w, const struct history *h)
 {
     w->cfg = h->cfg;
     w->steps = 0;
-    w->page_tokens[0] = h->cfg.page_tokens0;
-    w->page_tokens[1] = h->cfg.page_tokens1 ? h->cfg.page_tokens1 : 1;
-    w->page_granules[0] = h->cfg.page_granules0;
-    w->page_granules[1] = h->cfg.ngroups == 2 ? h->cfg.page_granules1 : 1;
-    w->L = w->page_tokens[0];
-    while (w->L % w->page_tokens[1])
-        w->L += w->page_tokens[0];
-    set_state(w);
-    w->span = h->cfg.span ? h->cfg.span : SPAN;
-    w->world[0] = h->cfg.world0;
-    w->world[1] = h->cfg.world1;
-    w->world[2] = h->cfg.world2;
-    w->ranks = 0;
-    for (uint32_t e = 0; e < ENGINES; e++)
-        w->ranks = w->world[e] > w->ranks ? w->world[e] : w->ranks;
+    set_groups(w);
+    set_worlds(w);
     set_regions(w);
     w->now = 1000 * MS;
     w->at_choice = 0;

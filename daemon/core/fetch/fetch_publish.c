@@ -58,6 +58,7 @@ static void chunk_own(struct core *c, struct pull *p, struct session *s)
             session_slid_to(s, (struct group_page){g, window_first(&pool->group[g], end)}, 0);
     }
     s->written = s->allocated = end;
+    s->whole_from = pull_whole_from(c, p);
 }
 
 /* S11: how much has to be here for the next chunk to be published. The first one takes the place of
@@ -103,6 +104,7 @@ static void fetch_publish(struct core *c, struct pull *p)
                                    .pending = &pending,
                                    .step = &step,
                                    .state_at = p->to,
+                                   .whole_from = pull_whole_from(c, p),
                                    .arriving = true};
         enum tern_err err = TERN_GONE;
         bool adopted = false;
@@ -277,6 +279,7 @@ static void step_back(struct core *c, const struct pull *p, struct session *s)
         return; /* what it owns, it can go on from */
     for (uint32_t g = 0; g < pool->ngroups; g++)
         pages_free(c, &s->owned[g]); /* all are this transfer's, and no engine has seen them */
+    s->whole_from = 0;
     s->written = s->allocated = s->committed;
     while (s->committed > p->start && !state_resumable(c, s->node)) {
         uint32_t from = s->node, parent = node_at(c, from)->parent;

@@ -138,6 +138,8 @@ static void segment_attach(struct core *c, struct session *s, struct segment to,
     if (n->group[g].pages[TIER_DEVICE] != NONE)
         drop_head(c, src, (struct group_page){g, end}); /* the node's are canonical */
     else if (src->base[g] == first && src->base[g] + src->pages[g].n >= end &&
+             src->base[g] * p->group[g].layout.page_tokens + p->group[g].layout.window >=
+                 src->whole_from &&
              refill_allowed(c, engine_at(c, s->engine), to, src)) {
         segment_fill(c, to, &src->pages[g], end - first, src->arriving);
         refilled(c, to.node, src);
@@ -451,7 +453,8 @@ enum tern_err session_commit(struct core *c, struct actions *out, struct engine 
                                .duplicates = &duplicates,
                                .pending = &pending,
                                .step = &step,
-                               .state_at = s->written};
+                               .state_at = s->written,
+                               .whole_from = s->whole_from};
     enum tern_err err = TERN_OK;
     bool adopted;
 

@@ -14,6 +14,7 @@ struct chunk_source {
     uint32_t *pending;       /* nodes to be published, chained */
     uint64_t *step;          /* in: the commit's; out: not below that of the path */
     uint32_t state_at;       /* the depth whose state a RECURRENT page holds */
+    uint32_t whole_from;     /* as in struct session: the first page may be one that came in part */
     uint32_t handed;         /* out: RECURRENT groups whose page was handed over, as bits */
     uint32_t unread; /* out: groups, as bits, whose STATE in the last chunk waits for a step */
     bool arriving;   /* a transfer's: checksums are known, and the session gets no fresh RECURRENT

@@ -142,6 +142,7 @@ static void import_path(struct core *c, struct session *s, uint32_t node, bool m
     node_unpin(c, s->node, REF_DEVICE);
     s->node = node;
     s->committed = s->written = s->allocated = depth;
+    s->whole_from = 0;
     s->state_from = p->nstate && !more ? state_low(c, node) : depth;
     state_hold(c, (struct path){node, s->state_from});
     for (uint32_t g = 0; g < p->ngroups; g++) {

@@ -337,7 +337,7 @@ static enum tern_err table_end(struct core *c, struct actions *out, struct sessi
     node_pin(c, root, REF_DEVICE);
     session_let_go(c, s, step, &pages);
     s->node = root;
-    s->committed = s->written = s->allocated = s->state_from = 0;
+    s->committed = s->written = s->allocated = s->state_from = s->whole_from = 0;
     for (uint32_t g = 0; g < c->limits.groups; g++)
         s->base[g] = s->first[g] = 0;
     session_state_move(&s->state, SESSION_OPEN);

@@ -83,6 +83,8 @@ static bool has_state_at(const struct core *c, const struct session *s, uint32_t
 {
     const struct pool *pool = session_pool(c, s);
 
+    if (p < s->whole_from)
+        return false;
     for (uint32_t g = 0; g < pool->ngroups; g++) {
         const struct group_layout *l = &pool->group[g].layout;
         uint32_t first = window_first(&pool->group[g], p), t = s->committed / l->page_tokens;

@@ -49,7 +49,8 @@ static bool group_whole(const struct core *c, const struct session *s, const str
         return true;
     if (g->layout.family == FAMILY_RECURRENT)
         return s->owned[i].n > 0 || path_has_recurrent(c, s, i);
-    if (s->first[i] > first)
+    if (s->first[i] > first ||
+        first_needed(c, s, g) * g->layout.page_tokens + g->layout.window < s->whole_from)
         return false;
     if (s->base[i] <= first)
         return s->base[i] <= first_needed(c, s, g);

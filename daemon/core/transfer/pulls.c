@@ -408,6 +408,25 @@ struct pull_span pull_span_at(const struct core *c, const struct pull *p, uint32
     return span;
 }
 
+uint32_t pull_whole_from(const struct core *c, const struct pull *p)
+{
+    const struct pool *pool = pool_at(c, p->pool);
+    uint32_t whole_from = 0;
+
+    for (uint32_t g = 0; g < pool->ngroups && p->to % pool->align > 0; g++) {
+        const struct group *here = &pool->group[g], there = as_there(here, p->source_tokens[g]);
+        const struct transfer_range ours = transfer_pages(pool, here, span_to(p, p->to)),
+                                    theirs = transfer_pages(pool, &there, span_to(p, p->to));
+        const uint32_t came = theirs.first * there.layout.page_tokens,
+                       at = came + here->layout.window;
+
+        if (here->layout.family == FAMILY_WINDOW && ours.first * here->layout.page_tokens < came &&
+            at > whole_from)
+            whole_from = at;
+    }
+    return whole_from;
+}
+
 void pull_run(struct core *c, struct pull *p)
 {
     pull_state_move(&p->state, PULL_RUNNING);

@@ -53,6 +53,10 @@ void pull_reserve_spans(struct core *c, struct pull *p);
 /* Frees those of the beginning, once they are verified. No engine has seen them. */
 void pull_drop_front(struct core *c, struct pull *p);
 struct span_shape pull_span_shape(const struct core *c, const struct pull *p, uint32_t g);
+/* The length from which on the windows of what it brings are whole. By a ticket of a length that is
+ * no multiple of L the source sends its pages of the last one alone: of larger pages here the first
+ * may have no more than its end. 0: they are whole at every length. */
+uint32_t pull_whole_from(const struct core *c, const struct pull *p);
 /* That begins with this page of a list. */
 struct pull_span pull_span_at(const struct core *c, const struct pull *p, uint32_t record);
 /* The first page of the next one; NONE: the list ends there. */

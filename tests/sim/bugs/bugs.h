@@ -1,4 +1,5 @@
-/* The planted bugs: each breaks one rule of the core, or of the seam's transfers. Each is a patch
+/* The planted bugs: each breaks one rule of the core, of the seam's transfers, or of the plans of
+ * resharding. Each is a patch
  * of this folder, NN-name.patch, which plant.sh applies to a copy of the sources; tern-sim-bugs
  * alone is built from that copy, and `tern-sim-bugs --bug N` turns one of them on. The simulator
  * must find every one. */
@@ -115,10 +116,16 @@
     X(105, FOLLOW_TOLD_NAMED, "tell a follower a depth whose pages were only named")               \
     X(106, PROMISE_OUTLIVES_ABORT, "keep an early ticket when its session is aborted")             \
     X(107, LOCAL_TICKET_TWICE, "leave a ticket where its own daemon has fetched it")               \
-    X(108, TICKET_END_UNAWAITED, "serve a ticket again before the end of a fetch that was given up")
+    X(108, REPLICATED_TO_EACH, "move what ranks hold alike once for each of them")                 \
+    X(109, SPAN_PAGE_MISSING, "publish a span without the last of its pages")                      \
+    X(110, SPAN_BESIDE_EARLY, "free the pages beside a span before it has come")                   \
+    X(111, ASKED_WHILE_RECEIVED,                                                                   \
+      "ask again for what a dead path was asked for while its receive is out")                     \
+    X(112, FLOW_UNLIMITED, "let a tenant have more than its share from one source")                \
+    X(113, TICKET_END_UNAWAITED, "serve a ticket again before the end of a fetch that was given up")
 
 /* These are the seam's: `tern-sim --rdma` finds them. */
-#define BUG_IS_SEAM(n) (((n) >= 21 && (n) <= 27) || ((n) >= 56 && (n) <= 59))
+#define BUG_IS_SEAM(n) (((n) >= 21 && (n) <= 27) || ((n) >= 56 && (n) <= 59) || (n) == 111)
 
 enum planted_bug {
 #define X(number, name, what) BUG_##name = (number),

@@ -8,7 +8,7 @@ work=$(mktemp -d)
 trap 'rm -rf "$work"' EXIT
 
 mkdir "$work/a"
-find daemon/core daemon/seam -name '*.c' -exec cp --parents -t "$work/a" {} +
+find daemon/core daemon/seam daemon/reshard -name '*.c' -exec cp --parents -t "$work/a" {} +
 for patch in $(printf '%s\n' tests/sim/bugs/[0-9]*-*.patch | sort -V); do
     rm -rf "$work/b"
     cp -r "$work/a" "$work/b"

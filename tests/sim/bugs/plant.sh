@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# plant.sh SOURCE OUT: copies the sources of daemon/core and daemon/seam below OUT and applies every patch
+# plant.sh SOURCE OUT: copies the sources of daemon/core, daemon/seam and daemon/reshard below OUT and applies every patch
 # of this folder to the copy, in the order of their numbers. A file whose text stays as it is keeps its
 # time, so that nothing is compiled for nothing.
 set -euo pipefail
@@ -8,7 +8,7 @@ here=$(cd "$(dirname "$0")" && pwd)
 work=$(mktemp -d)
 trap 'rm -rf "$work"' EXIT
 
-(cd "$source" && find daemon/core daemon/seam -name '*.c' -exec cp --parents -t "$work" {} +)
+(cd "$source" && find daemon/core daemon/seam daemon/reshard -name '*.c' -exec cp --parents -t "$work" {} +)
 numbers=
 while read -r patch; do
     name=${patch##*/}

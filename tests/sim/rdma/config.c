@@ -44,7 +44,7 @@ static void make_faults(struct rconfig *c)
         [RF_pull_stopped] = 6,      [RF_immediate_unasked] = 40,
         [RF_post_fails] = 1000,     [RF_destroy_fails] = 20,
         [RF_device_lost] = 400,     [RF_slow_connect] = 6,
-        [RF_rail_cut] = 60};
+        [RF_rail_cut] = 60,         [RF_path_silent] = 20};
     bool calm = rw_one_in(8);
 
     for (uint32_t i = 0; i < RF_COUNT; i++) {
@@ -52,6 +52,17 @@ static void make_faults(struct rconfig *c)
 
         c->rate[i] = calm || r < 2 ? 0 : r < 5 ? usual[i] : (usual[i] + 3) / 4;
     }
+}
+
+/* Several connections to a peer, and most often no other way. */
+static void make_paths(struct rconfig *c)
+{
+    c->connections = rw_one_in(2) ? 1 : rw_between(2, 4);
+    if (c->connections == 1 || rw_one_in(3))
+        return;
+    for (uint32_t i = 0; i < NODES; i++)
+        for (uint32_t k = 0; k < NODES; k++)
+            c->transport[i][k] = XFER_TCP;
 }
 
 /* Two paths that want more of one completion queue than it holds, break often, and are looked at
@@ -123,4 +134,5 @@ void config_make(struct rconfig *c)
         give_up_pushes(c);
     c->choices = rw_between(60, CHOICES_MAX);
     c->transfer_regions = rw_one_in(2) ? 1 : c->regions;
+    make_paths(c);
 }

@@ -92,7 +92,8 @@ void drive_node_start(uint32_t number)
                                  .serves = SERVES,
                                  .pairs = 1, /* pages are not resharded here */
                                  .data_threads = 1,
-                                 .data_conns_max = 12,
+                                 .data_conns_max = 8 + 4 * rw.cfg.connections * (NODES - 1),
+                                 .connections = rw.cfg.connections,
                                  .idle_ns = rw.cfg.idle_ns,
                                  .socket_buffer_bytes = 4096,
                                  .transports = played,
@@ -230,6 +231,8 @@ void drive_choice(void)
         give_up_some_serve();
     if (rw_happens(RF_conn_reset))
         rnet_reset_random();
+    if (rw_happens(RF_path_silent))
+        rnet_silence_random();
     if (rw_happens(RF_qp_error))
         rnic_spoil();
     if (rw_fault(RF_cut))

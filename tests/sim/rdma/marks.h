@@ -48,6 +48,11 @@
     X(reused_at_quiet, 15000)                                                                      \
     X(split_frame, 15000)                                                                          \
     X(killed_with_reads_out, 8)                                                                    \
-    X(probe_by_verbs, 600)
+    X(probe_by_verbs, 600)                                                                         \
+    X(path_lost_beside_others, 4)                                                                  \
+    X(path_silent_beside_others, 40)                                                               \
+    X(last_path_lost, 5)                                                                           \
+    X(asked_on_another_path, 3)                                                                    \
+    X(changed_without_tail, 0)
 
 #endif

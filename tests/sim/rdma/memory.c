@@ -258,6 +258,20 @@ void rmem_land_late(void *to, const void *bytes, size_t n, uint64_t owner)
     }
 }
 
+bool rmem_came_by(const void *at, uint64_t socket)
+{
+    struct where w;
+    struct rpage *page;
+    bool other;
+
+    if (!where_is(at, &w) || w.place == NONE32)
+        return false;
+    page = page_of(&w);
+    other = page->came_by != 0 && page->came_by != socket;
+    page->came_by = socket;
+    return other;
+}
+
 void rmem_excuse(const void *p, size_t n, uint8_t why)
 {
     const uint8_t *at = p;

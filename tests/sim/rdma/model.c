@@ -25,10 +25,32 @@ static void page_right(struct rnode *node, const struct rpull *pull, uint32_t at
     page->tag = pull->from_tag[at];
 }
 
+static bool something_is_gone(const struct rpull *pull)
+{
+    const struct rnode *source = &rw.node[pull->source];
+    const struct rserve *serve = &source->serve[pull->serve.slot];
+
+    if (!serve->used || !serve->live || serve->gen != pull->serve.gen)
+        return true;
+    for (uint32_t i = 0; i < pull->n; i++) {
+        const struct rpage *page = &source->pool[pull->pool].page[pull->from_place[i]];
+
+        if (page->kind != PG_COMMITTED || page->gen != pull->from_gen[i])
+            return true;
+    }
+    return false;
+}
+
 static void page_wrong(const struct rnode *node, const struct rpull *pull, uint32_t at)
 {
     const struct rpage *page = &node->pool[pull->pool].page[pull->place[at]];
 
+    /* What its source gave up may have changed on the way. The tail of the answer would have said
+     * so, but a path that dies takes that with it, and others go on. */
+    if (page->excused == 0 && rw.cfg.connections > 1 && something_is_gone(pull)) {
+        rw_mark(RM_changed_without_tail);
+        return;
+    }
     if (page->excused == 0)
         rw_fail("wrong_without_cause", "page %u of node %u is right, and reported wrong",
                 pull->place[at], node->number);
@@ -54,22 +76,6 @@ static void said_pulled(struct rnode *node, struct rpull *pull, const struct eve
         else
             page_wrong(node, pull, b->at[i]);
     }
-}
-
-static bool something_is_gone(const struct rpull *pull)
-{
-    const struct rnode *source = &rw.node[pull->source];
-    const struct rserve *serve = &source->serve[pull->serve.slot];
-
-    if (!serve->used || !serve->live || serve->gen != pull->serve.gen)
-        return true;
-    for (uint32_t i = 0; i < pull->n; i++) {
-        const struct rpage *page = &source->pool[pull->pool].page[pull->from_place[i]];
-
-        if (page->kind != PG_COMMITTED || page->gen != pull->from_gen[i])
-            return true;
-    }
-    return false;
 }
 
 static void said_broken(const struct rnode *node, struct rpull *pull, enum tern_err err)

@@ -28,6 +28,7 @@ struct descriptor {
     /* FD_SOCKET */
     bool connected, shut, fin, reset, delivering; /* fin: nothing comes behind what is there */
     uint32_t peer;                                /* NONE32: none, or it fell silent */
+    uint64_t silent_until;
     uint32_t head, n, visible;
     uint8_t in[SOCK_BYTES];
     /* FD_LISTEN */
@@ -366,6 +367,8 @@ static void recv_try(struct operation *o)
         rmem_land(to, d->in + d->head, step, o->owner, "a receive");
         if (rmem_is_memory(to)) {
             rw_mark(RM_landed_by_tcp);
+            if (rmem_came_by(to, (uint64_t)d->gen << 32 | (o->fd + 1)))
+                rw_mark(RM_asked_on_another_path);
             if (rw_fault(RF_bit_flip))
                 flip(to, step);
         }
@@ -432,6 +435,7 @@ void rnet_deliver(uint32_t fd, uint32_t gen)
     d->delivering = false;
     if (d->peer != NONE32) {
         until = rw.cut_until[fds[d->peer].node][d->node];
+        until = d->silent_until > until ? d->silent_until : until;
         if (until > rw.now_ns) {
             d->delivering = true;
             rw_post(AGAIN_NS, T_DELIVER, fd, gen);
@@ -522,13 +526,70 @@ void rnet_op(uint32_t number, uint32_t gen)
 
 /* ------------------------------------------------------------------ what happens to them */
 
+/* Others between the same two nodes. */
+static uint32_t beside(const struct descriptor *d)
+{
+    uint32_t n = 0;
+
+    for (uint32_t i = 0; d->peer != NONE32 && i < FDS; i++)
+        n += &fds[i] != d && fds[i].kind == FD_SOCKET && fds[i].node == d->node &&
+             fds[i].connected && !fds[i].reset && fds[i].peer != NONE32 &&
+             fds[fds[i].peer].node == fds[d->peer].node;
+    return n;
+}
+
+/* Does a receive that is posted there write pages? */
+static bool receives(uint32_t fd)
+{
+    for (uint32_t i = 0; i < OPS; i++)
+        if (ops[i].used && ops[i].fd == fd && ops[i].kind == OP_RECV && ops[i].owner != 0)
+            return true;
+    return false;
+}
+
+/* Where a peer has several there is always one. */
+static bool some_socket(uint32_t *ret)
+{
+    uint32_t tries = rw.cfg.connections > 1 ? FDS : 1;
+
+    *ret = rw_below(FDS);
+    while (tries-- > 0) {
+        if (fds[*ret].kind == FD_SOCKET && fds[*ret].connected)
+            return true;
+        *ret = (*ret + 1) % FDS;
+    }
+    return false;
+}
+
+void rnet_silence_random(void)
+{
+    uint64_t until = rw.now_ns + MS * rw_between(50, 8000);
+    uint32_t fd;
+
+    if (!some_socket(&fd))
+        return;
+    for (uint32_t i = 0; i < FDS && rw.cfg.connections > 1; i++)
+        if (fds[(fd + i) % FDS].kind == FD_SOCKET && receives((fd + i) % FDS)) {
+            fd = (fd + i) % FDS;
+            break;
+        }
+    rw.fault[RF_path_silent]++;
+    fds[fd].silent_until = until;
+    if (fds[fd].peer != NONE32)
+        fds[fds[fd].peer].silent_until = until;
+    if (receives(fd) && beside(&fds[fd]) > 0)
+        rw_mark(RM_path_silent_beside_others);
+}
+
 void rnet_reset_random(void)
 {
-    uint32_t fd = rw_below(FDS);
+    uint32_t fd;
 
-    if (fds[fd].kind != FD_SOCKET || !fds[fd].connected)
+    if (!some_socket(&fd))
         return;
     rw.fault[RF_conn_reset]++;
+    if (receives(fd))
+        rw_mark(beside(&fds[fd]) > 0 ? RM_path_lost_beside_others : RM_last_path_lost);
     if (fds[fd].peer != NONE32)
         peer_ends(fds[fd].peer, true);
     peer_ends(fd, true);
@@ -562,8 +623,10 @@ void rnet_completed(uint32_t node)
 void rnet_heal(void)
 {
     for (uint32_t i = 0; i < FDS; i++)
-        if (fds[i].kind == FD_SOCKET)
+        if (fds[i].kind == FD_SOCKET) {
+            fds[i].silent_until = 0;
             poke(i);
+        }
 }
 
 /* ------------------------------------------------------------------ seam/io.h */
@@ -592,6 +655,24 @@ void io_send(struct io *io, struct io_op *op, int fd, const void *buf, size_t n,
     op_buffer(io, op, OP_SEND, fd, (void *)(uintptr_t)buf, n, wait_all);
 }
 
+static bool overlap(const struct iovec *a, const struct iovec *b)
+{
+    return (uintptr_t)a->iov_base < (uintptr_t)b->iov_base + b->iov_len &&
+           (uintptr_t)b->iov_base < (uintptr_t)a->iov_base + a->iov_len;
+}
+
+/* What a path had been asked for is asked for on another one when its receive is back, not before:
+ * two receives into one page would each spoil what the other brings. */
+static void receives_alone(const struct operation *o, const struct iovec *iov)
+{
+    for (uint32_t i = 0; i < OPS; i++)
+        for (size_t k = 0; ops[i].used && &ops[i] != o && ops[i].kind == OP_RECV && k < ops[i].niov;
+             k++)
+            if (overlap(iov, &ops[i].iov[k]))
+                rw_fail("two_receives", "descriptors %u and %u of node %u receive into one page",
+                        o->fd + FD_FIRST, ops[i].fd + FD_FIRST, o->node);
+}
+
 static struct operation *op_msg(struct io *io, struct io_op *op, enum op_kind kind, int fd,
                                 const struct msghdr *msg)
 {
@@ -603,8 +684,10 @@ static struct operation *op_msg(struct io *io, struct io_op *op, enum op_kind ki
     for (size_t i = 0; i < o->niov && o->owner == 0; i++)
         o->owner = rmem_owner(o->iov[i].iov_base);
     for (size_t i = 0; i < o->niov && kind == OP_RECV; i++)
-        if (rmem_is_memory(o->iov[i].iov_base))
+        if (rmem_is_memory(o->iov[i].iov_base)) {
+            receives_alone(o, &o->iov[i]);
             rnic_receive(o->iov[i].iov_base, o->iov[i].iov_len);
+        }
     op_due(o, rw_soon());
     return o;
 }

@@ -21,6 +21,7 @@
 #include "base/check.h"
 
 #define XFER_PIECE_BYTES 4096u /* a batch is several pieces, now and then of several paths */
+#define XFER_PATH_BYTES  2048u /* so that what waits for room calls another path */
 #define DATA_RECV_BYTES  1500u /* and a data thread moves each of them in several */
 #define DATA_SEND_PIECE  1500u
 /* None is so short: what the kernel writes into pages is looked at here, stretch by stretch. */

@@ -27,9 +27,11 @@ struct away {
 };
 
 static struct away away[TASKS];
+static bool working; /* it is a data thread's turn */
 
 void tasks_reset(void)
 {
+    working = false; /* the history before may have failed in one */
     for (uint32_t i = 0; i < TASKS; i++) {
         away[i].used = false;
         away[i].gen++;
@@ -67,8 +69,6 @@ static void moved(struct io_op *op, int32_t res, uint32_t flags, uint32_t buffer
     task->res = res;
     later(a, res > 0 && task->work ? STAGE_WORK : STAGE_BACK);
 }
-
-static bool working;
 
 static bool ready(struct io_task *task)
 {

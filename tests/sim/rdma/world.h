@@ -74,7 +74,8 @@
     X(device_lost)                                                                                 \
     X(page_recycled)                                                                               \
     X(serve_given_up)                                                                              \
-    X(pull_stopped)
+    X(pull_stopped)                                                                                \
+    X(path_silent)
 
 enum rfault {
 #define X(name) RF_##name,
@@ -142,7 +143,8 @@ struct rconfig {
     uint32_t transfer_regions; /* that transfers carry: all, or 1 where all hold alike */
     uint32_t rails[NODES];     /* devices in use; 0: it has none */
     uint32_t page_bytes[GROUPS], units[GROUPS], first[GROUPS],
-        pages[GROUPS]; /* index in the pool */
+        pages[GROUPS];    /* index in the pool */
+    uint32_t connections; /* over TCP, to a peer, that transfers are spread over */
     uint32_t max_msg, cqe, rd_atomic, mr_bytes, choices;
     uint32_t busy; /* up to so many microseconds pass before a node looks at its completions */
     uint32_t slow, drag; /* how long the machine takes, and a NIC for a piece of a request */
@@ -170,7 +172,8 @@ struct rpage {
     uint32_t from_node, from_place, from_gen;
     uint64_t from_tag;
     bool stale; /* some of its bytes were read from a page that was no longer the one asked for */
-    uint8_t excused; /* EXCUSE_*: it may be reported wrong */
+    uint8_t excused;  /* EXCUSE_*: it may be reported wrong */
+    uint64_t came_by; /* the socket by which bytes of it came since it was asked for; 0: none has */
 };
 
 struct rpool { /* one a tenant */
@@ -324,6 +327,7 @@ void rnet_clear(int fd);
 void rnet_close(int fd);
 uint32_t rnet_open(uint32_t node); /* descriptors */
 void rnet_reset_random(void);      /* a connection is reset */
+void rnet_silence_random(void);    /* nothing comes over it for some time, and nobody knows */
 struct io *rnet_io(uint32_t node);
 void rnet_heal(void);
 void rnet_completed(uint32_t node);             /* its ring has told something */
@@ -367,6 +371,7 @@ void rmem_land(void *to, const void *bytes, size_t n, uint64_t owner, const char
 void rmem_land_late(void *to, const void *bytes, size_t n, uint64_t owner);
 #define EXCUSE_FLIP 1u
 #define EXCUSE_LATE 2u
+bool rmem_came_by(const void *at, uint64_t socket); /* another has brought bytes of the page, too */
 void rmem_excuse(const void *at, size_t n, uint8_t why); /* a fault: it may be wrong */
 void rmem_taken(const void *from, size_t n);             /* a socket reads at the source */
 void rmem_read_for(void *to, const void *from,

@@ -17,18 +17,22 @@ static const struct ends all_ends[] = {{4, 16}, {16, 4}, {8, 16}, {16, 8},
                                        {2, 16}, {16, 2}, {2, 4}};
 static const uint32_t lengths[] = {80, 16, 81, 83, 84, 87, 88, 95, 5, 1, 17, 30};
 
+/* Groups: HISTORY alone; with a window; with a recurrent state, too. */
+enum shape { HISTORY_ALONE = 1, WITH_WINDOW = 2, WITH_STATES = 3 };
+
 static struct pool_id open_pool(struct rig *rig, const struct rig_engine *e, uint32_t page_tokens,
-                                bool window, uint32_t pages)
+                                enum shape shape, uint32_t pages)
 {
+    const uint32_t history = shape == HISTORY_ALONE ? page_tokens : L;
     struct request r = {.op = OP_POOL_OPEN,
-                        .pool_open = {.ngroups = window ? 3 : 1,
+                        .pool_open = {.ngroups = (uint32_t)shape,
                                       .axes_hash = page_tokens,
                                       .fields_hash = 9,
                                       .align_tokens = L,
                                       .bytes = pages * page_tokens * TOKEN}};
     const struct reply *reply;
 
-    r.pool_open.group[0] = rig_group(window ? L : page_tokens, (window ? L : page_tokens) * TOKEN);
+    r.pool_open.group[0] = rig_group(history, history * TOKEN);
     r.pool_open.group[1] = rig_window(page_tokens, WINDOW, page_tokens * TOKEN);
     r.pool_open.group[2] = rig_recurrent(page_tokens, L * TOKEN);
     reply = rig_request(rig, e->conn[0], &r);
@@ -38,18 +42,18 @@ static struct pool_id open_pool(struct rig *rig, const struct rig_engine *e, uin
 }
 
 /* offer_pages: of one message; 0: as many as it may have. */
-static struct pair between_with(struct ends ends, bool window, uint32_t offer_pages)
+static struct pair between_with(struct ends ends, enum shape shape, uint32_t offer_pages)
 {
     struct pair p = PAIR_LIMITED(limits.offer_pages = offer_pages, 4, 64, 64);
 
-    p.sp = open_pool(p.source, &p.se, ends.from, window, 2048 / ends.from);
-    p.dp = open_pool(p.dest, &p.de, ends.to, window, 2048 / ends.to);
+    p.sp = open_pool(p.source, &p.se, ends.from, shape, 2048 / ends.from);
+    p.dp = open_pool(p.dest, &p.de, ends.to, shape, 2048 / ends.to);
     return p;
 }
 
-static struct pair between(struct ends ends, bool window)
+static struct pair between(struct ends ends, enum shape shape)
 {
-    return between_with(ends, window, 0);
+    return between_with(ends, shape, 0);
 }
 
 /* Token by token, of the pages in the session's table from that token on: written, or compared.
@@ -103,7 +107,7 @@ TEST(n3_ticket_of_other_page_tokens_brings_each_token)
 {
     for (size_t e = 0; e < sizeof all_ends / sizeof *all_ends; e++)
         for (size_t i = 0; i < sizeof lengths / sizeof *lengths; i++) {
-            struct pair p = between(all_ends[e], false);
+            struct pair p = between(all_ends[e], HISTORY_ALONE);
             uint32_t n = lengths[i];
             struct ticket t = hand_over(computed_to(&p, n), 0, 1);
 
@@ -121,7 +125,7 @@ TEST(n3_ticket_of_other_page_tokens_brings_each_token)
 TEST(n3_prefix_of_other_page_tokens_goes_on_from_what_is_here)
 {
     for (size_t e = 0; e < sizeof all_ends / sizeof *all_ends; e++) {
-        struct pair p = between_with(all_ends[e], false, 1);
+        struct pair p = between_with(all_ends[e], HISTORY_ALONE, 1);
         struct rig_session *first;
 
         computed_to(&p, 80);
@@ -143,7 +147,7 @@ TEST(y4_follow_of_other_page_tokens_brings_each_token)
 {
     for (size_t e = 0; e < sizeof all_ends / sizeof *all_ends; e++)
         for (size_t i = 0; i < sizeof lengths / sizeof *lengths; i++) {
-            struct pair p = between(all_ends[e], false);
+            struct pair p = between(all_ends[e], HISTORY_ALONE);
             uint32_t n = lengths[i];
             struct rig_session *s = session_with(p.source, &p.se, p.sp, 1, n);
 
@@ -172,7 +176,7 @@ TEST(n3_window_of_other_page_tokens_brings_the_window)
 {
     for (size_t e = 0; e < sizeof all_ends / sizeof *all_ends; e++)
         for (uint32_t n = L; n <= 4 * L; n++) {
-            struct pair p = between(all_ends[e], true);
+            struct pair p = between(all_ends[e], WITH_STATES);
             struct rig_session *s = session_with(p.source, &p.se, p.sp, 1, n);
             struct ticket t;
 
@@ -195,11 +199,77 @@ TEST(n3_window_of_other_page_tokens_brings_the_window)
         }
 }
 
+/* A ticket of n tokens was fetched. */
+static struct pair window_fetched(struct ends ends, uint32_t n)
+{
+    struct pair p = between(ends, WITH_WINDOW);
+    struct rig_session *s = session_with(p.source, &p.se, p.sp, 1, n);
+
+    for (uint32_t to = L; to <= n; to += L) {
+        assert_ok(rig_run_to(s, rig_tokens(1, n), to));
+        tokens_do(s, 1, to - WINDOW, to, true);
+        assert_ok(rig_commit(s, to, 0));
+    }
+    assert_ok(rig_run_to(s, rig_tokens(1, n), n));
+    tokens_do(s, 1, n / L * L, n, true);
+    p.d = session_with(p.dest, &p.de, p.dp, 1, n);
+    assert_ok(ticket_fetched(p.d, hand_over(s, 0, 0)));
+    return p;
+}
+
+/* Of a larger page in which the window begins the source sends what the window needs. So no prefix
+ * may be resumed by it that needs more, the session does not go back to where it would, and it is
+ * not handed over while such a page is needed. */
+TEST(n3_window_that_begins_within_a_page_is_no_other_window)
+{
+    uint32_t resumed = 0, returned = 0, lacking = 0;
+
+    for (size_t e = 0; e < sizeof all_ends / sizeof *all_ends; e++)
+        for (uint32_t n = L + 1; n < 4 * L; n++) {
+            const uint32_t from = n - WINDOW, pt = all_ends[e].to,
+                           came = from / all_ends[e].from * all_ends[e].from;
+            const bool lacks = n % L != 0 && from / pt * pt < came;
+            struct pair p = window_fetched(all_ends[e], n);
+            struct rig_session *other = session_with(p.dest, &p.de, p.dp, 1, n);
+            struct req_handoff handoff = {.key = {1, 1}};
+            uint32_t depth = other->len.committed;
+
+            if (depth > 0)
+                assert_int_equal(tokens_do(other, 1, depth - WINDOW, depth, false), 0);
+            resumed += depth > 0;
+            assert_err(lacks ? TERN_INVALID : TERN_OK, hand_over_full(p.d, handoff)->err);
+            rig_destroy_all();
+
+            p = window_fetched(all_ends[e], n);
+            if (n > p.d->len.committed && rig_rewind(p.d, n - 1, 0) == TERN_OK) {
+                assert_int_equal(tokens_do(p.d, 1, n - 1 - WINDOW, n - 1, false), 0);
+                returned++;
+            }
+            lacking += lacks;
+            rig_destroy_all();
+        }
+    assert_true(resumed > 0 && returned > 0 && lacking > 0);
+}
+
+/* Further on, where the window has left the page behind, it is a session like any other. */
+TEST(n3_window_that_began_within_a_page_is_whole_later)
+{
+    struct pair p = window_fetched((struct ends){4, 16}, 21);
+    struct req_handoff handoff = {.key = {1, 1}};
+
+    assert_err(TERN_INVALID, rig_rewind(p.d, 17, 0));
+    assert_ok(rig_run_to(p.d, rig_tokens(1, 30), 30));
+    assert_err(TERN_INVALID, rig_rewind(p.d, 17, 0));
+    assert_ok(rig_rewind(p.d, 21, 0));
+    assert_ok(rig_run_to(p.d, rig_tokens(1, 30), 30));
+    assert_ok(hand_over_full(p.d, handoff)->err);
+}
+
 TEST(x3_span_that_came_wrong_comes_once_more)
 {
     for (size_t e = 0; e < sizeof all_ends / sizeof *all_ends; e++)
         for (uint32_t wrong = 1; wrong <= 3; wrong++) {
-            struct pair p = between(all_ends[e], false);
+            struct pair p = between(all_ends[e], HISTORY_ALONE);
 
             computed_to(&p, 83);
             p.d = session_with(p.dest, &p.de, p.dp, 1, 80);
@@ -215,16 +285,16 @@ TEST(x3_span_that_came_wrong_comes_once_more)
 /* Pages for whole spans are had, or the fetch is told that they are not. */
 TEST(n3_room_is_needed_for_whole_spans)
 {
-    struct pair p = between((struct ends){16, 2}, false);
+    struct pair p = between((struct ends){16, 2}, HISTORY_ALONE);
     struct rig_session *s = computed_to(&p, 81);
     struct ticket t = hand_over(s, 0, 0);
 
     /* 41 pages would do, but for the seven that the last page of the source has beside them. */
-    p.dp = open_pool(p.dest, &p.de, 2, false, 46);
+    p.dp = open_pool(p.dest, &p.de, 2, HISTORY_ALONE, 46);
     p.d = session_with(p.dest, &p.de, p.dp, 1, 81);
     assert_err(TERN_POOL_EXHAUSTED, ticket_fetched(p.d, t));
     assert_int_equal(rig_reply_to(p.dest, p.d->fetch)->shortage.free, 45);
-    p.dp = open_pool(p.dest, &p.de, 2, false, 49);
+    p.dp = open_pool(p.dest, &p.de, 2, HISTORY_ALONE, 49);
     p.d = session_with(p.dest, &p.de, p.dp, 1, 81);
     assert_ok(ticket_fetched(p.d, t));
     assert_int_equal(tokens_do(p.d, 0, 0, 81, false), 0);
@@ -236,7 +306,7 @@ TEST(n3_page_tokens_without_spans_are_refused)
     static const uint32_t bad[] = {3, 5, 6, 32, 48, 1024};
 
     for (size_t i = 0; i < sizeof bad / sizeof *bad; i++) {
-        struct pair p = between((struct ends){4, 16}, false);
+        struct pair p = between((struct ends){4, 16}, HISTORY_ALONE);
         struct peer_msg msg;
 
         computed_to(&p, 80);
