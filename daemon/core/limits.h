@@ -26,6 +26,8 @@
 #define PULL_BATCH_PAGES     256 /* pages of one pull batch: as many bits as struct pulled.ok has */
 #define PULL_BATCHES_MAX     8   /* batches of one transfer in flight */
 #define PULL_TRIES_MAX       2   /* times that a page is asked for before CORRUPT */
+#define UNITS_EARLY_MAX      64  /* units of a page that can come ahead of its commit (Y4) */
+#define WRITTEN_MAX          32  /* of a session: units written, of which no follower was told */
 #define NS_PER_MS            1000000ull
 #define PULL_ASKS_MAX        64   /* times that a busy source is asked for one transfer */
 #define PULL_RETRY_MS_MAX    1000 /* the longest pause that a busy source can make a puller take */

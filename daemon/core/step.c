@@ -23,6 +23,7 @@
 #include "core/tier/host.h"
 #include "core/transfer/pulls.h"
 #include "core/transfer/seals.h"
+#include "core/transfer/serve_early.h"
 #include "core/transfer/serves.h"
 #include "core/transfer/stages.h"
 #include "core/tree/nodes.h"
@@ -323,10 +324,11 @@ static void peer_event(struct core *c, struct actions *out, const struct event *
     const struct peer_msg *m = &ev->peer.msg;
     bool of_reset = m->kind == PEER_RESET || m->kind == PEER_RESET_DONE;
     bool to_source = m->kind == PEER_PULL_OPEN || m->kind == PEER_PULL_TOKENS ||
-                     m->kind == PEER_PULL_NEXT || m->kind == PEER_PULL_DONE ||
-                     m->kind == PEER_RESET;
+                     m->kind == PEER_PULL_NEXT || m->kind == PEER_PULL_TOOK ||
+                     m->kind == PEER_PULL_DONE || m->kind == PEER_RESET;
     bool to_puller = m->kind == PEER_PULL_OFFER || m->kind == PEER_PULL_MORE ||
-                     m->kind == PEER_PULL_ABORT || m->kind == PEER_RESET_DONE;
+                     m->kind == PEER_PULL_EARLY || m->kind == PEER_PULL_ABORT ||
+                     m->kind == PEER_RESET_DONE;
 
     if (ev->peer.link >= c->limits.links || !link_at(c, ev->peer.link)->up)
         return;
@@ -405,7 +407,8 @@ void core_step(struct core *c, const struct event *ev, struct actions *out)
     all = copy_flush(c, out) && all;
     all = !disk_evicts_left(c) && all;
     all = obtain_flush(c) && all;
-    all = waits_flush(c, out) && all; /* behind all that gives back, or names a step */
+    all = serve_early_flush(c, out) && all; /* of sessions as they are now */
+    all = waits_flush(c, out) && all;       /* behind all that gives back, or names a step */
     stages_settle(c);
     c->left_over = !all;
     check(c->visits <= STEP_VISITS_MAX);
@@ -431,5 +434,5 @@ uint64_t core_deadline(const struct core *c)
 
 bool core_waits_for_steps(const struct core *c)
 {
-    return c->nretires + c->away.n + c->nwaits + c->tickets_due.n > 0;
+    return c->nretires + c->away.n + c->nwaits + c->tickets_due.n > 0 || serve_early_awaits(c);
 }

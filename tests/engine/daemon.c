@@ -105,6 +105,8 @@ static bool daemon_path(char *path, size_t cap)
 static void write_limits(FILE *f, const struct daemon_options *o)
 {
     fprintf(f, "limits:\n  pulls: 256\n");
+    if (o->sums_per_page)
+        fprintf(f, "  sums_per_page: %u\n", o->sums_per_page);
     if (o->token_blocks)
         fprintf(f, "  token_blocks: %" PRIu64 "\n", o->token_blocks);
     if (o->nodes)

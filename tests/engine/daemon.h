@@ -33,6 +33,7 @@ struct daemon_options {
     uint64_t page_bytes_min;
     uint64_t token_blocks; /* 0: the daemon's own default, as for nodes */
     uint64_t nodes;
+    uint32_t sums_per_page;
     uint64_t frame_body_max;  /* likewise */
     uint64_t bytes_in_flight; /* of transfers; 0: the daemon's own default */
     uint32_t transfer_ms;     /* deadline of a transfer; 0: a minute */

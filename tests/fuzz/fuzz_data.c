@@ -1,14 +1,15 @@
 /* Fuzz target: what comes on a data connection. The first byte chooses the side. At the source the
  * input is what a caller says, behind a good HELLO or in place of it; at the destination it is the
- * answer to a request for a few pages. Real sockets, one connection for each input, both sides over
- * one ring. The connection has to end once the input has, each pull has to end once, and a
- * destination writes no page but those it asked for. */
+ * answer to a request for a few pages, or for units of them, as that byte says. Real sockets, one
+ * connection for each input, both sides over one ring. The connection has to end once the input
+ * has, each pull has to end once, and a destination writes no page but those it asked for. */
 #include "fuzz/data_talk.h"
 
 #define PAGE_BYTES 512u
 #define PULLED     4u /* pages that a pull asks for: 1 to PULLED */
 #define GUARDS     4u /* pages behind them, that nobody may write */
 #define GUARD_BYTE 0x5a
+#define UNITS      4u
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t n);
 
@@ -17,8 +18,10 @@ static uint32_t pulls;
 
 static void set_up(void)
 {
-    static const struct rig_options options = {
-        .page_bytes = {PAGE_BYTES}, .memory_bytes = 1u << 20, .idle_ns = 3600000000000u};
+    static const struct rig_options options = {.page_bytes = {PAGE_BYTES},
+                                               .units = UNITS,
+                                               .memory_bytes = 1u << 20,
+                                               .idle_ns = 3600000000000u};
     uint16_t port;
 
     if (listener >= 0)
@@ -27,6 +30,7 @@ static void set_up(void)
     listener = rig_listen(&port);
     rig.link = 1;
     rig_link(port, RIG_SRC_INC);
+    rig.may_leave = 0x7;
 }
 
 static uint8_t *page(uint32_t i)
@@ -34,14 +38,19 @@ static uint8_t *page(uint32_t i)
     return mem_page(rig.dst.mem, 0, 0, 0, rig.base[0] + i);
 }
 
-static void at_the_destination(const uint8_t *bytes, size_t n)
+static void at_the_destination(uint8_t what, const uint8_t *bytes, size_t n)
 {
     struct pull_id pull = {pulls % 8, pulls + 1};
+    struct action act = {.kind = ACT_PULL};
 
     memset(page(PULLED + 1), GUARD_BYTE, GUARDS * PAGE_BYTES);
     rig.dst.nevents = 0;
     pulls++;
-    rig_pull(pull, 0, 0, 1, PULLED);
+    act.pull.part = (enum pull_part)((what >> 2) % 3);
+    act.pull.units = what >> 4;
+    if (act.pull.part == PART_EARLY && act.pull.units == 0)
+        act.pull.units = 1;
+    rig_pull_part(pull, 0, 1, PULLED, &act);
     answered(pull, listener, bytes, n);
     for (uint32_t i = 0; i < GUARDS * PAGE_BYTES; i++)
         check(page(PULLED + 1)[i] == GUARD_BYTE);
@@ -53,7 +62,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t n)
         return 0;
     set_up();
     if (data[0] & 1)
-        at_the_destination(data + 1, n - 1);
+        at_the_destination(data[0], data + 1, n - 1);
     else if (!(data[0] & 2) ||
              n > XFER_HEAD_BYTES) /* with less it stands at the door for a while */
         at_the_source(!(data[0] & 2), data + 1, n - 1);

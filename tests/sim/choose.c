@@ -552,8 +552,11 @@ static void compute_followed(struct sim *w, uint32_t d, uint32_t i)
 {
     const struct session *s = &w->d[d].session[i];
 
-    for (uint32_t n = 1 + pick(w, 3); n > 0 && s->live; n--)
+    for (uint32_t n = 1 + pick(w, 3); n > 0 && s->live; n--) {
         step_compute(w, d, i);
+        if (s->live && chance(w, 60))
+            step_written(w, d, i);
+    }
     if (!s->live || (s->turn != TURN_OPEN && s->turn != TURN_FINISHED) ||
         (s->written < s->ntokens && !chance(w, 4)) || !chance(w, 50))
         return;

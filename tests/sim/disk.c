@@ -198,6 +198,7 @@ static uint32_t hold_pages(struct sim *w, uint32_t d, const struct dfile *f, str
     uint32_t n = 0, first = x->e.part == DISK_HISTORY ? 0 : w->cfg.ngroups,
              end = x->e.part == DISK_HISTORY ? w->cfg.ngroups : w->ngroups;
     uint64_t bytes = 0;
+    uint32_t sums = 0;
 
     for (uint32_t g = first; x->e.part != DISK_ENTRY && g < end; g++) {
         if (!(x->e.groups >> g & 1)) {
@@ -209,10 +210,11 @@ static uint32_t hold_pages(struct sim *w, uint32_t d, const struct dfile *f, str
                    "page %u of %u is of group %u, not %u", n, x->e.npages, at[n].group, g);
             hold_page(w, d, f, x, &at[n]);
             bytes += (uint64_t)w->page_granules[g] * GRANULE_BYTES * x->id.ranks;
+            sums += x->id.ranks * units_of(w, g);
         }
     }
-    EXPECT(n == x->e.npages && bytes == x->e.page_bytes && x->e.nsums == n * x->id.ranks,
-           "store_shape", "%u pages of %llu bytes, %u checksums; not %u and %llu", x->e.npages,
+    EXPECT(n == x->e.npages && bytes == x->e.page_bytes && x->e.nsums == sums, "store_shape",
+           "%u pages of %llu bytes, %u checksums; not %u and %llu", x->e.npages,
            (unsigned long long)x->e.page_bytes, x->e.nsums, n, (unsigned long long)bytes);
     return n;
 }

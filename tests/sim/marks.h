@@ -271,6 +271,13 @@
     X(follow_peer_lost, 7)                                                                         \
     X(follow_corrupt, 1)                                                                           \
     X(follow_told, 40)                                                                             \
+    X(early_told, 20)                                                                              \
+    X(early_told_pending, 1)                                                                       \
+    X(early_came, 20)                                                                              \
+    X(early_rest, 10)                                                                              \
+    X(early_again, 1)                                                                              \
+    X(early_refused, 1)                                                                            \
+    X(early_ended, 1)                                                                              \
     X(fetch_told, 60)                                                                              \
     X(fetch_pages_told, 60)                                                                        \
     X(fetch_wait_ended, 90)                                                                        \

@@ -231,6 +231,7 @@ static void same_result(struct sim *w, const struct session *s, const struct op_
 
 void trim(struct sim *w, uint32_t d, struct session *s, uint32_t p, uint32_t step)
 {
+    said_cut(s, p);
     if (p >= s->allocated)
         return;
     for (uint32_t g = 0; g < w->cfg.ngroups; g++)
@@ -501,6 +502,7 @@ static void table_over(struct sim *w, uint32_t d, struct session *s, uint32_t st
     table_forget(w, d, s, step);
     s->live = 1;
     s->filled = 0;
+    s->nsaid = 0;
     s->turn = TURN_NEW;
     if (tokens == 0 && s->finished > 0) { /* given up for want of room in the token store */
         check_store_full(w, d, s, s->finished);
@@ -642,6 +644,7 @@ static void did_one(struct sim *w, uint32_t d, const struct plan *p, uint32_t i,
     case STEP_SLIDE: did_slide(w, d, s, op, r); break;
     case STEP_REWIND: did_rewind(w, d, s, op, r); break;
     case STEP_ASSIGN: did_assign(w, d, s, op, &p->assign[i], p->variant[i], r); break;
+    case STEP_WRITTEN: did_written(w, s, op, r); break;
     case STEP_UNLEASE: /* leases.c */
     case STEP_KINDS: break;
     case STEP_CLOSE:
@@ -872,5 +875,13 @@ void step_commit(struct sim *w, uint32_t d, uint32_t i)
                                .session = s->handle,
                                .step = s->last_step,
                                .length = s->written / w->L * w->L};
+    run(w, d, s->engine, &p);
+}
+
+void step_one(struct sim *w, uint32_t d, uint32_t i, const struct step_op *op)
+{
+    const struct session *s = &w->d[d].session[i];
+    struct plan p = {.n = 1, .op = {*op}, .session = {(uint8_t)i}, .variant = {s->variant}};
+
     run(w, d, s->engine, &p);
 }

@@ -175,6 +175,10 @@ class Span(ct.Structure):
     _fields_ = [("at", ct.c_void_p), ("bytes", u64)]
 
 
+class Units(ct.Structure):
+    _fields_ = [("group", u32), ("first", u32), ("n", u32), ("until", u32)]
+
+
 class Section(ct.Structure):
     _fields_ = [("bytes", u64), ("nspans", u32), ("span", Span * RECORD_SPANS_MAX)]
 
@@ -330,6 +334,7 @@ _CALLS: dict[str, tuple[object, list[object]]] = {
     "tern_rewind": (ct.c_int, [_P, u64, u32, u64, u32, _RESULT]),
     "tern_finish": (ct.c_int, [_P, u64, u32, u64, u32, _RESULT]),
     "tern_slide": (ct.c_int, [_P, u64, u32, u64, u32, _RESULT]),
+    "tern_written": (ct.c_int, [_P, u64, ct.POINTER(Units), u64, u32, _RESULT]),
     "tern_snapshot_release": (ct.c_int, [_P, u64, u32, _RESULT]),
     "tern_abort": (ct.c_int, [_P, u64, u64, u32, _RESULT]),
     "tern_session_close": (ct.c_int, [_P, u64, u64, u32, _RESULT]),
@@ -348,6 +353,7 @@ _CALLS: dict[str, tuple[object, list[object]]] = {
     "tern_batch_rewind": (ct.c_int, [_P, u64, u32, u64]),
     "tern_batch_finish": (ct.c_int, [_P, u64, u32, u64]),
     "tern_batch_slide": (ct.c_int, [_P, u64, u32, u64]),
+    "tern_batch_written": (ct.c_int, [_P, u64, ct.POINTER(Units), u64]),
     "tern_batch_snapshot_release": (ct.c_int, [_P, u64]),
     "tern_batch_abort": (ct.c_int, [_P, u64, u64]),
     "tern_batch_session_close": (ct.c_int, [_P, u64, u64]),

@@ -31,10 +31,14 @@ struct page {
                                   LEASED: see session/leases.c */
     uint32_t index;            /* within its group */
     uint32_t owner;         /* slot of the engine, session, node, retire record or pull, by state */
-    struct page_ref source; /* RESERVED: what to ask the peer for */
+    struct page_ref source; /* RESERVED: what to ask the peer for, if early is ASKED or `named` */
+    uint64_t units; /* Y4, a bit each. RESERVED: those that came ahead of their commit. OWNED,
+                       COMMITTED: those that a follower was told of */
     uint8_t state, group, tries;
-    uint8_t seal; /* enum page_seal_state */
-    uint32_t pool;
+    uint8_t seal;  /* enum page_seal_state */
+    uint8_t early; /* enum page_early_state */
+    uint8_t named; /* RESERVED: 1: the source has offered it. Of spans, the first page is */
+    uint16_t pool;
 };
 
 struct slab {
@@ -241,6 +245,12 @@ struct token_buf {
     uint32_t keys, keys_tail;
 };
 
+/* Units of a session's pages up to a token, which the step writes (Y4). */
+struct ahead {
+    uint64_t step, units;
+    uint32_t group, until;
+};
+
 struct session {
     uint32_t gen, state, engine, pool, space;
     uint32_t gen_last;  /* the last generation that a handle of this slot got: the session's own, or
@@ -301,8 +311,10 @@ struct session {
     uint32_t ticket_due;  /* 1: it is in the list of those that are due */
     uint32_t ticket_ends; /* 1: taken, dropped or too late: it goes when nothing reads it */
     uint32_t blob_bytes;
+    uint32_t nahead;
     uint64_t ticket_key[2], ticket_step, ticket_until_ns;
     struct token_buf blob;
+    struct ahead ahead[WRITTEN_MAX]; /* that no follower was told of, in the order of steps */
 };
 
 struct turn_record { /* see memory/record_pages.h */
@@ -384,6 +396,18 @@ struct flow { /* what one tenant fetches from one peer, or from the disk: pull.h
 struct pull_batch {
     uint32_t head, n, used, no;
     uint64_t bytes;
+    uint64_t units; /* of each page, those that it asks for */
+    uint32_t part;  /* enum pull_part */
+    uint32_t zero;
+};
+
+/* What the source has told of pages ahead of their commit (Y4). */
+struct pull_early {
+    uint64_t units;
+    uint32_t group, at;     /* at: the next page to ask for, of `unasked` */
+    uint32_t unasked, left; /* left: pages of it that are not back */
+    uint32_t took;          /* 1: they are, and the source is to hear of it */
+    uint32_t whole;         /* 1: what carries the pages carries no units */
 };
 
 struct pull { /* a transfer in */
@@ -443,6 +467,7 @@ struct pull { /* a transfer in */
     struct rate rate;                  /* of arrived_bytes */
     struct transfer_times times;
     uint64_t layout_hash; /* of the source's pool, as it said; 0: the same as ours */
+    struct pull_early early;
 };
 
 struct serve { /* a transfer out */
@@ -461,6 +486,8 @@ struct serve { /* a transfer out */
     uint32_t handed_length; /* to be told with INVALID: see struct peer_msg */
     uint32_t prefetch;      /* 1: the peer said that no decode waits for it */
     uint32_t peer_over;     /* 1: the peer has said how its fetch ended, or is not there any more */
+    uint32_t units_out;     /* 1: it was told of units, and has not said that it took them */
+    uint32_t whole;         /* 1: the peer takes no units */
     uint32_t err;             /* what to tell the peer at the end, 0 = nothing */
     struct session_id handed; /* of a fetch by ticket: the session; gen 0: none */
     struct pull_id pull;
@@ -603,6 +630,7 @@ struct core {
     uint64_t errors[TERN_ERR_COUNT];
     struct histogram latency[LATENCIES];
     uint64_t corrupt_detected, pages_pulled, pages_served, dup_chunks;
+    uint64_t early_told, early_pages, early_again; /* Y4: see struct core_view */
     uint64_t host_copies, host_copies_failed, host_copies_again, host_uncopied, host_loads,
         evicted_host, retracts, recovers;
 };

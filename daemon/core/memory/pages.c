@@ -44,7 +44,7 @@ static void slab_format(const struct core *c, uint32_t slot, const struct pool *
         struct page *pg = page_at(c, base + i);
 
         pg->index = local * n + i;
-        pg->pool = pool_slot(c, p);
+        pg->pool = (uint16_t)pool_slot(c, p);
         pg->group = (uint8_t)group;
         check(pg->state == PAGE_FREE); /* a slab is given back when all of its pages are */
         pg->owner = NONE;
@@ -230,6 +230,8 @@ uint32_t page_take(struct core *c, struct pool *p, uint32_t group, enum page_sta
     pg->chain = NONE;
     pg->tries = 0;
     page_seal_state_move(&pg->seal, PAGE_SEAL_NONE);
+    page_early_state_move(&pg->early, PAGE_EARLY_NONE);
+    pg->units = 0;
     if (pg->gen == 0)
         pg->gen = 1; /* a ref of generation 0 names nothing */
     page_move(c, pg, state, owner);

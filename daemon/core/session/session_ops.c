@@ -12,6 +12,8 @@
 #include "core/session/room.h"
 #include "core/session/sessions.h"
 #include "core/session/slide.h"
+#include "core/session/steps.h"
+#include "core/transfer/ahead.h"
 #include "core/transfer/handed.h"
 #include "core/transfer/pulls.h"
 #include "core/tree/nodes.h"
@@ -340,6 +342,7 @@ static enum tern_err table_end(struct core *c, struct actions *out, struct sessi
     s->committed = s->written = s->allocated = s->state_from = s->whole_from = 0;
     for (uint32_t g = 0; g < c->limits.groups; g++)
         s->base[g] = s->first[g] = 0;
+    ahead_cut(s, 0);
     session_state_move(&s->state, SESSION_OPEN);
     if (!at_once)
         session_release(c, s, step);
@@ -402,6 +405,14 @@ static enum tern_err op_slide(struct core *c, struct engine *e, struct session *
     return TERN_OK;
 }
 
+static enum tern_err op_written(struct core *c, struct engine *e, struct session *s,
+                                const struct step_op *op, struct op_result *ret)
+{
+    TRY(ahead_written(c, e, s, op, ret));
+    step_named(c, e, op->step);
+    return TERN_OK;
+}
+
 static enum tern_err apply(struct core *c, struct actions *out, struct engine *e, struct session *s,
                            const struct step_op *op, struct op_result *ret)
 {
@@ -428,6 +439,7 @@ static enum tern_err apply(struct core *c, struct actions *out, struct engine *e
     case STEP_CLOSE: return session_end(c, out, s, op->step, &ret->text);
     case STEP_SLIDE: return op_slide(c, e, s, op, ret);
     case STEP_RELEASE: state_release(c, s->node); return TERN_OK;
+    case STEP_WRITTEN: return op_written(c, e, s, op, ret);
     case STEP_UNLEASE: /* it names no session: see lease_return */
     case STEP_KINDS: break;
     }

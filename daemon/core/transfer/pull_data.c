@@ -6,6 +6,7 @@
 #include "core/arena/actions.h"
 #include "core/memory/pages.h"
 #include "core/transfer/pull_disk.h"
+#include "core/transfer/pull_early.h"
 #include "core/tree/nodes.h"
 #include "core/tree/state.h"
 
@@ -41,27 +42,56 @@ bool pull_chunk_verified(const struct core *c, const struct pull *p, uint32_t de
     return true;
 }
 
-/* In all regions that a transfer moves: of the span that begins with the page. */
-static uint64_t span_bytes_of(const struct core *c, const struct pull *p, const struct page *pg)
+/* What is asked for next, or was in a batch. */
+struct wanted {
+    uint32_t group; /* NONE: nothing */
+    enum pull_part part;
+    uint64_t units;
+};
+
+/* Of one span, in all regions that a transfer moves. With the rest of a page come all of its
+ * checksums, so it is never nothing. */
+static uint64_t wanted_bytes(const struct core *c, const struct pull *p, struct wanted w)
 {
-    return pool_at(c, p->pool)->group[pg->group].layout.page_bytes * p->transfer_regions *
-           pull_span_shape(c, p, pg->group).ours;
+    const struct group_layout *l;
+
+    if (w.group == NONE)
+        return 0;
+    l = &pool_at(c, p->pool)->group[w.group].layout;
+    if (w.part == PART_WHOLE)
+        return l->page_bytes * p->transfer_regions * pull_span_shape(c, p, w.group).ours;
+    return (l->page_bytes / l->units * (uint32_t)__builtin_popcountll(w.units) +
+            (w.part == PART_REST ? l->units * sizeof(uint64_t) : 0)) *
+           p->transfer_regions;
+}
+
+static void bytes_arrived(const struct core *c, struct pull *p, uint64_t bytes)
+{
+    p->arrived_bytes += bytes;
+    rate_add(&p->rate, c->now_ns, bytes);
 }
 
 /* `record` is the first page of its span. */
 static void span_arrived(struct core *c, struct pull *p, uint32_t record, bool ok)
 {
     struct page *pg = page_at(c, record);
+    const bool rest = pg->units != 0;
 
+    page_early_state_move(&pg->early, PAGE_EARLY_NONE);
+    pg->units = 0;
     if (ok) {
         const uint32_t pages = pull_span_shape(c, p, pg->group).ours;
 
         for (uint32_t i = 0, at = record; i < pages; i++, at = page_list_next(c, at))
             page_move(c, page_at(c, at), PAGE_VERIFIED, pg->owner);
         p->done_pages += pages;
-        p->arrived_bytes += span_bytes_of(c, p, pg);
-        rate_add(&p->rate, c->now_ns, span_bytes_of(c, p, pg));
         c->pages_pulled += pages;
+        return;
+    }
+    if (rest) { /* written again since its units came: all of it is asked for */
+        c->early_again++;
+        pg->chain = p->retry;
+        p->retry = record;
         return;
     }
     c->corrupt_detected++;
@@ -88,10 +118,22 @@ struct pull *pull_check_in(struct core *c, const struct event *ev)
     if (!b)
         return NULL;
     for (uint32_t i = 0, at = b->head, next; i < b->n; i++, at = next) {
+        const bool ok = ev->pulled.ok[i / 64] >> (i % 64) & 1;
+
         next = page_at(c, at)->chain;
         page_at(c, at)->chain = NONE;
-        span_arrived(c, p, at, ev->pulled.ok[i / 64] >> (i % 64) & 1);
+        if (ok)
+            bytes_arrived(c, p,
+                          wanted_bytes(c, p,
+                                       (struct wanted){page_at(c, at)->group,
+                                                       (enum pull_part)b->part, b->units}));
+        if (b->part == PART_EARLY)
+            pull_early_arrived(c, p, at, ok ? b->units : 0);
+        else
+            span_arrived(c, p, at, ok);
     }
+    if (b->part == PART_EARLY && ev->pulled.whole)
+        p->early.whole = 1;
     if (p->done_pages == p->told_pages)
         pull_time(c, p);
     pull_bytes_over(c, p, b->bytes);
@@ -104,10 +146,13 @@ struct pull *pull_check_in(struct core *c, const struct event *ev)
 
 /* --- asking for pages --- */
 
-/* Is there a page of the group to ask for, of those that the source has named? */
+/* Is there a page of the group to ask for, of those that the source has named? Not while units of
+ * it are on their way: nothing else may write it then. */
 static bool group_has_next(const struct core *c, const struct pull *p, uint32_t g)
 {
-    return p->cursor[g] != NONE && page_at(c, p->cursor[g])->source.gen != 0;
+    const struct page *pg = p->cursor[g] == NONE ? NULL : page_at(c, p->cursor[g]);
+
+    return pg && pg->named && pg->early != PAGE_EARLY_ASKED;
 }
 
 static uint32_t next_group(const struct core *c, const struct pull *p)
@@ -139,7 +184,7 @@ static uint32_t next_page(const struct core *c, struct pull *p)
     }
     g = next_group(c, p);
     if (g == NONE)
-        return NONE;
+        return pull_early_next(c, p);
     if (p->cursor_left == 0 || g != p->cursor_group)
         p->cursor_left = pool->group[g].segment;
     p->cursor_group = g;
@@ -150,21 +195,28 @@ static uint32_t next_page(const struct core *c, struct pull *p)
     return record;
 }
 
-/* The group of the span that next_page would give; NONE for none. */
-static uint32_t group_of_next(const struct core *c, const struct pull *p)
+/* What next_page would give. What the source has committed goes before units that it has not. */
+static struct wanted wanted_next(const struct core *c, const struct pull *p)
 {
-    return p->retry == NONE ? next_group(c, p) : page_at(c, p->retry)->group;
+    const uint32_t g = p->retry == NONE ? next_group(c, p) : page_at(c, p->retry)->group;
+    struct wanted w = {.group = g, .part = PART_WHOLE};
+    const struct page *pg;
+
+    if (g == NONE)
+        return pull_early_waits(p) ? (struct wanted){p->early.group, PART_EARLY, p->early.units}
+                                   : w;
+    pg = page_at(c, p->retry == NONE ? p->cursor[g] : p->retry);
+    if (pg->units == 0)
+        return w;
+    w.part = PART_REST;
+    w.units = units_all(&pool_at(c, p->pool)->group[g]) & ~pg->units;
+    return w;
 }
 
 /* Its bytes; 0 for none. */
 static uint64_t next_bytes(const struct core *c, const struct pull *p)
 {
-    uint32_t g = group_of_next(c, p);
-
-    if (g == NONE)
-        return 0;
-    return pool_at(c, p->pool)->group[g].layout.page_bytes * p->transfer_regions *
-           pull_span_shape(c, p, g).ours;
+    return wanted_bytes(c, p, wanted_next(c, p));
 }
 
 /* X8: bytes that may be asked for. */
@@ -239,19 +291,18 @@ static void batch_add(struct core *c, struct actions *out, const struct pull *p,
     out->spans[out->nspans + b->n] = span;
     io->theirs += span.n;
     b->n++;
-    b->bytes += span_bytes_of(c, p, page_at(c, record));
 }
 
 /* May the span come next, within what is allowed and what a batch can have? */
 static bool batch_takes(const struct core *c, const struct pull *p, const struct pull_batch *b,
                         const struct filled *f, uint64_t allowed)
 {
-    const uint32_t g = group_of_next(c, p);
+    const struct wanted w = wanted_next(c, p);
     struct span_shape next;
 
-    if (g == NONE)
+    if (w.group == NONE || (b->n > 0 && (w.part != b->part || w.units != b->units)))
         return false;
-    next = pull_span_shape(c, p, g);
+    next = pull_span_shape(c, p, w.group);
     return f->pages + next.ours <= PULL_BATCH_PAGES &&
            f->theirs + next.theirs <= PULL_BATCH_PAGES && b->bytes + next_bytes(c, p) <= allowed;
 }
@@ -280,8 +331,12 @@ static void issue_batch(struct core *c, struct actions *out, struct pull *p, str
     b->bytes = 0;
     b->head = NONE;
     while (batch_takes(c, p, b, &f, allowed)) {
+        const struct wanted w = wanted_next(c, p);
         const uint32_t record = next_page(c, p);
 
+        b->part = w.part;
+        b->units = w.units;
+        b->bytes += wanted_bytes(c, p, w);
         if (last == NONE)
             b->head = record;
         else
@@ -291,7 +346,7 @@ static void issue_batch(struct core *c, struct actions *out, struct pull *p, str
     }
     b->used = 1;
     b->no = p->next_batch++;
-    p->asked_pages += f.pages;
+    p->asked_pages += b->part == PART_EARLY ? 0 : f.pages;
     p->asked_bytes += b->bytes;
     if (in_spans(c, p))
         a->pull.spans = out->spans + out->nspans;
@@ -308,6 +363,8 @@ static void issue_batch(struct core *c, struct actions *out, struct pull *p, str
     a->pull.batch = b->no;
     a->pull.layout_hash = p->layout_hash;
     a->pull.prefetch = p->prefetch;
+    a->pull.part = (enum pull_part)b->part;
+    a->pull.units = b->units;
     a->pull.n = b->n;
     a->pull.pages = pages;
     a->pull.refs = refs;

@@ -15,6 +15,7 @@ void pull_told_disk(struct core *c, struct pull *p)
 
         for (; at != NONE; at = page_list_before(c, &p->pages[g], at)) {
             page_at(c, at)->source = (struct page_ref){.index = chunk, .gen = left};
+            page_at(c, at)->named = 1;
             if (--left > 0)
                 continue;
             left = pool->group[g].segment;

@@ -286,6 +286,7 @@ void pull_told(struct core *c, struct pull *p, const struct peer_msg *msg)
     for (uint32_t g = 0; g < pool_at(c, p->pool)->ngroups; g++) {
         for (uint32_t i = 0; i < msg->runs[g].n; i++) {
             page_at(c, p->untold[g])->source = msg->runs[g].refs[i];
+            page_at(c, p->untold[g])->named = 1;
             p->untold[g] = pull_span_after(c, p, p->untold[g]);
             p->told_pages += pull_span_shape(c, p, g).ours;
         }
@@ -301,6 +302,7 @@ static uint32_t take_page(struct core *c, struct pull *p, uint32_t g)
     uint32_t record = page_take(c, pool, g, PAGE_RESERVED, pull_slot(c, p));
 
     page_at(c, record)->source = (struct page_ref){0};
+    page_at(c, record)->named = 0;
     p->npages++;
     p->taken_bytes += pool->group[g].layout.page_bytes * p->transfer_regions;
     return record;

@@ -191,6 +191,17 @@ void serve_ask_more(struct core *c, struct actions *out, const struct serve *s)
     serve_msg_add(c, out, s, PEER_PULL_MORE)->at = node_at(c, s->node)->depth;
 }
 
+void serve_start(const struct core *c, struct actions *out, struct serve *s)
+{
+    struct action *a = action_add(out, ACT_SERVE_START);
+
+    a->serve.serve = serve_id(c, s);
+    a->serve.pool = s->pool;
+    a->serve.link = s->link;
+    a->serve.layout_hash = s->layout_hash;
+    serve_state_move(&s->state, SERVE_OPEN);
+}
+
 struct peer_msg *serve_offer_nothing(struct actions *out, uint32_t link, const struct peer_msg *m,
                                      enum tern_err err, uint32_t retry_ms)
 {

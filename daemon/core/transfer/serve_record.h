@@ -41,6 +41,8 @@ struct peer_msg *serve_msg_add(struct core *c, struct actions *out, const struct
                                enum peer_msg_kind kind);
 /* All tokens up to where it is are here: the peer is asked for those that follow. */
 void serve_ask_more(struct core *c, struct actions *out, const struct serve *s);
+/* SEALING: from now on its pages may be asked for. There must be room. */
+void serve_start(const struct core *c, struct actions *out, struct serve *s);
 /* The answer to an open of which nothing comes. */
 struct peer_msg *serve_offer_nothing(struct actions *out, uint32_t link, const struct peer_msg *m,
                                      enum tern_err err, uint32_t retry_ms);

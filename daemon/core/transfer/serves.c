@@ -10,6 +10,7 @@
 #include "core/arena/count.h"
 #include "core/memory/pages.h"
 #include "core/transfer/handed.h"
+#include "core/transfer/serve_early.h"
 #include "core/transfer/serve_follow.h"
 #include "core/transfer/serve_record.h"
 #include "core/transfer/serve_ticket.h"
@@ -207,6 +208,8 @@ void serve_msg(struct core *c, struct actions *out, uint32_t link, const struct 
             serve_follow_time(c, s, true);
         touch(c);
     }
+    if (m->kind == PEER_PULL_TOOK && s)
+        serve_early_took(c, s, m);
     if (m->kind != PEER_PULL_DONE)
         return;
     taken = m->err == TERN_OK && m->ticket.id.gen != 0 && handed_done(c, &m->ticket);
@@ -347,15 +350,8 @@ static bool offer(struct core *c, struct actions *out, struct serve *s)
            session_at(c, s->handed.slot)->blob_bytes > 0;
     if (actions_room(out) < 2 || !refs_fit(out, wanted) || (blob && out->opens))
         return false;
-    if (s->state == SERVE_SEALING) {
-        struct action *a = action_add(out, ACT_SERVE_START);
-
-        a->serve.serve = serve_id(c, s);
-        a->serve.pool = s->pool;
-        a->serve.link = s->link;
-        a->serve.layout_hash = s->layout_hash;
-        serve_state_move(&s->state, SERVE_OPEN);
-    }
+    if (s->state == SERVE_SEALING)
+        serve_start(c, out, s);
     m = serve_msg_add(c, out, s, PEER_PULL_OFFER);
     m->from = s->from;
     m->history = s->asked_history;
@@ -490,6 +486,21 @@ enum tern_err core_serve_page(const struct core *c, struct serve_id serve, uint3
     const struct page *pg = served_page(c, serve, group, ref);
 
     if (!pg)
+        return TERN_GONE;
+    *ret_record = page_record(c, pg);
+    return TERN_OK;
+}
+
+enum tern_err core_serve_units(const struct core *c, struct serve_id serve, uint32_t group,
+                               struct page_ref ref, uint64_t units, uint32_t *ret_record)
+{
+    const struct serve *s = serve_find(c, serve);
+    const struct page *pg;
+
+    if (!s || !s->follow || (s->state != SERVE_OPEN && s->state != SERVE_OPEN_ENDS))
+        return TERN_GONE;
+    pg = page_find(c, pool_at(c, s->pool), group, ref);
+    if (!pg || units == 0 || (units & ~pg->units) != 0 || !serve_early_page(c, s, pg))
         return TERN_GONE;
     *ret_record = page_record(c, pg);
     return TERN_OK;

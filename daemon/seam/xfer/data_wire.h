@@ -18,6 +18,12 @@
  *                 its order (reshard/stream.h); which one of its plans says the index of the page
  *                 that is named
  *
+ * Of pages that follow their source's session (Y4), where there is no plan:
+ *
+ *   REQUEST_EARLY as REQUEST, but b: a bit for each unit of a page that is wanted, ahead of the
+ *                 commit. The ANSWER has no sums, and of each region of a page these units alone
+ *   REQUEST_REST  the same of pages that are committed, and b may be 0: the ANSWER has all sums
+ *
  * Where the pages are read by RDMA, a connection beside it carries what else is to be said:
  *
  *   REQUEST_READ  as REQUEST
@@ -65,6 +71,8 @@ enum xfer_frame {
     XFER_CONFIRMED = 7,
     XFER_REQUEST_WRITE = 8,
     XFER_REQUEST_PLAN = 9,
+    XFER_REQUEST_EARLY = 10,
+    XFER_REQUEST_REST = 11,
 };
 
 #define XFER_HEAD_BYTES        32u

@@ -217,6 +217,22 @@ void xfer_link_resharded(struct xfer *xfer, uint32_t number, uint32_t pool)
                                     transport_reshards(xfer, number)->ops->name, resharded);
 }
 
+static const char whole[] = "pages of a session that is followed come when they are committed, for "
+                            "units of pages come by tcp alone";
+
+void xfer_link_whole(struct xfer *xfer, uint32_t number, uint32_t pool)
+{
+    const struct transport *t = transport_for(xfer, number, pool, NULL);
+    struct xfer_link *link = &xfer->link[number];
+
+    if (link->whole || !t)
+        return;
+    link->whole = true;
+    if (xfer->config.rdma.path_note)
+        xfer->config.rdma.path_note(xfer->config.ctx, number,
+                                    mem_pool_tenant(xfer->config.mem, pool), t->ops->name, whole);
+}
+
 /* Fills *ret with the first one behind `after` that carries the link's pages. */
 static void find_carrier(const struct xfer *xfer, uint32_t number, const struct transport *after,
                          struct xfer_link_view *ret)

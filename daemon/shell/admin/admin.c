@@ -451,6 +451,9 @@ static void status_core(const struct core_view *v, struct text_out *out)
     text_u64(out, "pages_pulled", v->pages_pulled);
     text_u64(out, "pages_served", v->pages_served);
     text_u64(out, "dup_chunks", v->dup_chunks);
+    text_u64(out, "early_told", v->early_told);
+    text_u64(out, "early_pages", v->early_pages);
+    text_u64(out, "early_again", v->early_again);
     text_u64(out, "token_blocks_free", v->token_blocks_free);
     text_u64(out, "nodes_free", v->nodes_free);
     text_u64(out, "retires_free", v->retires_free);

@@ -165,6 +165,11 @@ static void operation(struct codec *c, struct step_op *v)
     codec_u32(c, &v->written);
     tokens(c, &v->tokens);
     handle(c, &v->pool);
+    if (v->kind != STEP_WRITTEN)
+        return;
+    codec_u32(c, &v->group);
+    codec_u32(c, &v->unit_first);
+    codec_u32(c, &v->unit_n);
 }
 
 static void operations(struct codec *c, struct req_step *v, struct codec_room *room)
@@ -298,6 +303,8 @@ static void peer_msg(struct codec *c, struct peer_msg *v, struct codec_room *roo
         codec_u32(c, &v->handed);
     if (v->kind == PEER_PULL_OFFER)
         v->blob_bytes = within(c, v->blob_bytes, 0, TICKET_BLOB_BYTES + 1);
+    if (v->kind == PEER_PULL_EARLY)
+        codec_u64(c, &v->units);
     if (v->kind == PEER_RESET || v->kind == PEER_RESET_DONE)
         codec_u64(c, &v->reset);
     if (c->reading && v->from > v->to)
@@ -401,6 +408,7 @@ static void small_event(struct codec *c, struct event *e)
         e->pulled.batch = within(c, e->pulled.batch, 0, PULL_BATCHES_MAX);
         for (size_t i = 0; i < sizeof e->pulled.ok / sizeof *e->pulled.ok; i++)
             codec_u64(c, &e->pulled.ok[i]);
+        e->pulled.whole = truth(c, e->pulled.whole);
         break;
     case EV_PULL_BROKEN:
         handle(c, &e->broken.pull);

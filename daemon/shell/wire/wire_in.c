@@ -276,6 +276,9 @@ static enum tern_err ops_of(struct wire_in *w, const Tern__Wire__Step *m, struct
             .step = o->step,
             .length = o->length,
             .written = o->written,
+            .group = o->group,
+            .unit_first = o->unit_first,
+            .unit_n = o->unit_n,
             .pool = pool_id_unpack(o->pool),
         };
         TRY(tokens_of(w, o->tokens, &w->ops[i].tokens));
@@ -538,6 +541,7 @@ enum tern_err wire_in_peer_msg(struct wire_in *w, const struct frame_header *h, 
         .until = m->until,
         .follow = m->follow,
         .handed = m->handed,
+        .units = m->units,
     };
     TRY(wire_array(&w->budget, &m->tokens, WIRE_TOKEN_BYTES, &tokens, &ntokens));
     TRY(wire_array(&w->budget, &m->keys, WIRE_KEY_BYTES, &keys, &ret->nkeys));

@@ -404,6 +404,8 @@ size_t wire_out_peer_msg(const struct peer_msg *msg, const char *tenant,
     m.until = msg->until;
     m.has_handed = msg->handed != 0;
     m.handed = msg->handed;
+    m.has_units = msg->units != 0;
+    m.units = msg->units;
     m.has_reset = msg->reset != 0;
     m.reset = msg->reset;
     fill_peer_identity(msg, tenant, &m);

@@ -64,6 +64,7 @@ static struct rig {
     uint32_t asked[2][RIG_PAGES]; /* how often serve_page was asked */
     uint32_t gone_after;          /* serve_page: this many answers OK, then GONE; 0: no limit */
     uint32_t answers;
+    uint64_t may_leave;   /* units of every page, ahead of its commit */
     bool other_link;      /* serve_allowed: every serve is another link's */
     uint32_t link;        /* that rig_link and rig_pull use */
     uint32_t pool;        /* that rig_pull uses; each is another tenant's */
@@ -125,6 +126,15 @@ static inline enum tern_err rig_serve_page(void *ctx, struct serve_id serve, uin
         return TERN_GONE;
     *ret_record = group * RIG_PAGES + ref.index;
     return TERN_OK;
+}
+
+static inline enum tern_err rig_serve_units(void *ctx, struct serve_id serve, uint32_t group,
+                                            struct page_ref ref, uint64_t units,
+                                            uint32_t *ret_record)
+{
+    return (units & ~rig.may_leave) == 0 && units != 0
+               ? rig_serve_page(ctx, serve, group, ref, ret_record)
+               : TERN_GONE;
 }
 
 /* Pages follow each other by their index. */
@@ -238,6 +248,7 @@ static inline void rig_side(struct side *side, const struct rig_options *o, uint
                             .emit = rig_emit,
                             .serve_page = rig_serve_page,
                             .serve_next = rig_serve_next,
+                            .serve_units = rig_serve_units,
                             .serve_allowed = rig_serve_allowed,
                             .data_dialled = rig_dialled,
                             .ctx = side};
@@ -491,14 +502,15 @@ static inline void rig_until(const struct side *side, uint32_t events)
     }
 }
 
-/* Page i of a batch goes from the source's index i to the destination's index i, group by parity.
+/* `part` says which serve, and which part of the pages. Page i of a batch goes from the source's
+ * index i to the destination's index i, group by parity.
  */
-static inline void rig_pull(struct pull_id pull, uint32_t serve, uint32_t batch, uint32_t first,
-                            uint32_t n)
+static inline void rig_pull_part(struct pull_id pull, uint32_t batch, uint32_t first, uint32_t n,
+                                 struct action *part)
 {
     struct page_at pages[PULL_BATCH_PAGES];
     struct page_ref refs[PULL_BATCH_PAGES];
-    struct action act = {.kind = ACT_PULL};
+    struct action act = *part;
 
     for (uint32_t i = 0; i < n; i++) {
         uint32_t g = rig.ngroups == 2 ? (first + i) & 1 : 0;
@@ -507,8 +519,9 @@ static inline void rig_pull(struct pull_id pull, uint32_t serve, uint32_t batch,
             (struct page_at){g, rig.base[g] + first + i, pull.gen, g * RIG_PAGES + first + i};
         refs[i] = (struct page_ref){rig.base[g] + first + i, 100 + first + i};
     }
+    act.kind = ACT_PULL;
     act.pull.pull = pull;
-    act.pull.serve = (struct serve_id){serve, 7};
+    act.pull.serve.gen = 7;
     act.pull.link = rig.link;
     act.pull.pool = rig.pool;
     act.pull.layout_hash = rig.layout_hash;
@@ -517,6 +530,15 @@ static inline void rig_pull(struct pull_id pull, uint32_t serve, uint32_t batch,
     act.pull.pages = pages;
     act.pull.refs = refs;
     xfer_pull(rig.dst.xfer, &act);
+}
+
+static inline void rig_pull(struct pull_id pull, uint32_t serve, uint32_t batch, uint32_t first,
+                            uint32_t n)
+{
+    struct action act = {.kind = ACT_PULL};
+
+    act.pull.serve.slot = serve;
+    rig_pull_part(pull, batch, first, n, &act);
 }
 
 static inline void rig_stop(struct pull_id pull)

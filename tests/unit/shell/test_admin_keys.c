@@ -95,6 +95,7 @@ static const char answer_keys[] =
     "peers_up "
     "links_up listen_port transfers_active namespaces_reset resets_spreading "
     "evicted_nodes evicted_pages pages_corrupt pages_pulled pages_served dup_chunks "
+    "early_told early_pages early_again "
     "token_blocks_free nodes_free retires_free quarantine_oldest_ms "
     "quarantine_holder(peer transfer pages) host_tier(bytes host_copies "
     "host_copies_failed host_copies_again host_uncopied host_loads copies copied_bytes "
