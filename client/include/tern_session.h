@@ -314,8 +314,9 @@ TERN_API void tern_batch_clear(struct tern_batch *b);
 TERN_API uint32_t tern_batch_count(const struct tern_batch *b);
 /* Each adds one operation, with the arguments of the function of that name above. Tokens and keys
  * are copied. The batch is as it was after an error:
- *   INVALID  No step is named, the batch has TERN_BATCH_OPS_MAX operations, or all of it would be
- *            larger than one request can be: run it, and begin the next. */
+ *   INVALID         No step is named, the batch has TERN_BATCH_OPS_MAX operations, or all of it
+ *                   would be larger than one request can be: run it, and begin the next.
+ *   CONFLICT, BUSY  The session is in a lease, or has left one: see tern_lease.h. */
 TERN_API enum tern_err tern_batch_extend(struct tern_batch *b, tern_session s,
                                          const struct tern_tokens *append, uint32_t written,
                                          uint32_t allocated);
@@ -339,7 +340,9 @@ TERN_API void tern_batch_barrier(struct tern_batch *b);
  * has the err of its operation, and tern_result_text(t, i) says why. *ret_done: how many were
  * tried; so many results there are, borrowed until the next call on the connection. Afterwards the
  * batch is empty, also when no answer came; it is as it was if nothing was sent.
- *   INVALID  The batch has no operation. */
+ *   INVALID         The batch has no operation.
+ *   CONFLICT, BUSY  One of its sessions has come under a lease since its operation was added.
+ *                   Nothing was sent: take the session out of the lease, or clear the batch. */
 TERN_API enum tern_err tern_batch_run(struct tern_batch *b, uint32_t deadline_ms,
                                       const struct tern_result **ret_results, uint32_t *ret_done);
 /* What became of result i of the batch that was run last, or of the batch whose answer tern_poll

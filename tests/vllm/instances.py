@@ -93,6 +93,9 @@ class Vllm:
 
     def complete(self, prompt: Sequence[int], tokens: int = 24, transfer: dict[str, Any] | None = None) -> Answer:
         self.begin(prompt, tokens, transfer)
+        return self.answer()
+
+    def answer(self) -> Answer:
         told = self._told()
         return Answer((told["tokens"], told["logprobs"]), told["cached"], told["transfer"])
 

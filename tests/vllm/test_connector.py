@@ -9,8 +9,8 @@ from typing import Any
 
 import tern as libtern
 from conftest import BASE, PROMPTS
-from daemons import Daemon
-from instances import Answer, Nursery, Vllm, ctl, tern
+from daemons import Daemon, run
+from instances import READY_S, Answer, Nursery, Vllm, ctl, tern
 from tern.layout import Group
 
 # A prompt's whole blocks of 32 tokens, but for the one that has its last token; "longer" begins with "base".
@@ -79,6 +79,33 @@ def test_answers_are_the_same_and_survive_a_kill(
     assert computed.said == brought.said
     for vllm in two:
         vllm.stop()
+    at_rest(daemon)
+
+
+def test_answers_are_the_same_while_the_daemon_is_killed_and_started_again(
+    daemon: Daemon, nursery: Nursery, tiny: Path, stock: dict[str, list[Answer]]
+) -> None:
+    vllm = Vllm(nursery, tiny, tern(daemon.socket)).ready()
+    same(vllm, stock, FIRST)
+
+    # It is killed in the middle of a request that uses what it had, and stays away.
+    vllm.begin(PROMPTS["another"], tokens=24)
+    time.sleep(0.1)
+    daemon.process.kill()
+    daemon.process.wait()
+    assert vllm.answer().said == stock["another"][0].said
+    same(vllm, stock, {name: 0 for name in PROMPTS})
+
+    # It comes back with empty memory, and vLLM joins it beside its requests.
+    daemon.process = run(Path(daemon.socket).parent, daemon.name).process
+    end = time.monotonic() + READY_S
+    while (answer := vllm.complete(BASE)).cached == 0:
+        assert answer.said == stock["base"][0].said and time.monotonic() < end
+    assert (answer.said, answer.cached) == (stock["base"][0].said, AGAIN["base"])
+    for name, prompt in PROMPTS.items():
+        vllm.complete(prompt)
+    same(vllm, stock, AGAIN)
+    vllm.stop()
     at_rest(daemon)
 
 

@@ -1,10 +1,10 @@
-"""A proxy in front of vLLM instances that prefill and others that decode, each kind on hosts of its own, with Tern
-beneath (docs/vllm.md):
+"""A proxy in front of vLLM instances that prefill and others that decode, over Tern (docs/vllm.md):
 
     vllm_proxy.py --port 8000 --prefill http://a:8001 --decode http://b:8001 [--prefill ... --decode ...]
 
 Each request goes to a prefill instance for one token, and then to a decode instance with what the first has answered:
-a ticket for the prompt's pages. A prompt whose prefill fails is computed by the decode instance alone.
+a ticket for the prompt's pages. A prompt whose prefill fails is computed by the decode instance alone. An answer that
+breaks off ends without its last chunk, which an HTTP client reports. A client that goes away ends its request.
 """
 
 from __future__ import annotations
@@ -12,27 +12,33 @@ from __future__ import annotations
 import argparse
 import itertools
 import json
+import socket
 import sys
-import urllib.error
-import urllib.request
 from collections.abc import Iterator
-from http.client import HTTPResponse
+from contextlib import contextmanager, suppress
+from http.client import HTTPConnection, HTTPException, HTTPResponse, IncompleteRead
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from threading import Event, Thread
 from typing import Any
+from urllib.parse import urlsplit
 
-PREFILL_S = 120.0  # after that the decode instance computes the prompt
-DECODE_S = 3600.0
-PIECE = 1 << 16
+PREFILL_S, DECODE_S = 120.0, 3600.0  # of silence; then decode computes the prompt, or the answer breaks off
+LOOK_S = 0.2  # between looks whether the client is still there
+BODY_BYTES_MAX, PIECE = 64 << 20, 1 << 16
 ONE_TOKEN = {"max_tokens": 1, "max_completion_tokens": 1, "min_tokens": 1, "n": 1, "stream": False}
 PATHS = ("/v1/completions", "/v1/chat/completions")
+HOP = {"connection", "keep-alive", "te", "trailer", "transfer-encoding", "upgrade", "host", "content-length", "expect"}
 
 
-def post(server: str, path: str, body: dict[str, Any], within_s: float) -> HTTPResponse:
-    headers = {"Content-Type": "application/json"}
-    request = urllib.request.Request(server + path, json.dumps(body).encode(), headers)
-    answer = urllib.request.urlopen(request, timeout=within_s)
-    assert isinstance(answer, HTTPResponse)
-    return answer
+def passed_on(headers: Any) -> list[tuple[str, str]]:
+    return [(name, value) for name, value in headers.items() if name.lower() not in HOP]
+
+
+def is_gone(client: socket.socket) -> bool:
+    try:
+        return not client.recv(1, socket.MSG_PEEK | socket.MSG_DONTWAIT)
+    except OSError as why:
+        return not isinstance(why, BlockingIOError)
 
 
 def prefill_body(body: dict[str, Any]) -> dict[str, Any]:
@@ -43,79 +49,102 @@ def prefill_body(body: dict[str, Any]) -> dict[str, Any]:
 
 
 class Proxy(ThreadingHTTPServer):
-    """Instances of a kind take turns."""
-
     daemon_threads = True
 
     def __init__(self, port: int, prefill: list[str], decode: list[str]) -> None:
         super().__init__(("", port), Handler)
-        self._prefill, self._decode = itertools.cycle(prefill), itertools.cycle(decode)
-
-    def ticket(self, path: str, body: dict[str, Any]) -> dict[str, Any] | None:
-        """What the prefill instance hands over; None: nothing, and the decode instance computes the prompt."""
-        server = next(self._prefill)
-        try:
-            with post(server, path, prefill_body(body), PREFILL_S) as answer:
-                told: dict[str, Any] | None = json.load(answer).get("kv_transfer_params")
-                return told
-        except (OSError, ValueError) as why:
-            print(f"proxy: {server} did not prefill: {why}", file=sys.stderr)
-            return None
-
-    def answer(self, path: str, body: dict[str, Any]) -> HTTPResponse:
-        told = self.ticket(path, body)
-        return post(next(self._decode), path, body | ({"kv_transfer_params": told} if told else {}), DECODE_S)
+        self.prefill, self.decode = itertools.cycle(prefill), itertools.cycle(decode)  # they take turns
 
 
 class Handler(BaseHTTPRequestHandler):
     server: Proxy
     protocol_version = "HTTP/1.1"
+    error_message_format, error_content_type = "%(explain)s\n", "text/plain"
 
     def do_GET(self) -> None:
-        self._say(200 if self.path == "/health" else 404, iter([b""]), "text/plain")
+        self.send_error(200 if self.path == "/health" else 404)
 
     def do_POST(self) -> None:
-        text = self.rfile.read(int(self.headers.get("Content-Length", 0)))
+        length = self.headers.get("Content-Length", "")
         if self.path not in PATHS:
-            return self._say(404, iter([b"the proxy knows " + " and ".join(PATHS).encode()]), "text/plain")
+            return self.send_error(404, explain=f"the proxy knows {PATHS}")
+        if self.request_version != "HTTP/1.1" or not length.isdecimal() or int(length) > BODY_BYTES_MAX:
+            return self.send_error(400, explain=f"ask by HTTP/1.1, with a Content-Length up to {BODY_BYTES_MAX}")
         try:
-            body = json.loads(text)
+            body = json.loads(self.rfile.read(int(length)))
             if not isinstance(body, dict):
                 raise ValueError("the request is no JSON object")
         except ValueError as why:
-            return self._say(400, iter([str(why).encode()]), "text/plain")
-        try:
-            with self.server.answer(self.path, body) as answer:
-                kind = answer.headers.get("Content-Type", "application/json")
-                self._say(answer.status, iter(lambda: answer.read1(PIECE), b""), kind)
-        except urllib.error.HTTPError as why:
-            self._say(why.code, iter([why.read()]), why.headers.get("Content-Type", "text/plain"))
-        except OSError as why:
-            self._say(502, iter([f"no decode instance answers: {why}".encode()]), "text/plain")
+            return self.send_error(400, explain=str(why))
+        told = self.ticket(body)
+        if not is_gone(self.connection):
+            self.answer(body | ({"kv_transfer_params": told} if told else {}))
 
-    def _say(self, status: int, pieces: Iterator[bytes], kind: str) -> None:
+    @contextmanager
+    def asked(self, server: str, body: dict[str, Any], silence_s: float) -> Iterator[HTTPResponse]:
+        """What an instance answers. It ends with the client, and what the instance computes for it ends, too."""
+        connection = HTTPConnection(urlsplit(server).netloc, timeout=silence_s)
+        connection.connect()
+        upstream, ended = connection.sock, Event()  # the answer may own it later
+
+        def watch() -> None:
+            while not is_gone(self.connection):
+                if ended.wait(LOOK_S):
+                    return
+            with suppress(OSError):  # it may have ended just now
+                upstream.shutdown(socket.SHUT_RDWR)
+
+        Thread(target=watch, daemon=True).start()
+        try:
+            connection.request("POST", self.path, json.dumps(body), dict(passed_on(self.headers), Connection="close"))
+            with connection.getresponse() as answer:
+                yield answer
+        finally:
+            ended.set()
+            connection.close()
+
+    def ticket(self, body: dict[str, Any]) -> Any:
+        """What the prefill instance hands over; None: nothing, and the decode instance computes the prompt."""
+        server = next(self.server.prefill)
+        try:
+            with self.asked(server, prefill_body(body), PREFILL_S) as answer:
+                if answer.status != 200:
+                    raise ValueError(f"it answers {answer.status}")
+                return json.load(answer).get("kv_transfer_params")
+        except (OSError, HTTPException, ValueError, AttributeError) as why:
+            print(f"proxy: {server} did not prefill: {why!r}", file=sys.stderr)
+
+    def answer(self, body: dict[str, Any]) -> None:
+        server, begun = next(self.server.decode), False
+        try:
+            with self.asked(server, body, DECODE_S) as answer:
+                begun = True
+                self.pass_on(answer)
+        except (OSError, HTTPException) as why:
+            self.close_connection = True  # without the last chunk
+            print(f"proxy: {server} did not answer to the end: {why!r}", file=sys.stderr)
+            if not begun and not is_gone(self.connection):
+                self.send_error(502, explain=f"the decode instance does not answer: {why!r}")
+
+    def pass_on(self, answer: HTTPResponse) -> None:
         """In chunks, as they come, so that a stream stays one."""
-        self.send_response(status)
-        self.send_header("Content-Type", kind)
-        self.send_header("Transfer-Encoding", "chunked")
+        self.send_response_only(answer.status, answer.reason)
+        for name, value in [*passed_on(answer.headers), ("Transfer-Encoding", "chunked")]:
+            self.send_header(name, value)
         self.end_headers()
-        for piece in pieces:
-            if piece:
-                self.wfile.write(b"%x\r\n%s\r\n" % (len(piece), piece))
+        while piece := answer.read1(PIECE):
+            self.wfile.write(b"%x\r\n%s\r\n" % (len(piece), piece))
+        if answer.length:  # that was promised by a Content-Length and did not come
+            raise IncompleteRead(b"", answer.length)
         self.wfile.write(b"0\r\n\r\n")
 
-    def log_message(self, format: str, *args: object) -> None:
-        pass
-
-
-def main() -> None:
-    parser = argparse.ArgumentParser(description="one address for vLLM instances that prefill and that decode")
-    parser.add_argument("--port", type=int, default=8000)
-    parser.add_argument("--prefill", action="append", required=True, help="http://HOST:PORT, may be repeated")
-    parser.add_argument("--decode", action="append", required=True, help="http://HOST:PORT, may be repeated")
-    told = parser.parse_args()
-    Proxy(told.port, told.prefill, told.decode).serve_forever()
+    def log_request(self, code: object = "-", size: object = "-") -> None: ...
 
 
 if __name__ == "__main__":
-    main()
+    parser = argparse.ArgumentParser(description="one address for vLLM instances that prefill and that decode")
+    parser.add_argument("--port", type=int, default=8000)
+    for kind in ("--prefill", "--decode"):
+        parser.add_argument(kind, action="append", required=True, help="http://HOST:PORT, may be repeated")
+    arguments = parser.parse_args()
+    Proxy(arguments.port, arguments.prefill, arguments.decode).serve_forever()

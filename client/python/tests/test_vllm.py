@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import signal
+import time
 from collections.abc import Iterator
 from contextlib import suppress
 from dataclasses import fields
@@ -14,7 +15,8 @@ from typing import Any
 import numpy as np
 import pytest
 import tern
-from daemons import Daemon, free_port, start, start_pair
+from daemons import Daemon, free_port, run as run_daemon, start, start_pair
+from tern.vllm import fetches, rejoin, scheduler as scheduling
 from tern.vllm.jobs import Steps
 from tern.vllm.pages import layers_of, page_shape
 from tern.vllm.scheduler import Counts
@@ -212,7 +214,7 @@ def test_a_prompt_comes_back(instance: Instance) -> None:
     counts = instance.scheduler._s().counts
     assert (counts.queried, counts.matched, counts.refused, counts.full) == (200, 96, 0, 0)
     copied = instance.worker._w().copied
-    assert (copied.loaded, copied.saved, copied.bytes) == (6, 6, 12 * 1024)
+    assert (copied.loaded, copied.saved, copied.copies, copied.bytes) == (96, 96, 12, 12 * 1024)
 
 
 def test_the_last_token_is_computed(instance: Instance) -> None:
@@ -229,7 +231,7 @@ def test_what_vllm_has_itself_is_not_loaded(instance: Instance) -> None:
     assert instance.admit(r) == 64
     instance.loaded()
     assert instance.holds(r, 96)
-    assert instance.worker._w().copied.loaded == 4
+    assert instance.worker._w().copied.loaded == 64
     instance.finish(r)
 
 
@@ -301,7 +303,8 @@ def test_a_failed_load_is_computed(instance: Instance, monkeypatch: pytest.Monke
     monkeypatch.setattr(instance.worker._w().copier, "pages", 1)  # no page is where the scheduler says
     instance.loaded()
     monkeypatch.undo()
-    assert r.num_computed_tokens == 0 and instance.scheduler._s().counts.failed == 1
+    counts = instance.scheduler._s().counts
+    assert (r.num_computed_tokens, counts.failed, counts.recomputed) == (0, 1, 96)
     assert instance.admit(r) == 0  # not tried again
     instance.step(r)
     assert instance.holds(r, 100)
@@ -395,10 +398,10 @@ def test_counters_tell_what_was_added(instance: Instance) -> None:
     copied = instance.worker.get_kv_connector_stats()
     assert told and copied
     assert told.data == {"queried": 200, "matched": 96}
-    assert copied.data == {"loaded": 6, "saved": 6, "bytes": 12 * 1024}
+    assert copied.data == {"loaded": 96, "saved": 96, "copies": 12, "bytes": 12 * 1024}
     assert instance.scheduler.get_kv_connector_stats() is None  # nothing is new
     both = TernConnector.build_kv_connector_stats(told.data)
-    assert both and both.aggregate(copied).aggregate(copied).reduce()["loaded"] == 12
+    assert both and both.aggregate(copied).aggregate(copied).reduce()["loaded"] == 192
     counters: dict[str, list[object]] = {}
 
     class Counter:
@@ -414,7 +417,7 @@ def test_counters_tell_what_was_added(instance: Instance) -> None:
     metrics = TernConnector.build_prom_metrics(None, {"Counter": Counter}, ["model"], {0: ["tiny"]})
     assert metrics
     metrics.observe(both.data)
-    assert counters["vllm:tern_matched"] == [96] and len(counters) == 5
+    assert counters["vllm:tern_matched"] == [96] and len(counters) == 6
 
 
 def test_every_counter_has_words() -> None:
@@ -443,20 +446,179 @@ def test_the_pool_outlives_its_instance(daemons: tuple[Daemon, Daemon]) -> None:
     again.close()
 
 
-def test_a_daemon_that_is_gone_fails_no_request(tmp_path: Path) -> None:
-    daemon = start(tmp_path, "host-c", free_port(), "host-d", free_port())
-    one = Instance(daemon.socket)
-    run(one, "first", PROMPT)
-    r = Asked("second", list(PROMPT))
-    assert one.admit(r) == 96
+# ---- the daemon goes and comes back
+
+
+def kill(daemon: Daemon) -> None:
     daemon.process.kill()
     daemon.process.wait()
-    one.loaded()
-    assert one.holds(r, 96)  # the mapping is still there
-    one.step(r)
-    one.finish(r)
-    assert run(one, "third", PROMPT)[1] == 0
+
+
+def until_lost(one: Instance) -> None:
+    """The kernel may close a process's sockets after its end."""
+    for _ in range(2000):
+        one.step()
+        if one.scheduler._s()._lost:
+            return
+        time.sleep(0.001)
+    raise AssertionError("the daemon is lost, and no step notices it")
+
+
+def back(daemon: Daemon) -> Daemon:
+    return run_daemon(Path(daemon.socket).parent, daemon.name)
+
+
+def until_rejoined(one: Instance) -> None:
+    for _ in range(2000):
+        one.step()
+        if not one.scheduler._s()._lost:
+            return
+        time.sleep(0.01)
+    raise AssertionError("the daemon is back, and it does not join")
+
+
+@pytest.fixture
+def alone(tmp_path: Path) -> Iterator[Daemon]:
+    daemon = start(tmp_path, "host-c", free_port(), "host-d", free_port())
+    yield daemon
+    kill(daemon)
+
+
+def test_requests_go_on_without_the_daemon_and_with_the_next_one(alone: Daemon) -> None:
+    one = Instance(alone.socket)
+    scheduler = one.scheduler._s()
+    for life in (1, 2):
+        run(one, "first", PROMPT)
+        r = Asked("second", list(PROMPT))
+        assert one.admit(r) == 96
+        kill(alone)
+        one.loaded()
+        assert one.holds(r, 96)  # the mapping is still there
+        one.step(r)
+        assert run(one, "third", PROMPT)[1] == 0
+        alone.process = back(alone).process
+        until_rejoined(one)
+        one.step(r)  # what began before runs on without Tern
+        one.finish(r)
+        assert (scheduler.counts.lost, scheduler.counts.rejoined) == (life, life)
+        assert run(one, "fourth", PROMPT)[1] == 0  # the memory is another one
+        assert run(one, "fifth", PROMPT)[1] == 96
+    assert scheduler.counts.refused == 0
+    assert scheduler.pool.connection.stats()["sessions"] == 0
     one.close()
+
+
+def test_what_a_step_was_to_save_is_dropped_when_it_loses_the_daemon(
+    instance: Instance, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    a, b = (Asked(name, [*PROMPT, n]) for n, name in enumerate("ab"))
+    for r in (a, b):
+        instance.admit(r)
+    scheduler, extend = instance.scheduler._s(), tern.Session.extend
+
+    def loses(self: tern.Session, **more: Any) -> tern.Result:
+        if self is scheduler._kept["b"].session:
+            raise tern.DaemonLost("it is lost")
+        return extend(self, **more)
+
+    monkeypatch.setattr(tern.Session, "extend", loses)
+    instance.step(a, b)
+    monkeypatch.undo()
+    assert instance.worker._w().copied.saved == 0  # the worker may unmap the pool now
+    until_rejoined(instance)  # the same daemon
+    for r in (a, b):
+        instance.finish(r)
+    assert run(instance, "again", [*PROMPT, 0])[1] == 0
+    assert run(instance, "once more", [*PROMPT, 0])[1] == 96
+
+
+def test_an_attempt_that_ends_after_it_was_closed_comes_to_nothing() -> None:
+    begun, go_on, closed = Event(), Event(), Event()
+
+    def join() -> Any:
+        begun.set()
+        go_on.wait(30)
+        return SimpleNamespace(connection=SimpleNamespace(close=closed.set))
+
+    attempt = rejoin.Rejoin(join)
+    assert begun.wait(30)
+    attempt.close()
+    go_on.set()
+    assert closed.wait(30) and attempt.pool() is None
+
+
+def test_an_attempt_to_join_that_fails_is_repeated(alone: Daemon, monkeypatch: pytest.MonkeyPatch) -> None:
+    one = Instance(alone.socket)
+    kill(alone)
+    until_lost(one)
+    alone.process = back(alone).process
+    scheduler = one.scheduler._s()
+    failed: list[int] = []
+    follow = scheduler.follow
+
+    def once_not(handle: int) -> tern.Pool:
+        if not failed:
+            failed.append(handle)
+            raise tern.TimedOut("late")
+        return follow(handle)
+
+    monkeypatch.setattr(scheduler, "follow", once_not)
+    until_rejoined(one)
+    assert failed and scheduler.counts.rejoined == 1
+    run(one, "first", PROMPT)
+    assert run(one, "second", PROMPT)[1] == 96
+    one.close()
+
+
+def test_an_instance_ends_while_the_daemon_is_lost(alone: Daemon, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(rejoin, "LONGEST_S", 0.1)
+    one = Instance(alone.socket)
+    kill(alone)
+    until_lost(one)
+    assert (attempts := one.worker._w()._rejoin) is not None
+    begun = time.monotonic()
+    one.close()
+    assert time.monotonic() - begun < 1
+    alone.process = back(alone).process
+    time.sleep(0.5)
+    assert attempts.pool() is None
+    with tern.connect(alone.socket) as c:
+        assert c.stats()["pools"] == []  # nobody has joined
+
+
+# ---- closes
+
+
+def test_a_close_that_timed_out_is_repeated(instance: Instance, monkeypatch: pytest.MonkeyPatch) -> None:
+    def late(self: tern.Session, **more: Any) -> None:
+        raise tern.TimedOut("the socket is full")
+
+    monkeypatch.setattr(scheduling, "CLOSE_AGAIN_S", 0.05)
+    monkeypatch.setattr(tern.Session, "close", late)
+    run(instance, "first", PROMPT)
+    instance.step()
+    monkeypatch.undo()
+    assert instance.scheduler._s().pool.connection.stats()["sessions"] == 1
+    time.sleep(0.1)
+    instance.step()  # and the fixture finds no session
+    assert not instance.scheduler._s()._closing
+
+
+def test_no_session_is_begun_while_many_closes_are_to_be_repeated(
+    instance: Instance, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def busy(self: tern.Session, **more: Any) -> None:
+        raise tern.Busy("a turn is in flight")
+
+    scheduler = instance.scheduler._s()
+    with monkeypatch.context() as m:
+        m.setattr(scheduling, "CLOSING_MAX", 2)
+        m.setattr(tern.Session, "close", busy)
+        for i in range(4):
+            run(instance, str(i), PROMPT)
+        assert len(scheduler._closing) == 2 and scheduler.counts.refused == 2
+    scheduler._close_at = 0.0
+    instance.step()
 
 
 # ---- prefill and decode apart
@@ -497,7 +659,7 @@ def test_a_prompt_is_handed_over(instance: Instance, decode: Instance) -> None:
     assert (counts.fetched, counts.unfetched, counts.refused) == (1, 0, 0)
     assert instance.scheduler._s().counts.refused == 0
     copied = decode.worker._w().copied
-    assert (copied.loaded, copied.saved) == (6, 0)
+    assert (copied.loaded, copied.saved) == (96, 0)
     assert run(decode, "again", PROMPT)[1] == 96  # it stays
 
 
@@ -511,14 +673,65 @@ def test_a_ticket_is_good_for_once(instance: Instance, decode: Instance) -> None
     run(decode, "decode", PROMPT, kv_transfer_params=told)
     forget(decode)
     assert run(decode, "again", PROMPT, kv_transfer_params=told)[1] == 0  # computed
-    assert decode.scheduler._s().counts.unfetched == 1
+    counts = decode.scheduler._s().counts
+    assert (counts.unfetched, counts.recomputed) == (1, 96)
 
 
-def test_what_decode_has_is_not_fetched(instance: Instance, decode: Instance) -> None:
+def test_what_decode_has_uses_the_ticket_up(instance: Instance, decode: Instance) -> None:
+    """Else the prefill host would hold the pages until the ticket's time is over."""
     run(decode, "first", PROMPT)
     told = prefilled(instance, PROMPT)
     assert told and run(decode, "decode", PROMPT, kv_transfer_params=told)[1] == 96
-    assert decode.scheduler._s().counts.fetched == 0
+    assert decode.scheduler._s().counts.fetched == 1
+    with pytest.raises(tern.Gone):
+        instance.scheduler._s().pool.connection.ticket_drop(told["tern_ticket"])
+
+
+@pytest.fixture
+def beside(daemons: tuple[Daemon, Daemon]) -> Iterator[Instance]:
+    """It decodes at the daemon of `instance`, where a ticket is BUSY until the step of its pages has passed."""
+    one = Instance(daemons[0].socket, "beside")
+    yield one
+    one.close()
+
+
+def handed_over_early(instance: Instance, monkeypatch: pytest.MonkeyPatch) -> dict[str, Any] | None:
+    monkeypatch.setattr(instance.worker._w(), "_publish", lambda: None)
+    told = prefilled(instance, PROMPT)
+    monkeypatch.undo()
+    return told
+
+
+def test_a_ticket_that_is_busy_is_asked_for_again(
+    instance: Instance, beside: Instance, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    r = Asked("decode", list(PROMPT), kv_transfer_params=handed_over_early(instance, monkeypatch))
+    end = time.monotonic() + 4 * fetches.AGAIN_S
+    while time.monotonic() < end:  # it is asked for some times
+        assert beside.scheduler.get_num_new_matched_tokens(r, 0) == (None, False)
+        time.sleep(0.001)
+    instance.worker._w()._publish()
+    assert beside.admit(r) == 96
+    beside.loaded()
+    assert beside.holds(r, 96)
+    beside.step(r)
+    beside.finish(r)
+    counts = beside.scheduler._s().counts
+    assert (counts.fetched, counts.unfetched, counts.refused) == (1, 0, 0)
+
+
+def test_a_ticket_that_stays_busy_is_given_up(
+    instance: Instance, beside: Instance, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    told = handed_over_early(instance, monkeypatch)
+    monkeypatch.setattr(fetches, "FETCH_S", 0.3)
+    begun = time.monotonic()
+    assert run(beside, "decode", PROMPT, kv_transfer_params=told)[1] == 0  # computed
+    assert time.monotonic() - begun < 5
+    counts = beside.scheduler._s().counts
+    assert (counts.fetched, counts.unfetched, counts.recomputed) == (0, 1, 96)
+    instance.worker._w()._publish()
+    assert told
     instance.scheduler._s().pool.connection.ticket_drop(told["tern_ticket"])
 
 
@@ -539,6 +752,7 @@ def test_a_ticket_of_something_else_is_refused(decode: Instance, wrong: dict[str
 def test_a_fetch_ends_with_its_daemon(tmp_path: Path) -> None:
     pair = start_pair(tmp_path)
     prefill, decode = Instance(pair[0].socket), Instance(pair[1].socket)
+    run(decode, "first", PROMPT[:50])  # a part of the prompt is there, and is lost as well
     r = Asked("decode", list(PROMPT), kv_transfer_params=prefilled(prefill, PROMPT))
     pair[0].process.send_signal(signal.SIGSTOP)  # so that the fetch has no end of its own
     assert decode.scheduler.get_num_new_matched_tokens(r, 0) == (None, False)
@@ -547,7 +761,8 @@ def test_a_fetch_ends_with_its_daemon(tmp_path: Path) -> None:
     pair[1].process.wait()
     assert decode.admit(r) == 0
     decode.step(r)
-    assert decode.holds(r, 100) and decode.scheduler._s().counts.unfetched == 1
+    counts = decode.scheduler._s().counts
+    assert decode.holds(r, 100) and (counts.unfetched, counts.recomputed, counts.lost) == (1, 48, 1)
     decode.finish(r)
     pair[0].process.send_signal(signal.SIGCONT)
     for one in (prefill, decode):
@@ -558,12 +773,12 @@ def test_a_fetch_ends_with_its_daemon(tmp_path: Path) -> None:
 def test_a_fetch_ends_with_its_request(instance: Instance, decode: Instance) -> None:
     told = prefilled(instance, PROMPT)
     r = Asked("decode", list(PROMPT), kv_transfer_params=told)
-    fetches = decode.scheduler._s().fetches
+    under_way = decode.scheduler._s().fetches
     found = decode.scheduler.get_num_new_matched_tokens(r, 0)
     assert found in ((None, False), (96, True))  # on a busy machine it has come at once
-    assert fetches._has(decode.scheduler._s()._kept["decode"].session) == (found[0] is None)
+    assert under_way._has(decode.scheduler._s()._kept["decode"].session) == (found[0] is None)
     decode.finish(r, "FINISHED_ABORTED")
-    assert not fetches._under_way and not fetches._ended
+    assert not under_way._under_way
     assert run(decode, "again", PROMPT)[1] in (0, 96)  # it had come, or not
     assert told
     with suppress(tern.Gone):  # it had come

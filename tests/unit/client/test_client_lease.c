@@ -488,6 +488,29 @@ TEST(lease_session_is_used_by_the_lease_alone)
     tern_batch_destroy(batch);
 }
 
+/* What a batch has of a session that came under a lease later is not sent, and stays in the batch.
+ */
+TEST(lease_session_of_a_gathered_batch_refused_when_it_is_sent)
+{
+    const struct tern_result now = {.lengths = {0, 20, 20}, .tokens = 20}, *results;
+    struct tern_batch *batch;
+    uint32_t at, done;
+
+    begin();
+    assert_ok(tern_batch_create(t, &batch));
+    assert_ok(tern_batch_extend(batch, 77, NULL, 21, 40));
+    assert_ok(tern_batch_extend(batch, 78, NULL, 21, 40));
+    assert_ok(tern_lease_add(lease, 78, &now, &at));
+    assert_err(TERN_CONFLICT, tern_batch_run(batch, 0, &results, &done));
+    assert_err(TERN_CONFLICT, tern_batch_submit(batch, 9));
+    assert_ok(tern_lease_remove(lease, at, 5)); /* nothing of it is gathered */
+    assert_int_equal(script.nops, 0);
+    assert_int_equal(tern_batch_count(batch), 2);
+    assert_ok(tern_batch_run(batch, 0, &results, &done));
+    assert_int_equal(done, 2);
+    tern_batch_destroy(batch);
+}
+
 /* As many as the lease takes, again and again: none is forgotten, and none stays behind. */
 TEST(lease_knows_its_sessions_whichever_come_and_go)
 {

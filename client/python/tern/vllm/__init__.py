@@ -9,6 +9,7 @@ jobs        what the scheduler asks of the worker in one step, and what the work
 scheduler   sessions of requests: what Tern has of a prompt, what is saved, when pages may go
 handing     what prefill and decode instances tell each other, and
 fetches     how a prompt is brought from another host
+rejoin      the way back to a daemon that was started again
 worker      copies between vLLM's blocks and Tern's pages, and the number of the last finished step
 metrics     counters for vLLM's log and /metrics
 """

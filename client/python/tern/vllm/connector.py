@@ -19,12 +19,11 @@ from vllm.distributed.kv_transfer.kv_connector.v1.base import (
 )
 from vllm.distributed.kv_transfer.kv_connector.v1.metrics import KVConnectorPromMetrics, KVConnectorStats
 
-from ..connection import Connection, Pool
 from ..layout import Namespace
-from .jobs import Work
+from .jobs import Joined, Work
 from .metrics import Since, TernMetrics, TernStats
 from .pages import PageShape, Tensor, layers_of, page_shape
-from .pool import patiently, share_pool
+from .pool import REJOIN_S, follow, join
 from .scheduler import Request, Scheduler
 from .settings import Settings, check_config, check_version, settings
 from .worker import Worker, copier_of
@@ -41,9 +40,10 @@ class TernMetadata(KVConnectorMetadata):
 
 @dataclass
 class TernReport(KVConnectorWorkerMetadata):
-    """From the worker: steps whose saves are made."""
+    """From the worker: steps whose saves are made, and that the daemon was joined anew."""
 
     saved: list[int] = field(default_factory=list)
+    joined: Joined | None = None
 
     def aggregate(self, other: KVConnectorWorkerMetadata) -> KVConnectorWorkerMetadata:
         raise AssertionError("there is one worker: check_config refuses more")
@@ -78,15 +78,11 @@ class TernConnector(KVConnectorBase_V1):
         self._worker: Worker | None = None
         self._told, self._since = told, Since()
         if role == KVConnectorRole.SCHEDULER:
-            pool = self._pool("scheduler")
-            words = self._shape.words
+            group, words = self._shape.group(), self._shape.words
+            pool = join(told, group, "scheduler")
             log.info("tern: engine %s, pool %x of %d bytes, %s", told.engine, pool.handle, pool.nbytes, words)
-            self._scheduler = Scheduler(pool, lambda request: namespace_of(vllm_config, told, request))
-
-    def _pool(self, role: str) -> Pool:
-        connection = Connection(self._told.socket)
-        engine = patiently("joining the daemon", partial(connection.join, self._told.engine, role=role))
-        return share_pool(engine, self._shape.group(), self._told)
+            naming = partial(namespace_of, vllm_config, told)
+            self._scheduler = Scheduler(pool, naming, partial(follow, told, group))
 
     # ---- both sides
 
@@ -136,7 +132,8 @@ class TernConnector(KVConnectorBase_V1):
 
     def update_connector_output(self, connector_output: Any) -> None:
         report = connector_output.kv_connector_worker_meta
-        self._s().reported(report.saved if report else (), connector_output.failed_recving or ())
+        failed = connector_output.failed_recving or ()
+        self._s().reported(report.saved if report else (), failed, report.joined if report else None)
 
     def request_finished(self, request: Request, block_ids: list[int]) -> tuple[bool, dict[str, Any] | None]:
         return False, self._s().finished(request)
@@ -157,8 +154,9 @@ class TernConnector(KVConnectorBase_V1):
 
     def register_kv_caches(self, kv_caches: Mapping[str, Tensor]) -> None:
         layers = layers_of(self._shape, kv_caches, self._blocks)
-        pool = self._pool("worker")
-        self._worker = Worker(pool, copier_of(pool, self._shape, layers, self._blocks))
+        copier = partial(copier_of, shape=self._shape, layers=layers, blocks=self._blocks)
+        joining = partial(join, self._told, self._shape.group(), "worker")
+        self._worker = Worker(joining(), copier, partial(joining, REJOIN_S))
 
     def start_load_kv(self, forward_context: Any, **kwargs: Any) -> None:
         self._w().load(self._work())
@@ -177,8 +175,8 @@ class TernConnector(KVConnectorBase_V1):
         return KVConnectorTransferResults(finished_recving=ended, failed_recving=failed)
 
     def build_connector_worker_meta(self) -> KVConnectorWorkerMetadata | None:
-        saved = self._w().saved()
-        return TernReport(saved) if saved else None
+        saved, joined = self._w().saved(), self._w().joined()
+        return TernReport(saved, joined) if saved or joined else None
 
     def shutdown(self) -> None:
         if self._worker is not None:

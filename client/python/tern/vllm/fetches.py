@@ -3,59 +3,106 @@
 from __future__ import annotations
 
 import ctypes as ct
+import time
+from dataclasses import dataclass
 
 from .. import _lib
 from .._lib import STEP_NONE, lib
 from ..connection import Connection
-from ..errors import TernError, error_of
+from ..errors import Busy, TernError, error_of
 from ..layout import encoded
 from ..session import Answered, Session
 
-_OK = 0
+FETCH_S = 30.0  # so long a ticket that is BUSY is asked for again
+AGAIN_S = 0.05  # the pause before that, where the daemon says none
+
+_OK, _BUSY = 0, 8
+
+
+@dataclass
+class Fetch:
+    """Of a ticket.
+
+    until: when it is not repeated any more
+    cookie: of the request that is under way, or was
+    again: when it is asked for again; 0: it has been asked for
+    error: that it ended with
+    """
+
+    session: Session
+    ticket: str
+    until: float
+    cookie: int = 0
+    again: float = 0.0
+    error: TernError | None = None
+
+    def put_off(self, why: Busy) -> None:
+        """Until the daemon said. Raises it where that is too late."""
+        self.again = time.monotonic() + max(AGAIN_S, why.retry_ms / 1000)
+        if self.again > self.until:
+            raise why
 
 
 class Fetches:
     """Those of one connection, which knows this as it knows tern.Async: a synchronous call may be made meanwhile, and
-    takes in answers that come before its own."""
+    takes in answers that come before its own.
+
+    lost: the daemon is
+    """
 
     def __init__(self, connection: Connection) -> None:
         self.connection = connection
+        self.lost = False
         self._cookie = 0
-        self._under_way: dict[int, Session] = {}
-        self._ended: dict[int, TernError | None] = {}
+        self._under_way: dict[int, Fetch] = {}
         connection._async = self
 
-    def begin(self, session: Session, ticket: str) -> int:
-        """All that the ticket names, for a session that has matched just these tokens. Returns its number."""
-        self._cookie += 1
-        p, c = self.connection._p, self.connection
-        c._check(lib.tern_submit_fetch_ticket(p, session.handle, encoded("ticket", ticket), STEP_NONE, self._cookie))
-        self._under_way[self._cookie] = session
-        return self._cookie
+    def begin(self, session: Session, ticket: str) -> Fetch:
+        """All that the ticket names, for a session that has matched just these tokens."""
+        fetch = Fetch(session, ticket, time.monotonic() + FETCH_S)
+        self._ask(fetch)
+        return fetch
 
-    def ended(self, number: int) -> bool:
-        """Whether it has ended, which it also has with its daemon. The session has what came; the error of one that failed is raised, once."""
-        self._drain()
-        if number in self._under_way:
+    def ended(self, fetch: Fetch) -> bool:
+        """Whether it has ended, which it also has with its daemon. The session has what came; the error of one that
+        failed is raised. One that is BUSY is repeated."""
+        self.poll()
+        if fetch.cookie in self._under_way:
             return False
-        error = self._ended.pop(number, None)
-        if error:
-            raise error
+        if fetch.again:
+            if time.monotonic() >= fetch.again:
+                self._ask(fetch)
+            return False
+        if isinstance(fetch.error, Busy):
+            fetch.put_off(fetch.error)
+            return False
+        if fetch.error:
+            raise fetch.error
         return True
 
-    def drop(self, number: int) -> None:
+    def drop(self, fetch: Fetch) -> None:
         """Its session is being closed, and nobody asks for it any more."""
-        self._under_way.pop(number, None)
-        self._ended.pop(number, None)
+        self._under_way.pop(fetch.cookie, None)
 
-    # ---- what a Connection and its sessions ask
+    def poll(self) -> None:
+        """Takes in what has come. Whether the daemon is lost is known afterwards."""
+        handle, answer, err = self.connection._handle, _lib.Answer(), _BUSY
+        while handle is not None and (err := lib.tern_poll(handle.pointer, ct.byref(answer))) == _OK:
+            fetch = self._under_way.pop(answer.cookie, None)
+            if fetch is not None:
+                fetch.error = self._taken(fetch.session, answer)
+        self.lost = self.lost or err != _BUSY
 
-    def _drain(self) -> None:
-        handle, answer = self.connection._handle, _lib.Answer()
-        while handle is not None and lib.tern_poll(handle.pointer, ct.byref(answer)) == _OK:
-            session = self._under_way.pop(answer.cookie, None)
-            if session is not None:
-                self._ended[answer.cookie] = self._taken(session, answer)
+    def _ask(self, fetch: Fetch) -> None:
+        self._cookie += 1
+        fetch.cookie, fetch.again, fetch.error = self._cookie, 0.0, None
+        c, s = self.connection, fetch.session
+        try:
+            ticket = encoded("ticket", fetch.ticket)
+            c._check(lib.tern_submit_fetch_ticket(c._p, s.handle, ticket, STEP_NONE, fetch.cookie))
+            self._under_way[fetch.cookie] = fetch
+        except TernError as why:
+            fetch.error = why  # ended() says
 
     def _taken(self, session: Session, answer: _lib.Answer) -> TernError | None:
         text = lib.tern_error_text(self.connection._p).decode()
@@ -68,8 +115,13 @@ class Fetches:
         session._take(told)
         return None
 
+    # ---- what a Connection and its sessions ask
+
+    def _drain(self) -> None:
+        self.poll()
+
     def _drain_soon(self) -> None:
-        pass  # the next ended() looks
+        pass  # the next poll() looks
 
     def _has(self, session: Session) -> bool:
-        return any(s is session for s in self._under_way.values())
+        return any(f.session is session for f in self._under_way.values())

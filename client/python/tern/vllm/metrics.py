@@ -10,13 +10,17 @@ from vllm.distributed.kv_transfer.kv_connector.v1.metrics import KVConnectorProm
 COUNTERS = {
     "queried": "Tokens of prompts that Tern was asked for",
     "matched": "Tokens of them that Tern brings",
-    "loaded": "Blocks that were copied from Tern",
-    "saved": "Blocks that were copied to Tern",
+    "loaded": "Tokens whose blocks were copied from Tern",
+    "saved": "Tokens whose blocks were copied to Tern",
+    "copies": "Blocks that were copied, from Tern and to it",
     "bytes": "Bytes of these copies",
+    "recomputed": "Tokens that Tern was to bring and did not, so that vLLM computed them",
     "full": "Saves that found no room in the pool, and were tried again",
     "failed": "Loads that failed, and were computed",
-    "fetched": "Prompts that were brought from another host",
-    "unfetched": "Prompts that could not be brought from another host, and were computed",
+    "fetched": "Tickets that were used up",
+    "unfetched": "Tickets that came to nothing, so that what was missing was computed",
+    "lost": "Times that the daemon was lost, and requests ran without Tern",
+    "rejoined": "Times that it was back, and requests ran with Tern again",
     "refused": "Other things that the daemon refused",
 }
 

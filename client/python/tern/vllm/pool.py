@@ -16,30 +16,32 @@ from ..layout import Group
 from .settings import Refused, Settings
 
 START_S = 60.0  # for a step of the start that is BUSY: an older pool that is cleared, another instance that starts
+REJOIN_S = 5.0  # the same of one attempt to join a daemon that was started again
+FOLLOW_MS = 1000  # for each request of a scheduler that joins it
 PAUSE_S = 0.05
 SLABS = 512  # a pool has at least so many slabs, or a slab is a page
 
 _T = TypeVar("_T")
 
 
-def patiently(what: str, call: Callable[[], _T]) -> _T:
-    """Repeats what is BUSY, as long as a start may take."""
-    end = time.monotonic() + START_S
+def patiently(what: str, call: Callable[[], _T], within_s: float) -> _T:
+    """Repeats what is BUSY."""
+    end = time.monotonic() + within_s
     while True:
         try:
             return call()
         except Busy as why:
             if time.monotonic() > end:
-                raise Refused(f"{what} was BUSY for {START_S:.0f} s: {why}") from why
+                raise Refused(f"{what} was BUSY for {within_s:.0f} s: {why}") from why
             time.sleep(max(PAUSE_S, why.retry_ms / 1000))
 
 
 @contextmanager
-def _one_at_a_time(socket: str) -> Iterator[None]:
+def _one_at_a_time(socket: str, within_s: float) -> Iterator[None]:
     """Keeps instances that start together from opening a pool each. It locks the socket's folder, for which reading
     is enough, and the kernel ends the lock with the process."""
     folder = os.open(os.path.dirname(os.path.abspath(socket)), os.O_RDONLY | os.O_DIRECTORY)
-    end = time.monotonic() + START_S
+    end = time.monotonic() + within_s
     try:
         while True:
             try:
@@ -47,7 +49,7 @@ def _one_at_a_time(socket: str) -> Iterator[None]:
                 break
             except BlockingIOError:
                 if time.monotonic() > end:
-                    raise Refused(f"another vLLM has been opening its pool at {socket} for {START_S:.0f} s") from None
+                    raise Refused(f"another vLLM has been opening its pool at {socket} for {within_s:.0f} s") from None
                 time.sleep(PAUSE_S)
         yield
     finally:
@@ -68,13 +70,39 @@ def pools_of(connection: Connection, group: Group, nbytes: int) -> list[int]:
     ]
 
 
-def share_pool(engine: Engine, group: Group, settings: Settings) -> Pool:
+def share_pool(engine: Engine, group: Group, settings: Settings, within_s: float) -> Pool:
     """Maps the pool that another instance has opened, or one has left; else opens it."""
     connection, align = engine.connection, group.page_tokens
-    with _one_at_a_time(settings.socket):
+    with _one_at_a_time(settings.socket, within_s):
         for handle in pools_of(connection, group, settings.pool_bytes):
+            mapping = partial(engine.map_pool, handle, [group], align_tokens=align)
             try:
-                return patiently("mapping the pool", partial(engine.map_pool, handle, [group], align_tokens=align))
+                return patiently("mapping the pool", mapping, within_s)
             except Gone:
                 pass  # it was being closed
-        return patiently("opening the pool", partial(engine.open_pool, [group], bytes=settings.pool_bytes))
+        return patiently("opening the pool", partial(engine.open_pool, [group], bytes=settings.pool_bytes), within_s)
+
+
+@contextmanager
+def _connected(socket: str, deadline_ms: int = 0) -> Iterator[Connection]:
+    """A connection that is closed if what it is for fails."""
+    connection = Connection(socket, deadline_ms=deadline_ms)
+    try:
+        yield connection
+    except BaseException:
+        connection.close()
+        raise
+
+
+def join(settings: Settings, group: Group, role: str, within_s: float = START_S) -> Pool:
+    """Joins the daemon and shares the pool."""
+    with _connected(settings.socket) as connection:
+        engine = patiently("joining the daemon", partial(connection.join, settings.engine, role=role), within_s)
+        return share_pool(engine, group, settings, within_s)
+
+
+def follow(settings: Settings, group: Group, handle: int) -> Pool:
+    """The scheduler joins where its worker has joined anew. It waits little: vLLM's steps wait for it."""
+    with _connected(settings.socket, FOLLOW_MS) as connection:
+        engine = connection.join(settings.engine, role="scheduler", deadline_ms=FOLLOW_MS)
+        return engine.map_pool(handle, [group], align_tokens=group.page_tokens, deadline_ms=FOLLOW_MS)

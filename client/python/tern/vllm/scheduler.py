@@ -7,27 +7,37 @@ whenever vLLM drops the request, and no page is used again before the worker has
 
 A block is committed when its save was reported, which is when vLLM has the step's output: what a step wrote that
 failed is published nowhere.
+
+When the daemon is lost, all sessions are. Requests that run then go on without Tern, and so do those that come until the
+worker has joined a daemon that is back.
 """
 
 from __future__ import annotations
 
 import logging
+import time
+from collections import deque
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Protocol, TypeVar
 
 from .._lib import STEP_NONE
 from ..connection import Pool
-from ..errors import DaemonLost, Exhausted, TernError
+from ..errors import Busy, DaemonLost, Exhausted, Gone, TernError, TimedOut
 from ..layout import Namespace
 from ..session import Session
-from .fetches import Fetches
+from .fetches import Fetch, Fetches
 from .handing import Handed, handed, wants_hand_over
-from .jobs import Move, Work
+from .jobs import Joined, Move, Work
 
 log = logging.getLogger(__name__)
 
 _T = TypeVar("_T")
+
+CLOSE_MS = 1000  # for a close
+CLOSE_AGAIN_S = 1.0  # the pause before one that came to nothing is repeated
+CLOSING_MAX = 256  # no session is begun while so many wait for that
+SPACES_MAX = 1 << 16  # names that one instance uses, all of which a reset forgets
 
 COMPLETE = ("FINISHED_STOPPED", "FINISHED_LENGTH_CAPPED")  # the output of its last step has come
 
@@ -56,18 +66,23 @@ class Counts:
     """What became of requests, since the start.
 
     queried, matched: tokens that vLLM asked for, and those of them that loads bring
+    recomputed: tokens that a load or a ticket was to bring and did not
     full: saves that found no room in the pool; the request's next save tries again
     failed: loads that failed, and were computed
-    fetched, unfetched: tickets whose pages were brought from another host, and those that came to nothing
+    fetched, unfetched: tickets that were used up, and those that came to nothing
+    lost, rejoined: how often the daemon was lost, and how often it was back
     refused: other things that the daemon refused; the requests ran without
     """
 
     queried: int = 0
     matched: int = 0
+    recomputed: int = 0
     full: int = 0
     failed: int = 0
     fetched: int = 0
     unfetched: int = 0
+    lost: int = 0
+    rejoined: int = 0
     refused: int = 0
 
 
@@ -82,6 +97,7 @@ class Kept:
     pending: saves that were not reported yet
     ended: vLLM has dropped the request; the session ends with the last report
     fetch: of a ticket, that is under way
+    handed: tokens that the ticket brings
     """
 
     request: Request
@@ -92,21 +108,29 @@ class Kept:
     last_step: int = 0
     pending: int = 0
     ended: bool = False
-    fetch: int | None = None
+    fetch: Fetch | None = None
+    handed: int = 0
 
 
 @dataclass
 class Scheduler:
+    """follow: joins where the worker has joined anew, and maps the pool of that handle"""
+
     pool: Pool
     namespace: Callable[[Request], Namespace]
+    follow: Callable[[int], Pool]
     counts: Counts = field(default_factory=Counts)
     fetches: Fetches = field(init=False)
     _kept: dict[str, Kept] = field(default_factory=dict)
+    _bringing: dict[str, int] = field(default_factory=dict)  # tokens that a load brings, by request
     _no_load: set[str] = field(default_factory=set)  # a load of theirs failed: they are computed
     _pending: dict[int, list[tuple[Kept, int]]] = field(default_factory=dict)  # by step: what it commits
     _loads: list[Move] = field(default_factory=list)
     _loading: list[Kept] = field(default_factory=list)
+    _closing: deque[tuple[Session, int]] = field(default_factory=deque)  # whose close at that step came to nothing
+    _close_at: float = 0.0  # when it is repeated
     _step: int = 0
+    _life: int = 0
     _lost: bool = False
     _spaces: set[Namespace] = field(default_factory=set)
 
@@ -132,7 +156,7 @@ class Scheduler:
         kept.local = local
         if kept.fetch is not None and not self._fetched(kept):
             return None
-        if request.request_id in self._no_load:
+        if self._lost or request.request_id in self._no_load:
             return 0
         most = (request.num_tokens - 1) // self.block * self.block
         return max(min(kept.session.written, most) - local, 0)
@@ -146,13 +170,15 @@ class Scheduler:
             first, last = kept.local // self.block, (kept.local + external) // self.block
             self._loads.append(self._move(kept, blocks, first, last))
             self._loading.append(kept)
+            self._bringing[request.request_id] = external
             self.counts.matched += external
 
     # ---- a step
 
     def work(self, scheduled: Mapping[str, int], blocks: Callable[[str], Sequence[int] | None]) -> Work:
         """The work of this step. scheduled: for each request, how many tokens are computed when it is over."""
-        work = Work(self.pool.handle, loads=self._loads)
+        self._look()
+        work = Work(self.pool.handle, loads=self._loads, life=self._life)
         saving = []
         for name, end in scheduled.items():
             kept = self._kept.get(name)
@@ -161,6 +187,8 @@ class Scheduler:
                 if depth > max(kept.saved, kept.tried) and self._extend(kept, depth):
                     work.saves.append(self._move(kept, table, kept.saved // self.block, depth // self.block))
                     saving.append((kept, depth))
+        if self._lost:
+            work.rejoin, work.saves, saving = True, [], []
         if work.loads or work.saves:
             self._step += 1
             work.step = self._step
@@ -173,14 +201,18 @@ class Scheduler:
         self._loads, self._loading = [], []
         return work
 
-    def reported(self, saved: Iterable[int], failed: Iterable[str]) -> None:
-        """What the worker has done: the steps whose saves are made, and requests whose load failed."""
+    def reported(self, saved: Iterable[int], failed: Iterable[str], joined: Joined | None = None) -> None:
+        """What the worker has done: the steps whose saves are made, requests whose load failed, and that it has
+        joined anew."""
         for step in saved:
             for kept, depth in self._pending.pop(step, []):
                 self._commit(kept, depth, step)
         for name in failed:
             self.counts.failed += 1
+            self.counts.recomputed += self._bringing.pop(name, 0)
             self._no_load.add(name)
+        if joined is not None:
+            self._begin_life(joined)
 
     # ---- the end of a request
 
@@ -192,6 +224,7 @@ class Scheduler:
             handed_over = self._hand_over(name)
         self._end(name)
         self._no_load.discard(name)
+        self._bringing.pop(name, None)
         return handed_over.params() if handed_over else None
 
     def reset(self) -> bool:
@@ -217,6 +250,39 @@ class Scheduler:
         ticket = self._do("a ticket", lambda: kept.session.hand_over(step=last))
         return Handed(ticket.text, kept.saved) if ticket else None
 
+    # ---- the daemon is lost, and comes back
+
+    def _look(self) -> None:
+        """Before each step: is the daemon still there? And what is to be repeated there."""
+        self.fetches.poll()
+        if self.fetches.lost and not self._lost:
+            self._lose("a step", "the connection has ended")
+        while self._closing and not self._lost and time.monotonic() >= self._close_at:
+            self._close(*self._closing.popleft())
+
+    def _lose(self, what: str, why: object) -> None:
+        """All sessions have ended with it. The loads of this step are still made: their pages are mapped."""
+        self._lost = True
+        self.counts.lost += 1
+        for kept in self._kept.values():
+            if kept.fetch is not None:
+                self._unfetched(kept, why)
+        for kept_by in (self._kept, self._pending, self._closing):
+            kept_by.clear()
+        self.pool.connection.close()
+        log.error("tern: %s: %s. Requests run without Tern until the daemon is back", what, why)
+
+    def _begin_life(self, joined: Joined) -> None:
+        self._life = joined.life  # also if this fails: then the worker is asked to join once more
+        try:
+            self.pool = self.follow(joined.pool)
+        except TernError as why:
+            log.warning("tern: the daemon could not be joined again: %s: %s", why.kind, why)
+            return
+        self.fetches, self._lost = Fetches(self.pool.connection), False
+        self.counts.rejoined += 1
+        log.info("tern: the daemon is back, with pool %x", self.pool.handle)
+
     def _do(self, what: str, call: Callable[[], _T]) -> _T | None:
         """Nothing that Tern refuses fails a request: it is counted, told, and computed by vLLM."""
         if self._lost:
@@ -224,9 +290,7 @@ class Scheduler:
         try:
             return call()
         except DaemonLost as why:
-            self._lost = True
-            self._kept.clear()
-            log.error("tern: %s: %s. vLLM goes on without Tern until it is started again", what, why)
+            self._lose(what, why)
         except Exhausted:
             self.counts.full += 1
         except TernError as why:
@@ -234,22 +298,28 @@ class Scheduler:
             log.warning("tern: %s was refused: %s: %s", what, why.kind, why)
         return None
 
+    # ---- the sessions of requests
+
     def _begin(self, request: Request) -> Kept | None:
         if request.mm_features or request.prompt_embeds is not None:
             return None  # what such a token stands for is no part of a prefix
         ns = self.namespace(request)
+        if len(self._closing) >= CLOSING_MAX or (ns not in self._spaces and len(self._spaces) >= SPACES_MAX):
+            self.counts.refused += 1
+            return None
         session = self._do("a session", lambda: self.pool.session(ns))
         if session is None:
             return None
         told = self._handed(request)
         tokens = list(request.all_token_ids)[: told.tokens if told else None]
         if self._do("a match", lambda: session.match(tokens)) is None:
-            self._do("a close", lambda: session.close(step=STEP_NONE))
+            self._close(session, STEP_NONE)
             return None
         self._spaces.add(ns)
         kept = self._kept[request.request_id] = Kept(request, session, saved=session.written)
-        if told and session.written < told.tokens:
-            kept.fetch = self._do("a fetch", lambda: self.fetches.begin(session, told.ticket))
+        if told:  # also where nothing is missing: that uses the ticket up, and its host keeps no pages for it
+            kept.handed = told.tokens
+            kept.fetch = self.fetches.begin(session, told.ticket)
         return kept
 
     def _handed(self, request: Request) -> Handed | None:
@@ -262,17 +332,23 @@ class Scheduler:
 
     def _fetched(self, kept: Kept) -> bool:
         """Whether the fetch has ended, well or not. What came with one that failed is there."""
-        number = kept.fetch
-        assert number is not None
+        assert kept.fetch is not None
         try:
-            if not self.fetches.ended(number):
+            if not self.fetches.ended(kept.fetch):
                 return False
             self.counts.fetched += 1
+        except DaemonLost as why:
+            self._lose("a fetch", why)
         except TernError as why:
-            self.counts.unfetched += 1
-            log.warning("tern: request %s is computed: %s: %s", kept.request.request_id, why.kind, why)
+            self._unfetched(kept, f"{why.kind}: {why}")
         kept.fetch, kept.saved = None, kept.session.written
         return True
+
+    def _unfetched(self, kept: Kept, why: object) -> None:
+        lacking = max(kept.handed - kept.session.written, 0)
+        self.counts.unfetched += 1
+        self.counts.recomputed += lacking
+        log.warning("tern: request %s computes %d tokens of its ticket: %s", kept.request.request_id, lacking, why)
 
     def _forget(self, ns: Namespace) -> bool:
         return self._do("a reset", lambda: self.pool.connection.namespace_reset(ns)) is not None
@@ -285,18 +361,29 @@ class Scheduler:
         if kept.fetch is not None:
             self.fetches.drop(kept.fetch)  # the close ends it
         if not kept.pending:
-            self._close(kept)
+            self._close(kept.session, kept.last_step or STEP_NONE)
 
-    def _close(self, kept: Kept) -> None:
-        if kept.session.open:
-            self._do("a close", lambda: kept.session.close(step=kept.last_step or STEP_NONE))
+    def _close(self, session: Session, step: int) -> None:
+        """One that came to nothing is repeated later, for else the daemon keeps the session."""
+
+        def close() -> None:
+            try:
+                session.close(step=step, deadline_ms=CLOSE_MS)
+            except Gone:
+                session.open = False  # one whose answer came too late has closed it
+            except (TimedOut, Busy):
+                self._closing.append((session, step))
+                self._close_at = time.monotonic() + CLOSE_AGAIN_S
+
+        if session.open:
+            self._do("a close", close)
 
     def _commit(self, kept: Kept, depth: int, step: int) -> None:
         kept.pending -= 1
         if kept.session.open:
             self._do("a commit", lambda: kept.session.commit(depth, step=step))
         if kept.ended and not kept.pending:
-            self._close(kept)
+            self._close(kept.session, kept.last_step or STEP_NONE)
 
     def _extend(self, kept: Kept, depth: int) -> bool:
         """Pages up to `depth`. Without room there is no save now; that of the next block tries again."""

@@ -8,23 +8,30 @@ from __future__ import annotations
 
 import ctypes as ct
 import logging
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass, field
 
 from ..connection import Pool
-from .jobs import Move, Steps, Work
+from .jobs import Joined, Move, Steps, Work
 from .pages import Layer, PageShape
+from .rejoin import Rejoin
+from .settings import Refused
 
 log = logging.getLogger(__name__)
 
 
 @dataclass
 class Copied:
-    """Whole blocks that were copied since the start, and their bytes."""
+    """What was copied since the start.
+
+    loaded, saved: tokens, from Tern and to it
+    copies, bytes: whole blocks, and their bytes
+    """
 
     loaded: int = 0
     saved: int = 0
+    copies: int = 0
     bytes: int = 0
 
 
@@ -63,22 +70,37 @@ def copier_of(pool: Pool, shape: PageShape, layers: Sequence[Layer], blocks: int
 
 @dataclass
 class Worker:
+    """join: joins the daemon again
+    life: how often that was done
+    """
+
     pool: Pool
-    copier: Copier
+    copier_of: Callable[[Pool], Copier]
+    join: Callable[[], Pool]
+    life: int = 0
+    copier: Copier = field(init=False)
     copied: Copied = field(default_factory=Copied)
     _thread: ThreadPoolExecutor = field(default_factory=lambda: ThreadPoolExecutor(1, "tern-load"))
     _steps: Steps = field(default_factory=Steps)
     _told: int = 0  # the last step that was published
     _loads: list[tuple[int, Move, Future[None]]] = field(default_factory=list)
     _saved: list[int] = field(default_factory=list)
+    _rejoin: Rejoin | None = None
+
+    def __post_init__(self) -> None:
+        self.copier = self.copier_of(self.pool)
 
     def load(self, work: Work) -> None:
         """Begins the loads of a step, which may have none."""
         if work.step:
-            assert work.pool == self.pool.handle
+            if work.pool != self.pool.handle:
+                raise Refused("the daemon was started again while vLLM started: start vLLM again")
             self._steps.begin(work.step, len(work.loads) + 1)  # one: the saves
             for move in work.loads:
                 self._loads.append((work.step, move, self._thread.submit(self.copier.copy, move, True)))
+        if work.rejoin and work.life == self.life and self._rejoin is None:
+            self._thread.submit(self.pool.connection.close)  # behind the loads, and no save comes any more
+            self._rejoin = Rejoin(self.join)
 
     def save(self, work: Work) -> None:
         """Makes the saves of a step that was computed."""
@@ -112,16 +134,29 @@ class Worker:
         told, self._saved = self._saved, []
         return told
 
+    def joined(self) -> Joined | None:
+        """The daemon is back, since the last call."""
+        pool = self._rejoin.pool() if self._rejoin else None
+        if pool is None:
+            return None
+        self._rejoin, self.pool, self.copier = None, pool, self.copier_of(pool)
+        self.life += 1
+        return Joined(self.life, pool.handle)
+
     def close(self) -> None:
         """Waits for the loads; then the memory may go."""
         self._thread.shutdown(wait=True)
+        if self._rejoin:
+            self._rejoin.close()
         self.pool.connection.close()
 
     def _publish(self) -> None:
-        if self._steps.passed > self._told:
+        if self._rejoin is None and self._steps.passed > self._told:
             self._told = self._steps.passed
             self.pool.done_step(self._told)
 
     def _count(self, move: Move, what: str) -> None:
-        setattr(self.copied, what, getattr(self.copied, what) + len(move.blocks))
-        self.copied.bytes += len(move.blocks) * self.copier.shape.page_bytes
+        n, shape = len(move.blocks), self.copier.shape
+        setattr(self.copied, what, getattr(self.copied, what) + n * shape.block_tokens)
+        self.copied.copies += n
+        self.copied.bytes += n * shape.page_bytes
