@@ -10,8 +10,10 @@ from typing import Any
 import tern as libtern
 from conftest import BASE, PROMPTS
 from daemons import Daemon, run
-from instances import READY_S, Answer, Nursery, Vllm, ctl, tern
+from instances import Answer, Nursery, Vllm, ctl, tern
 from tern.layout import Group
+
+BACK_S = 120.0  # in which vLLM joins a daemon that was started again
 
 # A prompt's whole blocks of 32 tokens, but for the one that has its last token; "longer" begins with "base".
 FIRST = {"base": 0, "other first token": 0, "longer": 288, "another": 0}
@@ -98,7 +100,7 @@ def test_answers_are_the_same_while_the_daemon_is_killed_and_started_again(
 
     # It comes back with empty memory, and vLLM joins it beside its requests.
     daemon.process = run(Path(daemon.socket).parent, daemon.name).process
-    end = time.monotonic() + READY_S
+    end = time.monotonic() + BACK_S
     while (answer := vllm.complete(BASE)).cached == 0:
         assert answer.said == stock["base"][0].said and time.monotonic() < end
     assert (answer.said, answer.cached) == (stock["base"][0].said, AGAIN["base"])

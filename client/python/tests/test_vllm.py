@@ -280,6 +280,16 @@ def test_a_reset_forgets(instance: Instance) -> None:
     assert run(instance, "second", PROMPT)[1] == 0
 
 
+def test_names_are_bounded_until_a_reset(instance: Instance, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(scheduling, "SPACES_MAX", 1)
+    for salt, found in (("", 0), ("", 96), ("salty", 0), ("salty", 0)):
+        assert run(instance, "a", PROMPT, cache_salt=salt)[1] == found
+    assert instance.scheduler._s().counts.refused == 2
+    assert instance.scheduler.reset_cache() is True
+    for found in (0, 96):
+        assert run(instance, "a", PROMPT, cache_salt="salty")[1] == found
+
+
 def test_a_reset_is_for_requests_under_way_too(instance: Instance) -> None:
     r = Asked("first", list(PROMPT))
     instance.admit(r)

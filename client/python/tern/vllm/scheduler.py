@@ -37,7 +37,7 @@ _T = TypeVar("_T")
 CLOSE_MS = 1000  # for a close
 CLOSE_AGAIN_S = 1.0  # the pause before one that came to nothing is repeated
 CLOSING_MAX = 256  # no session is begun while so many wait for that
-SPACES_MAX = 1 << 16  # names that one instance uses, all of which a reset forgets
+SPACES_MAX = 1 << 16  # names that one instance uses until a reset, which forgets them all
 
 COMPLETE = ("FINISHED_STOPPED", "FINISHED_LENGTH_CAPPED")  # the output of its last step has come
 
@@ -233,6 +233,8 @@ class Scheduler:
         forgotten = all([self._forget(ns) for ns in self._spaces])
         for name in list(self._kept):
             self._end(name)
+        if forgotten:
+            self._spaces.clear()
         return forgotten
 
     # ---- inside
@@ -304,8 +306,9 @@ class Scheduler:
         if request.mm_features or request.prompt_embeds is not None:
             return None  # what such a token stands for is no part of a prefix
         ns = self.namespace(request)
-        if len(self._closing) >= CLOSING_MAX or (ns not in self._spaces and len(self._spaces) >= SPACES_MAX):
+        if why := self._too_many(ns):
             self.counts.refused += 1
+            log.warning("tern: request %s runs without Tern: %s", request.request_id, why)
             return None
         session = self._do("a session", lambda: self.pool.session(ns))
         if session is None:
@@ -321,6 +324,14 @@ class Scheduler:
             kept.handed = told.tokens
             kept.fetch = self.fetches.begin(session, told.ticket)
         return kept
+
+    def _too_many(self, ns: Namespace) -> str:
+        """Why no session is begun; "": one may be."""
+        if len(self._closing) >= CLOSING_MAX:
+            return f"{CLOSING_MAX} sessions wait for their close to be repeated"
+        if ns not in self._spaces and len(self._spaces) >= SPACES_MAX:
+            return f"salts and adapters have made {SPACES_MAX} names: reset the cache, which forgets them"
+        return ""
 
     def _handed(self, request: Request) -> Handed | None:
         try:
