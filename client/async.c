@@ -322,7 +322,7 @@ enum tern_err tern_poll(struct tern *t, struct tern_answer *ret)
     t->nresults = 0;
     if (client_socket_wants_write(&t->socket))
         (void)client_socket_send(&t->socket);
-    pending_end_turns(t);
+    pending_end_unheld(t);
     if (hand_out_kept(t, ret) == TERN_OK)
         return TERN_OK;
     for (;;) {
@@ -342,7 +342,7 @@ enum tern_err tern_poll(struct tern *t, struct tern_answer *ret)
             if (p)
                 return hand_out(t, (uint32_t)(p - t->pending), body, h.length, ret);
             pending_drop(t, &h, body);
-            pending_end_turns(t);
+            pending_end_unheld(t);
             continue;
         }
         if (t->socket.state != CLIENT_SOCKET_UP)

@@ -13,7 +13,7 @@ enum tern_err call_start(struct tern *t, uint16_t type, uint32_t deadline_ms, st
     t->nresults = 0;
     if (t->socket.state != CLIENT_SOCKET_UP)
         return set_error(t, TERN_DAEMON_LOST, NULL);
-    pending_end_turns(t);
+    pending_end_unheld(t);
     ret->sleep_ms = deadline_ms ? deadline_ms : TERN_DEADLINE_DEFAULT_MS;
     ret->deadline_ns = client_socket_now_ns() + (uint64_t)ret->sleep_ms * 1000000u;
     ret->reply_type = (uint16_t)(type + 1);
@@ -160,7 +160,7 @@ enum tern_err call_wait(struct tern *t, struct call *call, const uint8_t **ret_b
     for (;;) {
         err = take_frames(t, call, ret_body, ret_n);
         if (err == TERN_OK)
-            pending_end_turns(t);
+            pending_end_unheld(t);
         if (err != TERN_BUSY)
             return err;
         err = move_bytes(t, call);

@@ -39,7 +39,7 @@
 
 #define DEVICE_NAME_MAX 47 /* bytes */
 
-#define UNHELD_MAX 64 /* turns that wait for room in the send buffer, to be ended */
+#define UNHELD_MAX 64 /* turns and sessions that wait for room in the send buffer, to be ended */
 
 #define LEAVE_DEADLINE_MS 1000 /* how long tern_destroy waits for the daemon to take note */
 
@@ -91,6 +91,12 @@ struct pending {
     uint32_t lease_part;      /* of which it is: see lease.h */
 };
 
+/* A turn, or a session, whose caller had gone on before the answer came. */
+struct unheld {
+    uint64_t handle;
+    bool is_session;
+};
+
 struct tern {
     struct client_socket socket;
     pid_t pid; /* whose it is: a forked child may only let go of it */
@@ -119,7 +125,7 @@ struct tern {
     uint64_t pending_free; /* bit i: slot i is PENDING_FREE */
     uint8_t kept_head, kept_tail;
 
-    uint64_t unheld[UNHELD_MAX]; /* turns that were begun for nobody, and are not ended yet */
+    struct unheld unheld[UNHELD_MAX]; /* what was begun for nobody, and is not ended yet */
     uint32_t nunheld;
 };
 
@@ -232,12 +238,12 @@ struct pending *pending_find(struct tern *t, const struct frame_header *h);
 /* A frame that no synchronous call waits for: keeps the answer of a submitted request, or drops
  * it. */
 void pending_take(struct tern *t, const struct frame_header *h, const uint8_t *body);
-/* The answer to a call that ran into its deadline is dropped, and a turn that it brought is ended;
- * what was never asked for ends the connection. */
+/* The answer to a call that ran into its deadline is dropped, and a turn or a session that it
+ * brought is ended; what was never asked for ends the connection. */
 void pending_drop(struct tern *t, const struct frame_header *h, const uint8_t *body);
-/* Ends the turns that came for nobody, as far as there is room to say so. Not while a call has a
- * request id that is not sent yet: ids ascend. */
-void pending_end_turns(struct tern *t);
+/* Ends the turns and sessions that came for nobody, as far as there is room to say so. Not while a
+ * call has a request id that is not sent yet: ids ascend. */
+void pending_end_unheld(struct tern *t);
 /* Takes the slot of the oldest answer that was kept off their list; NO_SLOT: there is none. */
 uint32_t pending_kept(struct tern *t);
 

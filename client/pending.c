@@ -78,33 +78,47 @@ static bool brought_fds(struct tern *t, const struct frame_header *h, const uint
 }
 
 /* False: there is no room for it now. */
-static bool end_turn(struct tern *t, uint64_t turn)
+static bool end_unheld(struct tern *t, struct unheld u)
 {
-    Tern__Wire__TurnEnd m =
-        TERN__WIRE__TURN_END__INIT; /* nobody had it: no step touched anything */
+    /* Nobody had it: no step touched anything. */
+    const Tern__Wire__TurnEnd turn_end = TERN__WIRE__TURN_END__INIT;
+    const Tern__Wire__SessionClose session_close = TERN__WIRE__SESSION_CLOSE__INIT;
+    const ProtobufCMessage *m = u.is_session ? &session_close.base : &turn_end.base;
+    uint16_t type = u.is_session ? FRAME_SESSION_CLOSE : FRAME_TURN_END;
     struct outgoing o;
 
-    if (send_room(t, message_size(&m.base), &o) != TERN_OK)
+    if (send_room(t, message_size(m), &o) != TERN_OK)
         return false;
-    put_whole(&o.body, &m.base);
-    send_queue(t, &o, FRAME_TURN_END, new_id(t, ID_SYNC), turn);
+    put_whole(&o.body, m);
+    send_queue(t, &o, type, new_id(t, ID_SYNC), u.handle);
     return true;
 }
 
-void pending_end_turns(struct tern *t)
+void pending_end_unheld(struct tern *t)
 {
     if (t->nunheld == 0)
         return;
-    while (t->nunheld > 0 && end_turn(t, t->unheld[t->nunheld - 1]))
+    while (t->nunheld > 0 && end_unheld(t, t->unheld[t->nunheld - 1]))
         t->nunheld--;
     (void)client_socket_send(&t->socket);
 }
 
-/* The caller of TurnBegin has gone on. Where there are too many such turns, the connection ends,
- * and they with it. */
-static void drop_turn(struct tern *t, const struct frame_header *h, const uint8_t *body)
+/* What a TurnBegin or a SessionOpen has brought. False: it was refused. */
+static bool brought_handle(uint16_t type, const ProtobufCMessage *msg, struct unheld *ret)
 {
-    const Tern__Wire__TurnBeginReply *reply;
+    const Tern__Wire__TurnBeginReply *turn = (const Tern__Wire__TurnBeginReply *)msg;
+    const Tern__Wire__SessionOpenReply *session = (const Tern__Wire__SessionOpenReply *)msg;
+    const bool is_session = type == FRAME_SESSION_OPEN_REPLY;
+    const Tern__Wire__Status *status = is_session ? session->status : turn->status;
+
+    *ret = (struct unheld){is_session ? session->session : turn->turn, is_session};
+    return !status || !status->err;
+}
+
+/* The caller of TurnBegin or SessionOpen has gone on. Where there are too many of these, the
+ * connection ends, and they with it. */
+static void drop_begun(struct tern *t, const struct frame_header *h, const uint8_t *body)
+{
     const ProtobufCMessage *msg;
 
     if (wire_decode(&t->budget, h->type, body, h->length, &msg) != TERN_OK ||
@@ -112,10 +126,8 @@ static void drop_turn(struct tern *t, const struct frame_header *h, const uint8_
         client_socket_lose(&t->socket);
         return;
     }
-    reply = (const Tern__Wire__TurnBeginReply *)msg;
-    if (reply->status && reply->status->err)
-        return;
-    t->unheld[t->nunheld++] = reply->turn; /* ended when no call has taken a request id */
+    if (brought_handle(h->type, msg, &t->unheld[t->nunheld]))
+        t->nunheld++; /* ended when no call has taken a request id */
 }
 
 void pending_drop(struct tern *t, const struct frame_header *h, const uint8_t *body)
@@ -127,8 +139,8 @@ void pending_drop(struct tern *t, const struct frame_header *h, const uint8_t *b
         client_socket_lose(&t->socket);
         return;
     }
-    if (h->type == FRAME_TURN_BEGIN_REPLY)
-        drop_turn(t, h, body);
+    if (h->type == FRAME_TURN_BEGIN_REPLY || h->type == FRAME_SESSION_OPEN_REPLY)
+        drop_begun(t, h, body);
     if ((h->type == FRAME_POOL_MAP_REPLY || h->type == FRAME_RECORD_MAP_REPLY) &&
         t->socket.fds_expected > 0) {
         t->socket.fds_expected--;

@@ -94,7 +94,8 @@ struct tern_result {
 };
 
 /* Opens a session: one request, or all turns of one conversation. It has a token list and a table
- * of pages, both empty at first. It ends with tern_session_close, or with its engine.
+ * of pages, both empty at first. It ends with tern_session_close, or with its engine; and one whose
+ * answer comes after the deadline is closed.
  *   GONE     The pool was closed.
  *   INVALID  No process of this engine has opened or mapped the pool.
  *   QUOTA    The tenant has sessions_max sessions. Close one.

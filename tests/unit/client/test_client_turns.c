@@ -149,10 +149,11 @@ TEST(turn_without_an_answer_leaves_what_is_returned)
 
 static struct late {
     uint32_t n; /* TurnBegins that are answered late, with turns from TURN on */
+    bool open;  /* they are SessionOpens, and sessions */
     enum tern_err err;
     bool nonsense;
     atomic_int go, told; /* by the test: answer, read on; by the script: read, answered */
-    atomic_uint ended;   /* turns whose TurnEnd came */
+    atomic_uint ended;   /* those whose TurnEnd or SessionClose came */
 } late;                  /* the case's; the script has it until the end */
 
 static void wait_for(const atomic_int *what, int value)
@@ -165,16 +166,19 @@ static void wait_for(const atomic_int *what, int value)
 static void reply_late(struct fake *f, const struct frame_header *h, uint64_t turn)
 {
     Tern__Wire__TurnBeginReply m = TERN__WIRE__TURN_BEGIN_REPLY__INIT;
+    Tern__Wire__SessionOpenReply opened = TERN__WIRE__SESSION_OPEN_REPLY__INIT;
 
     f->h = *h;
     if (late.err != TERN_OK) {
         fake_reply_err(f, late.err, NULL);
         return;
     }
-    m.has_turn = 1;
-    m.turn = turn;
+    m.has_turn = opened.has_session = 1;
+    m.turn = opened.session = turn;
     if (late.nonsense)
         reply_nonsense(f);
+    else if (late.open)
+        fake_reply(f, &opened);
     else
         fake_reply(f, &m);
 }
@@ -186,7 +190,8 @@ static void serve_late(struct fake *f)
     const ProtobufCMessage *msg;
 
     for (uint32_t i = 0; i < late.n; i++) {
-        check(fake_read(f) != NULL && f->h.type == FRAME_TURN_BEGIN);
+        check(fake_read(f) != NULL);
+        check(f->h.type == (late.open ? FRAME_SESSION_OPEN : FRAME_TURN_BEGIN));
         begun[i] = f->h;
     }
     atomic_store(&late.told, 1);
@@ -196,10 +201,12 @@ static void serve_late(struct fake *f)
     atomic_store(&late.told, 2);
     wait_for(&late.go, 2);
     while ((msg = fake_read(f))) {
-        if (f->h.type == FRAME_TURN_END) {
+        if (f->h.type == (late.open ? FRAME_SESSION_CLOSE : FRAME_TURN_END)) {
             const Tern__Wire__TurnEnd *end = (const Tern__Wire__TurnEnd *)msg;
+            const Tern__Wire__SessionClose *close = (const Tern__Wire__SessionClose *)msg;
 
-            check(f->h.session >= TURN && f->h.session < TURN + late.n && end->step == 0);
+            check(f->h.session >= TURN && f->h.session < TURN + late.n);
+            check((late.open ? close->step : end->step) == 0);
             atomic_fetch_add(&late.ended, 1);
             fake_reply_empty(f);
         } else if (f->h.type == FRAME_PING) {
@@ -213,21 +220,35 @@ static void begin_in_vain(struct late how)
     late = how;
     start(serve_late, NULL);
     for (uint32_t i = 0; i < late.n; i++) {
+        const struct tern_namespace ns = {.model = "m"};
         tern_session turn = 99;
 
-        assert_err(TERN_TIMED_OUT, tern_turn_begin(t, 1, i ? 1 : 30, &turn));
+        if (late.open)
+            assert_err(TERN_TIMED_OUT, tern_session_open(t, 7, &ns, i ? 1 : 30, &turn));
+        else
+            assert_err(TERN_TIMED_OUT, tern_turn_begin(t, 1, i ? 1 : 30, &turn));
         assert_int_equal(turn, 99);
     }
     wait_for(&late.told, 1);
 }
 
-TEST(turn_that_began_for_nobody_is_ended_by_the_next_call)
+static void ended_by_the_next_call(struct late how)
 {
-    begin_in_vain((struct late){.n = 2});
+    begin_in_vain(how);
     atomic_store(&late.go, 2);
     assert_ok(tern_ping(t, 2000));
-    assert_ok(tern_ping(t, 2000)); /* answered behind the TurnEnds: the first took both turns */
-    assert_int_equal(atomic_load(&late.ended), 2);
+    assert_ok(tern_ping(t, 2000)); /* answered behind the ends: the first ping took both answers */
+    assert_int_equal(atomic_load(&late.ended), how.n);
+}
+
+TEST(turn_that_began_for_nobody_is_ended_by_the_next_call)
+{
+    ended_by_the_next_call((struct late){.n = 2});
+}
+
+TEST(session_that_was_opened_for_nobody_is_closed_by_the_next_call)
+{
+    ended_by_the_next_call((struct late){.n = 2, .open = true});
 }
 
 static void wait_until_ended(bool polling)
@@ -255,11 +276,14 @@ TEST(turn_that_began_for_nobody_is_ended_by_poll)
 
 TEST(late_refusal_ends_nothing)
 {
-    begin_in_vain((struct late){.n = 1, .err = TERN_BUSY});
-    atomic_store(&late.go, 2);
-    assert_ok(tern_ping(t, 2000));
-    assert_ok(tern_ping(t, 2000));
-    assert_int_equal(atomic_load(&late.ended), 0);
+    for (int open = 0; open < 2; open++) {
+        begin_in_vain((struct late){.n = 1, .open = open, .err = TERN_BUSY});
+        atomic_store(&late.go, 2);
+        assert_ok(tern_ping(t, 2000));
+        assert_ok(tern_ping(t, 2000));
+        assert_int_equal(atomic_load(&late.ended), 0);
+        stop();
+    }
 }
 
 TEST(late_nonsense_ends_the_connection)
