@@ -17,7 +17,7 @@ import pytest
 import tern
 from daemons import Daemon, free_port, run as run_daemon, start, start_pair
 from tern.vllm import fetches, rejoin, scheduler as scheduling
-from tern.vllm.jobs import Steps
+from tern.vllm.jobs import Steps, Work
 from tern.vllm.pages import layers_of, page_shape
 from tern.vllm.scheduler import Counts
 from tern.vllm.settings import Refused, check_config, check_version, settings, size
@@ -540,6 +540,11 @@ def test_what_a_step_was_to_save_is_dropped_when_it_loses_the_daemon(
         instance.finish(r)
     assert run(instance, "again", [*PROMPT, 0])[1] == 0
     assert run(instance, "once more", [*PROMPT, 0])[1] == 96
+
+
+def test_a_daemon_that_was_started_again_between_both_sides_ends_the_start(instance: Instance) -> None:
+    with pytest.raises(Refused, match="start vLLM again"):
+        instance.worker._w().load(Work(pool=instance.scheduler._s().pool.handle + 1, step=1))
 
 
 def test_an_attempt_that_ends_after_it_was_closed_comes_to_nothing() -> None:
