@@ -1,0 +1,55 @@
+/* Asks the daemon, on one connection to its admin socket that is kept. All questions of one round
+ * have one deadline together. A daemon that did not answer is left alone for ASK_AGAIN_MS: whoever
+ * asks meanwhile is told at once, so that a queue of requests never waits for it one by one. */
+#ifndef AGENT_ASK_H
+#define AGENT_ASK_H
+
+#include <jansson.h>
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "tern.h"
+
+#define ASK_AGAIN_MS  1000u
+#define ASK_PAGE_ROWS 256u /* of one answer: the daemon has other work */
+#define ASK_PAGES_MAX 256u /* of one list */
+
+/* As X(name, word): why there is no answer. */
+#define ASK_REASONS(X)                                                                             \
+    X(NO_SOCKET, "no_socket")           /* there is nothing at that path */                        \
+    X(DENIED, "denied")                 /* the socket's mode forbids it, or it is a tenant's */    \
+    X(NOBODY_LISTENS, "nobody_listens") /* the daemon that made it has ended */                    \
+    X(TIMED_OUT, "timed_out")           /* no answer within the deadline */                        \
+    X(LOST, "lost")                     /* the daemon closed the connection */                     \
+    X(VERSION, "version")               /* daemon and agent have no version in common */           \
+    X(REFUSED, "refused")               /* it answered with an error, or with what is no JSON */
+
+enum ask_reason {
+#define X(name, word) ASK_##name,
+    ASK_REASONS(X)
+#undef X
+        ASK_ANSWERED,
+};
+
+struct ask {
+    const char *socket; /* borrowed */
+    uint32_t deadline_ms;
+    struct tern *tern; /* NULL: not connected */
+    enum ask_reason why;
+    uint64_t until_ns, again_ns;
+    uint64_t failures[ASK_ANSWERED];
+};
+
+uint64_t ask_now_ns(void); /* CLOCK_MONOTONIC */
+const char *ask_word(enum ask_reason reason);
+
+/* Begins a round. False: there is no daemon, and `why` says the reason. */
+bool ask_begin(struct ask *a);
+/* Each is false where there is no answer: then the round is over. The caller owns *ret. */
+bool ask_ping(struct ask *a);
+bool ask_for(struct ask *a, const char *command, json_t **ret);
+/* {"<list>": [...], "more": true if there are rows behind these}. */
+bool ask_list(struct ask *a, const char *list, uint32_t rows, json_t **ret);
+void ask_end(struct ask *a); /* closes the connection */
+
+#endif

@@ -1,0 +1,25 @@
+/* The agent's requests, over libmicrohttpd: GET and HEAD of a few paths, and nothing else. */
+#ifndef AGENT_HTTP_H
+#define AGENT_HTTP_H
+
+#include "client/agent/agent.h"
+
+#define HTTP_CONNECTIONS_MAX    32u /* open at a time */
+#define HTTP_CONNECTIONS_OF_ONE 16u /* of one address */
+#define HTTP_REQUEST_BYTES_MAX  16384u
+#define HTTP_CONNECTION_MS_MAX  10000u /* without a request that is answered whole */
+#define HTTP_LISTEN_BACKLOG     64
+#define HTTP_ANSWER_BYTES_MAX   (16u << 20)
+#define HTTP_WHY_BYTES          256u
+
+struct http;
+
+/* `listen` is ADDRESS:PORT, or [ADDRESS]:PORT; a port of 0 is chosen by the kernel. `agent` is
+ * borrowed. NULL: `why` says what is wrong. */
+struct http *http_create(struct agent *agent, const char *listen, char why[HTTP_WHY_BYTES]);
+void http_address(const struct http *h, char ret[HTTP_WHY_BYTES]); /* where it listens */
+/* Waits for requests, or until `wake_fd` can be read, and answers. At most a second. */
+void http_run(struct http *h, int wake_fd);
+void http_destroy(struct http *h);
+
+#endif

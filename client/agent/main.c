@@ -1,0 +1,158 @@
+/* tern-agent: the command line, and the loop until a signal ends it. */
+#include <argp.h>
+#include <errno.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <sys/signalfd.h>
+#include <tern_version.h>
+#include <unistd.h>
+
+#include "client/agent/http.h"
+#include "client/agent/metrics.h"
+
+#define SOCKET_DEFAULT  "/run/tern/admin.sock"
+#define LISTEN_DEFAULT  "127.0.0.1:7003"
+#define DEADLINE_MS_MAX 60000
+
+enum agent_exit {
+    AGENT_FAILED = 1, /* it cannot listen there */
+    AGENT_USAGE = 2,
+};
+
+enum {
+    OPT_DEADLINE = 256,
+    OPT_TENANTS,
+    OPT_NAMESPACES,
+    OPT_METRICS,
+};
+
+const char *argp_program_version TERN_ARGP = "tern-agent " TERN_VERSION;
+
+static const struct argp_option options[] = {
+    {"listen", 'l', "ADDRESS:PORT", 0,
+     "Where to answer; default: " LISTEN_DEFAULT ". It is HTTP in the clear, for whoever can "
+     "connect there",
+     0},
+    {"socket", 's', "PATH", 0,
+     "The daemon's admin socket; default: $TERN_ADMIN_SOCKET, else " SOCKET_DEFAULT, 0},
+    {"deadline-ms", OPT_DEADLINE, "MS", 0,
+     "How long the daemon may take to answer all that one request needs; default: 1000", 0},
+    {"tenants", OPT_TENANTS, "N", 0,
+     "Tenants that have series of their own; the others are summed as `other`; default: 64", 0},
+    {"namespaces", OPT_NAMESPACES, "N", 0,
+     "Namespaces that have series of their own, likewise; default: 100", 0},
+    {"metrics", OPT_METRICS, NULL, 0, "Print the table of all metrics and exit", 0},
+    {0},
+};
+
+struct settings {
+    const char *listen;
+    struct agent *agent;
+};
+
+static uint32_t number(struct argp_state *state, const char *option, const char *arg, uint32_t max)
+{
+    char *end;
+    unsigned long long v;
+
+    errno = 0;
+    v = strtoull(arg, &end, 10);
+    if (*arg < '0' || *arg > '9' || *end || v == 0 || v > max || errno)
+        argp_error(state, "%s takes a number from 1 to %u, not '%s'", option, max, arg);
+    return (uint32_t)v;
+}
+
+static void print_metrics(void)
+{
+    struct text text;
+
+    text_begin(&text, METRICS_BYTES_MAX);
+    metrics_describe(&text);
+    fwrite(text.at, 1, text.bytes, stdout);
+    exit(text.failed || fflush(stdout) != 0 ? AGENT_FAILED : 0);
+}
+
+static error_t parse(int key, char *arg, struct argp_state *state)
+{
+    struct settings *s = state->input;
+    struct agent *a = s->agent;
+
+    switch (key) {
+    case 'l': s->listen = arg; return 0;
+    case 's': a->ask.socket = arg; return 0;
+    case OPT_DEADLINE:
+        a->ask.deadline_ms = number(state, "--deadline-ms", arg, DEADLINE_MS_MAX);
+        return 0;
+    case OPT_TENANTS: a->tenants = number(state, "--tenants", arg, SPACES_TENANTS_MAX); return 0;
+    case OPT_NAMESPACES: a->spaces.limit = number(state, "--namespaces", arg, SPACES_MAX); return 0;
+    case OPT_METRICS: print_metrics(); return 0;
+    case ARGP_KEY_ARG: argp_error(state, "'%s' is one argument too many", arg); return 0;
+    default: return ARGP_ERR_UNKNOWN;
+    }
+}
+
+/* A descriptor that can be read when the program is to end. */
+static int end_signals(void)
+{
+    sigset_t set;
+
+    sigemptyset(&set);
+    sigaddset(&set, SIGTERM);
+    sigaddset(&set, SIGINT);
+    sigprocmask(SIG_BLOCK, &set, NULL);
+    signal(SIGPIPE, SIG_IGN);
+    return signalfd(-1, &set, SFD_CLOEXEC | SFD_NONBLOCK);
+}
+
+/* Says once what has changed: whether the daemon answers. */
+static void tell(const struct agent *a, enum ask_reason *told)
+{
+    if (a->ask.why == *told)
+        return;
+    *told = a->ask.why;
+    fprintf(stderr, "tern-agent: %s: %s\n", a->ask.socket,
+            *told == ASK_ANSWERED ? "the daemon answers" : ask_word(*told));
+}
+
+int main(int argc, char **argv)
+{
+    static struct agent agent = {.tenants = SPACES_TENANTS_MAX,
+                                 .ask = {.deadline_ms = AGENT_DEADLINE_MS, .why = ASK_ANSWERED},
+                                 .spaces = {.limit = AGENT_NAMESPACES}};
+    const char *from_env = getenv("TERN_ADMIN_SOCKET");
+    struct settings settings = {.listen = LISTEN_DEFAULT, .agent = &agent};
+    const struct argp argp = {
+        .options = options,
+        .parser = parse,
+        .doc = "tern-agent serves what a Tern daemon tells operators over HTTP. It answers at "
+               "/metrics (Prometheus and OpenMetrics), /healthz and /readyz (200, or 503 with a "
+               "word of reason), and / (a page that shows the daemon, and reads /state.json). It "
+               "changes nothing.\v"
+               "Exit status: 0 ended by a signal, 1 it cannot listen there, 2 wrong command line.",
+    };
+    enum ask_reason told = ASK_ANSWERED;
+    struct signalfd_siginfo signal_got;
+    char text[HTTP_WHY_BYTES];
+    struct http *http;
+    int wake;
+
+    agent.ask.socket = from_env && *from_env ? from_env : SOCKET_DEFAULT;
+    argp_err_exit_status = AGENT_USAGE;
+    argp_parse(&argp, argc, argv, 0, NULL, &settings);
+    http = http_create(&agent, settings.listen, text);
+    if (!http) {
+        fprintf(stderr, "tern-agent: %s\n", text);
+        return AGENT_FAILED;
+    }
+    http_address(http, text);
+    fprintf(stderr, "tern-agent: listens at http://%s/\n", text);
+    wake = end_signals();
+    while (wake >= 0 && read(wake, &signal_got, sizeof(signal_got)) < 0) {
+        http_run(http, wake);
+        tell(&agent, &told);
+    }
+    http_destroy(http);
+    agent_end(&agent);
+    return 0;
+}

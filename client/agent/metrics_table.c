@@ -1,0 +1,249 @@
+/* The metrics. What they are called follows the ecosystem: tern_, what is counted, its unit last;
+ * seconds and bytes. See metrics.h for what the columns mean. Rows of one family stand together. */
+#include "client/agent/metrics.h"
+
+#define COUNTS(name, from, help)                                                                   \
+    {                                                                                              \
+        name, METRIC_COUNTER, from, NULL, help, 0                                                  \
+    }
+#define COUNTS_OF(name, from, label, help)                                                         \
+    {                                                                                              \
+        name, METRIC_COUNTER, from, label, help, 0                                                 \
+    }
+#define IS(name, from, help)                                                                       \
+    {                                                                                              \
+        name, METRIC_GAUGE, from, NULL, help, 0                                                    \
+    }
+#define IS_OF(name, from, label, help)                                                             \
+    {                                                                                              \
+        name, METRIC_GAUGE, from, label, help, 0                                                   \
+    }
+#define MS(name, from, help)                                                                       \
+    {                                                                                              \
+        name, METRIC_GAUGE, from, NULL, help, 0.001                                                \
+    }
+#define TIMES(name, from, help)                                                                    \
+    {                                                                                              \
+        name, METRIC_HISTOGRAM, from, NULL, help, 0                                                \
+    }
+#define TIMES_OF(name, from, label, help)                                                          \
+    {                                                                                              \
+        name, METRIC_HISTOGRAM, from, label, help, 0                                               \
+    }
+
+#define TENANT "stats.tenants[tenant]."
+#define GROUP  "status.pools[pool,tenant,tier,group]."
+#define SPACE  "namespaces.namespaces[namespace,tenant]."
+
+#define MATCHED                                                                                    \
+    "Tokens of prompts that Match found on the device, or that fetches brought from that tier"
+#define FETCHED "Tokens of prompts that fetches brought: from peers, or by tickets of this daemon"
+#define PAGES   "Pages of a group of a pool, by where they are; the states add up to all of them"
+#define STAGES                                                                                     \
+    "Parts of the time that fetches took: nothing under way, pages under way, or no credit"
+
+const struct metric metrics_table[] = {
+    /* ---- the daemon ---- */
+    IS("tern_up", "agent.up",
+       "1 if the daemon answered this time, else 0 and most metrics are absent"),
+    IS("tern_build_info", "status[node,version]", "1, with the name and the version of the daemon"),
+    IS("tern_incarnation_info", "status[incarnation]",
+       "1, with the number of this life of the daemon"),
+    IS("tern_start_time_seconds", "agent.start_time_s", "When the daemon started, since 1970"),
+    IS("tern_uptime_seconds", "status.uptime_s", "How long the daemon has run"),
+    IS("tern_draining", "status.draining", "1 while the daemon takes no new sessions"),
+
+    /* ---- what became of prompts ---- */
+    COUNTS("tern_prompts", TENANT "prompts",
+           "Match requests with tokens that their session did not have"),
+    COUNTS("tern_prompt_tokens", TENANT "prompt_tokens", "Tokens of these"),
+    COUNTS_OF("tern_matched_tokens", TENANT "matched_device_tokens", "tier=device", MATCHED),
+    COUNTS_OF("tern_matched_tokens", TENANT "matched_host_tokens", "tier=host", MATCHED),
+    COUNTS_OF("tern_matched_tokens", TENANT "matched_disk_tokens", "tier=disk", MATCHED),
+    COUNTS_OF("tern_fetched_tokens", TENANT "fetched_peer_tokens", "source=peer", FETCHED),
+    COUNTS_OF("tern_fetched_tokens", TENANT "handed_over_tokens", "source=ticket", FETCHED),
+    COUNTS("tern_committed_tokens", TENANT "committed_tokens",
+           "Tokens that engines computed and committed"),
+    COUNTS("tern_evicted_nodes", TENANT "evicted_nodes",
+           "Prefix nodes that left the device, or all memory"),
+    COUNTS("tern_evicted_pages", TENANT "evicted_pages", "Pages that this gave free"),
+    COUNTS("tern_superseded_pages", TENANT "superseded_pages",
+           "Pages of STATE that was superseded and given free"),
+
+    /* ---- namespaces ---- */
+    COUNTS("tern_namespace_prompts", SPACE "prompts",
+           "Prompts of a namespace; other: of those beyond --namespaces, and before the agent knew "
+           "them"),
+    COUNTS("tern_namespace_prompt_tokens", SPACE "prompt_tokens", "Tokens of these"),
+    COUNTS_OF("tern_namespace_matched_tokens", SPACE "matched_device_tokens", "tier=device",
+              MATCHED),
+    COUNTS_OF("tern_namespace_matched_tokens", SPACE "matched_host_tokens", "tier=host", MATCHED),
+    COUNTS_OF("tern_namespace_matched_tokens", SPACE "matched_disk_tokens", "tier=disk", MATCHED),
+    COUNTS_OF("tern_namespace_fetched_tokens", SPACE "fetched_peer_tokens", "source=peer", FETCHED),
+    COUNTS_OF("tern_namespace_fetched_tokens", SPACE "handed_over_tokens", "source=ticket",
+              FETCHED),
+
+    /* ---- how long things took ---- */
+    TIMES("tern_publish_seconds", "stats.latencies.publish",
+          "From a commit until other sessions match it"),
+    TIMES("tern_seal_seconds", "stats.latencies.seal", "From there until peers may read it"),
+    TIMES("tern_fetch_seconds", "stats.latencies.fetch",
+          "From a fetch to its answer, of those that brought something"),
+    TIMES_OF("tern_fetch_stage_seconds", "stats.latencies.fetch_queued", "stage=queued", STAGES),
+    TIMES_OF("tern_fetch_stage_seconds", "stats.latencies.fetch_wire", "stage=wire", STAGES),
+    TIMES_OF("tern_fetch_stage_seconds", "stats.latencies.fetch_credit", "stage=credit", STAGES),
+    TIMES("tern_serve_seconds", "stats.latencies.serve",
+          "From a peer's request to its end, of those that it took something of"),
+    TIMES("tern_serve_sealing_seconds", "stats.latencies.serve_sealing",
+          "Of these: checksums were missing"),
+    TIMES("tern_evicted_age_seconds", "stats.latencies.evicted_age",
+          "From the last use of a node until it was evicted"),
+    TIMES("tern_request_seconds", "stats.requests{request}",
+          "From when a request is whole in the daemon until the core has taken it in"),
+
+    /* ---- refusals ---- */
+    COUNTS("tern_errors", "status.errors{reason}", "Answers with an error"),
+    COUNTS("tern_refused", "status.refusals[tenant].errors{reason}",
+           "Answers with an error to engines of a tenant"),
+    COUNTS("tern_connections_refused", "status.conns_refused",
+           "Connections of clients that were not taken"),
+    COUNTS("tern_connections_ended_for_room", "status.send_buffers.made_way",
+           "Connections that did not read their answers, and were ended for room"),
+
+    /* ---- what there is ---- */
+    IS("tern_connections", "status.conns", "Connections of clients and operators"),
+    IS("tern_engines", "status.engines", "Engines"),
+    IS("tern_engines_stuck", "status.engines_stuck[#]",
+       "Engines of which a process ended while others live on"),
+    IS("tern_steps_overdue", "status.steps_overdue[#]",
+       "Engines whose steps do not come, while pages wait for them"),
+    IS("tern_sessions", "status.sessions", "Open sessions"),
+    IS("tern_prefix_nodes", "status.prefix_nodes", "Nodes of the prefix trees"),
+    IS("tern_turns", "status.turns.turns_in_flight", "Turns in flight"),
+    COUNTS("tern_turns_begun", "status.turns.turns_begun", "Turns that began"),
+    COUNTS("tern_turns_expired", "status.turns.turns_expired", "Turns that their deadline ended"),
+    COUNTS("tern_turns_lost", "status.turns.turns_lost", "Turns that ended with their connection"),
+
+    /* ---- pages ---- */
+    IS_OF("tern_pool_pages", GROUP "free", "state=free", PAGES),
+    IS_OF("tern_pool_pages", GROUP "leased", "state=leased", PAGES),
+    IS_OF("tern_pool_pages", GROUP "session", "state=session", PAGES),
+    IS_OF("tern_pool_pages", GROUP "snapshot", "state=snapshot", PAGES),
+    IS_OF("tern_pool_pages", GROUP "reclaimable", "state=reclaimable", PAGES),
+    IS_OF("tern_pool_pages", GROUP "transfer", "state=transfer", PAGES),
+    IS_OF("tern_pool_pages", GROUP "ticket", "state=ticket", PAGES),
+    IS_OF("tern_pool_pages", GROUP "retiring", "state=retiring", PAGES),
+    IS_OF("tern_pool_pages", GROUP "zeroing", "state=zeroing", PAGES),
+    IS_OF("tern_pool_pages", GROUP "quarantine", "state=quarantine", PAGES),
+    IS("tern_pool_pages_limit", GROUP "total", "Pages of a group of a pool that exist"),
+    IS("tern_pool_borrowed_pages", GROUP "borrowed",
+       "Of the snapshot pages: those in tables of running sessions; absent where too many nodes "
+       "would have to be counted"),
+    IS("tern_pool_page_size_bytes", GROUP "page_bytes", "Bytes of one page"),
+    IS("tern_quarantined_pages", "status.pools[].quarantine",
+       "Pages of aborted transfers that wait for the proof that nothing can write them"),
+    MS("tern_quarantine_oldest_seconds", "status.quarantine_oldest_ms",
+       "How long the oldest of them has waited"),
+    COUNTS("tern_corrupt_pages", "status.pages_corrupt",
+           "Pages with wrong bytes that were found: from peers, and copies of the host tier"),
+    COUNTS("tern_memory_faults", "status.memory.faults",
+           "Pages of memory that were lost under the daemon"),
+    IS("tern_memory_bytes", "status.memory.bytes", "Bytes of device pools' memory"),
+    IS("tern_host_memory_bytes", "status.memory.host_bytes", "Bytes of the host tier's memory"),
+
+    /* ---- what tenants hold of tables that they share ---- */
+    IS("tern_share_used_records", "status.shares[table].used{tenant}",
+       "Records of a table that a tenant holds"),
+    IS("tern_share_reserved_records", "status.shares[table].reserved{tenant}",
+       "Records of it that are reserved for the tenant"),
+    IS("tern_share_common_free_records", "status.shares[table].common_free",
+       "Records of it that are free and reserved for nobody"),
+    IS("tern_share_limit_records", "status.shares[table].limit", "All records of it"),
+
+    /* ---- peers and transfers ---- */
+    IS("tern_peers", "status.peers", "Peers that are configured"),
+    IS("tern_peers_up", "status.peers_up", "Peers that can be fetched from"),
+    IS("tern_peer_up", "peers.peers[peer].state=up", "1 if that peer can be fetched from"),
+    COUNTS("tern_peer_breaches", "peers.peers[peer].breaches",
+           "Connections that were ended for what the peer sent"),
+    COUNTS("tern_peer_refused", "peers.peers[peer].tls.refused{reason}",
+           "Connections of a peer that TLS refused"),
+    COUNTS("tern_transfer_bytes", "stats.peers[peer].bytes_in{transport}",
+           "Page bytes that came from a peer"),
+    IS("tern_transfers", "status.transfers_active", "Transfers under way, in and out"),
+    COUNTS("tern_received_pages", "status.data.pages_in", "Pages that came from peers"),
+    COUNTS("tern_sent_pages", "status.data.pages_out", "Pages that were sent to peers"),
+    COUNTS("tern_received_bytes", "status.data.payload_bytes_in",
+           "Page bytes that came from peers"),
+    COUNTS("tern_sent_bytes", "status.data.payload_bytes_out",
+           "Page bytes that were sent to peers"),
+    COUNTS("tern_pages_asked_again", "status.data.pages_again",
+           "Pages that a peer was asked for once more"),
+    IS("tern_data_connections", "status.data.conns", "Connections for pages, in both directions"),
+
+    /* ---- tickets and turn records ---- */
+    IS("tern_tickets", "status.tenants[tenant].tickets.standing", "Tickets that stand"),
+    COUNTS("tern_tickets_made", "status.tenants[tenant].tickets.made", "Tickets that were made"),
+    COUNTS_OF("tern_tickets_ended", "status.tenants[tenant].tickets.taken", "how=taken",
+              "Tickets that ended, by how"),
+    COUNTS_OF("tern_tickets_ended", "status.tenants[tenant].tickets.dropped", "how=dropped",
+              "Tickets that ended, by how"),
+    COUNTS_OF("tern_tickets_ended", "status.tenants[tenant].tickets.expired", "how=expired",
+              "Tickets that ended, by how"),
+    IS("tern_turn_records", "status.tenants[tenant].records.records", "Turn records that are kept"),
+    IS("tern_record_pages", "status.tenants[tenant].records.pages",
+       "Pages of a tenant's record memory"),
+    IS("tern_record_used_pages", "status.tenants[tenant].records.used",
+       "Pages of it that are in use"),
+    IS("tern_record_held_pages", "status.tenants[tenant].records.held",
+       "Pages of it that turns without an end still hold"),
+
+    /* ---- the host tier and the disk ---- */
+    COUNTS("tern_host_copied_nodes", "status.host_tier.host_copies",
+           "Prefix nodes that were copied to the host tier"),
+    COUNTS("tern_host_uncopied_nodes", "status.host_tier.host_uncopied",
+           "Prefix nodes that left the device without a copy"),
+    COUNTS("tern_host_loaded_nodes", "status.host_tier.host_loads",
+           "Prefix nodes that were loaded back"),
+    COUNTS("tern_retracts", "status.host_tier.retracts", "Sessions that gave way to the host tier"),
+    COUNTS("tern_recovers", "status.host_tier.recovers", "Sessions that came back"),
+    IS_OF("tern_spill_state", "status.spill.state=ok", "state=ok",
+          "1 for the state that the disk tier is in"),
+    IS_OF("tern_spill_state", "status.spill.state=full", "state=full",
+          "1 for the state that the disk tier is in"),
+    IS_OF("tern_spill_state", "status.spill.state=failing", "state=failing",
+          "1 for the state that the disk tier is in"),
+    IS("tern_spill_budget_bytes", "status.tenants[tenant].spill.budget_bytes",
+       "Bytes of the disk tier that a tenant may have"),
+    IS("tern_spill_used_bytes", "status.tenants[tenant].spill.used_bytes",
+       "Bytes of it that are used"),
+    IS("tern_spill_free_bytes", "status.spill.free_bytes",
+       "Bytes that are free in the disk tier's file system"),
+    COUNTS("tern_spill_written_bytes", "status.spill.bytes_written",
+           "Bytes that were written to the disk tier"),
+    COUNTS("tern_spill_read_bytes", "status.spill.bytes_read", "Bytes that were read from it"),
+    COUNTS("tern_spill_corrupt_extents", "status.spill.corrupt",
+           "Extents with other bytes than were written"),
+    COUNTS("tern_spill_failed_stores", "status.tenants[tenant].spill.failed",
+           "Prefixes that could not be stored"),
+    COUNTS("tern_spill_evicted_entries", "status.tenants[tenant].spill.evicted",
+           "Entries that made way for others"),
+    COUNTS("tern_spill_hits", "status.tenants[tenant].spill.hits", "Entries that fetches used"),
+
+    /* ---- what an operator looks at ---- */
+    IS("tern_certificate_left_seconds", "status.certificate.left_s",
+       "How long this node's certificate is still good; negative: it has expired"),
+    COUNTS("tern_log_lost_lines", "status.log.lost", "Lines of the log that could not be written"),
+    COUNTS("tern_log_suppressed_lines", "status.log.suppressed",
+           "Lines of the log that were left out, since too many were alike"),
+    COUNTS("tern_events_lost", "status.events.lost",
+           "Changes of the tree that subscribers did not read in time"),
+
+    /* ---- the agent itself ---- */
+    COUNTS("tern_agent_question_failures", "agent.failures{reason}",
+           "Rounds of questions that the daemon did not answer"),
+    {"tern_agent_questions_seconds", METRIC_GAUGE, "agent.asked_us", NULL,
+     "How long the daemon took to answer the last round of questions", 1e-6},
+};
+
+const size_t metrics_n = sizeof(metrics_table) / sizeof(*metrics_table);
