@@ -458,7 +458,8 @@ bool core_pool_borrowed(const struct core *c, uint32_t pool, uint64_t *bits, uin
 
     memset(ret, 0, GROUPS_MAX * sizeof *ret);
     all = walk_paths(c, pool, bits, true, visits, ret);
-    walk_paths(c, pool, bits, false, &again, unused);
+    if (*visits != again)
+        walk_paths(c, pool, bits, false, &again, unused);
     return all;
 }
 

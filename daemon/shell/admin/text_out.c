@@ -24,6 +24,16 @@ static void put(struct text_out *out, const char *bytes, size_t n)
     out->buf[out->len] = '\0';
 }
 
+static void put_char(struct text_out *out, char c)
+{
+    if (out->overflow || out->cap - out->len <= 1) {
+        out->overflow = true;
+        return;
+    }
+    out->buf[out->len++] = c;
+    out->buf[out->len] = '\0';
+}
+
 static void put_text(struct text_out *out, const char *text)
 {
     put(out, text, strlen(text));
@@ -105,10 +115,6 @@ static size_t put_escaped(struct text_out *out, const unsigned char *s)
             text_printf(out, "\\u%04x", *s);
         return 1;
     }
-    if (*s < 0x80) {
-        put(out, (const char *)s, 1);
-        return 1;
-    }
     n = utf8_length(s);
     if (n == 0) {
         put_text(out, "\xef\xbf\xbd");
@@ -118,14 +124,30 @@ static size_t put_escaped(struct text_out *out, const unsigned char *s)
     return n;
 }
 
+/* How many characters from here on need no escape: most strings are such, and are put whole. */
+static size_t plain_length(const unsigned char *s)
+{
+    size_t n = 0;
+
+    while (s[n] >= 0x20 && s[n] < 0x7f && s[n] != '"' && s[n] != '\\')
+        n++;
+    return n;
+}
+
 static void put_string(struct text_out *out, const char *value)
 {
     const unsigned char *s = (const unsigned char *)value;
 
-    put(out, "\"", 1);
-    while (*s != '\0' && !out->overflow)
-        s += put_escaped(out, s);
-    put(out, "\"", 1);
+    put_char(out, '"');
+    while (*s != '\0' && !out->overflow) {
+        size_t n = plain_length(s);
+
+        put(out, (const char *)s, n);
+        s += n;
+        if (*s != '\0')
+            s += put_escaped(out, s);
+    }
+    put_char(out, '"');
 }
 
 /* The comma before this member and its key. */
@@ -134,11 +156,11 @@ static void member(struct text_out *out, const char *key)
     uint32_t bit = 1u << out->depth;
 
     if (out->filled & bit)
-        put(out, ",", 1);
+        put_char(out, ',');
     out->filled |= bit;
     if (key != NULL) {
         put_string(out, key);
-        put(out, ":", 1);
+        put_char(out, ':');
     }
 }
 
@@ -189,8 +211,14 @@ void text_str(struct text_out *out, const char *key, const char *value)
 
 void text_u64(struct text_out *out, const char *key, uint64_t value)
 {
+    char digits[20]; /* of 2^64 - 1 */
+    size_t at = sizeof digits;
+
     member(out, key);
-    text_printf(out, "%" PRIu64, value);
+    do
+        digits[--at] = (char)('0' + value % 10);
+    while ((value /= 10) > 0);
+    put(out, digits + at, sizeof digits - at);
 }
 
 void text_u63(struct text_out *out, const char *key, uint64_t value)
