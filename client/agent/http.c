@@ -61,7 +61,7 @@ static void ready(struct http *h, const char *accept, struct answer *a)
 
     (void)accept;
     a->status = status && !draining ? MHD_HTTP_OK : MHD_HTTP_SERVICE_UNAVAILABLE;
-    write_word(a, draining ? "draining" : ask_word(h->agent->ask.why));
+    write_word(a, draining ? "draining" : status ? "ready" : ask_word(h->agent->ask.why));
 }
 
 static void metrics(struct http *h, const char *accept, struct answer *a)

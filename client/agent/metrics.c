@@ -265,7 +265,7 @@ static void merge(struct family *f)
 
 static void number(struct text *out, double value)
 {
-    if (value == floor(value) && fabs(value) < 1e15)
+    if (value == floor(value) && fabs(value) <= 0x1p53)
         text_format(out, "%.0f\n", value);
     else
         text_format(out, "%.15g\n", value);

@@ -17,7 +17,7 @@ mkdir -p "$DIR/another place"
     tar -c --null --ignore-failed-read -T - 2>/dev/null) | tar -x -C "$DIR/another place"
 (cd "$DIR/another place" && umask 077 && TZ=Asia/Tokyo LC_ALL=C LANG=tr_TR.UTF-8 TMPDIR=/var/tmp bash deploy/package.sh "$DIR/two") >"$DIR/two.out" 2>&1 ||
     { tail -n 40 "$DIR/two.out"; fail "deploy/package.sh in another folder"; }
-for package in ternd libtern0 libtern-dev python3-tern tern-tools; do
+for package in ternd tern-agent libtern0 libtern-dev python3-tern tern-tools; do
     compgen -G "$DIR/one/${package}_*.deb" >/dev/null || fail "there is no package $package"
 done
 for file in "$DIR"/one/*.deb; do
@@ -43,7 +43,7 @@ inside() { chroot "$ROOT" env DEBIAN_FRONTEND=noninteractive LC_ALL=C "$@" >"$DI
 files() { (cd "$ROOT" && find . -xdev \( -path ./proc -o -path ./sys -o -path ./dev -o -path ./tmp -o -path ./var/log -o -path ./var/cache -o -path ./var/lib/apt -o -path ./var/lib/dpkg \) -prune -o -print | sort); }
 inside apt-get update -q
 # what they need comes first, so that what a purge has to leave is known
-inside apt-get install -y -q --no-install-recommends adduser python3-numpy libprotobuf-c-dev liburing2 libcyaml1 libyaml-0-2 libjansson4 libssl3 libibverbs1 libxxhash0
+inside apt-get install -y -q --no-install-recommends adduser python3-numpy libprotobuf-c-dev liburing2 libcyaml1 libyaml-0-2 libjansson4 libssl3 libibverbs1 libxxhash0 libmicrohttpd12
 # ---- an image ----
 image() {
     local b=(buildah --root "$DIR/store" --runroot "$DIR/run") c
@@ -79,6 +79,7 @@ booted() {
     cat >"$ROOT/tern-test.sh" <<'SCRIPT'
 set -euxo pipefail
 until_ok() { for _ in $(seq 1200); do "$@" && return; sleep 0.1; done; return 1; }
+tern-agent-says() { exec 9<>/dev/tcp/127.0.0.1/7003 && printf 'GET /readyz HTTP/1.0\r\n\r\n' >&9 && grep -q "^$1\$" <&9; }
 pid_of() { systemctl show -P MainPID ternd; }
 mkdir -p /etc/systemd/system/ternd.service.d
 printf '[Service]\nWatchdogSec=3\nTimeoutAbortSec=20\n' >/etc/systemd/system/ternd.service.d/test.conf
@@ -98,6 +99,10 @@ until_ok bash -c '[[ $(systemctl show -P NRestarts ternd) == 1 && $(systemctl sh
 [[ $(pid_of) != "$before" ]]
 ternctl ping --count 1
 ls /run/tern/admin.sock.tape.*
+systemctl start tern-agent
+until_ok tern-agent-says ready
+grep -Eq 'Seccomp:.2' /proc/"$(systemctl show -P MainPID tern-agent)"/status
+systemctl stop tern-agent
 tern-replay --spawn --sessions 2 --turns 2
 systemctl stop ternd
 [[ -S /run/tern/admin.sock && -S /run/tern/default.sock ]]
@@ -130,7 +135,7 @@ UNIT
 if command -v systemd-nspawn >/dev/null; then booted; else echo "booted: there is no systemd-nspawn (package systemd-container)"; fi
 
 # ---- gone ----
-inside apt-get purge -y -q ternd libtern0 libtern-dev python3-tern tern-tools
+inside apt-get purge -y -q tern-agent ternd libtern0 libtern-dev python3-tern tern-tools
 rm -rf "$ROOT/tmp/packages" "$ROOT/tmp/engine"
 files | grep -i 'tern' | grep -vxFf "$DIR/before" >"$DIR/left" && { cat "$DIR/left"; fail "a purge leaves these"; }
 diff <(cut -d: -f1 "$DIR/passwd") <(cut -d: -f1 "$ROOT/etc/passwd") || fail "a purge leaves a user"

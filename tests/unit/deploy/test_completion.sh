@@ -38,6 +38,7 @@ wants "one file.tape" ternd -c o
 wants "eager lazy off" tern-replay --supersede ""
 wants "reshard retention rpc" tern-bench r
 wants "--keep-going" tern-sim --k
+[[ ! -f $made/bash/tern-agent ]] || wants "--namespaces" tern-agent --na
 
 command -v zsh >/dev/null || { echo "skipped: bash was right, and there is no zsh (package zsh) to try"; exit 77; }
 cat >"$work/drive.zsh" <<'ZSH'
@@ -57,7 +58,7 @@ done <$1
 zpty -d shell
 ZSH
 mkdir "$work/functions"
-for program in ternd ternctl tern-replay tern-bench tern-sim; do cp "$made/zsh/$program" "$work/functions/_$program"; done
+for program in "$made"/zsh/*; do cp "$program" "$work/functions/_${program##*/}"; done
 # typed | what it becomes
 cat >"$work/cases" <<'CASES'
 ternctl pee|ternctl peers 

@@ -13,6 +13,8 @@ if [[ -n $(cache TERN_SANITIZE) || $(cache TERN_FUZZ) == ON || $(cache BUILD_SHA
 fi
 lib=$(cd "$build" && sed -n 's/^libdir=${prefix}\///p' client/tern.pc)
 version=$(cache CMAKE_PROJECT_VERSION)
+agent=
+[[ ! -x $build/bin/tern-agent ]] || agent=tern-agent
 
 install_to() {
     cmake --install "$build" --prefix "$work/usr" >"$work/log" 2>&1 || { cat "$work/log"; exit 1; }
@@ -21,12 +23,17 @@ install_to
 {
     for program in ternctl tern-replay tern-bench tern-sim; do echo "755 bin/$program"; done
     echo "755 sbin/ternd"
-    for program in ternd ternctl tern-replay tern-bench tern-sim; do
+    if [[ -n $agent ]]; then
+        echo "755 sbin/tern-agent"
+        echo "644 lib/systemd/system/tern-agent.service"
+        for file in rules.yaml dashboard.json; do echo "644 share/tern/prometheus/$file"; done
+    fi
+    for program in ternd ternctl tern-replay tern-bench tern-sim $agent; do
         echo "644 share/bash-completion/completions/$program"
         echo "644 share/zsh/vendor-completions/_$program"
     done
     if [[ -f $build/deploy/pages/ternd.8 ]]; then
-        for page in ternctl.1 tern-replay.1 tern-bench.1 tern-sim.1 ternd.yaml.5 ternd.8; do
+        for page in ternctl.1 tern-replay.1 tern-bench.1 tern-sim.1 ternd.yaml.5 ternd.8 ${agent:+tern-agent.8}; do
             echo "644 share/man/man${page##*.}/$page"
         done
     else

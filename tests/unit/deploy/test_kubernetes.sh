@@ -5,7 +5,7 @@ set -euo pipefail
 source_dir=$(realpath "${TERN_SOURCE:-$(dirname "$0")/../../..}")
 venv=$source_dir/.venv/bin
 [[ -x $venv/kubernetes-validate ]] || { echo "skipped: there is no kubernetes-validate in .venv (deploy/setup.sh makes it)"; exit 77; }
-"$venv/kubernetes-validate" --strict --quiet --no-warn "$source_dir"/deploy/kubernetes/*.yaml
+"$venv/kubernetes-validate" --strict --quiet --no-warn "$source_dir"/deploy/kubernetes/{ternd,engine}.yaml
 "$venv/python" -B - "$source_dir/deploy/kubernetes" "$TERN_BIN/ternd" <<'PYTHON'
 import pathlib, re, subprocess, sys, tempfile, yaml
 
@@ -40,6 +40,18 @@ assert pod["hostPID"] and pod["hostNetwork"]
 assert {"name": "TERN_ADMIN_SOCKET", "value": config["admin"]["socket"]} in container["env"]
 assert config["data_port"] in [p["containerPort"] for p in container["ports"]]
 assert pod["terminationGracePeriodSeconds"] > 20
+
+# The agent asks at the daemon's socket, which it cannot replace, and is scraped where it listens.
+agent = pod["containers"][1]
+assert {"name": "TERN_ADMIN_SOCKET", "value": config["admin"]["socket"]} in agent["env"]
+assert [m["mountPath"] for m in agent["volumeMounts"] if m["readOnly"]] == [config["admin"]["socket"].rpartition("/")[0]]
+port = agent["ports"][0]
+assert agent["args"] == [f"--listen=$(HOST_IP):{port['containerPort']}"]
+monitor = yaml.safe_load((folder / "podmonitor.yaml").read_text())
+labels = one["DaemonSet"]["spec"]["template"]["metadata"]["labels"].items()
+assert monitor["kind"] == "PodMonitor" and monitor["metadata"]["namespace"] == one["DaemonSet"]["metadata"]["namespace"]
+assert monitor["spec"]["selector"]["matchLabels"].items() <= labels
+assert [(e["port"], e["path"]) for e in monitor["spec"]["podMetricsEndpoints"]] == [(port["name"], "/metrics")]
 
 engine = yaml.safe_load((folder / "engine.yaml").read_text())["spec"]
 paths = [v["hostPath"]["path"] for v in engine["volumes"]]

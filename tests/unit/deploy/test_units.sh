@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# The units: systemd finds no fault in them, they name the paths of the sample configuration, and the exposure of the
+# The units: systemd finds no fault in them, they name the paths of the sample configuration, and the exposure of each
 # service, as systemd-analyze counts it, is at most 2.0.
 set -euo pipefail
 build=${TERN_BUILD:?the build folder}
@@ -22,13 +22,21 @@ stop=$(sed -n 's/^TimeoutStopSec=//p' "$unit")
 
 command -v systemd-analyze >/dev/null || { echo "skipped: the paths are right, and there is no systemd-analyze (package systemd) for the rest"; exit 77; }
 cp "$source_dir"/deploy/systemd/*.socket "$work/"
+services=(ternd)
+if [[ -f $build/deploy/systemd/tern-agent.service ]]; then
+    services+=(tern-agent)
+    sed "s#^ExecStart=[^ ]*#ExecStart=$TERN_BIN/tern-agent#" "$build/deploy/systemd/tern-agent.service" >"$work/tern-agent.service"
+fi
 mv "$work/ternd-tenant@.socket" "$work/ternd-tenant@default.socket"
 sed "s#^ExecStart=[^ ]*#ExecStart=$TERN_BIN/ternd#" "$unit" >"$work/ternd.service"
-(cd "$work" && SYSTEMD_UNIT_PATH=$work: systemd-analyze verify --man=no ./ternd.service ./ternd.socket ./ternd-tenant@default.socket) >"$work/faults" 2>&1 ||
+(cd "$work" && SYSTEMD_UNIT_PATH=$work: systemd-analyze verify --man=no "${services[@]/%/.service}" ./ternd.socket ./ternd-tenant@default.socket) >"$work/faults" 2>&1 ||
     { cat "$work/faults"; fail "systemd-analyze verify"; }
 grep -v '^$' "$work/faults" | grep -F "$work" && fail "systemd-analyze verify has found faults"
 
-systemd-analyze security --offline=true --no-pager --threshold=$most "$work/ternd.service" >"$work/score" || { cat "$work/score"; fail "the exposure is above $((most / 10)).$((most % 10))"; }
-tail -n 1 "$work/score"
+for service in "${services[@]}"; do
+    systemd-analyze security --offline=true --no-pager --threshold=$most "$work/$service.service" >"$work/score" ||
+        { cat "$work/score"; fail "the exposure of $service is above $((most / 10)).$((most % 10))"; }
+    tail -n 1 "$work/score"
+done
 if grep -E '^(PrivateDevices|PrivateNetwork|ProtectProc|ProcSubset|PrivateUsers)=' "$unit"; then fail "these keep the daemon from what it needs: see the unit's last comment"; fi
 echo "units: ok"
