@@ -7,6 +7,8 @@
 #include <string.h>
 #include <strings.h>
 
+#include "client/agent/spaces.h"
+
 #define KEY_BYTES   64
 #define BUCKETS     32u /* of a histogram, as the daemon has them: bucket i ends at 2^i us */
 #define US_PER_S    1e6
@@ -132,16 +134,19 @@ static void leaf(struct walk *w, const json_t *node, const char *word)
 
 /* ---- walking ---- */
 
+static bool is(const char *name, size_t bytes, const char *word)
+{
+    return bytes == strlen(word) && memcmp(name, word, bytes) == 0;
+}
+
+/* How many rows have series of their own. Lists without a limit here are the daemon's own, which
+ * its program bounds. */
 static uint32_t rows_shown(const struct family *f, const char *label, size_t bytes)
 {
-    static const char tenant[] = "tenant", pool[] = "pool", peer[] = "peer";
-
-    if (bytes == sizeof(tenant) - 1 && memcmp(label, tenant, bytes) == 0)
+    if (is(label, bytes, "tenant"))
         return f->form->tenants;
-    if (bytes == sizeof(pool) - 1 &&
-        (memcmp(label, pool, bytes) == 0 || memcmp(label, peer, bytes) == 0))
-        return METRICS_ROWS_MAX;
-    return METRICS_SERIES_MAX; /* the daemon's own lists, which its program bounds */
+    return is(label, bytes, "pool") || is(label, bytes, "peer") ? METRICS_ROWS_MAX
+                                                                : METRICS_SERIES_MAX;
 }
 
 /* The labels of one row; `beyond` the limit they all are "other". */
@@ -155,7 +160,7 @@ static bool row_labels(struct walk *w, const char *names, size_t bytes, const js
         size_t n = (size_t)((comma ? comma : end) - names);
         const char *value = json_string_value(json_object_getn(row, names, n));
 
-        if (!push_label(w, names, n, beyond ? METRICS_OTHER : value ? value : ""))
+        if (!push_label(w, names, n, beyond ? SPACES_OTHER : value ? value : ""))
             return false;
         names += n + (comma ? 1 : 0);
     }
@@ -195,7 +200,7 @@ static void walk_members(struct walk *w, const char *name, const json_t *object)
 
     json_object_foreach((json_t *)(uintptr_t)object, key, value)
     {
-        if (!push_label(w, name, bytes, i++ >= shown ? METRICS_OTHER : key))
+        if (!push_label(w, name, bytes, i++ >= shown ? SPACES_OTHER : key))
             return;
         walk(w, name + bytes + 1, value);
         w->n--;

@@ -24,7 +24,6 @@
 #define METRICS_SERIES_MAX 65536u      /* of one family */
 #define METRICS_LABELS_MAX 6u          /* of one sample */
 #define METRICS_ROWS_MAX   256u        /* of pools, and of peers, that have series of their own */
-#define METRICS_OTHER      "other"
 
 enum metric_type {
     METRIC_COUNTER, /* its name gets _total */

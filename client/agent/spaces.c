@@ -5,8 +5,6 @@
 
 #include <string.h>
 
-#include "client/agent/metrics.h"
-
 static const char *const keys[] = {
 #define X(key) key,
     SPACES_COUNTS(X)
@@ -161,14 +159,14 @@ json_t *spaces_update(struct spaces *s, const json_t *rows, const json_t *tenant
         const struct space *space = &s->space[i];
         bool own = space->tenant < shown;
 
-        add_row(to, own ? text_of(json_array_get(tenants, space->tenant), "tenant") : METRICS_OTHER,
-                own ? space->name : METRICS_OTHER, &space->told);
+        add_row(to, own ? text_of(json_array_get(tenants, space->tenant), "tenant") : SPACES_OTHER,
+                own ? space->name : SPACES_OTHER, &space->told);
     }
     for (uint32_t t = 0; t < SPACES_TENANTS_MAX && t < json_array_size(tenants); t++) {
         for (uint32_t k = 0; k < SPACES_KEYS; k++)
             s->other[t].v[k] += left[t].v[k];
-        add_row(to, t < shown ? text_of(json_array_get(tenants, t), "tenant") : METRICS_OTHER,
-                METRICS_OTHER, &s->other[t]);
+        add_row(to, t < shown ? text_of(json_array_get(tenants, t), "tenant") : SPACES_OTHER,
+                SPACES_OTHER, &s->other[t]);
     }
     return json_pack("{s:o}", "namespaces", to);
 }

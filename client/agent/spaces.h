@@ -14,6 +14,7 @@
 #define SPACES_MAX         1000u /* --namespaces */
 #define SPACES_TENANTS_MAX 64u   /* a daemon has no more */
 #define SPACES_NAME_BYTES  64u
+#define SPACES_OTHER       "other" /* the name of what is summed, here and in metrics.c */
 
 #define SPACES_COUNTS(X)                                                                           \
     X("prompts")                                                                                   \

@@ -1,9 +1,10 @@
 #!/usr/bin/env bash
 # Fault 31: a wall clock that jumps changes nothing, because the daemon measures by CLOCK_MONOTONIC alone. The wall
-# clock is read where people read it (a line of the log, a crash's last line) and for the dates of certificates.
+# clock is read where people read it (a line of the log, a crash's last line), for the dates of certificates, and by
+# tern-agent, which tells when the daemon started.
 set -euo pipefail
 source_dir=$(realpath "${TERN_SOURCE:-$(dirname "$0")/../../..}")
-allowed='/(log|crash|tls)\.c$'
+allowed='/(log|crash|tls)\.c$|/client/agent/agent\.c$'
 
 readers() { # TREE: the sources that read the wall clock
     grep -rlE --include='*.c' --include='*.h' '\bCLOCK_(REALTIME|TAI)\b|\b(gettimeofday|ftime|time)\(|\btimespec_get\b' \
