@@ -14,7 +14,7 @@
 #include "base/check.h"
 #include "seam/disk/disk_state.h"
 #include "seam/mem/checksum.h"
-#include "seam/mem/mem_fault.h"
+#include "seam/mem/mem_touch.h"
 
 #define SCATTER_BYTES (64u << 10) /* stays in the cache of a core until it is hashed */
 #define GAP_BYTES     (64u << 10) /* so much that nobody wants is read rather than left out */
@@ -246,19 +246,6 @@ static void met_bad(struct reader *r, struct disk_place at, bool missing)
 
 /* ------------------------------------------------------------------ a page */
 
-struct scatter {
-    const uint8_t *from;
-    uint8_t *to;
-    uint64_t n;
-};
-
-static void scatter_touch(void *ctx)
-{
-    const struct scatter *s = ctx;
-
-    memcpy(s->to, s->from, s->n);
-}
-
 static void page_begin(struct reader *r)
 {
     const struct disk_page *from = &r->job->from[r->page];
@@ -293,15 +280,15 @@ static void page_bytes_came(struct reader *r, const uint8_t *from, uint64_t n)
     uint8_t *to = mem_page(mem, r->job->pool, r->region, page->group, page->index);
 
     while (n > 0 && !r->lost) {
-        struct scatter s = {from, to + r->region_at, n < SCATTER_BYTES ? n : SCATTER_BYTES};
+        uint64_t part = n < SCATTER_BYTES ? n : SCATTER_BYTES;
 
-        if (!mem_fault_bytes(scatter_touch, &s)) {
+        if (!mem_put(mem, to + r->region_at, from, part)) {
             r->lost = true;
             return;
         }
-        from += s.n;
-        n -= s.n;
-        r->region_at += s.n;
+        from += part;
+        n -= part;
+        r->region_at += part;
         mem_verify_arrived(&r->verify, r->region, r->region_at);
     }
 }

@@ -12,7 +12,7 @@
 #include "base/err.h"
 #include "seam/disk/disk_state.h"
 #include "seam/mem/checksum.h"
-#include "seam/mem/mem_fault.h"
+#include "seam/mem/mem_touch.h"
 
 #define GATHER_BYTES (64u << 10) /* of CHECKSUM_BLOCKs; stays in the cache of a core */
 
@@ -108,25 +108,10 @@ static void stream_turn(struct stream *s, bool sealing)
 
 /* ------------------------------------------------------------------ pages */
 
-struct gather {
-    const uint8_t *from;
-    uint8_t *to;
-    uint64_t n;
-    struct checksum *sum;
-};
-
-static void gather_touch(void *ctx)
+static bool gather(const struct stream *s, uint8_t *to, const uint8_t *from, uint64_t n,
+                   struct checksum *sum)
 {
-    const struct gather *g = ctx;
-
-    memcpy(g->to, g->from, g->n);
-}
-
-static bool gather(uint8_t *to, const uint8_t *from, uint64_t n, struct checksum *sum)
-{
-    struct gather g = {.from = from, .to = to, .n = n};
-
-    if (!mem_fault_bytes(gather_touch, &g))
+    if (!mem_get(s->t->disk->config.mem, to, from, n))
         return false;
     checksum_feed(sum, to, n);
     return true;
@@ -147,12 +132,12 @@ static bool put_unit(struct stream *s, const uint8_t *from, uint64_t bytes, uint
         if (n > room)
             n = room - room % CHECKSUM_BLOCK;
         if (n > 0) {
-            if (!gather(to, from, n, &sum))
+            if (!gather(s, to, from, n, &sum))
                 return false;
             stream_put(s, n);
         } else {
             n = bytes < CHECKSUM_BLOCK ? bytes : CHECKSUM_BLOCK;
-            if (!gather(across, from, n, &sum))
+            if (!gather(s, across, from, n, &sum))
                 return false;
             stream_bytes(s, across, n);
         }

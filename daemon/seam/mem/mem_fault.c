@@ -132,9 +132,14 @@ void mem_fault_decides(void)
     decides = true;
 }
 
-bool mem_fault_bytes(void (*touch)(void *ctx), void *ctx)
+void mem_fault_not_owner(void)
 {
     check(!decides);
+}
+
+bool mem_fault_bytes(void (*touch)(void *ctx), void *ctx)
+{
+    mem_fault_not_owner();
     return mem_fault_try(touch, ctx);
 }
 

@@ -38,6 +38,7 @@ bool mem_fault_try(void (*touch)(void *ctx), void *ctx);
  * only decides, and has said by mem_fault_decides that it is the one. */
 bool mem_fault_bytes(void (*touch)(void *ctx), void *ctx);
 void mem_fault_decides(void);
+void mem_fault_not_owner(void); /* for who touches page bytes in another way */
 /* checksum_feed of watched memory. False likewise; *sum can go on, but its end means nothing. */
 bool mem_fault_feed(struct checksum *sum, const void *bytes, size_t n);
 

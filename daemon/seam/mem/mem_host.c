@@ -17,6 +17,7 @@
 #include "seam/mem/mem.h"
 #include "seam/mem/mem_fault.h"
 #include "seam/mem/mem_region.h"
+#include "seam/mem/mem_touch.h"
 #include "seam/mem/workers.h"
 
 #define PAGE_BYTES       4096u /* what memory is rounded up to */
@@ -313,19 +314,6 @@ uint32_t mem_transfer_regions(const struct mem *mem, uint32_t pool)
     return place_of(mem, pool)->transfer_regions;
 }
 
-struct spread {
-    void *to;
-    const void *from;
-    uint64_t bytes;
-};
-
-static void spread_touch(void *ctx)
-{
-    const struct spread *s = ctx;
-
-    memcpy(s->to, s->from, s->bytes);
-}
-
 bool mem_spread(struct mem *mem, uint32_t pool, const struct page_at *page)
 {
     const struct pool_place *place = place_of(mem, pool);
@@ -333,11 +321,9 @@ bool mem_spread(struct mem *mem, uint32_t pool, const struct page_at *page)
     uint32_t units = place->group[page->group].units;
 
     for (uint32_t r = place->transfer_regions; r < place->regions; r++) {
-        struct spread s = {.to = mem_page(mem, pool, r, page->group, page->index),
-                           .from = mem_page(mem, pool, 0, page->group, page->index),
-                           .bytes = place->group[page->group].page_bytes};
-
-        if (!mem_fault_bytes(spread_touch, &s))
+        if (!mem_move(mem, mem_page(mem, pool, r, page->group, page->index),
+                      mem_page(mem, pool, 0, page->group, page->index),
+                      place->group[page->group].page_bytes))
             return false;
         memcpy(sums + r * units, sums, units * sizeof *sums);
     }
@@ -364,6 +350,12 @@ uint32_t mem_region_count(const struct mem *mem, uint32_t tenant)
 {
     check(tenant < mem->config.tenants);
     return mem->config.tenant[tenant].regions;
+}
+
+const struct mem_far *mem_far(const struct mem *mem)
+{
+    (void)mem;
+    return NULL;
 }
 
 uint32_t mem_pool_tenant(const struct mem *mem, uint32_t pool)

@@ -4,6 +4,7 @@
 #include <string.h>
 
 #include "seam/mem/mem_fault.h"
+#include "seam/mem/mem_touch.h"
 
 struct packing {
     const struct iovec *next;
@@ -42,12 +43,39 @@ static bool pack_all(struct packing *p)
     return all;
 }
 
-bool mem_pack(uint8_t *packed, const struct iovec *stretches, uint64_t n)
+/* Stretch by stretch, where some may be memory of a device. */
+static bool pack_far(const struct mem *mem, struct packing *p)
 {
-    return pack_all(&(struct packing){.next = stretches, .in = packed, .left = n});
+    bool all = true;
+
+    while (p->left > 0) {
+        const struct iovec *s = p->next++;
+        uint64_t n = s->iov_len < p->left ? s->iov_len : p->left;
+
+        p->left -= n;
+        if (p->in) {
+            all = mem_get(mem, p->in, s->iov_base, n) && all;
+            p->in += n;
+        } else {
+            all = mem_put(mem, s->iov_base, p->out, n) && all;
+            p->out += n;
+        }
+    }
+    return all;
 }
 
-bool mem_unpack(const struct iovec *stretches, const uint8_t *packed, uint64_t n)
+static bool pack_any(const struct mem *mem, struct packing *p)
 {
-    return pack_all(&(struct packing){.next = stretches, .out = packed, .left = n});
+    return mem_far(mem) ? pack_far(mem, p) : pack_all(p);
+}
+
+bool mem_pack(const struct mem *mem, uint8_t *packed, const struct iovec *stretches, uint64_t n)
+{
+    return pack_any(mem, &(struct packing){.next = stretches, .in = packed, .left = n});
+}
+
+bool mem_unpack(const struct mem *mem, const struct iovec *stretches, const uint8_t *packed,
+                uint64_t n)
+{
+    return pack_any(mem, &(struct packing){.next = stretches, .out = packed, .left = n});
 }

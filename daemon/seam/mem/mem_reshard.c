@@ -6,6 +6,7 @@
 #include "reshard/units.h"
 #include "seam/mem/checksum.h"
 #include "seam/mem/mem_fault.h"
+#include "seam/mem/mem_touch.h"
 
 /* Bytes of a unit that are collected at once: whole blocks of a checksum. */
 #define WINDOW_BYTES (4u * CHECKSUM_BLOCK)
@@ -17,6 +18,8 @@ struct landing {
     const struct mem_reshard *way;
     const uint64_t *sums;
     bool right;
+    bool far;  /* the pages are memory that the CPU does not reach: row by row, and slow */
+    bool lost; /* then: some of it is gone */
     uint8_t window[WINDOW_BYTES];
 };
 
@@ -33,7 +36,10 @@ static void collect(void *ctx, const struct reshard_unit_run *run)
 {
     struct landing *l = ctx;
 
-    memcpy(l->window + run->in_unit, place_of(l, &run->to), run->bytes);
+    if (!l->far)
+        memcpy(l->window + run->in_unit, place_of(l, &run->to), run->bytes);
+    else if (!mem_get(l->mem, l->window + run->in_unit, place_of(l, &run->to), run->bytes))
+        l->lost = true;
 }
 
 static uint64_t unit_sum(struct landing *l, const struct reshard_unit *whole)
@@ -91,19 +97,41 @@ static void verify_touch(void *ctx)
 
 /* ---- what is made of it ---- */
 
+static void spread_far(struct landing *l, const struct reshard_piece *p)
+{
+    uint8_t *to = place_of(l, &p->to), *from = place_of(l, &p->from);
+
+    for (uint64_t i = 0; i < strided_rows(&p->shape) && !l->lost; i++)
+        l->lost = !mem_move(l->mem, to + strided_to(&p->shape, i),
+                            from + strided_from(&p->shape, i), p->shape.row_bytes);
+}
+
 static void spread_touch(void *ctx)
 {
-    const struct landing *l = ctx;
+    struct landing *l = ctx;
 
     for (uint32_t i = 0; i < l->way->plan->n; i++) {
         const struct reshard_piece *p = &l->way->plan->v[i];
 
-        if (p->kind == PIECE_SPREAD)
+        if (p->kind == PIECE_SPREAD && l->far)
+            spread_far(l, p);
+        else if (p->kind == PIECE_SPREAD)
             strided_copy(place_of(l, &p->to), place_of(l, &p->from), &p->shape);
     }
 }
 
-static void page_seal(const struct landing *l, uint32_t i)
+static uint64_t own_sum(struct landing *l, const uint8_t *at, uint64_t n)
+{
+    struct checksum sum;
+
+    if (!l->far)
+        return checksum_unit(at, n);
+    checksum_begin(&sum);
+    l->lost = !mem_feed(l->mem, &sum, at, n) || l->lost;
+    return checksum_end(&sum);
+}
+
+static void page_seal(struct landing *l, uint32_t i)
 {
     const struct page_at *page = &l->pages[i];
     uint64_t *sums = mem_sums(l->mem, page->record);
@@ -115,16 +143,24 @@ static void page_seal(const struct landing *l, uint32_t i)
             uint64_t from, end = checksum_unit_span(bytes, units, unit, &from);
             struct reshard_end at = {.rank = r, .page = i, .at = from};
 
-            *sums++ = checksum_unit(place_of(l, &at), end - from);
+            *sums++ = own_sum(l, place_of(l, &at), end - from);
         }
 }
 
 static void seal_touch(void *ctx)
 {
-    const struct landing *l = ctx;
+    struct landing *l = ctx;
 
     for (uint32_t i = 0; i < l->way->pages; i++)
         page_seal(l, i);
+}
+
+static bool touched(struct landing *l, void (*touch)(void *ctx))
+{
+    if (!l->far)
+        return mem_fault_bytes(touch, l);
+    touch(l);
+    return !l->lost;
 }
 
 bool mem_reshard_landed(struct mem *mem, uint32_t pool, const struct page_at *pages,
@@ -137,7 +173,8 @@ bool mem_reshard_landed(struct mem *mem, uint32_t pool, const struct page_at *pa
     l.pages = pages;
     l.way = way;
     l.sums = sums;
-    l.right = false;
-    return mem_fault_bytes(verify_touch, &l) && l.right && mem_fault_bytes(spread_touch, &l) &&
-           mem_fault_bytes(seal_touch, &l);
+    l.right = l.lost = false;
+    l.far = mem_is_far(mem, mem_page(mem, pool, 0, pages[0].group, pages[0].index));
+    return touched(&l, verify_touch) && l.right && touched(&l, spread_touch) &&
+           touched(&l, seal_touch);
 }

@@ -1,9 +1,10 @@
-/* Host memory verifies a page where it lies: each block of 4 KiB is hashed as soon as it is whole.
- * See mem_verify.h. Called by the transfers, on whatever thread brings the page. */
+/* A page is verified where it lies: each block of 4 KiB is hashed as soon as it is whole; memory of
+ * a device is read back for that. See mem_verify.h. Called by the transfers, on whatever thread
+ * brings the page. */
 #include "seam/mem/mem_verify.h"
 
 #include "base/check.h"
-#include "seam/mem/mem_fault.h"
+#include "seam/mem/mem_touch.h"
 
 void mem_verify_begin(struct mem_verify *v, struct mem *mem, uint32_t pool,
                       const struct page_at *page, const uint64_t *sums)
@@ -69,7 +70,7 @@ void mem_verify_arrived(struct mem_verify *v, uint32_t region, uint64_t to)
             n -= n % CHECKSUM_BLOCK;
         if (n == 0)
             return;
-        if (!mem_fault_feed(&v->sum, base + unit_from + v->in_unit, n))
+        if (!mem_feed(v->mem, &v->sum, base + unit_from + v->in_unit, n))
             v->wrong = true;
         v->hashed += n;
         v->in_unit += n;
@@ -106,19 +107,13 @@ bool mem_sums_known(struct mem *mem, uint32_t record, uint32_t n)
     return true;
 }
 
-struct spoil {
-    uint8_t *at;
-};
-
-static void spoil_touch(void *ctx)
-{
-    *((const struct spoil *)ctx)->at ^= 0x20;
-}
-
 void mem_verify_spoil(struct mem *mem, uint32_t pool, const struct page_at *page, uint32_t region,
                       uint64_t at)
 {
-    struct spoil s = {.at = (uint8_t *)mem_page(mem, pool, region, page->group, page->index) + at};
+    uint8_t *where = (uint8_t *)mem_page(mem, pool, region, page->group, page->index) + at, byte;
 
-    (void)mem_fault_try(spoil_touch, &s); /* a page that is gone is corrupt without it */
+    if (!mem_get(mem, &byte, where, 1))
+        return; /* a page that is gone is corrupt without it */
+    byte ^= 0x20;
+    (void)mem_put(mem, where, &byte, 1);
 }

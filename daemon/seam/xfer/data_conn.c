@@ -299,8 +299,8 @@ static bool pages_packed(struct io_task *task)
 {
     struct data_conn *conn = conn_of_send_task(task);
 
-    return !conn->walk.packed ||
-           mem_pack(conn->packed, conn->iov + conn->walk.at, conn->walk.whole.iov_len);
+    return !conn->walk.packed || mem_pack(conn->xfer->config.mem, conn->packed,
+                                          conn->iov + conn->walk.at, conn->walk.whole.iov_len);
 }
 
 static bool pages_gone(struct io_task *task, int32_t res)
@@ -395,7 +395,8 @@ static bool pages_landed(struct io_task *task, int32_t res)
 
     data_conn_progress(conn);
     if (conn->walk.packed) /* what a page that is gone did not take it does not agree with */
-        (void)mem_unpack(conn->iov + conn->walk.at, conn->packed, (uint64_t)res);
+        (void)mem_unpack(conn->xfer->config.mem, conn->iov + conn->walk.at, conn->packed,
+                         (uint64_t)res);
     walk_over(conn, (uint64_t)res);
     conn->caller->landed(conn, (uint64_t)res);
     atomic_fetch_add_explicit(&conn->xfer->landed_bytes, (uint64_t)res, memory_order_relaxed);

@@ -5,6 +5,7 @@
 
 #include "base/check.h"
 #include "seam/mem/checksum.h"
+#include "seam/mem/mem_touch.h"
 
 struct mem {
     uint32_t node;
@@ -423,6 +424,12 @@ uint32_t mem_sums_per_page(const struct mem *mem)
 {
     (void)mem;
     return UNITS * REGIONS;
+}
+
+const struct mem_far *mem_far(const struct mem *mem)
+{
+    (void)mem;
+    return NULL;
 }
 
 uint64_t *mem_sums(struct mem *mem, uint32_t record)

@@ -13,6 +13,7 @@
 
 static uint8_t *base;
 static int fd = -1;
+static struct mem *mem; /* which has no memory but that of the host */
 static struct iovec part[PARTS];
 
 /* Five stretches of 1 to 5 times seven bytes, by turns in the first page and in the second. */
@@ -31,12 +32,29 @@ FIXTURE(map)
 
 FIXTURE(unmap)
 {
+    mem_destroy(mem);
     munmap(base, 2 * PAGE);
     close(fd);
     return 0;
 }
 
 TEST_EACH(map, unmap);
+
+/* By the case itself: the signals that memory takes are the test's own in between. */
+static void mem_open(void)
+{
+    struct mem_config c = {.tenants = 1,
+                           .engines = 1,
+                           .pools = 1,
+                           .page_records = 1,
+                           .sums_per_page = 1,
+                           .workers = 1,
+                           .jobs = 1};
+    const char *why;
+
+    c.tenant[0] = (struct tenant_config){.memory_bytes = PAGE, .regions = 1, .sessions_max = 1};
+    assert_int_equal(mem_create(&c, &mem, &why), TERN_OK);
+}
 
 /* What n bytes of the stretches are, with `gone` in the place of those of the second page. */
 static void assert_packed(const uint8_t *packed, uint64_t n, bool gone)
@@ -52,9 +70,10 @@ TEST(mem_pack_takes_the_first_bytes_in_order)
 {
     uint8_t packed[7 * 15];
 
+    mem_open();
     for (uint64_t n = 0; n <= sizeof packed; n++) {
         memset(packed, 0xee, sizeof packed);
-        assert_true(mem_pack(packed, part, n));
+        assert_true(mem_pack(mem, packed, part, n));
         assert_packed(packed, n, false);
     }
 }
@@ -63,14 +82,15 @@ TEST(mem_unpack_gives_them_back)
 {
     uint8_t packed[7 * 15];
 
-    assert_true(mem_pack(packed, part, sizeof packed));
+    mem_open();
+    assert_true(mem_pack(mem, packed, part, sizeof packed));
     for (uint64_t n = 0; n <= sizeof packed; n++) {
         uint8_t again[7 * 15];
 
         for (uint32_t i = 0; i < PARTS; i++)
             memset(part[i].iov_base, 0xee, part[i].iov_len);
-        assert_true(mem_unpack(part, packed, n));
-        assert_true(mem_pack(again, part, sizeof again));
+        assert_true(mem_unpack(mem, part, packed, n));
+        assert_true(mem_pack(mem, again, part, sizeof again));
         assert_packed(again, n, false);
     }
 }
@@ -80,13 +100,14 @@ TEST(mem_pack_goes_on_behind_memory_that_is_gone)
 {
     uint8_t packed[7 * 15], ones[7 * 15];
 
+    mem_open();
     assert_true(mem_fault_watch(base, 2 * PAGE, PAGE, true));
     memset(packed, 0xee, sizeof packed);
     memset(ones, 1, sizeof ones);
     assert_int_equal(ftruncate(fd, PAGE), 0);
-    assert_false(mem_pack(packed, part, sizeof packed));
+    assert_false(mem_pack(mem, packed, part, sizeof packed));
     assert_packed(packed, sizeof packed, true);
-    assert_false(mem_unpack(part, ones, sizeof ones));
+    assert_false(mem_unpack(mem, part, ones, sizeof ones));
     for (uint32_t i = 0; i < PARTS; i += 2)
         assert_memory_equal(part[i].iov_base, ones, part[i].iov_len);
     mem_fault_unwatch(base);

@@ -1,0 +1,124 @@
+/* See mem_touch.h. */
+#include "seam/mem/mem_touch.h"
+
+#include <string.h>
+
+#include "seam/mem/mem_fault.h"
+
+#define MOVE_BYTES (16u << 10) /* on the stack, between two devices */
+
+static const struct mem_far *far_of(const struct mem *mem, const void *at)
+{
+    const struct mem_far *far = mem_far(mem);
+
+    return far && far->holds(far->ctx, at) ? far : NULL;
+}
+
+bool mem_is_far(const struct mem *mem, const void *at)
+{
+    return far_of(mem, at) != NULL;
+}
+
+/* ---- memory that the CPU reaches ---- */
+
+struct copying {
+    void *to;
+    const void *from;
+    uint64_t n;
+};
+
+static void copy_touch(void *ctx)
+{
+    const struct copying *c = ctx;
+
+    memcpy(c->to, c->from, c->n);
+}
+
+static bool copy_near(void *to, const void *from, uint64_t n)
+{
+    struct copying c = {.to = to, .from = from, .n = n};
+
+    return mem_fault_bytes(copy_touch, &c);
+}
+
+/* ---- memory of a device ---- */
+
+/* Where the next piece goes to or comes from. */
+struct stretch {
+    uint8_t *to;
+    const uint8_t *from;
+};
+
+static bool piece_taken(void *ctx, uint8_t *bytes, uint64_t n)
+{
+    struct stretch *s = ctx;
+
+    memcpy(s->to, bytes, n);
+    s->to += n;
+    return true;
+}
+
+static bool piece_filled(void *ctx, uint8_t *bytes, uint64_t n)
+{
+    struct stretch *s = ctx;
+
+    memcpy(bytes, s->from, n);
+    s->from += n;
+    return true;
+}
+
+static bool piece_hashed(void *ctx, uint8_t *bytes, uint64_t n)
+{
+    checksum_feed(ctx, bytes, n);
+    return true;
+}
+
+/* ---- either ---- */
+
+bool mem_get(const struct mem *mem, void *to, const void *at, uint64_t n)
+{
+    const struct mem_far *far = far_of(mem, at);
+    struct stretch s = {.to = to};
+
+    if (!far)
+        return copy_near(to, at, n);
+    mem_fault_not_owner();
+    return far->read(far->ctx, at, n, piece_taken, &s);
+}
+
+bool mem_put(const struct mem *mem, void *at, const void *from, uint64_t n)
+{
+    const struct mem_far *far = far_of(mem, at);
+    struct stretch s = {.from = from};
+
+    if (!far)
+        return copy_near(at, from, n);
+    mem_fault_not_owner();
+    return far->write(far->ctx, at, n, piece_filled, &s);
+}
+
+bool mem_feed(const struct mem *mem, struct checksum *sum, const void *at, uint64_t n)
+{
+    const struct mem_far *far = far_of(mem, at);
+
+    if (!far)
+        return mem_fault_feed(sum, at, n);
+    mem_fault_not_owner();
+    return far->read(far->ctx, at, n, piece_hashed, sum);
+}
+
+bool mem_move(const struct mem *mem, void *to, const void *from, uint64_t n)
+{
+    uint8_t part[MOVE_BYTES];
+
+    if (!far_of(mem, to) && !far_of(mem, from))
+        return copy_near(to, from, n);
+    for (uint64_t at = 0; at < n; at += MOVE_BYTES) {
+        uint64_t bytes = n - at < MOVE_BYTES ? n - at : MOVE_BYTES;
+
+        if (!mem_get(mem, part, (const uint8_t *)from + at, bytes) ||
+            !mem_put(mem, (uint8_t *)to + at, part, bytes))
+            return false;
+    }
+    return true;
+}

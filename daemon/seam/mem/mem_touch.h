@@ -1,0 +1,39 @@
+/* The way to the bytes of pages, for all who hash or copy them. Memory that the CPU reaches is
+ * touched where it lies, within mem_fault_bytes. Memory of a device is not: struct mem_far copies
+ * it to the host and back, and its addresses are given to that alone. On any thread but the
+ * owner's; a call may wait for the device, as long as mem_far says. */
+#ifndef SEAM_MEM_TOUCH_H
+#define SEAM_MEM_TOUCH_H
+
+#include "seam/mem/checksum.h"
+#include "seam/mem/mem.h"
+
+/* n bytes in host memory, which lie there until it returns. False: no more of them. */
+typedef bool mem_piece(void *ctx, uint8_t *bytes, uint64_t n);
+
+/* Memory that the CPU does not reach. Its addresses are no addresses of host memory. Of the calls,
+ * false: the device is lost, or a piece was refused. Pieces come in order; each but the last is a
+ * multiple of CHECKSUM_BLOCK long. */
+struct mem_far {
+    void *ctx;
+    bool (*holds)(void *ctx, const void *at);
+    bool (*read)(void *ctx, const void *at, uint64_t n, mem_piece *take, void *to);
+    bool (*write)(void *ctx, void *at, uint64_t n, mem_piece *fill, void *from);
+    bool (*zero)(void *ctx, void *at, uint64_t n);
+};
+
+/* NULL: the CPU reaches all memory. */
+const struct mem_far *mem_far(const struct mem *mem);
+
+bool mem_is_far(const struct mem *mem, const void *at);
+
+/* `at` is page memory, `to` and `from` are not. False: a page is gone, and what it had to give or
+ * to take is left out. */
+bool mem_get(const struct mem *mem, void *to, const void *at, uint64_t n);
+bool mem_put(const struct mem *mem, void *at, const void *from, uint64_t n);
+/* checksum_feed, likewise. */
+bool mem_feed(const struct mem *mem, struct checksum *sum, const void *at, uint64_t n);
+/* From one page to another one, of any memory. */
+bool mem_move(const struct mem *mem, void *to, const void *from, uint64_t n);
+
+#endif
