@@ -87,3 +87,40 @@ bool driver_is_lost(CUresult result)
     default: return false;
     }
 }
+
+void driver_uuid_text(const CUuuid *uuid, char ret[DRIVER_UUID_BYTES])
+{
+    char *at = ret + sprintf(ret, "GPU");
+
+    for (size_t i = 0; i < sizeof uuid->bytes; i++)
+        at += sprintf(at, "%s%02x", i == 0 || i == 4 || i == 6 || i == 8 || i == 10 ? "-" : "",
+                      (unsigned char)uuid->bytes[i]);
+}
+
+CUresult driver_device_of(const struct driver *d, const char *uuid, CUdevice *ret, char *ret_seen)
+{
+    size_t n = 0;
+    int devices;
+    CUresult result = d->device_count(&devices);
+
+    snprintf(ret_seen, DRIVER_TEXT, "none");
+    for (int i = 0; result == CUDA_SUCCESS && i < devices; i++) {
+        char name[DRIVER_UUID_BYTES];
+        CUdevice device;
+        CUuuid of;
+
+        result = d->device_get(&device, i);
+        if (result == CUDA_SUCCESS)
+            result = d->device_uuid(&of, device);
+        if (result != CUDA_SUCCESS)
+            break;
+        driver_uuid_text(&of, name);
+        if (strcmp(name, uuid) == 0) {
+            *ret = device;
+            return CUDA_SUCCESS;
+        }
+        if (n + sizeof name + 1 < DRIVER_TEXT)
+            n += (size_t)snprintf(ret_seen + n, DRIVER_TEXT - n, "%s%s", i ? " " : "", name);
+    }
+    return result == CUDA_SUCCESS ? CUDA_ERROR_NOT_FOUND : result;
+}

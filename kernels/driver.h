@@ -16,8 +16,11 @@
 
 typedef enum {
     CUDA_SUCCESS = 0,
+    CUDA_ERROR_INVALID_VALUE = 1,
     CUDA_ERROR_OUT_OF_MEMORY = 2,
     CUDA_ERROR_NO_DEVICE = 100,
+    CUDA_ERROR_INVALID_DEVICE = 101,
+    CUDA_ERROR_INVALID_CONTEXT = 201,
     CUDA_ERROR_NO_BINARY_FOR_GPU = 209,
     CUDA_ERROR_ECC_UNCORRECTABLE = 214,
     CUDA_ERROR_NOT_FOUND = 500,
@@ -144,6 +147,7 @@ typedef struct {
     X(context_release, "cuDevicePrimaryCtxRelease", cuDevicePrimaryCtxRelease_v2, 11000,           \
       (CUdevice device))                                                                           \
     X(context_set, "cuCtxSetCurrent", cuCtxSetCurrent, 4000, (CUcontext context))                  \
+    X(context_device, "cuCtxGetDevice", cuCtxGetDevice, 2000, (CUdevice * ret))                    \
     X(mem_info, "cuMemGetInfo", cuMemGetInfo_v2, 3020, (size_t * ret_free, size_t * ret_total))    \
     X(mem_alloc, "cuMemAlloc", cuMemAlloc_v2, 3020, (CUdeviceptr * ret, size_t bytes))             \
     X(mem_free, "cuMemFree", cuMemFree_v2, 3020, (CUdeviceptr at))                                 \
@@ -151,6 +155,15 @@ typedef struct {
       (CUdeviceptr to, const void *from, size_t bytes))                                            \
     X(copy_to_host, "cuMemcpyDtoH", cuMemcpyDtoH_v2, 3020,                                         \
       (void *to, CUdeviceptr from, size_t bytes))                                                  \
+    X(put_async, "cuMemcpyHtoDAsync", cuMemcpyHtoDAsync_v2, 3020,                                  \
+      (CUdeviceptr to, const void *from, size_t bytes, CUstream stream))                           \
+    X(get_async, "cuMemcpyDtoHAsync", cuMemcpyDtoHAsync_v2, 3020,                                  \
+      (void *to, CUdeviceptr from, size_t bytes, CUstream stream))                                 \
+    X(set_async, "cuMemsetD8Async", cuMemsetD8Async, 3020,                                         \
+      (CUdeviceptr at, unsigned char value, size_t n, CUstream stream))                            \
+    X(host_alloc, "cuMemHostAlloc", cuMemHostAlloc, 2020,                                          \
+      (void **ret, size_t bytes, unsigned int flags))                                              \
+    X(host_free, "cuMemFreeHost", cuMemFreeHost, 2000, (void *at))                                 \
     X(copy_async, "cuMemcpyDtoDAsync", cuMemcpyDtoDAsync_v2, 3020,                                 \
       (CUdeviceptr to, CUdeviceptr from, size_t bytes, CUstream stream))                           \
     X(mem_create, "cuMemCreate", cuMemCreate, 10020,                                               \
@@ -231,5 +244,12 @@ void driver_close(struct driver *d);
 
 /* Whether the device is of no use any more to this process (fault 21). */
 bool driver_is_lost(CUresult result);
+
+/* A device's name as nvidia-smi has it: "GPU-" and a UUID in small letters. */
+#define DRIVER_UUID_BYTES 41 /* with the NUL */
+void driver_uuid_text(const CUuuid *uuid, char ret[DRIVER_UUID_BYTES]);
+/* cuInit has succeeded. NOT_FOUND: this process sees no such device; ret_seen (DRIVER_TEXT bytes)
+ * lists those that it sees, as far as there is room. */
+CUresult driver_device_of(const struct driver *d, const char *uuid, CUdevice *ret, char *ret_seen);
 
 #endif

@@ -47,6 +47,9 @@ struct driver_fact {
     PLACE(CUmemAccessDesc, location)                                                               \
     PLACE(CUmemAccessDesc, flags)                                                                  \
     VALUE(CUDA_SUCCESS)                                                                            \
+    VALUE(CUDA_ERROR_INVALID_VALUE)                                                                \
+    VALUE(CUDA_ERROR_INVALID_DEVICE)                                                               \
+    VALUE(CUDA_ERROR_INVALID_CONTEXT)                                                              \
     VALUE(CUDA_ERROR_OUT_OF_MEMORY)                                                                \
     VALUE(CUDA_ERROR_NO_DEVICE)                                                                    \
     VALUE(CUDA_ERROR_NO_BINARY_FOR_GPU)                                                            \
