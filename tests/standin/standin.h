@@ -1,0 +1,49 @@
+/* A stand-in for libcuda.so.1, for machines without a GPU: devices whose memory is a memfd, which
+ * processes hand to each other as they would a GPU's. It is no GPU and measures nothing. It keeps
+ * the rules that the driver has for memory, and is stricter where a program could get away with
+ * breaking them:
+ *
+ * - an address of a device is one that the CPU cannot touch: who does so dies of SIGSEGV;
+ * - copies, in streams, are done late, by a thread, in random order between streams; a copy to or
+ *   from host memory that is not pinned is refused;
+ * - sizes and addresses are whole granules; memory is used only where it is mapped and access to it
+ *   was set, and in the context of its stream; a handle ends with its release;
+ * - memory that is unmapped or unpinned while a copy is at it ends the program.
+ *
+ * The environment says what it is like: STANDIN_CUDA_DEVICES (2), STANDIN_CUDA_MIB of each (1024),
+ * STANDIN_CUDA_DELAY_US (100: a copy takes up to that), STANDIN_CUDA_LACKS (a number of an
+ * attribute that is 0), STANDIN_CUDA_FAIL (NAME:NTH:RESULT: that call fails, once; of an error that
+ * a context does not recover from, its device fails for good), and CUDA_VISIBLE_DEVICES (numbers).
+ * What tests do to it while it runs are the calls below, to be found by dlsym. */
+#ifndef STANDIN_STANDIN_H
+#define STANDIN_STANDIN_H
+
+#include <stddef.h>
+#include <stdint.h>
+
+#include "kernels/driver.h"
+
+/* Of device i, below 10. */
+#define STANDIN_UUID(i) "GPU-7374616e-6469-6e00-0000-00000000000" #i
+
+/* What was made and not taken back. */
+struct standin_live {
+    uint32_t contexts, handles, ranges, maps, streams, events, pinned;
+};
+
+#define STANDIN_CALLS(X)                                                                           \
+    X(let_fail, standin_let_fail, void, (const char *name, uint32_t nth, CUresult result))                 \
+    X(hang, standin_hang, void, (uint32_t device))        /* its copies are never done */          \
+    X(calls, standin_calls, uint32_t, (const char *name)) /* since `let_fail` */                       \
+    X(live, standin_live_now, struct standin_live, (void))                                         \
+    X(look, standin_look, void, (void *to, CUdeviceptr from, size_t n)) /* not by a copy */        \
+    X(spoil, standin_spoil, void, (CUdeviceptr at))                     /* flips a bit */
+
+struct standin {
+    void *library;
+#define X(member, name, ret, parameters) ret(*member) parameters;
+    STANDIN_CALLS(X)
+#undef X
+};
+
+#endif

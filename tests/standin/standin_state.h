@@ -1,0 +1,80 @@
+/* What the files of the stand-in share: one lock guards all of it. */
+#ifndef STANDIN_STATE_H
+#define STANDIN_STATE_H
+
+#include <pthread.h>
+#include <stdbool.h>
+
+#include "standin/standin.h"
+
+#define DEVICES_MAX 8
+#define GRANULE     (2ull << 20)
+#define HANDLES_MAX 128
+#define RANGES_MAX  128
+#define STREAMS_MAX 128
+#define EVENTS_MAX  512
+#define PINNED_MAX  128
+#define COPIES_MAX  4096
+
+struct CUctx_st {
+    int device;
+    uint32_t retained;
+};
+
+struct CUstream_st {
+    int device;
+    bool used;
+};
+
+struct CUevent_st {
+    bool used;
+    uint32_t pending; /* records that are not done */
+};
+
+struct memory {
+    bool used;
+    uint32_t handles, maps, gen;
+    int device, fd;
+    uint64_t bytes;
+    uint8_t *bytes_at; /* where the stand-in itself reaches them */
+};
+
+struct range {
+    uint64_t base, bytes, reserved_at, reserved_bytes;
+    struct memory *memory; /* NULL: nothing is mapped there */
+    bool access[DEVICES_MAX];
+};
+
+extern pthread_mutex_t standin_lock;
+extern struct standin_devices {
+    int n;
+    uint64_t bytes_each, bytes_used[DEVICES_MAX];
+    struct CUctx_st context[DEVICES_MAX];
+    CUresult lost[DEVICES_MAX]; /* CUDA_SUCCESS: it is not */
+    bool hangs[DEVICES_MAX];
+} standin_devices;
+extern _Thread_local CUcontext standin_current;
+
+/* The lock is held until `leave`. Counts the call and answers what it is to fail with: an error
+ * that was asked for, or that its device is lost. */
+CUresult standin_enter(const char *name);
+CUresult standin_leave(CUresult result);
+_Noreturn void standin_broken(const char *rule);
+
+/* memory.c; with the lock held. Where the stand-in reaches [at, at + n); NULL: not all is mapped,
+ * or *ret says what else is wrong. */
+uint8_t *standin_reach(CUdeviceptr at, size_t n, int device, CUresult *ret);
+bool standin_pinned(const void *at, size_t n);
+void standin_memory_live(struct standin_live *ret);
+/* streams.c; likewise: a copy that is not done touches that. */
+bool standin_in_flight(uint64_t at, uint64_t n);
+void standin_streams_live(struct standin_live *ret);
+
+/* The functions of the library, by the member of struct driver that they stand for; NULL where
+ * there is none. */
+#define X(member, name, function, version, parameters)                                             \
+    __attribute__((weak)) CUresult standin_##member parameters;
+DRIVER_TABLE(X)
+#undef X
+
+#endif

@@ -1,0 +1,307 @@
+/* Streams of the stand-in: see standin.h. One thread does all copies, each some time after it was
+ * asked for; which stream is next it draws. */
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "base/prng.h"
+#include "standin/standin_state.h"
+
+enum copy_kind { COPY_GET, COPY_PUT, COPY_SET, COPY_RECORD };
+
+struct copy {
+    enum copy_kind kind;
+    CUstream stream;
+    void *host;
+    CUdeviceptr at;
+    size_t n;
+    unsigned char value;
+    CUevent event;
+};
+
+static struct CUstream_st streams[STREAMS_MAX];
+static struct CUevent_st events[EVENTS_MAX];
+static struct copy copies[COPIES_MAX]; /* in the order in which they were asked for */
+static size_t ncopies;
+static pthread_cond_t asked = PTHREAD_COND_INITIALIZER, done = PTHREAD_COND_INITIALIZER;
+static pthread_t thread;
+static pid_t thread_of; /* the process that has it; 0: none */
+static bool stop;
+static struct prng dice = {{1, 2, 3, 4}};
+
+/* ---- the thread ---- */
+
+static void copy_do(const struct copy *c)
+{
+    CUresult result = CUDA_SUCCESS;
+    uint8_t *there;
+
+    if (c->kind == COPY_RECORD) {
+        c->event->pending--;
+        return;
+    }
+    there = standin_reach(c->at, c->n, c->stream->device, &result);
+    if (!there) {
+        standin_devices.lost[c->stream->device] = CUDA_ERROR_ILLEGAL_ADDRESS;
+        return;
+    }
+    if (c->kind == COPY_GET)
+        memcpy(c->host, there, c->n);
+    else if (c->kind == COPY_PUT)
+        memcpy(there, c->host, c->n);
+    else
+        memset(there, c->value, c->n);
+}
+
+static bool stream_first(size_t i)
+{
+    for (size_t k = 0; k < i; k++)
+        if (copies[k].stream == copies[i].stream)
+            return false;
+    return !standin_devices.hangs[copies[i].stream->device];
+}
+
+/* One of the copies that are the next of their stream. False: there is none. */
+static bool copy_draw(size_t *ret)
+{
+    size_t n = 0;
+
+    for (size_t i = 0; i < ncopies; i++)
+        if (stream_first(i) && prng_below(&dice, (uint32_t)++n) == 0)
+            *ret = i;
+    return n > 0;
+}
+
+static void *thread_main(void *arg)
+{
+    const char *delay = getenv("STANDIN_CUDA_DELAY_US");
+    uint32_t most = delay ? (uint32_t)atoi(delay) : 100;
+    size_t i = 0;
+
+    (void)arg;
+    pthread_mutex_lock(&standin_lock);
+    while (!stop) {
+        struct copy c;
+
+        if (!copy_draw(&i)) {
+            pthread_cond_wait(&asked, &standin_lock);
+            continue;
+        }
+        c = copies[i];
+        if (c.kind != COPY_RECORD && most > 0) {
+            uint32_t ns = prng_below(&dice, most * 1000 + 1);
+
+            pthread_mutex_unlock(&standin_lock);
+            nanosleep(&(struct timespec){.tv_nsec = ns}, NULL);
+            pthread_mutex_lock(&standin_lock);
+        }
+        copy_do(&c); /* what was asked for meanwhile stands behind it */
+        memmove(&copies[i], &copies[i + 1], (--ncopies - i) * sizeof c);
+        pthread_cond_broadcast(&done);
+    }
+    pthread_mutex_unlock(&standin_lock);
+    return NULL;
+}
+
+__attribute__((destructor)) static void thread_end(void)
+{
+    if (thread_of != getpid())
+        return;
+    pthread_mutex_lock(&standin_lock);
+    stop = true;
+    pthread_cond_broadcast(&asked);
+    pthread_mutex_unlock(&standin_lock);
+    pthread_join(thread, NULL);
+}
+
+/* ---- what is asked for ---- */
+
+static CUresult ask(struct copy c)
+{
+    CUresult result = CUDA_SUCCESS;
+
+    if (!c.stream || !c.stream->used ||
+        (standin_current && standin_current->device != c.stream->device) || !standin_current)
+        return CUDA_ERROR_INVALID_CONTEXT;
+    if (c.kind != COPY_RECORD && !standin_reach(c.at, c.n, c.stream->device, &result))
+        return result;
+    if ((c.kind == COPY_GET || c.kind == COPY_PUT) && !standin_pinned(c.host, c.n))
+        return CUDA_ERROR_INVALID_VALUE;
+    if (ncopies == COPIES_MAX)
+        return CUDA_ERROR_OUT_OF_MEMORY;
+    copies[ncopies++] = c;
+    if (thread_of != getpid()) {
+        thread_of = getpid();
+        if (pthread_create(&thread, NULL, thread_main, NULL) != 0)
+            abort();
+    }
+    pthread_cond_broadcast(&asked);
+    return CUDA_SUCCESS;
+}
+
+static CUresult copy_asked(const char *name, struct copy c)
+{
+    CUresult result = standin_enter(name);
+
+    if (result == CUDA_SUCCESS && c.n > 0)
+        result = ask(c);
+    return standin_leave(result);
+}
+
+CUresult standin_get_async(void *to, CUdeviceptr from, size_t bytes, CUstream stream)
+{
+    return copy_asked(
+        "cuMemcpyDtoHAsync",
+        (struct copy){.kind = COPY_GET, .stream = stream, .host = to, .at = from, .n = bytes});
+}
+
+CUresult standin_put_async(CUdeviceptr to, const void *from, size_t bytes, CUstream stream)
+{
+    return copy_asked("cuMemcpyHtoDAsync", (struct copy){.kind = COPY_PUT,
+                                                         .stream = stream,
+                                                         .host = (void *)(uintptr_t)from,
+                                                         .at = to,
+                                                         .n = bytes});
+}
+
+CUresult standin_set_async(CUdeviceptr at, unsigned char value, size_t n, CUstream stream)
+{
+    return copy_asked(
+        "cuMemsetD8Async",
+        (struct copy){.kind = COPY_SET, .stream = stream, .at = at, .n = n, .value = value});
+}
+
+bool standin_in_flight(uint64_t at, uint64_t n)
+{
+    for (size_t i = 0; i < ncopies; i++) {
+        const struct copy *c = &copies[i];
+        uint64_t host = (uintptr_t)c->host;
+
+        if (c->kind != COPY_RECORD && ((c->at < at + n && at < c->at + c->n) ||
+                                       (c->host && host < at + n && at < host + c->n)))
+            return true;
+    }
+    return false;
+}
+
+/* ---- copies that are waited for ---- */
+
+static CUresult copy_now(const char *name, void *host, CUdeviceptr at, size_t n, bool put)
+{
+    CUresult result = standin_enter(name);
+    uint8_t *there = NULL;
+
+    if (result == CUDA_SUCCESS && !standin_current)
+        result = CUDA_ERROR_INVALID_CONTEXT;
+    if (result == CUDA_SUCCESS)
+        there = standin_reach(at, n, standin_current->device, &result);
+    if (there && put)
+        memcpy(there, host, n);
+    else if (there)
+        memcpy(host, there, n);
+    return standin_leave(result);
+}
+
+CUresult standin_copy_to_device(CUdeviceptr to, const void *from, size_t bytes)
+{
+    return copy_now("cuMemcpyHtoD", (void *)(uintptr_t)from, to, bytes, true);
+}
+
+CUresult standin_copy_to_host(void *to, CUdeviceptr from, size_t bytes)
+{
+    return copy_now("cuMemcpyDtoH", to, from, bytes, false);
+}
+
+/* ---- streams and events ---- */
+
+CUresult standin_stream_create(CUstream *ret, unsigned int flags)
+{
+    CUresult result = standin_enter("cuStreamCreate");
+    size_t i = 0;
+
+    (void)flags;
+    while (i < STREAMS_MAX && streams[i].used)
+        i++;
+    if (result == CUDA_SUCCESS && !standin_current)
+        result = CUDA_ERROR_INVALID_CONTEXT;
+    if (result == CUDA_SUCCESS && i == STREAMS_MAX)
+        result = CUDA_ERROR_OUT_OF_MEMORY;
+    if (result == CUDA_SUCCESS) {
+        streams[i] = (struct CUstream_st){.device = standin_current->device, .used = true};
+        *ret = &streams[i];
+    }
+    return standin_leave(result);
+}
+
+CUresult standin_stream_destroy(CUstream stream)
+{
+    CUresult result = standin_enter("cuStreamDestroy");
+
+    if (result == CUDA_SUCCESS)
+        stream->used = false;
+    return standin_leave(result);
+}
+
+CUresult standin_event_create(CUevent *ret, unsigned int flags)
+{
+    CUresult result = standin_enter("cuEventCreate");
+    size_t i = 0;
+
+    (void)flags;
+    while (i < EVENTS_MAX && events[i].used)
+        i++;
+    if (result == CUDA_SUCCESS && i == EVENTS_MAX)
+        result = CUDA_ERROR_OUT_OF_MEMORY;
+    if (result == CUDA_SUCCESS) {
+        events[i] = (struct CUevent_st){.used = true};
+        *ret = &events[i];
+    }
+    return standin_leave(result);
+}
+
+CUresult standin_event_destroy(CUevent event)
+{
+    CUresult result = standin_enter("cuEventDestroy");
+
+    if (result == CUDA_SUCCESS)
+        event->used = false;
+    return standin_leave(result);
+}
+
+CUresult standin_event_record(CUevent event, CUstream stream)
+{
+    CUresult result = standin_enter("cuEventRecord");
+
+    if (result == CUDA_SUCCESS)
+        result = ask((struct copy){.kind = COPY_RECORD, .stream = stream, .event = event});
+    if (result == CUDA_SUCCESS)
+        event->pending++;
+    return standin_leave(result);
+}
+
+CUresult standin_event_query(CUevent event)
+{
+    CUresult result = standin_enter("cuEventQuery");
+
+    if (result == CUDA_SUCCESS && event->pending > 0)
+        result = CUDA_ERROR_NOT_READY;
+    return standin_leave(result);
+}
+
+CUresult standin_event_wait(CUevent event)
+{
+    CUresult result = standin_enter("cuEventSynchronize");
+
+    while (result == CUDA_SUCCESS && event->pending > 0)
+        pthread_cond_wait(&done, &standin_lock);
+    return standin_leave(result);
+}
+
+void standin_streams_live(struct standin_live *ret)
+{
+    for (size_t i = 0; i < STREAMS_MAX; i++)
+        ret->streams += streams[i].used;
+    for (size_t i = 0; i < EVENTS_MAX; i++)
+        ret->events += events[i].used;
+}

@@ -1,0 +1,323 @@
+/* The rules that the stand-in for libcuda.so.1 keeps: tests of device memory are worth what these
+ * are. */
+#include <signal.h>
+#include <stdlib.h>
+#include <sys/mman.h>
+#include <sys/resource.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "standin/standin_open.h"
+#include "testing/test.h"
+
+#define GRANULE (2u << 20)
+#define ORDERS  200u
+
+static struct standin in;
+static struct driver d;
+static CUcontext context[2];
+
+FIXTURE(open_all)
+{
+    struct driver_why why;
+
+    setenv("STANDIN_CUDA_DELAY_US", "200", 1);
+    in = standin_open(STANDIN_MEMORY);
+    assert_int_equal(driver_open(&d, STANDIN_MEMORY, &why), DRIVER_OK);
+    in.let_fail("", 0, CUDA_SUCCESS);
+    assert_int_equal(d.init(0), CUDA_SUCCESS);
+    for (int i = 0; i < 2; i++)
+        assert_int_equal(d.context_retain(&context[i], i), CUDA_SUCCESS);
+    assert_int_equal(d.context_set(context[0]), CUDA_SUCCESS);
+    return 0;
+}
+
+FIXTURE(close_all)
+{
+    d.context_set(NULL);
+    d.context_release(0);
+    d.context_release(1);
+    driver_close(&d);
+    dlclose(in.library);
+    return 0;
+}
+
+TEST_EACH(open_all, close_all);
+
+struct block {
+    CUmemGenericAllocationHandle handle;
+    CUdeviceptr at;
+};
+
+static const CUmemAllocationProp on_first = {
+    .type = CU_MEM_ALLOCATION_TYPE_PINNED,
+    .requestedHandleTypes = CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR,
+    .location = {.type = CU_MEM_LOCATION_TYPE_DEVICE, .id = 0},
+};
+
+static void set_access(const struct block *b, int device)
+{
+    CUmemAccessDesc access = {.location = {.type = CU_MEM_LOCATION_TYPE_DEVICE, .id = device},
+                              .flags = CU_MEM_ACCESS_FLAGS_PROT_READWRITE};
+
+    assert_int_equal(d.mem_access(b->at, GRANULE, &access, 1), CUDA_SUCCESS);
+}
+
+/* Mapped, and without access. */
+static struct block block_map(CUmemGenericAllocationHandle handle)
+{
+    struct block b = {.handle = handle};
+
+    assert_int_equal(d.address_reserve(&b.at, GRANULE, GRANULE, 0, 0), CUDA_SUCCESS);
+    assert_int_equal(d.mem_map(b.at, GRANULE, 0, handle, 0), CUDA_SUCCESS);
+    return b;
+}
+
+static struct block block_take(void)
+{
+    CUmemGenericAllocationHandle handle;
+
+    assert_int_equal(d.mem_create(&handle, GRANULE, &on_first, 0), CUDA_SUCCESS);
+    return block_map(handle);
+}
+
+static void block_give(struct block b)
+{
+    assert_int_equal(d.mem_unmap(b.at, GRANULE), CUDA_SUCCESS);
+    assert_int_equal(d.address_free(b.at, GRANULE), CUDA_SUCCESS);
+    assert_int_equal(d.mem_release(b.handle), CUDA_SUCCESS);
+}
+
+/* The signal that a child dies of. */
+static int dies_of(void (*what)(const struct block *b), const struct block *b)
+{
+    pid_t pid = fork();
+    int status;
+
+    if (pid == 0) {
+        setrlimit(RLIMIT_CORE, &(struct rlimit){0});
+        signal(SIGSEGV, SIG_DFL);
+        signal(SIGABRT, SIG_DFL);
+        what(b);
+        _exit(0);
+    }
+    assert_int_equal(waitpid(pid, &status, 0), pid);
+    return WIFSIGNALED(status) ? WTERMSIG(status) : 0;
+}
+
+static void touch(const struct block *b)
+{
+    *(volatile uint8_t *)(uintptr_t)b->at = 1;
+}
+
+TEST(standin_address_cannot_be_touched_by_the_cpu)
+{
+    struct block b = block_take();
+
+    set_access(&b, 0);
+    assert_int_equal(dies_of(touch, &b), SIGSEGV);
+    block_give(b);
+}
+
+TEST(standin_takes_whole_granules_alone)
+{
+    CUmemGenericAllocationHandle handle;
+    CUdeviceptr at;
+    size_t granule = 0;
+    struct block b;
+
+    assert_int_equal(d.mem_granularity(&granule, &on_first, CU_MEM_ALLOC_GRANULARITY_MINIMUM),
+                     CUDA_SUCCESS);
+    assert_int_equal(granule, GRANULE);
+    assert_int_equal(d.mem_create(&handle, GRANULE + 4096, &on_first, 0), CUDA_ERROR_INVALID_VALUE);
+    assert_int_equal(d.address_reserve(&at, 4096, 0, 0, 0), CUDA_ERROR_INVALID_VALUE);
+    assert_int_equal(d.mem_create(&handle, 2048ull << 20, &on_first, 0), CUDA_ERROR_OUT_OF_MEMORY);
+    b = block_take();
+    assert_int_equal(d.mem_map(b.at, GRANULE, 0, b.handle, 0), CUDA_ERROR_INVALID_VALUE);
+    assert_int_equal(d.address_free(b.at, GRANULE), CUDA_ERROR_INVALID_VALUE); /* it is mapped */
+    block_give(b);
+}
+
+TEST(standin_memory_needs_access_and_loses_the_device_without)
+{
+    struct block b = block_take();
+    uint64_t word = 7;
+
+    assert_int_equal(d.copy_to_device(b.at, &word, sizeof word), CUDA_ERROR_ILLEGAL_ADDRESS);
+    set_access(&b, 1); /* another device's is not ours */
+    assert_int_equal(d.copy_to_device(b.at, &word, sizeof word), CUDA_ERROR_ILLEGAL_ADDRESS);
+    set_access(&b, 0);
+    assert_int_equal(d.copy_to_device(b.at, &word, sizeof word), CUDA_SUCCESS);
+    word = 0;
+    assert_int_equal(d.copy_to_host(&word, b.at, sizeof word), CUDA_SUCCESS);
+    assert_int_equal(word, 7);
+    assert_int_equal(d.copy_to_host(&word, b.at + GRANULE, sizeof word), CUDA_ERROR_INVALID_VALUE);
+    block_give(b);
+    assert_int_equal(d.copy_to_host(&word, b.at, sizeof word), CUDA_ERROR_INVALID_VALUE);
+}
+
+TEST(standin_handle_ends_with_its_release_and_memory_with_its_last_map)
+{
+    struct block b = block_take();
+    uint8_t byte = 3;
+    int fd;
+
+    set_access(&b, 0);
+    assert_int_equal(d.mem_release(b.handle), CUDA_SUCCESS);
+    assert_int_equal(d.mem_release(b.handle), CUDA_ERROR_INVALID_VALUE);
+    assert_int_equal(d.mem_export(&fd, b.handle, CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR, 0),
+                     CUDA_ERROR_INVALID_VALUE);
+    assert_int_equal(d.copy_to_device(b.at, &byte, 1), CUDA_SUCCESS);
+    assert_int_equal(in.live().maps, 1);
+    assert_int_equal(d.mem_unmap(b.at, GRANULE), CUDA_SUCCESS);
+    assert_int_equal(d.address_free(b.at, GRANULE), CUDA_SUCCESS);
+    assert_int_equal(in.live().maps + in.live().handles + in.live().ranges, 0);
+}
+
+TEST(standin_memory_is_the_same_for_who_imports_it)
+{
+    struct block b = block_take(), other;
+    CUmemGenericAllocationHandle handle;
+    uint32_t word = 0x600d;
+    int fd;
+
+    set_access(&b, 0);
+    assert_int_equal(d.mem_export(&fd, b.handle, CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR, 0),
+                     CUDA_SUCCESS);
+    assert_int_equal(
+        d.mem_import(&handle, (void *)(intptr_t)fd, CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR),
+        CUDA_SUCCESS);
+    close(fd);
+    other = block_map(handle);
+    set_access(&other, 0);
+    assert_int_equal(d.copy_to_device(b.at + 64, &word, sizeof word), CUDA_SUCCESS);
+    word = 0;
+    assert_int_equal(d.copy_to_host(&word, other.at + 64, sizeof word), CUDA_SUCCESS);
+    assert_int_equal(word, 0x600d);
+    block_give(other);
+    block_give(b);
+    fd = memfd_create("other", MFD_CLOEXEC);
+    assert_int_equal(
+        d.mem_import(&handle, (void *)(intptr_t)fd, CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR),
+        CUDA_ERROR_INVALID_VALUE);
+    close(fd);
+}
+
+TEST(standin_stream_works_in_its_own_context_and_with_pinned_memory)
+{
+    struct block b = block_take();
+    CUstream stream;
+    void *pinned;
+    uint8_t byte = 1;
+
+    set_access(&b, 0);
+    assert_int_equal(d.stream_create(&stream, CU_STREAM_NON_BLOCKING), CUDA_SUCCESS);
+    assert_int_equal(d.host_alloc(&pinned, 64, 0), CUDA_SUCCESS);
+    assert_int_equal(d.put_async(b.at, &byte, 1, stream), CUDA_ERROR_INVALID_VALUE);
+    assert_int_equal(d.put_async(b.at, pinned, 65, stream), CUDA_ERROR_INVALID_VALUE);
+    assert_int_equal(d.context_set(context[1]), CUDA_SUCCESS);
+    assert_int_equal(d.put_async(b.at, pinned, 1, stream), CUDA_ERROR_INVALID_CONTEXT);
+    assert_int_equal(d.context_set(NULL), CUDA_SUCCESS);
+    assert_int_equal(d.put_async(b.at, pinned, 1, stream), CUDA_ERROR_INVALID_CONTEXT);
+    assert_int_equal(d.context_set(context[0]), CUDA_SUCCESS);
+    assert_int_equal(d.host_free(pinned), CUDA_SUCCESS);
+    assert_int_equal(d.stream_destroy(stream), CUDA_SUCCESS);
+    block_give(b);
+}
+
+/* Two copies in two streams, many times: late, and not always in the order that they were asked
+ * for. */
+TEST(standin_copies_come_late_and_in_any_order_between_streams)
+{
+    struct block b = block_take();
+    uint32_t late = 0, other_first = 0;
+    CUstream stream[2];
+    CUevent event[2];
+    void *pinned;
+
+    set_access(&b, 0);
+    assert_int_equal(d.host_alloc(&pinned, 64, 0), CUDA_SUCCESS);
+    for (int i = 0; i < 2; i++) {
+        assert_int_equal(d.stream_create(&stream[i], CU_STREAM_NON_BLOCKING), CUDA_SUCCESS);
+        assert_int_equal(d.event_create(&event[i], CU_EVENT_DISABLE_TIMING), CUDA_SUCCESS);
+        assert_int_equal(d.event_query(event[i]), CUDA_SUCCESS); /* nothing was recorded */
+    }
+    for (uint32_t k = 0; k < ORDERS; k++) {
+        for (int i = 0; i < 2; i++) {
+            assert_int_equal(d.get_async((uint8_t *)pinned + 8 * i, b.at, 8, stream[i]),
+                             CUDA_SUCCESS);
+            assert_int_equal(d.event_record(event[i], stream[i]), CUDA_SUCCESS);
+        }
+        late += d.event_query(event[0]) == CUDA_ERROR_NOT_READY;
+        assert_int_equal(d.event_wait(event[1]), CUDA_SUCCESS);
+        other_first += d.event_query(event[0]) == CUDA_ERROR_NOT_READY;
+        assert_int_equal(d.event_wait(event[0]), CUDA_SUCCESS);
+    }
+    assert_true(late > ORDERS / 2);
+    assert_in_range(other_first, ORDERS / 10, ORDERS - ORDERS / 10);
+    for (int i = 0; i < 2; i++) {
+        d.event_destroy(event[i]);
+        d.stream_destroy(stream[i]);
+    }
+    assert_int_equal(d.host_free(pinned), CUDA_SUCCESS);
+    block_give(b);
+}
+
+static void unmap_at_work(const struct block *b)
+{
+    CUstream stream;
+    void *pinned;
+
+    in.hang(0);
+    if (d.stream_create(&stream, 0) || d.host_alloc(&pinned, 8, 0) ||
+        d.put_async(b->at, pinned, 8, stream))
+        _exit(1);
+    d.mem_unmap(b->at, GRANULE);
+}
+
+static void unpin_at_work(const struct block *b)
+{
+    CUstream stream;
+    void *pinned;
+
+    in.hang(0);
+    if (d.stream_create(&stream, 0) || d.host_alloc(&pinned, 8, 0) ||
+        d.get_async(pinned, b->at, 8, stream))
+        _exit(1);
+    d.host_free(pinned);
+}
+
+TEST(standin_ends_who_takes_memory_from_a_copy)
+{
+    struct block b = block_take();
+
+    set_access(&b, 0);
+    assert_int_equal(dies_of(unmap_at_work, &b), SIGABRT);
+    assert_int_equal(dies_of(unpin_at_work, &b), SIGABRT);
+    block_give(b);
+}
+
+TEST(standin_fails_the_call_that_was_asked_for_and_a_sticky_error_stays)
+{
+    CUmemGenericAllocationHandle handle;
+    struct block b = block_take();
+    uint8_t byte = 1;
+
+    set_access(&b, 0);
+    in.let_fail("cuMemCreate", 2, CUDA_ERROR_OUT_OF_MEMORY);
+    assert_int_equal(d.mem_create(&handle, GRANULE, &on_first, 0), CUDA_SUCCESS);
+    d.mem_release(handle);
+    assert_int_equal(d.mem_create(&handle, GRANULE, &on_first, 0), CUDA_ERROR_OUT_OF_MEMORY);
+    assert_int_equal(d.mem_create(&handle, GRANULE, &on_first, 0), CUDA_SUCCESS);
+    d.mem_release(handle);
+    assert_int_equal(in.calls("cuMemCreate"), 3);
+    in.let_fail("cuMemcpyHtoD", 1, CUDA_ERROR_LAUNCH_FAILED);
+    assert_int_equal(d.copy_to_device(b.at, &byte, 1), CUDA_ERROR_LAUNCH_FAILED);
+    assert_int_equal(d.copy_to_host(&byte, b.at, 1), CUDA_ERROR_LAUNCH_FAILED);
+    assert_int_equal(d.context_set(context[1]), CUDA_SUCCESS); /* the other one is not */
+    assert_int_equal(d.copy_to_host(&byte, b.at, 1), CUDA_ERROR_ILLEGAL_ADDRESS);
+    assert_int_equal(d.context_set(context[0]), CUDA_SUCCESS);
+    assert_int_equal(d.copy_to_host(&byte, b.at, 1), CUDA_ERROR_LAUNCH_FAILED);
+    in.let_fail("", 0, CUDA_SUCCESS);
+    block_give(b);
+}
