@@ -1,11 +1,13 @@
 /* Page memory: who owns the bytes. One region of memory a (tenant, region), reserved, populated and
  * sealed before anything is shared, and beside it one for the host tier, which no process can map;
- * pools are ranges of them. A pool of threads computes checksums, copies between the tiers and
- * zeroes; it reports to the owner thread through an eventfd. All functions are for the owner
- * thread, but for those that say where a page in use lies and for mem_spread, which data threads
- * call for pages that they bring; none blocks after mem_create, none allocates after it. The one
- * implementation so far is mem_host.c, on memfd; memory of a device would be another file beside
- * it. */
+ * pools are ranges of them. A region lies in memory of the host (a memfd) or of a GPU
+ * (seam/mem/cuda), all of a tenant's in one of the two; the host tier is memory of the host. A pool
+ * of threads computes checksums, copies between the tiers and zeroes, another one does so for
+ * devices, whose copies it waits for; both report to the owner thread through an eventfd. All
+ * functions are for the owner thread, but for those that say where a page in use lies and for
+ * mem_spread, which data threads call for pages that they bring; none blocks after mem_create, none
+ * allocates after it. The bytes of a page are for seam/mem/mem_touch.h alone, since the CPU may not
+ * reach them. */
 #ifndef SEAM_MEM_H
 #define SEAM_MEM_H
 
@@ -18,8 +20,9 @@
 
 struct mem;
 
-#define MEM_TENANTS_MAX 64
-#define MEM_WORKERS_MAX 256
+#define MEM_TENANTS_MAX  64
+#define MEM_WORKERS_MAX  256
+#define MEM_DEVICE_BYTES 48 /* of a device's UUID, with the NUL */
 /* One an engine: u64 done_step of rank r at 64 * r; u64 incarnation at 64 * RANKS_MAX; behind it,
  * at 64 * (RANKS_MAX + 1), the u64 step that somebody waits for, 0 for none. */
 #define CONTROL_BYTES 8192
@@ -33,16 +36,23 @@ struct mem_config {
     uint32_t sums_per_page; /* core_limits.sums_per_page */
     uint32_t workers;       /* threads; M13's default is min(16, cores) */
     uint32_t jobs; /* queued at most: core_limits.seal_jobs + copy_jobs + pools + record_jobs */
-    uint64_t incarnation;              /* written to each control page */
-    bool huge_pages;                   /* try; what was got is in mem_stats */
+    uint64_t incarnation; /* written to each control page */
+    bool huge_pages;      /* try; what was got is in mem_stats */
+    /* Of each tenant: the UUIDs of the GPUs that its regions lie on; NULL: in memory of the host.
+     * Borrowed for good, as the name of CUDA's library is. */
+    const char (*device[MEM_TENANTS_MAX])[MEM_DEVICE_BYTES];
+    const char *cuda_library;
+    uint32_t
+        device_wait_ms; /* that a GPU may take for a piece of a copy before it counts as lost */
     uint32_t fault_copy_corrupt_every; /* fault injection: flip one byte in what every so-many-th
                                           copy job writes, before it is hashed; 0: never */
     bool fault_checks_on_owner;        /* likewise: turn records are looked at where they are asked
                                           for, so that what the workers are for can be measured */
 };
 
-/* What mem_create will take: of the tenants' regions, of their host tiers, of their record memory,
- * and for checksums, jobs and control pages. */
+/* What mem_create will take of the host's memory: of the tenants' regions that are there, of their
+ * host tiers, of their record memory, and for checksums, jobs, control pages and copies to devices.
+ */
 void mem_bytes(const struct mem_config *config, uint64_t *ret_pages, uint64_t *ret_host,
                uint64_t *ret_records, uint64_t *ret_tables);
 /* *ret_why says what failed and what to do (too little memory, RLIMIT, no memfd). */
@@ -64,7 +74,7 @@ void mem_pool_set(struct mem *mem, uint32_t pool, enum tier tier, uint32_t tenan
 /* Which of the tenant's regions are the pool's, in the order of the ranks. */
 const uint8_t *mem_pool_regions(const struct mem *mem, uint32_t pool);
 
-/* To be touched within mem_fault_try. */
+/* For mem_touch.h, and for the kernel where mem_on_device says no. */
 void *mem_page(const struct mem *mem, uint32_t pool, uint32_t region, uint32_t group,
                uint32_t index);
 uint64_t mem_page_bytes(const struct mem *mem, uint32_t pool, uint32_t group); /* of one region */
@@ -90,6 +100,14 @@ uint8_t *mem_region_base(const struct mem *mem, uint32_t tenant, uint32_t region
                          uint64_t *ret_bytes);
 uint32_t mem_region_count(const struct mem *mem, uint32_t tenant);
 uint32_t mem_pool_tenant(const struct mem *mem, uint32_t pool);
+/* The pool's pages are memory of GPUs: the CPU, and the kernel, do not reach them. */
+bool mem_on_device(const struct mem *mem, uint32_t pool);
+/* The GPU that a region of a tenant lies on, and what processes map of it; NULL: memory of the
+ * host. *ret_lost: it has failed, so nobody is to map it. */
+const char *mem_region_device(const struct mem *mem, uint32_t tenant, uint32_t region,
+                              uint64_t *ret_bytes, bool *ret_lost);
+/* A GPU that was lost since the last call, and why. False: none. */
+bool mem_device_lost(struct mem *mem, const char **ret_uuid, const char **ret_why);
 /* Where in its tenant's regions the pool begins. False: it lies in the host tier. */
 bool mem_pool_place(const struct mem *mem, uint32_t pool, uint32_t *ret_tenant,
                     uint64_t *ret_offset);
@@ -130,7 +148,9 @@ void mem_bell_heard(const struct mem *mem, uint32_t tenant); /* so that it can r
 void mem_control_reset(struct mem *mem, uint32_t tenant, uint32_t engine);
 
 struct mem_stats {
-    uint64_t bytes;      /* of all tenants' regions */
+    uint64_t bytes;        /* of all tenants' regions */
+    uint64_t device_bytes; /* of these, memory of GPUs */
+    uint32_t devices, devices_lost;
     uint64_t host_bytes; /* of their host tiers */
     uint64_t record_bytes, records_checked;
     uint64_t huge_page_bytes, sealed_pages, zeroed_bytes, queue_high_water;

@@ -1,10 +1,12 @@
-/* Page memory of the host: a sealed memfd for each (tenant, region), private memory for each one's
- * host tier, and a memfd for each control page: one an engine slot and tenant. Called by the
- * shell's owner thread and by xfer.
+/* Page memory: a sealed memfd, or an allocation of a GPU, for each (tenant, region), private memory
+ * for each one's host tier, and a memfd for each control page: one an engine slot and tenant.
+ * Called by the shell's owner thread and by xfer.
  *
  * What must stay true: nothing is allocated or mapped after mem_create; a descriptor is never that
- * of a host tier; a job of the workers carries its own copy of where its pools lie. */
+ * of a host tier; a job of the workers carries its own copy of where its pools lie; after the start
+ * the owner thread calls nothing of a device, which may take long to answer. */
 #include <assert.h>
+#include <errno.h>
 #include <stdatomic.h>
 #include <stdlib.h>
 #include <string.h>
@@ -14,6 +16,7 @@
 
 #include "base/check.h"
 #include "base/err.h"
+#include "seam/mem/cuda/mem_cuda.h"
 #include "seam/mem/mem.h"
 #include "seam/mem/mem_fault.h"
 #include "seam/mem/mem_region.h"
@@ -45,15 +48,34 @@ struct mem {
     struct pool *pool;      /* owned, config.pools */
     uint64_t *sums;         /* owned, page_records * sums_per_page */
     struct workers *workers;
+    struct cuda *cuda;              /* owned; NULL: no memory of GPUs */
+    struct workers *device_workers; /* owned; of its pools. NULL likewise */
+    struct cuda_region on_device[MEM_TENANTS_MAX][RANKS_MAX];
+    uint64_t devices_told; /* bits of those whose loss was told */
     int event_fd;
     int bell[MEM_TENANTS_MAX]; /* eventfds; -1 for none */
-    uint64_t bytes, host_bytes, record_bytes, huge_bytes;
+    uint64_t bytes, device_bytes, host_bytes, record_bytes, huge_bytes;
     uint64_t copies, spoilt; /* jobs so far; of them those that a fault was put into */
 };
 
 static uint64_t tier_bytes(const struct tenant_config *t, enum tier tier)
 {
     return tier == TIER_HOST ? t->host_bytes : t->memory_bytes;
+}
+
+static bool on_devices(const struct mem_config *c, uint32_t tenant)
+{
+    return c->device[tenant] != NULL;
+}
+
+/* Regions on devices; as many devices at the most. */
+static uint32_t device_regions(const struct mem_config *c)
+{
+    uint32_t n = 0;
+
+    for (uint32_t t = 0; t < c->tenants; t++)
+        n += on_devices(c, t) ? c->tenant[t].regions : 0;
+    return n;
 }
 
 static uint32_t controls(const struct mem *mem)
@@ -86,15 +108,37 @@ static uint64_t region_bytes(uint64_t bytes)
 void mem_bytes(const struct mem_config *c, uint64_t *ret_pages, uint64_t *ret_host,
                uint64_t *ret_records, uint64_t *ret_tables)
 {
+    uint32_t devices = device_regions(c) < CUDA_DEVICES_MAX ? device_regions(c) : CUDA_DEVICES_MAX;
+
     *ret_pages = *ret_host = *ret_records = 0;
     for (uint32_t t = 0; t < c->tenants; t++) {
-        *ret_pages += region_bytes(c->tenant[t].memory_bytes) * c->tenant[t].regions;
+        if (!on_devices(c, t))
+            *ret_pages += region_bytes(c->tenant[t].memory_bytes) * c->tenant[t].regions;
         *ret_host += region_bytes(c->tenant[t].host_bytes) * c->tenant[t].regions;
         *ret_records += region_bytes(c->tenant[t].record_bytes);
     }
     *ret_tables = (uint64_t)c->page_records * c->sums_per_page * sizeof(uint64_t) +
-                  workers_bytes(c->jobs) + c->pools * sizeof(struct pool) + sizeof(struct mem) +
+                  workers_bytes(c->jobs) + (devices ? workers_bytes(c->jobs) : 0) +
+                  cuda_staging_bytes(devices) + c->pools * sizeof(struct pool) +
+                  sizeof(struct mem) +
                   (uint64_t)c->tenants * c->engines * (CONTROL_BYTES + sizeof(struct region));
+}
+
+static enum tern_err create_on_devices(struct mem *mem, uint32_t tenant, const char **ret_why)
+{
+    const struct tenant_config *t = &mem->config.tenant[tenant];
+
+    for (uint32_t i = 0; i < t->regions; i++) {
+        struct cuda_region *made = &mem->on_device[tenant][i];
+
+        TRY(cuda_region_create(mem->cuda, made, mem->config.device[tenant][i], t->memory_bytes,
+                               ret_why));
+        mem->region[TIER_DEVICE][tenant][i] = (struct region){
+            .kind = REGION_DEVICE, .fd = made->fd, .base = made->base, .bytes = made->bytes};
+        mem->bytes += made->bytes;
+        mem->device_bytes += made->bytes;
+    }
+    return TERN_OK;
 }
 
 /* All regions of one tier of one tenant; of a host tier without bytes none. */
@@ -104,6 +148,8 @@ static enum tern_err create_tier(struct mem *mem, enum tier tier, uint32_t tenan
     const struct tenant_config *t = &mem->config.tenant[tenant];
     uint64_t bytes = tier_bytes(t, tier);
 
+    if (tier == TIER_DEVICE && on_devices(&mem->config, tenant))
+        return create_on_devices(mem, tenant, ret_why);
     for (uint32_t i = 0; i < t->regions && bytes > 0; i++) {
         struct region *r = &mem->region[tier][tenant][i];
 
@@ -135,7 +181,8 @@ static enum tern_err create_regions(struct mem *mem, const char **ret_why)
     uint64_t need = 0;
 
     for (uint32_t t = 0; t < c->tenants; t++)
-        need += (c->tenant[t].memory_bytes + c->tenant[t].host_bytes) * c->tenant[t].regions +
+        need += ((on_devices(c, t) ? 0 : c->tenant[t].memory_bytes) + c->tenant[t].host_bytes) *
+                    c->tenant[t].regions +
                 c->tenant[t].record_bytes;
     TRY(region_memory_suffices(need, ret_why));
     for (uint32_t t = 0; t < c->tenants; t++) {
@@ -182,6 +229,17 @@ static enum tern_err create_tables(struct mem *mem, const char **ret_why)
     return workers_create(threads, c->jobs, mem->event_fd, &mem->workers, ret_why);
 }
 
+/* First of all regions: what there is not shows before minutes of zeroing. */
+static enum tern_err create_devices(struct mem *mem, const char **ret_why)
+{
+    const struct mem_config *c = &mem->config;
+
+    if (device_regions(c) == 0)
+        return TERN_OK;
+    TRY(cuda_create(c->cuda_library, mem->event_fd, c->device_wait_ms, &mem->cuda, ret_why));
+    return workers_create(CUDA_LANES, c->jobs, mem->event_fd, &mem->device_workers, ret_why);
+}
+
 enum tern_err mem_create(const struct mem_config *config, struct mem **ret, const char **ret_why)
 {
     struct mem *mem;
@@ -200,9 +258,13 @@ enum tern_err mem_create(const struct mem_config *config, struct mem **ret, cons
         (&mem->region[0][0][0])[i] = REGION_NONE;
     for (uint32_t t = 0; t < MEM_TENANTS_MAX; t++)
         mem->record[t] = REGION_NONE;
+    for (size_t i = 0; i < sizeof mem->on_device / sizeof(struct cuda_region); i++)
+        (&mem->on_device[0][0])[i] = CUDA_REGION_NONE;
     err = create_tables(mem, ret_why);
     if (err == TERN_OK) /* first: too few descriptors show before minutes of zeroing */
         err = create_controls(mem, ret_why);
+    if (err == TERN_OK)
+        err = create_devices(mem, ret_why);
     if (err == TERN_OK)
         err = create_regions(mem, ret_why);
     if (err != TERN_OK) {
@@ -219,6 +281,14 @@ void mem_destroy(struct mem *mem)
     if (!mem)
         return;
     workers_destroy(mem->workers); /* first: they touch everything below */
+    workers_destroy(mem->device_workers);
+    for (uint32_t t = 0; mem->cuda && t < MEM_TENANTS_MAX; t++)
+        for (uint32_t i = 0; i < RANKS_MAX; i++)
+            if (mem->on_device[t][i].stage > 0) {
+                cuda_region_close(mem->cuda, &mem->on_device[t][i]);
+                mem->region[TIER_DEVICE][t][i] = REGION_NONE;
+            }
+    cuda_destroy(mem->cuda);
     for (size_t i = 0; i < sizeof mem->region / sizeof(struct region); i++)
         region_close(&(&mem->region[0][0][0])[i]);
     for (uint32_t t = 0; t < MEM_TENANTS_MAX; t++)
@@ -258,6 +328,7 @@ void mem_pool_set(struct mem *mem, uint32_t pool, enum tier tier, uint32_t tenan
     place->regions = regions;
     place->transfer_regions = transfer_regions;
     place->ngroups = ngroups;
+    place->far = tier == TIER_DEVICE && on_devices(&mem->config, tenant) ? mem_far(mem) : NULL;
     for (uint32_t g = 0; g < ngroups; g++) {
         check(groups[g].units >= 1 && groups[g].page_bytes >= groups[g].units);
         check((uint64_t)groups[g].units * regions <= mem->config.sums_per_page);
@@ -352,10 +423,42 @@ uint32_t mem_region_count(const struct mem *mem, uint32_t tenant)
     return mem->config.tenant[tenant].regions;
 }
 
+bool mem_on_device(const struct mem *mem, uint32_t pool)
+{
+    return place_of(mem, pool)->far != NULL;
+}
+
+const char *mem_region_device(const struct mem *mem, uint32_t tenant, uint32_t region,
+                              uint64_t *ret_bytes, bool *ret_lost)
+{
+    struct cuda_device_view view;
+
+    check(tenant < mem->config.tenants && region < mem->config.tenant[tenant].regions);
+    if (!on_devices(&mem->config, tenant))
+        return NULL;
+    check(cuda_device_view(mem->cuda, mem->on_device[tenant][region].device, &view));
+    *ret_bytes = mem->on_device[tenant][region].bytes;
+    *ret_lost = view.lost;
+    return view.uuid;
+}
+
+bool mem_device_lost(struct mem *mem, const char **ret_uuid, const char **ret_why)
+{
+    struct cuda_device_view view;
+
+    for (uint32_t i = 0; mem->cuda && cuda_device_view(mem->cuda, i, &view); i++)
+        if (view.lost && !(mem->devices_told >> i & 1)) {
+            mem->devices_told |= UINT64_C(1) << i;
+            *ret_uuid = view.uuid;
+            *ret_why = view.why;
+            return true;
+        }
+    return false;
+}
+
 const struct mem_far *mem_far(const struct mem *mem)
 {
-    (void)mem;
-    return NULL;
+    return mem->cuda ? cuda_far(mem->cuda) : NULL;
 }
 
 uint32_t mem_pool_tenant(const struct mem *mem, uint32_t pool)
@@ -402,7 +505,20 @@ int mem_event_fd(const struct mem *mem)
 
 void mem_poll(struct mem *mem, void (*emit)(void *ctx, struct event *event), void *ctx)
 {
+    uint64_t count;
+    ssize_t got;
+
+    do
+        got = read(mem->event_fd, &count, sizeof count);
+    while (got < 0 && errno == EINTR);
     workers_poll(mem->workers, emit, ctx);
+    if (mem->device_workers)
+        workers_poll(mem->device_workers, emit, ctx);
+}
+
+static struct workers *workers_of(const struct mem *mem, const struct pool_place *place)
+{
+    return place->far ? mem->device_workers : mem->workers;
 }
 
 /* Pages come from the core, so one that does not lie in its pool is our bug. */
@@ -421,7 +537,8 @@ void mem_seal(struct mem *mem, struct seal_id job, uint32_t pool, const struct p
     const struct pool_place *place = place_of(mem, pool);
 
     check_pages(mem, place, pages, n);
-    workers_seal(mem->workers, job, place, pages, n, mem->sums, mem->config.sums_per_page);
+    workers_seal(workers_of(mem, place), job, place, pages, n, mem->sums,
+                 mem->config.sums_per_page);
 }
 
 void mem_copy(struct mem *mem, struct copy_id job, uint32_t from_pool, uint32_t to_pool,
@@ -444,13 +561,14 @@ void mem_copy(struct mem *mem, struct copy_id job, uint32_t from_pool, uint32_t 
     mem->copies++;
     spoil = every > 0 && n > 0 && mem->copies % every == 0;
     mem->spoilt += spoil ? 1 : 0;
-    workers_copy(mem->workers, job, source, target, from, to, n, mem->sums,
-                 mem->config.sums_per_page, spoil);
+    check(!source->far || !target->far);
+    workers_copy(workers_of(mem, source->far ? source : target), job, source, target, from, to, n,
+                 mem->sums, mem->config.sums_per_page, spoil);
 }
 
 void mem_zero(struct mem *mem, struct pool_id pool)
 {
-    workers_zero(mem->workers, pool, place_of(mem, pool.slot));
+    workers_zero(workers_of(mem, place_of(mem, pool.slot)), pool, place_of(mem, pool.slot));
 }
 
 /* Runs come from the core, so one that does not lie in the memory is our bug. */
@@ -587,20 +705,28 @@ void mem_bell_heard(const struct mem *mem, uint32_t tenant)
 
 void mem_stats(const struct mem *mem, struct mem_stats *ret)
 {
-    struct workers_stats w;
+    struct workers_stats w, d = {0};
+    struct cuda_device_view view;
 
     workers_stats(mem->workers, &w);
+    if (mem->device_workers)
+        workers_stats(mem->device_workers, &d);
     ret->bytes = mem->bytes;
+    ret->device_bytes = mem->device_bytes;
+    ret->devices = ret->devices_lost = 0;
+    for (; mem->cuda && cuda_device_view(mem->cuda, ret->devices, &view); ret->devices++)
+        ret->devices_lost += view.lost ? 1 : 0;
     ret->host_bytes = mem->host_bytes;
     ret->record_bytes = mem->record_bytes;
     ret->records_checked = w.records_checked;
     ret->huge_page_bytes = mem->huge_bytes;
-    ret->sealed_pages = w.sealed_pages;
-    ret->zeroed_bytes = w.zeroed_bytes;
-    ret->copied_pages = w.copied_pages;
-    ret->copied_bytes = w.copied_bytes;
-    ret->copies_corrupt = w.copies_corrupt;
+    ret->sealed_pages = w.sealed_pages + d.sealed_pages;
+    ret->zeroed_bytes = w.zeroed_bytes + d.zeroed_bytes;
+    ret->copied_pages = w.copied_pages + d.copied_pages;
+    ret->copied_bytes = w.copied_bytes + d.copied_bytes;
+    ret->copies_corrupt = w.copies_corrupt + d.copies_corrupt;
     ret->copies_spoilt = mem->spoilt;
-    ret->queue_high_water = w.queue_high_water;
+    ret->queue_high_water =
+        w.queue_high_water > d.queue_high_water ? w.queue_high_water : d.queue_high_water;
     ret->faults = mem_fault_count();
 }

@@ -12,7 +12,8 @@
 #include "base/tern_err.h"
 #include "seam/mem/workers.h"
 
-enum region_kind { REGION_SHARED = 0, REGION_PRIVATE };
+/* DEVICE: made and ended by seam/mem/cuda; `base` is an address of the device. */
+enum region_kind { REGION_SHARED = 0, REGION_PRIVATE, REGION_DEVICE };
 
 struct region {
     enum region_kind kind;

@@ -359,12 +359,7 @@ static void job_event(struct workers *w, const struct job *job, struct event *re
 void workers_poll(struct workers *w, void (*emit)(void *ctx, struct event *event), void *ctx)
 {
     struct event event;
-    uint64_t count;
-    ssize_t got;
 
-    do
-        got = read(w->event_fd, &count, sizeof count);
-    while (got < 0 && errno == EINTR);
     for (uint32_t i = 0; i < w->njobs;
          i++) { /* a callback may submit another: bounded all the same */
         struct job *job;

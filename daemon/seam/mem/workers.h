@@ -2,13 +2,14 @@
  * nothing else. A job is
  * cut into pieces that the threads take in turn; seals go before copies and these before zeroing,
  * because a transfer waits for the first and a session for the second. The owner thread submits and
- * polls; neither blocks nor allocates. Only mem_host.c uses this. */
+ * polls; neither blocks nor allocates. Only mem_host.c uses this: once for memory of the host, and
+ * once more for devices, so that nobody waits behind a device that is slow. */
 #ifndef SEAM_WORKERS_H
 #define SEAM_WORKERS_H
 
 #include "base/tern_err.h"
 #include "core/core.h"
-#include "seam/mem/mem.h"
+#include "seam/mem/mem_touch.h"
 
 struct workers;
 
@@ -20,6 +21,7 @@ struct pool_place {
     uint64_t bytes;            /* in one region */
     uint32_t tenant, regions, ngroups;
     uint32_t transfer_regions; /* whose bytes transfers carry */
+    const struct mem_far *far; /* how its bytes are reached; NULL: by the CPU */
     struct group_layout group[GROUPS_MAX];
 };
 
@@ -48,7 +50,7 @@ void workers_zero(struct workers *w, struct pool_id pool, const struct pool_plac
  * memory. */
 bool workers_populate(struct workers *w, uint8_t *base, uint64_t bytes, bool huge);
 
-/* Hands over what is done: for each job its event. */
+/* Hands over what is done: for each job its event. The event_fd is the caller's to read, before. */
 void workers_poll(struct workers *w, void (*emit)(void *ctx, struct event *event), void *ctx);
 
 struct workers_stats {

@@ -57,6 +57,119 @@ static uint64_t *sum_of(const struct job *job, const struct page_at *page, uint3
     return &job->sums[(size_t)page->record * job->sums_per_page + region * units + unit];
 }
 
+/* ---- on a device ---- */
+
+static bool far_hashed(void *ctx, uint8_t *bytes, uint64_t n)
+{
+    checksum_feed(ctx, bytes, n);
+    return true;
+}
+
+static bool far_sum(const struct mem_far *far, const void *at, uint64_t n, uint64_t *ret)
+{
+    struct checksum sum;
+
+    checksum_begin(&sum);
+    if (!far->read(far->ctx, at, n, far_hashed, &sum))
+        return false;
+    *ret = checksum_end(&sum);
+    return true;
+}
+
+/* The end of a copy that lies in memory of the host: where the next piece goes to or comes from. */
+struct near_end {
+    uint8_t *at, *piece;
+    uint64_t n;
+};
+
+static void near_written(void *ctx)
+{
+    const struct near_end *e = ctx;
+
+    memcpy(e->at, e->piece, e->n);
+}
+
+static void near_read(void *ctx)
+{
+    const struct near_end *e = ctx;
+
+    memcpy(e->piece, e->at, e->n);
+}
+
+static bool near_next(struct near_end *e, void (*touch)(void *ctx), uint8_t *piece, uint64_t n)
+{
+    bool ok;
+
+    e->piece = piece;
+    e->n = n;
+    ok = mem_fault_bytes(touch, e);
+    e->at += n;
+    return ok;
+}
+
+static bool near_takes(void *ctx, uint8_t *piece, uint64_t n)
+{
+    return near_next(ctx, near_written, piece, n);
+}
+
+static bool near_gives(void *ctx, uint8_t *piece, uint64_t n)
+{
+    return near_next(ctx, near_read, piece, n);
+}
+
+struct near_sum {
+    const uint8_t *at;
+    uint64_t n, sum;
+};
+
+static void near_hashed(void *ctx)
+{
+    struct near_sum *s = ctx;
+
+    s->sum = checksum_unit(s->at, s->n);
+}
+
+/* One end of each copy is a device's, the other memory of the host. What was written is hashed
+ * where it lies. */
+static bool far_copied(const struct job *job, uint8_t *to, uint8_t *from, uint64_t n,
+                       uint64_t *ret_sum)
+{
+    struct near_end near = {.at = job->target.far ? from : to};
+    struct near_sum sum = {.at = to, .n = n};
+
+    if (job->target.far)
+        return job->target.far->write(job->target.far->ctx, to, n, near_gives, &near) &&
+               far_sum(job->target.far, to, n, ret_sum);
+    if (!job->place.far->read(job->place.far->ctx, from, n, near_takes, &near) ||
+        !mem_fault_bytes(near_hashed, &sum))
+        return false;
+    *ret_sum = sum.sum;
+    return true;
+}
+
+static bool far_unit(const struct job *job, uint32_t i, uint32_t region, uint32_t unit)
+{
+    const struct page_at *page = &job->page[i];
+    const struct group_layout *g = &job->place.group[page->group];
+    uint64_t at, end = checksum_unit_span(g->page_bytes, g->units, unit, &at), sum,
+                 want = *sum_of(job, page, region, unit);
+    uint8_t *from = page_bytes(&job->place, page, region) + at;
+    bool ok;
+
+    if (job->kind == JOB_SEAL) {
+        ok = far_sum(job->place.far, from, end - at, &sum);
+        *sum_of(job, page, region, unit) = ok ? sum : CHECKSUM_NONE;
+        return ok;
+    }
+    ok = far_copied(job, page_bytes(&job->target, &job->to[i], region) + at, from, end - at, &sum);
+    *sum_of(job, &job->to[i], region, unit) = want;
+    if (job->spoil && i == 0 && region == 0 && unit == 0)
+        sum++; /* as if a byte had gone wrong on its way */
+    return ok && sum == want && want != CHECKSUM_NONE;
+}
+
+/* ---- in memory of the host ---- */
+
 static void seal_unit(const struct job *job, uint32_t i, uint32_t region, uint32_t unit)
 {
     const struct page_at *page = &job->page[i];
@@ -117,6 +230,8 @@ static bool unit_run(const struct job *job, uint32_t i, uint32_t region, uint32_
 {
     struct unit u = {.job = job, .i = i, .region = region, .unit = unit};
 
+    if (job->place.far || (job->kind == JOB_COPY && job->target.far))
+        return far_unit(job, i, region, unit);
     if (mem_fault_bytes(unit_touch, &u))
         return u.ok;
     if (job->kind == JOB_SEAL)
@@ -215,7 +330,10 @@ static bool range_run(const struct job *job, uint64_t item)
 
     if (job->kind == JOB_POPULATE)
         return populate(at, n, job->huge);
-    zero(at, n);
+    if (job->place.far) /* of a device that is lost nothing is ever read again */
+        (void)job->place.far->zero(job->place.far->ctx, at, n);
+    else
+        zero(at, n);
     return true;
 }
 

@@ -1,0 +1,279 @@
+/* Copies between a device and pinned memory of the host: see mem_cuda.h. A copy takes a lane and
+ * goes through its two pieces by turns, so that the device moves one while the caller is at the
+ * other. A copy that fails, or takes too long, loses the device: what it may still write is the
+ * lane's pinned memory, and that is given to nobody any more. */
+#include "seam/mem/cuda/cuda_state.h"
+
+#include <stdio.h>
+#include <time.h>
+
+#include "seam/io/own_threads.h"
+
+#define SPINS  200u   /* looks at an event without a pause: a piece takes about as long */
+#define NAP_NS 20000u /* between looks, then */
+#define MS_NS  1000000u
+
+static uint64_t now_ms(void)
+{
+    struct timespec t;
+
+    clock_gettime(CLOCK_MONOTONIC, &t);
+    return (uint64_t)t.tv_sec * 1000 + (uint64_t)t.tv_nsec / MS_NS;
+}
+
+/* ---- a device that is lost ---- */
+
+void cuda_lose(struct cuda_device *d, const char *call, const char *error)
+{
+    pthread_mutex_lock(&d->lock);
+    if (!atomic_load(&d->lost)) {
+        snprintf(d->why, sizeof d->why, "%s: %s", call, error);
+        atomic_store(&d->lost, true);
+        eventfd_wake(d->cuda->event_fd);
+    }
+    pthread_cond_broadcast(&d->put);
+    pthread_mutex_unlock(&d->lock);
+}
+
+static bool did(struct cuda_device *d, const char *call, CUresult result)
+{
+    const char *name = NULL;
+
+    if (result == CUDA_SUCCESS)
+        return true;
+    d->cuda->driver.error_name(result, &name);
+    cuda_lose(d, call, name ? name : "an error without a name");
+    return false;
+}
+
+/* ---- lanes ---- */
+
+const char *cuda_lanes_create(struct cuda_device *d, CUresult *ret)
+{
+    const struct driver *api = &d->cuda->driver;
+
+    for (uint32_t i = 0; i < CUDA_LANES; i++) {
+        struct cuda_lane *l = &d->lane[i];
+        void *pinned;
+
+        *ret = api->stream_create(&l->stream, CU_STREAM_NON_BLOCKING);
+        if (*ret != CUDA_SUCCESS)
+            return "cuStreamCreate";
+        for (uint32_t half = 0; half < 2; half++) {
+            *ret = api->event_create(&l->done[half], CU_EVENT_DISABLE_TIMING);
+            if (*ret != CUDA_SUCCESS)
+                return "cuEventCreate";
+        }
+        *ret = api->host_alloc(&pinned, 2ull * CUDA_PIECE_BYTES, 0);
+        if (*ret != CUDA_SUCCESS)
+            return "cuMemHostAlloc";
+        l->pinned = pinned;
+    }
+    return NULL;
+}
+
+void cuda_lanes_destroy(struct cuda_device *d)
+{
+    const struct driver *api = &d->cuda->driver;
+
+    for (uint32_t i = 0; i < CUDA_LANES; i++) {
+        struct cuda_lane *l = &d->lane[i];
+
+        for (uint32_t half = 0; half < 2; half++)
+            if (l->done[half])
+                api->event_destroy(l->done[half]);
+        if (l->stream)
+            api->stream_destroy(l->stream);
+        if (l->pinned)
+            api->host_free(l->pinned);
+    }
+}
+
+/* Waits for a lane: whoever has one gives it back within wait_ms a piece, or the device is
+ * lost. NULL: it is. */
+static struct cuda_lane *lane_take(struct cuda_device *d)
+{
+    struct cuda_lane *l = NULL;
+
+    pthread_mutex_lock(&d->lock);
+    while (!l && !atomic_load(&d->lost)) {
+        for (uint32_t i = 0; i < CUDA_LANES && !l; i++)
+            if (!d->lane[i].taken)
+                l = &d->lane[i];
+        if (!l)
+            pthread_cond_wait(&d->put, &d->lock);
+    }
+    if (l)
+        l->taken = true;
+    pthread_mutex_unlock(&d->lock);
+    if (l && !did(d, "cuCtxSetCurrent", d->cuda->driver.context_set(d->context)))
+        return NULL;
+    return l;
+}
+
+/* That of a lost device stays taken: its pinned memory may still be written. */
+static void lane_put(struct cuda_device *d, struct cuda_lane *l)
+{
+    pthread_mutex_lock(&d->lock);
+    l->taken = atomic_load(&d->lost);
+    pthread_cond_signal(&d->put);
+    pthread_mutex_unlock(&d->lock);
+}
+
+/* ---- pieces ---- */
+
+/* A copy under way: the bytes [0, n) at `base` on the device. */
+struct copy {
+    struct cuda_device *device;
+    struct cuda_lane *lane;
+    uint8_t *base;
+    uint64_t n;
+};
+
+static uint32_t half_of(uint64_t at)
+{
+    return (uint32_t)(at / CUDA_PIECE_BYTES % 2);
+}
+
+static uint8_t *piece_of(const struct copy *c, uint64_t at)
+{
+    return c->lane->pinned + (uint64_t)half_of(at) * CUDA_PIECE_BYTES;
+}
+
+static uint64_t piece_bytes(const struct copy *c, uint64_t at)
+{
+    return c->n - at < CUDA_PIECE_BYTES ? c->n - at : CUDA_PIECE_BYTES;
+}
+
+/* The piece at `at` is asked for; `put`: to the device. */
+static bool piece_ask(const struct copy *c, uint64_t at, bool put)
+{
+    const struct driver *api = &c->device->cuda->driver;
+    CUdeviceptr there = (CUdeviceptr)(uintptr_t)(c->base + at);
+    uint64_t n = piece_bytes(c, at);
+    CUstream stream = c->lane->stream;
+
+    if (put &&
+        !did(c->device, "cuMemcpyHtoDAsync", api->put_async(there, piece_of(c, at), n, stream)))
+        return false;
+    if (!put &&
+        !did(c->device, "cuMemcpyDtoHAsync", api->get_async(piece_of(c, at), there, n, stream)))
+        return false;
+    return did(c->device, "cuEventRecord", api->event_record(c->lane->done[half_of(at)], stream));
+}
+
+/* Until all that was asked for of that half is done. */
+static bool half_wait(const struct copy *c, uint32_t half)
+{
+    uint64_t until = now_ms() + c->device->cuda->wait_ms;
+
+    for (uint32_t i = 0;; i++) {
+        CUresult result = c->device->cuda->driver.event_query(c->lane->done[half]);
+
+        if (result != CUDA_ERROR_NOT_READY)
+            return did(c->device, "a copy", result);
+        if (atomic_load(&c->device->lost))
+            return false;
+        if (i < SPINS)
+            continue;
+        if (now_ms() > until) {
+            cuda_lose(c->device, "a copy", "it was not done in time");
+            return false;
+        }
+        nanosleep(&(struct timespec){.tv_nsec = NAP_NS}, NULL);
+    }
+}
+
+/* Of an event that was never recorded it is done at once. */
+static bool both_wait(const struct copy *c)
+{
+    bool first = half_wait(c, 0);
+
+    return half_wait(c, 1) && first;
+}
+
+/* ---- struct mem_far ---- */
+
+static struct cuda_device *device_of(struct cuda *c, const uint8_t *at)
+{
+    for (uint32_t i = 0; i < c->nregions; i++)
+        if (at >= c->region[i].base && at < c->region[i].base + c->region[i].bytes)
+            return &c->device[c->region[i].device];
+    return NULL;
+}
+
+static bool far_holds(void *ctx, const void *at)
+{
+    return device_of(ctx, at) != NULL;
+}
+
+static bool copy_begin(struct copy *ret, struct cuda_device *d, const void *at, uint64_t n)
+{
+    *ret = (struct copy){.device = d, .base = (uint8_t *)(uintptr_t)at, .n = n};
+    ret->lane = lane_take(d);
+    return ret->lane != NULL;
+}
+
+/* Nothing of it is in flight any more, or its device is lost. */
+static bool copy_end(const struct copy *c)
+{
+    bool ok = both_wait(c);
+
+    lane_put(c->device, c->lane);
+    return ok;
+}
+
+static bool far_read(void *ctx, const void *at, uint64_t n, mem_piece *take, void *to)
+{
+    struct copy c;
+    bool ok = true;
+
+    if (!copy_begin(&c, device_of(ctx, at), at, n))
+        return false;
+    if (n > 0)
+        ok = piece_ask(&c, 0, false);
+    for (uint64_t from = 0; ok && from < n; from += CUDA_PIECE_BYTES) {
+        if (n - from > CUDA_PIECE_BYTES)
+            ok = piece_ask(&c, from + CUDA_PIECE_BYTES, false);
+        ok = ok && half_wait(&c, half_of(from)) &&
+             take(to, piece_of(&c, from), piece_bytes(&c, from));
+    }
+    return copy_end(&c) && ok;
+}
+
+static bool far_write(void *ctx, void *at, uint64_t n, mem_piece *fill, void *from)
+{
+    struct copy c;
+    bool ok = true;
+
+    if (!copy_begin(&c, device_of(ctx, at), at, n))
+        return false;
+    for (uint64_t to = 0; ok && to < n; to += CUDA_PIECE_BYTES)
+        ok = half_wait(&c, half_of(to)) && fill(from, piece_of(&c, to), piece_bytes(&c, to)) &&
+             piece_ask(&c, to, true);
+    return copy_end(&c) && ok;
+}
+
+bool cuda_zero(struct cuda_device *d, uint8_t *at, uint64_t n)
+{
+    struct copy c;
+    bool ok;
+
+    if (!copy_begin(&c, d, at, n))
+        return false;
+    ok = did(d, "cuMemsetD8Async",
+             d->cuda->driver.set_async((CUdeviceptr)(uintptr_t)at, 0, n, c.lane->stream)) &&
+         did(d, "cuEventRecord", d->cuda->driver.event_record(c.lane->done[0], c.lane->stream));
+    return copy_end(&c) && ok;
+}
+
+static bool far_zero(void *ctx, void *at, uint64_t n)
+{
+    return cuda_zero(device_of(ctx, at), at, n);
+}
+
+void cuda_copy_init(struct cuda *c)
+{
+    c->far = (struct mem_far){
+        .ctx = c, .holds = far_holds, .read = far_read, .write = far_write, .zero = far_zero};
+}

@@ -1,0 +1,56 @@
+/* What mem_cuda.c (start and end) and cuda_copy.c (copies) share. */
+#ifndef SEAM_CUDA_STATE_H
+#define SEAM_CUDA_STATE_H
+
+#include <pthread.h>
+#include <stdatomic.h>
+
+#include "kernels/driver.h"
+#include "seam/mem/cuda/mem_cuda.h"
+
+#define CUDA_WHY_BYTES 160
+
+/* One copy at a time. */
+struct cuda_lane {
+    CUstream stream;
+    CUevent done[2]; /* behind the last copy of each piece */
+    uint8_t *pinned; /* two pieces */
+    bool taken;
+};
+
+struct cuda_device {
+    struct cuda *cuda;
+    char uuid[DRIVER_UUID_BYTES];
+    CUdevice device;
+    CUcontext context; /* the primary one, retained; NULL: not yet */
+    pthread_mutex_t lock;
+    pthread_cond_t put; /* a lane was put back, or the device is lost */
+    struct cuda_lane lane[CUDA_LANES];
+    _Atomic bool lost;
+    char why[CUDA_WHY_BYTES]; /* written before `lost` */
+};
+
+struct cuda {
+    struct driver driver;
+    int event_fd;
+    uint32_t wait_ms;
+    struct mem_far far;
+    uint32_t ndevices, nregions;
+    struct cuda_device device[CUDA_DEVICES_MAX];
+    struct {
+        const uint8_t *base;
+        uint64_t bytes;
+        uint32_t device;
+    } region[CUDA_REGIONS_MAX]; /* not changed after the start */
+};
+
+/* cuda_copy.c */
+void cuda_copy_init(struct cuda *c);
+/* Makes the lanes; the device's context is current. Names the call that failed, or NULL. */
+const char *cuda_lanes_create(struct cuda_device *d, CUresult *ret);
+void cuda_lanes_destroy(struct cuda_device *d);
+bool cuda_zero(struct cuda_device *d, uint8_t *at, uint64_t n);
+/* The device is asked for nothing more. */
+void cuda_lose(struct cuda_device *d, const char *call, const char *error);
+
+#endif

@@ -1,0 +1,339 @@
+/* See mem_cuda.h. What a start asks of the driver, call by call, and what it takes back at the end.
+ * A region is made in stages, so that its end undoes what was done and no more. Of a lost device
+ * nothing is taken back, since a copy may still be at it: that ends with the process. */
+#include <assert.h>
+#include <fcntl.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "base/err.h"
+#include "seam/io/own_threads.h"
+#include "seam/mem/cuda/cuda_state.h"
+
+#define MIB_SHIFT 20
+
+/* cuda_create and cuda_region_create run at start alone, on one thread. */
+static char why_text[512];
+
+static enum tern_err refused(const char **ret_why)
+{
+    *ret_why = why_text;
+    return TERN_UNSUPPORTED;
+}
+
+/* A call of the driver that failed: its error, and what to do. */
+static enum tern_err call_failed(const struct cuda *c, const char *who, const char *call,
+                                 CUresult result, const char **ret_why)
+{
+    const char *name = NULL, *hint = "look at nvidia-smi and the kernel's log";
+
+    c->driver.error_name(result, &name);
+    if (driver_is_lost(result))
+        hint = "the device has failed: reset it, or take it from `devices`";
+    else if (result == CUDA_ERROR_OUT_OF_MEMORY)
+        hint = "lower tenants[].memory, or end what else runs on that device";
+    else if (result == CUDA_ERROR_NO_DEVICE)
+        hint = "the driver shows no GPU to this process: look at nvidia-smi and at "
+               "CUDA_VISIBLE_DEVICES, and give the container or the service its /dev/nvidia*";
+    snprintf(why_text, sizeof why_text, "%s: %s: %s: %s", who, call,
+             name ? name : "an error without a name", hint);
+    *ret_why = why_text;
+    return TERN_INTERNAL;
+}
+
+/* ---- the driver ---- */
+
+uint64_t cuda_staging_bytes(uint32_t devices)
+{
+    return (uint64_t)devices * CUDA_LANES * 2 * CUDA_PIECE_BYTES;
+}
+
+enum tern_err cuda_create(const char *library, int event_fd, uint32_t wait_ms, struct cuda **ret,
+                          const char **ret_why)
+{
+    struct cuda *c = calloc(1, sizeof *c);
+    struct driver_why why;
+    CUresult result;
+    sigset_t before;
+
+    if (!c) {
+        *ret_why = "no memory for the tables of devices";
+        return TERN_INTERNAL;
+    }
+    c->event_fd = event_fd;
+    c->wait_ms = wait_ms;
+    cuda_copy_init(c);
+    if (driver_open(&c->driver, library, &why) != DRIVER_OK) {
+        snprintf(why_text, sizeof why_text,
+                 "a tenant's memory is on devices (device_memory): %s; or leave device_memory out",
+                 why.text);
+        free(c);
+        return refused(ret_why);
+    }
+    own_threads_mask(&before); /* the driver's threads take none of our signals */
+    result = c->driver.init(0);
+    pthread_sigmask(SIG_SETMASK, &before, NULL);
+    if (result != CUDA_SUCCESS) {
+        enum tern_err err = call_failed(c, library, "cuInit", result, ret_why);
+
+        driver_close(&c->driver);
+        free(c);
+        return err;
+    }
+    *ret = c;
+    return TERN_OK;
+}
+
+static void device_close(struct cuda_device *d)
+{
+    const struct driver *api = &d->cuda->driver;
+
+    if (d->context && !atomic_load(&d->lost)) {
+        api->context_set(d->context);
+        cuda_lanes_destroy(d);
+        api->context_set(NULL);
+        api->context_release(d->device);
+    }
+    pthread_cond_destroy(&d->put);
+    pthread_mutex_destroy(&d->lock);
+}
+
+void cuda_destroy(struct cuda *c)
+{
+    if (!c)
+        return;
+    for (uint32_t i = 0; i < c->ndevices; i++)
+        device_close(&c->device[i]);
+    driver_close(&c->driver);
+    free(c);
+}
+
+/* ---- a device ---- */
+
+/* What it must be able to do. */
+static const struct {
+    CUdevice_attribute attribute;
+    const char *what;
+} needs[] = {
+    {CU_DEVICE_ATTRIBUTE_VIRTUAL_MEMORY_MANAGEMENT_SUPPORTED, "virtual memory management"},
+    {CU_DEVICE_ATTRIBUTE_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR_SUPPORTED,
+     "memory that is handed to other processes as a file descriptor"},
+};
+
+static enum tern_err device_suits(const struct cuda_device *d, const char **ret_why)
+{
+    for (size_t i = 0; i < sizeof needs / sizeof *needs; i++) {
+        int value = 0;
+        CUresult result = d->cuda->driver.device_attribute(&value, needs[i].attribute, d->device);
+
+        if (result != CUDA_SUCCESS)
+            return call_failed(d->cuda, d->uuid, "cuDeviceGetAttribute", result, ret_why);
+        if (value)
+            continue;
+        snprintf(why_text, sizeof why_text,
+                 "%s has no %s: take another device, or leave device_memory out", d->uuid,
+                 needs[i].what);
+        return refused(ret_why);
+    }
+    return TERN_OK;
+}
+
+static enum tern_err device_start(struct cuda_device *d, const char **ret_why)
+{
+    const struct driver *api = &d->cuda->driver;
+    const char *call = "cuCtxSetCurrent";
+    CUcontext context;
+    CUresult result = api->context_retain(&context, d->device);
+
+    if (result != CUDA_SUCCESS)
+        return call_failed(d->cuda, d->uuid, "cuDevicePrimaryCtxRetain", result, ret_why);
+    d->context = context;
+    result = api->context_set(context);
+    if (result == CUDA_SUCCESS)
+        call = cuda_lanes_create(d, &result);
+    return call ? call_failed(d->cuda, d->uuid, call, result, ret_why) : TERN_OK;
+}
+
+/* That of the UUID, opened. */
+static enum tern_err device_of(struct cuda *c, const char *uuid, struct cuda_device **ret,
+                               const char **ret_why)
+{
+    struct cuda_device *d = &c->device[c->ndevices];
+    char seen[DRIVER_TEXT];
+    CUresult result;
+    sigset_t before;
+    enum tern_err err;
+
+    for (uint32_t i = 0; i < c->ndevices; i++)
+        if (strcmp(c->device[i].uuid, uuid) == 0) {
+            *ret = &c->device[i];
+            return TERN_OK;
+        }
+    if (c->ndevices == CUDA_DEVICES_MAX || strlen(uuid) >= sizeof d->uuid) {
+        snprintf(why_text, sizeof why_text,
+                 "%.64s is one device too many, or no UUID such as `nvidia-smi -L` shows", uuid);
+        return refused(ret_why);
+    }
+    result = driver_device_of(&c->driver, uuid, &d->device, seen);
+    if (result == CUDA_ERROR_NOT_FOUND) {
+        snprintf(why_text, sizeof why_text,
+                 "there is no device %s here; the driver shows: %s. Mend `devices`, or "
+                 "CUDA_VISIBLE_DEVICES",
+                 uuid, seen);
+        return refused(ret_why);
+    }
+    if (result != CUDA_SUCCESS)
+        return call_failed(c, uuid, "finding the device", result, ret_why);
+    d->cuda = c;
+    snprintf(d->uuid, sizeof d->uuid, "%s", uuid);
+    pthread_mutex_init(&d->lock, NULL);
+    pthread_cond_init(&d->put, NULL);
+    c->ndevices++;
+    TRY(device_suits(d, ret_why));
+    own_threads_mask(&before);
+    err = device_start(d, ret_why);
+    pthread_sigmask(SIG_SETMASK, &before, NULL);
+    *ret = d;
+    return err;
+}
+
+/* ---- a region ---- */
+
+enum { STAGE_NONE, STAGE_MADE, STAGE_RESERVED, STAGE_MAPPED };
+
+static CUmemAllocationProp prop_of(const struct cuda_device *d)
+{
+    CUmemAllocationProp prop = {
+        .type = CU_MEM_ALLOCATION_TYPE_PINNED,
+        .requestedHandleTypes = CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR,
+        .location = {.type = CU_MEM_LOCATION_TYPE_DEVICE, .id = d->device},
+    };
+    int direct = 0;
+
+    /* So that a NIC could be given it. Without an answer it is memory all the same. */
+    if (d->cuda->driver.device_attribute(
+            &direct, CU_DEVICE_ATTRIBUTE_GPU_DIRECT_RDMA_WITH_CUDA_VMM_SUPPORTED, d->device) ==
+            CUDA_SUCCESS &&
+        direct)
+        prop.allocFlags.gpuDirectRDMACapable = 1;
+    return prop;
+}
+
+/* How much there is, where there was too little. */
+static enum tern_err create_failed(const struct cuda_device *d, const struct cuda_region *r,
+                                   CUresult result, const char **ret_why)
+{
+    size_t has = 0, total = 0;
+    enum tern_err err = call_failed(d->cuda, d->uuid, "cuMemCreate", result, ret_why);
+    size_t n = strlen(why_text);
+
+    if (result == CUDA_ERROR_OUT_OF_MEMORY &&
+        d->cuda->driver.mem_info(&has, &total) == CUDA_SUCCESS)
+        snprintf(why_text + n, sizeof why_text - n,
+                 " (%llu MiB were asked for, %zu of %zu MiB are free)",
+                 (unsigned long long)(r->bytes >> MIB_SHIFT), has >> MIB_SHIFT, total >> MIB_SHIFT);
+    return err;
+}
+
+/* Memory, addresses for it, and the right to use them: each stage is told to *r. */
+static enum tern_err region_map(struct cuda_device *d, struct cuda_region *r, const char **ret_why)
+{
+    const struct driver *api = &d->cuda->driver;
+    CUmemAllocationProp prop = prop_of(d);
+    CUmemAccessDesc access = {.location = prop.location,
+                              .flags = CU_MEM_ACCESS_FLAGS_PROT_READWRITE};
+    CUmemGenericAllocationHandle handle;
+    CUdeviceptr at;
+    size_t granule;
+    CUresult result = api->mem_granularity(&granule, &prop, CU_MEM_ALLOC_GRANULARITY_RECOMMENDED);
+
+    if (result != CUDA_SUCCESS)
+        return call_failed(d->cuda, d->uuid, "cuMemGetAllocationGranularity", result, ret_why);
+    r->bytes = (r->bytes + granule - 1) / granule * granule;
+    result = api->mem_create(&handle, r->bytes, &prop, 0);
+    if (result != CUDA_SUCCESS)
+        return create_failed(d, r, result, ret_why);
+    r->handle = handle;
+    r->stage = STAGE_MADE;
+    result = api->address_reserve(&at, r->bytes, granule, 0, 0);
+    if (result != CUDA_SUCCESS)
+        return call_failed(d->cuda, d->uuid, "cuMemAddressReserve", result, ret_why);
+    r->base = (uint8_t *)(uintptr_t)at;
+    r->stage = STAGE_RESERVED;
+    result = api->mem_map(at, r->bytes, 0, handle, 0);
+    if (result != CUDA_SUCCESS)
+        return call_failed(d->cuda, d->uuid, "cuMemMap", result, ret_why);
+    r->stage = STAGE_MAPPED;
+    result = api->mem_access(at, r->bytes, &access, 1);
+    if (result != CUDA_SUCCESS)
+        return call_failed(d->cuda, d->uuid, "cuMemSetAccess", result, ret_why);
+    return TERN_OK;
+}
+
+enum tern_err cuda_region_create(struct cuda *c, struct cuda_region *r, const char *uuid,
+                                 uint64_t bytes, const char **ret_why)
+{
+    struct cuda_device *d;
+    CUresult result;
+
+    *r = (struct cuda_region){.fd = -1, .bytes = bytes};
+    if (c->nregions == CUDA_REGIONS_MAX) {
+        snprintf(why_text, sizeof why_text, "there are at most %u regions on devices",
+                 CUDA_REGIONS_MAX);
+        return refused(ret_why);
+    }
+    TRY(device_of(c, uuid, &d, ret_why));
+    r->device = (uint32_t)(d - c->device);
+    TRY(region_map(d, r, ret_why));
+    result = c->driver.mem_export(&r->fd, r->handle, CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR, 0);
+    if (result != CUDA_SUCCESS) {
+        r->fd = -1;
+        return call_failed(c, uuid, "cuMemExportToShareableHandle", result, ret_why);
+    }
+    fcntl(r->fd, F_SETFD, FD_CLOEXEC);
+    if (!cuda_zero(d, r->base, r->bytes)) {
+        snprintf(why_text, sizeof why_text, "%s: its memory could not be zeroed: %s", uuid, d->why);
+        return refused(ret_why);
+    }
+    c->region[c->nregions].base = r->base;
+    c->region[c->nregions].bytes = r->bytes;
+    c->region[c->nregions++].device = r->device;
+    return TERN_OK;
+}
+
+void cuda_region_close(struct cuda *c, struct cuda_region *r)
+{
+    CUdeviceptr at = (CUdeviceptr)(uintptr_t)r->base;
+    uint32_t stage = atomic_load(&c->device[r->device].lost) ? STAGE_NONE : r->stage;
+
+    if (r->fd >= 0)
+        close(r->fd);
+    if (stage >= STAGE_MAPPED)
+        c->driver.mem_unmap(at, r->bytes);
+    if (stage >= STAGE_RESERVED)
+        c->driver.address_free(at, r->bytes);
+    if (stage >= STAGE_MADE)
+        c->driver.mem_release(r->handle);
+    *r = CUDA_REGION_NONE;
+}
+
+/* ---- looking at it ---- */
+
+const struct mem_far *cuda_far(const struct cuda *c)
+{
+    return &c->far;
+}
+
+bool cuda_device_view(struct cuda *c, uint32_t device, struct cuda_device_view *ret)
+{
+    struct cuda_device *d = &c->device[device];
+
+    if (device >= c->ndevices)
+        return false;
+    *ret = (struct cuda_device_view){.uuid = d->uuid, .lost = atomic_load(&d->lost)};
+    ret->why = ret->lost ? d->why : NULL;
+    return true;
+}

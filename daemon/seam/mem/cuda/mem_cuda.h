@@ -1,0 +1,62 @@
+/* Memory of GPUs, over CUDA's driver, which is loaded here and not linked: one allocation for each
+ * (tenant, region), made, zeroed and exported as a descriptor at start. Its bytes are reached by
+ * copies through pinned memory of the host alone (struct mem_far); there are no kernels here, so
+ * checksums are computed by the CPU on what was copied.
+ *
+ * mem_host.c creates and destroys this on the owner thread; the copies are for any other thread,
+ * and each waits for its own. What must stay true: a lane's pinned memory is not touched while the
+ * device may write or read it, and a device that failed once is asked for nothing more (fault 21),
+ * so neither its memory nor its lanes are ever used again. */
+#ifndef SEAM_MEM_CUDA_H
+#define SEAM_MEM_CUDA_H
+
+#include "base/tern_err.h"
+#include "seam/mem/mem_touch.h"
+
+struct cuda;
+
+#define CUDA_DEVICES_MAX 64u
+#define CUDA_REGIONS_MAX 256u
+#define CUDA_LANES       4u           /* of a device: copies at a time, others wait for one */
+#define CUDA_PIECE_BYTES (256u << 10) /* a lane has two, so that one is copied beside the other */
+#define CUDA_WAIT_MS     10000u /* for a piece, as a rule; a device that takes longer is lost */
+
+/* One allocation. `base` is an address of the device. */
+struct cuda_region {
+    uint32_t device;
+    uint8_t *base;
+    uint64_t bytes;  /* whole granules of the device */
+    uint64_t handle; /* of the driver */
+    uint32_t stage;  /* how far it was made, for whoever ends it */
+    int fd;          /* owned: what processes import; -1 */
+};
+
+#define CUDA_REGION_NONE ((struct cuda_region){.fd = -1})
+
+/* Pinned memory of so many devices. */
+uint64_t cuda_staging_bytes(uint32_t devices);
+
+/* Loads the driver. `library`: DRIVER_LIBRARY, or a stand-in of tests; event_fd (borrowed) gets a
+ * write when a device is lost; wait_ms: for a piece. UNSUPPORTED: there is none, or it is too old;
+ * *ret_why says what to do, here and below. */
+enum tern_err cuda_create(const char *library, int event_fd, uint32_t wait_ms, struct cuda **ret,
+                          const char **ret_why);
+void cuda_destroy(struct cuda *c); /* all regions are closed; NULL is fine */
+
+/* Opens the device, unless it is open, and makes zeroed memory on it. On failure cuda_region_close
+ * is still the caller's. */
+enum tern_err cuda_region_create(struct cuda *c, struct cuda_region *r, const char *uuid,
+                                 uint64_t bytes, const char **ret_why);
+void cuda_region_close(struct cuda *c, struct cuda_region *r);
+
+const struct mem_far *cuda_far(const struct cuda *c);
+
+struct cuda_device_view {
+    const char *uuid;
+    bool lost;
+    const char *why; /* if it is: the call and its error; valid as long as the struct cuda */
+};
+/* False: there are not so many. Any thread. */
+bool cuda_device_view(struct cuda *c, uint32_t device, struct cuda_device_view *ret);
+
+#endif
