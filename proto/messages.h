@@ -269,7 +269,8 @@ enum message_body {
  * - LENGTHS: of a session.
  * - RUNS: of pages, the answer's own whatever its struct.
  * - RESULTS: of the operations of a Step.
- * - REGION_BYTES: of the whole region that a pool lies in; the shell knows it.
+ * - REGION_BYTES: of the whole region that a pool lies in; REGION_DEVICE: the GPU that it lies on,
+ *   if it does. The shell knows them.
  * - RECORD, RECORDS: turn records, with where they lie. */
 #define REPLY_ENGINE_JOIN(F) F(join, 2, engine, ENGINE)
 #define REPLY_ENGINE_LEAVE(F)
@@ -281,7 +282,8 @@ enum message_body {
     F(pool_map, 2, region, U32)                                                                    \
     F(pool_map, 3, offset, U64)                                                                    \
     F(pool_map, 4, bytes, U64)                                                                     \
-    F(pool_map, 5, region_bytes, REGION_BYTES)
+    F(pool_map, 5, region_bytes, REGION_BYTES)                                                     \
+    F(pool_map, 6, device, REGION_DEVICE)
 #define REPLY_POOL_CLOSE(F)
 #define REPLY_SESSION_OPEN(F) F(session_open, 2, session, SESSION)
 #define REPLY_PEEK(F)                                                                              \

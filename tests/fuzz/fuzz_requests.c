@@ -90,13 +90,14 @@ static void make_living(struct request *r, uint8_t what)
 
 static void answered(const struct reply *r)
 {
+    static const struct wire_region region = {.bytes = 4096, .device = "GPU-0"};
     struct frame_header h;
     const ProtobufCMessage *msg;
     size_t n;
 
     if (!r || !wire_out_type(r->op))
         return;
-    n = wire_out_reply(r, 4096, BODY_BYTES, frame);
+    n = wire_out_reply(r, &region, BODY_BYTES, frame);
     if (n == 0)
         return; /* larger than a frame may be */
     check(n >= FRAME_HEADER_BYTES && n <= sizeof frame);

@@ -39,11 +39,11 @@ struct mem_config {
     uint64_t incarnation; /* written to each control page */
     bool huge_pages;      /* try; what was got is in mem_stats */
     /* Of each tenant: the UUIDs of the GPUs that its regions lie on; NULL: in memory of the host.
-     * Borrowed for good, as the name of CUDA's library is. */
+     * Borrowed for good, as the name of CUDA's library is (NULL: the system's). */
     const char (*device[MEM_TENANTS_MAX])[MEM_DEVICE_BYTES];
     const char *cuda_library;
-    uint32_t
-        device_wait_ms; /* that a GPU may take for a piece of a copy before it counts as lost */
+    uint32_t device_wait_ms; /* that a GPU may take for a piece of a copy before it counts as lost;
+                                0: a long time */
     uint32_t fault_copy_corrupt_every; /* fault injection: flip one byte in what every so-many-th
                                           copy job writes, before it is hashed; 0: never */
     bool fault_checks_on_owner;        /* likewise: turn records are looked at where they are asked

@@ -16,6 +16,7 @@
 
 #include "base/check.h"
 #include "base/err.h"
+#include "kernels/driver.h"
 #include "seam/mem/cuda/mem_cuda.h"
 #include "seam/mem/mem.h"
 #include "seam/mem/mem_fault.h"
@@ -236,7 +237,8 @@ static enum tern_err create_devices(struct mem *mem, const char **ret_why)
 
     if (device_regions(c) == 0)
         return TERN_OK;
-    TRY(cuda_create(c->cuda_library, mem->event_fd, c->device_wait_ms, &mem->cuda, ret_why));
+    TRY(cuda_create(c->cuda_library ? c->cuda_library : DRIVER_LIBRARY, mem->event_fd,
+                    c->device_wait_ms ? c->device_wait_ms : CUDA_WAIT_MS, &mem->cuda, ret_why));
     return workers_create(CUDA_LANES, c->jobs, mem->event_fd, &mem->device_workers, ret_why);
 }
 

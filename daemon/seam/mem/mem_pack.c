@@ -69,6 +69,15 @@ static bool pack_any(const struct mem *mem, struct packing *p)
     return mem_far(mem) ? pack_far(mem, p) : pack_all(p);
 }
 
+bool mem_pack_needed(const struct mem *mem, const struct iovec *stretches, uint32_t n)
+{
+    bool needed = false;
+
+    for (uint32_t i = 0; mem_far(mem) && i < n && !needed; i++)
+        needed = mem_is_far(mem, stretches[i].iov_base);
+    return needed;
+}
+
 bool mem_pack(const struct mem *mem, uint8_t *packed, const struct iovec *stretches, uint64_t n)
 {
     return pack_any(mem, &(struct packing){.next = stretches, .in = packed, .left = n});

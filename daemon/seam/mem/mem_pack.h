@@ -10,6 +10,8 @@
 
 #include "seam/mem/mem.h"
 
+/* Some of the stretches is memory that the kernel does not reach, so that all go this way. */
+bool mem_pack_needed(const struct mem *mem, const struct iovec *stretches, uint32_t n);
 /* The first n bytes of the stretches. False: memory of one is gone, and what that had to give or to
  * take is left out; the others were copied. */
 bool mem_pack(const struct mem *mem, uint8_t *packed, const struct iovec *stretches, uint64_t n);

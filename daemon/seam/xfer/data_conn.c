@@ -227,10 +227,12 @@ static uint64_t walk_piece(struct data_conn *conn, struct io_task *task, uint64_
     return bytes;
 }
 
-static struct data_walk walk_begin(uint32_t n, uint64_t bytes)
+static struct data_walk walk_begin(const struct data_conn *conn, uint32_t n, uint64_t bytes)
 {
-    return (struct data_walk){
-        .n = n, .left = bytes, .packed = n > 1 && bytes / n < DATA_PACKED_STRETCH};
+    return (struct data_walk){.n = n,
+                              .left = bytes,
+                              .packed = (n > 1 && bytes / n < DATA_PACKED_STRETCH) ||
+                                        mem_pack_needed(conn->xfer->config.mem, conn->iov, n)};
 }
 
 /* n bytes of the piece have moved. */
@@ -318,7 +320,7 @@ static bool pages_gone(struct io_task *task, int32_t res)
 void data_conn_send_pages(struct data_conn *conn, uint32_t n, uint64_t bytes,
                           void (*done)(struct io_task *task, int32_t res))
 {
-    conn->walk = walk_begin(n, bytes);
+    conn->walk = walk_begin(conn, n, bytes);
     conn->send_task.ready = pages_packed;
     conn->send_task.work = pages_gone;
     conn->send_task.done = done;
@@ -417,7 +419,7 @@ void data_conn_receive_pages(struct data_conn *conn, uint32_t n, uint64_t bytes)
 {
     if (conn->recv_inflow != NONE)
         inflow_hold(conn->xfer, conn->recv_inflow);
-    conn->walk = walk_begin(n, bytes);
+    conn->walk = walk_begin(conn, n, bytes);
     conn->receiving = true;
     conn->recv_task.work = pages_landed;
     conn->recv_task.done = pages_received;

@@ -40,7 +40,7 @@
 /* Stretches that are shorter than that, on average, are copied through a buffer of the connection's
  * own on their way, which stays in cache: to name each to the kernel costs more. Resharded pages of
  * rows of 128 bytes took two thirds of the time on cores so, of 256 nine tenths, of 512 a tenth
- * more (docs/programs.md, tern-bench reshard). */
+ * more (docs/programs.md, tern-bench reshard). Pages on a device go through it, too. */
 #ifndef DATA_PACKED_STRETCH
 #define DATA_PACKED_STRETCH 384u
 #endif

@@ -279,6 +279,10 @@ static void status_memory(const struct admin_ctx *ctx, struct text_out *out)
     text_object(out, "memory");
     text_str(out, "kind", "memfd");
     text_u64(out, "bytes", ctx->mem.bytes);
+    text_u64(out, "device_bytes", ctx->mem.device_bytes);
+    text_u64(out, "devices", ctx->mem.devices);
+    text_u64(out, "devices_lost", ctx->mem.devices_lost);
+    text_str(out, "device_checksums", ctx->mem.devices > 0 ? "cpu" : NULL);
     text_bool(out, "huge_pages_wanted", ctx->config->huge_pages);
     text_u64(out, "huge_page_bytes", ctx->mem.huge_page_bytes);
     text_u64(out, "sealed_pages", ctx->mem.sealed_pages);

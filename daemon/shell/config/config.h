@@ -47,6 +47,7 @@ struct config_tenant {
     bool host_write_through;
     uint32_t regions;
     struct config_regions devices;
+    bool device_memory; /* the regions lie on these GPUs, not in memory of the host */
     uint32_t sessions_max;
     uint32_t conns_max;
 };

@@ -48,6 +48,9 @@ static enum tern_err tenant_is_whole(struct loader *l, uint32_t i)
                            "names %" PRIu32 " devices for %" PRIu32
                            " regions: each region lies on one",
                            t->devices.n, t->regions);
+    if (t->device_memory && t->devices.n == 0)
+        return loader_fail(l, origin, "tenants", (int)i, "device_memory",
+                           "needs devices, the UUIDs of the GPUs: `nvidia-smi -L` shows them");
     if (strcmp(t->socket, l->config->admin_socket) == 0)
         return loader_fail(l, origin, "tenants", (int)i, "socket", "is the admin socket");
     for (uint32_t j = 0; j < i; j++) {
@@ -75,6 +78,12 @@ static enum tern_err peer_is_whole(struct loader *l, uint32_t i)
         return loader_fail(l, origin, "peers", (int)i, "push",
                            "pages are written by RDMA alone: set transport to auto or verbs, or "
                            "leave out push");
+    for (uint32_t t = 0; t < l->config->ntenants; t++)
+        if (xfer_transport_by_paths(p->transport) && l->config->tenants[t].device_memory)
+            return loader_fail(l, origin, "peers", (int)i, "transport",
+                               "pages of device_memory, which tenant %s has, go over TCP alone: "
+                               "let transport be tcp",
+                               l->config->tenants[t].name);
     if (strcmp(p->name, l->config->node) == 0)
         return loader_fail(l, origin, "peers", (int)i, "name", "is this daemon itself: node is %s",
                            p->name);
@@ -263,7 +272,7 @@ static enum tern_err check_memory(struct loader *l)
     for (uint32_t i = 0; i < l->config->ntenants; i++) {
         const struct config_tenant *t = &l->config->tenants[i];
 
-        total += t->memory_bytes * t->regions;
+        total += t->device_memory ? 0 : t->memory_bytes * t->regions;
         if (total > has)
             return too_much(l, i, "memory", t->memory_bytes, total, has);
         total += t->host_bytes * t->regions;

@@ -186,7 +186,7 @@ static void options_build(struct options *o)
          "the sockets' folders written to and `listen` bound; names that do not resolve are told. "
          "Not "
          "looked at: "
-         "ports in use, free memory, RDMA devices",
+         "ports in use, free memory, RDMA devices, GPUs",
          1},
         {"plan", KEY_PLAN, NULL, 0,
          "Print what a host needs for the configuration and exit: memory, what is locked for RDMA, "
@@ -197,7 +197,7 @@ static void options_build(struct options *o)
          "spill_bytes, "
          "host_write_through, "
          "regions, "
-         "devices, "
+         "devices, device_memory, "
          "sessions_max, conns_max",
          1},
         {"peer", KEY_PEER, "KEY=VALUE,...", 0,

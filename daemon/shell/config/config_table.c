@@ -259,6 +259,9 @@ const struct setting config_tenant_fields[TENANT_FIELDS] = {
     {"tenants", "devices", NULL, VALUE_REGIONS, TENANT_FIELD(devices), 0, 0, "index",
      "What the ranks call the regions' devices when they join: a UUID a region, NAME+NAME; index: "
      "0, 1 and so on"},
+    {"tenants", "device_memory", NULL, VALUE_BOOL, TENANT_FIELD(device_memory), 0, 0, "false",
+     "The regions lie in the memory of these GPUs (needs NVIDIA's driver); else in memory of the "
+     "host"},
     {"tenants", "sessions_max", NULL, VALUE_COUNT, TENANT_FIELD(sessions_max), 1, COUNT_MAX, "4096",
      "Sessions at a time"},
     {"tenants", "conns_max", NULL, VALUE_COUNT, TENANT_FIELD(conns_max), 1, 65536, "256",

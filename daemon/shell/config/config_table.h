@@ -32,7 +32,7 @@ struct setting {
 };
 
 #define SETTINGS_MAX  96
-#define TENANT_FIELDS 12
+#define TENANT_FIELDS 13
 #define PEER_FIELDS   4 /* and the list of tenants */
 #define COUNT_MAX     (1u << 28)
 #define MEMORY_MAX    ((uint64_t)1 << 50)

@@ -10,8 +10,9 @@
 #include "seam/mem/cgroup.h"
 #include "shell/daemon.h"
 
-#define DISK_DESCRIPTORS        8 /* its folder, its lock, what wakes the owner */
-#define DISK_THREAD_DESCRIPTORS 4 /* a ring, and the file in work with its folder */
+#define DISK_DESCRIPTORS        8   /* its folder, its lock, what wakes the owner */
+#define DISK_THREAD_DESCRIPTORS 4   /* a ring, and the file in work with its folder */
+#define CUDA_DESCRIPTORS        128 /* that the driver of GPUs opens for itself */
 #define OTHER_DESCRIPTORS       64 /* the ring, the workers' and the resolver's, the log, libraries */
 
 /* ---- the seams' configurations ---- */
@@ -69,6 +70,7 @@ void plan_mem(const struct config *config, struct mem_config *ret)
     struct core_limits limits = plan_limits(config);
 
     static_assert(CONFIG_TENANTS_MAX <= MEM_TENANTS_MAX, "every tenant has memory");
+    static_assert(CONFIG_DEVICE_BYTES == MEM_DEVICE_BYTES, "a device has one name");
     *ret = (struct mem_config){
         .tenants = config->ntenants,
         .engines = limits.engines,
@@ -82,6 +84,19 @@ void plan_mem(const struct config *config, struct mem_config *ret)
         .fault_checks_on_owner = config->fault_checks_on_owner,
     };
     plan_tenants(config, ret->tenant);
+    for (uint32_t i = 0; i < config->ntenants; i++)
+        if (config->tenants[i].device_memory)
+            ret->device[i] = config->tenants[i].devices.name;
+}
+
+uint64_t plan_device_bytes(const struct config *config)
+{
+    uint64_t bytes = 0;
+
+    for (uint32_t i = 0; i < config->ntenants; i++)
+        if (config->tenants[i].device_memory)
+            bytes += config->tenants[i].memory_bytes * config->tenants[i].regions;
+    return bytes;
 }
 
 /* Memory is registered only if a peer may fetch from it by RDMA, or we may fetch from a peer by
@@ -299,6 +314,8 @@ uint64_t plan_descriptors(const struct config *config)
 
     for (uint32_t i = 0; i < config->ntenants; i++)
         n += config->tenants[i].regions;
+    if (plan_device_bytes(config) > 0)
+        n += CUDA_DESCRIPTORS;
     if (config->spill_dir[0])
         n += DISK_DESCRIPTORS + (uint64_t)config->spill_threads * DISK_THREAD_DESCRIPTORS;
     return n + 2ull * config->data_threads; /* the ring of each, and what wakes it */

@@ -50,6 +50,8 @@ void plan_memory(const struct config *config, struct plan_memory *ret);
 uint64_t plan_machine_bytes(void);
 /* Descriptors that may be open at a time. */
 uint64_t plan_descriptors(const struct config *config);
+/* Bytes of the tenants' memory that lie on GPUs, and so are none of the machine's. */
+uint64_t plan_device_bytes(const struct config *config);
 /* Bytes of the tenants' memory that are locked for RDMA, on all devices; 0: no peer wants it. */
 uint64_t plan_pinned(const struct config *config);
 /* For --plan: what a host needs for this configuration. */

@@ -52,6 +52,8 @@ void plan_report(const struct config *config, FILE *out)
         fprintf(out, "  ");
         fprintf(out, "%-*s %16" PRIu64 "\n", KEY_WIDTH - 2, name, bytes);
     }
+    figure(out, "device_bytes", plan_device_bytes(config),
+           plan_device_bytes(config) > 0 ? "of memory of GPUs, those of tenants[].devices" : "");
     figure(out, "pinned_bytes", pinned,
            pinned > 0 ? "of these, on all rails: LimitMEMLOCK=, ulimit -l, or CAP_IPC_LOCK" : "");
     rails(config, out);

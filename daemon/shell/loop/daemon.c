@@ -85,12 +85,15 @@ static void proc_gone(void *ctx, uint32_t slot)
 static void mem_ready(struct io_op *op, int32_t res, uint32_t flags, uint32_t buffer)
 {
     struct daemon *d = (struct daemon *)(void *)((char *)op - offsetof(struct daemon, mem_op));
+    const char *device, *why;
 
     (void)res;
     (void)buffer;
     if (d->state == DAEMON_STOPPED)
         return; /* its verdicts would go to transfers that are being taken apart */
     mem_poll(d->mem, later, d);
+    while (mem_device_lost(d->mem, &device, &why))
+        log_event(LEVEL_ERROR, "device_lost", "device=%s reason=%s", device, why);
     if (flags & IO_LAST)
         io_poll_in(d->io, &d->mem_op, mem_event_fd(d->mem), true);
 }
@@ -254,6 +257,22 @@ static enum tern_err start_core(struct daemon *d, char *why, size_t cap)
     return TERN_OK;
 }
 
+static void log_devices(const struct daemon *d)
+{
+    for (uint32_t t = 0; t < d->config->ntenants; t++)
+        for (uint32_t r = 0; r < d->config->tenants[t].regions; r++) {
+            uint64_t bytes;
+            bool lost;
+            const char *device = mem_region_device(d->mem, t, r, &bytes, &lost);
+
+            if (device)
+                log_event(LEVEL_INFO, "device_memory",
+                          "tenant=%s region=%" PRIu32 " device=%s mib=%" PRIu64
+                          " checksums=cpu, of copies to the host",
+                          d->config->tenants[t].name, r, device, bytes >> 20);
+        }
+}
+
 static enum tern_err start_mem(struct daemon *d, char *why, size_t cap)
 {
     struct mem_config mem;
@@ -265,6 +284,7 @@ static enum tern_err start_mem(struct daemon *d, char *why, size_t cap)
     err = mem_create(&mem, &d->mem, &text);
     if (err != TERN_OK)
         return fail(why, cap, err, text);
+    log_devices(d);
     d->mem_op.done = mem_ready;
     io_poll_in(d->io, &d->mem_op, mem_event_fd(d->mem), true);
     for (uint32_t t = 0; t < d->config->ntenants; t++) {

@@ -95,10 +95,23 @@ static void log_failure(const struct reply *r)
               r->conn, op_name(r->op), err_name(r->err), r->trace_id);
 }
 
+/* False: it was to be mapped, and is lost. */
+static bool region_known(const struct daemon *d, uint32_t tenant, const struct reply *r,
+                         struct wire_region *ret)
+{
+    bool lost = false;
+
+    *ret = (struct wire_region){.bytes = d->config->tenants[tenant].memory_bytes};
+    if (r->err == TERN_OK)
+        ret->device = mem_region_device(d->mem, tenant, r->pool_map.region, &ret->bytes, &lost);
+    return !lost;
+}
+
 static void reply_send(struct daemon *d, const struct reply *r)
 {
     struct client_conn *c = conn_for_reply(d, r->conn);
     uint32_t tenant = c && !conn_is_admin(c) ? c->tenant : 0;
+    struct wire_region region = {0};
     int fds[STREAM_FDS_MAX];
     uint32_t nfds = 0;
     struct reply told;
@@ -115,6 +128,12 @@ static void reply_send(struct daemon *d, const struct reply *r)
         operator_reply(d, c, r);
         return;
     }
+    if (r->op == OP_POOL_MAP && !region_known(d, tenant, r, &region)) {
+        told = *r;
+        told.err = TERN_GONE;
+        told.text = "the GPU that the pool lies on has failed: look at the log of the daemon";
+        r = &told;
+    }
     if (r->op == OP_POOL_MAP && r->err == TERN_OK) {
         check(c->engine != NONE);
         fds[nfds++] = mem_region_fd(d->mem, tenant, r->pool_map.region);
@@ -128,8 +147,7 @@ static void reply_send(struct daemon *d, const struct reply *r)
         told.text = layouts_text(d, r);
         r = &told;
     }
-    n = wire_out_reply(r, d->config->tenants[tenant].memory_bytes, d->config->frame_body_max,
-                       d->frame);
+    n = wire_out_reply(r, &region, d->config->frame_body_max, d->frame);
     if (n == 0) {
         struct frame_header h = {.type = (uint16_t)(wire_out_type(r->op) - 1),
                                  .request_id = r->request_id};

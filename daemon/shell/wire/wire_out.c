@@ -236,14 +236,17 @@ static void put_ticket(struct writer *w, uint32_t field, const struct ticket *t)
 #define OUT_RECORD(of, number, member)                                                             \
     if ((of).member)                                                                               \
         put_record(w, number, (of).member);
-#define OUT_REGION_BYTES(of, number, member) put_number(w, number, region_bytes);
-#define OUT_TICKET(of, number, member)       put_ticket(w, number, &(of).member);
+#define OUT_REGION_BYTES(of, number, member) put_number(w, number, region->bytes);
+#define OUT_REGION_DEVICE(of, number, member)                                                      \
+    if (region->device)                                                                            \
+        put_bytes(w, number, region->device, strlen(region->device));
+#define OUT_TICKET(of, number, member) put_ticket(w, number, &(of).member);
 #define OUT_BLOB(of, number, member)                                                               \
     if ((of).member##_bytes > 0)                                                                   \
         put_bytes(w, number, (of).member, (of).member##_bytes);
 
 /* What follows the status. Lengths and runs come with errors too: they say what stayed. */
-static void put_answer(struct writer *w, const struct reply *r, uint64_t region_bytes)
+static void put_answer(struct writer *w, const struct reply *r, const struct wire_region *region)
 {
     switch (r->op) {
 #define F(op, number, member, KIND) OUT_##KIND(r->op, number, member)
@@ -256,7 +259,8 @@ static void put_answer(struct writer *w, const struct reply *r, uint64_t region_
     }
 }
 
-size_t wire_out_reply(const struct reply *r, uint64_t region_bytes, uint32_t body_max, uint8_t *out)
+size_t wire_out_reply(const struct reply *r, const struct wire_region *region, uint32_t body_max,
+                      uint8_t *out)
 {
     uint8_t *body = out + FRAME_HEADER_BYTES;
     struct writer w = writer_of(body, body_max);
@@ -265,7 +269,7 @@ size_t wire_out_reply(const struct reply *r, uint64_t region_bytes, uint32_t bod
 
     check(h.type != 0);
     put_status(&w, r->err, r->text, &r->shortage);
-    put_answer(&w, r, region_bytes);
+    put_answer(&w, r, region);
     put_pad(&w, body);
     if (!writer_ok(&w))
         return 0;

@@ -12,10 +12,16 @@
 /* The type of the frame that answers an operation; 0: it has none, operators are told in text. */
 uint16_t wire_out_type(enum op op);
 
+/* What the shell knows of the region that a PoolMap is answered with. */
+struct wire_region {
+    uint64_t bytes;
+    const char *device; /* UUID of a GPU; NULL: memory of the host */
+};
+
 /* The whole frame of a reply of such an operation; `out` has room for FRAME_HEADER_BYTES +
- * body_max. region_bytes: of a PoolMap. Returns the frame's bytes, 0 if the body would pass
+ * body_max. region: of a PoolMap. Returns the frame's bytes, 0 if the body would pass
  * body_max. */
-size_t wire_out_reply(const struct reply *r, uint64_t region_bytes, uint32_t body_max,
+size_t wire_out_reply(const struct reply *r, const struct wire_region *region, uint32_t body_max,
                       uint8_t *out);
 
 /* "This request failed": fits every answer type, since Status is field 1 of each. `text` may be "".

@@ -29,12 +29,16 @@ TEST(wire_out_small_answers_decode_as_given)
         r.pool_map.region = number32();
         r.pool_map.offset = number(64);
         r.pool_map.bytes = number(64);
-        msg =
-            decoded(wire_out_reply(&r, bytes, BODY_MAX, frame), FRAME_POOL_MAP_REPLY, r.request_id);
+        msg = decoded(wire_out_reply(&r, &region, BODY_MAX, frame), FRAME_POOL_MAP_REPLY,
+                      r.request_id);
         assert_int_equal(AS(PoolMapReply)->region, r.pool_map.region);
         assert_int_equal(AS(PoolMapReply)->offset, r.pool_map.offset);
         assert_int_equal(AS(PoolMapReply)->bytes, r.pool_map.bytes);
         assert_int_equal(AS(PoolMapReply)->region_bytes, bytes);
+        if (region.device)
+            assert_string_equal(AS(PoolMapReply)->device, region.device);
+        else
+            assert_null(AS(PoolMapReply)->device);
 
         r.op = OP_SESSION_OPEN;
         r.session_open.session = (struct session_id){number32(), number32()};

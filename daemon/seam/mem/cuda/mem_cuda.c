@@ -73,7 +73,7 @@ enum tern_err cuda_create(const char *library, int event_fd, uint32_t wait_ms, s
         free(c);
         return refused(ret_why);
     }
-    own_threads_mask(&before); /* the driver's threads take none of our signals */
+    own_threads_mask(&before); /* as in cuda_region_create */
     result = c->driver.init(0);
     pthread_sigmask(SIG_SETMASK, &before, NULL);
     if (result != CUDA_SUCCESS) {
@@ -164,8 +164,6 @@ static enum tern_err device_of(struct cuda *c, const char *uuid, struct cuda_dev
     struct cuda_device *d = &c->device[c->ndevices];
     char seen[DRIVER_TEXT];
     CUresult result;
-    sigset_t before;
-    enum tern_err err;
 
     for (uint32_t i = 0; i < c->ndevices; i++)
         if (strcmp(c->device[i].uuid, uuid) == 0) {
@@ -193,11 +191,8 @@ static enum tern_err device_of(struct cuda *c, const char *uuid, struct cuda_dev
     pthread_cond_init(&d->put, NULL);
     c->ndevices++;
     TRY(device_suits(d, ret_why));
-    own_threads_mask(&before);
-    err = device_start(d, ret_why);
-    pthread_sigmask(SIG_SETMASK, &before, NULL);
     *ret = d;
-    return err;
+    return device_start(d, ret_why);
 }
 
 /* ---- a region ---- */
@@ -273,13 +268,12 @@ static enum tern_err region_map(struct cuda_device *d, struct cuda_region *r, co
     return TERN_OK;
 }
 
-enum tern_err cuda_region_create(struct cuda *c, struct cuda_region *r, const char *uuid,
-                                 uint64_t bytes, const char **ret_why)
+static enum tern_err region_make(struct cuda *c, struct cuda_region *r, const char *uuid,
+                                 const char **ret_why)
 {
-    struct cuda_device *d;
+    struct cuda_device *d = NULL;
     CUresult result;
 
-    *r = (struct cuda_region){.fd = -1, .bytes = bytes};
     if (c->nregions == CUDA_REGIONS_MAX) {
         snprintf(why_text, sizeof why_text, "there are at most %u regions on devices",
                  CUDA_REGIONS_MAX);
@@ -302,6 +296,20 @@ enum tern_err cuda_region_create(struct cuda *c, struct cuda_region *r, const ch
     c->region[c->nregions].bytes = r->bytes;
     c->region[c->nregions++].device = r->device;
     return TERN_OK;
+}
+
+/* The driver may start threads in any call: they take none of our signals. */
+enum tern_err cuda_region_create(struct cuda *c, struct cuda_region *r, const char *uuid,
+                                 uint64_t bytes, const char **ret_why)
+{
+    sigset_t before;
+    enum tern_err err;
+
+    *r = (struct cuda_region){.fd = -1, .bytes = bytes};
+    own_threads_mask(&before);
+    err = region_make(c, r, uuid, ret_why);
+    pthread_sigmask(SIG_SETMASK, &before, NULL);
+    return err;
 }
 
 void cuda_region_close(struct cuda *c, struct cuda_region *r)
