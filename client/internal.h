@@ -12,6 +12,7 @@
  *   pending       what was submitted, and answers that wait to be polled
  *   words         why a request was refused
  *   call          one request and its answer
+ *   device        memory of GPUs
  *   async         submitting and polling
  *   request, ops, batch, lease, lease_submit, session, handoff, turn, pool, record, subscribe,
  *   chain         the calls of tern.h
@@ -132,6 +133,7 @@ struct tern {
 struct tern_pool {
     struct tern *owner;
     struct tern_pool *next;
+    struct device_map *device; /* owned: what `base` lies in; NULL: memory of the host */
     uint8_t *base;
     uint64_t bytes;
     uint8_t *control;

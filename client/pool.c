@@ -1,9 +1,10 @@
 /* Pools: opening, mapping, and the one store that publishes a step. The daemon's memory is mapped
- * as it is: what must stay true is that a mapping never outlives tern_destroy, that no forked child
- * can touch what is mapped, and that no descriptor of memory stays open behind it (it could map the
- * pool again after the daemon thinks it is unmapped). The bell, by which a rank wakes the daemon,
- * is no memory: it stays open as long as the connection. */
-#include "internal.h"
+ * as it is, or by CUDA where it lies on a GPU (device.c): what must stay true is that a mapping
+ * never outlives tern_destroy, that no forked child can touch what is mapped, and that no
+ * descriptor of memory stays open behind it (it could map the pool again after the daemon thinks it
+ * is unmapped). The bell, by which a rank wakes the daemon, is no memory: it stays open as long as
+ * the connection. */
+#include "device.h"
 
 #include <errno.h>
 #include <inttypes.h>
@@ -193,15 +194,49 @@ static uint64_t control_load(const uint8_t *control, uint32_t at)
 
 enum { FD_REGION, FD_CONTROL, FD_BELL, FDS };
 
+static void unmap_region(struct tern_pool *pool, bool owner)
+{
+    if (pool->device)
+        device_map_destroy(pool->device, owner);
+    else if (owner)
+        munmap(pool->base, pool->bytes);
+}
+
+/* CUDA maps a whole allocation, so that is the region and not the pool alone. */
+static enum tern_err map_device(struct tern *t, int fd, const Tern__Wire__PoolMapReply *reply,
+                                struct tern_pool *pool)
+{
+    const struct device_range range = {.uuid = reply->device, .region_bytes = reply->region_bytes};
+
+    if (reply->bytes == 0 || reply->offset > reply->region_bytes ||
+        reply->bytes > reply->region_bytes - reply->offset)
+        return set_error(t, TERN_MALFORMED, "the pool lies outside of its region");
+    TRY(device_map_create(t, fd, &range, &pool->device));
+    pool->base = device_map_base(pool->device) + reply->offset;
+    return TERN_OK;
+}
+
+static enum tern_err map_region(struct tern *t, int fd, const Tern__Wire__PoolMapReply *reply,
+                                struct tern_pool *pool)
+{
+    enum tern_err err;
+
+    pool->bytes = reply->bytes;
+    if (reply->device && reply->device[0])
+        return map_device(t, fd, reply, pool);
+    err = map_shared(fd, reply->offset, reply->bytes, &pool->base);
+    if (err != TERN_OK)
+        set_error(t, err,
+                  "the pool's region could not be mapped (address space, or a daemon that lies)");
+    return err;
+}
+
 static enum tern_err map_both(struct tern *t, const int fds[FDS],
                               const Tern__Wire__PoolMapReply *reply, struct tern_pool *pool)
 {
-    enum tern_err err = map_shared(fds[FD_REGION], reply->offset, reply->bytes, &pool->base);
+    enum tern_err err;
 
-    if (err != TERN_OK)
-        return set_error(
-            t, err, "the pool's region could not be mapped (address space, or a daemon that lies)");
-    pool->bytes = reply->bytes;
+    TRY(map_region(t, fds[FD_REGION], reply, pool));
     err = map_shared(fds[FD_CONTROL], 0, CONTROL_BYTES, &pool->control);
     if (err != TERN_OK) {
         set_error(t, err, "the control page could not be mapped");
@@ -217,7 +252,7 @@ static enum tern_err map_both(struct tern *t, const int fds[FDS],
 out_control:
     munmap(pool->control, CONTROL_BYTES);
 out_region:
-    munmap(pool->base, pool->bytes);
+    unmap_region(pool, true);
     return err;
 }
 
@@ -289,10 +324,10 @@ void tern_pool_unmap(struct tern_pool **pool)
     for (at = &p->owner->pools; *at != p; at = &(*at)->next)
         ;
     *at = p->next;
-    if (is_owner(p->owner)) { /* where a child had not these mappings it may have others */
-        munmap(p->base, p->bytes);
+    unmap_region(p,
+                 is_owner(p->owner)); /* where a child had not these mappings it may have others */
+    if (is_owner(p->owner))
         munmap(p->control, CONTROL_BYTES);
-    }
     free(p);
     *pool = NULL;
 }
@@ -314,6 +349,11 @@ uint8_t *tern_pool_base(const struct tern_pool *p)
 uint64_t tern_pool_bytes(const struct tern_pool *p)
 {
     return p->bytes;
+}
+
+const char *tern_pool_device(const struct tern_pool *p)
+{
+    return p->device ? device_map_uuid(p->device) : NULL;
 }
 
 static enum tern_err step_goes_back(struct tern *t, uint64_t step)

@@ -116,16 +116,25 @@ TERN_API enum tern_err tern_pool_open(struct tern *t, const struct tern_layout *
  *   CONFLICT  Sessions are open in it, or another engine has mapped it. */
 TERN_API enum tern_err tern_pool_close(struct tern *t, uint64_t pool, uint32_t deadline_ms);
 /* Maps this rank's region of the pool, readable and writable; a pure scheduler gets that of rank 0.
+ * Where the daemon's memory lies on GPUs (device_memory in its configuration) CUDA's driver is
+ * loaded and maps it; the process has a context on that GPU, or makes one before it uses the pages.
  * The connection owns *ret, and tern_pool_unmap or tern_destroy ends it. A child that is forked
  * while this call runs has at most an address range that it cannot touch.
- *   INVALID  The pool was opened by an engine of another world, or on other devices. */
+ *   INVALID      The pool was opened by an engine of another world, or on other devices; or it lies
+ *                on another GPU than this thread's context, or on one that the process does not
+ * see. UNSUPPORTED  It lies on a GPU, and there is no driver of CUDA here. GONE         The GPU
+ * that it lies on has failed. */
 TERN_API enum tern_err tern_pool_map(struct tern *t, uint64_t pool, uint32_t deadline_ms,
                                      struct tern_pool **ret);
 /* Unmaps and sets *pool to NULL, which it may be already. No kernel may touch the pages any more.
  */
 TERN_API void tern_pool_unmap(struct tern_pool **pool);
-/* Where the mapping begins. Page i of a group lies at base + i * the group's page_bytes. */
+/* Where the mapping begins. Page i of a group lies at base + i * the group's page_bytes. Of a pool
+ * on a GPU it is an address of that GPU (CUdeviceptr), which the CPU cannot touch. */
 TERN_API uint8_t *tern_pool_base(const struct tern_pool *p);
+/* The UUID of the GPU that the mapping lies on, as `nvidia-smi -L` has it; NULL: memory of the
+ * host. Valid as long as the mapping. */
+TERN_API const char *tern_pool_device(const struct tern_pool *p);
 /* How many bytes are mapped. */
 TERN_API uint64_t tern_pool_bytes(const struct tern_pool *p);
 

@@ -324,6 +324,7 @@ _CALLS: dict[str, tuple[object, list[object]]] = {
     "tern_pool_map": (ct.c_int, [_P, u64, u32, ct.POINTER(_P)]),
     "tern_pool_base": (_P, [_P]),
     "tern_pool_bytes": (u64, [_P]),
+    "tern_pool_device": (ct.c_char_p, [_P]),
     "tern_done_step": (ct.c_int, [_P, u64]),
     "tern_wait_published": (ct.c_int, [_P, u64, u32]),
     "tern_session_open_with": (ct.c_int, [_P, u64, _NS, ct.POINTER(SessionOptions), u32, ct.POINTER(u64)]),

@@ -17,7 +17,7 @@ import numpy.typing as npt
 
 from . import _lib
 from ._lib import STEP_NONE, lib
-from .errors import DaemonLost, Invalid, error_of
+from .errors import DaemonLost, Invalid, Unsupported, error_of
 from .layout import (
     ROLES,
     U64_MAX,
@@ -289,6 +289,8 @@ class Pool:
     groups: its kinds of pages, as they were given to open_pool
     align_tokens: prefixes are shared in chunks of so many tokens (L)
     nbytes: of this process's mapping
+    device: the UUID of the GPU that it lies on, or None: it is memory of the host
+    base: its address; on a GPU one of that GPU
     """
 
     def __init__(
@@ -298,9 +300,13 @@ class Pool:
         self.connection = engine.connection
         self._mapped = mapped
         size = int(lib.tern_pool_bytes(mapped))
-        # The arrays hold this buffer, and the buffer holds the connection.
-        self._bytes: Any = (ct.c_uint8 * size).from_address(lib.tern_pool_base(mapped))
-        self._bytes.handle = self.connection._handle
+        device: bytes | None = lib.tern_pool_device(mapped)
+        self.device = device.decode() if device else None
+        self.base = int(lib.tern_pool_base(mapped))
+        # The arrays hold this buffer, and the buffer holds the connection. Of a GPU there is none.
+        self._bytes: Any = None if self.device else (ct.c_uint8 * size).from_address(self.base)
+        if self._bytes is not None:
+            self._bytes.handle = self.connection._handle
         self.connection._holders.add(self)
         self.nbytes = size
 
@@ -317,6 +323,8 @@ class Pool:
         """All pages of a group, without a copy: an array of shape (pages, *group.shape), whose first
         index is a page's. Groups share the memory of the pool: touch only pages of your tables."""
         g = self.group(name)
+        if self.device:
+            raise Unsupported(f"the pool lies on {self.device}: its pages are at Pool.base, for that GPU alone")
         if self._bytes is None:
             raise DaemonLost("this connection was closed, and its pages are mapped no more: connect again")
         count, dtype = self.nbytes // g.page_bytes, dtype_of(g.name, g.dtype)

@@ -1,0 +1,156 @@
+/* A pool on a GPU: what the daemon sent is imported by CUDA's driver, which is loaded when there is
+ * such a pool, and mapped for the GPU that it lies on. The context is the engine's own affair: none
+ * is made and none is changed here. What must stay true: nothing is left imported or reserved
+ * where a call fails, nor once the mapping ends. */
+#include "device.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/err.h"
+
+struct device_map {
+    struct driver driver;
+    char uuid[DRIVER_UUID_BYTES];
+    CUdeviceptr at;
+    uint64_t bytes;
+};
+
+static enum tern_err call_failed(struct tern *t, const struct device_map *m, const char *call,
+                                 CUresult result)
+{
+    char text[QUICK_TEXT_MAX];
+    const char *name = NULL;
+
+    m->driver.error_name(result, &name);
+    snprintf(text, sizeof text, "the pool on %s could not be mapped: %s: %s", m->uuid, call,
+             name ? name : "an error without a name");
+    return set_error(t, TERN_INTERNAL, text);
+}
+
+/* This process sees the GPU, and does not work on another one. */
+static enum tern_err device_agrees(struct tern *t, const struct device_map *m, CUdevice *ret)
+{
+    char text[QUICK_TEXT_MAX], seen[DRIVER_TEXT], name[DRIVER_UUID_BYTES];
+    CUdevice current;
+    CUuuid uuid;
+    CUresult result = driver_device_of(&m->driver, m->uuid, ret, seen);
+
+    if (result == CUDA_ERROR_NOT_FOUND) {
+        snprintf(text, sizeof text,
+                 "the pool lies on %s, and this process sees %.90s: mend CUDA_VISIBLE_DEVICES, or "
+                 "join with that device",
+                 m->uuid, seen);
+        return set_error(t, TERN_INVALID, text);
+    }
+    if (result != CUDA_SUCCESS)
+        return call_failed(t, m, "finding the device", result);
+    if (m->driver.context_device(&current) != CUDA_SUCCESS || current == *ret)
+        return TERN_OK;
+    result = m->driver.device_uuid(&uuid, current);
+    if (result != CUDA_SUCCESS)
+        return call_failed(t, m, "cuDeviceGetUuid", result);
+    driver_uuid_text(&uuid, name);
+    snprintf(text, sizeof text,
+             "the pool lies on %s, and this thread works on %s: set its context, or join with that "
+             "device",
+             m->uuid, name);
+    return set_error(t, TERN_INVALID, text);
+}
+
+static enum tern_err map_handle(struct tern *t, struct device_map *m, CUdevice device,
+                                CUmemGenericAllocationHandle handle)
+{
+    const CUmemAccessDesc access = {.location = {.type = CU_MEM_LOCATION_TYPE_DEVICE, .id = device},
+                                    .flags = CU_MEM_ACCESS_FLAGS_PROT_READWRITE};
+    CUresult result = m->driver.address_reserve(&m->at, m->bytes, 0, 0, 0);
+
+    if (result != CUDA_SUCCESS)
+        return call_failed(t, m, "cuMemAddressReserve", result);
+    result = m->driver.mem_map(m->at, m->bytes, 0, handle, 0);
+    if (result != CUDA_SUCCESS) {
+        m->driver.address_free(m->at, m->bytes);
+        return call_failed(t, m, "cuMemMap", result);
+    }
+    result = m->driver.mem_access(m->at, m->bytes, &access, 1);
+    if (result != CUDA_SUCCESS) {
+        m->driver.mem_unmap(m->at, m->bytes);
+        m->driver.address_free(m->at, m->bytes);
+        return call_failed(t, m, "cuMemSetAccess", result);
+    }
+    return TERN_OK;
+}
+
+static enum tern_err map_fd(struct tern *t, int fd, struct device_map *m)
+{
+    CUmemGenericAllocationHandle handle;
+    CUdevice device;
+    CUresult result = m->driver.init(0);
+    enum tern_err err;
+
+    if (result != CUDA_SUCCESS)
+        return call_failed(t, m, "cuInit", result);
+    TRY(device_agrees(t, m, &device));
+    result = m->driver.mem_import(&handle, (void *)(intptr_t)fd,
+                                  CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR);
+    if (result != CUDA_SUCCESS)
+        return call_failed(t, m, "cuMemImportFromShareableHandle", result);
+    err = map_handle(t, m, device, handle);
+    m->driver.mem_release(handle); /* the mapping keeps the memory */
+    return err;
+}
+
+enum tern_err device_map_create(struct tern *t, int fd, const struct device_range *range,
+                                struct device_map **ret)
+{
+    struct device_map *m;
+    struct driver_why why;
+    enum tern_err err;
+
+    if (range->region_bytes == 0 || strlen(range->uuid) >= sizeof m->uuid)
+        return set_error(t, TERN_MALFORMED, "the pool lies on a GPU that the daemon cannot name");
+    m = calloc(1, sizeof *m);
+    if (!m)
+        return set_error(t, TERN_INTERNAL, "no memory");
+    snprintf(m->uuid, sizeof m->uuid, "%s", range->uuid);
+    m->bytes = range->region_bytes;
+    if (driver_open(&m->driver, DRIVER_LIBRARY, &why) != DRIVER_OK) {
+        char text[QUICK_TEXT_MAX];
+
+        snprintf(text, sizeof text, "the pool lies on %s: %s", m->uuid, why.text);
+        err = set_error(t, TERN_UNSUPPORTED, text);
+        goto out_free;
+    }
+    err = map_fd(t, fd, m);
+    if (err != TERN_OK)
+        goto out_close;
+    *ret = m;
+    return TERN_OK;
+
+out_close:
+    driver_close(&m->driver);
+out_free:
+    free(m);
+    return err;
+}
+
+void device_map_destroy(struct device_map *m, bool owner)
+{
+    if (owner) { /* a forked child has no driver to ask */
+        m->driver.mem_unmap(m->at, m->bytes);
+        m->driver.address_free(m->at, m->bytes);
+        driver_close(&m->driver);
+    }
+    free(m);
+}
+
+uint8_t *device_map_base(const struct device_map *m)
+{
+    return (uint8_t *)(uintptr_t)m->at;
+}
+
+const char *device_map_uuid(const struct device_map *m)
+{
+    return m->uuid;
+}

@@ -1,0 +1,23 @@
+/* Regions of memory that lie on a GPU, as this process has them: see device.c. pool.c uses it. */
+#ifndef CLIENT_DEVICE_H
+#define CLIENT_DEVICE_H
+
+#include "internal.h"
+#include "kernels/driver.h"
+
+struct device_map;
+
+/* The whole region, which is one allocation, and the GPU that it lies on. */
+struct device_range {
+    const char *uuid; /* borrowed */
+    uint64_t region_bytes;
+};
+
+/* Imports fd (borrowed) and maps it. UNSUPPORTED: no driver. INVALID: another GPU. */
+enum tern_err device_map_create(struct tern *t, int fd, const struct device_range *range,
+                                struct device_map **ret);
+void device_map_destroy(struct device_map *m, bool owner);
+uint8_t *device_map_base(const struct device_map *m); /* an address of the device */
+const char *device_map_uuid(const struct device_map *m);
+
+#endif
