@@ -141,6 +141,21 @@ static void write_peers(FILE *f, const struct daemon_options *o)
         fprintf(f, "rdma_device: %s\n", device);
 }
 
+/* TERN_DEVICE_MEMORY, for tests: the UUIDs of GPUs, NAME+NAME, on which the tenant's regions lie.
+ */
+static void write_devices(FILE *f, uint32_t regions)
+{
+    const char *devices = getenv("TERN_DEVICE_MEMORY"), *end = devices;
+
+    if (!devices)
+        return;
+    for (uint32_t i = 0; i < regions && *end; i++) {
+        end = strchrnul(end, '+');
+        end += i + 1 < regions && *end ? 1 : 0;
+    }
+    fprintf(f, "    devices: %.*s\n    device_memory: true\n", (int)(end - devices), devices);
+}
+
 static bool write_config(const char *path, const struct daemon *d, const struct daemon_options *o)
 {
     const char *level = getenv("TERND_LOG_LEVEL"); /* to see more of what a daemon does */
@@ -162,6 +177,7 @@ static bool write_config(const char *path, const struct daemon *d, const struct 
     fprintf(f, "deadlines:\n  transfer_ms: %u\n", o->transfer_ms ? o->transfer_ms : TRANSFER_MS);
     fprintf(f, "tenants:\n  - name: %s\n    socket: %s\n    memory: %" PRIu64 "\n    regions: %u\n",
             SPAWN_TENANT, d->socket, o->memory_bytes, o->regions ? o->regions : 1);
+    write_devices(f, o->regions ? o->regions : 1);
     if (o->host_bytes)
         fprintf(f, "    host_memory: %" PRIu64 "\n", o->host_bytes);
     if (o->record_bytes)

@@ -6,6 +6,7 @@
 #include <string.h>
 
 #include "engine/bytes.h"
+#include "engine/pages.h"
 #include "engine/proc.h"
 #include "engine/stats.h"
 
@@ -229,8 +230,8 @@ void engine_write(struct engine_session *s, uint32_t from, uint32_t to)
 
         for (uint32_t i = first; i < pages_to(s, g, to); i++)
             if (tg->index[i])
-                page_fill(engine_page(s->engine, g, tg->index[i]), group->page_bytes,
-                          seed_of(s, g, i, to));
+                pool_page_fill(s->engine->map, engine_page(s->engine, g, tg->index[i]),
+                               group->page_bytes, seed_of(s, g, i, to));
     }
 }
 
@@ -244,8 +245,9 @@ uint64_t engine_wrong(const struct engine_session *s, uint32_t at)
 
         for (uint32_t i = table_window_first(group, at); i < pages_to(s, g, at); i++)
             wrong += !tg->index[i] ? group->page_bytes
-                                   : page_compare(engine_page(s->engine, g, tg->index[i]),
-                                                  group->page_bytes, seed_of(s, g, i, at));
+                                   : pool_page_compare(s->engine->map,
+                                                       engine_page(s->engine, g, tg->index[i]),
+                                                       group->page_bytes, seed_of(s, g, i, at));
     }
     return wrong;
 }

@@ -29,6 +29,7 @@ void engine_close(struct engine *e);
 /* What the daemon said last, in words: of this connection, or of connecting. */
 const char *engine_why(const struct engine *e);
 
+/* Where it is mapped; its bytes are for pages.h. */
 uint8_t *engine_page(const struct engine *e, uint32_t group, uint32_t index);
 /* Another step has run on the device: nothing before it is in flight. */
 enum tern_err engine_publish(struct engine *e);

@@ -8,6 +8,7 @@
 #include <unistd.h>
 
 #include "engine/bytes.h"
+#include "engine/pages.h"
 #include "engine/proc.h"
 
 #define ORDER_JOBS 4096
@@ -48,13 +49,13 @@ static uint64_t do_page(const struct rank_place *at, const struct page_job *job)
     if (!page)
         return bytes;
     switch ((enum rank_work)job->work) {
-    case RANK_WRITE: page_fill(page, bytes, seed); return 0;
-    case RANK_COMPARE: return page_compare(page, bytes, seed);
+    case RANK_WRITE: pool_page_fill(at->map, page, bytes, seed); return 0;
+    case RANK_COMPARE: return pool_page_compare(at->map, page, bytes, seed);
     case RANK_COPY:
         from = page_of(at, job->group, job->from);
         if (!from || from == page)
             return bytes;
-        memcpy(page, from, bytes);
+        pool_page_copy(at->map, page, from, bytes);
         return 0;
     }
     return bytes;

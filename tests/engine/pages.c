@@ -1,0 +1,101 @@
+/* See pages.h. */
+#include "engine/pages.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "engine/bytes.h"
+#include "engine/proc.h"
+#include "kernels/driver.h"
+
+/* Of this process: the driver, once it was needed, and a page in memory of the host. */
+static struct driver driver;
+static uint8_t *room;
+static size_t room_bytes;
+
+static void must(CUresult result, const char *call)
+{
+    if (result == CUDA_SUCCESS)
+        return;
+    fprintf(stderr, "%s failed: %d\n", call, (int)result);
+    exit(2);
+}
+
+/* The context of the pool's GPU is this thread's from here on. */
+static void gpu_use(const char *uuid)
+{
+    char seen[DRIVER_TEXT];
+    struct driver_why why;
+    CUcontext context;
+    CUdevice device;
+
+    if (driver.library)
+        return;
+    if (driver_open(&driver, DRIVER_LIBRARY, &why) != DRIVER_OK) {
+        fprintf(stderr, "%s\n", why.text);
+        exit(2);
+    }
+    must(driver.init(0), "cuInit");
+    must(driver_device_of(&driver, uuid, &device, seen), "finding the device");
+    must(driver.context_retain(&context, device), "cuDevicePrimaryCtxRetain");
+    must(driver.context_set(context), "cuCtxSetCurrent");
+}
+
+static uint8_t *room_for(size_t bytes)
+{
+    if (bytes > room_bytes) {
+        room = mem_grow(room, bytes, 1);
+        room_bytes = bytes;
+    }
+    return room;
+}
+
+void pool_bytes_put(const struct tern_pool *map, uint8_t *to, const void *from, size_t n)
+{
+    if (!tern_pool_device(map)) {
+        memcpy(to, from, n);
+        return;
+    }
+    gpu_use(tern_pool_device(map));
+    must(driver.copy_to_device((CUdeviceptr)(uintptr_t)to, from, n), "cuMemcpyHtoD");
+}
+
+void pool_bytes_get(const struct tern_pool *map, void *to, const uint8_t *from, size_t n)
+{
+    if (!tern_pool_device(map)) {
+        memcpy(to, from, n);
+        return;
+    }
+    gpu_use(tern_pool_device(map));
+    must(driver.copy_to_host(to, (CUdeviceptr)(uintptr_t)from, n), "cuMemcpyDtoH");
+}
+
+void pool_page_fill(const struct tern_pool *map, uint8_t *page, size_t bytes, uint64_t seed)
+{
+    if (!tern_pool_device(map)) {
+        page_fill(page, bytes, seed);
+        return;
+    }
+    page_fill(room_for(bytes), bytes, seed);
+    pool_bytes_put(map, page, room, bytes);
+}
+
+size_t pool_page_compare(const struct tern_pool *map, const uint8_t *page, size_t bytes,
+                         uint64_t seed)
+{
+    if (!tern_pool_device(map))
+        return page_compare(page, bytes, seed);
+    pool_bytes_get(map, room_for(bytes), page, bytes);
+    return page_compare(room, bytes, seed);
+}
+
+void pool_page_copy(const struct tern_pool *map, uint8_t *to, const uint8_t *from, size_t bytes)
+{
+    if (!tern_pool_device(map)) {
+        memcpy(to, from, bytes);
+        return;
+    }
+    pool_bytes_get(map, room_for(bytes), from, bytes);
+    pool_bytes_put(map, to, room, bytes);
+}
