@@ -1,0 +1,242 @@
+/* A daemon whose tenant's memory lies on GPUs, those of the stand-in, which this program and the
+ * daemon load in the place of libcuda.so.1 (LD_LIBRARY_PATH of the test): an engine maps, writes by
+ * copies, commits and matches; one is killed; one works on another GPU; a GPU fails. */
+#include <signal.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/resource.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "engine/admin.h"
+#include "engine/pages.h"
+#include "engine/proc.h"
+#include "rig_daemon.h"
+#include "standin/standin.h"
+#include "testing/test.h"
+
+#define L      64
+#define PAGES  12u
+#define TOKENS (PAGES * L)
+#define POOL   (4u << 20)
+
+#define ON_FIRST "    devices: " STANDIN_UUID(0) "\n    device_memory: true\n"
+
+static struct daemon rig;
+
+FIXTURE(stop_rig)
+{
+    if (rig.pid > 0)
+        assert_int_equal(rig_stop(&rig), 0);
+    rig.pid = -1;
+    return 0;
+}
+
+TEST_EACH(NULL, stop_rig);
+
+/* What a child's pool map answers, with its text. `visible`: CUDA_VISIBLE_DEVICES; NULL: its
+ * context is one on the second GPU. */
+struct told {
+    enum tern_err err;
+    char text[300];
+};
+
+static struct told mapped_elsewhere(const char *visible)
+{
+    struct tern_group kv = {.name = "kv", .page_tokens = L, .page_bytes = RIG_PAGE};
+    struct tern_layout layout = {.groups = &kv, .ngroups = 1, .bytes = POOL};
+    struct told told = {.err = TERN_OK};
+    int tell[2];
+    pid_t pid;
+
+    assert_int_equal(pipe(tell), 0);
+    pid = fork();
+    if (pid == 0) {
+        struct driver_why why;
+        struct driver d;
+        struct engine e = {0};
+        CUcontext context;
+
+        if (visible)
+            setenv("CUDA_VISIBLE_DEVICES", visible, 1);
+        else if (driver_open(&d, DRIVER_LIBRARY, &why) != DRIVER_OK || d.init(0) ||
+                 d.context_retain(&context, 1) || d.context_set(context))
+            _exit(1);
+        told.err = engine_open(&e, rig.socket, "elsewhere", &layout, RIG_WAIT_MS);
+        snprintf(told.text, sizeof told.text, "%s", engine_why(&e));
+        (void)!write(tell[1], &told, sizeof told);
+        _exit(0);
+    }
+    assert_int_equal(read(tell[0], &told, sizeof told), sizeof told);
+    assert_int_equal(waitpid(pid, NULL, 0), pid);
+    close(tell[0]);
+    close(tell[1]);
+    return told;
+}
+
+/* The first case: what this program sees is settled once it has loaded the driver. */
+TEST(device_engine_on_another_gpu_is_refused_with_both_names)
+{
+    struct told told;
+
+    rig_start(&rig, ON_FIRST, NULL);
+    told = mapped_elsewhere("1");
+    assert_err(TERN_INVALID, told.err);
+    assert_non_null(strstr(told.text, STANDIN_UUID(0)));
+    assert_non_null(strstr(told.text, STANDIN_UUID(1)));
+    assert_non_null(strstr(told.text, "CUDA_VISIBLE_DEVICES"));
+    told = mapped_elsewhere(NULL);
+    assert_err(TERN_INVALID, told.err);
+    assert_non_null(strstr(told.text, STANDIN_UUID(0)));
+    assert_non_null(strstr(told.text, STANDIN_UUID(1)));
+    assert_non_null(strstr(told.text, "context"));
+}
+
+static void tokens_of(uint32_t id, uint32_t ret[TOKENS])
+{
+    for (uint32_t i = 0; i < TOKENS; i++)
+        ret[i] = id * 100000 + i;
+}
+
+/* A session that has written and committed all of its tokens; what it matched before. */
+static uint32_t talk(struct engine *e, uint32_t id)
+{
+    struct engine_session s;
+    uint32_t tokens[TOKENS], matched;
+
+    tokens_of(id, tokens);
+    assert_ok(e->tern, engine_begin(&s, e, tokens, TOKENS));
+    matched = s.matched;
+    assert_ok(e->tern, engine_run(&s));
+    assert_int_equal(engine_wrong(&s, TOKENS), 0);
+    assert_ok(e->tern, engine_end(&s));
+    return matched;
+}
+
+/* The signal that a child dies of who touches what was mapped. */
+static int touched_by_the_cpu(const struct engine *e)
+{
+    pid_t pid = fork();
+    int status;
+
+    if (pid == 0) {
+        setrlimit(RLIMIT_CORE, &(struct rlimit){0});
+        signal(SIGSEGV, SIG_DFL);
+        *(volatile uint8_t *)tern_pool_base(e->map) = 1;
+        _exit(0);
+    }
+    assert_int_equal(waitpid(pid, &status, 0), pid);
+    return WIFSIGNALED(status) ? WTERMSIG(status) : 0;
+}
+
+TEST(device_engine_maps_commits_and_matches)
+{
+    struct tern *admin;
+    struct daemon_status st;
+    struct engine e;
+
+    rig_start(&rig, ON_FIRST, NULL);
+    admin = rig_connected(rig.admin);
+    e = rig_engine(rig.socket, "e", L, POOL);
+    assert_string_equal(tern_pool_device(e.map), STANDIN_UUID(0));
+    assert_int_equal(touched_by_the_cpu(&e), SIGSEGV);
+    assert_int_equal(talk(&e, 1), 0);
+    wait_until(rig_figure(admin, "status", "memory.sealed_pages") == PAGES);
+    assert_int_equal(talk(&e, 1), TOKENS);
+    assert_int_equal(talk(&e, 2), 0);
+    assert_int_equal(rig_figure(admin, "status", "memory.device_bytes"), RIG_MEMORY);
+    assert_int_equal(rig_figure(admin, "status", "memory.devices"), 1);
+    assert_true(admin_empty(admin, e.pool, RIG_WAIT_MS, &st));
+    assert_int_equal(st.pages.free, st.pages.total);
+    engine_close(&e);
+    tern_destroy(admin);
+}
+
+/* A pool of nearly all of the memory. */
+static enum tern_err open_all(struct engine *e)
+{
+    struct tern_group kv = {.name = "kv", .page_tokens = L / 2, .page_bytes = RIG_PAGE};
+    struct tern_layout layout = {.groups = &kv, .ngroups = 1, .bytes = RIG_MEMORY - (1u << 20)};
+    enum tern_err err = engine_open(e, rig.socket, "next", &layout, RIG_WAIT_MS);
+
+    if (err != TERN_OK)
+        engine_close(e);
+    return err;
+}
+
+/* The pool's range is another's once the engine is gone, and is zero then (P3). */
+TEST(device_engine_that_is_killed_leaves_pages_that_are_zeroed_before_others_have_them)
+{
+    static uint8_t bytes[POOL];
+    int tell[2];
+    struct engine e;
+    struct tern *admin;
+    enum tern_err err;
+    uint64_t size;
+    char done;
+    pid_t pid;
+
+    rig_start(&rig, ON_FIRST, NULL);
+    admin = rig_connected(rig.admin);
+    assert_int_equal(pipe(tell), 0);
+    pid = fork();
+    if (pid == 0) {
+        e = rig_engine(rig.socket, "killed", L, POOL);
+        memset(bytes, 0x5a, sizeof bytes);
+        pool_bytes_put(e.map, tern_pool_base(e.map), bytes, tern_pool_bytes(e.map));
+        if (talk(&e, 1) == 0)
+            (void)!write(tell[1], "x", 1);
+        pause();
+        _exit(0);
+    }
+    assert_int_equal(read(tell[0], &done, 1), 1);
+    assert_int_equal(kill(pid, SIGKILL), 0);
+    assert_int_equal(waitpid(pid, NULL, 0), pid);
+    wait_until(rig_figure(admin, "status", "engines") == 0);
+    wait_until((err = open_all(&e)) != TERN_BUSY); /* the pool that nobody maps makes way */
+    assert_err(TERN_OK, err);
+    size = tern_pool_bytes(e.map);
+    for (uint64_t at = 0; at < size; at += sizeof bytes) {
+        uint64_t n = size - at < sizeof bytes ? size - at : sizeof bytes;
+
+        pool_bytes_get(e.map, bytes, tern_pool_base(e.map) + at, n);
+        for (uint64_t i = 0; i < n; i++)
+            if (bytes[i])
+                fail_msg("byte %llu of the pool is not zero", (unsigned long long)(at + i));
+    }
+    assert_int_equal(rig_figure(admin, "status", "memory.devices_lost"), 0);
+    close(tell[0]);
+    close(tell[1]);
+    engine_close(&e);
+    tern_destroy(admin);
+}
+
+/* The GPU fails at the first copy of a checksum. What was there is not served any more, and the
+ * daemon and its tenant without GPUs go on. */
+TEST(fault_21_device_fails_under_the_daemon)
+{
+    char other[SPAWN_PATH_BYTES];
+    struct tern *admin;
+    struct engine e, near;
+    struct tern_pool *again;
+
+    setenv("STANDIN_CUDA_FAIL", "cuMemcpyDtoHAsync:1:719", 1);
+    rig_start_two(&rig, other, ON_FIRST); /* the second one's is */
+    unsetenv("STANDIN_CUDA_FAIL");
+    admin = rig_connected(rig.admin);
+    e = rig_engine(other, "e", L, POOL);
+    assert_int_equal(talk(&e, 1), 0);
+    assert_true(rig_log_has(&rig, "event=device_lost device=" STANDIN_UUID(0), RIG_WAIT_MS));
+    assert_int_equal(rig_figure(admin, "status", "memory.devices_lost"), 1);
+    assert_err(TERN_GONE, tern_pool_map(e.tern, e.pool, RIG_WAIT_MS, &again));
+    assert_non_null(strstr(engine_why(&e), "GPU"));
+    near = rig_engine(rig.socket, "near", L, POOL);
+    assert_null(tern_pool_device(near.map));
+    assert_int_equal(talk(&near, 1), 0);
+    assert_int_equal(talk(&near, 1), TOKENS);
+    assert_true(rig_alive(&rig));
+    printf("fault=21 runs=1 injected=1 violations=0 devices_lost=1\n");
+    engine_close(&near);
+    engine_close(&e);
+    tern_destroy(admin);
+}

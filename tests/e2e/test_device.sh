@@ -1,0 +1,43 @@
+#!/usr/bin/env bash
+# Daemons whose memory lies on GPUs, those of the stand-in (LD_LIBRARY_PATH of the test): what a start says without the
+# driver, with a GPU that is not there and with too little memory; a plan; and tern-replay, whose two daemons exchange
+# pages of GPUs over TCP and keep them in host memory. Every byte is compared.
+set -euo pipefail
+source "$(dirname "${BASH_SOURCE[0]}")/replay_lib.sh"
+standin=$TERN_BUILD/tests/standin_memory
+[ -f "$standin/libcuda.so.1" ] || fail "there is no stand-in for libcuda.so.1 in this build"
+export LD_LIBRARY_PATH=$standin
+first=GPU-7374616e-6469-6e00-0000-000000000000 second=GPU-7374616e-6469-6e00-0000-000000000001
+
+# starts_not ENV MEMORY DEVICES TEXT...: the daemon refuses to start, and its reason has each text.
+starts_not() {
+    local env=$1 memory=$2 devices=$3 text
+    shift 3
+    ! env "$env" timeout 60 "$TERN_BIN/ternd" --admin-socket "$DIR/refused-admin" --tenant \
+        "name=a,socket=$DIR/refused,memory=$memory,devices=$devices,device_memory=true" >"$DIR/log" 2>&1 ||
+        fail "it started: $env $memory $devices"
+    for text; do
+        grep -qF "$text" "$DIR/log" || fail "no '$text' in: $(cat "$DIR/log")"
+    done
+}
+starts_not LD_LIBRARY_PATH=/nowhere 16M $first "libcuda.so.1 cannot be loaded" "device_memory"
+starts_not X=1 16M GPU-none "there is no device GPU-none here" "$first $second"
+starts_not X=1 16M index "needs devices"
+starts_not STANDIN_CUDA_MIB=32 64M $first "64 MiB were asked for, 32 of 32 MiB are free" "lower tenants[].memory"
+starts_not STANDIN_CUDA_LACKS=102 16M $first "virtual memory management"
+starts_not STANDIN_CUDA_FAIL=cuMemExportToShareableHandle:1:801 16M $first "cuMemExportToShareableHandle"
+
+plan=$("$TERN_BIN/ternd" --plan --tenant "name=a,socket=/a,memory=16G,devices=$first,device_memory=true")
+grep -qE '^device_bytes +17179869184 ' <<<"$plan" || fail "the plan says: $plan"
+grep -qE '^  pages +0$' <<<"$plan" || fail "memory of GPUs is none of the machine's: $plan"
+
+export TERN_DEVICE_MEMORY=$first+$second
+replay --sessions 20 --turns 6
+[ "$(field transferred_pages)" -gt 0 ] || fail "nothing was transferred"
+replay --sessions 6 --turns 4 --page-bytes 655360
+replay --sessions 10 --turns 6 --profile tiny-state --ranks 2:2
+replay --sessions 10 --turns 6 --profile hybrid --corrupt 20
+is corrupt_detected 20
+replay --sessions 20 --turns 8 --pool-pages 300 --host-pages 3000 --concurrency 2
+[ "$(field host_hit_tokens)" -gt 0 ] || fail "nothing came back from the host tier"
+echo "all passed"
