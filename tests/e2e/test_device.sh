@@ -40,4 +40,15 @@ replay --sessions 10 --turns 6 --profile hybrid --corrupt 20
 is corrupt_detected 20
 replay --sessions 20 --turns 8 --pool-pages 300 --host-pages 3000 --concurrency 2
 [ "$(field host_hit_tokens)" -gt 0 ] || fail "nothing came back from the host tier"
+
+# Pools of other sharding, row by row; that daemon has 16 regions.
+export STANDIN_CUDA_DEVICES=16 STANDIN_CUDA_DELAY_US=0
+for digit in 2 3 4 5 6 7 8 9 a b c d e f; do
+    TERN_DEVICE_MEMORY+=+${first%0}$digit
+done
+for cells in "2:4 gqa" "4:1 mla"; do
+    read -r ranks kind <<<"$cells"
+    "$TERN_BIN/tern-replay" --reshard --ranks "$ranks" --kind "$kind" | tail -1 | tee "$DIR/json"
+    grep -q 'failed 0;.*wrong_bytes 0,' "$DIR/json" || fail "resharding $cells"
+done
 echo "all passed"

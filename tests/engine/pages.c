@@ -9,8 +9,15 @@
 #include "engine/proc.h"
 #include "kernels/driver.h"
 
-/* Of this process: the driver, once it was needed, and a page in memory of the host. */
+/* Of this process: the driver, once it was needed, the GPUs in use, and a page in memory of the
+ * host.
+ */
 static struct driver driver;
+static struct {
+    char uuid[DRIVER_UUID_BYTES];
+    CUcontext context;
+} gpu[TERN_RANKS_MAX];
+static uint32_t gpus;
 static uint8_t *room;
 static size_t room_bytes;
 
@@ -22,13 +29,9 @@ static void must(CUresult result, const char *call)
     exit(2);
 }
 
-/* The context of the pool's GPU is this thread's from here on. */
-static void gpu_use(const char *uuid)
+static void driver_use(void)
 {
-    char seen[DRIVER_TEXT];
     struct driver_why why;
-    CUcontext context;
-    CUdevice device;
 
     if (driver.library)
         return;
@@ -37,9 +40,25 @@ static void gpu_use(const char *uuid)
         exit(2);
     }
     must(driver.init(0), "cuInit");
-    must(driver_device_of(&driver, uuid, &device, seen), "finding the device");
-    must(driver.context_retain(&context, device), "cuDevicePrimaryCtxRetain");
-    must(driver.context_set(context), "cuCtxSetCurrent");
+}
+
+/* The context of that GPU is this thread's from here on. */
+static void gpu_use(const char *uuid)
+{
+    char seen[DRIVER_TEXT];
+    CUdevice device;
+    uint32_t i = 0;
+
+    driver_use();
+    while (i < gpus && strcmp(gpu[i].uuid, uuid) != 0)
+        i++;
+    if (i == gpus) {
+        must(driver_device_of(&driver, uuid, &device, seen), "finding the device");
+        must(driver.context_retain(&gpu[i].context, device), "cuDevicePrimaryCtxRetain");
+        snprintf(gpu[i].uuid, sizeof gpu[i].uuid, "%s", uuid);
+        gpus++;
+    }
+    must(driver.context_set(gpu[i].context), "cuCtxSetCurrent");
 }
 
 static uint8_t *room_for(size_t bytes)

@@ -358,6 +358,13 @@ CUresult standin_host_free(void *at)
     return standin_leave(result);
 }
 
+/* What a program left behind, when the library goes. */
+__attribute__((destructor)) static void pinned_end(void)
+{
+    for (size_t i = 0; i < PINNED_MAX; i++)
+        free(pinned[i].at);
+}
+
 void standin_memory_live(struct standin_live *ret)
 {
     for (size_t i = 0; i < HANDLES_MAX; i++) {

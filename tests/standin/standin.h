@@ -23,7 +23,7 @@
 
 #include "kernels/driver.h"
 
-/* Of device i, below 10. */
+/* Of device i, one hexadecimal digit: there are at most 16. */
 #define STANDIN_UUID(i) "GPU-7374616e-6469-6e00-0000-00000000000" #i
 
 /* What was made and not taken back. */
@@ -32,9 +32,9 @@ struct standin_live {
 };
 
 #define STANDIN_CALLS(X)                                                                           \
-    X(let_fail, standin_let_fail, void, (const char *name, uint32_t nth, CUresult result))                 \
+    X(let_fail, standin_let_fail, void, (const char *name, uint32_t nth, CUresult result))         \
     X(hang, standin_hang, void, (uint32_t device))        /* its copies are never done */          \
-    X(calls, standin_calls, uint32_t, (const char *name)) /* since `let_fail` */                       \
+    X(calls, standin_calls, uint32_t, (const char *name)) /* since `let_fail` */                   \
     X(live, standin_live_now, struct standin_live, (void))                                         \
     X(look, standin_look, void, (void *to, CUdeviceptr from, size_t n)) /* not by a copy */        \
     X(spoil, standin_spoil, void, (CUdeviceptr at))                     /* flips a bit */

@@ -7,7 +7,7 @@
 
 #include "standin/standin.h"
 
-#define DEVICES_MAX 8
+#define DEVICES_MAX 16
 #define GRANULE     (2ull << 20)
 #define HANDLES_MAX 128
 #define RANGES_MAX  128

@@ -83,7 +83,7 @@ bool mem_get(const struct mem *mem, void *to, const void *at, uint64_t n)
     if (!far)
         return copy_near(to, at, n);
     mem_fault_not_owner();
-    return far->read(far->ctx, at, n, piece_taken, &s);
+    return far->get(far->ctx, at, n, piece_taken, &s);
 }
 
 bool mem_put(const struct mem *mem, void *at, const void *from, uint64_t n)
@@ -94,7 +94,7 @@ bool mem_put(const struct mem *mem, void *at, const void *from, uint64_t n)
     if (!far)
         return copy_near(at, from, n);
     mem_fault_not_owner();
-    return far->write(far->ctx, at, n, piece_filled, &s);
+    return far->put(far->ctx, at, n, piece_filled, &s);
 }
 
 bool mem_feed(const struct mem *mem, struct checksum *sum, const void *at, uint64_t n)
@@ -104,7 +104,7 @@ bool mem_feed(const struct mem *mem, struct checksum *sum, const void *at, uint6
     if (!far)
         return mem_fault_feed(sum, at, n);
     mem_fault_not_owner();
-    return far->read(far->ctx, at, n, piece_hashed, sum);
+    return far->get(far->ctx, at, n, piece_hashed, sum);
 }
 
 bool mem_move(const struct mem *mem, void *to, const void *from, uint64_t n)

@@ -17,8 +17,8 @@ typedef bool mem_piece(void *ctx, uint8_t *bytes, uint64_t n);
 struct mem_far {
     void *ctx;
     bool (*holds)(void *ctx, const void *at);
-    bool (*read)(void *ctx, const void *at, uint64_t n, mem_piece *take, void *to);
-    bool (*write)(void *ctx, void *at, uint64_t n, mem_piece *fill, void *from);
+    bool (*get)(void *ctx, const void *at, uint64_t n, mem_piece *take, void *to);
+    bool (*put)(void *ctx, void *at, uint64_t n, mem_piece *fill, void *from);
     bool (*zero)(void *ctx, void *at, uint64_t n);
 };
 

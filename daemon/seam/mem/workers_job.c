@@ -70,7 +70,7 @@ static bool far_sum(const struct mem_far *far, const void *at, uint64_t n, uint6
     struct checksum sum;
 
     checksum_begin(&sum);
-    if (!far->read(far->ctx, at, n, far_hashed, &sum))
+    if (!far->get(far->ctx, at, n, far_hashed, &sum))
         return false;
     *ret = checksum_end(&sum);
     return true;
@@ -138,9 +138,9 @@ static bool far_copied(const struct job *job, uint8_t *to, uint8_t *from, uint64
     struct near_sum sum = {.at = to, .n = n};
 
     if (job->target.far)
-        return job->target.far->write(job->target.far->ctx, to, n, near_gives, &near) &&
+        return job->target.far->put(job->target.far->ctx, to, n, near_gives, &near) &&
                far_sum(job->target.far, to, n, ret_sum);
-    if (!job->place.far->read(job->place.far->ctx, from, n, near_takes, &near) ||
+    if (!job->place.far->get(job->place.far->ctx, from, n, near_takes, &near) ||
         !mem_fault_bytes(near_hashed, &sum))
         return false;
     *ret_sum = sum.sum;

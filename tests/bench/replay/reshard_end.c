@@ -4,6 +4,7 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "engine/pages.h"
 #include "engine/proc.h"
 
 #define POOL_BYTES (8u << 20)
@@ -177,7 +178,7 @@ static uint32_t page_index(const struct end_pages *p, const struct end *e, uint3
 
 static uint64_t pages_do(struct end *e, const struct end_pages *p, bool write)
 {
-    static uint8_t like[WORLD_PAGE_MAX];
+    static uint8_t like[WORLD_PAGE_MAX], there[WORLD_PAGE_MAX];
     uint64_t wrong = 0;
 
     for (uint32_t g = 0; g < e->ngroups; g++) {
@@ -189,13 +190,15 @@ static uint64_t pages_do(struct end *e, const struct end_pages *p, bool write)
                 uint32_t index = page_index(p, e, g, i);
                 uint8_t *page = tern_pool_base(e->map[r]) + index * bytes;
 
-                if (index == 0)
+                if (index == 0) {
                     wrong += bytes;
-                else if (write)
-                    memcpy(page, like, bytes);
-                else
+                } else if (write) {
+                    pool_bytes_put(e->map[r], page, like, bytes);
+                } else {
+                    pool_bytes_get(e->map[r], there, page, bytes);
                     for (uint64_t k = 0; k < bytes; k++)
-                        wrong += page[k] != like[k];
+                        wrong += there[k] != like[k];
+                }
             }
     }
     return wrong;

@@ -388,10 +388,27 @@ static void entry_refused(const char *list, const struct setting *fields, size_t
     refused(text, at, "must ");
 }
 
+/* Memory of GPUs is none of the machine's, and more of it than that has is no mistake. */
+TEST(config_device_memory_is_planned_apart)
+{
+    struct config *c =
+        accepted("tenants:\n  - name: a\n    socket: /tmp/a\n    memory: 64T\n"
+                 "    regions: 2\n    devices: GPU-a+GPU-b\n    device_memory: true\n"
+                 "page_bytes_min: 1G\n");
+    struct plan_memory planned;
+    struct mem_config mem;
+
+    plan_memory(c, &planned);
+    assert_int_equal(planned.pages, 0);
+    assert_int_equal(plan_device_bytes(c), (uint64_t)128 << 40);
+    plan_mem(c, &mem);
+    assert_string_equal(mem.device[0][1], "GPU-b");
+}
+
 TEST(config_every_setting_refuses_nonsense_at_its_line)
 {
-    static const char *const tenant[TENANT_FIELDS] = {"a", "/tmp/a", "0660", "1M",    "1M", "1M",
-                                                      "0", "true",   "1",    "index", "1",  "1"};
+    static const char *const tenant[TENANT_FIELDS] = {
+        "a", "/tmp/a", "0660", "1M", "1M", "1M", "0", "true", "1", "index", "false", "1", "1"};
     static const char *const peer[PEER_FIELDS] = {"b", "h:1", "tcp", "false"};
     char text[512], at[128], value[32];
 
@@ -450,6 +467,12 @@ TEST(config_tenants_that_do_not_fit_are_refused)
             "t.yaml:5: tenants[0].regions: ", "from 1 to 64");
     refused(TENANT "    regions: 3\n    devices: GPU-a+GPU-b\n",
             "t.yaml:6: tenants[0].devices: ", "names 2 devices for 3 regions");
+    refused(TENANT "    device_memory: true\n",
+            "t.yaml:5: tenants[0].device_memory: ", "needs devices");
+    refused(
+        "insecure_peers: true\n" TENANT "    devices: GPU-a\n    device_memory: true\n"
+        "peers:\n  - {name: b, address: \"10.0.0.2:7001\", tenants: [default], transport: auto}\n",
+        "t.yaml:9: peers[0].transport: ", "over TCP alone");
     refused(TENANT "    regions: 2\n    devices: GPU-a+GPU-a\n",
             "t.yaml:6: tenants[0].devices: ", "twice");
     refused(TENANT "  - name: default\n    socket: /tmp/b\n    memory: 1M\n",

@@ -7,7 +7,7 @@ TEST(wire_out_small_answers_decode_as_given)
 {
     for (uint32_t i = 0; i < ROUNDS; i++) {
         struct reply r = some_reply(OP_ENGINE_JOIN);
-        uint64_t bytes = number(64);
+        struct wire_region region = {.bytes = number(64), .device = i % 2 ? "GPU-1-2" : NULL};
         const ProtobufCMessage *msg;
 
         r.join.engine = (struct engine_id){number32(), number32()};
@@ -34,7 +34,7 @@ TEST(wire_out_small_answers_decode_as_given)
         assert_int_equal(AS(PoolMapReply)->region, r.pool_map.region);
         assert_int_equal(AS(PoolMapReply)->offset, r.pool_map.offset);
         assert_int_equal(AS(PoolMapReply)->bytes, r.pool_map.bytes);
-        assert_int_equal(AS(PoolMapReply)->region_bytes, bytes);
+        assert_int_equal(AS(PoolMapReply)->region_bytes, region.bytes);
         if (region.device)
             assert_string_equal(AS(PoolMapReply)->device, region.device);
         else

@@ -111,11 +111,11 @@ static struct cuda_lane *lane_take(struct cuda_device *d)
     return l;
 }
 
-/* That of a lost device stays taken: its pinned memory may still be written. */
+/* That of a lost device is given to nobody: its pinned memory may still be written. */
 static void lane_put(struct cuda_device *d, struct cuda_lane *l)
 {
     pthread_mutex_lock(&d->lock);
-    l->taken = atomic_load(&d->lost);
+    l->taken = false;
     pthread_cond_signal(&d->put);
     pthread_mutex_unlock(&d->lock);
 }
@@ -223,7 +223,7 @@ static bool copy_end(const struct copy *c)
     return ok;
 }
 
-static bool far_read(void *ctx, const void *at, uint64_t n, mem_piece *take, void *to)
+static bool far_get(void *ctx, const void *at, uint64_t n, mem_piece *take, void *to)
 {
     struct copy c;
     bool ok = true;
@@ -241,7 +241,7 @@ static bool far_read(void *ctx, const void *at, uint64_t n, mem_piece *take, voi
     return copy_end(&c) && ok;
 }
 
-static bool far_write(void *ctx, void *at, uint64_t n, mem_piece *fill, void *from)
+static bool far_put(void *ctx, void *at, uint64_t n, mem_piece *fill, void *from)
 {
     struct copy c;
     bool ok = true;
@@ -275,5 +275,5 @@ static bool far_zero(void *ctx, void *at, uint64_t n)
 void cuda_copy_init(struct cuda *c)
 {
     c->far = (struct mem_far){
-        .ctx = c, .holds = far_holds, .read = far_read, .write = far_write, .zero = far_zero};
+        .ctx = c, .holds = far_holds, .get = far_get, .put = far_put, .zero = far_zero};
 }
