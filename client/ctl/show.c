@@ -115,6 +115,9 @@ static void add_group(struct table *t, const json_t *g, const json_t *pool)
 static void show_memory(const json_t *memory)
 {
     printf("  memory %s (%s)", human_bytes(j_u64(memory, "bytes")), j_str(memory, "kind"));
+    if (j_u64(memory, "devices") > 0)
+        printf(", of it %s on %s GPUs, %s of them lost", human_bytes(j_u64(memory, "device_bytes")),
+               num(memory, "devices"), num(memory, "devices_lost"));
     if (j_u64(memory, "host_bytes") > 0)
         printf(" + host %s", human_bytes(j_u64(memory, "host_bytes")));
     if (j_u64(memory, "record_bytes") > 0)

@@ -80,6 +80,7 @@ static bool far_sum(const struct mem_far *far, const void *at, uint64_t n, uint6
 struct near_end {
     uint8_t *at, *piece;
     uint64_t n;
+    bool spoil; /* fault injection: the next byte goes wrong */
 };
 
 static void near_written(void *ctx)
@@ -107,14 +108,25 @@ static bool near_next(struct near_end *e, void (*touch)(void *ctx), uint8_t *pie
     return ok;
 }
 
+static void near_spoil(struct near_end *e, uint8_t *piece)
+{
+    if (e->spoil)
+        piece[0] ^= 1;
+    e->spoil = false;
+}
+
 static bool near_takes(void *ctx, uint8_t *piece, uint64_t n)
 {
+    near_spoil(ctx, piece);
     return near_next(ctx, near_written, piece, n);
 }
 
 static bool near_gives(void *ctx, uint8_t *piece, uint64_t n)
 {
-    return near_next(ctx, near_read, piece, n);
+    bool ok = near_next(ctx, near_read, piece, n);
+
+    near_spoil(ctx, piece);
+    return ok;
 }
 
 struct near_sum {
@@ -131,10 +143,10 @@ static void near_hashed(void *ctx)
 
 /* One end of each copy is a device's, the other memory of the host. What was written is hashed
  * where it lies. */
-static bool far_copied(const struct job *job, uint8_t *to, uint8_t *from, uint64_t n,
+static bool far_copied(const struct job *job, uint8_t *to, uint8_t *from, uint64_t n, bool spoil,
                        uint64_t *ret_sum)
 {
-    struct near_end near = {.at = job->target.far ? from : to};
+    struct near_end near = {.at = job->target.far ? from : to, .spoil = spoil};
     struct near_sum sum = {.at = to, .n = n};
 
     if (job->target.far)
@@ -161,10 +173,9 @@ static bool far_unit(const struct job *job, uint32_t i, uint32_t region, uint32_
         *sum_of(job, page, region, unit) = ok ? sum : CHECKSUM_NONE;
         return ok;
     }
-    ok = far_copied(job, page_bytes(&job->target, &job->to[i], region) + at, from, end - at, &sum);
+    ok = far_copied(job, page_bytes(&job->target, &job->to[i], region) + at, from, end - at,
+                    job->spoil && i == 0 && region == 0 && unit == 0, &sum);
     *sum_of(job, &job->to[i], region, unit) = want;
-    if (job->spoil && i == 0 && region == 0 && unit == 0)
-        sum++; /* as if a byte had gone wrong on its way */
     return ok && sum == want && want != CHECKSUM_NONE;
 }
 

@@ -56,14 +56,19 @@ static enum tern_err start(const char **ret_why)
     return mem_create(&c, &mem, ret_why);
 }
 
+static void pools_set(void)
+{
+    mem_pool_set(mem, DEVICE, TIER_DEVICE, 0, MIB, 16 * MIB, PLACES, NULL, PLACES, 2, groups);
+    mem_pool_set(mem, TIER, TIER_HOST, 0, 0, 16 * MIB, PLACES, NULL, PLACES, 2, groups);
+    mem_pool_set(mem, NEAR, TIER_DEVICE, 1, 0, 2 * MIB, 1, NULL, 1, 2, groups);
+}
+
 static void start_well(void)
 {
     const char *why;
 
     assert_int_equal(start(&why), TERN_OK);
-    mem_pool_set(mem, DEVICE, TIER_DEVICE, 0, MIB, 16 * MIB, PLACES, NULL, PLACES, 2, groups);
-    mem_pool_set(mem, TIER, TIER_HOST, 0, 0, 16 * MIB, PLACES, NULL, PLACES, 2, groups);
-    mem_pool_set(mem, NEAR, TIER_DEVICE, 1, 0, 2 * MIB, 1, NULL, 1, 2, groups);
+    pools_set();
 }
 
 FIXTURE(begin)
@@ -330,6 +335,33 @@ TEST(mem_cuda_copies_to_the_host_tier_and_back)
     mem_stats(mem, &stats);
     assert_int_equal(stats.copied_pages, 2 * PAGES);
     assert_int_equal(stats.copies_corrupt, 1);
+}
+
+/* Fault injection: a byte that goes wrong on its way is found, in both directions. */
+TEST(mem_cuda_finds_copies_that_are_spoilt)
+{
+    struct mem_config c = config_of(STANDIN_MEMORY);
+    struct page_at device[PAGES], host[PAGES];
+    const char *why;
+
+    c.fault_copy_corrupt_every = 2;
+    assert_int_equal(mem_create(&c, &mem, &why), TERN_OK);
+    pools_set();
+    pages_write(DEVICE);
+    pages_list(device, 0);
+    pages_list(host, PAGES);
+    mem_seal(mem, (struct seal_id){1, 1}, DEVICE, device, PAGES);
+    take_events(mem, &back, 1);
+    for (uint32_t i = 0; i < 4; i++) {
+        bool out = i != 1;
+
+        mem_copy(mem, (struct copy_id){i, 1}, out ? DEVICE : TIER, out ? TIER : DEVICE,
+                 out ? device : host, out ? host : device, 3);
+        take_events(mem, &back, 2 + i);
+        assert_int_equal(back.got[1 + i].copied.err, i % 2 ? TERN_CORRUPT : TERN_OK);
+        pages_write(DEVICE); /* as it was */
+    }
+    assert_int_not_equal(*(uint8_t *)mem_page(mem, TIER, 0, 0, host[0].index), expected[0][0][0]);
 }
 
 /* P3: nothing of the range is left, and nothing beside it is touched. */

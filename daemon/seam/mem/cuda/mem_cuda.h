@@ -6,7 +6,8 @@
  * mem_host.c creates and destroys this on the owner thread; the copies are for any other thread,
  * and each waits for its own. What must stay true: a lane's pinned memory is not touched while the
  * device may write or read it, and a device that failed once is asked for nothing more (fault 21),
- * so neither its memory nor its lanes are ever used again. */
+ * so neither its memory nor its lanes are ever used again. What the driver allocates after the
+ * start it allocates on the threads that copy, never on the owner's. */
 #ifndef SEAM_MEM_CUDA_H
 #define SEAM_MEM_CUDA_H
 
