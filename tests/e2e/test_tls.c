@@ -368,13 +368,13 @@ TEST(tls_hello_has_to_be_of_the_name_in_the_certificate)
 TEST(tls_peer_in_the_clear_is_refused)
 {
     Tern__Wire__PeerHello m = TERN__WIRE__PEER_HELLO__INIT;
-    uint64_t before = refused(NULL, "bad_record");
+    uint64_t before = refused(NULL, "clear_text");
     int fd = rig_connect_tcp(rig.control_port);
 
     m.node = (char *)(uintptr_t) "raw";
     assert_true(rig_message(fd, FRAME_PEER_HELLO, 1, 0, &m.base));
     assert_closed(fd, RIG_WAIT_MS);
-    assert_true(counted(NULL, "bad_record", before) && logged("bad_record"));
+    assert_true(counted(NULL, "clear_text", before) && logged("clear_text"));
 }
 
 TEST(tls_peer_that_says_nothing_is_given_up)

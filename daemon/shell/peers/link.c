@@ -103,6 +103,7 @@ static void message(struct peer_link *l, const struct frame_header *h, const uin
     if (d->in.nlayouts > 0)
         xfer_peer_layouts(d->xfer, l->slot, ev.peer.msg.layout_hash, d->in.layouts, d->in.nlayouts);
     link_log_transfer(l, &ev.peer.msg, "in");
+    link_log_tenant(l, &ev.peer.msg);
     ev.peer.link = l->slot;
     daemon_event(d, &ev);
 }
@@ -153,12 +154,18 @@ static void on_tls_refused(struct stream *s, enum tls_refusal why, const char *d
     link_tls_refused(link_of(s), why, detail);
 }
 
+static void on_tls_met(struct stream *s)
+{
+    link_tls_met(link_of(s));
+}
+
 static const struct stream_ops link_stream_ops = {.frame = on_frame,
                                                   .refused = on_body_refused,
                                                   .closed = on_closed,
                                                   .finished = on_finished,
                                                   .secured = on_secured,
-                                                  .tls_refused = on_tls_refused};
+                                                  .tls_refused = on_tls_refused,
+                                                  .tls_met = on_tls_met};
 
 static void open_stream(struct peer_link *l, int fd)
 {

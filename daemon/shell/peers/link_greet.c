@@ -212,6 +212,20 @@ static void hello_answered(struct peer_link *l, const struct frame_header *h, co
     }
 }
 
+void link_tls_met(struct peer_link *l)
+{
+    static const char why[] = "the other side speaks TLS, and this daemon does not: give it `tls` "
+                              "in place of `insecure_peers`, or both sides `insecure_peers`";
+    bool out = link_is_outbound(l);
+
+    log_event(LEVEL_WARN, "tls_unexpected", "link=%u peer=%s dir=%s reason=%s", l->slot,
+              link_peer_name(l), out ? "out" : "in", why);
+    link_set_cause(l, "%s", why);
+    if (!out) /* a frame, by which the other side sees who we are */
+        answer_hello(l, 1, TERN_UNSUPPORTED, "this daemon talks in the clear", 0);
+    stream_finish(&l->stream, "the other side speaks TLS");
+}
+
 void link_greet(struct peer_link *l)
 {
     peer_link_state_move(&l->state, PEER_LINK_GREETING);

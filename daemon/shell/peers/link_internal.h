@@ -34,6 +34,9 @@ bool link_send_message(struct peer_link *l, uint16_t type, uint64_t request_id,
                        const ProtobufCMessage *m);
 void link_send_ping(struct peer_link *l, uint16_t type, uint64_t request_id);
 void link_log_transfer(const struct peer_link *l, const struct peer_msg *msg, const char *dir);
+/* Says which tenant is refused to the peer, or was refused by it, with the setting. Before the core
+ * hears of the message. */
+void link_log_tenant(const struct peer_link *l, const struct peer_msg *msg);
 
 /* ---- link_tls.c ---- */
 
@@ -58,6 +61,8 @@ enum tern_err link_path_read(struct peer_link *l, const struct frame_header *h, 
 
 /* The stream is open and, with TLS, secured: the dialling side says hello. */
 void link_greet(struct peer_link *l);
+/* The peer speaks TLS, and this daemon does not: says so on both sides, and ends the link. */
+void link_tls_met(struct peer_link *l);
 /* Takes a frame on a link that is not up yet. */
 void link_greeting_frame(struct peer_link *l, const struct frame_header *h, const uint8_t *body);
 

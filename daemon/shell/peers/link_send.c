@@ -39,6 +39,38 @@ void link_log_transfer(const struct peer_link *l, const struct peer_msg *msg, co
                   link_peer_name(l), dir, err_name(msg->err), msg->trace_id);
 }
 
+static void tenant_refused(const struct peer_link *l, const char *tenant, const char *dir,
+                           const char *reason)
+{
+    log_event(LEVEL_WARN, "tenant_refused", "peer=%s tenant=%s dir=%s reason=%s", link_peer_name(l),
+              tenant, dir, reason);
+}
+
+/* "in": the peer asks for it; "out": this daemon asked the peer. */
+void link_log_tenant(const struct peer_link *l, const struct peer_msg *msg)
+{
+    const struct daemon *d = l->d;
+    struct transfer_view t;
+    uint32_t tenant;
+
+    if (msg->kind == PEER_PULL_OPEN && msg->tenant == NONE) {
+        const char *name = d->in.peer_tenant ? d->in.peer_tenant : "";
+        bool known = config_tenant_slot(d->config, name, &tenant) == TERN_OK;
+
+        tenant_refused(l, name, "in",
+                       known ? "the peer may not ask for it: add it to `tenants` of that peer's "
+                               "entry in `peers`, here"
+                             : "no tenant has this name here: add it to `tenants`, here, and to "
+                               "`tenants` of that peer's entry in `peers`");
+    } else if (msg->kind == PEER_PULL_OFFER && msg->err == TERN_DENIED &&
+               core_pull_view(d->core, msg->pull.slot, &t) && pull_id_equal(t.pull, msg->pull) &&
+               !t.ticket) {
+        tenant_refused(l, d->config->tenants[t.tenant].name, "out",
+                       "the peer does not let this node ask for it: add it, there, to `tenants`, "
+                       "and to `tenants` of this node's entry in `peers`");
+    }
+}
+
 /* As many requests with their tokens wait for the peer as may wait: the fetch ends the way the peer
  * itself would end it, and the link lives on. */
 static void refuse_tokens(struct daemon *d, uint32_t slot, const struct peer_msg *msg)

@@ -49,6 +49,9 @@ struct stream_ops {
      * `closed`. */
     void (*secured)(struct stream *s);
     void (*tls_refused)(struct stream *s, enum tls_refusal why, const char *detail);
+    /* For streams in the clear that may meet TLS; NULL: it is a frame of a wrong length. A TLS
+     * record came in place of a frame: say so, and end the stream. */
+    void (*tls_met)(struct stream *s);
 };
 
 struct send_buffer {

@@ -7,6 +7,12 @@
 #include "base/check.h"
 #include "shell/stream/stream_internal.h"
 
+/* How a TLS record begins: its type, and 3.1 or 3.3. */
+#define TLS_RECORD_MIN 20
+#define TLS_RECORD_MAX 23
+#define TLS_MAJOR      3
+#define TLS_AS_LENGTH  0x10000u /* no record's first bytes are a frame's length below that */
+
 /* Plain bytes that are taken of a TLS record at a time: a few small frames. */
 #define TLS_BITE_BYTES 1024
 
@@ -25,6 +31,18 @@ static void find_room(struct stream *s, const struct frame_header *h)
         s->ops->refused(s, h);
 }
 
+/* Does a TLS record begin in place of a frame? As a frame it is longer than any before a greeting,
+ * so the first bytes tell, and an alert is no longer than these. */
+static bool meets_tls(const struct stream *s, const uint8_t *in, size_t n)
+{
+    const uint8_t *head = s->splitter.have > 0 ? s->splitter.head : in;
+    size_t have = s->splitter.have > 0 ? s->splitter.have : n;
+
+    return !s->tls && s->ops->tls_met && s->splitter.body_max < TLS_AS_LENGTH && have >= 3 &&
+           head[0] >= TLS_RECORD_MIN && head[0] <= TLS_RECORD_MAX && head[1] == TLS_MAJOR &&
+           (head[2] == 1 || head[2] == 3);
+}
+
 /* Takes bytes until a frame has ended or none is left. */
 static void feed_frame(struct stream *s, const uint8_t **in, size_t *n)
 {
@@ -37,6 +55,10 @@ static void feed_frame(struct stream *s, const uint8_t **in, size_t *n)
         enum tern_err err;
         enum split split = splitter_next(&s->splitter, in, n, &h, &body, &err);
 
+        if ((split == SPLIT_BAD || split == SPLIT_MORE) && meets_tls(s, *in, *n)) {
+            s->ops->tls_met(s);
+            return;
+        }
         if (!begun && s->splitter.have > 0)
             s->partial_ns = io_now_ns() + s->pool->config.partial_ns;
         s->pool->turn_frames += split == SPLIT_FRAME || split == SPLIT_SKIPPED;

@@ -35,7 +35,8 @@ enum tls_refusal {
     TLS_BAD_RECORD,   /* no record, or one that was changed, repeated or left out on the way */
     TLS_PEER_REFUSED, /* the peer does not accept us, and said so */
     TLS_TIMEOUT,
-    TLS_NO_ROOM, /* too many handshakes, too many bytes in one, or the arena is used up */
+    TLS_CLEAR_TEXT, /* the other side talks in the clear: its first bytes are a frame's */
+    TLS_NO_ROOM,    /* too many handshakes, too many bytes in one, or the arena is used up */
     TLS_REFUSALS,
 };
 const char *tls_refusal_name(enum tls_refusal why);

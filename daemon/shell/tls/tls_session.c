@@ -7,6 +7,7 @@
 
 #include "base/check.h"
 #include "base/err.h"
+#include "proto/frame.h"
 #include "shell/tls/tls_openssl.h"
 
 /* ---- OpenSSL's view of the socket ---- */
@@ -271,11 +272,28 @@ void tls_peer(const struct tls_session *s, struct tls_peer *ret)
 
 /* ---- bytes ---- */
 
+/* Who talks in the clear is answered by an alert, which says that TLS is spoken here: OpenSSL says
+ * nothing to what is no record. */
+static enum tls_got refuse_clear_text(struct tls_session *s)
+{
+    static const uint8_t alert[] = {21, 3, 3, 0, 2, 2, 70}; /* fatal: protocol_version */
+
+    s->detail = "the other side talks in the clear: give it `tls`, or both sides `insecure_peers`";
+    (void)s->send(s->ctx, alert, sizeof alert);
+    return fail_session(s, TLS_CLEAR_TEXT);
+}
+
 static enum tls_got handshake(struct tls_session *s)
 {
     size_t before = s->in_n;
+    struct frame_header h;
     const X509 *cert;
-    int rc = SSL_do_handshake(s->ssl);
+    int rc;
+
+    if (s->taken == 0 && s->in_n >= FRAME_HEADER_BYTES &&
+        frame_decode(s->in, FRAME_BODY_MAX, &h) == TERN_OK)
+        return refuse_clear_text(s);
+    rc = SSL_do_handshake(s->ssl);
 
     s->taken += before - s->in_n;
     if (rc != 1) {

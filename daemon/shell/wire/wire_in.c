@@ -520,6 +520,7 @@ enum tern_err wire_in_peer_msg(struct wire_in *w, const struct frame_header *h, 
     m = (const Tern__Wire__PeerMsg *)(const void *)msg;
     if (m->kind < PEER_PULL_OPEN || m->kind >= PEER_MSG_COUNT || m->err >= TERN_ERR_COUNT)
         return TERN_MALFORMED;
+    w->peer_tenant = m->tenant;
     *ret = (struct peer_msg){
         .kind = (enum peer_msg_kind)m->kind,
         .pull = pull_id_unpack(m->pull),

@@ -24,6 +24,7 @@ struct wire_in {
     char words[WIRE_IN_WORDS];                    /* why a request was refused */
     struct reshard_layout layouts[GROUPS_MAX];    /* of a PoolOpen or a peer's message, likewise */
     uint32_t nlayouts;                            /* of the latter; 0: it has none */
+    const char *peer_tenant; /* that a peer's message names, until the next call; NULL: none */
 };
 
 enum tern_err wire_in_init(struct wire_in *w, const struct config *config, uint32_t body_max);

@@ -83,3 +83,42 @@ TEST_WITH(stream_of_a_mute_pool_tells_its_owner_nothing, set_up, NULL)
     close(far_end[1]);
     assert_int_equal(streams_gone(), 0);
 }
+
+/* Sends that on stream i, and lets it be read. */
+static void hears(uint32_t i, const void *bytes, size_t n)
+{
+    uint64_t end = io_now_ns() + WAIT_NS / 100;
+
+    assert_int_equal(send(far_end[i], bytes, n, 0), n);
+    while (!side[i].closed && io_now_ns() < end) {
+        io_run(io, end);
+        stream_pool_serve(pool);
+    }
+}
+
+/* An alert, which is shorter than a frame's head, in pieces; and a whole ClientHello's beginning.
+ */
+TEST_WITH(stream_that_meets_tls_in_place_of_a_frame_says_so, set_up, tear_down)
+{
+    static const uint8_t alert[] = {21, 3, 3, 0, 2, 2, 70},
+                         hello[64] = {22, 3, 1, 2, 0, 1, 0, 1, 0xfc, 3, 3};
+
+    hears(0, alert, 2);
+    assert_int_equal(side[0].closed, 0);
+    hears(0, alert + 2, sizeof alert - 2);
+    assert_string_equal(side[0].why, "it speaks TLS");
+    hears(1, hello, sizeof hello);
+    assert_string_equal(side[1].why, "it speaks TLS");
+}
+
+/* What is no TLS either, and the first bytes of a frame that is as long as a greeted peer's. */
+TEST_WITH(stream_that_meets_no_tls_does_not_say_so, set_up, tear_down)
+{
+    static const uint8_t other[FRAME_HEADER_BYTES] = {22, 3, 7, 0}, frame[] = {22, 3, 1, 0, 1, 0};
+
+    hears(0, other, sizeof other);
+    assert_string_equal(side[0].why, "frame length");
+    side[1].s.splitter.body_max = 1u << 20;
+    hears(1, frame, sizeof frame);
+    assert_int_equal(side[1].closed, 0);
+}

@@ -56,12 +56,17 @@ static void on_finished(struct stream *s)
     ((struct side *)(void *)s)->finished++;
 }
 
+static void on_tls_met(struct stream *s)
+{
+    stream_close(s, "it speaks TLS");
+}
+
 /* The last so many of them are of share 1, all others of share 0. */
 static inline void streams_open(struct stream_config *config, uint32_t of_share_1,
                                 uint32_t send_buffers_max)
 {
     static const struct stream_ops ops = {
-        .frame = on_frame, .closed = on_closed, .finished = on_finished};
+        .frame = on_frame, .closed = on_closed, .finished = on_finished, .tls_met = on_tls_met};
     struct io_config io_config = {
         .entries = 64, .groups = 2, .buffers = RECV_BUFFERS, .buffer_bytes = RECV_BYTES};
     const char *why = "";

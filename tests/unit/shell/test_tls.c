@@ -9,6 +9,7 @@
 #include <openssl/err.h>
 
 #include "base/prng.h"
+#include "proto/frame.h"
 #include "shell/tls/tls_arena.h"
 #include "shell/tls/tls_openssl.h"
 #include "testing/test.h"
@@ -248,6 +249,28 @@ TEST(tls_garbage_is_refused)
     to_server.put = sizeof(http) - 1;
     end_step(&server, SIZE_MAX);
     server_refused(TLS_BAD_RECORD);
+}
+
+/* A peer in the clear is told, in words of TLS, that TLS is spoken here; whoever dialled. */
+TEST(tls_clear_text_is_known_by_its_first_bytes)
+{
+    const struct frame_header h = {.length = 40, .version = FRAME_VERSION, .type = 1};
+    uint8_t bytes[FRAME_HEADER_BYTES + 40] = {0};
+
+    frame_encode(&h, bytes);
+    both_ours();
+    memcpy(to_server.bytes, bytes, sizeof bytes);
+    to_server.put = sizeof bytes;
+    end_step(&server, SIZE_MAX);
+    server_refused(TLS_CLEAR_TEXT);
+    assert_int_equal(to_client.put, 7);
+    assert_memory_equal(to_client.bytes, "\x15\x03\x03\x00\x02\x02\x46", 7);
+    both_ours();
+    end_step(&client, SIZE_MAX); /* it has said its first words */
+    memcpy(to_client.bytes, bytes, sizeof bytes);
+    to_client.put = sizeof bytes;
+    end_step(&client, SIZE_MAX);
+    assert_int_equal(tls_refusal_of(client.s), TLS_CLEAR_TEXT);
 }
 
 /* One bit of what either side says, wherever it is: nobody ends up believing the other. The

@@ -1,0 +1,40 @@
+#!/usr/bin/env bash
+# One daemon with TLS and one in the clear, each the other's peer: both see from the first bytes what the other speaks,
+# whoever dials, and say so with the setting.
+source "$(dirname "$0")/with_ternd.sh"
+bash "$TERN_SOURCE/deploy/make-certs.sh" "$DIR/certs" secure clear
+
+# Two ports that nobody has.
+read -r SECURE CLEAR < <(python3 -c '
+import socket
+s = [socket.socket() for _ in range(2)]
+[x.bind(("127.0.0.1", 0)) for x in s]
+print(*[x.getsockname()[1] for x in s])') || skip "python3 is needed to find free ports"
+
+peer_of() { # NODE PORT
+    echo "name=$1,address=127.0.0.1:$2,tenants=t0"
+}
+
+ternd_run secure --listen "127.0.0.1:$SECURE" --tls-ca "$DIR/certs/ca.pem" --tls-cert "$DIR/certs/secure.pem" \
+    --tls-key "$DIR/certs/secure.key" --tenant "name=t0,socket=$DIR/secure/t0.sock,memory=16M" \
+    --peer "$(peer_of clear "$CLEAR")"
+ternd_run clear --listen "127.0.0.1:$CLEAR" --insecure-peers --tenant "name=t0,socket=$DIR/clear/t0.sock,memory=16M" \
+    --peer "$(peer_of secure "$SECURE")"
+
+tells() { # NODE PATTERN: it has warned so
+    wait_for "$1: $2" grep -q "level=warn event=$2" "$DIR/$1/log"
+}
+
+WHY="the other side talks in the clear: give it \`tls\`"
+tells secure "tls_refused link=.* peer=\"\" dir=in reason=clear_text detail=\"$WHY"
+tells secure "tls_refused link=.* peer=clear dir=out reason=clear_text detail=\"$WHY"
+WHY="the other side speaks TLS, and this daemon does not: give it \`tls\`"
+tells clear "tls_unexpected link=.* peer=\"\" dir=in reason=\"$WHY"
+tells clear "tls_unexpected link=.* peer=secure dir=out reason=\"$WHY"
+cause() { # NODE: why its peer cannot be reached
+    "$CTL" --socket "$DIR/$1/admin.sock" peers --json | value "j['peers'][0]['last_error']"
+}
+[[ $(cause secure) == "TLS refused: clear_text: the other side talks in the clear"* ]] || fail "$(cause secure)"
+[[ $(cause clear) == "the other side speaks TLS, and this daemon does not"* ]] || fail "$(cause clear)"
+json "$("$CTL" --socket "$DIR/secure/admin.sock" peers --json)" "j['tls']['refused_unnamed']['clear_text'] > 0"
+echo "clear text: ok"
