@@ -1,4 +1,4 @@
-/* The commands that do something: evict, pin, drain, reload, tape, ping. */
+/* The commands that do something: evict, pin, drain, reload, log-level, tape, ping. */
 #include "ctl.h"
 
 #include <limits.h>
@@ -86,6 +86,27 @@ static int run_reload(struct ctl *ctl)
     return CTL_OK;
 }
 
+static int run_log_level(struct ctl *ctl)
+{
+    char level[32], for_s[32];
+    const char *args[2] = {level, for_s};
+    json_t *answer;
+
+    if (snprintf(level, sizeof(level), "level=%s", ctl->operand) >= (int)sizeof(level))
+        ctl_fail(CTL_USAGE, "'%.40s' is no level: error, warn, info or debug", ctl->operand);
+    snprintf(for_s, sizeof(for_s), "for_s=%u", ctl->for_s);
+    answer = ctl_ask(ctl, "log-level", args, ctl->for_s ? 2 : 1);
+    if (!ctl_print_json(ctl, answer)) {
+        printf("the log is at level %s", j_str(answer, "level"));
+        if (j_u64(answer, "for_s") > 0)
+            printf(" for %s, then at %s again", human_age((double)j_u64(answer, "for_s")),
+                   j_str(answer, "configured"));
+        printf("\n");
+    }
+    json_decref(answer);
+    return CTL_OK;
+}
+
 /* The daemon writes the file, so a relative path has to be made absolute with our own folder. */
 static int run_tape(struct ctl *ctl)
 {
@@ -161,6 +182,11 @@ static const struct argp_option evict_options[] = {
     {0},
 };
 
+static const struct argp_option log_level_options[] = {
+    {"for", OPT_FOR, "TIME", 0, "For so long, 24h at most: 60s, 15m, 2h; default: 60s", 0},
+    {0},
+};
+
 static const struct argp_option tape_options[] = {
     {"tokens", OPT_TOKENS, NULL, 0,
      "Keep token ids, which are your users' text, instead of hashes of them", 0},
@@ -191,6 +217,10 @@ const struct command act_commands[] = {
      "wrong, "
      "what was in force stays, and the reason is told.\n",
      NULL, false, run_reload},
+    {"log-level", "LEVEL", "Changes the log's level for a while",
+     "  ternctl log-level debug --for 60s\n  ternctl log-level info\n\nLEVEL is error, warn, info "
+     "or debug. It goes back by itself; the level of the configuration ends it at once.\n",
+     log_level_options, true, run_log_level},
     {"tape", "FILE", "Writes the daemon's last events to FILE",
      "  ternctl tape /tmp/tern.tape && tern-sim --tape /tmp/tern.tape\n\nIt is the daemon that "
      "writes: FILE must be "

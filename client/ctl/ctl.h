@@ -28,7 +28,7 @@ struct ctl {
     bool json;                              /* print one JSON object and nothing else */
     bool colour;                            /* standard output is a terminal that wants some */
     const char *pool, *operand, *svg, *key; /* as on the command line; NULL: not given */
-    uint32_t nodes, count;
+    uint32_t nodes, count, for_s;           /* for_s: 0: not given */
     bool tokens;
     uint64_t from;    /* watch: a number */
     uint32_t changes; /* watch: end after so many; 0: never */
@@ -52,6 +52,7 @@ enum {
     OPT_CHANGES = 'm',
     OPT_SVG = 'g',
     OPT_KEY = 'k',
+    OPT_FOR = 'o',
 };
 
 /* The commands of each file, beside what they run; the last one has no name. */

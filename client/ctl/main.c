@@ -10,6 +10,8 @@
 
 const char *argp_program_version TERN_ARGP = "ternctl " TERN_VERSION;
 
+#define DAY_S 86400u
+
 #define EXIT_STATUS                                                                                \
     "Exit status: 0 done, 1 refused or failed, 2 wrong command line, 3 no daemon answers there."
 
@@ -67,6 +69,21 @@ static uint64_t number(struct argp_state *state, const char *option, const char 
     return v;
 }
 
+/* "90", "90s", "15m" or "2h", in seconds. */
+static uint32_t seconds(struct argp_state *state, const char *option, const char *arg)
+{
+    static const char units[] = "smh";
+    static const uint32_t each[] = {1, 60, 3600};
+    size_t n = strspn(arg, "0123456789");
+    const char *unit = arg[n] ? strchr(units, arg[n]) : units;
+    uint64_t v = n > 0 && n < 6 ? strtoull(arg, NULL, 10) : 0;
+
+    if (!unit || (arg[n] && arg[n + 1]) || v == 0 || v * each[unit - units] > DAY_S)
+        argp_error(state, "%s takes a time from 1s to 24h, such as 60s, 15m or 2h, not '%s'",
+                   option, arg);
+    return (uint32_t)(v * each[unit - units]);
+}
+
 static error_t parse_command(int key, char *arg, struct argp_state *state)
 {
     struct parse *p = state->input;
@@ -82,6 +99,7 @@ static error_t parse_command(int key, char *arg, struct argp_state *state)
     case OPT_CHANGES:
         p->ctl->changes = (uint32_t)number(state, "--changes", arg, UINT32_MAX);
         return 0;
+    case OPT_FOR: p->ctl->for_s = seconds(state, "--for", arg); return 0;
     case OPT_TOKENS: p->ctl->tokens = true; return 0;
     case ARGP_KEY_ARG:
         if (!p->command->takes_operand || p->ctl->operand)

@@ -5,7 +5,6 @@
 #include <string.h>
 
 #define TITLES_N(titles)     (sizeof(titles) / sizeof((titles)[0]))
-#define QUARANTINE_ALARM_MS  1000
 #define RECORDS_ENGINE_BYTES 14 /* of a name, so that the table fits 100 columns */
 
 /* A count that should be 0 stands out when it is not. */
@@ -315,52 +314,6 @@ static void show_refusals(const struct ctl *ctl, const json_t *refusals)
     }
 }
 
-/* A fetch that ended a moment ago has pages in quarantine; it is an alarm only if that lasts. */
-static void show_quarantine(const struct ctl *ctl, const json_t *s)
-{
-    const json_t *holder = json_object_get(s, "quarantine_holder");
-    uint64_t ms = j_u64(s, "quarantine_oldest_ms");
-
-    if (ms == 0)
-        return;
-    paint(ctl, ms < QUARANTINE_ALARM_MS ? YELLOW : RED,
-          "\n%s: %s pages wait in quarantine for %s, transfer %s from peer %s: a write may still "
-          "arrive.\n",
-          ms < QUARANTINE_ALARM_MS ? "note" : "alarm", num(holder, "pages"),
-          human_age((double)ms / 1000), j_str(holder, "transfer"), j_str(holder, "peer"));
-    if (ms >= QUARANTINE_ALARM_MS)
-        paint(
-            ctl, RED,
-            "Look at the peer in `ternctl peers`; if the pages never come back, drain and restart "
-            "this daemon.\n");
-}
-
-/* Each engine whose steps do not come, while pages of it wait. */
-static void show_overdue(const struct ctl *ctl, const json_t *overdue)
-{
-    json_t *e;
-    size_t i;
-
-    json_array_foreach((json_t *)(uintptr_t)overdue, i, e)
-    {
-        paint(ctl, RED, "\nalarm: engine %s of %s: pages wait for %s, while no step passes.\n",
-              j_str(e, "engine"), j_str(e, "tenant"),
-              human_age((double)j_u64(e, "waiting_ms") / 1000));
-        if (j_bool(e, "jumped"))
-            paint(ctl, RED,
-                  "Its rank %llu shows step %llu, but no step above %llu was named: that is not "
-                  "believed. Look what overwrites its control page, and restart the engine.\n",
-                  (unsigned long long)j_u64(e, "rank"), (unsigned long long)j_u64(e, "done_step"),
-                  (unsigned long long)j_u64(e, "named_step"));
-        else
-            paint(
-                ctl, RED,
-                "Its rank %llu has finished step %llu. Look whether it hangs; if it does, end all "
-                "processes of the engine (`ternctl engines` has their pids).\n",
-                (unsigned long long)j_u64(e, "rank"), (unsigned long long)j_u64(e, "done_step"));
-    }
-}
-
 static void show_certificate(const struct ctl *ctl, const json_t *certificate)
 {
     double left_s = j_f64(certificate, "left_s");
@@ -384,29 +337,40 @@ static void show_certificate(const struct ctl *ctl, const json_t *certificate)
               "same CA refuse it.\n");
 }
 
-static void show_stuck(const struct ctl *ctl, const json_t *stuck)
+/* The alarms that are on. The daemon sends no more than so many of them. */
+static void show_on(const struct ctl *ctl, const json_t *s)
 {
-    json_t *e, *pid;
-    size_t i, k;
+    const json_t *alarms = json_object_get(s, "alarms"), *a;
+    uint64_t on = j_u64(s, "alarms_on");
+    size_t i;
 
-    json_array_foreach((json_t *)(uintptr_t)stuck, i, e)
+    json_array_foreach((json_t *)(uintptr_t)alarms, i, a)
     {
-        paint(ctl, RED,
-              "\nalarm: a process of engine %s of %s ended, and others live on: its pages stay its "
-              "own until they have. End them:",
-              j_str(e, "engine"), j_str(e, "tenant"));
-        json_array_foreach(json_object_get(e, "pids"), k, pid)
-            printf(" %lld", (long long)json_integer_value(pid));
-        printf("\n");
+        paint(ctl, RED, "\nalarm: %s%s%s, for %s: %s.\n", j_str(a, "name"),
+              j_str(a, "subject")[0] ? " of " : "", j_str(a, "subject"),
+              human_age(j_f64(a, "since_s")), j_str(a, "text"));
+        printf("What to do: %s.\n", j_str(a, "action"));
     }
+    if (on > json_array_size(alarms))
+        printf("\n%s more alarms are on.\n", human_count(on - json_array_size(alarms)));
+}
+
+static void show_log(const struct ctl *ctl, const json_t *log)
+{
+    if (json_is_number(json_object_get(log, "level_left_s")))
+        paint(ctl, YELLOW, "\nnote: the log is at level %s for %s more.\n", j_str(log, "level"),
+              human_age(j_f64(log, "level_left_s")));
+    if (j_u64(log, "lost") > 0)
+        paint(ctl, YELLOW,
+              "\nwarning: %s lines of the daemon's log could not be written: its reader is slow or "
+              "gone, or the disk is full.\n",
+              num(log, "lost"));
 }
 
 /* Lists what an operator should look at, with what to do. */
 static void show_alarms(const struct ctl *ctl, const json_t *s)
 {
-    show_overdue(ctl, json_object_get(s, "steps_overdue"));
-    show_stuck(ctl, json_object_get(s, "engines_stuck"));
-    show_quarantine(ctl, s);
+    show_on(ctl, s);
     show_certificate(ctl, json_object_get(s, "certificate"));
     if (j_u64(json_object_get(s, "fault_injection"), "corrupt_pages") > 0)
         paint(ctl, YELLOW,
@@ -421,11 +385,7 @@ static void show_alarms(const struct ctl *ctl, const json_t *s)
         0)
         paint(ctl, YELLOW,
               "\nwarning: faults.disk_... is set: this daemon's disk fails, on purpose.\n");
-    if (j_u64(json_object_get(s, "log"), "lost") > 0)
-        paint(ctl, YELLOW,
-              "\nwarning: %s lines of the daemon's log could not be written: its reader is slow or "
-              "gone, or the disk is full.\n",
-              num(json_object_get(s, "log"), "lost"));
+    show_log(ctl, json_object_get(s, "log"));
     if (j_u64(json_object_get(s, "memory"), "faults") > 0)
         paint(ctl, RED,
               "\nwarning: %s pages of memory were lost under the daemon: look for hardware errors, "

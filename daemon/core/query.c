@@ -1,6 +1,7 @@
 /* Read-only views. See query.h. */
 #include "core/query.h"
 
+#include <assert.h>
 #include <string.h>
 
 #include "core/disk/entries.h"
@@ -479,6 +480,19 @@ bool core_share_plan(const struct core_limits *limits, const struct tenant_confi
     for (uint32_t i = 0; i < each; i++)
         ret->reserved += share_reserved(limits, tenants, of.table, of.tenant * each + i);
     return true;
+}
+
+static_assert(CORE_SHARES == SHARE_TABLES, "one for each table");
+
+bool core_share_refusal(const char *text, uint32_t *ret_table)
+{
+    for (uint32_t i = 0; i < SHARE_TABLES; i++) {
+        if (share_refused(i) != text)
+            continue;
+        *ret_table = i;
+        return true;
+    }
+    return false;
 }
 
 bool core_share_view(const struct core *c, struct share_of of, struct share_view *ret)

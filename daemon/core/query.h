@@ -196,6 +196,8 @@ struct tree_event_view {
     bool on_device, on_host;      /* after the change */
 };
 
+#define CORE_SHARES 18 /* tables that tenants share */
+
 struct share_of {
     uint32_t table, tenant;
 };
@@ -237,7 +239,11 @@ struct core_view {
 
 /* False: there is no such table, or no such tenant. Tables are numbered from 0. */
 bool core_share_view(const struct core *c, struct share_of of, struct share_view *ret);
-/* The same of a core that is not there yet, where nobody holds anything; `rest` is not told. */
+/* Is that text of a reply, itself and no copy, the refusal of a share? Then *ret_table is of which.
+ */
+bool core_share_refusal(const char *text, uint32_t *ret_table);
+/* core_share_view of a core that is not there yet, where nobody holds anything; `rest` is not told.
+ */
 bool core_share_plan(const struct core_limits *limits, const struct tenant_config *tenants,
                      struct share_of of, struct share_view *ret);
 void core_view(const struct core *core, struct core_view *ret);

@@ -12,6 +12,7 @@
 #include "seam/mem/mem.h"
 #include "seam/xfer/xfer.h"
 #include "shell/admin/refusals.h"
+#include "shell/alarm/alarms.h"
 #include "shell/config/config.h"
 #include "shell/conn/conn.h"
 #include "shell/conn/proc.h"
@@ -49,7 +50,7 @@ struct engine_watch {
     uint32_t gen, tenant, world;
     char name[ENGINE_NAME_MAX];
     uint64_t last[RANKS_MAX]; /* what the core was told */
-    bool overdue;             /* the log has said that it is */
+    uint64_t joined_ns;
 };
 
 /* A pool as operators see it. */
@@ -63,9 +64,8 @@ struct spill_watch {
     struct io_op op;
     struct disk_recovery recovery; /* of this start */
     uint32_t faults_logged;
-    bool full, failing; /* as the log has said */
-    uint64_t bad;       /* likewise */
-    uint64_t failed;    /* stores, when the daemon began to end */
+    uint64_t bad;    /* as the log has said */
+    uint64_t failed; /* stores, when the daemon began to end */
 };
 
 struct daemon {
@@ -73,8 +73,10 @@ struct daemon {
     enum daemon_state state;
     uint64_t incarnation, start_ns, last_ns;
     uint64_t tick_ns, step_poll_ns, drain_ns;
-    uint64_t faults_seen;        /* mem_stats' faults that the log has told of */
-    uint64_t quarantine_seen_ns; /* see quarantine.h */
+    uint64_t faults_seen; /* mem_stats' faults that the log has told of */
+    struct alarms alarms;
+    uint64_t log_level_ns; /* until when the log's level is another than the configuration's; 0: it
+                              is not */
 
     struct io *io;
     struct mem *mem;

@@ -225,7 +225,7 @@ wrong 1 "ternctl pools" "$CTL" evict --pool 77
 wrong 3 "that is no socket" "$CTL" --socket "$DIR/config.yaml" status
 wrong 1 "no certificate is configured" "$CTL" reload # and not that the daemon is too old
 wrong 1 "no change has that number" "$CTL" watch --from 5000000000
-COMMANDS=$("$CTL" --help | sed -n '/^Commands:/,/^$/s/^  \([a-z]*\) .*/\1/p')
+COMMANDS=$("$CTL" --help | sed -n '/^Commands:/,/^$/s/^  \([a-z-]*\) .*/\1/p')
 (($(wc -w <<<"$COMMANDS") >= 16)) || fail "--help lists only: $COMMANDS"
 for command in $COMMANDS; do
     HELP=$("$CTL" $command --help)

@@ -435,6 +435,11 @@ static void status_shell(const struct admin_ctx *ctx, struct text_out *out)
     text_object(out, "log");
     text_u64(out, "suppressed", log_suppressed());
     text_u64(out, "lost", log_lost());
+    text_str(out, "level", log_level_name(log_level_now()));
+    if (ctx->log_level_ns > ctx->now_ns)
+        text_f64(out, "level_left_s", (double)(ctx->log_level_ns - ctx->now_ns) / SECOND_NS);
+    else
+        text_str(out, "level_left_s", NULL);
     text_object_end(out);
     text_bool(out, "insecure_peers", ctx->config->insecure_peers);
     status_certificate(ctx, out);
@@ -558,6 +563,27 @@ static void status_stuck(const struct admin_ctx *ctx, uint32_t tenant, struct te
     text_array_end(out);
 }
 
+/* Those that are on, as many as are shown. */
+static void status_alarms(const struct admin_ctx *ctx, struct text_out *out)
+{
+    struct alarm_view v;
+    uint32_t at = 0;
+
+    text_u64(out, "alarms_on", ctx->alarms_on);
+    text_array(out, "alarms");
+    for (uint32_t n = 0; n < ALARMS_SHOWN && ctx->alarm && ctx->alarm(ctx->ctx, &at, &v); n++) {
+        text_object(out, NULL);
+        text_str(out, "name", v.name);
+        text_str(out, "severity", v.severity);
+        text_str(out, "subject", v.subject);
+        text_f64(out, "since_s", admin_age_s(ctx, v.since_ns));
+        text_str(out, "text", v.text);
+        text_str(out, "action", v.action);
+        text_object_end(out);
+    }
+    text_array_end(out);
+}
+
 /* Changes of the tree; those that are kept are numbered [first, next). */
 static void status_events(const struct admin_ctx *ctx, const struct core_view *v,
                           struct text_out *out)
@@ -618,6 +644,7 @@ static enum tern_err answer_status(const struct admin_ctx *ctx, const struct que
         text_u64(out, "transfers_active", (uint64_t)v.pulls + v.serves);
         text_u64(out, "namespaces_reset", v.namespaces_reset);
         text_u64(out, "resets_spreading", v.resets_spreading);
+        status_alarms(ctx, out);
         status_core(&v, out);
         status_quarantine(ctx, &v, out);
         status_host(ctx, &v, out);

@@ -13,6 +13,7 @@
 #include "shell/admin/admin_args.h"
 #include "shell/admin/refusals.h"
 #include "shell/admin/text_out.h"
+#include "shell/alarm/alarms.h"
 #include "shell/config/config.h"
 #include "shell/stream/stream.h"
 #include "shell/tape/tape.h"
@@ -78,6 +79,11 @@ struct admin_ctx {
     /* The name of a group of the pool in that slot; a NULL function or answer: "group0", "group1",
      * ... */
     const char *(*group_name)(void *ctx, uint32_t pool, uint32_t group);
+    /* The first alarm that is on from *at on, which becomes the place behind it; 0 at first. False:
+     * there are no more. A NULL function: none is known. */
+    bool (*alarm)(void *ctx, uint32_t *at, struct alarm_view *ret);
+    uint32_t alarms_on;
+    uint64_t log_level_ns; /* until when the log's level is another than configured; 0: it is not */
     const struct histogram *answered; /* [OP_COUNT]; NULL: not known */
     void *ctx;
     uint64_t *node_bits; /* scratch: a bit a node of the core, (limits.nodes + 63) / 64 words */

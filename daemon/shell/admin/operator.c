@@ -1,6 +1,7 @@
 /* Operators: Admin requests on the admin socket and Stats on a tenant's. Read-only commands are
- * made by admin.c; evict, pin, drain, reload and tape are here. What must stay true: a tenant is
- * told about itself alone. */
+ * made by admin.c; evict, pin, drain, reload, tape and log-level are here. What must stay true: a
+ * tenant is told about itself alone; what changes something or writes a file is in the log, with
+ * who asked for it and what came of it. */
 #include <limits.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -11,12 +12,14 @@
 #include "base/err.h"
 #include "shell/admin/admin.h"
 #include "shell/admin/drain.h"
+#include "shell/admin/log_level.h"
 #include "shell/admin/operator.h"
 #include "shell/daemon.h"
 #include "shell/log/log.h"
 
 #define PIECE_BYTES    32768 /* of JSON in one frame */
 #define PIECE_OVERHEAD 64    /* of the message around it, at most */
+#define ACT_ARGS_BYTES 256   /* of an operator's arguments, or of a result, in the log */
 
 /* ---- answers ---- */
 
@@ -176,6 +179,11 @@ static const char *group_name(void *ctx, uint32_t pool, uint32_t group)
     return w->names[group];
 }
 
+static bool alarm_of(void *ctx, uint32_t *at, struct alarm_view *ret)
+{
+    return alarms_view(ctx, at, io_now_ns(), ret);
+}
+
 static enum tern_err describe(struct daemon *d, const char *command, char *const *args,
                               size_t nargs, uint32_t tenant, size_t *ret_n, const char **ret_text)
 {
@@ -210,6 +218,9 @@ static enum tern_err describe(struct daemon *d, const char *command, char *const
         .refusals = refusals_of,
         .proc_pid = pid_of,
         .group_name = group_name,
+        .alarm = alarm_of,
+        .alarms_on = d->alarms.on,
+        .log_level_ns = d->log_level_ns,
         .answered = d->answered,
         .node_bits = d->node_bits,
         .visits = &visits,
@@ -297,6 +308,33 @@ static enum tern_err tape_command(struct daemon *d, const Tern__Wire__Admin *m, 
     /* A replay of this tape must end with this hash, if the tape is complete and kept its tokens.
      */
     text_hex(&out, "core_hash", core_hash(d->core));
+    text_object_end(&out);
+    *ret_n = out.len;
+    return TERN_OK;
+}
+
+/* ---- log-level ---- */
+
+static enum tern_err log_level_command(struct daemon *d, const Tern__Wire__Admin *m, size_t *ret_n,
+                                       const char **ret_text)
+{
+    const char *name = "";
+    uint32_t for_s = LOG_LEVEL_S;
+    const struct admin_arg takes[] = {{.key = "level", .text = &name},
+                                      {.key = "for_s", .number = &for_s, .max = LOG_LEVEL_S_MAX}};
+    enum log_level level;
+    struct text_out out;
+
+    TRY(arguments(m, takes, sizeof takes / sizeof *takes, ret_text));
+    *ret_text = "level is error, warn, info or debug, and for_s is from 1 on";
+    if (!log_level_parse(name, &level) || for_s == 0)
+        return TERN_INVALID;
+    log_level_change(d, level, for_s);
+    text_init(&out, d->text, ADMIN_TEXT_BYTES);
+    text_object(&out, NULL);
+    text_str(&out, "level", log_level_name(level));
+    text_str(&out, "configured", log_level_name(d->config->log_level));
+    text_u64(&out, "for_s", d->log_level_ns ? for_s : 0);
     text_object_end(&out);
     *ret_n = out.len;
     return TERN_OK;
@@ -415,11 +453,60 @@ static enum tern_err pin_command(struct daemon *d, struct client_conn *c,
     return TERN_OK;
 }
 
+/* ---- the log of what operators do ---- */
+
+/* Is it a command that changes something, or writes a file? */
+static bool is_act(const char *command)
+{
+    static const char *const acts[] = {"evict", "pin", "drain", "reload", "tape", "log-level"};
+
+    for (size_t i = 0; i < sizeof acts / sizeof *acts; i++)
+        if (strcmp(command, acts[i]) == 0)
+            return true;
+    return false;
+}
+
+static void log_asked(const struct client_conn *c, uint64_t request, const Tern__Wire__Admin *m)
+{
+    char args[ACT_ARGS_BYTES] = "";
+    size_t at = 0;
+
+    for (size_t i = 0; i < m->n_args && at < sizeof args; i++)
+        at += (size_t)snprintf(args + at, sizeof args - at, "%s%s", i ? " " : "", m->args[i]);
+    log_event(LEVEL_INFO, "operator_asks",
+              "act=%s pid=%d uid=%u conn=%u request=%" PRIu64 " args=%s", m->command, c->pid,
+              c->uid, c->slot, request, args);
+}
+
+static void log_done(const struct client_conn *c, uint64_t request, const char *act,
+                     enum tern_err err, const char *result)
+{
+    log_event(LEVEL_INFO, "operator_done",
+              "act=%s pid=%d uid=%u conn=%u request=%" PRIu64 " err=%s result=%s", act, c->pid,
+              c->uid, c->slot, request, err_name(err), result);
+}
+
+static void log_reply(const struct client_conn *c, const struct reply *r)
+{
+    char result[ACT_ARGS_BYTES];
+
+    if (r->err != TERN_OK)
+        snprintf(result, sizeof result, "%s", r->text ? r->text : "");
+    else if (r->op == OP_PIN)
+        snprintf(result, sizeof result, "%u pins", r->pin.refs);
+    else
+        snprintf(result, sizeof result, "%u nodes, %u pages, %u host pages", r->evict.nodes,
+                 r->evict.pages, r->evict.host_pages);
+    log_done(c, r->request_id, r->op == OP_PIN ? "pin" : "evict", r->err, result);
+}
+
 void operator_reply(struct daemon *d, struct client_conn *c, const struct reply *r)
 {
     struct frame_header h = {.type = FRAME_ADMIN, .request_id = r->request_id};
     struct text_out out;
 
+    if (r->op == OP_EVICT || r->op == OP_PIN)
+        log_reply(c, r);
     if (r->err != TERN_OK || (r->op != OP_EVICT && r->op != OP_PIN)) {
         conn_send_status(c, &h, r->err, r->text);
         return;
@@ -452,13 +539,18 @@ static void admin_request(struct daemon *d, struct client_conn *c, const struct 
                           const Tern__Wire__Admin *m)
 {
     const char *command = m->command ? m->command : "", *text = "";
+    bool act = is_act(command);
     enum tern_err err = TERN_OK;
     size_t n = 0;
 
+    if (act)
+        log_asked(c, h->request_id, m);
     if (strcmp(command, "evict") == 0 || strcmp(command, "pin") == 0) {
         err = command[0] == 'e' ? evict_command(d, c, h, m, &text) : pin_command(d, c, h, m, &text);
-        if (err != TERN_OK)
-            answer(d, c, h, err, text, 0);
+        if (err == TERN_OK)
+            return; /* operator_reply has the result, or will */
+        log_done(c, h->request_id, command, err, text);
+        answer(d, c, h, err, text, 0);
         return;
     }
     if (strcmp(command, "drain") == 0)
@@ -467,8 +559,12 @@ static void admin_request(struct daemon *d, struct client_conn *c, const struct 
         err = reload_command(d, m, &n, &text);
     else if (strcmp(command, "tape") == 0)
         err = tape_command(d, m, &n, &text);
+    else if (strcmp(command, "log-level") == 0)
+        err = log_level_command(d, m, &n, &text);
     else
         err = describe(d, command, m->args, m->n_args, NONE, &n, &text);
+    if (act)
+        log_done(c, h->request_id, command, err, err == TERN_OK ? "" : text);
     answer(d, c, h, err, text, n);
 }
 

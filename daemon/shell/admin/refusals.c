@@ -6,8 +6,16 @@
 static void note(struct refusals *refusals, enum op op, enum tern_err err, const char *text,
                  uint64_t now_ns)
 {
+    uint32_t table;
+
     if (err == TERN_OK)
         return;
+    if (core_share_refusal(text, &table))
+        refusals->share_ns[table] = now_ns;
+    if (err == TERN_POOL_EXHAUSTED && op != OP_STORE)
+        refusals->exhausted_ns = now_ns;
+    if (err == TERN_QUOTA)
+        refusals->quota_ns = now_ns;
     refusals->errors[err]++;
     refusals->last = err;
     refusals->last_op = op;

@@ -3,7 +3,7 @@
 #ifndef SHELL_REFUSALS_H
 #define SHELL_REFUSALS_H
 
-#include "core/request.h"
+#include "core/query.h"
 
 #define REFUSAL_TEXT_BYTES 256 /* longer ones are cut */
 
@@ -13,6 +13,9 @@ struct refusals {
     enum op last_op;
     char last_text[REFUSAL_TEXT_BYTES]; /* "": the error says it all */
     uint64_t last_ns;
+    /* When the last one was of its kind; 0: none was. share_ns: because of the tenant's share of a
+     * table; exhausted_ns: POOL_EXHAUSTED, but for the disk's; quota_ns: QUOTA. */
+    uint64_t share_ns[CORE_SHARES], exhausted_ns, quota_ns;
 };
 
 void refusals_note(struct refusals *refusals, const struct reply *reply, uint64_t now_ns);

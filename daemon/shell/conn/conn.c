@@ -59,6 +59,12 @@ void conns_finish(struct daemon *d)
 
 /* ---- the end ---- */
 
+/* For the log; 0: it is not known. */
+static int pid_of(const struct client_conn *c)
+{
+    return conn_is_admin(c) ? c->pid : (int)proc_pid(&c->d->procs, c->proc);
+}
+
 static bool known_to_core(const struct client_conn *c)
 {
     return c->state == CLIENT_CONN_GREETING || c->state == CLIENT_CONN_OPEN;
@@ -82,7 +88,7 @@ static void on_closed(struct stream *s, const char *why)
 
     /* Somebody will ask why we ended a connection; that clients come and go is no news. */
     log_event(s->peer_closed ? LEVEL_DEBUG : LEVEL_INFO, "conn_closed", "conn=%u pid=%d reason=%s",
-              c->slot, (int)proc_pid(&d->procs, c->proc), why);
+              c->slot, pid_of(c), why);
     client_conn_state_move(&c->state, CLIENT_CONN_CLOSED);
     count_open(c, -1);
     d->conns.ops->closed(c);
@@ -208,9 +214,8 @@ static void greet(struct client_conn *c, const struct frame_header *h, const uin
         stream_finish(&c->stream, "refused");
         return;
     }
-    log_event(LEVEL_DEBUG, "hello", "conn=%u pid=%d client=%s " LOG_TRACE, c->slot,
-              (int)proc_pid(&d->procs, c->proc), hello->client ? hello->client : "",
-              hello->trace_id);
+    log_event(LEVEL_DEBUG, "hello", "conn=%u pid=%d client=%s " LOG_TRACE, c->slot, pid_of(c),
+              hello->client ? hello->client : "", hello->trace_id);
     client_conn_state_move(&c->state, CLIENT_CONN_OPEN);
     c->last_request = h->request_id;
     c->stream.splitter.body_max = d->config->frame_body_max;
@@ -245,6 +250,17 @@ static const struct stream_ops conn_stream_ops = {
     .frame = on_frame, .refused = on_refused, .closed = on_closed, .finished = on_finished};
 
 /* ---- the beginning ---- */
+
+/* For the log: what operators do is told with who they are. */
+static void know_operator(struct client_conn *c, int fd)
+{
+    struct ucred cred = {.uid = UINT32_MAX};
+    socklen_t len = sizeof(cred);
+
+    (void)getsockopt(fd, SOL_SOCKET, SO_PEERCRED, &cred, &len);
+    c->pid = cred.pid;
+    c->uid = cred.uid;
+}
 
 /* Decides whether the connection is allowed, and finds out which process made it. */
 static enum tern_err admit(struct daemon *d, uint32_t tenant, int fd, uint32_t *ret_proc,
@@ -325,6 +341,8 @@ static bool enter(struct daemon *d, uint32_t tenant, int fd)
     c->last_request = 0;
     c->refusal_text = "";
     c->proc = NONE;
+    if (tenant == NONE)
+        know_operator(c, fd);
     c->refusal = admit(d, tenant, fd, &c->proc, &c->refusal_text);
     client_conn_state_move(&c->state,
                            c->refusal == TERN_OK ? CLIENT_CONN_GREETING : CLIENT_CONN_REFUSED);

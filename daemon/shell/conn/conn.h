@@ -24,6 +24,8 @@ struct client_conn {
     enum client_conn_state state;
     uint32_t slot, tenant; /* tenant NONE: an operator */
     uint32_t proc;         /* NONE: an operator */
+    int32_t pid;           /* of an operator's process, as its socket says; 0: not to be seen */
+    uint32_t uid;          /* likewise its user */
     uint32_t engine;       /* slot of the engine that it joined; NONE */
     uint64_t last_request;
     enum tern_err refusal;

@@ -49,6 +49,18 @@ pid_t proc_pid(const struct proc_table *t, uint32_t slot)
     return slot < t->n && t->v[slot].state != PROC_FREE ? t->v[slot].pid : 0;
 }
 
+void proc_pids(const struct proc_table *t, const uint32_t procs[PROCS_PER_ENGINE_MAX], char *ret,
+               size_t cap)
+{
+    size_t at = 0;
+
+    ret[0] = '\0';
+    for (uint32_t seat = 0; seat < PROCS_PER_ENGINE_MAX && at < cap; seat++)
+        if (procs[seat] != NONE)
+            at += (size_t)snprintf(ret + at, cap - at, "%s%d", at ? "," : "",
+                                   (int)proc_pid(t, procs[seat]));
+}
+
 /* A pidfd is ready to read once every thread of the process has exited. Returns 1 if they have, 0
  * if not, -1 if poll fails. */
 static int exited(int pidfd)

@@ -11,6 +11,8 @@
 #include <sys/types.h>
 
 #include "base/tern_err.h"
+#include "core/ids.h"
+#include "core/limits.h"
 #include "seam/io/io.h"
 #include "shell/conn/proc_states.h"
 
@@ -47,5 +49,8 @@ enum tern_err proc_take(struct proc_table *t, int sock, uint32_t tenant, uint32_
 
 /* The pid of a slot, for logs. */
 pid_t proc_pid(const struct proc_table *t, uint32_t slot);
+/* Those of an engine's processes, "17,18": NONE is nobody. */
+void proc_pids(const struct proc_table *t, const uint32_t procs[PROCS_PER_ENGINE_MAX], char *ret,
+               size_t cap);
 
 #endif

@@ -76,6 +76,16 @@ void log_init(enum log_level most, int fd, uint64_t (*now_ns)(void))
     logger.now_ns = now_ns;
 }
 
+enum log_level log_level_now(void)
+{
+    return logger.most;
+}
+
+void log_level_set(enum log_level most)
+{
+    logger.most = most;
+}
+
 uint64_t log_suppressed(void)
 {
     return logger.suppressed;

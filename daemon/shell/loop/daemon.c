@@ -16,12 +16,12 @@
 #include "base/err.h"
 #include "seam/mem/mem_fault.h"
 #include "shell/admin/drain.h"
+#include "shell/admin/log_level.h"
 #include "shell/config/plan.h"
 #include "shell/log/log.h"
 #include "shell/log/notify.h"
 #include "shell/loop/dispatch.h"
-#include "shell/loop/engine_alarm.h"
-#include "shell/loop/quarantine.h"
+#include "shell/loop/engine_log.h"
 #include "shell/loop/spill.h"
 
 /* ---- what reports to us ---- */
@@ -77,7 +77,7 @@ static void proc_gone(void *ctx, uint32_t slot)
     struct event ev = {.kind = EV_PROC_GONE, .proc = {.proc = slot}};
 
     log_event(LEVEL_DEBUG, "proc_gone", "proc=%u pid=%d", slot, (int)proc_pid(&d->procs, slot));
-    engine_alarm_exited(d, slot);
+    engine_log_exited(d, slot);
     conns_close_proc(d, slot);
     daemon_event(d, &ev);
 }
@@ -402,6 +402,8 @@ static enum tern_err start(struct daemon *d, char *why, size_t cap)
     TRY(start_xfer(d, why, cap));
     TRY(start_sockets(d, why, cap));
     TRY(start_signals(d, why, cap));
+    if (alarms_init(d) != TERN_OK)
+        return fail(why, cap, TERN_INTERNAL, "no memory for the alarms");
     daemon_state_move(&d->state, DAEMON_SERVING);
     return TERN_OK;
 }
@@ -462,6 +464,7 @@ void daemon_destroy(struct daemon *d)
     mem_destroy(d->mem);
     wire_in_finish(&d->in);
     tape_destroy(d->tape);
+    alarms_finish(d);
     if (core_size(&d->limits, &bytes) == TERN_OK)
         pages_put(d->arena, bytes);
     pages_put(d->actions, actions_bytes(&d->limits));
@@ -510,8 +513,8 @@ static void tick(struct daemon *d, uint64_t now_ns)
     xfer_tick(d->xfer, now_ns);
     conns_tick(d, now_ns);
     links_tick(d, now_ns);
-    d->quarantine_seen_ns = quarantine_warn(d->core, d->config, d->quarantine_seen_ns, now_ns);
-    engine_alarm_overdue(d, now_ns);
+    alarms_tick(d, now_ns);
+    log_level_tick(d, now_ns);
     warn_of_faults(d);
     if (d->state == DAEMON_DRAINING || d->state == DAEMON_STORING)
         drain_tick(d, now_ns);

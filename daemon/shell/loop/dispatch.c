@@ -10,7 +10,7 @@
 #include "shell/daemon.h"
 #include "shell/log/log.h"
 #include "shell/loop/dispatch.h"
-#include "shell/loop/engine_alarm.h"
+#include "shell/loop/engine_log.h"
 #include "shell/wire/wire_out.h"
 
 /* ---- actions ---- */
@@ -82,8 +82,10 @@ static void note_reply(struct daemon *d, const struct reply *r, struct client_co
             pool_layouts(d, slot, r->pool_open.layouts);
     } else if (r->op == OP_ENGINE_JOIN) {
         engine_watch_begin(d, r->join.engine);
-        if (c)
+        if (c) {
             c->engine = r->join.engine.slot;
+            engine_log_joined(d, r->join.engine, c->proc);
+        }
     }
 }
 
@@ -179,6 +181,7 @@ void dispatch_reply(struct daemon *d, const struct reply *r)
 /* No connection names the engine any more. */
 static void engine_gone(struct daemon *d, struct engine_id engine)
 {
+    alarms_engine_gone(d, engine.slot, io_now_ns());
     if (!engine_watch_end(d, engine))
         return;
     for (uint32_t i = 0; i < d->conns.n; i++) {
@@ -236,7 +239,7 @@ static void dispatch(struct daemon *d, const struct action *a)
     case ACT_SERVE_START: xfer_serve_start(d->xfer, a); break;
     case ACT_SERVE_STOP: xfer_serve_stop(d->xfer, a); break;
     case ACT_ENGINE_GONE: engine_gone(d, a->engine.engine); break;
-    case ACT_ENGINE_STUCK: engine_alarm_stuck(d, a->engine.engine); break;
+    case ACT_ENGINE_STUCK: alarms_engine(d, a->engine.engine.slot, io_now_ns()); break;
     case ACT_STEP_WANTED: engine_watch_want(d, a->wanted.engine, a->wanted.step); break;
     }
 }

@@ -10,6 +10,7 @@
 #include "shell/daemon.h"
 #include "shell/log/log.h"
 #include "shell/loop/dispatch.h"
+#include "shell/loop/engine_log.h"
 #include "shell/wire/wire_out.h"
 
 static void ping(struct client_conn *c, const struct frame_header *h, const uint8_t *body)
@@ -114,6 +115,8 @@ static void core_request(struct client_conn *c, const struct frame_header *h, co
         return;
     ev.request.conn = c->slot;
     ev.request.request_id = h->request_id;
+    if (ev.request.op == OP_ENGINE_LEAVE && c->engine != NONE)
+        engine_log_leaves(d, c->engine, c->proc);
     if (c->engine != NONE)
         daemon_poll_engine(d, c->engine);
     daemon_event(d, &ev);

@@ -1,5 +1,5 @@
-/* See spill.h. The states of the disk, full and failing, are those of struct disk_stats: the log
- * hears of each when it begins and when it is over, and of no single write. */
+/* See spill.h. A disk that is full or fails is an alarm (shell/alarm): the log hears of no single
+ * write. */
 #include "shell/loop/spill.h"
 
 #include <dirent.h>
@@ -25,34 +25,6 @@ static void later(void *ctx, struct event *ev)
     daemon_later(ctx, ev);
 }
 
-static void log_full(struct daemon *d, const struct disk_stats *s)
-{
-    if (s->full && !d->spill.full)
-        log_event(LEVEL_WARN, "spill_full",
-                  "dir=%s free_bytes=%" PRIu64 " headroom_bytes=%" PRIu64 " reason=%s",
-                  d->config->spill_dir, s->free_bytes, d->config->spill_headroom,
-                  "nothing more is stored on the disk until there is room again; requests are "
-                  "served as before");
-    else if (!s->full && d->spill.full)
-        log_event(LEVEL_INFO, "spill_full_ended", "free_bytes=%" PRIu64, s->free_bytes);
-    d->spill.full = s->full;
-}
-
-static void log_failing(struct daemon *d, const struct disk_stats *s)
-{
-    if (s->failing && !d->spill.failing)
-        log_event(LEVEL_ERROR, "spill_failing",
-                  "dir=%s write_errors=%" PRIu64 " read_errors=%" PRIu64 " error=%s reason=%s",
-                  d->config->spill_dir, s->write_errors, s->read_errors,
-                  s->error ? strerror(s->error) : "none",
-                  "requests are served as before, and storing is tried again; see what the error "
-                  "says of the folder, and the kernel's log of the disk");
-    else if (!s->failing && d->spill.failing)
-        log_event(LEVEL_INFO, "spill_failing_ended",
-                  "write_errors=%" PRIu64 " read_errors=%" PRIu64, s->write_errors, s->read_errors);
-    d->spill.failing = s->failing;
-}
-
 /* What came since the last look is one line: of the last one, with how many there are. */
 static void log_bad(struct daemon *d, const struct disk_bad *bad)
 {
@@ -69,13 +41,11 @@ static void log_bad(struct daemon *d, const struct disk_bad *bad)
     d->spill.bad = bad->n;
 }
 
-static void log_state(struct daemon *d)
+static void log_damage(struct daemon *d)
 {
     struct disk_stats s;
 
     disk_stats(d->disk, &s);
-    log_full(d, &s);
-    log_failing(d, &s);
     log_bad(d, &s.bad);
 }
 
@@ -88,7 +58,7 @@ static void disk_ready(struct io_op *op, int32_t res, uint32_t flags, uint32_t b
     if (d->state == DAEMON_STOPPED)
         return;
     disk_poll(d->disk, later, d);
-    log_state(d);
+    log_damage(d);
     if (flags & IO_LAST)
         io_poll_in(d->io, &d->spill.op, disk_event_fd(d->disk), true);
 }

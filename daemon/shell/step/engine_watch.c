@@ -24,10 +24,8 @@ void engine_watch_begin(struct daemon *d, struct engine_id engine)
     w->world = view.world;
     memcpy(w->name, view.name, sizeof w->name);
     memset(w->last, 0, sizeof(w->last));
-    w->overdue = false;
+    w->joined_ns = io_now_ns();
     mem_control_reset(d->mem, w->tenant, engine.slot);
-    log_event(LEVEL_INFO, "engine_joined", "engine=%s tenant=%s world=%u", w->name,
-              d->config->tenants[w->tenant].name, w->world);
 }
 
 bool engine_watch_end(struct daemon *d, struct engine_id engine)
@@ -37,8 +35,8 @@ bool engine_watch_end(struct daemon *d, struct engine_id engine)
     if (w->state != ENGINE_WATCH_ACTIVE || w->gen != engine.gen)
         return false;
     engine_watch_state_move(&w->state, ENGINE_WATCH_NONE);
-    log_event(LEVEL_INFO, "engine_gone", "engine=%s tenant=%s", w->name,
-              d->config->tenants[w->tenant].name);
+    log_event(LEVEL_INFO, "engine_gone", "engine=%s tenant=%s lived_ms=%" PRIu64, w->name,
+              d->config->tenants[w->tenant].name, (io_now_ns() - w->joined_ns) / 1000000);
     return true;
 }
 

@@ -19,7 +19,7 @@ wants() { # WANTED WORD...
     got=$(offers "$@")
     [[ $got == "$want" ]] || { echo "bash: ${*@Q}: \"$got\", not \"$want\""; exit 1; }
 }
-all=$("$TERN_BIN/ternctl" --help | sed -n '/^Commands:/,/^$/s/^  \([a-z]*\) .*/\1/p' | sort | xargs)
+all=$("$TERN_BIN/ternctl" --help | sed -n '/^Commands:/,/^$/s/^  \([a-z-]*\) .*/\1/p' | sort | xargs)
 [[ $(offers ternctl "" | tr ' ' '\n' | grep -v -- -- | xargs) == "$all" ]] || { echo "bash: not all commands: $(offers ternctl "")"; exit 1; }
 wants "peers pin ping pools" ternctl p
 wants "--pool" ternctl tree --po

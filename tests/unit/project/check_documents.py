@@ -4,7 +4,10 @@
   path    a path of a source that a document names (core/step.c, shell/tls/*.c) is there
   text    a text of the program that the table of troubles quotes is in the program's sources
   quote   a block of code that names a source behind its language stands in that source as it is
-  command the table of ternctl's commands is that of client/ctl; with --write it is written anew
+  command the table of ternctl's commands is that of client/ctl
+  alarm   the table of alarms is that of the daemon
+
+With --write the two tables are written anew.
 """
 import glob
 import os
@@ -21,6 +24,10 @@ PATH = re.compile(r"`([\w*{},./-]+/[\w*{},.-]*|[\w*-]+\.(?:sh|md|py))`")
 SOURCE = (".c", ".h", ".sh", ".py", ".md", ".proto", ".yaml", ".txt", "/")
 TROUBLES = "docs/operations.md"
 COMMANDS = "| command | shows or does |\n|---|---|\n"
+ALARMS = "| alarm | of | level | begins | ends | meaning and action |\n|---|---|---|---|---|---|\n"
+ALARM_TABLE = "daemon/shell/alarm/alarm_table.h"
+STRINGS = r'((?:"(?:[^"\\]|\\.)*"\s*)+)'
+ALARM = re.compile(r"X\((\w+), (\w+), (\w+), (\w+), \d+, \d+,\s*" + r",\s*".join([STRINGS] * 4) + r"\)")
 PLACEHOLDER = re.compile(r"\.\.\.|\(\.\.\.\)|\b[A-Z]{3,}\b|\bN\b|\w+=")
 
 
@@ -104,19 +111,33 @@ def commands(tree):
     groups = re.findall(r"\w+", re.search(r"\*const ctl_groups\[\] = \{(.*?),\s*NULL\}", ctl, re.S).group(1))
     for group in groups:
         table = re.search(rf"struct command {group}\[\] = \{{(.*?)\n\}};", ctl, re.S).group(1)
-        for name, operand, summary in re.findall(r'^ *\{"(\w+)",\s*"([^"]*)",\s*"([^"]*)"', table, re.M):
+        for name, operand, summary in re.findall(r'^ *\{"([\w-]+)",\s*"([^"]*)",\s*"([^"]*)"', table, re.M):
             yield f"| `{(name + ' ' + operand).strip()}` | {summary}. |\n"
 
 
-def with_commands(tree, text):
-    head, mark, rest = text.partition(COMMANDS)
-    return head + mark + "".join(commands(tree)) + re.sub(r"^(\|.*\n)*", "", rest)
+def alarms(tree):
+    """The rows of the table, from the table of the alarms in its order."""
+    table = re.sub(r"\s*\\\n\s*", " ", read(tree, ALARM_TABLE))
+    for name, word, of, level, *texts in ALARM.findall(table):
+        begins, ends, means, action = ("".join(re.findall(r'"((?:[^"\\]|\\.)*)"', t)) for t in texts)
+        yield (f"| `{word}` | {of.lower()} | {level.lower()} | {begins} | {ends} "
+               f"| {means[0].upper() + means[1:]}. {action[0].upper() + action[1:]}. |\n")
 
 
-def bad_commands(tree):
+TABLES = {"command": (COMMANDS, commands), "alarm": (ALARMS, alarms)}
+
+
+def with_table(tree, text, kind):
+    title, rows = TABLES[kind]
+    head, mark, rest = text.partition(title)
+    return head + mark + "".join(rows(tree)) + re.sub(r"^(\|.*\n)*", "", rest)
+
+
+def bad_tables(tree):
     text = read(tree, TROUBLES) if os.path.exists(os.path.join(tree, TROUBLES)) else ""
-    if COMMANDS in text and with_commands(tree, text) != text:
-        yield f"command: {TROUBLES}: the table is not that of client/ctl: run check_documents.py with --write"
+    for kind, (title, _) in TABLES.items():
+        if title in text and with_table(tree, text, kind) != text:
+            yield f"{kind}: {TROUBLES}: the table is not that of the sources: run check_documents.py with --write"
 
 
 def check(tree):
@@ -124,19 +145,22 @@ def check(tree):
     for doc in documents(tree):
         text = read(tree, doc)
         found += [*bad_links(tree, doc, text), *bad_paths(tree, doc, text), *bad_quotes(tree, doc, text)]
-    return found + list(bad_texts(tree)) + list(bad_commands(tree)), len(documents(tree))
+    return found + list(bad_texts(tree)) + list(bad_tables(tree)), len(documents(tree))
 
 
 GOOD = {
     "README.md": "# Tern\n## Two commands\nSee [there](docs/operations.md#trouble) and `core/{a,b}.c`, `build/bin/`.\n"
                  "```\n`not/a/path.c`\n```\n```c client/ctl/main.c\n end, NULL};```\n",
     "docs/operations.md": "[here](#trouble), [up](../README.md#two-commands), `demo.sh`\n" + COMMANDS +
-                          "| `ask WHOM` | Asks somebody. |\n| `end` | Ends. |\n## Trouble\n"
+                          "| `ask WHOM` | Asks somebody. |\n| `end` | Ends. |\n\n" + ALARMS +
+                          "| `too_hot` | peer | warn | it burns | it has cooled | It is hot. Cool it. |\n## Trouble\n"
                           "| `no memory: N bytes` or `start_failed ... reason=wrong_ca` | x | y |\n",
     "daemon/core/a.c": '"no "\n    "memory: %u bytes" "start_failed" "wrong_ca"\n',
     "client/ctl/main.c": "*const ctl_groups[] = {talk,\n end, NULL};",
     "client/ctl/ask.c": 'struct command end[] = {\n{"end", "", "Ends", 0},\n};\n'
                         'const struct command talk[] = {\n  {"ask", "WHOM",\n "Asks somebody", 0},\n};\n',
+    ALARM_TABLE: "#define T(X) \\\n    X(HOT, too_hot, PEER, WARN, 0, 5, \\\n      \"it \" \\\n      \"burns\", \"it has cooled\", "
+                 "\"it is hot\", \\\n      \"cool it\")\n",
     "daemon/core/b.c": "", "deploy/demo.sh": "", "build/bin/ternd": "",
 }
 BAD = [("README.md", "[x](docs/nothing.md)", "link"), ("README.md", "[x](docs/operations.md#nothing)", "link"),
@@ -145,8 +169,10 @@ BAD = [("README.md", "[x](docs/nothing.md)", "link"), ("README.md", "[x](docs/op
        ("README.md", "```c client/ctl/main.c\n end;\n```\n", "quote"), ("README.md", "```c no.c\nx\n```\n", "quote"),
        ("docs/operations.md", "| `too little memory: N` | x | y |\n", "text"),
        ("docs/operations.md", "| `start_failed ... reason=wrong_name` | x | y |\n", "text")]
-STALE = [("client/ctl/ask.c", "Asks", "Begs"), ("client/ctl/main.c", "talk,\n end", "end, talk"),
-         ("docs/operations.md", "| `end` | Ends. |\n", "")]
+STALE = [("command", "client/ctl/ask.c", "Asks", "Begs"), ("command", "client/ctl/main.c", "talk,\n end", "end, talk"),
+         ("command", "docs/operations.md", "| `end` | Ends. |\n", ""),
+         ("alarm", ALARM_TABLE, "burns", "is cold"), ("alarm", ALARM_TABLE, "PEER", "DAEMON"),
+         ("alarm", "docs/operations.md", "Cool it", "Cool down")]
 
 
 def self_test():
@@ -158,10 +184,10 @@ def self_test():
             got = [f.split(":")[0] for f in check(tree)[0]]
             assert got == [kind], f"{path}: {more!r}: {got} in place of {kind}"
             plant(tree, GOOD)
-        for path, old, new in STALE:
+        for kind, path, old, new in STALE:
             plant(tree, {path: GOOD[path].replace(old, new)})
             got = [f.split(":")[0] for f in check(tree)[0]]
-            assert got == ["command"], f"{path}: {old!r} as {new!r}: {got}"
+            assert got == [kind], f"{path}: {old!r} as {new!r}: {got}"
             plant(tree, GOOD)
 
 
@@ -169,7 +195,9 @@ def main():
     self_test()
     if sys.argv[1] == "--write":
         path = os.path.join(sys.argv[2], TROUBLES)
-        text = with_commands(sys.argv[2], read(sys.argv[2], TROUBLES))
+        text = read(sys.argv[2], TROUBLES)
+        for kind in TABLES:
+            text = with_table(sys.argv[2], text, kind)
         with open(path, "w", encoding="utf-8") as f:
             f.write(text)
         return 0

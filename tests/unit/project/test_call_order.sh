@@ -10,7 +10,7 @@ trap 'rm -rf "$work"' EXIT
 
 read -r -d '' table <<'TABLE' || true
 daemon/core/libtern_core.a | daemon/core | arena memory tree tier disk transfer session fetch turn . | tree/evict tree/nodes tree/state
-daemon/shell/libtern_shell.a | daemon/shell | log tape tls stream step config wire conn peers admin loop
+daemon/shell/libtern_shell.a | daemon/shell | log tape tls stream step config wire conn peers alarm admin loop
 TABLE
 
 # Each call from file to file, as `CALLER CALLED SYMBOL`, with the folder in front of the name.

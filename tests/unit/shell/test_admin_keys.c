@@ -54,6 +54,13 @@ static bool send_share(void *ctx, uint32_t i, const char **ret_name, struct stre
     return i == 0;
 }
 
+static bool alarm_that_is_on(void *ctx, uint32_t *at, struct alarm_view *ret)
+{
+    (void)ctx;
+    *ret = (struct alarm_view){.name = "peer_down", .severity = "warn", .action = "look"};
+    return (*at)++ == 0;
+}
+
 static bool door(void *ctx, uint32_t i, const char **ret_name, struct door_stats *ret)
 {
     (void)ctx;
@@ -94,6 +101,7 @@ static const char answer_keys[] =
     "prefix_nodes peers "
     "peers_up "
     "links_up listen_port transfers_active namespaces_reset resets_spreading "
+    "alarms_on alarms(name severity subject since_s text action) "
     "evicted_nodes evicted_pages pages_corrupt pages_pulled pages_served dup_chunks "
     "early_told early_pages early_again "
     "token_blocks_free nodes_free retires_free quarantine_oldest_ms "
@@ -116,7 +124,8 @@ static const char answer_keys[] =
     "lost) doors(door waiting places share displaced overdue) send_buffers(bytes "
     "shares(share used reserved) common_used common made_way) conns conns_refused "
     "io(completions cq_overflows sq_waits buffers_empty) tape(recorded dropped "
-    "bytes_used tokens_kept) log(suppressed lost) insecure_peers certificate(not_after left_s "
+    "bytes_used tokens_kept) log(suppressed lost level level_left_s) insecure_peers "
+    "certificate(not_after left_s "
     "life_s own_ca) "
     "fault_injection(corrupt_pages copy_corrupt_every checks_on_owner disk_write_every "
     "disk_full_after) slots sessions(session "
@@ -200,6 +209,7 @@ TEST(answers_have_all_their_keys)
     s.ctx.peer_path = peer_path;
     s.ctx.send_share = send_share;
     s.ctx.door = door;
+    s.ctx.alarm = alarm_that_is_on;
     records_turn(&r, 10);
     ticket_stands();
     keys[0] = '\0';

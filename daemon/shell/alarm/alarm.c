@@ -1,0 +1,123 @@
+/* See alarm.h. */
+#include "shell/alarm/alarm.h"
+
+#define MS_NS UINT64_C(1000000)
+
+static const struct alarm_row rows[ALARM_KINDS] = {
+#define X(NAME, word, of, severity, begin_ms, end_ms, begins, ends, means, action)                 \
+    [ALARM_KIND_##NAME] = {                                                                        \
+        #word,          #word "_ended", ALARM_OF_##of, LEVEL_##severity, begin_ms * MS_NS,         \
+        end_ms * MS_NS, means,          action},
+    ALARM_TABLE(X)
+#undef X
+};
+
+const struct alarm_row *alarm_row(enum alarm_kind kind)
+{
+    return &rows[kind];
+}
+
+/* ---- the machine ---- */
+
+static void follow(struct alarm *a, enum alarm_fact fact, uint64_t now_ns)
+{
+    if (a->state == ALARM_CLEAR && fact == ALARM_IS) {
+        alarm_state_move(&a->state, ALARM_RISING);
+        a->since_ns = now_ns;
+    } else if (a->state == ALARM_RISING && fact != ALARM_IS) {
+        alarm_state_move(&a->state, ALARM_CLEAR);
+    } else if (a->state == ALARM_ON && fact == ALARM_IS_NOT) {
+        alarm_state_move(&a->state, ALARM_FALLING);
+        a->falling_ns = now_ns;
+    } else if (a->state == ALARM_FALLING && fact != ALARM_IS_NOT) {
+        alarm_state_move(&a->state, ALARM_ON);
+    }
+}
+
+enum alarm_news alarm_look(struct alarm *a, enum alarm_fact fact, uint64_t now_ns)
+{
+    const struct alarm_row *row = &rows[a->kind];
+
+    follow(a, fact, now_ns);
+    if (a->state == ALARM_RISING && now_ns - a->since_ns >= row->begin_ns) {
+        alarm_state_move(&a->state, ALARM_ON);
+        return ALARM_BEGAN;
+    }
+    if (a->state == ALARM_FALLING && now_ns - a->falling_ns >= row->end_ns) {
+        alarm_state_move(&a->state, ALARM_CLEAR);
+        return ALARM_ENDED;
+    }
+    return ALARM_NO_NEWS;
+}
+
+enum alarm_news alarm_end(struct alarm *a)
+{
+    bool was_on = alarm_on(a);
+
+    if (a->state == ALARM_ON)
+        alarm_state_move(&a->state, ALARM_FALLING);
+    if (a->state != ALARM_CLEAR)
+        alarm_state_move(&a->state, ALARM_CLEAR);
+    return was_on ? ALARM_ENDED : ALARM_NO_NEWS;
+}
+
+/* ---- the conditions ---- */
+
+static enum alarm_fact fact(bool is)
+{
+    return is ? ALARM_IS : ALARM_IS_NOT;
+}
+
+enum alarm_fact alarm_quarantine(const struct core_view *v, uint64_t now_ns)
+{
+    uint64_t since_ns = v->oldest_quarantine_ns;
+
+    if (since_ns != 0 && since_ns + ALARM_QUARANTINE_NS <= now_ns)
+        return ALARM_IS;
+    return since_ns != 0 && since_ns + ALARM_QUARANTINE_NS / 2 <= now_ns ? ALARM_IS_NEARLY
+                                                                         : ALARM_IS_NOT;
+}
+
+enum alarm_fact alarm_backlog(const struct core_view *v, uint32_t retires)
+{
+    uint64_t used = (uint64_t)(retires - v->retires_free) * ALARM_BACKLOG_PARTS;
+
+    if (used >= (uint64_t)retires * 3)
+        return ALARM_IS;
+    return used >= (uint64_t)retires * 2 ? ALARM_IS_NEARLY : ALARM_IS_NOT;
+}
+
+enum alarm_fact alarm_step(const struct engine_view *e, uint64_t limit_ns, uint64_t now_ns)
+{
+    return fact(engine_overdue(e, limit_ns, now_ns));
+}
+
+enum alarm_fact alarm_stuck(const struct engine_view *e)
+{
+    return fact(e->dying);
+}
+
+/* What was on the tape at a mark has to be there still when the next one is set. */
+enum alarm_fact alarm_tape(struct alarm_tape *mark, const struct tape_stats *v, uint64_t now_ns)
+{
+    bool lost = mark->marked_ns != 0 && v->dropped > mark->recorded;
+
+    if (mark->marked_ns == 0 || now_ns - mark->marked_ns >= ALARM_TAPE_NS)
+        *mark = (struct alarm_tape){.marked_ns = now_ns, .recorded = v->recorded, .lost = lost};
+    return fact(lost || mark->lost);
+}
+
+enum alarm_fact alarm_full(const struct disk_stats *v)
+{
+    return fact(v->full);
+}
+
+enum alarm_fact alarm_failing(const struct disk_stats *v)
+{
+    return fact(v->failing);
+}
+
+enum alarm_fact alarm_refused(uint64_t last_ns, uint64_t now_ns)
+{
+    return fact(last_ns != 0 && now_ns - last_ns < ALARM_REFUSED_NS);
+}

@@ -1,0 +1,77 @@
+/* One alarm: its row of the table, its state, and the condition of each kind, as functions over the
+ * views that the core and the seams give. alarms.h has all alarms of a daemon. Nothing here logs,
+ * and nothing changes but the alarm itself. Owner thread. */
+#ifndef SHELL_ALARM_H
+#define SHELL_ALARM_H
+
+#include "core/query.h"
+#include "seam/disk/disk.h"
+#include "shell/alarm/alarm_states.h"
+#include "shell/alarm/alarm_table.h"
+#include "shell/log/log.h"
+#include "shell/tape/tape.h"
+
+#define ALARM_QUARANTINE_NS 10000000000u /* a data path without progress has ended before */
+#define ALARM_REFUSED_NS    10000000000u /* a refusal counts for so long */
+#define ALARM_TAPE_NS       2000000000u  /* the tape has to reach back so far */
+#define ALARM_BACKLOG_PARTS 4            /* of the records: 3 of 4 begin it, less than 2 end it */
+
+enum alarm_kind {
+#define X(NAME, ...) ALARM_KIND_##NAME,
+    ALARM_TABLE(X)
+#undef X
+        ALARM_KINDS
+};
+
+/* Of what there is one each. */
+enum alarm_of { ALARM_OF_DAEMON, ALARM_OF_ENGINE, ALARM_OF_TENANT, ALARM_OF_SHARE, ALARM_OF_PEER };
+
+struct alarm_row {
+    const char *name, *ended; /* events of the log */
+    enum alarm_of of;
+    enum log_level severity;
+    uint64_t begin_ns, end_ns;
+    const char *means, *action; /* for operators */
+};
+const struct alarm_row *alarm_row(enum alarm_kind kind);
+
+struct alarm {
+    enum alarm_state state;
+    enum alarm_kind kind;
+    uint64_t since_ns;   /* its condition held first; from RISING on */
+    uint64_t falling_ns; /* since when it does not; in FALLING */
+};
+
+/* Is the condition there? NEARLY neither begins an alarm nor ends it. */
+enum alarm_fact { ALARM_IS_NOT, ALARM_IS_NEARLY, ALARM_IS };
+
+enum alarm_news { ALARM_NO_NEWS, ALARM_BEGAN, ALARM_ENDED };
+
+static inline bool alarm_on(const struct alarm *a)
+{
+    return a->state == ALARM_ON || a->state == ALARM_FALLING;
+}
+
+enum alarm_news alarm_look(struct alarm *a, enum alarm_fact fact, uint64_t now_ns);
+/* What it is about is gone. */
+enum alarm_news alarm_end(struct alarm *a);
+
+/* What the tape held at the last mark. All zero at first. */
+struct alarm_tape {
+    uint64_t marked_ns, recorded;
+    bool lost; /* between the last two marks */
+};
+
+/* ---- the conditions ---- */
+
+enum alarm_fact alarm_quarantine(const struct core_view *v, uint64_t now_ns);
+enum alarm_fact alarm_backlog(const struct core_view *v, uint32_t retires);
+enum alarm_fact alarm_step(const struct engine_view *e, uint64_t limit_ns, uint64_t now_ns);
+enum alarm_fact alarm_stuck(const struct engine_view *e);
+enum alarm_fact alarm_tape(struct alarm_tape *mark, const struct tape_stats *v, uint64_t now_ns);
+enum alarm_fact alarm_full(const struct disk_stats *v);
+enum alarm_fact alarm_failing(const struct disk_stats *v);
+/* last_ns: of the last refusal; 0: there was none. */
+enum alarm_fact alarm_refused(uint64_t last_ns, uint64_t now_ns);
+
+#endif
