@@ -17,7 +17,7 @@ if ! grep -q '^TERN_SANITIZE:[A-Z]*=$' "$build/CMakeCache.txt" || grep -q '^TERN
 fi
 
 forbidden() { # CORE-ARCHIVE BASE-ARCHIVE: what the core needs and may not
-    { defined "$1" "$2"; printf '%s\n' memcpy memmove memset memcmp bcmp memchr strncmp _GLOBAL_OFFSET_TABLE_; } | sort -u >"$work/allowed"
+    { defined "$1" "$2"; printf '%s\n' memcpy memmove memset memcmp bcmp memchr strncmp __popcountdi2 _GLOBAL_OFFSET_TABLE_; } | sort -u >"$work/allowed"
     nm -u "$1" 2>/dev/null | awk 'NF == 2 { print $2 }' | sort -u | comm -23 - "$work/allowed" | grep -vE "$instrument" || true
 }
 
