@@ -129,6 +129,22 @@ static int touched_by_the_cpu(const struct engine *e)
     return WIFSIGNALED(status) ? WTERMSIG(status) : 0;
 }
 
+/* Two pools of one region: each is where the daemon says, so that neither has the other's bytes. */
+TEST(device_pools_lie_side_by_side)
+{
+    struct engine first, second;
+
+    rig_start(&rig, ON_FIRST, NULL);
+    first = rig_engine(rig.socket, "first", L, POOL);
+    second = rig_engine(rig.socket, "second", L / 2, POOL);
+    assert_int_equal(talk(&first, 1), 0);
+    assert_int_equal(talk(&second, 2), 0);
+    assert_int_equal(talk(&first, 1), TOKENS); /* compares every byte */
+    assert_int_equal(talk(&second, 2), TOKENS);
+    engine_close(&first);
+    engine_close(&second);
+}
+
 TEST(device_engine_maps_commits_and_matches)
 {
     struct tern *admin;
