@@ -127,7 +127,7 @@
     X(114, EARLY_UNFENCED, "tell a follower of units before their step has passed")                \
     X(115, EARLY_OUTLIVES_PAGE, "take a page with the units that came for another transfer")       \
     X(116, REST_BESIDE_EARLY, "ask for the rest of a page while units of it are on their way")     \
-    X(117, WRITTEN_OVER_REWIND, "keep what was said of a tail for what takes its place")
+    X(117, EARLY_COUNTED, "count units that came ahead though their checksums are others now")
 
 /* These are the seam's: `tern-sim --rdma` finds them. */
 #define BUG_IS_SEAM(n) (((n) >= 21 && (n) <= 27) || ((n) >= 56 && (n) <= 59) || (n) == 111)
