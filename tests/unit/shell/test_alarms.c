@@ -267,7 +267,9 @@ TEST_WITH(alarms_of_a_backlog_say_how_long_it_is, NULL, stop)
 
 TEST_WITH(alarms_of_a_tape_that_loses_events_soon, start, stop)
 {
-    const struct tape_config tape = {.bytes = TAPE_BYTES_MIN, .limits = d.limits};
+    const struct tenant_config tenant = {.memory_bytes = 1 << 20, .regions = 1};
+    const struct tape_config tape = {
+        .bytes = TAPE_BYTES_MIN, .limits = d.limits, .tenant = &tenant, .tenants = 1};
     const struct event timer = {.kind = EV_TIMER};
 
     assert_int_equal(tape_create(&tape, &d.tape), TERN_OK);
