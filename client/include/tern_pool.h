@@ -121,9 +121,9 @@ TERN_API enum tern_err tern_pool_close(struct tern *t, uint64_t pool, uint32_t d
  * The connection owns *ret, and tern_pool_unmap or tern_destroy ends it. A child that is forked
  * while this call runs has at most an address range that it cannot touch.
  *   INVALID      The pool was opened by an engine of another world, or on other devices; or it lies
- *                on another GPU than this thread's context, or on one that the process does not
- * see. UNSUPPORTED  It lies on a GPU, and there is no driver of CUDA here. GONE         The GPU
- * that it lies on has failed. */
+ *                on another GPU than this thread's context, or on one that the process cannot see.
+ *   UNSUPPORTED  It lies on a GPU, and there is no driver of CUDA here.
+ *   GONE         The GPU that it lies on has failed. */
 TERN_API enum tern_err tern_pool_map(struct tern *t, uint64_t pool, uint32_t deadline_ms,
                                      struct tern_pool **ret);
 /* Unmaps and sets *pool to NULL, which it may be already. No kernel may touch the pages any more.
