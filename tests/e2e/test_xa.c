@@ -293,7 +293,9 @@ static int source_main(struct daemon *daemon, struct shared *sh, uint64_t seed)
 
     prng_init(&prng, seed);
     e.daemon = daemon;
-    for (uint64_t number = 1; !atomic_load(&sh->stop); number++) {
+    /* At the end it has a pool, also where that was lost in the last moment: its pages are counted.
+     */
+    for (uint64_t number = 1; !atomic_load(&sh->stop) || !e.e.map; number++) {
         if (!e.e.map) {
             err = side_open(&e, "source-engine");
         } else if (atomic_exchange(&sh->close_pool, false)) {
