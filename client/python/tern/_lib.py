@@ -292,6 +292,7 @@ STRUCTS: dict[str, type[ct.Structure]] = {
     "tern_retracted": Retracted,
     "tern_session_options": SessionOptions,
     "tern_span": Span,
+    "tern_units": Units,
     "tern_section": Section,
     "tern_record_blob": RecordBlob,
     "tern_record": Record,
