@@ -449,6 +449,8 @@ static void end_load(struct sim *w, uint32_t d, const struct job *j, bool good)
             p->owner = NO;
             p->verified = p->sealed = p->loaded = good;
         }
+    for (uint32_t i = 0; good && i < j->n; i++)
+        m->chunk[j->pool][j->chunk].maybe[j->group[i]] = 1;
     if (!good) {
         m->chunk[j->pool][j->chunk].hbad = 1;
         MARK(load_corrupt);

@@ -230,6 +230,7 @@
     X(ticket_expired_while_served, 10)                                                             \
     X(ticket_outlives_engine, 15)                                                                  \
     X(ticket_ends_with_engine, 2)                                                                  \
+    X(ticket_ends_with_pool, 2)                                                                    \
     X(ticket_lost_to_another, 60)                                                                  \
     X(ticket_taken_here, 1)                                                                        \
     X(ticket_here_refused, 1)                                                                      \

@@ -129,8 +129,9 @@ struct chunk {
     uint32_t step; /* of the commit */
     uint16_t granule[GROUPS][CHUNK_PAGES];
     uint32_t gen[GROUPS][CHUNK_PAGES];
-    /* STATE: its pages as last known, and whether the model would bet that they are still there. */
-    uint8_t has[GROUPS], lost[GROUPS], state_engine[GROUPS], made, passed, listed, must;
+    /* STATE: its pages as last known, and whether the model would bet that they are still there.
+     * maybe: it was there, and no answer named the pages. */
+    uint8_t has[GROUPS], maybe[GROUPS], lost[GROUPS], state_engine[GROUPS], made, passed, listed, must;
     uint32_t state_step[GROUPS], state_evictions[GROUPS];
     uint8_t hbad;         /* the host's copy did not agree with its checksums */
     uint8_t hfailed;      /* copies to the host that failed since the last that did not */

@@ -245,7 +245,7 @@ static void group_gone(struct sim *w, uint32_t d, uint32_t pool, struct chunk *c
     }
     if (c->has[g])
         TRACE("    depth %u group %u: its STATE is gone\n", c->depth * w->L, g);
-    c->has[g] = 0;
+    c->has[g] = c->maybe[g] = 0;
 }
 
 void state_gone(struct sim *w, uint32_t d, uint32_t pool, struct chunk *c)
@@ -433,10 +433,17 @@ void borrow_page(struct sim *w, uint32_t d, struct session *s, uint32_t g, uint3
         p[k].borrows++;
 }
 
+void state_resumed(struct sim *w, uint32_t d, struct session *s, uint32_t depth)
+{
+    s->resumed = depth;
+    if (depth > 0)
+        memset(chunk_at(w, d, s->pool, s->space, s->variant, depth / w->L)->maybe, 1, GROUPS);
+}
+
 void state_borrow(struct sim *w, uint32_t d, struct session *s, uint32_t from, uint32_t depth,
                   const struct table_run *runs, uint32_t nruns)
 {
-    s->resumed = depth;
+    state_resumed(w, d, s, depth);
     if (from == 0)
         s->whole_from = 0;
     for (STATE_GROUPS(w, g)) {
@@ -575,6 +582,7 @@ void state_commit(struct sim *w, uint32_t d, struct session *s, struct chunk *c,
 {
     if (!adopted) {
         memset(&c->has[w->cfg.ngroups], 0, GROUPS - w->cfg.ngroups);
+        memset(c->maybe, 0, sizeof c->maybe);
         c->made = c->must = 0; /* that it was passed, a node on the host has not forgotten */
     }
     for (STATE_GROUPS(w, g))

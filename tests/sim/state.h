@@ -14,6 +14,8 @@ void release_copy(struct sim *w, uint32_t d, struct session *s, uint32_t g, uint
  * brought, or the STATE was lost and is there anew. */
 void canonical(struct sim *w, uint32_t d, struct session *s, struct chunk *c, uint32_t g,
                const struct table_run *runs, uint32_t nruns, uint32_t from);
+/* An answer gave the session that depth to go on from. */
+void state_resumed(struct sim *w, uint32_t d, struct session *s, uint32_t depth);
 void borrow_page(struct sim *w, uint32_t d, struct session *s, uint32_t g, uint32_t at,
                  const struct chunk *c, uint32_t i);
 

@@ -88,7 +88,7 @@ static void arrived_window(struct sim *w, uint32_t d, struct session *s, uint32_
 void state_arrived_at(struct sim *w, uint32_t d, struct session *s, uint32_t from, uint32_t depth,
                       uint32_t at, const struct table_run *runs, uint32_t nruns)
 {
-    s->resumed = depth;
+    state_resumed(w, d, s, depth);
     for (STATE_GROUPS(w, g)) {
         if (!recurrent(w, g)) {
             arrived_window(w, d, s, g, depth, at, from, runs, nruns);

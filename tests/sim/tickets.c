@@ -200,6 +200,15 @@ static bool went_with_pool(struct sim *w, uint32_t d, const struct session *s)
              strcmp(v.state_word, "handed_over") == 0);
 }
 
+/* As soon as that has begun they are over, whoever still reads them. */
+static bool goes_with_pool(const struct sim *w, uint32_t d, const struct session *s)
+{
+    const struct pool_id id = w->d[d].pool[s->pool].id;
+    struct pool_view v;
+
+    return core_pool_view(w->d[d].core, id.slot, &v) && pool_id_equal(v.id, id) && v.closing;
+}
+
 /* Its pages wait for a step, and there is no record for that now. */
 static bool waits_for_record(struct sim *w, uint32_t d, const struct tk *t)
 {
@@ -248,6 +257,10 @@ static void after(struct sim *w, uint32_t d, struct tk *t)
     }
     if (!t->ends && w->now >= t->until)
         expire(w, d, t);
+    if (!t->ends && goes_with_pool(w, d, s)) {
+        t->ends = 1;
+        MARK(ticket_ends_with_pool);
+    }
     if (went_with_pool(w, d, s)) {
         follow_promise_over(w, d, t);
         t->ends = 1;
@@ -352,7 +365,8 @@ static bool lacks_window(struct sim *w, uint32_t d, const struct session *s, uin
     return s->written % w->L == 0 && s->base[g] > seg_first(w, d, g, chunk + 1);
 }
 
-static bool lacks_state(struct sim *w, uint32_t d, const struct session *s)
+/* `surely`: what may be there is, though no answer has named it. */
+static bool lacks_state(struct sim *w, uint32_t d, const struct session *s, bool surely)
 {
     const struct chunk *c =
         s->committed == 0 ? NULL
@@ -365,7 +379,8 @@ static bool lacks_state(struct sim *w, uint32_t d, const struct session *s)
             return true;
         /* A refill may not be read before its step; what came with the chunk, it may. */
         if (recurrent(w, g) && !s->top[g] && s->resumed != s->committed &&
-            (!c->has[g] || (chunk_visible(w, d, c) && !state_visible_of(w, d, c, g))))
+            (c->has[g] ? chunk_visible(w, d, c) && !state_visible_of(w, d, c, g)
+                       : !surely || !c->maybe[g]))
             return true;
         if (!recurrent(w, g) && lacks_window(w, d, s, g))
             return true;
@@ -548,6 +563,7 @@ bool ask_handoff(struct sim *w, uint32_t d, uint32_t i)
     const struct tk *t = &w->tickets[d]->tk[i];
     uint32_t conn = engine_conn(w, d, s->engine), words[BLOB_WORDS];
     enum tern_err want;
+    bool unsure;
     struct event ev;
 
     if (!s->live || conn == NO || w->d[d].engine[s->engine].dying || s->deaf || s->lame ||
@@ -562,8 +578,9 @@ bool ask_handoff(struct sim *w, uint32_t d, uint32_t i)
     blob_choose(w, &ev.request.handoff, words, t->stands ? shown_of(w, d, t)->uid : uid_next(w));
     want = handoff_expected(w, d, s);
     if (want == TERN_OK &&
-        (lacks_state(w, d, s) || ev.request.handoff.blob_bytes > TICKET_BLOB_BYTES))
+        (lacks_state(w, d, s, true) || ev.request.handoff.blob_bytes > TICKET_BLOB_BYTES))
         want = TERN_INVALID;
+    unsure = want == TERN_OK && lacks_state(w, d, s, false);
     s->ending = 1; /* a close that waits behind a turn is answered */
     if (ev.request.handoff.blob_bytes > 0 && !w->ample)
         w->d[d].pool[s->pool].evictions++;
@@ -576,6 +593,8 @@ bool ask_handoff(struct sim *w, uint32_t d, uint32_t i)
         handoff_busy(w, d, s, &ev.request.handoff);
         return false;
     }
+    if (unsure && w->reply->err == TERN_INVALID)
+        want = TERN_INVALID;
     EXPECT(w->reply->err == want, "handoff_refused", "err %u %s, not %u: committed %u written %u",
            w->reply->err, w->reply->text, want, s->committed, s->written);
     if (want == TERN_OK)
