@@ -146,7 +146,8 @@ bool follow_heard(struct sim *w, uint32_t d, const struct peer_msg *msg, struct 
                           .to = msg->to,
                           .heard = peer_msg_until(msg),
                           .cut = UINT32_MAX};
-    return expected(w, d, a) == TERN_OK || asked_unsure(w, d, a);
+    w->tickets[d]->unsure = asked_unsure(w, d, a);
+    return expected(w, d, a) == TERN_OK || w->tickets[d]->unsure;
 }
 
 void follow_accepted(struct sim *w, uint32_t d, struct tk *t, struct asked *a)
@@ -188,7 +189,7 @@ void follow_refused(struct sim *w, uint32_t d, struct asked *a, const struct pee
     const struct tk *t = ticket_of(w, d, &a->of.ticket);
     uint32_t written = t && !t->promised ? ticket_session(w, d, t)->written : a->led.to;
 
-    if (asked_unsure(w, d, a))
+    if (w->tickets[d]->unsure || asked_unsure(w, d, a))
         return;
     EXPECT(msg->err == want || (want == TERN_OK && msg->err == TERN_BUSY), "follow_refused",
            "err %u, not %u: ticket %u.%u, %u tokens", msg->err, want, a->of.ticket.id.slot,

@@ -97,6 +97,7 @@ void ticket_heard(struct sim *w, uint32_t d, const struct peer_msg *msg, uint32_
         return;
     a->walking = a->refused = 0;
     m->judged = a;
+    m->unsure = false;
     m->told = false;
     m->link = link;
     if (a->follow)
@@ -227,7 +228,8 @@ bool ticket_offered(struct sim *w, uint32_t d, const struct peer_msg *msg)
             check_refusal(w, d, a, msg);
         a->walking = 0;
         m->told |= asked;
-        return msg->err != TERN_BUSY || (a->follow ? !m->may_serve : !t || !ticket_ready(w, d, t));
+        return msg->err != TERN_BUSY || (asked && m->unsure) ||
+               (a->follow ? !m->may_serve : !t || !ticket_ready(w, d, t));
     }
     if (asked)
         ticket_accepted(w, d);

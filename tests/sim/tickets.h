@@ -100,6 +100,7 @@ struct tickets {
     uint32_t link;
     struct seal_id early; /* a job of a ticket of which no answer has told yet; gen 0: none */
     bool may_serve, told; /* of it: what was expected; the source has said something */
+    bool unsure;          /* and its session fetched then: how long its list is, nobody has told */
     uint64_t made[TENANTS], taken[TENANTS], dropped[TENANTS], expired[TENANTS];
     struct page_ref coming[SESSIONS][GROUPS][TABLE]; /* pages that are to come, as they were told */
 };
