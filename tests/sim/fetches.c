@@ -347,6 +347,7 @@ void fetch_owned(struct sim *w, uint32_t d, struct session *s, const struct repl
                 g[n].own = OWN_SESSION;
                 g[n].owner = (uint8_t)(s - w->d[d].session);
                 g[n].verified = 0;
+                g[n].sealed = 0; /* it is written again */
             }
             s->table[run->group][at].granule = (uint16_t)(g - w->d[d].granule[s->tenant]);
             s->table[run->group][at].gen = g->gen;

@@ -532,6 +532,15 @@ static bool own_pages(struct sim *w, uint32_t d, struct session *s, uint32_t g, 
     return true;
 }
 
+/* Its first page may be one that came in part. Does no window that ends at the chunk or behind it
+ * reach into what did not come? */
+static bool gives(const struct sim *w, uint32_t d, const struct session *s, const struct chunk *c,
+                  uint32_t g)
+{
+    return c->depth * w->L >= s->whole_from ||
+           s->base[g] * w->page_tokens[d][g] + w->window[g] >= s->whole_from;
+}
+
 static void commit_window(struct sim *w, uint32_t d, struct session *s, struct chunk *c, uint32_t g,
                           uint32_t step, bool adopted, const struct table_run *runs, uint32_t nruns)
 {
@@ -540,7 +549,7 @@ static void commit_window(struct sim *w, uint32_t d, struct session *s, struct c
 
     drop_head(w, d, s, g, window_begin(w, d, g, c->depth * w->L), step);
     if (!adopted) {
-        if (s->base[g] == first && s->top[g] >= end)
+        if (s->base[g] == first && s->top[g] >= end && gives(w, d, s, c, g))
             fill(w, d, s, c, g, step);
         return;
     }

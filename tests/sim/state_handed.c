@@ -28,7 +28,7 @@ static void arrived_page(struct sim *w, uint32_t d, struct session *s, uint32_t 
     for (uint32_t k = 0; k < w->page_granules[g]; k++) {
         p[k].own = OWN_SESSION;
         p[k].owner = (uint8_t)(s - w->d[d].session);
-        p[k].verified = 0;
+        p[k].verified = p[k].sealed = 0; /* it is written again */
     }
     s->table[g][at] = (struct entry){
         .granule = (uint16_t)(p - at_granule(w, d, s, 0)), .gen = ref->gen, .mine = 1};

@@ -114,6 +114,17 @@ static void recurrent_hand_over(struct core *c, struct session *s, struct segmen
     src->handed |= 1u << to.group;
 }
 
+/* The first page may be one that came in part. Does no window that ends at the node or behind it
+ * reach into what did not come? */
+static bool segment_whole(const struct pool *p, const struct node *n,
+                          const struct chunk_source *src, uint32_t g)
+{
+    const struct group_layout *l = &p->group[g].layout;
+
+    return n->depth >= src->whole_from ||
+           src->base[g] * l->page_tokens + l->window >= src->whole_from;
+}
+
 static void segment_attach(struct core *c, struct session *s, struct segment to,
                            struct chunk_source *src)
 {
@@ -138,9 +149,7 @@ static void segment_attach(struct core *c, struct session *s, struct segment to,
     if (n->group[g].pages[TIER_DEVICE] != NONE)
         drop_head(c, src, (struct group_page){g, end}); /* the node's are canonical */
     else if (src->base[g] == first && src->base[g] + src->pages[g].n >= end &&
-             src->base[g] * p->group[g].layout.page_tokens + p->group[g].layout.window >=
-                 src->whole_from &&
-             refill_allowed(c, engine_at(c, s->engine), to, src)) {
+             segment_whole(p, n, src, g) && refill_allowed(c, engine_at(c, s->engine), to, src)) {
         segment_fill(c, to, &src->pages[g], end - first, src->arriving);
         refilled(c, to.node, src);
         src->base[g] = end;
