@@ -569,6 +569,7 @@ static void commit_window(struct sim *w, uint32_t d, struct session *s, struct c
         if (c->has[g])
             group_lost(w, d, s->pool, c, g);
         fill(w, d, s, c, g, step);
+        c->lost[g] = c->passed && w->cfg.supersede != SUPERSEDE_OFF; /* as in canonical */
         MARK(refill);
         return;
     }
