@@ -456,8 +456,10 @@ static void batch_done(struct sim *w, uint32_t d, struct pull *p, struct batch *
                 struct granule *at = &g[b->granule[n] + k];
 
                 at->writers = 0;
-                if (b->part == PART_EARLY)
+                if (b->part == PART_EARLY) {
+                    at->units |= b->ok >> i & 1 ? b->units : 0;
                     continue;
+                }
                 at->units = 0;
                 if (tell && (b->ok >> i & 1))
                     at->verified = at->sealed = 1;

@@ -152,7 +152,6 @@ void early_move(struct sim *w, uint32_t d, struct pull *p, struct batch *b, uint
         w->d[d].sum[b->record[i]][0].v[slot] ^= 1; /* what came is hashed */
         FAULT(page_corrupt);
     }
-    w->d[d].granule[tenant_of(w, d, p->pool)][b->granule[i]].units |= (uint8_t)b->units;
     b->ok |= 1ull << i;
     MARK(early_came);
     if (p->stopping)

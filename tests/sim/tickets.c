@@ -258,6 +258,7 @@ static void after(struct sim *w, uint32_t d, struct tk *t)
     if (!t->ends && w->now >= t->until)
         expire(w, d, t);
     if (!t->ends && goes_with_pool(w, d, s)) {
+        follow_promise_over(w, d, t);
         t->ends = 1;
         MARK(ticket_ends_with_pool);
     }
