@@ -229,15 +229,17 @@ static bool was_replaced(struct disks *k, const struct ext *x)
     return other && other->uid != x->uid;
 }
 
-/* D5: a longer one became durable, in this step or before; then somebody still read it. */
+/* D5: a longer one became durable, in this step or before. Then somebody still read it, and it goes
+ * as long as there is a chunk behind it, of that one or of another. */
 static bool was_pruned(struct sim *w, struct disks *k, const struct ext *x)
 {
     const struct ext *told = k->told == DISK_EXTS ? NULL : &k->ext[k->told];
 
     for (EXTS(k, y))
-        if (x->e.reason == DISK_CONTINUED && y->e.part == DISK_ENTRY && x->id.k < y->id.k &&
-            (ext_known(y) || ext_left(k, y)) && begins(w, x->id, y->id) &&
-            (x->late || (y == told && prunes(y))))
+        if (x->e.reason == DISK_CONTINUED && x->id.k < y->id.k && begins(w, x->id, y->id) &&
+            (ext_known(y) || ext_left(k, y) || (x->late && y->state == EXT_COMING)) &&
+            (x->late ? y->e.part != DISK_STATE
+                     : y == told && y->e.part == DISK_ENTRY && prunes(y)))
             return true;
     return false;
 }

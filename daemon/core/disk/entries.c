@@ -284,6 +284,10 @@ enum disk_has_room disk_make_room(struct core *c, uint32_t tenant, struct disk_r
     while (tenant_at(c, tenant)->disk_used + r.bytes > most_of(c, tenant, &r)) {
         enum disk_has_room room = disk_room_more(c, tenant, &r);
 
+        if (room == DISK_ROOM_NEVER && prunes(r.for_it.reason)) { /* what it will make needless */
+            r.for_it.reason = DISK_EVICT;
+            continue;
+        }
         if (room != DISK_ROOM)
             return room;
         if (visits_left(c) == 0)
