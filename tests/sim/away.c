@@ -121,9 +121,10 @@ static void check_no_host_room(struct sim *w, uint32_t d, const struct session *
     MARK(retract_host_no_room);
 }
 
-/* Retract of a session that cannot, or need not, be retracted. True: nothing more to do. */
+/* Retract of a session that cannot, or need not, be retracted. `came`: a fetch or a recovery was
+ * under way, which may have ended in this very step. True: nothing more to do. */
 static bool retract_refused(struct sim *w, uint32_t d, struct session *s, enum retract_mode mode,
-                            uint32_t step)
+                            uint32_t step, bool came)
 {
     const struct reply *r = w->reply;
 
@@ -132,8 +133,8 @@ static bool retract_refused(struct sim *w, uint32_t d, struct session *s, enum r
         return true;
     }
     if (r->err == TERN_BUSY) {
-        EXPECT(step > w->d[d].engine[s->engine].min_done, "retract_busy", "step %u has passed",
-               step);
+        EXPECT(came || step > w->d[d].engine[s->engine].min_done, "retract_busy",
+               "step %u has passed", step);
         return true;
     }
     if (s->turn == TURN_AWAY) {
@@ -191,7 +192,7 @@ void ask_retract(struct sim *w, uint32_t d, uint32_t i)
     struct session *s = &w->d[d].session[i];
     uint32_t conn = engine_conn(w, d, s->engine), step, pages, p;
     bool tier = w->d[d].pool[s->pool].hgranules > 0;
-    bool lame;
+    bool lame, came = s->turn == TURN_FETCHING || s->turn == TURN_LOADING;
     enum retract_mode mode = chance(w, tier ? 75 : 5) ? RETRACT_HOST : RETRACT_DROP;
     struct event ev;
 
@@ -209,7 +210,7 @@ void ask_retract(struct sim *w, uint32_t d, uint32_t i)
           s->allocated);
     sim_ask(w, d, &ev, "retract_answer");
     TRACE("    err %u %s\n", w->reply->err, w->reply->text);
-    if (retract_refused(w, d, s, mode, step))
+    if (retract_refused(w, d, s, mode, step, came))
         return;
     p = mode == RETRACT_HOST ? s->written : s->committed;
     pages = tail_pages(w, d, s, p);

@@ -102,6 +102,9 @@ struct tickets {
     bool may_serve, told; /* of it: what was expected; the source has said something */
     bool unsure;          /* and its session fetched then: how long its list is, nobody has told */
     uint64_t made[TENANTS], taken[TENANTS], dropped[TENANTS], expired[TENANTS];
+    /* Promises that somebody followed beyond their time, and whose engine died: an engine is taken
+     * apart in pieces, and who followed may end before. */
+    uint64_t outlasted[TENANTS];
     struct page_ref coming[SESSIONS][GROUPS][TABLE]; /* pages that are to come, as they were told */
 };
 
