@@ -443,14 +443,14 @@ static bool room_for_next(struct core *c, const struct pull *p)
     return !link->room_kept && !tenant->room_kept;
 }
 
-/* The first of `first` and of those transfers, late or not, that may ask for something. */
-static struct pull *first_of(struct core *c, bool late, struct pull *first)
+/* The first of `first` and of those transfers of that rank that may ask for something. */
+static struct pull *first_of(struct core *c, enum rank rank, struct pull *first)
 {
     for (uint32_t i = c->pulls_active.head; i != NONE; i = pull_list_next(c, i)) {
         struct pull *p = pull_at(c, i);
 
-        if (p->state != PULL_RUNNING || (rank_of(c, p) == RANK_LATE) != late ||
-            !batch_unused(c, p) || next_bytes(c, p) == 0 || !room_for_next(c, p))
+        if (p->state != PULL_RUNNING || rank_of(c, p) != rank || !batch_unused(c, p) ||
+            next_bytes(c, p) == 0 || !room_for_next(c, p))
             continue;
         if (!first || turn_of(c, p) < turn_of(c, first))
             first = p;
@@ -460,8 +460,9 @@ static struct pull *first_of(struct core *c, bool late, struct pull *first)
 
 /* The transfer that asks for pages next: tenants in turn; of a tenant those that a decode waits for
  * before prefetches; its peers in turn, and between these two the transfer that began first. What
- * room one of the former waits for no prefetch takes. NULL: none has anything to ask that it may.
- */
+ * room one of the former waits for no prefetch takes, and none of them what a prefetch waits for
+ * whose turn has come: their pages may be smaller than its next. NULL: none has anything to ask
+ * that it may. */
 static struct pull *pull_whose_turn(struct core *c)
 {
     for (uint32_t i = c->pulls_active.head; i != NONE; i = pull_list_next(c, i)) {
@@ -469,7 +470,7 @@ static struct pull *pull_whose_turn(struct core *c)
         tenant_at(c, pull_at(c, i)->tenant)->room_kept = 0;
         flow_at(c, pull_at(c, i)->holder)->room_kept = 0;
     }
-    return first_of(c, true, first_of(c, false, NULL));
+    return first_of(c, RANK_LATE, first_of(c, RANK_URGENT, first_of(c, RANK_DUE, NULL)));
 }
 
 /* Its tenant, and there its source, had their turn. */
