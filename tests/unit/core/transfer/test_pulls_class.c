@@ -11,6 +11,7 @@ static struct pair start(uint64_t pages, uint64_t flow_pages)
     options.limits.peer_bytes_in_flight = options.limits.tenant_bytes_in_flight = pages * 512;
     options.limits.flow_bytes_in_flight = flow_pages * 512;
     options.limits.prefetch_every = 3;
+    options.limits.pulls = options.limits.serves = 64;
     return pair_with(options, 4, 128, 128);
 }
 
@@ -71,6 +72,47 @@ TEST(x8_prefetch_is_not_starved)
         }
     }
     assert_leaves_whole(rig_fetched(pre, pre->fetch), pre, TOKENS);
+}
+
+/* A session of the same tenants in pools whose pages are four times as large, that has nothing yet.
+ */
+static struct rig_session *asking_large(struct pair *p, uint32_t seed, uint32_t tokens)
+{
+    struct group_layout large = rig_group(4, 4 * 512);
+    struct rig_engine se = rig_engine(p->source, 0, "large", 1),
+                      de = rig_engine(p->dest, 0, "large", 1);
+    struct pool_id sp, dp;
+
+    assert_ok(rig_pool_open(p->source, se.conn[0], &large, 1, 64 * 2048, &sp));
+    assert_ok(rig_pool_open(p->dest, de.conn[0], &large, 1, 64 * 2048, &dp));
+    rig_put(p->source, &se, sp, seed, tokens);
+    return session_with(p->dest, &de, dp, seed, tokens);
+}
+
+/* A long fetch asks for a page whenever one has come, and there is never room for the larger page
+ * of a prefetch beside those: when its turn has come, the room that comes free is kept for it. */
+TEST(x8_prefetch_of_larger_pages_is_not_starved)
+{
+    struct rig_session *pre, *small[5], *urgent;
+    struct pair p = start(5, 0);
+
+    pre = asking_large(&p, 1, 4);
+    pre->prefetch = true;
+    for (uint32_t i = 0; i < 5; i++)
+        small[i] = asking_source(&p, 9 + i, 4);
+    urgent = asking_source(&p, 2, 2 * TOKENS);
+    p.dest->automatic = BY_HAND(RIG_PULL);
+    for (uint32_t i = 0; i < 5; i++)
+        rig_fetch(small[i], 0, 0);
+    rig_fetch(urgent, 0, 0);
+    rig_fetch(pre, 0, 0);
+    while (!ended(pre))
+        rig_complete(p.dest, RIG_PULL);
+    assert_false(ended(urgent));
+    complete_all(p.dest, RIG_PULL);
+    assert_leaves_whole(rig_fetched(pre, pre->fetch), pre, 4);
+    assert_leaves_whole(rig_fetched(urgent, urgent->fetch), urgent, 2 * TOKENS);
+    rig_destroy_all();
 }
 
 /* The records for transfers at either end. */
