@@ -553,15 +553,19 @@ static void compute_followed(struct sim *w, uint32_t d, uint32_t i)
     const struct session *s = &w->d[d].session[i];
 
     for (uint32_t n = 1 + pick(w, 3); n > 0 && s->live; n--) {
+        turns_near(w); /* time passes with each */
         step_compute(w, d, i);
+        turns_near(w);
         if (s->live && chance(w, 60))
             step_written(w, d, i);
     }
+    turns_near(w);
     if (!s->live || (s->turn != TURN_OPEN && s->turn != TURN_FINISHED) ||
         (s->written < s->ntokens && !chance(w, 4)) || !chance(w, 50))
         return;
     if (s->written >= s->committed + w->L)
         step_commit(w, d, i);
+    turns_near(w);
     if (s->live && s->written > 0)
         ask_handoff(w, d, i);
 }

@@ -44,7 +44,9 @@ static void arrived_window(struct sim *w, uint32_t d, struct session *s, uint32_
     for (uint32_t i = 0; i < nruns; i++)
         if (runs[i].group == g && oracle_session_owns(w->d[d].core, s->id, g, runs[i].refs[0])) {
             own = runs[i].first;
-            EXPECT(runs[i].first + runs[i].n == end && (own >= begin || depth == from),
+            EXPECT(runs[i].first + runs[i].n == end &&
+                       (own >= begin || depth == from ||
+                        (own * pt >= depth && own == seg_first(w, d, g, begin * pt / w->L + 1))),
                    "ticket_window", "group %u: pages [%u, %u), the window is [%u, %u)", g, own,
                    runs[i].first + runs[i].n, begin, end);
         }

@@ -265,6 +265,22 @@ TEST(n3_window_that_began_within_a_page_is_whole_later)
     assert_ok(hand_over_full(p.d, handoff)->err);
 }
 
+/* T18: from the end of its chunk on no window needs what did not come of the page: others resume.
+ */
+TEST(t18_page_that_came_in_part_is_the_nodes_where_its_window_is_whole)
+{
+    struct pair p = window_fetched((struct ends){4, 16}, 27); /* of [16, 32) from 20 on */
+    struct rig_session *other;
+
+    assert_ok(rig_run_to(p.d, rig_tokens(1, 32), 32));
+    tokens_do(p.d, 1, 20, 32, true); /* running writes whole pages */
+    assert_ok(rig_commit(p.d, 32, 0));
+    other = session_with(p.dest, &p.de, p.dp, 1, 40);
+    assert_int_equal(other->len.committed, 32);
+    assert_int_equal(tokens_do(other, 1, 32 - WINDOW, 32, false), 0);
+    rig_destroy_all();
+}
+
 TEST(x3_span_that_came_wrong_comes_once_more)
 {
     for (size_t e = 0; e < sizeof all_ends / sizeof *all_ends; e++)
