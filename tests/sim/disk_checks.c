@@ -238,8 +238,7 @@ static bool was_pruned(struct sim *w, struct disks *k, const struct ext *x)
     for (EXTS(k, y))
         if (x->e.reason == DISK_CONTINUED && x->id.k < y->id.k && begins(w, x->id, y->id) &&
             (ext_known(y) || ext_left(k, y) || (x->late && y->state == EXT_COMING)) &&
-            (x->late ? y->e.part != DISK_STATE
-                     : y == told && y->e.part == DISK_ENTRY && prunes(y)))
+            (x->late ? y->e.part != DISK_STATE : y == told && y->e.part == DISK_ENTRY && prunes(y)))
             return true;
     return false;
 }

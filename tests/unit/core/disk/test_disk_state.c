@@ -167,6 +167,50 @@ TEST(what_a_longer_store_makes_needless_counts_as_room)
     disk_bench_end(&b);
 }
 
+/* An entry of another prompt, a continued one at 96, and then a cold one there, which needs another
+ * group of STATE at 80. Returns the bytes that are used then. */
+static uint64_t cold_with_more_state(struct disk_bench *b, uint64_t budget)
+{
+    struct disk_entry_view v;
+    struct rig_session *s;
+
+    *b = with_state(rig_window(16, 48, 256));
+    b->groups[2] = rig_window(16, 16, 256);
+    b->ngroups = 3;
+    b->options.limits.disk_interval = b->options.limits.disk_align = 96;
+    b->options.tenant[0].disk_bytes = budget;
+    disk_bench_restart(b);
+    assert_ok(disk_stored(run(b, 2, 16), 16));
+    s = run(b, 1, 96);
+    assert_true(disk_entry(b, 96, &v));
+    assert_int_equal(v.reason, DISK_CONTINUED);
+    assert_ok(rig_close(run(b, 1, 80), 0));
+    assert_ok(disk_stored(s, 96));
+    assert_true(disk_entry(b, 96, &v));
+    assert_int_equal(v.reason, DISK_COLD);
+    return disk_seen(b).used;
+}
+
+/* What it replaces counts as gone, and has to go where that is not enough: the store is not refused
+ * after another entry went for it. */
+TEST(a_store_that_would_fit_alone_is_made)
+{
+    struct disk_bench b;
+    uint64_t other, all = cold_with_more_state(&b, 1u << 24);
+
+    disk_bench_end(&b);
+    b = with_state(rig_window(16, 48, 256));
+    b.groups[2] = rig_window(16, 16, 256);
+    b.ngroups = 3;
+    disk_bench_restart(&b);
+    assert_ok(disk_stored(run(&b, 2, 16), 16));
+    other = disk_seen(&b).used;
+    disk_bench_end(&b);
+    all -= other; /* of the prompt alone */
+    assert_int_equal(cold_with_more_state(&b, all + all / 100 + 1), all);
+    disk_bench_end(&b);
+}
+
 /* What is rotten is not told at the start: an entry that needed it goes, and one that did not
  * stays.
  */
