@@ -532,6 +532,21 @@ static bool own_pages(struct sim *w, uint32_t d, struct session *s, uint32_t g, 
     return true;
 }
 
+static uint32_t children(struct sim *w, uint32_t d, uint32_t pool, const struct chunk *c)
+{
+    uint32_t n = 0;
+
+    for (uint32_t v = c->variant; v < w->cfg.variants; v++) {
+        const struct chunk *below;
+
+        if (w->canon[v][c->depth] != c->variant || w->canon[v][c->depth + 1] != v)
+            continue;
+        below = chunk_at(w, d, pool, c->space, v, c->depth + 1u);
+        n += chunk_certain(w, d, pool, below);
+    }
+    return n;
+}
+
 /* Its first page may be one that came in part. Does no window that ends at the chunk or behind it
  * reach into what did not come? */
 static bool gives(const struct sim *w, uint32_t d, const struct session *s, const struct chunk *c,
@@ -569,7 +584,8 @@ static void commit_window(struct sim *w, uint32_t d, struct session *s, struct c
         if (c->has[g])
             group_lost(w, d, s->pool, c, g);
         fill(w, d, s, c, g, step);
-        c->lost[g] = c->passed && w->cfg.supersede != SUPERSEDE_OFF; /* as in canonical */
+        c->lost[g] = c->passed && w->cfg.supersede != SUPERSEDE_OFF &&
+                     children(w, d, s->pool, c) < 2; /* as in canonical, but a fork stays */
         MARK(refill);
         return;
     }
@@ -642,21 +658,6 @@ void state_handed(struct sim *w, uint32_t d, struct session *s, const struct tab
 }
 
 /* --- T10, as far as the model is sure --- */
-
-static uint32_t children(struct sim *w, uint32_t d, uint32_t pool, const struct chunk *c)
-{
-    uint32_t n = 0;
-
-    for (uint32_t v = c->variant; v < w->cfg.variants; v++) {
-        const struct chunk *below;
-
-        if (w->canon[v][c->depth] != c->variant || w->canon[v][c->depth + 1] != v)
-            continue;
-        below = chunk_at(w, d, pool, c->space, v, c->depth + 1u);
-        n += chunk_certain(w, d, pool, below);
-    }
-    return n;
-}
 
 static uint32_t node_perhaps(const struct chunk *c)
 {
