@@ -249,6 +249,8 @@ struct token_buf {
 struct ahead {
     uint64_t step, units;
     uint32_t group, until;
+    uint32_t from; /* logical pages in front of it: their follower was told */
+    uint32_t zero;
 };
 
 struct session {
@@ -408,6 +410,7 @@ struct pull_early {
     uint32_t unasked, left; /* left: pages of it that are not back */
     uint32_t took;          /* 1: they are, and the source is to hear of it */
     uint32_t whole;         /* 1: what carries the pages carries no units */
+    uint64_t told;          /* pages in all, each as often as it was told of */
 };
 
 struct pull { /* a transfer in */
@@ -488,7 +491,7 @@ struct serve { /* a transfer out */
     uint32_t peer_over;     /* 1: the peer has said how its fetch ended, or is not there any more */
     uint32_t units_out;     /* 1: it was told of units, and has not said that it took them */
     uint32_t whole;         /* 1: the peer takes no units */
-    uint32_t err;             /* what to tell the peer at the end, 0 = nothing */
+    uint32_t err;           /* what to tell the peer at the end, 0 = nothing */
     struct session_id handed; /* of a fetch by ticket: the session; gen 0: none */
     struct pull_id pull;
     uint64_t trace_id, deadline_ns, started_ns;

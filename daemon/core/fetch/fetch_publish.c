@@ -511,7 +511,6 @@ static void early_take(struct core *c, struct actions *out, struct pull *p,
         pull_run(c, p);
     }
     pull_early_told(c, p, msg);
-    pull_time(c, p);
 }
 
 /* What the source says of a transfer that has not ended: it offers, or names more pages of what it

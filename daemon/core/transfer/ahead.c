@@ -23,6 +23,7 @@ static bool joined(const struct ahead *a, struct ahead *io)
         (a->until < io->until && (a->units & ~io->units) != 0))
         return false;
     io->units |= a->units;
+    io->from = a->from < io->from ? a->from : io->from;
     return true;
 }
 

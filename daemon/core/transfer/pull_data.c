@@ -134,7 +134,7 @@ struct pull *pull_check_in(struct core *c, const struct event *ev)
     }
     if (b->part == PART_EARLY && ev->pulled.whole)
         p->early.whole = 1;
-    if (p->done_pages == p->told_pages)
+    if (p->done_pages == p->told_pages && b->part != PART_EARLY)
         pull_time(c, p);
     pull_bytes_over(c, p, b->bytes);
     tenant_at(c, p->tenant)->batches--;

@@ -35,7 +35,9 @@ static bool run_fits(const struct core *c, const struct pull *p, const struct ta
 {
     uint32_t at;
 
-    if (run->n == 0 || run->n > PULL_BATCH_PAGES)
+    if (run->n == 0 || run->n > PULL_BATCH_PAGES ||
+        (uint64_t)run->first + run->n >
+            (uint64_t)untold_first(c, p, run->group) + early_pages_max(c))
         return false;
     at = record_of(c, p, run);
     for (uint32_t i = 0; i < run->n; i++, at = page_list_next(c, at))
@@ -72,7 +74,11 @@ void pull_early_told(struct core *c, struct pull *p, const struct peer_msg *msg)
     for (uint32_t i = 0; i < run->n; i++, at = page_list_next(c, at)) {
         page_early_state_move(&page_at(c, at)->early, PAGE_EARLY_ASKED);
         page_at(c, at)->source = run->refs[i];
+        page_at(c, at)->units &= ~msg->units; /* they are written again, and may not come whole */
     }
+    p->early.told += run->n;
+    if (p->early.told <= (uint64_t)p->npages * pool_at(c, p->pool)->group[run->group].layout.units)
+        pull_time(c, p); /* else it has told of each unit of each page, and goes on */
     touch(c);
 }
 

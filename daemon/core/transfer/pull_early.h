@@ -14,6 +14,13 @@ static inline uint64_t units_all(const struct group *g)
     return g->layout.units >= 64 ? UINT64_MAX : (UINT64_C(1) << g->layout.units) - 1;
 }
 
+/* Pages of a group behind what was offered: further ones come with their chunk. Both ends say so.
+ */
+static inline uint32_t early_pages_max(const struct core *c)
+{
+    return c->limits.early_pages ? c->limits.early_pages : EARLY_PAGES_MAX;
+}
+
 /* Is this what a source may tell of? */
 bool pull_early_fits(const struct core *c, const struct pull *p, const struct peer_msg *msg);
 void pull_early_told(struct core *c, struct pull *p, const struct peer_msg *msg);

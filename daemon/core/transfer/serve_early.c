@@ -5,6 +5,7 @@
 
 #include "core/arena/actions.h"
 #include "core/transfer/ahead.h"
+#include "core/transfer/pull_early.h"
 #include "core/transfer/serve_follow.h"
 #include "core/transfer/serve_record.h"
 #include "core/tree/nodes.h"
@@ -19,7 +20,8 @@ bool serve_early_page(const struct core *c, const struct serve *s, const struct 
 {
     if (pg->state == PAGE_COMMITTED)
         return node_at(c, pg->owner)->space == node_at(c, s->node)->space;
-    return (pg->state == PAGE_OWNED || pg->state == PAGE_HANDED) && pg->owner == s->handed.slot;
+    return (pg->state == PAGE_OWNED || pg->state == PAGE_HANDED) && pg->owner == s->handed.slot &&
+           session_at(c, s->handed.slot)->gen == s->handed.gen;
 }
 
 void serve_early_took(struct core *c, struct serve *s, const struct peer_msg *m)
@@ -63,8 +65,8 @@ bool serve_early_awaits(const struct core *c)
     return false;
 }
 
-/* Of what was written, the pages that the transfer moves and has not offered. The last page counts
- * when all of it is there that the peer will get. */
+/* Of what was written, the pages that the transfer moves and has not offered, and that were not
+ * looked at. The last page counts when all of it is there that the peer will get. */
 static struct stretch wanted(const struct core *c, const struct serve *s, const struct session *t,
                              const struct ahead *w)
 {
@@ -77,6 +79,10 @@ static struct stretch wanted(const struct core *c, const struct serve *s, const 
     struct stretch range = {.first = moved.first > told ? moved.first : told,
                             .end = moved.first + moved.n};
 
+    if (range.end > range.first + early_pages_max(c))
+        range.end = range.first + early_pages_max(c);
+    if (range.first < w->from)
+        range.first = w->from;
     if (w->until < s->to && range.end > w->until / g->layout.page_tokens)
         range.end = w->until / g->layout.page_tokens;
     if (range.end > has)
@@ -85,55 +91,50 @@ static struct stretch wanted(const struct core *c, const struct serve *s, const 
 }
 
 /* The records of the session's pages of the range, of its path and behind it. */
-static void find_pages(const struct core *c, const struct session *t, const struct group *g,
+static void find_pages(struct core *c, const struct session *t, const struct group *g,
                        struct stretch range, uint32_t ret_records[PULL_BATCH_PAGES])
 {
     const struct node *n = node_at(c, t->node);
     uint32_t at = t->owned[g->index].head;
 
-    for (; segment_end(g, n->depth) > range.first; n = node_at(c, n->parent)) {
-        uint32_t page = n->group[g->index].pages[TIER_DEVICE];
+    for (; segment_end(g, n->depth) > range.first; n = node_at(c, n->parent), c->visits++) {
+        uint32_t i = segment_end(g, n->depth) - g->segment,
+                 page = n->group[g->index].pages[TIER_DEVICE];
 
-        for (uint32_t i = segment_end(g, n->depth) - g->segment; i < segment_end(g, n->depth);
-             i++, page = page_list_next(c, page))
-            if (i >= range.first && i < range.end)
+        for (; i < range.end && i < segment_end(g, n->depth); i++, c->visits++) {
+            if (i >= range.first)
                 ret_records[i - range.first] = page;
+            page = page_list_next(c, page);
+        }
     }
-    for (uint32_t i = t->base[g->index]; i < range.end; i++, at = page_list_next(c, at))
+    for (uint32_t i = t->base[g->index]; i < range.end; i++, c->visits++) {
         if (i >= range.first)
             ret_records[i - range.first] = at;
-}
-
-/* How many pages of the range, from the first on of which the peer does not know these units,
- * follow each other, and their records. *io begins with them then; or is empty, where it knows
- * them all. */
-static uint32_t untold(const struct core *c, const struct session *t, const struct ahead *w,
-                       struct stretch *io, uint32_t ret_records[PULL_BATCH_PAGES])
-{
-    const struct group *g = &pool_at(c, t->pool)->group[w->group];
-
-    while (io->first < io->end) {
-        struct stretch piece = *io;
-        uint32_t first = 0, end, n;
-
-        if (piece.end - piece.first > PULL_BATCH_PAGES)
-            piece.end = piece.first + PULL_BATCH_PAGES;
-        n = piece.end - piece.first;
-        find_pages(c, t, g, piece, ret_records);
-        while (first < n && !(w->units & ~page_at(c, ret_records[first])->units))
-            first++;
-        for (end = first; end < n && (w->units & ~page_at(c, ret_records[end])->units);)
-            end++;
-        io->first += first;
-        if (end == first)
-            continue;
-        memmove(ret_records, ret_records + first, (end - first) * sizeof *ret_records);
-        return end - first;
+        at = page_list_next(c, at);
     }
-    return 0;
 }
 
-static void tell(struct core *c, struct actions *out, struct serve *s, const struct ahead *w,
+/* A run of pages of which the peer lacks the same units. */
+struct untold {
+    uint64_t units;
+    uint32_t at, n; /* in the records; n 0: it knows all */
+};
+
+/* The first of them. */
+static struct untold first_untold(const struct core *c, const struct ahead *w,
+                                  const uint32_t *records, uint32_t n)
+{
+    struct untold run = {.at = 0};
+
+    for (; run.at < n && !run.units; run.at += !run.units)
+        run.units = w->units & ~page_at(c, records[run.at])->units;
+    while (run.at + run.n < n && run.units &&
+           (w->units & ~page_at(c, records[run.at + run.n])->units) == run.units)
+        run.n++;
+    return run;
+}
+
+static void tell(struct core *c, struct actions *out, struct serve *s, uint64_t units,
                  const struct table_run *run, const uint32_t *records)
 {
     struct page_ref *refs;
@@ -144,7 +145,7 @@ static void tell(struct core *c, struct actions *out, struct serve *s, const str
         s->wants = 1; /* the first offer, which it need not ask for */
     }
     m = serve_msg_add(c, out, s, PEER_PULL_EARLY);
-    m->units = w->units;
+    m->units = units;
     m->runs = out->runs + out->nruns;
     m->nruns = 1;
     refs = run_add(out, *run);
@@ -152,7 +153,7 @@ static void tell(struct core *c, struct actions *out, struct serve *s, const str
         struct page *pg = page_at(c, records[i]);
 
         refs[i] = (struct page_ref){.index = pg->index, .gen = pg->gen};
-        pg->units |= w->units;
+        pg->units |= units;
     }
     s->units_out = 1;
     c->early_told += run->n;
@@ -160,30 +161,40 @@ static void tell(struct core *c, struct actions *out, struct serve *s, const str
     touch(c);
 }
 
-/* False: no room. */
+/* Looks at the next pages of what was written first, and tells of those that can go together. */
+static void tell_next(struct core *c, struct actions *out, struct serve *s, struct session *t)
+{
+    const struct ahead w = t->ahead[0];
+    struct stretch range = wanted(c, s, t, &w), piece = range;
+    uint32_t records[PULL_BATCH_PAGES];
+    struct untold run;
+
+    if (range.first < range.end) {
+        if (piece.end - piece.first > PULL_BATCH_PAGES)
+            piece.end = piece.first + PULL_BATCH_PAGES;
+        find_pages(c, t, &pool_at(c, t->pool)->group[w.group], piece, records);
+        run = first_untold(c, &w, records, piece.end - piece.first);
+        t->ahead[0].from = piece.first + run.at + run.n;
+        if (run.n > 0)
+            tell(c, out, s, run.units,
+                 &(struct table_run){.group = w.group, .first = piece.first + run.at, .n = run.n},
+                 records + run.at);
+    }
+    if (range.first >= range.end || t->ahead[0].from >= range.end)
+        memmove(t->ahead, t->ahead + 1, --t->nahead * sizeof *t->ahead);
+}
+
+/* False: no room, or this step has looked at enough. */
 static bool tell_all(struct core *c, struct actions *out, struct serve *s)
 {
-    uint32_t records[PULL_BATCH_PAGES];
     struct session *t;
 
     while ((t = teller(c, s)) != NULL && has_passed(c, t)) {
-        struct stretch range;
-        struct table_run run;
-        struct ahead w;
-
-        if (actions_room(out) < 2 ||
+        if (visits_left(c) == 0 || actions_room(out) < 2 ||
             !refs_fit(out, (struct runs_wanted){.runs = 1, .refs = PULL_BATCH_PAGES}))
             return false;
         ahead_join(t, engine_at(c, t->engine)->done_min);
-        w = t->ahead[0];
-        range = wanted(c, s, t, &w);
-        run = (struct table_run){.group = w.group};
-        run.n = untold(c, t, &w, &range, records);
-        run.first = range.first;
-        if (run.n > 0)
-            tell(c, out, s, &w, &run, records);
-        if (range.first + run.n >= range.end)
-            memmove(t->ahead, t->ahead + 1, --t->nahead * sizeof *t->ahead);
+        tell_next(c, out, s, t);
     }
     return true;
 }

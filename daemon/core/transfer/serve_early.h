@@ -2,8 +2,8 @@
  * (Y4). When the step has passed that writes them, their follower is told, of one run of pages at a
  * time, and may ask for them from then on. Nothing is promised by that: the pages are the session's
  * and may be written again, and what the follower has of them counts only by the checksums that are
- * offered with the commit. Pages that are resharded on their way, and STATE, come with their
- * chunk. */
+ * offered with the commit. Pages that are resharded on their way, those far behind what was offered
+ * (EARLY_PAGES_MAX), and STATE come with their chunk. */
 #ifndef CORE_SERVE_EARLY_H
 #define CORE_SERVE_EARLY_H
 

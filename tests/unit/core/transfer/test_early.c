@@ -355,6 +355,134 @@ TEST(y4_written_is_refused_with_what_to_do)
     assert_err(TERN_BUSY, written(f.s, 0, 1, 8, 5 + WRITTEN_MAX));
 }
 
+/* Units [0, 2) of the first two pages, from the session's table: again, whatever was told before.
+ */
+static void told_again(struct followed *f)
+{
+    const struct pull *p = pull_at(f->p.dest->core, f->p.dest->core->pulls_active.head);
+    struct event event = {.kind = EV_PEER_MSG, .peer.link = 0};
+    struct table_run run = {.n = 2, .refs = f->s->table[0]};
+
+    event.peer.msg = (struct peer_msg){.kind = PEER_PULL_EARLY,
+                                       .pull = {f->p.dest->core->pulls_active.head, p->gen},
+                                       .serve = p->serve,
+                                       .units = 0x3,
+                                       .runs = &run,
+                                       .nruns = 1};
+    rig_event(f->p.dest, &event);
+}
+
+/* They may come in part, and what is left of the page then is neither of the two. */
+TEST(y4_units_that_are_told_of_again_count_only_when_they_are_here)
+{
+    struct followed f = begin_units();
+
+    follow(f.d, f.t);
+    part_of(&f, 0, 8, 0);
+    assert_ok(written(f.s, 0, 1, 8, 0));
+    assert_int_equal(ahead(&f), 2);
+    f.p.dest->automatic = BY_HAND(RIG_PULL);
+    told_again(&f);
+    assert_int_equal(rig_jobs(f.p.dest, RIG_PULL), 1);
+    for (uint32_t i = 0; i < 2; i++)
+        rig_job(f.p.dest, RIG_PULL, 0)->refs[i].gen++; /* none is to be had */
+    rig_complete(f.p.dest, RIG_PULL);
+    goes_on(f.s, 1, 8, 0);
+    f.p.dest->automatic = RIG_ALL;
+    while (rig_jobs(f.p.dest, RIG_PULL) > 0) {
+        assert_int_equal(rig_job(f.p.dest, RIG_PULL, 0)->part, PART_WHOLE);
+        rig_complete(f.p.dest, RIG_PULL);
+    }
+    assert_int_equal(come_so_far(f.d), 8);
+    handed_whole(&f);
+}
+
+/* A source that tells of the same over and over keeps no fetch alive. */
+TEST(y4_follower_waits_no_longer_for_a_source_that_repeats_itself)
+{
+    struct followed f = begin_units();
+    uint64_t until = 0;
+    uint32_t told = 0;
+
+    follow(f.d, f.t);
+    part_of(&f, 0, 8, 0);
+    assert_ok(written(f.s, 0, 1, 8, 0));
+    for (; rig_view(f.p.dest).pulls == 1; told++) {
+        const struct pull *p = pull_at(f.p.dest->core, f.p.dest->core->pulls_active.head);
+
+        assert_true(told < 10000);
+        assert_true(told > 11 * UNITS / 2 ? p->deadline_ns == until : p->deadline_ns >= until);
+        until = p->deadline_ns;
+        told_again(&f);
+        rig_advance(f.p.dest, 10 * NS_PER_MS);
+    }
+    assert_err(TERN_TIMED_OUT, rig_fetched(f.d, f.d->fetch));
+}
+
+TEST(y4_source_tells_of_units_that_the_destination_lacks)
+{
+    struct followed f = begin_units();
+
+    follow(f.d, f.t);
+    f.p.dest->automatic = BY_HAND(RIG_PULL);
+    part_of(&f, 0, 16, 0);
+    assert_ok(written(f.s, 0, 1, 8, 0));
+    rig_complete(f.p.dest, RIG_PULL);
+    assert_ok(written(f.s, 0, 2, 16, 0));
+    assert_int_equal(rig_job(f.p.dest, RIG_PULL, 0)->units, 0x2);
+    assert_int_equal(rig_job(f.p.dest, RIG_PULL, 0)->n, 2);
+    rig_complete(f.p.dest, RIG_PULL);
+    assert_int_equal(rig_job(f.p.dest, RIG_PULL, 0)->units, 0x3);
+    assert_int_equal(rig_job(f.p.dest, RIG_PULL, 0)->n, 2);
+    f.p.dest->automatic = RIG_ALL;
+    rig_complete(f.p.dest, RIG_PULL);
+    goes_on(f.s, 1, 16, 0);
+    assert_int_equal(f.p.dest->pulled_bytes, 4 * PAGE); /* each byte once */
+    handed_whole(&f);
+}
+
+/* A session that has another's place is nobody's that was told of the other. */
+TEST(y4_units_of_a_session_that_is_gone_do_not_leave)
+{
+    struct followed f = begin_units();
+    struct page_ref ref;
+    struct serve_id serve;
+    uint32_t record;
+
+    follow(f.d, f.t);
+    part_of(&f, 0, 8, 0);
+    assert_ok(written(f.s, 0, 1, 8, 0));
+    ref = f.s->table[0][0];
+    serve = pull_at(f.p.dest->core, f.p.dest->core->pulls_active.head)->serve;
+    assert_ok(core_serve_units(f.p.source->core, serve, 0, ref, 1, &record));
+    session_at(f.p.source->core, f.s->id.slot)->gen++;
+    assert_err(TERN_GONE, core_serve_units(f.p.source->core, serve, 0, ref, 1, &record));
+    session_at(f.p.source->core, f.s->id.slot)->gen--;
+    handed_whole(&f);
+}
+
+/* Both ends look at so many pages behind what was offered. */
+TEST(y4_pages_far_behind_what_is_offered_come_with_their_chunk)
+{
+    for (uint32_t most = 3; most < 5; most++) {
+        struct followed f = begin_units();
+
+        f.p.source->core->limits.early_pages = 3;
+        f.p.dest->core->limits.early_pages = most;
+        follow(f.d, f.t);
+        part_of(&f, 0, 20, 0);
+        assert_ok(written(f.s, 0, 1, 20, 0));
+        assert_int_equal(ahead(&f), 3);
+        assert_ok(written(f.s, 1, 1, 20, 0));
+        assert_int_equal(ahead(&f), 6);
+        goes_on(f.s, 1, 8, 0);
+        assert_ok(written(f.s, 1, 1, 20, 0));
+        assert_int_equal(ahead(&f), 8);
+        handed_whole(&f);
+        rig_destroy_all();
+    }
+}
+
 /* What a source may not tell of. */
 static void tell(struct followed *f, uint32_t how, struct peer_msg *m, struct table_run *run)
 {
@@ -367,7 +495,6 @@ static void tell(struct followed *f, uint32_t how, struct peer_msg *m, struct ta
     m->units = 1;
     m->runs = run;
     m->nruns = 1;
-    (void)f;
     switch (how) {
     case 0: m->units = 0; return;
     case 1: m->units = 1u << UNITS; return;
@@ -381,13 +508,14 @@ static void tell(struct followed *f, uint32_t how, struct peer_msg *m, struct ta
     case 9: refs[1].gen = 0; return;
     case 10: m->serve.gen++; return;
     case 11: m->err = TERN_BUSY; return;
-    default: return; /* nothing is wrong with it */
+    case 12: f->p.dest->core->limits.early_pages = 1; return; /* too far behind what was offered */
+    default: return;                                          /* nothing is wrong with it */
     }
 }
 
 TEST(y4_source_that_tells_what_it_may_not_is_cut_off)
 {
-    for (uint32_t how = 0; how < 14; how++) {
+    for (uint32_t how = 0; how < 15; how++) {
         struct followed f = begin_units();
         struct event event = {.kind = EV_PEER_MSG, .peer.link = 0};
         struct pull *p;
@@ -402,7 +530,7 @@ TEST(y4_source_that_tells_what_it_may_not_is_cut_off)
         f.p.dest->automatic = BY_HAND(RIG_PULL);
         tell(&f, how, &event.peer.msg, &run);
         rig_event(f.p.dest, &event);
-        if (how >= 12) {
+        if (how >= 13) {
             assert_int_equal(f.p.dest->link_closes, 0);
             assert_int_equal(rig_jobs(f.p.dest, RIG_PULL), 1);
             rig_event(f.p.dest, &event); /* a second run before that one is here */
