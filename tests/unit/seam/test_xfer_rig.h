@@ -17,6 +17,7 @@
 #include <unistd.h>
 
 #include "base/prng.h"
+#include "seam/mem/mem_touch.h"
 #include "seam/xfer/data_wire.h"
 #include "seam/xfer/xfer.h"
 #include "testing/test.h"
@@ -91,7 +92,9 @@ struct rig_options {
     bool rdma_unwanted; /* they might, but no peer's transport asks for it */
     bool push;          /* and the source writes */
     uint64_t mr_bytes_max;
-    const char *device[XFER_RAILS_MAX]; /* rails of both ends; none: as the machine has */
+    const char *device[XFER_RAILS_MAX];   /* rails of both ends; none: as the machine has */
+    const char (*gpus)[MEM_DEVICE_BYTES]; /* that the regions of both ends lie on; NULL: none */
+    const char *cuda_library;             /* their driver */
 };
 
 static inline void rig_emit(void *ctx, struct event *event)
@@ -164,6 +167,18 @@ static inline uint8_t rig_byte(uint32_t region, uint32_t group, uint32_t index, 
     return (uint8_t)((x ^ (x >> 29)) >> 7);
 }
 
+static inline void rig_write(struct mem *mem, uint32_t r, uint32_t g, uint32_t i)
+{
+    uint8_t *bytes = malloc(rig.group[g].page_bytes);
+
+    assert_non_null(bytes);
+    for (uint64_t b = 0; b < rig.group[g].page_bytes; b++)
+        bytes[b] = rig_byte(r % rig.transfer_regions, g, i, b);
+    assert_true(
+        mem_put(mem, mem_page(mem, 0, r, g, rig.base[g] + i), bytes, rig.group[g].page_bytes));
+    free(bytes);
+}
+
 static inline void rig_fill_source(uint32_t pages)
 {
     struct page_at at[SEAL_PAGES_MAX];
@@ -171,12 +186,8 @@ static inline void rig_fill_source(uint32_t pages)
 
     for (uint32_t g = 0; g < rig.ngroups; g++) {
         for (uint32_t i = 1; i < pages; i++) {
-            for (uint32_t r = 0; r < rig.regions; r++) {
-                uint8_t *page = mem_page(rig.src.mem, 0, r, g, rig.base[g] + i);
-
-                for (uint64_t b = 0; b < rig.group[g].page_bytes; b++)
-                    page[b] = rig_byte(r % rig.transfer_regions, g, i, b);
-            }
+            for (uint32_t r = 0; r < rig.regions; r++)
+                rig_write(rig.src.mem, r, g, i);
             at[n++] = (struct page_at){g, rig.base[g] + i, 1, g * RIG_PAGES + i};
             if (n == SEAL_PAGES_MAX || (g + 1 == rig.ngroups && i + 1 == pages)) {
                 mem_seal(rig.src.mem, (struct seal_id){jobs++, 1}, 0, at, n);
@@ -268,9 +279,15 @@ static inline void rig_side(struct side *side, const struct rig_options *o, uint
          x.rdma.ndevices++)
         snprintf(x.rdma.device[x.rdma.ndevices], XFER_DEVICE_BYTES, "%s",
                  o->device[x.rdma.ndevices]);
-    for (uint32_t t = 0; t < tenants; t++)
+    for (uint32_t t = 0; t < tenants; t++) {
         m.tenant[t] =
             (struct tenant_config){.memory_bytes = o->memory_bytes, .regions = o->regions};
+        m.device[t] = o->gpus;
+    }
+    if (o->gpus) {
+        m.cuda_library = o->cuda_library;
+        m.device_wait_ms = 10000;
+    }
     if (mem_create(&m, &side->mem, &why) != TERN_OK)
         fail_msg("%s", why);
     for (uint32_t t = 0; t < tenants; t++)
@@ -557,16 +574,27 @@ static inline void rig_serve_stop(uint32_t slot)
     xfer_serve_stop(rig.src.xfer, &act);
 }
 
-static inline bool rig_page_right(uint32_t group, uint32_t index)
+/* Is that stretch of the destination's page, in every region, the source's? */
+static inline bool rig_stretch_right(uint32_t group, uint32_t index, uint64_t from, uint64_t to)
 {
+    uint8_t *bytes = malloc(to - from);
+    bool right = true;
+
+    assert_non_null(bytes);
     for (uint32_t r = 0; r < rig.regions; r++) {
         const uint8_t *page = mem_page(rig.dst.mem, 0, r, group, rig.base[group] + index);
 
-        for (uint64_t b = 0; b < rig.group[group].page_bytes; b++)
-            if (page[b] != rig_byte(r % rig.transfer_regions, group, index, b))
-                return false;
+        assert_true(mem_get(rig.dst.mem, bytes, page + from, to - from));
+        for (uint64_t b = from; b < to; b++)
+            right = right && bytes[b - from] == rig_byte(r % rig.transfer_regions, group, index, b);
     }
-    return true;
+    free(bytes);
+    return right;
+}
+
+static inline bool rig_page_right(uint32_t group, uint32_t index)
+{
+    return rig_stretch_right(group, index, 0, rig.group[group].page_bytes);
 }
 
 static inline uint32_t rig_group_of(uint32_t index)

@@ -1,6 +1,7 @@
 /* Units of pages over real sockets (Y4): those that come ahead of their commit, and the rest, with
  * the checksums of the commit. */
 #include "seam/mem/checksum.h"
+#include "standin/standin.h"
 #include "test_pulls_rig.h"
 
 #define PAGES 12u
@@ -40,14 +41,16 @@ static uint32_t oks(const struct event *e)
 
 static bool unit_right(uint32_t index, uint32_t unit)
 {
-    for (uint32_t r = 0; r < rig.regions; r++) {
-        const uint8_t *page = mem_page(rig.dst.mem, 0, r, 0, index);
+    return rig_stretch_right(0, index, unit * BYTES / UNITS, (unit + 1) * BYTES / UNITS);
+}
 
-        for (uint64_t b = unit * BYTES / UNITS; b < (unit + 1) * BYTES / UNITS; b++)
-            if (page[b] != rig_byte(r, 0, index, b))
-                return false;
-    }
-    return true;
+static void flip(uint32_t region, uint32_t index, uint64_t at)
+{
+    uint8_t *where = (uint8_t *)mem_page(rig.src.mem, 0, region, 0, index) + at, byte;
+
+    assert_true(mem_get(rig.src.mem, &byte, where, 1));
+    byte ^= 1;
+    assert_true(mem_put(rig.src.mem, where, &byte, 1));
 }
 
 static uint64_t payload(void)
@@ -98,9 +101,9 @@ TEST(xfer_unit_that_was_written_again_is_not_right)
         struct xfer_stats s;
 
         open_units();
-        ((uint8_t *)mem_page(rig.src.mem, 0, region, 0, 3))[BYTES / UNITS + 77] ^= 1;
+        flip(region, 3, BYTES / UNITS + 77);
         assert_int_equal(oks(pull_units(PART_EARLY, 0x2)), PAGES);
-        ((uint8_t *)mem_page(rig.src.mem, 0, region, 0, 3))[BYTES / UNITS + 77] ^= 1;
+        flip(region, 3, BYTES / UNITS + 77);
         assert_int_equal(rig_check_pulled(pull_units(PART_REST, 0x1d), 1, PAGES), PAGES - 1);
         assert_false(xfer_bit(rig.dst.event[1].pulled.ok, 2));
         xfer_stats(rig.dst.xfer, &s);
@@ -159,6 +162,35 @@ TEST(xfer_units_of_a_pull_that_is_stopped_are_proved_quiet)
         rig_stop(PULL(2));
         while (rig.dst.nevents == 0 || rig.dst.event[rig.dst.nevents - 1].kind != EV_PULL_QUIET)
             rig_turn();
+        rig_close();
+    }
+}
+
+/* Pages that the CPU does not reach: it is a stand-in's memory, where a touch ends the program. */
+TEST(xfer_units_move_alone_between_gpus)
+{
+    static const char gpus[RANKS_MAX][MEM_DEVICE_BYTES] = {STANDIN_UUID(0), STANDIN_UUID(1)};
+    struct rig_options on_gpus = options;
+
+    on_gpus.gpus = gpus;
+    on_gpus.cuda_library = STANDIN_MEMORY;
+    for (uint32_t wrong = 0; wrong < 2; wrong++) {
+        batches = 0;
+        rig_open_filled(&on_gpus, PAGES + 1);
+        rig.may_leave = 0x1f;
+        assert_true(mem_is_far(rig.dst.mem, mem_page(rig.dst.mem, 0, 1, 0, 1)));
+        for (uint32_t u = 0; wrong && u < UNITS; u += 2)
+            flip(1, 3, u * BYTES / UNITS + 4096 + u);
+        assert_int_equal(oks(pull_units(PART_EARLY, 0x5)), PAGES);
+        for (uint32_t u = 0; u < UNITS; u++)
+            for (uint32_t i = 1; i <= PAGES; i++)
+                assert_int_equal(unit_right(i, u), (0x5 >> u & 1) && !(wrong && i == 3));
+        assert_int_equal(oks(pull_units(PART_EARLY, 0x10)), PAGES);
+        for (uint32_t u = 0; wrong && u < UNITS; u += 2)
+            flip(1, 3, u * BYTES / UNITS + 4096 + u);
+        assert_int_equal(rig_check_pulled(pull_units(PART_REST, 0xa), 1, PAGES), PAGES - wrong);
+        assert_int_equal(payload(), PAGES * 2ull * BYTES); /* each byte once */
+        assert_int_equal(rig_check_pulled(pull_units(PART_WHOLE, 0), 1, PAGES), PAGES);
         rig_close();
     }
 }
