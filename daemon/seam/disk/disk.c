@@ -7,6 +7,7 @@
 #include <sys/eventfd.h>
 #include <sys/mman.h>
 #include <sys/prctl.h>
+#include <time.h>
 #include <unistd.h>
 
 #include "base/check.h"
@@ -15,6 +16,7 @@
 
 #define HUGE_BYTES    (2u << 20)
 #define DROPS_AT_ONCE 64u /* extents of one file that are given back with one sync */
+#define ROOM_LOOK_S   1   /* how often a disk without room is asked for it, while nobody stores */
 
 /* ------------------------------------------------------------------ lists */
 
@@ -160,6 +162,40 @@ static void run_drops(struct disk_thread *t, struct drop_job *first)
         finish(disk, &drop[i]->job);
 }
 
+/* Asks whether there is room now for the write that found too little. */
+static void look_for_room(struct disk *disk)
+{
+    uint64_t room;
+    int r;
+
+    pthread_mutex_unlock(&disk->lock);
+    r = disk->files->room(disk->files->ctx, &room);
+    pthread_mutex_lock(&disk->lock);
+    if (r < 0 || disk->lacked_bytes == 0)
+        return;
+    disk->stats.free_bytes = room;
+    if (room < disk->lacked_bytes)
+        return;
+    disk->stats.full = false;
+    disk->lacked_bytes = 0;
+}
+
+/* Until there may be a job. A disk without room is asked for it meanwhile, so that it is not called
+ * full for as long as nobody stores. */
+static void rest(struct disk *disk)
+{
+    struct timespec until;
+
+    if (disk->lacked_bytes == 0) {
+        pthread_cond_wait(&disk->wake, &disk->lock);
+        return;
+    }
+    clock_gettime(CLOCK_MONOTONIC, &until);
+    until.tv_sec += ROOM_LOOK_S;
+    if (pthread_cond_clockwait(&disk->wake, &disk->lock, CLOCK_MONOTONIC, &until) == ETIMEDOUT)
+        look_for_room(disk);
+}
+
 static void *thread_main(void *arg)
 {
     struct disk_thread *t = arg;
@@ -171,7 +207,7 @@ static void *thread_main(void *arg)
         struct disk_job *job = take_job(disk);
 
         if (!job)
-            pthread_cond_wait(&disk->wake, &disk->lock);
+            rest(disk);
         else if (job->kind == JOB_READ)
             run_read(t, as_read(job));
         else if (job->kind == JOB_WRITE)

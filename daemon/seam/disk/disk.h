@@ -90,8 +90,8 @@ bool disk_idle(const struct disk *disk);
 struct disk_stats {
     uint64_t files_written, bytes_written, extents_read, bytes_read, write_errors, read_errors,
         corrupt, dropped_files, punched_bytes, syncs;
-    uint64_t free_bytes; /* of the file system, as of the last write */
-    bool full;           /* the last write ended for want of room */
+    uint64_t free_bytes; /* of the file system, as of the last write; kept current while `full` */
+    bool full;           /* the last write ended for want of room, and there is none yet */
     bool failing;        /* the last write, or the last read, ended with an error of the disk */
     int error;           /* errno of the last that did; 0: none */
     bool direct;         /* as of the start: false where the file system has no O_DIRECT, and all

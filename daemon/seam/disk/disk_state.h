@@ -108,6 +108,7 @@ struct disk {
     uint32_t quiet;   /* pulls of which that is to be told */
     struct disk_stats stats;          /* but `failing`, which is made of these two: */
     bool write_failing, read_failing; /* as each of its kind ended last */
+    uint64_t lacked_bytes; /* that must be free for the write that found too little; 0: none did */
 };
 
 #define DISK_COUNT(disk, field, n)                                                                 \

@@ -368,15 +368,16 @@ static uint64_t extents_end(const struct disk_write *w)
 /* Whether there is room is asked before anything is written. */
 static enum tern_err make_room(struct disk *disk, const struct disk_write *w)
 {
-    uint64_t room;
+    uint64_t room, needed = extents_end(w) + disk->config.headroom_bytes;
     int r = disk->files->room(disk->files->ctx, &room);
 
     if (r < 0)
         return disk_err(disk, r);
     pthread_mutex_lock(&disk->lock);
     disk->stats.free_bytes = room;
+    disk->lacked_bytes = room < needed ? needed : 0;
     pthread_mutex_unlock(&disk->lock);
-    return room < extents_end(w) + disk->config.headroom_bytes ? TERN_POOL_EXHAUSTED : TERN_OK;
+    return room < needed ? TERN_POOL_EXHAUSTED : TERN_OK;
 }
 
 static enum tern_err fill(struct stream *s)

@@ -20,6 +20,9 @@ FIXTURE(drop_rig)
     return 0;
 }
 
+#define ROOM_LOOK_US 1100000u /* the disk has looked once */
+#define ROOM_LOOKS   20u
+
 TEST_EACH(NULL, drop_rig);
 
 TEST(a_full_disk_ends_writes_and_nothing_else)
@@ -77,6 +80,7 @@ static struct {
     bool failed_piece;
     uint64_t failed_token;
     uint32_t reap_us;
+    _Atomic uint64_t room;          /* that the file system says it has; 0: what is there */
     bool headers;                   /* bodies are durable */
     bool look;                      /* at each piece's memory */
     uint32_t looked, dumped;        /* what lies in memory that a crash dump holds */
@@ -165,6 +169,16 @@ static int w_punch(void *ctx, int at, uint64_t offset, uint64_t bytes)
     return fails(PUNCH) ? fs.error : fs.real.punch(fs.real.ctx, at, offset, bytes);
 }
 
+static int w_room(void *ctx, uint64_t *ret_bytes)
+{
+    int r = fs.real.room(fs.real.ctx, ret_bytes);
+
+    (void)ctx;
+    if (fs.room)
+        *ret_bytes = fs.room;
+    return r;
+}
+
 /* One thread, whose calls go through these; `ops` is the file system. */
 static struct file_ops *watch(enum call fail, uint32_t at, int error)
 {
@@ -184,6 +198,7 @@ static struct file_ops *watch(enum call fail, uint32_t at, int error)
     fs.wrapped.sync_folder = w_sync_folder;
     fs.wrapped.remove = w_remove;
     fs.wrapped.punch = w_punch;
+    fs.wrapped.room = w_room;
     fs.fail = fail;
     fs.fail_at = at;
     fs.error = error;
@@ -198,6 +213,40 @@ static void unwatch(struct file_ops *ops)
     rig_spill_close(&rig);
     file_ops_destroy(ops);
     rig.config.files = NULL;
+}
+
+/* Nothing is stored meanwhile. */
+TEST(a_disk_that_has_room_again_is_full_no_more)
+{
+    struct file_ops *ops;
+
+    rig_spill_start(&rig, false);
+    ops = watch(CALLS, 0, 0);
+    rig_file_usual(&rig, &file, 0, 0, 4);
+    fs.room = 1;
+    assert_int_equal(rig_spill_write(&rig, &file), TERN_POOL_EXHAUSTED);
+    usleep(ROOM_LOOK_US);
+    assert_true(rig_spill_stats(&rig).full);
+    fs.room = UINT64_C(1) << 60;
+    for (uint32_t i = 0; i < ROOM_LOOKS && rig_spill_stats(&rig).full; i++)
+        usleep(ROOM_LOOK_US);
+    assert_false(rig_spill_stats(&rig).full);
+    assert_true(rig_spill_stats(&rig).free_bytes == UINT64_C(1) << 60);
+    unwatch(ops);
+}
+
+/* A quota is told by the write alone, and not by how much is free. */
+TEST(a_write_that_found_no_room_is_believed_until_the_next)
+{
+    struct file_ops *ops;
+
+    rig_spill_start(&rig, false);
+    ops = watch(WRITE_BODY, 0, -EDQUOT);
+    rig_file_usual(&rig, &file, 0, 0, 4);
+    assert_int_equal(rig_spill_write(&rig, &file), TERN_POOL_EXHAUSTED);
+    usleep(2 * ROOM_LOOK_US);
+    assert_true(rig_spill_stats(&rig).full);
+    unwatch(ops);
 }
 
 /* D3. */
