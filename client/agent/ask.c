@@ -60,26 +60,46 @@ static uint32_t left_ms(const struct ask *a)
     return now_ns + NS_PER_MS < a->until_ns ? (uint32_t)((a->until_ns - now_ns) / NS_PER_MS) : 1;
 }
 
-bool ask_begin(struct ask *a)
+static bool connected(struct ask *a)
 {
     enum tern_err err;
 
+    a->kept = false;
+    errno = 0;
+    err = tern_connect(a->socket, left_ms(a), &a->tern);
+    return err == TERN_OK || failed(a, reason_of(err, errno));
+}
+
+bool ask_begin(struct ask *a)
+{
     if (a->why != ASK_ANSWERED && ask_now_ns() < a->again_ns)
         return false;
     a->until_ns = ask_now_ns() + a->deadline_ms * NS_PER_MS;
     a->why = ASK_ANSWERED;
-    if (a->tern)
-        return true;
-    errno = 0;
-    err = tern_connect(a->socket, left_ms(a), &a->tern);
-    return err == TERN_OK || failed(a, reason_of(err, errno));
+    a->kept = a->tern != NULL;
+    return a->kept || connected(a);
+}
+
+/* A connection that was kept may be to a daemon that has ended since: then the one that is there
+ * now is asked. False: the answer stands, or there is no daemon and no connection any more. */
+static bool ask_anew(struct ask *a, enum tern_err err)
+{
+    bool anew = a->kept && err == TERN_DAEMON_LOST;
+
+    a->kept = false;
+    if (!anew)
+        return false;
+    ask_end(a);
+    return connected(a);
 }
 
 bool ask_ping(struct ask *a)
 {
     enum tern_err err = tern_ping(a->tern, left_ms(a));
 
-    return err == TERN_OK || failed(a, reason_of(err, 0));
+    if (ask_anew(a, err))
+        err = tern_ping(a->tern, left_ms(a));
+    return err == TERN_OK || (a->tern && failed(a, reason_of(err, 0)));
 }
 
 static bool ask(struct ask *a, const char *command, const char *const *args, uint32_t nargs,
@@ -89,8 +109,10 @@ static bool ask(struct ask *a, const char *command, const char *const *args, uin
     enum tern_err err = tern_admin(a->tern, command, args, nargs, left_ms(a), &text);
     json_t *answer;
 
+    if (ask_anew(a, err))
+        err = tern_admin(a->tern, command, args, nargs, left_ms(a), &text);
     if (err != TERN_OK)
-        return failed(a, reason_of(err, 0));
+        return a->tern && failed(a, reason_of(err, 0));
     answer = json_loads(text, 0, NULL);
     if (!json_is_object(answer)) {
         json_decref(answer);

@@ -35,6 +35,7 @@ struct ask {
     const char *socket; /* borrowed */
     uint32_t deadline_ms;
     struct tern *tern; /* NULL: not connected */
+    bool kept;         /* the connection is from an earlier round, and has not answered in this */
     enum ask_reason why;
     uint64_t until_ns, again_ns;
     uint64_t failures[ASK_ANSWERED];

@@ -267,6 +267,14 @@ void http_run(struct http *h, int wake_fd)
 
 /* ---- listening ---- */
 
+/* getaddrinfo takes a port beyond 65535, and another one comes of it. */
+static bool is_port(const char *text)
+{
+    size_t n = strspn(text, "0123456789");
+
+    return n > 0 && n <= strlen("65535") && !text[n] && strtoul(text, NULL, 10) <= UINT16_MAX;
+}
+
 /* Splits ADDRESS:PORT. The address is a number: no name is asked for. */
 static struct addrinfo *address_of(const char *listen, char why[HTTP_WHY_BYTES])
 {
@@ -278,7 +286,7 @@ static struct addrinfo *address_of(const char *listen, char why[HTTP_WHY_BYTES])
     bool bracket = listen[0] == '[' && colon && colon > listen && colon[-1] == ']';
     size_t n = colon ? (size_t)(colon - listen) - (bracket ? 2 : 0) : 0;
 
-    if (n > 0 && n < sizeof(host)) {
+    if (n > 0 && n < sizeof(host) && is_port(colon + 1)) {
         memcpy(host, listen + (bracket ? 1 : 0), n);
         host[n] = '\0';
         if (getaddrinfo(host, colon + 1, &hints, &found) != 0)
@@ -286,7 +294,8 @@ static struct addrinfo *address_of(const char *listen, char why[HTTP_WHY_BYTES])
     }
     if (!found)
         snprintf(why, HTTP_WHY_BYTES,
-                 "--listen takes ADDRESS:PORT, such as 127.0.0.1:7003 or [::1]:7003, not '%.64s'",
+                 "--listen takes ADDRESS:PORT, such as 127.0.0.1:7003 or [::1]:7003, a port of at "
+                 "most 65535 and no name, not '%.64s'",
                  listen);
     return found;
 }
@@ -301,7 +310,8 @@ static int listen_at(const char *listen_text, char why[HTTP_WHY_BYTES])
     fd = socket(at->ai_family, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
     if (fd < 0 || setsockopt(fd, SOL_SOCKET, SO_REUSEADDR, &on, sizeof(on)) != 0 ||
         bind(fd, at->ai_addr, at->ai_addrlen) != 0 || listen(fd, HTTP_LISTEN_BACKLOG) != 0) {
-        snprintf(why, HTTP_WHY_BYTES, "%.64s: %s", listen_text, strerror(errno));
+        snprintf(why, HTTP_WHY_BYTES, "%.64s: %s: --listen says where else", listen_text,
+                 strerror(errno));
         if (fd >= 0)
             close(fd);
         fd = -1;

@@ -165,7 +165,7 @@ JS
         duk "$DIR/run.js" >"$DIR/drawn" 2>&1 || fail "the page's script: $(cat "$DIR/drawn")"
     }
     drawn "$DIR/state"
-    for line in "name: Tern: decode" "state: serving for" "peers: .*prefill" "pools: .*default, device, kv" "sessions: .*holder turn 1.0 k 1.0 k" \
+    for line in "name: Tern: decode" "state: serving for" "alarms: None is on" "peers: .*prefill" "pools: .*default, device, kv" "sessions: .*holder turn 1.0 k 1.0 k" \
         "tiles: .*found of prompts" "tree: .*namespace .* 0\.\.512  8 pages, 8 nodes, device 512\.\.960  7 pages, 7 nodes, device 960\.\.1024  1 page, device, held by device"; do
         grep -q "^$line" "$DIR/drawn" || fail "the page does not show '$line': $(cat "$DIR/drawn")"
     done
@@ -176,12 +176,15 @@ session = {"session": "01", "tenant": "<b>t</b>", "engine": "\"'><script>x", "st
 transfer = {"direction": "in", "peer": "p", "tenant": "t", "stage": "wire", "waits_for": None, "bytes": 2048, "bytes_verified": 1024, "bytes_per_s": 10, "age_s": 1}
 j["sessions"] = {"sessions": [session], "more": True}
 j["transfers"] = {"transfers": [transfer], "more": False}
+j["status"]["alarms"] = [{"name": "quota_reached", "subject": "<i>t</i>", "since_s": 61, "text": "too much", "action": "ask for less"}]
+j["status"]["alarms_on"] = 2
 json.dump(j, open(sys.argv[2], "w"))
 PY
     drawn "$DIR/hostile"
     grep -qF "\"'><script>x open 12.3 k" "$DIR/drawn" || fail "a session: $(cat "$DIR/drawn")"
     grep -q "^transfers: .*in from p t wire - 1.0 KiB of 2.0 KiB" "$DIR/drawn" || fail "a transfer: $(cat "$DIR/drawn")"
     grep -q "^sessions: .*There are more" "$DIR/drawn" || fail "more sessions: $(cat "$DIR/drawn")"
+    grep -q "^alarms: .*quota_reached <i>t</i> 1 min too much ask for less There are more" "$DIR/drawn" || fail "an alarm: $(cat "$DIR/drawn")"
     echo '{"agent":{"up":false,"state":"timed_out"}}' >"$DIR/lost"
     drawn "$DIR/lost"
     grep -q "^state: The daemon does not answer: timed_out" "$DIR/drawn" || fail "a daemon that is gone: $(cat "$DIR/drawn")"
@@ -258,18 +261,23 @@ kill -9 "${PIDS[decode]}" "${PIDS[holder]}"
 wait "${PIDS[decode]}" "${PIDS[holder]}" 2>/dev/null || true
 sleep 0.3
 says 503 "" "$DECODE_URL/readyz"
-grep -qxE 'lost|nobody_listens|no_socket' "$DIR/body" || fail "a daemon that was killed: $(cat "$DIR/body")"
+grep -qxE 'nobody_listens|no_socket' "$DIR/body" || fail "a daemon that was killed: $(cat "$DIR/body")"
 daemon decode "$DECODE_PORT" prefill "$PREFILL_PORT"
 sleep 1.1
 get "$DECODE_URL/metrics"
 [[ $(metric tern_up) == 1 && $(metric tern_start_time_seconds) != "$BEFORE" && $(metric 'tern_prompt_tokens_total{tenant="default"}') == 0 ]] ||
     fail "a daemon that was started anew: $(head -n 40 "$DIR/body")"
 [[ $(metric 'tern_agent_question_failures_total{reason="timed_out"}') == 1 ]] || fail "failures: $(grep failures "$DIR/body")"
+kill -9 "${PIDS[decode]}"
+wait "${PIDS[decode]}" 2>/dev/null || true
+daemon decode "$DECODE_PORT" prefill "$PREFILL_PORT"
+says 200 ready "$DECODE_URL/readyz" # the agent's connection was to the daemon before
 
 # ---- its command line, and its end
 ends 2 "takes a number" "$AGENT" --tenants 65
 ends 2 "one argument too many" "$AGENT" x
 ends 1 "takes ADDRESS:PORT" "$AGENT" --listen somewhere:1
+ends 1 "a port of at most 65535" "$AGENT" --listen 127.0.0.1:70000
 ends 1 "ddress already in use" "$AGENT" --listen "${DECODE_URL#http://}"
 kill "${PIDS[prefill_agent]}"
 RC=0
