@@ -53,6 +53,8 @@ const struct metric metrics_table[] = {
     IS("tern_uptime_seconds", "status.uptime_s", "How long the daemon has run"),
     IS("tern_draining", "status.draining", "1 while the daemon takes no new sessions"),
 
+    IS("tern_alarms", "status.alarm_counts[name,severity].on", "Alarms of a kind that are on"),
+
     /* ---- what became of prompts ---- */
     COUNTS("tern_prompts", TENANT "prompts",
            "Match requests with tokens that their session did not have"),
@@ -218,7 +220,7 @@ const struct metric metrics_table[] = {
     IS("tern_spill_used_bytes", "status.tenants[tenant].spill.used_bytes",
        "Bytes of it that are used"),
     IS("tern_spill_free_bytes", "status.spill.free_bytes",
-       "Bytes that are free in the disk tier's file system"),
+       "Bytes that are free in the disk tier's file system, as of the last store"),
     COUNTS("tern_spill_written_bytes", "status.spill.bytes_written",
            "Bytes that were written to the disk tier"),
     COUNTS("tern_spill_read_bytes", "status.spill.bytes_read", "Bytes that were read from it"),

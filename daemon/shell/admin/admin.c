@@ -563,6 +563,20 @@ static void status_stuck(const struct admin_ctx *ctx, uint32_t tenant, struct te
     text_array_end(out);
 }
 
+/* How many of each kind are on, also where none is. */
+static void status_alarm_counts(const struct admin_ctx *ctx, struct text_out *out)
+{
+    text_array(out, "alarm_counts");
+    for (enum alarm_kind k = 0; ctx->alarms_of && k < ALARM_KINDS; k++) {
+        text_object(out, NULL);
+        text_str(out, "name", alarm_row(k)->name);
+        text_str(out, "severity", log_level_name(alarm_row(k)->severity));
+        text_u64(out, "on", ctx->alarms_of[k]);
+        text_object_end(out);
+    }
+    text_array_end(out);
+}
+
 /* Those that are on, as many as are shown. */
 static void status_alarms(const struct admin_ctx *ctx, struct text_out *out)
 {
@@ -570,6 +584,7 @@ static void status_alarms(const struct admin_ctx *ctx, struct text_out *out)
     uint32_t at = 0;
 
     text_u64(out, "alarms_on", ctx->alarms_on);
+    status_alarm_counts(ctx, out);
     text_array(out, "alarms");
     for (uint32_t n = 0; n < ALARMS_SHOWN && ctx->alarm && ctx->alarm(ctx->ctx, &at, &v); n++) {
         text_object(out, NULL);

@@ -83,6 +83,7 @@ struct admin_ctx {
      * there are no more. A NULL function: none is known. */
     bool (*alarm)(void *ctx, uint32_t *at, struct alarm_view *ret);
     uint32_t alarms_on;
+    const uint32_t *alarms_of; /* [ALARM_KINDS]: of each kind; NULL: not known */
     uint64_t log_level_ns; /* until when the log's level is another than configured; 0: it is not */
     const struct histogram *answered; /* [OP_COUNT]; NULL: not known */
     void *ctx;

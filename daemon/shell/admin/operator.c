@@ -220,6 +220,7 @@ static enum tern_err describe(struct daemon *d, const char *command, char *const
         .group_name = group_name,
         .alarm = alarm_of,
         .alarms_on = d->alarms.on,
+        .alarms_of = d->alarms.on_of,
         .log_level_ns = d->log_level_ns,
         .answered = d->answered,
         .node_bits = d->node_bits,
@@ -326,8 +327,11 @@ static enum tern_err log_level_command(struct daemon *d, const Tern__Wire__Admin
     struct text_out out;
 
     TRY(arguments(m, takes, sizeof takes / sizeof *takes, ret_text));
-    *ret_text = "level is error, warn, info or debug, and for_s is from 1 on";
-    if (!log_level_parse(name, &level) || for_s == 0)
+    *ret_text = "the level is error, warn, info or debug";
+    if (!log_level_parse(name, &level))
+        return TERN_INVALID;
+    *ret_text = "for_s is from 1 on";
+    if (for_s == 0)
         return TERN_INVALID;
     log_level_change(d, level, for_s);
     text_init(&out, d->text, ADMIN_TEXT_BYTES);

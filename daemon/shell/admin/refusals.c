@@ -3,31 +3,55 @@
 
 #include <stdio.h>
 
-static void note(struct refusals *refusals, enum op op, enum tern_err err, const char *text,
-                 uint64_t now_ns)
+/* What a request was answered with. */
+struct refusal {
+    enum op op;
+    enum tern_err err;
+    const char *text; /* NULL or "": there is none */
+    const struct shortage *shortage;
+};
+
+static void put_words(struct refusals *refusals, const struct refusal *r)
 {
+    const struct shortage *s = r->shortage;
+
+    if (r->err == TERN_POOL_EXHAUSTED && s->needed && !(r->text && *r->text))
+        snprintf(refusals->last_text, sizeof refusals->last_text,
+                 "group %u of the pool needs %u pages, and %u are free, %u evictable and %u "
+                 "retiring",
+                 s->group, s->needed, s->free, s->evictable, s->retiring);
+    else
+        snprintf(refusals->last_text, sizeof refusals->last_text, "%s", r->text ? r->text : "");
+}
+
+static void note(struct refusals *refusals, const struct refusal *r, uint64_t now_ns)
+{
+    enum tern_err err = r->err;
     uint32_t table;
 
     if (err == TERN_OK)
         return;
-    if (core_share_refusal(text, &table))
+    if (core_share_refusal(r->text, &table))
         refusals->share_ns[table] = now_ns;
-    if (err == TERN_POOL_EXHAUSTED && op != OP_STORE)
+    if (err == TERN_POOL_EXHAUSTED && r->op != OP_STORE)
         refusals->exhausted_ns = now_ns;
     if (err == TERN_QUOTA)
         refusals->quota_ns = now_ns;
     refusals->errors[err]++;
     refusals->last = err;
-    refusals->last_op = op;
-    snprintf(refusals->last_text, sizeof refusals->last_text, "%s", text ? text : "");
+    refusals->last_op = r->op;
+    put_words(refusals, r);
     refusals->last_ns = now_ns;
 }
 
 void refusals_note(struct refusals *refusals, const struct reply *reply, uint64_t now_ns)
 {
-    note(refusals, reply->op, reply->err, reply->text, now_ns);
+    note(refusals, &(struct refusal){reply->op, reply->err, reply->text, &reply->shortage}, now_ns);
     if (reply->op != OP_STEP || reply->err != TERN_OK)
         return;
-    for (uint32_t i = 0; i < reply->step.n; i++)
-        note(refusals, reply->op, reply->step.results[i].err, reply->step.results[i].text, now_ns);
+    for (uint32_t i = 0; i < reply->step.n; i++) {
+        const struct op_result *o = &reply->step.results[i];
+
+        note(refusals, &(struct refusal){reply->op, o->err, o->text, &o->shortage}, now_ns);
+    }
 }

@@ -39,7 +39,7 @@
     X(SPILL_FULL, spill_full, DAEMON, WARN, 0, 5000,                                               \
       "the disk tier's file system has less than `spill.headroom` free beside what is to be "      \
       "stored",                                                                                    \
-      "stores have found room for 5 s; where nothing is to be stored it stays",                    \
+      "there has been room for 5 s",                                                               \
       "nothing more is stored on the disk, and requests are served as before",                     \
       "make room on that file system, or lower spill.bytes")                                       \
     X(SPILL_FAILING, spill_failing, DAEMON, ERROR, 0, 5000,                                        \

@@ -9,6 +9,7 @@
 #include "shell/daemon.h"
 
 #define MS_NS 1000000u
+#define MIB   (1024.0 * 1024.0)
 
 /* What one alarm is about: the i-th of what its kind is one each of. */
 struct source {
@@ -84,8 +85,9 @@ static void full_detail(struct daemon *d, uint32_t i, uint64_t now_ns, char ret[
     (void)now_ns;
     disk_stats(d->disk, &v);
     snprintf(ret, ALARM_DETAIL_BYTES,
-             "%" PRIu64 " bytes are free, and %" PRIu64 " of them have to stay so", v.free_bytes,
-             d->config->spill_headroom);
+             "%.1f MiB are free in %.256s, and %.1f MiB have to stay so (spill.headroom)",
+             (double)v.free_bytes / MIB, d->config->spill_dir,
+             (double)d->config->spill_headroom / MIB);
 }
 
 static enum alarm_fact failing(struct daemon *d, uint32_t i, uint64_t now_ns)
@@ -193,14 +195,26 @@ static enum alarm_fact quota(struct daemon *d, uint32_t i, uint64_t now_ns)
     return alarm_refused(d->refusals[i].quota_ns, now_ns);
 }
 
+/* The words of the last refusal, if that was it. */
+static void refusal_detail(const struct refusals *r, enum tern_err err,
+                           char ret[ALARM_DETAIL_BYTES])
+{
+    if (r->last == err && r->last_text[0])
+        snprintf(ret, ALARM_DETAIL_BYTES, "%s", r->last_text);
+}
+
+static void memory_detail(struct daemon *d, uint32_t i, uint64_t now_ns,
+                          char ret[ALARM_DETAIL_BYTES])
+{
+    (void)now_ns;
+    refusal_detail(&d->refusals[i], TERN_POOL_EXHAUSTED, ret);
+}
+
 static void quota_detail(struct daemon *d, uint32_t i, uint64_t now_ns,
                          char ret[ALARM_DETAIL_BYTES])
 {
-    const struct refusals *r = &d->refusals[i];
-
     (void)now_ns;
-    if (r->last == TERN_QUOTA && r->last_text[0])
-        snprintf(ret, ALARM_DETAIL_BYTES, "%s", r->last_text);
+    refusal_detail(&d->refusals[i], TERN_QUOTA, ret);
 }
 
 static enum alarm_fact share(struct daemon *d, uint32_t i, uint64_t now_ns)
@@ -252,7 +266,7 @@ static const struct source sources[ALARM_KINDS] = {
     [ALARM_KIND_SPILL_FAILING] = {failing, failing_detail},
     [ALARM_KIND_TAPE_LOST] = {tape, tape_detail},
     [ALARM_KIND_SHARE_EXHAUSTED] = {share, share_detail},
-    [ALARM_KIND_MEMORY_EXHAUSTED] = {memory, NULL},
+    [ALARM_KIND_MEMORY_EXHAUSTED] = {memory, memory_detail},
     [ALARM_KIND_QUOTA_REACHED] = {quota, quota_detail},
     [ALARM_KIND_PEER_DOWN] = {peer, peer_detail},
 };
@@ -333,6 +347,10 @@ static void view_of(struct daemon *d, const struct alarm *a, uint64_t now_ns,
     if (sources[a->kind].detail)
         sources[a->kind].detail(d, i, now_ns, detail);
     snprintf(ret->text, sizeof ret->text, "%s%s%s", row->means, detail[0] ? ": " : "", detail);
+    if (a->state == ALARM_FALLING)
+        snprintf(ret->text, sizeof ret->text,
+                 "it has been over for %" PRIu64 " ms; the alarm ends when that is %" PRIu64 " ms",
+                 (now_ns - a->falling_ns) / MS_NS, row->end_ns / MS_NS);
     subject_of(d, a, ret->subject);
 }
 
@@ -343,11 +361,13 @@ static void tell(struct daemon *d, const struct alarm *a, enum alarm_news news, 
 
     if (news == ALARM_BEGAN) {
         d->alarms.on++;
+        d->alarms.on_of[a->kind]++;
         view_of(d, a, now_ns, &v);
         log_event(row->severity, row->name, "subject=%s text=%s action=%s", v.subject, v.text,
                   v.action);
     } else if (news == ALARM_ENDED) {
         d->alarms.on--;
+        d->alarms.on_of[a->kind]--;
         subject_of(d, a, v.subject);
         log_event(LEVEL_INFO, row->ended, "subject=%s lasted_ms=%" PRIu64, v.subject,
                   (now_ns - a->since_ns) / MS_NS);

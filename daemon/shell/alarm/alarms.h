@@ -21,6 +21,7 @@ struct alarms {
     uint32_t n, next;            /* next: where the next tick goes on */
     uint64_t pass_ns;            /* when to begin with the first again */
     uint32_t on;                 /* how many are */
+    uint32_t on_of[ALARM_KINDS]; /* of each kind */
     uint32_t first[ALARM_KINDS]; /* of each kind */
     struct alarm_tape tape;
 };

@@ -104,6 +104,19 @@ static void metrics_words_and_units_are_numbers(void **state)
     free(t);
 }
 
+static void metrics_alarms_are_told_by_kind_also_where_none_is_on(void **state)
+{
+    char *t =
+        written("{\"status\":{\"alarm_counts\":[{\"name\":\"peer_down\",\"severity\":\"warn\","
+                "\"on\":2},{\"name\":\"spill_failing\",\"severity\":\"error\",\"on\":0}]}}",
+                false, 64);
+
+    (void)state;
+    assert_non_null(strstr(t, "\ntern_alarms{name=\"peer_down\",severity=\"warn\"} 2\n"));
+    assert_non_null(strstr(t, "\ntern_alarms{name=\"spill_failing\",severity=\"error\"} 0\n"));
+    free(t);
+}
+
 static void metrics_histograms_are_cumulative(void **state)
 {
     char *t = written("{\"stats\":{\"latencies\":{\"publish\":{\"count\":6,\"sum_us\":2500000,"
@@ -209,6 +222,7 @@ int main(void)
         cmocka_unit_test(metrics_tenants_beyond_the_limit_are_summed),
         cmocka_unit_test(metrics_what_is_absent_has_no_series),
         cmocka_unit_test(metrics_words_and_units_are_numbers),
+        cmocka_unit_test(metrics_alarms_are_told_by_kind_also_where_none_is_on),
         cmocka_unit_test(metrics_histograms_are_cumulative),
         cmocka_unit_test(metrics_openmetrics_names_families_without_total),
         cmocka_unit_test(metrics_a_text_beyond_its_limit_is_refused),

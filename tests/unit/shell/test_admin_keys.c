@@ -101,7 +101,7 @@ static const char answer_keys[] =
     "prefix_nodes peers "
     "peers_up "
     "links_up listen_port transfers_active namespaces_reset resets_spreading "
-    "alarms_on alarms(name severity subject since_s text action) "
+    "alarms_on alarm_counts(name severity on) alarms(name severity subject since_s text action) "
     "evicted_nodes evicted_pages pages_corrupt pages_pulled pages_served dup_chunks "
     "early_told early_pages early_again "
     "token_blocks_free nodes_free retires_free quarantine_oldest_ms "
@@ -210,6 +210,7 @@ TEST(answers_have_all_their_keys)
     s.ctx.send_share = send_share;
     s.ctx.door = door;
     s.ctx.alarm = alarm_that_is_on;
+    s.ctx.alarms_of = (const uint32_t[ALARM_KINDS]){0};
     records_turn(&r, 10);
     ticket_stands();
     keys[0] = '\0';

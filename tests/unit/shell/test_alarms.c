@@ -89,6 +89,8 @@ static void none(void)
 
     assert_false(alarms_view(&d, &at, now_ns, &v));
     assert_int_equal(d.alarms.on, 0);
+    for (enum alarm_kind k = 0; k < ALARM_KINDS; k++)
+        assert_int_equal(d.alarms.on_of[k], 0);
 }
 
 TEST_WITH(alarms_of_a_peer_name_it_and_why, start, stop)
@@ -106,13 +108,16 @@ TEST_WITH(alarms_of_a_peer_name_it_and_why, start, stop)
     v = only();
     assert_string_equal(v.name, "peer_down");
     assert_string_equal(v.subject, "p1");
+    assert_int_equal(d.alarms.on_of[ALARM_KIND_PEER_DOWN], 1);
     assert_has(v.text, ": Connection refused (7 attempts)");
     assert_has(logged(), "level=warn event=peer_down subject=p1 text=\"the peer cannot be reached");
     ticks(60);
     assert_string_equal(logged(), ""); /* once */
     d.links.v[1].state = PEER_LINK_UP;
     ticks(4);
-    only();
+    v = only();
+    assert_has(v.text, "it has been over for 3"); /* not: the peer cannot be reached */
+    assert_has(v.text, " ms; the alarm ends when that is 5000 ms");
     d.links.v[1].state = PEER_LINK_IDLE; /* it was not up for long enough */
     ticks(1);
     d.links.v[1].state = PEER_LINK_UP;
@@ -153,7 +158,8 @@ TEST_WITH(alarms_of_a_share_name_tenant_and_limit, start, stop)
 
 TEST_WITH(alarms_of_a_tenant_that_is_refused_pages_or_more_than_its_part, start, stop)
 {
-    struct op_result results[] = {{.err = TERN_POOL_EXHAUSTED}};
+    struct op_result results[] = {
+        {.err = TERN_POOL_EXHAUSTED, .shortage = {.group = 1, .needed = 16, .free = 15}}};
     const struct reply step = {.op = OP_STEP, .step = {.results = results, .n = 1}},
                        full = {.op = OP_STORE, .err = TERN_POOL_EXHAUSTED},
                        much = {.op = OP_POOL_OPEN, .err = TERN_QUOTA, .text = "has no room"};
@@ -165,6 +171,7 @@ TEST_WITH(alarms_of_a_tenant_that_is_refused_pages_or_more_than_its_part, start,
     ticks(1);
     assert_string_equal(only().name, "memory_exhausted");
     assert_string_equal(only().subject, "first");
+    assert_has(only().text, ": group 1 of the pool needs 16 pages, and 15 are free, 0 evictable");
     ticks(11);
     none();
     refusals_note(&d.refusals[1], &much, now_ns);
