@@ -195,7 +195,9 @@ static const char *end_text(enum tern_err err)
         return "the peer has these tokens in a pool of another layout: compute them, or open pools "
                "of one layout on both hosts, or declare the fields of their pages, alike in both, "
                "and one align_tokens";
-    case TERN_DENIED: return "the peer does not know the tenant: both hosts name the same tenants";
+    case TERN_DENIED:
+        return "the peer does not give this host the tenant: it has to have a tenant of that name, "
+               "and list it in `tenants` of this host's entry in its `peers`";
     case TERN_DISK:
         return "the disk could not be read: the daemon's log says why; what came before stays, "
                "compute the rest";

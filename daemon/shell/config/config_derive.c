@@ -253,10 +253,9 @@ static enum tern_err too_much(struct loader *l, uint32_t i, const char *key, uin
                               uint64_t total, uint64_t has)
 {
     return loader_fail(l, l->tenant_origin[i], "tenants", (int)i, key,
-                       "with this tenant's %" PRIu64
-                       " bytes in %u regions the tenants ask for %" PRIu64
-                       " bytes; this machine has %" PRIu64,
-                       bytes, l->config->tenants[i].regions, total, has);
+                       "with this tenant's %" PRIu64 " MiB in each of its %u regions the tenants "
+                       "ask for %" PRIu64 " MiB; this machine has %" PRIu64 " MiB: lower it",
+                       bytes >> 20, l->config->tenants[i].regions, total >> 20, has >> 20);
 }
 
 /* A plan may be for another machine. */
@@ -281,9 +280,9 @@ static enum tern_err check_memory(struct loader *l)
         total += t->record_bytes;
         if (total > has)
             return loader_fail(l, l->tenant_origin[i], "tenants", (int)i, "record_memory",
-                               "with this tenant's %" PRIu64 " bytes the tenants ask for %" PRIu64
-                               " bytes; this machine has %" PRIu64,
-                               t->record_bytes, total, has);
+                               "with this tenant's %" PRIu64 " MiB the tenants ask for %" PRIu64
+                               " MiB; this machine has %" PRIu64 " MiB: lower it",
+                               t->record_bytes >> 20, total >> 20, has >> 20);
     }
     return TERN_OK;
 }

@@ -148,7 +148,8 @@ static enum tern_err parse_path(const struct setting *s, const char *text, void 
 static enum tern_err parse_endpoint(const struct setting *s, const char *text, void *field,
                                     char reason[REASON_BYTES])
 {
-    static const char wanted[] = "must be HOST:PORT, with an IPv6 address in [brackets]";
+    static const char wanted[] =
+        "must be HOST:PORT, with a port of at most 65535 and an IPv6 address in [brackets]";
     struct config_endpoint e = {.port = 0};
     const char *host = text, *end = strrchr(text, ':'), *number_end;
     uint64_t port;

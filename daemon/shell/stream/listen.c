@@ -53,8 +53,15 @@ enum tern_err listen_unix(struct listener *l, const char *path, uint32_t mode, c
                  path);
         return TERN_CONFLICT;
     }
-    if (is_socket(path))
+    if (is_socket(path)) {
         unlink(path);
+    } else if (access(path, F_OK) == 0) {
+        snprintf(why, cap,
+                 "%s: there is something that is no socket: remove it or choose another "
+                 "path",
+                 path);
+        return TERN_CONFLICT;
+    }
     l->fd = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0);
     if (l->fd < 0) {
         snprintf(why, cap, "%s: %s", path, strerror(errno));

@@ -496,7 +496,7 @@ TEST(config_memory_above_the_machine_is_refused)
             "t.yaml:4: tenants[0].memory: ", "this machine has");
     refused("page_bytes_min: 1M\n" TENANT
             "    regions: 16\n  - name: b\n    socket: /tmp/b\n    memory: 60T\n    regions: 16\n",
-            "t.yaml:9: tenants[1].memory: ", "in 16 regions");
+            "t.yaml:9: tenants[1].memory: ", "MiB in each of its 16 regions");
     refused("limits:\n  pages: 268435456\n  sums_per_page: 268435456\n" TENANT,
             "t.yaml:3: limits.sums_per_page: ", "lower it");
     /* The one that takes most of it, whatever else was set. */
