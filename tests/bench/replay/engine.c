@@ -5,6 +5,7 @@
 #include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <unistd.h>
 
 #include "engine/admin.h"
 #include "engine/bytes.h"
@@ -16,6 +17,8 @@
 
 #define BACKOFF_MAX_MS 5
 #define OPS_OF_TURN    3 /* in one Step */
+#define POOL_TRIES     100u
+#define POOL_PAUSE_US  50000u
 
 void engine_says(struct engine *e, const char *format, ...)
 {
@@ -56,6 +59,19 @@ static bool fail(struct engine *e, const char *what, enum tern_err err)
     return false;
 }
 
+/* A pool of an earlier run makes way in a moment. */
+static enum tern_err ask_for_pool(struct engine *e, uint32_t *ret_align)
+{
+    enum tern_err err = TERN_BUSY;
+
+    for (uint32_t i = 0; i < POOL_TRIES && err == TERN_BUSY; i++) {
+        if (i > 0)
+            usleep(POOL_PAUSE_US);
+        err = tern_pool_open(e->tern, &e->geometry.layout, CALL_MS, &e->pool, ret_align);
+    }
+    return err;
+}
+
 static bool open_pool(struct engine *e, const char *socket, const char *name)
 {
     uint32_t align = 0;
@@ -71,7 +87,7 @@ static bool open_pool(struct engine *e, const char *socket, const char *name)
     err = tern_join(e->tern, name, TERN_BOTH, 0, e->geometry.ranks, CALL_MS);
     if (err != TERN_OK)
         return fail(e, "joining", err);
-    err = tern_pool_open(e->tern, &e->geometry.layout, CALL_MS, &e->pool, &align);
+    err = ask_for_pool(e, &align);
     if (err != TERN_OK)
         return fail(e, "opening a pool", err);
     if (align != e->page_tokens) {
