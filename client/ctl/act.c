@@ -1,4 +1,4 @@
-/* The commands that do something: evict, pin, drain, reload, log-level, tape, ping. */
+/* The commands that do something: evict, pin, drain, undrain, reload, log-level, tape, ping. */
 #include "ctl.h"
 
 #include <limits.h>
@@ -61,10 +61,63 @@ static int run_unpin(struct ctl *ctl)
     return pin(ctl, false);
 }
 
+static void show_drained(const json_t *answer)
+{
+    const char *left = human_count(j_u64(answer, "sessions"));
+
+    if (!j_bool(answer, "draining"))
+        printf("the drain was taken back with %s sessions open\n", left);
+    else if (j_u64(answer, "sessions") > 0)
+        printf("the deadline came with %s sessions open, and the daemon exits\n", left);
+    else
+        printf("drained: all sessions ended by themselves, and the daemon exits\n");
+}
+
+/* The daemon answers when the last session has ended, when its deadline comes, or when the drain is
+ * taken back. An answer that does not come is no proof that they ended. */
+static int drain_and_wait(struct ctl *ctl)
+{
+    static const char *const args[] = {"wait=1"};
+    const struct ctl_question q = {"drain", args, 1, ctl->wait_s * 1000};
+    int status = CTL_LEFT;
+    enum tern_err lost;
+    json_t *answer;
+
+    ctl_connect(ctl);
+    fprintf(stderr, "waiting for the sessions to end; interrupt to end the wait, not the drain\n");
+    answer = ctl_ask_within(ctl, &q, &lost);
+    if (!answer)
+        ctl_fail(
+            CTL_LEFT, "drain: %s",
+            lost == TERN_TIMED_OUT
+                ? "the wait ended and the daemon drains on: `ternctl sessions` shows who is left"
+                : "the daemon ended and did not tell that the last session had; its log says why");
+    if (j_bool(answer, "draining") && j_u64(answer, "sessions") == 0)
+        status = CTL_OK;
+    if (!ctl_print_json(ctl, answer))
+        show_drained(answer);
+    json_decref(answer);
+    return status;
+}
+
+static int run_undrain(struct ctl *ctl)
+{
+    json_t *answer = ctl_ask(ctl, "undrain", NULL, 0);
+
+    if (!ctl_print_json(ctl, answer))
+        printf("the daemon takes new sessions; %s are open\n",
+               human_count(j_u64(answer, "sessions")));
+    json_decref(answer);
+    return CTL_OK;
+}
+
 static int run_drain(struct ctl *ctl)
 {
-    json_t *answer = ctl_ask(ctl, "drain", NULL, 0);
+    json_t *answer;
 
+    if (ctl->wait)
+        return drain_and_wait(ctl);
+    answer = ctl_ask(ctl, "drain", NULL, 0);
     if (!ctl_print_json(ctl, answer))
         printf(
             "draining: no new sessions, %s still open (`ternctl sessions`); the daemon exits after "
@@ -187,6 +240,12 @@ static const struct argp_option log_level_options[] = {
     {0},
 };
 
+static const struct argp_option drain_options[] = {
+    {"wait", OPT_WAIT, "TIME", OPTION_ARG_OPTIONAL,
+     "Wait for the end, for so long: 60s, 15m, 2h; default: 24h", 0},
+    {0},
+};
+
 static const struct argp_option tape_options[] = {
     {"tokens", OPT_TOKENS, NULL, 0,
      "Keep token ids, which are your users' text, instead of hashes of them", 0},
@@ -211,7 +270,13 @@ const struct command act_commands[] = {
     {"unpin", "NODE", "Takes one pin of a prefix back", "  ternctl unpin 0000000100000002\n", NULL,
      true, run_unpin},
     {"drain", "", "Takes no new sessions; ends the daemon after the last one",
-     "  ternctl drain && ternctl sessions\n", NULL, false, run_drain},
+     "  ternctl drain && ternctl sessions\n  ternctl drain --wait=60s\n\nWith --wait the exit "
+     "status is 0 once all sessions ended by themselves, and 4 if some were left when TIME or the "
+     "daemon's deadline was over, the drain was taken back or the daemon ended.\n",
+     drain_options, false, run_drain},
+    {"undrain", "", "Takes new sessions again, while the daemon drains",
+     "  ternctl undrain\n\nA drain that a signal began is not taken back.\n", NULL, false,
+     run_undrain},
     {"reload", "", "Reads the certificates anew, for connections to come",
      "  ternctl reload\n\nSo does SIGHUP. New connections use the new files. If one of them is "
      "wrong, "

@@ -73,7 +73,7 @@ void ctl_refused(struct ctl *ctl, const char *what, enum tern_err err)
              tern_error_text(ctl->tern));
 }
 
-json_t *ctl_ask(struct ctl *ctl, const char *command, const char *const *args, uint32_t nargs)
+json_t *ctl_ask_within(struct ctl *ctl, const struct ctl_question *q, enum tern_err *ret_lost)
 {
     const char *text;
     enum tern_err err;
@@ -82,16 +82,30 @@ json_t *ctl_ask(struct ctl *ctl, const char *command, const char *const *args, u
 
     if (!ctl->tern)
         ctl_connect(ctl);
-    err = tern_admin(ctl->tern, command, args, nargs, CTL_DEADLINE_MS, &text);
+    err = tern_admin(ctl->tern, q->command, q->args, q->nargs, q->deadline_ms, &text);
     if (err == TERN_DENIED)
         ctl_fail(CTL_FAILED, "%s is a tenant's socket: name the daemon's admin.socket",
                  ctl->socket);
+    *ret_lost = err;
+    if (err == TERN_TIMED_OUT || err == TERN_DAEMON_LOST)
+        return NULL;
     if (err != TERN_OK)
-        ctl_refused(ctl, command, err);
+        ctl_refused(ctl, q->command, err);
     answer = json_loads(text, JSON_REJECT_DUPLICATES, &where);
     if (!json_is_object(answer))
-        ctl_fail(CTL_FAILED, "%s: the daemon's answer is no JSON object (%s): report it", command,
-                 where.text);
+        ctl_fail(CTL_FAILED, "%s: the daemon's answer is no JSON object (%s): report it",
+                 q->command, where.text);
+    return answer;
+}
+
+json_t *ctl_ask(struct ctl *ctl, const char *command, const char *const *args, uint32_t nargs)
+{
+    const struct ctl_question q = {command, args, nargs, CTL_DEADLINE_MS};
+    enum tern_err err;
+    json_t *answer = ctl_ask_within(ctl, &q, &err);
+
+    if (!answer)
+        ctl_refused(ctl, command, err);
     return answer;
 }
 

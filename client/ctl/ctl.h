@@ -21,6 +21,7 @@ enum ctl_exit {
     CTL_FAILED = 1,      /* the daemon answered with an error, or a file could not be written */
     CTL_USAGE = 2,       /* the command line */
     CTL_UNREACHABLE = 3, /* no daemon at that socket, or it answers no more */
+    CTL_LEFT = 4,        /* drain --wait: sessions were left when the wait ended */
 };
 
 struct ctl {
@@ -29,7 +30,8 @@ struct ctl {
     bool colour;                            /* standard output is a terminal that wants some */
     const char *pool, *operand, *svg, *key; /* as on the command line; NULL: not given */
     uint32_t nodes, count, for_s;           /* for_s: 0: not given */
-    bool tokens;
+    bool tokens, wait;
+    uint32_t wait_s;  /* drain */
     uint64_t from;    /* watch: a number */
     uint32_t changes; /* watch: end after so many; 0: never */
     struct tern *tern;
@@ -53,6 +55,7 @@ enum {
     OPT_SVG = 'g',
     OPT_KEY = 'k',
     OPT_FOR = 'o',
+    OPT_WAIT = 'w',
 };
 
 /* The commands of each file, beside what they run; the last one has no name. */
@@ -69,6 +72,12 @@ void show_spill(const struct ctl *ctl, const json_t *spill, const json_t *tenant
 void ctl_connect(struct ctl *ctl);
 /* One command, parsed. The caller owns the answer. */
 json_t *ctl_ask(struct ctl *ctl, const char *command, const char *const *args, uint32_t nargs);
+/* Likewise, and NULL if none came: *ret_lost is TIMED_OUT or DAEMON_LOST. */
+struct ctl_question {
+    const char *command, *const *args;
+    uint32_t nargs, deadline_ms;
+};
+json_t *ctl_ask_within(struct ctl *ctl, const struct ctl_question *q, enum tern_err *ret_lost);
 /* All pages of a list, joined: {"<list>": [...]}. */
 json_t *ctl_list(struct ctl *ctl, const char *list, const char *arg);
 /* "pool=SLOT" of what --pool names: a handle as in the tables, or a slot. NULL if it was not given.

@@ -13,7 +13,9 @@ const char *argp_program_version TERN_ARGP = "ternctl " TERN_VERSION;
 #define DAY_S 86400u
 
 #define EXIT_STATUS                                                                                \
-    "Exit status: 0 done, 1 refused or failed, 2 wrong command line, 3 no daemon answers there."
+    "Exit status: 0 done, 1 refused or failed, 2 wrong command line, 3 no daemon answers there, "  \
+    "4 "                                                                                           \
+    "drain --wait ended with sessions left."
 
 /* As help shows them. */
 const struct command *const ctl_groups[] = {
@@ -100,6 +102,10 @@ static error_t parse_command(int key, char *arg, struct argp_state *state)
         p->ctl->changes = (uint32_t)number(state, "--changes", arg, UINT32_MAX);
         return 0;
     case OPT_FOR: p->ctl->for_s = seconds(state, "--for", arg); return 0;
+    case OPT_WAIT:
+        p->ctl->wait = true;
+        p->ctl->wait_s = arg ? seconds(state, "--wait", arg) : DAY_S;
+        return 0;
     case OPT_TOKENS: p->ctl->tokens = true; return 0;
     case ARGP_KEY_ARG:
         if (!p->command->takes_operand || p->ctl->operand)

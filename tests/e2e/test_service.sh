@@ -121,7 +121,10 @@ made["code"].close()
 m.start(named[:2])  # code's is not handed over, and its stale file is replaced
 m.hears("READY=1")
 assert early.wait(LIMIT_S) == 0
-os.kill(m.pid, signal.SIGTERM)
+m.hears("STATUS=serving .*")
+assert subprocess.run([ctl, "--socket", path("admin"), "drain"], stdout=subprocess.DEVNULL).returncode == 0
+m.hears("STATUS=draining .*")  # an operator may take it back, and a manager would not
+m.hears("STOPPING=1")
 assert m.ended()[0] == 0
 assert not os.path.exists(path("code")), "ternd made that one itself"
 

@@ -234,6 +234,30 @@ for command in $COMMANDS; do
 done
 [[ $("$CTL" --help | sed '1,/^Commands:/d; /^$/,$d' | grep -vc '^  ') == 0 ]] || fail "a line of --help is broken in two"
 
+# ---- a drain that is taken back: who waits for its end hears of it, and there are new sessions again
+"$CTL" drain --wait >"$DIR/stdout" 2>"$DIR/stderr" 9>&- &
+WAIT=$!
+wait_for "the drain" grep -q event=draining "$DIR/log"
+json "$("$CTL" undrain --json)" "j['draining'] is False and (j['sessions'], j['left_ms']) == (2, 0)"
+rc=0
+wait "$WAIT" || rc=$?
+[[ $rc == 4 ]] || fail "drain --wait: exit status $rc, not 4"
+grep -q "taken back with 2 sessions open" "$DIR/stdout" || fail "drain --wait: $(cat "$DIR/stdout")"
+grep -q "event=operator_done act=drain .*result=\"2 sessions, taken back\"" "$DIR/log" || fail "the log does not tell it"
+echo | "$HOLD" away "$SOCKET" >/dev/null || fail "no new session after undrain"
+ends 0 "takes new sessions; 2 are open" "$CTL" undrain # and once more is no harm
+wrong 2 "--wait takes a time" "$CTL" drain --wait=soon
+ends 4 "the wait ended and the daemon drains on" "$CTL" drain --wait=1s
+
+# ---- the deadline comes first
+ternd_run brief --drain-ms 2000 --tenant "name=t0,socket=$DIR/brief0.sock,memory=16M"
+"$HOLD" hold "$DIR/brief0.sock" <"$DIR/hold" >"$DIR/brief.out" 9>&- &
+BRIEF=$!
+wait_for "its engine" grep -q ready "$DIR/brief.out"
+ends 4 "the deadline came with 2 sessions open" "$CTL" --socket "$DIR/brief/admin.sock" drain --wait
+wait "${PIDS[brief]}" || fail "the daemon with a deadline: $?"
+unset "PIDS[brief]"
+
 # ---- drain, last: it is for good. A command that the daemon leaves ends in 3, and tells nobody to call the library.
 "$CTL" watch >"$DIR/stdout" 2>"$DIR/stderr" 9>&- & # or the holder waits for it
 WATCH=$!
@@ -243,12 +267,17 @@ OUT=$("$HOLD" hold "$SOCKET" </dev/null 2>&1) && fail "an engine connected to a 
 grep -q "BUSY.*draining: connect to another one" <<<"$OUT" || fail "connecting while it drains: $OUT"
 ends 0 "2 still open .* exits after the last, in 4[0-9.]* s at the latest" "$CTL" drain
 json "$JSON" "j['draining'] is True and j['sessions'] == 2 and j['drain_ms'] == 45000"
+"$CTL" drain --wait --json >"$DIR/drained" 2>/dev/null 9>&- &
+WAIT=$!
 LEFT=$(tr -dc '0-9' <<<"$(grep left_ms <<<"$JSON")")
 json "$("$CTL" drain --json)" "0 < j['left_ms'] < $LEFT"
 OUT=$("$CTL" status)
 grep -q draining <<<"$OUT" || fail "status does not say that it drains"
 exec 9>&-
 wait "$HOLDER" || true
+wait "$BRIEF" || true
+wait "$WAIT" || fail "drain --wait: exit status $?, not 0"
+json "$(cat "$DIR/drained")" "j['draining'] is True and j['sessions'] == 0"
 wait "$TERND_PID" || fail "exit status $?, not 0"
 TERND_PID=
 rc=0

@@ -1,26 +1,54 @@
 /* See drain.h. */
 #include "shell/admin/drain.h"
 
+#include "shell/admin/operator.h"
 #include "shell/log/log.h"
 #include "shell/log/notify.h"
 
-#define DRAIN_GRACE_NS 50000000u /* for the last answers to leave */
+#define DRAIN_GRACE_NS 50000000u                  /* for the last answers to leave */
+#define DRAIN_TELL_NS  (TICK_NS + DRAIN_GRACE_NS) /* before the deadline, for those who wait */
 
-void drain_begin(struct daemon *d)
+static void tell_core(struct daemon *d, bool on)
 {
     struct event ev = {.kind = EV_REQUEST};
 
-    if (d->state != DAEMON_SERVING)
-        return;
-    daemon_state_move(&d->state, DAEMON_DRAINING);
-    d->drain_ns = io_now_ns() + (uint64_t)d->config->deadlines.drain_ms * 1000000;
     ev.request.op = OP_DRAIN;
     ev.request.conn = d->conns.internal;
-    ev.request.drain.on = true;
+    ev.request.drain.on = on;
     daemon_event(d, &ev);
+}
+
+/* A service manager takes no word back: it ends what has once told it STOPPING. So it hears that
+ * only when there is no way back. */
+void drain_begin(struct daemon *d, enum daemon_state to)
+{
+    if (d->state != DAEMON_SERVING)
+        return;
+    daemon_state_move(&d->state, to);
+    d->drain_ns = io_now_ns() + (uint64_t)d->config->deadlines.drain_ms * 1000000;
+    tell_core(d, true);
     log_event(LEVEL_INFO, "draining", "drain_ms=%u", d->config->deadlines.drain_ms);
-    notify_state("STOPPING=1");
+    if (to == DAEMON_LEAVING)
+        notify_state("STOPPING=1");
     notify_status("draining for %u s at the most", d->config->deadlines.drain_ms / 1000);
+}
+
+enum tern_err drain_undo(struct daemon *d, const char **ret_why)
+{
+    if (d->state == DAEMON_SERVING)
+        return TERN_OK;
+    if (d->state != DAEMON_DRAINING) {
+        *ret_why = d->state == DAEMON_LEAVING
+                       ? "a signal ends this daemon, as of `systemctl stop`: start it again"
+                       : "this daemon stores what is cached and ends: start it again";
+        return TERN_CONFLICT;
+    }
+    daemon_state_move(&d->state, DAEMON_SERVING);
+    tell_core(d, false);
+    log_event(LEVEL_INFO, "undrained", "left_ms=%" PRIu64, (d->drain_ns - io_now_ns()) / 1000000);
+    daemon_tell_serving(d, "", "");
+    operator_drained(d);
+    return TERN_OK;
 }
 
 struct ending {
@@ -46,6 +74,8 @@ static void end(struct daemon *d, uint64_t now_ns)
 {
     struct event ev = {.kind = EV_SHUTDOWN};
 
+    if (d->state == DAEMON_DRAINING)
+        notify_state("STOPPING=1");
     if (!d->disk) {
         daemon_state_move(&d->state, DAEMON_STOPPED);
         return;
@@ -83,6 +113,8 @@ void drain_tick(struct daemon *d, uint64_t now_ns)
         return;
     }
     core_view(d->core, &view);
+    if (view.sessions == 0 || now_ns + DRAIN_TELL_NS >= d->drain_ns)
+        operator_drained(d);
     if (view.sessions == 0 && now_ns + DRAIN_GRACE_NS < d->drain_ns) {
         log_event(LEVEL_INFO, "drained", "sessions=0");
         d->drain_ns = now_ns + DRAIN_GRACE_NS;

@@ -1,13 +1,16 @@
 /* Draining: the daemon takes no new sessions and, when those that are open have ended, stores what
- * is cached on the disk and ends. An operator (operator.c) or a signal (daemon.c) asks for it. */
+ * is cached on the disk and ends. An operator (operator.c) or a signal (daemon.c) asks for it; an
+ * operator may take back what an operator asked for. */
 #ifndef SHELL_DRAIN_H
 #define SHELL_DRAIN_H
 
 #include "shell/daemon.h"
 
-/* Begins to drain, unless that has begun. The loop ends when the last session has ended, or at the
- * deadline. */
-void drain_begin(struct daemon *d);
+/* Begins to drain, unless that has begun: `to` is DRAINING, or LEAVING for a signal. The loop ends
+ * when the last session has ended, or at the deadline. */
+void drain_begin(struct daemon *d, enum daemon_state to);
+/* Serves again. CONFLICT: there is no way back, and *ret_why is a static text that tells why. */
+enum tern_err drain_undo(struct daemon *d, const char **ret_why);
 /* Call this while the daemon drains and stores: it ends the loop when it is time. */
 void drain_tick(struct daemon *d, uint64_t now_ns);
 

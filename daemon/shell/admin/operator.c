@@ -1,7 +1,7 @@
 /* Operators: Admin requests on the admin socket and Stats on a tenant's. Read-only commands are
- * made by admin.c; evict, pin, drain, reload, tape and log-level are here. What must stay true: a
- * tenant is told about itself alone; what changes something or writes a file is in the log, with
- * who asked for it and what came of it. */
+ * made by admin.c; evict, pin, drain, undrain, reload, tape and log-level are here. What must stay
+ * true: a tenant is told about itself alone; what changes something or writes a file is in the log,
+ * with who asked for it and what came of it. */
 #include <limits.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -344,28 +344,63 @@ static enum tern_err log_level_command(struct daemon *d, const Tern__Wire__Admin
     return TERN_OK;
 }
 
-/* ---- drain, evict, pin ---- */
+/* ---- drain, undrain ---- */
 
-static enum tern_err drain_command(struct daemon *d, const Tern__Wire__Admin *m, size_t *ret_n,
-                                   const char **ret_text)
+static uint32_t open_sessions(const struct daemon *d)
 {
     struct core_view view;
-    struct text_out out;
-    uint64_t now_ns = io_now_ns();
 
-    TRY(arguments(m, NULL, 0, ret_text));
-    drain_begin(d);
     core_view(d->core, &view);
+    return view.sessions;
+}
+
+static size_t drain_text(struct daemon *d)
+{
+    bool draining = d->state != DAEMON_SERVING;
+    uint64_t now_ns = io_now_ns();
+    struct text_out out;
+
     text_init(&out, d->text, ADMIN_TEXT_BYTES);
     text_object(&out, NULL);
-    text_bool(&out, "draining", true);
-    text_u64(&out, "sessions", view.sessions);
+    text_bool(&out, "draining", draining);
+    text_u64(&out, "sessions", open_sessions(d));
     text_u64(&out, "drain_ms", d->config->deadlines.drain_ms);
-    text_u64(&out, "left_ms", d->drain_ns > now_ns ? (d->drain_ns - now_ns) / 1000000 : 0);
+    text_u64(&out, "left_ms",
+             draining && d->drain_ns > now_ns ? (d->drain_ns - now_ns) / 1000000 : 0);
     text_object_end(&out);
-    *ret_n = out.len;
+    return out.len;
+}
+
+/* *ret_n 0: operator_drained will answer. */
+static enum tern_err drain_command(struct daemon *d, struct client_conn *c,
+                                   const struct frame_header *h, const Tern__Wire__Admin *m,
+                                   size_t *ret_n, const char **ret_text)
+{
+    uint32_t wait = 0;
+    const struct admin_arg takes[] = {{.key = "wait", .number = &wait, .max = 1}};
+
+    TRY(arguments(m, takes, sizeof takes / sizeof *takes, ret_text));
+    *ret_text = "this connection waits for the end of a drain already";
+    if (wait && c->drain_request != 0)
+        return TERN_BUSY;
+    drain_begin(d, DAEMON_DRAINING);
+    if (wait && open_sessions(d) > 0 && d->state != DAEMON_STORING)
+        c->drain_request = h->request_id;
+    else
+        *ret_n = drain_text(d);
     return TERN_OK;
 }
+
+static enum tern_err undrain_command(struct daemon *d, const Tern__Wire__Admin *m, size_t *ret_n,
+                                     const char **ret_text)
+{
+    TRY(arguments(m, NULL, 0, ret_text));
+    TRY(drain_undo(d, ret_text));
+    *ret_n = drain_text(d);
+    return TERN_OK;
+}
+
+/* ---- reload, evict, pin ---- */
 
 /* Reads the certificates anew. The caller borrows the text of a failure for this one answer. */
 static enum tern_err reload_command(struct daemon *d, const Tern__Wire__Admin *m, size_t *ret_n,
@@ -462,7 +497,8 @@ static enum tern_err pin_command(struct daemon *d, struct client_conn *c,
 /* Is it a command that changes something, or writes a file? */
 static bool is_act(const char *command)
 {
-    static const char *const acts[] = {"evict", "pin", "drain", "reload", "tape", "log-level"};
+    static const char *const acts[] = {"evict",  "pin",  "drain",    "undrain",
+                                       "reload", "tape", "log-level"};
 
     for (size_t i = 0; i < sizeof acts / sizeof *acts; i++)
         if (strcmp(command, acts[i]) == 0)
@@ -528,6 +564,22 @@ void operator_reply(struct daemon *d, struct client_conn *c, const struct reply 
     send_text(d, c, FRAME_ADMIN_REPLY, r->request_id, out.len);
 }
 
+void operator_drained(struct daemon *d)
+{
+    for (uint32_t i = 0; i < d->conns.n; i++) {
+        struct client_conn *c = conn_for_reply(d, i);
+        char result[ACT_ARGS_BYTES];
+
+        if (!c || c->drain_request == 0)
+            continue;
+        snprintf(result, sizeof result, "%u sessions%s", open_sessions(d),
+                 d->state == DAEMON_SERVING ? ", taken back" : "");
+        log_done(c, c->drain_request, "drain", TERN_OK, result);
+        send_text(d, c, FRAME_ADMIN_REPLY, c->drain_request, drain_text(d));
+        c->drain_request = 0;
+    }
+}
+
 /* ---- requests ---- */
 
 static void answer(struct daemon *d, struct client_conn *c, const struct frame_header *h,
@@ -558,7 +610,9 @@ static void admin_request(struct daemon *d, struct client_conn *c, const struct 
         return;
     }
     if (strcmp(command, "drain") == 0)
-        err = drain_command(d, m, &n, &text);
+        err = drain_command(d, c, h, m, &n, &text);
+    else if (strcmp(command, "undrain") == 0)
+        err = undrain_command(d, m, &n, &text);
     else if (strcmp(command, "reload") == 0)
         err = reload_command(d, m, &n, &text);
     else if (strcmp(command, "tape") == 0)
@@ -567,6 +621,8 @@ static void admin_request(struct daemon *d, struct client_conn *c, const struct 
         err = log_level_command(d, m, &n, &text);
     else
         err = describe(d, command, m->args, m->n_args, NONE, &n, &text);
+    if (err == TERN_OK && n == 0)
+        return; /* operator_drained will answer */
     if (act)
         log_done(c, h->request_id, command, err, err == TERN_OK ? "" : text);
     answer(d, c, h, err, text, n);

@@ -11,5 +11,8 @@ void operator_request(struct daemon *d, struct client_conn *c, const struct fram
                       const uint8_t *body);
 /* What the core answered to evict, pin and drain. */
 void operator_reply(struct daemon *d, struct client_conn *c, const struct reply *r);
+/* Answers those who wait for the end of a drain: the last session has ended, the deadline comes, or
+ * the daemon serves again. */
+void operator_drained(struct daemon *d);
 
 #endif

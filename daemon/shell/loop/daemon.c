@@ -111,7 +111,7 @@ static void rung(struct io_op *op, int32_t res, uint32_t flags, uint32_t buffer)
         io_poll_in(d->io, op, mem_bell_fd(d->mem, tenant), true);
 }
 
-static void tell_serving(const struct daemon *d, const char *remark, const char *why)
+void daemon_tell_serving(const struct daemon *d, const char *remark, const char *why)
 {
     notify_status("serving %" PRIu32 " tenants, %" PRIu32 " peers%s%s", d->config->ntenants,
                   d->config->npeers, remark, why);
@@ -130,7 +130,7 @@ static void reload(struct daemon *d)
     notify_state(state);
     good = links_reload(d, why, sizeof(why)) == TERN_OK;
     notify_state("READY=1");
-    tell_serving(d, good ? "" : "; the last reload failed: ", good ? "" : why);
+    daemon_tell_serving(d, good ? "" : "; the last reload failed: ", good ? "" : why);
 }
 
 static void take_signal(struct daemon *d, uint32_t number)
@@ -139,8 +139,8 @@ static void take_signal(struct daemon *d, uint32_t number)
     if (number == SIGHUP)
         reload(d);
     else if (d->state == DAEMON_SERVING)
-        drain_begin(d);
-    else if (d->state == DAEMON_DRAINING || d->state == DAEMON_STORING)
+        drain_begin(d, DAEMON_LEAVING);
+    else if (d->state != DAEMON_STARTING && d->state != DAEMON_STOPPED)
         daemon_state_move(&d->state, DAEMON_STOPPED); /* asked twice: at once */
 }
 
@@ -516,7 +516,7 @@ static void tick(struct daemon *d, uint64_t now_ns)
     alarms_tick(d, now_ns);
     log_level_tick(d, now_ns);
     warn_of_faults(d);
-    if (d->state == DAEMON_DRAINING || d->state == DAEMON_STORING)
+    if (d->state != DAEMON_SERVING && d->state != DAEMON_STOPPED)
         drain_tick(d, now_ns);
 }
 
@@ -553,7 +553,7 @@ int daemon_run(struct daemon *d)
               d->config->node, (int)getpid(), d->incarnation, d->control_port, d->data_port,
               d->config->admin_socket);
     notify_state("READY=1");
-    tell_serving(d, "", "");
+    daemon_tell_serving(d, "", "");
     while (d->state != DAEMON_STOPPED)
         turn(d);
     log_event(LEVEL_INFO, "stopped", "uptime_ms=%" PRIu64, (io_now_ns() - d->start_ns) / 1000000);
