@@ -9,17 +9,69 @@
 #include <string.h>
 #include <sys/stat.h>
 
+#include "base/err.h"
+
+static bool json_errors;
+
+void ctl_json_errors(void)
+{
+    json_errors = true;
+}
+
+/* A path of the command line need not be UTF-8, which JSON has to be. */
+static json_t *any_text(char *text)
+{
+    json_t *string = json_string(text);
+
+    if (string)
+        return string;
+    for (char *c = text; *c; c++) {
+        if ((unsigned char)*c > '~')
+            *c = '?';
+    }
+    return json_string(text);
+}
+
+static _Noreturn __attribute__((format(printf, 3, 0))) void
+fail(enum ctl_exit code, const char *error, const char *format, va_list args)
+{
+    char *text = NULL;
+
+    if (vasprintf(&text, format, args) < 0)
+        abort();
+    fflush(stdout);
+    fprintf(stderr, "ternctl: %s\n", text);
+    if (json_errors) {
+        json_t *answer = json_pack("{s:s, s:o}", "error", error, "text", any_text(text));
+
+        json_dumpf(answer, stdout, JSON_PRESERVE_ORDER);
+        printf("\n");
+        json_decref(answer);
+    }
+    free(text);
+    exit((int)code);
+}
+
 void ctl_fail(enum ctl_exit code, const char *format, ...)
+{
+    static const char *const error[] = {[CTL_FAILED] = "FAILED",
+                                        [CTL_USAGE] = "USAGE",
+                                        [CTL_UNREACHABLE] = "UNREACHABLE",
+                                        [CTL_LEFT] = "LEFT"};
+    va_list args;
+
+    va_start(args, format);
+    fail(code, error[code], format, args);
+}
+
+/* The same, for an error of the daemon or the library. */
+static _Noreturn __attribute__((format(printf, 3, 4))) void
+fail_with(enum ctl_exit code, enum tern_err err, const char *format, ...)
 {
     va_list args;
 
-    fflush(stdout);
-    fprintf(stderr, "ternctl: ");
     va_start(args, format);
-    vfprintf(stderr, format, args);
-    va_end(args);
-    fprintf(stderr, "\n");
-    exit((int)code);
+    fail(code, err_name(err), format, args);
 }
 
 static bool is_no_socket(const char *path)
@@ -68,9 +120,10 @@ void ctl_connect(struct ctl *ctl)
 void ctl_refused(struct ctl *ctl, const char *what, enum tern_err err)
 {
     if (err == TERN_DAEMON_LOST)
-        ctl_fail(CTL_UNREACHABLE, "%s: the daemon ended the connection; its log says why", what);
-    ctl_fail(err == TERN_TIMED_OUT ? CTL_UNREACHABLE : CTL_FAILED, "%s: %s", what,
-             tern_error_text(ctl->tern));
+        fail_with(CTL_UNREACHABLE, err, "%s: the daemon ended the connection; its log says why",
+                  what);
+    fail_with(err == TERN_TIMED_OUT ? CTL_UNREACHABLE : CTL_FAILED, err, "%s: %s", what,
+              tern_error_text(ctl->tern));
 }
 
 json_t *ctl_ask_within(struct ctl *ctl, const struct ctl_question *q, enum tern_err *ret_lost)
@@ -84,8 +137,8 @@ json_t *ctl_ask_within(struct ctl *ctl, const struct ctl_question *q, enum tern_
         ctl_connect(ctl);
     err = tern_admin(ctl->tern, q->command, q->args, q->nargs, q->deadline_ms, &text);
     if (err == TERN_DENIED)
-        ctl_fail(CTL_FAILED, "%s is a tenant's socket: name the daemon's admin.socket",
-                 ctl->socket);
+        fail_with(CTL_FAILED, err, "%s is a tenant's socket: name the daemon's admin.socket",
+                  ctl->socket);
     *ret_lost = err;
     if (err == TERN_TIMED_OUT || err == TERN_DAEMON_LOST)
         return NULL;

@@ -88,6 +88,8 @@ _Noreturn void ctl_refused(struct ctl *ctl, const char *what, enum tern_err err)
 _Noreturn void ctl_fail(enum ctl_exit code, const char *format, ...)
     __attribute__((format(printf, 2, 3)));
 
+/* From now on a failure is an object on standard output too: {"error": ..., "text": ...}. */
+void ctl_json_errors(void);
 /* With --json prints the object and returns true. */
 bool ctl_print_json(const struct ctl *ctl, const json_t *answer);
 

@@ -139,6 +139,8 @@ static int run_command(const struct command *command, struct ctl *ctl, int argc,
     argv[0] = name;
     argp_err_exit_status = CTL_USAGE;
     argp_parse(&argp, argc, argv, 0, NULL, &p);
+    if (ctl->json)
+        ctl_json_errors();
     return command->run(ctl);
 }
 

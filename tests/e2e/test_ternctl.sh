@@ -225,6 +225,23 @@ wrong 1 "ternctl pools" "$CTL" evict --pool 77
 wrong 3 "that is no socket" "$CTL" --socket "$DIR/config.yaml" status
 wrong 1 "no certificate is configured" "$CTL" reload # and not that the daemon is too old
 wrong 1 "no change has that number" "$CTL" watch --from 5000000000
+# refused STATUS ERROR PATTERN COMMAND...: with --json programs are told so, too
+refused() {
+    local status=$1 error=$2 pattern=$3 rc=0
+    shift 3
+    "$@" --json >"$DIR/stdout" 2>"$DIR/stderr" || rc=$?
+    [[ $rc == "$status" ]] || fail "$* --json: exit status $rc, not $status"
+    json "$(cat "$DIR/stdout")" "list(j) == ['error', 'text'] and j['error'] == '$error' and '$pattern' in j['text']"
+    [[ $(cat "$DIR/stderr") == *"ternctl: "*"$pattern"* ]] || fail "$* --json: $(cat "$DIR/stderr")"
+}
+refused 1 GONE "gone" "$CTL" pin 7777777700000001
+refused 1 DISK "the tape cannot be written" "$CTL" tape /nowhere/at/all.tape
+refused 1 DENIED "is a tenant" "$CTL" --socket "$SOCKET" status
+refused 1 FAILED "no open pool" "$CTL" evict --pool 77
+refused 2 USAGE "is no node" "$CTL" pin zork
+refused 3 UNREACHABLE "is ternd running" "$CTL" --socket "$DIR/nobody.sock" status
+refused 1 UNSUPPORTED "no certificate" "$CTL" reload
+json "$("$CTL" --socket /$'\xff' status --json 2>/dev/null || true)" "j['text'].startswith('/?: there is no such socket')" # JSON is UTF-8
 COMMANDS=$("$CTL" --help | sed -n '/^Commands:/,/^$/s/^  \([a-z-]*\) .*/\1/p')
 (($(wc -w <<<"$COMMANDS") >= 16)) || fail "--help lists only: $COMMANDS"
 for command in $COMMANDS; do
@@ -248,6 +265,7 @@ echo | "$HOLD" away "$SOCKET" >/dev/null || fail "no new session after undrain"
 ends 0 "takes new sessions; 2 are open" "$CTL" undrain # and once more is no harm
 wrong 2 "--wait takes a time" "$CTL" drain --wait=soon
 ends 4 "the wait ended and the daemon drains on" "$CTL" drain --wait=1s
+refused 4 LEFT "the wait ended" "$CTL" drain --wait=1s
 
 # ---- the deadline comes first
 ternd_run brief --drain-ms 2000 --tenant "name=t0,socket=$DIR/brief0.sock,memory=16M"
