@@ -11,6 +11,8 @@
 
 #include "base/err.h"
 
+#define LIST_ARGS_MAX 6
+
 static bool json_errors;
 
 void ctl_json_errors(void)
@@ -162,19 +164,36 @@ json_t *ctl_ask(struct ctl *ctl, const char *command, const char *const *args, u
     return answer;
 }
 
+/* "engine=NAME", if the command line has one, becomes one more of args. */
+static void add_filter(const char **args, uint32_t *n, const char *key, const char *name)
+{
+    char *arg;
+
+    if (!name)
+        return;
+    if (asprintf(&arg, "%s=%s", key, name) < 0)
+        ctl_fail(CTL_FAILED, "no memory");
+    args[(*n)++] = arg;
+}
+
 json_t *ctl_list(struct ctl *ctl, const char *list, const char *arg)
 {
     json_t *whole = json_object(), *rows = json_array();
     char from[32], limit[] = "limit=1024";
+    const char *args[LIST_ARGS_MAX] = {from, limit, arg};
+    uint32_t nargs = arg ? 3 : 2;
     uint64_t next = 0;
+
+    add_filter(args, &nargs, "tenant", ctl->tenant);
+    add_filter(args, &nargs, "engine", ctl->engine);
+    add_filter(args, &nargs, "peer", ctl->peer);
 
     json_object_set_new(whole, list, rows);
     for (uint32_t page = 0; page < CTL_PAGES_MAX; page++) {
-        const char *args[] = {from, limit, arg};
         json_t *answer, *value;
 
         snprintf(from, sizeof(from), "from=%llu", (unsigned long long)next);
-        answer = ctl_ask(ctl, list, args, arg ? 3 : 2);
+        answer = ctl_ask(ctl, list, args, nargs);
         json_array_extend(rows, json_object_get(answer, list));
         if (page == 0) { /* what the list has beside its rows */
             json_object_update_missing(whole, answer);

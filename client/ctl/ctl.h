@@ -28,6 +28,7 @@ struct ctl {
     const char *socket;
     bool json;                              /* print one JSON object and nothing else */
     bool colour;                            /* standard output is a terminal that wants some */
+    const char *tenant, *engine, *peer;     /* of the rows to list; NULL: all */
     const char *pool, *operand, *svg, *key; /* as on the command line; NULL: not given */
     uint32_t nodes, count, for_s;           /* for_s: 0: not given */
     bool tokens, wait;
@@ -56,7 +57,24 @@ enum {
     OPT_KEY = 'k',
     OPT_FOR = 'o',
     OPT_WAIT = 'w',
+    OPT_TENANT = 'a',
+    OPT_ENGINE = 'e',
+    OPT_PEER = 'r',
 };
+
+/* Options of lists: which rows. */
+#define OPTION_TENANT                                                                              \
+    {                                                                                              \
+        "tenant", OPT_TENANT, "NAME", 0, "Only what is of this tenant", 0                          \
+    }
+#define OPTION_ENGINE                                                                              \
+    {                                                                                              \
+        "engine", OPT_ENGINE, "NAME", 0, "Only what is of this engine", 0                          \
+    }
+#define OPTION_PEER                                                                                \
+    {                                                                                              \
+        "peer", OPT_PEER, "NAME", 0, "Only this peer", 0                                           \
+    }
 
 /* The commands of each file, beside what they run; the last one has no name. */
 extern const struct command show_commands[], stats_commands[], moves_commands[], disk_commands[],
@@ -78,7 +96,7 @@ struct ctl_question {
     uint32_t nargs, deadline_ms;
 };
 json_t *ctl_ask_within(struct ctl *ctl, const struct ctl_question *q, enum tern_err *ret_lost);
-/* All pages of a list, joined: {"<list>": [...]}. */
+/* All pages of a list, joined: {"<list>": [...]}; of the rows that the command line chose. */
 json_t *ctl_list(struct ctl *ctl, const char *list, const char *arg);
 /* "pool=SLOT" of what --pool names: a handle as in the tables, or a slot. NULL if it was not given.
  * Static. */

@@ -296,6 +296,8 @@ static int run_verify(struct ctl *ctl)
 
 /* ---- the rows ---- */
 
+static const struct argp_option disk_options[] = {OPTION_TENANT, {0}};
+
 static const struct argp_option verify_options[] = {
     {"key", OPT_KEY, "FILE", 0, "The key of what is encrypted: spill.encrypt_key_file", 0},
     {0},
@@ -307,7 +309,7 @@ const struct command disk_commands[] = {
      "begins the hash of all its tokens, as with --json. BYTES are of all that the entry needs, "
      "OWN of what no other needs. SCORE is in tokens a MiB: the "
      "lowest goes first.\n",
-     NULL, false, run_disk},
+     disk_options, false, run_disk},
     {"verify", "DIR", "Reads every byte of a spill directory; needs no daemon",
      "  ternctl verify /var/lib/tern/spill\n  ternctl verify /backup/spill --key "
      "/etc/tern/spill.key\n"

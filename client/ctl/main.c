@@ -93,6 +93,9 @@ static error_t parse_command(int key, char *arg, struct argp_state *state)
     switch (key) {
     case ARGP_KEY_INIT: state->child_inputs[0] = p->ctl; return 0;
     case OPT_POOL: p->ctl->pool = arg; return 0;
+    case OPT_TENANT: p->ctl->tenant = arg; return 0;
+    case OPT_ENGINE: p->ctl->engine = arg; return 0;
+    case OPT_PEER: p->ctl->peer = arg; return 0;
     case OPT_NODES: p->ctl->nodes = (uint32_t)number(state, "--nodes", arg, UINT32_MAX); return 0;
     case OPT_COUNT: p->ctl->count = (uint32_t)number(state, "--count", arg, UINT32_MAX); return 0;
     case OPT_SVG: p->ctl->svg = arg; return 0;

@@ -111,10 +111,13 @@ static int run_transfers(struct ctl *ctl)
 
 /* ---- the rows ---- */
 
+static const struct argp_option by_engine[] = {OPTION_TENANT, OPTION_ENGINE, {0}};
+static const struct argp_option by_peer[] = {OPTION_TENANT, OPTION_PEER, {0}};
+
 const struct command moves_commands[] = {
     {"tickets", "", "Tickets that stand, and what became of the others", "  ternctl tickets\n",
-     NULL, false, run_tickets},
-    {"transfers", "", "Page transfers under way, in both directions", "  ternctl transfers\n", NULL,
-     false, run_transfers},
+     by_engine, false, run_tickets},
+    {"transfers", "", "Page transfers under way, in both directions", "  ternctl transfers\n",
+     by_peer, false, run_transfers},
     {0},
 };

@@ -748,21 +748,25 @@ static int run_doctor(struct ctl *ctl)
 
 /* ---- the rows ---- */
 
+static const struct argp_option by_engine[] = {OPTION_TENANT, OPTION_ENGINE, {0}};
+static const struct argp_option by_peer[] = {OPTION_TENANT, OPTION_PEER, {0}};
+
 const struct command show_commands[] = {
     {"status", "", "What the daemon is, holds and has refused",
      "  ternctl status\n  ternctl status --json | jq '.pools[] | {group, free, total}'\n", NULL,
      false, run_status},
-    {"pools", "", "Pools and where their pages are", "  ternctl pools\n", NULL, false, run_pools},
+    {"pools", "", "Pools and where their pages are",
+     "  ternctl pools\n  ternctl pools --engine prefill-0\n", by_engine, false, run_pools},
     {"sessions", "", "Open sessions: committed, written and allocated tokens",
-     "  ternctl sessions\n  ternctl sessions --json | jq '.sessions | length'\n", NULL, false,
+     "  ternctl sessions\n  ternctl sessions --json | jq '.sessions | length'\n", by_engine, false,
      run_sessions},
     {"records", "", "Turn records that sessions keep, and the memory for them",
-     "  ternctl records\n  ternctl records --json | jq '.tenants[].records'\n", NULL, false,
+     "  ternctl records\n  ternctl records --json | jq '.tenants[].records'\n", by_engine, false,
      run_records},
     {"engines", "", "Engines, their live processes and the steps they finished",
-     "  ternctl engines\n", NULL, false, run_engines},
-    {"peers", "", "Other daemons and whether they can be reached", "  ternctl peers\n", NULL, false,
-     run_peers},
+     "  ternctl engines\n", by_engine, false, run_engines},
+    {"peers", "", "Other daemons and whether they can be reached", "  ternctl peers\n", by_peer,
+     false, run_peers},
     {"doctor", "", "What this host has of RDMA, what of it is used, and why", "  ternctl doctor\n",
      NULL, false, run_doctor},
     {0},

@@ -143,7 +143,9 @@ static int run_namespaces(struct ctl *ctl)
 
 static const struct argp_option namespaces_options[] = {
     {"pool", OPT_POOL, "POOL", 0, "Only this pool: its handle or its slot (ternctl pools)", 0},
-    {0}};
+    OPTION_TENANT,
+    {0},
+};
 
 const struct command stats_commands[] = {
     {"stats", "", "What became of prompts, and how long things took",

@@ -91,6 +91,20 @@ for command in pools sessions engines peers; do
 done
 ends 0 "no transfer" "$CTL" transfers
 
+# ---- rows by tenant, engine and peer; a filter that means nothing is refused by its name
+for list in pools sessions engines; do
+    json "$("$CTL" $list --tenant t0 --engine holder --json)" "len(j['$list']) == (2 if '$list' == 'sessions' else 1)"
+    json "$("$CTL" $list --engine nobody --json)" "j['$list'] == []"
+    wrong 1 "no tenant is called 'nobody'" "$CTL" $list --tenant nobody
+    wrong 2 "unrecognized option '--peer'" "$CTL" $list --peer other
+done
+json "$("$CTL" peers --peer other --tenant t0 --json)" "[p['peer'] for p in j['peers']] == ['other']"
+json "$("$CTL" transfers --peer other --tenant t0 --json)" "j['transfers'] == []"
+json "$("$CTL" namespaces --tenant t0 --json)" "len(j['namespaces']) > 0"
+json "$("$CTL" tickets --engine holder --json)" "j['tickets'] == []"
+wrong 1 "no peer is called 'nobody'" "$CTL" peers --peer nobody
+wrong 2 "unrecognized option '--engine'" "$CTL" transfers --engine holder
+
 # ---- tree: the shared part is one line, then the three branches; the ends of two are held by a session each
 TREE=$("$CTL" tree)
 [[ $(grep -c ' 0\.\.512 *8 *8 *0' <<<"$TREE") == 1 ]] || fail "the shared prefix is not one line: $TREE"

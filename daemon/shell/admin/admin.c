@@ -16,15 +16,20 @@
 #define MS_NS      1000000u
 
 struct question {
-    uint32_t from, limit, pool, tenant;
-    uint32_t core_hash; /* 1: wanted */
+    uint32_t from, limit, tenant; /* tenant: who asks; NONE: an operator */
+    struct admin_filter only;
+    const char *only_tenant; /* its name; NULL: all */
+    uint32_t core_hash;      /* 1: wanted */
 };
 
 /* ---- lists ---- */
 
+enum { BY_TENANT = 1, BY_ENGINE = 2, BY_PEER = 4 };
+
 struct list {
     const char *command;
     bool for_tenants;
+    unsigned filters;
     uint32_t (*slots)(const struct admin_ctx *ctx);
     admin_row *row;
     /* What stands before the rows, of that tenant or of all; NULL: nothing. */
@@ -106,16 +111,16 @@ static void status_tenants(const struct admin_ctx *ctx, uint32_t tenant, struct 
 }
 
 static const struct list lists[] = {
-    {"pools", true, pool_slots, admin_pool_row, NULL},
-    {"sessions", true, session_slots, admin_session_row, NULL},
-    {"records", true, session_slots, admin_record_row, status_tenants},
-    {"tickets", true, session_slots, admin_ticket_row, status_tenants},
-    {"engines", true, engine_slots, admin_engine_row, NULL},
-    {"peers", false, peer_slots, admin_peer_row, admin_peers_head},
-    {"transfers", false, transfer_slots, admin_transfer_row, NULL},
-    {"tree", false, node_slots, admin_node_row, NULL},
-    {"disk", false, disk_slots, admin_disk_row, admin_disk_head},
-    {"namespaces", true, namespace_slots, admin_namespace_row, NULL},
+    {"pools", true, BY_TENANT | BY_ENGINE, pool_slots, admin_pool_row, NULL},
+    {"sessions", true, BY_TENANT | BY_ENGINE, session_slots, admin_session_row, NULL},
+    {"records", true, BY_TENANT | BY_ENGINE, session_slots, admin_record_row, status_tenants},
+    {"tickets", true, BY_TENANT | BY_ENGINE, session_slots, admin_ticket_row, status_tenants},
+    {"engines", true, BY_TENANT | BY_ENGINE, engine_slots, admin_engine_row, NULL},
+    {"peers", false, BY_TENANT | BY_PEER, peer_slots, admin_peer_row, admin_peers_head},
+    {"transfers", false, BY_TENANT | BY_PEER, transfer_slots, admin_transfer_row, NULL},
+    {"tree", false, 0, node_slots, admin_node_row, NULL},
+    {"disk", false, BY_TENANT, disk_slots, admin_disk_row, admin_disk_head},
+    {"namespaces", true, BY_TENANT, namespace_slots, admin_namespace_row, NULL},
 };
 
 /* One page of rows. *ret_next is the first slot that is not in it; `slots` at the end of the list.
@@ -130,7 +135,7 @@ static enum tern_err rows(const struct admin_ctx *ctx, const struct list *list,
     for (; slot < end && n < q->limit; slot++) {
         struct text_out before = *out;
 
-        if (!list->row(ctx, slot, q->tenant, q->pool, out))
+        if (!list->row(ctx, slot, &q->only, out))
             continue;
         if (out->overflow || out->cap - out->len < TAIL_BYTES) {
             *out = before;
@@ -153,7 +158,7 @@ static enum tern_err answer_list(const struct admin_ctx *ctx, const struct list 
     text_object(out, NULL);
     text_u64(out, "slots", list->slots(ctx));
     if (list->head)
-        list->head(ctx, q->tenant, out);
+        list->head(ctx, q->only.tenant, out);
     text_array(out, list->command);
     TRY(rows(ctx, list, q, out, &next));
     text_array_end(out);
@@ -684,6 +689,54 @@ static enum tern_err answer_status(const struct admin_ctx *ctx, const struct que
 
 /* ---- the door ---- */
 
+static uint32_t tenant_named(const struct config *config, const char *name)
+{
+    for (uint32_t i = 0; i < config->ntenants; i++)
+        if (strcmp(config->tenants[i].name, name) == 0)
+            return i;
+    return NONE;
+}
+
+static bool is_peer(const struct config *config, const char *name)
+{
+    for (uint32_t i = 0; i < config->npeers; i++)
+        if (strcmp(config->peers[i].name, name) == 0)
+            return true;
+    return strcmp(name, WIRE_DISK) == 0;
+}
+
+/* Refuses a filter that the command does not know, and the name of what is not configured. Engines
+ * come and go, so any name of one will do. */
+static enum tern_err filters(const struct admin_ctx *ctx, const char *command, struct question *q,
+                             char why[ADMIN_WHY_BYTES])
+{
+    unsigned wanted = (q->only_tenant ? BY_TENANT : 0) | (q->only.engine ? BY_ENGINE : 0) |
+                      (q->only.peer ? BY_PEER : 0);
+    unsigned known = 0;
+
+    for (size_t i = 0; i < sizeof lists / sizeof *lists; i++)
+        known |= strcmp(lists[i].command, command) == 0 ? lists[i].filters : 0;
+    if (wanted & ~known) {
+        snprintf(why, ADMIN_WHY_BYTES, "%.40s takes no '%s'", command,
+                 wanted & ~known & BY_TENANT   ? "tenant"
+                 : wanted & ~known & BY_ENGINE ? "engine"
+                                               : "peer");
+        return TERN_INVALID;
+    }
+    if (q->only_tenant && q->tenant == NONE) {
+        q->only.tenant = tenant_named(ctx->config, q->only_tenant);
+        snprintf(why, ADMIN_WHY_BYTES,
+                 "no tenant is called '%.40s': see tenants[].name of the "
+                 "configuration",
+                 q->only_tenant);
+        if (q->only.tenant == NONE)
+            return TERN_INVALID;
+    }
+    snprintf(why, ADMIN_WHY_BYTES, "no peer is called '%.40s': `ternctl peers` shows them",
+             q->only.peer ? q->only.peer : "");
+    return q->only.peer && !is_peer(ctx->config, q->only.peer) ? TERN_INVALID : TERN_OK;
+}
+
 static enum tern_err answer(const struct admin_ctx *ctx, const char *command,
                             const struct question *q, struct text_out *out)
 {
@@ -707,10 +760,14 @@ enum tern_err admin_answer(const struct admin_ctx *ctx, const char *command, cha
                            size_t nargs, uint32_t tenant, struct text_out *out,
                            char why[ADMIN_WHY_BYTES])
 {
-    struct question q = {.limit = ADMIN_ROWS_DEFAULT, .pool = NONE, .tenant = tenant};
+    struct question q = {
+        .limit = ADMIN_ROWS_DEFAULT, .tenant = tenant, .only = {.tenant = tenant, .pool = NONE}};
     const struct admin_arg takes[] = {{.key = "from", .number = &q.from, .max = UINT32_MAX},
                                       {.key = "limit", .number = &q.limit, .max = ADMIN_ROWS_MAX},
-                                      {.key = "pool", .number = &q.pool, .max = NONE - 1},
+                                      {.key = "pool", .number = &q.only.pool, .max = NONE - 1},
+                                      {.key = "tenant", .text = &q.only_tenant},
+                                      {.key = "engine", .text = &q.only.engine},
+                                      {.key = "peer", .text = &q.only.peer},
                                       {.key = "hash", .number = &q.core_hash, .max = 1}};
     struct text_out before = *out;
     enum tern_err err;
@@ -719,6 +776,7 @@ enum tern_err admin_answer(const struct admin_ctx *ctx, const char *command, cha
     snprintf(why, ADMIN_WHY_BYTES, "limit is a number from 1 on");
     if (q.limit == 0)
         return TERN_INVALID;
+    TRY(filters(ctx, command, &q, why));
     why[0] = '\0';
     err = answer(ctx, command, &q, out);
     if (err == TERN_UNSUPPORTED)

@@ -98,7 +98,8 @@ struct admin_ctx {
  * Answers are one object. Lists are paged: args "from=SLOT" and "limit=ROWS"; an answer has "next":
  * the `from` of the following page, or null at the end, and ends early, whole, where `out` has no
  * room for another row or ADMIN_SCAN_MAX slots were looked at: a page without rows is no end.
- * `tree` and `namespaces` take pool=SLOT as well, `status` hash=1 for core_hash. 64-bit ids and
+ * Names as tenant=, engine= and peer= choose rows where the list has such. `tree` and `namespaces`
+ * take pool=SLOT as well, `status` hash=1 for core_hash. 64-bit ids and
  * hashes are hexadecimal strings; counts are numbers. "borrowed" is null where it would take more
  * than ADMIN_VISITS_MAX nodes to count it. A node, a session's hold on one and a transfer's are
  * told by "id" and "node_id"; "slot", "parent" and "node" are places that are used again.

@@ -4,6 +4,7 @@
 
 #include <assert.h>
 #include <stdio.h>
+#include <string.h>
 
 #define PEER_PATHS_MAX 16
 #define SECOND_NS      1000000000.0
@@ -108,7 +109,15 @@ void admin_pool_groups(const struct admin_ctx *ctx, uint32_t slot, uint32_t tena
     }
 }
 
-bool admin_pool_row(const struct admin_ctx *ctx, uint32_t slot, uint32_t tenant, uint32_t pool,
+static bool of_engine(const struct admin_ctx *ctx, const struct admin_filter *only, uint32_t engine)
+{
+    struct engine_view e;
+
+    return !only->engine ||
+           (core_engine_view(ctx->core, engine, &e) && strcmp(e.name, only->engine) == 0);
+}
+
+bool admin_pool_row(const struct admin_ctx *ctx, uint32_t slot, const struct admin_filter *only,
                     struct text_out *out)
 {
     static const char *const modes[] = {
@@ -119,8 +128,8 @@ bool admin_pool_row(const struct admin_ctx *ctx, uint32_t slot, uint32_t tenant,
     char device[CONFIG_DEVICE_BYTES];
     bool has_other, known;
 
-    (void)pool;
-    if (!core_pool_view(ctx->core, slot, &p) || (tenant != NONE && p.tenant != tenant))
+    if (!core_pool_view(ctx->core, slot, &p) ||
+        (only->tenant != NONE && p.tenant != only->tenant) || !of_engine(ctx, only, p.engine))
         return false;
     known = core_pool_borrowed(ctx->core, slot, ctx->node_bits, ctx->visits, borrowed);
     text_object(out, NULL);
@@ -178,10 +187,12 @@ static void session_hold(const struct admin_ctx *ctx, const struct session_view 
         text_str(out, "ref_s", NULL);
 }
 
-static bool own_session(const struct admin_ctx *ctx, uint32_t slot, uint32_t tenant,
+static bool own_session(const struct admin_ctx *ctx, uint32_t slot, const struct admin_filter *only,
                         struct session_view *ret)
 {
-    return core_session_view(ctx->core, slot, ret) && (tenant == NONE || ret->tenant == tenant);
+    return core_session_view(ctx->core, slot, ret) &&
+           (only->tenant == NONE || ret->tenant == only->tenant) &&
+           of_engine(ctx, only, ret->engine.slot);
 }
 
 /* Which session it is, and whose. */
@@ -207,13 +218,12 @@ static void session_turn(const struct admin_ctx *ctx, const struct session_view 
         text_str(out, "turn_s", NULL);
 }
 
-bool admin_session_row(const struct admin_ctx *ctx, uint32_t slot, uint32_t tenant, uint32_t pool,
+bool admin_session_row(const struct admin_ctx *ctx, uint32_t slot, const struct admin_filter *only,
                        struct text_out *out)
 {
     struct session_view s;
 
-    (void)pool;
-    if (!own_session(ctx, slot, tenant, &s))
+    if (!own_session(ctx, slot, only, &s))
         return false;
     text_object(out, NULL);
     session_named(ctx, &s, out);
@@ -233,13 +243,12 @@ bool admin_session_row(const struct admin_ctx *ctx, uint32_t slot, uint32_t tena
 }
 
 /* Of a session that was handed over. The ticket's text is not shown: who has it can fetch. */
-bool admin_ticket_row(const struct admin_ctx *ctx, uint32_t slot, uint32_t tenant, uint32_t pool,
+bool admin_ticket_row(const struct admin_ctx *ctx, uint32_t slot, const struct admin_filter *only,
                       struct text_out *out)
 {
     struct session_view s;
 
-    (void)pool;
-    if (!own_session(ctx, slot, tenant, &s) || !s.ticket_word[0])
+    if (!own_session(ctx, slot, only, &s) || !s.ticket_word[0])
         return false;
     text_object(out, NULL);
     session_named(ctx, &s, out);
@@ -255,13 +264,12 @@ bool admin_ticket_row(const struct admin_ctx *ctx, uint32_t slot, uint32_t tenan
 }
 
 /* Of a session that has turn records, or pages for one. */
-bool admin_record_row(const struct admin_ctx *ctx, uint32_t slot, uint32_t tenant, uint32_t pool,
+bool admin_record_row(const struct admin_ctx *ctx, uint32_t slot, const struct admin_filter *only,
                       struct text_out *out)
 {
     struct session_view s;
 
-    (void)pool;
-    if (!own_session(ctx, slot, tenant, &s) || (s.records == 0 && s.record_pages == 0))
+    if (!own_session(ctx, slot, only, &s) || (s.records == 0 && s.record_pages == 0))
         return false;
     text_object(out, NULL);
     session_named(ctx, &s, out);
@@ -284,13 +292,13 @@ void admin_engine_pids(const struct admin_ctx *ctx, const struct engine_view *e,
     text_array_end(out);
 }
 
-bool admin_engine_row(const struct admin_ctx *ctx, uint32_t slot, uint32_t tenant, uint32_t pool,
+bool admin_engine_row(const struct admin_ctx *ctx, uint32_t slot, const struct admin_filter *only,
                       struct text_out *out)
 {
     struct engine_view e;
 
-    (void)pool;
-    if (!core_engine_view(ctx->core, slot, &e) || (tenant != NONE && e.tenant != tenant))
+    if (!core_engine_view(ctx->core, slot, &e) ||
+        (only->tenant != NONE && e.tenant != only->tenant) || !of_engine(ctx, only, slot))
         return false;
     text_object(out, NULL);
     text_hex(out, "engine", engine_id_pack(e.id));
@@ -406,7 +414,7 @@ static void peer_down_cause(const struct admin_ctx *ctx, uint32_t slot, struct t
         text_str(out, "since_s", NULL);
 }
 
-bool admin_peer_row(const struct admin_ctx *ctx, uint32_t slot, uint32_t tenant, uint32_t pool,
+bool admin_peer_row(const struct admin_ctx *ctx, uint32_t slot, const struct admin_filter *only,
                     struct text_out *out)
 {
     const struct config_peer *p = &ctx->config->peers[slot];
@@ -414,8 +422,9 @@ bool admin_peer_row(const struct admin_ctx *ctx, uint32_t slot, uint32_t tenant,
     struct xfer_link_view link = {.reason = ""};
     const char *state;
 
-    (void)tenant;
-    (void)pool;
+    if ((only->tenant != NONE && (p->tenants >> only->tenant & 1) == 0) ||
+        (only->peer && strcmp(p->name, only->peer) != 0))
+        return false;
     if (ctx->peer_link != NULL)
         ctx->peer_link(ctx->ctx, slot, &link);
     state =
@@ -471,13 +480,12 @@ static void node_place(const struct admin_ctx *ctx, const struct node_view *n, s
         text_str(out, "admin_s", NULL);
 }
 
-bool admin_node_row(const struct admin_ctx *ctx, uint32_t slot, uint32_t tenant, uint32_t pool,
+bool admin_node_row(const struct admin_ctx *ctx, uint32_t slot, const struct admin_filter *only,
                     struct text_out *out)
 {
     struct node_view n;
 
-    (void)tenant;
-    if (!core_node_view(ctx->core, slot, &n) || (pool != NONE && n.pool != pool))
+    if (!core_node_view(ctx->core, slot, &n) || (only->pool != NONE && n.pool != only->pool))
         return false;
     text_object(out, NULL);
     text_u64(out, "slot", n.slot);

@@ -5,10 +5,14 @@
 
 #include "shell/admin/admin.h"
 
-/* Writes a row. False, with nothing written, if the slot is empty or belongs to another tenant than
- * `tenant` (NONE: all tenants) or to another pool than `pool` (NONE: all pools; for the tree only).
- */
-typedef bool admin_row(const struct admin_ctx *ctx, uint32_t slot, uint32_t tenant, uint32_t pool,
+/* Which rows are wanted. A list need not know all of it: see its filters in admin.c. */
+struct admin_filter {
+    uint32_t tenant, pool;     /* NONE: all */
+    const char *engine, *peer; /* names; NULL: all */
+};
+
+/* Writes a row. False, with nothing written, if the slot is empty or its row is not wanted. */
+typedef bool admin_row(const struct admin_ctx *ctx, uint32_t slot, const struct admin_filter *only,
                        struct text_out *out);
 
 admin_row admin_pool_row, admin_session_row, admin_ticket_row, admin_record_row, admin_engine_row,

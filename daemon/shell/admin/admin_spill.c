@@ -116,13 +116,13 @@ void admin_disk_head(const struct admin_ctx *ctx, uint32_t tenant, struct text_o
 
 /* ---- entries ---- */
 
-bool admin_disk_row(const struct admin_ctx *ctx, uint32_t slot, uint32_t tenant, uint32_t pool,
+bool admin_disk_row(const struct admin_ctx *ctx, uint32_t slot, const struct admin_filter *only,
                     struct text_out *out)
 {
     struct disk_entry_view e;
 
-    (void)pool;
-    if (!core_disk_entry_view(ctx->core, slot, &e) || (tenant != NONE && e.tenant != tenant))
+    if (!core_disk_entry_view(ctx->core, slot, &e) ||
+        (only->tenant != NONE && e.tenant != only->tenant))
         return false;
     text_object(out, NULL);
     text_str(out, "tenant", ctx->config->tenants[e.tenant].name);

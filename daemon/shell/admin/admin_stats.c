@@ -121,14 +121,15 @@ enum tern_err admin_stats(const struct admin_ctx *ctx, uint32_t tenant, struct t
     return text_whole(out) ? TERN_OK : TERN_BUSY;
 }
 
-bool admin_namespace_row(const struct admin_ctx *ctx, uint32_t slot, uint32_t tenant, uint32_t pool,
-                         struct text_out *out)
+bool admin_namespace_row(const struct admin_ctx *ctx, uint32_t slot,
+                         const struct admin_filter *only, struct text_out *out)
 {
     struct space_view v;
     struct pool_view p;
 
-    if (!core_space_view(ctx->core, slot, &v) || (tenant != NONE && v.tenant != tenant) ||
-        (pool != NONE && v.pool != pool) || !core_pool_view(ctx->core, v.pool, &p))
+    if (!core_space_view(ctx->core, slot, &v) ||
+        (only->tenant != NONE && v.tenant != only->tenant) ||
+        (only->pool != NONE && v.pool != only->pool) || !core_pool_view(ctx->core, v.pool, &p))
         return false;
     text_object(out, NULL);
     admin_namespace(out, v.ns);

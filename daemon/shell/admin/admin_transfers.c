@@ -1,6 +1,8 @@
 /* The rows of transfers: what the core knows of one (its stage, what it waits for, pages and bytes)
  * and what the data path does. That pages have come and wait for their verdict the data path alone
  * knows: in the core they are on the wire. */
+#include <string.h>
+
 #include "base/rate.h"
 #include "proto/messages.h"
 #include "shell/admin/admin_rows.h"
@@ -116,7 +118,7 @@ static void put_named(const struct admin_ctx *ctx, const struct transfer_view *t
 }
 
 /* Inbound transfers have the slots [0, pulls), outbound ones those after them. */
-bool admin_transfer_row(const struct admin_ctx *ctx, uint32_t slot, uint32_t tenant, uint32_t pool,
+bool admin_transfer_row(const struct admin_ctx *ctx, uint32_t slot, const struct admin_filter *only,
                         struct text_out *out)
 {
     uint32_t pulls = core_limits_of(ctx->core)->pulls;
@@ -125,10 +127,11 @@ bool admin_transfer_row(const struct admin_ctx *ctx, uint32_t slot, uint32_t ten
     struct transfer_view t;
     bool holds;
 
-    (void)tenant;
-    (void)pool;
     if (!(slot < pulls ? core_pull_view(ctx->core, slot, &t)
                        : core_serve_view(ctx->core, slot - pulls, &t)))
+        return false;
+    if ((only->tenant != NONE && t.tenant != only->tenant) ||
+        (only->peer && (!peer_name(ctx, &t) || strcmp(peer_name(ctx, &t), only->peer) != 0)))
         return false;
     if (ctx->flow == NULL || !ctx->flow(ctx->ctx, &t, &flow))
         flow = (struct xfer_flow_view){0};

@@ -400,6 +400,41 @@ TEST(tenants_are_told_about_themselves_alone)
     assert_err(TERN_DENIED, ask_with("peers", NULL, 1));
 }
 
+TEST(lists_are_of_one_tenant_engine_or_peer)
+{
+    static const struct {
+        const char *command, *arg, *rows;
+    } cases[] = {{"pools", "tenant=first", "[{'tenant': 'first'}]"},
+                 {"pools", "engine=o", "[{'engine': 'o'}]"},
+                 {"sessions", "tenant=second", "[{'tenant': 'second'}]"},
+                 {"sessions", "engine=e", "[{'engine': 'e'}]"},
+                 {"engines", "tenant=second", "[{'name': 'o'}]"},
+                 {"engines", "engine=e", "[{'name': 'e'}]"},
+                 {"engines", "engine=nobody", "[]"},
+                 {"peers", "peer=beta", "[{'peer': 'beta'}]"},
+                 {"peers", "tenant=second", "[{'peer': 'beta'}]"},
+                 {"peers", "tenant=first", "[]"}};
+    static const char *const refused[][2] = {
+        {"peers", "engine=e"},       {"pools", "peer=beta"}, {"tree", "tenant=first"},
+        {"status", "tenant=first"},  {"pools", "tenant=x"},  {"peers", "peer=x"},
+        {"transfers", "tenant=fir"}, {"sessions", "tenant="}};
+
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        json_t *rows;
+
+        assert_ok(ask_with(cases[i].command, cases[i].arg, NONE));
+        rows = json_object_get(s.answer, cases[i].command);
+        assert_int_equal(json_array_size(rows), cases[i].rows[1] == '{');
+        tells(rows, cases[i].rows);
+    }
+    for (size_t i = 0; i < sizeof refused / sizeof *refused; i++)
+        assert_err(TERN_INVALID, ask_with(refused[i][0], refused[i][1], NONE));
+    ask_with("peers", "engine=e", NONE);
+    assert_string_equal(s.why, "peers takes no 'engine'");
+    assert_ok(ask_with("sessions", "tenant=first", 1)); /* a tenant hears of itself alone */
+    tells(s.answer, "{'sessions': [{'tenant': 'second'}]}");
+}
+
 TEST(questions_that_are_wrong_are_refused)
 {
     static const char *const bad[] = {
@@ -413,7 +448,8 @@ TEST(questions_that_are_wrong_are_refused)
         assert_true(s.why[0] != '\0');
     }
     ask_sized("tree", "limit=2", "zork=1", NONE, TEXT_BYTES);
-    assert_string_equal(s.why, "tree takes no 'zork': it takes from=, limit=, pool=, hash=");
+    assert_string_equal(s.why, "tree takes no 'zork': it takes from=, limit=, pool=, tenant=, "
+                               "engine=, peer=, hash=");
     ask_with("tree", "pool=1x", NONE);
     assert_string_equal(s.why, "pool=1x: that is no number from 0 to 4294967294");
     assert_ok(ask_with("tree", "from=4294967295", NONE));

@@ -21,6 +21,12 @@ TEST(transfers_are_told_by_both_sides)
     tells(row, "{'direction': 'in', 'peer': 'beta', 'to': 16, 'pages': 4, 'pages_verified': 0}");
     /* It holds what it builds upon: here the root. */
     assert_int_equal(id_of(row, "node_id") & UINT32_MAX, session_seen(session).node);
+    assert_ok(ask_with("transfers", "peer=beta", NONE));
+    tells(s.answer, "{'transfers': [{'peer': 'beta'}]}");
+    assert_ok(ask_with("transfers", "peer=/disk", NONE));
+    assert_int_equal(json_array_size(json_object_get(s.answer, "transfers")), 0);
+    assert_ok(ask_with("transfers", "tenant=second", NONE));
+    assert_int_equal(json_array_size(json_object_get(s.answer, "transfers")), 0);
 
     s.ctx.core = p.source->core;
     row = row_of("transfers", 0, 1);
