@@ -283,7 +283,8 @@ static void series(struct text *out, const struct family *f, const struct sample
     bool has = s->labels_bytes > 0, any = has || *more;
 
     text_format(out, "%s%s%s", f->row->name, suffix, any ? "{" : "");
-    text_add(out, f->labels.at + s->labels, s->labels_bytes);
+    if (has)
+        text_add(out, f->labels.at + s->labels, s->labels_bytes);
     text_word(out, has && *more ? "," : "");
     text_word(out, more);
     text_word(out, any ? "} " : " ");

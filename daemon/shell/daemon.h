@@ -120,8 +120,6 @@ struct daemon {
 enum tern_err daemon_create(const struct config *config, struct daemon **ret, char *why,
                             size_t cap);
 int daemon_run(struct daemon *d); /* until drained; the exit status */
-/* Tells the service manager that it serves, with a remark behind that. */
-void daemon_tell_serving(const struct daemon *d, const char *remark, const char *why);
 void daemon_destroy(struct daemon *d);
 
 /* ---- step.c ---- */

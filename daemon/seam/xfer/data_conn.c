@@ -693,7 +693,7 @@ static void drain(struct xfer *xfer)
     check(!busy);
 }
 
-void data_conns_destroy(struct xfer *xfer)
+void data_conns_stop(struct xfer *xfer)
 {
     struct data_conns *conns = xfer->conns;
 
@@ -703,6 +703,14 @@ void data_conns_destroy(struct xfer *xfer)
     door_destroy(conns->door);
     if (conns->listen_fd >= 0)
         close(conns->listen_fd);
+}
+
+void data_conns_destroy(struct xfer *xfer)
+{
+    struct data_conns *conns = xfer->conns;
+
+    if (!conns)
+        return;
     for (uint32_t i = 0; conns->conn && i < xfer->config.data_conns_max; i++) {
         free(conns->conn[i].iov);
         free(conns->conn[i].meta);

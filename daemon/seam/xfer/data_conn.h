@@ -136,7 +136,10 @@ enum tern_err data_door_create(struct xfer *xfer);
 uint64_t data_conns_bytes(const struct xfer_config *config, uint32_t sums_per_page,
                           const struct transport_ops *const *transports);
 enum tern_err data_conns_create(struct xfer *xfer);
-void data_conns_destroy(struct xfer *xfer); /* runs the ring until nothing of theirs is in flight */
+void data_conns_stop(struct xfer *xfer); /* runs the ring until nothing of theirs is in flight */
+/* When the data threads have ended: one may still have to hear that a task, which is back, was
+ * called back. */
+void data_conns_destroy(struct xfer *xfer);
 void data_conns_tick(struct xfer *xfer, uint64_t now_ns);
 bool data_conns_evict(struct xfer *xfer); /* an idle one, for a link that has none to be had */
 bool data_conns_write(const struct xfer *xfer, uint32_t inflow); /* a receive in flight may */

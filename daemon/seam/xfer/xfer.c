@@ -141,10 +141,11 @@ void xfer_destroy(struct xfer *xfer)
     for (uint32_t i = 0; xfer->link && i < xfer->config.links; i++)
         for (uint32_t k = 0; k < XFER_TRANSPORTS_MAX; k++)
             lane_wait(xfer, &xfer->link[i].lane[k], 0);
-    data_conns_destroy(xfer);
+    data_conns_stop(xfer);
     for (uint32_t i = 0; i < xfer->ntransports; i++)
         xfer->transport[i].ops->destroy(&xfer->transport[i]);
     io_threads_destroy(xfer->threads);
+    data_conns_destroy(xfer);
     free(xfer->link);
     free(xfer->inflow);
     free(xfer->batch);

@@ -18,6 +18,12 @@ static void tell_core(struct daemon *d, bool on)
     daemon_event(d, &ev);
 }
 
+void drain_tell_serving(const struct daemon *d, const char *remark, const char *why)
+{
+    notify_status("serving %" PRIu32 " tenants, %" PRIu32 " peers%s%s", d->config->ntenants,
+                  d->config->npeers, remark, why);
+}
+
 /* A service manager takes no word back: it ends what has once told it STOPPING. So it hears that
  * only when there is no way back. */
 void drain_begin(struct daemon *d, enum daemon_state to)
@@ -46,7 +52,7 @@ enum tern_err drain_undo(struct daemon *d, const char **ret_why)
     daemon_state_move(&d->state, DAEMON_SERVING);
     tell_core(d, false);
     log_event(LEVEL_INFO, "undrained", "left_ms=%" PRIu64, (d->drain_ns - io_now_ns()) / 1000000);
-    daemon_tell_serving(d, "", "");
+    drain_tell_serving(d, "", "");
     operator_drained(d);
     return TERN_OK;
 }

@@ -11,6 +11,8 @@
 void drain_begin(struct daemon *d, enum daemon_state to);
 /* Serves again. CONFLICT: there is no way back, and *ret_why is a static text that tells why. */
 enum tern_err drain_undo(struct daemon *d, const char **ret_why);
+/* Tells the service manager that the daemon serves, with a remark behind that. */
+void drain_tell_serving(const struct daemon *d, const char *remark, const char *why);
 /* Call this while the daemon drains and stores: it ends the loop when it is time. */
 void drain_tick(struct daemon *d, uint64_t now_ns);
 

@@ -111,12 +111,6 @@ static void rung(struct io_op *op, int32_t res, uint32_t flags, uint32_t buffer)
         io_poll_in(d->io, op, mem_bell_fd(d->mem, tenant), true);
 }
 
-void daemon_tell_serving(const struct daemon *d, const char *remark, const char *why)
-{
-    notify_status("serving %" PRIu32 " tenants, %" PRIu32 " peers%s%s", d->config->ntenants,
-                  d->config->npeers, remark, why);
-}
-
 static void reload(struct daemon *d)
 {
     char why[CONFIG_WHY_BYTES], state[NOTIFY_STATE_BYTES];
@@ -130,7 +124,7 @@ static void reload(struct daemon *d)
     notify_state(state);
     good = links_reload(d, why, sizeof(why)) == TERN_OK;
     notify_state("READY=1");
-    daemon_tell_serving(d, good ? "" : "; the last reload failed: ", good ? "" : why);
+    drain_tell_serving(d, good ? "" : "; the last reload failed: ", good ? "" : why);
 }
 
 static void take_signal(struct daemon *d, uint32_t number)
@@ -553,7 +547,7 @@ int daemon_run(struct daemon *d)
               d->config->node, (int)getpid(), d->incarnation, d->control_port, d->data_port,
               d->config->admin_socket);
     notify_state("READY=1");
-    daemon_tell_serving(d, "", "");
+    drain_tell_serving(d, "", "");
     while (d->state != DAEMON_STOPPED)
         turn(d);
     log_event(LEVEL_INFO, "stopped", "uptime_ms=%" PRIu64, (io_now_ns() - d->start_ns) / 1000000);

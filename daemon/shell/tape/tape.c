@@ -69,7 +69,8 @@ enum tern_err tape_create(const struct tape_config *config, struct tape **ret)
                                       .tenants = config->tenants,
                                       .incarnation = config->incarnation,
                                       .limits = config->limits};
-    memcpy(t->tenant, config->tenant, config->tenants * sizeof *t->tenant);
+    if (config->tenants > 0)
+        memcpy(t->tenant, config->tenant, config->tenants * sizeof *t->tenant);
     memcpy(t->secret, config->secret, sizeof t->secret);
     for (uint32_t i = 0; i < 4; i++)
         t->round_key[i] = (uint32_t)hash_mix(config->secret[0] + i, config->secret[1]);
