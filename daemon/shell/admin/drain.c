@@ -1,7 +1,6 @@
 /* See drain.h. */
 #include "shell/admin/drain.h"
 
-#include "shell/admin/operator.h"
 #include "shell/log/log.h"
 #include "shell/log/notify.h"
 
@@ -53,7 +52,6 @@ enum tern_err drain_undo(struct daemon *d, const char **ret_why)
     tell_core(d, false);
     log_event(LEVEL_INFO, "undrained", "left_ms=%" PRIu64, (d->drain_ns - io_now_ns()) / 1000000);
     drain_tell_serving(d, "", "");
-    operator_drained(d);
     return TERN_OK;
 }
 
@@ -110,6 +108,15 @@ static void store_tick(struct daemon *d, uint64_t now_ns)
     daemon_state_move(&d->state, DAEMON_STOPPED);
 }
 
+bool drain_nears_end(const struct daemon *d, uint64_t now_ns)
+{
+    struct core_view view;
+
+    core_view(d->core, &view);
+    return d->state != DAEMON_STORING &&
+           (view.sessions == 0 || now_ns + DRAIN_TELL_NS >= d->drain_ns);
+}
+
 void drain_tick(struct daemon *d, uint64_t now_ns)
 {
     struct core_view view;
@@ -119,8 +126,6 @@ void drain_tick(struct daemon *d, uint64_t now_ns)
         return;
     }
     core_view(d->core, &view);
-    if (view.sessions == 0 || now_ns + DRAIN_TELL_NS >= d->drain_ns)
-        operator_drained(d);
     if (view.sessions == 0 && now_ns + DRAIN_GRACE_NS < d->drain_ns) {
         log_event(LEVEL_INFO, "drained", "sessions=0");
         d->drain_ns = now_ns + DRAIN_GRACE_NS;

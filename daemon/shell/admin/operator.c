@@ -396,6 +396,7 @@ static enum tern_err undrain_command(struct daemon *d, const Tern__Wire__Admin *
 {
     TRY(arguments(m, NULL, 0, ret_text));
     TRY(drain_undo(d, ret_text));
+    operator_drained(d);
     *ret_n = drain_text(d);
     return TERN_OK;
 }

@@ -17,6 +17,7 @@
 #include "seam/mem/mem_fault.h"
 #include "shell/admin/drain.h"
 #include "shell/admin/log_level.h"
+#include "shell/admin/operator.h"
 #include "shell/config/plan.h"
 #include "shell/log/log.h"
 #include "shell/log/notify.h"
@@ -510,8 +511,11 @@ static void tick(struct daemon *d, uint64_t now_ns)
     alarms_tick(d, now_ns);
     log_level_tick(d, now_ns);
     warn_of_faults(d);
-    if (d->state != DAEMON_SERVING && d->state != DAEMON_STOPPED)
-        drain_tick(d, now_ns);
+    if (d->state == DAEMON_SERVING || d->state == DAEMON_STOPPED)
+        return;
+    if (drain_nears_end(d, now_ns))
+        operator_drained(d);
+    drain_tick(d, now_ns);
 }
 
 static void turn(struct daemon *d)
