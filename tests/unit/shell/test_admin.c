@@ -425,7 +425,7 @@ TEST(lists_are_of_one_tenant_engine_or_peer)
         assert_ok(ask_with(cases[i].command, cases[i].arg, NONE));
         rows = json_object_get(s.answer, cases[i].command);
         assert_int_equal(json_array_size(rows), cases[i].rows[1] == '{');
-        tells(rows, cases[i].rows);
+        tells(rows, "%s", cases[i].rows);
     }
     for (size_t i = 0; i < sizeof refused / sizeof *refused; i++)
         assert_err(TERN_INVALID, ask_with(refused[i][0], refused[i][1], NONE));
