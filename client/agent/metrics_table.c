@@ -2,38 +2,20 @@
  * seconds and bytes. See metrics.h for what the columns mean. Rows of one family stand together. */
 #include "client/agent/metrics.h"
 
-#define COUNTS(name, from, help)                                                                   \
+#define METRIC(name, kind, from, label, help, scale)                                               \
     {                                                                                              \
-        name, METRIC_COUNTER, from, NULL, help, 0                                                  \
+        name, METRIC_##kind, from, label, help, scale                                              \
     }
-#define COUNTS_OF(name, from, label, help)                                                         \
-    {                                                                                              \
-        name, METRIC_COUNTER, from, label, help, 0                                                 \
-    }
-#define IS(name, from, help)                                                                       \
-    {                                                                                              \
-        name, METRIC_GAUGE, from, NULL, help, 0                                                    \
-    }
-#define IS_OF(name, from, label, help)                                                             \
-    {                                                                                              \
-        name, METRIC_GAUGE, from, label, help, 0                                                   \
-    }
-#define MS(name, from, help)                                                                       \
-    {                                                                                              \
-        name, METRIC_GAUGE, from, NULL, help, 0.001                                                \
-    }
-#define TIMES(name, from, help)                                                                    \
-    {                                                                                              \
-        name, METRIC_HISTOGRAM, from, NULL, help, 0                                                \
-    }
-#define TIMES_OF(name, from, label, help)                                                          \
-    {                                                                                              \
-        name, METRIC_HISTOGRAM, from, label, help, 0                                               \
-    }
-
-#define TENANT "stats.tenants[tenant]."
-#define GROUP  "status.pools[pool,tenant,tier,group]."
-#define SPACE  "namespaces.namespaces[namespace,tenant]."
+#define COUNTS(name, from, help)           METRIC(name, COUNTER, from, NULL, help, 0)
+#define COUNTS_OF(name, from, label, help) METRIC(name, COUNTER, from, label, help, 0)
+#define IS(name, from, help)               METRIC(name, GAUGE, from, NULL, help, 0)
+#define IS_OF(name, from, label, help)     METRIC(name, GAUGE, from, label, help, 0)
+#define MS(name, from, help)               METRIC(name, GAUGE, from, NULL, help, 0.001)
+#define TIMES(name, from, help)            METRIC(name, HISTOGRAM, from, NULL, help, 0)
+#define TIMES_OF(name, from, label, help)  METRIC(name, HISTOGRAM, from, label, help, 0)
+#define TENANT                             "stats.tenants[tenant]."
+#define GROUP                              "status.pools[pool,tenant,tier,group]."
+#define SPACE                              "namespaces.namespaces[namespace,tenant]."
 
 #define MATCHED                                                                                    \
     "Tokens of prompts that Match found on the device, or that fetches brought from that tier"

@@ -104,6 +104,22 @@ json_t *rig_ctl(const char *arguments)
     return told;
 }
 
+bool rig_ctl_says(const struct daemon *d, const char *command, const char *words)
+{
+    const char *bin = getenv("TERN_BIN");
+    static char text[1 << 16];
+    char line[512];
+    FILE *out;
+
+    snprintf(line, sizeof line, "%s/ternctl --socket %s %s", bin ? bin : "build/bin", d->admin,
+             command);
+    out = popen(line, "r");
+    assert_non_null(out);
+    text[fread(text, 1, sizeof text - 1, out)] = '\0';
+    assert_int_equal(pclose(out), 0);
+    return strstr(text, words) != NULL;
+}
+
 void rig_no_leak(struct tern *admin, uint64_t pool, uint64_t pages, uint32_t ms)
 {
     struct daemon_status st;

@@ -94,6 +94,8 @@ uint64_t rig_figure(struct tern *admin, const char *command, const char *path);
 /* What `ternctl --json` prints with these arguments, whatever it ends with; the test fails where
  * that is no JSON. */
 json_t *rig_ctl(const char *arguments);
+/* Does `ternctl` print these words for people, with that command to that daemon? It ends with 0. */
+bool rig_ctl_says(const struct daemon *d, const char *command, const char *words);
 /* Whatever can go has gone within `ms`: nothing is transferred or in quarantine, and every page of
  * the pool (0: of all), as many as that, is free. */
 void rig_no_leak(struct tern *admin, uint64_t pool, uint64_t pages, uint32_t ms);

@@ -58,23 +58,6 @@ static void assert_shown(const char *name, const char *subject, const char *text
     json_decref(row);
 }
 
-/* What `ternctl status` prints for people. */
-static bool status_says(const char *words)
-{
-    const char *bin = getenv("TERN_BIN");
-    static char text[1 << 16];
-    char command[512];
-    FILE *p;
-
-    snprintf(command, sizeof command, "%s/ternctl --socket %s status", bin ? bin : "build/bin",
-             rig.admin);
-    p = popen(command, "r");
-    assert_non_null(p);
-    text[fread(text, 1, sizeof text - 1, p)] = '\0';
-    assert_int_equal(pclose(p), 0);
-    return strstr(text, words) != NULL;
-}
-
 static void starts(const char *extra)
 {
     rig_start(&rig, extra, NULL);
@@ -199,7 +182,7 @@ TEST_WITH(log_level_changes_and_goes_back, NULL, stop)
     assert_true(json_says(json_object_get(told, "log"), "level", "warn"));
     assert_true(json_is_real(json_at(told, "log.level_left_s")));
     json_decref(told);
-    assert_true(status_says("note: the log is at level warn for "));
+    assert_true(rig_ctl_says(&rig, "status", "note: the log is at level warn for "));
     assert_true(rig_log_has(&rig, "event=log_level_ended was=warn is=debug", RIG_WAIT_MS));
     assert_int_equal(hellos(), before + 2);
     told = admin_ask(admin, "status", NULL);
@@ -225,7 +208,7 @@ TEST_WITH(alarm_of_a_share_that_is_used_up, NULL, stop)
     assert_true(rig_log_has(&rig, "level=warn event=share_exhausted subject=t0/limits.sessions ",
                             RIG_WAIT_MS));
     assert_shown("share_exhausted", "t0/limits.sessions", "2 sessions, ");
-    assert_true(status_says("alarm: share_exhausted of t0/limits.sessions, for "));
+    assert_true(rig_ctl_says(&rig, "status", "alarm: share_exhausted of t0/limits.sessions, for "));
     for (uint32_t i = 0; i < 2; i++)
         assert_ok(e.tern, engine_end(&s[i]));
     assert_true(rig_log_has(

@@ -96,6 +96,23 @@ static struct tern_result answered(struct world *w, uint32_t seed)
     return answer.results[0];
 }
 
+/* The rest of the prompt is computed and handed over, with the round's number as the blob: what the
+ * follower is answered. */
+static struct tern_result handed_over(struct world *w, uint32_t round)
+{
+    struct tern_ticket handed;
+    struct tern_result r;
+
+    compute(w, LENGTH);
+    assert_ok(w->a.tern, tern_handoff(w->a.tern, w->from.id, w->a.step, &round, sizeof round, 0,
+                                      RIG_WAIT_MS, &handed));
+    engine_free(&w->from);
+    assert_ok(w->a.tern, tern_done_step(w->a.map, w->a.step));
+    r = answered(w, round);
+    assert_ok(w->b.tern, r.err);
+    return r;
+}
+
 static void world_stop(struct world *w)
 {
     engine_close(&w->b);
@@ -111,7 +128,6 @@ TEST(y4_decode_follows_prefill_chunk_by_chunk)
 
     world_start(&w);
     for (uint32_t round = 1; round <= ROUNDS; round++) {
-        struct tern_ticket handed;
         struct tern_result r;
         uint32_t pages;
 
@@ -129,13 +145,7 @@ TEST(y4_decode_follows_prefill_chunk_by_chunk)
             assert_int_equal(r.arriving, LENGTH);
             assert_int_equal(engine_wrong(&w.to, to), 0);
         }
-        compute(&w, LENGTH);
-        assert_ok(w.a.tern, tern_handoff(w.a.tern, w.from.id, w.a.step, &round, sizeof round, 0,
-                                         RIG_WAIT_MS, &handed));
-        engine_free(&w.from);
-        assert_ok(w.a.tern, tern_done_step(w.a.map, w.a.step));
-        r = answered(&w, round);
-        assert_ok(w.b.tern, r.err);
+        r = handed_over(&w, round);
         assert_int_equal(r.blob_bytes, sizeof round);
         assert_memory_equal(r.blob, &round, sizeof round);
         assert_int_equal(engine_take(&w.to, &r), TERN_OK);
@@ -186,7 +196,6 @@ TEST(y4_decode_follows_prefill_by_ranges_of_layers)
 
     world_start_units(&w, UNITS);
     for (uint32_t round = 1; round <= ROUNDS; round++) {
-        struct tern_ticket handed;
         struct tern_result r;
 
         s = before = dest_status(&w);
@@ -205,13 +214,7 @@ TEST(y4_decode_follows_prefill_by_ranges_of_layers)
             assert_int_equal(r.lengths.committed, to);
             assert_int_equal(engine_wrong(&w.to, to), 0);
         }
-        compute(&w, LENGTH);
-        assert_ok(w.a.tern, tern_handoff(w.a.tern, w.from.id, w.a.step, &round, sizeof round, 0,
-                                         RIG_WAIT_MS, &handed));
-        engine_free(&w.from);
-        assert_ok(w.a.tern, tern_done_step(w.a.map, w.a.step));
-        r = answered(&w, round);
-        assert_ok(w.b.tern, r.err);
+        r = handed_over(&w, round);
         assert_int_equal(engine_take(&w.to, &r), TERN_OK);
         assert_int_equal(w.to.len.written, LENGTH);
         assert_int_equal(engine_wrong(&w.to, LENGTH), 0);

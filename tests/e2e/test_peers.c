@@ -58,21 +58,6 @@ static void wait_for(const char *peer, const char *words, json_int_t attempts)
     }
 }
 
-static bool table_has(const char *words)
-{
-    const char *bin = getenv("TERN_BIN");
-    char command[512], text[4096];
-    FILE *p;
-
-    snprintf(command, sizeof command, "%s/ternctl --socket %s peers", bin ? bin : "build/bin",
-             rig.admin);
-    p = popen(command, "r");
-    assert_non_null(p);
-    text[fread(text, 1, sizeof text - 1, p)] = '\0';
-    assert_int_equal(pclose(p), 0);
-    return strstr(text, words) != NULL;
-}
-
 static void start(const char *extra)
 {
     rig_start(&rig, extra, NULL);
@@ -105,7 +90,7 @@ TEST_WITH(peers_that_are_not_there_say_why, NULL, stop)
     start(extra);
     wait_for("gone", "Connection refused", 3);
     assert_int_equal(daemon_log_count(&rig, warned, 0, 0), 1);
-    assert_true(table_has("Connection refused ("));
+    assert_true(rig_ctl_says(&rig, "peers", "Connection refused ("));
 
     gone = rig_listen(&gone_port); /* another cause, and the first one again */
     fd = rig_accept_fresh(gone);

@@ -270,9 +270,9 @@ struct session {
     uint32_t state_from;        /* it borrows the STATE of the nodes of its path deeper than this */
     uint32_t base[GROUPS_MAX];  /* first owned logical page; HISTORY: committed / page_tokens */
     uint32_t first[GROUPS_MAX]; /* WINDOW: the first that has not left the table (T5, T7) */
-    uint32_t
-        whole_from;     /* from this length on its windows are whole: a fetch from smaller pages has
-                           filled its first one only in part (N3). 0: they are at every length */
+    /* From this length on its windows are whole: a fetch from smaller pages has filled its first
+     * one only in part (N3). 0: they are at every length. */
+    uint32_t whole_from;
     uint32_t finished;  /* tokens at the last Finish */
     uint32_t releasing; /* pages behind what is allocated are still to be given back, in pieces */
     uint32_t pull;

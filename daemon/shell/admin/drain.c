@@ -7,6 +7,14 @@
 #define DRAIN_GRACE_NS 50000000u                  /* for the last answers to leave */
 #define DRAIN_TELL_NS  (TICK_NS + DRAIN_GRACE_NS) /* before the deadline, for those who wait */
 
+uint32_t drain_sessions(const struct daemon *d)
+{
+    struct core_view view;
+
+    core_view(d->core, &view);
+    return view.sessions;
+}
+
 static void tell_core(struct daemon *d, bool on)
 {
     struct event ev = {.kind = EV_REQUEST};
@@ -110,29 +118,26 @@ static void store_tick(struct daemon *d, uint64_t now_ns)
 
 bool drain_nears_end(const struct daemon *d, uint64_t now_ns)
 {
-    struct core_view view;
-
-    core_view(d->core, &view);
     return d->state != DAEMON_STORING &&
-           (view.sessions == 0 || now_ns + DRAIN_TELL_NS >= d->drain_ns);
+           (drain_sessions(d) == 0 || now_ns + DRAIN_TELL_NS >= d->drain_ns);
 }
 
 void drain_tick(struct daemon *d, uint64_t now_ns)
 {
-    struct core_view view;
+    uint32_t sessions;
 
     if (d->state == DAEMON_STORING) {
         store_tick(d, now_ns);
         return;
     }
-    core_view(d->core, &view);
-    if (view.sessions == 0 && now_ns + DRAIN_GRACE_NS < d->drain_ns) {
+    sessions = drain_sessions(d);
+    if (sessions == 0 && now_ns + DRAIN_GRACE_NS < d->drain_ns) {
         log_event(LEVEL_INFO, "drained", "sessions=0");
         d->drain_ns = now_ns + DRAIN_GRACE_NS;
     }
     if (now_ns < d->drain_ns)
         return;
-    if (view.sessions)
-        log_event(LEVEL_WARN, "drain_deadline", "sessions=%u", view.sessions);
+    if (sessions)
+        log_event(LEVEL_WARN, "drain_deadline", "sessions=%u", sessions);
     end(d, now_ns);
 }

@@ -13,6 +13,7 @@ void drain_begin(struct daemon *d, enum daemon_state to);
 enum tern_err drain_undo(struct daemon *d, const char **ret_why);
 /* Tells the service manager that the daemon serves, with a remark behind that. */
 void drain_tell_serving(const struct daemon *d, const char *remark, const char *why);
+uint32_t drain_sessions(const struct daemon *d); /* that are open */
 /* It is time for those who wait for the end of the drain to hear of it (operator_drained). */
 bool drain_nears_end(const struct daemon *d, uint64_t now_ns);
 /* Call this while the daemon drains and stores: it ends the loop when it is time. */

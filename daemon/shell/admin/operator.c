@@ -346,14 +346,6 @@ static enum tern_err log_level_command(struct daemon *d, const Tern__Wire__Admin
 
 /* ---- drain, undrain ---- */
 
-static uint32_t open_sessions(const struct daemon *d)
-{
-    struct core_view view;
-
-    core_view(d->core, &view);
-    return view.sessions;
-}
-
 static size_t drain_text(struct daemon *d)
 {
     bool draining = d->state != DAEMON_SERVING;
@@ -363,7 +355,7 @@ static size_t drain_text(struct daemon *d)
     text_init(&out, d->text, ADMIN_TEXT_BYTES);
     text_object(&out, NULL);
     text_bool(&out, "draining", draining);
-    text_u64(&out, "sessions", open_sessions(d));
+    text_u64(&out, "sessions", drain_sessions(d));
     text_u64(&out, "drain_ms", d->config->deadlines.drain_ms);
     text_u64(&out, "left_ms",
              draining && d->drain_ns > now_ns ? (d->drain_ns - now_ns) / 1000000 : 0);
@@ -384,7 +376,7 @@ static enum tern_err drain_command(struct daemon *d, struct client_conn *c,
     if (wait && c->drain_request != 0)
         return TERN_BUSY;
     drain_begin(d, DAEMON_DRAINING);
-    if (wait && open_sessions(d) > 0 && d->state != DAEMON_STORING)
+    if (wait && drain_sessions(d) > 0 && d->state != DAEMON_STORING)
         c->drain_request = h->request_id;
     else
         *ret_n = drain_text(d);
@@ -573,7 +565,7 @@ void operator_drained(struct daemon *d)
 
         if (!c || c->drain_request == 0)
             continue;
-        snprintf(result, sizeof result, "%u sessions%s", open_sessions(d),
+        snprintf(result, sizeof result, "%u sessions%s", drain_sessions(d),
                  d->state == DAEMON_SERVING ? ", taken back" : "");
         log_done(c, c->drain_request, "drain", TERN_OK, result);
         send_text(d, c, FRAME_ADMIN_REPLY, c->drain_request, drain_text(d));

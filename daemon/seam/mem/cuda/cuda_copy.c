@@ -7,19 +7,12 @@
 #include <stdio.h>
 #include <time.h>
 
+#include "seam/io/io.h"
 #include "seam/io/own_threads.h"
 
 #define SPINS  200u   /* looks at an event without a pause: a piece takes about as long */
 #define NAP_NS 20000u /* between looks, then */
-#define MS_NS  1000000u
-
-static uint64_t now_ms(void)
-{
-    struct timespec t;
-
-    clock_gettime(CLOCK_MONOTONIC, &t);
-    return (uint64_t)t.tv_sec * 1000 + (uint64_t)t.tv_nsec / MS_NS;
-}
+#define MS_NS  UINT64_C(1000000)
 
 /* ---- a device that is lost ---- */
 
@@ -165,7 +158,7 @@ static bool piece_ask(const struct copy *c, uint64_t at, bool put)
 /* Until all that was asked for of that half is done. */
 static bool half_wait(const struct copy *c, uint32_t half)
 {
-    uint64_t until = now_ms() + c->device->cuda->wait_ms;
+    uint64_t until = io_now_ns() + c->device->cuda->wait_ms * MS_NS;
 
     for (uint32_t i = 0;; i++) {
         CUresult result = c->device->cuda->driver.event_query(c->lane->done[half]);
@@ -176,7 +169,7 @@ static bool half_wait(const struct copy *c, uint32_t half)
             return false;
         if (i < SPINS)
             continue;
-        if (now_ms() > until) {
+        if (io_now_ns() > until) {
             cuda_lose(c->device, "a copy", "it was not done in time");
             return false;
         }

@@ -374,6 +374,21 @@ TEST(y4_session_without_tokens_follows_nothing)
     assert_int_equal(rig_view(p.dest).pulls, 0);
 }
 
+/* The fetch that waits to be sent, as the offer of a source that lies. */
+static struct peer_msg forged_offer(const struct pair *p, const struct table_run *run)
+{
+    struct peer_msg offer = rig_job(p->dest, RIG_MSG, 0)->msg;
+
+    offer.kind = PEER_PULL_OFFER;
+    offer.err = TERN_OK;
+    offer.serve = (struct serve_id){1, 1};
+    offer.runs = run;
+    offer.nruns = 1;
+    offer.tokens = NULL;
+    offer.ticket = (struct ticket){0};
+    return offer;
+}
+
 /* A peer that offers a follower nothing, and yet does not say that this is all: what it names would
  * be told to pages that the fetch does not have. */
 TEST(y4_offer_of_nothing_that_goes_on_closes_the_link)
@@ -381,23 +396,15 @@ TEST(y4_offer_of_nothing_that_goes_on_closes_the_link)
     struct followed f = begin();
     struct page_ref refs[8] = {{1, 1}, {2, 1}, {3, 1}, {4, 1}, {5, 1}, {6, 1}, {7, 1}, {8, 1}};
     struct table_run run = {.n = 8, .refs = refs};
-    struct peer_msg open, offer;
+    struct peer_msg offer;
 
     goes_on(f.s, 1, 8, 0);
     assert_ok(fetch_to(f.d, 8)); /* what it has is no part of it */
     f.p.dest->automatic = BY_HAND(RIG_MSG);
     follow(f.d, f.t);
-    open = rig_job(f.p.dest, RIG_MSG, 0)->msg;
-    offer = open;
-    offer.kind = PEER_PULL_OFFER;
-    offer.err = TERN_OK;
+    offer = forged_offer(&f.p, &run);
     offer.to = offer.from;
     offer.until = 1;
-    offer.serve = (struct serve_id){1, 1};
-    offer.runs = &run;
-    offer.nruns = 1;
-    offer.tokens = NULL;
-    offer.ticket = (struct ticket){0};
     source_says(&f.p, &offer);
     assert_int_equal(f.p.dest->link_closes, 1);
     assert_err(TERN_PEER_LOST, rig_fetched(f.d, f.d->fetch));
@@ -414,15 +421,9 @@ TEST(y4_piece_that_brings_nothing_closes_the_link)
     assert_ok(rig_run_to(f.d, rig_tokens(1, LEN), LEN)); /* it has all of it */
     f.p.dest->automatic = BY_HAND(RIG_MSG);
     follow(f.d, f.t);
-    offer = rig_job(f.p.dest, RIG_MSG, 0)->msg;
+    offer = forged_offer(&f.p, &run);
     assert_int_equal(offer.from, FULL);
-    offer.kind = PEER_PULL_OFFER;
     offer.until = 4;
-    offer.serve = (struct serve_id){1, 1};
-    offer.runs = &run;
-    offer.nruns = 1;
-    offer.tokens = NULL;
-    offer.ticket = (struct ticket){0};
     source_says(&f.p, &offer);
     assert_int_equal(f.p.dest->link_closes, 1);
     assert_err(TERN_PEER_LOST, rig_fetched(f.d, f.d->fetch));
