@@ -5,6 +5,7 @@
 #include "unit/rig/rig_spill_dir.h"
 
 #include <errno.h>
+#include <semaphore.h>
 #include <stdio.h>
 #include <string.h>
 #include <unistd.h>
@@ -79,7 +80,8 @@ static struct {
     int error;
     bool failed_piece;
     uint64_t failed_token;
-    uint32_t reap_us;
+    uint32_t reaps, hold_at; /* the piece at whose end `held` is posted; then `go` is waited for */
+    sem_t held, go;
     _Atomic uint64_t room;          /* that the file system says it has; 0: what is there */
     bool headers;                   /* bodies are durable */
     bool look;                      /* at each piece's memory */
@@ -129,8 +131,10 @@ static int w_reap(void *ctx, uint32_t lane, uint64_t *ret_token)
     int r = fs.real.reap(fs.real.ctx, lane, ret_token);
 
     (void)ctx;
-    if (fs.reap_us)
-        usleep(fs.reap_us);
+    if (++fs.reaps == fs.hold_at) {
+        sem_post(&fs.held);
+        sem_wait(&fs.go);
+    }
     if (fs.failed_piece && *ret_token == fs.failed_token) {
         fs.failed_piece = false;
         return fs.error;
@@ -202,6 +206,8 @@ static struct file_ops *watch(enum call fail, uint32_t at, int error)
     fs.fail = fail;
     fs.fail_at = at;
     fs.error = error;
+    assert_int_equal(sem_init(&fs.held, 0, 0), 0);
+    assert_int_equal(sem_init(&fs.go, 0, 0), 0);
     rig.config.files = &fs.wrapped;
     rig.config.threads = 1;
     assert_int_equal(rig_spill_open(&rig), TERN_OK);
@@ -385,25 +391,25 @@ TEST(a_stop_ends_in_quiet)
     rig_file_usual(&rig, &file, 0, 0, 4);
     assert_int_equal(rig_spill_write(&rig, &file), TERN_OK);
     ops = watch(CALLS, 0, 0);
-    fs.reap_us = 2000;
-    for (uint32_t round = 0; round < 40; round++) {
+    for (uint32_t round = 0; round < 20; round++) {
         struct pull_id pull = {round % 3, 100 + round};
-        uint32_t told = 0;
 
-        fs.n = 0;
+        fs.n = fs.reaps = 0;
+        fs.hold_at = round + 1;
         rig_spill_clear(&rig, 1);
         for (uint32_t i = 0; i < 12; i++)
             rig_spill_ask(&rig, &file, pull, i, 0, 16);
-        usleep(round * 700);
+        sem_wait(&fs.held);
         disk_read_stop(rig.disk, pull);
         disk_read_stop(rig.disk, pull);
+        sem_post(&fs.go);
         rig_spill_events(&rig, 1);
         assert_int_equal(rig.got[0].kind, EV_PULL_QUIET);
         assert_true(pull_id_equal(rig.got[0].pull_quiet.pull, pull));
         rig_spill_clear(&rig, 1);
         rig.ngot = 0;
         rig_spill_quiet_ms(&rig, 5);
-        assert_int_equal(rig.ngot, told);
+        assert_int_equal(rig.ngot, 0);
         for (uint32_t i = 0; i < 16; i++) {
             const uint8_t *at = mem_page(rig.mem, 1, 0, file.page[i].group, file.page[i].index);
 
@@ -426,10 +432,11 @@ TEST(a_stop_ends_what_runs)
     rig_file_usual(&rig, &file, 0, 0, 4);
     assert_int_equal(rig_spill_write(&rig, &file), TERN_OK);
     ops = watch(CALLS, 0, 0);
-    fs.reap_us = 40000;
+    fs.hold_at = 1;
     rig_spill_ask(&rig, &file, (struct pull_id){0, 1}, 0, 0, 16); /* of 23 MB */
-    usleep(20000);
+    sem_wait(&fs.held);
     disk_read_stop(rig.disk, (struct pull_id){0, 1});
+    sem_post(&fs.go);
     rig_spill_events(&rig, 1);
     assert_int_equal(rig.got[0].kind, EV_PULL_QUIET);
     assert_true(fs.n <= rig.config.depth + 1);
@@ -466,12 +473,14 @@ TEST(a_hole_is_durable_before_the_disk_is_idle)
     rig_file_usual(&rig, &file, 0, 0, 4);
     assert_int_equal(rig_spill_write(&rig, &file), TERN_OK);
     ops = watch(CALLS, 0, 0);
-    fs.reap_us = 20000;
+    fs.hold_at = 1;
     rig_spill_ask(&rig, &file, (struct pull_id){0, 1}, 0, 0, 16); /* the thread has work */
+    sem_wait(&fs.held);
     for (uint32_t i = 0; i < 3; i++) {
         drop.place.offset = file.extent[i].place.offset;
         disk_drop(rig.disk, &drop);
     }
+    sem_post(&fs.go);
     for (uint32_t i = 0; i < 5000 && !disk_idle(rig.disk); i++)
         rig_spill_quiet_ms(&rig, 1);
     assert_true(disk_idle(rig.disk) && fs.n >= 4);
