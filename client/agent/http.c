@@ -275,8 +275,7 @@ static bool is_port(const char *text)
     return n > 0 && n <= strlen("65535") && !text[n] && strtoul(text, NULL, 10) <= UINT16_MAX;
 }
 
-/* Splits ADDRESS:PORT. The address is a number: no name is asked for. */
-static struct addrinfo *address_of(const char *listen, char why[HTTP_WHY_BYTES])
+struct addrinfo *http_listen_address(const char *listen, char why[HTTP_WHY_BYTES])
 {
     const struct addrinfo hints = {.ai_flags = AI_NUMERICHOST | AI_NUMERICSERV | AI_PASSIVE,
                                    .ai_socktype = SOCK_STREAM};
@@ -300,27 +299,23 @@ static struct addrinfo *address_of(const char *listen, char why[HTTP_WHY_BYTES])
     return found;
 }
 
-static int listen_at(const char *listen_text, char why[HTTP_WHY_BYTES])
+static int listen_at(const struct addrinfo *at, char why[HTTP_WHY_BYTES])
 {
-    struct addrinfo *at = address_of(listen_text, why);
     int fd, on = 1;
 
-    if (!at)
-        return -1;
     fd = socket(at->ai_family, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
     if (fd < 0 || setsockopt(fd, SOL_SOCKET, SO_REUSEADDR, &on, sizeof(on)) != 0 ||
         bind(fd, at->ai_addr, at->ai_addrlen) != 0 || listen(fd, HTTP_LISTEN_BACKLOG) != 0) {
-        snprintf(why, HTTP_WHY_BYTES, "%.64s: %s: --listen says where else", listen_text,
-                 strerror(errno));
+        snprintf(why, HTTP_WHY_BYTES, "%s: --listen says where else", strerror(errno));
         if (fd >= 0)
             close(fd);
         fd = -1;
     }
-    freeaddrinfo(at);
     return fd;
 }
 
-struct http *http_create(struct agent *agent, const char *listen, char why[HTTP_WHY_BYTES])
+struct http *http_create(struct agent *agent, const struct addrinfo *listen,
+                         char why[HTTP_WHY_BYTES])
 {
     struct http *h = calloc(1, sizeof(*h));
 

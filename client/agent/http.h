@@ -12,11 +12,16 @@
 #define HTTP_ANSWER_BYTES_MAX   (16u << 20)
 #define HTTP_WHY_BYTES          256u
 
+struct addrinfo;
 struct http;
 
-/* `listen` is ADDRESS:PORT, or [ADDRESS]:PORT; a port of 0 is chosen by the kernel. `agent` is
- * borrowed. NULL: `why` says what is wrong. */
-struct http *http_create(struct agent *agent, const char *listen, char why[HTTP_WHY_BYTES]);
+/* Reads ADDRESS:PORT, or [ADDRESS]:PORT, for freeaddrinfo; a port of 0 is chosen by the kernel. The
+ * address is a number: no name is asked for. NULL: `why` says what is wrong. */
+struct addrinfo *http_listen_address(const char *listen, char why[HTTP_WHY_BYTES]);
+
+/* `agent` is borrowed. NULL: `why` says what is wrong. */
+struct http *http_create(struct agent *agent, const struct addrinfo *listen,
+                         char why[HTTP_WHY_BYTES]);
 void http_address(const struct http *h, char ret[HTTP_WHY_BYTES]); /* where it listens */
 /* Waits for requests, or until `wake_fd` can be read, and answers. At most a second. */
 void http_run(struct http *h, int wake_fd);

@@ -1,6 +1,7 @@
 /* tern-agent: the command line, and the loop until a signal ends it. */
 #include <argp.h>
 #include <errno.h>
+#include <netdb.h>
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -48,6 +49,7 @@ static const struct argp_option options[] = {
 
 struct settings {
     const char *listen;
+    struct addrinfo *address; /* what it says */
     struct agent *agent;
 };
 
@@ -77,6 +79,7 @@ static error_t parse(int key, char *arg, struct argp_state *state)
 {
     struct settings *s = state->input;
     struct agent *a = s->agent;
+    char why[HTTP_WHY_BYTES];
 
     switch (key) {
     case 'l': s->listen = arg; return 0;
@@ -87,6 +90,11 @@ static error_t parse(int key, char *arg, struct argp_state *state)
     case OPT_TENANTS: a->tenants = number(state, "--tenants", arg, SPACES_TENANTS_MAX); return 0;
     case OPT_NAMESPACES: a->spaces.limit = number(state, "--namespaces", arg, SPACES_MAX); return 0;
     case OPT_METRICS: print_metrics(); return 0;
+    case ARGP_KEY_END:
+        s->address = http_listen_address(s->listen, why);
+        if (!s->address)
+            argp_error(state, "%s", why);
+        return 0;
     case ARGP_KEY_ARG: argp_error(state, "'%s' is one argument too many", arg); return 0;
     default: return ARGP_ERR_UNKNOWN;
     }
@@ -140,9 +148,10 @@ int main(int argc, char **argv)
     agent.ask.socket = from_env && *from_env ? from_env : SOCKET_DEFAULT;
     argp_err_exit_status = AGENT_USAGE;
     argp_parse(&argp, argc, argv, 0, NULL, &settings);
-    http = http_create(&agent, settings.listen, text);
+    http = http_create(&agent, settings.address, text);
+    freeaddrinfo(settings.address);
     if (!http) {
-        fprintf(stderr, "tern-agent: %s\n", text);
+        fprintf(stderr, "tern-agent: %s: %s\n", settings.listen, text);
         return AGENT_FAILED;
     }
     http_address(http, text);

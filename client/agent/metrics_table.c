@@ -202,7 +202,7 @@ const struct metric metrics_table[] = {
     IS("tern_spill_used_bytes", "status.tenants[tenant].spill.used_bytes",
        "Bytes of it that are used"),
     IS("tern_spill_free_bytes", "status.spill.free_bytes",
-       "Bytes that are free in the disk tier's file system, as of the last store"),
+       "Bytes that are free in the disk tier's file system, as of the last store or look for room"),
     COUNTS("tern_spill_written_bytes", "status.spill.bytes_written",
            "Bytes that were written to the disk tier"),
     COUNTS("tern_spill_read_bytes", "status.spill.bytes_read", "Bytes that were read from it"),

@@ -276,8 +276,8 @@ says 200 ready "$DECODE_URL/readyz" # the agent's connection was to the daemon b
 # ---- its command line, and its end
 ends 2 "takes a number" "$AGENT" --tenants 65
 ends 2 "one argument too many" "$AGENT" x
-ends 1 "takes ADDRESS:PORT" "$AGENT" --listen somewhere:1
-ends 1 "a port of at most 65535" "$AGENT" --listen 127.0.0.1:70000
+ends 2 "takes ADDRESS:PORT" "$AGENT" --listen somewhere:1
+ends 2 "a port of at most 65535" "$AGENT" --listen 127.0.0.1:70000
 ends 1 "ddress already in use" "$AGENT" --listen "${DECODE_URL#http://}"
 kill "${PIDS[prefill_agent]}"
 RC=0
