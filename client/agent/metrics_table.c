@@ -91,6 +91,8 @@ const struct metric metrics_table[] = {
            "Answers with an error to engines of a tenant"),
     COUNTS("tern_connections_refused", "status.conns_refused",
            "Connections of clients that were not taken"),
+    COUNTS("tern_engine_processes_exited", "status.engine_processes_exited",
+           "Processes that were killed or crashed: they ended without leaving their engine"),
     COUNTS("tern_connections_ended_for_room", "status.send_buffers.made_way",
            "Connections that did not read their answers, and were ended for room"),
 

@@ -425,6 +425,7 @@ static void status_shell(const struct admin_ctx *ctx, struct text_out *out)
 {
     text_u64(out, "conns", ctx->conns);
     text_u64(out, "conns_refused", ctx->conns_refused);
+    text_u64(out, "engine_processes_exited", ctx->procs_exited);
     text_object(out, "io");
     text_u64(out, "completions", ctx->io.completions);
     text_u64(out, "cq_overflows", ctx->io.cq_overflows);

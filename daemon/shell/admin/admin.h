@@ -30,6 +30,7 @@ struct admin_ctx {
     uint64_t start_ns, now_ns; /* CLOCK_MONOTONIC */
     uint64_t conns;            /* open now */
     uint64_t conns_refused;    /* since the start */
+    uint64_t procs_exited;     /* likewise: processes that ended without leaving their engine */
     uint64_t subscriptions;    /* likewise */
     uint64_t events_sent, events_lost;
     struct mem_stats mem;

@@ -199,6 +199,7 @@ static enum tern_err describe(struct daemon *d, const char *command, char *const
         .now_ns = io_now_ns(),
         .conns = d->conns.open,
         .conns_refused = d->conns.refused,
+        .procs_exited = d->procs_exited,
         .subscriptions = d->subs.n,
         .events_sent = d->subs.sent,
         .events_lost = d->subs.lost,

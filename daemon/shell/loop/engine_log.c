@@ -47,7 +47,7 @@ void engine_log_leaves(const struct daemon *d, uint32_t slot, uint32_t proc)
         gone(d, &e, proc, "engine_process_left", "it said so");
 }
 
-void engine_log_exited(const struct daemon *d, uint32_t proc)
+void engine_log_exited(struct daemon *d, uint32_t proc)
 {
     struct engine_view e;
 
@@ -55,8 +55,10 @@ void engine_log_exited(const struct daemon *d, uint32_t proc)
         if (d->engines[i].state != ENGINE_WATCH_ACTIVE || !core_engine_view(d->core, i, &e))
             continue;
         for (uint32_t seat = 0; seat < PROCS_PER_ENGINE_MAX; seat++)
-            if (e.procs[seat] == proc)
+            if (e.procs[seat] == proc) {
                 gone(d, &e, proc, "engine_process_exited",
                      "it had not left its engine: it was killed or crashed");
+                d->procs_exited++;
+            }
     }
 }

@@ -10,6 +10,6 @@ void engine_log_joined(const struct daemon *d, struct engine_id engine, uint32_t
 /* A process leaves the engine in that slot; called before the core hears of it. */
 void engine_log_leaves(const struct daemon *d, uint32_t slot, uint32_t proc);
 /* A process has exited; likewise. */
-void engine_log_exited(const struct daemon *d, uint32_t proc);
+void engine_log_exited(struct daemon *d, uint32_t proc);
 
 #endif

@@ -123,6 +123,7 @@ static const char answer_keys[] =
     "stale_answers cq_high_water cq_events)) events(first next limit subscriptions told "
     "lost) doors(door waiting places share displaced overdue) send_buffers(bytes "
     "shares(share used reserved) common_used common made_way) conns conns_refused "
+    "engine_processes_exited "
     "io(completions cq_overflows sq_waits buffers_empty) tape(recorded dropped "
     "bytes_used tokens_kept) log(suppressed lost level level_left_s) insecure_peers "
     "certificate(not_after left_s "
