@@ -445,6 +445,7 @@ TEST_WITH(fault_26_a_request_repeated_after_a_lost_answer_has_one_effect, start,
         TERN_GONE);
     engine_free(&s);
     assert_int_equal(pages().sessions, 0);
+    reclaimed(0); /* a worker that reads a page for its checksum holds it so long */
     assert_int_equal(pages().pages.free, free_at_rest);
     assert_int_equal(effects, 0);
     printf("fault=26 runs=1 injected=%u violations=0 double_effects=%u\n", injected, effects);
