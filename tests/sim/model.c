@@ -54,13 +54,7 @@ struct chunk *chunk_at(struct sim *w, uint32_t d, uint32_t pool, uint32_t space,
 
     if (!(*known & bit)) {
         *known |= bit;
-        c->present = 0;
-        memset(c->has, 0, sizeof c->has);
-        memset(c->hhas, 0, sizeof c->hhas);
-        c->hbad = c->hfailed = 0;
-        c->space = (uint8_t)space;
-        c->variant = (uint8_t)v;
-        c->depth = (uint8_t)k;
+        *c = (struct chunk){.space = (uint8_t)space, .variant = (uint8_t)v, .depth = (uint8_t)k};
     }
     return c;
 }

@@ -586,6 +586,7 @@ static void sim_begin(struct sim *w, const struct history *h)
     w->at_choice = 0;
     w->quiet_phase = 0;
     w->what[0] = w->text[0] = 0;
+    w->resets = 0;
     memset(w->link, 0, offsetof(struct link, queue));
     memset(&w->link[1], 0, offsetof(struct link, queue));
     set_limits(w);
@@ -598,6 +599,7 @@ static void sim_begin(struct sim *w, const struct history *h)
         w->d[d].old_pool = (struct pool_id){0, 0};
         w->d[d].old_engine = (struct engine_id){0, 0};
         memset(w->d[d].inbound_busy, 0, sizeof w->d[d].inbound_busy);
+        memset(w->d[d].heard_reset, 0, sizeof w->d[d].heard_reset);
         disks_clear(w, d);
         daemon_clear(w, d);
         daemon_start(w, d);
