@@ -107,7 +107,7 @@ TEST_WITH(log_tells_an_engines_life, NULL, stop)
              "pages=4 ",
              (int)pid);
     assert_true(rig_log_has(&rig, line, RIG_WAIT_MS));
-    assert_int_equal(rig_figure(rig.admin, "status", "engine_processes_exited"), 1);
+    assert_int_equal(rig_figure(admin, "status", "engine_processes_exited"), 1);
     assert_true(
         rig_log_has(&rig, "event=engine_gone engine=short tenant=t0 lived_ms=", RIG_WAIT_MS));
 
@@ -120,7 +120,7 @@ TEST_WITH(log_tells_an_engines_life, NULL, stop)
              (int)getpid());
     assert_true(rig_log_has(&rig, line, RIG_WAIT_MS));
     assert_true(rig_log_has(&rig, "event=engine_gone engine=leaves", RIG_WAIT_MS));
-    assert_int_equal(rig_figure(rig.admin, "status", "engine_processes_exited"), 1);
+    assert_int_equal(rig_figure(admin, "status", "engine_processes_exited"), 1);
 }
 
 /* ---- who does what ---- */
