@@ -66,6 +66,7 @@ typedef enum {
     CU_MEM_ALLOC_GRANULARITY_RECOMMENDED = 1
 } CUmemAllocationGranularity_flags;
 typedef enum { CU_MEM_RANGE_HANDLE_TYPE_DMA_BUF_FD = 1 } CUmemRangeHandleType;
+typedef enum { CU_MEM_RANGE_FLAG_DMA_BUF_MAPPING_TYPE_PCIE = 1 } CUmemRangeFlags; /* CUDA 12.8 */
 typedef enum { CU_STREAM_NON_BLOCKING = 1 } CUstream_flags;
 typedef enum { CU_EVENT_DEFAULT = 0, CU_EVENT_DISABLE_TIMING = 2 } CUevent_flags;
 typedef enum { CU_STREAM_WRITE_VALUE_DEFAULT = 0 } CUstreamWriteValue_flags;

@@ -395,6 +395,18 @@ static void show_alarms(const struct ctl *ctl, const json_t *s)
         paint(ctl, YELLOW, "\nwarning: peers talk in the clear (insecure_peers).\n");
 }
 
+/* Nothing is said where all of it is registered, or RDMA is not in use. */
+static void show_unregistered(const json_t *s)
+{
+    const json_t *verbs = json_object_get(json_object_get(s, "data"), "verbs");
+    uint64_t not = j_u64(verbs, "gpu_regions_unregistered");
+
+    if (not > 0)
+        printf("\nregions on GPUs: %s of %s are not registered for RDMA, and go by TCP if at all "
+               "(`ternctl doctor` says why)\n",
+               human_count(not ), human_count(not +j_u64(verbs, "gpu_regions")));
+}
+
 static int run_status(struct ctl *ctl)
 {
     json_t *s = ctl_ask(ctl, "status", NULL, 0), *row;
@@ -409,6 +421,7 @@ static int run_status(struct ctl *ctl)
         show_shares(json_object_get(s, "shares"));
         show_errors(ctl, "\nanswered errors: ", json_object_get(s, "errors"));
         show_refusals(ctl, json_object_get(s, "refusals"));
+        show_unregistered(s);
         show_alarms(ctl, s);
     }
     json_decref(s);
@@ -713,6 +726,30 @@ static void doctor_memlock(const json_t *rdma)
                need > may ? ": too few, say LimitMEMLOCK=infinity or ulimit -l unlimited" : "");
 }
 
+/* Memory of GPUs, which a device may know in several ways or not at all. */
+static void doctor_memory(const json_t *rdma)
+{
+    const json_t *row;
+    size_t i;
+
+    json_array_foreach(json_object_get(rdma, "memory"), i, row)
+    {
+        const char *how = j_str(row, "registered"), *why = j_str(row, "reason");
+
+        if (strcmp(j_str(row, "kind"), "gpu") != 0)
+            continue;
+        printf("  memory of %s, region %s, on %s: ", j_str(row, "tenant"), num(row, "region"),
+               j_str(row, "gpu"));
+        if (json_is_null(json_object_get(row, "device")))
+            printf("registered with no device");
+        else if (strcmp(how, "no") == 0)
+            printf("not registered with %s", j_str(row, "device"));
+        else
+            printf("registered with %s as %s", j_str(row, "device"), how);
+        printf("%s%s%s\n", *why ? " (" : "", why, *why ? ")" : "");
+    }
+}
+
 static int run_doctor(struct ctl *ctl)
 {
     json_t *answer = ctl_ask(ctl, "doctor", NULL, 0), *rdma, *row;
@@ -740,6 +777,7 @@ static int run_doctor(struct ctl *ctl)
                    num(row, "registered_bytes"), num(row, "registrations"));
         json_array_foreach(json_object_get(json_object_get(rdma, "numa"), "warnings"), i, row)
             printf("  NUMA: %s\n", json_string_value(row));
+        doctor_memory(rdma);
         doctor_memlock(rdma);
     }
     json_decref(answer);

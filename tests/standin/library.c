@@ -127,6 +127,7 @@ CUresult standin_error_name(CUresult error, const char **ret)
            : error == CUDA_ERROR_INVALID_VALUE   ? "CUDA_ERROR_INVALID_VALUE"
            : error == CUDA_ERROR_INVALID_CONTEXT ? "CUDA_ERROR_INVALID_CONTEXT"
            : error == CUDA_ERROR_LAUNCH_FAILED   ? "CUDA_ERROR_LAUNCH_FAILED"
+           : error == CUDA_ERROR_NOT_SUPPORTED   ? "CUDA_ERROR_NOT_SUPPORTED"
                                                  : "CUDA_ERROR_UNKNOWN";
     return CUDA_SUCCESS;
 }
@@ -165,12 +166,27 @@ CUresult standin_device_uuid(CUuuid *ret, CUdevice device)
     return standin_leave(result);
 }
 
+static bool lacks(CUdevice_attribute attribute)
+{
+    char list[64], *rest = list, *one;
+
+    snprintf(list, sizeof list, "%s", setting("STANDIN_CUDA_LACKS", ""));
+    while ((one = strsep(&rest, ",")) != NULL)
+        if (atoi(one) == (int)attribute)
+            return true;
+    return false;
+}
+
 CUresult standin_device_attribute(int *ret, CUdevice_attribute attribute, CUdevice device)
 {
     CUresult result = standin_enter("cuDeviceGetAttribute");
 
     (void)device;
-    *ret = atoi(setting("STANDIN_CUDA_LACKS", "0")) != (int)attribute;
+    *ret = attribute == CU_DEVICE_ATTRIBUTE_GPU_DIRECT_RDMA_WRITES_ORDERING
+               ? CU_GPU_DIRECT_RDMA_WRITES_ORDERING_OWNER
+               : 1;
+    if (lacks(attribute))
+        *ret = 0;
     return standin_leave(result);
 }
 

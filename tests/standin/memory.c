@@ -308,6 +308,57 @@ uint8_t *standin_reach(CUdeviceptr at, size_t n, int device, CUresult *ret)
     return NULL;
 }
 
+/* ---- what NICs are given ---- */
+
+/* A dma-buf begins where its range does, and a memfd cannot be cut: only whole ranges have one. */
+static CUresult export_range(int *ret, CUdeviceptr at, size_t bytes)
+{
+    uint64_t page = (uint64_t)sysconf(_SC_PAGESIZE);
+
+    if (bytes == 0 || at % page || bytes % page)
+        return CUDA_ERROR_INVALID_VALUE;
+    for (struct range *r = ranges; r < ranges + RANGES_MAX; r++) {
+        if (r->bytes == 0 || !r->memory || at < r->base || at - r->base >= r->bytes)
+            continue;
+        if (bytes > r->bytes - (at - r->base))
+            return CUDA_ERROR_INVALID_VALUE;
+        if (at != r->base)
+            return CUDA_ERROR_NOT_SUPPORTED;
+        *ret = dup(r->memory->fd); /* without FD_CLOEXEC, as above */
+        return *ret < 0 ? CUDA_ERROR_OUT_OF_MEMORY : CUDA_SUCCESS;
+    }
+    return CUDA_ERROR_INVALID_VALUE;
+}
+
+/* Of CUDA 12.0, which knows no flags here. */
+CUresult standin_mem_range_handle(void *ret, CUdeviceptr at, size_t bytes,
+                                  CUmemRangeHandleType type, unsigned long long flags)
+{
+    CUresult result = standin_enter("cuMemGetHandleForAddressRange");
+
+    if (result == CUDA_SUCCESS && !standin_current)
+        result = CUDA_ERROR_INVALID_CONTEXT;
+    if (result == CUDA_SUCCESS && (flags || type != CU_MEM_RANGE_HANDLE_TYPE_DMA_BUF_FD))
+        result = CUDA_ERROR_INVALID_VALUE;
+    if (result == CUDA_SUCCESS)
+        result = export_range(ret, at, bytes);
+    return standin_leave(result);
+}
+
+CUresult standin_flush_writes(CUflushGPUDirectRDMAWritesTarget target,
+                              CUflushGPUDirectRDMAWritesScope scope)
+{
+    CUresult result = standin_enter("cuFlushGPUDirectRDMAWrites");
+
+    if (result == CUDA_SUCCESS && !standin_current)
+        result = CUDA_ERROR_INVALID_CONTEXT;
+    if (result == CUDA_SUCCESS && (target != CU_FLUSH_GPU_DIRECT_RDMA_WRITES_TARGET_CURRENT_CTX ||
+                                   (scope != CU_FLUSH_GPU_DIRECT_RDMA_WRITES_TO_OWNER &&
+                                    scope != CU_FLUSH_GPU_DIRECT_RDMA_WRITES_TO_ALL_DEVICES)))
+        result = CUDA_ERROR_INVALID_VALUE;
+    return standin_leave(result);
+}
+
 /* ---- pinned memory of the host ---- */
 
 bool standin_pinned(const void *at, size_t n)

@@ -11,9 +11,10 @@
  * - memory that is unmapped or unpinned while a copy is at it ends the program.
  *
  * The environment says what it is like: STANDIN_CUDA_DEVICES (2), STANDIN_CUDA_MIB of each (1024),
- * STANDIN_CUDA_DELAY_US (100: a copy takes up to that), STANDIN_CUDA_LACKS (a number of an
- * attribute that is 0), STANDIN_CUDA_FAIL (NAME:NTH:RESULT: that call fails, once; of an error that
- * a context does not recover from, its device fails for good), and CUDA_VISIBLE_DEVICES (numbers).
+ * STANDIN_CUDA_DELAY_US (100: a copy takes up to that), STANDIN_CUDA_LACKS (N,N: the numbers of
+ * attributes that are 0), STANDIN_CUDA_FAIL (NAME:NTH:RESULT: that call fails, once; of an error
+ * that a context does not recover from, its device fails for good), and CUDA_VISIBLE_DEVICES
+ * (numbers). A range's dma-buf is its memfd; a flush of NICs' writes is counted and does nothing.
  * What tests do to it while it runs are the calls below, to be found by dlsym. */
 #ifndef STANDIN_STANDIN_H
 #define STANDIN_STANDIN_H

@@ -5,9 +5,9 @@
  * of threads computes checksums, copies between the tiers and zeroes, another one does so for
  * devices, whose copies it waits for; both report to the owner thread through an eventfd. All
  * functions are for the owner thread, but for those that say where a page in use lies and for
- * mem_spread, which data threads call for pages that they bring; none blocks after mem_create, none
- * allocates after it. The bytes of a page are for seam/mem/mem_touch.h alone, since the CPU may not
- * reach them. */
+ * mem_spread, which data threads call for pages that they bring; none blocks or allocates after
+ * mem_create, but for the two that NICs' registrations need, at start. The bytes of a page are for
+ * seam/mem/mem_touch.h alone, since the CPU may not reach them. */
 #ifndef SEAM_MEM_H
 #define SEAM_MEM_H
 
@@ -106,6 +106,15 @@ bool mem_on_device(const struct mem *mem, uint32_t pool);
  * host. *ret_lost: it has failed, so nobody is to map it. */
 const char *mem_region_device(const struct mem *mem, uint32_t tenant, uint32_t region,
                               uint64_t *ret_bytes, bool *ret_lost);
+/* For registration with NICs at start, of a region on a GPU alone. Whether one may be given it:
+ * what it writes must be seen by copies. UNSUPPORTED: *ret_why, here and below, says what is
+ * missing, and is valid until the next call. */
+enum tern_err mem_region_takes_nic(struct mem *mem, uint32_t tenant, uint32_t region,
+                                   const char **ret_why);
+/* All of it as a dma-buf, whose first byte is the region's; *ret_fd is the caller's to close.
+ * `pcie`: mapped through the GPU's BAR, where there is another way to it as well. */
+enum tern_err mem_region_export(struct mem *mem, uint32_t tenant, uint32_t region, bool pcie,
+                                int *ret_fd, const char **ret_why);
 /* A GPU that was lost since the last call, and why. False: none. */
 bool mem_device_lost(struct mem *mem, const char **ret_uuid, const char **ret_why);
 /* Where in its tenant's regions the pool begins. False: it lies in the host tier. */

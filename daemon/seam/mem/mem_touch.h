@@ -20,6 +20,8 @@ struct mem_far {
     bool (*get)(void *ctx, const void *at, uint64_t n, mem_piece *take, void *to);
     bool (*put)(void *ctx, void *at, uint64_t n, mem_piece *fill, void *from);
     bool (*zero)(void *ctx, void *at, uint64_t n);
+    /* What a NIC is known to have written to the device of `at` is seen by `get` from here on. */
+    bool (*nic_wrote)(void *ctx, const void *at);
 };
 
 /* NULL: the CPU reaches all memory. */
@@ -33,6 +35,9 @@ bool mem_get(const struct mem *mem, void *to, const void *at, uint64_t n);
 bool mem_put(const struct mem *mem, void *at, const void *from, uint64_t n);
 /* checksum_feed, likewise. */
 bool mem_feed(const struct mem *mem, struct checksum *sum, const void *at, uint64_t n);
+/* A NIC has said that its writes there are done: they are looked at only behind this call, because
+ * a GPU may take them in later than the NIC says so. */
+bool mem_nic_wrote(const struct mem *mem, const void *at);
 /* From one page to another one, of any memory. */
 bool mem_move(const struct mem *mem, void *to, const void *from, uint64_t n);
 

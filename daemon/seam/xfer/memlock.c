@@ -1,5 +1,5 @@
-/* How much memory this process may lock, and how much registrations would lock. It is reported
- * whether RDMA is wanted, built in, or neither. Called at start. */
+/* How much memory this process may lock, and how much registrations would lock, which is memory of
+ * the host alone. It is reported whether RDMA is wanted, built in, or neither. Called at start. */
 #include <stdio.h>
 #include <sys/resource.h>
 
@@ -26,6 +26,7 @@ void xfer_memlock(const struct xfer *xfer, struct xfer_rdma_view *view)
     const struct xfer_rdma_config *c = &xfer->config.rdma;
     struct rlimit limit;
     uint64_t bytes;
+    bool lost;
 
     view->memlock_bytes = UINT64_MAX;
     if (getrlimit(RLIMIT_MEMLOCK, &limit) == 0 && limit.rlim_cur != RLIM_INFINITY)
@@ -34,6 +35,8 @@ void xfer_memlock(const struct xfer *xfer, struct xfer_rdma_view *view)
     view->memlock_needed = 0;
     for (uint32_t t = 0; t < c->tenants; t++)
         for (uint32_t r = 0; r < mem_region_count(xfer->config.mem, t); r++) {
+            if (mem_region_device(xfer->config.mem, t, r, &bytes, &lost))
+                continue;
             mem_region_base(xfer->config.mem, t, r, &bytes);
             view->memlock_needed += bytes * (c->ndevices > 0 ? c->ndevices : 1);
         }

@@ -233,6 +233,35 @@ struct xfer_rdma_view {
 };
 void xfer_rdma_view(const struct xfer *xfer, struct xfer_rdma_view *ret);
 
+/* How a NIC knows a region of a tenant's memory, as X(name, its word), NO for "not at all". */
+#define XFER_REGISTERED_TABLE(X)                                                                   \
+    X(NO, "no")                                                                                    \
+    X(MEMORY, "memory")            /* of the host */                                               \
+    X(DMABUF, "dma-buf")           /* a GPU's, exported by its driver */                           \
+    X(DMABUF_PCIE, "dma-buf-pcie") /* likewise, through its BAR where there is another way */      \
+    X(PEERMEM, "nvidia-peermem")   /* a GPU's, by its address */
+
+enum xfer_registered {
+#define X(name, word) XFER_REGISTERED_##name,
+    XFER_REGISTERED_TABLE(X)
+#undef X
+        XFER_REGISTERED_WAYS
+};
+
+extern const char *const xfer_registered_word[XFER_REGISTERED_WAYS];
+
+#define XFER_REGION_TEXT 256
+struct xfer_region_view {
+    uint32_t tenant, region, regions; /* so many from that one on are alike */
+    const char *gpu;                  /* its UUID; NULL: memory of the host */
+    const char *device;               /* the NIC; NULL: none is in use */
+    enum xfer_registered how;
+    const char *why; /* it is not known in a better way: what became of those; borrowed */
+};
+/* The i-th pair of a region and a NIC in use, or region, where there is no NIC. False: there are no
+ * more. */
+bool xfer_region_view(const struct xfer *xfer, uint32_t i, struct xfer_region_view *ret);
+
 /* An inbound link gave that token out (not 0): data connections that say it are that link's, until
  * xfer_dismiss, which ends them. Nobody else may ask for a page, nor they for one of a serve of
  * another link's. */

@@ -362,3 +362,51 @@ void xfer_rdma_view(const struct xfer *xfer, struct xfer_rdma_view *ret)
     ret->wanted = xfer->config.rdma.pulls > 0 || xfer->config.rdma.serves;
     snprintf(ret->why, sizeof ret->why, "%s", no_rdma);
 }
+
+/* ------------------------------------------------------------------ regions, for operators */
+
+const char *const xfer_registered_word[XFER_REGISTERED_WAYS] = {
+#define X(name, word) [XFER_REGISTERED_##name] = (word),
+    XFER_REGISTERED_TABLE(X)
+#undef X
+};
+
+/* The i-th row of the regions from ret->region on, or *ret_n, how many there are. */
+static bool region_rows(const struct xfer *xfer, uint32_t i, struct xfer_region_view *ret,
+                        uint32_t *ret_n)
+{
+    const struct transport *t = rdma_of(xfer);
+    uint32_t n = 0;
+
+    while (t && t->own && t->ops->region_view(t, n, ret)) {
+        if (n++ == i)
+            return true;
+    }
+    if (n == 0 && i == 0)
+        return true;
+    *ret_n = n > 0 ? n : 1;
+    return false;
+}
+
+bool xfer_region_view(const struct xfer *xfer, uint32_t i, struct xfer_region_view *ret)
+{
+    const struct mem *mem = xfer->config.mem;
+    uint64_t bytes;
+    uint32_t n;
+    bool lost;
+
+    for (uint32_t t = 0; t < xfer->config.rdma.tenants; t++) {
+        uint32_t regions = mem_region_count(mem, t), alike;
+
+        for (uint32_t r = 0; r < regions; r += alike, i -= n) {
+            const char *gpu = mem_region_device(mem, t, r, &bytes, &lost);
+
+            alike = gpu ? 1 : regions - r;
+            *ret = (struct xfer_region_view){
+                .tenant = t, .region = r, .regions = alike, .gpu = gpu, .why = ""};
+            if (region_rows(xfer, i, ret, &n))
+                return true;
+        }
+    }
+    return false;
+}

@@ -305,6 +305,19 @@ static void status_memory(const struct admin_ctx *ctx, struct text_out *out)
     text_object_end(out);
 }
 
+/* Pairs of a region on a GPU and a NIC; `ternctl doctor` names them. */
+static void status_regions(const struct admin_ctx *ctx, struct text_out *out)
+{
+    struct xfer_region_view v;
+    uint64_t n[2] = {0, 0};
+
+    for (uint32_t i = 0; ctx->region && ctx->region(ctx->ctx, i, &v); i++)
+        if (v.gpu && v.device)
+            n[v.how == XFER_REGISTERED_NO]++;
+    text_u64(out, "gpu_regions", n[0]);
+    text_u64(out, "gpu_regions_unregistered", n[1]);
+}
+
 static void status_data(const struct admin_ctx *ctx, struct text_out *out)
 {
     const struct xfer_stats *x = &ctx->xfer;
@@ -356,6 +369,7 @@ static void status_data(const struct admin_ctx *ctx, struct text_out *out)
     text_u64(out, "stale_answers", x->stale_answers);
     text_u64(out, "cq_high_water", x->cq_high_water);
     text_u64(out, "cq_events", x->cq_events);
+    status_regions(ctx, out);
     text_object_end(out);
     text_object_end(out);
 }

@@ -96,6 +96,27 @@ static void numa(const struct xfer_rdma_view *v, struct text_out *out)
     text_object_end(out);
 }
 
+/* Each region of memory of GPUs, and a tenant's of the host together, beside each NIC in use. */
+static void regions(const struct admin_ctx *ctx, struct text_out *out)
+{
+    struct xfer_region_view v;
+
+    text_array(out, "memory");
+    for (uint32_t i = 0; ctx->region && ctx->region(ctx->ctx, i, &v); i++) {
+        text_object(out, NULL);
+        text_str(out, "tenant", admin_tenant_name(ctx, v.tenant));
+        text_u64(out, "region", v.region);
+        text_u64(out, "regions", v.regions);
+        text_str(out, "kind", v.gpu ? "gpu" : "host");
+        text_str(out, "gpu", v.gpu);
+        text_str(out, "device", v.device);
+        text_str(out, "registered", xfer_registered_word[v.how]);
+        text_str(out, "reason", v.device ? v.why : ctx->rdma.why);
+        text_object_end(out);
+    }
+    text_array_end(out);
+}
+
 enum tern_err admin_doctor(const struct admin_ctx *ctx, struct text_out *out)
 {
     const struct xfer_rdma_view *v = &ctx->rdma;
@@ -109,6 +130,7 @@ enum tern_err admin_doctor(const struct admin_ctx *ctx, struct text_out *out)
     devices(v, out);
     rails(v, out);
     numa(v, out);
+    regions(ctx, out);
     limit(out, "memlock_bytes", v->memlock_bytes);
     text_bool(out, "memlock_exempt", v->memlock_exempt);
     text_u64(out, "memlock_needed_bytes", v->memlock_needed);

@@ -136,6 +136,13 @@ static bool peer_path(void *ctx, uint32_t peer, uint32_t i, struct xfer_path_vie
     return xfer_path_view(d->xfer, peer, i, ret);
 }
 
+static bool region(void *ctx, uint32_t i, struct xfer_region_view *ret)
+{
+    const struct daemon *d = ctx;
+
+    return d->xfer && xfer_region_view(d->xfer, i, ret);
+}
+
 static bool flow(void *ctx, const struct transfer_view *transfer, struct xfer_flow_view *ret)
 {
     const struct daemon *d = ctx;
@@ -213,6 +220,7 @@ static enum tern_err describe(struct daemon *d, const char *command, char *const
         .peer_link = peer_link,
         .peer_bytes = peer_bytes,
         .peer_path = peer_path,
+        .region = region,
         .flow = flow,
         .door = door,
         .send_share = send_share,

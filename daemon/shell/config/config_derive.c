@@ -78,12 +78,6 @@ static enum tern_err peer_is_whole(struct loader *l, uint32_t i)
         return loader_fail(l, origin, "peers", (int)i, "push",
                            "pages are written by RDMA alone: set transport to auto or verbs, or "
                            "leave out push");
-    for (uint32_t t = 0; t < l->config->ntenants; t++)
-        if (xfer_transport_by_paths(p->transport) && l->config->tenants[t].device_memory)
-            return loader_fail(l, origin, "peers", (int)i, "transport",
-                               "pages of device_memory, which tenant %s has, go over TCP alone: "
-                               "let transport be tcp",
-                               l->config->tenants[t].name);
     if (strcmp(p->name, l->config->node) == 0)
         return loader_fail(l, origin, "peers", (int)i, "name", "is this daemon itself: node is %s",
                            p->name);

@@ -21,21 +21,27 @@ uint64_t plan_pinned(const struct config *config)
     if (xfer.rdma.pulls == 0 && !xfer.rdma.serves)
         return 0;
     for (uint32_t i = 0; i < config->ntenants; i++)
-        bytes += config->tenants[i].memory_bytes * config->tenants[i].regions;
+        if (!config->tenants[i].device_memory)
+            bytes += config->tenants[i].memory_bytes * config->tenants[i].regions;
     return bytes * (xfer.rdma.ndevices > 0 ? xfer.rdma.ndevices : 1);
 }
 
 static void rails(const struct config *config, FILE *out)
 {
+    struct xfer_config xfer;
+    bool wanted;
+
+    plan_xfer(config, &xfer);
+    wanted = xfer.rdma.pulls > 0 || xfer.rdma.serves;
     fprintf(out, "%-*s ", KEY_WIDTH, "rails");
-    if (plan_pinned(config) == 0)
+    if (!wanted)
         fprintf(out, "%16s  no peer has transport auto or verbs: pages go over TCP", "none");
     else if (config->rdma_device.n == 0)
         fprintf(out, "%16s  the device that is nearest to the memory: `ternctl doctor` names it",
                 "1");
     else
         fprintf(out, "%16" PRIu32 " ", config->rdma_device.n);
-    for (uint32_t i = 0; plan_pinned(config) > 0 && i < config->rdma_device.n; i++)
+    for (uint32_t i = 0; wanted && i < config->rdma_device.n; i++)
         fprintf(out, " %s", config->rdma_device.name[i]);
     fputc('\n', out);
 }

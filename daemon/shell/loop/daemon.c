@@ -298,6 +298,19 @@ static void register_progress(void *ctx, const char *device, uint64_t done, uint
               done >> 20, all >> 20, ns / 1000000, threads);
 }
 
+/* Of GPUs alone: registrations of the host's memory all go one way, or the NIC is not used. */
+static void log_regions(const struct daemon *d)
+{
+    struct xfer_region_view v;
+
+    for (uint32_t i = 0; xfer_region_view(d->xfer, i, &v); i++)
+        if (v.gpu && v.device)
+            log_event(v.how == XFER_REGISTERED_NO ? LEVEL_WARN : LEVEL_INFO, "device_registered",
+                      "tenant=%s region=%" PRIu32 " gpu=%s device=%s way=%s reason=%s",
+                      d->config->tenants[v.tenant].name, v.region, v.gpu, v.device,
+                      xfer_registered_word[v.how], v.why);
+}
+
 static void device_alarm(void *ctx, const char *device, const char *text)
 {
     (void)ctx;
@@ -340,6 +353,7 @@ static enum tern_err start_xfer(struct daemon *d, char *why, size_t cap)
         log_event(LEVEL_INFO, "rail", "device=%s port=%u gid=%u registered_bytes=%" PRIu64,
                   view.rail[i].device, view.rail[i].port, view.rail[i].gid_index,
                   view.rail[i].registered_bytes);
+    log_regions(d);
     if (!config->listen.host[0])
         return TERN_OK;
     err = xfer_listen(d->xfer, config->listen.host, config->data_port, &d->data_port, &text);

@@ -395,6 +395,28 @@ uint8_t *mem_region_base(const struct mem *mem, uint32_t tenant, uint32_t region
     return &rw.node[mem->node].memory[tenant][region][0];
 }
 
+/* There are no GPUs here. */
+const char *mem_region_device(const struct mem *mem, uint32_t tenant, uint32_t region,
+                              uint64_t *ret_bytes, bool *ret_lost)
+{
+    (void)mem, (void)tenant, (void)region, (void)ret_bytes, (void)ret_lost;
+    return NULL;
+}
+
+enum tern_err mem_region_takes_nic(struct mem *mem, uint32_t tenant, uint32_t region,
+                                   const char **ret_why)
+{
+    (void)mem, (void)tenant, (void)region, (void)ret_why;
+    return TERN_UNSUPPORTED;
+}
+
+enum tern_err mem_region_export(struct mem *mem, uint32_t tenant, uint32_t region, bool pcie,
+                                int *ret_fd, const char **ret_why)
+{
+    (void)pcie, (void)ret_fd;
+    return mem_region_takes_nic(mem, tenant, region, ret_why);
+}
+
 uint32_t mem_region_count(const struct mem *mem, uint32_t tenant)
 {
     (void)mem, (void)tenant;

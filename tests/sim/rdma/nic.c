@@ -312,6 +312,14 @@ struct ibv_mr *ibv_reg_mr(struct ibv_pd *pd, void *addr, size_t length, int acce
     return &nic_mr[i].mr;
 }
 
+struct ibv_mr *ibv_reg_dmabuf_mr(struct ibv_pd *pd, uint64_t offset, size_t length, uint64_t iova,
+                                 int fd, int access)
+{
+    (void)pd, (void)offset, (void)length, (void)iova, (void)fd, (void)access;
+    errno = EOPNOTSUPP; /* its memory is the host's alone */
+    return NULL;
+}
+
 int ibv_dereg_mr(struct ibv_mr *mr)
 {
     struct nmr *m = (struct nmr *)(void *)mr;

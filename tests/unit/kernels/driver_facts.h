@@ -86,6 +86,7 @@ struct driver_fact {
     VALUE(CU_MEM_ALLOC_GRANULARITY_MINIMUM)                                                        \
     VALUE(CU_MEM_ALLOC_GRANULARITY_RECOMMENDED)                                                    \
     VALUE(CU_MEM_RANGE_HANDLE_TYPE_DMA_BUF_FD)                                                     \
+    VALUE(CU_MEM_RANGE_FLAG_DMA_BUF_MAPPING_TYPE_PCIE)                                             \
     VALUE(CU_STREAM_NON_BLOCKING)                                                                  \
     VALUE(CU_EVENT_DEFAULT)                                                                        \
     VALUE(CU_EVENT_DISABLE_TIMING)                                                                 \

@@ -5,6 +5,10 @@
 #include "kernels/driver.h"
 #include "unit/kernels/driver_facts.h"
 
+#if CUDA_VERSION < 12080 /* it has none to compare with */
+#define CU_MEM_RANGE_FLAG_DMA_BUF_MAPPING_TYPE_PCIE 1
+#endif
+
 #define X(member, name, function, version, parameters) CUresult CUDAAPI function parameters;
 DRIVER_TABLE(X)
 #undef X

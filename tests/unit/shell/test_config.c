@@ -469,10 +469,6 @@ TEST(config_tenants_that_do_not_fit_are_refused)
             "t.yaml:6: tenants[0].devices: ", "names 2 devices for 3 regions");
     refused(TENANT "    device_memory: true\n",
             "t.yaml:5: tenants[0].device_memory: ", "needs devices");
-    refused(
-        "insecure_peers: true\n" TENANT "    devices: GPU-a\n    device_memory: true\n"
-        "peers:\n  - {name: b, address: \"10.0.0.2:7001\", tenants: [default], transport: auto}\n",
-        "t.yaml:9: peers[0].transport: ", "over TCP alone");
     refused(TENANT "    regions: 2\n    devices: GPU-a+GPU-a\n",
             "t.yaml:6: tenants[0].devices: ", "twice");
     refused(TENANT "  - name: default\n    socket: /tmp/b\n    memory: 1M\n",

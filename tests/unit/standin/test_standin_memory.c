@@ -203,6 +203,40 @@ TEST(standin_memory_is_the_same_for_who_imports_it)
     close(fd);
 }
 
+/* A dma-buf begins where its range does; what else CUDA 12.0 refuses. */
+TEST(standin_range_is_a_descriptor_of_its_memory)
+{
+    struct block b = block_take();
+    uint8_t seen[16], *map;
+    int fd = -1;
+
+    set_access(&b, 0);
+    assert_int_equal(
+        d.mem_range_handle(&fd, b.at + 512, GRANULE / 2, CU_MEM_RANGE_HANDLE_TYPE_DMA_BUF_FD, 0),
+        CUDA_ERROR_INVALID_VALUE);
+    assert_int_equal(
+        d.mem_range_handle(&fd, b.at, 2 * GRANULE, CU_MEM_RANGE_HANDLE_TYPE_DMA_BUF_FD, 0),
+        CUDA_ERROR_INVALID_VALUE);
+    assert_int_equal(d.mem_range_handle(&fd, b.at, GRANULE, CU_MEM_RANGE_HANDLE_TYPE_DMA_BUF_FD,
+                                        CU_MEM_RANGE_FLAG_DMA_BUF_MAPPING_TYPE_PCIE),
+                     CUDA_ERROR_INVALID_VALUE);
+    assert_int_equal(fd, -1);
+    assert_int_equal(d.mem_range_handle(&fd, b.at, GRANULE, CU_MEM_RANGE_HANDLE_TYPE_DMA_BUF_FD, 0),
+                     CUDA_SUCCESS);
+    map = mmap(NULL, GRANULE, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
+    assert_ptr_not_equal(map, MAP_FAILED);
+    memcpy(map + GRANULE - 16, "what a NIC wrote", 16);
+    in.look(seen, b.at + GRANULE - 16, 16);
+    assert_memory_equal(seen, "what a NIC wrote", 16);
+    munmap(map, GRANULE);
+    close(fd);
+    assert_int_equal(d.flush_writes(CU_FLUSH_GPU_DIRECT_RDMA_WRITES_TARGET_CURRENT_CTX,
+                                    CU_FLUSH_GPU_DIRECT_RDMA_WRITES_TO_OWNER),
+                     CUDA_SUCCESS);
+    assert_int_equal(in.calls("cuFlushGPUDirectRDMAWrites"), 1);
+    block_give(b);
+}
+
 TEST(standin_stream_works_in_its_own_context_and_with_pinned_memory)
 {
     struct block b = block_take();

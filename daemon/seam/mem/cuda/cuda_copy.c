@@ -187,17 +187,9 @@ static bool both_wait(const struct copy *c)
 
 /* ---- struct mem_far ---- */
 
-static struct cuda_device *device_of(struct cuda *c, const uint8_t *at)
-{
-    for (uint32_t i = 0; i < c->nregions; i++)
-        if (at >= c->region[i].base && at < c->region[i].base + c->region[i].bytes)
-            return &c->device[c->region[i].device];
-    return NULL;
-}
-
 static bool far_holds(void *ctx, const void *at)
 {
-    return device_of(ctx, at) != NULL;
+    return cuda_device_at(ctx, at) != NULL;
 }
 
 static bool copy_begin(struct copy *ret, struct cuda_device *d, const void *at, uint64_t n)
@@ -221,7 +213,7 @@ static bool far_get(void *ctx, const void *at, uint64_t n, mem_piece *take, void
     struct copy c;
     bool ok = true;
 
-    if (!copy_begin(&c, device_of(ctx, at), at, n))
+    if (!copy_begin(&c, cuda_device_at(ctx, at), at, n))
         return false;
     if (n > 0)
         ok = piece_ask(&c, 0, false);
@@ -239,7 +231,7 @@ static bool far_put(void *ctx, void *at, uint64_t n, mem_piece *fill, void *from
     struct copy c;
     bool ok = true;
 
-    if (!copy_begin(&c, device_of(ctx, at), at, n))
+    if (!copy_begin(&c, cuda_device_at(ctx, at), at, n))
         return false;
     for (uint64_t to = 0; ok && to < n; to += CUDA_PIECE_BYTES)
         ok = half_wait(&c, half_of(to)) && fill(from, piece_of(&c, to), piece_bytes(&c, to)) &&
@@ -262,7 +254,7 @@ bool cuda_zero(struct cuda_device *d, uint8_t *at, uint64_t n)
 
 static bool far_zero(void *ctx, void *at, uint64_t n)
 {
-    return cuda_zero(device_of(ctx, at), at, n);
+    return cuda_zero(cuda_device_at(ctx, at), at, n);
 }
 
 void cuda_copy_init(struct cuda *c)

@@ -1,4 +1,5 @@
-/* What mem_cuda.c (start and end) and cuda_copy.c (copies) share. */
+/* What mem_cuda.c (start and end), cuda_copy.c (copies) and cuda_export.c (what NICs need) share.
+ */
 #ifndef SEAM_CUDA_STATE_H
 #define SEAM_CUDA_STATE_H
 
@@ -26,6 +27,7 @@ struct cuda_device {
     pthread_mutex_t lock;
     pthread_cond_t put; /* a lane was put back, or the device is lost */
     struct cuda_lane lane[CUDA_LANES];
+    bool flushes; /* writes of NICs are seen behind a flush alone; set before there are any */
     _Atomic bool lost;
     char why[CUDA_WHY_BYTES]; /* written before `lost` */
 };
@@ -43,6 +45,18 @@ struct cuda {
         uint32_t device;
     } region[CUDA_REGIONS_MAX]; /* not changed after the start */
 };
+
+/* That which the address is on; NULL: none. */
+static inline struct cuda_device *cuda_device_at(struct cuda *c, const uint8_t *at)
+{
+    for (uint32_t i = 0; i < c->nregions; i++)
+        if (at >= c->region[i].base && at < c->region[i].base + c->region[i].bytes)
+            return &c->device[c->region[i].device];
+    return NULL;
+}
+
+/* cuda_export.c */
+void cuda_export_init(struct cuda *c);
 
 /* cuda_copy.c */
 void cuda_copy_init(struct cuda *c);

@@ -66,6 +66,7 @@ enum tern_err cuda_create(const char *library, int event_fd, uint32_t wait_ms, s
     c->event_fd = event_fd;
     c->wait_ms = wait_ms;
     cuda_copy_init(c);
+    cuda_export_init(c);
     if (driver_open(&c->driver, library, &why) != DRIVER_OK) {
         snprintf(why_text, sizeof why_text,
                  "a tenant's memory is on devices (device_memory): %s; or leave device_memory out",

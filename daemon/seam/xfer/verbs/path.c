@@ -133,7 +133,7 @@ static void path_make(struct verbs *v, struct verbs_path *p)
     }
     if (!our_endpoint(v, p))
         return; /* as it is: comes again with the tick */
-    p->push = link_pushes(v, p->link);
+    p->push = link_pushes(v, p->link, p->tenant);
     if (p->push && !push_hold(v, p)) {
         path_failed(v, p, "the completion queue has no room for another path");
         return;
@@ -313,9 +313,10 @@ static void describe(struct verbs *v, struct verbs_path *p)
         snprintf(p->reason + n, sizeof p->reason - (size_t)n, "%u reads at a time%s%s",
                  rail->rd_init < p->theirs.rd_atomic ? rail->rd_init : p->theirs.rd_atomic,
                  v->link[p->link].push ? "; no push: " : "",
-                 !v->link[p->link].push    ? ""
-                 : link_pushes(v, p->link) ? "the peer knows none"
-                                           : "a device here has no memory windows of type 2B");
+                 !v->link[p->link].push               ? ""
+                 : link_pushes(v, p->link, p->tenant) ? "the peer knows none"
+                 : rail->domain[p->tenant].far        ? "memory of GPUs takes no memory windows"
+                                               : "a device here has no memory windows of type 2B");
 }
 
 static void proven(struct verbs *v, struct verbs_path *p)
@@ -473,6 +474,10 @@ static void offered(struct verbs *v, struct verbs_path *p, const struct xfer_pat
     if (!rdma(v)->serves || v->xfer->link[p->link].up || msg->mtu < IBV_MTU_256 ||
         msg->mtu > IBV_MTU_4096 || (msg->push && !mws_sound(msg))) {
         refuse(v, p, msg->epoch, "this daemon gives nothing by RDMA, or not with that offer");
+        return;
+    }
+    if (rail_of(v, p)->domain[p->tenant].n == 0) {
+        refuse(v, p, msg->epoch, "the tenant's memory there is not registered: `ternctl doctor`");
         return;
     }
     p->source = true;

@@ -127,8 +127,10 @@ void verbs_link_push(struct transport *t, uint32_t link, bool push)
 }
 
 /* On all rails or on none: a piece goes over whichever is free. */
-bool link_pushes(const struct verbs *v, uint32_t link)
+bool link_pushes(const struct verbs *v, uint32_t link, uint32_t tenant)
 {
+    if (v->rail[0].domain[tenant].far)
+        return false; /* a registration of it takes no memory windows */
     for (uint32_t i = 0; i < v->nrails; i++)
         if (!v->rail[i].view.memory_windows)
             return false;
@@ -147,7 +149,7 @@ void verbs_link_transport(struct transport *t, uint32_t link, uint64_t tenants, 
 {
     struct verbs *v = t->own;
     struct verbs_link *l;
-    const char *why;
+    const char *why, *missing;
 
     if (!v || !v->link[link].piece)
         return;
@@ -160,10 +162,12 @@ void verbs_link_transport(struct transport *t, uint32_t link, uint64_t tenants, 
     for (uint32_t tenant = 0; tenant < v->tenants; tenant++) {
         if (!(tenants >> tenant & 1))
             continue;
-        if (*why)
-            transport_note(v, link, tenant, false, why);
-        for (uint32_t i = 0; !*why && i < v->nrails; i++)
-            path_want(path_of(v, link, tenant, i));
+        missing = *why ? why : memory_unregistered(v, tenant);
+        if (missing)
+            transport_note(v, link, tenant, false, missing);
+        for (uint32_t i = 0; !missing && i < v->nrails; i++)
+            if (v->rail[i].domain[tenant].n > 0)
+                path_want(path_of(v, link, tenant, i));
     }
     paths_tick(v, l->up_ns);
 }
@@ -204,6 +208,7 @@ void verbs_tick(struct transport *t, uint64_t now_ns)
 void verbs_link_view(const struct transport *t, uint32_t link, struct xfer_link_view *ret)
 {
     struct verbs *v = t->own;
+    const char *missing;
 
     if (!v->link[link].piece)
         return;
@@ -218,7 +223,8 @@ void verbs_link_view(const struct transport *t, uint32_t link, struct xfer_link_
         else if (path_coming(v, link, tenant, io_now_ns()))
             ret->transport = "setting up";
         ret->push = p && p->push;
-        ret->reason = p ? p->reason : path_of(v, link, tenant, 0)->reason;
+        missing = memory_unregistered(v, tenant);
+        ret->reason = p ? p->reason : missing ? missing : path_of(v, link, tenant, 0)->reason;
         break;
     }
 }

@@ -1,8 +1,9 @@
-/* The memory that the devices may touch. On each rail every tenant has a protection domain of its
- * own, so that a key opens one tenant's memory. The tenant's memory is registered in it once, at
- * start: for remote reads where peers read from us, for our own writes where we read from peers,
- * for memory windows where peers write to us, and never for a remote write as a whole. Large memory
- * is registered by several threads, which end before this returns. Called by rail.c. */
+/* The memory that the devices may touch, but for that of GPUs (regions_far.c). On each rail every
+ * tenant has a protection domain of its own, so that a key opens one tenant's memory. The tenant's
+ * memory is registered in it once, at start: for remote reads where peers read from us, for our own
+ * writes where we read from peers, for memory windows where peers write to us, and never for a
+ * remote write as a whole. Large memory is registered by several threads, which end before this
+ * returns. Called by rail.c. */
 #include <errno.h>
 #include <pthread.h>
 #include <signal.h>
@@ -52,6 +53,8 @@ static uint64_t mr_bytes(const struct verbs *v, const struct verbs_rail *rail, u
     uint64_t most = rail->view.max_mr_bytes, asked = v->xfer->config.rdma.mr_bytes_max;
     uint64_t share = round_up(memory_of(v, tenant) / VERBS_REGISTER_THREADS);
 
+    if (rail->domain[tenant].far)
+        share = UINT64_MAX; /* no pages of it are to be found one by one */
     if (share < VERBS_REGISTER_BYTES)
         share = VERBS_REGISTER_BYTES;
     if (asked > 0 && asked < most)
@@ -88,7 +91,7 @@ static bool cut_tenant(struct verbs *v, struct verbs_rail *rail, uint32_t tenant
 
 /* ------------------------------------------------------------------ registering */
 
-/* The device's memory as it is registered, by several threads: each takes the next piece. */
+/* The host's memory as it is registered, by several threads: each takes the next piece. */
 struct registering {
     struct verbs *v;
     struct verbs_rail *rail;
@@ -106,8 +109,8 @@ static struct verbs_mr *piece_at(const struct registering *r, uint32_t k, struct
     const struct verbs_rail *rail = r->rail;
     uint32_t t = 0;
 
-    for (; k >= rail->domain[t].n; t++)
-        k -= rail->domain[t].n;
+    for (; rail->domain[t].far || k >= rail->domain[t].n; t++)
+        k -= rail->domain[t].far ? 0 : rail->domain[t].n;
     *ret_pd = rail->domain[t].pd;
     return &rail->domain[t].mr[k];
 }
@@ -206,17 +209,12 @@ static uint32_t register_threads(uint64_t bytes)
     return cpus > 0 && n > (uint64_t)cpus ? (uint32_t)cpus : (uint32_t)n;
 }
 
-bool memory_register(struct verbs *v, struct verbs_rail *rail, char *ret_why, size_t cap)
+/* What is registered in them is cut, and the host's memory counted. */
+static bool open_domains(struct verbs *v, struct verbs_rail *rail, struct registering *r,
+                         char *ret_why, size_t cap)
 {
-    const struct xfer_rdma_config *c = &v->xfer->config.rdma;
-    struct registering r = {
-        .v = v,
-        .rail = rail,
-        .access =
-            (c->serves ? (int)IBV_ACCESS_REMOTE_READ : 0) |
-            (c->pulls > 0 ? (int)IBV_ACCESS_LOCAL_WRITE : 0) |
-            (c->pulls > 0 && c->push && rail->view.memory_windows ? (int)IBV_ACCESS_MW_BIND : 0),
-        .start_ns = io_now_ns()};
+    uint64_t bytes;
+    bool lost;
 
     rail->domain = calloc(v->tenants, sizeof *rail->domain);
     for (uint32_t t = 0; t < v->tenants; t++) {
@@ -226,13 +224,31 @@ bool memory_register(struct verbs *v, struct verbs_rail *rail, char *ret_why, si
             snprintf(ret_why, cap, "no protection domain: %s", strerror(errno));
             return false;
         }
+        rail->domain[t].far = mem_region_device(v->xfer->config.mem, t, 0, &bytes, &lost) != NULL;
         if (!cut_tenant(v, rail, t, ret_why, cap))
             return false;
-        r.n += rail->domain[t].n;
-        r.all += memory_of(v, t);
+        r->n += rail->domain[t].far ? 0 : rail->domain[t].n;
+        r->all += rail->domain[t].far ? 0 : memory_of(v, t);
     }
+    return true;
+}
+
+bool memory_register(struct verbs *v, struct verbs_rail *rail, char *ret_why, size_t cap)
+{
+    const struct xfer_rdma_config *c = &v->xfer->config.rdma;
+    int access = (c->serves ? (int)IBV_ACCESS_REMOTE_READ : 0) |
+                 (c->pulls > 0 ? (int)IBV_ACCESS_LOCAL_WRITE : 0);
+    bool windows = c->pulls > 0 && c->push && rail->view.memory_windows;
+    struct registering r = {.v = v,
+                            .rail = rail,
+                            .access = access | (windows ? (int)IBV_ACCESS_MW_BIND : 0),
+                            .start_ns = io_now_ns()};
+
+    if (!open_domains(v, rail, &r, ret_why, cap))
+        return false;
     r.threads = register_threads(r.all);
-    register_all(&r);
+    if (r.n > 0)
+        register_all(&r);
     if (atomic_load(&r.failed) != 0) {
         snprintf(ret_why, cap, "%llu bytes cannot be registered: %s%s",
                  (unsigned long long)atomic_load(&r.failed_bytes), strerror(atomic_load(&r.failed)),
@@ -243,7 +259,20 @@ bool memory_register(struct verbs *v, struct verbs_rail *rail, char *ret_why, si
     }
     rail->view.registrations = r.n;
     rail->view.registered_bytes = r.all;
+    for (uint32_t t = 0; t < v->tenants; t++)
+        if (rail->domain[t].far)
+            memory_register_far(v, rail, t, access);
     return true;
+}
+
+const char *memory_unregistered(const struct verbs *v, uint32_t tenant)
+{
+    const struct verbs_domain *d = &v->rail[0].domain[tenant];
+
+    for (uint32_t i = 0; i < v->nrails; i++)
+        if (v->rail[i].domain[tenant].n > 0)
+            return NULL;
+    return d->region[d->unregistered].why;
 }
 
 void memory_close(struct verbs *v, struct verbs_rail *rail)

@@ -1,5 +1,6 @@
 /* What the files of the RDMA transport share. verbs.c is the transport behind the door and its
- * life; rail.c the devices in use; regions.c the memory that they may touch; path.c queue pairs:
+ * life; rail.c the devices in use; regions.c the memory that they may touch, regions_far.c that of
+ * GPUs; path.c queue pairs:
  * made, connected, drained, destroyed; setup.c the threads that make the calls which allocate or
  * sleep; peers.c which path a batch may take; retry.c which path a piece takes, and what happens if
  * that is lost; reads.c pages that we read; push.c pages that are written to us; source.c what
@@ -114,8 +115,14 @@ struct verbs_mr {
 
 struct verbs_domain {
     struct ibv_pd *pd; /* owned */
-    uint32_t n;
+    uint32_t n;        /* 0: the tenant's memory is not registered, and no path is made over it */
     struct verbs_mr mr[XFER_MRS_MAX];
+    bool far;              /* memory of GPUs, whose regions tell how they are registered */
+    uint32_t unregistered; /* with n 0: the region of it that could not be */
+    struct {
+        enum xfer_registered how;
+        char why[XFER_REGION_TEXT]; /* what became of better ways */
+    } region[RANKS_MAX];
 };
 
 struct verbs_rail {
@@ -256,7 +263,14 @@ bool memory_lockable(struct verbs *v, char *ret_why, size_t cap);
 /* Registers all tenants' memory; on failure what was registered stays until memory_close. */
 bool memory_readable(const struct verbs *v, uint32_t pool, uint64_t *ret_offset); /* by peers */
 bool memory_register(struct verbs *v, struct verbs_rail *rail, char *ret_why, size_t cap);
+/* Why no device carries that tenant's pages; NULL: one does. */
+const char *memory_unregistered(const struct verbs *v, uint32_t tenant);
 void memory_close(struct verbs *v, struct verbs_rail *rail);
+
+/* verbs/regions_far.c: the pieces of a domain that is far. Those that cannot be registered are gone
+ * from it when this returns, which says in its regions why. */
+void memory_register_far(struct verbs *v, struct verbs_rail *rail, uint32_t tenant, int access);
+bool verbs_region_view(const struct transport *t, uint32_t i, struct xfer_region_view *ret);
 
 /* verbs/setup.c */
 enum tern_err setup_start(struct verbs *v);
@@ -316,7 +330,8 @@ void pieces_start(struct verbs *v, uint32_t link); /* those that wait for a path
 void path_lost(struct verbs *v, struct verbs_path *p);
 void path_usable(struct verbs *v, struct verbs_path *p); /* it became ready, or will not for now */
 
-bool link_pushes(const struct verbs *v, uint32_t link); /* paths that are made now are pushed */
+/* Paths that are made now are pushed. */
+bool link_pushes(const struct verbs *v, uint32_t link, uint32_t tenant);
 
 /* A list of requests for one doorbell. */
 struct verbs_wrs {

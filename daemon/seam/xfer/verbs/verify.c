@@ -5,6 +5,7 @@
  * What must stay true: from piece_verify until piece_verified the piece holds its inflow, so its
  * pages, the batch's list of them and their checksums are those that the thread was given. */
 #include "base/check.h"
+#include "seam/mem/mem_touch.h"
 #include "seam/xfer/verbs/verbs.h"
 
 static struct verbs_piece *piece_of_task(struct io_task *task)
@@ -30,19 +31,34 @@ static bool page_is_right(struct xfer *xfer, const struct verbs_piece *piece, ui
     return arrival_landed(&a);
 }
 
+/* All reads of the piece were completed, but a GPU may have to be told to take them in: once for
+ * each that its pages are on, whichever page says where. False: one is lost. */
+static bool writes_are_seen(struct xfer *xfer, const struct verbs_piece *piece)
+{
+    const struct mem *mem = xfer->config.mem;
+    const struct batch *batch = &xfer->batch[piece->verified];
+    const struct page_at *page = &batch->page[piece->first];
+    bool seen = true;
+
+    for (uint32_t r = 0; seen && r < mem_transfer_regions(mem, batch->pool); r++)
+        seen = mem_nic_wrote(mem, mem_page(mem, batch->pool, r, page->group, page->index));
+    return seen;
+}
+
 static bool verify_pages(struct io_task *task, int32_t res)
 {
     struct verbs_piece *piece = piece_of_task(task);
     struct xfer *xfer = piece->v->xfer;
     const struct batch *batch = &xfer->batch[piece->verified];
     const uint64_t *sums = piece->sums;
+    bool seen = writes_are_seen(xfer, piece);
     uint32_t k = 0;
 
     (void)res;
     for (uint32_t i = 0; i < piece->n; i++) {
         if (!xfer_bit(piece->sent, i))
             continue;
-        if (!xfer_bit(piece->stale, k++) && page_is_right(xfer, piece, i, sums))
+        if (!xfer_bit(piece->stale, k++) && seen && page_is_right(xfer, piece, i, sums))
             xfer_set_bit(piece->right, i);
         sums += batch_page_sums(xfer, batch, piece->first + i);
     }

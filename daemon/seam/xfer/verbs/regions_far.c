@@ -1,0 +1,139 @@
+/* Memory of GPUs, as a NIC may touch it. Each region is registered in the first way that works: as
+ * a dma-buf that the GPU's driver exports, with the region's address as the address of the keys; by
+ * its address alone, which takes the kernel's module nvidia-peermem; and what became of the ways
+ * before is kept for operators. Where one region of a tenant is registered in no way, none is: its
+ * pages go another way than by that NIC, which itself is used on. Called by regions.c at start, on
+ * the owner thread, since the driver of GPUs is asked. */
+#include <errno.h>
+#include <stdio.h>
+#include <unistd.h>
+
+#include "seam/xfer/verbs/verbs.h"
+
+static const struct way {
+    enum xfer_registered how;
+    bool exported, pcie;
+} ways[] = {
+    {.how = XFER_REGISTERED_DMABUF, .exported = true},
+    {.how = XFER_REGISTERED_DMABUF_PCIE, .exported = true, .pcie = true},
+    {.how = XFER_REGISTERED_PEERMEM},
+};
+
+static void region_drop(struct verbs_domain *d, uint32_t region)
+{
+    for (uint32_t i = 0; i < d->n; i++)
+        if (d->mr[i].region == region && d->mr[i].mr) {
+            (void)ibv_dereg_mr(d->mr[i].mr); /* of a lost device, it cannot be done */
+            d->mr[i].mr = NULL;
+        }
+}
+
+/* fd: of the region's dma-buf, or -1. 0, or the errno of the piece that failed. */
+static int region_pieces(struct verbs_domain *d, uint32_t region, int fd, int access)
+{
+    for (uint32_t i = 0; i < d->n; i++) {
+        struct verbs_mr *mr = &d->mr[i];
+
+        if (mr->region != region)
+            continue;
+        errno = 0;
+        mr->mr = fd >= 0 ? ibv_reg_dmabuf_mr(d->pd, mr->offset, mr->bytes, (uintptr_t)mr->base, fd,
+                                             access)
+                         : (ibv_reg_mr)(d->pd, mr->base, mr->bytes, access);
+        if (!mr->mr) {
+            int error = errno ? errno : EIO;
+
+            region_drop(d, region);
+            return error;
+        }
+    }
+    return 0;
+}
+
+/* What a way failed with, behind what others did. */
+static void failed(char *why, const struct way *way, const char *call, const char *text)
+{
+    size_t n = strlen(why);
+
+    snprintf(why + n, XFER_REGION_TEXT - n, "%s%s: %s%s", n ? "; " : "",
+             xfer_registered_word[way->how], call, text);
+}
+
+static bool region_by(struct verbs *v, struct verbs_domain *d, const struct xfer_region_view *at,
+                      const struct way *way, int access)
+{
+    char *why = d->region[at->region].why;
+    const char *text;
+    int fd = -1, error;
+
+    if (way->exported && mem_region_export(v->xfer->config.mem, at->tenant, at->region, way->pcie,
+                                           &fd, &text) != TERN_OK) {
+        failed(why, way, "", text);
+        return false;
+    }
+    error = region_pieces(d, at->region, fd, access);
+    if (fd >= 0)
+        close(fd); /* the registration holds what it needs */
+    if (error)
+        failed(why, way, way->exported ? "ibv_reg_dmabuf_mr: " : "ibv_reg_mr: ", strerror(error));
+    return error == 0;
+}
+
+static bool region_register(struct verbs *v, struct verbs_domain *d,
+                            const struct xfer_region_view *at, int access)
+{
+    const char *text;
+
+    if (mem_region_takes_nic(v->xfer->config.mem, at->tenant, at->region, &text) != TERN_OK) {
+        snprintf(d->region[at->region].why, XFER_REGION_TEXT, "%s", text);
+        return false;
+    }
+    for (size_t i = 0; i < sizeof ways / sizeof ways[0]; i++)
+        if (region_by(v, d, at, &ways[i], access)) {
+            d->region[at->region].how = ways[i].how;
+            return true;
+        }
+    return false;
+}
+
+static void domain_drop(struct verbs_domain *d, uint32_t regions, uint32_t failed_region)
+{
+    d->unregistered = failed_region;
+    for (uint32_t r = 0; r < regions; r++) {
+        region_drop(d, r);
+        d->region[r].how = XFER_REGISTERED_NO;
+        if (r != failed_region)
+            snprintf(d->region[r].why, XFER_REGION_TEXT, "region %u cannot be registered",
+                     failed_region);
+    }
+    d->n = 0;
+}
+
+void memory_register_far(struct verbs *v, struct verbs_rail *rail, uint32_t tenant, int access)
+{
+    struct verbs_domain *d = &rail->domain[tenant];
+    uint32_t regions = mem_region_count(v->xfer->config.mem, tenant), r = 0;
+
+    while (r < regions &&
+           region_register(v, d, &(struct xfer_region_view){.tenant = tenant, .region = r}, access))
+        r++;
+    if (r < regions)
+        domain_drop(d, regions, r);
+    rail->view.registrations += d->n;
+    for (uint32_t i = 0; i < d->n; i++)
+        rail->view.registered_bytes += d->mr[i].bytes;
+}
+
+bool verbs_region_view(const struct transport *t, uint32_t i, struct xfer_region_view *ret)
+{
+    const struct verbs *v = t->own;
+    const struct verbs_domain *d;
+
+    if (i >= v->nrails)
+        return false;
+    d = &v->rail[i].domain[ret->tenant];
+    ret->device = v->rail[i].view.device;
+    ret->how = d->far ? d->region[ret->region].how : XFER_REGISTERED_MEMORY;
+    ret->why = d->far ? d->region[ret->region].why : "";
+    return true;
+}

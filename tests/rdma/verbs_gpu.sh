@@ -1,0 +1,30 @@
+#!/usr/bin/env bash
+# In one lab guest: two daemons whose memory lies on GPUs of the stand-in, and tern-replay between them, by RDMA as
+# dma-bufs (dmabuf.c). Then soft-RoCE as it is, which registers none of it: the tenant's pages go by TCP.
+here=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)
+export GPU=GPU-7374616e-6469-6e00-0000-000000000000 LD_LIBRARY_PATH=$TERN_BUILD/tests/standin_memory
+export SESSIONS=3 TURNS=3 MEMORY=32M STANDIN_CUDA_LACKS=118 # each page is behind a flush
+
+by_dmabuf() {
+    LD_PRELOAD=$TERN_BUILD/tests/rdma_dmabuf.so bash "$here/verbs_replay.sh" --rdma-mr-bytes 8M
+}
+
+by_tcp() {
+    . "$here/verbs_lib.sh"
+    TRANSPORT=auto
+    daemon prefill 7701 decode "$LAB_IP:7702"
+    daemon decode 7702 prefill "$LAB_IP:7701"
+    wait_for 60 "the link" goes_by decode tcp
+    ctl decode doctor | grep -F "not registered with rxe0 (dma-buf: ibv_reg_dmabuf_mr: Operation not supported; " ||
+        fail "doctor: $(ctl decode doctor)"
+    ctl decode status | grep -F "1 of 1 are not registered for RDMA" || fail "status: $(ctl decode status)"
+    "$TERN_BIN/tern-replay" --prefill "$DIR/prefill/default.sock,$DIR/prefill/admin.sock" --quick \
+        --decode "$DIR/decode/default.sock,$DIR/decode/admin.sock" --sessions 2 --turns 2 --json >"$DIR/replay.json" ||
+        fail "tern-replay: $(cat "$DIR/replay.json")"
+    figures "$DIR/replay.json" transferred_pages wrong_bytes
+    [[ $(told decode data verbs pages_in) == 0 ]] || fail "pages came by RDMA"
+    stop_daemons
+    echo "verbs_gpu: by tcp: ok"
+}
+
+by_dmabuf && by_tcp

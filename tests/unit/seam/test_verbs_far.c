@@ -1,0 +1,517 @@
+/* Memory of GPUs and a NIC that is played here: which way it is registered in, with which
+ * descriptor, offset and address; what each failure leads to and what operators are told; and that
+ * pages are verified behind a flush of the GPU's writes. The GPUs are the stand-in's. */
+
+#include <dirent.h>
+#include <errno.h>
+#include <pthread.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "seam/mem/mem_touch.h"
+#include "seam/xfer/verbs/verbs.h"
+#include "standin/standin_open.h"
+#include "testing/test.h"
+
+#define MIB        ((uint64_t)1 << 20)
+#define FAR        0u /* tenants: on two GPUs, and in memory of the host */
+#define NEAR       1u
+#define REGIONS    2u
+#define BYTES      (10 * MIB)
+#define PIECE      (4 * MIB) /* so each region is cut into three */
+#define PIECES     (REGIONS * 3)
+#define PAGE_BYTES 4096u
+
+static const char uuids[RANKS_MAX][MEM_DEVICE_BYTES] = {STANDIN_UUID(0), STANDIN_UUID(1)};
+static struct standin in;
+
+/* ------------------------------------------------------------------ the NIC */
+
+static struct ibv_pd pds[2];
+static uint32_t npds, registered, exported, by_address;
+static uint32_t dmabufs_that_work, addresses_that_work; /* before the first that fails */
+static int last_access;
+
+struct ibv_pd *ibv_alloc_pd(struct ibv_context *ctx)
+{
+    (void)ctx;
+    assert_true(npds < 2);
+    return &pds[npds++];
+}
+
+int ibv_dealloc_pd(struct ibv_pd *pd)
+{
+    (void)pd;
+    npds--;
+    return 0;
+}
+
+static struct ibv_mr *mr_of(struct ibv_pd *pd, void *addr, size_t bytes)
+{
+    struct ibv_mr *mr = calloc(1, sizeof *mr);
+
+    *mr = (struct ibv_mr){.pd = pd, .addr = addr, .length = bytes};
+    registered++;
+    return mr;
+}
+
+/* The stand-in's memory is no memory of this process, so a NIC knows it only if a module of the
+ * kernel says what it is. */
+struct ibv_mr *(ibv_reg_mr)(struct ibv_pd *pd, void *addr, size_t bytes, int access)
+{
+    if (pd == &pds[FAR]) {
+        last_access = access;
+        if (by_address++ >= addresses_that_work) {
+            errno = EFAULT;
+            return NULL;
+        }
+    }
+    return mr_of(pd, addr, bytes);
+}
+
+/* What the descriptor holds at that offset is what the GPU has at that address. */
+static void descriptor_is_right(int fd, uint64_t offset, size_t bytes, uint64_t iova)
+{
+    uint64_t page = (uint64_t)sysconf(_SC_PAGESIZE);
+    static uint8_t there[PIECE];
+    struct stat st;
+    uint8_t *map;
+
+    assert_int_equal(fstat(fd, &st), 0);
+    assert_true(offset % page == iova % page && offset + bytes <= (uint64_t)st.st_size);
+    assert_true(bytes <= sizeof there);
+    map = mmap(NULL, bytes, PROT_READ, MAP_SHARED, fd, (off_t)offset);
+    assert_ptr_not_equal(map, MAP_FAILED);
+    in.look(there, iova, bytes);
+    assert_memory_equal(map, there, bytes);
+    munmap(map, bytes);
+}
+
+struct ibv_mr *ibv_reg_dmabuf_mr(struct ibv_pd *pd, uint64_t offset, size_t bytes, uint64_t iova,
+                                 int fd, int access)
+{
+    last_access = access;
+    descriptor_is_right(fd, offset, bytes, iova);
+    if (exported++ >= dmabufs_that_work) {
+        errno = EOPNOTSUPP;
+        return NULL;
+    }
+    return mr_of(pd, (void *)(uintptr_t)iova, bytes);
+}
+
+int ibv_dereg_mr(struct ibv_mr *mr)
+{
+    free(mr);
+    registered--;
+    return 0;
+}
+
+/* ------------------------------------------------------------------ the rig */
+
+static struct mem *mem;
+static struct xfer xfer;
+static struct verbs v;
+static struct verbs_rail *rail = &v.rail[0];
+static char why[160];
+static pthread_t worker;
+
+/* Whose bytes differ from one 8 to the next, so that an offset that is wrong shows. */
+static void *fill(void *ctx)
+{
+    static uint64_t words[BYTES / 8];
+    uint64_t bytes;
+
+    (void)ctx;
+    for (uint32_t r = 0; r < REGIONS; r++) {
+        for (uint64_t i = 0; i < BYTES / 8; i++)
+            words[i] = i * 0x9e3779b97f4a7c15u + r;
+        assert_true(mem_put(mem, mem_region_base(mem, FAR, r, &bytes), words, sizeof words));
+    }
+    return NULL;
+}
+
+static void on_a_thread(void *(*work)(void *ctx), void *ctx)
+{
+    assert_int_equal(pthread_create(&worker, NULL, work, ctx), 0);
+    pthread_join(worker, NULL);
+}
+
+static void memory_open(void)
+{
+    struct mem_config c = {.tenants = 2,
+                           .tenant = {{.memory_bytes = BYTES, .regions = REGIONS},
+                                      {.memory_bytes = 2 * MIB, .regions = 1}},
+                           .engines = 1,
+                           .pools = 1,
+                           .page_records = 8,
+                           .sums_per_page = REGIONS,
+                           .workers = 1,
+                           .jobs = 4,
+                           .cuda_library = STANDIN_MEMORY,
+                           .device_wait_ms = 10000};
+    const char *text = "";
+
+    c.device[FAR] = uuids;
+    if (mem_create(&c, &mem, &text) != TERN_OK)
+        fail_msg("%s", text);
+    on_a_thread(fill, NULL);
+}
+
+FIXTURE(begin)
+{
+    in = standin_open(STANDIN_MEMORY);
+    in.let_fail("", 0, CUDA_SUCCESS);
+    memory_open();
+    npds = registered = exported = by_address = 0;
+    dmabufs_that_work = addresses_that_work = UINT32_MAX;
+    xfer = (struct xfer){
+        .config = {
+            .mem = mem,
+            .rdma = {
+                .serves = true, .pulls = 1, .push = true, .tenants = 2, .mr_bytes_max = PIECE}}};
+    xfer.ntransports = 1;
+    xfer.transport[0] = (struct transport){.ops = &verbs_transport, .xfer = &xfer, .own = &v};
+    v = (struct verbs){.xfer = &xfer, .tenants = 2, .nrails = 1};
+    *rail = (struct verbs_rail){
+        .v = &v, .view = {.max_mr_bytes = UINT64_MAX, .memory_windows = true, .device = "nic0"}};
+    return 0;
+}
+
+FIXTURE(end)
+{
+    memory_close(&v, rail);
+    assert_int_equal(registered + npds, 0);
+    mem_destroy(mem);
+    mem = NULL;
+    unsetenv("STANDIN_CUDA_LACKS");
+    dlclose(in.library);
+    return 0;
+}
+
+TEST_EACH(begin, end);
+
+static uint32_t descriptors(void)
+{
+    DIR *dir = opendir("/proc/self/fd");
+    uint32_t n = 0;
+
+    assert_non_null(dir);
+    while (readdir(dir))
+        n++;
+    closedir(dir);
+    return n;
+}
+
+/* The NIC is used whatever becomes of the GPUs' memory, and no descriptor is left. */
+static void register_all(void)
+{
+    uint32_t before = descriptors();
+
+    assert_true(memory_register(&v, rail, why, sizeof why));
+    assert_int_equal(descriptors(), before);
+    assert_int_equal(rail->domain[NEAR].n, 1);
+    assert_int_equal(registered, rail->domain[FAR].n + 1);
+    assert_int_equal(rail->view.registrations, rail->domain[FAR].n + 1);
+}
+
+static struct xfer_region_view row(uint32_t i)
+{
+    struct xfer_region_view view;
+
+    assert_true(xfer_region_view(&xfer, i, &view));
+    return view;
+}
+
+/* All of the tenant's regions are registered so, and the words say why not better. */
+static void registered_as(enum xfer_registered how, const char *const *words, uint32_t nwords)
+{
+    assert_int_equal(rail->domain[FAR].n, PIECES);
+    assert_null(memory_unregistered(&v, FAR));
+    for (uint32_t r = 0; r < REGIONS; r++) {
+        struct xfer_region_view view = row(r);
+
+        assert_int_equal(view.tenant * RANKS_MAX + view.region, FAR * RANKS_MAX + r);
+        assert_string_equal(view.gpu, uuids[r]);
+        assert_string_equal(view.device, "nic0");
+        assert_int_equal(view.how, how);
+        assert_int_equal(view.why[0] == '\0', nwords == 0);
+        for (uint32_t i = 0; i < nwords; i++)
+            assert_non_null(strstr(view.why, words[i]));
+    }
+}
+
+static void not_registered(const char *const *words, uint32_t nwords)
+{
+    const char *text = memory_unregistered(&v, FAR);
+
+    assert_int_equal(rail->domain[FAR].n, 0);
+    assert_int_equal(registered, 1);
+    assert_non_null(text);
+    for (uint32_t i = 0; i < nwords; i++)
+        if (!strstr(text, words[i]))
+            fail_msg("no '%s' in: %s", words[i], text);
+    for (uint32_t r = 0; r < REGIONS; r++) {
+        assert_int_equal(row(r).how, XFER_REGISTERED_NO);
+        assert_true(row(r).why[0] != '\0');
+    }
+    assert_null(memory_unregistered(&v, NEAR));
+    assert_int_equal(row(REGIONS).how, XFER_REGISTERED_MEMORY);
+}
+
+/* ------------------------------------------------------------------ registration */
+
+TEST(verbs_far_regions_are_registered_as_dma_bufs_at_their_own_addresses)
+{
+    register_all();
+    registered_as(XFER_REGISTERED_DMABUF, NULL, 0);
+    assert_int_equal(exported, PIECES);
+    assert_int_equal(last_access, IBV_ACCESS_REMOTE_READ | IBV_ACCESS_LOCAL_WRITE);
+    for (uint32_t i = 0; i < PIECES; i++) {
+        const struct verbs_mr *mr = &rail->domain[FAR].mr[i];
+        uint64_t bytes;
+
+        assert_int_equal(mr->offset, i % 3 * PIECE);
+        assert_ptr_equal(mr->base, mem_region_base(mem, FAR, i / 3, &bytes) + mr->offset);
+        assert_ptr_equal(mr->mr->addr, mr->base);
+        assert_int_equal(mr->mr->length, mr->bytes);
+    }
+    assert_int_equal(rail->view.registered_bytes, REGIONS * BYTES + 2 * MIB);
+    assert_int_equal(row(REGIONS).how, XFER_REGISTERED_MEMORY);
+    assert_null(row(REGIONS).gpu);
+    assert_false(xfer_region_view(&xfer, REGIONS + 1, &(struct xfer_region_view){0}));
+}
+
+TEST(verbs_far_memory_is_none_of_what_is_locked_and_takes_no_windows)
+{
+    struct verbs_link link = {.push = true};
+    struct xfer_rdma_view view;
+
+    xfer_memlock(&xfer, &view);
+    assert_int_equal(view.memlock_needed, 2 * MIB);
+    register_all();
+    v.link = &link;
+    assert_false(link_pushes(&v, 0, FAR));
+    assert_true(link_pushes(&v, 0, NEAR));
+}
+
+TEST(verbs_far_without_dma_bufs_goes_by_address_and_says_why)
+{
+    static const char *const words[] = {"dma-buf: ", "open kernel modules"};
+    static const char *const refused[] = {"dma-buf: ibv_reg_dmabuf_mr: Operation not supported",
+                                          "dma-buf-pcie: cuMemGetHandleForAddressRange: "
+                                          "CUDA_ERROR_INVALID_VALUE"};
+
+    setenv("STANDIN_CUDA_LACKS", "124", 1); /* dma-bufs */
+    register_all();
+    registered_as(XFER_REGISTERED_PEERMEM, words, 2);
+    assert_int_equal(exported, 0);
+    memory_close(&v, rail);
+    unsetenv("STANDIN_CUDA_LACKS");
+    dmabufs_that_work = 0;
+    rail->view.registrations = 0;
+    register_all();
+    registered_as(XFER_REGISTERED_PEERMEM, refused, 2);
+}
+
+TEST(verbs_far_that_is_registered_in_no_way_leaves_the_nic_to_others)
+{
+    static const char *const words[] = {
+        "dma-buf: ibv_reg_dmabuf_mr: Operation not supported",
+        "dma-buf-pcie: ", "nvidia-peermem: ibv_reg_mr: Bad address"};
+
+    dmabufs_that_work = addresses_that_work = 0;
+    register_all();
+    not_registered(words, 3);
+}
+
+TEST(verbs_far_gpu_whose_writes_cannot_be_seen_is_not_given_to_a_nic)
+{
+    static const char *const words[] = {"neither orders the writes of NICs nor"};
+
+    setenv("STANDIN_CUDA_LACKS", "117,118", 1);
+    register_all();
+    not_registered(words, 1);
+    assert_int_equal(exported + by_address, 0);
+}
+
+/* Fault 20: each export and each registration that fails, the so-many-th of them, leads to the next
+ * way for that region, and no further than to none for the tenant. */
+TEST(verbs_far_fault_20_each_failure_leads_to_the_next_way)
+{
+    uint32_t points = 0, fell = 0;
+
+    for (uint32_t nth = 1; nth <= REGIONS; nth++, points++) { /* of exports */
+        in.let_fail("cuMemGetHandleForAddressRange", nth, CUDA_ERROR_OUT_OF_MEMORY);
+        register_all();
+        assert_int_equal(rail->domain[FAR].n, PIECES);
+        assert_int_equal(row(nth - 1).how, XFER_REGISTERED_PEERMEM);
+        assert_non_null(strstr(row(nth - 1).why, "CUDA_ERROR_OUT_OF_MEMORY"));
+        assert_int_equal(row(nth % REGIONS).how, XFER_REGISTERED_DMABUF);
+        fell += row(nth - 1).how == XFER_REGISTERED_PEERMEM;
+        end(state);
+        begin(state);
+    }
+    for (uint32_t k = 0; k < PIECES; k++, points++) { /* of registrations, both ways */
+        dmabufs_that_work = k;
+        addresses_that_work = k % 3;
+        register_all();
+        not_registered(NULL, 0);
+        assert_non_null(strstr(memory_unregistered(&v, FAR), "nvidia-peermem: ibv_reg_mr: "));
+        fell += rail->domain[FAR].n == 0;
+        end(state);
+        begin(state);
+    }
+    print_message("fault=20 runs=%u injected=%u violations=%u points=%u/%u\n", points, points,
+                  points - fell, fell, points);
+    assert_int_equal(fell, points);
+}
+
+/* ------------------------------------------------------------------ paths */
+
+static struct xfer_path_msg answer;
+static uint32_t noted;
+static char note[XFER_REGION_TEXT];
+
+static void on_send(void *ctx, uint32_t link, const struct xfer_path_msg *msg)
+{
+    (void)ctx, (void)link;
+    answer = *msg;
+}
+
+static void on_note(void *ctx, uint32_t link, uint32_t tenant, const char *transport,
+                    const char *reason)
+{
+    (void)ctx, (void)link, (void)transport;
+    assert_int_equal(tenant, FAR);
+    snprintf(note, sizeof note, "%s", reason);
+    noted++;
+}
+
+/* No path is offered for that tenant, and none is answered; the other one's are made. */
+TEST(verbs_far_tenant_without_registrations_has_no_paths_and_one_note)
+{
+    static struct verbs_path paths[2 * XFER_RAILS_MAX];
+    static struct xfer_link peer;
+    struct verbs_link link = {0};
+    struct xfer_link_view view = {0};
+
+    memset(paths, 0, sizeof paths);
+    dmabufs_that_work = addresses_that_work = 0;
+    register_all();
+    noted = 0;
+    peer = (struct xfer_link){.wanted = XFER_AUTO};
+    xfer.link = &peer;
+    xfer.config.links = 1;
+    xfer.config.rdma.path_send = on_send;
+    xfer.config.rdma.path_note = on_note;
+    v.transport = &xfer.transport[0];
+    v.link = &link;
+    v.path = paths;
+    v.piece_sums = 1;
+    assert_true(link_pieces(&v, 0));
+    v.npaths = 0; /* the tick makes none */
+    verbs_link_transport(&xfer.transport[0], 0, 1u << FAR | 1u << NEAR, true);
+    assert_int_equal(path_of(&v, 0, FAR, 0)->state, PATH_NONE);
+    assert_false(path_of(&v, 0, FAR, 0)->wanted);
+    assert_true(path_of(&v, 0, NEAR, 0)->wanted);
+    assert_int_equal(noted, 1);
+    assert_string_equal(note, memory_unregistered(&v, FAR));
+    verbs_link_view(&xfer.transport[0], 0, &view);
+    assert_null(view.transport);
+    assert_string_equal(view.reason, note);
+    verbs_path_msg(&xfer.transport[0], 0,
+                   &(struct xfer_path_msg){
+                       .kind = XFER_PATH_OFFER, .tenant = FAR, .epoch = 7, .mtu = IBV_MTU_1024});
+    assert_int_equal(answer.kind, XFER_PATH_REFUSE);
+    assert_int_equal(answer.epoch, 7);
+    assert_non_null(strstr(answer.text, "not registered"));
+    for (uint32_t i = 0; i < VERBS_PIECES; i++)
+        free(link.piece[i].sums);
+    free(link.piece);
+}
+
+/* ------------------------------------------------------------------ verifying what came */
+
+static struct io_task *given;
+
+void __wrap_io_threads_work(struct io_threads *t, struct io_task *task, uint32_t lane);
+
+void __wrap_io_threads_work(struct io_threads *t, struct io_task *task, uint32_t lane)
+{
+    (void)t, (void)lane;
+    given = task;
+}
+
+static void *work(void *ctx)
+{
+    struct io_task *task = ctx;
+
+    assert_false(task->work(task, 0));
+    return NULL;
+}
+
+/* A page in each region, which agrees with its checksums; bit 0 of what was found right. */
+static bool verified(void)
+{
+    static const struct group_layout group = {
+        .page_tokens = 64, .units = 1, .page_bytes = PAGE_BYTES};
+    static const uint64_t no_stale[XFER_MASK_WORDS];
+    static struct inflow inflow;
+    static struct batch batch;
+    static struct verbs_path path;
+    static uint8_t page[PAGE_BYTES];
+    uint64_t sums[REGIONS];
+    struct verbs_piece piece = {.state = PIECE_CONFIRMING, .n = 1, .sums = sums, .v = &v};
+    struct verbs_link link = {.piece = &piece};
+
+    mem_pool_set(mem, 0, TIER_DEVICE, FAR, 0, BYTES, REGIONS, NULL, REGIONS, 1, &group);
+    inflow = (struct inflow){.state = INFLOW_ACTIVE};
+    batch = (struct batch){.state = BATCH_ASKED, .n = 1, .page = {{.index = 3, .record = 1}}};
+    xfer.inflow = &inflow;
+    xfer.batch = &batch;
+    v.link = &link;
+    v.path = &path;
+    xfer_set_bit(piece.sent, 0);
+    for (uint32_t r = 0; r < REGIONS; r++) {
+        in.look(page, (CUdeviceptr)(uintptr_t)mem_page(mem, 0, r, 0, 3), PAGE_BYTES);
+        sums[r] = checksum_unit(page, PAGE_BYTES);
+    }
+    piece_verify(&v, &piece, no_stale);
+    assert_ptr_equal(given, &piece.task);
+    on_a_thread(work, given);
+    assert_int_equal(inflow.holds, 1);
+    return xfer_bit(piece.right, 0);
+}
+
+TEST(verbs_far_pages_are_verified_behind_a_flush_where_the_gpu_needs_one)
+{
+    register_all();
+    assert_true(verified());
+    assert_int_equal(in.calls("cuFlushGPUDirectRDMAWrites"), 0);
+    memory_close(&v, rail);
+    setenv("STANDIN_CUDA_LACKS", "118", 1); /* nothing orders the writes */
+    rail->view.registrations = 0;
+    register_all();
+    assert_true(verified());
+    assert_int_equal(in.calls("cuFlushGPUDirectRDMAWrites"), REGIONS);
+}
+
+/* Fault 21: one that cannot be told to take writes in is lost, and no page of it is right. */
+TEST(verbs_far_fault_21_a_flush_that_fails_loses_the_gpu)
+{
+    const char *uuid, *text;
+
+    setenv("STANDIN_CUDA_LACKS", "118", 1);
+    register_all();
+    in.let_fail("cuFlushGPUDirectRDMAWrites", 2, CUDA_ERROR_LAUNCH_FAILED);
+    assert_false(verified());
+    assert_true(mem_device_lost(mem, &uuid, &text));
+    assert_string_equal(uuid, uuids[1]);
+    assert_non_null(strstr(text, "cuFlushGPUDirectRDMAWrites: CUDA_ERROR_LAUNCH_FAILED"));
+    assert_false(mem_device_lost(mem, &uuid, &text));
+    print_message("fault=21 runs=1 injected=1 violations=0 devices_lost=1\n");
+}
