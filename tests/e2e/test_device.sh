@@ -31,6 +31,29 @@ plan=$("$TERN_BIN/ternd" --plan --tenant "name=a,socket=/a,memory=16G,devices=$f
 grep -qE '^device_bytes +17179869184 ' <<<"$plan" || fail "the plan says: $plan"
 grep -qE '^  pages +0$' <<<"$plan" || fail "memory of GPUs is none of the machine's: $plan"
 
+# Registrations lock none of it, and what becomes of each region is told: here there is no RDMA device as a rule.
+rdma=(--tenant "name=a,socket=$DIR/a.sock,memory=16M,regions=2,devices=$first+$second,device_memory=true" --insecure-peers
+    --peer name=b,address=127.0.0.1:1,tenants=a,transport=auto --admin-socket "$DIR/rdma-admin")
+plan=$("$TERN_BIN/ternd" --plan "${rdma[@]}")
+grep -qE '^pinned_bytes +0 *$' <<<"$plan" || fail "the plan says: $plan"
+grep -qE '^rails +1 ' <<<"$plan" || fail "the plan says: $plan"
+: >"$DIR/rdma.log"
+"$TERN_BIN/ternd" "${rdma[@]}" >>"$DIR/rdma.log" 2>&1 &
+pid=$!
+for ((i = 0; i < 600; i++)); do
+    grep -q event=ready "$DIR/rdma.log" && break
+    sleep 0.1
+done
+doctor=$(TERN_ADMIN_SOCKET=$DIR/rdma-admin "$TERN_BIN/ternctl" doctor) || fail "doctor: $(cat "$DIR/rdma.log")"
+if ! grep -q "^RDMA: not in this build" <<<"$doctor"; then
+    for want in "region 0, on $first" "region 1, on $second"; do
+        grep -qE "memory of a, $want: (not )?registered with " <<<"$doctor" || fail "doctor: $doctor"
+    done
+    grep -q "; registrations take 0" <<<"$doctor" || fail "doctor: $doctor"
+fi
+kill "$pid"
+wait "$pid" || fail "the daemon ended with status $?"
+
 export TERN_DEVICE_MEMORY=$first+$second
 replay --sessions 20 --turns 6
 [ "$(field transferred_pages)" -gt 0 ] || fail "nothing was transferred"

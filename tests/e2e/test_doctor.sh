@@ -27,6 +27,7 @@ PY
 ulimit -S -l 64 # KiB; less than the tenant's memory
 ternd_start "" 16M 2
 doctor "r['wanted'] is False and r['in_use'] is False and r['memlock_bytes'] == 65536 and r['memlock_needed_bytes'] == 32 << 20"
+doctor "r['memory'] == [{'tenant': 't0', 'region': 0, 'regions': 2, 'kind': 'host', 'gpu': None, 'device': None, 'registered': 'no', 'reason': r['reason']}]"
 T=$("$CTL" doctor)
 if grep -q '"built": *true' "$DIR/doctor"; then
     grep -q "^RDMA: off by configuration (not asked for: no peer's transport is auto or verbs)" <<<"$T" || fail "table: $T"

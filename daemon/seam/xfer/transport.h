@@ -102,7 +102,8 @@ struct transport_ops {
     void (*rdma_view)(const struct transport *t, struct xfer_rdma_view *ret);
     /* How a NIC of its own, the i-th, knows ret->region of ret->tenant. False: there are not so
      * many. */
-    bool (*region_view)(const struct transport *t, uint32_t i, struct xfer_region_view *ret);
+    bool (*registration_view)(const struct transport *t, uint32_t i,
+                              struct xfer_registration_view *ret);
 };
 
 /* All that are built in, best first; ends with NULL. */

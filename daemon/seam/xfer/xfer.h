@@ -250,8 +250,8 @@ enum xfer_registered {
 
 extern const char *const xfer_registered_word[XFER_REGISTERED_WAYS];
 
-#define XFER_REGION_TEXT 256
-struct xfer_region_view {
+#define XFER_REGISTRATION_TEXT 256
+struct xfer_registration_view {
     uint32_t tenant, region, regions; /* so many from that one on are alike */
     const char *gpu;                  /* its UUID; NULL: memory of the host */
     const char *device;               /* the NIC; NULL: none is in use */
@@ -260,7 +260,8 @@ struct xfer_region_view {
 };
 /* The i-th pair of a region and a NIC in use, or region, where there is no NIC. False: there are no
  * more. */
-bool xfer_region_view(const struct xfer *xfer, uint32_t i, struct xfer_region_view *ret);
+bool xfer_registration_view(const struct xfer *xfer, uint32_t i,
+                            struct xfer_registration_view *ret);
 
 /* An inbound link gave that token out (not 0): data connections that say it are that link's, until
  * xfer_dismiss, which ends them. Nobody else may ask for a page, nor they for one of a serve of

@@ -372,13 +372,13 @@ const char *const xfer_registered_word[XFER_REGISTERED_WAYS] = {
 };
 
 /* The i-th row of the regions from ret->region on, or *ret_n, how many there are. */
-static bool region_rows(const struct xfer *xfer, uint32_t i, struct xfer_region_view *ret,
-                        uint32_t *ret_n)
+static bool registration_rows(const struct xfer *xfer, uint32_t i,
+                              struct xfer_registration_view *ret, uint32_t *ret_n)
 {
     const struct transport *t = rdma_of(xfer);
     uint32_t n = 0;
 
-    while (t && t->own && t->ops->region_view(t, n, ret)) {
+    while (t && t->own && t->ops->registration_view(t, n, ret)) {
         if (n++ == i)
             return true;
     }
@@ -388,7 +388,7 @@ static bool region_rows(const struct xfer *xfer, uint32_t i, struct xfer_region_
     return false;
 }
 
-bool xfer_region_view(const struct xfer *xfer, uint32_t i, struct xfer_region_view *ret)
+bool xfer_registration_view(const struct xfer *xfer, uint32_t i, struct xfer_registration_view *ret)
 {
     const struct mem *mem = xfer->config.mem;
     uint64_t bytes;
@@ -402,9 +402,9 @@ bool xfer_region_view(const struct xfer *xfer, uint32_t i, struct xfer_region_vi
             const char *gpu = mem_region_device(mem, t, r, &bytes, &lost);
 
             alike = gpu ? 1 : regions - r;
-            *ret = (struct xfer_region_view){
+            *ret = (struct xfer_registration_view){
                 .tenant = t, .region = r, .regions = alike, .gpu = gpu, .why = ""};
-            if (region_rows(xfer, i, ret, &n))
+            if (registration_rows(xfer, i, ret, &n))
                 return true;
         }
     }

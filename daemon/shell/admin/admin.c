@@ -308,10 +308,10 @@ static void status_memory(const struct admin_ctx *ctx, struct text_out *out)
 /* Pairs of a region on a GPU and a NIC; `ternctl doctor` names them. */
 static void status_regions(const struct admin_ctx *ctx, struct text_out *out)
 {
-    struct xfer_region_view v;
+    struct xfer_registration_view v;
     uint64_t n[2] = {0, 0};
 
-    for (uint32_t i = 0; ctx->region && ctx->region(ctx->ctx, i, &v); i++)
+    for (uint32_t i = 0; ctx->registration && ctx->registration(ctx->ctx, i, &v); i++)
         if (v.gpu && v.device)
             n[v.how == XFER_REGISTERED_NO]++;
     text_u64(out, "gpu_regions", n[0]);

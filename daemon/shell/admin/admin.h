@@ -73,8 +73,9 @@ struct admin_ctx {
     /* What the data path knows of that transfer. False: nothing. A NULL function: likewise. */
     bool (*flow)(void *ctx, const struct transfer_view *transfer, struct xfer_flow_view *ret);
     struct xfer_rdma_view rdma;
-    /* The i-th pair of a region and a NIC, as xfer_region_view. A NULL function: none is known. */
-    bool (*region)(void *ctx, uint32_t i, struct xfer_region_view *ret);
+    /* The i-th pair of a region and a NIC, as xfer_registration_view. A NULL function: none is
+     * known. */
+    bool (*registration)(void *ctx, uint32_t i, struct xfer_registration_view *ret);
     /* What that tenant was refused. A NULL function: not known. */
     const struct refusals *(*refusals)(void *ctx, uint32_t tenant);
     /* The pid of the process in that slot. A NULL function: not known. */

@@ -97,12 +97,12 @@ static void numa(const struct xfer_rdma_view *v, struct text_out *out)
 }
 
 /* Each region of memory of GPUs, and a tenant's of the host together, beside each NIC in use. */
-static void regions(const struct admin_ctx *ctx, struct text_out *out)
+static void memory(const struct admin_ctx *ctx, struct text_out *out)
 {
-    struct xfer_region_view v;
+    struct xfer_registration_view v;
 
     text_array(out, "memory");
-    for (uint32_t i = 0; ctx->region && ctx->region(ctx->ctx, i, &v); i++) {
+    for (uint32_t i = 0; ctx->registration && ctx->registration(ctx->ctx, i, &v); i++) {
         text_object(out, NULL);
         text_str(out, "tenant", admin_tenant_name(ctx, v.tenant));
         text_u64(out, "region", v.region);
@@ -130,7 +130,7 @@ enum tern_err admin_doctor(const struct admin_ctx *ctx, struct text_out *out)
     devices(v, out);
     rails(v, out);
     numa(v, out);
-    regions(ctx, out);
+    memory(ctx, out);
     limit(out, "memlock_bytes", v->memlock_bytes);
     text_bool(out, "memlock_exempt", v->memlock_exempt);
     text_u64(out, "memlock_needed_bytes", v->memlock_needed);

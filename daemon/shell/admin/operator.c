@@ -136,11 +136,11 @@ static bool peer_path(void *ctx, uint32_t peer, uint32_t i, struct xfer_path_vie
     return xfer_path_view(d->xfer, peer, i, ret);
 }
 
-static bool region(void *ctx, uint32_t i, struct xfer_region_view *ret)
+static bool registration(void *ctx, uint32_t i, struct xfer_registration_view *ret)
 {
     const struct daemon *d = ctx;
 
-    return d->xfer && xfer_region_view(d->xfer, i, ret);
+    return d->xfer && xfer_registration_view(d->xfer, i, ret);
 }
 
 static bool flow(void *ctx, const struct transfer_view *transfer, struct xfer_flow_view *ret)
@@ -220,7 +220,7 @@ static enum tern_err describe(struct daemon *d, const char *command, char *const
         .peer_link = peer_link,
         .peer_bytes = peer_bytes,
         .peer_path = peer_path,
-        .region = region,
+        .registration = registration,
         .flow = flow,
         .door = door,
         .send_share = send_share,

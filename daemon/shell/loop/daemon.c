@@ -301,9 +301,9 @@ static void register_progress(void *ctx, const char *device, uint64_t done, uint
 /* Of GPUs alone: registrations of the host's memory all go one way, or the NIC is not used. */
 static void log_regions(const struct daemon *d)
 {
-    struct xfer_region_view v;
+    struct xfer_registration_view v;
 
-    for (uint32_t i = 0; xfer_region_view(d->xfer, i, &v); i++)
+    for (uint32_t i = 0; xfer_registration_view(d->xfer, i, &v); i++)
         if (v.gpu && v.device)
             log_event(v.how == XFER_REGISTERED_NO ? LEVEL_WARN : LEVEL_INFO, "device_registered",
                       "tenant=%s region=%" PRIu32 " gpu=%s device=%s way=%s reason=%s",

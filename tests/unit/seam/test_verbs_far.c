@@ -20,6 +20,7 @@
 #define MIB        ((uint64_t)1 << 20)
 #define FAR        0u /* tenants: on two GPUs, and in memory of the host */
 #define NEAR       1u
+#define TENANTS    2u
 #define REGIONS    2u
 #define BYTES      (10 * MIB)
 #define PIECE      (4 * MIB) /* so each region is cut into three */
@@ -31,7 +32,7 @@ static struct standin in;
 
 /* ------------------------------------------------------------------ the NIC */
 
-static struct ibv_pd pds[2];
+static struct ibv_pd pds[2 * TENANTS]; /* of two rails */
 static uint32_t npds, registered, exported, by_address;
 static uint32_t dmabufs_that_work, addresses_that_work; /* before the first that fails */
 static int last_access;
@@ -39,7 +40,7 @@ static int last_access;
 struct ibv_pd *ibv_alloc_pd(struct ibv_context *ctx)
 {
     (void)ctx;
-    assert_true(npds < 2);
+    assert_true(npds < 2 * TENANTS);
     return &pds[npds++];
 }
 
@@ -63,7 +64,7 @@ static struct ibv_mr *mr_of(struct ibv_pd *pd, void *addr, size_t bytes)
  * kernel says what it is. */
 struct ibv_mr *(ibv_reg_mr)(struct ibv_pd *pd, void *addr, size_t bytes, int access)
 {
-    if (pd == &pds[FAR]) {
+    if ((pd - pds) % TENANTS == FAR) {
         last_access = access;
         if (by_address++ >= addresses_that_work) {
             errno = EFAULT;
@@ -142,7 +143,7 @@ static void on_a_thread(void *(*work)(void *ctx), void *ctx)
 
 static void memory_open(void)
 {
-    struct mem_config c = {.tenants = 2,
+    struct mem_config c = {.tenants = TENANTS,
                            .tenant = {{.memory_bytes = BYTES, .regions = REGIONS},
                                       {.memory_bytes = 2 * MIB, .regions = 1}},
                            .engines = 1,
@@ -168,14 +169,15 @@ FIXTURE(begin)
     memory_open();
     npds = registered = exported = by_address = 0;
     dmabufs_that_work = addresses_that_work = UINT32_MAX;
-    xfer = (struct xfer){
-        .config = {
-            .mem = mem,
-            .rdma = {
-                .serves = true, .pulls = 1, .push = true, .tenants = 2, .mr_bytes_max = PIECE}}};
+    xfer = (struct xfer){.config = {.mem = mem,
+                                    .rdma = {.serves = true,
+                                             .pulls = 1,
+                                             .push = true,
+                                             .tenants = TENANTS,
+                                             .mr_bytes_max = PIECE}}};
     xfer.ntransports = 1;
     xfer.transport[0] = (struct transport){.ops = &verbs_transport, .xfer = &xfer, .own = &v};
-    v = (struct verbs){.xfer = &xfer, .tenants = 2, .nrails = 1};
+    v = (struct verbs){.xfer = &xfer, .tenants = TENANTS, .nrails = 1};
     *rail = (struct verbs_rail){
         .v = &v, .view = {.max_mr_bytes = UINT64_MAX, .memory_windows = true, .device = "nic0"}};
     return 0;
@@ -218,11 +220,11 @@ static void register_all(void)
     assert_int_equal(rail->view.registrations, rail->domain[FAR].n + 1);
 }
 
-static struct xfer_region_view row(uint32_t i)
+static struct xfer_registration_view row(uint32_t i)
 {
-    struct xfer_region_view view;
+    struct xfer_registration_view view;
 
-    assert_true(xfer_region_view(&xfer, i, &view));
+    assert_true(xfer_registration_view(&xfer, i, &view));
     return view;
 }
 
@@ -232,7 +234,7 @@ static void registered_as(enum xfer_registered how, const char *const *words, ui
     assert_int_equal(rail->domain[FAR].n, PIECES);
     assert_null(memory_unregistered(&v, FAR));
     for (uint32_t r = 0; r < REGIONS; r++) {
-        struct xfer_region_view view = row(r);
+        struct xfer_registration_view view = row(r);
 
         assert_int_equal(view.tenant * RANKS_MAX + view.region, FAR * RANKS_MAX + r);
         assert_string_equal(view.gpu, uuids[r]);
@@ -282,7 +284,7 @@ TEST(verbs_far_regions_are_registered_as_dma_bufs_at_their_own_addresses)
     assert_int_equal(rail->view.registered_bytes, REGIONS * BYTES + 2 * MIB);
     assert_int_equal(row(REGIONS).how, XFER_REGISTERED_MEMORY);
     assert_null(row(REGIONS).gpu);
-    assert_false(xfer_region_view(&xfer, REGIONS + 1, &(struct xfer_region_view){0}));
+    assert_false(xfer_registration_view(&xfer, REGIONS + 1, &(struct xfer_registration_view){0}));
 }
 
 TEST(verbs_far_memory_is_none_of_what_is_locked_and_takes_no_windows)
@@ -374,7 +376,7 @@ TEST(verbs_far_fault_20_each_failure_leads_to_the_next_way)
 
 static struct xfer_path_msg answer;
 static uint32_t noted;
-static char note[XFER_REGION_TEXT];
+static char note[XFER_REGISTRATION_TEXT];
 
 static void on_send(void *ctx, uint32_t link, const struct xfer_path_msg *msg)
 {
@@ -391,30 +393,45 @@ static void on_note(void *ctx, uint32_t link, uint32_t tenant, const char *trans
     noted++;
 }
 
-/* No path is offered for that tenant, and none is answered; the other one's are made. */
-TEST(verbs_far_tenant_without_registrations_has_no_paths_and_one_note)
+static struct verbs_path paths[TENANTS * XFER_RAILS_MAX];
+static struct verbs_link link_verbs;
+
+/* Both tenants' pages may come over a link, which has come up. */
+static void link_up(void)
 {
-    static struct verbs_path paths[2 * XFER_RAILS_MAX];
     static struct xfer_link peer;
-    struct verbs_link link = {0};
-    struct xfer_link_view view = {0};
 
     memset(paths, 0, sizeof paths);
-    dmabufs_that_work = addresses_that_work = 0;
-    register_all();
     noted = 0;
     peer = (struct xfer_link){.wanted = XFER_AUTO};
+    link_verbs = (struct verbs_link){0};
     xfer.link = &peer;
     xfer.config.links = 1;
     xfer.config.rdma.path_send = on_send;
     xfer.config.rdma.path_note = on_note;
     v.transport = &xfer.transport[0];
-    v.link = &link;
+    v.link = &link_verbs;
     v.path = paths;
     v.piece_sums = 1;
     assert_true(link_pieces(&v, 0));
-    v.npaths = 0; /* the tick makes none */
     verbs_link_transport(&xfer.transport[0], 0, 1u << FAR | 1u << NEAR, true);
+}
+
+static void link_end(void)
+{
+    for (uint32_t i = 0; i < VERBS_PIECES; i++)
+        free(link_verbs.piece[i].sums);
+    free(link_verbs.piece);
+}
+
+/* No path is offered for that tenant, and none is answered; the other one's are made. */
+TEST(verbs_far_tenant_without_registrations_has_no_paths_and_one_note)
+{
+    struct xfer_link_view view = {0};
+
+    dmabufs_that_work = addresses_that_work = 0;
+    register_all();
+    link_up();
     assert_int_equal(path_of(&v, 0, FAR, 0)->state, PATH_NONE);
     assert_false(path_of(&v, 0, FAR, 0)->wanted);
     assert_true(path_of(&v, 0, NEAR, 0)->wanted);
@@ -429,9 +446,29 @@ TEST(verbs_far_tenant_without_registrations_has_no_paths_and_one_note)
     assert_int_equal(answer.kind, XFER_PATH_REFUSE);
     assert_int_equal(answer.epoch, 7);
     assert_non_null(strstr(answer.text, "not registered"));
-    for (uint32_t i = 0; i < VERBS_PIECES; i++)
-        free(link.piece[i].sums);
-    free(link.piece);
+    link_end();
+}
+
+TEST(verbs_far_tenant_has_paths_over_the_nics_that_know_its_memory_alone)
+{
+    v.rail[1] = *rail;
+    dmabufs_that_work = addresses_that_work = 0;
+    register_all();
+    dmabufs_that_work = UINT32_MAX;
+    assert_true(memory_register(&v, &v.rail[1], why, sizeof why));
+    v.nrails = 2;
+    assert_null(memory_unregistered(&v, FAR));
+    assert_int_equal(row(0).how, XFER_REGISTERED_NO); /* each region beside each NIC */
+    assert_int_equal(row(1).how, XFER_REGISTERED_DMABUF);
+    assert_int_equal(row(1).region, 0);
+    assert_int_equal(row(2).region, 1);
+    link_up();
+    assert_false(path_of(&v, 0, FAR, 0)->wanted);
+    assert_true(path_of(&v, 0, FAR, 1)->wanted);
+    assert_true(path_of(&v, 0, NEAR, 0)->wanted && path_of(&v, 0, NEAR, 1)->wanted);
+    assert_int_equal(noted, 0);
+    link_end();
+    memory_close(&v, &v.rail[1]);
 }
 
 /* ------------------------------------------------------------------ verifying what came */
@@ -489,6 +526,8 @@ static bool verified(void)
 
 TEST(verbs_far_pages_are_verified_behind_a_flush_where_the_gpu_needs_one)
 {
+    uint64_t offset;
+
     register_all();
     assert_true(verified());
     assert_int_equal(in.calls("cuFlushGPUDirectRDMAWrites"), 0);
@@ -497,18 +536,22 @@ TEST(verbs_far_pages_are_verified_behind_a_flush_where_the_gpu_needs_one)
     rail->view.registrations = 0;
     register_all();
     assert_true(verified());
+    assert_true(memory_readable(&v, 0, &offset));
     assert_int_equal(in.calls("cuFlushGPUDirectRDMAWrites"), REGIONS);
 }
 
-/* Fault 21: one that cannot be told to take writes in is lost, and no page of it is right. */
+/* Fault 21: one that cannot be told to take writes in is lost, no page of it is right, and no peer
+ * is told to read one. */
 TEST(verbs_far_fault_21_a_flush_that_fails_loses_the_gpu)
 {
     const char *uuid, *text;
+    uint64_t offset;
 
     setenv("STANDIN_CUDA_LACKS", "118", 1);
     register_all();
     in.let_fail("cuFlushGPUDirectRDMAWrites", 2, CUDA_ERROR_LAUNCH_FAILED);
     assert_false(verified());
+    assert_false(memory_readable(&v, 0, &offset));
     assert_true(mem_device_lost(mem, &uuid, &text));
     assert_string_equal(uuid, uuids[1]);
     assert_non_null(strstr(text, "cuFlushGPUDirectRDMAWrites: CUDA_ERROR_LAUNCH_FAILED"));

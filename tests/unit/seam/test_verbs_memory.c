@@ -96,6 +96,12 @@ void memory_register_far(struct verbs *of, struct verbs_rail *to, uint32_t tenan
     fail_msg("there is none");
 }
 
+bool memory_far_lost(const struct verbs *of, uint32_t tenant, uint32_t pool)
+{
+    (void)of, (void)tenant, (void)pool;
+    return false;
+}
+
 uint32_t mem_region_count(const struct mem *mem, uint32_t tenant)
 {
     (void)mem, (void)tenant;

@@ -453,6 +453,16 @@ TEST(config_socket_path_longer_than_the_kernel_takes_is_refused)
     assert_int_equal(strlen(c->tenants[0].socket), CONFIG_PATH_BYTES - 1);
 }
 
+TEST(config_memory_of_gpus_may_go_by_rdma_and_locks_nothing)
+{
+    struct config *c = accepted(
+        "insecure_peers: true\n" TENANT "    devices: GPU-a\n    device_memory: true\n"
+        "  - {name: b, socket: /tmp/b, memory: 2M}\n"
+        "peers:\n  - {name: b, address: \"10.0.0.2:7001\", tenants: [default], transport: auto}\n");
+
+    assert_int_equal(plan_pinned(c), 2u << 20);
+}
+
 TEST(config_tenants_that_do_not_fit_are_refused)
 {
     refused("node: a\n", "t.yaml:", "no tenant");

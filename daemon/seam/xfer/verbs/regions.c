@@ -295,5 +295,6 @@ bool memory_readable(const struct verbs *v, uint32_t pool, uint64_t *ret_offset)
     uint32_t tenant;
 
     return v->nrails > 0 && v->xfer->config.rdma.serves &&
-           mem_pool_place(v->xfer->config.mem, pool, &tenant, ret_offset);
+           mem_pool_place(v->xfer->config.mem, pool, &tenant, ret_offset) &&
+           !memory_far_lost(v, tenant, pool);
 }

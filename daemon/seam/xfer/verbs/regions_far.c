@@ -55,12 +55,12 @@ static void failed(char *why, const struct way *way, const char *call, const cha
 {
     size_t n = strlen(why);
 
-    snprintf(why + n, XFER_REGION_TEXT - n, "%s%s: %s%s", n ? "; " : "",
+    snprintf(why + n, XFER_REGISTRATION_TEXT - n, "%s%s: %s%s", n ? "; " : "",
              xfer_registered_word[way->how], call, text);
 }
 
-static bool region_by(struct verbs *v, struct verbs_domain *d, const struct xfer_region_view *at,
-                      const struct way *way, int access)
+static bool region_by(struct verbs *v, struct verbs_domain *d,
+                      const struct xfer_registration_view *at, const struct way *way, int access)
 {
     char *why = d->region[at->region].why;
     const char *text;
@@ -80,12 +80,12 @@ static bool region_by(struct verbs *v, struct verbs_domain *d, const struct xfer
 }
 
 static bool region_register(struct verbs *v, struct verbs_domain *d,
-                            const struct xfer_region_view *at, int access)
+                            const struct xfer_registration_view *at, int access)
 {
     const char *text;
 
     if (mem_region_takes_nic(v->xfer->config.mem, at->tenant, at->region, &text) != TERN_OK) {
-        snprintf(d->region[at->region].why, XFER_REGION_TEXT, "%s", text);
+        snprintf(d->region[at->region].why, XFER_REGISTRATION_TEXT, "%s", text);
         return false;
     }
     for (size_t i = 0; i < sizeof ways / sizeof ways[0]; i++)
@@ -103,7 +103,7 @@ static void domain_drop(struct verbs_domain *d, uint32_t regions, uint32_t faile
         region_drop(d, r);
         d->region[r].how = XFER_REGISTERED_NO;
         if (r != failed_region)
-            snprintf(d->region[r].why, XFER_REGION_TEXT, "region %u cannot be registered",
+            snprintf(d->region[r].why, XFER_REGISTRATION_TEXT, "region %u cannot be registered",
                      failed_region);
     }
     d->n = 0;
@@ -115,7 +115,8 @@ void memory_register_far(struct verbs *v, struct verbs_rail *rail, uint32_t tena
     uint32_t regions = mem_region_count(v->xfer->config.mem, tenant), r = 0;
 
     while (r < regions &&
-           region_register(v, d, &(struct xfer_region_view){.tenant = tenant, .region = r}, access))
+           region_register(v, d, &(struct xfer_registration_view){.tenant = tenant, .region = r},
+                           access))
         r++;
     if (r < regions)
         domain_drop(d, regions, r);
@@ -124,7 +125,21 @@ void memory_register_far(struct verbs *v, struct verbs_rail *rail, uint32_t tena
         rail->view.registered_bytes += d->mr[i].bytes;
 }
 
-bool verbs_region_view(const struct transport *t, uint32_t i, struct xfer_region_view *ret)
+bool memory_far_lost(const struct verbs *v, uint32_t tenant, uint32_t pool)
+{
+    const struct mem *mem = v->xfer->config.mem;
+    const uint8_t *region = mem_pool_regions(mem, pool);
+    uint64_t bytes;
+    bool lost = false;
+
+    if (v->rail[0].domain[tenant].far)
+        for (uint32_t r = 0; !lost && r < mem_pool_ranks(mem, pool); r++)
+            (void)mem_region_device(mem, tenant, region[r], &bytes, &lost);
+    return lost;
+}
+
+bool verbs_registration_view(const struct transport *t, uint32_t i,
+                             struct xfer_registration_view *ret)
 {
     const struct verbs *v = t->own;
     const struct verbs_domain *d;

@@ -197,5 +197,5 @@ const struct transport_ops verbs_transport = {
     .link_view = verbs_link_view,
     .path_view = verbs_path_view,
     .rdma_view = verbs_rdma_view,
-    .region_view = verbs_region_view,
+    .registration_view = verbs_registration_view,
 };

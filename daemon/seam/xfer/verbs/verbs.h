@@ -121,7 +121,7 @@ struct verbs_domain {
     uint32_t unregistered; /* with n 0: the region of it that could not be */
     struct {
         enum xfer_registered how;
-        char why[XFER_REGION_TEXT]; /* what became of better ways */
+        char why[XFER_REGISTRATION_TEXT]; /* what became of better ways */
     } region[RANKS_MAX];
 };
 
@@ -270,7 +270,10 @@ void memory_close(struct verbs *v, struct verbs_rail *rail);
 /* verbs/regions_far.c: the pieces of a domain that is far. Those that cannot be registered are gone
  * from it when this returns, which says in its regions why. */
 void memory_register_far(struct verbs *v, struct verbs_rail *rail, uint32_t tenant, int access);
-bool verbs_region_view(const struct transport *t, uint32_t i, struct xfer_region_view *ret);
+/* The pool lies on a GPU that has failed, so nobody is told to read it. */
+bool memory_far_lost(const struct verbs *v, uint32_t tenant, uint32_t pool);
+bool verbs_registration_view(const struct transport *t, uint32_t i,
+                             struct xfer_registration_view *ret);
 
 /* verbs/setup.c */
 enum tern_err setup_start(struct verbs *v);
