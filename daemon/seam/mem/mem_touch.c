@@ -107,16 +107,6 @@ bool mem_feed(const struct mem *mem, struct checksum *sum, const void *at, uint6
     return far->get(far->ctx, at, n, piece_hashed, sum);
 }
 
-bool mem_nic_wrote(const struct mem *mem, const void *at)
-{
-    const struct mem_far *far = far_of(mem, at);
-
-    if (!far)
-        return true;
-    mem_fault_not_owner();
-    return far->nic_wrote(far->ctx, at);
-}
-
 bool mem_move(const struct mem *mem, void *to, const void *from, uint64_t n)
 {
     uint8_t part[MOVE_BYTES];

@@ -35,9 +35,6 @@ bool mem_get(const struct mem *mem, void *to, const void *at, uint64_t n);
 bool mem_put(const struct mem *mem, void *at, const void *from, uint64_t n);
 /* checksum_feed, likewise. */
 bool mem_feed(const struct mem *mem, struct checksum *sum, const void *at, uint64_t n);
-/* A NIC has said that its writes there are done: they are looked at only behind this call, because
- * a GPU may take them in later than the NIC says so. */
-bool mem_nic_wrote(const struct mem *mem, const void *at);
 /* From one page to another one, of any memory. */
 bool mem_move(const struct mem *mem, void *to, const void *from, uint64_t n);
 

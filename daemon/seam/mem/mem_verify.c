@@ -4,7 +4,21 @@
 #include "seam/mem/mem_verify.h"
 
 #include "base/check.h"
+#include "seam/mem/mem_fault.h"
 #include "seam/mem/mem_touch.h"
+
+bool mem_verify_nic_wrote(const struct mem *mem, uint32_t pool, const struct page_at *page)
+{
+    const struct mem_far *far = mem_far(mem);
+    bool seen = true;
+
+    if (!mem_is_far(mem, mem_page(mem, pool, 0, page->group, page->index)))
+        return true;
+    mem_fault_not_owner();
+    for (uint32_t r = 0; seen && r < mem_transfer_regions(mem, pool); r++)
+        seen = far->nic_wrote(far->ctx, mem_page(mem, pool, r, page->group, page->index));
+    return seen;
+}
 
 void mem_verify_begin(struct mem_verify *v, struct mem *mem, uint32_t pool,
                       const struct page_at *page, const uint64_t *sums)

@@ -5,7 +5,6 @@
  * What must stay true: from piece_verify until piece_verified the piece holds its inflow, so its
  * pages, the batch's list of them and their checksums are those that the thread was given. */
 #include "base/check.h"
-#include "seam/mem/mem_touch.h"
 #include "seam/xfer/verbs/verbs.h"
 
 static struct verbs_piece *piece_of_task(struct io_task *task)
@@ -31,27 +30,13 @@ static bool page_is_right(struct xfer *xfer, const struct verbs_piece *piece, ui
     return arrival_landed(&a);
 }
 
-/* All reads of the piece were completed, but a GPU may have to be told to take them in: once for
- * each that its pages are on, whichever page says where. False: one is lost. */
-static bool writes_are_seen(struct xfer *xfer, const struct verbs_piece *piece)
-{
-    const struct mem *mem = xfer->config.mem;
-    const struct batch *batch = &xfer->batch[piece->verified];
-    const struct page_at *page = &batch->page[piece->first];
-    bool seen = true;
-
-    for (uint32_t r = 0; seen && r < mem_transfer_regions(mem, batch->pool); r++)
-        seen = mem_nic_wrote(mem, mem_page(mem, batch->pool, r, page->group, page->index));
-    return seen;
-}
-
 static bool verify_pages(struct io_task *task, int32_t res)
 {
     struct verbs_piece *piece = piece_of_task(task);
     struct xfer *xfer = piece->v->xfer;
     const struct batch *batch = &xfer->batch[piece->verified];
     const uint64_t *sums = piece->sums;
-    bool seen = writes_are_seen(xfer, piece);
+    bool seen = mem_verify_nic_wrote(xfer->config.mem, batch->pool, &batch->page[piece->first]);
     uint32_t k = 0;
 
     (void)res;
