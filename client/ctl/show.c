@@ -399,12 +399,12 @@ static void show_alarms(const struct ctl *ctl, const json_t *s)
 static void show_unregistered(const json_t *s)
 {
     const json_t *verbs = json_object_get(json_object_get(s, "data"), "verbs");
-    uint64_t not = j_u64(verbs, "gpu_regions_unregistered");
+    uint64_t unknown = j_u64(verbs, "gpu_regions_unregistered");
 
-    if (not > 0)
+    if (unknown > 0)
         printf("\nregions on GPUs: %s of %s are not registered for RDMA, and go by TCP if at all "
                "(`ternctl doctor` says why)\n",
-               human_count(not ), human_count(not +j_u64(verbs, "gpu_regions")));
+               human_count(unknown), human_count(unknown + j_u64(verbs, "gpu_regions")));
 }
 
 static int run_status(struct ctl *ctl)
