@@ -18,7 +18,7 @@ import tern
 from daemons import Daemon, free_port, run as run_daemon, start, start_pair
 from tern.vllm import fetches, rejoin, scheduler as scheduling
 from tern.vllm.jobs import Steps, Work
-from tern.vllm.pages import layers_of, page_shape
+from tern.vllm.pages import layers_of, layout_of
 from tern.vllm.scheduler import Counts
 from tern.vllm.settings import Refused, check_config, check_version, settings, size
 from tern.vllm.worker import Copied
@@ -27,11 +27,16 @@ from vllm_rig import (
     BLOCKS,
     LAYERS,
     Asked,
+    HYBRID,
     FullAttentionSpec,
     HostTensor,
     Instance,
     MambaSpec,
+    SlidingWindowSpec,
     cache_config,
+    forget,
+    pages,
+    run,
     vllm_config,
 )
 
@@ -50,30 +55,6 @@ def instance(daemons: tuple[Daemon, Daemon]) -> Iterator[Instance]:
     told = one.scheduler._s().pool.connection.stats()
     assert told["sessions"] == 0 and pages(one, "session") == 0  # whatever the test did with requests that ended
     one.close()
-
-
-def forget(one: Instance) -> None:
-    """What another test left in the pool, which outlives it."""
-    for parts in ({}, {"salt": "salty"}, {"lora": "x=/x"}):
-        ns = tern.Namespace(model="tiny", kv_dtype="bfloat16/None", **parts)
-        one.scheduler._s().pool.connection.namespace_reset(ns)
-
-
-def pages(one: Instance, where: str) -> int:
-    pool = one.scheduler._s().pool
-    rows = [row for row in pool.connection.stats()["pools"] if int(row["pool"], 16) == pool.handle]
-    return int(rows[0][where])
-
-
-def run(one: Instance, name: str, prompt: list[int], **more: Any) -> tuple[Asked, int]:
-    """A request from its start to its end. Returns what was loaded for it."""
-    r = Asked(name, list(prompt), **more)
-    found = one.admit(r)
-    one.loaded()
-    assert one.holds(r, r.num_computed_tokens)
-    one.step(r)
-    one.finish(r)
-    return r, found
 
 
 # ---- what is refused, by name
@@ -140,9 +121,10 @@ def spec(**other: object) -> FullAttentionSpec:
 @pytest.mark.parametrize(
     ("config", "says"),
     [
-        (cache_config(FullAttentionSpec(), MambaSpec()), "2 groups of KV .FullAttentionSpec, MambaSpec."),
-        (cache_config(MambaSpec()), "the model's KV is MambaSpec"),
-        (cache_config(spec(sliding_window=64)), "a window"),
+        (cache_config(FullAttentionSpec(), MambaSpec()), "a group of KV that is MambaSpec"),
+        (cache_config(spec(sliding_window=64)), "start without --disable-hybrid-kv-cache-manager"),
+        (cache_config(SlidingWindowSpec()), "no layer with full attention"),
+        (cache_config(FullAttentionSpec(), SlidingWindowSpec(1)), "sliding_window=1"),
         (cache_config(spec(kv_quant_mode=SimpleNamespace(value=1))), "quantized"),
         (cache_config(spec(page_size_padded=8192)), "padded"),
         (cache_config(spec(page_size_bytes=8192)), "a block of a layer has 8192 bytes"),
@@ -151,16 +133,16 @@ def spec(**other: object) -> FullAttentionSpec:
 )
 def test_models_are_refused(config: object, says: str) -> None:
     with pytest.raises(Refused, match=says):
-        page_shape(config)
+        layout_of(config)
 
 
 def test_tensors_are_refused() -> None:
-    shape = page_shape(cache_config())
+    layout = layout_of(cache_config())
 
     def made(*, at: tuple[int, ...] = (BLOCKS, 2, BLOCK, 8), **more: Any) -> dict[str, HostTensor]:
         return {layer: HostTensor(np.zeros(at, np.uint16), **more) for layer in LAYERS}
 
-    assert [one.stride for one in layers_of(shape, made(), BLOCKS)] == [512, 512]
+    assert [one.stride for one in layers_of(layout, made(), BLOCKS)[0]] == [512, 512]
     turned = {layer: HostTensor(np.zeros((BLOCKS, BLOCK, 2, 8), np.uint16).swapaxes(1, 2)) for layer in LAYERS}
     for tensors, says in (
         (made(device="cuda"), "host memory alone"),
@@ -171,12 +153,14 @@ def test_tensors_are_refused() -> None:
         (made() | {"l2": made()["l0"]}, "no group names, such as 'l2'"),
     ):
         with pytest.raises(Refused, match=says):
-            layers_of(shape, tensors, BLOCKS)
+            layers_of(layout, tensors, BLOCKS)
 
 
 def test_pools_of_other_shapes_have_other_names() -> None:
-    names = {page_shape(cache_config(s)).group().name for s in (spec(), spec(dtype=Half()), spec())}
-    assert len(names) == 2  # the same bytes of another type are another pool
+    names = {layout_of(cache_config(s)).groups(n)[0].name for s in (spec(), spec(dtype=Half())) for n in (1 << 20, 2 << 20)}
+    assert len(names) == 4  # the same bytes of another type are another pool
+    few, many = (layout_of(cache_config(*specs)).groups(1 << 20) for specs in ([FullAttentionSpec()], HYBRID[1:]))
+    assert few[0].name != many[0].name
 
 
 class Half:
@@ -226,7 +210,7 @@ def test_the_last_token_is_computed(instance: Instance) -> None:
 def test_what_vllm_has_itself_is_not_loaded(instance: Instance) -> None:
     run(instance, "first", PROMPT)
     r = Asked("second", list(PROMPT))
-    r.blocks = [instance.free.pop(0) for _ in range(2)]
+    instance.give(r, 0, 32)
     instance.compute(r, 32)
     assert instance.admit(r) == 64
     instance.loaded()
@@ -295,8 +279,7 @@ def test_a_reset_is_for_requests_under_way_too(instance: Instance) -> None:
     instance.admit(r)
     instance.step(r)
     assert instance.scheduler.reset_cache() is True
-    instance.free += r.blocks  # it is preempted, and comes again
-    r.blocks, r.num_computed_tokens = [], 0
+    instance.drop(r)  # it is preempted, and comes again
     assert instance.admit(r) == 0
     instance.step(r)
     assert instance.holds(r, 100)
@@ -310,7 +293,7 @@ def test_a_failed_load_is_computed(instance: Instance, monkeypatch: pytest.Monke
     run(instance, "first", PROMPT)
     r = Asked("second", list(PROMPT))
     instance.admit(r)
-    monkeypatch.setattr(instance.worker._w().copier, "pages", 1)  # no page is where the scheduler says
+    monkeypatch.setattr(instance.worker._w().copier.groups[0], "pages", 1)  # no page is where the scheduler says
     instance.loaded()
     monkeypatch.undo()
     counts = instance.scheduler._s().counts
@@ -348,8 +331,7 @@ def test_a_preempted_request_begins_anew(instance: Instance) -> None:
     r = Asked("first", list(PROMPT))
     instance.admit(r)
     instance.step(r)
-    instance.free += r.blocks
-    r.blocks, r.num_computed_tokens = [], 0
+    instance.drop(r)
     assert instance.admit(r) == 96
     instance.loaded()
     assert instance.holds(r, 96)

@@ -1,5 +1,6 @@
 """A vLLM of a few lines around the real connector: its scheduler, its worker and its KV, without computing. The KV of a
-token is a function of all tokens up to it, as a model's is. `stubs` has what the connector imports of vLLM."""
+token is a function of all tokens up to it, as a model's is. Where the model has a window, blocks that have left it are
+given to the next who wants some, as vLLM does. `stubs` has what the connector imports of vLLM."""
 
 from __future__ import annotations
 
@@ -16,10 +17,12 @@ import numpy.typing as npt
 
 sys.path.insert(0, str(Path(__file__).parent / "stubs"))
 
+from tern import Namespace  # noqa: E402
 from tern.vllm.connector import TernConnector  # noqa: E402
 from vllm.distributed.kv_transfer.kv_connector.v1.base import KVConnectorRole  # noqa: E402
 
 BLOCK, HEADS, CONTENT, BLOCKS, LAYERS = 16, 2, 8, 64, ("l0", "l1")
+WINDOW = 40  # with the token that reads, as vLLM counts it
 
 
 class FullAttentionSpec:
@@ -33,13 +36,25 @@ class FullAttentionSpec:
     kv_quant_mode = SimpleNamespace(value=0)
 
 
+class SlidingWindowSpec(FullAttentionSpec):
+    def __init__(self, window: int = WINDOW) -> None:
+        self.sliding_window, self.extra_retained_tokens = window, 0
+
+
 class MambaSpec:
     pass
 
 
 def cache_config(*specs: object) -> SimpleNamespace:
-    groups = [SimpleNamespace(kv_cache_spec=spec, layer_names=list(LAYERS)) for spec in specs or [FullAttentionSpec()]]
+    """The first group has the layers l0 and l1, the second l2 and l3."""
+    groups = [
+        SimpleNamespace(kv_cache_spec=spec, layer_names=[f"l{2 * i}", f"l{2 * i + 1}"], enable_kv_transfer=True)
+        for i, spec in enumerate(specs or [FullAttentionSpec()])
+    ]
     return SimpleNamespace(num_blocks=BLOCKS, kv_cache_groups=groups, kv_cache_layout="LBHNC")
+
+
+HYBRID = (SlidingWindowSpec(), FullAttentionSpec(), SlidingWindowSpec())  # as a Gemma has them
 
 
 def vllm_config(socket: str, name: str = "a", **extra: object) -> SimpleNamespace:
@@ -99,18 +114,18 @@ class Asked:
     kv_transfer_params: dict[str, Any] | None = None
     status: Any = None
     num_computed_tokens: int = 0
-    blocks: list[int] = field(default_factory=list)
+    blocks: list[list[int]] = field(default_factory=list)  # by group; 0: it has left the window
 
     @property
     def num_tokens(self) -> int:
         return len(self.all_token_ids)
 
 
-def kv_of(tokens: Sequence[int]) -> npt.NDArray[np.uint16]:
-    """Of shape (layer, token, head, content): each token's depends on all before it."""
+def kv_of(tokens: Sequence[int], layer: int) -> npt.NDArray[np.uint16]:
+    """Of shape (token, head, content): each token's depends on all before it."""
     sums = np.cumsum(np.asarray(tokens, np.uint64) * np.arange(1, len(tokens) + 1, dtype=np.uint64))
-    rows = np.arange(len(LAYERS) * HEADS * CONTENT, dtype=np.uint64).reshape(len(LAYERS), 1, HEADS, CONTENT)
-    mixed = (sums[None, :, None, None] + rows * np.uint64(257)) % np.uint64(65521)
+    rows = (np.arange(HEADS * CONTENT, dtype=np.uint64) + np.uint64(layer * HEADS * CONTENT)).reshape(1, HEADS, CONTENT)
+    mixed = (sums[:, None, None] + rows * np.uint64(257)) % np.uint64(65521)
     kv: npt.NDArray[np.uint16] = mixed.astype(np.uint16)
     return kv
 
@@ -118,12 +133,21 @@ def kv_of(tokens: Sequence[int]) -> npt.NDArray[np.uint16]:
 class Instance:
     """vLLM: both sides of the connector, its blocks, and a scheduler that runs what it is told."""
 
-    def __init__(self, socket: str, name: str = "a") -> None:
-        config = vllm_config(socket, name)
-        self.worker = TernConnector(config, KVConnectorRole.WORKER, cache_config())
-        self.kv = {layer: np.zeros((BLOCKS, HEADS, BLOCK, CONTENT), np.uint16) for layer in LAYERS}
-        self.worker.register_kv_caches({layer: HostTensor(array) for layer, array in self.kv.items()})
-        self.scheduler = TernConnector(config, KVConnectorRole.SCHEDULER, cache_config())
+    def __init__(self, socket: str, name: str = "a", specs: Sequence[Any] = ()) -> None:
+        config, caches = vllm_config(socket, name), cache_config(*specs)
+        self.specs = [group.kv_cache_spec for group in caches.kv_cache_groups]
+        self.worker = TernConnector(config, KVConnectorRole.WORKER, caches)
+        # Layer i of each group lies in the same bytes.
+        shared = [np.zeros((BLOCKS, HEADS, BLOCK, CONTENT), np.uint16) for _ in LAYERS]
+        self.kv = [shared for _ in self.specs]
+        self.worker.register_kv_caches(
+            {
+                layer: HostTensor(array)
+                for group, arrays in zip(caches.kv_cache_groups, self.kv)
+                for layer, array in zip(group.layer_names, arrays)
+            }
+        )
+        self.scheduler = TernConnector(config, KVConnectorRole.SCHEDULER, caches)
         self.free = list(range(1, BLOCKS))
         self.loading: dict[str, Asked] = {}
 
@@ -135,24 +159,43 @@ class Instance:
                 break
             time.sleep(0.001)  # a fetch is under way; vLLM asks again in its next step
         assert found is not None and later == (found > 0)
-        self.give(r)
-        self.scheduler.update_state_after_alloc(r, SimpleNamespace(get_block_ids=lambda: (r.blocks,)), found)
+        self.give(r, r.num_computed_tokens + found, r.num_tokens)
+        tables = tuple(list(table) for table in r.blocks)
+        self.scheduler.update_state_after_alloc(r, SimpleNamespace(get_block_ids=lambda: tables), found)
         if found:
             r.num_computed_tokens += found
             self.loading[r.request_id] = r
         return found
 
-    def give(self, r: Asked) -> None:
-        while len(r.blocks) * BLOCK < r.num_tokens:
-            r.blocks.append(self.free.pop(0))
+    def first(self, group: int, computed: int) -> int:
+        """The first block that the token behind `computed` ones reads."""
+        window = self.specs[group].sliding_window
+        return max(computed + 1 - window, 0) // BLOCK if window else 0
+
+    def give(self, r: Asked, computed: int, tokens: int) -> None:
+        """Blocks for so many tokens, of which `computed` are computed. Those that have left the window are free."""
+        r.blocks = r.blocks or [[] for _ in self.specs]
+        for group, table in enumerate(r.blocks):
+            first = self.first(group, computed)
+            for i in range(min(first, len(table))):
+                self.put(table[i])
+                table[i] = 0
+            while len(table) * BLOCK < tokens:
+                table.append(0 if len(table) < first else self.free.pop(0))
+
+    def put(self, block: int) -> None:
+        if block:
+            self.free.insert(0, block)
+            for layer in self.kv[0]:
+                layer[block] = 0xFFFF  # whoever gets it next
 
     def step(self, *running: Asked, tokens: int = 0, fails: bool = False) -> set[str]:
         """Computes the next tokens of these requests, all that there are where `tokens` is 0. Returns whose load ended.
         fails: the worker's exception, so the scheduler gets no output."""
         counts = {r.request_id: min(tokens or r.num_tokens, r.num_tokens - r.num_computed_tokens) for r in running}
         for r in running:
-            self.give(r)
-        tables = {r.request_id: (r.blocks,) for r in running}
+            self.give(r, r.num_computed_tokens, r.num_computed_tokens + counts[r.request_id])
+        tables = {r.request_id: tuple(list(table) for table in r.blocks) for r in running}
         out = SimpleNamespace(
             scheduled_new_reqs=[],
             scheduled_cached_reqs=SimpleNamespace(
@@ -178,23 +221,24 @@ class Instance:
         for name in results.finished_recving:
             r = self.loading.pop(name)
             if name in results.failed_recving:
-                r.num_computed_tokens = 0
+                self.drop(r)
         return results.finished_recving
 
     def compute(self, r: Asked, end: int) -> None:
-        kv = kv_of(r.all_token_ids)
-        for t in range(r.num_computed_tokens, end):
-            for i, layer in enumerate(LAYERS):
-                self.kv[layer][r.blocks[t // BLOCK], :, t % BLOCK, :] = kv[i, t]
+        for group, table in enumerate(r.blocks):
+            for i, array in enumerate(self.kv[group]):
+                kv = kv_of(r.all_token_ids, 2 * group + i)
+                for t in range(max(r.num_computed_tokens, table.count(0) * BLOCK), end):
+                    array[table[t // BLOCK], :, t % BLOCK, :] = kv[t]
         r.num_computed_tokens = end
 
     def holds(self, r: Asked, tokens: int) -> bool:
-        """Whether the blocks of the request have what a model would have computed."""
-        kv = kv_of(r.all_token_ids)
+        """Whether the blocks of the request have what a model would have computed, as far as the next token reads it."""
         return all(
-            (self.kv[layer][r.blocks[t // BLOCK], :, t % BLOCK, :] == kv[i, t]).all()
-            for t in range(tokens)
-            for i, layer in enumerate(LAYERS)
+            table[t // BLOCK] != 0 and (array[table[t // BLOCK], :, t % BLOCK, :] == kv_of(r.all_token_ids, layer)[t]).all()
+            for group, table in enumerate(r.blocks)
+            for layer, array in enumerate(self.kv[group], 2 * group)
+            for t in range(self.first(group, tokens) * BLOCK, tokens)
         )
 
     def loaded(self) -> None:
@@ -205,17 +249,44 @@ class Instance:
             self.step()
         raise AssertionError(f"loads do not end: {self.loading}")
 
+    def drop(self, r: Asked) -> None:
+        """Its blocks are taken from it, as when it is preempted."""
+        for table in r.blocks:
+            for block in table:
+                self.put(block)
+        r.blocks, r.num_computed_tokens = [], 0
+
     def finish(self, r: Asked, status: str = "FINISHED_LENGTH_CAPPED") -> dict[str, Any] | None:
         r.status = SimpleNamespace(name=status)
-        later, told = self.scheduler.request_finished(r, r.blocks)
+        later, told = self.scheduler.request_finished_all_groups(r, tuple(r.blocks))
         assert not later
-        for block in r.blocks:
-            for layer in LAYERS:
-                self.kv[layer][block] = 0  # whoever gets it next
-        self.free += r.blocks
-        r.blocks = []
+        self.drop(r)
         return told
 
     def close(self) -> None:
         self.scheduler.shutdown()
         self.worker.shutdown()
+
+
+def forget(one: Instance) -> None:
+    """What another test left in the pool, which outlives it."""
+    for parts in ({}, {"salt": "salty"}, {"lora": "x=/x"}):
+        ns = Namespace(model="tiny", kv_dtype="bfloat16/None", **parts)
+        one.scheduler._s().pool.connection.namespace_reset(ns)
+
+
+def pages(one: Instance, where: str, group: int = 0) -> int:
+    pool = one.scheduler._s().pool
+    rows = [row for row in pool.connection.stats()["pools"] if int(row["pool"], 16) == pool.handle]
+    return int(rows[group][where])
+
+
+def run(one: Instance, name: str, prompt: list[int], **more: Any) -> tuple[Asked, int]:
+    """A request from its start to its end. Returns what was loaded for it."""
+    r = Asked(name, list(prompt), **more)
+    found = one.admit(r)
+    one.loaded()
+    assert one.holds(r, r.num_computed_tokens)
+    one.step(r)
+    one.finish(r)
+    return r, found

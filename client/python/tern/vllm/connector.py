@@ -16,13 +16,14 @@ from vllm.distributed.kv_transfer.kv_connector.v1.base import (
     KVConnectorRole,
     KVConnectorTransferResults,
     KVConnectorWorkerMetadata,
+    SupportsHMA,
 )
 from vllm.distributed.kv_transfer.kv_connector.v1.metrics import KVConnectorPromMetrics, KVConnectorStats
 
 from ..layout import Namespace
 from .jobs import Joined, Work
 from .metrics import Since, TernMetrics, TernStats
-from .pages import PageShape, Tensor, layers_of, page_shape
+from .pages import Layout, Tensor, layers_of, layout_of
 from .pool import REJOIN_S, follow, join
 from .scheduler import Request, Scheduler
 from .settings import Settings, check_config, check_version, settings
@@ -63,8 +64,9 @@ def namespace_of(config: Any, told: Settings, request: Request) -> Namespace:
     )
 
 
-class TernConnector(KVConnectorBase_V1):
-    """Keeps whole blocks of prompts and answers in Tern, and brings them back."""
+class TernConnector(KVConnectorBase_V1, SupportsHMA):
+    """Keeps whole blocks of prompts and answers in Tern, and brings them back. SupportsHMA: of models with several groups
+    of KV, too."""
 
     def __init__(self, vllm_config: Any, role: KVConnectorRole, kv_cache_config: Any) -> None:
         super().__init__(vllm_config, role, kv_cache_config)
@@ -72,17 +74,16 @@ class TernConnector(KVConnectorBase_V1):
         check_config(vllm_config)
         transfer = vllm_config.kv_transfer_config
         told = settings(transfer.kv_connector_extra_config, transfer.engine_id)
-        self._shape: PageShape = page_shape(kv_cache_config)
+        self._layout: Layout = layout_of(kv_cache_config)
         self._blocks: int = kv_cache_config.num_blocks
         self._scheduler: Scheduler | None = None
         self._worker: Worker | None = None
         self._told, self._since = told, Since()
         if role == KVConnectorRole.SCHEDULER:
-            group, words = self._shape.group(), self._shape.words
-            pool = join(told, group, "scheduler")
-            log.info("tern: engine %s, pool %x of %d bytes, %s", told.engine, pool.handle, pool.nbytes, words)
+            layout, pool = self._layout, join(told, self._layout, "scheduler")
+            log.info("tern: engine %s, pool %x of %d bytes, %s", told.engine, pool.handle, pool.nbytes, layout.words)
             naming = partial(namespace_of, vllm_config, told)
-            self._scheduler = Scheduler(pool, naming, partial(follow, told, group))
+            self._scheduler = Scheduler(pool, layout, naming, partial(follow, told, layout))
 
     # ---- both sides
 
@@ -119,23 +120,23 @@ class TernConnector(KVConnectorBase_V1):
         return found, bool(found)
 
     def update_state_after_alloc(self, request: Request, blocks: Any, num_external_tokens: int) -> None:
-        self._s().allocated(request, blocks.get_block_ids()[0], num_external_tokens)
+        self._s().allocated(request, blocks.get_block_ids(), num_external_tokens)
 
     def build_connector_meta(self, scheduler_output: Any) -> KVConnectorMetadata:
-        out, ends = scheduler_output, {}
-        for new in out.scheduled_new_reqs:
-            ends[new.req_id] = new.num_computed_tokens + out.num_scheduled_tokens[new.req_id]
-        for name, computed in zip(out.scheduled_cached_reqs.req_ids, out.scheduled_cached_reqs.num_computed_tokens):
-            ends[name] = computed + out.num_scheduled_tokens[name]
-        tables = out.kv_connector_block_state
-        return TernMetadata(self._s().work(ends, lambda name: (tables.get_block_ids(name) or (None,))[0]))
+        out = scheduler_output
+        starts = {new.req_id: new.num_computed_tokens for new in out.scheduled_new_reqs}
+        starts.update(zip(out.scheduled_cached_reqs.req_ids, out.scheduled_cached_reqs.num_computed_tokens))
+        scheduled = {name: (start, start + out.num_scheduled_tokens[name]) for name, start in starts.items()}
+        return TernMetadata(self._s().work(scheduled, out.kv_connector_block_state.get_block_ids))
 
     def update_connector_output(self, connector_output: Any) -> None:
         report = connector_output.kv_connector_worker_meta
         failed = connector_output.failed_recving or ()
         self._s().reported(report.saved if report else (), failed, report.joined if report else None)
 
-    def request_finished(self, request: Request, block_ids: list[int]) -> tuple[bool, dict[str, Any] | None]:
+    def request_finished_all_groups(
+        self, request: Request, block_ids: tuple[list[int], ...]
+    ) -> tuple[bool, dict[str, Any] | None]:
         return False, self._s().finished(request)
 
     def reset_cache(self) -> bool | None:
@@ -153,9 +154,9 @@ class TernConnector(KVConnectorBase_V1):
         return metadata.work
 
     def register_kv_caches(self, kv_caches: Mapping[str, Tensor]) -> None:
-        layers = layers_of(self._shape, kv_caches, self._blocks)
-        copier = partial(copier_of, shape=self._shape, layers=layers, blocks=self._blocks)
-        joining = partial(join, self._told, self._shape.group(), "worker")
+        layers = layers_of(self._layout, kv_caches, self._blocks)
+        copier = partial(copier_of, layout=self._layout, layers=layers, blocks=self._blocks)
+        joining = partial(join, self._told, self._layout, "worker")
         self._worker = Worker(joining(), copier, partial(joining, REJOIN_S))
 
     def start_load_kv(self, forward_context: Any, **kwargs: Any) -> None:

@@ -35,6 +35,6 @@ def handed(params: Mapping[str, Any] | None, block: int, prompt: int) -> Handed 
     ticket, tokens = params.get(TICKET), params.get(TOKENS)
     if not isinstance(ticket, str) or not isinstance(tokens, int) or isinstance(tokens, bool):
         raise ValueError(f"kv_transfer_params lacks {TICKET} or {TOKENS}: pass on what the prefill instance answered")
-    if tokens <= 0 or tokens % block or tokens > prompt:
+    if not 0 < tokens < prompt or tokens % block:
         raise ValueError(f"{TOKENS}={tokens} is not of this prompt of {prompt} tokens, in blocks of {block}")
     return Handed(ticket, tokens)

@@ -6,12 +6,20 @@ from dataclasses import dataclass, field
 
 
 @dataclass(frozen=True)
-class Move:
-    """Page pages[i] of Tern and block blocks[i] of vLLM, for the copies of one request."""
+class Run:
+    """Page pages[i] of Tern and block blocks[i] of vLLM, in one group."""
 
-    request: str
     pages: tuple[int, ...]
     blocks: tuple[int, ...]
+
+
+@dataclass(frozen=True)
+class Move:
+    """The copies of one request, by group, of so many tokens."""
+
+    request: str
+    tokens: int
+    runs: tuple[Run, ...]
 
 
 @dataclass

@@ -1,17 +1,20 @@
-"""Which bytes of vLLM's KV tensors are one page of Tern: block b of every layer, one layer after the other."""
+"""The groups of a model's KV: which bytes of vLLM's tensors are one page of Tern (block b of every layer of a group, one
+layer after the other), and which blocks of a group matter. Group i of vLLM is group i of Tern's pool."""
 
 from __future__ import annotations
 
 import hashlib
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol
 
-from ..layout import Group
+from ..layout import Group, Ids
+from .jobs import Run
 from .settings import Refused
 
-GROUP = "kv"
+KINDS = ("FullAttentionSpec", "SlidingWindowSpec")  # of vLLM's groups that are carried
+RESERVE = 1  # tokens before a window that Tern keeps, the least that it takes
 AXES = ("layer", "head", "token", "dim")
 _DTYPES = {1: "uint8", 2: "uint16", 4: "uint32"}  # by element size: the bytes are moved, never computed with
 
@@ -32,10 +35,11 @@ class Tensor(Protocol):
 
 @dataclass(frozen=True)
 class PageShape:
-    """One block of all layers. Within a layer it lies as vLLM's tensor has it: head, token, and for each the content
+    """One block of a group's layers. Within a layer it lies as vLLM's tensor has it: head, token, and for each the content
     of K and V.
 
     dtype, order: how vLLM names the elements, and the order of its axes
+    window: how many tokens before it a token reads; 0: all of them
     """
 
     block_tokens: int
@@ -45,6 +49,7 @@ class PageShape:
     element_bytes: int
     dtype: str
     order: str
+    window: int = 0
 
     @property
     def layer_bytes(self) -> int:
@@ -56,73 +61,143 @@ class PageShape:
 
     @property
     def words(self) -> str:
-        return f"{len(self.layers)} layers, pages of {self.block_tokens} tokens and {self.page_bytes} bytes"
+        reach = f" with a window of {self.window}" if self.window else ""
+        return f"{len(self.layers)} layers{reach}, pages of {self.block_tokens} tokens and {self.page_bytes} bytes"
 
-    def group(self) -> Group:
-        """The kind of page in Tern. Its name tells pools of other shapes, or other meanings of their bytes, apart."""
-        told = (self.heads, self.content, len(self.layers), self.block_tokens, self.dtype, self.order)
-        mark = hashlib.blake2b(repr(told).encode(), digest_size=6).hexdigest()
+    def first(self, at: int) -> int:
+        """The first block that is needed to go on from `at` tokens."""
+        return max(at - self.window, 0) // self.block_tokens if self.window else 0
+
+    def group(self, name: str) -> Group:
         return Group(
-            f"{GROUP}-{mark}",
+            name,
             page_tokens=self.block_tokens,
             shape=(len(self.layers), self.heads, self.block_tokens, self.content),
             dtype=_DTYPES[self.element_bytes],
+            family="window" if self.window else "history",
+            window=self.window,
+            reserve=RESERVE if self.window else 0,
             axes=AXES,
         )
 
 
-def page_shape(config: Any) -> PageShape:
+@dataclass(frozen=True)
+class Layout:
+    """All groups of a model."""
+
+    shapes: tuple[PageShape, ...]
+
+    @property
+    def align(self) -> int:
+        """Tokens of the shortest prefix that is whole blocks in every group. What is matched and saved is a multiple."""
+        return math.lcm(*(s.block_tokens for s in self.shapes))
+
+    @property
+    def words(self) -> str:
+        return "; ".join(s.words for s in self.shapes)
+
+    def groups(self, nbytes: int) -> list[Group]:
+        """The kinds of page in Tern. Their names tell a pool from those of another size, of other shapes, or of another
+        meaning of their bytes."""
+        told = [(s.heads, s.content, len(s.layers), s.block_tokens, s.dtype, s.order, s.window) for s in self.shapes]
+        mark = hashlib.blake2b(repr((nbytes, told)).encode(), digest_size=6).hexdigest()
+        return [s.group(f"kv{i}-{mark}") for i, s in enumerate(self.shapes)]
+
+    def runs(
+        self, pages: Callable[[int], Ids], blocks: Sequence[Sequence[int]], span: tuple[int, int], at: int
+    ) -> tuple[Run, ...]:
+        """Pages and blocks of the tokens in `span`, but for those that nobody needs who goes on from `at` or behind it.
+
+        pages: a session's table of a group
+        blocks: by group, vLLM's table
+        """
+        found = []
+        for i, s in enumerate(self.shapes):
+            last = span[1] // s.block_tokens
+            first = max(span[0] // s.block_tokens, s.first(at))
+            found.append(Run(tuple(int(p) for p in pages(i)[first:last]), tuple(blocks[i][first:last])))
+        return tuple(found)
+
+    def whole_from(self, saved: int, start: int) -> int:
+        """The least length whose windows vLLM has, where it dropped blocks that were not saved, since their windows moved on
+        to `start`. 0: it dropped none."""
+        dropped = [(s.first(start) * s.block_tokens, s.window) for s in self.shapes]
+        return max((end + window for end, window in dropped if end > saved), default=0)
+
+
+def layout_of(config: Any) -> Layout:
     """Of a KVCacheConfig, or Refused with what of it cannot be carried."""
-    groups = config.kv_cache_groups
-    if len(groups) != 1:
-        kinds = ", ".join(type(g.kv_cache_spec).__name__ for g in groups)
-        raise Refused(f"the model has {len(groups)} groups of KV ({kinds}): tern.vllm carries 1 yet, full attention")
-    spec = groups[0].kv_cache_spec
-    if type(spec).__name__ != "FullAttentionSpec":
-        raise Refused(f"the model's KV is {type(spec).__name__}: tern.vllm carries full attention alone yet")
-    if spec.sliding_window is not None or spec.attention_chunk_size is not None:
-        raise Refused("the model has layers with a window: tern.vllm carries full attention alone yet")
+    order = str(config.kv_cache_layout)
+    layout = Layout(tuple(_shape(g, order) for g in config.kv_cache_groups))
+    if all(s.window for s in layout.shapes):
+        raise Refused("the model has no layer with full attention: tern.vllm carries windows beside full attention alone")
+    return layout
+
+
+def _shape(group: Any, order: str) -> PageShape:
+    spec = group.kv_cache_spec
+    kind = type(spec).__name__
+    if kind not in KINDS:
+        raise Refused(f"the model has a group of KV that is {kind}: tern.vllm carries {' and '.join(KINDS)} yet")
+    if not group.enable_kv_transfer:
+        raise Refused(f"vLLM keeps a group of KV ({kind}) to itself: tern.vllm does not know this model")
+    element = spec.dtype.itemsize
     if spec.kv_quant_mode.value != 0 or spec.page_size_padded is not None or spec.tokens_per_state != 1:
         raise Refused("the model's KV is quantized, padded or packed: tern.vllm carries plain KV alone yet")
-    element = spec.dtype.itemsize
     if element not in _DTYPES:
         raise Refused(f"KV of {spec.dtype} has elements of {element} bytes: tern.vllm carries 1, 2 and 4")
-    heads, content = spec.num_heads, spec.state_content_size_bytes // element
     shape = PageShape(
         spec.block_size,
-        tuple(groups[0].layer_names),
-        heads,
-        content,
+        tuple(group.layer_names),
+        spec.num_heads,
+        spec.state_content_size_bytes // element,
         element,
         str(spec.dtype),
-        str(config.kv_cache_layout),
+        order,
+        _window(spec, kind),
     )
     if shape.layer_bytes != spec.page_size_bytes:
         raise Refused(
-            f"a block of a layer has {spec.page_size_bytes} bytes where {heads} heads of {spec.block_size} tokens have "
-            f"{shape.layer_bytes}: tern.vllm does not know this layout"
+            f"a block of a layer has {spec.page_size_bytes} bytes where {shape.heads} heads of {spec.block_size} tokens "
+            f"have {shape.layer_bytes}: tern.vllm does not know this layout"
         )
     return shape
 
 
+def _window(spec: Any, kind: str) -> int:
+    """vLLM counts the token that reads among its window; Tern does not."""
+    if kind == "SlidingWindowSpec":
+        if spec.sliding_window < 2 or spec.extra_retained_tokens:
+            raise Refused(
+                f"sliding_window={spec.sliding_window}, extra_retained_tokens={spec.extra_retained_tokens}: tern.vllm "
+                "carries windows of 2 tokens and more, without retained ones"
+            )
+        return int(spec.sliding_window) - 1
+    if spec.sliding_window is not None or spec.attention_chunk_size is not None:
+        raise Refused(
+            "vLLM keeps all KV of layers that have a window or chunks: tern.vllm carries windows in groups of their own; "
+            "start without --disable-hybrid-kv-cache-manager"
+        )
+    return 0
+
+
 @dataclass(frozen=True)
 class Layer:
-    """Where a layer's blocks lie in this process."""
+    """Where a layer's blocks lie in this process. Layers of different groups may lie in the same bytes: vLLM gives a block
+    to one group at a time."""
 
     address: int  # of block 0
     stride: int  # bytes from one block to the next
 
 
-def layers_of(shape: PageShape, caches: Mapping[str, Tensor], blocks: int) -> list[Layer]:
-    """Checks that the tensors are as the configuration said: one block of a layer is one run of bytes."""
-    found = []
-    for name in shape.layers:
-        if name not in caches:
-            raise Refused(f"vLLM has no KV tensor for layer {name!r}: tern.vllm does not know this model")
-        found.append(_layer(shape, name, caches[name], blocks))
-    if more := sorted(set(caches) - set(shape.layers)):
+def layers_of(layout: Layout, caches: Mapping[str, Tensor], blocks: int) -> list[list[Layer]]:
+    """By group. Checks that the tensors are as the configuration said: one block of a layer is one run of bytes."""
+    named = [name for shape in layout.shapes for name in shape.layers]
+    if missing := sorted(set(named) - set(caches)):
+        raise Refused(f"vLLM has no KV tensor for layer {missing[0]!r}: tern.vllm does not know this model")
+    if more := sorted(set(caches) - set(named)):
         raise Refused(f"vLLM has KV that no group names, such as {more[0]!r}: tern.vllm does not know this model")
-    return found
+    return [[_layer(shape, name, caches[name], blocks) for name in shape.layers] for shape in layout.shapes]
 
 
 def _layer(shape: PageShape, name: str, tensor: Tensor, blocks: int) -> Layer:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import fcntl
 import os
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from functools import partial
 from typing import TypeVar
@@ -13,13 +13,13 @@ from typing import TypeVar
 from ..connection import Connection, Engine, Pool
 from ..errors import Busy, Gone
 from ..layout import Group
+from .pages import Layout
 from .settings import Refused, Settings
 
 START_S = 60.0  # for a step of the start that is BUSY: an older pool that is cleared, another instance that starts
 REJOIN_S = 5.0  # the same of one attempt to join a daemon that was started again
 FOLLOW_MS = 1000  # for each request of a scheduler that joins it
 PAUSE_S = 0.05
-SLABS = 512  # a pool has at least so many slabs, or a slab is a page
 
 _T = TypeVar("_T")
 
@@ -56,31 +56,24 @@ def _one_at_a_time(socket: str, within_s: float) -> Iterator[None]:
         os.close(folder)
 
 
-def pools_of(connection: Connection, group: Group, nbytes: int) -> list[int]:
-    """Handles of the tenant's pools of this kind and size. The daemon rounds a pool down to whole slabs, keeps one
-    slab to itself, and tells pages: they are short of `nbytes` by less than two slabs."""
-    slab = max(group.page_bytes, nbytes // SLABS)
-    return [
-        int(row["pool"], 16)
-        for row in connection.stats()["pools"]
-        if row["group"] == group.name
-        and row["tier"] == "device"
-        and (row["page_tokens"], row["page_bytes"]) == (group.page_tokens, group.page_bytes)
-        and 0 < nbytes - row["total"] * group.page_bytes <= 2 * slab
-    ]
+def pools_of(connection: Connection, groups: Sequence[Group]) -> list[int]:
+    """Handles of the tenant's pools of these kinds, whose names say the size, too."""
+    rows = connection.stats()["pools"]
+    return [int(r["pool"], 16) for r in rows if r["group"] == groups[0].name and r["tier"] == "device"]
 
 
-def share_pool(engine: Engine, group: Group, settings: Settings, within_s: float) -> Pool:
+def share_pool(engine: Engine, layout: Layout, settings: Settings, within_s: float) -> Pool:
     """Maps the pool that another instance has opened, or one has left; else opens it."""
-    connection, align = engine.connection, group.page_tokens
+    groups, align = layout.groups(settings.pool_bytes), layout.align
     with _one_at_a_time(settings.socket, within_s):
-        for handle in pools_of(connection, group, settings.pool_bytes):
-            mapping = partial(engine.map_pool, handle, [group], align_tokens=align)
+        for handle in pools_of(engine.connection, groups):
+            mapping = partial(engine.map_pool, handle, groups, align_tokens=align)
             try:
                 return patiently("mapping the pool", mapping, within_s)
             except Gone:
                 pass  # it was being closed
-        return patiently("opening the pool", partial(engine.open_pool, [group], bytes=settings.pool_bytes), within_s)
+        opening = partial(engine.open_pool, groups, bytes=settings.pool_bytes, align_tokens=align)
+        return patiently("opening the pool", opening, within_s)
 
 
 @contextmanager
@@ -94,15 +87,16 @@ def _connected(socket: str, deadline_ms: int = 0) -> Iterator[Connection]:
         raise
 
 
-def join(settings: Settings, group: Group, role: str, within_s: float = START_S) -> Pool:
+def join(settings: Settings, layout: Layout, role: str, within_s: float = START_S) -> Pool:
     """Joins the daemon and shares the pool."""
     with _connected(settings.socket) as connection:
         engine = patiently("joining the daemon", partial(connection.join, settings.engine, role=role), within_s)
-        return share_pool(engine, group, settings, within_s)
+        return share_pool(engine, layout, settings, within_s)
 
 
-def follow(settings: Settings, group: Group, handle: int) -> Pool:
+def follow(settings: Settings, layout: Layout, handle: int) -> Pool:
     """The scheduler joins where its worker has joined anew. It waits little: vLLM's steps wait for it."""
     with _connected(settings.socket, FOLLOW_MS) as connection:
         engine = connection.join(settings.engine, role="scheduler", deadline_ms=FOLLOW_MS)
-        return engine.map_pool(handle, [group], align_tokens=group.page_tokens, deadline_ms=FOLLOW_MS)
+        groups = layout.groups(settings.pool_bytes)
+        return engine.map_pool(handle, groups, align_tokens=layout.align, deadline_ms=FOLLOW_MS)

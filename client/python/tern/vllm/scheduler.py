@@ -19,6 +19,7 @@ import time
 from collections import deque
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Any, Protocol, TypeVar
 
 from .._lib import STEP_NONE
@@ -29,10 +30,13 @@ from ..session import Session
 from .fetches import Fetch, Fetches
 from .handing import Handed, handed, wants_hand_over
 from .jobs import Joined, Move, Work
+from .pages import RESERVE, Layout
 
 log = logging.getLogger(__name__)
 
 _T = TypeVar("_T")
+
+Blocks = Sequence[Sequence[int]]  # by group, vLLM's block table of a request
 
 CLOSE_MS = 1000  # for a close
 CLOSE_AGAIN_S = 1.0  # the pause before one that came to nothing is repeated
@@ -117,6 +121,7 @@ class Scheduler:
     """follow: joins where the worker has joined anew, and maps the pool of that handle"""
 
     pool: Pool
+    layout: Layout
     namespace: Callable[[Request], Namespace]
     follow: Callable[[int], Pool]
     counts: Counts = field(default_factory=Counts)
@@ -139,7 +144,7 @@ class Scheduler:
 
     @property
     def block(self) -> int:
-        return self.pool.align_tokens
+        return self.layout.align
 
     # ---- before a request is scheduled
 
@@ -158,34 +163,34 @@ class Scheduler:
             return None
         if self._lost or request.request_id in self._no_load:
             return 0
-        most = (request.num_tokens - 1) // self.block * self.block
-        return max(min(kept.session.written, most) - local, 0)
+        return max(kept.saved - local, 0) if kept.saved < request.num_tokens else 0
 
-    def allocated(self, request: Request, blocks: Sequence[int], external: int) -> None:
+    def allocated(self, request: Request, blocks: Blocks, external: int) -> None:
         """vLLM has given blocks to the request: `external` tokens of them are to be loaded."""
         kept = self._kept.get(request.request_id)
         if kept is None:
             return
         if external:
-            first, last = kept.local // self.block, (kept.local + external) // self.block
-            self._loads.append(self._move(kept, blocks, first, last))
+            last = kept.local + external
+            self._loads.append(self._move(kept, blocks, (kept.local, last), last))
             self._loading.append(kept)
             self._bringing[request.request_id] = external
             self.counts.matched += external
 
     # ---- a step
 
-    def work(self, scheduled: Mapping[str, int], blocks: Callable[[str], Sequence[int] | None]) -> Work:
-        """The work of this step. scheduled: for each request, how many tokens are computed when it is over."""
+    def work(self, scheduled: Mapping[str, tuple[int, int]], blocks: Callable[[str], Blocks | None]) -> Work:
+        """The work of this step. scheduled: for each request, how many tokens are computed when it begins, and when it is
+        over."""
         self._look()
         work = Work(self.pool.handle, loads=self._loads, life=self._life)
         saving = []
-        for name, end in scheduled.items():
+        for name, (start, end) in scheduled.items():
             kept = self._kept.get(name)
             if kept is not None and (table := blocks(name)) is not None:
-                depth = min(end, len(kept.request.all_token_ids)) // self.block * self.block
-                if depth > max(kept.saved, kept.tried) and self._extend(kept, depth):
-                    work.saves.append(self._move(kept, table, kept.saved // self.block, depth // self.block))
+                depth, at = self._whole(kept, end), self.layout.whole_from(kept.saved, start)
+                if depth > max(kept.saved, kept.tried) and self._extend(kept, depth, at):
+                    work.saves.append(self._move(kept, table, (kept.saved, depth), at))
                     saving.append((kept, depth))
         if self._lost:
             work.rejoin, work.saves, saving = True, [], []
@@ -314,7 +319,7 @@ class Scheduler:
         if session is None:
             return None
         told = self._handed(request)
-        tokens = list(request.all_token_ids)[: told.tokens if told else None]
+        tokens = list(request.all_token_ids)[: told.tokens if told else -1]  # the last one is computed
         if self._do("a match", lambda: session.match(tokens)) is None:
             self._close(session, STEP_NONE)
             return None
@@ -396,15 +401,27 @@ class Scheduler:
         if kept.ended and not kept.pending:
             self._close(kept.session, kept.last_step or STEP_NONE)
 
-    def _extend(self, kept: Kept, depth: int) -> bool:
-        """Pages up to `depth`. Without room there is no save now; that of the next block tries again."""
+    def _whole(self, kept: Kept, end: int) -> int:
+        """How much of `end` computed tokens is saved. The windows of a ticket's end are those that decode needs, so a prompt
+        that is handed over ends before its last token."""
+        tokens = len(kept.request.all_token_ids) - wants_hand_over(kept.request.kv_transfer_params)
+        return min(end, tokens) // self.block * self.block
+
+    def _extend(self, kept: Kept, depth: int, whole_from: int) -> bool:
+        """Pages up to `depth`, but for those of windows that lie before `whole_from`, of which vLLM lacks blocks. Without room
+        there is no save now; that of the next block tries again."""
         s = kept.session
         append = list(kept.request.all_token_ids[s.tokens : depth])
         room = max(depth, s.allocated)
         kept.tried = depth
-        return self._do("an extend", lambda: s.extend(append=append, written=depth, allocated=room)) is not None
+        if whole_from + RESERVE > depth:
+            return False
+        if self._do("an extend", lambda: s.extend(append=append, written=depth, allocated=room)) is None:
+            return False
+        slide = partial(s.slide, whole_from + RESERVE, step=kept.last_step or STEP_NONE)
+        return whole_from == 0 or self._do("a slide", slide) is not None
 
-    def _move(self, kept: Kept, blocks: Sequence[int], first: int, last: int) -> Move:
-        pages = kept.session.table(self.pool.groups[0].name)[first:last]
-        return Move(kept.request.request_id, tuple(int(p) for p in pages), tuple(blocks[first:last]))
-
+    def _move(self, kept: Kept, blocks: Blocks, span: tuple[int, int], at: int) -> Move:
+        groups, table = self.pool.groups, kept.session.table
+        runs = self.layout.runs(lambda group: table(groups[group].name), blocks, span, at)
+        return Move(kept.request.request_id, span[1] - span[0], runs)

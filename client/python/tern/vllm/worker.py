@@ -13,8 +13,8 @@ from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass, field
 
 from ..connection import Pool
-from .jobs import Joined, Move, Steps, Work
-from .pages import Layer, PageShape
+from .jobs import Joined, Move, Run, Steps, Work
+from .pages import Layer, Layout, PageShape
 from .rejoin import Rejoin
 from .settings import Refused
 
@@ -36,8 +36,8 @@ class Copied:
 
 
 @dataclass
-class Copier:
-    """Moves blocks between a pool's pages and the tensors of all layers."""
+class GroupCopier:
+    """Moves blocks between a pool's pages of one group and the tensors of its layers."""
 
     shape: PageShape
     layers: Sequence[Layer]
@@ -45,27 +45,40 @@ class Copier:
     base: int  # address of page 0
     pages: int
 
-    def check(self, move: Move) -> None:
-        if len(move.pages) != len(move.blocks):
-            raise IndexError(f"{len(move.pages)} pages for {len(move.blocks)} blocks")
-        if not all(0 < page < self.pages for page in move.pages):
-            raise IndexError(f"a page of {move.pages} is not in the pool, which has {self.pages}")
-        if not all(0 <= block < self.blocks for block in move.blocks):
-            raise IndexError(f"a block of {move.blocks} is not in vLLM's KV, which has {self.blocks}")
+    def check(self, run: Run) -> None:
+        if len(run.pages) != len(run.blocks):
+            raise IndexError(f"{len(run.pages)} pages for {len(run.blocks)} blocks")
+        if not all(0 < page < self.pages for page in run.pages):
+            raise IndexError(f"a page of {run.pages} is not in the pool, which has {self.pages}")
+        if not all(0 < block < self.blocks for block in run.blocks):  # block 0 stands for those that vLLM has dropped
+            raise IndexError(f"a block of {run.blocks} is not in vLLM's KV, which has {self.blocks}")
 
-    def copy(self, move: Move, load: bool) -> None:
-        self.check(move)
+    def copy(self, run: Run, load: bool) -> None:
         n = self.shape.layer_bytes
         for i, layer in enumerate(self.layers):
-            for page, block in zip(move.pages, move.blocks):
+            for page, block in zip(run.pages, run.blocks):
                 there = self.base + page * self.shape.page_bytes + i * n
                 here = layer.address + block * layer.stride
                 ct.memmove(*((here, there) if load else (there, here)), n)
 
 
-def copier_of(pool: Pool, shape: PageShape, layers: Sequence[Layer], blocks: int) -> Copier:
-    pages = pool.pages(shape.group().name)
-    return Copier(shape, layers, blocks, pages.ctypes.data, len(pages))
+@dataclass
+class Copier:
+    groups: Sequence[GroupCopier]
+
+    def copy(self, move: Move, load: bool) -> None:
+        for group, run in zip(self.groups, move.runs, strict=True):
+            group.check(run)
+        for group, run in zip(self.groups, move.runs):
+            group.copy(run, load)
+
+
+def copier_of(pool: Pool, layout: Layout, layers: Sequence[Sequence[Layer]], blocks: int) -> Copier:
+    groups = []
+    for group, shape, of_group in zip(pool.groups, layout.shapes, layers, strict=True):
+        pages = pool.pages(group.name)
+        groups.append(GroupCopier(shape, of_group, blocks, pages.ctypes.data, len(pages)))
+    return Copier(groups)
 
 
 @dataclass
@@ -156,7 +169,7 @@ class Worker:
             self.pool.done_step(self._told)
 
     def _count(self, move: Move, what: str) -> None:
-        n, shape = len(move.blocks), self.copier.shape
-        setattr(self.copied, what, getattr(self.copied, what) + n * shape.block_tokens)
-        self.copied.copies += n
-        self.copied.bytes += n * shape.page_bytes
+        setattr(self.copied, what, getattr(self.copied, what) + move.tokens)
+        for group, run in zip(self.copier.groups, move.runs):
+            self.copied.copies += len(run.blocks)
+            self.copied.bytes += len(run.blocks) * group.shape.page_bytes

@@ -31,6 +31,13 @@ class KVConnectorTransferResults:
     failed_recving: set[str] = field(default_factory=set)
 
 
+class SupportsHMA:
+    def request_finished_all_groups(
+        self, request: Any, block_ids: tuple[list[int], ...]
+    ) -> tuple[bool, dict[str, Any] | None]:
+        raise NotImplementedError
+
+
 class KVConnectorBase_V1:
     def __init__(self, vllm_config: Any, role: KVConnectorRole, kv_cache_config: Any) -> None:
         self._connector_metadata: KVConnectorMetadata | None = None
@@ -91,9 +98,6 @@ class KVConnectorBase_V1:
         return KVConnectorMetadata()
 
     def update_connector_output(self, connector_output: Any) -> None: ...
-
-    def request_finished(self, request: Any, block_ids: list[int]) -> tuple[bool, dict[str, Any] | None]:
-        return False, None
 
     def reset_cache(self) -> bool | None:
         return None
