@@ -1,4 +1,4 @@
-"""The tiny model, what stock vLLM alone answers, and a daemon."""
+"""The tiny models, what stock vLLM alone answers, and a daemon."""
 
 from __future__ import annotations
 
@@ -24,10 +24,10 @@ PROMPTS: dict[str, list[int]] = {
 }
 
 
-@pytest.fixture(scope="session")
-def tiny(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    folder = tmp_path_factory.mktemp("tiny")
-    model.write(folder)
+@pytest.fixture(scope="session", params=sorted(model.SHAPES))
+def tiny(tmp_path_factory: pytest.TempPathFactory, request: pytest.FixtureRequest) -> Path:
+    folder = tmp_path_factory.mktemp(request.param)
+    model.write(folder, request.param)
     return folder
 
 

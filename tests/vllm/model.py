@@ -1,4 +1,5 @@
-"""Makes a tiny model of seeded weights in a folder, with a tokenizer: `model.py FOLDER [SEED]`. Needs NumPy alone.
+"""Makes a tiny model of seeded weights in a folder, with a tokenizer: `model.py FOLDER [SHAPE]`. Needs NumPy alone. SHAPE is
+`llama`, or `gemma`: of three layers two have a window, which vLLM keeps in three groups of KV.
 
 The weights are spread wider than a trained model's, so that attention is sharp and an answer depends on the KV of single
 tokens. A token is a word `t7`; a prompt of token ids needs none.
@@ -15,15 +16,13 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-VOCAB, HIDDEN, INTER, LAYERS, HEADS, KV_HEADS, HEAD_DIM = 1024, 256, 512, 4, 4, 2, 64
+VOCAB, HIDDEN, INTER, HEADS, KV_HEADS, HEAD_DIM = 1024, 256, 512, 4, 2, 64
+LAYERS = {"llama": 4, "gemma": 6}
 QK_GAIN, HEAD_GAIN = 2.0, 3.0  # sharper attention; log-probabilities that differ
 
 CONFIG: dict[str, Any] = {
-    "architectures": ["LlamaForCausalLM"],
-    "model_type": "llama",
     "hidden_size": HIDDEN,
     "intermediate_size": INTER,
-    "num_hidden_layers": LAYERS,
     "num_attention_heads": HEADS,
     "num_key_value_heads": KV_HEADS,
     "head_dim": HEAD_DIM,
@@ -34,21 +33,44 @@ CONFIG: dict[str, Any] = {
     "tie_word_embeddings": False,
     "bos_token_id": 1,
     "eos_token_id": 2,
-    "hidden_act": "silu",
+}
+SHAPES: dict[str, dict[str, Any]] = {
+    "llama": {"architectures": ["LlamaForCausalLM"], "model_type": "llama", "hidden_act": "silu"},
+    "gemma": {
+        "architectures": ["Gemma3ForCausalLM"],
+        "model_type": "gemma3_text",
+        "hidden_activation": "gelu_pytorch_tanh",
+        "layer_types": ["sliding_attention", "sliding_attention", "full_attention"] * 2,
+        "sliding_window": 64,
+        "query_pre_attn_scalar": HEAD_DIM,
+    },
 }
 
 Matrix = npt.NDArray[np.float32]
 
 
-def weights(seed: int) -> dict[str, Matrix]:
-    rng = np.random.default_rng(seed)
+def norms(shape: str, layer: int) -> dict[str, Matrix]:
+    """A Gemma adds 1 to their weights, and has some between q and k, which make attention sharp there."""
+    at, one = f"model.layers.{layer}.", np.ones(HIDDEN, np.float32)
+    if shape == "llama":
+        return {f"{at}{norm}_layernorm.weight": one for norm in ("input", "post_attention")}
+    outer = ("input", "post_attention", "pre_feedforward", "post_feedforward")
+    gain = np.full(HEAD_DIM, QK_GAIN - 1, np.float32)
+    return {f"{at}{norm}_layernorm.weight": 0 * one for norm in outer} | {
+        f"{at}self_attn.{norm}_norm.weight": gain for norm in "qk"
+    }
+
+
+def weights(shape: str) -> dict[str, Matrix]:
+    rng = np.random.default_rng(1)
 
     def random(out: int, into: int, gain: float = 1.0) -> Matrix:
         drawn: Matrix = (rng.standard_normal((out, into)) * gain / np.sqrt(into)).astype(np.float32)
         return drawn
 
-    w = {"model.embed_tokens.weight": rng.standard_normal((VOCAB, HIDDEN)).astype(np.float32)}
-    for i in range(LAYERS):
+    scale = 1 if shape == "llama" else np.sqrt(HIDDEN)  # by which a Gemma multiplies them
+    w = {"model.embed_tokens.weight": (rng.standard_normal((VOCAB, HIDDEN)) / scale).astype(np.float32)}
+    for i in range(LAYERS[shape]):
         at, mlp = f"model.layers.{i}.self_attn.", f"model.layers.{i}.mlp."
         w[f"{at}q_proj.weight"] = random(HEADS * HEAD_DIM, HIDDEN, QK_GAIN)
         w[f"{at}k_proj.weight"] = random(KV_HEADS * HEAD_DIM, HIDDEN, QK_GAIN)
@@ -57,9 +79,8 @@ def weights(seed: int) -> dict[str, Matrix]:
         w[f"{mlp}gate_proj.weight"] = random(INTER, HIDDEN)
         w[f"{mlp}up_proj.weight"] = random(INTER, HIDDEN)
         w[f"{mlp}down_proj.weight"] = random(HIDDEN, INTER)
-        for norm in ("input_layernorm", "post_attention_layernorm"):
-            w[f"model.layers.{i}.{norm}.weight"] = np.ones(HIDDEN, np.float32)
-    w["model.norm.weight"] = np.ones(HIDDEN, np.float32)
+        w |= norms(shape, i)
+    w["model.norm.weight"] = np.full(HIDDEN, 1 if shape == "llama" else 0, np.float32)
     w["lm_head.weight"] = random(VOCAB, HIDDEN, HEAD_GAIN)
     return w
 
@@ -110,14 +131,15 @@ def tokenizer() -> tuple[dict[str, Any], dict[str, Any]]:
     return words, told
 
 
-def write(folder: Path, seed: int = 1) -> None:
+def write(folder: Path, shape: str) -> None:
     folder.mkdir(parents=True, exist_ok=True)
     words, told = tokenizer()
-    (folder / "config.json").write_text(json.dumps(CONFIG))
+    config = CONFIG | SHAPES[shape] | {"num_hidden_layers": LAYERS[shape]}
+    (folder / "config.json").write_text(json.dumps(config))
     (folder / "tokenizer.json").write_text(json.dumps(words))
     (folder / "tokenizer_config.json").write_text(json.dumps(told))
-    write_safetensors(folder / "model.safetensors", weights(seed))
+    write_safetensors(folder / "model.safetensors", weights(shape))
 
 
 if __name__ == "__main__":
-    write(Path(sys.argv[1]), int(sys.argv[2]) if len(sys.argv) > 2 else 1)
+    write(Path(sys.argv[1]), sys.argv[2] if len(sys.argv) > 2 else "llama")

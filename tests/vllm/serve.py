@@ -25,7 +25,8 @@ os.environ |= {
     "VLLM_NO_USAGE_STATS": "1",
 }
 BLOCK = 32
-IMPORTED = ("vllm.v1.engine.core", "vllm.v1.worker.cpu_worker", "vllm.model_executor.models.llama")
+IMPORTED = ("vllm.v1.engine.core", "vllm.v1.worker.cpu_worker")
+MODELS = ("vllm.model_executor.models.llama", "vllm.model_executor.models.gemma3")
 
 
 def instance(asked: TextIO, say: TextIO) -> None:
@@ -68,7 +69,7 @@ def instance(asked: TextIO, say: TextIO) -> None:
 
 def main() -> None:
     importlib.import_module("vllm").LLM
-    for name in IMPORTED:
+    for name in IMPORTED + MODELS:
         importlib.import_module(name)
     signal.signal(signal.SIGCHLD, signal.SIG_IGN)
     listener = socket.socket(socket.AF_UNIX)

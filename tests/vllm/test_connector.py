@@ -20,17 +20,17 @@ FIRST = {"base": 0, "other first token": 0, "longer": 288, "another": 0}
 AGAIN = {"base": 288, "other first token": 288, "longer": 448, "another": 480}
 
 
-def pool_of(daemon: Daemon) -> Any:
-    (row,) = [r for r in ctl(Path(daemon.socket).parent / "admin.sock", "status")["pools"] if r["group"].startswith("kv-")]
-    return row
+def pool_of(daemon: Daemon) -> list[Any]:
+    """A row of each group."""
+    return [r for r in ctl(Path(daemon.socket).parent / "admin.sock", "status")["pools"] if r["tier"] == "device"]
 
 
 def at_rest(daemon: Daemon) -> None:
     """No page is anybody's but the prefix tree's."""
-    row = pool_of(daemon)
-    held = {what: row[what] for what in ("session", "borrowed", "transfer", "retiring", "quarantine")}
-    assert not any(held.values()), held
-    assert row["free"] + row["snapshot"] == row["total"]
+    for row in pool_of(daemon):
+        held = {what: row[what] for what in ("session", "borrowed", "transfer", "retiring", "quarantine")}
+        assert not any(held.values()), held
+        assert row["free"] + row["snapshot"] == row["total"]
 
 
 def same(vllm: Vllm, stock: dict[str, list[Answer]], cached: dict[str, int]) -> None:
@@ -41,16 +41,28 @@ def same(vllm: Vllm, stock: dict[str, list[Answer]], cached: dict[str, int]) -> 
 
 
 def flip(daemon: Daemon, tiny: Path) -> None:
-    """Changes one byte of the first page of "base", as no engine may: by an engine of its own that maps the pool."""
-    row = pool_of(daemon)
-    group = Group(row["group"], page_tokens=32, shape=(4, 2, 32, 128, 2), dtype="uint8")
-    assert group.page_bytes == row["page_bytes"]
+    """Changes one byte of the last page of "base", where there are windows of one of theirs, as no engine may: by an engine
+    of its own that maps the pool."""
+    rows = pool_of(daemon)
+    groups = [
+        Group(
+            row["group"],
+            page_tokens=32,
+            shape=(row["page_bytes"] // 16384, 2, 32, 128, 2),  # layer, head, token, content, byte
+            dtype="uint8",
+            family=row["family"],
+            window=row["window"],
+            reserve=1 if row["window"] else 0,
+        )
+        for row in rows
+    ]
+    flipped = max(groups, key=lambda group: group.window)
     with libtern.connect(daemon.socket) as connection:
-        pool = connection.join("flipper").map_pool(int(row["pool"], 16), [group], align_tokens=32)
+        pool = connection.join("flipper").map_pool(int(rows[0]["pool"], 16), groups, align_tokens=32)
         with pool.session(libtern.Namespace(model=str(tiny), kv_dtype="torch.bfloat16/None")) as s:
             assert s.match(BASE).written == 288
-            pages = pool.pages(group.name)
-            pages[s.table(group.name)[0], 3, 0, 5, 7, 1] ^= 0x40  # the exponent of one element of one token
+            pages = pool.pages(flipped.name)
+            pages[s.table(flipped.name)[8], -1, 0, 5, 7, 1] ^= 0x40  # the exponent of one element of one token
             del pages
 
 

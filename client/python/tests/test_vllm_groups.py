@@ -9,7 +9,18 @@ from typing import Any
 import pytest
 import tern
 from daemons import Daemon
-from vllm_rig import BLOCK, HYBRID, Asked, FullAttentionSpec, Instance, SlidingWindowSpec, forget, pages, run
+from vllm_rig import (
+    BLOCK,
+    HYBRID,
+    Asked,
+    FullAttentionSpec,
+    Instance,
+    SlidingWindowSpec,
+    forget,
+    long_blocks,
+    pages,
+    run,
+)
 
 PROMPT = [(i * 7919) % 1000 for i in range(200)]
 FULL = 1  # the group
@@ -99,6 +110,35 @@ def test_windows_that_vllm_has_no_more_are_not_saved(instance: Instance) -> None
         assert brought(instance, common) == (common if common >= 96 else 0)
 
 
+LONG = {
+    "windows of short blocks": (long_blocks(FullAttentionSpec()), SlidingWindowSpec()),
+    "windows of long blocks": (FullAttentionSpec(), long_blocks(SlidingWindowSpec())),
+    "a window of less than a block": (long_blocks(FullAttentionSpec()), SlidingWindowSpec(BLOCK - 3)),
+}
+
+
+@pytest.fixture(params=LONG)
+def long(daemons: tuple[Daemon, Daemon], request: pytest.FixtureRequest) -> Iterator[Instance]:
+    yield from made(daemons[0], "long", LONG[request.param])
+
+
+@pytest.mark.parametrize("step", [1, 23, 200])
+@pytest.mark.parametrize("itself", [0, 96])
+def test_groups_of_other_blocks(long: Instance, itself: int, step: int) -> None:
+    """What is common to all blocks, of 32 tokens, is saved and comes back."""
+    r = Asked("first", list(PROMPT))
+    has_itself(long, r, itself)
+    long.admit(r)
+    while r.num_computed_tokens < len(PROMPT):
+        long.step(r, tokens=step)
+    long.finish(r)
+    for common in range(16, 192, 16):
+        whole = common // 32 * 32
+        assert brought(long, common) in ((whole,) if itself == 0 else (0, whole))
+    if step > 1:
+        assert brought(long, 192) == 192
+
+
 @pytest.fixture
 def near(daemons: tuple[Daemon, Daemon]) -> Iterator[Instance]:
     """Its windows are whole blocks: with the token before them, which Tern keeps, they reach into one more."""
@@ -144,6 +184,17 @@ def test_a_preempted_request_begins_anew(instance: Instance) -> None:
     assert instance.admit(r) == 192
     instance.loaded()
     assert instance.holds(r, 192)
+    instance.step(r)
+    instance.finish(r)
+
+
+def test_a_request_that_is_preempted_before_its_first_token_comes_is_computed(instance: Instance) -> None:
+    """All of its prompt is saved, and the last token is to be computed: the windows of that length are another."""
+    r = Asked("first", PROMPT[:192])
+    instance.admit(r)
+    instance.step(r)
+    instance.drop(r)
+    assert instance.admit(r) == 0
     instance.step(r)
     instance.finish(r)
 

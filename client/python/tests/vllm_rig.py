@@ -41,6 +41,12 @@ class SlidingWindowSpec(FullAttentionSpec):
         self.sliding_window, self.extra_retained_tokens = window, 0
 
 
+def long_blocks(spec: Any) -> Any:
+    """Half the heads, and as many bytes a block."""
+    spec.block_size, spec.num_heads = 2 * BLOCK, HEADS // 2
+    return spec
+
+
 class MambaSpec:
     pass
 
@@ -121,10 +127,10 @@ class Asked:
         return len(self.all_token_ids)
 
 
-def kv_of(tokens: Sequence[int], layer: int) -> npt.NDArray[np.uint16]:
+def kv_of(tokens: Sequence[int], layer: int, heads: int) -> npt.NDArray[np.uint16]:
     """Of shape (token, head, content): each token's depends on all before it."""
     sums = np.cumsum(np.asarray(tokens, np.uint64) * np.arange(1, len(tokens) + 1, dtype=np.uint64))
-    rows = (np.arange(HEADS * CONTENT, dtype=np.uint64) + np.uint64(layer * HEADS * CONTENT)).reshape(1, HEADS, CONTENT)
+    rows = (np.arange(heads * CONTENT, dtype=np.uint64) + np.uint64(layer * HEADS * CONTENT)).reshape(1, heads, CONTENT)
     mixed = (sums[:, None, None] + rows * np.uint64(257)) % np.uint64(65521)
     kv: npt.NDArray[np.uint16] = mixed.astype(np.uint16)
     return kv
@@ -139,7 +145,7 @@ class Instance:
         self.worker = TernConnector(config, KVConnectorRole.WORKER, caches)
         # Layer i of each group lies in the same bytes.
         shared = [np.zeros((BLOCKS, HEADS, BLOCK, CONTENT), np.uint16) for _ in LAYERS]
-        self.kv = [shared for _ in self.specs]
+        self.kv = [[a.reshape(BLOCKS, s.num_heads, s.block_size, CONTENT) for a in shared] for s in self.specs]
         self.worker.register_kv_caches(
             {
                 layer: HostTensor(array)
@@ -170,7 +176,7 @@ class Instance:
     def first(self, group: int, computed: int) -> int:
         """The first block that the token behind `computed` ones reads."""
         window = self.specs[group].sliding_window
-        return max(computed + 1 - window, 0) // BLOCK if window else 0
+        return max(computed + 1 - window, 0) // self.specs[group].block_size if window else 0
 
     def give(self, r: Asked, computed: int, tokens: int) -> None:
         """Blocks for so many tokens, of which `computed` are computed. Those that have left the window are free."""
@@ -180,7 +186,7 @@ class Instance:
             for i in range(min(first, len(table))):
                 self.put(table[i])
                 table[i] = 0
-            while len(table) * BLOCK < tokens:
+            while len(table) * self.specs[group].block_size < tokens:
                 table.append(0 if len(table) < first else self.free.pop(0))
 
     def put(self, block: int) -> None:
@@ -226,20 +232,23 @@ class Instance:
 
     def compute(self, r: Asked, end: int) -> None:
         for group, table in enumerate(r.blocks):
-            for i, array in enumerate(self.kv[group]):
-                kv = kv_of(r.all_token_ids, 2 * group + i)
-                for t in range(max(r.num_computed_tokens, table.count(0) * BLOCK), end):
-                    array[table[t // BLOCK], :, t % BLOCK, :] = kv[t]
+            n = self.specs[group].block_size
+            for layer, array in enumerate(self.kv[group], 2 * group):
+                kv = kv_of(r.all_token_ids, layer, array.shape[1])
+                for t in range(max(r.num_computed_tokens, table.count(0) * n), end):
+                    array[table[t // n], :, t % n, :] = kv[t]
         r.num_computed_tokens = end
 
     def holds(self, r: Asked, tokens: int) -> bool:
         """Whether the blocks of the request have what a model would have computed, as far as the next token reads it."""
-        return all(
-            table[t // BLOCK] != 0 and (array[table[t // BLOCK], :, t % BLOCK, :] == kv_of(r.all_token_ids, layer)[t]).all()
-            for group, table in enumerate(r.blocks)
-            for layer, array in enumerate(self.kv[group], 2 * group)
-            for t in range(self.first(group, tokens) * BLOCK, tokens)
-        )
+        for group, table in enumerate(r.blocks):
+            n, first = self.specs[group].block_size, self.first(group, tokens)
+            for layer, array in enumerate(self.kv[group], 2 * group):
+                kv = kv_of(r.all_token_ids, layer, array.shape[1])
+                for t in range(first * n, tokens):
+                    if table[t // n] == 0 or (array[table[t // n], :, t % n, :] != kv[t]).any():
+                        return False
+        return True
 
     def loaded(self) -> None:
         """Steps without requests until nothing is being loaded."""

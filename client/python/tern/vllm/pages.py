@@ -119,10 +119,15 @@ class Layout:
         return tuple(found)
 
     def whole_from(self, saved: int, start: int) -> int:
-        """The least length whose windows vLLM has, where it dropped blocks that were not saved, since their windows moved on
-        to `start`. 0: it dropped none."""
-        dropped = [(s.first(start) * s.block_tokens, s.window) for s in self.shapes]
-        return max((end + window for end, window in dropped if end > saved), default=0)
+        """The least length whose windows can be saved whole, where vLLM has dropped blocks behind `saved` tokens, since their
+        windows moved on to `start`. 0: it has all that Tern keeps."""
+        lengths = []
+        for s in self.shapes:
+            dropped, reach = s.first(start) * s.block_tokens, min(s.window, self.align)
+            chunk = -(-(dropped + reach) // self.align) * self.align  # the first that has the end of its window
+            if chunk > saved + self.align:
+                lengths.append((chunk - reach) // s.block_tokens * s.block_tokens + s.window)
+        return max(lengths, default=0)
 
 
 def layout_of(config: Any) -> Layout:

@@ -190,7 +190,7 @@ class Scheduler:
             if kept is not None and (table := blocks(name)) is not None:
                 depth, at = self._whole(kept, end), self.layout.whole_from(kept.saved, start)
                 if depth > max(kept.saved, kept.tried) and self._extend(kept, depth, at):
-                    work.saves.append(self._move(kept, table, (kept.saved, depth), at))
+                    work.saves.append(self._move(kept, table, (kept.saved, depth), max(at, start)))
                     saving.append((kept, depth))
         if self._lost:
             work.rejoin, work.saves, saving = True, [], []
