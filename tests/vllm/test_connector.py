@@ -30,7 +30,7 @@ def at_rest(daemon: Daemon) -> None:
     for row in pool_of(daemon):
         held = {what: row[what] for what in ("session", "borrowed", "transfer", "retiring", "quarantine")}
         assert not any(held.values()), held
-        assert row["free"] + row["snapshot"] == row["total"]
+        assert row["free"] + row["snapshot"] + row["reclaimable"] == row["total"]
 
 
 def same(vllm: Vllm, stock: dict[str, list[Answer]], cached: dict[str, int]) -> None:

@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 import tern
 from daemons import Daemon
+from tern.vllm.pages import layout_of
 from vllm_rig import (
     BLOCK,
     HYBRID,
@@ -16,6 +17,7 @@ from vllm_rig import (
     FullAttentionSpec,
     Instance,
     SlidingWindowSpec,
+    cache_config,
     forget,
     long_blocks,
     pages,
@@ -137,6 +139,12 @@ def test_groups_of_other_blocks(long: Instance, itself: int, step: int) -> None:
         assert brought(long, common) in ((whole,) if itself == 0 else (0, whole))
     if step > 1:
         assert brought(long, 192) == 192
+
+
+def test_blocks_of_which_tern_keeps_nothing_may_be_dropped() -> None:
+    layout = layout_of(cache_config(*LONG["a window of less than a block"]))  # of 12 tokens, in blocks of 16
+    assert layout.whole_from(saved=96, start=127) == 0  # the block of 96 to 112, which lies before the window at 128
+    assert layout.whole_from(saved=64, start=127) == 112 + 12  # and the window at 96
 
 
 @pytest.fixture
