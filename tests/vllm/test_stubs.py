@@ -57,7 +57,7 @@ def test_stubs_have_the_installed_parameters() -> None:
 
 def test_the_connector_overrides_what_there_is() -> None:
     for name, ours in methods(TernConnector).items():
-        real = getattr(installed.KVConnectorBase_V1, name, None)
+        real = getattr(installed.KVConnectorBase_V1, name, getattr(installed.SupportsHMA, name, None))
         if real is None:
             assert name in ("_s", "_w", "_work", "_pool"), f"vLLM has no {name}"
         else:

@@ -123,6 +123,7 @@ def spec(**other: object) -> FullAttentionSpec:
     [
         (cache_config(FullAttentionSpec(), MambaSpec()), "a group of KV that is MambaSpec"),
         (cache_config(spec(sliding_window=64)), "start without --disable-hybrid-kv-cache-manager"),
+        (cache_config(spec(attention_chunk_size=64)), "chunked attention"),
         (cache_config(SlidingWindowSpec()), "no layer with full attention"),
         (cache_config(FullAttentionSpec(), SlidingWindowSpec(1)), "sliding_window=1"),
         (cache_config(spec(kv_quant_mode=SimpleNamespace(value=1))), "quantized"),

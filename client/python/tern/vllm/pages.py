@@ -178,10 +178,12 @@ def _window(spec: Any, kind: str) -> int:
                 "carries windows of 2 tokens and more, without retained ones"
             )
         return int(spec.sliding_window) - 1
-    if spec.sliding_window is not None or spec.attention_chunk_size is not None:
+    if spec.attention_chunk_size is not None:
+        raise Refused("the model has layers with chunked attention: tern.vllm does not carry it yet")
+    if spec.sliding_window is not None:
         raise Refused(
-            "vLLM keeps all KV of layers that have a window or chunks: tern.vllm carries windows in groups of their own; "
-            "start without --disable-hybrid-kv-cache-manager"
+            "vLLM keeps all KV of layers with a window, and tern.vllm carries windows in groups of their own: start without "
+            "--disable-hybrid-kv-cache-manager"
         )
     return 0
 
