@@ -84,6 +84,20 @@ def test_a_prompt_in_chunks_and_its_answer_are_saved(instance: Instance) -> None
         assert run(instance, str(common), [*r.all_token_ids[:common], *[5] * 9])[1] == common
 
 
+@pytest.mark.parametrize(("itself", "blocks"), [(96, 6 + 2 * 3), (160, 2 + 2 * 2)])
+def test_what_vllm_has_itself_is_not_loaded(instance: Instance, itself: int, blocks: int) -> None:
+    """Of 160 tokens it has the first block of the windows at 192, too."""
+    run(instance, "first", PROMPT)
+    r = Asked("second", list(PROMPT))
+    has_itself(instance, r, itself)
+    before = instance.worker._w().copied.copies
+    assert instance.admit(r) == 192 - itself
+    instance.loaded()
+    assert instance.holds(r, 192)
+    assert instance.worker._w().copied.copies - before == blocks
+    instance.finish(r)
+
+
 def brought(instance: Instance, common: int) -> int:
     """Of a prompt that has so many tokens in common with PROMPT. It is compared, and not computed."""
     r = Asked("brought", [*PROMPT[:common], *[5] * 40])
