@@ -3,7 +3,7 @@
 docs/vllm.md shows how. The connector and metrics alone import vLLM; what is decided is in the other modules:
 
 settings    what the user says, and what of a vLLM configuration cannot be carried
-pages       which bytes of vLLM's KV tensors are one page of Tern
+pages       the groups of a model's KV, and which bytes of vLLM's tensors are one page of Tern
 pool        the pool that all vLLM instances of this host share
 jobs        what the scheduler asks of the worker in one step, and what the worker reports
 scheduler   sessions of requests: what Tern has of a prompt, what is saved, when pages may go
