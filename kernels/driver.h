@@ -28,6 +28,8 @@ typedef enum {
     CUDA_ERROR_ILLEGAL_ADDRESS = 700,
     CUDA_ERROR_LAUNCH_TIMEOUT = 702,
     CUDA_ERROR_ASSERT = 710,
+    CUDA_ERROR_HOST_MEMORY_ALREADY_REGISTERED = 712,
+    CUDA_ERROR_HOST_MEMORY_NOT_REGISTERED = 713,
     CUDA_ERROR_HARDWARE_STACK_ERROR = 714,
     CUDA_ERROR_ILLEGAL_INSTRUCTION = 715,
     CUDA_ERROR_MISALIGNED_ADDRESS = 716,
@@ -41,12 +43,14 @@ typedef enum {
     CU_DEVICE_ATTRIBUTE_MULTIPROCESSOR_COUNT = 16,
     CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MAJOR = 75,
     CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MINOR = 76,
+    CU_DEVICE_ATTRIBUTE_HOST_REGISTER_SUPPORTED = 99,
     CU_DEVICE_ATTRIBUTE_VIRTUAL_MEMORY_MANAGEMENT_SUPPORTED = 102,
     CU_DEVICE_ATTRIBUTE_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR_SUPPORTED = 103,
     CU_DEVICE_ATTRIBUTE_GPU_DIRECT_RDMA_WITH_CUDA_VMM_SUPPORTED = 110,
     CU_DEVICE_ATTRIBUTE_GPU_DIRECT_RDMA_SUPPORTED = 116,
     CU_DEVICE_ATTRIBUTE_GPU_DIRECT_RDMA_FLUSH_WRITES_OPTIONS = 117,
     CU_DEVICE_ATTRIBUTE_GPU_DIRECT_RDMA_WRITES_ORDERING = 118,
+    CU_DEVICE_ATTRIBUTE_CAN_USE_64_BIT_STREAM_MEM_OPS = 122,
     CU_DEVICE_ATTRIBUTE_DMA_BUF_SUPPORTED = 124,
 } CUdevice_attribute;
 
@@ -70,6 +74,12 @@ typedef enum { CU_MEM_RANGE_FLAG_DMA_BUF_MAPPING_TYPE_PCIE = 1 } CUmemRangeFlags
 typedef enum { CU_STREAM_NON_BLOCKING = 1 } CUstream_flags;
 typedef enum { CU_EVENT_DEFAULT = 0, CU_EVENT_DISABLE_TIMING = 2 } CUevent_flags;
 typedef enum { CU_STREAM_WRITE_VALUE_DEFAULT = 0 } CUstreamWriteValue_flags;
+typedef enum {
+    CU_STREAM_CAPTURE_STATUS_NONE = 0,
+    CU_STREAM_CAPTURE_STATUS_ACTIVE = 1,
+    CU_STREAM_CAPTURE_STATUS_INVALIDATED = 2
+} CUstreamCaptureStatus;
+enum { CU_MEMHOSTREGISTER_PORTABLE = 1, CU_MEMHOSTREGISTER_DEVICEMAP = 2 };
 typedef enum {
     CU_GPU_DIRECT_RDMA_WRITES_ORDERING_NONE = 0,
     CU_GPU_DIRECT_RDMA_WRITES_ORDERING_OWNER = 100,
@@ -99,6 +109,7 @@ typedef struct CUmod_st *CUmodule;
 typedef struct CUfunc_st *CUfunction;
 typedef struct CUstream_st *CUstream;
 typedef struct CUevent_st *CUevent;
+typedef void (*CUhostFn)(void *with);
 
 typedef struct {
     char bytes[16];
@@ -214,7 +225,17 @@ typedef struct {
     X(event_query, "cuEventQuery", cuEventQuery, 2000, (CUevent event))                            \
     X(event_wait, "cuEventSynchronize", cuEventSynchronize, 2000, (CUevent event))                 \
     X(event_ms, "cuEventElapsedTime", cuEventElapsedTime, 2000,                                    \
-      (float *ret, CUevent from, CUevent to))
+      (float *ret, CUevent from, CUevent to))                                                      \
+    X(context_get, "cuCtxGetCurrent", cuCtxGetCurrent, 4000, (CUcontext * ret))                    \
+    X(host_register, "cuMemHostRegister", cuMemHostRegister_v2, 6050,                              \
+      (void *at, size_t bytes, unsigned int flags))                                                \
+    X(host_unregister, "cuMemHostUnregister", cuMemHostUnregister, 4000, (void *at))               \
+    X(host_device_at, "cuMemHostGetDevicePointer", cuMemHostGetDevicePointer_v2, 3020,             \
+      (CUdeviceptr * ret, void *at, unsigned int flags))                                           \
+    X(host_call, "cuLaunchHostFunc", cuLaunchHostFunc, 10000,                                      \
+      (CUstream stream, CUhostFn call, void *with))                                                \
+    X(stream_capturing, "cuStreamIsCapturing", cuStreamIsCapturing, 10000,                         \
+      (CUstream stream, CUstreamCaptureStatus * ret))
 
 /* All of them are there once driver_open has said DRIVER_OK. */
 struct driver {

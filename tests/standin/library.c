@@ -17,6 +17,7 @@ STANDIN_CALLS(X)
 pthread_mutex_t standin_lock = PTHREAD_MUTEX_INITIALIZER;
 struct standin_devices standin_devices;
 _Thread_local CUcontext standin_current;
+_Thread_local bool standin_in_call;
 
 static int visible[DEVICES_MAX], nvisible;
 static struct {
@@ -81,6 +82,8 @@ CUresult standin_enter(const char *name)
 {
     int device = standin_current ? standin_current->device : -1;
 
+    if (standin_in_call)
+        standin_broken("a function in a stream called the driver");
     pthread_mutex_lock(&standin_lock);
     ++*count_of(name);
     if (strcmp(name, failing.name) == 0 && failing.nth > 0 && --failing.nth == 0) {
@@ -166,7 +169,7 @@ CUresult standin_device_uuid(CUuuid *ret, CUdevice device)
     return standin_leave(result);
 }
 
-static bool lacks(CUdevice_attribute attribute)
+bool standin_lacks(CUdevice_attribute attribute)
 {
     char list[64], *rest = list, *one;
 
@@ -185,7 +188,7 @@ CUresult standin_device_attribute(int *ret, CUdevice_attribute attribute, CUdevi
     *ret = attribute == CU_DEVICE_ATTRIBUTE_GPU_DIRECT_RDMA_WRITES_ORDERING
                ? CU_GPU_DIRECT_RDMA_WRITES_ORDERING_OWNER
                : 1;
-    if (lacks(attribute))
+    if (standin_lacks(attribute))
         *ret = 0;
     return standin_leave(result);
 }
@@ -236,6 +239,15 @@ CUresult standin_context_device(CUdevice *ret)
     return standin_leave(result);
 }
 
+CUresult standin_context_get(CUcontext *ret)
+{
+    CUresult result = standin_enter("cuCtxGetCurrent");
+
+    if (result == CUDA_SUCCESS)
+        *ret = standin_current;
+    return standin_leave(result);
+}
+
 /* ---- what tests do to it ---- */
 
 void standin_let_fail(const char *name, uint32_t nth, CUresult result)
@@ -275,6 +287,7 @@ struct standin_live standin_live_now(void)
         live.contexts += standin_devices.context[i].retained;
     standin_memory_live(&live);
     standin_streams_live(&live);
+    standin_host_live(&live);
     pthread_mutex_unlock(&standin_lock);
     return live;
 }

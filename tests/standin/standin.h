@@ -8,7 +8,10 @@
  *   from host memory that is not pinned is refused;
  * - sizes and addresses are whole granules; memory is used only where it is mapped and access to it
  *   was set, and in the context of its stream; a handle ends with its release;
- * - memory that is unmapped or unpinned while a copy is at it ends the program.
+ * - memory that is unmapped or unpinned while a copy is at it ends the program; so does registered
+ *   memory of the host that is unmapped, a function in a stream that calls the driver, and what is
+ *   put into a stream that is being captured;
+ * - registered memory of the host has another address for devices.
  *
  * The environment says what it is like: STANDIN_CUDA_DEVICES (2), STANDIN_CUDA_MIB of each (1024),
  * STANDIN_CUDA_DELAY_US (100: a copy takes up to that), STANDIN_CUDA_LACKS (N,N: the numbers of
@@ -29,7 +32,7 @@
 
 /* What was made and not taken back. */
 struct standin_live {
-    uint32_t contexts, handles, ranges, maps, streams, events, pinned;
+    uint32_t contexts, handles, ranges, maps, streams, events, pinned, registered;
 };
 
 #define STANDIN_CALLS(X)                                                                           \
@@ -38,7 +41,9 @@ struct standin_live {
     X(calls, standin_calls, uint32_t, (const char *name)) /* since `let_fail` */                   \
     X(live, standin_live_now, struct standin_live, (void))                                         \
     X(look, standin_look, void, (void *to, CUdeviceptr from, size_t n)) /* not by a copy */        \
-    X(spoil, standin_spoil, void, (CUdeviceptr at))                     /* flips a bit */
+    X(spoil, standin_spoil, void, (CUdeviceptr at))                     /* flips a bit */          \
+    X(go_on, standin_go_on, void, (uint32_t device))                    /* after `hang` */         \
+    X(capture, standin_capture, void, (CUstream stream, int on))
 
 struct standin {
     void *library;

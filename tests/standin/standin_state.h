@@ -15,6 +15,7 @@
 #define EVENTS_MAX  512
 #define PINNED_MAX  128
 #define COPIES_MAX  4096
+#define PAGES_MAX   64 /* registered ranges of the host */
 
 struct CUctx_st {
     int device;
@@ -23,12 +24,13 @@ struct CUctx_st {
 
 struct CUstream_st {
     int device;
-    bool used;
+    bool used, capturing;
 };
 
 struct CUevent_st {
     bool used;
-    uint32_t pending; /* records that are not done */
+    uint32_t recorded; /* number of the last record */
+    uint32_t pending;  /* records that are not done */
 };
 
 struct memory {
@@ -54,18 +56,24 @@ extern struct standin_devices {
     bool hangs[DEVICES_MAX];
 } standin_devices;
 extern _Thread_local CUcontext standin_current;
+extern _Thread_local bool standin_in_call; /* a function of the program's runs in a stream */
 
 /* The lock is held until `leave`. Counts the call and answers what it is to fail with: an error
  * that was asked for, or that its device is lost. */
 CUresult standin_enter(const char *name);
 CUresult standin_leave(CUresult result);
 _Noreturn void standin_broken(const char *rule);
+bool standin_lacks(CUdevice_attribute attribute);
 
 /* memory.c; with the lock held. Where the stand-in reaches [at, at + n); NULL: not all is mapped,
  * or *ret says what else is wrong. */
 uint8_t *standin_reach(CUdeviceptr at, size_t n, int device, CUresult *ret);
 bool standin_pinned(const void *at, size_t n);
 void standin_memory_live(struct standin_live *ret);
+/* host.c; likewise: where [at, at + n), which is a device's address of it, is registered memory of
+ * the host; NULL: it is none. */
+void *standin_registered(CUdeviceptr at, size_t n);
+void standin_host_live(struct standin_live *ret);
 /* streams.c; likewise: a copy that is not done touches that. */
 bool standin_in_flight(uint64_t at, uint64_t n);
 void standin_streams_live(struct standin_live *ret);

@@ -8,7 +8,8 @@
 #include "base/prng.h"
 #include "standin/standin_state.h"
 
-enum copy_kind { COPY_GET, COPY_PUT, COPY_SET, COPY_RECORD };
+/* Those up to COPY_WRITE touch memory at `at`. */
+enum copy_kind { COPY_GET, COPY_PUT, COPY_SET, COPY_WRITE, COPY_RECORD, COPY_WAIT, COPY_CALL };
 
 struct copy {
     enum copy_kind kind;
@@ -16,8 +17,11 @@ struct copy {
     void *host;
     CUdeviceptr at;
     size_t n;
-    unsigned char value;
+    uint64_t value;
     CUevent event;
+    uint32_t number; /* of the record that it is, or waits for */
+    CUhostFn call;
+    void *with;
 };
 
 static struct CUstream_st streams[STREAMS_MAX];
@@ -32,16 +36,36 @@ static struct prng dice = {{1, 2, 3, 4}};
 
 /* ---- the thread ---- */
 
+/* Where it touches memory: only a write may be at memory of the host. NULL: *ret says why not. */
+static uint8_t *place_of(const struct copy *c, CUresult *ret)
+{
+    uint8_t *host = c->kind == COPY_WRITE ? standin_registered(c->at, c->n) : NULL;
+
+    return host ? host : standin_reach(c->at, c->n, c->stream->device, ret);
+}
+
+/* With the lock let go: it may take as long as it likes. */
+static void call_do(const struct copy *c)
+{
+    pthread_mutex_unlock(&standin_lock);
+    standin_in_call = true;
+    c->call(c->with);
+    standin_in_call = false;
+    pthread_mutex_lock(&standin_lock);
+}
+
 static void copy_do(const struct copy *c)
 {
     CUresult result = CUDA_SUCCESS;
     uint8_t *there;
 
-    if (c->kind == COPY_RECORD) {
+    if (c->kind == COPY_RECORD)
         c->event->pending--;
+    else if (c->kind == COPY_CALL)
+        call_do(c);
+    if (c->kind > COPY_WRITE)
         return;
-    }
-    there = standin_reach(c->at, c->n, c->stream->device, &result);
+    there = place_of(c, &result);
     if (!there) {
         standin_devices.lost[c->stream->device] = CUDA_ERROR_ILLEGAL_ADDRESS;
         return;
@@ -50,8 +74,19 @@ static void copy_do(const struct copy *c)
         memcpy(c->host, there, c->n);
     else if (c->kind == COPY_PUT)
         memcpy(there, c->host, c->n);
+    else if (c->kind == COPY_WRITE)
+        __atomic_store_n((uint64_t *)(void *)there, c->value, __ATOMIC_RELEASE);
     else
-        memset(there, c->value, c->n);
+        memset(there, (int)c->value, c->n);
+}
+
+static bool recorded(const struct copy *wait)
+{
+    for (size_t k = 0; k < ncopies; k++)
+        if (copies[k].kind == COPY_RECORD && copies[k].event == wait->event &&
+            copies[k].number == wait->number)
+            return false;
+    return true;
 }
 
 static bool stream_first(size_t i)
@@ -59,6 +94,8 @@ static bool stream_first(size_t i)
     for (size_t k = 0; k < i; k++)
         if (copies[k].stream == copies[i].stream)
             return false;
+    if (copies[i].kind == COPY_WAIT && !recorded(&copies[i]))
+        return false;
     return !standin_devices.hangs[copies[i].stream->device];
 }
 
@@ -89,7 +126,7 @@ static void *thread_main(void *arg)
             continue;
         }
         c = copies[i];
-        if (c.kind != COPY_RECORD && most > 0) {
+        if (c.kind != COPY_RECORD && c.kind != COPY_WAIT && most > 0) {
             uint32_t ns = prng_below(&dice, most * 1000 + 1);
 
             pthread_mutex_unlock(&standin_lock);
@@ -124,7 +161,9 @@ static CUresult ask(struct copy c)
     if (!c.stream || !c.stream->used ||
         (standin_current && standin_current->device != c.stream->device) || !standin_current)
         return CUDA_ERROR_INVALID_CONTEXT;
-    if (c.kind != COPY_RECORD && !standin_reach(c.at, c.n, c.stream->device, &result))
+    if (c.stream->capturing)
+        standin_broken("something was put into a stream that is being captured");
+    if (c.kind <= COPY_WRITE && !place_of(&c, &result))
         return result;
     if ((c.kind == COPY_GET || c.kind == COPY_PUT) && !standin_pinned(c.host, c.n))
         return CUDA_ERROR_INVALID_VALUE;
@@ -178,8 +217,8 @@ bool standin_in_flight(uint64_t at, uint64_t n)
         const struct copy *c = &copies[i];
         uint64_t host = (uintptr_t)c->host;
 
-        if (c->kind != COPY_RECORD && ((c->at < at + n && at < c->at + c->n) ||
-                                       (c->host && host < at + n && at < host + c->n)))
+        if (c->kind <= COPY_WRITE && ((c->at < at + n && at < c->at + c->n) ||
+                                      (c->host && host < at + n && at < host + c->n)))
             return true;
     }
     return false;
@@ -274,9 +313,63 @@ CUresult standin_event_record(CUevent event, CUstream stream)
     CUresult result = standin_enter("cuEventRecord");
 
     if (result == CUDA_SUCCESS)
-        result = ask((struct copy){.kind = COPY_RECORD, .stream = stream, .event = event});
-    if (result == CUDA_SUCCESS)
+        result = ask((struct copy){
+            .kind = COPY_RECORD, .stream = stream, .event = event, .number = event->recorded + 1});
+    if (result == CUDA_SUCCESS) {
+        event->recorded++;
         event->pending++;
+    }
+    return standin_leave(result);
+}
+
+/* Of the last record that was asked for until now. */
+CUresult standin_stream_wait_event(CUstream stream, CUevent event, unsigned int flags)
+{
+    CUresult result = standin_enter("cuStreamWaitEvent");
+
+    if (result == CUDA_SUCCESS && flags)
+        result = CUDA_ERROR_INVALID_VALUE;
+    if (result == CUDA_SUCCESS)
+        result = ask((struct copy){
+            .kind = COPY_WAIT, .stream = stream, .event = event, .number = event->recorded});
+    return standin_leave(result);
+}
+
+CUresult standin_stream_write64(CUstream stream, CUdeviceptr at, cuuint64_t value,
+                                unsigned int flags)
+{
+    CUresult result = standin_enter("cuStreamWriteValue64");
+
+    if (result == CUDA_SUCCESS && standin_lacks(CU_DEVICE_ATTRIBUTE_CAN_USE_64_BIT_STREAM_MEM_OPS))
+        result = CUDA_ERROR_NOT_SUPPORTED;
+    if (result == CUDA_SUCCESS && (flags || at % sizeof value))
+        result = CUDA_ERROR_INVALID_VALUE;
+    if (result == CUDA_SUCCESS)
+        result = ask((struct copy){
+            .kind = COPY_WRITE, .stream = stream, .at = at, .n = sizeof value, .value = value});
+    return standin_leave(result);
+}
+
+CUresult standin_host_call(CUstream stream, CUhostFn call, void *with)
+{
+    CUresult result = standin_enter("cuLaunchHostFunc");
+
+    if (result == CUDA_SUCCESS && !call)
+        result = CUDA_ERROR_INVALID_VALUE;
+    if (result == CUDA_SUCCESS)
+        result =
+            ask((struct copy){.kind = COPY_CALL, .stream = stream, .call = call, .with = with});
+    return standin_leave(result);
+}
+
+CUresult standin_stream_capturing(CUstream stream, CUstreamCaptureStatus *ret)
+{
+    CUresult result = standin_enter("cuStreamIsCapturing");
+
+    if (result == CUDA_SUCCESS && (!stream || !stream->used))
+        result = CUDA_ERROR_INVALID_CONTEXT;
+    if (result == CUDA_SUCCESS)
+        *ret = stream->capturing ? CU_STREAM_CAPTURE_STATUS_ACTIVE : CU_STREAM_CAPTURE_STATUS_NONE;
     return standin_leave(result);
 }
 
@@ -304,4 +397,21 @@ void standin_streams_live(struct standin_live *ret)
         ret->streams += streams[i].used;
     for (size_t i = 0; i < EVENTS_MAX; i++)
         ret->events += events[i].used;
+}
+
+/* ---- what tests do to it ---- */
+
+void standin_go_on(uint32_t device)
+{
+    pthread_mutex_lock(&standin_lock);
+    standin_devices.hangs[device] = false;
+    pthread_cond_broadcast(&asked);
+    pthread_mutex_unlock(&standin_lock);
+}
+
+void standin_capture(CUstream stream, int on)
+{
+    pthread_mutex_lock(&standin_lock);
+    stream->capturing = on != 0;
+    pthread_mutex_unlock(&standin_lock);
 }

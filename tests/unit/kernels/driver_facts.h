@@ -101,7 +101,16 @@ struct driver_fact {
     VALUE(CU_GET_PROC_ADDRESS_SUCCESS)                                                             \
     VALUE(CU_GET_PROC_ADDRESS_SYMBOL_NOT_FOUND)                                                    \
     VALUE(CU_GET_PROC_ADDRESS_VERSION_NOT_SUFFICIENT)                                              \
-    VALUE(CU_GET_PROC_ADDRESS_DEFAULT)
+    VALUE(CU_GET_PROC_ADDRESS_DEFAULT)                                                             \
+    SIZE(CUstreamCaptureStatus)                                                                    \
+    SIZE(CUhostFn)                                                                                 \
+    VALUE(CUDA_ERROR_HOST_MEMORY_ALREADY_REGISTERED)                                               \
+    VALUE(CUDA_ERROR_HOST_MEMORY_NOT_REGISTERED)                                                   \
+    VALUE(CU_DEVICE_ATTRIBUTE_HOST_REGISTER_SUPPORTED)                                             \
+    VALUE(CU_DEVICE_ATTRIBUTE_CAN_USE_64_BIT_STREAM_MEM_OPS)                                       \
+    VALUE(CU_STREAM_CAPTURE_STATUS_NONE)                                                           \
+    VALUE(CU_MEMHOSTREGISTER_PORTABLE)                                                             \
+    VALUE(CU_MEMHOSTREGISTER_DEVICEMAP)
 
 #define FACT_SIZE(type)         {"sizeof " #type, (long long)sizeof(type)},
 #define FACT_PLACE(type, field) {#type "." #field, (long long)offsetof(type, field)},

@@ -355,3 +355,149 @@ TEST(standin_fails_the_call_that_was_asked_for_and_a_sticky_error_stays)
     in.let_fail("", 0, CUDA_SUCCESS);
     block_give(b);
 }
+
+/* ---- registered memory of the host, and what else goes into a stream ---- */
+
+#define PAGE 4096u
+
+static uint64_t *page_take(void)
+{
+    void *at = mmap(NULL, PAGE, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+
+    assert_ptr_not_equal(at, MAP_FAILED);
+    return at;
+}
+
+static CUdeviceptr register_page(uint64_t *page)
+{
+    CUdeviceptr at = 0;
+
+    assert_int_equal(d.host_register(page, PAGE, CU_MEMHOSTREGISTER_DEVICEMAP), CUDA_SUCCESS);
+    assert_int_equal(d.host_device_at(&at, page, 0), CUDA_SUCCESS);
+    return at;
+}
+
+TEST(standin_registered_memory_has_another_address_and_is_registered_once)
+{
+    uint64_t *page = page_take();
+    CUdeviceptr at = register_page(page);
+    CUstream stream;
+
+    assert_true(at != (uintptr_t)page);
+    assert_int_equal(d.host_register(page, PAGE, 0), CUDA_ERROR_HOST_MEMORY_ALREADY_REGISTERED);
+    assert_int_equal(d.host_register(page, PAGE + 8, 0), CUDA_ERROR_INVALID_VALUE);
+    assert_int_equal(d.stream_create(&stream, CU_STREAM_NON_BLOCKING), CUDA_SUCCESS);
+    assert_int_equal(d.stream_write64(stream, (uintptr_t)page, 1, 0), CUDA_ERROR_INVALID_VALUE);
+    assert_int_equal(d.stream_write64(stream, at + 4, 1, 0), CUDA_ERROR_INVALID_VALUE);
+    assert_int_equal(d.stream_write64(stream, at + PAGE, 1, 0), CUDA_ERROR_INVALID_VALUE);
+    assert_int_equal(d.host_unregister(page), CUDA_SUCCESS);
+    assert_int_equal(d.host_unregister(page), CUDA_ERROR_HOST_MEMORY_NOT_REGISTERED);
+    assert_int_equal(d.stream_write64(stream, at, 1, 0), CUDA_ERROR_INVALID_VALUE);
+    assert_int_equal(d.host_register(page, PAGE, 0), CUDA_SUCCESS); /* for no device */
+    assert_int_equal(d.host_device_at(&at, page, 0), CUDA_ERROR_INVALID_VALUE);
+    assert_int_equal(d.host_unregister(page), CUDA_SUCCESS);
+    assert_int_equal(d.stream_destroy(stream), CUDA_SUCCESS);
+    munmap(page, PAGE);
+}
+
+static void note(void *with)
+{
+    ++*(_Atomic uint32_t *)with;
+}
+
+/* The other stream waits for the write, and the call stands behind its wait. */
+TEST(standin_stream_waits_for_the_event_of_another)
+{
+    static _Atomic uint32_t called;
+    uint64_t *page = page_take();
+    CUdeviceptr at = register_page(page);
+    CUstream stream[2];
+    CUevent event[2];
+
+    for (int i = 0; i < 2; i++) {
+        assert_int_equal(d.stream_create(&stream[i], CU_STREAM_NON_BLOCKING), CUDA_SUCCESS);
+        assert_int_equal(d.event_create(&event[i], CU_EVENT_DISABLE_TIMING), CUDA_SUCCESS);
+    }
+    for (uint32_t k = 1; k <= ORDERS; k++) {
+        assert_int_equal(d.stream_write64(stream[0], at, k, 0), CUDA_SUCCESS);
+        assert_int_equal(d.event_record(event[0], stream[0]), CUDA_SUCCESS);
+        assert_int_equal(d.stream_wait_event(stream[1], event[0], 0), CUDA_SUCCESS);
+        assert_int_equal(d.host_call(stream[1], note, &called), CUDA_SUCCESS);
+        assert_int_equal(d.event_record(event[1], stream[1]), CUDA_SUCCESS);
+        assert_int_equal(d.event_wait(event[1]), CUDA_SUCCESS);
+        assert_true(*(volatile uint64_t *)page == k);
+        assert_int_equal(called, k);
+    }
+    assert_int_equal(d.host_unregister(page), CUDA_SUCCESS);
+    for (int i = 0; i < 2; i++) {
+        d.event_destroy(event[i]);
+        d.stream_destroy(stream[i]);
+    }
+    munmap(page, PAGE);
+}
+
+static void unregister_at_work(const struct block *b)
+{
+    uint64_t *page = page_take();
+    CUstream stream;
+    CUdeviceptr at;
+
+    (void)b;
+    in.hang(0);
+    if (d.host_register(page, PAGE, CU_MEMHOSTREGISTER_DEVICEMAP) ||
+        d.host_device_at(&at, page, 0) || d.stream_create(&stream, 0) ||
+        d.stream_write64(stream, at, 1, 0))
+        _exit(1);
+    d.host_unregister(page);
+}
+
+static void unmap_registered(const struct block *b)
+{
+    uint64_t *page = page_take();
+
+    (void)b;
+    if (d.host_register(page, PAGE, CU_MEMHOSTREGISTER_DEVICEMAP))
+        _exit(1);
+    munmap(page, PAGE);
+    d.host_unregister(page);
+}
+
+static void call_the_driver(void *with)
+{
+    (void)with;
+    d.context_set(NULL);
+}
+
+static void call_in_a_stream(const struct block *b)
+{
+    CUstream stream;
+    CUevent event;
+
+    (void)b;
+    if (d.stream_create(&stream, 0) || d.event_create(&event, 0) ||
+        d.host_call(stream, call_the_driver, NULL) || d.event_record(event, stream))
+        _exit(1);
+    d.event_wait(event);
+}
+
+static void write_into_a_graph(const struct block *b)
+{
+    CUstream stream;
+
+    if (d.stream_create(&stream, 0))
+        _exit(1);
+    in.capture(stream, 1);
+    d.stream_write64(stream, b->at, 1, 0);
+}
+
+TEST(standin_ends_who_breaks_the_rules_of_streams_and_registered_memory)
+{
+    struct block b = block_take();
+
+    set_access(&b, 0);
+    assert_int_equal(dies_of(unregister_at_work, &b), SIGABRT);
+    assert_int_equal(dies_of(unmap_registered, &b), SIGABRT);
+    assert_int_equal(dies_of(call_in_a_stream, &b), SIGABRT);
+    assert_int_equal(dies_of(write_into_a_graph, &b), SIGABRT);
+    block_give(b);
+}
