@@ -13,6 +13,7 @@
 struct device_map {
     struct driver driver;
     char uuid[DRIVER_UUID_BYTES];
+    int ordinal;
     CUdeviceptr at;
     uint64_t bytes;
 };
@@ -59,6 +60,23 @@ static enum tern_err device_agrees(struct tern *t, const struct device_map *m, C
     return set_error(t, TERN_INVALID, text);
 }
 
+/* CUDA counts the devices that this process sees. */
+static CUresult ordinal_of(const struct driver *d, CUdevice device, int *ret)
+{
+    CUdevice other;
+    int n;
+    CUresult result = d->device_count(&n);
+
+    for (int i = 0; result == CUDA_SUCCESS && i < n; i++) {
+        result = d->device_get(&other, i);
+        if (result == CUDA_SUCCESS && other == device) {
+            *ret = i;
+            return CUDA_SUCCESS;
+        }
+    }
+    return result == CUDA_SUCCESS ? CUDA_ERROR_NOT_FOUND : result;
+}
+
 static enum tern_err map_handle(struct tern *t, struct device_map *m, CUdevice device,
                                 CUmemGenericAllocationHandle handle)
 {
@@ -92,6 +110,9 @@ static enum tern_err map_fd(struct tern *t, int fd, struct device_map *m)
     if (result != CUDA_SUCCESS)
         return call_failed(t, m, "cuInit", result);
     TRY(device_agrees(t, m, &device));
+    result = ordinal_of(&m->driver, device, &m->ordinal);
+    if (result != CUDA_SUCCESS)
+        return call_failed(t, m, "cuDeviceGet", result);
     result = m->driver.mem_import(&handle, (void *)(intptr_t)fd,
                                   CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR);
     if (result != CUDA_SUCCESS)
@@ -153,4 +174,9 @@ uint8_t *device_map_base(const struct device_map *m)
 const char *device_map_uuid(const struct device_map *m)
 {
     return m->uuid;
+}
+
+int device_map_ordinal(const struct device_map *m)
+{
+    return m->ordinal;
 }

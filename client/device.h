@@ -19,5 +19,6 @@ enum tern_err device_map_create(struct tern *t, int fd, const struct device_rang
 void device_map_destroy(struct device_map *m, bool owner);
 uint8_t *device_map_base(const struct device_map *m); /* an address of the device */
 const char *device_map_uuid(const struct device_map *m);
+int device_map_ordinal(const struct device_map *m); /* among those that this process sees */
 
 #endif

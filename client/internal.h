@@ -13,6 +13,7 @@
  *   words         why a request was refused
  *   call          one request and its answer
  *   device        memory of GPUs
+ *   steps         steps on their way into the control page
  *   async         submitting and polling
  *   request, ops, batch, lease, lease_submit, session, handoff, turn, pool, record, subscribe,
  *   chain         the calls of tern.h
@@ -59,6 +60,8 @@ enum member_kind {
 
 struct subscription; /* changes.c */
 struct sender;       /* sender.c */
+struct stream_steps; /* steps.c */
+struct stream_page;  /* steps.c */
 
 /* What a request asked for, as far as words about its refusal need it. `kind` is one of enum
  * client_op_kind or of these. */
@@ -105,7 +108,8 @@ struct tern {
     uint64_t trace_id; /* that requests carry; 0: none */
     enum member_kind member;
     uint32_t rank;
-    uint64_t last_step; /* that tern_done_step published: it never goes back */
+    uint64_t last_step; /* that was published, or put into a stream: it never goes back */
+    struct stream_steps *by_stream; /* owned; NULL: no step went into a stream */
     struct tern_pool *pools;
     struct tern_records *records;
     struct tern_lease *leases; /* owned */
@@ -137,6 +141,7 @@ struct tern_pool {
     uint8_t *base;
     uint64_t bytes;
     uint8_t *control;
+    struct stream_page *stream_page; /* owned; NULL: no step went into a stream */
 };
 
 struct tern_records {

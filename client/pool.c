@@ -5,10 +5,10 @@
  * is unmapped). The bell, by which a rank wakes the daemon, is no memory: it stays open as long as
  * the connection. */
 #include "device.h"
+#include "steps.h"
 
 #include <errno.h>
 #include <inttypes.h>
-#include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -186,12 +186,6 @@ enum tern_err map_shared(int fd, uint64_t offset, uint64_t bytes, uint8_t **ret)
     return TERN_OK;
 }
 
-static uint64_t control_load(const uint8_t *control, uint32_t at)
-{
-    return atomic_load_explicit((const _Atomic uint64_t *)(const void *)(control + at),
-                                memory_order_acquire);
-}
-
 enum { FD_REGION, FD_CONTROL, FD_BELL, FDS };
 
 static void unmap_region(struct tern_pool *pool, bool owner)
@@ -324,10 +318,13 @@ void tern_pool_unmap(struct tern_pool **pool)
     for (at = &p->owner->pools; *at != p; at = &(*at)->next)
         ;
     *at = p->next;
-    unmap_region(p,
-                 is_owner(p->owner)); /* where a child had not these mappings it may have others */
-    if (is_owner(p->owner))
+    if (!is_owner(p->owner)) { /* where a child had not these mappings it may have others */
+        unmap_region(p, false);
+        free(p->stream_page);
+    } else if (steps_page_end(p)) {
+        unmap_region(p, true);
         munmap(p->control, CONTROL_BYTES);
+    } /* else a device may still be at both: they stay until the process ends */
     free(p);
     *pool = NULL;
 }
@@ -356,6 +353,11 @@ const char *tern_pool_device(const struct tern_pool *p)
     return p->device ? device_map_uuid(p->device) : NULL;
 }
 
+int tern_pool_ordinal(const struct tern_pool *p)
+{
+    return p->device ? device_map_ordinal(p->device) : -1;
+}
+
 static enum tern_err step_goes_back(struct tern *t, uint64_t step)
 {
     char text[QUICK_TEXT_MAX];
@@ -367,28 +369,39 @@ static enum tern_err step_goes_back(struct tern *t, uint64_t step)
     return set_error(t, TERN_INVALID, text);
 }
 
-enum tern_err tern_done_step(struct tern_pool *p, uint64_t step)
+/* Whether this rank may publish that step, in whatever way. */
+static enum tern_err check_done(struct tern *t, uint64_t step)
 {
-    struct tern *t = p->owner;
-    uint64_t before, wanted;
-
     if (t->member != MEMBER_RANK)
         return set_error(t, TERN_DENIED, "a pure scheduler is no rank and has no step of its own");
     if (step == TERN_STEP_NONE)
         return set_error(t, TERN_INVALID, "TERN_STEP_NONE is no step that a rank can have done");
-    if (step < t->last_step)
-        return step_goes_back(t, step);
+    return step < t->last_step ? step_goes_back(t, step) : TERN_OK;
+}
+
+enum tern_err tern_done_step(struct tern_pool *p, uint64_t step)
+{
+    struct tern *t = p->owner;
+
+    TRY(check_done(t, step));
+    if (steps_in_stream(t, p->control))
+        return set_error(t, TERN_CONFLICT,
+                         "an earlier step is in a stream and not done: put this one into a stream, "
+                         "too, or wait for that one");
     t->text[0] = '\0';
-    before = t->last_step;
     t->last_step = step;
-    /* Release: what the device and this thread wrote before is visible to whoever sees the step. */
-    atomic_store_explicit((_Atomic uint64_t *)(void *)(p->control + t->rank * CONTROL_RANK_STRIDE),
-                          step, memory_order_release);
-    /* The daemon writes what is wanted and then reads what is done, with a fence between them, too:
-     * one of the two sees the other. */
-    atomic_thread_fence(memory_order_seq_cst);
-    wanted = control_load(p->control, CONTROL_WANTED_AT);
-    if (before < wanted && wanted <= step)
-        (void)!write(t->bell, &(uint64_t){1}, sizeof(uint64_t)); /* EAGAIN: it rings already */
+    control_publish(p->control, t->rank, step, t->bell);
+    return TERN_OK;
+}
+
+enum tern_err tern_done_step_on_stream(struct tern_pool *p, uint64_t step, void *cu_stream,
+                                       enum tern_step_by *ret_by)
+{
+    struct tern *t = p->owner;
+
+    TRY(check_done(t, step));
+    TRY(steps_put(p, step, cu_stream, ret_by));
+    t->text[0] = '\0';
+    t->last_step = step;
     return TERN_OK;
 }

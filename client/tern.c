@@ -1,5 +1,5 @@
 /* Connections: their life, who they are, and the calls that are not on an engine's hot path. */
-#include "internal.h"
+#include "steps.h"
 
 #include <errno.h>
 #include <stdio.h>
@@ -188,6 +188,7 @@ void tern_destroy(struct tern *t)
 {
     Tern__Wire__EngineLeave m = TERN__WIRE__ENGINE_LEAVE__INIT;
     const ProtobufCMessage *msg;
+    bool left;
 
     if (!t)
         return;
@@ -196,15 +197,17 @@ void tern_destroy(struct tern *t)
     records_unmap_all(t);
     m.has_reserved_one = 1;
     m.reserved_one = 1;
-    if (t->member != MEMBER_NONE && t->socket.state == CLIENT_SOCKET_UP && is_owner(t))
+    left = steps_left_behind(t);
+    if (t->member != MEMBER_NONE && t->socket.state == CLIENT_SOCKET_UP && is_owner(t) && !left)
         (void)call_whole(t, FRAME_ENGINE_LEAVE, 0, &m.base, LEAVE_DEADLINE_MS, &msg);
     sender_stop(&t->sender, !is_owner(t));
     pending_finish(t);
     leases_free_all(t);
     free_arrays(t);
     free(t->json);
-    if (t->bell >= 0)
+    if (t->bell >= 0 && !left)
         close(t->bell);
+    steps_finish(t);
     client_socket_close(&t->socket);
     free(t);
 }

@@ -135,6 +135,9 @@ TERN_API uint8_t *tern_pool_base(const struct tern_pool *p);
 /* The UUID of the GPU that the mapping lies on, as `nvidia-smi -L` has it; NULL: memory of the
  * host. Valid as long as the mapping. */
 TERN_API const char *tern_pool_device(const struct tern_pool *p);
+/* The number of that GPU among those that CUDA shows to this process, as cudaSetDevice takes it;
+ * -1: memory of the host. */
+TERN_API int tern_pool_ordinal(const struct tern_pool *p);
 /* How many bytes are mapped. */
 TERN_API uint64_t tern_pool_bytes(const struct tern_pool *p);
 
@@ -142,9 +145,35 @@ TERN_API uint64_t tern_pool_bytes(const struct tern_pool *p);
  * shared control page, without a request, and without a system call unless somebody waits for that
  * step (tern_wait_published). Call it when the device is done, not when the host has queued the
  * work.
- *   INVALID  The number would go back, or it is TERN_STEP_NONE. Nothing is stored.
- *   DENIED   A pure scheduler is no rank and has no step of its own. */
+ *   INVALID   The number would go back, or it is TERN_STEP_NONE. Nothing is stored.
+ *   DENIED    A pure scheduler is no rank and has no step of its own.
+ *   CONFLICT  An earlier step is in a stream (tern_done_step_on_stream) and not done. */
 TERN_API enum tern_err tern_done_step(struct tern_pool *p, uint64_t step);
+
+/* Who writes a step that went into a stream: the device, or, where that cannot, a thread of CUDA's
+ * driver. */
+enum tern_step_by { TERN_STEP_BY_DEVICE = 0, TERN_STEP_BY_HOST = 1 };
+
+/* The same by a CUDA stream: the step is published when the stream has done all that it was given
+ * before this call, kernels and copies, and no earlier. Nobody waits for the device. cu_stream is a
+ * CUstream (or a cudaStream_t) of the context that is current in this thread, and all steps of a
+ * rank go by streams of one context; *ret_by (may be NULL) says who will write. The steps of a rank
+ * become done in their order: a stream that gets one waits there for the step before. Where several
+ * streams work for a step, the engine lets this one wait for the others, before this call.
+ *
+ * The first call of a mapping registers the control page with the driver (two pages are pinned).
+ * tern_pool_unmap and tern_destroy wait for what is in a stream, for up to 10 s. What is not done
+ * then stays mapped, and the engine counts as living until the process exits.
+ *   INVALID      As for tern_done_step; no context is current; or the stream is being captured into
+ *                a graph: call it behind the graph's launch.
+ *   DENIED       As for tern_done_step.
+ *   BUSY         256 steps are in streams that a thread of the driver writes. Wait for the first.
+ *   UNSUPPORTED  There is no driver of CUDA here, or it shows no GPU. Call tern_done_step when the
+ *                device is done.
+ *   INTERNAL     The driver failed; tern_error_text says in which call. Nothing went into the
+ * stream: call tern_done_step when the device is done. */
+TERN_API enum tern_err tern_done_step_on_stream(struct tern_pool *p, uint64_t step, void *cu_stream,
+                                                enum tern_step_by *ret_by);
 
 /* Waits until every rank of the engine has passed `step`, as the daemon sees it. Then what was
  * committed at that step or before can be matched by everybody on this host, and by peers a moment

@@ -155,6 +155,7 @@ TEST(device_engine_maps_commits_and_matches)
     admin = rig_connected(rig.admin);
     e = rig_engine(rig.socket, "e", L, POOL);
     assert_string_equal(tern_pool_device(e.map), STANDIN_UUID(0));
+    assert_int_equal(tern_pool_ordinal(e.map), 0);
     assert_int_equal(touched_by_the_cpu(&e), SIGSEGV);
     assert_int_equal(talk(&e, 1), 0);
     wait_until(rig_figure(admin, "status", "memory.sealed_pages") == PAGES);
@@ -248,6 +249,7 @@ TEST(fault_21_device_fails_under_the_daemon)
     assert_non_null(strstr(engine_why(&e), "GPU"));
     near = rig_engine(rig.socket, "near", L, POOL);
     assert_null(tern_pool_device(near.map));
+    assert_int_equal(tern_pool_ordinal(near.map), -1);
     assert_int_equal(talk(&near, 1), 0);
     assert_int_equal(talk(&near, 1), TOKENS);
     assert_true(rig_alive(&rig));

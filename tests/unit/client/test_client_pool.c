@@ -1,6 +1,7 @@
 /* Mapping pools: what libtern does with the descriptors that it gets, and the one store of
  * tern_done_step. The daemon is the test's own; both sides look at the same memfd. */
 
+#include <dlfcn.h>
 #include <stdatomic.h>
 #include <sys/eventfd.h>
 #include <sys/mman.h>
@@ -8,6 +9,7 @@
 
 #include "client/internal.h"
 #include "core/limits.h"
+#include "kernels/driver.h"
 #include "unit/rig/rig_fds.h"
 
 /* The client may not include the daemon's headers, so the numbers stand twice; a test may compare
@@ -389,6 +391,25 @@ TEST(done_step_rings_once_when_it_reaches_what_is_wanted)
     assert_int_equal(rung(), 1);
     assert_ok(tern_done_step(pool, 7));
     assert_int_equal(rung(), 0);
+}
+
+/* Where there is a driver after all, this thread has no context. */
+TEST(done_step_on_a_stream_without_the_driver_unsupported)
+{
+    void *library = dlopen(DRIVER_LIBRARY, RTLD_NOW | RTLD_LOCAL);
+    struct tern_pool *pool;
+    enum tern_err err;
+
+    start_pools(GOOD, TERN_WORKER, 2);
+    assert_ok(tern_pool_map(t, 1, 2000, &pool));
+    err = tern_done_step_on_stream(pool, 1, NULL, NULL);
+    assert_true(err == TERN_UNSUPPORTED || (library && err == TERN_INVALID));
+    assert_non_null(strstr(tern_error_text(t), library ? "CUDA" : DRIVER_LIBRARY));
+    assert_int_equal(published(2), 0);
+    assert_ok(tern_done_step(pool, 1));
+    assert_int_equal(published(2), 1);
+    if (library)
+        dlclose(library);
 }
 
 TEST(done_step_of_a_pure_scheduler_denied)
