@@ -38,8 +38,11 @@ from .layout import (
 )
 
 if TYPE_CHECKING:
+    from .exchange import Pages
     from .lease import Lease
     from .session import Batch, Session
+
+STEP_BY = ("device", "host")  # enum tern_step_by
 
 
 class Handle:
@@ -272,13 +275,17 @@ class Engine:
         return Batch(self)
 
     @contextmanager
-    def step(self) -> Iterator[int]:
+    def step(self, *, stream: int | None = None) -> Iterator[int]:
         """One iteration: gives its number, and publishes it at the end for an engine that computes in
-        the block itself. After an exception it is not published; a later step covers it."""
+        the block itself, or whose kernels are all in `stream` then (see Pool.done_step_on_stream). After an
+        exception it is not published; a later step covers it."""
         self.last_step += 1
         yield self.last_step
         for pool in self._pools:
-            pool.done_step(self.last_step)
+            if stream is None:
+                pool.done_step(self.last_step)
+            else:
+                pool.done_step_on_stream(self.last_step, stream)
 
 
 class Pool:
@@ -290,6 +297,7 @@ class Pool:
     align_tokens: prefixes are shared in chunks of so many tokens (L)
     nbytes: of this process's mapping
     device: the UUID of the GPU that it lies on, or None: it is memory of the host
+    ordinal: the number of that GPU as CUDA shows it to this process, or None
     base: its address; on a GPU one of that GPU
     """
 
@@ -302,6 +310,7 @@ class Pool:
         size = int(lib.tern_pool_bytes(mapped))
         device: bytes | None = lib.tern_pool_device(mapped)
         self.device = device.decode() if device else None
+        self.ordinal: int | None = int(lib.tern_pool_ordinal(mapped)) if device else None
         self.base = int(lib.tern_pool_base(mapped))
         # The arrays hold this buffer, and the buffer holds the connection. Of a GPU there is none.
         self._bytes: Any = None if self.device else (ct.c_uint8 * size).from_address(self.base)
@@ -324,18 +333,38 @@ class Pool:
         index is a page's. Groups share the memory of the pool: touch only pages of your tables."""
         g = self.group(name)
         if self.device:
-            raise Unsupported(f"the pool lies on {self.device}: its pages are at Pool.base, for that GPU alone")
+            raise Unsupported(f"the pool lies on {self.device}: Pool.view has its pages, for that GPU alone")
         if self._bytes is None:
             raise DaemonLost("this connection was closed, and its pages are mapped no more: connect again")
         count, dtype = self.nbytes // g.page_bytes, dtype_of(g.name, g.dtype)
         flat: npt.NDArray[Any] = np.frombuffer(self._bytes, dtype=dtype, count=count * math.prod(g.shape))
         return flat.reshape((count, *g.shape))
 
+    def view(self, name: str) -> Pages:
+        """The same for libraries that take DLPack, wherever the pool lies, or `__cuda_array_interface__`."""
+        from .exchange import Pages
+
+        g, handle = self.group(name), self.connection._handle
+        if handle is None:
+            raise DaemonLost("this connection was closed, and its pages are mapped no more: connect again")
+        return Pages(handle, g, self.base, self.nbytes // g.page_bytes, self.ordinal)
+
     def done_step(self, step: int) -> None:
         """Publishes the last step that this rank's device has finished. No request."""
         c = self.connection
         if c._p:  # else the mapping may be gone
             c._check(lib.tern_done_step(self._mapped, step_number(step)))
+
+    def done_step_on_stream(self, step: int, stream: int) -> str:
+        """The same when the CUDA stream has done all that it was given before this call, and no earlier. Nobody
+        waits for the device. stream: its handle (`torch.cuda.Stream.cuda_stream`, a CUstream), of the context
+        that is current in this thread. Says who will write the step: "device", or "host", a thread of CUDA's
+        driver, where the device cannot."""
+        c, by = self.connection, ct.c_int()
+        handle = ct.c_void_p(number("stream", stream, U64_MAX))
+        if c._p:
+            c._check(lib.tern_done_step_on_stream(self._mapped, step_number(step), handle, ct.byref(by)))
+        return STEP_BY[by.value]
 
     def session(
         self, ns: Namespace, *, blobs_kept: int = 0, merging: bool = False, deadline_ms: int = 0
