@@ -128,13 +128,42 @@ static int run_drain(struct ctl *ctl)
     return CTL_OK;
 }
 
+/* One change a line, as the daemon's log has it. */
+static void show_change(const struct ctl *ctl, const json_t *change, bool dry_run)
+{
+    bool restart = json_is_string(json_object_get(change, "why"));
+
+    printf("%s: %s -> %s: ", j_str(change, "setting"), j_str(change, "was"), j_str(change, "is"));
+    if (restart)
+        paint(ctl, YELLOW, "%s, for %s", j_str(change, "outcome"), j_str(change, "why"));
+    else
+        paint(ctl, GREEN, "%s", dry_run ? "would be done" : j_str(change, "outcome"));
+    printf("\n");
+}
+
 static int run_reload(struct ctl *ctl)
 {
-    json_t *answer = ctl_ask(ctl, "reload", NULL, 0);
+    static const char *const args[] = {"dry_run=1"};
+    json_t *answer = ctl_ask(ctl, "reload", args, ctl->dry_run ? 1 : 0), *change;
+    uint64_t done, restart;
+    size_t i;
 
-    if (!ctl_print_json(ctl, answer))
-        printf("the certificates were read anew; this node's is valid until %s\n",
-               j_str(answer, "not_after"));
+    if (!ctl_print_json(ctl, answer)) {
+        done = j_u64(answer, "done");
+        restart = j_u64(answer, "restart");
+        json_array_foreach(json_object_get(answer, "changes"), i, change)
+            show_change(ctl, change, ctl->dry_run);
+        if (j_u64(answer, "left_out") > 0)
+            printf("and %s more\n", human_count(j_u64(answer, "left_out")));
+        if (done + restart == 0)
+            printf("the configuration is what is in force\n");
+        else
+            printf("%s %s; %s need a restart\n", human_count(done),
+                   ctl->dry_run ? "would be done" : "done", human_count(restart));
+        if (json_is_string(json_object_get(answer, "not_after")))
+            printf("the certificates were %s; this node's is valid until %s\n",
+                   ctl->dry_run ? "looked at" : "read anew", j_str(answer, "not_after"));
+    }
     json_decref(answer);
     return CTL_OK;
 }
@@ -246,6 +275,11 @@ static const struct argp_option drain_options[] = {
     {0},
 };
 
+static const struct argp_option reload_options[] = {
+    {"dry-run", OPT_DRY_RUN, NULL, 0, "Change nothing: only tell what would be done", 0},
+    {0},
+};
+
 static const struct argp_option tape_options[] = {
     {"tokens", OPT_TOKENS, NULL, 0,
      "Keep token ids, which are your users' text, instead of hashes of them", 0},
@@ -277,11 +311,12 @@ const struct command act_commands[] = {
     {"undrain", "", "Takes new sessions again, while the daemon drains",
      "  ternctl undrain\n\nA drain that a signal began is not taken back.\n", NULL, false,
      run_undrain},
-    {"reload", "", "Reads the certificates anew, for connections to come",
-     "  ternctl reload\n\nSo does SIGHUP. New connections use the new files. If one of them is "
-     "wrong, "
-     "what was in force stays, and the reason is told.\n",
-     NULL, false, run_reload},
+    {"reload", "", "Reads the configuration and the certificates anew",
+     "  ternctl reload --dry-run\n  ternctl reload\n\nSo does SIGHUP. Each difference is told: "
+     "done, "
+     "or needs a restart, and why. Connections to come use the new certificates. If the file or a "
+     "certificate is wrong, what was in force stays, and the reason is told.\n",
+     reload_options, false, run_reload},
     {"log-level", "LEVEL", "Changes the log's level for a while",
      "  ternctl log-level debug --for 60s\n  ternctl log-level info\n\nLEVEL is error, warn, info "
      "or debug. It goes back by itself; the level of the configuration ends it at once.\n",

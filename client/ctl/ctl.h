@@ -31,7 +31,7 @@ struct ctl {
     const char *tenant, *engine, *peer;     /* of the rows to list; NULL: all */
     const char *pool, *operand, *svg, *key; /* as on the command line; NULL: not given */
     uint32_t nodes, count, for_s;           /* for_s: 0: not given */
-    bool tokens, wait;
+    bool tokens, wait, dry_run;
     uint32_t wait_s;  /* drain */
     uint64_t from;    /* watch: a number */
     uint32_t changes; /* watch: end after so many; 0: never */
@@ -60,6 +60,7 @@ enum {
     OPT_TENANT = 'a',
     OPT_ENGINE = 'e',
     OPT_PEER = 'r',
+    OPT_DRY_RUN = 'd',
 };
 
 /* Options of lists: which rows. */

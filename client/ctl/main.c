@@ -110,6 +110,7 @@ static error_t parse_command(int key, char *arg, struct argp_state *state)
         p->ctl->wait_s = arg ? seconds(state, "--wait", arg) : DAY_S;
         return 0;
     case OPT_TOKENS: p->ctl->tokens = true; return 0;
+    case OPT_DRY_RUN: p->ctl->dry_run = true; return 0;
     case ARGP_KEY_ARG:
         if (!p->command->takes_operand || p->ctl->operand)
             argp_error(state, "'%s' is one argument too many", arg);

@@ -14,6 +14,7 @@
 #include "shell/admin/refusals.h"
 #include "shell/alarm/alarms.h"
 #include "shell/config/config.h"
+#include "shell/config/config_reader.h"
 #include "shell/conn/conn.h"
 #include "shell/conn/proc.h"
 #include "shell/conn/subscribe.h"
@@ -68,8 +69,16 @@ struct spill_watch {
     uint64_t failed; /* stores, when the daemon began to end */
 };
 
+/* The configuration that is read anew. */
+struct reload_watch {
+    struct io_op op;
+    struct config_reader *reader; /* owned */
+    bool dry_run, by_signal;      /* of the reading that is under way */
+    bool again;                   /* a signal came meanwhile */
+};
+
 struct daemon {
-    const struct config *config; /* borrowed */
+    struct config *config; /* borrowed; see shell/admin/reload.h for who changes it */
     enum daemon_state state;
     uint64_t incarnation, start_ns, last_ns;
     uint64_t tick_ns, step_poll_ns, drain_ns;
@@ -78,6 +87,8 @@ struct daemon {
     struct alarms alarms;
     uint64_t log_level_ns; /* until when the log's level is another than the configuration's; 0: it
                               is not */
+
+    struct reload_watch reload;
 
     struct io *io;
     struct mem *mem;
@@ -118,8 +129,7 @@ struct daemon {
 
 /* why: text of what failed and what to do. Blocks SIGTERM, SIGINT and SIGHUP in this thread first,
  * so that the workers inherit it. */
-enum tern_err daemon_create(const struct config *config, struct daemon **ret, char *why,
-                            size_t cap);
+enum tern_err daemon_create(struct config *config, struct daemon **ret, char *why, size_t cap);
 int daemon_run(struct daemon *d); /* until drained; the exit status */
 void daemon_destroy(struct daemon *d);
 

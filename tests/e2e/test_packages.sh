@@ -92,7 +92,7 @@ until_ok ternctl ping --count 1 # the connection starts it
 [[ $(journalctl -u ternd --no-pager | grep -c socket_taken) == 2 ]]
 grep -Eq 'NoNewPrivs:.1' /proc/"$(pid_of)"/status && grep -Eq 'Seccomp:.2' /proc/"$(pid_of)"/status
 systemctl reload ternd
-until_ok bash -c '[[ $(systemctl show -P StatusText ternd) == *"nothing to reload"* ]]'
+until_ok bash -c 'journalctl -u ternd --no-pager | grep -q event=reloaded'
 before=$(pid_of)
 kill -STOP "$before" # the watchdog ends it, and it is started anew
 until_ok bash -c '[[ $(systemctl show -P NRestarts ternd) == 1 && $(systemctl show -P ActiveState ternd) == active ]]'

@@ -643,7 +643,7 @@ TEST(signals_that_come_together_are_all_taken)
     kill(d.pid, SIGHUP);
     kill(d.pid, SIGTERM);
     kill(d.pid, SIGCONT);
-    assert_true(rig_log_has(&d, "event=reload_ignored", RIG_WAIT_MS));
+    assert_true(rig_log_has(&d, "event=signal signal=1 ", RIG_WAIT_MS));
     assert_true(rig_log_has(&d, "event=draining", RIG_WAIT_MS));
     assert_int_equal(rig_stop(&d), 0);
 }

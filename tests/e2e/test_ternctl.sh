@@ -237,7 +237,6 @@ wrong 2 "missing" "$CTL" pin
 wrong 2 "too many" "$CTL" status now
 wrong 1 "ternctl pools" "$CTL" evict --pool 77
 wrong 3 "that is no socket" "$CTL" --socket "$DIR/config.yaml" status
-wrong 1 "no certificate is configured" "$CTL" reload # and not that the daemon is too old
 wrong 1 "no change has that number" "$CTL" watch --from 5000000000
 # refused STATUS ERROR PATTERN COMMAND...: with --json programs are told so, too
 refused() {
@@ -254,7 +253,6 @@ refused 1 DENIED "is a tenant" "$CTL" --socket "$SOCKET" status
 refused 1 FAILED "no open pool" "$CTL" evict --pool 77
 refused 2 USAGE "is no node" "$CTL" pin zork
 refused 3 UNREACHABLE "is ternd running" "$CTL" --socket "$DIR/nobody.sock" status
-refused 1 UNSUPPORTED "no certificate" "$CTL" reload
 json "$("$CTL" --socket /$'\xff' status --json 2>/dev/null || true)" "j['text'].startswith('/?: there is no such socket')" # JSON is UTF-8
 COMMANDS=$("$CTL" --help | sed -n '/^Commands:/,/^$/s/^  \([a-z-]*\) .*/\1/p')
 (($(wc -w <<<"$COMMANDS") >= 16)) || fail "--help lists only: $COMMANDS"

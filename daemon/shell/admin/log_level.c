@@ -28,6 +28,12 @@ void log_level_change(struct daemon *d, enum log_level level, uint32_t for_s)
     d->log_level_ns = io_now_ns() + for_s * SECOND_NS;
 }
 
+void log_level_configured(struct daemon *d)
+{
+    if (!d->log_level_ns)
+        log_level_set(d->config->log_level);
+}
+
 void log_level_tick(struct daemon *d, uint64_t now_ns)
 {
     if (d->log_level_ns && now_ns >= d->log_level_ns)

@@ -10,6 +10,8 @@
 
 /* The configuration's level ends an earlier change. */
 void log_level_change(struct daemon *d, enum log_level level, uint32_t for_s);
+/* The configuration's level is another now. One that an operator asked for stays for its time. */
+void log_level_configured(struct daemon *d);
 void log_level_tick(struct daemon *d, uint64_t now_ns);
 
 #endif

@@ -14,6 +14,7 @@
 #include "shell/admin/drain.h"
 #include "shell/admin/log_level.h"
 #include "shell/admin/operator.h"
+#include "shell/admin/reload.h"
 #include "shell/daemon.h"
 #include "shell/log/log.h"
 
@@ -404,24 +405,19 @@ static enum tern_err undrain_command(struct daemon *d, const Tern__Wire__Admin *
 
 /* ---- reload, evict, pin ---- */
 
-/* Reads the certificates anew. The caller borrows the text of a failure for this one answer. */
-static enum tern_err reload_command(struct daemon *d, const Tern__Wire__Admin *m, size_t *ret_n,
+/* operator_reloaded will answer. */
+static enum tern_err reload_command(struct daemon *d, struct client_conn *c,
+                                    const struct frame_header *h, const Tern__Wire__Admin *m,
                                     const char **ret_text)
 {
-    static char why[CONFIG_WHY_BYTES];
-    struct tls_stats stats;
-    struct text_out out;
+    uint32_t dry_run = 0;
+    const struct admin_arg takes[] = {{.key = "dry_run", .number = &dry_run, .max = 1}};
 
-    TRY(arguments(m, NULL, 0, ret_text));
-    *ret_text = why;
-    TRY(links_reload(d, why, sizeof(why)));
-    tls_stats(d->links.tls, &stats);
-    text_init(&out, d->text, ADMIN_TEXT_BYTES);
-    text_object(&out, NULL);
-    text_bool(&out, "reloaded", true);
-    text_str(&out, "not_after", stats.not_after);
-    text_object_end(&out);
-    *ret_n = out.len;
+    TRY(arguments(m, takes, sizeof takes / sizeof *takes, ret_text));
+    *ret_text = "the configuration is being read already: ask again in a moment";
+    if (!reload_begin(d, dry_run == 1))
+        return TERN_BUSY;
+    c->reload_request = h->request_id;
     return TERN_OK;
 }
 
@@ -582,8 +578,6 @@ void operator_drained(struct daemon *d)
     }
 }
 
-/* ---- requests ---- */
-
 static void answer(struct daemon *d, struct client_conn *c, const struct frame_header *h,
                    enum tern_err err, const char *text, size_t n)
 {
@@ -592,6 +586,27 @@ static void answer(struct daemon *d, struct client_conn *c, const struct frame_h
     else
         send_text(d, c, (uint16_t)(h->type + 1), h->request_id, n);
 }
+
+void operator_reloaded(struct daemon *d, const struct reload_result *result)
+{
+    for (uint32_t i = 0; i < d->conns.n; i++) {
+        struct client_conn *c = conn_for_reply(d, i);
+        const struct frame_header h = {.type = FRAME_ADMIN,
+                                       .request_id = c ? c->reload_request : 0};
+        char said[ACT_ARGS_BYTES];
+
+        if (!c || c->reload_request == 0)
+            continue;
+        snprintf(said, sizeof said, "%u %s, %u need a restart", result->done,
+                 result->dry_run ? "would be done" : "done", result->restart);
+        log_done(c, h.request_id, "reload", result->err,
+                 result->err == TERN_OK ? said : result->why);
+        answer(d, c, &h, result->err, result->why, result->n);
+        c->reload_request = 0;
+    }
+}
+
+/* ---- requests ---- */
 
 static void admin_request(struct daemon *d, struct client_conn *c, const struct frame_header *h,
                           const Tern__Wire__Admin *m)
@@ -616,7 +631,7 @@ static void admin_request(struct daemon *d, struct client_conn *c, const struct 
     else if (strcmp(command, "undrain") == 0)
         err = undrain_command(d, m, &n, &text);
     else if (strcmp(command, "reload") == 0)
-        err = reload_command(d, m, &n, &text);
+        err = reload_command(d, c, h, m, &text);
     else if (strcmp(command, "tape") == 0)
         err = tape_command(d, m, &n, &text);
     else if (strcmp(command, "log-level") == 0)
@@ -624,7 +639,7 @@ static void admin_request(struct daemon *d, struct client_conn *c, const struct 
     else
         err = describe(d, command, m->args, m->n_args, NONE, &n, &text);
     if (err == TERN_OK && n == 0)
-        return; /* operator_drained will answer */
+        return; /* operator_drained or operator_reloaded will answer */
     if (act)
         log_done(c, h->request_id, command, err, err == TERN_OK ? "" : text);
     answer(d, c, h, err, text, n);

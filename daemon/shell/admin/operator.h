@@ -14,5 +14,8 @@ void operator_reply(struct daemon *d, struct client_conn *c, const struct reply 
 /* Answers those who wait for the end of a drain: the last session has ended, the deadline comes, or
  * the daemon serves again. */
 void operator_drained(struct daemon *d);
+struct reload_result;
+/* Answers who asked for the reload that has ended so. */
+void operator_reloaded(struct daemon *d, const struct reload_result *result);
 
 #endif

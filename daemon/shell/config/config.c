@@ -74,6 +74,8 @@ static enum tern_err read_file(struct loader *l, uint8_t **ret_bytes, size_t *re
 
 static enum tern_err load(int argc, char **argv, struct loader *l, uint8_t **ret_bytes)
 {
+    l->config->argc = argc;
+    l->config->argv = argv;
     TRY(flags_first_pass(argc, argv, l));
     if (l->config->file[0] != '\0') {
         TRY(read_file(l, ret_bytes, &l->text_bytes));

@@ -1,5 +1,6 @@
 /* The daemon's configuration: defaults, then the YAML file, then flags, then checks. main reads it
- * once at start, and it never changes afterwards; the rest of the shell borrows it. Each scalar
+ * at start; afterwards a reload alone changes it (shell/admin/reload.c, on the owner thread); the
+ * rest of the shell borrows it. Each scalar
  * setting stands in one table (config_table.h) that makes the YAML schema, the flag, the default,
  * the range and the help text, so that a setting cannot exist in one form only. */
 #ifndef SHELL_CONFIG_H
@@ -15,6 +16,7 @@
 #include "seam/xfer/xfer.h"
 #include "shell/log/log.h"
 
+#define CONFIG_SETTINGS_MAX 96
 #define CONFIG_TENANTS_MAX  64
 #define CONFIG_PEERS_MAX    4096
 #define CONFIG_NAME_BYTES   64  /* with the NUL; letters, digits, '-', '_' and '.' */
@@ -80,7 +82,10 @@ struct config_deadlines {
 };
 
 struct config {
-    char file[4096]; /* the YAML file; "" if none was given */
+    char file[4096];                 /* the YAML file; "" if none was given */
+    int argc;                        /* of config_load, for the next one */
+    char **argv;                     /* borrowed */
+    bool given[CONFIG_SETTINGS_MAX]; /* row i of config_settings: by the file or a flag */
     char node[CONFIG_NAME_BYTES];
     struct config_endpoint listen; /* control connections of peers; host "" for no listener */
     uint16_t data_port;            /* on the same host as `listen`; 0: the kernel chooses */
@@ -92,6 +97,7 @@ struct config {
     struct config_tenant tenants[CONFIG_TENANTS_MAX];
     uint32_t npeers;
     struct config_peer peers[CONFIG_PEERS_MAX];
+    uint32_t by_name[CONFIG_PEERS_MAX]; /* the slots of the peers as loaded, by their names */
 
     uint64_t
         page_bytes_min;     /* the smallest page that tenants will use: page records come from it */

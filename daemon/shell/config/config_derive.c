@@ -101,6 +101,8 @@ static enum tern_err peers_differ(struct loader *l)
     for (i = 0; i < n; i++)
         sorted[i] = &peers[i];
     qsort(sorted, n, sizeof *sorted, by_name);
+    for (i = 0; i < n; i++)
+        l->config->by_name[i] = (uint32_t)(sorted[i] - peers);
     for (i = 1; i < n && strcmp(sorted[i - 1]->name, sorted[i]->name) != 0; i++)
         ;
     if (i >= n)

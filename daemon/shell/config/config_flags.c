@@ -211,8 +211,9 @@ static void options_build(struct options *o)
         const struct setting *s = &config_settings[i];
         bool has_initial = s->initial != NULL && *s->initial != '\0';
 
-        snprintf(o->doc[i], DOC_BYTES, "%s%s%s%s", s->doc, has_initial ? " [" : "",
-                 has_initial ? s->initial : "", has_initial ? "]" : "");
+        snprintf(o->doc[i], DOC_BYTES, "%s%s%s%s%s", s->doc, has_initial ? " [" : "",
+                 has_initial ? s->initial : "", has_initial ? "]" : "",
+                 s->change == CHANGE_LIVE ? " (a reload changes it)" : "");
         o->v[n + i] = (struct argp_option){
             .name = s->flag,
             .key = KEY_SETTING + (int)i,

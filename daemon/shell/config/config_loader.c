@@ -100,6 +100,7 @@ enum tern_err loader_set(struct loader *l, size_t setting, const char *text, enu
     if (value_parse(s, text, l->config, reason) != TERN_OK)
         return loader_fail(l, origin, s->section, -1, s->key, "%s, not \"%.80s\"", reason, text);
     l->origin[setting] = origin;
+    l->config->given[setting] = true;
     return TERN_OK;
 }
 

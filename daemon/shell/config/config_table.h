@@ -21,19 +21,29 @@ enum value_kind {
     VALUE_REGIONS, /* the same; of a tenant's regions, or index */
 };
 
+/* What a reload can do about a setting that is another now. */
+enum setting_change {
+    CHANGE_UNSAID = 0, /* no row may be left so */
+    CHANGE_LIVE,       /* it is done: the value is read where it is used */
+    CHANGE_SIZED,      /* it needs a restart: memory and tables are sized by it */
+    CHANGE_STARTS,     /* it needs a restart: the value is used once, at start */
+};
+
 struct setting {
     const char *section; /* "" for the top of the file */
     const char *key, *flag;
     enum value_kind kind;
+    enum setting_change change;
     size_t offset, size; /* in struct config, struct config_tenant or struct config_peer */
     uint64_t min, max;
     const char *initial; /* NULL: derived from other settings, or required in a list's entry */
     const char *doc;
 };
 
-#define SETTINGS_MAX  96
+#define SETTINGS_MAX  CONFIG_SETTINGS_MAX
 #define TENANT_FIELDS 13
 #define PEER_FIELDS   4 /* and the list of tenants */
+#define PEER_ADDRESS  1 /* of them */
 #define COUNT_MAX     (1u << 28)
 #define MEMORY_MAX    ((uint64_t)1 << 50)
 #define SPILL_PART    UINT64_MAX /* tenants[].spill_bytes that nobody set */
@@ -68,6 +78,9 @@ struct loader {
 enum tern_err value_parse(const struct setting *s, const char *text, void *base,
                           char ret_reason[REASON_BYTES]);
 void value_print(const struct setting *s, const void *base, FILE *out);
+/* The same text, as much of it as fits. It allocates nothing. */
+#define VALUE_TEXT_BYTES 8448 /* enough for any value */
+void value_text(const struct setting *s, const void *base, char *ret, size_t cap);
 
 /* config_yaml.c */
 enum tern_err yaml_load(struct loader *l);

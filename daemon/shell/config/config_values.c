@@ -1,6 +1,7 @@
 /* Reading and printing one value by its kind. YAML and flags come through here alike, so both
  * accept and refuse the same texts, and what config_print writes is read back as the same value. */
 #include <inttypes.h>
+#include <stdarg.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -242,25 +243,6 @@ static enum tern_err parse_regions(const char *text, struct config_regions *fiel
     return TERN_OK;
 }
 
-static void print_names(const char *none, uint32_t n, const char *names, size_t name_bytes,
-                        FILE *out)
-{
-    fprintf(out, "\"%s", n == 0 ? none : "");
-    for (uint32_t i = 0; i < n; i++)
-        fprintf(out, "%s%s", i ? "+" : "", names + i * name_bytes);
-    fputc('"', out);
-}
-
-static void print_devices(const struct config_devices *d, FILE *out)
-{
-    print_names("auto", d->n, d->name[0], CONFIG_NAME_BYTES, out);
-}
-
-static void print_regions(const struct config_regions *d, FILE *out)
-{
-    print_names("index", d->n, d->name[0], CONFIG_DEVICE_BYTES, out);
-}
-
 enum tern_err value_parse(const struct setting *s, const char *text, void *base,
                           char ret_reason[REASON_BYTES])
 {
@@ -285,45 +267,89 @@ enum tern_err value_parse(const struct setting *s, const char *text, void *base,
     return fail(ret_reason, "has a kind that nobody reads");
 }
 
-/* In YAML's double quotes: backslash and quote escaped; nothing else can be in a checked value. */
-static void print_quoted(const char *text, FILE *out)
+/* ---- printing ---- */
+
+/* A buffer that is being filled; what does not fit is left out. */
+struct text {
+    char *at;
+    size_t left; /* with the NUL */
+};
+
+static void put(struct text *t, const char *format, ...) __attribute__((format(printf, 2, 3)));
+
+static void put(struct text *t, const char *format, ...)
 {
-    fputc('"', out);
-    for (; *text != '\0'; text++) {
-        if (*text == '"' || *text == '\\')
-            fputc('\\', out);
-        fputc(*text, out);
-    }
-    fputc('"', out);
+    va_list args;
+    size_t n;
+
+    va_start(args, format);
+    n = (size_t)vsnprintf(t->at, t->left, format, args);
+    va_end(args);
+    n = n < t->left ? n : t->left - 1;
+    t->at += n;
+    t->left -= n;
 }
 
-static void print_endpoint(const struct config_endpoint *e, FILE *out)
+static void put_names(struct text *out, const char *none, uint32_t n, const char *names,
+                      size_t name_bytes)
+{
+    put(out, "\"%s", n == 0 ? none : "");
+    for (uint32_t i = 0; i < n; i++)
+        put(out, "%s%s", i ? "+" : "", names + i * name_bytes);
+    put(out, "\"");
+}
+
+/* In YAML's double quotes: backslash and quote escaped; nothing else can be in a checked value. */
+static void put_quoted(struct text *out, const char *text)
+{
+    put(out, "\"");
+    for (; *text != '\0'; text++)
+        put(out, "%s%c", *text == '"' || *text == '\\' ? "\\" : "", *text);
+    put(out, "\"");
+}
+
+static void put_endpoint(struct text *out, const struct config_endpoint *e)
 {
     bool brackets = strchr(e->host, ':') != NULL;
 
     if (e->host[0] == '\0')
-        fputs("\"\"", out);
+        put(out, "\"\"");
     else
-        fprintf(out, "\"%s%s%s:%u\"", brackets ? "[" : "", e->host, brackets ? "]" : "", e->port);
+        put(out, "\"%s%s%s:%u\"", brackets ? "[" : "", e->host, brackets ? "]" : "", e->port);
+}
+
+void value_text(const struct setting *s, const void *base, char *ret, size_t cap)
+{
+    const void *field = (const char *)base + s->offset;
+    const struct config_devices *devices = field;
+    const struct config_regions *regions = field;
+    struct text out = {ret, cap};
+
+    switch (s->kind) {
+    case VALUE_COUNT:
+    case VALUE_BYTES: put(&out, "%" PRIu64, fetch(field, s->size)); break;
+    case VALUE_MODE: put(&out, "%04o", *(const uint32_t *)field); break;
+    case VALUE_BOOL: put(&out, "%s", *(const bool *)field ? "true" : "false"); break;
+    case VALUE_NAME:
+    case VALUE_PATH: put_quoted(&out, field); break;
+    case VALUE_ENDPOINT: put_endpoint(&out, field); break;
+    case VALUE_LEVEL: put(&out, "%s", log_level_name(*(const enum log_level *)field)); break;
+    case VALUE_TRANSPORT:
+        put(&out, "%s", xfer_transport_word[*(const enum xfer_transport *)field]);
+        break;
+    case VALUE_DEVICES:
+        put_names(&out, "auto", devices->n, devices->name[0], CONFIG_NAME_BYTES);
+        break;
+    case VALUE_REGIONS:
+        put_names(&out, "index", regions->n, regions->name[0], CONFIG_DEVICE_BYTES);
+        break;
+    }
 }
 
 void value_print(const struct setting *s, const void *base, FILE *out)
 {
-    const void *field = (const char *)base + s->offset;
+    char text[VALUE_TEXT_BYTES];
 
-    switch (s->kind) {
-    case VALUE_COUNT:
-    case VALUE_BYTES: fprintf(out, "%" PRIu64, fetch(field, s->size)); break;
-    case VALUE_MODE: fprintf(out, "%04o", *(const uint32_t *)field); break;
-    case VALUE_BOOL: fputs(*(const bool *)field ? "true" : "false", out); break;
-    case VALUE_NAME:
-    case VALUE_PATH: print_quoted(field, out); break;
-    case VALUE_ENDPOINT: print_endpoint(field, out); break;
-    case VALUE_LEVEL: fputs(log_level_name(*(const enum log_level *)field), out); break;
-    case VALUE_TRANSPORT:
-        fputs(xfer_transport_word[*(const enum xfer_transport *)field], out);
-        break;
-    case VALUE_DEVICES: print_devices(field, out); break;
-    case VALUE_REGIONS: print_regions(field, out); break;
-    }
+    value_text(s, base, text, sizeof text);
+    fputs(text, out);
 }

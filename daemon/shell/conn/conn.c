@@ -339,7 +339,7 @@ static bool enter(struct daemon *d, uint32_t tenant, int fd)
     c->tenant = tenant;
     c->engine = NONE;
     c->last_request = 0;
-    c->drain_request = 0;
+    c->drain_request = c->reload_request = 0;
     c->refusal_text = "";
     c->proc = NONE;
     if (tenant == NONE)

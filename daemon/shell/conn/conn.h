@@ -28,7 +28,8 @@ struct client_conn {
     uint32_t uid;          /* likewise its user */
     uint32_t engine;       /* slot of the engine that it joined; NONE */
     uint64_t last_request;
-    uint64_t drain_request; /* that waits for the end of a drain; 0: none */
+    uint64_t drain_request;  /* that waits for the end of a drain; 0: none */
+    uint64_t reload_request; /* that waits for the configuration to be read; 0: none */
     enum tern_err refusal;
     const char *refusal_text; /* static */
     struct client_conn *next_free;

@@ -18,6 +18,7 @@
 #include "shell/admin/drain.h"
 #include "shell/admin/log_level.h"
 #include "shell/admin/operator.h"
+#include "shell/admin/reload.h"
 #include "shell/config/plan.h"
 #include "shell/log/log.h"
 #include "shell/log/notify.h"
@@ -112,27 +113,34 @@ static void rung(struct io_op *op, int32_t res, uint32_t flags, uint32_t buffer)
         io_poll_in(d->io, op, mem_bell_fd(d->mem, tenant), true);
 }
 
-static void reload(struct daemon *d)
+/* The configuration was read anew. */
+static void reloaded(struct io_op *op, int32_t res, uint32_t flags, uint32_t buffer)
 {
-    char why[CONFIG_WHY_BYTES], state[NOTIFY_STATE_BYTES];
-    bool good;
+    struct daemon *d = (struct daemon *)(void *)((char *)op - offsetof(struct daemon, reload.op));
+    struct reload_result result;
 
-    if (d->state != DAEMON_SERVING) { /* it would tell that a daemon which ends is ready again */
-        links_reload(d, why, sizeof(why));
+    (void)res;
+    (void)buffer;
+    if (d->state == DAEMON_STOPPED)
         return;
+    if (reload_finish(d, &result)) {
+        operator_reloaded(d, &result);
+        if (result.by_signal && d->state == DAEMON_SERVING) {
+            notify_state("READY=1");
+            drain_tell_serving(d, result.err == TERN_OK ? "" : "; the last reload failed: ",
+                               result.err == TERN_OK ? "" : result.why);
+        }
+        reload_again(d);
     }
-    snprintf(state, sizeof(state), "RELOADING=1\nMONOTONIC_USEC=%" PRIu64, io_now_ns() / 1000);
-    notify_state(state);
-    good = links_reload(d, why, sizeof(why)) == TERN_OK;
-    notify_state("READY=1");
-    drain_tell_serving(d, good ? "" : "; the last reload failed: ", good ? "" : why);
+    if (flags & IO_LAST)
+        io_poll_in(d->io, op, config_reader_event_fd(d->reload.reader), true);
 }
 
 static void take_signal(struct daemon *d, uint32_t number)
 {
     log_event(LEVEL_INFO, "signal", "signal=%u state=%d", number, (int)d->state);
     if (number == SIGHUP)
-        reload(d);
+        reload_by_signal(d);
     else if (d->state == DAEMON_SERVING)
         drain_begin(d, DAEMON_LEAVING);
     else if (d->state != DAEMON_STARTING && d->state != DAEMON_STOPPED)
@@ -410,6 +418,7 @@ static enum tern_err start(struct daemon *d, char *why, size_t cap)
     TRY(spill_start(d, why, cap));
     TRY(start_xfer(d, why, cap));
     TRY(start_sockets(d, why, cap));
+    TRY(reload_init(d, reloaded, why, cap));
     TRY(start_signals(d, why, cap));
     if (alarms_init(d) != TERN_OK)
         return fail(why, cap, TERN_INTERNAL, "no memory for the alarms");
@@ -417,7 +426,7 @@ static enum tern_err start(struct daemon *d, char *why, size_t cap)
     return TERN_OK;
 }
 
-enum tern_err daemon_create(const struct config *config, struct daemon **ret, char *why, size_t cap)
+enum tern_err daemon_create(struct config *config, struct daemon **ret, char *why, size_t cap)
 {
     struct daemon *d = calloc(1, sizeof(*d));
     enum tern_err err;
@@ -464,6 +473,7 @@ void daemon_destroy(struct daemon *d)
     links_door_destroy(d);
     xfer_destroy(d->xfer);
     io_destroy(d->io);
+    reload_finish_all(d);
     spill_finish(d);
     conns_finish(d);
     subscribe_finish(d);

@@ -104,9 +104,9 @@ static void spill_place(struct findings *f, const struct config *config)
 
 static void tls_files(struct findings *f, const struct config *config)
 {
-    const struct tls_config tls = {.ca = config->tls_ca,
-                                   .cert = config->tls_cert,
-                                   .key = config->tls_key,
+    const struct tls_config tls = {.files.ca = config->tls_ca,
+                                   .files.cert = config->tls_cert,
+                                   .files.key = config->tls_key,
                                    .node = config->node,
                                    .sessions = 1};
     char why[CONFIG_WHY_BYTES] = "";

@@ -152,9 +152,10 @@ const char *link_down_cause(const struct daemon *d, uint32_t peer, uint32_t *ret
                             uint64_t *ret_since_ns);
 /* Connections that were ended for what the peer sent; peer NONE: before it said its name. */
 uint64_t links_protocol_errors(const struct daemon *d, uint32_t peer);
-/* Reads the certificates anew; links that are up stay. UNSUPPORTED: peers talk in the clear. Either
- * is logged. */
-enum tern_err links_reload(struct daemon *d, char *why, size_t cap);
+/* Reads the certificates anew that `from` names; links that are up stay. Nothing is done where
+ * peers talk in the clear. On an error, and after a dry run, those in force stay. */
+enum tern_err links_reload(struct daemon *d, const struct config *from, bool dry_run, char *why,
+                           size_t cap);
 /* Fills in what TLS knows about the outbound link to that peer. False: the link is not up, or in
  * the clear. */
 bool link_tls_peer(struct daemon *d, uint32_t peer, struct tls_peer *ret);

@@ -41,59 +41,56 @@ void links_tls_tick(struct daemon *d)
 }
 
 /* Our certificate is another now. */
-static void log_own(struct daemon *d, const char *event)
+static void log_own(struct daemon *d, const struct tls_files *files)
 {
     struct tls_stats own;
 
     tls_stats(d->links.tls, &own);
-    log_event(LEVEL_INFO, event, "cert=%s not_after=%s", d->config->tls_cert, own.not_after);
+    log_event(LEVEL_INFO, "tls", "cert=%s not_after=%s", files->cert, own.not_after);
     if (!own.own_ca)
-        log_event(LEVEL_WARN, "certificate_foreign", "cert=%s ca=%s reason=%s", d->config->tls_cert,
-                  d->config->tls_ca,
+        log_event(LEVEL_WARN, "certificate_foreign", "cert=%s ca=%s reason=%s", files->cert,
+                  files->ca,
                   "this node's certificate comes from no CA in that file: peers that trust the "
                   "same CA refuse it");
     d->links.expiry_told = 0;
     links_tls_tick(d);
 }
 
+static struct tls_files files_of(const struct config *config)
+{
+    return (struct tls_files){config->tls_ca, config->tls_cert, config->tls_key};
+}
+
 enum tern_err links_tls_init(struct daemon *d, char *why, size_t cap)
 {
     struct peer_links *ls = &d->links;
     struct tls_config config = {
-        .ca = d->config->tls_ca,
-        .cert = d->config->tls_cert,
-        .key = d->config->tls_key,
+        .files = files_of(d->config),
         .node = d->config->node,
         .peers = ls->names,
         .npeers = ls->peers,
         .sessions = ls->n,
     };
 
-    if (!config.cert[0])
+    if (!config.files.cert[0])
         return TERN_OK;
     for (uint32_t i = 0; i < ls->peers; i++)
         ls->names[i] = d->config->peers[i].name;
     TRY(tls_create(&config, &ls->tls, why, cap));
-    log_own(d, "tls");
+    log_own(d, &config.files);
     return TERN_OK;
 }
 
-enum tern_err links_reload(struct daemon *d, char *why, size_t cap)
+enum tern_err links_reload(struct daemon *d, const struct config *from, bool dry_run, char *why,
+                           size_t cap)
 {
-    enum tern_err err;
+    const struct tls_files files = files_of(from->tls_cert[0] ? from : d->config);
 
-    if (!d->links.tls) {
-        snprintf(why, cap, "there is nothing to reload: no certificate is configured");
-        log_event(LEVEL_INFO, "reload_ignored", "reason=%s", why);
-        return TERN_UNSUPPORTED;
-    }
-    err = tls_reload(d->links.tls, why, cap);
-    if (err != TERN_OK) {
-        log_event(LEVEL_ERROR, "reload_failed", "err=%s reason=%s kept=%s", err_name(err), why,
-                  "the certificates that were in force");
-        return err;
-    }
-    log_own(d, "reloaded");
+    if (!d->links.tls)
+        return TERN_OK;
+    TRY(tls_reload(d->links.tls, &files, dry_run, why, cap));
+    if (!dry_run)
+        log_own(d, &files);
     return TERN_OK;
 }
 

@@ -169,6 +169,8 @@ bool stream_pool_has_input(const struct stream_pool *pool);
 /* From here on no owner hears of a stream: what the ring still reports is dropped, and no stream is
  * handed back. For a daemon that is being taken apart, whose other parts still run the ring. */
 void stream_pool_mute(struct stream_pool *pool);
+/* Another slow_ns, from the next progress of each stream on. */
+void stream_pool_slow(struct stream_pool *pool, uint64_t slow_ns);
 
 /* Closes the streams whose buffers were taken. Starts a send for each stream that had something
  * queued since the last call. */

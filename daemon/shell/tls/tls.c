@@ -79,7 +79,8 @@ static bool rules(SSL_CTX *ctx)
            SSL_CTX_set_num_tickets(ctx, 0) == 1 && SSL_CTX_set_max_early_data(ctx, 0) == 1;
 }
 
-static enum tern_err load(const struct tls *tls, SSL_CTX **ret, char *why, size_t cap)
+static enum tern_err load(const struct tls *tls, const struct tls_files *files, SSL_CTX **ret,
+                          char *why, size_t cap)
 {
     SSL_CTX *ctx = SSL_CTX_new(TLS_method());
     enum tern_err err;
@@ -90,13 +91,13 @@ static enum tern_err load(const struct tls *tls, SSL_CTX **ret, char *why, size_
         snprintf(why, cap, "tls: no memory for a context");
         return TERN_INTERNAL;
     }
-    err = tls_read_certs(ctx, tls->config.ca, tls_trust_cert, why, cap);
+    err = tls_read_certs(ctx, files->ca, tls_trust_cert, why, cap);
     if (err == TERN_OK)
-        err = tls_read_certs(ctx, tls->config.cert, tls_present_cert, why, cap);
+        err = tls_read_certs(ctx, files->cert, tls_present_cert, why, cap);
     if (err == TERN_OK)
-        err = tls_read_key(ctx, tls->config.key, why, cap);
+        err = tls_read_key(ctx, files->key, why, cap);
     if (err == TERN_OK)
-        err = tls_judge_own(&tls->config, ctx, why, cap);
+        err = tls_judge_own(&tls->config, files->cert, ctx, why, cap);
     if (err != TERN_OK) {
         SSL_CTX_free(ctx);
         return err;
@@ -141,7 +142,7 @@ enum tern_err tls_create(const struct tls_config *config, struct tls **ret, char
         !(tls->bio = tls_bio_method())) {
         snprintf(why, cap, "tls: no memory for %u sessions", config->sessions);
     } else {
-        err = load(tls, &ctx, why, cap);
+        err = load(tls, &config->files, &ctx, why, cap);
     }
     if (err != TERN_OK) {
         tls_destroy(tls);
@@ -157,11 +158,17 @@ enum tern_err tls_create(const struct tls_config *config, struct tls **ret, char
     return TERN_OK;
 }
 
-enum tern_err tls_reload(struct tls *tls, char *why, size_t cap)
+enum tern_err tls_reload(struct tls *tls, const struct tls_files *files, bool dry_run, char *why,
+                         size_t cap)
 {
     SSL_CTX *ctx;
-    enum tern_err err = load(tls, &ctx, why, cap);
+    enum tern_err err = load(tls, files, &ctx, why, cap);
 
+    if (dry_run) {
+        if (err == TERN_OK)
+            SSL_CTX_free(ctx);
+        return err;
+    }
     if (err != TERN_OK) {
         tls->stats.reloads_failed++;
         return err;

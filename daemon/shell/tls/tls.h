@@ -41,10 +41,14 @@ enum tls_refusal {
 };
 const char *tls_refusal_name(enum tls_refusal why);
 
+struct tls_files {
+    const char *ca, *cert, *key; /* PEM */
+};
+
 struct tls_config {
-    const char *ca, *cert, *key; /* PEM files; borrowed, as all here */
-    const char *node;            /* ours: our certificate has to name it */
-    const char *const *peers;    /* names that an inbound peer's certificate may have */
+    struct tls_files files;   /* borrowed, as all here */
+    const char *node;         /* ours: our certificate has to name it */
+    const char *const *peers; /* names that an inbound peer's certificate may have */
     uint32_t npeers;
     uint32_t sessions; /* at a time */
 };
@@ -68,8 +72,10 @@ bool tls_built(void); /* is TLS in this build? */
 uint64_t tls_bytes(uint32_t sessions); /* what the sessions take, at the most */
 enum tern_err tls_create(const struct tls_config *config, struct tls **ret, char *why, size_t cap);
 void tls_destroy(struct tls *tls); /* ends every session */
-/* Reads the files anew. On an error everything stays as it is. */
-enum tern_err tls_reload(struct tls *tls, char *why, size_t cap);
+/* Reads these files in place of those of the configuration. On an error everything stays as it is;
+ * so it does after a dry run, which judges them alone. */
+enum tern_err tls_reload(struct tls *tls, const struct tls_files *files, bool dry_run, char *why,
+                         size_t cap);
 void tls_stats(const struct tls *tls, struct tls_stats *ret);
 
 /* ---- sessions ---- */

@@ -195,9 +195,9 @@ bool tls_cert_names(const X509 *cert, const char *name)
 }
 
 /* A certificate that every peer would refuse is refused here, where the cause can be seen. */
-enum tern_err tls_judge_own(const struct tls_config *config, SSL_CTX *ctx, char *why, size_t cap)
+enum tern_err tls_judge_own(const struct tls_config *config, const char *file, SSL_CTX *ctx,
+                            char *why, size_t cap)
 {
-    const char *file = config->cert;
     X509 *cert = SSL_CTX_get0_certificate(ctx);
 
     if (X509_cmp_current_time(X509_get0_notAfter(cert)) <= 0)

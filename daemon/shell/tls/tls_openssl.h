@@ -51,7 +51,8 @@ enum tern_err tls_read_certs(SSL_CTX *ctx, const char *path, tls_take_cert *take
                              size_t cap);
 enum tern_err tls_read_key(SSL_CTX *ctx, const char *path, char *why, size_t cap);
 /* Refuses a certificate of ours that every peer would refuse, here where the cause can be seen. */
-enum tern_err tls_judge_own(const struct tls_config *config, SSL_CTX *ctx, char *why, size_t cap);
+enum tern_err tls_judge_own(const struct tls_config *config, const char *file, SSL_CTX *ctx,
+                            char *why, size_t cap);
 void tls_time_text(const ASN1_TIME *at, char ret[TLS_TIME_BYTES]);
 int64_t tls_time_s(const ASN1_TIME *at); /* since 1970 */
 /* Would we let in a peer that shows our own certificate? */

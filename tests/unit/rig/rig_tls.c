@@ -42,9 +42,9 @@ enum tern_err tls_rig_create(const char *node, const char *cert, const char *key
     static char path[8][3][160]; /* borrowed by what is created */
     static uint32_t next;
     char(*p)[160] = path[next++ % 8];
-    struct tls_config config = {.ca = p[0],
-                                .cert = p[1],
-                                .key = p[2],
+    struct tls_config config = {.files.ca = p[0],
+                                .files.cert = p[1],
+                                .files.key = p[2],
                                 .node = node,
                                 .peers = tls_rig_peers,
                                 .npeers = 2,

@@ -620,9 +620,9 @@ TEST(tls_own_files_that_no_peer_would_accept_are_refused)
 TEST(tls_reload_changes_new_sessions_only)
 {
     char path[3][160], why[512] = "";
-    struct tls_config config = {.ca = path[0],
-                                .cert = path[1],
-                                .key = path[2],
+    struct tls_config config = {.files.ca = path[0],
+                                .files.cert = path[1],
+                                .files.key = path[2],
                                 .node = "b",
                                 .peers = tls_rig_peers,
                                 .npeers = 2,
@@ -643,10 +643,10 @@ TEST(tls_reload_changes_new_sessions_only)
     assert_true(server.secured);
 
     write_file("live.pem", "b.pem", 100); /* half a file */
-    assert_int_equal(tls_reload(tls, why, sizeof(why)), TERN_INVALID);
+    assert_int_equal(tls_reload(tls, &config.files, false, why, sizeof(why)), TERN_INVALID);
     assert_non_null(strstr(why, "live.pem"));
     write_file("live.pem", "other/b.pem", 0); /* its key is the old one yet */
-    assert_int_equal(tls_reload(tls, why, sizeof(why)), TERN_INVALID);
+    assert_int_equal(tls_reload(tls, &config.files, false, why, sizeof(why)), TERN_INVALID);
     assert_non_null(strstr(why, "not the key"));
     tls_stats(tls, &stats);
     assert_int_equal(stats.reloads_failed, 2);
@@ -662,7 +662,7 @@ TEST(tls_reload_changes_new_sessions_only)
         end_close(&s2);
         write_file("live.key", "other/b.key", 0);
         write_file("live-ca.pem", "other/ca.pem", 0);
-        assert_int_equal(tls_reload(tls, why, sizeof(why)), TERN_OK);
+        assert_int_equal(tls_reload(tls, &config.files, false, why, sizeof(why)), TERN_OK);
         end_ours(&c2, daemon_a, "b", &w1, &w2); /* a is of the old CA: neither believes the other */
         end_ours(&s2, tls, NULL, &w2, &w1);
         ends_run(&c2, &s2, SIZE_MAX);
@@ -675,7 +675,7 @@ TEST(tls_reload_changes_new_sessions_only)
     ends_run(&client, &server, SIZE_MAX);
     assert_int_equal(server.plain_n, 10);
     for (uint32_t i = 0; i < 200; i++) /* and nothing piles up */
-        assert_int_equal(tls_reload(tls, why, sizeof(why)), TERN_OK);
+        assert_int_equal(tls_reload(tls, &config.files, false, why, sizeof(why)), TERN_OK);
     both_close(NULL);
     tls_destroy(tls);
 }

@@ -1,0 +1,180 @@
+/* See reload.h. */
+#include "shell/admin/reload.h"
+
+#include <stdio.h>
+#include <string.h>
+
+#include "base/err.h"
+#include "shell/admin/log_level.h"
+#include "shell/admin/text_out.h"
+#include "shell/config/config_change.h"
+#include "shell/log/log.h"
+#include "shell/log/notify.h"
+
+#define ROWS_MAX 1024 /* of an answer; ADMIN_TEXT_BYTES holds as many */
+
+/* A configuration that is being compared. */
+struct reloading {
+    struct daemon *d;
+    const struct config *is;
+    bool dry_run;
+    struct text_out out;
+    uint32_t rows;
+    struct reload_result *result;
+};
+
+/* ---- asking ---- */
+
+enum tern_err reload_init(struct daemon *d, reload_read_done *read_done, char *why, size_t cap)
+{
+    enum tern_err err = config_reader_create(d->config->argc, d->config->argv, &d->reload.reader);
+
+    if (err != TERN_OK) {
+        snprintf(why, cap,
+                 "no memory, or no right to start the thread that reads the "
+                 "configuration anew");
+        return err;
+    }
+    d->reload.op.done = read_done;
+    io_poll_in(d->io, &d->reload.op, config_reader_event_fd(d->reload.reader), true);
+    return TERN_OK;
+}
+
+void reload_finish_all(struct daemon *d)
+{
+    config_reader_destroy(d->reload.reader);
+    d->reload.reader = NULL;
+}
+
+bool reload_begin(struct daemon *d, bool dry_run)
+{
+    if (!config_reader_ask(d->reload.reader))
+        return false;
+    d->reload.dry_run = dry_run;
+    d->reload.by_signal = false;
+    return true;
+}
+
+void reload_by_signal(struct daemon *d)
+{
+    char state[NOTIFY_STATE_BYTES];
+
+    d->reload.again = !reload_begin(d, false);
+    if (d->reload.again)
+        return;
+    d->reload.by_signal = true;
+    if (d->state != DAEMON_SERVING)
+        return; /* it would tell that a daemon which ends is ready again */
+    snprintf(state, sizeof state, "RELOADING=1\nMONOTONIC_USEC=%" PRIu64, io_now_ns() / 1000);
+    notify_state(state);
+}
+
+/* ---- what changes ---- */
+
+/* Beside what its row says: TLS is there from the start or not at all. */
+static const char *why_not(const struct reloading *r, const struct config_change *change)
+{
+    bool had = r->d->links.tls != NULL, has = r->is->tls_cert[0] != '\0';
+
+    if (change->of == CHANGE_OF_SETTING && strncmp(change->setting, "tls.", 4) == 0 && had != has)
+        return had ? "this daemon began with certificates"
+                   : "this daemon began without certificates";
+    return change->why;
+}
+
+static void take(struct reloading *r, const struct config_change *change)
+{
+    struct daemon *d = r->d;
+    enum log_level level = d->config->log_level;
+
+    config_take(d->config, r->is, change);
+    if (d->config->log_level != level)
+        log_level_configured(d);
+    stream_pool_slow(d->streams, (uint64_t)d->config->deadlines.slow_reader_ms * 1000000);
+}
+
+static void row(struct reloading *r, const struct config_change *change, const char *outcome,
+                const char *why)
+{
+    if (++r->rows > ROWS_MAX)
+        return;
+    text_object(&r->out, NULL);
+    text_str(&r->out, "setting", change->setting);
+    text_str(&r->out, "was", change->was[0] ? change->was : NULL);
+    text_str(&r->out, "is", change->is[0] ? change->is : NULL);
+    text_str(&r->out, "outcome", outcome);
+    text_str(&r->out, "why", why);
+    text_object_end(&r->out);
+}
+
+static void found(void *ctx, const struct config_change *change)
+{
+    struct reloading *r = ctx;
+    const char *why = why_not(r, change), *outcome = why ? "needs a restart" : "done";
+
+    r->result->restart += why != NULL;
+    r->result->done += why == NULL;
+    if (!why && !r->dry_run)
+        take(r, change);
+    row(r, change, outcome, why);
+    if (!r->dry_run)
+        log_event(why ? LEVEL_WARN : LEVEL_INFO, "setting_changed",
+                  "setting=%s was=%s is=%s outcome=%s reason=%s", change->setting, change->was,
+                  change->is, outcome, why ? why : "");
+}
+
+static void compare(struct reloading *r)
+{
+    struct tls_stats stats = {.not_after = ""};
+    struct daemon *d = r->d;
+
+    if (d->links.tls)
+        tls_stats(d->links.tls, &stats);
+    text_init(&r->out, d->text, ADMIN_TEXT_BYTES);
+    text_object(&r->out, NULL);
+    text_bool(&r->out, "reloaded", !r->dry_run);
+    text_bool(&r->out, "dry_run", r->dry_run);
+    text_str(&r->out, "file", d->config->file[0] ? d->config->file : NULL);
+    text_str(&r->out, "not_after", stats.not_after[0] ? stats.not_after : NULL);
+    text_array(&r->out, "changes");
+    config_compare(d->config, r->is, found, r);
+    text_array_end(&r->out);
+    text_u64(&r->out, "done", r->result->done);
+    text_u64(&r->out, "restart", r->result->restart);
+    text_u64(&r->out, "left_out", r->rows > ROWS_MAX ? r->rows - ROWS_MAX : 0);
+    text_object_end(&r->out);
+    r->result->n = r->out.len;
+}
+
+static void log_result(const struct reload_result *result)
+{
+    if (result->err != TERN_OK)
+        log_event(LEVEL_ERROR, "reload_failed", "err=%s reason=%s kept=%s", err_name(result->err),
+                  result->why, "the configuration and the certificates that were in force");
+    else if (!result->dry_run)
+        log_event(LEVEL_INFO, "reloaded", "done=%u restart=%u", result->done, result->restart);
+}
+
+bool reload_finish(struct daemon *d, struct reload_result *ret)
+{
+    struct reloading r = {.d = d, .dry_run = d->reload.dry_run, .result = ret};
+    struct config *is = NULL;
+
+    *ret = (struct reload_result){.by_signal = d->reload.by_signal, .dry_run = d->reload.dry_run};
+    if (!config_reader_take(d->reload.reader, &is, &ret->err, ret->why))
+        return false;
+    r.is = is;
+    if (ret->err == TERN_OK)
+        ret->err = links_reload(d, is, r.dry_run, ret->why, sizeof ret->why);
+    if (ret->err == TERN_OK)
+        compare(&r);
+    log_result(ret);
+    config_destroy(is);
+    return true;
+}
+
+void reload_again(struct daemon *d)
+{
+    if (d->reload.again)
+        reload_by_signal(d);
+}

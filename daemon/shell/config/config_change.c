@@ -1,0 +1,246 @@
+/* See config_change.h. What must stay true: no allocation, and no more work than a search by name
+ * for each peer, because the owner thread compares thousands of them. */
+#include "shell/config/config_change.h"
+
+#include <stdio.h>
+#include <string.h>
+
+#include "shell/config/config_table.h"
+
+#define CUT       "..."
+#define WHY_SIZE  "memory and tables are sized by it at start"
+#define WHY_ONCE  "it is used once, at start"
+#define WHY_PEERS "peers are taken in at start"
+
+struct compare {
+    const struct config *was, *is;
+    config_change_fn *found;
+    void *ctx;
+    struct config_change change;
+    uint32_t tenant_slot[CONFIG_TENANTS_MAX]; /* in `was`, of each tenant of `is`; NONE */
+};
+
+/* ---- texts ---- */
+
+static void cut(const char *text, char ret[CONFIG_CHANGE_VALUE])
+{
+    if (snprintf(ret, CONFIG_CHANGE_VALUE, "%s", text) >= CONFIG_CHANGE_VALUE)
+        memcpy(ret + CONFIG_CHANGE_VALUE - sizeof CUT, CUT, sizeof CUT);
+}
+
+static void value_of(const struct setting *s, const void *base, char ret[CONFIG_CHANGE_VALUE])
+{
+    char text[VALUE_TEXT_BYTES];
+
+    if (s->kind == VALUE_PATH && *((const char *)base + s->offset) == '\0') {
+        ret[0] = '\0'; /* a file that is not named */
+        return;
+    }
+    value_text(s, base, text, sizeof text);
+    cut(text, ret);
+}
+
+static const char *why_not(const struct setting *s)
+{
+    return s->change == CHANGE_LIVE ? NULL : s->change == CHANGE_SIZED ? WHY_SIZE : WHY_ONCE;
+}
+
+/* ---- settings ---- */
+
+static void setting(struct compare *c, size_t row)
+{
+    const struct setting *s = &config_settings[row];
+    struct config_change *change = &c->change;
+
+    if ((!c->was->given[row] && !c->is->given[row]) ||
+        memcmp((const char *)c->was + s->offset, (const char *)c->is + s->offset, s->size) == 0)
+        return;
+    *change = (struct config_change){.of = CHANGE_OF_SETTING, .row = row, .why = why_not(s)};
+    snprintf(change->setting, sizeof change->setting, "%s%s%s", s->section,
+             *s->section == '\0' ? "" : ".", s->key);
+    value_of(s, c->was, change->was);
+    value_of(s, c->is, change->is);
+    c->found(c->ctx, change);
+}
+
+void config_take(struct config *config, const struct config *from,
+                 const struct config_change *change)
+{
+    const struct setting *s = &config_settings[change->row];
+
+    memcpy((char *)config + s->offset, (const char *)from + s->offset, s->size);
+    config->given[change->row] = from->given[change->row];
+}
+
+/* ---- tenants ---- */
+
+static void tenant_whole(struct compare *c, const char *name, const char *was, const char *is)
+{
+    struct config_change *change = &c->change;
+
+    *change = (struct config_change){
+        .of = CHANGE_OF_TENANT,
+        .why = "the memory, the socket and the shares of a tenant are made at start"};
+    snprintf(change->setting, sizeof change->setting, "tenants[%s]", name);
+    snprintf(change->was, sizeof change->was, "%s", was);
+    snprintf(change->is, sizeof change->is, "%s", is);
+    c->found(c->ctx, change);
+}
+
+static void tenant(struct compare *c, const struct config_tenant *was,
+                   const struct config_tenant *is)
+{
+    struct config_change *change = &c->change;
+
+    for (size_t f = 0; f < TENANT_FIELDS; f++) {
+        const struct setting *s = &config_tenant_fields[f];
+
+        if (memcmp((const char *)was + s->offset, (const char *)is + s->offset, s->size) == 0)
+            continue;
+        *change = (struct config_change){.of = CHANGE_OF_TENANT, .why = why_not(s)};
+        snprintf(change->setting, sizeof change->setting, "tenants[%s].%s", was->name, s->key);
+        value_of(s, was, change->was);
+        value_of(s, is, change->is);
+        c->found(c->ctx, change);
+    }
+}
+
+static void tenants(struct compare *c)
+{
+    uint32_t slot;
+
+    for (uint32_t i = 0; i < c->is->ntenants; i++)
+        c->tenant_slot[i] =
+            config_tenant_slot(c->was, c->is->tenants[i].name, &slot) == TERN_OK ? slot : NONE;
+    for (uint32_t i = 0; i < c->was->ntenants; i++) {
+        const struct config_tenant *was = &c->was->tenants[i];
+
+        if (config_tenant_slot(c->is, was->name, &slot) == TERN_OK)
+            tenant(c, was, &c->is->tenants[slot]);
+        else
+            tenant_whole(c, was->name, was->name, "");
+    }
+    for (uint32_t i = 0; i < c->is->ntenants; i++)
+        if (c->tenant_slot[i] == NONE)
+            tenant_whole(c, c->is->tenants[i].name, "", c->is->tenants[i].name);
+}
+
+/* ---- peers ---- */
+
+/* The slot of that name in a configuration as loaded. */
+static bool peer_loaded(const struct config *config, const char *name, uint32_t *ret)
+{
+    uint32_t low = 0, high = config->npeers;
+
+    while (low < high) {
+        uint32_t middle = low + (high - low) / 2, slot = config->by_name[middle];
+        int order = strcmp(name, config->peers[slot].name);
+
+        if (order == 0) {
+            *ret = slot;
+            return true;
+        }
+        *(order < 0 ? &high : &low) = order < 0 ? middle : middle + 1;
+    }
+    return false;
+}
+
+static void tenants_text(const struct config *config, uint64_t tenants,
+                         char ret[CONFIG_CHANGE_VALUE])
+{
+    char text[CONFIG_TENANTS_MAX * CONFIG_NAME_BYTES];
+    size_t at = 0;
+
+    text[0] = '\0';
+    for (uint32_t i = 0; i < config->ntenants; i++)
+        if (tenants >> i & 1)
+            at += (size_t)snprintf(text + at, sizeof text - at, "%s%s", at > 0 ? "+" : "",
+                                   config->tenants[i].name);
+    cut(text, ret);
+}
+
+/* The same tenants in the slots that they have here; those that are not here are left out. */
+static uint64_t here(const struct compare *c, uint64_t tenants)
+{
+    uint64_t ret = 0;
+
+    for (uint32_t i = 0; i < c->is->ntenants; i++)
+        if ((tenants >> i & 1) && c->tenant_slot[i] != NONE)
+            ret |= (uint64_t)1 << c->tenant_slot[i];
+    return ret;
+}
+
+static void peer_whole(struct compare *c, enum config_change_of of, uint32_t slot)
+{
+    const struct config *config = of == CHANGE_OF_PEER_ADDED ? c->is : c->was;
+    struct config_change *change = &c->change;
+    char *text;
+
+    *change = (struct config_change){.of = of, .slot = slot, .why = WHY_PEERS};
+    text = of == CHANGE_OF_PEER_ADDED ? change->is : change->was;
+    snprintf(change->setting, sizeof change->setting, "peers[%s]", config->peers[slot].name);
+    value_of(&config_peer_fields[PEER_ADDRESS], &config->peers[slot], text);
+    c->found(c->ctx, change);
+}
+
+static void peer_differs(struct compare *c, uint32_t slot, uint32_t from, const char *key)
+{
+    struct config_change *change = &c->change;
+
+    change->of = CHANGE_OF_PEER;
+    change->slot = slot;
+    change->from = from;
+    change->why = WHY_PEERS;
+    snprintf(change->setting, sizeof change->setting, "peers[%s].%s", c->was->peers[slot].name,
+             key);
+    c->found(c->ctx, change);
+}
+
+static void peer(struct compare *c, uint32_t slot, uint32_t from)
+{
+    const struct config_peer *was = &c->was->peers[slot], *is = &c->is->peers[from];
+    struct config_change *change = &c->change;
+
+    for (size_t f = 0; f < PEER_FIELDS; f++) {
+        const struct setting *s = &config_peer_fields[f];
+
+        if (memcmp((const char *)was + s->offset, (const char *)is + s->offset, s->size) == 0)
+            continue;
+        value_of(s, was, change->was);
+        value_of(s, is, change->is);
+        peer_differs(c, slot, from, s->key);
+    }
+    tenants_text(c->was, was->tenants, change->was);
+    tenants_text(c->is, is->tenants, change->is);
+    if (was->tenants != here(c, is->tenants))
+        peer_differs(c, slot, from, "tenants");
+}
+
+static void peers(struct compare *c)
+{
+    uint64_t met[CONFIG_PEERS_MAX / 64] = {0}; /* of the new ones */
+    uint32_t from;
+
+    for (uint32_t i = 0; i < c->was->npeers; i++) {
+        if (peer_loaded(c->is, c->was->peers[i].name, &from)) {
+            met[from / 64] |= (uint64_t)1 << from % 64;
+            peer(c, i, from);
+        } else {
+            peer_whole(c, CHANGE_OF_PEER_REMOVED, i);
+        }
+    }
+    for (uint32_t i = 0; i < c->is->npeers; i++)
+        if (!(met[i / 64] >> i % 64 & 1))
+            peer_whole(c, CHANGE_OF_PEER_ADDED, i);
+}
+
+void config_compare(const struct config *was, const struct config *is, config_change_fn *found,
+                    void *ctx)
+{
+    struct compare c = {.was = was, .is = is, .found = found, .ctx = ctx};
+
+    for (size_t i = 0; i < config_settings_n; i++)
+        setting(&c, i);
+    tenants(&c);
+    peers(&c);
+}
