@@ -1,4 +1,5 @@
-/* The commands that do something: evict, pin, drain, undrain, reload, log-level, tape, ping. */
+/* The commands that do something: evict, pin, drain, undrain, reload, peer,
+ * log-level, tape, ping. */
 #include "ctl.h"
 
 #include <limits.h>
@@ -168,6 +169,73 @@ static int run_reload(struct ctl *ctl)
     return CTL_OK;
 }
 
+#define PEER_ARG_BYTES 4352 /* of one argument: the names of all tenants at the most */
+
+/* Adds "KEY=VALUE", unless the value was not given. */
+static void peer_arg(const char **args, uint32_t *n, const char *key, const char *value)
+{
+    static char text[5][PEER_ARG_BYTES];
+
+    if (!value)
+        return;
+    if (snprintf(text[*n], PEER_ARG_BYTES, "%s=%s", key, value) >= PEER_ARG_BYTES)
+        ctl_fail(CTL_USAGE, "%s is too long", key);
+    args[*n] = text[*n];
+    (*n)++;
+}
+
+static int peer_add(struct ctl *ctl)
+{
+    const char *args[5];
+    json_t *answer;
+    uint32_t n = 0;
+
+    if (!ctl->more[1])
+        ctl_fail(CTL_USAGE, "peer add NAME HOST:PORT --tenants NAME+NAME");
+    peer_arg(args, &n, "name", ctl->more[0]);
+    peer_arg(args, &n, "address", ctl->more[1]);
+    peer_arg(args, &n, "tenants", ctl->tenants);
+    peer_arg(args, &n, "transport", ctl->transport);
+    peer_arg(args, &n, "push", ctl->push ? "true" : NULL);
+    answer = ctl_ask(ctl, "peer-add", args, n);
+    if (!ctl_print_json(ctl, answer))
+        printf("%s is a peer until it is removed or the daemon ends; %s of %s slots are in use: "
+               "`ternctl peers` shows its link\n",
+               j_str(answer, "peer"), human_count(j_u64(answer, "peers")),
+               human_count(j_u64(answer, "limit")));
+    json_decref(answer);
+    return CTL_OK;
+}
+
+static int peer_remove(struct ctl *ctl)
+{
+    const char *args[1];
+    json_t *answer;
+    uint32_t n = 0;
+
+    if (!ctl->more[0] || ctl->more[1])
+        ctl_fail(CTL_USAGE, "peer remove NAME");
+    peer_arg(args, &n, "name", ctl->more[0]);
+    answer = ctl_ask(ctl, "peer-remove", args, n);
+    if (!ctl_print_json(ctl, answer)) {
+        printf("%s is a peer no longer; its transfers end\n", j_str(answer, "peer"));
+        if (strcmp(j_str(answer, "origin"), "file") == 0)
+            printf("the daemon's configuration names it: where it still does, a reload adds it "
+                   "again\n");
+    }
+    json_decref(answer);
+    return CTL_OK;
+}
+
+static int run_peer(struct ctl *ctl)
+{
+    if (strcmp(ctl->operand, "add") == 0)
+        return peer_add(ctl);
+    if (strcmp(ctl->operand, "remove") == 0)
+        return peer_remove(ctl);
+    ctl_fail(CTL_USAGE, "'%.40s' is neither add nor remove", ctl->operand);
+}
+
 static int run_log_level(struct ctl *ctl)
 {
     char level[32], for_s[32];
@@ -280,6 +348,13 @@ static const struct argp_option reload_options[] = {
     {0},
 };
 
+static const struct argp_option peer_options[] = {
+    {"tenants", OPT_TENANTS, "NAME+NAME", 0, "add: the tenants that it may ask for", 0},
+    {"transport", OPT_TRANSPORT, "TRANSPORT", 0, "add: how its pages come; default: tcp", 0},
+    {"push", OPT_PUSH, NULL, 0, "add: it writes them; transport auto or verbs only", 0},
+    {0},
+};
+
 static const struct argp_option tape_options[] = {
     {"tokens", OPT_TOKENS, NULL, 0,
      "Keep token ids, which are your users' text, instead of hashes of them", 0},
@@ -317,6 +392,11 @@ const struct command act_commands[] = {
      "or needs a restart, and why. Connections to come use the new certificates. If the file or a "
      "certificate is wrong, what was in force stays, and the reason is told.\n",
      reload_options, false, run_reload},
+    {"peer", "ACTION NAME", "Adds or removes a peer, without a restart",
+     "  ternctl peer add host3 host3:7000 --tenants default\n  ternctl peer remove host3\n\nWhat "
+     "is added is in no file: it is gone with the daemon, and a reload leaves it alone. Transfers "
+     "with a peer that is removed end as when its link is lost.\n",
+     peer_options, 1 + CTL_OPERANDS_MAX, run_peer},
     {"log-level", "LEVEL", "Changes the log's level for a while",
      "  ternctl log-level debug --for 60s\n  ternctl log-level info\n\nLEVEL is error, warn, info "
      "or debug. It goes back by itself; the level of the configuration ends it at once.\n",

@@ -14,6 +14,7 @@
 
 #define CTL_SOCKET_DEFAULT "/run/tern/admin.sock"
 #define CTL_DEADLINE_MS    10000
+#define CTL_OPERANDS_MAX   2     /* after the first */
 #define CTL_PAGES_MAX      65536 /* pages of one paged list: a daemon that never ends is left */
 
 enum ctl_exit {
@@ -31,7 +32,9 @@ struct ctl {
     const char *tenant, *engine, *peer;     /* of the rows to list; NULL: all */
     const char *pool, *operand, *svg, *key; /* as on the command line; NULL: not given */
     uint32_t nodes, count, for_s;           /* for_s: 0: not given */
-    bool tokens, wait, dry_run;
+    const char *more[CTL_OPERANDS_MAX];     /* operands after the first; NULL: not given */
+    const char *transport, *tenants;        /* peer add */
+    bool tokens, wait, dry_run, push;
     uint32_t wait_s;  /* drain */
     uint64_t from;    /* watch: a number */
     uint32_t changes; /* watch: end after so many; 0: never */
@@ -41,7 +44,7 @@ struct ctl {
 struct command {
     const char *name, *args, *summary, *examples;
     const struct argp_option *options; /* NULL: --socket and --json alone */
-    bool takes_operand;                /* the one that `args` names */
+    uint32_t operands;                 /* that it may take, the first of which has to be there */
     int (*run)(struct ctl *ctl);
 };
 
@@ -61,6 +64,9 @@ enum {
     OPT_ENGINE = 'e',
     OPT_PEER = 'r',
     OPT_DRY_RUN = 'd',
+    OPT_TRANSPORT = 'T',
+    OPT_PUSH = 'u',
+    OPT_TENANTS = 'A',
 };
 
 /* Options of lists: which rows. */

@@ -54,6 +54,7 @@ static const struct argp common = {.options = common_options, .parser = parse_co
 /* ---- one command ---- */
 
 struct parse {
+    uint32_t operands; /* so far */
     struct ctl *ctl;
     const struct command *command;
 };
@@ -111,13 +112,17 @@ static error_t parse_command(int key, char *arg, struct argp_state *state)
         return 0;
     case OPT_TOKENS: p->ctl->tokens = true; return 0;
     case OPT_DRY_RUN: p->ctl->dry_run = true; return 0;
+    case OPT_TRANSPORT: p->ctl->transport = arg; return 0;
+    case OPT_TENANTS: p->ctl->tenants = arg; return 0;
+    case OPT_PUSH: p->ctl->push = true; return 0;
     case ARGP_KEY_ARG:
-        if (!p->command->takes_operand || p->ctl->operand)
+        if (p->operands >= p->command->operands)
             argp_error(state, "'%s' is one argument too many", arg);
-        p->ctl->operand = arg;
+        *(p->operands == 0 ? &p->ctl->operand : &p->ctl->more[p->operands - 1]) = arg;
+        p->operands++;
         return 0;
     case ARGP_KEY_END:
-        if (p->command->takes_operand && !p->ctl->operand)
+        if (p->command->operands > 0 && !p->ctl->operand)
             argp_error(state, "%s is missing", p->command->args);
         return 0;
     default: return ARGP_ERR_UNKNOWN;

@@ -134,6 +134,9 @@ enum event_kind {
     EV_DISK_WRITTEN, /* written: a file is durable, under its name; or err, and nothing is there */
     EV_DISK_DROPPED, /* dropped: a whole file is gone for good */
     EV_SHUTDOWN,     /* shutdown: the daemon is about to end; what is cached is stored first */
+    EV_PEER_LEFT,    /* member: nobody has that slot of peers any more. Its link is down. Before
+                        the first one every slot has a peer */
+    EV_PEER_JOINED,  /* member: the slot, which was free, has another peer */
     EV_COUNT
 };
 
@@ -209,6 +212,9 @@ struct event {
         struct {
             uint64_t deadline_ns;
         } shutdown;
+        struct {
+            uint32_t peer;
+        } member;
     };
 };
 

@@ -205,6 +205,20 @@ bool core_pull_view(const struct core *c, uint32_t slot, struct transfer_view *r
     return true;
 }
 
+bool core_peer_used(const struct core *c, uint32_t peer)
+{
+    bool used = false;
+
+    for (uint32_t i = 0; i < c->limits.links && !used; i++)
+        used = link_at(c, i)->up && link_at(c, i)->peer == peer;
+    for (uint32_t i = 0; i < c->limits.pulls && !used; i++)
+        used = pull_at(c, i)->state != PULL_EMPTY && pull_at(c, i)->link == peer;
+    for (uint32_t i = 0; i < c->limits.serves && !used; i++)
+        used = serve_at(c, i)->state != SERVE_EMPTY &&
+               serve_at(c, i)->holder % c->limits.peers == peer;
+    return used;
+}
+
 static void serve_amounts(const struct core *c, const struct serve *s, struct transfer_view *ret)
 {
     const struct pool *pool = pool_at(c, s->pool);

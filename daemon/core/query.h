@@ -271,6 +271,8 @@ bool core_engine_view(const struct core *core, uint32_t slot, struct engine_view
 bool core_pull_view(const struct core *core, uint32_t slot, struct transfer_view *ret);
 bool core_serve_view(const struct core *core, uint32_t slot, struct transfer_view *ret);
 bool core_node_view(const struct core *core, uint32_t slot, struct node_view *ret);
+/* Does a link to or from that peer, or a transfer on one, still stand? */
+bool core_peer_used(const struct core *core, uint32_t peer);
 /* Numbers of the oldest change kept, of whatever tenant, and of the next to come; equal where there
  * is none. */
 void core_event_range(const struct core *core, uint64_t *ret_first, uint64_t *ret_next);

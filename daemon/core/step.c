@@ -302,6 +302,8 @@ static void link_event(struct core *c, const struct event *ev)
     if (ev->link.link >= c->limits.links || ev->link.peer >= peers)
         return;
     l = link_at(c, ev->link.link);
+    if (ev->kind == EV_LINK_UP && c->limits.peers && link_at(c, ev->link.peer)->vacant)
+        return;
     touch(c);
     if (ev->kind == EV_LINK_UP) {
         l->up = 1;
@@ -316,6 +318,22 @@ static void link_event(struct core *c, const struct event *ev)
         pull_link_down(c, ev->link.link);
     else
         serve_link_down(c, ev->link.link);
+}
+
+/* A slot of peers is free, or has a peer again. */
+static void member_event(struct core *c, uint32_t peer, bool joined)
+{
+    struct link *l;
+
+    if (peer >= c->limits.peers)
+        return;
+    l = link_at(c, peer);
+    if (l->up || !l->vacant != !joined)
+        return;
+    l->vacant = !joined;
+    c->members += joined ? 1 : UINT32_MAX;
+    reset_peer_changed(c, peer);
+    touch(c);
 }
 
 /* Each side of a link sends its own kinds of message only. */
@@ -374,6 +392,8 @@ static void apply(struct core *c, struct actions *out, const struct event *ev)
     case EV_DISK_WRITTEN: disk_written(c, out, ev->written.store, ev->written.err); return;
     case EV_DISK_DROPPED: disk_file_dropped(c, ev->dropped.file); return;
     case EV_SHUTDOWN: disk_shutdown(c, ev->shutdown.deadline_ns); return;
+    case EV_PEER_LEFT:
+    case EV_PEER_JOINED: member_event(c, ev->member.peer, ev->kind == EV_PEER_JOINED); return;
     case EV_COUNT: return;
     }
 }

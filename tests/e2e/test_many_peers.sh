@@ -12,7 +12,7 @@ CPU_MAX=2 # per cent of one core. A quiet machine shows 0.7; a busy one has less
 start() { # N: with as many peers; sets SIZE, its address space, and SAID
     local i
     {
-        printf 'node: e2e\nlisten: 127.0.0.1:0\ninsecure_peers: true\nworkers: 1\nhuge_pages: false\npage_bytes_min: 64K\n'
+        printf 'node: e2e\nlisten: 127.0.0.1:0\ninsecure_peers: true\nworkers: 1\nhuge_pages: false\npage_bytes_min: 64K\nlimits: {peers: %d}\n' "$1"
         printf 'admin: {socket: %s}\ntenants:\n  - {name: t0, socket: %s, memory: 8M}\npeers:\n' "$DIR/admin.sock" "$DIR/t0.sock"
         for ((i = 0; i < $1; i++)); do
             printf '  - {name: p%d, address: "127.0.0.1:1", tenants: [t0]}\n' "$i"

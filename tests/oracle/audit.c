@@ -501,6 +501,20 @@ static void must_be(const struct core *core, const struct page_at *at, uint32_t 
                     at->record, end, p->state, p->gen, at->gen);
 }
 
+/* A slot of peers that nobody has has no link; the others are counted. */
+static void audit_members(const struct audit *a)
+{
+    uint32_t members = 0;
+
+    for (uint32_t i = 0; i < a->c->limits.peers; i++) {
+        members += !link_at(a->c, i)->vacant;
+        if (link_at(a->c, i)->vacant && link_at(a->c, i)->up)
+            oracle_fail("audit: there is a link to peer %u, which has left", i);
+    }
+    if (members != a->c->members)
+        oracle_fail("audit: %u peers, %u counted", members, a->c->members);
+}
+
 void oracle_audit_copy(const struct core *core, const struct page_at *from,
                        const struct page_at *to, uint32_t n)
 {
@@ -551,5 +565,6 @@ void oracle_audit(const struct core *core)
     audit_stores(&a);
     audit_no_page_lost(&a);
     audit_shares(&a);
+    audit_members(&a);
     give_scratch_back();
 }

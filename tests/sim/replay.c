@@ -42,7 +42,9 @@ static const char *event_name(enum event_kind kind)
                                                 [EV_DISK_READY] = "disk_ready",
                                                 [EV_DISK_WRITTEN] = "disk_written",
                                                 [EV_DISK_DROPPED] = "disk_dropped",
-                                                [EV_SHUTDOWN] = "shutdown"};
+                                                [EV_SHUTDOWN] = "shutdown",
+                                                [EV_PEER_LEFT] = "peer_left",
+                                                [EV_PEER_JOINED] = "peer_joined"};
 
     return kind > 0 && kind < EV_COUNT && names[kind] ? names[kind] : "unknown";
 }
@@ -67,6 +69,8 @@ static void print_detail(const struct event *ev)
         break;
     case EV_LINK_UP:
     case EV_LINK_DOWN: printf(" link=%u", ev->link.link); break;
+    case EV_PEER_LEFT:
+    case EV_PEER_JOINED: printf(" peer=%u", ev->member.peer); break;
     case EV_PEER_MSG:
         printf(" link=%u kind=%u pull=%u.%u err=%s", ev->peer.link, ev->peer.msg.kind,
                ev->peer.msg.pull.slot, ev->peer.msg.pull.gen, err_name(ev->peer.msg.err));

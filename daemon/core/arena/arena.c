@@ -221,6 +221,7 @@ struct core *core_init(void *mem, const struct core_limits *limits,
     c->disk_hash_mask = limits->disk_chunks ? pow2_at_least(limits->disk_chunks) - 1 : 0;
     for (uint32_t i = 0; limits->disk_chunks && i <= c->disk_hash_mask; i++)
         *disk_hash_head(c, i) = NONE;
+    c->members = limits->peers;
     c->event_next = 1;
     free_all(c, limits);
     start_generations(c, limits, (uint32_t)hash_mix(incarnation, 0));

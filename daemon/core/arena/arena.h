@@ -385,7 +385,7 @@ struct conn {
 struct link {
     uint32_t up, peer;  /* peer: that it leads to, or comes from */
     uint32_t room_kept; /* while pages are asked for: an older transfer waits for room on it */
-    uint32_t zero;
+    uint32_t vacant;    /* 1: of a slot of peers that nobody has */
     uint64_t incarnation, bytes_in_flight;
 };
 
@@ -598,6 +598,8 @@ struct core {
     uint64_t ncloses;    /* sessions whose gate is CLOSED */
     uint32_t resets;     /* namespaces that are being swept */
     uint32_t nspreading; /* resets of which not all peers have heard */
+    uint32_t members;    /* slots of peers that are not vacant */
+    uint32_t members_zero;
     uint32_t resets_due; /* those of them that are due */
     uint64_t resets_begun, namespaces_reset;
     uint32_t resets_at, heard_at;                                         /* offsets / 64 */

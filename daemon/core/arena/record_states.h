@@ -189,13 +189,14 @@ STATE_MACHINE(reset, RESET, RESET_STATE_TABLE)
 
 /* What a peer knows of a reset. */
 #define HEARD_STATE_TABLE(X)                                                                       \
-    X(HEARD, NOTHING, TO(HEARD, NOTHING) | TO(HEARD, TOLD),                                        \
+    X(HEARD, NOTHING, TO(HEARD, NOTHING) | TO(HEARD, TOLD) | TO(HEARD, ALL),                       \
       "it is to be told when it is connected", "nothing")                                          \
     X(HEARD, TOLD, TO(HEARD, NOTHING) | TO(HEARD, PARTLY) | TO(HEARD, ALL),                        \
       "it was told, and has not answered", "told")                                                 \
     X(HEARD, PARTLY, TO(HEARD, NOTHING) | TO(HEARD, PARTLY) | TO(HEARD, ALL),                      \
       "it has reset the namespace; some of its own peers are still to be told", "partly")          \
-    X(HEARD, ALL, 0, "it has, and all that it could fetch from", "all")
+    X(HEARD, ALL, TO(HEARD, NOTHING) | TO(HEARD, ALL),                                             \
+      "it has, and all that it could fetch from; or there is no such peer", "all")
 
 STATE_MACHINE(heard, HEARD, HEARD_STATE_TABLE)
 

@@ -143,7 +143,7 @@ static enum tern_err ticket_source(const struct core *c, const struct ticket *t,
         *ret_peer = i;
         return TERN_OK;
     }
-    if (up == c->limits.peers)
+    if (up == c->members)
         return refuse(ret, TERN_GONE,
                       "the daemon that gave the ticket was restarted, or is no peer of this one");
     return refuse(
@@ -160,7 +160,7 @@ static enum tern_err fetch_check(const struct core *c, const struct session *s,
     TRY(session_may_fetch(c, s, ret));
     if (r->ticket.id.gen != 0)
         TRY(ticket_source(c, &r->ticket, &peer, ret));
-    if (peer >= c->limits.peers)
+    if (peer >= c->limits.peers || link_at(c, peer)->vacant)
         return refuse(ret, TERN_INVALID, "no such peer is configured");
     if (!link_at(c, peer)->up)
         return refuse(ret, TERN_PEER_LOST, "the peer is not connected; the daemon keeps trying");

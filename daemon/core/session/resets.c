@@ -70,8 +70,11 @@ static struct reset *reset_take(struct core *c, uint32_t tenant, struct namespac
     found->tenant = tenant;
     found->ns = ns;
     found->conn = found->link = NONE;
-    for (uint32_t p = 0; p < c->limits.peers; p++)
+    for (uint32_t p = 0; p < c->limits.peers; p++) {
         *heard_of(c, found, p) = (struct heard){0};
+        if (link_at(c, p)->vacant)
+            heard_state_move(&heard_of(c, found, p)->state, HEARD_ALL);
+    }
     c->nspreading++;
     reset_changed(c, found);
     touch(c);
@@ -96,7 +99,7 @@ static uint32_t reset_here(struct core *c, uint32_t tenant, struct namespace_id 
 /* Is there nobody to hear of it, and nothing on the disk that a restart could find? */
 static bool is_over_at_once(const struct core *c, uint32_t tenant)
 {
-    return c->limits.peers == 0 && tenant_at(c, tenant)->disk_resets == 0;
+    return c->members == 0 && tenant_at(c, tenant)->disk_resets == 0;
 }
 
 enum tern_err request_reset(struct core *c, struct actions *out, struct call *call,
@@ -107,7 +110,7 @@ enum tern_err request_reset(struct core *c, struct actions *out, struct call *ca
     struct reset *r;
 
     (void)out;
-    if (c->limits.peers == 0) {
+    if (c->members == 0) {
         ret->namespace_reset.nodes = reset_here(c, tenant, req->namespace_reset.ns);
         if (is_over_at_once(c, tenant))
             return TERN_OK;
@@ -119,7 +122,7 @@ enum tern_err request_reset(struct core *c, struct actions *out, struct call *ca
     r->conn = req->conn;
     r->request_id = req->request_id;
     r->trace_id = req->trace_id;
-    r->nodes = c->limits.peers == 0 ? ret->namespace_reset.nodes : reset_here(c, tenant, r->ns);
+    r->nodes = c->members == 0 ? ret->namespace_reset.nodes : reset_here(c, tenant, r->ns);
     call->later = true;
     return TERN_OK;
 }
@@ -221,6 +224,20 @@ void reset_link_down(struct core *c, uint32_t link)
         }
         if (r->link == link)
             r->link = NONE;
+    }
+}
+
+void reset_peer_changed(struct core *c, uint32_t peer)
+{
+    enum heard_state to = link_at(c, peer)->vacant ? HEARD_ALL : HEARD_NOTHING;
+
+    for (uint32_t i = 0; i < c->limits.resets && c->nspreading > 0; i++) {
+        struct reset *r = reset_at(c, i);
+
+        if (r->state == RESET_EMPTY)
+            continue;
+        heard_state_move(&heard_of(c, r, peer)->state, to);
+        reset_changed(c, r);
     }
 }
 

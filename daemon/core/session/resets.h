@@ -10,6 +10,9 @@ bool reset_is_due(const struct core *c, uint32_t link);
 void reset_msg(struct core *c, struct actions *out, uint32_t link, const struct peer_msg *msg);
 void reset_link_up(struct core *c, uint32_t link);
 void reset_link_down(struct core *c, uint32_t link);
+/* The slot of peers is vacant now, or is not any more: who left is waited for no longer, and who
+ * joined hears of what still spreads. */
+void reset_peer_changed(struct core *c, uint32_t peer);
 void reset_conn_closed(struct core *c, uint32_t conn);
 bool reset_spread(struct core *c, struct actions *out); /* false: work is left for want of room */
 

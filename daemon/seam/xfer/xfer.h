@@ -177,6 +177,8 @@ enum tern_err xfer_listen(struct xfer *xfer, const char *host, uint16_t port, ui
 enum tern_err xfer_link_up(struct xfer *xfer, uint32_t link, const struct sockaddr *addr,
                            socklen_t len, uint64_t peer_incarnation, uint64_t token);
 void xfer_link_down(struct xfer *xfer, uint32_t link);
+/* Another peer is to have the link, which is down: nothing is said of the last one any more. */
+void xfer_link_forget(struct xfer *xfer, uint32_t link);
 /* After xfer_link_up: how its pages are to come, and of which tenants (a bit each). Without this
  * call they do not come by paths. peer_rdma: the peer understands paths. */
 void xfer_link_transport(struct xfer *xfer, uint32_t link, enum xfer_transport transport,

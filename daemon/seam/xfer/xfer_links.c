@@ -341,6 +341,17 @@ bool xfer_link_bytes(const struct xfer *xfer, uint32_t number, uint32_t i,
     return true;
 }
 
+void xfer_link_forget(struct xfer *xfer, uint32_t number)
+{
+    struct xfer_link *link = &xfer->link[number];
+
+    check(number < xfer->config.links && !link->up);
+    link->call_errno = 0;
+    link->call_text[0] = '\0';
+    for (uint32_t i = 0; i < xfer->ntransports; i++)
+        transport_lane(&xfer->transport[i], number)->bytes_in = 0;
+}
+
 bool xfer_path_view(const struct xfer *xfer, uint32_t number, uint32_t i,
                     struct xfer_path_view *ret)
 {

@@ -672,7 +672,7 @@ static enum tern_err answer_status(const struct admin_ctx *ctx, const struct que
     if (q->tenant == NONE) {
         text_u64(out, "engines", v.engines);
         text_u64(out, "prefix_nodes", v.nodes);
-        text_u64(out, "peers", ctx->config->npeers);
+        text_u64(out, "peers", config_peers(ctx->config));
         text_u64(out, "peers_up", peers_up(ctx));
         text_u64(out, "links_up", v.links_up);
         text_u64(out, "listen_port", ctx->listen_port);

@@ -422,7 +422,7 @@ bool admin_peer_row(const struct admin_ctx *ctx, uint32_t slot, const struct adm
     struct xfer_link_view link = {.reason = ""};
     const char *state;
 
-    if ((only->tenant != NONE && (p->tenants >> only->tenant & 1) == 0) ||
+    if (p->name[0] == '\0' || (only->tenant != NONE && (p->tenants >> only->tenant & 1) == 0) ||
         (only->peer && strcmp(p->name, only->peer) != 0))
         return false;
     if (ctx->peer_link != NULL)
@@ -433,7 +433,8 @@ bool admin_peer_row(const struct admin_ctx *ctx, uint32_t slot, const struct adm
     text_str(out, "peer", p->name);
     text_str(out, "host", p->address.host);
     text_u64(out, "port", p->address.port);
-    text_str(out, "state", state);
+    text_str(out, "origin", p->by_operator ? "operator" : "file");
+    text_str(out, "state", p->leaving ? "leaving" : state);
     peer_down_cause(ctx, slot, out);
     text_hex(out, "incarnation", incarnation);
     text_str(out, "transport", link.transport);

@@ -83,6 +83,8 @@ static void stats_peers(const struct admin_ctx *ctx, struct text_out *out)
         const char *transport;
         uint64_t bytes;
 
+        if (ctx->config->peers[i].name[0] == '\0')
+            continue;
         text_object(out, NULL);
         text_str(out, "peer", ctx->config->peers[i].name);
         text_object(out, "bytes_in");

@@ -28,7 +28,7 @@ static void tell_core(struct daemon *d, bool on)
 void drain_tell_serving(const struct daemon *d, const char *remark, const char *why)
 {
     notify_status("serving %" PRIu32 " tenants, %" PRIu32 " peers%s%s", d->config->ntenants,
-                  d->config->npeers, remark, why);
+                  config_peers(d->config), remark, why);
 }
 
 /* A service manager takes no word back: it ends what has once told it STOPPING. So it hears that

@@ -1,5 +1,6 @@
 /* Operators: Admin requests on the admin socket and Stats on a tenant's. Read-only commands are
- * made by admin.c; evict, pin, drain, undrain, reload, tape and log-level are here. What must stay
+ * made by admin.c; evict, pin, drain, undrain, reload, tape and log-level are here,
+ * and members.c has peers that join and leave. What must stay
  * true: a tenant is told about itself alone; what changes something or writes a file is in the log,
  * with who asked for it and what came of it. */
 #include <limits.h>
@@ -13,6 +14,7 @@
 #include "shell/admin/admin.h"
 #include "shell/admin/drain.h"
 #include "shell/admin/log_level.h"
+#include "shell/admin/members.h"
 #include "shell/admin/operator.h"
 #include "shell/admin/reload.h"
 #include "shell/daemon.h"
@@ -495,8 +497,8 @@ static enum tern_err pin_command(struct daemon *d, struct client_conn *c,
 /* Is it a command that changes something, or writes a file? */
 static bool is_act(const char *command)
 {
-    static const char *const acts[] = {"evict",  "pin",  "drain",    "undrain",
-                                       "reload", "tape", "log-level"};
+    static const char *const acts[] = {"evict", "pin",       "drain",    "undrain",    "reload",
+                                       "tape",  "log-level", "peer-add", "peer-remove"};
 
     for (size_t i = 0; i < sizeof acts / sizeof *acts; i++)
         if (strcmp(command, acts[i]) == 0)
@@ -632,6 +634,8 @@ static void admin_request(struct daemon *d, struct client_conn *c, const struct 
         err = undrain_command(d, m, &n, &text);
     else if (strcmp(command, "reload") == 0)
         err = reload_command(d, c, h, m, &text);
+    else if (strcmp(command, "peer-add") == 0 || strcmp(command, "peer-remove") == 0)
+        err = member_command(d, m, &n, &text);
     else if (strcmp(command, "tape") == 0)
         err = tape_command(d, m, &n, &text);
     else if (strcmp(command, "log-level") == 0)

@@ -6,6 +6,7 @@
 
 #include "base/err.h"
 #include "shell/admin/log_level.h"
+#include "shell/admin/members.h"
 #include "shell/admin/text_out.h"
 #include "shell/config/config_change.h"
 #include "shell/log/log.h"
@@ -19,7 +20,7 @@ struct reloading {
     const struct config *is;
     bool dry_run;
     struct text_out out;
-    uint32_t rows;
+    uint32_t rows, joining; /* joining: peers of a dry run, which would take a slot each */
     struct reload_result *result;
 };
 
@@ -71,15 +72,49 @@ void reload_by_signal(struct daemon *d)
 
 /* ---- what changes ---- */
 
-/* Beside what its row says: TLS is there from the start or not at all. */
+/* The new entry of a peer, with its tenants as they are known here. */
+static struct config_peer peer_of(const struct reloading *r, const struct config_change *change)
+{
+    struct config_peer peer =
+        r->is->peers[change->of == CHANGE_OF_PEER_ADDED ? change->slot : change->from];
+
+    peer.tenants = change->tenants;
+    return peer;
+}
+
+static const char *why_not_peer(const struct reloading *r, const struct config_change *change)
+{
+    const struct config_peer peer = peer_of(r, change);
+    const char *unfit = links_unfit(r->d, &peer);
+
+    if (unfit || change->of != CHANGE_OF_PEER_ADDED)
+        return unfit;
+    return links_free(r->d) > r->joining ? NULL
+                                         : "all slots of limits.peers are in use, or being left: "
+                                           "reload again in a moment, or raise it";
+}
+
+/* Beside what its row says: TLS is there from the start or not at all, and a peer needs a slot. */
 static const char *why_not(const struct reloading *r, const struct config_change *change)
 {
     bool had = r->d->links.tls != NULL, has = r->is->tls_cert[0] != '\0';
 
+    if (change->of == CHANGE_OF_PEER_ADDED || change->of == CHANGE_OF_PEER)
+        return why_not_peer(r, change);
     if (change->of == CHANGE_OF_SETTING && strncmp(change->setting, "tls.", 4) == 0 && had != has)
         return had ? "this daemon began with certificates"
                    : "this daemon began without certificates";
     return change->why;
+}
+
+static void take_peer(struct reloading *r, const struct config_change *change)
+{
+    const struct config_peer peer = peer_of(r, change);
+
+    if (change->of == CHANGE_OF_PEER_ADDED)
+        links_join(r->d, &peer);
+    else
+        links_change(r->d, change->slot, &peer);
 }
 
 static void take(struct reloading *r, const struct config_change *change)
@@ -87,6 +122,14 @@ static void take(struct reloading *r, const struct config_change *change)
     struct daemon *d = r->d;
     enum log_level level = d->config->log_level;
 
+    if (change->of == CHANGE_OF_PEER_REMOVED) {
+        member_leave(d, change->slot);
+        return;
+    }
+    if (change->of != CHANGE_OF_SETTING) {
+        take_peer(r, change);
+        return;
+    }
     config_take(d->config, r->is, change);
     if (d->config->log_level != level)
         log_level_configured(d);
@@ -116,6 +159,7 @@ static void found(void *ctx, const struct config_change *change)
     r->result->done += why == NULL;
     if (!why && !r->dry_run)
         take(r, change);
+    r->joining += r->dry_run && !why && change->of == CHANGE_OF_PEER_ADDED;
     row(r, change, outcome, why);
     if (!r->dry_run)
         log_event(why ? LEVEL_WARN : LEVEL_INFO, "setting_changed",

@@ -243,6 +243,8 @@ static void share_detail(struct daemon *d, uint32_t i, uint64_t now_ns,
 static enum alarm_fact peer(struct daemon *d, uint32_t i, uint64_t now_ns)
 {
     (void)now_ns;
+    if (i >= d->config->npeers || !d->config->peers[i].name[0] || d->config->peers[i].leaving)
+        return ALARM_IS_NOT;
     return link_up(&d->links.v[i]) ? ALARM_IS_NOT : ALARM_IS;
 }
 
@@ -280,7 +282,7 @@ static uint32_t count_of(const struct daemon *d, enum alarm_of of)
     case ALARM_OF_ENGINE: return d->limits.engines;
     case ALARM_OF_TENANT: return d->config->ntenants;
     case ALARM_OF_SHARE: return d->config->ntenants * CORE_SHARES;
-    case ALARM_OF_PEER: return d->config->npeers;
+    case ALARM_OF_PEER: return d->limits.peers;
     }
     return 0;
 }
@@ -412,6 +414,13 @@ void alarms_engine_gone(struct daemon *d, uint32_t slot, uint64_t now_ns)
 
         tell(d, a, alarm_end(a), now_ns);
     }
+}
+
+void alarms_peer_left(struct daemon *d, uint32_t slot, uint64_t now_ns)
+{
+    struct alarm *a = &d->alarms.v[d->alarms.first[ALARM_KIND_PEER_DOWN] + slot];
+
+    tell(d, a, alarm_end(a), now_ns);
 }
 
 bool alarms_view(struct daemon *d, uint32_t *at, uint64_t now_ns, struct alarm_view *ret)

@@ -65,6 +65,8 @@ struct config_peer {
     uint64_t tenants;               /* bit i: it may ask for tenant i, and we ask it for tenant i */
     enum xfer_transport transport;  /* of the pages that it sends us */
     bool push;                      /* it writes those that go by RDMA; else we read them */
+    bool by_operator;               /* it is in no file: an operator has added it */
+    bool leaving;                   /* it is a peer no longer, and something still refers to it */
 };
 
 struct config_deadlines {
@@ -95,6 +97,8 @@ struct config {
 
     uint32_t ntenants;
     struct config_tenant tenants[CONFIG_TENANTS_MAX];
+    /* While the daemon runs these are slots: one without a name is free. A peer keeps its slot,
+     * which is its index in the core, and that of its outbound link. */
     uint32_t npeers;
     struct config_peer peers[CONFIG_PEERS_MAX];
     uint32_t by_name[CONFIG_PEERS_MAX]; /* the slots of the peers as loaded, by their names */
@@ -156,6 +160,14 @@ void config_print(const struct config *config, FILE *out);
  */
 enum tern_err config_tenant_slot(const struct config *config, const char *name, uint32_t *ret);
 enum tern_err config_peer_slot(const struct config *config, const char *name, uint32_t *ret);
+uint32_t config_peers(const struct config *config); /* slots of peers that are in use */
+/* Reads a peer as an entry of `peers` in the file would give it; NULL: the file's default.
+ * `tenants` are names with a '+' between. INVALID: `why` says what would be right. */
+struct config_peer_text {
+    const char *name, *address, *transport, *push, *tenants;
+};
+enum tern_err config_peer_read(const struct config *config, const struct config_peer_text *text,
+                               struct config_peer *ret, char why[CONFIG_WHY_BYTES]);
 /* Likewise a tenant's region by its device, or by its index where no devices are configured. */
 enum tern_err config_region_slot(const struct config *config, uint32_t tenant, const char *name,
                                  uint32_t *ret);

@@ -7,10 +7,9 @@
 
 #include "shell/config/config_table.h"
 
-#define CUT       "..."
-#define WHY_SIZE  "memory and tables are sized by it at start"
-#define WHY_ONCE  "it is used once, at start"
-#define WHY_PEERS "peers are taken in at start"
+#define CUT      "..."
+#define WHY_SIZE "memory and tables are sized by it at start"
+#define WHY_ONCE "it is used once, at start"
 
 struct compare {
     const struct config *was, *is;
@@ -176,7 +175,8 @@ static void peer_whole(struct compare *c, enum config_change_of of, uint32_t slo
     struct config_change *change = &c->change;
     char *text;
 
-    *change = (struct config_change){.of = of, .slot = slot, .why = WHY_PEERS};
+    *change = (struct config_change){
+        .of = of, .slot = slot, .tenants = here(c, config->peers[slot].tenants)};
     text = of == CHANGE_OF_PEER_ADDED ? change->is : change->was;
     snprintf(change->setting, sizeof change->setting, "peers[%s]", config->peers[slot].name);
     value_of(&config_peer_fields[PEER_ADDRESS], &config->peers[slot], text);
@@ -190,7 +190,8 @@ static void peer_differs(struct compare *c, uint32_t slot, uint32_t from, const 
     change->of = CHANGE_OF_PEER;
     change->slot = slot;
     change->from = from;
-    change->why = WHY_PEERS;
+    change->tenants = here(c, c->is->peers[from].tenants);
+    change->why = NULL;
     snprintf(change->setting, sizeof change->setting, "peers[%s].%s", c->was->peers[slot].name,
              key);
     c->found(c->ctx, change);
@@ -198,7 +199,8 @@ static void peer_differs(struct compare *c, uint32_t slot, uint32_t from, const 
 
 static void peer(struct compare *c, uint32_t slot, uint32_t from)
 {
-    const struct config_peer *was = &c->was->peers[slot], *is = &c->is->peers[from];
+    const struct config_peer *is = &c->is->peers[from];
+    const struct config_peer before = c->was->peers[slot], *was = &before; /* `found` changes it */
     struct config_change *change = &c->change;
 
     for (size_t f = 0; f < PEER_FIELDS; f++) {
@@ -214,6 +216,10 @@ static void peer(struct compare *c, uint32_t slot, uint32_t from)
     tenants_text(c->is, is->tenants, change->is);
     if (was->tenants != here(c, is->tenants))
         peer_differs(c, slot, from, "tenants");
+    snprintf(change->was, sizeof change->was, "operator");
+    snprintf(change->is, sizeof change->is, "file");
+    if (was->by_operator)
+        peer_differs(c, slot, from, "origin");
 }
 
 static void peers(struct compare *c)
@@ -222,10 +228,12 @@ static void peers(struct compare *c)
     uint32_t from;
 
     for (uint32_t i = 0; i < c->was->npeers; i++) {
+        if (c->was->peers[i].name[0] == '\0' || c->was->peers[i].leaving)
+            continue;
         if (peer_loaded(c->is, c->was->peers[i].name, &from)) {
             met[from / 64] |= (uint64_t)1 << from % 64;
             peer(c, i, from);
-        } else {
+        } else if (!c->was->peers[i].by_operator) {
             peer_whole(c, CHANGE_OF_PEER_REMOVED, i);
         }
     }

@@ -20,6 +20,7 @@ struct config_change {
     enum config_change_of of;
     size_t row;
     uint32_t slot, from;
+    uint64_t tenants; /* of a peer, by their slots in the configuration in force */
     char setting[CONFIG_CHANGE_NAME];
     char was[CONFIG_CHANGE_VALUE], is[CONFIG_CHANGE_VALUE]; /* as in the file; "": there is none */
     const char *why; /* static: why it needs a restart; NULL: it can be done at once */

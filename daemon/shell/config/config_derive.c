@@ -20,6 +20,7 @@
 #define RECORD_PAGES_MAX    (1u << 30)
 #define TURN_RECORDS        16384u
 #define TURN_RECORDS_UNUSED 1u  /* nobody has memory for one */
+#define PEERS_SPARE         8u  /* that may join while the daemon runs */
 #define INBOUND_SPARE       64u /* for peers that reconnect before their old link is found dead */
 #define DATA_CONNS_MIN      128u
 #define DATA_PEERS_BUSY     64u /* that have all their data connections at a time */
@@ -68,19 +69,13 @@ static enum tern_err peer_is_whole(struct loader *l, uint32_t i)
 {
     const struct config_peer *p = &l->config->peers[i];
     enum origin origin = l->peer_origin[i];
+    const char *key = NULL, *text;
 
     if (p->name[0] == '\0')
         return loader_fail(l, origin, "peers", (int)i, NULL, "needs a name");
-    if (p->address.host[0] == '\0' || p->address.port == 0)
-        return loader_fail(l, origin, "peers", (int)i, NULL,
-                           "needs an address, HOST:PORT of its listener");
-    if (p->push && !xfer_transport_by_paths(p->transport))
-        return loader_fail(l, origin, "peers", (int)i, "push",
-                           "pages are written by RDMA alone: set transport to auto or verbs, or "
-                           "leave out push");
-    if (strcmp(p->name, l->config->node) == 0)
-        return loader_fail(l, origin, "peers", (int)i, "name", "is this daemon itself: node is %s",
-                           p->name);
+    text = config_peer_wrong(l->config, p, &key);
+    if (text != NULL)
+        return loader_fail(l, origin, "peers", (int)i, key, "%s", text);
     return TERN_OK;
 }
 
@@ -171,18 +166,33 @@ static void derive_u32(uint32_t *field, uint64_t value)
  * work for them: room for so many peers at a time. */
 static uint64_t data_conns(const struct config *c)
 {
-    uint64_t n = 0;
+    uint64_t n = 0, most = 2;
 
-    for (uint32_t i = 0; i < c->npeers; i++)
-        n += xfer_transport_by_paths(c->peers[i].transport) ? 4 : 2;
-    n += 2ull * (c->connections - 1) * (c->npeers < DATA_PEERS_BUSY ? c->npeers : DATA_PEERS_BUSY);
+    for (uint32_t i = 0; i < c->npeers; i++) {
+        uint64_t each = xfer_transport_by_paths(c->peers[i].transport) ? 4 : 2;
+
+        most = each > most ? each : most;
+        n += each;
+    }
+    if (c->limits.peers > c->npeers) /* who joins may be like any other */
+        n += most * (c->limits.peers - c->npeers);
+    n += 2ull * (c->connections - 1) *
+         (c->limits.peers < DATA_PEERS_BUSY ? c->limits.peers : DATA_PEERS_BUSY);
     return n < DATA_CONNS_MIN ? DATA_CONNS_MIN : n;
+}
+
+/* Where daemons cannot talk to each other, none can join either. */
+static uint32_t peer_slots(const struct config *c)
+{
+    bool talks = c->insecure_peers || c->tls_cert[0] != '\0';
+
+    return at_most((uint64_t)c->npeers + (talks ? PEERS_SPARE : 0), CONFIG_PEERS_MAX);
 }
 
 /* Enough that each tenant has something reserved with each peer. */
 static uint64_t transfers(const struct config *c)
 {
-    uint64_t n = (uint64_t)TRANSFERS_EACH * c->ntenants * c->npeers;
+    uint64_t n = (uint64_t)TRANSFERS_EACH * c->ntenants * c->limits.peers;
 
     return n < TRANSFERS_MIN ? TRANSFERS_MIN : n > TRANSFERS_MAX ? TRANSFERS_MAX : n;
 }
@@ -216,10 +226,10 @@ void config_derive(struct loader *l)
     derive_u32(&c->data_threads, cores());
     limits->tenants = c->ntenants;
     limits->conns = at_most(conns, COUNT_MAX);
-    limits->peers = c->npeers;
+    derive_u32(&limits->peers, peer_slots(c));
     limits->page_bytes_min = c->page_bytes_min;
     limits->table_pages = table_pages(c->frame_body_max);
-    derive_u32(&c->inbound_links, (uint64_t)c->npeers + INBOUND_SPARE);
+    derive_u32(&c->inbound_links, (uint64_t)limits->peers + INBOUND_SPARE);
     derive_u32(&c->data_conns_max, data_conns(c));
     derive_u32(&c->send_buffers_reserved,
                (plan_body_max(c) + FRAME_HEADER_BYTES) / SEND_BUFFER_BYTES + 2);
@@ -347,6 +357,10 @@ static enum tern_err check_peers(struct loader *l)
         "between them is trusted say --insecure-peers (insecure_peers: true)";
     const char *text = tls_built() ? with : without;
 
+    if (l->config->limits.peers < l->config->npeers)
+        return loader_fail(l, loader_origin(l, "limits", "peers"), "limits", -1, "peers",
+                           "%" PRIu32 " peers are configured: let it be as many at least",
+                           l->config->npeers);
     if (l->config->insecure_peers || l->config->tls_cert[0] != '\0')
         return TERN_OK;
     if (l->config->npeers > 0)

@@ -11,8 +11,6 @@
 
 #include "shell/config/config_reader_states.h"
 
-#define STACK_BYTES (1u << 20) /* config_load sorts thousands of peers on it */
-
 struct config_reader {
     pthread_mutex_t lock;
     pthread_cond_t wake, left;
@@ -90,18 +88,13 @@ static bool start_thread(struct config_reader *r)
 
     pthread_attr_init(&attr);
     pthread_attr_setdetachstate(&attr, PTHREAD_CREATE_DETACHED);
-    pthread_attr_setstacksize(&attr, STACK_BYTES);
+    pthread_attr_setstacksize(&attr, CONFIG_READER_STACK_BYTES);
     sigfillset(&all);
     pthread_sigmask(SIG_SETMASK, &all, &before);
     started = pthread_create(&thread, &attr, run, r) == 0;
     pthread_sigmask(SIG_SETMASK, &before, NULL);
     pthread_attr_destroy(&attr);
     return started;
-}
-
-uint64_t config_reader_bytes(void)
-{
-    return sizeof(struct config_reader) + STACK_BYTES + sizeof(struct config);
 }
 
 enum tern_err config_reader_create(int argc, char **argv, struct config_reader **ret)

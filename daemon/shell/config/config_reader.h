@@ -6,6 +6,8 @@
 
 #include "shell/config/config.h"
 
+#define CONFIG_READER_STACK_BYTES (1u << 20) /* config_load sorts thousands of peers on it */
+
 struct config_reader;
 
 /* argc, argv: as at start; borrowed until the process ends. */
@@ -13,7 +15,6 @@ enum tern_err config_reader_create(int argc, char **argv, struct config_reader *
 /* Does not wait for a disk: a thread that still reads ends when it has read. */
 void config_reader_destroy(struct config_reader *r);
 int config_reader_event_fd(const struct config_reader *r); /* readable when something was read */
-uint64_t config_reader_bytes(void); /* what a reading takes, at the most, beside the file */
 
 /* False: it reads already. */
 bool config_reader_ask(struct config_reader *r);

@@ -192,8 +192,11 @@ const struct setting config_settings[] = {
     LIMIT(sums_per_page, "limit-sums-per-page", NULL,
           "Checksums kept for a page: its units times its regions; default: the largest number of "
           "regions"),
+    COUNT(SIZED, "limits", "peers", "limit-peers", limits.peers, 1, CONFIG_PEERS_MAX, NULL,
+          "Peers at a time; default: those that the configuration names and 8 more, which may join "
+          "while the daemon runs"),
     COUNT(SIZED, "limits", "inbound_links", "limit-inbound-links", inbound_links, 1, 16384, NULL,
-          "Control connections from peers at a time; default: one a peer, and 64"),
+          "Control connections from peers at a time; default: one a slot of limits.peers, and 64"),
     COUNT(SIZED, "limits", "data_conns_max", "limit-data-conns", data_conns_max, 2, 65536, NULL,
           "Data connections at a time, half of them from peers; default: two a peer, four where "
           "pages may go by RDMA, at least 128"),

@@ -87,10 +87,19 @@ enum tern_err config_region_slot(const struct config *config, uint32_t tenant, c
     return TERN_INVALID;
 }
 
+uint32_t config_peers(const struct config *config)
+{
+    uint32_t n = 0;
+
+    for (uint32_t i = 0; i < config->npeers; i++)
+        n += config->peers[i].name[0] != '\0';
+    return n;
+}
+
 enum tern_err config_peer_slot(const struct config *config, const char *name, uint32_t *ret)
 {
-    for (uint32_t i = 0; i < config->npeers; i++) {
-        if (strcmp(config->peers[i].name, name) == 0) {
+    for (uint32_t i = 0; i < config->npeers && name[0] != '\0'; i++) {
+        if (!config->peers[i].leaving && strcmp(config->peers[i].name, name) == 0) {
             *ret = i;
             return TERN_OK;
         }

@@ -111,7 +111,7 @@ static void plan_rdma(const struct config *config, struct xfer_rdma_config *ret)
         wanted = wanted || xfer_transport_by_paths(config->peers[i].transport);
         ret->push = ret->push || config->peers[i].push;
     }
-    ret->pulls = wanted ? config->npeers : 0;
+    ret->pulls = wanted ? config->limits.peers : 0;
     ret->serves = wanted && config->listen.host[0];
     for (; ret->ndevices < config->rdma_device.n; ret->ndevices++)
         snprintf(ret->device[ret->ndevices], sizeof(ret->device[0]), "%s",
@@ -131,7 +131,7 @@ void plan_xfer(const struct config *config, struct xfer_config *ret)
         .batches = limits.tenants * limits.tenant_batches,
         .data_threads = config->data_threads,
         .data_conns_max = config->data_conns_max,
-        .peers = config->npeers,
+        .peers = config->limits.peers,
         .connections = config->connections,
         .strangers = config->strangers,
         .strangers_per_address = config->strangers_per_address,
@@ -222,12 +222,13 @@ static uint64_t connection_bytes(const struct config *config)
     plan_streams(config, &streams);
     return stream_pool_bytes(&streams) + (uint64_t)plan_conns(config) * sizeof(struct client_conn) +
            (uint64_t)config->limits.links * (sizeof(struct peer_link) + sizeof(uint64_t)) +
-           resolver_bytes(config->npeers) + (uint64_t)config->procs_max * sizeof(struct proc) +
+           resolver_bytes(config->limits.peers) +
+           (uint64_t)config->procs_max * sizeof(struct proc) +
            (config->ntenants + 1) * SUBSCRIPTIONS_SHARE_MAX * sizeof(struct subscription) +
            (uint64_t)(config->ntenants + 2) * door_bytes(config->strangers) +
            (uint64_t)streams.shares * IO_BUFFERS * IO_BUFFER_BYTES +
            BUDGET_BYTES(plan_body_max(config)) + FRAME_HEADER_BYTES + plan_body_max(config) +
-           ADMIN_TEXT_BYTES + config_reader_bytes();
+           ADMIN_TEXT_BYTES + CONFIG_READER_STACK_BYTES + sizeof(struct config);
 }
 
 /* In the order of the text. */

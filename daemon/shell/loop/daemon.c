@@ -388,6 +388,7 @@ static enum tern_err start_sockets(struct daemon *d, char *why, size_t cap)
         subscribe_init(d) != TERN_OK)
         return fail(why, cap, TERN_INTERNAL, "no memory for connections: lower conns_max");
     TRY(links_init(d, why, cap));
+    links_members_init(d);
     TRY(conns_listen(d, why, cap));
     return links_listen(d, why, cap);
 }
@@ -532,6 +533,7 @@ static void tick(struct daemon *d, uint64_t now_ns)
     xfer_tick(d->xfer, now_ns);
     conns_tick(d, now_ns);
     links_tick(d, now_ns);
+    links_members_tick(d);
     alarms_tick(d, now_ns);
     log_level_tick(d, now_ns);
     warn_of_faults(d);

@@ -284,9 +284,9 @@ enum tern_err links_init(struct daemon *d, char *why, size_t cap)
     struct peer_links *ls = &d->links;
 
     ls->listener.fd = -1;
-    ls->peers = d->config->npeers;
+    ls->peers = d->limits.peers;
     ls->n = d->limits.links;
-    check(d->limits.peers == ls->peers && ls->n >= ls->peers);
+    check(d->config->npeers <= ls->peers && ls->n >= ls->peers);
     ls->connected = open_stream;
     prng_init(&ls->prng, d->incarnation);
     if (ls->n == 0)

@@ -1,10 +1,10 @@
-/* Control connections between daemons, over TCP. Links [0, peers) are outbound: we dial the
- * configured peers, again and again with a capped, jittered pause, and all of them together no
- * faster than LINK_DIALS_PER_S (fault 11). Links above are inbound: each
- * names its node, which has to be configured here and, with TLS, named by its certificate. The
- * daemon that dials is the one that pulls, so two daemons that fetch from each other have two
- * links. A link's slot is its id in the core and in the transfer seam. Messages are numbered; a
- * repeated or skipped one ends the link. Owner thread only. */
+/* Control connections between daemons, over TCP. Links [0, peers) are outbound, one for each slot
+ * of peers: we dial those that there are, again and again with a capped, jittered pause, and all of
+ * them together no faster than LINK_DIALS_PER_S (fault 11). Links above are inbound: each names its
+ * node, which has to be configured here and, with TLS, named by its certificate. The daemon that
+ * dials is the one that pulls, so two daemons that fetch from each other have two links. A link's
+ * slot is its id in the core and in the transfer seam. Messages are numbered; a repeated or skipped
+ * one ends the link. Owner thread only. */
 #ifndef SHELL_LINK_H
 #define SHELL_LINK_H
 
@@ -81,6 +81,7 @@ struct peer_link {
     socklen_t addr_len[LINK_ADDRS_MAX];
     uint32_t naddrs, next_addr; /* next_addr == naddrs: a name is resolved again */
     bool named;                 /* the address is a name, resolved at each round of attempts */
+    bool moved; /* what is configured of the peer is another: this attempt, or connection, ends */
     char resolve_error[RESOLVE_TEXT]; /* why the name did not resolve, as it was logged */
 };
 
@@ -95,6 +96,7 @@ struct peer_links {
     struct peer_link *v; /* owned */
     uint64_t *due_ns;    /* owned; when the tick has to look at that link: link_due */
     uint32_t n, peers;
+    uint32_t leaving; /* peers */
     struct dial_pace pace;
     struct link_list list[LINK_LISTS]; /* see link_listed */
     struct tls *tls;                   /* owned; NULL: in the clear */
@@ -131,6 +133,19 @@ void links_door_destroy(struct daemon *d); /* before any link: it runs the ring 
 void links_door_again(struct daemon *d);   /* outside a step of the core */
 void links_door_tick(struct daemon *d, uint64_t now_ns);
 void links_finish(struct daemon *d);
+
+/* link_members.c: peers that join, change and leave while the daemon runs. */
+/* Why that peer cannot be one without a restart, or now; static. NULL: it can. */
+const char *links_unfit(const struct daemon *d, const struct config_peer *peer);
+uint32_t links_free(const struct daemon *d); /* slots that nobody has */
+/* A peer that links_unfit found fit, of a name that no peer has; there is a slot. */
+void links_join(struct daemon *d, const struct config_peer *peer);
+/* The peer's entry says something else now: its links end, and are made anew. */
+void links_change(struct daemon *d, uint32_t slot, const struct config_peer *to);
+/* Its links end; the slot is free when nothing refers to it any more. */
+void links_leave(struct daemon *d, uint32_t slot);
+void links_members_init(struct daemon *d); /* after links_init */
+void links_members_tick(struct daemon *d);
 
 void link_send(struct daemon *d, uint32_t slot,
                const struct peer_msg *msg); /* the message is dropped unless the link is up */

@@ -87,10 +87,14 @@ static void dial_done(struct io_op *op, int32_t res, uint32_t flags, uint32_t bu
     (void)flags;
     (void)buffer;
     l->dial_fd = -1;
-    if (res < 0) {
+    if (res < 0 || l->moved) {
         close(fd);
+        res = res < 0 ? res : -ECANCELED;
         l->next_addr++;
-        dial_failed(l, i, -res, res == -ECANCELED ? "no answer in time" : strerror(-res));
+        dial_failed(l, i, -res,
+                    l->moved            ? "its entry was changed"
+                    : res == -ECANCELED ? "no answer in time"
+                                        : strerror(-res));
         return;
     }
     l->dial_errno[i] = 0;
@@ -209,12 +213,28 @@ bool links_pace_allows(const struct peer_links *ls, bool lost)
            ls->pace.under_way < (lost ? LINK_DIALS_MAX : LINK_DIALS_MAX / 4 * 3);
 }
 
+/* Nothing on the ring reads them while the link is idle. A number is resolved like a name: that
+ * would allocate here. */
+static void forget_addresses(struct peer_link *l)
+{
+    l->naddrs = l->next_addr = 0;
+    l->named = true;
+    l->moved = false;
+    link_clear_cause(l);
+}
+
 /* Tries the next address; at the end of a round the name is asked for first. Where that may not
  * begin yet, the link stays due. */
 static void dial(struct peer_link *l, uint64_t now_ns)
 {
     struct dial_pace *pace = &l->d->links.pace;
 
+    if (l->d->config->peers[l->peer].leaving) {
+        link_due(l, LINK_NEVER);
+        return;
+    }
+    if (l->moved)
+        forget_addresses(l);
     if (!links_pace_allows(&l->d->links, was_lost(l))) {
         if (!was_lost(l))
             link_due(l, LINK_WAITS);
@@ -229,6 +249,18 @@ static void dial(struct peer_link *l, uint64_t now_ns)
         connect_next(l, now_ns);
 }
 
+void link_give_up(struct peer_link *l)
+{
+    if (l->state == PEER_LINK_RESOLVING) {
+        resolver_cancel(l->d->links.resolver, l->slot);
+        attempt_failed(l, "its entry was changed");
+    } else if (l->state == PEER_LINK_DIALLING) {
+        link_due(l, LINK_NEVER);
+        peer_link_state_move(&l->state, PEER_LINK_CANCELLING);
+        io_cancel(l->d->io, &l->dial);
+    }
+}
+
 void link_dial_tick(struct peer_link *l, uint64_t now_ns)
 {
     if (l->state == PEER_LINK_IDLE) {
@@ -236,10 +268,8 @@ void link_dial_tick(struct peer_link *l, uint64_t now_ns)
     } else if (l->state == PEER_LINK_RESOLVING) {
         resolver_cancel(l->d->links.resolver, l->slot);
         resolve_timed_out(l, now_ns);
-    } else if (l->state == PEER_LINK_DIALLING) {
-        link_due(l, LINK_NEVER);
-        peer_link_state_move(&l->state, PEER_LINK_CANCELLING);
-        io_cancel(l->d->io, &l->dial);
+    } else {
+        link_give_up(l);
     }
 }
 
@@ -263,9 +293,9 @@ static void resolved(struct io_op *op, int32_t res, uint32_t flags, uint32_t buf
 enum tern_err links_names_init(struct daemon *d, char *why, size_t cap)
 {
     struct peer_links *ls = &d->links;
-    bool named = false;
+    bool named = d->config->npeers < ls->peers; /* who joins may have a name */
 
-    for (uint32_t i = 0; i < ls->peers; i++) {
+    for (uint32_t i = 0; i < d->config->npeers; i++) {
         struct peer_link *l = &ls->v[i];
         struct resolve_answer a;
 

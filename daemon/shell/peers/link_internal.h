@@ -1,5 +1,6 @@
 /* What the files of the links share, lowest first: link_state.c, link_send.c, link_tls.c,
- * link_path.c, link_greet.c, link_dial.c, link_door.c, link.c. Each calls those before it alone. */
+ * link_path.c, link_greet.c, link_dial.c, link_door.c, link.c, link_members.c. Each calls those
+ * before it alone. */
 #ifndef SHELL_LINK_INTERNAL_H
 #define SHELL_LINK_INTERNAL_H
 
@@ -76,6 +77,8 @@ void link_schedule_redial(struct peer_link *l, uint64_t now_ns);
 void links_pace_tick(struct peer_links *ls, uint64_t now_ns);
 /* May an attempt begin? lost: of a link that was up a moment ago. */
 bool links_pace_allows(const struct peer_links *ls, bool lost);
+/* Ends an attempt that is under way. */
+void link_give_up(struct peer_link *l);
 /* Dials an outbound link that is not up, or gives up an attempt that takes too long. It is due. */
 void link_dial_tick(struct peer_link *l, uint64_t now_ns);
 

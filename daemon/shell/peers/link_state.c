@@ -78,6 +78,7 @@ const char *link_state_name(struct daemon *d, uint32_t peer, uint64_t *ret_incar
         [PEER_LINK_UP] = "up",
         [PEER_LINK_OVERFLOWED] = "up",
         [PEER_LINK_CLOSED] = "closing",
+        [PEER_LINK_VACANT] = "vacant",
     };
     const struct peer_link *l = &d->links.v[peer];
 

@@ -6,7 +6,8 @@
 
 #define PEER_LINK_STATE_TABLE(X)                                                                   \
     X(PEER_LINK, IDLE,                                                                             \
-      TO(PEER_LINK, RESOLVING) | TO(PEER_LINK, DIALLING) | TO(PEER_LINK, SECURING),                \
+      TO(PEER_LINK, RESOLVING) | TO(PEER_LINK, DIALLING) | TO(PEER_LINK, SECURING) |               \
+          TO(PEER_LINK, VACANT),                                                                   \
       "an outbound link waits for its next attempt; an inbound one is free")                       \
     X(PEER_LINK, RESOLVING, TO(PEER_LINK, DIALLING) | TO(PEER_LINK, IDLE),                         \
       "the name of the peer is being resolved")                                                    \
@@ -23,7 +24,8 @@
     X(PEER_LINK, OVERFLOWED, TO(PEER_LINK, CLOSED),                                                \
       "as UP, but a message of an RDMA path found no room: the next tick closes the link")         \
     X(PEER_LINK, CLOSED, TO(PEER_LINK, IDLE),                                                      \
-      "the stream has ended; the ring still holds its operations")
+      "the stream has ended; the ring still holds its operations")                                 \
+    X(PEER_LINK, VACANT, TO(PEER_LINK, IDLE), "an outbound link of a slot of peers that nobody has")
 
 STATE_MACHINE(peer_link, PEER_LINK, PEER_LINK_STATE_TABLE)
 

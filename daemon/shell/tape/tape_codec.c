@@ -403,6 +403,8 @@ static void small_event(struct codec *c, struct event *e)
         codec_u64(c, &e->link.incarnation);
         codec_u32(c, &e->link.peer);
         break;
+    case EV_PEER_LEFT:
+    case EV_PEER_JOINED: codec_u32(c, &e->member.peer); break;
     case EV_PULLED:
         handle(c, &e->pulled.pull);
         e->pulled.batch = within(c, e->pulled.batch, 0, PULL_BATCHES_MAX);

@@ -142,6 +142,8 @@ static bool within_limits(const struct event *e, const struct core_limits *limit
     case EV_LINK_UP:
     case EV_LINK_DOWN:
         return e->link.link < limits->links && (e->link.peer < limits->peers || e->link.peer == 0);
+    case EV_PEER_LEFT:
+    case EV_PEER_JOINED: return e->member.peer < limits->peers;
     case EV_DISK_FOUND: return e->found.extent.tenant < limits->tenants;
     case EV_PEER_MSG:
         return e->peer.link < limits->links &&

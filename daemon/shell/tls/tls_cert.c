@@ -169,9 +169,10 @@ bool tls_own_trusted(SSL_CTX *ctx)
 /* The length is compared, too: a name with a NUL in it is another name. */
 static bool is_name(const ASN1_STRING *dns, const char *name)
 {
-    size_t n = strlen(name);
+    size_t n = strlen(name); /* 0: of a slot that no peer has */
 
-    return (size_t)ASN1_STRING_length(dns) == n && memcmp(ASN1_STRING_get0_data(dns), name, n) == 0;
+    return n > 0 && (size_t)ASN1_STRING_length(dns) == n &&
+           memcmp(ASN1_STRING_get0_data(dns), name, n) == 0;
 }
 
 bool tls_cert_names_any(const X509 *cert, const char *const *name, uint32_t n)

@@ -113,12 +113,18 @@ static enum tern_err name_of(const char *name, char ret[ENGINE_NAME_MAX], const 
 /* Which it is, as far as it can be printed, and which there are, as far as they fit. */
 static enum tern_err no_such_peer(struct wire_in *w, const char *name, const char **ret_text)
 {
-    size_t at = (size_t)snprintf(w->words, sizeof w->words, "no such peer is configured: '%.40s'%s",
-                                 name, w->config->npeers > 0 ? "; there are" : ", nor any other");
+    size_t at =
+        (size_t)snprintf(w->words, sizeof w->words, "no such peer is configured: '%.40s'%s", name,
+                         config_peers(w->config) > 0 ? "; there are" : ", nor any other");
+    const char *comma = "";
 
-    for (uint32_t i = 0; i < w->config->npeers && at < sizeof w->words; i++)
-        at += (size_t)snprintf(w->words + at, sizeof w->words - at, "%s %s", i > 0 ? "," : "",
+    for (uint32_t i = 0; i < w->config->npeers && at < sizeof w->words; i++) {
+        if (w->config->peers[i].name[0] == '\0' || w->config->peers[i].leaving)
+            continue;
+        at += (size_t)snprintf(w->words + at, sizeof w->words - at, "%s %s", comma,
                                w->config->peers[i].name);
+        comma = ",";
+    }
     for (char *c = w->words; *c; c++)
         if (*c < ' ' || *c > '~')
             *c = '?';

@@ -15,7 +15,7 @@
 #include "neighbours_tables.h"
 #include "proto/codec.h"
 
-#define LIMITS      "  pulls: 16\n  serves: 16\n"
+#define LIMITS      "  peers: 2\n  pulls: 16\n  serves: 16\n" /* parts go by the slots of peers */
 #define POOL_PAGES  64
 #define FETCHES     15 /* that may be begun: more than A's share; one session is another's */
 #define TOKENS      NEIGHBOUR_PAGE_TOKENS

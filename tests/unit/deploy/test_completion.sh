@@ -21,7 +21,7 @@ wants() { # WANTED WORD...
 }
 all=$("$TERN_BIN/ternctl" --help | sed -n '/^Commands:/,/^$/s/^  \([a-z-]*\) .*/\1/p' | sort | xargs)
 [[ $(offers ternctl "" | tr ' ' '\n' | grep -v -- -- | xargs) == "$all" ]] || { echo "bash: not all commands: $(offers ternctl "")"; exit 1; }
-wants "peers pin ping pools" ternctl p
+wants "peer peers pin ping pools" ternctl p
 wants "--pool" ternctl tree --po
 wants "--pool" ternctl --socket /run/status tree --po
 wants "--pool" ternctl --socket = /run/status tree --po
@@ -61,7 +61,7 @@ mkdir "$work/functions"
 for program in "$made"/zsh/*; do cp "$program" "$work/functions/_${program##*/}"; done
 # typed | what it becomes
 cat >"$work/cases" <<'CASES'
-ternctl pee|ternctl peers 
+ternctl poo|ternctl pools 
 ternctl --js|ternctl --json 
 ternctl tree --po|ternctl tree --pool=
 ternctl status --po|ternctl status --po

@@ -316,6 +316,8 @@ void event_fill(struct prng *p, struct event *e, enum event_kind kind, enum op o
         e->link.link = prng_below(p, event_limits.links);
         e->link.incarnation = prng_u64(p);
         break;
+    case EV_PEER_LEFT:
+    case EV_PEER_JOINED: e->member.peer = prng_below(p, event_limits.peers); break;
     case EV_PEER_MSG:
         e->peer.link = prng_below(p, event_limits.links);
         fill_peer(p, &e->peer.msg, lent);

@@ -30,6 +30,7 @@ static void daemon_of(struct rig *rig, uint32_t peers)
     now_ns = rig->now_ns + 1000 * S;
     d = (struct daemon){.config = config, .core = rig->core};
     d.limits = *core_limits_of(d.core);
+    d.limits.peers = peers;
     d.engines = calloc(d.limits.engines, sizeof *d.engines);
     d.links.v = calloc(peers, sizeof *d.links.v);
     for (uint32_t i = 0; i < peers; i++)

@@ -77,6 +77,14 @@ static struct config *accepted(const char *text)
     return configs[nconfigs++];
 }
 
+/* Beside who gave it: what is printed gives everything. */
+static void assert_same(struct config *a, struct config *b)
+{
+    memset(a->given, 0, sizeof a->given);
+    memset(b->given, 0, sizeof b->given);
+    assert_memory_equal(a, b, sizeof *a);
+}
+
 /* ---- YAML ---- */
 
 TEST(config_smallest_file_is_completed)
@@ -179,7 +187,8 @@ TEST(config_every_section_is_read)
     assert_int_equal(c->peers[0].tenants, 3);
     assert_int_equal(c->peers[1].tenants, 2);
     assert_string_equal(c->peers[1].address.host, "host.example");
-    assert_int_equal(c->limits.links, 2 + 5);
+    assert_int_equal(c->limits.peers, 2 + 8); /* eight may join */
+    assert_int_equal(c->limits.links, 2 + 8 + 5);
     assert_int_equal(c->limits.conns, 3 + 7 + 256);
     assert_int_equal(c->tenants[1].mode, 0600);
     assert_int_equal(c->tenants[1].sessions_max, 8);
@@ -637,12 +646,27 @@ TEST(config_as_many_peers_as_there_may_be_fit_and_limits_follow_from_them)
     assert_int_equal(c->data_conns_max, 2 * N + 2 * 64);
     assert_int_equal(core_size(&c->limits, &arena), TERN_OK);
     c = accepted(verbs);
-    assert_int_equal(c->data_conns_max, 4 * 512 + 2 * 64);
+    assert_int_equal(c->data_conns_max, 4 * 512 + 4 * 8 + 2 * 64); /* those that may join, too */
     text = many_peers(N + 1, "");
     c = NULL;
     assert_int_equal(load_text(text, &c, why), TERN_INVALID);
     if (strncmp(why, "t.yaml:", 7) != 0 || !strstr(why, "peers") || !strstr(why, "4096"))
         fail_msg("%s", why);
+}
+
+TEST(config_slots_of_peers_are_those_of_the_configuration_at_least)
+{
+    static const char two[] = TENANT "insecure_peers: true\npeers:\n"
+                                     "  - {name: a, address: \"a:1\", tenants: [default]}\n"
+                                     "  - {name: b, address: \"b:1\", tenants: [default]}\n";
+    char text[sizeof two + 64];
+
+    assert_int_equal(accepted(TENANT)->limits.peers, 0); /* it talks to nobody */
+    assert_int_equal(accepted("insecure_peers: true\n" TENANT)->limits.peers, 8);
+    snprintf(text, sizeof text, "limits: {peers: 1}\n%s", two);
+    refused(text, "t.yaml:1: limits.peers: ", "2 peers are configured");
+    snprintf(text, sizeof text, "limits: {peers: 2}\n%s", two);
+    assert_int_equal(accepted(text)->limits.links, 2 + 2 + 64);
 }
 
 TEST(config_peer_of_64_tenants_with_the_longest_names_is_read)
@@ -692,7 +716,7 @@ TEST(config_tls_is_whole_and_instead_of_the_clear)
                            "peers:\n  - {name: b, address: \"h:1\", tenants: [default]}\n");
     assert_false(c->insecure_peers);
     assert_string_equal(c->tls_cert, "/t/a.pem");
-    assert_memory_equal(c, accepted(printed(c)), sizeof *c);
+    assert_same(c, accepted(printed(c)));
 }
 
 #define PEER_OF(more)                                                                              \
@@ -748,7 +772,7 @@ TEST(config_what_is_printed_is_read_back_the_same)
     again = accepted(first);
     assert_string_equal(first, printed(again));
     assert_string_equal(again->admin_socket, "/tmp/a \"b\\c");
-    assert_memory_equal(c, again, sizeof *c);
+    assert_same(c, again);
 }
 
 /* A sanitizer that looks for leaks has an allocator of its own, which counts none of it here. */

@@ -146,3 +146,55 @@ TEST(limits_resets_that_wait_for_peers)
     assert_err(TERN_BUSY, rig_reply_to(p.dest, resets(p.dest, p.de.conn[0], 1000))->err);
     assert_int_equal(rig_view(p.dest).resets_spreading, 64);
 }
+
+/* ---- peers that leave and join ---- */
+
+static void member(struct rig *rig, uint32_t peer, bool joined)
+{
+    struct event ev = {.kind = joined ? EV_PEER_JOINED : EV_PEER_LEFT, .member.peer = peer};
+
+    rig_event(rig, &ev);
+}
+
+/* Who has left is waited for no longer, and nothing can be fetched from there. */
+TEST(n1_reset_does_not_wait_for_a_peer_that_left)
+{
+    struct pair p = PAIR_LIMITED(limits.peers = 2, 4, 128, 64);
+    struct rig_session *d;
+    uint64_t id;
+
+    source_has(&p, 1, TOKENS);
+    member(p.dest, 0, false); /* its link is up: that is no leaving */
+    assert_int_equal(fetched_now(&p), TOKENS);
+    rig_link_down(p.dest, 0);
+    id = resets(p.dest, p.de.conn[0], 1);
+    assert_int_equal(rig_reply_to(p.dest, id)->namespace_reset.unreached, 2);
+    assert_int_equal(rig_view(p.dest).resets_spreading, 1);
+    member(p.dest, 0, false);
+    assert_int_equal(rig_view(p.dest).resets_spreading, 1); /* the other one is away, too */
+    member(p.dest, 1, false);
+    assert_int_equal(rig_view(p.dest).resets_spreading, 0);
+    id = resets(p.dest, p.de.conn[0], 1); /* there is nobody to hear of it */
+    assert_int_equal(rig_reply_to(p.dest, id)->namespace_reset.unreached, 0);
+    rig_link_up(p.dest, 0, p.source, p.source->options.limits.peers);
+    d = asking(&p, 1, TOKENS);
+    rig_fetch(d, 0, 0);
+    assert_err(TERN_INVALID, rig_fetched(d, d->fetch));
+}
+
+/* Who joins hears of what still spreads, ahead of any fetch. */
+TEST(n1_peer_that_joins_hears_of_what_still_spreads)
+{
+    struct pair p = PAIR_LIMITED(limits.peers = 2, 4, 128, 64);
+    uint64_t id;
+
+    source_has(&p, 1, TOKENS);
+    rig_link_down(p.dest, 0);
+    member(p.dest, 0, false);
+    id = resets(p.dest, p.de.conn[0], 1);
+    assert_int_equal(rig_reply_to(p.dest, id)->namespace_reset.unreached, 1);
+    member(p.dest, 0, true);
+    rig_link_up(p.dest, 0, p.source, p.source->options.limits.peers);
+    assert_int_equal(depth_at(p.source, &p.se, p.sp), 0);
+    assert_int_equal(fetched_now(&p), 0);
+}

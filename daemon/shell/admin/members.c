@@ -1,0 +1,97 @@
+/* See members.h. */
+#include "shell/admin/members.h"
+
+#include <stdio.h>
+#include <string.h>
+
+#include "base/err.h"
+#include "shell/admin/admin_args.h"
+#include "shell/admin/text_out.h"
+
+static void put(struct daemon *d, const struct config_peer *peer, size_t *ret_n)
+{
+    struct text_out out;
+
+    text_init(&out, d->text, ADMIN_TEXT_BYTES);
+    text_object(&out, NULL);
+    text_str(&out, "peer", peer->name);
+    text_str(&out, "host", peer->address.host);
+    text_u64(&out, "port", peer->address.port);
+    text_str(&out, "origin", peer->by_operator ? "operator" : "file");
+    text_bool(&out, "leaving", peer->leaving);
+    text_u64(&out, "peers", config_peers(d->config));
+    text_u64(&out, "limit", d->limits.peers);
+    text_object_end(&out);
+    *ret_n = out.len;
+}
+
+static enum tern_err add(struct daemon *d, const Tern__Wire__Admin *m, size_t *ret_n, char *why)
+{
+    struct config_peer_text text = {.name = NULL};
+    const struct admin_arg takes[] = {{.key = "name", .text = &text.name},
+                                      {.key = "address", .text = &text.address},
+                                      {.key = "transport", .text = &text.transport},
+                                      {.key = "push", .text = &text.push},
+                                      {.key = "tenants", .text = &text.tenants}};
+    struct config_peer peer;
+    const char *unfit;
+    uint32_t slot;
+
+    TRY(admin_args(m->command, m->args, m->n_args, takes, sizeof takes / sizeof *takes, why));
+    TRY(config_peer_read(d->config, &text, &peer, why));
+    if (config_peer_slot(d->config, peer.name, &slot) == TERN_OK) {
+        snprintf(why, CONFIG_WHY_BYTES, "%s is a peer already, of %s: remove it first", peer.name,
+                 d->config->peers[slot].by_operator ? "an operator" : "the configuration");
+        return TERN_CONFLICT;
+    }
+    unfit = links_unfit(d, &peer);
+    if (unfit) {
+        snprintf(why, CONFIG_WHY_BYTES, "it needs a restart: %s", unfit);
+        return TERN_UNSUPPORTED;
+    }
+    if (links_free(d) == 0) {
+        snprintf(why, CONFIG_WHY_BYTES,
+                 "all %u slots of limits.peers are in use, or being left: remove a peer, ask again "
+                 "in a moment, or raise it and restart",
+                 d->limits.peers);
+        return TERN_BUSY;
+    }
+    peer.by_operator = true;
+    links_join(d, &peer);
+    put(d, &peer, ret_n);
+    return TERN_OK;
+}
+
+static enum tern_err take_away(struct daemon *d, const Tern__Wire__Admin *m, size_t *ret_n,
+                               char *why)
+{
+    const char *name = "";
+    const struct admin_arg takes[] = {{.key = "name", .text = &name}};
+    uint32_t slot;
+
+    TRY(admin_args(m->command, m->args, m->n_args, takes, 1, why));
+    if (config_peer_slot(d->config, name, &slot) != TERN_OK) {
+        snprintf(why, CONFIG_WHY_BYTES, "no peer is called '%.64s': `ternctl peers` shows them",
+                 name);
+        return TERN_INVALID;
+    }
+    member_leave(d, slot);
+    put(d, &d->config->peers[slot], ret_n);
+    return TERN_OK;
+}
+
+void member_leave(struct daemon *d, uint32_t slot)
+{
+    alarms_peer_left(d, slot, io_now_ns());
+    links_leave(d, slot);
+}
+
+enum tern_err member_command(struct daemon *d, const Tern__Wire__Admin *m, size_t *ret_n,
+                             const char **ret_text)
+{
+    static char why[CONFIG_WHY_BYTES];
+
+    *ret_text = why;
+    return strcmp(m->command, "peer-add") == 0 ? add(d, m, ret_n, why)
+                                               : take_away(d, m, ret_n, why);
+}
