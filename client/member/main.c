@@ -1,0 +1,246 @@
+/* tern-member: the command line, and the loop until a signal ends it. */
+#include <argp.h>
+#include <errno.h>
+#include <poll.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/signalfd.h>
+#include <tern_version.h>
+#include <unistd.h>
+
+#include "client/member/member.h"
+
+#define SOCKET_DEFAULT "/run/tern/admin.sock"
+#define PREFIX_DEFAULT "/tern"
+
+enum member_exit {
+    MEMBER_FAILED = 1, /* it cannot begin */
+    MEMBER_USAGE = 2,
+};
+
+enum {
+    OPT_CA = 256,
+    OPT_CERT,
+    OPT_KEY,
+    OPT_TTL,
+    OPT_GRACE,
+    OPT_INTERVAL,
+    OPT_DEADLINE,
+};
+
+const char *argp_program_version TERN_ARGP = "tern-member " TERN_VERSION;
+
+static const struct argp_option options[] = {
+    {"node", 'n', "NAME", 0, "This daemon's name, the `node` of its configuration; needed", 0},
+    {"address", 'a', "HOST:PORT", 0,
+     "Where other daemons reach this one's `listen`: a name or an address that means the same on "
+     "every host; needed",
+     0},
+    {"endpoint", 'e', "URL", 0,
+     "An etcd: http://HOST:PORT or https://HOST:PORT. May be given up to 8 times: one that does "
+     "not answer is followed by the next; needed",
+     0},
+    {"prefix", 'p', "/PATH", 0,
+     "Where the keys of this cluster lie in etcd, below it in nodes/; default: " PREFIX_DEFAULT, 0},
+    {"allow", 'A', "NAME=TENANT+TENANT", 0,
+     "Nodes of that name may be peers, for these tenants; a NAME that ends in * stands for all "
+     "that "
+     "begin so, and the first option that fits is taken. Without it this node is told to the "
+     "others, and no peer is added",
+     0},
+    {"socket", 's', "PATH", 0,
+     "The daemon's admin socket; default: $TERN_ADMIN_SOCKET, else " SOCKET_DEFAULT, 0},
+    {"cacert", OPT_CA, "FILE", 0,
+     "PEM file of the CA of etcd's certificate; default: those that this host trusts", 1},
+    {"cert", OPT_CERT, "FILE", 0, "PEM file of the certificate that etcd knows this host by", 1},
+    {"key", OPT_KEY, "FILE", 0, "PEM file of its key", 1},
+    {"ttl", OPT_TTL, "S", 0,
+     "After so many seconds in which this program told etcd nothing the node's key is gone; "
+     "default: 15",
+     2},
+    {"grace", OPT_GRACE, "S", 0,
+     "A peer whose key is gone is removed after so many seconds, and keeps its links till then; "
+     "default: 30",
+     2},
+    {"interval-ms", OPT_INTERVAL, "MS", 0, "How often the daemon and etcd are asked; default: 1000",
+     2},
+    {"deadline-ms", OPT_DEADLINE, "MS", 0, "How long etcd may take for one answer; default: 1000",
+     2},
+    {0},
+};
+
+struct settings {
+    struct member *member;
+    struct etcd_options etcd;
+};
+
+struct range {
+    uint32_t min, max;
+};
+
+static uint32_t number(struct argp_state *state, const char *option, const char *arg,
+                       struct range range)
+{
+    char *end;
+    unsigned long long v;
+
+    errno = 0;
+    v = strtoull(arg, &end, 10);
+    if (*arg < '0' || *arg > '9' || *end || v < range.min || v > range.max || errno)
+        argp_error(state, "%s takes a number from %u to %u, not '%s'", option, range.min, range.max,
+                   arg);
+    return (uint32_t)v;
+}
+
+static void add_endpoint(struct argp_state *state, struct etcd_options *o, const char *arg)
+{
+    if (!etcd_endpoint_ok(arg))
+        argp_error(state, "--endpoint takes http://HOST:PORT or https://HOST:PORT, not '%s'", arg);
+    if (o->nendpoints == ETCD_ENDPOINTS_MAX)
+        argp_error(state, "--endpoint may be given %u times", ETCD_ENDPOINTS_MAX);
+    o->endpoints[o->nendpoints++] = arg;
+}
+
+static void add_rule(struct argp_state *state, struct rules *rules, const char *arg)
+{
+    if (rules->n == RULES_MAX)
+        argp_error(state, "--allow may be given %u times", RULES_MAX);
+    if (!rule_read(arg, &rules->v[rules->n++]))
+        argp_error(state,
+                   "--allow takes NAME=TENANT+TENANT, or NAME*=TENANT for all that begin so, not "
+                   "'%s'",
+                   arg);
+}
+
+static void set_names(struct argp_state *state, struct member *m, int key, const char *arg)
+{
+    static char address[NODE_ADDRESS_BYTES];
+
+    if (key == 'n') {
+        if (!node_name_ok(arg))
+            argp_error(state, "--node takes 1 to 63 of the characters a-z A-Z 0-9 - _ ., not '%s'",
+                       arg);
+        memcpy(m->self.name, arg, strlen(arg) + 1);
+    } else if (key == 'a') {
+        if (!node_address_read(arg, address))
+            argp_error(state,
+                       "--address takes HOST:PORT, with a port of at most 65535 and an IPv6 "
+                       "address in [brackets], not '%s'",
+                       arg);
+        memcpy(m->self.address, address, sizeof(address));
+    } else {
+        if (!gateway_prefix_ok(arg))
+            argp_error(state,
+                       "--prefix takes a path such as /tern/cluster, of at most %u bytes, "
+                       "not '%s'",
+                       GATEWAY_PREFIX_BYTES - 1, arg);
+        m->prefix = arg;
+    }
+}
+
+static void finish(struct argp_state *state, const struct settings *s)
+{
+    if (!s->member->self.name[0] || !s->member->self.address[0] || s->etcd.nendpoints == 0)
+        argp_error(state, "--node, --address and --endpoint are needed");
+    if (!s->etcd.cert != !s->etcd.key)
+        argp_error(state, "--cert and --key are given both or not at all");
+}
+
+static error_t parse(int key, char *arg, struct argp_state *state)
+{
+    static const struct range ttl = {MEMBER_TTL_S_MIN, MEMBER_TTL_S_MAX};
+    static const struct range grace = {1, MEMBER_GRACE_S_MAX};
+    static const struct range interval = {MEMBER_INTERVAL_MS_MIN, MEMBER_INTERVAL_MS_MAX};
+    struct settings *s = state->input;
+    struct member *m = s->member;
+
+    switch (key) {
+    case 'n':
+    case 'a':
+    case 'p': set_names(state, m, key, arg); return 0;
+    case 'e': add_endpoint(state, &s->etcd, arg); return 0;
+    case 'A': add_rule(state, &m->rules, arg); return 0;
+    case 's': m->local.socket = arg; return 0;
+    case OPT_CA: s->etcd.ca = arg; return 0;
+    case OPT_CERT: s->etcd.cert = arg; return 0;
+    case OPT_KEY: s->etcd.key = arg; return 0;
+    case OPT_TTL: m->ttl_s = number(state, "--ttl", arg, ttl); return 0;
+    case OPT_GRACE: m->grace_s = number(state, "--grace", arg, grace); return 0;
+    case OPT_INTERVAL: m->interval_ms = number(state, "--interval-ms", arg, interval); return 0;
+    case OPT_DEADLINE:
+        s->etcd.deadline_ms =
+            number(state, "--deadline-ms", arg, (struct range){1, ETCD_DEADLINE_MS_MAX});
+        return 0;
+    case ARGP_KEY_ARG: argp_error(state, "'%s' is one argument too many", arg); return 0;
+    case ARGP_KEY_END: finish(state, s); return 0;
+    default: return ARGP_ERR_UNKNOWN;
+    }
+}
+
+/* A descriptor that can be read when the program is to end. */
+static int end_signals(void)
+{
+    sigset_t set;
+
+    sigemptyset(&set);
+    sigaddset(&set, SIGTERM);
+    sigaddset(&set, SIGINT);
+    sigprocmask(SIG_BLOCK, &set, NULL);
+    signal(SIGPIPE, SIG_IGN);
+    return signalfd(-1, &set, SFD_CLOEXEC);
+}
+
+static bool files_ok(const struct etcd_options *o)
+{
+    const char *const files[] = {o->ca, o->cert, o->key};
+
+    for (size_t i = 0; i < sizeof(files) / sizeof(files[0]); i++) {
+        if (files[i] && access(files[i], R_OK) != 0) {
+            fprintf(stderr, "tern-member: %s: %s\n", files[i], strerror(errno));
+            return false;
+        }
+    }
+    return true;
+}
+
+int main(int argc, char **argv)
+{
+    static struct member member = {.ttl_s = MEMBER_TTL_S,
+                                   .grace_s = MEMBER_GRACE_S,
+                                   .interval_ms = MEMBER_INTERVAL_MS,
+                                   .prefix = PREFIX_DEFAULT,
+                                   .local = {.deadline_ms = LOCAL_DEADLINE_MS}};
+    const char *from_env = getenv("TERN_ADMIN_SOCKET");
+    struct settings settings = {.member = &member, .etcd = {.deadline_ms = ETCD_DEADLINE_MS}};
+    const struct argp argp = {
+        .options = options,
+        .parser = parse,
+        .doc = "tern-member tells an etcd of this host's Tern daemon (its address, its health and "
+               "its free pages, under a lease), and adds those nodes to the daemon's peers that "
+               "etcd knows of and --allow lets in. A node whose key is gone is removed again. "
+               "While etcd does not answer, nothing changes.\v"
+               "Exit status: 0 ended by a signal, 1 it cannot begin, 2 wrong command line.",
+    };
+    char why[ETCD_WHY_BYTES];
+    struct pollfd wake;
+
+    member.local.socket = from_env && *from_env ? from_env : SOCKET_DEFAULT;
+    argp_err_exit_status = MEMBER_USAGE;
+    argp_parse(&argp, argc, argv, 0, NULL, &settings);
+    member.rules.self = member.self.name;
+    if (!files_ok(&settings.etcd))
+        return MEMBER_FAILED;
+    wake = (struct pollfd){.fd = end_signals(), .events = POLLIN};
+    member.etcd = etcd_create(&settings.etcd, why);
+    if (!member.etcd || wake.fd < 0) {
+        fprintf(stderr, "tern-member: %s\n", member.etcd ? strerror(errno) : why);
+        return MEMBER_FAILED;
+    }
+    while (poll(&wake, 1, (int)member_round(&member)) == 0)
+        ;
+    member_end(&member);
+    etcd_destroy(member.etcd);
+    return 0;
+}
