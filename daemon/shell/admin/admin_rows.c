@@ -433,7 +433,7 @@ bool admin_peer_row(const struct admin_ctx *ctx, uint32_t slot, const struct adm
     text_str(out, "peer", p->name);
     text_str(out, "host", p->address.host);
     text_u64(out, "port", p->address.port);
-    text_str(out, "origin", p->by_operator ? "operator" : "file");
+    text_str(out, "origin", config_peer_origin(p));
     text_str(out, "state", p->leaving ? "leaving" : state);
     peer_down_cause(ctx, slot, out);
     text_hex(out, "incarnation", incarnation);

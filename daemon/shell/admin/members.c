@@ -8,6 +8,9 @@
 #include "shell/admin/admin_args.h"
 #include "shell/admin/text_out.h"
 
+#define OPERATOR   "operator"
+#define MEMBERSHIP "membership"
+
 static void put(struct daemon *d, const struct config_peer *peer, size_t *ret_n)
 {
     struct text_out out;
@@ -17,7 +20,7 @@ static void put(struct daemon *d, const struct config_peer *peer, size_t *ret_n)
     text_str(&out, "peer", peer->name);
     text_str(&out, "host", peer->address.host);
     text_u64(&out, "port", peer->address.port);
-    text_str(&out, "origin", peer->by_operator ? "operator" : "file");
+    text_str(&out, "origin", config_peer_origin(peer));
     text_bool(&out, "leaving", peer->leaving);
     text_u64(&out, "peers", config_peers(d->config));
     text_u64(&out, "limit", d->limits.peers);
@@ -28,20 +31,27 @@ static void put(struct daemon *d, const struct config_peer *peer, size_t *ret_n)
 static enum tern_err add(struct daemon *d, const Tern__Wire__Admin *m, size_t *ret_n, char *why)
 {
     struct config_peer_text text = {.name = NULL};
-    const struct admin_arg takes[] = {{.key = "name", .text = &text.name},
-                                      {.key = "address", .text = &text.address},
-                                      {.key = "transport", .text = &text.transport},
-                                      {.key = "push", .text = &text.push},
-                                      {.key = "tenants", .text = &text.tenants}};
+    const char *origin = OPERATOR;
+    const struct admin_arg takes[] = {
+        {.key = "name", .text = &text.name},           {.key = "address", .text = &text.address},
+        {.key = "transport", .text = &text.transport}, {.key = "push", .text = &text.push},
+        {.key = "tenants", .text = &text.tenants},     {.key = "origin", .text = &origin}};
     struct config_peer peer;
     const char *unfit;
     uint32_t slot;
 
     TRY(admin_args(m->command, m->args, m->n_args, takes, sizeof takes / sizeof *takes, why));
+    if (strcmp(origin, OPERATOR) != 0 && strcmp(origin, MEMBERSHIP) != 0) {
+        snprintf(why, CONFIG_WHY_BYTES, "origin is " OPERATOR " or " MEMBERSHIP ", not '%.64s'",
+                 origin);
+        return TERN_INVALID;
+    }
     TRY(config_peer_read(d->config, &text, &peer, why));
     if (config_peer_slot(d->config, peer.name, &slot) == TERN_OK) {
         snprintf(why, CONFIG_WHY_BYTES, "%s is a peer already, of %s: remove it first", peer.name,
-                 d->config->peers[slot].by_operator ? "an operator" : "the configuration");
+                 d->config->peers[slot].by_member     ? "tern-member"
+                 : d->config->peers[slot].by_operator ? "an operator"
+                                                      : "the configuration");
         return TERN_CONFLICT;
     }
     unfit = links_unfit(d, &peer);
@@ -57,6 +67,7 @@ static enum tern_err add(struct daemon *d, const Tern__Wire__Admin *m, size_t *r
         return TERN_BUSY;
     }
     peer.by_operator = true;
+    peer.by_member = strcmp(origin, MEMBERSHIP) == 0;
     links_join(d, &peer);
     put(d, &peer, ret_n);
     return TERN_OK;

@@ -66,6 +66,7 @@ struct config_peer {
     enum xfer_transport transport;  /* of the pages that it sends us */
     bool push;                      /* it writes those that go by RDMA; else we read them */
     bool by_operator;               /* it is in no file: an operator has added it */
+    bool by_member;                 /* of those: tern-member has, which removes no others */
     bool leaving;                   /* it is a peer no longer, and something still refers to it */
 };
 
@@ -168,6 +169,8 @@ struct config_peer_text {
 };
 enum tern_err config_peer_read(const struct config *config, const struct config_peer_text *text,
                                struct config_peer *ret, char why[CONFIG_WHY_BYTES]);
+/* The word for who named it: file, operator or membership. */
+const char *config_peer_origin(const struct config_peer *peer);
 /* Likewise a tenant's region by its device, or by its index where no devices are configured. */
 enum tern_err config_region_slot(const struct config *config, uint32_t tenant, const char *name,
                                  uint32_t *ret);

@@ -216,7 +216,7 @@ static void peer(struct compare *c, uint32_t slot, uint32_t from)
     tenants_text(c->is, is->tenants, change->is);
     if (was->tenants != here(c, is->tenants))
         peer_differs(c, slot, from, "tenants");
-    snprintf(change->was, sizeof change->was, "operator");
+    snprintf(change->was, sizeof change->was, "%s", config_peer_origin(was));
     snprintf(change->is, sizeof change->is, "file");
     if (was->by_operator)
         peer_differs(c, slot, from, "origin");

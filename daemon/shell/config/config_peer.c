@@ -71,3 +71,10 @@ enum tern_err config_peer_read(const struct config *config, const struct config_
     }
     return tenants_read(config, text->tenants, &ret->tenants, why);
 }
+
+const char *config_peer_origin(const struct config_peer *peer)
+{
+    if (!peer->by_operator)
+        return "file";
+    return peer->by_member ? "membership" : "operator";
+}

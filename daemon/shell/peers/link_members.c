@@ -90,7 +90,7 @@ void links_join(struct daemon *d, const struct config_peer *peer)
     link_due(l, 0);
     tell_core(d, slot, true);
     log_event(LEVEL_INFO, "peer_joined", "peer=%s host=%s port=%u origin=%s", peer->name,
-              peer->address.host, peer->address.port, peer->by_operator ? "operator" : "file");
+              peer->address.host, peer->address.port, config_peer_origin(peer));
 }
 
 /* ---- changes ---- */
