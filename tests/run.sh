@@ -104,15 +104,15 @@ without_openssl() {
 # passes, says what is left out, and needs none of it.
 without_packages() {
     local finder=$PWD/build/pkg-config-of-few part
-    printf '#!/bin/sh\nfor word; do case $word in libibverbs*|openssl*|cmocka*|libmicrohttpd*) exit 1 ;; esac; done\nexec pkg-config "$@"\n' \
+    printf '#!/bin/sh\nfor word; do case $word in libibverbs*|openssl*|cmocka*|libmicrohttpd*|libcurl*) exit 1 ;; esac; done\nexec pkg-config "$@"\n' \
         >"$finder" && chmod +x "$finder" || return
     cmake -S . -B build-few -G Ninja -DPKG_CONFIG_EXECUTABLE="$finder" -DPATCH=OFF -DSCDOC=OFF -DNVCC=OFF | tee build-few.log || return
-    for part in 'TLS: ' 'VERBS: ' 'KERNELS: ' 'MAN: ' 'AGENT: ' 'patch '; do
+    for part in 'TLS: ' 'VERBS: ' 'KERNELS: ' 'MAN: ' 'AGENT: ' 'MEMBER: ' 'patch '; do
         grep -q "left out: $part" build-few.log || return
     done
     rm build-few.log
     cmake --build build-few -j "$jobs" || return
-    ! grep -E 'ibverbs|libssl|libcrypto|systemd|cmocka|cuda|microhttpd' <<<"$(ldd build-few/bin/*)" || return
+    ! grep -E 'ibverbs|libssl|libcrypto|systemd|cmocka|cuda|microhttpd|curl' <<<"$(ldd build-few/bin/*)" || return
     build-few/bin/tern-replay --spawn --sessions 2 --turns 2
 }
 

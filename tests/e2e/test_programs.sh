@@ -6,7 +6,7 @@ source "$(dirname "$0")/with_ternd.sh"
 VERSION=$(sed -n 's/^CMAKE_PROJECT_VERSION:STATIC=//p' "$TERN_BUILD/CMakeCache.txt")
 [[ -n $VERSION ]] || fail "no version in $TERN_BUILD/CMakeCache.txt"
 
-for program in ternd ternctl tern-sim tern-replay tern-bench; do
+for program in ternd ternctl tern-agent tern-member tern-sim tern-replay tern-bench; do
     [[ -x $TERN_BIN/$program ]] || continue
     ends 0 "" "$TERN_BIN/$program" --version
     [[ $(cat "$DIR/out") == "$program $VERSION" ]] || fail "$program --version: $(cat "$DIR/out")"

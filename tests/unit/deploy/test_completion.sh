@@ -39,6 +39,7 @@ wants "eager lazy off" tern-replay --supersede ""
 wants "reshard retention rpc" tern-bench r
 wants "--keep-going" tern-sim --k
 [[ ! -f $made/bash/tern-agent ]] || wants "--namespaces" tern-agent --na
+[[ ! -f $made/bash/tern-member ]] || wants "--endpoint" tern-member --en
 
 command -v zsh >/dev/null || { echo "skipped: bash was right, and there is no zsh (package zsh) to try"; exit 77; }
 cat >"$work/drive.zsh" <<'ZSH'

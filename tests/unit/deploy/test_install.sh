@@ -16,6 +16,9 @@ version=$(cache CMAKE_PROJECT_VERSION)
 agent=
 [[ ! -x $build/bin/tern-agent ]] || agent=tern-agent
 
+member=
+[[ ! -x $build/bin/tern-member ]] || member=tern-member
+
 install_to() {
     cmake --install "$build" --prefix "$work/usr" >"$work/log" 2>&1 || { cat "$work/log"; exit 1; }
 }
@@ -28,12 +31,16 @@ install_to
         echo "644 lib/systemd/system/tern-agent.service"
         for file in rules.yaml dashboard.json; do echo "644 share/tern/prometheus/$file"; done
     fi
-    for program in ternd ternctl tern-replay tern-bench tern-sim $agent; do
+    if [[ -n $member ]]; then
+        echo "755 sbin/tern-member"
+        echo "644 lib/systemd/system/tern-member.service"
+    fi
+    for program in ternd ternctl tern-replay tern-bench tern-sim $agent $member; do
         echo "644 share/bash-completion/completions/$program"
         echo "644 share/zsh/vendor-completions/_$program"
     done
     if [[ -f $build/deploy/pages/ternd.8 ]]; then
-        for page in ternctl.1 tern-replay.1 tern-bench.1 tern-sim.1 ternd.yaml.5 ternd.8 ${agent:+tern-agent.8}; do
+        for page in ternctl.1 tern-replay.1 tern-bench.1 tern-sim.1 ternd.yaml.5 ternd.8 ${agent:+tern-agent.8} ${member:+tern-member.8}; do
             echo "644 share/man/man${page##*.}/$page"
         done
     else

@@ -18,7 +18,9 @@ same() { # WHAT WANTED GOT
 
 agent=
 [[ ! -x $TERN_BIN/tern-agent ]] || agent=tern-agent.8
-for page in ternd.8 $agent ternd.yaml.5 ternctl.1 tern-replay.1 tern-bench.1 tern-sim.1; do
+member=
+[[ ! -x $TERN_BIN/tern-member ]] || member=tern-member.8
+for page in ternd.8 $agent $member ternd.yaml.5 ternctl.1 tern-replay.1 tern-bench.1 tern-sim.1; do
     [[ -f $pages/$page ]] || { echo "there is no $page"; exit 1; }
     mandoc -Tlint -W error "$pages/$page" >"$work/lint" || { cat "$work/lint"; exit 1; }
     if command -v man >/dev/null; then

@@ -23,10 +23,11 @@ stop=$(sed -n 's/^TimeoutStopSec=//p' "$unit")
 command -v systemd-analyze >/dev/null || { echo "skipped: the paths are right, and there is no systemd-analyze (package systemd) for the rest"; exit 77; }
 cp "$source_dir"/deploy/systemd/*.socket "$work/"
 services=(ternd)
-if [[ -f $build/deploy/systemd/tern-agent.service ]]; then
-    services+=(tern-agent)
-    sed "s#^ExecStart=[^ ]*#ExecStart=$TERN_BIN/tern-agent#" "$build/deploy/systemd/tern-agent.service" >"$work/tern-agent.service"
-fi
+for service in tern-agent tern-member; do
+    [[ -f $build/deploy/systemd/$service.service ]] || continue
+    services+=("$service")
+    sed "s#^ExecStart=[^ ]*#ExecStart=$TERN_BIN/$service#" "$build/deploy/systemd/$service.service" >"$work/$service.service"
+done
 mv "$work/ternd-tenant@.socket" "$work/ternd-tenant@default.socket"
 sed "s#^ExecStart=[^ ]*#ExecStart=$TERN_BIN/ternd#" "$unit" >"$work/ternd.service"
 (cd "$work" && SYSTEMD_UNIT_PATH=$work: systemd-analyze verify --man=no "${services[@]/%/.service}" ./ternd.socket ./ternd-tenant@default.socket) >"$work/faults" 2>&1 ||
