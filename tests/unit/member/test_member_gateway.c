@@ -198,6 +198,7 @@ TEST(node_values_that_lie_are_refused)
             fail_msg("taken: %s", values[i]);
         assert_memory_equal(&node, &node_a, sizeof(node));
     }
+    assert_false(node_read(good, strlen(good), "b", &node)); /* in somebody else's key */
     assert_true(
         node_read(good, strlen(good), "a", &node)); /* what it does not know is passed over */
     assert_string_equal(node.address, "h:1");
