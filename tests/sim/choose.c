@@ -625,6 +625,12 @@ static void do_one_way(struct sim *w, uint32_t d) /* fault 28 */
     w->link[d].one_way |= (uint8_t)(1u << pick(w, 2));
 }
 
+static void do_broken(struct sim *w, uint32_t d)
+{
+    if (data_break(w, d) && chance(w, 30))
+        do_time(w, w->cfg.deadline_ms * MS);
+}
+
 static void do_fault(struct sim *w, uint32_t d, uint32_t kind)
 {
     uint32_t e = pick_engine(w, d);
@@ -637,7 +643,7 @@ static void do_fault(struct sim *w, uint32_t d, uint32_t kind)
         for (uint32_t n = 1 + pick(w, 4); n > 0; n--) /* the same pages again, perhaps */
             data_move(w, d, true);
         break;
-    case CHOICE_broken: data_break(w, d); break;
+    case CHOICE_broken: do_broken(w, d); break;
     case CHOICE_stale_data: data_stale(w, d); break;
     case CHOICE_kill:
     case CHOICE_kill_leader:

@@ -724,19 +724,20 @@ static void path_silent(struct sim *w, struct pull *p)
     FAULT(path_silent);
 }
 
-void data_break(struct sim *w, uint32_t d)
+bool data_break(struct sim *w, uint32_t d)
 {
     struct pull *p = pull_choose(w, d, false);
 
     if (!p || p->stopping || p->broken)
-        return;
+        return false;
     if (!p->disk && chance(w, 40)) {
         path_silent(w, p);
-        return;
+        return true;
     }
     FAULT(pull_broken);
     disk_read_broke(w, d, p->disk);
     pull_break(w, d, p, p->disk ? TERN_DISK : TERN_PEER_LOST);
+    return false;
 }
 
 static void quiet_pull(struct sim *w, uint32_t d, struct pull *p)

@@ -541,12 +541,12 @@ static void fetched_from_disk(struct sim *w, uint32_t d, struct session *s, cons
 
     s->turn = refused ? s->fetch_before : TURN_OPEN;
     check_disk_fetch(w, d, s, r);
+    EXPECT(r->err != TERN_OK || r->fetch.lengths.written >= s->fetch_at_least, "fetch_at_least",
+           "written %u, at least %u was to come", r->fetch.lengths.written, s->fetch_at_least);
     if (refused && s->fetch_tail)
         fetch_tail_stays(w, s, r);
     if (refused)
         return;
-    EXPECT(r->err != TERN_OK || r->fetch.lengths.written >= s->fetch_at_least, "fetch_at_least",
-           "written %u, at least %u was to come", r->fetch.lengths.written, s->fetch_at_least);
     fetch_take(w, d, s, r);
     fetch_ended(w, d, s, r);
 }

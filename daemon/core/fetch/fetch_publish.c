@@ -186,9 +186,9 @@ static const char *end_text(enum tern_err err)
         return "a page arrived twice with bytes that do not match its checksum; nothing of it was "
                "published";
     case TERN_BUSY:
-        return "the peer serves as many transfers as it may, records have run out here, or pairs "
-               "of layouts that pages are resharded between, or what makes way here is copied to "
-               "the host first; what was published before stays: fetch again in a moment";
+        return "the peer serves as many transfers as it may, or here records or pairs of layouts "
+               "ran out, what makes way is copied to the host first, or STATE of these tokens "
+               "waits for a step; what was published before stays: fetch again in a moment";
     case TERN_POOL_EXHAUSTED:
         return "the pool has not that many free pages: close or retract sessions, and fetch again";
     case TERN_UNSUPPORTED:
@@ -313,7 +313,10 @@ static void fell_short(const struct core *c, struct pull *p)
         p->err = space_at(c, s->space)->reset ? TERN_GONE : TERN_BUSY;
         return;
     }
-    p->err = c->now_ns < p->wait_until_ns ? TERN_BUSY : TERN_TIMED_OUT;
+    if (p->link == link_disk(&c->limits)) /* which has it still: likewise */
+        p->err = TERN_BUSY;
+    else
+        p->err = c->now_ns < p->wait_until_ns ? TERN_BUSY : TERN_TIMED_OUT;
 }
 
 /* Which ticket was used up it says by its name: the source may have given the transfer up. */
@@ -613,6 +616,7 @@ static struct pull *disk_pull(struct core *c, struct call *call, uint32_t chunk)
     p->conn = req->conn;
     p->from = p->start = s->committed;
     p->to = disk_chunk_at(c, chunk)->depth;
+    p->at_least = req->fetch.at_least;
     p->tail = tail_is_there(c, s);
     p->tail_step = req->fetch.step;
     p->prefetch = req->fetch.prefetch;

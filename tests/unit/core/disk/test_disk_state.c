@@ -279,6 +279,38 @@ TEST(what_was_stored_twice_is_kept_once)
     disk_bench_end(&b);
 }
 
+/* T18, X10: HISTORY of all of it is there, and while its STATE is read another session computes
+ * that, too: whose step has not passed, so nobody can go on from there yet. */
+TEST(a_fetch_whose_state_waits_for_anothers_step_is_busy_where_more_has_to_come)
+{
+    struct disk_bench b = with_state(rig_recurrent(16, 256));
+    struct rig_session *ahead, *other, *s;
+    uint64_t fetch;
+
+    assert_ok(disk_stored(run(&b, 1, 144), 144));
+    disk_bench_restart(&b);
+    ahead = rig_session(b.rig, &b.e, b.pool, 1);
+    assert_ok(rig_match(ahead, rig_tokens(1, 160), 160));
+    assert_ok(rig_run_to(ahead, rig_tokens(1, 160), 160));
+    assert_ok(rig_commit(ahead, 144, 0)); /* the state by now is that of 160 */
+    s = rig_session(b.rig, &b.e, b.pool, 1);
+    matches(s, rig_tokens(1, 160), 160, 0);
+    b.rig->automatic = BY_HAND(RIG_PULL);
+    s->at_least = 100;
+    fetch = rig_fetch(s, PEER_DISK, 0);
+    other = rig_session(b.rig, &b.e, b.pool, 1);
+    matches(other, rig_tokens(1, 144), 144, 0);
+    assert_ok(rig_run_to(other, rig_tokens(1, 144), 144));
+    assert_ok(rig_commit(other, 144, 5));
+    complete_all(b.rig, RIG_PULL);
+    assert_err(TERN_BUSY, rig_fetched(s, fetch));
+    assert_int_equal(s->len.written, 0);
+    rig_engine_done(b.rig, &b.e, 5);
+    matches(s, rig_tokens(1, 160), 160, 144);
+    assert_ok(rig_fetched(s, rig_fetch(s, PEER_DISK, 0))); /* it has as much as has to come */
+    disk_bench_end(&b);
+}
+
 /* Runs to each of these depths and commits there, and nowhere between. */
 static struct rig_session *run_by(struct disk_bench *b, uint32_t seed, const uint32_t *depths,
                                   uint32_t n)

@@ -1,0 +1,483 @@
+/* The simulated world as data, one struct sim: memory, sessions, engines and transfers as the model
+ * has them, and what is under way between the two cores and below them. The sizes of all its tables
+ * are here. What happens to it is declared in sim.h. */
+#ifndef SIM_WORLD_H
+#define SIM_WORLD_H
+
+#include <setjmp.h>
+
+#include "core/core.h"
+#include "core/query.h"
+
+#include "config.h"
+#include "marks.h"
+
+#define DAEMONS       2
+#define TENANTS       2
+#define ENGINES       3 /* engine names of a daemon: 0 and 1 belong to tenant 0, 2 to the last tenant */
+#define RANKS         4
+#define PROCS         (RANKS + 1) /* of an engine: its ranks and perhaps a scheduler of its own */
+#define POOLS         3           /* pool slots of a daemon */
+#define GROUPS        4           /* of a pool: those of HISTORY first, then those of STATE */
+#define SESSIONS      12 /* session records of a daemon, closed ones kept for stale handles */
+#define NAMESPACES    2
+#define SPACES        4   /* of a pool: a namespace that was reset is another one from then on */
+#define VARIANTS      6   /* token sequences; each session's list is a prefix of one */
+#define SPAN          80  /* tokens of a sequence: a little more than a block of the token store */
+#define TOKENS        248 /* of a long one: see make_long */
+#define CHUNKS        64  /* L-chunks of a sequence */
+#define LONG_CHUNKS   32  /* a session that long counts as a long one */
+#define CHUNK_RECORDS (SPACES * VARIANTS * CHUNKS)
+#define CHUNK_PAGES   8     /* pages of a group in a chunk */
+#define GRANULES      64    /* of a region of a tenant's memory: the smallest page */
+#define HOSTS         48    /* of a region of its host memory */
+#define HOMES         RANKS /* lowest regions that pools can have: see struct pool */
+#define GRANULE_BYTES 4096u
+#define SLOTS         4   /* tokens of a page at most */
+#define TABLE         264 /* pages of a group in a session's table */
+#define STEPS         8   /* dispatched steps that a rank has not run yet */
+#define TOUCHES       512 /* pages looked at or written by one step */
+#define CONNS         16
+#define QUEUE         16 /* messages under way in one direction */
+#define LINKS         4  /* 0: ours to the other daemon; others: theirs to us */
+#define JOBS          32
+#define PULLS         4
+#define BATCHES       PULL_BATCHES_MAX
+#define BATCH_PAGES   128
+#define SERVES        4
+#define OPS_MAX       1200
+#define RECORDS       640
+#define NO            0xffu
+#define HOLE          0xffffu /* of a table: the session has no page there */
+#define LOAD_OWNER    0xfeu   /* of a page that a copy from the host writes */
+#define PINS          4
+#define NO_SPACE      0xff
+#define RESETS        4  /* of a daemon, that wait for an answer */
+#define LEASES        16 /* pages that an engine has leased at most */
+#define UNITS         2  /* of a HISTORY page, where sessions are followed */
+#define SAID          16 /* units of a session that were said to be written */
+#define OPENS         8  /* transfers that a peer asked for, by its own number */
+
+#define MS 1000000ull
+
+enum mark {
+#define X(name, least) MARK_##name,
+    MARKS(X)
+#undef X
+        MARK_COUNT
+};
+
+/* ---- memory: what the bytes are, and what the model knows about each granule ---- */
+
+struct tag { /* one per token of the page */
+    uint32_t v[SLOTS];
+};
+
+/* OWN_STATE: of a chunk's STATE, which may have been dropped since. OWN_RESET: of a namespace that
+ * was reset long ago: nobody holds it, nobody may be told of it. */
+enum own {
+    OWN_FREE = 0,
+    OWN_SESSION,
+    OWN_CHUNK,
+    OWN_PULL,
+    OWN_ORPHAN,
+    OWN_STATE,
+    OWN_RESET,
+    OWN_LEASE
+};
+
+struct granule {
+    uint8_t own;      /* who the page belongs to, as the model knows it */
+    uint8_t owner;    /* session or pull slot; for OWN_CHUNK see chunk */
+    uint8_t borrows;  /* live sessions whose table borrows it */
+    uint8_t serves;   /* transfers out that read it */
+    uint8_t writers;  /* receives under way into it */
+    uint8_t verified; /* OWN_PULL: arrived and agreed with its checksum, and the core was told */
+    uint8_t group, pool;
+    uint8_t sealed; /* its checksum is known, and the core was told */
+    uint8_t tries;  /* OWN_PULL: times that it was asked for */
+    uint8_t space;  /* OWN_PULL: that of the session which fetches it */
+    uint8_t units;  /* OWN_PULL: those that came ahead of their commit */
+    uint8_t whole;  /* OWN_PULL: all of it, or the rest, was asked for */
+    uint8_t loaded; /* OWN_ORPHAN: it came from the host, a page of `chunk` */
+    uint8_t lacks;  /* tokens at its beginning that did not come: a source with smaller pages (N3)
+                       has sent those of the window alone */
+    uint16_t chunk;
+    uint16_t sealing; /* checksum jobs that read it */
+    uint32_t index, gen;
+    uint32_t busy[ENGINES]; /* last step of that engine that may touch it; 0: none */
+};
+
+/* An L-chunk of a prefix, as committed. Valid only while its bit in the daemon's `known` is set. */
+struct chunk {
+    uint32_t evictions; /* the pool's count when it was last known to be there */
+    uint8_t present, engine, space, variant, depth, sealed;
+    uint32_t step; /* of the commit */
+    uint16_t granule[GROUPS][CHUNK_PAGES];
+    uint32_t gen[GROUPS][CHUNK_PAGES];
+    /* STATE: its pages as last known, and whether the model would bet that they are still there.
+     * maybe: it was there, and no answer named the pages. */
+    uint8_t has[GROUPS], maybe[GROUPS], lost[GROUPS], state_engine[GROUPS], made, passed, listed,
+        must;
+    uint32_t state_step[GROUPS], state_evictions[GROUPS];
+    uint8_t hbad;         /* the host's copy did not agree with its checksums */
+    uint8_t hfailed;      /* copies to the host that failed since the last that did not */
+    uint8_t hhas[GROUPS]; /* acknowledged on the host, as last known */
+    uint8_t hgranule[GROUPS][CHUNK_PAGES];
+};
+
+enum host_own { HOST_FREE = 0, HOST_MOVING, HOST_NODE };
+
+struct hpage { /* of a granule of host memory */
+    uint8_t own, pool, group, readers, lacks;
+    uint16_t chunk;
+    uint32_t index, gen;
+};
+
+struct entry { /* of a session's table */
+    uint16_t granule;
+    uint8_t mine; /* STATE: owned, not borrowed */
+    uint32_t gen;
+};
+
+/* AWAY: retracted, or about to be. LOADING: a recovery is under way. HANDED: nobody finds it but by
+ * its ticket (tickets.c). */
+enum turn {
+    TURN_NEW = 0,
+    TURN_OPEN,
+    TURN_FINISHED,
+    TURN_FETCHING,
+    TURN_AWAY,
+    TURN_LOADING,
+    TURN_HANDED
+};
+enum away { AWAY_NO = 0, AWAY_DROP, AWAY_HOST };
+/* See turns.c. From CLOSED on nobody may use the session. */
+enum gate { GATE_OPEN = 0, GATE_CLAIMED, GATE_CLOSING, GATE_CLOSED, GATE_UNCLOSED };
+
+struct said { /* by an engine, of units of its session's pages up to a token */
+    uint32_t step, until;
+    uint8_t group, units;
+};
+
+struct session {
+    uint8_t used, live, engine, pool, ns, space, variant, turn, tenant;
+    uint8_t cancel_sent, fetch_before, fetch_bad_peer;
+    uint8_t fetch_prefetch; /* no decode waits for it */
+    uint8_t fetch_waited;   /* the source had too little of what it is to bring */
+    uint8_t piece_variant;  /* of the tokens of the Match under way */
+    uint32_t piece_end;     /* how far pieces of it were taken; 0: none */
+    uint8_t piece_holds; /* the last piece was refused: what those before it led to may be held */
+    uint8_t deaf;        /* the connection that waited for the fetch was closed */
+    uint8_t fetch_host;  /* from the host tier */
+    uint8_t fetch_disk;  /* from the disk */
+    uint8_t ask_disk;    /* 1: its next fetch is from there */
+    uint8_t away, back_turn;
+    uint8_t unpinned; /* the host has all that it needs: the device may lose its path */
+    uint8_t undone;   /* a copy failed: the core may have let it run on */
+    uint8_t foggy;    /* which copies it counts on, the model cannot tell */
+    uint8_t lost;     /* the host's copy is known to be bad */
+    uint32_t away_step;
+    uint32_t slid_step; /* named for borrowed pages that left the table alone: it holds the rest */
+    uint8_t ending;     /* an abort or close of it is in the request under way */
+    uint8_t gate, turn_conn;
+    uint8_t rolling;        /* 1: a rollback of it is looked at */
+    uint32_t turn_step;     /* that TurnEnds named */
+    uint32_t close_step;    /* that a SessionClose named */
+    uint32_t close_conn;    /* which waits for the answer; NO: it was closed */
+    uint64_t close_request; /* 0: it is answered */
+    uint64_t turn_begun;
+    struct session_id handle; /* what names it in requests: its id, or that of the turn in flight */
+    struct session_id old_turn; /* of a turn that is over; {0, 0}: none is */
+    struct session_id id;
+    uint32_t committed, written, allocated, ntokens, finished;
+    uint32_t filled; /* bytes of [0, filled) are right once the dispatched steps have run; >= c */
+    uint32_t last_step; /* last dispatched step that touches its pages */
+    uint32_t fetch_depth, fetch_conn;
+    uint32_t fetch_at_least; /* of its tokens, where the fetch ends well */
+    uint32_t disk_depth;     /* where a fetch from the disk has to end */
+    uint32_t fetch_step;     /* the last that may touch its tail */
+    uint32_t fetch_wrote;    /* what was written when it began */
+    uint8_t fetch_tail;      /* it still has what it owned when the fetch began */
+    uint64_t fetch_request;
+    struct pull_id fetch_pull; /* {NONE, 0}: nothing was asked of the peer */
+    uint64_t fetch_since;
+    uint8_t lame; /* it lacks STATE to go on from its T: all it can do is abort or close */
+    /* STATE of shape WINDOW: the table has logical pages [first, top); from base on they are owned.
+     * RECURRENT: top 1: it owns one page, at 0; `copy`: what has to be copied into it first. */
+    uint32_t first[GROUPS], base[GROUPS], top[GROUPS];
+    uint32_t resumed;     /* an answer gave it that depth to go on from: all STATE of it is there */
+    uint32_t whole_from;  /* at less its windows lack what a fetch from smaller pages left out */
+    uint32_t gap[GROUPS]; /* what a fetch by ticket did not bring: it goes on from behind that */
+    uint8_t nsaid;
+    struct said said[SAID];
+    struct entry copy[GROUPS];
+    struct entry table[GROUPS][TABLE];
+};
+
+struct touch {
+    uint16_t granule;
+    uint16_t pos; /* token at slot 0 */
+    uint8_t group, ns, variant;
+    uint8_t read_from, read_to, write_from, write_to; /* slots */
+    uint8_t junk; /* writes tokens that no sequence has: rejected speculation */
+    uint8_t copy; /* of the page `from`, whole */
+    uint16_t from;
+};
+
+struct work {
+    uint32_t n;
+    struct touch touch[TOUCHES];
+};
+
+/* A page that an engine has leased, of its pool. */
+struct leased {
+    uint16_t granule;
+    uint8_t group;
+    struct page_ref ref;
+};
+
+enum proc_state { PROC_NONE = 0, PROC_LIVE, PROC_DEAD };
+
+struct proc {
+    uint8_t state, conn; /* conn NO: none */
+    uint8_t seat_conn_closing;
+    uint32_t number; /* the shell's */
+};
+
+struct engine {
+    uint8_t used, tenant, world, nprocs, dying,
+        known;      /* known: the core has joined at least one process */
+    uint8_t pool;   /* NO: none yet */
+    uint8_t joined; /* bit a seat: on an open connection */
+    uint8_t seen;   /* bit a seat: the core has known a process there */
+    uint8_t mapped; /* bit a seat, of `pool` */
+    uint8_t jumped; /* bit a rank: it shows a step that it has not finished */
+    struct engine_id id;
+    uint32_t step, exec[RANKS], done[RANKS], min_done;
+    struct proc proc[PROCS];
+    uint32_t nlease, lease_step; /* lease_step: the last that may touch some of them */
+    struct leased lease[LEASES];
+    struct leased past; /* one that it has no more; generation 0: there was none */
+    struct work work[STEPS];
+};
+
+enum slow_source { SLOW_NONE = 0, SLOW_PEER, SLOW_DISK };
+
+struct pool {
+    uint8_t open, closing, tenant, pressure;
+    uint8_t unheard; /* a fetch went on whose answer nobody hears: it ends at this depth or above;
+                        0: none did */
+    uint8_t ranks;   /* regions that hold its bytes: the world of the engine that opened it */
+    uint8_t region[RANKS]; /* of the tenant, that of each rank */
+    uint8_t engines;       /* engines: bit each that opened or mapped it */
+    struct pool_id id;
+    /* base: its first granule. Pools that have no region in common may lie at the same place, so
+     * granules are counted for each region that is the lowest of a pool, its home: granule i of
+     * home h is number h * cfg.granules + i, and it lies at i in all the pool's regions. Host
+     * granules are counted alike. */
+    uint32_t granules, base;
+    uint32_t evictions; /* times that something may have been evicted */
+    uint32_t stores;    /* before the Step: those on the disk that nobody waits for and that pin */
+    uint32_t host_slot, hgranules, hbase; /* its host tier: NONE, 0: it has none */
+};
+
+struct conn {
+    uint8_t open, engine, seat, admin, tenant, closing;
+    uint32_t wait_step;
+    uint64_t wait_request, replaced; /* waits for a step that are to be answered; 0: none */
+};
+
+enum job_kind { JOB_SEAL = 1, JOB_ZERO, JOB_COPY };
+
+struct job {
+    uint8_t kind, pool, n;
+    uint8_t back;   /* COPY: to the host */
+    uint16_t chunk; /* COPY */
+    uint64_t id;    /* the handle of the seal, the pool or the copy, packed */
+    uint16_t granule[BATCH_PAGES * 2];
+    uint16_t record[BATCH_PAGES * 2];
+    uint16_t hgranule[BATCH_PAGES * 2], hrecord[BATCH_PAGES * 2];
+    uint8_t group[BATCH_PAGES * 2];
+};
+
+/* What a batch asks for: spans, each of pages here, which are [at, at + pages) of the batch's, and
+ * of pages there. Where both ends have pages of as many tokens a span is one page. */
+struct span {
+    uint8_t at, pages, group, seen;
+    uint8_t first, n;    /* of the source's pages of the span those that are there */
+    struct page_ref ref; /* the first of them */
+};
+
+struct batch {
+    uint8_t used, n, npages, moved, done; /* n: spans; done: EV_PULLED was sent */
+    uint8_t part, units;                  /* enum pull_part, and the units that move */
+    uint32_t number;
+    uint64_t ok;
+    struct span span[BATCH_PAGES];
+    uint16_t granule[BATCH_PAGES];
+    uint16_t record[BATCH_PAGES];
+    uint8_t group[BATCH_PAGES];
+    uint16_t ext[BATCH_PAGES]; /* from the disk: which extent, and which page of it */
+    uint8_t nth[BATCH_PAGES];
+    uint32_t uid[BATCH_PAGES];
+};
+
+struct pull {
+    uint8_t used, pool, space, stopping, broken, over, orphaned;
+    uint8_t disk;      /* its source is the disk */
+    uint8_t resharded; /* its pages go by a plan */
+    uint8_t silent;    /* nothing comes over its data path any more */
+    uint8_t tenant;    /* TENANTS: not known */
+    struct pull_id id;
+    struct serve_id serve;
+    uint64_t source_incarnation;
+    struct batch batch[BATCHES];
+};
+
+struct reset_asked {
+    uint64_t request_id; /* 0: none */
+    uint32_t tenant, ns, number;
+};
+
+/* A transfer in, from the question to the peer on. */
+struct opened {
+    struct pull_id id; /* slot NONE: it is over */
+    uint32_t order;    /* of those of the daemon, from 1 */
+    uint32_t unasked;  /* pages that were offered and are to be asked for, some once more */
+    uint32_t tenant, asks, ns;
+    uint32_t early;      /* pages of which units are told, and on their way */
+    uint32_t disk;       /* 1: of the disk */
+    uint32_t awaits;     /* 1: the peer was told to offer so much or nothing */
+    uint32_t prefetch;   /* 1: no decode waits for it */
+    uint32_t need;       /* what is offered has to be younger than that reset */
+    uint32_t content;    /* and is younger than this one */
+    uint64_t not_before; /* the peer was busy: it is asked again then, or later */
+};
+
+struct serve {
+    uint8_t used, stopping, pool, npages; /* pool NO: not started yet */
+    uint8_t resharded;                    /* its pages go by a plan */
+    uint32_t resets;                      /* of the daemon, when the peer asked */
+    struct serve_id id;
+    uint8_t group[96];
+    struct page_ref ref[96];
+};
+
+struct message {
+    struct peer_msg msg;
+    uint32_t tokens[TOKENS];
+    struct extra_key keys[4];
+    struct table_run runs[GROUPS * 2];
+    struct page_ref refs[96];
+};
+
+struct link {        /* one connection from daemon d's outbound link */
+    uint8_t alive;   /* bytes get through */
+    uint8_t one_way; /* bit 0: initiator's messages vanish, bit 1: the acceptor's */
+    uint8_t up[2];   /* that side was told it is up; [0] initiator */
+    uint8_t lossy;   /* in this history it was cut, or lost a message: the acceptor may hold what
+                        the initiator has given up */
+    uint8_t number;  /* the acceptor's link number */
+    uint64_t incarnation; /* of the acceptor, as the initiator was told when it came up */
+    uint8_t head[2], n[2];
+    struct message queue[2][QUEUE];
+};
+
+/* STATE that was passed and must stay: a fork point's, or what another window needs. */
+struct kept {
+    uint8_t used, engine, pool, ns, variant, depth;
+};
+
+/* An operator's. */
+struct pin {
+    uint8_t used, pool, tenant, space, variant, depth;
+    struct node_id node;
+};
+
+struct daemon {
+    struct kept kept;
+    uint8_t space_of[TENANTS][NAMESPACES]; /* what a name means now */
+    struct core *core;
+    void *arena;
+    size_t arena_bytes;
+    uint64_t incarnation, changes_before;
+    uint32_t next_request;
+    uint32_t next_proc, procs_used;
+    uint8_t draining, restarts;
+    uint8_t inbound_busy[LINKS]; /* acceptor link numbers that were not reported down yet */
+    struct conn conn[CONNS];
+    struct engine engine[ENGINES];
+    struct session session[SESSIONS];
+    struct pool pool[POOLS];
+    struct job job[JOBS];
+    uint32_t njobs;
+    struct pull pull[PULLS * 2];
+    uint32_t npulls;               /* used */
+    struct pull_id walking[OPENS]; /* of the peer: what its tokens led to up to now is held here */
+    struct opened opened[OPENS];
+    uint32_t nopened;
+    uint32_t urgent_row[TENANTS]; /* batches in a row that were of no prefetch */
+    struct serve serve[SERVES * 2];
+    struct chunk chunk[POOLS][CHUNK_RECORDS];
+    uint64_t known[POOLS][CHUNK_RECORDS / 64]; /* bit a chunk */
+    struct granule granule[TENANTS][HOMES * GRANULES];
+    struct hpage host[TENANTS][HOMES * HOSTS];
+    struct pin pin[PINS];
+    struct copy_id last_copy; /* acknowledged */
+    uint32_t resets, open_resets[OPENS], spoilt;
+    struct reset_asked reset_asked[RESETS]; /* by engines, not yet answered */
+    /* Resets are numbered over all daemons. Of each namespace: the reset that all its content is
+     * younger than; the last one that was asked for here; the last one of which all have heard. */
+    uint32_t content[TENANTS][NAMESPACES], own_reset[TENANTS][NAMESPACES],
+        heard_reset[TENANTS][NAMESPACES];
+    uint8_t waiting;          /* a session may wait for a fetch or a load; 0: none does */
+    uint8_t pulled;           /* a transfer was active when the event began */
+    uint32_t backing[GROUPS]; /* pages of each group that began to be copied or stored since then */
+    uint8_t host_left;        /* a chunk was found to have left the host since then */
+    uint8_t host_unsure;      /* somebody gave up copies that were on their way */
+    struct tag tag[TENANTS][RANKS][GRANULES]; /* what lies in each region: see tag_at */
+    struct tag htag[TENANTS][RANKS][HOSTS];
+    struct tag sum[RECORDS][RANKS]; /* what the checksum of a record says its page holds */
+    uint8_t sum_known[RECORDS];
+    struct session_id old_session; /* handles from before the last restart */
+    struct pool_id old_pool;
+    struct engine_id old_engine;
+};
+
+struct sim {
+    struct config cfg;
+    bool ample; /* see records_ample */
+    struct core_limits limits;
+    uint32_t L, page_tokens[DAEMONS][GROUPS], page_granules[GROUPS];
+    uint32_t span; /* tokens of a sequence */
+    uint32_t ngroups, slab, window[GROUPS], reserve[GROUPS], reach, window_max; /* all groups */
+    uint32_t world[DAEMONS][ENGINES], ranks;
+    uint32_t regions, granules, hosts; /* of a tenant; granules of all homes */
+    /* Where the ranks of each engine live, and whether they say so. */
+    uint8_t region[DAEMONS][ENGINES][RANKS], named[DAEMONS][ENGINES];
+    uint64_t now, rng;
+    uint32_t resets; /* of all daemons */
+    uint32_t verbose, quiet_phase;
+    uint32_t audit_every, steps; /* the oracle looks at each audit_every-th step's core; 0: never */
+    uint64_t events;
+    struct daemon d[DAEMONS];
+    struct recs *recs[DAEMONS];       /* see records.c */
+    struct tickets *tickets[DAEMONS]; /* see tickets.h */
+    struct disks *disk[DAEMONS];      /* see disk.c */
+    struct link link[DAEMONS];        /* [d]: opened by d */
+    uint32_t tokens[VARIANTS][TOKENS];
+    struct extra_key keys[VARIANTS];     /* at most one each; position NONE: none */
+    uint8_t common[VARIANTS][VARIANTS];  /* tokens that two sequences share */
+    uint8_t canon[VARIANTS][CHUNKS + 1]; /* smallest sequence with the same first k chunks */
+    uint32_t prefix[TENANTS][NAMESPACES][VARIANTS][TOKENS + 1];
+    struct actions *out;
+    const struct reply *reply; /* to the request of this step; NULL if it comes later */
+    uint64_t faults[FAULT_COUNT];
+    uint64_t marks[MARK_COUNT];
+    uint32_t at_choice;
+    jmp_buf failed;
+    char what[48], text[400];
+};
+
+#endif
