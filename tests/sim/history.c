@@ -355,7 +355,7 @@ static void make_slow(struct config *c)
     if (c->slow == 0)
         return;
     c->lim_pulls = PULLS - 1;
-    c->tenant_pages = GRANULES;
+    c->tenant_pages = c->peer_pages = GRANULES;
 }
 
 /* In some, what is released comes free in pieces of a few records. */

@@ -138,7 +138,7 @@ void job_finish(struct sim *w, uint32_t d, uint32_t i)
     copy_ended(w, d, &j, ev.copied.err);
     m->last_copy = copy_id_unpack(j.id);
     if (w->quiet_phase || !w->cfg.spoil || !chance(w, 10) ||
-        core_deadline(m->core) <= w->now) /* what it has left over it would go on with */
+        core_deadline(m->core) <= w->now + STEP_NS) /* what it has left over it would go on with */
         return;
     before = core_changes(m->core); /* T16: once more */
     sim_step(w, d, &ev);

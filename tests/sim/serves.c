@@ -130,6 +130,7 @@ void serve_offered(struct sim *w, uint32_t d, uint32_t link, const struct peer_m
             }
             EXPECT(g->sealed, "offer_unsealed", "group %u index %u: its checksum is not known",
                    msg->runs[i].group, ref.index);
+            w->d[d].backing[msg->runs[i].group] += g->serves == 0;
             for (uint32_t n = 0; n < w->page_granules[msg->runs[i].group]; n++)
                 g[n].serves++;
             s->group[s->npages] = (uint8_t)msg->runs[i].group;

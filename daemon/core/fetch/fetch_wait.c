@@ -6,29 +6,40 @@
 
 #include "core/arena/actions.h"
 #include "core/session/record.h"
+#include "core/session/slide.h"
 #include "core/transfer/pulls.h"
 #include "core/tree/nodes.h"
 #include "core/tree/state.h"
 
+/* The borrowed pages of a group from that one on: up to those of its own, which may begin before
+ * the committed length (T18). */
+static void gained_path_run(const struct core *c, struct actions *out, const struct session *s,
+                            struct group_page from)
+{
+    const struct group *g = &session_pool(c, s)->group[from.group];
+    uint32_t first = window_first(g, s->allocated), at = session_borrows_to(c, s, from.group),
+             end = segment_end(g, node_at(c, at)->depth);
+    struct page_ref *refs;
+
+    if (first < from.page)
+        first = from.page;
+    if (first >= end || !state_path_has(c, at, g, first))
+        return;
+    refs = run_add(out, (struct table_run){.group = from.group, .first = first, .n = end - first});
+    check(refs); /* who asks has looked that there is room */
+    node_refs(c, at, g, first, refs);
+}
+
+/* Of a RECURRENT group the first Extend brings the page. */
 void fetch_gained_runs(const struct core *c, struct actions *out, const struct session *s,
                        uint32_t from)
 {
     const struct pool *pool = session_pool(c, s);
 
     for (uint32_t g = 0; g < pool->ngroups; g++) {
-        uint32_t pt = pool->group[g].layout.page_tokens, first = from / pt, end = s->committed / pt;
-        bool recurrent = pool->group[g].layout.family == FAMILY_RECURRENT;
-        struct page_ref *refs;
-
-        if (first < window_first(&pool->group[g], s->allocated))
-            first = window_first(&pool->group[g], s->allocated);
-        if (end > first && !recurrent &&
-            state_path_has(c, s->node, &pool->group[g],
-                           first)) { /* of a RECURRENT group the first Extend brings the page */
-            refs = run_add(out, (struct table_run){.group = g, .first = first, .n = end - first});
-            check(refs); /* who asks has looked that there is room */
-            node_refs(c, s->node, &pool->group[g], first, refs);
-        }
+        if (pool->group[g].layout.family != FAMILY_RECURRENT)
+            gained_path_run(c, out, s,
+                            (struct group_page){g, from / pool->group[g].layout.page_tokens});
         session_owned_run(c, out, s, g);
     }
 }

@@ -607,6 +607,40 @@ TEST(y1_window_that_no_node_took_is_handed_over_in_whole_segments)
     assert_ok(rig_close(d, 0));
 }
 
+/* T18, at the other end: a node in the midst of the window that came has its beginning, and the
+ * next one takes none of it, since its refill waits. What is borrowed is told beside what is its
+ * own. */
+TEST(y2_window_is_borrowed_to_where_a_refill_waits_and_its_own_from_there)
+{
+    struct group_layout groups[2] = {rig_group(8, 512), rig_window(4, 28, 512)};
+    struct pair p = pair_limited(1 << 20);
+    const uint32_t *tokens = rig_tokens(1, 46);
+    struct rig_engine other = rig_engine(p.dest, 0, "other", 1);
+    struct rig_session *s, *d;
+    struct ticket t;
+
+    assert_ok(rig_pool_open(p.source, p.se.conn[0], groups, 2, 1u << 19, &p.sp));
+    assert_ok(rig_pool_open(p.dest, p.de.conn[0], groups, 2, 1u << 19, &p.dp));
+    t = hand_over(state_computed(&p, 8, 46), 0, 0);
+    rig_put(p.dest, &p.de, p.dp, 1, 40);
+    for (uint32_t depth = 8; depth <= 40; depth += depth == 16 ? 16 : 8) /* 24 stays */
+        state_drop(p.dest->core, node_of(p.dest, p.dp, tokens, depth));
+    assert_ok(rig_map(p.dest, other.conn[0], p.dp));
+    s = rig_session(p.dest, &other, p.dp, 1);
+    assert_ok(rig_match(s, tokens, 46));
+    assert_ok(rig_run_to(s, tokens, 32));
+    assert_ok(rig_commit(s, 32, 9)); /* a step that does not pass */
+    d = asking(&p, 1, 46);
+    assert_int_equal(d->matched, 0);
+    assert_ok(ticket_fetched(d, t));
+    assert_lengths(d, 40, 46, 46);
+    for (uint32_t page = 4; page < 12; page++)
+        assert_int_not_equal(d->table[1][page].index, 0);
+    assert_int_equal(rig_wrong(d, 46), 0);
+    rig_engine_kill(p.dest, &other, 0);
+    assert_ok(rig_close(d, 0));
+}
+
 /* ---- cancel against completion ---- */
 
 #define RACES 1000
