@@ -366,7 +366,7 @@ bool session_recovered(struct sim *w, uint32_t d, const struct reply *r)
         return false;
     TRACE("  recover of session %u answered: err %u committed %u written %u allocated %u %s\n",
           (unsigned)(s - w->d[d].session), r->err, l->committed, l->written, l->allocated, r->text);
-    if (!s->live || s->ending) { /* aborted or closed in the middle of it */
+    if (session_ends(w, d, s)) { /* aborted or closed in the middle of it */
         EXPECT(r->err != TERN_OK, "recover_of_closed", "err %u", r->err);
         s->turn = TURN_AWAY;
         MARK(load_aborted);

@@ -76,6 +76,7 @@ struct disks {
     uint8_t resetting, reset_tenant, reset_ns; /* a peer tells of a reset in this step */
     uint32_t spoilt, broken;                   /* pages that came wrong, reads that failed */
     uint64_t over[TENANTS];                    /* bytes that a start has found beyond the budget */
+    uint64_t used[TENANTS];                    /* bytes, when it was last looked at */
     struct dfile file[DISK_NFILES];
     struct store_ask ask[DISK_ASKS];
     struct ext ext[DISK_EXTS];

@@ -576,7 +576,7 @@ void session_fetched(struct sim *w, uint32_t d, const struct reply *r)
           (unsigned)(s - m->session), r->err, r->fetch.lengths.committed, r->fetch.lengths.written,
           r->fetch.lengths.allocated, r->text);
     fetch_waits_end(w, d, s, r);
-    if (!s->live || s->ending) { /* closed or aborted in mid-transfer */
+    if (session_ends(w, d, s)) { /* closed or aborted in mid-transfer */
         EXPECT(r->err != TERN_OK, "fetch_of_closed", "err %u", r->err);
         s->turn = TURN_OPEN;
         if (s->fetch_host)

@@ -167,6 +167,9 @@ void turns_pass(struct sim *w, uint32_t d); /* the core is about to see what tim
 void turns_near(struct sim *w);
 void turns_conn_left(struct sim *w, uint32_t d, uint32_t conn, bool closed);
 bool session_closed(struct sim *w, uint32_t d, const struct reply *r);
+/* Is it gone, or does the request under way end it? One whose turn has ended, and whose close waits
+ * for a record, goes on until the core has come to it. */
+bool session_ends(const struct sim *w, uint32_t d, const struct session *s);
 void turns_look(struct sim *w, uint32_t d);
 void turns_check(struct sim *w, uint32_t d); /* is one forgotten? */
 void turns_end(struct sim *w, uint32_t d);

@@ -232,7 +232,7 @@ static void expire(struct sim *w, uint32_t d, struct tk *t)
 /* Its time waits while somebody follows it. */
 static void promise_after(struct sim *w, uint32_t d, struct tk *t)
 {
-    if (ticket_session(w, d, t)->ending)
+    if (session_ends(w, d, ticket_session(w, d, t)))
         return; /* the abort or the close in this very step came first */
     if (!t->ends && w->now >= t->until && t->served)
         MARK(promise_outlasts_its_time);

@@ -131,20 +131,28 @@ bool session_closed(struct sim *w, uint32_t d, const struct reply *r)
     return true;
 }
 
-/* Where nobody hears of the close, it is seen. */
-void turns_look(struct sim *w, uint32_t d)
+/* Has the core come to the close that waited for the end of a turn? */
+static bool close_begun(const struct sim *w, uint32_t d, const struct session *s)
 {
     struct session_view v;
 
+    return !core_session_view(w->d[d].core, s->id.slot, &v) || !session_id_equal(v.id, s->id) ||
+           strcmp(v.state_word, "closing") == 0;
+}
+
+bool session_ends(const struct sim *w, uint32_t d, const struct session *s)
+{
+    return !s->live || (s->gate == GATE_CLOSED ? close_begun(w, d, s) : s->ending);
+}
+
+/* Where nobody hears of the close, it is seen. */
+void turns_look(struct sim *w, uint32_t d)
+{
     for (uint32_t i = 0; i < SESSIONS; i++) {
         struct session *s = &w->d[d].session[i];
 
-        if (!s->live || s->gate != GATE_CLOSED || s->close_conn != NO)
-            continue;
-        if (core_session_view(w->d[d].core, s->id.slot, &v) && session_id_equal(v.id, s->id) &&
-            strcmp(v.state_word, "closing") != 0)
-            continue;
-        session_forget(w, d, s, close_step(s));
+        if (s->live && s->gate == GATE_CLOSED && s->close_conn == NO && close_begun(w, d, s))
+            session_forget(w, d, s, close_step(s));
     }
 }
 
