@@ -34,8 +34,10 @@ void follow_promise_over(struct sim *w, uint32_t d, const struct tk *t)
 {
     struct asked *a = asked_of(w, d, t);
 
-    if (a)
-        a->led.gone = 1;
+    if (!a)
+        return;
+    a->led.gone = 1;
+    w->d[d].follower_left = 1;
 }
 
 void follow_over(struct sim *w, uint32_t d, struct pull_id pull)

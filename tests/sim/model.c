@@ -435,7 +435,7 @@ void model_before_step(struct sim *w, uint32_t d)
 {
     w->d[d].pulled = pulls_now(w, d);
     memset(w->d[d].backing, 0, sizeof w->d[d].backing);
-    w->d[d].host_left = 0;
+    w->d[d].host_left = w->d[d].follower_left = 0;
 }
 
 /* One that a Step cancels is answered before the Step's own operations are looked at. */
@@ -447,7 +447,8 @@ static bool pulls_active(struct sim *w, uint32_t d)
 /* Something else than sessions and steps may hold prefixes: jobs and transfers pin whole paths. */
 static bool pool_unsure(struct sim *w, uint32_t d, uint32_t pool)
 {
-    if (pulls_active(w, d) || w->cfg.nstate) /* STATE is borrowed by whole nodes */
+    if (pulls_active(w, d) || w->d[d].follower_left ||
+        w->cfg.nstate) /* STATE is borrowed by whole nodes */
         return true;
     if (disk_is_on(w, d)) /* what waits to be stored is held */
         return true;

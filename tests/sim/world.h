@@ -431,12 +431,12 @@ struct daemon {
      * younger than; the last one that was asked for here; the last one of which all have heard. */
     uint32_t content[TENANTS][NAMESPACES], own_reset[TENANTS][NAMESPACES],
         heard_reset[TENANTS][NAMESPACES];
-    uint8_t waiting; /* a session may wait for a fetch or a load; 0: none does */
-    uint8_t pulled;  /* a transfer was active when the event began */
-    uint32_t
-        backing[GROUPS]; /* pages of each group that began to be copied, stored or served since */
-    uint8_t host_left;   /* a chunk was found to have left the host since then */
-    uint8_t host_unsure; /* somebody gave up copies that were on their way */
+    uint8_t waiting;          /* a session may wait for a fetch or a load; 0: none does */
+    uint8_t pulled;           /* a transfer was active when the event began */
+    uint32_t backing[GROUPS]; /* by group: pages that a job or transfer began to read since */
+    uint8_t host_left;        /* a chunk was found to have left the host since then */
+    uint8_t follower_left;    /* one ended since then: up to the end of that step it held a path */
+    uint8_t host_unsure;      /* somebody gave up copies that were on their way */
     struct tag tag[TENANTS][RANKS][GRANULES]; /* what lies in each region: see tag_at */
     struct tag htag[TENANTS][RANKS][HOSTS];
     struct tag sum[RECORDS][RANKS]; /* what the checksum of a record says its page holds */
