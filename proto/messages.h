@@ -140,7 +140,10 @@ enum message_body {
 #define COMMAND_TABLE(X)                                                                           \
     X(EVICT)                                                                                       \
     X(DRAIN)                                                                                       \
-    X(PIN)
+    X(PIN)                                                                                         \
+    X(SESSION_END)                                                                                 \
+    X(ENGINE_KICK)                                                                                 \
+    X(POOL_END)
 
 /* What peers tell each other, unanswered: the number behind it is nobody's.
  * X(number, NAME, message, from, repeat, body) */
@@ -153,7 +156,7 @@ enum message_body {
  * The fields of each request in the order in which the tape has them: F(struct, member, KIND,
  * limit). The member has the same name in tern.proto and in the core's struct request. shell/wire/
  * and shell/tape/ know how to move each kind:
- * - SESSION: a handle, which travels in the frame's header. POOL, NODE: a handle.
+ * - SESSION: a handle, which travels in the frame's header. POOL, NODE, ENGINE: a handle.
  * - NAMESPACE: five strings; the core has a hash of them.
  * - TOKENS: a token list.
  * - U32, U64: a number. CHOICE: one up to the limit, an enum of the core's. TRUTH: 0 or 1.
@@ -254,9 +257,12 @@ enum message_body {
     F(fetch_wait, session, SESSION, 0)                                                             \
     F(fetch_wait, above, U32, 0)                                                                   \
     F(fetch_wait, pages, TRUTH, 0)
-#define REQUEST_EVICT(F) F(evict, pool, POOL, 0) F(evict, nodes, U32, 0)
-#define REQUEST_DRAIN(F) F(drain, on, TRUTH, 0)
-#define REQUEST_PIN(F)   F(pin, node, NODE, 0) F(pin, on, TRUTH, 0)
+#define REQUEST_EVICT(F)       F(evict, pool, POOL, 0) F(evict, nodes, U32, 0)
+#define REQUEST_DRAIN(F)       F(drain, on, TRUTH, 0)
+#define REQUEST_PIN(F)         F(pin, node, NODE, 0) F(pin, on, TRUTH, 0)
+#define REQUEST_SESSION_END(F) F(session_end, session, SESSION, 0)
+#define REQUEST_ENGINE_KICK(F) F(engine_kick, engine, ENGINE, 0)
+#define REQUEST_POOL_END(F)    F(pool_end, pool, POOL, 0)
 
 /* Cases of a switch by operation, for either table, where F does the same to each field. */
 #define REQUEST_CASE(number, NAME, ...) COMMAND_CASE(NAME)
@@ -265,7 +271,6 @@ enum message_body {
 
 /* The fields of each answer behind its status, in the order of their numbers, which are those of
  * tern.proto: F(struct, number, member, KIND). Kinds are as above, and:
- * - ENGINE: a handle.
  * - LENGTHS: of a session.
  * - RUNS: of pages, the answer's own whatever its struct.
  * - RESULTS: of the operations of a Step.

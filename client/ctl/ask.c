@@ -235,6 +235,33 @@ const char *ctl_pool_arg(struct ctl *ctl)
              ctl->pool);
 }
 
+const char *ctl_id_of(struct ctl *ctl, const struct ctl_named *what, const char *name)
+{
+    static char id[24];
+    json_t *answer = ctl_list(ctl, what->list, NULL), *row;
+    size_t i, found = 0;
+
+    json_array_foreach(json_object_get(answer, what->list), i, row)
+    {
+        char slot[24];
+
+        snprintf(slot, sizeof(slot), "%llu", (unsigned long long)j_u64(row, "slot"));
+        if (strcasecmp(name, j_str(row, what->id)) != 0 &&
+            strcmp(name, what->key ? j_str(row, what->key) : slot) != 0)
+            continue;
+        snprintf(id, sizeof(id), "%s", j_str(row, what->id));
+        found++;
+    }
+    json_decref(answer);
+    if (found == 0)
+        ctl_fail(CTL_FAILED, "there is no '%.40s': `ternctl %s` shows what there is", name,
+                 what->list);
+    if (found > 1)
+        ctl_fail(CTL_USAGE, "%zu of `ternctl %s` are called '%.40s': name one by its handle", found,
+                 what->list, name);
+    return id;
+}
+
 bool ctl_print_json(const struct ctl *ctl, const json_t *answer)
 {
     if (!ctl->json)

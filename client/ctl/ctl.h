@@ -44,7 +44,8 @@ struct ctl {
 struct command {
     const char *name, *args, *summary, *examples;
     const struct argp_option *options; /* NULL: --socket and --json alone */
-    uint32_t operands;                 /* that it may take, the first of which has to be there */
+    uint32_t operands; /* that it may take behind the words in small letters; the first has to be
+                          there */
     int (*run)(struct ctl *ctl);
 };
 
@@ -85,7 +86,7 @@ enum {
 
 /* The commands of each file, beside what they run; the last one has no name. */
 extern const struct command show_commands[], stats_commands[], moves_commands[], disk_commands[],
-    tree_commands[], watch_commands[], act_commands[];
+    tree_commands[], watch_commands[], act_commands[], end_commands[];
 extern const struct command *const ctl_groups[]; /* all of these, as help shows them, and NULL */
 
 /* The disk tier, as `spill` of an answer tells it, and the tenants' parts; tenants NULL: without.
@@ -108,6 +109,12 @@ json_t *ctl_list(struct ctl *ctl, const char *list, const char *arg);
 /* "pool=SLOT" of what --pool names: a handle as in the tables, or a slot. NULL if it was not given.
  * Static. */
 const char *ctl_pool_arg(struct ctl *ctl);
+/* The id of what is listed: `name` is one already, or the value of `key` in one row of the list.
+ * Ends the program where it is in none, or in several. Static. */
+struct ctl_named {
+    const char *list, *key, *id; /* id: the key of the row's handle */
+};
+const char *ctl_id_of(struct ctl *ctl, const struct ctl_named *what, const char *name);
 /* Ends the program: the daemon's answer to `what` is an error, or there is none. */
 _Noreturn void ctl_refused(struct ctl *ctl, const char *what, enum tern_err err);
 _Noreturn void ctl_fail(enum ctl_exit code, const char *format, ...)

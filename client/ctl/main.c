@@ -18,9 +18,9 @@ const char *argp_program_version TERN_ARGP = "ternctl " TERN_VERSION;
     "drain --wait ended with sessions left."
 
 /* As help shows them. */
-const struct command *const ctl_groups[] = {
-    show_commands, stats_commands, moves_commands, disk_commands,
-    tree_commands, watch_commands, act_commands,   NULL};
+const struct command *const ctl_groups[] = {show_commands, stats_commands, moves_commands,
+                                            disk_commands, tree_commands,  watch_commands,
+                                            act_commands,  end_commands,   NULL};
 
 static const struct command *command_of(const char *name)
 {
@@ -57,6 +57,7 @@ struct parse {
     uint32_t operands; /* so far */
     struct ctl *ctl;
     const struct command *command;
+    bool verb_given;
 };
 
 static uint64_t number(struct argp_state *state, const char *option, const char *arg, uint64_t max)
@@ -87,6 +88,34 @@ static uint32_t seconds(struct argp_state *state, const char *option, const char
     return (uint32_t)(v * each[unit - units]);
 }
 
+/* The words of the command that stand in front of its operand, as in "close SESSION": so many
+ * bytes.
+ */
+static size_t verb_of(const struct command *c)
+{
+    size_t n = strspn(c->args, "abcdefghijklmnopqrstuvwxyz");
+
+    return c->args[n] == ' ' ? n : 0;
+}
+
+static void take_word(struct parse *p, struct argp_state *state, char *arg)
+{
+    const char *args = p->command->args;
+    size_t verb = verb_of(p->command);
+
+    if (verb && !p->verb_given) {
+        if (strlen(arg) != verb || strncmp(arg, args, verb) != 0)
+            argp_error(state, "'%s' is nothing to do: it is `ternctl %s %s`", arg, p->command->name,
+                       args);
+        p->verb_given = true;
+        return;
+    }
+    if (p->operands >= p->command->operands)
+        argp_error(state, "'%s' is one argument too many", arg);
+    *(p->operands == 0 ? &p->ctl->operand : &p->ctl->more[p->operands - 1]) = arg;
+    p->operands++;
+}
+
 static error_t parse_command(int key, char *arg, struct argp_state *state)
 {
     struct parse *p = state->input;
@@ -115,12 +144,7 @@ static error_t parse_command(int key, char *arg, struct argp_state *state)
     case OPT_TRANSPORT: p->ctl->transport = arg; return 0;
     case OPT_TENANTS: p->ctl->tenants = arg; return 0;
     case OPT_PUSH: p->ctl->push = true; return 0;
-    case ARGP_KEY_ARG:
-        if (p->operands >= p->command->operands)
-            argp_error(state, "'%s' is one argument too many", arg);
-        *(p->operands == 0 ? &p->ctl->operand : &p->ctl->more[p->operands - 1]) = arg;
-        p->operands++;
-        return 0;
+    case ARGP_KEY_ARG: take_word(p, state, arg); return 0;
     case ARGP_KEY_END:
         if (p->command->operands > 0 && !p->ctl->operand)
             argp_error(state, "%s is missing", p->command->args);

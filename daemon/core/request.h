@@ -55,7 +55,10 @@
     X(TICKET_DROP, "ticket_drop", ticket_drop, ENGINE, AT_ONCE)                                    \
     X(PAGE_LEASE, "page_lease", page_lease, ENGINE, AT_ONCE)                                       \
     X(TICKET_OPEN, "ticket_open", ticket_open, SESSION(ticket_open), AT_ONCE)                      \
-    X(FETCH_WAIT, "fetch_wait", fetch_wait, SESSION(fetch_wait), LATER)
+    X(FETCH_WAIT, "fetch_wait", fetch_wait, SESSION(fetch_wait), LATER)                            \
+    X(SESSION_END, "session_end", request_session_end, OPERATOR, AT_ONCE)                          \
+    X(ENGINE_KICK, "engine_kick", request_engine_kick, OPERATOR, AT_ONCE)                          \
+    X(POOL_END, "pool_end", request_pool_end, OPERATOR, AT_ONCE)
 
 enum op {
     OP_NONE = 0,
@@ -485,6 +488,15 @@ struct request {
         struct {
             bool on;
         } drain;
+        struct {
+            struct session_id session; /* its own handle, not a turn's */
+        } session_end;
+        struct {
+            struct engine_id engine;
+        } engine_kick;
+        struct {
+            struct pool_id pool;
+        } pool_end;
     };
 };
 
@@ -631,6 +643,16 @@ struct reply {
         struct {
             uint32_t sessions;
         } drain; /* sessions still open */
+        struct {
+            uint64_t until_step; /* what it held is free when its engine has passed that; 0: now */
+        } session_end;
+        struct {
+            struct engine_id engine;
+            uint32_t alive; /* processes of it: what it held is free when they have exited */
+        } engine_kick;
+        struct {
+            uint32_t nodes; /* that go with it */
+        } pool_end;
     };
 };
 

@@ -96,6 +96,14 @@ static void bash_command(const struct page *page, FILE *out)
           out);
 }
 
+/* The word that stands in front of an operand, as in "close SESSION": its length. */
+static size_t verb(const char *args)
+{
+    size_t n = strspn(args, "abcdefghijklmnopqrstuvwxyz");
+
+    return args[n] == ' ' ? n : 0;
+}
+
 static void bash_cases(const struct page *page, FILE *out)
 {
     fputs("    case $command in\n    '') _tern_of '", out);
@@ -109,7 +117,7 @@ static void bash_cases(const struct page *page, FILE *out)
         fprintf(out, "    %s) ", c->name);
         if (is_file(c->args))
             fputs("[[ $cur == -* ]] || { _tern_files; return; }; ", out);
-        fputs("_tern_of '", out);
+        fprintf(out, "_tern_of '%.*s", (int)verb(c->args), c->args);
         bash_words(&c->options, out);
         bash_words(&page->options, out);
         fputs("' ;;\n", out);
@@ -223,7 +231,11 @@ static void zsh_commands(const struct page *page, FILE *out)
         fprintf(out, "        %s) _arguments", c->name);
         zsh_options(&c->options, out);
         zsh_options(&page->options, out);
-        if (*c->args) {
+        if (verb(c->args)) {
+            fprintf(out, " \\\n        '1:what:(%.*s)' '2", (int)verb(c->args), c->args);
+            zsh_action(c->args + verb(c->args) + 1, false, out);
+            fputc('\'', out);
+        } else if (*c->args) {
             fputs(" \\\n        '1", out);
             zsh_action(c->args, false, out);
             fputc('\'', out);

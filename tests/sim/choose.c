@@ -661,7 +661,12 @@ static void do_fault(struct sim *w, uint32_t d, uint32_t kind)
     case CHOICE_step_jump: do_step_jump(w, d, e); break;
     case CHOICE_stale_completion: do_stale_completion(w, d); break;
     case CHOICE_pool_close: pool_shut(w, d, pick(w, POOLS)); break;
-    case CHOICE_drain: drain(w, d); break;
+    case CHOICE_drain:
+        if (chance(w, 50))
+            drain(w, d);
+        else
+            operator_ends(w, d);
+        break;
     case CHOICE_reset:
         if (chance(w, 40))
             ask_reset(w, d, e);

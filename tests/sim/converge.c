@@ -43,11 +43,26 @@ static void settle_engine(struct sim *w, uint32_t d, uint32_t e)
     EXPECT(!g->used, "sim_engine", "engine %u.%u has processes left", d, e);
 }
 
+/* A live engine steps on: it comes to what it has named, as by a wait for a step ahead. */
+static void step_on(struct sim *w, uint32_t d, uint32_t e)
+{
+    struct engine *g = &w->d[d].engine[e];
+    struct engine_view v;
+
+    if (!g->used || g->dying || !g->known || !core_engine_view(w->d[d].core, g->id.slot, &v))
+        return;
+    while (g->step < v.named) {
+        engine_make_room(w, d, e);
+        engine_dispatch(w, d, e);
+    }
+}
+
 static void run_devices(struct sim *w, uint32_t d)
 {
     for (uint32_t e = 0; e < ENGINES; e++) {
         struct engine *g = &w->d[d].engine[e];
 
+        step_on(w, d, e);
         for (uint32_t r = 0; g->used && r < g->world; r++) {
             while (g->exec[r] < g->step)
                 engine_exec(w, d, e, r);

@@ -115,6 +115,11 @@
     X(nodes_full, 5)                                                                               \
     X(retires_full, 5)                                                                             \
     X(quota_sessions, 10)                                                                          \
+    X(session_ended, 1)                                                                            \
+    X(session_end_refused, 1)                                                                      \
+    X(engine_kicked, 1)                                                                            \
+    X(pool_ended, 0)                                                                               \
+    X(pool_end_refused, 1)                                                                         \
     X(drain_refuses, 5)                                                                            \
     X(evict_on_demand, 50)                                                                         \
     X(evict_past_held, 20)                                                                         \

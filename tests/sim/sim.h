@@ -207,6 +207,7 @@ void evict(struct sim *w, uint32_t d, bool all);
 void match_unheard(struct sim *w, uint32_t d, struct session *s, uint32_t conn);
 void ask_again(struct sim *w, uint32_t d, uint32_t s);
 void drain(struct sim *w, uint32_t d);
+void operator_ends(struct sim *w, uint32_t d);
 void check_store_full(struct sim *w, uint32_t d, const struct session *asking, uint32_t tokens);
 void stale_request(struct sim *w, uint32_t d);
 void bad_request(struct sim *w, uint32_t d);

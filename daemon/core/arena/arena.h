@@ -364,6 +364,8 @@ struct engine {
     uint32_t nwaits;           /* connections of it that wait for a step */
     uint32_t nfollowed;        /* sessions of it that a transfer out follows (Y4) */
     uint32_t drop_at; /* ENDING: the first retire record whose pages and pin are not free */
+    uint32_t leases;  /* 1: it has had pages leased, and so may use a session before it says so */
+    uint32_t zero;
     uint64_t named;   /* the highest step that a request of it named */
     uint64_t shown[RANKS_MAX]; /* what each rank's done_step was when it was last read */
     uint64_t done[RANKS_MAX];  /* the last one that counts: shown, where that did not jump (E7) */

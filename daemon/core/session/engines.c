@@ -348,6 +348,30 @@ enum tern_err engine_leave(struct core *c, struct actions *out, struct call *cal
     return TERN_OK;
 }
 
+/* An operator's: as if a process of it had died. The shell closes its connections. */
+enum tern_err request_engine_kick(struct core *c, struct actions *out, struct call *call,
+                                  struct reply *ret)
+{
+    struct engine_id id = call->req->engine_kick.engine;
+    struct engine *e = engine_find(c, id);
+
+    if (!e)
+        return refuse(ret, TERN_GONE, "no such engine: it has ended; look at the list of engines");
+    if (e->state == ENGINE_ENDING)
+        return refuse(ret, TERN_CONFLICT,
+                      "the last process of that engine is gone, and what it held is being given "
+                      "back: there is nothing to end");
+    if (e->state != ENGINE_DYING) {
+        action_add(out, ACT_ENGINE_STUCK)->engine.engine = id;
+        engine_state_move(&e->state, ENGINE_DYING);
+        touch(c);
+    }
+    waits_look(c, e);
+    ret->engine_kick.engine = id;
+    ret->engine_kick.alive = e->alive;
+    return TERN_OK;
+}
+
 void engine_conn_closed(struct core *c, uint32_t conn)
 {
     struct conn *cn = conn_at(c, conn);

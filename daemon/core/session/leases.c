@@ -71,6 +71,7 @@ enum tern_err page_lease(struct core *c, struct actions *out, struct call *call,
         refs[i].gen = page_at(c, record)->gen;
     }
     e->leased_of[r->pool.slot] += r->pages;
+    e->leases = 1;
     ret->page_lease.leased = e->leased_of[r->pool.slot];
     return TERN_OK;
 }

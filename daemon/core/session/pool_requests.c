@@ -178,6 +178,35 @@ enum tern_err pool_close(struct core *c, struct actions *out, struct call *call,
     return TERN_OK;
 }
 
+/* An operator's: of a pool that nobody has mapped, which else stays for the next engine. */
+enum tern_err request_pool_end(struct core *c, struct actions *out, struct call *call,
+                               struct reply *ret)
+{
+    struct pool *p = pool_find(c, call->req->pool_end.pool);
+
+    (void)out;
+    if (!p || p->state != POOL_OPEN)
+        return refuse(ret, TERN_GONE,
+                      "no such pool: it was closed, or is being closed; look at the list of pools");
+    if (p->engines > 0)
+        return refuse_numbers(ret, TERN_CONFLICT,
+                              "# engines have mapped it, and # sessions are open in it: stop the "
+                              "engines, or kick them and wait until their processes have exited",
+                              (uint32_t[]){p->engines, p->sessions});
+    if (p->sessions > 0)
+        return refuse_numbers(ret, TERN_CONFLICT,
+                              "tickets of # sessions in it stand: wait until they are taken or "
+                              "their time is over, or close those sessions",
+                              (uint32_t[]){p->sessions, 0});
+    if (p->serves > 0)
+        return refuse_numbers(ret, TERN_CONFLICT,
+                              "# transfers to peers read it: wait until they have ended",
+                              (uint32_t[]){p->serves, 0});
+    ret->pool_end.nodes = p->nodes;
+    pool_begin_close(c, p);
+    return TERN_OK;
+}
+
 void pool_zeroed(struct core *c, struct pool_id id)
 {
     struct pool *p = id.slot < c->limits.pools ? pool_at(c, id.slot) : NULL;

@@ -13,6 +13,7 @@
 #include "core/session/sessions.h"
 #include "core/session/slide.h"
 #include "core/session/steps.h"
+#include "core/session/tickets.h"
 #include "core/transfer/ahead.h"
 #include "core/transfer/handed.h"
 #include "core/transfer/pulls.h"
@@ -252,6 +253,7 @@ static enum tern_err op_finish(struct core *c, struct engine *e, struct session 
     if (!tail_ready(c, e, op->step, session_tail_pages(c, s, keep)))
         return refuse_op(ret, TERN_BUSY, share_refused(SHARE_RETIRES));
     session_store_prompt(c, s);
+    step_named(c, e, op->step); /* also where nothing is given back: see request_session_end */
     session_give_tail(c, s, keep, op->step);
     tokens_truncate(c, &s->tokens, op->length);
     s->finished = s->tokens.end;
@@ -385,6 +387,63 @@ enum tern_err session_end(struct core *c, struct actions *out, struct session *s
     session_store_prompt(c, s);
     session_close(c, s, step, false);
     session_give_back(c, s, give_back_end(c));
+    return TERN_OK;
+}
+
+/* May an operator close it? Only its engine knows which steps touch a session that it uses. So no
+ * step may touch it but those that the engine has named: they are what the release waits for (E2).
+ */
+static enum tern_err end_check(const struct core *c, const struct session *s, struct reply *ret)
+{
+    const struct engine *e = engine_at(c, s->engine);
+
+    if (e->state != ENGINE_LIVE)
+        return refuse(ret, TERN_CONFLICT,
+                      "its engine is ending: the session goes with it, when the last process has "
+                      "exited");
+    if (s->gate != GATE_FREE)
+        return refuse(ret, TERN_BUSY,
+                      "a turn of it is in flight: close it when that has ended, at its deadline at "
+                      "the latest");
+    if (s->state == SESSION_FETCHING || s->state == SESSION_LOADING ||
+        s->state == SESSION_RETRACTING)
+        return refuse(ret, TERN_BUSY,
+                      "a transfer or a copy for it is under way: close it when that has ended");
+    if (s->state == SESSION_TURN || s->state == SESSION_MATCHING)
+        return refuse(ret, TERN_CONFLICT,
+                      "its engine uses it, and steps that nobody has named may touch its pages: "
+                      "have the engine finish or close it, or kick the engine");
+    if (s->state == SESSION_IDLE && e->leases)
+        return refuse(ret, TERN_CONFLICT,
+                      "its engine leases pages, and so may use it before it says so: have the "
+                      "engine close it, or kick the engine");
+    return TERN_OK;
+}
+
+enum tern_err request_session_end(struct core *c, struct actions *out, struct call *call,
+                                  struct reply *ret)
+{
+    struct session_id id = call->req->session_end.session;
+    struct session *s = id.slot < c->limits.sessions ? session_at(c, id.slot) : NULL;
+    const char *text;
+    struct engine *e;
+    enum tern_err err;
+
+    if (!s || s->gen != id.gen || s->state == SESSION_EMPTY || s->state == SESSION_CLOSING ||
+        s->ticket_ends)
+        return refuse(ret, TERN_GONE,
+                      "no such session: it was closed or has ended; look at the list of sessions");
+    if (s->state == SESSION_HANDED) {
+        ret->session_end.until_step = s->engine == NONE ? 0 : s->ticket_step;
+        ticket_end(c, s);
+        return TERN_OK;
+    }
+    TRY(end_check(c, s, ret));
+    e = engine_at(c, s->engine);
+    err = session_end(c, out, s, e->named, &text);
+    if (err != TERN_OK)
+        return refuse(ret, err, text ? text : "");
+    ret->session_end.until_step = e->named > e->done_min ? e->named : 0;
     return TERN_OK;
 }
 

@@ -310,14 +310,19 @@ static void end(struct core *c, struct session *s)
     handed_look(c, s);
 }
 
+void ticket_end(struct core *c, struct session *s)
+{
+    tickets_of(c, s)->dropped++;
+    end(c, s);
+}
+
 enum tern_err ticket_drop(struct core *c, struct actions *out, struct call *call, struct reply *ret)
 {
     struct session *s;
 
     (void)out;
     TRY(ticket_of(c, call, &call->req->ticket_drop.ticket, &s, ret));
-    tickets_of(c, s)->dropped++;
-    end(c, s);
+    ticket_end(c, s);
     return TERN_OK;
 }
 

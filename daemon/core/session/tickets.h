@@ -18,6 +18,8 @@
 
 /* The checksums of its own pages are known. The job's slot counts from limits.nodes. */
 void ticket_sealed(struct core *c, struct seal_id job);
+/* The ticket of the session is dropped, and with it a session that was handed over. */
+void ticket_end(struct core *c, struct session *s);
 /* All those of a pool that is closed end. */
 void tickets_end_pool(struct core *c, uint32_t pool);
 /* Has done what is next for those that are due. False: work is left. */

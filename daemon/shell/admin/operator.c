@@ -1,6 +1,6 @@
 /* Operators: Admin requests on the admin socket and Stats on a tenant's. Read-only commands are
- * made by admin.c; evict, pin, drain, undrain, reload, tape and log-level are here,
- * and members.c has peers that join and leave. What must stay
+ * made by admin.c, what the core does for operators is asked by core_acts.c; drain, undrain,
+ * reload, tape and log-level are here, and members.c has peers that join and leave. What must stay
  * true: a tenant is told about itself alone; what changes something or writes a file is in the log,
  * with who asked for it and what came of it. */
 #include <limits.h>
@@ -12,6 +12,7 @@
 #include "base/check.h"
 #include "base/err.h"
 #include "shell/admin/admin.h"
+#include "shell/admin/core_acts.h"
 #include "shell/admin/drain.h"
 #include "shell/admin/log_level.h"
 #include "shell/admin/members.h"
@@ -405,7 +406,7 @@ static enum tern_err undrain_command(struct daemon *d, const Tern__Wire__Admin *
     return TERN_OK;
 }
 
-/* ---- reload, evict, pin ---- */
+/* ---- reload ---- */
 
 /* operator_reloaded will answer. */
 static enum tern_err reload_command(struct daemon *d, struct client_conn *c,
@@ -423,87 +424,18 @@ static enum tern_err reload_command(struct daemon *d, struct client_conn *c,
     return TERN_OK;
 }
 
-/* The answer comes back through operator_reply. The caller borrows the text of a failure for this
- * one answer. */
-static enum tern_err evict_command(struct daemon *d, struct client_conn *c,
-                                   const struct frame_header *h, const Tern__Wire__Admin *m,
-                                   const char **ret_text)
-{
-    static char why[ADMIN_WHY_BYTES];
-    struct event ev = {.kind = EV_REQUEST};
-    uint32_t pool = NONE, nodes = 0; /* 0: all that can go */
-    const struct admin_arg takes[] = {{.key = "pool", .number = &pool, .max = NONE - 1},
-                                      {.key = "nodes", .number = &nodes, .max = UINT32_MAX}};
-    struct pool_view view;
-
-    TRY(arguments(m, takes, sizeof takes / sizeof *takes, ret_text));
-    ev.request.op = OP_EVICT;
-    ev.request.conn = c->slot;
-    ev.request.request_id = h->request_id;
-    ev.request.evict.pool = (struct pool_id){.slot = NONE};
-    ev.request.evict.nodes = nodes;
-    if (pool != NONE) {
-        *ret_text = "no pool is open in that slot";
-        if (pool >= d->limits.pools || !core_pool_view(d->core, pool, &view))
-            return TERN_GONE;
-        if (view.tier == TIER_HOST) {
-            snprintf(why, sizeof(why),
-                     "pool %u is the host tier of pool %u: evict --pool %u gives back on both",
-                     pool, view.other, view.other);
-            *ret_text = why;
-            return TERN_INVALID;
-        }
-        ev.request.evict.pool = view.id;
-    }
-    daemon_event(d, &ev);
-    return TERN_OK;
-}
-
-/* Reads an id as lists show it: at most 16 hexadecimal digits. */
-static enum tern_err node_id(const char *text, struct node_id *ret)
-{
-    size_t n = text ? strlen(text) : 0;
-
-    if (n == 0 || n > 16 || strspn(text, "0123456789abcdefABCDEF") != n)
-        return TERN_INVALID;
-    *ret = node_id_unpack(strtoull(text, NULL, 16));
-    return TERN_OK;
-}
-
-/* The answer comes back through operator_reply. */
-static enum tern_err pin_command(struct daemon *d, struct client_conn *c,
-                                 const struct frame_header *h, const Tern__Wire__Admin *m,
-                                 const char **ret_text)
-{
-    struct event ev = {.kind = EV_REQUEST};
-    const char *node = NULL;
-    uint32_t on = 1;
-    const struct admin_arg takes[] = {{.key = "node", .text = &node},
-                                      {.key = "on", .number = &on, .max = 1}};
-
-    TRY(arguments(m, takes, sizeof takes / sizeof *takes, ret_text));
-    *ret_text = "pin node=ID [on=0|1]; ternctl tree shows the ids";
-    TRY(node_id(node, &ev.request.pin.node));
-    ev.request.op = OP_PIN;
-    ev.request.conn = c->slot;
-    ev.request.request_id = h->request_id;
-    ev.request.pin.on = on == 1;
-    daemon_event(d, &ev);
-    return TERN_OK;
-}
-
 /* ---- the log of what operators do ---- */
 
 /* Is it a command that changes something, or writes a file? */
 static bool is_act(const char *command)
 {
-    static const char *const acts[] = {"evict", "pin",       "drain",    "undrain",    "reload",
-                                       "tape",  "log-level", "peer-add", "peer-remove"};
+    static const char *const acts[] = {"drain",     "undrain",  "reload",     "tape",
+                                       "log-level", "peer-add", "peer-remove"};
 
     for (size_t i = 0; i < sizeof acts / sizeof *acts; i++)
         if (strcmp(command, acts[i]) == 0)
             return true;
-    return false;
+    return core_act_is(command);
 }
 
 static void log_asked(const struct client_conn *c, uint64_t request, const Tern__Wire__Admin *m)
@@ -526,40 +458,24 @@ static void log_done(const struct client_conn *c, uint64_t request, const char *
               c->uid, c->slot, request, err_name(err), result);
 }
 
-static void log_reply(const struct client_conn *c, const struct reply *r)
-{
-    char result[ACT_ARGS_BYTES];
-
-    if (r->err != TERN_OK)
-        snprintf(result, sizeof result, "%s", r->text ? r->text : "");
-    else if (r->op == OP_PIN)
-        snprintf(result, sizeof result, "%u pins", r->pin.refs);
-    else
-        snprintf(result, sizeof result, "%u nodes, %u pages, %u host pages", r->evict.nodes,
-                 r->evict.pages, r->evict.host_pages);
-    log_done(c, r->request_id, r->op == OP_PIN ? "pin" : "evict", r->err, result);
-}
-
 void operator_reply(struct daemon *d, struct client_conn *c, const struct reply *r)
 {
     struct frame_header h = {.type = FRAME_ADMIN, .request_id = r->request_id};
+    const char *act = core_act_name(r->op);
+    char result[CORE_ACT_RESULT_BYTES];
     struct text_out out;
 
-    if (r->op == OP_EVICT || r->op == OP_PIN)
-        log_reply(c, r);
-    if (r->err != TERN_OK || (r->op != OP_EVICT && r->op != OP_PIN)) {
+    if (act) {
+        core_act_result(r, result);
+        log_done(c, r->request_id, act, r->err, result);
+    }
+    if (r->err != TERN_OK || !act) {
         conn_send_status(c, &h, r->err, r->text);
         return;
     }
     text_init(&out, d->text, ADMIN_TEXT_BYTES);
     text_object(&out, NULL);
-    if (r->op == OP_PIN) {
-        text_u64(&out, "refs", r->pin.refs);
-    } else {
-        text_u64(&out, "nodes", r->evict.nodes);
-        text_u64(&out, "pages", r->evict.pages);
-        text_u64(&out, "host_pages", r->evict.host_pages);
-    }
+    core_act_answer(d, r, &out);
     text_object_end(&out);
     send_text(d, c, FRAME_ADMIN_REPLY, r->request_id, out.len);
 }
@@ -620,8 +536,8 @@ static void admin_request(struct daemon *d, struct client_conn *c, const struct 
 
     if (act)
         log_asked(c, h->request_id, m);
-    if (strcmp(command, "evict") == 0 || strcmp(command, "pin") == 0) {
-        err = command[0] == 'e' ? evict_command(d, c, h, m, &text) : pin_command(d, c, h, m, &text);
+    if (core_act_is(command)) {
+        err = core_act(d, c, h, m, &text);
         if (err == TERN_OK)
             return; /* operator_reply has the result, or will */
         log_done(c, h->request_id, command, err, text);

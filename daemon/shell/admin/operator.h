@@ -9,7 +9,7 @@
 /* An admin request or, with a tenant's name behind it, Stats. */
 void operator_request(struct daemon *d, struct client_conn *c, const struct frame_header *h,
                       const uint8_t *body);
-/* What the core answered to evict, pin and drain. */
+/* What the core answered to an operator. */
 void operator_reply(struct daemon *d, struct client_conn *c, const struct reply *r);
 /* Answers those who wait for the end of a drain: the last session has ended, the deadline comes, or
  * the daemon serves again. */

@@ -66,6 +66,17 @@ static const char *layouts_text(struct daemon *d, const struct reply *r)
     return text;
 }
 
+/* Its connections end as those of one that has died. */
+static void engine_kicked(struct daemon *d, struct engine_id engine)
+{
+    for (uint32_t i = 0; i < d->conns.n; i++) {
+        struct client_conn *c = conn_for_reply(d, i);
+
+        if (c && !conn_is_admin(c) && c->engine == engine.slot)
+            stream_finish(&c->stream, "the engine was kicked by an operator");
+    }
+}
+
 /* Notes what the shell has to know of an answer before the asker does. */
 static void note_reply(struct daemon *d, const struct reply *r, struct client_conn *c)
 {
@@ -86,6 +97,8 @@ static void note_reply(struct daemon *d, const struct reply *r, struct client_co
             c->engine = r->join.engine.slot;
             engine_log_joined(d, r->join.engine, c->proc);
         }
+    } else if (r->op == OP_ENGINE_KICK) {
+        engine_kicked(d, r->engine_kick.engine);
     }
 }
 

@@ -211,6 +211,7 @@ static void ticket(struct codec *c, struct ticket *v)
 #define TAPE_SESSION(of, member, limit)   handle(c, &(of).member);
 #define TAPE_POOL(of, member, limit)      handle(c, &(of).member);
 #define TAPE_NODE(of, member, limit)      handle(c, &(of).member);
+#define TAPE_ENGINE(of, member, limit)    handle(c, &(of).member);
 #define TAPE_NAMESPACE(of, member, limit) namespace(c, &(of).member);
 #define TAPE_TOKENS(of, member, limit)    tokens(c, &(of).member);
 #define TAPE_U32(of, member, limit)       codec_u32(c, &(of).member);
@@ -245,6 +246,9 @@ static void ticket(struct codec *c, struct ticket *v)
 ALL_NAMED(EVICT, evict);
 ALL_NAMED(DRAIN, drain);
 ALL_NAMED(PIN, pin);
+ALL_NAMED(SESSION_END, session_end);
+ALL_NAMED(ENGINE_KICK, engine_kick);
+ALL_NAMED(POOL_END, pool_end);
 #undef F
 
 static void request(struct codec *c, struct request *v, struct codec_room *room)
@@ -453,6 +457,7 @@ void codec_event(struct codec *c, struct event *e, struct codec_room *room)
     if (n++ == i)                                                                                  \
         list = &(of).member;
 #define LIST_NODE(of, member, limit)
+#define LIST_ENGINE(of, member, limit)
 #define LIST_OPS(of, member, limit)                                                                \
     if (i >= n && i - n < (of).n)                                                                  \
         list = &(of).member[i - n].tokens;                                                         \

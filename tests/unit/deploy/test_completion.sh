@@ -21,7 +21,9 @@ wants() { # WANTED WORD...
 }
 all=$("$TERN_BIN/ternctl" --help | sed -n '/^Commands:/,/^$/s/^  \([a-z-]*\) .*/\1/p' | sort | xargs)
 [[ $(offers ternctl "" | tr ' ' '\n' | grep -v -- -- | xargs) == "$all" ]] || { echo "bash: not all commands: $(offers ternctl "")"; exit 1; }
-wants "peer peers pin ping pools" ternctl p
+wants "peer peers pin ping pool pools" ternctl p
+wants "close" ternctl session c
+wants "kick" ternctl engine k
 wants "--pool" ternctl tree --po
 wants "--pool" ternctl --socket /run/status tree --po
 wants "--pool" ternctl --socket = /run/status tree --po
@@ -67,6 +69,7 @@ ternctl --js|ternctl --json
 ternctl tree --po|ternctl tree --pool=
 ternctl status --po|ternctl status --po
 ternctl tape on|ternctl tape one\ file.tape 
+ternctl session cl|ternctl session close 
 ternd --tenan|ternd --tenant=
 ternd --huge-pages=f|ternd --huge-pages=false 
 tern-replay --supersede=l|tern-replay --supersede=lazy 

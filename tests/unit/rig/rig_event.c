@@ -140,6 +140,7 @@ static void fill_blobs(struct prng *p, struct req_blobs *b)
 #define FILL_SESSION(of, member, limit) (of).member = session_id_unpack(some_id(p));
 #define FILL_POOL(of, member, limit)    (of).member = pool_id_unpack(some_id(p));
 #define FILL_NODE(of, member, limit)    (of).member = node_id_unpack(some_id(p));
+#define FILL_ENGINE(of, member, limit)  (of).member = engine_id_unpack(some_id(p));
 #define FILL_NAMESPACE(of, member, limit)                                                          \
     (of).member = (struct namespace_id){prng_u64(p), prng_u64(p)};
 #define FILL_TOKENS(of, member, limit) (of).member = some_tokens(p, lent, lists++);
@@ -397,6 +398,7 @@ static void same_ops(struct req_step *a, struct req_step *b)
 #define SAME_SESSION                   SAME_BYTES
 #define SAME_POOL                      SAME_BYTES
 #define SAME_NODE                      SAME_BYTES
+#define SAME_ENGINE                    SAME_BYTES
 #define SAME_NAMESPACE                 SAME_BYTES
 #define SAME_U32                       SAME_BYTES
 #define SAME_U64                       SAME_BYTES

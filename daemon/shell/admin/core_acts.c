@@ -1,0 +1,223 @@
+/* See core_acts.h. Ids come as lists show them: at most 16 hexadecimal digits. */
+#include "shell/admin/core_acts.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "shell/admin/admin_args.h"
+#include "shell/daemon.h"
+
+static enum tern_err id_of(const char *text, uint64_t *ret)
+{
+    size_t n = text ? strlen(text) : 0;
+
+    if (n == 0 || n > 16 || strspn(text, "0123456789abcdefABCDEF") != n)
+        return TERN_INVALID;
+    *ret = strtoull(text, NULL, 16);
+    return TERN_OK;
+}
+
+/* The request of a command that takes one id and nothing else; `what` says so where it is none. */
+static enum tern_err one_id(const Tern__Wire__Admin *m, const char *key, const char *what,
+                            uint64_t *ret, char why[ADMIN_WHY_BYTES])
+{
+    const char *id = NULL;
+    const struct admin_arg takes[] = {{.key = key, .text = &id}};
+
+    TRY(admin_args(m->command, m->args, m->n_args, takes, 1, why));
+    snprintf(why, ADMIN_WHY_BYTES, "%s", what);
+    return id_of(id, ret);
+}
+
+/* ---- the requests ---- */
+
+static enum tern_err evict(struct daemon *d, const Tern__Wire__Admin *m, struct request *ret,
+                           char why[ADMIN_WHY_BYTES])
+{
+    uint32_t pool = NONE, nodes = 0; /* 0: all that can go */
+    const struct admin_arg takes[] = {{.key = "pool", .number = &pool, .max = NONE - 1},
+                                      {.key = "nodes", .number = &nodes, .max = UINT32_MAX}};
+    struct pool_view view;
+
+    TRY(admin_args(m->command, m->args, m->n_args, takes, sizeof takes / sizeof *takes, why));
+    ret->evict.pool = (struct pool_id){.slot = NONE};
+    ret->evict.nodes = nodes;
+    if (pool == NONE)
+        return TERN_OK;
+    snprintf(why, ADMIN_WHY_BYTES, "no pool is open in that slot");
+    if (pool >= d->limits.pools || !core_pool_view(d->core, pool, &view))
+        return TERN_GONE;
+    if (view.tier == TIER_HOST) {
+        snprintf(why, ADMIN_WHY_BYTES,
+                 "pool %u is the host tier of pool %u: evict --pool %u gives back on both", pool,
+                 view.other, view.other);
+        return TERN_INVALID;
+    }
+    ret->evict.pool = view.id;
+    return TERN_OK;
+}
+
+static enum tern_err pin(struct daemon *d, const Tern__Wire__Admin *m, struct request *ret,
+                         char why[ADMIN_WHY_BYTES])
+{
+    const char *node = NULL;
+    uint32_t on = 1;
+    const struct admin_arg takes[] = {{.key = "node", .text = &node},
+                                      {.key = "on", .number = &on, .max = 1}};
+    uint64_t id;
+
+    (void)d;
+    TRY(admin_args(m->command, m->args, m->n_args, takes, sizeof takes / sizeof *takes, why));
+    snprintf(why, ADMIN_WHY_BYTES, "pin node=ID [on=0|1]; ternctl tree shows the ids");
+    TRY(id_of(node, &id));
+    ret->pin.node = node_id_unpack(id);
+    ret->pin.on = on == 1;
+    return TERN_OK;
+}
+
+static enum tern_err session_close(struct daemon *d, const Tern__Wire__Admin *m,
+                                   struct request *ret, char why[ADMIN_WHY_BYTES])
+{
+    uint64_t id;
+
+    (void)d;
+    TRY(one_id(m, "session", "session-close session=ID; ternctl sessions shows the ids", &id, why));
+    ret->session_end.session = session_id_unpack(id);
+    return TERN_OK;
+}
+
+static enum tern_err engine_kick(struct daemon *d, const Tern__Wire__Admin *m, struct request *ret,
+                                 char why[ADMIN_WHY_BYTES])
+{
+    uint64_t id;
+
+    (void)d;
+    TRY(one_id(m, "engine", "engine-kick engine=ID; ternctl engines shows the ids", &id, why));
+    ret->engine_kick.engine = engine_id_unpack(id);
+    return TERN_OK;
+}
+
+static enum tern_err pool_close(struct daemon *d, const Tern__Wire__Admin *m, struct request *ret,
+                                char why[ADMIN_WHY_BYTES])
+{
+    struct pool_view view;
+    uint64_t id;
+
+    TRY(one_id(m, "pool", "pool-close pool=ID; ternctl pools shows the ids", &id, why));
+    ret->pool_end.pool = pool_id_unpack(id);
+    if (ret->pool_end.pool.slot < d->limits.pools &&
+        core_pool_view(d->core, ret->pool_end.pool.slot, &view) &&
+        view.id.gen == ret->pool_end.pool.gen && view.tier == TIER_HOST) {
+        snprintf(why, ADMIN_WHY_BYTES,
+                 "pool %u is the host tier of pool %u: it closes with that one", view.id.slot,
+                 view.other);
+        return TERN_INVALID;
+    }
+    return TERN_OK;
+}
+
+static const struct {
+    const char *command;
+    enum op op;
+    enum tern_err (*make)(struct daemon *d, const Tern__Wire__Admin *m, struct request *ret,
+                          char why[ADMIN_WHY_BYTES]);
+} acts[] = {
+    {"evict", OP_EVICT, evict},
+    {"pin", OP_PIN, pin},
+    {"session-close", OP_SESSION_END, session_close},
+    {"engine-kick", OP_ENGINE_KICK, engine_kick},
+    {"pool-close", OP_POOL_END, pool_close},
+};
+
+#define ACTS (sizeof acts / sizeof *acts)
+
+bool core_act_is(const char *command)
+{
+    for (size_t i = 0; i < ACTS; i++)
+        if (strcmp(command, acts[i].command) == 0)
+            return true;
+    return false;
+}
+
+const char *core_act_name(enum op op)
+{
+    for (size_t i = 0; i < ACTS; i++)
+        if (acts[i].op == op)
+            return acts[i].command;
+    return NULL;
+}
+
+enum tern_err core_act(struct daemon *d, const struct client_conn *c, const struct frame_header *h,
+                       const Tern__Wire__Admin *m, const char **ret_text)
+{
+    static char why[ADMIN_WHY_BYTES];
+    struct event ev = {.kind = EV_REQUEST};
+    size_t i = 0;
+
+    while (i < ACTS && strcmp(m->command, acts[i].command) != 0)
+        i++;
+    *ret_text = why;
+    why[0] = '\0';
+    if (i == ACTS)
+        return TERN_UNSUPPORTED;
+    TRY(acts[i].make(d, m, &ev.request, why));
+    ev.request.op = acts[i].op;
+    ev.request.conn = c->slot;
+    ev.request.request_id = h->request_id;
+    daemon_event(d, &ev);
+    return TERN_OK;
+}
+
+/* ---- what came of it ---- */
+
+void core_act_result(const struct reply *r, char ret[CORE_ACT_RESULT_BYTES])
+{
+    const size_t cap = CORE_ACT_RESULT_BYTES;
+
+    if (r->err != TERN_OK)
+        snprintf(ret, cap, "%s", r->text ? r->text : "");
+    else if (r->op == OP_PIN)
+        snprintf(ret, cap, "%u pins", r->pin.refs);
+    else if (r->op == OP_SESSION_END)
+        snprintf(ret, cap, "free behind step %llu", (unsigned long long)r->session_end.until_step);
+    else if (r->op == OP_ENGINE_KICK)
+        snprintf(ret, cap, "%u processes alive", r->engine_kick.alive);
+    else if (r->op == OP_POOL_END)
+        snprintf(ret, cap, "%u nodes go", r->pool_end.nodes);
+    else
+        snprintf(ret, cap, "%u nodes, %u pages, %u host pages", r->evict.nodes, r->evict.pages,
+                 r->evict.host_pages);
+}
+
+static void kicked(const struct daemon *d, const struct reply *r, struct text_out *out)
+{
+    struct engine_view e;
+
+    text_u64(out, "alive", r->engine_kick.alive);
+    text_array(out, "pids"); /* of those that live */
+    if (core_engine_view(d->core, r->engine_kick.engine.slot, &e))
+        for (uint32_t i = 0; i < PROCS_PER_ENGINE_MAX; i++)
+            if (e.procs[i] != NONE)
+                text_u64(out, NULL, (uint64_t)proc_pid(&d->procs, e.procs[i]));
+    text_array_end(out);
+}
+
+void core_act_answer(const struct daemon *d, const struct reply *r, struct text_out *out)
+{
+    switch (r->op) {
+    case OP_PIN: text_u64(out, "refs", r->pin.refs); break;
+    case OP_SESSION_END:
+        if (r->session_end.until_step)
+            text_u63(out, "until_step", r->session_end.until_step);
+        else
+            text_str(out, "until_step", NULL);
+        break;
+    case OP_ENGINE_KICK: kicked(d, r, out); break;
+    case OP_POOL_END: text_u64(out, "nodes", r->pool_end.nodes); break;
+    default:
+        text_u64(out, "nodes", r->evict.nodes);
+        text_u64(out, "pages", r->evict.pages);
+        text_u64(out, "host_pages", r->evict.host_pages);
+    }
+}
