@@ -22,12 +22,12 @@ static enum colour dim_if_none(uint64_t n)
 
 static const char *const short_titles[] = {
     "<POOL",    "<TENANT",  "<TIER",    "<GROUP",      "TOTAL",      "FREE", "SESSION",
-    "SNAPSHOT", "TRANSFER", "RETIRING", "RECLAIMABLE", "QUARANTINE", "USED"};
+    "SNAPSHOT", "TRANSFER", "RETIRING", "RECLAIMABLE", "QUARANTINE", "LIVE", "EVICTABLE"};
 /* PEAK is of the column before it. OTHER: on a ticket, or being zeroed. */
 static const char *const group_titles[] = {
     "<POOL",    "<TIER",    "<GROUP",     "<FAMILY",  "PAGE", "TOTAL",       "FREE",
     "LEASED",   "SESSION",  "PEAK",       "SNAPSHOT", "PEAK", "RECLAIMABLE", "BORROWED",
-    "TRANSFER", "RETIRING", "QUARANTINE", "OTHER",    "USED",
+    "TRANSFER", "RETIRING", "QUARANTINE", "OTHER",    "LIVE", "EVICTABLE",
 };
 
 /* A window with its tokens. */
@@ -66,12 +66,15 @@ static void add_total(struct table *t, const json_t *g)
     table_add(t, free_pages ? GREEN : YELLOW, "%s", human_count(free_pages));
 }
 
+/* What is in use is live, or would make way for whoever needs it. */
 static void add_used(struct table *t, const json_t *g)
 {
     uint64_t total = j_u64(g, "total"), used = total - j_u64(g, "free");
-    uint64_t percent = total ? 100 * used / total : 0;
+    uint64_t evictable = j_u64(g, "evictable"), live = used > evictable ? used - evictable : 0;
+    uint64_t percent = total ? 100 * live / total : 0;
 
     table_add(t, percent >= 95 ? YELLOW : PLAIN, "%llu %%", (unsigned long long)percent);
+    table_add(t, dim_if_none(evictable), "%s", human_count(evictable));
 }
 
 static void add_group_short(struct table *t, const json_t *g)

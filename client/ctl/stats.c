@@ -2,8 +2,10 @@
 #include "ctl.h"
 
 #include <stdio.h>
+#include <string.h>
 
-#define TITLES_N(titles) (sizeof(titles) / sizeof((titles)[0]))
+#define TITLES_N(titles)   (sizeof(titles) / sizeof((titles)[0]))
+#define TENANTS_NAME_BYTES 24 /* of a name, so that the table fits 100 columns */
 
 /* What sessions did not have to compute, of the prompts' tokens. */
 static uint64_t found(const json_t *row)
@@ -141,6 +143,105 @@ static int run_namespaces(struct ctl *ctl)
     return CTL_OK;
 }
 
+/* ---- tenants: what `status` tells of each, in one row ---- */
+
+/* What a tenant has of the table of that setting. */
+static uint64_t share_of(const json_t *status, const char *setting, const char *tenant)
+{
+    json_t *share;
+    size_t i;
+
+    json_array_foreach(json_object_get(status, "shares"), i, share)
+    {
+        if (strcmp(j_str(share, "table"), setting) == 0)
+            return j_u64(json_object_get(share, "used"), tenant);
+    }
+    return 0;
+}
+
+/* Bytes of one region, of all groups of its pools of that tier: all, free and evictable. */
+static json_t *memory_of(const json_t *status, const char *tenant, const char *tier)
+{
+    uint64_t total = 0, free_bytes = 0, evictable = 0;
+    json_t *g;
+    size_t i;
+
+    json_array_foreach(json_object_get(status, "pools"), i, g)
+    {
+        uint64_t each = j_u64(g, "page_bytes");
+
+        if (strcmp(j_str(g, "tenant"), tenant) != 0 || strcmp(j_str(g, "tier"), tier) != 0)
+            continue;
+        total += each * j_u64(g, "total");
+        free_bytes += each * j_u64(g, "free");
+        evictable += each * j_u64(g, "evictable");
+    }
+    return json_pack("{s:I, s:I, s:I, s:I}", "bytes", (json_int_t)total, "live_bytes",
+                     (json_int_t)(total - free_bytes - evictable), "evictable_bytes",
+                     (json_int_t)evictable, "free_bytes", (json_int_t)free_bytes);
+}
+
+static json_t *tenants_of(const json_t *status)
+{
+    json_t *answer = json_object(), *rows = json_array(), *figures;
+    size_t i;
+
+    json_object_set_new(answer, "tenants", rows);
+    json_array_foreach(json_object_get(status, "figures"), i, figures)
+    {
+        const char *name = j_str(figures, "tenant");
+
+        json_array_append_new(
+            rows,
+            json_pack("{s:s, s:I, s:I, s:I, s:o, s:o, s:I, s:I, s:I}", "tenant", name, "engines",
+                      (json_int_t)share_of(status, "engines", name), "sessions",
+                      (json_int_t)share_of(status, "sessions", name), "nodes",
+                      (json_int_t)share_of(status, "nodes", name), "device",
+                      memory_of(status, name, "device"), "host", memory_of(status, name, "host"),
+                      "prompts", (json_int_t)j_u64(figures, "prompts"), "prompt_tokens",
+                      (json_int_t)j_u64(figures, "prompt_tokens"), "found_tokens",
+                      (json_int_t)found(figures)));
+    }
+    return answer;
+}
+
+static void add_tenant(struct table *t, const json_t *row)
+{
+    const json_t *device = json_object_get(row, "device");
+    uint64_t prompt = j_u64(row, "prompt_tokens");
+
+    table_add(t, BOLD, "%.*s", TENANTS_NAME_BYTES, j_str(row, "tenant"));
+    table_add(t, PLAIN, "%s", num(row, "engines"));
+    table_add(t, PLAIN, "%s", num(row, "sessions"));
+    table_add(t, PLAIN, "%s", num(row, "nodes"));
+    table_add(t, PLAIN, "%s", human_bytes(j_u64(device, "bytes")));
+    table_add(t, PLAIN, "%s", human_bytes(j_u64(device, "live_bytes")));
+    table_add(t, PLAIN, "%s", human_bytes(j_u64(device, "evictable_bytes")));
+    table_add(t, PLAIN, "%s", human_bytes(j_u64(json_object_get(row, "host"), "bytes")));
+    if (prompt == 0)
+        table_add(t, DIM, "-");
+    else
+        table_add(t, BOLD, "%.1f %%", 100.0 * (double)j_u64(row, "found_tokens") / (double)prompt);
+}
+
+static int run_tenants(struct ctl *ctl)
+{
+    static const char *const titles[] = {"<TENANT", "ENGINES",   "SESSIONS", "NODES", "POOLS",
+                                         "LIVE",    "EVICTABLE", "HOST",     "FOUND"};
+    json_t *status = ctl_ask(ctl, "status", NULL, 0), *answer = tenants_of(status), *row;
+    struct table t;
+    size_t i;
+
+    if (!ctl_print_json(ctl, answer)) {
+        table_init(&t, ctl, titles, TITLES_N(titles));
+        json_array_foreach(json_object_get(answer, "tenants"), i, row) add_tenant(&t, row);
+        table_print(&t, "no tenant is configured");
+    }
+    json_decref(answer);
+    json_decref(status);
+    return CTL_OK;
+}
+
 static const struct argp_option namespaces_options[] = {
     {"pool", OPT_POOL, "POOL", 0, "Only this pool: its handle or its slot (ternctl pools)", 0},
     OPTION_TENANT,
@@ -151,6 +252,12 @@ const struct command stats_commands[] = {
     {"stats", "", "What became of prompts, and how long things took",
      "  ternctl stats\n  ternctl stats --json | jq '.tenants[] | {tenant, prompt_tokens}'\n", NULL,
      false, run_stats},
+    {"tenants", "", "What each tenant has, and what was found of its prompts",
+     "  ternctl tenants\n  ternctl tenants --json | jq '.tenants[] | {tenant, "
+     "live: .device.live_bytes}'\n\nPOOLS is the memory of its pools on the device, of one "
+     "region; LIVE is in use, EVICTABLE makes way for whoever needs it, HOST is its pools on the "
+     "host tier.\n",
+     NULL, false, run_tenants},
     {"namespaces", "", "Namespaces of pools, and what was found of their prompts",
      "  ternctl namespaces\n  ternctl namespaces --json | jq '.namespaces | length'\n",
      namespaces_options, false, run_namespaces},

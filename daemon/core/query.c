@@ -24,6 +24,7 @@ static void group_fill(const struct core *c, const struct pool *p, uint32_t g,
     ret->ticket = gr->count[PAGE_HANDED];
     ret->snapshot = gr->count[PAGE_COMMITTED] - gr->reclaimable;
     ret->reclaimable = gr->reclaimable;
+    ret->evictable = gr->obtainable;
     ret->transfer = gr->count[PAGE_RESERVED] + gr->count[PAGE_VERIFIED] + gr->count[PAGE_COPYING];
     ret->retiring = gr->count[PAGE_RETIRING];
     ret->quarantine = gr->count[PAGE_QUARANTINE];

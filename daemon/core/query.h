@@ -9,11 +9,12 @@
 #include "core/figures.h"
 #include "core/transfer_times.h"
 
-/* Pages of one group by where they are: all but `peak_*` and `borrowed` add up to `total`. */
+/* Pages of one group by where they are: all but `evictable` and `peak_*` add up to `total`. */
 struct group_view {
     struct group_layout layout;
     uint32_t total, free, leased, session, snapshot, reclaimable, transfer, ticket, retiring,
         zeroing, quarantine;
+    uint32_t evictable; /* of snapshot and reclaimable: what eviction could bring now (E4) */
     uint32_t peak_session, peak_snapshot; /* peak_snapshot: in use, reclaimable apart */
 };
 

@@ -130,9 +130,15 @@ sealed() {
     json_holds "$("$CTL" tree --json)" "all(n['sealed'] for n in j['tree'] if n['depth'] > 0)"
 }
 wait_for "the seals" sealed
+json "$("$CTL" status --json)" "[g['evictable'] for g in j['pools']] == [8]" # the branch that nobody holds
+ends 0 "QUARANTINE  *LIVE  *EVICTABLE$" "$CTL" status
+ends 0 "  2 %  *8$" "$CTL" status
+json "$("$CTL" tenants --json)" "[(t['tenant'], t['engines'], t['sessions'], t['device']['evictable_bytes'],
+ t['device']['live_bytes'], t['host']['bytes']) for t in j['tenants']] == [('t0', 1, 2, 8 * 4096, 24 * 4096, 0)]"
+ends 0 "^t0  *1  *2 .* 96.0 KiB  *32.0 KiB  *0 B  *33.3 %$" "$CTL" tenants
 json "$("$CTL" evict --pool "$POOL" --nodes 1 --json)" "j['nodes'] >= 1 and j['pages'] >= 1"
 json "$("$CTL" evict --json)" "j['pages'] >= 0"
-json "$("$CTL" status --json)" "j['pools'][0]['snapshot'] == 8 + 2 * 8"
+json "$("$CTL" status --json)" "j['pools'][0]['snapshot'] == 8 + 2 * 8 and j['pools'][0]['evictable'] == 0"
 ends 0 "evicted 0 nodes" "$CTL" evict
 
 # ---- tape

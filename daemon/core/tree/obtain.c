@@ -141,12 +141,12 @@ bool obtain_settle(struct core *c, struct pool *p)
     return true;
 }
 
-bool obtain_flush(struct core *c)
+bool obtain_flush(struct core *c, uint32_t most)
 {
     uint32_t end = c->visits + PIECE_VISITS_MAX;
 
-    for (uint32_t i = 0; i < c->limits.pools && c->nchanged > CHANGED_MAX; i++)
-        while (pool_at(c, i)->changed.n > 0 && c->nchanged > CHANGED_MAX) {
+    for (uint32_t i = 0; i < c->limits.pools && c->nchanged > most; i++)
+        while (pool_at(c, i)->changed.n > 0 && c->nchanged > most) {
             if (c->visits >= end || visits_left(c) == 0)
                 return false;
             settle_node(c, pool_at(c, i)->changed.head);

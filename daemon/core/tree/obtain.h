@@ -24,7 +24,7 @@
  *   page_free keep it up, too: see pages.c.
  *
  * Who wants to evict calls obtain_settle first. A list that has grown long is shortened at the end
- * of each step (obtain_flush), so nobody finds much to do. */
+ * of each step, and worked off by a timer (obtain_flush), so nobody finds much to do. */
 #ifndef CORE_OBTAIN_H
 #define CORE_OBTAIN_H
 
@@ -53,8 +53,8 @@ bool state_droppable(const struct core *c, const struct node *n);
 /* Brings the counters of a device pool and of its host tier up to date. False: the step has visited
  * as many records as it may. */
 bool obtain_settle(struct core *c, struct pool *p);
-/* Shortens the lists of all pools to CHANGED_MAX nodes together. False: there is more to do. */
-bool obtain_flush(struct core *c);
+/* Shortens the lists of all pools to so many nodes together. False: there is more to do. */
+bool obtain_flush(struct core *c, uint32_t most);
 
 /* The pages of one group, or all pages of a tier, are about to leave the node. */
 void obtain_forget_group(struct core *c, uint32_t slot, enum tier tier, uint32_t group);

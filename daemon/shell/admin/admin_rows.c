@@ -76,6 +76,7 @@ static void group_counts(const struct admin_ctx *ctx, const struct pool_view *p,
     text_u64(out, "session", g->session);
     text_u64(out, "snapshot", g->snapshot);
     text_u64(out, "reclaimable", g->reclaimable);
+    text_u64(out, "evictable", g->evictable);
     if (borrowed)
         text_u64(out, "borrowed", borrowed[group]);
     else

@@ -90,7 +90,7 @@ static const char answer_keys[] =
     "tenants(tenant records(pages used held records page_bytes)" TICKETS SPILL_TENANT
     ") figures(tenant " FIGURES_COUNTED ") pools(pool tenant tier group "
     "family page_tokens page_bytes window total free leased session snapshot "
-    "reclaimable borrowed transfer ticket retiring zeroing quarantine peak_session "
+    "reclaimable evictable borrowed transfer ticket retiring zeroing quarantine peak_session "
     "peak_snapshot) shares(table records limit common_free reserved(first second) used(first "
     "second)) "
     "errors(INVALID MALFORMED UNSUPPORTED CONFLICT POOL_EXHAUSTED PEER_LOST TIMED_OUT "
@@ -145,7 +145,7 @@ static const char answer_keys[] =
     "devices() "
     "offset bytes slab_bytes slabs slabs_free nodes align_tokens supersede groups(group "
     "family page_tokens page_bytes window total free leased session snapshot "
-    "reclaimable borrowed transfer ticket retiring zeroing quarantine peak_session "
+    "reclaimable evictable borrowed transfer ticket retiring zeroing quarantine peak_session "
     "peak_snapshot units reserve cap_pages)) next slots engines(engine name tenant "
     "state world procs_alive pids() sessions done_step() retiring_until named_step jumps) next "
     "slots "

@@ -34,6 +34,7 @@ TEST(engine_shortage_does_not_count_what_pins_hold)
     assert_err(TERN_POOL_EXHAUSTED, rig_extend(b.s, 12 + 4 * 30, 0, NULL, 0));
     assert_int_equal(b.rig->res.shortage.free, 20 - 3 - 8 - 3);
     assert_int_equal(b.rig->res.shortage.evictable, 3 + 3);
+    assert_int_equal(rig_group_view(b.rig, b.pool, 0).evictable, 3 + 3);
     assert_int_equal(b.rig->res.shortage.needed, 30);
     assert_int_equal(rig_view(b.rig).evicted_nodes,
                      0); /* T11: nothing goes for what can never fit */
