@@ -75,16 +75,16 @@ const struct command end_commands[] = {
      "  ternctl session close 0000000100000002\n\nSESSION as `ternctl sessions` shows it. A "
      "session that its engine uses is refused: nobody but the engine knows which steps touch its "
      "pages. One that was handed over goes with its ticket.\n",
-     NULL, true, run_session},
+     NULL, 1, run_session},
     {"engine", "kick ENGINE", "Ends an engine as if it had died",
      "  ternctl engine kick decode-0\n\nENGINE is its handle or its name. Its connections are "
      "closed. What it holds comes free when all of its processes have exited, and not before, for "
      "they may still write: the answer names them.\n",
-     engine_options, true, run_engine},
+     engine_options, 1, run_engine},
     {"pool", "close POOL", "Closes a pool that no engine has mapped",
      "  ternctl pool close 0\n\nPOOL is its handle or its slot. All that is cached in it goes, "
      "with the pins of operators; else it stays for the next engine. While engines, tickets or "
      "transfers use it, this is refused, and the answer says which.\n",
-     NULL, true, run_pool},
+     NULL, 1, run_pool},
     {0},
 };
