@@ -137,6 +137,7 @@ enum event_kind {
     EV_PEER_LEFT,    /* member: nobody has that slot of peers any more. Its link is down. Before
                         the first one every slot has a peer */
     EV_PEER_JOINED,  /* member: the slot, which was free, has another peer */
+    EV_LOOK,         /* an operator is about to look (query.h): what is counted late is counted */
     EV_COUNT
 };
 

@@ -363,7 +363,8 @@ static void peer_event(struct core *c, struct actions *out, const struct event *
 static void apply(struct core *c, struct actions *out, const struct event *ev)
 {
     switch (ev->kind) {
-    case EV_TIMER: return;
+    case EV_TIMER:
+    case EV_LOOK: return;
     case EV_CONN_OPENED: conn_opened(c, ev); return;
     case EV_CONN_CLOSED: conn_closed(c, ev->conn.conn); return;
     case EV_PROC_GONE: engine_proc_gone(c, out, ev->proc.proc); return;
@@ -426,7 +427,7 @@ void core_step(struct core *c, const struct event *ev, struct actions *out)
     all = reserve_flush(c) && all;
     all = copy_flush(c, out) && all;
     all = !disk_evicts_left(c) && all;
-    all = obtain_flush(c, ev->kind == EV_TIMER ? 0 : CHANGED_MAX) && all;
+    all = obtain_flush(c, ev->kind == EV_LOOK ? 0 : CHANGED_MAX) && all;
     all = serve_early_flush(c, out) && all; /* of sessions as they are now */
     all = waits_flush(c, out) && all;       /* behind all that gives back, or names a step */
     stages_settle(c);

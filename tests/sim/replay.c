@@ -44,7 +44,8 @@ static const char *event_name(enum event_kind kind)
                                                 [EV_DISK_DROPPED] = "disk_dropped",
                                                 [EV_SHUTDOWN] = "shutdown",
                                                 [EV_PEER_LEFT] = "peer_left",
-                                                [EV_PEER_JOINED] = "peer_joined"};
+                                                [EV_PEER_JOINED] = "peer_joined",
+                                                [EV_LOOK] = "look"};
 
     return kind > 0 && kind < EV_COUNT && names[kind] ? names[kind] : "unknown";
 }

@@ -24,7 +24,8 @@
  *   page_free keep it up, too: see pages.c.
  *
  * Who wants to evict calls obtain_settle first. A list that has grown long is shortened at the end
- * of each step, and worked off by a timer (obtain_flush), so nobody finds much to do. */
+ * of each step, and worked off where an operator looks (obtain_flush), so nobody finds much to do.
+ */
 #ifndef CORE_OBTAIN_H
 #define CORE_OBTAIN_H
 

@@ -199,7 +199,7 @@ static enum tern_err describe(struct daemon *d, const char *command, char *const
                               size_t nargs, uint32_t tenant, size_t *ret_n, const char **ret_text)
 {
     static char why[ADMIN_WHY_BYTES];
-    struct event timer = {.kind = EV_TIMER}; /* it counts what could be evicted now */
+    struct event look = {.kind = EV_LOOK};
     uint32_t visits = ADMIN_VISITS_MAX;
     struct text_out out;
     struct tls_stats tls;
@@ -242,7 +242,7 @@ static enum tern_err describe(struct daemon *d, const char *command, char *const
         .ctx = d,
     };
 
-    daemon_event(d, &timer);
+    daemon_event(d, &look);
     if (d->links.tls) {
         tls_stats(d->links.tls, &tls);
         ctx.tls = &tls;

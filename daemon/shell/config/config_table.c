@@ -192,7 +192,7 @@ const struct setting config_settings[] = {
     LIMIT(sums_per_page, "limit-sums-per-page", NULL,
           "Checksums kept for a page: its units times its regions; default: the largest number of "
           "regions"),
-    COUNT(SIZED, "limits", "peers", "limit-peers", limits.peers, 1, CONFIG_PEERS_MAX, NULL,
+    COUNT(SIZED, "limits", "peers", "limit-peers", limits.peers, 0, CONFIG_PEERS_MAX, NULL,
           "Peers at a time; default: those that the configuration names and 8 more, which may join "
           "while the daemon runs"),
     COUNT(SIZED, "limits", "inbound_links", "limit-inbound-links", inbound_links, 1, 16384, NULL,

@@ -64,7 +64,7 @@ mkdir "$work/functions"
 for program in "$made"/zsh/*; do cp "$program" "$work/functions/_${program##*/}"; done
 # typed | what it becomes
 cat >"$work/cases" <<'CASES'
-ternctl poo|ternctl pools 
+ternctl doct|ternctl doctor 
 ternctl --js|ternctl --json 
 ternctl tree --po|ternctl tree --pool=
 ternctl status --po|ternctl status --po
