@@ -197,7 +197,7 @@ stage "without packages" "all of it, and a replay" without_packages
 if CC=clang CXX=clang++ stage "build clang asan" "" build build-asan -DTERN_SANITIZE=address; then
     tests build-asan unit "$jobs"
     [[ $full -eq 1 ]] && tests build-asan rdma 1
-    seeds=$((full ? 5000 : 500))
+    seeds=$((full ? 5000 : 1000)) # with fewer, marks are missed by chance
     stage "simulator asan" "$seeds seeds" build-asan/bin/tern-sim --seeds $seeds --first "$TERN_SIM_FIRST" \
         --audit 16 --json
     stage "simulator of RDMA asan" "$seeds seeds" \

@@ -38,5 +38,5 @@ for tape in "${TERN_SOURCE:?}"/tests/sim/tapes/bug-*.tape; do
     fi
 done
 # Without a bug the same build finds nothing.
-"$sim" --seeds 300 --first "$first"
-"$sim" --rdma --seeds 300 --first "$first" || [ $? -eq 77 ] # a build without RDMA
+"$sim" --seeds 1000 --first "$first"
+"$sim" --rdma --seeds 1000 --first "$first" || [ $? -eq 77 ] # a build without RDMA
