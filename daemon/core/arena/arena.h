@@ -509,6 +509,7 @@ struct reset { /* see session/resets.c */
     uint32_t conn; /* of the engine that waits for the answer; NONE */
     uint32_t link; /* of the peer that told us and is to be answered; NONE */
     uint64_t request_id, trace_id;
+    uint64_t teller; /* the incarnation of that peer, also when the link is lost */
     uint32_t nodes;
     uint32_t own; /* 1: it began here */
     uint32_t due; /* 1: who has heard of it, or who is connected, has changed: see reset_spread */

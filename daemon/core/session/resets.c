@@ -149,17 +149,23 @@ static void say_done(struct actions *out, uint32_t link, uint64_t id, enum tern_
 }
 
 /* A peer tells us of a reset that we have. Where it began here, or somebody else waits for our
- * whole answer, it has not to wait for that, too. If it was answered in part, it is told so. */
+ * whole answer, it has not to wait for that, too. Whoever waited, and lost the link, waits again:
+ * our own peers may not have heard yet, and what was reset may still lie on the disk. If it was
+ * answered in part, it is told so. */
 static void told_again(struct core *c, struct actions *out, uint32_t link, struct reset *r)
 {
-    if (r->state == RESET_OWED && !r->own && r->link == NONE) {
-        reset_state_move(&r->state, RESET_ASKED);
-        r->link = link;
-        reset_changed(c, r);
-        touch(c);
+    uint64_t teller = link_at(c, link)->incarnation;
+
+    if (r->own || r->link != NONE || (r->state == RESET_ASKED && r->teller != teller)) {
+        say_done(out, link, r->id, r->own || r->state == RESET_ASKED ? TERN_OK : TERN_PEER_LOST);
         return;
     }
-    say_done(out, link, r->id, r->own || r->state == RESET_ASKED ? TERN_OK : TERN_PEER_LOST);
+    if (r->state == RESET_OWED)
+        reset_state_move(&r->state, RESET_ASKED);
+    r->link = link;
+    r->teller = teller;
+    reset_changed(c, r);
+    touch(c);
 }
 
 static void told(struct core *c, struct actions *out, uint32_t link, const struct peer_msg *msg)
@@ -185,6 +191,7 @@ static void told(struct core *c, struct actions *out, uint32_t link, const struc
     r->id = msg->reset;
     r->trace_id = msg->trace_id;
     r->link = link;
+    r->teller = link_at(c, link)->incarnation;
 }
 
 void reset_msg(struct core *c, struct actions *out, uint32_t link, const struct peer_msg *msg)

@@ -121,6 +121,25 @@ TEST(n1_peer_that_is_lost_before_its_answer_is_told_again)
     assert_int_equal(depth_at(p.source, &p.se, p.sp), 0);
 }
 
+/* The link is lost while the peer waits for its own peers: whoever told it tells it again, and
+ * waits for the whole answer as before. */
+TEST(n1_peer_that_is_told_again_still_waits_for_its_own_peers)
+{
+    struct pair p = PAIR_LIMITED(limits.peers = 1, 4, 128, 64);
+
+    rig_link_up(p.source, 0, p.dest, 1);
+    p.source->automatic = BY_HAND(RIG_MSG);
+    resets(p.dest, p.de.conn[0], 1);
+    assert_int_equal(rig_jobs(p.source, RIG_MSG), 1); /* it tells its peer */
+    rig_link_down(p.dest, 0);
+    rig_link_up(p.dest, 0, p.source, 1);
+    assert_int_equal(rig_jobs(p.source, RIG_MSG), 1); /* and answers nothing yet */
+    assert_int_equal(rig_view(p.dest).resets_spreading, 1);
+    complete_all(p.source, RIG_MSG);
+    assert_int_equal(rig_view(p.dest).resets_spreading, 0);
+    assert_int_equal(rig_view(p.source).resets_spreading, 0);
+}
+
 /* What runs on in the old content is not mixed with new content of that name. */
 TEST(n1_session_of_a_namespace_that_was_reset_fetches_nothing)
 {
