@@ -444,6 +444,14 @@ static bool pulls_active(struct sim *w, uint32_t d)
     return w->d[d].pulled || pulls_now(w, d);
 }
 
+bool path_held_untold(const struct daemon *m)
+{
+    for (uint32_t i = 0; i < OPENS; i++)
+        if (m->walking[i].gen != 0)
+            return true;
+    return false;
+}
+
 /* Something else than sessions and steps may hold prefixes: jobs and transfers pin whole paths. */
 static bool pool_unsure(struct sim *w, uint32_t d, uint32_t pool)
 {
@@ -452,9 +460,8 @@ static bool pool_unsure(struct sim *w, uint32_t d, uint32_t pool)
         return true;
     if (disk_is_on(w, d)) /* what waits to be stored is held */
         return true;
-    for (uint32_t i = 0; i < OPENS; i++)
-        if (w->d[d].walking[i].gen != 0)
-            return true;
+    if (path_held_untold(&w->d[d]))
+        return true;
     if (w->d[d].njobs || w->d[d].spoilt) /* others may wait behind these; who is away is unsure */
         return true;
     for (uint32_t i = 0; i < SESSIONS; i++) /* when it lets go of the device is the core's affair */

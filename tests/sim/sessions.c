@@ -377,7 +377,8 @@ static bool serve_pins(const struct daemon *m, uint32_t pool)
 static uint32_t chunks_held(struct sim *w, uint32_t d, uint32_t pool, uint32_t tenant)
 {
     const struct daemon *m = &w->d[d];
-    bool busy = m->pool[pool].tenant != tenant || fetch_pins(m, pool) || serve_pins(m, pool);
+    bool busy = m->pool[pool].tenant != tenant || fetch_pins(m, pool) || serve_pins(m, pool) ||
+                path_held_untold(m);
     uint32_t n = 0;
 
     for (KNOWN_CHUNKS(m, pool, i)) {

@@ -307,6 +307,9 @@ bool chunk_certain(struct sim *w, uint32_t d, uint32_t pool, const struct chunk 
 /* Does somebody use it, a worker too, or does it wait for its step? */
 bool chunk_held(struct sim *w, uint32_t d, uint32_t pool, const struct chunk *c);
 bool chunk_pinned(struct sim *w, uint32_t d, uint32_t pool, const struct chunk *c);
+/* Does the core hold a path of which the model does not know how deep it is? That of the tokens
+ * that a peer sends in pieces. */
+bool path_held_untold(const struct daemon *m);
 void chunk_drop(struct sim *w, uint32_t d, uint32_t pool, struct chunk *c);
 void give_back(struct sim *w, uint32_t d, struct session *s, uint32_t group, uint32_t from,
                uint32_t to, uint32_t step);
