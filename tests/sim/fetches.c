@@ -579,6 +579,7 @@ void session_fetched(struct sim *w, uint32_t d, const struct reply *r)
     if (session_ends(w, d, s)) { /* closed or aborted in mid-transfer */
         EXPECT(r->err != TERN_OK, "fetch_of_closed", "err %u", r->err);
         s->turn = TURN_OPEN;
+        s->untold = s->live;
         if (s->fetch_host)
             MARK(load_aborted);
         else if (s->live)

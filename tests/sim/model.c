@@ -374,6 +374,8 @@ void table_forget(struct sim *w, uint32_t d, struct session *s, uint32_t step)
         give_back(w, d, s, g, s->unpinned ? s->committed / w->page_tokens[d][g] : 0,
                   pages_of(w, d, s, g), step);
     state_forget_session(w, d, s, step);
+    if ((s->turn == TURN_FETCHING || s->untold) && step > w->d[d].engine[s->engine].untold_step)
+        w->d[d].engine[s->engine].untold_step = step;
     if (s->turn == TURN_FETCHING)
         for (uint32_t i = 0; i < PULLS * 2; i++)
             if (w->d[d].pull[i].used && !w->d[d].pull[i].over &&
@@ -381,6 +383,7 @@ void table_forget(struct sim *w, uint32_t d, struct session *s, uint32_t step)
                 pull_over(w, d, &w->d[d].pull[i], true);
     w->d[d].host_unsure |= s->away == AWAY_HOST && !s->unpinned;
     s->foggy = s->live = s->deaf = s->away = s->unpinned = s->undone = s->lost = 0;
+    s->untold = 0;
     s->slid_step = 0;
     s->committed = s->written = s->allocated = 0;
 }
@@ -448,6 +451,9 @@ bool path_held_untold(const struct daemon *m)
 {
     for (uint32_t i = 0; i < OPENS; i++)
         if (m->walking[i].gen != 0)
+            return true;
+    for (uint32_t e = 0; e < ENGINES; e++)
+        if (m->engine[e].used && m->engine[e].untold_step > m->engine[e].min_done)
             return true;
     return false;
 }

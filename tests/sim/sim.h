@@ -308,7 +308,8 @@ bool chunk_certain(struct sim *w, uint32_t d, uint32_t pool, const struct chunk 
 bool chunk_held(struct sim *w, uint32_t d, uint32_t pool, const struct chunk *c);
 bool chunk_pinned(struct sim *w, uint32_t d, uint32_t pool, const struct chunk *c);
 /* Does the core hold a path of which the model does not know how deep it is? That of the tokens
- * that a peer sends in pieces. */
+ * that a peer sends in pieces; or, up to its last step, that of a session which ended in
+ * mid-transfer: what its fetch had found by then, nobody was told. */
 bool path_held_untold(const struct daemon *m);
 void chunk_drop(struct sim *w, uint32_t d, uint32_t pool, struct chunk *c);
 void give_back(struct sim *w, uint32_t d, struct session *s, uint32_t group, uint32_t from,

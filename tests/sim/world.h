@@ -175,6 +175,7 @@ struct session {
     uint8_t away, back_turn;
     uint8_t unpinned; /* the host has all that it needs: the device may lose its path */
     uint8_t undone;   /* a copy failed: the core may have let it run on */
+    uint8_t untold;   /* its fetch ended with it: what that had found by then, nobody was told */
     uint8_t foggy;    /* which copies it counts on, the model cannot tell */
     uint8_t lost;     /* the host's copy is known to be bad */
     uint32_t away_step;
@@ -255,6 +256,7 @@ struct engine {
     uint8_t jumped; /* bit a rank: it shows a step that it has not finished */
     struct engine_id id;
     uint32_t step, exec[RANKS], done[RANKS], min_done;
+    uint32_t untold_step; /* up to that one it may hold paths that nobody was told: see untold */
     struct proc proc[PROCS];
     uint32_t nlease, lease_step; /* lease_step: the last that may touch some of them */
     struct leased lease[LEASES];
