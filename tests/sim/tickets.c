@@ -538,6 +538,9 @@ bool ask_ticket_open(struct sim *w, uint32_t d, uint32_t i)
     request_init(w, d, &ev, OP_TICKET_OPEN, conn);
     ev.request.ticket_open = (struct req_ticket_open){
         .session = s->handle, .deadline_ms = wanted, .key = {pick(w, NONE) + 1ull, pick(w, NONE)}};
+    if (t->stands &&
+        space_current(w, d, s->tenant, s->space)) /* whoever follows it may end there */
+        t->until = w->now + STEP_NS + stands_ms(w, wanted) * MS;
     sim_ask(w, d, &ev, "ticket_open_answer");
     p = w->reply;
     TRACE("  daemon %u opens a ticket of session %u.%u (committed %u written %u): err %u\n", d,
