@@ -355,6 +355,7 @@ struct opened {
     uint32_t need;       /* what is offered has to be younger than that reset */
     uint32_t content;    /* and is younger than this one */
     uint64_t not_before; /* the peer was busy: it is asked again then, or later */
+    uint64_t since;      /* when its fetch was asked for */
 };
 
 struct serve {

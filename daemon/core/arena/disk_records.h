@@ -40,6 +40,7 @@ struct disk_chunk {
     struct namespace_id ns;
     uint64_t path_bytes; /* of the HISTORY extents up to here */
     struct disk_kept part[DISK_PARTS];
+    uint64_t renewed_ns;          /* when STATE that it had was written anew; 0: never */
     uint32_t reason, hits, reach; /* of an entry */
     uint64_t used_ns;             /* serving time (D7) when it was stored, or used last */
 };

@@ -97,7 +97,7 @@ static void span_arrived(struct core *c, struct pull *p, uint32_t record, bool o
     c->corrupt_detected++;
     if (++pg->tries >= PULL_TRIES_MAX) {
         if (p->chunk != NONE)
-            pull_disk_bad(c, pg);
+            pull_disk_bad(c, p, pg);
         pull_set_ending(c, p, TERN_CORRUPT);
         return;
     }

@@ -180,8 +180,8 @@ void spill_read(struct rig *rig, const struct rig_job *job, struct event *event)
             rig_fail("a page is read where none begins");
         memcpy(to, p->data, bytes);
         rig->sums[job->pages[i].record] = p->sum;
-        if (rig->spill->reads_to_spoil > 0) {
-            rig->spill->reads_to_spoil--;
+        if (rig->spill->reads_to_spoil > 0 || x->rotten) {
+            rig->spill->reads_to_spoil -= rig->spill->reads_to_spoil > 0;
             to[0] ^= 1;
             continue;
         }

@@ -18,7 +18,7 @@ struct spill_extent {
     uint32_t *tokens;        /* owned */
     struct extra_key *keys;  /* owned */
     struct spill_page *page; /* owned, e.npages */
-    bool hole;
+    bool hole, rotten;       /* rotten: each read of it is wrong */
 };
 
 struct spill_file {
