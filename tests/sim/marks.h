@@ -251,7 +251,7 @@
     X(promise_over, 300)                                                                           \
     X(promise_busy, 30)                                                                            \
     X(promise_ends_with_engine, 4)                                                                 \
-    X(promise_outlasts_its_time, 15)                                                               \
+    X(promise_outlasts_its_time, 3)                                                                \
     X(follow_begins_early, 40)                                                                     \
     X(follow_begins_handed, 80)                                                                    \
     X(follow_begins_again, 15)                                                                     \
