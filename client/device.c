@@ -22,11 +22,9 @@ static enum tern_err call_failed(struct tern *t, const struct device_map *m, con
                                  CUresult result)
 {
     char text[QUICK_TEXT_MAX];
-    const char *name = NULL;
 
-    m->driver.error_name(result, &name);
     snprintf(text, sizeof text, "the pool on %s could not be mapped: %s: %s", m->uuid, call,
-             name ? name : "an error without a name");
+             driver_error_name(&m->driver, result));
     return set_error(t, TERN_INTERNAL, text);
 }
 

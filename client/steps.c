@@ -84,13 +84,11 @@ bool steps_in_stream(const struct tern *t, const uint8_t *control)
 static enum tern_err call_failed(struct tern *t, const char *call, CUresult result)
 {
     char text[QUICK_TEXT_MAX];
-    const char *name = NULL;
 
-    t->by_stream->driver.error_name(result, &name);
     snprintf(text, sizeof text,
              "the step could not be put into the stream: %s: %s; call tern_done_step when the "
              "device is done",
-             call, name ? name : "an error without a name");
+             call, driver_error_name(&t->by_stream->driver, result));
     return set_error(t, TERN_INTERNAL, text);
 }
 

@@ -124,3 +124,11 @@ CUresult driver_device_of(const struct driver *d, const char *uuid, CUdevice *re
     }
     return result == CUDA_SUCCESS ? CUDA_ERROR_NOT_FOUND : result;
 }
+
+const char *driver_error_name(const struct driver *d, CUresult result)
+{
+    const char *name = NULL;
+
+    d->error_name(result, &name);
+    return name ? name : "an error without a name";
+}

@@ -266,6 +266,8 @@ void driver_close(struct driver *d);
 
 /* Whether the device is of no use any more to this process (fault 21). */
 bool driver_is_lost(CUresult result);
+/* As the driver calls it; a static text. */
+const char *driver_error_name(const struct driver *d, CUresult result);
 
 /* A device's name as nvidia-smi has it: "GPU-" and a UUID in small letters. */
 #define DRIVER_UUID_BYTES 41 /* with the NUL */

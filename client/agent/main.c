@@ -1,8 +1,6 @@
 /* tern-agent: the command line, and the loop until a signal ends it. */
 #include <argp.h>
-#include <errno.h>
 #include <netdb.h>
-#include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <sys/signalfd.h>
@@ -11,6 +9,7 @@
 
 #include "client/agent/http.h"
 #include "client/agent/metrics.h"
+#include "client/program.h"
 
 #define SOCKET_DEFAULT  "/run/tern/admin.sock"
 #define LISTEN_DEFAULT  "127.0.0.1:7003"
@@ -55,14 +54,7 @@ struct settings {
 
 static uint32_t number(struct argp_state *state, const char *option, const char *arg, uint32_t max)
 {
-    char *end;
-    unsigned long long v;
-
-    errno = 0;
-    v = strtoull(arg, &end, 10);
-    if (*arg < '0' || *arg > '9' || *end || v == 0 || v > max || errno)
-        argp_error(state, "%s takes a number from 1 to %u, not '%s'", option, max, arg);
-    return (uint32_t)v;
+    return (uint32_t)program_number(state, option, arg, (struct number_range){1, max});
 }
 
 static void print_metrics(void)
@@ -98,19 +90,6 @@ static error_t parse(int key, char *arg, struct argp_state *state)
     case ARGP_KEY_ARG: argp_error(state, "'%s' is one argument too many", arg); return 0;
     default: return ARGP_ERR_UNKNOWN;
     }
-}
-
-/* A descriptor that can be read when the program is to end. */
-static int end_signals(void)
-{
-    sigset_t set;
-
-    sigemptyset(&set);
-    sigaddset(&set, SIGTERM);
-    sigaddset(&set, SIGINT);
-    sigprocmask(SIG_BLOCK, &set, NULL);
-    signal(SIGPIPE, SIG_IGN);
-    return signalfd(-1, &set, SFD_CLOEXEC | SFD_NONBLOCK);
 }
 
 /* Says once what has changed: whether the daemon answers. */
@@ -156,7 +135,7 @@ int main(int argc, char **argv)
     }
     http_address(http, text);
     fprintf(stderr, "tern-agent: listens at http://%s/\n", text);
-    wake = end_signals();
+    wake = program_end_signals();
     while (wake >= 0 && read(wake, &signal_got, sizeof(signal_got)) < 0) {
         http_run(http, wake);
         tell(&agent, &told);

@@ -371,27 +371,26 @@ const struct command act_commands[] = {
      "  ternctl evict\n  ternctl evict --pool 0 --nodes 100\n\nLeast recently used ones go "
      "first; those that are on the host too leave the device first, then the host, and count "
      "twice. Copies on the host of what is held on the device stay.\n",
-     evict_options, false, run_evict},
+     evict_options, 0, run_evict},
     {"pin", "NODE", "Keeps a prefix on the device until it is unpinned",
      "  ternctl pin 0000000100000002\n\nNODE as `ternctl tree` shows it. The whole path to it "
      "stays. Pins of one node are counted.\n",
-     NULL, true, run_pin},
+     NULL, 1, run_pin},
     {"unpin", "NODE", "Takes one pin of a prefix back", "  ternctl unpin 0000000100000002\n", NULL,
-     true, run_unpin},
+     1, run_unpin},
     {"drain", "", "Takes no new sessions; ends the daemon after the last one",
      "  ternctl drain && ternctl sessions\n  ternctl drain --wait=60s\n\nWith --wait the exit "
      "status is 0 once all sessions ended by themselves, and 4 if some were left when TIME or the "
      "daemon's deadline was over, the drain was taken back or the daemon ended.\n",
-     drain_options, false, run_drain},
+     drain_options, 0, run_drain},
     {"undrain", "", "Takes new sessions again, while the daemon drains",
-     "  ternctl undrain\n\nA drain that a signal began is not taken back.\n", NULL, false,
-     run_undrain},
+     "  ternctl undrain\n\nA drain that a signal began is not taken back.\n", NULL, 0, run_undrain},
     {"reload", "", "Reads the configuration and the certificates anew",
      "  ternctl reload --dry-run\n  ternctl reload\n\nSo does SIGHUP. Each difference is told: "
      "done, "
      "or needs a restart, and why. Connections to come use the new certificates. If the file or a "
      "certificate is wrong, what was in force stays, and the reason is told.\n",
-     reload_options, false, run_reload},
+     reload_options, 0, run_reload},
     {"peer", "ACTION NAME", "Adds or removes a peer, without a restart",
      "  ternctl peer add host3 host3:7000 --tenants default\n  ternctl peer remove host3\n\nWhat "
      "is added is in no file: it is gone with the daemon, and a reload leaves it alone. Transfers "
@@ -400,13 +399,13 @@ const struct command act_commands[] = {
     {"log-level", "LEVEL", "Changes the log's level for a while",
      "  ternctl log-level debug --for 60s\n  ternctl log-level info\n\nLEVEL is error, warn, info "
      "or debug. It goes back by itself; the level of the configuration ends it at once.\n",
-     log_level_options, true, run_log_level},
+     log_level_options, 1, run_log_level},
     {"tape", "FILE", "Writes the daemon's last events to FILE",
      "  ternctl tape /tmp/tern.tape && tern-sim --tape /tmp/tern.tape\n\nIt is the daemon that "
      "writes: FILE must be "
      "where it may. An earlier FILE is replaced once the new one is whole.\n",
-     tape_options, true, run_tape},
+     tape_options, 1, run_tape},
     {"ping", "", "How long the daemon takes to answer",
-     "  ternctl ping\n  ternctl ping --count 100 --json\n", ping_options, false, run_ping},
+     "  ternctl ping\n  ternctl ping --count 100 --json\n", ping_options, 0, run_ping},
     {0},
 };

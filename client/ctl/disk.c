@@ -309,13 +309,13 @@ const struct command disk_commands[] = {
      "begins the hash of all its tokens, as with --json. BYTES are of all that the entry needs, "
      "OWN of what no other needs. SCORE is in tokens a MiB: the "
      "lowest goes first.\n",
-     disk_options, false, run_disk},
+     disk_options, 0, run_disk},
     {"verify", "DIR", "Reads every byte of a spill directory; needs no daemon",
      "  ternctl verify /var/lib/tern/spill\n  ternctl verify /backup/spill --key "
      "/etc/tern/spill.key\n"
      "\nIt only reads, also beside a daemon that runs. Exit status 1: something is not good, or "
      "DIR "
      "is no spill directory.\n",
-     verify_options, true, run_verify},
+     verify_options, 1, run_verify},
     {0},
 };

@@ -2,11 +2,12 @@
  * that `ternctl COMMAND --help` tells about that command alone. */
 #include "ctl.h"
 
-#include <errno.h>
 #include <stdlib.h>
 #include <string.h>
 #include <tern_version.h>
 #include <unistd.h>
+
+#include "client/program.h"
 
 const char *argp_program_version TERN_ARGP = "ternctl " TERN_VERSION;
 
@@ -62,15 +63,7 @@ struct parse {
 
 static uint64_t number(struct argp_state *state, const char *option, const char *arg, uint64_t max)
 {
-    char *end;
-    unsigned long long v;
-
-    errno = 0;
-    v = strtoull(arg, &end, 10);
-    if (*arg < '0' || *arg > '9' || *end || v == 0 || v > max || errno)
-        argp_error(state, "%s takes a number from 1 to %llu, not '%s'", option,
-                   (unsigned long long)max, arg);
-    return v;
+    return program_number(state, option, arg, (struct number_range){1, max});
 }
 
 /* "90", "90s", "15m" or "2h", in seconds. */

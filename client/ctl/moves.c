@@ -116,8 +116,8 @@ static const struct argp_option by_peer[] = {OPTION_TENANT, OPTION_PEER, {0}};
 
 const struct command moves_commands[] = {
     {"tickets", "", "Tickets that stand, and what became of the others", "  ternctl tickets\n",
-     by_engine, false, run_tickets},
+     by_engine, 0, run_tickets},
     {"transfers", "", "Page transfers under way, in both directions", "  ternctl transfers\n",
-     by_peer, false, run_transfers},
+     by_peer, 0, run_transfers},
     {0},
 };

@@ -15,14 +15,14 @@ static uint64_t found(const json_t *row)
            j_u64(row, "handed_over_tokens");
 }
 
-static void add_found(struct table *t, const json_t *row)
+static void add_found(struct table *t, const json_t *row, uint64_t tokens)
 {
     uint64_t prompt = j_u64(row, "prompt_tokens");
 
     if (prompt == 0)
         table_add(t, DIM, "-");
     else
-        table_add(t, BOLD, "%.1f %%", 100.0 * (double)found(row) / (double)prompt);
+        table_add(t, BOLD, "%.1f %%", 100.0 * (double)tokens / (double)prompt);
 }
 
 static const char *const figure_titles[] = {"<OF",    "PROMPTS",  "TOKENS", "FOUND",
@@ -39,7 +39,7 @@ static void add_figures(struct table *t, const char *of, const json_t *row)
     table_add(t, PLAIN, "%s", of);
     table_add(t, PLAIN, "%s", human_tokens(j_u64(row, "prompts")));
     table_add(t, PLAIN, "%s", human_tokens(j_u64(row, "prompt_tokens")));
-    add_found(t, row);
+    add_found(t, row, found(row));
     for (size_t i = 0; i < TITLES_N(keys); i++)
         table_add(t, PLAIN, "%s", human_tokens(j_u64(row, keys[i])));
 }
@@ -134,7 +134,7 @@ static int run_namespaces(struct ctl *ctl)
                                             : "idle");
             table_add(&t, PLAIN, "%s", num(row, "prompts"));
             table_add(&t, PLAIN, "%s", num(row, "prompt_tokens"));
-            add_found(&t, row);
+            add_found(&t, row, found(row));
             table_add(&t, PLAIN, "%s", num(row, "evicted_nodes"));
         }
         table_print(&t, "no pool knows a namespace");
@@ -208,7 +208,6 @@ static json_t *tenants_of(const json_t *status)
 static void add_tenant(struct table *t, const json_t *row)
 {
     const json_t *device = json_object_get(row, "device");
-    uint64_t prompt = j_u64(row, "prompt_tokens");
 
     table_add(t, BOLD, "%.*s", TENANTS_NAME_BYTES, j_str(row, "tenant"));
     table_add(t, PLAIN, "%s", num(row, "engines"));
@@ -218,10 +217,7 @@ static void add_tenant(struct table *t, const json_t *row)
     table_add(t, PLAIN, "%s", human_bytes(j_u64(device, "live_bytes")));
     table_add(t, PLAIN, "%s", human_bytes(j_u64(device, "evictable_bytes")));
     table_add(t, PLAIN, "%s", human_bytes(j_u64(json_object_get(row, "host"), "bytes")));
-    if (prompt == 0)
-        table_add(t, DIM, "-");
-    else
-        table_add(t, BOLD, "%.1f %%", 100.0 * (double)j_u64(row, "found_tokens") / (double)prompt);
+    add_found(t, row, j_u64(row, "found_tokens"));
 }
 
 static int run_tenants(struct ctl *ctl)
@@ -251,15 +247,15 @@ static const struct argp_option namespaces_options[] = {
 const struct command stats_commands[] = {
     {"stats", "", "What became of prompts, and how long things took",
      "  ternctl stats\n  ternctl stats --json | jq '.tenants[] | {tenant, prompt_tokens}'\n", NULL,
-     false, run_stats},
+     0, run_stats},
     {"tenants", "", "What each tenant has, and what was found of its prompts",
      "  ternctl tenants\n  ternctl tenants --json | jq '.tenants[] | {tenant, "
      "live: .device.live_bytes}'\n\nPOOLS is the memory of its pools on the device, of one "
      "region; LIVE is in use, EVICTABLE makes way for whoever needs it, HOST is its pools on the "
      "host tier.\n",
-     NULL, false, run_tenants},
+     NULL, 0, run_tenants},
     {"namespaces", "", "Namespaces of pools, and what was found of their prompts",
      "  ternctl namespaces\n  ternctl namespaces --json | jq '.namespaces | length'\n",
-     namespaces_options, false, run_namespaces},
+     namespaces_options, 0, run_namespaces},
     {0},
 };

@@ -129,6 +129,6 @@ const struct command tree_commands[] = {
      "branch, alike and held by nobody, are one line with the depths from..to; NODE is the last of "
      "them, for `ternctl pin`. TIER: device, host, both, or on its way (device>host).\nIn the "
      "drawing width is pages, colour is the tier, a dot a point to resume from.\n",
-     tree_options, false, run_tree},
+     tree_options, 0, run_tree},
     {0},
 };

@@ -141,6 +141,6 @@ const struct command watch_commands[] = {
      "\"removed\")'\n\nThe daemon keeps the last limits.events changes; one that watches too "
      "slowly is told how many it lost. With --json one object a line: the first is the number to "
      "begin at, and with which incarnation of the daemon.\n",
-     watch_options, false, run_watch},
+     watch_options, 0, run_watch},
     {0},
 };

@@ -7,6 +7,7 @@
 #include <string.h>
 
 #include "client/member/gateway.h"
+#include "client/member/why.h"
 
 #define URL_BYTES  (ETCD_ENDPOINT_BYTES + 64)
 #define BODY_BYTES 65536u /* of a question: a key and a value in base64 are far below */
@@ -114,14 +115,9 @@ uint32_t etcd_endpoints(const struct etcd *e)
     return e->n;
 }
 
-/* What others wrote goes into a line of the log: nothing in it may end the line or a quoted text.
- */
 static void why_is(struct etcd *e, const char *text)
 {
-    snprintf(e->why, sizeof(e->why), "%s", text);
-    for (char *c = e->why; *c; c++)
-        if ((unsigned char)*c < ' ' || (unsigned char)*c > '~' || *c == '"' || *c == '\\')
-            *c = '?';
+    why_line(e->why, sizeof(e->why), text, '?');
 }
 
 static bool transfer(struct etcd *e, const char *path, const char *body)

@@ -20,8 +20,7 @@ bool gateway_prefix_ok(const char *prefix)
     size_t n = strlen(prefix);
 
     return n > 1 && n < GATEWAY_PREFIX_BYTES && prefix[0] == '/' && prefix[n - 1] != '/' &&
-           strspn(prefix, "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789-_./") ==
-               n;
+           strspn(prefix, NODE_NAME_CHARS "/") == n;
 }
 
 /* ---- base64 ---- */

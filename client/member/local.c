@@ -6,14 +6,13 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "client/member/why.h"
+
 #define CHANGE_ARGS 4
 
 static void why_is(struct local *l, const char *text)
 {
-    snprintf(l->why, sizeof(l->why), "%s", text);
-    for (char *c = l->why; *c; c++)
-        if ((unsigned char)*c < ' ' || (unsigned char)*c > '~' || *c == '"' || *c == '\\')
-            *c = '\'';
+    why_line(l->why, sizeof(l->why), text, '\'');
 }
 
 void local_end(struct local *l)

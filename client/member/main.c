@@ -2,15 +2,14 @@
 #include <argp.h>
 #include <errno.h>
 #include <poll.h>
-#include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/signalfd.h>
 #include <tern_version.h>
 #include <unistd.h>
 
 #include "client/member/member.h"
+#include "client/program.h"
 
 #define SOCKET_DEFAULT "/run/tern/admin.sock"
 #define PREFIX_DEFAULT "/tern"
@@ -76,22 +75,10 @@ struct settings {
     struct etcd_options etcd;
 };
 
-struct range {
-    uint32_t min, max;
-};
-
 static uint32_t number(struct argp_state *state, const char *option, const char *arg,
-                       struct range range)
+                       struct number_range range)
 {
-    char *end;
-    unsigned long long v;
-
-    errno = 0;
-    v = strtoull(arg, &end, 10);
-    if (*arg < '0' || *arg > '9' || *end || v < range.min || v > range.max || errno)
-        argp_error(state, "%s takes a number from %u to %u, not '%s'", option, range.min, range.max,
-                   arg);
-    return (uint32_t)v;
+    return (uint32_t)program_number(state, option, arg, range);
 }
 
 static void add_endpoint(struct argp_state *state, struct etcd_options *o, const char *arg)
@@ -150,9 +137,9 @@ static void finish(struct argp_state *state, const struct settings *s)
 
 static error_t parse(int key, char *arg, struct argp_state *state)
 {
-    static const struct range ttl = {MEMBER_TTL_S_MIN, MEMBER_TTL_S_MAX};
-    static const struct range grace = {1, MEMBER_GRACE_S_MAX};
-    static const struct range interval = {MEMBER_INTERVAL_MS_MIN, MEMBER_INTERVAL_MS_MAX};
+    static const struct number_range ttl = {MEMBER_TTL_S_MIN, MEMBER_TTL_S_MAX};
+    static const struct number_range grace = {1, MEMBER_GRACE_S_MAX};
+    static const struct number_range interval = {MEMBER_INTERVAL_MS_MIN, MEMBER_INTERVAL_MS_MAX};
     struct settings *s = state->input;
     struct member *m = s->member;
 
@@ -171,25 +158,12 @@ static error_t parse(int key, char *arg, struct argp_state *state)
     case OPT_INTERVAL: m->interval_ms = number(state, "--interval-ms", arg, interval); return 0;
     case OPT_DEADLINE:
         s->etcd.deadline_ms =
-            number(state, "--deadline-ms", arg, (struct range){1, ETCD_DEADLINE_MS_MAX});
+            number(state, "--deadline-ms", arg, (struct number_range){1, ETCD_DEADLINE_MS_MAX});
         return 0;
     case ARGP_KEY_ARG: argp_error(state, "'%s' is one argument too many", arg); return 0;
     case ARGP_KEY_END: finish(state, s); return 0;
     default: return ARGP_ERR_UNKNOWN;
     }
-}
-
-/* A descriptor that can be read when the program is to end. */
-static int end_signals(void)
-{
-    sigset_t set;
-
-    sigemptyset(&set);
-    sigaddset(&set, SIGTERM);
-    sigaddset(&set, SIGINT);
-    sigprocmask(SIG_BLOCK, &set, NULL);
-    signal(SIGPIPE, SIG_IGN);
-    return signalfd(-1, &set, SFD_CLOEXEC);
 }
 
 static bool files_ok(const struct etcd_options *o)
@@ -232,7 +206,7 @@ int main(int argc, char **argv)
     member.rules.self = member.self.name;
     if (!files_ok(&settings.etcd))
         return MEMBER_FAILED;
-    wake = (struct pollfd){.fd = end_signals(), .events = POLLIN};
+    wake = (struct pollfd){.fd = program_end_signals(), .events = POLLIN};
     member.etcd = etcd_create(&settings.etcd, why);
     if (!member.etcd || wake.fd < 0) {
         fprintf(stderr, "tern-member: %s\n", member.etcd ? strerror(errno) : why);

@@ -39,7 +39,7 @@ struct member {
     struct etcd *etcd;
     struct local local;
     struct rules rules;
-    const char *prefix, *address;
+    const char *prefix;
     uint32_t ttl_s, grace_s, interval_ms;
 
     struct lease lease;                     /* id 0: there is none */

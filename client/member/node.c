@@ -6,21 +6,20 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define NAME_CHARS  "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789-_."
 #define PORT_CHARS  "0123456789"
 #define PORT_DIGITS 5u
 #define HEX_DIGITS  16u
 
 bool node_name_ok(const char *name)
 {
-    size_t n = strspn(name, NAME_CHARS);
+    size_t n = strspn(name, NODE_NAME_CHARS);
 
     return n > 0 && n < NODE_NAME_BYTES && name[n] == '\0';
 }
 
 bool node_address_write(const char *host, uint64_t port, char ret[NODE_ADDRESS_BYTES])
 {
-    size_t n = strspn(host, NAME_CHARS ":%");
+    size_t n = strspn(host, NODE_NAME_CHARS ":%");
     bool brackets = strchr(host, ':') != NULL;
 
     if (n == 0 || n >= NODE_HOST_BYTES || host[n] != '\0' || port == 0 || port > UINT16_MAX)

@@ -27,6 +27,8 @@ struct node {
     struct capacity capacity;
 };
 
+#define NODE_NAME_CHARS "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789-_."
+
 /* One to 63 of the characters that a name in the configuration may have. */
 bool node_name_ok(const char *name);
 /* Writes the address in one form, so that two that are equal are equal as texts. False: it is none

@@ -5,12 +5,9 @@
 
 void gpu_must(const struct gpu *g, CUresult result, const char *what)
 {
-    const char *name = NULL;
-
     if (result == CUDA_SUCCESS)
         return;
-    g->driver.error_name(result, &name);
-    fprintf(stderr, "gpu: %s failed: %s (%d)%s\n", what, name ? name : "an error without a name",
+    fprintf(stderr, "gpu: %s failed: %s (%d)%s\n", what, driver_error_name(&g->driver, result),
             (int)result, driver_is_lost(result) ? ": the device is lost to this process" : "");
     exit(2);
 }

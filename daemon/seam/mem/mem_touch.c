@@ -73,6 +73,11 @@ static bool piece_hashed(void *ctx, uint8_t *bytes, uint64_t n)
     return true;
 }
 
+bool mem_far_feed(const struct mem_far *far, struct checksum *sum, const void *at, uint64_t n)
+{
+    return far->get(far->ctx, at, n, piece_hashed, sum);
+}
+
 /* ---- either ---- */
 
 bool mem_get(const struct mem *mem, void *to, const void *at, uint64_t n)
@@ -104,7 +109,7 @@ bool mem_feed(const struct mem *mem, struct checksum *sum, const void *at, uint6
     if (!far)
         return mem_fault_feed(sum, at, n);
     mem_fault_not_owner();
-    return far->get(far->ctx, at, n, piece_hashed, sum);
+    return mem_far_feed(far, sum, at, n);
 }
 
 bool mem_move(const struct mem *mem, void *to, const void *from, uint64_t n)

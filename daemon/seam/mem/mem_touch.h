@@ -24,6 +24,9 @@ struct mem_far {
     bool (*nic_wrote)(void *ctx, const void *at);
 };
 
+/* checksum_feed of memory that is far. */
+bool mem_far_feed(const struct mem_far *far, struct checksum *sum, const void *at, uint64_t n);
+
 /* NULL: the CPU reaches all memory. */
 const struct mem_far *mem_far(const struct mem *mem);
 

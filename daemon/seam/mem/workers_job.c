@@ -59,18 +59,12 @@ static uint64_t *sum_of(const struct job *job, const struct page_at *page, uint3
 
 /* ---- on a device ---- */
 
-static bool far_hashed(void *ctx, uint8_t *bytes, uint64_t n)
-{
-    checksum_feed(ctx, bytes, n);
-    return true;
-}
-
 static bool far_sum(const struct mem_far *far, const void *at, uint64_t n, uint64_t *ret)
 {
     struct checksum sum;
 
     checksum_begin(&sum);
-    if (!far->get(far->ctx, at, n, far_hashed, &sum))
+    if (!mem_far_feed(far, &sum, at, n))
         return false;
     *ret = checksum_end(&sum);
     return true;

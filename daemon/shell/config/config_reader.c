@@ -9,6 +9,7 @@
 #include <sys/eventfd.h>
 #include <unistd.h>
 
+#include "seam/io/own_threads.h"
 #include "shell/config/config_reader_states.h"
 
 struct config_reader {
@@ -40,7 +41,6 @@ static void read_now(struct config_reader *r)
 {
     char why[CONFIG_WHY_BYTES] = "";
     struct config *config = NULL;
-    uint64_t one = 1;
     enum tern_err err;
 
     pthread_mutex_unlock(&r->lock);
@@ -52,7 +52,7 @@ static void read_now(struct config_reader *r)
     if (r->state == CONFIG_READER_ORPHANED)
         return;
     config_reader_state_move(&r->state, CONFIG_READER_READ);
-    (void)!write(r->event_fd, &one, sizeof one); /* a full counter is readable, too */
+    eventfd_wake(r->event_fd);
 }
 
 static void *run(void *ctx)
@@ -81,7 +81,7 @@ static void *run(void *ctx)
 /* Nobody joins the thread, because a disk may keep it at the end. */
 static bool start_thread(struct config_reader *r)
 {
-    sigset_t all, before;
+    sigset_t before;
     pthread_attr_t attr;
     pthread_t thread;
     bool started;
@@ -89,8 +89,7 @@ static bool start_thread(struct config_reader *r)
     pthread_attr_init(&attr);
     pthread_attr_setdetachstate(&attr, PTHREAD_CREATE_DETACHED);
     pthread_attr_setstacksize(&attr, CONFIG_READER_STACK_BYTES);
-    sigfillset(&all);
-    pthread_sigmask(SIG_SETMASK, &all, &before);
+    own_threads_mask(&before);
     started = pthread_create(&thread, &attr, run, r) == 0;
     pthread_sigmask(SIG_SETMASK, &before, NULL);
     pthread_attr_destroy(&attr);

@@ -30,12 +30,9 @@ void cuda_lose(struct cuda_device *d, const char *call, const char *error)
 
 static bool did(struct cuda_device *d, const char *call, CUresult result)
 {
-    const char *name = NULL;
-
     if (result == CUDA_SUCCESS)
         return true;
-    d->cuda->driver.error_name(result, &name);
-    cuda_lose(d, call, name ? name : "an error without a name");
+    cuda_lose(d, call, driver_error_name(&d->cuda->driver, result));
     return false;
 }
 

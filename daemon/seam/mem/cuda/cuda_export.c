@@ -19,21 +19,14 @@ static enum tern_err refused(const char **ret_why)
     return TERN_UNSUPPORTED;
 }
 
-static const char *error_name(const struct cuda_device *d, CUresult result)
-{
-    const char *name = NULL;
-
-    d->cuda->driver.error_name(result, &name);
-    return name ? name : "an error without a name";
-}
-
 /* Of an error that the device does not recover from it is lost. */
 static enum tern_err call_failed(struct cuda_device *d, const char *call, CUresult result,
                                  const char **ret_why)
 {
-    snprintf(why_text, sizeof why_text, "%s: %s", call, error_name(d, result));
+    snprintf(why_text, sizeof why_text, "%s: %s", call,
+             driver_error_name(&d->cuda->driver, result));
     if (driver_is_lost(result))
-        cuda_lose(d, call, error_name(d, result));
+        cuda_lose(d, call, driver_error_name(&d->cuda->driver, result));
     return refused(ret_why);
 }
 
@@ -125,7 +118,7 @@ static bool nic_wrote(void *ctx, const void *at)
                                    CU_FLUSH_GPU_DIRECT_RDMA_WRITES_TO_OWNER);
     }
     if (result != CUDA_SUCCESS)
-        cuda_lose(d, call, error_name(d, result));
+        cuda_lose(d, call, driver_error_name(&d->cuda->driver, result));
     return result == CUDA_SUCCESS;
 }
 

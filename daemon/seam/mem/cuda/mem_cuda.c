@@ -28,9 +28,8 @@ static enum tern_err refused(const char **ret_why)
 static enum tern_err call_failed(const struct cuda *c, const char *who, const char *call,
                                  CUresult result, const char **ret_why)
 {
-    const char *name = NULL, *hint = "look at nvidia-smi and the kernel's log";
+    const char *hint = "look at nvidia-smi and the kernel's log";
 
-    c->driver.error_name(result, &name);
     if (driver_is_lost(result))
         hint = "the device has failed: reset it, or take it from `devices`";
     else if (result == CUDA_ERROR_OUT_OF_MEMORY)
@@ -39,7 +38,7 @@ static enum tern_err call_failed(const struct cuda *c, const char *who, const ch
         hint = "the driver shows no GPU to this process: look at nvidia-smi and at "
                "CUDA_VISIBLE_DEVICES, and give the container or the service its /dev/nvidia*";
     snprintf(why_text, sizeof why_text, "%s: %s: %s: %s", who, call,
-             name ? name : "an error without a name", hint);
+             driver_error_name(&c->driver, result), hint);
     *ret_why = why_text;
     return TERN_INTERNAL;
 }

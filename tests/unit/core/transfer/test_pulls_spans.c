@@ -171,6 +171,18 @@ TEST(y4_follow_of_other_page_tokens_brings_each_token)
         }
 }
 
+/* n tokens of the window's group, committed as far as chunks are whole. */
+static void window_computes(struct rig_session *s, uint32_t n)
+{
+    for (uint32_t to = L; to <= n; to += L) {
+        assert_ok(rig_run_to(s, rig_tokens(1, n), to));
+        tokens_do(s, 1, to - WINDOW, to, true);
+        assert_ok(rig_commit(s, to, 0));
+    }
+    assert_ok(rig_run_to(s, rig_tokens(1, n), n));
+    tokens_do(s, 1, n / L * L, n, true);
+}
+
 /* A window of six tokens begins within a page of either end. */
 TEST(n3_window_of_other_page_tokens_brings_the_window)
 {
@@ -180,13 +192,7 @@ TEST(n3_window_of_other_page_tokens_brings_the_window)
             struct rig_session *s = session_with(p.source, &p.se, p.sp, 1, n);
             struct ticket t;
 
-            for (uint32_t to = L; to <= n; to += L) {
-                assert_ok(rig_run_to(s, rig_tokens(1, n), to));
-                tokens_do(s, 1, to - WINDOW, to, true);
-                assert_ok(rig_commit(s, to, 0));
-            }
-            assert_ok(rig_run_to(s, rig_tokens(1, n), n));
-            tokens_do(s, 1, n / L * L, n, true);
+            window_computes(s, n);
             t = hand_over(s, 0, 0);
             p.d = session_with(p.dest, &p.de, p.dp, 1, n);
             assert_ok(ticket_fetched(p.d, t));
@@ -205,13 +211,7 @@ static struct pair window_fetched(struct ends ends, uint32_t n)
     struct pair p = between(ends, WITH_WINDOW);
     struct rig_session *s = session_with(p.source, &p.se, p.sp, 1, n);
 
-    for (uint32_t to = L; to <= n; to += L) {
-        assert_ok(rig_run_to(s, rig_tokens(1, n), to));
-        tokens_do(s, 1, to - WINDOW, to, true);
-        assert_ok(rig_commit(s, to, 0));
-    }
-    assert_ok(rig_run_to(s, rig_tokens(1, n), n));
-    tokens_do(s, 1, n / L * L, n, true);
+    window_computes(s, n);
     p.d = session_with(p.dest, &p.de, p.dp, 1, n);
     assert_ok(ticket_fetched(p.d, hand_over(s, 0, 0)));
     return p;
