@@ -51,7 +51,6 @@ static void on_check(const char *text)
 {
     struct sim *w = running;
 
-    check_set_hook(on_check); /* the next history may fail, too */
     if (w)
         violation(w, "check", "%s", text);
 }
@@ -104,7 +103,6 @@ void sim_create(struct sim *w)
     w->out = arena_take(actions_bytes(&w->limits));
     actions_init(w->out, &w->limits);
     oracle_fail_hook = on_audit;
-    check_set_hook(on_check);
     sigaction(SIGSEGV, &(struct sigaction){.sa_handler = on_crash, .sa_flags = SA_NODEFER}, NULL);
     sigaction(SIGBUS, &(struct sigaction){.sa_handler = on_crash, .sa_flags = SA_NODEFER}, NULL);
     sigaction(SIGALRM, &(struct sigaction){.sa_handler = on_crash, .sa_flags = SA_NODEFER}, NULL);
@@ -611,6 +609,7 @@ static void sim_begin(struct sim *w, const struct history *h)
 bool sim_run(struct sim *w, const struct history *h, uint64_t *ret_hash)
 {
     running = w;
+    check_set_hook(on_check); /* a check that fails takes it away */
     alarm(HISTORY_S);
     if (setjmp(w->failed)) {
         alarm(0);

@@ -18,7 +18,6 @@
 #include <sys/types.h>
 #include <unistd.h>
 
-#include "base/check.h"
 
 #define XFER_PIECE_BYTES 4096u /* a batch is several pieces, now and then of several paths */
 #define XFER_PATH_BYTES  2048u /* so that what waits for room calls another path */
@@ -29,7 +28,6 @@
 
 void *sim_calloc(size_t n, size_t size);
 void sim_free(void *p);
-_Noreturn void sim_check_failed(const char *expr, const char *file, int line);
 
 int sim_socket(int family, int type, int protocol);
 int sim_close(int fd);
@@ -82,7 +80,6 @@ static inline FILE *sim_no_file(const char *path)
 /* clang-format off */
 #define calloc(n, size)                        sim_calloc(n, size)
 #define free(p)                                sim_free(p)
-#define check_failed(expr, file, line)         sim_check_failed(expr, file, line)
 #define socket(family, type, protocol)         sim_socket(family, type, protocol)
 #define close(fd)                              sim_close(fd)
 #define shutdown(fd, how)                      sim_shutdown(fd, how)
