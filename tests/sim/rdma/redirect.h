@@ -18,7 +18,6 @@
 #include <sys/types.h>
 #include <unistd.h>
 
-
 #define XFER_PIECE_BYTES 4096u /* a batch is several pieces, now and then of several paths */
 #define XFER_PATH_BYTES  2048u /* so that what waits for room calls another path */
 #define DATA_RECV_BYTES  1500u /* and a data thread moves each of them in several */
