@@ -13,11 +13,13 @@
 
 #include "internal.h"
 
-#define LEASE_STEPS_MAX  8     /* Steps that are not answered yet */
-#define LEASE_STEP_PAGES 4096  /* pages that the operations of one Step name */
-#define LEASE_STEP_RUNS  2048  /* runs of them */
-#define LEASE_STEP_WORDS 65536 /* tokens of its operations */
-#define LEASE_HELD_TIMES 2     /* as many times the high mark is leased at most */
+#define LEASE_STEPS_MAX  8                 /* Steps that are not answered yet */
+#define LEASE_STEP_PAGES 4096              /* pages that the operations of one Step name */
+#define LEASE_STEP_RUNS  2048              /* runs of them */
+#define LEASE_STEP_WORDS 65536             /* tokens of its operations */
+#define LEASE_HELD_TIMES 2                 /* as many times the high mark is leased at most */
+#define LEASE_HUGE_BYTES ((size_t)2 << 20) /* its memory is a multiple of them */
+#define LEASE_PART_ALIGN 128               /* each of its tables begins at such a place */
 #define LEASE_REFILL                                                                               \
     (LEASE_STEPS_MAX + 1) /* pending.lease_part of a PageLease: this + the group                   \
                            */
@@ -74,7 +76,7 @@ struct lease_group {
     uint32_t page_tokens; /* 0: RECURRENT, its pages are not leased */
     uint32_t low, high;
     uint32_t n;             /* in the stock */
-    struct tern_page *page; /* owned: LEASE_HELD_TIMES * high */
+    struct tern_page *page; /* LEASE_HELD_TIMES * high */
     uint32_t held;
     uint32_t asked;    /* by a PageLease that is under way */
     uint32_t most;     /* what the next one asks for at most: less where so much was refused */
@@ -88,20 +90,21 @@ struct lease_news {
     char text[QUICK_TEXT_MAX];
 };
 
+/* One piece of memory with its tables: lease_lay. */
 struct tern_lease {
     struct tern *t; /* borrowed */
     struct tern_lease *next;
     uint64_t pool;
     uint32_t ngroups, nslots;
     struct lease_group group[TERN_GROUPS_MAX];
-    struct lease_slot *slot;   /* owned: nslots */
-    uint32_t *place;           /* owned: nplaces, by the hash of a handle: slot + 1, or 0 */
+    struct lease_slot *slot;   /* nslots */
+    uint32_t *place;           /* nplaces, by the hash of a handle: slot + 1, or 0 */
     uint32_t nplaces;          /* a power of two, at least twice nslots */
-    struct lease_cold *cold;   /* owned, likewise */
-    struct lease_stray *stray; /* owned: as many as can be held */
+    struct lease_cold *cold;   /* nslots */
+    struct lease_stray *stray; /* as many as can be held */
     uint32_t nstray, under_way, ncommits;
     struct lease_news *news, **news_end, *handed; /* owned */
-    struct lease_step *step;                      /* owned: LEASE_STEPS_MAX + 1 */
+    struct lease_step *step;                      /* LEASE_STEPS_MAX + 1 */
     uint32_t gathering;                           /* which of them */
     /* What is gathered, as it is to be sent. */
     size_t bytes;
@@ -125,7 +128,8 @@ void lease_gather(struct tern_lease *l, struct client_op op, uint32_t slot, uint
 
 /* ---- leased.c ---- */
 
-bool leased_init(struct tern_lease *l); /* false: no memory */
+/* Of a table for so many. */
+uint32_t leased_places(uint32_t sessions);
 /* The slot has a session. */
 void leased_put(struct tern_lease *l, uint32_t at);
 /* A slot is FREE that was not. */

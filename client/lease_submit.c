@@ -4,6 +4,7 @@
 
 #include <stdlib.h>
 #include <string.h>
+#include <sys/mman.h>
 
 #include "base/err.h"
 
@@ -36,14 +37,7 @@ static void lease_free(struct tern_lease *l)
         free(news);
     }
     free(l->handed);
-    for (uint32_t g = 0; g < TERN_GROUPS_MAX; g++)
-        free(l->group[g].page);
-    free(l->slot);
-    free(l->place);
-    free(l->cold);
-    free(l->stray);
-    free(l->step);
-    free(l);
+    free(l); /* and all that lease_lay laid behind it */
 }
 
 void leases_free_all(struct tern *t)
@@ -56,38 +50,70 @@ void leases_free_all(struct tern *t)
     }
 }
 
-static bool lease_fill(struct tern_lease *l, const struct tern_layout *layout,
-                       const struct tern_lease_marks *marks)
+static void *part(void *base, size_t *at, size_t n, size_t each)
 {
-    uint32_t all = 0;
+    void *p = base ? (uint8_t *)base + *at : NULL;
 
+    *at += (n * each + LEASE_PART_ALIGN - 1) / LEASE_PART_ALIGN * LEASE_PART_ALIGN;
+    return p;
+}
+
+/* The lease and its tables, one behind the other: so many bytes. NULL only counts them. */
+static size_t lease_lay(struct tern_lease *l, const struct tern_layout *layout,
+                        const struct tern_lease_marks *marks, uint32_t sessions)
+{
+    const uint32_t places = leased_places(sessions);
+    size_t at = 0, held = 0;
+
+    l = part(l, &at, 1, sizeof *l);
     for (uint32_t g = 0; g < layout->ngroups; g++) {
-        struct lease_group *to = &l->group[g];
+        const uint32_t most = LEASE_HELD_TIMES * marks[g].high;
+        struct tern_page *page = part(l, &at, most, sizeof *page);
 
-        if (marks[g].high == 0)
-            continue;
-        *to = (struct lease_group){.page_tokens = layout->groups[g].page_tokens,
-                                   .low = marks[g].low,
-                                   .high = marks[g].high,
-                                   .most = marks[g].high};
-        to->page = malloc((size_t)LEASE_HELD_TIMES * to->high * sizeof *to->page);
-        all += LEASE_HELD_TIMES * to->high;
-        if (!to->page)
-            return false;
+        held += most;
+        if (l && most > 0)
+            l->group[g] = (struct lease_group){.page_tokens = layout->groups[g].page_tokens,
+                                               .low = marks[g].low,
+                                               .high = marks[g].high,
+                                               .most = marks[g].high,
+                                               .page = page};
     }
-    l->stray = malloc(all * sizeof *l->stray);
-    l->slot = aligned_alloc(_Alignof(struct lease_slot), l->nslots * sizeof *l->slot);
-    l->cold = calloc(l->nslots, sizeof *l->cold);
-    l->step = malloc((LEASE_STEPS_MAX + 1) * sizeof *l->step);
-    if (!leased_init(l) || !l->slot || !l->cold || !l->step || (!l->stray && all > 0))
-        return false;
-    /* Written, and not only got: no step is to pay for the kernel's fetching a page. */
-    memset(l->slot, 0, l->nslots * sizeof *l->slot);
-    memset(l->step, 0, (LEASE_STEPS_MAX + 1) * sizeof *l->step);
-    memset(l->words, 0, sizeof l->words);
-    memset(l->run, 0, sizeof l->run);
-    memset(l->op, 0, sizeof l->op);
-    return true;
+    struct lease_slot *slot = part(l, &at, sessions, sizeof *slot);
+    struct lease_cold *cold = part(l, &at, sessions, sizeof *cold);
+    struct lease_step *step = part(l, &at, LEASE_STEPS_MAX + 1, sizeof *step);
+    struct lease_stray *stray = part(l, &at, held, sizeof *stray);
+    uint32_t *place = part(l, &at, places, sizeof *place);
+
+    if (!l)
+        return at;
+    l->ngroups = layout->ngroups;
+    l->nslots = sessions;
+    l->nplaces = places;
+    l->slot = slot;
+    l->cold = cold;
+    l->step = step;
+    l->stray = stray;
+    l->place = place;
+    return at;
+}
+
+/* Zeroed, and written rather than only got: no step is to pay for the kernel's fetching a page. In
+ * large pages where the system has them, as a step goes through all of it: in a virtual machine a
+ * small page may take a hundred microseconds to be mapped again. */
+static struct tern_lease *lease_create(const struct tern_layout *layout,
+                                       const struct tern_lease_marks *marks, uint32_t sessions)
+{
+    const size_t bytes = lease_lay(NULL, layout, marks, sessions);
+    const size_t all = (bytes + LEASE_HUGE_BYTES - 1) / LEASE_HUGE_BYTES * LEASE_HUGE_BYTES;
+    struct tern_lease *l = aligned_alloc(LEASE_HUGE_BYTES, all);
+
+    if (!l)
+        return NULL;
+    (void)madvise(l, all, MADV_HUGEPAGE);
+    memset(l, 0, bytes);
+    (void)lease_lay(l, layout, marks, sessions);
+    l->news_end = &l->news;
+    return l;
 }
 
 enum tern_err tern_lease_begin(struct tern *t, uint64_t pool, const struct tern_layout *layout,
@@ -99,18 +125,11 @@ enum tern_err tern_lease_begin(struct tern *t, uint64_t pool, const struct tern_
 
     t->text[0] = '\0';
     TRY(check_marks(t, layout, marks, sessions));
-    l = calloc(1, sizeof *l);
+    l = lease_create(layout, marks, sessions);
     if (!l)
         return set_error(t, TERN_INTERNAL, NULL);
     l->t = t;
     l->pool = pool;
-    l->ngroups = layout->ngroups;
-    l->nslots = sessions;
-    l->news_end = &l->news;
-    if (!lease_fill(l, layout, marks)) {
-        lease_free(l);
-        return set_error(t, TERN_INTERNAL, NULL);
-    }
     if (!t->sender && sender_start(&t->socket, &t->sender) != TERN_OK) {
         lease_free(l);
         return set_error(t, TERN_INTERNAL,
@@ -232,7 +251,7 @@ static enum tern_err send_step(struct tern_lease *l)
         return set_error(l->t, TERN_BUSY,
                          "as many Steps as may be are not answered yet: nothing is lost, submit "
                          "again with the next one, or tern_lease_wait");
-    TRY(async_room_left(l->t, quick_size(&q), &o));
+    TRY(async_room_left(l->t, l->bytes, &o));
     quick_put(&o.body, &q);
     p = async_leave(l->t, &o, FRAME_STEP);
     p->lease = l;

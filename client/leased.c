@@ -5,7 +5,6 @@
 
 #include <inttypes.h>
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 
 #include "base/err.h"
@@ -17,13 +16,13 @@ static uint32_t first_place(const struct tern_lease *l, tern_session s)
     return (uint32_t)(s * UINT64_C(0x9e3779b97f4a7c15) >> 40) & (l->nplaces - 1);
 }
 
-bool leased_init(struct tern_lease *l)
+uint32_t leased_places(uint32_t sessions)
 {
-    l->nplaces = 2;
-    while (l->nplaces < 2 * l->nslots)
-        l->nplaces *= 2;
-    l->place = calloc(l->nplaces, sizeof *l->place);
-    return l->place != NULL;
+    uint32_t n = 2;
+
+    while (n < 2 * sessions)
+        n *= 2;
+    return n;
 }
 
 void leased_put(struct tern_lease *l, uint32_t at)

@@ -2,10 +2,10 @@
  * and goes on; this thread sends it. A send wakes the daemon, which costs more than all else that a
  * decode step does, and the scheduler's thread does not pay for it.
  *
- * It looks at the buffer once in a while, so that who puts something there makes no system call. A
- * timer that is armed for each Step would cost that. Once it has found nothing for long it sleeps,
- * and the next Step wakes it. It touches the socket's out buffer, under its lock, and nothing else
- * of a connection: no answer, no state, no text. */
+ * It looks at the buffer by itself, so that who puts something there makes no system call: pace.h
+ * says when. Once it has found nothing for long it sleeps, and the next Step wakes it. It touches
+ * the socket's out buffer, under its lock, and nothing else of a connection: no answer, no state, no
+ * text. */
 #include <errno.h>
 #include <sched.h>
 #include <semaphore.h>
@@ -14,9 +14,9 @@
 #include <time.h>
 
 #include "internal.h"
+#include "pace.h"
 
-#define SENDER_LOOK_US     1000 /* from one look to the next: what a Step waits at most */
-#define SENDER_QUIET_LOOKS 1000 /* looks that find nothing, until it sleeps */
+#define SENDER_QUIET_LOOKS 250 /* looks that find nothing, until it sleeps */
 /* The C library takes all thread-local memory of the process from it, however much that is: more is
  * tried where it is too little. */
 #define SENDER_STACK_BYTES (128u << 10)
@@ -28,11 +28,13 @@ struct sender {
     sem_t wake;
     _Atomic bool asleep; /* whoever makes it false posts `wake`, or is the thread */
     _Atomic bool ends;
+    _Atomic uint64_t queued_ns, pace_ns; /* the last Step, and how long after the one before */
 };
 
 static void sleep_until_next_look(struct sender *s)
 {
-    uint64_t at = client_socket_now_ns() + SENDER_LOOK_US * UINT64_C(1000);
+    uint64_t at = pace_next_look(client_socket_now_ns(), atomic_load(&s->queued_ns),
+                                 atomic_load(&s->pace_ns));
     struct timespec until = {.tv_sec = (time_t)(at / 1000000000u),
                              .tv_nsec = (long)(at % 1000000000u)};
 
@@ -127,6 +129,12 @@ void sender_stop(struct sender **sender, bool is_child)
 
 void sender_told(struct sender *s)
 {
+    uint64_t now_ns = client_socket_now_ns(), since_ns = now_ns - atomic_load(&s->queued_ns);
+
+    if (since_ns > PACE_BEHIND_NS) {
+        atomic_store_explicit(&s->pace_ns, since_ns, memory_order_relaxed);
+        atomic_store_explicit(&s->queued_ns, now_ns, memory_order_relaxed);
+    }
     if (atomic_load(&s->asleep) && atomic_exchange(&s->asleep, false))
         (void)sem_post(&s->wake);
 }

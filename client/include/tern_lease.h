@@ -14,9 +14,10 @@
  * in the background.
  *
  * tern_lease_submit makes no system call in the common case. A thread of the library's,
- * "tern-lease", sends: it looks each millisecond for what was submitted, so the daemon has a Step a
- * millisecond later at most (later where no processor is free). After a second without one it
- * sleeps, and the next submit wakes it. It begins with the first lease of a connection, ends with
+ * "tern-lease", sends: it looks for what was submitted shortly after it is due by the pace of the
+ * Steps before. So the daemon has a Step 0.1 ms later where they are regular, and 4 ms at most
+ * (later where no processor is free). After a second without one it sleeps, and the next submit
+ * wakes it. It begins with the first lease of a connection, ends with
  * the last, handles no signal, and touches nothing but what is to be sent. Any other call on the
  * connection that asks the daemon something sends what lies before it first. So the order is kept
  * on one connection; on another one, use a session that left the lease after tern_lease_wait.
@@ -46,7 +47,8 @@ struct tern_lease_marks {
 /* Begins a lease of pages of a pool that this engine has opened or mapped, for so many sessions at
  * a time. marks: one for each group of the layout, which is borrowed for the call. It asks for the
  * first pages and does not wait for them: tern_lease_wait does. *ret is the connection's, and ends
- * with tern_lease_end or tern_destroy. How much an engine may hold is limits.lease_pages of the
+ * with tern_lease_end or tern_destroy. It takes 2 MiB of this process, more with thousands of
+ * sessions or pages. How much an engine may hold is limits.lease_pages of the
  * daemon's configuration; marks above that are not reached, and neither are those for which the
  * pool has no room.
  *   INTERNAL  The sending thread cannot be begun, or this process has no memory. */

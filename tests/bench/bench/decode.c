@@ -7,13 +7,16 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/mman.h>
 #include <unistd.h>
 
+#include "base/check.h"
 #include "base/prng.h"
 #include "engine/bytes.h"
 #include "engine/proc.h"
 #include "member.h"
 
+#define HUGE_BYTES    ((size_t)2 << 20)
 #define SEQUENCES     256
 #define DRAFT         4
 #define PROMPT        64 /* tokens at the beginning, and up to a page more: not all cross at once */
@@ -240,23 +243,39 @@ static bool timed_told(struct decode *d)
            member_ok(&d->engine, "an operation of a Step", err == TERN_OK ? told.result.err : err);
 }
 
-static bool timed_step(struct decode *d, struct block_pool *pool)
+static enum tern_err timed_lease(struct decode *d)
 {
-    uint64_t start, end;
+    uint64_t start;
     enum tern_err err;
 
-    draw(d);
     usleep(DEVICE_US);
+    draw(d);
     start = clock_ns();
     err = lease_step(d);
-    end = clock_ns();
-    series_add(&d->figures->step, (double)(end - start) / 1e3);
+    series_add(&d->figures->step, (double)(clock_ns() - start) / 1e3);
+    return err;
+}
+
+/* The same step, behind a pause of its own. */
+static void timed_pool(struct decode *d, struct block_pool *pool)
+{
+    uint64_t start;
+
+    usleep(DEVICE_US);
     start = clock_ns();
     pool_step(pool, d);
     series_add(&d->figures->pool_step, (double)(clock_ns() - start) / 1e3);
+}
+
+static bool timed_step(struct decode *d, struct block_pool *pool)
+{
+    enum tern_err err = timed_lease(d);
+    bool ok = member_ok(&d->engine, "a step over the lease", err) && timed_told(d);
+
     d->figures->steps++;
+    timed_pool(d, pool);
     timed_touch(d);
-    return member_ok(&d->engine, "a step over the lease", err) && timed_told(d) && timed_raw(d);
+    return ok && timed_raw(d);
 }
 
 static bool room_left(const struct decode *d)
@@ -299,11 +318,24 @@ static bool begin_lease(struct decode *d)
            member_ok(&d->engine, "its first pages", tern_lease_wait(d->lease, MEMBER_CALL_MS));
 }
 
+/* Memory in large pages, zeroed, for the lease's sequences and for the block pool's alike: in a
+ * virtual machine a small page may take a hundred microseconds to be mapped again, and a step
+ * touches hundreds. */
+static void *huge_need(size_t bytes)
+{
+    size_t all = (bytes + HUGE_BYTES - 1) / HUGE_BYTES * HUGE_BYTES;
+    void *p = aligned_alloc(HUGE_BYTES, all);
+
+    check(p);
+    (void)madvise(p, all, MADV_HUGEPAGE);
+    return memset(p, 0, all);
+}
+
 bool decode_measure(const char *socket, uint64_t page_bytes, uint32_t passes, int core,
                     const struct raw_echo *raw, struct decode_figures *ret)
 {
-    struct decode *d = mem_need(1, sizeof *d);
-    struct block_pool *pool = mem_need(1, sizeof *pool);
+    struct decode *d = huge_need(sizeof *d);
+    struct block_pool *pool = huge_need(sizeof *pool);
     bool ok;
 
     d->figures = ret;

@@ -6,6 +6,8 @@
 #include <stdio.h>
 #include <sys/wait.h>
 
+#include "base/prng.h"
+#include "client/pace.h"
 #include "unit/rig/rig_client.h"
 
 #define POOL    7u
@@ -770,4 +772,34 @@ TEST(lease_child_has_no_thread)
     assert_ok(extend(0, 1, 21, 40, &runs, &n));
     assert_ok(tern_lease_submit(lease, 1));
     steps_come(1);
+}
+
+/* Steps a pace apart: the thread looks once for each, shortly behind it, and never while the
+ * scheduler's thread is about to queue one. */
+TEST(lease_looks_are_behind_steps)
+{
+    const uint64_t pace = 1500000;
+    uint64_t queued = 1000000000, now = queued + PACE_BEHIND_NS;
+
+    for (uint32_t i = 0; i < 100; i++) {
+        now = pace_next_look(now, queued, pace);
+        queued += pace;
+        assert_int_equal(now, queued + PACE_BEHIND_NS);
+    }
+}
+
+/* A Step that comes early or late is looked for within the limit, and not without a pause. */
+TEST(lease_looks_have_a_limit)
+{
+    struct prng r;
+
+    prng_init(&r, 1);
+    for (uint32_t i = 0; i < 100000; i++) {
+        uint64_t queued = 1000000000, now = queued + prng_below(&r, 100000000),
+                 pace = prng_below(&r, 100000000), at = pace_next_look(now, queued, pace);
+
+        assert_in_range(at, now + 1, now + PACE_LOOK_NS);
+        if (now > queued + pace + PACE_BEHIND_NS)
+            assert_true(at >= now + PACE_BEHIND_NS);
+    }
 }
