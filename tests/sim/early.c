@@ -7,7 +7,8 @@
 bool plays_units(const struct sim *w)
 {
     return w->cfg.early && w->cfg.heads == 0 &&
-           memcmp(w->page_tokens[0], w->page_tokens[1], sizeof w->page_tokens[0]) == 0;
+           memcmp(w->page_tokens[0], w->page_tokens[1],
+                  w->cfg.ngroups * sizeof w->page_tokens[0][0]) == 0; /* the rest is of others */
 }
 
 void step_written(struct sim *w, uint32_t d, uint32_t i)

@@ -425,10 +425,13 @@ static uint32_t stands_ms(const struct sim *w, uint32_t wanted)
 static struct shown *shown_take(struct sim *w, uint32_t d)
 {
     struct tickets *m = w->tickets[d];
+    uint32_t at;
 
     while (m->shown[m->next_shown].uid && ticket_of(w, d, &m->shown[m->next_shown].ticket))
         m->next_shown = (m->next_shown + 1) % SHOWN;
-    return &m->shown[m->next_shown];
+    at = m->next_shown;
+    m->next_shown = (at + 1) % SHOWN; /* who fetches by one that has ended may still be answered */
+    return &m->shown[at];
 }
 
 static bool has_own(const struct sim *w, const struct session *s)
@@ -587,7 +590,9 @@ bool ask_handoff(struct sim *w, uint32_t d, uint32_t i)
         (lacks_state(w, d, s, true) || ev.request.handoff.blob_bytes > TICKET_BLOB_BYTES))
         want = TERN_INVALID;
     unsure = want == TERN_OK && lacks_state(w, d, s, false);
-    s->ending = 1; /* a close that waits behind a turn is answered */
+    /* A close that waits behind a turn is answered. A session that fetches is not handed over: its
+     * fetch may end in this very step. */
+    s->ending = s->turn != TURN_FETCHING;
     if (ev.request.handoff.blob_bytes > 0 && !w->ample)
         w->d[d].pool[s->pool].evictions++;
     sim_ask(w, d, &ev, "handoff_answer");
