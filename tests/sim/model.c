@@ -507,6 +507,10 @@ static void room_slab(struct sim *w, uint32_t d, uint32_t pool, uint32_t first, 
             surest = f;
             group = g[i].group;
         }
+        /* Of its own group: STATE beside it may have been dropped long ago, and is not whose slab
+         * it is. */
+        if ((f == FATE_SURE || f == FATE_MAYBE) && i % w->page_granules[g[i].group] == 0)
+            r->evictable[g[i].group]++;
         if (g[i].own == OWN_ORPHAN && i % w->page_granules[g[i].group] == 0)
             r->orphans[g[i].group]++;
         if (f == FATE_HELD && g[i].own == OWN_FREE && !g[i].writers &&
@@ -521,7 +525,6 @@ static void room_slab(struct sim *w, uint32_t d, uint32_t pool, uint32_t first, 
     for (uint32_t i = 0; i < n; i += w->page_granules[group]) {
         r->free[group] += fates[i] == FATE_FREE;
         r->used[group] += fates[i] == FATE_HELD || fates[i] == FATE_MAYBE;
-        r->evictable[group] += fates[i] == FATE_SURE || fates[i] == FATE_MAYBE;
         r->held[group] += fates[i] == FATE_HELD;
         r->own_free[group] += fates[i] == FATE_FREE;
         if (held || maybe)
