@@ -6,7 +6,6 @@
 #include <errno.h>
 #include <netdb.h>
 #include <pthread.h>
-#include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -14,6 +13,7 @@
 #include <unistd.h>
 
 #include "base/check.h"
+#include "seam/io/own_threads.h"
 #include "seam/io/resolve_states.h"
 
 #define NO_QUERY UINT32_MAX
@@ -181,13 +181,12 @@ static bool start_threads(struct resolver *r)
 {
     uint32_t want = r->slots < RESOLVE_THREADS ? r->slots : RESOLVE_THREADS;
     pthread_attr_t attr;
-    sigset_t all, before;
+    sigset_t before;
     pthread_t thread;
 
     pthread_attr_init(&attr);
     pthread_attr_setdetachstate(&attr, PTHREAD_CREATE_DETACHED);
-    sigfillset(&all);
-    pthread_sigmask(SIG_SETMASK, &all, &before);
+    own_threads_mask(&before);
     pthread_mutex_lock(&r->lock);
     while (r->threads < want && pthread_create(&thread, &attr, run, r) == 0)
         r->threads++;

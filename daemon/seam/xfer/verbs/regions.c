@@ -6,13 +6,13 @@
  * returns. Called by rail.c. */
 #include <errno.h>
 #include <pthread.h>
-#include <signal.h>
 #include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <time.h>
 #include <unistd.h>
 
+#include "seam/io/own_threads.h"
 #include "seam/xfer/verbs/verbs.h"
 
 #define MR_ALIGN (2u << 20)
@@ -163,11 +163,10 @@ static void tell(struct registering *r, uint64_t *last_ns)
 /* Fewer than asked for is fine: the first piece of work is done by whoever is there. */
 static uint32_t start_threads(struct registering *r, pthread_t *thread)
 {
-    sigset_t all, before;
+    sigset_t before;
     uint32_t n = 0;
 
-    sigfillset(&all);
-    pthread_sigmask(SIG_SETMASK, &all, &before);
+    own_threads_mask(&before);
     atomic_store(&r->running, r->threads);
     while (n < r->threads && pthread_create(&thread[n], NULL, register_thread, r) == 0)
         n++;
