@@ -13,7 +13,7 @@
 #include <unistd.h>
 
 #include "base/check.h"
-#include "seam/io/own_threads.h"
+#include "base/own_threads.h"
 #include "seam/io/resolve_states.h"
 
 #define NO_QUERY UINT32_MAX

@@ -12,7 +12,7 @@
 #include <unistd.h>
 
 #include "base/check.h"
-#include "seam/io/own_threads.h"
+#include "base/own_threads.h"
 #include "seam/mem/mem_fault.h"
 #include "seam/mem/record_check.h"
 #include "seam/mem/workers_job.h"

@@ -8,7 +8,7 @@
 #include <stdio.h>
 
 #include "base/err.h"
-#include "seam/io/own_threads.h"
+#include "base/own_threads.h"
 #include "seam/mem/cuda/cuda_state.h"
 
 static char why_text[CUDA_WHY_BYTES];

@@ -10,7 +10,7 @@
 #include <unistd.h>
 
 #include "base/err.h"
-#include "seam/io/own_threads.h"
+#include "base/own_threads.h"
 #include "seam/mem/cuda/cuda_state.h"
 
 #define MIB_SHIFT 20
