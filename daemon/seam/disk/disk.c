@@ -11,8 +11,8 @@
 #include <unistd.h>
 
 #include "base/check.h"
-#include "base/own_threads.h"
 #include "seam/disk/disk_state.h"
+#include "seam/own_threads.h"
 
 #define HUGE_BYTES    (2u << 20)
 #define DROPS_AT_ONCE 64u /* extents of one file that are given back with one sync */

@@ -19,7 +19,7 @@
 #include <unistd.h>
 
 #include "base/check.h"
-#include "base/own_threads.h"
+#include "seam/own_threads.h"
 
 #define RING_ENTRIES   256u /* of a thread's ring; what does not fit waits in it */
 #define QUEUE_PER_TASK 4u

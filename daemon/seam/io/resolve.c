@@ -13,8 +13,8 @@
 #include <unistd.h>
 
 #include "base/check.h"
-#include "base/own_threads.h"
 #include "seam/io/resolve_states.h"
+#include "seam/own_threads.h"
 
 #define NO_QUERY UINT32_MAX
 

@@ -12,10 +12,10 @@
 #include <unistd.h>
 
 #include "base/check.h"
-#include "base/own_threads.h"
 #include "seam/mem/mem_fault.h"
 #include "seam/mem/record_check.h"
 #include "seam/mem/workers_job.h"
+#include "seam/own_threads.h"
 
 struct job_list {
     struct job *head, *tail;

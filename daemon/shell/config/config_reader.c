@@ -9,7 +9,7 @@
 #include <sys/eventfd.h>
 #include <unistd.h>
 
-#include "base/own_threads.h"
+#include "seam/own_threads.h"
 #include "shell/config/config_reader_states.h"
 
 struct config_reader {

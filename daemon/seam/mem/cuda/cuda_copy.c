@@ -7,8 +7,8 @@
 #include <stdio.h>
 #include <time.h>
 
-#include "base/own_threads.h"
 #include "seam/io/io.h"
+#include "seam/own_threads.h"
 
 #define SPINS  200u   /* looks at an event without a pause: a piece takes about as long */
 #define NAP_NS 20000u /* between looks, then */

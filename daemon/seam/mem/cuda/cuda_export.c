@@ -8,8 +8,8 @@
 #include <stdio.h>
 
 #include "base/err.h"
-#include "base/own_threads.h"
 #include "seam/mem/cuda/cuda_state.h"
+#include "seam/own_threads.h"
 
 static char why_text[CUDA_WHY_BYTES];
 

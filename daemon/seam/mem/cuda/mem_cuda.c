@@ -10,8 +10,8 @@
 #include <unistd.h>
 
 #include "base/err.h"
-#include "base/own_threads.h"
 #include "seam/mem/cuda/cuda_state.h"
+#include "seam/own_threads.h"
 
 #define MIB_SHIFT 20
 

@@ -12,7 +12,7 @@
 #include <time.h>
 #include <unistd.h>
 
-#include "base/own_threads.h"
+#include "seam/own_threads.h"
 #include "seam/xfer/verbs/verbs.h"
 
 #define MR_ALIGN (2u << 20)

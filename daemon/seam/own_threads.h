@@ -1,8 +1,8 @@
 /* What the daemon's own threads have in common: the signals that they take, and how they wake
  * whoever sleeps on an eventfd. The workers (seam/mem) and the data threads (io_threads.c) use it.
  */
-#ifndef BASE_OWN_THREADS_H
-#define BASE_OWN_THREADS_H
+#ifndef SEAM_OWN_THREADS_H
+#define SEAM_OWN_THREADS_H
 
 #include <errno.h>
 #include <pthread.h>
