@@ -152,6 +152,8 @@ typedef struct {
     X(device_name, "cuDeviceGetName", cuDeviceGetName, 2000,                                       \
       (char *ret, int bytes, CUdevice device))                                                     \
     X(device_uuid, "cuDeviceGetUuid", cuDeviceGetUuid_v2, 11040, (CUuuid * ret, CUdevice device))  \
+    X(device_pci, "cuDeviceGetPCIBusId", cuDeviceGetPCIBusId, 4010,                                \
+      (char *ret, int bytes, CUdevice device))                                                     \
     X(device_attribute, "cuDeviceGetAttribute", cuDeviceGetAttribute, 2000,                        \
       (int *ret, CUdevice_attribute attribute, CUdevice device))                                   \
     X(context_retain, "cuDevicePrimaryCtxRetain", cuDevicePrimaryCtxRetain, 7000,                  \

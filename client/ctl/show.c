@@ -753,6 +753,29 @@ static void doctor_memory(const json_t *rdma)
     }
 }
 
+static void doctor_region(const json_t *row)
+{
+    const char *gpu = json_string_value(json_object_get(row, "gpu")),
+               *device = json_string_value(json_object_get(row, "device"));
+
+    printf("  region %s of %s, ", num(row, "region"), j_str(row, "tenant"));
+    if (gpu)
+        printf("%s at %s: ", gpu, j_str(row, "pci"));
+    else
+        printf("memory of the host: ");
+    printf("%s (%s)%s\n", device ? device : "any rail", j_str(row, "reason"),
+           device && json_is_null(json_object_get(row, "rail")) ? ", which is not in use" : "");
+}
+
+static void doctor_tuning(const json_t *t)
+{
+    printf(
+        "  queue pairs: traffic class %s, service level %s, P_Key index %s; sent again after 4.096 "
+        "us x 2^%s, %s times; receivers that are not ready: %s times, timer %s\n",
+        num(t, "traffic_class"), num(t, "service_level"), num(t, "pkey_index"), num(t, "timeout"),
+        num(t, "retries"), num(t, "rnr_retries"), num(t, "rnr_timer"));
+}
+
 static int run_doctor(struct ctl *ctl)
 {
     json_t *answer = ctl_ask(ctl, "doctor", NULL, 0), *rdma, *row;
@@ -778,6 +801,9 @@ static int run_doctor(struct ctl *ctl)
                    json_is_true(json_object_get(row, "windows")) ? "windows of type 2B"
                                                                  : "no windows of type 2B: no push",
                    num(row, "registered_bytes"), num(row, "registrations"));
+        json_array_foreach(json_object_get(rdma, "regions"), i, row) doctor_region(row);
+        if (j_bool(rdma, "in_use"))
+            doctor_tuning(json_object_get(rdma, "tuning"));
         json_array_foreach(json_object_get(json_object_get(rdma, "numa"), "warnings"), i, row)
             printf("  NUMA: %s\n", json_string_value(row));
         doctor_memory(rdma);

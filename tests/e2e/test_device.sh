@@ -36,7 +36,7 @@ rdma=(--tenant "name=a,socket=$DIR/a.sock,memory=16M,regions=2,devices=$first+$s
     --peer name=b,address=127.0.0.1:1,tenants=a,transport=auto --admin-socket "$DIR/rdma-admin")
 plan=$("$TERN_BIN/ternd" --plan "${rdma[@]}")
 grep -qE '^pinned_bytes +0 *$' <<<"$plan" || fail "the plan says: $plan"
-grep -qE '^rails +1 ' <<<"$plan" || fail "the plan says: $plan"
+grep -qE '^rails +2 ' <<<"$plan" || fail "the plan says: $plan"
 : >"$DIR/rdma.log"
 "$TERN_BIN/ternd" "${rdma[@]}" >>"$DIR/rdma.log" 2>&1 &
 pid=$!

@@ -28,8 +28,12 @@ ulimit -S -l 64 # KiB; less than the tenant's memory
 ternd_start "" 16M 2
 doctor "r['wanted'] is False and r['in_use'] is False and r['memlock_bytes'] == 65536 and r['memlock_needed_bytes'] == 32 << 20"
 doctor "r['memory'] == [{'tenant': 't0', 'region': 0, 'regions': 2, 'kind': 'host', 'gpu': None, 'device': None, 'registered': 'no', 'reason': r['reason']}]"
+doctor "[(g['tenant'], g['region'], g['gpu'], g['rail']) for g in r['regions']] == [('t0', i, None, None) for i in range(2 * r['built'])]"
+doctor "all(g['reason'] and (g['device'] or not devices) for g in r['regions'])"
+doctor "r['tuning'] == dict(gid_index=None, mtu=None, pkey_index=0, traffic_class=0, service_level=0, timeout=16, retries=6, rnr_retries=6, rnr_timer=12)"
 T=$("$CTL" doctor)
 if grep -q '"built": *true' "$DIR/doctor"; then
+    [[ $(grep -c "^  region [01] of t0, memory of the host: " <<<"$T") = 2 ]] || fail "table: $T"
     grep -q "^RDMA: off by configuration (not asked for: no peer's transport is auto or verbs)" <<<"$T" || fail "table: $T"
     [[ -n $(ls /sys/class/infiniband 2>/dev/null) ]] || grep -q "device: none" <<<"$T" || fail "table: $T"
 else

@@ -180,6 +180,16 @@ bool standin_lacks(CUdevice_attribute attribute)
     return false;
 }
 
+/* In capital letters, as the driver may have them. */
+CUresult standin_device_pci(char *ret, int bytes, CUdevice device)
+{
+    CUresult result = standin_enter("cuDeviceGetPCIBusId");
+
+    if (result == CUDA_SUCCESS)
+        snprintf(ret, (size_t)bytes, "0000:%02X:00.0", 0xaau + (unsigned)device);
+    return standin_leave(result);
+}
+
 CUresult standin_device_attribute(int *ret, CUdevice_attribute attribute, CUdevice device)
 {
     CUresult result = standin_enter("cuDeviceGetAttribute");

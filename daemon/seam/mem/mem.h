@@ -22,7 +22,9 @@ struct mem;
 
 #define MEM_TENANTS_MAX  64
 #define MEM_WORKERS_MAX  256
-#define MEM_DEVICE_BYTES 48 /* of a device's UUID, with the NUL */
+#define MEM_GPUS_MAX     64u /* that regions may lie on */
+#define MEM_DEVICE_BYTES 48  /* of a device's UUID, with the NUL */
+#define MEM_PCI_BYTES    20  /* of its PCI address, likewise */
 /* One an engine: u64 done_step of rank r at 64 * r; u64 incarnation at 64 * RANKS_MAX; behind it,
  * at 64 * (RANKS_MAX + 1), the u64 step that somebody waits for, 0 for none. */
 #define CONTROL_BYTES 8192
@@ -115,6 +117,9 @@ enum tern_err mem_region_takes_nic(struct mem *mem, uint32_t tenant, uint32_t re
  * `pcie`: mapped through the GPU's BAR, where there is another way to it as well. */
 enum tern_err mem_region_export(struct mem *mem, uint32_t tenant, uint32_t region, bool pcie,
                                 int *ret_fd, const char **ret_why);
+/* The PCI address of that GPU, as the driver writes it; "": the driver does not tell. NULL: memory
+ * of the host. */
+const char *mem_region_pci(const struct mem *mem, uint32_t tenant, uint32_t region);
 /* A GPU that was lost since the last call, and why. False: none. */
 bool mem_device_lost(struct mem *mem, const char **ret_uuid, const char **ret_why);
 /* Where in its tenant's regions the pool begins. False: it lies in the host tier. */

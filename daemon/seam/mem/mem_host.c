@@ -458,6 +458,17 @@ enum tern_err mem_region_export(struct mem *mem, uint32_t tenant, uint32_t regio
     return cuda_region_export(mem->cuda, &mem->on_device[tenant][region], pcie, ret_fd, ret_why);
 }
 
+const char *mem_region_pci(const struct mem *mem, uint32_t tenant, uint32_t region)
+{
+    struct cuda_device_view view;
+
+    check(tenant < mem->config.tenants && region < mem->config.tenant[tenant].regions);
+    if (!on_devices(&mem->config, tenant))
+        return NULL;
+    check(cuda_device_view(mem->cuda, mem->on_device[tenant][region].device, &view));
+    return view.pci;
+}
+
 bool mem_device_lost(struct mem *mem, const char **ret_uuid, const char **ret_why)
 {
     struct cuda_device_view view;

@@ -24,6 +24,7 @@ static bool exempt(void)
 void xfer_memlock(const struct xfer *xfer, struct xfer_rdma_view *view)
 {
     const struct xfer_rdma_config *c = &xfer->config.rdma;
+    uint32_t rails = view->rails_wanted ? view->rails_wanted : c->ndevices ? c->ndevices : 1;
     struct rlimit limit;
     uint64_t bytes;
     bool lost;
@@ -38,6 +39,6 @@ void xfer_memlock(const struct xfer *xfer, struct xfer_rdma_view *view)
             if (mem_region_device(xfer->config.mem, t, r, &bytes, &lost))
                 continue;
             mem_region_base(xfer->config.mem, t, r, &bytes);
-            view->memlock_needed += bytes * (c->ndevices > 0 ? c->ndevices : 1);
+            view->memlock_needed += bytes * rails;
         }
 }

@@ -138,6 +138,16 @@ struct outflow {
     struct xfer_flow_view seen;
 };
 
+/* The device of a region's pages, as found at start. */
+struct xfer_region {
+    uint8_t answer, path; /* enum nic_answer, enum nic_path */
+    bool named;           /* by the configuration, and not chosen */
+    bool binds;           /* pages go over it where that can be; else over any */
+    uint32_t device;      /* in the view's `found`; NONE */
+    uint32_t rail;        /* NONE: it is not in use */
+    bool unregistered;    /* with that rail, which therefore has no path for its tenant */
+};
+
 struct xfer {
     struct xfer_config config;
     struct transport transport[XFER_TRANSPORTS_MAX];
@@ -158,6 +168,7 @@ struct xfer {
     struct pairs *pairs;           /* owned */
     struct xfer_stats stats;
     struct xfer_rdma_view looked; /* what there is where it is not wanted, or not built */
+    struct xfer_region region[MEM_TENANTS_MAX][RANKS_MAX];
 };
 
 static inline void lane_wait(struct xfer *xfer, struct lane *lane, uint64_t since_ns)
@@ -174,6 +185,16 @@ struct page_cursor {
 };
 
 uint32_t xfer_batches(const struct xfer_config *config);
+
+static inline uint32_t xfer_rails(const struct xfer_rdma_config *c)
+{
+    return c->rails ? c->rails : XFER_RAILS_INITIAL;
+}
+
+/* region_nics.c: which device each region gets. `usable`: a bit each of view->found. Returns those
+ * that some region gets. */
+bool regions_matter(const struct xfer *xfer); /* else all of it is memory of the host */
+uint32_t regions_choose(struct xfer *xfer, const struct xfer_rdma_view *view, uint32_t usable);
 
 /* memlock.c */
 void xfer_memlock(const struct xfer *xfer, struct xfer_rdma_view *view);

@@ -14,6 +14,13 @@ const struct transport_ops *const transports_built[] = {
     NULL,
 };
 
+const struct xfer_rdma_tuning xfer_rdma_tuning_initial = {.gid_index = XFER_BY_PORT,
+                                                          .mtu = XFER_BY_PORT,
+                                                          .timeout = 16, /* 268 ms */
+                                                          .retries = 6,  /* an error after 2 s */
+                                                          .rnr_retries = 6,
+                                                          .rnr_timer = 12};
+
 const char *const xfer_transport_word[XFER_TRANSPORTS] = {
 #define X(name, word, by_paths) [XFER_##name] = (word),
     XFER_TRANSPORT_TABLE(X)

@@ -44,7 +44,8 @@ bool xfer_transport_by_paths(enum xfer_transport transport);
 #define XFER_CALL_TEXT      128
 #define XFER_DEVICE_BYTES   64
 #define XFER_PATH_GID_BYTES 16
-#define XFER_RAILS_MAX      4  /* local devices in use; a path of each, at most, a (link, tenant) */
+#define XFER_RAILS_MAX      16 /* local devices in use; a path of each, at most, a (link, tenant) */
+#define XFER_RAILS_INITIAL  4
 #define XFER_MWS_MAX        64 /* memory windows of a path that is written to */
 
 /* Data connections to one peer that its transfers are spread over, where they go by TCP. */
@@ -84,15 +85,35 @@ struct xfer_path_view {
     bool ready, reads; /* reads: we do; else the peer does */
 };
 
+#define XFER_BY_PORT UINT32_MAX
+
+/* What a fabric may ask of the ports and queue pairs; alike on all hosts, but for the GID index. */
+struct xfer_rdma_tuning {
+    uint32_t gid_index;  /* BY_PORT: that of RoCE v2 over IPv4, else of RoCE v2, else any */
+    uint32_t pkey_index; /* in the port's table */
+    uint32_t mtu;        /* of a path, in bytes; BY_PORT: the port's */
+    uint32_t traffic_class, service_level;
+    uint32_t timeout;     /* until a request is repeated: 4.096 us x 2^timeout */
+    uint32_t retries;     /* repeats; then an error. To soft-RoCE 7 means without end */
+    uint32_t rnr_retries; /* where the peer has posted no receive; 7: without end */
+    uint32_t rnr_timer;   /* how long such a peer asks us to wait: a code of the InfiniBand rules */
+};
+extern const struct xfer_rdma_tuning xfer_rdma_tuning_initial;
+
 struct xfer_rdma_config {
     uint32_t pulls; /* we read from the peers of links [0, pulls) */
     bool serves;    /* peers read from us */
     bool push;      /* some of those that we pull from are to write */
-    /* By name, each a rail, in this order; none: one rail, with an active port and nearest to
-     * the memory. */
+    /* By name, each a rail, in this order; none: those that are nearest to the GPUs with memory
+     * of tenants, and the one that is nearest to memory of the host. */
     char device[XFER_RAILS_MAX][XFER_DEVICE_BYTES];
     uint32_t ndevices;
-    uint64_t mr_bytes_max; /* of one registration; 0: what the device takes */
+    /* Of a tenant, the device that each region is to use; NULL: the nearest. Borrowed for good. */
+    const char (*region_device[MEM_TENANTS_MAX])[XFER_DEVICE_BYTES];
+    uint32_t rails; /* ours at most, and those of a peer that are known; 0: XFER_RAILS_INITIAL */
+    const struct xfer_rdma_tuning *tuning; /* borrowed; NULL: xfer_rdma_tuning_initial */
+    const char *sys;                       /* NULL: /sys, unless a test has another */
+    uint64_t mr_bytes_max;                 /* of one registration; 0: what the device takes */
     uint32_t tenants;
     void (*path_send)(void *ctx, uint32_t link, const struct xfer_path_msg *msg);
     /* What a link's pulls of a tenant go over from now on, and why; for the log. NULL: nothing. */
@@ -210,7 +231,7 @@ bool xfer_path_view(const struct xfer *xfer, uint32_t link, uint32_t i, struct x
 struct xfer_rail_view {
     char device[XFER_DEVICE_BYTES];
     int node; /* NUMA; -1: not known */
-    uint32_t port, gid_index, mtu, rd_atomic, completion_queue;
+    uint32_t port, gid_index, pkey, mtu, rd_atomic, completion_queue;
     uint64_t registered_bytes, registrations, max_mr_bytes;
     bool memory_windows;  /* of type 2B, bound to a queue pair: pages can be pushed to us */
     bool lost;            /* for good: no path is made over it until the daemon starts again */
@@ -222,6 +243,7 @@ struct xfer_rdma_view {
     bool wanted;   /* by the configuration: else the devices are as they were at start */
     char why[320]; /* how the devices were chosen, or why there is none */
     uint32_t nrails, ndevices;
+    uint32_t rails_wanted;                      /* for regions; 0: those of rdma_device, or one */
     struct xfer_rail_view rail[XFER_RAILS_MAX]; /* in use */
     struct {
         char name[XFER_DEVICE_BYTES], state[160]; /* in use as which rail, or why not */
@@ -264,6 +286,17 @@ struct xfer_registration_view {
  * more. */
 bool xfer_registration_view(const struct xfer *xfer, uint32_t i,
                             struct xfer_registration_view *ret);
+/* Which device a region's pages go over, where that is ready and they lie in no other region. Texts
+ * are static, or valid as long as the xfer. */
+struct xfer_region_view {
+    const char *gpu, *pci; /* its UUID and its PCI address; NULL: memory of the host */
+    const char *device;    /* NULL: any */
+    const char *reason;    /* how near it is, or why it is that one, or any */
+    uint32_t rail;         /* NONE: it is not in use */
+};
+/* False: this build has no RDMA. */
+bool xfer_region_view(const struct xfer *xfer, const struct xfer_rdma_view *rdma, uint32_t tenant,
+                      uint32_t region, struct xfer_region_view *ret);
 
 /* An inbound link gave that token out (not 0): data connections that say it are that link's, until
  * xfer_dismiss, which ends them. Nobody else may ask for a page, nor they for one of a serve of

@@ -1,5 +1,6 @@
-/* `ternctl doctor`: which RDMA devices this host has, which of them are used, and what to do where
- * they are not. Where RDMA is not wanted, it shows what it would find. See admin_rows.h. */
+/* `ternctl doctor`: which RDMA devices this host has, which of them are used, for which regions of
+ * memory, and what to do where they are not. Where RDMA is not wanted, it shows what it would find.
+ * See admin_rows.h. */
 #include <stdio.h>
 
 #include "shell/admin/admin_rows.h"
@@ -40,6 +41,7 @@ static void rails(const struct xfer_rdma_view *v, struct text_out *out)
             text_str(out, "numa_node", NULL);
         text_u64(out, "port", r->port);
         text_u64(out, "gid_index", r->gid_index);
+        text_u64(out, "pkey", r->pkey);
         text_u64(out, "mtu", r->mtu);
         text_u64(out, "rd_atomic", r->rd_atomic);
         text_bool(out, "windows", r->memory_windows);
@@ -53,6 +55,55 @@ static void rails(const struct xfer_rdma_view *v, struct text_out *out)
         text_object_end(out);
     }
     text_array_end(out);
+}
+
+/* Null: that of the port, or none. */
+static void number(struct text_out *out, const char *key, uint32_t value)
+{
+    if (value == UINT32_MAX)
+        text_str(out, key, NULL);
+    else
+        text_u64(out, key, value);
+}
+
+/* Which device each region's pages go over, and why. */
+static void regions(const struct admin_ctx *ctx, struct text_out *out)
+{
+    struct xfer_region_view r;
+
+    static_assert(NONE == UINT32_MAX && XFER_BY_PORT == UINT32_MAX, "what `number` takes for none");
+    text_array(out, "regions");
+    for (uint32_t t = 0; ctx->rdma_region && t < ctx->config->ntenants; t++)
+        for (uint32_t i = 0; i < ctx->config->tenants[t].regions; i++) {
+            if (!ctx->rdma_region(ctx->ctx, &ctx->rdma, t, i, &r))
+                continue;
+            text_object(out, NULL);
+            text_str(out, "tenant", ctx->config->tenants[t].name);
+            text_u64(out, "region", i);
+            text_str(out, "gpu", r.gpu);
+            text_str(out, "pci", r.pci);
+            text_str(out, "device", r.device);
+            number(out, "rail", r.rail);
+            text_str(out, "reason", r.reason);
+            text_object_end(out);
+        }
+    text_array_end(out);
+}
+
+/* What queue pairs are made with. */
+static void tuning(const struct xfer_rdma_tuning *t, struct text_out *out)
+{
+    text_object(out, "tuning");
+    number(out, "gid_index", t->gid_index);
+    number(out, "mtu", t->mtu);
+    text_u64(out, "pkey_index", t->pkey_index);
+    text_u64(out, "traffic_class", t->traffic_class);
+    text_u64(out, "service_level", t->service_level);
+    text_u64(out, "timeout", t->timeout);
+    text_u64(out, "retries", t->retries);
+    text_u64(out, "rnr_retries", t->rnr_retries);
+    text_u64(out, "rnr_timer", t->rnr_timer);
+    text_object_end(out);
 }
 
 static void nodes(struct text_out *out, const char *key, uint64_t mask)
@@ -129,6 +180,8 @@ enum tern_err admin_doctor(const struct admin_ctx *ctx, struct text_out *out)
     text_str(out, "reason", v->why);
     devices(v, out);
     rails(v, out);
+    regions(ctx, out);
+    tuning(&ctx->config->rdma, out);
     numa(v, out);
     memory(ctx, out);
     limit(out, "memlock_bytes", v->memlock_bytes);

@@ -195,6 +195,14 @@ static bool alarm_of(void *ctx, uint32_t *at, struct alarm_view *ret)
     return alarms_view(ctx, at, io_now_ns(), ret);
 }
 
+static bool rdma_region(void *ctx, const struct xfer_rdma_view *rdma, uint32_t tenant,
+                        uint32_t region, struct xfer_region_view *ret)
+{
+    const struct daemon *d = ctx;
+
+    return d->xfer && xfer_region_view(d->xfer, rdma, tenant, region, ret);
+}
+
 static enum tern_err describe(struct daemon *d, const char *command, char *const *args,
                               size_t nargs, uint32_t tenant, size_t *ret_n, const char **ret_text)
 {
@@ -223,6 +231,7 @@ static enum tern_err describe(struct daemon *d, const char *command, char *const
         .peer_tls = peer_tls,
         .peer_refused = peer_refused,
         .peer_link = peer_link,
+        .rdma_region = rdma_region,
         .peer_bytes = peer_bytes,
         .peer_path = peer_path,
         .registration = registration,

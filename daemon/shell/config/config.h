@@ -16,7 +16,7 @@
 #include "seam/xfer/xfer.h"
 #include "shell/log/log.h"
 
-#define CONFIG_SETTINGS_MAX 96
+#define CONFIG_SETTINGS_MAX 112
 #define CONFIG_TENANTS_MAX  64
 #define CONFIG_PEERS_MAX    4096
 #define CONFIG_NAME_BYTES   64  /* with the NUL; letters, digits, '-', '_' and '.' */
@@ -38,6 +38,12 @@ struct config_regions {
     char name[RANKS_MAX][CONFIG_DEVICE_BYTES];
 };
 
+/* The RDMA devices of a tenant's regions. n 0: the nearest. */
+struct config_nics {
+    uint32_t n;
+    char name[RANKS_MAX][CONFIG_NAME_BYTES];
+};
+
 struct config_tenant {
     char name[CONFIG_NAME_BYTES];
     char socket[CONFIG_PATH_BYTES];
@@ -50,6 +56,7 @@ struct config_tenant {
     uint32_t regions;
     struct config_regions devices;
     bool device_memory; /* the regions lie on these GPUs, not in memory of the host */
+    struct config_nics rdma_devices;
     uint32_t sessions_max;
     uint32_t conns_max;
 };
@@ -123,6 +130,8 @@ struct config {
     char tls_ca[4096], tls_cert[4096], tls_key[4096]; /* PEM files; all or none */
     struct config_devices rdma_device;                /* none: "auto" */
     uint64_t rdma_mr_bytes;                           /* of one registration */
+    uint32_t rdma_rails;                              /* devices at a time, our own or a peer's */
+    struct xfer_rdma_tuning rdma;
     enum log_level log_level;
 
     char spill_dir[4096];      /* "": there is no disk tier */

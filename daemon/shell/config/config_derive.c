@@ -206,6 +206,16 @@ static uint32_t table_pages(uint32_t frame_body_max)
     return n < TABLE_PAGES_MIN ? TABLE_PAGES_MIN : n > TABLE_PAGES_MAX ? TABLE_PAGES_MAX : n;
 }
 
+static void derive_rails(struct config *c)
+{
+    if (c->rdma_rails > 0)
+        return;
+    c->rdma_rails = XFER_RAILS_MAX;
+    c->rdma_rails = plan_rails(c);
+    if (c->rdma_rails < XFER_RAILS_INITIAL)
+        c->rdma_rails = XFER_RAILS_INITIAL;
+}
+
 /* A field that may not be 0 and is 0 was not set, and gets the derived value. */
 void config_derive(struct loader *l)
 {
@@ -247,6 +257,7 @@ void config_derive(struct loader *l)
     derive_u32(&limits->sums_per_page, regions);
     derive_u32(&limits->turn_records, record_pages ? TURN_RECORDS : TURN_RECORDS_UNUSED);
     config_derive_spill(c);
+    derive_rails(c);
     derive_u32(&limits->pulls, transfers(c));
     derive_u32(&limits->serves, transfers(c));
     if (c->tape_file[0] == '\0')
@@ -381,6 +392,52 @@ static enum tern_err check_ports(struct loader *l)
                        "chooses");
 }
 
+static bool is_rail(const struct config *c, const char *name)
+{
+    for (uint32_t i = 0; i < c->rdma_device.n; i++)
+        if (strcmp(c->rdma_device.name[i], name) == 0)
+            return true;
+    return c->rdma_device.n == 0;
+}
+
+static enum tern_err check_nics(struct loader *l, uint32_t i)
+{
+    const struct config_tenant *t = &l->config->tenants[i];
+
+    if (t->rdma_devices.n > 0 && t->rdma_devices.n != t->regions)
+        return loader_fail(l, l->tenant_origin[i], "tenants", (int)i, "rdma_devices",
+                           "names %" PRIu32 " devices for %" PRIu32
+                           " regions: say one for each, or auto",
+                           t->rdma_devices.n, t->regions);
+    for (uint32_t r = 0; r < t->rdma_devices.n; r++)
+        if (!is_rail(l->config, t->rdma_devices.name[r]))
+            return loader_fail(l, l->tenant_origin[i], "tenants", (int)i, "rdma_devices",
+                               "%s is none of those that rdma_device names: name it there as "
+                               "well, or let rdma_device be auto",
+                               t->rdma_devices.name[r]);
+    return TERN_OK;
+}
+
+/* What the devices of this host say shows when they are opened (seam/xfer/verbs/port.c). */
+static enum tern_err check_rdma(struct loader *l)
+{
+    const struct config *c = l->config;
+    uint32_t mtu = c->rdma.mtu;
+
+    static_assert(CONFIG_NAME_BYTES == XFER_DEVICE_BYTES, "a device has one name");
+    for (uint32_t i = 0; i < c->ntenants; i++)
+        TRY(check_nics(l, i));
+    if (c->rdma_device.n > c->rdma_rails)
+        return loader_fail(l, loader_origin(l, "", "rdma_device"), "", -1, "rdma_device",
+                           "names %" PRIu32 " devices, and limits.rdma_rails is %" PRIu32
+                           ": raise that, or name fewer",
+                           c->rdma_device.n, c->rdma_rails);
+    if (mtu != XFER_BY_PORT && (mtu < 256 || (mtu & (mtu - 1)) != 0))
+        return loader_fail(l, loader_origin(l, "rdma", "mtu"), "rdma", -1, "mtu",
+                           "must be 256, 512, 1024, 2048 or 4096, or auto");
+    return TERN_OK;
+}
+
 static enum tern_err check_limits(struct loader *l)
 {
     const struct core_limits limits = plan_limits(l->config);
@@ -450,6 +507,7 @@ enum tern_err config_check(struct loader *l)
     TRY(check_memory(l));
     TRY(check_pages(l));
     TRY(config_check_spill(l));
+    TRY(check_rdma(l));
     TRY(check_limits(l));
     return check_all(l);
 }

@@ -152,7 +152,9 @@ static const char *arg_name(enum value_kind kind)
     case VALUE_LEVEL: return "LEVEL";
     case VALUE_TRANSPORT: return "TRANSPORT";
     case VALUE_DEVICES:
-    case VALUE_REGIONS: return "NAME+NAME";
+    case VALUE_REGIONS:
+    case VALUE_NICS: return "NAME+NAME";
+    case VALUE_BY_PORT: return "N|auto";
     }
     return "";
 }
@@ -160,10 +162,10 @@ static const char *arg_name(enum value_kind kind)
 /* Makes the groups of --help in the order of the table's sections. */
 static int group_of(const char *section)
 {
-    static const char *const sections[] = {"",      "tls",       "admin",  "tape",
-                                           "spill", "deadlines", "limits", "faults"};
+    static const char *const sections[] = {"",     "tls",       "admin",  "tape",  "spill",
+                                           "rdma", "deadlines", "limits", "faults"};
 
-    for (int i = 0; i < 8; i++)
+    for (int i = 0; i < 9; i++)
         if (strcmp(sections[i], section) == 0)
             return i + 1;
     return 0;

@@ -26,6 +26,13 @@
     {                                                                                              \
         section, key, flag, kind, CHANGE_##change, FIELD(member), 0, UINT64_MAX, initial, doc      \
     }
+#define RDMA(name, min, max, initial, doc)                                                         \
+    COUNT(STARTS, "rdma", #name, "rdma-" #name, rdma.name, min, max, initial, doc)
+#define BY_PORT(name, max, doc)                                                                    \
+    {                                                                                              \
+        "rdma", #name, "rdma-" #name, VALUE_BY_PORT, CHANGE_STARTS, FIELD(rdma.name), 0, max,      \
+            "auto", doc                                                                            \
+    }
 #define LIMIT(name, flag, initial, doc)                                                            \
     COUNT(SIZED, "limits", #name, flag, limits.name, 1, COUNT_MAX, initial, doc)
 #define LIMIT_OF(name, flag, max, initial, doc)                                                    \
@@ -43,9 +50,10 @@ const struct setting config_settings[] = {
           "Port for pages, on the host of `listen`; 0: the kernel chooses"),
     PLAIN(STARTS, "", "insecure_peers", "insecure-peers", VALUE_BOOL, insecure_peers, "false",
           "Peers talk in the clear: only where the network between them is trusted"),
-    PLAIN(STARTS, "", "rdma_device", "rdma-device", VALUE_DEVICES, rdma_device, "auto",
-          "RDMA device for pages, or several at a time, NAME+NAME; auto: the one with an active "
-          "port that is nearest to the memory"),
+    PLAIN(
+        STARTS, "", "rdma_device", "rdma-device", VALUE_DEVICES, rdma_device, "auto",
+        "RDMA device for pages, or several at a time, NAME+NAME; auto: the one that is nearest to "
+        "memory of the host, and those that are nearest to the GPUs of device_memory"),
     BYTES(STARTS, "", "rdma_mr_bytes", "rdma-mr-bytes", rdma_mr_bytes, 2u << 20, MEMORY_MAX, "1T",
           "Largest piece of memory registered at once, if the device takes as much"),
     BYTES(SIZED, "", "page_bytes_min", "page-bytes-min", page_bytes_min, 64, (uint64_t)1 << 30,
@@ -112,6 +120,22 @@ const struct setting config_settings[] = {
 
     COUNT(STARTS, "transfer", "connections", "transfer-connections", connections, 1,
           XFER_CONNECTIONS_MAX, "2", "Connections to a peer that transfers by TCP are spread over"),
+
+    BY_PORT(gid_index, 255,
+            "Index of the GID that the port goes by; auto: that of RoCE v2 over IPv4, else of RoCE "
+            "v2, else any"),
+    BY_PORT(mtu, 4096, "Path MTU in bytes, at most the port's active one; auto: that one"),
+    RDMA(pkey_index, 0, 65535, "0", "Index of the partition (P_Key) in the port's table"),
+    RDMA(traffic_class, 0, 255, "0",
+         "Traffic class of the packets, which carries the DSCP in its upper six bits"),
+    RDMA(service_level, 0, 15, "0", "Service level of the packets"),
+    RDMA(timeout, 1, 31, "16",
+         "When a request is sent again: after 4.096 us times two to this power, 268 ms for 16"),
+    RDMA(retries, 0, 7, "6", "How often, until the path has failed; soft-RoCE never ends with 7"),
+    RDMA(rnr_retries, 0, 7, "6",
+         "How often where the peer was not ready to receive; 7: without end"),
+    RDMA(rnr_timer, 0, 31, "12",
+         "How long a peer waits that was told so, as InfiniBand counts it; 12: 0.64 ms"),
 
     DEADLINE(STARTS, partial_frame_ms, "partial-frame-ms", "5000",
              "From the first byte of a message to its last"),
@@ -200,6 +224,10 @@ const struct setting config_settings[] = {
     COUNT(SIZED, "limits", "data_conns_max", "limit-data-conns", data_conns_max, 2, 65536, NULL,
           "Data connections at a time, half of them from peers; default: two a peer, four where "
           "pages may go by RDMA, at least 128"),
+    LIMIT_OF(
+        rdma_rails, "limit-rdma-rails", XFER_RAILS_MAX, NULL,
+        "RDMA devices at a time, our own, and those of a peer that are known; default: as many "
+        "as rdma_device names, or one a GPU, at least 4"),
     LIMIT_OF(send_buffers, "limit-send-buffers", 65536, "1024",
              "Buffers of 16 KiB for answers that wait to be read, for whoever comes first"),
     LIMIT_OF(send_buffers_reserved, "limit-send-buffers-reserved", 65536, NULL,
@@ -277,6 +305,8 @@ const struct setting config_tenant_fields[TENANT_FIELDS] = {
      "false",
      "The regions lie in the memory of these GPUs (needs NVIDIA's driver); else in memory of the "
      "host"},
+    {"tenants", "rdma_devices", NULL, VALUE_NICS, CHANGE_STARTS, TENANT_FIELD(rdma_devices), 0, 0,
+     "auto", "RDMA devices of the regions, a name a region, NAME+NAME; auto: the nearest"},
     {"tenants", "sessions_max", NULL, VALUE_COUNT, CHANGE_SIZED, TENANT_FIELD(sessions_max), 1,
      COUNT_MAX, "4096", "Sessions at a time"},
     {"tenants", "conns_max", NULL, VALUE_COUNT, CHANGE_SIZED, TENANT_FIELD(conns_max), 1, 65536,

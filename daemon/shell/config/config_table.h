@@ -19,6 +19,8 @@ enum value_kind {
     VALUE_TRANSPORT,
     VALUE_DEVICES, /* names joined by '+', or auto */
     VALUE_REGIONS, /* the same; of a tenant's regions, or index */
+    VALUE_NICS,    /* likewise, where several regions may have the same one, or auto */
+    VALUE_BY_PORT, /* a whole number, or auto: XFER_BY_PORT */
 };
 
 /* What a reload can do about a setting that is another now. */
@@ -41,7 +43,7 @@ struct setting {
 };
 
 #define SETTINGS_MAX  CONFIG_SETTINGS_MAX
-#define TENANT_FIELDS 13
+#define TENANT_FIELDS 14
 #define PEER_FIELDS   4 /* and the list of tenants */
 #define PEER_ADDRESS  1 /* of them */
 #define COUNT_MAX     (1u << 28)

@@ -196,6 +196,21 @@ static enum tern_err parse_transport(const char *text, void *field, char reason[
     return fail(reason, words);
 }
 
+/* A number, or what stands for none. */
+static enum tern_err parse_by_port(const struct setting *s, const char *text, void *field,
+                                   char reason[REASON_BYTES])
+{
+    enum tern_err err = TERN_OK;
+
+    if (strcmp(text, "auto") == 0)
+        store(field, s->size, XFER_BY_PORT);
+    else
+        err = parse_number(s, text, field, reason);
+    if (err != TERN_OK)
+        strncat(reason, ", or auto", REASON_BYTES - 1 - strlen(reason));
+    return err;
+}
+
 /* Names joined by '+', `most` of them with `name_bytes` each; none where it is `none`. */
 static enum tern_err parse_names(const char *text, const char *none, uint32_t most,
                                  uint32_t name_bytes, char *names, uint32_t *ret_n,
@@ -213,13 +228,19 @@ static enum tern_err parse_names(const char *text, const char *none, uint32_t mo
             snprintf(reason, REASON_BYTES, "must be at most %" PRIu32 " devices", most);
             return TERN_INVALID;
         }
-        TRY(parse_name(&name, one, names + (size_t)n * name_bytes, reason));
-        for (uint32_t i = 0; i < n; i++)
-            if (strcmp(names + (size_t)i * name_bytes, one) == 0)
-                return fail(reason, "names a device twice");
-        n++;
+        TRY(parse_name(&name, one, names + (size_t)n++ * name_bytes, reason));
     }
     *ret_n = n;
+    return TERN_OK;
+}
+
+static enum tern_err differ(const char *names, uint32_t n, uint32_t name_bytes,
+                            char reason[REASON_BYTES])
+{
+    for (uint32_t i = 0; i < n; i++)
+        for (uint32_t k = 0; k < i; k++)
+            if (strcmp(names + (size_t)i * name_bytes, names + (size_t)k * name_bytes) == 0)
+                return fail(reason, "names a device twice");
     return TERN_OK;
 }
 
@@ -229,6 +250,7 @@ static enum tern_err parse_devices(const char *text, struct config_devices *fiel
     struct config_devices d = {.n = 0};
 
     TRY(parse_names(text, "auto", XFER_RAILS_MAX, CONFIG_NAME_BYTES, d.name[0], &d.n, reason));
+    TRY(differ(d.name[0], d.n, CONFIG_NAME_BYTES, reason));
     *field = d;
     return TERN_OK;
 }
@@ -239,6 +261,17 @@ static enum tern_err parse_regions(const char *text, struct config_regions *fiel
     struct config_regions d = {.n = 0};
 
     TRY(parse_names(text, "index", RANKS_MAX, CONFIG_DEVICE_BYTES, d.name[0], &d.n, reason));
+    TRY(differ(d.name[0], d.n, CONFIG_DEVICE_BYTES, reason));
+    *field = d;
+    return TERN_OK;
+}
+
+static enum tern_err parse_nics(const char *text, struct config_nics *field,
+                                char reason[REASON_BYTES])
+{
+    struct config_nics d = {.n = 0};
+
+    TRY(parse_names(text, "auto", RANKS_MAX, CONFIG_NAME_BYTES, d.name[0], &d.n, reason));
     *field = d;
     return TERN_OK;
 }
@@ -263,6 +296,8 @@ enum tern_err value_parse(const struct setting *s, const char *text, void *base,
     case VALUE_TRANSPORT: return parse_transport(text, field, ret_reason);
     case VALUE_DEVICES: return parse_devices(text, field, ret_reason);
     case VALUE_REGIONS: return parse_regions(text, field, ret_reason);
+    case VALUE_NICS: return parse_nics(text, field, ret_reason);
+    case VALUE_BY_PORT: return parse_by_port(s, text, field, ret_reason);
     }
     return fail(ret_reason, "has a kind that nobody reads");
 }
@@ -323,6 +358,7 @@ void value_text(const struct setting *s, const void *base, char *ret, size_t cap
     const void *field = (const char *)base + s->offset;
     const struct config_devices *devices = field;
     const struct config_regions *regions = field;
+    const struct config_nics *nics = field;
     struct text out = {ret, cap};
 
     switch (s->kind) {
@@ -342,6 +378,13 @@ void value_text(const struct setting *s, const void *base, char *ret, size_t cap
         break;
     case VALUE_REGIONS:
         put_names(&out, "index", regions->n, regions->name[0], CONFIG_DEVICE_BYTES);
+        break;
+    case VALUE_NICS: put_names(&out, "auto", nics->n, nics->name[0], CONFIG_NAME_BYTES); break;
+    case VALUE_BY_PORT:
+        if (*(const uint32_t *)field == XFER_BY_PORT)
+            put(&out, "auto");
+        else
+            put(&out, "%" PRIu32, *(const uint32_t *)field);
         break;
     }
 }

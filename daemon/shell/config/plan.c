@@ -99,6 +99,39 @@ uint64_t plan_device_bytes(const struct config *config)
     return bytes;
 }
 
+/* Does an earlier region have that name? */
+static bool named_before(const struct config *c, uint32_t tenant, uint32_t region,
+                         const char *(*name_of)(const struct config_tenant *t, uint32_t region))
+{
+    const char *name = name_of(&c->tenants[tenant], region);
+
+    for (uint32_t t = 0; t <= tenant; t++)
+        for (uint32_t r = 0; r < (t < tenant ? c->tenants[t].regions : region); r++)
+            if (name_of(&c->tenants[t], r) && strcmp(name_of(&c->tenants[t], r), name) == 0)
+                return true;
+    return false;
+}
+
+/* What a region takes a device for: that of its name, its GPU, or memory of the host. */
+static const char *reason_of(const struct config_tenant *t, uint32_t region)
+{
+    if (t->rdma_devices.n > 0)
+        return t->rdma_devices.name[region];
+    return t->device_memory ? t->devices.name[region] : "";
+}
+
+uint32_t plan_rails(const struct config *c)
+{
+    uint32_t n = 0;
+
+    if (c->rdma_device.n > 0)
+        return c->rdma_device.n;
+    for (uint32_t t = 0; t < c->ntenants; t++)
+        for (uint32_t r = 0; r < c->tenants[t].regions; r++)
+            n += !named_before(c, t, r, reason_of);
+    return n < c->rdma_rails ? n : c->rdma_rails;
+}
+
 /* Memory is registered only if a peer may fetch from it by RDMA, or we may fetch from a peer by
  * RDMA. */
 static void plan_rdma(const struct config *config, struct xfer_rdma_config *ret)
@@ -107,6 +140,11 @@ static void plan_rdma(const struct config *config, struct xfer_rdma_config *ret)
 
     ret->tenants = config->ntenants;
     ret->mr_bytes_max = config->rdma_mr_bytes;
+    ret->rails = config->rdma_rails;
+    ret->tuning = &config->rdma;
+    for (uint32_t i = 0; i < config->ntenants; i++)
+        if (config->tenants[i].rdma_devices.n > 0)
+            ret->region_device[i] = config->tenants[i].rdma_devices.name;
     for (uint32_t i = 0; i < config->npeers; i++) {
         wanted = wanted || xfer_transport_by_paths(config->peers[i].transport);
         ret->push = ret->push || config->peers[i].push;

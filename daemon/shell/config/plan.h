@@ -52,6 +52,8 @@ uint64_t plan_machine_bytes(void);
 uint64_t plan_descriptors(const struct config *config);
 /* Bytes of the tenants' memory that lie on GPUs, and so are none of the machine's. */
 uint64_t plan_device_bytes(const struct config *config);
+/* RDMA devices in use, at the most: of tenants without GPUs and names one for all. */
+uint32_t plan_rails(const struct config *config);
 /* Bytes of the tenants' memory that are locked for RDMA, on all devices; 0: no peer wants it. */
 uint64_t plan_pinned(const struct config *config);
 /* For --plan: what a host needs for this configuration. */

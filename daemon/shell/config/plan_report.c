@@ -23,7 +23,7 @@ uint64_t plan_pinned(const struct config *config)
     for (uint32_t i = 0; i < config->ntenants; i++)
         if (!config->tenants[i].device_memory)
             bytes += config->tenants[i].memory_bytes * config->tenants[i].regions;
-    return bytes * (xfer.rdma.ndevices > 0 ? xfer.rdma.ndevices : 1);
+    return bytes * plan_rails(config);
 }
 
 static void rails(const struct config *config, FILE *out)
@@ -37,8 +37,9 @@ static void rails(const struct config *config, FILE *out)
     if (!wanted)
         fprintf(out, "%16s  no peer has transport auto or verbs: pages go over TCP", "none");
     else if (config->rdma_device.n == 0)
-        fprintf(out, "%16s  the device that is nearest to the memory: `ternctl doctor` names it",
-                "1");
+        fprintf(out,
+                "%16" PRIu32 "  at the most, nearest to the memory: `ternctl doctor` names them",
+                plan_rails(config));
     else
         fprintf(out, "%16" PRIu32 " ", config->rdma_device.n);
     for (uint32_t i = 0; wanted && i < config->rdma_device.n; i++)

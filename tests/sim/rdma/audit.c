@@ -12,6 +12,8 @@ static void audit_piece(const struct verbs *v, const struct verbs_piece *piece, 
 
     if (piece->state == PIECE_FREE && (piece->holds || piece->revoked))
         rw_fail("free_and_held", "node %u piece %u", node, piece->seq);
+    if ((piece->holds && p && !p->push) != (piece->reading != 0))
+        rw_fail("held_unread", "node %u piece %u: rails %x", node, piece->seq, piece->reading);
     if (piece->revoked && (!p || p->source || !p->push || p->state != PATH_READY))
         rw_fail("revoked_without_path", "node %u piece %u", node, piece->seq);
     if (rest && piece->state != PIECE_FREE)
@@ -75,7 +77,7 @@ void audit_node(uint32_t number, bool rest)
 static bool could_go_on(struct verbs *v, uint32_t link, const struct verbs_piece *piece)
 {
     return piece->state == PIECE_WAITING && piece->batch != NONE && !piece->holds &&
-           piece->answered && path_best(v, link, batch_tenant(v, piece->batch), piece);
+           piece->answered && path_for(v, link, piece->batch, 0, piece);
 }
 
 /* The tick is for time that has passed: a piece that waited for something else than that was told

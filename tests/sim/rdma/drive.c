@@ -81,6 +81,18 @@ void drive_poll(uint32_t number, uint32_t life)
         rw_post(rw_soon(), T_POLL, number, life);
 }
 
+/* In every second history a region has a rail of its own, as those of GPUs have. No choice of the
+ * history's is spent on it. */
+static void name_rails(uint32_t number, struct xfer_rdma_config *c)
+{
+    static char name[NODES][REGIONS][XFER_DEVICE_BYTES];
+
+    for (uint32_t r = 0; r < rw.cfg.regions; r++)
+        snprintf(name[number][r], sizeof name[0][0], "sim%u", (number + r) % rw.cfg.rails[number]);
+    for (uint32_t t = 0; t < rw.cfg.tenants; t++)
+        c->region_device[t] = name[number];
+}
+
 void drive_node_start(uint32_t number)
 {
     struct rnode *node = &rw.node[number];
@@ -127,6 +139,8 @@ void drive_node_start(uint32_t number)
     config.rdma.ndevices = rw.cfg.rails[number];
     for (uint32_t i = 0; i < rw.cfg.rails[number]; i++)
         snprintf(config.rdma.device[i], sizeof config.rdma.device[i], "sim%u", i);
+    if (rw.cfg.rails[number] > 0 && rw.cfg.choices % 2 == 0)
+        name_rails(number, &config.rdma);
     rw.current = number;
     check(xfer_create(&config, &node->xfer, &why) == TERN_OK);
     check(xfer_listen(node->xfer, NULL, (uint16_t)(PORT + number), &node->port, &why) == TERN_OK);

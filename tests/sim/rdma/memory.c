@@ -423,6 +423,12 @@ uint32_t mem_region_count(const struct mem *mem, uint32_t tenant)
     return rw.cfg.regions;
 }
 
+const char *mem_region_pci(const struct mem *mem, uint32_t tenant, uint32_t region)
+{
+    (void)mem, (void)tenant, (void)region;
+    return NULL;
+}
+
 const uint8_t *mem_pool_regions(const struct mem *mem, uint32_t pool)
 {
     return regions_of(mem->node, pool);

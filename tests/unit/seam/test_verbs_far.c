@@ -16,6 +16,7 @@
 #include "seam/xfer/verbs/verbs.h"
 #include "standin/standin_open.h"
 #include "testing/test.h"
+#include "unit/rig/rig_mrs.h"
 
 #define MIB        ((uint64_t)1 << 20)
 #define FAR        0u /* tenants: on two GPUs, and in memory of the host */
@@ -33,7 +34,7 @@ static struct standin in;
 /* ------------------------------------------------------------------ the NIC */
 
 static struct ibv_pd pds[2 * TENANTS]; /* of two rails */
-static uint32_t npds, registered, exported, by_address;
+static uint32_t npds, exported, by_address;
 static uint32_t dmabufs_that_work, addresses_that_work; /* before the first that fails */
 static int last_access;
 
@@ -51,64 +52,35 @@ int ibv_dealloc_pd(struct ibv_pd *pd)
     return 0;
 }
 
-static struct ibv_mr *mr_of(struct ibv_pd *pd, void *addr, size_t bytes)
-{
-    struct ibv_mr *mr = calloc(1, sizeof *mr);
-
-    *mr = (struct ibv_mr){.pd = pd, .addr = addr, .length = bytes};
-    registered++;
-    return mr;
-}
-
-/* The stand-in's memory is no memory of this process, so a NIC knows it only if a module of the
- * kernel says what it is. */
-struct ibv_mr *(ibv_reg_mr)(struct ibv_pd *pd, void *addr, size_t bytes, int access)
-{
-    if ((pd - pds) % TENANTS == FAR) {
-        last_access = access;
-        if (by_address++ >= addresses_that_work) {
-            errno = EFAULT;
-            return NULL;
-        }
-    }
-    return mr_of(pd, addr, bytes);
-}
-
 /* What the descriptor holds at that offset is what the GPU has at that address. */
-static void descriptor_is_right(int fd, uint64_t offset, size_t bytes, uint64_t iova)
+static void descriptor_is_right(const struct registration *r)
 {
-    uint64_t page = (uint64_t)sysconf(_SC_PAGESIZE);
+    uint64_t page = (uint64_t)sysconf(_SC_PAGESIZE), iova = (uintptr_t)r->addr;
     static uint8_t there[PIECE];
     struct stat st;
     uint8_t *map;
 
-    assert_int_equal(fstat(fd, &st), 0);
-    assert_true(offset % page == iova % page && offset + bytes <= (uint64_t)st.st_size);
-    assert_true(bytes <= sizeof there);
-    map = mmap(NULL, bytes, PROT_READ, MAP_SHARED, fd, (off_t)offset);
+    assert_int_equal(fstat(r->fd, &st), 0);
+    assert_true(r->offset % page == iova % page && r->offset + r->bytes <= (uint64_t)st.st_size);
+    assert_true(r->bytes <= sizeof there);
+    map = mmap(NULL, r->bytes, PROT_READ, MAP_SHARED, r->fd, (off_t)r->offset);
     assert_ptr_not_equal(map, MAP_FAILED);
-    in.look(there, iova, bytes);
-    assert_memory_equal(map, there, bytes);
-    munmap(map, bytes);
+    in.look(there, iova, r->bytes);
+    assert_memory_equal(map, there, r->bytes);
+    munmap(map, r->bytes);
 }
 
-struct ibv_mr *ibv_reg_dmabuf_mr(struct ibv_pd *pd, uint64_t offset, size_t bytes, uint64_t iova,
-                                 int fd, int access)
+/* The stand-in's memory is no memory of this process, so a NIC knows it only by its descriptor, or
+ * if a module of the kernel says what it is. */
+static int registration_error(const struct registration *r)
 {
-    last_access = access;
-    descriptor_is_right(fd, offset, bytes, iova);
-    if (exported++ >= dmabufs_that_work) {
-        errno = EOPNOTSUPP;
-        return NULL;
-    }
-    return mr_of(pd, (void *)(uintptr_t)iova, bytes);
-}
-
-int ibv_dereg_mr(struct ibv_mr *mr)
-{
-    free(mr);
-    registered--;
-    return 0;
+    if ((r->pd - pds) % TENANTS != FAR)
+        return 0;
+    last_access = r->access;
+    if (r->fd < 0)
+        return by_address++ >= addresses_that_work ? EFAULT : 0;
+    descriptor_is_right(r);
+    return exported++ >= dmabufs_that_work ? EOPNOTSUPP : 0;
 }
 
 /* ------------------------------------------------------------------ the rig */
@@ -167,7 +139,8 @@ FIXTURE(begin)
     in = standin_open(STANDIN_MEMORY);
     in.let_fail("", 0, CUDA_SUCCESS);
     memory_open();
-    npds = registered = exported = by_address = 0;
+    registered = 0;
+    npds = exported = by_address = 0;
     dmabufs_that_work = addresses_that_work = UINT32_MAX;
     xfer = (struct xfer){.config = {.mem = mem,
                                     .rdma = {.serves = true,
@@ -177,7 +150,7 @@ FIXTURE(begin)
                                              .mr_bytes_max = PIECE}}};
     xfer.ntransports = 1;
     xfer.transport[0] = (struct transport){.ops = &verbs_transport, .xfer = &xfer, .own = &v};
-    v = (struct verbs){.xfer = &xfer, .tenants = TENANTS, .nrails = 1};
+    v = (struct verbs){.xfer = &xfer, .tenants = TENANTS, .nrails = 1, .rails = XFER_RAILS_MAX};
     *rail = (struct verbs_rail){
         .v = &v, .view = {.max_mr_bytes = UINT64_MAX, .memory_windows = true, .device = "nic0"}};
     return 0;
@@ -290,10 +263,13 @@ TEST(verbs_far_regions_are_registered_as_dma_bufs_at_their_own_addresses)
 TEST(verbs_far_memory_is_none_of_what_is_locked_and_takes_no_windows)
 {
     struct verbs_link link = {.push = true};
-    struct xfer_rdma_view view;
+    struct xfer_rdma_view view = {.rails_wanted = 0};
 
     xfer_memlock(&xfer, &view);
     assert_int_equal(view.memlock_needed, 2 * MIB);
+    view.rails_wanted = 3;
+    xfer_memlock(&xfer, &view);
+    assert_int_equal(view.memlock_needed, 3 * 2 * MIB);
     register_all();
     v.link = &link;
     assert_false(link_pushes(&v, 0, FAR));
@@ -449,8 +425,11 @@ TEST(verbs_far_tenant_without_registrations_has_no_paths_and_one_note)
     link_end();
 }
 
+/* Its pages take these also where another NIC is nearer to them. */
 TEST(verbs_far_tenant_has_paths_over_the_nics_that_know_its_memory_alone)
 {
+    static struct batch batch = {.tenant = FAR};
+
     v.rail[1] = *rail;
     dmabufs_that_work = addresses_that_work = 0;
     register_all();
@@ -467,6 +446,9 @@ TEST(verbs_far_tenant_has_paths_over_the_nics_that_know_its_memory_alone)
     assert_true(path_of(&v, 0, FAR, 1)->wanted);
     assert_true(path_of(&v, 0, NEAR, 0)->wanted && path_of(&v, 0, NEAR, 1)->wanted);
     assert_int_equal(noted, 0);
+    xfer.batch = &batch;
+    path_of(&v, 0, FAR, 1)->state = PATH_READY;
+    assert_ptr_equal(path_for(&v, 0, 0, 1u << 0, NULL), path_of(&v, 0, FAR, 1));
     link_end();
     memory_close(&v, &v.rail[1]);
 }

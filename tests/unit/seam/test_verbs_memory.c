@@ -11,6 +11,7 @@
 
 #include "seam/xfer/verbs/verbs.h"
 #include "testing/test.h"
+#include "unit/rig/rig_mrs.h"
 
 #define TENANTS 3u
 #define GIB     ((uint64_t)1 << 30)
@@ -20,7 +21,7 @@
 
 static struct ibv_pd pds[TENANTS];
 static uint32_t npds;
-static atomic_uint registered, tried, at_once, most_at_once, waited_ms;
+static atomic_uint tried, at_once, most_at_once, waited_ms;
 static uint32_t fail_at; /* the so-many-th registration fails; 0: none */
 static int fail_errno;
 static bool with_another; /* the first ones last until two are under way, WAIT_MS at most */
@@ -41,36 +42,19 @@ int ibv_dealloc_pd(struct ibv_pd *pd)
     return 0;
 }
 
-struct ibv_mr *(ibv_reg_mr)(struct ibv_pd *pd, void *addr, size_t bytes, int access)
+static int registration_error(const struct registration *r)
 {
     uint32_t now = atomic_fetch_add(&at_once, 1) + 1, most = atomic_load(&most_at_once);
     const struct timespec pause = {.tv_nsec = 1000000};
-    struct ibv_mr *mr;
 
-    (void)access;
+    (void)r;
     while (now > most && !atomic_compare_exchange_weak(&most_at_once, &most, now))
         ;
     while (with_another && atomic_load(&most_at_once) < 2 &&
            atomic_fetch_add(&waited_ms, 1) < WAIT_MS)
         nanosleep(&pause, NULL);
     atomic_fetch_sub(&at_once, 1);
-    if (atomic_fetch_add(&tried, 1) + 1 == fail_at) {
-        errno = fail_errno;
-        return NULL;
-    }
-    mr = calloc(1, sizeof *mr);
-    mr->pd = pd;
-    mr->addr = addr;
-    mr->length = bytes;
-    atomic_fetch_add(&registered, 1);
-    return mr;
-}
-
-int ibv_dereg_mr(struct ibv_mr *mr)
-{
-    free(mr);
-    atomic_fetch_sub(&registered, 1);
-    return 0;
+    return atomic_fetch_add(&tried, 1) + 1 == fail_at ? fail_errno : 0;
 }
 
 /* Never touched: only addresses of it are needed. */

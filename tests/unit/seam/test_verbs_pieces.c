@@ -34,26 +34,34 @@ static struct ibv_mr mr;
 static struct ibv_context ctx;
 static struct ibv_qp qp;
 static struct ibv_mw window[VERBS_MWS];
-static uint32_t bound; /* windows, by the device */
+static uint32_t bound;        /* windows, by the device */
+static struct ibv_qp pair[2]; /* of two rails */
+static uint64_t read_of[2];   /* over each, where the last read went */
+static uint32_t nreads[2];
 
 static int post_send(struct ibv_qp *to, struct ibv_send_wr *wr, struct ibv_send_wr **bad)
 {
-    (void)to, (void)bad;
-    for (; wr; wr = wr->next)
+    (void)bad;
+    for (; wr; wr = wr->next) {
         bound += wr->opcode == IBV_WR_BIND_MW;
+        if (wr->opcode == IBV_WR_RDMA_READ) {
+            read_of[to - pair] = wr->sg_list->addr;
+            nreads[to - pair]++;
+        }
+    }
     return 0;
 }
 
-static void make_memory(void)
+static void make_memory(uint32_t regions)
 {
     static const struct group_layout group = {
         .page_tokens = 64, .units = 1, .page_bytes = PAGE_BYTES};
     struct mem_config m = {.tenants = 1,
-                           .tenant = {{.memory_bytes = MEMORY_BYTES, .regions = 1}},
+                           .tenant = {{.memory_bytes = MEMORY_BYTES, .regions = regions}},
                            .engines = 1,
                            .pools = 1,
                            .page_records = 8,
-                           .sums_per_page = 1,
+                           .sums_per_page = 2,
                            .workers = 1,
                            .jobs = 4,
                            .incarnation = 1};
@@ -61,16 +69,18 @@ static void make_memory(void)
 
     if (mem_create(&m, &mem, &why) != TERN_OK)
         fail_msg("%s", why);
-    mem_pool_set(mem, 0, TIER_DEVICE, 0, 0, MEMORY_BYTES, 1, NULL, 1, 1, &group);
-    domain = (struct verbs_domain){.n = 1};
-    domain.mr[0] = (struct verbs_mr){.mr = &mr};
-    domain.mr[0].base = mem_region_base(mem, 0, 0, &domain.mr[0].bytes);
+    mem_pool_set(mem, 0, TIER_DEVICE, 0, 0, MEMORY_BYTES, regions, NULL, regions, 1, &group);
+    domain = (struct verbs_domain){.n = regions};
+    for (uint32_t r = 0; r < regions; r++) {
+        domain.mr[r] = (struct verbs_mr){.mr = &mr, .region = r};
+        domain.mr[r].base = mem_region_base(mem, 0, r, &domain.mr[r].bytes);
+    }
 }
 
 /* A link with one path, which is ready, and its rail. */
 FIXTURE(start)
 {
-    make_memory();
+    make_memory(1);
     memset(paths, 0, sizeof paths);
     bound = 0;
     ctx.ops.post_send = post_send;
@@ -162,6 +172,149 @@ TEST_WITH(verbs_fault_12_a_completion_queue_never_overruns, start, stop)
     assert_true(waited > 0 && went > 0);
     printf("fault=12 runs=%u injected=%u violations=0 cq_high_water=%u depth=%u\n", waited + went,
            waited, most, PLACES);
+}
+
+/* ------------------------------------------------------------------ regions with rails of their
+ * own */
+
+static struct verbs_domain domains[2];
+
+/* Two rails, a region of the pool on each, and a path on each that reads. */
+FIXTURE(start_regions)
+{
+    struct verbs_path whole;
+
+    start(state);
+    mem_destroy(mem);
+    make_memory(2);
+    xfer.config.mem = mem;
+    v.nrails = v.rails = 2;
+    memset(nreads, 0, sizeof nreads);
+    whole = (struct verbs_path){.state = PATH_READY, .wanted = true, .npeer_mrs = 2};
+    for (uint32_t r = 0; r < 2; r++) {
+        whole.peer_mr[r] = (struct xfer_mr){.addr = 1u << 30, .bytes = MEMORY_BYTES, .region = r};
+        domains[r] = domain;
+        pair[r].context = &ctx;
+        v.rail[r] = (struct verbs_rail){.v = &v, .domain = &domains[r], .max_msg = 1u << 30};
+        v.rail[r].view.completion_queue = PLACES;
+        xfer.region[0][r] = (struct xfer_region){.binds = true, .rail = r};
+    }
+    for (uint32_t i = 0; i < 2; i++) {
+        paths[i] = whole;
+        paths[i].rail = i;
+        paths[i].qp = &pair[i];
+    }
+    return 0;
+}
+
+static struct verbs_piece *piece_that_waits(void)
+{
+    struct verbs_piece *piece = piece_of(&v, 0, 0);
+
+    *piece = (struct verbs_piece){.state = PIECE_WAITING,
+                                  .answered = true,
+                                  .n = 1,
+                                  .region = {0, 1},
+                                  .sent = {1},
+                                  .link = 0,
+                                  .sums = piece->sums};
+    return piece;
+}
+
+static void completes(uint32_t path)
+{
+    paths[path].completed = paths[path].posted;
+    pieces_done(&v, &paths[path]);
+}
+
+static uint64_t page_in(uint32_t r)
+{
+    return (uintptr_t)mem_page(mem, 0, r, 0, 1);
+}
+
+/* Each region's bytes come over the path of its rail, and the piece is read when both are done. */
+TEST_WITH(verbs_pieces_are_read_over_the_rail_of_each_region, start_regions, stop)
+{
+    for (uint32_t seq = 0; seq < 2; seq++) {
+        struct verbs_piece *piece = piece_that_waits();
+
+        piece->seq = seq; /* which rail is first */
+        pieces_start(&v, 0);
+        assert_int_equal(piece->state, PIECE_READING);
+        for (uint32_t r = 0; r < 2; r++) {
+            assert_int_equal(nreads[r], seq + 1);
+            assert_true(read_of[r] == page_in(r));
+        }
+        assert_int_equal(piece->path, 1 - seq); /* the last one */
+        assert_int_equal(inflow.holds, 1);
+        completes(seq);
+        assert_int_equal(piece->state, PIECE_READING);
+        assert_int_equal(inflow.holds, 1);
+        completes(1 - seq);
+        assert_int_equal(piece->state, PIECE_READ);
+        assert_int_equal(inflow.holds, 0);
+    }
+}
+
+/* While one path is lost the other one may still write its pages, so it waits for that. Then it is
+ * read again, all of it over the path that is left. */
+TEST_WITH(verbs_pieces_wait_for_all_rails_before_they_are_read_again, start_regions, stop)
+{
+    struct verbs_piece *piece = piece_that_waits();
+
+    pieces_start(&v, 0);
+    path_state_move(&paths[0].state, PATH_STOPPING);
+    path_lost(&v, &paths[0]);
+    assert_int_equal(piece->state, PIECE_WAITING);
+    completes(0);
+    assert_int_equal(piece->state, PIECE_WAITING);
+    assert_int_equal(inflow.holds, 1);
+    assert_int_equal(nreads[1], 1);
+    completes(1);
+    assert_int_equal(piece->state, PIECE_READING);
+    assert_int_equal(nreads[0] + nreads[1], 1 + 1 + 2);
+    assert_int_equal(nreads[1], 3);
+    completes(1);
+    assert_int_equal(piece->state, PIECE_READ);
+    assert_int_equal(inflow.holds, 0);
+}
+
+/* A rail that has no room holds back its own regions alone: it goes on when that has room. */
+TEST_WITH(verbs_pieces_wait_for_room_on_the_rail_of_a_region, start_regions, stop)
+{
+    struct verbs_piece *piece = piece_that_waits();
+
+    v.rail[1].cq_used = PLACES;
+    pieces_start(&v, 0);
+    assert_int_equal(nreads[0], 1);
+    assert_int_equal(nreads[1], 0);
+    completes(0); /* nothing writes its pages, and it is not read */
+    assert_int_equal(piece->state, PIECE_READING);
+    assert_int_equal(inflow.holds, 0);
+    v.rail[1].cq_used = 0;
+    paths_go_on(&v.rail[1]);
+    assert_int_equal(nreads[1], 1);
+    completes(1);
+    assert_int_equal(piece->state, PIECE_READ);
+    assert_int_equal(inflow.holds, 0);
+}
+
+/* Of one region: its rail, though the other one has more room; any, where it has none; the other
+ * one, where its own is lost. */
+TEST_WITH(verbs_pieces_prefer_the_rail_of_their_region, start_regions, stop)
+{
+    paths[1].posted = VERBS_SEND_QUEUE / 2;
+    xfer.region[0][0].rail = 1;
+    xfer.region[0][1].rail = 1;
+    assert_int_equal(batch_rails(&v, 0), 1u << 1);
+    assert_ptr_equal(path_for(&v, 0, 0, batch_rails(&v, 0), NULL), &paths[1]);
+    xfer.region[0][1].rail = NONE;
+    assert_int_equal(batch_rails(&v, 0), 0);
+    xfer.region[0][1] = (struct xfer_region){.rail = 1};
+    assert_int_equal(batch_rails(&v, 0), 0);
+    assert_ptr_equal(path_for(&v, 0, 0, 0, NULL), &paths[0]);
+    paths[1].state = PATH_DRAINING;
+    assert_ptr_equal(path_for(&v, 0, 0, 1u << 1, NULL), &paths[0]);
 }
 
 static void revoke(struct verbs_piece *piece, bool heard)

@@ -31,6 +31,9 @@ static bool asleep; /* a connect does not return */
 static int destroy_errno;
 static struct ibv_mw windows[VERBS_MWS];
 static uint32_t nwindows, nreceives, receives_max;
+static struct ibv_qp_attr moved[IBV_QPS_ERR + 1]; /* by the state that a pair was moved to */
+static struct ibv_pd domain_pd;
+static struct verbs_domain domain = {.pd = &domain_pd};
 
 static struct ibv_mw *alloc_mw(struct ibv_pd *pd, enum ibv_mw_type type)
 {
@@ -59,9 +62,17 @@ static void hear(char what, const struct ibv_qp *qp)
 int ibv_modify_qp(struct ibv_qp *qp, struct ibv_qp_attr *attr, int mask)
 {
     (void)mask;
+    moved[attr->qp_state] = *attr;
     if (attr->qp_state != IBV_QPS_RTS)
         hear(attr->qp_state == IBV_QPS_ERR ? 'S' : 'C', qp);
     return 0;
+}
+
+struct ibv_qp *ibv_create_qp(struct ibv_pd *pd, struct ibv_qp_init_attr *init)
+{
+    (void)init;
+    assert_ptr_equal(pd, &domain_pd);
+    return &pairs[0];
 }
 
 int ibv_destroy_qp(struct ibv_qp *qp)
@@ -76,6 +87,7 @@ FIXTURE(start)
 {
     memset(paths, 0, sizeof paths);
     v = (struct verbs){.npaths = PATHS, .nrails = 1, .path = paths};
+    v.rail[0] = (struct verbs_rail){.tuning = &xfer_rdma_tuning_initial, .domain = &domain};
     for (uint32_t i = 0; i < PATHS; i++)
         paths[i].qp = &pairs[i];
     nbegun = 0;
@@ -200,4 +212,36 @@ TEST_WITH(verbs_setup_a_destination_posts_a_receive_for_each_piece, start, stop)
     assert_int_equal(push_make(&v, &paths[0]), ENOMEM);
     assert_string_equal(paths[0].job_what, "ibv_post_recv");
     paths[0].qp = NULL;
+}
+
+/* What the fabric asks for stands in each queue pair, on whichever end it is. */
+TEST_WITH(verbs_setup_a_pair_has_what_the_fabric_asks_for, start, stop)
+{
+    static const struct xfer_rdma_tuning asked = {.gid_index = 3,
+                                                  .pkey_index = 2,
+                                                  .traffic_class = 106,
+                                                  .service_level = 5,
+                                                  .timeout = 18,
+                                                  .retries = 7,
+                                                  .rnr_retries = 4,
+                                                  .rnr_timer = 14};
+
+    v.rail[0].tuning = &asked;
+    v.rail[0].view.port = 1;
+    v.rail[0].view.gid_index = 3; /* as port.c has found it */
+    paths[0] = (struct verbs_path){.source = true,
+                                   .ours = {.mtu = IBV_MTU_4096},
+                                   .theirs = {.mtu = IBV_MTU_512, .rd_atomic = 1}};
+    setup_give(&v, &paths[0], JOB_ACCEPT);
+    assert_ptr_equal(take(), &paths[0]);
+    assert_int_equal(paths[0].job_errno, 0);
+    assert_int_equal(moved[IBV_QPS_INIT].pkey_index, 2);
+    assert_int_equal(moved[IBV_QPS_RTR].path_mtu, IBV_MTU_512);
+    assert_int_equal(moved[IBV_QPS_RTR].min_rnr_timer, 14);
+    assert_int_equal(moved[IBV_QPS_RTR].ah_attr.sl, 5);
+    assert_int_equal(moved[IBV_QPS_RTR].ah_attr.grh.traffic_class, 106);
+    assert_int_equal(moved[IBV_QPS_RTR].ah_attr.grh.sgid_index, 3);
+    assert_int_equal(moved[IBV_QPS_RTS].timeout, 18);
+    assert_int_equal(moved[IBV_QPS_RTS].retry_cnt, 7);
+    assert_int_equal(moved[IBV_QPS_RTS].rnr_retry, 4);
 }

@@ -416,8 +416,9 @@ TEST(config_device_memory_is_planned_apart)
 
 TEST(config_every_setting_refuses_nonsense_at_its_line)
 {
-    static const char *const tenant[TENANT_FIELDS] = {
-        "a", "/tmp/a", "0660", "1M", "1M", "1M", "0", "true", "1", "index", "false", "1", "1"};
+    static const char *const tenant[TENANT_FIELDS] = {"a",     "/tmp/a", "0660", "1M", "1M",
+                                                      "1M",    "0",      "true", "1",  "index",
+                                                      "false", "auto",   "1",    "1"};
     static const char *const peer[PEER_FIELDS] = {"b", "h:1", "tcp", "false"};
     char text[512], at[128], value[32];
 
@@ -462,14 +463,22 @@ TEST(config_socket_path_longer_than_the_kernel_takes_is_refused)
     assert_int_equal(strlen(c->tenants[0].socket), CONFIG_PATH_BYTES - 1);
 }
 
+/* Memory of the host is locked on all rails: here the one that is nearest to it, and the GPU's. */
 TEST(config_memory_of_gpus_may_go_by_rdma_and_locks_nothing)
 {
-    struct config *c = accepted(
-        "insecure_peers: true\n" TENANT "    devices: GPU-a\n    device_memory: true\n"
-        "  - {name: b, socket: /tmp/b, memory: 2M}\n"
-        "peers:\n  - {name: b, address: \"10.0.0.2:7001\", tenants: [default], transport: auto}\n");
+    static const char gpu[] =
+        "insecure_peers: true\n" TENANT "    devices: GPU-a\n    device_memory: true\n",
+                      host[] = "  - {name: b, socket: /tmp/b, memory: 2M}\n",
+                      peer[] = "peers:\n  - {name: b, address: \"10.0.0.2:7001\", "
+                               "tenants: [default], transport: auto}\n";
+    char text[512];
 
-    assert_int_equal(plan_pinned(c), 2u << 20);
+    snprintf(text, sizeof text, "%s%s", gpu, peer);
+    assert_int_equal(plan_pinned(accepted(text)), 0);
+    snprintf(text, sizeof text, "%s%s%s", gpu, host, peer);
+    assert_int_equal(plan_pinned(accepted(text)), 2 * (2u << 20));
+    snprintf(text, sizeof text, "rdma_device: mlx5_0\n%s%s%s", gpu, host, peer);
+    assert_int_equal(plan_pinned(accepted(text)), 2u << 20);
 }
 
 TEST(config_tenants_that_do_not_fit_are_refused)
@@ -744,11 +753,69 @@ TEST(config_rdma_of_a_peer_and_of_the_host_is_read)
 TEST(config_rdma_that_makes_no_sense_is_refused)
 {
     refused("rdma_device: a+b+a\n" TENANT, "t.yaml:1: rdma_device: ", "twice");
-    refused("rdma_device: a+b+c+d+e\n" TENANT, "t.yaml:1: rdma_device: ", "at most 4");
+    refused("rdma_device: a+b+c+d+e+f+g+h+i+j+k+l+m+n+o+p+q\n" TENANT,
+            "t.yaml:1: rdma_device: ", "at most 16");
     refused("rdma_device: a+\n" TENANT, "t.yaml:1: rdma_device: ", "1 to 63");
     refused("rdma_device: a/b\n" TENANT, "t.yaml:1: rdma_device: ", "1 to 63");
     refused(PEER_OF(", transport: rdma"), "t.yaml:", "must be one of these: auto verbs tcp");
     refused(PEER_OF(", push: 2"), "t.yaml:", "must be true or false");
+}
+
+#define REGIONS_OF(rest) "tenants:\n  - {name: a, socket: /tmp/a, memory: 1M, " rest "}\n"
+
+/* Rails: as many as there are reasons for one, and room for at least 4. */
+TEST(config_rails_follow_from_the_regions)
+{
+    static const char gpus[] = REGIONS_OF("regions: 6, device_memory: true, devices: a+b+c+d+e+f");
+    struct config *c = accepted(TENANT);
+
+    assert_int_equal(c->rdma_rails, 4);
+    assert_int_equal(plan_rails(c), 1);
+    c = accepted("rdma_device: a+b+c+d+e\n" TENANT);
+    assert_int_equal(c->rdma_rails, 5);
+    c = accepted(gpus);
+    assert_int_equal(c->rdma_rails, 6);
+    assert_int_equal(plan_rails(c), 6);
+    c = accepted(REGIONS_OF("regions: 3, rdma_devices: x+y+x"));
+    assert_int_equal(c->tenants[0].rdma_devices.n, 3);
+    assert_string_equal(c->tenants[0].rdma_devices.name[2], "x");
+    assert_int_equal(plan_rails(c), 2);
+    drop_all(NULL);
+    c = accepted("limits: {rdma_rails: 2}\n" REGIONS_OF("regions: 3, rdma_devices: x+y+z"));
+    assert_int_equal(plan_rails(c), 2);
+    refused("rdma_device: a+b+c\nlimits: {rdma_rails: 2}\n" TENANT,
+            "t.yaml:1: rdma_device: ", "names 3 devices, and limits.rdma_rails is 2");
+    refused(REGIONS_OF("regions: 3, rdma_devices: x+y"),
+            "t.yaml:2: tenants[0].rdma_devices: ", "names 2 devices for 3 regions");
+    refused("rdma_device: x+z\n" REGIONS_OF("regions: 2, rdma_devices: x+y"),
+            "t.yaml:3: tenants[0].rdma_devices: ", "y is none of those that rdma_device names");
+}
+
+TEST(config_rdma_tuning_is_that_of_the_transfers_unless_it_is_set)
+{
+    struct config *c = accepted(TENANT);
+    struct xfer_config xfer;
+
+    assert_memory_equal(&c->rdma, &xfer_rdma_tuning_initial, sizeof c->rdma);
+    c = accepted(
+        "rdma: {gid_index: 3, mtu: 4096, pkey_index: 1, traffic_class: 106, "
+        "service_level: 3, timeout: 18, retries: 7, rnr_retries: 7, rnr_timer: 0}\n" TENANT);
+    assert_memory_equal(&c->rdma,
+                        &((struct xfer_rdma_tuning){.gid_index = 3,
+                                                    .mtu = 4096,
+                                                    .pkey_index = 1,
+                                                    .traffic_class = 106,
+                                                    .service_level = 3,
+                                                    .timeout = 18,
+                                                    .retries = 7,
+                                                    .rnr_retries = 7}),
+                        sizeof c->rdma);
+    plan_xfer(c, &xfer);
+    assert_ptr_equal(xfer.rdma.tuning, &c->rdma);
+    refused("rdma: {mtu: 1500}\n" TENANT,
+            "t.yaml:1: rdma.mtu: ", "must be 256, 512, 1024, 2048 or 4096, or auto");
+    refused("rdma: {mtu: 128}\n" TENANT, "t.yaml:1: rdma.mtu: ", "must be 256");
+    refused("rdma: {gid_index: ten}\n" TENANT, "t.yaml:1: rdma.gid_index: ", ", or auto");
 }
 
 TEST(config_push_over_tcp_is_refused)
@@ -761,11 +828,12 @@ TEST(config_push_over_tcp_is_refused)
 
 TEST(config_what_is_printed_is_read_back_the_same)
 {
-    struct config *c = accepted("rdma_device: a+b\ninsecure_peers: true\nlisten: "
-                                "\"[::1]:7\"\nadmin: {socket: '/tmp/a \"b\\c'}\n" TENANT
-                                "    host_memory: 5M\n"
-                                "spill: {dir: /tmp/s, bytes: 1G, interval: 5000}\n"
-                                "peers:\n  - {name: b, address: \"h:1\", tenants: [default]}\n"),
+    struct config *c = accepted(
+                      "rdma_device: a+b\nrdma: {gid_index: 3}\ninsecure_peers: true\nlisten: "
+                      "\"[::1]:7\"\nadmin: {socket: '/tmp/a \"b\\c'}\n" TENANT
+                      "    host_memory: 5M\n    rdma_devices: b\n"
+                      "spill: {dir: /tmp/s, bytes: 1G, interval: 5000}\n"
+                      "peers:\n  - {name: b, address: \"h:1\", tenants: [default]}\n"),
                   *again;
     const char *first = printed(c);
 

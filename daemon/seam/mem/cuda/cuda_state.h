@@ -22,6 +22,7 @@ struct cuda_lane {
 struct cuda_device {
     struct cuda *cuda;
     char uuid[DRIVER_UUID_BYTES];
+    char pci[MEM_PCI_BYTES]; /* its address; "": the driver does not tell */
     CUdevice device;
     CUcontext context; /* the primary one, retained; NULL: not yet */
     pthread_mutex_t lock;

@@ -186,6 +186,8 @@ static enum tern_err device_of(struct cuda *c, const char *uuid, struct cuda_dev
     if (result != CUDA_SUCCESS)
         return call_failed(c, uuid, "finding the device", result, ret_why);
     d->cuda = c;
+    if (c->driver.device_pci(d->pci, sizeof d->pci, d->device) != CUDA_SUCCESS)
+        d->pci[0] = '\0'; /* it is used all the same, with no NIC that is nearest to it */
     snprintf(d->uuid, sizeof d->uuid, "%s", uuid);
     pthread_mutex_init(&d->lock, NULL);
     pthread_cond_init(&d->put, NULL);
@@ -341,7 +343,7 @@ bool cuda_device_view(struct cuda *c, uint32_t device, struct cuda_device_view *
 
     if (device >= c->ndevices)
         return false;
-    *ret = (struct cuda_device_view){.uuid = d->uuid, .lost = atomic_load(&d->lost)};
+    *ret = (struct cuda_device_view){.uuid = d->uuid, .pci = d->pci, .lost = atomic_load(&d->lost)};
     ret->why = ret->lost ? d->why : NULL;
     return true;
 }

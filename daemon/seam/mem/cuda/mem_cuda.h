@@ -16,7 +16,7 @@
 
 struct cuda;
 
-#define CUDA_DEVICES_MAX 64u
+#define CUDA_DEVICES_MAX MEM_GPUS_MAX
 #define CUDA_REGIONS_MAX 256u
 #define CUDA_LANES       4u           /* of a device: copies at a time, others wait for one */
 #define CUDA_PIECE_BYTES (256u << 10) /* a lane has two, so that one is copied beside the other */
@@ -59,7 +59,7 @@ enum tern_err cuda_region_export(struct cuda *c, const struct cuda_region *r, bo
 const struct mem_far *cuda_far(const struct cuda *c);
 
 struct cuda_device_view {
-    const char *uuid;
+    const char *uuid, *pci;
     bool lost;
     const char *why; /* if it is: the call and its error; valid as long as the struct cuda */
 };

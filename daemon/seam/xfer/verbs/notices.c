@@ -100,26 +100,26 @@ static void piece_cut_from(struct verbs *v, struct verbs_piece *piece, uint32_t 
 
     piece->holds = piece->answered = piece->pushed = piece->revoked = false;
     piece->batch = number;
+    piece->tenant = batch->tenant;
     piece->pull = batch->inflow;
     piece->seq = v->link[link].seq++;
     piece->first = cut.first;
     piece->n = cut.n;
     piece->path = NONE;
-    piece->tries = piece->tried = 0;
+    piece->tries = piece->tried = piece->reading = 0;
     piece->serve = batch->serve;
     piece->cursor = (struct page_cursor){0};
     memset(piece->sent, 0, sizeof piece->sent);
     for (uint32_t i = 0; i < cut.n; i++)
-        piece->entry[i] =
-            (struct xfer_entry){.group = batch->page[cut.first + i].group,
-                                .index = batch->ref[cut.first + i].index,
-                                .gen = batch->ref[cut.first + i].gen};
+        piece->entry[i] = (struct xfer_entry){.group = batch->page[cut.first + i].group,
+                                              .index = batch->ref[cut.first + i].index,
+                                              .gen = batch->ref[cut.first + i].gen};
     batch_asked(v->xfer, number, cut.n);
 }
 
 static bool has_path(const struct transport *t, uint32_t link, uint32_t tenant)
 {
-    return path_best(t->own, link, tenant, NULL) != NULL;
+    return path_best(t->own, link, tenant) != NULL;
 }
 
 static uint32_t next_batch(struct verbs *v, uint32_t link)
@@ -132,7 +132,7 @@ static bool piece_begin(struct verbs *v, struct data_conn *conn, struct verbs_pi
                         uint32_t number)
 {
     uint32_t link = conn->peer_link;
-    struct verbs_path *p = path_best(v, link, batch_tenant(v, number), NULL);
+    struct verbs_path *p = path_for(v, link, number, batch_rails(v, number), NULL);
     struct batch_part cut = batch_cut(v->xfer, number, v->piece_sums);
     bool most;
 

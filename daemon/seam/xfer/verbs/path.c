@@ -529,7 +529,7 @@ void verbs_path_msg(struct transport *t, uint32_t link, const struct xfer_path_m
     struct xfer *xfer = t->xfer;
     struct verbs *v = t->own;
 
-    if (!v || v->nrails == 0 || msg->tenant >= v->tenants || msg->rail >= XFER_RAILS_MAX) {
+    if (!v || v->nrails == 0 || msg->tenant >= v->tenants || msg->rail >= v->rails) {
         struct xfer_path_msg no = {.kind = XFER_PATH_REFUSE,
                                    .tenant = msg->tenant,
                                    .rail = msg->rail,
@@ -551,6 +551,6 @@ void verbs_peer_down(struct transport *t, uint32_t link)
 {
     struct verbs *v = t->own;
 
-    for (uint32_t i = 0; v && v->path && i < v->tenants * XFER_RAILS_MAX; i++)
+    for (uint32_t i = 0; v && v->path && i < v->tenants * v->rails; i++)
         path_close(v, path_of(v, link, 0, 0) + i, "the link ended");
 }

@@ -37,32 +37,76 @@ static bool tried(const struct verbs_path *p, const struct verbs_piece *piece)
     return piece && (piece->tried >> p->rail & 1);
 }
 
-/* One that is in no doubt; of those, one on whose rail this piece was not lost yet; of those, the
- * one with more credit; with as much, the one that was used less. */
+/* What a piece is to go over, as far as it has a say. */
+struct choice {
+    const struct verbs_piece *piece; /* NULL: one that is not begun */
+    uint32_t near;                   /* rails, a bit each; 0: it does not matter */
+};
+
+/* One that is in no doubt; of those, one on whose rail this piece was not lost yet; of those, one
+ * on the rail of its regions; of those, the one with more credit; with as much, the one that was
+ * used less. */
 static bool better(struct verbs *v, const struct verbs_path *a, const struct verbs_path *b,
-                   const struct verbs_piece *piece)
+                   const struct choice *c)
 {
     uint32_t more = path_credit(v, a), less = path_credit(v, b);
 
-    if (doubtful(a, piece) != doubtful(b, piece))
-        return doubtful(b, piece);
-    if (tried(a, piece) != tried(b, piece))
-        return tried(b, piece);
+    if (doubtful(a, c->piece) != doubtful(b, c->piece))
+        return doubtful(b, c->piece);
+    if (tried(a, c->piece) != tried(b, c->piece))
+        return tried(b, c->piece);
+    if ((c->near >> a->rail & 1) != (c->near >> b->rail & 1))
+        return c->near >> a->rail & 1;
     return more > less || (more == less && a->posted < b->posted);
 }
 
-struct verbs_path *path_best(struct verbs *v, uint32_t link, uint32_t tenant,
-                             const struct verbs_piece *piece)
+static struct verbs_path *best_of(struct verbs *v, uint32_t link, uint32_t tenant,
+                                  const struct choice *c)
 {
     struct verbs_path *best = NULL;
 
     for (uint32_t i = 0; i < v->nrails; i++) {
         struct verbs_path *p = path_of(v, link, tenant, i);
 
-        if (p->state == PATH_READY && (!best || better(v, p, best, piece)))
+        if (p->state == PATH_READY && (!best || better(v, p, best, c)))
             best = p;
     }
     return best;
+}
+
+struct verbs_path *path_best(struct verbs *v, uint32_t link, uint32_t tenant)
+{
+    return best_of(v, link, tenant, &(struct choice){.piece = NULL});
+}
+
+uint32_t batch_rail(const struct verbs *v, uint32_t batch, uint32_t region)
+{
+    const struct batch *b = &v->xfer->batch[batch];
+    uint32_t of_tenant = mem_pool_regions(v->xfer->config.mem, b->pool)[region];
+    const struct xfer_region *r = &v->xfer->region[b->tenant][of_tenant];
+
+    return r->binds ? r->rail : NONE;
+}
+
+uint32_t batch_rails(const struct verbs *v, uint32_t batch)
+{
+    uint32_t regions = mem_transfer_regions(v->xfer->config.mem, v->xfer->batch[batch].pool),
+             near = 0;
+
+    for (uint32_t r = 0; r < regions; r++) {
+        uint32_t rail = batch_rail(v, batch, r);
+
+        if (rail == NONE)
+            return 0;
+        near |= 1u << rail;
+    }
+    return near;
+}
+
+struct verbs_path *path_for(struct verbs *v, uint32_t link, uint32_t batch, uint32_t near,
+                            const struct verbs_piece *piece)
+{
+    return best_of(v, link, batch_tenant(v, batch), &(struct choice){.piece = piece, .near = near});
 }
 
 /* ------------------------------------------------------------------ which way */
@@ -88,7 +132,7 @@ bool verbs_takes(const struct transport *t, uint32_t link, uint32_t pool)
     uint64_t offset;
 
     return v->link[link].piece && mem_pool_place(t->xfer->config.mem, pool, &tenant, &offset) &&
-           (path_best(v, link, tenant, NULL) || path_coming(v, link, tenant, io_now_ns()));
+           (path_best(v, link, tenant) || path_coming(v, link, tenant, io_now_ns()));
 }
 
 void transport_note(struct verbs *v, uint32_t link, uint32_t tenant, bool verbs, const char *reason)
@@ -214,7 +258,7 @@ void verbs_link_view(const struct transport *t, uint32_t link, struct xfer_link_
         return;
     ret->reason = why_not(v, link);
     for (uint32_t tenant = 0; !*ret->reason && tenant < v->tenants; tenant++) {
-        const struct verbs_path *p = path_best(v, link, tenant, NULL);
+        const struct verbs_path *p = path_best(v, link, tenant);
 
         if (!(v->link[link].tenants >> tenant & 1))
             continue;
@@ -253,7 +297,7 @@ bool verbs_path_view(const struct transport *t, uint32_t link, uint32_t i,
 {
     const struct verbs *v = t->own;
 
-    for (uint32_t k = 0; v && v->nrails > 0 && k < v->tenants * XFER_RAILS_MAX; k++) {
+    for (uint32_t k = 0; v && v->nrails > 0 && k < v->tenants * v->rails; k++) {
         const struct verbs_path *p = path_of(v, link, 0, 0) + k;
 
         if (p->state == PATH_NONE && !p->wanted)

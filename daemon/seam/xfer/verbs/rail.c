@@ -1,7 +1,8 @@
 /* Rails: which local devices are in use, and what they report. They are chosen by name, in the
- * order of the names, or it is the one with an active port that is nearest to the tenants' memory.
- * A device that cannot be used is left out, and the view says why. With no device left pages go
- * over TCP, or nowhere. Called by verbs.c. */
+ * order of the names; or they are those that are nearest to the GPUs that memory lies on
+ * (region_nics.c); or it is the one with an active port that is nearest to memory of the host. A
+ * device that cannot be used is left out, and the view says why. With no device left pages go over
+ * TCP, or nowhere. Called by verbs.c. */
 #include <errno.h>
 #include <fcntl.h>
 #include <stdio.h>
@@ -11,57 +12,7 @@
 #include "seam/mem/numa.h"
 #include "seam/xfer/verbs/verbs.h"
 
-/* ------------------------------------------------------------------ port and address */
-
-/* The one for RoCE v2 over IPv4, else for RoCE v2, else whichever there is. */
-static bool choose_gid(struct ibv_context *ctx, uint32_t port, int entries, uint32_t *ret_index,
-                       union ibv_gid *ret_gid)
-{
-    static const uint8_t v4[12] = {0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0xff, 0xff};
-    static const uint8_t zero[16];
-    int best = 0;
-
-    for (int i = 0; i < entries; i++) {
-        struct ibv_gid_entry e;
-        int worth = 1;
-
-        if (ibv_query_gid_ex(ctx, port, (uint32_t)i, &e, 0) != 0 ||
-            memcmp(e.gid.raw, zero, sizeof zero) == 0)
-            continue;
-        if (e.gid_type == IBV_GID_TYPE_ROCE_V2)
-            worth = memcmp(e.gid.raw, v4, sizeof v4) == 0 ? 3 : 2;
-        if (worth <= best)
-            continue;
-        best = worth;
-        *ret_index = (uint32_t)i;
-        *ret_gid = e.gid;
-    }
-    return best > 0;
-}
-
-static bool take_port(struct verbs_rail *rail, uint32_t port, char *ret_why, size_t cap)
-{
-    struct ibv_port_attr attr;
-
-    if (ibv_query_port(rail->ctx, (uint8_t)port, &attr) != 0) {
-        snprintf(ret_why, cap, "port %u cannot be asked", port);
-        return false;
-    }
-    if (attr.state != IBV_PORT_ACTIVE) {
-        snprintf(ret_why, cap, "port %u is %s", port, ibv_port_state_str(attr.state));
-        return false;
-    }
-    if (!choose_gid(rail->ctx, port, attr.gid_tbl_len, &rail->view.gid_index, &rail->gid)) {
-        snprintf(ret_why, cap, "port %u has no GID: give its network device an address", port);
-        return false;
-    }
-    rail->view.port = port;
-    rail->view.mtu = 128u << attr.active_mtu;
-    rail->lid = attr.lid;
-    rail->mtu = attr.active_mtu;
-    rail->max_msg = attr.max_msg_sz;
-    return true;
-}
+/* ------------------------------------------------------------------ devices */
 
 static int open_attribute(const struct ibv_device *dev)
 {
@@ -93,7 +44,7 @@ static bool take_device(struct verbs_rail *rail, struct ibv_device *dev, char *r
                                       : VERBS_COMPLETION_QUEUE;
     snprintf(ret_why, cap, "has no port");
     for (uint32_t port = 1; port <= attr.phys_port_cnt; port++)
-        if (take_port(rail, port, ret_why, cap))
+        if (port_take(rail, port, ret_why, cap))
             return true;
     return false;
 }
@@ -144,6 +95,14 @@ static void rail_close(struct verbs *v, struct verbs_rail *rail)
     *rail = (struct verbs_rail){.v = v, .alive_fd = -1};
 }
 
+static struct verbs_rail rail_none(const struct xfer *xfer)
+{
+    const struct xfer_rdma_tuning *tuning = xfer->config.rdma.tuning;
+
+    return (struct verbs_rail){.tuning = tuning ? tuning : &xfer_rdma_tuning_initial,
+                               .alive_fd = -1};
+}
+
 /* True: the next rail is that device. Else found[at] says why not. */
 static bool rail_open(struct verbs *v, struct ibv_device *dev, uint32_t at)
 {
@@ -151,7 +110,8 @@ static bool rail_open(struct verbs *v, struct ibv_device *dev, uint32_t at)
     char *state = v->view.found[at].state;
     size_t cap = sizeof v->view.found[at].state;
 
-    *rail = (struct verbs_rail){.v = v, .alive_fd = -1};
+    *rail = rail_none(v->xfer);
+    rail->v = v;
     if (!take_device(rail, dev, state, cap) || !memory_register(v, rail, state, cap) ||
         !open_queues(rail, state, cap)) {
         rail_close(v, rail);
@@ -232,8 +192,81 @@ static void rails_by_distance(struct verbs *v, struct ibv_device **list)
                  view->found[0].name, view->found[0].state);
 }
 
+/* Which devices could be rails; none is left open. A bit each. */
+static uint32_t probe(const struct xfer *xfer, struct xfer_rdma_view *view,
+                      struct ibv_device **list)
+{
+    uint32_t usable = 0;
+
+    for (uint32_t i = 0; i < view->ndevices; i++) {
+        struct verbs_rail rail = rail_none(xfer);
+        char *state = view->found[i].state;
+        size_t cap = sizeof view->found[i].state;
+
+        if (list[i] && take_device(&rail, list[i], state, cap)) {
+            snprintf(state, cap, "not in use; at start port %u was active, gid %u", rail.view.port,
+                     rail.view.gid_index);
+            usable |= 1u << i;
+        }
+        drop_device(&rail);
+    }
+    return usable;
+}
+
+/* The devices that regions get, a bit each; none where all of it is memory of the host, and
+ * rdma_device and the regions name none. */
+static uint32_t choose(struct xfer *xfer, struct xfer_rdma_view *view, struct ibv_device **list)
+{
+    const struct xfer_rdma_config *c = &xfer->config.rdma;
+    uint32_t got = 0, n;
+
+    if (c->ndevices == 0 && regions_matter(xfer))
+        got = regions_choose(xfer, view, probe(xfer, view, list));
+    n = (uint32_t)__builtin_popcount(got);
+    view->rails_wanted = n < xfer_rails(c) ? n : xfer_rails(c);
+    return got;
+}
+
+static void rails_by_region(struct verbs *v, struct ibv_device **list, uint32_t got)
+{
+    struct xfer_rdma_view *view = &v->view;
+    uint32_t most = xfer_rails(&v->xfer->config.rdma);
+
+    for (uint32_t i = 0; i < view->ndevices; i++)
+        if ((got >> i & 1) && v->nrails == most)
+            snprintf(view->found[i].state, sizeof view->found[i].state,
+                     "one rail too many: limits.rdma_rails is %u", most);
+        else if (got >> i & 1)
+            rail_open(v, list[i], i);
+    snprintf(view->why, sizeof view->why, "%u rails, for the regions as listed", v->nrails);
+}
+
+/* Of those that are in use. */
+static void rails_to_regions(struct verbs *v)
+{
+    const struct mem *mem = v->xfer->config.mem;
+    uint32_t rail_at[XFER_DEVICES_MAX], in_use = 0;
+
+    for (uint32_t i = 0; i < v->view.ndevices; i++) {
+        rail_at[i] = NONE;
+        for (uint32_t k = 0; k < v->nrails; k++)
+            if (strcmp(v->rail[k].view.device, v->view.found[i].name) == 0)
+                rail_at[i] = k;
+        in_use |= rail_at[i] == NONE ? 0 : 1u << i;
+    }
+    regions_choose(v->xfer, &v->view, in_use);
+    for (uint32_t t = 0; t < v->xfer->config.rdma.tenants; t++)
+        for (uint32_t r = 0; r < mem_region_count(mem, t); r++) {
+            struct xfer_region *region = &v->xfer->region[t][r];
+
+            region->rail = region->device == NONE ? NONE : rail_at[region->device];
+            region->unregistered = region->rail != NONE && v->rail[region->rail].domain[t].n == 0;
+        }
+}
+
 static void find_nodes(const struct xfer *xfer, struct xfer_rdma_view *view)
 {
+    const char *sys = xfer->config.rdma.sys ? xfer->config.rdma.sys : NUMA_SYS;
     const struct mem *mem = xfer->config.mem;
     const uint8_t *base;
     uint64_t bytes;
@@ -241,12 +274,13 @@ static void find_nodes(const struct xfer *xfer, struct xfer_rdma_view *view)
     for (uint32_t t = 0; t < xfer->config.rdma.tenants; t++)
         for (uint32_t r = 0; r < mem_region_count(mem, t); r++) {
             base = mem_region_base(mem, t, r, &bytes);
-            view->memory_nodes |= numa_of_memory(base, bytes);
+            if (!mem_region_pci(mem, t, r))
+                view->memory_nodes |= numa_of_memory(base, bytes);
         }
-    view->cpu_nodes = numa_of_cpus(NUMA_SYS);
+    view->cpu_nodes = numa_of_cpus(sys);
     for (uint32_t i = 0; i < view->ndevices; i++) {
-        view->found[i].node = numa_of_rdma_device(NUMA_SYS, view->found[i].name);
-        view->found[i].distance = numa_nearest(NUMA_SYS, view->found[i].node, view->memory_nodes);
+        view->found[i].node = numa_of_rdma_device(sys, view->found[i].name);
+        view->found[i].distance = numa_nearest(sys, view->found[i].node, view->memory_nodes);
     }
 }
 
@@ -301,15 +335,21 @@ static struct ibv_device **find_devices(const struct xfer *xfer, struct xfer_rdm
 void rails_open(struct verbs *v)
 {
     struct xfer_rdma_view *view = &v->view;
-    bool lockable = memory_lockable(v, view->why, sizeof view->why);
     struct ibv_device *found[XFER_DEVICES_MAX], **list = find_devices(v->xfer, view, found);
+    uint32_t got = choose(v->xfer, view, found);
+    bool lockable = memory_lockable(v, view->why, sizeof view->why);
 
     if (!list)
         snprintf(view->why, sizeof view->why,
                  "no RDMA device: load its driver (ls /sys/class/infiniband), and give a container "
                  "/dev/infiniband");
-    else if (lockable)
-        (v->xfer->config.rdma.ndevices > 0 ? rails_by_name : rails_by_distance)(v, found);
+    else if (lockable && v->xfer->config.rdma.ndevices > 0)
+        rails_by_name(v, found);
+    else if (lockable && got)
+        rails_by_region(v, found, got);
+    if (list && lockable && v->xfer->config.rdma.ndevices == 0 && v->nrails == 0)
+        rails_by_distance(v, found);
+    rails_to_regions(v);
     if (list)
         ibv_free_device_list(list);
 }
@@ -319,17 +359,9 @@ void rails_look(struct xfer *xfer)
     struct xfer_rdma_view *view = &xfer->looked;
     struct ibv_device *found[XFER_DEVICES_MAX], **list = find_devices(xfer, view, found);
 
+    if (choose(xfer, view, found) == 0)
+        regions_choose(xfer, view, probe(xfer, view, found));
     xfer_memlock(xfer, view);
-    for (uint32_t i = 0; i < view->ndevices; i++) {
-        char *state = view->found[i].state;
-        size_t cap = sizeof view->found[i].state;
-        struct verbs_rail rail = {.alive_fd = -1};
-
-        if (found[i] && take_device(&rail, found[i], state, cap))
-            snprintf(state, cap, "not in use; at start port %u was active, gid %u", rail.view.port,
-                     rail.view.gid_index);
-        drop_device(&rail);
-    }
     if (list)
         ibv_free_device_list(list);
 }

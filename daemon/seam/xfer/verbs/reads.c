@@ -3,8 +3,10 @@
  * those generations) and only then compared with its checksums. A page that was recycled under a
  * read fails at the confirmation; a page that was damaged fails at the checksum.
  *
- * What must stay true: a piece holds its inflow from its first work request until path->completed
- * has passed its last, whatever became of the pull, the connection or the link meanwhile. */
+ * Where the regions of a page have rails of their own, a piece is read over the paths of those.
+ *
+ * What must stay true: a piece holds its inflow while it has work requests that are not completed,
+ * on any path (`reading`), whatever became of the pull, the connection or the link meanwhile. */
 #include <errno.h>
 
 #include "base/check.h"
@@ -55,6 +57,17 @@ bool wrs_extend(struct verbs_wrs *r, enum ibv_wr_opcode opcode, const struct ibv
     return true;
 }
 
+/* The first of the pool's regions from that one on that the cursor's rail reads. */
+static uint32_t region_from(const struct verbs *v, const struct verbs_piece *piece, uint32_t region)
+{
+    uint32_t regions = mem_transfer_regions(v->xfer->config.mem, v->xfer->batch[piece->batch].pool);
+
+    while (region < regions && piece->rail != NONE &&
+           batch_rail(v, piece->batch, region) != piece->rail)
+        region++;
+    return region;
+}
+
 /* The next bytes of the page at the cursor. False: no room; or, with *ret_sound false, the source
  * names memory that it did not offer. */
 static bool reads_next(struct verbs *v, const struct verbs_path *p, struct verbs_piece *piece,
@@ -91,8 +104,9 @@ static bool reads_next(struct verbs *v, const struct verbs_path *p, struct verbs
     c->at += n;
     if (c->at == page_bytes) {
         c->at = 0;
-        if (++c->region == mem_transfer_regions(mem, batch->pool)) {
-            c->region = 0;
+        c->region = region_from(v, piece, c->region + 1);
+        if (c->region == mem_transfer_regions(mem, batch->pool)) {
+            c->region = region_from(v, piece, 0);
             c->page++;
         }
     }
@@ -103,6 +117,22 @@ static void cursor_to_sent(struct verbs_piece *piece)
 {
     while (piece->cursor.page < piece->n && !xfer_bit(piece->sent, piece->cursor.page))
         piece->cursor.page++;
+}
+
+/* Goes on with the regions of a rail that is not begun, over its path, or else another one that is
+ * ready, as the last one is. Pieces begin with different rails, so that all of those have work. */
+static struct verbs_path *next_rail(struct verbs *v, struct verbs_piece *piece,
+                                    struct verbs_path *last)
+{
+    uint32_t from = piece->seq % v->nrails, above = piece->rails_left >> from << from;
+    struct verbs_path *p;
+
+    piece->rail = (uint32_t)__builtin_ctz(above ? above : piece->rails_left);
+    piece->rails_left &= ~(1u << piece->rail);
+    piece->cursor = (struct page_cursor){.region = region_from(v, piece, 0)};
+    cursor_to_sent(piece);
+    p = path_for(v, piece->link, piece->batch, 1u << piece->rail, piece);
+    return p && !p->push ? p : last;
 }
 
 /* Only the last of a list reports, and stands for those before. */
@@ -147,6 +177,21 @@ uint32_t path_credit(struct verbs *v, const struct verbs_path *p)
     return queue < cq ? queue : cq;
 }
 
+/* So many of its requests are posted. */
+static void reads_posted(struct verbs *v, const struct verbs_path *p, struct verbs_piece *piece,
+                         uint32_t n)
+{
+    v->xfer->stats.reads_posted += n;
+    if (n == 0)
+        return;
+    piece->reading |= 1u << p->rail;
+    piece->last_on[p->rail] = p->posted;
+    if (!piece->holds) {
+        piece->holds = true;
+        inflow_hold(v->xfer, piece->pull);
+    }
+}
+
 bool piece_post(struct verbs *v, struct verbs_piece *piece)
 {
     struct verbs_path *p = &v->path[piece->path];
@@ -171,18 +216,30 @@ bool piece_post(struct verbs *v, struct verbs_piece *piece)
             return true;
         }
         posted = wrs_post(v, p, &r);
-        v->xfer->stats.reads_posted += r.n;
-        if (r.n > 0 && !piece->holds) {
-            piece->holds = true;
-            inflow_hold(v->xfer, piece->pull);
-        }
-        piece->last = p->posted;
+        reads_posted(v, p, piece, r.n);
         if (!posted) {
             path_failed(v, p, "a read could not be posted: %s", strerror(errno));
             return false;
         }
+        if (piece->cursor.page == piece->n && piece->rails_left) {
+            p = next_rail(v, piece, p);
+            piece->path = (uint32_t)(p - v->path);
+        }
     }
     return p->state == PATH_READY;
+}
+
+void piece_read(struct verbs *v, struct verbs_piece *piece, struct verbs_path *p, uint32_t rails)
+{
+    piece->rail = NONE;
+    piece->rails_left = rails;
+    piece->cursor = (struct page_cursor){0};
+    if (rails)
+        p = next_rail(v, piece, p);
+    piece->path = (uint32_t)(p - v->path);
+    v->xfer->stats.pieces_again += piece->tries++ > 0;
+    piece_state_move(&piece->state, PIECE_READING);
+    piece_post(v, piece);
 }
 
 /* ------------------------------------------------------------------ pieces */
@@ -240,21 +297,28 @@ void piece_done(struct verbs *v, struct verbs_piece *piece)
 
 static bool piece_quiet(const struct verbs_path *p, const struct verbs_piece *piece)
 {
-    return (int32_t)(p->completed - piece->last) >= 0;
+    return (int32_t)(p->completed - piece->last_on[p->rail]) >= 0;
 }
 
 static void reads_done(struct verbs *v, const struct verbs_path *p)
 {
-    uint32_t number = (uint32_t)(p - v->path);
     bool waiting = false;
 
     for (uint32_t i = 0; v->link[p->link].piece && i < VERBS_PIECES; i++) {
         struct verbs_piece *piece = piece_of(v, p->link, i);
 
-        if (!piece->holds || piece->path != number || !piece_quiet(p, piece))
+        if (!piece_reads_over(piece, p) || !piece_quiet(p, piece))
             continue;
-        if (piece->batch != NONE && piece->state == PIECE_READING && piece->cursor.page < piece->n)
-            continue; /* more is to be posted */
+        piece->reading &= ~(1u << p->rail);
+        if (piece->reading)
+            continue;
+        /* More is to be posted, and until then nothing writes. */
+        if (piece->batch != NONE && piece->state == PIECE_READING &&
+            piece->cursor.page < piece->n) {
+            piece->holds = false;
+            inflow_release(v->xfer, piece->pull);
+            continue;
+        }
         piece_done(v, piece);
         waiting = waiting || piece->state == PIECE_WAITING;
     }
@@ -311,7 +375,7 @@ static void pieces_go_on(struct verbs *v, struct verbs_path *p)
         return;
     }
     while (p->state == PATH_READY && (piece = oldest_unposted(v, p)) != NULL)
-        if (!piece_post(v, piece) || piece->cursor.page < piece->n)
+        if (!piece_post(v, piece) || (piece->cursor.page < piece->n && &v->path[piece->path] == p))
             return;
 }
 

@@ -46,12 +46,18 @@ static void piece_push(struct verbs *v, uint32_t link, struct verbs_path *p,
     push_bind(v, p, piece);
 }
 
+/* Enough for each rail, as a single one may be whole. */
+static uint32_t tries_max(const struct verbs *v)
+{
+    return v->nrails > VERBS_PIECE_TRIES ? v->nrails : VERBS_PIECE_TRIES;
+}
+
 static void piece_start(struct verbs *v, uint32_t link, struct verbs_piece *piece)
 {
-    static_assert(VERBS_PIECE_TRIES >= XFER_RAILS_MAX, "a single path may live");
     uint32_t tenant = batch_tenant(v, piece->batch);
-    bool more = piece->tries < VERBS_PIECE_TRIES;
-    struct verbs_path *p = more ? path_best(v, link, tenant, piece) : NULL;
+    uint32_t near = batch_rails(v, piece->batch);
+    bool more = piece->tries < tries_max(v);
+    struct verbs_path *p = more ? path_for(v, link, piece->batch, near, piece) : NULL;
 
     if (!p && more && path_coming(v, link, tenant, io_now_ns()))
         return;
@@ -69,13 +75,7 @@ static void piece_start(struct verbs *v, uint32_t link, struct verbs_piece *piec
         piece_push(v, link, p, piece);
         return;
     }
-    if (piece->tries++ > 0)
-        v->xfer->stats.pieces_again++;
-    piece->path = (uint32_t)(p - v->path);
-    piece->tried |= 1u << p->rail;
-    piece->cursor = (struct page_cursor){0};
-    piece_state_move(&piece->state, PIECE_READING);
-    piece_post(v, piece);
+    piece_read(v, piece, p, near);
 }
 
 /* A path that fails meanwhile comes here again, at most once a path: it is not ready any more. */
@@ -97,9 +97,11 @@ void path_lost(struct verbs *v, struct verbs_path *p)
     for (uint32_t i = 0; v->link[p->link].piece && i < VERBS_PIECES; i++) {
         struct verbs_piece *piece = piece_of(v, p->link, i);
 
-        if (piece->path == number && piece->state != PIECE_WAITING &&
-            (piece->state == PIECE_READING || piece->holds))
-            piece_state_move(&piece->state, PIECE_WAITING);
+        if ((piece->path != number && !piece_reads_over(piece, p)) ||
+            piece->state == PIECE_WAITING || (piece->state != PIECE_READING && !piece->holds))
+            continue;
+        piece->tried |= 1u << p->rail;
+        piece_state_move(&piece->state, PIECE_WAITING);
     }
     pieces_start(v, p->link);
     path_usable(v, p);
@@ -118,7 +120,7 @@ void path_usable(struct verbs *v, struct verbs_path *p)
         verbs_pump(v, p->link);
         return;
     }
-    if (path_best(v, p->link, p->tenant, NULL) || path_coming(v, p->link, p->tenant, io_now_ns()))
+    if (path_best(v, p->link, p->tenant) || path_coming(v, p->link, p->tenant, io_now_ns()))
         return;
     transport_note(v, p->link, p->tenant, false, p->reason);
     for (uint32_t b = verbs_lane(v, p->link)->queue.head; b != NONE; b = next) {

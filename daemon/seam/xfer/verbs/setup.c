@@ -35,6 +35,7 @@ static int make(struct verbs *v, struct verbs_path *p)
                                             .max_send_sge = 1,
                                             .max_recv_sge = 1}};
     struct ibv_qp_attr attr = {.qp_state = IBV_QPS_INIT,
+                               .pkey_index = (uint16_t)rail->tuning->pkey_index,
                                .port_num = (uint8_t)rail->view.port,
                                .qp_access_flags = access_of(p)};
     int rc;
@@ -58,19 +59,21 @@ static uint8_t smaller(uint32_t a, uint32_t b)
 static int to_receive(struct verbs *v, struct verbs_path *p)
 {
     const struct verbs_rail *rail = rail_of(v, p);
-    struct ibv_qp_attr attr = {.qp_state = IBV_QPS_RTR,
-                               .path_mtu = (enum ibv_mtu)smaller(p->ours.mtu, p->theirs.mtu),
-                               .dest_qp_num = p->theirs.qpn,
-                               .rq_psn = p->theirs.psn,
-                               .max_dest_rd_atomic =
-                                   p->source ? smaller(rail->rd_resp, p->theirs.rd_atomic) : 0,
-                               .min_rnr_timer = 12,
-                               .ah_attr = {.is_global = 1,
-                                           .dlid = (uint16_t)p->theirs.lid,
-                                           .port_num = (uint8_t)rail->view.port,
-                                           .grh = {.dgid = p->theirs.gid,
-                                                   .sgid_index = (uint8_t)rail->view.gid_index,
-                                                   .hop_limit = 64}}};
+    struct ibv_qp_attr attr = {
+        .qp_state = IBV_QPS_RTR,
+        .path_mtu = (enum ibv_mtu)smaller(p->ours.mtu, p->theirs.mtu),
+        .dest_qp_num = p->theirs.qpn,
+        .rq_psn = p->theirs.psn,
+        .max_dest_rd_atomic = p->source ? smaller(rail->rd_resp, p->theirs.rd_atomic) : 0,
+        .min_rnr_timer = (uint8_t)rail->tuning->rnr_timer,
+        .ah_attr = {.is_global = 1,
+                    .sl = (uint8_t)rail->tuning->service_level,
+                    .dlid = (uint16_t)p->theirs.lid,
+                    .port_num = (uint8_t)rail->view.port,
+                    .grh = {.dgid = p->theirs.gid,
+                            .sgid_index = (uint8_t)rail->view.gid_index,
+                            .traffic_class = (uint8_t)rail->tuning->traffic_class,
+                            .hop_limit = 64}}};
 
     p->job_what = "a queue pair to RTR";
     return ibv_modify_qp(p->qp, &attr,
@@ -80,13 +83,14 @@ static int to_receive(struct verbs *v, struct verbs_path *p)
 
 static int connect_both(struct verbs *v, struct verbs_path *p)
 {
+    const struct verbs_rail *rail = rail_of(v, p);
     struct ibv_qp_attr attr = {
         .qp_state = IBV_QPS_RTS,
-        .timeout = VERBS_TIMEOUT,
-        .retry_cnt = VERBS_RETRIES,
-        .rnr_retry = VERBS_RETRIES, /* a receive is always posted */
+        .timeout = (uint8_t)rail->tuning->timeout,
+        .retry_cnt = (uint8_t)rail->tuning->retries,
+        .rnr_retry = (uint8_t)rail->tuning->rnr_retries, /* a receive is always posted */
         .sq_psn = p->ours.psn,
-        .max_rd_atomic = p->source ? 1 : smaller(rail_of(v, p)->rd_init, p->theirs.rd_atomic)};
+        .max_rd_atomic = p->source ? 1 : smaller(rail->rd_init, p->theirs.rd_atomic)};
     int rc = to_receive(v, p);
 
     if (rc)

@@ -27,7 +27,7 @@ static void setup_ready(struct io_op *op, int32_t res, uint32_t flags, uint32_t 
 
 static uint32_t npaths(const struct xfer_config *c)
 {
-    return c->links * c->rdma.tenants * XFER_RAILS_MAX;
+    return c->links * c->rdma.tenants * xfer_rails(&c->rdma);
 }
 
 static uint32_t piece_sums(uint32_t sums_per_page)
@@ -44,7 +44,7 @@ static uint32_t verbs_works(const struct xfer_config *c)
 
 static uint64_t verbs_bytes(const struct xfer_config *c, uint32_t sums_per_page)
 {
-    uint64_t rails = c->rdma.ndevices > 0 ? c->rdma.ndevices : 1,
+    uint64_t rails = xfer_rails(&c->rdma),
              pulls = c->rdma.pulls < c->links ? c->rdma.pulls : c->links,
              piece = sizeof(struct verbs_piece) + piece_sums(sums_per_page) * sizeof(uint64_t);
 
@@ -60,6 +60,7 @@ static enum tern_err create_tables(struct verbs *v)
     const struct xfer_config *c = &v->xfer->config;
 
     v->tenants = c->rdma.tenants;
+    v->rails = xfer_rails(&c->rdma);
     v->npaths = npaths(c);
     v->piece_sums = piece_sums(mem_sums_per_page(c->mem));
     v->path = calloc(v->npaths, sizeof *v->path);
@@ -67,9 +68,9 @@ static enum tern_err create_tables(struct verbs *v)
     if (!v->path || !v->link)
         return TERN_INTERNAL;
     for (uint32_t i = 0; i < v->npaths; i++) {
-        v->path[i].link = i / XFER_RAILS_MAX / v->tenants;
-        v->path[i].tenant = i / XFER_RAILS_MAX % v->tenants;
-        v->path[i].rail = i % XFER_RAILS_MAX;
+        v->path[i].link = i / v->rails / v->tenants;
+        v->path[i].tenant = i / v->rails % v->tenants;
+        v->path[i].rail = i % v->rails;
     }
     for (uint32_t i = 0; i < c->rdma.pulls && i < c->links; i++)
         if (!link_pieces(v, i))
@@ -89,7 +90,7 @@ static enum tern_err verbs_create(struct transport *t)
         rails_look(xfer);
         return TERN_OK;
     }
-    check(c->ndevices <= XFER_RAILS_MAX);
+    check(c->ndevices <= xfer_rails(c) && xfer_rails(c) <= XFER_RAILS_MAX);
     v = calloc(1, sizeof *v);
     if (!v)
         return TERN_INTERNAL;

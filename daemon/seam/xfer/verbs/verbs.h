@@ -1,11 +1,11 @@
 /* What the files of the RDMA transport share. verbs.c is the transport behind the door and its
- * life; rail.c the devices in use; regions.c the memory that they may touch, regions_far.c that of
- * GPUs; path.c queue pairs:
- * made, connected, drained, destroyed; setup.c the threads that make the calls which allocate or
- * sleep; peers.c which path a batch may take; retry.c which path a piece takes, and what happens if
- * that is lost; reads.c pages that we read; push.c pages that are written to us; source.c what
- * peers ask of us, and write.c what we write to them; notices.c the data connection beside the
- * paths; verify.c hands pieces to a data thread, which verifies their pages.
+ * life; rail.c the devices in use, and port.c their ports; regions.c the memory that they may
+ * touch, regions_far.c that of GPUs; path.c queue pairs: made, connected, drained, destroyed;
+ * setup.c the threads that make the calls which allocate or sleep; peers.c which path a batch may
+ * take; retry.c which path a piece takes, and what happens if that is lost; reads.c pages that we
+ * read; push.c pages that are written to us; source.c what peers ask of us, and write.c what we
+ * write to them; notices.c the data connection beside the paths; verify.c hands pieces to a data
+ * thread, which verifies their pages.
  *
  * A rail is one local device in use. A path is one end of a reliable connection (a queue pair), and
  * belongs to one peer link, one tenant and one rail: it lies in the tenant's protection domain of
@@ -37,14 +37,12 @@ extern const struct transport_ops verbs_transport;
 #define VERBS_POLL_MAX         64         /* completions taken at once */
 #define VERBS_READ_BYTES       (1u << 20) /* of one request, adjacent pages together */
 #define VERBS_PIECES           16u        /* of a link, asked for and not yet confirmed */
-#define VERBS_PIECE_TRIES      4u         /* of a piece, each over a path that was ready */
-#define VERBS_PIECE_SUMS       512u       /* checksums of a piece, unless one page has more */
-#define VERBS_SPIN_NS          100000u    /* of polling without a wait, from the last completion */
+#define VERBS_PIECE_TRIES      4u   /* of a piece, each over a path that was ready; or one a rail */
+#define VERBS_PIECE_SUMS       512u /* checksums of a piece, unless one page has more */
+#define VERBS_SPIN_NS          100000u /* of polling without a wait, from the last completion */
 #define VERBS_REGISTER_BYTES   (1ull << 30) /* at least, of one thread's registration */
 #define VERBS_REGISTER_THREADS 16u
-#define VERBS_REGISTER_TELL_NS 2000000000u /* between two reports of progress */
-#define VERBS_TIMEOUT          16          /* 4.096 us x 2^16: 268 ms until a request is repeated */
-#define VERBS_RETRIES          6 /* repeats; then an error, after 2 s. 7 is "for ever" to rxe */
+#define VERBS_REGISTER_TELL_NS 2000000000u  /* between two reports of progress */
 #define VERBS_MWS              XFER_MWS_MAX /* of a path: runs of pages granted at a time */
 #define VERBS_REVOKE_NS        100000000u /* for what was granted to arrive when its pull has ended */
 #define VERBS_SETUP_NS         3000000000u /* from the link's up to a path; then TCP, or an error */
@@ -126,7 +124,8 @@ struct verbs_domain {
 };
 
 struct verbs_rail {
-    struct verbs *v;             /* borrowed */
+    struct verbs *v; /* borrowed, and so is the next */
+    const struct xfer_rdma_tuning *tuning;
     struct ibv_context *ctx;     /* owned, and so are those that follow */
     struct verbs_domain *domain; /* config.rdma.tenants */
     struct ibv_comp_channel *channel;
@@ -155,14 +154,20 @@ struct verbs_piece {
     bool holds;     /* it holds its inflow: a device may write its pages */
     bool answered;  /* no answer of the connection is due for it */
     uint32_t batch; /* NONE: its pull has ended */
-    uint32_t pull, seq, first, n, tries;
-    uint32_t tried;      /* rails, a bit each */
-    uint32_t path, last; /* whose requests, NONE before; path->posted behind its last one */
-    uint64_t at_ns;      /* pushed: when it was granted, asked for, closed, or its pull ended */
-    uint64_t offset;     /* where the source's pool begins, in each of */
-    uint8_t region[RANKS_MAX];               /* the source's regions, in the order of the ranks */
-    struct page_cursor cursor;               /* of what is posted */
-    uint64_t sent[XFER_MASK_WORDS];          /* pages that the source gives */
+    uint32_t tenant, pull, seq, first, n, tries;
+    uint32_t tried;  /* rails, a bit each */
+    uint32_t path;   /* whose requests: if it is read, those that come next; NONE before */
+    uint32_t last;   /* pushed: path->posted behind its last one */
+    uint64_t at_ns;  /* pushed: when it was granted, asked for, closed, or its pull ended */
+    uint64_t offset; /* where the source's pool begins, in each of */
+    uint8_t region[RANKS_MAX]; /* the source's regions, in the order of the ranks */
+    struct page_cursor cursor; /* of what is posted */
+    /* Read: the regions of one rail after those of another. */
+    uint32_t rail;                    /* whose regions are next; NONE: one path reads them all */
+    uint32_t rails_left;              /* rails that are not begun, a bit each */
+    uint32_t reading;                 /* rails that have requests of it, a bit each */
+    uint32_t last_on[XFER_RAILS_MAX]; /* of those, path->posted behind its last one */
+    uint64_t sent[XFER_MASK_WORDS];   /* pages that the source gives */
     struct xfer_entry entry[XFER_PAGES_MAX]; /* as asked, to be confirmed */
     struct serve_id serve;
     uint64_t *sums; /* owned, verbs->piece_sums: the source's */
@@ -212,8 +217,8 @@ struct verbs {
     struct io_op setup_op;
     bool setup_polling, closing;
     bool polls; /* the owner calls xfer_poll */
-    uint32_t tenants, npaths, epoch;
-    struct verbs_path *path; /* owned, links x tenants x XFER_RAILS_MAX */
+    uint32_t tenants, rails, npaths, epoch;
+    struct verbs_path *path; /* owned, links x tenants x rails */
     struct verbs_link *link; /* owned, config.links */
     uint32_t piece_sums;
 
@@ -258,6 +263,9 @@ void rail_lost(struct verbs_rail *rail, const char *why);
  * calls before it takes queue pairs down. */
 bool rail_gone(const struct verbs_rail *rail);
 
+/* verbs/port.c: that port is active and has what the configuration asks for; else *ret_why. */
+bool port_take(struct verbs_rail *rail, uint32_t port, char *ret_why, size_t cap);
+
 /* verbs/regions.c */
 bool memory_lockable(struct verbs *v, char *ret_why, size_t cap);
 /* Registers all tenants' memory; on failure what was registered stays until memory_close. */
@@ -294,7 +302,7 @@ void path_close(struct verbs *v, struct verbs_path *p, const char *why);
 static inline struct verbs_path *path_of(const struct verbs *v, uint32_t link, uint32_t tenant,
                                          uint32_t rail)
 {
-    return &v->path[((size_t)link * v->tenants + tenant) * XFER_RAILS_MAX + rail];
+    return &v->path[((size_t)link * v->tenants + tenant) * v->rails + rail];
 }
 
 /* Ours that the path's end is at. */
@@ -314,11 +322,17 @@ static inline void rail_full(struct verbs_rail *rail)
 /* verbs/peers.c */
 bool link_pieces(struct verbs *v, uint32_t link);
 uint32_t batch_tenant(const struct verbs *v, uint32_t batch);
-/* The ready path with the most credit, in turn where that is equal; NULL: none is ready. One that
- * is in doubt comes last, but for a piece that was never lost (NULL: one that is not begun), and
- * then those that this piece was tried over. */
-struct verbs_path *path_best(struct verbs *v, uint32_t link, uint32_t tenant,
-                             const struct verbs_piece *piece);
+/* The ready path with the most credit, in turn where that is equal; NULL: none is ready. */
+struct verbs_path *path_best(struct verbs *v, uint32_t link, uint32_t tenant);
+/* Likewise for a piece of a batch. One that is in doubt comes last, but for a piece that was never
+ * lost (NULL: one that is not begun), then those that this piece was tried over, then those that
+ * are on none of the rails `near` (a bit each; 0: it does not matter). */
+struct verbs_path *path_for(struct verbs *v, uint32_t link, uint32_t batch, uint32_t near,
+                            const struct verbs_piece *piece);
+/* The rails of the regions that the pages of a batch lie in; 0: one of those goes over any. */
+uint32_t batch_rails(const struct verbs *v, uint32_t batch);
+/* That of one of them, as the pool numbers them; NONE: any. */
+uint32_t batch_rail(const struct verbs *v, uint32_t batch, uint32_t region);
 
 /* One that has not failed yet may be worth waiting for. */
 bool path_coming(const struct verbs *v, uint32_t link, uint32_t tenant, uint64_t now_ns);
@@ -363,6 +377,9 @@ void piece_drop(struct verbs *v, struct verbs_piece *piece); /* its pull has end
 void piece_end(struct verbs *v, struct verbs_piece *piece);
 /* Posts what there is credit for. False: the path failed, or the connection. */
 bool piece_post(struct verbs *v, struct verbs_piece *piece);
+/* It is to be read, from its beginning: the regions of each of those rails over the path of that,
+ * or all of it (0) over p, which is ready. */
+void piece_read(struct verbs *v, struct verbs_piece *piece, struct verbs_path *p, uint32_t rails);
 
 /* verbs/verify.c: all of it is here and was confirmed, but for the stale ones (by place among the
  * pages that were confirmed). It ends when its task is back. */
@@ -377,6 +394,12 @@ static inline bool piece_held(const struct verbs_piece *piece)
 static inline struct verbs_piece *piece_of(struct verbs *v, uint32_t link, uint32_t i)
 {
     return &v->link[link].piece[i];
+}
+
+/* Requests that were posted there read it. */
+static inline bool piece_reads_over(const struct verbs_piece *piece, const struct verbs_path *p)
+{
+    return piece->tenant == p->tenant && (piece->reading >> p->rail & 1);
 }
 
 #define VERBS_RECEIVE ((uint64_t)1 << 63) /* in a receive's name */

@@ -19,7 +19,7 @@
 static struct verbs_path *write_path(struct verbs *v, uint32_t link, uint32_t tenant,
                                      uint32_t epoch)
 {
-    for (uint32_t i = 0; i < XFER_RAILS_MAX; i++) {
+    for (uint32_t i = 0; i < v->rails; i++) {
         struct verbs_path *p = path_of(v, link, tenant, i);
 
         if (p->source && p->push && !p->offer.waits && p->state == PATH_READY &&

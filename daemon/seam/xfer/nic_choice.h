@@ -1,0 +1,82 @@
+/* Which RDMA device (NIC) is nearest to memory, by the PCIe tree that sysfs shows and by NUMA
+ * nodes. It reads the tree that it is given and nothing else, so the same tree, devices and places
+ * always give the same answer. Called at start by verbs/rail.c. */
+#ifndef SEAM_XFER_NIC_CHOICE_H
+#define SEAM_XFER_NIC_CHOICE_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#define NIC_DEVICES_MAX 32u
+#define NIC_PLACES_MAX  65u  /* as many GPUs as memory can lie on, and the host */
+#define NIC_PCI_BYTES   20u  /* DDDDDDDD:BB:DD.F, with the NUL */
+#define NIC_PATH_BYTES  512u /* of a device in the tree, with the NUL: else it is not followed */
+#define NIC_NONE        UINT32_MAX
+
+/* How far it is from the memory to the NIC, as X(name, words), nearest first. Below a switch they
+ * share its upstream port; below a root port, that alone. */
+#define NIC_PATH_TABLE(X)                                                                          \
+    X(SWITCH, "same switch")                                                                       \
+    X(ROOT_PORT, "same root port")                                                                 \
+    X(HOST_BRIDGE, "same host bridge")                                                             \
+    X(SOCKET, "same socket")                                                                       \
+    X(OTHER_SOCKET, "other socket")                                                                \
+    X(UNKNOWN, "distance not known")
+
+enum nic_path {
+#define X(name, words) NIC_PATH_##name,
+    NIC_PATH_TABLE(X)
+#undef X
+        NIC_PATHS
+};
+
+/* What became of a place, as X(name, words). Only CHOSEN names a NIC. */
+#define NIC_ANSWER_TABLE(X)                                                                        \
+    X(CHOSEN, "chosen")                                                                            \
+    X(NO_NIC, "there is no RDMA device that can be used")                                          \
+    X(NO_DEVICE, "sysfs does not show the GPU: give the container /sys")                           \
+    X(NOT_FOLLOWED, "sysfs leads from the GPU in a loop, too far, or out of it")                   \
+    X(NO_ADDRESS, "the GPU has no PCI address")
+
+enum nic_answer {
+#define X(name, words) NIC_##name,
+    NIC_ANSWER_TABLE(X)
+#undef X
+        NIC_ANSWERS
+};
+
+extern const char *const nic_path_words[NIC_PATHS];
+extern const char *const nic_answer_words[NIC_ANSWERS];
+
+/* Where memory lies: on the GPU of that PCI address, in either case of letters, or, where host is
+ * set, on those NUMA nodes (0: not known). */
+struct nic_place {
+    bool host;
+    char pci[NIC_PCI_BYTES];
+    uint64_t nodes;
+};
+
+struct nic_device {
+    const char *name; /* in /sys/class/infiniband */
+    bool usable;
+};
+
+struct nic_choice {
+    enum nic_answer answer;
+    enum nic_path path;
+    uint32_t nic; /* among the devices; NIC_NONE */
+};
+
+struct nic_question {
+    const char *sys; /* "/sys", unless a test has another */
+    const struct nic_device *device;
+    const struct nic_place *place; /* each once */
+    uint32_t ndevices, nplaces;    /* at most NIC_DEVICES_MAX, NIC_PLACES_MAX */
+    uint32_t most;                 /* different NICs that may be chosen, from 1 */
+};
+
+/* Each place gets a nearest NIC. Of those that are as near it is the one that the fewest others
+ * got; of those, the first. Places with fewer NICs to choose from come first, then by address. */
+void nic_choose(const struct nic_question *q, struct nic_choice *ret);
+
+#endif

@@ -1,0 +1,60 @@
+/* Registrations of memory with a NIC that is played; the test says which of them work. Header only.
+ */
+#ifndef TEST_RIG_MRS_H
+#define TEST_RIG_MRS_H
+
+#include <errno.h>
+#include <infiniband/verbs.h>
+#include <stdatomic.h>
+#include <stdlib.h>
+
+#undef ibv_reg_mr
+
+struct registration {
+    struct ibv_pd *pd;
+    void *addr;
+    size_t bytes;
+    int access;
+    int fd; /* of a dma-buf; -1: it is registered by its address */
+    uint64_t offset;
+};
+
+/* The test's own, on whichever thread registers: 0, or the errno that it fails with. */
+static int registration_error(const struct registration *r);
+
+static atomic_uint registered; /* that are there */
+
+static struct ibv_mr *registration_make(const struct registration *r)
+{
+    int error = registration_error(r);
+    struct ibv_mr *mr = error ? NULL : calloc(1, sizeof *mr);
+
+    if (!mr) {
+        errno = error ? error : ENOMEM;
+        return NULL;
+    }
+    *mr = (struct ibv_mr){.pd = r->pd, .addr = r->addr, .length = r->bytes};
+    atomic_fetch_add(&registered, 1);
+    return mr;
+}
+
+struct ibv_mr *ibv_reg_mr(struct ibv_pd *pd, void *addr, size_t bytes, int access)
+{
+    return registration_make(&(struct registration){pd, addr, bytes, access, -1, 0});
+}
+
+struct ibv_mr *ibv_reg_dmabuf_mr(struct ibv_pd *pd, uint64_t offset, size_t bytes, uint64_t iova,
+                                 int fd, int access)
+{
+    return registration_make(
+        &(struct registration){pd, (void *)(uintptr_t)iova, bytes, access, fd, offset});
+}
+
+int ibv_dereg_mr(struct ibv_mr *mr)
+{
+    free(mr);
+    atomic_fetch_sub(&registered, 1);
+    return 0;
+}
+
+#endif

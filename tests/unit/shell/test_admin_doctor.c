@@ -1,0 +1,65 @@
+/* What the doctor says of the regions of memory, and of what queue pairs are made with. */
+#include "unit/shell/test_admin_rig.h"
+
+FIXTURE(start_doctor)
+{
+    char why[CONFIG_WHY_BYTES];
+    static const char yaml[] =
+        "tenants:\n  - {name: chat, socket: /tmp/a, memory: 1M, regions: 2}\n"
+        "rdma: {mtu: 1024, traffic_class: 106}\n";
+
+    s = (struct scene){.text = malloc(TEXT_BYTES)};
+    assert_int_equal(config_load_text("t", yaml, sizeof yaml - 1, &s.config, why, sizeof why),
+                     TERN_OK);
+    s.ctx.config = s.config;
+    return 0;
+}
+
+FIXTURE(stop_doctor)
+{
+    json_decref(s.answer);
+    config_destroy(s.config);
+    free(s.text);
+    return 0;
+}
+
+/* The first is on a GPU, and its device a rail; the second has none. */
+static bool region(void *ctx, const struct xfer_rdma_view *rdma, uint32_t tenant, uint32_t number,
+                   struct xfer_region_view *ret)
+{
+    (void)ctx;
+    assert_ptr_equal(rdma, &s.ctx.rdma);
+    assert_int_equal(tenant, 0);
+    *ret = number == 0
+               ? (struct xfer_region_view){"GPU-1", "0000:AA:00.0", "mlx5_1", "same switch", 3}
+               : (struct xfer_region_view){.reason = "none can be used", .rail = NONE};
+    return true;
+}
+
+TEST_WITH(admin_doctor_tells_each_region_its_device_and_why, start_doctor, stop_doctor)
+{
+    json_t *rows,
+        *want =
+            json_pack("[{s:s, s:i, s:s, s:s, s:s, s:i, s:s}, {s:s, s:i, s:n, s:n, s:n, s:n, s:s}]",
+                      "tenant", "chat", "region", 0, "gpu", "GPU-1", "pci", "0000:AA:00.0",
+                      "device", "mlx5_1", "rail", 3, "reason", "same switch", "tenant", "chat",
+                      "region", 1, "gpu", "pci", "device", "rail", "reason", "none can be used");
+
+    rows = json_object_get(json_object_get(ask("doctor"), "rdma"), "regions");
+    assert_int_equal(json_array_size(rows), 0); /* there are no transfers */
+    s.ctx.rdma_region = region;
+    rows = json_object_get(json_object_get(ask("doctor"), "rdma"), "regions");
+    assert_true(json_equal(rows, want));
+    json_decref(want);
+}
+
+TEST_WITH(admin_doctor_tells_what_queue_pairs_are_made_with, start_doctor, stop_doctor)
+{
+    json_t *want = json_pack("{s:n, s:i, s:i, s:i, s:i, s:i, s:i, s:i, s:i}", "gid_index", "mtu",
+                             1024, "pkey_index", 0, "traffic_class", 106, "service_level", 0,
+                             "timeout", 16, "retries", 6, "rnr_retries", 6, "rnr_timer", 12);
+
+    assert_true(
+        json_equal(json_object_get(json_object_get(ask("doctor"), "rdma"), "tuning"), want));
+    json_decref(want);
+}
