@@ -5,6 +5,26 @@
 
 #include "nic.h"
 
+/* A device may write for it: its queue pair was connected, and is not destroyed. */
+static bool may_write(const struct verbs_path *p, bool push)
+{
+    return !p->source && p->push == push &&
+           (p->state == PATH_READY || p->state == PATH_STOPPING || p->state == PATH_DRAINING ||
+            p->state == PATH_ENDING || p->state == PATH_STUCK);
+}
+
+/* What a piece holds for is there, and what may write its pages is held for. */
+static bool holds_rightly(const struct verbs *v, const struct verbs_piece *piece)
+{
+    if (piece->reading && !piece->holds)
+        return false;
+    for (uint32_t i = 0; i < v->rails; i++)
+        if ((piece->reading >> i & 1) &&
+            !may_write(path_of(v, piece->link, piece->tenant, i), false))
+            return false;
+    return !piece_granted(piece) || (piece->path != NONE && may_write(&v->path[piece->path], true));
+}
+
 static void audit_piece(const struct verbs *v, const struct verbs_piece *piece, uint32_t node,
                         bool rest)
 {
@@ -12,8 +32,8 @@ static void audit_piece(const struct verbs *v, const struct verbs_piece *piece, 
 
     if (piece->state == PIECE_FREE && (piece->holds || piece->revoked))
         rw_fail("free_and_held", "node %u piece %u", node, piece->seq);
-    if ((piece->holds && p && !p->push) != (piece->reading != 0))
-        rw_fail("held_unread", "node %u piece %u: rails %x", node, piece->seq, piece->reading);
+    if (!holds_rightly(v, piece))
+        rw_fail("held_wrongly", "node %u piece %u: rails %x", node, piece->seq, piece->reading);
     if (piece->revoked && (!p || p->source || !p->push || p->state != PATH_READY))
         rw_fail("revoked_without_path", "node %u piece %u", node, piece->seq);
     if (rest && piece->state != PIECE_FREE)

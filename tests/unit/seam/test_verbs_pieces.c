@@ -1,6 +1,7 @@
 /* Pieces of pushes at the destination, with a device that is played here: what lets one go on, and
  * what lets it go. The simulator comes here too seldom. */
 
+#include <arpa/inet.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -52,6 +53,12 @@ static int post_send(struct ibv_qp *to, struct ibv_send_wr *wr, struct ibv_send_
     return 0;
 }
 
+static int post_recv(struct ibv_qp *to, struct ibv_recv_wr *wr, struct ibv_recv_wr **bad)
+{
+    (void)to, (void)wr, (void)bad;
+    return 0;
+}
+
 static void make_memory(uint32_t regions)
 {
     static const struct group_layout group = {
@@ -84,6 +91,7 @@ FIXTURE(start)
     memset(paths, 0, sizeof paths);
     bound = 0;
     ctx.ops.post_send = post_send;
+    ctx.ops.post_recv = post_recv;
     qp.context = &ctx;
     peer = (struct xfer_link){.lane = {LANE, LANE}};
     inflow = (struct inflow){.state = INFLOW_ACTIVE};
@@ -277,6 +285,59 @@ TEST_WITH(verbs_pieces_wait_for_all_rails_before_they_are_read_again, start_regi
     completes(1);
     assert_int_equal(piece->state, PIECE_READ);
     assert_int_equal(inflow.holds, 0);
+}
+
+/* A piece is read over both rails. The last path is lost and made anew, now with pushes, while the
+ * device of the first one still reads. */
+static struct verbs_piece *piece_beside_a_push(enum path_state state)
+{
+    struct verbs_piece *piece = piece_that_waits();
+
+    pieces_start(&v, 0);
+    assert_int_equal(piece->path, 1);
+    path_state_move(&paths[1].state, PATH_STOPPING);
+    path_lost(&v, &paths[1]);
+    completes(1);
+    assert_int_equal(piece->reading, 1u << 0);
+    paths[1].state = state;
+    paths[1].push = true;
+    paths[1].mws_free = ~(uint64_t)0 >> (64 - VERBS_MWS);
+    return piece;
+}
+
+/* The end of a path says nothing of reads over another one, though the piece names that path. */
+TEST_WITH(verbs_pieces_that_are_read_outlast_a_push_over_their_last_path, start_regions, stop)
+{
+    struct verbs_piece *piece = piece_beside_a_push(PATH_ENDING);
+
+    pushes_ended(&v, &paths[1]);
+    assert_int_equal(piece->state, PIECE_WAITING);
+    assert_int_equal(inflow.holds, 1);
+    piece_drop(&v, piece);
+    pushes_ended(&v, &paths[1]);
+    assert_int_equal(piece->state, PIECE_WAITING);
+    assert_int_equal(inflow.holds, 1);
+    completes(0);
+    assert_int_equal(piece->state, PIECE_FREE);
+    assert_int_equal(inflow.holds, 0);
+    assert_int_equal(xfer.stats.late_reads, 1);
+}
+
+/* Nor is such a piece one that the peer has to write in time, or says that it has written. */
+TEST_WITH(verbs_pieces_that_are_read_were_not_granted, start_regions, stop)
+{
+    struct ibv_wc wc = {.opcode = IBV_WC_RECV_RDMA_WITH_IMM};
+    struct verbs_piece *piece = piece_beside_a_push(PATH_READY);
+
+    wc.imm_data = htonl(piece->seq);
+    pieces_tick(&v, 0, UINT64_MAX);
+    assert_int_equal(paths[1].state, PATH_READY);
+    piece_drop(&v, piece);
+    push_received(&v, &paths[1], &wc);
+    assert_int_equal(paths[1].state, PATH_READY);
+    assert_int_equal(xfer.stats.late_writes, 1);
+    assert_int_equal(piece->state, PIECE_WAITING);
+    assert_int_equal(inflow.holds, 1);
 }
 
 /* A rail that has no room holds back its own regions alone: it goes on when that has room. */

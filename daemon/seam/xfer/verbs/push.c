@@ -229,7 +229,7 @@ static void arrived(struct verbs *v, struct verbs_path *p, uint32_t seq)
     for (uint32_t i = 0; v->link[p->link].piece && i < VERBS_PIECES && !piece; i++) {
         struct verbs_piece *at = piece_of(v, p->link, i);
 
-        if ((at->holds || at->revoked) && at->path == number && at->seq == seq)
+        if ((piece_granted(at) || at->revoked) && at->path == number && at->seq == seq)
             piece = at;
     }
     if (!piece || piece->batch == NONE)
@@ -282,7 +282,7 @@ void pushes_done(struct verbs *v, struct verbs_path *p)
 
         if (p->state != PATH_READY)
             return; /* what is flushed is told as if it were done */
-        if (piece->state == PIECE_FREE || !piece->holds || piece->path != number ||
+        if (!piece_granted(piece) || piece->path != number ||
             (int32_t)(p->completed - piece->last) < 0)
             continue;
         if (piece->state == PIECE_CLOSING) {
@@ -306,7 +306,7 @@ void pushes_ended(struct verbs *v, struct verbs_path *p)
     for (uint32_t i = 0; v->link[p->link].piece && i < VERBS_PIECES; i++) {
         struct verbs_piece *piece = piece_of(v, p->link, i);
 
-        if (piece->state == PIECE_FREE || !piece->holds || piece->path != number)
+        if (!piece_granted(piece) || piece->path != number)
             continue;
         if (piece->state != PIECE_WAITING)
             piece_state_move(&piece->state,

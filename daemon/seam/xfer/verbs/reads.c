@@ -254,7 +254,7 @@ void piece_free(struct verbs_piece *piece)
 void piece_drop(struct verbs *v, struct verbs_piece *piece)
 {
     piece->batch = NONE;
-    if (piece->holds && v->path[piece->path].push)
+    if (piece_granted(piece))
         push_drop(v, piece);
     piece_free(piece);
 }
@@ -283,16 +283,13 @@ bool verbs_holds(const struct transport *t, uint32_t inflow)
 
 void piece_done(struct verbs *v, struct verbs_piece *piece)
 {
-    struct xfer *xfer = v->xfer;
     uint32_t pull = piece->pull;
 
     piece->holds = false;
     if (piece->batch != NONE && (piece->state == PIECE_READING || piece->state == PIECE_CLOSING))
         piece_state_move(&piece->state, PIECE_READ);
-    else if (!v->path[piece->path].push)
-        xfer->stats.late_reads++;
     piece_free(piece);
-    inflow_release(xfer, pull);
+    inflow_release(v->xfer, pull);
 }
 
 static bool piece_quiet(const struct verbs_path *p, const struct verbs_piece *piece)
@@ -306,6 +303,7 @@ static void reads_done(struct verbs *v, const struct verbs_path *p)
 
     for (uint32_t i = 0; v->link[p->link].piece && i < VERBS_PIECES; i++) {
         struct verbs_piece *piece = piece_of(v, p->link, i);
+        bool late = piece->batch == NONE || piece->state != PIECE_READING;
 
         if (!piece_reads_over(piece, p) || !piece_quiet(p, piece))
             continue;
@@ -313,12 +311,12 @@ static void reads_done(struct verbs *v, const struct verbs_path *p)
         if (piece->reading)
             continue;
         /* More is to be posted, and until then nothing writes. */
-        if (piece->batch != NONE && piece->state == PIECE_READING &&
-            piece->cursor.page < piece->n) {
+        if (!late && piece->cursor.page < piece->n) {
             piece->holds = false;
             inflow_release(v->xfer, piece->pull);
             continue;
         }
+        v->xfer->stats.late_reads += late;
         piece_done(v, piece);
         waiting = waiting || piece->state == PIECE_WAITING;
     }
@@ -409,11 +407,12 @@ void pieces_tick(struct verbs *v, uint32_t link, uint64_t now_ns)
 {
     for (uint32_t i = 0; v->link[link].piece && i < VERBS_PIECES; i++) {
         struct verbs_piece *piece = piece_of(v, link, i);
-        struct verbs_path *p = piece->holds || piece->revoked ? &v->path[piece->path] : NULL;
+        struct verbs_path *p;
         uint64_t since_ns;
 
-        if (!p || !p->push)
+        if (!piece_granted(piece) && !piece->revoked)
             continue;
+        p = &v->path[piece->path];
         push_tick(v, piece, now_ns);
         since_ns = granted_ns(v, link, piece);
         if (p->state == PATH_READY && now_ns > since_ns &&

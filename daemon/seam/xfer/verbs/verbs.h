@@ -402,6 +402,13 @@ static inline bool piece_reads_over(const struct verbs_piece *piece, const struc
     return piece->tenant == p->tenant && (piece->reading >> p->rail & 1);
 }
 
+/* What it holds for is memory windows of piece->path, and no reads. The path does not tell: a piece
+ * that still waits for its reads over one path may name another, which was made anew since. */
+static inline bool piece_granted(const struct verbs_piece *piece)
+{
+    return piece->holds && !piece->reading;
+}
+
 #define VERBS_RECEIVE ((uint64_t)1 << 63) /* in a receive's name */
 
 /* Requests are named by path, epoch and how many were posted with it: a completion of a queue pair
