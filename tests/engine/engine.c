@@ -12,8 +12,9 @@
 
 #define MS UINT64_C(1000000)
 
-enum tern_err engine_open_pool(struct engine *e, const char *socket, const char *name,
-                               const struct tern_layout *layout, uint32_t call_ms)
+static enum tern_err open_pool(struct engine *e, const char *socket, const char *name,
+                               const char *device, const struct tern_layout *layout,
+                               uint32_t call_ms)
 {
     struct tern_namespace ns = e->ns;
     enum tern_err err;
@@ -26,18 +27,31 @@ enum tern_err engine_open_pool(struct engine *e, const char *socket, const char 
     if (err == TERN_OK)
         err = tern_batch_create(e->tern, &e->batch);
     if (err == TERN_OK)
-        err = tern_join(e->tern, name, TERN_BOTH, 0, 1, call_ms);
+        err = device ? tern_join_device(e->tern, name, TERN_BOTH, 0, 1, device, call_ms)
+                     : tern_join(e->tern, name, TERN_BOTH, 0, 1, call_ms);
     if (err == TERN_OK)
         err = tern_pool_open(e->tern, layout, call_ms, &e->pool, NULL);
     return err;
 }
 
+enum tern_err engine_open_pool(struct engine *e, const char *socket, const char *name,
+                               const struct tern_layout *layout, uint32_t call_ms)
+{
+    return open_pool(e, socket, name, NULL, layout, call_ms);
+}
+
+enum tern_err engine_open_on(struct engine *e, const char *socket, const char *name,
+                             const char *device, const struct tern_layout *layout, uint32_t call_ms)
+{
+    enum tern_err err = open_pool(e, socket, name, device, layout, call_ms);
+
+    return err == TERN_OK ? tern_pool_map(e->tern, e->pool, call_ms, &e->map) : err;
+}
+
 enum tern_err engine_open(struct engine *e, const char *socket, const char *name,
                           const struct tern_layout *layout, uint32_t call_ms)
 {
-    enum tern_err err = engine_open_pool(e, socket, name, layout, call_ms);
-
-    return err == TERN_OK ? tern_pool_map(e->tern, e->pool, call_ms, &e->map) : err;
+    return engine_open_on(e, socket, name, NULL, layout, call_ms);
 }
 
 void engine_close(struct engine *e)

@@ -22,6 +22,10 @@ struct engine {
  * layout's pointers are borrowed until then, and the namespace's for good. */
 enum tern_err engine_open(struct engine *e, const char *socket, const char *name,
                           const struct tern_layout *layout, uint32_t call_ms);
+/* The same in the region of that device; NULL: in the first one. */
+enum tern_err engine_open_on(struct engine *e, const char *socket, const char *name,
+                             const char *device, const struct tern_layout *layout,
+                             uint32_t call_ms);
 /* The session's connection alone, for those that map nothing: engine_open without the last part. */
 enum tern_err engine_open_pool(struct engine *e, const char *socket, const char *name,
                                const struct tern_layout *layout, uint32_t call_ms);

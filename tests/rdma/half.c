@@ -31,7 +31,7 @@
 #define MS            UINT64_C(1000000)
 
 struct options {
-    const char *profile, *peer, *handles;
+    const char *profile, *peer, *handles, *device;
     uint64_t page_bytes, seed;
     uint32_t prefixes, chunks, pool_pages;
     uint32_t in_flight;  /* fetches at a time */
@@ -125,7 +125,8 @@ static void open_engine(struct half *h, const char *socket, const char *admin)
         die(h, "%s", why ? why : "that is too long");
     must(h, "connecting to the admin socket", tern_connect(admin, CALL_MS, &h->admin));
     h->e.ns = (struct tern_namespace){.model = "half", .salt = h->o.profile};
-    must(h, "opening a pool", engine_open(&h->e, socket, "half", &g.layout, CALL_MS));
+    must(h, "opening a pool",
+         engine_open_on(&h->e, socket, "half", h->o.device, &g.layout, CALL_MS));
 }
 
 /* A session that has matched the prefix of that number. */
@@ -334,11 +335,14 @@ static void fetch_all(struct half *h)
 /* ---- the command line ---- */
 
 static const struct option table[] = {
-    {"profile", 1, 0, 'p'},  {"page-bytes", 1, 0, 'b'}, {"seed", 1, 0, 's'},
-    {"prefixes", 1, 0, 'n'}, {"chunks", 1, 0, 'c'},     {"pool-pages", 1, 0, 'l'},
-    {"peer", 1, 0, 'f'},     {"in-flight", 1, 0, 'i'},  {"settle-ms", 1, 0, 't'},
-    {"ends-ms", 1, 0, 'e'},  {"tell-bytes", 1, 0, 'm'}, {"may-fail", 0, 0, 'y'},
-    {"handles", 1, 0, 'h'},  {"tries", 1, 0, 'r'},      {0},
+    {"profile", 1, 0, 'p'},    {"page-bytes", 1, 0, 'b'},
+    {"seed", 1, 0, 's'},       {"prefixes", 1, 0, 'n'},
+    {"chunks", 1, 0, 'c'},     {"pool-pages", 1, 0, 'l'},
+    {"peer", 1, 0, 'f'},       {"in-flight", 1, 0, 'i'},
+    {"settle-ms", 1, 0, 't'},  {"ends-ms", 1, 0, 'e'},
+    {"tell-bytes", 1, 0, 'm'}, {"may-fail", 0, 0, 'y'},
+    {"handles", 1, 0, 'h'},    {"tries", 1, 0, 'r'},
+    {"device", 1, 0, 'd'},     {0},
 };
 
 static uint32_t count(const char *text)
@@ -366,6 +370,7 @@ static bool read_options(int argc, char **argv, struct options *o)
         case 'y': o->may_fail = true; break;
         case 'r': o->tries = count(optarg); break;
         case 'h': o->handles = optarg; break;
+        case 'd': o->device = optarg; break;
         default: return false;
         }
     }

@@ -8,6 +8,7 @@
 
 #define PAGE_BYTES 4096u
 #define SAMPLES    256u
+#define PATH_BYTES 1024u /* of a file in sysfs */
 
 uint64_t numa_of_memory(const uint8_t *base, uint64_t bytes)
 {
@@ -72,20 +73,28 @@ uint64_t numa_of_cpus(const char *sys)
     return nodes;
 }
 
-int numa_of_rdma_device(const char *sys, const char *device)
+int numa_of_device(const char *folder)
 {
-    char path[256];
+    char path[PATH_BYTES];
     int node = -1;
-    FILE *f;
+    FILE *f = NULL;
 
-    snprintf(path, sizeof path, "%s/class/infiniband/%s/device/numa_node", sys, device);
-    f = fopen(path, "re");
+    if (snprintf(path, sizeof path, "%s/numa_node", folder) < (int)sizeof path)
+        f = fopen(path, "re");
     if (!f)
         return -1;
     if (fscanf(f, "%d", &node) != 1 || node < 0 || node >= NUMA_NODES_MAX)
         node = -1;
     fclose(f);
     return node;
+}
+
+int numa_of_rdma_device(const char *sys, const char *device)
+{
+    char folder[PATH_BYTES / 2];
+
+    snprintf(folder, sizeof folder, "%s/class/infiniband/%s/device", sys, device);
+    return numa_of_device(folder);
 }
 
 /* The file has a number for each node that is there, in their order. */

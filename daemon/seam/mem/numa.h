@@ -11,6 +11,7 @@
 
 uint64_t numa_of_memory(const uint8_t *base, uint64_t bytes); /* samples of it */
 uint64_t numa_of_cpus(const char *sys);
+int numa_of_device(const char *folder); /* in sysfs */
 int numa_of_rdma_device(const char *sys, const char *device);
 /* As the firmware tells, 10 for the same node. -1: not known. */
 int numa_distance(const char *sys, int from, int to);

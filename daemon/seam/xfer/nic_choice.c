@@ -32,22 +32,6 @@ struct spot {
     uint64_t nodes;
 };
 
-static uint64_t nodes_of(const char *path)
-{
-    char name[NIC_PATH_BYTES + 16];
-    int node = -1;
-    FILE *f;
-
-    snprintf(name, sizeof name, "%snuma_node", path);
-    f = fopen(name, "re");
-    if (!f)
-        return 0;
-    if (fscanf(f, "%d", &node) != 1 || node < 0 || node >= NUMA_NODES_MAX)
-        node = -1;
-    fclose(f);
-    return node < 0 ? 0 : (uint64_t)1 << node;
-}
-
 static uint32_t bridge_end(const char *path)
 {
     const char *at = path;
@@ -63,7 +47,7 @@ static void find_spot(const char *sys, const char *folder, const char *name, str
 {
     char link[2 * NIC_PATH_BYTES], *root = realpath(sys, NULL), *real = NULL;
     size_t n = root ? strlen(root) : 0;
-    int fits = snprintf(link, sizeof link, "%s/%s", sys, folder);
+    int node, fits = snprintf(link, sizeof link, "%s/%s", sys, folder);
 
     *ret = (struct spot){.answer = NIC_NOT_FOLLOWED};
     if (root && fits < (int)sizeof link)
@@ -77,7 +61,8 @@ static void find_spot(const char *sys, const char *folder, const char *name, str
         ret->answer = NIC_CHOSEN;
         snprintf(ret->path, sizeof ret->path, "%s/", real);
         ret->bridge = bridge_end(ret->path);
-        ret->nodes = nodes_of(ret->path);
+        node = numa_of_device(ret->path);
+        ret->nodes = node < 0 ? 0 : (uint64_t)1 << node;
     }
     free(real);
     free(root);

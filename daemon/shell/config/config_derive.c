@@ -418,6 +418,31 @@ static enum tern_err check_nics(struct loader *l, uint32_t i)
     return TERN_OK;
 }
 
+/* Those that are named are rails; and a rail takes a path of each link and each tenant, whether
+ * there is such a device or not. */
+static enum tern_err check_rails(struct loader *l)
+{
+    uint32_t named = plan_rails_named(l->config);
+    struct xfer_config x;
+    uint64_t paths;
+
+    if (named > l->config->rdma_rails)
+        return loader_fail(l, loader_origin(l, "limits", "rdma_rails"), "limits", -1, "rdma_rails",
+                           "is %" PRIu32 ", and rdma_device or tenants[].rdma_devices name %" PRIu32
+                           " devices: raise it, to %u at most, or name fewer",
+                           l->config->rdma_rails, named, XFER_RAILS_MAX);
+    plan_xfer(l->config, &x);
+    paths = (uint64_t)x.links * x.rdma.tenants * x.rdma.rails;
+    if (paths <= XFER_PATHS_MAX || (x.rdma.pulls == 0 && !x.rdma.serves))
+        return TERN_OK;
+    return loader_fail(l, loader_origin(l, "limits", "rdma_rails"), "limits", -1, "rdma_rails",
+                       "makes %" PRIu64 " paths, one for each of %" PRIu32 " links, %" PRIu32
+                       " tenants and %" PRIu32
+                       " rails; there may be %u: lower it, or limits.peers, "
+                       "or limits.inbound_links",
+                       paths, x.links, x.rdma.tenants, x.rdma.rails, XFER_PATHS_MAX);
+}
+
 /* What the devices of this host say shows when they are opened (seam/xfer/verbs/port.c). */
 static enum tern_err check_rdma(struct loader *l)
 {
@@ -427,11 +452,7 @@ static enum tern_err check_rdma(struct loader *l)
     static_assert(CONFIG_NAME_BYTES == XFER_DEVICE_BYTES, "a device has one name");
     for (uint32_t i = 0; i < c->ntenants; i++)
         TRY(check_nics(l, i));
-    if (c->rdma_device.n > c->rdma_rails)
-        return loader_fail(l, loader_origin(l, "", "rdma_device"), "", -1, "rdma_device",
-                           "names %" PRIu32 " devices, and limits.rdma_rails is %" PRIu32
-                           ": raise that, or name fewer",
-                           c->rdma_device.n, c->rdma_rails);
+    TRY(check_rails(l));
     if (mtu != XFER_BY_PORT && (mtu < 256 || (mtu & (mtu - 1)) != 0))
         return loader_fail(l, loader_origin(l, "rdma", "mtu"), "rdma", -1, "mtu",
                            "must be 256, 512, 1024, 2048 or 4096, or auto");

@@ -165,7 +165,7 @@ static int group_of(const char *section)
     static const char *const sections[] = {"",     "tls",       "admin",  "tape",  "spill",
                                            "rdma", "deadlines", "limits", "faults"};
 
-    for (int i = 0; i < 9; i++)
+    for (int i = 0; i < (int)(sizeof sections / sizeof sections[0]); i++)
         if (strcmp(sections[i], section) == 0)
             return i + 1;
     return 0;

@@ -99,37 +99,57 @@ uint64_t plan_device_bytes(const struct config *config)
     return bytes;
 }
 
-/* Does an earlier region have that name? */
+typedef const char *region_name(const struct config_tenant *t, uint32_t region);
+
+/* Does an earlier region have the name of this one? */
 static bool named_before(const struct config *c, uint32_t tenant, uint32_t region,
-                         const char *(*name_of)(const struct config_tenant *t, uint32_t region))
+                         region_name *name_of)
 {
-    const char *name = name_of(&c->tenants[tenant], region);
+    const char *name = name_of(&c->tenants[tenant], region), *other;
 
     for (uint32_t t = 0; t <= tenant; t++)
-        for (uint32_t r = 0; r < (t < tenant ? c->tenants[t].regions : region); r++)
-            if (name_of(&c->tenants[t], r) && strcmp(name_of(&c->tenants[t], r), name) == 0)
+        for (uint32_t r = 0; r < (t < tenant ? c->tenants[t].regions : region); r++) {
+            other = name_of(&c->tenants[t], r);
+            if (other && strcmp(other, name) == 0)
                 return true;
+        }
     return false;
+}
+
+/* Different names of regions; NULL is none. */
+static uint32_t names(const struct config *c, region_name *name_of)
+{
+    uint32_t n = 0;
+
+    for (uint32_t t = 0; t < c->ntenants; t++)
+        for (uint32_t r = 0; r < c->tenants[t].regions; r++)
+            n += name_of(&c->tenants[t], r) && !named_before(c, t, r, name_of);
+    return n;
+}
+
+static const char *device_of(const struct config_tenant *t, uint32_t region)
+{
+    return t->rdma_devices.n > 0 ? t->rdma_devices.name[region] : NULL;
 }
 
 /* What a region takes a device for: that of its name, its GPU, or memory of the host. */
 static const char *reason_of(const struct config_tenant *t, uint32_t region)
 {
     if (t->rdma_devices.n > 0)
-        return t->rdma_devices.name[region];
+        return device_of(t, region);
     return t->device_memory ? t->devices.name[region] : "";
 }
 
 uint32_t plan_rails(const struct config *c)
 {
-    uint32_t n = 0;
+    uint32_t n = c->rdma_device.n > 0 ? c->rdma_device.n : names(c, reason_of);
 
-    if (c->rdma_device.n > 0)
-        return c->rdma_device.n;
-    for (uint32_t t = 0; t < c->ntenants; t++)
-        for (uint32_t r = 0; r < c->tenants[t].regions; r++)
-            n += !named_before(c, t, r, reason_of);
     return n < c->rdma_rails ? n : c->rdma_rails;
+}
+
+uint32_t plan_rails_named(const struct config *c)
+{
+    return c->rdma_device.n > 0 ? c->rdma_device.n : names(c, device_of);
 }
 
 /* Memory is registered only if a peer may fetch from it by RDMA, or we may fetch from a peer by

@@ -54,6 +54,7 @@ uint64_t plan_descriptors(const struct config *config);
 uint64_t plan_device_bytes(const struct config *config);
 /* RDMA devices in use, at the most: of tenants without GPUs and names one for all. */
 uint32_t plan_rails(const struct config *config);
+uint32_t plan_rails_named(const struct config *config); /* by rdma_device or the tenants */
 /* Bytes of the tenants' memory that are locked for RDMA, on all devices; 0: no peer wants it. */
 uint64_t plan_pinned(const struct config *config);
 /* For --plan: what a host needs for this configuration. */

@@ -94,6 +94,16 @@ static void give_up_pushes(struct rconfig *c)
     c->rate[RF_serve_given_up] = c->rate[RF_pull_stopped] = 3;
 }
 
+/* Pulls are so rare, and cables so often cut, that no other piece hears in time that the path is
+ * gone. */
+static void push_seldom(struct rconfig *c)
+{
+    c->pause_ns = MS * rw_between(200, 1000);
+    c->choices = rw_between(60, 90);
+    c->idle_ns = SEC;
+    c->rate[RF_cut] = 2;
+}
+
 void config_make(struct rconfig *c)
 {
     bool pushes;
@@ -135,4 +145,6 @@ void config_make(struct rconfig *c)
     c->choices = rw_between(60, CHOICES_MAX);
     c->transfer_regions = rw_one_in(2) ? 1 : c->regions;
     make_paths(c);
+    if (pushes && rw_one_in(6))
+        push_seldom(c);
 }

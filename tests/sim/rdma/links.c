@@ -1,5 +1,6 @@
 /* Links between the nodes' cores, and what the two ends of a path say over them: in order, or not
- * at all once the link went down. The two ends hear that at times of their own. */
+ * at all once the link went down; a cut cable holds them back. The two ends hear of the link at
+ * times of their own. */
 #include "world.h"
 
 #include <netinet/in.h>
@@ -151,7 +152,8 @@ void links_path_send(void *ctx, uint32_t link, const struct xfer_path_msg *msg)
     uint32_t other = link_peer(node->number, link);
     uint32_t from = back ? other : node->number, to = back ? node->number : other, i = 0;
     struct rlink *l = &rw.link[from][to];
-    uint64_t at = rw.now_ns + rw_soon();
+    uint64_t cut_until = rw.cut_until[node->number][other];
+    uint64_t at = (cut_until > rw.now_ns ? cut_until : rw.now_ns) + rw_soon();
 
     if (back ? !l->up_there : !l->up_here)
         return;

@@ -425,6 +425,24 @@ TEST(verbs_far_tenant_without_registrations_has_no_paths_and_one_note)
     link_end();
 }
 
+/* The peer has more devices than this daemon has paths for. */
+TEST(verbs_far_offer_of_a_rail_beyond_the_limit_is_refused_with_the_limit)
+{
+    register_all();
+    link_up();
+    verbs_path_msg(&xfer.transport[0], 0,
+                   &(struct xfer_path_msg){.kind = XFER_PATH_OFFER,
+                                           .tenant = NEAR,
+                                           .rail = XFER_RAILS_MAX,
+                                           .epoch = 9,
+                                           .mtu = IBV_MTU_1024});
+    assert_int_equal(answer.kind, XFER_PATH_REFUSE);
+    assert_int_equal(answer.epoch, 9);
+    assert_string_equal(answer.text, "limits.rdma_rails of its daemon is 16: raise it, for our "
+                                     "device number 16");
+    link_end();
+}
+
 /* Its pages take these also where another NIC is nearer to them. */
 TEST(verbs_far_tenant_has_paths_over_the_nics_that_know_its_memory_alone)
 {

@@ -502,6 +502,26 @@ TEST_WITH(verbs_rail_regions_take_the_nics_that_are_named, make_gpus, remove_gpu
     close_all();
 }
 
+/* More devices than are looked at, and than may be rails: those that are named come first. */
+TEST_WITH(verbs_rail_regions_take_a_named_nic_before_the_nearest, make_gpus, remove_gpus)
+{
+    static const char far[1][XFER_DEVICE_BYTES] = {"mlx5_35"};
+
+    open_gpus(2);
+    ndevices = DEVICES;
+    xfer.config.rdma.rails = 2;
+    xfer.config.rdma.region_device[1] = far;
+    rails_open(&v);
+    assert_int_equal(v.nrails, 2);
+    assert_string_equal(v.rail[0].view.device, "mlx5_35");
+    assert_true(region(1, 0).rail == 0);
+    assert_string_equal(region(1, 0).reason, "by tenants[].rdma_devices");
+    assert_string_equal(v.rail[1].view.device, "mlx5_0");
+    assert_region(0, "mlx5_0", 1, "same socket");
+    assert_region(1, "mlx5_0", 1, "same switch");
+    close_all();
+}
+
 /* Of rails that are named the nearest is a GPU's; memory of the host goes over all of them. */
 TEST_WITH(verbs_rail_regions_choose_among_rails_that_are_named, make_gpus, remove_gpus)
 {

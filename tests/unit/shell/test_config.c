@@ -781,14 +781,37 @@ TEST(config_rails_follow_from_the_regions)
     assert_string_equal(c->tenants[0].rdma_devices.name[2], "x");
     assert_int_equal(plan_rails(c), 2);
     drop_all(NULL);
-    c = accepted("limits: {rdma_rails: 2}\n" REGIONS_OF("regions: 3, rdma_devices: x+y+z"));
+    c = accepted(
+        "limits: {rdma_rails: 2}\n" REGIONS_OF("regions: 3, device_memory: true, devices: a+b+c"));
     assert_int_equal(plan_rails(c), 2);
+    refused(
+        "limits: {rdma_rails: 2}\n" REGIONS_OF("regions: 4, rdma_devices: x+y+x+z"),
+        "t.yaml:1: limits.rdma_rails: ",
+        "is 2, and rdma_device or tenants[].rdma_devices name 3 devices: raise it, to 16 at most");
     refused("rdma_device: a+b+c\nlimits: {rdma_rails: 2}\n" TENANT,
-            "t.yaml:1: rdma_device: ", "names 3 devices, and limits.rdma_rails is 2");
+            "t.yaml:2: limits.rdma_rails: ", "name 3 devices");
     refused(REGIONS_OF("regions: 3, rdma_devices: x+y"),
             "t.yaml:2: tenants[0].rdma_devices: ", "names 2 devices for 3 regions");
     refused("rdma_device: x+z\n" REGIONS_OF("regions: 2, rdma_devices: x+y"),
             "t.yaml:3: tenants[0].rdma_devices: ", "y is none of those that rdma_device names");
+}
+
+/* Each link and each tenant has a path a rail, and what names a request has bits for so many. */
+TEST(config_more_paths_than_can_be_named_are_refused)
+{
+    char text[8192];
+    int n = snprintf(text, sizeof text,
+                     "insecure_peers: true\nlimits: {rdma_rails: 16, peers: 4096, inbound_links: "
+                     "16384}\npeers:\n  - {name: b, address: \"h:1\", tenants: [t0], transport: "
+                     "auto}\ntenants:\n");
+
+    for (uint32_t i = 0; i < CONFIG_TENANTS_MAX; i++)
+        n += snprintf(text + n, sizeof text - (size_t)n,
+                      "  - {name: t%u, socket: /tmp/t%u, memory: 1M}\n", i, i);
+    assert_true(n < (int)sizeof text);
+    refused(text, "t.yaml:2: limits.rdma_rails: ",
+            "makes 20971520 paths, one for each of 20480 links, 64 tenants and 16 rails; there may "
+            "be 8388608: lower it");
 }
 
 TEST(config_rdma_tuning_is_that_of_the_transfers_unless_it_is_set)

@@ -535,8 +535,12 @@ void verbs_path_msg(struct transport *t, uint32_t link, const struct xfer_path_m
                                    .rail = msg->rail,
                                    .epoch = msg->epoch};
 
-        snprintf(no.text, sizeof no.text, "its daemon has no RDMA device%s",
-                 v && v->nrails > 0 ? " of that number" : "");
+        if (v && v->nrails > 0 && msg->rail >= v->rails)
+            snprintf(no.text, sizeof no.text,
+                     "limits.rdma_rails of its daemon is %u: raise it, for our device number %u",
+                     v->rails, msg->rail);
+        else
+            snprintf(no.text, sizeof no.text, "its daemon has no RDMA device");
         if (msg->kind == XFER_PATH_OFFER && xfer->config.rdma.path_send)
             xfer->config.rdma.path_send(xfer->config.ctx, link, &no);
         return;

@@ -304,8 +304,18 @@ static bool asked_for(const struct xfer_rdma_config *c, const char *name)
     return false;
 }
 
-/* A host may have more devices than fit: those asked for are never the ones left out. NULL: there
- * is none. Else it is to be freed. */
+static bool region_asks_for(const struct xfer_rdma_config *c, const struct mem *mem,
+                            const char *name)
+{
+    for (uint32_t t = 0; t < c->tenants; t++)
+        for (uint32_t r = 0; c->region_device[t] && r < mem_region_count(mem, t); r++)
+            if (strcmp(c->region_device[t][r], name) == 0)
+                return true;
+    return false;
+}
+
+/* A host may have more devices than fit, and than may be rails: those asked for come first. NULL:
+ * there is none. Else it is to be freed. */
 static struct ibv_device **find_devices(const struct xfer *xfer, struct xfer_rdma_view *view,
                                         struct ibv_device **ret_found)
 {
@@ -321,9 +331,13 @@ static struct ibv_device **find_devices(const struct xfer *xfer, struct xfer_rdm
             i++;
         find(view, c->device[k], list && i < n ? list[i] : NULL, ret_found);
     }
-    for (int i = 0; list && i < n; i++)
-        if (!asked_for(c, ibv_get_device_name(list[i])))
-            find(view, ibv_get_device_name(list[i]), list[i], ret_found);
+    for (int others = 0; others < 2; others++)
+        for (int i = 0; list && i < n; i++) {
+            const char *name = ibv_get_device_name(list[i]);
+
+            if (!asked_for(c, name) && region_asks_for(c, xfer->config.mem, name) == !others)
+                find(view, name, list[i], ret_found);
+        }
     find_nodes(xfer, view);
     if (list && n == 0) {
         ibv_free_device_list(list);

@@ -62,6 +62,7 @@ static enum tern_err create_tables(struct verbs *v)
     v->tenants = c->rdma.tenants;
     v->rails = xfer_rails(&c->rdma);
     v->npaths = npaths(c);
+    check(v->npaths <= XFER_PATHS_MAX);
     v->piece_sums = piece_sums(mem_sums_per_page(c->mem));
     v->path = calloc(v->npaths, sizeof *v->path);
     v->link = calloc(c->links, sizeof *v->link);

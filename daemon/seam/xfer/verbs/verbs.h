@@ -415,6 +415,7 @@ static inline bool piece_granted(const struct verbs_piece *piece)
  * that is gone finds another epoch. */
 static inline uint64_t path_wr_id(const struct verbs *v, const struct verbs_path *p, uint16_t mark)
 {
+    static_assert(XFER_PATHS_MAX <= VERBS_RECEIVE >> 40, "the bits above the epoch");
     return (uint64_t)(p - v->path) << 40 | (uint64_t)p->epoch << 16 | mark;
 }
 
