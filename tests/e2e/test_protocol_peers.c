@@ -599,7 +599,7 @@ TEST_WITH(answer_of_no_offer_changes_nothing, start_auto, stop)
             Tern__Wire__PeerPath m = path_of(kinds[i], ++sequence);
 
             m.epoch = none[k];
-            m.rail = none[k] == epoch ? XFER_RAILS_MAX - 1 : 0; /* no device of that number */
+            m.rail = none[k] == epoch ? XFER_RAILS_INITIAL - 1 : 0; /* no device of that number */
             assert_true(say(fd, &m));
         }
     }

@@ -28,7 +28,7 @@ static struct ibv_comp_channel channel[DEVICES];
 static struct ibv_cq cq[DEVICES];
 static struct ibv_pd pd[DEVICES];
 static uint32_t regions_of[DEVICES]; /* that it registered */
-static uint32_t no_gpus;             /* devices that know no memory of GPUs, a bit each */
+static uint64_t no_gpus;             /* devices that know no memory of GPUs, a bit each */
 static int ndevices, open_fds, down; /* down: the device whose port is; -1: none */
 
 static int number_of(const struct ibv_context *ctx)
