@@ -3,12 +3,12 @@
  * pairs up, and another one ends them, because pages wait for that. The owner thread gives a path
  * to one of them and gets it back through an eventfd; meanwhile the path is that thread's. */
 #include <errno.h>
-#include <signal.h>
 #include <stdlib.h>
 #include <sys/eventfd.h>
 #include <unistd.h>
 
 #include "base/check.h"
+#include "seam/own_threads.h"
 #include "seam/xfer/verbs/verbs.h"
 
 /* ------------------------------------------------------------------ what the threads do */
@@ -180,7 +180,7 @@ static bool worker_start(struct verbs *v, struct verbs_worker *w)
 
 enum tern_err setup_start(struct verbs *v)
 {
-    sigset_t all, before;
+    sigset_t before;
     bool started = true;
 
     pthread_mutex_init(&v->lock, NULL);
@@ -188,8 +188,7 @@ enum tern_err setup_start(struct verbs *v)
     v->event_fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
     if (!v->finished || v->event_fd < 0)
         return TERN_INTERNAL;
-    sigfillset(&all);
-    pthread_sigmask(SIG_SETMASK, &all, &before);
+    own_threads_mask(&before);
     for (uint32_t i = 0; i < VERBS_WORKERS && started; i++)
         started = worker_start(v, &v->worker[i]);
     pthread_sigmask(SIG_SETMASK, &before, NULL);
