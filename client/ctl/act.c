@@ -85,7 +85,10 @@ static int drain_and_wait(struct ctl *ctl)
     json_t *answer;
 
     ctl_connect(ctl);
-    fprintf(stderr, "waiting for the sessions to end; interrupt to end the wait, not the drain\n");
+    fprintf(stderr,
+            "waiting for the sessions to end; whatever is left, the daemon ends when its "
+            "deadlines.drain_ms are over: a reload may raise them meanwhile; interrupt to end the "
+            "wait, not the drain\n");
     answer = ctl_ask_within(ctl, &q, &lost);
     if (!answer)
         ctl_fail(
@@ -157,13 +160,16 @@ static int run_reload(struct ctl *ctl)
         if (j_u64(answer, "left_out") > 0)
             printf("and %s more\n", human_count(j_u64(answer, "left_out")));
         if (done + restart == 0)
-            printf("the configuration is what is in force\n");
+            printf("no setting differs from what is in force\n");
         else
             printf("%s %s; %s need a restart\n", human_count(done),
                    ctl->dry_run ? "would be done" : "done", human_count(restart));
         if (json_is_string(json_object_get(answer, "not_after")))
             printf("the certificates were %s; this node's is valid until %s\n",
                    ctl->dry_run ? "looked at" : "read anew", j_str(answer, "not_after"));
+        if (json_is_string(json_object_get(answer, "not_after")) && !j_bool(answer, "own_ca"))
+            printf("warning: this node's certificate comes from no CA in tls.ca: peers that trust "
+                   "the same CA refuse it, and links that are lost do not come back\n");
     }
     json_decref(answer);
     return CTL_OK;

@@ -30,7 +30,9 @@ ends 1 "has expired" "$CTL" reload
 
 # another one, which is of another CA
 cp "$DIR/other/e2e.pem" "$DIR/other/e2e.key" "$DIR/certs/"
-"$CTL" reload >/dev/null
+ends 0 "warning: this node's certificate comes from no CA" "$CTL" reload --dry-run
+json "$("$CTL" reload --dry-run --json)" "not j['own_ca']"
+ends 0 "warning: this node's certificate comes from no CA" "$CTL" reload
 grep -q "level=warn event=certificate_foreign cert=.*e2e.pem ca=.*certs/ca.pem" "$DIR/log" || fail "$(cat "$DIR/log")"
 [[ $("$CTL" status) == *"comes from no CA in tls.ca"* ]] || fail "$("$CTL" status)"
 ends 0 "warning: tls: .*e2e.pem: comes from no CA in .*ca.pem" "$TERN_BIN/ternd" --config "$DIR/config.yaml" --check-config

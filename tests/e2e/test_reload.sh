@@ -7,7 +7,7 @@ export DRAIN_MS=600
 
 ternd_start "" 16M 1
 cp "$DIR/config.yaml" "$DIR/first.yaml"
-ends 0 "^the configuration is what is in force$" "$CTL" reload
+ends 0 "^no setting differs from what is in force$" "$CTL" reload
 
 # ---- told, and not done
 sed -i 's/drain_ms: 600/drain_ms: 700/' "$DIR/config.yaml"
@@ -26,6 +26,19 @@ grep -q "level=debug event=conn_closed" "$DIR/log" || "$CTL" ping --count 1 >/de
 wait_for "lines of level debug" grep -q "level=debug" "$DIR/log"
 ends 0 "^0 done; 1 need a restart$" "$CTL" reload # it is told until then
 
+# ---- a drain that is under way ends by the new deadline
+exec 9> >(exec "$TERN_BUILD/tests/holder" hold "$SOCKET" >"$DIR/holder.out")
+wait_for "an engine with open sessions" grep -qs ready "$DIR/holder.out"
+"$CTL" drain >/dev/null
+sed -i 's/drain_ms: 700/drain_ms: 3600000/' "$DIR/config.yaml"
+"$CTL" reload >/dev/null
+[[ $("$CTL" drain --json | value 'j["left_ms"]') -gt 3000000 ]] || fail "the drain under way keeps its deadline"
+"$CTL" undrain >/dev/null
+echo >&9
+exec 9>&-
+sed -i 's/drain_ms: 3600000/drain_ms: 700/' "$DIR/config.yaml"
+"$CTL" reload >/dev/null
+
 # ---- an error changes nothing
 cp "$DIR/config.yaml" "$DIR/whole.yaml"
 sed -i 's/drain_ms: 700/drain_ms: 800/' "$DIR/config.yaml"
@@ -41,7 +54,7 @@ cp "$DIR/first.yaml" "$DIR/config.yaml"
 kill -HUP "$TERND_PID"
 wait_for "what the signal did" grep -q "event=setting_changed setting=deadlines.drain_ms was=700 is=600 outcome=done" "$DIR/log"
 wait_for "its end" grep -q "event=reloaded done=2 restart=0" "$DIR/log"
-ends 0 "^the configuration is what is in force$" "$CTL" reload
+ends 0 "^no setting differs from what is in force$" "$CTL" reload
 ternd_stop
 grep -q "event=draining drain_ms=600" "$DIR/log" || fail "drain_ms is not in force"
 echo "reload: ok"

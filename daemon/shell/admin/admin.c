@@ -428,10 +428,10 @@ static void status_certificate(const struct admin_ctx *ctx, struct text_out *out
         return;
     }
     text_object(out, "certificate");
-    text_str(out, "not_after", own->not_after);
+    text_str(out, "not_after", own->own.not_after);
     text_f64(out, "left_s", (double)own->left_s);
-    text_f64(out, "life_s", (double)own->life_s);
-    text_bool(out, "own_ca", own->own_ca);
+    text_f64(out, "life_s", (double)own->own.life_s);
+    text_bool(out, "own_ca", own->own.own_ca);
     text_object_end(out);
 }
 

@@ -348,7 +348,7 @@ void admin_peers_head(const struct admin_ctx *ctx, uint32_t tenant, struct text_
         return;
     }
     text_object(out, "tls");
-    text_str(out, "not_after", ctx->tls->not_after);
+    text_str(out, "not_after", ctx->tls->own.not_after);
     text_u64(out, "reloads", ctx->tls->reloads);
     text_u64(out, "reloads_failed", ctx->tls->reloads_failed);
     text_u64(out, "handshakes", ctx->tls->handshakes);

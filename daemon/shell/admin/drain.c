@@ -31,6 +31,19 @@ void drain_tell_serving(const struct daemon *d, const char *remark, const char *
                   config_peers(d->config), remark, why);
 }
 
+static void set_deadline(struct daemon *d)
+{
+    d->drain_ns = d->drain_began_ns + (uint64_t)d->config->deadlines.drain_ms * 1000000;
+}
+
+void drain_reloaded(struct daemon *d)
+{
+    bool drains = d->state == DAEMON_DRAINING || d->state == DAEMON_LEAVING;
+
+    if (drains && drain_sessions(d) > 0)
+        set_deadline(d);
+}
+
 /* A service manager takes no word back: it ends what has once told it STOPPING. So it hears that
  * only when there is no way back. */
 void drain_begin(struct daemon *d, enum daemon_state to)
@@ -38,7 +51,8 @@ void drain_begin(struct daemon *d, enum daemon_state to)
     if (d->state != DAEMON_SERVING)
         return;
     daemon_state_move(&d->state, to);
-    d->drain_ns = io_now_ns() + (uint64_t)d->config->deadlines.drain_ms * 1000000;
+    d->drain_began_ns = io_now_ns();
+    set_deadline(d);
     tell_core(d, true);
     log_event(LEVEL_INFO, "draining", "drain_ms=%u", d->config->deadlines.drain_ms);
     if (to == DAEMON_LEAVING)

@@ -9,6 +9,8 @@
 /* Begins to drain, unless that has begun: `to` is DRAINING, or LEAVING for a signal. The loop ends
  * when the last session has ended, or at the deadline. */
 void drain_begin(struct daemon *d, enum daemon_state to);
+/* deadlines.drain_ms may be another: a drain that is under way ends by that, too. */
+void drain_reloaded(struct daemon *d);
 /* Serves again. CONFLICT: there is no way back, and *ret_why is a static text that tells why. */
 enum tern_err drain_undo(struct daemon *d, const char **ret_why);
 /* Tells the service manager that the daemon serves, with a remark behind that. */

@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "base/err.h"
+#include "shell/admin/drain.h"
 #include "shell/admin/log_level.h"
 #include "shell/admin/members.h"
 #include "shell/admin/text_out.h"
@@ -19,6 +20,7 @@ struct reloading {
     struct daemon *d;
     const struct config *is;
     bool dry_run;
+    struct tls_own own; /* what was read; not_after "": peers talk in the clear */
     struct text_out out;
     uint32_t rows, joining; /* joining: peers of a dry run, which would take a slot each */
     struct reload_result *result;
@@ -133,6 +135,7 @@ static void take(struct reloading *r, const struct config_change *change)
     config_take(d->config, r->is, change);
     if (d->config->log_level != level)
         log_level_configured(d);
+    drain_reloaded(d);
     stream_pool_slow(d->streams, (uint64_t)d->config->deadlines.slow_reader_ms * 1000000);
 }
 
@@ -169,17 +172,15 @@ static void found(void *ctx, const struct config_change *change)
 
 static void compare(struct reloading *r)
 {
-    struct tls_stats stats = {.not_after = ""};
     struct daemon *d = r->d;
 
-    if (d->links.tls)
-        tls_stats(d->links.tls, &stats);
     text_init(&r->out, d->text, ADMIN_TEXT_BYTES);
     text_object(&r->out, NULL);
     text_bool(&r->out, "reloaded", !r->dry_run);
     text_bool(&r->out, "dry_run", r->dry_run);
     text_str(&r->out, "file", d->config->file[0] ? d->config->file : NULL);
-    text_str(&r->out, "not_after", stats.not_after[0] ? stats.not_after : NULL);
+    text_str(&r->out, "not_after", r->own.not_after[0] ? r->own.not_after : NULL);
+    text_bool(&r->out, "own_ca", r->own.own_ca);
     text_array(&r->out, "changes");
     config_compare(d->config, r->is, found, r);
     text_array_end(&r->out);
@@ -209,7 +210,7 @@ bool reload_finish(struct daemon *d, struct reload_result *ret)
         return false;
     r.is = is;
     if (ret->err == TERN_OK)
-        ret->err = links_reload(d, is, r.dry_run, ret->why, sizeof ret->why);
+        ret->err = links_reload(d, is, r.dry_run, &r.own, ret->why, sizeof ret->why);
     if (ret->err == TERN_OK)
         compare(&r);
     log_result(ret);

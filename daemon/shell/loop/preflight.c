@@ -120,7 +120,7 @@ static void tls_files(struct findings *f, const struct config *config)
         return;
     }
     tls_stats(made, &own);
-    if (!own.own_ca)
+    if (!own.own.own_ca)
         fprintf(f->out,
                 "ternd: warning: tls: %s: comes from no CA in %s: peers that trust the same CA "
                 "refuse it\n",

@@ -168,9 +168,10 @@ const char *link_down_cause(const struct daemon *d, uint32_t peer, uint32_t *ret
 /* Connections that were ended for what the peer sent; peer NONE: before it said its name. */
 uint64_t links_protocol_errors(const struct daemon *d, uint32_t peer);
 /* Reads the certificates anew that `from` names; links that are up stay. Nothing is done where
- * peers talk in the clear. On an error, and after a dry run, those in force stay. */
-enum tern_err links_reload(struct daemon *d, const struct config *from, bool dry_run, char *why,
-                           size_t cap);
+ * peers talk in the clear. On an error, and after a dry run, those in force stay. *ret: what was
+ * read; as it was where peers talk in the clear. */
+enum tern_err links_reload(struct daemon *d, const struct config *from, bool dry_run,
+                           struct tls_own *ret, char *why, size_t cap);
 /* Fills in what TLS knows about the outbound link to that peer. False: the link is not up, or in
  * the clear. */
 bool link_tls_peer(struct daemon *d, uint32_t peer, struct tls_peer *ret);

@@ -13,9 +13,9 @@
 
 static uint32_t expiry_stage(const struct tls_stats *own)
 {
-    return own->left_s <= 0                   ? EXPIRY_STAGES
-           : own->left_s <= own->life_s / 100 ? 2
-                                              : own->left_s <= own->life_s / 10;
+    return own->left_s <= 0                       ? EXPIRY_STAGES
+           : own->left_s <= own->own.life_s / 100 ? 2
+                                                  : own->left_s <= own->own.life_s / 10;
 }
 
 /* Says it once at each stage: a link that is up outlives the certificates, so nothing else shows
@@ -32,7 +32,7 @@ void links_tls_tick(struct daemon *d)
     if (stage > d->links.expiry_told)
         log_event(stage == EXPIRY_STAGES ? LEVEL_ERROR : LEVEL_WARN, "certificate_expires",
                   "cert=%s not_after=%s left_s=%" PRId64 " reason=%s", d->config->tls_cert,
-                  own.not_after, own.left_s,
+                  own.own.not_after, own.left_s,
                   stage == EXPIRY_STAGES
                       ? "it has expired: links that are up stay, and peers refuse every new one; "
                         "make a new certificate, then reload"
@@ -46,8 +46,8 @@ static void log_own(struct daemon *d, const struct tls_files *files)
     struct tls_stats own;
 
     tls_stats(d->links.tls, &own);
-    log_event(LEVEL_INFO, "tls", "cert=%s not_after=%s", files->cert, own.not_after);
-    if (!own.own_ca)
+    log_event(LEVEL_INFO, "tls", "cert=%s not_after=%s", files->cert, own.own.not_after);
+    if (!own.own.own_ca)
         log_event(LEVEL_WARN, "certificate_foreign", "cert=%s ca=%s reason=%s", files->cert,
                   files->ca,
                   "this node's certificate comes from no CA in that file: peers that trust the "
@@ -81,14 +81,14 @@ enum tern_err links_tls_init(struct daemon *d, char *why, size_t cap)
     return TERN_OK;
 }
 
-enum tern_err links_reload(struct daemon *d, const struct config *from, bool dry_run, char *why,
-                           size_t cap)
+enum tern_err links_reload(struct daemon *d, const struct config *from, bool dry_run,
+                           struct tls_own *ret, char *why, size_t cap)
 {
     const struct tls_files files = files_of(from->tls_cert[0] ? from : d->config);
 
     if (!d->links.tls)
         return TERN_OK;
-    TRY(tls_reload(d->links.tls, &files, dry_run, why, cap));
+    TRY(tls_reload(d->links.tls, &files, dry_run, ret, why, cap));
     if (!dry_run)
         log_own(d, &files);
     return TERN_OK;

@@ -106,16 +106,22 @@ static enum tern_err load(const struct tls *tls, const struct tls_files *files, 
     return TERN_OK;
 }
 
-static void use(struct tls *tls, SSL_CTX *ctx)
+static struct tls_own own_of(SSL_CTX *ctx)
 {
     const X509 *cert = SSL_CTX_get0_certificate(ctx);
+    struct tls_own own = {.not_after_s = tls_time_s(X509_get0_notAfter(cert)),
+                          .own_ca = tls_own_trusted(ctx)};
 
+    tls_time_text(X509_get0_notAfter(cert), own.not_after);
+    own.life_s = own.not_after_s - tls_time_s(X509_get0_notBefore(cert));
+    return own;
+}
+
+static void use(struct tls *tls, SSL_CTX *ctx)
+{
     SSL_CTX_free(tls->ctx); /* sessions that hold it keep it alive */
     tls->ctx = ctx;
-    tls_time_text(X509_get0_notAfter(cert), tls->stats.not_after);
-    tls->not_after_s = tls_time_s(X509_get0_notAfter(cert));
-    tls->stats.life_s = tls->not_after_s - tls_time_s(X509_get0_notBefore(cert));
-    tls->stats.own_ca = tls_own_trusted(ctx);
+    tls->stats.own = own_of(ctx);
 }
 
 static size_t arena_bytes(uint32_t sessions)
@@ -158,20 +164,20 @@ enum tern_err tls_create(const struct tls_config *config, struct tls **ret, char
     return TERN_OK;
 }
 
-enum tern_err tls_reload(struct tls *tls, const struct tls_files *files, bool dry_run, char *why,
-                         size_t cap)
+enum tern_err tls_reload(struct tls *tls, const struct tls_files *files, bool dry_run,
+                         struct tls_own *ret, char *why, size_t cap)
 {
     SSL_CTX *ctx;
     enum tern_err err = load(tls, files, &ctx, why, cap);
 
-    if (dry_run) {
-        if (err == TERN_OK)
-            SSL_CTX_free(ctx);
+    if (err != TERN_OK) {
+        tls->stats.reloads_failed += !dry_run;
         return err;
     }
-    if (err != TERN_OK) {
-        tls->stats.reloads_failed++;
-        return err;
+    *ret = own_of(ctx);
+    if (dry_run) {
+        SSL_CTX_free(ctx);
+        return TERN_OK;
     }
     use(tls, ctx);
     tls->stats.reloads++;
@@ -184,7 +190,7 @@ void tls_stats(const struct tls *tls, struct tls_stats *ret)
 
     tls_arena_stats(&arena);
     *ret = tls->stats;
-    ret->left_s = tls->not_after_s - (int64_t)time(NULL);
+    ret->left_s = ret->own.not_after_s - (int64_t)time(NULL);
     ret->memory_bytes = arena.cap;
     ret->memory_used_max = arena.used_max;
     ret->memory_refused = arena.refused;

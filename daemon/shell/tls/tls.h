@@ -53,11 +53,16 @@ struct tls_config {
     uint32_t sessions; /* at a time */
 };
 
-/* Our own certificate and its use. */
-struct tls_stats {
+/* Our own certificate. */
+struct tls_own {
     char not_after[TLS_TIME_BYTES];
-    int64_t life_s, left_s; /* how long it is valid, and how much of that is left; may be below 0 */
+    int64_t not_after_s, life_s; /* since 1970; how long it is valid */
     bool own_ca; /* it comes from a CA that we trust ourselves, as peers with the same CA do */
+};
+
+struct tls_stats {
+    struct tls_own own;
+    int64_t left_s; /* of its life; may be below 0 */
     uint64_t reloads, reloads_failed, handshakes;
     uint64_t memory_bytes, memory_used_max, memory_refused; /* of the arena */
 };
@@ -73,9 +78,9 @@ uint64_t tls_bytes(uint32_t sessions); /* what the sessions take, at the most */
 enum tern_err tls_create(const struct tls_config *config, struct tls **ret, char *why, size_t cap);
 void tls_destroy(struct tls *tls); /* ends every session */
 /* Reads these files in place of those of the configuration. On an error everything stays as it is;
- * so it does after a dry run, which judges them alone. */
-enum tern_err tls_reload(struct tls *tls, const struct tls_files *files, bool dry_run, char *why,
-                         size_t cap);
+ * so it does after a dry run, which judges them alone. *ret: what was read. */
+enum tern_err tls_reload(struct tls *tls, const struct tls_files *files, bool dry_run,
+                         struct tls_own *ret, char *why, size_t cap);
 void tls_stats(const struct tls *tls, struct tls_stats *ret);
 
 /* ---- sessions ---- */

@@ -29,12 +29,13 @@ void tls_destroy(struct tls *tls)
     check(!tls);
 }
 
-enum tern_err tls_reload(struct tls *tls, const struct tls_files *files, bool dry_run, char *why,
-                         size_t cap)
+enum tern_err tls_reload(struct tls *tls, const struct tls_files *files, bool dry_run,
+                         struct tls_own *ret, char *why, size_t cap)
 {
     (void)tls;
     (void)files;
     (void)dry_run;
+    (void)ret;
     snprintf(why, cap, "this ternd was built without OpenSSL");
     return TERN_UNSUPPORTED;
 }

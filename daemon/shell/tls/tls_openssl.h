@@ -36,7 +36,6 @@ struct tls {
     struct tls_session *free;
     uint32_t handshakes; /* of sessions that peers began, under way */
     struct tls_stats stats;
-    int64_t not_after_s; /* of our certificate, since 1970 */
     uint8_t plain[TLS_PLAIN_BYTES];
 };
 

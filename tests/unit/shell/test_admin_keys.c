@@ -202,7 +202,7 @@ TEST(answers_have_all_their_keys)
     static char keys[2 * sizeof answer_keys];
     struct recorder r = recorder_of_other();
     size_t same = 0;
-    struct tls_stats tls = {.not_after = "2031-11-29T08:35:07Z"};
+    struct tls_stats tls = {.own.not_after = "2031-11-29T08:35:07Z"};
 
     s.ctx.disk = &disk;
     s.ctx.recovery = &recovery;

@@ -629,6 +629,7 @@ TEST(tls_reload_changes_new_sessions_only)
                                 .sessions = 8};
     struct tls_stats stats;
     struct tls *tls = NULL;
+    struct tls_own own;
 
     snprintf(path[0], 160, "%s/live-ca.pem", tls_dir);
     snprintf(path[1], 160, "%s/live.pem", tls_dir);
@@ -643,10 +644,10 @@ TEST(tls_reload_changes_new_sessions_only)
     assert_true(server.secured);
 
     write_file("live.pem", "b.pem", 100); /* half a file */
-    assert_int_equal(tls_reload(tls, &config.files, false, why, sizeof(why)), TERN_INVALID);
+    assert_int_equal(tls_reload(tls, &config.files, false, &own, why, sizeof(why)), TERN_INVALID);
     assert_non_null(strstr(why, "live.pem"));
     write_file("live.pem", "other/b.pem", 0); /* its key is the old one yet */
-    assert_int_equal(tls_reload(tls, &config.files, false, why, sizeof(why)), TERN_INVALID);
+    assert_int_equal(tls_reload(tls, &config.files, false, &own, why, sizeof(why)), TERN_INVALID);
     assert_non_null(strstr(why, "not the key"));
     tls_stats(tls, &stats);
     assert_int_equal(stats.reloads_failed, 2);
@@ -661,8 +662,13 @@ TEST(tls_reload_changes_new_sessions_only)
         end_close(&c2);
         end_close(&s2);
         write_file("live.key", "other/b.key", 0);
+        assert_int_equal(tls_reload(tls, &config.files, true, &own, why, sizeof(why)), TERN_OK);
+        assert_false(own.own_ca); /* peers with this CA would refuse it: whoever asked is told */
+        tls_stats(tls, &stats);
+        assert_true(stats.own.own_ca && stats.reloads == 0);
         write_file("live-ca.pem", "other/ca.pem", 0);
-        assert_int_equal(tls_reload(tls, &config.files, false, why, sizeof(why)), TERN_OK);
+        assert_int_equal(tls_reload(tls, &config.files, false, &own, why, sizeof(why)), TERN_OK);
+        assert_true(own.own_ca);
         end_ours(&c2, daemon_a, "b", &w1, &w2); /* a is of the old CA: neither believes the other */
         end_ours(&s2, tls, NULL, &w2, &w1);
         ends_run(&c2, &s2, SIZE_MAX);
@@ -675,7 +681,7 @@ TEST(tls_reload_changes_new_sessions_only)
     ends_run(&client, &server, SIZE_MAX);
     assert_int_equal(server.plain_n, 10);
     for (uint32_t i = 0; i < 200; i++) /* and nothing piles up */
-        assert_int_equal(tls_reload(tls, &config.files, false, why, sizeof(why)), TERN_OK);
+        assert_int_equal(tls_reload(tls, &config.files, false, &own, why, sizeof(why)), TERN_OK);
     both_close(NULL);
     tls_destroy(tls);
 }
