@@ -26,8 +26,8 @@ tells() { # NODE PATTERN: it has warned so
 }
 
 WHY="the other side talks in the clear: give it \`tls\`"
-tells secure "tls_refused link=.* peer=\"\" dir=in reason=clear_text detail=\"$WHY"
-tells secure "tls_refused link=.* peer=clear dir=out reason=clear_text detail=\"$WHY"
+tells secure "tls_refused link=.* peer=\"\" dir=in from=127.0.0.1:[0-9]* reason=clear_text detail=\"$WHY"
+tells secure "tls_refused link=.* peer=clear dir=out from=\"\" reason=clear_text detail=\"$WHY"
 WHY="the other side speaks TLS, and this daemon does not: give it \`tls\`"
 tells clear "tls_unexpected link=.* peer=\"\" dir=in reason=\"$WHY"
 tells clear "tls_unexpected link=.* peer=secure dir=out reason=\"$WHY"

@@ -1,6 +1,8 @@
 /* TLS of the links: their sessions, the counts of refusals, the reload of certificates. See link.h.
  * What must stay true: every refusal is logged and counted once. */
+#include <arpa/inet.h>
 #include <stdio.h>
+#include <sys/socket.h>
 
 #include "base/err.h"
 #include "shell/daemon.h"
@@ -10,6 +12,8 @@
 /* How near the end of our certificate is: 0 far away, 1 a tenth of its life is left, 2 a hundredth,
  * EXPIRY_STAGES nothing. Its life counts and not a number of days, because some live for hours. */
 #define EXPIRY_STAGES 3
+
+#define CALLER_BYTES (INET6_ADDRSTRLEN + 8) /* [ADDRESS]:PORT */
 
 static uint32_t expiry_stage(const struct tls_stats *own)
 {
@@ -99,14 +103,41 @@ static uint32_t row_of(uint32_t peer)
     return peer == NONE ? CONFIG_PEERS_MAX : peer;
 }
 
+/* From where somebody has dialled us; "" if the connection is gone. */
+static void caller(const struct peer_link *l, char ret[CALLER_BYTES])
+{
+    struct sockaddr_storage addr;
+    socklen_t len = sizeof addr;
+    const void *ip = NULL;
+    char text[INET6_ADDRSTRLEN];
+    in_port_t port = 0;
+
+    ret[0] = '\0';
+    if (getpeername(l->stream.fd, (struct sockaddr *)&addr, &len) != 0)
+        return;
+    if (addr.ss_family == AF_INET) {
+        ip = &((struct sockaddr_in *)&addr)->sin_addr;
+        port = ((struct sockaddr_in *)&addr)->sin_port;
+    } else if (addr.ss_family == AF_INET6) {
+        ip = &((struct sockaddr_in6 *)&addr)->sin6_addr;
+        port = ((struct sockaddr_in6 *)&addr)->sin6_port;
+    }
+    if (ip && inet_ntop(addr.ss_family, ip, text, sizeof text))
+        snprintf(ret, CALLER_BYTES, addr.ss_family == AF_INET ? "%s:%u" : "[%s]:%u", text,
+                 ntohs(port));
+}
+
 void link_tls_refused(struct peer_link *l, enum tls_refusal why, const char *detail)
 {
     struct daemon *d = l->d;
     bool out = link_is_outbound(l);
+    char from[CALLER_BYTES] = "";
 
     d->links.refused[row_of(l->peer)][why]++;
-    log_event(LEVEL_WARN, "tls_refused", "link=%u peer=%s dir=%s reason=%s detail=%s", l->slot,
-              link_peer_name(l), out ? "out" : "in", tls_refusal_name(why), detail);
+    if (!out)
+        caller(l, from);
+    log_event(LEVEL_WARN, "tls_refused", "link=%u peer=%s dir=%s from=%s reason=%s detail=%s",
+              l->slot, link_peer_name(l), out ? "out" : "in", from, tls_refusal_name(why), detail);
     link_set_cause(l, "TLS refused: %s: %s", tls_refusal_name(why), detail);
 }
 

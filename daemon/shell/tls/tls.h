@@ -22,6 +22,7 @@
 #define TLS_PLAIN_BYTES         16384       /* the most that one record holds */
 #define TLS_RECORD_OVERHEAD     64          /* around it, at most */
 #define TLS_TIME_BYTES          24          /* 2027-01-31T23:59:59Z */
+#define TLS_DETAIL_BYTES        256         /* of what a refusal says beside its reason */
 
 /* Why a peer, or what it sent, was not accepted. The names are in logs and in `ternctl peers`. */
 enum tls_refusal {

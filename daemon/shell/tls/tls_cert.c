@@ -195,6 +195,31 @@ bool tls_cert_names(const X509 *cert, const char *name)
     return tls_cert_names_any(cert, &name, 1);
 }
 
+static bool in_name(unsigned char c)
+{
+    return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9') || c == '-' ||
+           c == '_' || c == '.' || c == '*';
+}
+
+void tls_cert_names_text(const X509 *cert, char *ret, size_t cap)
+{
+    GENERAL_NAMES *names = X509_get_ext_d2i(cert, NID_subject_alt_name, NULL, NULL);
+    size_t at = 0;
+
+    for (int i = 0; names && i < sk_GENERAL_NAME_num(names); i++) {
+        const GENERAL_NAME *g = sk_GENERAL_NAME_value(names, i);
+        const unsigned char *name = g->type == GEN_DNS ? ASN1_STRING_get0_data(g->d.dNSName) : NULL;
+        size_t n = name ? (size_t)ASN1_STRING_length(g->d.dNSName) : 0;
+
+        if (n > 0 && at > 0 && at + 1 < cap)
+            ret[at++] = '+';
+        for (size_t k = 0; k < n && at + 1 < cap; k++)
+            ret[at++] = in_name(name[k]) ? (char)name[k] : '?';
+    }
+    ret[at] = '\0';
+    GENERAL_NAMES_free(names);
+}
+
 /* A certificate that every peer would refuse is refused here, where the cause can be seen. */
 enum tern_err tls_judge_own(const struct tls_config *config, const char *file, SSL_CTX *ctx,
                             char *why, size_t cap)

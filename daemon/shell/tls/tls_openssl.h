@@ -37,6 +37,7 @@ struct tls {
     uint32_t handshakes; /* of sessions that peers began, under way */
     struct tls_stats stats;
     uint8_t plain[TLS_PLAIN_BYTES];
+    char detail[TLS_DETAIL_BYTES]; /* of the last refusal that says more than OpenSSL does */
 };
 
 /* ---- tls_cert.c ---- */
@@ -58,6 +59,8 @@ int64_t tls_time_s(const ASN1_TIME *at); /* since 1970 */
 bool tls_own_trusted(SSL_CTX *ctx);
 /* Is that exact name one of the certificate's DNS names? The common name is not looked at. */
 bool tls_cert_names(const X509 *cert, const char *name);
+/* Its DNS names for a text, with a + between them; what a name does not have is a ?. */
+void tls_cert_names_text(const X509 *cert, char *ret, size_t cap);
 /* Is one of these? The certificate is decoded once, however many there are. */
 bool tls_cert_names_any(const X509 *cert, const char *const *name, uint32_t n);
 

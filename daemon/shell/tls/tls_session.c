@@ -3,6 +3,7 @@
  * whole yet is kept in between, in a buffer of one record. What must stay true: plain bytes are
  * handed out only after the handshake has ended and the name was found in the certificate. */
 #include <limits.h>
+#include <stdio.h>
 #include <string.h>
 
 #include "base/check.h"
@@ -136,8 +137,10 @@ static enum tls_refusal refusal_now(struct tls_session *s)
     }
     if (s->send_full || found == TLS_NO_ROOM)
         return TLS_NO_ROOM;
-    if (s->wrong_name)
+    if (s->wrong_name) {
+        s->detail = s->tls->detail;
         return TLS_WRONG_NAME;
+    }
     if (s->state == TLS_SESSION_HANDSHAKING && result != X509_V_OK) {
         s->detail = X509_verify_cert_error_string(result);
         return refusal_of_verify(result);
@@ -171,6 +174,19 @@ static bool names_allowed_peer(const struct tls_session *s, const X509 *cert)
     return tls_cert_names_any(cert, s->tls->config.peers, s->tls->config.npeers);
 }
 
+static void tell_names(struct tls_session *s, const X509 *cert)
+{
+    char names[TLS_DETAIL_BYTES / 2];
+
+    tls_cert_names_text(cert, names, sizeof names);
+    if (s->peer)
+        snprintf(s->tls->detail, sizeof s->tls->detail,
+                 "its certificate names \"%s\", and here that peer is \"%s\"", names, s->peer);
+    else
+        snprintf(s->tls->detail, sizeof s->tls->detail,
+                 "its certificate names \"%s\", which is no peer of this node", names);
+}
+
 /* OpenSSL calls this for each certificate of the chain after its own checks; the peer's own comes
  * last. */
 int tls_verify(int ok, X509_STORE_CTX *store)
@@ -183,6 +199,7 @@ int tls_verify(int ok, X509_STORE_CTX *store)
     if (names_allowed_peer(s, X509_STORE_CTX_get_current_cert(store)))
         return 1;
     s->wrong_name = true;
+    tell_names(s, X509_STORE_CTX_get_current_cert(store));
     X509_STORE_CTX_set_error(store, X509_V_ERR_HOSTNAME_MISMATCH);
     return 0;
 }
