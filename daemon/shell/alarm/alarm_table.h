@@ -67,8 +67,9 @@
       "a request of the tenant was refused, because it is above what the tenant may have (QUOTA)", \
       "none was for 10 s", "the tenant asks for more than its settings give it",                   \
       "raise the setting that the refusal names, or let the tenant ask for less")                  \
-    X(PEER_DOWN, peer_down, PEER, WARN, 5000, 5000, "there has been no link to the peer for 5 s",  \
-      "the link has been up for 5 s",                                                              \
+    X(PEER_DOWN, peer_down, PEER, WARN, 5000, 5000,                                                \
+      "there has been no link to the peer, or no way to its data port, for 5 s",                   \
+      "both have been there for 5 s",                                                              \
       "the peer cannot be reached, and nothing is fetched from it",                                \
       "look at its daemon's log and at the network between the hosts; the daemon keeps trying")
 

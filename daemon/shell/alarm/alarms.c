@@ -245,7 +245,7 @@ static enum alarm_fact peer(struct daemon *d, uint32_t i, uint64_t now_ns)
     (void)now_ns;
     if (i >= d->config->npeers || !d->config->peers[i].name[0] || d->config->peers[i].leaving)
         return ALARM_IS_NOT;
-    return link_up(&d->links.v[i]) ? ALARM_IS_NOT : ALARM_IS;
+    return link_serves(&d->links.v[i]) ? ALARM_IS_NOT : ALARM_IS;
 }
 
 static void peer_detail(struct daemon *d, uint32_t i, uint64_t now_ns, char ret[ALARM_DETAIL_BYTES])
@@ -255,7 +255,9 @@ static void peer_detail(struct daemon *d, uint32_t i, uint64_t now_ns, char ret[
     const char *cause = link_down_cause(d, i, &attempts, &since_ns);
 
     (void)now_ns;
-    if (cause)
+    if (cause && attempts == 0)
+        snprintf(ret, ALARM_DETAIL_BYTES, "%s", cause);
+    else if (cause)
         snprintf(ret, ALARM_DETAIL_BYTES, "%s (%u attempts)", cause, attempts);
 }
 

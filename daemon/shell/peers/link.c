@@ -234,13 +234,20 @@ static void log_data_refused(struct daemon *d)
 void link_data_dialled(void *ctx, uint32_t slot, uint16_t port, int error)
 {
     struct daemon *d = ctx;
-    const char *peer = link_peer_name(&d->links.v[slot]);
+    struct peer_link *l = &d->links.v[slot];
+    const char *peer = link_peer_name(l);
+    char cause[LINK_CAUSE_BYTES];
 
-    if (error == 0)
+    if (error == 0) {
+        link_clear_cause(l);
         log_event(LEVEL_INFO, "data_dial_works", "peer=%s port=%u", peer, port);
-    else
-        log_event(LEVEL_WARN, "data_dial_failed", "peer=%s port=%u errno=%d reason=%s", peer, port,
-                  error, strerror(error));
+        return;
+    }
+    snprintf(cause, sizeof cause, "its data port %u cannot be reached: %s", port, strerror(error));
+    (void)link_record_cause(l, cause);
+    l->no_data = true;
+    log_event(LEVEL_WARN, "data_dial_failed", "peer=%s port=%u errno=%d reason=%s", peer, port,
+              error, strerror(error));
 }
 
 void links_tick(struct daemon *d, uint64_t now_ns)

@@ -70,6 +70,7 @@ struct peer_link {
     /* Outbound only: why it is not up, since when, and how many attempts have failed since then. */
     char cause[LINK_CAUSE_BYTES]; /* "": it is up, or nothing has failed yet */
     bool cause_known;             /* the cause was set before this connection ended */
+    bool no_data; /* it is up, and its data port could not be reached when it was last called */
     uint32_t attempts;
     uint64_t down_ns;
     int dial_errno[LINK_ADDRS_MAX]; /* of the last connect to each address, as it was logged */
@@ -151,6 +152,7 @@ void link_send(struct daemon *d, uint32_t slot,
                const struct peer_msg *msg); /* the message is dropped unless the link is up */
 void link_close(struct daemon *d, uint32_t slot, const char *why);
 bool link_up(const struct peer_link *l);
+bool link_serves(const struct peer_link *l); /* it is up, and pages can be fetched from the peer */
 /* For the log: whether the data port of that peer can be reached. */
 void link_data_dialled(void *ctx, uint32_t slot, uint16_t port, int error);
 /* link_path.c: the messages between xfer and the peer's xfer. */

@@ -12,6 +12,11 @@ bool link_up(const struct peer_link *l)
     return l->state == PEER_LINK_UP || l->state == PEER_LINK_OVERFLOWED;
 }
 
+bool link_serves(const struct peer_link *l)
+{
+    return link_up(l) && !l->no_data;
+}
+
 bool link_is_outbound(const struct peer_link *l)
 {
     return l->slot < l->d->links.peers;
@@ -83,7 +88,7 @@ const char *link_state_name(struct daemon *d, uint32_t peer, uint64_t *ret_incar
     const struct peer_link *l = &d->links.v[peer];
 
     *ret_incarnation = link_up(l) ? l->incarnation : 0;
-    return names[l->state];
+    return link_up(l) && l->no_data ? "no_data" : names[l->state];
 }
 
 /* ---- why a peer is not there ---- */
@@ -130,6 +135,7 @@ bool link_record_cause(struct peer_link *l, const char *text)
 void link_clear_cause(struct peer_link *l)
 {
     l->cause[0] = '\0';
+    l->no_data = false;
     l->attempts = 0;
     l->down_ns = 0;
     l->resolve_error[0] = '\0';

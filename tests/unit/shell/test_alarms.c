@@ -94,6 +94,24 @@ static void none(void)
         assert_int_equal(d.alarms.on_of[k], 0);
 }
 
+/* Its control port alone says nothing of the pages. */
+TEST_WITH(alarms_of_a_peer_whose_data_port_is_closed, start, stop)
+{
+    uint64_t incarnation;
+    struct alarm_view v;
+
+    link_data_dialled(&d, 1, 7102, ECONNREFUSED);
+    assert_string_equal(link_state_name(&d, 1, &incarnation), "no_data");
+    ticks(60);
+    v = only();
+    assert_string_equal(v.name, "peer_down");
+    assert_has(v.text, ": its data port 7102 cannot be reached: Connection refused");
+    link_data_dialled(&d, 1, 7102, 0);
+    assert_string_equal(link_state_name(&d, 1, &incarnation), "up");
+    ticks(60);
+    none();
+}
+
 TEST_WITH(alarms_of_a_peer_name_it_and_why, start, stop)
 {
     struct alarm_view v;
