@@ -2,6 +2,8 @@
  * The daemon here is a core and a configuration, and nothing runs. */
 #include "unit/rig/rig_pair.h"
 
+#include <errno.h>
+
 #include "core/arena/shares.h"
 #include "shell/daemon.h"
 #include "unit/rig/rig_log.h"
