@@ -131,7 +131,7 @@ enum tern_err config_resolve(struct loader *l)
         return loader_fail(l, l->text != NULL ? ORIGIN_FILE : ORIGIN_DEFAULT, "", -1, NULL,
                            "no tenant is configured: say --tenant "
                            "name=default,socket=/run/tern/default.sock,memory=4G "
-                           "or list one under `tenants`");
+                           "or list one under `tenants` of the file that --config names");
     for (uint32_t i = 0; i < l->config->ntenants; i++)
         TRY(tenant_is_whole(l, i));
     for (uint32_t i = 0; i < l->config->npeers; i++) {

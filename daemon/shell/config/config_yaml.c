@@ -244,7 +244,7 @@ static enum tern_err explain(struct loader *l, struct complaint *c, cyaml_err_t 
         c->index--;
     if (strncmp(c->text, unknown, strlen(unknown)) == 0) {
         snprintf(c->key, sizeof c->key, "%.*s", CONFIG_NAME_BYTES - 1, c->text + strlen(unknown));
-        text = "unknown key: deploy/ternd.yaml shows every one";
+        text = "unknown key: `man ternd.yaml` has every one";
     } else if (strncmp(c->text, twice, strlen(twice)) == 0) {
         text = "given twice";
     }
