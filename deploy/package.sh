@@ -4,10 +4,11 @@
 #
 #   deploy/package.sh [DIR]
 #
-# SOURCE_DATE_EPOCH says which time stands in the packages; by default that of the last commit.
+# SOURCE_DATE_EPOCH says which time stands in the packages; by default that of the last commit. DEBFULLNAME and DEBEMAIL
+# say who maintains them, and whoever gives packages to others sets both: the address in deploy/debian/control is nobody's.
 set -euo pipefail
 root=$(cd "$(dirname "$0")/.." && pwd)
-[[ $# -le 1 ]] || { sed -n '2,8s/^# \{0,1\}//p' "$0" >&2; exit 2; }
+[[ $# -le 1 ]] || { sed -n '2,9s/^# \{0,1\}//p' "$0" >&2; exit 2; }
 out=${1:-$root/build/packages}
 mkdir -p "$out"
 out=$(cd "$out" && pwd)
@@ -17,6 +18,8 @@ done
 export LC_ALL=C.UTF-8 TZ=UTC
 SOURCE_DATE_EPOCH=${SOURCE_DATE_EPOCH:-$(git -C "$root" log -1 --format=%ct 2>/dev/null || stat -c %Y "$root/CMakeLists.txt")}
 export SOURCE_DATE_EPOCH
+maintainer=$(sed -n 's/^Maintainer: //p' "$root/deploy/debian/control")
+[[ -z ${DEBFULLNAME:-} || -z ${DEBEMAIL:-} ]] || maintainer="$DEBFULLNAME <$DEBEMAIL>"
 
 work=$(mktemp -d)
 trap 'rm -rf "$work"' EXIT
@@ -28,13 +31,15 @@ else
 fi | tar -c --null --ignore-failed-read -T - 2>/dev/null) | tar -x -C "$work/tern"
 chmod -R u=rwX,go=rX "$work/tern"
 cp -R "$work/tern/deploy/debian" "$work/tern/debian"
+MAINTAINER=$maintainer awk '/^Maintainer: / { $0 = "Maintainer: " ENVIRON["MAINTAINER"] } 1' "$root/deploy/debian/control" \
+    >"$work/tern/debian/control"
 version=$(sed -n 's/^project(tern VERSION \([0-9.]*\) .*/\1/p' "$root/CMakeLists.txt")
 cat >"$work/tern/debian/changelog" <<CHANGELOG
 tern ($version) unstable; urgency=medium
 
   * Built from its source tree.
 
- -- $(sed -n 's/^Maintainer: //p' "$root/deploy/debian/control")  $(date -R -d "@$SOURCE_DATE_EPOCH")
+ -- $maintainer  $(date -R -d "@$SOURCE_DATE_EPOCH")
 CHANGELOG
 
 cd "$work/tern"

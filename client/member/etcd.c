@@ -57,6 +57,7 @@ static bool set_up(struct etcd *e, const struct etcd_options *o)
     long ms = (long)o->deadline_ms;
 
     return curl_easy_setopt(c, CURLOPT_PROTOCOLS_STR, "http,https") == CURLE_OK &&
+           curl_easy_setopt(c, CURLOPT_HTTP_VERSION, (long)CURL_HTTP_VERSION_1_1) == CURLE_OK &&
            curl_easy_setopt(c, CURLOPT_NOPROXY, "*") == CURLE_OK &&
            curl_easy_setopt(c, CURLOPT_NOSIGNAL, 1L) == CURLE_OK &&
            curl_easy_setopt(c, CURLOPT_TIMEOUT_MS, ms) == CURLE_OK &&
@@ -120,6 +121,32 @@ static void why_is(struct etcd *e, const char *text)
     why_line(e->why, sizeof(e->why), text, '?');
 }
 
+void etcd_misread(struct etcd *e)
+{
+    why_is(e, "the answer is not as etcd 3.4 and later have it: is that etcd?");
+    e->next = (e->asked + 1) % e->n;
+}
+
+/* What an operator looks at first: libcurl says what went wrong, and not where it is set. An etcd
+ * that refuses a certificate may end the connection before it has said so. */
+static const char *advice(CURLcode rc, bool tls)
+{
+    switch (rc) {
+    case CURLE_PEER_FAILED_VERIFICATION:
+    case CURLE_SSL_CACERT_BADFILE:
+        return "--cacert has to name the CA of etcd's certificate, and that one the endpoint's "
+               "host: ";
+    case CURLE_SSL_CERTPROBLEM: return "--cert and --key have to be PEM files of one pair: ";
+    case CURLE_SSL_CONNECT_ERROR:
+    case CURLE_SEND_ERROR:
+    case CURLE_RECV_ERROR:
+    case CURLE_GOT_NOTHING:
+        return tls ? "etcd ended it, and may want a certificate of its CA, by --cert and --key: "
+                   : "etcd ended it, and may want https:// there: ";
+    default: return "";
+    }
+}
+
 static bool transfer(struct etcd *e, const char *path, const char *body)
 {
     char url[URL_BYTES], text[ETCD_WHY_BYTES];
@@ -137,9 +164,11 @@ static bool transfer(struct etcd *e, const char *path, const char *body)
     }
     rc = curl_easy_perform(e->curl);
     if (rc != CURLE_OK) {
-        why_is(e, e->too_long   ? "the answer is longer than one may be"
-                  : e->error[0] ? e->error
-                                : curl_easy_strerror(rc));
+        snprintf(text, sizeof(text), "%s%.128s", advice(rc, strncmp(url, "https", 5) == 0),
+                 e->too_long   ? "the answer is longer than one may be"
+                 : e->error[0] ? e->error
+                               : curl_easy_strerror(rc));
+        why_is(e, text);
         return false;
     }
     curl_easy_getinfo(e->curl, CURLINFO_RESPONSE_CODE, &status);

@@ -31,6 +31,9 @@ void etcd_destroy(struct etcd *e);
  * *ret. False: there is no answer, or not the status 200 and JSON; etcd_why says the reason in one
  * line without quotes, and the next question goes to the next endpoint. */
 bool etcd_ask(struct etcd *e, const char *path, json_t *body, json_t **ret);
+/* The answer is not what etcd says: that is the reason then, and the next endpoint is asked next.
+ */
+void etcd_misread(struct etcd *e);
 const char *etcd_why(const struct etcd *e);
 const char *etcd_endpoint(const struct etcd *e); /* that was asked last */
 uint32_t etcd_endpoints(const struct etcd *e);   /* how many there are */

@@ -141,6 +141,15 @@ json_t *gateway_put(const char *prefix, const struct node *node, uint64_t lease)
     return body;
 }
 
+json_t *gateway_claim(const char *prefix, const struct node *node, struct claim_by by)
+{
+    return json_pack("{s:[{s:s, s:s, s:o, s:o}], s:[{s:o}], s:[{s:{s:o}}]}", "compare", "target",
+                     "MOD", "result", "EQUAL", "key", key_of(prefix, NODES, node->name),
+                     "mod_revision", number_text(by.revision), "success", "request_put",
+                     gateway_put(prefix, node, by.lease), "failure", "request_range", "key",
+                     key_of(prefix, NODES, node->name));
+}
+
 json_t *gateway_newest(const char *prefix)
 {
     return json_pack("{s:o, s:o, s:s, s:b, s:s, s:s}", "key", key_of(prefix, NODES, ""),
@@ -223,6 +232,35 @@ static bool node_of(const json_t *kv, const char *prefix, struct node *ret)
            strncmp(key + strlen(prefix), NODES, strlen(NODES)) == 0 &&
            decode(json_object_get(kv, "value"), NODE_VALUE_BYTES_MAX, value, &nvalue) &&
            node_read(value, nvalue, key + at, ret);
+}
+
+/* The key that was there instead. */
+static bool claim_other(const json_t *range, const char *prefix, struct claim *ret)
+{
+    const json_t *kv = json_array_get(json_object_get(range, "kvs"), 0);
+
+    if (!json_is_object(range))
+        return false;
+    if (!kv)
+        return true;
+    ret->is_node = node_of(kv, prefix, &ret->node);
+    return number(kv, "lease", &ret->lease) && number(kv, "mod_revision", &ret->revision) &&
+           ret->revision > 0;
+}
+
+bool gateway_claimed(const json_t *answer, const char *prefix, struct claim *ret)
+{
+    const json_t *header = json_object_get(answer, "header");
+    const json_t *first = json_array_get(json_object_get(answer, "responses"), 0);
+    struct claim claim = {.written = json_is_true(json_object_get(answer, "succeeded"))};
+
+    if (!json_is_object(header))
+        return false;
+    if (claim.written ? !number(header, "revision", &claim.revision) || claim.revision == 0
+                      : !claim_other(json_object_get(first, "response_range"), prefix, &claim))
+        return false;
+    *ret = claim;
+    return true;
 }
 
 static int by_name(const void *a, const void *b)

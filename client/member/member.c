@@ -74,6 +74,13 @@ static void look(struct member *m)
 
 /* ---- the lease and the key ---- */
 
+static bool understood(struct member *m, bool ok)
+{
+    if (!ok)
+        etcd_misread(m->etcd);
+    return ok;
+}
+
 static bool grant(struct member *m)
 {
     json_t *answer;
@@ -81,7 +88,7 @@ static bool grant(struct member *m)
 
     if (!etcd_ask(m->etcd, GATEWAY_GRANT, gateway_grant(m->ttl_s), &answer))
         return false;
-    ok = gateway_granted(answer, &m->lease);
+    ok = understood(m, gateway_granted(answer, &m->lease));
     json_decref(answer);
     if (ok)
         say("info", "lease_granted", "lease=%llx ttl_s=%u", (unsigned long long)m->lease.id,
@@ -102,7 +109,7 @@ static bool keep(struct member *m)
     if (m->lease.id) {
         if (!etcd_ask(m->etcd, GATEWAY_KEEP, gateway_lease(m->lease.id), &answer))
             return false;
-        ok = gateway_kept(answer, &kept) && kept.id == m->lease.id;
+        ok = understood(m, gateway_kept(answer, &kept) && kept.id == m->lease.id);
         json_decref(answer);
         if (!ok)
             return false;
@@ -130,21 +137,62 @@ static bool is_due(const struct member *m)
             memcmp(&m->self.capacity, &m->written.capacity, sizeof(m->self.capacity)) != 0);
 }
 
-static bool publish(struct member *m)
+static void claim_held(struct member *m, const struct claim *claim)
 {
-    json_t *answer;
-
-    if (!is_due(m))
-        return true;
-    if (!etcd_ask(m->etcd, GATEWAY_PUT, gateway_put(m->prefix, &m->self, m->lease.id), &answer)) {
-        m->lease_kept_ns = 0; /* the lease may be gone: that is asked first */
-        return false;
-    }
-    json_decref(answer);
+    if (m->taken > 0)
+        say("info", "name_free", "node=%s", m->self.name);
+    m->taken = 0;
+    m->taken_again_ns = 0;
+    m->revision = claim->revision;
+    m->has_claimed = true;
     m->written = m->self;
     m->written_ns = now_ns();
     m->has_written = true;
-    return true;
+}
+
+/* The key is not as this program wrote it last. It is written over in the next round where it is
+ * gone, where the answer to that write was lost, and where the tern-member before this one left it
+ * behind, which told of the same daemon. Any other is somebody's who has the same name. */
+static void claim_lost(struct member *m, const struct claim *claim)
+{
+    bool left_behind = !m->has_claimed && claim->is_node && m->self.incarnation != 0 &&
+                       claim->node.incarnation == m->self.incarnation;
+
+    m->has_written = false;
+    if (claim->revision == 0 || claim->lease == m->lease.id || left_behind) {
+        m->revision = claim->revision;
+        return;
+    }
+    if (m->taken++ == 0)
+        say("error", "name_taken",
+            "node=%s address=%s lease=%llx reason=\"another tern-member has this name, or left its "
+            "key: this node is not told to the others until the key is gone. Give each host its "
+            "own --node; a key without a lease has to be deleted\"",
+            m->self.name, claim->is_node ? claim->node.address : "-",
+            (unsigned long long)claim->lease);
+    m->taken_again_ns = now_ns() + backoff_ms(m, m->taken, MEMBER_TAKEN_MS_MAX) * NS_PER_MS;
+}
+
+static bool publish(struct member *m)
+{
+    struct claim_by by = {.lease = m->lease.id, .revision = m->revision};
+    struct claim claim;
+    json_t *answer;
+    bool ok;
+
+    if (!is_due(m) || now_ns() < m->taken_again_ns)
+        return true;
+    if (!etcd_ask(m->etcd, GATEWAY_CLAIM, gateway_claim(m->prefix, &m->self, by), &answer)) {
+        m->lease_kept_ns = 0; /* the lease may be gone: that is asked first */
+        return false;
+    }
+    ok = understood(m, gateway_claimed(answer, m->prefix, &claim));
+    json_decref(answer);
+    if (ok && claim.written)
+        claim_held(m, &claim);
+    else if (ok)
+        claim_lost(m, &claim);
+    return ok;
 }
 
 /* ---- the other nodes ---- */
@@ -163,6 +211,19 @@ static void say_nodes(struct member *m)
     m->ignored_said = m->nodes.ignored;
 }
 
+/* This node's own key, as all see it: somebody may have deleted it, or written something else. */
+static void own_seen(struct member *m)
+{
+    const struct node *own = nodes_find(&m->nodes, m->self.name);
+
+    if (own && m->has_written && !node_same(own, &m->written))
+        m->has_written = false;
+    if (own || m->nodes.cut)
+        return;
+    m->has_written = false;
+    m->taken_again_ns = 0;
+}
+
 static bool view(struct member *m)
 {
     struct stamp stamp;
@@ -171,20 +232,19 @@ static bool view(struct member *m)
 
     if (!etcd_ask(m->etcd, GATEWAY_RANGE, gateway_newest(m->prefix), &answer))
         return false;
-    ok = gateway_stamp(answer, &stamp);
+    ok = understood(m, gateway_stamp(answer, &stamp));
     json_decref(answer);
     if (!ok || (m->has_nodes && memcmp(&stamp, &m->stamp, sizeof(stamp)) == 0))
         return ok;
     if (!etcd_ask(m->etcd, GATEWAY_RANGE, gateway_all(m->prefix), &answer))
         return false;
-    m->has_nodes = ok = gateway_nodes(answer, m->prefix, &m->nodes);
+    m->has_nodes = ok = understood(m, gateway_nodes(answer, m->prefix, &m->nodes));
     json_decref(answer);
     if (!ok)
         return false;
     m->stamp = stamp;
     say_nodes(m);
-    if (!m->nodes.cut && !nodes_find(&m->nodes, m->self.name))
-        m->has_written = false; /* somebody deleted it */
+    own_seen(m);
     return true;
 }
 

@@ -1,8 +1,9 @@
 /* tern-member: tells etcd of this host's daemon, and the daemon of the others that etcd knows.
  * etcd holds addresses and health, one key a node below PREFIX/nodes/, each under the lease of the
- * tern-member that wrote it. It is not trusted: who may read which tenant is what --allow says
- * here, and who somebody is the daemons find out by certificates. While etcd does not answer,
- * nothing is added or removed, and links that are up do not know of it.
+ * tern-member that wrote it; a key that another one wrote stays as it is. It is not trusted: who
+ * may read which tenant is what --allow says here, and who somebody is the daemons find out by
+ * certificates. While etcd does not answer, nothing is added or removed, and links that are up do
+ * not know of it.
  *
  *   main.c      the command line, the loop
  *   member.c    one round: the lease and the key, what the others' keys say, peers that follow
@@ -30,6 +31,7 @@
 #define MEMBER_INTERVAL_MS_MAX 60000u
 #define MEMBER_BACKOFF_MS_MAX  5000u  /* while etcd does not answer; at most a third of the TTL */
 #define MEMBER_REFUSED_MS_MAX  15000u /* between tries of changes that the daemon refuses */
+#define MEMBER_TAKEN_MS_MAX    15000u /* between tries to write a key that is somebody else's */
 #define MEMBER_CAPACITY_MS     10000u /* between writes of a key that differs in capacity alone */
 #define MEMBER_REFRESH_MS      60000u /* a key that does not change is written so often */
 #define MEMBER_PEERS_MS        10000u /* the daemon's peers are asked for at the latest then */
@@ -47,6 +49,10 @@ struct member {
     struct node self, written;              /* as it is, and as the key has it */
     bool has_written;                       /* there is a key */
     uint64_t written_ns;                    /* when */
+    uint64_t revision;                      /* of the key that may be overwritten; 0: of none */
+    bool has_claimed;                       /* this program has written the key before */
+    uint32_t taken;                         /* in a row: the key was somebody else's */
+    uint64_t taken_again_ns;                /* it is not tried sooner */
     struct nodes nodes;                     /* what etcd told last */
     struct stamp stamp;                     /* of these */
     bool has_nodes;                         /* there is such a list */

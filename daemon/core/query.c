@@ -443,24 +443,44 @@ static void add_borrowed(const struct pool *p, const struct node *n, uint32_t re
             ret[g] += p->group[g].segment;
 }
 
-/* Looks at each node of the sessions' paths once: those whose bit is `seen` have been. The same
- * walk with the other value puts the bits back. False: it is not all of them. */
-static bool walk_paths(const struct core *c, uint32_t pool, uint64_t *bits, bool seen,
-                       uint32_t *visits, uint32_t ret[GROUPS_MAX])
-{
-    for (uint32_t i = 0; i < c->limits.sessions; i++) {
-        const struct session *s = session_at(c, i);
+/* What the sessions of one engine, in one pool, borrow: a node's bit is `seen` once it was counted.
+ */
+struct borrowed_walk {
+    uint32_t pool;
+    bool seen;
+    uint64_t *bits;
+    uint32_t *visits, *ret; /* ret: GROUPS_MAX of them */
+};
 
-        if (s->state == SESSION_EMPTY || s->pool != pool || s->held != REF_DEVICE)
+static bool walk_path(const struct core *c, const struct session *s, const struct borrowed_walk *w)
+{
+    for (uint32_t at = s->node;
+         node_at(c, at)->depth > 0 && (w->bits[at / 64] >> at % 64 & 1) != w->seen;
+         at = node_at(c, at)->parent) {
+        if (*w->visits == 0)
+            return false;
+        --*w->visits;
+        w->bits[at / 64] ^= UINT64_C(1) << at % 64;
+        add_borrowed(pool_at(c, w->pool), node_at(c, at), w->ret);
+    }
+    return true;
+}
+
+/* Looks at each node of the sessions' paths once. The same walk with the other value of `seen` puts
+ * the bits back. Only engines that have the pool are asked: operators ask for all pools at a time.
+ * False: it is not all of the paths. */
+static bool walk_paths(const struct core *c, const struct borrowed_walk *w)
+{
+    for (uint32_t i = 0; i < c->limits.engines; i++) {
+        const struct engine *e = engine_at(c, i);
+
+        if (e->state == ENGINE_EMPTY || !(e->pools >> w->pool & 1))
             continue;
-        for (uint32_t at = s->node;
-             node_at(c, at)->depth > 0 && (bits[at / 64] >> at % 64 & 1) != seen;
-             at = node_at(c, at)->parent) {
-            if (*visits == 0)
+        for (uint32_t at = e->sessions.head; at != NONE; at = session_at(c, at)->in_engine.next) {
+            const struct session *s = session_at(c, at);
+
+            if (s->pool == w->pool && s->held == REF_DEVICE && !walk_path(c, s, w))
                 return false;
-            --*visits;
-            bits[at / 64] ^= UINT64_C(1) << at % 64;
-            add_borrowed(pool_at(c, pool), node_at(c, at), ret);
         }
     }
     return true;
@@ -470,12 +490,13 @@ bool core_pool_borrowed(const struct core *c, uint32_t pool, uint64_t *bits, uin
                         uint32_t ret[GROUPS_MAX])
 {
     uint32_t unused[GROUPS_MAX] = {0}, again = *visits;
+    const struct borrowed_walk back = {pool, false, bits, &again, unused};
     bool all;
 
     memset(ret, 0, GROUPS_MAX * sizeof *ret);
-    all = walk_paths(c, pool, bits, true, visits, ret);
+    all = walk_paths(c, &(struct borrowed_walk){pool, true, bits, visits, ret});
     if (*visits != again)
-        walk_paths(c, pool, bits, false, &again, unused);
+        walk_paths(c, &back);
     return all;
 }
 

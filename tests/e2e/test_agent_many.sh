@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # As many tenants as there may be, 64, and 64,000 namespaces (--full): a scrape takes less than 50 ms, has no more series
-# than its limits say, and keeps the daemon's owner thread busy for less than 1 ms at a time. What is timed is judged on a
-# machine at rest.
+# than its limits say, and keeps the daemon's owner thread busy for less than 1 ms, all its questions together. What is timed is
+# judged on a machine at rest.
 source "$(dirname "$0")/with_ternd.sh"
 [[ -n ${TERN_FULL:-} ]] || skip "64,000 namespaces are scraped with --full alone"
 [[ -z $SANITIZE ]] || skip "a sanitizer brings work of its own"
@@ -47,7 +47,7 @@ def timed(count, request):
         start = time.perf_counter()
         text = request()
         took.append(((time.perf_counter() - start) * 1000, busy_us() - before))
-    return text, statistics.median(t for t, _ in took), statistics.median(b for _, b in took)
+    return text, statistics.median(t for t, _ in took), min(b for _, b in took)  # busy: with nothing else in its way
 
 
 text, ms, us = timed(40, lambda: urllib.request.urlopen(url).read().decode())
@@ -60,6 +60,6 @@ print(f"scrape: {ms:.1f} ms, {len(lines)} series; owner thread busy {us:.0f} us 
 assert (len(spaces), len(others)) == (164, 64), "100 namespaces, and what is left of each tenant"
 prompts = sum(int(line.split()[-1]) for line in spaces)
 assert prompts == 48 * 1334, f"each namespace had one prompt: {prompts}"
-assert ms < 50 and us < 2000, "of which the longest question takes half"
+assert ms < 50 and us < 1000, "a scrape takes too long, or keeps the owner thread for too long"
 PY
 echo "all passed"

@@ -10,6 +10,7 @@ for tool in dpkg-buildpackage dh dh_python3 scdoc; do needs $tool "to build pack
 ROOT=$DIR/root
 
 # ---- reproducible ----
+export DEBFULLNAME="The tests of Tern" DEBEMAIL=tests@tern.invalid
 export SOURCE_DATE_EPOCH=$(git -C "$TERN_SOURCE" log -1 --format=%ct 2>/dev/null || date +%s)
 bash "$TERN_SOURCE/deploy/package.sh" "$DIR/one" >"$DIR/one.out" 2>&1 || { tail -n 40 "$DIR/one.out"; fail "deploy/package.sh"; }
 mkdir -p "$DIR/another place"
@@ -22,6 +23,7 @@ for package in ternd tern-agent libtern0 libtern-dev python3-tern tern-tools; do
 done
 for file in "$DIR"/one/*.deb; do
     cmp "$file" "$DIR/two/${file##*/}" || fail "${file##*/} is not reproducible"
+    [[ $(dpkg-deb -f "$file" Maintainer) == "$DEBFULLNAME <$DEBEMAIL>" ]] || fail "the maintainer of ${file##*/} is another"
 done
 echo "reproducible: $(ls "$DIR"/one/*.deb | wc -l) packages, built twice, are equal"
 
@@ -78,7 +80,14 @@ inside tern-sim --seeds 50
 booted() {
     cat >"$ROOT/tern-test.sh" <<'SCRIPT'
 set -euxo pipefail
-until_ok() { for _ in $(seq 1200); do "$@" && return; sleep 0.1; done; return 1; }
+until_ok() { # not told: a thousand lines
+    local rc=1
+    { set +x; } 2>/dev/null
+    for _ in $(seq 1200); do "$@" && rc=0 && break; sleep 0.1; done
+    set -x
+    return $rc
+}
+logged() { journalctl -u "$1" --no-pager | grep -q "event=$2 "; }
 tern-agent-says() { exec 9<>/dev/tcp/127.0.0.1/7003 && printf 'GET /readyz HTTP/1.0\r\n\r\n' >&9 && grep -q "^$1\$" <&9; }
 pid_of() { systemctl show -P MainPID ternd; }
 mkdir -p /etc/systemd/system/ternd.service.d
@@ -92,7 +101,7 @@ until_ok ternctl ping --count 1 # the connection starts it
 [[ $(journalctl -u ternd --no-pager | grep -c socket_taken) == 2 ]]
 grep -Eq 'NoNewPrivs:.1' /proc/"$(pid_of)"/status && grep -Eq 'Seccomp:.2' /proc/"$(pid_of)"/status
 systemctl reload ternd
-until_ok bash -c 'journalctl -u ternd --no-pager | grep -q event=reloaded'
+until_ok logged ternd reloaded
 before=$(pid_of)
 kill -STOP "$before" # the watchdog ends it, and it is started anew
 until_ok bash -c '[[ $(systemctl show -P NRestarts ternd) == 1 && $(systemctl show -P ActiveState ternd) == active ]]'
@@ -103,6 +112,18 @@ systemctl start tern-agent
 until_ok tern-agent-says ready
 grep -Eq 'Seccomp:.2' /proc/"$(systemctl show -P MainPID tern-agent)"/status
 systemctl stop tern-agent
+if [[ -e /usr/local/bin/etcd ]]; then
+    systemd-run --unit=etcd -p DynamicUser=yes -p StateDirectory=etcd /usr/local/bin/etcd --data-dir /var/lib/etcd \
+        --{listen-client,advertise-client}-urls=http://127.0.0.1:2379 --{listen-peer,initial-advertise-peer}-urls=http://127.0.0.1:2380 \
+        --initial-cluster=default=http://127.0.0.1:2380
+    node=$(sed -n 's/^node: *\([^ ]*\).*/\1/p' /etc/tern/ternd.yaml)
+    echo "TERN_MEMBER_OPTIONS=--node=$node --address=127.0.0.1:7001 --endpoint=http://127.0.0.1:2379" >/etc/tern/member.env
+    systemctl start tern-member
+    until_ok logged tern-member lease_granted
+    grep -Eq 'Seccomp:.2' /proc/"$(systemctl show -P MainPID tern-member)"/status
+    systemctl stop tern-member
+    logged tern-member left # /etc/tern/member.env stays, for the purge
+fi
 tern-replay --spawn --sessions 2 --turns 2
 systemctl stop ternd
 [[ -S /run/tern/admin.sock && -S /run/tern/default.sock ]]
@@ -117,15 +138,18 @@ SCRIPT
 After=multi-user.target
 [Service]
 Type=oneshot
-ExecStart=/bin/bash -c 'bash /tern-test.sh >/tern-test.log 2>&1; journalctl -u ternd --no-pager >>/tern-test.log; systemctl poweroff'
+ExecStart=/bin/bash -c 'bash /tern-test.sh >/tern-test.log 2>&1; journalctl -u ternd -u "tern-*" -u etcd --no-pager >>/tern-test.log; systemctl poweroff'
 UNIT
     mkdir -p "$ROOT/etc/systemd/system/multi-user.target.wants"
     ln -s ../tern-test.service "$ROOT/etc/systemd/system/multi-user.target.wants/"
-    SYSTEMD_NSPAWN_UNIFIED_HIERARCHY=1 timeout 600 systemd-nspawn --register=no --keep-unit -D "$ROOT" -b >"$DIR/nspawn" 2>&1 </dev/null || true
+    # A network of its own: the units' ports may be in use on this machine.
+    local nspawn=(systemd-nspawn --register=no --keep-unit --private-network -D "$ROOT")
+    if command -v etcd >/dev/null; then nspawn+=(--bind-ro="$(command -v etcd):/usr/local/bin/etcd"); else echo "booted: tern-member is not run, there is no etcd"; fi
+    SYSTEMD_NSPAWN_UNIFIED_HIERARCHY=1 timeout 600 "${nspawn[@]}" -b >"$DIR/nspawn" 2>&1 </dev/null || true
     if [[ ! -s $ROOT/tern-test.log ]]; then
         echo "booted: systemd-nspawn cannot boot here: $(tail -n 3 "$DIR/nspawn" | tr -d '\r' | xargs -d '\n')"
     elif grep -qx "all of it held" "$ROOT/tern-test.log"; then
-        echo "booted: socket activation, notify, reload, watchdog restart, a wrong configuration: all of it held"
+        echo "booted: socket activation, notify, reload, watchdog restart, tern-agent, tern-member, a wrong configuration: all of it held"
     else
         cat "$ROOT/tern-test.log"
         fail "the unit in a booted folder"

@@ -12,7 +12,7 @@
 
 #define PREFIX "/tern"
 
-enum { A_LIST, A_STAMP, A_LEASE, A_STATUS, A_VALUE, KINDS };
+enum { A_LIST, A_STAMP, A_LEASE, A_STATUS, A_VALUE, A_CLAIM, KINDS };
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t n);
 
@@ -77,6 +77,17 @@ static void value(const uint8_t *data, size_t n)
         check_node(&node);
 }
 
+static void claimed(const json_t *answer)
+{
+    struct claim claim;
+
+    if (!gateway_claimed(answer, PREFIX, &claim))
+        return;
+    check(!claim.written || (claim.revision && !claim.is_node && !claim.lease));
+    if (claim.is_node)
+        check_node(&claim.node);
+}
+
 static void set_up(void)
 {
     static const struct peer both[] = {{"operators", "h:1", false}, {"ours", "h:1", true}};
@@ -106,6 +117,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t n)
         check(!gateway_granted(j, &lease) || (lease.id && lease.ttl_s));
         check(!gateway_kept(j, &lease) || lease.id);
         break;
+    case A_CLAIM: claimed(j); break;
     case A_STATUS: local_read_status(j, &self); break;
     default: break;
     }

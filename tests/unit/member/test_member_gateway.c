@@ -246,6 +246,97 @@ TEST(node_addresses_have_one_form)
     assert_false(node_address_read(host, address));
 }
 
+/* ---- claims ---- */
+
+#define KEY   "\"key\":\"L3Rlcm4vYS9ub2Rlcy9h\"" /* of node a */
+#define OTHER "{" HEADER ",\"responses\":[{\"response_range\":"
+
+TEST(gateway_a_claim_writes_over_the_known_revision_alone)
+{
+    json_t *claim = gateway_claim(PREFIX, &node_a, (struct claim_by){.lease = 7, .revision = 12});
+    json_t *put = gateway_put(PREFIX, &node_a, 7);
+    json_t *is = json_pack("{s:[{s:s, s:s, s:O, s:s}], s:[{s:O}], s:[{s:{s:O}}]}", "compare",
+                           "target", "MOD", "result", "EQUAL", "key", json_object_get(put, "key"),
+                           "mod_revision", "12", "success", "request_put", put, "failure",
+                           "request_range", "key", json_object_get(put, "key"));
+
+    assert_true(json_equal(claim, is));
+    json_decref(is);
+    json_decref(put);
+    json_decref(claim);
+}
+
+TEST(gateway_claims_are_read)
+{
+    static const struct {
+        const char *text;
+        struct claim claim; /* but for the node */
+    } cases[] = {
+        {"{" HEADER ",\"succeeded\":true,\"responses\":[{\"response_put\":{}}]}",
+         {.written = true, .revision = 7}},
+        {OTHER "{" HEADER "}}]}", {.revision = 0}}, /* the key is gone */
+        {OTHER "{\"kvs\":[{" KEY ",\"mod_revision\":\"5\",\"lease\":\"9\"}]}}]}",
+         {.revision = 5, .lease = 9}},
+        {OTHER "{\"kvs\":[{" KEY ",\"mod_revision\":\"5\",\"value\":\"e30=\"}]}}]}",
+         {.revision = 5}},
+    };
+
+    for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
+        const struct claim *is = &cases[i].claim;
+        struct claim claim = {.revision = 99};
+        json_t *j = parse(cases[i].text);
+
+        if (!gateway_claimed(j, PREFIX, &claim) || claim.written != is->written || claim.is_node ||
+            claim.revision != is->revision || claim.lease != is->lease)
+            fail_msg("%s", cases[i].text);
+        json_decref(j);
+    }
+}
+
+TEST(gateway_a_claim_tells_whose_the_key_is)
+{
+    json_t *row = row_of(&node_a, NULL), *answer;
+    struct claim claim;
+
+    json_object_set_new(row, "mod_revision", json_string("5"));
+    answer = json_pack("{s:{s:s}, s:[{s:{s:[o]}}]}", "header", "revision", "7", "responses",
+                       "response_range", "kvs", row);
+    assert_true(gateway_claimed(answer, PREFIX, &claim));
+    assert_true(claim.is_node && !claim.written);
+    assert_true(node_same(&claim.node, &node_a));
+    assert_int_equal(claim.lease, 1);
+    json_decref(answer);
+}
+
+TEST(gateway_claims_that_are_none_are_refused)
+{
+    static const char *const answers[] = {
+        "{}",
+        "{\"succeeded\":true}",
+        "{\"header\":{},\"succeeded\":true}",
+        "{\"header\":{\"revision\":7},\"succeeded\":true}",
+        "{" HEADER "}",
+        "{" HEADER ",\"succeeded\":1}",
+        "{" HEADER ",\"responses\":[]}",
+        "{" HEADER ",\"responses\":[{\"response_put\":{}}]}",
+        OTHER "[]}]}",
+        OTHER "{\"kvs\":[{" KEY ",\"lease\":\"9\"}]}}]}",
+        OTHER "{\"kvs\":[{" KEY ",\"mod_revision\":\"-5\"}]}}]}",
+        OTHER "{\"kvs\":[{" KEY ",\"mod_revision\":\"5\",\"lease\":9}]}}]}",
+        OTHER "{\"kvs\":[null]}}]}",
+    };
+    struct claim claim = {.revision = 99};
+
+    for (size_t i = 0; i < sizeof(answers) / sizeof(answers[0]); i++) {
+        json_t *j = parse(answers[i]);
+
+        if (gateway_claimed(j, PREFIX, &claim))
+            fail_msg("taken: %s", answers[i]);
+        json_decref(j);
+    }
+    assert_int_equal(claim.revision, 99);
+}
+
 /* ---- leases and stamps ---- */
 
 TEST(gateway_leases_are_read)

@@ -217,19 +217,23 @@ TEST(host_tiers_are_pools_of_their_own)
           512 * 13);
 }
 
-/* Borrowed pages are counted once, however many sessions have them in their tables, and not where
- * that would take too long. */
+/* Borrowed pages are counted once, however many sessions have them in their tables, and of whatever
+ * engine, and not where that would take too long. */
 TEST(borrowed_pages_and_pins_are_told)
 {
     struct bench host = host_bench(4, 16, 0);
     const uint32_t *tokens = rig_tokens(3, 12);
     struct rig_session *second;
+    struct rig_engine e2;
 
     scene_of(&host);
     rig_put(host.rig, &host.e, host.pool, 3, 12);
-    rig_match(host.s, tokens, 12);
-    second = rig_session(host.rig, &host.e, host.pool, 1);
-    rig_match(second, tokens, 8);
+    rig_match(host.s, tokens, 8);
+    tells(row_of("pools", 0, 1), "{'groups': [{'borrowed': 2}]}");
+    e2 = rig_engine(host.rig, 0, "e2", 1);
+    assert_ok(rig_pool_map(host.rig, e2.conn[0], host.pool));
+    second = rig_session(host.rig, &e2, host.pool, 1);
+    rig_match(second, tokens, 12);
     tells(row_of("pools", 0, 1),
           "{'other_tier': null, 'groups': [{'borrowed': 3, 'snapshot': 3}]}");
     s.visits = 3; /* as many as there are, then one fewer */
