@@ -13,12 +13,7 @@
 
 #define LIST_ARGS_MAX 6
 
-static bool json_errors;
-
-void ctl_json_errors(void)
-{
-    json_errors = true;
-}
+static bool json_errors, told;
 
 /* A path of the command line need not be UTF-8, which JSON has to be. */
 static json_t *any_text(char *text)
@@ -34,6 +29,35 @@ static json_t *any_text(char *text)
     return json_string(text);
 }
 
+/* `text` may be changed. */
+static void tell_json(const char *error, char *text)
+{
+    json_t *answer = json_pack("{s:s, s:o}", "error", error, "text", any_text(text));
+
+    json_dumpf(answer, stdout, JSON_PRESERVE_ORDER);
+    printf("\n");
+    json_decref(answer);
+    told = true;
+}
+
+/* The parser of the command line ends the program by itself, with its message on standard error
+ * alone. */
+static void tell_usage(int status, void *unused)
+{
+    char text[] = "the command line is wrong, as standard error says: `ternctl --help` lists the "
+                  "commands, `ternctl COMMAND --help` what each takes";
+
+    (void)unused;
+    if (status == CTL_USAGE && !told)
+        tell_json("USAGE", text);
+}
+
+void ctl_json_errors(void)
+{
+    if (!json_errors && on_exit(tell_usage, NULL) == 0)
+        json_errors = true;
+}
+
 static _Noreturn __attribute__((format(printf, 3, 0))) void
 fail(enum ctl_exit code, const char *error, const char *format, va_list args)
 {
@@ -43,13 +67,8 @@ fail(enum ctl_exit code, const char *error, const char *format, va_list args)
         abort();
     fflush(stdout);
     fprintf(stderr, "ternctl: %s\n", text);
-    if (json_errors) {
-        json_t *answer = json_pack("{s:s, s:o}", "error", error, "text", any_text(text));
-
-        json_dumpf(answer, stdout, JSON_PRESERVE_ORDER);
-        printf("\n");
-        json_decref(answer);
-    }
+    if (json_errors)
+        tell_json(error, text);
     free(text);
     exit((int)code);
 }

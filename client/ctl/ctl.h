@@ -35,6 +35,7 @@ struct ctl {
     const char *more[CTL_OPERANDS_MAX];     /* operands after the first; NULL: not given */
     const char *transport, *tenants;        /* peer add */
     bool tokens, wait, dry_run, push;
+    bool wide;        /* tables show all columns, uncut, and whole numbers */
     uint32_t wait_s;  /* drain */
     uint64_t from;    /* watch: a number */
     uint32_t changes; /* watch: end after so many; 0: never */
@@ -68,6 +69,7 @@ enum {
     OPT_TRANSPORT = 'T',
     OPT_PUSH = 'u',
     OPT_TENANTS = 'A',
+    OPT_WIDE = 'W',
 };
 
 /* Options of lists: which rows. */
@@ -82,6 +84,12 @@ enum {
 #define OPTION_PEER                                                                                \
     {                                                                                              \
         "peer", OPT_PEER, "NAME", 0, "Only this peer", 0                                           \
+    }
+
+/* Of commands that print tables. */
+#define OPTION_WIDE                                                                                \
+    {                                                                                              \
+        "wide", OPT_WIDE, NULL, 0, "All columns, names uncut and numbers whole", 0                 \
     }
 
 /* The commands of each file, beside what they run; the last one has no name. */
@@ -144,14 +152,19 @@ enum colour {
 };
 
 #define TABLE_COLUMNS_MAX 24
+#define TABLE_WIDTH       100 /* a table is no wider, without --wide */
 
-/* Columns are as wide as their widest cell. A title that begins with '<' is aligned to the left. */
+/* Columns are as wide as their widest cell, and where that is too wide the widest texts are cut,
+ * which
+ * ".." shows. How a title begins says what its column is: '<' a text, '=' a text that is never cut,
+ * such as a handle that another command takes, else a number. A '+' before that: with --wide alone.
+ */
 struct table {
     const struct ctl *ctl;
     const char *const *titles;
     uint32_t columns, cells, cells_max;
     struct cell {
-        char *text;
+        const char *text; /* owned */
         enum colour colour;
     } * cell;
 };
@@ -160,15 +173,20 @@ void table_init(struct table *t, const struct ctl *ctl, const char *const *title
                 uint32_t columns);
 void table_add(struct table *t, enum colour colour, const char *format, ...)
     __attribute__((format(printf, 3, 4)));
-void table_print(struct table *t, const char *if_empty); /* and frees */
+void table_count(struct table *t, enum colour colour, uint64_t n);
+void table_num(struct table *t, const json_t *row, const char *key); /* table_count of that */
+/* "3 of 4" */
+void table_part(struct table *t, enum colour colour, uint64_t n, uint64_t of);
+void table_hex(struct table *t, const char *hex, int digits); /* so many of them, without --wide */
+void table_print(struct table *t, const char *if_empty);      /* and frees */
 
 void paint(const struct ctl *ctl, enum colour colour, const char *format, ...)
     __attribute__((format(printf, 3, 4)));
 
 /* Short forms for people; each call uses one of eight buffers in turn. */
 const char *human_bytes(uint64_t bytes);
-const char *human_count(uint64_t n);  /* 12,345 */
-const char *human_tokens(uint64_t n); /* from a million on 1.23 M */
+const char *human_count(uint64_t n); /* 12,345 */
+const char *human_short(uint64_t n); /* from a million on 1.23 M */
 const char *human_age(double seconds);
 const char *human_us(uint64_t us); /* microseconds on, where human_age begins with milliseconds */
 const char *num(const json_t *row, const char *key); /* human_count of that */

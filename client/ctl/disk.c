@@ -15,7 +15,7 @@
 #include "seam/disk/disk_key.h"
 
 #define TITLES_N(titles) (sizeof(titles) / sizeof((titles)[0]))
-#define TENANT_SHOWN     12 /* bytes of a name, so that the table fits 100 columns */
+#define HEX_SHOWN        8 /* digits of a hash */
 
 /* ---- status ---- */
 
@@ -111,12 +111,12 @@ static int by_score(const void *a, const void *b)
 
 static void add_entry(struct table *t, const json_t *row)
 {
-    table_add(t, PLAIN, "%.*s", TENANT_SHOWN, j_str(row, "tenant"));
-    table_add(t, DIM, "%.8s", j_str(row, "namespace"));
-    table_add(t, PLAIN, "%.8s", j_str(row, "chain"));
-    table_add(t, BOLD, "%s", num(row, "depth"));
+    table_add(t, PLAIN, "%s", j_str(row, "tenant"));
+    table_hex(t, j_str(row, "namespace"), HEX_SHOWN);
+    table_hex(t, j_str(row, "chain"), HEX_SHOWN);
+    table_count(t, BOLD, j_u64(row, "depth"));
     table_add(t, PLAIN, "%s", j_str(row, "reason"));
-    table_add(t, PLAIN, "%s", num(row, "hits"));
+    table_num(t, row, "hits");
     table_add(t, PLAIN, "%s", human_bytes(j_u64(row, "bytes")));
     table_add(t, PLAIN, "%s", human_bytes(j_u64(row, "own_bytes")));
     table_add(t, PLAIN, "%s", human_age(j_f64(row, "age_s")));
@@ -126,7 +126,7 @@ static void add_entry(struct table *t, const json_t *row)
 
 static int run_disk(struct ctl *ctl)
 {
-    static const char *const titles[] = {"<TENANT", "<NAMESPACE", "<CHAIN", "TOKENS",
+    static const char *const titles[] = {"<TENANT", "=NAMESPACE", "=CHAIN", "TOKENS",
                                          "<REASON", "HITS",       "BYTES",  "OWN",
                                          "AGE",     "SCORE",      "<IS"};
     json_t *answer = ctl_list(ctl, "disk", NULL), *rows, **sorted;
@@ -296,10 +296,11 @@ static int run_verify(struct ctl *ctl)
 
 /* ---- the rows ---- */
 
-static const struct argp_option disk_options[] = {OPTION_TENANT, {0}};
+static const struct argp_option disk_options[] = {OPTION_TENANT, OPTION_WIDE, {0}};
 
 static const struct argp_option verify_options[] = {
     {"key", OPT_KEY, "FILE", 0, "The key of what is encrypted: spill.encrypt_key_file", 0},
+    OPTION_WIDE,
     {0},
 };
 

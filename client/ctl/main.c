@@ -136,6 +136,7 @@ static error_t parse_command(int key, char *arg, struct argp_state *state)
     case OPT_DRY_RUN: p->ctl->dry_run = true; return 0;
     case OPT_TRANSPORT: p->ctl->transport = arg; return 0;
     case OPT_TENANTS: p->ctl->tenants = arg; return 0;
+    case OPT_WIDE: p->ctl->wide = true; return 0;
     case OPT_PUSH: p->ctl->push = true; return 0;
     case ARGP_KEY_ARG: take_word(p, state, arg); return 0;
     case ARGP_KEY_END:
@@ -219,6 +220,16 @@ static error_t parse_top(int key, char *arg, struct argp_state *state)
     }
 }
 
+/* Errors of the command line itself are told as JSON too, so this is known before it is parsed. */
+static bool asks_json(int argc, char **argv)
+{
+    for (int i = 1; i < argc && strcmp(argv[i], "--") != 0; i++) {
+        if (strcmp(argv[i], "--json") == 0 || strcmp(argv[i], "-j") == 0)
+            return true;
+    }
+    return false;
+}
+
 int main(int argc, char **argv)
 {
     struct argp_child children[] = {{&common, 0, NULL, 0}, {0}};
@@ -238,6 +249,8 @@ int main(int argc, char **argv)
     ctl.colour = isatty(STDOUT_FILENO) && !(no_colour && *no_colour) &&
                  !(terminal && strcmp(terminal, "dumb") == 0);
     argp_err_exit_status = CTL_USAGE;
+    if (asks_json(argc, argv))
+        ctl_json_errors();
     argp_parse(&argp, argc, argv, ARGP_IN_ORDER, NULL, &top);
     status = run_command(top.command, &ctl, argc - top.at, argv + top.at);
     tern_destroy(ctl.tern);

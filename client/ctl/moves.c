@@ -4,8 +4,7 @@
 
 #include "ctl.h"
 
-#define TITLES_N(titles)     (sizeof(titles) / sizeof((titles)[0]))
-#define TRANSFERS_NAME_BYTES 13 /* of a name, so that the table fits 100 columns */
+#define TITLES_N(titles) (sizeof(titles) / sizeof((titles)[0]))
 
 static void add_ticket(struct table *t, const json_t *row)
 {
@@ -15,17 +14,17 @@ static void add_ticket(struct table *t, const json_t *row)
               json_is_string(json_object_get(row, "engine")) ? j_str(row, "engine") : "-");
     table_add(t, PLAIN, "%s", j_str(row, "pool"));
     table_add(t, PLAIN, "%s", j_str(row, "ticket"));
-    table_add(t, PLAIN, "%s", num(row, "length"));
-    table_add(t, PLAIN, "%s", num(row, "committed"));
-    table_add(t, PLAIN, "%s", num(row, "blob_bytes"));
+    table_num(t, row, "length");
+    table_num(t, row, "committed");
+    table_num(t, row, "blob_bytes");
     table_add(t, PLAIN, "%s", human_age(j_f64(row, "age_s")));
     table_add(t, PLAIN, "%s", human_age(j_f64(row, "left_s")));
 }
 
 static int run_tickets(struct ctl *ctl)
 {
-    static const char *const titles[] = {"<SESSION", "<TENANT",   "<ENGINE", "<POOL", "<TICKET",
-                                         "LENGTH",   "COMMITTED", "BLOB",    "AGE",   "LEFT"};
+    static const char *const titles[] = {"=SESSION", "<TENANT",   "<ENGINE", "+=POOL", "<TICKET",
+                                         "LENGTH",   "COMMITTED", "BLOB",    "AGE",    "LEFT"};
     json_t *answer = ctl_list(ctl, "tickets", NULL), *row;
     struct table t;
     size_t i;
@@ -46,7 +45,7 @@ static int run_tickets(struct ctl *ctl)
     return CTL_OK;
 }
 
-/* Two tables, each at most 100 columns wide: what each transfer does and waits for, and how much it
+/* Two tables: what each transfer does and waits for, and how much it
  * has moved. */
 static void add_transfer(struct table *t, const json_t *row)
 {
@@ -54,8 +53,8 @@ static void add_transfer(struct table *t, const json_t *row)
 
     table_add(t, PLAIN, "%s", j_str(row, "transfer"));
     table_add(t, PLAIN, "%s", j_str(row, "direction"));
-    table_add(t, BOLD, "%.*s", TRANSFERS_NAME_BYTES, j_str(row, "peer"));
-    table_add(t, PLAIN, "%.*s", TRANSFERS_NAME_BYTES, j_str(row, "tenant"));
+    table_add(t, BOLD, "%s", j_str(row, "peer"));
+    table_add(t, PLAIN, "%s", j_str(row, "tenant"));
     table_add(t, PLAIN, "%s", j_str(row, "stage"));
     table_add(t, waits ? YELLOW : DIM, "%s", waits ? j_str(row, "waits_for") : "-");
     table_add(t, PLAIN, "%s", human_age(j_f64(row, "waited_s")));
@@ -71,11 +70,10 @@ static void add_transferred(struct table *t, const json_t *row)
     table_add(t, PLAIN, "%s", j_bool(row, "ticket") ? "yes" : "-");
     table_add(t, PLAIN, "%s", j_str(row, "class"));
     if (out)
-        table_add(t, PLAIN, "%s", num(row, "to"));
+        table_num(t, row, "to");
     else
-        table_add(t, PLAIN, "%s of %s", num(row, "published"), num(row, "to"));
-    table_add(t, PLAIN, "%s of %s", num(row, out ? "pages_sent" : "pages_verified"),
-              num(row, "pages"));
+        table_part(t, PLAIN, j_u64(row, "published"), j_u64(row, "to"));
+    table_part(t, PLAIN, j_u64(row, out ? "pages_sent" : "pages_verified"), j_u64(row, "pages"));
     table_add(t, PLAIN, "%s", human_bytes(j_u64(row, out ? "bytes_sent" : "bytes_verified")));
     table_add(t, PLAIN, "%s/s", human_bytes(j_u64(row, "bytes_per_s")));
     table_add(t, PLAIN, "%s/s", human_bytes(j_u64(row, "mean_bytes_per_s")));
@@ -83,10 +81,10 @@ static void add_transferred(struct table *t, const json_t *row)
 
 static int run_transfers(struct ctl *ctl)
 {
-    static const char *const does[] = {"<TRANSFER",  "<WAY",   "<PEER", "<TENANT", "<STAGE",
+    static const char *const does[] = {"=TRANSFER",  "<WAY",   "<PEER", "<TENANT", "<STAGE",
                                        "<WAITS FOR", "WAITED", "AGE",   "LEFT"};
-    static const char *const moved[] = {"<TRANSFER", "<TICKET", "<CLASS",      "TOKENS",
-                                        "PAGES",     "BYTES",   "LAST SECOND", "OVER ALL"};
+    static const char *const moved[] = {"=TRANSFER", "+<TICKET", "<CLASS",      "TOKENS",
+                                        "PAGES",     "BYTES",    "LAST SECOND", "OVER ALL"};
     json_t *answer = ctl_list(ctl, "transfers", NULL), *row;
     struct table first, second;
     size_t i;
@@ -111,8 +109,8 @@ static int run_transfers(struct ctl *ctl)
 
 /* ---- the rows ---- */
 
-static const struct argp_option by_engine[] = {OPTION_TENANT, OPTION_ENGINE, {0}};
-static const struct argp_option by_peer[] = {OPTION_TENANT, OPTION_PEER, {0}};
+static const struct argp_option by_engine[] = {OPTION_TENANT, OPTION_ENGINE, OPTION_WIDE, {0}};
+static const struct argp_option by_peer[] = {OPTION_TENANT, OPTION_PEER, OPTION_WIDE, {0}};
 
 const struct command moves_commands[] = {
     {"tickets", "", "Tickets that stand, and what became of the others", "  ternctl tickets\n",

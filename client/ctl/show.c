@@ -4,8 +4,7 @@
 #include <stdio.h>
 #include <string.h>
 
-#define TITLES_N(titles)     (sizeof(titles) / sizeof((titles)[0]))
-#define RECORDS_ENGINE_BYTES 14 /* of a name, so that the table fits 100 columns */
+#define TITLES_N(titles) (sizeof(titles) / sizeof((titles)[0]))
 
 /* A count that should be 0 stands out when it is not. */
 static enum colour alarm_if(uint64_t n)
@@ -21,13 +20,13 @@ static enum colour dim_if_none(uint64_t n)
 /* ---- where the pages of each group are: in short for status, in full for pools ---- */
 
 static const char *const short_titles[] = {
-    "<POOL",    "<TENANT",  "<TIER",    "<GROUP",      "TOTAL",      "FREE", "SESSION",
-    "SNAPSHOT", "TRANSFER", "RETIRING", "RECLAIMABLE", "QUARANTINE", "LIVE", "EVICTABLE"};
+    "=POOL",     "<TENANT",   "<TIER",     "<GROUP",       "TOTAL",      "FREE", "SESSION",
+    "+SNAPSHOT", "+TRANSFER", "+RETIRING", "+RECLAIMABLE", "QUARANTINE", "LIVE", "EVICTABLE"};
 /* PEAK is of the column before it. OTHER: on a ticket, or being zeroed. */
 static const char *const group_titles[] = {
-    "<POOL",    "<TIER",    "<GROUP",     "<FAMILY",  "PAGE", "TOTAL",       "FREE",
-    "LEASED",   "SESSION",  "PEAK",       "SNAPSHOT", "PEAK", "RECLAIMABLE", "BORROWED",
-    "TRANSFER", "RETIRING", "QUARANTINE", "OTHER",    "LIVE", "EVICTABLE",
+    "=POOL",     "<TIER",     "<GROUP",     "+<FAMILY", "+PAGE", "TOTAL",        "FREE",
+    "+LEASED",   "SESSION",   "+PEAK",      "SNAPSHOT", "+PEAK", "+RECLAIMABLE", "+BORROWED",
+    "+TRANSFER", "+RETIRING", "QUARANTINE", "+OTHER",   "LIVE",  "EVICTABLE",
 };
 
 /* A window with its tokens. */
@@ -54,16 +53,15 @@ static void add_count(struct table *t, const json_t *g, const char *key)
         table_add(t, PLAIN, "?");
         return;
     }
-    table_add(t, strcmp(key, "quarantine") == 0 ? alarm_if(n) : dim_if_none(n), "%s",
-              human_count(n));
+    table_count(t, strcmp(key, "quarantine") == 0 ? alarm_if(n) : dim_if_none(n), n);
 }
 
 static void add_total(struct table *t, const json_t *g)
 {
     uint64_t free_pages = j_u64(g, "free");
 
-    table_add(t, PLAIN, "%s", num(g, "total"));
-    table_add(t, free_pages ? GREEN : YELLOW, "%s", human_count(free_pages));
+    table_num(t, g, "total");
+    table_count(t, free_pages ? GREEN : YELLOW, free_pages);
 }
 
 /* What is in use is live, or would make way for whoever needs it. */
@@ -74,7 +72,7 @@ static void add_used(struct table *t, const json_t *g)
     uint64_t percent = total ? 100 * live / total : 0;
 
     table_add(t, percent >= 95 ? YELLOW : PLAIN, "%llu %%", (unsigned long long)percent);
-    table_add(t, dim_if_none(evictable), "%s", human_count(evictable));
+    table_count(t, dim_if_none(evictable), evictable);
 }
 
 static void add_group_short(struct table *t, const json_t *g)
@@ -107,7 +105,7 @@ static void add_group(struct table *t, const json_t *g, const json_t *pool)
     add_total(t, g);
     for (size_t i = 0; i < TITLES_N(states); i++)
         add_count(t, g, states[i]);
-    table_add(t, dim_if_none(other), "%s", human_count(other));
+    table_count(t, dim_if_none(other), other);
     add_used(t, g);
 }
 
@@ -452,9 +450,9 @@ static int show_list(struct ctl *ctl, const char *name, const char *const *title
 
 static int run_pools(struct ctl *ctl)
 {
-    static const char *const titles[] = {"<POOL",  "SLOT",       "<TENANT",    "<ENGINE", "<TIER",
-                                         "<STATE", "BYTES",      "SLABS",      "UNUSED",  "NODES",
-                                         "ALIGN",  "<SUPERSEDE", "<OTHER TIER"};
+    static const char *const titles[] = {"=POOL",  "SLOT",        "<TENANT",     "<ENGINE", "<TIER",
+                                         "<STATE", "BYTES",       "+SLABS",      "+UNUSED", "NODES",
+                                         "+ALIGN", "+<SUPERSEDE", "+=OTHER TIER"};
     json_t *answer = ctl_list(ctl, "pools", NULL), *row, *group;
     struct table pools, groups;
     size_t i, k;
@@ -470,15 +468,15 @@ static int run_pools(struct ctl *ctl)
         const char *state = j_str(row, "state");
 
         table_add(&pools, PLAIN, "%s", j_str(row, "pool"));
-        table_add(&pools, PLAIN, "%s", num(row, "slot"));
+        table_num(&pools, row, "slot");
         table_add(&pools, PLAIN, "%s", j_str(row, "tenant"));
         table_add(&pools, BOLD, "%s", j_str(row, "engine"));
         add_tier(&pools, row);
         table_add(&pools, strcmp(state, "open") == 0 ? GREEN : YELLOW, "%s", state);
         table_add(&pools, PLAIN, "%s", human_bytes(j_u64(row, "bytes")));
-        table_add(&pools, PLAIN, "%s", num(row, "slabs"));
-        table_add(&pools, PLAIN, "%s", num(row, "slabs_free"));
-        table_add(&pools, PLAIN, "%s", num(row, "nodes"));
+        table_num(&pools, row, "slabs");
+        table_num(&pools, row, "slabs_free");
+        table_num(&pools, row, "nodes");
         table_add(&pools, PLAIN, "%s tokens", num(row, "align_tokens"));
         table_add(&pools, PLAIN, "%s", j_str(row, "supersede"));
         table_add(&pools, PLAIN, "%s", j_str(row, "other_tier"));
@@ -518,14 +516,14 @@ static void add_session(struct table *t, json_t *row)
     table_add(t, PLAIN, "%s", j_str(row, "tenant"));
     table_add(t, BOLD, "%s", j_str(row, "engine"));
     table_add(t, PLAIN, "%s", j_str(row, "pool"));
-    table_add(t, DIM, "%.8s", j_str(row, "namespace"));
+    table_hex(t, j_str(row, "namespace"), 16);
     add_session_state(t, j_str(row, "state"));
     table_add(t, PLAIN, "%s",
               json_is_string(json_object_get(row, "turn")) ? j_str(row, "turn") : "-");
-    table_add(t, PLAIN, "%s", num(row, "committed"));
-    table_add(t, PLAIN, "%s", num(row, "written"));
-    table_add(t, PLAIN, "%s", num(row, "allocated"));
-    table_add(t, PLAIN, "%s", num(row, "tokens"));
+    table_num(t, row, "committed");
+    table_num(t, row, "written");
+    table_num(t, row, "allocated");
+    table_num(t, row, "tokens");
     table_add(t, PLAIN, "%s", human_age(j_f64(row, "idle_s")));
     add_hold(t, row);
 }
@@ -533,8 +531,8 @@ static void add_session(struct table *t, json_t *row)
 static int run_sessions(struct ctl *ctl)
 {
     static const char *const titles[] = {
-        "<SESSION", "<TENANT",   "<ENGINE", "<POOL", "<NAMESPACE", "<STATE", "<TURN", "COMMITTED",
-        "WRITTEN",  "ALLOCATED", "TOKENS",  "IDLE",  "<HOLDS",     "SINCE",  "<NODE"};
+        "=SESSION", "<TENANT",   "<ENGINE", "+=POOL", "+=NAMESPACE", "<STATE", "<TURN", "COMMITTED",
+        "WRITTEN",  "ALLOCATED", "+TOKENS", "IDLE",   "+<HOLDS",     "+SINCE", "+=NODE"};
 
     return show_list(ctl, "sessions", titles, TITLES_N(titles), add_session, "no session is open");
 }
@@ -542,18 +540,18 @@ static int run_sessions(struct ctl *ctl)
 static void add_recorded(struct table *t, const json_t *row)
 {
     table_add(t, PLAIN, "%s", j_str(row, "session"));
-    table_add(t, BOLD, "%.*s", RECORDS_ENGINE_BYTES, j_str(row, "engine"));
+    table_add(t, BOLD, "%s", j_str(row, "engine"));
     table_add(t, PLAIN, "%s", j_str(row, "pool"));
-    table_add(t, PLAIN, "%s", num(row, "records"));
-    table_add(t, PLAIN, "%s", num(row, "recorded"));
-    table_add(t, PLAIN, "%s", num(row, "pages"));
-    table_add(t, PLAIN, "%s", num(row, "blob_pages"));
+    table_num(t, row, "records");
+    table_num(t, row, "recorded");
+    table_num(t, row, "pages");
+    table_num(t, row, "blob_pages");
     table_add(t, PLAIN, "%s", j_str(row, "turn"));
 }
 
 static int run_records(struct ctl *ctl)
 {
-    static const char *const titles[] = {"<SESSION", "<ENGINE", "<POOL",    "RECORDS",
+    static const char *const titles[] = {"=SESSION", "<ENGINE", "=POOL",    "RECORDS",
                                          "TOKENS",   "PAGES",   "OF BLOBS", "<TURN"};
     json_t *answer = ctl_list(ctl, "records", NULL), *row;
     struct table t;
@@ -593,19 +591,18 @@ static void add_engine(struct table *t, json_t *row)
     table_add(t, BOLD, "%s", j_str(row, "name"));
     table_add(t, PLAIN, "%s", j_str(row, "tenant"));
     table_add(t, PLAIN, "%s", j_str(row, "state"));
-    table_add(t, alive < world ? YELLOW : PLAIN, "%llu of %llu", (unsigned long long)alive,
-              (unsigned long long)world);
+    table_part(t, alive < world ? YELLOW : PLAIN, alive, world);
     add_numbers(t, json_object_get(row, "pids"));
-    table_add(t, PLAIN, "%s", num(row, "sessions"));
-    table_add(t, PLAIN, "%s", num(row, "retiring_until"));
+    table_num(t, row, "sessions");
+    table_num(t, row, "retiring_until");
     add_numbers(t, json_object_get(row, "done_step"));
 }
 
 static int run_engines(struct ctl *ctl)
 {
-    static const char *const titles[] = {"<ENGINE",  "<NAME",          "<TENANT",
-                                         "<STATE",   "ALIVE",          "<PIDS",
-                                         "SESSIONS", "RETIRING UNTIL", "<DONE STEP OF EACH RANK"};
+    static const char *const titles[] = {"=ENGINE",  "<NAME",           "<TENANT",
+                                         "<STATE",   "ALIVE",           "<PIDS",
+                                         "SESSIONS", "+RETIRING UNTIL", "<DONE STEP OF EACH RANK"};
 
     return show_list(ctl, "engines", titles, TITLES_N(titles), add_engine, "no engine has joined");
 }
@@ -708,8 +705,8 @@ static void add_peer(struct table *t, json_t *row)
 
 static int run_peers(struct ctl *ctl)
 {
-    static const char *const titles[] = {"<PEER",        "<ADDRESS", "<STATE",   "<TLS",
-                                         "<INCARNATION", "<PAGES",   "<TENANTS", "<REASON"};
+    static const char *const titles[] = {"<PEER",         "<ADDRESS", "<STATE",   "<TLS",
+                                         "+=INCARNATION", "<PAGES",   "<TENANTS", "<REASON"};
 
     return show_list(ctl, "peers", titles, TITLES_N(titles), add_peer, "no peer is configured");
 }
@@ -815,12 +812,13 @@ static int run_doctor(struct ctl *ctl)
 
 /* ---- the rows ---- */
 
-static const struct argp_option by_engine[] = {OPTION_TENANT, OPTION_ENGINE, {0}};
-static const struct argp_option by_peer[] = {OPTION_TENANT, OPTION_PEER, {0}};
+static const struct argp_option wide[] = {OPTION_WIDE, {0}};
+static const struct argp_option by_engine[] = {OPTION_TENANT, OPTION_ENGINE, OPTION_WIDE, {0}};
+static const struct argp_option by_peer[] = {OPTION_TENANT, OPTION_PEER, OPTION_WIDE, {0}};
 
 const struct command show_commands[] = {
     {"status", "", "What the daemon is, holds and has refused",
-     "  ternctl status\n  ternctl status --json | jq '.pools[] | {group, free, total}'\n", NULL, 0,
+     "  ternctl status\n  ternctl status --json | jq '.pools[] | {group, free, total}'\n", wide, 0,
      run_status},
     {"pools", "", "Pools and where their pages are",
      "  ternctl pools\n  ternctl pools --engine prefill-0\n", by_engine, 0, run_pools},

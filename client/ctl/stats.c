@@ -4,8 +4,8 @@
 #include <stdio.h>
 #include <string.h>
 
-#define TITLES_N(titles)   (sizeof(titles) / sizeof((titles)[0]))
-#define TENANTS_NAME_BYTES 24 /* of a name, so that the table fits 100 columns */
+#define TITLES_N(titles) (sizeof(titles) / sizeof((titles)[0]))
+#define NAMESPACE_SHOWN  16 /* digits */
 
 /* What sessions did not have to compute, of the prompts' tokens. */
 static uint64_t found(const json_t *row)
@@ -25,9 +25,9 @@ static void add_found(struct table *t, const json_t *row, uint64_t tokens)
         table_add(t, BOLD, "%.1f %%", 100.0 * (double)tokens / (double)prompt);
 }
 
-static const char *const figure_titles[] = {"<OF",    "PROMPTS",  "TOKENS", "FOUND",
-                                            "DEVICE", "HOST",     "DISK",   "PEER",
-                                            "TICKET", "COMPUTED", "EVICTED"};
+static const char *const figure_titles[] = {"<OF",     "PROMPTS",  "TOKENS", "FOUND",
+                                            "DEVICE",  "HOST",     "DISK",   "PEER",
+                                            "+TICKET", "COMPUTED", "EVICTED"};
 
 static void add_figures(struct table *t, const char *of, const json_t *row)
 {
@@ -37,11 +37,11 @@ static void add_figures(struct table *t, const char *of, const json_t *row)
                                        "evicted_nodes"};
 
     table_add(t, PLAIN, "%s", of);
-    table_add(t, PLAIN, "%s", human_tokens(j_u64(row, "prompts")));
-    table_add(t, PLAIN, "%s", human_tokens(j_u64(row, "prompt_tokens")));
+    table_count(t, PLAIN, j_u64(row, "prompts"));
+    table_count(t, PLAIN, j_u64(row, "prompt_tokens"));
     add_found(t, row, found(row));
     for (size_t i = 0; i < TITLES_N(keys); i++)
-        table_add(t, PLAIN, "%s", human_tokens(j_u64(row, keys[i])));
+        table_count(t, PLAIN, j_u64(row, keys[i]));
 }
 
 static void figures_of(struct table *t, const json_t *answer, const char *list, const char *name)
@@ -64,7 +64,7 @@ static void add_times(struct table *t, const json_t *times, const char *kind)
         if (n == 0)
             continue;
         table_add(t, PLAIN, "%s%s", kind, key);
-        table_add(t, PLAIN, "%s", human_tokens(n));
+        table_count(t, PLAIN, n);
         table_add(t, PLAIN, "%s", human_us(j_u64(h, "sum_us") / n));
         table_add(t, PLAIN, "%s", human_us(j_u64(h, "p50_us")));
         table_add(t, PLAIN, "%s", human_us(j_u64(h, "p99_us")));
@@ -114,7 +114,7 @@ static int run_stats(struct ctl *ctl)
 
 static int run_namespaces(struct ctl *ctl)
 {
-    static const char *const titles[] = {"<NAMESPACE", "<TENANT", "<POOL", "NODES",  "<STATE",
+    static const char *const titles[] = {"=NAMESPACE", "<TENANT", "=POOL", "NODES",  "<STATE",
                                          "PROMPTS",    "TOKENS",  "FOUND", "EVICTED"};
     json_t *answer = ctl_list(ctl, "namespaces", ctl_pool_arg(ctl)), *row;
     struct table t;
@@ -124,18 +124,18 @@ static int run_namespaces(struct ctl *ctl)
         table_init(&t, ctl, titles, TITLES_N(titles));
         json_array_foreach(json_object_get(answer, "namespaces"), i, row)
         {
-            table_add(&t, PLAIN, "%s", j_str(row, "namespace"));
+            table_hex(&t, j_str(row, "namespace"), NAMESPACE_SHOWN);
             table_add(&t, PLAIN, "%s", j_str(row, "tenant"));
             table_add(&t, PLAIN, "%s", j_str(row, "pool"));
-            table_add(&t, PLAIN, "%s", num(row, "nodes"));
+            table_num(&t, row, "nodes");
             table_add(&t, PLAIN, "%s",
                       j_bool(row, "reset")  ? "reset"
                       : j_bool(row, "held") ? "held"
                                             : "idle");
-            table_add(&t, PLAIN, "%s", num(row, "prompts"));
-            table_add(&t, PLAIN, "%s", num(row, "prompt_tokens"));
+            table_num(&t, row, "prompts");
+            table_num(&t, row, "prompt_tokens");
             add_found(&t, row, found(row));
-            table_add(&t, PLAIN, "%s", num(row, "evicted_nodes"));
+            table_num(&t, row, "evicted_nodes");
         }
         table_print(&t, "no pool knows a namespace");
     }
@@ -209,10 +209,10 @@ static void add_tenant(struct table *t, const json_t *row)
 {
     const json_t *device = json_object_get(row, "device");
 
-    table_add(t, BOLD, "%.*s", TENANTS_NAME_BYTES, j_str(row, "tenant"));
-    table_add(t, PLAIN, "%s", num(row, "engines"));
-    table_add(t, PLAIN, "%s", num(row, "sessions"));
-    table_add(t, PLAIN, "%s", num(row, "nodes"));
+    table_add(t, BOLD, "%s", j_str(row, "tenant"));
+    table_num(t, row, "engines");
+    table_num(t, row, "sessions");
+    table_num(t, row, "nodes");
     table_add(t, PLAIN, "%s", human_bytes(j_u64(device, "bytes")));
     table_add(t, PLAIN, "%s", human_bytes(j_u64(device, "live_bytes")));
     table_add(t, PLAIN, "%s", human_bytes(j_u64(device, "evictable_bytes")));
@@ -241,19 +241,22 @@ static int run_tenants(struct ctl *ctl)
 static const struct argp_option namespaces_options[] = {
     {"pool", OPT_POOL, "POOL", 0, "Only this pool: its handle or its slot (ternctl pools)", 0},
     OPTION_TENANT,
+    OPTION_WIDE,
     {0},
 };
 
+static const struct argp_option wide[] = {OPTION_WIDE, {0}};
+
 const struct command stats_commands[] = {
     {"stats", "", "What became of prompts, and how long things took",
-     "  ternctl stats\n  ternctl stats --json | jq '.tenants[] | {tenant, prompt_tokens}'\n", NULL,
+     "  ternctl stats\n  ternctl stats --json | jq '.tenants[] | {tenant, prompt_tokens}'\n", wide,
      0, run_stats},
     {"tenants", "", "What each tenant has, and what was found of its prompts",
      "  ternctl tenants\n  ternctl tenants --json | jq '.tenants[] | {tenant, "
      "live: .device.live_bytes}'\n\nPOOLS is the memory of its pools on the device, of one "
      "region; LIVE is in use, EVICTABLE makes way for whoever needs it, HOST is its pools on the "
      "host tier.\n",
-     NULL, 0, run_tenants},
+     wide, 0, run_tenants},
     {"namespaces", "", "Namespaces of pools, and what was found of their prompts",
      "  ternctl namespaces\n  ternctl namespaces --json | jq '.namespaces | length'\n",
      namespaces_options, 0, run_namespaces},

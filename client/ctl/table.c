@@ -2,6 +2,7 @@
  * ASCII. */
 #include "ctl.h"
 
+#include <limits.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -9,6 +10,10 @@
 
 #define HUMAN_BUFFERS 8
 #define HUMAN_BYTES   40
+
+#define COLUMN_GAP     "  "
+#define CUT_MARK       ".."
+#define TEXT_WIDTH_MIN 4 /* no text is cut to fewer bytes */
 
 static const char *const code[] = {
     [PLAIN] = "",       [BOLD] = "\033[1m",   [DIM] = "\033[2m",
@@ -69,41 +74,136 @@ void table_add(struct table *t, enum colour colour, const char *format, ...)
     t->cell[t->cells++] = (struct cell){.text = text, .colour = colour};
 }
 
-static void print_cell(const struct table *t, uint32_t column, const char *text, enum colour colour,
-                       size_t width)
+static const char *shown_count(const struct table *t, uint64_t n)
 {
-    bool left = t->titles[column][0] == '<', last = column + 1 == t->columns;
-    int pad = (int)(width - strlen(text));
-
-    printf("%s%*s%s%s%s%*s%s", column ? "  " : "", left ? 0 : pad, "", begin(t->ctl, colour), text,
-           end(t->ctl, colour), left && !last ? pad : 0, "", last ? "\n" : "");
+    return t->ctl->wide ? human_count(n) : human_short(n);
 }
 
-static const char *title(const struct table *t, uint32_t column)
+void table_count(struct table *t, enum colour colour, uint64_t n)
 {
-    return t->titles[column] + (t->titles[column][0] == '<');
+    table_add(t, colour, "%s", shown_count(t, n));
+}
+
+void table_part(struct table *t, enum colour colour, uint64_t n, uint64_t of)
+{
+    table_add(t, colour, "%s of %s", shown_count(t, n), shown_count(t, of));
+}
+
+void table_num(struct table *t, const json_t *row, const char *key)
+{
+    table_count(t, PLAIN, j_u64(row, key));
+}
+
+void table_hex(struct table *t, const char *hex, int digits)
+{
+    table_add(t, DIM, "%.*s", t->ctl->wide ? INT_MAX : digits, hex);
+}
+
+/* ---- columns ---- */
+
+struct column {
+    const char *title;
+    bool shown, left, whole; /* whole: its cells are not cut */
+    uint32_t width;
+};
+
+static struct column column_of(const struct ctl *ctl, const char *title)
+{
+    struct column c = {.shown = title[0] != '+' || ctl->wide};
+
+    title += title[0] == '+';
+    c.left = title[0] == '<' || title[0] == '=';
+    c.whole = title[0] != '<';
+    c.title = title + c.left;
+    c.width = (uint32_t)strlen(c.title);
+    return c;
+}
+
+/* Cuts the widest texts until a line has no more than TABLE_WIDTH. */
+static void fit(const struct table *t, struct column *columns)
+{
+    uint32_t width = 0, shown = 0;
+
+    for (uint32_t i = 0; i < t->columns; i++) {
+        width += columns[i].shown ? columns[i].width : 0;
+        shown += columns[i].shown;
+    }
+    width += shown ? (shown - 1) * (uint32_t)strlen(COLUMN_GAP) : 0;
+    while (width > TABLE_WIDTH && !t->ctl->wide) {
+        struct column *widest = NULL;
+
+        for (uint32_t i = 0; i < t->columns; i++) {
+            struct column *c = &columns[i];
+
+            if (c->shown && !c->whole && c->width > TEXT_WIDTH_MIN &&
+                (!widest || c->width > widest->width))
+                widest = c;
+        }
+        if (!widest)
+            return;
+        widest->width--;
+        width--;
+    }
+}
+
+static void measure(const struct table *t, struct column *columns)
+{
+    for (uint32_t i = 0; i < t->columns; i++)
+        columns[i] = column_of(t->ctl, t->titles[i]);
+    for (uint32_t i = 0; i < t->cells; i++) {
+        uint32_t n = (uint32_t)strlen(t->cell[i].text), *width = &columns[i % t->columns].width;
+
+        *width = n > *width ? n : *width;
+    }
+    fit(t, columns);
+}
+
+static void print_cell(const struct table *t, const struct column *c, const struct cell *cell,
+                       bool last)
+{
+    int n = (int)strlen(cell->text), width = (int)c->width, mark = (int)strlen(CUT_MARK);
+    bool cut = n > width;
+    int pad = cut ? 0 : width - n;
+
+    printf("%*s%s%.*s%s%s%*s", c->left ? 0 : pad, "", begin(t->ctl, cell->colour),
+           cut ? width - mark : n, cell->text, cut ? CUT_MARK : "", end(t->ctl, cell->colour),
+           c->left && !last ? pad : 0, "");
+}
+
+static void print_line(const struct table *t, const struct column *columns,
+                       const struct cell *cells)
+{
+    const char *gap = "";
+    uint32_t last = 0;
+
+    for (uint32_t i = 0; i < t->columns; i++)
+        last = columns[i].shown ? i : last;
+    for (uint32_t i = 0; i <= last; i++) {
+        if (!columns[i].shown)
+            continue;
+        printf("%s", gap);
+        print_cell(t, &columns[i], &cells[i], i == last);
+        gap = COLUMN_GAP;
+    }
+    printf("\n");
 }
 
 void table_print(struct table *t, const char *if_empty)
 {
-    size_t width[TABLE_COLUMNS_MAX];
+    struct column columns[TABLE_COLUMNS_MAX];
+    struct cell titles[TABLE_COLUMNS_MAX];
 
-    for (uint32_t c = 0; c < t->columns; c++)
-        width[c] = strlen(title(t, c));
-    for (uint32_t i = 0; i < t->cells; i++) {
-        size_t n = strlen(t->cell[i].text);
-
-        if (n > width[i % t->columns])
-            width[i % t->columns] = n;
-    }
+    measure(t, columns);
     if (t->cells == 0)
         printf("%s\n", if_empty);
-    for (uint32_t c = 0; c < t->columns && t->cells; c++)
-        print_cell(t, c, title(t, c), BOLD, width[c]);
-    for (uint32_t i = 0; i < t->cells; i++) {
-        print_cell(t, i % t->columns, t->cell[i].text, t->cell[i].colour, width[i % t->columns]);
-        free(t->cell[i].text);
-    }
+    for (uint32_t i = 0; i < t->columns; i++)
+        titles[i] = (struct cell){.text = columns[i].title, .colour = BOLD};
+    if (t->cells > 0)
+        print_line(t, columns, titles);
+    for (uint32_t i = 0; i < t->cells; i += t->columns)
+        print_line(t, columns, &t->cell[i]);
+    for (uint32_t i = 0; i < t->cells; i++)
+        free((char *)(uintptr_t)t->cell[i].text);
     free(t->cell);
 }
 
@@ -117,7 +217,7 @@ static char *human_buffer(void)
 
 const char *human_bytes(uint64_t bytes)
 {
-    static const char *const unit[] = {"B", "KiB", "MiB", "GiB", "TiB", "PiB"};
+    static const char *const unit[] = {"B", "KiB", "MiB", "GiB", "TiB", "PiB", "EiB"};
     char *out = human_buffer();
     double v = (double)bytes;
     size_t i = 0;
@@ -142,9 +242,9 @@ const char *human_count(uint64_t n)
     return out;
 }
 
-const char *human_tokens(uint64_t n)
+const char *human_short(uint64_t n)
 {
-    static const char *const unit[] = {"M", "G", "T", "P"};
+    static const char *const unit[] = {"M", "G", "T", "P", "E"};
     char *out;
     double v = (double)n / 1e6;
     size_t i = 0;
@@ -189,7 +289,9 @@ const char *human_age(double s)
         snprintf(out, HUMAN_BYTES, "%.0f min", s / 60);
     else if (s < 48 * 3600)
         snprintf(out, HUMAN_BYTES, "%.1f h", s / 3600);
-    else
+    else if (s < 1000.0 * 86400)
         snprintf(out, HUMAN_BYTES, "%.1f d", s / 86400);
+    else
+        snprintf(out, HUMAN_BYTES, "%.0f y", s / (365.25 * 86400));
     return out;
 }

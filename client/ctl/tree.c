@@ -6,7 +6,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define INDENT_MAX 40 /* levels; deeper branches are not moved further to the right */
+#define INDENT_MAX      6 /* levels; deeper branches are not moved further to the right */
+#define INDENT_MAX_WIDE 40
 
 static const char *state_of(const struct forest_node *n)
 {
@@ -31,14 +32,15 @@ static void add_snapshot(struct table *t, const struct forest_line *l)
 
     table_add(t, reclaimable ? DIM : PLAIN, "%s%s", human_count(l->state_pages),
               reclaimable ? " reclaimable" : "");
-    table_add(t, borrowers ? GREEN : DIM, "%s", human_count(borrowers));
+    table_count(t, borrowers ? GREEN : DIM, borrowers);
     table_add(t, PLAIN, "%s", j_bool(l->last->row, "resumable") ? "yes" : l->to == 0 ? "" : "no");
 }
 
 static void add_line(struct table *t, const struct forest_line *l)
 {
     const struct forest_node *last = l->last;
-    uint32_t indent = last->level > INDENT_MAX ? INDENT_MAX : last->level;
+    uint32_t most = t->ctl->wide ? INDENT_MAX_WIDE : INDENT_MAX;
+    uint32_t indent = last->level > most ? most : last->level;
     const char *tier = forest_tier(last);
     char ages[64], *holders = forest_holders(last);
 
@@ -48,12 +50,12 @@ static void add_line(struct table *t, const struct forest_line *l)
     else
         table_add(t, PLAIN, "%*s%llu..%llu", (int)(2 * indent), "", (unsigned long long)l->from,
                   (unsigned long long)l->to);
-    table_add(t, PLAIN, "%s", human_count(l->nodes));
-    table_add(t, l->pages ? PLAIN : DIM, "%s", human_count(l->pages));
-    table_add(t, l->host_pages ? PLAIN : DIM, "%s", human_count(l->host_pages));
+    table_count(t, PLAIN, l->nodes);
+    table_count(t, l->pages ? PLAIN : DIM, l->pages);
+    table_count(t, l->host_pages ? PLAIN : DIM, l->host_pages);
     table_add(t, tier_colour(tier), "%s", tier);
     add_snapshot(t, l);
-    if (l->nodes > 1 && l->oldest - l->youngest >= 1)
+    if (t->ctl->wide && l->nodes > 1 && l->oldest - l->youngest >= 1)
         snprintf(ages, sizeof(ages), "%s .. %s", human_age(l->youngest), human_age(l->oldest));
     else
         snprintf(ages, sizeof(ages), "%s", human_age(l->youngest));
@@ -66,9 +68,9 @@ static void add_line(struct table *t, const struct forest_line *l)
 
 static void show(const struct ctl *ctl, const struct forest *f)
 {
-    static const char *const titles[] = {"<TOKENS",   "NODES",       "PAGES",     "HOST PAGES",
-                                         "<TIER",     "STATE PAGES", "BORROWERS", "<RESUME",
-                                         "LAST USED", "<IS",         "<NODE",     "<HELD BY"};
+    static const char *const titles[] = {"=TOKENS",   "+NODES",       "PAGES",      "HOST",
+                                         "<TIER",     "+STATE PAGES", "+BORROWERS", "+<RESUME",
+                                         "LAST USED", "<IS",          "=NODE",      "<HELD BY"};
     struct table t;
 
     table_init(&t, ctl, titles, sizeof(titles) / sizeof(titles[0]));
@@ -120,6 +122,7 @@ static const struct argp_option tree_options[] = {
     {"pool", OPT_POOL, "POOL", 0, "Only this pool: its handle or its slot (ternctl pools)", 0},
     {"svg", OPT_SVG, "FILE", 0,
      "Draws the tree into FILE instead: an icicle, one pool above the next", 0},
+    OPTION_WIDE,
     {0},
 };
 
@@ -127,7 +130,8 @@ const struct command tree_commands[] = {
     {"tree", "", "The prefix tree: pages, tier, who holds it and for how long",
      "  ternctl tree\n  ternctl tree --pool 0 --svg /tmp/tree.svg\n\nNodes in a row without a "
      "branch, alike and held by nobody, are one line with the depths from..to; NODE is the last of "
-     "them, for `ternctl pin`. TIER: device, host, both, or on its way (device>host).\nIn the "
+     "them, for `ternctl pin`. TIER: device, host, both, or on its way (device>host). HOST: pages "
+     "there.\nIn the "
      "drawing width is pages, colour is the tier, a dot a point to resume from.\n",
      tree_options, 0, run_tree},
     {0},

@@ -8,6 +8,7 @@
 #include <string.h>
 
 #define WATCH_COOKIE 1
+#define TENANT_SHOWN 10 /* bytes of a name, so that a line fits 100 columns */
 
 static const char *kind_name(enum tern_event_kind kind)
 {
@@ -57,8 +58,8 @@ static void show(const struct ctl *ctl, const struct tern_event *e)
     }
     printf("%10llu  ", (unsigned long long)e->number);
     paint(ctl, kind_colour(e->kind), "%-7s", kind_name(e->kind));
-    printf("  %-6s  %-12s  %016llx  %9u  %016llx  %016llx\n", tier_name(e),
-           e->tenant ? e->tenant : "-", (unsigned long long)e->ns_hi, e->depth,
+    printf("  %-6s  %-*.*s  %08x  %10u  %016llx  %016llx\n", tier_name(e), TENANT_SHOWN,
+           TENANT_SHOWN, e->tenant ? e->tenant : "-", (unsigned)(e->ns_hi >> 32), e->depth,
            (unsigned long long)e->chain, (unsigned long long)e->parent_chain);
 }
 
@@ -78,8 +79,8 @@ static void show_begin(const struct ctl *ctl, uint64_t next)
                             "incarnation", hex(tern_incarnation(ctl->tern))));
         return;
     }
-    paint(ctl, BOLD, "%10s  %-7s  %-6s  %-12s  %-16s  %9s  %-16s  %-16s\n", "NUMBER", "CHANGE",
-          "TIER", "TENANT", "NAMESPACE", "DEPTH", "CHAIN", "PARENT");
+    paint(ctl, BOLD, "%10s  %-7s  %-6s  %-*s  %-8s  %10s  %-16s  %-16s\n", "NUMBER", "CHANGE",
+          "TIER", TENANT_SHOWN, "TENANT", "SPACE", "DEPTH", "CHAIN", "PARENT");
     fprintf(stderr, "waiting for changes from number %llu on; interrupt to end\n",
             (unsigned long long)next);
 }

@@ -89,7 +89,7 @@ fi
 peer hung "p['state'] == 'resolving' or p['last_error']"
 [[ $(grep -c "level=warn event=resolve_failed peer=late host=late.test err=INVALID" "$DIR/log") == 1 ]] || fail "not told once"
 [[ $(grep -c "level=warn event=resolve_failed peer=silent host=silent.test err=TIMED_OUT" "$DIR/log") == 1 ]] || fail "not told once"
-ends 0 "the name does not resolve: Name or service not known" "$CTL" peers
+ends 0 "the name does not resolve: Name or service not known" "$CTL" peers --wide
 name late.test 127.0.0.1
 peer late "p['state'] == 'up' and p['last_error'] is None"
 

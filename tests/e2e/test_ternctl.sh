@@ -106,7 +106,7 @@ wrong 1 "no peer is called 'nobody'" "$CTL" peers --peer nobody
 wrong 2 "unrecognized option '--engine'" "$CTL" transfers --engine holder
 
 # ---- tree: the shared part is one line, then the three branches; the ends of two are held by a session each
-TREE=$("$CTL" tree)
+TREE=$("$CTL" tree --wide)
 [[ $(grep -c ' 0\.\.512 *8 *8 *0' <<<"$TREE") == 1 ]] || fail "the shared prefix is not one line: $TREE"
 [[ $(grep -c ' 512\.\.' <<<"$TREE") == 3 ]] || fail "not three branches: $TREE"
 [[ $(grep -c '\.\.1024 *1 *1 *0 .* device holder [0-9]' <<<"$TREE") == 2 ]] || fail "not two held ends: $TREE"
@@ -167,7 +167,7 @@ json "$("$CTL" pools --json)" "all(p['other_tier'] in [q['pool'] for q in j['poo
 S=$("$CTL" sessions --json)
 json "$S" "sorted(s['ref'] for s in j['sessions'] if s['state'] == 'retracted') == ['host', 'retracted']"
 json "$S" "all(s['ref'] == 'device' for s in j['sessions'] if s['engine'] == 'holder')"
-ends 0 "retracted .*host  *[0-9]" "$CTL" sessions
+ends 0 "retracted .*host  *[0-9]" "$CTL" sessions --wide
 DEVICE=$("$CTL" pools --json | value "[p['pool'] for p in j['pools'] if (p['engine'] or '').startswith('away') and p['tier'] == 'device'][0]")
 TREE=$("$CTL" tree --pool "$DEVICE" --json)
 json "$TREE" "sum(n['tier'] == 'both' for n in j['tree']) == 33 and sum(n['host_pages'] for n in j['tree']) == 32"
@@ -175,7 +175,7 @@ json "$TREE" "sorted((h['kind'], h['who']) for n in j['tree'] for h in n['holder
 json "$TREE" "all(len(n['chain']) == 16 for n in j['tree']) and len(set(n['chain'] for n in j['tree'])) == 33"
 AWAY_NODE=$(value "[n['id'] for n in j['tree'] if n['refs']['host'] == 1][0]" <<<"$TREE")
 FREE_NODE=$(value "[n['id'] for n in j['tree'] if n['depth'] == 1024 and not n['holders']][0]" <<<"$TREE")
-ends 0 "$AWAY_NODE  *host away <&> [0-9]" "$CTL" tree --pool "$DEVICE"
+ends 0 "$AWAY_NODE  *host away <&> [0-9]" "$CTL" tree --wide --pool "$DEVICE"
 
 json "$("$CTL" pin "$FREE_NODE" --json)" "j['refs'] == 1"
 ends 0 "operators: 2" "$CTL" pin "$FREE_NODE"
@@ -251,13 +251,17 @@ refused() {
     "$@" --json >"$DIR/stdout" 2>"$DIR/stderr" || rc=$?
     [[ $rc == "$status" ]] || fail "$* --json: exit status $rc, not $status"
     json "$(cat "$DIR/stdout")" "list(j) == ['error', 'text'] and j['error'] == '$error' and '$pattern' in j['text']"
-    [[ $(cat "$DIR/stderr") == *"ternctl: "*"$pattern"* ]] || fail "$* --json: $(cat "$DIR/stderr")"
+    [[ $(cat "$DIR/stderr") == *"ternctl: "*"$pattern"* || $error$pattern == USAGEthe* && -s $DIR/stderr ]] || fail "$* --json: $(cat "$DIR/stderr")"
 }
 refused 1 GONE "gone" "$CTL" pin 7777777700000001
 refused 1 DISK "the tape cannot be written" "$CTL" tape /nowhere/at/all.tape
 refused 1 DENIED "is a tenant" "$CTL" --socket "$SOCKET" status
 refused 1 FAILED "no open pool" "$CTL" evict --pool 77
 refused 2 USAGE "is no node" "$CTL" pin zork
+refused 2 USAGE "the command line is wrong" "$CTL" pin
+refused 2 USAGE "the command line is wrong" "$CTL" pools --zork
+refused 2 USAGE "the command line is wrong" "$CTL" frobnicate
+refused 2 USAGE "the command line is wrong" "$CTL" evict --nodes many
 refused 3 UNREACHABLE "is ternd running" "$CTL" --socket "$DIR/nobody.sock" status
 json "$("$CTL" --socket /$'\xff' status --json 2>/dev/null || true)" "j['text'].startswith('/?: there is no such socket')" # JSON is UTF-8
 COMMANDS=$("$CTL" --help | sed -n '/^Commands:/,/^$/s/^  \([a-z-]*\) .*/\1/p')
