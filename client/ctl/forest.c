@@ -1,6 +1,4 @@
-/* See forest.h. A node has whole chunks of L tokens. The list of nodes comes in pages while the
- * daemon goes on, so a node may be there without its parent: it is then shown as the start of a
- * tree of its own, and one that a moved parent has hidden is counted, never followed for ever. */
+/* See forest.h. A node has whole chunks of L tokens. */
 #include "forest.h"
 
 #include <stdio.h>
@@ -8,7 +6,8 @@
 #include <string.h>
 
 #define NO_PARENT         UINT64_MAX
-#define HOLDERS_SHOWN_MAX 4 /* names of holders of one kind; the rest is counted */
+#define HOLDERS_SHOWN_MAX 4    /* names of holders of one kind; the rest is counted */
+#define PARENTS_ASKED_MAX 4096 /* one by one, for one picture */
 
 static const char *const kinds[] = {"device", "retracted", "host", "transfer", "admin", "job"};
 
@@ -16,18 +15,38 @@ static const char *const kinds[] = {"device", "retracted", "host", "transfer", "
 
 /* ---- the daemon's lists ---- */
 
+static uint32_t slot_of(uint64_t id)
+{
+    return (uint32_t)id;
+}
+
 static int by_slot(const void *a, const void *b)
 {
     const struct forest_node *x = a, *y = b;
 
-    return x->slot < y->slot ? -1 : x->slot > y->slot;
+    return slot_of(x->id) < slot_of(y->id) ? -1 : slot_of(x->id) > slot_of(y->id);
 }
 
-static struct forest_node *find(const struct forest *f, uint64_t slot)
+/* Whatever node of the list has that slot. */
+static struct forest_node *find_slot(const struct forest *f, uint64_t id)
 {
-    struct forest_node key = {.slot = slot};
+    struct forest_node key = {.id = id};
 
     return f->n ? bsearch(&key, f->nodes, f->n, sizeof(key), by_slot) : NULL;
+}
+
+static struct forest_node *find(const struct forest *f, uint64_t id)
+{
+    struct forest_node *n = find_slot(f, id);
+
+    return n && n->id == id ? n : NULL;
+}
+
+static uint64_t id_in(const json_t *row, const char *key, uint64_t absent)
+{
+    const char *id = json_string_value(json_object_get(row, key));
+
+    return id ? strtoull(id, NULL, 16) : absent;
 }
 
 static void load_nodes(struct forest *f, const json_t *rows)
@@ -36,24 +55,125 @@ static void load_nodes(struct forest *f, const json_t *rows)
     json_t *row;
     size_t i;
 
-    f->nodes = calloc(room + 1u, sizeof(*f->nodes));
-    f->order = calloc(room + 1u, sizeof(*f->order));
-    f->lines = calloc(room + 1u, sizeof(*f->lines));
+    *f = (struct forest){.nodes = calloc(room + 1u, sizeof(*f->nodes)),
+                         .order = calloc(room + 1u, sizeof(*f->order)),
+                         .lines = calloc(room + 1u, sizeof(*f->lines))};
     if (!f->nodes || !f->order || !f->lines)
         ctl_fail(CTL_FAILED, "no memory for a tree of that size: use --pool");
     json_array_foreach(rows, i, row)
     {
-        const json_t *parent = json_object_get(row, "parent");
-
         f->nodes[f->n++] = (struct forest_node){
-            .slot = j_u64(row, "slot"),
-            .parent = json_is_integer(parent) ? (uint64_t)json_integer_value(parent) : NO_PARENT,
+            .id = id_in(row, "id", 0),
+            .parent = id_in(row, "parent_id", NO_PARENT),
+            .at = (uint32_t)i,
             .line = NO_LINE,
             .row = row,
         };
     }
     qsort(f->nodes, f->n, sizeof(*f->nodes), by_slot);
 }
+
+/* ---- a list that was read in pages becomes one picture ---- */
+
+/* The row of that node, if it is there; the caller owns it. */
+static json_t *ask_node(struct ctl *ctl, uint64_t id)
+{
+    char from[32], limit[] = "limit=1";
+    const char *const args[] = {from, limit};
+    json_t *answer, *row;
+
+    snprintf(from, sizeof(from), "from=%u", slot_of(id));
+    answer = ctl_ask(ctl, "tree", args, 2);
+    row = json_incref(json_array_get(json_object_get(answer, "tree"), 0));
+    json_decref(answer);
+    if (row && id_in(row, "id", NO_PARENT) == id)
+        return row;
+    json_decref(row);
+    return NULL;
+}
+
+/* Asks for each parent that is missing, once. True: some came, whose parents may be missing. */
+static bool ask_parents(struct ctl *ctl, json_t *rows, json_t *asked)
+{
+    bool came = false;
+    struct forest f;
+
+    load_nodes(&f, rows);
+    for (uint32_t i = 0; i < f.n && json_object_size(asked) < PARENTS_ASKED_MAX; i++) {
+        uint64_t parent = f.nodes[i].parent;
+        const struct forest_node *before = find_slot(&f, parent);
+        char key[24];
+        json_t *row;
+
+        snprintf(key, sizeof(key), "%016llx", (unsigned long long)parent);
+        if (parent == NO_PARENT || (before && before->id == parent) || json_object_get(asked, key))
+            continue;
+        json_object_set_new(asked, key, json_true());
+        row = ask_node(ctl, parent);
+        if (row && before) /* that one has gone */
+            json_array_set_new(rows, before->at, row);
+        else if (row)
+            json_array_append_new(rows, row);
+        came |= row != NULL;
+    }
+    forest_free(&f);
+    return came;
+}
+
+static int by_depth(const void *a, const void *b)
+{
+    const struct forest_node *const *x = a, *const *y = b;
+    uint64_t p = j_u64((*x)->row, "depth"), q = j_u64((*y)->row, "depth");
+
+    return p < q ? -1 : p > q;
+}
+
+/* Takes out what has no way up to a root, from the root downwards; returns how many. */
+static size_t prune(json_t *rows)
+{
+    json_t *kept = json_array();
+    struct forest_node **sorted;
+    struct forest f;
+    size_t n;
+
+    load_nodes(&f, rows);
+    sorted = calloc(f.n + 1u, sizeof(struct forest_node *));
+    if (!sorted || !kept)
+        ctl_fail(CTL_FAILED, "no memory for a tree of that size: use --pool");
+    for (uint32_t i = 0; i < f.n; i++)
+        sorted[i] = &f.nodes[i];
+    qsort(sorted, f.n, sizeof(struct forest_node *), by_depth);
+    for (uint32_t i = 0; i < f.n; i++) {
+        const struct forest_node *parent = find(&f, sorted[i]->parent);
+
+        /* `level` says that its way up is whole. */
+        if (sorted[i]->parent != NO_PARENT && (!parent || parent->level == 0))
+            continue;
+        sorted[i]->level = 1;
+        json_array_append(kept, sorted[i]->row);
+    }
+    n = f.n - json_array_size(kept);
+    json_array_clear(rows);
+    json_array_extend(rows, kept);
+    json_decref(kept);
+    free(sorted);
+    forest_free(&f);
+    return n;
+}
+
+static json_t *ask_tree(struct ctl *ctl)
+{
+    json_t *answer = ctl_list(ctl, "tree", ctl_pool_arg(ctl)), *asked = json_object();
+    json_t *rows = json_object_get(answer, "tree");
+
+    while (ask_parents(ctl, rows, asked))
+        ;
+    json_object_set_new(answer, "left_out", json_integer((json_int_t)prune(rows)));
+    json_decref(asked);
+    return answer;
+}
+
+/* ---- who holds what ---- */
 
 static void add_holder(json_t *row, const char *kind, const char *who, const char *id, double since)
 {
@@ -62,13 +182,12 @@ static void add_holder(json_t *row, const char *kind, const char *who, const cha
         json_pack("{s:s, s:s, s:s*, s:f}", "kind", kind, "who", who, "id", id, "since_s", since));
 }
 
-/* Finds the node that a row of another list names, if it is still the same one. */
+/* The row of the node that a row of another list names, if it is still the same one. */
 static json_t *held_by(const struct forest *f, const json_t *row)
 {
-    const char *id = j_str(row, "node_id");
-    const struct forest_node *n = find(f, strtoull(id, NULL, 16) & UINT32_MAX);
+    const struct forest_node *n = find(f, id_in(row, "node_id", NO_PARENT));
 
-    return n && strcmp(j_str(n->row, "id"), id) == 0 ? n->row : NULL;
+    return n ? n->row : NULL;
 }
 
 static void join_sessions(struct ctl *ctl, const struct forest *f)
@@ -106,8 +225,8 @@ static void join_transfers(struct ctl *ctl, const struct forest *f)
 
 json_t *forest_ask(struct ctl *ctl)
 {
-    json_t *answer = ctl_list(ctl, "tree", ctl_pool_arg(ctl));
-    struct forest f = {0};
+    json_t *answer = ask_tree(ctl);
+    struct forest f;
 
     load_nodes(&f, json_object_get(answer, "tree"));
     for (uint32_t i = 0; i < f.n; i++)
@@ -301,7 +420,7 @@ static struct forest_node *take_line(struct forest *f, struct forest_node *n)
 
         n->line = f->nlines;
         line_take(l, n->row);
-        if (!child || child->line != NO_LINE || !alike(n, child))
+        if (!child || !alike(n, child))
             break;
         child->level = n->level;
         n = child;
@@ -314,9 +433,7 @@ static struct forest_node *take_line(struct forest *f, struct forest_node *n)
 void forest_load(struct forest *f, const json_t *answer)
 {
     uint32_t *stack, depth = 0;
-    uint64_t shown = 0;
 
-    *f = (struct forest){0};
     load_nodes(f, json_object_get(answer, "tree"));
     group(f);
     stack = calloc(f->n + 1u, sizeof(*stack));
@@ -327,7 +444,6 @@ void forest_load(struct forest *f, const json_t *answer)
     while (depth > 0) {
         const struct forest_node *n = take_line(f, &f->nodes[stack[--depth]]);
 
-        shown += f->lines[f->nlines - 1].nodes;
         for (uint32_t i = n->children; i-- > 0;) {
             uint32_t child = f->order[n->first + i];
 
@@ -335,7 +451,6 @@ void forest_load(struct forest *f, const json_t *answer)
             stack[depth++] = child;
         }
     }
-    f->hidden = f->n - (uint32_t)shown;
     free(stack);
 }
 

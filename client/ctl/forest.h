@@ -9,7 +9,8 @@
 #define NO_LINE UINT32_MAX
 
 struct forest_node {
-    uint64_t slot, parent;    /* NO_PARENT: a root */
+    uint64_t id, parent;      /* slots with their generations; parent NO_PARENT: a root */
+    uint32_t at;              /* of its row in the list */
     uint32_t first, children; /* places in `order` of its children */
     uint32_t level, line;     /* level: of indentation. line: NO_LINE before it is part of one */
     json_t *row;              /* borrowed */
@@ -29,12 +30,14 @@ struct forest {
     uint32_t *order;           /* nodes, grouped by parent; roots first */
     uint32_t n, roots;
     struct forest_line *lines; /* a line comes before those that hang from it */
-    uint32_t nlines, hidden;   /* hidden: nodes whose parent moved while the list was read */
+    uint32_t nlines;
 };
 
-/* Asks for the tree, and for sessions and transfers to write "holders" into each row of it:
- * [{kind, who, id, since_s}]. The lists come one after the other while the daemon goes on: a holder
- * that has come or gone meanwhile is missing. The caller owns the answer. */
+/* Asks for the tree, as a list in which each node's parent stands too, at a lesser depth. The list
+ * comes in pages while the daemon goes on, so a parent that is missing is asked for by itself; a
+ * node whose parent has gone meanwhile has gone too, and is counted in "left_out". Asks for
+ * sessions and transfers to write "holders" into each row: [{kind, who, id, since_s}]; one that has
+ * come or gone meanwhile is missing. The caller owns the answer. */
 json_t *forest_ask(struct ctl *ctl);
 
 void forest_load(struct forest *ret, const json_t *answer); /* borrows the answer */

@@ -10,17 +10,21 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define ROWS_MAX     400
-#define CELLS_MAX    8000
-#define SHEET_WIDTH  1280
-#define MARGIN       24
-#define NAMES_WIDTH  190 /* right of the longest branch: who holds it */
-#define PLOT_WIDTH   (SHEET_WIDTH - 2 * MARGIN - NAMES_WIDTH)
-#define PLOT_TOP     112
-#define HEADER_ROOM  24  /* above each root */
-#define LETTER_WIDTH 6.3 /* of a text of 11 px, on average */
-#define TEXT_ROOM    13  /* a lower cell has no text */
-#define TICK_ROOM    5   /* chunks closer than this are not told apart */
+#define ROWS_MAX        400
+#define CELLS_MAX       8000
+#define SHEET_WIDTH     1280
+#define MARGIN          24
+#define NAMES_WIDTH     190 /* right of the longest branch: who holds it */
+#define PLOT_WIDTH      (SHEET_WIDTH - 2 * MARGIN - NAMES_WIDTH)
+#define PLOT_TOP        112
+#define HEADER_ROOM     24  /* above each root */
+#define LETTER_WIDTH    6.3 /* of a text of 11 px, on average */
+#define LETTER_ROOM     7.5 /* of a wide one: lines keep out of so much for each */
+#define LETTER_UP       11  /* a letter reaches so far above its line, and below it */
+#define LETTER_DOWN     4
+#define TEXT_ROOM       13 /* a lower cell has no text */
+#define CELL_NAME_BYTES 96
+#define TICK_ROOM       5 /* chunks closer than this are not told apart */
 
 #define COLOUR_DEVICE "#2f6db3"
 #define COLOUR_HOST   "#e0962a"
@@ -39,10 +43,16 @@ struct box {
     bool folded;   /* into its parent's grey cell */
 };
 
+struct label {
+    double x, y, end; /* y: the line on which it stands */
+};
+
 struct sheet {
     const struct forest *f;
     FILE *out;
-    struct box *box; /* of each line, and one of the sheet: its children are the roots */
+    struct box *box;      /* of each line, and one of the sheet: its children are the roots */
+    struct label *labels; /* those that were written, for lines that keep out of them */
+    uint32_t nlabels, labels_max;
     uint32_t rows, cells;
     double row_height, page_width, height;
 };
@@ -148,9 +158,28 @@ static void put_text(FILE *out, const char *text)
     }
 }
 
-static void put_label(const struct sheet *s, double x, double y, const char *attributes,
-                      const char *text)
+static struct label label_at(double x, double y, const char *text)
 {
+    return (struct label){x, y, x + (double)strlen(text) * LETTER_ROOM};
+}
+
+static void note_label(struct sheet *s, struct label label)
+{
+    if (s->nlabels == s->labels_max) {
+        uint32_t more = s->labels_max ? 2 * s->labels_max : 256;
+        struct label *grown = realloc(s->labels, more * sizeof(*grown));
+
+        if (!grown)
+            ctl_fail(CTL_FAILED, "no memory for a drawing of that size: use --pool");
+        s->labels = grown;
+        s->labels_max = more;
+    }
+    s->labels[s->nlabels++] = label;
+}
+
+static void put_label(struct sheet *s, double x, double y, const char *attributes, const char *text)
+{
+    note_label(s, label_at(x, y, text));
     fprintf(s->out, "<text x=\"%.1f\" y=\"%.1f\" %s>", x, y, attributes);
     put_text(s->out, text);
     fprintf(s->out, "</text>\n");
@@ -184,17 +213,42 @@ static void put_hint(const struct sheet *s, const struct forest_line *l, const c
     fprintf(s->out, "</title>");
 }
 
-/* Draws white lines where one chunk ends and the next begins. */
-static void put_ticks(const struct sheet *s, const struct forest_line *l, const struct box *c,
-                      double width, double height)
+static int by_height(const void *a, const void *b)
 {
-    double step = width / (double)l->nodes;
+    const struct label *x = a, *y = b;
+
+    return x->y < y->y ? -1 : x->y > y->y;
+}
+
+/* A path's upright line from y to end, with gaps where labels stand, which are sorted by height. */
+static void put_upright(FILE *out, double x, double y, double end, const struct label *labels,
+                        uint32_t n)
+{
+    for (uint32_t i = 0; i < n && y < end; i++) {
+        double top = labels[i].y - LETTER_UP, bottom = labels[i].y + LETTER_DOWN;
+
+        if (x < labels[i].x - 1 || x > labels[i].end || bottom <= y || top >= end)
+            continue;
+        if (top > y)
+            fprintf(out, "M%.1f %.1fV%.1f", x, y, top);
+        y = bottom;
+    }
+    if (y < end)
+        fprintf(out, "M%.1f %.1fV%.1f", x, y, end);
+}
+
+/* Draws white lines where one chunk ends and the next begins. `name`: what stands in the cell. */
+static void put_ticks(const struct sheet *s, uint32_t line, double width, const struct label *name)
+{
+    const struct forest_line *l = &s->f->lines[line];
+    const struct box *c = &s->box[line];
+    double step = width / (double)l->nodes, end = c->y + c->rows * s->row_height - 1;
 
     if (l->nodes < 2 || step < TICK_ROOM)
         return;
     fprintf(s->out, "<path class=\"k\" d=\"");
     for (uint64_t i = 1; i < l->nodes; i++)
-        fprintf(s->out, "M%.1f %.1fv%.1f", c->x + step * (double)i, c->y, height);
+        put_upright(s->out, c->x + step * (double)i, c->y, end, name, 1);
     fprintf(s->out, "\"/>\n");
 }
 
@@ -214,38 +268,49 @@ static bool resumable(const struct forest_line *l)
     return l->to > 0 && j_bool(l->last->row, "resumable");
 }
 
-/* Writes the tokens where the cell has room for them, and to the right of a branch's end who holds
- * it. */
-static void put_names(const struct sheet *s, const struct forest_line *l, const struct box *c,
-                      double width, char *holders)
+static double name_line(const struct sheet *s, const struct box *c)
 {
-    double height = c->rows * s->row_height, middle = c->y + height / 2 + 4;
-    double from = l->parent != NO_LINE && resumable(&s->f->lines[l->parent]) ? 9 : 5; /* a mark */
-    double end = c->x + width + 12, room = width - from - 7;
-    bool dark = strcmp(forest_tier(l->last), "host") == 0 || !j_bool(l->last->row, "visible");
-    char text[96];
-    int n;
-
-    if (height < TEXT_ROOM)
-        return;
-    n = snprintf(text, sizeof(text), "%llu..%llu, %s pages", (unsigned long long)l->from,
-                 (unsigned long long)l->to, human_count(l->width));
-    if (n * LETTER_WIDTH > room)
-        n = snprintf(text, sizeof(text), "%llu", (unsigned long long)l->to);
-    if (n * LETTER_WIDTH <= room)
-        put_label(s, c->x + from, middle, dark ? "class=\"d\"" : "class=\"w\"", text);
-    if (holders[0] && l->last->children == 0) {
-        cut(holders, (size_t)((SHEET_WIDTH - MARGIN - end) / LETTER_WIDTH));
-        put_label(s, end, middle, "class=\"g\"", holders);
-    }
+    return c->y + c->rows * s->row_height / 2 + 4;
 }
 
-static void put_cell(const struct sheet *s, uint32_t line)
+/* Its tokens, as far as the cell has room for them; "": it has none. */
+static struct label name_of(const struct sheet *s, uint32_t line, double width,
+                            char text[CELL_NAME_BYTES])
+{
+    const struct forest_line *l = &s->f->lines[line];
+    const struct box *c = &s->box[line];
+    double from = l->parent != NO_LINE && resumable(&s->f->lines[l->parent]) ? 9 : 5; /* a mark */
+    double room = width - from - 7;
+    int n = snprintf(text, CELL_NAME_BYTES, "%llu..%llu, %s pages", (unsigned long long)l->from,
+                     (unsigned long long)l->to, human_count(l->width));
+
+    if (n * LETTER_WIDTH > room)
+        n = snprintf(text, CELL_NAME_BYTES, "%llu", (unsigned long long)l->to);
+    if (n * LETTER_WIDTH > room || c->rows * s->row_height < TEXT_ROOM)
+        text[0] = '\0';
+    return label_at(c->x + from, name_line(s, c), text);
+}
+
+/* Who holds the end of a branch stands to the right of it. */
+static void put_holders(struct sheet *s, uint32_t line, double width, char *holders)
+{
+    const struct box *c = &s->box[line];
+    double end = c->x + width + 12;
+
+    if (!holders[0] || s->f->lines[line].last->children > 0 || c->rows * s->row_height < TEXT_ROOM)
+        return;
+    cut(holders, (size_t)((SHEET_WIDTH - MARGIN - end) / LETTER_WIDTH));
+    put_label(s, end, name_line(s, c), "class=\"g\"", holders);
+}
+
+static void put_cell(struct sheet *s, uint32_t line)
 {
     const struct forest_line *l = &s->f->lines[line];
     const struct box *c = &s->box[line];
     double width = (double)l->width * s->page_width, height = c->rows * s->row_height - 1;
-    char *holders = forest_holders(l->last);
+    bool dark = strcmp(forest_tier(l->last), "host") == 0 || !j_bool(l->last->row, "visible");
+    char *holders = forest_holders(l->last), text[CELL_NAME_BYTES];
+    struct label name = name_of(s, line, width, text);
 
     fprintf(s->out,
             "<rect class=\"c\" x=\"%.1f\" y=\"%.1f\" width=\"%.1f\" height=\"%.1f\" fill=\"%s\"%s>",
@@ -253,8 +318,10 @@ static void put_cell(const struct sheet *s, uint32_t line)
             j_bool(l->last->row, "visible") ? "" : " fill-opacity=\".45\"");
     put_hint(s, l, holders);
     fprintf(s->out, "</rect>\n");
-    put_ticks(s, l, c, width, height);
-    put_names(s, l, c, width, holders);
+    put_ticks(s, line, width, &name);
+    if (text[0])
+        put_label(s, name.x, name.y, dark ? "class=\"d\"" : "class=\"w\"", text);
+    put_holders(s, line, width, holders);
     free(holders);
 }
 
@@ -282,7 +349,7 @@ static void put_mark(const struct sheet *s, uint32_t line)
                 s->row_height >= 18 ? 4.5 : 3.0);
 }
 
-static void put_folded(const struct sheet *s, const struct box *c, double x)
+static void put_folded(struct sheet *s, const struct box *c, double x)
 {
     double width = (double)c->folded_reach * s->page_width;
     char text[96];
@@ -297,19 +364,16 @@ static void put_folded(const struct sheet *s, const struct box *c, double x)
         put_label(s, x + width + 6, c->free_y + s->row_height / 2 + 4, "class=\"g\"", text);
 }
 
-static void put_header(const struct sheet *s, uint32_t line)
+static void put_header(struct sheet *s, uint32_t line)
 {
     const struct forest_line *l = &s->f->lines[line];
     const struct box *c = &s->box[line];
     const json_t *row = l->last->row;
     char text[160];
 
-    if (l->from > 0 || (l->to > 0 && !json_is_null(json_object_get(row, "parent"))))
-        snprintf(text, sizeof(text), "a branch whose parent moved while the list was read");
-    else
-        snprintf(text, sizeof(text), "pool %llu, namespace %.8s: %s nodes, %s pages",
-                 (unsigned long long)j_u64(row, "pool"), j_str(row, "namespace"),
-                 human_count(c->nodes), human_count(c->total));
+    snprintf(text, sizeof(text), "pool %llu, namespace %.8s: %s nodes, %s pages",
+             (unsigned long long)j_u64(row, "pool"), j_str(row, "namespace"), human_count(c->nodes),
+             human_count(c->total));
     put_label(s, MARGIN, c->y - 7, "class=\"b\"", text);
 }
 
@@ -331,13 +395,13 @@ static void put_style(const struct sheet *s)
         "\"/><rect width=\"4\" height=\"8\" fill=\"" COLOUR_HOST "\"/></pattern></defs>\n");
 }
 
-static double put_legend_text(const struct sheet *s, double x, const char *text)
+static double put_legend_text(struct sheet *s, double x, const char *text)
 {
     put_label(s, x, 83, "class=\"l\"", text);
     return x + (double)strlen(text) * LETTER_WIDTH + 18;
 }
 
-static void put_legend(const struct sheet *s)
+static void put_legend(struct sheet *s)
 {
     static const struct {
         const char *class, *fill, *opacity, *text;
@@ -362,25 +426,30 @@ static void put_legend(const struct sheet *s)
     put_legend_text(s, x + 16, "resume point");
 }
 
-/* Draws lines at round numbers of pages. */
-static void put_axis(const struct sheet *s)
+/* Draws lines at round numbers of pages, behind the cells and beside the labels, which are known.
+ */
+static void put_axis(struct sheet *s)
 {
     uint64_t reach = s->box[s->f->nlines].reach, step = 1;
+    uint32_t labels = s->nlabels;
     char text[48];
+
+    qsort(s->labels, labels, sizeof(*s->labels), by_height);
 
     for (uint32_t i = 0; reach / step >= 10; i++)
         step = i % 3 == 1 ? step / 2 * 5 : step * 2; /* 1, 2, 5, 10 */
     for (uint64_t at = 0; at <= reach; at += step) {
         double x = MARGIN + (double)at * s->page_width;
 
-        fprintf(s->out, "<path class=\"a\" d=\"M%.1f %dV%.1f\"/>", x, PLOT_TOP,
-                s->height - MARGIN / 2);
+        fprintf(s->out, "<path class=\"a\" d=\"");
+        put_upright(s->out, x, PLOT_TOP, s->height - MARGIN / 2, s->labels, labels);
+        fprintf(s->out, "\"/>\n");
         snprintf(text, sizeof(text), at == 0 ? "%s pages from the root" : "%s", human_count(at));
         put_label(s, x, PLOT_TOP - 5, "class=\"g\"", text);
     }
 }
 
-static void put_head(const struct sheet *s, const char *node)
+static void put_head(struct sheet *s, const char *node)
 {
     const struct box *all = &s->box[s->f->nlines];
     char title[160], about[200];
@@ -404,16 +473,11 @@ static void put_head(const struct sheet *s, const char *node)
     put_legend(s);
 }
 
-static void put_sheet(struct sheet *s, const char *node)
+static void put_cells(struct sheet *s)
 {
     const struct forest *f = s->f;
     const struct box *sheet = &s->box[f->nlines];
 
-    put_head(s, node);
-    if (f->nlines == 0)
-        put_label(s, MARGIN, PLOT_TOP + 20, "class=\"b\"", "The prefix tree is empty.");
-    else
-        put_axis(s);
     for (uint32_t i = 0; i < f->nlines; i++) {
         const struct box *c = &s->box[i];
 
@@ -436,7 +500,30 @@ static void put_sheet(struct sheet *s, const char *node)
     }
     if (sheet->folded_children > 0)
         put_folded(s, sheet, MARGIN);
-    fprintf(s->out, "</svg>\n");
+}
+
+/* The cells are drawn into memory first: the lines behind them keep out of their labels. */
+static void put_sheet(struct sheet *s, const char *node)
+{
+    FILE *out = s->out;
+    char *cells = NULL;
+    size_t bytes = 0;
+
+    s->out = open_memstream(&cells, &bytes);
+    if (!s->out)
+        ctl_fail(CTL_FAILED, "no memory for a drawing of that size: use --pool");
+    put_cells(s);
+    if (fclose(s->out) != 0)
+        ctl_fail(CTL_FAILED, "no memory for a drawing of that size: use --pool");
+    s->out = out;
+    put_head(s, node);
+    if (s->f->nlines == 0)
+        put_label(s, MARGIN, PLOT_TOP + 20, "class=\"b\"", "The prefix tree is empty.");
+    else
+        put_axis(s);
+    fwrite(cells, 1, bytes, out);
+    fprintf(out, "</svg>\n");
+    free(cells);
 }
 
 struct svg_drawn svg_write(const struct forest *f, const char *node, const char *path)
@@ -466,5 +553,6 @@ struct svg_drawn svg_write(const struct forest *f, const char *node, const char 
         drawn.folded += (uint32_t)s.box[i].folded_nodes;
     }
     free(s.box);
+    free(s.labels);
     return drawn;
 }

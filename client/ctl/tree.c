@@ -45,8 +45,8 @@ static void add_line(struct table *t, const struct forest_line *l)
     char ages[64], *holders = forest_holders(last);
 
     if (l->to == 0)
-        table_add(t, BOLD, "pool %llu, namespace %.8s",
-                  (unsigned long long)j_u64(last->row, "pool"), j_str(last->row, "namespace"));
+        table_add(t, BOLD, "pool %llu / %.8s", (unsigned long long)j_u64(last->row, "pool"),
+                  j_str(last->row, "namespace"));
     else
         table_add(t, PLAIN, "%*s%llu..%llu", (int)(2 * indent), "", (unsigned long long)l->from,
                   (unsigned long long)l->to);
@@ -66,7 +66,7 @@ static void add_line(struct table *t, const struct forest_line *l)
     free(holders);
 }
 
-static void show(const struct ctl *ctl, const struct forest *f)
+static void show(const struct ctl *ctl, const struct forest *f, uint64_t left_out)
 {
     static const char *const titles[] = {"=TOKENS",   "+NODES",       "PAGES",      "HOST",
                                          "<TIER",     "+STATE PAGES", "+BORROWERS", "+<RESUME",
@@ -77,18 +77,19 @@ static void show(const struct ctl *ctl, const struct forest *f)
     for (uint32_t i = 0; i < f->nlines; i++)
         add_line(&t, &f->lines[i]);
     table_print(&t, "the prefix tree is empty");
-    if (f->hidden)
-        printf("%u nodes moved while the list was read and are left out\n", f->hidden);
+    if (left_out > 0)
+        printf("%s nodes went while the list was read, and are left out\n", human_count(left_out));
 }
 
 /* Answers with what was drawn. */
-static void draw(struct ctl *ctl, const struct forest *f)
+static void draw(struct ctl *ctl, const struct forest *f, uint64_t left_out)
 {
     json_t *status = ctl_ask(ctl, "status", NULL, 0), *told;
     struct svg_drawn drawn = svg_write(f, j_str(status, "node"), ctl->svg);
 
-    told = json_pack("{s:s, s:I, s:I, s:I}", "svg", ctl->svg, "nodes", (json_int_t)f->n, "cells",
-                     (json_int_t)drawn.cells, "folded_nodes", (json_int_t)drawn.folded);
+    told = json_pack("{s:s, s:I, s:I, s:I, s:I}", "svg", ctl->svg, "nodes", (json_int_t)f->n,
+                     "cells", (json_int_t)drawn.cells, "folded_nodes", (json_int_t)drawn.folded,
+                     "left_out", (json_int_t)left_out);
     if (!ctl_print_json(ctl, told)) {
         printf("%s: %s nodes in %s cells\n", ctl->svg, human_count(f->n), human_count(drawn.cells));
         if (drawn.folded)
@@ -105,11 +106,13 @@ static int run_tree(struct ctl *ctl)
     struct forest f;
 
     if (ctl->svg || !ctl_print_json(ctl, answer)) {
+        uint64_t left_out = j_u64(answer, "left_out");
+
         forest_load(&f, answer);
         if (ctl->svg)
-            draw(ctl, &f);
+            draw(ctl, &f, left_out);
         else
-            show(ctl, &f);
+            show(ctl, &f, left_out);
         forest_free(&f);
     }
     json_decref(answer);

@@ -286,6 +286,8 @@ bool core_node_view(const struct core *c, uint32_t slot, struct node_view *ret)
     ret->id = (struct node_id){.slot = slot, .gen = n->gen};
     ret->slot = slot;
     ret->parent = n->parent;
+    if (n->parent != NONE)
+        ret->parent_id = (struct node_id){.slot = n->parent, .gen = node_at(c, n->parent)->gen};
     ret->depth = n->depth;
     ret->children = n->children.n;
     node_pages_fill(c, n, ret);

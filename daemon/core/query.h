@@ -157,7 +157,7 @@ struct transfer_view {
 };
 
 struct node_view {
-    struct node_id id;
+    struct node_id id, parent_id; /* parent_id: with a parent */
     uint32_t slot, parent, depth, children, pages;
     uint32_t refs[REF_KINDS]; /* by kind */
     uint64_t admin_since_ns;  /* the first ADMIN ref, if there is one */

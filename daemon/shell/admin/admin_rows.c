@@ -493,6 +493,7 @@ bool admin_node_row(const struct admin_ctx *ctx, uint32_t slot, const struct adm
     text_u64(out, "slot", n.slot);
     text_hex(out, "id", node_id_pack(n.id));
     node_or_null(out, "parent", n.parent);
+    admin_id(out, "parent_id", n.parent != NONE, node_id_pack(n.parent_id));
     text_u64(out, "pool", n.pool);
     admin_namespace(out, n.ns);
     text_hex(out, "chain", n.chain);

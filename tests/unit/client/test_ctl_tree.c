@@ -11,7 +11,8 @@
 
 #define HAND_SLOT 9u /* generation in the ids of the made-up nodes */
 
-static json_t *lists; /* {"tree": [...], "sessions": [...], "transfers": [...]} */
+static json_t *lists;  /* {"tree": [...], "sessions": [...], "transfers": [...], "now": [...]} */
+static uint32_t asked; /* nodes of "now" */
 
 /* ---- in place of ask.c ---- */
 
@@ -26,6 +27,25 @@ json_t *ctl_list(struct ctl *ctl, const char *list, const char *arg)
     (void)ctl;
     (void)arg;
     return json_pack("{s:o}", list, json_deep_copy(json_object_get(lists, list)));
+}
+
+/* One node: what its slot holds now. */
+json_t *ctl_ask(struct ctl *ctl, const char *command, const char *const *args, uint32_t nargs)
+{
+    json_t *rows = json_array(), *now;
+    size_t i;
+
+    (void)ctl;
+    assert_string_equal(command, "tree");
+    assert_int_equal(nargs, 2);
+    asked++;
+    json_array_foreach(json_object_get(lists, "now"), i, now)
+    {
+        if (strtoull(args[0] + strlen("from="), NULL, 10) ==
+            (uint64_t)json_integer_value(json_object_get(now, "slot")))
+            json_array_append(rows, now);
+    }
+    return json_pack("{s:o}", "tree", rows);
 }
 
 const char *ctl_pool_arg(struct ctl *ctl)
@@ -64,7 +84,8 @@ static char *picture; /* the last one drawn */
 
 FIXTURE(lists_start)
 {
-    lists = json_pack("{s:[], s:[], s:[]}", "tree", "sessions", "transfers");
+    lists = json_pack("{s:[], s:[], s:[], s:[]}", "tree", "sessions", "transfers", "now");
+    asked = 0;
     return 0;
 }
 
@@ -138,12 +159,12 @@ static uint32_t node(int parent)
         json_object_get(lists, "tree"),
         json_pack("{s:i, s:s, s:o, s:i, s:s, s:I, s:i, s:i, s:s, s:b, s:{s:i, s:i, s:i}, s:f, s:b, "
                   "s:b, s:b, s:b, s:i, s:i}",
-                  "slot", (int)slot, "id", id_of(slot), "parent",
-                  parent < 0 ? json_null() : json_integer(parent), "pool", 0, "namespace",
-                  "b7864b9f", "depth", (json_int_t)depth, "pages", depth ? 2 : 0, "host_pages", 0,
-                  "tier", "device", "copying", 0, "refs", "device", 0, "transfer", 0, "host", 0,
-                  "age_s", 3.0, "visible", 1, "sealed", 1, "resumable", 0, "reclaimable", 0,
-                  "borrowers", 0, "state_pages", 0));
+                  "slot", (int)slot, "id", id_of(slot), "parent_id",
+                  parent < 0 ? json_null() : json_string(id_of((uint32_t)parent)), "pool", 0,
+                  "namespace", "b7864b9f", "depth", (json_int_t)depth, "pages", depth ? 2 : 0,
+                  "host_pages", 0, "tier", "device", "copying", 0, "refs", "device", 0, "transfer",
+                  0, "host", 0, "age_s", 3.0, "visible", 1, "sealed", 1, "resumable", 0,
+                  "reclaimable", 0, "borrowers", 0, "state_pages", 0));
     return slot;
 }
 
@@ -192,27 +213,114 @@ TEST(lines_end_at_branches_at_what_is_held_and_where_nodes_differ)
     assert_int_equal(f.lines[5].width, 2);
     assert_string_equal(forest_tier(f.lines[5].last), "host");
     assert_true(f.lines[6].from == 256 && f.lines[6].nodes == 3 && f.lines[6].parent == 3);
-    assert_int_equal(f.hidden, 0);
 }
 
-TEST(nodes_that_moved_are_shown_apart_or_counted_never_followed_for_ever)
+/* ---- a list that was read in pages ---- */
+
+static json_t *with_id(const char *id)
+{
+    json_t *r;
+    size_t i;
+
+    json_array_foreach(json_object_get(answer, "tree"), i, r)
+    {
+        if (strcmp(j_str(r, "id"), id) == 0)
+            return r;
+    }
+    return NULL;
+}
+
+/* Each row's parent is there, at a lesser depth. */
+static void assert_one_picture(uint32_t rows, uint32_t left_out)
+{
+    json_t *all = json_object_get(answer, "tree"), *r;
+    size_t i;
+
+    json_array_foreach(all, i, r)
+    {
+        const char *parent = json_string_value(json_object_get(r, "parent_id"));
+
+        if (parent && !with_id(parent))
+            fail_msg("%s: its parent %s is not in the picture", j_str(r, "id"), parent);
+        if (parent)
+            assert_true(j_u64(with_id(parent), "depth") < j_u64(r, "depth"));
+    }
+    assert_int_equal(json_array_size(all), rows);
+    assert_int_equal(j_u64(answer, "left_out"), left_out);
+    assert_int_equal(f.n, rows);
+    assert_int_equal(f.roots, rows > 0);
+}
+
+/* The row is not in the list: it is what its slot holds now. */
+static void came_later(uint32_t slot)
+{
+    json_t *all = json_object_get(lists, "tree");
+
+    json_array_append(json_object_get(lists, "now"), json_array_get(all, slot));
+    json_array_remove(all, slot);
+}
+
+static void rename_node(uint32_t slot, uint32_t generation)
+{
+    set(slot, "id", json_sprintf("%08x%08x", generation, slot));
+}
+
+TEST(parents_that_came_after_their_page_was_read_are_asked_for)
+{
+    uint32_t root = node(-1);
+
+    chain(root, 3);
+    came_later(2);
+    came_later(1);
+    ask();
+    assert_one_picture(4, 0);
+    assert_int_equal(asked, 2);
+}
+
+TEST(a_node_takes_the_place_of_what_had_its_slot_before)
+{
+    uint32_t root = node(-1), other;
+
+    chain(root, 2); /* slots 1 and 2 */
+    came_later(1);
+    /* When the page with slot 1 was read, another node was there, with a child. */
+    other = tree_size();
+    json_array_insert_new(json_object_get(lists, "tree"), 1, json_deep_copy(row(1)));
+    set(1, "slot", json_integer(1));
+    set(1, "parent_id", json_string(id_of(root)));
+    rename_node(1, HAND_SLOT - 1);
+    assert_int_equal(other, 2);
+    ask();
+    assert_one_picture(3, 0);
+    assert_non_null(with_id(id_of(1)));
+}
+
+TEST(nodes_whose_parent_has_gone_are_left_out_with_all_that_hangs_from_them)
+{
+    uint32_t root, gone, end;
+
+    root = node(-1);
+    gone = chain(root, 1);
+    end = chain(gone, 2);
+    set(end, "pages", json_integer(1));
+    chain(root, 1);
+    rename_node(gone, HAND_SLOT + 1); /* its slot is another's by now, who has no child yet */
+    ask();
+    assert_one_picture(3, 2);
+    assert_null(with_id(id_of(end)));
+    assert_int_equal(asked, 1);
+}
+
+TEST(a_list_without_a_way_to_the_root_ends)
 {
     uint32_t root, a, b;
 
     root = node(-1);
     a = chain(root, 1);
     b = chain(a, 1);
-    chain(b, 1);
-    set(a, "parent", json_integer((json_int_t)b)); /* a ring */
-    set(b, "parent", json_integer((json_int_t)a));
+    set(a, "parent_id", json_string(id_of(b))); /* a ring: no daemon sends it */
     ask();
-    assert_int_equal(f.nlines, 1);
-    assert_int_equal(f.hidden, 3);
-
-    set(a, "parent", json_integer(77)); /* not in the list */
-    ask();
-    assert_int_equal(f.roots, 2);
-    assert_int_equal(f.hidden, 0);
+    assert_one_picture(1, 2);
 }
 
 /* ---- holders ---- */
@@ -379,4 +487,67 @@ TEST(drawings_are_bounded_and_say_what_is_folded)
     lists_anew();
     draws(&d, "n");
     assert_non_null(strstr(picture, "is empty"));
+}
+
+/* ---- lines keep out of labels ---- */
+
+struct text_box {
+    double x, y;
+    size_t letters;
+};
+
+/* Where the texts of the plot stand; their letters are about 6 wide and 9 high. */
+static uint32_t text_boxes(struct text_box *ret, uint32_t max)
+{
+    uint32_t n = 0;
+
+    for (const char *at = picture; (at = strstr(at, "<text x=")) != NULL && n < max; at++) {
+        const char *text = strchr(at, '>');
+
+        assert_int_equal(sscanf(at, "<text x=\"%lf\" y=\"%lf\"", &ret[n].x, &ret[n].y), 2);
+        ret[n].letters = (size_t)(strchr(text, '<') - text) - 1;
+        n += ret[n].y > PLOT_TOP;
+    }
+    return n;
+}
+
+/* How many pieces the paths of that class have; none meets a text. */
+static uint32_t pieces_beside(const char *class, const struct text_box *boxes, uint32_t n)
+{
+    double x, from, to;
+    uint32_t pieces = 0;
+
+    for (const char *at = picture; (at = strstr(at, class)) != NULL; at++) {
+        const char *end = strchr(at, '>');
+
+        for (const char *m = strchr(at, 'M'); m && m < end; m = strchr(m + 1, 'M')) {
+            assert_int_equal(sscanf(m, "M%lf %lfV%lf", &x, &from, &to), 3);
+            pieces++;
+            for (uint32_t i = 0; i < n; i++) {
+                if (x > boxes[i].x && x < boxes[i].x + 6.0 * (double)boxes[i].letters &&
+                    from < boxes[i].y && to > boxes[i].y - 9)
+                    fail_msg("a line at %.1f from %.1f to %.1f meets the text at %.1f, %.1f", x,
+                             from, to, boxes[i].x, boxes[i].y);
+            }
+        }
+    }
+    return pieces;
+}
+
+TEST(lines_of_drawings_keep_out_of_their_labels)
+{
+    struct text_box boxes[64];
+    struct svg_drawn d;
+    uint32_t n;
+
+    for (uint32_t root = 0; root < 3; root++) { /* one below the other, of unlike lengths */
+        uint32_t end = chain((uint32_t)node(-1), 8 + 30 * root);
+
+        session_holds(end, "device", "an-engine-of-a-long-name-that-reaches-far", 1);
+    }
+    draws(&d, "n");
+    n = text_boxes(boxes, 64);
+    assert_true(n >= 3 * 3); /* a header, a name and a holder of each */
+    assert_true(pieces_beside("class=\"a\"", boxes, n) > count_of(picture, "class=\"a\""));
+    assert_true(pieces_beside("class=\"k\"", boxes, n) > 3 * 8);
 }

@@ -158,7 +158,8 @@ static const char answer_keys[] =
     "paths(device tenant state "
     "reason) tls(version cipher peer_name not_after refused(no_certificate wrong_ca "
     "wrong_name expired bad_certificate old_version bad_handshake bad_record "
-    "refused_by_peer timeout clear_text no_room))) next slots tree(slot id parent pool namespace "
+    "refused_by_peer timeout clear_text no_room))) next slots tree(slot id parent parent_id pool "
+    "namespace "
     "chain depth children pages tier copying host_pages refs(device transfer job "
     "retracted admin handoff host) admin_s age_s visible sealed state_pages reclaimable "
     "resumable borrowers) next slots " SPILL "disk() next";
