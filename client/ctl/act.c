@@ -1,13 +1,11 @@
 /* The commands that do something: evict, pin, drain, undrain, reload, peer,
- * log-level, tape, ping. */
+ * log-level, ping. */
 #include "ctl.h"
 
-#include <limits.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <time.h>
-#include <unistd.h>
 
 static int run_evict(struct ctl *ctl)
 {
@@ -263,33 +261,6 @@ static int run_log_level(struct ctl *ctl)
     return CTL_OK;
 }
 
-/* The daemon writes the file, so a relative path has to be made absolute with our own folder. */
-static int run_tape(struct ctl *ctl)
-{
-    char cwd[PATH_MAX] = "", path[PATH_MAX + 8];
-    const char *args[2] = {path, "tokens=1"};
-    json_t *answer;
-
-    if (ctl->operand[0] != '/' && !getcwd(cwd, sizeof(cwd)))
-        ctl_fail(CTL_FAILED, "the current folder has no name: give an absolute path");
-    if (snprintf(path, sizeof(path), "path=%s%s%s", cwd, cwd[0] ? "/" : "", ctl->operand) > 255)
-        ctl_fail(CTL_USAGE, "%s: the daemon takes a path of at most 250 bytes", ctl->operand);
-    answer = ctl_ask(ctl, "tape", args, ctl->tokens ? 2 : 1);
-    if (!ctl_print_json(ctl, answer)) {
-        printf("%s: %s events%s\n", j_str(answer, "path"), human_count(j_u64(answer, "recorded")),
-               j_bool(answer, "tokens_kept") ? ", with token ids" : "");
-        if (j_bool(answer, "complete"))
-            printf("whole since the start: tern-sim --tape %s plays it back\n",
-                   j_str(answer, "path"));
-        else
-            printf("the first %s events were overwritten: it can be read, not played back (raise "
-                   "tape.bytes)\n",
-                   human_count(j_u64(answer, "dropped")));
-    }
-    json_decref(answer);
-    return CTL_OK;
-}
-
 static double now_us(void)
 {
     struct timespec ts;
@@ -361,12 +332,6 @@ static const struct argp_option peer_options[] = {
     {0},
 };
 
-static const struct argp_option tape_options[] = {
-    {"tokens", OPT_TOKENS, NULL, 0,
-     "Keep token ids, which are your users' text, instead of hashes of them", 0},
-    {0},
-};
-
 static const struct argp_option ping_options[] = {
     {"count", OPT_COUNT, "N", 0, "So many times; default: 5", 0},
     {0},
@@ -406,11 +371,6 @@ const struct command act_commands[] = {
      "  ternctl log-level debug --for 60s\n  ternctl log-level info\n\nLEVEL is error, warn, info "
      "or debug. It goes back by itself; the level of the configuration ends it at once.\n",
      log_level_options, 1, run_log_level},
-    {"tape", "FILE", "Writes the daemon's last events to FILE",
-     "  ternctl tape /tmp/tern.tape && tern-sim --tape /tmp/tern.tape\n\nIt is the daemon that "
-     "writes: FILE must be "
-     "where it may. An earlier FILE is replaced once the new one is whole.\n",
-     tape_options, 1, run_tape},
     {"ping", "", "How long the daemon takes to answer",
      "  ternctl ping\n  ternctl ping --count 100 --json\n", ping_options, 0, run_ping},
     {0},

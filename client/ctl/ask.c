@@ -95,6 +95,14 @@ fail_with(enum ctl_exit code, enum tern_err err, const char *format, ...)
     fail(code, err_name(err), format, args);
 }
 
+void ctl_fail_as(enum tern_err err, const char *format, ...)
+{
+    va_list args;
+
+    va_start(args, format);
+    fail(CTL_FAILED, err_name(err), format, args);
+}
+
 static bool is_no_socket(const char *path)
 {
     struct stat st;

@@ -94,7 +94,7 @@ enum {
 
 /* The commands of each file, beside what they run; the last one has no name. */
 extern const struct command show_commands[], stats_commands[], moves_commands[], disk_commands[],
-    tree_commands[], watch_commands[], act_commands[], end_commands[];
+    tree_commands[], watch_commands[], act_commands[], tape_commands[], end_commands[];
 extern const struct command *const ctl_groups[]; /* all of these, as help shows them, and NULL */
 
 /* The disk tier, as `spill` of an answer tells it, and the tenants' parts; tenants NULL: without.
@@ -126,6 +126,10 @@ const char *ctl_id_of(struct ctl *ctl, const struct ctl_named *what, const char 
 /* Ends the program: the daemon's answer to `what` is an error, or there is none. */
 _Noreturn void ctl_refused(struct ctl *ctl, const char *what, enum tern_err err);
 _Noreturn void ctl_fail(enum ctl_exit code, const char *format, ...)
+    __attribute__((format(printf, 2, 3)));
+
+/* The same with that error's name, where no daemon has answered with it. */
+_Noreturn void ctl_fail_as(enum tern_err err, const char *format, ...)
     __attribute__((format(printf, 2, 3)));
 
 /* From now on a failure is an object on standard output too: {"error": ..., "text": ...}. */

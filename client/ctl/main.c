@@ -19,9 +19,9 @@ const char *argp_program_version TERN_ARGP = "ternctl " TERN_VERSION;
     "drain --wait ended with sessions left."
 
 /* As help shows them. */
-const struct command *const ctl_groups[] = {show_commands, stats_commands, moves_commands,
-                                            disk_commands, tree_commands,  watch_commands,
-                                            act_commands,  end_commands,   NULL};
+const struct command *const ctl_groups[] = {
+    show_commands,  stats_commands, moves_commands, disk_commands, tree_commands,
+    watch_commands, act_commands,   tape_commands,  end_commands,  NULL};
 
 static const struct command *command_of(const char *name)
 {

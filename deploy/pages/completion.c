@@ -104,6 +104,19 @@ static size_t verb(const char *args)
     return args[n] == ' ' ? n : 0;
 }
 
+/* The word that may stand there, as in "[read] FILE": its length. */
+static size_t optional_word(const char *args)
+{
+    return args[0] == '[' ? strcspn(args + 1, "]") : 0;
+}
+
+static const char *behind_optional(const char *args)
+{
+    size_t n = optional_word(args);
+
+    return n ? args + n + strlen("[] ") : args;
+}
+
 static void bash_cases(const struct page *page, FILE *out)
 {
     fputs("    case $command in\n    '') _tern_of '", out);
@@ -115,8 +128,9 @@ static void bash_cases(const struct page *page, FILE *out)
         const struct page_command *c = &page->command[i];
 
         fprintf(out, "    %s) ", c->name);
-        if (is_file(c->args))
-            fputs("[[ $cur == -* ]] || { _tern_files; return; }; ", out);
+        if (is_file(behind_optional(c->args)))
+            fprintf(out, "[[ $cur == -* ]] || { _tern_files '%.*s'; return; }; ",
+                    (int)optional_word(c->args), c->args + 1);
         fprintf(out, "_tern_of '%.*s", (int)verb(c->args), c->args);
         bash_words(&c->options, out);
         bash_words(&page->options, out);
@@ -131,7 +145,7 @@ void page_bash(const struct page *page, FILE *out)
             "# bash completion of %s, written by its build from the table that answers --help.\n"
             "_tern_of() { mapfile -t COMPREPLY < <(compgen -W \"$1\" -- \"$cur\"); }\n"
             "_tern_files()\n{\n    compopt -o filenames 2>/dev/null\n"
-            "    mapfile -t COMPREPLY < <(compgen -f -- \"$cur\")\n}\n"
+            "    mapfile -t COMPREPLY < <(compgen -f -W \"${1-}\" -- \"$cur\")\n}\n"
             "_%s()\n{\n"
             "    local cur=${COMP_WORDS[COMP_CWORD]} prev=${COMP_WORDS[COMP_CWORD - 1]}\n"
             "    local command= equals= i=0\n"
@@ -234,6 +248,11 @@ static void zsh_commands(const struct page *page, FILE *out)
         if (verb(c->args)) {
             fprintf(out, " \\\n        '1:what:(%.*s)' '2", (int)verb(c->args), c->args);
             zsh_action(c->args + verb(c->args) + 1, false, out);
+            fputc('\'', out);
+        } else if (optional_word(c->args)) {
+            fprintf(out, " \\\n        '1:%s:{ compadd %.*s; _files }' '2",
+                    behind_optional(c->args), (int)optional_word(c->args), c->args + 1);
+            zsh_action(behind_optional(c->args), false, out);
             fputc('\'', out);
         } else if (*c->args) {
             fputs(" \\\n        '1", out);

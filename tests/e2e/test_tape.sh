@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Tapes of real daemons: a workload goes through a prefill and a decode daemon, both tapes are written out and
+# Tapes of real daemons: they are shown by ternctl, as many events as there are. A workload goes through a prefill and a decode daemon, both tapes are written out and
 # played into a fresh core by tern-sim, and each ends in the state that its daemon was in. Then what a tape without
 # its beginning says, and the tape that a crash leaves.
 source "$(dirname "$0")/with_ternd.sh"
@@ -73,7 +73,33 @@ same_state() {
     is errors "$(at errors "$DIR/kept")" "$DIR/mapped"
     [[ $(at state_hash "$DIR/mapped") != $(at core_hash "$DIR/told") ]] ||
         fail "a tape of $1 without its token ids gave their hash"
+    shown "$1" "$tape"
     echo "$1: $(at events "$DIR/kept") events, state $(at state_hash "$DIR/kept")"
+}
+
+# shown NODE FILE: no daemon is asked, and each event is there, with --json and without
+shown() {
+    local socket=$DIR/nobody.sock
+    "$TERN_BIN/ternctl" --socket "$socket" tape read "$2" >"$DIR/text"
+    "$TERN_BIN/ternctl" --socket "$socket" tape read "$2" --json >"$DIR/lines"
+    python3 - "$DIR/text" "$DIR/lines" "$1" <<'PY' || fail "what ternctl shows of the tape of $1"
+import json, sys
+text = open(sys.argv[1]).read().splitlines()
+head, *rows = [json.loads(line) for line in open(sys.argv[2])]
+assert head["complete"] is True and head["tokens_kept"] is False and head["first"] == 0, head
+assert head["events"] == len(rows) == len(text) - 1 > 0, (head, len(rows), len(text))
+assert [r["number"] for r in rows] == list(range(len(rows)))
+assert all(a["at_ns"] <= b["at_ns"] for a, b in zip(rows, rows[1:]))
+assert all(r["event"] != "unknown" for r in rows)
+ops = {r["op"] for r in rows if r["event"] == "request"}
+assert {"join", "session_open", "match", "step"} <= ops, ops
+if sys.argv[3] == "decode":
+    assert "fetch" in ops and any(r["event"] == "pulled" and r["right"] > 0 for r in rows), ops
+for line, r in zip(text[1:], rows):
+    number, _, _, event = line.split()[:4]
+    assert int(number.replace(",", "")) == r["number"] and event == r["event"], (line, r)
+    assert all(f"{k}={v}" in line for k, v in r.items() if k not in ("number", "at_ns", "event")), (line, r)
+PY
 }
 
 workload 1
@@ -90,12 +116,36 @@ rc=0
 "$TERN_BIN/tern-sim" --tape "$DIR/bad.tape" --json >/dev/null 2>"$DIR/err" || rc=$?
 [[ $rc != 0 ]] && grep -q MALFORMED "$DIR/err" || fail "a tape that was cut off: $rc: $(cat "$DIR/err")"
 
+# ternctl shows what is whole of it, and then the error; other files, and tapes of another version, have one of their own.
+# unreadable ERROR PATTERN FILE
+unreadable() {
+    local rc=0
+    "$TERN_BIN/ternctl" tape read "$3" --json >"$DIR/lines" 2>"$DIR/err" || rc=$?
+    [[ $rc == 1 ]] && grep -q "$2" "$DIR/err" || fail "tape read $3: $rc: $(cat "$DIR/err")"
+    json "$(tail -n 1 "$DIR/lines")" "j['error'] == '$1' and list(j) == ['error', 'text']"
+}
+unreadable MALFORMED "damaged or cut off behind event" "$DIR/bad.tape"
+# The last event is what was cut; the head stands in front, the error behind.
+[[ $(wc -l <"$DIR/lines") == $(($(at recorded "$DIR/told") + 1)) ]] || fail "not what is whole: $(wc -l "$DIR/lines") of $(cat "$DIR/told")"
+head -c 20 "$DIR/bad.tape" >"$DIR/cut.tape"
+unreadable MALFORMED "does not begin as the tape" "$DIR/cut.tape"
+: >"$DIR/empty.tape"
+unreadable MALFORMED "does not begin as the tape" "$DIR/empty.tape"
+{ head -c 8 "$DIR/bad.tape" && printf '\377' && tail -c +10 "$DIR/bad.tape"; } >"$DIR/other.tape"
+unreadable UNSUPPORTED "of another version wrote it" "$DIR/other.tape"
+unreadable DISK "it cannot be read" "$DIR"
+unreadable FAILED "No such file" "$DIR/nothing.tape"
+
 # A small ring: it has lost the beginning and says so.
 daemon small --tape-bytes 4K
 for _ in $(seq 60); do ctl small status >/dev/null; done
 ctl small tape "$DIR/small.tape" >"$DIR/told"
 is complete false "$DIR/told"
 [[ $(at dropped "$DIR/told") -gt 0 ]] || fail "nothing was dropped"
+"$TERN_BIN/ternctl" tape read "$DIR/small.tape" >"$DIR/text"
+grep -q ", its beginning was overwritten; token ids are replaced by hashes$" "$DIR/text" || fail "what is shown of it: $(head -n 3 "$DIR/text")"
+[[ $(wc -l <"$DIR/text") -gt 2 && $(sed -n 2p "$DIR/text") =~ ^" "*$(at dropped "$DIR/told" | rev | sed 's/.../&,/g; s/,$//' | rev)" " ]] ||
+    fail "the first event is not the one behind those that were dropped: $(head -n 3 "$DIR/text")"
 
 # A crash leaves the tape where the configuration says, and it is played back.
 daemon crash --tape-file "$DIR/crash.tape"

@@ -11,6 +11,7 @@
 #include "core/core.h"
 #include "core/query.h"
 #include "shell/tape/tape.h"
+#include "shell/tape/tape_text.h"
 
 #define ARENA_BYTES_MAX ((size_t)1 << 19)
 #define FLUSHES_MAX     64 /* timers after an event while the core has work left over */
@@ -45,13 +46,24 @@ static bool start(const struct tape_header *head)
 
 /* The shell promises that a list holds as many tokens as it says; the reader keeps that promise for
  * it. */
+/* What is let through can be shown, too. */
+static bool next(struct tape_reader *reader, struct event *ret)
+{
+    struct tape_line line;
+
+    if (tape_next(reader, ret) != TERN_OK || ret->kind == 0)
+        return false;
+    tape_line(ret, &line);
+    return true;
+}
+
 static void play(struct tape_reader *reader)
 {
     uint32_t pools = tape_header(reader)->limits.pools;
     struct core *core = arena;
     struct event e;
 
-    while (tape_next(reader, &e) == TERN_OK && e.kind != 0) {
+    while (next(reader, &e)) {
         core_step(core, &e, actions);
         for (uint32_t i = 0; i < FLUSHES_MAX && core_deadline(core) == 0; i++) {
             struct event timer = {.kind = EV_TIMER, .now_ns = e.now_ns};
@@ -84,7 +96,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
     if (start(tape_header(reader))) {
         play(reader);
     } else {
-        while (tape_next(reader, &e) == TERN_OK && e.kind != 0)
+        while (next(reader, &e))
             ;
     }
     tape_close(reader);

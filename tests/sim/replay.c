@@ -11,6 +11,7 @@
 #include "replay.h"
 #include "report.h"
 #include "shell/tape/tape.h"
+#include "shell/tape/tape_text.h"
 
 #define ARENA_BYTES_MAX                                                                            \
     ((size_t)16 << 30) /* of a replayed core; limits on a tape are not trusted */
@@ -19,73 +20,29 @@ struct counts {
     uint64_t events, actions, replies, errors;
 };
 
-static const char *event_name(enum event_kind kind)
+static void print_event(const struct event *ev)
 {
-    static const char *const names[EV_COUNT] = {[EV_TIMER] = "timer",
-                                                [EV_CONN_OPENED] = "conn_opened",
-                                                [EV_CONN_CLOSED] = "conn_closed",
-                                                [EV_PROC_GONE] = "proc_gone",
-                                                [EV_STEP_DONE] = "step_done",
-                                                [EV_REQUEST] = "request",
-                                                [EV_SEALED] = "sealed",
-                                                [EV_ZEROED] = "zeroed",
-                                                [EV_COPIED] = "copied",
-                                                [EV_LINK_UP] = "link_up",
-                                                [EV_LINK_DOWN] = "link_down",
-                                                [EV_PEER_MSG] = "peer_msg",
-                                                [EV_PULLED] = "pulled",
-                                                [EV_PULL_BROKEN] = "pull_broken",
-                                                [EV_PULL_QUIET] = "pull_quiet",
-                                                [EV_SERVE_QUIET] = "serve_quiet",
-                                                [EV_RECORD_CHECKED] = "record_checked",
-                                                [EV_DISK_FOUND] = "disk_found",
-                                                [EV_DISK_READY] = "disk_ready",
-                                                [EV_DISK_WRITTEN] = "disk_written",
-                                                [EV_DISK_DROPPED] = "disk_dropped",
-                                                [EV_SHUTDOWN] = "shutdown",
-                                                [EV_PEER_LEFT] = "peer_left",
-                                                [EV_PEER_JOINED] = "peer_joined",
-                                                [EV_LOOK] = "look"};
+    struct tape_line line;
 
-    return kind > 0 && kind < EV_COUNT && names[kind] ? names[kind] : "unknown";
-}
+    tape_line(ev, &line);
+    fputs(line.event, stdout);
+    for (uint32_t i = 0; i < line.n; i++) {
+        const struct tape_field *f = &line.field[i];
 
-static void print_detail(const struct event *ev)
-{
-    switch (ev->kind) {
-    case EV_CONN_OPENED:
-        printf(" conn=%u tenant=%u proc=%u admin=%d", ev->conn.conn, ev->conn.tenant, ev->conn.proc,
-               ev->conn.admin);
-        break;
-    case EV_CONN_CLOSED: printf(" conn=%u", ev->conn.conn); break;
-    case EV_PROC_GONE: printf(" proc=%u", ev->proc.proc); break;
-    case EV_STEP_DONE:
-        printf(" engine=%u.%u rank=%u step=%llu", ev->step_done.engine.slot,
-               ev->step_done.engine.gen, ev->step_done.rank,
-               (unsigned long long)ev->step_done.step);
-        break;
-    case EV_REQUEST:
-        printf(" op=%s conn=%u id=%llu", op_name(ev->request.op), ev->request.conn,
-               (unsigned long long)ev->request.request_id);
-        break;
-    case EV_LINK_UP:
-    case EV_LINK_DOWN: printf(" link=%u", ev->link.link); break;
-    case EV_PEER_LEFT:
-    case EV_PEER_JOINED: printf(" peer=%u", ev->member.peer); break;
-    case EV_PEER_MSG:
-        printf(" link=%u kind=%u pull=%u.%u err=%s", ev->peer.link, ev->peer.msg.kind,
-               ev->peer.msg.pull.slot, ev->peer.msg.pull.gen, err_name(ev->peer.msg.err));
-        break;
-    default: break;
+        if (f->word)
+            printf(" %s=%s", f->key, f->word);
+        else if (f->hex_digits)
+            printf(" %s=%0*llx", f->key, (int)f->hex_digits, (unsigned long long)f->number);
+        else
+            printf(" %s=%llu", f->key, (unsigned long long)f->number);
     }
 }
 
 static void print_step(const struct event *ev, const struct actions *out, uint64_t at,
                        struct counts *n)
 {
-    printf("%llu t=%llu %s", (unsigned long long)at, (unsigned long long)ev->now_ns,
-           event_name(ev->kind));
-    print_detail(ev);
+    printf("%llu t=%llu ", (unsigned long long)at, (unsigned long long)ev->now_ns);
+    print_event(ev);
     for (uint32_t i = 0; i < out->n; i++) {
         const struct action *a = &out->v[i];
 

@@ -17,24 +17,12 @@ static_assert(sizeof NAME == 64, "63 characters");
 
 static json_t *lists; /* what the daemon answers with, by the name of the list or command */
 
-/* ---- in place of ask.c and main.c ---- */
+/* ---- in place of ask.c ---- */
 
 void ctl_fail(enum ctl_exit status, const char *format, ...)
 {
     fail_msg("%d: %s", (int)status, format);
     abort();
-}
-
-void ctl_refused(struct ctl *ctl, const char *what, enum tern_err err)
-{
-    (void)ctl;
-    fail_msg("%s: %d", what, (int)err);
-    abort();
-}
-
-void ctl_connect(struct ctl *ctl)
-{
-    (void)ctl;
 }
 
 json_t *ctl_ask(struct ctl *ctl, const char *command, const char *const *args, uint32_t nargs)
@@ -43,12 +31,6 @@ json_t *ctl_ask(struct ctl *ctl, const char *command, const char *const *args, u
     (void)args;
     (void)nargs;
     return json_deep_copy(json_object_get(lists, command));
-}
-
-json_t *ctl_ask_within(struct ctl *ctl, const struct ctl_question *q, enum tern_err *ret_lost)
-{
-    (void)ret_lost;
-    return ctl_ask(ctl, q->command, q->args, q->nargs);
 }
 
 json_t *ctl_list(struct ctl *ctl, const char *list, const char *arg)
@@ -62,13 +44,6 @@ const char *ctl_pool_arg(struct ctl *ctl)
 {
     (void)ctl;
     return NULL;
-}
-
-const char *ctl_id_of(struct ctl *ctl, const struct ctl_named *what, const char *name)
-{
-    (void)ctl;
-    (void)what;
-    return name;
 }
 
 bool ctl_print_json(const struct ctl *ctl, const json_t *answer)

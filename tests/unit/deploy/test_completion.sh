@@ -29,6 +29,8 @@ wants "--pool" ternctl --socket /run/status tree --po
 wants "--pool" ternctl --socket = /run/status tree --po
 wants "" ternctl status --po
 wants "one file.tape" ternctl tape o
+wants "read" ternctl tape r
+wants "one file.tape" ternctl tape read o
 wants "one file.tape" ternctl --socket o
 wants "one file.tape" ternctl --socket = o
 wants "--socket" ternctl tape --so
@@ -69,6 +71,8 @@ ternctl --js|ternctl --json
 ternctl tree --po|ternctl tree --pool=
 ternctl status --po|ternctl status --po
 ternctl tape on|ternctl tape one\ file.tape 
+ternctl tape rea|ternctl tape read 
+ternctl tape read on|ternctl tape read one\ file.tape 
 ternctl session cl|ternctl session close 
 ternd --tenan|ternd --tenant=
 ternd --huge-pages=f|ternd --huge-pages=false 

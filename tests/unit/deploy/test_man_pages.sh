@@ -34,7 +34,7 @@ for page in ternd.8 $agent $member ternd.yaml.5 ternctl.1 tern-replay.1 tern-ben
     "$TERN_BIN/$program" --help | sed -n 's/^ *\(-., \)\?\(--[a-z0-9-]*\).*/\2/p' | sort -u >"$work/want"
     if [[ $program == ternctl ]]; then
         for command in $("$TERN_BIN/ternctl" --help | sed -n '/^Commands:/,/^$/s/^  \([a-z-]*\) .*/\1/p'); do
-            grep -qx "   ternctl $command\( [a-z]*\)\?\( [A-Z]*\)*" "$work/text" || { echo "$page does not name the command $command"; exit 1; }
+            grep -qx "   ternctl $command\( [a-z]*\| \[[a-z]*\]\)\?\( [A-Z]*\)*" "$work/text" || { echo "$page does not name the command $command"; exit 1; }
             "$TERN_BIN/ternctl" "$command" --help | sed -n 's/^ *\(-., \)\?\(--[a-z0-9-]*\).*/\2/p' >>"$work/want"
             echo "$command" >>"$work/commands"
         done

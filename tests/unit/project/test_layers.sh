@@ -22,7 +22,7 @@ xfer    | daemon/seam/xfer | base/* core/* seam/own_threads.h seam/io/io.h seam/
 tcp     | daemon/seam/xfer/tcp | base/* core/* seam/xfer/data_conn.h seam/xfer/transport.h seam/xfer/tcp/* reshard/* | +any
 verbs   | daemon/seam/xfer/verbs | base/* core/* seam/own_threads.h seam/mem/numa.h seam/xfer/data_conn.h seam/xfer/transport.h seam/xfer/verbs/* | +any
 shell   | daemon/shell | base/* proto/* seam/* core/* shell/* reshard/* kernels/strided.h | +any
-client  | client       | base/* proto/* client/* tern.h tern_*.h seam/disk/disk.h seam/disk/disk_key.h kernels/driver.h | +any
+client  | client       | base/* proto/* client/* tern.h tern_*.h seam/disk/disk.h seam/disk/disk_key.h shell/tape/tape.h shell/tape/tape_text.h kernels/driver.h | +any
 kernels | kernels      | kernels/*                                                          | +libc +system dlfcn.h
 TABLE
 

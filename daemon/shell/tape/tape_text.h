@@ -1,0 +1,28 @@
+/* What an event of a tape says, as words and numbers: for tern-sim --tape and ternctl tape read. Of
+ * users' text there is nothing in it: no token ids, and no names. */
+#ifndef SHELL_TAPE_TEXT_H
+#define SHELL_TAPE_TEXT_H
+
+#include <stdint.h>
+
+struct event;
+
+#define TAPE_FIELDS_MAX 8
+
+struct tape_field {
+    const char *key;  /* static */
+    const char *word; /* static; NULL: a number */
+    uint64_t number;
+    uint32_t hex_digits; /* of a number that is shown so; 0: decimal */
+};
+
+struct tape_line {
+    const char *event; /* static; "unknown" where this build has no word */
+    uint64_t now_ns;   /* monotonic, of the host that wrote the tape */
+    uint32_t n;
+    struct tape_field field[TAPE_FIELDS_MAX];
+};
+
+void tape_line(const struct event *event, struct tape_line *ret);
+
+#endif
