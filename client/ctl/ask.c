@@ -136,14 +136,21 @@ static const char *why_not(const char *path, enum tern_err err, int number)
     }
 }
 
-void ctl_connect(struct ctl *ctl)
+const char *ctl_try_connect(struct ctl *ctl, uint32_t deadline_ms)
 {
     enum tern_err err;
 
     errno = 0;
-    err = tern_connect(ctl->socket, CTL_DEADLINE_MS, &ctl->tern);
-    if (err != TERN_OK)
-        ctl_fail(CTL_UNREACHABLE, "%s: %s", ctl->socket, why_not(ctl->socket, err, errno));
+    err = tern_connect(ctl->socket, deadline_ms, &ctl->tern);
+    return err == TERN_OK ? NULL : why_not(ctl->socket, err, errno);
+}
+
+void ctl_connect(struct ctl *ctl)
+{
+    const char *why = ctl_try_connect(ctl, CTL_DEADLINE_MS);
+
+    if (why)
+        ctl_fail(CTL_UNREACHABLE, "%s: %s", ctl->socket, why);
 }
 
 void ctl_refused(struct ctl *ctl, const char *what, enum tern_err err)

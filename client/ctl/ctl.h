@@ -9,11 +9,13 @@
 #include <jansson.h>
 #include <stdbool.h>
 #include <stdint.h>
+#include <stdio.h>
 
 #include "tern.h"
 
 #define CTL_SOCKET_DEFAULT "/run/tern/admin.sock"
 #define CTL_DEADLINE_MS    10000
+#define CTL_EVERY_MS       1000  /* of top */
 #define CTL_OPERANDS_MAX   2     /* after the first */
 #define CTL_PAGES_MAX      65536 /* pages of one paged list: a daemon that never ends is left */
 
@@ -34,11 +36,12 @@ struct ctl {
     uint32_t nodes, count, for_s;           /* for_s: 0: not given */
     const char *more[CTL_OPERANDS_MAX];     /* operands after the first; NULL: not given */
     const char *transport, *tenants;        /* peer add */
-    bool tokens, wait, dry_run, push;
-    bool wide;        /* tables show all columns, uncut, and whole numbers */
-    uint32_t wait_s;  /* drain */
-    uint64_t from;    /* watch: a number */
-    uint32_t changes; /* watch: end after so many; 0: never */
+    bool tokens, wait, dry_run, push, once;
+    uint32_t every_ms; /* top */
+    bool wide;         /* tables show all columns, uncut, and whole numbers */
+    uint32_t wait_s;   /* drain */
+    uint64_t from;     /* watch: a number */
+    uint32_t changes;  /* watch: end after so many; 0: never */
     struct tern *tern;
 };
 
@@ -70,6 +73,8 @@ enum {
     OPT_PUSH = 'u',
     OPT_TENANTS = 'A',
     OPT_WIDE = 'W',
+    OPT_EVERY = 'i',
+    OPT_ONCE = '1',
 };
 
 /* Options of lists: which rows. */
@@ -93,17 +98,23 @@ enum {
     }
 
 /* The commands of each file, beside what they run; the last one has no name. */
-extern const struct command show_commands[], stats_commands[], moves_commands[], disk_commands[],
-    tree_commands[], watch_commands[], act_commands[], tape_commands[], end_commands[];
+extern const struct command show_commands[], top_commands[], stats_commands[], moves_commands[],
+    disk_commands[], tree_commands[], watch_commands[], act_commands[], tape_commands[],
+    end_commands[];
 extern const struct command *const ctl_groups[]; /* all of these, as help shows them, and NULL */
 
 /* The disk tier, as `spill` of an answer tells it, and the tenants' parts; tenants NULL: without.
  */
 void show_spill(const struct ctl *ctl, const json_t *spill, const json_t *tenants);
 
+/* Tokens that sessions did not have to compute, of a row of figures. */
+uint64_t found_tokens(const json_t *row);
+
 /* ---- asking; each ends the program with a message that says what to do ---- */
 
 void ctl_connect(struct ctl *ctl);
+/* Does not end the program: answers why there is no connection; NULL: there is one. */
+const char *ctl_try_connect(struct ctl *ctl, uint32_t deadline_ms);
 /* One command, parsed. The caller owns the answer. */
 json_t *ctl_ask(struct ctl *ctl, const char *command, const char *const *args, uint32_t nargs);
 /* Likewise, and NULL if none came: *ret_lost is TIMED_OUT or DAEMON_LOST. */
@@ -166,6 +177,9 @@ enum colour {
 struct table {
     const struct ctl *ctl;
     const char *const *titles;
+    FILE *out;         /* standard output, unless another is set */
+    uint32_t width;    /* TABLE_WIDTH, likewise */
+    uint32_t rows_max; /* of what is behind them how many there are is said; all, likewise */
     uint32_t columns, cells, cells_max;
     struct cell {
         const char *text; /* owned */
@@ -184,6 +198,8 @@ void table_part(struct table *t, enum colour colour, uint64_t n, uint64_t of);
 void table_hex(struct table *t, const char *hex, int digits); /* so many of them, without --wide */
 void table_print(struct table *t, const char *if_empty);      /* and frees */
 
+void paint_to(FILE *out, const struct ctl *ctl, enum colour colour, const char *format, ...)
+    __attribute__((format(printf, 4, 5)));
 void paint(const struct ctl *ctl, enum colour colour, const char *format, ...)
     __attribute__((format(printf, 3, 4)));
 

@@ -13,6 +13,8 @@ const char *argp_program_version TERN_ARGP = "ternctl " TERN_VERSION;
 
 #define DAY_S 86400u
 
+static const struct number_range every_range = {100, 60000}; /* milliseconds, of top */
+
 #define EXIT_STATUS                                                                                \
     "Exit status: 0 done, 1 refused or failed, 2 wrong command line, 3 no daemon answers there, "  \
     "4 "                                                                                           \
@@ -20,8 +22,8 @@ const char *argp_program_version TERN_ARGP = "ternctl " TERN_VERSION;
 
 /* As help shows them. */
 const struct command *const ctl_groups[] = {
-    show_commands,  stats_commands, moves_commands, disk_commands, tree_commands,
-    watch_commands, act_commands,   tape_commands,  end_commands,  NULL};
+    show_commands,  top_commands, stats_commands, moves_commands, disk_commands, tree_commands,
+    watch_commands, act_commands, tape_commands,  end_commands,   NULL};
 
 static const struct command *command_of(const char *name)
 {
@@ -136,6 +138,10 @@ static error_t parse_command(int key, char *arg, struct argp_state *state)
     case OPT_DRY_RUN: p->ctl->dry_run = true; return 0;
     case OPT_TRANSPORT: p->ctl->transport = arg; return 0;
     case OPT_TENANTS: p->ctl->tenants = arg; return 0;
+    case OPT_EVERY:
+        p->ctl->every_ms = (uint32_t)program_number(state, "--every", arg, every_range);
+        return 0;
+    case OPT_ONCE: p->ctl->once = true; return 0;
     case OPT_WIDE: p->ctl->wide = true; return 0;
     case OPT_PUSH: p->ctl->push = true; return 0;
     case ARGP_KEY_ARG: take_word(p, state, arg); return 0;
@@ -235,7 +241,9 @@ int main(int argc, char **argv)
     struct argp_child children[] = {{&common, 0, NULL, 0}, {0}};
     const char *from_env = getenv("TERN_ADMIN_SOCKET"), *no_colour = getenv("NO_COLOR"),
                *terminal = getenv("TERM");
-    struct ctl ctl = {.socket = from_env && *from_env ? from_env : CTL_SOCKET_DEFAULT, .count = 5};
+    struct ctl ctl = {.socket = from_env && *from_env ? from_env : CTL_SOCKET_DEFAULT,
+                      .count = 5,
+                      .every_ms = CTL_EVERY_MS};
     struct top top = {.ctl = &ctl};
     struct argp argp = {
         .parser = parse_top,

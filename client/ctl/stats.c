@@ -7,8 +7,7 @@
 #define TITLES_N(titles) (sizeof(titles) / sizeof((titles)[0]))
 #define NAMESPACE_SHOWN  16 /* digits */
 
-/* What sessions did not have to compute, of the prompts' tokens. */
-static uint64_t found(const json_t *row)
+uint64_t found_tokens(const json_t *row)
 {
     return j_u64(row, "matched_device_tokens") + j_u64(row, "matched_host_tokens") +
            j_u64(row, "matched_disk_tokens") + j_u64(row, "fetched_peer_tokens") +
@@ -39,7 +38,7 @@ static void add_figures(struct table *t, const char *of, const json_t *row)
     table_add(t, PLAIN, "%s", of);
     table_count(t, PLAIN, j_u64(row, "prompts"));
     table_count(t, PLAIN, j_u64(row, "prompt_tokens"));
-    add_found(t, row, found(row));
+    add_found(t, row, found_tokens(row));
     for (size_t i = 0; i < TITLES_N(keys); i++)
         table_count(t, PLAIN, j_u64(row, keys[i]));
 }
@@ -134,7 +133,7 @@ static int run_namespaces(struct ctl *ctl)
                                             : "idle");
             table_num(&t, row, "prompts");
             table_num(&t, row, "prompt_tokens");
-            add_found(&t, row, found(row));
+            add_found(&t, row, found_tokens(row));
             table_num(&t, row, "evicted_nodes");
         }
         table_print(&t, "no pool knows a namespace");
@@ -200,7 +199,7 @@ static json_t *tenants_of(const json_t *status)
                       memory_of(status, name, "device"), "host", memory_of(status, name, "host"),
                       "prompts", (json_int_t)j_u64(figures, "prompts"), "prompt_tokens",
                       (json_int_t)j_u64(figures, "prompt_tokens"), "found_tokens",
-                      (json_int_t)found(figures)));
+                      (json_int_t)found_tokens(figures)));
     }
     return answer;
 }

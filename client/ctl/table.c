@@ -30,20 +30,40 @@ static const char *end(const struct ctl *ctl, enum colour colour)
     return ctl->colour && colour != PLAIN ? "\033[0m" : "";
 }
 
+static __attribute__((format(printf, 4, 0))) void
+paint_with(FILE *out, const struct ctl *ctl, enum colour colour, const char *format, va_list args)
+{
+    fputs(begin(ctl, colour), out);
+    vfprintf(out, format, args);
+    fputs(end(ctl, colour), out);
+}
+
+void paint_to(FILE *out, const struct ctl *ctl, enum colour colour, const char *format, ...)
+{
+    va_list args;
+
+    va_start(args, format);
+    paint_with(out, ctl, colour, format, args);
+    va_end(args);
+}
+
 void paint(const struct ctl *ctl, enum colour colour, const char *format, ...)
 {
     va_list args;
 
-    printf("%s", begin(ctl, colour));
     va_start(args, format);
-    vprintf(format, args);
+    paint_with(stdout, ctl, colour, format, args);
     va_end(args);
-    printf("%s", end(ctl, colour));
 }
 
 void table_init(struct table *t, const struct ctl *ctl, const char *const *titles, uint32_t columns)
 {
-    *t = (struct table){.ctl = ctl, .titles = titles, .columns = columns};
+    *t = (struct table){.ctl = ctl,
+                        .titles = titles,
+                        .out = stdout,
+                        .width = TABLE_WIDTH,
+                        .rows_max = UINT32_MAX,
+                        .columns = columns};
 }
 
 void table_add(struct table *t, enum colour colour, const char *format, ...)
@@ -119,7 +139,7 @@ static struct column column_of(const struct ctl *ctl, const char *title)
     return c;
 }
 
-/* Cuts the widest texts until a line has no more than TABLE_WIDTH. */
+/* Cuts the widest texts until a line has no more columns than the table may have. */
 static void fit(const struct table *t, struct column *columns)
 {
     uint32_t width = 0, shown = 0;
@@ -129,7 +149,7 @@ static void fit(const struct table *t, struct column *columns)
         shown += columns[i].shown;
     }
     width += shown ? (shown - 1) * (uint32_t)strlen(COLUMN_GAP) : 0;
-    while (width > TABLE_WIDTH && !t->ctl->wide) {
+    while (width > t->width && !t->ctl->wide) {
         struct column *widest = NULL;
 
         for (uint32_t i = 0; i < t->columns; i++) {
@@ -165,9 +185,9 @@ static void print_cell(const struct table *t, const struct column *c, const stru
     bool cut = n > width;
     int pad = cut ? 0 : width - n;
 
-    printf("%*s%s%.*s%s%s%*s", c->left ? 0 : pad, "", begin(t->ctl, cell->colour),
-           cut ? width - mark : n, cell->text, cut ? CUT_MARK : "", end(t->ctl, cell->colour),
-           c->left && !last ? pad : 0, "");
+    fprintf(t->out, "%*s%s%.*s%s%s%*s", c->left ? 0 : pad, "", begin(t->ctl, cell->colour),
+            cut ? width - mark : n, cell->text, cut ? CUT_MARK : "", end(t->ctl, cell->colour),
+            c->left && !last ? pad : 0, "");
 }
 
 static void print_line(const struct table *t, const struct column *columns,
@@ -181,27 +201,30 @@ static void print_line(const struct table *t, const struct column *columns,
     for (uint32_t i = 0; i <= last; i++) {
         if (!columns[i].shown)
             continue;
-        printf("%s", gap);
+        fputs(gap, t->out);
         print_cell(t, &columns[i], &cells[i], i == last);
         gap = COLUMN_GAP;
     }
-    printf("\n");
+    fputc('\n', t->out);
 }
 
 void table_print(struct table *t, const char *if_empty)
 {
     struct column columns[TABLE_COLUMNS_MAX];
     struct cell titles[TABLE_COLUMNS_MAX];
+    uint32_t rows = t->cells / t->columns, shown = rows < t->rows_max ? rows : t->rows_max;
 
     measure(t, columns);
     if (t->cells == 0)
-        printf("%s\n", if_empty);
+        fprintf(t->out, "%s\n", if_empty);
     for (uint32_t i = 0; i < t->columns; i++)
         titles[i] = (struct cell){.text = columns[i].title, .colour = BOLD};
     if (t->cells > 0)
         print_line(t, columns, titles);
-    for (uint32_t i = 0; i < t->cells; i += t->columns)
-        print_line(t, columns, &t->cell[i]);
+    for (uint32_t i = 0; i < shown; i++)
+        print_line(t, columns, &t->cell[i * t->columns]);
+    if (shown < rows)
+        fprintf(t->out, "and %s more\n", human_count(rows - shown));
     for (uint32_t i = 0; i < t->cells; i++)
         free((char *)(uintptr_t)t->cell[i].text);
     free(t->cell);

@@ -16,7 +16,7 @@ ternd_run decode --page-bytes-min 512 --tenant "name=default,socket=$DIR/decode/
     --listen "127.0.0.1:$DECODE_PORT" --insecure-peers --peer "name=prefill,address=127.0.0.1:$PREFILL_PORT,tenants=default"
 # More sessions than the pool has room for, until this script ends: nodes come and go, and their slots are used again.
 "$TERN_BIN/tern-replay" --prefill "$DIR/prefill/default.sock" --decode "$DIR/decode/default.sock" --profile tiny --page-bytes 512 \
-    --sessions 100000 --turns 6 --concurrency 8 --pool-pages 2500 --seed 1 --json >"$DIR/json" 2>"$DIR/err" &
+    --sessions 20000 --turns 6 --concurrency 8 --pool-pages 2500 --seed 1 --json >"$DIR/json" 2>"$DIR/err" &
 PIDS[replay]=$!
 full() {
     (($("$CTL" --socket "$DIR/prefill/admin.sock" status --json | value "j['prefix_nodes']") >= 1200))
