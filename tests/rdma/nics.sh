@@ -58,7 +58,7 @@ no_sysfs() {
 }
 
 all_ready() { # NODE
-    ctl "$1" peers >"$DIR/peers" && [[ $(grep -c '^ *path .* ready ' "$DIR/peers") == 8 ]]
+    ctl "$1" peers --wide >"$DIR/peers" && [[ $(grep -c '^ *path .* ready ' "$DIR/peers") == 8 ]]
 }
 
 # counters: sets had to the packets that each device has taken

@@ -49,7 +49,7 @@ nap() { read -r -t 0.01 -u "$idle" _; }
 # paths NODE STATE STATE: of its two rails
 paths() {
     local row states=
-    ctl "$1" peers >"$DIR/peers" || return 1
+    ctl "$1" peers --wide >"$DIR/peers" || return 1
     while read -ra row; do
         [[ ${row[0]} == path ]] && states+=" ${row[2]}"
     done <"$DIR/peers"
