@@ -44,6 +44,14 @@ static void take_names(struct subscription *sub, const Tern__Wire__SubscribeRepl
     sub->nnames = (uint32_t)m->n_tenants;
 }
 
+/* One that joined since the subscription began has none here. */
+static const char *name_of(const struct subscription *sub, uint32_t tenant)
+{
+    const char *name = tenant < sub->nnames ? sub->names + tenant * (WIRE_STRING_MAX + 1u) : NULL;
+
+    return name && *name ? name : NULL;
+}
+
 static void take_event(struct subscription *sub, const uint8_t *bytes)
 {
     struct wire_event w;
@@ -60,7 +68,7 @@ static void take_event(struct subscription *sub, const uint8_t *bytes)
         .pool = w.pool,
         .on_device = w.tiers & TIER_DEVICE_BIT,
         .on_host = w.tiers & TIER_HOST_BIT,
-        .tenant = w.tenant < sub->nnames ? sub->names + w.tenant * (WIRE_STRING_MAX + 1u) : NULL,
+        .tenant = name_of(sub, w.tenant),
     };
 }
 

@@ -133,10 +133,10 @@ static int run_drain(struct ctl *ctl)
 /* One change a line, as the daemon's log has it. */
 static void show_change(const struct ctl *ctl, const json_t *change, bool dry_run)
 {
-    bool restart = json_is_string(json_object_get(change, "why"));
+    bool not_done = json_is_string(json_object_get(change, "why"));
 
     printf("%s: %s -> %s: ", j_str(change, "setting"), j_str(change, "was"), j_str(change, "is"));
-    if (restart)
+    if (not_done)
         paint(ctl, YELLOW, "%s, for %s", j_str(change, "outcome"), j_str(change, "why"));
     else
         paint(ctl, GREEN, "%s", dry_run ? "would be done" : j_str(change, "outcome"));
@@ -147,21 +147,26 @@ static int run_reload(struct ctl *ctl)
 {
     static const char *const args[] = {"dry_run=1"};
     json_t *answer = ctl_ask(ctl, "reload", args, ctl->dry_run ? 1 : 0), *change;
-    uint64_t done, restart;
+    uint64_t done, restart, failed;
     size_t i;
 
     if (!ctl_print_json(ctl, answer)) {
+        failed = j_u64(answer, "failed");
         done = j_u64(answer, "done");
         restart = j_u64(answer, "restart");
         json_array_foreach(json_object_get(answer, "changes"), i, change)
             show_change(ctl, change, ctl->dry_run);
         if (j_u64(answer, "left_out") > 0)
             printf("and %s more\n", human_count(j_u64(answer, "left_out")));
-        if (done + restart == 0)
+        if (done + restart + failed == 0)
             printf("no setting differs from what is in force\n");
         else
-            printf("%s %s; %s need a restart\n", human_count(done),
+            printf("%s %s; %s need a restart", human_count(done),
                    ctl->dry_run ? "would be done" : "done", human_count(restart));
+        if (failed > 0)
+            printf("; %s %s", human_count(failed), ctl->dry_run ? "would fail" : "failed");
+        if (done + restart + failed > 0)
+            printf("\n");
         if (json_is_string(json_object_get(answer, "not_after")))
             printf("the certificates were %s; this node's is valid until %s\n",
                    ctl->dry_run ? "looked at" : "read anew", j_str(answer, "not_after"));

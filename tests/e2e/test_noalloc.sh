@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # Fault 19: after "ready" the daemon's owner thread allocates nothing, while a replay runs, in the clear and with TLS,
-# while clients misbehave and while some subscribe. Real daemons under interpose_alloc.c; prints the fault line. Exit 77:
-# cannot be done here.
+# while clients misbehave, while some subscribe and while a tenant joins. Real daemons under interpose_alloc.c; prints the
+# fault line. Exit 77: cannot be done here.
 source "$(dirname "$0")/with_ternd.sh"
 [[ -z $SANITIZE ]] || skip "a sanitizer brings an allocator of its own"
 "$CC" -std=gnu17 -O1 -g -fno-builtin -shared -fPIC -o "$DIR/interpose.so" "$HERE/interpose_alloc.c"
@@ -31,6 +31,10 @@ everything() {
         echo "TLS is not in this build: not watched"
     fi
     program protocol && program subscribe || return 1
+    bash "$TERN_SOURCE/tests/e2e/test_tenant_joins.sh" >"$DIR/joins.log" 2>&1 || {
+        cat "$DIR/joins.log"
+        return 1
+    }
     # The disk: stores, fetches, a disk that is full and one that fails, what is stored at the end.
     program spill "spill_to_*" && program spill "spill_outlives_*" || return 1
     # Fault 24: frames of impossible lengths were among what those clients did.

@@ -139,7 +139,7 @@ ternd_run() {
     ready "${PIDS[$node]}" "$DIR/$node/log"
 }
 
-LIBRARIES=$(ldd "$TERN_BIN/ternd") # kept: `ldd | grep -q` fails where grep ends first
+LIBRARIES=${LIBRARIES:-$(ldd "$TERN_BIN/ternd")} # kept: `ldd | grep -q` fails where grep ends first
 SANITIZE=$(grep -s '^TERN_SANITIZE:' "$TERN_BUILD/CMakeCache.txt" | cut -d= -f2) || true
 ternd_preload() { # a sanitizer's library comes first
     echo "$(sed -n 's/.*=> \(.*lib[at]san[^ ]*\) .*/\1 /p' <<<"$LIBRARIES")$1"

@@ -255,6 +255,11 @@ static bool name_fits(const char *name)
     return name && *name && *name != '.' && !strchr(name, '/') && strlen(name) < DISK_TENANT_NAME;
 }
 
+static bool is_unnamed(const char *name)
+{
+    return name && !*name;
+}
+
 static enum tern_err check_config(const struct disk_config *c, const char **ret_why)
 {
     *ret_why = "the disk tier has 1 to 32 threads of 1 to 32 pieces in flight: change them";
@@ -263,7 +268,7 @@ static enum tern_err check_config(const struct disk_config *c, const char **ret_
         return TERN_INVALID;
     *ret_why = "a tenant's name is no name of a folder: at most 63 bytes, no slash, no dot first";
     for (uint32_t i = 0; i < c->tenants; i++)
-        if (i >= MEM_TENANTS_MAX || !name_fits(c->tenant[i]))
+        if (i >= MEM_TENANTS_MAX || !(is_unnamed(c->tenant[i]) || name_fits(c->tenant[i])))
             return TERN_INVALID;
     return TERN_OK;
 }
@@ -421,6 +426,12 @@ enum tern_err disk_create(const struct disk_config *config, struct disk **ret, c
     *ret_why = NULL;
     *ret = disk;
     return TERN_OK;
+}
+
+void disk_name_tenant(struct disk *disk, uint32_t tenant, const char *name)
+{
+    check(tenant < disk->config.tenants && !disk->tenant[tenant][0] && name_fits(name));
+    strcpy(disk->tenant[tenant], name);
 }
 
 static void destroy_thread(struct disk_thread *t)

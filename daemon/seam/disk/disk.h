@@ -27,7 +27,7 @@ struct disk_config {
     struct mem *mem;
     uint32_t sums_per_page; /* where mem is not there yet, for disk_bytes: that of its config */
     uint32_t tenants;
-    const char *tenant[MEM_TENANTS_MAX]; /* names; each a folder */
+    const char *tenant[MEM_TENANTS_MAX]; /* names; each a folder; "": it has none yet */
     uint32_t threads;                    /* that move bytes */
     uint32_t depth;                      /* pieces of DISK_PIECE_BYTES in flight in each */
     uint32_t writes;                     /* core_limits.disk_stores: files written at a time */
@@ -63,6 +63,8 @@ struct disk_recovery {
     uint64_t faults[DISK_FAULTS];
     uint64_t ns;
 };
+/* The tenant had no name, and so stored nothing. There is no folder of this name. */
+void disk_name_tenant(struct disk *disk, uint32_t tenant, const char *name);
 /* Once, and blocks: reads what earlier runs left, and emits EV_DISK_FOUND for each good extent in
  * ascending order, then EV_DISK_READY. The event's arrays live until emit returns. UNSUPPORTED: a
  * file of a newer format (*ret_why names it and says what to do); nothing is removed or emitted

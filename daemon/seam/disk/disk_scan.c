@@ -46,7 +46,7 @@ static enum tern_err list_all(struct disk_scan *s, const char **ret_why)
     for (; s->listed < s->config->tenants; s->listed++) {
         const char *tenant = s->config->tenant[s->listed];
 
-        if (s->files->list(s->files->ctx, tenant, listed, s) < 0) {
+        if (tenant[0] && s->files->list(s->files->ctx, tenant, listed, s) < 0) {
             *ret_why = "a tenant's folder in the spill directory cannot be read: look at its mode "
                        "and its owner";
             return TERN_DISK;

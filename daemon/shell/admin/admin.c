@@ -84,7 +84,7 @@ static void status_tenants(const struct admin_ctx *ctx, uint32_t tenant, struct 
 
     text_array(out, "tenants");
     for (uint32_t i = 0; i < ctx->config->ntenants; i++) {
-        if (tenant != NONE && tenant != i)
+        if ((tenant != NONE && tenant != i) || config_tenant_free(ctx->config, i))
             continue;
         core_records(ctx->core, i, &v);
         text_object(out, NULL);
@@ -186,6 +186,8 @@ static void status_refusals(const struct admin_ctx *ctx, struct text_out *out)
     for (uint32_t i = 0; ctx->refusals != NULL && i < ctx->config->ntenants; i++) {
         const struct refusals *r = ctx->refusals(ctx->ctx, i);
 
+        if (config_tenant_free(ctx->config, i))
+            continue;
         text_object(out, NULL);
         text_str(out, "tenant", ctx->config->tenants[i].name);
         error_counts(r->errors, out);
@@ -383,6 +385,8 @@ static void status_doors(const struct admin_ctx *ctx, struct text_out *out)
 
     text_array(out, "doors");
     for (uint32_t i = 0; ctx->door && ctx->door(ctx->ctx, i, &name, &s); i++) {
+        if (*name == '\0')
+            continue; /* of a tenant that is free */
         text_object(out, NULL);
         text_str(out, "door", name);
         text_u64(out, "waiting", s.waiting);
@@ -405,6 +409,8 @@ static void status_send_buffers(const struct admin_ctx *ctx, struct text_out *ou
     text_u64(out, "bytes", SEND_BUFFER_BYTES);
     text_array(out, "shares");
     for (uint32_t i = 0; ctx->send_share && ctx->send_share(ctx->ctx, i, &name, &s); i++) {
+        if (*name == '\0')
+            continue;
         text_object(out, NULL);
         text_str(out, "share", name);
         text_u64(out, "used", s.used);
@@ -496,7 +502,7 @@ static void status_by_tenant(const struct admin_ctx *ctx, struct share_of of, co
 
     text_object(out, key);
     for (uint32_t t = 0; t < ctx->config->ntenants; t++)
-        if ((of.tenant == NONE || t == of.tenant) &&
+        if ((of.tenant == NONE || t == of.tenant) && !config_tenant_free(ctx->config, t) &&
             core_share_view(ctx->core, (struct share_of){of.table, t}, &v))
             text_u64(out, ctx->config->tenants[t].name,
                      strcmp(key, "used") == 0 ? v.used : v.reserved);
@@ -706,10 +712,9 @@ static enum tern_err answer_status(const struct admin_ctx *ctx, const struct que
 
 static uint32_t tenant_named(const struct config *config, const char *name)
 {
-    for (uint32_t i = 0; i < config->ntenants; i++)
-        if (strcmp(config->tenants[i].name, name) == 0)
-            return i;
-    return NONE;
+    uint32_t slot;
+
+    return config_tenant_slot(config, name, &slot) == TERN_OK ? slot : NONE;
 }
 
 static bool is_peer(const struct config *config, const char *name)

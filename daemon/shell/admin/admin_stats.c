@@ -47,7 +47,7 @@ void admin_figures(const char *key, const struct admin_ctx *ctx, uint32_t tenant
 {
     text_array(out, key);
     for (uint32_t i = 0; i < ctx->config->ntenants; i++) {
-        if (tenant != NONE && tenant != i)
+        if ((tenant != NONE && tenant != i) || config_tenant_free(ctx->config, i))
             continue;
         text_object(out, NULL);
         text_str(out, "tenant", ctx->config->tenants[i].name);

@@ -78,7 +78,7 @@ static void regions(const struct admin_ctx *ctx, struct text_out *out)
             if (!ctx->rdma_region(ctx->ctx, &ctx->rdma, t, i, &r))
                 continue;
             text_object(out, NULL);
-            text_str(out, "tenant", ctx->config->tenants[t].name);
+            text_str(out, "tenant", config_tenant_word(ctx->config, t));
             text_u64(out, "region", i);
             text_str(out, "gpu", r.gpu);
             text_str(out, "pci", r.pci);

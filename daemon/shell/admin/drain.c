@@ -27,7 +27,7 @@ static void tell_core(struct daemon *d, bool on)
 
 void drain_tell_serving(const struct daemon *d, const char *remark, const char *why)
 {
-    notify_status("serving %" PRIu32 " tenants, %" PRIu32 " peers%s%s", d->config->ntenants,
+    notify_status("serving %" PRIu32 " tenants, %" PRIu32 " peers%s%s", config_tenants(d->config),
                   config_peers(d->config), remark, why);
 }
 

@@ -526,8 +526,8 @@ void operator_reloaded(struct daemon *d, const struct reload_result *result)
 
         if (!c || c->reload_request == 0)
             continue;
-        snprintf(said, sizeof said, "%u %s, %u need a restart", result->done,
-                 result->dry_run ? "would be done" : "done", result->restart);
+        snprintf(said, sizeof said, "%u %s, %u need a restart, %u failed", result->done,
+                 result->dry_run ? "would be done" : "done", result->restart, result->failed);
         log_done(c, h.request_id, "reload", result->err,
                  result->err == TERN_OK ? said : result->why);
         answer(d, c, &h, result->err, result->why, result->n);

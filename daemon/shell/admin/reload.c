@@ -10,6 +10,7 @@
 #include "shell/admin/members.h"
 #include "shell/admin/text_out.h"
 #include "shell/config/config_change.h"
+#include "shell/conn/tenant_join.h"
 #include "shell/log/log.h"
 #include "shell/log/notify.h"
 
@@ -22,7 +23,8 @@ struct reloading {
     bool dry_run;
     struct tls_own own; /* what was read; not_after "": peers talk in the clear */
     struct text_out out;
-    uint32_t rows, joining; /* joining: peers of a dry run, which would take a slot each */
+    uint32_t rows, joining;     /* joining: peers of a dry run, which would take a slot each */
+    char why[TENANT_WHY_BYTES]; /* of a tenant that joins, or cannot */
     struct reload_result *result;
 };
 
@@ -97,12 +99,14 @@ static const char *why_not_peer(const struct reloading *r, const struct config_c
 }
 
 /* Beside what its row says: TLS is there from the start or not at all, and a peer needs a slot. */
-static const char *why_not(const struct reloading *r, const struct config_change *change)
+static const char *why_not(struct reloading *r, const struct config_change *change)
 {
     bool had = r->d->links.tls != NULL, has = r->is->tls_cert[0] != '\0';
 
     if (change->of == CHANGE_OF_PEER_ADDED || change->of == CHANGE_OF_PEER)
         return why_not_peer(r, change);
+    if (change->of == CHANGE_OF_TENANT_ADDED)
+        return tenant_needs_restart(r->d, change, r->why);
     if (change->of == CHANGE_OF_SETTING && strncmp(change->setting, "tls.", 4) == 0 && had != has)
         return had ? "this daemon began with certificates"
                    : "this daemon began without certificates";
@@ -119,24 +123,39 @@ static void take_peer(struct reloading *r, const struct config_change *change)
         links_change(r->d, change->slot, &peer);
 }
 
-static void take(struct reloading *r, const struct config_change *change)
+static const char *take_tenant(struct reloading *r, const struct config_change *change)
+{
+    const struct config_tenant *tenant = &r->is->tenants[change->from];
+    enum tern_err err = r->dry_run ? tenant_may_join(r->d, tenant, r->why)
+                                   : tenant_join(r->d, change->slot, tenant, r->why);
+
+    return err == TERN_OK ? NULL : r->why;
+}
+
+/* Takes it over, unless this is a dry run. What it says is why that failed. */
+static const char *take(struct reloading *r, const struct config_change *change)
 {
     struct daemon *d = r->d;
     enum log_level level = d->config->log_level;
 
+    if (change->of == CHANGE_OF_TENANT_ADDED)
+        return take_tenant(r, change);
+    if (r->dry_run)
+        return NULL;
     if (change->of == CHANGE_OF_PEER_REMOVED) {
         member_leave(d, change->slot);
-        return;
+        return NULL;
     }
     if (change->of != CHANGE_OF_SETTING) {
         take_peer(r, change);
-        return;
+        return NULL;
     }
     config_take(d->config, r->is, change);
     if (d->config->log_level != level)
         log_level_configured(d);
     drain_reloaded(d);
     stream_pool_slow(d->streams, (uint64_t)d->config->deadlines.slow_reader_ms * 1000000);
+    return NULL;
 }
 
 static void row(struct reloading *r, const struct config_change *change, const char *outcome,
@@ -153,21 +172,25 @@ static void row(struct reloading *r, const struct config_change *change, const c
     text_object_end(&r->out);
 }
 
-static void found(void *ctx, const struct config_change *change)
+static bool found(void *ctx, const struct config_change *change)
 {
     struct reloading *r = ctx;
     const char *why = why_not(r, change), *outcome = why ? "needs a restart" : "done";
 
     r->result->restart += why != NULL;
+    if (!why) {
+        why = take(r, change);
+        outcome = why ? "failed" : outcome;
+        r->result->failed += why != NULL;
+    }
     r->result->done += why == NULL;
-    if (!why && !r->dry_run)
-        take(r, change);
     r->joining += r->dry_run && !why && change->of == CHANGE_OF_PEER_ADDED;
     row(r, change, outcome, why);
     if (!r->dry_run)
         log_event(why ? LEVEL_WARN : LEVEL_INFO, "setting_changed",
                   "setting=%s was=%s is=%s outcome=%s reason=%s", change->setting, change->was,
                   change->is, outcome, why ? why : "");
+    return why == NULL;
 }
 
 static void compare(struct reloading *r)
@@ -186,6 +209,7 @@ static void compare(struct reloading *r)
     text_array_end(&r->out);
     text_u64(&r->out, "done", r->result->done);
     text_u64(&r->out, "restart", r->result->restart);
+    text_u64(&r->out, "failed", r->result->failed);
     text_u64(&r->out, "left_out", r->rows > ROWS_MAX ? r->rows - ROWS_MAX : 0);
     text_object_end(&r->out);
     r->result->n = r->out.len;
@@ -197,7 +221,8 @@ static void log_result(const struct reload_result *result)
         log_event(LEVEL_ERROR, "reload_failed", "err=%s reason=%s kept=%s", err_name(result->err),
                   result->why, "the configuration and the certificates that were in force");
     else if (!result->dry_run)
-        log_event(LEVEL_INFO, "reloaded", "done=%u restart=%u", result->done, result->restart);
+        log_event(LEVEL_INFO, "reloaded", "done=%u restart=%u failed=%u", result->done,
+                  result->restart, result->failed);
 }
 
 bool reload_finish(struct daemon *d, struct reload_result *ret)

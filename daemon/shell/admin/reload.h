@@ -1,7 +1,7 @@
 /* Reload: the configuration is read anew, as at start, and compared with what is in force. Each
- * difference is told: done, or needs a restart, and why. SIGHUP (daemon.c) and an operator
+ * difference is told: done, needs a restart or failed, and why. SIGHUP (daemon.c) and an operator
  * (operator.c) ask for it. What must stay true: a file with an error, or certificates that cannot
- * be used, change nothing; only here and in shell/peers does d->config change. */
+ * be used, change nothing; only here, in tenant_join.c and in shell/peers does d->config change. */
 #ifndef SHELL_RELOAD_H
 #define SHELL_RELOAD_H
 
@@ -23,8 +23,8 @@ struct reload_result {
     enum tern_err err;
     bool by_signal, dry_run; /* by_signal: a signal had asked for it */
     char why[CONFIG_WHY_BYTES];
-    uint32_t done, restart; /* differences; of a dry run: that would be done */
-    size_t n;               /* with OK: bytes of the answer in d->text */
+    uint32_t done, restart, failed; /* differences; of a dry run: that would be done */
+    size_t n;                       /* with OK: bytes of the answer in d->text */
 };
 /* False: nothing was read. Does what can be done, and tells it in the log and in the answer. */
 bool reload_finish(struct daemon *d, struct reload_result *ret);

@@ -25,6 +25,7 @@ static enum tern_err loader_init(struct loader *l, char *why, size_t why_cap)
         if (config_settings[i].initial != NULL)
             check(value_parse(&config_settings[i], config_settings[i].initial, l->config, reason) ==
                   TERN_OK);
+    l->config->reserve.spill_bytes = SPILL_PART;
     return TERN_OK;
 }
 

@@ -103,8 +103,13 @@ struct config {
     uint32_t admin_mode;
     uint32_t admin_conns_max;
 
+    /* Those of the file, and behind them, at start, as many of the reserve: one without a name is
+     * free. A tenant keeps its slot, which is its index in the core. */
     uint32_t ntenants;
     struct config_tenant tenants[CONFIG_TENANTS_MAX];
+    uint64_t spill_parts; /* bit i: nobody gave tenant i its spill_bytes */
+    uint32_t reserve_tenants;
+    struct config_tenant reserve; /* their sizes; it has no name, socket or mode */
     /* While the daemon runs these are slots: one without a name is free. A peer keeps its slot,
      * which is its index in the core, and that of its outbound link. */
     uint32_t npeers;
@@ -170,7 +175,17 @@ void config_print(const struct config *config, FILE *out);
  */
 enum tern_err config_tenant_slot(const struct config *config, const char *name, uint32_t *ret);
 enum tern_err config_peer_slot(const struct config *config, const char *name, uint32_t *ret);
-uint32_t config_peers(const struct config *config); /* slots of peers that are in use */
+uint32_t config_tenants(const struct config *config); /* slots of tenants that are in use */
+uint32_t config_peers(const struct config *config);   /* likewise of peers */
+static inline bool config_tenant_free(const struct config *config, uint32_t slot)
+{
+    return config->tenants[slot].name[0] == '\0';
+}
+/* For people: no tenant can be called what a free slot is. */
+static inline const char *config_tenant_word(const struct config *config, uint32_t slot)
+{
+    return config_tenant_free(config, slot) ? "(reserve)" : config->tenants[slot].name;
+}
 /* Reads a peer as an entry of `peers` in the file would give it; NULL: the file's default.
  * `tenants` are names with a '+' between. INVALID: `why` says what would be right. */
 struct config_peer_text {

@@ -7,9 +7,11 @@
 
 #include "shell/config/config_table.h"
 
-#define CUT      "..."
-#define WHY_SIZE "memory and tables are sized by it at start"
-#define WHY_ONCE "it is used once, at start"
+#define CUT        "..."
+#define WHY_SIZE   "memory and tables are sized by it at start"
+#define WHY_ONCE   "it is used once, at start"
+#define WHY_TENANT "the memory, the socket and the shares of a tenant are made at start"
+#define WHY_BYTES  1024
 
 struct compare {
     const struct config *was, *is;
@@ -17,6 +19,8 @@ struct compare {
     void *ctx;
     struct config_change change;
     uint32_t tenant_slot[CONFIG_TENANTS_MAX]; /* in `was`, of each tenant of `is`; NONE */
+    uint64_t taken;                           /* slots of `was`, by those that join */
+    char why[WHY_BYTES];
 };
 
 /* ---- texts ---- */
@@ -73,28 +77,26 @@ void config_take(struct config *config, const struct config *from,
 
 /* ---- tenants ---- */
 
-static void tenant_whole(struct compare *c, const char *name, const char *was, const char *is)
+/* Parts of the disk tier that nobody gave follow from those that were given. */
+static bool differs(const struct compare *c, uint32_t slot, uint32_t from, const struct setting *s)
 {
-    struct config_change *change = &c->change;
+    const struct config_tenant *was = &c->was->tenants[slot], *is = &c->is->tenants[from];
 
-    *change = (struct config_change){
-        .of = CHANGE_OF_TENANT,
-        .why = "the memory, the socket and the shares of a tenant are made at start"};
-    snprintf(change->setting, sizeof change->setting, "tenants[%s]", name);
-    snprintf(change->was, sizeof change->was, "%s", was);
-    snprintf(change->is, sizeof change->is, "%s", is);
-    c->found(c->ctx, change);
+    if (s->offset == offsetof(struct config_tenant, spill_bytes) &&
+        (c->was->spill_parts >> slot & 1) && (c->is->spill_parts >> from & 1))
+        return false;
+    return memcmp((const char *)was + s->offset, (const char *)is + s->offset, s->size) != 0;
 }
 
-static void tenant(struct compare *c, const struct config_tenant *was,
-                   const struct config_tenant *is)
+static void tenant(struct compare *c, uint32_t slot, uint32_t from)
 {
+    const struct config_tenant *was = &c->was->tenants[slot], *is = &c->is->tenants[from];
     struct config_change *change = &c->change;
 
     for (size_t f = 0; f < TENANT_FIELDS; f++) {
         const struct setting *s = &config_tenant_fields[f];
 
-        if (memcmp((const char *)was + s->offset, (const char *)is + s->offset, s->size) == 0)
+        if (!differs(c, slot, from, s))
             continue;
         *change = (struct config_change){.of = CHANGE_OF_TENANT, .why = why_not(s)};
         snprintf(change->setting, sizeof change->setting, "tenants[%s].%s", was->name, s->key);
@@ -102,6 +104,66 @@ static void tenant(struct compare *c, const struct config_tenant *was,
         value_of(s, is, change->is);
         c->found(c->ctx, change);
     }
+}
+
+static void tenant_removed(struct compare *c, uint32_t slot)
+{
+    struct config_change *change = &c->change;
+
+    *change = (struct config_change){.of = CHANGE_OF_TENANT, .why = WHY_TENANT};
+    snprintf(change->setting, sizeof change->setting, "tenants[%s]", c->was->tenants[slot].name);
+    snprintf(change->was, sizeof change->was, "%s", c->was->tenants[slot].name);
+    c->found(c->ctx, change);
+}
+
+static uint32_t free_slot(const struct compare *c)
+{
+    for (uint32_t i = 0; i < c->was->ntenants; i++)
+        if (config_tenant_free(c->was, i) && !(c->taken >> i & 1))
+            return i;
+    return NONE;
+}
+
+/* Every size that is not the slot's; NULL: it fits. */
+static const char *why_not_its(struct compare *c, uint32_t slot, uint32_t from)
+{
+    char was[CONFIG_CHANGE_VALUE], is[CONFIG_CHANGE_VALUE];
+    size_t n = 0;
+
+    for (size_t f = TENANT_SIZES; f < TENANT_FIELDS; f++) {
+        const struct setting *s = &config_tenant_fields[f];
+
+        if (!differs(c, slot, from, s))
+            continue;
+        value_of(s, &c->was->tenants[slot], was);
+        value_of(s, &c->is->tenants[from], is);
+        if (n < sizeof c->why)
+            n += (size_t)snprintf(c->why + n, sizeof c->why - n,
+                                  "%s is %s and the reserve's is %s; ", s->key, is, was);
+    }
+    if (n == 0)
+        return NULL;
+    if (n < sizeof c->why)
+        snprintf(c->why + n, sizeof c->why - n,
+                 "say the reserve's, or leave out `memory` and have all of its sizes");
+    return c->why;
+}
+
+static void tenant_added(struct compare *c, uint32_t from)
+{
+    const char *name = c->is->tenants[from].name;
+    struct config_change *change = &c->change;
+    uint32_t slot = free_slot(c);
+
+    *change = (struct config_change){.of = CHANGE_OF_TENANT_ADDED, .slot = slot, .from = from};
+    change->why =
+        slot != NONE ? why_not_its(c, slot, from) : WHY_TENANT "; reserve.tenants sets some aside";
+    snprintf(change->setting, sizeof change->setting, "tenants[%s]", name);
+    snprintf(change->is, sizeof change->is, "%s", name);
+    if (!c->found(c->ctx, change) || slot == NONE)
+        return;
+    c->taken |= (uint64_t)1 << slot;
+    c->tenant_slot[from] = slot;
 }
 
 static void tenants(struct compare *c)
@@ -112,16 +174,16 @@ static void tenants(struct compare *c)
         c->tenant_slot[i] =
             config_tenant_slot(c->was, c->is->tenants[i].name, &slot) == TERN_OK ? slot : NONE;
     for (uint32_t i = 0; i < c->was->ntenants; i++) {
-        const struct config_tenant *was = &c->was->tenants[i];
-
-        if (config_tenant_slot(c->is, was->name, &slot) == TERN_OK)
-            tenant(c, was, &c->is->tenants[slot]);
+        if (config_tenant_free(c->was, i))
+            continue;
+        if (config_tenant_slot(c->is, c->was->tenants[i].name, &slot) == TERN_OK)
+            tenant(c, i, slot);
         else
-            tenant_whole(c, was->name, was->name, "");
+            tenant_removed(c, i);
     }
     for (uint32_t i = 0; i < c->is->ntenants; i++)
-        if (c->tenant_slot[i] == NONE)
-            tenant_whole(c, c->is->tenants[i].name, "", c->is->tenants[i].name);
+        if (c->tenant_slot[i] == NONE && !config_tenant_free(c->is, i))
+            tenant_added(c, i);
 }
 
 /* ---- peers ---- */

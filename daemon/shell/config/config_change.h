@@ -11,6 +11,7 @@
 enum config_change_of {
     CHANGE_OF_SETTING, /* row of config_settings */
     CHANGE_OF_TENANT,
+    CHANGE_OF_TENANT_ADDED, /* tenants[from] of the new one; it takes `slot`, NONE: none is free */
     CHANGE_OF_PEER_ADDED,   /* peers[slot] of the new configuration */
     CHANGE_OF_PEER_REMOVED, /* peers[slot] of the one in force */
     CHANGE_OF_PEER,         /* a field of peers[slot], which is peers[from] of the new one */
@@ -23,10 +24,12 @@ struct config_change {
     uint64_t tenants; /* of a peer, by their slots in the configuration in force */
     char setting[CONFIG_CHANGE_NAME];
     char was[CONFIG_CHANGE_VALUE], is[CONFIG_CHANGE_VALUE]; /* as in the file; "": there is none */
-    const char *why; /* static: why it needs a restart; NULL: it can be done at once */
+    const char *why; /* borrowed for the call: why it needs a restart; NULL: it can be done at once
+                      */
 };
 
-typedef void config_change_fn(void *ctx, const struct config_change *change);
+/* False: it was not taken over, nor would be. Of a tenant that is added peers get nothing then. */
+typedef bool config_change_fn(void *ctx, const struct config_change *change);
 
 /* Calls `found` for each difference. A setting that neither file nor flags give in either of the
  * two follows from others and is none. Neither configuration is changed, but `found` may take over

@@ -41,6 +41,25 @@ static enum tern_err tenant_is_whole(struct loader *l, uint32_t i)
     if (t->socket[0] == '\0')
         return loader_fail(l, origin, "tenants", (int)i, NULL,
                            "needs a socket, the path that its engines connect to");
+    if (strcmp(t->socket, l->config->admin_socket) == 0)
+        return loader_fail(l, origin, "tenants", (int)i, "socket", "is the admin socket");
+    for (uint32_t j = 0; j < i; j++) {
+        if (strcmp(l->config->tenants[j].name, t->name) == 0)
+            return loader_fail(l, origin, "tenants", (int)i, "name", "another tenant is called %s",
+                               t->name);
+        if (strcmp(l->config->tenants[j].socket, t->socket) == 0)
+            return loader_fail(l, origin, "tenants", (int)i, "socket", "tenant %s has that socket",
+                               l->config->tenants[j].name);
+    }
+    return TERN_OK;
+}
+
+/* Of the reserve likewise. */
+static enum tern_err sizes_are_whole(struct loader *l, uint32_t i)
+{
+    const struct config_tenant *t = &l->config->tenants[i];
+    enum origin origin = l->tenant_origin[i];
+
     if (t->memory_bytes == 0)
         return loader_fail(l, origin, "tenants", (int)i, NULL,
                            "needs memory, the bytes for its pages in each region");
@@ -52,16 +71,6 @@ static enum tern_err tenant_is_whole(struct loader *l, uint32_t i)
     if (t->device_memory && t->devices.n == 0)
         return loader_fail(l, origin, "tenants", (int)i, "device_memory",
                            "needs devices, the UUIDs of the GPUs: `nvidia-smi -L` shows them");
-    if (strcmp(t->socket, l->config->admin_socket) == 0)
-        return loader_fail(l, origin, "tenants", (int)i, "socket", "is the admin socket");
-    for (uint32_t j = 0; j < i; j++) {
-        if (strcmp(l->config->tenants[j].name, t->name) == 0)
-            return loader_fail(l, origin, "tenants", (int)i, "name", "another tenant is called %s",
-                               t->name);
-        if (strcmp(l->config->tenants[j].socket, t->socket) == 0)
-            return loader_fail(l, origin, "tenants", (int)i, "socket", "tenant %s has that socket",
-                               l->config->tenants[j].name);
-    }
     return TERN_OK;
 }
 
@@ -125,15 +134,58 @@ static enum tern_err peer_tenants(struct loader *l, uint32_t i)
     return TERN_OK;
 }
 
+/* ---- the reserve: tenants that have all sizes and no name ---- */
+
+/* An entry without `memory` has what it leaves out from the reserve. */
+static void reserve_sizes(struct loader *l)
+{
+    struct config *c = l->config;
+
+    for (uint32_t i = 0; i < c->ntenants; i++) {
+        char *to = (char *)&c->tenants[i];
+
+        if (c->tenants[i].memory_bytes > 0 || c->reserve.memory_bytes == 0)
+            continue;
+        for (size_t f = TENANT_SIZES; f < TENANT_FIELDS; f++) {
+            const struct setting *s = &config_tenant_fields[f];
+
+            if (!(l->tenant_given[i] >> f & 1))
+                memcpy(to + s->offset, (const char *)&c->reserve + s->offset, s->size);
+        }
+    }
+}
+
+/* Tenants of the reserve stand behind the entries, so whoever makes or counts something for a
+ * tenant does it for them, too. */
+static enum tern_err reserve_add(struct loader *l)
+{
+    enum origin origin = loader_origin(l, "reserve", "tenants");
+    struct config *c = l->config;
+
+    if (c->ntenants + c->reserve_tenants > CONFIG_TENANTS_MAX)
+        return loader_fail(l, origin, "reserve", -1, "tenants",
+                           "with the %u of `tenants` they are more than %u", c->ntenants,
+                           CONFIG_TENANTS_MAX);
+    for (l->reserved = 0; l->reserved < c->reserve_tenants; l->reserved++) {
+        l->tenant_origin[c->ntenants] = origin;
+        c->tenants[c->ntenants++] = c->reserve;
+    }
+    return TERN_OK;
+}
+
 enum tern_err config_resolve(struct loader *l)
 {
-    if (l->config->ntenants == 0)
+    if (l->config->ntenants == 0 && l->config->reserve_tenants == 0)
         return loader_fail(l, l->text != NULL ? ORIGIN_FILE : ORIGIN_DEFAULT, "", -1, NULL,
                            "no tenant is configured: say --tenant "
                            "name=default,socket=/run/tern/default.sock,memory=4G "
                            "or list one under `tenants` of the file that --config names");
     for (uint32_t i = 0; i < l->config->ntenants; i++)
         TRY(tenant_is_whole(l, i));
+    reserve_sizes(l);
+    TRY(reserve_add(l));
+    for (uint32_t i = 0; i < l->config->ntenants; i++)
+        TRY(sizes_are_whole(l, i));
     for (uint32_t i = 0; i < l->config->npeers; i++) {
         TRY(peer_is_whole(l, i));
         TRY(peer_tenants(l, i));

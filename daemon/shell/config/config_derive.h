@@ -5,8 +5,8 @@
 
 #include "shell/config/config_table.h"
 
-/* Resolves the tenants of peers; refuses entries that lack a name, a socket or memory, and
- * duplicates. */
+/* Resolves the tenants of peers, and adds those of the reserve; refuses entries that lack a name, a
+ * socket or memory, and duplicates. */
 enum tern_err config_resolve(struct loader *l);
 
 /* config_peer.c: what is wrong with a peer that has a name, and the key that it is about, or NULL.

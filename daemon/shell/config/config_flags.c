@@ -162,8 +162,8 @@ static const char *arg_name(enum value_kind kind)
 /* Makes the groups of --help in the order of the table's sections. */
 static int group_of(const char *section)
 {
-    static const char *const sections[] = {"",     "tls",       "admin",  "tape",  "spill",
-                                           "rdma", "deadlines", "limits", "faults"};
+    static const char *const sections[] = {"",        "tls",  "admin",     "tape",   "spill",
+                                           "reserve", "rdma", "deadlines", "limits", "faults"};
 
     for (int i = 0; i < (int)(sizeof sections / sizeof sections[0]); i++)
         if (strcmp(sections[i], section) == 0)

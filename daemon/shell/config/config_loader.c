@@ -67,6 +67,11 @@ enum tern_err loader_fail(struct loader *l, enum origin origin, const char *sect
     char place[4096 + 256] = "", text[1024];
     va_list args;
 
+    if (l->reserved > 0 && strcmp(section, "tenants") == 0 && index >= 0 &&
+        (uint32_t)index >= l->config->ntenants - l->reserved) {
+        section = "reserve"; /* what is wrong with one of them is wrong with its settings */
+        index = -1;
+    }
     if (origin == ORIGIN_FILE)
         place_in_file(l, section, index, key, place, sizeof place);
     else if (origin == ORIGIN_FLAG)
@@ -135,6 +140,7 @@ enum tern_err loader_tenant_set(struct loader *l, uint32_t slot, size_t field, c
     if (value_parse(s, text, &l->config->tenants[slot], reason) != TERN_OK)
         return loader_fail(l, l->tenant_origin[slot], "tenants", (int)slot, s->key,
                            "%s, not \"%.80s\"", reason, text);
+    l->tenant_given[slot] |= 1u << field;
     return TERN_OK;
 }
 

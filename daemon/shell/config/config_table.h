@@ -44,6 +44,7 @@ struct setting {
 
 #define SETTINGS_MAX  CONFIG_SETTINGS_MAX
 #define TENANT_FIELDS 14
+#define TENANT_SIZES  3 /* of them, the first that a reserve has, too */
 #define PEER_FIELDS   4 /* and the list of tenants */
 #define PEER_ADDRESS  1 /* of them */
 #define COUNT_MAX     (1u << 28)
@@ -64,7 +65,9 @@ struct loader {
     struct config *config; /* owned until handed out */
     enum origin origin[SETTINGS_MAX];
     enum origin tenant_origin[CONFIG_TENANTS_MAX], peer_origin[CONFIG_PEERS_MAX];
-    uint32_t file_tenants, file_peers; /* entries that came from the file: the first ones */
+    uint32_t file_tenants, file_peers;         /* entries that came from the file: the first ones */
+    uint32_t reserved;                         /* tenants of the reserve: the last ones */
+    uint32_t tenant_given[CONFIG_TENANTS_MAX]; /* bit f: the entry gives config_tenant_fields[f] */
     /* Owned. Names with a '+' behind each, resolved when all tenants are known; NULL: none. */
     char *peer_tenants[CONFIG_PEERS_MAX];
     const char *file_name; /* borrowed; for messages */

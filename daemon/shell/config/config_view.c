@@ -29,10 +29,11 @@ void config_print(const struct config *config, FILE *out)
         value_print(s, config, out);
         fputc('\n', out);
     }
-    if (config->ntenants > 0)
+    if (config_tenants(config) > 0)
         fputs("tenants:\n", out);
     for (uint32_t i = 0; i < config->ntenants; i++)
-        print_entry(config_tenant_fields, TENANT_FIELDS, &config->tenants[i], out);
+        if (!config_tenant_free(config, i))
+            print_entry(config_tenant_fields, TENANT_FIELDS, &config->tenants[i], out);
     if (config->npeers > 0)
         fputs("peers:\n", out);
     for (uint32_t i = 0; i < config->npeers; i++) {
@@ -52,7 +53,7 @@ void config_print(const struct config *config, FILE *out)
 
 enum tern_err config_tenant_slot(const struct config *config, const char *name, uint32_t *ret)
 {
-    for (uint32_t i = 0; i < config->ntenants; i++) {
+    for (uint32_t i = 0; i < config->ntenants && name[0] != '\0'; i++) {
         if (strcmp(config->tenants[i].name, name) == 0) {
             *ret = i;
             return TERN_OK;
@@ -85,6 +86,15 @@ enum tern_err config_region_slot(const struct config *config, uint32_t tenant, c
         }
     }
     return TERN_INVALID;
+}
+
+uint32_t config_tenants(const struct config *config)
+{
+    uint32_t n = 0;
+
+    for (uint32_t i = 0; i < config->ntenants; i++)
+        n += !config_tenant_free(config, i);
+    return n;
 }
 
 uint32_t config_peers(const struct config *config)

@@ -11,7 +11,7 @@
 #include "base/err.h"
 #include "shell/config/config_table.h"
 
-#define SECTIONS_MAX 9
+#define SECTIONS_MAX 10
 #define SCALAR_MAX   4096 /* bytes of one value */
 #define MESSAGE_MAX  256
 

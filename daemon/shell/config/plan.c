@@ -393,7 +393,7 @@ void plan_print_shares(const struct config *config, FILE *out)
     for (uint32_t i = 0; core_share_plan(&limits, tenants, (struct share_of){i, 0}, &v); i++) {
         fprintf(out, "#   %s:", v.setting);
         for (uint32_t t = 0; core_share_plan(&limits, tenants, (struct share_of){i, t}, &v); t++)
-            fprintf(out, " %s %" PRIu32, config->tenants[t].name, v.reserved);
+            fprintf(out, " %s %" PRIu32, config_tenant_word(config, t), v.reserved);
         fprintf(out, " of %" PRIu32 "\n", v.limit);
     }
 }
@@ -484,7 +484,7 @@ void plan_print_prices(const struct config *config, FILE *out)
         fprintf(out,
                 "#   regions %u of tenant %s: %" PRIu64 " bytes of pages and %" PRIu64
                 " of host_pages\n",
-                config->tenants[i].regions, config->tenants[i].name,
+                config->tenants[i].regions, config_tenant_word(config, i),
                 config->tenants[i].regions * config->tenants[i].memory_bytes,
                 config->tenants[i].regions * config->tenants[i].host_bytes);
     fprintf(out, "#   limits.strangers %u, at each of %u doors: %" PRIu64 " bytes\n",

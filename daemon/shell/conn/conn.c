@@ -392,6 +392,8 @@ static enum tern_err take_all(struct daemon *d, char *why, size_t cap)
     for (uint32_t i = 0; i < config->ntenants; i++) {
         const struct config_tenant *t = &config->tenants[i];
 
+        if (config_tenant_free(config, i))
+            continue;
         snprintf(name, sizeof(name), LISTEN_TENANT "%s", t->name);
         TRY(listen_fds_take(&fds, name, t->socket, &d->conns.tenant[i], why, cap));
     }
@@ -410,7 +412,7 @@ static enum tern_err listen_all(struct daemon *d, char *why, size_t cap)
     for (uint32_t i = 0; i < config->ntenants; i++) {
         const struct config_tenant *t = &config->tenants[i];
 
-        if (cs->tenant[i].fd < 0)
+        if (cs->tenant[i].fd < 0 && !config_tenant_free(config, i))
             TRY(listen_unix(&cs->tenant[i], t->socket, t->mode, why, cap));
     }
     return TERN_OK;
@@ -428,7 +430,18 @@ enum tern_err conns_listen(struct daemon *d, char *why, size_t cap)
     TRY(listen_all(d, why, cap));
     listen_start(&cs->admin, d->io, accepted, d, NONE);
     for (uint32_t i = 0; i < config->ntenants; i++)
-        listen_start(&cs->tenant[i], d->io, accepted, d, i);
+        if (!config_tenant_free(config, i))
+            listen_start(&cs->tenant[i], d->io, accepted, d, i);
+    return TERN_OK;
+}
+
+enum tern_err conns_join(struct daemon *d, uint32_t tenant, const struct config_tenant *with,
+                         char *why, size_t cap)
+{
+    struct listener *l = &d->conns.tenant[tenant];
+
+    TRY(listen_unix(l, with->socket, with->mode, why, cap));
+    listen_start(l, d->io, accepted, d, tenant);
     return TERN_OK;
 }
 

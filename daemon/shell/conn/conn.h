@@ -70,6 +70,9 @@ struct client_conns {
 
 enum tern_err conns_init(struct daemon *d);
 enum tern_err conns_listen(struct daemon *d, char *why, size_t cap);
+/* The socket of a tenant that joins. On failure its slot is as it was. */
+enum tern_err conns_join(struct daemon *d, uint32_t tenant, const struct config_tenant *with,
+                         char *why, size_t cap);
 void conns_tick(struct daemon *d, uint64_t now_ns);
 void conns_finish(struct daemon *d);
 

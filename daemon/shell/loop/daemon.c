@@ -272,7 +272,7 @@ static void log_devices(const struct daemon *d)
                 log_event(LEVEL_INFO, "device_memory",
                           "tenant=%s region=%" PRIu32 " device=%s mib=%" PRIu64
                           " checksums=cpu, of copies to the host",
-                          d->config->tenants[t].name, r, device, bytes >> 20);
+                          config_tenant_word(d->config, t), r, device, bytes >> 20);
         }
 }
 
@@ -315,7 +315,7 @@ static void log_regions(const struct daemon *d)
         if (v.gpu && v.device)
             log_event(v.how == XFER_REGISTERED_NO ? LEVEL_WARN : LEVEL_INFO, "device_registered",
                       "tenant=%s region=%" PRIu32 " gpu=%s device=%s way=%s reason=%s",
-                      d->config->tenants[v.tenant].name, v.region, v.gpu, v.device,
+                      config_tenant_word(d->config, v.tenant), v.region, v.gpu, v.device,
                       xfer_registered_word[v.how], v.why);
 }
 

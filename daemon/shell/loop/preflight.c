@@ -208,7 +208,8 @@ uint32_t preflight(const struct config *config, FILE *out)
 
     socket_place(&f, config->admin_socket);
     for (uint32_t i = 0; i < config->ntenants; i++)
-        socket_place(&f, config->tenants[i].socket);
+        if (!config_tenant_free(config, i))
+            socket_place(&f, config->tenants[i].socket);
     if (f.n == 0)
         tape_place(&f, config); /* by default it lies beside the admin socket */
     spill_place(&f, config);

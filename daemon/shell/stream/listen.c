@@ -3,6 +3,7 @@
 #include "shell/stream/listen.h"
 
 #include <errno.h>
+#include <fcntl.h>
 #include <netdb.h>
 #include <netinet/in.h>
 #include <stddef.h>
@@ -13,7 +14,10 @@
 #include <sys/un.h>
 #include <unistd.h>
 
+#include "base/err.h"
 #include "shell/log/log.h"
+
+#define WHY_NOT_MADE "%s: %s (does its folder exist, and may this user write there?)"
 
 /* Does a daemon answer on that path? Then we may not replace the file. */
 static bool answers(const struct sockaddr_un *addr)
@@ -35,14 +39,23 @@ static bool is_socket(const char *path)
     return lstat(path, &st) == 0 && S_ISSOCK(st.st_mode);
 }
 
-enum tern_err listen_unix(struct listener *l, const char *path, uint32_t mode, char *why,
-                          size_t cap)
+/* Its folder is there, and this user may make a socket in it. */
+static bool may_make(const char *path)
+{
+    char folder[sizeof(((struct sockaddr_un *)0)->sun_path)], *end;
+
+    snprintf(folder, sizeof(folder), "%s", path);
+    end = strrchr(folder, '/');
+    if (!end)
+        return true; /* the working directory's: bind says it */
+    end[end == folder] = '\0';
+    return faccessat(AT_FDCWD, folder, W_OK | X_OK, AT_EACCESS) == 0;
+}
+
+enum tern_err listen_unix_may(const char *path, char *why, size_t cap)
 {
     struct sockaddr_un addr = {.sun_family = AF_UNIX};
-    mode_t old;
-    int bound;
 
-    *l = (struct listener){.fd = -1};
     if (strlen(path) >= sizeof(addr.sun_path)) {
         snprintf(why, cap, "%s: longer than a socket path can be", path);
         return TERN_INVALID;
@@ -53,15 +66,32 @@ enum tern_err listen_unix(struct listener *l, const char *path, uint32_t mode, c
                  path);
         return TERN_CONFLICT;
     }
-    if (is_socket(path)) {
-        unlink(path);
-    } else if (access(path, F_OK) == 0) {
+    if (!is_socket(path) && access(path, F_OK) == 0) {
         snprintf(why, cap,
                  "%s: there is something that is no socket: remove it or choose another "
                  "path",
                  path);
         return TERN_CONFLICT;
     }
+    if (!may_make(path)) {
+        snprintf(why, cap, WHY_NOT_MADE, path, strerror(errno));
+        return TERN_INVALID;
+    }
+    return TERN_OK;
+}
+
+enum tern_err listen_unix(struct listener *l, const char *path, uint32_t mode, char *why,
+                          size_t cap)
+{
+    struct sockaddr_un addr = {.sun_family = AF_UNIX};
+    mode_t old;
+    int bound;
+
+    *l = (struct listener){.fd = -1};
+    TRY(listen_unix_may(path, why, cap));
+    strcpy(addr.sun_path, path);
+    if (is_socket(path))
+        unlink(path);
     l->fd = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0);
     if (l->fd < 0) {
         snprintf(why, cap, "%s: %s", path, strerror(errno));
@@ -73,8 +103,7 @@ enum tern_err listen_unix(struct listener *l, const char *path, uint32_t mode, c
     bound = bind(l->fd, (struct sockaddr *)&addr, sizeof(addr));
     umask(old);
     if (bound != 0 || chmod(path, (mode_t)mode) != 0 || listen(l->fd, LISTEN_BACKLOG) != 0) {
-        snprintf(why, cap, "%s: %s (does its folder exist, and may this user write there?)", path,
-                 strerror(errno));
+        snprintf(why, cap, WHY_NOT_MADE, path, strerror(errno));
         close(l->fd);
         l->fd = -1;
         return TERN_INVALID;

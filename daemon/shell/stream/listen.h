@@ -30,6 +30,8 @@ struct listener {
  * the text of what failed. */
 enum tern_err listen_unix(struct listener *l, const char *path, uint32_t mode, char *why,
                           size_t cap);
+/* Whether it could be, and nothing is changed. */
+enum tern_err listen_unix_may(const char *path, char *why, size_t cap);
 /* host "" or NULL: all addresses. *ret_port: the port taken. */
 enum tern_err listen_tcp(struct listener *l, const char *host, uint16_t port, uint16_t *ret_port,
                          char *why, size_t cap);

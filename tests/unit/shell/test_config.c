@@ -82,6 +82,7 @@ static void assert_same(struct config *a, struct config *b)
 {
     memset(a->given, 0, sizeof a->given);
     memset(b->given, 0, sizeof b->given);
+    a->spill_parts = b->spill_parts = 0;
     assert_memory_equal(a, b, sizeof *a);
 }
 
@@ -395,6 +396,74 @@ static void entry_refused(const char *list, const struct setting *fields, size_t
                         f == 0 ? "  - " : "    ", fields[f].key, f == bad ? value : values[f]);
     snprintf(at, sizeof at, "t.yaml:%d: %s[0].%s: ", line + (int)bad, list, fields[bad].key);
     refused(text, at, "must ");
+}
+
+#define RESERVE                                                                                    \
+    "reserve: {tenants: 2, memory: 32M, host_memory: 8M, regions: 2, devices: x+y, "               \
+    "sessions_max: 7, conns_max: 3}\n"
+
+/* They count as any other, and are printed as what they are made from. */
+TEST(config_reserve_makes_tenants_without_a_name)
+{
+    struct config *c = accepted(RESERVE "spill: {dir: /tmp, bytes: 30M}\n" TENANT), *again;
+    const struct config_tenant *free = &c->tenants[2];
+    struct plan_memory planned;
+    struct mem_config mem;
+    uint32_t slot;
+
+    assert_int_equal(c->ntenants, 3);
+    assert_int_equal(config_tenants(c), 1);
+    assert_int_equal(c->limits.tenants, 3);
+    assert_true(config_tenant_free(c, 1) && config_tenant_free(c, 2) && !config_tenant_free(c, 0));
+    assert_int_equal(config_tenant_slot(c, "", &slot), TERN_INVALID);
+    assert_int_equal(free->memory_bytes, 32u << 20);
+    assert_int_equal(free->host_bytes, 8u << 20);
+    assert_int_equal(free->regions, 2);
+    assert_string_equal(free->devices.name[1], "y");
+    assert_int_equal(free->sessions_max, 7);
+    assert_int_equal(free->spill_bytes, 10u << 20); /* an equal part, as of who says nothing */
+    assert_int_equal(c->spill_parts, 7);
+    assert_int_equal(c->limits.conns, 256 + 16 + 2 * 3);
+    plan_mem(c, &mem);
+    assert_int_equal(mem.tenants, 3);
+    plan_memory(c, &planned);
+    assert_int_equal(planned.pages, (64u + 2 * 2 * 32u) << 20);
+    again = accepted(printed(c));
+    assert_same(c, again);
+}
+
+/* An entry without `memory` has the rest of its sizes from the reserve, too; one with it none. */
+TEST(config_tenant_without_memory_has_the_sizes_of_the_reserve)
+{
+    struct config *c = accepted(RESERVE TENANT "  - {name: a, socket: /tmp/a, sessions_max: 9}\n"),
+                  *only = accepted("reserve: {tenants: 1, memory: 1M}\n");
+
+    assert_int_equal(c->tenants[0].host_bytes, 0);
+    assert_int_equal(c->tenants[0].sessions_max, 4096);
+    assert_int_equal(c->tenants[1].memory_bytes, 32u << 20);
+    assert_int_equal(c->tenants[1].host_bytes, 8u << 20);
+    assert_string_equal(c->tenants[1].devices.name[0], "x");
+    assert_int_equal(c->tenants[1].sessions_max, 9);
+    assert_int_equal(c->tenants[1].mode, 0660);
+    assert_int_equal(config_tenants(only), 0);
+    refused("reserve: {tenants: 0}\ntenants:\n  - {name: a, socket: /tmp/a}\n",
+            "t.yaml:3: tenants[0]: ", "needs memory");
+}
+
+TEST(config_reserve_is_checked_as_tenants_are)
+{
+    refused("reserve: {tenants: 1}\n" TENANT, "t.yaml:1: reserve: ", "needs memory");
+    refused("reserve: {tenants: 64, memory: 1M}\n" TENANT,
+            "t.yaml:1: reserve.tenants: ", "with the 1 of `tenants` they are more than 64");
+    refused("reserve: {tenants: 1, memory: 1M, devices: x+y}\n" TENANT,
+            "t.yaml:1: reserve.devices: ", "2 devices for 1 regions");
+    refused("reserve: {tenants: 1, memory: 512T}\n" TENANT,
+            "t.yaml:1: reserve.memory: ", "this machine has");
+    refused("reserve: {tenants: 1, memory: 4K}\n" TENANT,
+            "t.yaml:1: reserve.memory: ", "no room for two pages");
+    refused("insecure_peers: true\n" RESERVE TENANT
+            "peers:\n  - {name: b, address: \"h:1\", tenants: [a]}\n",
+            "t.yaml:8: peers[0].tenants: ", "there is no tenant a");
 }
 
 /* Memory of GPUs is none of the machine's, and more of it than that has is no mistake. */

@@ -15,6 +15,7 @@ static struct config *configs[4];
 static uint32_t nconfigs;
 static struct config_change found[FOUND_MAX];
 static uint32_t nfound;
+static char refusal[1024]; /* the last one's words, which are borrowed for the call */
 
 FIXTURE(drop_all)
 {
@@ -36,11 +37,14 @@ static struct config *loaded(const char *text)
     return configs[nconfigs++];
 }
 
-static void take(void *ctx, const struct config_change *change)
+static bool take(void *ctx, const struct config_change *change)
 {
     (void)ctx;
     assert_true(nfound < FOUND_MAX);
     found[nfound++] = *change;
+    if (change->why)
+        snprintf(refusal, sizeof refusal, "%s", change->why);
+    return change->why == NULL;
 }
 
 static void compare(const struct config *was, const struct config *is)
@@ -186,4 +190,93 @@ TEST(peers_are_compared_by_name)
     assert_found(3, "peers[w]", "", "\"h:4\"");
     assert_int_equal(found[3].of, CHANGE_OF_PEER_ADDED);
     assert_int_equal(found[3].slot, 1);
+}
+
+/* ---- tenants that join ---- */
+
+#define RESERVE                                                                                    \
+    "reserve: {tenants: 2, memory: 32M, sessions_max: 7}\nspill: {dir: /tmp, bytes: 60M}\n"
+#define NEW(name, sizes) "  - {name: " name ", socket: /tmp/" name ".sock" sizes "}\n"
+
+TEST(new_tenants_take_the_free_slots)
+{
+    struct config *was = loaded(RESERVE "insecure_peers: true\ntenants:\n" TENANT(
+                      "a") "peers:\n" PEER("x", "1", "[a]")),
+                  *is = loaded(RESERVE "insecure_peers: true\ntenants:\n" NEW("c", "") TENANT("a")
+                                   NEW("b", ", memory: 32M, sessions_max: 7, mode: 0600")
+                                       NEW("d", "") "peers:\n" PEER("x", "1", "[b, a, d]"));
+
+    compare(was, is);
+    assert_int_equal(nfound, 4); /* and no part of the disk tier, which nobody gave */
+    assert_found(0, "tenants[c]", "", "c");
+    assert_int_equal(found[0].of, CHANGE_OF_TENANT_ADDED);
+    assert_int_equal(found[0].slot, 1);
+    assert_int_equal(found[0].from, 0);
+    assert_null(found[0].why);
+    assert_found(1, "tenants[b]", "", "b");
+    assert_int_equal(found[1].slot, 2);
+    assert_int_equal(found[1].from, 2);
+    assert_null(found[1].why);
+    assert_found(2, "tenants[d]", "", "d"); /* there is no third */
+    assert_int_equal(found[2].slot, NONE);
+    assert_non_null(found[2].why);
+    assert_found(3, "peers[x].tenants", "a", "a+b+d");
+    assert_int_equal(found[3].tenants, 1 | 1 << 2); /* who does not join is no peer's */
+}
+
+static void assert_unfit(const char *sizes, const char *why)
+{
+    struct config *was = loaded(RESERVE "tenants:\n" TENANT("a")), *is;
+    char text[512];
+
+    snprintf(text, sizeof text, RESERVE "tenants:\n" TENANT("a") NEW("b", "%s"), sizes);
+    is = loaded(text);
+    compare(was, is);
+    assert_int_equal(nfound, 1);
+    assert_found(0, "tenants[b]", "", "b");
+    assert_int_equal(found[0].slot, 1);
+    assert_non_null(found[0].why);
+    assert_ptr_equal(strstr(refusal, why), refusal);
+}
+
+TEST(a_new_tenant_of_other_sizes_hears_which)
+{
+    assert_unfit(", memory: 31M, sessions_max: 7",
+                 "memory is 32505856 and the reserve's is 33554432; say the reserve's");
+    drop_all(NULL);
+    assert_unfit(
+        ", memory: 32M, regions: 2",
+        "regions is 2 and the reserve's is 1; sessions_max is 4096 and the reserve's is 7;");
+    drop_all(NULL);
+    assert_unfit(", devices: x, spill_bytes: 1M",
+                 "spill_bytes is 1048576 and the reserve's is 20971520; devices is");
+}
+
+TEST(without_a_reserve_new_tenants_hear_of_it)
+{
+    struct config *was = loaded("tenants:\n" TENANT("a")),
+                  *is = loaded("tenants:\n" TENANT("a") TENANT("b"));
+
+    compare(was, is);
+    assert_int_equal(nfound, 1);
+    assert_int_equal(found[0].slot, NONE);
+    assert_non_null(strstr(refusal, "reserve.tenants sets some aside"));
+}
+
+/* One that has joined stands in its slot, wherever the file has it; what is not its own any more is
+ * told as of any other. */
+TEST(a_tenant_that_has_joined_is_one_of_the_file)
+{
+    struct config *was = loaded(RESERVE "tenants:\n" TENANT("a")),
+                  *is = loaded(RESERVE "tenants:\n" NEW("b", "") TENANT("a"));
+
+    memcpy(was->tenants[1].name, "b", 2);
+    memcpy(was->tenants[1].socket, "/tmp/b.sock", sizeof "/tmp/b.sock");
+    was->tenants[1].mode = 0660;
+    compare(was, is);
+    assert_int_equal(nfound, 0);
+    compare(was, loaded(RESERVE "tenants:\n" TENANT("a")));
+    assert_int_equal(nfound, 1);
+    assert_found(0, "tenants[b]", "b", "");
+    assert_non_null(found[0].why);
 }

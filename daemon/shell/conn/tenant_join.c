@@ -1,0 +1,98 @@
+/* See tenant_join.h. */
+#include "shell/conn/tenant_join.h"
+
+#include <stdio.h>
+#include <string.h>
+#include <sys/stat.h>
+
+#include "base/err.h"
+#include "shell/log/log.h"
+
+static uint32_t engines_of(const struct daemon *d, uint32_t tenant)
+{
+    struct engine_view e;
+    uint32_t n = 0;
+
+    for (uint32_t i = 0; i < d->limits.engines; i++)
+        n += core_engine_view(d->core, i, &e) && e.tenant == tenant;
+    return n;
+}
+
+static uint32_t pools_of(const struct daemon *d, uint32_t tenant)
+{
+    struct pool_view p;
+    uint32_t n = 0;
+
+    for (uint32_t i = 0; i < d->limits.pools; i++)
+        n += core_pool_view(d->core, i, &p) && p.tenant == tenant;
+    return n;
+}
+
+/* Who has the reserve, and what each of them would let go of. */
+static const char *all_taken(const struct daemon *d, char text[TENANT_WHY_BYTES])
+{
+    const struct config *c = d->config;
+    uint32_t first = c->ntenants - c->reserve_tenants;
+    size_t n = (size_t)snprintf(text, TENANT_WHY_BYTES,
+                                "reserve.tenants is %u: let it be more, or take one of these out "
+                                "of `tenants`, which hold",
+                                c->reserve_tenants);
+
+    for (uint32_t i = first; i < c->ntenants && n < TENANT_WHY_BYTES; i++)
+        n += (size_t)snprintf(text + n, TENANT_WHY_BYTES - n,
+                              "%s %s %u engines, %u sessions, %u pools", i > first ? ";" : "",
+                              config_tenant_free(c, i) ? "(another of this reload)"
+                                                       : c->tenants[i].name,
+                              engines_of(d, i), core_tenant_sessions(d->core, i), pools_of(d, i));
+    return text;
+}
+
+const char *tenant_needs_restart(const struct daemon *d, const struct config_change *change,
+                                 char text[TENANT_WHY_BYTES])
+{
+    if (change->slot == NONE && d->config->reserve_tenants > 0)
+        return all_taken(d, text);
+    return change->why;
+}
+
+/* Its files would be in the way of new ones, and were not counted at start. */
+static bool has_folder(const struct config *config, const char *name)
+{
+    char path[sizeof config->spill_dir + CONFIG_NAME_BYTES];
+    struct stat st;
+
+    snprintf(path, sizeof path, "%s/%s", config->spill_dir, name);
+    return config->spill_dir[0] && lstat(path, &st) == 0;
+}
+
+enum tern_err tenant_may_join(const struct daemon *d, const struct config_tenant *tenant,
+                              char why[TENANT_WHY_BYTES])
+{
+    if (has_folder(d->config, tenant->name)) {
+        snprintf(why, TENANT_WHY_BYTES,
+                 "spill.dir has a folder %s, of an earlier tenant: a restart gives it back, or "
+                 "remove it and reload again",
+                 tenant->name);
+        return TERN_CONFLICT;
+    }
+    return listen_unix_may(tenant->socket, why, TENANT_WHY_BYTES);
+}
+
+enum tern_err tenant_join(struct daemon *d, uint32_t slot, const struct config_tenant *tenant,
+                          char why[TENANT_WHY_BYTES])
+{
+    struct config_tenant *is = &d->config->tenants[slot];
+
+    TRY(tenant_may_join(d, tenant, why));
+    TRY(conns_join(d, slot, tenant, why, TENANT_WHY_BYTES));
+    memcpy(is->name, tenant->name, sizeof is->name);
+    memcpy(is->socket, tenant->socket, sizeof is->socket);
+    is->mode = tenant->mode;
+    if (d->disk)
+        disk_name_tenant(d->disk, slot, is->name);
+    log_event(LEVEL_INFO, "tenant_joined",
+              "tenant=%s socket=%s memory_bytes=%" PRIu64 " regions=%u reserve_left=%u", is->name,
+              is->socket, is->memory_bytes, is->regions,
+              d->config->ntenants - config_tenants(d->config));
+    return TERN_OK;
+}
