@@ -1,7 +1,8 @@
 #!/usr/bin/env bash
 # Installs the packages of deploy/packages.txt that are missing, and what deploy/requirements.txt names for the tests in
 # Python into .venv. It and deploy/vllm.sh alone install anything. Where all of it is there it does nothing and needs no
-# network. --build leaves out what only the tests need.
+# network. --build leaves out what only the tests need; what their long forms need it installs where TERN_FULL is set, as
+# `tests/run.sh --full` does.
 set -euo pipefail
 cd "$(dirname "$0")"
 
@@ -24,6 +25,7 @@ missing=()
 while read -r package when _; do
     [[ -z $package || $package == \#* ]] && continue
     [[ $when == test && $what == build ]] && continue
+    [[ $when == full && ($what == build || -z ${TERN_FULL:-}) ]] && continue
     state=$(dpkg-query -W -f '${db:Status-Abbrev}' "$package" 2>/dev/null || true)
     [[ $state == ii* ]] || missing+=("$package")
 done <packages.txt
