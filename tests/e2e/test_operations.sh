@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Every command of Tern's programs that docs/operations.md shows, in its text and its blocks, is run as it stands there,
+# Every command of Tern's programs that docs/operations.md and docs/rdma.md show, in text and blocks, is run as it stands there,
 # with what stands in capitals filled in by the table below: a command that is none any more, or that nobody has filled
 # in, is a failure. The blocks of YAML are configurations that ternd takes.
 source "$(dirname "$0")/with_ternd.sh"
@@ -47,10 +47,11 @@ declare -A RUN=( # what is run instead; '-': what runs it is said
     ["tern-bench spill"]="- tests/run.sh"
 )
 
-python3 - "$TERN_SOURCE/docs/operations.md" "$DIR" <<'PY' || fail "the document"
+python3 - "$DIR" "$TERN_SOURCE"/docs/{operations,rdma}.md <<'PY' || fail "the document"
 import pathlib, re, sys
 
-text, folder = pathlib.Path(sys.argv[1]).read_text(), pathlib.Path(sys.argv[2])
+folder = pathlib.Path(sys.argv[1])
+text = "".join(pathlib.Path(document).read_text() for document in sys.argv[2:])
 blocks = re.findall(r"^```(\w*)\n(.*?)^```", text, re.S | re.M)
 prose = re.sub(r"^```.*?^```", "", text, flags=re.S | re.M)
 lines = [line.removeprefix("$ ") for _, block in blocks for line in block.splitlines()]

@@ -347,7 +347,7 @@ const struct setting config_peer_fields[PEER_FIELDS] = {
     {"peers", "address", NULL, VALUE_ENDPOINT, CHANGE_LIVE, PEER_FIELD(address), 0, 0, NULL,
      "HOST:PORT of its `listen`"},
     {"peers", "transport", NULL, VALUE_TRANSPORT, CHANGE_LIVE, PEER_FIELD(transport), 0, 0, "tcp",
-     "How its pages come: see RDMA in docs/operations.md"},
+     "How its pages come: see docs/rdma.md"},
     {"peers", "push", NULL, VALUE_BOOL, CHANGE_LIVE, PEER_FIELD(push), 0, 0, "false",
      "The peer writes them (WRITE), in place of being read (READ); transport auto or verbs only"},
 };
