@@ -152,7 +152,7 @@ TEST_WITH(log_tells_what_operators_do, NULL, stop)
     json_decref(admin_ask(admin, "reload", NULL)); /* nothing has changed */
     snprintf(line, sizeof line, "event=operator_done act=reload pid=%d ", (int)getpid());
     assert_true(rig_log_has(&rig, line, 0));
-    assert_true(rig_log_has(&rig, " err=OK result=\"0 done, 0 need a restart\"", 0));
+    assert_true(rig_log_has(&rig, " err=OK result=\"0 done, 0 need a restart, 0 failed\"", 0));
     json_decref(admin_ask(admin, "status", NULL)); /* who looks is not told */
     assert_false(rig_log_has(&rig, "act=status", 0));
     engine_close(&e);
