@@ -488,7 +488,7 @@ static char *draw(const struct view *t, struct screen_size size)
 
 /* ---- the command ---- */
 
-static int once(struct view *t)
+static void once(struct view *t)
 {
     const struct timespec pause = {.tv_sec = t->ctl->every_ms / 1000,
                                    .tv_nsec = (long)(t->ctl->every_ms % 1000) * 1000000};
@@ -509,7 +509,6 @@ static int once(struct view *t)
         free(text);
     }
     json_decref(answer);
-    return CTL_OK;
 }
 
 static void show(const struct view *t)
@@ -520,25 +519,32 @@ static void show(const struct view *t)
     free(text);
 }
 
-static int run_top(struct ctl *ctl)
+static void on_screen(struct view *t)
 {
-    struct view t = {.ctl = ctl};
     enum screen_heard heard = SCREEN_TIME;
 
-    ctl_connect(ctl);
-    if (ctl->once || ctl->json)
-        return once(&t);
     if (!screen_begin())
         ctl_fail(CTL_USAGE,
                  "standard input and output are not both a terminal: `ternctl top --once` "
                  "prints one screen, `ternctl top --json` the same for programs");
     while (heard != SCREEN_END) {
         if (heard == SCREEN_TIME)
-            look(&t);
-        show(&t);
-        heard = screen_wait(ctl->every_ms);
+            look(t);
+        show(t);
+        heard = screen_wait(t->ctl->every_ms);
     }
     screen_end();
+}
+
+static int run_top(struct ctl *ctl)
+{
+    struct view t = {.ctl = ctl};
+
+    ctl_connect(ctl);
+    if (ctl->once || ctl->json)
+        once(&t);
+    else
+        on_screen(&t);
     look_free(&t.now);
     look_free(&t.before);
     return CTL_OK;
