@@ -4,6 +4,7 @@
 
 #include <ctype.h>
 #include <errno.h>
+#include <limits.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -45,18 +46,20 @@ static uint32_t bridge_end(const char *path)
 /* What the link leads to has to be in the tree as well. */
 static void find_spot(const char *sys, const char *folder, const char *name, struct spot *ret)
 {
-    char link[2 * NIC_PATH_BYTES], *root = realpath(sys, NULL), *real = NULL;
-    size_t n = root ? strlen(root) : 0;
+    char link[2 * NIC_PATH_BYTES], root[PATH_MAX], real[PATH_MAX];
+    bool has_root = realpath(sys, root) != NULL, has_real = false;
+    size_t n = has_root ? strlen(root) : 0;
     int node, fits = snprintf(link, sizeof link, "%s/%s", sys, folder);
 
     *ret = (struct spot){.answer = NIC_NOT_FOLLOWED};
-    if (root && fits < (int)sizeof link)
+    if (has_root && fits < (int)sizeof link)
         fits += snprintf(link + fits, sizeof link - (size_t)fits, "/%s", name);
-    if (root && fits < (int)sizeof link)
-        real = realpath(link, NULL);
-    if (!root || (fits < (int)sizeof link && !real && (errno == ENOENT || errno == ENOTDIR)))
+    if (has_root && fits < (int)sizeof link)
+        has_real = realpath(link, real) != NULL;
+    if (!has_root ||
+        (fits < (int)sizeof link && !has_real && (errno == ENOENT || errno == ENOTDIR)))
         ret->answer = NIC_NO_DEVICE;
-    else if (real && strncmp(real, root, n) == 0 && real[n] == '/' &&
+    else if (has_real && strncmp(real, root, n) == 0 && real[n] == '/' &&
              strlen(real) + 2 <= sizeof ret->path) {
         ret->answer = NIC_CHOSEN;
         snprintf(ret->path, sizeof ret->path, "%s/", real);
@@ -64,8 +67,6 @@ static void find_spot(const char *sys, const char *folder, const char *name, str
         node = numa_of_device(ret->path);
         ret->nodes = node < 0 ? 0 : (uint64_t)1 << node;
     }
-    free(real);
-    free(root);
 }
 
 /* CUDA's addresses may have capital letters, and those of nvidia-smi a domain of 8 digits. */
