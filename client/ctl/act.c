@@ -143,36 +143,42 @@ static void show_change(const struct ctl *ctl, const json_t *change, bool dry_ru
     printf("\n");
 }
 
+static void show_certificate(const json_t *answer, bool dry_run)
+{
+    if (!json_is_string(json_object_get(answer, "not_after")))
+        return;
+    printf("the certificates were %s; this node's is valid until %s\n",
+           dry_run ? "looked at" : "read anew", j_str(answer, "not_after"));
+    if (!j_bool(answer, "own_ca"))
+        printf("warning: this node's certificate comes from no CA in tls.ca: peers that trust the "
+               "same CA refuse it, and links that are lost do not come back\n");
+}
+
 static int run_reload(struct ctl *ctl)
 {
+    char not_done[64] = "";
     static const char *const args[] = {"dry_run=1"};
     json_t *answer = ctl_ask(ctl, "reload", args, ctl->dry_run ? 1 : 0), *change;
     uint64_t done, restart, failed;
     size_t i;
 
     if (!ctl_print_json(ctl, answer)) {
-        failed = j_u64(answer, "failed");
         done = j_u64(answer, "done");
         restart = j_u64(answer, "restart");
+        failed = j_u64(answer, "failed");
         json_array_foreach(json_object_get(answer, "changes"), i, change)
             show_change(ctl, change, ctl->dry_run);
         if (j_u64(answer, "left_out") > 0)
             printf("and %s more\n", human_count(j_u64(answer, "left_out")));
+        if (failed > 0)
+            snprintf(not_done, sizeof not_done, "; %s %s", human_count(failed),
+                     ctl->dry_run ? "would fail" : "failed");
         if (done + restart + failed == 0)
             printf("no setting differs from what is in force\n");
         else
-            printf("%s %s; %s need a restart", human_count(done),
-                   ctl->dry_run ? "would be done" : "done", human_count(restart));
-        if (failed > 0)
-            printf("; %s %s", human_count(failed), ctl->dry_run ? "would fail" : "failed");
-        if (done + restart + failed > 0)
-            printf("\n");
-        if (json_is_string(json_object_get(answer, "not_after")))
-            printf("the certificates were %s; this node's is valid until %s\n",
-                   ctl->dry_run ? "looked at" : "read anew", j_str(answer, "not_after"));
-        if (json_is_string(json_object_get(answer, "not_after")) && !j_bool(answer, "own_ca"))
-            printf("warning: this node's certificate comes from no CA in tls.ca: peers that trust "
-                   "the same CA refuse it, and links that are lost do not come back\n");
+            printf("%s %s; %s need a restart%s\n", human_count(done),
+                   ctl->dry_run ? "would be done" : "done", human_count(restart), not_done);
+        show_certificate(answer, ctl->dry_run);
     }
     json_decref(answer);
     return CTL_OK;

@@ -167,6 +167,7 @@ enum colour {
 };
 
 #define TABLE_COLUMNS_MAX 24
+#define TITLES_N(titles)  (sizeof(titles) / sizeof((titles)[0]))
 #define TABLE_WIDTH       100 /* a table is no wider, without --wide */
 
 /* Columns are as wide as their widest cell, and where that is too wide the widest texts are cut,

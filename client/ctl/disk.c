@@ -14,8 +14,7 @@
 #include "seam/disk/disk.h"
 #include "seam/disk/disk_key.h"
 
-#define TITLES_N(titles) (sizeof(titles) / sizeof((titles)[0]))
-#define HEX_SHOWN        8 /* digits of a hash */
+#define HEX_SHOWN 8 /* digits of a hash */
 
 /* ---- status ---- */
 

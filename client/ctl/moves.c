@@ -4,8 +4,6 @@
 
 #include "ctl.h"
 
-#define TITLES_N(titles) (sizeof(titles) / sizeof((titles)[0]))
-
 static void add_ticket(struct table *t, const json_t *row)
 {
     table_add(t, PLAIN, "%s", j_str(row, "session"));

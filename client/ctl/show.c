@@ -4,8 +4,6 @@
 #include <stdio.h>
 #include <string.h>
 
-#define TITLES_N(titles) (sizeof(titles) / sizeof((titles)[0]))
-
 /* A count that should be 0 stands out when it is not. */
 static enum colour alarm_if(uint64_t n)
 {

@@ -4,8 +4,7 @@
 #include <stdio.h>
 #include <string.h>
 
-#define TITLES_N(titles) (sizeof(titles) / sizeof((titles)[0]))
-#define NAMESPACE_SHOWN  16 /* digits */
+#define NAMESPACE_SHOWN 16 /* digits */
 
 uint64_t found_tokens(const json_t *row)
 {

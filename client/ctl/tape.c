@@ -118,16 +118,7 @@ static void show_line(const struct ctl *ctl, uint64_t number, const struct tape_
 {
     printf("%12s  %14.6f s  ", human_count(number), (double)(line->now_ns - since_ns) / 1e9);
     paint(ctl, BOLD, "%s", line->event);
-    for (uint32_t i = 0; i < line->n; i++) {
-        const struct tape_field *f = &line->field[i];
-
-        if (f->word)
-            printf(" %s=%s", f->key, f->word);
-        else if (f->hex_digits)
-            printf(" %s=%0*llx", f->key, (int)f->hex_digits, (unsigned long long)f->number);
-        else
-            printf(" %s=%llu", f->key, (unsigned long long)f->number);
-    }
+    tape_fields_print(line, stdout);
     printf("\n");
 }
 

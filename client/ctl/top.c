@@ -10,13 +10,12 @@
 #include "ctl.h"
 #include "screen.h"
 
-#define TITLES_N(titles) (sizeof(titles) / sizeof((titles)[0]))
-#define ASK_MS           1000 /* an answer that takes longer is none: keys are not heard meanwhile */
-#define TRANSFERS_SHOWN  20   /* with --json, and on a screen of any length */
-#define BAR_CELLS        16
-#define PLAIN_ROWS       UINT32_MAX /* --once: all there are */
-#define LINE_BYTES       1024
-#define HEAD_ROWS        3
+#define ASK_MS          1000 /* an answer that takes longer is none: keys are not heard meanwhile */
+#define TRANSFERS_SHOWN 20   /* with --json, and on a screen of any length */
+#define BAR_CELLS       16
+#define PLAIN_ROWS      UINT32_MAX /* --once: all there are */
+#define LINE_BYTES      1024
+#define HEAD_ROWS       3
 
 /* What the daemon told at one time; the answers are owned. */
 struct look {

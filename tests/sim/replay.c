@@ -26,16 +26,7 @@ static void print_event(const struct event *ev)
 
     tape_line(ev, &line);
     fputs(line.event, stdout);
-    for (uint32_t i = 0; i < line.n; i++) {
-        const struct tape_field *f = &line.field[i];
-
-        if (f->word)
-            printf(" %s=%s", f->key, f->word);
-        else if (f->hex_digits)
-            printf(" %s=%0*llx", f->key, (int)f->hex_digits, (unsigned long long)f->number);
-        else
-            printf(" %s=%llu", f->key, (unsigned long long)f->number);
-    }
+    tape_fields_print(&line, stdout);
 }
 
 static void print_step(const struct event *ev, const struct actions *out, uint64_t at,

@@ -236,18 +236,18 @@ static bool choose_next(struct choosing *c)
 void nic_choose(const struct nic_question *q, struct nic_choice *ret)
 {
     struct choosing c = {.q = q, .choice = ret};
-    struct spot nic, place;
+    struct spot nic[NIC_DEVICES_MAX], place;
 
     check(q->ndevices <= NIC_DEVICES_MAX && q->nplaces <= NIC_PLACES_MAX && q->most > 0);
+    for (uint32_t i = 0; i < q->ndevices; i++)
+        find_device(q->sys, q->device[i].name, &nic[i]);
     for (uint32_t p = 0; p < q->nplaces; p++) {
         find_place(q->sys, &q->place[p], &place);
         c.waits[p] = place.answer == NIC_CHOSEN;
         ret[p] =
             (struct nic_choice){c.waits[p] ? NIC_NO_NIC : place.answer, NIC_PATH_UNKNOWN, NIC_NONE};
-        for (uint32_t i = 0; c.waits[p] && i < q->ndevices; i++) {
-            find_device(q->sys, q->device[i].name, &nic);
-            c.far[p][i] = distance_of(q->sys, &place, &nic);
-        }
+        for (uint32_t i = 0; c.waits[p] && i < q->ndevices; i++)
+            c.far[p][i] = distance_of(q->sys, &place, &nic[i]);
     }
     while (choose_next(&c))
         ;

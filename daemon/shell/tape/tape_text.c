@@ -1,6 +1,7 @@
 /* See tape_text.h. */
 #include "shell/tape/tape_text.h"
 
+#include <inttypes.h>
 #include <stddef.h>
 
 #include "base/check.h"
@@ -209,4 +210,18 @@ void tape_line(const struct event *event, struct tape_line *ret)
     of_processes(ret, event);
     of_peers(ret, event);
     of_memory_and_disk(ret, event);
+}
+
+void tape_fields_print(const struct tape_line *line, FILE *out)
+{
+    for (uint32_t i = 0; i < line->n; i++) {
+        const struct tape_field *f = &line->field[i];
+
+        if (f->word)
+            fprintf(out, " %s=%s", f->key, f->word);
+        else if (f->hex_digits)
+            fprintf(out, " %s=%0*" PRIx64, f->key, (int)f->hex_digits, f->number);
+        else
+            fprintf(out, " %s=%" PRIu64, f->key, f->number);
+    }
 }

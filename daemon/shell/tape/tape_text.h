@@ -4,6 +4,7 @@
 #define SHELL_TAPE_TEXT_H
 
 #include <stdint.h>
+#include <stdio.h>
 
 struct event;
 
@@ -24,5 +25,7 @@ struct tape_line {
 };
 
 void tape_line(const struct event *event, struct tape_line *ret);
+/* " KEY=VALUE" for each field. */
+void tape_fields_print(const struct tape_line *line, FILE *out);
 
 #endif
