@@ -116,22 +116,10 @@ without_packages() {
     build-few/bin/tern-replay --spawn --sessions 2 --turns 2
 }
 
-# A quick run shows that the benchmark works, and judges what it counts: bytes that are wrong, corruption that is not
-# found, bytes sent for each byte of a page, operations of a neighbour that fail. What it times is judged with --full
-# alone, on a machine at rest.
-quick_bench() {
-    local rc=0
-    build/bin/tern-bench "$1" --quick || rc=$?
-    [[ $rc -eq 1 ]] && echo "a time is beyond its limit: not judged in a quick run" && rc=0
-    return $rc
-}
-
+# In full, on a machine at rest. What quick runs show, that they work and that what they count is right, is in
+# test_json_keys.sh.
 bench() { # MODE
-    if [[ $full -eq 1 ]]; then
-        stage "bench $1" "" build/bin/tern-bench "$1"
-    else
-        stage "bench $1" "quick, times not judged" quick_bench "$1"
-    fi
+    stage "bench $1" "" build/bin/tern-bench "$1"
     cat "$logs/bench-$1.log"
 }
 
@@ -182,12 +170,15 @@ if [[ $full -eq 1 ]]; then
 else
     note "build: vllm" 0 0 0 1 "with --full alone: it installs 6 GB"
 fi
-for mode in index publish retention rpc transfer reshard neighbours health spill; do
-    bench $mode
-done
-stage "replay follow" "$([[ $full -eq 1 ]] || echo "quick, times not judged")" \
-    build/bin/tern-replay --follow $([[ $full -eq 1 ]] || echo --quick)
-cat "$logs/replay-follow.log"
+if [[ $full -eq 1 ]]; then
+    for mode in index publish retention rpc transfer reshard neighbours health spill; do
+        bench $mode
+    done
+    stage "replay follow" "" build/bin/tern-replay --follow
+    cat "$logs/replay-follow.log"
+else
+    note "benchmarks" 0 0 0 0 "with --full alone, and quick ones among the end-to-end tests"
+fi
 stage "demo" "what README begins with" bash deploy/demo.sh
 
 [[ $full -eq 1 ]] && stage "without OpenSSL" "built, and a replay in the clear" without_openssl

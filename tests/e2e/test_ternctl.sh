@@ -305,7 +305,7 @@ wait_for "watch" grep -q "waiting for changes" "$DIR/stderr"
 JSON=$("$CTL" drain --json)
 OUT=$("$HOLD" hold "$SOCKET" </dev/null 2>&1) && fail "an engine connected to a daemon that drains"
 grep -q "BUSY.*draining: connect to another one" <<<"$OUT" || fail "connecting while it drains: $OUT"
-ends 0 "2 still open .* exits after the last, in 4[0-9.]* s at the latest" "$CTL" drain
+ends 0 "2 still open .* exits after the last, in [0-9.]* s at the latest" "$CTL" drain
 json "$JSON" "j['draining'] is True and j['sessions'] == 2 and j['drain_ms'] == 45000"
 "$CTL" drain --wait --json >"$DIR/drained" 2>/dev/null 9>&- &
 WAIT=$!

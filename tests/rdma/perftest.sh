@@ -11,6 +11,7 @@ shift
 bytes=65536 iterations=${LAB_ITERATIONS:-200}
 run_s=180
 port=18515
+[[ $role == one ]] && port=$((20000 + $$ % 10000)) # the one before may still be taken
 options=(-d "$LAB_DEV" -x "$LAB_GID" -s "$bytes" -n "$iterations" -F)
 
 serve() { timeout "$run_s" "$1" "${options[@]}" -p "$2" >"/tmp/server.$1" 2>&1; }

@@ -1,0 +1,166 @@
+#!/usr/bin/env python3
+"""What it costs a daemon to be watched: `tern-bench rpc` and `tern-bench transfer` by turns alone and with a tern-agent
+that is scraped each second and a `ternctl top` beside each daemon. Prints for each figure the median of the pairs'
+ratios, 1.00 where watching costs nothing. Exit status: 1 where one is worse by more than 2 % and by more than the pairs
+themselves differ. For a machine at rest.
+
+    tests/bench/watched.py [--pairs N] [--before DIR] [BENCH-OPTION...]
+
+15 pairs; `--quick` for short ones. --before: those alone are of another build, whose programs lie in DIR, such as the
+one before a change. This process itself takes little of the machine: it starts nothing for a scrape."""
+
+import argparse
+import contextlib
+import glob
+import http.client
+import json
+import os
+import pathlib
+import pty
+import re
+import select
+import statistics
+import subprocess
+import sys
+import tempfile
+import threading
+import time
+from typing import Any
+
+BIN = pathlib.Path(os.environ.get("TERN_BIN") or pathlib.Path(__file__).parents[2] / "build/bin")
+SCRAPE_S = 1.0
+LOOK_S = 0.1  # for daemons that began
+FIGURES = {  # name: whether more is better
+    "rpc": {"match_rtt_us_p50": False, "pipelined_per_s": True, "step_us_p50": False, "decode_step_us_p50": False},
+    "transfer": {f"gb_s of {n} KiB pages": True for n in (16, 64, 256, 1024)},
+}
+
+
+class Watcher:
+    """An agent and a `top` for one daemon."""
+
+    def __init__(self, socket: str) -> None:
+        self.scrapes = 0
+        self.due = time.monotonic()
+        self.agent = subprocess.Popen(
+            [BIN / "tern-agent", "--listen", "127.0.0.1:0", "--socket", socket], stderr=subprocess.PIPE, text=True
+        )
+        self.master, slave = pty.openpty()
+        self.top = subprocess.Popen(
+            [BIN / "ternctl", "--socket", socket, "top"], stdin=slave, stdout=slave, stderr=slave
+        )
+        os.close(slave)
+        self.http: http.client.HTTPConnection | None = None
+
+    def look(self) -> None:
+        while select.select([self.master], [], [], 0)[0]:
+            try:
+                os.read(self.master, 65536)
+            except OSError:  # the end of `top`
+                break
+        if self.http is None:
+            assert self.agent.stderr
+            if not select.select([self.agent.stderr], [], [], 0)[0]:
+                return
+            where = re.search(r"listens at http://([^/]*)/", self.agent.stderr.readline())
+            if not where:
+                return
+            self.http = http.client.HTTPConnection(where[1], timeout=5)
+        if time.monotonic() < self.due:
+            return
+        self.due = time.monotonic() + SCRAPE_S
+        with contextlib.suppress(OSError, http.client.HTTPException):  # the daemon has ended, and its agent says so
+            self.http.request("GET", "/metrics")
+            answer = self.http.getresponse()
+            self.scrapes += b"tern_" in answer.read() and answer.status == 200
+
+    def end(self) -> int:
+        for process in (self.agent, self.top):
+            process.terminate()
+            process.wait()
+        os.close(self.master)
+        return self.scrapes
+
+
+class Watchers(threading.Thread):
+    """One for each daemon of a benchmark, from its start to its end."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.over = threading.Event()
+        self.scrapes = 0
+
+    def run(self) -> None:
+        watched: dict[str, Watcher] = {}
+        while not self.over.wait(LOOK_S):
+            there = set(glob.glob(f"{tempfile.gettempdir()}/tern-bench.*/*.admin"))
+            for socket in there - watched.keys():
+                watched[socket] = Watcher(socket)
+            for socket in watched.keys() - there:
+                self.scrapes += watched.pop(socket).end()
+            for one in watched.values():
+                one.look()
+        self.scrapes += sum(one.end() for one in watched.values())
+
+
+def bench(programs: pathlib.Path, mode: str, options: list[str]) -> dict[str, Any]:
+    done = subprocess.run(
+        [programs / "tern-bench", mode, "--json", *options], stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True
+    )
+    assert done.returncode in (0, 1), f"tern-bench {mode}: exit status {done.returncode}"  # 1: a time beyond its limit
+    return json.loads(done.stdout)
+
+
+def figure(mode: str, j: dict[str, Any], name: str) -> float:
+    if mode == "rpc":
+        return j[name]
+    return {r["page_bytes"]: r["gb_s"] for r in j["rows"]}[int(name.split()[2]) << 10]
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description="what it costs a daemon to be watched")
+    parser.add_argument("--pairs", type=int, default=15)
+    parser.add_argument("--before", type=pathlib.Path, default=BIN, metavar="DIR")
+    mine, options = parser.parse_known_args()
+    runs: dict[str, list[tuple[dict[str, Any], dict[str, Any]]]] = {mode: [] for mode in FIGURES}
+    scrapes = 0
+
+    def watched(mode: str) -> dict[str, Any]:
+        nonlocal scrapes
+        watchers = Watchers()
+        watchers.start()
+        try:
+            return bench(BIN, mode, options)
+        finally:
+            watchers.over.set()
+            watchers.join()
+            scrapes += watchers.scrapes
+
+    for i in range(mine.pairs):
+        for mode in FIGURES:
+            if i % 2:
+                second, first = watched(mode), bench(mine.before, mode, options)
+            else:
+                first, second = bench(mine.before, mode, options), watched(mode)
+            runs[mode].append((first, second))
+    worse = []
+    for mode, names in FIGURES.items():
+        for name, more in names.items():
+            ratios = sorted(figure(mode, b, name) / figure(mode, a, name) for a, b in runs[mode])
+            if more:
+                ratios = sorted(1 / r for r in ratios)
+            middle = statistics.median(ratios)
+            low, high = ratios[len(ratios) // 4], ratios[-1 - len(ratios) // 4]
+            print(f"{mode:9} {name:24} takes {middle:.3f} times as long, the middle half {low:.3f} to {high:.3f}")
+            if middle > 1.02 and low > 1.02:
+                worse.append(name)
+    print(f"{mine.pairs} pairs, {scrapes} scrapes")
+    if scrapes == 0:
+        worse.append("nothing, as nothing was watched")
+    if worse:
+        print(f"watching costs more than 2 %: {', '.join(worse)}")
+    return bool(worse)
+
+
+if __name__ == "__main__":
+    sys.exit(main())
