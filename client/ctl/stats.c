@@ -50,23 +50,34 @@ static void figures_of(struct table *t, const json_t *answer, const char *list, 
     json_array_foreach(json_object_get(answer, list), i, row) add_figures(t, j_str(row, name), row);
 }
 
+static void add_time(struct table *t, const char *kind, const char *key, const json_t *h)
+{
+    uint64_t n = j_u64(h, "count");
+
+    if (n == 0)
+        return;
+    table_add(t, PLAIN, "%s%s", kind, key);
+    table_count(t, PLAIN, n);
+    table_add(t, PLAIN, "%s", human_us(j_u64(h, "sum_us") / n));
+    table_add(t, PLAIN, "%s", human_us(j_u64(h, "p50_us")));
+    table_add(t, PLAIN, "%s", human_us(j_u64(h, "p99_us")));
+}
+
 static void add_times(struct table *t, const json_t *times, const char *kind)
 {
     const char *key;
     json_t *h;
 
-    json_object_foreach((json_t *)(uintptr_t)times, key, h)
-    {
-        uint64_t n = j_u64(h, "count");
+    json_object_foreach((json_t *)(uintptr_t)times, key, h) add_time(t, kind, key, h);
+}
 
-        if (n == 0)
-            continue;
-        table_add(t, PLAIN, "%s%s", kind, key);
-        table_count(t, PLAIN, n);
-        table_add(t, PLAIN, "%s", human_us(j_u64(h, "sum_us") / n));
-        table_add(t, PLAIN, "%s", human_us(j_u64(h, "p50_us")));
-        table_add(t, PLAIN, "%s", human_us(j_u64(h, "p99_us")));
-    }
+static void add_peers(struct table *t, const json_t *answer)
+{
+    json_t *row;
+    size_t i;
+
+    json_array_foreach(json_object_get(answer, "peers"), i, row)
+        add_time(t, "fetch from ", j_str(row, "peer"), json_object_get(row, "fetch"));
 }
 
 static void peers(const json_t *answer)
@@ -77,10 +88,11 @@ static void peers(const json_t *answer)
 
     json_array_foreach(json_object_get(answer, "peers"), i, row)
     {
-        printf("peer %s brought", j_str(row, "peer"));
+        printf("peer %s brought %s tokens", j_str(row, "peer"),
+               human_count(j_u64(row, "fetched_tokens")));
         json_object_foreach(json_object_get(row, "bytes_in"), transport, bytes)
-            printf(" %s by %s", human_bytes((uint64_t)json_integer_value(bytes)), transport);
-        printf("\n");
+            printf(", %s by %s", human_bytes((uint64_t)json_integer_value(bytes)), transport);
+        printf("; failed fetches: %llu\n", (unsigned long long)j_u64(row, "failed_fetches"));
     }
 }
 
@@ -103,6 +115,7 @@ static int run_stats(struct ctl *ctl)
         printf("\n");
         table_init(&t, ctl, time_titles, TITLES_N(time_titles));
         add_times(&t, json_object_get(answer, "latencies"), "");
+        add_peers(&t, answer);
         add_times(&t, json_object_get(answer, "requests"), "request ");
         table_print(&t, "nothing was timed yet");
     }

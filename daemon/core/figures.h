@@ -37,6 +37,13 @@ struct figure_counts {
     uint64_t v[FIGURES];
 };
 
+/* Fetches from one peer, since it was configured or joined. `failed`: they ended in PEER_LOST,
+ * TIMED_OUT or CORRUPT, whatever they had brought by then. */
+struct peer_figures {
+    struct histogram brought; /* how long those took that brought something, failed or not */
+    uint64_t tokens, failed;
+};
+
 /* As X(name, its key, from when to when). */
 #define LATENCY_TABLE(X)                                                                           \
     X(PUBLISH, "publish", "from a commit until other sessions match it: its step has passed")      \

@@ -402,6 +402,11 @@ const struct histogram *core_latency(const struct core *core, enum latency laten
     return &core->latency[latency];
 }
 
+const struct peer_figures *core_peer_figures(const struct core *core, uint32_t peer)
+{
+    return &link_at(core, peer)->figures;
+}
+
 void core_turns(const struct core *c, uint32_t tenant, struct turns_view *ret)
 {
     const struct tenant *t = tenant_at(c, tenant);

@@ -254,6 +254,7 @@ const struct figure_counts *core_pool_figures(const struct core *core,
                                               uint32_t slot); /* NULL: empty */
 bool core_space_view(const struct core *core, uint32_t slot, struct space_view *ret);
 const struct histogram *core_latency(const struct core *core, enum latency latency);
+const struct peer_figures *core_peer_figures(const struct core *core, uint32_t peer);
 void core_turns(const struct core *core, uint32_t tenant, struct turns_view *ret);
 void core_tickets(const struct core *core, uint32_t tenant, struct tickets_view *ret);
 void core_records(const struct core *core, uint32_t tenant, struct records_view *ret);

@@ -331,6 +331,7 @@ static void member_event(struct core *c, uint32_t peer, bool joined)
     if (l->up || !l->vacant != !joined)
         return;
     l->vacant = !joined;
+    l->figures = (struct peer_figures){.tokens = 0};
     c->members += joined ? 1 : UINT32_MAX;
     reset_peer_changed(c, peer);
     touch(c);

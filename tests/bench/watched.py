@@ -4,13 +4,14 @@ that is scraped each second and a `ternctl top` beside each daemon. Prints for e
 ratios, 1.00 where watching costs nothing. Exit status: 1 where one is worse by more than 2 % and by more than the pairs
 themselves differ. For a machine at rest.
 
-    tests/bench/watched.py [--pairs N] [--before DIR] [BENCH-OPTION...]
+    tests/bench/watched.py [--pairs N] [--mode rpc|transfer] [--before DIR] [BENCH-OPTION...]
 
 15 pairs; `--quick` for short ones. --before: those alone are of another build, whose programs lie in DIR, such as the
 one before a change. This process itself takes little of the machine: it starts nothing for a scrape."""
 
 import argparse
 import contextlib
+import dataclasses
 import glob
 import http.client
 import json
@@ -36,12 +37,25 @@ FIGURES = {  # name: whether more is better
 }
 
 
+@dataclasses.dataclass
+class Cost:
+    scrapes: int = 0
+    watched_s: float = 0
+    busy_s: float = 0
+
+    def add(self, other: "Cost") -> None:
+        self.scrapes += other.scrapes
+        self.watched_s += other.watched_s
+        self.busy_s += other.busy_s
+
+
 class Watcher:
     """An agent and a `top` for one daemon."""
 
     def __init__(self, socket: str) -> None:
         self.scrapes = 0
         self.due = time.monotonic()
+        self.began, self.began_busy_s = 0.0, 0.0  # at the first scrape
         self.agent = subprocess.Popen(
             [BIN / "tern-agent", "--listen", "127.0.0.1:0", "--socket", socket], stderr=subprocess.PIPE, text=True
         )
@@ -68,18 +82,28 @@ class Watcher:
             self.http = http.client.HTTPConnection(where[1], timeout=5)
         if time.monotonic() < self.due:
             return
+        if self.scrapes == 0:
+            self.began, self.began_busy_s = time.monotonic(), self.busy_s()
         self.due = time.monotonic() + SCRAPE_S
         with contextlib.suppress(OSError, http.client.HTTPException):  # the daemon has ended, and its agent says so
             self.http.request("GET", "/metrics")
             answer = self.http.getresponse()
             self.scrapes += b"tern_" in answer.read() and answer.status == 200
 
-    def end(self) -> int:
+    def busy_s(self) -> float:
+        """The processor's time of both."""
+        return sum(int(pathlib.Path(f"/proc/{p.pid}/schedstat").read_text().split()[0]) for p in (self.agent, self.top)) / 1e9
+
+    def end(self) -> "Cost":
+        """Without their starts."""
+        cost = Cost()
+        if self.scrapes:
+            cost = Cost(self.scrapes, time.monotonic() - self.began, self.busy_s() - self.began_busy_s)
         for process in (self.agent, self.top):
             process.terminate()
             process.wait()
         os.close(self.master)
-        return self.scrapes
+        return cost
 
 
 class Watchers(threading.Thread):
@@ -88,7 +112,7 @@ class Watchers(threading.Thread):
     def __init__(self) -> None:
         super().__init__()
         self.over = threading.Event()
-        self.scrapes = 0
+        self.cost = Cost()
 
     def run(self) -> None:
         watched: dict[str, Watcher] = {}
@@ -97,15 +121,19 @@ class Watchers(threading.Thread):
             for socket in there - watched.keys():
                 watched[socket] = Watcher(socket)
             for socket in watched.keys() - there:
-                self.scrapes += watched.pop(socket).end()
+                self.cost.add(watched.pop(socket).end())
             for one in watched.values():
                 one.look()
-        self.scrapes += sum(one.end() for one in watched.values())
+        for one in watched.values():
+            self.cost.add(one.end())
 
 
 def bench(programs: pathlib.Path, mode: str, options: list[str]) -> dict[str, Any]:
     done = subprocess.run(
-        [programs / "tern-bench", mode, "--json", *options], stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True
+        [programs / "tern-bench", mode, "--json", *(["--table=pages"] if mode == "transfer" else []), *options],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.DEVNULL,
+        text=True,
     )
     assert done.returncode in (0, 1), f"tern-bench {mode}: exit status {done.returncode}"  # 1: a time beyond its limit
     return json.loads(done.stdout)
@@ -120,13 +148,14 @@ def figure(mode: str, j: dict[str, Any], name: str) -> float:
 def main() -> int:
     parser = argparse.ArgumentParser(description="what it costs a daemon to be watched")
     parser.add_argument("--pairs", type=int, default=15)
+    parser.add_argument("--mode", choices=FIGURES, action="append", help="this benchmark alone")
     parser.add_argument("--before", type=pathlib.Path, default=BIN, metavar="DIR")
     mine, options = parser.parse_known_args()
-    runs: dict[str, list[tuple[dict[str, Any], dict[str, Any]]]] = {mode: [] for mode in FIGURES}
-    scrapes = 0
+    modes = mine.mode or list(FIGURES)
+    runs: dict[str, list[tuple[dict[str, Any], dict[str, Any]]]] = {mode: [] for mode in modes}
+    cost = Cost()
 
     def watched(mode: str) -> dict[str, Any]:
-        nonlocal scrapes
         watchers = Watchers()
         watchers.start()
         try:
@@ -134,18 +163,18 @@ def main() -> int:
         finally:
             watchers.over.set()
             watchers.join()
-            scrapes += watchers.scrapes
+            cost.add(watchers.cost)
 
     for i in range(mine.pairs):
-        for mode in FIGURES:
+        for mode in modes:
             if i % 2:
                 second, first = watched(mode), bench(mine.before, mode, options)
             else:
                 first, second = bench(mine.before, mode, options), watched(mode)
             runs[mode].append((first, second))
     worse = []
-    for mode, names in FIGURES.items():
-        for name, more in names.items():
+    for mode in modes:
+        for name, more in FIGURES[mode].items():
             ratios = sorted(figure(mode, b, name) / figure(mode, a, name) for a, b in runs[mode])
             if more:
                 ratios = sorted(1 / r for r in ratios)
@@ -154,8 +183,9 @@ def main() -> int:
             print(f"{mode:9} {name:24} takes {middle:.3f} times as long, the middle half {low:.3f} to {high:.3f}")
             if middle > 1.02 and low > 1.02:
                 worse.append(name)
-    print(f"{mine.pairs} pairs, {scrapes} scrapes")
-    if scrapes == 0:
+    print(f"{mine.pairs} pairs, {cost.scrapes} scrapes; agent and top of a daemon take "
+          f"{1000 * cost.busy_s / max(cost.watched_s, 1):.1f} ms of a processor each second")
+    if cost.scrapes == 0:
         worse.append("nothing, as nothing was watched")
     if worse:
         print(f"watching costs more than 2 %: {', '.join(worse)}")

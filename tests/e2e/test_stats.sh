@@ -66,6 +66,11 @@ json "$(cat "$DIR/stats")" "(j['latencies']['fetch']['count'] > 0 and j['request
         for of in ('latencies', 'requests') for h in j[of].values()))"
 [[ $(value "j['peers'][0]['bytes_in']['tcp']" <"$DIR/stats") == $((512 * $(tool transferred_pages))) ]] ||
     fail "bytes of the peer: $(cat "$DIR/stats")"
+# All that was fetched came from the one peer, and each fetch is counted with it.
+json "$(cat "$DIR/stats")" "(j['peers'][0]['fetched_tokens'] == j['tenants'][0]['fetched_peer_tokens'] > 0 and
+    j['peers'][0]['fetch']['count'] == j['latencies']['fetch']['count'] and j['peers'][0]['failed_fetches'] == 0)"
+ctl decode stats >"$DIR/table"
+grep -q "^fetch from prefill  *[0-9]" "$DIR/table" || fail "no times of the peer: $(cat "$DIR/table")"
 json "$(ctl prefill status --json)" "j['figures'][0]['prompt_tokens'] == $(tool prompt_tokens)"
 json "$(ctl prefill namespaces --json)" "sum(n['prompt_tokens'] for n in j['namespaces']) <= $(tool prompt_tokens)"
 

@@ -389,6 +389,7 @@ struct link {
     uint32_t room_kept; /* while pages are asked for: an older transfer waits for room on it */
     uint32_t vacant;    /* 1: of a slot of peers that nobody has */
     uint64_t incarnation, bytes_in_flight;
+    struct peer_figures figures; /* of a peer's own slot */
 };
 
 struct flow { /* what one tenant fetches from one peer, or from the disk: pull.holder */

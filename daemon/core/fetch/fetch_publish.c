@@ -329,15 +329,20 @@ static void say_done(const struct core *c, struct actions *out, const struct pul
         msg->ticket = p->ticket;
 }
 
-/* What it brought, of which the session has no more than it can go on from. */
+/* What it brought, of which the session has no more than it can go on from; and whether it failed,
+ * for which its source is to blame, or the way to it. */
 static void count_fetch(struct core *c, const struct pull *p)
 {
     const struct session *s = session_at(c, p->session);
     const bool disk = p->link == link_disk(&c->limits);
+    struct peer_figures *peer = &link_at(c, p->link)->figures;
 
+    peer->failed += p->err == TERN_PEER_LOST || p->err == TERN_TIMED_OUT || p->err == TERN_CORRUPT;
     if (s->written <= p->start)
         return;
     count(c, s->space, disk ? FIGURE_DISK : FIGURE_PEER, s->written - p->start);
+    peer->tokens += s->written - p->start;
+    histogram_add(&peer->brought, c->now_ns - p->started_ns);
     count_since(c, LATENCY_FETCH, p->started_ns);
     count_time(c, LATENCY_FETCH_QUEUED, transfer_stage_ns(&p->times, STAGE_QUEUED, c->now_ns));
     count_time(c, LATENCY_FETCH_WIRE, transfer_stage_ns(&p->times, STAGE_WIRE, c->now_ns));
@@ -348,11 +353,11 @@ static void count_fetch(struct core *c, const struct pull *p)
 static void fetch_end(struct core *c, struct actions *out, struct pull *p,
                       const struct shortage *shortage)
 {
-    if (p->session != NONE) {
+    if (p->session != NONE)
         step_back(c, p, session_at(c, p->session));
-        count_fetch(c, p);
-    }
     fell_short(c, p);
+    if (p->session != NONE)
+        count_fetch(c, p);
     fetch_wait_end(c, out, p);
     answer(c, out, p, shortage);
     if (p->session != NONE) {

@@ -75,11 +75,12 @@ static void stats_pools(const struct admin_ctx *ctx, uint32_t tenant, struct tex
     text_array_end(out);
 }
 
-/* Page bytes of each peer, by the transport that brought them. */
+/* What each peer's fetches brought, and its page bytes by the transport that brought them. */
 static void stats_peers(const struct admin_ctx *ctx, struct text_out *out)
 {
     text_array(out, "peers");
     for (uint32_t i = 0; ctx->peer_bytes && i < ctx->config->npeers; i++) {
+        const struct peer_figures *f = core_peer_figures(ctx->core, i);
         const char *transport;
         uint64_t bytes;
 
@@ -91,6 +92,9 @@ static void stats_peers(const struct admin_ctx *ctx, struct text_out *out)
         for (uint32_t k = 0; ctx->peer_bytes(ctx->ctx, i, k, &transport, &bytes); k++)
             text_u64(out, transport, bytes);
         text_object_end(out);
+        text_u64(out, "fetched_tokens", f->tokens);
+        text_u64(out, "failed_fetches", f->failed);
+        histogram_put("fetch", &f->brought, out);
         text_object_end(out);
     }
     text_array_end(out);

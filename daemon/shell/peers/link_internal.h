@@ -22,8 +22,8 @@ void link_listed(struct peer_link *l);
 bool link_record_cause(struct peer_link *l, const char *text);
 void link_clear_cause(struct peer_link *l); /* it is up */
 /* Sets a better cause than the reason with which an outbound link is closed next. It may hold what
- * the peer said. */
-void link_set_cause(struct peer_link *l, const char *format, ...)
+ * the peer said. True: as link_record_cause; false: it had a better one, or is inbound. */
+bool link_set_cause(struct peer_link *l, const char *format, ...)
     __attribute__((format(printf, 2, 3)));
 /* Counts a breach of the protocol and closes the link. */
 void link_protocol_error(struct peer_link *l, const char *why);

@@ -142,16 +142,16 @@ void link_clear_cause(struct peer_link *l)
     memset(l->dial_errno, 0, sizeof l->dial_errno);
 }
 
-void link_set_cause(struct peer_link *l, const char *format, ...)
+bool link_set_cause(struct peer_link *l, const char *format, ...)
 {
     char text[LINK_CAUSE_BYTES];
     va_list args;
 
     if (!link_is_outbound(l) || l->cause_known)
-        return;
+        return false;
     va_start(args, format);
     vsnprintf(text, sizeof text, format, args);
     va_end(args);
-    link_record_cause(l, text);
     l->cause_known = true;
+    return link_record_cause(l, text);
 }

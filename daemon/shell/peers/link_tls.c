@@ -127,18 +127,19 @@ static void caller(const struct peer_link *l, char ret[CALLER_BYTES])
                  ntohs(port));
 }
 
+/* A peer that is dialled is dialled again, and refuses again: each cause is a warning once. */
 void link_tls_refused(struct peer_link *l, enum tls_refusal why, const char *detail)
 {
     struct daemon *d = l->d;
-    bool out = link_is_outbound(l);
+    bool out = link_is_outbound(l), again;
     char from[CALLER_BYTES] = "";
 
     d->links.refused[row_of(l->peer)][why]++;
     if (!out)
         caller(l, from);
-    log_event(LEVEL_WARN, "tls_refused", "link=%u peer=%s dir=%s from=%s reason=%s detail=%s",
+    again = !link_set_cause(l, "TLS refused: %s: %s", tls_refusal_name(why), detail) && out;
+    log_event(again ? LEVEL_DEBUG : LEVEL_WARN, "tls_refused", "link=%u peer=%s dir=%s from=%s reason=%s detail=%s",
               l->slot, link_peer_name(l), out ? "out" : "in", from, tls_refusal_name(why), detail);
-    link_set_cause(l, "TLS refused: %s: %s", tls_refusal_name(why), detail);
 }
 
 void link_tls_silent(struct daemon *d, uint64_t callers)

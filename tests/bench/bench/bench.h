@@ -11,7 +11,7 @@
 
 struct bench_args {
     bool json, quick;  /* quick: fewer rounds, for tests of the program itself */
-    const char *table; /* neighbours: the only row; NULL: all */
+    const char *table; /* neighbours: the only row; transfer: "pages"; NULL: all */
     const char *dir;   /* spill: where its files lie; NULL: /var/tmp */
     uint64_t bytes;    /* spill: of one pass; 0: as many as it wants */
 };

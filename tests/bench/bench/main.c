@@ -33,7 +33,8 @@ struct input {
 static const struct argp_option table[] = {
     {"json", KEY_JSON, 0, 0, "One JSON object on standard output instead of a table", 0},
     {"quick", KEY_QUICK, 0, 0, "Fewer rounds: to see that it works, not to measure", 0},
-    {"table", KEY_TABLE, "NAME", 0, "neighbours: this row alone", 0},
+    {"table", KEY_TABLE, "NAME", 0,
+     "neighbours: this row alone; transfer: \"pages\", its rows by page size alone", 0},
     {"dir", KEY_DIR, "DIR", 0, "spill: on the disk that is measured (default: /var/tmp)", 0},
     {"bytes", KEY_BYTES, "N", 0, "spill: of one pass, K, M, G (default: 4G)", 0},
     {0},

@@ -5,6 +5,7 @@
  * Then fetches from several peers at once, beside as many from one. A last pass has pages corrupted
  * on the way: all must be found, none may be seen by the engine. */
 #include <stdio.h>
+#include <string.h>
 #include <stdlib.h>
 
 #include "bench.h"
@@ -27,6 +28,7 @@
 #define PEERS_PAIRS      15
 #define QUICK_PAIRS      3
 #define CORRUPT_PAGES    100
+#define TABLE_PAGES      "pages"
 #define SENT_MAX         1.01 /* heads and checksums beside the pages */
 
 /* What is judged, what it is judged by, and the ratio of the two: medians over pairs of passes. */
@@ -73,6 +75,7 @@ struct figures {
     size_t nrows, npeers, npaths;
     struct fair_figures fair;
     uint64_t found, wrong; /* corrupted pages; bytes that an engine saw and that were wrong */
+    bool pages_only;       /* the rows alone were measured */
 };
 
 /* ---- daemons and engines ---- */
@@ -355,9 +358,34 @@ static json_t *paths_json(const struct figures *all)
     return list;
 }
 
+/* All but the rows. */
+static void put_others(const struct figures *all, json_t *o)
+{
+    json_t *peers = json_array();
+
+    for (size_t i = 0; i < all->npeers; i++) {
+        json_t *row = json_object();
+
+        json_put_u64(row, "peers", all->peers[i].peers);
+        json_put_u64(row, "page_bytes", PEERS_PAGE_BYTES);
+        json_put_f64(row, "gb_s", all->peers[i].speed.gb_s);
+        json_put_f64(row, "one_gb_s", all->peers[i].speed.base_gb_s);
+        json_put_f64(row, "ratio", all->peers[i].speed.ratio);
+        json_array_append_new(peers, row);
+    }
+    json_object_set_new(o, "peers", peers);
+    json_object_set_new(o, "paths", paths_json(all));
+    json_put_f64(o, "fair_p99_ratio", all->fair.tenants.ratio);
+    json_object_set_new(o, "fair", fair_json(&all->fair.tenants));
+    json_put_f64(o, "urgent_p99_ratio", all->fair.urgent.ratio);
+    json_object_set_new(o, "urgent", fair_json(&all->fair.urgent));
+    json_put_u64(o, "corrupt_injected", CORRUPT_PAGES);
+    json_put_u64(o, "corrupt_detected", all->found);
+}
+
 static void show_json(const struct figures *all)
 {
-    json_t *o = json_object(), *list = json_array(), *peers = json_array();
+    json_t *o = json_object(), *list = json_array();
 
     for (size_t i = 0; i < all->nrows; i++) {
         json_t *row = json_object();
@@ -369,26 +397,10 @@ static void show_json(const struct figures *all)
         json_put_f64(row, "sent_ratio", all->rows[i].sent);
         json_array_append_new(list, row);
     }
-    for (size_t i = 0; i < all->npeers; i++) {
-        json_t *row = json_object();
-
-        json_put_u64(row, "peers", all->peers[i].peers);
-        json_put_u64(row, "page_bytes", PEERS_PAGE_BYTES);
-        json_put_f64(row, "gb_s", all->peers[i].speed.gb_s);
-        json_put_f64(row, "one_gb_s", all->peers[i].speed.base_gb_s);
-        json_put_f64(row, "ratio", all->peers[i].speed.ratio);
-        json_array_append_new(peers, row);
-    }
     json_object_set_new(o, "rows", list);
-    json_object_set_new(o, "peers", peers);
-    json_object_set_new(o, "paths", paths_json(all));
-    json_put_f64(o, "fair_p99_ratio", all->fair.tenants.ratio);
-    json_object_set_new(o, "fair", fair_json(&all->fair.tenants));
-    json_put_f64(o, "urgent_p99_ratio", all->fair.urgent.ratio);
-    json_object_set_new(o, "urgent", fair_json(&all->fair.urgent));
-    json_put_u64(o, "corrupt_injected", CORRUPT_PAGES);
-    json_put_u64(o, "corrupt_detected", all->found);
     json_put_u64(o, "wrong_bytes", all->wrong);
+    if (!all->pages_only)
+        put_others(all, o);
     json_print(o);
     json_decref(o);
 }
@@ -400,6 +412,8 @@ static void show_table(const struct figures *all)
         printf("          %12u %10.3f %10.3f %8.3f   %.1f\n", all->rows[i].page_bytes,
                all->rows[i].speed.gb_s, all->rows[i].speed.base_gb_s, all->rows[i].speed.ratio,
                all->rows[i].least_ratio);
+    if (all->pages_only)
+        return;
     printf("          %12s %10s %10s %8s\n", "peers", "GB/s", "one's GB/s", "ratio");
     for (size_t i = 0; i < all->npeers; i++)
         printf("          %12u %10.3f %10.3f %8.3f   %.1f\n", all->peers[i].peers,
@@ -426,12 +440,14 @@ static int show(const struct bench_args *args, const struct figures *all)
         show_table(all);
     for (size_t i = 0; i < all->nrows; i++)
         ok = judge_row(&all->rows[i]) && ok;
+    ok = bench_count(all->wrong == 0, "no wrong byte is published") && ok;
+    if (all->pages_only)
+        return ok ? 0 : 1;
     for (size_t i = 0; i < all->npeers; i++)
         ok = judge_peers(&all->peers[i]) && ok;
     ok = judge_fair(&all->fair.tenants, "a tenant beside another's flood") && ok;
     ok = judge_fair(&all->fair.urgent, "a fetch beside prefetches") && ok;
-    ok = bench_count(all->found == CORRUPT_PAGES, "every corrupted page is found") && ok;
-    return bench_count(all->wrong == 0, "no wrong byte is published") && ok ? 0 : 1;
+    return bench_count(all->found == CORRUPT_PAGES, "every corrupted page is found") && ok ? 0 : 1;
 }
 
 int bench_transfer(const struct bench_args *args)
@@ -453,13 +469,20 @@ int bench_transfer(const struct bench_args *args)
     static struct transfer x;
     bool ok = true;
 
+    if (args->table && strcmp(args->table, TABLE_PAGES) != 0) {
+        fprintf(stderr, "tern-bench transfer: no table is called \"%s\", but \"" TABLE_PAGES "\"\n",
+                args->table);
+        return 2;
+    }
     x.args = args;
+    all.pages_only = args->table;
     for (size_t i = 0; ok && i < all.nrows; i++)
         ok = measure_row(&x, &rows[i], &all);
-    for (size_t i = 0; ok && i < all.npaths; i++)
+    for (size_t i = 0; ok && !all.pages_only && i < all.npaths; i++)
         ok = measure_paths_row(&x, &paths[i], &all);
-    ok = ok && measure_peers(&x, &all) && fair_measure(args, &all.fair, &all.wrong) &&
-         measure_corrupt(&x, &all);
+    if (ok && !all.pages_only)
+        ok = measure_peers(&x, &all) && fair_measure(args, &all.fair, &all.wrong) &&
+             measure_corrupt(&x, &all);
     if (ok)
         return show(args, &all);
     fprintf(stderr, "tern-bench transfer: it could not be measured\n");

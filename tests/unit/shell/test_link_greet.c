@@ -331,12 +331,28 @@ TEST_WITH(an_answer_of_another_node_or_a_refusal_is_told, start, stop)
     assert_int_equal(seen.event.kind, 0);
 }
 
+static uint32_t said_so(const char *words)
+{
+    uint32_t n = 0;
+
+    for (const char *at = logged_so_far(); (at = strstr(at, words)); at++)
+        n++;
+    return n;
+}
+
 TEST_WITH(a_refusal_of_tls_is_told_and_counted, start, stop)
 {
     link_tls_refused(&links[EAST], TLS_WRONG_NAME, "it is west");
     assert_non_null(strstr(cause(EAST), "TLS refused: "));
     assert_non_null(strstr(cause(EAST), ": it is west"));
     assert_true(links_refused(&d, EAST)[TLS_WRONG_NAME] == 1);
+    links[EAST].cause_known = false; /* it was dialled again: counted, and no second warning */
+    link_tls_refused(&links[EAST], TLS_WRONG_NAME, "it is west");
+    assert_true(links_refused(&d, EAST)[TLS_WRONG_NAME] == 2);
+    links[EAST].cause_known = false;
+    link_tls_refused(&links[EAST], TLS_EXPIRED, "since today");
+    assert_int_equal(said_so("level=warn event=tls_refused"), 2);
+    assert_int_equal(said_so("level=debug event=tls_refused"), 1);
     link_tls_refused(&links[IN_A], TLS_WRONG_NAME, "who is it");
     assert_true(links_refused(&d, NONE)[TLS_WRONG_NAME] == 1);
 }

@@ -29,6 +29,25 @@ TEST(fetch_moves_only_the_delta)
     assert_int_equal(p.dest->pulled_pages, 6);
 }
 
+/* A fetch that brings nothing is none that brought; who has the slot next begins with nothing. */
+TEST(fetch_is_counted_with_the_peer_that_it_came_from)
+{
+    struct pair p = pair_limited(1 << 20);
+    const struct peer_figures *figures = core_peer_figures(p.dest->core, 0);
+    struct event left = {.kind = EV_PEER_LEFT}, joined = {.kind = EV_PEER_JOINED};
+
+    dest_has(&p, 1, 40);
+    pair_offer(&p, TOKENS);
+    assert_leaves_whole(fetch_all(p.d), p.d, TOKENS);
+    assert_int_equal(figures->tokens, TOKENS - 40);
+    assert_int_equal(figures->brought.n, 1);
+    assert_int_equal(figures->failed, 0);
+    rig_link_down(p.dest, 0);
+    rig_event(p.dest, &left);
+    rig_event(p.dest, &joined);
+    assert_int_equal(figures->tokens + figures->brought.n, 0);
+}
+
 TEST(fetch_of_what_is_here_asks_nobody)
 {
     struct pair p = pair_limited(1 << 20);
@@ -211,6 +230,8 @@ TEST(fetch_data_path_broken_answers_its_error_and_quarantines)
     rig_event(p.dest, &event);
     assert_err(TERN_PEER_LOST, rig_fetched(p.d, fetch));
     assert_int_equal(quarantined(&p), 16);
+    assert_int_equal(core_peer_figures(p.dest->core, 0)->failed, 1);
+    assert_int_equal(core_peer_figures(p.dest->core, 0)->tokens, 0);
     rig_complete(p.dest, RIG_PULL_STOP);
     pair_ends_clean(&p, 16, 0);
 }
