@@ -16,20 +16,20 @@
 #include "engine/proc.h"
 #include "member.h"
 
-#define HUGE_BYTES    ((size_t)2 << 20)
-#define SEQUENCES     256
-#define DRAFT         4
-#define PROMPT        64 /* tokens at the beginning, and up to a page more: not all cross at once */
-#define LONGEST       1024 /* a pass ends there, for the longest */
-#define STEPS         600  /* of a pass */
-#define RIGHT         25   /* of 100 drafted tokens; one that is wrong ends the row */
-#define DEVICE_US     500
-#define LOW           512
-#define HIGH          1024
-#define SAMPLES_MAX   100000
-#define TOUCHED       3 /* pages of memory of each sequence: its tokens, its blocks, the lease's own */
-#define TOUCHED_WORDS 1024
-#define BLOCKS        (LONGEST / DECODE_PAGE_TOKENS + 1)
+#define HUGE_BYTES  ((size_t)2 << 20)
+#define SEQUENCES   256
+#define DRAFT       4
+#define PROMPT      64   /* tokens at the beginning, and up to a page more: not all cross at once */
+#define LONGEST     1024 /* a pass ends there, for the longest */
+#define STEPS       600  /* of a pass */
+#define RIGHT       25   /* of 100 drafted tokens; one that is wrong ends the row */
+#define DEVICE_US   500
+#define LOW         512
+#define HIGH        1024
+#define SAMPLES_MAX 100000
+#define SMALL_PAGES 32 /* as many as the code, stacks and sockets of a step lie in */
+#define SMALL_BYTES 4096
+#define BLOCKS      (LONGEST / DECODE_PAGE_TOKENS + 1)
 
 /* What an engine keeps of a sequence, whoever gives the blocks. */
 struct sequence {
@@ -49,7 +49,7 @@ struct decode {
     tern_session session[SEQUENCES];
     uint32_t at[SEQUENCES];
     struct sequence sequence[SEQUENCES];
-    uint32_t touched[SEQUENCES][TOUCHED][TOUCHED_WORDS];
+    uint8_t *small_pages;
     uint32_t accepted[SEQUENCES], drafted[DRAFT + 1];
     struct prng prng;
     struct decode_figures *figures;
@@ -209,13 +209,15 @@ static bool end_one(struct decode *d, uint32_t i)
                      tern_session_close(t, d->session[i], TERN_STEP_NONE, MEMBER_CALL_MS, &r));
 }
 
+/* What the machine takes for a byte of each, behind a pause of its own. */
 static void timed_touch(struct decode *d)
 {
-    uint64_t start = clock_ns();
+    uint64_t start;
 
-    for (uint32_t i = 0; i < SEQUENCES; i++)
-        for (uint32_t page = 0; page < TOUCHED; page++)
-            d->touched[i][page][prng_below(&d->prng, TOUCHED_WORDS)]++;
+    usleep(DEVICE_US);
+    start = clock_ns();
+    for (uint32_t i = 0; i < SMALL_PAGES; i++)
+        d->small_pages[i * SMALL_BYTES]++;
     series_add(&d->figures->touch, (double)(clock_ns() - start) / 1e3);
 }
 
@@ -241,6 +243,15 @@ static bool timed_told(struct decode *d)
     series_add(&d->figures->told, (double)(clock_ns() - start) / 1e3);
     return err == TERN_BUSY ||
            member_ok(&d->engine, "an operation of a Step", err == TERN_OK ? told.result.err : err);
+}
+
+static uint8_t *small_pages_need(void)
+{
+    uint8_t *p = aligned_alloc(SMALL_BYTES, (size_t)SMALL_PAGES * SMALL_BYTES);
+
+    check(p);
+    (void)madvise(p, (size_t)SMALL_PAGES * SMALL_BYTES, MADV_NOHUGEPAGE);
+    return memset(p, 0, (size_t)SMALL_PAGES * SMALL_BYTES);
 }
 
 static enum tern_err timed_lease(struct decode *d)
@@ -340,6 +351,7 @@ bool decode_measure(const char *socket, uint64_t page_bytes, uint32_t passes, in
 
     d->figures = ret;
     d->raw = raw;
+    d->small_pages = small_pages_need();
     prng_init(&d->prng, 1);
     ok = member_start(&d->engine, socket, "decode", DECODE_PAGE_TOKENS, page_bytes,
                       DECODE_PAGES - 16) &&
@@ -350,6 +362,7 @@ bool decode_measure(const char *socket, uint64_t page_bytes, uint32_t passes, in
          member_ok(&d->engine, "the end of the lease", tern_lease_end(&d->lease, MEMBER_CALL_MS));
     engine_close(&d->engine);
     free(pool);
+    free(d->small_pages);
     free(d);
     return ok;
 }

@@ -14,7 +14,8 @@
 /* What a step takes on the scheduler's thread, in microseconds, between two steps of the device;
  * told: what it takes of the answers while the device computes; raw_send: a send to a process that
  * sleeps, for comparison: a thread of libtern's makes that one; touch: what the machine takes for
- * as many words in as many pages of memory, three a sequence, and nothing else. */
+ * a byte in each of 32 pages of 4 KiB and nothing else, which a step needs at least: its code,
+ * stacks and sockets lie in as many. */
 struct decode_figures {
     struct series step, told, pool_step, raw_send, touch;
     uint64_t steps, round_trips;
