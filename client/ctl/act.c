@@ -120,7 +120,11 @@ static int run_drain(struct ctl *ctl)
     if (ctl->wait)
         return drain_and_wait(ctl);
     answer = ctl_ask(ctl, "drain", NULL, 0);
-    if (!ctl_print_json(ctl, answer))
+    if (ctl_print_json(ctl, answer))
+        ;
+    else if (j_u64(answer, "sessions") == 0)
+        printf("draining: no session is open, the daemon exits\n");
+    else
         printf(
             "draining: no new sessions, %s still open (`ternctl sessions`); the daemon exits after "
             "the last, in %s at the latest\n",
