@@ -33,6 +33,7 @@ extern const struct transport_ops verbs_transport;
 
 #define VERBS_SEND_QUEUE       128u       /* requests outstanding on a queue pair */
 #define VERBS_COMPLETION_QUEUE 4096u      /* requests outstanding over all of them */
+#define VERBS_UNASKED_MAX      65536u     /* and what may come unasked */
 #define VERBS_POST_MAX         64u        /* requests behind one doorbell */
 #define VERBS_POLL_MAX         64         /* completions taken at once */
 #define VERBS_READ_BYTES       (1u << 20) /* of one request, adjacent pages together */
