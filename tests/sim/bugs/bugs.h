@@ -132,7 +132,8 @@
     X(119, WINDOW_TOO_WIDE, "bind memory windows to more than the pages of a grant")
 
 /* These are the seam's: `tern-sim --rdma` finds them. */
-#define BUG_IS_SEAM(n) (((n) >= 21 && (n) <= 27) || ((n) >= 56 && (n) <= 59) || (n) == 111 || (n) == 118 || (n) == 119)
+#define BUG_IS_SEAM(n)                                                                             \
+    (((n) >= 21 && (n) <= 27) || ((n) >= 56 && (n) <= 59) || (n) == 111 || (n) == 118 || (n) == 119)
 
 enum planted_bug {
 #define X(number, name, what) BUG_##name = (number),
