@@ -699,7 +699,7 @@ static void judge_verbs(struct xa *x)
     printf("\n");
     if (!by_verbs())
         return;
-    assert_int_equal(rig_figure(x->admin, "status", "data.verbs.windows_open"), 0);
+    wait_until(rig_figure(x->admin, "status", "data.verbs.windows_open") == 0);
     assert_true(rig_figure(x->admin, "status", "data.verbs.pages_in") > 0);
     assert_true(late(x) > 0);
 }

@@ -478,3 +478,26 @@ TEST(xfer_push_throughput_at_64_kib)
 {
     throughput(true, "verbs_push", "ib_write_bw");
 }
+
+/* By turns, on one device: what pushing costs beside reading, which needs no memory windows. */
+TEST(xfer_push_throughput_beside_reads)
+{
+    struct rig_options o = {.page_bytes = {64 << 10}, .memory_bytes = 64u << 20};
+    double mb_per_s[2][PAIRS_FULL], ratio[PAIRS_FULL], middle;
+    uint32_t n = getenv("TERN_FULL") ? PAIRS_FULL : PAIRS;
+
+    for (uint32_t i = 0; i < n; i++) {
+        for (uint32_t push = 0; push < 2; push++) {
+            o.push = push;
+            open_verbs(o, 401);
+            mb_per_s[push][i] = pull_mb_per_s(1);
+            rig_close();
+        }
+        ratio[i] = mb_per_s[1][i] / mb_per_s[0][i];
+    }
+    middle = median(ratio, n);
+    printf(
+        "throughput at 64 KiB: push_of_pull %.1f MB/s, pull %.1f MB/s, ratio=%.2f (%.2f to %.2f, "
+        "%u pairs)\n",
+        median(mb_per_s[1], n), median(mb_per_s[0], n), middle, ratio[0], ratio[n - 1], n);
+}

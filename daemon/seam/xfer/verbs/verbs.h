@@ -9,10 +9,10 @@
  *
  * A rail is one local device in use. A path is one end of a reliable connection (a queue pair), and
  * belongs to one peer link, one tenant and one rail: it lies in the tenant's protection domain of
- * that rail. When the destination reads, the source's end allows remote reads and posts nothing,
- * and the destination's end allows nothing. When the source pushes, the destination's end allows
- * remote writes, which only the memory windows that it has bound let in, and the source's end
- * allows nothing.
+ * that rail. When the destination reads, which takes a key to all of the tenant's memory, the
+ * source's end allows remote reads and posts nothing, and the destination's end allows nothing.
+ * When the source pushes, the destination's end allows remote writes, which only the memory windows
+ * that it has bound let in, and the source's end allows nothing.
  *
  * Promise P2 rests on three counters: path->posted and path->completed (work requests, in order),
  * and inflow->holds, in which each piece counts while some of its work requests are not completed.
