@@ -117,7 +117,8 @@ static void write_limits(FILE *f, const struct daemon_options *o)
 }
 
 /* With what the environment says of how pages travel, for tests. TERN_PEER_TRANSPORT: no falling
- * back to another; TERN_PEER_PUSH=0: pages are read; TERN_RDMA_DEVICE_NODE: each node's own device. */
+ * back to another; TERN_PEER_PUSH=0: pages are read; TERN_RDMA_DEVICE_NODE: each node's own device.
+ */
 static void write_peers(FILE *f, const struct daemon_options *o)
 {
     const char *transport = getenv("TERN_PEER_TRANSPORT"), *push = getenv("TERN_PEER_PUSH"),

@@ -47,7 +47,7 @@ bool xfer_transport_by_paths(enum xfer_transport transport);
 #define XFER_RAILS_MAX      16 /* local devices in use; a path of each, at most, a (link, tenant) */
 #define XFER_RAILS_INITIAL  4
 #define XFER_PATHS_MAX      (1u << 23) /* links x tenants x rails */
-#define XFER_MWS_MAX        64 /* memory windows of a path that is written to */
+#define XFER_MWS_MAX        64         /* memory windows of a path that is written to */
 
 /* Data connections to one peer that its transfers are spread over, where they go by TCP. */
 #define XFER_CONNECTIONS_MAX 16

@@ -137,7 +137,8 @@ struct config {
     uint64_t rdma_mr_bytes;                           /* of one registration */
     uint32_t rdma_rails;                              /* devices at a time, our own or a peer's */
     struct xfer_rdma_tuning rdma;
-    bool rdma_wide_keys; /* peers that read get a key to all of a tenant's memory; else none reads */
+    bool
+        rdma_wide_keys; /* peers that read get a key to all of a tenant's memory; else none reads */
     enum log_level log_level;
 
     char spill_dir[4096];      /* "": there is no disk tier */

@@ -111,8 +111,8 @@ static void refuse(struct verbs *v, const struct verbs_path *p, uint32_t epoch, 
 /* What it would read by is a key to all of the tenant's memory. */
 static void refuse_to_be_read(struct verbs *v, const struct verbs_path *p, uint32_t epoch)
 {
-    struct xfer_path_msg msg = refusal(
-        p, epoch, "it gives no key to all of a tenant's memory: set rdma.wide_keys there");
+    struct xfer_path_msg msg =
+        refusal(p, epoch, "it gives no key to all of a tenant's memory: set rdma.wide_keys there");
 
     msg.push = true;
     send_to_peer(v, p, &msg);

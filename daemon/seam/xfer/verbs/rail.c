@@ -71,8 +71,8 @@ static uint32_t completions(const struct verbs_rail *rail)
 {
     const struct xfer_rdma_config *c = &rail->v->xfer->config.rdma;
     uint64_t unasked = c->push ? (uint64_t)c->pulls * c->tenants * VERBS_PIECES : 0;
-    uint64_t most = VERBS_COMPLETION_QUEUE +
-                    (unasked < VERBS_UNASKED_MAX ? unasked : VERBS_UNASKED_MAX);
+    uint64_t most =
+        VERBS_COMPLETION_QUEUE + (unasked < VERBS_UNASKED_MAX ? unasked : VERBS_UNASKED_MAX);
 
     return rail->view.completion_queue < most ? rail->view.completion_queue : (uint32_t)most;
 }

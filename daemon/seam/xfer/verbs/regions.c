@@ -2,8 +2,8 @@
  * tenant has a protection domain of its own, so that a key opens one tenant's memory. The tenant's
  * memory is registered in it once, at start: for remote reads where the configuration gives peers
  * keys to all of it, for our own writes where we read from peers, for memory windows where peers
- * write to us, and never for a remote write as a whole. Large memory is registered by several threads, which end before this
- * returns. Called by rail.c. */
+ * write to us, and never for a remote write as a whole. Large memory is registered by several
+ * threads, which end before this returns. Called by rail.c. */
 #include <errno.h>
 #include <pthread.h>
 #include <stdatomic.h>
