@@ -771,6 +771,26 @@ static void doctor_tuning(const json_t *t)
         num(t, "retries"), num(t, "rnr_retries"), num(t, "rnr_timer"));
 }
 
+/* What peers get keys to. */
+static void doctor_keys(const json_t *rdma)
+{
+    const json_t *row;
+    bool far = false;
+    size_t i;
+
+    json_array_foreach(json_object_get(rdma, "memory"), i, row) far =
+        far || strcmp(j_str(row, "kind"), "gpu") == 0;
+    if (j_bool(rdma, "wide_keys"))
+        printf("  keys: a peer that reads gets one to all of a tenant's memory, for as long as "
+               "the link is up (rdma.wide_keys: true)\n");
+    else
+        printf("  keys: to pages that a peer is to write, until they have come; none reads "
+               "(rdma.wide_keys: false)\n");
+    if (far)
+        printf("  keys: memory of GPUs takes no memory windows: its tenants' pages come by RDMA "
+               "only from peers with rdma.wide_keys: true\n");
+}
+
 static int run_doctor(struct ctl *ctl)
 {
     json_t *answer = ctl_ask(ctl, "doctor", NULL, 0), *rdma, *row;
@@ -799,6 +819,8 @@ static int run_doctor(struct ctl *ctl)
         json_array_foreach(json_object_get(rdma, "regions"), i, row) doctor_region(row);
         if (j_bool(rdma, "in_use"))
             doctor_tuning(json_object_get(rdma, "tuning"));
+        if (j_bool(rdma, "wanted"))
+            doctor_keys(rdma);
         json_array_foreach(json_object_get(json_object_get(rdma, "numa"), "warnings"), i, row)
             printf("  NUMA: %s\n", json_string_value(row));
         doctor_memory(rdma);

@@ -53,6 +53,8 @@ ternd_start "peers:
     transport: auto
 insecure_peers: true" 16M 1
 doctor "r['wanted'] is True and r['memlock_needed_bytes'] == 16 << 20"
+doctor "r['wide_keys'] is False"
+grep -q "keys: .*; none reads (rdma.wide_keys: false)$" <<<"$("$CTL" doctor)" || fail "no word of keys: $("$CTL" doctor)"
 ! grep -q "off by configuration" <<<"$("$CTL" doctor)" || fail "a daemon that was asked for RDMA says that it was not"
 ternd_stop
 echo "doctor: ok"

@@ -6,7 +6,7 @@
  * become free. Each page that an engine writes bears a tag {who, what} in all of its bytes: a page
  * of a session or of a prefix that has other bytes was written by somebody else.
  *
- * It runs over TCP, and over whatever TERN_PEER_TRANSPORT (and TERN_PEER_PUSH=1) says. Over RDMA
+ * It runs over TCP, and over whatever TERN_PEER_TRANSPORT (and TERN_PEER_PUSH=0) says. Over RDMA
  * it fails unless reads, or writes, were in flight when their transfer ended. TERN_XA_S: how long,
  * in seconds; TERN_XA_SEED: to repeat what was chosen (what the daemons do meanwhile is their own).
  */
@@ -601,7 +601,7 @@ static bool by_verbs(void)
 static uint64_t late(struct xa *x)
 {
     return rig_figure(x->admin, "status",
-                      number_in("TERN_PEER_PUSH", 0) ? "data.verbs.late_writes"
+                      number_in("TERN_PEER_PUSH", 1) ? "data.verbs.late_writes"
                                                      : "data.verbs.late_reads");
 }
 
@@ -699,6 +699,7 @@ static void judge_verbs(struct xa *x)
     printf("\n");
     if (!by_verbs())
         return;
+    wait_until(rig_figure(x->admin, "status", "data.verbs.windows_open") == 0);
     assert_true(rig_figure(x->admin, "status", "data.verbs.pages_in") > 0);
     assert_true(late(x) > 0);
 }

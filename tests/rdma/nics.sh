@@ -8,7 +8,7 @@ here=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)
 . "$here/verbs_lib.sh"
 export LD_LIBRARY_PATH=$TERN_BUILD/tests/standin_memory LD_PRELOAD=$TERN_BUILD/tests/rdma_dmabuf.so
 export STANDIN_CUDA_DEVICES=8 STANDIN_CUDA_LACKS=118 # each page is behind a flush
-LISTEN=127.0.0.1 MEMORY=4M
+LISTEN=127.0.0.1 MEMORY=4M WIDE_KEYS=1
 pool=(--profile tiny --page-bytes 16384 --pool-pages 100 --prefixes 4 --chunks 10)
 packets=4 # that a page takes, at 4096 bytes
 

@@ -49,9 +49,9 @@ SESSIONS=4 step "what doctor says" bash "$here/verbs_replay.sh"
 step "memory of GPUs" bash "$here/verbs_gpu.sh"
 step "8 devices for 8 GPUs" bash "$here/nics.sh"
 step "pools of another layout" "$TERN_BUILD/tests/e2e_test_reshard_words"
-step "two daemons, pull, no allocation" watched bash -c replay
+TERN_PEER_PUSH=0 step "two daemons, pull, no allocation" watched bash -c replay
 step "two daemons, push, no allocation" watched bash -c "replay --push"
 step "the cable" cable
-step "aborts at random points (X-a), pull, no allocation either" watched bash -c xa
-TERN_PEER_PUSH=1 step "aborts at random points (X-a), push, no allocation either" watched bash -c xa
+TERN_PEER_PUSH=0 step "aborts at random points (X-a), pull, no allocation either" watched bash -c xa
+step "aborts at random points (X-a), push, no allocation either" watched bash -c xa
 step "a rail that goes in mid-transfer, and comes back" bash "$here/rails.sh" $RAILS

@@ -47,7 +47,7 @@ bool xfer_transport_by_paths(enum xfer_transport transport);
 #define XFER_RAILS_MAX      16 /* local devices in use; a path of each, at most, a (link, tenant) */
 #define XFER_RAILS_INITIAL  4
 #define XFER_PATHS_MAX      (1u << 23) /* links x tenants x rails */
-#define XFER_MWS_MAX        64 /* memory windows of a path that is written to */
+#define XFER_MWS_MAX        64         /* memory windows of a path that is written to */
 
 /* Data connections to one peer that its transfers are spread over, where they go by TCP. */
 #define XFER_CONNECTIONS_MAX 16
@@ -70,7 +70,7 @@ struct xfer_path_msg {
     uint8_t gid[XFER_PATH_GID_BYTES];
     /* The source writes, so the offer says where: memory regions without keys, and the keys of
      * memory windows. An answer that repeats it agrees; else the destination reads, and the answer
-     * names memory regions. */
+     * names memory regions. A refusal has it where the offer was to read, and nobody may. */
     bool push;
     uint32_t nmrs;
     struct xfer_mr mr[XFER_MRS_MAX];
@@ -103,8 +103,11 @@ extern const struct xfer_rdma_tuning xfer_rdma_tuning_initial;
 
 struct xfer_rdma_config {
     uint32_t pulls; /* we read from the peers of links [0, pulls) */
-    bool serves;    /* peers read from us */
+    bool serves;    /* peers pull from us */
     bool push;      /* some of those that we pull from are to write */
+    /* Peers that read are given a key to all of a tenant's memory, for as long as the link is up.
+     * Else nobody reads, and no key that reads exists. */
+    bool wide_keys;
     /* By name, each a rail, in this order; none: those that are nearest to the GPUs with memory
      * of tenants, and the one that is nearest to memory of the host. */
     char device[XFER_RAILS_MAX][XFER_DEVICE_BYTES];
@@ -358,6 +361,7 @@ struct xfer_stats {
     /* Writes: posted by us; of grants that their pull's end took back from a peer that was slow;
      * and what it wrote, or tried to, for a pull that had ended. */
     uint64_t writes_posted, grants_revoked, late_writes;
+    uint64_t windows_open;  /* memory windows that are bound, or may be: what peers have keys to */
     uint64_t pieces_again;  /* read once more, over another path than the one that was lost */
     uint64_t batches_moved; /* asked for anew by another transport, as no path was left */
 };

@@ -367,6 +367,7 @@ static void status_data(const struct admin_ctx *ctx, struct text_out *out)
     text_u64(out, "writes_posted", x->writes_posted);
     text_u64(out, "grants_revoked", x->grants_revoked);
     text_u64(out, "late_writes", x->late_writes);
+    text_u64(out, "windows_open", x->windows_open);
     text_u64(out, "stale_completions", x->stale_completions);
     text_u64(out, "stale_answers", x->stale_answers);
     text_u64(out, "cq_high_water", x->cq_high_water);

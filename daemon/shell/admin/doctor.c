@@ -178,6 +178,7 @@ enum tern_err admin_doctor(const struct admin_ctx *ctx, struct text_out *out)
     text_bool(out, "wanted", v->wanted);
     text_bool(out, "in_use", v->open);
     text_str(out, "reason", v->why);
+    text_bool(out, "wide_keys", ctx->config->rdma_wide_keys);
     devices(v, out);
     rails(v, out);
     regions(ctx, out);

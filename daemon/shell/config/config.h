@@ -71,7 +71,7 @@ struct config_peer {
     struct config_endpoint address; /* of its control listener */
     uint64_t tenants;               /* bit i: it may ask for tenant i, and we ask it for tenant i */
     enum xfer_transport transport;  /* of the pages that it sends us */
-    bool push;                      /* it writes those that go by RDMA; else we read them */
+    bool push;                      /* it writes those that go by RDMA, if it can; else we read */
     bool by_operator;               /* it is in no file: an operator has added it */
     bool by_member;                 /* of those: tern-member has, which removes no others */
     bool leaving;                   /* it is a peer no longer, and something still refers to it */
@@ -137,6 +137,8 @@ struct config {
     uint64_t rdma_mr_bytes;                           /* of one registration */
     uint32_t rdma_rails;                              /* devices at a time, our own or a peer's */
     struct xfer_rdma_tuning rdma;
+    bool
+        rdma_wide_keys; /* peers that read get a key to all of a tenant's memory; else none reads */
     enum log_level log_level;
 
     char spill_dir[4096];      /* "": there is no disk tier */

@@ -13,9 +13,6 @@ const char *config_peer_wrong(const struct config *config, const struct config_p
     *ret_key = NULL;
     if (peer->address.host[0] == '\0' || peer->address.port == 0)
         return "needs an address, HOST:PORT of its listener";
-    *ret_key = "push";
-    if (peer->push && !xfer_transport_by_paths(peer->transport))
-        return "pages are written by RDMA alone: set transport to auto or verbs, or leave out push";
     *ret_key = "name";
     if (strcmp(peer->name, config->node) == 0)
         return "is this daemon itself: see `node`";

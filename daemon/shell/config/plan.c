@@ -162,6 +162,7 @@ static void plan_rdma(const struct config *config, struct xfer_rdma_config *ret)
     ret->mr_bytes_max = config->rdma_mr_bytes;
     ret->rails = config->rdma_rails;
     ret->tuning = &config->rdma;
+    ret->wide_keys = config->rdma_wide_keys;
     for (uint32_t i = 0; i < config->ntenants; i++)
         if (config->tenants[i].rdma_devices.n > 0)
             ret->region_device[i] = config->tenants[i].rdma_devices.name;

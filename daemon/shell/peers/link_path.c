@@ -33,6 +33,8 @@ static void send_message(struct peer_link *l, const struct xfer_path_msg *msg, c
     m.rail = msg->rail;
     m.tenant = (char *)(uintptr_t)tenant;
     m.sequence = l->sent + 1;
+    m.has_push = msg->push;
+    m.push = msg->push;
     if (msg->kind == XFER_PATH_REFUSE) {
         m.text = (char *)(uintptr_t)msg->text;
     } else {
@@ -45,8 +47,6 @@ static void send_message(struct peer_link *l, const struct xfer_path_msg *msg, c
         m.gid = wire_bytes(msg->gid, sizeof msg->gid);
         m.has_chunks = true;
         m.chunks = wire_bytes(msg->mr, msg->nmrs * sizeof *msg->mr);
-        m.has_push = msg->push;
-        m.push = msg->push;
         m.has_windows = msg->nmws > 0;
         m.windows = wire_bytes(msg->mw_rkey, msg->nmws * sizeof *msg->mw_rkey);
     }

@@ -98,7 +98,7 @@ static const struct argp_option table[] = {
      "They talk TLS, with what `deploy/make-certs.sh DIR prefill decode` made", 3},
     {"push", KEY_PUSH, 0, 0,
      "The prefill daemon writes the pages by RDMA, or nothing is played: with --spawn both get "
-     "`transport: verbs` and `push: true`, others must have them",
+     "`transport: verbs`, others must have it",
      3},
     {"prefill", KEY_PREFILL, "SOCKET[,ADMIN]", 0,
      "The prefill daemon; its admin socket is admin.sock beside it", 3},

@@ -127,10 +127,13 @@
     X(114, EARLY_UNFENCED, "tell a follower of units before their step has passed")                \
     X(115, EARLY_OUTLIVES_PAGE, "take a page with the units that came for another transfer")       \
     X(116, REST_BESIDE_EARLY, "ask for the rest of a page while units of it are on their way")     \
-    X(117, EARLY_COUNTED, "count units that came ahead though their checksums are others now")
+    X(117, EARLY_COUNTED, "count units that came ahead though their checksums are others now")     \
+    X(118, WIDE_KEY, "give a key to all of a tenant's memory though that is not set")              \
+    X(119, WINDOW_TOO_WIDE, "bind memory windows to more than the pages of a grant")
 
 /* These are the seam's: `tern-sim --rdma` finds them. */
-#define BUG_IS_SEAM(n) (((n) >= 21 && (n) <= 27) || ((n) >= 56 && (n) <= 59) || (n) == 111)
+#define BUG_IS_SEAM(n)                                                                             \
+    (((n) >= 21 && (n) <= 27) || ((n) >= 56 && (n) <= 59) || (n) == 111 || (n) == 118 || (n) == 119)
 
 enum planted_bug {
 #define X(number, name, what) BUG_##name = (number),

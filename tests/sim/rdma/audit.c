@@ -88,6 +88,12 @@ void audit_node(uint32_t number, bool rest)
             ~p->mws_free << (64 - VERBS_MWS))
             rw_fail("window_left", "node %u path %u", number, i);
     }
+    if (rnic_windows_open(number) > rw.node[number].xfer->stats.windows_open)
+        rw_fail("window_not_counted", "node %u: %u are open", number, rnic_windows_open(number));
+    if (rest && rw.node[number].xfer->stats.windows_open > 0)
+        rw_fail("window_counted_for_ever", "node %u", number);
+    if (rest && !rw.cfg.wide[number])
+        rnic_audit_reads(number);
     for (uint32_t i = 0; v && rest && i < v->nrails; i++)
         if (v->rail[i].cq_used != held[i])
             rw_fail("place_left", "node %u: %u taken, %u held", number, v->rail[i].cq_used,

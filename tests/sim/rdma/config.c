@@ -121,6 +121,8 @@ void config_make(struct rconfig *c)
             c->push[i][k] = pushes && !rw_one_in(4);
     for (uint32_t i = 0; i < NODES; i++)
         c->old[i] = pushes && rw_one_in(6);
+    for (uint32_t i = 0; i < NODES; i++)
+        c->wide[i] = c->old[i] || !rw_one_in(6);
     c->cqe = rw_one_in(2) ? rw_between(2, 12) : 1024;
     if (pushes) /* every path of a rail holds places for what comes unasked */
         c->cqe += 2 * RUNS + RECEIVES * (c->nodes - 1) * c->tenants;

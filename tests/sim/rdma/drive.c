@@ -112,6 +112,7 @@ void drive_node_start(uint32_t number)
                                  .rdma = {.pulls = NODES - 1,
                                           .serves = true,
                                           .push = true,
+                                          .wide_keys = rw.cfg.wide[number],
                                           .mr_bytes_max = rw.cfg.mr_bytes,
                                           .tenants = rw.cfg.tenants,
                                           .path_send = links_path_send,
@@ -322,13 +323,20 @@ static void settle(uint64_t limit_ns, const char *what)
     }
 }
 
+/* By the configuration. */
+static bool is_pushed(uint32_t puller, uint32_t source)
+{
+    return rw.cfg.push[puller][source] && !rw.cfg.old[source];
+}
+
 /* Paths of a tenant that can be. *ret_half, or NULL: of one end a device was lost, and the other
  * may not have heard of it. */
 static uint32_t paths_of(uint32_t puller, uint32_t source, uint32_t *ret_half)
 {
     uint32_t n = 0, there = rw.cfg.rails[source];
 
-    if (rw.cfg.transport[puller][source] == XFER_TCP || there == 0)
+    if (rw.cfg.transport[puller][source] == XFER_TCP || there == 0 ||
+        (!is_pushed(puller, source) && !rw.cfg.wide[source]))
         return 0;
     for (uint32_t i = 0; i < rw.cfg.rails[puller]; i++) {
         bool lost = rnic_is_lost(puller, i), lost_there = rnic_is_lost(source, i % there);
@@ -449,8 +457,7 @@ static void probe(uint32_t puller, uint32_t source, uint32_t pool)
     if (verbs && !by_verbs)
         rw_fail("probe_not_by_verbs", "node %u from node %u pool %u", puller, source, pool);
     if (verbs)
-        rw_mark(rw.cfg.push[puller][source] && !rw.cfg.old[source] ? RM_probe_by_push
-                                                                   : RM_probe_by_verbs);
+        rw_mark(is_pushed(puller, source) ? RM_probe_by_push : RM_probe_by_verbs);
     if (refused != pull->broken || (refused && pull->err != TERN_PEER_LOST))
         rw_fail("probe_broken", "node %u from node %u pool %u: error %d", puller, source, pool,
                 (int)pull->err);

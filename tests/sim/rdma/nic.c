@@ -760,6 +760,16 @@ bool rnic_may_write(uint64_t owner)
     return false;
 }
 
+uint32_t rnic_windows_open(uint32_t node)
+{
+    uint32_t n = 0;
+
+    for (uint32_t i = 0; i < NIC_WINDOWS; i++)
+        n += nic_mw[i].used && nic_mw[i].bound &&
+             ((const struct ncontext *)nic_mw[i].mw.context)->node == node;
+    return n;
+}
+
 uint32_t rnic_outstanding(uint32_t node)
 {
     uint32_t n = 0;

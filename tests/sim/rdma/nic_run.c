@@ -142,6 +142,10 @@ static void take_window(const struct nqp *q, const struct ibv_send_wr *wr, struc
     w->owner = rmem_owner((const void *)(uintptr_t)w->bind.addr);
     if (w->owner == 0)
         rw_fail("grant_of_live_page", "a window is bound to a page of no pull");
+    for (uint64_t at = 0; at < w->bind.length; at += 64) /* what pages are a multiple of */
+        if (rmem_owner((const void *)(uintptr_t)(w->bind.addr + at)) != w->owner)
+            rw_fail("grant_beyond_its_pages", "a window of %llu bytes opens more than the pull's",
+                    (unsigned long long)w->bind.length);
     nic_one_writer((const void *)(uintptr_t)w->bind.addr, w->bind.length, q, "a window");
 }
 
@@ -322,6 +326,24 @@ static bool may_access(const struct nqp *p, const struct nwr *w, uint64_t *ret_o
                w->remote + w->length <= base + m->mr.length;
     }
     return false;
+}
+
+/* Whatever key a peer gets hold of, and over whichever queue pair. */
+void rnic_audit_reads(uint32_t node)
+{
+    uint64_t owner;
+
+    for (uint32_t i = 0; i < NIC_PAIRS; i++)
+        for (uint32_t k = 0; nic_qp[i].used && nic_qp[i].node == node && k < NIC_KEYS; k++) {
+            const struct ibv_mr *mr = &nic_mr[k].mr;
+            struct nwr w = {.opcode = IBV_WR_RDMA_READ,
+                            .rkey = mr->rkey,
+                            .remote = (uintptr_t)mr->addr,
+                            .length = 1};
+
+            if (nic_mr[k].used && may_access(&nic_qp[i], &w, &owner))
+                rw_fail("wide_key", "node %u: a key reads %zu bytes", node, mr->length);
+        }
 }
 
 /* ------------------------------------------------------------------ moving bytes */

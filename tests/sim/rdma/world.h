@@ -152,6 +152,7 @@ struct rconfig {
     enum xfer_transport transport[NODES][NODES]; /* puller, source */
     bool push[NODES][NODES];                     /* the source is to write */
     bool old[NODES];                             /* as a source it knows no pushes */
+    bool wide[NODES];                            /* as a source it may be read */
     uint64_t idle_ns, pause_ns;                  /* pause: between choices, on average */
     uint32_t rate[RF_COUNT];                     /* one in so many; 0: never */
 };
@@ -342,6 +343,8 @@ void rnic_kill(uint32_t node);
 void rnic_lose(uint32_t node, uint32_t rail); /* for good, until the node starts again */
 void rnic_gone(uint32_t context, uint32_t gen);
 bool rnic_may_write(uint64_t owner); /* a request or an open window of some queue pair */
+uint32_t rnic_windows_open(uint32_t node);
+void rnic_audit_reads(uint32_t node); /* no key of its opens anything to a read */
 bool rnic_is_lost(uint32_t node, uint32_t rail);
 bool rnic_is_whole(uint32_t node, uint32_t rail, uint32_t peer); /* its pairs to that peer work */
 bool rnic_is_going(uint32_t node); /* it loses a device that is not gone yet */

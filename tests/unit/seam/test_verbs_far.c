@@ -244,7 +244,7 @@ TEST(verbs_far_regions_are_registered_as_dma_bufs_at_their_own_addresses)
     register_all();
     registered_as(XFER_REGISTERED_DMABUF, NULL, 0);
     assert_int_equal(exported, PIECES);
-    assert_int_equal(last_access, IBV_ACCESS_REMOTE_READ | IBV_ACCESS_LOCAL_WRITE);
+    assert_int_equal(last_access, IBV_ACCESS_LOCAL_WRITE);
     for (uint32_t i = 0; i < PIECES; i++) {
         const struct verbs_mr *mr = &rail->domain[FAR].mr[i];
         uint64_t bytes;
@@ -422,6 +422,58 @@ TEST(verbs_far_tenant_without_registrations_has_no_paths_and_one_note)
     assert_int_equal(answer.kind, XFER_PATH_REFUSE);
     assert_int_equal(answer.epoch, 7);
     assert_non_null(strstr(answer.text, "not registered"));
+    link_end();
+}
+
+/* Whoever would read needs a key to all of the tenant's memory. */
+TEST(verbs_far_offer_to_read_is_refused_unless_keys_may_be_wide)
+{
+    register_all();
+    link_up();
+    verbs_path_msg(&xfer.transport[0], 0,
+                   &(struct xfer_path_msg){
+                       .kind = XFER_PATH_OFFER, .tenant = NEAR, .epoch = 8, .mtu = IBV_MTU_1024});
+    assert_int_equal(answer.kind, XFER_PATH_REFUSE);
+    assert_int_equal(answer.epoch, 8);
+    assert_true(answer.push);
+    assert_non_null(strstr(answer.text, "set rdma.wide_keys there"));
+    assert_int_equal(answer.nmrs, 0);
+    assert_int_equal(path_of(&v, 0, NEAR, 0)->state, PATH_PAUSED); /* ours, which was not touched */
+    link_end();
+}
+
+/* The reason names the setting, and why the pages are not pushed; the path is not made again while
+ * the link is up. */
+TEST(verbs_far_tenant_that_may_not_be_read_is_offered_once_and_says_why)
+{
+    static struct ibv_qp pair;
+    static uint32_t todo;
+    struct xfer_path_msg no = {.kind = XFER_PATH_REFUSE,
+                               .tenant = FAR,
+                               .epoch = 5,
+                               .push = true,
+                               .text = "rdma.wide_keys"};
+    struct verbs_path *p;
+
+    register_all();
+    link_up();
+    link_verbs.push = true;
+    xfer.link[0].up = true;
+    verbs_lane(&v, 0)->queue.head = NONE;
+    p = path_of(&v, 0, FAR, 0);
+    p->state = PATH_OFFERED;
+    p->epoch = 5;
+    p->qp = &pair;
+    v.npaths = 1; /* that a thread may have */
+    v.worker[WORKER_ENDS].todo = &todo;
+    verbs_path_msg(&xfer.transport[0], 0, &no);
+    assert_int_equal(p->state, PATH_STOPPING);
+    assert_int_equal(p->job, JOB_STOP);
+    assert_int_equal(p->retry_ns, UINT64_MAX);
+    assert_string_equal(p->reason, "the peer: rdma.wide_keys; no push: memory of GPUs takes no "
+                                   "memory windows");
+    assert_int_equal(noted, 1);
+    assert_string_equal(note, p->reason);
     link_end();
 }
 

@@ -22,7 +22,8 @@
 static struct ibv_pd pds[TENANTS];
 static uint32_t npds;
 static atomic_uint tried, at_once, most_at_once, waited_ms;
-static uint32_t fail_at; /* the so-many-th registration fails; 0: none */
+static atomic_int opened, always; /* what some registration opens to peers, and what all do */
+static uint32_t fail_at;          /* the so-many-th registration fails; 0: none */
 static int fail_errno;
 static bool with_another; /* the first ones last until two are under way, WAIT_MS at most */
 static uint64_t tenant_bytes[TENANTS];
@@ -47,7 +48,8 @@ static int registration_error(const struct registration *r)
     uint32_t now = atomic_fetch_add(&at_once, 1) + 1, most = atomic_load(&most_at_once);
     const struct timespec pause = {.tv_nsec = 1000000};
 
-    (void)r;
+    atomic_fetch_or(&opened, r->access);
+    atomic_fetch_and(&always, r->access);
     while (now > most && !atomic_compare_exchange_weak(&most_at_once, &most, now))
         ;
     while (with_another && atomic_load(&most_at_once) < 2 &&
@@ -137,6 +139,8 @@ static void rig(uint64_t bytes, uint32_t nregions, uint64_t mr_bytes_max)
     atomic_store(&registered, 0);
     atomic_store(&tried, 0);
     atomic_store(&most_at_once, 0);
+    atomic_store(&opened, 0);
+    atomic_store(&always, -1);
 }
 
 /* Every byte of every region once, in the domain of its tenant. */
@@ -180,6 +184,22 @@ TEST(verbs_memory_small_is_one_registration_a_region)
     assert_int_equal(told_done, told_all);
     memory_close(&v, &rail);
     assert_int_equal(atomic_load(&registered) + npds, 0);
+}
+
+/* There is no key that reads, and none that writes all of it in any case. */
+TEST(verbs_memory_is_open_to_reads_only_where_keys_may_be_wide)
+{
+    for (int wide = 0; wide < 2; wide++) {
+        rig(64u << 20, 2, 0);
+        xfer.config.rdma.wide_keys = wide;
+        xfer.config.rdma.push = true;
+        rail.view.memory_windows = true;
+        assert_true(memory_register(&v, &rail, why, sizeof why));
+        assert_int_equal(atomic_load(&opened), atomic_load(&always));
+        assert_int_equal(atomic_load(&opened), IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_MW_BIND |
+                                                   (wide ? IBV_ACCESS_REMOTE_READ : 0));
+        memory_close(&v, &rail);
+    }
 }
 
 TEST(verbs_memory_is_cut_at_what_the_device_takes)

@@ -1,5 +1,6 @@
 /* Pushes by RDMA WRITE between two transfer sides of one process, over whatever device there is, as
  * test_verbs/verbs.c has it for pulls: grants, their end, and who is harmed by what. */
+#include "seam/xfer/verbs/verbs.h"
 #include "unit/seam/test_xfer_verbs_rig.h"
 
 static void open_push(struct rig_options o, uint32_t pages)
@@ -228,6 +229,144 @@ TEST(xfer_push_forged_key_writes_nothing_and_ends_typed)
     forged_key_moves_nothing(true);
 }
 
+/* ------------------------------------------------------------------ keys */
+
+static struct verbs_path *path_at(const struct side *side)
+{
+    return path_of(verbs_of(side->xfer), rig.link, 0, 0);
+}
+
+/* As a peer may that has a program of its own: one request over the path's queue pair, between its
+ * page and memory that lies there, by that key. How it ended; the queue pair breaks if not well. */
+static enum ibv_wc_status steal(struct side *thief, enum ibv_wr_opcode opcode, uint8_t *page,
+                                const uint8_t *there, uint32_t rkey)
+{
+    struct verbs *v = verbs_of(thief->xfer);
+    struct verbs_path *p = path_at(thief);
+    const struct verbs_mr *mr = local_mr(&rail_of(v, p)->domain[0], page);
+    struct ibv_sge sge = {.addr = (uintptr_t)page, .length = 4096, .lkey = mr->mr->lkey};
+    struct ibv_send_wr *bad, wr = {.sg_list = &sge, .num_sge = 1, .opcode = opcode};
+    uint64_t deadline = io_now_ns() + WAIT_NS;
+    struct ibv_wc wc = {.status = IBV_WC_SUCCESS};
+
+    wr.send_flags = IBV_SEND_SIGNALED;
+    wr.wr.rdma.remote_addr = (uintptr_t)there;
+    wr.wr.rdma.rkey = rkey;
+    assert_int_equal(p->posted, p->completed); /* what completes next is this one */
+    assert_int_equal(ibv_post_send(p->qp, &wr, &bad), 0);
+    while (ibv_poll_cq(rail_of(v, p)->cq, 1, &wc) == 0)
+        assert_true(io_now_ns() < deadline);
+    return wc.status;
+}
+
+static void path_anew(void)
+{
+    link_anew(0);
+    ask_for_verbs();
+    wait_verbs();
+}
+
+/* The destination reads page 1 by the key that the source's own registration of it has. */
+static enum ibv_wc_status read_all_the_same(void)
+{
+    const uint8_t *there = mem_page(rig.src.mem, 0, 0, 0, 1);
+    struct verbs *v = verbs_of(rig.src.xfer);
+    const struct verbs_mr *mr = local_mr(&rail_of(v, path_at(&rig.src))->domain[0], there);
+
+    return steal(&rig.dst, IBV_WR_RDMA_READ, mem_page(rig.dst.mem, 0, 0, 0, 1), there,
+                 mr->mr->rkey);
+}
+
+/* Not over the queue pair that it has, and not by that key if a queue pair took reads: before its
+ * fetch, and after it. */
+TEST(xfer_push_a_puller_has_no_key_that_reads)
+{
+    struct ibv_qp_attr reads = {.qp_state = IBV_QPS_RTS, .qp_access_flags = IBV_ACCESS_REMOTE_READ};
+
+    open_push((struct rig_options){.page_bytes = {4096}}, 65);
+    for (uint32_t run = 1; run <= 2; run++) {
+        poison(1, 64);
+        assert_int_equal(read_all_the_same(), IBV_WC_REM_INV_REQ_ERR);
+        assert_true(poisoned(1, 64));
+        path_anew();
+        assert_int_equal(
+            ibv_modify_qp(path_at(&rig.src)->qp, &reads, IBV_QP_STATE | IBV_QP_ACCESS_FLAGS), 0);
+        assert_int_equal(read_all_the_same(), IBV_WC_REM_ACCESS_ERR);
+        assert_true(poisoned(1, 64));
+        path_anew();
+        pull_whole(run, 1, 64);
+    }
+}
+
+/* The source writes page 1 by the key that was bound to it last. (That a key opens nothing beyond
+ * its pages, soft-RoCE does not check; tern-sim --rdma shows it.) */
+TEST(xfer_push_a_key_opens_nothing_after_its_fetch)
+{
+    uint8_t *page, *there;
+
+    open_push((struct rig_options){.page_bytes = {4096}}, 65);
+    page = mem_page(rig.src.mem, 0, 0, 0, 2);
+    there = mem_page(rig.dst.mem, 0, 0, 0, 1);
+    for (uint32_t run = 1; run <= 2; run++) {
+        rig.dst.nevents = 0;
+        pull_scattered((struct pull_id){1, run}, 1, 1, 1); /* one run, so the first memory window */
+        rig_until(&rig.dst, 1);
+        assert_true(all_right(1, 1, 1));
+        assert_int_equal(stats_of(&rig.dst).windows_open, 0);
+        poison(1, 1);
+        assert_int_equal(
+            steal(&rig.src, IBV_WR_RDMA_WRITE, page, there, path_at(&rig.dst)->mw[0]->rkey),
+            IBV_WC_REM_ACCESS_ERR);
+        assert_true(poisoned(1, 1));
+        path_anew();
+    }
+    pull_whole(3, 1, 64);
+}
+
+static void all_closed(void)
+{
+    uint64_t deadline = io_now_ns() + WAIT_NS;
+
+    while (stats_of(&rig.dst).windows_open > 0) {
+        assert_true(io_now_ns() < deadline);
+        rig_turn();
+    }
+}
+
+/* By the device, or with their queue pair: of fetches that are whole, are given up, or lose it. */
+TEST(xfer_push_windows_are_closed_however_a_fetch_ends)
+{
+    uint32_t seen = 0;
+
+    open_push((struct rig_options){.page_bytes = {64 << 10}}, 201);
+    for (uint32_t run = 1; run <= 6; run++) {
+        uint64_t before = stats_of(&rig.src).writes_posted;
+
+        wait_verbs();
+        rig.dst.nevents = 0;
+        rig_pull((struct pull_id){2, run}, 0, 0, 1, 200);
+        while (stats_of(&rig.src).writes_posted == before)
+            rig_turn();
+        seen += stats_of(&rig.dst).windows_open > 0;
+        if (run % 3 == 1) {
+            rig_until(&rig.dst, 1);
+        } else if (run % 3 == 2) {
+            rig_stop((struct pull_id){2, run});
+        } else {
+            xfer_peer_down(rig.src.xfer, rig.link);
+            expect_broken((struct pull_id){2, run}, TERN_PEER_LOST);
+        }
+        all_closed();
+    }
+    assert_int_equal(seen, 6);
+    wait_verbs();
+    rig.dst.nevents = 0;
+    pull_whole(1, 1, 200);
+    all_closed();
+}
+
+/* ------------------------------------------------------------------ forged requests */
+
 struct forgery {
     struct xfer_run run;
     uint32_t nruns;
@@ -338,4 +477,27 @@ TEST(xfer_push_batches_that_go_another_way_wait_for_no_tick)
 TEST(xfer_push_throughput_at_64_kib)
 {
     throughput(true, "verbs_push", "ib_write_bw");
+}
+
+/* By turns, on one device: what pushing costs beside reading, which needs no memory windows. */
+TEST(xfer_push_throughput_beside_reads)
+{
+    struct rig_options o = {.page_bytes = {64 << 10}, .memory_bytes = 64u << 20};
+    double mb_per_s[2][PAIRS_FULL], ratio[PAIRS_FULL], middle;
+    uint32_t n = getenv("TERN_FULL") ? PAIRS_FULL : PAIRS;
+
+    for (uint32_t i = 0; i < n; i++) {
+        for (uint32_t push = 0; push < 2; push++) {
+            o.push = push;
+            open_verbs(o, 401);
+            mb_per_s[push][i] = pull_mb_per_s(1);
+            rig_close();
+        }
+        ratio[i] = mb_per_s[1][i] / mb_per_s[0][i];
+    }
+    middle = median(ratio, n);
+    printf(
+        "throughput at 64 KiB: push_of_pull %.1f MB/s, pull %.1f MB/s, ratio=%.2f (%.2f to %.2f, "
+        "%u pairs)\n",
+        median(mb_per_s[1], n), median(mb_per_s[0], n), middle, ratio[0], ratio[n - 1], n);
 }

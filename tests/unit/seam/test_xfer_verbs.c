@@ -352,6 +352,31 @@ TEST(xfer_verbs_fallback_is_only_what_was_asked_for)
     assert_string_equal(view.transport, "none");
 }
 
+/* A source that gives no key to all of its memory is not read, and says what to set. */
+TEST(xfer_verbs_nobody_reads_without_wide_keys)
+{
+    struct rig_options o = {.page_bytes = {4096}, .rdma = true, .narrow = true};
+    struct xfer_link_view view;
+
+    rig_open_filled(&o, 65);
+    if (!has_device()) {
+        no_device = true;
+        skip();
+    }
+    xfer_link_transport(rig.dst.xfer, rig.link, XFER_AUTO, 1, true);
+    pull_whole(1, 1, 64);
+    assert_int_equal(stats_of(&rig.dst).verbs_pages_in, 0);
+    xfer_link_view(rig.dst.xfer, rig.link, &view);
+    assert_string_equal(view.transport, "tcp");
+    assert_non_null(strstr(view.reason, "set rdma.wide_keys there; no push: push is false here"));
+    link_anew(0);
+    xfer_link_transport(rig.dst.xfer, rig.link, XFER_VERBS, 1, true);
+    rig.dst.nevents = 0;
+    rig_pull((struct pull_id){2, 1}, 0, 0, 1, 64);
+    expect_broken((struct pull_id){2, 1}, TERN_PEER_LOST);
+    assert_int_equal(stats_of(&rig.src).paths_made, 0);
+}
+
 /* Two slots for calls of our own. Links 0 and 1 read, link 2 pulls over TCP; each takes the slot of
  * one that is idle, beside a path or not, and nobody hears BUSY. */
 TEST(xfer_verbs_idle_connections_make_room_both_ways)

@@ -807,16 +807,28 @@ TEST(config_rdma_of_a_peer_and_of_the_host_is_read)
 
     assert_int_equal(c->rdma_device.n, 0);
     assert_int_equal(c->peers[0].transport, XFER_TCP);
-    assert_false(c->peers[0].push);
+    assert_true(c->peers[0].push);
     c = accepted("rdma_device: auto\n" PEER_OF(", transport: auto"));
     assert_int_equal(c->rdma_device.n, 0);
     assert_int_equal(c->peers[0].transport, XFER_AUTO);
-    c = accepted("rdma_device: mlx5_1+mlx5_0\n" PEER_OF(", transport: verbs, push: true"));
+    c = accepted("rdma_device: mlx5_1+mlx5_0\n" PEER_OF(", transport: verbs, push: false"));
     assert_int_equal(c->rdma_device.n, 2);
     assert_string_equal(c->rdma_device.name[0], "mlx5_1");
     assert_string_equal(c->rdma_device.name[1], "mlx5_0");
     assert_int_equal(c->peers[0].transport, XFER_VERBS);
-    assert_true(c->peers[0].push);
+    assert_false(c->peers[0].push);
+}
+
+/* No peer is given a key to all of a tenant's memory unless somebody says so. */
+TEST(config_wide_keys_are_given_where_that_is_set)
+{
+    struct xfer_config xfer;
+
+    plan_xfer(accepted(PEER_OF(", transport: auto, push: false")), &xfer);
+    assert_false(xfer.rdma.wide_keys || xfer.rdma.push);
+    plan_xfer(accepted("rdma: {wide_keys: true}\n" PEER_OF(", transport: auto")), &xfer);
+    assert_true(xfer.rdma.wide_keys && xfer.rdma.push);
+    refused("rdma: {wide_keys: 1}\n" TENANT, "t.yaml:1: rdma.wide_keys: ", "must be true or false");
 }
 
 TEST(config_rdma_that_makes_no_sense_is_refused)
@@ -908,14 +920,6 @@ TEST(config_rdma_tuning_is_that_of_the_transfers_unless_it_is_set)
             "t.yaml:1: rdma.mtu: ", "must be 256, 512, 1024, 2048 or 4096, or auto");
     refused("rdma: {mtu: 128}\n" TENANT, "t.yaml:1: rdma.mtu: ", "must be 256");
     refused("rdma: {gid_index: ten}\n" TENANT, "t.yaml:1: rdma.gid_index: ", ", or auto");
-}
-
-TEST(config_push_over_tcp_is_refused)
-{
-    refused(PEER_OF(", push: true"), "t.yaml:7: peers[0].push: ", "set transport to auto or verbs");
-    refused(PEER_OF(", transport: tcp, push: true"), "t.yaml:7: peers[0].push: ", "or leave out");
-    accepted(PEER_OF(", transport: tcp, push: false"));
-    accepted(PEER_OF(", transport: auto, push: true"));
 }
 
 TEST(config_what_is_printed_is_read_back_the_same)

@@ -174,6 +174,7 @@ static struct xfer_path_msg a_message(enum xfer_path_kind kind)
 
     if (kind == XFER_PATH_REFUSE) {
         snprintf(msg.text, sizeof msg.text, "reason %u", number32());
+        msg.push = prng_below(&prng, 2);
         return msg;
     }
     msg.qpn = number32();

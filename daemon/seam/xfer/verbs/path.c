@@ -92,12 +92,29 @@ static void answer(struct verbs *v, const struct verbs_path *p)
     send_to_peer(v, p, &msg);
 }
 
-static void refuse(struct verbs *v, const struct verbs_path *p, uint32_t epoch, const char *text)
+static struct xfer_path_msg refusal(const struct verbs_path *p, uint32_t epoch, const char *text)
 {
     struct xfer_path_msg msg = {
         .kind = XFER_PATH_REFUSE, .tenant = p->tenant, .rail = p->rail, .epoch = epoch};
 
     snprintf(msg.text, sizeof msg.text, "%s", text);
+    return msg;
+}
+
+static void refuse(struct verbs *v, const struct verbs_path *p, uint32_t epoch, const char *text)
+{
+    struct xfer_path_msg msg = refusal(p, epoch, text);
+
+    send_to_peer(v, p, &msg);
+}
+
+/* What it would read by is a key to all of the tenant's memory. */
+static void refuse_to_be_read(struct verbs *v, const struct verbs_path *p, uint32_t epoch)
+{
+    struct xfer_path_msg msg =
+        refusal(p, epoch, "it gives no key to all of a tenant's memory: set rdma.wide_keys there");
+
+    msg.push = true;
     send_to_peer(v, p, &msg);
 }
 
@@ -297,6 +314,18 @@ static void made(struct verbs *v, struct verbs_path *p)
     }
 }
 
+/* Why the pages of a path are read here, and not pushed. */
+static const char *why_read(const struct verbs *v, const struct verbs_path *p)
+{
+    if (!v->link[p->link].push)
+        return "push is false here";
+    if (link_pushes(v, p->link, p->tenant))
+        return "the peer knows none";
+    return v->rail[p->rail % v->nrails].domain[p->tenant].far
+               ? "memory of GPUs takes no memory windows"
+               : "a device here has no memory windows of type 2B";
+}
+
 /* What it was made as. */
 static void describe(struct verbs *v, struct verbs_path *p)
 {
@@ -310,13 +339,9 @@ static void describe(struct verbs *v, struct verbs_path *p)
         snprintf(p->reason + n, sizeof p->reason - (size_t)n, "%u memory windows to push into",
                  VERBS_MWS);
     else
-        snprintf(p->reason + n, sizeof p->reason - (size_t)n, "%u reads at a time%s%s",
+        snprintf(p->reason + n, sizeof p->reason - (size_t)n, "%u reads at a time; no push: %s",
                  rail->rd_init < p->theirs.rd_atomic ? rail->rd_init : p->theirs.rd_atomic,
-                 v->link[p->link].push ? "; no push: " : "",
-                 !v->link[p->link].push               ? ""
-                 : link_pushes(v, p->link, p->tenant) ? "the peer knows none"
-                 : rail->domain[p->tenant].far        ? "memory of GPUs takes no memory windows"
-                                               : "a device here has no memory windows of type 2B");
+                 why_read(v, p));
 }
 
 static void proven(struct verbs *v, struct verbs_path *p)
@@ -480,6 +505,10 @@ static void offered(struct verbs *v, struct verbs_path *p, const struct xfer_pat
         refuse(v, p, msg->epoch, "the tenant's memory there is not registered: `ternctl doctor`");
         return;
     }
+    if (!msg->push && !rdma(v)->wide_keys) {
+        refuse_to_be_read(v, p, msg->epoch);
+        return;
+    }
     p->source = true;
     p->offer = (struct path_offer){
         .waits = p->offer.waits, .end = peer_endpoint(msg), .epoch = msg->epoch, .push = msg->push};
@@ -498,6 +527,14 @@ static void offered(struct verbs *v, struct verbs_path *p, const struct xfer_pat
         path_stop(v, p);
 }
 
+/* The peer may not be read. It may be when its daemon has started again, and then the link comes up
+ * anew. */
+static void not_read(struct verbs *v, struct verbs_path *p, const char *text)
+{
+    path_failed(v, p, "the peer: %s; no push: %s", text, why_read(v, p));
+    p->retry_ns = UINT64_MAX;
+}
+
 static void answered(struct verbs *v, struct verbs_path *p, const struct xfer_path_msg *msg)
 {
     bool refused = msg->kind == XFER_PATH_REFUSE;
@@ -508,7 +545,9 @@ static void answered(struct verbs *v, struct verbs_path *p, const struct xfer_pa
     }
     if (with_thread(p))
         return;
-    if (refused && (p->state == PATH_OFFERED || (p->push && p->state == PATH_READY)))
+    if (refused && msg->push && !p->push && p->state == PATH_OFFERED)
+        not_read(v, p, msg->text);
+    else if (refused && (p->state == PATH_OFFERED || (p->push && p->state == PATH_READY)))
         path_failed(v, p, "the peer: %s", msg->text);
     if (refused || p->state != PATH_OFFERED)
         return;

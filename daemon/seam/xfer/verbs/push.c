@@ -106,17 +106,21 @@ uint32_t push_fit(struct verbs *v, struct verbs_path *p, uint32_t number, uint32
     return n;
 }
 
-static void mw_take(struct verbs_path *p, struct verbs_run *run)
+static void mw_take(struct verbs *v, struct verbs_path *p, struct verbs_run *run)
 {
     check(p->mws_free != 0);
     run->mw = (uint8_t)__builtin_ctzll(p->mws_free);
     p->mws_free &= ~((uint64_t)1 << run->mw);
+    v->xfer->stats.windows_open++;
 }
 
-static void mws_give(struct verbs_path *p, struct verbs_piece *piece)
+/* Those of the piece open nothing any more: the device has closed them, or they went with the queue
+ * pair. */
+static void mws_give(struct verbs *v, struct verbs_path *p, struct verbs_piece *piece)
 {
     for (uint32_t i = 0; i < piece->nruns; i++)
         p->mws_free |= (uint64_t)1 << piece->run[i].mw;
+    v->xfer->stats.windows_open -= piece->nruns;
     piece->nruns = 0;
 }
 
@@ -141,7 +145,7 @@ bool push_bind(struct verbs *v, struct verbs_path *p, struct verbs_piece *piece)
         struct verbs_run *run = &piece->run[i];
         struct ibv_send_wr *wr = &list.wr[i];
 
-        mw_take(p, run);
+        mw_take(v, p, run);
         *wr = (struct ibv_send_wr){.opcode = IBV_WR_BIND_MW};
         wr->bind_mw.mw = p->mw[run->mw];
         wr->bind_mw.rkey = ibv_inc_rkey(p->mw[run->mw]->rkey);
@@ -286,7 +290,7 @@ void pushes_done(struct verbs *v, struct verbs_path *p)
             (int32_t)(p->completed - piece->last) < 0)
             continue;
         if (piece->state == PIECE_CLOSING) {
-            mws_give(p, piece);
+            mws_give(v, p, piece);
             piece_done(v, piece);
             freed = true;
         } else if (piece->state == PIECE_BINDING && piece->batch == NONE) {
@@ -311,7 +315,7 @@ void pushes_ended(struct verbs *v, struct verbs_path *p)
         if (piece->state != PIECE_WAITING)
             piece_state_move(&piece->state,
                              PIECE_WAITING); /* to be granted again, unless its pull has ended */
-        piece->nruns = 0;                    /* the memory windows went with the queue pair */
+        mws_give(v, p, piece);
         piece_done(v, piece);
     }
     pieces_start(v, p->link);

@@ -39,9 +39,7 @@ static bool take_device(struct verbs_rail *rail, struct ibv_device *dev, char *r
     rail->view.rd_atomic = rail->rd_init;
     rail->view.memory_windows =
         (attr.device_cap_flags & IBV_DEVICE_MEM_WINDOW_TYPE_2B) && attr.max_mw >= (int)VERBS_MWS;
-    rail->view.completion_queue = (uint32_t)attr.max_cqe < VERBS_COMPLETION_QUEUE
-                                      ? (uint32_t)attr.max_cqe
-                                      : VERBS_COMPLETION_QUEUE;
+    rail->view.completion_queue = (uint32_t)attr.max_cqe;
     snprintf(ret_why, cap, "has no port");
     for (uint32_t port = 1; port <= attr.phys_port_cnt; port++)
         if (port_take(rail, port, ret_why, cap))
@@ -67,8 +65,21 @@ static bool nonblocking(int fd)
     return flags >= 0 && fcntl(fd, F_SETFL, flags | O_NONBLOCK) == 0;
 }
 
+/* As many as the device takes, for requests and for what comes unasked over paths that are pushed.
+ */
+static uint32_t completions(const struct verbs_rail *rail)
+{
+    const struct xfer_rdma_config *c = &rail->v->xfer->config.rdma;
+    uint64_t unasked = c->push ? (uint64_t)c->pulls * c->tenants * VERBS_PIECES : 0;
+    uint64_t most =
+        VERBS_COMPLETION_QUEUE + (unasked < VERBS_UNASKED_MAX ? unasked : VERBS_UNASKED_MAX);
+
+    return rail->view.completion_queue < most ? rail->view.completion_queue : (uint32_t)most;
+}
+
 static bool open_queues(struct verbs_rail *rail, char *ret_why, size_t cap)
 {
+    rail->view.completion_queue = completions(rail);
     rail->channel = ibv_create_comp_channel(rail->ctx);
     if (rail->channel)
         rail->cq =

@@ -1,9 +1,9 @@
 /* The memory that the devices may touch, but for that of GPUs (regions_far.c). On each rail every
  * tenant has a protection domain of its own, so that a key opens one tenant's memory. The tenant's
- * memory is registered in it once, at start: for remote reads where peers read from us, for our own
- * writes where we read from peers, for memory windows where peers write to us, and never for a
- * remote write as a whole. Large memory is registered by several threads, which end before this
- * returns. Called by rail.c. */
+ * memory is registered in it once, at start: for remote reads where the configuration gives peers
+ * keys to all of it, for our own writes where we read from peers, for memory windows where peers
+ * write to us, and never for a remote write as a whole. Large memory is registered by several
+ * threads, which end before this returns. Called by rail.c. */
 #include <errno.h>
 #include <pthread.h>
 #include <stdatomic.h>
@@ -235,7 +235,7 @@ static bool open_domains(struct verbs *v, struct verbs_rail *rail, struct regist
 bool memory_register(struct verbs *v, struct verbs_rail *rail, char *ret_why, size_t cap)
 {
     const struct xfer_rdma_config *c = &v->xfer->config.rdma;
-    int access = (c->serves ? (int)IBV_ACCESS_REMOTE_READ : 0) |
+    int access = (c->serves && c->wide_keys ? (int)IBV_ACCESS_REMOTE_READ : 0) |
                  (c->pulls > 0 ? (int)IBV_ACCESS_LOCAL_WRITE : 0);
     bool windows = c->pulls > 0 && c->push && rail->view.memory_windows;
     struct registering r = {.v = v,

@@ -9,10 +9,10 @@
  *
  * A rail is one local device in use. A path is one end of a reliable connection (a queue pair), and
  * belongs to one peer link, one tenant and one rail: it lies in the tenant's protection domain of
- * that rail. When the destination reads, the source's end allows remote reads and posts nothing,
- * and the destination's end allows nothing. When the source pushes, the destination's end allows
- * remote writes, which only the memory windows that it has bound let in, and the source's end
- * allows nothing.
+ * that rail. When the destination reads, which takes a key to all of the tenant's memory, the
+ * source's end allows remote reads and posts nothing, and the destination's end allows nothing.
+ * When the source pushes, the destination's end allows remote writes, which only the memory windows
+ * that it has bound let in, and the source's end allows nothing.
  *
  * Promise P2 rests on three counters: path->posted and path->completed (work requests, in order),
  * and inflow->holds, in which each piece counts while some of its work requests are not completed.
@@ -33,6 +33,7 @@ extern const struct transport_ops verbs_transport;
 
 #define VERBS_SEND_QUEUE       128u       /* requests outstanding on a queue pair */
 #define VERBS_COMPLETION_QUEUE 4096u      /* requests outstanding over all of them */
+#define VERBS_UNASKED_MAX      65536u     /* and what may come unasked */
 #define VERBS_POST_MAX         64u        /* requests behind one doorbell */
 #define VERBS_POLL_MAX         64         /* completions taken at once */
 #define VERBS_READ_BYTES       (1u << 20) /* of one request, adjacent pages together */
