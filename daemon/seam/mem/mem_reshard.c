@@ -18,8 +18,8 @@ struct landing {
     const struct mem_reshard *way;
     const uint64_t *sums;
     bool right;
-    bool far;  /* the pages are memory that the CPU does not reach: row by row, and slow */
-    bool lost; /* then: some of it is gone */
+    const struct mem_far *far; /* NULL: the CPU reaches the pages; else row by row, and slow */
+    bool lost;                 /* then: some of it is gone */
     uint8_t window[WINDOW_BYTES];
 };
 
@@ -120,15 +120,14 @@ static void spread_touch(void *ctx)
     }
 }
 
-static uint64_t own_sum(struct landing *l, const uint8_t *at, uint64_t n)
+static void far_seal(struct landing *l, const uint8_t *page, uint64_t bytes, uint32_t units,
+                     uint64_t *ret)
 {
-    struct checksum sum;
+    const uint32_t first = 0;
+    const struct mem_far_pages pages = {
+        .base = page, .list = &first, .page_bytes = bytes, .n = 1, .units = units};
 
-    if (!l->far)
-        return checksum_unit(at, n);
-    checksum_begin(&sum);
-    l->lost = !mem_feed(l->mem, &sum, at, n) || l->lost;
-    return checksum_end(&sum);
+    l->lost = !l->far->sums(l->far->ctx, &pages, ret) || l->lost;
 }
 
 static void page_seal(struct landing *l, uint32_t i)
@@ -138,13 +137,18 @@ static void page_seal(struct landing *l, uint32_t i)
     uint64_t bytes = mem_page_bytes(l->mem, l->pool, page->group);
     uint32_t units = mem_units(l->mem, l->pool, page->group);
 
-    for (uint32_t r = 0; r < mem_pool_ranks(l->mem, l->pool); r++)
-        for (uint32_t unit = 0; unit < units; unit++) {
-            uint64_t from, end = checksum_unit_span(bytes, units, unit, &from);
-            struct reshard_end at = {.rank = r, .page = i, .at = from};
+    for (uint32_t r = 0; r < mem_pool_ranks(l->mem, l->pool); r++, sums += units) {
+        const struct reshard_end whole = {.rank = r, .page = i};
+        const uint8_t *at = place_of(l, &whole);
 
-            *sums++ = own_sum(l, place_of(l, &at), end - from);
+        if (l->far)
+            far_seal(l, at, bytes, units, sums);
+        for (uint32_t unit = 0; !l->far && unit < units; unit++) {
+            uint64_t from, end = checksum_unit_span(bytes, units, unit, &from);
+
+            sums[unit] = checksum_unit(at + from, end - from);
         }
+    }
 }
 
 static void seal_touch(void *ctx)
@@ -174,7 +178,8 @@ bool mem_reshard_landed(struct mem *mem, uint32_t pool, const struct page_at *pa
     l.way = way;
     l.sums = sums;
     l.right = l.lost = false;
-    l.far = mem_is_far(mem, mem_page(mem, pool, 0, pages[0].group, pages[0].index));
+    l.far = mem_is_far(mem, mem_page(mem, pool, 0, pages[0].group, pages[0].index)) ? mem_far(mem)
+                                                                                    : NULL;
     return touched(&l, verify_touch) && l.right && touched(&l, spread_touch) &&
            touched(&l, seal_touch);
 }

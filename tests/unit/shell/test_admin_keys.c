@@ -109,7 +109,7 @@ static const char answer_keys[] =
     "host_copies_failed host_copies_again host_uncopied host_loads copies copied_bytes "
     "copies_corrupt "
     "retracts retracts_undone recovers) " SPILL "memory(kind bytes device_bytes devices "
-    "devices_lost device_checksums huge_pages_wanted "
+    "devices_lost device_checksums checksums_by_kernels checksums_by_copies huge_pages_wanted "
     "huge_page_bytes sealed_pages zeroed_bytes host_bytes record_bytes records_checked "
     "copied_pages copied_bytes "
     "copies_corrupt copies_spoilt queue_high_water faults workers) data(port conns "
