@@ -785,9 +785,9 @@ static void doctor_gpus(const json_t *gpus)
         if (lost)
             printf("lost (%s)\n", lost);
         else if (j_bool(row, "kernels"))
-            printf("its kernels compute checksums\n");
+            printf("its kernels compute checksums and pack rows\n");
         else
-            printf("checksums by the CPU, on copies of pages (%s)\n", j_str(row, "reason"));
+            printf("checksums by the CPU, on copies of pages, and row by row (%s)\n", j_str(row, "reason"));
     }
 }
 

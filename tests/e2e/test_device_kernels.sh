@@ -49,7 +49,7 @@ start decode prefill
 play tiny
 play hybrid
 figures kernels copies
-[ "$(ask prefill doctor | grep -c "^GPU ${GPU%0}[01]: its kernels compute checksums$")" = 2 ] || fail "doctor"
+[ "$(ask prefill doctor | grep -c "^GPU ${GPU%0}[01]: its kernels compute checksums and pack rows$")" = 2 ] || fail "doctor"
 end
 
 reason="cuModuleLoadData: CUDA_ERROR_NO_BINARY_FOR_GPU"
@@ -60,7 +60,7 @@ grep -q "level=warn.*event=device_kernels device=$GPU way=copies reason=.*$reaso
     fail "no reason: $(grep device_kernels "$DIR/decode/log")"
 play tiny
 figures copies kernels
-ask prefill doctor | grep -qF "GPU $GPU: checksums by the CPU, on copies of pages ($reason)" || fail "doctor"
+ask prefill doctor | grep -qF "GPU $GPU: checksums by the CPU, on copies of pages, and row by row ($reason)" || fail "doctor"
 end
 unset STANDIN_CUDA_KERNELS
 
@@ -70,6 +70,6 @@ start prefill decode
 if grep -q '^TERN_KERNELS:[A-Z]*=OFF' "$TERN_BUILD/CMakeCache.txt"; then
     grep -q "way=copies reason=.*this build has no kernels" "$DIR/prefill/log" || fail "it has kernels"
 fi
-ask prefill doctor | grep -qE "^GPU $GPU: (its kernels compute checksums|.*\(this build has no kernels: .*\))$" || fail "doctor"
+ask prefill doctor | grep -qE "^GPU $GPU: (its kernels compute checksums and pack rows|.*\(this build has no kernels: .*\))$" || fail "doctor"
 end
 echo "all passed"

@@ -172,8 +172,11 @@ struct mem_stats {
     uint64_t bytes;        /* of all tenants' regions */
     uint64_t device_bytes; /* of these, memory of GPUs */
     uint32_t devices, devices_lost, devices_with_kernels;
-    uint64_t sums_by_kernels, sums_by_copies; /* checksums of their pages */
-    uint64_t host_bytes;                      /* of their host tiers */
+    struct mem_far_work {
+        uint64_t sums_by_kernels, sums_by_copies; /* checksums of their pages */
+        uint64_t rows_by_kernels, rows_by_copies; /* stretches of them, packed and unpacked */
+    } work;
+    uint64_t host_bytes; /* of their host tiers */
     uint64_t record_bytes, records_checked;
     uint64_t huge_page_bytes, sealed_pages, zeroed_bytes, queue_high_water;
     uint64_t copied_pages, copied_bytes; /* between the tiers, by jobs that went well */

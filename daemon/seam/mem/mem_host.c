@@ -752,13 +752,13 @@ void mem_stats(const struct mem *mem, struct mem_stats *ret)
     ret->bytes = mem->bytes;
     ret->device_bytes = mem->device_bytes;
     ret->devices = ret->devices_lost = ret->devices_with_kernels = 0;
-    ret->sums_by_kernels = ret->sums_by_copies = 0;
+    ret->work = (struct mem_far_work){0};
     for (; mem->cuda && cuda_device_view(mem->cuda, ret->devices, &view); ret->devices++) {
         ret->devices_lost += view.lost ? 1 : 0;
         ret->devices_with_kernels += view.no_kernels ? 0 : 1;
     }
     if (mem->cuda)
-        cuda_sums(mem->cuda, &ret->sums_by_kernels, &ret->sums_by_copies);
+        cuda_work(mem->cuda, &ret->work);
     ret->host_bytes = mem->host_bytes;
     ret->record_bytes = mem->record_bytes;
     ret->records_checked = w.records_checked;

@@ -5,6 +5,8 @@
 #ifndef SEAM_MEM_TOUCH_H
 #define SEAM_MEM_TOUCH_H
 
+#include <sys/uio.h>
+
 #include "seam/mem/checksum.h"
 #include "seam/mem/mem.h"
 
@@ -29,6 +31,11 @@ struct mem_far {
     bool (*get)(void *ctx, const void *at, uint64_t n, mem_piece *take, void *to);
     bool (*put)(void *ctx, void *at, uint64_t n, mem_piece *fill, void *from);
     bool (*zero)(void *ctx, void *at, uint64_t n);
+    /* The first `bytes` of some stretches, which may lie on several devices, one behind the other
+     * to memory of the host and back. */
+    bool (*gather)(void *ctx, const struct iovec *stretches, uint64_t bytes, uint8_t *packed);
+    bool (*scatter)(void *ctx, const struct iovec *stretches, uint64_t bytes,
+                    const uint8_t *packed);
     /* The checksums of all units (X7), page by page: n * units of them. */
     bool (*sums)(void *ctx, const struct mem_far_pages *pages, uint64_t *ret);
     /* What a NIC is known to have written to the device of `at` is seen by `get` from here on. */

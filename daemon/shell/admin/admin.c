@@ -300,8 +300,10 @@ static void status_memory(const struct admin_ctx *ctx, struct text_out *out)
     text_u64(out, "devices", ctx->mem.devices);
     text_u64(out, "devices_lost", ctx->mem.devices_lost);
     text_str(out, "device_checksums", device_checksums(&ctx->mem));
-    text_u64(out, "checksums_by_kernels", ctx->mem.sums_by_kernels);
-    text_u64(out, "checksums_by_copies", ctx->mem.sums_by_copies);
+    text_u64(out, "checksums_by_kernels", ctx->mem.work.sums_by_kernels);
+    text_u64(out, "checksums_by_copies", ctx->mem.work.sums_by_copies);
+    text_u64(out, "rows_by_kernels", ctx->mem.work.rows_by_kernels);
+    text_u64(out, "rows_by_copies", ctx->mem.work.rows_by_copies);
     text_bool(out, "huge_pages_wanted", ctx->config->huge_pages);
     text_u64(out, "huge_page_bytes", ctx->mem.huge_page_bytes);
     text_u64(out, "sealed_pages", ctx->mem.sealed_pages);

@@ -3,6 +3,7 @@
  * run on a GPU. */
 #include <stdlib.h>
 
+#include "seam/mem/mem_pack.h"
 #include "seam/mem/mem_verify.h"
 #include "unit/seam/test_mem_cuda_rig.h"
 
@@ -61,8 +62,8 @@ TEST(mem_kernels_seal_and_no_page_is_copied)
     copies = in.calls("cuMemcpyDtoHAsync");
     seal_all(1);
     assert_sealed();
-    assert_int_equal(stats_now().sums_by_kernels, SUMS);
-    assert_int_equal(stats_now().sums_by_copies, 0);
+    assert_int_equal(stats_now().work.sums_by_kernels, SUMS);
+    assert_int_equal(stats_now().work.sums_by_copies, 0);
     assert_int_equal(stats_now().devices_with_kernels, 2);
     /* Of each launch the checksums are copied and nothing else. */
     assert_int_equal(in.calls("cuMemcpyDtoHAsync") - copies, in.calls("cuLaunchKernel") / 2);
@@ -93,8 +94,8 @@ TEST(mem_kernels_find_copies_that_are_spoilt)
         if (i == 1)
             assert_device_pages();
     }
-    assert_int_equal(stats_now().sums_by_copies, 0);
-    assert_int_equal(stats_now().sums_by_kernels, 3 * SUMS);
+    assert_int_equal(stats_now().work.sums_by_copies, 0);
+    assert_int_equal(stats_now().work.sums_by_kernels, 3 * SUMS);
 }
 
 /* A page as transfers bring it: whole, then some units of it ahead and the others behind them. */
@@ -125,7 +126,7 @@ TEST(mem_kernels_verify_pages_that_arrive)
         sums[k] = sum_expected(2, k / 3, k % 3);
     wrong = (CUdeviceptr)(uintptr_t)mem_page(mem, DEVICE, 1, at.group, at.index);
     assert_true(arrives(2, sums, 0, false));
-    assert_int_equal(stats_now().sums_by_kernels, PLACES * 3);
+    assert_int_equal(stats_now().work.sums_by_kernels, PLACES * 3);
     assert_memory_equal(mem_sums(mem, at.record), sums, sizeof sums);
     memset(mem_sums(mem, at.record), 0, sizeof sums);
     assert_true(arrives(2, sums, 5, true)); /* units 0 and 2, not compared yet */
@@ -136,7 +137,7 @@ TEST(mem_kernels_verify_pages_that_arrive)
     assert_true(arrives(2, sums, 5, false));
     assert_false(arrives(2, sums, 2, false));
     assert_false(arrives(2, sums, 0, false));
-    assert_int_equal(stats_now().sums_by_copies, 0);
+    assert_int_equal(stats_now().work.sums_by_copies, 0);
 }
 
 /* More pages than a lane has room for, and a page that it has no room for. */
@@ -156,7 +157,7 @@ TEST(mem_kernels_take_what_they_have_room_for_at_a_time)
     list[599] = 1;
     assert_true(mem_far(mem)->sums(mem_far(mem)->ctx, &pages, sums));
     assert_int_equal(in.calls("cuLaunchKernel"), 4);
-    assert_int_equal(stats_now().sums_by_kernels, 600 * 64);
+    assert_int_equal(stats_now().work.sums_by_kernels, 600 * 64);
     for (uint32_t k = 0; k < 600 * 64; k++) {
         const uint8_t unit[64] = {k == 599 * 64 ? 0x10 : 0};
 
@@ -165,7 +166,7 @@ TEST(mem_kernels_take_what_they_have_room_for_at_a_time)
     pages.n = pages.units = 1;
     pages.page_bytes = 129ull * MIB;
     assert_true(mem_far(mem)->sums(mem_far(mem)->ctx, &pages, sums));
-    assert_int_equal(stats_now().sums_by_copies, 1);
+    assert_int_equal(stats_now().work.sums_by_copies, 1);
     assert_int_equal(in.calls("cuLaunchKernel"), 4);
 }
 
@@ -187,7 +188,7 @@ static void assert_by_copies(uint32_t from, const char *reason)
             assert_string_equal(view.no_kernels, reason);
     }
     assert_false(mem_device_view(mem, 2, &view));
-    assert_true(stats_now().sums_by_copies >= SUMS / 2);
+    assert_true(stats_now().work.sums_by_copies >= SUMS / 2);
     mem_destroy(mem);
     mem = NULL;
     assert_int_equal(left(), 0);
@@ -280,4 +281,127 @@ TEST(fault_21_a_kernel_that_never_ends_loses_its_device_in_time)
     assert_lost(uuids[1], "a kernel: it was not done in time");
     assert_int_equal(mem_sums(mem, 1)[0], sum_expected(2, 0, 0)); /* the other one went on */
     assert_int_equal(mem_sums(mem, 1)[3], CHECKSUM_NONE);
+}
+
+/* ---- rows ---- */
+
+#define ROWS 600u
+
+/* Rows of random lengths in order of their addresses on two devices by turns, some in memory of the
+ * host between them, and now and then some at equal distances. */
+static uint32_t rows_draw(struct prng *p, struct iovec *ret, uint8_t *near, uint64_t *ret_bytes)
+{
+    uint32_t n = 0;
+
+    *ret_bytes = 0;
+    while (n < ROWS) {
+        uint32_t r = prng_below(p, PLACES + 1), many = 1 + prng_below(p, 40);
+        uint32_t bytes = 1 + prng_below(p, 200), stride = bytes + prng_below(p, 3) * 24;
+        uint8_t *from = r == PLACES ? near : mem_page(mem, DEVICE, r, 0, 2);
+
+        from += prng_below(p, 500 * 1024);
+        for (uint32_t k = 0; k < many && n < ROWS; k++) {
+            ret[n++] = (struct iovec){from + (uint64_t)k * stride, bytes};
+            *ret_bytes += bytes;
+        }
+    }
+    return n;
+}
+
+static void row_expected(const struct iovec *row, const uint8_t *near, uint8_t *ret)
+{
+    const uint8_t *at = row->iov_base;
+
+    if (at >= near && at < near + 600 * 1024)
+        memcpy(ret, at, row->iov_len);
+    else
+        in.look(ret, (CUdeviceptr)(uintptr_t)at, row->iov_len);
+}
+
+TEST(mem_kernels_pack_and_unpack_many_rows)
+{
+    static uint8_t near[600 * 1024], packed[ROWS * 200], expected_rows[ROWS * 200], row[200];
+    static struct iovec rows[ROWS];
+    struct prng p;
+
+    start_well();
+    pages_write(DEVICE);
+    for (uint32_t seed = 0; seed < 10; seed++) {
+        uint64_t bytes, at = 0, cut;
+        uint32_t n;
+
+        prng_init(&p, seed);
+        n = rows_draw(&p, rows, near, &bytes);
+        cut = bytes - prng_below(&p, 150);
+        for (uint32_t i = 0; i < n; at += rows[i++].iov_len)
+            row_expected(&rows[i], near, expected_rows + at);
+        memset(packed, 0, sizeof packed);
+        assert_true(mem_pack(mem, packed, rows, cut));
+        assert_memory_equal(packed, expected_rows, cut);
+        assert_int_equal(packed[cut], 0);
+        for (uint64_t i = 0; i < bytes; i++)
+            packed[i] = (uint8_t)(expected_rows[i] ^ 0x55);
+        n = 1 + prng_below(&p, 30); /* rows that overlap none of each other */
+        for (uint32_t i = 0; i < n; i++)
+            rows[i] = (struct iovec){
+                (uint8_t *)mem_page(mem, DEVICE, i < n / 2, 0, 3) + (uint64_t)i * 311, 1 + i * 7};
+        at = n + (uint64_t)n * (n - 1) / 2 * 7;
+        assert_true(mem_unpack(mem, rows, packed, at));
+        for (uint32_t i = 0; i < n; i++) {
+            at -= rows[n - 1 - i].iov_len;
+            row_expected(&rows[n - 1 - i], near, row);
+            assert_memory_equal(row, packed + at, rows[n - 1 - i].iov_len);
+        }
+    }
+    assert_true(stats_now().work.rows_by_kernels > 10 * ROWS / 3);
+    assert_true(stats_now().work.rows_by_copies < 100); /* those that were alone */
+}
+
+/* Rows at equal distances are one piece of one launch, and one copy brings them. */
+TEST(mem_kernels_move_a_column_at_once)
+{
+    static uint8_t packed[256 * 128];
+    struct iovec rows[256];
+    uint32_t copies, page = 2;
+
+    start_well();
+    pages_write(DEVICE);
+    for (uint32_t i = 0; i < 256; i++)
+        rows[i] = (struct iovec){(uint8_t *)mem_page(mem, DEVICE, 1, 0, 2) + 64 + i * 2048ull, 128};
+    copies = in.calls("cuMemcpyDtoHAsync");
+    assert_true(mem_pack(mem, packed, rows, sizeof packed));
+    assert_int_equal(in.calls("cuMemcpyDtoHAsync") - copies, 1);
+    assert_int_equal(in.calls("cuLaunchKernel"), 1);
+    for (uint32_t i = 0; i < 256; i++)
+        assert_memory_equal(packed + i * 128ull, expected[1][page] + 64 + i * 2048ull, 128);
+    /* And without kernels one by one. */
+    mem_destroy(mem);
+    setenv("STANDIN_CUDA_KERNELS", "0", 1);
+    start_well();
+    pages_write(DEVICE);
+    for (uint32_t i = 0; i < 256; i++)
+        rows[i] = (struct iovec){(uint8_t *)mem_page(mem, DEVICE, 1, 0, 2) + 64 + i * 2048ull, 128};
+    memset(packed, 0, sizeof packed);
+    assert_true(mem_pack(mem, packed, rows, sizeof packed));
+    for (uint32_t i = 0; i < 256; i++)
+        assert_memory_equal(packed + i * 128ull, expected[1][page] + 64 + i * 2048ull, 128);
+    assert_int_equal(stats_now().work.rows_by_copies, 256);
+    assert_int_equal(in.calls("cuLaunchKernel"), 1);
+}
+
+TEST(fault_21_a_kernel_that_packs_and_fails_fences_its_device)
+{
+    uint8_t packed[64];
+    struct iovec rows[4];
+
+    start_well();
+    for (uint32_t i = 0; i < 4; i++)
+        rows[i] = (struct iovec){(uint8_t *)mem_page(mem, DEVICE, i / 2, 0, 2) + i * 100ull, 16};
+    in.let_fail("cuLaunchKernel", 1, CUDA_ERROR_LAUNCH_FAILED);
+    memset(packed, 0xff, sizeof packed);
+    assert_false(mem_pack(mem, packed, rows, sizeof packed));
+    assert_lost(uuids[0], "CUDA_ERROR_LAUNCH_FAILED");
+    assert_int_equal(packed[31], 0xff); /* nothing came of it, and the other one's did */
+    assert_int_equal(packed[32], 0);
+    print_message("fault=21 runs=1 injected=1 violations=0 devices_lost=1\n");
 }

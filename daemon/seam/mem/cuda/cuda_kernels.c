@@ -1,7 +1,8 @@
-/* Checksums of pages on a device: by its kernels (kernels/), so that 8 bytes a unit are all that
- * comes to the host, or where it has none by the CPU, on copies of the pages. A launch takes a lane
- * as a copy does, and what is in flight then is the lane's: its part of the device's scratch and
- * its pinned memory. A kernel that does not end in time loses the device, as a copy does.
+/* The kernels of a device, and checksums of its pages: by them (kernels/), so that 8 bytes a unit
+ * are all that comes to the host, or where it has none by the CPU, on copies of the pages. A launch
+ * takes a lane as a copy does, and what is in flight then is the lane's: its part of the device's
+ * scratch and its pinned memory. A kernel that does not end in time loses the device, as a copy
+ * does.
  *
  * The scratch and the module are made when the first region is there, since regions go first: a
  * device that has no room for them, or for which there is no code, is used without. */
@@ -12,8 +13,6 @@
 #include "seam/mem/checksum.h"
 #include "seam/mem/cuda/cuda_state.h"
 
-/* What a lane has of the scratch: the list of pages, the values of sub-blocks, the checksums. */
-enum { SCRATCH_LIST, SCRATCH_BLOCKS, SCRATCH_SUMS, SCRATCH_PARTS };
 #define SCRATCH_BYTES (CUDA_LANES * SCRATCH_PARTS * (size_t)CUDA_PIECE_BYTES)
 
 /* ---- start and end ---- */
@@ -73,18 +72,18 @@ void cuda_kernels_close(struct cuda_device *d)
 
 /* ---- launches ---- */
 
-static CUdeviceptr scratch_of(const struct cuda_device *d, const struct cuda_lane *l, uint32_t part)
+CUdeviceptr cuda_scratch(const struct cuda_device *d, const struct cuda_lane *l, uint32_t part)
 {
     return d->scratch + ((uint64_t)(l - d->lane) * SCRATCH_PARTS + part) * CUDA_PIECE_BYTES;
 }
 
-static bool launch(struct cuda_device *d, const struct cuda_lane *l, enum kernels_kind kind,
-                   union kernels_args *args)
+bool cuda_launch(struct cuda_device *d, const struct cuda_lane *l, enum kernels_kind kind,
+                 union kernels_args *args)
 {
     void *params[] = {args};
     struct kernels_launch how;
 
-    check(kernels_prepare(kind, args, &how) == KERNELS_REFUSED_NONE); /* the pool's layout suits */
+    check(kernels_prepare(kind, args, &how) == KERNELS_REFUSED_NONE); /* the caller's sizes suit */
     return cuda_did(d, how.function,
                     d->cuda->driver.launch(d->function[kind], how.grid, 1, 1, how.block, 1, 1, 0,
                                            l->stream, params, NULL));
@@ -111,20 +110,20 @@ static bool sums_ask(struct cuda_device *d, const struct cuda_lane *l,
                      const struct mem_far_pages *p, uint8_t *sums)
 {
     const struct driver *api = &d->cuda->driver;
-    CUdeviceptr list = scratch_of(d, l, SCRATCH_LIST), out = scratch_of(d, l, SCRATCH_SUMS);
+    CUdeviceptr list = cuda_scratch(d, l, SCRATCH_TOLD), out = cuda_scratch(d, l, SCRATCH_SUMS);
     union kernels_args args = {.checksum = {.pool = (uintptr_t)p->base,
                                             .list = list,
                                             .page_bytes = p->page_bytes,
                                             .n = p->n,
                                             .units = p->units,
-                                            .blocks = scratch_of(d, l, SCRATCH_BLOCKS),
+                                            .blocks = cuda_scratch(d, l, SCRATCH_WORK),
                                             .sums = out}};
 
     memcpy(l->pinned, p->list, p->n * sizeof *p->list);
     return cuda_did(d, "cuMemcpyHtoDAsync",
                     api->put_async(list, l->pinned, p->n * sizeof *p->list, l->stream)) &&
-           launch(d, l, KERNELS_CHECKSUM_BLOCKS, &args) &&
-           launch(d, l, KERNELS_CHECKSUM_UNITS, &args) &&
+           cuda_launch(d, l, KERNELS_CHECKSUM_BLOCKS, &args) &&
+           cuda_launch(d, l, KERNELS_CHECKSUM_UNITS, &args) &&
            cuda_did(
                d, "cuMemcpyDtoHAsync",
                api->get_async(sums, out, (size_t)p->n * p->units * sizeof(uint64_t), l->stream)) &&

@@ -1,5 +1,5 @@
-/* What mem_cuda.c (start and end), cuda_copy.c (copies), cuda_kernels.c (checksums) and
- * cuda_export.c (what NICs need) share. */
+/* What mem_cuda.c (start and end), cuda_copy.c (copies), cuda_kernels.c (kernels, checksums),
+ * cuda_pack.c (many short copies) and cuda_export.c (what NICs need) share. */
 #ifndef SEAM_CUDA_STATE_H
 #define SEAM_CUDA_STATE_H
 
@@ -45,6 +45,7 @@ struct cuda {
     uint32_t wait_ms;
     struct mem_far far;
     _Atomic uint64_t sums_by_kernels, sums_by_copies;
+    _Atomic uint64_t rows_by_kernels, rows_by_copies;
     uint32_t ndevices, nregions;
     struct cuda_device device[CUDA_DEVICES_MAX];
     struct {
@@ -66,12 +67,23 @@ static inline struct cuda_device *cuda_device_at(struct cuda *c, const uint8_t *
 /* cuda_export.c */
 void cuda_export_init(struct cuda *c);
 
+/* cuda_pack.c */
+void cuda_pack_init(struct cuda *c);
+
+/* What a lane has of the scratch, a piece of each: what kernels are told (lists, tables), what they
+ * work in, and checksums. */
+enum { SCRATCH_TOLD, SCRATCH_WORK, SCRATCH_SUMS, SCRATCH_PARTS };
+
 /* cuda_kernels.c */
 void cuda_kernels_init(struct cuda *c);
 /* The device's context is current. Without kernels it is used all the same, and no_kernels says
  * why; only of a device that is lost is the call named that failed. */
 const char *cuda_kernels_open(struct cuda_device *d, CUresult *ret);
 void cuda_kernels_close(struct cuda_device *d);
+CUdeviceptr cuda_scratch(const struct cuda_device *d, const struct cuda_lane *l, uint32_t part);
+/* In the lane's stream. The arguments suit: kernels_prepare refuses none. False: as cuda_did. */
+bool cuda_launch(struct cuda_device *d, const struct cuda_lane *l, enum kernels_kind kind,
+                 union kernels_args *args);
 
 /* cuda_copy.c */
 void cuda_copy_init(struct cuda *c);

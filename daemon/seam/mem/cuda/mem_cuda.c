@@ -66,6 +66,7 @@ enum tern_err cuda_create(const char *library, int event_fd, uint32_t wait_ms, s
     c->wait_ms = wait_ms;
     cuda_copy_init(c);
     cuda_kernels_init(c);
+    cuda_pack_init(c);
     cuda_export_init(c);
     if (driver_open(&c->driver, library, &why) != DRIVER_OK) {
         snprintf(why_text, sizeof why_text,
@@ -357,8 +358,10 @@ bool cuda_device_view(struct cuda *c, uint32_t device, struct cuda_device_view *
     return true;
 }
 
-void cuda_sums(const struct cuda *c, uint64_t *ret_by_kernels, uint64_t *ret_by_copies)
+void cuda_work(const struct cuda *c, struct mem_far_work *ret)
 {
-    *ret_by_kernels = atomic_load(&c->sums_by_kernels);
-    *ret_by_copies = atomic_load(&c->sums_by_copies);
+    *ret = (struct mem_far_work){.sums_by_kernels = atomic_load(&c->sums_by_kernels),
+                                 .sums_by_copies = atomic_load(&c->sums_by_copies),
+                                 .rows_by_kernels = atomic_load(&c->rows_by_kernels),
+                                 .rows_by_copies = atomic_load(&c->rows_by_copies)};
 }

@@ -66,7 +66,7 @@ struct cuda_device_view {
 };
 /* False: there are not so many. Any thread. */
 bool cuda_device_view(struct cuda *c, uint32_t device, struct cuda_device_view *ret);
-/* Checksums that were computed, of all devices. Any thread. */
-void cuda_sums(const struct cuda *c, uint64_t *ret_by_kernels, uint64_t *ret_by_copies);
+/* Of all devices, since the start. Any thread. */
+void cuda_work(const struct cuda *c, struct mem_far_work *ret);
 
 #endif
