@@ -320,7 +320,7 @@ static void row_expected(const struct iovec *row, const uint8_t *near, uint8_t *
 
 TEST(mem_kernels_pack_and_unpack_many_rows)
 {
-    static uint8_t near[600 * 1024], packed[ROWS * 200], expected_rows[ROWS * 200], row[200];
+    static uint8_t near[600 * 1024], packed[ROWS * 200], expected_rows[ROWS * 200], row[256];
     static struct iovec rows[ROWS];
     struct prng p;
 
