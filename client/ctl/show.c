@@ -791,6 +791,27 @@ static void doctor_keys(const json_t *rdma)
                "only from peers with rdma.wide_keys: true\n");
 }
 
+/* GPUs that memory lies on, and who hashes its pages. */
+static void doctor_gpus(const json_t *gpus)
+{
+    const json_t *row;
+    size_t i;
+
+    json_array_foreach(gpus, i, row)
+    {
+        const char *lost = json_string_value(json_object_get(row, "lost"));
+
+        printf("GPU %s: ", j_str(row, "gpu"));
+        if (lost)
+            printf("lost (%s)\n", lost);
+        else if (j_bool(row, "kernels"))
+            printf("its kernels compute checksums and pack rows\n");
+        else
+            printf("checksums by the CPU, on copies of pages, and row by row (%s)\n",
+                   j_str(row, "reason"));
+    }
+}
+
 static int run_doctor(struct ctl *ctl)
 {
     json_t *answer = ctl_ask(ctl, "doctor", NULL, 0), *rdma, *row;
@@ -825,6 +846,7 @@ static int run_doctor(struct ctl *ctl)
             printf("  NUMA: %s\n", json_string_value(row));
         doctor_memory(rdma);
         doctor_memlock(rdma);
+        doctor_gpus(json_object_get(answer, "gpus"));
     }
     json_decref(answer);
     return CTL_OK;
@@ -852,7 +874,7 @@ const struct command show_commands[] = {
      "  ternctl engines\n", by_engine, 0, run_engines},
     {"peers", "", "Other daemons and whether they can be reached", "  ternctl peers\n", by_peer, 0,
      run_peers},
-    {"doctor", "", "What this host has of RDMA, what of it is used, and why", "  ternctl doctor\n",
-     NULL, 0, run_doctor},
+    {"doctor", "", "What this host has of RDMA and GPUs, what of it is used, and why",
+     "  ternctl doctor\n", NULL, 0, run_doctor},
     {0},
 };

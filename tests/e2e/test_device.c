@@ -228,16 +228,16 @@ TEST(device_engine_that_is_killed_leaves_pages_that_are_zeroed_before_others_hav
     tern_destroy(admin);
 }
 
-/* The GPU fails at the first copy of a checksum. What was there is not served any more, and the
- * daemon and its tenant without GPUs go on. */
-TEST(fault_21_device_fails_under_the_daemon)
+/* The GPU fails at a call that sealing makes. What was there is not served any more, and the daemon
+ * and its tenant without GPUs go on. */
+static void fails_under_the_daemon(const char *call)
 {
     char other[SPAWN_PATH_BYTES];
     struct tern *admin;
     struct engine e, near;
     struct tern_pool *again;
 
-    setenv("STANDIN_CUDA_FAIL", "cuMemcpyDtoHAsync:1:719", 1);
+    setenv("STANDIN_CUDA_FAIL", call, 1);
     rig_start_two(&rig, other, ON_FIRST); /* the second one's is */
     unsetenv("STANDIN_CUDA_FAIL");
     admin = rig_connected(rig.admin);
@@ -257,4 +257,14 @@ TEST(fault_21_device_fails_under_the_daemon)
     engine_close(&near);
     engine_close(&e);
     tern_destroy(admin);
+}
+
+TEST(fault_21_device_fails_under_the_daemon)
+{
+    fails_under_the_daemon("cuMemcpyDtoHAsync:1:719");
+}
+
+TEST(fault_21_kernel_fails_under_the_daemon)
+{
+    fails_under_the_daemon("cuLaunchKernel:2:719");
 }

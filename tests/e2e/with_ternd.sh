@@ -11,13 +11,15 @@
 #   json TEXT EXPRESSION                     the text is one JSON object j, and the Python expression holds
 #   value EXPRESSION <TEXT                   prints what it is of the object j
 #   needs PROGRAM WHAT-FOR, skip WHY, fail TEXT   end the script
-# TERN_BIN, TERN_BUILD and TERN_SOURCE come from ctest; by hand the defaults do.
+# TERN_BIN, TERN_BUILD and TERN_SOURCE come from ctest; by hand the defaults do. TERND is another daemon than that of
+# TERN_BIN.
 set -euo pipefail
 HERE=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)
 TERN_SOURCE=${TERN_SOURCE:-$(cd "$HERE/../.." && pwd)}
 TERN_BUILD=${TERN_BUILD:-$TERN_SOURCE/build}
 TERN_BIN=${TERN_BIN:-$TERN_BUILD/bin}
 CTL=$TERN_BIN/ternctl
+TERND=${TERND:-$TERN_BIN/ternd}
 DIR=$(mktemp -d /tmp/tern-e2e-XXXXXX)
 TERND_PID= STUCK=
 declare -A PIDS
@@ -123,7 +125,7 @@ tenants:
 $1
 EOF
     : >"$DIR/log" # here: the one before may have said that it was ready
-    LD_PRELOAD=${TERND_PRELOAD:-} "$TERN_BIN/ternd" --config "$DIR/config.yaml" 2>"$DIR/log" &
+    LD_PRELOAD=${TERND_PRELOAD:-} "$TERND" --config "$DIR/config.yaml" 2>"$DIR/log" &
     TERND_PID=$!
     ready "$TERND_PID" "$DIR/log"
 }
@@ -133,7 +135,7 @@ ternd_run() {
     shift
     mkdir -p "$DIR/$node"
     : >"$DIR/$node/log"
-    "$TERN_BIN/ternd" --node "$node" --admin-socket "$DIR/$node/admin.sock" --huge-pages=no --workers 1 "$@" \
+    "$TERND" --node "$node" --admin-socket "$DIR/$node/admin.sock" --huge-pages=no --workers 1 "$@" \
         2>"$DIR/$node/log" &
     PIDS[$node]=$!
     ready "${PIDS[$node]}" "$DIR/$node/log"

@@ -124,14 +124,15 @@ CUresult standin_driver_version(int *ret)
 
 CUresult standin_error_name(CUresult error, const char **ret)
 {
-    *ret = error == CUDA_ERROR_OUT_OF_MEMORY     ? "CUDA_ERROR_OUT_OF_MEMORY"
-           : error == CUDA_ERROR_ILLEGAL_ADDRESS ? "CUDA_ERROR_ILLEGAL_ADDRESS"
-           : error == CUDA_ERROR_NO_DEVICE       ? "CUDA_ERROR_NO_DEVICE"
-           : error == CUDA_ERROR_INVALID_VALUE   ? "CUDA_ERROR_INVALID_VALUE"
-           : error == CUDA_ERROR_INVALID_CONTEXT ? "CUDA_ERROR_INVALID_CONTEXT"
-           : error == CUDA_ERROR_LAUNCH_FAILED   ? "CUDA_ERROR_LAUNCH_FAILED"
-           : error == CUDA_ERROR_NOT_SUPPORTED   ? "CUDA_ERROR_NOT_SUPPORTED"
-                                                 : "CUDA_ERROR_UNKNOWN";
+    *ret = error == CUDA_ERROR_OUT_OF_MEMORY       ? "CUDA_ERROR_OUT_OF_MEMORY"
+           : error == CUDA_ERROR_ILLEGAL_ADDRESS   ? "CUDA_ERROR_ILLEGAL_ADDRESS"
+           : error == CUDA_ERROR_NO_DEVICE         ? "CUDA_ERROR_NO_DEVICE"
+           : error == CUDA_ERROR_INVALID_VALUE     ? "CUDA_ERROR_INVALID_VALUE"
+           : error == CUDA_ERROR_INVALID_CONTEXT   ? "CUDA_ERROR_INVALID_CONTEXT"
+           : error == CUDA_ERROR_LAUNCH_FAILED     ? "CUDA_ERROR_LAUNCH_FAILED"
+           : error == CUDA_ERROR_NO_BINARY_FOR_GPU ? "CUDA_ERROR_NO_BINARY_FOR_GPU"
+           : error == CUDA_ERROR_NOT_SUPPORTED     ? "CUDA_ERROR_NOT_SUPPORTED"
+                                                   : "CUDA_ERROR_UNKNOWN";
     return CUDA_SUCCESS;
 }
 
@@ -278,6 +279,13 @@ void standin_hang(uint32_t device)
     pthread_mutex_unlock(&standin_lock);
 }
 
+void standin_hang_kernels(uint32_t device)
+{
+    pthread_mutex_lock(&standin_lock);
+    standin_devices.kernels_hang[device] = true;
+    pthread_mutex_unlock(&standin_lock);
+}
+
 uint32_t standin_calls(const char *name)
 {
     uint32_t n;
@@ -298,6 +306,7 @@ struct standin_live standin_live_now(void)
     standin_memory_live(&live);
     standin_streams_live(&live);
     standin_host_live(&live);
+    standin_modules_live(&live);
     pthread_mutex_unlock(&standin_lock);
     return live;
 }
@@ -333,7 +342,7 @@ void standin_spoil(CUdeviceptr at)
 
 typedef void any_fn(void);
 
-/* It has memory, and no kernels. */
+/* What nobody asks of it. */
 static CUresult not_here(void)
 {
     return CUDA_ERROR_NOT_SUPPORTED;

@@ -74,6 +74,7 @@ static CUresult create(CUmemGenericAllocationHandle *ret, size_t bytes,
                        const CUmemAllocationProp *prop, unsigned long long flags)
 {
     int device = prop->location.id, fd;
+    CUresult result;
     char name[32];
 
     if (bytes == 0 || bytes % GRANULE || flags || prop->type != CU_MEM_ALLOCATION_TYPE_PINNED ||
@@ -90,7 +91,10 @@ static CUresult create(CUmemGenericAllocationHandle *ret, size_t bytes,
             close(fd);
         return CUDA_ERROR_OUT_OF_MEMORY;
     }
-    return memory_take(ret, fd, bytes, device);
+    result = memory_take(ret, fd, bytes, device);
+    if (result == CUDA_SUCCESS) /* what a GPU's memory holds at first is not said */
+        memset(memory_of(*ret)->bytes_at, 0xa5, bytes);
+    return result;
 }
 
 CUresult standin_mem_create(CUmemGenericAllocationHandle *ret, size_t bytes,
@@ -100,8 +104,6 @@ CUresult standin_mem_create(CUmemGenericAllocationHandle *ret, size_t bytes,
 
     if (result == CUDA_SUCCESS)
         result = create(ret, bytes, prop, flags);
-    if (result == CUDA_SUCCESS) /* what a GPU's memory holds at first is not said */
-        memset(memory_of(*ret)->bytes_at, 0xa5, bytes);
     return standin_leave(result);
 }
 
@@ -272,8 +274,8 @@ CUresult standin_mem_unmap(CUdeviceptr at, size_t bytes)
     if (result == CUDA_SUCCESS && (!r || !r->memory))
         result = CUDA_ERROR_INVALID_VALUE;
     if (result == CUDA_SUCCESS) {
-        if (standin_in_flight(at, bytes))
-            standin_broken("memory was unmapped while a copy was at it");
+        if (standin_in_flight(at, bytes) || standin_launched(r->memory->device))
+            standin_broken("memory was unmapped while a copy or a kernel was at it");
         r->memory->maps--;
         memory_end(r->memory);
         r->memory = NULL;
@@ -306,6 +308,72 @@ uint8_t *standin_reach(CUdeviceptr at, size_t n, int device, CUresult *ret)
     }
     *ret = CUDA_ERROR_INVALID_VALUE;
     return NULL;
+}
+
+/* Memory of the device of the context, by whole granules; CUDA_SUCCESS, or nothing is left of it.
+ */
+static CUresult alloc(CUdeviceptr *ret, size_t bytes, int device)
+{
+    CUmemAllocationProp prop = {.type = CU_MEM_ALLOCATION_TYPE_PINNED,
+                                .requestedHandleTypes = CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR,
+                                .location = {CU_MEM_LOCATION_TYPE_DEVICE, device}};
+    CUmemGenericAllocationHandle handle;
+    struct memory *m;
+    CUresult result;
+
+    bytes = (bytes + GRANULE - 1) / GRANULE * GRANULE;
+    result = create(&handle, bytes, &prop, 0);
+    if (result != CUDA_SUCCESS)
+        return result;
+    m = memory_of(handle);
+    m->handles = 0; /* it ends with its range */
+    m->maps = 1;
+    result = reserve(ret, bytes, GRANULE);
+    if (result != CUDA_SUCCESS) {
+        m->maps = 0;
+        memory_end(m);
+        return result;
+    }
+    for (struct range *r = ranges; r < ranges + RANGES_MAX; r++)
+        if (r->bytes > 0 && r->base == *ret) {
+            r->memory = m;
+            memset(r->access, 0, sizeof r->access);
+            r->access[device] = true;
+        }
+    return CUDA_SUCCESS;
+}
+
+CUresult standin_mem_alloc(CUdeviceptr *ret, size_t bytes)
+{
+    CUresult result = standin_enter("cuMemAlloc");
+
+    if (result == CUDA_SUCCESS && !standin_current)
+        result = CUDA_ERROR_INVALID_CONTEXT;
+    if (result == CUDA_SUCCESS)
+        result = alloc(ret, bytes, standin_current->device);
+    return standin_leave(result);
+}
+
+CUresult standin_mem_free(CUdeviceptr at)
+{
+    CUresult result = standin_enter("cuMemFree");
+    struct range *r = ranges;
+
+    while (r < ranges + RANGES_MAX && (r->bytes == 0 || r->base != at))
+        r++;
+    if (result == CUDA_SUCCESS &&
+        (r == ranges + RANGES_MAX || !r->memory || r->memory->handles > 0))
+        result = CUDA_ERROR_INVALID_VALUE;
+    if (result == CUDA_SUCCESS) {
+        if (standin_in_flight(at, r->bytes) || standin_launched(r->memory->device))
+            standin_broken("memory was freed while a copy or a kernel was at it");
+        r->memory->maps--;
+        memory_end(r->memory);
+        r->memory = NULL;
+        munmap((void *)(uintptr_t)r->reserved_at, r->reserved_bytes);
+        r->bytes = 0;
+    }
+    return standin_leave(result);
 }
 
 /* ---- what NICs are given ---- */

@@ -8,14 +8,18 @@
  *   from host memory that is not pinned is refused;
  * - sizes and addresses are whole granules; memory is used only where it is mapped and access to it
  *   was set, and in the context of its stream; a handle ends with its release;
- * - memory that is unmapped or unpinned while a copy is at it ends the program; so does registered
- *   memory of the host that is unmapped, a function in a stream that calls the driver, and what is
- *   put into a stream that is being captured;
+ * - kernels are ours alone, run late by the same thread, on the CPU and from their own source; one
+ *   that reaches for memory that is not there, or without access, loses its device;
+ * - memory that is unmapped or unpinned while a copy is at it, or unmapped while any kernel of its
+ *   device is to run, ends the program, and so does a module that is unloaded then; so does
+ * registered memory of the host that is unmapped, a function in a stream that calls the driver, and
+ * what is put into a stream that is being captured;
  * - registered memory of the host has another address for devices.
  *
  * The environment says what it is like: STANDIN_CUDA_DEVICES (2), STANDIN_CUDA_MIB of each (1024),
  * STANDIN_CUDA_DELAY_US (100: a copy takes up to that), STANDIN_CUDA_LACKS (N,N: the numbers of
- * attributes that are 0), STANDIN_CUDA_FAIL (NAME:NTH:RESULT: that call fails, once; of an error
+ * attributes that are 0), STANDIN_CUDA_KERNELS (0: no module has code for its devices),
+ * STANDIN_CUDA_FAIL (NAME:NTH:RESULT: that call fails, once; of an error
  * that a context does not recover from, its device fails for good), and CUDA_VISIBLE_DEVICES
  * (numbers). A range's dma-buf is its memfd; a flush of NICs' writes is counted and does nothing.
  * What tests do to it while it runs are the calls below, to be found by dlsym. */
@@ -32,13 +36,14 @@
 
 /* What was made and not taken back. */
 struct standin_live {
-    uint32_t contexts, handles, ranges, maps, streams, events, pinned, registered;
+    uint32_t contexts, handles, ranges, maps, streams, events, pinned, registered, modules;
 };
 
 #define STANDIN_CALLS(X)                                                                           \
     X(let_fail, standin_let_fail, void, (const char *name, uint32_t nth, CUresult result))         \
-    X(hang, standin_hang, void, (uint32_t device))        /* its copies are never done */          \
-    X(calls, standin_calls, uint32_t, (const char *name)) /* since `let_fail` */                   \
+    X(hang, standin_hang, void, (uint32_t device))                 /* its copies are never done */ \
+    X(hang_kernels, standin_hang_kernels, void, (uint32_t device)) /* nor what is behind one */    \
+    X(calls, standin_calls, uint32_t, (const char *name))          /* since `let_fail` */          \
     X(live, standin_live_now, struct standin_live, (void))                                         \
     X(look, standin_look, void, (void *to, CUdeviceptr from, size_t n)) /* not by a copy */        \
     X(spoil, standin_spoil, void, (CUdeviceptr at))                     /* flips a bit */          \

@@ -5,6 +5,7 @@
 #include <pthread.h>
 #include <stdbool.h>
 
+#include "kernels/kernels.h"
 #include "standin/standin.h"
 
 #define DEVICES_MAX 16
@@ -47,13 +48,20 @@ struct range {
     bool access[DEVICES_MAX];
 };
 
+/* A kernel, with its only parameter. */
+struct standin_launch {
+    enum kernels_kind kind;
+    uint32_t grid, block;
+    union kernels_args args;
+};
+
 extern pthread_mutex_t standin_lock;
 extern struct standin_devices {
     int n;
     uint64_t bytes_each, bytes_used[DEVICES_MAX];
     struct CUctx_st context[DEVICES_MAX];
     CUresult lost[DEVICES_MAX]; /* CUDA_SUCCESS: it is not */
-    bool hangs[DEVICES_MAX];
+    bool hangs[DEVICES_MAX], kernels_hang[DEVICES_MAX];
 } standin_devices;
 extern _Thread_local CUcontext standin_current;
 extern _Thread_local bool standin_in_call; /* a function of the program's runs in a stream */
@@ -76,7 +84,12 @@ void *standin_registered(CUdeviceptr at, size_t n);
 void standin_host_live(struct standin_live *ret);
 /* streams.c; likewise: a copy that is not done touches that. */
 bool standin_in_flight(uint64_t at, uint64_t n);
+bool standin_launched(int device); /* a kernel of it is not done */
+CUresult standin_ask_launch(CUstream stream, const struct standin_launch *l);
 void standin_streams_live(struct standin_live *ret);
+/* kernels.c; likewise: runs it. Anything but CUDA_SUCCESS: the device is lost so. */
+CUresult standin_kernel(const struct standin_launch *l, int device);
+void standin_modules_live(struct standin_live *ret);
 
 /* The functions of the library, by the member of struct driver that they stand for; NULL where
  * there is none. */

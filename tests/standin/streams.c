@@ -9,7 +9,16 @@
 #include "standin/standin_state.h"
 
 /* Those up to COPY_WRITE touch memory at `at`. */
-enum copy_kind { COPY_GET, COPY_PUT, COPY_SET, COPY_WRITE, COPY_RECORD, COPY_WAIT, COPY_CALL };
+enum copy_kind {
+    COPY_GET,
+    COPY_PUT,
+    COPY_SET,
+    COPY_WRITE,
+    COPY_RECORD,
+    COPY_WAIT,
+    COPY_CALL,
+    COPY_LAUNCH
+};
 
 struct copy {
     enum copy_kind kind;
@@ -22,6 +31,7 @@ struct copy {
     uint32_t number; /* of the record that it is, or waits for */
     CUhostFn call;
     void *with;
+    struct standin_launch launch;
 };
 
 static struct CUstream_st streams[STREAMS_MAX];
@@ -54,6 +64,14 @@ static void call_do(const struct copy *c)
     pthread_mutex_lock(&standin_lock);
 }
 
+static void launch_do(const struct copy *c)
+{
+    CUresult result = standin_kernel(&c->launch, c->stream->device);
+
+    if (result != CUDA_SUCCESS)
+        standin_devices.lost[c->stream->device] = result;
+}
+
 static void copy_do(const struct copy *c)
 {
     CUresult result = CUDA_SUCCESS;
@@ -63,6 +81,8 @@ static void copy_do(const struct copy *c)
         c->event->pending--;
     else if (c->kind == COPY_CALL)
         call_do(c);
+    else if (c->kind == COPY_LAUNCH)
+        launch_do(c);
     if (c->kind > COPY_WRITE)
         return;
     there = place_of(c, &result);
@@ -95,6 +115,8 @@ static bool stream_first(size_t i)
         if (copies[k].stream == copies[i].stream)
             return false;
     if (copies[i].kind == COPY_WAIT && !recorded(&copies[i]))
+        return false;
+    if (copies[i].kind == COPY_LAUNCH && standin_devices.kernels_hang[copies[i].stream->device])
         return false;
     return !standin_devices.hangs[copies[i].stream->device];
 }
@@ -209,6 +231,19 @@ CUresult standin_set_async(CUdeviceptr at, unsigned char value, size_t n, CUstre
     return copy_asked(
         "cuMemsetD8Async",
         (struct copy){.kind = COPY_SET, .stream = stream, .at = at, .n = n, .value = value});
+}
+
+CUresult standin_ask_launch(CUstream stream, const struct standin_launch *l)
+{
+    return ask((struct copy){.kind = COPY_LAUNCH, .stream = stream, .launch = *l});
+}
+
+bool standin_launched(int device)
+{
+    for (size_t i = 0; i < ncopies; i++)
+        if (copies[i].kind == COPY_LAUNCH && copies[i].stream->device == device)
+            return true;
+    return false;
 }
 
 bool standin_in_flight(uint64_t at, uint64_t n)
@@ -404,7 +439,7 @@ void standin_streams_live(struct standin_live *ret)
 void standin_go_on(uint32_t device)
 {
     pthread_mutex_lock(&standin_lock);
-    standin_devices.hangs[device] = false;
+    standin_devices.hangs[device] = standin_devices.kernels_hang[device] = false;
     pthread_cond_broadcast(&asked);
     pthread_mutex_unlock(&standin_lock);
 }

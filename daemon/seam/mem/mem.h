@@ -120,6 +120,13 @@ enum tern_err mem_region_export(struct mem *mem, uint32_t tenant, uint32_t regio
 /* The PCI address of that GPU, as the driver writes it; "": the driver does not tell. NULL: memory
  * of the host. */
 const char *mem_region_pci(const struct mem *mem, uint32_t tenant, uint32_t region);
+/* A GPU that memory lies on. False: there are not so many. Any thread. */
+struct mem_device_view {
+    const char *uuid;
+    const char *lost;       /* why it is; NULL: it is not */
+    const char *no_kernels; /* why the CPU hashes its pages; NULL: kernels of its own do */
+};
+bool mem_device_view(const struct mem *mem, uint32_t device, struct mem_device_view *ret);
 /* A GPU that was lost since the last call, and why. False: none. */
 bool mem_device_lost(struct mem *mem, const char **ret_uuid, const char **ret_why);
 /* Where in its tenant's regions the pool begins. False: it lies in the host tier. */
@@ -164,7 +171,11 @@ void mem_control_reset(struct mem *mem, uint32_t tenant, uint32_t engine);
 struct mem_stats {
     uint64_t bytes;        /* of all tenants' regions */
     uint64_t device_bytes; /* of these, memory of GPUs */
-    uint32_t devices, devices_lost;
+    uint32_t devices, devices_lost, devices_with_kernels;
+    struct mem_far_work {
+        uint64_t sums_by_kernels, sums_by_copies; /* checksums of their pages */
+        uint64_t rows_by_kernels, rows_by_copies; /* stretches of them, packed and unpacked */
+    } work;
     uint64_t host_bytes; /* of their host tiers */
     uint64_t record_bytes, records_checked;
     uint64_t huge_page_bytes, sealed_pages, zeroed_bytes, queue_high_water;

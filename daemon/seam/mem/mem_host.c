@@ -469,6 +469,17 @@ const char *mem_region_pci(const struct mem *mem, uint32_t tenant, uint32_t regi
     return view.pci;
 }
 
+bool mem_device_view(const struct mem *mem, uint32_t device, struct mem_device_view *ret)
+{
+    struct cuda_device_view view;
+
+    if (!mem->cuda || !cuda_device_view(mem->cuda, device, &view))
+        return false;
+    *ret = (struct mem_device_view){
+        .uuid = view.uuid, .lost = view.lost ? view.why : NULL, .no_kernels = view.no_kernels};
+    return true;
+}
+
 bool mem_device_lost(struct mem *mem, const char **ret_uuid, const char **ret_why)
 {
     struct cuda_device_view view;
@@ -740,9 +751,14 @@ void mem_stats(const struct mem *mem, struct mem_stats *ret)
         workers_stats(mem->device_workers, &d);
     ret->bytes = mem->bytes;
     ret->device_bytes = mem->device_bytes;
-    ret->devices = ret->devices_lost = 0;
-    for (; mem->cuda && cuda_device_view(mem->cuda, ret->devices, &view); ret->devices++)
+    ret->devices = ret->devices_lost = ret->devices_with_kernels = 0;
+    ret->work = (struct mem_far_work){0};
+    for (; mem->cuda && cuda_device_view(mem->cuda, ret->devices, &view); ret->devices++) {
         ret->devices_lost += view.lost ? 1 : 0;
+        ret->devices_with_kernels += view.no_kernels ? 0 : 1;
+    }
+    if (mem->cuda)
+        cuda_work(mem->cuda, &ret->work);
     ret->host_bytes = mem->host_bytes;
     ret->record_bytes = mem->record_bytes;
     ret->records_checked = w.records_checked;

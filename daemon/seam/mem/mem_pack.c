@@ -43,23 +43,49 @@ static bool pack_all(struct packing *p)
     return all;
 }
 
-/* Stretch by stretch, where some may be memory of a device. */
+/* Stretches of devices that follow each other: how many bytes, up to the end of what is left. */
+static uint64_t far_bytes(const struct mem *mem, const struct packing *p, uint32_t *ret_n)
+{
+    uint64_t bytes = 0;
+
+    for (*ret_n = 0; bytes < p->left && mem_is_far(mem, p->next[*ret_n].iov_base); ++*ret_n)
+        bytes += p->next[*ret_n].iov_len;
+    return bytes < p->left ? bytes : p->left;
+}
+
+static bool far_move(const struct mem_far *far, const struct packing *p, uint64_t n)
+{
+    mem_fault_not_owner();
+    return p->in ? far->gather(far->ctx, p->next, n, p->in)
+                 : far->scatter(far->ctx, p->next, n, p->out);
+}
+
+/* Where some may be memory of devices, which goes together, and others are not. */
 static bool pack_far(const struct mem *mem, struct packing *p)
 {
     bool all = true;
 
     while (p->left > 0) {
-        const struct iovec *s = p->next++;
-        uint64_t n = s->iov_len < p->left ? s->iov_len : p->left;
+        uint32_t stretches;
+        uint64_t n = far_bytes(mem, p, &stretches);
+        bool ok;
 
-        p->left -= n;
-        if (p->in) {
-            all = mem_get(mem, p->in, s->iov_base, n) && all;
-            p->in += n;
+        if (n > 0) {
+            ok = far_move(mem_far(mem), p, n);
         } else {
-            all = mem_put(mem, s->iov_base, p->out, n) && all;
-            p->out += n;
+            const struct iovec *s = p->next;
+
+            stretches = 1;
+            n = s->iov_len < p->left ? s->iov_len : p->left;
+            ok = p->in ? mem_get(mem, p->in, s->iov_base, n) : mem_put(mem, s->iov_base, p->out, n);
         }
+        all = ok && all;
+        p->next += stretches;
+        p->left -= n;
+        if (p->in)
+            p->in += n;
+        else
+            p->out += n;
     }
     return all;
 }

@@ -6,10 +6,13 @@
 #include "reshard/units.h"
 #include "seam/mem/checksum.h"
 #include "seam/mem/mem_fault.h"
+#include "seam/mem/mem_pack.h"
 #include "seam/mem/mem_touch.h"
 
 /* Bytes of a unit that are collected at once: whole blocks of a checksum. */
 #define WINDOW_BYTES (4u * CHECKSUM_BLOCK)
+/* Rows of a device that are moved together. */
+#define FAR_ROWS 256u
 
 struct landing {
     struct mem *mem;
@@ -18,9 +21,12 @@ struct landing {
     const struct mem_reshard *way;
     const uint64_t *sums;
     bool right;
-    bool far;  /* the pages are memory that the CPU does not reach: row by row, and slow */
-    bool lost; /* then: some of it is gone */
-    uint8_t window[WINDOW_BYTES];
+    const struct mem_far *far;                    /* NULL: the CPU reaches the pages */
+    bool lost;                                    /* then: some of it is gone */
+    struct iovec row[FAR_ROWS], to_row[FAR_ROWS]; /* then: what is moved next; to_row: spread */
+    uint32_t rows;
+    uint64_t row_bytes; /* of all rows */
+    uint8_t window[WINDOW_BYTES], packed[WINDOW_BYTES];
 };
 
 static uint8_t *place_of(const struct landing *l, const struct reshard_end *end)
@@ -32,14 +38,33 @@ static uint8_t *place_of(const struct landing *l, const struct reshard_end *end)
 
 /* ---- what came ---- */
 
+/* Of memory of a device the runs are noted, with where in the window they belong, and fetched
+ * together. */
+static void runs_fetch(struct landing *l)
+{
+    const uint8_t *at = l->packed;
+
+    if (l->rows > 0 && !mem_pack(l->mem, l->packed, l->row, l->row_bytes))
+        l->lost = true;
+    for (uint32_t i = 0; i < l->rows; at += l->row[i++].iov_len)
+        memcpy(l->to_row[i].iov_base, at, l->row[i].iov_len);
+    l->rows = 0;
+    l->row_bytes = 0;
+}
+
 static void collect(void *ctx, const struct reshard_unit_run *run)
 {
     struct landing *l = ctx;
 
-    if (!l->far)
+    if (!l->far) {
         memcpy(l->window + run->in_unit, place_of(l, &run->to), run->bytes);
-    else if (!mem_get(l->mem, l->window + run->in_unit, place_of(l, &run->to), run->bytes))
-        l->lost = true;
+        return;
+    }
+    if (l->rows == FAR_ROWS || l->row_bytes + run->bytes > sizeof l->packed)
+        runs_fetch(l);
+    l->to_row[l->rows].iov_base = l->window + run->in_unit;
+    l->row[l->rows++] = (struct iovec){place_of(l, &run->to), run->bytes};
+    l->row_bytes += run->bytes;
 }
 
 static uint64_t unit_sum(struct landing *l, const struct reshard_unit *whole)
@@ -58,6 +83,7 @@ static uint64_t unit_sum(struct landing *l, const struct reshard_unit *whole)
 
         part.bytes = n = end - at < WINDOW_BYTES ? end - at : WINDOW_BYTES;
         reshard_unit_runs(&mine, &part, collect, l);
+        runs_fetch(l);
         checksum_feed(&sum, l->window, n);
     }
     return checksum_end(&sum);
@@ -97,13 +123,33 @@ static void verify_touch(void *ctx)
 
 /* ---- what is made of it ---- */
 
+static void rows_spread(struct landing *l)
+{
+    l->lost = l->lost || !mem_pack(l->mem, l->packed, l->row, l->row_bytes) ||
+              !mem_unpack(l->mem, l->to_row, l->packed, l->row_bytes);
+    l->rows = 0;
+    l->row_bytes = 0;
+}
+
+/* Through memory of the host: the other rank may lie on another device. */
 static void spread_far(struct landing *l, const struct reshard_piece *p)
 {
     uint8_t *to = place_of(l, &p->to), *from = place_of(l, &p->from);
+    const uint64_t n = p->shape.row_bytes, rows = strided_rows(&p->shape);
 
-    for (uint64_t i = 0; i < strided_rows(&p->shape) && !l->lost; i++)
-        l->lost = !mem_move(l->mem, to + strided_to(&p->shape, i),
-                            from + strided_from(&p->shape, i), p->shape.row_bytes);
+    for (uint64_t i = 0; i < rows && !l->lost; i++) {
+        uint8_t *there = to + strided_to(&p->shape, i), *here = from + strided_from(&p->shape, i);
+
+        if (n > sizeof l->packed) {
+            l->lost = !mem_move(l->mem, there, here, n);
+            continue;
+        }
+        l->row[l->rows] = (struct iovec){here, n};
+        l->to_row[l->rows++] = (struct iovec){there, n};
+        l->row_bytes += n;
+        if (i + 1 == rows || l->rows == FAR_ROWS || l->row_bytes + n > sizeof l->packed)
+            rows_spread(l);
+    }
 }
 
 static void spread_touch(void *ctx)
@@ -120,15 +166,14 @@ static void spread_touch(void *ctx)
     }
 }
 
-static uint64_t own_sum(struct landing *l, const uint8_t *at, uint64_t n)
+static void far_seal(struct landing *l, const uint8_t *page, uint64_t bytes, uint32_t units,
+                     uint64_t *ret)
 {
-    struct checksum sum;
+    const uint32_t first = 0;
+    const struct mem_far_pages pages = {
+        .base = page, .list = &first, .page_bytes = bytes, .n = 1, .units = units};
 
-    if (!l->far)
-        return checksum_unit(at, n);
-    checksum_begin(&sum);
-    l->lost = !mem_feed(l->mem, &sum, at, n) || l->lost;
-    return checksum_end(&sum);
+    l->lost = !l->far->sums(l->far->ctx, &pages, ret) || l->lost;
 }
 
 static void page_seal(struct landing *l, uint32_t i)
@@ -138,13 +183,18 @@ static void page_seal(struct landing *l, uint32_t i)
     uint64_t bytes = mem_page_bytes(l->mem, l->pool, page->group);
     uint32_t units = mem_units(l->mem, l->pool, page->group);
 
-    for (uint32_t r = 0; r < mem_pool_ranks(l->mem, l->pool); r++)
-        for (uint32_t unit = 0; unit < units; unit++) {
-            uint64_t from, end = checksum_unit_span(bytes, units, unit, &from);
-            struct reshard_end at = {.rank = r, .page = i, .at = from};
+    for (uint32_t r = 0; r < mem_pool_ranks(l->mem, l->pool); r++, sums += units) {
+        const struct reshard_end whole = {.rank = r, .page = i};
+        const uint8_t *at = place_of(l, &whole);
 
-            *sums++ = own_sum(l, place_of(l, &at), end - from);
+        if (l->far)
+            far_seal(l, at, bytes, units, sums);
+        for (uint32_t unit = 0; !l->far && unit < units; unit++) {
+            uint64_t from, end = checksum_unit_span(bytes, units, unit, &from);
+
+            sums[unit] = checksum_unit(at + from, end - from);
         }
+    }
 }
 
 static void seal_touch(void *ctx)
@@ -174,7 +224,10 @@ bool mem_reshard_landed(struct mem *mem, uint32_t pool, const struct page_at *pa
     l.way = way;
     l.sums = sums;
     l.right = l.lost = false;
-    l.far = mem_is_far(mem, mem_page(mem, pool, 0, pages[0].group, pages[0].index));
+    l.rows = 0;
+    l.row_bytes = 0;
+    l.far = mem_is_far(mem, mem_page(mem, pool, 0, pages[0].group, pages[0].index)) ? mem_far(mem)
+                                                                                    : NULL;
     return touched(&l, verify_touch) && l.right && touched(&l, spread_touch) &&
            touched(&l, seal_touch);
 }

@@ -67,17 +67,6 @@ static bool piece_filled(void *ctx, uint8_t *bytes, uint64_t n)
     return true;
 }
 
-static bool piece_hashed(void *ctx, uint8_t *bytes, uint64_t n)
-{
-    checksum_feed(ctx, bytes, n);
-    return true;
-}
-
-bool mem_far_feed(const struct mem_far *far, struct checksum *sum, const void *at, uint64_t n)
-{
-    return far->get(far->ctx, at, n, piece_hashed, sum);
-}
-
 /* ---- either ---- */
 
 bool mem_get(const struct mem *mem, void *to, const void *at, uint64_t n)
@@ -100,16 +89,6 @@ bool mem_put(const struct mem *mem, void *at, const void *from, uint64_t n)
         return copy_near(at, from, n);
     mem_fault_not_owner();
     return far->put(far->ctx, at, n, piece_filled, &s);
-}
-
-bool mem_feed(const struct mem *mem, struct checksum *sum, const void *at, uint64_t n)
-{
-    const struct mem_far *far = far_of(mem, at);
-
-    if (!far)
-        return mem_fault_feed(sum, at, n);
-    mem_fault_not_owner();
-    return mem_far_feed(far, sum, at, n);
 }
 
 bool mem_move(const struct mem *mem, void *to, const void *from, uint64_t n)

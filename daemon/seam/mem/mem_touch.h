@@ -5,11 +5,22 @@
 #ifndef SEAM_MEM_TOUCH_H
 #define SEAM_MEM_TOUCH_H
 
+#include <sys/uio.h>
+
 #include "seam/mem/checksum.h"
 #include "seam/mem/mem.h"
 
 /* n bytes in host memory, which lie there until it returns. False: no more of them. */
 typedef bool mem_piece(void *ctx, uint8_t *bytes, uint64_t n);
+
+/* Pages of equal length in memory that the CPU does not reach: page list[i] lies at base + list[i]
+ * * page_bytes, and all of them in one region. */
+struct mem_far_pages {
+    const uint8_t *base;
+    const uint32_t *list;
+    uint64_t page_bytes;
+    uint32_t n, units; /* equal shares of a page; the last one has what is left over */
+};
 
 /* Memory that the CPU does not reach. Its addresses are no addresses of host memory. Of the calls,
  * false: the device is lost, or a piece was refused. Pieces come in order; each but the last is a
@@ -20,12 +31,16 @@ struct mem_far {
     bool (*get)(void *ctx, const void *at, uint64_t n, mem_piece *take, void *to);
     bool (*put)(void *ctx, void *at, uint64_t n, mem_piece *fill, void *from);
     bool (*zero)(void *ctx, void *at, uint64_t n);
+    /* The first `bytes` of some stretches, which may lie on several devices, one behind the other
+     * to memory of the host and back. */
+    bool (*gather)(void *ctx, const struct iovec *stretches, uint64_t bytes, uint8_t *packed);
+    bool (*scatter)(void *ctx, const struct iovec *stretches, uint64_t bytes,
+                    const uint8_t *packed);
+    /* The checksums of all units (X7), page by page: n * units of them. */
+    bool (*sums)(void *ctx, const struct mem_far_pages *pages, uint64_t *ret);
     /* What a NIC is known to have written to the device of `at` is seen by `get` from here on. */
     bool (*nic_wrote)(void *ctx, const void *at);
 };
-
-/* checksum_feed of memory that is far. */
-bool mem_far_feed(const struct mem_far *far, struct checksum *sum, const void *at, uint64_t n);
 
 /* NULL: the CPU reaches all memory. */
 const struct mem_far *mem_far(const struct mem *mem);
@@ -36,8 +51,6 @@ bool mem_is_far(const struct mem *mem, const void *at);
  * to take is left out. */
 bool mem_get(const struct mem *mem, void *to, const void *at, uint64_t n);
 bool mem_put(const struct mem *mem, void *at, const void *from, uint64_t n);
-/* checksum_feed, likewise. */
-bool mem_feed(const struct mem *mem, struct checksum *sum, const void *at, uint64_t n);
 /* From one page to another one, of any memory. */
 bool mem_move(const struct mem *mem, void *to, const void *from, uint64_t n);
 

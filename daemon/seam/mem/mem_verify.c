@@ -1,11 +1,15 @@
-/* A page is verified where it lies: each block of 4 KiB is hashed as soon as it is whole; memory of
- * a device is read back for that. See mem_verify.h. Called by the transfers, on whatever thread
- * brings the page. */
+/* A page is verified where it lies: each block of 4 KiB is hashed as soon as it is whole, and
+ * memory of a device when all of a region has come. See mem_verify.h. Called by the transfers, on
+ * whatever thread brings the page. */
 #include "seam/mem/mem_verify.h"
+
+#include <string.h>
 
 #include "base/check.h"
 #include "seam/mem/mem_fault.h"
 #include "seam/mem/mem_touch.h"
+
+#define UNITS_MASKED 64 /* bits of a mask of units */
 
 bool mem_verify_nic_wrote(const struct mem *mem, uint32_t pool, const struct page_at *page)
 {
@@ -24,6 +28,8 @@ void mem_verify_begin(struct mem_verify *v, struct mem *mem, uint32_t pool,
                       const struct page_at *page, const uint64_t *sums)
 {
     v->mem = mem;
+    v->far =
+        mem_is_far(mem, mem_page(mem, pool, 0, page->group, page->index)) ? mem_far(mem) : NULL;
     v->sums = sums;
     v->page = *page;
     v->pool = pool;
@@ -66,11 +72,59 @@ static void skip_units(struct mem_verify *v)
     }
 }
 
+static void region_end(struct mem_verify *v)
+{
+    v->region++;
+    v->unit = 0;
+    v->hashed = 0;
+}
+
+/* The units of the region in work that have come, to `stored`: all of them at once. Units that come
+ * alone are pages of their own: their shares are equal. */
+static bool far_sums(const struct mem_verify *v, const uint8_t *base, uint64_t *stored)
+{
+    uint32_t list[UNITS_MASKED] = {0};
+    uint64_t sums[UNITS_MASKED];
+    struct mem_far_pages pages = {
+        .base = base, .list = list, .page_bytes = v->page_bytes, .n = 1, .units = v->units};
+
+    mem_fault_not_owner();
+    if (!v->masked)
+        return v->far->sums(v->far->ctx, &pages, stored);
+    pages.page_bytes = v->page_bytes / v->units;
+    pages.n = 0;
+    pages.units = 1;
+    for (uint32_t unit = 0; unit < v->units; unit++)
+        if (v->mask >> unit & 1)
+            list[pages.n++] = unit;
+    if (!v->far->sums(v->far->ctx, &pages, sums))
+        return false;
+    for (uint32_t k = 0; k < pages.n; k++)
+        stored[list[k]] = sums[k];
+    return true;
+}
+
+static void far_arrived(struct mem_verify *v, const uint8_t *base)
+{
+    const uint64_t *want = v->sums + v->region * v->units;
+    uint64_t *stored = mem_sums(v->mem, v->page.record) + v->region * v->units;
+
+    if (!far_sums(v, base, stored) ||
+        (!v->ahead && memcmp(stored, want, v->units * sizeof *stored) != 0))
+        v->wrong = true;
+    region_end(v);
+}
+
 void mem_verify_arrived(struct mem_verify *v, uint32_t region, uint64_t to)
 {
     const uint8_t *base = mem_page(v->mem, v->pool, region, v->page.group, v->page.index);
 
     check(region == v->region && to <= v->region_bytes);
+    if (v->far) {
+        if (to == v->region_bytes)
+            far_arrived(v, base);
+        return;
+    }
     skip_units(v);
     while (v->hashed < to) {
         uint64_t unit_from;
@@ -84,7 +138,7 @@ void mem_verify_arrived(struct mem_verify *v, uint32_t region, uint64_t to)
             n -= n % CHECKSUM_BLOCK;
         if (n == 0)
             return;
-        if (!mem_feed(v->mem, &v->sum, base + unit_from + v->in_unit, n))
+        if (!mem_fault_feed(&v->sum, base + unit_from + v->in_unit, n))
             v->wrong = true;
         v->hashed += n;
         v->in_unit += n;
@@ -92,11 +146,8 @@ void mem_verify_arrived(struct mem_verify *v, uint32_t region, uint64_t to)
             unit_end(v);
         skip_units(v);
     }
-    if (v->hashed == v->region_bytes) {
-        v->region++;
-        v->unit = 0;
-        v->hashed = 0;
-    }
+    if (v->hashed == v->region_bytes)
+        region_end(v);
 }
 
 bool mem_verify_landed(struct mem_verify *v)

@@ -29,7 +29,8 @@ struct mem_asker {
 /* A page in work. The struct is the caller's and needs no clean-up: one that was begun and is never
  * ended costs nothing. */
 struct mem_verify {
-    struct mem *mem;      /* borrowed */
+    struct mem *mem;           /* borrowed */
+    const struct mem_far *far; /* how its bytes are reached; NULL: by the CPU */
     const uint64_t *sums; /* borrowed: what the page must agree with, [region * units + unit] */
     struct page_at page;
     uint32_t pool, regions, units;

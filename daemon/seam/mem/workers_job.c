@@ -1,7 +1,8 @@
 /* See workers_job.h. A unit is copied in blocks that are hashed where they were written, while they
  * are in cache: what agrees with its checksum is what lies there, whoever wrote the source
  * meanwhile. A unit that meets a page whose backing is gone ends there: sealed it has no checksum,
- * which no copy and no peer believes, and copied it is wrong. */
+ * which no copy and no peer believes, and copied it is wrong. Pages of a device go whole, several
+ * of them at a time, since each call waits for it. */
 #include "seam/mem/workers_job.h"
 
 #include <assert.h>
@@ -21,7 +22,9 @@
 #endif
 
 #define UNITS_PIECE_BYTES                                                                          \
-    (128u << 10) /* what a thread takes at once, so that a job spreads over all */
+    (128u << 10)                  /* what a thread takes at once, so that a job spreads over all */
+#define FAR_PAGES            16u  /* of a device, that a thread has sealed at once */
+#define FAR_SUMS             512u /* of several pages, on the stack */
 #define COPY_BLOCK_BYTES     (64u << 10) /* of CHECKSUM_BLOCKs; stays in the cache of a core */
 #define ZERO_PIECE_BYTES     (4u << 20) /* short enough that a seal never waits long behind zeroing */
 #define PAGE_BYTES           4096u
@@ -59,15 +62,12 @@ static uint64_t *sum_of(const struct job *job, const struct page_at *page, uint3
 
 /* ---- on a device ---- */
 
-static bool far_sum(const struct mem_far *far, const void *at, uint64_t n, uint64_t *ret)
+/* How its bytes are reached, where one end of it is no memory of the host. */
+static const struct mem_far *far_of(const struct job *job)
 {
-    struct checksum sum;
-
-    checksum_begin(&sum);
-    if (!mem_far_feed(far, &sum, at, n))
-        return false;
-    *ret = checksum_end(&sum);
-    return true;
+    if (job->place.far || job->kind != JOB_COPY)
+        return job->place.far;
+    return job->target.far;
 }
 
 /* The end of a copy that lies in memory of the host: where the next piece goes to or comes from. */
@@ -123,54 +123,126 @@ static bool near_gives(void *ctx, uint8_t *piece, uint64_t n)
     return ok;
 }
 
-struct near_sum {
-    const uint8_t *at;
-    uint64_t n, sum;
+struct near_sums {
+    const struct group_layout *group;
+    const uint8_t *page;
+    uint64_t *ret;
 };
 
 static void near_hashed(void *ctx)
 {
-    struct near_sum *s = ctx;
+    const struct near_sums *s = ctx;
 
-    s->sum = checksum_unit(s->at, s->n);
+    for (uint32_t unit = 0; unit < s->group->units; unit++) {
+        uint64_t from, end = checksum_unit_span(s->group->page_bytes, s->group->units, unit, &from);
+
+        s->ret[unit] = checksum_unit(s->page + from, end - from);
+    }
 }
 
 /* One end of each copy is a device's, the other memory of the host. What was written is hashed
  * where it lies. */
-static bool far_copied(const struct job *job, uint8_t *to, uint8_t *from, uint64_t n, bool spoil,
-                       uint64_t *ret_sum)
+static bool far_copied(const struct job *job, uint8_t *to, uint8_t *from,
+                       const struct group_layout *g, bool spoil, uint64_t *ret_sums)
 {
+    const struct mem_far *far = far_of(job);
     struct near_end near = {.at = job->target.far ? from : to, .spoil = spoil};
-    struct near_sum sum = {.at = to, .n = n};
+    struct near_sums sums = {.group = g, .page = to, .ret = ret_sums};
+    const uint32_t first = 0;
+    const struct mem_far_pages pages = {
+        .base = to, .list = &first, .page_bytes = g->page_bytes, .n = 1, .units = g->units};
 
     if (job->target.far)
-        return job->target.far->put(job->target.far->ctx, to, n, near_gives, &near) &&
-               far_sum(job->target.far, to, n, ret_sum);
-    if (!job->place.far->get(job->place.far->ctx, from, n, near_takes, &near) ||
-        !mem_fault_bytes(near_hashed, &sum))
-        return false;
-    *ret_sum = sum.sum;
-    return true;
+        return far->put(far->ctx, to, g->page_bytes, near_gives, &near) &&
+               far->sums(far->ctx, &pages, ret_sums);
+    return far->get(far->ctx, from, g->page_bytes, near_takes, &near) &&
+           mem_fault_bytes(near_hashed, &sums);
 }
 
-static bool far_unit(const struct job *job, uint32_t i, uint32_t region, uint32_t unit)
+static bool far_copy(const struct job *job, uint32_t i, uint32_t region)
 {
-    const struct page_at *page = &job->page[i];
+    const struct page_at *page = &job->page[i], *to_page = &job->to[i];
     const struct group_layout *g = &job->place.group[page->group];
-    uint64_t at, end = checksum_unit_span(g->page_bytes, g->units, unit, &at), sum,
-                 want = *sum_of(job, page, region, unit);
-    uint8_t *from = page_bytes(&job->place, page, region) + at;
+    const uint64_t *want = sum_of(job, page, region, 0);
+    uint64_t *sums = sum_of(job, to_page, region, 0);
+    bool ok = far_copied(job, page_bytes(&job->target, to_page, region),
+                         page_bytes(&job->place, page, region), g,
+                         job->spoil && i == 0 && region == 0, sums);
+
+    for (uint32_t unit = 0; unit < g->units; unit++) {
+        ok = ok && sums[unit] == want[unit] && want[unit] != CHECKSUM_NONE;
+        sums[unit] = want[unit];
+    }
+    return ok;
+}
+
+/* Those pages of the job that `at` names, all of one group. */
+static bool far_seal(const struct job *job, uint32_t region, const uint32_t *at, uint32_t n)
+{
+    uint32_t list[FAR_PAGES];
+    uint64_t sums[FAR_SUMS];
+    const struct page_at *first = &job->page[at[0]];
+    const struct group_layout *g = &job->place.group[first->group];
+    const struct mem_far_pages pages = {.base = job->place.base[region],
+                                        .list = list,
+                                        .page_bytes = g->page_bytes,
+                                        .n = n,
+                                        .units = g->units};
+    uint64_t *ret = n == 1 ? sum_of(job, first, region, 0) : sums;
     bool ok;
 
-    if (job->kind == JOB_SEAL) {
-        ok = far_sum(job->place.far, from, end - at, &sum);
-        *sum_of(job, page, region, unit) = ok ? sum : CHECKSUM_NONE;
-        return ok;
+    for (uint32_t k = 0; k < n; k++)
+        list[k] = job->page[at[k]].index;
+    ok = job->place.far->sums(job->place.far->ctx, &pages, ret);
+    for (uint32_t k = 0; k < n; k++)
+        for (uint32_t unit = 0; unit < g->units; unit++)
+            *sum_of(job, &job->page[at[k]], region, unit) =
+                ok ? ret[k * g->units + unit] : CHECKSUM_NONE;
+    return ok;
+}
+
+/* Pages [first, first + n) of the job, at most FAR_PAGES: those of a group together, as far as
+ * there is room for their checksums. */
+static bool far_seals(const struct job *job, uint32_t region, uint32_t first, uint32_t n)
+{
+    bool ok = true;
+
+    for (uint32_t g = 0; g < job->place.ngroups; g++) {
+        uint32_t at[FAR_PAGES], k = 0, units = job->place.group[g].units;
+
+        for (uint32_t i = first; i < first + n; i++) {
+            if (job->page[i].group != g)
+                continue;
+            at[k++] = i;
+            if ((k + 1) * units > FAR_SUMS) {
+                ok = far_seal(job, region, at, k) && ok;
+                k = 0;
+            }
+        }
+        ok = (k == 0 || far_seal(job, region, at, k)) && ok;
     }
-    ok = far_copied(job, page_bytes(&job->target, &job->to[i], region) + at, from, end - at,
-                    job->spoil && i == 0 && region == 0 && unit == 0, &sum);
-    *sum_of(job, &job->to[i], region, unit) = want;
-    return ok && sum == want && want != CHECKSUM_NONE;
+    return ok;
+}
+
+/* Items count (region, page), page fastest: pages that follow each other lie on the same device. */
+static bool far_run(const struct job *job, uint64_t item, uint64_t n)
+{
+    bool ok = true;
+
+    while (n > 0) {
+        uint32_t region = (uint32_t)(item / job->npages), i = (uint32_t)(item % job->npages);
+        uint32_t took = 1;
+
+        if (job->kind == JOB_COPY) {
+            ok = far_copy(job, i, region) && ok;
+        } else {
+            took = job->npages - i < n ? job->npages - i : (uint32_t)n;
+            ok = far_seals(job, region, i, took) && ok;
+        }
+        item += took;
+        n -= took;
+    }
+    return ok;
 }
 
 /* ---- in memory of the host ---- */
@@ -235,8 +307,6 @@ static bool unit_run(const struct job *job, uint32_t i, uint32_t region, uint32_
 {
     struct unit u = {.job = job, .i = i, .region = region, .unit = unit};
 
-    if (job->place.far || (job->kind == JOB_COPY && job->target.far))
-        return far_unit(job, i, region, unit);
     if (mem_fault_bytes(unit_touch, &u))
         return u.ok;
     if (job->kind == JOB_SEAL)
@@ -353,6 +423,8 @@ uint64_t job_items(const struct job *job)
 {
     if (job->kind == JOB_RECORD)
         return 1;
+    if (of_units(job) && far_of(job))
+        return (uint64_t)job->npages * job->place.regions;
     return of_units(job) ? units_items(job) : range_items(job);
 }
 
@@ -360,7 +432,9 @@ uint64_t job_run_length(const struct job *job)
 {
     uint64_t left = job->items - job->taken, n = 1;
 
-    if (of_units(job)) {
+    if (of_units(job) && far_of(job)) {
+        n = job->kind == JOB_SEAL ? FAR_PAGES : 1;
+    } else if (of_units(job)) {
         const struct group_layout *g = &job->place.group[job->page[0].group];
         uint64_t unit_bytes = g->page_bytes / g->units;
 
@@ -378,7 +452,7 @@ bool job_run(struct job *job, uint64_t first, uint64_t n)
         return true;
     }
     if (of_units(job))
-        return units_run(job, first, n);
+        return far_of(job) ? far_run(job, first, n) : units_run(job, first, n);
     for (uint64_t i = 0; i < n; i++)
         ok = range_run(job, first + i) && ok;
     return ok;

@@ -25,10 +25,11 @@ struct job {
     uint32_t npages;
     uint64_t *sums;
     uint32_t sums_per_page;
-    bool huge;                   /* POPULATE */
-    bool spoil;                  /* COPY: fault injection, one byte goes wrong */
-    bool failed;                 /* POPULATE: no memory. COPY: wrong bytes */
-    uint64_t items, taken, done; /* SEAL, COPY: units; else pieces of the range */
+    bool huge;   /* POPULATE */
+    bool spoil;  /* COPY: fault injection, one byte goes wrong */
+    bool failed; /* POPULATE: no memory. COPY: wrong bytes */
+    uint64_t items, taken,
+        done; /* SEAL, COPY: units, of a device pages; else pieces of the range */
     struct job *next;
 };
 

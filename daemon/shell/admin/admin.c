@@ -281,6 +281,16 @@ static void status_host(const struct admin_ctx *ctx, const struct core_view *v,
     text_object_end(out);
 }
 
+/* NULL: there are no devices. */
+static const char *device_checksums(const struct mem_stats *m)
+{
+    if (m->devices == 0)
+        return NULL;
+    if (m->devices_with_kernels == m->devices)
+        return "kernels";
+    return m->devices_with_kernels == 0 ? "copies" : "kernels and copies";
+}
+
 static void status_memory(const struct admin_ctx *ctx, struct text_out *out)
 {
     text_object(out, "memory");
@@ -289,7 +299,11 @@ static void status_memory(const struct admin_ctx *ctx, struct text_out *out)
     text_u64(out, "device_bytes", ctx->mem.device_bytes);
     text_u64(out, "devices", ctx->mem.devices);
     text_u64(out, "devices_lost", ctx->mem.devices_lost);
-    text_str(out, "device_checksums", ctx->mem.devices > 0 ? "cpu" : NULL);
+    text_str(out, "device_checksums", device_checksums(&ctx->mem));
+    text_u64(out, "checksums_by_kernels", ctx->mem.work.sums_by_kernels);
+    text_u64(out, "checksums_by_copies", ctx->mem.work.sums_by_copies);
+    text_u64(out, "rows_by_kernels", ctx->mem.work.rows_by_kernels);
+    text_u64(out, "rows_by_copies", ctx->mem.work.rows_by_copies);
     text_bool(out, "huge_pages_wanted", ctx->config->huge_pages);
     text_u64(out, "huge_page_bytes", ctx->mem.huge_page_bytes);
     text_u64(out, "sealed_pages", ctx->mem.sealed_pages);

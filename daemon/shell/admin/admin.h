@@ -79,6 +79,8 @@ struct admin_ctx {
     /* The i-th pair of a region and a NIC, as xfer_registration_view. A NULL function: none is
      * known. */
     bool (*registration)(void *ctx, uint32_t i, struct xfer_registration_view *ret);
+    /* As mem_device_view. A NULL function: no memory is on GPUs. */
+    bool (*device)(void *ctx, uint32_t device, struct mem_device_view *ret);
     /* What that tenant was refused. A NULL function: not known. */
     const struct refusals *(*refusals)(void *ctx, uint32_t tenant);
     /* The pid of the process in that slot. A NULL function: not known. */

@@ -1,5 +1,6 @@
 /* `ternctl doctor`: which RDMA devices this host has, which of them are used, for which regions of
- * memory, and what to do where they are not. Where RDMA is not wanted, it shows what it would find.
+ * memory, and what to do where they are not; and on which GPUs memory is, and whether they run
+ * kernels for it. Where RDMA is not wanted, it shows what it would find.
  * See admin_rows.h. */
 #include <stdio.h>
 
@@ -168,6 +169,22 @@ static void memory(const struct admin_ctx *ctx, struct text_out *out)
     text_array_end(out);
 }
 
+static void gpus(const struct admin_ctx *ctx, struct text_out *out)
+{
+    struct mem_device_view v;
+
+    text_array(out, "gpus");
+    for (uint32_t i = 0; ctx->device && ctx->device(ctx->ctx, i, &v); i++) {
+        text_object(out, NULL);
+        text_str(out, "gpu", v.uuid);
+        text_str(out, "lost", v.lost);
+        text_bool(out, "kernels", v.no_kernels == NULL);
+        text_str(out, "reason", v.no_kernels);
+        text_object_end(out);
+    }
+    text_array_end(out);
+}
+
 enum tern_err admin_doctor(const struct admin_ctx *ctx, struct text_out *out)
 {
     const struct xfer_rdma_view *v = &ctx->rdma;
@@ -189,6 +206,7 @@ enum tern_err admin_doctor(const struct admin_ctx *ctx, struct text_out *out)
     text_bool(out, "memlock_exempt", v->memlock_exempt);
     text_u64(out, "memlock_needed_bytes", v->memlock_needed);
     text_object_end(out);
+    gpus(ctx, out);
     text_object_end(out);
     return text_whole(out) ? TERN_OK : TERN_BUSY;
 }

@@ -147,6 +147,13 @@ static bool registration(void *ctx, uint32_t i, struct xfer_registration_view *r
     return d->xfer && xfer_registration_view(d->xfer, i, ret);
 }
 
+static bool device(void *ctx, uint32_t i, struct mem_device_view *ret)
+{
+    const struct daemon *d = ctx;
+
+    return mem_device_view(d->mem, i, ret);
+}
+
 static bool flow(void *ctx, const struct transfer_view *transfer, struct xfer_flow_view *ret)
 {
     const struct daemon *d = ctx;
@@ -235,6 +242,7 @@ static enum tern_err describe(struct daemon *d, const char *command, char *const
         .peer_bytes = peer_bytes,
         .peer_path = peer_path,
         .registration = registration,
+        .device = device,
         .flow = flow,
         .door = door,
         .send_share = send_share,

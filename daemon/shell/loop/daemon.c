@@ -262,6 +262,8 @@ static enum tern_err start_core(struct daemon *d, char *why, size_t cap)
 
 static void log_devices(const struct daemon *d)
 {
+    struct mem_device_view view;
+
     for (uint32_t t = 0; t < d->config->ntenants; t++)
         for (uint32_t r = 0; r < d->config->tenants[t].regions; r++) {
             uint64_t bytes;
@@ -270,10 +272,15 @@ static void log_devices(const struct daemon *d)
 
             if (device)
                 log_event(LEVEL_INFO, "device_memory",
-                          "tenant=%s region=%" PRIu32 " device=%s mib=%" PRIu64
-                          " checksums=cpu, of copies to the host",
+                          "tenant=%s region=%" PRIu32 " device=%s mib=%" PRIu64,
                           config_tenant_word(d->config, t), r, device, bytes >> 20);
         }
+    for (uint32_t i = 0; mem_device_view(d->mem, i, &view); i++)
+        if (view.no_kernels)
+            log_event(LEVEL_WARN, "device_kernels", "device=%s way=copies reason=%s", view.uuid,
+                      view.no_kernels);
+        else
+            log_event(LEVEL_INFO, "device_kernels", "device=%s way=kernels", view.uuid);
 }
 
 static enum tern_err start_mem(struct daemon *d, char *why, size_t cap)

@@ -1,5 +1,6 @@
-/* Each thread of a block is a context of its own that gives way at a barrier. A thread that has not
- * ended when another round begins goes on from the barrier; the order is another one each round. */
+/* Each thread of a block is a context of its own that gives way at a barrier, and at its end, until
+ * the next block. A thread that has not ended when another round begins goes on from the barrier;
+ * the order is another one each round. */
 #include "unit/kernels/on_cpu_run.h"
 
 #include <stdio.h>
@@ -16,16 +17,29 @@
 
 struct on_cpu_index threadIdx, blockIdx, blockDim, gridDim;
 
-struct thread {
+#if defined(__SANITIZE_THREAD__) || defined(__SANITIZE_ADDRESS__)
+#define SANITIZED 1
+#elif defined(__has_feature)
+#if __has_feature(address_sanitizer) || __has_feature(memory_sanitizer)
+#define SANITIZED 1
+#endif
+#endif
+
+struct fiber {
     ucontext_t context;
-    bool ended;
-    void *fiber; /* what the thread sanitizer knows it by */
+    void *place[5]; /* where it gave way, once it has begun */
+    bool begun;
+    void *known; /* what the thread sanitizer knows it by */
+};
+
+struct thread {
+    struct fiber fiber;
+    bool made, ended;
 };
 
 static struct thread threads[KERNELS_THREADS];
 alignas(64) static uint8_t stacks[KERNELS_THREADS][STACK_BYTES];
-static ucontext_t runner;
-static void *runner_fiber;
+static struct fiber runner;
 static struct {
     enum kernels_kind kind;
     const union kernels_args *args;
@@ -42,31 +56,46 @@ static void kernel(void)
     }
 }
 
-static void fiber_enter(void *fiber)
+#ifdef SANITIZED
+static void fiber_go(struct fiber *from, struct fiber *to)
 {
 #ifdef __SANITIZE_THREAD__
-    __tsan_switch_to_fiber(fiber, 0);
-#else
-    (void)fiber;
+    __tsan_switch_to_fiber(to->known, 0);
 #endif
+    swapcontext(&from->context, &to->context);
 }
+#else
+[[noreturn]] static __attribute__((noinline)) void fiber_resume(struct fiber *f)
+{
+    if (f->begun)
+        __builtin_longjmp(f->place, 1);
+    f->begun = true;
+    setcontext(&f->context);
+    abort();
+}
+
+/* swapcontext is two calls of the system for each of a block's 256 threads at each barrier. */
+static __attribute__((noinline)) void fiber_go(struct fiber *from, struct fiber *to)
+{
+    if (__builtin_setjmp(from->place) == 0)
+        fiber_resume(to);
+}
+#endif
 
 static void thread_main(void)
 {
-    struct thread *t = &threads[threadIdx.x];
+    for (;;) {
+        struct thread *t = &threads[threadIdx.x];
 
-    kernel();
-    t->ended = true;
-    fiber_enter(runner_fiber);
-    setcontext(&runner);
+        kernel();
+        t->ended = true;
+        fiber_go(&t->fiber, &runner);
+    }
 }
 
 void on_cpu_barrier()
 {
-    struct thread *t = &threads[threadIdx.x];
-
-    fiber_enter(runner_fiber);
-    swapcontext(&t->context, &runner);
+    fiber_go(&threads[threadIdx.x].fiber, &runner);
 }
 
 static void thread_begin(unsigned i)
@@ -74,16 +103,17 @@ static void thread_begin(unsigned i)
     struct thread *t = &threads[i];
 
     t->ended = false;
+    if (t->made)
+        return;
+    t->made = true;
 #ifdef __SANITIZE_THREAD__
-    if (!t->fiber)
-        t->fiber = __tsan_create_fiber(0); /* kept for all blocks: it is costly */
-    runner_fiber = __tsan_get_current_fiber();
+    t->fiber.known = __tsan_create_fiber(0);
 #endif
-    getcontext(&t->context);
-    t->context.uc_stack.ss_sp = stacks[i];
-    t->context.uc_stack.ss_size = STACK_BYTES;
-    t->context.uc_link = nullptr;
-    makecontext(&t->context, thread_main, 0);
+    getcontext(&t->fiber.context);
+    t->fiber.context.uc_stack.ss_sp = stacks[i];
+    t->fiber.context.uc_stack.ss_size = STACK_BYTES;
+    t->fiber.context.uc_link = nullptr;
+    makecontext(&t->fiber.context, thread_main, 0);
 }
 
 static void shuffle(unsigned *v, unsigned n, struct prng *p)
@@ -110,8 +140,7 @@ static void block_run(struct prng *p)
         shuffle(order, blockDim.x, p);
         for (unsigned i = 0; i < blockDim.x; i++) {
             threadIdx.x = order[i];
-            fiber_enter(threads[order[i]].fiber);
-            swapcontext(&runner, &threads[order[i]].context);
+            fiber_go(&runner, &threads[order[i]].fiber);
             ended += threads[order[i]].ended;
         }
         if (ended != 0 && ended != left) {
@@ -132,6 +161,10 @@ void on_cpu_launch(enum kernels_kind kind, const struct kernels_launch *l,
         abort();
     now.kind = kind;
     now.args = args;
+    runner.begun = true;
+#ifdef __SANITIZE_THREAD__
+    runner.known = __tsan_get_current_fiber();
+#endif
     blockDim.x = l->block;
     gridDim.x = l->grid;
     for (unsigned i = 0; i < l->grid; i++)

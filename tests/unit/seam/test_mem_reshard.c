@@ -1,11 +1,15 @@
 /* X3, X7: what came by a plan is compared with the source's checksums, each unit of it, before
- * anything is made of it; what is replicated is copied; and the page gets checksums of its own. */
+ * anything is made of it; what is replicated is copied; and the page gets checksums of its own. In
+ * memory of the host, and on two GPUs of the stand-in, with kernels and without. */
+#include <stdlib.h>
 #include <string.h>
 
 #include "reshard/stream.h"
 #include "reshard/units.h"
 #include "seam/mem/checksum.h"
 #include "seam/mem/mem_reshard.h"
+#include "seam/mem/mem_touch.h"
+#include "standin/standin.h"
 #include "testing/test.h"
 #include "unit/rig/rig_reshard.h"
 
@@ -14,6 +18,11 @@
 #define UNITS_MAX  64u
 #define POOL       0u
 #define INDEX      3u
+#ifdef TERN_ON_CPU
+#define KERNELS_RUN 2u
+#else
+#define KERNELS_RUN 1u /* no C++ compiler read them */
+#endif
 
 static struct {
     struct mem *mem;
@@ -27,11 +36,16 @@ static struct {
     uint8_t source[RANKS][WORLD_PAGE_MAX], like[WORLD_PAGE_MAX];
 } rig;
 
+static const char on_gpus[RANKS_MAX][MEM_DEVICE_BYTES] = {
+    STANDIN_UUID(0), STANDIN_UUID(1), STANDIN_UUID(0), STANDIN_UUID(1),
+    STANDIN_UUID(0), STANDIN_UUID(1), STANDIN_UUID(0), STANDIN_UUID(1)};
+static bool on_device;
 static const struct reshard_part whole = {0, 1};
 static const struct page_at page = {.group = 0, .index = INDEX, .gen = 1, .record = 7};
 
 FIXTURE(rig_drop)
 {
+    on_device = false;
     mem_destroy(rig.mem);
     rig.mem = NULL;
     return 0;
@@ -53,6 +67,11 @@ static void memory(void)
     const char *why = NULL;
 
     mem_destroy(rig.mem);
+    if (on_device) {
+        c.device[0] = on_gpus;
+        c.cuda_library = STANDIN_MEMORY;
+        c.device_wait_ms = 60000; /* kernels are slow on a CPU */
+    }
     c.tenant[0] = (struct tenant_config){.memory_bytes = 1u << 20, .regions = RANKS};
     assert_int_equal(mem_create(&c, &rig.mem, &why), TERN_OK);
     mem_pool_set(rig.mem, POOL, TIER_DEVICE, 0, 0, 1u << 20, rig.to.ranks, NULL, rig.to.ranks, 1,
@@ -114,11 +133,14 @@ static void arrive(void)
     struct reshard_cursor c = {.piece = 0};
     struct reshard_run run;
 
+    memset(rig.like, 0x77, rig.to.page_bytes);
     for (uint32_t r = 0; r < rig.to.ranks; r++)
-        memset(mem_page(rig.mem, POOL, r, 0, INDEX), 0x77, rig.to.page_bytes);
+        assert_true(
+            mem_put(rig.mem, mem_page(rig.mem, POOL, r, 0, INDEX), rig.like, rig.to.page_bytes));
     while (reshard_cursor_next(&rig.plan, whole, &c, &run))
-        memcpy((uint8_t *)mem_page(rig.mem, POOL, run.to.rank, 0, INDEX) + run.to.at,
-               rig.source[run.from.rank] + run.from.at, run.bytes);
+        assert_true(mem_put(rig.mem,
+                            (uint8_t *)mem_page(rig.mem, POOL, run.to.rank, 0, INDEX) + run.to.at,
+                            rig.source[run.from.rank] + run.from.at, run.bytes));
 }
 
 static bool landed(void)
@@ -134,6 +156,23 @@ static bool landed(void)
     return mem_reshard_landed(rig.mem, POOL, &page, &way, rig.sums);
 }
 
+static void assert_pages(void)
+{
+    static uint8_t at[WORLD_PAGE_MAX];
+
+    for (uint32_t r = 0, n = 0; r < rig.to.ranks; r++) {
+        assert_true(mem_get(rig.mem, at, mem_page(rig.mem, POOL, r, 0, INDEX), rig.to.page_bytes));
+        world_fill(&rig.to_end, r, 0, rig.like, NULL);
+        assert_memory_equal(at, rig.like, rig.to.page_bytes);
+        for (uint32_t u = 0; u < rig.to.units; u++, n++) {
+            uint64_t first, end = checksum_unit_span(rig.to.page_bytes, rig.to.units, u, &first);
+
+            assert_true(mem_sums(rig.mem, page.record)[n] ==
+                        checksum_unit(at + first, end - first));
+        }
+    }
+}
+
 TEST(mem_reshard_what_is_right_is_copied_to_all_ranks_and_sealed_anew)
 {
     static const enum world_kind kinds[] = {WORLD_MHA, WORLD_GQA, WORLD_MLA};
@@ -144,20 +183,46 @@ TEST(mem_reshard_what_is_right_is_copied_to_all_ranks_and_sealed_anew)
                 open_pair(kinds[k], from, to);
                 arrive();
                 assert_true(landed());
-                for (uint32_t r = 0, n = 0; r < to; r++) {
-                    const uint8_t *at = mem_page(rig.mem, POOL, r, 0, INDEX);
-
-                    world_fill(&rig.to_end, r, 0, rig.like, NULL);
-                    assert_memory_equal(at, rig.like, rig.to.page_bytes);
-                    for (uint32_t u = 0; u < rig.to.units; u++, n++) {
-                        uint64_t first,
-                            end = checksum_unit_span(rig.to.page_bytes, rig.to.units, u, &first);
-
-                        assert_true(mem_sums(rig.mem, page.record)[n] ==
-                                    checksum_unit(at + first, end - first));
-                    }
-                }
+                assert_pages();
             }
+}
+
+/* A bit that is wrong in the last row that came, too. */
+static void lands_on_devices(enum world_kind kind, uint32_t from_ranks, uint32_t to_ranks)
+{
+    struct reshard_cursor c = {.piece = 0};
+    struct reshard_run run = {.bytes = 0}, last = run;
+    uint8_t *at, byte;
+
+    open_pair(kind, from_ranks, to_ranks);
+    arrive();
+    assert_true(landed());
+    assert_pages();
+    while (reshard_cursor_next(&rig.plan, whole, &c, &run))
+        last = run;
+    at = (uint8_t *)mem_page(rig.mem, POOL, last.to.rank, 0, INDEX) + last.to.at;
+    assert_true(mem_get(rig.mem, &byte, at, 1));
+    byte ^= 1;
+    assert_true(mem_put(rig.mem, at, &byte, 1));
+    assert_false(landed());
+}
+
+TEST(mem_reshard_on_devices_is_the_same_with_kernels_and_without)
+{
+    struct mem_stats stats;
+
+    on_device = true;
+    for (uint32_t kernels = 0; kernels < KERNELS_RUN; kernels++) {
+        setenv("STANDIN_CUDA_KERNELS", kernels ? "1" : "0", 1);
+        lands_on_devices(WORLD_MHA, 4, 2);
+        lands_on_devices(WORLD_GQA, 2, 8);
+        lands_on_devices(WORLD_MLA, 4, 4);
+        mem_stats(rig.mem, &stats);
+        assert_int_equal(stats.work.rows_by_kernels > 0, kernels);
+        assert_int_equal(stats.work.sums_by_kernels > 0, kernels);
+        assert_int_equal(stats.work.sums_by_copies > 0, !kernels);
+    }
+    unsetenv("STANDIN_CUDA_KERNELS");
 }
 
 /* Every 61st byte of all that moved, and in each of them another bit. */

@@ -28,7 +28,7 @@ void cuda_lose(struct cuda_device *d, const char *call, const char *error)
     pthread_mutex_unlock(&d->lock);
 }
 
-static bool did(struct cuda_device *d, const char *call, CUresult result)
+bool cuda_did(struct cuda_device *d, const char *call, CUresult result)
 {
     if (result == CUDA_SUCCESS)
         return true;
@@ -79,9 +79,7 @@ void cuda_lanes_destroy(struct cuda_device *d)
     }
 }
 
-/* Waits for a lane: whoever has one gives it back within wait_ms a piece, or the device is
- * lost. NULL: it is. */
-static struct cuda_lane *lane_take(struct cuda_device *d)
+struct cuda_lane *cuda_lane_take(struct cuda_device *d)
 {
     struct cuda_lane *l = NULL;
 
@@ -96,18 +94,39 @@ static struct cuda_lane *lane_take(struct cuda_device *d)
     if (l)
         l->taken = true;
     pthread_mutex_unlock(&d->lock);
-    if (l && !did(d, "cuCtxSetCurrent", d->cuda->driver.context_set(d->context)))
+    if (l && !cuda_did(d, "cuCtxSetCurrent", d->cuda->driver.context_set(d->context)))
         return NULL;
     return l;
 }
 
-/* That of a lost device is given to nobody: its pinned memory may still be written. */
-static void lane_put(struct cuda_device *d, struct cuda_lane *l)
+void cuda_lane_put(struct cuda_device *d, struct cuda_lane *l)
 {
     pthread_mutex_lock(&d->lock);
     l->taken = false;
     pthread_cond_signal(&d->put);
     pthread_mutex_unlock(&d->lock);
+}
+
+bool cuda_lane_wait(struct cuda_device *d, const struct cuda_lane *l, uint32_t half,
+                    const char *what)
+{
+    uint64_t until = io_now_ns() + d->cuda->wait_ms * MS_NS;
+
+    for (uint32_t i = 0;; i++) {
+        CUresult result = d->cuda->driver.event_query(l->done[half]);
+
+        if (result != CUDA_ERROR_NOT_READY)
+            return cuda_did(d, what, result);
+        if (atomic_load(&d->lost))
+            return false;
+        if (i < SPINS)
+            continue;
+        if (io_now_ns() > until) {
+            cuda_lose(d, what, "it was not done in time");
+            return false;
+        }
+        nanosleep(&(struct timespec){.tv_nsec = NAP_NS}, NULL);
+    }
 }
 
 /* ---- pieces ---- */
@@ -143,35 +162,19 @@ static bool piece_ask(const struct copy *c, uint64_t at, bool put)
     uint64_t n = piece_bytes(c, at);
     CUstream stream = c->lane->stream;
 
-    if (put &&
-        !did(c->device, "cuMemcpyHtoDAsync", api->put_async(there, piece_of(c, at), n, stream)))
+    if (put && !cuda_did(c->device, "cuMemcpyHtoDAsync",
+                         api->put_async(there, piece_of(c, at), n, stream)))
         return false;
-    if (!put &&
-        !did(c->device, "cuMemcpyDtoHAsync", api->get_async(piece_of(c, at), there, n, stream)))
+    if (!put && !cuda_did(c->device, "cuMemcpyDtoHAsync",
+                          api->get_async(piece_of(c, at), there, n, stream)))
         return false;
-    return did(c->device, "cuEventRecord", api->event_record(c->lane->done[half_of(at)], stream));
+    return cuda_did(c->device, "cuEventRecord",
+                    api->event_record(c->lane->done[half_of(at)], stream));
 }
 
-/* Until all that was asked for of that half is done. */
 static bool half_wait(const struct copy *c, uint32_t half)
 {
-    uint64_t until = io_now_ns() + c->device->cuda->wait_ms * MS_NS;
-
-    for (uint32_t i = 0;; i++) {
-        CUresult result = c->device->cuda->driver.event_query(c->lane->done[half]);
-
-        if (result != CUDA_ERROR_NOT_READY)
-            return did(c->device, "a copy", result);
-        if (atomic_load(&c->device->lost))
-            return false;
-        if (i < SPINS)
-            continue;
-        if (io_now_ns() > until) {
-            cuda_lose(c->device, "a copy", "it was not done in time");
-            return false;
-        }
-        nanosleep(&(struct timespec){.tv_nsec = NAP_NS}, NULL);
-    }
+    return cuda_lane_wait(c->device, c->lane, half, "a copy");
 }
 
 /* Of an event that was never recorded it is done at once. */
@@ -192,7 +195,7 @@ static bool far_holds(void *ctx, const void *at)
 static bool copy_begin(struct copy *ret, struct cuda_device *d, const void *at, uint64_t n)
 {
     *ret = (struct copy){.device = d, .base = (uint8_t *)(uintptr_t)at, .n = n};
-    ret->lane = lane_take(d);
+    ret->lane = cuda_lane_take(d);
     return ret->lane != NULL;
 }
 
@@ -201,7 +204,7 @@ static bool copy_end(const struct copy *c)
 {
     bool ok = both_wait(c);
 
-    lane_put(c->device, c->lane);
+    cuda_lane_put(c->device, c->lane);
     return ok;
 }
 
@@ -243,9 +246,10 @@ bool cuda_zero(struct cuda_device *d, uint8_t *at, uint64_t n)
 
     if (!copy_begin(&c, d, at, n))
         return false;
-    ok = did(d, "cuMemsetD8Async",
-             d->cuda->driver.set_async((CUdeviceptr)(uintptr_t)at, 0, n, c.lane->stream)) &&
-         did(d, "cuEventRecord", d->cuda->driver.event_record(c.lane->done[0], c.lane->stream));
+    ok =
+        cuda_did(d, "cuMemsetD8Async",
+                 d->cuda->driver.set_async((CUdeviceptr)(uintptr_t)at, 0, n, c.lane->stream)) &&
+        cuda_did(d, "cuEventRecord", d->cuda->driver.event_record(c.lane->done[0], c.lane->stream));
     return copy_end(&c) && ok;
 }
 

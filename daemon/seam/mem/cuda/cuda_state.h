@@ -1,5 +1,5 @@
-/* What mem_cuda.c (start and end), cuda_copy.c (copies) and cuda_export.c (what NICs need) share.
- */
+/* What mem_cuda.c (start and end), cuda_copy.c (copies), cuda_kernels.c (kernels, checksums),
+ * cuda_pack.c (many short copies) and cuda_export.c (what NICs need) share. */
 #ifndef SEAM_CUDA_STATE_H
 #define SEAM_CUDA_STATE_H
 
@@ -7,11 +7,12 @@
 #include <stdatomic.h>
 
 #include "kernels/driver.h"
+#include "kernels/kernels.h"
 #include "seam/mem/cuda/mem_cuda.h"
 
 #define CUDA_WHY_BYTES 160
 
-/* One copy at a time. */
+/* One copy, or launch, at a time. */
 struct cuda_lane {
     CUstream stream;
     CUevent done[2]; /* behind the last copy of each piece */
@@ -28,6 +29,11 @@ struct cuda_device {
     pthread_mutex_t lock;
     pthread_cond_t put; /* a lane was put back, or the device is lost */
     struct cuda_lane lane[CUDA_LANES];
+    bool kernels;                    /* it has those below; set before there are pages on it */
+    char no_kernels[CUDA_WHY_BYTES]; /* why not */
+    CUmodule module;
+    CUfunction function[KERNELS_KINDS];
+    CUdeviceptr scratch; /* each lane has a part */
     bool flushes; /* writes of NICs are seen behind a flush alone; set before there are any */
     _Atomic bool lost;
     char why[CUDA_WHY_BYTES]; /* written before `lost` */
@@ -38,6 +44,8 @@ struct cuda {
     int event_fd;
     uint32_t wait_ms;
     struct mem_far far;
+    _Atomic uint64_t sums_by_kernels, sums_by_copies;
+    _Atomic uint64_t rows_by_kernels, rows_by_copies;
     uint32_t ndevices, nregions;
     struct cuda_device device[CUDA_DEVICES_MAX];
     struct {
@@ -59,12 +67,40 @@ static inline struct cuda_device *cuda_device_at(struct cuda *c, const uint8_t *
 /* cuda_export.c */
 void cuda_export_init(struct cuda *c);
 
+/* cuda_pack.c */
+void cuda_pack_init(struct cuda *c);
+
+/* What a lane has of the scratch, a piece of each: what kernels are told (lists, tables), what they
+ * work in, and checksums. */
+enum { SCRATCH_TOLD, SCRATCH_WORK, SCRATCH_SUMS, SCRATCH_PARTS };
+
+/* cuda_kernels.c */
+void cuda_kernels_init(struct cuda *c);
+/* The device's context is current. Without kernels it is used all the same, and no_kernels says
+ * why; only of a device that is lost is the call named that failed. */
+const char *cuda_kernels_open(struct cuda_device *d, CUresult *ret);
+void cuda_kernels_close(struct cuda_device *d);
+CUdeviceptr cuda_scratch(const struct cuda_device *d, const struct cuda_lane *l, uint32_t part);
+/* In the lane's stream. The arguments suit: kernels_prepare refuses none. False: as cuda_did. */
+bool cuda_launch(struct cuda_device *d, const struct cuda_lane *l, enum kernels_kind kind,
+                 union kernels_args *args);
+
 /* cuda_copy.c */
 void cuda_copy_init(struct cuda *c);
 /* Makes the lanes; the device's context is current. Names the call that failed, or NULL. */
 const char *cuda_lanes_create(struct cuda_device *d, CUresult *ret);
 void cuda_lanes_destroy(struct cuda_device *d);
 bool cuda_zero(struct cuda_device *d, uint8_t *at, uint64_t n);
+/* Waits for a lane, and makes its context current: whoever has one gives it back within wait_ms a
+ * piece, or the device is lost. NULL: it is. */
+struct cuda_lane *cuda_lane_take(struct cuda_device *d);
+/* That of a lost device is given to nobody: its pinned memory may still be written. */
+void cuda_lane_put(struct cuda_device *d, struct cuda_lane *l);
+/* Until all that stands before that event is done. False: the device is lost; `what` was at it. */
+bool cuda_lane_wait(struct cuda_device *d, const struct cuda_lane *l, uint32_t half,
+                    const char *what);
+/* False: the call failed, which loses the device. */
+bool cuda_did(struct cuda_device *d, const char *call, CUresult result);
 /* The device is asked for nothing more. */
 void cuda_lose(struct cuda_device *d, const char *call, const char *error);
 

@@ -65,6 +65,8 @@ enum tern_err cuda_create(const char *library, int event_fd, uint32_t wait_ms, s
     c->event_fd = event_fd;
     c->wait_ms = wait_ms;
     cuda_copy_init(c);
+    cuda_kernels_init(c);
+    cuda_pack_init(c);
     cuda_export_init(c);
     if (driver_open(&c->driver, library, &why) != DRIVER_OK) {
         snprintf(why_text, sizeof why_text,
@@ -93,6 +95,7 @@ static void device_close(struct cuda_device *d)
 
     if (d->context && !atomic_load(&d->lost)) {
         api->context_set(d->context);
+        cuda_kernels_close(d);
         cuda_lanes_destroy(d);
         api->context_set(NULL);
         api->context_release(d->device);
@@ -274,6 +277,7 @@ static enum tern_err region_make(struct cuda *c, struct cuda_region *r, const ch
                                  const char **ret_why)
 {
     struct cuda_device *d = NULL;
+    const char *call;
     CUresult result;
 
     if (c->nregions == CUDA_REGIONS_MAX) {
@@ -294,6 +298,9 @@ static enum tern_err region_make(struct cuda *c, struct cuda_region *r, const ch
         snprintf(why_text, sizeof why_text, "%s: its memory could not be zeroed: %s", uuid, d->why);
         return refused(ret_why);
     }
+    call = d->kernels || d->no_kernels[0] ? NULL : cuda_kernels_open(d, &result);
+    if (call)
+        return call_failed(c, uuid, call, result, ret_why);
     c->region[c->nregions].base = r->base;
     c->region[c->nregions].bytes = r->bytes;
     c->region[c->nregions++].device = r->device;
@@ -343,7 +350,18 @@ bool cuda_device_view(struct cuda *c, uint32_t device, struct cuda_device_view *
 
     if (device >= c->ndevices)
         return false;
-    *ret = (struct cuda_device_view){.uuid = d->uuid, .pci = d->pci, .lost = atomic_load(&d->lost)};
+    *ret = (struct cuda_device_view){.uuid = d->uuid,
+                                     .pci = d->pci,
+                                     .lost = atomic_load(&d->lost),
+                                     .no_kernels = d->kernels ? NULL : d->no_kernels};
     ret->why = ret->lost ? d->why : NULL;
     return true;
+}
+
+void cuda_work(const struct cuda *c, struct mem_far_work *ret)
+{
+    *ret = (struct mem_far_work){.sums_by_kernels = atomic_load(&c->sums_by_kernels),
+                                 .sums_by_copies = atomic_load(&c->sums_by_copies),
+                                 .rows_by_kernels = atomic_load(&c->rows_by_kernels),
+                                 .rows_by_copies = atomic_load(&c->rows_by_copies)};
 }

@@ -1,7 +1,7 @@
 /* Memory of GPUs, over CUDA's driver, which is loaded here and not linked: one allocation for each
  * (tenant, region), made, zeroed and exported as a descriptor at start. Its bytes are reached by
- * copies through pinned memory of the host alone (struct mem_far); there are no kernels here, so
- * checksums are computed by the CPU on what was copied.
+ * copies through pinned memory of the host (struct mem_far), and hashed by kernels, or by the CPU
+ * on what was copied where a device has none.
  *
  * mem_host.c creates and destroys this on the owner thread; the copies are for any other thread,
  * and each waits for its own. What must stay true: a lane's pinned memory is not touched while the
@@ -61,9 +61,12 @@ const struct mem_far *cuda_far(const struct cuda *c);
 struct cuda_device_view {
     const char *uuid, *pci;
     bool lost;
-    const char *why; /* if it is: the call and its error; valid as long as the struct cuda */
+    const char *why;        /* if it is: the call and its error; valid as long as the struct cuda */
+    const char *no_kernels; /* why it has none; NULL: it has */
 };
 /* False: there are not so many. Any thread. */
 bool cuda_device_view(struct cuda *c, uint32_t device, struct cuda_device_view *ret);
+/* Of all devices, since the start. Any thread. */
+void cuda_work(const struct cuda *c, struct mem_far_work *ret);
 
 #endif
