@@ -64,7 +64,9 @@ class Nursery:
 class Vllm:
     """It answers from ready() on; until then it may start beside others."""
 
-    def __init__(self, nursery: Nursery, model: Path, transfer: dict[str, Any] | None = None) -> None:
+    def __init__(
+        self, nursery: Nursery, model: Path, transfer: dict[str, Any] | None = None, engine: dict[str, Any] | None = None
+    ) -> None:
         self.nursery = nursery
         connection = socket.socket(socket.AF_UNIX)
         connection.connect(str(nursery.path))
@@ -73,7 +75,7 @@ class Vllm:
         self._in, self._out = connection.makefile("r"), connection.makefile("w")
         self.pid: int = self._told()["pid"]
         atexit.register(self.kill)
-        self._say(model=str(model), transfer=transfer)
+        self._say(model=str(model), transfer=transfer, engine=engine or {})
 
     def _say(self, **words: object) -> None:
         print(json.dumps(words), file=self._out, flush=True)

@@ -1,6 +1,6 @@
 """vLLM instances, forked from one process that has imported vLLM once: `serve.py SOCKET`. Each connection to the socket
-is an instance. Its first line is {"model": FOLDER, "transfer": OPTIONS OF KVTransferConfig OR null}. It is told {"pid": ...},
-then {"ready": true}, and each request {"prompt": [...], "tokens": ..., "transfer": kv_transfer_params OR null} is answered with
+is an instance. Its first line is {"model": FOLDER, "transfer": OPTIONS OF KVTransferConfig OR null, "engine": OPTIONS OF LLM
+BESIDE THOSE HERE}. It is told {"pid": ...}, then {"ready": true}, and each request {"prompt": [...], "tokens": ..., "transfer": kv_transfer_params OR null} is answered with
 tokens, their log-probabilities, how much of the prompt was not computed, and kv_transfer_params.
 
 An instance is one process and one thread: equal requests have equal bits, and SIGKILL ends all of it.
@@ -24,9 +24,16 @@ os.environ |= {
     "VLLM_ENABLE_V1_MULTIPROCESSING": "0",
     "VLLM_NO_USAGE_STATS": "1",
 }
-BLOCK = 32
+ENGINE = {
+    "enforce_eager": True,
+    "max_model_len": 2048,
+    "max_num_seqs": 8,
+    "block_size": 32,
+    "seed": 0,
+    "enable_prefix_caching": False,  # so that what is not computed comes from Tern
+}
 IMPORTED = ("vllm.v1.engine.core", "vllm.v1.worker.cpu_worker")
-MODELS = ("vllm.model_executor.models.llama", "vllm.model_executor.models.gemma3")
+MODELS = ("vllm.model_executor.models.llama", "vllm.model_executor.models.gemma3", "vllm.model_executor.models.qwen3_next")
 
 
 def instance(asked: TextIO, say: TextIO) -> None:
@@ -40,17 +47,13 @@ def instance(asked: TextIO, say: TextIO) -> None:
     options = json.loads(asked.readline())
     llm = LLM(
         options["model"],
-        enforce_eager=True,
-        max_model_len=2048,
-        max_num_seqs=8,
-        block_size=BLOCK,
-        seed=0,
-        enable_prefix_caching=False,  # so that what is not computed comes from Tern
         kv_transfer_config=KVTransferConfig(**options["transfer"]) if options["transfer"] else None,
+        **ENGINE | options["engine"],
     )
     tell(ready=True)
     for line in asked:
         request = json.loads(line)
+        llm.reset_prefix_cache()  # vLLM's own, where a model needs it
         params = SamplingParams(
             max_tokens=request["tokens"],
             temperature=0,
