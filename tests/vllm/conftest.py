@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import signal
 import sys
+import time
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -12,10 +13,15 @@ from typing import Any
 
 import model
 import pytest
-from instances import END_S, Answer, Nursery, Vllm
+from instances import END_S, Answer, Nursery, Vllm, ctl
 
 sys.path.insert(0, str(Path(os.environ["TERN_SOURCE"]) / "client/python/tests"))
 from daemons import Daemon, free_port, run  # noqa: E402
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    parser.addoption("--requests", type=int, default=100, help="of the comparison under load (test_load.py)")
+    parser.addoption("--kills", type=int, default=5, help="of a vLLM under load, and twice as many apart (test_kills.py)")
 
 
 def tokens(n: int, factor: int) -> list[int]:
@@ -75,7 +81,7 @@ LINEAR = {
     "block": 640,
     "base": 1500,
     "more": 560,
-    "byte": -640 * 1024 + 3 * 2048 * 2 + 1000 * 4 + 3,  # of element 1000, of float32, of the state behind that of convolution
+    "byte": -640 * 1024 + 3 * 2048 * 2 + 1000 * 4 + 3,  # element 1000, of float32, behind convolution's state
     "engine": {"block_size": 128, "max_model_len": 4096, "enable_prefix_caching": True},  # 640: what vLLM makes of it
 }
 
@@ -123,6 +129,33 @@ def end(*daemons: Daemon) -> None:
         one.process.send_signal(signal.SIGTERM)
     for one in daemons:
         assert one.process.wait(END_S) == 0
+
+
+def pool_of(daemon: Daemon) -> list[Any]:
+    """A row of each group."""
+    return [r for r in ctl(Path(daemon.socket).parent / "admin.sock", "status")["pools"] if r["tier"] == "device"]
+
+
+def at_rest(daemon: Daemon) -> int:
+    """No page is anybody's but the prefix tree's. Returns how many are nowhere."""
+    leaked = 0
+    for row in pool_of(daemon):
+        held = {what: row[what] for what in ("session", "borrowed", "transfer", "retiring", "quarantine")}
+        assert not any(held.values()), held
+        leaked += row["total"] - row["free"] - row["snapshot"] - row["reclaimable"]
+    return leaked
+
+
+def rests(daemon: Daemon) -> int:
+    """Waits until no page is anybody's: an engine that was killed is taken apart by and by."""
+    end = time.monotonic() + END_S
+    while True:
+        try:
+            return at_rest(daemon)
+        except AssertionError:
+            if time.monotonic() > end:
+                raise
+        time.sleep(0.1)
 
 
 @pytest.fixture

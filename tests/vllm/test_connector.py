@@ -5,28 +5,14 @@ from __future__ import annotations
 
 import time
 from pathlib import Path
-from typing import Any
 
 import tern as libtern
-from conftest import Tiny
+from conftest import Tiny, at_rest, pool_of
 from daemons import Daemon, run
-from instances import Answer, Nursery, Vllm, ctl, tern
+from instances import Answer, Ask, Nursery, Vllm, tern
 from tern.layout import Group
 
 BACK_S = 120.0  # in which vLLM joins a daemon that was started again
-
-def pool_of(daemon: Daemon) -> list[Any]:
-    """A row of each group."""
-    return [r for r in ctl(Path(daemon.socket).parent / "admin.sock", "status")["pools"] if r["tier"] == "device"]
-
-
-def at_rest(daemon: Daemon) -> None:
-    """No page is anybody's but the prefix tree's."""
-    for row in pool_of(daemon):
-        held = {what: row[what] for what in ("session", "borrowed", "transfer", "retiring", "quarantine")}
-        assert not any(held.values()), held
-        assert row["free"] + row["snapshot"] + row["reclaimable"] == row["total"]
-
 
 def same(vllm: Vllm, tiny: Tiny, stock: dict[str, list[Answer]], cached: dict[str, int]) -> None:
     for name, prompt in tiny.prompts.items():
@@ -68,7 +54,7 @@ def test_answers_are_the_same_and_survive_a_kill(
     first = tiny.start(nursery, tern(daemon.socket)).ready()
     same(first, tiny, stock, tiny.first)
     same(first, tiny, stock, tiny.again)
-    at_rest(daemon)
+    assert at_rest(daemon) == 0
 
     # The bytes that it reads are those of the page.
     flip(daemon, tiny)
@@ -77,7 +63,7 @@ def test_answers_are_the_same_and_survive_a_kill(
     assert first.complete(tiny.prompts["base"]).said == stock["base"][0].said
 
     # It is killed in the middle of a request; two others take its place, and share what it had.
-    first.begin([7, *tiny.prompts["another"]], tokens=500)
+    first.begin([Ask([7, *tiny.prompts["another"]], 500)])
     time.sleep(1)
     first.kill()
     two = [tiny.start(nursery, tern(daemon.socket)) for _ in range(2)]
@@ -88,7 +74,7 @@ def test_answers_are_the_same_and_survive_a_kill(
     assert computed.said == brought.said
     for vllm in two:
         vllm.stop()
-    at_rest(daemon)
+    assert at_rest(daemon) == 0
 
 
 def test_answers_are_the_same_while_the_daemon_is_killed_and_started_again(
@@ -98,11 +84,11 @@ def test_answers_are_the_same_while_the_daemon_is_killed_and_started_again(
     same(vllm, tiny, stock, tiny.first)
 
     # It is killed in the middle of a request that uses what it had, and stays away.
-    vllm.begin(tiny.prompts["another"], tokens=24)
+    vllm.begin([Ask(tiny.prompts["another"])])
     time.sleep(0.1)
     daemon.process.kill()
     daemon.process.wait()
-    assert vllm.answer().said == stock["another"][0].said
+    assert vllm.answers()[0].said == stock["another"][0].said
     same(vllm, tiny, stock, {name: 0 for name in tiny.prompts})
 
     # It comes back with empty memory, and vLLM joins it beside its requests.
@@ -115,7 +101,7 @@ def test_answers_are_the_same_while_the_daemon_is_killed_and_started_again(
         vllm.complete(prompt)
     same(vllm, tiny, stock, tiny.again)
     vllm.stop()
-    at_rest(daemon)
+    assert at_rest(daemon) == 0
 
 
 def test_prefill_and_decode_on_two_hosts(
@@ -134,4 +120,4 @@ def test_prefill_and_decode_on_two_hosts(
     for vllm in (prefill, decode):
         vllm.stop()
     for one in two_hosts:
-        at_rest(one)
+        assert at_rest(one) == 0
