@@ -5,30 +5,93 @@ from __future__ import annotations
 import os
 import signal
 import sys
+import time
 from collections.abc import Iterator
+from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Any
 
 import model
 import pytest
-from instances import END_S, Answer, Nursery, Vllm
+from instances import END_S, Answer, Nursery, Vllm, ctl
 
 sys.path.insert(0, str(Path(os.environ["TERN_SOURCE"]) / "client/python/tests"))
 from daemons import Daemon, free_port, run  # noqa: E402
 
-BASE = [(i * 7919) % 1000 + 3 for i in range(300)]
-PROMPTS: dict[str, list[int]] = {
-    "base": BASE,
-    "other first token": [BASE[0] + 1, *BASE[1:]],
-    "longer": [*BASE, *((i * 31) % 1000 + 3 for i in range(150))],
-    "another": [(i * 104729) % 1000 + 3 for i in range(500)],
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    parser.addoption("--requests", type=int, default=100, help="of the comparison under load (test_load.py)")
+    parser.addoption("--kills", type=int, default=5, help="of a vLLM under load, and twice as many apart (test_kills.py)")
+
+
+def tokens(n: int, factor: int) -> list[int]:
+    return [(i * factor) % 1000 + 3 for i in range(n)]
+
+
+@dataclass(frozen=True)
+class Tiny:
+    """A model, and prompts of several of its blocks.
+
+    block: tokens of one
+    base, more: tokens of the prompt "base", and of "longer" behind that
+    byte: that an answer depends on, counted from the end of a page
+    engine: options of vLLM
+    """
+
+    folder: Path
+    block: int = 32
+    base: int = 300
+    more: int = 150
+    byte: int = -16384 + 5 * 256 + 7 * 2 + 1  # of the last layer: head 0, token 5, element 7, the upper one
+    engine: dict[str, Any] = field(default_factory=dict)
+
+    @property
+    def prompts(self) -> dict[str, list[int]]:
+        base = tokens(self.base, 7919)
+        return {
+            "base": base,
+            "other first token": [base[0] + 1, *base[1:]],
+            "longer": [*base, *tokens(self.more, 31)],
+            "another": tokens(self.base + 200, 104729),
+        }
+
+    @property
+    def new(self) -> list[int]:
+        """Begins as none of the prompts does."""
+        return tokens(self.base - 100, 15485863)
+
+    def whole(self, prompt: list[int]) -> int:
+        """The whole blocks before its last token."""
+        return (len(prompt) - 1) // self.block * self.block
+
+    @property
+    def first(self) -> dict[str, int]:
+        """What of each prompt Tern has at first, where they come one after the other: "longer" begins with "base"."""
+        return {name: self.whole(self.prompts["base"]) if name == "longer" else 0 for name in self.prompts}
+
+    @property
+    def again(self) -> dict[str, int]:
+        return {name: self.whole(prompt) for name, prompt in self.prompts.items()}
+
+    def start(self, nursery: Nursery, transfer: dict[str, Any] | None = None) -> Vllm:
+        return Vllm(nursery, self.folder, transfer, self.engine)
+
+
+LINEAR = {
+    "block": 640,
+    "base": 1500,
+    "more": 560,
+    "byte": -640 * 1024 + 3 * 2048 * 2 + 1000 * 4 + 3,  # element 1000, of float32, behind convolution's state
+    "engine": {"block_size": 128, "max_model_len": 4096, "enable_prefix_caching": True},  # 640: what vLLM makes of it
 }
 
 
 @pytest.fixture(scope="session", params=sorted(model.SHAPES))
-def tiny(tmp_path_factory: pytest.TempPathFactory, request: pytest.FixtureRequest) -> Path:
+def tiny(tmp_path_factory: pytest.TempPathFactory, request: pytest.FixtureRequest) -> Tiny:
     folder = tmp_path_factory.mktemp(request.param)
     model.write(folder, request.param)
-    return folder
+    more: dict[str, Any] = LINEAR if request.param == "qwen" else {}
+    return Tiny(folder, **more)
 
 
 @pytest.fixture(scope="session")
@@ -37,10 +100,10 @@ def nursery(tmp_path_factory: pytest.TempPathFactory) -> Nursery:
 
 
 @pytest.fixture(scope="session")
-def stock(nursery: Nursery, tiny: Path) -> dict[str, list[Answer]]:
-    """By prompt, two answers of a vLLM without a connector and without a prefix cache."""
-    vllm = Vllm(nursery, tiny).ready()
-    answers = {name: [vllm.complete(prompt) for _ in range(2)] for name, prompt in PROMPTS.items()}
+def stock(nursery: Nursery, tiny: Tiny) -> dict[str, list[Answer]]:
+    """By prompt, two answers of a vLLM without a connector, and with nothing in a prefix cache."""
+    vllm = tiny.start(nursery).ready()
+    answers = {name: [vllm.complete(prompt) for _ in range(2)] for name, prompt in tiny.prompts.items()}
     vllm.stop()
     return answers
 
@@ -66,6 +129,33 @@ def end(*daemons: Daemon) -> None:
         one.process.send_signal(signal.SIGTERM)
     for one in daemons:
         assert one.process.wait(END_S) == 0
+
+
+def pool_of(daemon: Daemon) -> list[Any]:
+    """A row of each group."""
+    return [r for r in ctl(Path(daemon.socket).parent / "admin.sock", "status")["pools"] if r["tier"] == "device"]
+
+
+def at_rest(daemon: Daemon) -> int:
+    """No page is anybody's but the prefix tree's. Returns how many are nowhere."""
+    leaked = 0
+    for row in pool_of(daemon):
+        held = {what: row[what] for what in ("session", "borrowed", "transfer", "retiring", "quarantine")}
+        assert not any(held.values()), held
+        leaked += row["total"] - row["free"] - row["snapshot"] - row["reclaimable"]
+    return leaked
+
+
+def rests(daemon: Daemon) -> int:
+    """Waits until no page is anybody's: an engine that was killed is taken apart by and by."""
+    end = time.monotonic() + END_S
+    while True:
+        try:
+            return at_rest(daemon)
+        except AssertionError:
+            if time.monotonic() > end:
+                raise
+        time.sleep(0.1)
 
 
 @pytest.fixture

@@ -11,14 +11,29 @@ import socket
 import subprocess
 import sys
 import time
+import urllib.request
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
 READY_S, END_S = 3600.0, 60.0  # a machine that is busy with other things imports vLLM for minutes
 SERVE = Path(__file__).parent / "serve.py"
 ENVIRONMENT = dict(os.environ)  # as it was: whoever imports vLLM, as test_stubs.py does, finds it changed
+
+
+@dataclass(frozen=True)
+class Ask:
+    """salt: cache_salt
+    steps: behind so many of vLLM's it is given up; 0: it is not
+    transfer: kv_transfer_params
+    """
+
+    prompt: list[int]
+    tokens: int = 24
+    salt: str = ""
+    steps: int = 0
+    transfer: dict[str, Any] | None = None
 
 
 @dataclass(frozen=True)
@@ -64,7 +79,11 @@ class Nursery:
 class Vllm:
     """It answers from ready() on; until then it may start beside others."""
 
-    def __init__(self, nursery: Nursery, model: Path, transfer: dict[str, Any] | None = None) -> None:
+    port = 0
+
+    def __init__(
+        self, nursery: Nursery, model: Path, transfer: dict[str, Any] | None = None, engine: dict[str, Any] | None = None
+    ) -> None:
         self.nursery = nursery
         connection = socket.socket(socket.AF_UNIX)
         connection.connect(str(nursery.path))
@@ -73,31 +92,35 @@ class Vllm:
         self._in, self._out = connection.makefile("r"), connection.makefile("w")
         self.pid: int = self._told()["pid"]
         atexit.register(self.kill)
-        self._say(model=str(model), transfer=transfer)
+        self._say({"model": str(model), "transfer": transfer, "engine": engine or {}, "port": self.port})
 
-    def _say(self, **words: object) -> None:
+    def _say(self, words: object) -> None:
         print(json.dumps(words), file=self._out, flush=True)
 
-    def _told(self) -> dict[str, Any]:
+    def _told(self) -> Any:
         line = self._in.readline()
         assert line, f"vLLM has ended\n{self.nursery.tail()}"
-        told: dict[str, Any] = json.loads(line)
-        return told
+        return json.loads(line)
 
     def ready(self) -> Vllm:
         assert self._told() == {"ready": True}
         return self
 
-    def begin(self, prompt: Sequence[int], tokens: int, transfer: dict[str, Any] | None = None) -> None:
-        self._say(prompt=list(prompt), tokens=tokens, transfer=transfer)
+    def begin(self, asked: Sequence[Ask]) -> None:
+        """All of them at once; answers() waits."""
+        self._say([asdict(one) for one in asked])
+
+    def answers(self) -> list[Answer]:
+        return [Answer((one["tokens"], one["logprobs"]), one["cached"], one["transfer"]) for one in self._told()]
 
     def complete(self, prompt: Sequence[int], tokens: int = 24, transfer: dict[str, Any] | None = None) -> Answer:
-        self.begin(prompt, tokens, transfer)
-        return self.answer()
+        self.begin([Ask(list(prompt), tokens, transfer=transfer)])
+        return self.answers()[0]
 
-    def answer(self) -> Answer:
-        told = self._told()
-        return Answer((told["tokens"], told["logprobs"]), told["cached"], told["transfer"])
+    def counters(self) -> dict[str, int]:
+        self._say("counters")
+        told: dict[str, int] = self._told()
+        return told
 
     def kill(self) -> None:
         with contextlib.suppress(ProcessLookupError):
@@ -107,6 +130,42 @@ class Vllm:
     def stop(self) -> None:
         self._connection.shutdown(socket.SHUT_WR)
         assert self._told() == {"ended": True}
+        atexit.unregister(self.kill)
+
+
+def is_up(url: str) -> bool:
+    with contextlib.suppress(OSError), urllib.request.urlopen(f"{url}/health", timeout=END_S) as answer:
+        return bool(answer.status == 200)
+    return False
+
+
+class Server(Vllm):
+    """vLLM's own server, which is asked by HTTP. It is several processes."""
+
+    def __init__(self, nursery: Nursery, model: Path, transfer: dict[str, Any], port: int) -> None:
+        self.port = port
+        super().__init__(nursery, model, transfer)
+
+    @property
+    def url(self) -> str:
+        return f"http://127.0.0.1:{self.port}"
+
+    def ready(self) -> Server:
+        end = time.monotonic() + READY_S
+        while not is_up(self.url):
+            assert time.monotonic() < end, self.nursery.tail()
+            time.sleep(0.2)
+        return self
+
+    def counter(self, name: str) -> int:
+        """Of Tern's, as /metrics has them."""
+        with urllib.request.urlopen(f"{self.url}/metrics", timeout=END_S) as answer:
+            lines = answer.read().decode().splitlines()
+        return int(sum(float(line.split()[-1]) for line in lines if line.startswith(f"vllm:tern_{name}_total")))
+
+    def kill(self) -> None:
+        with contextlib.suppress(ProcessLookupError):
+            os.killpg(self.pid, signal.SIGKILL)
         atexit.unregister(self.kill)
 
 

@@ -1,5 +1,6 @@
 """Makes a tiny model of seeded weights in a folder, with a tokenizer: `model.py FOLDER [SHAPE]`. Needs NumPy alone. SHAPE is
-`llama`, or `gemma`: of three layers two have a window, which vLLM keeps in three groups of KV.
+`llama`; `gemma`: of three layers two have a window, which vLLM keeps in three groups of KV; or `qwen`, as Qwen3-Next is:
+three layers have linear attention and one has full attention, and vLLM's blocks are of 640 tokens.
 
 The weights are spread wider than a trained model's, so that attention is sharp and an answer depends on the KV of single
 tokens. A token is a word `t7`; a prompt of token ids needs none.
@@ -16,8 +17,11 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-VOCAB, HIDDEN, INTER, HEADS, KV_HEADS, HEAD_DIM = 1024, 256, 512, 4, 2, 64
-LAYERS = {"llama": 4, "gemma": 6}
+VOCAB, HIDDEN, INTER, HEADS, KV_HEADS = 1024, 256, 512, 4, 2
+LAYERS = {"llama": 4, "gemma": 6, "qwen": 4}
+HEAD_DIM = {"llama": 64, "gemma": 64, "qwen": 128}
+LINEAR_HEADS, VALUE_HEADS, LINEAR_DIM, CONV = 4, 8, 128, 4  # of a qwen; its state has 8 * 128 * 128 elements a layer
+EXPERTS, EXPERT_INTER = 2, 128  # of its last layer, and every token goes to all of them
 QK_GAIN, HEAD_GAIN = 2.0, 3.0  # sharper attention; log-probabilities that differ
 
 CONFIG: dict[str, Any] = {
@@ -25,7 +29,6 @@ CONFIG: dict[str, Any] = {
     "intermediate_size": INTER,
     "num_attention_heads": HEADS,
     "num_key_value_heads": KV_HEADS,
-    "head_dim": HEAD_DIM,
     "vocab_size": VOCAB,
     "max_position_embeddings": 4096,
     "rms_norm_eps": 1e-5,
@@ -42,47 +45,101 @@ SHAPES: dict[str, dict[str, Any]] = {
         "hidden_activation": "gelu_pytorch_tanh",
         "layer_types": ["sliding_attention", "sliding_attention", "full_attention"] * 2,
         "sliding_window": 64,
-        "query_pre_attn_scalar": HEAD_DIM,
+        "query_pre_attn_scalar": HEAD_DIM["gemma"],
+    },
+    "qwen": {
+        "architectures": ["Qwen3NextForCausalLM"],
+        "model_type": "qwen3_next",
+        "hidden_act": "silu",
+        "layer_types": ["linear_attention"] * 3 + ["full_attention"],
+        "linear_num_key_heads": LINEAR_HEADS,
+        "linear_num_value_heads": VALUE_HEADS,
+        "linear_key_head_dim": LINEAR_DIM,
+        "linear_value_head_dim": LINEAR_DIM,
+        "linear_conv_kernel_dim": CONV,
+        "mlp_only_layers": [0, 1, 2],
+        "num_experts": EXPERTS,
+        "num_experts_per_tok": EXPERTS,
+        "moe_intermediate_size": EXPERT_INTER,
+        "shared_expert_intermediate_size": EXPERT_INTER,
     },
 }
 
 Matrix = npt.NDArray[np.float32]
 
 
-def norms(shape: str, layer: int) -> dict[str, Matrix]:
-    """A Gemma adds 1 to their weights, and has some between q and k, which make attention sharp there."""
-    at, one = f"model.layers.{layer}.", np.ones(HIDDEN, np.float32)
-    if shape == "llama":
-        return {f"{at}{norm}_layernorm.weight": one for norm in ("input", "post_attention")}
-    outer = ("input", "post_attention", "pre_feedforward", "post_feedforward")
-    gain = np.full(HEAD_DIM, QK_GAIN - 1, np.float32)
-    return {f"{at}{norm}_layernorm.weight": 0 * one for norm in outer} | {
-        f"{at}self_attn.{norm}_norm.weight": gain for norm in "qk"
-    }
+class Drawn:
+    """Seeded weights of one shape."""
+
+    def __init__(self, shape: str) -> None:
+        self.shape, self.rng, self.w = shape, np.random.default_rng(1), dict[str, Matrix]()
+
+    def draw(self, name: str, out: int, into: int, gain: float = 1.0) -> None:
+        self.w[name] = (self.rng.standard_normal((out, into)) * gain / np.sqrt(into)).astype(np.float32)
+
+    def mlp(self, at: str, inter: int) -> None:
+        self.draw(f"{at}gate_proj.weight", inter, HIDDEN)
+        self.draw(f"{at}up_proj.weight", inter, HIDDEN)
+        self.draw(f"{at}down_proj.weight", HIDDEN, inter)
+
+    def experts(self, at: str) -> None:
+        self.draw(f"{at}gate.weight", EXPERTS, HIDDEN)
+        self.draw(f"{at}shared_expert_gate.weight", 1, HIDDEN)
+        self.mlp(f"{at}shared_expert.", EXPERT_INTER)
+        for i in range(EXPERTS):
+            self.mlp(f"{at}experts.{i}.", EXPERT_INTER)
+
+    def attention(self, at: str) -> None:
+        dim = HEAD_DIM[self.shape]
+        gate = 2 if self.shape == "qwen" else 1  # beside each query
+        self.draw(f"{at}q_proj.weight", gate * HEADS * dim, HIDDEN, QK_GAIN)
+        self.draw(f"{at}k_proj.weight", KV_HEADS * dim, HIDDEN, QK_GAIN)
+        self.draw(f"{at}v_proj.weight", KV_HEADS * dim, HIDDEN)
+        self.draw(f"{at}o_proj.weight", HIDDEN, HEADS * dim)
+        if self.shape != "llama":  # norms between q and k, to whose weights 1 is added, make attention sharp there
+            self.w |= {f"{at}{norm}_norm.weight": np.full(dim, QK_GAIN - 1, np.float32) for norm in "qk"}
+
+    def linear_attention(self, at: str) -> None:
+        """Its heads forget within some tens of tokens up to some thousands."""
+        keys, values = LINEAR_HEADS * LINEAR_DIM, VALUE_HEADS * LINEAR_DIM
+        self.draw(f"{at}in_proj_qkvz.weight", 2 * (keys + values), HIDDEN)
+        self.draw(f"{at}in_proj_ba.weight", 2 * VALUE_HEADS, HIDDEN)
+        self.draw(f"{at}out_proj.weight", HIDDEN, values, 2.0)
+        self.draw(f"{at}conv1d.weight", 2 * keys + values, CONV)
+        self.w[f"{at}conv1d.weight"].shape = (2 * keys + values, 1, CONV)
+        self.w[f"{at}A_log"] = np.zeros(VALUE_HEADS, np.float32)
+        self.w[f"{at}dt_bias"] = np.linspace(-8, -3, VALUE_HEADS, dtype=np.float32)
+        self.w[f"{at}norm.weight"] = np.ones(LINEAR_DIM, np.float32)
+
+    def layer(self, i: int) -> None:
+        at = f"model.layers.{i}."
+        is_qwen, is_last = self.shape == "qwen", i == LAYERS[self.shape] - 1
+        if is_qwen and not is_last:
+            self.linear_attention(f"{at}linear_attn.")
+        else:
+            self.attention(f"{at}self_attn.")
+        if is_qwen and is_last:
+            self.experts(f"{at}mlp.")
+        else:
+            self.mlp(f"{at}mlp.", INTER)
+        norms = ["input", "post_attention"]
+        norms += ["pre_feedforward", "post_feedforward"] if self.shape == "gemma" else []
+        self.w |= {f"{at}{norm}_layernorm.weight": self.norm() for norm in norms}
+
+    def norm(self) -> Matrix:
+        """All but a Llama add 1 to their weights."""
+        return np.full(HIDDEN, 1 if self.shape == "llama" else 0, np.float32)
 
 
 def weights(shape: str) -> dict[str, Matrix]:
-    rng = np.random.default_rng(1)
-
-    def random(out: int, into: int, gain: float = 1.0) -> Matrix:
-        drawn: Matrix = (rng.standard_normal((out, into)) * gain / np.sqrt(into)).astype(np.float32)
-        return drawn
-
-    scale = 1 if shape == "llama" else np.sqrt(HIDDEN)  # by which a Gemma multiplies them
-    w = {"model.embed_tokens.weight": (rng.standard_normal((VOCAB, HIDDEN)) / scale).astype(np.float32)}
+    drawn = Drawn(shape)
+    scale = np.sqrt(HIDDEN) if shape == "gemma" else 1  # by which a Gemma multiplies them
+    drawn.draw("model.embed_tokens.weight", VOCAB, HIDDEN, np.sqrt(HIDDEN) / scale)
     for i in range(LAYERS[shape]):
-        at, mlp = f"model.layers.{i}.self_attn.", f"model.layers.{i}.mlp."
-        w[f"{at}q_proj.weight"] = random(HEADS * HEAD_DIM, HIDDEN, QK_GAIN)
-        w[f"{at}k_proj.weight"] = random(KV_HEADS * HEAD_DIM, HIDDEN, QK_GAIN)
-        w[f"{at}v_proj.weight"] = random(KV_HEADS * HEAD_DIM, HIDDEN)
-        w[f"{at}o_proj.weight"] = random(HIDDEN, HEADS * HEAD_DIM)
-        w[f"{mlp}gate_proj.weight"] = random(INTER, HIDDEN)
-        w[f"{mlp}up_proj.weight"] = random(INTER, HIDDEN)
-        w[f"{mlp}down_proj.weight"] = random(HIDDEN, INTER)
-        w |= norms(shape, i)
-    w["model.norm.weight"] = np.full(HIDDEN, 1 if shape == "llama" else 0, np.float32)
-    w["lm_head.weight"] = random(VOCAB, HIDDEN, HEAD_GAIN)
-    return w
+        drawn.layer(i)
+    drawn.w["model.norm.weight"] = drawn.norm()
+    drawn.draw("lm_head.weight", VOCAB, HIDDEN, HEAD_GAIN)
+    return drawn.w
 
 
 def bfloat16(values: Matrix) -> npt.NDArray[np.uint16]:
@@ -134,7 +191,7 @@ def tokenizer() -> tuple[dict[str, Any], dict[str, Any]]:
 def write(folder: Path, shape: str) -> None:
     folder.mkdir(parents=True, exist_ok=True)
     words, told = tokenizer()
-    config = CONFIG | SHAPES[shape] | {"num_hidden_layers": LAYERS[shape]}
+    config = CONFIG | SHAPES[shape] | {"num_hidden_layers": LAYERS[shape], "head_dim": HEAD_DIM[shape]}
     (folder / "config.json").write_text(json.dumps(config))
     (folder / "tokenizer.json").write_text(json.dumps(words))
     (folder / "tokenizer_config.json").write_text(json.dumps(told))

@@ -1,9 +1,11 @@
 """vLLM instances, forked from one process that has imported vLLM once: `serve.py SOCKET`. Each connection to the socket
-is an instance. Its first line is {"model": FOLDER, "transfer": OPTIONS OF KVTransferConfig OR null}. It is told {"pid": ...},
-then {"ready": true}, and each request {"prompt": [...], "tokens": ..., "transfer": kv_transfer_params OR null} is answered with
-tokens, their log-probabilities, how much of the prompt was not computed, and kv_transfer_params.
-
+is an instance. Its first line is {"model": FOLDER, "transfer": OPTIONS OF KVTransferConfig OR null, "engine": OPTIONS OF LLM
+BESIDE THOSE HERE}. It is told {"pid": ...}, then {"ready": true}. Then each line is a list of requests, which run together,
+and is answered with a list (instances.py says of what), or the word "counters", which is answered with those of vLLM
+and Tern.
 An instance is one process and one thread: equal requests have equal bits, and SIGKILL ends all of it.
+
+With {"port": ...} in the first line the instance is vLLM's own server there instead, in a process group of its own.
 """
 
 from __future__ import annotations
@@ -24,47 +26,104 @@ os.environ |= {
     "VLLM_ENABLE_V1_MULTIPROCESSING": "0",
     "VLLM_NO_USAGE_STATS": "1",
 }
-BLOCK = 32
+ENGINE = {
+    "enforce_eager": True,
+    "max_model_len": 2048,
+    "max_num_seqs": 8,
+    "block_size": 32,
+    "seed": 0,
+    "enable_prefix_caching": False,  # so that what is not computed comes from Tern
+}
 IMPORTED = ("vllm.v1.engine.core", "vllm.v1.worker.cpu_worker")
-MODELS = ("vllm.model_executor.models.llama", "vllm.model_executor.models.gemma3")
+MODELS = ("vllm.model_executor.models.llama", "vllm.model_executor.models.gemma3", "vllm.model_executor.models.qwen3_next")
+COUNTED = ("vllm:tern_", "vllm:num_preemptions")
+
+
+def add(engine: Any, name: str, asked: dict[str, Any]) -> None:
+    from vllm import SamplingParams
+
+    params = SamplingParams(
+        max_tokens=asked["tokens"],
+        temperature=0,
+        detokenize=False,
+        ignore_eos=True,
+        logprobs=3,
+        extra_args={"kv_transfer_params": asked["transfer"]} if asked["transfer"] else None,
+    )
+    prompt = {"prompt_token_ids": asked["prompt"]} | ({"cache_salt": asked["salt"]} if asked["salt"] else {})
+    engine.add_request(name, prompt, params)
+
+
+def answer(out: Any) -> dict[str, Any]:
+    if out is None:  # it was given up before its first token
+        return {"tokens": [], "logprobs": [], "cached": 0, "transfer": None}
+    one = out.outputs[0]
+    best = [sorted((token, entry.logprob) for token, entry in at.items()) for at in one.logprobs]
+    return {
+        "tokens": list(one.token_ids),
+        "logprobs": best,
+        "cached": out.num_cached_tokens,
+        "transfer": out.kv_transfer_params,
+    }
+
+
+def run(llm: Any, requests: list[dict[str, Any]], first: int) -> list[dict[str, Any]]:
+    """All of them, which vLLM admits as it can. One that is given up is aborted behind that step."""
+    engine, last = llm.llm_engine, dict[str, Any]()
+    for i, asked in enumerate(requests):
+        add(engine, str(first + i), asked)
+    step = 0
+    while engine.has_unfinished_requests():
+        last |= {out.request_id: out for out in engine.step()}
+        step += 1
+        engine.abort_request([str(first + i) for i, asked in enumerate(requests) if asked["steps"] == step])
+    return [answer(last.get(str(first + i))) for i in range(len(requests))]
+
+
+def counters(llm: Any) -> dict[str, int]:
+    return {m.name: int(m.value) for m in llm.get_metrics() if m.name.startswith(COUNTED) and hasattr(m, "value")}
+
+
+def server(options: dict[str, Any]) -> None:
+    os.setsid()
+    os.environ["VLLM_ENABLE_V1_MULTIPROCESSING"] = "1"  # it knows no other way
+    sys.argv = ["api_server", "--model", options["model"], "--port", str(options["port"])]
+    sys.argv += ["--kv-transfer-config", json.dumps(options["transfer"])]
+    for name, value in (ENGINE | options["engine"]).items():
+        flag = name.replace("_", "-")
+        sys.argv += [f"--{'' if value else 'no-'}{flag}"] if isinstance(value, bool) else [f"--{flag}", str(value)]
+    importlib.import_module("vllm.entrypoints.launchers.api_server.entry").main()
 
 
 def instance(asked: TextIO, say: TextIO) -> None:
-    from vllm import LLM, SamplingParams
+    from vllm import LLM
     from vllm.config import KVTransferConfig
 
-    def tell(**told: Any) -> None:
+    def tell(told: Any) -> None:
         print(json.dumps(told), file=say, flush=True)
 
-    tell(pid=os.getpid())
+    tell({"pid": os.getpid()})
     options = json.loads(asked.readline())
+    if options["port"]:
+        return server(options)
     llm = LLM(
         options["model"],
-        enforce_eager=True,
-        max_model_len=2048,
-        max_num_seqs=8,
-        block_size=BLOCK,
-        seed=0,
-        enable_prefix_caching=False,  # so that what is not computed comes from Tern
         kv_transfer_config=KVTransferConfig(**options["transfer"]) if options["transfer"] else None,
+        disable_log_stats=False,
+        **ENGINE | options["engine"],
     )
-    tell(ready=True)
+    tell({"ready": True})
+    n = 0
     for line in asked:
-        request = json.loads(line)
-        params = SamplingParams(
-            max_tokens=request["tokens"],
-            temperature=0,
-            detokenize=False,
-            ignore_eos=True,
-            logprobs=3,
-            extra_args={"kv_transfer_params": request["transfer"]} if request["transfer"] else None,
-        )
-        out = llm.generate([{"prompt_token_ids": request["prompt"]}], params, use_tqdm=False)[0]
-        answer = out.outputs[0]
-        best = [sorted((token, one.logprob) for token, one in at.items()) for at in answer.logprobs]
-        tell(tokens=list(answer.token_ids), logprobs=best, cached=out.num_cached_tokens, transfer=out.kv_transfer_params)
+        requests = json.loads(line)
+        if requests == "counters":
+            tell(counters(llm))
+            continue
+        llm.reset_prefix_cache()  # vLLM's own, where it is on
+        tell(run(llm, requests, n))
+        n += len(requests)
     llm.llm_engine.engine_core.shutdown()
-    tell(ended=True)
+    tell({"ended": True})
 
 
 def main() -> None:

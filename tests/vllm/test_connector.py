@@ -5,50 +5,31 @@ from __future__ import annotations
 
 import time
 from pathlib import Path
-from typing import Any
 
 import tern as libtern
-from conftest import BASE, PROMPTS
+from conftest import Tiny, at_rest, pool_of
 from daemons import Daemon, run
-from instances import Answer, Nursery, Vllm, ctl, tern
+from instances import Answer, Ask, Nursery, Vllm, tern
 from tern.layout import Group
 
 BACK_S = 120.0  # in which vLLM joins a daemon that was started again
 
-# A prompt's whole blocks of 32 tokens, but for the one that has its last token; "longer" begins with "base".
-FIRST = {"base": 0, "other first token": 0, "longer": 288, "another": 0}
-AGAIN = {"base": 288, "other first token": 288, "longer": 448, "another": 480}
-
-
-def pool_of(daemon: Daemon) -> list[Any]:
-    """A row of each group."""
-    return [r for r in ctl(Path(daemon.socket).parent / "admin.sock", "status")["pools"] if r["tier"] == "device"]
-
-
-def at_rest(daemon: Daemon) -> None:
-    """No page is anybody's but the prefix tree's."""
-    for row in pool_of(daemon):
-        held = {what: row[what] for what in ("session", "borrowed", "transfer", "retiring", "quarantine")}
-        assert not any(held.values()), held
-        assert row["free"] + row["snapshot"] + row["reclaimable"] == row["total"]
-
-
-def same(vllm: Vllm, stock: dict[str, list[Answer]], cached: dict[str, int]) -> None:
-    for name, prompt in PROMPTS.items():
+def same(vllm: Vllm, tiny: Tiny, stock: dict[str, list[Answer]], cached: dict[str, int]) -> None:
+    for name, prompt in tiny.prompts.items():
         answer = vllm.complete(prompt)
         assert answer.said == stock[name][0].said, name
         assert answer.cached == cached[name], name
 
 
-def flip(daemon: Daemon, tiny: Path) -> None:
-    """Changes one byte of the last page of "base", where there are windows of one of theirs, as no engine may: by an engine
-    of its own that maps the pool."""
+def flip(daemon: Daemon, tiny: Tiny) -> None:
+    """Changes one byte of the last page of "base", where there are windows or states of one of theirs, as no engine may: by
+    an engine of its own that maps the pool."""
     rows = pool_of(daemon)
     groups = [
         Group(
             row["group"],
-            page_tokens=32,
-            shape=(row["page_bytes"] // 16384, 2, 32, 128, 2),  # layer, head, token, content, byte
+            page_tokens=tiny.block,
+            shape=(row["page_bytes"],),
             dtype="uint8",
             family=row["family"],
             window=row["window"],
@@ -57,86 +38,86 @@ def flip(daemon: Daemon, tiny: Path) -> None:
         for row in rows
     ]
     flipped = max(groups, key=lambda group: group.window)
+    prompt = tiny.prompts["base"]
     with libtern.connect(daemon.socket) as connection:
-        pool = connection.join("flipper").map_pool(int(rows[0]["pool"], 16), groups, align_tokens=32)
-        with pool.session(libtern.Namespace(model=str(tiny), kv_dtype="torch.bfloat16/None")) as s:
-            assert s.match(BASE).written == 288
+        pool = connection.join("flipper").map_pool(int(rows[0]["pool"], 16), groups, align_tokens=tiny.block)
+        with pool.session(libtern.Namespace(model=str(tiny.folder), kv_dtype="torch.bfloat16/None")) as s:
+            assert s.match(prompt).written == tiny.whole(prompt)
             pages = pool.pages(flipped.name)
-            pages[s.table(flipped.name)[8], -1, 0, 5, 7, 1] ^= 0x40  # the exponent of one element of one token
+            pages[s.table(flipped.name)[tiny.whole(prompt) // tiny.block - 1], tiny.byte] ^= 0x40  # of an exponent
             del pages
 
 
 def test_answers_are_the_same_and_survive_a_kill(
-    daemon: Daemon, nursery: Nursery, tiny: Path, stock: dict[str, list[Answer]]
+    daemon: Daemon, nursery: Nursery, tiny: Tiny, stock: dict[str, list[Answer]]
 ) -> None:
-    first = Vllm(nursery, tiny, tern(daemon.socket)).ready()
-    same(first, stock, FIRST)
-    same(first, stock, AGAIN)
-    at_rest(daemon)
+    first = tiny.start(nursery, tern(daemon.socket)).ready()
+    same(first, tiny, stock, tiny.first)
+    same(first, tiny, stock, tiny.again)
+    assert at_rest(daemon) == 0
 
     # The bytes that it reads are those of the page.
     flip(daemon, tiny)
-    assert first.complete(BASE).said != stock["base"][0].said
+    assert first.complete(tiny.prompts["base"]).said != stock["base"][0].said
     flip(daemon, tiny)
-    assert first.complete(BASE).said == stock["base"][0].said
+    assert first.complete(tiny.prompts["base"]).said == stock["base"][0].said
 
     # It is killed in the middle of a request; two others take its place, and share what it had.
-    first.begin([*PROMPTS["longer"], *PROMPTS["another"]], tokens=500)
+    first.begin([Ask([7, *tiny.prompts["another"]], 500)])
     time.sleep(1)
     first.kill()
-    two = [Vllm(nursery, tiny, tern(daemon.socket)) for _ in range(2)]
+    two = [tiny.start(nursery, tern(daemon.socket)) for _ in range(2)]
     for vllm in two:
-        same(vllm.ready(), stock, AGAIN)
-    new = [(i * 15485863) % 1000 + 3 for i in range(200)]
-    computed, brought = two[0].complete(new), two[1].complete(new)
-    assert (computed.cached, brought.cached) == (0, 192)
+        same(vllm.ready(), tiny, stock, tiny.again)
+    computed, brought = two[0].complete(tiny.new), two[1].complete(tiny.new)
+    assert (computed.cached, brought.cached) == (0, tiny.whole(tiny.new))
     assert computed.said == brought.said
     for vllm in two:
         vllm.stop()
-    at_rest(daemon)
+    assert at_rest(daemon) == 0
 
 
 def test_answers_are_the_same_while_the_daemon_is_killed_and_started_again(
-    daemon: Daemon, nursery: Nursery, tiny: Path, stock: dict[str, list[Answer]]
+    daemon: Daemon, nursery: Nursery, tiny: Tiny, stock: dict[str, list[Answer]]
 ) -> None:
-    vllm = Vllm(nursery, tiny, tern(daemon.socket)).ready()
-    same(vllm, stock, FIRST)
+    vllm = tiny.start(nursery, tern(daemon.socket)).ready()
+    same(vllm, tiny, stock, tiny.first)
 
     # It is killed in the middle of a request that uses what it had, and stays away.
-    vllm.begin(PROMPTS["another"], tokens=24)
+    vllm.begin([Ask(tiny.prompts["another"])])
     time.sleep(0.1)
     daemon.process.kill()
     daemon.process.wait()
-    assert vllm.answer().said == stock["another"][0].said
-    same(vllm, stock, {name: 0 for name in PROMPTS})
+    assert vllm.answers()[0].said == stock["another"][0].said
+    same(vllm, tiny, stock, {name: 0 for name in tiny.prompts})
 
     # It comes back with empty memory, and vLLM joins it beside its requests.
     daemon.process = run(Path(daemon.socket).parent, daemon.name).process
     end = time.monotonic() + BACK_S
-    while (answer := vllm.complete(BASE)).cached == 0:
+    while (answer := vllm.complete(tiny.prompts["base"])).cached == 0:
         assert answer.said == stock["base"][0].said and time.monotonic() < end
-    assert (answer.said, answer.cached) == (stock["base"][0].said, AGAIN["base"])
-    for name, prompt in PROMPTS.items():
+    assert (answer.said, answer.cached) == (stock["base"][0].said, tiny.again["base"])
+    for name, prompt in tiny.prompts.items():
         vllm.complete(prompt)
-    same(vllm, stock, AGAIN)
+    same(vllm, tiny, stock, tiny.again)
     vllm.stop()
-    at_rest(daemon)
+    assert at_rest(daemon) == 0
 
 
 def test_prefill_and_decode_on_two_hosts(
-    two_hosts: list[Daemon], nursery: Nursery, tiny: Path, stock: dict[str, list[Answer]]
+    two_hosts: list[Daemon], nursery: Nursery, tiny: Tiny, stock: dict[str, list[Answer]]
 ) -> None:
-    prefill, decode = (Vllm(nursery, tiny, tern(d.socket)) for d in two_hosts)
+    prefill, decode = (tiny.start(nursery, tern(d.socket)) for d in two_hosts)
     for vllm in (prefill, decode):
         vllm.ready()
-    for name, prompt in PROMPTS.items():
+    for name, prompt in tiny.prompts.items():
         told = prefill.complete(prompt, tokens=1, transfer={"do_remote_decode": True}).transfer
-        assert told and told["tern_tokens"] == len(prompt) // 32 * 32
+        assert told and told["tern_tokens"] == tiny.whole(prompt)
         del told["remote_prefill_cached_tokens"]  # vLLM would report these, of the prefill, as the decode's
         answer = decode.complete(prompt, transfer=told)
         assert answer.said == stock[name][0].said, name
-        assert answer.cached == AGAIN[name], name
+        assert answer.cached == tiny.again[name], name
     for vllm in (prefill, decode):
         vllm.stop()
     for one in two_hosts:
-        at_rest(one)
+        assert at_rest(one) == 0

@@ -31,7 +31,6 @@ from vllm_rig import (
     FullAttentionSpec,
     HostTensor,
     Instance,
-    MambaSpec,
     SlidingWindowSpec,
     cache_config,
     forget,
@@ -121,7 +120,7 @@ def spec(**other: object) -> FullAttentionSpec:
 @pytest.mark.parametrize(
     ("config", "says"),
     [
-        (cache_config(FullAttentionSpec(), MambaSpec()), "a group of KV that is MambaSpec"),
+        (cache_config(FullAttentionSpec(), type("MLAAttentionSpec", (FullAttentionSpec,), {})()), "that is MLAAttentionSpec"),
         (cache_config(spec(sliding_window=64)), "start without --disable-hybrid-kv-cache-manager"),
         (cache_config(spec(attention_chunk_size=64)), "chunked attention"),
         (cache_config(SlidingWindowSpec()), "no layer with full attention"),

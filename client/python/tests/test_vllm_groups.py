@@ -157,8 +157,8 @@ def test_groups_of_other_blocks(long: Instance, itself: int, step: int) -> None:
 
 def test_blocks_of_which_tern_keeps_nothing_may_be_dropped() -> None:
     layout = layout_of(cache_config(*LONG["a window of less than a block"]))  # of 12 tokens, in blocks of 16
-    assert layout.whole_from(saved=96, start=127) == 0  # the block of 96 to 112, which lies before the window at 128
-    assert layout.whole_from(saved=64, start=127) == 112 + 12  # and the window at 96
+    assert layout.whole_from(saved=96, start=127, depth=128) == 0  # the block of 96 to 112, which lies before the window at 128
+    assert layout.whole_from(saved=64, start=127, depth=128) == 112 + 12  # and the window at 96
 
 
 @pytest.fixture

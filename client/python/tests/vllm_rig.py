@@ -1,6 +1,7 @@
 """A vLLM of a few lines around the real connector: its scheduler, its worker and its KV, without computing. The KV of a
 token is a function of all tokens up to it, as a model's is. Where the model has a window, blocks that have left it are
-given to the next who wants some, as vLLM does. `stubs` has what the connector imports of vLLM."""
+given to the next who wants some, as vLLM does. Of states it has the block that the step writes, and the one that it reads.
+`stubs` has what the connector imports of vLLM."""
 
 from __future__ import annotations
 
@@ -48,7 +49,14 @@ def long_blocks(spec: Any) -> Any:
 
 
 class MambaSpec:
-    pass
+    """States of linear attention, at the front of blocks as large as the others."""
+
+    block_size, num_heads, shapes, dtypes = BLOCK, 1, ((3, 20), (10,)), ("bfloat16", "float32")
+    state_content_size_bytes, page_size_bytes = 160, FullAttentionSpec.page_size_bytes
+    mamba_type = SimpleNamespace(name="GDN_ATTN")
+    mamba_cache_mode = "align"
+    num_speculative_blocks = num_prefill_checkpoint_blocks = 0
+    sliding_window = 2  # as vLLM counts: who goes on reads the block of the last token
 
 
 def cache_config(*specs: object) -> SimpleNamespace:
@@ -61,6 +69,7 @@ def cache_config(*specs: object) -> SimpleNamespace:
 
 
 HYBRID = (SlidingWindowSpec(), FullAttentionSpec(), SlidingWindowSpec())  # as a Gemma has them
+LINEAR = (MambaSpec(), MambaSpec(), FullAttentionSpec())  # as a Qwen3-Next has them
 
 
 def vllm_config(socket: str, name: str = "a", **extra: object) -> SimpleNamespace:
@@ -90,6 +99,7 @@ class HostTensor:
     """An array that is asked like a torch.Tensor."""
 
     def __init__(self, array: npt.NDArray[Any], dtype: object = FullAttentionSpec.dtype, device: str = "cpu") -> None:
+        dtype = "torch.int8" if array.itemsize == 1 else dtype
         self.array, self.dtype = array, dtype
         self.device: Any = SimpleNamespace(type=device)
 
@@ -136,6 +146,16 @@ def kv_of(tokens: Sequence[int], layer: int, heads: int) -> npt.NDArray[np.uint1
     return kv
 
 
+def state_of(tokens: Sequence[int], layer: int) -> npt.NDArray[np.uint8]:
+    mixed = sum(token * (i + 1) for i, token in enumerate(tokens)) + 31 * layer + len(tokens)
+    state: npt.NDArray[np.uint8] = (mixed * np.arange(1, MambaSpec.state_content_size_bytes + 1) % 251).astype(np.uint8)
+    return state
+
+
+def is_state(spec: Any) -> bool:
+    return isinstance(spec, MambaSpec)
+
+
 class Instance:
     """vLLM: both sides of the connector, its blocks, and a scheduler that runs what it is told."""
 
@@ -144,8 +164,8 @@ class Instance:
         self.specs = [group.kv_cache_spec for group in caches.kv_cache_groups]
         self.worker = TernConnector(config, KVConnectorRole.WORKER, caches)
         # Layer i of each group lies in the same bytes.
-        shared = [np.zeros((BLOCKS, HEADS, BLOCK, CONTENT), np.uint16) for _ in LAYERS]
-        self.kv = [[a.reshape(BLOCKS, s.num_heads, s.block_size, CONTENT) for a in shared] for s in self.specs]
+        self.shared = [np.zeros((BLOCKS, HEADS, BLOCK, CONTENT), np.uint16) for _ in LAYERS]
+        self.kv = [[self.view(a, s) for a in self.shared] for s in self.specs]
         self.worker.register_kv_caches(
             {
                 layer: HostTensor(array)
@@ -156,6 +176,13 @@ class Instance:
         self.scheduler = TernConnector(config, KVConnectorRole.SCHEDULER, caches)
         self.free = list(range(1, BLOCKS))
         self.loading: dict[str, Asked] = {}
+
+    @staticmethod
+    def view(shared: npt.NDArray[np.uint16], spec: Any) -> npt.NDArray[Any]:
+        if is_state(spec):
+            rows = shared.reshape(BLOCKS, 1, 1, -1).view(np.uint8)
+            return rows[..., : spec.state_content_size_bytes]
+        return shared.reshape(BLOCKS, spec.num_heads, spec.block_size, CONTENT)
 
     def admit(self, r: Asked) -> int:
         """Asks what Tern has, and gives blocks. Returns how many tokens are being loaded."""
@@ -182,17 +209,22 @@ class Instance:
         """Blocks for so many tokens, of which `computed` are computed. Those that have left the window are free."""
         r.blocks = r.blocks or [[] for _ in self.specs]
         for group, table in enumerate(r.blocks):
-            first = self.first(group, computed)
+            n, first = self.specs[group].block_size, self.first(group, computed)
             for i in range(min(first, len(table))):
                 self.put(table[i])
                 table[i] = 0
-            while len(table) * self.specs[group].block_size < tokens:
+            if is_state(self.specs[group]):  # what is read, and what is written
+                last = -(-tokens // n) - 1
+                table += [0] * (last + 1 - len(table))
+                for i in {first, last} if computed else {last}:
+                    table[i] = table[i] or self.free.pop(0)
+            while len(table) * n < tokens:
                 table.append(0 if len(table) < first else self.free.pop(0))
 
     def put(self, block: int) -> None:
         if block:
             self.free.insert(0, block)
-            for layer in self.kv[0]:
+            for layer in self.shared:
                 layer[block] = 0xFFFF  # whoever gets it next
 
     def step(self, *running: Asked, tokens: int = 0, fails: bool = False) -> set[str]:
@@ -234,6 +266,9 @@ class Instance:
         for group, table in enumerate(r.blocks):
             n = self.specs[group].block_size
             for layer, array in enumerate(self.kv[group], 2 * group):
+                if is_state(self.specs[group]):
+                    array[table[(end - 1) // n], 0, 0] = state_of(r.all_token_ids[:end], layer)
+                    continue
                 kv = kv_of(r.all_token_ids, layer, array.shape[1])
                 for t in range(max(r.num_computed_tokens, table.count(0) * n), end):
                     array[table[t // n], :, t % n, :] = kv[t]
@@ -244,6 +279,11 @@ class Instance:
         for group, table in enumerate(r.blocks):
             n, first = self.specs[group].block_size, self.first(group, tokens)
             for layer, array in enumerate(self.kv[group], 2 * group):
+                if is_state(self.specs[group]):
+                    at = table[(tokens - 1) // n] if tokens else 0
+                    if tokens and (at == 0 or (array[at, 0, 0] != state_of(r.all_token_ids[:tokens], layer)).any()):
+                        return False
+                    continue
                 kv = kv_of(r.all_token_ids, layer, array.shape[1])
                 for t in range(first * n, tokens):
                     if table[t // n] == 0 or (array[table[t // n], :, t % n, :] != kv[t]).any():

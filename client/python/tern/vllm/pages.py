@@ -13,9 +13,11 @@ from ..layout import Group, Ids
 from .jobs import Run
 from .settings import Refused
 
-KINDS = ("FullAttentionSpec", "SlidingWindowSpec")  # of vLLM's groups that are carried
+KINDS = ("FullAttentionSpec", "SlidingWindowSpec", "MambaSpec")  # of vLLM's groups that are carried
+STATES = ("GDN_ATTN",)  # of the states that vLLM has in a MambaSpec
 RESERVE = 1  # tokens before a window that Tern keeps, the least that it takes
 AXES = ("layer", "head", "token", "dim")
+STATE_AXES = ("layer", "state")
 _DTYPES = {1: "uint8", 2: "uint16", 4: "uint32"}  # by element size: the bytes are moved, never computed with
 
 
@@ -36,24 +38,39 @@ class Tensor(Protocol):
 @dataclass(frozen=True)
 class PageShape:
     """One block of a group's layers. Within a layer it lies as vLLM's tensor has it: head, token, and for each the content
-    of K and V.
+    of K and V. Of linear attention a block is the state behind its last token. Who goes on from there reads this block
+    alone, so it is a window of one token.
 
+    content: elements of K and V of a token and head, or of a state
     dtype, order: how vLLM names the elements, and the order of its axes
     window: how many tokens before it a token reads; 0: all of them
+    is_state: a block is a state, and not KV of its tokens
+    padding: bytes behind it that make pages of all groups alike, as vLLM's blocks are; they are not copied
     """
 
     block_tokens: int
     layers: tuple[str, ...]
     heads: int
-    content: int  # elements of K and V of a token and head
+    content: int
     element_bytes: int
     dtype: str
     order: str
     window: int = 0
+    is_state: bool = False
+    padding: int = 0
+
+    @property
+    def rows(self) -> int:
+        """Of a block: one for each of its tokens, or the state."""
+        return 1 if self.is_state else self.block_tokens
+
+    @property
+    def data_bytes(self) -> int:
+        return self.heads * self.rows * self.content * self.element_bytes
 
     @property
     def layer_bytes(self) -> int:
-        return self.heads * self.block_tokens * self.content * self.element_bytes
+        return self.data_bytes + self.padding
 
     @property
     def page_bytes(self) -> int:
@@ -62,6 +79,7 @@ class PageShape:
     @property
     def words(self) -> str:
         reach = f" with a window of {self.window}" if self.window else ""
+        reach = " of states" if self.is_state else reach
         return f"{len(self.layers)} layers{reach}, pages of {self.block_tokens} tokens and {self.page_bytes} bytes"
 
     def first(self, at: int) -> int:
@@ -69,15 +87,16 @@ class PageShape:
         return max(at - self.window, 0) // self.block_tokens if self.window else 0
 
     def group(self, name: str) -> Group:
+        inner = (self.layer_bytes,) if self.is_state else (self.heads, self.block_tokens, self.content)
         return Group(
             name,
             page_tokens=self.block_tokens,
-            shape=(len(self.layers), self.heads, self.block_tokens, self.content),
+            shape=(len(self.layers), *inner),
             dtype=_DTYPES[self.element_bytes],
             family="window" if self.window else "history",
             window=self.window,
             reserve=RESERVE if self.window else 0,
-            axes=AXES,
+            axes=STATE_AXES if self.is_state else AXES,
         )
 
 
@@ -118,12 +137,16 @@ class Layout:
             found.append(Run(tuple(int(p) for p in pages(i)[first:last]), tuple(blocks[i][first:last])))
         return tuple(found)
 
-    def whole_from(self, saved: int, start: int) -> int:
+    def can_end(self, depth: int, end: int) -> bool:
+        """Whether a step behind which `end` tokens are computed can save up to `depth`: vLLM has the states of just `end`."""
+        return depth == end or not any(s.is_state for s in self.shapes)
+
+    def whole_from(self, saved: int, start: int, depth: int) -> int:
         """The least length whose windows can be saved whole, where vLLM has dropped blocks behind `saved` tokens, since their
-        windows moved on to `start`. 0: it has all that Tern keeps."""
+        windows moved on to `start`, and has no states but those of `depth`. 0: it has all that Tern keeps."""
         lengths = []
         for s in self.shapes:
-            dropped, reach = s.first(start) * s.block_tokens, min(s.window, self.align)
+            dropped, reach = s.first(depth if s.is_state else start) * s.block_tokens, min(s.window, self.align)
             chunk = -(-(dropped + reach) // self.align) * self.align  # the first that has the end of its window
             if chunk > saved + self.align:
                 lengths.append((chunk - reach) // s.block_tokens * s.block_tokens + s.window)
@@ -134,6 +157,8 @@ def layout_of(config: Any) -> Layout:
     """Of a KVCacheConfig, or Refused with what of it cannot be carried."""
     order = str(config.kv_cache_layout)
     layout = Layout(tuple(_shape(g, order) for g in config.kv_cache_groups))
+    if any(s.is_state and s.block_tokens != layout.align for s in layout.shapes):
+        raise Refused("the model's states and its KV have blocks of different sizes: tern.vllm does not know this model")
     if all(s.window for s in layout.shapes):
         raise Refused("the model has no layer with full attention: tern.vllm carries windows beside full attention alone")
     return layout
@@ -146,6 +171,8 @@ def _shape(group: Any, order: str) -> PageShape:
         raise Refused(f"the model has a group of KV that is {kind}: tern.vllm carries {' and '.join(KINDS)} yet")
     if not group.enable_kv_transfer:
         raise Refused(f"vLLM keeps a group of KV ({kind}) to itself: tern.vllm does not know this model")
+    if kind == "MambaSpec":
+        return _state_shape(group, order)
     element = spec.dtype.itemsize
     if spec.kv_quant_mode.value != 0 or spec.page_size_padded is not None or spec.tokens_per_state != 1:
         raise Refused("the model's KV is quantized, padded or packed: tern.vllm carries plain KV alone yet")
@@ -167,6 +194,32 @@ def _shape(group: Any, order: str) -> PageShape:
             f"have {shape.layer_bytes}: tern.vllm does not know this layout"
         )
     return shape
+
+
+def _state_shape(group: Any, order: str) -> PageShape:
+    spec = group.kv_cache_spec
+    if spec.mamba_type.name not in STATES:
+        raise Refused(f"the model has states of {spec.mamba_type.name}: tern.vllm carries {' and '.join(STATES)} yet")
+    if spec.mamba_cache_mode != "align":
+        raise Refused(
+            f"mamba_cache_mode={spec.mamba_cache_mode!r}: vLLM keeps the states of linear attention at the ends of blocks "
+            "with its own prefix cache alone: start with --enable-prefix-caching"
+        )
+    if spec.num_speculative_blocks or spec.num_prefill_checkpoint_blocks or spec.num_heads != 1:
+        raise Refused("the model's states have blocks beside them: tern.vllm does not know this layout")
+    meaning = [(tuple(shape), str(dtype)) for shape, dtype in zip(spec.shapes, spec.dtypes)]
+    return PageShape(
+        spec.block_size,
+        tuple(group.layer_names),
+        heads=1,
+        content=spec.state_content_size_bytes,
+        element_bytes=1,
+        dtype="torch.int8",
+        order=f"{order} {spec.mamba_type.name} {meaning}",
+        window=1,
+        is_state=True,
+        padding=spec.page_size_bytes - spec.state_content_size_bytes,
+    )
 
 
 def _window(spec: Any, kind: str) -> int:
@@ -208,7 +261,7 @@ def layers_of(layout: Layout, caches: Mapping[str, Tensor], blocks: int) -> list
 
 
 def _layer(shape: PageShape, name: str, tensor: Tensor, blocks: int) -> Layer:
-    wanted = (blocks, shape.heads, shape.block_tokens, shape.content)
+    wanted = (blocks, shape.heads, shape.rows, shape.content)
     strides = tuple(tensor.stride())
     inner = tuple(math.prod(wanted[i + 1 :]) for i in (1, 2, 3))
     if tensor.device.type != "cpu":
@@ -218,7 +271,7 @@ def _layer(shape: PageShape, name: str, tensor: Tensor, blocks: int) -> Layer:
             f"layer {name!r} is {tensor.dtype} of shape {tuple(tensor.shape)}, not {shape.dtype} of {wanted}: "
             "tern.vllm does not know this layout"
         )
-    if strides[1:] != inner:
+    if any(n > 1 and stride != dense for n, stride, dense in zip(wanted[1:], strides[1:], inner)):
         raise Refused(
             f"layer {name!r} has strides {strides}: a block of it is not one run of bytes, as tern.vllm needs it"
         )

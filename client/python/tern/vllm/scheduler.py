@@ -188,7 +188,8 @@ class Scheduler:
         for name, (start, end) in scheduled.items():
             kept = self._kept.get(name)
             if kept is not None and (table := blocks(name)) is not None:
-                depth, at = self._whole(kept, end), self.layout.whole_from(kept.saved, start)
+                depth = self._whole(kept, end)
+                at = self.layout.whole_from(kept.saved, start, depth)
                 if depth > max(kept.saved, kept.tried) and self._extend(kept, depth, at):
                     work.saves.append(self._move(kept, table, (kept.saved, depth), max(at, start)))
                     saving.append((kept, depth))
@@ -402,10 +403,11 @@ class Scheduler:
             self._close(kept.session, kept.last_step or STEP_NONE)
 
     def _whole(self, kept: Kept, end: int) -> int:
-        """How much of `end` computed tokens is saved. The windows of a ticket's end are those that decode needs, so a prompt
+        """How much of `end` computed tokens is saved; 0: no more than is. The windows of a ticket's end are those that decode needs, so a prompt
         that is handed over ends before its last token."""
         tokens = len(kept.request.all_token_ids) - wants_hand_over(kept.request.kv_transfer_params)
-        return min(end, tokens) // self.block * self.block
+        depth = min(end, tokens) // self.block * self.block
+        return depth if self.layout.can_end(depth, end) else 0
 
     def _extend(self, kept: Kept, depth: int, whole_from: int) -> bool:
         """Pages up to `depth`, but for those of windows that lie before `whole_from`, of which vLLM lacks blocks. Without room

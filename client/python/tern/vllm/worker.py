@@ -54,10 +54,10 @@ class GroupCopier:
             raise IndexError(f"a block of {run.blocks} is not in vLLM's KV, which has {self.blocks}")
 
     def copy(self, run: Run, load: bool) -> None:
-        n = self.shape.layer_bytes
+        n = self.shape.data_bytes
         for i, layer in enumerate(self.layers):
             for page, block in zip(run.pages, run.blocks):
-                there = self.base + page * self.shape.page_bytes + i * n
+                there = self.base + page * self.shape.page_bytes + i * self.shape.layer_bytes
                 here = layer.address + block * layer.stride
                 ct.memmove(*((here, there) if load else (there, here)), n)
 
@@ -172,4 +172,4 @@ class Worker:
         setattr(self.copied, what, getattr(self.copied, what) + move.tokens)
         for group, run in zip(self.copier.groups, move.runs):
             self.copied.copies += len(run.blocks)
-            self.copied.bytes += len(run.blocks) * group.shape.page_bytes
+            self.copied.bytes += len(run.blocks) * len(group.layers) * group.shape.data_bytes
