@@ -57,11 +57,12 @@ def again(rounds: Sequence[Sequence[Asked]]) -> Ask:
     return max((one.ask for one in rounds[-1] if not one.ask.steps), key=lambda ask: len(ask.prompt))
 
 
+@pytest.mark.parametrize("shape", ["llama", "gemma"])
 def test_answers_are_the_same_under_load(
-    daemon: Daemon, nursery: Nursery, tmp_path: Path, pytestconfig: pytest.Config
+    daemon: Daemon, nursery: Nursery, tmp_path: Path, pytestconfig: pytest.Config, shape: str
 ) -> None:
-    n, folder = pytestconfig.getoption("requests"), tmp_path / "gemma"
-    model.write(folder, "gemma")
+    n, folder = pytestconfig.getoption("requests"), tmp_path / shape
+    model.write(folder, shape)
     stock = Vllm(nursery, folder, None, OPTIONS).ready()
     rounds = recorded(stock, n)
     stock.stop()
@@ -74,7 +75,7 @@ def test_answers_are_the_same_under_load(
     leaked = at_rest(daemon)  # while vLLM lives: all sessions have been closed
     vllm.stop()
     told = {name.removeprefix("vllm:").removeprefix("tern_"): n for name, n in counted.items()}
-    print(f"{found.words}; leaked_pages={leaked}; {told}")
+    print(f"{shape}: {found.words}; leaked_pages={leaked}; {told}")
     assert found.requests >= n and found.near <= found.requests // 50
     assert told["num_preemptions"] > 0 and told["matched"] > 0 and told["loaded"] > 0
     assert (told["refused"], told["failed"], told["lost"], leaked) == (0, 0, 0, 0)
