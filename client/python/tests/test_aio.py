@@ -23,7 +23,7 @@ def test_many_requests_from_one_loop(daemons: tuple[Daemon, Daemon]) -> None:
             engine = c.join(next(names))
             pool = engine.open_pool([KV], bytes=POOL)
             aio = tern.Async(c)
-            changes = aio.subscribe(ns("aio"))
+            changes = aio.subscribe(ns("aio"), tokens=True)
             change = asyncio.ensure_future(anext(changes))
             await asyncio.sleep(0)
             sessions = [pool.session(ns("aio")) for _ in range(8)]
@@ -41,6 +41,7 @@ def test_many_requests_from_one_loop(daemons: tuple[Daemon, Daemon]) -> None:
             await asyncio.wait_for(waited, 10)
             stored = await asyncio.wait_for(change, 10)
             assert (stored.kind, stored.depth, stored.lost) == ("stored", PAGE, 0)
+            assert (stored.tokens, stored.keys) == (tuple(range(PAGE)), ())
             await changes.aclose()
             with pytest.raises(tern.Exhausted, match="tern_extend"):
                 batch.extend(sessions[0], allocated=1000 * PAGE)
