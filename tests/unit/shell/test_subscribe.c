@@ -405,11 +405,14 @@ TEST(reader_of_tokens_gets_those_that_are_there)
     assert_tokens(0, seq1, L);
     assert_tokens(1, seq1 + L, L);
     assert_int_equal(rig_evict(b.rig, admin, b.pool, 1), 1);
+    r = reader_from(1);
+    assert_int_equal(page_of(b.rig, &r, v, ROOM), 3);
+    assert_tokens(1, NULL, 0);          /* stored, and gone since */
     rig_put(b.rig, &b.e, b.pool, 2, L); /* in the place of the one that went */
     r = reader_from(1);
     assert_int_equal(page_of(b.rig, &r, v, ROOM), 4);
     assert_tokens(0, seq1, L);
-    assert_tokens(1, NULL, 0); /* stored, and gone since */
+    assert_tokens(1, NULL, 0);
     assert_int_equal(v[2].kind, TREE_REMOVED);
     assert_tokens(2, NULL, 0);
     assert_int_equal(chunks.of[3].tokens, L);
