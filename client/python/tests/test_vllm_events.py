@@ -187,7 +187,7 @@ def test_lost_changes_end_what_is_followed() -> None:
         said: Any = Said(first, change("stored", 3, 0, range(8), lost=lost), second)
         asyncio.run(follow(said, NS, Blocks(BLOCK, SEED), said))
         hashes = [name for event in said.events for name in event.get("block_hashes", ())]
-        assert said.events[0]["type"] == "AllBlocksCleared"
+        assert said.events[-1]["type"] == "AllBlocksCleared"
         assert len(hashes) == told + 2 * (lost == 0)
 
 

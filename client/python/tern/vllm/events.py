@@ -54,6 +54,7 @@ class Publisher:
         self.replay = ""
         if replay:
             self._router = self._context.socket(zmq.ROUTER)
+            self._router.set_hwm(2 * REPLAY_BATCHES)  # of each who asks: what is above would be dropped
             self._router.bind(replay)
             self.replay = self._router.getsockopt_string(zmq.LAST_ENDPOINT)
         self._topic, self._next = topic.encode(), 0
@@ -89,7 +90,8 @@ class Publisher:
 
 
 async def follow(requests: Async, ns: Namespace, blocks: Blocks, publisher: Publisher) -> None:
-    """Tells what the daemon still knows of its changes, and then each that comes. It returns when changes were lost."""
+    """Tells what the daemon still knows of its changes, and then each that comes. It ends when changes were lost, or the
+    daemon is, and tells that nothing is known."""
     loop, due = asyncio.get_running_loop(), False
 
     def flush() -> None:
@@ -98,26 +100,31 @@ async def follow(requests: Async, ns: Namespace, blocks: Blocks, publisher: Publ
         if events := blocks.events():
             publisher.publish(events)
 
-    blocks.clear()
-    flush()
     begun = False
-    async with aclosing(requests.subscribe(ns, start=1, tokens=True)) as changes:
-        async for change in changes:
-            if change.lost and begun:
-                return
-            begun = True
-            blocks.take(change)
-            if blocks.pending() >= BATCH_MAX:
-                flush()
-            elif blocks.pending() and not due:  # all changes that have come go into one batch
-                due = True
-                loop.call_soon(flush)
+    try:
+        async with aclosing(requests.subscribe(ns, start=1, tokens=True)) as changes:
+            async for change in changes:
+                if change.lost and begun:
+                    print(f"tern.vllm.events: {change.lost} changes were lost; beginning anew", file=sys.stderr, flush=True)
+                    return
+                begun = True
+                blocks.take(change)
+                if blocks.pending() >= BATCH_MAX:
+                    flush()
+                elif blocks.pending() and not due:  # all changes that have come go into one batch
+                    due = True
+                    loop.call_soon(flush)
+    finally:
+        blocks.clear()
+        flush()
 
 
 async def bridge(socket: str, ns: Namespace, blocks: Blocks, publisher: Publisher) -> None:
     """Follows a daemon, and after its end the next one."""
     replays = asyncio.create_task(publisher.serve_replays())
     pause = PAUSE_FIRST_S
+    blocks.clear()  # a bridge before this one may have told something
+    publisher.publish(blocks.events())
     try:
         while True:
             try:
