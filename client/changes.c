@@ -10,10 +10,11 @@
 #define TIER_HOST_BIT   2u
 
 struct subscription {
-    struct tern_event v[TERN_EVENTS_KEPT];
-    struct tern_events kept; /* v, n, lost, next: as handed out */
-    bool given;              /* `kept` was handed out: the next answer begins it anew */
-    enum tern_err err;       /* not OK: it has ended */
+    struct tern_event v[TERN_EVENTS_KEPT]; /* the tokens of each are owned, the keys behind them */
+    size_t chunks;                         /* bytes of them all */
+    struct tern_events kept;               /* v, n, lost, next: as handed out */
+    bool given;        /* `kept` was handed out: the next answer begins it anew */
+    enum tern_err err; /* not OK: it has ended */
     char text[QUICK_TEXT_MAX];
     char *names; /* owned: of the tenants, nnames times WIRE_STRING_MAX + 1 bytes; admin socket */
     uint32_t nnames;
@@ -24,10 +25,34 @@ struct subscription *subscription_new(void)
     return calloc(1, sizeof(struct subscription));
 }
 
+/* Of a chunk's tokens, so that keys can stand behind them. */
+static size_t token_bytes(uint32_t n)
+{
+    return ((size_t)n * WIRE_TOKEN_BYTES + 7) / 8 * 8;
+}
+
+static size_t chunk_bytes(uint32_t tokens, uint32_t keys)
+{
+    return token_bytes(tokens) + (size_t)keys * WIRE_KEY_BYTES;
+}
+
+/* Forgets the oldest n. */
+static void forget(struct subscription *sub, uint32_t n)
+{
+    for (uint32_t i = 0; i < n; i++) {
+        sub->chunks -= chunk_bytes(sub->v[i].ntokens, sub->v[i].nkeys);
+        free((void *)(uintptr_t)sub->v[i].tokens);
+    }
+    memmove(sub->v, sub->v + n, (sub->kept.n - n) * sizeof(sub->v[0]));
+    sub->kept.n -= n;
+}
+
 void subscription_free(struct subscription *sub)
 {
-    if (sub)
+    if (sub) {
+        forget(sub, sub->kept.n);
         free(sub->names);
+    }
     free(sub);
 }
 
@@ -52,12 +77,38 @@ static const char *name_of(const struct subscription *sub, uint32_t tenant)
     return name && *name ? name : NULL;
 }
 
-static void take_event(struct subscription *sub, const uint8_t *bytes)
+/* False: there is no memory. */
+static bool take_chunk(struct subscription *sub, const Tern__Wire__Tokens *m,
+                       struct tern_event *event)
+{
+    uint32_t tokens = (uint32_t)(m->tokens.len / WIRE_TOKEN_BYTES);
+    uint32_t keys = (uint32_t)(m->keys.len / WIRE_KEY_BYTES);
+    char *at;
+
+    if (tokens == 0)
+        return true;
+    at = malloc(chunk_bytes(tokens, keys));
+    if (!at)
+        return false;
+    memcpy(at, m->tokens.data, m->tokens.len);
+    if (keys > 0)
+        memcpy(at + token_bytes(tokens), m->keys.data, m->keys.len);
+    event->tokens = (const uint32_t *)(void *)at;
+    event->keys = (const struct tern_extra_key *)(void *)(at + token_bytes(tokens));
+    event->ntokens = tokens;
+    event->nkeys = keys;
+    sub->chunks += chunk_bytes(tokens, keys);
+    return true;
+}
+
+/* False: there is no memory. */
+static bool take_event(struct subscription *sub, const Tern__Wire__SubscribeReply *m, uint32_t i)
 {
     struct wire_event w;
+    struct tern_event event;
 
-    memcpy(&w, bytes, sizeof(w));
-    sub->v[sub->kept.n++] = (struct tern_event){
+    memcpy(&w, m->events.data + (size_t)i * WIRE_EVENT_BYTES, sizeof(w));
+    event = (struct tern_event){
         .number = w.number,
         .kind = (enum tern_event_kind)w.kind,
         .depth = w.depth,
@@ -70,27 +121,44 @@ static void take_event(struct subscription *sub, const uint8_t *bytes)
         .on_host = w.tiers & TIER_HOST_BIT,
         .tenant = name_of(sub, w.tenant),
     };
+    if (m->n_chunks > 0 && !take_chunk(sub, m->chunks[i], &event))
+        return false;
+    sub->v[sub->kept.n++] = event;
+    return true;
+}
+
+static size_t told_bytes(const Tern__Wire__SubscribeReply *m, uint32_t i)
+{
+    return m->n_chunks > 0 ? chunk_bytes((uint32_t)(m->chunks[i]->tokens.len / WIRE_TOKEN_BYTES),
+                                         (uint32_t)(m->chunks[i]->keys.len / WIRE_KEY_BYTES))
+                           : 0;
 }
 
 /* Makes room by forgetting the oldest. Where changes were missed behind some that are kept, those
- * are forgotten, too: they may have changed since. */
-static void take_events(struct subscription *sub, const Tern__Wire__SubscribeReply *m)
+ * are forgotten, too: they may have changed since. False: there is no memory. */
+static bool take_events(struct subscription *sub, const Tern__Wire__SubscribeReply *m)
 {
-    uint32_t n = (uint32_t)(m->events.len / WIRE_EVENT_BYTES), skip = 0, drop = 0;
+    uint32_t n = (uint32_t)(m->events.len / WIRE_EVENT_BYTES), skip = n, drop = 0;
     struct tern_events *kept = &sub->kept;
+    size_t told = 0, left = sub->chunks;
 
-    if (n > TERN_EVENTS_KEPT)
-        skip = n - TERN_EVENTS_KEPT;
-    if (kept->n + n - skip > TERN_EVENTS_KEPT)
-        drop = kept->n + n - skip - TERN_EVENTS_KEPT;
-    if (m->lost > 0)
+    while (skip > 0 && n - skip < TERN_EVENTS_KEPT &&
+           told + told_bytes(m, skip - 1) <= TERN_CHUNKS_KEPT)
+        told += told_bytes(m, --skip);
+    while (drop < kept->n &&
+           (kept->n - drop + n - skip > TERN_EVENTS_KEPT || left + told > TERN_CHUNKS_KEPT)) {
+        left -= chunk_bytes(sub->v[drop].ntokens, sub->v[drop].nkeys);
+        drop++;
+    }
+    if (m->lost > 0 || skip > 0)
         drop = kept->n;
-    memmove(sub->v, sub->v + drop, (kept->n - drop) * sizeof(sub->v[0]));
-    kept->n -= drop;
+    forget(sub, drop);
     kept->lost += drop + skip + m->lost;
     for (uint32_t i = skip; i < n; i++)
-        take_event(sub, m->events.data + (size_t)i * WIRE_EVENT_BYTES);
+        if (!take_event(sub, m, i))
+            return false;
     kept->next = m->next;
+    return true;
 }
 
 static void take_error(struct subscription *sub, const Tern__Wire__Status *status)
@@ -112,12 +180,14 @@ bool subscription_take(struct tern *t, struct pending *p, const uint8_t *body, u
     m = (const Tern__Wire__SubscribeReply *)msg;
     if (sub->given) {
         sub->given = false;
-        sub->kept.n = 0;
+        forget(sub, sub->kept.n);
         sub->kept.lost = 0;
     }
     if (m->n_tenants > 0 && !sub->names) /* changes that are kept borrow the names */
         take_names(sub, m);
-    take_events(sub, m);
+    if ((m->n_chunks > 0 && m->n_chunks != m->events.len / WIRE_EVENT_BYTES) ||
+        !take_events(sub, m))
+        return false;
     if (m->status && m->status->err)
         take_error(sub, m->status);
     return true;

@@ -218,7 +218,8 @@ struct tern_tokens piece_of(const struct tern *t, const struct tern_tokens *all,
 
 struct subscription *subscription_new(void); /* NULL: no memory */
 void subscription_free(struct subscription *sub);
-/* An answer of a subscription: kept with what is there already. False: it is no such answer. */
+/* An answer of a subscription: kept with what is there already. False: it is no such answer, or
+ * there is no memory. */
 bool subscription_take(struct tern *t, struct pending *p, const uint8_t *body, uint32_t n);
 /* What is kept, as an answer; borrowed until the next one is taken. Returns its err: not OK is the
  * end. */

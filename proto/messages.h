@@ -447,6 +447,7 @@ enum limit_sum { SUM_NONE = 0, SUM_RUNS, LIMIT_SUMS };
     X(field, sections, 0, 0, WIRE_SECTIONS_MAX, SUM_NONE)                                          \
     X(peer_msg, groups, 0, 0, WIRE_GROUPS_MAX, SUM_NONE)                                           \
     X(subscribe_reply, events, WIRE_EVENT_BYTES, 0, WIRE_EVENTS_MAX, SUM_NONE)                     \
+    X(subscribe_reply, chunks, 0, 0, WIRE_EVENTS_MAX, SUM_NONE)                                    \
     X(subscribe_reply, tenants, 0, 0, WIRE_NAMES_MAX, SUM_NONE)                                    \
     X(record_prepare, blobs, 0, 0, WIRE_BLOBS_MAX, SUM_NONE)                                       \
     X(record_section, runs, WIRE_SPAN_BYTES, 0, WIRE_SPANS_MAX, SUM_NONE)                          \

@@ -55,6 +55,7 @@ extern "C" {
 #define TERN_BATCH_OPS_MAX   1024        /* operations of one tern_batch */
 #define TERN_KEYS_MAX        1024        /* extra keys of one token list */
 #define TERN_EVENTS_KEPT     1024        /* changes of a subscription that wait for tern_poll */
+#define TERN_CHUNKS_KEPT     (8u << 20)  /* bytes of tokens and extra keys that they may have */
 #define TERN_ENGINE_NAME_MAX 47          /* bytes of an engine's name */
 #define TERN_ADMIN_JSON_MAX  (64u << 20) /* bytes of one admin answer */
 /* For a `step`: nothing is in flight, so no kernel can still touch the pages. It is no default: a

@@ -76,6 +76,11 @@ struct tern_event {
     uint64_t pool;
     bool on_device, on_host; /* after the change */
     const char *tenant;      /* on the admin socket; else NULL, and where it has no name to tell */
+    const uint32_t *tokens; /* the chunk's L tokens and its extra keys, after tern_subscribe_tokens;
+                               borrowed as the answer is */
+    const struct tern_extra_key *keys;
+    uint32_t ntokens, nkeys; /* 0: it is not STORED, it has left the tree since (TERN_REMOVED
+                                follows), or it takes more than 14,336 bytes: 4 a token, 24 a key */
 };
 
 struct tern_events {
@@ -100,6 +105,14 @@ struct tern_events {
  *   QUOTA     There are as many subscriptions as there may be. End one. */
 TERN_API enum tern_err tern_subscribe(struct tern *t, const struct tern_namespace *ns,
                                       uint64_t from, uint64_t cookie);
+/* As tern_subscribe, on a tenant's socket, and each STORED has its tokens and extra keys: with
+ * these a router can compute an engine's own names of the blocks. A chunk is told when it has its
+ * pages in all HISTORY groups of the pool, so a change is of all these groups; it says nothing of
+ * pages in other groups. A change that exceeds TERN_CHUNKS_KEPT while tern_poll is not called is
+ * lost, too. In an answer also: DENIED    The tenant's events_tokens is false in the daemon's
+ * configuration. */
+TERN_API enum tern_err tern_subscribe_tokens(struct tern *t, const struct tern_namespace *ns,
+                                             uint64_t from, uint64_t cookie);
 /* Computes the chains of a token list's whole chunks, shallowest first, as tern_event.chain has
  * them. align_tokens: L of the pools. `tokens` is the whole list (base 0). Returns how many were
  * written to ret, at most max. It sends no request, and any thread may call it. */

@@ -195,6 +195,7 @@ struct tree_event_view {
     struct namespace_id ns;
     uint64_t chain, parent_chain; /* as in node_view; the parent's, 0 at the first chunk */
     bool on_device, on_host;      /* after the change */
+    struct node_id node;          /* whose tokens core_event_chunk reads */
 };
 
 #define CORE_SHARES 18 /* tables that tenants share */
@@ -292,6 +293,13 @@ uint64_t core_event_own_at(const struct core *core, uint32_t tenant, uint64_t se
 uint64_t core_event_own_lost(const struct core *core, uint32_t tenant, uint64_t seq);
 bool core_event_own_view(const struct core *core, uint32_t tenant, uint64_t own,
                          struct tree_event_view *ret);
+/* How many tokens (L) and extra keys the chunk of that change has. False: the tree has it no more,
+ * and a REMOVED follows or is `e` itself. */
+bool core_event_chunk_size(const struct core *core, const struct tree_event_view *e,
+                           uint32_t *ret_tokens, uint32_t *ret_keys);
+/* Copies so many of them, in the same step of the caller. */
+void core_event_chunk(const struct core *core, const struct tree_event_view *e,
+                      uint32_t *ret_tokens, struct extra_key *ret_keys);
 /* False: that one has been lost, or has not happened. */
 bool core_event_view(const struct core *core, uint64_t seq, struct tree_event_view *ret);
 const struct core_limits *core_limits_of(const struct core *core);

@@ -4,6 +4,7 @@
 #include <inttypes.h>
 #include <signal.h>
 #include <stdio.h>
+#include <string.h>
 #include <unistd.h>
 
 #include "engine/engine.h"
@@ -31,7 +32,7 @@ FIXTURE(start)
     char extra[64];
 
     rig_deadlines.slow_reader_ms = RIG_SLOW_MS;
-    snprintf(extra, sizeof(extra), "limits:\n  events: %d\n", KEPT);
+    snprintf(extra, sizeof(extra), "    events_tokens: true\nlimits:\n  events: %d\n", KEPT);
     rig_start_two(&rig, other_path, extra);
     assert_ok(engine.tern, engine_open_pool(&engine, rig.socket, "e", &layout, RIG_WAIT_MS));
     assert_ok(other.tern, engine_open_pool(&other, other_path, "e", &layout, RIG_WAIT_MS));
@@ -365,6 +366,51 @@ TEST(subscriptions_are_limited_and_given_back)
         subscribed(u, NULL, 0, 200 + i);
     tern_destroy(u);
     tern_destroy(op);
+}
+
+/* t1 allows it, and t0 does not. */
+TEST(subscriber_gets_tokens_where_the_tenant_allows_it)
+{
+    struct tern *t = rig_connected(other_path);
+    struct tern_answer a;
+
+    assert_ok(t, tern_subscribe_tokens(t, &ns1, 0, 1));
+    assert_ok(t, answer_wait(t, RIG_WAIT_MS, &a));
+    assert_ok(t, a.err);
+    put(&other, &ns1, 9, 3);
+    for (uint32_t i = 0; i < 3; i += a.events->n) {
+        assert_ok(t, answer_wait(t, RIG_WAIT_MS, &a));
+        for (uint32_t k = 0; k < a.events->n; k++) {
+            const struct tern_event *e = &a.events->v[k];
+
+            assert_int_equal(e->ntokens, L);
+            assert_int_equal(e->nkeys, 0);
+            for (uint32_t j = 0; j < L; j++)
+                assert_int_equal(e->tokens[j], 9 * 65536 + (i + k) * L + j);
+        }
+    }
+    evict(3);
+    assert_ok(t, tern_unsubscribe(t, 1, 0));
+    tern_destroy(t);
+}
+
+static void tokens_denied(const char *path)
+{
+    struct tern *t = rig_connected(path);
+    struct tern_answer a;
+
+    assert_ok(t, tern_subscribe_tokens(t, NULL, 0, 1));
+    assert_ok(t, answer_wait(t, RIG_WAIT_MS, &a));
+    assert_err(TERN_DENIED, a.err);
+    assert_non_null(strstr(tern_error_text(t), "events_tokens: true"));
+    assert_ok(t, tern_ping(t, 0));
+    tern_destroy(t);
+}
+
+TEST(tokens_are_denied_to_others)
+{
+    tokens_denied(rig.socket);
+    tokens_denied(rig.admin);
 }
 
 FIXTURE(stop_killed)

@@ -239,6 +239,10 @@ class Event(ct.Structure):
         ("on_device", ct.c_bool),
         ("on_host", ct.c_bool),
         ("tenant", ct.c_char_p),
+        ("tokens", ct.POINTER(u32)),
+        ("keys", ct.POINTER(ExtraKey)),
+        ("ntokens", u32),
+        ("nkeys", u32),
     ]
 
 
@@ -412,6 +416,7 @@ _CALLS: dict[str, tuple[object, list[object]]] = {
     "tern_wants_write": (ct.c_bool, [_P]),
     "tern_poll": (ct.c_int, [_P, ct.POINTER(Answer)]),
     "tern_subscribe": (ct.c_int, [_P, _NS, u64, u64]),
+    "tern_subscribe_tokens": (ct.c_int, [_P, _NS, u64, u64]),
     "tern_unsubscribe": (ct.c_int, [_P, u64, u32]),
 }
 

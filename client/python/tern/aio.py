@@ -19,6 +19,7 @@ from .layout import ExtraKey, Namespace, TokenList, U64_MAX, c_tokens, encoded, 
 from .session import Answered, Batch, Op, Result, Session, Stored, stored_depth
 
 _OK, _BUSY = 0, 8
+EVENTS_QUEUED_MAX = 65536  # changes that wait for whoever iterates over a subscription; more are lost
 
 
 @dataclass(frozen=True)
@@ -34,6 +35,9 @@ class Event:
     on_device: bool
     on_host: bool
     lost: int  # changes that were missed just before this one
+    # Of a stored chunk, where the subscription is for tokens and the chunk was in the tree yet; else empty.
+    tokens: tuple[int, ...] = ()
+    keys: tuple[ExtraKey, ...] = ()
 
 
 _KINDS = {1: "stored", 2: "tier", 3: "removed"}
@@ -237,19 +241,28 @@ class Async:
         await self._submit(lambda cookie: lib.tern_batch_submit(batch._b, cookie), take, sessions)
         return ops
 
-    async def subscribe(self, ns: Namespace | None = None, *, start: int = 0) -> AsyncGenerator[Event, None]:
-        """Changes of a namespace, or of the whole tenant, from number `start` on; 0: from now on."""
+    async def subscribe(
+        self, ns: Namespace | None = None, *, start: int = 0, tokens: bool = False
+    ) -> AsyncGenerator[Event, None]:
+        """Changes of a namespace, or of the whole tenant, from number `start` on; 0: from now on. tokens: with what the
+        stored chunks are of, which the tenant's `events_tokens` has to allow."""
         self._cookie += 1
         cookie, p = self._cookie, self.connection._p
         queue: asyncio.Queue[Event | Exception] = asyncio.Queue()
+        missed = 0
 
         def take(answer: _lib.Answer) -> None:
+            nonlocal missed
             if answer.err:
                 queue.put_nowait(error_of(answer.err, self.connection._text()))
                 return
             changes = answer.events.contents
+            missed += changes.lost
             for i in range(changes.n):
                 e = changes.v[i]
+                if queue.qsize() >= EVENTS_QUEUED_MAX:
+                    missed += 1
+                    continue
                 queue.put_nowait(
                     Event(
                         e.number,
@@ -260,12 +273,16 @@ class Async:
                         e.pool,
                         e.on_device,
                         e.on_host,
-                        changes.lost if i == 0 else 0,
+                        missed,
+                        tuple(e.tokens[: e.ntokens]),
+                        tuple(ExtraKey(k.position, k.hi, k.lo) for k in e.keys[: e.nkeys]),
                     )
                 )
+                missed = 0
 
         c_ns = ct.byref(ns._c()) if ns else None
-        self.connection._check(lib.tern_subscribe(p, c_ns, number("start", start, U64_MAX), cookie))
+        call = lib.tern_subscribe_tokens if tokens else lib.tern_subscribe
+        self.connection._check(call(p, c_ns, number("start", start, U64_MAX), cookie))
         self._waiting[cookie] = take
         self._drain_soon()
         try:

@@ -45,6 +45,7 @@ peers:
 tenants:
   - name: lm
     socket: {here}/lm.sock
+    events_tokens: true
     memory: 16M
     host_memory: 8M
     record_memory: 4M

@@ -17,13 +17,43 @@ from test_engine import KV, PAGE, POOL, names, ns
 TRIES = 50  # until a cancel finds its fetch half way
 
 
+def test_slow_subscriber_is_told_what_it_lost(daemons: tuple[Daemon, Daemon], monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(tern.aio, "EVENTS_QUEUED_MAX", 2)
+
+    async def run() -> None:
+        with tern.connect(daemons[0].socket) as c:
+            engine = c.join(next(names))
+            session = engine.open_pool([KV], bytes=POOL).session(ns("slow"))
+            session.match(range(6 * PAGE))
+            session.extend(written=6 * PAGE, allocated=6 * PAGE)
+            aio = tern.Async(c)
+            slow, quick = aio.subscribe(ns("slow")), aio.subscribe(ns("slow"))
+            waiting = [asyncio.ensure_future(anext(changes)) for changes in (slow, quick)]
+            await asyncio.sleep(0)
+            for i in range(1, 7):
+                session.commit(i * PAGE, step=tern.STEP_NONE)
+                if i == 6:
+                    got = [await anext(slow), await anext(slow)]
+                    assert [(e.depth, e.lost) for e in got] == [(2 * PAGE, 0), (3 * PAGE, 0)]
+                assert (await asyncio.wait_for(waiting[1], 10)).depth == i * PAGE  # so the other has been told, too
+                waiting[1] = asyncio.ensure_future(anext(quick))
+                await asyncio.sleep(0)
+            assert (await waiting[0]).depth == PAGE
+            last = await asyncio.wait_for(anext(slow), 10)
+            assert (last.depth, last.lost) == (6 * PAGE, 2)
+            waiting[1].cancel()
+            aio.close()
+
+    asyncio.run(run())
+
+
 def test_many_requests_from_one_loop(daemons: tuple[Daemon, Daemon]) -> None:
     async def run() -> None:
         with tern.connect(daemons[0].socket) as c:
             engine = c.join(next(names))
             pool = engine.open_pool([KV], bytes=POOL)
             aio = tern.Async(c)
-            changes = aio.subscribe(ns("aio"))
+            changes = aio.subscribe(ns("aio"), tokens=True)
             change = asyncio.ensure_future(anext(changes))
             await asyncio.sleep(0)
             sessions = [pool.session(ns("aio")) for _ in range(8)]
@@ -41,6 +71,7 @@ def test_many_requests_from_one_loop(daemons: tuple[Daemon, Daemon]) -> None:
             await asyncio.wait_for(waited, 10)
             stored = await asyncio.wait_for(change, 10)
             assert (stored.kind, stored.depth, stored.lost) == ("stored", PAGE, 0)
+            assert (stored.tokens, stored.keys) == (tuple(range(PAGE)), ())
             await changes.aclose()
             with pytest.raises(tern.Exhausted, match="tern_extend"):
                 batch.extend(sessions[0], allocated=1000 * PAGE)

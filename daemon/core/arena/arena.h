@@ -366,7 +366,7 @@ struct engine {
     uint32_t drop_at; /* ENDING: the first retire record whose pages and pin are not free */
     uint32_t leases;  /* 1: it has had pages leased, and so may use a session before it says so */
     uint32_t zero;
-    uint64_t named;   /* the highest step that a request of it named */
+    uint64_t named;            /* the highest step that a request of it named */
     uint64_t shown[RANKS_MAX]; /* what each rank's done_step was when it was last read */
     uint64_t done[RANKS_MAX];  /* the last one that counts: shown, where that did not jump (E7) */
     uint64_t passed;           /* the last step that every rank has passed */
@@ -525,7 +525,9 @@ struct tree_event { /* see events.h */
     uint64_t seq;
     struct namespace_id ns;
     uint64_t chain, parent_chain;
-    uint32_t kind, tenant, pool, pool_gen, depth, tiers; /* tiers: a bit each, after the change */
+    uint16_t kind, tiers; /* tiers: a bit each, after the change */
+    uint32_t pool, pool_gen, depth;
+    uint32_t node, node_gen; /* whose tokens may still be read, while that is its generation */
 };
 
 struct tenant {

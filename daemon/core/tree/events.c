@@ -3,6 +3,7 @@
 #include "core/tree/events.h"
 
 #include "base/hash.h"
+#include "core/tree/tokens.h"
 
 uint64_t tree_root_chain(struct namespace_id ns)
 {
@@ -53,12 +54,13 @@ void tree_event(struct core *c, uint32_t node, enum tree_event_kind kind)
         .ns = space_at(c, n->space)->ns,
         .chain = n->chain,
         .parent_chain = parent->depth > 0 ? parent->chain : 0,
-        .kind = kind,
-        .tenant = p->tenant,
+        .kind = (uint16_t)kind,
+        .tiers = (uint16_t)tiers,
         .pool = n->pool,
         .pool_gen = p->gen,
         .depth = n->depth,
-        .tiers = tiers,
+        .node = node,
+        .node_gen = n->gen,
     };
     c->event_next++;
     t->event_next++;
@@ -115,10 +117,11 @@ bool core_event_own_view(const struct core *c, uint32_t tenant, uint64_t own,
     *ret = (struct tree_event_view){
         .seq = e->seq,
         .kind = (enum tree_event_kind)e->kind,
-        .tenant = e->tenant,
+        .tenant = tenant,
         .pool = e->pool,
         .pool_gen = e->pool_gen,
         .depth = e->depth,
+        .node = {.slot = e->node, .gen = e->node_gen},
         .ns = e->ns,
         .chain = e->chain,
         .parent_chain = e->parent_chain,
@@ -126,6 +129,40 @@ bool core_event_own_view(const struct core *c, uint32_t tenant, uint64_t own,
         .on_host = e->tiers >> TIER_HOST & 1,
     };
     return true;
+}
+
+/* The node that a change names; NULL: it has gone. */
+static const struct node *node_of(const struct core *c, const struct tree_event_view *e)
+{
+    const struct node *n = node_at(c, e->node.slot);
+
+    return n->used && n->gen == e->node.gen ? n : NULL;
+}
+
+bool core_event_chunk_size(const struct core *c, const struct tree_event_view *e,
+                           uint32_t *ret_tokens, uint32_t *ret_keys)
+{
+    const struct node *n = node_of(c, e);
+
+    if (!n)
+        return false;
+    *ret_tokens = pool_at(c, n->pool)->align;
+    *ret_keys = tokens_count_keys(c, n->keys);
+    return true;
+}
+
+void core_event_chunk(const struct core *c, const struct tree_event_view *e, uint32_t *ret_tokens,
+                      struct extra_key *ret_keys)
+{
+    const struct node *n = node_of(c, e);
+
+    check(n);
+    tokens_copy_chunk(c, n, ret_tokens);
+    for (uint32_t at = n->keys; at != NONE; at = key_at(c, at)->next) {
+        const struct key_record *k = key_at(c, at);
+
+        *ret_keys++ = (struct extra_key){.position = k->position, .hi = k->hi, .lo = k->lo};
+    }
 }
 
 void core_event_range(const struct core *c, uint64_t *ret_first, uint64_t *ret_next)

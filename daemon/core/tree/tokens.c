@@ -410,6 +410,17 @@ void tokens_copy(const struct core *c, const struct token_buf *b, uint32_t *to)
     }
 }
 
+void tokens_copy_chunk(const struct core *c, const struct node *n, uint32_t *to)
+{
+    uint32_t left = pool_at(c, n->pool)->align;
+
+    for (uint32_t at = n->tokens, take; left > 0;
+         at = *block_next(c, at), left -= take, to += take) {
+        take = min_u32(TOKEN_BLOCK, left);
+        memcpy(to, block_at(c, at)->v, take * sizeof *to);
+    }
+}
+
 bool keys_in_order(const struct req_tokens *req)
 {
     for (uint32_t i = 0; i < req->nkeys; i++) {

@@ -30,6 +30,8 @@ enum tern_err tokens_append(struct core *c, struct token_buf *b, const uint32_t 
                             const struct extra_key *keys, uint32_t nkeys);
 /* Copies all of it there. */
 void tokens_copy(const struct core *c, const struct token_buf *b, uint32_t *to);
+/* Copies the L tokens of a node there. */
+void tokens_copy_chunk(const struct core *c, const struct node *n, uint32_t *to);
 void tokens_truncate(struct core *c, struct token_buf *b, uint32_t end);
 /* Takes the first whole chunk out of the buffer: heads of its blocks and keys. */
 void tokens_take_chunk(struct core *c, struct token_buf *b, uint32_t *ret_blocks,

@@ -48,6 +48,7 @@ struct config_tenant {
     char name[CONFIG_NAME_BYTES];
     char socket[CONFIG_PATH_BYTES];
     uint32_t mode;         /* of the socket file */
+    bool events_tokens;    /* subscribers may be told the tokens of what is stored */
     uint64_t memory_bytes; /* of one region */
     uint64_t host_bytes;   /* of one region's host tier; 0: none */
     uint64_t record_bytes; /* for turn records; 0: none */

@@ -195,7 +195,7 @@ static void options_build(struct options *o)
          "rails, descriptors. Any machine can plan for another one",
          1},
         {"tenant", KEY_TENANT, "KEY=VALUE,...", 0,
-         "One more tenant: name, socket, mode, memory, host_memory, record_memory, "
+         "One more tenant: name, socket, mode, events_tokens, memory, host_memory, record_memory, "
          "spill_bytes, "
          "host_write_through, "
          "regions, "

@@ -310,6 +310,10 @@ const struct setting config_tenant_fields[TENANT_FIELDS] = {
      "Unix socket of its engines"},
     {"tenants", "mode", NULL, VALUE_MODE, CHANGE_STARTS, TENANT_FIELD(mode), 0, 0, "0660",
      "Octal mode of the socket"},
+    {"tenants", "events_tokens", NULL, VALUE_BOOL, CHANGE_STARTS, TENANT_FIELD(events_tokens), 0, 0,
+     "false",
+     "Whoever may connect may also subscribe to the token ids of what is stored, which are your "
+     "users' text"},
     {"tenants", "memory", NULL, VALUE_BYTES, CHANGE_SIZED, TENANT_FIELD(memory_bytes), 4096,
      MEMORY_MAX, NULL, "Bytes for pages, in each region"},
     {"tenants", "host_memory", NULL, VALUE_BYTES, CHANGE_SIZED, TENANT_FIELD(host_bytes), 0,

@@ -43,8 +43,8 @@ struct setting {
 };
 
 #define SETTINGS_MAX  CONFIG_SETTINGS_MAX
-#define TENANT_FIELDS 14
-#define TENANT_SIZES  3 /* of them, the first that a reserve has, too */
+#define TENANT_FIELDS 15
+#define TENANT_SIZES  4 /* of them, the first that a reserve has, too */
 #define PEER_FIELDS   4 /* and the list of tenants */
 #define PEER_ADDRESS  1 /* of them */
 #define COUNT_MAX     (1u << 28)

@@ -22,10 +22,48 @@ static bool wanted(const struct event_reader *r, const struct tree_event_view *e
     return !r->one_ns || (e->ns.hi == r->ns.hi && e->ns.lo == r->ns.lo);
 }
 
-static void fill(const struct event_reader *r, const struct tree_event_view *e,
-                 struct wire_event *ret)
+/* Where the keys of a chunk begin, behind its tokens. */
+static uint32_t keys_at(uint32_t at, uint32_t tokens)
 {
-    *ret = (struct wire_event){
+    return (at + tokens * WIRE_TOKEN_BYTES + 7) / 8 * 8;
+}
+
+/* False: the frame has no room for it. What no frame has room for is told without its chunk. */
+static bool take_chunk(const struct core *core, const struct tree_event_view *e,
+                       struct event_page *page)
+{
+    struct event_chunks *c = page->chunks;
+    uint32_t head = WIRE_EVENT_BYTES + SUBSCRIBE_CHUNK_HEAD;
+    uint32_t at = c->bytes, tokens = 0, keys = 0, end;
+
+    if (e->kind != TREE_STORED || !core_event_chunk_size(core, e, &tokens, &keys) ||
+        keys > SUBSCRIBE_CHUNK_BYTES / WIRE_KEY_BYTES)
+        tokens = keys = 0;
+    end = keys_at(at, tokens) + keys * WIRE_KEY_BYTES;
+    if (page->n == 0 && (end > sizeof(c->data) || head + end > c->room))
+        tokens = keys = end = 0;
+    if (end > sizeof(c->data) || head + end - at > c->room)
+        return false;
+    c->of[page->n].at = at;
+    c->of[page->n].tokens = tokens;
+    c->of[page->n].keys = keys;
+    if (tokens > 0)
+        core_event_chunk(core, e, (uint32_t *)(void *)(c->data + at),
+                         (struct extra_key *)(void *)(c->data + keys_at(at, tokens)));
+    c->room -= head + end - at;
+    c->bytes = end;
+    return true;
+}
+
+/* Puts a change on the page if it is wanted. False: it begins the next page. */
+static bool take(const struct core *core, const struct event_reader *r,
+                 const struct tree_event_view *e, struct event_page *page)
+{
+    if (!wanted(r, e))
+        return true;
+    if (r->tokens && !take_chunk(core, e, page))
+        return false;
+    page->v[page->n++] = (struct wire_event){
         .number = e->seq,
         .chain = e->chain,
         .parent_chain = e->parent_chain,
@@ -37,16 +75,16 @@ static void fill(const struct event_reader *r, const struct tree_event_view *e,
         .kind = (uint8_t)e->kind,
         .tiers = (uint8_t)(e->on_device << TIER_DEVICE | e->on_host << TIER_HOST),
     };
+    return true;
 }
 
 /* Reads the ring of one tenant. What another one does is not looked at and costs no change of this
  * one. */
-static uint32_t read_own(const struct core *core, struct event_reader *r, struct wire_event *ret,
-                         uint32_t max, uint64_t numbers)
+static void read_own(const struct core *core, struct event_reader *r, struct event_page *page,
+                     uint64_t numbers)
 {
     struct tree_event_view e;
     uint64_t first, next;
-    uint32_t n = 0;
 
     core_event_own_range(core, r->tenant, &first, &next);
     if (r->own == 0) {
@@ -56,23 +94,23 @@ static uint32_t read_own(const struct core *core, struct event_reader *r, struct
         r->lost += first - r->own;
         r->own = first;
     }
-    for (uint32_t i = 0; i < SUBSCRIBE_SCAN_MAX && r->own < next && n < max; i++, r->own++) {
+    for (uint32_t i = 0; i < SUBSCRIBE_SCAN_MAX && r->own < next && page->n < page->max; i++) {
         check(core_event_own_view(core, r->tenant, r->own, &e));
+        if (!take(core, r, &e, page))
+            return;
         r->at = e.seq + 1;
-        if (wanted(r, &e))
-            fill(r, &e, &ret[n++]);
+        r->own++;
     }
     if (r->own == next)
         r->at = numbers;
-    return n;
 }
 
 /* Reads the rings of all tenants, in the order of their numbers. A number that no ring has was
  * overwritten. */
-static uint32_t read_all(const struct core *core, struct event_reader *r, struct wire_event *ret,
-                         uint32_t max, uint64_t numbers)
+static void read_all(const struct core *core, struct event_reader *r, struct event_page *page,
+                     uint64_t numbers)
 {
-    uint32_t n = 0, tenants = core_limits_of(core)->tenants, from = 0;
+    uint32_t tenants = core_limits_of(core)->tenants, from = 0;
     struct tree_event_view next[CONFIG_TENANTS_MAX], *e;
     uint64_t own[CONFIG_TENANTS_MAX];
 
@@ -82,33 +120,35 @@ static uint32_t read_all(const struct core *core, struct event_reader *r, struct
         if (!core_event_own_view(core, t, own[t], &next[t]))
             next[t].seq = numbers;
     }
-    for (uint32_t i = 0; i < SUBSCRIBE_SCAN_MAX && r->at < numbers && n < max; i++) {
+    for (uint32_t i = 0; i < SUBSCRIBE_SCAN_MAX && r->at < numbers && page->n < page->max; i++) {
         for (uint32_t t = 0; t < tenants; t++)
             from = next[t].seq < next[from].seq ? t : from;
         e = &next[from];
-        if (e->seq > r->at && n > 0)
+        if (e->seq > r->at && page->n > 0)
             break; /* what is lost is told before what follows it */
         r->lost += e->seq - r->at;
         r->at = e->seq;
         if (e->seq == numbers)
             break;
-        if (wanted(r, e))
-            fill(r, e, &ret[n++]);
+        if (!take(core, r, e, page))
+            break;
         r->at++;
         if (!core_event_own_view(core, from, ++own[from], e))
             e->seq = numbers;
     }
-    return n;
 }
 
-uint32_t subscribe_read(const struct core *core, struct event_reader *r, struct wire_event *ret,
-                        uint32_t max)
+uint32_t subscribe_read(const struct core *core, struct event_reader *r, struct event_page *page)
 {
     uint64_t first, numbers;
 
     core_event_range(core, &first, &numbers);
-    return r->tenant == NONE ? read_all(core, r, ret, max, numbers)
-                             : read_own(core, r, ret, max, numbers);
+    page->n = 0;
+    if (r->tenant == NONE)
+        read_all(core, r, page, numbers);
+    else
+        read_own(core, r, page, numbers);
+    return page->n;
 }
 
 /* ---- life ---- */
@@ -154,11 +194,53 @@ static size_t encode(struct daemon *d, uint64_t request_id, const Tern__Wire__Su
                : 0;
 }
 
+/* Bytes of a frame's body for events and chunks. */
+static uint32_t frame_room(const struct daemon *d)
+{
+    uint32_t most = SEND_BUFFER_BYTES - FRAME_HEADER_BYTES;
+
+    return (d->config->frame_body_max < most ? d->config->frame_body_max : most) -
+           SUBSCRIBE_OVERHEAD;
+}
+
 static uint32_t events_max(const struct daemon *d)
 {
-    uint32_t fit = (d->config->frame_body_max - SUBSCRIBE_OVERHEAD) / WIRE_EVENT_BYTES;
+    uint32_t fit = frame_room(d) / WIRE_EVENT_BYTES;
 
     return fit < SUBSCRIBE_EVENTS_MAX ? fit : SUBSCRIBE_EVENTS_MAX;
+}
+
+/* Reads the next changes into d->subs, and points at them from the answer. */
+static uint32_t read_changes(struct daemon *d, struct event_reader *r,
+                             Tern__Wire__SubscribeReply *ret)
+{
+    struct subscriptions *subs = &d->subs;
+    struct event_chunks *c = &subs->chunks;
+    struct event_page page = {.v = subs->events, .max = events_max(d), .chunks = c};
+    uint32_t n;
+
+    c->room = frame_room(d);
+    c->bytes = 0;
+    n = subscribe_read(d->core, r, &page);
+    ret->has_events = true;
+    ret->events = wire_bytes(subs->events, n * sizeof(*subs->events));
+    if (!r->tokens)
+        return n;
+    for (uint32_t i = 0; i < n; i++) {
+        const uint8_t *at = c->data + c->of[i].at;
+        const uint8_t *keys = c->data + keys_at(c->of[i].at, c->of[i].tokens);
+        Tern__Wire__Tokens *to = &subs->chunk[i];
+
+        tern__wire__tokens__init(to);
+        to->has_tokens = c->of[i].tokens > 0;
+        to->tokens = wire_bytes(at, c->of[i].tokens * WIRE_TOKEN_BYTES);
+        to->has_keys = c->of[i].keys > 0;
+        to->keys = wire_bytes(keys, c->of[i].keys * WIRE_KEY_BYTES);
+        subs->chunk_list[i] = to;
+    }
+    ret->chunks = subs->chunk_list;
+    ret->n_chunks = n;
+    return n;
 }
 
 /* Sends the next frame of changes if the last one has left. True: there is more to read at once. */
@@ -173,13 +255,12 @@ static bool send_changes(struct daemon *d, struct subscription *s)
     if (c->state != CLIENT_CONN_OPEN || !stream_sent(&c->stream, s->mark) ||
         !stream_has_spare_buffer(&c->stream))
         return false; /* the loop comes back here when the send has ended */
-    n = subscribe_read(d->core, &s->reader, d->subs.events, events_max(d));
+    n = read_changes(d, &s->reader, &m);
     core_event_range(d->core, &first, &next);
     if (n == 0 && s->reader.lost == 0)
         return s->reader.at < next;
-    m.has_next = m.has_events = true;
+    m.has_next = true;
     m.next = s->reader.at;
-    m.events = wire_bytes(d->subs.events, n * sizeof(*d->subs.events));
     m.has_lost = s->reader.lost > 0;
     m.lost = s->reader.lost;
     frame = encode(d, s->request_id, &m);
@@ -221,6 +302,11 @@ static enum tern_err start(struct daemon *d, struct client_conn *c, const struct
         return TERN_INVALID;
     for (uint32_t i = 0; i < d->subs.n; i++)
         held += share_of(d, d->subs.v[i].conn) == c->tenant;
+    *ret_text =
+        "tokens are told on a tenant's socket, and where `events_tokens: true` is set for the "
+        "tenant in ternd's configuration: subscribe without them, or set it and restart";
+    if (m->tokens && (conn_is_admin(c) || !d->config->tenants[c->tenant].events_tokens))
+        return TERN_DENIED;
     *ret_text = "as many subscriptions as a tenant, or the operators, may have: end one";
     if (held >= SUBSCRIPTIONS_SHARE_MAX)
         return TERN_QUOTA;
@@ -229,6 +315,7 @@ static enum tern_err start(struct daemon *d, struct client_conn *c, const struct
         .reader = {.at = m->from ? m->from : next,
                    .tenant = c->tenant,
                    .one_ns = m->ns != NULL,
+                   .tokens = m->tokens,
                    .ns = wire_in_namespace(m->ns)},
         .conn = c->slot,
         .request_id = h->request_id,

@@ -14,8 +14,20 @@
 
 #define SUBSCRIPTIONS_SHARE_MAX 16  /* of one tenant, and of the operators */
 #define SUBSCRIBE_EVENTS_MAX    256 /* of one frame, which so fits a send buffer of the send queue */
-#define SUBSCRIBE_SCAN_MAX      4096 /* changes looked at for one subscription a turn */
-#define SUBSCRIBE_OVERHEAD      64   /* bytes of a frame's body beside its events, at most */
+#define SUBSCRIBE_SCAN_MAX      4096  /* changes looked at for one subscription a turn */
+#define SUBSCRIBE_OVERHEAD      64    /* bytes of a frame's body beside its events, at most */
+#define SUBSCRIBE_CHUNK_BYTES   14336 /* tokens and extra keys of a frame, and so of a chunk */
+#define SUBSCRIBE_CHUNK_HEAD    16    /* bytes of a chunk in a frame beside those, at most */
+
+/* What a frame tells of its events' chunks. */
+struct event_chunks {
+    uint32_t room;  /* bytes of a body for events and chunks that are left */
+    uint32_t bytes; /* of `data` that are used */
+    struct {
+        uint32_t at, tokens, keys; /* numbers; the tokens stand at `at`, and the keys behind them */
+    } of[SUBSCRIBE_EVENTS_MAX];
+    _Alignas(8) uint8_t data[SUBSCRIBE_CHUNK_BYTES];
+};
 
 /* The position of a reader in the ring, and which changes it wants. */
 struct event_reader {
@@ -23,14 +35,21 @@ struct event_reader {
     uint64_t own;    /* which of the tenant's own changes that is; 0: not known yet */
     uint64_t lost;   /* changes overwritten before they were looked at, not yet told */
     uint32_t tenant; /* NONE: of every tenant */
+    bool tokens;     /* the chunks, too */
     bool one_ns;     /* only of `ns` */
     struct namespace_id ns;
 };
 
-/* Fills ret with at most max changes in order and returns how many. It looks at SUBSCRIBE_SCAN_MAX
+/* Where changes are read to. */
+struct event_page {
+    struct wire_event *v;
+    uint32_t n, max;
+    struct event_chunks *chunks; /* for a reader of tokens: the page ends where these are full */
+};
+
+/* Fills page->v, from 0 on, in order, and returns how many that are. It looks at SUBSCRIBE_SCAN_MAX
  * changes at most. Lost changes come before the first one returned. */
-uint32_t subscribe_read(const struct core *core, struct event_reader *r, struct wire_event *ret,
-                        uint32_t max);
+uint32_t subscribe_read(const struct core *core, struct event_reader *r, struct event_page *page);
 
 struct daemon;
 struct client_conn;
@@ -48,6 +67,8 @@ struct subscriptions {
     uint64_t sent, lost; /* changes, over all subscriptions since the start */
     bool more; /* a subscription has not reached the end of the ring: call again without waiting */
     struct wire_event events[SUBSCRIBE_EVENTS_MAX];
+    struct event_chunks chunks;
+    Tern__Wire__Tokens chunk[SUBSCRIBE_EVENTS_MAX], *chunk_list[SUBSCRIBE_EVENTS_MAX];
 };
 
 enum tern_err subscribe_init(struct daemon *d);

@@ -88,6 +88,7 @@ enum tern_err tenant_join(struct daemon *d, uint32_t slot, const struct config_t
     memcpy(is->name, tenant->name, sizeof is->name);
     memcpy(is->socket, tenant->socket, sizeof is->socket);
     is->mode = tenant->mode;
+    is->events_tokens = tenant->events_tokens;
     if (d->disk)
         disk_name_tenant(d->disk, slot, is->name);
     log_event(LEVEL_INFO, "tenant_joined",

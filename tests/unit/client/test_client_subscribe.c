@@ -3,13 +3,16 @@
 #include "unit/rig/rig_client.h"
 
 #define COOKIE 5
+#define CHUNKS 8                                     /* of an answer, at most */
+#define CHUNK  (FRAME_BODY_MAX / 4 / 4 / CHUNKS * 3) /* tokens of one: all of them fit a frame */
 
 /* One answer of the stream. */
 struct said {
     uint32_t n; /* changes, numbered on */
     uint64_t lost;
     uint32_t err;
-    uint32_t spoil; /* bytes too many */
+    uint32_t spoil;          /* bytes too many */
+    uint32_t tokens, chunks; /* of each change, where there are so many chunks; a key each */
 };
 
 struct script {
@@ -21,6 +24,9 @@ static void say(struct fake *f, uint64_t id, const struct said *s, uint64_t numb
 {
     static struct wire_event v[WIRE_EVENTS_MAX + 1];
     static uint8_t frame[FRAME_HEADER_BYTES + FRAME_BODY_MAX];
+    static uint32_t first[CHUNKS + CHUNK];
+    static struct tern_extra_key key[CHUNKS];
+    static Tern__Wire__Tokens chunk[CHUNKS], *chunks[CHUNKS];
     Tern__Wire__SubscribeReply m = TERN__WIRE__SUBSCRIBE_REPLY__INIT;
     Tern__Wire__Status status = fake_status(s->err, NULL, NULL);
 
@@ -34,6 +40,17 @@ static void say(struct fake *f, uint64_t id, const struct said *s, uint64_t numb
                                    .depth = 7,
                                    .kind = TERN_TIER,
                                    .tiers = 2};
+    for (uint32_t i = 0; i < s->chunks; i++) {
+        first[i] = (uint32_t)(number + i);
+        key[i] = (struct tern_extra_key){.position = 9, .hi = number + i, .lo = 8};
+        tern__wire__tokens__init(&chunk[i]);
+        chunk[i].has_tokens = chunk[i].has_keys = s->tokens > 0;
+        chunk[i].tokens = wire_bytes(&first[i], s->tokens * sizeof(first[0]));
+        chunk[i].keys = wire_bytes(&key[i], s->tokens > 0 ? sizeof(key[0]) : 0);
+        chunks[i] = &chunk[i];
+    }
+    m.chunks = chunks;
+    m.n_chunks = s->chunks;
     m.has_events = m.has_next = m.has_lost = 1;
     m.events = wire_bytes(v, s->n * sizeof(v[0]) + s->spoil);
     m.next = number + s->n;
@@ -143,6 +160,47 @@ TEST(what_is_kept_before_a_gap_is_lost_with_it)
     assert_kept(&a, 111, 3, 110);
 }
 
+/* The tokens of change `number`, as say() makes them, and its key. */
+static void assert_chunk(const struct tern_event *e, uint32_t tokens)
+{
+    assert_int_equal(e->ntokens, tokens);
+    assert_int_equal(e->nkeys, tokens > 0 ? 1 : 0);
+    if (tokens == 0)
+        return;
+    assert_int_equal(e->tokens[0], e->number);
+    assert_true(e->keys->position == 9 && e->keys->hi == e->number && e->keys->lo == 8);
+}
+
+TEST(chunks_are_kept_with_their_changes)
+{
+    static const struct said v[] = {{.n = 2, .chunks = 2, .tokens = 3},
+                                    {.n = 1, .chunks = 1},
+                                    {.n = 1, .chunks = 1, .tokens = 4}};
+    struct tern_answer a = first_of(&(struct script){v, 3});
+
+    assert_kept(&a, 1, 4, 0);
+    for (uint32_t i = 0; i < 4; i++)
+        assert_chunk(&a.events->v[i], i < 2 ? 3 : i < 3 ? 0 : 4);
+}
+
+TEST(oldest_are_lost_when_their_chunks_are_too_many)
+{
+    enum {
+        FIT = TERN_CHUNKS_KEPT / (CHUNK * 4 + sizeof(struct tern_extra_key)),
+        ANSWERS = FIT / CHUNKS + 2,
+        LOST = ANSWERS * CHUNKS - FIT
+    };
+    struct said v[ANSWERS];
+    struct tern_answer a;
+
+    for (uint32_t i = 0; i < ANSWERS; i++)
+        v[i] = (struct said){.n = CHUNKS, .chunks = CHUNKS, .tokens = CHUNK};
+    a = first_of(&(struct script){v, ANSWERS});
+    assert_kept(&a, LOST + 1, FIT, LOST);
+    for (uint32_t i = 0; i < a.events->n; i++)
+        assert_chunk(&a.events->v[i], CHUNK);
+}
+
 TEST(error_is_the_last_answer)
 {
     static const struct said v[] = {{.n = 0, .err = TERN_QUOTA}};
@@ -173,9 +231,10 @@ TEST(answer_that_is_none_ends_the_connection)
 {
     static const struct said v[] = {{.n = 3, .spoil = 3}};
     static const struct said many[] = {{.n = WIRE_EVENTS_MAX + 1}};
-    const struct script scripts[] = {{v, 1}, {many, 1}};
+    static const struct said few[] = {{.n = 3, .chunks = 2, .tokens = 1}};
+    const struct script scripts[] = {{v, 1}, {many, 1}, {few, 1}};
 
-    for (uint32_t i = 0; i < 2; i++) {
+    for (uint32_t i = 0; i < 3; i++) {
         struct tern_answer a;
 
         subscribed(&scripts[i]);

@@ -152,8 +152,8 @@ TEST(config_every_section_is_read)
         "  - name: c\n    address: host.example:7001\n    tenants:\n      - two\n"
         "tenants:\n"
         "  - {name: default, socket: /tmp/1.sock, memory: 1048576, regions: 2, conns_max: 7}\n"
-        "  - {name: two, socket: /tmp/2.sock, mode: \"0600\", memory: 2M, host_memory: 3M, "
-        "host_write_through: true, sessions_max: 8}\n");
+        "  - {name: two, socket: /tmp/2.sock, mode: \"0600\", events_tokens: true, memory: 2M, "
+        "host_memory: 3M, host_write_through: true, sessions_max: 8}\n");
 
     assert_string_equal(c->node, "prefill-1");
     assert_string_equal(c->listen.host, "::1");
@@ -192,6 +192,7 @@ TEST(config_every_section_is_read)
     assert_int_equal(c->limits.links, 2 + 8 + 5);
     assert_int_equal(c->limits.conns, 3 + 7 + 256);
     assert_int_equal(c->tenants[1].mode, 0600);
+    assert_true(!c->tenants[0].events_tokens && c->tenants[1].events_tokens);
     assert_int_equal(c->tenants[1].sessions_max, 8);
     is_planned_so(c);
 }
@@ -485,9 +486,9 @@ TEST(config_device_memory_is_planned_apart)
 
 TEST(config_every_setting_refuses_nonsense_at_its_line)
 {
-    static const char *const tenant[TENANT_FIELDS] = {"a",     "/tmp/a", "0660", "1M", "1M",
-                                                      "1M",    "0",      "true", "1",  "index",
-                                                      "false", "auto",   "1",    "1"};
+    static const char *const tenant[TENANT_FIELDS] = {"a",     "/tmp/a", "0660", "false", "1M",
+                                                      "1M",    "1M",     "0",    "true",  "1",
+                                                      "index", "false",  "auto", "1",     "1"};
     static const char *const peer[PEER_FIELDS] = {"b", "h:1", "tcp", "false"};
     char text[512], at[128], value[32];
 

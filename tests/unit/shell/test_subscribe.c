@@ -22,6 +22,13 @@ static struct tree_event_view event_no(const struct rig *rig, uint64_t seq)
     return e;
 }
 
+/* Changes without their chunks. */
+static uint32_t changes(const struct core *core, struct event_reader *r, struct wire_event *ret,
+                        uint32_t max)
+{
+    return subscribe_read(core, r, &(struct event_page){.v = ret, .max = max});
+}
+
 static uint64_t next_no(const struct rig *rig)
 {
     uint64_t first, next;
@@ -258,12 +265,12 @@ TEST(reader_that_lags_by_the_ring_loses_nothing_and_by_one_more_loses_one)
         struct event_reader r = reader_from(2);
 
         toggle(&b, node, lag);
-        assert_int_equal(subscribe_read(b.rig->core, &r, v, 2 * RING), want);
+        assert_int_equal(changes(b.rig->core, &r, v, 2 * RING), want);
         assert_int_equal(r.lost, lag - want);
         assert_int_equal(r.at, lag + 2);
         for (uint32_t i = 0; i < want; i++)
             assert_int_equal(v[i].number, lag + 2 - want + i);
-        assert_int_equal(subscribe_read(b.rig->core, &r, v, 2 * RING), 0);
+        assert_int_equal(changes(b.rig->core, &r, v, 2 * RING), 0);
         assert_int_equal(r.lost, lag - want); /* until it is told */
     }
 }
@@ -276,7 +283,7 @@ TEST(reader_takes_as_many_as_fit_and_goes_on_there)
     struct wire_event v[7];
 
     toggle(&b, node, 29);
-    for (uint32_t n; (n = subscribe_read(b.rig->core, &r, v, 7)) > 0; got += n)
+    for (uint32_t n; (n = changes(b.rig->core, &r, v, 7)) > 0; got += n)
         for (uint32_t i = 0; i < n; i++)
             assert_int_equal(v[i].number, got + i + 1);
     assert_int_equal(got, 30);
@@ -298,19 +305,19 @@ TEST(reader_hears_of_its_tenant_and_namespace_alone)
     chain_of(rig, &b, pb, 2, &tokens);
 
     r = (struct event_reader){.at = 1, .tenant = 1};
-    assert_int_equal(subscribe_read(rig->core, &r, v, READ_MAX), 2);
+    assert_int_equal(changes(rig->core, &r, v, READ_MAX), 2);
     assert_int_equal(v[0].number, 2);
     assert_int_equal(v[1].number, 4);
     assert_int_equal(v[0].tenant, 0); /* nobody's business but the operator's */
     assert_true(v[0].pool == pool_id_pack(pb));
     r = (struct event_reader){.at = 1, .tenant = 0, .one_ns = true, .ns = {.hi = 1, .lo = 2}};
-    assert_int_equal(subscribe_read(rig->core, &r, v, READ_MAX), 1);
+    assert_int_equal(changes(rig->core, &r, v, READ_MAX), 1);
     assert_int_equal(v[0].number, 3);
     assert_true(v[0].ns_hi == 1 && v[0].ns_lo == 2);
     assert_int_equal(v[0].tiers, 1 << TIER_DEVICE);
     assert_int_equal(r.at, 5); /* what it does not want is behind it */
     r = (struct event_reader){.at = 1, .tenant = NONE};
-    assert_int_equal(subscribe_read(rig->core, &r, v, READ_MAX), 4);
+    assert_int_equal(changes(rig->core, &r, v, READ_MAX), 4);
     assert_int_equal(v[1].tenant, 1);
 }
 
@@ -322,9 +329,9 @@ TEST(reader_looks_at_no_more_than_its_bound)
     uint32_t node = toggled(&b);
 
     toggle(&b, node, SUBSCRIBE_SCAN_MAX + 9);
-    assert_int_equal(subscribe_read(b.rig->core, &r, v, READ_MAX), 0);
+    assert_int_equal(changes(b.rig->core, &r, v, READ_MAX), 0);
     assert_int_equal(r.at, SUBSCRIBE_SCAN_MAX + 1);
-    assert_int_equal(subscribe_read(b.rig->core, &r, v, READ_MAX), 0);
+    assert_int_equal(changes(b.rig->core, &r, v, READ_MAX), 0);
     assert_int_equal(r.at, next_no(b.rig));
 }
 
@@ -344,23 +351,112 @@ TEST(reader_loses_nothing_by_what_another_tenant_does)
 
     chain_of(rig, &b, pb, 1, &tokens); /* number 2 */
     toggle(&of_a, node, 5 * RING);     /* the rest, so that 1 is lost, too */
-    assert_int_equal(subscribe_read(rig->core, &own, v, 2 * RING), 1);
+    assert_int_equal(changes(rig->core, &own, v, 2 * RING), 1);
     assert_int_equal(v[0].number, 2);
     assert_int_equal(own.lost, 0);
     assert_int_equal(own.at, next_no(rig));
     chain_of(rig, &b, pb, 2, &tokens);
-    assert_int_equal(subscribe_read(rig->core, &own, v, 2 * RING), 1);
+    assert_int_equal(changes(rig->core, &own, v, 2 * RING), 1);
     assert_int_equal(v[0].number, 5 * RING + 3);
-    assert_int_equal(subscribe_read(rig->core, &late, v, 2 * RING), 1);
+    assert_int_equal(changes(rig->core, &late, v, 2 * RING), 1);
     assert_int_equal(late.lost, 0); /* what lies between was never its own */
 
-    assert_int_equal(subscribe_read(rig->core, &all, v, 2 * RING), 1); /* up to the next gap */
+    assert_int_equal(changes(rig->core, &all, v, 2 * RING), 1); /* up to the next gap */
     assert_int_equal(v[0].number, 2);
     assert_int_equal(all.lost, 1);
-    assert_int_equal(subscribe_read(rig->core, &all, v, 2 * RING), RING + 1);
+    assert_int_equal(changes(rig->core, &all, v, 2 * RING), RING + 1);
     assert_int_equal(all.lost, 1 + 4 * RING);
     assert_int_equal(v[RING].number, 5 * RING + 3);
     assert_int_equal(all.at, next_no(rig));
+}
+
+/* ---- tokens of what is stored ---- */
+
+#define ROOM (SUBSCRIBE_CHUNK_BYTES + 1024)
+
+static struct event_chunks chunks;
+
+/* The next page of a reader that wants tokens. */
+static uint32_t page_of(const struct rig *rig, struct event_reader *r, struct wire_event *v,
+                        uint32_t room)
+{
+    r->tokens = true;
+    chunks.room = room;
+    chunks.bytes = 0;
+    return subscribe_read(rig->core, r,
+                          &(struct event_page){.v = v, .max = READ_MAX, .chunks = &chunks});
+}
+
+static void assert_tokens(uint32_t i, const uint32_t *want, uint32_t n)
+{
+    assert_int_equal(chunks.of[i].tokens, n);
+    assert_memory_equal(chunks.data + chunks.of[i].at, want, n * sizeof *want);
+}
+
+TEST(reader_of_tokens_gets_those_that_are_there)
+{
+    struct bench b = bench_start(L, 16);
+    uint32_t admin = rig_connect_admin(b.rig);
+    struct event_reader r = reader_from(1);
+    struct wire_event v[READ_MAX];
+
+    rig_put(b.rig, &b.e, b.pool, 1, 2 * L);
+    assert_int_equal(page_of(b.rig, &r, v, ROOM), 2);
+    assert_tokens(0, seq1, L);
+    assert_tokens(1, seq1 + L, L);
+    assert_int_equal(rig_evict(b.rig, admin, b.pool, 1), 1);
+    r = reader_from(1);
+    assert_int_equal(page_of(b.rig, &r, v, ROOM), 3);
+    assert_tokens(1, NULL, 0);          /* stored, and gone since */
+    rig_put(b.rig, &b.e, b.pool, 2, L); /* in the place of the one that went */
+    r = reader_from(1);
+    assert_int_equal(page_of(b.rig, &r, v, ROOM), 4);
+    assert_tokens(0, seq1, L);
+    assert_tokens(1, NULL, 0);
+    assert_int_equal(v[2].kind, TREE_REMOVED);
+    assert_tokens(2, NULL, 0);
+    assert_int_equal(chunks.of[3].tokens, L);
+}
+
+TEST(reader_of_tokens_gets_the_extra_keys)
+{
+    struct rig *rig = rig_create(NULL);
+    struct rig_engine e = rig_engine(rig, 0, "e", 1);
+    struct pool_id pool = rig_pool_pages(rig, &e, L, 16);
+    const struct extra_key keys[] = {{.position = 3, .hi = 1, .lo = 2},
+                                     {.position = 5, .hi = 3, .lo = 4},
+                                     {.position = L + 1, .hi = 5, .lo = 6}};
+    struct req_tokens tokens = {.v = seq1, .n = 2 * L, .keys = keys, .nkeys = 3};
+    struct event_reader r = reader_from(1);
+    struct wire_event v[READ_MAX];
+
+    chain_of(rig, &e, pool, 1, &tokens);
+    assert_int_equal(page_of(rig, &r, v, ROOM), 2);
+    assert_tokens(0, seq1, L);
+    assert_int_equal(chunks.of[0].keys, 2);
+    assert_memory_equal(chunks.data + chunks.of[0].at + 4 * L, keys, 2 * sizeof keys[0]);
+    assert_int_equal(chunks.of[1].keys, 1);
+    assert_memory_equal(chunks.data + chunks.of[1].at + 4 * L, &keys[2], sizeof keys[0]);
+}
+
+TEST(page_of_tokens_ends_where_it_is_full)
+{
+    const uint32_t one = WIRE_EVENT_BYTES + SUBSCRIBE_CHUNK_HEAD + 4 * L;
+    struct bench b = bench_start(L, 16);
+    struct event_reader r = reader_from(1);
+    struct wire_event v[READ_MAX];
+
+    rig_put(b.rig, &b.e, b.pool, 1, 4 * L);
+    assert_int_equal(page_of(b.rig, &r, v, 2 * one), 2);
+    assert_int_equal(r.at, 3);
+    assert_int_equal(page_of(b.rig, &r, v, 2 * one - 1), 1);
+    assert_tokens(0, seq1 + 2 * L, L);
+    /* What no page has room for comes without, and what follows it comes. */
+    assert_int_equal(page_of(b.rig, &r, v, one - 1), 1);
+    assert_int_equal(v[0].number, 4);
+    assert_tokens(0, NULL, 0);
+    assert_int_equal(page_of(b.rig, &r, v, ROOM), 0);
+    assert_int_equal(r.lost, 0);
 }
 
 /* ---- whoever applies every change knows the tree ---- */
@@ -395,7 +491,7 @@ static void mirror_read(const struct rig *rig, struct mirror *m)
     struct wire_event v[READ_MAX];
     uint32_t n;
 
-    while ((n = subscribe_read(rig->core, &m->r, v, READ_MAX)) > 0)
+    while ((n = changes(rig->core, &m->r, v, READ_MAX)) > 0)
         for (uint32_t i = 0; i < n; i++)
             mirror_apply(m, &v[i]);
 }

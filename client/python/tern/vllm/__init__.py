@@ -12,4 +12,9 @@ fetches     how a prompt is brought from another host
 rejoin      the way back to a daemon that was started again
 worker      copies between vLLM's blocks and Tern's pages, and the number of the last finished step
 metrics     counters for vLLM's log and /metrics
+
+Apart from all that, for routers:
+
+event_blocks  what Tern tells of its chunks, by vLLM's names of blocks
+events        a program that publishes it as vLLM publishes its own events
 """

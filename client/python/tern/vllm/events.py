@@ -1,0 +1,188 @@
+"""KV events of what Tern holds, in vLLM's own form, for routers made for vLLM: `python -m tern.vllm.events --help`.
+
+It follows the changes of one namespace and publishes them over ZeroMQ as vLLM's ZmqEventPublisher does: (topic, number,
+batch) on a PUB socket, and what was sent again on a ROUTER socket. It needs pyzmq and msgspec, which vLLM brings along.
+"""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import os
+import sys
+import time
+from collections import deque
+from collections.abc import Sequence
+from contextlib import aclosing
+from typing import Any
+
+import msgspec
+import zmq
+import zmq.asyncio
+
+from ..aio import Async
+from ..connection import Connection
+from ..errors import DaemonLost, TernError
+from ..layout import Namespace
+from .event_blocks import DEFAULT_SEED, Blocks, Unfit
+
+BATCH_MAX = 1024  # events of a batch, about: what one change adds is not divided
+REPLAY_BATCHES, REPLAY_BYTES = 10_000, 256 << 20  # the last batches are kept, as far as both go
+HIGH_WATER = 100_000  # batches that wait for a subscriber; it misses those beyond, and can ask for them
+PAUSE_FIRST_S, PAUSE_MOST_S = 0.1, 10.0  # between attempts to reach a daemon that has ended
+END_OF_REPLAY = (-1).to_bytes(8, "big", signed=True)
+
+
+def bound(socket: zmq.Socket[Any], endpoint: str) -> str:
+    """Binds it, or connects it where vLLM's publisher would; returns where it is."""
+    if "*" in endpoint or "::" in endpoint or endpoint.startswith(("ipc://", "inproc://")):
+        socket.bind(endpoint)
+    else:
+        socket.connect(endpoint)
+    return socket.getsockopt_string(zmq.LAST_ENDPOINT)
+
+
+class Publisher:
+    """Numbers batches from 0 on, sends them, and keeps the last ones."""
+
+    def __init__(self, endpoint: str, replay: str | None = None, topic: str = "") -> None:
+        self._context = zmq.asyncio.Context()
+        self._pub = zmq.Socket(self._context, zmq.PUB)  # it never waits
+        self._pub.set_hwm(HIGH_WATER)
+        self.endpoint = bound(self._pub, endpoint)
+        self._router: zmq.asyncio.Socket | None = None
+        self.replay = ""
+        if replay:
+            self._router = self._context.socket(zmq.ROUTER)
+            self._router.set_hwm(2 * REPLAY_BATCHES)  # of each who asks: what is above would be dropped
+            self._router.bind(replay)
+            self.replay = self._router.getsockopt_string(zmq.LAST_ENDPOINT)
+        self._topic, self._next = topic.encode(), 0
+        self._kept: deque[tuple[int, bytes]] = deque()
+        self._bytes = 0
+
+    def publish(self, events: list[dict[str, Any]]) -> None:
+        batch = msgspec.msgpack.encode([time.time(), events, 0])  # the third is the data-parallel rank
+        self._pub.send_multipart((self._topic, self._next.to_bytes(8, "big"), batch))
+        self._kept.append((self._next, batch))
+        self._bytes += len(batch)
+        self._next += 1
+        while len(self._kept) > REPLAY_BATCHES or self._bytes > REPLAY_BYTES:
+            self._bytes -= len(self._kept.popleft()[1])
+
+    async def serve_replays(self) -> None:
+        """Whoever sends a number gets all batches from it on that are kept, and an end."""
+        while self._router:
+            asked = await self._router.recv_multipart()
+            if len(asked) != 3 or len(asked[2]) != 8:
+                continue  # no request: vLLM's publisher answers nothing either
+            who, first = asked[0], int.from_bytes(asked[2], "big")
+            for number, batch in list(self._kept):
+                if number >= first:
+                    await self._router.send_multipart((who, b"", self._topic, number.to_bytes(8, "big"), batch))
+            await self._router.send_multipart((who, b"", b"", END_OF_REPLAY, b""))
+
+    def close(self) -> None:
+        self._pub.close(linger=0)
+        if self._router:
+            self._router.close(linger=0)
+        self._context.term()
+
+
+async def follow(requests: Async, ns: Namespace, blocks: Blocks, publisher: Publisher) -> None:
+    """Tells what the daemon still knows of its changes, and then each that comes. It ends when changes were lost, or the
+    daemon is, and tells that nothing is known."""
+    loop, due = asyncio.get_running_loop(), False
+
+    def flush() -> None:
+        nonlocal due
+        due = False
+        if events := blocks.events():
+            publisher.publish(events)
+
+    begun = False
+    try:
+        async with aclosing(requests.subscribe(ns, start=1, tokens=True)) as changes:
+            async for change in changes:
+                if change.lost and begun:
+                    print(f"tern.vllm.events: {change.lost} changes were lost; beginning anew", file=sys.stderr, flush=True)
+                    return
+                begun = True
+                blocks.take(change)
+                if blocks.pending() >= BATCH_MAX:
+                    flush()
+                elif blocks.pending() and not due:  # all changes that have come go into one batch
+                    due = True
+                    loop.call_soon(flush)
+    finally:
+        blocks.clear()
+        flush()
+
+
+async def bridge(socket: str, ns: Namespace, blocks: Blocks, publisher: Publisher) -> None:
+    """Follows a daemon, and after its end the next one."""
+    replays = asyncio.create_task(publisher.serve_replays())
+    pause = PAUSE_FIRST_S
+    blocks.clear()  # a bridge before this one may have told something
+    publisher.publish(blocks.events())
+    try:
+        while True:
+            try:
+                with Connection(socket) as connection:
+                    requests = Async(connection)
+                    try:
+                        pause = PAUSE_FIRST_S
+                        await follow(requests, ns, blocks, publisher)
+                    finally:
+                        requests.close()
+            except DaemonLost as why:
+                print(f"tern.vllm.events: {why}; trying again", file=sys.stderr, flush=True)
+            await asyncio.sleep(pause)
+            pause = min(2 * pause, PAUSE_MOST_S)
+    finally:
+        replays.cancel()
+
+
+def arguments(words: Sequence[str] | None = None) -> argparse.Namespace:
+    parser = argparse.ArgumentParser(prog="python -m tern.vllm.events", description=__doc__)
+    parser.add_argument("--socket", required=True, help="the tenant's; its events_tokens has to be true")
+    parser.add_argument("--model", required=True, help="as the vLLM instances name it")
+    parser.add_argument("--revision", default="", help="vLLM's and the connector's, those that are set, joined by /")
+    parser.add_argument("--kv-dtype", default="torch.bfloat16/None", help="the model's dtype and quantization")
+    parser.add_argument("--block-size", type=int, required=True, help="vLLM's --block-size")
+    parser.add_argument("--seed", default=os.environ.get("PYTHONHASHSEED", DEFAULT_SEED), help="vLLM's PYTHONHASHSEED")
+    parser.add_argument("--group", type=int, default=0, help="group_idx: which of vLLM's groups has full attention")
+    parser.add_argument("--whole", action="store_true", help="hashes of 32 bytes, not numbers of 64 bits")
+    parser.add_argument("--endpoint", default="tcp://*:5557", help="where routers subscribe")
+    parser.add_argument("--replay", help="where routers ask for what they missed")
+    parser.add_argument("--topic", default="")
+    told = parser.parse_args(words)
+    if told.block_size < 1:
+        parser.error("--block-size: 1 or more")
+    return told
+
+
+def main() -> int:
+    told = arguments()
+    ns = Namespace(model=told.model, revision=told.revision, kv_dtype=told.kv_dtype)
+    blocks = Blocks(told.block_size, told.seed, told.group, told.whole)
+    try:
+        publisher = Publisher(told.endpoint, told.replay, told.topic)
+    except zmq.ZMQError as why:
+        print(f"tern.vllm.events: {told.endpoint}, {told.replay}: {why}", file=sys.stderr)
+        return 1
+    try:
+        print(f"tern.vllm.events: ready endpoint={publisher.endpoint} replay={publisher.replay}", flush=True)
+        asyncio.run(bridge(told.socket, ns, blocks, publisher))
+    except (TernError, Unfit) as why:
+        print(f"tern.vllm.events: {why}", file=sys.stderr)
+        return 1
+    except KeyboardInterrupt:
+        pass
+    finally:
+        publisher.close()
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

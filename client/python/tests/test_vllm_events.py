@@ -1,0 +1,336 @@
+"""KV events in vLLM's form: how blocks are named, and the bridge over a real daemon."""
+
+from __future__ import annotations
+
+import asyncio
+import hashlib
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import AsyncGenerator, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import pytest
+import tern
+from daemons import READY_S, again, run
+from tern.aio import Event
+from tern.layout import ExtraKey
+from tern.vllm import event_blocks
+from tern.vllm.event_blocks import Blocks, Unfit, block_hashes, cbor, sha256_cbor
+
+BLOCK, CHUNK = 4, 8
+SEED = "0"
+KV = tern.Group("kv", page_tokens=CHUNK, shape=(CHUNK, 8))
+NS = tern.Namespace(model="m", kv_dtype="torch.bfloat16/None")
+WAIT_MS = 30_000
+
+
+# ---- blocks
+
+
+def change(kind: str, chain: int, parent: int = 0, tokens: range | tuple[int, ...] = (), **more: Any) -> Event:
+    said = {"pool": 1, "on_device": True, "on_host": False, "lost": 0, **more}
+    return Event(number=chain, kind=kind, depth=8, chain=chain, parent_chain=parent, tokens=tuple(tokens), **said)
+
+
+def number(block: bytes) -> int:
+    return int.from_bytes(block[-8:], "big")
+
+
+NAMES = block_hashes(sha256_cbor(SEED), range(16), BLOCK)
+NUMBERS = [number(name) for name in NAMES]
+
+
+@pytest.mark.parametrize(
+    "value, text",
+    [
+        (None, "f6"),
+        (0, "00"),
+        (23, "17"),
+        (24, "1818"),
+        (1000, "1903e8"),
+        (1000000, "1a000f4240"),
+        (1000000000000, "1b000000e8d4a51000"),
+        (b"\1\2\3\4", "4401020304"),
+        ("IETF", "6449455446"),
+        ((1, (2, 3), None), "8301820203f6"),
+        (tuple(range(1, 26)), "98190102030405060708090a0b0c0d0e0f101112131415161718181819"),
+    ],
+)
+def test_cbor_is_as_the_rfc_has_it(value: object, text: str) -> None:
+    assert cbor(value).hex() == text
+
+
+def test_cbor_takes_what_vllm_hashes_alone() -> None:
+    wrong: tuple[object, ...] = (True, 1.5, {})
+    for value in wrong:
+        with pytest.raises(TypeError):
+            cbor(value)
+    with pytest.raises(ValueError, match="64 bits"):
+        cbor(1 << 64)
+
+
+def test_hash_goes_on_from_the_block_before() -> None:
+    first = hashlib.sha256(b"\x83\x58\x20" + hashlib.sha256(b"\x610").digest() + b"\x84\0\1\2\3\xf6").digest()
+    assert NAMES[0] == first
+    assert NAMES[1] == hashlib.sha256(b"\x83\x58\x20" + first + b"\x84\4\5\6\7\xf6").digest()
+
+
+def test_stored_chunks_that_follow_each_other_are_one_event() -> None:
+    blocks = Blocks(BLOCK, SEED)
+    blocks.take(change("stored", 1, 0, range(8)))
+    blocks.take(change("stored", 2, 1, range(8, 16)))
+    (event,) = blocks.events()
+    assert event == {
+        "type": "BlockStored",
+        "block_hashes": NUMBERS,
+        "parent_block_hash": None,
+        "token_ids": list(range(16)),
+        "block_size": BLOCK,
+        "lora_id": None,
+        "medium": "TERN",
+        "lora_name": None,
+        "extra_keys": [None] * 4,
+        "group_idx": 0,
+        "kv_cache_spec_kind": "full_attention",
+    }
+    assert blocks.events() == []
+    blocks.take(change("stored", 3, 2, range(8)))  # not into an event that was given out
+    (event,) = blocks.events()
+    assert (event["parent_block_hash"], len(event["block_hashes"])) == (NUMBERS[-1], 2)
+    blocks.take(change("stored", 4, 1, range(8)))
+    blocks.take(change("stored", 5, 1, range(1, 9)))  # beside it
+    assert [e["parent_block_hash"] for e in blocks.events()] == [NUMBERS[1]] * 2
+
+
+def test_whole_hashes() -> None:
+    blocks = Blocks(BLOCK, SEED, group=3, whole=True)
+    blocks.take(change("stored", 1, 0, range(8)))
+    blocks.take(change("removed", 1))
+    stored, *removed = blocks.events()
+    assert (stored["block_hashes"], stored["group_idx"]) == (NAMES[:2], 3)
+    assert [e["block_hashes"] for e in removed] == [[NAMES[1]], [NAMES[0]]]
+
+
+def test_prefix_of_two_pools_is_removed_with_the_last() -> None:
+    blocks = Blocks(BLOCK, SEED)
+    blocks.take(change("stored", 1, 0, range(8)))
+    blocks.take(change("stored", 1, 0, range(8), pool=2))
+    blocks.take(change("tier", 1, 0))
+    assert len(blocks.events()) == 1
+    blocks.take(change("removed", 1))
+    assert blocks.events() == []
+    blocks.take(change("removed", 1, pool=2))
+    assert [e["type"] for e in blocks.events()] == ["BlockRemoved"] * 2
+    blocks.take(change("removed", 1, pool=2))
+    assert blocks.events() == []
+
+
+def test_what_has_no_name_is_not_told_and_counted(monkeypatch: pytest.MonkeyPatch) -> None:
+    blocks = Blocks(BLOCK, SEED)
+    blocks.take(change("stored", 2, 1, range(8)))  # behind what is not known
+    blocks.take(change("stored", 1, 0))  # gone before it could be told
+    blocks.take(change("stored", 1, 0, range(8), keys=(ExtraKey(0, 1, 2),)))
+    assert (blocks.unnamed, blocks.events()) == (3, [])
+    monkeypatch.setattr(event_blocks, "BLOCKS_MAX", 3)
+    blocks.take(change("stored", 1, 0, range(8)))
+    blocks.take(change("stored", 2, 1, range(8)))
+    assert (blocks.unnamed, len(blocks.events())) == (4, 1)
+    blocks.take(change("removed", 1))  # there is room again
+    blocks.take(change("stored", 3, 0, range(8)))
+    assert (blocks.unnamed, len(blocks.events())) == (4, 3)
+
+
+def test_clear_forgets() -> None:
+    blocks = Blocks(BLOCK, SEED)
+    blocks.take(change("stored", 1, 0, range(8)))
+    blocks.clear()
+    blocks.take(change("removed", 1))
+    blocks.take(change("stored", 1, 0, range(8)))
+    assert [e["type"] for e in blocks.events()] == ["BlockStored", "AllBlocksCleared", "BlockStored"]
+
+
+def test_chunk_that_is_no_number_of_blocks_is_refused() -> None:
+    with pytest.raises(Unfit, match="--block-size"):
+        Blocks(3, SEED).take(change("stored", 1, 0, range(8)))
+
+
+# ---- the bridge
+
+
+class Said:
+    """Changes as they come, and what is published of them."""
+
+    def __init__(self, *changes: Event) -> None:
+        self.changes, self.events = changes, list[dict[str, Any]]()
+
+    async def subscribe(self, ns: object, *, start: int, tokens: bool) -> AsyncGenerator[Event, None]:
+        assert start == 1 and tokens
+        for one in self.changes:
+            yield one
+        await asyncio.sleep(0)  # what is due is published
+
+    def publish(self, events: list[dict[str, Any]]) -> None:
+        self.events += events
+
+
+def test_lost_changes_end_what_is_followed() -> None:
+    needs_sockets()
+    from tern.vllm.events import follow
+
+    first, second = change("stored", 1, 0, range(8), lost=7), change("stored", 2, 1, range(8))
+    for lost, told in ((0, 4), (1, 2)):  # at the beginning it is no loss
+        said: Any = Said(first, change("stored", 3, 0, range(8), lost=lost), second)
+        asyncio.run(follow(said, NS, Blocks(BLOCK, SEED), said))
+        hashes = [name for event in said.events for name in event.get("block_hashes", ())]
+        assert said.events[-1]["type"] == "AllBlocksCleared"
+        assert len(hashes) == told + 2 * (lost == 0)
+
+
+def configured(folder: Path, tokens: bool = True) -> Path:
+    here = folder / "host-a"
+    here.mkdir()
+    (here / "ternd.yaml").write_text(
+        f"""node: host-a
+page_bytes_min: 256
+admin:
+  socket: {here}/admin.sock
+tenants:
+  - name: lm
+    socket: {here}/lm.sock
+    events_tokens: {str(tokens).lower()}
+    memory: 1M
+"""
+    )
+    return here
+
+
+def bridge(socket: str) -> subprocess.Popen[str]:
+    words = ["--socket", socket, "--model", NS.model, "--block-size", str(BLOCK), "--seed", SEED, "--topic", "kv"]
+    ends = ["--endpoint", "tcp://127.0.0.1:*", "--replay", "tcp://127.0.0.1:*"]
+    command = [sys.executable, "-m", "tern.vllm.events", *words, *ends]
+    return subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+
+
+def needs_sockets() -> None:
+    for module in ("zmq", "msgspec"):
+        pytest.importorskip(module, reason=f"the bridge needs {module}: deploy/setup.sh installs deploy/requirements.txt")
+
+
+class Router:
+    """What a router hears: what it is sent, and what it asks for again."""
+
+    def __init__(self, process: subprocess.Popen[str]) -> None:
+        import msgspec
+        import zmq
+
+        assert process.stdout and process.stderr
+        line = process.stdout.readline()
+        assert "ready" in line, process.stderr.read()
+        self.ends = dict(word.split("=", 1) for word in line.split() if "=" in word)
+        self._context = zmq.Context()
+        self.sub, self.req = self._context.socket(zmq.SUB), self._context.socket(zmq.DEALER)
+        self.sub.connect(self.ends["endpoint"])
+        self.sub.subscribe(b"kv")
+        self.req.connect(self.ends["replay"])
+        self.req.rcvtimeo = self.sub.rcvtimeo = WAIT_MS
+        self.decode = msgspec.msgpack.decode
+
+    def close(self) -> None:
+        self._context.destroy(linger=0)
+
+    def replayed(self, first: int = 0) -> list[tuple[int, bytes]]:
+        self.req.send_multipart([b"", first.to_bytes(8, "big")])
+        found: list[tuple[int, bytes]] = []
+        while True:
+            _, topic, number, batch = self.req.recv_multipart()
+            if number == b"\xff" * 8:
+                assert (topic, batch) == (b"", b"")
+                return found
+            assert topic == b"kv"
+            found.append((int.from_bytes(number, "big"), batch))
+
+    def until(self, n: int) -> list[dict[str, Any]]:
+        """The first events of all, when there are n."""
+        end = time.monotonic() + READY_S
+        while time.monotonic() < end:
+            events = []
+            for at, (number, batch) in enumerate(self.replayed()):
+                assert number == at
+                when, more, rank = self.decode(batch)
+                assert rank == 0 and abs(when - time.time()) < 600
+                events += more
+            if len(events) >= n:
+                return events
+            time.sleep(0.02)
+        raise AssertionError(f"{len(events)} events")
+
+
+@contextmanager
+def storing(socket: str) -> Iterator[tuple[tern.Connection, Any]]:
+    """A pool, and what puts the chunks of a token list into it."""
+    with tern.connect(socket) as connection:
+        engine = connection.join("e")
+        pool = engine.open_pool([KV], bytes=64 << 10)
+
+        def store(ns: tern.Namespace, tokens: range) -> None:
+            session = pool.session(ns)
+            session.match(tokens)
+            session.extend(written=len(tokens), allocated=len(tokens))
+            with engine.step() as step:
+                session.commit(len(tokens), step=step)
+                session.close(step=step)
+
+        yield connection, store
+
+
+def test_bridge_follows_a_daemon_and_the_next(tmp_path: Path) -> None:
+    needs_sockets()
+    daemon = run(configured(tmp_path), "host-a")
+    with storing(daemon.socket) as (_, store):  # before the bridge is there
+        store(NS, range(8))
+        process = bridge(daemon.socket)
+        router = Router(process)
+        empty, first = router.until(2)
+        assert empty == {"type": "AllBlocksCleared"}
+        assert (first["block_hashes"], first["token_ids"]) == (NUMBERS[:2], list(range(8)))
+        store(tern.Namespace(model="n"), range(8))  # of another namespace
+        store(NS, range(16))
+        second = router.until(3)[2]
+        assert (second["parent_block_hash"], second["block_hashes"]) == (NUMBERS[1], NUMBERS[2:])
+        topic, number, batch = router.sub.recv_multipart()  # what is sent at once is the same
+        assert topic == b"kv" and (int.from_bytes(number, "big"), batch) in router.replayed()
+        last = router.replayed()[-1]
+        assert router.replayed(last[0]) == [last]
+        assert router.replayed(last[0] + 1) == []
+    daemon = again(daemon)
+    events = router.until(4)
+    cleared = next(i for i, e in enumerate(events[3:], 3) if e["type"] == "AllBlocksCleared")
+    assert {e["type"] for e in events[3:cleared]} <= {"BlockRemoved"}
+    with storing(daemon.socket) as (connection, store):
+        store(NS, range(16))
+        events = router.until(cleared + 2)
+        assert (events[cleared + 1]["parent_block_hash"], events[cleared + 1]["block_hashes"][0]) == (None, NUMBERS[0])
+        connection.namespace_reset(NS)
+        events = router.until(cleared + 6)
+        names = [e["block_hashes"][0] for e in events if e["type"] == "BlockRemoved"][-4:]
+        assert names == NUMBERS[::-1]
+    process.send_signal(signal.SIGINT)
+    assert process.wait(READY_S) == 0
+    router.close()
+    daemon.process.send_signal(signal.SIGTERM)
+    assert daemon.process.wait(READY_S) == 0
+
+
+def test_bridge_says_what_to_set(tmp_path: Path) -> None:
+    needs_sockets()
+    daemon = run(configured(tmp_path, tokens=False), "host-a")
+    process = bridge(daemon.socket)
+    _, said = process.communicate(timeout=READY_S)
+    assert process.returncode == 1 and "events_tokens: true" in said
+    daemon.process.send_signal(signal.SIGTERM)
+    assert daemon.process.wait(READY_S) == 0

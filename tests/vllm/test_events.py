@@ -1,0 +1,167 @@
+"""What the bridge tells of Tern is what vLLM tells of itself: the events of one vLLM over Tern from its own publisher and
+from the bridge, both decoded by vLLM's structs, are equal but for time, medium, and how many blocks an event has. What vLLM
+computed twice it tells twice; Tern has it once."""
+
+from __future__ import annotations
+
+import importlib
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+import urllib.request
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from pathlib import Path
+from typing import Any
+
+import model
+import msgspec
+import pytest
+import zmq
+from conftest import configured, end
+from daemons import Daemon, free_port, run
+from instances import END_S, ENVIRONMENT, READY_S, tern
+
+BLOCK, ANSWER = 32, 40
+WAIT_MS = 30_000
+SEED = "17"
+BASE = [(i * 7919) % 1000 + 3 for i in range(300)]
+PROMPTS = (
+    BASE,
+    [BASE[0] + 1, *BASE[1:]],
+    [*BASE, *((i * 31) % 1000 + 3 for i in range(150))],
+    BASE,
+    [(i * 104729) % 1000 + 3 for i in range(500)],
+)
+ALONE = {
+    "HF_HUB_OFFLINE": "1",
+    "OMP_NUM_THREADS": "1",
+    "PYTHONHASHSEED": SEED,
+    "VLLM_CPU_KVCACHE_SPACE": "1",
+    "VLLM_CPU_OMP_THREADS_BIND": "nobind",
+    "VLLM_NO_USAGE_STATS": "1",
+}
+
+
+@contextmanager
+def child(log: Path, *command: str) -> Iterator[subprocess.Popen[bytes]]:
+    """A process group, whose output goes into `log`."""
+    with log.open("wb") as out:
+        process = subprocess.Popen(command, env=ENVIRONMENT | ALONE, stdout=out, stderr=out, start_new_session=True)
+    try:
+        yield process
+    finally:
+        with suppress(ProcessLookupError):
+            os.killpg(process.pid, signal.SIGKILL)
+        process.wait(END_S)
+
+
+def post(url: str, words: dict[str, object]) -> dict[str, Any]:
+    request = urllib.request.Request(url, json.dumps(words).encode(), {"Content-Type": "application/json"})
+    with urllib.request.urlopen(request, timeout=READY_S) as answer:
+        told: dict[str, Any] = json.load(answer)
+    return told
+
+
+def ready(url: str, process: subprocess.Popen[bytes], log: Path) -> None:
+    until = time.monotonic() + READY_S
+    while True:
+        with suppress(OSError), urllib.request.urlopen(url, timeout=END_S) as answer:
+            if answer.status == 200:
+                return
+        assert process.poll() is None and time.monotonic() < until, log.read_text(errors="replace")[-8000:]
+        time.sleep(0.5)
+
+
+def structs() -> Any:
+    return importlib.import_module("vllm.distributed.kv_events")
+
+
+def events(replay: str) -> list[Any]:
+    """All that a publisher has told, as vLLM's own structs."""
+    found: list[Any] = []
+    with zmq.Context() as context, context.socket(zmq.DEALER) as asking:
+        asking.linger, asking.rcvtimeo = 0, WAIT_MS
+        asking.connect(replay)
+        asking.send_multipart([b"", (0).to_bytes(8, "big")])
+        while True:
+            _, _, number, batch = asking.recv_multipart()
+            if number == b"\xff" * 8:
+                return found
+            told = msgspec.msgpack.decode(batch, type=structs().KVEventBatch)
+            assert told.data_parallel_rank == 0
+            found += told.events
+
+
+def blocks(told: list[Any]) -> list[Any]:
+    """One event a block, without the medium, where it comes first."""
+    found = []
+    for event in told:
+        assert isinstance(event, structs().BlockStored), event
+        parent, keys = event.parent_block_hash, event.extra_keys
+        assert keys is not None
+        for i, name in enumerate(event.block_hashes):
+            found.append(
+                msgspec.structs.replace(
+                    event,
+                    block_hashes=[name],
+                    parent_block_hash=parent,
+                    token_ids=event.token_ids[i * BLOCK : (i + 1) * BLOCK],
+                    extra_keys=[keys[i]],
+                    medium=None,
+                )
+            )
+            parent = name
+    return [one for i, one in enumerate(found) if one not in found[:i]]
+
+
+@pytest.fixture
+def daemon(tmp_path: Path) -> Iterator[Daemon]:
+    one = run(configured(tmp_path, "host-a", "    events_tokens: true\n"), "host-a")
+    yield one
+    end(one)
+
+
+def test_events_are_those_of_vllm(tmp_path: Path, daemon: Daemon) -> None:
+    folder, port = tmp_path / "llama", free_port()
+    model.write(folder, "llama")
+    ends = {name: {what: f"ipc://{tmp_path}/{name}-{what}" for what in ("pub", "replay")} for name in ("vllm", "tern")}
+    own = {
+        "enable_kv_cache_events": True,
+        "publisher": "zmq",
+        "endpoint": ends["vllm"]["pub"],
+        "replay_endpoint": ends["vllm"]["replay"],
+    }
+    server = (
+        *(sys.executable, "-m", "vllm.entrypoints.openai.api_server", "--model", str(folder), "--port", str(port)),
+        *("--enforce-eager", "--max-model-len", "2048", "--block-size", str(BLOCK), "--seed", "0"),
+        *("--enable-prefix-caching", "--prefix-caching-hash-algo", "sha256_cbor"),
+        *("--kv-events-config", json.dumps(own), "--kv-transfer-config", json.dumps(tern(daemon.socket))),
+    )
+    bridge = (
+        *(sys.executable, "-m", "tern.vllm.events", "--socket", daemon.socket, "--model", str(folder)),
+        *("--block-size", str(BLOCK), "--endpoint", ends["tern"]["pub"], "--replay", ends["tern"]["replay"]),
+    )
+    log, url = tmp_path / "vllm.log", f"http://127.0.0.1:{port}"
+    with child(log, *server) as process, child(tmp_path / "bridge.log", *bridge) as following:
+        ready(f"{url}/health", process, log)
+        for prompt in PROMPTS:
+            words = {"model": str(folder), "prompt": prompt, "max_tokens": ANSWER, "temperature": 0, "ignore_eos": True}
+            assert post(f"{url}/v1/completions", words)["usage"]["completion_tokens"] == ANSWER
+        until = time.monotonic() + END_S
+        while True:
+            wanted = blocks(events(ends["vllm"]["replay"]))
+            cleared, *told = events(ends["tern"]["replay"])
+            if len(blocks(told)) >= len(wanted) or time.monotonic() > until:
+                break
+            assert following.poll() is None, (tmp_path / "bridge.log").read_text()
+            time.sleep(0.1)
+    assert cleared == structs().AllBlocksCleared()
+    assert {event.medium for event in told} == {"TERN"}
+    assert len(wanted) > sum(len(prompt) // BLOCK for prompt in PROMPTS[:2])
+    assert blocks(told) == wanted
+    print(f"{len(wanted)} blocks in {len(told)} events of the bridge: equal to vLLM's")
+    print(told[0], wanted[0], sep="\n")
