@@ -874,7 +874,7 @@ const struct command show_commands[] = {
      "  ternctl engines\n", by_engine, 0, run_engines},
     {"peers", "", "Other daemons and whether they can be reached", "  ternctl peers\n", by_peer, 0,
      run_peers},
-    {"doctor", "", "What this host has of RDMA and GPUs, what of it is used, and why",
+    {"doctor", "", "What this host has of RDMA and GPUs, and what of it is used",
      "  ternctl doctor\n", NULL, 0, run_doctor},
     {0},
 };

@@ -42,7 +42,6 @@ declare -A RUN=( # what is run instead; '-': what runs it is said
     ["ternctl verify"]="ternctl verify $DIR/spill${encrypt:+ --key $DIR/key}"
     ["ternctl verify DIR --key FILE"]="ternctl verify $DIR/spill${encrypt:+ --key $DIR/key}"
     ["tern-sim --tape FILE"]="tern-sim --tape $DIR/tape"
-    ["tern-replay --push"]="- tests/rdma, with a NIC"
     ["tern-replay --trace FILE --pool-pages N"]="$REPLAY --trace $DIR/trace"
     ["tern-bench spill"]="- tests/run.sh"
 )
