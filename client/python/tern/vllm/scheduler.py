@@ -403,8 +403,8 @@ class Scheduler:
             self._close(kept.session, kept.last_step or STEP_NONE)
 
     def _whole(self, kept: Kept, end: int) -> int:
-        """How much of `end` computed tokens is saved; 0: no more than is. The windows of a ticket's end are those that decode needs, so a prompt
-        that is handed over ends before its last token."""
+        """How much of `end` computed tokens is saved; 0: no more than is. The windows of a ticket's end are those that
+        decode needs, so a prompt that is handed over ends before its last token."""
         tokens = len(kept.request.all_token_ids) - wants_hand_over(kept.request.kv_transfer_params)
         depth = min(end, tokens) // self.block * self.block
         return depth if self.layout.can_end(depth, end) else 0
