@@ -12,9 +12,15 @@ if [[ $(/usr/bin/python3 -c 'import sys; print("%d.%d" % sys.version_info[:2])')
     echo "vllm: skipped: requirements-vllm.txt is for Python 3.11, as Debian 12 has it" >&2
     exit 77
 fi
-# The stamp is written last: what was broken off is begun anew.
+if [[ -e $venv && ! -e $venv/installed.txt && -n $(ls -A "$venv") ]]; then
+    echo "vllm: $venv is there and was not made by this script: let TERN_VLLM name another folder" >&2
+    exit 1
+fi
+# The stamp is filled last: what was broken off is begun anew.
 echo "vllm: installing deploy/requirements-vllm.txt into $venv"
 rm -rf "$venv"
+mkdir -p "$venv"
+: >"$venv/installed.txt"
 /usr/bin/python3 -m venv "$venv"
 "$venv/bin/pip" install --quiet --disable-pip-version-check --require-virtualenv --no-deps -r requirements-vllm.txt
 cp requirements-vllm.txt "$venv/installed.txt"
