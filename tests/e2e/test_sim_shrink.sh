@@ -28,7 +28,7 @@ for text in "seed" "choices 100000" "choice 5000000000" "no_such_fault 3"; do
 done
 
 python3 - "$sim" "$out" <<'PY'
-import collections, re, subprocess, sys
+import collections, re, statistics, subprocess, sys
 sim, out = sys.argv[1:]
 sizes = [tuple(map(int, m)) for m in re.findall(r"shrunk from (\d+) to (\d+) ", open(out + "/said").read())]
 before, after = map(sum, zip(*sizes))
@@ -45,7 +45,8 @@ def play_items(seed, choices, items):
     return play("--tape", out + "/some.tape")
 
 # A line a thing, `TIME thing ...`, and a line an item, `TIME NAME NUMBER`.
-same = rest = 0
+# The same of the rest, for each item left out; a history in which all hangs on all counts as any other.
+kept = []
 for seed in range(1, 25):
     log = play("--rdma", "--seeds", "1", "--first", str(seed))
     at = [i for i, l in enumerate(log) if l.split()[1] != "thing"]
@@ -55,8 +56,9 @@ for seed in range(1, 25):
     for k in range(0, len(items), len(items) // 8):
         less, had = play_items(seed, choices, items[:k] + items[k + 1:]), log[:at[k]] + log[at[k] + 1:]
         first = next((i for i, (a, b) in enumerate(zip(less, had)) if a != b), len(had))
-        same += sum((collections.Counter(had[first:]) & collections.Counter(less[first:])).values())
-        rest += len(had) - first
-print(f"one item left out: from the first difference on, {same} of {rest} lines are as they were")
-assert same > 0.7 * rest
+        same = sum((collections.Counter(had[first:]) & collections.Counter(less[first:])).values())
+        kept.append(same / (len(had) - first) if first < len(had) else 1)
+quarter, half, _ = statistics.quantiles(kept)
+print(f"one item left out: from the first difference on, half keep {half:.2f} of the lines, three of four {quarter:.2f}")
+assert half > 0.95 and quarter > 0.6
 PY
