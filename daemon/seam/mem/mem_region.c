@@ -15,10 +15,11 @@
 #include "seam/mem/cgroup.h"
 #include "seam/mem/mem_fault.h"
 
-#define PAGE_BYTES      4096u
-#define HUGE_BYTES      (2u << 20)
-#define KEEP_FREE_BYTES (64u << 20) /* left to the rest of the machine at the least */
-#define SEALS           (F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_SEAL)
+#define PAGE_BYTES         4096u
+#define HUGE_BYTES         (2u << 20)
+#define KEEP_FREE_BYTES    (64u << 20) /* left to the rest of the machine at the least */
+#define ALLOCATE_TRIES_MAX 100u        /* that signals interrupt */
+#define SEALS              (F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_SEAL)
 
 /* mem_create runs once, before there is a second thread that could ask. */
 static char why_text[256];
@@ -101,6 +102,17 @@ static bool region_open(struct region *r, enum region_kind kind, const char *nam
     return true;
 }
 
+/* A signal interrupts it, and what it had allocated by then stays. */
+static bool allocate(int fd, uint64_t bytes)
+{
+    for (uint32_t i = 0; i < ALLOCATE_TRIES_MAX; i++)
+        if (fallocate(fd, 0, 0, (off_t)bytes) == 0 || errno == EOPNOTSUPP)
+            return true;
+        else if (errno != EINTR)
+            return false;
+    return false;
+}
+
 /* Allocates every page, then seals the size. fallocate comes last: it finds everything there, and
  * proves it. */
 static bool region_fill(struct region *r, struct workers *workers, bool huge)
@@ -111,7 +123,7 @@ static bool region_fill(struct region *r, struct workers *workers, bool huge)
     }
     if (r->kind == REGION_PRIVATE)
         return true;
-    if (fallocate(r->fd, 0, 0, (off_t)r->bytes) < 0 && errno != EOPNOTSUPP)
+    if (!allocate(r->fd, r->bytes))
         return false;
     return fcntl(r->fd, F_ADD_SEALS, SEALS) == 0;
 }
