@@ -36,6 +36,16 @@ static size_t chunk_bytes(uint32_t tokens, uint32_t keys)
     return token_bytes(tokens) + (size_t)keys * WIRE_KEY_BYTES;
 }
 
+static uint32_t told_tokens(const Tern__Wire__Tokens *m)
+{
+    return (uint32_t)(m->tokens.len / WIRE_TOKEN_BYTES);
+}
+
+static uint32_t told_keys(const Tern__Wire__Tokens *m)
+{
+    return (uint32_t)(m->keys.len / WIRE_KEY_BYTES);
+}
+
 /* Forgets the oldest n. */
 static void forget(struct subscription *sub, uint32_t n)
 {
@@ -81,8 +91,7 @@ static const char *name_of(const struct subscription *sub, uint32_t tenant)
 static bool take_chunk(struct subscription *sub, const Tern__Wire__Tokens *m,
                        struct tern_event *event)
 {
-    uint32_t tokens = (uint32_t)(m->tokens.len / WIRE_TOKEN_BYTES);
-    uint32_t keys = (uint32_t)(m->keys.len / WIRE_KEY_BYTES);
+    uint32_t tokens = told_tokens(m), keys = told_keys(m);
     char *at;
 
     if (tokens == 0)
@@ -129,9 +138,7 @@ static bool take_event(struct subscription *sub, const Tern__Wire__SubscribeRepl
 
 static size_t told_bytes(const Tern__Wire__SubscribeReply *m, uint32_t i)
 {
-    return m->n_chunks > 0 ? chunk_bytes((uint32_t)(m->chunks[i]->tokens.len / WIRE_TOKEN_BYTES),
-                                         (uint32_t)(m->chunks[i]->keys.len / WIRE_KEY_BYTES))
-                           : 0;
+    return m->n_chunks > 0 ? chunk_bytes(told_tokens(m->chunks[i]), told_keys(m->chunks[i])) : 0;
 }
 
 /* Makes room by forgetting the oldest. Where changes were missed behind some that are kept, those

@@ -138,8 +138,7 @@ static enum kernels_refusal fp8_check(struct kernels_fp8 *io, struct kernels_lau
     return KERNELS_REFUSED_NONE;
 }
 
-enum kernels_refusal kernels_prepare(enum kernels_kind kind, union kernels_args *io,
-                                     struct kernels_launch *ret)
+const char *kernels_function(enum kernels_kind kind)
 {
     static const char *const function[KERNELS_KINDS] = {
 #define X(NAME, name, args) #name,
@@ -147,7 +146,13 @@ enum kernels_refusal kernels_prepare(enum kernels_kind kind, union kernels_args 
 #undef X
     };
 
-    ret->function = function[kind];
+    return function[kind];
+}
+
+enum kernels_refusal kernels_prepare(enum kernels_kind kind, union kernels_args *io,
+                                     struct kernels_launch *ret)
+{
+    ret->function = kernels_function(kind);
     switch (kind) {
     case KERNELS_CHECKSUM_BLOCKS:
     case KERNELS_CHECKSUM_UNITS: return checksum_check(kind, &io->checksum, ret);

@@ -172,9 +172,12 @@ union kernels_args {
 };
 
 struct kernels_launch {
-    const char *function; /* its name in the module */
+    const char *function; /* as kernels_function has it */
     uint32_t grid, block; /* x alone. grid 0: there is nothing to do, so it is not launched */
 };
+
+/* Its name in the module. */
+const char *kernels_function(enum kernels_kind kind);
 
 /* Checks the arguments, and fills in those that it says so of. No kernel uses shared memory of the
  * launch. */

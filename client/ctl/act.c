@@ -113,16 +113,9 @@ static int run_undrain(struct ctl *ctl)
     return CTL_OK;
 }
 
-static int run_drain(struct ctl *ctl)
+static void show_draining(const json_t *answer)
 {
-    json_t *answer;
-
-    if (ctl->wait)
-        return drain_and_wait(ctl);
-    answer = ctl_ask(ctl, "drain", NULL, 0);
-    if (ctl_print_json(ctl, answer))
-        ;
-    else if (j_u64(answer, "sessions") == 0)
+    if (j_u64(answer, "sessions") == 0)
         printf("draining: no session is open, the daemon exits\n");
     else
         printf(
@@ -130,6 +123,17 @@ static int run_drain(struct ctl *ctl)
             "the last, in %s at the latest\n",
             human_count(j_u64(answer, "sessions")),
             human_age((double)j_u64(answer, "left_ms") / 1000));
+}
+
+static int run_drain(struct ctl *ctl)
+{
+    json_t *answer;
+
+    if (ctl->wait)
+        return drain_and_wait(ctl);
+    answer = ctl_ask(ctl, "drain", NULL, 0);
+    if (!ctl_print_json(ctl, answer))
+        show_draining(answer);
     json_decref(answer);
     return CTL_OK;
 }

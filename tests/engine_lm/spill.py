@@ -28,7 +28,7 @@ sys.path += [str(ROOT / "client/python/tests")]
 
 import numpy as np  # noqa: E402
 import tern  # noqa: E402
-from daemons import READY_S, Daemon, run  # noqa: E402
+from daemons import READY_S, Daemon, configured, run  # noqa: E402
 from engine import GROUPS, PAGE, Counts, Sequence, within  # noqa: E402
 from model import VOCABULARY, Alone, Floats, Model  # noqa: E402
 
@@ -245,16 +245,7 @@ def place(folder: Path, encrypted: bool) -> Path:
     key = here / "key"
     key.touch(mode=0o600)
     key.write_bytes(os.urandom(32))
-    (here / "ternd.yaml").write_text(
-        f"""node: host
-page_bytes_min: 256
-admin:
-  socket: {here}/admin.sock
-tenants:
-  - name: lm
-    socket: {here}/lm.sock
-    memory: 4M
-    host_memory: 1M
+    more = f"""page_bytes_min: 256
 spill:
   dir: {here}/spill
   bytes: 512M
@@ -266,9 +257,9 @@ spill:
   trim: 0
   least: 64
 """
-        + (f"  encrypt_key_file: {key}\n" if encrypted else "")
-    )
-    return here
+    if encrypted:
+        more += f"  encrypt_key_file: {key}\n"
+    return configured(here, "memory: 4M, host_memory: 1M", more)
 
 
 def ctl(*words: str) -> subprocess.CompletedProcess[str]:

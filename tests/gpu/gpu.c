@@ -59,15 +59,12 @@ static void gpu_launch(void *ctx, enum kernels_kind kind, const struct kernels_l
 
 static void module_open(struct gpu *g, const void *module)
 {
-    static const char *const names[] = {
-#define X(NAME, function, args) #function,
-        KERNELS_TABLE(X)
-#undef X
-    };
-
     gpu_must(g, g->driver.module_load(&g->module, module), "cuModuleLoadData");
-    for (int k = 0; k < KERNELS_KINDS; k++)
-        gpu_must(g, g->driver.module_function(&g->function[k], g->module, names[k]), names[k]);
+    for (int k = 0; k < KERNELS_KINDS; k++) {
+        const char *name = kernels_function((enum kernels_kind)k);
+
+        gpu_must(g, g->driver.module_function(&g->function[k], g->module, name), name);
+    }
 }
 
 static void device_open(struct gpu *g)

@@ -27,4 +27,28 @@ static inline struct standin standin_open(const char *library)
     return s;
 }
 
+/* With the driver, and both contexts, the first of which is current. */
+static inline void standin_driver_open(const char *library, struct standin *in, struct driver *d,
+                                       CUcontext context[2])
+{
+    struct driver_why why;
+
+    *in = standin_open(library);
+    assert_int_equal(driver_open(d, library, &why), DRIVER_OK);
+    in->let_fail("", 0, CUDA_SUCCESS);
+    assert_int_equal(d->init(0), CUDA_SUCCESS);
+    for (int i = 0; i < 2; i++)
+        assert_int_equal(d->context_retain(&context[i], i), CUDA_SUCCESS);
+    assert_int_equal(d->context_set(context[0]), CUDA_SUCCESS);
+}
+
+static inline void standin_driver_close(const struct standin *in, struct driver *d)
+{
+    d->context_set(NULL);
+    d->context_release(0);
+    d->context_release(1);
+    driver_close(d);
+    dlclose(in->library);
+}
+
 #endif

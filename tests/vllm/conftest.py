@@ -16,7 +16,10 @@ import pytest
 from instances import END_S, Answer, Nursery, Vllm, ctl
 
 sys.path.insert(0, str(Path(os.environ["TERN_SOURCE"]) / "client/python/tests"))
-from daemons import Daemon, free_port, run  # noqa: E402
+from daemons import Daemon, configured, free_port, run  # noqa: E402
+
+
+MEMORY = "memory: 128M"  # of the tenant
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
@@ -108,22 +111,6 @@ def stock(nursery: Nursery, tiny: Tiny) -> dict[str, list[Answer]]:
     return answers
 
 
-def configured(folder: Path, name: str, more: str = "") -> Path:
-    here = folder / name
-    here.mkdir()
-    (here / "ternd.yaml").write_text(
-        f"""node: {name}
-admin:
-  socket: {here}/admin.sock
-tenants:
-  - name: lm
-    socket: {here}/lm.sock
-    memory: 128M
-{more}"""
-    )
-    return here
-
-
 def end(*daemons: Daemon) -> None:
     for one in daemons:
         one.process.send_signal(signal.SIGTERM)
@@ -160,7 +147,7 @@ def rests(daemon: Daemon) -> int:
 
 @pytest.fixture
 def daemon(tmp_path: Path) -> Iterator[Daemon]:
-    one = run(configured(tmp_path, "host-a"), "host-a")
+    one = run(configured(tmp_path / "host-a", MEMORY), "host-a")
     yield one
     end(one)
 
@@ -173,6 +160,6 @@ def two_hosts(tmp_path: Path) -> Iterator[list[Daemon]]:
     for i, name in enumerate(names):
         more = f"insecure_peers: true\nlisten: 127.0.0.1:{ports[i]}\n"
         more += f"peers:\n  - {{name: {names[1 - i]}, address: '127.0.0.1:{ports[1 - i]}', tenants: [lm]}}\n"
-        pair.append(run(configured(tmp_path, name, more), name))
+        pair.append(run(configured(tmp_path / name, MEMORY, more), name))
     yield pair
     end(*pair)

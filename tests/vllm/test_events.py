@@ -21,8 +21,8 @@ import model
 import msgspec
 import pytest
 import zmq
-from conftest import configured, end
-from daemons import Daemon, free_port, run
+from conftest import MEMORY, end
+from daemons import Daemon, configured, free_port, run
 from instances import END_S, ENVIRONMENT, READY_S, tern
 
 BLOCK, ANSWER = 32, 40
@@ -120,7 +120,7 @@ def blocks(told: list[Any]) -> list[Any]:
 
 @pytest.fixture
 def daemon(tmp_path: Path) -> Iterator[Daemon]:
-    one = run(configured(tmp_path, "host-a", "    events_tokens: true\n"), "host-a")
+    one = run(configured(tmp_path / "host-a", f"{MEMORY}, events_tokens: true"), "host-a")
     yield one
     end(one)
 

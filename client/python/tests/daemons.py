@@ -27,32 +27,29 @@ def free_port() -> int:
         return int(s.getsockname()[1])
 
 
+def configured(here: Path, tenant: str, more: str = "") -> Path:
+    """Makes the folder of a daemon of that name, with its configuration. tenant: what its tenant has beside name and
+    socket; more: settings of the daemon."""
+    here.mkdir(exist_ok=True)
+    (here / "ternd.yaml").write_text(
+        f"node: {here.name}\nadmin: {{socket: {here}/admin.sock}}\n{more}"
+        f"tenants:\n  - {{name: lm, socket: {here}/lm.sock, {tenant}}}\n"
+    )
+    return here
+
+
 def start(folder: Path, name: str, port: int, peer: str, peer_port: int, spill: str = "") -> Daemon:
     """spill: its folder; "": it has no disk tier."""
-    here = folder / name
-    here.mkdir()
-    (here / "ternd.yaml").write_text(
-        f"""node: {name}
-insecure_peers: true
+    more = f"""insecure_peers: true
 page_bytes_min: 256
 listen: 127.0.0.1:{port}
-admin:
-  socket: {here}/admin.sock
 peers:
-  - name: {peer}
-    address: 127.0.0.1:{peer_port}
-    tenants: [lm]
-tenants:
-  - name: lm
-    socket: {here}/lm.sock
-    events_tokens: true
-    memory: 16M
-    host_memory: 8M
-    record_memory: 4M
+  - {{name: {peer}, address: "127.0.0.1:{peer_port}", tenants: [lm]}}
 """
-        + (f"spill: {{dir: {spill}, bytes: 16M, headroom: 0, threads: 1, depth: 1}}\n" if spill else "")
-    )
-    return run(here, name)
+    if spill:
+        more += f"spill: {{dir: {spill}, bytes: 16M, headroom: 0, threads: 1, depth: 1}}\n"
+    tenant = "events_tokens: true, memory: 16M, host_memory: 8M, record_memory: 4M"
+    return run(configured(folder / name, tenant, more), name)
 
 
 def run(here: Path, name: str) -> Daemon:

@@ -11,7 +11,7 @@ from collections.abc import Iterator
 import numpy as np
 import pytest
 import tern
-from daemons import READY_S, Daemon, run
+from daemons import READY_S, Daemon, configured, run
 from tern import exchange
 
 SECOND = "GPU-7374616e-6469-6e00-0000-000000000001"  # it is number 1 of those that are seen
@@ -22,21 +22,8 @@ POOL = 1 << 20
 
 @pytest.fixture(scope="module")
 def gpu(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Daemon]:
-    here = tmp_path_factory.mktemp("gpu")
-    (here / "ternd.yaml").write_text(
-        f"""node: gpu
-page_bytes_min: 256
-admin:
-  socket: {here}/admin.sock
-tenants:
-  - name: lm
-    socket: {here}/lm.sock
-    memory: 16M
-    devices: {SECOND}
-    device_memory: true
-"""
-    )
-    d = run(here, "gpu")
+    tenant = f"memory: 16M, devices: {SECOND}, device_memory: true"
+    d = run(configured(tmp_path_factory.mktemp("tern") / "gpu", tenant, "page_bytes_min: 256\n"), "gpu")
     yield d
     d.process.send_signal(signal.SIGTERM)
     assert d.process.wait(READY_S) == 0

@@ -331,12 +331,7 @@ def test_a_preempted_request_begins_anew(instance: Instance) -> None:
     r = Asked("first", list(PROMPT))
     instance.admit(r)
     instance.step(r)
-    instance.drop(r)
-    assert instance.admit(r) == 96
-    instance.loaded()
-    assert instance.holds(r, 96)
-    instance.step(r)
-    instance.finish(r)
+    instance.begins_again(r, 96)
 
 
 def test_pages_of_an_aborted_load_stay_until_it_has_ended(instance: Instance, monkeypatch: pytest.MonkeyPatch) -> None:

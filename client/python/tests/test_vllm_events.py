@@ -16,7 +16,7 @@ from typing import Any
 
 import pytest
 import tern
-from daemons import READY_S, again, run
+from daemons import READY_S, again, configured, run
 from tern.aio import Event
 from tern.layout import ExtraKey
 from tern.vllm import event_blocks
@@ -191,24 +191,6 @@ def test_lost_changes_end_what_is_followed() -> None:
         assert len(hashes) == told + 2 * (lost == 0)
 
 
-def configured(folder: Path, tokens: bool = True) -> Path:
-    here = folder / "host-a"
-    here.mkdir()
-    (here / "ternd.yaml").write_text(
-        f"""node: host-a
-page_bytes_min: 256
-admin:
-  socket: {here}/admin.sock
-tenants:
-  - name: lm
-    socket: {here}/lm.sock
-    events_tokens: {str(tokens).lower()}
-    memory: 1M
-"""
-    )
-    return here
-
-
 def bridge(socket: str) -> subprocess.Popen[str]:
     words = ["--socket", socket, "--model", NS.model, "--block-size", str(BLOCK), "--seed", SEED, "--topic", "kv"]
     ends = ["--endpoint", "tcp://127.0.0.1:*", "--replay", "tcp://127.0.0.1:*"]
@@ -290,7 +272,7 @@ def storing(socket: str) -> Iterator[tuple[tern.Connection, Any]]:
 
 def test_bridge_follows_a_daemon_and_the_next(tmp_path: Path) -> None:
     needs_sockets()
-    daemon = run(configured(tmp_path), "host-a")
+    daemon = run(configured(tmp_path / "host-a", "events_tokens: true, memory: 1M", "page_bytes_min: 256\n"), "host-a")
     with storing(daemon.socket) as (_, store):  # before the bridge is there
         store(NS, range(8))
         process = bridge(daemon.socket)
@@ -328,7 +310,7 @@ def test_bridge_follows_a_daemon_and_the_next(tmp_path: Path) -> None:
 
 def test_bridge_says_what_to_set(tmp_path: Path) -> None:
     needs_sockets()
-    daemon = run(configured(tmp_path, tokens=False), "host-a")
+    daemon = run(configured(tmp_path / "host-a", "memory: 1M", "page_bytes_min: 256\n"), "host-a")
     process = bridge(daemon.socket)
     _, said = process.communicate(timeout=READY_S)
     assert process.returncode == 1 and "events_tokens: true" in said

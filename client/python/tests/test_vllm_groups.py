@@ -202,12 +202,7 @@ def test_a_preempted_request_begins_anew(instance: Instance) -> None:
     r = Asked("first", list(PROMPT))
     instance.admit(r)
     instance.step(r)
-    instance.drop(r)
-    assert instance.admit(r) == 192
-    instance.loaded()
-    assert instance.holds(r, 192)
-    instance.step(r)
-    instance.finish(r)
+    instance.begins_again(r, 192)
 
 
 def test_a_request_that_is_preempted_before_its_first_token_comes_is_computed(instance: Instance) -> None:

@@ -103,12 +103,7 @@ def test_what_vllm_has_itself_is_saved_with_the_next_state(instance: Instance) -
 
 def test_a_preempted_request_begins_at_its_last_state(instance: Instance) -> None:
     r = computed(instance, "first", 128, 40)
-    instance.drop(r)
-    assert instance.admit(r) == 128
-    instance.loaded()
-    assert instance.holds(r, 128)
-    instance.step(r)
-    instance.finish(r)
+    instance.begins_again(r, 128)
 
 
 def test_a_failed_load_is_computed(instance: Instance, monkeypatch: pytest.MonkeyPatch) -> None:

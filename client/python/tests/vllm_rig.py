@@ -305,6 +305,15 @@ class Instance:
                 self.put(block)
         r.blocks, r.num_computed_tokens = [], 0
 
+    def begins_again(self, r: Asked, depth: int) -> None:
+        """It is preempted: so many of its tokens are loaded, the rest is computed, and it ends."""
+        self.drop(r)
+        assert self.admit(r) == depth
+        self.loaded()
+        assert self.holds(r, depth)
+        self.step(r)
+        self.finish(r)
+
     def finish(self, r: Asked, status: str = "FINISHED_LENGTH_CAPPED") -> dict[str, Any] | None:
         r.status = SimpleNamespace(name=status)
         later, told = self.scheduler.request_finished_all_groups(r, tuple(r.blocks))

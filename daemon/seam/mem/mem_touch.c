@@ -67,28 +67,40 @@ static bool piece_filled(void *ctx, uint8_t *bytes, uint64_t n)
     return true;
 }
 
+bool mem_far_get(const struct mem_far *far, void *to, const void *at, uint64_t n)
+{
+    struct stretch s = {.to = to};
+
+    return far->get(far->ctx, at, n, piece_taken, &s);
+}
+
+bool mem_far_put(const struct mem_far *far, void *at, const void *from, uint64_t n)
+{
+    struct stretch s = {.from = from};
+
+    return far->put(far->ctx, at, n, piece_filled, &s);
+}
+
 /* ---- either ---- */
 
 bool mem_get(const struct mem *mem, void *to, const void *at, uint64_t n)
 {
     const struct mem_far *far = far_of(mem, at);
-    struct stretch s = {.to = to};
 
     if (!far)
         return copy_near(to, at, n);
     mem_fault_not_owner();
-    return far->get(far->ctx, at, n, piece_taken, &s);
+    return mem_far_get(far, to, at, n);
 }
 
 bool mem_put(const struct mem *mem, void *at, const void *from, uint64_t n)
 {
     const struct mem_far *far = far_of(mem, at);
-    struct stretch s = {.from = from};
 
     if (!far)
         return copy_near(at, from, n);
     mem_fault_not_owner();
-    return far->put(far->ctx, at, n, piece_filled, &s);
+    return mem_far_put(far, at, from, n);
 }
 
 bool mem_move(const struct mem *mem, void *to, const void *from, uint64_t n)

@@ -42,6 +42,10 @@ struct mem_far {
     bool (*nic_wrote)(void *ctx, const void *at);
 };
 
+/* All n bytes at once, of memory that is far. */
+bool mem_far_get(const struct mem_far *far, void *to, const void *at, uint64_t n);
+bool mem_far_put(const struct mem_far *far, void *at, const void *from, uint64_t n);
+
 /* NULL: the CPU reaches all memory. */
 const struct mem_far *mem_far(const struct mem *mem);
 

@@ -28,8 +28,8 @@ struct job {
     bool huge;   /* POPULATE */
     bool spoil;  /* COPY: fault injection, one byte goes wrong */
     bool failed; /* POPULATE: no memory. COPY: wrong bytes */
-    uint64_t items, taken,
-        done; /* SEAL, COPY: units, of a device pages; else pieces of the range */
+    /* SEAL, COPY: units, of a device pages; else pieces of the range. */
+    uint64_t items, taken, done;
     struct job *next;
 };
 

@@ -26,15 +26,9 @@ static CUdeviceptr memory; /* of the first device, whose context is current */
 
 FIXTURE(open_all)
 {
-    struct driver_why why;
     size_t bytes;
 
-    in = standin_open(STANDIN_MEMORY);
-    assert_int_equal(driver_open(&d, STANDIN_MEMORY, &why), DRIVER_OK);
-    in.let_fail("", 0, CUDA_SUCCESS);
-    for (int i = 0; i < 2; i++)
-        assert_int_equal(d.context_retain(&context[i], i), CUDA_SUCCESS);
-    assert_int_equal(d.context_set(context[0]), CUDA_SUCCESS);
+    standin_driver_open(STANDIN_MEMORY, &in, &d, context);
     assert_int_equal(d.stream_create(&stream, CU_STREAM_NON_BLOCKING), CUDA_SUCCESS);
     assert_int_equal(d.module_load(&module, kernels_fatbin(&bytes)), CUDA_SUCCESS);
     assert_int_equal(d.mem_alloc(&memory, GRANULE), CUDA_SUCCESS);
@@ -48,11 +42,7 @@ FIXTURE(close_all)
     assert_int_equal(d.mem_free(memory), CUDA_SUCCESS);
     d.module_unload(module);
     d.stream_destroy(stream);
-    d.context_set(NULL);
-    d.context_release(0);
-    d.context_release(1);
-    driver_close(&d);
-    dlclose(in.library);
+    standin_driver_close(&in, &d);
     return 0;
 }
 

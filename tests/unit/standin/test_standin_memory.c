@@ -19,26 +19,14 @@ static CUcontext context[2];
 
 FIXTURE(open_all)
 {
-    struct driver_why why;
-
     setenv("STANDIN_CUDA_DELAY_US", "200", 1);
-    in = standin_open(STANDIN_MEMORY);
-    assert_int_equal(driver_open(&d, STANDIN_MEMORY, &why), DRIVER_OK);
-    in.let_fail("", 0, CUDA_SUCCESS);
-    assert_int_equal(d.init(0), CUDA_SUCCESS);
-    for (int i = 0; i < 2; i++)
-        assert_int_equal(d.context_retain(&context[i], i), CUDA_SUCCESS);
-    assert_int_equal(d.context_set(context[0]), CUDA_SUCCESS);
+    standin_driver_open(STANDIN_MEMORY, &in, &d, context);
     return 0;
 }
 
 FIXTURE(close_all)
 {
-    d.context_set(NULL);
-    d.context_release(0);
-    d.context_release(1);
-    driver_close(&d);
-    dlclose(in.library);
+    standin_driver_close(&in, &d);
     return 0;
 }
 

@@ -19,18 +19,14 @@
 
 static const char *kernels_make(struct cuda_device *d, const void *module, CUresult *ret)
 {
-    static const char *const names[] = {
-#define X(NAME, function, args) #function,
-        KERNELS_TABLE(X)
-#undef X
-    };
     const struct driver *api = &d->cuda->driver;
 
     *ret = api->module_load(&d->module, module);
     if (*ret != CUDA_SUCCESS)
         return "cuModuleLoadData";
     for (int k = 0; k < KERNELS_KINDS; k++) {
-        *ret = api->module_function(&d->function[k], d->module, names[k]);
+        *ret = api->module_function(&d->function[k], d->module,
+                                    kernels_function((enum kernels_kind)k));
         if (*ret != CUDA_SUCCESS)
             return "cuModuleGetFunction";
     }

@@ -46,32 +46,14 @@ static uint64_t row_bytes(const struct rows *r, uint32_t i)
 
 /* ---- by copies ---- */
 
-static bool piece_taken(void *ctx, uint8_t *bytes, uint64_t n)
-{
-    uint8_t **to = ctx;
-
-    memcpy(*to, bytes, n);
-    *to += n;
-    return true;
-}
-
-static bool piece_filled(void *ctx, uint8_t *bytes, uint64_t n)
-{
-    uint8_t **from = ctx;
-
-    memcpy(bytes, *from, n);
-    *from += n;
-    return true;
-}
-
 static bool rows_by_copies(struct cuda *c, const struct rows *r)
 {
     uint8_t *at = r->packed;
     bool ok = true;
 
-    for (uint32_t i = 0; ok && i < r->n; i++)
-        ok = r->put ? c->far.put(c, r->v[i].iov_base, row_bytes(r, i), piece_filled, &at)
-                    : c->far.get(c, r->v[i].iov_base, row_bytes(r, i), piece_taken, &at);
+    for (uint32_t i = 0; ok && i < r->n; at += row_bytes(r, i++))
+        ok = r->put ? mem_far_put(&c->far, r->v[i].iov_base, at, row_bytes(r, i))
+                    : mem_far_get(&c->far, at, r->v[i].iov_base, row_bytes(r, i));
     return ok;
 }
 
