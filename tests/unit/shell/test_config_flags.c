@@ -1,26 +1,8 @@
 /* Flags of the command line, with and without a file, and the example file. */
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
 #include <unistd.h>
 
 #include "shell/config/config_table.h"
-#include "testing/test.h"
-
-#define TENANT "tenants:\n  - name: default\n    socket: /tmp/t.sock\n    memory: 64M\n"
-
-/* What the case has read; it goes when the case ends. */
-static struct config *configs[2];
-static uint32_t nconfigs;
-
-FIXTURE(drop_all)
-{
-    while (nconfigs > 0)
-        config_destroy(configs[--nconfigs]);
-    return 0;
-}
-
-TEST_EACH(NULL, drop_all);
+#include "test_config_rig.h"
 
 static enum tern_err load_flags(char **argv, struct config **ret, char why[CONFIG_WHY_BYTES])
 {
