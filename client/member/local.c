@@ -100,15 +100,14 @@ static uint64_t count(const json_t *object, const char *key)
 
 bool local_read_status(const json_t *status, struct node *self)
 {
-    const char *name = json_string_value(json_object_get(status, "node"));
     const char *incarnation = json_string_value(json_object_get(status, "incarnation"));
     const json_t *draining = json_object_get(status, "draining"), *row;
     size_t i;
 
-    if (!name || !incarnation || !json_is_boolean(draining))
+    if (!incarnation || !json_is_boolean(draining))
         return false;
     self->incarnation = strtoull(incarnation, NULL, 16);
-    self->healthy = !json_is_true(draining) && !has_error(status) && strcmp(name, self->name) == 0;
+    self->healthy = !json_is_true(draining) && !has_error(status);
     self->capacity =
         (struct capacity){.memory_bytes = count(json_object_get(status, "memory"), "bytes") +
                                           count(json_object_get(status, "memory"), "device_bytes")};
@@ -126,11 +125,21 @@ bool local_read_status(const json_t *status, struct node *self)
 
 bool local_status(struct local *l, struct node *self)
 {
+    char text[LOCAL_WHY_BYTES];
+    const char *name;
     json_t *answer;
     bool ok;
 
     if (!ask(l, &(struct question){.command = "status"}, &answer))
         return false;
+    name = json_string_value(json_object_get(answer, "node"));
+    l->misnamed = name && strcmp(name, self->name) != 0;
+    if (l->misnamed) {
+        snprintf(text, sizeof(text), "it calls itself %s: give that name as --node", name);
+        why_is(l, text);
+        json_decref(answer);
+        return false;
+    }
     ok = local_read_status(answer, self);
     json_decref(answer);
     if (!ok)

@@ -16,6 +16,7 @@ struct local {
     const char *socket; /* borrowed */
     uint32_t deadline_ms;
     struct tern *tern; /* owned; NULL: not connected */
+    bool misnamed;     /* when it last answered it had another name than self->name */
     char why[LOCAL_WHY_BYTES];
 };
 
@@ -23,7 +24,8 @@ struct local {
  * without quotes.
  *
  * Fills in what the daemon says of itself: incarnation, health and capacity. It is not healthy
- * while it drains, has an alarm of the severity `error`, or calls itself otherwise than self->name.
+ * while it drains or has an alarm of the severity `error`. False, too, where it is
+ * misnamed.
  */
 bool local_status(struct local *l, struct node *self);
 bool local_peers(struct local *l, struct peers *ret);

@@ -180,7 +180,7 @@ static bool publish(struct member *m)
     json_t *answer;
     bool ok;
 
-    if (!is_due(m) || now_ns() < m->taken_again_ns)
+    if (m->local.misnamed || !is_due(m) || now_ns() < m->taken_again_ns)
         return true;
     if (!etcd_ask(m->etcd, GATEWAY_CLAIM, gateway_claim(m->prefix, &m->self, by), &answer)) {
         m->lease_kept_ns = 0; /* the lease may be gone: that is asked first */

@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # tern-member and one etcd that wants certificates: what is wrong with them is said, and tried again in growing pauses.
-# Two tern-members that have one name do not overwrite each other's key; the one after a crash takes its key over.
+# A daemon of another name is told to nobody. Two tern-members that have one name do not overwrite each other's key; the one after a crash takes its key over.
 source "$(dirname "$0")/with_ternd.sh"
 MEMBER=$TERN_BIN/tern-member
 [[ -x $MEMBER ]] || skip "there is no tern-member in this build: libcurl was not found"
@@ -86,6 +86,17 @@ finally:
     member.kill()
     member.wait()
 PY
+
+# ---- a name that is not the daemon's is told to nobody
+"$MEMBER" --node other --address other:7000 --interval-ms 50 --endpoint "$URL" "${CERTIFIED[@]}" 2>"$DIR/other.out" &
+PIDS[other]=$!
+wait_for "the loss" said other lease_granted
+grep -q 'event=daemon_lost .*reason="it calls itself e2e: give that name as --node"' "$DIR/other.out" || fail "$(cat "$DIR/other.out")"
+ask v3/kv/put "{\"key\":\"$(printf /tern/nodes/x | base64)\",\"value\":\"$(printf nonsense | base64)\"}" >/dev/null
+wait_for "a round behind it" said other keys_ignored
+[[ -z $(KEY=$(printf /tern/nodes/other | base64) key value) ]] || fail "there is a key of another name"
+ask v3/kv/deleterange "{\"key\":\"$(printf /tern/nodes/x | base64)\"}" >/dev/null
+gone other
 
 # ---- one name: the second is refused until the first has left
 member first --endpoint "$URL" "${CERTIFIED[@]}" --ttl 3600
