@@ -107,8 +107,8 @@ TERN_API enum tern_err tern_handoff(struct tern *t, tern_session s, uint64_t ste
  *   PEER_LOST  The daemon that gave it is not connected.
  *   BUSY       Another fetch of it is under way, or the step that writes its pages has not passed.
  *              Or it is an early one, and its session still runs: the text says how far it is.
- *   UNSUPPORTED  The pool there has another layout; or this very daemon gave it, and it is of
- *                another pool. */
+ *   UNSUPPORTED  The pool there has another layout; or this very daemon gave it, it is of
+ *                another pool, and the daemon is not among its own peers. */
 TERN_API enum tern_err tern_fetch_ticket(struct tern *t, tern_session s, const char *ticket,
                                          uint64_t step, uint32_t deadline_ms,
                                          struct tern_result *ret);
@@ -138,8 +138,8 @@ TERN_API enum tern_err tern_ticket_open(struct tern *t, tern_session s, uint32_t
  *                   what was compared.
  *   BUSY            Also: the session has not matched these tokens yet.
  *   TIMED_OUT       The source has committed nothing for too long. Repeat it.
- *   UNSUPPORTED     Also: this very daemon gave it, and its session still runs; or more than 16,384
- *                   pages of STATE belong to its end. */
+ *   UNSUPPORTED     Also: this very daemon gave it, for this pool, and its session still runs; or
+ *                   more than 16,384 pages of STATE belong to its end. */
 TERN_API enum tern_err tern_fetch_follow(struct tern *t, tern_session s, const char *ticket,
                                          uint64_t step, uint32_t deadline_ms,
                                          struct tern_result *ret);

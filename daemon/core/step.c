@@ -63,7 +63,7 @@ static enum tern_err fetch_from(struct core *c, struct actions *out, struct call
 {
     const struct ticket *t = &call->req->fetch.ticket;
 
-    if (t->id.gen != 0 && t->incarnation == c->incarnation)
+    if (t->id.gen != 0 && t->incarnation == c->incarnation && !fetch_moves_here(c, call))
         return fetch_from_here(c, out, call, ret);
     if (t->id.gen != 0)
         return fetch_from_peer(c, out, call, ret);

@@ -16,10 +16,13 @@ is() {
     done
 }
 
-# replay ARGS...: exits 0, and what must hold in every run holds, whatever the load.
-replay() {
+# replay ARGS...: the same of two daemons that are started for it.
+replay() { played --spawn "$@"; }
+
+# played ARGS...: exits 0, and what must hold in every run holds, whatever the load.
+played() {
     echo "tern-replay $*"
-    "$TERN_BIN/tern-replay" "$@" --spawn --json >"$DIR/json" 2>"$DIR/err" || fail "exit status $?: tern-replay $*"
+    "$TERN_BIN/tern-replay" "$@" --json >"$DIR/json" 2>"$DIR/err" || fail "exit status $?: tern-replay $*"
     is wrong_bytes 0 failed_requests 0 leaked_pages 0
     [ "$(field prompt_pages)" -eq $(($(field decode_hit_pages) + $(field transferred_pages))) ] ||
         fail "prompt pages are not hits and transferred pages together"

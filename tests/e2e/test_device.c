@@ -169,6 +169,80 @@ TEST(device_engine_maps_commits_and_matches)
     tern_destroy(admin);
 }
 
+/* This thread works on that GPU, as its engine's does. */
+static void work_on(struct driver *d, int ordinal)
+{
+    CUcontext context;
+
+    assert_int_equal(d->context_retain(&context, ordinal), CUDA_SUCCESS);
+    assert_int_equal(d->context_set(context), CUDA_SUCCESS);
+}
+
+static struct engine engine_on(const char *gpu, const char *name)
+{
+    struct tern_group kv = {.name = "kv", .page_tokens = L, .page_bytes = RIG_PAGE};
+    struct tern_layout layout = {.groups = &kv, .ngroups = 1, .bytes = POOL};
+    struct engine e = {0};
+
+    assert_ok(e.tern, engine_open_on(&e, rig.socket, name, gpu, &layout, RIG_WAIT_MS));
+    assert_string_equal(tern_pool_device(e.map), gpu);
+    return e;
+}
+
+/* A daemon that is its own peer: without a NIC, through memory of the host. */
+TEST(device_pools_of_two_gpus_hand_over_to_each_other)
+{
+    struct engine_session from, to;
+    uint32_t tokens[TOKENS];
+    struct tern_ticket ticket;
+    struct driver_why why;
+    struct engine a, b;
+    struct tern_result r;
+    struct driver d;
+    char extra[512];
+    uint16_t port = port_free();
+    enum tern_err err;
+
+    snprintf(extra, sizeof extra,
+             "    regions: 2\n    devices: " STANDIN_UUID(0) "+" STANDIN_UUID(
+                 1) "\n    device_memory: true\n"
+                    "listen: 127.0.0.1:%u\ninsecure_peers: true\n"
+                    "peers:\n  - {name: e2e, address: \"127.0.0.1:%u\", tenants: [t0]}\n",
+             port, port);
+    rig_start(&rig, extra, NULL);
+    assert_int_equal(daemon_log_count(&rig, "event=link_up", 2, RIG_WAIT_MS), 2);
+    assert_int_equal(driver_open(&d, DRIVER_LIBRARY, &why), DRIVER_OK);
+    assert_int_equal(d.init(0), CUDA_SUCCESS);
+    work_on(&d, 0);
+    a = engine_on(STANDIN_UUID(0), "prefill");
+    work_on(&d, 1);
+    b = engine_on(STANDIN_UUID(1), "decode");
+    tokens_of(1, tokens);
+    assert_ok(a.tern, engine_begin(&from, &a, tokens, TOKENS - 5));
+    assert_ok(a.tern, engine_extend(&from, TOKENS - 5, TOKENS - 5));
+    engine_write(&from, 0, TOKENS - 5);
+    a.step++;
+    assert_ok(a.tern, engine_commit(&from, TOKENS - L));
+    assert_ok(a.tern, tern_handoff(a.tern, from.id, a.step, "blob", 4, 0, RIG_WAIT_MS, &ticket));
+    assert_ok(a.tern, tern_done_step(a.map, a.step));
+    engine_free(&from);
+    assert_ok(b.tern, engine_begin(&to, &b, tokens, TOKENS - 5));
+    do
+        err = tern_fetch_ticket(b.tern, to.id, ticket.text, TERN_STEP_NONE, RIG_WAIT_MS, &r);
+    while (err == TERN_BUSY);
+    assert_ok(b.tern, err);
+    assert_int_equal(engine_take(&to, &r), TERN_OK);
+    assert_int_equal(to.len.written, TOKENS - 5);
+    assert_int_equal(engine_wrong(&to, TOKENS - 5), 0);
+    assert_ok(b.tern, engine_end(&to));
+    engine_close(&b);
+    engine_close(&a);
+    d.context_set(NULL);
+    d.context_release(0);
+    d.context_release(1);
+    driver_close(&d);
+}
+
 /* A pool of nearly all of the memory. */
 static enum tern_err open_all(struct engine *e)
 {

@@ -69,7 +69,6 @@ for node in "${NODES[@]}"; do kill -0 "${PIDS[$node]}" || fail "$node has ended"
 
 # ---- slots: limits.peers is 3
 add prefill third
-ends 1 "prefill is a peer already\|is this daemon itself" ctl prefill peer add prefill localhost:1 --tenants t
 ends 1 "late is a peer already, of an operator" ctl prefill peer add late localhost:1 --tenants t
 ends 1 "all 3 slots of limits.peers are in use" ctl prefill peer add fifth localhost:1 --tenants t
 ends 1 "no peer is called 'nobody'" ctl prefill peer remove nobody

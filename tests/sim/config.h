@@ -43,7 +43,8 @@ enum fault {
 /* What a history runs with besides its choices. Small numbers, written to tapes by name. A window
  * of 0 is a RECURRENT group. heads: of a page, where pools of other layout exchange pages; 0: they
  * do not. whole: bit a daemon whose ranks all hold all heads. far_: of the second daemon; 0: as the
- * first has it. slow: the source whose pages come seldom, enum slow_source. */
+ * first has it. slow: the source whose pages come seldom, enum slow_source. own: each daemon is its
+ * own peer, and they are not each other's. */
 #define CONFIG_FIELDS(X)                                                                           \
     X(tenants)                                                                                     \
     X(ngroups)                                                                                     \
@@ -129,7 +130,8 @@ enum fault {
     X(far_tokens1)                                                                                 \
     X(far_tokens2)                                                                                 \
     X(far_tokens3)                                                                                 \
-    X(slow)
+    X(slow)                                                                                        \
+    X(own)
 
 struct config {
 #define X(name) uint32_t name;

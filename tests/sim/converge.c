@@ -248,7 +248,7 @@ static void tickets_come(struct sim *w)
             quiesce(w);
             if (by != NO)
                 ticket_came_last(w, d, i, by);
-            close_sessions(w, 1 - d);
+            close_sessions(w, sim_far(w, d));
         }
     for (uint32_t d = 0; d < DAEMONS; d++)
         run_devices(w, d);

@@ -210,7 +210,7 @@ static struct pull *pull_new(struct sim *w, uint32_t d, const struct action *act
     p->serve = act->pull.serve;
     p->pool = (uint8_t)pool_of_slot(w, d, act->pull.pool);
     p->tenant = (uint8_t)tenant_of(w, d, p->pool);
-    p->source_incarnation = w->d[1 - d].incarnation;
+    p->source_incarnation = w->d[sim_far(w, d)].incarnation;
     for (uint32_t i = 0; i < SESSIONS; i++)
         if (m->session[i].live && m->session[i].turn == TURN_FETCHING &&
             pull_id_equal(m->session[i].fetch_pull, p->id))
@@ -258,7 +258,7 @@ static void batch_span(struct sim *w, uint32_t d, struct pull *p, struct batch *
     const struct page_at *at = &act->pull.pages[b->npages];
     const struct pull_span of = act->pull.spans ? act->pull.spans[i] : (struct pull_span){1, 0, 1};
     uint32_t pages = p->disk ? 1 : span_pages_at(w, d, at->group),
-             there = p->disk ? 1 : span_pages_at(w, 1 - d, at->group);
+             there = p->disk ? 1 : span_pages_at(w, sim_far(w, d), at->group);
 
     EXPECT(of.pages == pages && of.n > 0 && of.first + of.n <= there, "span_shape",
            "group %u: %u pages for [%u, +%u) of the source's, a span is %u for %u", at->group,
@@ -543,21 +543,26 @@ static void page_copy(struct sim *w, uint32_t d, const struct pull *p, const str
 {
     struct pool_at to = {d, p->pool};
 
-    EXPECT(w->d[1 - d].pool[from->pool].ranks == w->d[d].pool[p->pool].ranks, "served_other_world",
-           "%u regions for %u", w->d[1 - d].pool[from->pool].ranks, w->d[d].pool[p->pool].ranks);
+    EXPECT(!w->cfg.own || from->pool != p->pool, "served_its_own", "pool %u fetches from itself",
+           p->pool);
+    EXPECT(w->d[sim_far(w, d)].pool[from->pool].ranks == w->d[d].pool[p->pool].ranks,
+           "served_other_world", "%u regions for %u", w->d[sim_far(w, d)].pool[from->pool].ranks,
+           w->d[d].pool[p->pool].ranks);
     for (uint32_t r = 0; r < w->d[d].pool[p->pool].ranks; r++)
         for (uint32_t k = 0; k < w->page_granules[b->group[at]]; k++)
             *tag_at(w, d, p->pool, r, b->granule[at] + k) =
-                *tag_at(w, 1 - d, from->pool, r % pool_moves(w, to), from->granule + k);
+                *tag_at(w, sim_far(w, d), from->pool, r % pool_moves(w, to), from->granule + k);
     for (uint32_t k = 0; k < w->page_granules[b->group[at]]; k++)
         w->d[d].granule[tenant_of(w, d, p->pool)][b->granule[at] + k].lacks =
-            w->d[1 - d].granule[tenant_of(w, 1 - d, from->pool)][from->granule].lacks;
+            w->d[sim_far(w, d)]
+                .granule[tenant_of(w, sim_far(w, d), from->pool)][from->granule]
+                .lacks;
 }
 
 static void span_reshard(struct sim *w, uint32_t d, const struct pull *p, const struct batch *b,
                          const struct span *of, const struct sent sent[SLOTS])
 {
-    struct span_move m = {.from = {1 - d, sent[of->first].pool},
+    struct span_move m = {.from = {sim_far(w, d), sent[of->first].pool},
                           .to = {d, p->pool},
                           .group = of->group,
                           .number = b->number + of->at,
@@ -596,10 +601,10 @@ static void span_spoil(struct sim *w, uint32_t d, const struct pull *p, const st
 static void rest_move(struct sim *w, uint32_t d, struct pull *p, struct batch *b, uint32_t i,
                       const struct sent *from)
 {
-    units_copy(w, d, p, b, i, (struct place){1 - d, from->pool, from->granule});
+    units_copy(w, d, p, b, i, (struct place){sim_far(w, d), from->pool, from->granule});
     b->span[i].seen = 1;
     b->moved++;
-    if (!rest_agrees(w, d, p, b, i, w->d[1 - d].sum[from->record]))
+    if (!rest_agrees(w, d, p, b, i, w->d[sim_far(w, d)].sum[from->record]))
         return;
     w->d[d].sum_known[b->record[i]] = 1;
     b->ok |= 1ull << i;
@@ -621,17 +626,17 @@ static bool span_move(struct sim *w, uint32_t d, struct pull *p, struct batch *b
         early_move(w, d, p, b, i, corrupt);
         return true;
     }
-    if (!source_span(w, 1 - d, p, of, sent))
+    if (!source_span(w, sim_far(w, d), p, of, sent))
         return false;
     if (b->part == PART_REST) {
         rest_move(w, d, p, b, i, &sent[0]);
         return true;
     }
-    EXPECT(pools_reshard(w, (struct pool_at){1 - d, sent[of->first].pool},
+    EXPECT(pools_reshard(w, (struct pool_at){sim_far(w, d), sent[of->first].pool},
                          (struct pool_at){d, p->pool}) == (p->resharded != 0) &&
-               p->resharded == serve_by_id(w, 1 - d, p->serve)->resharded,
+               p->resharded == serve_by_id(w, sim_far(w, d), p->serve)->resharded,
            "reshard_told", "pages go by a plan: %u here, %u there", p->resharded,
-           serve_by_id(w, 1 - d, p->serve)->resharded);
+           serve_by_id(w, sim_far(w, d), p->serve)->resharded);
     if (p->resharded)
         span_reshard(w, d, p, b, of, sent);
     else

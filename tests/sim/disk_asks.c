@@ -274,7 +274,7 @@ void disk_reset_answered(struct sim *w, uint32_t d, const struct reset_asked *a,
 {
     check_reset(w, d, a);
     if (all)
-        check_reset(w, 1 - d, a);
+        check_reset(w, sim_far(w, d), a);
 }
 
 /* --- the end of a daemon --- */

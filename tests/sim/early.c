@@ -78,7 +78,7 @@ void early_told(struct sim *w, uint32_t d, const struct peer_msg *msg)
 {
     const struct table_run *run = msg->runs;
     const struct tk *t = ticket_early(w, d, msg);
-    struct asked *a = ticket_asked(w, 1 - d, msg->pull);
+    struct asked *a = ticket_asked(w, sim_far(w, d), msg->pull);
     const struct session *s = t ? ticket_session(w, d, t) : NULL;
     const struct serve *serve = serve_by_id(w, d, msg->serve);
 
@@ -127,7 +127,7 @@ void early_heard(struct sim *w, uint32_t d, const struct peer_msg *msg)
 void early_move(struct sim *w, uint32_t d, struct pull *p, struct batch *b, uint32_t i,
                 bool corrupt)
 {
-    uint32_t s = 1 - d, record, from;
+    uint32_t s = sim_far(w, d), record, from;
     const struct serve *serve = serve_by_id(w, s, p->serve);
     struct granule *g;
 

@@ -9,7 +9,7 @@
  * answer the model has not taken in yet. */
 static struct asked *asked_of(struct sim *w, uint32_t d, const struct tk *t)
 {
-    return t->stands && t->follows ? ticket_asked(w, 1 - d, t->server) : NULL;
+    return t->stands && t->follows ? ticket_asked(w, sim_far(w, d), t->server) : NULL;
 }
 
 /* --- what becomes of the session --- */
@@ -42,7 +42,7 @@ void follow_promise_over(struct sim *w, uint32_t d, const struct tk *t)
 
 void follow_over(struct sim *w, uint32_t d, struct pull_id pull)
 {
-    struct asked *a = ticket_asked(w, 1 - d, pull);
+    struct asked *a = ticket_asked(w, sim_far(w, d), pull);
 
     if (a)
         a->led.over = 1;
@@ -327,7 +327,7 @@ void follow_told(struct sim *w, uint32_t d, const struct peer_msg *msg)
 
     if (!w->cfg.early || !a || !a->follow)
         return;
-    follows_look(w, 1 - d);
+    follows_look(w, sim_far(w, d));
     if (offer && msg->err == TERN_OK) {
         a->delivered = peer_msg_until(msg);
         a->since = w->now;

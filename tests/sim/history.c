@@ -488,6 +488,14 @@ static void make_reshard(struct config *c)
     make_room(c);
 }
 
+/* In some, each daemon has no peer but itself. */
+static void make_own(struct config *c)
+{
+    c->own = c->seed_tokens * 2246822519u >> 29 == 0;
+    if (c->own && c->heads > 0 && c->world1 == c->world0) /* for two pools of one daemon */
+        c->world1 = c->world0 == 1 ? 2 : c->world0 / 2;
+}
+
 void history_make(uint64_t seed, struct history *h)
 {
     struct prng p;
@@ -511,6 +519,7 @@ void history_make(uint64_t seed, struct history *h)
     make_turns(&h->cfg);
     make_records(&h->cfg);
     make_leases(&h->cfg);
+    make_own(&h->cfg);
     make_weights(&p, &h->cfg, table);
     h->n = between(&p, 700, 1200);
     for (uint32_t i = 0; i < h->n; i++) {

@@ -241,6 +241,7 @@
     X(ticket_here_refused, 1)                                                                      \
     X(ticket_here_followed, 1)                                                                     \
     X(ticket_here_other_pool, 1)                                                                   \
+    X(ticket_moved_here, 1)                                                                        \
     X(ticket_end_awaited, 1)                                                                       \
     X(ticket_came_last, 1)                                                                         \
     X(ticket_came_not, 0)                                                                          \

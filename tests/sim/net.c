@@ -10,9 +10,9 @@ static void link_event(struct sim *w, uint32_t d, uint32_t number, bool up)
     struct event ev = {.kind = up ? EV_LINK_UP : EV_LINK_DOWN};
 
     ev.link.link = number;
-    ev.link.incarnation = w->d[1 - d].incarnation;
+    ev.link.incarnation = w->d[sim_far(w, d)].incarnation;
     if (number == 0 && up)
-        w->link[d].incarnation = w->d[1 - d].incarnation;
+        w->link[d].incarnation = w->d[sim_far(w, d)].incarnation;
     sim_step(w, d, &ev);
 }
 
@@ -23,7 +23,7 @@ void net_connect(struct sim *w, uint32_t d)
 
     if (l->alive || l->up[0])
         return;
-    for (n = 1; n < LINKS && w->d[1 - d].inbound_busy[n]; n++)
+    for (n = 1; n < LINKS && w->d[sim_far(w, d)].inbound_busy[n]; n++)
         ;
     if (n == LINKS || l->up[1]) /* this record still holds the old connection's other end */
         return;
@@ -32,9 +32,9 @@ void net_connect(struct sim *w, uint32_t d)
     l->number = (uint8_t)n;
     l->head[0] = l->head[1] = l->n[0] = l->n[1] = 0;
     l->up[0] = l->up[1] = 1;
-    w->d[1 - d].inbound_busy[n] = 1;
+    w->d[sim_far(w, d)].inbound_busy[n] = 1;
     TRACE("  link %u up\n", d);
-    link_event(w, 1 - d, n, true);
+    link_event(w, sim_far(w, d), n, true);
     link_event(w, d, 0, true);
 }
 
@@ -100,7 +100,7 @@ static void walk(struct sim *w, uint32_t d, struct pull_id id, bool on)
 void net_send(struct sim *w, uint32_t d, const struct action *act)
 {
     bool mine = act->peer.link == 0;
-    struct link *l = &w->link[mine ? d : 1 - d];
+    struct link *l = &w->link[mine ? d : sim_far(w, d)];
     uint32_t dir = mine ? 0 : 1, at;
     const struct peer_msg *msg = &act->peer.msg;
 
@@ -134,7 +134,7 @@ void net_send(struct sim *w, uint32_t d, const struct action *act)
         return;
     }
     if (l->n[dir] == QUEUE) { /* a send buffer that is full for ever ends the connection */
-        net_cut(w, mine ? d : 1 - d);
+        net_cut(w, mine ? d : sim_far(w, d));
         return;
     }
     at = (l->head[dir] + l->n[dir]++) % QUEUE;
@@ -145,7 +145,7 @@ void net_deliver(struct sim *w, uint32_t conn, uint32_t dir)
 {
     struct link *l = &w->link[conn];
     struct event ev;
-    uint32_t to = dir == 0 ? 1 - conn : conn;
+    uint32_t to = dir == 0 ? sim_far(w, conn) : conn;
     struct core_view before, after;
     struct message *m;
 
@@ -197,7 +197,7 @@ void net_cut(struct sim *w, uint32_t conn)
 void net_notice(struct sim *w, uint32_t conn, uint32_t side)
 {
     struct link *l = &w->link[conn];
-    uint32_t d = side == 0 ? conn : 1 - conn;
+    uint32_t d = side == 0 ? conn : sim_far(w, conn);
 
     if (!l->up[side])
         return;
@@ -221,7 +221,7 @@ void net_notice(struct sim *w, uint32_t conn, uint32_t side)
 
 void net_closed_by(struct sim *w, uint32_t d, uint32_t link)
 {
-    uint32_t conn = link == 0 ? d : 1 - d;
+    uint32_t conn = link == 0 ? d : sim_far(w, d);
 
     (void)link;
     net_cut(w, conn);

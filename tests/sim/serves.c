@@ -43,7 +43,7 @@ static bool several_layouts(const struct sim *w)
  * yet. */
 static void check_source_busy(struct sim *w, uint32_t d, const struct opened *asked)
 {
-    const struct link *l = &w->link[1 - d];
+    const struct link *l = &w->link[sim_far(w, d)];
     uint32_t n = 0;
 
     for (uint32_t i = 0; i < l->n[0]; i++)
@@ -52,7 +52,7 @@ static void check_source_busy(struct sim *w, uint32_t d, const struct opened *as
     if (l->lossy || several_layouts(w)) /* pairs of them may have run out instead */
         return;
     for (uint32_t i = 0; i < OPENS; i++) {
-        const struct opened *o = &w->d[1 - d].opened[i];
+        const struct opened *o = &w->d[sim_far(w, d)].opened[i];
 
         n += o != asked && o->order != 0 && o->tenant == asked->tenant;
     }
@@ -76,7 +76,7 @@ static uint32_t page_named(const struct sim *w, uint32_t d, const struct table_r
 void serve_offered(struct sim *w, uint32_t d, uint32_t link, const struct peer_msg *msg)
 {
     struct serve *s = NULL;
-    struct opened *o = opened_of(w, 1 - d, msg->pull);
+    struct opened *o = opened_of(w, sim_far(w, d), msg->pull);
     bool by_ticket;
 
     (void)link;

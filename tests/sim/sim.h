@@ -70,6 +70,12 @@ _Noreturn void violation(struct sim *w, const char *what, const char *format, ..
 #define MARK(name)  (w->marks[MARK_##name]++)
 #define FAULT(name) (w->faults[FAULT_##name]++)
 
+/* The daemon that d is a peer of. */
+static inline uint32_t sim_far(const struct sim *w, uint32_t d)
+{
+    return w->cfg.own ? d : 1 - d;
+}
+
 static inline uint32_t pick(struct sim *w, uint32_t n)
 {
     w->rng = w->rng * 6364136223846793005u + 1442695040888963407u;

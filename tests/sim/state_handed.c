@@ -115,7 +115,7 @@ void state_whole_from(struct sim *w, uint32_t d, struct session *s, uint32_t fro
     s->whole_from = 0;
     for (STATE_GROUPS(w, g)) {
         uint32_t here = window_begin(w, d, g, at) * w->page_tokens[d][g],
-                 came = window_begin(w, 1 - d, g, at) * w->page_tokens[1 - d][g];
+                 came = window_begin(w, sim_far(w, d), g, at) * w->page_tokens[sim_far(w, d)][g];
 
         here = here > from ? here : from;
         came = came > from ? came : from;

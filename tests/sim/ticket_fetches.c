@@ -83,7 +83,7 @@ static void send(struct sim *w, uint32_t d, uint32_t i, struct tfetch *f)
         if (s->allocated == s->committed && s->top[g] > s->base[g])
             return;
     give_back_all(w, d);
-    f->local = f->of.ticket.incarnation == w->d[d].incarnation;
+    f->local = f->of.ticket.incarnation == w->d[d].incarnation && !ticket_moves(w, d, s, f);
     f->want = f->local ? ticket_local_expected(w, d, s, f) : TERN_OK;
     w->tickets[d]->fetch[i] = *f;
     request_init(w, d, &ev, OP_FETCH, conn);
@@ -113,7 +113,7 @@ static uint32_t shown_variant(struct sim *w, uint32_t d, const struct shown *of)
 void ask_ticket(struct sim *w, uint32_t d, bool follow)
 {
     const struct shown *of = ticket_pick(w, d);
-    uint32_t to = 1 - d, tenant, i = NO, variant, n;
+    uint32_t to = sim_far(w, d), tenant, i = NO, variant, n;
     struct tfetch f = {.on = 1, .follow = follow};
 
     if (!of)
@@ -161,27 +161,27 @@ uint32_t ticket_fetch_last(struct sim *w, uint32_t d, uint32_t i)
     struct tfetch f = {.on = 1};
     uint32_t e, by = NO;
 
-    if (!t->stands || t->promised || !ticket_ready(w, d, t) || t->ends || w->d[1 - d].draining)
+    if (!t->stands || t->promised || !ticket_ready(w, d, t) || t->ends || w->d[sim_far(w, d)].draining)
         return NO;
-    e = engine_like(w, 1 - d, from, w->d[d].pool[from->pool].ranks);
+    e = engine_like(w, sim_far(w, d), from, w->d[d].pool[from->pool].ranks);
     for (uint32_t n = 0; n < 8 && e != NO && by == NO; n++) {
-        ask_open(w, 1 - d, e);
-        by = empty_session(w, 1 - d, from->tenant, from->ns);
+        ask_open(w, sim_far(w, d), e);
+        by = empty_session(w, sim_far(w, d), from->tenant, from->ns);
     }
-    if (by == NO || w->d[1 - d].session[by].engine != e)
+    if (by == NO || w->d[sim_far(w, d)].session[by].engine != e)
         return NO;
     f.of = *shown_of(w, d, t);
-    match_these(w, 1 - d, by, from->variant, from->written);
-    send(w, 1 - d, by, &f);
+    match_these(w, sim_far(w, d), by, from->variant, from->written);
+    send(w, sim_far(w, d), by, &f);
     return by;
 }
 
 void ticket_came_last(struct sim *w, uint32_t d, uint32_t i, uint32_t by)
 {
     const struct tk *t = &w->tickets[d]->tk[i];
-    const struct session *s = &w->d[1 - d].session[by];
+    const struct session *s = &w->d[sim_far(w, d)].session[by];
     const struct asked *a =
-        s->fetch_pull.slot == NONE ? NULL : ticket_asked(w, 1 - d, s->fetch_pull);
+        s->fetch_pull.slot == NONE ? NULL : ticket_asked(w, sim_far(w, d), s->fetch_pull);
 
     if (!t->stands) {
         MARK(ticket_came_last);
@@ -396,7 +396,7 @@ static void check_followed(struct sim *w, uint32_t d, const struct session *s,
     case TERN_GONE:
         /* What the source has given up it does not send, either. */
         EXPECT(s->cancel_sent || a->said == TERN_GONE || a->led.over || has_winner(w, &a->of) ||
-                   a->of.ticket.incarnation != w->d[1 - d].incarnation ||
+                   a->of.ticket.incarnation != w->d[sim_far(w, d)].incarnation ||
                    !space_current(w, d, s->tenant, s->space),
                "follow_fetch_gone", "nobody said so");
         if (s->cancel_sent)
@@ -469,6 +469,8 @@ bool ticket_fetched(struct sim *w, uint32_t d, struct session *s, const struct r
     if (r->err == TERN_OK) {
         EXPECT(a->offered_all, "ticket_unoffered", "OK, and the source has not offered all of it");
         ticket_take(w, d, s, &f, &a->of, a->length, r);
+        if (f.of.ticket.incarnation == w->d[d].incarnation)
+            MARK(ticket_moved_here);
     } else {
         check_failure(w, d, s, a, r);
         if (f.follow)

@@ -12,6 +12,13 @@ static const struct session *handed_session(struct sim *w, uint32_t d, const str
     return t ? ticket_session(w, d, t) : NULL;
 }
 
+bool ticket_moves(struct sim *w, uint32_t d, const struct session *s, const struct tfetch *f)
+{
+    return w->cfg.own && w->link[d].up[0] &&
+           shown_expected(w, d, &f->of.ticket, s->tenant) == TERN_OK &&
+           handed_session(w, d, f)->pool != s->pool;
+}
+
 enum tern_err ticket_local_expected(struct sim *w, uint32_t d, const struct session *s,
                                     const struct tfetch *f)
 {

@@ -65,7 +65,7 @@ struct tk *ticket_server(struct sim *w, uint32_t d, struct pull_id pull)
 void ticket_heard(struct sim *w, uint32_t d, const struct peer_msg *msg, uint32_t link)
 {
     struct tickets *m = w->tickets[d];
-    struct asked *a = ticket_asked(w, 1 - d, msg->pull);
+    struct asked *a = ticket_asked(w, sim_far(w, d), msg->pull);
     struct tk *t;
 
     if (!w->cfg.ticket_ms || !a)
@@ -171,7 +171,7 @@ static struct tk *server_started(struct sim *w, uint32_t d, const struct peer_ms
 
 struct tk *ticket_early(struct sim *w, uint32_t d, const struct peer_msg *msg)
 {
-    const struct asked *a = ticket_asked(w, 1 - d, msg->pull);
+    const struct asked *a = ticket_asked(w, sim_far(w, d), msg->pull);
     struct tk *t;
 
     if (a && w->tickets[d]->judged == a)
@@ -196,7 +196,7 @@ static void offered_all(struct sim *w, uint32_t d, const struct tk *t, struct as
 bool ticket_offered(struct sim *w, uint32_t d, const struct peer_msg *msg)
 {
     struct tickets *m = w->tickets[d];
-    struct asked *a = ticket_asked(w, 1 - d, msg->pull);
+    struct asked *a = ticket_asked(w, sim_far(w, d), msg->pull);
     bool asked = a && m->judged == a;
     struct tk *t;
 
@@ -297,7 +297,7 @@ void ticket_quiet(struct sim *w, uint32_t d, struct serve_id serve)
 void ticket_link_down(struct sim *w, uint32_t d, uint32_t link)
 {
     for (uint32_t i = 0; i < ASKED; i++)
-        w->tickets[1 - d]->asked[i].walking = 0;
+        w->tickets[sim_far(w, d)]->asked[i].walking = 0;
     for (uint32_t i = 0; i < SESSIONS; i++) {
         struct tk *t = &w->tickets[d]->tk[i];
 

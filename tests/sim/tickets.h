@@ -208,6 +208,8 @@ void fetch_waits_page(struct sim *w, uint32_t d, struct pull_id pull, uint32_t g
                       struct page_ref ref);
 
 /* ---- ticket_local.c: at the daemon that gave it ---- */
+/* Into another pool its pages move over the link that the daemon has to itself. */
+bool ticket_moves(struct sim *w, uint32_t d, const struct session *s, const struct tfetch *f);
 /* What a fetch is told, as far as the model is sure; the session has no tail that it needs. */
 enum tern_err ticket_local_expected(struct sim *w, uint32_t d, const struct session *s,
                                     const struct tfetch *f);

@@ -330,8 +330,12 @@ void daemon_restart(struct sim *w, uint32_t d)
     w->events += core_changes(m->core);
     disk_crash(w, d);
     for (uint32_t c = 0; c < DAEMONS; c++) {
+        if (c != d && sim_far(w, c) != d)
+            continue;
         net_cut(w, c);
-        w->link[c].up[c == d ? 0 : 1] = 0; /* this side has forgotten it; the other will learn */
+        for (uint32_t side = 0; side < 2; side++) /* of it has forgotten it; another will learn */
+            if ((side == 0 ? c : sim_far(w, c)) == d)
+                w->link[c].up[side] = 0;
     }
     memset(m->inbound_busy, 0, sizeof m->inbound_busy);
     m->restarts++;

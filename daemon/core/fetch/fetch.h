@@ -7,7 +7,10 @@
 
 enum tern_err fetch_from_peer(struct core *c, struct actions *out, struct call *call,
                               struct reply *ret);
-/* By a ticket that this very daemon gave. */
+/* A ticket that this very daemon gave: is it for a session of another pool, and is there a link to
+ * do that over? */
+bool fetch_moves_here(const struct core *c, const struct call *call);
+/* By such a ticket, else. */
 enum tern_err fetch_from_here(struct core *c, struct actions *out, struct call *call,
                               struct reply *ret);
 /* From this daemon's disk. */

@@ -17,6 +17,22 @@
 
 /* --- may it? --- */
 
+/* Into another pool the pages move, as between two daemons: over the link that this one has to
+ * itself. */
+bool fetch_moves_here(const struct core *c, const struct call *call)
+{
+    const struct ticket *t = &call->req->fetch.ticket;
+    struct session *from;
+
+    if (handed_find(c, call->engine->tenant, t, &from) != TERN_OK ||
+        from->pool == call->session->pool)
+        return false;
+    for (uint32_t i = 0; i < c->limits.peers; i++)
+        if (link_at(c, i)->up && link_at(c, i)->incarnation == c->incarnation)
+            return true;
+    return false;
+}
+
 static enum tern_err find(const struct core *c, const struct call *call, struct session **ret_from,
                           struct reply *ret)
 {
@@ -28,8 +44,8 @@ static enum tern_err find(const struct core *c, const struct call *call, struct 
         return refuse(ret, err, TICKET_GONE);
     if ((*ret_from)->pool != call->session->pool)
         return refuse(ret, TERN_UNSUPPORTED,
-                      "the ticket's pages lie in another pool of this daemon: fetch into a session "
-                      "of that pool. Match finds nothing of it in this one: else compute");
+                      "the ticket's pages lie in another pool of this daemon: they come where this "
+                      "daemon is among its own `peers`, by its own name, and that link is up");
     if ((*ret_from)->ticket_state == TICKET_PROMISED && call->req->fetch.follow)
         return refuse(ret, TERN_UNSUPPORTED,
                       "this very daemon gave the ticket, and its session still runs: Match finds "

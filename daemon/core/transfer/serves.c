@@ -10,6 +10,7 @@
 #include "core/arena/count.h"
 #include "core/memory/pages.h"
 #include "core/transfer/handed.h"
+#include "core/transfer/pulls.h"
 #include "core/transfer/serve_early.h"
 #include "core/transfer/serve_follow.h"
 #include "core/transfer/serve_record.h"
@@ -20,15 +21,26 @@
 
 /* --- asked --- */
 
-static void find_prefix(struct core *c, const struct peer_msg *m, struct found *ret)
+/* The pool that its pages go into, where this daemon asks itself; else NONE. */
+static uint32_t asking_pool(const struct core *c, uint32_t link, const struct peer_msg *m)
 {
+    const struct pull *p =
+        link_at(c, link)->incarnation == c->incarnation ? pull_find(c, m->pull) : NULL;
+
+    return p ? p->pool : NONE;
+}
+
+static void find_prefix(struct core *c, uint32_t link, const struct peer_msg *m, struct found *ret)
+{
+    const uint32_t asking = asking_pool(c, link, m);
+
     *ret = (struct found){.pool = NONE, .node = NONE};
     for (uint32_t i = 0; i < c->limits.pools && !ret->more; i++) {
         const struct pool *p = pool_at(c, i);
         struct token_view w = serve_view(c, m, p->align);
         uint32_t root, node;
 
-        if (p->state != POOL_OPEN || p->tenant != m->tenant)
+        if (p->state != POOL_OPEN || p->tenant != m->tenant || i == asking)
             continue;
         root = space_root(c, i, m->ns);
         if (root == NONE)
@@ -109,7 +121,7 @@ static void serve_open(struct core *c, struct actions *out, uint32_t link, const
             serve_ticket_open(c, out, link, m);
         return;
     }
-    find_prefix(c, m, &f);
+    find_prefix(c, link, m, &f);
     if (f.node == NONE || (!f.more && node_at(c, f.node)->depth < serve_least(m))) {
         bool other = f.node == NONE && f.other_layout != 0;
 

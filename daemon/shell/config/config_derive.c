@@ -78,13 +78,13 @@ static enum tern_err peer_is_whole(struct loader *l, uint32_t i)
 {
     const struct config_peer *p = &l->config->peers[i];
     enum origin origin = l->peer_origin[i];
-    const char *key = NULL, *text;
+    const char *text;
 
     if (p->name[0] == '\0')
         return loader_fail(l, origin, "peers", (int)i, NULL, "needs a name");
-    text = config_peer_wrong(l->config, p, &key);
+    text = config_peer_wrong(p);
     if (text != NULL)
-        return loader_fail(l, origin, "peers", (int)i, key, "%s", text);
+        return loader_fail(l, origin, "peers", (int)i, NULL, "%s", text);
     return TERN_OK;
 }
 

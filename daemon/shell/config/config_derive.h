@@ -9,10 +9,8 @@
  * socket or memory, and duplicates. */
 enum tern_err config_resolve(struct loader *l);
 
-/* config_peer.c: what is wrong with a peer that has a name, and the key that it is about, or NULL.
- * NULL: nothing is. */
-const char *config_peer_wrong(const struct config *config, const struct config_peer *peer,
-                              const char **ret_key);
+/* config_peer.c: what is wrong with a peer that has a name. NULL: nothing is. */
+const char *config_peer_wrong(const struct config_peer *peer);
 
 /* Fills the settings that nobody set and that have no fixed default. */
 void config_derive(struct loader *l);

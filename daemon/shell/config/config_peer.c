@@ -7,15 +7,10 @@
 #include "base/err.h"
 #include "shell/config/config_derive.h"
 
-const char *config_peer_wrong(const struct config *config, const struct config_peer *peer,
-                              const char **ret_key)
+const char *config_peer_wrong(const struct config_peer *peer)
 {
-    *ret_key = NULL;
     if (peer->address.host[0] == '\0' || peer->address.port == 0)
         return "needs an address, HOST:PORT of its listener";
-    *ret_key = "name";
-    if (strcmp(peer->name, config->node) == 0)
-        return "is this daemon itself: see `node`";
     return NULL;
 }
 
@@ -46,7 +41,7 @@ enum tern_err config_peer_read(const struct config *config, const struct config_
 {
     const char *const values[PEER_FIELDS] = {text->name, text->address, text->transport,
                                              text->push};
-    const char *key, *wrong;
+    const char *wrong;
     char reason[REASON_BYTES];
 
     memset(ret, 0, sizeof *ret);
@@ -60,10 +55,9 @@ enum tern_err config_peer_read(const struct config *config, const struct config_
             return TERN_INVALID;
         }
     }
-    wrong = config_peer_wrong(config, ret, &key);
+    wrong = config_peer_wrong(ret);
     if (wrong != NULL) {
-        snprintf(why, CONFIG_WHY_BYTES, "%s%s%s", key != NULL ? key : "", key != NULL ? ": " : "",
-                 wrong);
+        snprintf(why, CONFIG_WHY_BYTES, "%s", wrong);
         return TERN_INVALID;
     }
     return tenants_read(config, text->tenants, &ret->tenants, why);

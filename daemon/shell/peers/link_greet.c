@@ -10,6 +10,8 @@
 #include "shell/log/log.h"
 #include "shell/peers/link_internal.h"
 
+#define OUR_NAME "another daemon calls itself as this one: give each a node of its own"
+
 static void send_hello(struct peer_link *l)
 {
     struct daemon *d = l->d;
@@ -145,6 +147,13 @@ static void look_for_twin(const struct peer_link *l, uint64_t incarnation)
 
 /* ---- hello ---- */
 
+/* A daemon may be its own peer, for what moves between its pools. Whoever else has its name is
+ * none. */
+static bool has_our_name(const struct peer_link *l, const char *node, uint64_t incarnation)
+{
+    return node && strcmp(node, l->d->config->node) == 0 && incarnation != l->d->incarnation;
+}
+
 static void greeted(struct peer_link *l, const struct frame_header *h, const uint8_t *body)
 {
     const Tern__Wire__PeerHello *m;
@@ -164,6 +173,9 @@ static void greeted(struct peer_link *l, const struct frame_header *h, const uin
     } else if (!m->node || config_peer_slot(l->d->config, m->node, &peer) != TERN_OK) {
         err = TERN_DENIED;
         text = "this node is not among the peers that are configured here";
+    } else if (has_our_name(l, m->node, m->incarnation)) {
+        err = TERN_DENIED;
+        text = OUR_NAME;
     } else if (l->tls && !tls_names(l->tls, m->node)) {
         err = TERN_DENIED;
         text = "this node is not the one that its certificate names";
@@ -205,6 +217,9 @@ static void hello_answered(struct peer_link *l, const struct frame_header *h, co
                   m->node ? m->node : "");
         link_set_cause(l, "another node answers at the peer's address: %s", m->node ? m->node : "");
         stream_close(&l->stream, "another node answers at the peer's address");
+    } else if (has_our_name(l, m->node, m->incarnation)) {
+        link_set_cause(l, "%s", OUR_NAME);
+        stream_close(&l->stream, OUR_NAME);
     } else {
         l->data_token = m->data_token;
         l->rdma = m->rdma;

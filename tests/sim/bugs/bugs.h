@@ -129,7 +129,8 @@
     X(116, REST_BESIDE_EARLY, "ask for the rest of a page while units of it are on their way")     \
     X(117, EARLY_COUNTED, "count units that came ahead though their checksums are others now")     \
     X(118, WIDE_KEY, "give a key to all of a tenant's memory though that is not set")              \
-    X(119, WINDOW_TOO_WIDE, "bind memory windows to more than the pages of a grant")
+    X(119, WINDOW_TOO_WIDE, "bind memory windows to more than the pages of a grant")               \
+    X(120, OWN_POOL_SERVED, "serve a fetch of this very daemon from the pool that it is for")
 
 /* These are the seam's: `tern-sim --rdma` finds them. */
 #define BUG_IS_SEAM(n)                                                                             \

@@ -45,8 +45,6 @@ TEST(config_peers_that_do_not_fit_are_refused)
     refused(PEERS("  - name: b\n    address: 10.0.0.2:7001\n"), "t.yaml:7: peers[0]: ", "tenants");
     refused(PEERS("  - address: 10.0.0.2:7001\n    tenants: [default]\n"),
             "t.yaml:7: peers[0]: ", "name");
-    refused(PEERS("  - name: node\n    address: 10.0.0.2:7001\n    tenants: [default]\n"),
-            "t.yaml:7: peers[0].name: ", "itself");
     refused(PEERS("  - {name: b, address: \"h:1\", tenants: [default]}\n  - {name: b, address: "
                   "\"i:1\", tenants: [default]}\n"),
             "t.yaml:8: peers[1].name: ", "another peer is called b");

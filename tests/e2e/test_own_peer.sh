@@ -1,0 +1,41 @@
+#!/usr/bin/env bash
+# Prefill and decode over one daemon that is its own peer, in the clear and with TLS: prefixes and tickets move between
+# its pools, also where sessions are aborted and fetches cancelled; every byte is compared.
+source "$(dirname "$0")/replay_lib.sh"
+needs openssl "to make certificates"
+
+# own SECURITY: a daemon called own, and what it takes to be linked with itself
+own() {
+    local port
+    port=$(python3 -c 'import socket; s = socket.socket(); s.bind(("127.0.0.1", 0)); print(s.getsockname()[1])')
+    cat >"$DIR/$1.yaml" <<YAML
+node: own
+listen: 127.0.0.1:$port
+page_bytes_min: 512
+admin: {socket: $DIR/$1.admin}
+tenants:
+  - {name: t, socket: $DIR/$1.sock, memory: 256M}
+peers:
+  - {name: own, address: "127.0.0.1:$port", tenants: [t]}
+$2
+YAML
+    "$TERND" --config "$DIR/$1.yaml" >"$DIR/$1.out" 2>&1 &
+    PIDS[$1]=$!
+    ready "${PIDS[$1]}" "$DIR/$1.out"
+    wait_for "the link to itself" linked "$1"
+    SIDES=(--prefill "$DIR/$1.sock,$DIR/$1.admin" --decode "$DIR/$1.sock,$DIR/$1.admin" --peer own)
+}
+linked() { "$CTL" --socket "$DIR/$1.admin" peers | grep -q '^own .* up '; }
+
+for security in clear tls; do
+    [[ $security == clear ]] || bash "$TERN_SOURCE/deploy/make-certs.sh" "$DIR/certs" own
+    case $security in
+    clear) own clear "insecure_peers: true" ;;
+    tls) own tls "tls: {ca: $DIR/certs/ca.pem, cert: $DIR/certs/own.pem, key: $DIR/certs/own.key}" ;;
+    esac
+    played "${SIDES[@]}" --sessions 8 --turns 4
+    [ "$(field transferred_pages)" -gt 0 ] || fail "nothing has moved"
+    played "${SIDES[@]}" --tickets --profile hybrid --page-bytes 512 --sessions 8 --turns 4 --aborts 0.3 --concurrency 4
+    is lost_tickets 0
+    [ "$(field tickets_taken)" -gt 0 ] || fail "no ticket was taken"
+done
