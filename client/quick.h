@@ -11,7 +11,7 @@
 #include "tern.h"
 
 #define QUICK_RUNS_MAX  4096   /* runs of one answer */
-#define QUICK_TEXT_MAX  256    /* bytes of an error's text, with the NUL */
+#define QUICK_TEXT_MAX  512    /* bytes of an error's text, with the NUL */
 #define QUICK_TEXTS_MAX 16384u /* bytes of all texts that came with the results of one Step */
 
 /* Where the arrays of an answer go. `pages` has room for every ref that a body can hold. */

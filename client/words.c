@@ -198,7 +198,7 @@ enum tern_err said(struct tern *t, const struct asked *a, const struct tern_resu
                  r->handed, r->tokens);
     else if (r->err == TERN_TIMED_OUT && a->kind == ASKED_FETCH)
         say_how_far(r, t->text);
-    if (r->err == TERN_GONE)
+    if (r->err == TERN_GONE && r->tokens == 0) /* else it lives, and something else is gone */
         say_handle(t, a->session);
     return r->err;
 }

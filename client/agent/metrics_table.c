@@ -184,6 +184,8 @@ const struct metric metrics_table[] = {
               "Tickets that ended, by how"),
     COUNTS_OF("tern_tickets_ended", "status.tenants[tenant].tickets.expired", "how=expired",
               "Tickets that ended, by how"),
+    COUNTS_OF("tern_tickets_ended", "status.tenants[tenant].tickets.ended", "how=with_session",
+              "Tickets that ended, by how"),
     IS("tern_turn_records", "status.tenants[tenant].records.records", "Turn records that are kept"),
     IS("tern_record_pages", "status.tenants[tenant].records.pages",
        "Pages of a tenant's record memory"),

@@ -32,8 +32,10 @@ static int run_tickets(struct ctl *ctl)
         {
             const json_t *of = json_object_get(row, "tickets");
 
-            printf("tenant %s: %s made, %s taken, %s dropped, %s expired\n", j_str(row, "tenant"),
-                   num(of, "made"), num(of, "taken"), num(of, "dropped"), num(of, "expired"));
+            printf("tenant %s: %s made, %s taken, %s dropped, %s expired, %s ended with their "
+                   "session\n",
+                   j_str(row, "tenant"), num(of, "made"), num(of, "taken"), num(of, "dropped"),
+                   num(of, "expired"), num(of, "ended"));
         }
         table_init(&t, ctl, titles, TITLES_N(titles));
         json_array_foreach(json_object_get(answer, "tickets"), i, row) add_ticket(&t, row);

@@ -56,7 +56,7 @@ RAILS=$(sed -n 's/.*event=rdma rails=\([0-9]*\).*/\1/p' "$DIR/log")
 grep -q "memory 16.0 MiB (memfd) + host 16.0 MiB + records 1.0 MiB, huge pages 0 B" <<<"$T" ||
     fail "status leaves the host's out: $T"
 grep -q "^  turn records of t0: 0, in 0 of 64 pages of 16.0 KiB$" <<<"$T" || fail "status has no turn records: $T"
-json "$S" "j['tenants'] == [{'tenant': 't0', 'records': {'pages': 64, 'used': 0, 'held': 0, 'records': 0, 'page_bytes': 16384}, 'tickets': {'standing': 0, 'made': 0, 'taken': 0, 'dropped': 0, 'expired': 0}, 'spill': None}]"
+json "$S" "j['tenants'] == [{'tenant': 't0', 'records': {'pages': 64, 'used': 0, 'held': 0, 'records': 0, 'page_bytes': 16384}, 'tickets': {'standing': 0, 'made': 0, 'taken': 0, 'dropped': 0, 'expired': 0, 'ended': 0}, 'spill': None}]"
 json "$S" "j['spill'] is None"
 grep -q "^  no disk tier$" <<<"$T" || fail "status does not say that there is no disk tier: $T"
 json "$("$CTL" disk --json)" "j['disk'] == [] and j['spill'] is None"

@@ -152,7 +152,7 @@ class Session:
             )
         )
         self.handle: int = handle.value
-        self.committed = self.written = self.allocated = self.tokens = 0
+        self.committed = self.written = self.allocated = self.tokens = self._arriving = 0
         self.open = True
         self._last_step = STEP_NONE
         self._tables: dict[str, Ids] = {g.name: np.zeros(16, np.uint32) for g in pool.groups}
@@ -162,8 +162,9 @@ class Session:
     def table(self, group: str) -> Ids:
         """Page indices of a group: entry i covers tokens [i * page_tokens, (i + 1) * page_tokens);
         a recurrent group has one. 0 means no page; of a window group use the entries of the tokens from
-        `written` - `window` on, and none before. Take it anew after each call on the session."""
-        return self._tables[group][: self.pool.group(group).pages_for(self.allocated)]
+        `written` - `window` on, and none before. After `fetch_pages` it goes on to the end of what is still to come.
+        Take it anew after each call on the session."""
+        return self._tables[group][: self.pool.group(group).pages_for(max(self.allocated, self._arriving))]
 
     def _forget(self) -> None:
         for table in self._tables.values():
@@ -173,10 +174,11 @@ class Session:
         """An answer of this session: its lengths, and what is new in its table."""
         r = answer.result
         self.committed, self.written, self.allocated, self.tokens = r.committed, r.written, r.allocated, r.tokens
+        self._arriving = r.arriving  # tokens that it will have; 0: no fetch is under way
         for name, first, pages in answer.runs:
             self._put(name, first, pages)
         for g in self.pool.groups:
-            self._tables[g.name][g.pages_for(self.allocated) :] = 0
+            self._tables[g.name][g.pages_for(max(self.allocated, self._arriving)) :] = 0
         return r
 
     def _take_refused(self, answer: Answered) -> None:
@@ -313,7 +315,7 @@ class Session:
         return self._do(lib.tern_fetch_ticket, deadline_ms, encoded("ticket", ticket), self._named(step))
 
     def ticket_open(self, *, stands_ms: int = 0, deadline_ms: int = 0) -> Ticket:
-        """A ticket of this session, which runs on: hand_over gives it its length and answers the same ticket.
+        """A ticket of this session, which runs on: hand_over gives it its length, and answers the same ticket with the length in its text: either text will do.
         Until then it holds nothing; it is gone when the session is closed or aborted, or after `stands_ms`."""
         r, c = _lib.Ticket(), self.connection
         wanted = number("stands_ms", stands_ms), milliseconds(deadline_ms)

@@ -8,7 +8,7 @@ import subprocess
 import sys
 from pathlib import Path
 
-from daemons import Daemon
+from daemons import Daemon, free_port
 
 HERE = Path(__file__).parents[1]
 EXAMPLE = HERE / "examples/two_hosts.py"
@@ -51,6 +51,26 @@ def test_two_hosts_in_c_runs_and_is_short(daemons: tuple[Daemon, Daemon]) -> Non
         check=False,
     )
     assert (told.returncode, told.stderr) == (0, ""), told.stderr
+    assert "every byte as it was written" in told.stdout
+
+
+def test_two_daemons_of_one_machine_as_the_guide_has_them(tmp_path: Path) -> None:
+    guide = (Path(os.environ["TERN_SOURCE"]) / "docs/engine-guide.md").read_text()
+    (block,) = re.findall(r"```\n(host\(\) \{.*?)```", guide, re.S)
+    ports = [free_port(), free_port()]
+    for old, new in (("/tmp/", f"{tmp_path}/"), ("build/bin", os.environ["TERN_BIN"])):
+        block = block.replace(old, new)
+    for i, port in enumerate(ports, 7001):
+        block = block.replace(str(i), str(port))
+    told = subprocess.run(
+        ["bash", "-c", f"trap 'kill $(jobs -p); wait' EXIT\n{block}"],
+        stdout=subprocess.PIPE,
+        stderr=(tmp_path / "err").open("w"),
+        text=True,
+        timeout=120,
+        check=False,
+    )
+    assert told.returncode == 0, (tmp_path / "err").read_text()
     assert "every byte as it was written" in told.stdout
 
 

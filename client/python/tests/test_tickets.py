@@ -134,6 +134,8 @@ def test_a_session_is_followed_while_it_computes(daemons: tuple[Daemon, Daemon])
             whole = asyncio.create_task(a.fetch_follow(d, early.text, step=tern.STEP_NONE))
             await asyncio.sleep(0)
             assert d.fetch_pages().arriving == LENGTH
+            coming = d.table("kv").copy()
+            assert len(coming) == -(-LENGTH // PAGE) and coming.all()
             for to in (PAGE, 2 * PAGE):
                 told = asyncio.create_task(a.fetch_wait(d, to - PAGE))
                 await asyncio.sleep(0)

@@ -303,7 +303,8 @@ enum tern_err fetch_ticket_fits(const struct core *c, const struct session *s,
     if (r->depth != 0 || r->at_least != 0)
         return refuse(ret, TERN_INVALID,
                       "a ticket is fetched whole: depth and at_least have no place beside it");
-    if (s->tokens.end == 0 || (t->length != 0 && s->tokens.end != t->length))
+    ret->fetch.handed = t->length != s->tokens.end ? t->length : 0;
+    if (s->tokens.end == 0 || ret->fetch.handed != 0)
         return refuse(ret, TERN_INVALID,
                       "the session's list has to have just the ticket's tokens: Match them, and "
                       "Extend by what is behind them after the fetch");

@@ -159,9 +159,11 @@ static const char *ticket_text(enum tern_err err)
     switch (err) {
     case TERN_GONE:
         return "the fetch was cancelled, or the ticket is gone: it was fetched or dropped, its "
-               "time "
-               "was over, or its namespace was reset; what was published stays: compute the rest";
-    case TERN_DENIED: return "the source gave this tenant no such ticket";
+               "time was over, its session ended before it was handed over, or its namespace was "
+               "reset; what was published stays: compute the rest";
+    case TERN_DENIED:
+        return "the source gave this tenant no such ticket: show the text of the hand-over as it "
+               "was answered, as an engine of the same tenant";
     case TERN_INVALID: return TICKET_OTHER_TOKENS;
     case TERN_BUSY:
         return "another fetch takes the ticket, its session still runs or has not matched these "

@@ -91,6 +91,28 @@ static bool align_of(const struct req_pool_open *req, uint64_t *ret_align)
     return true;
 }
 
+/* Why there is no L. */
+static enum tern_err align_refused(const struct req_pool_open *req, struct reply *ret)
+{
+    uint64_t least, chunk;
+
+    if (!least_align(req, &least) || least == 0)
+        return refuse(ret, TERN_INVALID,
+                      "a pool has a HISTORY group, and the HISTORY groups' page_tokens have a "
+                      "common multiple of at most 16384");
+    if (req->align_tokens > ALIGN_TOKENS_MAX || req->align_tokens % least != 0)
+        return refuse_numbers(
+            ret, TERN_INVALID,
+            "align_tokens is #, and has to be a multiple, up to 16384, of the # tokens that are "
+            "the least common multiple of the HISTORY groups' page_tokens",
+            (const uint32_t[REPLY_NUMBERS]){req->align_tokens, (uint32_t)least});
+    chunk = req->align_tokens != 0 ? req->align_tokens : least;
+    return refuse_numbers(ret, TERN_INVALID,
+                          "each group's page_tokens has to divide # tokens, which is align_tokens "
+                          "or what the HISTORY groups need",
+                          (const uint32_t[REPLY_NUMBERS]){(uint32_t)chunk});
+}
+
 static bool slab_of(const struct req_pool_open *req, uint64_t bytes, uint64_t *ret_slab)
 {
     *ret_slab = 1;
@@ -126,20 +148,19 @@ enum tern_err layout_check(const struct core *c, const struct req_pool_open *req
             return refuse(ret, TERN_INVALID,
                           "page_tokens is 1 to 4096; page_bytes is a multiple of 8, and not 0");
         if (g->page_bytes < c->limits.page_bytes_min)
-            return refuse(ret, TERN_INVALID,
-                          "a page is smaller than the daemon's page_bytes_min: use larger pages, "
-                          "or lower page_bytes_min in its configuration");
+            return refuse_numbers(
+                ret, TERN_INVALID,
+                "a page has # bytes, and the daemon's page_bytes_min is #: use larger pages, or "
+                "lower page_bytes_min in its configuration",
+                (const uint32_t[REPLY_NUMBERS]){(uint32_t)g->page_bytes,
+                                                (uint32_t)c->limits.page_bytes_min});
         if (g->units == 0 || g->page_bytes % g->units != 0 || g->units > c->limits.sums_per_page)
             return refuse(ret, TERN_INVALID,
                           "units divide page_bytes, and units x regions are within the configured "
                           "checksums of a page");
     }
     if (!align_of(req, &align))
-        return refuse(
-            ret, TERN_INVALID,
-            "there is a HISTORY group; the HISTORY groups' page_tokens have a common multiple "
-            "L up to 16384, which align_tokens is a multiple of where it is given, and the others' "
-            "divide it");
+        return align_refused(req, ret);
     if (!slab_of(req, req->bytes, &slab))
         return refuse(ret, TERN_INVALID,
                       "the groups' page_bytes have no common multiple that fits the pool twice");

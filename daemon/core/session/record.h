@@ -12,15 +12,18 @@
     "the pages that this session gave up are still being given back: repeat it in a moment"
 
 #define TICKET_GONE                                                                                \
-    "the ticket is gone: it was fetched or dropped, its time was over, or its daemon has been "    \
-    "restarted"
+    "the ticket is gone: it was fetched or dropped, its time was over, its session ended before "  \
+    "it was handed over, or the daemon that gave it was restarted, or is another one"
 
 /* The numbers: committed, and tokens in its list. */
 #define TICKET_STILL_RUNS                                                                          \
     "the ticket's session still runs, with # of its # tokens committed: fetch it when it was "     \
     "handed over, or from another host follow it"
 
-#define TICKET_DENIED "this daemon gave this tenant no such ticket"
+#define TICKET_DENIED                                                                              \
+    "this daemon gave this tenant no such ticket: show the text of the hand-over as it was "       \
+    "answered, as an "                                                                             \
+    "engine of the same tenant"
 
 #define TICKET_OTHER_TOKENS                                                                        \
     "the session's tokens are not those of the ticket: Match with the tokens that were handed "    \

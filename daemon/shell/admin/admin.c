@@ -103,6 +103,9 @@ static void status_tenants(const struct admin_ctx *ctx, uint32_t tenant, struct 
         text_u64(out, "taken", tickets.taken);
         text_u64(out, "dropped", tickets.dropped);
         text_u64(out, "expired", tickets.expired);
+        text_u64(out, "ended",
+                 tickets.made - tickets.taken - tickets.dropped - tickets.expired -
+                     tickets.standing);
         text_object_end(out);
         admin_spill_tenant(ctx, i, out);
         text_object_end(out);
@@ -205,14 +208,14 @@ static void status_refusals(const struct admin_ctx *ctx, struct text_out *out)
 }
 
 /* A tenant hears of its own errors; operators of all, and of each tenant's. */
-static void status_errors(const struct admin_ctx *ctx, const struct core_view *v, uint32_t tenant,
-                          struct text_out *out)
+static void status_errors(const struct admin_ctx *ctx, uint32_t tenant, struct text_out *out)
 {
-    if (tenant != NONE && ctx->refusals != NULL) {
-        error_counts(ctx->refusals(ctx->ctx, tenant)->errors, out);
-        return;
-    }
-    error_counts(v->errors, out);
+    uint64_t errors[TERN_ERR_COUNT] = {0};
+
+    for (uint32_t t = 0; ctx->refusals != NULL && t < ctx->config->ntenants; t++)
+        for (uint32_t i = 0; i < TERN_ERR_COUNT && (tenant == NONE || tenant == t); i++)
+            errors[i] += ctx->refusals(ctx->ctx, t)->errors[i];
+    error_counts(errors, out);
     if (tenant == NONE)
         status_refusals(ctx, out);
 }
@@ -687,7 +690,7 @@ static enum tern_err answer_status(const struct admin_ctx *ctx, const struct que
     admin_figures("figures", ctx, q->tenant, out);
     status_pools(ctx, q->tenant, out);
     status_shares(ctx, q->tenant, out);
-    status_errors(ctx, &v, q->tenant, out);
+    status_errors(ctx, q->tenant, out);
     status_overdue(ctx, q->tenant, out);
     status_stuck(ctx, q->tenant, out);
     if (q->tenant == NONE) {

@@ -7,6 +7,16 @@
 #include "reshard.h"
 #include "run.h"
 
+/* One of the two that have options of their own; what is said names the program with it. */
+static int play_other(int argc, char **argv, int (*play)(int argc, char **argv))
+{
+    static char name[64];
+
+    snprintf(name, sizeof name, "tern-replay %s", argv[1]);
+    argv[1] = name;
+    return play(argc - 1, argv + 1);
+}
+
 int main(int argc, char **argv)
 {
     static struct options options;
@@ -14,9 +24,9 @@ int main(int argc, char **argv)
     bool played;
 
     if (argc > 1 && strcmp(argv[1], "--reshard") == 0)
-        return reshard_main(argc - 1, argv + 1);
+        return play_other(argc, argv, reshard_main);
     if (argc > 1 && strcmp(argv[1], "--follow") == 0)
-        return follow_main(argc - 1, argv + 1);
+        return play_other(argc, argv, follow_main);
     options_read(argc, argv, &options);
     played = run_start(&run) && run_play(&run);
     run_finish(&run);

@@ -75,7 +75,7 @@ static bool door(void *ctx, uint32_t i, const char **ret_name, struct door_stats
     "files_written bytes_written extents_read bytes_read write_errors read_errors corrupt "        \
     "dropped_files punched_bytes syncs recovery(ms files extents bytes holes unfinished "          \
     "removed_files faults(magic version checksum address tenant shape key read))) "
-#define TICKETS " tickets(standing made taken dropped expired)"
+#define TICKETS " tickets(standing made taken dropped expired ended)"
 #define SPILL_TENANT                                                                               \
     " spill(budget_bytes used_bytes entries chunks files stores stored(cold continued evict "      \
     "shutdown) written_bytes failed refused pruned evicted hits fetched_pages "                    \
