@@ -301,7 +301,7 @@ static int run_ping(struct ctl *ctl)
 
         err = tern_ping(ctl->tern, CTL_DEADLINE_MS);
         if (err != TERN_OK)
-            ctl_refused(ctl, "ping", err);
+            ctl_refused(ctl, err);
         took = now_us() - before;
         least = i == 0 || took < least ? took : least;
         most = took > most ? took : most;

@@ -153,8 +153,10 @@ void ctl_connect(struct ctl *ctl)
         ctl_fail(CTL_UNREACHABLE, "%s: %s", ctl->socket, why);
 }
 
-void ctl_refused(struct ctl *ctl, const char *what, enum tern_err err)
+void ctl_refused(struct ctl *ctl, enum tern_err err)
 {
+    const char *what = ctl->command->name;
+
     if (err == TERN_DAEMON_LOST)
         fail_with(CTL_UNREACHABLE, err, "%s: the daemon ended the connection; its log says why",
                   what);
@@ -179,7 +181,7 @@ json_t *ctl_ask_within(struct ctl *ctl, const struct ctl_question *q, enum tern_
     if (err == TERN_TIMED_OUT || err == TERN_DAEMON_LOST)
         return NULL;
     if (err != TERN_OK)
-        ctl_refused(ctl, q->command, err);
+        ctl_refused(ctl, err);
     answer = json_loads(text, JSON_REJECT_DUPLICATES, &where);
     if (!json_is_object(answer))
         ctl_fail(CTL_FAILED, "%s: the daemon's answer is no JSON object (%s): report it",
@@ -194,7 +196,7 @@ json_t *ctl_ask(struct ctl *ctl, const char *command, const char *const *args, u
     json_t *answer = ctl_ask_within(ctl, &q, &err);
 
     if (!answer)
-        ctl_refused(ctl, command, err);
+        ctl_refused(ctl, err);
     return answer;
 }
 

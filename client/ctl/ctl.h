@@ -28,6 +28,7 @@ enum ctl_exit {
 };
 
 struct ctl {
+    const struct command *command; /* that runs */
     const char *socket;
     bool json;                              /* print one JSON object and nothing else */
     bool colour;                            /* standard output is a terminal that wants some */
@@ -134,8 +135,8 @@ struct ctl_named {
     const char *list, *key, *id; /* id: the key of the row's handle */
 };
 const char *ctl_id_of(struct ctl *ctl, const struct ctl_named *what, const char *name);
-/* Ends the program: the daemon's answer to `what` is an error, or there is none. */
-_Noreturn void ctl_refused(struct ctl *ctl, const char *what, enum tern_err err);
+/* Ends the program: the daemon's answer is an error, or there is none. */
+_Noreturn void ctl_refused(struct ctl *ctl, enum tern_err err);
 _Noreturn void ctl_fail(enum ctl_exit code, const char *format, ...)
     __attribute__((format(printf, 2, 3)));
 

@@ -174,6 +174,7 @@ static int run_command(const struct command *command, struct ctl *ctl, int argc,
     argp_parse(&argp, argc, argv, 0, NULL, &p);
     if (ctl->json)
         ctl_json_errors();
+    ctl->command = command;
     return command->run(ctl);
 }
 

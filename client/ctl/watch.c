@@ -109,7 +109,7 @@ static void next_answer(struct ctl *ctl, struct tern_answer *ret)
         poll(&p, 1, -1);
     }
     if (err != TERN_OK || ret->err != TERN_OK)
-        ctl_refused(ctl, "watch", err != TERN_OK ? err : ret->err);
+        ctl_refused(ctl, err != TERN_OK ? err : ret->err);
 }
 
 static int run_watch(struct ctl *ctl)

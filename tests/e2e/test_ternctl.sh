@@ -191,7 +191,7 @@ wrong 1 "gone\|stale" "$CTL" pin 7777777700000001
 wrong 2 "'zork' is no node" "$CTL" pin zork
 "$CTL" unpin "$FREE_NODE" >/dev/null
 json "$("$CTL" unpin "$FREE_NODE" --json)" "j['refs'] == 0"
-wrong 1 "." "$CTL" unpin "$FREE_NODE"
+wrong 1 "unpin: " "$CTL" unpin "$FREE_NODE"
 
 # ---- the drawing: well-formed, escaped, a cell a line of the table, each tier's colour, a mark where one can resume
 json "$("$CTL" tree --svg "$DIR/tree.svg" --json)" "j['cells'] > 0 and j['folded_nodes'] == 0"
