@@ -183,6 +183,24 @@ struct tern *rig_connected(const char *socket)
     return t;
 }
 
+static bool is_linked(struct tern *admin, const char *peer)
+{
+    json_t *peers = admin_ask(admin, "peers", NULL),
+           *row = json_row(json_object_get(peers, "peers"), "peer", peer);
+    bool up = row && json_says(row, "state", "up");
+
+    json_decref(peers);
+    return up;
+}
+
+void rig_wait_linked(const struct daemon *d, const char *peer)
+{
+    struct tern *admin = rig_connected(d->admin);
+
+    wait_until(is_linked(admin, peer));
+    tern_destroy(admin);
+}
+
 struct engine rig_engine(const char *socket, const char *name, uint32_t page_tokens, uint64_t bytes)
 {
     struct tern_group kv = {.name = "kv", .page_tokens = page_tokens, .page_bytes = RIG_PAGE};

@@ -80,6 +80,8 @@ void rig_start_pair(struct daemon *first, struct daemon *second, char ret_dir[RI
                     struct daemon_options o[2]);
 /* Connected, to be let go with tern_destroy. */
 struct tern *rig_connected(const char *socket);
+/* Until its link to that peer is up. */
+void rig_wait_linked(const struct daemon *d, const char *peer);
 /* An engine of one process and its pool: one group of full attention, pages of RIG_PAGE bytes. */
 struct engine rig_engine(const char *socket, const char *name, uint32_t page_tokens,
                          uint64_t bytes);

@@ -66,24 +66,6 @@ FIXTURE(stop)
 
 TEST_EACH(start, stop);
 
-static bool is_linked(struct tern *admin)
-{
-    json_t *peers = admin_ask(admin, "peers", NULL),
-           *row = json_row(json_object_get(peers, "peers"), "peer", "solo");
-    bool up = row && json_says(row, "state", "up");
-
-    json_decref(peers);
-    return up;
-}
-
-static void wait_linked(void)
-{
-    struct tern *admin = rig_connected(solo.admin);
-
-    wait_until(is_linked(admin));
-    tern_destroy(admin);
-}
-
 static void write_all(struct engine_session *s)
 {
     assert_ok(prefill.tern, engine_begin(s, &prefill, tokens, TOKENS));
@@ -136,7 +118,7 @@ TEST(own_peer_brings_a_prefix_from_another_pool)
     struct engine_session from, to;
     struct tern_result r;
 
-    wait_linked();
+    rig_wait_linked(&solo, "solo");
     write_all(&from);
     assert_ok(prefill.tern, tern_done_step(prefill.map, prefill.step));
     assert_ok(decode.tern, engine_begin(&to, &decode, tokens, TOKENS));
@@ -157,7 +139,7 @@ TEST(own_peer_brings_a_ticket_whole_and_once)
     struct engine_session to, late;
     struct tern_result r;
 
-    wait_linked();
+    rig_wait_linked(&solo, "solo");
     assert_int_equal(fetched(&to, &ticket, &r), TERN_OK);
     assert_int_equal(to.len.written, TOKENS);
     assert_int_equal(engine_wrong(&to, TOKENS), 0);
@@ -177,7 +159,7 @@ TEST(own_peer_is_not_asked_for_a_ticket_of_the_same_pool)
     struct tern_result r;
     enum tern_err err;
 
-    wait_linked();
+    rig_wait_linked(&solo, "solo");
     assert_ok(prefill.tern, engine_begin(&to, &prefill, tokens, TOKENS));
     do
         err = tern_fetch_ticket(prefill.tern, to.id, ticket.text, TERN_STEP_NONE, RIG_WAIT_MS, &r);

@@ -1,9 +1,9 @@
 #!/usr/bin/env bash
 # Prefill and decode over one daemon that is its own peer, in the clear and with TLS: prefixes and tickets move between
-# its pools, also where sessions are aborted and fetches cancelled; every byte is compared. TERN_PEER_TRANSPORT: how.
+# its pools, also where sessions are aborted and fetches cancelled; every byte is compared. No byte of
+# a page goes over a connection, but of pools of another layout.
 source "$(dirname "$0")/replay_lib.sh"
 needs openssl "to make certificates"
-TRANSPORT=${TERN_PEER_TRANSPORT:-tcp}
 
 # own SECURITY: a daemon called own, and what it takes to be linked with itself
 own() {
@@ -17,7 +17,7 @@ admin: {socket: $DIR/$1.admin}
 tenants:
   - {name: t, socket: $DIR/$1.sock, memory: 64M}
 peers:
-  - {name: own, address: "127.0.0.1:$port", tenants: [t], transport: $TRANSPORT}
+  - {name: own, address: "127.0.0.1:$port", tenants: [t]}
 $2
 YAML
     "$TERND" --config "$DIR/$1.yaml" >"$DIR/$1.out" 2>&1 &
@@ -28,8 +28,11 @@ YAML
 }
 peers() { "$CTL" --socket "$DIR/$1.admin" peers --json; }
 linked() {
-    peers "$1" | python3 -c 'import json, sys; p, = json.load(sys.stdin)["peers"]; sys.exit((p["state"], p["transport"]) != ("up", sys.argv[1]))' "$TRANSPORT"
+    peers "$1" | python3 -c 'import json, sys; p, = json.load(sys.stdin)["peers"]; sys.exit((p["state"], p["transport"]) != ("up", "local"))'
 }
+
+echo "pools of another layout"
+TERN_OWN_PEER=1 "$TERN_BUILD/tests/e2e_test_reshard_words" || fail "pools of another layout"
 
 for security in clear tls; do
     [[ $security == clear ]] || bash "$TERN_SOURCE/deploy/make-certs.sh" "$DIR/certs" own
@@ -40,7 +43,7 @@ for security in clear tls; do
     played "${SIDES[@]}" --sessions 8 --turns 4
     [ "$(field transferred_pages)" -gt 0 ] || fail "nothing has moved"
     json "$("$CTL" --socket "$DIR/$security.admin" stats --json)" \
-        "[p['bytes_in']['$TRANSPORT'] for p in j['peers']] == [$(field transferred_bytes)]"
+        "[p['bytes_in']['local'] for p in j['peers']] == [$(field transferred_bytes)]"
     played "${SIDES[@]}" --tickets --profile hybrid --page-bytes 512 --sessions 8 --turns 4 --aborts 0.3 --concurrency 4
     is lost_tickets 0
     [ "$(field tickets_taken)" -gt 0 ] || fail "no ticket was taken"

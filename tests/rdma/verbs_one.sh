@@ -48,7 +48,6 @@ export -f replay xa
 SESSIONS=4 step "what doctor says" bash "$here/verbs_replay.sh"
 step "memory of GPUs" bash "$here/verbs_gpu.sh"
 step "8 devices for 8 GPUs" bash "$here/nics.sh"
-step "a daemon that is its own peer" bash "$here/../e2e/test_own_peer.sh"
 step "pools of another layout" "$TERN_BUILD/tests/e2e_test_reshard_words"
 TERN_PEER_PUSH=0 step "two daemons, pull, no allocation" watched bash -c replay
 step "two daemons, push, no allocation" watched bash -c "replay --push"

@@ -1,5 +1,6 @@
 /* The transports that are built in, best first: a line each. And the words that operators have for
  * them. */
+#include "seam/xfer/local/local.h"
 #include "seam/xfer/tcp/tcp.h"
 #include "seam/xfer/transport.h"
 #ifdef TERN_HAVE_VERBS
@@ -7,6 +8,7 @@
 #endif
 
 const struct transport_ops *const transports_built[] = {
+    &local_transport,
 #ifdef TERN_HAVE_VERBS
     &verbs_transport,
 #endif

@@ -166,7 +166,9 @@ const char *xfer_link_unwanted(const struct xfer *xfer, uint32_t number, const s
 {
     enum xfer_transport wanted = xfer->link[number].wanted;
 
-    return wanted == XFER_AUTO || wanted == t->ops->asked_for ? NULL : configured[wanted];
+    return wanted == XFER_AUTO || wanted == t->ops->asked_for || t->ops->asked_for == XFER_AUTO
+               ? NULL
+               : configured[wanted];
 }
 
 /* The next one that is in use and may be used for that link. */
