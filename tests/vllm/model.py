@@ -188,6 +188,23 @@ def tokenizer() -> tuple[dict[str, Any], dict[str, Any]]:
     return words, told
 
 
+def write_adapter(folder: Path, shape: str, n: int) -> None:
+    """A LoRA of the attention of the model in this folder, beside it."""
+    rng, rank, dim = np.random.default_rng(100 + n), 8, HEAD_DIM[shape]
+    out_of = {"q": HEADS * dim, "k": KV_HEADS * dim, "v": KV_HEADS * dim}
+    w = {}
+    for i in range(LAYERS[shape]):
+        for name, out in out_of.items():
+            at = f"base_model.model.model.layers.{i}.self_attn.{name}_proj.lora_"
+            w[f"{at}A.weight"] = (rng.standard_normal((rank, HIDDEN)) / np.sqrt(HIDDEN)).astype(np.float32)
+            w[f"{at}B.weight"] = (rng.standard_normal((out, rank)) / np.sqrt(rank)).astype(np.float32)
+    beside = folder.with_name(f"{folder.name}-adapter-{n}")
+    beside.mkdir()
+    config = {"peft_type": "LORA", "r": rank, "lora_alpha": rank, "target_modules": [f"{name}_proj" for name in out_of]}
+    (beside / "adapter_config.json").write_text(json.dumps(config))
+    write_safetensors(beside / "adapter_model.safetensors", w)
+
+
 def write(folder: Path, shape: str) -> None:
     folder.mkdir(parents=True, exist_ok=True)
     words, told = tokenizer()

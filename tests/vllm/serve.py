@@ -51,7 +51,12 @@ def add(engine: Any, name: str, asked: dict[str, Any]) -> None:
         extra_args={"kv_transfer_params": asked["transfer"]} if asked["transfer"] else None,
     )
     prompt = {"prompt_token_ids": asked["prompt"]} | ({"cache_salt": asked["salt"]} if asked["salt"] else {})
-    engine.add_request(name, prompt, params)
+    engine.add_request(name, prompt, params, lora_request=adapter(engine, asked["adapter"]))
+
+
+def adapter(engine: Any, n: int) -> Any:
+    made = importlib.import_module("vllm.lora.request").LoRARequest
+    return made(f"adapter-{n}", n, f"{engine.model_config.model}-adapter-{n}") if n else None
 
 
 def answer(out: Any) -> dict[str, Any]:
