@@ -154,12 +154,12 @@ def daemon(tmp_path: Path) -> Iterator[Daemon]:
 
 @pytest.fixture
 def two_hosts(tmp_path: Path) -> Iterator[list[Daemon]]:
-    """Two daemons that know each other."""
+    """Two daemons that know each other, with room for engines of two ranks."""
     names, ports = ("host-a", "host-b"), (free_port(), free_port())
     pair = []
     for i, name in enumerate(names):
         more = f"insecure_peers: true\nlisten: 127.0.0.1:{ports[i]}\n"
         more += f"peers:\n  - {{name: {names[1 - i]}, address: '127.0.0.1:{ports[1 - i]}', tenants: [lm]}}\n"
-        pair.append(run(configured(tmp_path / name, MEMORY, more), name))
+        pair.append(run(configured(tmp_path / name, f"{MEMORY}, regions: 2", more), name))
     yield pair
     end(*pair)
