@@ -84,7 +84,12 @@ class Vllm:
     port = 0
 
     def __init__(
-        self, nursery: Nursery, model: Path, transfer: dict[str, Any] | None = None, engine: dict[str, Any] | None = None
+        self,
+        nursery: Nursery,
+        model: Path,
+        transfer: dict[str, Any] | None = None,
+        engine: dict[str, Any] | None = None,
+        **more: object,
     ) -> None:
         self.nursery = nursery
         connection = socket.socket(socket.AF_UNIX)
@@ -94,7 +99,7 @@ class Vllm:
         self._in, self._out = connection.makefile("r"), connection.makefile("w")
         self.pid: int = self._told()["pid"]
         atexit.register(self.kill)
-        self._say({"model": str(model), "transfer": transfer, "engine": engine or {}, "port": self.port})
+        self._say({"model": str(model), "transfer": transfer, "engine": engine or {}, "port": self.port, **more})
 
     def _say(self, words: object) -> None:
         print(json.dumps(words), file=self._out, flush=True)
