@@ -1,6 +1,7 @@
 """Makes a tiny model of seeded weights in a folder, with a tokenizer: `model.py FOLDER [SHAPE]`. Needs NumPy alone. SHAPE is
-`llama`; `deep`: the same with 32 KiB of KV a token in float32; `gemma`: of three layers two have a window, which vLLM keeps in three groups of KV; or `qwen`, as Qwen3-Next is:
-three layers have linear attention and one has full attention, and vLLM's blocks are of 640 tokens.
+`llama`; `deep`: the same with 32 KiB of KV a token in float32; `gemma`: of three layers two have a window, which vLLM keeps
+in three groups of KV; or `qwen`, as Qwen3-Next is: three layers have linear attention and one has full attention, and vLLM's
+blocks are of 640 tokens.
 
 The weights are spread wider than a trained model's, so that attention is sharp and an answer depends on the KV of single
 tokens. A token is a word `t7`; a prompt of token ids needs none.

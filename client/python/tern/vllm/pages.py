@@ -38,9 +38,9 @@ class Tensor(Protocol):
 
 @dataclass(frozen=True)
 class PageShape:
-    """One block of a group's layers, as one rank has it. Within a layer it lies as vLLM's tensor has it: head, token, and for each the content
-    of K and V. Of linear attention a block is the state behind its last token. Who goes on from there reads this block
-    alone, so it is a window of one token.
+    """One block of a group's layers, as one rank has it. Within a layer it lies as vLLM's tensor has it: head, token, and for
+    each the content of K and V. Of linear attention a block is the state behind its last token. Who goes on from there reads
+    this block alone, so it is a window of one token.
 
     content: elements of K and V of a token and head, or of a state
     dtype, order: how vLLM names the elements, and the order of its axes
