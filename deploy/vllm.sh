@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Makes .venv-vllm: stock vLLM for a machine without a GPU, with all that deploy/requirements-vllm.txt names. 6.3 GB, and
+# Makes .venv-vllm: stock vLLM for a machine without a GPU, with all that deploy/requirements-vllm.txt names. 6.5 GB, and
 # minutes. Nothing calls it but `tests/run.sh --full` and you. Where all of it is there it does nothing and needs no
 # network. TERN_VLLM names another folder.
 set -euo pipefail

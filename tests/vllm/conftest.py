@@ -24,6 +24,7 @@ MEMORY = "memory: 128M"  # of the tenant
 
 def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption("--requests", type=int, default=100, help="of the comparison under load (test_load.py)")
+    parser.addoption("--rounds", type=int, default=2, help="of the measurement beside NixlConnector (test_times.py)")
     parser.addoption("--kills", type=int, default=5, help="of a vLLM under load, and twice as many apart (test_kills.py)")
 
 
@@ -89,7 +90,7 @@ LINEAR = {
 }
 
 
-@pytest.fixture(scope="session", params=sorted(model.SHAPES))
+@pytest.fixture(scope="session", params=["gemma", "llama", "qwen"])
 def tiny(tmp_path_factory: pytest.TempPathFactory, request: pytest.FixtureRequest) -> Tiny:
     folder = tmp_path_factory.mktemp(request.param)
     model.write(folder, request.param)
@@ -154,12 +155,17 @@ def daemon(tmp_path: Path) -> Iterator[Daemon]:
 
 @pytest.fixture
 def two_hosts(tmp_path: Path) -> Iterator[list[Daemon]]:
+    pair = pair_of(tmp_path, f"{MEMORY}, regions: 2")  # room for engines of two ranks
+    yield pair
+    end(*pair)
+
+
+def pair_of(folder: Path, tenant: str) -> list[Daemon]:
     """Two daemons that know each other."""
     names, ports = ("host-a", "host-b"), (free_port(), free_port())
     pair = []
     for i, name in enumerate(names):
         more = f"insecure_peers: true\nlisten: 127.0.0.1:{ports[i]}\n"
         more += f"peers:\n  - {{name: {names[1 - i]}, address: '127.0.0.1:{ports[1 - i]}', tenants: [lm]}}\n"
-        pair.append(run(configured(tmp_path / name, MEMORY, more), name))
-    yield pair
-    end(*pair)
+        pair.append(run(configured(folder / name, tenant, more), name))
+    return pair

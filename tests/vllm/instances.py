@@ -25,6 +25,7 @@ ENVIRONMENT = dict(os.environ)  # as it was: whoever imports vLLM, as test_stubs
 @dataclass(frozen=True)
 class Ask:
     """salt: cache_salt
+    adapter: number of one that model.py made; 0: none
     steps: behind so many of vLLM's it is given up; 0: it is not
     transfer: kv_transfer_params
     """
@@ -32,6 +33,7 @@ class Ask:
     prompt: list[int]
     tokens: int = 24
     salt: str = ""
+    adapter: int = 0
     steps: int = 0
     transfer: dict[str, Any] | None = None
 
@@ -82,7 +84,12 @@ class Vllm:
     port = 0
 
     def __init__(
-        self, nursery: Nursery, model: Path, transfer: dict[str, Any] | None = None, engine: dict[str, Any] | None = None
+        self,
+        nursery: Nursery,
+        model: Path,
+        transfer: dict[str, Any] | None = None,
+        engine: dict[str, Any] | None = None,
+        **more: object,
     ) -> None:
         self.nursery = nursery
         connection = socket.socket(socket.AF_UNIX)
@@ -92,7 +99,7 @@ class Vllm:
         self._in, self._out = connection.makefile("r"), connection.makefile("w")
         self.pid: int = self._told()["pid"]
         atexit.register(self.kill)
-        self._say({"model": str(model), "transfer": transfer, "engine": engine or {}, "port": self.port})
+        self._say({"model": str(model), "transfer": transfer, "engine": engine or {}, "port": self.port, **more})
 
     def _say(self, words: object) -> None:
         print(json.dumps(words), file=self._out, flush=True)
@@ -142,9 +149,16 @@ def is_up(url: str) -> bool:
 class Server(Vllm):
     """vLLM's own server, which is asked by HTTP. It is several processes."""
 
-    def __init__(self, nursery: Nursery, model: Path, transfer: dict[str, Any], port: int) -> None:
+    def __init__(
+        self,
+        nursery: Nursery,
+        model: Path,
+        transfer: dict[str, Any],
+        port: int,
+        engine: dict[str, Any] | None = None,
+    ) -> None:
         self.port = port
-        super().__init__(nursery, model, transfer)
+        super().__init__(nursery, model, transfer, engine)
 
     @property
     def url(self) -> str:

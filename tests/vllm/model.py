@@ -1,6 +1,7 @@
 """Makes a tiny model of seeded weights in a folder, with a tokenizer: `model.py FOLDER [SHAPE]`. Needs NumPy alone. SHAPE is
-`llama`; `gemma`: of three layers two have a window, which vLLM keeps in three groups of KV; or `qwen`, as Qwen3-Next is:
-three layers have linear attention and one has full attention, and vLLM's blocks are of 640 tokens.
+`llama`; `deep`: the same with 32 KiB of KV a token in float32; `gemma`: of three layers two have a window, which vLLM keeps
+in three groups of KV; or `qwen`, as Qwen3-Next is: three layers have linear attention and one has full attention, and vLLM's
+blocks are of 640 tokens.
 
 The weights are spread wider than a trained model's, so that attention is sharp and an answer depends on the KV of single
 tokens. A token is a word `t7`; a prompt of token ids needs none.
@@ -18,8 +19,8 @@ import numpy as np
 import numpy.typing as npt
 
 VOCAB, HIDDEN, INTER, HEADS, KV_HEADS = 1024, 256, 512, 4, 2
-LAYERS = {"llama": 4, "gemma": 6, "qwen": 4}
-HEAD_DIM = {"llama": 64, "gemma": 64, "qwen": 128}
+LAYERS = {"llama": 4, "gemma": 6, "qwen": 4, "deep": 16}
+HEAD_DIM = {"llama": 64, "gemma": 64, "qwen": 128, "deep": 128}
 LINEAR_HEADS, VALUE_HEADS, LINEAR_DIM, CONV = 4, 8, 128, 4  # of a qwen; its state has 8 * 128 * 128 elements a layer
 EXPERTS, EXPERT_INTER = 2, 128  # of its last layer, and every token goes to all of them
 QK_GAIN, HEAD_GAIN = 2.0, 3.0  # sharper attention; log-probabilities that differ
@@ -37,8 +38,10 @@ CONFIG: dict[str, Any] = {
     "bos_token_id": 1,
     "eos_token_id": 2,
 }
+LLAMA = {"architectures": ["LlamaForCausalLM"], "model_type": "llama", "hidden_act": "silu"}
 SHAPES: dict[str, dict[str, Any]] = {
-    "llama": {"architectures": ["LlamaForCausalLM"], "model_type": "llama", "hidden_act": "silu"},
+    "llama": LLAMA,
+    "deep": LLAMA,
     "gemma": {
         "architectures": ["Gemma3ForCausalLM"],
         "model_type": "gemma3_text",
@@ -96,7 +99,7 @@ class Drawn:
         self.draw(f"{at}k_proj.weight", KV_HEADS * dim, HIDDEN, QK_GAIN)
         self.draw(f"{at}v_proj.weight", KV_HEADS * dim, HIDDEN)
         self.draw(f"{at}o_proj.weight", HIDDEN, HEADS * dim)
-        if self.shape != "llama":  # norms between q and k, to whose weights 1 is added, make attention sharp there
+        if self.shape in ("gemma", "qwen"):  # norms between q and k, to whose weights 1 is added, make attention sharp there
             self.w |= {f"{at}{norm}_norm.weight": np.full(dim, QK_GAIN - 1, np.float32) for norm in "qk"}
 
     def linear_attention(self, at: str) -> None:
@@ -128,7 +131,7 @@ class Drawn:
 
     def norm(self) -> Matrix:
         """All but a Llama add 1 to their weights."""
-        return np.full(HIDDEN, 1 if self.shape == "llama" else 0, np.float32)
+        return np.full(HIDDEN, 1 if self.shape in ("llama", "deep") else 0, np.float32)
 
 
 def weights(shape: str) -> dict[str, Matrix]:
@@ -186,6 +189,23 @@ def tokenizer() -> tuple[dict[str, Any], dict[str, Any]]:
         "model_max_length": CONFIG["max_position_embeddings"],
     }
     return words, told
+
+
+def write_adapter(folder: Path, shape: str, n: int) -> None:
+    """A LoRA of the attention of the model in this folder, beside it."""
+    rng, rank, dim = np.random.default_rng(100 + n), 8, HEAD_DIM[shape]
+    out_of = {"q": HEADS * dim, "k": KV_HEADS * dim, "v": KV_HEADS * dim}
+    w = {}
+    for i in range(LAYERS[shape]):
+        for name, out in out_of.items():
+            at = f"base_model.model.model.layers.{i}.self_attn.{name}_proj.lora_"
+            w[f"{at}A.weight"] = (rng.standard_normal((rank, HIDDEN)) / np.sqrt(HIDDEN)).astype(np.float32)
+            w[f"{at}B.weight"] = (rng.standard_normal((out, rank)) / np.sqrt(rank)).astype(np.float32)
+    beside = folder.with_name(f"{folder.name}-adapter-{n}")
+    beside.mkdir()
+    config = {"peft_type": "LORA", "r": rank, "lora_alpha": rank, "target_modules": [f"{name}_proj" for name in out_of]}
+    (beside / "adapter_config.json").write_text(json.dumps(config))
+    write_safetensors(beside / "adapter_model.safetensors", w)
 
 
 def write(folder: Path, shape: str) -> None:

@@ -10,4 +10,4 @@ export VLLM_PYTHON=${TERN_VLLM:-$TERN_SOURCE/.venv-vllm}/bin/python
 [[ -x $VLLM_PYTHON ]] || { echo "skipped: there is no $VLLM_PYTHON (deploy/vllm.sh makes it)"; exit 77; }
 [[ -f $TERN_LIBRARY ]] || { echo "skipped: no shared library in this build"; exit 77; }
 cd "$here"
-PYTHONPATH=$TERN_SOURCE/client/python exec "$VLLM_PYTHON" -m pytest -q -p no:cacheprovider "${@:-.}"
+PYTHONPATH=$TERN_SOURCE/client/python${PYTHONPATH:+:$PYTHONPATH} exec "$VLLM_PYTHON" -m pytest -q -p no:cacheprovider "${@:-.}"

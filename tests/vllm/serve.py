@@ -5,6 +5,9 @@ and is answered with a list (instances.py says of what), or the word "counters",
 and Tern.
 An instance is one process and one thread: equal requests have equal bits, and SIGKILL ends all of it.
 
+With {"environment": {...}} it has these variables beside others, with {"keeps_cache": true} vLLM's own prefix cache is not
+reset before each list.
+
 With {"port": ...} in the first line the instance is vLLM's own server there instead, in a process group of its own.
 """
 
@@ -16,6 +19,7 @@ import os
 import signal
 import socket
 import sys
+import time
 from typing import Any, TextIO
 
 os.environ |= {
@@ -51,7 +55,12 @@ def add(engine: Any, name: str, asked: dict[str, Any]) -> None:
         extra_args={"kv_transfer_params": asked["transfer"]} if asked["transfer"] else None,
     )
     prompt = {"prompt_token_ids": asked["prompt"]} | ({"cache_salt": asked["salt"]} if asked["salt"] else {})
-    engine.add_request(name, prompt, params)
+    engine.add_request(name, prompt, params, lora_request=adapter(engine, asked["adapter"]))
+
+
+def adapter(engine: Any, n: int) -> Any:
+    made = importlib.import_module("vllm.lora.request").LoRARequest
+    return made(f"adapter-{n}", n, f"{engine.model_config.model}-adapter-{n}") if n else None
 
 
 def answer(out: Any) -> dict[str, Any]:
@@ -74,7 +83,10 @@ def run(llm: Any, requests: list[dict[str, Any]], first: int) -> list[dict[str, 
         add(engine, str(first + i), asked)
     step = 0
     while engine.has_unfinished_requests():
-        last |= {out.request_id: out for out in engine.step()}
+        outs = engine.step()
+        if not outs:
+            time.sleep(0.001)  # as vLLM's own loop does where a step has nothing to compute
+        last |= {out.request_id: out for out in outs}
         step += 1
         engine.abort_request([str(first + i) for i, asked in enumerate(requests) if asked["steps"] == step])
     return [answer(last.get(str(first + i))) for i in range(len(requests))]
@@ -104,6 +116,7 @@ def instance(asked: TextIO, say: TextIO) -> None:
 
     tell({"pid": os.getpid()})
     options = json.loads(asked.readline())
+    os.environ |= options.get("environment", {})
     if options["port"]:
         return server(options)
     llm = LLM(
@@ -119,7 +132,8 @@ def instance(asked: TextIO, say: TextIO) -> None:
         if requests == "counters":
             tell(counters(llm))
             continue
-        llm.reset_prefix_cache()  # vLLM's own, where it is on
+        if not options.get("keeps_cache"):
+            llm.reset_prefix_cache()  # vLLM's own, where it is on
         tell(run(llm, requests, n))
         n += len(requests)
     llm.llm_engine.engine_core.shutdown()

@@ -19,6 +19,7 @@ from daemons import Daemon, free_port, run as run_daemon, start, start_pair
 from tern.vllm import fetches, rejoin, scheduler as scheduling
 from tern.vllm.jobs import Steps, Work
 from tern.vllm.pages import layers_of, layout_of
+from tern.vllm.pool import pools_of
 from tern.vllm.scheduler import Counts
 from tern.vllm.settings import Refused, check_config, check_version, settings, size
 from tern.vllm.worker import Copied
@@ -85,7 +86,7 @@ def test_settings() -> None:
     [
         ("kv_transfer_config", "kv_load_failure_policy", "fail", "say 'recompute'"),
         ("kv_transfer_config", "kv_role", "kv_producer", "say 'kv_both'"),
-        ("parallel_config", "tensor_parallel_size", 2, "tensor_parallel_size=2"),
+        ("parallel_config", "tensor_parallel_size", 3, "tensor_parallel_size=3: tern.vllm carries 1, 2, 4, 8"),
         ("parallel_config", "pipeline_parallel_size", 2, "pipeline_parallel_size=2"),
         ("parallel_config", "data_parallel_size", 2, "data_parallel_size=2"),
         ("parallel_config", "decode_context_parallel_size", 2, "decode_context_parallel_size=2"),
@@ -157,10 +158,17 @@ def test_tensors_are_refused() -> None:
 
 
 def test_pools_of_other_shapes_have_other_names() -> None:
-    names = {layout_of(cache_config(s)).groups(n)[0].name for s in (spec(), spec(dtype=Half())) for n in (1 << 20, 2 << 20)}
-    assert len(names) == 4  # the same bytes of another type are another pool
-    few, many = (layout_of(cache_config(*specs)).groups(1 << 20) for specs in ([FullAttentionSpec()], HYBRID[1:]))
+    names = {layout_of(cache_config(s)).groups[0].name for s in (spec(), spec(dtype=Half()))}
+    assert len(names) == 2  # the same bytes of another type are another pool
+    few, many = (layout_of(cache_config(*specs)).groups for specs in ([FullAttentionSpec()], HYBRID[1:]))
     assert few[0].name != many[0].name
+
+
+def test_pools_of_another_size_are_not_shared(instance: Instance) -> None:
+    pool, layout = instance.scheduler._s().pool, instance.worker._layout
+    for nbytes, found in ((1 << 20, [pool.handle]), ((1 << 20) + 1023, [pool.handle]), ((1 << 20) + 1024, [])):
+        assert pools_of(pool.connection, layout, nbytes) == found
+    assert pools_of(pool.connection, layout, (1 << 20) - 1) == []
 
 
 class Half:

@@ -156,7 +156,7 @@ def test_models_are_refused(specs: tuple[object, ...], says: str) -> None:
 
 def test_states_of_another_meaning_are_another_pool() -> None:
     names = [
-        layout_of(cache_config(FullAttentionSpec(), spec)).groups(1 << 20)[1].name
+        layout_of(cache_config(FullAttentionSpec(), spec)).groups[1].name
         for spec in (MambaSpec(), state(dtypes=("float16", "float32")), state(shapes=((20, 3), (10,))))
     ]
     assert len(set(names)) == 3

@@ -7,7 +7,10 @@ from __future__ import annotations
 
 import sys
 import time
+from collections import Counter
 from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
+from copy import copy
 from dataclasses import dataclass, field
 from pathlib import Path
 from types import SimpleNamespace
@@ -72,7 +75,16 @@ HYBRID = (SlidingWindowSpec(), FullAttentionSpec(), SlidingWindowSpec())  # as a
 LINEAR = (MambaSpec(), MambaSpec(), FullAttentionSpec())  # as a Qwen3-Next has them
 
 
-def vllm_config(socket: str, name: str = "a", **extra: object) -> SimpleNamespace:
+def of_rank(spec: Any, ranks: int) -> Any:
+    """What of it one of several ranks has."""
+    if ranks == 1:
+        return spec
+    part = copy(spec)
+    part.num_heads, part.page_size_bytes = max(1, spec.num_heads // ranks), spec.page_size_bytes // ranks
+    return part
+
+
+def vllm_config(socket: str, name: str = "a", ranks: int = 1, rank: int = 0, **extra: object) -> SimpleNamespace:
     return SimpleNamespace(
         kv_transfer_config=SimpleNamespace(
             kv_load_failure_policy="recompute",
@@ -81,7 +93,8 @@ def vllm_config(socket: str, name: str = "a", **extra: object) -> SimpleNamespac
             kv_connector_extra_config={"socket": socket, "pool_bytes": "1M", **extra},
         ),
         parallel_config=SimpleNamespace(
-            tensor_parallel_size=1,
+            tensor_parallel_size=ranks,
+            rank=rank,
             pipeline_parallel_size=1,
             data_parallel_size=1,
             decode_context_parallel_size=1,
@@ -89,7 +102,12 @@ def vllm_config(socket: str, name: str = "a", **extra: object) -> SimpleNamespac
         ),
         cache_config=SimpleNamespace(cache_dtype="auto"),
         model_config=SimpleNamespace(
-            is_multimodal_model=False, model="tiny", revision=None, dtype="bfloat16", quantization=None
+            is_multimodal_model=False,
+            model="tiny",
+            revision=None,
+            dtype="bfloat16",
+            quantization=None,
+            get_total_num_kv_heads=lambda: HEADS,
         ),
         speculative_config=None,
     )
@@ -156,26 +174,22 @@ def is_state(spec: Any) -> bool:
     return isinstance(spec, MambaSpec)
 
 
-class Instance:
-    """vLLM: both sides of the connector, its blocks, and a scheduler that runs what it is told."""
+class Rank:
+    """A worker, and the KV of its heads."""
 
-    def __init__(self, socket: str, name: str = "a", specs: Sequence[Any] = ()) -> None:
-        config, caches = vllm_config(socket, name), cache_config(*specs)
-        self.specs = [group.kv_cache_spec for group in caches.kv_cache_groups]
-        self.worker = TernConnector(config, KVConnectorRole.WORKER, caches)
+    def __init__(self, config: Any, caches: Any) -> None:
+        self.at, ranks = config.parallel_config.rank, config.parallel_config.tensor_parallel_size
+        self.connector = TernConnector(config, KVConnectorRole.WORKER, caches)
         # Layer i of each group lies in the same bytes.
-        self.shared = [np.zeros((BLOCKS, HEADS, BLOCK, CONTENT), np.uint16) for _ in LAYERS]
-        self.kv = [[self.view(a, s) for a in self.shared] for s in self.specs]
-        self.worker.register_kv_caches(
+        self.shared = [np.zeros((BLOCKS, HEADS // ranks, BLOCK, CONTENT), np.uint16) for _ in LAYERS]
+        self.kv = [[self.view(a, group.kv_cache_spec) for a in self.shared] for group in caches.kv_cache_groups]
+        self.connector.register_kv_caches(
             {
                 layer: HostTensor(array)
                 for group, arrays in zip(caches.kv_cache_groups, self.kv)
                 for layer, array in zip(group.layer_names, arrays)
             }
         )
-        self.scheduler = TernConnector(config, KVConnectorRole.SCHEDULER, caches)
-        self.free = list(range(1, BLOCKS))
-        self.loading: dict[str, Asked] = {}
 
     @staticmethod
     def view(shared: npt.NDArray[np.uint16], spec: Any) -> npt.NDArray[Any]:
@@ -183,6 +197,27 @@ class Instance:
             rows = shared.reshape(BLOCKS, 1, 1, -1).view(np.uint8)
             return rows[..., : spec.state_content_size_bytes]
         return shared.reshape(BLOCKS, spec.num_heads, spec.block_size, CONTENT)
+
+    def part(self, tokens: Sequence[int], layer: int, ranks: int) -> npt.NDArray[np.uint16]:
+        """What a model computes for its heads."""
+        heads = self.kv[layer // 2][layer % 2].shape[1]
+        return kv_of(tokens, layer, heads * ranks)[:, self.at * heads : (self.at + 1) * heads]
+
+
+class Instance:
+    """vLLM: both sides of the connector, its blocks, and a scheduler that runs what it is told."""
+
+    def __init__(self, socket: str, name: str = "a", specs: Sequence[Any] = (), ranks: int = 1) -> None:
+        caches = cache_config(*(of_rank(spec, ranks) for spec in specs or [FullAttentionSpec()]))
+        self.specs = [group.kv_cache_spec for group in caches.kv_cache_groups]
+        with ThreadPoolExecutor(ranks) as starting:  # a worker waits for the others
+            self.ranks = list(starting.map(lambda at: Rank(vllm_config(socket, name, ranks, at), caches), range(ranks)))
+        self.worker, self.shared, self.kv = self.ranks[0].connector, self.ranks[0].shared, self.ranks[0].kv
+        self.scheduler = TernConnector(vllm_config(socket, name, ranks), KVConnectorRole.SCHEDULER, caches)
+        self.free = list(range(1, BLOCKS))
+        self.loading: dict[str, Asked] = {}
+        self.received: Counter[str] = Counter()  # by request: ranks whose load has ended
+        self.failed: set[str] = set()
 
     def admit(self, r: Asked) -> int:
         """Asks what Tern has, and gives blocks. Returns how many tokens are being loaded."""
@@ -224,7 +259,7 @@ class Instance:
     def put(self, block: int) -> None:
         if block:
             self.free.insert(0, block)
-            for layer in self.shared:
+            for layer in (layer for rank in self.ranks for layer in rank.shared):
                 layer[block] = 0xFFFF  # whoever gets it next
 
     def step(self, *running: Asked, tokens: int = 0, fails: bool = False) -> set[str]:
@@ -242,52 +277,70 @@ class Instance:
             num_scheduled_tokens=counts,
             kv_connector_block_state=SimpleNamespace(get_block_ids=tables.get),
         )
-        w = self.worker
-        w.bind_connector_metadata(self.scheduler.build_connector_meta(out))
+        work = self.scheduler.build_connector_meta(out)
         for r in running:
             self.compute(r, r.num_computed_tokens + counts[r.request_id])
-        w.start_load_kv(None)
-        w.wait_for_save()
+        for rank in self.ranks:
+            rank.connector.bind_connector_metadata(work)
+            rank.connector.start_load_kv(None)
+            rank.connector.wait_for_save()
         if fails:
             return set()
-        results = w.get_transfer_results(set())
-        report = SimpleNamespace(
-            kv_connector_worker_meta=w.build_connector_worker_meta(), failed_recving=results.failed_recving
-        )
-        w.clear_connector_metadata()
-        self.scheduler.update_connector_output(report)
-        for name in results.finished_recving:
+        return self.report()
+
+    def report(self) -> set[str]:
+        """What all ranks say, as vLLM puts it together: a load has ended where all of theirs have, and has failed where one
+        has."""
+        told: Any = None
+        for w in (rank.connector for rank in self.ranks):
+            results = w.get_transfer_results(set())
+            self.received.update(results.finished_recving)
+            self.failed |= results.failed_recving
+            own = w.build_connector_worker_meta()
+            told = told.aggregate(own) if told and own else told or own
+            w.clear_connector_metadata()
+        ended = {name for name, n in self.received.items() if n == len(self.ranks)}
+        failed, self.failed = self.failed & ended, self.failed - ended
+        self.scheduler.update_connector_output(SimpleNamespace(kv_connector_worker_meta=told, failed_recving=failed))
+        for name in ended:
+            del self.received[name]
             r = self.loading.pop(name)
-            if name in results.failed_recving:
+            if name in failed:
                 self.drop(r)
-        return results.finished_recving
+        return ended
 
     def compute(self, r: Asked, end: int) -> None:
-        for group, table in enumerate(r.blocks):
-            n = self.specs[group].block_size
-            for layer, array in enumerate(self.kv[group], 2 * group):
-                if is_state(self.specs[group]):
-                    array[table[(end - 1) // n], 0, 0] = state_of(r.all_token_ids[:end], layer)
-                    continue
-                kv = kv_of(r.all_token_ids, layer, array.shape[1])
-                for t in range(max(r.num_computed_tokens, table.count(0) * n), end):
-                    array[table[t // n], :, t % n, :] = kv[t]
+        for rank in self.ranks:
+            for group in range(len(r.blocks)):
+                self.compute_group(rank, r, group, end)
         r.num_computed_tokens = end
+
+    def compute_group(self, rank: Rank, r: Asked, group: int, end: int) -> None:
+        table, n = r.blocks[group], self.specs[group].block_size
+        for layer, array in enumerate(rank.kv[group], 2 * group):
+            if is_state(self.specs[group]):
+                array[table[(end - 1) // n], 0, 0] = state_of(r.all_token_ids[:end], layer)
+                continue
+            kv = rank.part(r.all_token_ids, layer, len(self.ranks))
+            for t in range(max(r.num_computed_tokens, table.count(0) * n), end):
+                array[table[t // n], :, t % n, :] = kv[t]
 
     def holds(self, r: Asked, tokens: int) -> bool:
         """Whether the blocks of the request have what a model would have computed, as far as the next token reads it."""
-        for group, table in enumerate(r.blocks):
-            n, first = self.specs[group].block_size, self.first(group, tokens)
-            for layer, array in enumerate(self.kv[group], 2 * group):
-                if is_state(self.specs[group]):
-                    at = table[(tokens - 1) // n] if tokens else 0
-                    if tokens and (at == 0 or (array[at, 0, 0] != state_of(r.all_token_ids[:tokens], layer)).any()):
-                        return False
-                    continue
-                kv = kv_of(r.all_token_ids, layer, array.shape[1])
-                for t in range(first * n, tokens):
-                    if table[t // n] == 0 or (array[table[t // n], :, t % n, :] != kv[t]).any():
-                        return False
+        return all(self.holds_group(rank, r, i, tokens) for rank in self.ranks for i in range(len(r.blocks)))
+
+    def holds_group(self, rank: Rank, r: Asked, group: int, tokens: int) -> bool:
+        table, n, first = r.blocks[group], self.specs[group].block_size, self.first(group, tokens)
+        for layer, array in enumerate(rank.kv[group], 2 * group):
+            if is_state(self.specs[group]):
+                at = table[(tokens - 1) // n] if tokens else 0
+                if tokens and (at == 0 or (array[at, 0, 0] != state_of(r.all_token_ids[:tokens], layer)).any()):
+                    return False
+                continue
+            kv = rank.part(r.all_token_ids, layer, len(self.ranks))
+            for t in range(first * n, tokens):
+                if table[t // n] == 0 or (array[table[t // n], :, t % n, :] != kv[t]).any():
+                    return False
         return True
 
     def loaded(self) -> None:
@@ -323,7 +376,8 @@ class Instance:
 
     def close(self) -> None:
         self.scheduler.shutdown()
-        self.worker.shutdown()
+        for rank in self.ranks:
+            rank.connector.shutdown()
 
 
 def forget(one: Instance) -> None:

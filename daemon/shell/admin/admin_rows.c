@@ -105,6 +105,8 @@ void admin_pool_groups(const struct admin_ctx *ctx, uint32_t slot, uint32_t tena
         text_hex(out, "pool", pool_id_pack(p.id));
         text_str(out, "tenant", admin_tenant_name(ctx, p.tenant));
         text_str(out, "tier", tier_names[p.tier]);
+        text_u64(out, "ranks", p.regions);
+        text_u64(out, "bytes", p.bytes);
         group_counts(ctx, &p, slot, i, known ? borrowed : NULL, out);
         text_object_end(out);
     }

@@ -41,13 +41,14 @@ class TernMetadata(KVConnectorMetadata):
 
 @dataclass
 class TernReport(KVConnectorWorkerMetadata):
-    """From the worker: steps whose saves are made, and that the daemon was joined anew."""
+    """From the workers: steps whose saves are made, each once for every rank, and who has joined the daemon anew."""
 
     saved: list[int] = field(default_factory=list)
-    joined: Joined | None = None
+    joined: list[Joined] = field(default_factory=list)
 
     def aggregate(self, other: KVConnectorWorkerMetadata) -> KVConnectorWorkerMetadata:
-        raise AssertionError("there is one worker: check_config refuses more")
+        assert isinstance(other, TernReport)
+        return TernReport(self.saved + other.saved, self.joined + other.joined)
 
 
 def namespace_of(config: Any, told: Settings, request: Request) -> Namespace:
@@ -64,6 +65,12 @@ def namespace_of(config: Any, told: Settings, request: Request) -> Namespace:
     )
 
 
+def divided(config: Any) -> tuple[int, int]:
+    """The ranks, and the heads of KV that the model has over all of them; 0: as many as its one rank."""
+    ranks = int(config.parallel_config.tensor_parallel_size)
+    return ranks, int(config.model_config.get_total_num_kv_heads()) if ranks > 1 else 0
+
+
 class TernConnector(KVConnectorBase_V1, SupportsHMA):
     """Keeps whole blocks of prompts and answers in Tern, and brings them back. SupportsHMA: of models with several groups
     of KV, too."""
@@ -74,13 +81,14 @@ class TernConnector(KVConnectorBase_V1, SupportsHMA):
         check_config(vllm_config)
         transfer = vllm_config.kv_transfer_config
         told = settings(transfer.kv_connector_extra_config, transfer.engine_id)
-        self._layout: Layout = layout_of(kv_cache_config)
+        self._rank: int = vllm_config.parallel_config.rank
+        self._layout: Layout = layout_of(kv_cache_config, *divided(vllm_config))
         self._blocks: int = kv_cache_config.num_blocks
         self._scheduler: Scheduler | None = None
         self._worker: Worker | None = None
         self._told, self._since = told, Since()
         if role == KVConnectorRole.SCHEDULER:
-            layout, pool = self._layout, join(told, self._layout, "scheduler")
+            layout, pool = self._layout, join(told, self._layout, "scheduler", 0)
             log.info("tern: engine %s, pool %x of %d bytes, %s", told.engine, pool.handle, pool.nbytes, layout.words)
             naming = partial(namespace_of, vllm_config, told)
             self._scheduler = Scheduler(pool, layout, naming, partial(follow, told, layout))
@@ -132,7 +140,7 @@ class TernConnector(KVConnectorBase_V1, SupportsHMA):
     def update_connector_output(self, connector_output: Any) -> None:
         report = connector_output.kv_connector_worker_meta
         failed = connector_output.failed_recving or ()
-        self._s().reported(report.saved if report else (), failed, report.joined if report else None)
+        self._s().reported(report.saved if report else (), failed, report.joined if report else ())
 
     def request_finished_all_groups(
         self, request: Request, block_ids: tuple[list[int], ...]
@@ -156,8 +164,8 @@ class TernConnector(KVConnectorBase_V1, SupportsHMA):
     def register_kv_caches(self, kv_caches: Mapping[str, Tensor]) -> None:
         layers = layers_of(self._layout, kv_caches, self._blocks)
         copier = partial(copier_of, layout=self._layout, layers=layers, blocks=self._blocks)
-        joining = partial(join, self._told, self._layout, "worker")
-        self._worker = Worker(joining(), copier, partial(joining, REJOIN_S))
+        joining = partial(join, self._told, self._layout, "worker", self._rank)
+        self._worker = Worker(joining(), copier, partial(joining, REJOIN_S), self._rank)
 
     def start_load_kv(self, forward_context: Any, **kwargs: Any) -> None:
         self._w().load(self._work())
@@ -177,7 +185,7 @@ class TernConnector(KVConnectorBase_V1, SupportsHMA):
 
     def build_connector_worker_meta(self) -> KVConnectorWorkerMetadata | None:
         saved, joined = self._w().saved(), self._w().joined()
-        return TernReport(saved, joined) if saved or joined else None
+        return TernReport(saved, [joined] if joined else []) if saved or joined else None
 
     def shutdown(self) -> None:
         if self._worker is not None:

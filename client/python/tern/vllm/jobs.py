@@ -29,22 +29,21 @@ class Work:
     step: 0: there is nothing to do
     loads: from Tern to vLLM, whenever it suits
     saves: from vLLM to Tern, when the step has been computed
-    life: how often the daemon has been joined anew
-    rejoin: that life is over: the worker joins again, once the loads have ended
+    rejoin: ranks whose worker joins again, once its loads have ended, and the life of it that is over
     """
 
     pool: int
     step: int = 0
     loads: list[Move] = field(default_factory=list)
     saves: list[Move] = field(default_factory=list)
-    life: int = 0
-    rejoin: bool = False
+    rejoin: dict[int, int] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)
 class Joined:
-    """The worker has joined the daemon anew, which begins this life, and shares this pool."""
+    """The worker of this rank has joined the daemon anew, which begins this life of it, and shares this pool."""
 
+    rank: int
     life: int
     pool: int
 

@@ -6,10 +6,11 @@ from __future__ import annotations
 import hashlib
 import math
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from functools import cached_property
 from typing import Any, Protocol
 
-from ..layout import Group, Ids
+from ..layout import Axis, Field, Group, Ids
 from .jobs import Run
 from .settings import Refused
 
@@ -37,15 +38,16 @@ class Tensor(Protocol):
 
 @dataclass(frozen=True)
 class PageShape:
-    """One block of a group's layers. Within a layer it lies as vLLM's tensor has it: head, token, and for each the content
-    of K and V. Of linear attention a block is the state behind its last token. Who goes on from there reads this block
-    alone, so it is a window of one token.
+    """One block of a group's layers, as one rank has it. Within a layer it lies as vLLM's tensor has it: head, token, and for
+    each the content of K and V. Of linear attention a block is the state behind its last token. Who goes on from there reads
+    this block alone, so it is a window of one token.
 
     content: elements of K and V of a token and head, or of a state
     dtype, order: how vLLM names the elements, and the order of its axes
     window: how many tokens before it a token reads; 0: all of them
     is_state: a block is a state, and not KV of its tokens
     padding: bytes behind it that make pages of all groups alike, as vLLM's blocks are; they are not copied
+    all_heads: of all ranks together
     """
 
     block_tokens: int
@@ -58,6 +60,7 @@ class PageShape:
     window: int = 0
     is_state: bool = False
     padding: int = 0
+    all_heads: int = 0
 
     @property
     def rows(self) -> int:
@@ -86,7 +89,20 @@ class PageShape:
         """The first block that is needed to go on from `at` tokens."""
         return max(at - self.window, 0) // self.block_tokens if self.window else 0
 
-    def group(self, name: str) -> Group:
+    @property
+    def field(self) -> Field:
+        """What a page is made of. Ranks have some of the heads each, or one that several have where there are fewer heads."""
+        token = self.content * self.element_bytes
+        head = self.block_tokens * token
+        axes = (
+            Axis("layer", len(self.layers), self.layer_bytes),
+            Axis("head", self.all_heads, head),
+            Axis("token", self.block_tokens, token),
+            Axis("dim", self.content, self.element_bytes),
+        )
+        return Field("kv", axes, self.element_bytes)
+
+    def group(self, name: str, has_fields: bool) -> Group:
         inner = (self.layer_bytes,) if self.is_state else (self.heads, self.block_tokens, self.content)
         return Group(
             name,
@@ -97,14 +113,16 @@ class PageShape:
             window=self.window,
             reserve=RESERVE if self.window else 0,
             axes=STATE_AXES if self.is_state else AXES,
+            fields=(self.field,) if has_fields else (),
         )
 
 
 @dataclass(frozen=True)
 class Layout:
-    """All groups of a model."""
+    """All groups of a model, of which each rank has a part of the heads."""
 
     shapes: tuple[PageShape, ...]
+    ranks: int = 1
 
     @property
     def align(self) -> int:
@@ -115,12 +133,19 @@ class Layout:
     def words(self) -> str:
         return "; ".join(s.words for s in self.shapes)
 
-    def groups(self, nbytes: int) -> list[Group]:
-        """The kinds of page in Tern. Their names tell a pool from those of another size, of other shapes, or of another
-        meaning of their bytes."""
-        told = [(s.heads, s.content, len(s.layers), s.block_tokens, s.dtype, s.order, s.window) for s in self.shapes]
-        mark = hashlib.blake2b(repr((nbytes, told)).encode(), digest_size=6).hexdigest()
-        return [s.group(f"kv{i}-{mark}") for i, s in enumerate(self.shapes)]
+    @property
+    def slab_bytes(self) -> int:
+        """A pool has a multiple of it."""
+        return math.lcm(*(s.page_bytes for s in self.shapes))
+
+    @cached_property
+    def groups(self) -> list[Group]:
+        """The kinds of page in Tern. Their names tell a pool from those of other shapes, or of another meaning of their
+        bytes, and are the same over any number of ranks: these fetch pages from each other. States have no fields."""
+        told = [(s.all_heads, s.content, len(s.layers), s.block_tokens, s.dtype, s.order, s.window) for s in self.shapes]
+        mark = hashlib.blake2b(repr(told).encode(), digest_size=6).hexdigest()
+        has_fields = not any(s.is_state for s in self.shapes)
+        return [s.group(f"kv{i}-{mark}", has_fields) for i, s in enumerate(self.shapes)]
 
     def runs(
         self, pages: Callable[[int], Ids], blocks: Sequence[Sequence[int]], span: tuple[int, int], at: int
@@ -153,15 +178,29 @@ class Layout:
         return max(lengths, default=0)
 
 
-def layout_of(config: Any) -> Layout:
-    """Of a KVCacheConfig, or Refused with what of it cannot be carried."""
+def layout_of(config: Any, ranks: int = 1, heads: int = 0) -> Layout:
+    """Of a KVCacheConfig, or Refused with what of it cannot be carried. heads: of a model over several ranks."""
     order = str(config.kv_cache_layout)
-    layout = Layout(tuple(_shape(g, order) for g in config.kv_cache_groups))
+    layout = Layout(tuple(_divided(_shape(g, order), ranks, heads) for g in config.kv_cache_groups), ranks)
     if any(s.is_state and s.block_tokens != layout.align for s in layout.shapes):
         raise Refused("the model's states and its KV have blocks of different sizes: tern.vllm does not know this model")
     if all(s.window for s in layout.shapes):
         raise Refused("the model has no layer with full attention: tern.vllm carries windows beside full attention alone")
     return layout
+
+
+def _divided(shape: PageShape, ranks: int, heads: int) -> PageShape:
+    """Says how many heads there are over all ranks."""
+    if ranks == 1:
+        return replace(shape, all_heads=shape.heads)
+    if shape.is_state:
+        raise Refused(f"tensor_parallel_size={ranks}: tern.vllm carries states of linear attention over 1 rank alone yet")
+    if shape.heads != max(1, heads // ranks):
+        raise Refused(
+            f"each of {ranks} ranks has {shape.heads} heads of KV in a group, where the model has {heads}: tern.vllm does not "
+            "know this division"
+        )
+    return replace(shape, all_heads=heads)
 
 
 def _shape(group: Any, order: str) -> PageShape:

@@ -5,14 +5,13 @@ from __future__ import annotations
 import fcntl
 import os
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from functools import partial
-from typing import TypeVar
+from typing import Any, TypeVar
 
 from ..connection import Connection, Engine, Pool
 from ..errors import Busy, Gone
-from ..layout import Group
 from .pages import Layout
 from .settings import Refused, Settings
 
@@ -56,23 +55,29 @@ def _one_at_a_time(socket: str, within_s: float) -> Iterator[None]:
         os.close(folder)
 
 
-def pools_of(connection: Connection, groups: Sequence[Group]) -> list[int]:
-    """Handles of the tenant's pools of these kinds, whose names say the size, too."""
-    rows = connection.stats()["pools"]
-    return [int(r["pool"], 16) for r in rows if r["group"] == groups[0].name and r["tier"] == "device"]
+def pools_of(connection: Connection, layout: Layout, nbytes: int) -> list[int]:
+    """Handles of the tenant's pools of this layout and size."""
+    first = layout.groups[0].name
+
+    def suits(row: dict[str, Any]) -> bool:
+        is_it = row["group"] == first and row["tier"] == "device" and row["ranks"] == layout.ranks
+        return is_it and 0 <= nbytes - int(row["bytes"]) < layout.slab_bytes
+
+    return [int(row["pool"], 16) for row in connection.stats()["pools"] if suits(row)]
 
 
 def share_pool(engine: Engine, layout: Layout, settings: Settings, within_s: float) -> Pool:
     """Maps the pool that another instance has opened, or one has left; else opens it."""
-    groups, align = layout.groups(settings.pool_bytes), layout.align
+    groups, align = layout.groups, layout.align
     with _one_at_a_time(settings.socket, within_s):
-        for handle in pools_of(engine.connection, groups):
+        for handle in pools_of(engine.connection, layout, settings.pool_bytes):
             mapping = partial(engine.map_pool, handle, groups, align_tokens=align)
             try:
                 return patiently("mapping the pool", mapping, within_s)
             except Gone:
                 pass  # it was being closed
-        opening = partial(engine.open_pool, groups, bytes=settings.pool_bytes, align_tokens=align)
+        shard = "heads" if layout.ranks > 1 else "none"
+        opening = partial(engine.open_pool, groups, bytes=settings.pool_bytes, shard=shard, align_tokens=align)
         return patiently("opening the pool", opening, within_s)
 
 
@@ -87,16 +92,16 @@ def _connected(socket: str, deadline_ms: int = 0) -> Iterator[Connection]:
         raise
 
 
-def join(settings: Settings, layout: Layout, role: str, within_s: float = START_S) -> Pool:
-    """Joins the daemon and shares the pool."""
+def join(settings: Settings, layout: Layout, role: str, rank: int, within_s: float = START_S) -> Pool:
+    """Joins the daemon and shares the pool, which is BUSY until all ranks have joined."""
     with _connected(settings.socket) as connection:
-        engine = patiently("joining the daemon", partial(connection.join, settings.engine, role=role), within_s)
+        joining = partial(connection.join, settings.engine, role=role, rank=rank, world=layout.ranks)
+        engine = patiently("joining the daemon", joining, within_s)
         return share_pool(engine, layout, settings, within_s)
 
 
 def follow(settings: Settings, layout: Layout, handle: int) -> Pool:
     """The scheduler joins where its worker has joined anew. It waits little: vLLM's steps wait for it."""
     with _connected(settings.socket, FOLLOW_MS) as connection:
-        engine = connection.join(settings.engine, role="scheduler", deadline_ms=FOLLOW_MS)
-        groups = layout.groups(settings.pool_bytes)
-        return engine.map_pool(handle, groups, align_tokens=layout.align, deadline_ms=FOLLOW_MS)
+        engine = connection.join(settings.engine, role="scheduler", world=layout.ranks, deadline_ms=FOLLOW_MS)
+        return engine.map_pool(handle, layout.groups, align_tokens=layout.align, deadline_ms=FOLLOW_MS)

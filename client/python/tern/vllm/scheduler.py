@@ -16,7 +16,7 @@ from __future__ import annotations
 
 import logging
 import time
-from collections import deque
+from collections import Counter, deque
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
@@ -38,6 +38,7 @@ _T = TypeVar("_T")
 
 Blocks = Sequence[Sequence[int]]  # by group, vLLM's block table of a request
 
+GATHER_S = 30.0  # for all ranks to join anew, from the first one on
 CLOSE_MS = 1000  # for a close
 CLOSE_AGAIN_S = 1.0  # the pause before one that came to nothing is repeated
 CLOSING_MAX = 256  # no session is begun while so many wait for that
@@ -135,12 +136,16 @@ class Scheduler:
     _closing: deque[tuple[Session, int]] = field(default_factory=deque)  # whose close at that step came to nothing
     _close_at: float = 0.0  # when it is repeated
     _step: int = 0
-    _life: int = 0
+    _made: Counter[int] = field(default_factory=Counter)  # by step: ranks that have made its saves
+    _lives: list[int] = field(init=False)  # of each rank
+    _joined: dict[int, Joined] = field(default_factory=dict)  # ranks that have joined anew, while others have not
+    _joined_at: float = 0.0  # the first of them
     _lost: bool = False
     _spaces: set[Namespace] = field(default_factory=set)
 
     def __post_init__(self) -> None:
         self.fetches = Fetches(self.pool.connection)
+        self._lives = [0] * self.layout.ranks
 
     @property
     def block(self) -> int:
@@ -183,7 +188,7 @@ class Scheduler:
         """The work of this step. scheduled: for each request, how many tokens are computed when it begins, and when it is
         over."""
         self._look()
-        work = Work(self.pool.handle, loads=self._loads, life=self._life)
+        work = Work(self.pool.handle, loads=self._loads)
         saving = []
         for name, (start, end) in scheduled.items():
             kept = self._kept.get(name)
@@ -194,7 +199,7 @@ class Scheduler:
                     work.saves.append(self._move(kept, table, (kept.saved, depth), max(at, start)))
                     saving.append((kept, depth))
         if self._lost:
-            work.rejoin, work.saves, saving = True, [], []
+            work.rejoin, work.saves, saving = self._rejoining(), [], []
         if work.loads or work.saves:
             self._step += 1
             work.step = self._step
@@ -207,18 +212,21 @@ class Scheduler:
         self._loads, self._loading = [], []
         return work
 
-    def reported(self, saved: Iterable[int], failed: Iterable[str], joined: Joined | None = None) -> None:
-        """What the worker has done: the steps whose saves are made, requests whose load failed, and that it has
-        joined anew."""
+    def reported(self, saved: Iterable[int], failed: Iterable[str], joined: Iterable[Joined] = ()) -> None:
+        """What the workers have done: the steps whose saves are made, once for each rank, requests whose load failed at
+        one of them, and who has joined anew."""
         for step in saved:
-            for kept, depth in self._pending.pop(step, []):
-                self._commit(kept, depth, step)
+            self._made[step] += 1
+            if self._made[step] == self.layout.ranks:
+                del self._made[step]
+                for kept, depth in self._pending.pop(step, []):
+                    self._commit(kept, depth, step)
         for name in failed:
             self.counts.failed += 1
             self.counts.recomputed += self._bringing.pop(name, 0)
             self._no_load.add(name)
-        if joined is not None:
-            self._begin_life(joined)
+        for one in joined:
+            self._join(one)
 
     # ---- the end of a request
 
@@ -280,10 +288,28 @@ class Scheduler:
         self.pool.connection.close()
         log.error("tern: %s: %s. Requests run without Tern until the daemon is back", what, why)
 
-    def _begin_life(self, joined: Joined) -> None:
-        self._life = joined.life  # also if this fails: then the worker is asked to join once more
+    def _rejoining(self) -> dict[int, int]:
+        """Ranks that are to join anew. Those that have joined are asked once more where others take long: the daemon may
+        have ended between."""
+        if self._joined and time.monotonic() > self._joined_at + GATHER_S:
+            self._joined.clear()
+        return {rank: life for rank, life in enumerate(self._lives) if rank not in self._joined}
+
+    def _join(self, one: Joined) -> None:
+        """The scheduler follows when all ranks have joined. If that fails they are asked to join once more."""
+        self._lives[one.rank] = one.life
+        if not self._joined:
+            self._joined_at = time.monotonic()
+        self._joined[one.rank] = one
+        if len(self._joined) < self.layout.ranks:
+            return
+        pools = {joined.pool for joined in self._joined.values()}
+        self._joined.clear()
+        if len(pools) > 1:
+            log.warning("tern: the ranks have joined a daemon that was started again meanwhile")
+            return
         try:
-            self.pool = self.follow(joined.pool)
+            self.pool = self.follow(one.pool)
         except TernError as why:
             log.warning("tern: the daemon could not be joined again: %s: %s", why.kind, why)
             return

@@ -10,6 +10,8 @@ from typing import Any
 # Releases whose connector interface this package was run with.
 VERSIONS = ("0.32",)
 
+RANKS = (1, 2, 4, 8)  # that Tern carries pages between
+
 KEYS = ("socket", "pool_bytes", "engine", "revision")
 
 _UNITS = {"": 1, "K": 1 << 10, "M": 1 << 20, "G": 1 << 30, "T": 1 << 40}
@@ -22,7 +24,7 @@ class Refused(ValueError):
 @dataclass(frozen=True)
 class Settings:
     """socket: of the tenant, as ternd's configuration names it
-    pool_bytes: size of the pool that the instances of this host share
+    pool_bytes: size, in each rank's memory, of the pool that the instances of this host share
     engine: name of this instance among the daemon's engines
     revision: what tells these weights from others of the same name
     """
@@ -75,8 +77,9 @@ def check_config(config: Any) -> None:
         )
     if transfer.kv_role != "kv_both":
         raise Refused(f"kv_role={transfer.kv_role!r}: say 'kv_both', the one role that tern.vllm has yet")
+    if parallel.tensor_parallel_size not in RANKS:
+        raise Refused(f"tensor_parallel_size={parallel.tensor_parallel_size}: tern.vllm carries {', '.join(map(str, RANKS))}")
     for name in (
-        "tensor_parallel_size",
         "pipeline_parallel_size",
         "data_parallel_size",
         "decode_context_parallel_size",

@@ -25,7 +25,7 @@ log = logging.getLogger(__name__)
 class Copied:
     """What was copied since the start.
 
-    loaded, saved: tokens, from Tern and to it
+    loaded, saved: tokens, from Tern and to it; rank 0 alone counts them
     copies, bytes: whole blocks, and their bytes
     """
 
@@ -84,12 +84,14 @@ def copier_of(pool: Pool, layout: Layout, layers: Sequence[Sequence[Layer]], blo
 @dataclass
 class Worker:
     """join: joins the daemon again
-    life: how often that was done
+    rank: which of the engine's workers it is, each of which has the KV of some heads
+    life: how often it has joined again
     """
 
     pool: Pool
     copier_of: Callable[[Pool], Copier]
     join: Callable[[], Pool]
+    rank: int = 0
     life: int = 0
     copier: Copier = field(init=False)
     copied: Copied = field(default_factory=Copied)
@@ -111,7 +113,7 @@ class Worker:
             self._steps.begin(work.step, len(work.loads) + 1)  # one: the saves
             for move in work.loads:
                 self._loads.append((work.step, move, self._thread.submit(self.copier.copy, move, True)))
-        if work.rejoin and work.life == self.life and self._rejoin is None:
+        if work.rejoin.get(self.rank) == self.life and self._rejoin is None:
             self._thread.submit(self.pool.connection.close)  # behind the loads, and no save comes any more
             self._rejoin = Rejoin(self.join)
 
@@ -154,7 +156,7 @@ class Worker:
             return None
         self._rejoin, self.pool, self.copier = None, pool, self.copier_of(pool)
         self.life += 1
-        return Joined(self.life, pool.handle)
+        return Joined(self.rank, self.life, pool.handle)
 
     def close(self) -> None:
         """Waits for the loads; then the memory may go."""
@@ -169,7 +171,8 @@ class Worker:
             self.pool.done_step(self._told)
 
     def _count(self, move: Move, what: str) -> None:
-        setattr(self.copied, what, getattr(self.copied, what) + move.tokens)
+        if self.rank == 0:
+            setattr(self.copied, what, getattr(self.copied, what) + move.tokens)
         for group, run in zip(self.copier.groups, move.runs):
             self.copied.copies += len(run.blocks)
             self.copied.bytes += len(run.blocks) * len(group.layers) * group.shape.data_bytes
