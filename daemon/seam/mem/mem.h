@@ -34,9 +34,10 @@ struct mem_config {
     struct tenant_config tenant[MEM_TENANTS_MAX];
     uint32_t engines; /* control pages of each tenant */
     uint32_t pools;
-    uint32_t page_records;  /* core_limits.pages */
-    uint32_t sums_per_page; /* core_limits.sums_per_page */
-    uint32_t workers;       /* threads; M13's default is min(16, cores) */
+    uint32_t page_records;   /* core_limits.pages */
+    uint32_t sums_per_page;  /* core_limits.sums_per_page */
+    uint64_t page_bytes_min; /* core_limits.page_bytes_min */
+    uint32_t workers;        /* threads; M13's default is min(16, cores) */
     uint32_t jobs; /* queued at most: core_limits.seal_jobs + copy_jobs + pools + record_jobs */
     uint64_t incarnation; /* written to each control page */
     bool huge_pages;      /* try; what was got is in mem_stats */
@@ -117,6 +118,16 @@ enum tern_err mem_region_takes_nic(struct mem *mem, uint32_t tenant, uint32_t re
  * `pcie`: mapped through the GPU's BAR, where there is another way to it as well. */
 enum tern_err mem_region_export(struct mem *mem, uint32_t tenant, uint32_t region, bool pcie,
                                 int *ret_fd, const char **ret_why);
+/* Where engines leave checksums of the pages that they wrote in the region of a GPU, for a pool
+ * that begins at that offset of it (base/brought.h). Memory of the host has no such place. */
+struct mem_brought {
+    int fd;          /* borrowed; -1: there is none */
+    uint64_t offset; /* of the pool's first entry */
+    uint32_t entry_bytes;
+    uint64_t page_bytes; /* of the pool, for each entry */
+};
+struct mem_brought mem_brought(const struct mem *mem, uint32_t tenant, uint32_t region,
+                               uint64_t offset);
 /* The PCI address of that GPU, as the driver writes it; "": the driver does not tell. NULL: memory
  * of the host. */
 const char *mem_region_pci(const struct mem *mem, uint32_t tenant, uint32_t region);
@@ -174,6 +185,7 @@ struct mem_stats {
     uint32_t devices, devices_lost, devices_with_kernels;
     struct mem_far_work {
         uint64_t sums_by_kernels, sums_by_copies; /* checksums of their pages */
+        uint64_t sums_by_engine;                  /* those that were brought with commits */
         uint64_t rows_by_kernels, rows_by_copies; /* stretches of them, packed and unpacked */
     } work;
     uint64_t host_bytes; /* of their host tiers */
