@@ -48,30 +48,33 @@ struct brought {
 
 /* ---- where they are left ---- */
 
-enum tern_err brought_map(struct tern_pool *p, int fd, const Tern__Wire__BroughtSums *at)
+bool brought_range(const struct tern_pool *p, const Tern__Wire__BroughtSums *at,
+                   struct brought_range *ret)
 {
-    struct tern *t = p->owner;
+    uint64_t in_page = at->offset % MAP_BYTES, entries;
+
+    if (at->page_bytes == 0 || at->entry_bytes < brought_entry_bytes(1) ||
+        at->entry_bytes % sizeof(uint64_t) || at->offset % sizeof(uint64_t))
+        return false;
+    entries = brought_entry(p->bytes, at->page_bytes);
+    if (entries > UINT32_MAX)
+        return false;
+    ret->from = at->offset - in_page;
+    ret->bytes = (in_page + entries * at->entry_bytes + MAP_BYTES - 1) / MAP_BYTES * MAP_BYTES;
+    return true;
+}
+
+enum tern_err brought_begin(struct tern_pool *p, const Tern__Wire__BroughtSums *at, uint8_t *map)
+{
+    struct brought_range range = {0};
     struct brought *b = calloc(1, sizeof *b);
-    uint64_t from = at->offset - at->offset % MAP_BYTES, entries;
-    enum tern_err err;
 
     if (!b)
-        return set_error(t, TERN_INTERNAL, "no memory");
-    err = at->page_bytes == 0 || at->entry_bytes < brought_entry_bytes(1) ||
-                  at->entry_bytes % sizeof(uint64_t) || at->offset % sizeof(uint64_t) ||
-                  p->bytes / at->page_bytes > UINT32_MAX
-              ? TERN_MALFORMED
-              : TERN_OK;
-    if (err == TERN_OK) {
-        entries = brought_entry(p->bytes, at->page_bytes) * at->entry_bytes;
-        b->map_bytes = (at->offset - from + entries + MAP_BYTES - 1) / MAP_BYTES * MAP_BYTES;
-        err = map_shared(fd, from, b->map_bytes, &b->map);
-    }
-    if (err != TERN_OK) {
-        free(b);
-        return set_error(t, err, "the place for checksums could not be mapped");
-    }
-    b->entries = b->map + (at->offset - from);
+        return set_error(p->owner, TERN_INTERNAL, "no memory");
+    check(brought_range(p, at, &range));
+    b->map = map;
+    b->map_bytes = range.bytes;
+    b->entries = map + (at->offset - range.from);
     b->entry_bytes = at->entry_bytes;
     b->page_bytes = at->page_bytes;
     p->brought = b;

@@ -226,6 +226,23 @@ static enum tern_err map_region(struct tern *t, int fd, const Tern__Wire__PoolMa
     return err;
 }
 
+static enum tern_err map_sums(struct tern *t, int fd, const Tern__Wire__BroughtSums *at,
+                              struct tern_pool *pool)
+{
+    struct brought_range range;
+    uint8_t *map;
+    enum tern_err err = brought_range(pool, at, &range)
+                            ? map_shared(fd, range.from, range.bytes, &map)
+                            : TERN_MALFORMED;
+
+    if (err != TERN_OK)
+        return set_error(t, err, "the place for checksums could not be mapped");
+    err = brought_begin(pool, at, map);
+    if (err != TERN_OK)
+        munmap(map, range.bytes);
+    return err;
+}
+
 static enum tern_err map_both(struct tern *t, const int *fds, const Tern__Wire__PoolMapReply *reply,
                               struct tern_pool *pool)
 {
@@ -242,11 +259,10 @@ static enum tern_err map_both(struct tern *t, const int *fds, const Tern__Wire__
                         "the control page belongs to another incarnation of the daemon");
         goto out_control;
     }
-    if (reply->sums && pool->device) {
-        err = brought_map(pool, fds[FD_SUMS], reply->sums);
-        if (err != TERN_OK)
-            goto out_control;
-    }
+    if (reply->sums && pool->device)
+        err = map_sums(t, fds[FD_SUMS], reply->sums, pool);
+    if (err != TERN_OK)
+        goto out_control;
     return TERN_OK;
 
 out_control:

@@ -300,6 +300,9 @@ TEST(device_checksums_that_fail_are_computed_by_the_daemon)
             !strstr(tern_error_text(e.tern), rows[i].call))
             fail_msg("%s: %s", rows[i].call, tern_error_text(e.tern));
     }
+    assert_ok(e.tern, bring(&s, PAGES, e.step + 1));
+    in.let_fail("cuLaunchKernel", 2, CUDA_ERROR_OUT_OF_MEMORY);
+    assert_err(TERN_INTERNAL, bring(&s, PAGES, e.step + 1)); /* what was brought counts no more */
     step_and_commit(&s);
     assert_sums(0, SUMS);
     assert_fetched_whole(5);
