@@ -75,7 +75,7 @@ class Answered:
             blob=ct.string_at(r.blob, r.blob_bytes) if r.blob_bytes else b"",
             arriving=r.arriving,
         )
-        self.runs: list[tuple[str, int, Ids]] = []  # of pages as Session.pages has them
+        self.runs: list[tuple[str, int, Ids]] = []  # of pages as Session.page_refs has them
         for i in range(r.nruns):
             run = r.runs[i]
             name, pages = pool.groups[run.group].name, np.zeros((run.n, 2), np.uint32)
@@ -163,9 +163,9 @@ class Session:
         a recurrent group has one. 0 means no page; of a window group use the entries of the tokens from
         `written` - `window` on, and none before. After `fetch_pages` it goes on to the end of what is still to come.
         Take it anew after each call on the session."""
-        return self.pages(group)[:, 0].copy()
+        return self.page_refs(group)[:, 0].copy()
 
-    def pages(self, group: str) -> Ids:
+    def page_refs(self, group: str) -> Ids:
         """The same with the generation of each page: rows of an index and a generation, as
         Pool.checksums_on_stream takes them."""
         return self._tables[group][: self.pool.group(group).pages_for(max(self.allocated, self._arriving))]

@@ -206,13 +206,13 @@ def test_checksums_are_brought_where_libtern_has_kernels(gpu: Daemon, standin: S
         with pool.session(NS) as s:
             s.match(list(range(500, 532)))
             s.extend(allocated=32, written=32)
-            assert (s.pages("kv")[:, 0] == s.table("kv")).all() and s.pages("kv")[:, 1].all()
+            assert (s.page_refs("kv")[:, 0] == s.table("kv")).all() and s.page_refs("kv")[:, 1].all()
             with pytest.raises(tern.Invalid, match="rows"):
                 pool.checksums_on_stream("kv", s.table("kv"), step=1, stream=standin.stream)
             brought, before = 2, memory_of(gpu)
             with engine.step(stream=standin.stream) as step:
                 try:
-                    pool.checksums_on_stream("kv", s.pages("kv"), step=step, stream=standin.stream)
+                    pool.checksums_on_stream("kv", s.page_refs("kv"), step=step, stream=standin.stream)
                 except tern.Unsupported as e:  # a build without nvcc
                     assert "no kernels" in str(e)
                     brought = 0
