@@ -136,6 +136,14 @@ struct mem_device_view {
     const char *uuid;
     const char *lost;       /* why it is; NULL: it is not */
     const char *no_kernels; /* why the CPU hashes its pages; NULL: kernels of its own do */
+    struct mem_device_facts {
+        int node; /* NUMA; -1: not known */
+        int mps;  /* 1: what this daemon does there goes through MPS; 0: it does not; -1: not known
+                   */
+        /* Of its memory, the regions' and what kernels work in. What the driver takes for itself it
+         * does not tell. */
+        uint64_t pool_bytes, kernel_bytes;
+    } facts; /* as they were at the start */
 };
 bool mem_device_view(const struct mem *mem, uint32_t device, struct mem_device_view *ret);
 /* A GPU that was lost since the last call, and why. False: none. */

@@ -523,8 +523,10 @@ bool mem_device_view(const struct mem *mem, uint32_t device, struct mem_device_v
 
     if (!mem->cuda || !cuda_device_view(mem->cuda, device, &view))
         return false;
-    *ret = (struct mem_device_view){
-        .uuid = view.uuid, .lost = view.lost ? view.why : NULL, .no_kernels = view.no_kernels};
+    *ret = (struct mem_device_view){.uuid = view.uuid,
+                                    .lost = view.lost ? view.why : NULL,
+                                    .no_kernels = view.no_kernels,
+                                    .facts = view.facts};
     return true;
 }
 
