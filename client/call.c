@@ -4,6 +4,7 @@
 #include "internal.h"
 
 #include <string.h>
+#include <unistd.h>
 
 #include "base/err.h"
 
@@ -203,7 +204,7 @@ enum tern_err call_answer(struct tern *t, struct call *call, const ProtobufCMess
     return call_status(t, *ret);
 }
 
-enum tern_err call_answer_fds(struct tern *t, struct call *call, int *ret_fds, uint32_t n,
+enum tern_err call_answer_fds(struct tern *t, struct call *call, struct call_fds *ret_fds,
                               const ProtobufCMessage **ret)
 {
     enum tern_err err;
@@ -214,10 +215,20 @@ enum tern_err call_answer_fds(struct tern *t, struct call *call, int *ret_fds, u
     if (err == TERN_TIMED_OUT)
         return err;
     t->socket.fds_expected--;
-    if (err == TERN_OK && client_socket_take_fds(&t->socket, ret_fds, n) != TERN_OK)
+    if (err == TERN_OK &&
+        client_socket_take_fds(&t->socket, ret_fds->v, CLIENT_FDS_MAX, &ret_fds->n) != TERN_OK)
         err = set_error(t, TERN_MALFORMED, "the answer came without its descriptors");
     client_socket_drop_fds(&t->socket);
     return err;
+}
+
+enum tern_err call_fds_are(struct tern *t, const struct call_fds *fds, uint32_t n)
+{
+    if (fds->n == n)
+        return TERN_OK;
+    for (uint32_t i = 0; i < fds->n; i++)
+        close(fds->v[i]);
+    return set_error(t, TERN_MALFORMED, "the answer came without its descriptors");
 }
 
 enum tern_err call_whole(struct tern *t, uint16_t type, uint64_t session,

@@ -13,6 +13,7 @@
 struct device_map {
     struct driver driver;
     char uuid[DRIVER_UUID_BYTES];
+    CUdevice device;
     int ordinal;
     CUdeviceptr at;
     uint64_t bytes;
@@ -75,11 +76,12 @@ static CUresult ordinal_of(const struct driver *d, CUdevice device, int *ret)
     return result == CUDA_SUCCESS ? CUDA_ERROR_NOT_FOUND : result;
 }
 
-static enum tern_err map_handle(struct tern *t, struct device_map *m, CUdevice device,
+static enum tern_err map_handle(struct tern *t, struct device_map *m,
                                 CUmemGenericAllocationHandle handle)
 {
-    const CUmemAccessDesc access = {.location = {.type = CU_MEM_LOCATION_TYPE_DEVICE, .id = device},
-                                    .flags = CU_MEM_ACCESS_FLAGS_PROT_READWRITE};
+    const CUmemAccessDesc access = {
+        .location = {.type = CU_MEM_LOCATION_TYPE_DEVICE, .id = m->device},
+        .flags = CU_MEM_ACCESS_FLAGS_PROT_READWRITE};
     CUresult result = m->driver.address_reserve(&m->at, m->bytes, 0, 0, 0);
 
     if (result != CUDA_SUCCESS)
@@ -101,21 +103,20 @@ static enum tern_err map_handle(struct tern *t, struct device_map *m, CUdevice d
 static enum tern_err map_fd(struct tern *t, int fd, struct device_map *m)
 {
     CUmemGenericAllocationHandle handle;
-    CUdevice device;
     CUresult result = m->driver.init(0);
     enum tern_err err;
 
     if (result != CUDA_SUCCESS)
         return call_failed(t, m, "cuInit", result);
-    TRY(device_agrees(t, m, &device));
-    result = ordinal_of(&m->driver, device, &m->ordinal);
+    TRY(device_agrees(t, m, &m->device));
+    result = ordinal_of(&m->driver, m->device, &m->ordinal);
     if (result != CUDA_SUCCESS)
         return call_failed(t, m, "cuDeviceGet", result);
     result = m->driver.mem_import(&handle, (void *)(intptr_t)fd,
                                   CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR);
     if (result != CUDA_SUCCESS)
         return call_failed(t, m, "cuMemImportFromShareableHandle", result);
-    err = map_handle(t, m, device, handle);
+    err = map_handle(t, m, handle);
     m->driver.mem_release(handle); /* the mapping keeps the memory */
     return err;
 }
@@ -177,4 +178,14 @@ const char *device_map_uuid(const struct device_map *m)
 int device_map_ordinal(const struct device_map *m)
 {
     return m->ordinal;
+}
+
+CUdevice device_map_device(const struct device_map *m)
+{
+    return m->device;
+}
+
+const struct driver *device_map_driver(const struct device_map *m)
+{
+    return &m->driver;
 }

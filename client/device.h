@@ -20,5 +20,7 @@ void device_map_destroy(struct device_map *m, bool owner);
 uint8_t *device_map_base(const struct device_map *m); /* an address of the device */
 const char *device_map_uuid(const struct device_map *m);
 int device_map_ordinal(const struct device_map *m); /* among those that this process sees */
+CUdevice device_map_device(const struct device_map *m);
+const struct driver *device_map_driver(const struct device_map *m); /* as long as the mapping */
 
 #endif

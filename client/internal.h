@@ -14,6 +14,7 @@
  *   call          one request and its answer
  *   device        memory of GPUs
  *   steps         steps on their way into the control page
+ *   brought       checksums that a device leaves for the daemon
  *   async         submitting and polling
  *   request, ops, batch, lease, lease_submit, session, handoff, turn, pool, record, subscribe,
  *   chain         the calls of tern.h
@@ -62,6 +63,7 @@ struct subscription; /* changes.c */
 struct sender;       /* sender.c */
 struct stream_steps; /* steps.c */
 struct stream_page;  /* steps.c */
+struct brought;      /* brought.c */
 
 /* What a request asked for, as far as words about its refusal need it. `kind` is one of enum
  * client_op_kind or of these. */
@@ -110,6 +112,8 @@ struct tern {
     uint32_t rank;
     uint64_t last_step; /* that was published, or put into a stream: it never goes back */
     struct stream_steps *by_stream; /* owned; NULL: no step went into a stream */
+    bool kernels_left; /* a mapping has ended, and kernels of brought.c may still be at it: this
+                          process never says that it has left */
     struct tern_pool *pools;
     struct tern_records *records;
     struct tern_lease *leases; /* owned */
@@ -142,6 +146,7 @@ struct tern_pool {
     uint64_t bytes;
     uint8_t *control;
     struct stream_page *stream_page; /* owned; NULL: no step went into a stream */
+    struct brought *brought;         /* owned; NULL: there is no place for checksums */
 };
 
 struct tern_records {
@@ -298,10 +303,16 @@ enum tern_err call_wait(struct tern *t, struct call *call, const uint8_t **ret_b
 /* The same, decoded, its status taken: the error is the daemon's. The message is borrowed until the
  * next call. */
 enum tern_err call_answer(struct tern *t, struct call *call, const ProtobufCMessage **ret);
-/* The same for an answer that brings n descriptors: with OK they are the caller's, and else they
- * are closed. */
-enum tern_err call_answer_fds(struct tern *t, struct call *call, int *ret_fds, uint32_t n,
+/* The same for an answer that brings descriptors: with OK they are the caller's, and else they are
+ * closed. */
+struct call_fds {
+    int v[CLIENT_FDS_MAX];
+    uint32_t n; /* 1 or more */
+};
+enum tern_err call_answer_fds(struct tern *t, struct call *call, struct call_fds *ret_fds,
                               const ProtobufCMessage **ret);
+/* MALFORMED, with a text, and all are closed: there are not so many. */
+enum tern_err call_fds_are(struct tern *t, const struct call_fds *fds, uint32_t n);
 /* The error of an answer, which every one has in a Status in field 1; its words are taken. */
 enum tern_err call_status(struct tern *t, const ProtobufCMessage *msg);
 /* start, put and answer in one. */

@@ -4,6 +4,7 @@
  * descriptor of memory stays open behind it (it could map the pool again after the daemon thinks it
  * is unmapped). The bell, by which a rank wakes the daemon, is no memory: it stays open as long as
  * the connection. */
+#include "brought.h"
 #include "device.h"
 #include "steps.h"
 
@@ -186,7 +187,7 @@ enum tern_err map_shared(int fd, uint64_t offset, uint64_t bytes, uint8_t **ret)
     return TERN_OK;
 }
 
-enum { FD_REGION, FD_CONTROL, FD_BELL, FDS };
+enum { FD_REGION, FD_CONTROL, FD_BELL, FD_SUMS }; /* SUMS: if the answer says so */
 
 static void unmap_region(struct tern_pool *pool, bool owner)
 {
@@ -225,8 +226,25 @@ static enum tern_err map_region(struct tern *t, int fd, const Tern__Wire__PoolMa
     return err;
 }
 
-static enum tern_err map_both(struct tern *t, const int fds[FDS],
-                              const Tern__Wire__PoolMapReply *reply, struct tern_pool *pool)
+static enum tern_err map_sums(struct tern *t, int fd, const Tern__Wire__BroughtSums *at,
+                              struct tern_pool *pool)
+{
+    struct brought_range range;
+    uint8_t *map;
+    enum tern_err err = brought_range(pool, at, &range)
+                            ? map_shared(fd, range.from, range.bytes, &map)
+                            : TERN_MALFORMED;
+
+    if (err != TERN_OK)
+        return set_error(t, err, "the place for checksums could not be mapped");
+    err = brought_begin(pool, at, map);
+    if (err != TERN_OK)
+        munmap(map, range.bytes);
+    return err;
+}
+
+static enum tern_err map_both(struct tern *t, const int *fds, const Tern__Wire__PoolMapReply *reply,
+                              struct tern_pool *pool)
 {
     enum tern_err err;
 
@@ -241,6 +259,10 @@ static enum tern_err map_both(struct tern *t, const int fds[FDS],
                         "the control page belongs to another incarnation of the daemon");
         goto out_control;
     }
+    if (reply->sums && pool->device)
+        err = map_sums(t, fds[FD_SUMS], reply->sums, pool);
+    if (err != TERN_OK)
+        goto out_control;
     return TERN_OK;
 
 out_control:
@@ -251,17 +273,21 @@ out_region:
 }
 
 /* The answer's descriptors are closed whatever happens: a mapping does not need them. */
-static enum tern_err map_answer(struct tern *t, const int fds[FDS],
+static enum tern_err map_answer(struct tern *t, const struct call_fds *fds,
                                 const Tern__Wire__PoolMapReply *reply, struct tern_pool *pool)
 {
-    enum tern_err err = map_both(t, fds, reply, pool);
+    enum tern_err err;
 
-    close(fds[FD_REGION]);
-    close(fds[FD_CONTROL]);
+    TRY(call_fds_are(t, fds, reply->sums ? FD_SUMS + 1 : FD_SUMS));
+    err = map_both(t, fds->v, reply, pool);
+    close(fds->v[FD_REGION]);
+    close(fds->v[FD_CONTROL]);
+    if (reply->sums)
+        close(fds->v[FD_SUMS]);
     if (err == TERN_OK && t->bell < 0)
-        t->bell = fds[FD_BELL]; /* all pools have the same */
+        t->bell = fds->v[FD_BELL]; /* all pools have the same */
     else
-        close(fds[FD_BELL]);
+        close(fds->v[FD_BELL]);
     return err;
 }
 
@@ -272,7 +298,6 @@ static void pool_link(struct tern *t, struct tern_pool *pool)
     /* A rank that connects again goes on where it was. */
     if (t->member == MEMBER_RANK && published > t->last_step)
         t->last_step = published;
-    pool->owner = t;
     pool->next = t->pools;
     t->pools = pool;
 }
@@ -283,21 +308,23 @@ enum tern_err tern_pool_map(struct tern *t, uint64_t handle, uint32_t deadline_m
     Tern__Wire__PoolRef m = TERN__WIRE__POOL_REF__INIT;
     const ProtobufCMessage *msg;
     struct tern_pool *pool;
+    struct call_fds fds;
     struct call call;
     enum tern_err err;
-    int fds[FDS];
 
-    m.has_pool = 1;
+    m.has_pool = m.has_sums = 1;
     m.pool = handle;
+    m.sums = 1;
     TRY(call_start(t, FRAME_POOL_MAP, deadline_ms, &call));
     pool = calloc(1, sizeof(*pool));
     if (!pool)
         return set_error(t, TERN_INTERNAL, "no memory");
+    pool->owner = t;
     err = call_put(t, &call, 0, &m.base);
     if (err == TERN_OK)
-        err = call_answer_fds(t, &call, fds, FDS, &msg);
+        err = call_answer_fds(t, &call, &fds, &msg);
     if (err == TERN_OK)
-        err = map_answer(t, fds, (const Tern__Wire__PoolMapReply *)msg, pool);
+        err = map_answer(t, &fds, (const Tern__Wire__PoolMapReply *)msg, pool);
     if (err != TERN_OK)
         goto out_free;
     pool_link(t, pool);
@@ -312,16 +339,19 @@ out_free:
 void tern_pool_unmap(struct tern_pool **pool)
 {
     struct tern_pool *p = *pool, **at;
+    bool quiet;
 
     if (!p)
         return;
     for (at = &p->owner->pools; *at != p; at = &(*at)->next)
         ;
     *at = p->next;
+    quiet = brought_end(p);
+    p->owner->kernels_left = p->owner->kernels_left || !quiet;
     if (!is_owner(p->owner)) { /* where a child had not these mappings it may have others */
         unmap_region(p, false);
         free(p->stream_page);
-    } else if (steps_page_end(p)) {
+    } else if (steps_page_end(p) && quiet) {
         unmap_region(p, true);
         munmap(p->control, CONTROL_BYTES);
     } /* else a device may still be at both: they stay until the process ends */
@@ -391,6 +421,20 @@ enum tern_err tern_done_step(struct tern_pool *p, uint64_t step)
     t->text[0] = '\0';
     t->last_step = step;
     control_publish(p->control, t->rank, step, t->bell);
+    return TERN_OK;
+}
+
+enum tern_err tern_checksums_on_stream(struct tern_pool *p, const struct tern_checksums *of,
+                                       void *cu_stream)
+{
+    struct tern *t = p->owner;
+
+    TRY(check_done(t, of->step));
+    if (of->step == t->last_step)
+        return set_error(t, TERN_INVALID,
+                         "the step is done, or in a stream: ask for its checksums before that");
+    TRY(brought_put(p, of, cu_stream));
+    t->text[0] = '\0';
     return TERN_OK;
 }
 

@@ -26,8 +26,8 @@ enum tern_err tern_records_map(struct tern *t, uint32_t deadline_ms, struct tern
     const ProtobufCMessage *msg;
     struct tern_records *m;
     struct call call;
+    struct call_fds fds;
     enum tern_err err;
-    int fd;
 
     ask.has_reserved_one = 1;
     ask.reserved_one = 1;
@@ -37,12 +37,14 @@ enum tern_err tern_records_map(struct tern *t, uint32_t deadline_ms, struct tern
         return set_error(t, TERN_INTERNAL, "no memory");
     err = call_put(t, &call, 0, &ask.base);
     if (err == TERN_OK)
-        err = call_answer_fds(t, &call, &fd, 1, &msg);
+        err = call_answer_fds(t, &call, &fds, &msg);
+    if (err == TERN_OK)
+        err = call_fds_are(t, &fds, 1);
     if (err != TERN_OK)
         goto out_free;
     m->bytes = ((const Tern__Wire__RecordMapReply *)msg)->bytes;
-    err = map_shared(fd, 0, m->bytes, &m->base);
-    close(fd);
+    err = map_shared(fds.v[0], 0, m->bytes, &m->base);
+    close(fds.v[0]);
     if (err != TERN_OK) {
         set_error(t, err,
                   "the record memory could not be mapped (address space, or a daemon that lies)");

@@ -391,13 +391,14 @@ enum tern_err client_socket_wait(struct client_socket *c, uint64_t deadline_ns)
     }
 }
 
-enum tern_err client_socket_take_fds(struct client_socket *c, int *ret, uint32_t n)
+enum tern_err client_socket_take_fds(struct client_socket *c, int *ret, uint32_t n, uint32_t *ret_n)
 {
-    if (c->nfds != n) {
+    if (c->nfds == 0 || c->nfds > n) {
         client_socket_drop_fds(c);
         return TERN_MALFORMED;
     }
-    memcpy(ret, c->fds, n * sizeof(*ret));
+    memcpy(ret, c->fds, c->nfds * sizeof(*ret));
+    *ret_n = c->nfds;
     c->nfds = 0;
     return TERN_OK;
 }

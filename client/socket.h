@@ -19,8 +19,8 @@
 #include "proto/frame.h"
 #include "states.h"
 
-#define CLIENT_FDS_MAX  3           /* descriptors of one answer: region, control page, bell */
-#define CLIENT_BODY_MIN 4096u       /* a daemon that announces a smaller cap is refused */
+#define CLIENT_FDS_MAX  4     /* descriptors of one answer: region, control page, bell, checksums */
+#define CLIENT_BODY_MIN 4096u /* a daemon that announces a smaller cap is refused */
 #define CLIENT_BODY_MAX (16u << 20) /* one that announces a larger one is held to this */
 #define CLIENT_IN_EXTRA                                                                            \
     (64u << 10) /* room behind the largest frame, so that one read takes several */
@@ -91,8 +91,10 @@ static inline bool client_socket_wants_write(const struct client_socket *c)
     return !c->out_left && client_socket_has_out(c);
 }
 
-/* Hands over exactly `n` received descriptors. MALFORMED: another number came; all are closed. */
-enum tern_err client_socket_take_fds(struct client_socket *c, int *ret, uint32_t n);
+/* Hands over the received descriptors, at most `n`. MALFORMED: none came, or more; all are closed.
+ */
+enum tern_err client_socket_take_fds(struct client_socket *c, int *ret, uint32_t n,
+                                     uint32_t *ret_n);
 void client_socket_drop_fds(struct client_socket *c);
 void client_socket_lose(struct client_socket *c);
 

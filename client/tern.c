@@ -198,7 +198,8 @@ void tern_destroy(struct tern *t)
     m.has_reserved_one = 1;
     m.reserved_one = 1;
     left = steps_left_behind(t);
-    if (t->member != MEMBER_NONE && t->socket.state == CLIENT_SOCKET_UP && is_owner(t) && !left)
+    if (t->member != MEMBER_NONE && t->socket.state == CLIENT_SOCKET_UP && is_owner(t) && !left &&
+        !t->kernels_left)
         (void)call_whole(t, FRAME_ENGINE_LEAVE, 0, &m.base, LEAVE_DEADLINE_MS, &msg);
     sender_stop(&t->sender, !is_owner(t));
     pending_finish(t);

@@ -3,3 +3,4 @@
 #include "kernels/fp8.cu"
 #include "kernels/pages.cu"
 #include "kernels/reshard.cu"
+#include "kernels/tell.cu"

@@ -103,11 +103,11 @@ static __device__ __forceinline__ uint64_t value_of(const struct hashed *h, cons
 }
 
 typedef struct hashed find_fn(const struct kernels_checksum *a, uint64_t i);
+typedef uint64_t *to_fn(const struct kernels_checksum *a, uint64_t i);
 
-/* value[i] becomes the hash of what `find` says. All threads of a block reach every barrier. */
-template <find_fn *find>
-static __device__ __forceinline__ void hash_all(const struct kernels_checksum *a, uint64_t all,
-                                                uint64_t *value)
+/* The hash of what `find` says goes where `to` says. All threads of a block reach every barrier. */
+template <find_fn *find, to_fn *to>
+static __device__ __forceinline__ void hash_all(const struct kernels_checksum *a, uint64_t all)
 {
     __shared__ uint64_t part[KERNELS_THREADS];
     uint32_t pair = threadIdx.x % XXH3_PAIRS;
@@ -123,7 +123,7 @@ static __device__ __forceinline__ void hash_all(const struct kernels_checksum *a
         }
         __syncthreads();
         if (i < all && pair == 0)
-            value[i] = value_of(&h, &part[threadIdx.x]);
+            *to(a, i) = value_of(&h, &part[threadIdx.x]);
         __syncthreads(); /* before the parts are written again */
     }
 }
@@ -145,6 +145,11 @@ static __device__ __forceinline__ struct hashed find_block(const struct kernels_
             end - at < KERNELS_BLOCK ? end - at : KERNELS_BLOCK};
 }
 
+static __device__ __forceinline__ uint64_t *block_to(const struct kernels_checksum *a, uint64_t i)
+{
+    return memory<uint64_t>(a->blocks) + i;
+}
+
 static __device__ __forceinline__ struct hashed find_unit(const struct kernels_checksum *a,
                                                           uint64_t i)
 {
@@ -156,13 +161,22 @@ static __device__ __forceinline__ struct hashed find_unit(const struct kernels_c
             (end - first) * sizeof(uint64_t)};
 }
 
+static __device__ __forceinline__ uint64_t *unit_to(const struct kernels_checksum *a, uint64_t i)
+{
+    uint64_t in_list = i / a->units;
+
+    if (a->places == 0)
+        return memory<uint64_t>(a->sums) + i;
+    return memory<uint64_t>(a->sums + memory<const uint32_t>(a->places)[in_list] * a->place_bytes) +
+           (i - in_list * a->units);
+}
+
 extern "C" __global__ void tern_checksum_blocks(struct kernels_checksum a)
 {
-    hash_all<find_block>(&a, static_cast<uint64_t>(a.n) * a.page_blocks,
-                         memory<uint64_t>(a.blocks));
+    hash_all<find_block, block_to>(&a, static_cast<uint64_t>(a.n) * a.page_blocks);
 }
 
 extern "C" __global__ void tern_checksum_units(struct kernels_checksum a)
 {
-    hash_all<find_unit>(&a, static_cast<uint64_t>(a.n) * a.units, memory<uint64_t>(a.sums));
+    hash_all<find_unit, unit_to>(&a, static_cast<uint64_t>(a.n) * a.units);
 }

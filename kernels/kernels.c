@@ -80,7 +80,9 @@ static enum kernels_refusal checksum_check(enum kernels_kind kind, struct kernel
 
     if (no)
         return no;
-    if (io->list % sizeof(uint32_t) || io->blocks % sizeof(uint64_t) || io->sums % sizeof(uint64_t))
+    if (io->list % sizeof(uint32_t) || io->blocks % sizeof(uint64_t) ||
+        io->sums % sizeof(uint64_t) || io->places % sizeof(uint32_t) ||
+        io->place_bytes % sizeof(uint64_t))
         return KERNELS_REFUSED_ALIGNED;
     ret->block = KERNELS_THREADS;
     ret->grid = grid_of(shares(io->n * each, KERNELS_HASHED));
@@ -138,6 +140,17 @@ static enum kernels_refusal fp8_check(struct kernels_fp8 *io, struct kernels_lau
     return KERNELS_REFUSED_NONE;
 }
 
+static enum kernels_refusal told_check(const struct kernels_told *a, struct kernels_launch *ret)
+{
+    if (a->n == 0 || a->n > KERNELS_WORDS_MAX)
+        return KERNELS_REFUSED_WORDS;
+    if (a->to % sizeof(uint32_t))
+        return KERNELS_REFUSED_ALIGNED;
+    ret->block = KERNELS_THREADS;
+    ret->grid = 1;
+    return KERNELS_REFUSED_NONE;
+}
+
 const char *kernels_function(enum kernels_kind kind)
 {
     static const char *const function[KERNELS_KINDS] = {
@@ -159,6 +172,7 @@ enum kernels_refusal kernels_prepare(enum kernels_kind kind, union kernels_args 
     case KERNELS_RESHARD: return reshard_check(&io->reshard, ret);
     case KERNELS_FP8_PACK:
     case KERNELS_FP8_UNPACK: return fp8_check(&io->fp8, ret);
+    case KERNELS_TELL: return told_check(&io->told, ret);
     case KERNELS_GATHER:
     case KERNELS_SCATTER:
     case KERNELS_ZERO:

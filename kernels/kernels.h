@@ -26,6 +26,7 @@
 #define KERNELS_ROWS_MAX       ((1u << 31) - 1 - KERNELS_TILE) /* of a piece; and vectors of a row */
 #define KERNELS_FP8_EACH       8     /* elements that a thread converts at a time */
 #define KERNELS_UNITS_MAX      65536 /* of a page */
+#define KERNELS_WORDS_MAX      512   /* that come with a launch, whose arguments take 4096 bytes */
 
 /* X(NAME, function in the module, struct of its arguments): the table of all kernels. */
 #define KERNELS_TABLE(X)                                                                           \
@@ -37,7 +38,8 @@
     X(CHECKSUM_UNITS, tern_checksum_units, checksum) /* behind it: of their units (X7) */          \
     X(RESHARD, tern_reshard, reshard)   /* a plan of strided copies, over a list of spans */       \
     X(FP8_PACK, tern_fp8_pack, fp8)     /* pages of bf16 to e4m3 in a staging buffer */            \
-    X(FP8_UNPACK, tern_fp8_unpack, fp8) /* and back */
+    X(FP8_UNPACK, tern_fp8_unpack, fp8) /* and back */                                             \
+    X(TELL, tern_tell, told)            /* words that came with the launch, into memory */
 
 enum kernels_kind {
 #define X(NAME, function, args) KERNELS_##NAME,
@@ -55,6 +57,7 @@ enum kernels_kind {
     X(TILES, "a plan without tiles or pages, or more pieces than tiles")                           \
     X(HEADS, "heads, loops and rows of a page are none, are not all of it without gaps, or have "  \
              "rows that are no multiple of 8 elements")                                            \
+    X(WORDS, "a launch brings too many words, or none")                                            \
     X(ALIGNED, "an address is not aligned: memory must begin at a multiple of 16, a list at one "  \
                "of the size of its elements")
 
@@ -94,6 +97,9 @@ struct kernels_checksum {
     uint32_t n, units;
     uint64_t blocks; /* scratch of kernels_checksum_scratch bytes: the sub-blocks' values */
     uint64_t sums;   /* of n * units uint64_t: the checksums, page by page */
+    uint64_t places; /* 0, or of n uint32_t: those of page i of the list begin at
+                        sums + places[i] * place_bytes instead */
+    uint64_t place_bytes;
     uint32_t unit_blocks, page_blocks; /* sub-blocks of a unit but the last one, and of a page:
                                           kernels_prepare fills them in */
 };
@@ -164,7 +170,16 @@ struct kernels_fp8 {
     struct kernels_divisor by_row, by_rows; /* vectors of 8 elements: kernels_prepare fills in */
 };
 
+/* Words for what is launched behind it in the stream, such as a list of pages: no memory of the
+ * host has to stay as it is until the stream has come there. */
+struct kernels_told {
+    uint64_t to;
+    uint32_t n;
+    uint32_t word[KERNELS_WORDS_MAX];
+};
+
 union kernels_args {
+    struct kernels_told told;
     struct kernels_fp8 fp8;
     struct kernels_reshard reshard;
     struct kernels_pages pages;

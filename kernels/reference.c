@@ -38,6 +38,11 @@ void reference_zero(const struct kernels_pages *a)
         memset(page_of(a, i), 0, a->page_bytes);
 }
 
+void reference_tell(const struct kernels_told *a)
+{
+    memcpy(host(a->to), a->word, a->n * sizeof *a->word);
+}
+
 void reference_run(enum kernels_kind kind, const union kernels_args *args)
 {
     switch (kind) {
@@ -49,6 +54,7 @@ void reference_run(enum kernels_kind kind, const union kernels_args *args)
     case KERNELS_RESHARD: reference_reshard(&args->reshard); break;
     case KERNELS_FP8_PACK: reference_fp8_pack(&args->fp8); break;
     case KERNELS_FP8_UNPACK: reference_fp8_unpack(&args->fp8); break;
+    case KERNELS_TELL: reference_tell(&args->told); break;
     case KERNELS_KINDS: break;
     }
 }

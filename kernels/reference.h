@@ -13,6 +13,7 @@ void reference_checksum_units(const struct kernels_checksum *a);
 void reference_reshard(const struct kernels_reshard *a);
 void reference_fp8_pack(const struct kernels_fp8 *a);
 void reference_fp8_unpack(const struct kernels_fp8 *a);
+void reference_tell(const struct kernels_told *a);
 /* XXH3-64 without a seed. */
 uint64_t reference_xxh3(const void *bytes, uint64_t n);
 

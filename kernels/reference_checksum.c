@@ -62,14 +62,19 @@ void reference_checksum_blocks(const struct kernels_checksum *a)
 void reference_checksum_units(const struct kernels_checksum *a)
 {
     const uint64_t *value = (const uint64_t *)(uintptr_t)a->blocks;
-    uint64_t *sum = (uint64_t *)(uintptr_t)a->sums, from;
+    const uint32_t *places = (const uint32_t *)(uintptr_t)a->places;
+    uint64_t from;
 
-    for (uint32_t i = 0; i < a->n; i++)
+    for (uint32_t i = 0; i < a->n; i++) {
+        uint64_t at = places ? places[i] * a->place_bytes : i * (a->units * sizeof(uint64_t));
+        uint64_t *sum = (uint64_t *)(uintptr_t)(a->sums + at);
+
         for (uint32_t k = 0; k < a->units; k++) {
             uint64_t end = unit_span(a, k, &from);
             uint64_t n = (end - from + KERNELS_BLOCK - 1) / KERNELS_BLOCK;
 
-            *sum++ = reference_xxh3(value, n * sizeof *value);
+            sum[k] = reference_xxh3(value, n * sizeof *value);
             value += n;
         }
+    }
 }

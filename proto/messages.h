@@ -186,7 +186,9 @@ enum message_body {
     F(pool_open, bytes, U64, 0)                                                                    \
     F(pool_open, host_bytes, U64, 0)                                                               \
     F(pool_open, align_tokens, U32, 0)
-#define REQUEST_POOL_MAP(F)   F(pool_map, pool, POOL, 0)
+#define REQUEST_POOL_MAP(F)                                                                        \
+    F(pool_map, pool, POOL, 0)                                                                     \
+    F(pool_map, sums, TRUTH, 0)
 #define REQUEST_POOL_CLOSE(F) F(pool_close, pool, POOL, 0)
 #define REQUEST_SESSION_OPEN(F)                                                                    \
     F(session_open, pool, POOL, 0)                                                                 \
@@ -275,7 +277,7 @@ enum message_body {
  * - RUNS: of pages, the answer's own whatever its struct.
  * - RESULTS: of the operations of a Step.
  * - REGION_BYTES: of the whole region that a pool lies in; REGION_DEVICE: the GPU that it lies on,
- *   if it does. The shell knows them.
+ *   if it does; REGION_SUMS: where checksums of its pages are left, likewise. The shell knows them.
  * - RECORD, RECORDS: turn records, with where they lie. */
 #define REPLY_ENGINE_JOIN(F) F(join, 2, engine, ENGINE)
 #define REPLY_ENGINE_LEAVE(F)
@@ -288,7 +290,8 @@ enum message_body {
     F(pool_map, 3, offset, U64)                                                                    \
     F(pool_map, 4, bytes, U64)                                                                     \
     F(pool_map, 5, region_bytes, REGION_BYTES)                                                     \
-    F(pool_map, 6, device, REGION_DEVICE)
+    F(pool_map, 6, device, REGION_DEVICE)                                                          \
+    F(pool_map, 7, sums, REGION_SUMS)
 #define REPLY_POOL_CLOSE(F)
 #define REPLY_SESSION_OPEN(F) F(session_open, 2, session, SESSION)
 #define REPLY_PEEK(F)                                                                              \

@@ -709,6 +709,11 @@ static int run_peers(struct ctl *ctl)
     return show_list(ctl, "peers", titles, TITLES_N(titles), add_peer, "no peer is configured");
 }
 
+static const char *numa_node(const json_t *row)
+{
+    return json_is_integer(json_object_get(row, "numa_node")) ? num(row, "numa_node") : "not known";
+}
+
 static void doctor_memlock(const json_t *rdma)
 {
     uint64_t need = j_u64(rdma, "memlock_needed_bytes"), may = j_u64(rdma, "memlock_bytes");
@@ -809,6 +814,11 @@ static void doctor_gpus(const json_t *gpus)
         else
             printf("checksums by the CPU, on copies of pages, and row by row (%s)\n",
                    j_str(row, "reason"));
+        printf("  %s bytes of it for pools, %s for kernels; NUMA node %s; MPS %s\n",
+               num(row, "pool_bytes"), num(row, "kernel_bytes"), numa_node(row),
+               !json_is_boolean(json_object_get(row, "mps")) ? "not known"
+               : j_bool(row, "mps")                          ? "on"
+                                                             : "off");
     }
 }
 
@@ -831,12 +841,12 @@ static int run_doctor(struct ctl *ctl)
             printf("  device %s: %s\n", j_str(row, "device"), j_str(row, "state"));
         json_array_foreach(json_object_get(rdma, "rails"), i, row)
             printf("  rail %zu: %s port %s, gid %s, mtu %s, %s reads at a time, %s; %s bytes in %s "
-                   "registrations\n",
+                   "registrations; NUMA node %s\n",
                    i, j_str(row, "device"), num(row, "port"), num(row, "gid_index"),
                    num(row, "mtu"), num(row, "rd_atomic"),
                    json_is_true(json_object_get(row, "windows")) ? "windows of type 2B"
                                                                  : "no windows of type 2B: no push",
-                   num(row, "registered_bytes"), num(row, "registrations"));
+                   num(row, "registered_bytes"), num(row, "registrations"), numa_node(row));
         json_array_foreach(json_object_get(rdma, "regions"), i, row) doctor_region(row);
         if (j_bool(rdma, "in_use"))
             doctor_tuning(json_object_get(rdma, "tuning"));

@@ -175,6 +175,43 @@ enum tern_step_by { TERN_STEP_BY_DEVICE = 0, TERN_STEP_BY_HOST = 1 };
 TERN_API enum tern_err tern_done_step_on_stream(struct tern_pool *p, uint64_t step, void *cu_stream,
                                                 enum tern_step_by *ret_by);
 
+/* Pages of one group, and the step of the commit that will name them. */
+struct tern_checksums {
+    uint64_t step;                 /* as tern_commit's: the step that writes them, or a later one */
+    uint64_t page_bytes;           /* of the group, as in its struct tern_group */
+    uint32_t units;                /* likewise; 0 stands for 1 */
+    uint32_t n;                    /* pages, at least 1 */
+    const struct tern_page *pages; /* index and generation as answers named them; borrowed for the
+                                      call */
+};
+/* Lets this rank's GPU compute the checksums of pages, in the engine's own stream, behind all that
+ * the stream was given before, so behind the kernels that write the pages. A commit that names the
+ * step and these pages brings them: the daemon takes them when the step has passed, and asks the
+ * GPU for nothing. Call it for each commit, in every rank, before the step's own tern_done_step or
+ * tern_done_step_on_stream; that has to come when the stream has done this. Where a rank did not
+ * call it for a page, or not for this very step, the daemon computes what is missing, as it does
+ * without this call. Nobody waits for the device.
+ *
+ * What is brought counts as the checksums of those pages. If they are written again behind it, what
+ * reads them (a peer, the host tier, the disk) finds that they do not agree, and answers CORRUPT:
+ * no wrong byte is given to anybody. So ask again for pages that are written again.
+ *
+ * cu_stream as for tern_done_step_on_stream; all streams of a mapping are of one context on its
+ * GPU. The first call of a mapping loads the kernels, takes 2 MiB of the GPU's memory and registers
+ * the place where the checksums go (16 bytes and 8 a unit for each page of the pool), which may
+ * take milliseconds: let it be one before the first step that matters. tern_pool_unmap and
+ * tern_destroy wait for what is in a stream, as for steps. INVALID      As for tern_done_step, but
+ * the step must not be done or in a stream yet; no context of the pool's GPU is current, or another
+ * one than at the first call; the stream is being captured into a graph; or the pages are none of
+ * one group of the pool. DENIED       As for tern_done_step. UNSUPPORTED  The pool is in memory of
+ * the host; the daemon is older than this call; this libtern was built without kernels, or they
+ * have no code for this GPU; the GPU cannot write memory of the host; or a page is larger than 1
+ * GiB or has more units than limits.sums_per_page has room for. It stays so: do not call it again.
+ *   INTERNAL     The driver failed; tern_error_text says in which call.
+ * After any error none of these pages has checksums that count: commit all the same. */
+TERN_API enum tern_err tern_checksums_on_stream(struct tern_pool *p,
+                                                const struct tern_checksums *of, void *cu_stream);
+
 /* Waits until every rank of the engine has passed `step`, as the daemon sees it. Then what was
  * committed at that step or before can be matched by everybody on this host, and by peers a moment
  * later (tern_fetch's at_least waits for that). What was given back at it is free: it is also what

@@ -224,6 +224,8 @@ struct event {
 struct page_at {
     uint32_t group, index, gen;
     uint32_t record; /* dense number over all pools: the seam's own per-page arrays use it */
+    uint64_t step;   /* SEAL: what the commit of the page named: its engine may have brought the
+                        checksums for that step (base/brought.h). 0: none may be there */
 };
 
 /* Of a batch between pools of other page_tokens: a span, as transfer/spans.h has it. Of the

@@ -456,7 +456,8 @@ struct request {
         struct req_pool_open pool_open;
         struct {
             struct pool_id pool;
-        } pool_map; /* the rank is the connection's */
+            bool sums; /* with where to leave checksums, if there is such a place */
+        } pool_map;    /* the rank is the connection's */
         struct {
             struct pool_id pool;
         } pool_close; /* CONFLICT while sessions are open in it or another engine has mapped it */
@@ -555,7 +556,8 @@ struct reply {
         struct {
             uint32_t region;
             uint64_t offset, bytes;
-        } pool_map; /* in the tenant's memory of that region */
+            bool sums; /* the request's */
+        } pool_map;    /* in the tenant's memory of that region */
         struct {
             struct session_id session;
         } session_open;

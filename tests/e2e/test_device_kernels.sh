@@ -30,7 +30,7 @@ figures() {
 
 play() {
     "$TERN_BIN/tern-replay" --prefill "$DIR/prefill/a.sock" --decode "$DIR/decode/a.sock" --sessions 6 --turns 4 \
-        --ranks 2:2 --profile "$1" --json >"$DIR/json" 2>"$DIR/err" || fail "tern-replay --profile $1"
+        --ranks 2:2 --profile "$@" --json >"$DIR/json" 2>"$DIR/err" || fail "tern-replay --profile $*: $(cat "$DIR/err")"
     is wrong_bytes 0 failed_requests 0 leaked_pages 0
     [ "$(field transferred_pages)" -gt 0 ] || fail "nothing was transferred"
 }
@@ -50,7 +50,23 @@ play tiny
 play hybrid
 figures kernels copies
 [ "$(ask prefill doctor | grep -c "^GPU ${GPU%0}[01]: its kernels compute checksums and pack rows$")" = 2 ] || fail "doctor"
+[ "$(ask prefill doctor | grep -c '^  50,331,648 bytes of it for pools, 3,145,728 for kernels; NUMA node not known; MPS on$')" = 2 ] ||
+    fail "doctor: $(ask prefill doctor)"
+json "$(ask prefill doctor --json)" "[(g['mps'], g['numa_node'], g['pool_bytes']) for g in j['gpus']] == [(True, None, 48 << 20)] * 2"
 end
+
+# Engines that bring the checksums of what they commit, where this build has kernels for them: the daemon of the engine
+# that commits computes none.
+if [ -f "$TERN_BUILD/gen/kernels/kernels.fatbin" ]; then
+    start prefill decode
+    start decode prefill
+    for profile in tiny hybrid tiny-state; do
+        play "$profile" --checksums
+    done
+    json "$(ask prefill status --json)" "j['memory']['checksums_by_engine'] > 100 and \
+        j['memory']['checksums_by_kernels'] == 0 and j['memory']['checksums_by_copies'] == 0"
+    end
+fi
 
 reason="cuModuleLoadData: CUDA_ERROR_NO_BINARY_FOR_GPU"
 export STANDIN_CUDA_KERNELS=0

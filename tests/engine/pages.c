@@ -16,6 +16,8 @@ static struct driver driver;
 static struct {
     char uuid[DRIVER_UUID_BYTES];
     CUcontext context;
+    CUstream stream; /* NULL: not yet */
+    CUevent behind;  /* made with it */
 } gpu[TERN_RANKS_MAX];
 static uint32_t gpus;
 static uint8_t *room;
@@ -42,8 +44,8 @@ static void driver_use(void)
     must(driver.init(0), "cuInit");
 }
 
-/* The context of that GPU is this thread's from here on. */
-static void gpu_use(const char *uuid)
+/* The context of that GPU is this thread's from here on; which of them it is. */
+static uint32_t gpu_use(const char *uuid)
 {
     char seen[DRIVER_TEXT];
     CUdevice device;
@@ -59,6 +61,7 @@ static void gpu_use(const char *uuid)
         gpus++;
     }
     must(driver.context_set(gpu[i].context), "cuCtxSetCurrent");
+    return i;
 }
 
 static uint8_t *room_for(size_t bytes)
@@ -88,6 +91,27 @@ void pool_bytes_get(const struct tern_pool *map, void *to, const uint8_t *from, 
     }
     gpu_use(tern_pool_device(map));
     must(driver.copy_to_host(to, (CUdeviceptr)(uintptr_t)from, n), "cuMemcpyDtoH");
+}
+
+enum tern_err pool_bring(struct tern_pool *map, const struct tern_checksums *of)
+{
+    const char *uuid = tern_pool_device(map);
+    enum tern_err err;
+    uint32_t i;
+
+    if (!uuid)
+        return tern_checksums_on_stream(map, of, NULL);
+    i = gpu_use(uuid);
+    if (!gpu[i].stream) {
+        must(driver.stream_create(&gpu[i].stream, CU_STREAM_NON_BLOCKING), "cuStreamCreate");
+        must(driver.event_create(&gpu[i].behind, CU_EVENT_DISABLE_TIMING), "cuEventCreate");
+    }
+    err = tern_checksums_on_stream(map, of, gpu[i].stream);
+    if (err != TERN_OK)
+        return err;
+    must(driver.event_record(gpu[i].behind, gpu[i].stream), "cuEventRecord");
+    must(driver.event_wait(gpu[i].behind), "cuEventSynchronize");
+    return TERN_OK;
 }
 
 void pool_page_fill(const struct tern_pool *map, uint8_t *page, size_t bytes, uint64_t seed)

@@ -22,6 +22,7 @@ void table_init(struct block_table *t, const struct tern_group *groups, uint32_t
 
         t->group[g].prefix = mem_need(n, sizeof(uint64_t));
         t->group[g].index = mem_need(n, sizeof(uint32_t));
+        t->group[g].gen = mem_need(n, sizeof(uint32_t));
     }
 }
 
@@ -30,6 +31,7 @@ void table_finish(struct block_table *t)
     for (uint32_t g = 0; g < t->ngroups; g++) {
         free(t->group[g].prefix);
         free(t->group[g].index);
+        free(t->group[g].gen);
     }
     t->ngroups = 0;
 }
@@ -72,8 +74,10 @@ bool table_take(struct block_table *t, const struct tern_result *r, uint32_t *re
         if (run->first > tg->pages || run->n > tg->pages - run->first ||
             (recurrent ? run->first != 0 || run->n != 1 : run->from.index != 0))
             return false;
-        for (uint32_t i = 0; i < run->n; i++)
+        for (uint32_t i = 0; i < run->n; i++) {
             tg->index[run->first + i] = run->pages[i].index;
+            tg->gen[run->first + i] = run->pages[i].generation;
+        }
         tg->from = run->from.index;
         if (ret_pages)
             ret_pages[run->group] += run->n;

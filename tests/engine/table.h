@@ -15,6 +15,7 @@
 struct table_group {
     uint64_t *prefix; /* owned */
     uint32_t *index;  /* owned */
+    uint32_t *gen;    /* owned: the generation of each */
     uint32_t pages;   /* that the tokens take */
     uint32_t from;    /* RECURRENT: the page that is to be copied into index[0]; 0: none */
 };

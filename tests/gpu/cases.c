@@ -111,6 +111,7 @@ static void checksum_run(enum kernels_kind kind, const struct arena *a,
         c->list += arena_address(a, device);
         c->blocks += arena_address(a, device);
         c->sums += arena_address(a, device);
+        c->places += c->place_bytes ? arena_address(a, device) : 0;
     }
     arena_run(a, kind, &args[0], &args[1]);
 }
@@ -120,29 +121,60 @@ static void case_checksum(const struct device *d, struct case_size size, struct 
 {
     struct kernels_checksum c = {.pool = 0};
     uint32_t align;
-    uint64_t scratch, sums;
+    uint64_t scratch, each, sums;
     struct arena a;
 
     checksum_shape(size, p, &c, &align);
     scratch = kernels_checksum_scratch(&c);
-    sums = (uint64_t)c.n * c.units * sizeof(uint64_t);
-    snprintf(ret->text, sizeof ret->text, "%u pages of %llu bytes, %u units, at multiples of %u",
-             c.n, (unsigned long long)c.page_bytes, c.units, align);
-    arena_begin(&a, d, c.n * (2 * c.page_bytes + sizeof(uint32_t)) + scratch + sums + ARENA_ROOM,
-                p);
+    each = (c.units + prng_below(p, 4)) * sizeof(uint64_t);
+    c.place_bytes = prng_below(p, 2) ? each : 0;
+    sums = (c.place_bytes ? 2 * c.n : c.n) * each;
+    snprintf(ret->text, sizeof ret->text, "%u pages of %llu bytes, %u units, at multiples of %u%s",
+             c.n, (unsigned long long)c.page_bytes, c.units, align,
+             c.place_bytes ? ", in places" : "");
+    arena_begin(&a, d,
+                c.n * (2 * c.page_bytes + 2 * sizeof(uint32_t)) + scratch + sums + ARENA_ROOM, p);
     c.pool = arena_take(&a, 2 * c.n * c.page_bytes, align);
     c.list = arena_take(&a, c.n * sizeof(uint32_t), sizeof(uint32_t));
     c.blocks = arena_take(&a, scratch, sizeof(uint64_t));
     c.sums = arena_take(&a, sums, sizeof(uint64_t));
     list_make((uint32_t *)(a.want + c.list), c.n, 2 * c.n, p);
+    if (c.place_bytes) {
+        c.places = arena_take(&a, c.n * sizeof(uint32_t), sizeof(uint32_t));
+        list_make((uint32_t *)(a.want + c.places), c.n, 2 * c.n, p);
+    }
     arena_put(&a);
     checksum_run(KERNELS_CHECKSUM_BLOCKS, &a, &c);
     checksum_run(KERNELS_CHECKSUM_UNITS, &a, &c);
     arena_end(&a, ret);
 }
 
+static void case_tell(const struct device *d, struct case_size size, struct prng *p,
+                      struct case_result *ret)
+{
+    union kernels_args args[2];
+    struct kernels_told *told = &args[0].told;
+    struct arena a;
+    size_t to;
+
+    (void)size;
+    told->n = prng_below(p, 4) ? 1 + prng_below(p, KERNELS_WORDS_MAX) : KERNELS_WORDS_MAX;
+    for (uint32_t i = 0; i < KERNELS_WORDS_MAX; i++)
+        told->word[i] = (uint32_t)prng_u64(p);
+    snprintf(ret->text, sizeof ret->text, "%u words", told->n);
+    arena_begin(&a, d, sizeof told->word + ARENA_ROOM, p);
+    to = arena_take(&a, told->n * sizeof(uint32_t), sizeof(uint32_t));
+    arena_put(&a);
+    args[1] = args[0];
+    for (int device = 0; device < 2; device++)
+        args[device].told.to = arena_address(&a, device) + to;
+    arena_run(&a, KERNELS_TELL, &args[0], &args[1]);
+    arena_end(&a, ret);
+}
+
 const struct case_row case_table[] = {
     {"gather", case_gather},     {"scatter", case_scatter}, {"zero", case_zero},
     {"checksum", case_checksum}, {"reshard", case_reshard}, {"fp8", case_fp8},
+    {"tell", case_tell},
 };
 const size_t case_count = sizeof case_table / sizeof case_table[0];

@@ -79,6 +79,8 @@ CUresult standin_host_unregister(void *at)
         standin_broken("memory was unmapped before it was unregistered");
     if (standin_in_flight((uintptr_t)registered[i].device, registered[i].bytes))
         standin_broken("memory was unregistered while a write to it was to come");
+    if (standin_launched(standin_current->device))
+        standin_broken("memory was unregistered while a kernel was to run");
     munmap(registered[i].device, registered[i].bytes);
     registered[i].host = registered[i].device = NULL;
     return standin_leave(CUDA_SUCCESS);

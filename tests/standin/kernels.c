@@ -154,7 +154,8 @@ CUresult standin_launch(CUfunction function, unsigned int grid_x, unsigned int g
 static bool reach(uint64_t *io, uint64_t n, int device)
 {
     CUresult result;
-    uint8_t *there = standin_reach(*io, n, device, &result);
+    uint8_t *host = standin_registered(*io, n);
+    uint8_t *there = host ? host : standin_reach(*io, n, device, &result);
 
     *io = (uintptr_t)there;
     return there != NULL;
@@ -179,13 +180,32 @@ static bool reach_pages(uint64_t *io_pool, uint64_t *io_list, uint64_t page_byte
     return true;
 }
 
+/* Where each page's checksums go: all places lie in one mapping. */
+static bool reach_places(struct kernels_checksum *a, int device)
+{
+    uint64_t sums = a->sums, bytes = a->units * sizeof(uint64_t);
+    const uint32_t *places;
+
+    if (!reach(&a->places, (uint64_t)a->n * sizeof *places, device) || !reach(&a->sums, 1, device))
+        return false;
+    places = (const uint32_t *)(uintptr_t)a->places;
+    for (uint32_t i = 0; i < a->n; i++) {
+        uint64_t at = sums + places[i] * a->place_bytes;
+
+        if (!reach(&at, bytes, device) || at != a->sums + places[i] * a->place_bytes)
+            return false;
+    }
+    return true;
+}
+
 static bool reach_checksum(enum kernels_kind kind, struct kernels_checksum *a, int device)
 {
     if (!reach(&a->blocks, (uint64_t)a->n * a->page_blocks * sizeof(uint64_t), device))
         return false;
-    return kind == KERNELS_CHECKSUM_UNITS
-               ? reach(&a->sums, (uint64_t)a->n * a->units * sizeof(uint64_t), device)
-               : reach_pages(&a->pool, &a->list, a->page_bytes, a->n, device);
+    if (kind == KERNELS_CHECKSUM_BLOCKS)
+        return reach_pages(&a->pool, &a->list, a->page_bytes, a->n, device);
+    return a->places ? reach_places(a, device)
+                     : reach(&a->sums, (uint64_t)a->n * a->units * sizeof(uint64_t), device);
 }
 
 /* How far a piece goes from where it begins. */
@@ -274,7 +294,9 @@ CUresult standin_kernel(const struct standin_launch *l, int device)
 
     if (l->kind == KERNELS_RESHARD)
         return reshard_run(l, device);
-    if (l->kind == KERNELS_CHECKSUM_BLOCKS || l->kind == KERNELS_CHECKSUM_UNITS)
+    if (l->kind == KERNELS_TELL)
+        ok = reach(&args.told.to, args.told.n * sizeof(uint32_t), device);
+    else if (l->kind == KERNELS_CHECKSUM_BLOCKS || l->kind == KERNELS_CHECKSUM_UNITS)
         ok = reach_checksum(l->kind, &args.checksum, device);
     else
         ok = reach_pages(&args.pages.pool, &args.pages.list, args.pages.page_bytes, args.pages.n,

@@ -14,7 +14,8 @@
  *   device is to run, ends the program, and so does a module that is unloaded then; so does
  * registered memory of the host that is unmapped, a function in a stream that calls the driver, and
  * what is put into a stream that is being captured;
- * - registered memory of the host has another address for devices.
+ * - registered memory of the host has another address for devices, and no kernel of the context is
+ *   to run when it is unregistered.
  *
  * The environment says what it is like: STANDIN_CUDA_DEVICES (2), STANDIN_CUDA_MIB of each (1024),
  * STANDIN_CUDA_DELAY_US (100: a copy takes up to that), STANDIN_CUDA_LACKS (N,N: the numbers of

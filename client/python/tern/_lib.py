@@ -175,6 +175,10 @@ class Span(ct.Structure):
     _fields_ = [("at", ct.c_void_p), ("bytes", u64)]
 
 
+class Checksums(ct.Structure):
+    _fields_ = [("step", u64), ("page_bytes", u64), ("units", u32), ("n", u32), ("pages", ct.POINTER(Page))]
+
+
 class Units(ct.Structure):
     _fields_ = [("group", u32), ("first", u32), ("n", u32), ("until", u32)]
 
@@ -297,6 +301,7 @@ STRUCTS: dict[str, type[ct.Structure]] = {
     "tern_session_options": SessionOptions,
     "tern_span": Span,
     "tern_units": Units,
+    "tern_checksums": Checksums,
     "tern_section": Section,
     "tern_record_blob": RecordBlob,
     "tern_record": Record,
@@ -333,6 +338,7 @@ _CALLS: dict[str, tuple[object, list[object]]] = {
     "tern_pool_ordinal": (ct.c_int, [_P]),
     "tern_done_step": (ct.c_int, [_P, u64]),
     "tern_done_step_on_stream": (ct.c_int, [_P, u64, _P, ct.POINTER(ct.c_int)]),
+    "tern_checksums_on_stream": (ct.c_int, [_P, ct.POINTER(Checksums), _P]),
     "tern_wait_published": (ct.c_int, [_P, u64, u32]),
     "tern_session_open_with": (ct.c_int, [_P, u64, _NS, ct.POINTER(SessionOptions), u32, ct.POINTER(u64)]),
     "tern_peek_depths": (ct.c_int, [_P, u64, _NS, _TOKENS, u32, ct.POINTER(Depths)]),

@@ -366,6 +366,22 @@ class Pool:
             c._check(lib.tern_done_step_on_stream(self._mapped, step_number(step), handle, ct.byref(by)))
         return STEP_BY[by.value]
 
+    def checksums_on_stream(self, group: str, pages: npt.ArrayLike, *, step: int, stream: int) -> None:
+        """Lets this rank's GPU compute the checksums of pages in the CUDA stream, behind all that it was given
+        before, for the commit that names `step`: the daemon then reads none of them. Call it before the step's
+        own done_step_on_stream, for each commit and in every rank; what it is not called for the daemon computes.
+        pages: rows of an index and a generation, as `session.page_refs(group)` has them. Unsupported: it stays so, and
+        commits need nothing of it; after any error the daemon computes the checksums of all these pages."""
+        c, g = self.connection, self.group(group)
+        rows = np.ascontiguousarray(pages, np.uint32)
+        if rows.ndim != 2 or rows.shape[1] != 2:
+            raise Invalid("pages are rows of an index and a generation: see Session.page_refs")
+        handle = ct.c_void_p(number("stream", stream, U64_MAX))
+        first = rows.ctypes.data_as(ct.POINTER(_lib.Page))
+        of = _lib.Checksums(step_number(step), g.page_bytes, g.units, len(rows), first)
+        if c._p:
+            c._check(lib.tern_checksums_on_stream(self._mapped, ct.byref(of), handle))
+
     def session(
         self, ns: Namespace, *, blobs_kept: int = 0, merging: bool = False, deadline_ms: int = 0
     ) -> Session:

@@ -75,13 +75,12 @@ class Answered:
             blob=ct.string_at(r.blob, r.blob_bytes) if r.blob_bytes else b"",
             arriving=r.arriving,
         )
-        self.runs: list[tuple[str, int, Ids]] = []
+        self.runs: list[tuple[str, int, Ids]] = []  # of pages as Session.page_refs has them
         for i in range(r.nruns):
             run = r.runs[i]
-            name, pages = pool.groups[run.group].name, np.zeros(run.n, np.uint32)
+            name, pages = pool.groups[run.group].name, np.zeros((run.n, 2), np.uint32)
             if run.n:
-                pairs = np.ctypeslib.as_array(ct.cast(run.pages, ct.POINTER(ct.c_uint32)), (run.n, 2))
-                pages[:] = pairs[:, 0]
+                pages[:] = np.ctypeslib.as_array(ct.cast(run.pages, ct.POINTER(ct.c_uint32)), (run.n, 2))
             self.runs.append((name, run.first, pages))
             if run.from_page.index:
                 self.result.copies.append(Copy(name, run.from_page.index, run.pages[0].index))
@@ -155,7 +154,7 @@ class Session:
         self.committed = self.written = self.allocated = self.tokens = self._arriving = 0
         self.open = True
         self._last_step = STEP_NONE
-        self._tables: dict[str, Ids] = {g.name: np.zeros(16, np.uint32) for g in pool.groups}
+        self._tables: dict[str, Ids] = {g.name: np.zeros((16, 2), np.uint32) for g in pool.groups}
 
     # ---- the table
 
@@ -164,6 +163,11 @@ class Session:
         a recurrent group has one. 0 means no page; of a window group use the entries of the tokens from
         `written` - `window` on, and none before. After `fetch_pages` it goes on to the end of what is still to come.
         Take it anew after each call on the session."""
+        return self.page_refs(group)[:, 0].copy()
+
+    def page_refs(self, group: str) -> Ids:
+        """The same with the generation of each page: rows of an index and a generation, as
+        Pool.checksums_on_stream takes them."""
         return self._tables[group][: self.pool.group(group).pages_for(max(self.allocated, self._arriving))]
 
     def _forget(self) -> None:
@@ -197,7 +201,7 @@ class Session:
     def _put(self, name: str, first: int, pages: Ids) -> None:
         table, end = self._tables[name], first + len(pages)
         if end > len(table):
-            table = np.zeros(max(end, 2 * len(table)), np.uint32)
+            table = np.zeros((max(end, 2 * len(table)), 2), np.uint32)
             table[: len(self._tables[name])] = self._tables[name]
             self._tables[name] = table
         table[first:end] = pages

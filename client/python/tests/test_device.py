@@ -1,12 +1,17 @@
 """Pages for other libraries, of the host and of a GPU, and steps by a CUDA stream. The GPU is that of the stand-in,
-which LD_LIBRARY_PATH names: it has memory and streams, and runs no kernel."""
+which LD_LIBRARY_PATH names: it has memory and streams, and runs our kernels alone."""
 
 from __future__ import annotations
 
 import ctypes as ct
+import json
+import os
 import signal
+import subprocess
+import time
 import weakref
 from collections.abc import Iterator
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -184,6 +189,40 @@ def test_step_on_a_stream_is_published_when_the_stream_comes_to_it(gpu: Daemon, 
             assert pool.peek(NS, tokens).resumable == 32
             assert pool.done_step_on_stream(step + 1, standin.stream) == "device"
             c.wait_published(step + 1)
+        pool.close()
+
+
+def memory_of(d: Daemon) -> dict[str, int]:
+    ctl = Path(os.environ["TERN_BIN"]) / "ternctl"
+    env = {**os.environ, "TERN_ADMIN_SOCKET": str(Path(d.socket).parent / "admin.sock")}
+    told: dict[str, int] = json.loads(subprocess.check_output([ctl, "status", "--json"], env=env))["memory"]
+    return told
+
+
+def test_checksums_are_brought_where_libtern_has_kernels(gpu: Daemon, standin: Standin) -> None:
+    with tern.connect(gpu.socket) as c:
+        engine = c.join("checksums")
+        pool = engine.open_pool([KV], bytes=POOL)
+        with pool.session(NS) as s:
+            s.match(list(range(500, 532)))
+            s.extend(allocated=32, written=32)
+            assert (s.page_refs("kv")[:, 0] == s.table("kv")).all() and s.page_refs("kv")[:, 1].all()
+            with pytest.raises(tern.Invalid, match="rows"):
+                pool.checksums_on_stream("kv", s.table("kv"), step=1, stream=standin.stream)
+            brought, before = 2, memory_of(gpu)
+            with engine.step(stream=standin.stream) as step:
+                try:
+                    pool.checksums_on_stream("kv", s.page_refs("kv"), step=step, stream=standin.stream)
+                except tern.Unsupported as e:  # a build without nvcc
+                    assert "no kernels" in str(e)
+                    brought = 0
+                s.commit(32, step=step)
+            c.wait_published(step)
+            end = time.monotonic() + READY_S
+            while memory_of(gpu)["sealed_pages"] < before["sealed_pages"] + 2:
+                assert time.monotonic() < end
+                time.sleep(0.01)
+            assert memory_of(gpu)["checksums_by_engine"] == before["checksums_by_engine"] + brought
         pool.close()
 
 

@@ -30,8 +30,12 @@ struct page {
     uint32_t chain;            /* RESERVED: next page of the same pull batch, or of the retry list.
                                   LEASED: see session/leases.c */
     uint32_t index;            /* within its group */
-    uint32_t owner;         /* slot of the engine, session, node, retire record or pull, by state */
-    struct page_ref source; /* RESERVED: what to ask the peer for, if early is ASKED or `named` */
+    uint32_t owner; /* slot of the engine, session, node, retire record or pull, by state */
+    union {
+        struct page_ref
+            source;    /* RESERVED: what to ask the peer for, if early is ASKED or `named` */
+        uint64_t step; /* COMMITTED by an engine: what its commit named; 0: nothing was in flight */
+    };
     uint64_t units; /* Y4, a bit each. RESERVED: those that came ahead of their commit. OWNED,
                        COMMITTED: those that a follower was told of */
     uint8_t state, group, tries;

@@ -21,19 +21,20 @@ struct segment {
     uint32_t node, group;
 };
 
-/* Moves the first n pages of a list there. */
-static void segment_fill(struct core *c, struct segment to, struct list *from, uint32_t n,
-                         bool sealed)
+/* Moves the group's next n pages there. */
+static void segment_fill(struct core *c, struct segment to, struct chunk_source *src, uint32_t n)
 {
     struct list pages;
 
     pages = LIST_EMPTY;
     for (uint32_t i = 0; i < n; i++) {
-        uint32_t record = page_list_pop(c, from);
+        uint32_t record = page_list_pop(c, &src->pages[to.group]);
+        struct page *pg = page_at(c, record);
 
-        page_move(c, page_at(c, record), PAGE_COMMITTED, to.node);
-        if (sealed)
-            page_seal_state_move(&page_at(c, record)->seal, PAGE_SEAL_DONE);
+        page_move(c, pg, PAGE_COMMITTED, to.node);
+        pg->step = src->named;
+        if (src->arriving)
+            page_seal_state_move(&pg->seal, PAGE_SEAL_DONE);
         page_list_push(c, &pages, record);
     }
     node_at(c, to.node)->group[to.group].pages[TIER_DEVICE] = pages.head;
@@ -105,7 +106,7 @@ static void recurrent_hand_over(struct core *c, struct session *s, struct segmen
         return; /* without STATE rather than without going on */
     if (!refill_allowed(c, engine_at(c, s->engine), to, src))
         return;
-    segment_fill(c, to, &src->pages[to.group], 1, src->arriving);
+    segment_fill(c, to, src, 1);
     refilled(c, to.node, src);
     if (src->arriving)
         return;
@@ -150,7 +151,7 @@ static void segment_attach(struct core *c, struct session *s, struct segment to,
         drop_head(c, src, (struct group_page){g, end}); /* the node's are canonical */
     else if (src->base[g] == first && src->base[g] + src->pages[g].n >= end &&
              segment_whole(p, n, src, g) && refill_allowed(c, engine_at(c, s->engine), to, src)) {
-        segment_fill(c, to, &src->pages[g], end - first, src->arriving);
+        segment_fill(c, to, src, end - first);
         refilled(c, to.node, src);
         src->base[g] = end;
     }
@@ -199,8 +200,7 @@ static void history_fill(struct core *c, const struct pool *p, uint32_t slot,
 {
     for (uint32_t g = 0; g < p->ngroups; g++)
         if (!group_is_state(&p->group[g])) {
-            segment_fill(c, (struct segment){slot, g}, &src->pages[g], p->group[g].segment,
-                         src->arriving);
+            segment_fill(c, (struct segment){slot, g}, src, p->group[g].segment);
             src->base[g] += p->group[g].segment;
         }
 }
@@ -462,6 +462,7 @@ enum tern_err session_commit(struct core *c, struct actions *out, struct engine 
                                .duplicates = &duplicates,
                                .pending = &pending,
                                .step = &step,
+                               .named = op->step,
                                .state_at = s->written,
                                .whole_from = s->whole_from};
     enum tern_err err = TERN_OK;

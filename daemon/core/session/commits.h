@@ -13,6 +13,7 @@ struct chunk_source {
     struct list *duplicates; /* collects what is to be given back */
     uint32_t *pending;       /* nodes to be published, chained */
     uint64_t *step;          /* in: the commit's; out: not below that of the path */
+    uint64_t named;          /* the commit's */
     uint32_t state_at;       /* the depth whose state a RECURRENT page holds */
     uint32_t whole_from;     /* as in struct session: the first page may be one that came in part */
     uint32_t handed;         /* out: RECURRENT groups whose page was handed over, as bits */

@@ -156,6 +156,7 @@ enum tern_err pool_map(struct core *c, struct actions *out, struct call *call, s
     ret->pool_map.region = p->region[cn->seat < RANKS_MAX ? cn->seat : 0];
     ret->pool_map.offset = p->offset;
     ret->pool_map.bytes = p->bytes;
+    ret->pool_map.sums = call->req->pool_map.sums;
     return TERN_OK;
 }
 

@@ -34,9 +34,10 @@ struct mem_config {
     struct tenant_config tenant[MEM_TENANTS_MAX];
     uint32_t engines; /* control pages of each tenant */
     uint32_t pools;
-    uint32_t page_records;  /* core_limits.pages */
-    uint32_t sums_per_page; /* core_limits.sums_per_page */
-    uint32_t workers;       /* threads; M13's default is min(16, cores) */
+    uint32_t page_records;   /* core_limits.pages */
+    uint32_t sums_per_page;  /* core_limits.sums_per_page */
+    uint64_t page_bytes_min; /* core_limits.page_bytes_min */
+    uint32_t workers;        /* threads; M13's default is min(16, cores) */
     uint32_t jobs; /* queued at most: core_limits.seal_jobs + copy_jobs + pools + record_jobs */
     uint64_t incarnation; /* written to each control page */
     bool huge_pages;      /* try; what was got is in mem_stats */
@@ -117,6 +118,16 @@ enum tern_err mem_region_takes_nic(struct mem *mem, uint32_t tenant, uint32_t re
  * `pcie`: mapped through the GPU's BAR, where there is another way to it as well. */
 enum tern_err mem_region_export(struct mem *mem, uint32_t tenant, uint32_t region, bool pcie,
                                 int *ret_fd, const char **ret_why);
+/* Where engines leave checksums of the pages that they wrote in the region of a GPU, for a pool
+ * that begins at that offset of it (base/brought.h). Memory of the host has no such place. */
+struct mem_brought {
+    int fd;          /* borrowed; -1: there is none */
+    uint64_t offset; /* of the pool's first entry */
+    uint32_t entry_bytes;
+    uint64_t page_bytes; /* of the pool, for each entry */
+};
+struct mem_brought mem_brought(const struct mem *mem, uint32_t tenant, uint32_t region,
+                               uint64_t offset);
 /* The PCI address of that GPU, as the driver writes it; "": the driver does not tell. NULL: memory
  * of the host. */
 const char *mem_region_pci(const struct mem *mem, uint32_t tenant, uint32_t region);
@@ -125,6 +136,14 @@ struct mem_device_view {
     const char *uuid;
     const char *lost;       /* why it is; NULL: it is not */
     const char *no_kernels; /* why the CPU hashes its pages; NULL: kernels of its own do */
+    struct mem_device_facts {
+        int node; /* NUMA; -1: not known */
+        int mps;  /* 1: what this daemon does there goes through MPS; 0: it does not; -1: not known
+                   */
+        /* Of its memory, the regions' and what kernels work in. What the driver takes for itself it
+         * does not tell. */
+        uint64_t pool_bytes, kernel_bytes;
+    } facts; /* as they were at the start */
 };
 bool mem_device_view(const struct mem *mem, uint32_t device, struct mem_device_view *ret);
 /* A GPU that was lost since the last call, and why. False: none. */
@@ -174,6 +193,7 @@ struct mem_stats {
     uint32_t devices, devices_lost, devices_with_kernels;
     struct mem_far_work {
         uint64_t sums_by_kernels, sums_by_copies; /* checksums of their pages */
+        uint64_t sums_by_engine;                  /* those that were brought with commits */
         uint64_t rows_by_kernels, rows_by_copies; /* stretches of them, packed and unpacked */
     } work;
     uint64_t host_bytes; /* of their host tiers */

@@ -14,6 +14,7 @@
 #include <sys/eventfd.h>
 #include <unistd.h>
 
+#include "base/brought.h"
 #include "base/check.h"
 #include "base/err.h"
 #include "kernels/driver.h"
@@ -33,8 +34,8 @@
 #define CONTROL_INCARNATION RANKS_MAX /* lines behind those of the ranks */
 #define CONTROL_WANTED      (RANKS_MAX + 1)
 static_assert(CONTROL_STRIDE * CONTROL_WANTED + sizeof(uint64_t) <= CONTROL_BYTES, "a line each");
-static_assert(MEM_TENANTS_MAX * (TIERS * RANKS_MAX + 1 + ENGINES_MAX) <= MEM_FAULT_RANGES_MAX,
-              "every region and control page is watched");
+static_assert(MEM_TENANTS_MAX * ((TIERS + 1) * RANKS_MAX + 1 + ENGINES_MAX) <= MEM_FAULT_RANGES_MAX,
+              "every region, its brought checksums and every control page is watched");
 
 struct pool {
     bool set;
@@ -45,6 +46,7 @@ struct mem {
     struct mem_config config;
     struct region region[TIERS][MEM_TENANTS_MAX][RANKS_MAX]; /* by enum tier */
     struct region record[MEM_TENANTS_MAX];
+    struct region brought[MEM_TENANTS_MAX][RANKS_MAX]; /* of regions on devices */
     struct region *control; /* owned, [tenant * config.engines + engine] */
     struct pool *pool;      /* owned, config.pools */
     uint64_t *sums;         /* owned, page_records * sums_per_page */
@@ -96,9 +98,24 @@ static enum tern_err config_check(const struct mem_config *c, const char **ret_w
         ok = c->tenant[t].memory_bytes > 0 && c->tenant[t].memory_bytes <= REGION_BYTES_MAX &&
              c->tenant[t].host_bytes <= REGION_BYTES_MAX &&
              c->tenant[t].record_bytes <= REGION_BYTES_MAX && c->tenant[t].regions >= 1 &&
-             c->tenant[t].regions <= RANKS_MAX;
+             c->tenant[t].regions <= RANKS_MAX && (!on_devices(c, t) || c->page_bytes_min >= 1);
     *ret_why = "a limit of the page memory is 0 or too large";
     return ok ? TERN_OK : TERN_INVALID;
+}
+
+/* What a region's pages may have each, where all regions have as many. */
+static uint32_t brought_units(const struct mem_config *c, uint32_t tenant)
+{
+    uint32_t units = c->sums_per_page / c->tenant[tenant].regions;
+
+    return units ? units : 1;
+}
+
+static uint64_t brought_bytes(const struct mem_config *c, uint32_t tenant)
+{
+    uint64_t entries = brought_entry(c->tenant[tenant].memory_bytes, c->page_bytes_min);
+
+    return (entries ? entries : 1) * brought_entry_bytes(brought_units(c, tenant));
 }
 
 static uint64_t region_bytes(uint64_t bytes)
@@ -110,17 +127,20 @@ void mem_bytes(const struct mem_config *c, uint64_t *ret_pages, uint64_t *ret_ho
                uint64_t *ret_records, uint64_t *ret_tables)
 {
     uint32_t devices = device_regions(c) < CUDA_DEVICES_MAX ? device_regions(c) : CUDA_DEVICES_MAX;
+    uint64_t brought = 0;
 
     *ret_pages = *ret_host = *ret_records = 0;
     for (uint32_t t = 0; t < c->tenants; t++) {
         if (!on_devices(c, t))
             *ret_pages += region_bytes(c->tenant[t].memory_bytes) * c->tenant[t].regions;
+        else
+            brought += region_bytes(brought_bytes(c, t)) * c->tenant[t].regions;
         *ret_host += region_bytes(c->tenant[t].host_bytes) * c->tenant[t].regions;
         *ret_records += region_bytes(c->tenant[t].record_bytes);
     }
     *ret_tables = (uint64_t)c->page_records * c->sums_per_page * sizeof(uint64_t) +
                   workers_bytes(c->jobs) + (devices ? workers_bytes(c->jobs) : 0) +
-                  cuda_staging_bytes(devices) + c->pools * sizeof(struct pool) +
+                  cuda_staging_bytes(devices) + brought + c->pools * sizeof(struct pool) +
                   sizeof(struct mem) +
                   (uint64_t)c->tenants * c->engines * (CONTROL_BYTES + sizeof(struct region));
 }
@@ -138,6 +158,8 @@ static enum tern_err create_on_devices(struct mem *mem, uint32_t tenant, const c
             .kind = REGION_DEVICE, .fd = made->fd, .base = made->base, .bytes = made->bytes};
         mem->bytes += made->bytes;
         mem->device_bytes += made->bytes;
+        TRY(region_create_control(&mem->brought[tenant][i], brought_bytes(&mem->config, tenant),
+                                  mem->workers, ret_why));
     }
     return TERN_OK;
 }
@@ -260,6 +282,8 @@ enum tern_err mem_create(const struct mem_config *config, struct mem **ret, cons
         (&mem->region[0][0][0])[i] = REGION_NONE;
     for (uint32_t t = 0; t < MEM_TENANTS_MAX; t++)
         mem->record[t] = REGION_NONE;
+    for (size_t i = 0; i < sizeof mem->brought / sizeof(struct region); i++)
+        (&mem->brought[0][0])[i] = REGION_NONE;
     for (size_t i = 0; i < sizeof mem->on_device / sizeof(struct cuda_region); i++)
         (&mem->on_device[0][0])[i] = CUDA_REGION_NONE;
     err = create_tables(mem, ret_why);
@@ -295,6 +319,8 @@ void mem_destroy(struct mem *mem)
         region_close(&(&mem->region[0][0][0])[i]);
     for (uint32_t t = 0; t < MEM_TENANTS_MAX; t++)
         region_close(&mem->record[t]);
+    for (size_t i = 0; i < sizeof mem->brought / sizeof(struct region); i++)
+        region_close(&(&mem->brought[0][0])[i]);
     for (uint32_t i = 0; mem->control && i < controls(mem); i++)
         region_close(&mem->control[i]);
     if (mem->event_fd >= 0)
@@ -309,6 +335,24 @@ void mem_destroy(struct mem *mem)
 }
 
 /* ------------------------------------------------------------------ pools and pages */
+
+/* Where the entries begin of a pool that begins there in its region. */
+static uint64_t brought_at(const struct mem *mem, uint32_t tenant, uint64_t offset)
+{
+    return brought_entry(offset, mem->config.page_bytes_min) *
+           brought_entry_bytes(brought_units(&mem->config, tenant));
+}
+
+struct mem_brought mem_brought(const struct mem *mem, uint32_t tenant, uint32_t region,
+                               uint64_t offset)
+{
+    check(tenant < mem->config.tenants && region < mem->config.tenant[tenant].regions);
+    return (struct mem_brought){.fd = mem->brought[tenant][region].fd,
+                                .offset = brought_at(mem, tenant, offset),
+                                .entry_bytes =
+                                    brought_entry_bytes(brought_units(&mem->config, tenant)),
+                                .page_bytes = mem->config.page_bytes_min};
+}
 
 void mem_pool_set(struct mem *mem, uint32_t pool, enum tier tier, uint32_t tenant, uint64_t offset,
                   uint64_t bytes, uint32_t regions, const uint8_t *region,
@@ -331,6 +375,8 @@ void mem_pool_set(struct mem *mem, uint32_t pool, enum tier tier, uint32_t tenan
     place->transfer_regions = transfer_regions;
     place->ngroups = ngroups;
     place->far = tier == TIER_DEVICE && on_devices(&mem->config, tenant) ? mem_far(mem) : NULL;
+    place->brought_entry_bytes = brought_entry_bytes(brought_units(&mem->config, tenant));
+    place->page_bytes_min = mem->config.page_bytes_min;
     for (uint32_t g = 0; g < ngroups; g++) {
         check(groups[g].units >= 1 && groups[g].page_bytes >= groups[g].units);
         check((uint64_t)groups[g].units * regions <= mem->config.sums_per_page);
@@ -342,6 +388,8 @@ void mem_pool_set(struct mem *mem, uint32_t pool, enum tier tier, uint32_t tenan
         check(at < mem->config.tenant[tenant].regions);
         place->region[r] = at;
         place->base[r] = mem->region[tier][tenant][at].base + offset;
+        if (place->far)
+            place->brought[r] = mem->brought[tenant][at].base + brought_at(mem, tenant, offset);
     }
     mem->pool[pool].set = true;
 }
@@ -475,8 +523,10 @@ bool mem_device_view(const struct mem *mem, uint32_t device, struct mem_device_v
 
     if (!mem->cuda || !cuda_device_view(mem->cuda, device, &view))
         return false;
-    *ret = (struct mem_device_view){
-        .uuid = view.uuid, .lost = view.lost ? view.why : NULL, .no_kernels = view.no_kernels};
+    *ret = (struct mem_device_view){.uuid = view.uuid,
+                                    .lost = view.lost ? view.why : NULL,
+                                    .no_kernels = view.no_kernels,
+                                    .facts = view.facts};
     return true;
 }
 
@@ -759,6 +809,7 @@ void mem_stats(const struct mem *mem, struct mem_stats *ret)
     }
     if (mem->cuda)
         cuda_work(mem->cuda, &ret->work);
+    ret->work.sums_by_engine = d.brought_sums;
     ret->host_bytes = mem->host_bytes;
     ret->record_bytes = mem->record_bytes;
     ret->records_checked = w.records_checked;

@@ -1,6 +1,7 @@
 /* See numa.h. */
 #include "seam/mem/numa.h"
 
+#include <ctype.h>
 #include <sched.h>
 #include <stdio.h>
 #include <sys/syscall.h>
@@ -87,6 +88,17 @@ int numa_of_device(const char *folder)
         node = -1;
     fclose(f);
     return node;
+}
+
+int numa_of_pci(const char *sys, const char *address)
+{
+    char folder[PATH_BYTES / 2];
+    size_t at = (size_t)snprintf(folder, sizeof folder, "%s/bus/pci/devices/", sys);
+
+    for (; *address && at + 1 < sizeof folder; at++, address++)
+        folder[at] = (char)tolower((unsigned char)*address);
+    folder[at < sizeof folder ? at : sizeof folder - 1] = '\0';
+    return numa_of_device(folder);
 }
 
 int numa_of_rdma_device(const char *sys, const char *device)

@@ -1,6 +1,6 @@
 /* Which NUMA node things are on: memory, the CPUs that we may run on, devices. Nodes are bits of a
  * mask; 0 and -1 mean not known (one node, an old kernel, a container that hides it), and never an
- * error. Called at start by mem_host.c and verbs/rail.c. */
+ * error. Called at start by mem_host.c, cuda/mem_cuda.c and verbs/rail.c. */
 #ifndef SEAM_NUMA_H
 #define SEAM_NUMA_H
 
@@ -11,7 +11,8 @@
 
 uint64_t numa_of_memory(const uint8_t *base, uint64_t bytes); /* samples of it */
 uint64_t numa_of_cpus(const char *sys);
-int numa_of_device(const char *folder); /* in sysfs */
+int numa_of_device(const char *folder);                /* in sysfs */
+int numa_of_pci(const char *sys, const char *address); /* in either case of letters */
 int numa_of_rdma_device(const char *sys, const char *device);
 /* As the firmware tells, 10 for the same node. -1: not known. */
 int numa_distance(const char *sys, int from, int to);

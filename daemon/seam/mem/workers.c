@@ -210,6 +210,7 @@ static struct job *job_take(struct workers *w, enum job_kind kind)
     job->kind = kind;
     job->taken = job->done = job->items = 0;
     job->huge = job->spoil = job->failed = false;
+    job->brought = 0;
     w->queued++;
     if (w->queued > w->stats.queue_high_water)
         w->stats.queue_high_water = w->queued;
@@ -340,6 +341,7 @@ static void job_event(struct workers *w, const struct job *job, struct event *re
         ret->kind = EV_SEALED;
         ret->sealed.job = job->seal;
         w->stats.sealed_pages += job->npages;
+        w->stats.brought_sums += job->brought;
     } else if (job->kind == JOB_COPY) {
         ret->kind = EV_COPIED;
         ret->copied.job = job->copy;

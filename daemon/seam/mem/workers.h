@@ -22,6 +22,11 @@ struct pool_place {
     uint32_t tenant, regions, ngroups;
     uint32_t transfer_regions; /* whose bytes transfers carry */
     const struct mem_far *far; /* how its bytes are reached; NULL: by the CPU */
+    /* Far: in each region, the entries of the checksums that engines bring (base/brought.h), so
+     * long each, one for so many bytes of the pool. NULL: there are none. */
+    uint8_t *brought[RANKS_MAX];
+    uint32_t brought_entry_bytes;
+    uint64_t page_bytes_min;
     struct group_layout group[GROUPS_MAX];
 };
 
@@ -56,6 +61,7 @@ void workers_poll(struct workers *w, void (*emit)(void *ctx, struct event *event
 struct workers_stats {
     uint64_t sealed_pages, zeroed_bytes, queue_high_water;
     uint64_t copied_pages, copied_bytes, copies_corrupt, records_checked;
+    uint64_t brought_sums; /* that engines brought, and that were taken */
 };
 void workers_stats(struct workers *w, struct workers_stats *ret);
 

@@ -10,6 +10,7 @@
 #include <string.h>
 #include <sys/mman.h>
 
+#include "base/brought.h"
 #include "seam/mem/checksum.h"
 #include "seam/mem/mem_fault.h"
 #include "seam/mem/record_check.h"
@@ -176,6 +177,49 @@ static bool far_copy(const struct job *job, uint32_t i, uint32_t region)
     return ok;
 }
 
+/* An entry of base/brought.h, and what is looked for there. */
+struct brought_look {
+    const uint8_t *entry;
+    uint64_t step;
+    uint32_t gen, units;
+    uint64_t *ret;
+    bool found;
+};
+
+static void brought_touch(void *ctx)
+{
+    struct brought_look *l = ctx;
+    const struct brought_head *head = (const void *)l->entry;
+
+    l->found = __atomic_load_n(&head->step, __ATOMIC_ACQUIRE) == l->step && head->gen == l->gen &&
+               head->units == l->units;
+    if (l->found)
+        memcpy(l->ret, head + 1, l->units * sizeof *l->ret);
+}
+
+/* The step of the page's commit has passed, and what a stream of the engine was to do before it is
+ * done. What is taken counts as if it was computed here: where it is wrong the page does not agree
+ * with it, which whoever gets the page finds. */
+static bool brought_take(struct job *job, const struct page_at *page, uint32_t region)
+{
+    const struct pool_place *place = &job->place;
+    const struct group_layout *g = &place->group[page->group];
+    struct brought_look look = {.step = page->step,
+                                .gen = page->gen,
+                                .units = g->units,
+                                .ret = sum_of(job, page, region, 0)};
+
+    if (page->step == 0 || brought_entry_bytes(g->units) > place->brought_entry_bytes)
+        return false;
+    look.entry =
+        place->brought[region] + brought_entry(page->index * g->page_bytes, place->page_bytes_min) *
+                                     place->brought_entry_bytes;
+    if (!mem_fault_bytes(brought_touch, &look) || !look.found)
+        return false;
+    atomic_fetch_add_explicit(&job->brought, g->units, memory_order_relaxed);
+    return true;
+}
+
 /* Those pages of the job that `at` names, all of one group. */
 static bool far_seal(const struct job *job, uint32_t region, const uint32_t *at, uint32_t n)
 {
@@ -201,9 +245,9 @@ static bool far_seal(const struct job *job, uint32_t region, const uint32_t *at,
     return ok;
 }
 
-/* Pages [first, first + n) of the job, at most FAR_PAGES: those of a group together, as far as
- * there is room for their checksums. */
-static bool far_seals(const struct job *job, uint32_t region, uint32_t first, uint32_t n)
+/* Pages [first, first + n) of the job, at most FAR_PAGES: those of a group together whose checksums
+ * nobody brought, as far as there is room for them. */
+static bool far_seals(struct job *job, uint32_t region, uint32_t first, uint32_t n)
 {
     bool ok = true;
 
@@ -211,7 +255,7 @@ static bool far_seals(const struct job *job, uint32_t region, uint32_t first, ui
         uint32_t at[FAR_PAGES], k = 0, units = job->place.group[g].units;
 
         for (uint32_t i = first; i < first + n; i++) {
-            if (job->page[i].group != g)
+            if (job->page[i].group != g || brought_take(job, &job->page[i], region))
                 continue;
             at[k++] = i;
             if ((k + 1) * units > FAR_SUMS) {
@@ -225,7 +269,7 @@ static bool far_seals(const struct job *job, uint32_t region, uint32_t first, ui
 }
 
 /* Items count (region, page), page fastest: pages that follow each other lie on the same device. */
-static bool far_run(const struct job *job, uint64_t item, uint64_t n)
+static bool far_run(struct job *job, uint64_t item, uint64_t n)
 {
     bool ok = true;
 
@@ -395,6 +439,16 @@ static void zero(uint8_t *at, uint64_t n)
     }
 }
 
+/* The entries of the piece: who has the memory next counts steps and generations anew. */
+static void brought_zero(const struct pool_place *place, uint32_t region, uint64_t from, uint64_t n)
+{
+    uint64_t first = brought_entry(from, place->page_bytes_min),
+             end = brought_entry(from + n, place->page_bytes_min);
+
+    zero(place->brought[region] + first * place->brought_entry_bytes,
+         (end - first) * place->brought_entry_bytes);
+}
+
 static bool range_run(const struct job *job, uint64_t item)
 {
     uint64_t piece = range_piece_bytes(job);
@@ -405,10 +459,13 @@ static bool range_run(const struct job *job, uint64_t item)
 
     if (job->kind == JOB_POPULATE)
         return populate(at, n, job->huge);
-    if (job->place.far) /* of a device that is lost nothing is ever read again */
-        (void)job->place.far->zero(job->place.far->ctx, at, n);
-    else
+    if (!job->place.far) {
         zero(at, n);
+        return true;
+    }
+    /* Of a device that is lost nothing is ever read again. */
+    (void)job->place.far->zero(job->place.far->ctx, at, n);
+    brought_zero(&job->place, (uint32_t)(item / per_region), from, n);
     return true;
 }
 

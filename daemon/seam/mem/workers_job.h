@@ -4,6 +4,8 @@
 #ifndef SEAM_WORKERS_JOB_H
 #define SEAM_WORKERS_JOB_H
 
+#include <stdatomic.h>
+
 #include "seam/mem/workers.h"
 
 enum job_kind { JOB_SEAL = 1, JOB_COPY, JOB_RECORD, JOB_ZERO, JOB_POPULATE };
@@ -25,9 +27,10 @@ struct job {
     uint32_t npages;
     uint64_t *sums;
     uint32_t sums_per_page;
-    bool huge;   /* POPULATE */
-    bool spoil;  /* COPY: fault injection, one byte goes wrong */
-    bool failed; /* POPULATE: no memory. COPY: wrong bytes */
+    bool huge;                /* POPULATE */
+    bool spoil;               /* COPY: fault injection, one byte goes wrong */
+    bool failed;              /* POPULATE: no memory. COPY: wrong bytes */
+    _Atomic uint32_t brought; /* SEAL: checksums that an engine brought */
     /* SEAL, COPY: units, of a device pages; else pieces of the range. */
     uint64_t items, taken, done;
     struct job *next;

@@ -305,6 +305,7 @@ static void status_memory(const struct admin_ctx *ctx, struct text_out *out)
     text_str(out, "device_checksums", device_checksums(&ctx->mem));
     text_u64(out, "checksums_by_kernels", ctx->mem.work.sums_by_kernels);
     text_u64(out, "checksums_by_copies", ctx->mem.work.sums_by_copies);
+    text_u64(out, "checksums_by_engine", ctx->mem.work.sums_by_engine);
     text_u64(out, "rows_by_kernels", ctx->mem.work.rows_by_kernels);
     text_u64(out, "rows_by_copies", ctx->mem.work.rows_by_copies);
     text_bool(out, "huge_pages_wanted", ctx->config->huge_pages);

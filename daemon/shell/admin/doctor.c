@@ -1,7 +1,7 @@
 /* `ternctl doctor`: which RDMA devices this host has, which of them are used, for which regions of
- * memory, and what to do where they are not; and on which GPUs memory is, and whether they run
- * kernels for it. Where RDMA is not wanted, it shows what it would find.
- * See admin_rows.h. */
+ * memory, and what to do where they are not; and on which GPUs memory is, whether they run
+ * kernels for it, and what else of them is known. Where RDMA is not wanted, it shows what it would
+ * find. See admin_rows.h. */
 #include <stdio.h>
 
 #include "shell/admin/admin_rows.h"
@@ -28,6 +28,14 @@ static void limit(struct text_out *out, const char *key, uint64_t bytes)
         text_u64(out, key, bytes);
 }
 
+static void node(struct text_out *out, int numa)
+{
+    if (numa >= 0)
+        text_u64(out, "numa_node", (uint64_t)numa);
+    else
+        text_str(out, "numa_node", NULL);
+}
+
 static void rails(const struct xfer_rdma_view *v, struct text_out *out)
 {
     text_array(out, "rails");
@@ -36,10 +44,7 @@ static void rails(const struct xfer_rdma_view *v, struct text_out *out)
 
         text_object(out, NULL);
         text_str(out, "device", r->device);
-        if (r->node >= 0)
-            text_u64(out, "numa_node", (uint64_t)r->node);
-        else
-            text_str(out, "numa_node", NULL);
+        node(out, r->node);
         text_u64(out, "port", r->port);
         text_u64(out, "gid_index", r->gid_index);
         text_u64(out, "pkey", r->pkey);
@@ -180,6 +185,13 @@ static void gpus(const struct admin_ctx *ctx, struct text_out *out)
         text_str(out, "lost", v.lost);
         text_bool(out, "kernels", v.no_kernels == NULL);
         text_str(out, "reason", v.no_kernels);
+        node(out, v.facts.node);
+        if (v.facts.mps < 0)
+            text_str(out, "mps", NULL);
+        else
+            text_bool(out, "mps", v.facts.mps > 0);
+        text_u64(out, "pool_bytes", v.facts.pool_bytes);
+        text_u64(out, "kernel_bytes", v.facts.kernel_bytes);
         text_object_end(out);
     }
     text_array_end(out);

@@ -77,6 +77,7 @@ void plan_mem(const struct config *config, struct mem_config *ret)
         .pools = limits.pools,
         .page_records = limits.pages,
         .sums_per_page = limits.sums_per_page,
+        .page_bytes_min = limits.page_bytes_min,
         .workers = config->workers,
         .jobs = limits.seal_jobs + limits.copy_jobs + limits.pools + limits.record_jobs,
         .huge_pages = config->huge_pages,

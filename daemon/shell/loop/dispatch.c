@@ -116,9 +116,12 @@ static bool region_known(const struct daemon *d, uint32_t tenant, const struct r
 {
     bool lost = false;
 
-    *ret = (struct wire_region){.bytes = d->config->tenants[tenant].memory_bytes};
-    if (r->err == TERN_OK)
-        ret->device = mem_region_device(d->mem, tenant, r->pool_map.region, &ret->bytes, &lost);
+    *ret = (struct wire_region){.bytes = d->config->tenants[tenant].memory_bytes, .sums.fd = -1};
+    if (r->err != TERN_OK)
+        return true;
+    ret->device = mem_region_device(d->mem, tenant, r->pool_map.region, &ret->bytes, &lost);
+    if (r->pool_map.sums)
+        ret->sums = mem_brought(d->mem, tenant, r->pool_map.region, r->pool_map.offset);
     return !lost;
 }
 
@@ -154,6 +157,8 @@ static void reply_send(struct daemon *d, const struct reply *r)
         fds[nfds++] = mem_region_fd(d->mem, tenant, r->pool_map.region);
         fds[nfds++] = mem_control_fd(d->mem, tenant, c->engine);
         fds[nfds++] = mem_bell_fd(d->mem, tenant);
+        if (region.sums.fd >= 0)
+            fds[nfds++] = region.sums.fd;
     }
     if (r->op == OP_RECORD_MAP && r->err == TERN_OK)
         fds[nfds++] = mem_record_fd(d->mem, tenant);

@@ -24,7 +24,7 @@
 
 #define SEND_BUFFER_BYTES  16384 /* of the send queue */
 #define STREAM_IOV_MAX     8     /* send buffers of one send */
-#define STREAM_FDS_MAX     3     /* descriptors beside one frame */
+#define STREAM_FDS_MAX     4     /* descriptors beside one frame */
 #define STREAM_SMALL_BYTES 4096  /* a partial body up to this needs no borrowed buffer */
 #define STREAM_TURN_FRAMES 32    /* that a share hands out in its turn, a frame of each stream */
 #define STREAM_TURN_BYTES  16384 /* asked and answered in a turn: what is large ends it earlier */

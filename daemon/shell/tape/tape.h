@@ -25,7 +25,7 @@
 #define TAPE_TENANTS_MAX 64
 #define TAPE_BYTES_MIN   4096
 #define TAPE_FILE_MAX    ((size_t)4 << 30) /* what tape_open_fd reads at most */
-#define TAPE_VERSION     16u
+#define TAPE_VERSION     17u
 
 struct tape;
 struct tape_reader;

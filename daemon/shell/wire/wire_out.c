@@ -101,6 +101,16 @@ static void put_lengths(struct writer *w, uint32_t field, const struct lengths *
     put_number(w, 3, l->allocated);
 }
 
+static void put_sums(struct writer *w, uint32_t field, const struct mem_brought *at)
+{
+    put_message(w, field,
+                number_size(at->offset) + number_size(at->entry_bytes) +
+                    number_size(at->page_bytes));
+    put_number(w, 1, at->offset);
+    put_number(w, 2, at->entry_bytes);
+    put_number(w, 3, at->page_bytes);
+}
+
 static void put_result(struct writer *w, uint32_t field, const struct op_result *r,
                        const struct table_run *runs)
 {
@@ -240,6 +250,9 @@ static void put_ticket(struct writer *w, uint32_t field, const struct ticket *t)
 #define OUT_REGION_DEVICE(of, number, member)                                                      \
     if (region->device)                                                                            \
         put_bytes(w, number, region->device, strlen(region->device));
+#define OUT_REGION_SUMS(of, number, member)                                                        \
+    if (region->sums.fd >= 0)                                                                      \
+        put_sums(w, number, &region->sums);
 #define OUT_TICKET(of, number, member) put_ticket(w, number, &(of).member);
 #define OUT_BLOB(of, number, member)                                                               \
     if ((of).member##_bytes > 0)                                                                   \

@@ -8,6 +8,7 @@
 
 #include "core/core.h"
 #include "proto/codec.h"
+#include "seam/mem/mem.h"
 
 /* The type of the frame that answers an operation; 0: it has none, operators are told in text. */
 uint16_t wire_out_type(enum op op);
@@ -15,7 +16,8 @@ uint16_t wire_out_type(enum op op);
 /* What the shell knows of the region that a PoolMap is answered with. */
 struct wire_region {
     uint64_t bytes;
-    const char *device; /* UUID of a GPU; NULL: memory of the host */
+    const char *device;      /* UUID of a GPU; NULL: memory of the host */
+    struct mem_brought sums; /* `fd` -1: there is no place for them, or it was not asked for */
 };
 
 /* The whole frame of a reply of such an operation; `out` has room for FRAME_HEADER_BYTES +

@@ -126,7 +126,7 @@ bool engine_start(struct engine *e, const struct options *o, struct board *board
     if (!reason)
         take_groups(e, group_pages);
     if (!reason)
-        reason = team_start(&e->team, socket, name, &e->geometry);
+        reason = team_start(&e->team, socket, name, &e->geometry, o->checksums);
     if (reason) {
         engine_says(e, "%s", reason);
         return false;

@@ -21,6 +21,7 @@ void engine_add_jobs(struct engine *e, const struct turn *turn, enum rank_work w
         add_job(e, (struct page_job){.prefix = tg->prefix[i],
                                      .page = i,
                                      .index = tg->index[i],
+                                     .gen = tg->gen[i],
                                      .group = (uint16_t)group,
                                      .work = (uint16_t)work});
     }
@@ -38,6 +39,7 @@ void engine_add_state(struct engine *e, const struct turn *turn, enum rank_work 
     add_job(e, (struct page_job){.prefix = tg->prefix[chunk],
                                  .page = chunk,
                                  .index = tg->index[0],
+                                 .gen = tg->gen[0],
                                  .from = tg->from,
                                  .group = (uint16_t)e->recurrent,
                                  .work = (uint16_t)work});

@@ -38,6 +38,7 @@ enum key {
     KEY_JSON,
     KEY_RESHARD,
     KEY_FOLLOW,
+    KEY_CHECKSUMS,
 };
 
 static const struct argp_option table[] = {
@@ -73,6 +74,10 @@ static const struct argp_option table[] = {
      2},
     {"corrupt", KEY_CORRUPT, "N", 0,
      "Flip a byte of N distinct pages as they arrive, once each; needs --spawn", 2},
+    {"checksums", KEY_CHECKSUMS, 0, 0,
+     "The engines bring the checksums of what they commit, by kernels of their own; for pools of "
+     "GPUs",
+     2},
     {"tickets", KEY_TICKETS, 0, 0,
      "Hand over by ticket: the last tokens, STATE of just that length and a blob of the engine's "
      "come "
@@ -267,6 +272,7 @@ static error_t read_option(int key, char *arg, struct argp_state *state)
         o->prefill_tokens = u32(state, "prefill-tokens", arg, 1, PROMPT_TOKENS_MAX);
         return 0;
     case KEY_CORRUPT: o->corrupt = u32(state, "corrupt", arg, 0, 1u << 28); return 0;
+    case KEY_CHECKSUMS: o->checksums = true; return 0;
     case KEY_TICKETS: o->tickets = true; return 0;
     case KEY_ABORTS: o->aborts = share(state, "aborts", arg); return 0;
     case KEY_SPAWN: o->spawn = true; return 0;

@@ -20,8 +20,9 @@ struct options {
     uint32_t prefill_tokens; /* that one step computes of a request */
     enum tern_supersede supersede;
     uint32_t corrupt;
-    bool tickets;  /* sessions are handed over by ticket */
-    double aborts; /* of so many of 1 hand-overs something goes wrong on purpose: see trouble.h */
+    bool checksums; /* engines bring those of what they commit */
+    bool tickets;   /* sessions are handed over by ticket */
+    double aborts;  /* of so many of 1 hand-overs something goes wrong on purpose: see trouble.h */
     bool spawn, json;
     bool push; /* the prefill daemon writes the pages; else the decode daemon's reads, or TCP */
     const char *tls; /* absolute; NULL: in the clear */

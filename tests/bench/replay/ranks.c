@@ -18,7 +18,8 @@ enum order_work { ORDER_PAGES = 1, ORDER_MAP }; /* MAP: step is the pool's handl
 
 struct order {
     uint32_t work, n;
-    uint64_t step; /* 0: more orders of this step follow */
+    uint64_t step; /* 0: none */
+    uint64_t more; /* 1: more orders of this step follow */
 };
 
 struct report {
@@ -70,6 +71,40 @@ static uint64_t do_pages(const struct rank_place *at, const struct page_job *job
     return wrong;
 }
 
+/* Those of the pages that were written, group by group. */
+static enum tern_err bring(const struct rank_place *at, const struct page_job *jobs, uint32_t n,
+                           uint64_t step)
+{
+    static struct tern_page pages[ORDER_JOBS];
+    enum tern_err err = TERN_OK;
+
+    for (uint32_t g = 0; err == TERN_OK && g < at->ngroups; g++) {
+        struct tern_checksums of = {
+            .step = step, .page_bytes = at->page_bytes[g], .units = at->units[g], .pages = pages};
+
+        for (uint32_t i = 0; i < n; i++)
+            if (jobs[i].group == g && jobs[i].work != RANK_COMPARE)
+                pages[of.n++] =
+                    (struct tern_page){.index = jobs[i].index, .generation = jobs[i].gen};
+        if (of.n > 0)
+            err = pool_bring(at->map, &of);
+    }
+    return err;
+}
+
+/* The end of an order: what it wrote has its checksums before the step is done. */
+static enum tern_err finish(const struct rank_place *at, const struct order *o,
+                            const struct page_job *jobs)
+{
+    enum tern_err err = TERN_OK;
+
+    if (o->step && at->brings)
+        err = bring(at, jobs, o->n, o->step);
+    if (err == TERN_OK && o->step && !o->more)
+        err = tern_done_step(at->map, o->step);
+    return err;
+}
+
 static struct report obey(struct tern *t, struct rank_place *at, const struct order *o,
                           const struct page_job *jobs)
 {
@@ -80,25 +115,27 @@ static struct report obey(struct tern *t, struct rank_place *at, const struct or
         return r;
     }
     r.wrong = do_pages(at, jobs, o->n);
-    if (o->step)
-        r.err = tern_done_step(at->map, o->step);
+    r.err = finish(at, o, jobs);
     return r;
 }
 
-static struct rank_place place_of(const struct geometry *g, uint32_t rank)
+static struct rank_place place_of(const struct geometry *g, uint32_t rank, bool brings)
 {
-    struct rank_place at = {.rank = rank, .ngroups = g->ngroups};
+    struct rank_place at = {.rank = rank, .ngroups = g->ngroups, .brings = brings};
 
-    for (uint32_t i = 0; i < g->ngroups; i++)
+    for (uint32_t i = 0; i < g->ngroups; i++) {
         at.page_bytes[i] = g->groups[i].page_bytes;
+        at.units[i] = g->groups[i].units;
+    }
     return at;
 }
 
 _Noreturn static void rank_main(int fd, const char *socket, const char *engine,
-                                const struct geometry *g, uint32_t rank)
+                                const struct geometry *g, uint32_t rank, bool brings)
 {
     static struct page_job jobs[ORDER_JOBS];
-    struct rank_place at = place_of(g, g->profile->shard == TERN_SHARD_REPLICATED ? 0 : rank);
+    struct rank_place at =
+        place_of(g, g->profile->shard == TERN_SHARD_REPLICATED ? 0 : rank, brings);
     struct report r = {0};
     struct tern *t = NULL;
     struct order o;
@@ -114,11 +151,11 @@ _Noreturn static void rank_main(int fd, const char *socket, const char *engine,
 }
 
 const char *team_start(struct team *team, const char *socket, const char *engine,
-                       const struct geometry *g)
+                       const struct geometry *g, bool brings)
 {
     struct report r;
 
-    *team = (struct team){.ranks = g->ranks, .own = place_of(g, 0)};
+    *team = (struct team){.ranks = g->ranks, .own = place_of(g, 0, brings)};
     for (uint32_t i = 0; i < TERN_RANKS_MAX; i++)
         team->fd[i] = team->pid[i] = -1;
     for (uint32_t i = 1; i < g->ranks; i++) {
@@ -126,7 +163,7 @@ const char *team_start(struct team *team, const char *socket, const char *engine
         if (team->pid[i] == 0) {
             for (uint32_t j = 1; j < i; j++)
                 close(team->fd[j]);
-            rank_main(team->fd[i], socket, engine, g, i);
+            rank_main(team->fd[i], socket, engine, g, i, brings);
         }
         if (team->pid[i] < 0)
             return "cannot fork a rank process";
@@ -178,13 +215,14 @@ bool team_run(struct team *team, const struct page_job *jobs, uint32_t n, uint64
 
     *ret_wrong = 0;
     do {
-        struct order o = {.work = ORDER_PAGES, .n = n - at < ORDER_JOBS ? n - at : ORDER_JOBS};
+        struct order o = {
+            .work = ORDER_PAGES, .n = n - at < ORDER_JOBS ? n - at : ORDER_JOBS, .step = step};
 
-        o.step = at + o.n == n ? step : 0;
+        o.more = at + o.n < n;
         if (!send_order(team, o, jobs + at))
             return false;
         *ret_wrong += do_pages(&team->own, jobs + at, o.n);
-        if (o.step && tern_done_step(team->own.map, step) != TERN_OK)
+        if (finish(&team->own, &o, jobs + at) != TERN_OK)
             return false;
         if (!gather(team, ret_wrong))
             return false;

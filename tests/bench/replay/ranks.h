@@ -14,7 +14,7 @@ enum rank_work { RANK_WRITE = 1, RANK_COMPARE, RANK_COPY };
  * group. Or to copy from the page `from` of the same group. */
 struct page_job {
     uint64_t prefix;
-    uint32_t page, index, from;
+    uint32_t page, index, gen, from;
     uint16_t group, work; /* enum rank_work */
 };
 
@@ -23,6 +23,8 @@ struct rank_place {
     uint32_t rank; /* as it enters the bytes: 0 for all ranks of a replicated group */
     uint32_t ngroups;
     uint64_t page_bytes[PROFILE_GROUPS_MAX];
+    uint32_t units[PROFILE_GROUPS_MAX];
+    bool brings;           /* the checksums of what it writes, for the commit */
     struct tern_pool *map; /* borrowed */
 };
 
@@ -36,7 +38,7 @@ struct team {
 /* Forks the rank processes, which connect and join. Before the caller has a connection. NULL, or
  * why not (static). */
 const char *team_start(struct team *team, const char *socket, const char *engine,
-                       const struct geometry *g);
+                       const struct geometry *g, bool brings);
 
 /* Every rank maps the pool; `own` is the caller's mapping, borrowed. NULL, or why not. */
 const char *team_map(struct team *team, uint64_t pool, struct tern_pool *own);

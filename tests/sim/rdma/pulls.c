@@ -115,8 +115,10 @@ static void ask(struct rnode *node, struct rpull *pull)
         b->at[i] = at;
         page->excused = 0;
         page->came_by = 0;
-        pages[i] = (struct page_at){rmem_group(place), rmem_index(place), page->gen,
-                                    pull->pool * PAGES + place};
+        pages[i] = (struct page_at){.group = rmem_group(place),
+                                    .index = rmem_index(place),
+                                    .gen = page->gen,
+                                    .record = pull->pool * PAGES + place};
         refs[i] = (struct page_ref){rmem_index(pull->from_place[at]), pull->from_gen[at]};
         pull->tries[at]++;
     }

@@ -29,7 +29,9 @@ enum twist {
     GOOD,
     NO_FDS,
     ONE_FD,
-    FOUR_FDS,
+    FOUR_FDS,     /* the fourth was not said */
+    SUMS_MISSING, /* and the other way round */
+    FIVE_FDS,
     TOO_SHORT, /* the region ends inside the range */
     OVERFLOWS, /* offset + bytes wraps */
     EMPTY_RANGE,
@@ -79,14 +81,18 @@ static void memory_finish(struct memory *m)
 static void reply_map(struct fake *f, struct memory *m, bool broken)
 {
     Tern__Wire__PoolMapReply reply = TERN__WIRE__POOL_MAP_REPLY__INIT;
-    int fds[4] = {m->region, m->control, m->bell, m->region};
+    Tern__Wire__BroughtSums sums = TERN__WIRE__BROUGHT_SUMS__INIT;
+    static const size_t count[TWIST_COUNT] = {
+        [NO_FDS] = 0, [ONE_FD] = 1, [FOUR_FDS] = 4, [FIVE_FDS] = 5};
+    int fds[5] = {m->region, m->control, m->bell, m->region, m->region};
     uint8_t frame[256];
-    size_t n, nfds = m->twist == NO_FDS ? 0 : m->twist == ONE_FD ? 1 : m->twist == FOUR_FDS ? 4 : 3;
+    size_t n, nfds = count[m->twist] || m->twist == NO_FDS ? count[m->twist] : 3;
 
     reply.has_offset = reply.has_bytes = 1;
     reply.offset = m->twist == TOO_SHORT   ? REGION - 4096
                    : m->twist == OVERFLOWS ? UINT64_MAX - 4095
                                            : OFFSET;
+    reply.sums = m->twist == SUMS_MISSING ? &sums : NULL;
     reply.bytes = m->twist == EMPTY_RANGE ? 0 : BYTES;
     n = fake_pack(FRAME_POOL_MAP_REPLY, f->h.request_id, &reply, frame, sizeof(frame));
     if (broken)
@@ -285,7 +291,8 @@ TEST(pool_map_answer_twisted_typed_error_no_leak)
 {
     static const enum tern_err want[TWIST_COUNT] = {
         [NO_FDS] = TERN_MALFORMED,        [ONE_FD] = TERN_MALFORMED,
-        [FOUR_FDS] = TERN_DAEMON_LOST,    [TOO_SHORT] = TERN_MALFORMED,
+        [FOUR_FDS] = TERN_MALFORMED,      [SUMS_MISSING] = TERN_MALFORMED,
+        [FIVE_FDS] = TERN_DAEMON_LOST,    [TOO_SHORT] = TERN_MALFORMED,
         [OVERFLOWS] = TERN_MALFORMED,     [EMPTY_RANGE] = TERN_MALFORMED,
         [CONTROL_SHORT] = TERN_MALFORMED, [OTHER_INCARNATION] = TERN_GONE,
     };

@@ -76,6 +76,7 @@ struct driver_fact {
     VALUE(CU_DEVICE_ATTRIBUTE_GPU_DIRECT_RDMA_FLUSH_WRITES_OPTIONS)                                \
     VALUE(CU_DEVICE_ATTRIBUTE_GPU_DIRECT_RDMA_WRITES_ORDERING)                                     \
     VALUE(CU_DEVICE_ATTRIBUTE_DMA_BUF_SUPPORTED)                                                   \
+    VALUE(CU_DEVICE_ATTRIBUTE_MPS_ENABLED)                                                         \
     VALUE(CU_MEM_ALLOCATION_TYPE_PINNED)                                                           \
     VALUE(CU_MEM_HANDLE_TYPE_NONE)                                                                 \
     VALUE(CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR)                                                \

@@ -106,6 +106,8 @@ TEST(units_that_make_no_sense_are_refused)
         {{.page_bytes = 7, .n = 1, .units = 1, .list = 2}, KERNELS_REFUSED_ALIGNED},
         {{.page_bytes = 7, .n = 1, .units = 1, .blocks = 4}, KERNELS_REFUSED_ALIGNED},
         {{.page_bytes = 7, .n = 1, .units = 1, .sums = 4}, KERNELS_REFUSED_ALIGNED},
+        {{.page_bytes = 7, .n = 1, .units = 1, .places = 2}, KERNELS_REFUSED_ALIGNED},
+        {{.page_bytes = 7, .n = 1, .units = 1, .place_bytes = 4}, KERNELS_REFUSED_ALIGNED},
     };
 
     for (size_t i = 0; i < sizeof rows / sizeof rows[0]; i++) {

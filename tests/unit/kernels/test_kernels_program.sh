@@ -26,7 +26,7 @@ cmp -s "$work/out" "$work/said" || fail "the file is not what was printed"
 python3 - "$work/out" <<'PYTHON' || fail "what tern-gpu printed"
 import json, sys
 said = json.load(open(sys.argv[1]))
-assert said["wrong"] == 0 and [c["name"] for c in said["cases"]] == ["gather", "scatter", "zero", "checksum", "reshard", "fp8"]
+assert said["wrong"] == 0 and [c["name"] for c in said["cases"]] == ["gather", "scatter", "zero", "checksum", "reshard", "fp8", "tell"]
 assert all(c["geometries"] > 0 for c in said["cases"])
 assert len(said["rows"]) == 7 and all(r["gb_s"] > 0 and r["ratio"] > 0 for r in said["rows"]), said["rows"]
 assert said["within"] == all(r["ratio"] >= r["least"] for r in said["rows"])

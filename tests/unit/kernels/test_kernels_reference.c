@@ -154,3 +154,21 @@ TEST(lists_of_pages_that_make_no_sense_are_refused)
     refused(KERNELS_GATHER, pages_of(0, 0, 2, 16), KERNELS_REFUSED_ALIGNED);
     refused(KERNELS_ZERO, pages_of(0, 8, 0, 16), KERNELS_REFUSED_NONE);
 }
+
+TEST(words_that_do_not_fit_a_launch_are_refused)
+{
+    static const struct {
+        struct kernels_told a;
+        enum kernels_refusal why;
+    } rows[] = {
+        {{.n = 1}, KERNELS_REFUSED_NONE},
+        {{.n = KERNELS_WORDS_MAX}, KERNELS_REFUSED_NONE},
+        {{.n = 0}, KERNELS_REFUSED_WORDS},
+        {{.n = KERNELS_WORDS_MAX + 1}, KERNELS_REFUSED_WORDS},
+        {{.n = 1, .to = 2}, KERNELS_REFUSED_ALIGNED},
+    };
+
+    for (size_t i = 0; i < sizeof rows / sizeof rows[0]; i++)
+        refused(KERNELS_TELL, (union kernels_args){.told = rows[i].a}, rows[i].why);
+    assert_true(sizeof(union kernels_args) <= 4096); /* what a launch takes */
+}

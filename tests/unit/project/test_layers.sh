@@ -23,7 +23,7 @@ tcp     | daemon/seam/xfer/tcp | base/* core/* seam/xfer/data_conn.h seam/xfer/t
 local   | daemon/seam/xfer/local | base/* core/* seam/mem/mem_touch.h seam/xfer/data_conn.h seam/xfer/transport.h seam/xfer/local/* | +any
 verbs   | daemon/seam/xfer/verbs | base/* core/* seam/own_threads.h seam/mem/numa.h seam/xfer/data_conn.h seam/xfer/transport.h seam/xfer/verbs/* | +any
 shell   | daemon/shell | base/* proto/* seam/* core/* shell/* reshard/* kernels/strided.h | +any
-client  | client       | base/* proto/* client/* tern.h tern_*.h seam/disk/disk.h seam/disk/disk_key.h shell/tape/tape.h shell/tape/tape_text.h kernels/driver.h | +any
+client  | client       | base/* proto/* client/* tern.h tern_*.h seam/disk/disk.h seam/disk/disk_key.h shell/tape/tape.h shell/tape/tape_text.h kernels/driver.h kernels/kernels.h | +any
 kernels | kernels      | kernels/*                                                          | +libc +system dlfcn.h
 TABLE
 

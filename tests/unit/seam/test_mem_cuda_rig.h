@@ -36,6 +36,7 @@ static inline struct mem_config config_of(const char *library)
                            .pools = 3,
                            .page_records = 256,
                            .sums_per_page = 6,
+                           .page_bytes_min = 4096,
                            .workers = 2,
                            .jobs = 16,
                            .cuda_library = library,

@@ -72,6 +72,29 @@ TEST(mem_kernels_seal_and_no_page_is_copied)
     assert_int_equal(left(), 0);
 }
 
+TEST(mem_kernels_device_says_what_it_holds_and_whether_mps_is_on)
+{
+    struct mem_device_view view;
+
+    for (int on = 1; on >= 0; on--) {
+        if (!on)
+            setenv("STANDIN_CUDA_LACKS", "133", 1); /* CU_DEVICE_ATTRIBUTE_MPS_ENABLED */
+        start_well();
+        assert_true(mem_device_view(mem, 1, &view));
+        assert_int_equal(view.facts.mps, on);
+        assert_int_equal(view.facts.node, -1);             /* it is in no sysfs */
+        assert_int_equal(view.facts.pool_bytes, 18 * MIB); /* whole granules */
+        assert_int_equal(view.facts.kernel_bytes, 3 * MIB);
+        mem_destroy(mem);
+        mem = NULL;
+    }
+    unsetenv("STANDIN_CUDA_LACKS");
+    in.let_fail("cuDeviceGetAttribute", 1, CUDA_ERROR_INVALID_VALUE); /* a driver of before it */
+    start_well();
+    assert_true(mem_device_view(mem, 0, &view));
+    assert_int_equal(view.facts.mps, -1);
+}
+
 /* What came to the device is hashed there, in whatever unit a byte went wrong. */
 TEST(mem_kernels_find_copies_that_are_spoilt)
 {
@@ -184,8 +207,10 @@ static void assert_by_copies(uint32_t from, const char *reason)
         assert_true(mem_device_view(mem, i, &view));
         assert_string_equal(view.uuid, uuids[i]);
         assert_null(view.lost);
-        if (i == 0)
+        if (i == 0) {
             assert_string_equal(view.no_kernels, reason);
+            assert_int_equal(view.facts.kernel_bytes, 0);
+        }
     }
     assert_false(mem_device_view(mem, 2, &view));
     assert_true(stats_now().work.sums_by_copies >= SUMS / 2);

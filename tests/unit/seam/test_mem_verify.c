@@ -186,7 +186,7 @@ TEST(mem_verify_another_transport_waits_for_the_verdict)
 
 static struct mem_verify in_pieces(const uint64_t *sums, uint64_t step)
 {
-    struct page_at at = {0, 1, 1, 1};
+    struct page_at at = {.group = 0, .index = 1, .gen = 1, .record = 1};
     struct mem_verify v;
 
     mem_verify_begin(&v, rig.src.mem, 0, &at, sums);
@@ -200,7 +200,7 @@ static struct mem_verify in_pieces(const uint64_t *sums, uint64_t step)
 TEST(mem_verify_host_memory_verifies_in_pieces_of_any_size)
 {
     static const uint64_t steps[] = {1, 100, 4096, 5000, PAGE_SIZE};
-    struct page_at at = {0, 1, 1, 1};
+    struct page_at at = {.group = 0, .index = 1, .gen = 1, .record = 1};
     uint64_t sums[2];
 
     rig_open_filled(&options, 3);

@@ -19,6 +19,7 @@ FIXTURE(make_sys)
     put_file("class/infiniband/near/device/numa_node", "1\n");
     put_file("class/infiniband/far/device/numa_node", "3\n");
     put_file("class/infiniband/virtual/device/numa_node", "-1\n");
+    put_file("bus/pci/devices/0000:aa:00.0/numa_node", "3\n");
     return 0;
 }
 
@@ -30,6 +31,14 @@ TEST(numa_device_is_on_the_node_that_sysfs_names)
     assert_int_equal(numa_of_rdma_device(dir, "far"), 3);
     assert_int_equal(numa_of_rdma_device(dir, "virtual"), -1);
     assert_int_equal(numa_of_rdma_device(dir, "none"), -1);
+}
+
+TEST(numa_address_is_found_in_either_case_of_letters)
+{
+    assert_int_equal(numa_of_pci(dir, "0000:AA:00.0"), 3);
+    assert_int_equal(numa_of_pci(dir, "0000:aa:00.0"), 3);
+    assert_int_equal(numa_of_pci(dir, "0000:ab:00.0"), -1);
+    assert_int_equal(numa_of_pci(dir, ""), -1);
 }
 
 TEST(numa_distance_counts_the_nodes_that_are_there)

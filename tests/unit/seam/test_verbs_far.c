@@ -122,6 +122,7 @@ static void memory_open(void)
                            .pools = 1,
                            .page_records = 8,
                            .sums_per_page = REGIONS,
+                           .page_bytes_min = 4096,
                            .workers = 1,
                            .jobs = 4,
                            .cuda_library = STANDIN_MEMORY,

@@ -367,6 +367,7 @@ FIXTURE(make_gpus)
                            .pools = 1,
                            .page_records = 8,
                            .sums_per_page = 2,
+                           .page_bytes_min = 4096,
                            .workers = 1,
                            .jobs = 4,
                            .incarnation = 1,

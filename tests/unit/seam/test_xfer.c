@@ -59,7 +59,7 @@ static void conns_are(uint32_t n)
 
 static void seal_one(uint32_t index)
 {
-    struct page_at at = {0, index, 1, index};
+    struct page_at at = {.group = 0, .index = index, .gen = 1, .record = index};
     struct pollfd p = {.fd = mem_event_fd(rig.src.mem), .events = POLLIN};
 
     mem_seal(rig.src.mem, (struct seal_id){1, 2}, 0, &at, 1);

@@ -45,7 +45,7 @@ static void pull(struct pull_id id, uint32_t batch)
     for (uint32_t i = 0; i < BATCH; i++) {
         const uint32_t page = 1 + batch * BATCH + i;
 
-        pages[i] = (struct page_at){0, page, id.gen, record_of(page)};
+        pages[i] = (struct page_at){.index = page, .gen = id.gen, .record = record_of(page)};
         refs[i] = (struct page_ref){page, 100 + page};
     }
     act.pull.pull = id;

@@ -21,7 +21,7 @@ static void pull_scattered(struct pull_id pull, uint32_t first, uint32_t step, u
     for (uint32_t i = 0; i < n; i++) {
         uint32_t index = first + i * step;
 
-        pages[i] = (struct page_at){0, index, pull.gen, index};
+        pages[i] = (struct page_at){.group = 0, .index = index, .gen = pull.gen, .record = index};
         refs[i] = (struct page_ref){index, 100 + index};
     }
     act.pull.pull = pull;

@@ -32,7 +32,7 @@ static void fill_page(uint32_t i, struct page_at *ret)
 {
     for (uint32_t r = 0; r < RANKS; r++)
         world_fill(&src_end, r, i, mem_page(rig.src.mem, 0, r, 0, i), NULL);
-    *ret = (struct page_at){0, i, 1, i};
+    *ret = (struct page_at){.group = 0, .index = i, .gen = 1, .record = i};
 }
 
 static void seal(const struct page_at *pages, uint32_t n)

@@ -189,7 +189,8 @@ static inline void rig_fill_source(uint32_t pages)
         for (uint32_t i = 1; i < pages; i++) {
             for (uint32_t r = 0; r < rig.regions; r++)
                 rig_write(rig.src.mem, r, g, i);
-            at[n++] = (struct page_at){g, rig.base[g] + i, 1, g * RIG_PAGES + i};
+            at[n++] = (struct page_at){
+                .group = g, .index = rig.base[g] + i, .gen = 1, .record = g * RIG_PAGES + i};
             if (n == SEAL_PAGES_MAX || (g + 1 == rig.ngroups && i + 1 == pages)) {
                 mem_seal(rig.src.mem, (struct seal_id){jobs++, 1}, 0, at, n);
                 n = 0;
@@ -237,6 +238,7 @@ static inline void rig_side(struct side *side, const struct rig_options *o, uint
                            .pools = tenants,
                            .page_records = 2 * RIG_PAGES,
                            .sums_per_page = o->units * o->regions,
+                           .page_bytes_min = 64,
                            .workers = 1,
                            .jobs = 16,
                            .incarnation = incarnation};
@@ -534,8 +536,10 @@ static inline void rig_pull_part(struct pull_id pull, uint32_t batch, uint32_t f
     for (uint32_t i = 0; i < n; i++) {
         uint32_t g = rig.ngroups == 2 ? (first + i) & 1 : 0;
 
-        pages[i] =
-            (struct page_at){g, rig.base[g] + first + i, pull.gen, g * RIG_PAGES + first + i};
+        pages[i] = (struct page_at){.group = g,
+                                    .index = rig.base[g] + first + i,
+                                    .gen = pull.gen,
+                                    .record = g * RIG_PAGES + first + i};
         refs[i] = (struct page_ref){rig.base[g] + first + i, 100 + first + i};
     }
     act.kind = ACT_PULL;

@@ -78,7 +78,7 @@ static void open_ends(struct ends ends, bool by_proxy)
     pool_set(rig.src.mem, &src);
     pool_set(rig.dst.mem, &dst);
     for (uint32_t i = 0; i < n; i++) {
-        pages[i] = (struct page_at){0, 1 + i, 1, 1 + i};
+        pages[i] = (struct page_at){.group = 0, .index = 1 + i, .gen = 1, .record = 1 + i};
         for (uint32_t r = 0; r < RANKS; r++)
             world_fill(&src_end, r, i, mem_page(rig.src.mem, 0, r, 0, 1 + i), NULL);
     }
@@ -111,7 +111,8 @@ static void pull(struct pull_id id, void (*spoil)(struct action *act, struct pul
         for (uint32_t p = 0; p < to_pages; p++) {
             uint32_t index = 1 + s * to_pages + p;
 
-            pages[s * to_pages + p] = (struct page_at){0, index, id.gen, index};
+            pages[s * to_pages + p] =
+                (struct page_at){.group = 0, .index = index, .gen = id.gen, .record = index};
         }
     }
     act.pull.pull = id;

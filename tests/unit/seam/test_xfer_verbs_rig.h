@@ -177,7 +177,7 @@ static inline void other_memory_than_registered_is_found(bool push)
 {
     struct lost from, to;
     struct mem_stats before, after;
-    struct page_at at = {0, 5, 1, 5};
+    struct page_at at = {.index = 5, .gen = 1, .record = 5};
     struct pollfd p;
 
     open_verbs((struct rig_options){.page_bytes = {4096}, .push = push}, 65);

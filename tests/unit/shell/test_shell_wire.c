@@ -7,7 +7,12 @@ TEST(wire_out_small_answers_decode_as_given)
 {
     for (uint32_t i = 0; i < ROUNDS; i++) {
         struct reply r = some_reply(OP_ENGINE_JOIN);
-        struct wire_region region = {.bytes = number(64), .device = i % 2 ? "GPU-1-2" : NULL};
+        struct wire_region region = {.bytes = number(64),
+                                     .device = i % 2 ? "GPU-1-2" : NULL,
+                                     .sums = {.fd = i % 3 ? 0 : -1,
+                                              .offset = number(64),
+                                              .entry_bytes = number32(),
+                                              .page_bytes = number(64)}};
         const ProtobufCMessage *msg;
 
         r.join.engine = (struct engine_id){number32(), number32()};
@@ -39,6 +44,12 @@ TEST(wire_out_small_answers_decode_as_given)
             assert_string_equal(AS(PoolMapReply)->device, region.device);
         else
             assert_null(AS(PoolMapReply)->device);
+        assert_true((AS(PoolMapReply)->sums != NULL) == (region.sums.fd >= 0));
+        if (region.sums.fd >= 0) {
+            assert_int_equal(AS(PoolMapReply)->sums->offset, region.sums.offset);
+            assert_int_equal(AS(PoolMapReply)->sums->entry_bytes, region.sums.entry_bytes);
+            assert_int_equal(AS(PoolMapReply)->sums->page_bytes, region.sums.page_bytes);
+        }
 
         r.op = OP_SESSION_OPEN;
         r.session_open.session = (struct session_id){number32(), number32()};

@@ -47,6 +47,7 @@ const char *cuda_kernels_open(struct cuda_device *d, CUresult *ret)
         return NULL;
     call = kernels_make(d, module, ret);
     d->kernels = call == NULL;
+    d->facts.kernel_bytes = call ? 0 : SCRATCH_BYTES;
     if (!call)
         return NULL;
     cuda_kernels_close(d);

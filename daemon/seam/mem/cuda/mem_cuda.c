@@ -11,6 +11,7 @@
 
 #include "base/err.h"
 #include "seam/mem/cuda/cuda_state.h"
+#include "seam/mem/numa.h"
 #include "seam/own_threads.h"
 
 #define MIB_SHIFT 20
@@ -160,6 +161,21 @@ static enum tern_err device_start(struct cuda_device *d, const char **ret_why)
     return call ? call_failed(d->cuda, d->uuid, call, result, ret_why) : TERN_OK;
 }
 
+/* What is told of it and changes nothing here. Whether its contexts go through MPS is settled when
+ * they are made; a driver that does not know the question refuses it. */
+static void facts_ask(struct cuda_device *d)
+{
+    const struct driver *api = &d->cuda->driver;
+    int mps;
+
+    if (api->device_pci(d->pci, sizeof d->pci, d->device) != CUDA_SUCCESS)
+        d->pci[0] = '\0'; /* it is used all the same, with no NIC that is nearest to it */
+    d->facts.node = numa_of_pci(NUMA_SYS, d->pci);
+    d->facts.mps = -1;
+    if (api->device_attribute(&mps, CU_DEVICE_ATTRIBUTE_MPS_ENABLED, d->device) == CUDA_SUCCESS)
+        d->facts.mps = mps != 0;
+}
+
 /* That of the UUID, opened. */
 static enum tern_err device_of(struct cuda *c, const char *uuid, struct cuda_device **ret,
                                const char **ret_why)
@@ -189,8 +205,7 @@ static enum tern_err device_of(struct cuda *c, const char *uuid, struct cuda_dev
     if (result != CUDA_SUCCESS)
         return call_failed(c, uuid, "finding the device", result, ret_why);
     d->cuda = c;
-    if (c->driver.device_pci(d->pci, sizeof d->pci, d->device) != CUDA_SUCCESS)
-        d->pci[0] = '\0'; /* it is used all the same, with no NIC that is nearest to it */
+    facts_ask(d);
     snprintf(d->uuid, sizeof d->uuid, "%s", uuid);
     pthread_mutex_init(&d->lock, NULL);
     pthread_cond_init(&d->put, NULL);
@@ -304,6 +319,7 @@ static enum tern_err region_make(struct cuda *c, struct cuda_region *r, const ch
     c->region[c->nregions].base = r->base;
     c->region[c->nregions].bytes = r->bytes;
     c->region[c->nregions++].device = r->device;
+    d->facts.pool_bytes += r->bytes;
     return TERN_OK;
 }
 
@@ -353,7 +369,8 @@ bool cuda_device_view(struct cuda *c, uint32_t device, struct cuda_device_view *
     *ret = (struct cuda_device_view){.uuid = d->uuid,
                                      .pci = d->pci,
                                      .lost = atomic_load(&d->lost),
-                                     .no_kernels = d->kernels ? NULL : d->no_kernels};
+                                     .no_kernels = d->kernels ? NULL : d->no_kernels,
+                                     .facts = d->facts};
     ret->why = ret->lost ? d->why : NULL;
     return true;
 }

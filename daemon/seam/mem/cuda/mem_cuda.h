@@ -63,6 +63,7 @@ struct cuda_device_view {
     bool lost;
     const char *why;        /* if it is: the call and its error; valid as long as the struct cuda */
     const char *no_kernels; /* why it has none; NULL: it has */
+    struct mem_device_facts facts;
 };
 /* False: there are not so many. Any thread. */
 bool cuda_device_view(struct cuda *c, uint32_t device, struct cuda_device_view *ret);

@@ -89,3 +89,26 @@ TEST(seals_of_pages_beyond_the_limit_are_computed_two_at_a_time)
     }
     assert_int_equal(rig_jobs(rig, RIG_SEAL), 0);
 }
+
+/* What its engine may have brought checksums for: the step that the commit named, also where it is
+ * published later, with what it continues; none where the pages were written already. */
+TEST(seals_name_the_step_that_the_commit_named)
+{
+    struct bench b = bench_start(4, 64);
+
+    b.rig->automatic = BY_HAND(RIG_SEAL);
+    assert_ok(rig_match(b.s, rig_tokens(1, 16), 16));
+    assert_ok(rig_run_to(b.s, rig_tokens(1, 16), 16));
+    assert_ok(rig_commit(b.s, 4, 0));
+    assert_int_equal(rig_job(b.rig, RIG_SEAL, 0)->pages[0].step, 0);
+    rig_complete(b.rig, RIG_SEAL);
+    assert_ok(rig_commit(b.s, 8, 5));
+    assert_ok(rig_commit(b.s, 16, 3));
+    assert_int_equal(rig_jobs(b.rig, RIG_SEAL), 0);
+    rig_step_done(b.rig, b.e.id, 0, 5);
+    assert_int_equal(rig_jobs(b.rig, RIG_SEAL), 3);
+    assert_int_equal(rig_job(b.rig, RIG_SEAL, 0)->pages[0].step, 5);
+    assert_int_equal(rig_job(b.rig, RIG_SEAL, 1)->pages[0].step, 3);
+    assert_int_equal(rig_job(b.rig, RIG_SEAL, 2)->pages[0].step, 3);
+    complete_all(b.rig, RIG_SEAL);
+}

@@ -1,0 +1,31 @@
+/* Checksums that engines bring: where a GPU leaves those of the pages that a step of its engine
+ * writes, so that the daemon need not read the pages (X7). It is memory of the host that the tenant
+ * shares with the daemon: an entry for each place where a page of a pool can begin. libtern writes
+ * the head when the kernels are in the engine's stream, these write the checksums behind it, and
+ * the daemon reads both once the step has passed. An entry counts for one commit alone: that of the
+ * step, of the page as it was handed out then. */
+#ifndef BASE_BROUGHT_H
+#define BASE_BROUGHT_H
+
+#include <stdint.h>
+
+struct brought_head {
+    uint64_t step; /* what the commit names; 0: there are none. Written last */
+    uint32_t gen;  /* of the page */
+    uint32_t units;
+};
+
+/* Bytes of an entry with room for the checksums of so many units, which follow the head. */
+static inline uint32_t brought_entry_bytes(uint32_t units)
+{
+    return (uint32_t)(sizeof(struct brought_head) + units * sizeof(uint64_t));
+}
+
+/* Which entry is that of a page which begins so far into its pool. No page is shorter than
+ * page_bytes_min, so each has one of its own. */
+static inline uint64_t brought_entry(uint64_t offset, uint64_t page_bytes_min)
+{
+    return offset / page_bytes_min;
+}
+
+#endif
