@@ -401,8 +401,8 @@ static void show_unregistered(const json_t *s)
     uint64_t unknown = j_u64(verbs, "gpu_regions_unregistered");
 
     if (unknown > 0)
-        printf("\nregions on GPUs: %s of %s are not registered for RDMA, and go by TCP if at all "
-               "(`ternctl doctor` says why)\n",
+        printf("\nregions on GPUs: %s of %s are not registered for RDMA, and their pages leave by "
+               "TCP if at all (`ternctl doctor` says why)\n",
                human_count(unknown), human_count(unknown + j_u64(verbs, "gpu_regions")));
 }
 
@@ -729,6 +729,20 @@ static void doctor_memlock(const json_t *rdma)
                need > may ? ": too few, say LimitMEMLOCK=infinity or ulimit -l unlimited" : "");
 }
 
+/* What pages of a GPU come and go through where its memory is not enough. */
+static void doctor_ring(const json_t *row)
+{
+    const char *why_none = json_string_value(json_object_get(row, "no_ring"));
+
+    if (j_u64(row, "ring_bytes") > 0)
+        printf("; ring of %s bytes of the host's memory for %s\n", num(row, "ring_bytes"),
+               strcmp(j_str(row, "registered"), "bounce") == 0 ? "all of its pages"
+                                                               : "what peers push");
+    else
+        printf("%s%s\n", why_none && *why_none ? "; no ring for what peers push: " : "",
+               why_none ? why_none : "");
+}
+
 /* Memory of GPUs, which a device may know in several ways or not at all. */
 static void doctor_memory(const json_t *rdma)
 {
@@ -749,7 +763,8 @@ static void doctor_memory(const json_t *rdma)
             printf("not registered with %s", j_str(row, "device"));
         else
             printf("registered with %s as %s", j_str(row, "device"), how);
-        printf("%s%s%s\n", *why ? " (" : "", why, *why ? ")" : "");
+        printf("%s%s%s", *why ? " (" : "", why, *why ? ")" : "");
+        doctor_ring(row);
     }
 }
 
@@ -792,8 +807,8 @@ static void doctor_keys(const json_t *rdma)
         printf("  keys: to pages that a peer is to write, until they have come; none reads "
                "(rdma.wide_keys: false)\n");
     if (far)
-        printf("  keys: memory of GPUs takes no memory windows: its tenants' pages come by RDMA "
-               "only from peers with rdma.wide_keys: true\n");
+        printf("  keys: memory of GPUs takes no memory windows: peers without rdma.wide_keys: true "
+               "push to a ring in memory of the host\n");
 }
 
 /* GPUs that memory lies on, and who hashes its pages. */

@@ -244,7 +244,8 @@ struct data_request {
     /* Of REQUEST_WRITE. */
     uint32_t path, epoch, nruns, run; /* run: where in the runs the cursor is */
     uint64_t run_at;
-    uint32_t last; /* the path's `posted` behind what was posted of it last */
+    uint32_t last;   /* the path's `posted` behind what was posted of it last */
+    uint64_t parcel; /* the number of that which its pages leave in; 0: none, or none yet */
     struct xfer_run runs[XFER_RUNS_MAX];
 };
 

@@ -1,5 +1,8 @@
 /* How much memory this process may lock, and how much registrations would lock, which is memory of
- * the host alone. It is reported whether RDMA is wanted, built in, or neither. Called at start. */
+ * the host alone: that of tenants, and the rings of those on GPUs. It is reported whether RDMA is
+ * wanted, built in, or neither. Called at start. */
+#include "seam/xfer/memlock.h"
+
 #include <stdio.h>
 #include <sys/resource.h>
 
@@ -21,6 +24,11 @@ static bool exempt(void)
     return (caps >> CAP_IPC_LOCK_BIT & 1) != 0;
 }
 
+uint64_t xfer_ring_bytes(const struct xfer_rdma_config *c)
+{
+    return (c->pulls > 0 && c->push) || c->serves ? XFER_RING_BYTES : 0;
+}
+
 void xfer_memlock(const struct xfer *xfer, struct xfer_rdma_view *view)
 {
     const struct xfer_rdma_config *c = &xfer->config.rdma;
@@ -34,11 +42,14 @@ void xfer_memlock(const struct xfer *xfer, struct xfer_rdma_view *view)
         view->memlock_bytes = limit.rlim_cur;
     view->memlock_exempt = exempt();
     view->memlock_needed = 0;
-    for (uint32_t t = 0; t < c->tenants; t++)
+    for (uint32_t t = 0; t < c->tenants; t++) {
+        if (mem_region_device(xfer->config.mem, t, 0, &bytes, &lost))
+            view->memlock_needed += xfer_ring_bytes(c) * rails;
         for (uint32_t r = 0; r < mem_region_count(xfer->config.mem, t); r++) {
             if (mem_region_device(xfer->config.mem, t, r, &bytes, &lost))
                 continue;
             mem_region_base(xfer->config.mem, t, r, &bytes);
             view->memlock_needed += bytes * rails;
         }
+    }
 }

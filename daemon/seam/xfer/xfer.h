@@ -119,6 +119,8 @@ struct xfer_rdma_config {
     const char *sys;                       /* NULL: /sys, unless a test has another */
     uint64_t mr_bytes_max;                 /* of one registration; 0: what the device takes */
     uint32_t tenants;
+    uint32_t
+        on_gpus; /* of these, those whose memory is of GPUs: each gets a ring to be pushed to */
     void (*path_send)(void *ctx, uint32_t link, const struct xfer_path_msg *msg);
     /* What a link's pulls of a tenant go over from now on, and why; for the log. NULL: nothing. */
     void (*path_note)(void *ctx, uint32_t link, uint32_t tenant, const char *transport,
@@ -267,7 +269,8 @@ void xfer_rdma_view(const struct xfer *xfer, struct xfer_rdma_view *ret);
     X(MEMORY, "memory")            /* of the host */                                               \
     X(DMABUF, "dma-buf")           /* a GPU's, exported by its driver */                           \
     X(DMABUF_PCIE, "dma-buf-pcie") /* likewise, through its BAR where there is another way */      \
-    X(PEERMEM, "nvidia-peermem")   /* a GPU's, by its address */
+    X(PEERMEM, "nvidia-peermem")   /* a GPU's, by its address */                                   \
+    X(BOUNCE, "bounce") /* a GPU's not at all: pages go through a ring in memory of the host */
 
 enum xfer_registered {
 #define X(name, word) XFER_REGISTERED_##name,
@@ -285,6 +288,10 @@ struct xfer_registration_view {
     const char *device;               /* the NIC; NULL: none is in use */
     enum xfer_registered how;
     const char *why; /* it is not known in a better way: what became of those; borrowed */
+    /* Of a GPU's: what peers push comes through so much of the host's memory; 0: they do not push,
+     * and why. */
+    uint64_t ring_bytes;
+    const char *no_ring;
 };
 /* The i-th pair of a region and a NIC in use, or region, where there is no NIC. False: there are no
  * more. */
@@ -361,6 +368,8 @@ struct xfer_stats {
     /* Writes: posted by us; of grants that their pull's end took back from a peer that was slow;
      * and what it wrote, or tried to, for a pull that had ended. */
     uint64_t writes_posted, grants_revoked, late_writes;
+    uint64_t ring_bytes_in,
+        ring_bytes_out;     /* of those, through rings, to and from memory of GPUs */
     uint64_t windows_open;  /* memory windows that are bound, or may be: what peers have keys to */
     uint64_t pieces_again;  /* read once more, over another path than the one that was lost */
     uint64_t batches_moved; /* asked for anew by another transport, as no path was left */

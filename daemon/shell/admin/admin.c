@@ -379,6 +379,8 @@ static void status_data(const struct admin_ctx *ctx, struct text_out *out)
     text_u64(out, "pages_in", x->verbs_pages_in);
     text_u64(out, "pages_out", x->verbs_pages_out);
     text_u64(out, "bytes_in", x->verbs_bytes_in);
+    text_u64(out, "ring_bytes_in", x->ring_bytes_in);
+    text_u64(out, "ring_bytes_out", x->ring_bytes_out);
     text_u64(out, "reads_posted", x->reads_posted);
     text_u64(out, "read_errors", x->read_errors);
     text_u64(out, "late_reads", x->late_reads);

@@ -169,6 +169,8 @@ static void memory(const struct admin_ctx *ctx, struct text_out *out)
         text_str(out, "device", v.device);
         text_str(out, "registered", xfer_registered_word[v.how]);
         text_str(out, "reason", v.device ? v.why : ctx->rdma.why);
+        text_u64(out, "ring_bytes", v.ring_bytes);
+        text_str(out, "no_ring", v.no_ring);
         text_object_end(out);
     }
     text_array_end(out);

@@ -3,6 +3,7 @@
  * do with it. */
 #include <inttypes.h>
 
+#include "seam/xfer/memlock.h"
 #include "shell/config/plan.h"
 
 #define KEY_WIDTH 18
@@ -21,8 +22,9 @@ uint64_t plan_pinned(const struct config *config)
     if (xfer.rdma.pulls == 0 && !xfer.rdma.serves)
         return 0;
     for (uint32_t i = 0; i < config->ntenants; i++)
-        if (!config->tenants[i].device_memory)
-            bytes += config->tenants[i].memory_bytes * config->tenants[i].regions;
+        bytes += config->tenants[i].device_memory
+                     ? xfer_ring_bytes(&xfer.rdma)
+                     : config->tenants[i].memory_bytes * config->tenants[i].regions;
     return bytes * plan_rails(config);
 }
 

@@ -130,11 +130,14 @@
     X(117, EARLY_COUNTED, "count units that came ahead though their checksums are others now")     \
     X(118, WIDE_KEY, "give a key to all of a tenant's memory though that is not set")              \
     X(119, WINDOW_TOO_WIDE, "bind memory windows to more than the pages of a grant")               \
-    X(120, OWN_POOL_SERVED, "serve a fetch of this very daemon from the pool that it is for")
+    X(120, OWN_POOL_SERVED, "serve a fetch of this very daemon from the pool that it is for")      \
+    X(121, SLOT_EARLY, "use slots of the ring again before they are copied to their pages")        \
+    X(122, PARCEL_EARLY, "use slots of the ring again that a device still reads")
 
 /* These are the seam's: `tern-sim --rdma` finds them. */
 #define BUG_IS_SEAM(n)                                                                             \
-    (((n) >= 21 && (n) <= 27) || ((n) >= 56 && (n) <= 59) || (n) == 111 || (n) == 118 || (n) == 119)
+    (((n) >= 21 && (n) <= 27) || ((n) >= 56 && (n) <= 59) || (n) == 111 || (n) == 118 ||           \
+     (n) == 119 || (n) == 121 || (n) == 122)
 
 enum planted_bug {
 #define X(number, name, what) BUG_##name = (number),

@@ -149,4 +149,8 @@ void config_make(struct rconfig *c)
     make_paths(c);
     if (pushes && rw_one_in(6))
         push_seldom(c);
+    for (uint32_t i = 0; i < NODES; i++) {
+        c->far[i] = rw_one_in(4);
+        c->bare[i] = c->far[i] && rw_one_in(4);
+    }
 }

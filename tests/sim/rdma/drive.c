@@ -326,24 +326,34 @@ static void settle(uint64_t limit_ns, const char *what)
 /* By the configuration. */
 static bool is_pushed(uint32_t puller, uint32_t source)
 {
-    return rw.cfg.push[puller][source] && !rw.cfg.old[source];
+    bool read_better =
+        rw.cfg.far[puller] && !rw.cfg.bare[puller] && rw.cfg.wide[source] && !rw.cfg.bare[source];
+
+    return rw.cfg.push[puller][source] && !rw.cfg.old[source] && !read_better;
 }
 
-/* Paths of a tenant that can be. *ret_half, or NULL: of one end a device was lost, and the other
- * may not have heard of it. */
+/* What the puller offers to be pushed is answered by a source that knows no pushes, and no NIC may
+ * write what the puller would read. */
+static bool in_vain(uint32_t puller, uint32_t source)
+{
+    return rw.cfg.bare[puller] && !is_pushed(puller, source);
+}
+
+/* Paths of a tenant that can be. *ret_half, or NULL: of one end a device was lost, or it gave the
+ * path up, and the other may not have heard of it. */
 static uint32_t paths_of(uint32_t puller, uint32_t source, uint32_t *ret_half)
 {
     uint32_t n = 0, there = rw.cfg.rails[source];
 
     if (rw.cfg.transport[puller][source] == XFER_TCP || there == 0 ||
-        (!is_pushed(puller, source) && !rw.cfg.wide[source]))
+        (!is_pushed(puller, source) && (!rw.cfg.wide[source] || rw.cfg.bare[source])))
         return 0;
     for (uint32_t i = 0; i < rw.cfg.rails[puller]; i++) {
         bool lost = rnic_is_lost(puller, i), lost_there = rnic_is_lost(source, i % there);
 
-        n += !lost && !lost_there;
+        n += !lost && !lost_there && !in_vain(puller, source);
         if (ret_half)
-            *ret_half += lost != lost_there;
+            *ret_half += lost != lost_there || (!lost && in_vain(puller, source));
     }
     return n;
 }
@@ -458,6 +468,10 @@ static void probe(uint32_t puller, uint32_t source, uint32_t pool)
         rw_fail("probe_not_by_verbs", "node %u from node %u pool %u", puller, source, pool);
     if (verbs)
         rw_mark(is_pushed(puller, source) ? RM_probe_by_push : RM_probe_by_verbs);
+    if (verbs && rw.cfg.far[puller] && is_pushed(puller, source))
+        rw_mark(RM_probe_by_ring);
+    if (verbs && rw.cfg.bare[source])
+        rw_mark(RM_probe_from_ring);
     if (refused != pull->broken || (refused && pull->err != TERN_PEER_LOST))
         rw_fail("probe_broken", "node %u from node %u pool %u: error %d", puller, source, pool,
                 (int)pull->err);

@@ -11,6 +11,13 @@ struct mem {
     uint32_t node;
 };
 
+/* Where the seam of a node has peers write what is for pages of GPUs: one a tenant. */
+#define RING_MAX (16u << 10)
+static struct {
+    uint8_t bytes[TENANTS][RING_MAX];
+    uint32_t n;
+} ring[NODES];
+
 static struct mem mem_of[NODES];
 
 struct mem *rmem_of(uint32_t node)
@@ -105,6 +112,32 @@ bool rmem_is_memory(const void *at)
     return where_is(at, &w);
 }
 
+bool rmem_is_far(const void *at)
+{
+    struct where w;
+
+    return where_is(at, &w) && rw.cfg.far[w.node];
+}
+
+void *sim_mmap(size_t n)
+{
+    uint32_t node = rw.current;
+
+    check(n <= RING_MAX && ring[node].n < TENANTS);
+    return memset(ring[node].bytes[ring[node].n++], 0, n);
+}
+
+/* The node in whose ring that is; NONE32. */
+static uint32_t ring_of(const void *p)
+{
+    const uint8_t *at = p;
+
+    for (uint32_t i = 0; i < NODES; i++)
+        if (at >= ring[i].bytes[0] && at < ring[i].bytes[0] + sizeof ring[i].bytes)
+            return i;
+    return NONE32;
+}
+
 static struct rpage *page_of(const struct where *w)
 {
     return &rw.node[w->node].pool[w->pool].page[w->place];
@@ -181,6 +214,7 @@ bool rmem_sums_right(uint32_t node, uint32_t pool, uint32_t place)
 
 void rmem_start(uint32_t node)
 {
+    ring[node].n = 0;
     for (uint32_t pool = 0; pool < rw.cfg.tenants; pool++) {
         struct rpool *p = &rw.node[node].pool[pool];
 
@@ -212,6 +246,8 @@ uint64_t rmem_owner(const void *at)
 {
     struct where w;
 
+    if (ring_of(at) != NONE32)
+        return OWNER_RING;
     return where_is(at, &w) && w.place != NONE32 && page_of(&w)->kind == PG_RESERVED
                ? page_of(&w)->owner
                : 0;
@@ -225,6 +261,8 @@ void rmem_land(void *to, const void *bytes, size_t n, uint64_t owner, const char
         struct where w;
         struct rpage *page;
 
+        if (ring_of(at) != NONE32)
+            rw_mark(RM_landed_in_ring);
         if (!where_is(at, &w))
             break; /* a buffer of the seam */
         if (w.place == NONE32)
@@ -298,27 +336,68 @@ void rmem_taken(const void *p, size_t n)
     }
 }
 
+static bool may_leave(const struct where *s, uint32_t gen)
+{
+    const struct rpage *source = page_of(s);
+
+    return source->kind == PG_COMMITTED && source->gen == gen &&
+           serves_cover(s->node, s->pool, s->place, false);
+}
+
+/* What goes through a ring is for some page of that node that waits for this very place. If it is
+ * read there too late, each of them may be found wrong. */
+static void read_for_some(uint32_t node, const struct where *s)
+{
+    for (uint32_t i = 0; i < rmem_places(); i++) {
+        struct rpage *page = &rw.node[node].pool[s->pool].page[i];
+
+        if (page->kind == PG_RESERVED && page->from_node == s->node &&
+            page->from_place == s->place && !may_leave(s, page->from_gen))
+            page->excused |= EXCUSE_RING;
+    }
+}
+
+static void read_for_ring(uint32_t node, const void *from, size_t n)
+{
+    const uint8_t *there = from;
+    struct where s;
+
+    for (size_t step; n > 0; there += step, n -= step) {
+        check(where_is(there, &s));
+        if (s.place == NONE32)
+            rw_fail("read_of_no_page", "node %u pushes what is no page", s.node);
+        read_for_some(node, &s);
+        step = s.left < n ? s.left : n;
+    }
+}
+
 void rmem_read_for(void *p, const void *from, size_t n)
 {
     uint8_t *at = p;
     const uint8_t *there = from;
 
+    if (ring_of(there) != NONE32) { /* as it was read for that */
+        rw_mark(RM_landed_from_ring);
+        return;
+    }
+    if (ring_of(at) != NONE32) {
+        read_for_ring(ring_of(at), from, n);
+        return;
+    }
     while (n > 0) {
         struct where w, s;
-        struct rpage *page, *source;
+        struct rpage *page;
         uint64_t step;
 
         check(where_is(at, &w) && where_is(there, &s));
         if (w.place == NONE32 || s.place == NONE32)
             rw_fail("read_of_no_page", "node %u reads what is no page of node %u", w.node, s.node);
         page = page_of(&w);
-        source = page_of(&s);
         if (s.node != page->from_node || s.place != page->from_place || s.pool != w.pool ||
             s.region != w.region || s.at != w.at)
             rw_fail("read_of_another_page", "page %u of node %u is read for page %u of node %u",
                     s.place, s.node, w.place, w.node);
-        if (source->kind != PG_COMMITTED || source->gen != page->from_gen ||
-            !serves_cover(s.node, s.pool, s.place, false))
+        if (!may_leave(&s, page->from_gen))
             page->stale = true;
         step = w.left < n ? w.left : n;
         at += step;
@@ -333,9 +412,12 @@ void *mem_page(const struct mem *mem, uint32_t pool, uint32_t region, uint32_t g
                uint32_t index)
 {
     uint32_t place = rmem_place(group, index);
+    struct where s = {.node = mem->node, .pool = pool, .place = place};
 
     if (place == NONE32)
         rw_fail("page_out_of_range", "group %u index %u", group, index);
+    for (uint32_t i = 0; i < rw.cfg.nodes && tasks_working() && rw.cfg.bare[mem->node]; i++)
+        read_for_some(i, &s); /* it may be on its way into the ring */
     return page_base(mem->node, pool, region, place);
 }
 
@@ -395,26 +477,32 @@ uint8_t *mem_region_base(const struct mem *mem, uint32_t tenant, uint32_t region
     return &rw.node[mem->node].memory[tenant][region][0];
 }
 
-/* There are no GPUs here. */
+/* Only NICs know the difference: the seam's threads reach the memory of GPUs as that of the host.
+ */
 const char *mem_region_device(const struct mem *mem, uint32_t tenant, uint32_t region,
                               uint64_t *ret_bytes, bool *ret_lost)
 {
-    (void)mem, (void)tenant, (void)region, (void)ret_bytes, (void)ret_lost;
-    return NULL;
+    if (!rw.cfg.far[mem->node])
+        return NULL;
+    (void)mem_region_base(mem, tenant, region, ret_bytes);
+    *ret_lost = false;
+    return "GPU";
 }
 
 enum tern_err mem_region_takes_nic(struct mem *mem, uint32_t tenant, uint32_t region,
                                    const char **ret_why)
 {
-    (void)mem, (void)tenant, (void)region, (void)ret_why;
-    return TERN_UNSUPPORTED;
+    (void)tenant, (void)region;
+    *ret_why = "no NIC may have it";
+    return rw.cfg.bare[mem->node] ? TERN_UNSUPPORTED : TERN_OK;
 }
 
 enum tern_err mem_region_export(struct mem *mem, uint32_t tenant, uint32_t region, bool pcie,
                                 int *ret_fd, const char **ret_why)
 {
-    (void)pcie, (void)ret_fd;
-    return mem_region_takes_nic(mem, tenant, region, ret_why);
+    (void)mem, (void)tenant, (void)region, (void)pcie, (void)ret_fd;
+    *ret_why = "there are no dma-bufs";
+    return TERN_UNSUPPORTED;
 }
 
 uint32_t mem_region_count(const struct mem *mem, uint32_t tenant)

@@ -56,7 +56,7 @@ static void page_wrong(const struct rnode *node, const struct rpull *pull, uint3
                 pull->place[at], node->number);
     if (page->excused & EXCUSE_FLIP)
         rw_mark(RM_flip_detected);
-    else
+    else if (page->excused & EXCUSE_LATE)
         rw_mark(RM_early_completion_detected);
 }
 

@@ -309,6 +309,8 @@ struct ibv_mr *ibv_reg_mr(struct ibv_pd *pd, void *addr, size_t length, int acce
 {
     uint32_t i;
 
+    if ((access & IBV_ACCESS_MW_BIND) && rmem_is_far(addr))
+        rw_fail("windows_over_a_gpu", "%zu bytes", length);
     FIND_FREE(nic_mr, NIC_KEYS, i);
     nic_mr[i] = (struct nmr){.used = true, .access = access};
     nic_mr[i].mr = (struct ibv_mr){.context = pd->context,

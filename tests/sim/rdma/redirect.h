@@ -12,6 +12,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <sys/eventfd.h>
+#include <sys/mman.h>
 #include <sys/random.h>
 #include <sys/resource.h>
 #include <sys/socket.h>
@@ -20,6 +21,10 @@
 
 #define XFER_PIECE_BYTES 4096u /* a batch is several pieces, now and then of several paths */
 #define XFER_PATH_BYTES  2048u /* so that what waits for room calls another path */
+#define XFER_SLOT_BYTES  1024u /* a page has several of them, which may lie apart */
+#define XFER_RING_SLOTS  14u   /* and pieces wait for some */
+#define XFER_RING_SHARE  5u
+#define XFER_RING_COMES  7u
 #define DATA_RECV_BYTES  1500u /* and a data thread moves each of them in several */
 #define DATA_SEND_PIECE  1500u
 /* None is so short: what the kernel writes into pages is looked at here, stretch by stretch. */
@@ -27,6 +32,7 @@
 
 void *sim_calloc(size_t n, size_t size);
 void sim_free(void *p);
+void *sim_mmap(size_t n);
 
 int sim_socket(int family, int type, int protocol);
 int sim_close(int fd);
@@ -79,6 +85,8 @@ static inline FILE *sim_no_file(const char *path)
 /* clang-format off */
 #define calloc(n, size)                        sim_calloc(n, size)
 #define free(p)                                sim_free(p)
+#define mmap(at, n, ...)                       (sim_nothing(at), sim_mmap(n))
+#define munmap(at, n)                          sim_free(at)
 #define socket(family, type, protocol)         sim_socket(family, type, protocol)
 #define close(fd)                              sim_close(fd)
 #define shutdown(fd, how)                      sim_shutdown(fd, how)

@@ -153,8 +153,10 @@ struct rconfig {
     bool push[NODES][NODES];                     /* the source is to write */
     bool old[NODES];                             /* as a source it knows no pushes */
     bool wide[NODES];                            /* as a source it may be read */
-    uint64_t idle_ns, pause_ns;                  /* pause: between choices, on average */
-    uint32_t rate[RF_COUNT];                     /* one in so many; 0: never */
+    bool far[NODES];            /* its pages lie on GPUs, whose memory takes no windows */
+    bool bare[NODES];           /* and no NIC knows that memory */
+    uint64_t idle_ns, pause_ns; /* pause: between choices, on average */
+    uint32_t rate[RF_COUNT];    /* one in so many; 0: never */
 };
 
 enum page_kind {
@@ -366,7 +368,10 @@ void rmem_commit(uint32_t node, uint32_t pool, uint32_t place);              /* 
 bool rmem_holds(uint32_t node, uint32_t pool, uint32_t place, uint64_t tag); /* exactly those */
 bool rmem_sums_right(uint32_t node, uint32_t pool, uint32_t place);
 void rmem_audit(uint32_t node);
-uint64_t rmem_owner(const void *at); /* of the page that a receive is posted for; 0: none */
+#define OWNER_RING UINT64_MAX
+/* Of the page that a receive is posted for; 0: none. OWNER_RING: it is in the seam's memory for
+ * pages of GPUs. */
+uint64_t rmem_owner(const void *at);
 /* A device or a socket writes what may be a page. */
 void rmem_land(void *to, const void *bytes, size_t n, uint64_t owner, const char *by);
 /* What was completed before it was visible is a cache's doing, not the device's: a page that has
@@ -374,12 +379,14 @@ void rmem_land(void *to, const void *bytes, size_t n, uint64_t owner, const char
 void rmem_land_late(void *to, const void *bytes, size_t n, uint64_t owner);
 #define EXCUSE_FLIP 1u
 #define EXCUSE_LATE 2u
+#define EXCUSE_RING 4u
 bool rmem_came_by(const void *at, uint64_t socket); /* another has brought bytes of the page, too */
 void rmem_excuse(const void *at, size_t n, uint8_t why); /* a fault: it may be wrong */
 void rmem_taken(const void *from, size_t n);             /* a socket reads at the source */
 void rmem_read_for(void *to, const void *from,
                    size_t n); /* by RDMA: to will hold what lies there */
 bool rmem_is_memory(const void *at);
+bool rmem_is_far(const void *at); /* memory of GPUs, or a part of it */
 
 /* drive.c */
 void drive_start(void);

@@ -14,8 +14,8 @@ if [[ ! -f $archive ]]; then
     exit 77
 fi
 
-# Where each object comes from, as `NAME FOLDER`: folders below seam/xfer are transports.
-(cd "$source_dir/daemon/seam" && find . -name '*.c') | sed -E 's#^\./(.*)/([a-z0-9_]+)\.c$#\2 \1#' >"$work/folders"
+# Where each object comes from, as `NAME FOLDER`: folders below seam/xfer are transports, with all that is in them.
+(cd "$source_dir/daemon/seam" && find . -name '*.c') | sed -E 's#^\./(.*)/([a-z0-9_]+)\.c$#\2 \1#; s#( xfer/[a-z0-9_]+)/.*#\1#' >"$work/folders"
 [[ -z $(cut -d' ' -f1 "$work/folders" | sort | uniq -d) ]] || { echo "two files of the seam have one name"; exit 1; }
 
 # Each use of a symbol of another file, as `FOLDER/CALLER FOLDER/CALLED SYMBOL`.

@@ -1,6 +1,7 @@
 /* Memory of GPUs and a NIC that is played here: which way it is registered in, with which
- * descriptor, offset and address; what each failure leads to and what operators are told; and that
- * pages are verified behind a flush of the GPU's writes. The GPUs are the stand-in's. */
+ * descriptor, offset and address; what each failure leads to and what operators are told; when its
+ * pages are read, and when they are pushed to a ring; and that pages are verified behind a flush of
+ * the GPU's writes. The GPUs are the stand-in's. */
 
 #include <dirent.h>
 #include <errno.h>
@@ -37,6 +38,7 @@ static struct ibv_pd pds[2 * TENANTS]; /* of two rails */
 static uint32_t npds, exported, by_address;
 static uint32_t dmabufs_that_work, addresses_that_work; /* before the first that fails */
 static int last_access;
+static bool ring_fails;
 
 struct ibv_pd *ibv_alloc_pd(struct ibv_context *ctx)
 {
@@ -76,6 +78,8 @@ static int registration_error(const struct registration *r)
 {
     if ((r->pd - pds) % TENANTS != FAR)
         return 0;
+    if (r->access & IBV_ACCESS_MW_BIND) /* of a GPU's memory no NIC takes it */
+        return ring_fails ? ENOMEM : 0;
     last_access = r->access;
     if (r->fd < 0)
         return by_address++ >= addresses_that_work ? EFAULT : 0;
@@ -143,6 +147,7 @@ FIXTURE(begin)
     registered = 0;
     npds = exported = by_address = 0;
     dmabufs_that_work = addresses_that_work = UINT32_MAX;
+    ring_fails = false;
     xfer = (struct xfer){.config = {.mem = mem,
                                     .rdma = {.serves = true,
                                              .pulls = 1,
@@ -161,6 +166,7 @@ FIXTURE(end)
 {
     memory_close(&v, rail);
     assert_int_equal(registered + npds, 0);
+    rings_close(&v);
     mem_destroy(mem);
     mem = NULL;
     unsetenv("STANDIN_CUDA_LACKS");
@@ -190,8 +196,8 @@ static void register_all(void)
     assert_true(memory_register(&v, rail, why, sizeof why));
     assert_int_equal(descriptors(), before);
     assert_int_equal(rail->domain[NEAR].n, 1);
-    assert_int_equal(registered, rail->domain[FAR].n + 1);
-    assert_int_equal(rail->view.registrations, rail->domain[FAR].n + 1);
+    assert_int_equal(registered, rail->domain[FAR].n + 1 + !ring_fails);
+    assert_int_equal(rail->view.registrations, registered);
 }
 
 static struct xfer_registration_view row(uint32_t i)
@@ -225,13 +231,13 @@ static void not_registered(const char *const *words, uint32_t nwords)
     const char *text = memory_unregistered(&v, FAR);
 
     assert_int_equal(rail->domain[FAR].n, 0);
-    assert_int_equal(registered, 1);
+    assert_int_equal(registered, 2); /* its ring, and the other tenant's memory */
     assert_non_null(text);
     for (uint32_t i = 0; i < nwords; i++)
         if (!strstr(text, words[i]))
             fail_msg("no '%s' in: %s", words[i], text);
     for (uint32_t r = 0; r < REGIONS; r++) {
-        assert_int_equal(row(r).how, XFER_REGISTERED_NO);
+        assert_int_equal(row(r).how, ring_fails ? XFER_REGISTERED_NO : XFER_REGISTERED_BOUNCE);
         assert_true(row(r).why[0] != '\0');
     }
     assert_null(memory_unregistered(&v, NEAR));
@@ -255,26 +261,78 @@ TEST(verbs_far_regions_are_registered_as_dma_bufs_at_their_own_addresses)
         assert_ptr_equal(mr->mr->addr, mr->base);
         assert_int_equal(mr->mr->length, mr->bytes);
     }
-    assert_int_equal(rail->view.registered_bytes, REGIONS * BYTES + 2 * MIB);
+    assert_int_equal(rail->view.registered_bytes, REGIONS * BYTES + 2 * MIB + XFER_RING_BYTES);
     assert_int_equal(row(REGIONS).how, XFER_REGISTERED_MEMORY);
     assert_null(row(REGIONS).gpu);
     assert_false(xfer_registration_view(&xfer, REGIONS + 1, &(struct xfer_registration_view){0}));
 }
 
-TEST(verbs_far_memory_is_none_of_what_is_locked_and_takes_no_windows)
+TEST(verbs_far_memory_is_none_of_what_is_locked_but_its_ring_is)
 {
-    struct verbs_link link = {.push = true};
     struct xfer_rdma_view view = {.rails_wanted = 0};
 
     xfer_memlock(&xfer, &view);
-    assert_int_equal(view.memlock_needed, 2 * MIB);
+    assert_int_equal(view.memlock_needed, 2 * MIB + XFER_RING_BYTES);
     view.rails_wanted = 3;
     xfer_memlock(&xfer, &view);
+    assert_int_equal(view.memlock_needed, 3 * (2 * MIB + XFER_RING_BYTES));
+    xfer.config.rdma.push = false; /* nobody is to push, and a NIC knows what is served */
+    assert_true(memory_register(&v, rail, why, sizeof why));
+    assert_null(rail->domain[FAR].ring.mr);
+    xfer.config.rdma.serves = false;
+    xfer_memlock(&xfer, &view);
     assert_int_equal(view.memlock_needed, 3 * 2 * MIB);
+}
+
+/* Straight from the peer where it may be read, else through the ring; and there is no path where
+ * neither can be. */
+TEST(verbs_far_pages_are_pushed_through_the_ring_where_the_peer_may_not_be_read)
+{
+    struct verbs_link link = {.push = true};
+
+    register_all();
+    v.link = &link;
+    assert_int_equal(row(0).ring_bytes, XFER_RING_BYTES);
+    assert_string_equal(row(0).no_ring, "");
+    assert_int_equal(row(REGIONS).ring_bytes, 0); /* memory of the host takes windows itself */
+    assert_false(link_pushes(&v, 0, FAR));
+    assert_true(link_pushes(&v, 0, NEAR));
+    link.unread = 1u << FAR;
+    assert_true(link_pushes(&v, 0, FAR));
+    link.push = false;
+    assert_false(link_pushes(&v, 0, FAR));
+}
+
+TEST(verbs_far_that_no_nic_knows_is_pushed_to_all_the_same)
+{
+    struct verbs_link link = {.push = true};
+
+    dmabufs_that_work = addresses_that_work = 0;
+    register_all();
+    v.link = &link;
+    assert_true(link_pushes(&v, 0, FAR));
+    assert_null(link_pathless(&v, 0, FAR));
+    link.push = false;
+    assert_ptr_equal(link_pathless(&v, 0, FAR), memory_unregistered(&v, FAR));
+}
+
+/* Each reason is told, and then its pages are read or go another way. */
+TEST(verbs_far_fault_20_without_a_ring_nothing_is_pushed_to_a_gpu)
+{
+    struct verbs_link link = {.push = true, .unread = 1u << FAR};
+
+    ring_fails = true;
     register_all();
     v.link = &link;
     assert_false(link_pushes(&v, 0, FAR));
     assert_true(link_pushes(&v, 0, NEAR));
+    assert_int_equal(row(0).ring_bytes, 0);
+    assert_string_equal(row(0).no_ring, "ibv_reg_mr: Cannot allocate memory");
+    memory_close(&v, rail);
+    rail->view.memory_windows = ring_fails = false;
+    assert_true(memory_register(&v, rail, why, sizeof why));
+    assert_string_equal(row(0).no_ring, "the device has no memory windows of type 2B");
+    assert_false(link_pushes(&v, 0, FAR));
 }
 
 TEST(verbs_far_without_dma_bufs_goes_by_address_and_says_why)
@@ -443,9 +501,8 @@ TEST(verbs_far_offer_to_read_is_refused_unless_keys_may_be_wide)
     link_end();
 }
 
-/* The reason names the setting, and why the pages are not pushed; the path is not made again while
- * the link is up. */
-TEST(verbs_far_tenant_that_may_not_be_read_is_offered_once_and_says_why)
+/* A path of the tenant on GPUs, which was offered to be read, is refused that. */
+static struct verbs_path *refused_to_be_read(bool push)
 {
     static struct ibv_qp pair;
     static uint32_t todo;
@@ -458,7 +515,7 @@ TEST(verbs_far_tenant_that_may_not_be_read_is_offered_once_and_says_why)
 
     register_all();
     link_up();
-    link_verbs.push = true;
+    link_verbs.push = push;
     xfer.link[0].up = true;
     verbs_lane(&v, 0)->queue.head = NONE;
     p = path_of(&v, 0, FAR, 0);
@@ -470,9 +527,30 @@ TEST(verbs_far_tenant_that_may_not_be_read_is_offered_once_and_says_why)
     verbs_path_msg(&xfer.transport[0], 0, &no);
     assert_int_equal(p->state, PATH_STOPPING);
     assert_int_equal(p->job, JOB_STOP);
+    return p;
+}
+
+/* It did not fail: it is made anew at once, to be pushed, and nobody is told of another way. */
+TEST(verbs_far_path_that_may_not_be_read_is_made_anew_to_be_pushed)
+{
+    const struct verbs_path *p = refused_to_be_read(true);
+
+    assert_int_equal(p->retry_ns + p->pause_ns, 0);
+    assert_false(p->doubted);
+    assert_true(link_pushes(&v, 0, FAR));
+    assert_int_equal(noted, 0);
+    assert_int_equal(xfer.stats.paths_failed, 0);
+    link_end();
+}
+
+/* The reason names the setting, and why the pages are not pushed; the path is not made again while
+ * the link is up. */
+TEST(verbs_far_tenant_that_may_not_be_read_is_offered_once_and_says_why)
+{
+    const struct verbs_path *p = refused_to_be_read(false);
+
     assert_int_equal(p->retry_ns, UINT64_MAX);
-    assert_string_equal(p->reason, "the peer: rdma.wide_keys; no push: memory of GPUs takes no "
-                                   "memory windows");
+    assert_string_equal(p->reason, "the peer: rdma.wide_keys; no push: push is false here");
     assert_int_equal(noted, 1);
     assert_string_equal(note, p->reason);
     link_end();
@@ -508,7 +586,7 @@ TEST(verbs_far_tenant_has_paths_over_the_nics_that_know_its_memory_alone)
     assert_true(memory_register(&v, &v.rail[1], why, sizeof why));
     v.nrails = 2;
     assert_null(memory_unregistered(&v, FAR));
-    assert_int_equal(row(0).how, XFER_REGISTERED_NO); /* each region beside each NIC */
+    assert_int_equal(row(0).how, XFER_REGISTERED_BOUNCE); /* each region beside each NIC */
     assert_int_equal(row(1).how, XFER_REGISTERED_DMABUF);
     assert_int_equal(row(1).region, 0);
     assert_int_equal(row(2).region, 1);

@@ -455,7 +455,7 @@ TEST(config_socket_path_longer_than_the_kernel_takes_is_refused)
 }
 
 /* Memory of the host is locked on all rails: here the one that is nearest to it, and the GPU's. */
-TEST(config_memory_of_gpus_may_go_by_rdma_and_locks_nothing)
+TEST(config_memory_of_gpus_may_go_by_rdma_and_locks_its_ring)
 {
     static const char gpu[] =
         "insecure_peers: true\n" TENANT "    devices: GPU-a\n    device_memory: true\n",
@@ -465,11 +465,11 @@ TEST(config_memory_of_gpus_may_go_by_rdma_and_locks_nothing)
     char text[512];
 
     snprintf(text, sizeof text, "%s%s", gpu, peer);
-    assert_int_equal(plan_pinned(accepted(text)), 0);
+    assert_int_equal(plan_pinned(accepted(text)), 64ull << 20);
     snprintf(text, sizeof text, "%s%s%s", gpu, host, peer);
-    assert_int_equal(plan_pinned(accepted(text)), 2 * (2u << 20));
+    assert_int_equal(plan_pinned(accepted(text)), 2 * ((64u + 2u) << 20));
     snprintf(text, sizeof text, "rdma_device: mlx5_0\n%s%s%s", gpu, host, peer);
-    assert_int_equal(plan_pinned(accepted(text)), 2u << 20);
+    assert_int_equal(plan_pinned(accepted(text)), 66u << 20);
 }
 
 TEST(config_tenants_that_do_not_fit_are_refused)

@@ -45,14 +45,16 @@ static void fill_mrs(struct verbs *v, const struct verbs_path *p, struct xfer_pa
                      bool keys)
 {
     const struct verbs_domain *d = &rail_of(v, p)->domain[p->tenant];
+    bool ring = path_bounces(v, p);
+    const struct verbs_mr *mr = ring ? &d->ring : d->mr;
 
-    msg->nmrs = d->n;
-    for (uint32_t i = 0; i < d->n; i++)
-        msg->mr[i] = (struct xfer_mr){.addr = (uintptr_t)d->mr[i].base,
-                                      .bytes = d->mr[i].bytes,
-                                      .offset = d->mr[i].offset,
-                                      .rkey = keys ? d->mr[i].mr->rkey : 0,
-                                      .region = d->mr[i].region};
+    msg->nmrs = ring ? 1 : d->n;
+    for (uint32_t i = 0; i < msg->nmrs; i++)
+        msg->mr[i] = (struct xfer_mr){.addr = (uintptr_t)mr[i].base,
+                                      .bytes = mr[i].bytes,
+                                      .offset = mr[i].offset,
+                                      .rkey = keys ? mr[i].mr->rkey : 0,
+                                      .region = mr[i].region};
 }
 
 static void fill_end(const struct verbs_path *p, struct xfer_path_msg *msg)
@@ -108,11 +110,11 @@ static void refuse(struct verbs *v, const struct verbs_path *p, uint32_t epoch, 
     send_to_peer(v, p, &msg);
 }
 
-/* What it would read by is a key to all of the tenant's memory. */
-static void refuse_to_be_read(struct verbs *v, const struct verbs_path *p, uint32_t epoch)
+/* What it would read by is a key to all of the tenant's memory. It may be pushed. */
+static void refuse_to_be_read(struct verbs *v, const struct verbs_path *p, uint32_t epoch,
+                              const char *text)
 {
-    struct xfer_path_msg msg =
-        refusal(p, epoch, "it gives no key to all of a tenant's memory: set rdma.wide_keys there");
+    struct xfer_path_msg msg = refusal(p, epoch, text);
 
     msg.push = true;
     send_to_peer(v, p, &msg);
@@ -321,9 +323,11 @@ static const char *why_read(const struct verbs *v, const struct verbs_path *p)
         return "push is false here";
     if (link_pushes(v, p->link, p->tenant))
         return "the peer knows none";
-    return v->rail[p->rail % v->nrails].domain[p->tenant].far
-               ? "memory of GPUs takes no memory windows"
-               : "a device here has no memory windows of type 2B";
+    for (uint32_t i = 0; i < v->nrails; i++)
+        if (!v->rail[i].view.memory_windows)
+            return "a device here has no memory windows of type 2B";
+    return v->rail[0].domain[p->tenant].ring.mr ? "it goes straight into memory of GPUs"
+                                                : v->rail[0].domain[p->tenant].no_ring;
 }
 
 /* What it was made as. */
@@ -336,8 +340,9 @@ static void describe(struct verbs *v, struct verbs_path *p)
                  rail->view.port, rail->view.gid_index,
                  128u << (p->ours.mtu < p->theirs.mtu ? p->ours.mtu : p->theirs.mtu));
     if (p->push)
-        snprintf(p->reason + n, sizeof p->reason - (size_t)n, "%u memory windows to push into",
-                 VERBS_MWS);
+        snprintf(p->reason + n, sizeof p->reason - (size_t)n, "%u memory windows to push into%s",
+                 VERBS_MWS,
+                 path_bounces(v, p) ? ", of a ring that is copied to memory of GPUs" : "");
     else
         snprintf(p->reason + n, sizeof p->reason - (size_t)n, "%u reads at a time; no push: %s",
                  rail->rd_init < p->theirs.rd_atomic ? rail->rd_init : p->theirs.rd_atomic,
@@ -496,17 +501,23 @@ static bool mws_sound(const struct xfer_path_msg *msg)
 
 static void offered(struct verbs *v, struct verbs_path *p, const struct xfer_path_msg *msg)
 {
+    static const char unregistered[] =
+        "the tenant's memory there is not registered: `ternctl doctor`";
+    static const char not_wide[] =
+        "it gives no key to all of a tenant's memory: set rdma.wide_keys there";
+    const struct verbs_domain *d = &rail_of(v, p)->domain[p->tenant];
+
     if (!rdma(v)->serves || v->xfer->link[p->link].up || msg->mtu < IBV_MTU_256 ||
         msg->mtu > IBV_MTU_4096 || (msg->push && !mws_sound(msg))) {
         refuse(v, p, msg->epoch, "this daemon gives nothing by RDMA, or not with that offer");
         return;
     }
-    if (rail_of(v, p)->domain[p->tenant].n == 0) {
-        refuse(v, p, msg->epoch, "the tenant's memory there is not registered: `ternctl doctor`");
+    if (d->n == 0 && !d->ring.mr) {
+        refuse(v, p, msg->epoch, unregistered);
         return;
     }
-    if (!msg->push && !rdma(v)->wide_keys) {
-        refuse_to_be_read(v, p, msg->epoch);
+    if (!msg->push && (d->n == 0 || !rdma(v)->wide_keys)) {
+        refuse_to_be_read(v, p, msg->epoch, d->n == 0 ? unregistered : not_wide);
         return;
     }
     p->source = true;
@@ -528,9 +539,15 @@ static void offered(struct verbs *v, struct verbs_path *p, const struct xfer_pat
 }
 
 /* The peer may not be read. It may be when its daemon has started again, and then the link comes up
- * anew. */
+ * anew. Until then it is to push, where that can be: the path is made anew for that at once. */
 static void not_read(struct verbs *v, struct verbs_path *p, const char *text)
 {
+    v->link[p->link].unread |= (uint64_t)1 << p->tenant;
+    if (link_pushes(v, p->link, p->tenant)) {
+        p->pause_ns = 0;
+        path_stop(v, p);
+        return;
+    }
     path_failed(v, p, "the peer: %s; no push: %s", text, why_read(v, p));
     p->retry_ns = UINT64_MAX;
 }
@@ -552,6 +569,11 @@ static void answered(struct verbs *v, struct verbs_path *p, const struct xfer_pa
     if (refused || p->state != PATH_OFFERED)
         return;
     p->push = p->push && msg->push; /* else it knows no pushes */
+    if (!p->push && rail_of(v, p)->domain[p->tenant].n == 0) {
+        path_failed(v, p, "the peer knows no pushes, and no memory here is registered for reads");
+        p->retry_ns = UINT64_MAX;
+        return;
+    }
     if ((!p->push && !mrs_sound(msg)) || msg->mtu < IBV_MTU_256 || msg->mtu > IBV_MTU_4096) {
         path_failed(v, p, "the peer's answer makes no sense");
         return;

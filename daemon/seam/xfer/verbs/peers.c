@@ -170,15 +170,29 @@ void verbs_link_push(struct transport *t, uint32_t link, bool push)
         v->link[link].push = push;
 }
 
+/* Pages of GPUs are read where that can be, straight into the GPU; else they come by the ring. */
+static bool better_read(const struct verbs *v, uint32_t link, uint32_t tenant)
+{
+    bool known = v->rail[0].domain[tenant].far && !(v->link[link].unread >> tenant & 1);
+
+    for (uint32_t i = 0; known && i < v->nrails; i++)
+        known = v->rail[i].domain[tenant].n > 0;
+    return known;
+}
+
 /* On all rails or on none: a piece goes over whichever is free. */
 bool link_pushes(const struct verbs *v, uint32_t link, uint32_t tenant)
 {
-    if (v->rail[0].domain[tenant].far)
-        return false; /* a registration of it takes no memory windows */
     for (uint32_t i = 0; i < v->nrails; i++)
-        if (!v->rail[i].view.memory_windows)
+        if (!v->rail[i].view.memory_windows ||
+            (v->rail[i].domain[tenant].far && !v->rail[i].domain[tenant].ring.mr))
             return false;
-    return v->link[link].push && v->xfer->config.rdma.push;
+    return v->link[link].push && v->xfer->config.rdma.push && !better_read(v, link, tenant);
+}
+
+const char *link_pathless(const struct verbs *v, uint32_t link, uint32_t tenant)
+{
+    return link_pushes(v, link, tenant) ? NULL : memory_unregistered(v, tenant);
 }
 
 static void path_want(struct verbs_path *p)
@@ -194,6 +208,7 @@ void verbs_link_transport(struct transport *t, uint32_t link, uint64_t tenants, 
     struct verbs *v = t->own;
     struct verbs_link *l;
     const char *why, *missing;
+    bool pushed;
 
     if (!v || !v->link[link].piece)
         return;
@@ -201,16 +216,17 @@ void verbs_link_transport(struct transport *t, uint32_t link, uint64_t tenants, 
     l->peer_rdma = peer_rdma;
     l->tenants = tenants;
     l->up_ns = io_now_ns();
-    l->noted = 0;
+    l->noted = l->unread = 0;
     why = why_not(v, link);
     for (uint32_t tenant = 0; tenant < v->tenants; tenant++) {
         if (!(tenants >> tenant & 1))
             continue;
-        missing = *why ? why : memory_unregistered(v, tenant);
+        missing = *why ? why : link_pathless(v, link, tenant);
         if (missing)
             transport_note(v, link, tenant, false, missing);
+        pushed = !missing && link_pushes(v, link, tenant);
         for (uint32_t i = 0; !missing && i < v->nrails; i++)
-            if (v->rail[i].domain[tenant].n > 0)
+            if (pushed || v->rail[i].domain[tenant].n > 0)
                 path_want(path_of(v, link, tenant, i));
     }
     paths_tick(v, l->up_ns);
@@ -234,6 +250,7 @@ void verbs_tick(struct transport *t, uint64_t now_ns)
     if (v->nrails == 0)
         return;
     paths_tick(v, now_ns);
+    rings_go_on(v);
     for (uint32_t i = 0; i < xfer->config.rdma.pulls && i < xfer->config.links; i++) {
         pieces_tick(v, i, now_ns);
         pieces_start(v, i); /* those that waited for a path that does not come */
@@ -267,7 +284,7 @@ void verbs_link_view(const struct transport *t, uint32_t link, struct xfer_link_
         else if (path_coming(v, link, tenant, io_now_ns()))
             ret->transport = "setting up";
         ret->push = p && p->push;
-        missing = memory_unregistered(v, tenant);
+        missing = link_pathless(v, link, tenant);
         ret->reason = p ? p->reason : missing ? missing : path_of(v, link, tenant, 0)->reason;
         break;
     }

@@ -1,7 +1,8 @@
-/* Pages that a peer writes to us. Each contiguous run of a piece's pages is opened by a memory
- * window (type 2) of the path, which is bound for this piece alone. The source is asked to write
- * there, and the immediate of its last write says that all has arrived. Then the memory windows are
- * closed, and the pages are confirmed and verified like pages that were read.
+/* Pages that a peer writes to us. Each contiguous run of a piece's pages, or of the slots that they
+ * come through (bounce.c), is opened by a memory window (type 2) of the path, which is bound for
+ * this piece alone. The source is asked to write there, and the immediate of its last write says
+ * that all has arrived. Then the memory windows are closed, and the pages are confirmed and
+ * verified like pages that were read.
  *
  * When the pull of a piece ends, its memory windows are closed at once if nothing was asked for
  * yet. A piece that was asked for has VERBS_REVOKE_NS to arrive, or to be refused by the source,
@@ -57,9 +58,32 @@ static bool runs_add_page(struct runs *runs, const struct verbs_domain *domain, 
     return true;
 }
 
+/* The runs of the slots that n pages of a batch come through. False: more than fit, or too few
+ * slots. */
+static bool runs_of_slots(struct verbs *v, const struct verbs_path *p, const struct batch *batch,
+                          uint32_t first, uint32_t n, struct runs *runs)
+{
+    const struct verbs_mr *ring = &rail_of(v, p)->domain[p->tenant].ring;
+    uint64_t bytes = 0, slots;
+
+    for (uint32_t i = first; i < first + n; i++)
+        bytes += mem_transfer_bytes(v->xfer->config.mem, batch->pool, batch->page[i].group);
+    if (!ring_fit(v, p, bytes, &slots))
+        return false;
+    runs->n = 0;
+    for (; slots != 0; slots &= slots - 1) {
+        uint64_t here = bytes < XFER_SLOT_BYTES ? bytes : XFER_SLOT_BYTES;
+
+        if (!runs_add(runs, ring, (uint64_t)__builtin_ctzll(slots) * XFER_SLOT_BYTES, here))
+            return false;
+        bytes -= here;
+    }
+    return true;
+}
+
 /* The runs of n pages of a batch. False: there are more than fit. */
-static bool runs_make(struct verbs *v, const struct verbs_path *p, const struct batch *batch,
-                      uint32_t first, uint32_t n, struct runs *runs)
+static bool runs_of_pages(struct verbs *v, const struct verbs_path *p, const struct batch *batch,
+                          uint32_t first, uint32_t n, struct runs *runs)
 {
     const struct verbs_domain *domain = &rail_of(v, p)->domain[p->tenant];
     const struct mem *mem = v->xfer->config.mem;
@@ -96,11 +120,12 @@ uint32_t push_fit(struct verbs *v, struct verbs_path *p, uint32_t number, uint32
     uint32_t credit = push_credit(v, p);
     uint32_t all = n;
     struct runs runs = {.run = piece->run, .room = credit < XFER_RUNS_MAX ? credit : XFER_RUNS_MAX};
+    bool bounces = path_bounces(v, p);
 
-    while (n > 0 && !runs_make(v, p, batch, first, n, &runs))
+    while (n > 0 && !(bounces ? runs_of_slots : runs_of_pages)(v, p, batch, first, n, &runs))
         n /= 2;
     piece->nruns = n > 0 ? runs.n : 0;
-    *ret_most = n == all || credit >= XFER_RUNS_MAX;
+    *ret_most = n == all || (credit >= XFER_RUNS_MAX && (!bounces || ring_whole(v, p)));
     if (!*ret_most)
         rail_full(rail_of(v, p));
     return n;
@@ -155,6 +180,8 @@ bool push_bind(struct verbs *v, struct verbs_path *p, struct verbs_piece *piece)
             .length = run->bytes,
             .mw_access_flags = IBV_ACCESS_REMOTE_WRITE};
     }
+    if (path_bounces(v, p))
+        slots_take(v, piece);
     holds(v, p, piece->nruns);
     posted = wrs_post(v, p, &list);
     for (uint32_t i = 0; i < piece->nruns; i++) /* the old key named the memory window until now */
@@ -317,8 +344,11 @@ void pushes_ended(struct verbs *v, struct verbs_path *p)
                              PIECE_WAITING); /* to be granted again, unless its pull has ended */
         mws_give(v, p, piece);
         piece_done(v, piece);
+        if (piece->state == PIECE_WAITING) /* else as it got free */
+            slots_give(v, piece);
     }
     pieces_start(v, p->link);
+    rings_go_on(v);
 }
 
 void push_refused(struct verbs *v, struct verbs_path *p)

@@ -271,7 +271,8 @@ static void rails_to_regions(struct verbs *v)
             struct xfer_region *region = &v->xfer->region[t][r];
 
             region->rail = region->device == NONE ? NONE : rail_at[region->device];
-            region->unregistered = region->rail != NONE && v->rail[region->rail].domain[t].n == 0;
+            region->unregistered = region->rail != NONE && v->rail[region->rail].domain[t].n == 0 &&
+                                   !v->rail[region->rail].domain[t].ring.mr;
         }
 }
 
@@ -455,6 +456,7 @@ bool verbs_poll(struct transport *t)
 
     for (uint32_t i = 0; i < v->nrails; i++)
         again = rail_poll(&v->rail[i]) || again;
+    rings_go_on(v);
     v->polls = true;
     return again;
 }

@@ -247,8 +247,10 @@ void piece_read(struct verbs *v, struct verbs_piece *piece, struct verbs_path *p
 void piece_free(struct verbs_piece *piece)
 {
     if (piece->state != PIECE_FREE && piece->state != PIECE_VERIFYING && piece->batch == NONE &&
-        !piece->holds && piece->answered && !piece->revoked)
+        !piece->holds && piece->answered && !piece->revoked) {
         piece_state_move(&piece->state, PIECE_FREE);
+        slots_give(piece->v, piece);
+    }
 }
 
 void piece_drop(struct verbs *v, struct verbs_piece *piece)
@@ -494,5 +496,6 @@ bool cq_drain(struct verbs_rail *rail)
     if (some)
         rail->spin_ns = io_now_ns() + VERBS_SPIN_NS;
     paths_go_on(rail);
+    rings_go_on(v);
     return some;
 }

@@ -1,9 +1,9 @@
-/* The memory that the devices may touch, but for that of GPUs (regions_far.c). On each rail every
- * tenant has a protection domain of its own, so that a key opens one tenant's memory. The tenant's
- * memory is registered in it once, at start: for remote reads where the configuration gives peers
- * keys to all of it, for our own writes where we read from peers, for memory windows where peers
- * write to us, and never for a remote write as a whole. Large memory is registered by several
- * threads, which end before this returns. Called by rail.c. */
+/* The memory that the devices may touch, but for that of GPUs (regions_far.c) and their rings
+ * (bounce.c). On each rail every tenant has a protection domain of its own, so that a key opens one
+ * tenant's memory. The tenant's memory is registered in it once, at start: for remote reads where
+ * the configuration gives peers keys to all of it, for our own writes where we read from peers, for
+ * memory windows where peers write to us, and never for a remote write as a whole. Large memory is
+ * registered by several threads, which end before this returns. Called by rail.c. */
 #include <errno.h>
 #include <pthread.h>
 #include <stdatomic.h>
@@ -282,6 +282,8 @@ void memory_close(struct verbs *v, struct verbs_rail *rail)
         for (uint32_t i = 0; i < d->n; i++)
             if (d->mr[i].mr)
                 (void)ibv_dereg_mr(d->mr[i].mr); /* of a lost device, it cannot be done */
+        if (d->ring.mr)
+            (void)ibv_dereg_mr(d->ring.mr);
         if (d->pd)
             ibv_dealloc_pd(d->pd);
     }

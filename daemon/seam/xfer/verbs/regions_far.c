@@ -112,6 +112,7 @@ static void domain_drop(struct verbs_domain *d, uint32_t regions, uint32_t faile
 void memory_register_far(struct verbs *v, struct verbs_rail *rail, uint32_t tenant, int access)
 {
     struct verbs_domain *d = &rail->domain[tenant];
+    const struct xfer_rdma_config *c = &v->xfer->config.rdma;
     uint32_t regions = mem_region_count(v->xfer->config.mem, tenant), r = 0;
 
     while (r < regions &&
@@ -123,6 +124,8 @@ void memory_register_far(struct verbs *v, struct verbs_rail *rail, uint32_t tena
     rail->view.registrations += d->n;
     for (uint32_t i = 0; i < d->n; i++)
         rail->view.registered_bytes += d->mr[i].bytes;
+    if ((c->pulls > 0 && c->push) || (c->serves && d->n == 0))
+        ring_open(v, rail, tenant);
 }
 
 bool memory_far_lost(const struct verbs *v, uint32_t tenant, uint32_t pool)
@@ -149,6 +152,10 @@ bool verbs_registration_view(const struct transport *t, uint32_t i,
     d = &v->rail[i].domain[ret->tenant];
     ret->device = v->rail[i].view.device;
     ret->how = d->far ? d->region[ret->region].how : XFER_REGISTERED_MEMORY;
+    if (ret->how == XFER_REGISTERED_NO && d->ring.mr)
+        ret->how = XFER_REGISTERED_BOUNCE;
     ret->why = d->far ? d->region[ret->region].why : "";
+    ret->ring_bytes = d->ring.mr ? d->ring.bytes : 0;
+    ret->no_ring = d->no_ring;
     return true;
 }

@@ -5,6 +5,7 @@
 
 #include "base/check.h"
 #include "base/err.h"
+#include "seam/xfer/memlock.h"
 #include "seam/xfer/verbs/verbs.h"
 
 static void setup_ready(struct io_op *op, int32_t res, uint32_t flags, uint32_t buffer)
@@ -39,7 +40,7 @@ static uint32_t verbs_works(const struct xfer_config *c)
 {
     uint32_t pulls = c->rdma.pulls < c->links ? c->rdma.pulls : c->links;
 
-    return c->rdma.tenants > 0 ? pulls * VERBS_PIECES : 0;
+    return c->rdma.tenants > 0 ? pulls * VERBS_PIECES + VERBS_PARCELS : 0;
 }
 
 static uint64_t verbs_bytes(const struct xfer_config *c, uint32_t sums_per_page)
@@ -52,7 +53,8 @@ static uint64_t verbs_bytes(const struct xfer_config *c, uint32_t sums_per_page)
         return 0;
     return sizeof(struct verbs) + c->links * sizeof(struct verbs_link) +
            npaths(c) * (sizeof(struct verbs_path) + (VERBS_WORKERS + 1) * sizeof(uint32_t)) +
-           pulls * VERBS_PIECES * piece + rails * c->rdma.tenants * sizeof(struct verbs_domain);
+           pulls * VERBS_PIECES * piece + c->rdma.on_gpus * xfer_ring_bytes(&c->rdma) +
+           rails * c->rdma.tenants * sizeof(struct verbs_domain);
 }
 
 static enum tern_err create_tables(struct verbs *v)
@@ -98,6 +100,8 @@ static enum tern_err verbs_create(struct transport *t)
     t->own = v;
     v->xfer = xfer;
     v->transport = t;
+    for (uint32_t i = 0; i < VERBS_PARCELS; i++)
+        v->parcel[i].v = v;
     v->event_fd = -1;
     v->view.built = true;
     v->view.send_queue = VERBS_SEND_QUEUE;
@@ -138,6 +142,7 @@ static void verbs_destroy(struct transport *t)
     for (uint32_t i = 0; v->path && i < v->npaths; i++)
         (void)setup_end_now(&v->path[i]); /* what is left ends with the process */
     rails_close(v);
+    rings_close(v);
     for (uint32_t i = 0; v->link && i < t->xfer->config.links; i++) {
         for (uint32_t k = 0; v->link[i].piece && k < VERBS_PIECES; k++)
             free(v->link[i].piece[k].sums);

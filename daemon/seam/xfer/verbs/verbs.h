@@ -1,11 +1,12 @@
 /* What the files of the RDMA transport share. verbs.c is the transport behind the door and its
  * life; rail.c the devices in use, and port.c their ports; regions.c the memory that they may
- * touch, regions_far.c that of GPUs; path.c queue pairs: made, connected, drained, destroyed;
- * setup.c the threads that make the calls which allocate or sleep; peers.c which path a batch may
- * take; retry.c which path a piece takes, and what happens if that is lost; reads.c pages that we
- * read; push.c pages that are written to us; source.c what peers ask of us, and write.c what we
- * write to them; notices.c the data connection beside the paths; verify.c hands pieces to a data
- * thread, which verifies their pages.
+ * touch, regions_far.c that of GPUs; bounce.c memory of the host that pushes to GPUs go through;
+ * path.c queue pairs: made, connected, drained, destroyed; setup.c the threads that make the calls
+ * which allocate or sleep; peers.c which path a batch may take; retry.c which path a piece takes,
+ * and what happens if that is lost; reads.c pages that we read; push.c pages that are written to
+ * us; source.c what peers ask of us, and write.c what we write to them, from slots of parcel.c
+ * where no NIC knows the pages; notices.c the data connection beside the paths; verify.c hands
+ * pieces to a data thread, which verifies their pages.
  *
  * A rail is one local device in use. A path is one end of a reliable connection (a queue pair), and
  * belongs to one peer link, one tenant and one rail: it lies in the tenant's protection domain of
@@ -44,6 +45,7 @@ extern const struct transport_ops verbs_transport;
 #define VERBS_REGISTER_BYTES   (1ull << 30) /* at least, of one thread's registration */
 #define VERBS_REGISTER_THREADS 16u
 #define VERBS_REGISTER_TELL_NS 2000000000u  /* between two reports of progress */
+#define VERBS_PARCELS          16u          /* pieces that leave by slots at a time */
 #define VERBS_MWS              XFER_MWS_MAX /* of a path: runs of pages granted at a time */
 #define VERBS_REVOKE_NS        100000000u /* for what was granted to arrive when its pull has ended */
 #define VERBS_SETUP_NS         3000000000u /* from the link's up to a path; then TCP, or an error */
@@ -114,10 +116,12 @@ struct verbs_mr {
 
 struct verbs_domain {
     struct ibv_pd *pd; /* owned */
-    uint32_t n;        /* 0: the tenant's memory is not registered, and no path is made over it */
+    uint32_t n; /* 0: the tenant's memory is not registered: pages go by the ring, if at all */
     struct verbs_mr mr[XFER_MRS_MAX];
-    bool far;              /* memory of GPUs, whose regions tell how they are registered */
-    uint32_t unregistered; /* with n 0: the region of it that could not be */
+    bool far;             /* memory of GPUs, whose regions tell how they are registered */
+    struct verbs_mr ring; /* far: the tenant's ring, as this rail knows it; mr NULL: not at all */
+    char no_ring[XFER_REGISTRATION_TEXT]; /* why not; "": nothing goes through one */
+    uint32_t unregistered;                /* with n 0: the region of it that could not be */
     struct {
         enum xfer_registered how;
         char why[XFER_REGISTRATION_TEXT]; /* what became of better ways */
@@ -143,10 +147,34 @@ struct verbs_rail {
     struct xfer_rail_view view;
 };
 
+/* Memory of the host that pages of a tenant on GPUs come and go through (bounce.c). */
+struct verbs_ring {
+    uint8_t *base;         /* owned; NULL: there is none */
+    uint64_t taken, comes; /* slots, a bit each; comes: of these, that peers write to */
+    bool waited_for;       /* somebody found too few */
+    bool given;            /* and since then some were given back */
+};
+
+/* A piece that we write to a peer from slots, as no NIC knows its pages (parcel.c). */
+struct verbs_parcel {
+    enum parcel_state state;
+    struct verbs *v; /* borrowed */
+    uint64_t number; /* of all so far, from 1: its request names it */
+    uint32_t conn, link, tenant, pool, serve;
+    uint32_t path, epoch; /* that it is written over */
+    uint32_t last;        /* the path's `posted` behind what was posted of it last */
+    uint64_t slots, at;   /* at: bytes of it that were posted */
+    /* While the task is away the slots, and what follows, are the data thread's. */
+    struct io_task task;
+    bool whole; /* all its pages were there */
+    uint32_t n;
+    struct xfer_entry entry[XFER_PAGES_MAX];
+};
+
 /* What one memory window opens: a stretch of one registration. */
 struct verbs_run {
     const struct verbs_mr *mr; /* borrowed from the path's rail */
-    uint64_t offset, bytes;    /* in the region */
+    uint64_t offset, bytes;    /* in the region, or in the ring */
     uint8_t mw;
 };
 
@@ -177,6 +205,7 @@ struct verbs_piece {
                    */
     uint32_t nruns;
     struct verbs_run run[XFER_RUNS_MAX];
+    uint64_t slots;  /* of its tenant's ring, a bit each, that its pages come through; 0: none */
     struct verbs *v; /* borrowed; with `link` where the piece is */
     uint32_t link;
 
@@ -192,6 +221,7 @@ struct verbs_link {
     enum xfer_transport transport;
     bool peer_rdma, push;
     uint64_t tenants, up_ns;
+    uint64_t unread;             /* tenants whose pages the peer gives no key to read */
     uint64_t noted, noted_verbs; /* tenants whose transport was noted, and as what */
     uint32_t seq;
     struct verbs_piece *piece; /* owned, VERBS_PIECES; NULL until the link is used */
@@ -222,6 +252,9 @@ struct verbs {
     struct verbs_path *path; /* owned, links x tenants x rails */
     struct verbs_link *link; /* owned, config.links */
     uint32_t piece_sums;
+    struct verbs_ring ring[MEM_TENANTS_MAX];
+    struct verbs_parcel parcel[VERBS_PARCELS];
+    uint64_t parcels; /* so far */
 
     /* The threads. */
     struct verbs_worker worker[VERBS_WORKERS];
@@ -276,13 +309,52 @@ bool memory_register(struct verbs *v, struct verbs_rail *rail, char *ret_why, si
 const char *memory_unregistered(const struct verbs *v, uint32_t tenant);
 void memory_close(struct verbs *v, struct verbs_rail *rail);
 
-/* verbs/regions_far.c: the pieces of a domain that is far. Those that cannot be registered are gone
- * from it when this returns, which says in its regions why. */
+/* verbs/regions_far.c: the pieces of a domain that is far, and its ring. Those that cannot be
+ * registered are gone from it when this returns, which says in its regions why. */
 void memory_register_far(struct verbs *v, struct verbs_rail *rail, uint32_t tenant, int access);
 /* The pool lies on a GPU that has failed, so nobody is told to read it. */
 bool memory_far_lost(const struct verbs *v, uint32_t tenant, uint32_t pool);
 bool verbs_registration_view(const struct transport *t, uint32_t i,
                              struct xfer_registration_view *ret);
+
+/* verbs/bounce.c. Of a tenant on GPUs; where there is no ring the domain says why. `link`: only so
+ * many slots are for what comes, or goes, over one. */
+void ring_open(struct verbs *v, struct verbs_rail *rail, uint32_t tenant);
+void rings_close(struct verbs *v); /* no rail has them registered any more */
+/* Slots for so many bytes that may be taken now. False: there are too few. */
+bool ring_fit(struct verbs *v, const struct verbs_path *p, uint64_t bytes, uint64_t *ret_slots);
+/* More than fits now fits never. */
+bool ring_whole(struct verbs *v, const struct verbs_path *p);
+/* Byte `at` of what lies in these slots, and how many follow it there. */
+uint8_t *ring_at(const struct verbs *v, uint32_t tenant, uint64_t slots, uint64_t at,
+                 uint64_t *ret_bytes);
+void slots_take(struct verbs *v, struct verbs_piece *piece); /* those of its runs */
+void slots_give(struct verbs *v, struct verbs_piece *piece); /* nothing writes or reads them */
+/* Pieces and requests that waited for slots, of whichever link, go on where some were given. */
+void rings_go_on(struct verbs *v);
+/* On a data thread: what has come is copied to the pages. False: memory of one is gone. */
+bool slots_land(const struct verbs_piece *piece);
+
+/* What its peer writes goes through the ring of its tenant. */
+static inline bool path_bounces(const struct verbs *v, const struct verbs_path *p)
+{
+    return p->push && !p->source && v->rail[p->rail % v->nrails].domain[p->tenant].far;
+}
+
+/* What we write over it leaves by the ring of its tenant. */
+static inline bool path_parcels(const struct verbs *v, const struct verbs_path *p)
+{
+    return p->push && p->source && v->rail[p->rail % v->nrails].domain[p->tenant].n == 0;
+}
+
+/* verbs/parcel.c: the source of pushes from GPUs whose memory no NIC knows. */
+enum parcel_ready { PARCEL_THERE, PARCEL_COMES, PARCEL_LOST };
+/* The pages of the request are in slots; or they will be, and then it goes on; or they are on a GPU
+ * that is lost. */
+enum parcel_ready parcel_for(struct verbs *v, struct data_conn *conn, struct verbs_parcel **ret);
+/* Those whose writes are done, and whose requests have ended, give their slots back. */
+void parcels_sweep(struct verbs *v);
+void parcels_go_on(struct verbs *v, uint32_t tenant); /* requests that wait for slots */
 
 /* verbs/setup.c */
 enum tern_err setup_start(struct verbs *v);
@@ -350,6 +422,8 @@ void path_usable(struct verbs *v, struct verbs_path *p); /* it became ready, or 
 
 /* Paths that are made now are pushed. */
 bool link_pushes(const struct verbs *v, uint32_t link, uint32_t tenant);
+/* Why none can be made for that tenant; NULL: they can. */
+const char *link_pathless(const struct verbs *v, uint32_t link, uint32_t tenant);
 
 /* A list of requests for one doorbell. */
 struct verbs_wrs {
@@ -457,6 +531,7 @@ enum verbs_written {
     WRITTEN_ALL = 0,
     WRITTEN_SOME, /* no credit for the rest: write_go_on will be called */
     WRITTEN_LOST, /* the path went, or is not the one that was asked for */
+    WRITTEN_GONE, /* its pages are lost, with a GPU */
     WRITTEN_NOT,  /* the request makes no sense */
 };
 

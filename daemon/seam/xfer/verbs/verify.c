@@ -1,6 +1,7 @@
-/* Pieces whose pages have come and were confirmed: a data thread verifies them, and copies them to
- * the regions that hold alike. The owner hears which are right when the task is back. The pull may
- * have ended by then; the piece keeps its slot and its hold, and what it found is for nobody.
+/* Pieces whose pages have come and were confirmed: a data thread verifies them, once it has copied
+ * to the pages what came by a ring, and copies them to the regions that hold alike. The owner hears
+ * which are right when the task is back. The pull may have ended by then; the piece keeps its place
+ * and its hold, and what it found is for nobody.
  *
  * What must stay true: from piece_verify until piece_verified the piece holds its inflow, so its
  * pages, the batch's list of them and their checksums are those that the thread was given. */
@@ -36,7 +37,9 @@ static bool verify_pages(struct io_task *task, int32_t res)
     struct xfer *xfer = piece->v->xfer;
     const struct batch *batch = &xfer->batch[piece->verified];
     const uint64_t *sums = piece->sums;
-    bool seen = mem_verify_nic_wrote(xfer->config.mem, batch->pool, &batch->page[piece->first]);
+    bool seen = piece->slots ? slots_land(piece)
+                             : mem_verify_nic_wrote(xfer->config.mem, batch->pool,
+                                                    &batch->page[piece->first]);
     uint32_t k = 0;
 
     (void)res;
@@ -64,6 +67,8 @@ static void tell_batch(struct xfer *xfer, const struct verbs_piece *piece)
             xfer->stats.payload_bytes_in += batch_page_bytes(xfer, batch, piece->first + i);
             batch_gone(xfer, piece->batch);
         } else {
+            if (piece->slots)
+                xfer->stats.ring_bytes_in += batch_page_bytes(xfer, batch, piece->first + i);
             arrival_end(xfer, piece->batch, piece->first + i, xfer_bit(piece->right, i));
         }
     }
@@ -81,13 +86,15 @@ static void piece_verified(struct io_task *task, int32_t res)
         tell_batch(v->xfer, piece);
     piece->batch = NONE;
     piece_state_move(&piece->state, PIECE_FREE);
+    slots_give(v, piece);
     if (number != NONE)
         batch_answered(v->xfer, number, piece->n);
     inflow_release(v->xfer, pull);
     if (number != NONE)
         path_usable(v, p); /* its batch may wait to go another way */
     pieces_start(v, p->link);
-    verbs_pump(v, p->link); /* a slot is free */
+    verbs_pump(v, p->link); /* a place for a piece is free */
+    rings_go_on(v);
 }
 
 void piece_verify(struct verbs *v, struct verbs_piece *piece, const uint64_t *stale)

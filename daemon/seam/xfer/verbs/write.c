@@ -1,7 +1,8 @@
-/* Pages that we write to a peer. They are written from where they lie into the runs that the
- * destination has opened, in the runs' order, and the immediate of the last write is the number of
- * the piece. What does not fit into the send queue waits in its request, and its connection answers
- * nothing else until then. Called by source.c, and by the paths when one has credit or ends.
+/* Pages that we write to a peer. They are written from where they lie, or from the slots that they
+ * were copied to (parcel.c), into the runs that the destination has opened, in the runs' order, and
+ * the immediate of the last write is the number of the piece. What does not fit into the send queue
+ * waits in its request, and its connection answers nothing else until then. Called by source.c, and
+ * by the paths when one has credit or ends.
  *
  * A wrong request harms its destination alone: the device there refuses what no memory window
  * opens, and what it does not refuse fails there by its checksum.
@@ -59,6 +60,8 @@ enum verbs_written writes_begin(struct verbs *v, struct data_conn *conn)
         bytes += mem_transfer_bytes(mem, pool, in->entry[i].group);
     if (!runs_sound(p, in, bytes))
         return WRITTEN_NOT;
+    if (path_parcels(v, p) && bytes > (uint64_t)XFER_RING_COMES * XFER_SLOT_BYTES)
+        return WRITTEN_LOST; /* as no path here will ever do: it comes another way */
     in->path = (uint32_t)(p - v->path);
     in->run = 0;
     in->run_at = 0;
@@ -72,15 +75,20 @@ static uint64_t least(uint64_t a, uint64_t b)
     return a < b ? a : b;
 }
 
+static void run_move(struct data_request *in, uint64_t n)
+{
+    in->run_at += n;
+    if (in->run_at < in->runs[in->run].bytes)
+        return;
+    in->run_at = 0;
+    in->run++;
+}
+
 static void cursor_move(struct data_request *in, uint64_t n, uint64_t page_bytes)
 {
     struct page_cursor *c = &in->cursor;
 
-    in->run_at += n;
-    if (in->run_at == in->runs[in->run].bytes) {
-        in->run_at = 0;
-        in->run++;
-    }
+    run_move(in, n);
     c->at += n;
     if (c->at < page_bytes)
         return;
@@ -119,6 +127,31 @@ static bool writes_next(struct verbs *v, const struct verbs_path *p, struct data
     return true;
 }
 
+/* The same of what was copied to slots. */
+static bool parcel_next(struct verbs *v, const struct verbs_path *p, struct data_request *in,
+                        struct verbs_parcel *parcel, struct verbs_wrs *list)
+{
+    const struct verbs_rail *rail = rail_of(v, p);
+    const struct xfer_run *run = &in->runs[in->run];
+    const struct xfer_mr *theirs = peer_mr(p, run->region, run->offset);
+    uint32_t most = rail->max_msg < VERBS_READ_BYTES ? rail->max_msg : VERBS_READ_BYTES;
+    uint64_t n;
+    const uint8_t *at = ring_at(v, p->tenant, parcel->slots, parcel->at, &n);
+
+    check(theirs);
+    n = least(least(n, run->bytes - in->run_at), most);
+    if (!wrs_extend(list, IBV_WR_RDMA_WRITE,
+                    &(struct ibv_sge){.addr = (uintptr_t)at,
+                                      .length = (uint32_t)n,
+                                      .lkey = rail->domain[p->tenant].ring.mr->lkey},
+                    theirs->addr + (run->offset - theirs->offset) + in->run_at,
+                    (p->mw_rkey[run->mw >> 8] & ~0xffu) | (run->mw & 0xffu), most))
+        return false;
+    parcel->at += n;
+    run_move(in, n);
+    return true;
+}
+
 static void write_counted(struct verbs *v, struct verbs_path *p, uint32_t serve)
 {
     uint32_t at = (p->writes_at + p->writes_n) % VERBS_SEND_QUEUE;
@@ -143,36 +176,52 @@ bool writes_under_way(const struct verbs *v, const struct data_conn *conn)
            (int32_t)(p->completed - in->last) < 0;
 }
 
+/* As many as fit into one list. */
+static void writes_list(struct verbs *v, const struct verbs_path *p, const struct data_conn *conn,
+                        struct verbs_parcel *parcel, struct verbs_wrs *list)
+{
+    struct data_request *in = conn->request;
+    uint32_t credit = path_credit(v, p), pool = data_request_pool(conn);
+
+    list->room = credit < VERBS_POST_MAX ? credit : VERBS_POST_MAX;
+    while (in->run < in->nruns &&
+           (parcel ? parcel_next(v, p, in, parcel, list) : writes_next(v, p, in, pool, list)))
+        ;
+    if (in->run == in->nruns && list->n > 0) {
+        list->wr[list->n - 1].opcode = IBV_WR_RDMA_WRITE_WITH_IMM;
+        list->wr[list->n - 1].imm_data = htonl(in->seq);
+    }
+}
+
 enum verbs_written writes_post(struct verbs *v, struct data_conn *conn)
 {
     struct data_request *in = conn->request;
     struct verbs_path *p = &v->path[in->path];
-    uint32_t pool = data_request_pool(conn);
+    struct verbs_parcel *parcel = NULL;
 
     while (in->run < in->nruns) {
-        uint32_t credit;
         struct verbs_wrs list = {0};
+        enum parcel_ready ready = PARCEL_THERE;
         bool posted;
 
         if (path_gone(p, in))
             return WRITTEN_LOST;
-        credit = path_credit(v, p);
-        list.room = credit < VERBS_POST_MAX ? credit : VERBS_POST_MAX;
-        while (in->run < in->nruns && writes_next(v, p, in, pool, &list))
-            ;
+        if (path_parcels(v, p))
+            ready = parcel_for(v, conn, &parcel);
+        if (ready != PARCEL_THERE)
+            return ready == PARCEL_LOST ? WRITTEN_GONE : WRITTEN_SOME;
+        writes_list(v, p, conn, parcel, &list);
         if (list.n == 0) {
             rail_full(rail_of(v, p));
             return WRITTEN_SOME;
-        }
-        if (in->run == in->nruns) {
-            list.wr[list.n - 1].opcode = IBV_WR_RDMA_WRITE_WITH_IMM;
-            list.wr[list.n - 1].imm_data = htonl(in->seq);
         }
         posted = wrs_post(v, p, &list);
         v->xfer->stats.writes_posted += list.n;
         if (list.n > 0)
             write_counted(v, p, in->serve.slot);
         in->last = p->posted;
+        if (parcel)
+            parcel->last = p->posted;
         if (!posted) {
             path_failed(v, p, "a write could not be posted: %s", strerror(errno));
             return WRITTEN_LOST;
