@@ -99,9 +99,9 @@ enum {
     }
 
 /* The commands of each file, beside what they run; the last one has no name. */
-extern const struct command show_commands[], top_commands[], stats_commands[], moves_commands[],
-    disk_commands[], tree_commands[], watch_commands[], act_commands[], tape_commands[],
-    end_commands[];
+extern const struct command show_commands[], doctor_commands[], top_commands[], stats_commands[],
+    moves_commands[], disk_commands[], tree_commands[], watch_commands[], act_commands[],
+    tape_commands[], end_commands[];
 extern const struct command *const ctl_groups[]; /* all of these, as help shows them, and NULL */
 
 /* The disk tier, as `spill` of an answer tells it, and the tenants' parts; tenants NULL: without.

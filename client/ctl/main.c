@@ -22,8 +22,8 @@ static const struct number_range every_range = {100, 60000}; /* milliseconds, of
 
 /* As help shows them. */
 const struct command *const ctl_groups[] = {
-    show_commands,  top_commands, stats_commands, moves_commands, disk_commands, tree_commands,
-    watch_commands, act_commands, tape_commands,  end_commands,   NULL};
+    show_commands, doctor_commands, top_commands, stats_commands, moves_commands, disk_commands,
+    tree_commands, watch_commands,  act_commands, tape_commands,  end_commands,   NULL};
 
 static const struct command *command_of(const char *name)
 {

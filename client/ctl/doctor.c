@@ -1,0 +1,179 @@
+/* ternctl doctor: RDMA devices, GPUs, and what is made of them. */
+#include "ctl.h"
+
+#include <stdio.h>
+#include <string.h>
+
+static const char *numa_node(const json_t *row)
+{
+    return json_is_integer(json_object_get(row, "numa_node")) ? num(row, "numa_node") : "not known";
+}
+
+static void doctor_memlock(const json_t *rdma)
+{
+    uint64_t need = j_u64(rdma, "memlock_needed_bytes"), may = j_u64(rdma, "memlock_bytes");
+
+    if (json_is_true(json_object_get(rdma, "memlock_exempt")))
+        printf("  locked memory: no limit applies (CAP_IPC_LOCK); registrations take %s bytes\n",
+               human_count(need));
+    else if (json_is_null(json_object_get(rdma, "memlock_bytes")))
+        printf("  locked memory: unlimited; registrations take %s bytes\n", human_count(need));
+    else
+        printf("  locked memory: RLIMIT_MEMLOCK is %s bytes; registrations take %s%s\n",
+               human_count(may), human_count(need),
+               need > may ? ": too few, say LimitMEMLOCK=infinity or ulimit -l unlimited" : "");
+}
+
+/* What pages of a GPU come and go through where its memory is not enough. */
+static void doctor_ring(const json_t *row)
+{
+    const char *why_none = json_string_value(json_object_get(row, "no_ring"));
+
+    if (j_u64(row, "ring_bytes") > 0)
+        printf("; ring of %s bytes of the host's memory for %s\n", num(row, "ring_bytes"),
+               strcmp(j_str(row, "registered"), "bounce") == 0 ? "all of its pages"
+                                                               : "what peers push");
+    else
+        printf("%s%s\n", why_none && *why_none ? "; no ring for what peers push: " : "",
+               why_none ? why_none : "");
+}
+
+/* Memory of GPUs, which a device may know in several ways or not at all. */
+static void doctor_memory(const json_t *rdma)
+{
+    const json_t *row;
+    size_t i;
+
+    json_array_foreach(json_object_get(rdma, "memory"), i, row)
+    {
+        const char *how = j_str(row, "registered"), *why = j_str(row, "reason");
+
+        if (strcmp(j_str(row, "kind"), "gpu") != 0)
+            continue;
+        printf("  memory of %s, region %s, on %s: ", j_str(row, "tenant"), num(row, "region"),
+               j_str(row, "gpu"));
+        if (json_is_null(json_object_get(row, "device")))
+            printf("registered with no device");
+        else if (strcmp(how, "no") == 0)
+            printf("not registered with %s", j_str(row, "device"));
+        else
+            printf("registered with %s as %s", j_str(row, "device"), how);
+        printf("%s%s%s", *why ? " (" : "", why, *why ? ")" : "");
+        doctor_ring(row);
+    }
+}
+
+static void doctor_region(const json_t *row)
+{
+    const char *gpu = json_string_value(json_object_get(row, "gpu")),
+               *device = json_string_value(json_object_get(row, "device"));
+
+    printf("  region %s of %s, ", num(row, "region"), j_str(row, "tenant"));
+    if (gpu)
+        printf("%s at %s: ", gpu, j_str(row, "pci"));
+    else
+        printf("memory of the host: ");
+    printf("%s (%s)%s\n", device ? device : "any rail", j_str(row, "reason"),
+           device && json_is_null(json_object_get(row, "rail")) ? ", which is not in use" : "");
+}
+
+static void doctor_tuning(const json_t *t)
+{
+    printf(
+        "  queue pairs: traffic class %s, service level %s, P_Key index %s; sent again after 4.096 "
+        "us x 2^%s, %s times; receivers that are not ready: %s times, timer %s\n",
+        num(t, "traffic_class"), num(t, "service_level"), num(t, "pkey_index"), num(t, "timeout"),
+        num(t, "retries"), num(t, "rnr_retries"), num(t, "rnr_timer"));
+}
+
+/* What peers get keys to. */
+static void doctor_keys(const json_t *rdma)
+{
+    const json_t *row;
+    bool far = false;
+    size_t i;
+
+    json_array_foreach(json_object_get(rdma, "memory"), i, row) far =
+        far || strcmp(j_str(row, "kind"), "gpu") == 0;
+    if (j_bool(rdma, "wide_keys"))
+        printf("  keys: a peer that reads gets one to all of a tenant's memory, for as long as "
+               "the link is up (rdma.wide_keys: true)\n");
+    else
+        printf("  keys: to pages that a peer is to write, until they have come; none reads "
+               "(rdma.wide_keys: false)\n");
+    if (far)
+        printf("  keys: memory of GPUs takes no memory windows: peers without rdma.wide_keys: true "
+               "push to a ring in memory of the host\n");
+}
+
+/* GPUs that memory lies on, and who hashes its pages. */
+static void doctor_gpus(const json_t *gpus)
+{
+    const json_t *row;
+    size_t i;
+
+    json_array_foreach(gpus, i, row)
+    {
+        const char *lost = json_string_value(json_object_get(row, "lost"));
+
+        printf("GPU %s: ", j_str(row, "gpu"));
+        if (lost)
+            printf("lost (%s)\n", lost);
+        else if (j_bool(row, "kernels"))
+            printf("its kernels compute checksums and pack rows\n");
+        else
+            printf("checksums by the CPU, on copies of pages, and row by row (%s)\n",
+                   j_str(row, "reason"));
+        printf("  %s bytes of it for pools, %s for kernels; NUMA node %s; MPS %s\n",
+               num(row, "pool_bytes"), num(row, "kernel_bytes"), numa_node(row),
+               !json_is_boolean(json_object_get(row, "mps")) ? "not known"
+               : j_bool(row, "mps")                          ? "on"
+                                                             : "off");
+    }
+}
+
+static int run_doctor(struct ctl *ctl)
+{
+    json_t *answer = ctl_ask(ctl, "doctor", NULL, 0), *rdma, *row;
+    size_t i;
+
+    rdma = json_object_get(answer, "rdma");
+    if (!ctl_print_json(ctl, answer)) {
+        const char *is = !j_bool(rdma, "built")   ? "not in this build"
+                         : j_bool(rdma, "in_use") ? "in use"
+                         : j_bool(rdma, "wanted") ? "not in use"
+                                                  : "off by configuration";
+
+        printf("RDMA: %s (%s)\n", is, j_str(rdma, "reason"));
+        if (j_bool(rdma, "built") && json_array_size(json_object_get(rdma, "devices")) == 0)
+            printf("  device: none (ls /sys/class/infiniband)\n");
+        json_array_foreach(json_object_get(rdma, "devices"), i, row)
+            printf("  device %s: %s\n", j_str(row, "device"), j_str(row, "state"));
+        json_array_foreach(json_object_get(rdma, "rails"), i, row)
+            printf("  rail %zu: %s port %s, gid %s, mtu %s, %s reads at a time, %s; %s bytes in %s "
+                   "registrations; NUMA node %s\n",
+                   i, j_str(row, "device"), num(row, "port"), num(row, "gid_index"),
+                   num(row, "mtu"), num(row, "rd_atomic"),
+                   json_is_true(json_object_get(row, "windows")) ? "windows of type 2B"
+                                                                 : "no windows of type 2B: no push",
+                   num(row, "registered_bytes"), num(row, "registrations"), numa_node(row));
+        json_array_foreach(json_object_get(rdma, "regions"), i, row) doctor_region(row);
+        if (j_bool(rdma, "in_use"))
+            doctor_tuning(json_object_get(rdma, "tuning"));
+        if (j_bool(rdma, "wanted"))
+            doctor_keys(rdma);
+        json_array_foreach(json_object_get(json_object_get(rdma, "numa"), "warnings"), i, row)
+            printf("  NUMA: %s\n", json_string_value(row));
+        doctor_memory(rdma);
+        doctor_memlock(rdma);
+        doctor_gpus(json_object_get(answer, "gpus"));
+    }
+    json_decref(answer);
+    return CTL_OK;
+}
+
+const struct command doctor_commands[] = {
+    {"doctor", "", "What this host has of RDMA and GPUs, and what of it is used",
+     "  ternctl doctor\n", NULL, 0, run_doctor},
+    {0},
+};
