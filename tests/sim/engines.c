@@ -162,6 +162,7 @@ static void pool_map_reply(struct sim *w, uint32_t d, struct engine *g, uint32_t
 
     request_init(w, d, &ev, OP_POOL_MAP, g->proc[seat].conn);
     ev.request.pool_map.pool = p->id;
+    ev.request.pool_map.sums = false;
     sim_ask(w, d, &ev, "map_answer");
     if (g->dying || p->closing) {
         EXPECT(w->reply->err != TERN_OK, "map_dying",

@@ -187,6 +187,7 @@ void stale_request(struct sim *w, uint32_t d)
         FAULT(stale_handle);
         request_init(w, d, &ev, chance(w, 50) ? OP_POOL_MAP : OP_POOL_CLOSE, conn);
         ev.request.pool_map.pool = p->id;
+        ev.request.pool_map.sums = false;
         sim_step(w, d, &ev);
         EXPECT(w->reply && w->reply->err != TERN_OK, "foreign_pool_used", "op %u", ev.request.op);
         MARK(tenant_separates);
@@ -200,6 +201,7 @@ void stale_request(struct sim *w, uint32_t d)
         FAULT(stale_handle);
         request_init(w, d, &ev, OP_POOL_MAP, conn);
         ev.request.pool_map.pool = m->old_pool;
+        ev.request.pool_map.sums = false;
         sim_step(w, d, &ev);
         EXPECT(w->reply && w->reply->err == TERN_GONE, "old_pool_lives", "err %u",
                w->reply ? w->reply->err : 99);

@@ -132,9 +132,12 @@ static uint32_t ring_of(const void *p)
 {
     const uint8_t *at = p;
 
-    for (uint32_t i = 0; i < NODES; i++)
-        if (at >= ring[i].bytes[0] && at < ring[i].bytes[0] + sizeof ring[i].bytes)
+    for (uint32_t i = 0; i < NODES; i++) {
+        const uint8_t *first = (const uint8_t *)(const void *)ring[i].bytes;
+
+        if (at >= first && at < first + sizeof ring[i].bytes)
             return i;
+    }
     return NONE32;
 }
 

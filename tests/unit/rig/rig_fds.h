@@ -8,17 +8,20 @@
 
 #include "unit/rig/rig_client.h"
 
-/* Bytes of the script's, at most four descriptors with them. */
+#define RIG_FDS 8
+
+/* Bytes of the script's, at most RIG_FDS descriptors with them. */
 static inline void send_fds(struct fake *f, const uint8_t *frame, size_t n, const int *fds,
                             size_t nfds)
 {
     union {
         struct cmsghdr align;
-        char bytes[CMSG_SPACE(4 * sizeof(int))];
+        char bytes[CMSG_SPACE(RIG_FDS * sizeof(int))];
     } control = {0};
     struct iovec iov = {.iov_base = (void *)(uintptr_t)frame, .iov_len = n};
     struct msghdr msg = {.msg_iov = &iov, .msg_iovlen = 1};
 
+    check(nfds <= RIG_FDS);
     if (nfds) {
         struct cmsghdr *c;
 

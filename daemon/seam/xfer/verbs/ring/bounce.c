@@ -159,10 +159,11 @@ void slots_take(struct verbs *v, struct verbs_piece *piece)
 
 void slots_give(struct verbs *v, struct verbs_piece *piece)
 {
-    struct verbs_ring *ring = &v->ring[piece->tenant];
+    struct verbs_ring *ring;
 
     if (piece->slots == 0)
         return;
+    ring = &v->ring[piece->tenant];
     check(!piece_held(piece) && (ring->comes & piece->slots) == piece->slots);
     ring->taken &= ~piece->slots;
     ring->comes &= ~piece->slots;
