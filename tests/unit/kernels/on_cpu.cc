@@ -9,7 +9,15 @@
 
 #include "kernels/all.cu"
 
-#ifdef __SANITIZE_THREAD__
+#if defined(__SANITIZE_THREAD__)
+#define SANITIZED_THREADS 1
+#elif defined(__has_feature)
+#if __has_feature(thread_sanitizer)
+#define SANITIZED_THREADS 1
+#endif
+#endif
+
+#ifdef SANITIZED_THREADS
 #include <sanitizer/tsan_interface.h>
 #endif
 
@@ -17,7 +25,7 @@
 
 struct on_cpu_index threadIdx, blockIdx, blockDim, gridDim;
 
-#if defined(__SANITIZE_THREAD__) || defined(__SANITIZE_ADDRESS__)
+#if defined(SANITIZED_THREADS) || defined(__SANITIZE_ADDRESS__)
 #define SANITIZED 1
 #elif defined(__has_feature)
 #if __has_feature(address_sanitizer) || __has_feature(memory_sanitizer)
@@ -59,7 +67,7 @@ static void kernel(void)
 #ifdef SANITIZED
 static void fiber_go(struct fiber *from, struct fiber *to)
 {
-#ifdef __SANITIZE_THREAD__
+#ifdef SANITIZED_THREADS
     __tsan_switch_to_fiber(to->known, 0);
 #endif
     swapcontext(&from->context, &to->context);
@@ -106,7 +114,7 @@ static void thread_begin(unsigned i)
     if (t->made)
         return;
     t->made = true;
-#ifdef __SANITIZE_THREAD__
+#ifdef SANITIZED_THREADS
     t->fiber.known = __tsan_create_fiber(0);
 #endif
     getcontext(&t->fiber.context);
@@ -162,7 +170,7 @@ void on_cpu_launch(enum kernels_kind kind, const struct kernels_launch *l,
     now.kind = kind;
     now.args = args;
     runner.begun = true;
-#ifdef __SANITIZE_THREAD__
+#ifdef SANITIZED_THREADS
     runner.known = __tsan_get_current_fiber();
 #endif
     blockDim.x = l->block;
