@@ -201,6 +201,36 @@ void rig_wait_linked(const struct daemon *d, const char *peer)
     tern_destroy(admin);
 }
 
+static bool lets_go(struct tern *admin)
+{
+    struct daemon_status s;
+
+    assert_true(admin_status(admin, 0, &s));
+    return s.pages.session + s.pages.transfer + s.pages.retiring + s.pages.quarantine == 0;
+}
+
+void rig_wait_let_go(const struct daemon *d)
+{
+    struct tern *admin = rig_connected(d->admin);
+
+    wait_until(lets_go(admin));
+    tern_destroy(admin);
+}
+
+enum tern_err rig_fetch_ticket(struct engine_session *to, const struct tern_ticket *ticket,
+                               struct tern_result *ret)
+{
+    enum tern_err err;
+
+    do
+        err = tern_fetch_ticket(to->engine->tern, to->id, ticket->text, TERN_STEP_NONE, RIG_WAIT_MS,
+                                ret);
+    while (err == TERN_BUSY);
+    if (err == TERN_OK)
+        assert_int_equal(engine_take(to, ret), TERN_OK);
+    return err;
+}
+
 struct engine rig_engine(const char *socket, const char *name, uint32_t page_tokens, uint64_t bytes)
 {
     struct tern_group kv = {.name = "kv", .page_tokens = page_tokens, .page_bytes = RIG_PAGE};

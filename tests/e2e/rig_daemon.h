@@ -82,6 +82,11 @@ void rig_start_pair(struct daemon *first, struct daemon *second, char ret_dir[RI
 struct tern *rig_connected(const char *socket);
 /* Until its link to that peer is up. */
 void rig_wait_linked(const struct daemon *d, const char *peer);
+/* Until no session or transfer has pages of it any more. */
+void rig_wait_let_go(const struct daemon *d);
+/* Fetches it again while the daemon is BUSY, and takes what came. */
+enum tern_err rig_fetch_ticket(struct engine_session *to, const struct tern_ticket *ticket,
+                               struct tern_result *ret);
 /* An engine of one process and its pool: one group of full attention, pages of RIG_PAGE bytes. */
 struct engine rig_engine(const char *socket, const char *name, uint32_t page_tokens,
                          uint64_t bytes);

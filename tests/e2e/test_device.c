@@ -201,7 +201,6 @@ TEST(device_pools_of_two_gpus_hand_over_to_each_other)
     struct driver d;
     char extra[512];
     uint16_t port = port_free();
-    enum tern_err err;
 
     snprintf(extra, sizeof extra,
              "    regions: 2\n    devices: " STANDIN_UUID(0) "+" STANDIN_UUID(
@@ -227,11 +226,7 @@ TEST(device_pools_of_two_gpus_hand_over_to_each_other)
     assert_ok(a.tern, tern_done_step(a.map, a.step));
     engine_free(&from);
     assert_ok(b.tern, engine_begin(&to, &b, tokens, TOKENS - 5));
-    do
-        err = tern_fetch_ticket(b.tern, to.id, ticket.text, TERN_STEP_NONE, RIG_WAIT_MS, &r);
-    while (err == TERN_BUSY);
-    assert_ok(b.tern, err);
-    assert_int_equal(engine_take(&to, &r), TERN_OK);
+    assert_ok(b.tern, rig_fetch_ticket(&to, &ticket, &r));
     assert_int_equal(to.len.written, TOKENS - 5);
     assert_int_equal(engine_wrong(&to, TOKENS - 5), 0);
     assert_ok(b.tern, engine_end(&to));

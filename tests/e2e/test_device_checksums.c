@@ -47,7 +47,6 @@ static struct engine opened(const char *socket, const char *name)
 FIXTURE(start_all)
 {
     struct daemon_options o[2] = {{.node = "source"}, {.node = "dest"}};
-    struct driver_why why;
     void *room;
 
     setenv("TERN_DEVICE_MEMORY", STANDIN_UUID(0), 1);
@@ -60,14 +59,7 @@ FIXTURE(start_all)
     rig_start_pair(&source, &dest, dir, o);
     admin = rig_connected(source.admin);
     e = opened(source.socket, "prefill");
-    in = standin_open(DRIVER_LIBRARY);
-    assert_int_equal(driver_open(&d, DRIVER_LIBRARY, &why), DRIVER_OK);
-    in.let_fail("", 0, CUDA_SUCCESS);
-    assert_int_equal(d.init(0), CUDA_SUCCESS);
-    for (int i = 1; i >= 0; i--) {
-        assert_int_equal(d.context_retain(&context[i], i), CUDA_SUCCESS);
-        assert_int_equal(d.context_set(context[i]), CUDA_SUCCESS);
-    }
+    standin_driver_open(DRIVER_LIBRARY, &in, &d, context);
     assert_int_equal(d.stream_create(&stream, CU_STREAM_NON_BLOCKING), CUDA_SUCCESS);
     assert_int_equal(d.host_alloc(&room, (size_t)PAGES * RIG_PAGE, 0), CUDA_SUCCESS);
     pinned = room;
@@ -87,11 +79,7 @@ FIXTURE(stop_all)
     d.context_set(context[0]);
     d.host_free(pinned);
     d.stream_destroy(stream);
-    d.context_set(NULL);
-    d.context_release(0);
-    d.context_release(1);
-    driver_close(&d);
-    dlclose(in.library);
+    standin_driver_close(&in, &d);
     assert_true(daemon_stop(&dest));
     assert_true(daemon_stop(&source));
     tempdir_remove(dir);

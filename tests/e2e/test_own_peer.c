@@ -92,25 +92,8 @@ static struct tern_ticket hand_over(void)
 static enum tern_err fetched(struct engine_session *to, const struct tern_ticket *ticket,
                              struct tern_result *r)
 {
-    enum tern_err err;
-
     assert_ok(decode.tern, engine_begin(to, &decode, tokens, TOKENS));
-    do
-        err = tern_fetch_ticket(decode.tern, to->id, ticket->text, TERN_STEP_NONE, RIG_WAIT_MS, r);
-    while (err == TERN_BUSY);
-    if (err == TERN_OK)
-        assert_int_equal(engine_take(to, r), TERN_OK);
-    return err;
-}
-
-static void assert_nothing_held(void)
-{
-    struct tern *admin = rig_connected(solo.admin);
-    struct daemon_status s;
-
-    wait_until(admin_status(admin, 0, &s) &&
-               s.pages.session + s.pages.transfer + s.pages.retiring + s.pages.quarantine == 0);
-    tern_destroy(admin);
+    return rig_fetch_ticket(to, ticket, r);
 }
 
 TEST(own_peer_brings_a_prefix_from_another_pool)
@@ -130,7 +113,7 @@ TEST(own_peer_brings_a_prefix_from_another_pool)
     assert_int_equal(engine_wrong(&to, CHUNKS), 0);
     assert_ok(decode.tern, engine_end(&to));
     assert_ok(prefill.tern, engine_end(&from));
-    assert_nothing_held();
+    rig_wait_let_go(&solo);
 }
 
 TEST(own_peer_brings_a_ticket_whole_and_once)
@@ -148,7 +131,7 @@ TEST(own_peer_brings_a_ticket_whole_and_once)
     assert_int_equal(fetched(&late, &ticket, &r), TERN_GONE);
     assert_ok(decode.tern, engine_end(&late));
     assert_ok(decode.tern, engine_end(&to));
-    assert_nothing_held();
+    rig_wait_let_go(&solo);
 }
 
 /* Of its own pool nothing moves: the pages change hands. */
@@ -157,18 +140,13 @@ TEST(own_peer_is_not_asked_for_a_ticket_of_the_same_pool)
     struct tern_ticket ticket = hand_over();
     struct engine_session to;
     struct tern_result r;
-    enum tern_err err;
 
     rig_wait_linked(&solo, "solo");
     assert_ok(prefill.tern, engine_begin(&to, &prefill, tokens, TOKENS));
-    do
-        err = tern_fetch_ticket(prefill.tern, to.id, ticket.text, TERN_STEP_NONE, RIG_WAIT_MS, &r);
-    while (err == TERN_BUSY);
-    assert_ok(prefill.tern, err);
-    assert_int_equal(engine_take(&to, &r), TERN_OK);
+    assert_ok(prefill.tern, rig_fetch_ticket(&to, &ticket, &r));
     assert_int_equal(engine_wrong(&to, TOKENS), 0);
     assert_ok(prefill.tern, engine_end(&to));
-    assert_nothing_held();
+    rig_wait_let_go(&solo);
 }
 
 static void start_anew(uint16_t port, uint16_t peer_port)

@@ -163,15 +163,9 @@ static enum tern_err fetched_all(struct engine *b, struct engine_session *to,
                                  const struct tern_ticket *ticket)
 {
     struct tern_result r;
-    enum tern_err err;
 
     assert_ok(b->tern, engine_begin(to, b, tokens, n));
-    do
-        err = tern_fetch_ticket(b->tern, to->id, ticket->text, TERN_STEP_NONE, RIG_WAIT_MS, &r);
-    while (err == TERN_BUSY);
-    if (err == TERN_OK)
-        assert_int_equal(engine_take(to, &r), TERN_OK);
-    return err;
+    return rig_fetch_ticket(to, ticket, &r);
 }
 
 /* In a guest that has a device the link has RDMA, and yet these pages came by TCP: `ternctl peers`
@@ -203,25 +197,6 @@ static void tokens_from(uint32_t first, uint32_t *tokens, uint32_t n)
 {
     for (uint32_t i = 0; i < n; i++)
         tokens[i] = first + i;
-}
-
-/* No session or transfer has pages of the destination any more: those that whole spans brought
- * beside what was wanted are free, too. */
-static void assert_let_go(void)
-{
-    struct daemon_status s;
-    struct tern *admin = NULL;
-    uint64_t held = 1;
-
-    assert_int_equal(tern_connect(dest.admin, RIG_WAIT_MS, &admin), TERN_OK);
-    for (uint32_t i = 0; held > 0 && i < RIG_WAIT_MS; i++) {
-        assert_true(admin_status(admin, 0, &s));
-        held = s.pages.session + s.pages.transfer + s.pages.retiring + s.pages.quarantine;
-        if (held > 0)
-            sleep_ms(1);
-    }
-    assert_int_equal(held, 0);
-    tern_destroy(admin);
 }
 
 struct tokens_pair {
@@ -262,7 +237,7 @@ TEST(n3_ticket_with_a_tail_goes_to_a_pool_of_other_page_tokens)
         assert_int_equal(got.len.committed, t->tokens / 64 * 64);
         assert_int_equal(pages_do(&to, &got, false), 0);
         assert_ok(b.tern, engine_end(&got));
-        assert_let_go();
+        rig_wait_let_go(&dest); /* also what whole spans brought beside what was wanted */
         engine_close(&b);
         engine_close(&a);
     }

@@ -84,17 +84,9 @@ static void device_init(void)
                                       .location = {.type = CU_MEM_LOCATION_TYPE_DEVICE}};
     const CUmemAccessDesc access = {.location = prop.location,
                                     .flags = CU_MEM_ACCESS_FLAGS_PROT_READWRITE};
-    struct driver_why why;
     void *room;
 
-    in = standin_open(DRIVER_LIBRARY);
-    assert_int_equal(driver_open(&d, DRIVER_LIBRARY, &why), DRIVER_OK);
-    in.let_fail("", 0, CUDA_SUCCESS);
-    assert_int_equal(d.init(0), CUDA_SUCCESS);
-    for (int i = 1; i >= 0; i--) {
-        assert_int_equal(d.context_retain(&context[i], i), CUDA_SUCCESS);
-        assert_int_equal(d.context_set(context[i]), CUDA_SUCCESS);
-    }
+    standin_driver_open(DRIVER_LIBRARY, &in, &d, context);
     for (int i = 0; i < 2; i++)
         assert_int_equal(d.stream_create(&stream[i], CU_STREAM_NON_BLOCKING), CUDA_SUCCESS);
     assert_int_equal(d.mem_create(&block_handle, GRANULE, &prop, 0), CUDA_SUCCESS);

@@ -3,16 +3,41 @@
 
 static struct op_result results[STEP_OPS_MAX];
 
+static void maps_as_given(struct reply *r, uint32_t i)
+{
+    struct wire_region region = {.bytes = number(64),
+                                 .device = i % 2 ? "GPU-1-2" : NULL,
+                                 .sums = {.fd = i % 3 ? 0 : -1,
+                                          .offset = number(64),
+                                          .entry_bytes = number32(),
+                                          .page_bytes = number(64)}};
+    const ProtobufCMessage *msg;
+
+    r->op = OP_POOL_MAP;
+    r->pool_map.region = number32();
+    r->pool_map.offset = number(64);
+    r->pool_map.bytes = number(64);
+    msg = decoded(wire_out_reply(r, &region, BODY_MAX, frame), FRAME_POOL_MAP_REPLY, r->request_id);
+    assert_int_equal(AS(PoolMapReply)->region, r->pool_map.region);
+    assert_int_equal(AS(PoolMapReply)->offset, r->pool_map.offset);
+    assert_int_equal(AS(PoolMapReply)->bytes, r->pool_map.bytes);
+    assert_int_equal(AS(PoolMapReply)->region_bytes, region.bytes);
+    if (region.device)
+        assert_string_equal(AS(PoolMapReply)->device, region.device);
+    else
+        assert_null(AS(PoolMapReply)->device);
+    assert_true((AS(PoolMapReply)->sums != NULL) == (region.sums.fd >= 0));
+    if (region.sums.fd >= 0) {
+        assert_int_equal(AS(PoolMapReply)->sums->offset, region.sums.offset);
+        assert_int_equal(AS(PoolMapReply)->sums->entry_bytes, region.sums.entry_bytes);
+        assert_int_equal(AS(PoolMapReply)->sums->page_bytes, region.sums.page_bytes);
+    }
+}
+
 TEST(wire_out_small_answers_decode_as_given)
 {
     for (uint32_t i = 0; i < ROUNDS; i++) {
         struct reply r = some_reply(OP_ENGINE_JOIN);
-        struct wire_region region = {.bytes = number(64),
-                                     .device = i % 2 ? "GPU-1-2" : NULL,
-                                     .sums = {.fd = i % 3 ? 0 : -1,
-                                              .offset = number(64),
-                                              .entry_bytes = number32(),
-                                              .page_bytes = number(64)}};
         const ProtobufCMessage *msg;
 
         r.join.engine = (struct engine_id){number32(), number32()};
@@ -30,26 +55,7 @@ TEST(wire_out_small_answers_decode_as_given)
         assert_int_equal(AS(PoolOpenReply)->align_tokens, r.pool_open.align_tokens);
         assert_int_equal(AS(PoolOpenReply)->bytes, r.pool_open.bytes);
 
-        r.op = OP_POOL_MAP;
-        r.pool_map.region = number32();
-        r.pool_map.offset = number(64);
-        r.pool_map.bytes = number(64);
-        msg = decoded(wire_out_reply(&r, &region, BODY_MAX, frame), FRAME_POOL_MAP_REPLY,
-                      r.request_id);
-        assert_int_equal(AS(PoolMapReply)->region, r.pool_map.region);
-        assert_int_equal(AS(PoolMapReply)->offset, r.pool_map.offset);
-        assert_int_equal(AS(PoolMapReply)->bytes, r.pool_map.bytes);
-        assert_int_equal(AS(PoolMapReply)->region_bytes, region.bytes);
-        if (region.device)
-            assert_string_equal(AS(PoolMapReply)->device, region.device);
-        else
-            assert_null(AS(PoolMapReply)->device);
-        assert_true((AS(PoolMapReply)->sums != NULL) == (region.sums.fd >= 0));
-        if (region.sums.fd >= 0) {
-            assert_int_equal(AS(PoolMapReply)->sums->offset, region.sums.offset);
-            assert_int_equal(AS(PoolMapReply)->sums->entry_bytes, region.sums.entry_bytes);
-            assert_int_equal(AS(PoolMapReply)->sums->page_bytes, region.sums.page_bytes);
-        }
+        maps_as_given(&r, i);
 
         r.op = OP_SESSION_OPEN;
         r.session_open.session = (struct session_id){number32(), number32()};

@@ -99,6 +99,24 @@ static void cursor_move(struct data_request *in, uint64_t n, uint64_t page_bytes
     }
 }
 
+static uint32_t write_most(const struct verbs_rail *rail)
+{
+    return rail->max_msg < VERBS_READ_BYTES ? rail->max_msg : VERBS_READ_BYTES;
+}
+
+/* A write of these bytes, at most write_most, to where the runs are. False: no room. */
+static bool write_add(struct verbs *v, const struct verbs_path *p, const struct data_request *in,
+                      const struct ibv_sge *from, struct verbs_wrs *list)
+{
+    const struct xfer_run *run = &in->runs[in->run];
+    const struct xfer_mr *theirs = peer_mr(p, run->region, run->offset);
+
+    check(theirs);
+    return wrs_extend(
+        list, IBV_WR_RDMA_WRITE, from, theirs->addr + (run->offset - theirs->offset) + in->run_at,
+        (p->mw_rkey[run->mw >> 8] & ~0xffu) | (run->mw & 0xffu), write_most(rail_of(v, p)));
+}
+
 /* The next bytes at the cursor. False: no room. */
 static bool writes_next(struct verbs *v, const struct verbs_path *p, struct data_request *in,
                         uint32_t pool, struct verbs_wrs *list)
@@ -106,22 +124,18 @@ static bool writes_next(struct verbs *v, const struct verbs_path *p, struct data
     const struct mem *mem = v->xfer->config.mem;
     const struct verbs_rail *rail = rail_of(v, p);
     const struct xfer_entry *e = &in->entry[in->cursor.page];
-    const struct xfer_run *run = &in->runs[in->run];
-    const struct xfer_mr *theirs = peer_mr(p, run->region, run->offset);
     uint64_t page_bytes = mem_page_bytes(mem, pool, e->group), n;
     uint8_t *at =
         (uint8_t *)mem_page(mem, pool, in->cursor.region, e->group, e->index) + in->cursor.at;
     const struct verbs_mr *mine = local_mr(&rail->domain[p->tenant], at);
-    uint32_t most = rail->max_msg < VERBS_READ_BYTES ? rail->max_msg : VERBS_READ_BYTES;
 
-    check(mine && theirs);
-    n = least(least(page_bytes - in->cursor.at, run->bytes - in->run_at),
-              least(most, mine->bytes - (uint64_t)(at - mine->base)));
-    if (!wrs_extend(
-            list, IBV_WR_RDMA_WRITE,
+    check(mine);
+    n = least(least(page_bytes - in->cursor.at, in->runs[in->run].bytes - in->run_at),
+              least(write_most(rail), mine->bytes - (uint64_t)(at - mine->base)));
+    if (!write_add(
+            v, p, in,
             &(struct ibv_sge){.addr = (uintptr_t)at, .length = (uint32_t)n, .lkey = mine->mr->lkey},
-            theirs->addr + (run->offset - theirs->offset) + in->run_at,
-            (p->mw_rkey[run->mw >> 8] & ~0xffu) | (run->mw & 0xffu), most))
+            list))
         return false;
     cursor_move(in, n, page_bytes);
     return true;
@@ -132,20 +146,15 @@ static bool parcel_next(struct verbs *v, const struct verbs_path *p, struct data
                         struct verbs_parcel *parcel, struct verbs_wrs *list)
 {
     const struct verbs_rail *rail = rail_of(v, p);
-    const struct xfer_run *run = &in->runs[in->run];
-    const struct xfer_mr *theirs = peer_mr(p, run->region, run->offset);
-    uint32_t most = rail->max_msg < VERBS_READ_BYTES ? rail->max_msg : VERBS_READ_BYTES;
     uint64_t n;
     const uint8_t *at = ring_at(v, p->tenant, parcel->slots, parcel->at, &n);
 
-    check(theirs);
-    n = least(least(n, run->bytes - in->run_at), most);
-    if (!wrs_extend(list, IBV_WR_RDMA_WRITE,
-                    &(struct ibv_sge){.addr = (uintptr_t)at,
-                                      .length = (uint32_t)n,
-                                      .lkey = rail->domain[p->tenant].ring.mr->lkey},
-                    theirs->addr + (run->offset - theirs->offset) + in->run_at,
-                    (p->mw_rkey[run->mw >> 8] & ~0xffu) | (run->mw & 0xffu), most))
+    n = least(least(n, in->runs[in->run].bytes - in->run_at), write_most(rail));
+    if (!write_add(v, p, in,
+                   &(struct ibv_sge){.addr = (uintptr_t)at,
+                                     .length = (uint32_t)n,
+                                     .lkey = rail->domain[p->tenant].ring.mr->lkey},
+                   list))
         return false;
     parcel->at += n;
     run_move(in, n);
