@@ -43,20 +43,26 @@ static void take_u64(struct reader *r, const struct field *f, protobuf_c_boolean
     reader_u64(r, f, ret);
 }
 
-static void take_tokens(struct reader *outer, const struct field *list, Tern__Wire__Tokens *ret)
+/* A second list of one message is refused: protobuf would join the two, and protobuf-c does it
+ * wrongly where the second has an empty field. */
+static void take_tokens(struct reader *outer, const struct field *list, Tern__Wire__Tokens *to,
+                        Tern__Wire__Tokens **ret)
 {
     struct reader r = reader_enter(outer, list);
     struct field f;
 
+    if (*ret)
+        r.failed = true;
+    *ret = to;
     while (reader_next(&r, &f)) {
         switch (f.number) {
-        case 1: take_u32(&r, &f, &ret->has_kept, &ret->kept); break;
-        case 2: take_array(&r, &f, WIRE_TOKEN_BYTES, &ret->has_tokens, &ret->tokens); break;
-        case 3: take_array(&r, &f, WIRE_KEY_BYTES, &ret->has_keys, &ret->keys); break;
+        case 1: take_u32(&r, &f, &to->has_kept, &to->kept); break;
+        case 2: take_array(&r, &f, WIRE_TOKEN_BYTES, &to->has_tokens, &to->tokens); break;
+        case 3: take_array(&r, &f, WIRE_KEY_BYTES, &to->has_keys, &to->keys); break;
         default: break; /* a newer client may say more */
         }
     }
-    if (ret->keys.len / WIRE_KEY_BYTES > WIRE_KEYS_MAX)
+    if (to->keys.len / WIRE_KEY_BYTES > WIRE_KEYS_MAX)
         r.failed = true;
     reader_leave(outer, &r);
 }
@@ -75,10 +81,7 @@ static enum tern_err decode_match(struct budget *budget, const uint8_t *body, si
     tern__wire__tokens__init(tokens);
     while (reader_next(&r, &f)) {
         switch (f.number) {
-        case 1:
-            m->tokens = tokens;
-            take_tokens(&r, &f, tokens);
-            break;
+        case 1: take_tokens(&r, &f, tokens, &m->tokens); break;
         case 2: take_u64(&r, &f, &m->has_step, &m->step); break;
         case 3: take_u64(&r, &f, &m->has_trace_id, &m->trace_id); break;
         case 4: take_u32(&r, &f, &m->has_earlier, &m->earlier); break;
@@ -159,10 +162,7 @@ static void take_op(struct reader *outer, const struct field *op, Tern__Wire__St
         case 4: take_u64(&r, &f, &ret->has_step, &ret->step); break;
         case 5: take_u32(&r, &f, &ret->has_length, &ret->length); break;
         case 6: take_u32(&r, &f, &ret->has_written, &ret->written); break;
-        case 7:
-            ret->tokens = tokens;
-            take_tokens(&r, &f, tokens);
-            break;
+        case 7: take_tokens(&r, &f, tokens, &ret->tokens); break;
         case 8: take_pool(&r, &f, ret); break;
         case 9: take_run(&r, &f, ret, runs); break;
         case 10: take_u32(&r, &f, &ret->has_group, &ret->group); break;

@@ -6,7 +6,8 @@
 #include "proto/codec.h"
 
 /* As wire_decode, but that the bytes of a field may be those of the body, and that Match and Step
- * are read more strictly: a number that its field is too small for is MALFORMED. */
+ * are read more strictly: a number that its field is too small for is MALFORMED, and so is a second
+ * list of tokens where there is one. */
 enum tern_err wire_decode_in_place(struct budget *budget, uint16_t type, const uint8_t *body,
                                    size_t n, const ProtobufCMessage **ret);
 

@@ -86,7 +86,7 @@ static void hold_in_place(uint16_t type, const uint8_t *body, size_t n)
     }
     forget_unknown((ProtobufCMessage *)(uintptr_t)msg);
     once = encode(type, msg, first);
-    if (err != TERN_OK) { /* stricter in one point: a u32 that is sent as more is refused */
+    if (err != TERN_OK) { /* stricter: a u32 that is sent as more, and a list sent twice */
         check(once != n || memcmp(first + FRAME_HEADER_BYTES, body, n) != 0);
         return;
     }
