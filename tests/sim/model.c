@@ -374,7 +374,8 @@ void table_forget(struct sim *w, uint32_t d, struct session *s, uint32_t step)
         give_back(w, d, s, g, s->unpinned ? s->committed / w->page_tokens[d][g] : 0,
                   pages_of(w, d, s, g), step);
     state_forget_session(w, d, s, step);
-    if ((s->turn == TURN_FETCHING || s->untold) && step > w->d[d].engine[s->engine].untold_step)
+    if ((s->turn == TURN_FETCHING || s->untold || s->piece_holds) &&
+        step > w->d[d].engine[s->engine].untold_step)
         w->d[d].engine[s->engine].untold_step = step;
     if (s->turn == TURN_FETCHING)
         for (uint32_t i = 0; i < PULLS * 2; i++)

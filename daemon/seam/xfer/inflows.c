@@ -453,7 +453,8 @@ static uint32_t next_of(const struct batch *batch, uint32_t *ret_end)
     return first;
 }
 
-struct batch_part batch_cut(const struct xfer *xfer, uint32_t number, uint32_t sums_max)
+struct batch_part batch_cut(const struct xfer *xfer, uint32_t number, uint64_t bytes_max,
+                            uint32_t sums_max)
 {
     const struct batch *batch = &xfer->batch[number];
     uint32_t regions = mem_transfer_regions(xfer->config.mem, batch->pool), sums = 0, end,
@@ -470,7 +471,7 @@ struct batch_part batch_cut(const struct xfer *xfer, uint32_t number, uint32_t s
 
             stretches += unit_walk_stretches(&walk) * regions;
         }
-        if (part.n > 0 && (part.page_bytes + bytes > XFER_PIECE_BYTES || sums + more > sums_max ||
+        if (part.n > 0 && (part.page_bytes + bytes > bytes_max || sums + more > sums_max ||
                            stretches > XFER_PIECE_PARTS))
             break;
         part.n++;

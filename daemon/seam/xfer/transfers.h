@@ -21,7 +21,8 @@
 #include "seam/xfer/units.h"
 #include "seam/xfer/xfer.h"
 
-/* Page bytes asked for at once, unless one page is larger. Less in the simulator. */
+/* Page bytes that go at once, unless one page is larger; over TCP they are TCP_PIECE_BYTES. Less in
+ * the simulator. */
 #ifndef XFER_PIECE_BYTES
 #define XFER_PIECE_BYTES (1u << 20)
 #endif
@@ -38,11 +39,6 @@
 #define XFER_PIECE_PARTS 1000u /* stretches of memory of a piece: pages times regions */
 /* For operations that were cancelled: they end at once or something is wrong. */
 #define XFER_DESTROY_WAIT_NS 2000000000u
-/* Page bytes that are asked for on one connection and not yet here: enough that a source has the
- * next piece while it sends one, and little to wait behind. At least one piece is always asked. */
-#ifndef XFER_PATH_BYTES
-#define XFER_PATH_BYTES (2u << 20)
-#endif
 /* How long a connection that failed is not called again while another one is there. */
 #define XFER_REDIAL_MS_MIN 100u
 #define XFER_REDIAL_MS_MAX 5000u
@@ -231,8 +227,10 @@ struct batch_part {
     uint64_t page_bytes;
 };
 
-/* How many of the batch's next pages go into one piece of at most so many checksums. */
-struct batch_part batch_cut(const struct xfer *xfer, uint32_t batch, uint32_t sums_max);
+/* How many of the batch's next pages go into one piece: at least one, and no more than are of so
+ * many bytes and checksums. */
+struct batch_part batch_cut(const struct xfer *xfer, uint32_t batch, uint64_t bytes_max,
+                            uint32_t sums_max);
 /* The queued batch of that transport whose turn it is: tenants in turn, and of each those that a
  * decode waits for before prefetches, and the batch of the pull that began first. `ready`: may that
  * tenant ask now? NULL: each may. NONE: there is none.

@@ -20,7 +20,8 @@
 #include <unistd.h>
 
 #define XFER_PIECE_BYTES 4096u /* a batch is several pieces, now and then of several paths */
-#define XFER_PATH_BYTES  2048u /* so that what waits for room calls another path */
+#define TCP_PIECE_BYTES  4096u
+#define TCP_PATH_BYTES   2048u /* so that what waits for room calls another path */
 #define XFER_SLOT_BYTES  1024u /* a page has several of them, which may lie apart */
 #define XFER_RING_SLOTS  14u   /* and pieces wait for some */
 #define XFER_RING_SHARE  5u

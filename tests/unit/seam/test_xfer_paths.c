@@ -1,10 +1,12 @@
 /* A transfer over several connections (X8). Between the two daemons stands a relay that knows each
  * connection: it can be held back, slowed or cut after any byte. A path that fails is retired, what
  * it did not bring comes over another one, and no page is written by both. */
+#include "seam/xfer/tcp/tcp.h"
 #include "unit/seam/test_pulls_rig.h"
 
 #define PAGE_BYTES (64u << 10)
-#define PAGES      240u /* of one batch: 15 MiB, more than one path's credit */
+#define CREDIT     (TCP_PATH_BYTES / PAGE_BYTES) /* pages asked for on one path */
+#define PAGES      240u /* of one batch: 15 MiB, more than any path's credit */
 #define RELAYS     16
 #define IDLE_NS    2000000000u
 #define BATCH      ((struct pull_id){0, 5})
@@ -179,7 +181,7 @@ static void first_holds_its_credit(uint64_t idle_ns)
     net_open(2, idle_ns);
     net.held[0] = true;
     rig_pull(BATCH, 0, 0, 1, PAGES);
-    while (net.n < 2 || net.relay[1].down < (uint64_t)(PAGES - 32) * PAGE_BYTES)
+    while (net.n < 2 || net.relay[1].down < (uint64_t)(PAGES - CREDIT) * PAGE_BYTES)
         turn();
 }
 
@@ -216,7 +218,7 @@ TEST(xfer_paths_what_one_has_no_credit_for_goes_over_another)
     net.relay[0].held = false;
     turn_until_events(1);
     batch_came();
-    assert_true(net.relay[0].down >= 2u << 20);
+    assert_true(net.relay[0].down >= TCP_PATH_BYTES);
     assert_int_equal(stats_now().pages_again, 0);
     xfer_link_view(rig.dst.xfer, 0, &view);
     assert_int_equal(view.connections, 3);
@@ -258,7 +260,12 @@ static void dies_after(uint32_t path, uint64_t bytes)
  * tail, and with it a whole answer; then the same of a later piece, and anywhere. */
 TEST(xfer_paths_one_dies_at_every_point_and_all_comes)
 {
-    enum { SUMS = 16 * 8, HEAD = XFER_HEAD_BYTES + XFER_STATUS_BYTES(16), PAGES16 = 1 << 20 };
+    enum {
+        PIECE = TCP_PIECE_BYTES / PAGE_BYTES,
+        SUMS = PIECE * 8,
+        HEAD = XFER_HEAD_BYTES + XFER_STATUS_BYTES(PIECE),
+        BODY = TCP_PIECE_BYTES
+    };
     static const uint64_t points[] = {1,
                                       HEAD - 1,
                                       HEAD,
@@ -267,11 +274,11 @@ TEST(xfer_paths_one_dies_at_every_point_and_all_comes)
                                       HEAD + SUMS + PAGE_BYTES / 2,
                                       HEAD + SUMS + PAGE_BYTES,
                                       HEAD + SUMS + 5 * PAGE_BYTES + 7,
-                                      HEAD + SUMS + PAGES16 - 1,
-                                      HEAD + SUMS + PAGES16,
-                                      HEAD + SUMS + PAGES16 + XFER_TAIL_BYTES / 2,
-                                      HEAD + SUMS + PAGES16 + XFER_TAIL_BYTES,
-                                      2 * (HEAD + SUMS + PAGES16) + XFER_TAIL_BYTES};
+                                      HEAD + SUMS + BODY - 1,
+                                      HEAD + SUMS + BODY,
+                                      HEAD + SUMS + BODY + XFER_TAIL_BYTES / 2,
+                                      HEAD + SUMS + BODY + XFER_TAIL_BYTES,
+                                      2 * (HEAD + SUMS + BODY) + XFER_TAIL_BYTES};
     struct prng p;
 
     for (uint32_t i = 0; i < 2 * sizeof points / sizeof points[0]; i++)
@@ -297,11 +304,11 @@ TEST(xfer_paths_all_die_again_and_again_ends_peer_lost)
     net_open(2, IDLE_NS);
     for (uint32_t i = 0; i < RELAYS; i++)
         net.down_max[i] = 100;
-    rig_pull(BATCH, 0, 0, 1, 16);
+    rig_pull(BATCH, 0, 0, 1, 16); /* two pieces, which are lost together */
     turn_until_events(1);
     assert_int_equal(rig.dst.event[0].kind, EV_PULL_BROKEN);
     assert_int_equal(rig.dst.event[0].broken.err, TERN_PEER_LOST);
-    assert_true(net.n > XFER_CONNECTIONS_MAX / 8 && net.n < RELAYS);
+    assert_true(net.n > XFER_LOST_MAX && net.n < RELAYS);
     rig_stop(BATCH);
     turn_until_events(2);
     assert_int_equal(rig.dst.event[1].kind, EV_PULL_QUIET);
@@ -344,7 +351,7 @@ TEST(xfer_paths_silent_one_holds_its_credit_alone)
     turn_until_events(1);
     batch_came();
     assert_int_equal(net.relay[0].down, 0);
-    assert_int_equal(stats_now().pages_again, 32); /* 2 MiB */
+    assert_int_equal(stats_now().pages_again, CREDIT);
     net_close();
 }
 

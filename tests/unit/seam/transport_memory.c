@@ -91,7 +91,7 @@ static void pump(struct transport *t, uint32_t link)
         return;
     }
     *job = (struct job){.state = JOB_COPIES,
-                        .part = batch_cut(t->xfer, number, XFER_PIECE_SUMS),
+                        .part = batch_cut(t->xfer, number, XFER_PIECE_BYTES, XFER_PIECE_SUMS),
                         .inflow = t->xfer->batch[number].inflow,
                         .serve = t->xfer->batch[number].serve,
                         .peer = peer};

@@ -172,7 +172,7 @@ static void copy_begin(struct transport *t, struct local_copy *c, uint32_t peer_
 
     c->peer_link = peer_link;
     c->batch = number;
-    c->part = batch_cut(xfer, number, l->sums);
+    c->part = batch_cut(xfer, number, XFER_PIECE_BYTES, l->sums);
     c->serve = xfer->batch[number].serve;
     c->inflow = xfer->batch[number].inflow;
     batch_asked(xfer, number, c->part.n);

@@ -31,8 +31,8 @@ static void piece_ask(struct data_conn *conn, uint32_t number)
 {
     struct tcp_caller *c = tcp_caller_of(conn);
     const struct batch *batch = &conn->xfer->batch[number];
-    struct tcp_asked asked = {.part = batch_cut(conn->xfer, number, XFER_PIECE_SUMS),
-                              .seq = c->seq++};
+    struct tcp_asked asked = {
+        .part = batch_cut(conn->xfer, number, TCP_PIECE_BYTES, XFER_PIECE_SUMS), .seq = c->seq++};
     struct xfer_head head = {.type = frame_of(conn, batch),
                              .n = asked.part.n,
                              .seq = asked.seq,
@@ -65,7 +65,7 @@ static bool has_credit(const struct data_conn *conn)
     const struct tcp_caller *c = tcp_caller_of(conn);
 
     return c->nasked < TCP_ASKED_MAX && conn->out_n + XFER_REQUEST_BYTES <= DATA_BUFFER_BYTES &&
-           (c->nasked == 0 || c->asked_bytes < XFER_PATH_BYTES);
+           (c->nasked == 0 || c->asked_bytes < TCP_PATH_BYTES);
 }
 
 /* It is open, and what it had to send is with the kernel. */
@@ -110,14 +110,37 @@ static bool idle(const struct data_conn *conn)
     return !busy(conn);
 }
 
-/* May what the batch lost be asked for once more? */
-static bool goes_on(const struct data_conn *conn, struct batch *batch)
+/* That of the piece asked for as number i, which may be the batch of others, too; NULL: none. */
+static struct batch *asked_of(const struct data_conn *conn, uint32_t i)
 {
-    if (!data_paths_several(conn->xfer) || conn->xfer->conns->ending)
-        return false;
-    if (!data_paths_alive(conn->transport, conn->peer_link))
-        batch->lost++;
-    return batch->lost <= XFER_LOST_MAX;
+    const struct tcp_caller *c = tcp_caller_of(conn);
+    uint32_t number = c->asked[(c->asked_at + i) % TCP_ASKED_MAX].part.batch;
+    struct batch *batch = number == NONE ? NULL : &conn->xfer->batch[number];
+
+    return batch && batch_used(batch) ? batch : NULL;
+}
+
+/* A batch has lost its last connection once, however many of its pieces were asked for there. */
+static void count_lost(const struct data_conn *conn)
+{
+    if (data_paths_alive(conn->transport, conn->peer_link))
+        return;
+    for (uint32_t i = 0; i < tcp_caller_of(conn)->nasked; i++) {
+        struct batch *batch = asked_of(conn, i);
+        uint32_t first = 0;
+
+        while (asked_of(conn, first) != batch)
+            first++;
+        if (batch && first == i)
+            batch->lost++;
+    }
+}
+
+/* May what the batch lost be asked for once more? */
+static bool goes_on(const struct data_conn *conn, const struct batch *batch)
+{
+    return data_paths_several(conn->xfer) && !conn->xfer->conns->ending &&
+           batch->lost <= XFER_LOST_MAX;
 }
 
 /* The piece is lost, but for its first `told` pages, which the batch has. */
@@ -145,12 +168,14 @@ static void ended(struct data_conn *conn)
 
     check(!data_paths_several(conn->xfer) ||
           (!conn->receiving && conn->recv_inflow == NONE)); /* X1 */
+    count_lost(conn);
     for (; c->nasked > 0; told = 0) {
         struct batch_part part = c->asked[c->asked_at].part;
+        bool wanted = asked_of(conn, 0) != NULL;
 
         c->asked_at = (c->asked_at + 1) % TCP_ASKED_MAX;
         c->nasked--;
-        if (part.batch != NONE && batch_used(&conn->xfer->batch[part.batch]))
+        if (wanted)
             piece_lost(conn, &part, told);
     }
 }

@@ -133,7 +133,7 @@ static bool piece_begin(struct verbs *v, struct data_conn *conn, struct verbs_pi
 {
     uint32_t link = conn->peer_link;
     struct verbs_path *p = path_for(v, link, number, batch_rails(v, number), NULL);
-    struct batch_part cut = batch_cut(v->xfer, number, v->piece_sums);
+    struct batch_part cut = batch_cut(v->xfer, number, XFER_PIECE_BYTES, v->piece_sums);
     bool most;
 
     check(p); /* as next_batch has seen */
