@@ -41,7 +41,7 @@ keys "match_rtt_us_p50 match_rtt_us_p99 raw_rtt_us_p50 match_rtt_us_p50_2core ma
     raw_rtt_us_p50_2core step_us_p50 step_room_us_p50 step_exhausted_us_p50 step_exhausted_ratio pipelined_per_s
     raw_pipelined_per_s busy_match_rtt_us_p99 busy_raw_rtt_us_p99 busy_ratio busy_fetch_gb_s
     decode_step_us_p50 decode_step_us_p99 block_pool_step_us_p99 raw_send_us_p50 raw_send_us_p99
-    decode_told_us_p50 decode_told_us_p99 decode_round_trips_per_step" \
+    decode_told_us_p50 decode_told_us_p99 decode_slept_step_us_p50 decode_slept_step_us_p99 decode_round_trips_per_step" \
     "j['busy_fetch_gb_s'] > 0 and j['decode_step_us_p99'] > 0 and j['decode_round_trips_per_step'] <= 0.1" \
     "$TERN_BIN/tern-bench" rpc --quick --json
 # Y4

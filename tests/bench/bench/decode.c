@@ -1,7 +1,8 @@
 /* A decode step of 256 sequences: of 4 speculative tokens most are rejected, so that one or two
  * tokens come in a step, and every dozen of steps a sequence needs a page. What is timed is what
- * the scheduler's thread does between two steps of the device, which is played by a pause; and by
- * itself what it does while the device computes, which is to take the answers. */
+ * the scheduler's thread does between two steps of the device, which is played by a pause in which
+ * the thread looks at the clock, as CUDA's driver has it look for the end of a step, or sleeps; and
+ * by itself what it does while the device computes, which is to take the answers. */
 #include "decode.h"
 
 #include <stdio.h>
@@ -54,6 +55,7 @@ struct decode {
     struct prng prng;
     struct decode_figures *figures;
     const struct raw_echo *raw;
+    bool sleeps;
 };
 
 void decode_figures_init(struct decode_figures *f)
@@ -209,12 +211,23 @@ static bool end_one(struct decode *d, uint32_t i)
                      tern_session_close(t, d->session[i], TERN_STEP_NONE, MEMBER_CALL_MS, &r));
 }
 
+/* The device computes. */
+static void device_pause(const struct decode *d)
+{
+    const uint64_t until = clock_ns() + DEVICE_US * UINT64_C(1000);
+
+    if (d->sleeps)
+        usleep(DEVICE_US);
+    while (clock_ns() < until)
+        ;
+}
+
 /* What the machine takes for a byte of each, behind a pause of its own. */
 static void timed_touch(struct decode *d)
 {
     uint64_t start;
 
-    usleep(DEVICE_US);
+    device_pause(d);
     start = clock_ns();
     for (uint32_t i = 0; i < SMALL_PAGES; i++)
         d->small_pages[i * SMALL_BYTES]++;
@@ -226,7 +239,7 @@ static bool timed_raw(struct decode *d)
     uint64_t start;
     bool ok;
 
-    usleep(DEVICE_US);
+    device_pause(d);
     start = clock_ns();
     ok = raw_echo_send(d->raw);
     series_add(&d->figures->raw_send, (double)(clock_ns() - start) / 1e3);
@@ -259,7 +272,7 @@ static enum tern_err timed_lease(struct decode *d)
     uint64_t start;
     enum tern_err err;
 
-    usleep(DEVICE_US);
+    device_pause(d);
     draw(d);
     start = clock_ns();
     err = lease_step(d);
@@ -272,7 +285,7 @@ static void timed_pool(struct decode *d, struct block_pool *pool)
 {
     uint64_t start;
 
-    usleep(DEVICE_US);
+    device_pause(d);
     start = clock_ns();
     pool_step(pool, d);
     series_add(&d->figures->pool_step, (double)(clock_ns() - start) / 1e3);
@@ -342,7 +355,7 @@ static void *huge_need(size_t bytes)
     return memset(p, 0, all);
 }
 
-bool decode_measure(const char *socket, uint64_t page_bytes, uint32_t passes, int core,
+bool decode_measure(const char *socket, uint64_t page_bytes, uint32_t passes, int core, bool sleeps,
                     const struct raw_echo *raw, struct decode_figures *ret)
 {
     struct decode *d = huge_need(sizeof *d);
@@ -351,6 +364,7 @@ bool decode_measure(const char *socket, uint64_t page_bytes, uint32_t passes, in
 
     d->figures = ret;
     d->raw = raw;
+    d->sleeps = sleeps;
     d->small_pages = small_pages_need();
     prng_init(&d->prng, 1);
     ok = member_start(&d->engine, socket, "decode", DECODE_PAGE_TOKENS, page_bytes,

@@ -24,9 +24,9 @@ struct decode_figures {
 void decode_figures_init(struct decode_figures *f);
 void decode_figures_finish(struct decode_figures *f);
 /* So many passes, over a daemon with room for the pool: each begins with short sequences. The
- * scheduler's thread has that core to itself, and libtern's the others. False with a message on
- * standard error. */
-bool decode_measure(const char *socket, uint64_t page_bytes, uint32_t passes, int core,
+ * scheduler's thread has that core to itself, and libtern's the others; `sleeps`: while the device
+ * computes, in place of looking for its end. False with a message on standard error. */
+bool decode_measure(const char *socket, uint64_t page_bytes, uint32_t passes, int core, bool sleeps,
                     const struct raw_echo *raw, struct decode_figures *ret);
 
 #endif

@@ -47,7 +47,7 @@ struct rpc {
     uint32_t *tokens; /* owned: DEPTH_TOKENS and NEW_TOKENS */
     struct series match, raw_rtt, match2, raw2, step, step_room, step_full, busy, busy_raw;
     double pipelined, raw_pipelined, busy_gb_s;
-    struct decode_figures decode;
+    struct decode_figures decode, decode_slept;
 };
 
 static uint64_t busy_bytes(const struct bench_args *args)
@@ -341,7 +341,7 @@ static bool start_daemons(struct rpc *r, int core)
 static bool measure(struct rpc *r)
 {
     uint32_t rounds = r->args->quick ? 2 : 40, steps = r->args->quick ? 50 : 1500,
-             pipes = r->args->quick ? 1 : 9;
+             pipes = r->args->quick ? 1 : 9, passes = r->args->quick ? 1 : 5;
     int first = proc_core(0), second = proc_core(1);
     uint32_t request = 0, reply = 0;
     bool ok;
@@ -355,8 +355,11 @@ static bool measure(struct rpc *r)
          measure_pipeline(r, pipes) && measure_steps(r, steps);
     if (ok && second >= 0)
         ok = proc_pin(second) && measure_rtt(r, rounds, &r->match2, &r->raw2);
-    ok = ok && decode_measure(r->daemon[0].socket, PAGE_BYTES, r->args->quick ? 1 : 5, second,
-                              &r->raw, &r->decode);
+    ok = ok &&
+         decode_measure(r->daemon[0].socket, PAGE_BYTES, passes, second, false, &r->raw,
+                        &r->decode) &&
+         decode_measure(r->daemon[0].socket, PAGE_BYTES, passes, second, true, &r->raw,
+                        &r->decode_slept);
     return ok && proc_pin(-1) && measure_busy(r);
 }
 
@@ -387,6 +390,10 @@ static int show(struct rpc *r)
         {"busy_fetch_gb_s", r->busy_gb_s, "fetched, busy", "GB/s", NULL},
         {"decode_step_us_p50", series_median(&r->decode.step), "decode of 256, p50", "us", NULL},
         {"decode_step_us_p99", decode, "decode of 256, p99", "us", "at most 20 us"},
+        {"decode_slept_step_us_p50", series_median(&r->decode_slept.step), "after sleep, p50", "us",
+         NULL},
+        {"decode_slept_step_us_p99", series_quantile(&r->decode_slept.step, 0.99),
+         "after sleep, p99", "us", NULL},
         {"decode_told_us_p50", series_median(&r->decode.told), "its answers taken, p50", "us",
          NULL},
         {"decode_told_us_p99", series_quantile(&r->decode.told, 0.99), "its answers taken, p99",
@@ -442,11 +449,13 @@ int bench_rpc(const struct bench_args *args)
     for (size_t i = 0; i < sizeof all / sizeof all[0]; i++)
         series_init(all[i], SAMPLES_MAX);
     decode_figures_init(&r.decode);
+    decode_figures_init(&r.decode_slept);
     if (measure(&r))
         status = show(&r);
     else
         fprintf(stderr, "tern-bench rpc: it could not be measured\n");
     decode_figures_finish(&r.decode);
+    decode_figures_finish(&r.decode_slept);
     engine_free(&r.session);
     engine_close(&r.engine);
     raw_echo_stop(&r.raw);
