@@ -27,16 +27,16 @@ wants rails none
 
 peer=name=b,address=127.0.0.1:1,tenants=chat
 plan "${small[@]}" --peer "$peer,transport=verbs"
-wants pinned_bytes $((80 << 20))
+wants pinned_bytes $(((80 << 20) + 8192))
 wants rails 1
 plan "${small[@]}" --peer "$peer,transport=auto" --rdma-device mlx5_0+mlx5_1
-wants pinned_bytes $((160 << 20))
+wants pinned_bytes $(((160 << 20) + 8192))
 wants rails 2
 grep -q '^rails .* mlx5_0 mlx5_1$' "$DIR/plan" || fail "the rails have no names: $(cat "$DIR/plan")"
 
 large=(--tenant "name=chat,socket=$DIR/chat.sock,memory=64T" --page-bytes-min 64K)
 plan "${large[@]}"
-wants pages $((64 << 40))
+wants pages $((80 << 20))
 grep -q '^machine_bytes .*too little$' "$DIR/plan" || fail "a machine that is too small: $(cat "$DIR/plan")"
 ends 2 "this machine has" "$TERN_BIN/ternd" --check-config "${flags[@]}" "${large[@]}"
 ends 2 "no tenant" "$TERN_BIN/ternd" --plan

@@ -326,6 +326,18 @@ static void log_regions(const struct daemon *d)
                       xfer_registered_word[v.how], v.why);
 }
 
+static void self_tested(void *ctx, const char *device, uint32_t tenant, uint32_t region,
+                        const char *gpu, const struct xfer_self_test *test)
+{
+    const struct daemon *d = ctx;
+
+    log_event(test->result == XFER_SELF_TEST_PASSED ? LEVEL_INFO : LEVEL_WARN, "rdma_self_test",
+              "device=%s tenant=%s region=%" PRIu32 " gpu=%s result=%s bytes=%" PRIu64
+              " us=%" PRIu64 " reason=%s",
+              device, config_tenant_word(d->config, tenant), region, gpu ? gpu : "none",
+              xfer_self_test_word[test->result], test->bytes, test->ns / 1000, test->why);
+}
+
 static void device_alarm(void *ctx, const char *device, const char *text)
 {
     (void)ctx;
@@ -356,6 +368,7 @@ static enum tern_err start_xfer(struct daemon *d, char *why, size_t cap)
     xfer.rdma.path_note = link_path_note;
     xfer.rdma.path_changed = link_path_changed;
     xfer.rdma.progress = register_progress;
+    xfer.rdma.self_tested = self_tested;
     xfer.rdma.device_alarm = device_alarm;
     err = xfer_create(&xfer, &d->xfer, &text);
     if (err != TERN_OK)
