@@ -36,7 +36,7 @@ grep -q '^rails .* mlx5_0 mlx5_1$' "$DIR/plan" || fail "the rails have no names:
 
 large=(--tenant "name=chat,socket=$DIR/chat.sock,memory=64T" --page-bytes-min 64K)
 plan "${large[@]}"
-wants pages $((80 << 20))
+wants pages $((64 << 40))
 grep -q '^machine_bytes .*too little$' "$DIR/plan" || fail "a machine that is too small: $(cat "$DIR/plan")"
 ends 2 "this machine has" "$TERN_BIN/ternd" --check-config "${flags[@]}" "${large[@]}"
 ends 2 "no tenant" "$TERN_BIN/ternd" --plan

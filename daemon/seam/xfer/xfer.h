@@ -16,7 +16,7 @@
 
 struct transport_ops;
 struct xfer;
-struct xfer_self_test;
+struct xfer_registration_view;
 
 /* How an operator asks for the pages of a peer to come (peers[].transport), as X(name, its word,
  * may they come by RDMA paths). AUTO takes what is best of what both ends have, each other word one
@@ -132,12 +132,11 @@ struct xfer_rdma_config {
     /* A path of a link became ready, or failed; for the log. */
     void (*path_changed)(void *ctx, uint32_t link, const struct xfer_path_view *path);
     /* Before it is used, each pair of a region and a device moves bytes that are known, at start
-     * (verbs/selftest.h). Tests of other things do without. */
+     * (verbs/selftest/selftest.h). Tests of other things do without. */
     bool self_test;
-    /* What became of one, of all regions of a tenant where they are memory of the host; for the
-     * log. gpu NULL: likewise. */
-    void (*self_tested)(void *ctx, const char *device, uint32_t tenant, uint32_t region,
-                        const char *gpu, const struct xfer_self_test *test);
+    /* What became of each row that did not pass; then, with tenant NONE, of those of the device
+     * that did, `regions` of them, together. For the log. */
+    void (*self_tested)(void *ctx, const struct xfer_registration_view *row);
     /* A device was lost, or does not destroy a queue pair: an operator has to know. */
     void (*device_alarm)(void *ctx, const char *device, const char *text);
 };

@@ -326,16 +326,20 @@ static void log_regions(const struct daemon *d)
                       xfer_registered_word[v.how], v.why);
 }
 
-static void self_tested(void *ctx, const char *device, uint32_t tenant, uint32_t region,
-                        const char *gpu, const struct xfer_self_test *test)
+static void self_tested(void *ctx, const struct xfer_registration_view *row)
 {
     const struct daemon *d = ctx;
+    const struct xfer_self_test *test = row->test;
 
-    log_event(test->result == XFER_SELF_TEST_PASSED ? LEVEL_INFO : LEVEL_WARN, "rdma_self_test",
-              "device=%s tenant=%s region=%" PRIu32 " gpu=%s result=%s bytes=%" PRIu64
-              " us=%" PRIu64 " reason=%s",
-              device, config_tenant_word(d->config, tenant), region, gpu ? gpu : "none",
-              xfer_self_test_word[test->result], test->bytes, test->ns / 1000, test->why);
+    if (row->tenant == NONE)
+        log_event(LEVEL_INFO, "rdma_self_test",
+                  "device=%s result=passed pairs=%" PRIu32 " bytes=%" PRIu64 " us=%" PRIu64,
+                  row->device, row->regions, test->bytes, test->ns / 1000);
+    else
+        log_event(LEVEL_WARN, "rdma_self_test",
+                  "device=%s tenant=%s region=%" PRIu32 " gpu=%s result=%s reason=%s", row->device,
+                  config_tenant_word(d->config, row->tenant), row->region,
+                  row->gpu ? row->gpu : "none", xfer_self_test_word[test->result], test->why);
 }
 
 static void device_alarm(void *ctx, const char *device, const char *text)

@@ -9,7 +9,7 @@
 #include <string.h>
 #include <sys/mman.h>
 
-#include "seam/xfer/verbs/selftest.h"
+#include "seam/xfer/verbs/selftest/selftest.h"
 #include "standin/standin_open.h"
 #include "testing/test.h"
 #include "unit/rig/rig_mrs.h"
@@ -310,18 +310,19 @@ static struct verbs_rail *rail = &v.rail[0];
 static char why[160], last[XFER_SELF_TEST_TEXT];
 static uint32_t told[XFER_SELF_TEST_RESULTS];
 
-static void self_tested(void *ctx, const char *device, uint32_t tenant, uint32_t region,
-                        const char *gpu, const struct xfer_self_test *test)
+static void self_tested(void *ctx, const struct xfer_registration_view *of)
 {
     (void)ctx;
-    assert_string_equal(device, "nic0");
-    assert_int_equal(gpu != NULL, tenant == FAR);
-    if (gpu)
-        assert_string_equal(gpu, uuids[region]);
-    told[test->result]++;
-    if (test->result != XFER_SELF_TEST_PASSED)
-        snprintf(last, sizeof last, "%s", test->why);
-    assert_int_equal(test->result == XFER_SELF_TEST_PASSED, test->why[0] == '\0');
+    assert_string_equal(of->device, "nic0");
+    told[of->test->result] += of->regions;
+    assert_int_equal(of->test->result == XFER_SELF_TEST_PASSED, of->tenant == NONE);
+    if (of->tenant == NONE)
+        return;
+    assert_int_equal(of->gpu != NULL, of->tenant == FAR);
+    if (of->gpu)
+        assert_string_equal(of->gpu, uuids[of->region]);
+    assert_true(of->test->why[0] != '\0');
+    snprintf(last, sizeof last, "%s", of->test->why);
 }
 
 static void memory_open(void)

@@ -10,7 +10,7 @@
 #include <unistd.h>
 
 #include "seam/mem/numa.h"
-#include "seam/xfer/verbs/selftest.h"
+#include "seam/xfer/verbs/selftest/selftest.h"
 
 /* ------------------------------------------------------------------ devices */
 

@@ -2,11 +2,11 @@
  * life; rail.c the devices in use, and port.c their ports; regions.c the memory that they may
  * touch, regions_far.c that of GPUs; bounce.c memory of the host that pushes to GPUs go through;
  * path.c queue pairs: made, connected, drained, destroyed; setup.c the threads that make the calls
- * which allocate or sleep; peers.c which path a batch may take; retry.c which path a piece takes,
- * and what happens if that is lost; reads.c pages that we read; push.c pages that are written to
- * us; source.c what peers ask of us, and write.c what we write to them, from slots of parcel.c
- * where no NIC knows the pages; notices.c the data connection beside the paths; verify.c hands
- * pieces to a data thread, which verifies their pages.
+ * which allocate or sleep; selftest.c what is found out before a rail is used; peers.c which path a
+ * batch may take; retry.c which path a piece takes, and what happens if that is lost; reads.c pages
+ * that we read; push.c pages that are written to us; source.c what peers ask of us, and write.c
+ * what we write to them, from slots of parcel.c where no NIC knows the pages; notices.c the data
+ * connection beside the paths; verify.c hands pieces to a data thread, which verifies their pages.
  *
  * A rail is one local device in use. A path is one end of a reliable connection (a queue pair), and
  * belongs to one peer link, one tenant and one rail: it lies in the tenant's protection domain of

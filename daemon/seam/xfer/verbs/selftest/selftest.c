@@ -1,5 +1,5 @@
 /* See selftest.h. */
-#include "seam/xfer/verbs/selftest.h"
+#include "seam/xfer/verbs/selftest/selftest.h"
 
 #include <errno.h>
 #include <stdarg.h>
@@ -181,7 +181,7 @@ static bool same(struct loop *l, const uint8_t *got, const char *what)
 static bool posted(struct loop *l, enum end by, struct ibv_send_wr *wr, const char *what)
 {
     const struct timespec pause = {.tv_nsec = VERBS_TEST_POLL_NS};
-    uint64_t begun = io_now_ns(), now = begun;
+    uint64_t begun = io_now_ns(), since;
     struct ibv_send_wr *bad;
     struct ibv_wc wc;
     int n, rc;
@@ -191,11 +191,11 @@ static bool posted(struct loop *l, enum end by, struct ibv_send_wr *wr, const ch
     if (rc)
         return ends(l, l->broken, "%s: ibv_post_send: %s", what, strerror(rc));
     while ((n = ibv_poll_cq(l->cq, 1, &wc)) == 0) {
-        now = io_now_ns();
-        if (now - begun >= VERBS_TEST_NS)
+        since = io_now_ns() - begun;
+        if (since >= VERBS_TEST_NS)
             return ends(l, l->broken, "%s: no completion within %llu ms", what,
-                        (unsigned long long)(now - begun) / 1000000);
-        if (now - begun >= VERBS_SPIN_NS)
+                        VERBS_TEST_NS / 1000000ull);
+        if (since >= VERBS_SPIN_NS)
             nanosleep(&pause, NULL);
     }
     if (n < 0)
@@ -465,15 +465,32 @@ static void run_apart(struct self_test *t)
 static void tell(const struct verbs *v, const struct verbs_rail *rail)
 {
     const struct xfer_config *c = &v->xfer->config;
+    struct xfer_self_test passed = {.result = XFER_SELF_TEST_PASSED};
+    struct xfer_registration_view all = {
+        .tenant = NONE, .device = rail->view.device, .test = &passed};
     uint64_t bytes;
     bool lost;
 
     for (uint32_t t = 0; c->rdma.self_tested && t < v->tenants; t++)
-        for (uint32_t r = 0; r < mem_region_count(c->mem, t); r++)
-            if (rail->domain[t].region[r].test.result != XFER_SELF_TEST_NONE)
-                c->rdma.self_tested(c->ctx, rail->view.device, t, r,
-                                    mem_region_device(c->mem, t, r, &bytes, &lost),
-                                    &rail->domain[t].region[r].test);
+        for (uint32_t r = 0; r < mem_region_count(c->mem, t); r++) {
+            struct xfer_registration_view row = {.tenant = t,
+                                                 .region = r,
+                                                 .regions = 1,
+                                                 .gpu =
+                                                     mem_region_device(c->mem, t, r, &bytes, &lost),
+                                                 .device = rail->view.device,
+                                                 .test = &rail->domain[t].region[r].test};
+
+            if (row.test->result > XFER_SELF_TEST_PASSED)
+                c->rdma.self_tested(c->ctx, &row);
+            if (row.test->result != XFER_SELF_TEST_PASSED)
+                continue;
+            all.regions++;
+            passed.bytes += row.test->bytes;
+            passed.ns += row.test->ns;
+        }
+    if (all.regions > 0 && c->rdma.self_tested)
+        c->rdma.self_tested(c->ctx, &all);
 }
 
 bool self_test(struct verbs *v, struct verbs_rail *rail, char *ret_why, size_t cap)

@@ -17,8 +17,8 @@
  *   possible (the device has no loopback, say) nothing is known of the memory, which is used as if
  *   there were no test, and operators are told. Where it is, a pair that fails is not used.
  * - Each work request has a deadline, and no pair of a rail is begun when the rail's has passed. */
-#ifndef SEAM_XFER_VERBS_SELFTEST_H
-#define SEAM_XFER_VERBS_SELFTEST_H
+#ifndef SEAM_XFER_VERBS_SELFTEST_SELFTEST_H
+#define SEAM_XFER_VERBS_SELFTEST_SELFTEST_H
 
 #include "seam/xfer/verbs/verbs.h"
 
