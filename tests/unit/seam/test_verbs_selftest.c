@@ -51,7 +51,10 @@ static struct ibv_qp pairs[2];
 static struct ibv_mw window;
 static struct ibv_wc done[8];
 static uint32_t npds, npairs, ndone, ncqs, nwindows;
-static int harm, harmed, harm_opcode, broken_create, broken_modify, broken_destroy;
+static enum harm harm;
+static enum memory harmed;
+static enum ibv_wr_opcode harm_opcode;
+static int broken_create, broken_modify, broken_destroy;
 static uint32_t harm_byte, requests, touched_else;
 static uint64_t slow_ns; /* that each request takes */
 static struct ibv_mw_bind_info bound;
@@ -164,15 +167,15 @@ static bool concerns(const struct ibv_qp *qp, const struct ibv_send_wr *wr)
 {
     enum memory a, b;
 
-    if (harm == NONE_AT_ALL || (int)wr->opcode != harm_opcode)
+    if (harm == NONE_AT_ALL || wr->opcode != harm_opcode)
         return false;
     if (wr->opcode == IBV_WR_LOCAL_INV)
-        return known_at(bound.addr, 1, qp->pd)->what == (enum memory)harmed;
+        return known_at(bound.addr, 1, qp->pd)->what == harmed;
     if (wr->opcode == IBV_WR_BIND_MW)
-        return known_at(wr->bind_mw.bind_info.addr, 1, qp->pd)->what == (enum memory)harmed;
+        return known_at(wr->bind_mw.bind_info.addr, 1, qp->pd)->what == harmed;
     a = known_at(wr->sg_list->addr, 1, qp->pd)->what;
     b = known_at(wr->wr.rdma.remote_addr, 1, qp->pd)->what;
-    return (a == LOOP ? b : a) == (enum memory)harmed;
+    return (a == LOOP ? b : a) == harmed;
 }
 
 static int post_send(struct ibv_qp *qp, struct ibv_send_wr *wr, struct ibv_send_wr **bad)
@@ -562,8 +565,8 @@ TEST(verbs_selftest_that_fails_says_what_and_the_pair_is_not_used)
 {
     for (size_t i = 0; i < sizeof fails / sizeof fails[0]; i++) {
         harm = fails[i].harm;
-        harmed = (int)fails[i].at;
-        harm_opcode = (int)fails[i].opcode;
+        harmed = fails[i].at;
+        harm_opcode = fails[i].opcode;
         harm_byte = fails[i].byte;
         assert_int_equal(tested(), fails[i].at != HOST);
         clean();
@@ -613,7 +616,7 @@ TEST(verbs_selftest_is_not_possible_where_there_is_no_loopback)
     static const enum harm how[] = {REFUSES, NEVER_ENDS};
 
     for (uint32_t i = 0; i < 2; i++) {
-        harm = (int)how[i];
+        harm = how[i];
         harmed = LOOP;
         harm_opcode = IBV_WR_RDMA_READ;
         assert_true(tested());
@@ -682,6 +685,8 @@ TEST(verbs_selftest_fails_where_a_queue_pair_does_not_go)
     assert_int_equal(npairs, 2);
     assert_int_equal(ncqs, 1);
     assert_int_equal(registered, 1); /* the buffers of the loop */
+    munmap(registration_newest->addr, XFER_SELF_TEST_SCRATCH);
+    ibv_dereg_mr(registration_newest);
     npairs = ncqs = 0;
 }
 
