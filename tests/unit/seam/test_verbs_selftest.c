@@ -685,6 +685,7 @@ TEST(verbs_selftest_fails_where_a_queue_pair_does_not_go)
     assert_int_equal(npairs, 2);
     assert_int_equal(ncqs, 1);
     assert_int_equal(registered, 1); /* the buffers of the loop */
+    assert_int_equal(v.ring[FAR].taken, 1);
     munmap(registration_newest->addr, XFER_SELF_TEST_SCRATCH);
     ibv_dereg_mr(registration_newest);
     npairs = ncqs = 0;

@@ -10,7 +10,7 @@
  * - It touches no page that anybody can hold, now or later: of a region the bytes of index 0 alone
  *   (mem_unheld_bytes), of a ring its first slot, of which nothing is taken before peers are there,
  *   and memory of its own. So even a write that comes late, of a device that does not destroy a
- *   queue pair, hits nobody; its own memory is not given back then.
+ *   queue pair, hits nobody: its own memory is not given back then, and that slot is never taken.
  * - It opens nothing: keys to memory of tenants are those that are registered anyway, and windows
  *   of 4 KiB that are closed again; what peers would read or write is played by memory of its own.
  * - Before memory is blamed the same is done between two buffers of its own. Where that is not
@@ -22,10 +22,9 @@
 
 #include "seam/xfer/verbs/verbs.h"
 
-#define VERBS_TEST_NS 5000000000u /* for one work request: longer than its repeats take */
-#define VERBS_TEST_RAIL_NS                                                                         \
-    15000000000u                 /* for a rail: pairs that would begin later are not tested */
-#define VERBS_TEST_POLL_NS 50000 /* between two looks, once VERBS_SPIN_NS have passed */
+#define VERBS_TEST_NS      5000000000u  /* for a work request: longer than its repeats take */
+#define VERBS_TEST_RAIL_NS 15000000000u /* for a rail: no pair of it is tested later */
+#define VERBS_TEST_POLL_NS 50000        /* between two looks, once VERBS_SPIN_NS have passed */
 
 /* Fills in the tests of the rail's domains. Regions of GPUs and rings that fail are registered no
  * more. False: memory of the host failed, so that the rail is not to be used; *ret_why. */
