@@ -63,6 +63,36 @@ static void doctor_memory(const json_t *rdma)
     }
 }
 
+/* What was found at start, of each memory and each device that is to carry its pages. */
+static void doctor_self_tests(const json_t *rdma)
+{
+    const json_t *row;
+    size_t i;
+
+    json_array_foreach(json_object_get(rdma, "memory"), i, row)
+    {
+        const json_t *test = json_object_get(row, "self_test");
+        const char *gpu = json_string_value(json_object_get(row, "gpu")), *result;
+
+        if (!json_is_object(test))
+            continue;
+        result = j_str(test, "result");
+        printf("  self-test of %s, region %s", j_str(row, "tenant"), num(row, "region"));
+        if (j_u64(row, "regions") > 1)
+            printf(" to %s", human_count(j_u64(row, "region") + j_u64(row, "regions") - 1));
+        printf(", %s%s, with %s: %s", gpu ? "on " : "memory of the host", gpu ? gpu : "",
+               j_str(row, "device"), result);
+        if (strcmp(result, "passed") == 0)
+            printf(" (%s bytes in %s)", num(test, "bytes"), human_us(j_u64(test, "us")));
+        else
+            printf(" (%s)", j_str(test, "reason"));
+        printf(", %s ago", human_age((double)j_u64(test, "age_ms") / 1000));
+        if (strcmp(result, "failed") == 0)
+            printf("; not used: look at dmesg, the IOMMU and PCIe ACS, and start the daemon again");
+        printf("\n");
+    }
+}
+
 static void doctor_region(const json_t *row)
 {
     const char *gpu = json_string_value(json_object_get(row, "gpu")),
@@ -165,6 +195,7 @@ static int run_doctor(struct ctl *ctl)
         json_array_foreach(json_object_get(json_object_get(rdma, "numa"), "warnings"), i, row)
             printf("  NUMA: %s\n", json_string_value(row));
         doctor_memory(rdma);
+        doctor_self_tests(rdma);
         doctor_memlock(rdma);
         doctor_gpus(json_object_get(answer, "gpus"));
     }

@@ -35,7 +35,7 @@ grep -qE '^  pages +0$' <<<"$plan" || fail "memory of GPUs is none of the machin
 rdma=(--tenant "name=a,socket=$DIR/a.sock,memory=16M,regions=2,devices=$first+$second,device_memory=true" --insecure-peers
     --peer name=b,address=127.0.0.1:1,tenants=a,transport=auto --admin-socket "$DIR/rdma-admin")
 plan=$("$TERN_BIN/ternd" --plan "${rdma[@]}")
-grep -qE "^pinned_bytes +$((2 * 64 << 20)) " <<<"$plan" || fail "the plan says: $plan"
+grep -qE "^pinned_bytes +$(((2 * 64 << 20) + 8192)) " <<<"$plan" || fail "the plan says: $plan"
 grep -qE '^rails +2 ' <<<"$plan" || fail "the plan says: $plan"
 : >"$DIR/rdma.log"
 "$TERN_BIN/ternd" "${rdma[@]}" >>"$DIR/rdma.log" 2>&1 &

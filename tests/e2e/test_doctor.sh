@@ -27,7 +27,7 @@ PY
 ulimit -S -l 64 # KiB; less than the tenant's memory
 ternd_start "" 16M 2
 doctor "r['wanted'] is False and r['in_use'] is False and r['memlock_bytes'] == 65536 and r['memlock_needed_bytes'] == 32 << 20"
-doctor "r['memory'] == [{'tenant': 't0', 'region': 0, 'regions': 2, 'kind': 'host', 'gpu': None, 'device': None, 'registered': 'no', 'reason': r['reason'], 'ring_bytes': 0, 'no_ring': None}]"
+doctor "r['memory'] == [{'tenant': 't0', 'region': 0, 'regions': 2, 'kind': 'host', 'gpu': None, 'device': None, 'registered': 'no', 'reason': r['reason'], 'ring_bytes': 0, 'no_ring': None, 'self_test': None}]"
 doctor "[(g['tenant'], g['region'], g['gpu'], g['rail']) for g in r['regions']] == [('t0', i, None, None) for i in range(2 * r['built'])]"
 doctor "all(g['reason'] and (g['device'] or not devices) for g in r['regions'])"
 doctor "r['tuning'] == dict(gid_index=None, mtu=None, pkey_index=0, traffic_class=0, service_level=0, timeout=16, retries=6, rnr_retries=6, rnr_timer=12)"
@@ -52,7 +52,7 @@ ternd_start "peers:
     tenants: [t0]
     transport: auto
 insecure_peers: true" 16M 1
-doctor "r['wanted'] is True and r['memlock_needed_bytes'] == 16 << 20"
+doctor "r['wanted'] is True and r['memlock_needed_bytes'] == (16 << 20) + 8192"
 doctor "r['wide_keys'] is False"
 grep -q "keys: .*; none reads (rdma.wide_keys: false)$" <<<"$("$CTL" doctor)" || fail "no word of keys: $("$CTL" doctor)"
 ! grep -q "off by configuration" <<<"$("$CTL" doctor)" || fail "a daemon that was asked for RDMA says that it was not"

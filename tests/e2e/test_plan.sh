@@ -27,10 +27,10 @@ wants rails none
 
 peer=name=b,address=127.0.0.1:1,tenants=chat
 plan "${small[@]}" --peer "$peer,transport=verbs"
-wants pinned_bytes $((80 << 20))
+wants pinned_bytes $(((80 << 20) + 8192))
 wants rails 1
 plan "${small[@]}" --peer "$peer,transport=auto" --rdma-device mlx5_0+mlx5_1
-wants pinned_bytes $((160 << 20))
+wants pinned_bytes $(((160 << 20) + 8192))
 wants rails 2
 grep -q '^rails .* mlx5_0 mlx5_1$' "$DIR/plan" || fail "the rails have no names: $(cat "$DIR/plan")"
 

@@ -1,9 +1,12 @@
 /* Preloaded in a lab guest: soft-RoCE registers no dma-buf, so what the stand-in for CUDA's driver
  * exports, which is a memfd, is mapped here and its pages are registered under the address that is
- * asked for. A descriptor, an offset or a length that a NIC's driver would refuse is refused. */
+ * asked for. A descriptor, an offset or a length that a NIC's driver would refuse is refused. With
+ * RDMA_DMABUF_STALE set the pages are copies: the NIC sees what was there then, and nobody sees
+ * what it writes. */
 #include <errno.h>
 #include <infiniband/verbs.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <sys/mman.h>
 #include <sys/stat.h>
 #include <unistd.h>
@@ -23,7 +26,8 @@ struct ibv_mr *ibv_reg_dmabuf_mr(struct ibv_pd *pd, uint64_t offset, size_t leng
         errno = EINVAL;
         return NULL;
     }
-    at = mmap(NULL, length, PROT_READ | PROT_WRITE, MAP_SHARED, fd, (off_t)offset);
+    at = mmap(NULL, length, PROT_READ | PROT_WRITE,
+              getenv("RDMA_DMABUF_STALE") ? MAP_PRIVATE : MAP_SHARED, fd, (off_t)offset);
     if (at == MAP_FAILED)
         return NULL;
     mr = (ibv_reg_mr_iova)(pd, at, length, iova, access);

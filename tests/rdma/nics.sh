@@ -98,6 +98,9 @@ daemon source 7701 dest 127.0.0.1:7702
 daemon dest 7702 source 127.0.0.1:7701
 ctl dest doctor >"$DIR/doctor" || fail "doctor"
 wait_for 120 "8 paths" all_ready dest
+[[ $(grep -cE "^  self-test of default, region [0-7], on GPU-.*, with rxe[0-7]: passed " "$DIR/doctor") == 64 ]] || fail "$(cat "$DIR/doctor")"
+sed -nE 's/.*event=rdma_self_test .* pairs=([0-9]+) .* us=([0-9]+)$/\1 \2/p' "$DIR/dest/log" |
+    awk '{ n += $1; us += $2 } END { print "self-tests: " n " pairs in " int(us / 1000) " ms" }'
 for region in {0..7}; do
     grep -E "^  region $region of default, .*: rxe$((7 - region)) \(same switch\)$" "$DIR/doctor" || fail "$(cat "$DIR/doctor")"
     came "$region"

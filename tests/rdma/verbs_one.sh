@@ -47,6 +47,7 @@ step "a peer that dies or hangs" "$TERN_BUILD/tests/e2e_test_peer_killed"
 export -f replay xa
 SESSIONS=4 step "what doctor says" bash "$here/verbs_replay.sh"
 step "memory of GPUs" bash "$here/verbs_gpu.sh"
+step "what the self-test finds" bash "$here/self_test.sh"
 step "8 devices for 8 GPUs" bash "$here/nics.sh"
 step "pools of another layout" "$TERN_BUILD/tests/e2e_test_reshard_words"
 TERN_PEER_PUSH=0 step "two daemons, pull, no allocation" watched bash -c replay

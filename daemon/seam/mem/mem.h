@@ -102,6 +102,9 @@ uint32_t mem_page_records(const struct mem *mem); /* as configured */
 uint8_t *mem_region_base(const struct mem *mem, uint32_t tenant, uint32_t region,
                          uint64_t *ret_bytes);
 uint32_t mem_region_count(const struct mem *mem, uint32_t tenant);
+/* So many bytes at the beginning of each region are no page's. A pool that has them begins with
+ * them, and slab 0 of a pool, which is a page at least, is never handed out. 0: not known. */
+uint64_t mem_unheld_bytes(const struct mem *mem);
 uint32_t mem_pool_tenant(const struct mem *mem, uint32_t pool);
 /* The pool's pages are memory of GPUs: the CPU, and the kernel, do not reach them. */
 bool mem_on_device(const struct mem *mem, uint32_t pool);

@@ -467,6 +467,11 @@ uint8_t *mem_region_base(const struct mem *mem, uint32_t tenant, uint32_t region
     return mem->region[TIER_DEVICE][tenant][region].base;
 }
 
+uint64_t mem_unheld_bytes(const struct mem *mem)
+{
+    return mem->config.page_bytes_min;
+}
+
 uint32_t mem_region_count(const struct mem *mem, uint32_t tenant)
 {
     check(tenant < mem->config.tenants);

@@ -16,6 +16,7 @@
 
 struct transport_ops;
 struct xfer;
+struct xfer_registration_view;
 
 /* How an operator asks for the pages of a peer to come (peers[].transport), as X(name, its word,
  * may they come by RDMA paths). AUTO takes what is best of what both ends have, each other word one
@@ -130,6 +131,12 @@ struct xfer_rdma_config {
                      uint64_t ns);
     /* A path of a link became ready, or failed; for the log. */
     void (*path_changed)(void *ctx, uint32_t link, const struct xfer_path_view *path);
+    /* Before it is used, each pair of a region and a device moves bytes that are known, at start
+     * (verbs/selftest/selftest.h). Tests of other things do without. */
+    bool self_test;
+    /* What became of each row that did not pass; then, with tenant NONE, of those of the device
+     * that did, `regions` of them, together. For the log. */
+    void (*self_tested)(void *ctx, const struct xfer_registration_view *row);
     /* A device was lost, or does not destroy a queue pair: an operator has to know. */
     void (*device_alarm)(void *ctx, const char *device, const char *text);
 };
@@ -281,6 +288,32 @@ enum xfer_registered {
 
 extern const char *const xfer_registered_word[XFER_REGISTERED_WAYS];
 
+/* What was found at start, when bytes that are known were moved between that memory and the NIC, as
+ * X(name, its word). */
+#define XFER_SELF_TEST_TABLE(X)                                                                    \
+    X(NONE, "none")                                                                                \
+    X(PASSED, "passed")                                                                            \
+    X(NOT_POSSIBLE, "not possible") /* it is used, and whether that works is not known */          \
+    X(FAILED, "failed")             /* that memory, or its ring, is not used with that NIC */
+
+enum xfer_self_test_result {
+#define X(name, word) XFER_SELF_TEST_##name,
+    XFER_SELF_TEST_TABLE(X)
+#undef X
+        XFER_SELF_TEST_RESULTS
+};
+
+extern const char *const xfer_self_test_word[XFER_SELF_TEST_RESULTS];
+
+#define XFER_SELF_TEST_SCRATCH 8192u /* of the host's memory, registered meanwhile */
+#define XFER_SELF_TEST_TEXT    192
+struct xfer_self_test {
+    enum xfer_self_test_result result;
+    uint64_t at_ns;                /* when, by io_now_ns */
+    uint64_t bytes, ns;            /* that were moved and looked at, and how long all of it took */
+    char why[XFER_SELF_TEST_TEXT]; /* it did not pass */
+};
+
 #define XFER_REGISTRATION_TEXT 256
 struct xfer_registration_view {
     uint32_t tenant, region, regions; /* so many from that one on are alike */
@@ -292,6 +325,7 @@ struct xfer_registration_view {
      * and why. */
     uint64_t ring_bytes;
     const char *no_ring;
+    const struct xfer_self_test *test; /* borrowed; NULL: there is none */
 };
 /* The i-th pair of a region and a NIC in use, or region, where there is no NIC. False: there are no
  * more. */

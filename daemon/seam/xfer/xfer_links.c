@@ -384,6 +384,12 @@ const char *const xfer_registered_word[XFER_REGISTERED_WAYS] = {
 #undef X
 };
 
+const char *const xfer_self_test_word[XFER_SELF_TEST_RESULTS] = {
+#define X(name, word) [XFER_SELF_TEST_##name] = (word),
+    XFER_SELF_TEST_TABLE(X)
+#undef X
+};
+
 /* The i-th row of the regions from ret->region on, or *ret_n, how many there are. */
 static bool registration_rows(const struct xfer *xfer, uint32_t i,
                               struct xfer_registration_view *ret, uint32_t *ret_n)

@@ -153,6 +153,22 @@ static void numa(const struct xfer_rdma_view *v, struct text_out *out)
     text_object_end(out);
 }
 
+/* Null: there was none. */
+static void self_test(const struct xfer_self_test *test, uint64_t now_ns, struct text_out *out)
+{
+    if (!test || test->result == XFER_SELF_TEST_NONE) {
+        text_str(out, "self_test", NULL);
+        return;
+    }
+    text_object(out, "self_test");
+    text_str(out, "result", xfer_self_test_word[test->result]);
+    text_u64(out, "bytes", test->bytes);
+    text_u64(out, "us", test->ns / 1000);
+    text_u64(out, "age_ms", (now_ns - test->at_ns) / 1000000);
+    text_str(out, "reason", test->why);
+    text_object_end(out);
+}
+
 /* Each region of memory of GPUs, and a tenant's of the host together, beside each NIC in use. */
 static void memory(const struct admin_ctx *ctx, struct text_out *out)
 {
@@ -171,6 +187,7 @@ static void memory(const struct admin_ctx *ctx, struct text_out *out)
         text_str(out, "reason", v.device ? v.why : ctx->rdma.why);
         text_u64(out, "ring_bytes", v.ring_bytes);
         text_str(out, "no_ring", v.no_ring);
+        self_test(v.test, ctx->now_ns, out);
         text_object_end(out);
     }
     text_array_end(out);

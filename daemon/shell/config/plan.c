@@ -173,6 +173,7 @@ static void plan_rdma(const struct config *config, struct xfer_rdma_config *ret)
         wanted = wanted || xfer_transport_by_paths(config->peers[i].transport);
         ret->push = ret->push || config->peers[i].push;
     }
+    ret->self_test = wanted;
     ret->pulls = wanted ? config->limits.peers : 0;
     ret->serves = wanted && config->listen.host[0];
     for (; ret->ndevices < config->rdma_device.n; ret->ndevices++)

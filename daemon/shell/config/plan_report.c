@@ -25,7 +25,7 @@ uint64_t plan_pinned(const struct config *config)
         bytes += config->tenants[i].device_memory
                      ? xfer_ring_bytes(&xfer.rdma)
                      : config->tenants[i].memory_bytes * config->tenants[i].regions;
-    return bytes * plan_rails(config);
+    return bytes * plan_rails(config) + (xfer.rdma.self_test ? XFER_SELF_TEST_SCRATCH : 0);
 }
 
 static void rails(const struct config *config, FILE *out)

@@ -326,6 +326,22 @@ static void log_regions(const struct daemon *d)
                       xfer_registered_word[v.how], v.why);
 }
 
+static void self_tested(void *ctx, const struct xfer_registration_view *row)
+{
+    const struct daemon *d = ctx;
+    const struct xfer_self_test *test = row->test;
+
+    if (row->tenant == NONE)
+        log_event(LEVEL_INFO, "rdma_self_test",
+                  "device=%s result=passed pairs=%" PRIu32 " bytes=%" PRIu64 " us=%" PRIu64,
+                  row->device, row->regions, test->bytes, test->ns / 1000);
+    else
+        log_event(LEVEL_WARN, "rdma_self_test",
+                  "device=%s tenant=%s region=%" PRIu32 " gpu=%s result=%s reason=%s", row->device,
+                  config_tenant_word(d->config, row->tenant), row->region,
+                  row->gpu ? row->gpu : "none", xfer_self_test_word[test->result], test->why);
+}
+
 static void device_alarm(void *ctx, const char *device, const char *text)
 {
     (void)ctx;
@@ -356,6 +372,7 @@ static enum tern_err start_xfer(struct daemon *d, char *why, size_t cap)
     xfer.rdma.path_note = link_path_note;
     xfer.rdma.path_changed = link_path_changed;
     xfer.rdma.progress = register_progress;
+    xfer.rdma.self_tested = self_tested;
     xfer.rdma.device_alarm = device_alarm;
     err = xfer_create(&xfer, &d->xfer, &text);
     if (err != TERN_OK)

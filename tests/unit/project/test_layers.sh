@@ -21,7 +21,7 @@ seam    | daemon/seam  | base/* proto/* seam/* core/core.h core/disk.h core/requ
 xfer    | daemon/seam/xfer | base/* core/* seam/own_threads.h seam/io/io.h seam/io/io_threads.h seam/io/door.h seam/mem/mem.h seam/mem/mem_pack.h seam/mem/mem_reshard.h seam/mem/mem_touch.h seam/mem/mem_verify.h seam/mem/numa.h seam/xfer/* reshard/* | +any
 tcp     | daemon/seam/xfer/tcp | base/* core/* seam/xfer/data_conn.h seam/xfer/transport.h seam/xfer/tcp/* reshard/* | +any
 local   | daemon/seam/xfer/local | base/* core/* seam/mem/mem_touch.h seam/xfer/data_conn.h seam/xfer/transport.h seam/xfer/local/* | +any
-verbs   | daemon/seam/xfer/verbs | base/* core/* seam/own_threads.h seam/mem/numa.h seam/mem/mem_pack.h seam/xfer/data_conn.h seam/xfer/memlock.h seam/xfer/transport.h seam/xfer/verbs/* | +any
+verbs   | daemon/seam/xfer/verbs | base/* core/* seam/own_threads.h seam/mem/numa.h seam/mem/mem_pack.h seam/mem/mem_touch.h seam/mem/mem_verify.h seam/xfer/data_conn.h seam/xfer/memlock.h seam/xfer/transport.h seam/xfer/verbs/* | +any
 shell   | daemon/shell | base/* proto/* seam/* core/* shell/* reshard/* kernels/strided.h | +any
 client  | client       | base/* proto/* client/* tern.h tern_*.h seam/disk/disk.h seam/disk/disk_key.h shell/tape/tape.h shell/tape/tape_text.h kernels/driver.h kernels/kernels.h | +any
 kernels | kernels      | kernels/*                                                          | +libc +system dlfcn.h

@@ -23,6 +23,7 @@ struct registration {
 static int registration_error(const struct registration *r);
 
 static atomic_uint registered; /* that are there */
+static struct ibv_mr *_Atomic registration_newest;
 
 static struct ibv_mr *registration_make(const struct registration *r)
 {
@@ -35,6 +36,7 @@ static struct ibv_mr *registration_make(const struct registration *r)
     }
     *mr = (struct ibv_mr){.pd = r->pd, .addr = r->addr, .length = r->bytes};
     atomic_fetch_add(&registered, 1);
+    atomic_store(&registration_newest, mr);
     return mr;
 }
 

@@ -53,6 +53,38 @@ TEST_WITH(admin_doctor_tells_each_region_its_device_and_why, start_doctor, stop_
     json_decref(want);
 }
 
+/* Of three NICs: the first has passed, the second failed, the third was not tested. */
+static bool registration(void *ctx, uint32_t i, struct xfer_registration_view *ret)
+{
+    static const struct xfer_self_test tests[] = {
+        {.result = XFER_SELF_TEST_PASSED, .at_ns = 2000000000, .bytes = 16384, .ns = 65999},
+        {.result = XFER_SELF_TEST_FAILED, .at_ns = 4999999999, .why = "byte 7"},
+        {.result = XFER_SELF_TEST_NONE}};
+
+    (void)ctx;
+    *ret = (struct xfer_registration_view){
+        .regions = 1, .device = "mlx5_1", .why = "", .no_ring = "", .test = &tests[i < 3 ? i : 0]};
+    return i < 3;
+}
+
+TEST_WITH(admin_doctor_tells_what_the_self_test_found_and_when, start_doctor, stop_doctor)
+{
+    json_t *rows, *want[] = {json_pack("{s:s, s:i, s:i, s:i, s:s}", "result", "passed", "bytes",
+                                       16384, "us", 65, "age_ms", 5000, "reason", ""),
+                             json_pack("{s:s, s:i, s:i, s:i, s:s}", "result", "failed", "bytes", 0,
+                                       "us", 0, "age_ms", 2000, "reason", "byte 7"),
+                             json_null()};
+
+    s.ctx.registration = registration;
+    s.ctx.now_ns = 7000000000;
+    rows = json_object_get(json_object_get(ask("doctor"), "rdma"), "memory");
+    assert_int_equal(json_array_size(rows), 3);
+    for (size_t i = 0; i < 3; i++) {
+        assert_true(json_equal(json_object_get(json_array_get(rows, i), "self_test"), want[i]));
+        json_decref(want[i]);
+    }
+}
+
 TEST_WITH(admin_doctor_tells_whether_peers_get_wide_keys, start_doctor, stop_doctor)
 {
     assert_true(

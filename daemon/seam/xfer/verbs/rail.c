@@ -10,7 +10,7 @@
 #include <unistd.h>
 
 #include "seam/mem/numa.h"
-#include "seam/xfer/verbs/verbs.h"
+#include "seam/xfer/verbs/selftest/selftest.h"
 
 /* ------------------------------------------------------------------ devices */
 
@@ -124,7 +124,7 @@ static bool rail_open(struct verbs *v, struct ibv_device *dev, uint32_t at)
     *rail = rail_none(v->xfer);
     rail->v = v;
     if (!take_device(rail, dev, state, cap) || !memory_register(v, rail, state, cap) ||
-        !open_queues(rail, state, cap)) {
+        !self_test(v, rail, state, cap) || !open_queues(rail, state, cap)) {
         rail_close(v, rail);
         return false;
     }

@@ -128,6 +128,23 @@ void memory_register_far(struct verbs *v, struct verbs_rail *rail, uint32_t tena
         ring_open(v, rail, tenant);
 }
 
+void memory_unregister_far(struct verbs *v, struct verbs_rail *rail, uint32_t tenant,
+                           uint32_t region, const char *why)
+{
+    struct verbs_domain *d = &rail->domain[tenant];
+    char *text = d->region[region].why;
+    size_t n = strlen(text);
+
+    snprintf(text + n, XFER_REGISTRATION_TEXT - n, "%s%s: self-test: %s", n ? "; " : "",
+             xfer_registered_word[d->region[region].how], why);
+    rail->view.registrations -= d->n;
+    for (uint32_t i = 0; i < d->n; i++)
+        rail->view.registered_bytes -= d->mr[i].bytes;
+    domain_drop(d, mem_region_count(v->xfer->config.mem, tenant), region);
+    if (!d->ring.mr && !d->no_ring[0] && v->xfer->config.rdma.serves)
+        ring_open(v, rail, tenant);
+}
+
 bool memory_far_lost(const struct verbs *v, uint32_t tenant, uint32_t pool)
 {
     const struct mem *mem = v->xfer->config.mem;
@@ -157,5 +174,6 @@ bool verbs_registration_view(const struct transport *t, uint32_t i,
     ret->why = d->far ? d->region[ret->region].why : "";
     ret->ring_bytes = d->ring.mr ? d->ring.bytes : 0;
     ret->no_ring = d->no_ring;
+    ret->test = &d->region[ret->region].test;
     return true;
 }

@@ -22,32 +22,46 @@ static unsigned access_of(const struct verbs_path *p)
     return p->push ? IBV_ACCESS_REMOTE_WRITE : 0;
 }
 
-static int make(struct verbs *v, struct verbs_path *p)
+int qp_make(const struct verbs_rail *rail, const struct qp_wish *wish, struct ibv_qp **ret,
+            const char **ret_what)
 {
-    struct verbs_rail *rail = rail_of(v, p);
-    bool posts = !p->source || p->push;
-    struct ibv_qp_init_attr init = {.send_cq = rail->cq,
-                                    .recv_cq = rail->cq,
+    struct ibv_qp_init_attr init = {.send_cq = wish->cq,
+                                    .recv_cq = wish->cq,
                                     .qp_type = IBV_QPT_RC,
                                     .sq_sig_all = 0,
-                                    .cap = {.max_send_wr = posts ? VERBS_SEND_QUEUE : 1,
+                                    .cap = {.max_send_wr = wish->sends,
                                             .max_recv_wr = VERBS_PIECES,
                                             .max_send_sge = 1,
                                             .max_recv_sge = 1}};
     struct ibv_qp_attr attr = {.qp_state = IBV_QPS_INIT,
                                .pkey_index = (uint16_t)rail->tuning->pkey_index,
                                .port_num = (uint8_t)rail->view.port,
-                               .qp_access_flags = access_of(p)};
-    int rc;
+                               .qp_access_flags = wish->access};
+    struct ibv_qp *qp;
 
-    p->job_what = "ibv_create_qp";
-    p->qp = ibv_create_qp(rail->domain[p->tenant].pd, &init);
-    if (!p->qp)
+    *ret_what = "ibv_create_qp";
+    qp = ibv_create_qp(wish->pd, &init);
+    if (!qp)
         return errno ? errno : EIO;
-    p->ours.qpn = p->qp->qp_num;
-    p->job_what = "a queue pair to INIT";
-    rc = ibv_modify_qp(p->qp, &attr,
-                       IBV_QP_STATE | IBV_QP_PKEY_INDEX | IBV_QP_PORT | IBV_QP_ACCESS_FLAGS);
+    *ret = qp;
+    *ret_what = "a queue pair to INIT";
+    return ibv_modify_qp(qp, &attr,
+                         IBV_QP_STATE | IBV_QP_PKEY_INDEX | IBV_QP_PORT | IBV_QP_ACCESS_FLAGS);
+}
+
+static int make(struct verbs *v, struct verbs_path *p)
+{
+    struct verbs_rail *rail = rail_of(v, p);
+    bool posts = !p->source || p->push;
+    int rc = qp_make(rail,
+                     &(struct qp_wish){.pd = rail->domain[p->tenant].pd,
+                                       .cq = rail->cq,
+                                       .sends = posts ? VERBS_SEND_QUEUE : 1,
+                                       .access = access_of(p)},
+                     &p->qp, &p->job_what);
+
+    if (p->qp)
+        p->ours.qpn = p->qp->qp_num;
     return rc == 0 && p->push && !p->source ? push_make(v, p) : rc;
 }
 
@@ -56,49 +70,57 @@ static uint8_t smaller(uint32_t a, uint32_t b)
     return (uint8_t)(a < b ? a : b);
 }
 
-static int to_receive(struct verbs *v, struct verbs_path *p)
+static int to_receive(const struct verbs_rail *rail, struct ibv_qp *qp, const struct qp_ends *ends)
 {
-    const struct verbs_rail *rail = rail_of(v, p);
     struct ibv_qp_attr attr = {
         .qp_state = IBV_QPS_RTR,
-        .path_mtu = (enum ibv_mtu)smaller(p->ours.mtu, p->theirs.mtu),
-        .dest_qp_num = p->theirs.qpn,
-        .rq_psn = p->theirs.psn,
-        .max_dest_rd_atomic = p->source ? smaller(rail->rd_resp, p->theirs.rd_atomic) : 0,
+        .path_mtu = (enum ibv_mtu)smaller(ends->ours->mtu, ends->theirs->mtu),
+        .dest_qp_num = ends->theirs->qpn,
+        .rq_psn = ends->theirs->psn,
+        .max_dest_rd_atomic = ends->answers ? smaller(rail->rd_resp, ends->theirs->rd_atomic) : 0,
         .min_rnr_timer = (uint8_t)rail->tuning->rnr_timer,
         .ah_attr = {.is_global = 1,
                     .sl = (uint8_t)rail->tuning->service_level,
-                    .dlid = (uint16_t)p->theirs.lid,
+                    .dlid = (uint16_t)ends->theirs->lid,
                     .port_num = (uint8_t)rail->view.port,
-                    .grh = {.dgid = p->theirs.gid,
+                    .grh = {.dgid = ends->theirs->gid,
                             .sgid_index = (uint8_t)rail->view.gid_index,
                             .traffic_class = (uint8_t)rail->tuning->traffic_class,
                             .hop_limit = 64}}};
 
-    p->job_what = "a queue pair to RTR";
-    return ibv_modify_qp(p->qp, &attr,
+    return ibv_modify_qp(qp, &attr,
                          IBV_QP_STATE | IBV_QP_AV | IBV_QP_PATH_MTU | IBV_QP_DEST_QPN |
                              IBV_QP_RQ_PSN | IBV_QP_MAX_DEST_RD_ATOMIC | IBV_QP_MIN_RNR_TIMER);
 }
 
-static int connect_both(struct verbs *v, struct verbs_path *p)
+int qp_connect(const struct verbs_rail *rail, struct ibv_qp *qp, const struct qp_ends *ends,
+               const char **ret_what)
 {
-    const struct verbs_rail *rail = rail_of(v, p);
     struct ibv_qp_attr attr = {
         .qp_state = IBV_QPS_RTS,
         .timeout = (uint8_t)rail->tuning->timeout,
         .retry_cnt = (uint8_t)rail->tuning->retries,
         .rnr_retry = (uint8_t)rail->tuning->rnr_retries, /* a receive is always posted */
-        .sq_psn = p->ours.psn,
-        .max_rd_atomic = p->source ? 1 : smaller(rail->rd_init, p->theirs.rd_atomic)};
-    int rc = to_receive(v, p);
+        .sq_psn = ends->ours->psn,
+        .max_rd_atomic = ends->answers ? 1 : smaller(rail->rd_init, ends->theirs->rd_atomic)};
+    int rc;
 
+    *ret_what = "a queue pair to RTR";
+    rc = to_receive(rail, qp, ends);
     if (rc)
         return rc;
-    p->job_what = "a queue pair to RTS";
-    return ibv_modify_qp(p->qp, &attr,
+    *ret_what = "a queue pair to RTS";
+    return ibv_modify_qp(qp, &attr,
                          IBV_QP_STATE | IBV_QP_TIMEOUT | IBV_QP_RETRY_CNT | IBV_QP_RNR_RETRY |
                              IBV_QP_SQ_PSN | IBV_QP_MAX_QP_RD_ATOMIC);
+}
+
+static int connect_both(struct verbs *v, struct verbs_path *p)
+{
+    return qp_connect(
+        rail_of(v, p), p->qp,
+        &(struct qp_ends){.ours = &p->ours, .theirs = &p->theirs, .answers = p->source},
+        &p->job_what);
 }
 
 static int stop(struct verbs_path *p)

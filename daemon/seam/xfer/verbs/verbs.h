@@ -2,11 +2,11 @@
  * life; rail.c the devices in use, and port.c their ports; regions.c the memory that they may
  * touch, regions_far.c that of GPUs; bounce.c memory of the host that pushes to GPUs go through;
  * path.c queue pairs: made, connected, drained, destroyed; setup.c the threads that make the calls
- * which allocate or sleep; peers.c which path a batch may take; retry.c which path a piece takes,
- * and what happens if that is lost; reads.c pages that we read; push.c pages that are written to
- * us; source.c what peers ask of us, and write.c what we write to them, from slots of parcel.c
- * where no NIC knows the pages; notices.c the data connection beside the paths; verify.c hands
- * pieces to a data thread, which verifies their pages.
+ * which allocate or sleep; selftest.c what is found out before a rail is used; peers.c which path a
+ * batch may take; retry.c which path a piece takes, and what happens if that is lost; reads.c pages
+ * that we read; push.c pages that are written to us; source.c what peers ask of us, and write.c
+ * what we write to them, from slots of parcel.c where no NIC knows the pages; notices.c the data
+ * connection beside the paths; verify.c hands pieces to a data thread, which verifies their pages.
  *
  * A rail is one local device in use. A path is one end of a reliable connection (a queue pair), and
  * belongs to one peer link, one tenant and one rail: it lies in the tenant's protection domain of
@@ -125,6 +125,8 @@ struct verbs_domain {
     struct {
         enum xfer_registered how;
         char why[XFER_REGISTRATION_TEXT]; /* what became of better ways */
+        /* What was found at start (selftest.h). Of memory of the host all of it is in region 0. */
+        struct xfer_self_test test;
     } region[RANKS_MAX];
 };
 
@@ -316,6 +318,11 @@ void memory_register_far(struct verbs *v, struct verbs_rail *rail, uint32_t tena
 bool memory_far_lost(const struct verbs *v, uint32_t tenant, uint32_t pool);
 bool verbs_registration_view(const struct transport *t, uint32_t i,
                              struct xfer_registration_view *ret);
+/* At start, when they were registered: no region of the tenant is used with that rail, as that one
+ * failed in its test; or not the ring, whose keys go with it. */
+void memory_unregister_far(struct verbs *v, struct verbs_rail *rail, uint32_t tenant,
+                           uint32_t region, const char *why);
+void ring_unregister(struct verbs_rail *rail, uint32_t tenant, const char *why);
 
 /* verbs/bounce.c. Of a tenant on GPUs; where there is no ring the domain says why. `link`: only so
  * many slots are for what comes, or goes, over one. */
@@ -362,6 +369,23 @@ void setup_stop(struct verbs *v); /* joins the threads; what was queued is not d
 void setup_give(struct verbs *v, struct verbs_path *p, enum verbs_job job);
 struct verbs_path *setup_take(struct verbs *v); /* NULL: none is finished */
 int setup_end_now(struct verbs_path *p); /* destroys a queue pair, or 0 is not what it says */
+/* A queue pair of a rail in INIT, on a thread that may wait. 0, or an errno of *ret_what; *ret is
+ * the pair also where only its move failed. */
+struct qp_wish {
+    struct ibv_pd *pd; /* borrowed, and so is the next */
+    struct ibv_cq *cq;
+    uint32_t sends;
+    unsigned access;
+};
+int qp_make(const struct verbs_rail *rail, const struct qp_wish *wish, struct ibv_qp **ret,
+            const char **ret_what);
+/* Connects it. `answers`: it is read by its peer; else it reads. */
+struct qp_ends {
+    const struct qp_endpoint *ours, *theirs;
+    bool answers;
+};
+int qp_connect(const struct verbs_rail *rail, struct ibv_qp *qp, const struct qp_ends *ends,
+               const char **ret_what);
 
 /* verbs/path.c */
 void path_failed(struct verbs *v, struct verbs_path *p, const char *format, ...)

@@ -58,6 +58,17 @@ void ring_open(struct verbs *v, struct verbs_rail *rail, uint32_t tenant)
     rail->view.registered_bytes += d->ring.bytes;
 }
 
+void ring_unregister(struct verbs_rail *rail, uint32_t tenant, const char *why)
+{
+    struct verbs_domain *d = &rail->domain[tenant];
+
+    rail->view.registrations--;
+    rail->view.registered_bytes -= d->ring.bytes;
+    (void)ibv_dereg_mr(d->ring.mr); /* of a lost device, it cannot be done */
+    d->ring = (struct verbs_mr){.mr = NULL};
+    snprintf(d->no_ring, sizeof d->no_ring, "self-test: %s", why);
+}
+
 void rings_close(struct verbs *v)
 {
     for (uint32_t t = 0; t < v->tenants; t++) {

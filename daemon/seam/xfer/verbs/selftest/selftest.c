@@ -1,0 +1,520 @@
+/* See selftest.h. */
+#include "seam/xfer/verbs/selftest/selftest.h"
+
+#include <errno.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <sys/mman.h>
+#include <sys/random.h>
+#include <time.h>
+
+#include "base/prng.h"
+#include "seam/mem/mem_touch.h"
+#include "seam/mem/mem_verify.h"
+#include "seam/own_threads.h"
+
+struct self_test {
+    struct verbs *v; /* borrowed, and so is the next */
+    struct verbs_rail *rail;
+    uint64_t until_ns;
+    struct prng random;
+    bool stuck; /* a queue pair cannot be destroyed: what it was to write may come any time */
+    char none[XFER_SELF_TEST_TEXT]; /* why nothing more is tried of this device; "": it is */
+};
+
+/* Memory that is tested, and how the device may touch it. */
+struct place {
+    const struct verbs_mr *mr;
+    uint8_t *at;   /* in it */
+    uint8_t *page; /* of a ring: the GPU's memory that its bytes go on to; NULL: `at` is a page's */
+    bool read_in, windows, read_out;
+};
+
+enum end { ASKS, ANSWERS, ENDS }; /* of the two queue pairs: who posts, and whose memory it is */
+
+/* Two queue pairs that are connected to each other, and memory beside them: first the bytes that
+ * are known, then as many that come back. */
+struct loop {
+    struct self_test *t;
+    struct ibv_pd *pd;
+    struct ibv_cq *cq;       /* owned, and so are those that follow */
+    struct ibv_qp *qp[ENDS]; /* by enum end */
+    struct ibv_mw *mw;
+    struct ibv_mr *mr;
+    uint8_t *known, *back;
+    uint32_t bytes; /* of each */
+    /* What it means if the device does not do what it is told. */
+    enum xfer_self_test_result broken;
+    struct xfer_self_test *test;
+};
+
+/* Always false. */
+__attribute__((format(printf, 3, 4))) static bool
+ends(struct loop *l, enum xfer_self_test_result result, const char *format, ...)
+{
+    va_list args;
+
+    l->test->result = result;
+    va_start(args, format);
+    vsnprintf(l->test->why, sizeof l->test->why, format, args);
+    va_end(args);
+    return false;
+}
+
+/* ------------------------------------------------------------------ the loop */
+
+static bool loop_memory(struct loop *l)
+{
+    void *at = mmap(NULL, XFER_SELF_TEST_SCRATCH, PROT_READ | PROT_WRITE,
+                    MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+
+    if (at == MAP_FAILED)
+        return ends(l, XFER_SELF_TEST_NOT_POSSIBLE, "mmap: %s", strerror(errno));
+    l->known = at;
+    l->back = l->known + XFER_SELF_TEST_SCRATCH / 2;
+    l->mr = (ibv_reg_mr)(l->pd, l->known, XFER_SELF_TEST_SCRATCH,
+                         (int)IBV_ACCESS_LOCAL_WRITE | (int)IBV_ACCESS_REMOTE_WRITE |
+                             (int)IBV_ACCESS_REMOTE_READ);
+    if (!l->mr)
+        return ends(l, XFER_SELF_TEST_NOT_POSSIBLE, "ibv_reg_mr of %u bytes: %s",
+                    XFER_SELF_TEST_SCRATCH, strerror(errno));
+    return true;
+}
+
+static bool loop_connect(struct loop *l, const struct qp_endpoint *end)
+{
+    const char *what = "";
+
+    for (uint32_t i = 0; i < ENDS; i++) {
+        int rc = qp_connect(
+            l->t->rail, l->qp[i],
+            &(struct qp_ends){.ours = &end[i], .theirs = &end[!i], .answers = i == ANSWERS}, &what);
+
+        if (rc)
+            return ends(l, XFER_SELF_TEST_NOT_POSSIBLE, "%s, to one of the same device: %s", what,
+                        strerror(rc));
+    }
+    return true;
+}
+
+static bool loop_open(struct loop *l)
+{
+    const struct verbs_rail *rail = l->t->rail;
+    struct qp_endpoint end[ENDS];
+    const char *what = "";
+
+    if (!loop_memory(l))
+        return false;
+    l->cq = ibv_create_cq(rail->ctx, ENDS * 4, NULL, NULL, 0);
+    if (!l->cq)
+        return ends(l, XFER_SELF_TEST_NOT_POSSIBLE, "ibv_create_cq: %s", strerror(errno));
+    for (uint32_t i = 0; i < ENDS; i++) {
+        struct qp_wish wish = {.pd = l->pd, .cq = l->cq, .sends = 4};
+        int rc;
+
+        if (i == ANSWERS)
+            wish.access = (unsigned)IBV_ACCESS_REMOTE_WRITE | (unsigned)IBV_ACCESS_REMOTE_READ;
+        rc = qp_make(rail, &wish, &l->qp[i], &what);
+        if (rc)
+            return ends(l, XFER_SELF_TEST_NOT_POSSIBLE, "%s: %s", what, strerror(rc));
+        end[i] = (struct qp_endpoint){.qpn = l->qp[i]->qp_num,
+                                      .psn = (uint32_t)prng_u64(&l->t->random) & 0xffffffu,
+                                      .mtu = rail->mtu,
+                                      .lid = rail->lid,
+                                      .rd_atomic = i == ASKS ? rail->rd_init : rail->rd_resp,
+                                      .gid = rail->gid};
+    }
+    return loop_connect(l, end);
+}
+
+/* 0, or the errno of what cannot be taken back: what follows is left as it is then. A window has to
+ * go before its pair. */
+static int loop_quiet(struct loop *l)
+{
+    int rc = l->mw ? ibv_dealloc_mw(l->mw) : 0;
+
+    for (uint32_t i = 0; rc == 0 && i < ENDS; i++)
+        rc = l->qp[i] ? ibv_destroy_qp(l->qp[i]) : 0;
+    return rc;
+}
+
+/* False: the device may write on. */
+static bool loop_close(struct loop *l)
+{
+    int rc = loop_quiet(l);
+
+    l->t->stuck = l->t->stuck || rc != 0;
+    if (rc)
+        return ends(l, XFER_SELF_TEST_FAILED, "a queue pair cannot be destroyed: %s", strerror(rc));
+    if (l->cq)
+        ibv_destroy_cq(l->cq);
+    if (l->mr)
+        (void)ibv_dereg_mr(l->mr); /* of a lost device, it cannot be done */
+    if (l->known)
+        munmap(l->known, XFER_SELF_TEST_SCRATCH);
+    return true;
+}
+
+/* ------------------------------------------------------------------ one move */
+
+/* From here on other bytes are known. */
+static void renew(struct loop *l)
+{
+    for (uint32_t i = 0; i < l->bytes; i += sizeof(uint64_t)) {
+        uint64_t word = prng_u64(&l->t->random);
+        uint32_t n = l->bytes - i < sizeof word ? l->bytes - i : (uint32_t)sizeof word;
+
+        memcpy(l->known + i, &word, n);
+    }
+    for (uint32_t i = 0; i < l->bytes; i++)
+        l->back[i] = (uint8_t)~l->known[i];
+}
+
+static bool same(struct loop *l, const uint8_t *got, const char *what)
+{
+    for (uint32_t i = 0; i < l->bytes; i++)
+        if (got[i] != l->known[i])
+            return ends(l, XFER_SELF_TEST_FAILED, "%s: byte %u of %u is 0x%02x and not 0x%02x",
+                        what, i, l->bytes, got[i], l->known[i]);
+    l->test->bytes += l->bytes;
+    return true;
+}
+
+static bool posted(struct loop *l, enum end by, struct ibv_send_wr *wr, const char *what)
+{
+    const struct timespec pause = {.tv_nsec = VERBS_TEST_POLL_NS};
+    uint64_t begun = io_now_ns(), since;
+    struct ibv_send_wr *bad;
+    struct ibv_wc wc;
+    int n, rc;
+
+    wr->send_flags = IBV_SEND_SIGNALED;
+    rc = ibv_post_send(l->qp[by], wr, &bad);
+    if (rc)
+        return ends(l, l->broken, "%s: ibv_post_send: %s", what, strerror(rc));
+    while ((n = ibv_poll_cq(l->cq, 1, &wc)) == 0) {
+        since = io_now_ns() - begun;
+        if (since >= VERBS_TEST_NS)
+            return ends(l, l->broken, "%s: no completion within %llu ms", what,
+                        VERBS_TEST_NS / 1000000ull);
+        if (since >= VERBS_SPIN_NS)
+            nanosleep(&pause, NULL);
+    }
+    if (n < 0)
+        return ends(l, l->broken, "%s: ibv_poll_cq failed", what);
+    if (wc.status != IBV_WC_SUCCESS)
+        return ends(l, l->broken, "%s: %s", what, ibv_wc_status_str(wc.status));
+    return true;
+}
+
+/* ASKS moves the bytes between `local` and what `key` opens at `remote`. */
+static bool moved(struct loop *l, enum ibv_wr_opcode opcode, const void *local, uint32_t lkey,
+                  const void *remote, uint32_t rkey, const char *what)
+{
+    struct ibv_sge sge = {.addr = (uintptr_t)local, .length = l->bytes, .lkey = lkey};
+    struct ibv_send_wr wr = {.opcode = opcode, .sg_list = &sge, .num_sge = 1};
+
+    wr.wr.rdma.remote_addr = (uintptr_t)remote;
+    wr.wr.rdma.rkey = rkey;
+    return posted(l, ASKS, &wr, what);
+}
+
+/* Between its own two buffers, both ways. What fails here is not the memory's fault. */
+static bool loop_works(struct loop *l)
+{
+    static const char into[] = "in loopback, between buffers of the daemon: an RDMA write",
+                      from[] = "in loopback, between buffers of the daemon: an RDMA read";
+
+    renew(l);
+    if (!moved(l, IBV_WR_RDMA_WRITE, l->known, l->mr->lkey, l->back, l->mr->rkey, into) ||
+        !same(l, l->back, into))
+        return false;
+    renew(l);
+    return moved(l, IBV_WR_RDMA_READ, l->back, l->mr->lkey, l->known, l->mr->rkey, from) &&
+           same(l, l->back, from);
+}
+
+/* ------------------------------------------------------------------ the memory */
+
+static bool gone(struct loop *l)
+{
+    return ends(l, XFER_SELF_TEST_NOT_POSSIBLE,
+                "the memory cannot be reached without the device: its GPU is lost, or the machine "
+                "has lost that memory");
+}
+
+/* What the device wrote to the place is what is known. */
+static bool landed(struct loop *l, const struct place *p, const char *what)
+{
+    const struct mem *mem = l->t->v->xfer->config.mem;
+    const uint8_t *from = p->at;
+
+    if (p->page) {
+        if (!mem_put(mem, p->page, p->at, l->bytes))
+            return gone(l);
+        from = p->page;
+    } else if (!mem_verify_nic_wrote_at(mem, p->at)) {
+        return gone(l);
+    }
+    return mem_get(mem, l->back, from, l->bytes) ? same(l, l->back, what) : gone(l);
+}
+
+/* Other bytes, which are in the place. */
+static bool put(struct loop *l, const struct place *p)
+{
+    const struct mem *mem = l->t->v->xfer->config.mem;
+
+    renew(l);
+    if (!mem_put(mem, p->page ? p->page : p->at, l->known, l->bytes) ||
+        (p->page && !mem_get(mem, p->at, p->page, l->bytes)))
+        return gone(l);
+    return true;
+}
+
+static bool is_read_in(struct loop *l, const struct place *p)
+{
+    static const char what[] = "an RDMA read into it";
+
+    renew(l);
+    return moved(l, IBV_WR_RDMA_READ, p->at, p->mr->mr->lkey, l->known, l->mr->rkey, what) &&
+           landed(l, p, what);
+}
+
+/* As peers push: by a window, which is closed before what came is looked at. */
+static bool is_written_in(struct loop *l, const struct place *p)
+{
+    static const char what[] = "an RDMA write into it by a memory window";
+    struct ibv_send_wr bind = {.opcode = IBV_WR_BIND_MW}, close = {.opcode = IBV_WR_LOCAL_INV};
+
+    renew(l);
+    l->mw = ibv_alloc_mw(l->pd, IBV_MW_TYPE_2);
+    if (!l->mw)
+        return ends(l, l->broken, "%s: ibv_alloc_mw: %s", what, strerror(errno));
+    bind.bind_mw.mw = l->mw;
+    bind.bind_mw.rkey = ibv_inc_rkey(l->mw->rkey);
+    bind.bind_mw.bind_info = (struct ibv_mw_bind_info){.mr = p->mr->mr,
+                                                       .addr = (uintptr_t)p->at,
+                                                       .length = l->bytes,
+                                                       .mw_access_flags = IBV_ACCESS_REMOTE_WRITE};
+    close.invalidate_rkey = bind.bind_mw.rkey;
+    return posted(l, ANSWERS, &bind, "a memory window over it") &&
+           moved(l, IBV_WR_RDMA_WRITE, l->known, l->mr->lkey, p->at, bind.bind_mw.rkey, what) &&
+           posted(l, ANSWERS, &close, "the end of a memory window over it") && landed(l, p, what);
+}
+
+static bool is_written_out(struct loop *l, const struct place *p)
+{
+    static const char what[] = "an RDMA write out of it";
+
+    return put(l, p) &&
+           moved(l, IBV_WR_RDMA_WRITE, p->at, p->mr->mr->lkey, l->back, l->mr->rkey, what) &&
+           same(l, l->back, what);
+}
+
+static bool is_read_out(struct loop *l, const struct place *p)
+{
+    static const char what[] = "an RDMA read out of it by its key";
+
+    return put(l, p) &&
+           moved(l, IBV_WR_RDMA_READ, l->back, l->mr->lkey, p->at, p->mr->mr->rkey, what) &&
+           same(l, l->back, what);
+}
+
+/* Of random bytes nothing is left. */
+static void wipe(const struct mem *mem, const struct place *p, uint32_t bytes)
+{
+    static const uint8_t zero[XFER_SELF_TEST_SCRATCH / 2];
+
+    (void)mem_put(mem, p->page ? p->page : p->at, zero, bytes);
+    if (p->page)
+        memset(p->at, 0, bytes);
+}
+
+/* ------------------------------------------------------------------ pairs */
+
+static void place_test(struct self_test *t, struct ibv_pd *pd, const struct place *p,
+                       struct xfer_self_test *ret)
+{
+    const struct mem *mem = t->v->xfer->config.mem;
+    uint64_t most = mem_unheld_bytes(mem);
+    struct loop l = {.t = t,
+                     .pd = pd,
+                     .bytes = most < XFER_SELF_TEST_SCRATCH / 2 ? (uint32_t)most
+                                                                : XFER_SELF_TEST_SCRATCH / 2,
+                     .broken = XFER_SELF_TEST_NOT_POSSIBLE,
+                     .test = ret};
+
+    *ret = (struct xfer_self_test){.at_ns = io_now_ns()};
+    if (!t->none[0] && ret->at_ns >= t->until_ns)
+        snprintf(t->none, sizeof t->none, "the tests of this device took longer than %llu ms",
+                 VERBS_TEST_RAIL_NS / 1000000ull);
+    if (t->none[0]) {
+        ends(&l, XFER_SELF_TEST_NOT_POSSIBLE, "%s", t->none);
+        return;
+    }
+    if (!loop_open(&l) || !loop_works(&l)) {
+        if (ret->result == XFER_SELF_TEST_NOT_POSSIBLE)
+            snprintf(t->none, sizeof t->none, "%s", ret->why);
+    } else {
+        l.broken = XFER_SELF_TEST_FAILED;
+        ret->bytes = 0; /* those of the loop itself do not count */
+        if ((!p->read_in || is_read_in(&l, p)) && (!p->windows || is_written_in(&l, p)) &&
+            is_written_out(&l, p) && (!p->read_out || is_read_out(&l, p)))
+            ret->result = XFER_SELF_TEST_PASSED;
+    }
+    if (loop_close(&l))
+        wipe(mem, p, l.bytes);
+    ret->ns = io_now_ns() - ret->at_ns;
+}
+
+/* Two tests of one row: the worse one says why, the first of those that are alike. */
+static void merge(struct xfer_self_test *to, const struct xfer_self_test *more, const char *of,
+                  uint32_t number)
+{
+    static_assert(XFER_SELF_TEST_NONE < XFER_SELF_TEST_PASSED &&
+                      XFER_SELF_TEST_PASSED < XFER_SELF_TEST_NOT_POSSIBLE &&
+                      XFER_SELF_TEST_NOT_POSSIBLE < XFER_SELF_TEST_FAILED,
+                  "each is worse than those before it");
+    to->at_ns = more->at_ns;
+    to->bytes += more->bytes;
+    to->ns += more->ns;
+    if (more->result <= to->result)
+        return;
+    to->result = more->result;
+    if (more->why[0] && of)
+        snprintf(to->why, sizeof to->why, "%s %u: %.*s", of, number, XFER_SELF_TEST_TEXT - 32,
+                 more->why);
+    else
+        memcpy(to->why, more->why, sizeof to->why);
+}
+
+static void region_test(struct self_test *t, uint32_t tenant, uint32_t region)
+{
+    const struct xfer_rdma_config *c = &t->v->xfer->config.rdma;
+    struct verbs_domain *d = &t->rail->domain[tenant];
+    struct xfer_self_test test;
+    uint64_t bytes;
+    uint8_t *base = mem_region_base(t->v->xfer->config.mem, tenant, region, &bytes);
+    struct place p = {.mr = local_mr(d, base),
+                      .at = base,
+                      .read_in = c->pulls > 0,
+                      .windows = !d->far && c->pulls > 0 && c->push && t->rail->view.memory_windows,
+                      .read_out = c->serves && c->wide_keys};
+
+    place_test(t, d->pd, &p, &test);
+    merge(&d->region[d->far ? region : 0].test, &test, d->far ? NULL : "region", region);
+    if (d->far && test.result == XFER_SELF_TEST_FAILED)
+        memory_unregister_far(t->v, t->rail, tenant, region, test.why);
+}
+
+static void ring_test(struct self_test *t, uint32_t tenant, uint32_t region)
+{
+    struct verbs_domain *d = &t->rail->domain[tenant];
+    struct xfer_self_test test;
+    uint64_t bytes;
+    struct place p = {.mr = &d->ring,
+                      .at = d->ring.base,
+                      .page = mem_region_base(t->v->xfer->config.mem, tenant, region, &bytes),
+                      .windows = true};
+
+    place_test(t, d->pd, &p, &test);
+    merge(&d->region[region].test, &test, "the ring of tenant", tenant);
+    if (t->stuck)
+        t->v->ring[tenant].taken |= 1; /* for good: no rail gives anybody that slot */
+    if (test.result == XFER_SELF_TEST_FAILED)
+        ring_unregister(t->rail, tenant, test.why);
+}
+
+/* And it stays so: one region that has failed takes the others with it. */
+static bool registered(const struct verbs_domain *d)
+{
+    return d->n > 0 && (d->far || d->region[0].test.result != XFER_SELF_TEST_FAILED);
+}
+
+static void *run(void *ctx)
+{
+    struct self_test *t = ctx;
+
+    for (uint32_t tenant = 0; tenant < t->v->tenants; tenant++) {
+        const struct verbs_domain *d = &t->rail->domain[tenant];
+        uint32_t regions = mem_region_count(t->v->xfer->config.mem, tenant);
+
+        for (uint32_t r = 0; r < regions && registered(d); r++)
+            region_test(t, tenant, r);
+        for (uint32_t r = 0; r < regions && d->ring.mr; r++)
+            ring_test(t, tenant, r);
+    }
+    return NULL;
+}
+
+/* ------------------------------------------------------------------ the rail */
+
+static void run_apart(struct self_test *t)
+{
+    pthread_t thread;
+    sigset_t before;
+    int rc;
+
+    own_threads_mask(&before);
+    rc = pthread_create(&thread, NULL, run, t);
+    pthread_sigmask(SIG_SETMASK, &before, NULL);
+    if (rc == 0) {
+        pthread_join(thread, NULL);
+        return;
+    }
+    snprintf(t->none, sizeof t->none, "no thread for it: %s", strerror(rc));
+    run(t); /* which tries nothing now */
+}
+
+static void tell(const struct verbs *v, const struct verbs_rail *rail)
+{
+    const struct xfer_config *c = &v->xfer->config;
+    struct xfer_self_test passed = {.result = XFER_SELF_TEST_PASSED};
+    struct xfer_registration_view all = {
+        .tenant = NONE, .device = rail->view.device, .test = &passed};
+    uint64_t bytes;
+    bool lost;
+
+    for (uint32_t t = 0; c->rdma.self_tested && t < v->tenants; t++)
+        for (uint32_t r = 0; r < mem_region_count(c->mem, t); r++) {
+            struct xfer_registration_view row = {.tenant = t,
+                                                 .region = r,
+                                                 .regions = 1,
+                                                 .gpu =
+                                                     mem_region_device(c->mem, t, r, &bytes, &lost),
+                                                 .device = rail->view.device,
+                                                 .test = &rail->domain[t].region[r].test};
+
+            if (row.test->result > XFER_SELF_TEST_PASSED)
+                c->rdma.self_tested(c->ctx, &row);
+            if (row.test->result != XFER_SELF_TEST_PASSED)
+                continue;
+            all.regions++;
+            passed.bytes += row.test->bytes;
+            passed.ns += row.test->ns;
+        }
+    if (all.regions > 0 && c->rdma.self_tested)
+        c->rdma.self_tested(c->ctx, &all);
+}
+
+bool self_test(struct verbs *v, struct verbs_rail *rail, char *ret_why, size_t cap)
+{
+    struct self_test t = {.v = v, .rail = rail, .until_ns = io_now_ns() + VERBS_TEST_RAIL_NS};
+    uint64_t seed = t.until_ns;
+
+    if (!v->xfer->config.rdma.self_test)
+        return true;
+    (void)!getrandom(&seed, sizeof seed, GRND_NONBLOCK); /* the time does as well */
+    prng_init(&t.random, seed);
+    run_apart(&t);
+    tell(v, rail);
+    for (uint32_t i = 0; i < v->tenants; i++) {
+        const struct xfer_self_test *test = &rail->domain[i].region[0].test;
+
+        if (rail->domain[i].far || test->result != XFER_SELF_TEST_FAILED)
+            continue;
+        snprintf(ret_why, cap, "self-test with memory of the host failed: %s", test->why);
+        return false;
+    }
+    return true;
+}

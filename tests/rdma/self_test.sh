@@ -1,0 +1,45 @@
+#!/usr/bin/env bash
+# In one lab guest: what a daemon's self-test finds at start, over soft-RoCE. With memory of the host; with memory of GPUs of
+# the stand-in, as dma-bufs (dmabuf.c) and their ring; with the ring alone, as soft-RoCE is. And with a device that has copies
+# of a GPU's memory in place of it: the pair fails, the ring carries its pages, and the daemon and its doctor say so.
+here=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)
+. "$here/verbs_lib.sh"
+export LD_LIBRARY_PATH=$TERN_BUILD/tests/standin_memory STANDIN_CUDA_LACKS=118 # what a NIC wrote is behind a flush
+dmabuf=$TERN_BUILD/tests/rdma_dmabuf.so
+gpus=GPU-7374616e-6469-6e00-0000-000000000000+GPU-7374616e-6469-6e00-0000-000000000001
+MEMORY=4M WIDE_KEYS=1
+
+# finds NAME REGISTERED/RESULT/BYTES...: what a daemon that nobody talks to says of each row of memory
+finds() {
+    local name=$1
+    shift
+    DIR=$(mktemp -d /tmp/self-test-XXXXXX)
+    daemon lone 7701 nobody "$LAB_IP:7999"
+    ctl lone doctor | grep -F "self-test of " || fail "doctor: $(ctl lone doctor)"
+    ctl lone doctor --json >"$DIR/doctor"
+    python3 - "$DIR/doctor" "$@" <<'PY' || fail "$name: $(cat "$DIR/doctor")"
+import json, sys
+rows = json.load(open(sys.argv[1]))["rdma"]["memory"]
+want = [row.split("/") for row in sys.argv[2:]]
+got = [[r["registered"], r["self_test"]["result"], str(r["self_test"]["bytes"])] for r in rows]
+assert got == want, got
+assert all(0 < r["self_test"]["us"] < 15e6 and r["self_test"]["age_ms"] < 600e3 for r in rows)
+assert all((r["self_test"]["result"] == "passed") == (r["self_test"]["reason"] == "") for r in rows)
+PY
+    grep -E "event=rdma_self_test device=rxe0 result=passed pairs=[0-9]+ " "$DIR/lone/log" || fail "$name: the log"
+    stop_daemons
+    unset "PIDS[lone]"
+    echo "self_test: $name: ok"
+}
+
+finds "memory of the host" memory/passed/16384
+export GPU=$gpus TENANT=regions=2
+finds "the ring" bounce/passed/8192 bounce/passed/8192
+export LD_PRELOAD=$dmabuf
+finds "dma-bufs" dma-buf/passed/20480 dma-buf/passed/20480
+export RDMA_DMABUF_STALE=1
+finds "stale" bounce/failed/8192 bounce/passed/8192
+grep -E "level=warn event=rdma_self_test .* result=failed reason=.an RDMA read into it: byte [0-9]+ of 4096 is 0x00 and not 0x" "$DIR/lone/log" ||
+    fail "the log"
+grep -F "way=bounce reason=\"dma-buf: self-test: an RDMA read into it: byte " "$DIR/lone/log" || fail "the log"
+echo "self_test: ok"
