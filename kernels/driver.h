@@ -157,6 +157,8 @@ typedef struct {
       (char *ret, int bytes, CUdevice device))                                                     \
     X(device_attribute, "cuDeviceGetAttribute", cuDeviceGetAttribute, 2000,                        \
       (int *ret, CUdevice_attribute attribute, CUdevice device))                                   \
+    X(device_reaches, "cuDeviceCanAccessPeer", cuDeviceCanAccessPeer, 4000,                        \
+      (int *ret, CUdevice device, CUdevice peer))                                                  \
     X(context_retain, "cuDevicePrimaryCtxRetain", cuDevicePrimaryCtxRetain, 7000,                  \
       (CUcontext * ret, CUdevice device))                                                          \
     X(context_release, "cuDevicePrimaryCtxRelease", cuDevicePrimaryCtxRelease_v2, 11000,           \

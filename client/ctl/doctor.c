@@ -136,6 +136,24 @@ static void doctor_keys(const json_t *rdma)
                "push to a ring in memory of the host\n");
 }
 
+/* The other GPUs: those that one reaches by itself are counted, those that it does not are named.
+ */
+static void doctor_peers(const json_t *peers)
+{
+    size_t i, n = json_array_size(peers), reached = 0;
+    const json_t *row;
+
+    json_array_foreach(peers, i, row) reached += j_bool(row, "peer_access");
+    if (n > 0)
+        printf("  peer access with %zu of the %zu other GPUs\n", reached, n);
+    json_array_foreach(peers, i, row)
+    {
+        if (!j_bool(row, "peer_access"))
+            printf("  no peer access with %s: copies go through memory of the host (%s)\n",
+                   j_str(row, "gpu"), j_str(row, "reason"));
+    }
+}
+
 /* GPUs that memory lies on, and who hashes its pages. */
 static void doctor_gpus(const json_t *gpus)
 {
@@ -159,6 +177,7 @@ static void doctor_gpus(const json_t *gpus)
                !json_is_boolean(json_object_get(row, "mps")) ? "not known"
                : j_bool(row, "mps")                          ? "on"
                                                              : "off");
+        doctor_peers(json_object_get(row, "peers"));
     }
 }
 

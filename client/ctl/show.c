@@ -122,6 +122,12 @@ static void show_memory(const json_t *memory)
         printf(" + records %s", human_bytes(j_u64(memory, "record_bytes")));
     printf(", huge pages %s, %s workers\n", human_bytes(j_u64(memory, "huge_page_bytes")),
            num(memory, "workers"));
+    if (j_u64(memory, "devices") > 0)
+        printf("  copied between GPUs %s by peer access, %s through memory of the host; within a "
+               "GPU %s\n",
+               human_bytes(j_u64(memory, "moved_bytes_by_peer")),
+               human_bytes(j_u64(memory, "moved_bytes_staged")),
+               human_bytes(j_u64(memory, "moved_bytes_within")));
 }
 
 /* What is reserved for it is there before a pool takes of it. */

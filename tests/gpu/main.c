@@ -1,12 +1,14 @@
 /* tern-gpu: every kernel beside its reference on a real GPU, then, if all of them are right, how
- * fast each is. One JSON object
- * on standard output. It needs libc and the driver's library alone, so that it can be carried to a
- * machine that has nothing else. Status: 0, or 77 where there is no GPU, 1 if a kernel is slower
- * than it has to be on an H200, 2 if the device failed, 3 if bytes were wrong. */
+ * fast each is, and at last whether the driver keeps the rules that its stand-in does. One JSON
+ * object on standard output. It needs libc and the driver's library alone, so that it can be
+ * carried to a machine that has nothing else. Status: 0, or 77 where there is no GPU, 1 if a kernel
+ * is slower than it has to be on an H200, 2 if the device failed, 3 if bytes were wrong, 4 if the
+ * driver has another rule. */
 #include <stdio.h>
 #include <string.h>
 
 #include "gpu/measure.h"
+#include "gpu/rules.h"
 
 #define ROUNDS           200
 #define ROUNDS_QUICK     20
@@ -83,12 +85,31 @@ static bool rows_print(struct gpu *g, bool quick)
     return measure_holds(&m);
 }
 
+/* Returns how many are not the driver's. */
+static int rules_print(const struct gpu *g)
+{
+    struct rules_answer answers[RULES_NAMES];
+    int refuted = 0;
+
+    rules_ask(&g->driver, answers);
+    printf(" \"rules\": [");
+    for (int i = 0; i < RULES_NAMES; i++) {
+        const struct rules_answer *r = &answers[i];
+
+        printf("%s\n  {\"rule\": \"%s\", \"answer\": \"%s\", \"seen\": \"%s\"}", i ? "," : "",
+               rules_text((enum rules_name)i), rules_word(r->word), r->seen ? r->seen : "");
+        refuted += r->word == RULES_REFUTED;
+    }
+    printf("],\n");
+    return refuted;
+}
+
 int main(int argc, char **argv)
 {
     bool quick = argc == 2 && strcmp(argv[1], "--quick") == 0, fast;
     struct driver_why why;
     struct gpu g;
-    int wrong;
+    int wrong, refuted;
 
     if (argc > 2 || (argc == 2 && !quick)) {
         fprintf(stderr, "usage: tern-gpu [--quick]\n");
@@ -102,7 +123,9 @@ int main(int argc, char **argv)
            name_of(&g), g.major, g.minor, g.processors, g.driver_version);
     wrong = cases_run(&g, quick);
     fast = wrong == 0 && rows_print(&g, quick); /* what is wrong may write anywhere */
-    printf(" \"wrong\": %d, \"within\": %s}\n", wrong, fast ? "true" : "false");
+    refuted = rules_print(&g);
+    printf(" \"wrong\": %d, \"refuted\": %d, \"within\": %s}\n", wrong, refuted,
+           fast ? "true" : "false");
     gpu_close(&g);
-    return wrong ? 3 : !fast;
+    return wrong ? 3 : refuted ? 4 : !fast;
 }

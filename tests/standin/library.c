@@ -127,6 +127,7 @@ CUresult standin_error_name(CUresult error, const char **ret)
     *ret = error == CUDA_ERROR_OUT_OF_MEMORY       ? "CUDA_ERROR_OUT_OF_MEMORY"
            : error == CUDA_ERROR_ILLEGAL_ADDRESS   ? "CUDA_ERROR_ILLEGAL_ADDRESS"
            : error == CUDA_ERROR_NO_DEVICE         ? "CUDA_ERROR_NO_DEVICE"
+           : error == CUDA_ERROR_INVALID_DEVICE    ? "CUDA_ERROR_INVALID_DEVICE"
            : error == CUDA_ERROR_INVALID_VALUE     ? "CUDA_ERROR_INVALID_VALUE"
            : error == CUDA_ERROR_INVALID_CONTEXT   ? "CUDA_ERROR_INVALID_CONTEXT"
            : error == CUDA_ERROR_LAUNCH_FAILED     ? "CUDA_ERROR_LAUNCH_FAILED"
@@ -179,6 +180,40 @@ bool standin_lacks(CUdevice_attribute attribute)
         if (atoi(one) == (int)attribute)
             return true;
     return false;
+}
+
+static bool lists(const char *name, int device, int peer)
+{
+    char list[64], pair[16], *rest = list, *one;
+
+    snprintf(list, sizeof list, "%s", setting(name, ""));
+    snprintf(pair, sizeof pair, "%d-%d", device, peer);
+    while ((one = strsep(&rest, ",")) != NULL)
+        if (strcmp(one, pair) == 0 || strcmp(one, "all") == 0)
+            return true;
+    return false;
+}
+
+bool standin_reaches(int device, int peer)
+{
+    return device != peer && !lists("STANDIN_CUDA_NO_PEERS", device, peer);
+}
+
+bool standin_spoils(int device, int peer)
+{
+    return device != peer && lists("STANDIN_CUDA_SPOILS_PEERS", device, peer);
+}
+
+CUresult standin_device_reaches(int *ret, CUdevice device, CUdevice peer)
+{
+    CUresult result = standin_enter("cuDeviceCanAccessPeer");
+
+    if (result == CUDA_SUCCESS &&
+        (device < 0 || device >= standin_devices.n || peer < 0 || peer >= standin_devices.n))
+        result = CUDA_ERROR_INVALID_DEVICE;
+    if (result == CUDA_SUCCESS)
+        *ret = standin_reaches(device, peer);
+    return standin_leave(result);
 }
 
 /* In capital letters, as the driver may have them. */

@@ -292,6 +292,9 @@ CUresult standin_mem_access(CUdeviceptr at, size_t bytes, const CUmemAccessDesc 
         if (!r || !r->memory || v[i].location.type != CU_MEM_LOCATION_TYPE_DEVICE ||
             v[i].location.id < 0 || v[i].location.id >= DEVICES_MAX)
             result = CUDA_ERROR_INVALID_VALUE;
+        else if (v[i].location.id != r->memory->device &&
+                 !standin_reaches(v[i].location.id, r->memory->device))
+            result = CUDA_ERROR_INVALID_DEVICE;
         else
             r->access[v[i].location.id] = v[i].flags == CU_MEM_ACCESS_FLAGS_PROT_READWRITE;
     return standin_leave(result);
@@ -308,6 +311,14 @@ uint8_t *standin_reach(CUdeviceptr at, size_t n, int device, CUresult *ret)
     }
     *ret = CUDA_ERROR_INVALID_VALUE;
     return NULL;
+}
+
+int standin_device_of(CUdeviceptr at)
+{
+    for (struct range *r = ranges; r < ranges + RANGES_MAX; r++)
+        if (r->bytes > 0 && r->memory && at >= r->base && at - r->base < r->bytes)
+            return r->memory->device;
+    return -1;
 }
 
 /* Memory of the device of the context, by whole granules; CUDA_SUCCESS, or nothing is left of it.

@@ -8,6 +8,9 @@
  *   from host memory that is not pinned is refused;
  * - sizes and addresses are whole granules; memory is used only where it is mapped and access to it
  *   was set, and in the context of its stream; a handle ends with its release;
+ * - another device is given access to memory only if it reaches its device; a copy from device to
+ *   device is refused if that of its stream has no access to either end (tern-gpu asks a real
+ * driver for these: tests/gpu/rules.h);
  * - kernels are ours alone, run late by the same thread, on the CPU and from their own source; one
  *   that reaches for memory that is not there, or without access, loses its device;
  * - memory that is unmapped or unpinned while a copy is at it, or unmapped while any kernel of its
@@ -19,7 +22,9 @@
  *
  * The environment says what it is like: STANDIN_CUDA_DEVICES (2), STANDIN_CUDA_MIB of each (1024),
  * STANDIN_CUDA_DELAY_US (100: a copy takes up to that), STANDIN_CUDA_LACKS (N,N: the numbers of
- * attributes that are 0), STANDIN_CUDA_KERNELS (0: no module has code for its devices),
+ * attributes that are 0), STANDIN_CUDA_NO_PEERS (N-M,N-M: device N does not reach M; all: none
+ * does), STANDIN_CUDA_SPOILS_PEERS (likewise: what device N copies from memory of M arrives wrong),
+ * STANDIN_CUDA_KERNELS (0: no module has code for its devices),
  * STANDIN_CUDA_FAIL (NAME:NTH:RESULT: that call fails, once; of an error
  * that a context does not recover from, its device fails for good), and CUDA_VISIBLE_DEVICES
  * (numbers). A range's dma-buf is its memfd; a flush of NICs' writes is counted and does nothing.

@@ -72,10 +72,13 @@ CUresult standin_enter(const char *name);
 CUresult standin_leave(CUresult result);
 _Noreturn void standin_broken(const char *rule);
 bool standin_lacks(CUdevice_attribute attribute);
+bool standin_reaches(int device, int peer); /* another one, and its memory */
+bool standin_spoils(int device, int peer);  /* what it copies from there */
 
 /* memory.c; with the lock held. Where the stand-in reaches [at, at + n); NULL: not all is mapped,
  * or *ret says what else is wrong. */
 uint8_t *standin_reach(CUdeviceptr at, size_t n, int device, CUresult *ret);
+int standin_device_of(CUdeviceptr at); /* whose memory is mapped there; -1: nobody's */
 bool standin_pinned(const void *at, size_t n);
 void standin_memory_live(struct standin_live *ret);
 /* host.c; likewise: where [at, at + n), which is a device's address of it, is registered memory of

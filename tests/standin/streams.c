@@ -13,6 +13,7 @@ enum copy_kind {
     COPY_GET,
     COPY_PUT,
     COPY_SET,
+    COPY_MOVE,
     COPY_WRITE,
     COPY_RECORD,
     COPY_WAIT,
@@ -24,7 +25,7 @@ struct copy {
     enum copy_kind kind;
     CUstream stream;
     void *host;
-    CUdeviceptr at;
+    CUdeviceptr at, from; /* from: of a move */
     size_t n;
     uint64_t value;
     CUevent event;
@@ -52,6 +53,26 @@ static uint8_t *place_of(const struct copy *c, CUresult *ret)
     uint8_t *host = c->kind == COPY_WRITE ? standin_registered(c->at, c->n) : NULL;
 
     return host ? host : standin_reach(c->at, c->n, c->stream->device, ret);
+}
+
+/* The device needs access to both ends. NULL: it has not. */
+static uint8_t *move_from(const struct copy *c)
+{
+    CUresult result;
+
+    return standin_reach(c->from, c->n, c->stream->device, &result);
+}
+
+static bool move_do(const struct copy *c, uint8_t *there)
+{
+    const uint8_t *from = move_from(c);
+
+    if (!from)
+        return false;
+    memmove(there, from, c->n);
+    if (standin_spoils(c->stream->device, standin_device_of(c->from)))
+        there[c->n / 2] ^= 0x10;
+    return true;
 }
 
 /* With the lock let go: it may take as long as it likes. */
@@ -86,7 +107,7 @@ static void copy_do(const struct copy *c)
     if (c->kind > COPY_WRITE)
         return;
     there = place_of(c, &result);
-    if (!there) {
+    if (!there || (c->kind == COPY_MOVE && !move_do(c, there))) {
         standin_devices.lost[c->stream->device] = CUDA_ERROR_ILLEGAL_ADDRESS;
         return;
     }
@@ -96,7 +117,7 @@ static void copy_do(const struct copy *c)
         memcpy(there, c->host, c->n);
     else if (c->kind == COPY_WRITE)
         __atomic_store_n((uint64_t *)(void *)there, c->value, __ATOMIC_RELEASE);
-    else
+    else if (c->kind == COPY_SET)
         memset(there, (int)c->value, c->n);
 }
 
@@ -185,6 +206,8 @@ static CUresult ask(struct copy c)
         return CUDA_ERROR_INVALID_CONTEXT;
     if (c.stream->capturing)
         standin_broken("something was put into a stream that is being captured");
+    if (c.kind == COPY_MOVE && (!place_of(&c, &result) || !move_from(&c)))
+        return CUDA_ERROR_INVALID_VALUE;
     if (c.kind <= COPY_WRITE && !place_of(&c, &result))
         return result;
     if ((c.kind == COPY_GET || c.kind == COPY_PUT) && !standin_pinned(c.host, c.n))
@@ -226,6 +249,13 @@ CUresult standin_put_async(CUdeviceptr to, const void *from, size_t bytes, CUstr
                                                          .n = bytes});
 }
 
+CUresult standin_copy_async(CUdeviceptr to, CUdeviceptr from, size_t bytes, CUstream stream)
+{
+    return copy_asked(
+        "cuMemcpyDtoDAsync",
+        (struct copy){.kind = COPY_MOVE, .stream = stream, .at = to, .from = from, .n = bytes});
+}
+
 CUresult standin_set_async(CUdeviceptr at, unsigned char value, size_t n, CUstream stream)
 {
     return copy_asked(
@@ -250,11 +280,11 @@ bool standin_in_flight(uint64_t at, uint64_t n)
 {
     for (size_t i = 0; i < ncopies; i++) {
         const struct copy *c = &copies[i];
-        uint64_t host = (uintptr_t)c->host;
+        const uint64_t touched[] = {c->at, c->from, (uintptr_t)c->host};
 
-        if (c->kind <= COPY_WRITE && ((c->at < at + n && at < c->at + c->n) ||
-                                      (c->host && host < at + n && at < host + c->n)))
-            return true;
+        for (size_t k = 0; c->kind <= COPY_WRITE && k < 3; k++)
+            if (touched[k] && touched[k] < at + n && at < touched[k] + c->n)
+                return true;
     }
     return false;
 }

@@ -149,6 +149,9 @@ struct mem_device_view {
     } facts; /* as they were at the start */
 };
 bool mem_device_view(const struct mem *mem, uint32_t device, struct mem_device_view *ret);
+/* Why copies between two GPUs that memory lies on go through memory of the host; NULL: they reach
+ * each other by peer access. Any thread. */
+const char *mem_no_peers(const struct mem *mem, uint32_t device, uint32_t other);
 /* A GPU that was lost since the last call, and why. False: none. */
 bool mem_device_lost(struct mem *mem, const char **ret_uuid, const char **ret_why);
 /* Where in its tenant's regions the pool begins. False: it lies in the host tier. */
@@ -198,6 +201,9 @@ struct mem_stats {
         uint64_t sums_by_kernels, sums_by_copies; /* checksums of their pages */
         uint64_t sums_by_engine;                  /* those that were brought with commits */
         uint64_t rows_by_kernels, rows_by_copies; /* stretches of them, packed and unpacked */
+        /* Bytes that were moved within a device, between two by peer access, and between others
+         * through memory of the host. */
+        uint64_t moved_within, moved_by_peer, moved_staged;
     } work;
     uint64_t host_bytes; /* of their host tiers */
     uint64_t record_bytes, records_checked;

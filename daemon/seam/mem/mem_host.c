@@ -213,6 +213,8 @@ static enum tern_err create_regions(struct mem *mem, const char **ret_why)
         TRY(create_tier(mem, TIER_HOST, t, ret_why));
         TRY(create_records(mem, t, ret_why));
     }
+    if (mem->cuda)
+        cuda_peers_open(mem->cuda);
     if (c->huge_pages)
         mem->huge_bytes =
             region_huge_bytes(&mem->region[0][0][0], sizeof mem->region / sizeof(struct region));
@@ -533,6 +535,11 @@ bool mem_device_view(const struct mem *mem, uint32_t device, struct mem_device_v
                                     .no_kernels = view.no_kernels,
                                     .facts = view.facts};
     return true;
+}
+
+const char *mem_no_peers(const struct mem *mem, uint32_t device, uint32_t other)
+{
+    return cuda_no_peers(mem->cuda, device, other);
 }
 
 bool mem_device_lost(struct mem *mem, const char **ret_uuid, const char **ret_why)

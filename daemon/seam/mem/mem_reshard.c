@@ -131,7 +131,8 @@ static void rows_spread(struct landing *l)
     l->row_bytes = 0;
 }
 
-/* Through memory of the host: the other rank may lie on another device. */
+/* Short rows together, through memory of the host, since the other rank may lie on another device;
+ * each long one by itself. */
 static void spread_far(struct landing *l, const struct reshard_piece *p)
 {
     uint8_t *to = place_of(l, &p->to), *from = place_of(l, &p->from);

@@ -5,8 +5,6 @@
 
 #include "seam/mem/mem_fault.h"
 
-#define MOVE_BYTES (16u << 10) /* on the stack, between two devices */
-
 static const struct mem_far *far_of(const struct mem *mem, const void *at)
 {
     const struct mem_far *far = mem_far(mem);
@@ -43,7 +41,7 @@ static bool copy_near(void *to, const void *from, uint64_t n)
 
 /* ---- memory of a device ---- */
 
-/* Where the next piece goes to or comes from. */
+/* Where the next piece goes to or comes from, in memory that the CPU reaches, pages or not. */
 struct stretch {
     uint8_t *to;
     const uint8_t *from;
@@ -52,19 +50,19 @@ struct stretch {
 static bool piece_taken(void *ctx, uint8_t *bytes, uint64_t n)
 {
     struct stretch *s = ctx;
+    bool ok = copy_near(s->to, bytes, n);
 
-    memcpy(s->to, bytes, n);
     s->to += n;
-    return true;
+    return ok;
 }
 
 static bool piece_filled(void *ctx, uint8_t *bytes, uint64_t n)
 {
     struct stretch *s = ctx;
+    bool ok = copy_near(bytes, s->from, n);
 
-    memcpy(bytes, s->from, n);
     s->from += n;
-    return true;
+    return ok;
 }
 
 bool mem_far_get(const struct mem_far *far, void *to, const void *at, uint64_t n)
@@ -105,16 +103,12 @@ bool mem_put(const struct mem *mem, void *at, const void *from, uint64_t n)
 
 bool mem_move(const struct mem *mem, void *to, const void *from, uint64_t n)
 {
-    uint8_t part[MOVE_BYTES];
+    const struct mem_far *there = far_of(mem, to), *here = far_of(mem, from);
 
-    if (!far_of(mem, to) && !far_of(mem, from))
-        return copy_near(to, from, n);
-    for (uint64_t at = 0; at < n; at += MOVE_BYTES) {
-        uint64_t bytes = n - at < MOVE_BYTES ? n - at : MOVE_BYTES;
-
-        if (!mem_get(mem, part, (const uint8_t *)from + at, bytes) ||
-            !mem_put(mem, (uint8_t *)to + at, part, bytes))
-            return false;
-    }
-    return true;
+    if (!there)
+        return mem_get(mem, to, from, n);
+    if (!here)
+        return mem_put(mem, to, from, n);
+    mem_fault_not_owner();
+    return here->move(here->ctx, to, from, n);
 }

@@ -31,6 +31,8 @@ struct mem_far {
     bool (*get)(void *ctx, const void *at, uint64_t n, mem_piece *take, void *to);
     bool (*put)(void *ctx, void *at, uint64_t n, mem_piece *fill, void *from);
     bool (*zero)(void *ctx, void *at, uint64_t n);
+    /* Both are its own: on one device, or on two. */
+    bool (*move)(void *ctx, void *to, const void *from, uint64_t n);
     /* The first `bytes` of some stretches, which may lie on several devices, one behind the other
      * to memory of the host and back. */
     bool (*gather)(void *ctx, const struct iovec *stretches, uint64_t bytes, uint8_t *packed);

@@ -308,6 +308,9 @@ static void status_memory(const struct admin_ctx *ctx, struct text_out *out)
     text_u64(out, "checksums_by_engine", ctx->mem.work.sums_by_engine);
     text_u64(out, "rows_by_kernels", ctx->mem.work.rows_by_kernels);
     text_u64(out, "rows_by_copies", ctx->mem.work.rows_by_copies);
+    text_u64(out, "moved_bytes_within", ctx->mem.work.moved_within);
+    text_u64(out, "moved_bytes_by_peer", ctx->mem.work.moved_by_peer);
+    text_u64(out, "moved_bytes_staged", ctx->mem.work.moved_staged);
     text_bool(out, "huge_pages_wanted", ctx->config->huge_pages);
     text_u64(out, "huge_page_bytes", ctx->mem.huge_page_bytes);
     text_u64(out, "sealed_pages", ctx->mem.sealed_pages);

@@ -81,6 +81,8 @@ struct admin_ctx {
     bool (*registration)(void *ctx, uint32_t i, struct xfer_registration_view *ret);
     /* As mem_device_view. A NULL function: no memory is on GPUs. */
     bool (*device)(void *ctx, uint32_t device, struct mem_device_view *ret);
+    /* As mem_no_peers, of two that `device` tells of. */
+    const char *(*no_peers)(void *ctx, uint32_t device, uint32_t other);
     /* What that tenant was refused. A NULL function: not known. */
     const struct refusals *(*refusals)(void *ctx, uint32_t tenant);
     /* The pid of the process in that slot. A NULL function: not known. */

@@ -193,6 +193,26 @@ static void memory(const struct admin_ctx *ctx, struct text_out *out)
     text_array_end(out);
 }
 
+/* The other ones, and whether copies between the two are the GPUs' own. */
+static void peers(const struct admin_ctx *ctx, uint32_t device, struct text_out *out)
+{
+    struct mem_device_view other;
+
+    text_array(out, "peers");
+    for (uint32_t i = 0; ctx->device(ctx->ctx, i, &other); i++) {
+        const char *why = i == device ? NULL : ctx->no_peers(ctx->ctx, device, i);
+
+        if (i == device)
+            continue;
+        text_object(out, NULL);
+        text_str(out, "gpu", other.uuid);
+        text_bool(out, "peer_access", why == NULL);
+        text_str(out, "reason", why);
+        text_object_end(out);
+    }
+    text_array_end(out);
+}
+
 static void gpus(const struct admin_ctx *ctx, struct text_out *out)
 {
     struct mem_device_view v;
@@ -211,6 +231,7 @@ static void gpus(const struct admin_ctx *ctx, struct text_out *out)
             text_bool(out, "mps", v.facts.mps > 0);
         text_u64(out, "pool_bytes", v.facts.pool_bytes);
         text_u64(out, "kernel_bytes", v.facts.kernel_bytes);
+        peers(ctx, i, out);
         text_object_end(out);
     }
     text_array_end(out);

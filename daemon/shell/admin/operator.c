@@ -154,6 +154,13 @@ static bool device(void *ctx, uint32_t i, struct mem_device_view *ret)
     return mem_device_view(d->mem, i, ret);
 }
 
+static const char *no_peers(void *ctx, uint32_t i, uint32_t other)
+{
+    const struct daemon *d = ctx;
+
+    return mem_no_peers(d->mem, i, other);
+}
+
 static bool flow(void *ctx, const struct transfer_view *transfer, struct xfer_flow_view *ret)
 {
     const struct daemon *d = ctx;
@@ -243,6 +250,7 @@ static enum tern_err describe(struct daemon *d, const char *command, char *const
         .peer_path = peer_path,
         .registration = registration,
         .device = device,
+        .no_peers = no_peers,
         .flow = flow,
         .door = door,
         .send_share = send_share,

@@ -260,6 +260,25 @@ static enum tern_err start_core(struct daemon *d, char *why, size_t cap)
     return TERN_OK;
 }
 
+/* Those between which copies go through memory of the host: of each GPU the first one of the others
+ * that were not told before, and how many more, since equal events are limited. */
+static void log_peers(const struct daemon *d)
+{
+    struct mem_device_view a, b;
+
+    for (uint32_t i = 0; mem_device_view(d->mem, i, &a); i++) {
+        uint32_t n = 0, first = 0;
+
+        for (uint32_t k = i + 1; mem_device_view(d->mem, k, &b); k++)
+            if (mem_no_peers(d->mem, i, k) && n++ == 0)
+                first = k;
+        if (n > 0 && mem_device_view(d->mem, first, &b))
+            log_event(LEVEL_WARN, "device_peers",
+                      "device=%s other=%s more=%" PRIu32 " way=staged reason=%s", a.uuid, b.uuid,
+                      n - 1, mem_no_peers(d->mem, i, first));
+    }
+}
+
 static void log_devices(const struct daemon *d)
 {
     struct mem_device_view view;
@@ -281,6 +300,7 @@ static void log_devices(const struct daemon *d)
                       view.no_kernels);
         else
             log_event(LEVEL_INFO, "device_kernels", "device=%s way=kernels", view.uuid);
+    log_peers(d);
 }
 
 static enum tern_err start_mem(struct daemon *d, char *why, size_t cap)

@@ -310,7 +310,7 @@ int decode_main(const struct options *o, struct board *board, const uint32_t *gr
                 int parent)
 {
     struct decode d = {.peer = peer};
-    bool ok = engine_start(&d.e, o, board, board->decode_why, o->decode_socket, "replay-decode",
+    bool ok = engine_start(&d.e, o, board, board->decode_why, o->decode_socket, ENGINE_DECODE,
                            group_pages);
 
     d.e.counts = (struct engine_counts){

@@ -84,7 +84,7 @@ static bool open_pool(struct engine *e, const char *socket, const char *name)
     err = tern_batch_create(e->tern, &e->batch);
     if (err != TERN_OK)
         return fail(e, "making a batch", err);
-    err = tern_join(e->tern, name, TERN_BOTH, 0, e->geometry.ranks, CALL_MS);
+    err = rank_join(e->tern, name, TERN_BOTH, 0, e->geometry.ranks, CALL_MS);
     if (err != TERN_OK)
         return fail(e, "joining", err);
     err = ask_for_pool(e, &align);

@@ -201,7 +201,7 @@ int prefill_main(const struct options *o, struct board *board, const uint32_t *g
                  int peer, int parent)
 {
     struct prefill p = {.peer = peer};
-    bool ok = engine_start(&p.e, o, board, board->prefill_why, o->prefill_socket, "replay-prefill",
+    bool ok = engine_start(&p.e, o, board, board->prefill_why, o->prefill_socket, ENGINE_PREFILL,
                            group_pages);
 
     p.e.counts =

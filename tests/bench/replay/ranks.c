@@ -3,6 +3,8 @@
  * the next one begins. */
 #include "ranks.h"
 
+#include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 #include <sys/socket.h>
 #include <unistd.h>
@@ -13,6 +15,7 @@
 
 #define ORDER_JOBS 4096
 #define JOIN_MS    30000
+#define DEVICE_MAX 48
 
 enum order_work { ORDER_PAGES = 1, ORDER_MAP }; /* MAP: step is the pool's handle */
 
@@ -130,6 +133,30 @@ static struct rank_place place_of(const struct geometry *g, uint32_t rank, bool 
     return at;
 }
 
+/* The i-th of NAME+NAME; NULL: there are not so many. */
+static const char *named(const char *list, uint32_t i, char ret[DEVICE_MAX])
+{
+    for (; list && i > 0; i--) {
+        list = strchr(list, '+');
+        list += list != NULL;
+    }
+    if (!list)
+        return NULL;
+    snprintf(ret, DEVICE_MAX, "%.*s", (int)strcspn(list, "+"), list);
+    return ret;
+}
+
+enum tern_err rank_join(struct tern *t, const char *engine, enum tern_role role, uint32_t rank,
+                        uint32_t ranks, uint32_t ms)
+{
+    bool decode = strcmp(engine, ENGINE_DECODE) == 0;
+    char device[DEVICE_MAX];
+
+    return tern_join_device(
+        t, engine, role, rank, ranks,
+        named(getenv(decode ? "TERN_DECODE_DEVICES" : "TERN_PREFILL_DEVICES"), rank, device), ms);
+}
+
 _Noreturn static void rank_main(int fd, const char *socket, const char *engine,
                                 const struct geometry *g, uint32_t rank, bool brings)
 {
@@ -142,7 +169,7 @@ _Noreturn static void rank_main(int fd, const char *socket, const char *engine,
 
     r.err = tern_connect(socket, JOIN_MS, &t);
     if (r.err == TERN_OK)
-        r.err = tern_join(t, engine, TERN_WORKER, rank, g->ranks, JOIN_MS);
+        r.err = rank_join(t, engine, TERN_WORKER, rank, g->ranks, JOIN_MS);
     while (proc_send(fd, &r, sizeof r) && proc_recv(fd, &o, sizeof o) && o.n <= ORDER_JOBS &&
            proc_recv(fd, jobs, o.n * sizeof jobs[0]))
         r = obey(t, &at, &o, jobs);

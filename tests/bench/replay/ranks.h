@@ -8,6 +8,9 @@
 
 #include "engine/profile.h"
 
+#define ENGINE_PREFILL "replay-prefill"
+#define ENGINE_DECODE  "replay-decode"
+
 enum rank_work { RANK_WRITE = 1, RANK_COMPARE, RANK_COPY };
 
 /* One page to write or to compare: `page` of the prefix that hashes to `prefix`, at `index` of its
@@ -34,6 +37,11 @@ struct team {
     int fd[TERN_RANKS_MAX]; /* [1, ranks): to the rank processes; -1: none */
     pid_t pid[TERN_RANKS_MAX];
 };
+
+/* As tern_join. TERN_PREFILL_DEVICES and TERN_DECODE_DEVICES, for tests: NAME+NAME, the devices
+ * that the ranks of either engine live on. */
+enum tern_err rank_join(struct tern *t, const char *engine, enum tern_role role, uint32_t rank,
+                        uint32_t ranks, uint32_t ms);
 
 /* Forks the rank processes, which connect and join. Before the caller has a connection. NULL, or
  * why not (static). */

@@ -85,6 +85,37 @@ TEST_WITH(admin_doctor_tells_what_the_self_test_found_and_when, start_doctor, st
     }
 }
 
+static bool gpu(void *ctx, uint32_t device, struct mem_device_view *ret)
+{
+    static const char *const uuids[] = {"GPU-0", "GPU-1", "GPU-2"};
+
+    (void)ctx;
+    if (device < 3)
+        *ret = (struct mem_device_view){.uuid = uuids[device]};
+    return device < 3;
+}
+
+static const char *no_peers(void *ctx, uint32_t device, uint32_t other)
+{
+    (void)ctx;
+    assert_int_not_equal(device, other);
+    return device + other == 1 ? "no link" : NULL;
+}
+
+TEST_WITH(admin_doctor_tells_each_gpu_which_others_it_reaches, start_doctor, stop_doctor)
+{
+    json_t *rows,
+        *want = json_pack("[{s:s, s:b, s:s}, {s:s, s:b, s:n}]", "gpu", "GPU-0", "peer_access", 0,
+                          "reason", "no link", "gpu", "GPU-2", "peer_access", 1, "reason");
+
+    s.ctx.device = gpu;
+    s.ctx.no_peers = no_peers;
+    rows = json_object_get(ask("doctor"), "gpus");
+    assert_int_equal(json_array_size(rows), 3);
+    assert_true(json_equal(json_object_get(json_array_get(rows, 1), "peers"), want));
+    json_decref(want);
+}
+
 TEST_WITH(admin_doctor_tells_whether_peers_get_wide_keys, start_doctor, stop_doctor)
 {
     assert_true(

@@ -7,6 +7,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include "gpu/rules.h"
 #include "standin/standin_open.h"
 #include "testing/test.h"
 
@@ -285,6 +286,135 @@ TEST(standin_copies_come_late_and_in_any_order_between_streams)
     block_give(b);
 }
 
+/* ---- from device to device ---- */
+
+static CUmemGenericAllocationHandle handle_on(int device)
+{
+    CUmemAllocationProp prop = on_first;
+    CUmemGenericAllocationHandle handle;
+
+    prop.location.id = device;
+    assert_int_equal(d.mem_create(&handle, GRANULE, &prop, 0), CUDA_SUCCESS);
+    return handle;
+}
+
+TEST(standin_devices_reach_each_other_but_where_told_not_to)
+{
+    int can = 0;
+
+    for (int a = 0; a < 2; a++) {
+        assert_int_equal(d.device_reaches(&can, a, 1 - a), CUDA_SUCCESS);
+        assert_int_equal(can, 1);
+    }
+    setenv("STANDIN_CUDA_NO_PEERS", "1-0", 1);
+    for (int a = 0; a < 2; a++) {
+        assert_int_equal(d.device_reaches(&can, a, 1 - a), CUDA_SUCCESS);
+        assert_int_equal(can, a == 0);
+    }
+    setenv("STANDIN_CUDA_NO_PEERS", "all", 1);
+    assert_int_equal(d.device_reaches(&can, 0, 1), CUDA_SUCCESS);
+    assert_int_equal(can, 0);
+    unsetenv("STANDIN_CUDA_NO_PEERS");
+    assert_int_equal(d.device_reaches(&can, 0, 2), CUDA_ERROR_INVALID_DEVICE);
+}
+
+/* Each end by itself, in either order; and nothing is asked of a stream then. */
+TEST(standin_copy_between_devices_needs_access_to_both_ends)
+{
+    struct block b[2] = {block_map(handle_on(0)), block_map(handle_on(1))};
+    CUmemAccessDesc access = {.location = {.type = CU_MEM_LOCATION_TYPE_DEVICE, .id = 0},
+                              .flags = CU_MEM_ACCESS_FLAGS_PROT_READWRITE};
+    uint8_t bytes[64], seen[64];
+    CUstream stream;
+    CUevent event;
+
+    memset(bytes, 0x5e, sizeof bytes);
+    assert_int_equal(d.stream_create(&stream, CU_STREAM_NON_BLOCKING), CUDA_SUCCESS);
+    assert_int_equal(d.event_create(&event, CU_EVENT_DISABLE_TIMING), CUDA_SUCCESS);
+    set_access(&b[0], 0);
+    set_access(&b[1], 1); /* its own device's access is nothing to another one */
+    for (int to = 0; to < 2; to++)
+        assert_int_equal(d.copy_async(b[to].at, b[1 - to].at, 64, stream),
+                         CUDA_ERROR_INVALID_VALUE);
+    setenv("STANDIN_CUDA_NO_PEERS", "0-1", 1);
+    assert_int_equal(d.mem_access(b[1].at, GRANULE, &access, 1), CUDA_ERROR_INVALID_DEVICE);
+    unsetenv("STANDIN_CUDA_NO_PEERS");
+    set_access(&b[1], 0);
+    assert_int_equal(d.context_set(context[1]), CUDA_SUCCESS);
+    assert_int_equal(d.copy_to_device(b[1].at + 5, bytes, 64), CUDA_SUCCESS); /* it kept its own */
+    assert_int_equal(d.copy_async(b[0].at, b[1].at, 64, stream), CUDA_ERROR_INVALID_CONTEXT);
+    assert_int_equal(d.context_set(context[0]), CUDA_SUCCESS);
+    assert_int_equal(d.copy_async(b[0].at + 3, b[1].at + 5, 64, stream), CUDA_SUCCESS);
+    assert_int_equal(d.event_record(event, stream), CUDA_SUCCESS);
+    assert_int_equal(d.event_wait(event), CUDA_SUCCESS);
+    in.look(seen, b[0].at + 3, 64);
+    assert_memory_equal(seen, bytes, 64);
+    d.event_destroy(event);
+    d.stream_destroy(stream);
+    block_give(b[1]);
+    block_give(b[0]);
+}
+
+/* What tern-gpu asks of a real driver: whoever mends a rule there mends it here. */
+TEST(standin_answers_for_rules_as_tern_gpu_has_them)
+{
+    struct rules_answer answers[RULES_NAMES];
+
+    for (int peers = 1; peers >= 0; peers--) {
+        setenv("STANDIN_CUDA_NO_PEERS", peers ? "" : "all", 1);
+        rules_ask(&d, answers);
+        for (int i = 0; i < RULES_NAMES; i++) {
+            bool tried = i == RULES_OWN_NEEDED || (i == RULES_PEER_REFUSED) != peers;
+
+            assert_string_equal(rules_word(answers[i].word), tried ? "confirmed" : "not tried");
+        }
+        assert_int_equal(in.live().maps + in.live().handles + in.live().ranges + in.live().streams +
+                             in.live().events,
+                         0);
+        assert_int_equal(in.live().contexts, 2); /* those of this test */
+    }
+    unsetenv("STANDIN_CUDA_NO_PEERS");
+    assert_int_equal(d.context_set(context[0]), CUDA_SUCCESS);
+}
+
+TEST(standin_spoils_what_goes_between_devices_where_told_to)
+{
+    struct block b[2] = {block_map(handle_on(0)), block_map(handle_on(1))};
+    uint8_t bytes[64] = {0}, seen[64];
+    CUstream stream;
+    CUevent event;
+
+    assert_int_equal(d.stream_create(&stream, CU_STREAM_NON_BLOCKING), CUDA_SUCCESS);
+    assert_int_equal(d.event_create(&event, CU_EVENT_DISABLE_TIMING), CUDA_SUCCESS);
+    setenv("STANDIN_CUDA_SPOILS_PEERS", "0-1", 1);
+    set_access(&b[0], 0);
+    set_access(&b[1], 0);
+    for (int from = 0; from < 2; from++) {
+        assert_int_equal(d.copy_to_device(b[from].at, bytes, 64), CUDA_SUCCESS);
+        assert_int_equal(d.copy_async(b[0].at + 64, b[from].at, 64, stream), CUDA_SUCCESS);
+        assert_int_equal(d.event_record(event, stream), CUDA_SUCCESS);
+        assert_int_equal(d.event_wait(event), CUDA_SUCCESS);
+        in.look(seen, b[0].at + 64, 64);
+        assert_int_equal(memcmp(seen, bytes, 64) != 0, from == 1); /* not within a device */
+    }
+    unsetenv("STANDIN_CUDA_SPOILS_PEERS");
+    d.event_destroy(event);
+    d.stream_destroy(stream);
+    block_give(b[1]);
+    block_give(b[0]);
+}
+
+/* Where it comes from counts as where it goes to. */
+static void unmap_under_a_move(const struct block *b)
+{
+    CUstream stream;
+
+    in.hang(0);
+    if (d.stream_create(&stream, 0) || d.copy_async(b[1].at, b[0].at, 8, stream))
+        _exit(1);
+    d.mem_unmap(b[0].at, GRANULE);
+}
+
 static void unmap_at_work(const struct block *b)
 {
     CUstream stream;
@@ -317,6 +447,17 @@ TEST(standin_ends_who_takes_memory_from_a_copy)
     assert_int_equal(dies_of(unmap_at_work, &b), SIGABRT);
     assert_int_equal(dies_of(unpin_at_work, &b), SIGABRT);
     block_give(b);
+}
+
+TEST(standin_ends_who_takes_memory_from_a_copy_between_devices)
+{
+    struct block b[2] = {block_take(), block_take()};
+
+    set_access(&b[0], 0);
+    set_access(&b[1], 0);
+    assert_int_equal(dies_of(unmap_under_a_move, b), SIGABRT);
+    block_give(b[1]);
+    block_give(b[0]);
 }
 
 TEST(standin_fails_the_call_that_was_asked_for_and_a_sticky_error_stays)

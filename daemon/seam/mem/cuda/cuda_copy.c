@@ -1,10 +1,15 @@
 /* Copies between a device and pinned memory of the host: see mem_cuda.h. A copy takes a lane and
  * goes through its two pieces by turns, so that the device moves one while the caller is at the
  * other. A copy that fails, or takes too long, loses the device: what it may still write is the
- * lane's pinned memory, and that is given to nobody any more. */
+ * lane's pinned memory, and that is given to nobody any more.
+ *
+ * Within a device, and between two that reach each other (cuda_peers.c), a copy is one call, in a
+ * lane of the device that it goes to. Between others it goes through a lane of each, so that either
+ * device writes and reads its own lane's pinned memory alone, and what fails is lost by itself. */
 #include "seam/mem/cuda/cuda_state.h"
 
 #include <stdio.h>
+#include <string.h>
 #include <time.h>
 
 #include "seam/io/io.h"
@@ -208,21 +213,26 @@ static bool copy_end(const struct copy *c)
     return ok;
 }
 
+static bool pieces_get(const struct copy *c, mem_piece *take, void *to)
+{
+    bool ok = c->n == 0 || piece_ask(c, 0, false);
+
+    for (uint64_t from = 0; ok && from < c->n; from += CUDA_PIECE_BYTES) {
+        if (c->n - from > CUDA_PIECE_BYTES)
+            ok = piece_ask(c, from + CUDA_PIECE_BYTES, false);
+        ok = ok && half_wait(c, half_of(from)) && take(to, piece_of(c, from), piece_bytes(c, from));
+    }
+    return ok;
+}
+
 static bool far_get(void *ctx, const void *at, uint64_t n, mem_piece *take, void *to)
 {
     struct copy c;
-    bool ok = true;
+    bool ok;
 
     if (!copy_begin(&c, cuda_device_at(ctx, at), at, n))
         return false;
-    if (n > 0)
-        ok = piece_ask(&c, 0, false);
-    for (uint64_t from = 0; ok && from < n; from += CUDA_PIECE_BYTES) {
-        if (n - from > CUDA_PIECE_BYTES)
-            ok = piece_ask(&c, from + CUDA_PIECE_BYTES, false);
-        ok = ok && half_wait(&c, half_of(from)) &&
-             take(to, piece_of(&c, from), piece_bytes(&c, from));
-    }
+    ok = pieces_get(&c, take, to);
     return copy_end(&c) && ok;
 }
 
@@ -239,18 +249,25 @@ static bool far_put(void *ctx, void *at, uint64_t n, mem_piece *fill, void *from
     return copy_end(&c) && ok;
 }
 
+/* What was asked for in its stream at once, and not by pieces. */
+static bool whole_end(const struct copy *c, bool asked)
+{
+    const struct driver *api = &c->device->cuda->driver;
+    bool ok = asked && cuda_did(c->device, "cuEventRecord",
+                                api->event_record(c->lane->done[0], c->lane->stream));
+
+    return copy_end(c) && ok;
+}
+
 bool cuda_zero(struct cuda_device *d, uint8_t *at, uint64_t n)
 {
     struct copy c;
-    bool ok;
 
     if (!copy_begin(&c, d, at, n))
         return false;
-    ok =
-        cuda_did(d, "cuMemsetD8Async",
-                 d->cuda->driver.set_async((CUdeviceptr)(uintptr_t)at, 0, n, c.lane->stream)) &&
-        cuda_did(d, "cuEventRecord", d->cuda->driver.event_record(c.lane->done[0], c.lane->stream));
-    return copy_end(&c) && ok;
+    return whole_end(
+        &c, cuda_did(d, "cuMemsetD8Async",
+                     d->cuda->driver.set_async((CUdeviceptr)(uintptr_t)at, 0, n, c.lane->stream)));
 }
 
 static bool far_zero(void *ctx, void *at, uint64_t n)
@@ -258,8 +275,114 @@ static bool far_zero(void *ctx, void *at, uint64_t n)
     return cuda_zero(cuda_device_at(ctx, at), at, n);
 }
 
+/* ---- from device to device ---- */
+
+bool cuda_copy_direct(struct cuda_device *d, uint8_t *to, const uint8_t *from, uint64_t n,
+                      CUresult *ret)
+{
+    struct copy c;
+
+    *ret = CUDA_SUCCESS;
+    if (!copy_begin(&c, d, to, n))
+        return false;
+    *ret = d->cuda->driver.copy_async((CUdeviceptr)(uintptr_t)to, (CUdeviceptr)(uintptr_t)from, n,
+                                      c.lane->stream);
+    return whole_end(&c, *ret == CUDA_SUCCESS);
+}
+
+static bool copy_direct(struct cuda_device *d, uint8_t *to, const uint8_t *from, uint64_t n)
+{
+    CUresult result;
+    bool ok = cuda_copy_direct(d, to, from, n, &result);
+
+    return cuda_did(d, "cuMemcpyDtoDAsync", result) && ok;
+}
+
+/* Both have a lane, and each is asked in its own context. */
+struct staged {
+    struct copy from, to;
+    uint64_t at; /* what was staged up to here */
+};
+
+static bool copy_enter(const struct copy *c)
+{
+    return cuda_did(c->device, "cuCtxSetCurrent",
+                    c->device->cuda->driver.context_set(c->device->context));
+}
+
+static bool staged_end(const struct copy *c)
+{
+    bool ok = copy_enter(c);
+
+    return copy_end(c) && ok;
+}
+
+static bool piece_staged(void *ctx, uint8_t *bytes, uint64_t n)
+{
+    struct staged *s = ctx;
+    bool ok = copy_enter(&s->to) && half_wait(&s->to, half_of(s->at));
+
+    if (ok) {
+        memcpy(piece_of(&s->to, s->at), bytes, n);
+        ok = piece_ask(&s->to, s->at, true);
+        s->at += n;
+    }
+    return copy_enter(&s->from) && ok;
+}
+
+/* A lane of either, in the order of the devices. */
+static bool staged_begin(struct staged *s)
+{
+    bool up = s->from.device < s->to.device;
+    struct copy *first = up ? &s->from : &s->to, *second = up ? &s->to : &s->from;
+
+    first->lane = cuda_lane_take(first->device);
+    if (!first->lane)
+        return false;
+    second->lane = cuda_lane_take(second->device);
+    if (!second->lane)
+        cuda_lane_put(first->device, first->lane);
+    return second->lane != NULL;
+}
+
+static bool copy_staged(struct cuda_device *d, uint8_t *to, struct cuda_device *s,
+                        const uint8_t *from, uint64_t n)
+{
+    struct staged both = {
+        .from = {.device = s, .base = (uint8_t *)(uintptr_t)from, .n = n},
+        .to = {.device = d, .base = to, .n = n},
+    };
+    bool ok;
+
+    if (!staged_begin(&both))
+        return false;
+    ok = copy_enter(&both.from) && pieces_get(&both.from, piece_staged, &both);
+    ok = staged_end(&both.from) && ok;
+    return staged_end(&both.to) && ok;
+}
+
+static bool far_move(void *ctx, void *to, const void *from, uint64_t n)
+{
+    struct cuda *c = ctx;
+    struct cuda_device *d = cuda_device_at(c, to), *s = cuda_device_at(c, from);
+    bool peers = d != s && cuda_pair_of(c, d, s)->open, ok;
+
+    if (atomic_load(&s->lost)) /* nor is its memory read by another one, which that might cost */
+        return false;
+    ok = d == s || peers ? copy_direct(d, to, from, n) : copy_staged(d, to, s, from, n);
+    atomic_fetch_add(d == s  ? &c->moved_within
+                     : peers ? &c->moved_by_peer
+                             : &c->moved_staged,
+                     ok ? n : 0);
+    return ok;
+}
+
 void cuda_copy_init(struct cuda *c)
 {
-    c->far = (struct mem_far){
-        .ctx = c, .holds = far_holds, .get = far_get, .put = far_put, .zero = far_zero};
+    c->far = (struct mem_far){.ctx = c,
+                              .holds = far_holds,
+                              .get = far_get,
+                              .put = far_put,
+                              .zero = far_zero,
+                              .move = far_move};
 }

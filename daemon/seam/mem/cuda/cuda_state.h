@@ -1,5 +1,6 @@
-/* What mem_cuda.c (start and end), cuda_copy.c (copies), cuda_kernels.c (kernels, checksums),
- * cuda_pack.c (many short copies) and cuda_export.c (what NICs need) share. */
+/* What mem_cuda.c (start and end), cuda_copy.c (copies), cuda_peers.c (which devices reach each
+ * other), cuda_kernels.c (kernels, checksums), cuda_pack.c (many short copies) and cuda_export.c
+ * (what NICs need) share. */
 #ifndef SEAM_CUDA_STATE_H
 #define SEAM_CUDA_STATE_H
 
@@ -40,6 +41,12 @@ struct cuda_device {
     char why[CUDA_WHY_BYTES]; /* written before `lost` */
 };
 
+/* Two devices, and whether each reaches the memory of the other one by itself. */
+struct cuda_pair {
+    bool given, open;         /* access to it; and copies are the devices' own */
+    char why[CUDA_WHY_BYTES]; /* they are not */
+};
+
 struct cuda {
     struct driver driver;
     int event_fd;
@@ -47,6 +54,7 @@ struct cuda {
     struct mem_far far;
     _Atomic uint64_t sums_by_kernels, sums_by_copies;
     _Atomic uint64_t rows_by_kernels, rows_by_copies;
+    _Atomic uint64_t moved_within, moved_by_peer, moved_staged; /* bytes */
     uint32_t ndevices, nregions;
     struct cuda_device device[CUDA_DEVICES_MAX];
     struct {
@@ -54,6 +62,8 @@ struct cuda {
         uint64_t bytes;
         uint32_t device;
     } region[CUDA_REGIONS_MAX]; /* not changed after the start */
+    /* Of the lower number and the higher one. Nor are they. */
+    struct cuda_pair pair[CUDA_DEVICES_MAX][CUDA_DEVICES_MAX];
 };
 
 /* That which the address is on; NULL: none. */
@@ -64,6 +74,16 @@ static inline struct cuda_device *cuda_device_at(struct cuda *c, const uint8_t *
             return &c->device[c->region[i].device];
     return NULL;
 }
+
+/* cuda_peers.c */
+static inline struct cuda_pair *cuda_pair_of(struct cuda *c, const struct cuda_device *a,
+                                             const struct cuda_device *b)
+{
+    return a < b ? &c->pair[a - c->device][b - c->device] : &c->pair[b - c->device][a - c->device];
+}
+/* Whether a copy that never ended may still be at the device's memory: its own, or that of one that
+ * reaches it. */
+bool cuda_may_be_touched(struct cuda *c, const struct cuda_device *d);
 
 /* cuda_export.c */
 void cuda_export_init(struct cuda *c);
@@ -92,8 +112,13 @@ void cuda_copy_init(struct cuda *c);
 const char *cuda_lanes_create(struct cuda_device *d, CUresult *ret);
 void cuda_lanes_destroy(struct cuda_device *d);
 bool cuda_zero(struct cuda_device *d, uint8_t *at, uint64_t n);
+/* By one call, in a lane of d, which has access to both. *ret: what the driver said to that call.
+ * False: it was refused, which is the caller's to judge, or the device is lost. */
+bool cuda_copy_direct(struct cuda_device *d, uint8_t *to, const uint8_t *from, uint64_t n,
+                      CUresult *ret);
 /* Waits for a lane, and makes its context current: whoever has one gives it back within wait_ms a
- * piece, or the device is lost. NULL: it is. */
+ * piece, or the device is lost. NULL: it is. Whoever takes one of each of two devices takes that of
+ * the lower number first, so that nobody waits for one who waits for him. */
 struct cuda_lane *cuda_lane_take(struct cuda_device *d);
 /* That of a lost device is given to nobody: its pinned memory may still be written. */
 void cuda_lane_put(struct cuda_device *d, struct cuda_lane *l);

@@ -1,6 +1,7 @@
 /* See mem_cuda.h. What a start asks of the driver, call by call, and what it takes back at the end.
- * A region is made in stages, so that its end undoes what was done and no more. Of a lost device
- * nothing is taken back, since a copy may still be at it: that ends with the process. */
+ * A region is made in stages, so that its end undoes what was done and no more. Of a lost device,
+ * and of the memory that it reaches, nothing is taken back, since a copy may still be at it: that
+ * ends with the process. */
 #include <assert.h>
 #include <fcntl.h>
 #include <signal.h>
@@ -340,7 +341,7 @@ enum tern_err cuda_region_create(struct cuda *c, struct cuda_region *r, const ch
 void cuda_region_close(struct cuda *c, struct cuda_region *r)
 {
     CUdeviceptr at = (CUdeviceptr)(uintptr_t)r->base;
-    uint32_t stage = atomic_load(&c->device[r->device].lost) ? STAGE_NONE : r->stage;
+    uint32_t stage = cuda_may_be_touched(c, &c->device[r->device]) ? STAGE_NONE : r->stage;
 
     if (r->fd >= 0)
         close(r->fd);
@@ -380,5 +381,8 @@ void cuda_work(const struct cuda *c, struct mem_far_work *ret)
     *ret = (struct mem_far_work){.sums_by_kernels = atomic_load(&c->sums_by_kernels),
                                  .sums_by_copies = atomic_load(&c->sums_by_copies),
                                  .rows_by_kernels = atomic_load(&c->rows_by_kernels),
-                                 .rows_by_copies = atomic_load(&c->rows_by_copies)};
+                                 .rows_by_copies = atomic_load(&c->rows_by_copies),
+                                 .moved_within = atomic_load(&c->moved_within),
+                                 .moved_by_peer = atomic_load(&c->moved_by_peer),
+                                 .moved_staged = atomic_load(&c->moved_staged)};
 }

@@ -1,7 +1,8 @@
 /* Memory of GPUs, over CUDA's driver, which is loaded here and not linked: one allocation for each
  * (tenant, region), made, zeroed and exported as a descriptor at start. Its bytes are reached by
- * copies through pinned memory of the host (struct mem_far), and hashed by kernels, or by the CPU
- * on what was copied where a device has none.
+ * copies through pinned memory of the host (struct mem_far), moved within a device and between two
+ * that reach each other by the devices themselves, and hashed by kernels, or by the CPU on what was
+ * copied where a device has none.
  *
  * mem_host.c creates and destroys this on the owner thread; the copies are for any other thread,
  * and each waits for its own. What must stay true: a lane's pinned memory is not touched while the
@@ -55,6 +56,13 @@ enum tern_err cuda_region_takes_nic(struct cuda *c, const struct cuda_region *r,
                                     const char **ret_why);
 enum tern_err cuda_region_export(struct cuda *c, const struct cuda_region *r, bool pcie,
                                  int *ret_fd, const char **ret_why);
+
+/* When all regions are made: copies between devices that reach each other are theirs from then on.
+ */
+void cuda_peers_open(struct cuda *c);
+/* Why copies between two devices go through memory of the host, valid as long as the struct cuda;
+ * NULL: they do not. Any thread. */
+const char *cuda_no_peers(struct cuda *c, uint32_t device, uint32_t other);
 
 const struct mem_far *cuda_far(const struct cuda *c);
 

@@ -1,7 +1,7 @@
 /* Pages of this daemon's own pools, over the link that it has to itself: they are copied from where
- * they lie to where they are to lie, without a connection; between two GPUs through memory of the
- * host (mem_move). A data thread copies a piece and verifies it like any that arrives. Then the
- * owner asks the core once more whether its pages are still those.
+ * they lie to where they are to lie, without a connection; between two GPUs by peer access, or
+ * through memory of the host (mem_move). A data thread copies a piece and verifies it like any that
+ * arrives. Then the owner asks the core once more whether its pages are still those.
  *
  * What must stay true: while its task is away a copy holds its inflow and its outflow, so the pages
  * of both ends, the batch's list of them and the checksums are those that the thread was given. */

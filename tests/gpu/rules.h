@@ -1,0 +1,35 @@
+/* What the stand-in (tests/standin) takes for the driver's rules of copies between devices, asked of
+ * a driver: of the stand-in by a unit test, of a real one by tern-gpu. */
+#ifndef GPU_RULES_H
+#define GPU_RULES_H
+
+#include "kernels/driver.h"
+
+/* X(NAME, name): in the order in which they are asked. */
+#define RULES_TABLE(X)                                                                             \
+    X(PEER_NEEDED, "a copy from memory of another device without access to it: INVALID_VALUE")     \
+    X(PEER_GIVEN, "cuMemSetAccess alone lets a device copy from memory of another one")            \
+    X(PEER_ADDED, "access that another device is given leaves the own device's")                   \
+    X(PEER_REFUSED, "access for a device that does not reach the memory's: INVALID_DEVICE")        \
+    X(OWN_NEEDED, "a copy from memory of the same device without access to it: INVALID_VALUE")
+
+enum rules_name {
+#define X(NAME, text) RULES_##NAME,
+    RULES_TABLE(X)
+#undef X
+        RULES_NAMES
+};
+
+struct rules_answer {
+    enum rules_word { RULES_NOT_TRIED, RULES_CONFIRMED, RULES_REFUTED } word;
+    const char *seen; /* static: what the driver said */
+};
+
+const char *rules_text(enum rules_name name);
+const char *rules_word(enum rules_word word);
+
+/* cuInit has succeeded. What is refuted may have lost a device: this goes last. Those between
+ * devices are not tried where the driver shows one. */
+void rules_ask(const struct driver *d, struct rules_answer ret[RULES_NAMES]);
+
+#endif
