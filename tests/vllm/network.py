@@ -5,6 +5,7 @@ restored, as after a partition that TCP has outlived."""
 from __future__ import annotations
 
 import asyncio
+import math
 import socket
 import struct
 from collections.abc import Coroutine
@@ -20,10 +21,12 @@ Stream = tuple[asyncio.StreamReader, asyncio.StreamWriter]
 
 class Network:
     """ends: names of the hosts
-    carried: bytes that came to each of them
+    rate: bytes a second of each connection and way
+    carried: bytes that came to each host
     """
 
-    def __init__(self, *ends: str) -> None:
+    def __init__(self, *ends: str, rate: float = math.inf) -> None:
+        self.rate = rate
         self._loop = asyncio.new_event_loop()
         self._flows = {end: asyncio.Event() for end in ends}
         self._is_cut, self._connections = False, set[asyncio.Task[Any]]()
@@ -67,6 +70,7 @@ class Network:
     async def _pass(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter, to: str) -> None:
         while piece := await reader.read(PIECE):
             await self._flows[to].wait()
+            await asyncio.sleep(len(piece) / self.rate)
             self.carried[to] += len(piece)
             writer.write(piece)
             await writer.drain()
