@@ -63,7 +63,8 @@ class Network:
             pass  # it is reset, as below
         finally:
             for _, writer in ends:
-                if sock := writer.get_extra_info("socket"):
+                sock = writer.get_extra_info("socket")
+                if sock and sock.fileno() >= 0:  # the other side may have closed it
                     sock.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, RESET)
                 writer.transport.abort()
 

@@ -30,7 +30,7 @@ ANSWER_S, TICK_S = 3600.0, 0.1
 WITHIN_S = 120.0  # for an answer, whatever is lost: 30 s in which a ticket is asked for again, 30 s of a fetch, and computing it
 PAGE_BYTES = 4 * 16384  # of a Llama: its layers
 RATE = 2e6  # bytes a second of a connection: bringing a prompt takes as long as computing it
-LOSE_S = 0.8  # in which something is lost: computing a prompt and bringing it
+LOSE_S = 0.8  # in which something is lost, rather early: computing a prompt and bringing it
 
 
 @pytest.mark.parametrize("tiny", ["llama"], indirect=True)
@@ -57,30 +57,6 @@ def test_a_vllm_that_is_killed_under_load_finds_what_it_had(
 # ---- prefill and decode apart
 
 
-def ask(url: str, model: Path, prompt: list[int]) -> list[int]:
-    body = {"model": str(model), "prompt": prompt, "max_tokens": 24, "temperature": 0, "ignore_eos": True}
-    asked = urllib.request.Request(
-        f"{url}/v1/completions", json.dumps(body | {"return_token_ids": True}).encode(), {"Content-Type": "application/json"}
-    )
-    with urllib.request.urlopen(asked, timeout=ANSWER_S) as answer:
-        told: dict[str, Any] = json.load(answer)
-    return list(told["choices"][0]["token_ids"])
-
-
-@contextmanager
-def proxy(prefill: Server, decode: Server) -> Iterator[str]:
-    port = free_port()
-    words = ["--port", str(port), "--prefill", prefill.url, "--decode", decode.url]
-    process = subprocess.Popen([sys.executable, PROXY, *words])
-    url = f"http://127.0.0.1:{port}"
-    while not is_up(url):
-        assert process.poll() is None
-        time.sleep(0.1)
-    yield url
-    process.terminate()
-    process.wait()
-
-
 class Ran(threading.Thread):
     """Seconds in which this process ran: of a pause, in which it and all others were stopped, it counts no more than one."""
 
@@ -92,6 +68,51 @@ class Ran(threading.Thread):
             time.sleep(TICK_S)
             now = time.monotonic()
             self.seconds, before = self.seconds + min(now - before, 1.0), now
+
+
+RAN = Ran(daemon=True)
+RAN.start()
+
+
+def ask(url: str, model: Path, prompt: list[int]) -> list[int]:
+    """What is answered within WITHIN_S."""
+    body = {"model": str(model), "prompt": prompt, "max_tokens": 24, "temperature": 0, "ignore_eos": True}
+    asked = urllib.request.Request(
+        f"{url}/v1/completions", json.dumps(body | {"return_token_ids": True}).encode(), {"Content-Type": "application/json"}
+    )
+    said: list[list[int] | Exception] = []
+
+    def wait() -> None:
+        try:
+            with urllib.request.urlopen(asked, timeout=ANSWER_S) as answer:
+                said.append(list(json.load(answer)["choices"][0]["token_ids"]))
+        except Exception as why:
+            said.append(why)
+
+    waiting, until = threading.Thread(target=wait, daemon=True), RAN.seconds + WITHIN_S
+    waiting.start()
+    while waiting.is_alive():
+        assert RAN.seconds < until, f"no answer in {WITHIN_S:.0f} s"
+        waiting.join(0.01)
+    if isinstance(said[0], Exception):
+        raise said[0]
+    return said[0]
+
+
+@contextmanager
+def proxy(prefill: Server, decode: Server) -> Iterator[str]:
+    port = free_port()
+    words = ["--port", str(port), "--prefill", prefill.url, "--decode", decode.url]
+    process = subprocess.Popen([sys.executable, PROXY, *words])
+    url = f"http://127.0.0.1:{port}"
+    while not is_up(url):
+        assert process.poll() is None
+        time.sleep(0.1)
+    try:
+        yield url
+    finally:
+        process.terminate()
+        process.wait()
 
 
 @dataclass
@@ -158,12 +179,12 @@ def kill(host: Daemon) -> None:
     host.process.kill()
 
 
-def until_fetched(apart: Apart, url: str, n: int, ran: Ran) -> None:
+def until_fetched(apart: Apart, url: str, n: int) -> None:
     """Asks for new prompts until one of them has come by a ticket: all have joined again what was killed."""
-    until = ran.seconds + WITHIN_S
+    until = RAN.seconds + WITHIN_S
     before = apart.decode.counter("fetched")
     while apart.decode.counter("fetched") == before:
-        assert ran.seconds < until, apart.nursery.tail()
+        assert RAN.seconds < until, apart.nursery.tail()
         ask(url, apart.tiny.folder, tokens(300, 7 + 2 * n))
         n += 1000
 
@@ -186,25 +207,23 @@ def test_answers_come_and_are_right_whatever_is_lost_before_decode(
     vllm.stop()
     hosts = pair_of(tmp_path, f"{MEMORY}, regions: 2", network)
     apart = Apart(hosts, network, nursery, tiny)
-    losses, ran = apart.losses(), Ran(daemon=True)
-    ran.start()
+    losses = apart.losses()
     with proxy(apart.prefill, apart.decode) as url:
         for i, (prompt, loss) in enumerate(zip(prompts, rounds(rng, losses, kills), strict=True)):
-            until_fetched(apart, url, i, ran)
+            until_fetched(apart, url, i)
             before = apart.counted()
-            timer = threading.Timer(rng.uniform(0, LOSE_S), loss.lose)
-            begun = ran.seconds
+            timer = threading.Timer(LOSE_S * rng.random() ** 2, loss.lose)
+            begun = RAN.seconds
             timer.start()
             assert ask(url, tiny.folder, prompt) == right[i], loss.name
-            took = ran.seconds - begun
-            assert took < WITHIN_S, loss.name
+            took = RAN.seconds - begun
             timer.join()
             loss.back()
             fetched, lacked = (n - was for n, was in zip(apart.counted(), before))
             loss.answers, loss.fetched, loss.tokens = loss.answers + 1, loss.fetched + fetched, loss.tokens + lacked
             loss.longest = max(loss.longest, took)
             print(f"{i + 1}: {loss.name}: {took:.1f} s, {'by ticket' if fetched else 'computed'}", flush=True)
-        until_fetched(apart, url, kills, ran)
+        until_fetched(apart, url, kills)
         lost = apart.decode.counter("lost")
     apart.stop()
     leaked = [rests(host) for host in hosts]
