@@ -14,12 +14,14 @@ from typing import Any
 import model
 import pytest
 from instances import END_S, Answer, Nursery, Vllm, ctl
+from network import Network
 
 sys.path.insert(0, str(Path(os.environ["TERN_SOURCE"]) / "client/python/tests"))
 from daemons import Daemon, configured, free_port, run  # noqa: E402
 
 
 MEMORY = "memory: 128M"  # of the tenant
+HOSTS, HERE = ("host-a", "host-b"), "127.0.0.1"
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
@@ -160,12 +162,18 @@ def two_hosts(tmp_path: Path) -> Iterator[list[Daemon]]:
     end(*pair)
 
 
-def pair_of(folder: Path, tenant: str) -> list[Daemon]:
-    """Two daemons that know each other."""
-    names, ports = ("host-a", "host-b"), (free_port(), free_port())
+def pair_of(folder: Path, tenant: str, network: Network | None = None) -> list[Daemon]:
+    """Two daemons that know each other, at addresses of the network's where there is one."""
+    ports = {name: (free_port(), free_port()) for name in HOSTS}
+    reached = dict.fromkeys(HOSTS, HERE)
     pair = []
-    for i, name in enumerate(names):
-        more = f"insecure_peers: true\nlisten: 127.0.0.1:{ports[i]}\n"
-        more += f"peers:\n  - {{name: {names[1 - i]}, address: '127.0.0.1:{ports[1 - i]}', tenants: [lm]}}\n"
+    for name, peer in (HOSTS, HOSTS[::-1]):
+        if network:
+            reached[peer] = f"127.0.{1 + HOSTS.index(peer)}.1"
+            for port in ports[peer]:
+                network.relay((reached[peer], port), (HERE, port), peer, name)
+        control, data = ports[name]
+        more = f"insecure_peers: true\nlisten: {HERE}:{control}\ndata_port: {data}\n"
+        more += f"peers:\n  - {{name: {peer}, address: '{reached[peer]}:{ports[peer][0]}', tenants: [lm]}}\n"
         pair.append(run(configured(folder / name, tenant, more), name))
     return pair

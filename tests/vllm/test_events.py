@@ -1,6 +1,7 @@
 """What the bridge tells of Tern is what vLLM tells of itself: the events of one vLLM over Tern from its own publisher and
-from the bridge, both decoded by vLLM's structs, are equal but for time, medium, and how many blocks an event has. What vLLM
-computed twice it tells twice; Tern has it once."""
+from the bridge, both decoded by vLLM's structs, are equal but for time, medium, and how many blocks an event has: without adapters and
+salts and with them. What vLLM computed twice it tells twice; Tern has it once. Of sliding windows vLLM keeps, and tells, a few
+blocks; Tern keeps, and tells, all, and names them alike."""
 
 from __future__ import annotations
 
@@ -14,6 +15,7 @@ import time
 import urllib.request
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -44,6 +46,16 @@ ALONE = {
     "VLLM_CPU_OMP_THREADS_BIND": "nobind",
     "VLLM_NO_USAGE_STATS": "1",
 }
+
+
+def windows(told: list[Any]) -> set[Any]:
+    """What is said of each block of a window. Of the tokens of an event vLLM leaves out blocks."""
+    return {
+        (name, keys, event.group_idx, event.kv_cache_spec_kind, event.kv_cache_spec_sliding_window, event.block_size)
+        for event in told
+        if event.kv_cache_spec_sliding_window is not None
+        for name, keys in zip(event.block_hashes, event.extra_keys or (), strict=True)
+    }
 
 
 @contextmanager
@@ -97,12 +109,14 @@ def events(replay: str) -> list[Any]:
 
 
 def blocks(told: list[Any]) -> list[Any]:
-    """One event a block, without the medium, where it comes first."""
+    """One event a block of full attention, without the medium, where it comes first."""
     found = []
     for event in told:
         assert isinstance(event, structs().BlockStored), event
+        if event.kv_cache_spec_sliding_window is not None:
+            continue
         parent, keys = event.parent_block_hash, event.extra_keys
-        assert keys is not None
+        assert keys is not None and len(event.token_ids) == BLOCK * len(keys)
         for i, name in enumerate(event.block_hashes):
             found.append(
                 msgspec.structs.replace(
@@ -125,9 +139,40 @@ def daemon(tmp_path: Path) -> Iterator[Daemon]:
     end(one)
 
 
-def test_events_are_those_of_vllm(tmp_path: Path, daemon: Daemon) -> None:
-    folder, port = tmp_path / "llama", free_port()
-    model.write(folder, "llama")
+@dataclass(frozen=True)
+class Case:
+    """adapters: that there are; each is asked with each salt, and so is the model alone
+    windows: groups of them
+    """
+
+    shape: str
+    adapters: int = 0
+    windows: int = 0
+
+    @property
+    def asked(self) -> list[tuple[int, str]]:
+        return [(adapter, salt) for adapter in range(self.adapters + 1) for salt in ("", *SALTS)]
+
+
+SALTS = ("mine", "yours")
+CASES = [Case("llama", adapters=2), Case("gemma", windows=2)]
+
+
+def options(folder: Path, case: Case, port: int, own: dict[str, Any], socket: str) -> list[str]:
+    adapters = [f"adapter-{n}={folder}-adapter-{n}" for n in range(1, case.adapters + 1)]
+    words = ["--model", str(folder), "--port", str(port), "--enforce-eager", "--max-model-len", "2048", "--seed", "0"]
+    words += ["--block-size", str(BLOCK), "--enable-prefix-caching", "--prefix-caching-hash-algo", "sha256_cbor"]
+    words += ["--kv-events-config", json.dumps(own), "--kv-transfer-config", json.dumps(tern(socket))]
+    return words + (["--enable-lora", "--max-lora-rank", "8", "--lora-modules", *adapters] if adapters else [])
+
+
+@pytest.mark.parametrize("case", CASES, ids=lambda case: case.shape)
+def test_events_are_those_of_vllm(tmp_path: Path, daemon: Daemon, case: Case) -> None:
+    folder, port = tmp_path / case.shape, free_port()
+    model.write(folder, case.shape)
+    for n in range(case.adapters):
+        model.write_adapter(folder, case.shape, n + 1)
+    (tmp_path / "salts").write_text("".join(f"{salt}\n" for salt in SALTS))
     ends = {name: {what: f"ipc://{tmp_path}/{name}-{what}" for what in ("pub", "replay")} for name in ("vllm", "tern")}
     own = {
         "enable_kv_cache_events": True,
@@ -136,32 +181,44 @@ def test_events_are_those_of_vllm(tmp_path: Path, daemon: Daemon) -> None:
         "replay_endpoint": ends["vllm"]["replay"],
     }
     server = (
-        *(sys.executable, "-m", "vllm.entrypoints.openai.api_server", "--model", str(folder), "--port", str(port)),
-        *("--enforce-eager", "--max-model-len", "2048", "--block-size", str(BLOCK), "--seed", "0"),
-        *("--enable-prefix-caching", "--prefix-caching-hash-algo", "sha256_cbor"),
-        *("--kv-events-config", json.dumps(own), "--kv-transfer-config", json.dumps(tern(daemon.socket))),
+        *(sys.executable, "-m", "vllm.entrypoints.openai.api_server"),
+        *options(folder, case, port, own, daemon.socket),
     )
     bridge = (
         *(sys.executable, "-m", "tern.vllm.events", "--socket", daemon.socket, "--model", str(folder)),
         *("--block-size", str(BLOCK), "--endpoint", ends["tern"]["pub"], "--replay", ends["tern"]["replay"]),
+        *("--salts", str(tmp_path / "salts")),
+        *(f"--lora=adapter-{n}={folder}-adapter-{n}" for n in range(1, case.adapters + 1)),
     )
     log, url = tmp_path / "vllm.log", f"http://127.0.0.1:{port}"
     with child(log, *server) as process, child(tmp_path / "bridge.log", *bridge) as following:
         ready(f"{url}/health", process, log)
-        for prompt in PROMPTS:
-            words = {"model": str(folder), "prompt": prompt, "max_tokens": ANSWER, "temperature": 0, "ignore_eos": True}
-            assert post(f"{url}/v1/completions", words)["usage"]["completion_tokens"] == ANSWER
+        for adapter, salt in case.asked:
+            for prompt in PROMPTS:
+                words = {"prompt": prompt, "max_tokens": ANSWER, "temperature": 0, "ignore_eos": True}
+                words |= {"model": f"adapter-{adapter}" if adapter else str(folder)} | ({"cache_salt": salt} if salt else {})
+                assert post(f"{url}/v1/completions", words)["usage"]["completion_tokens"] == ANSWER
         until = time.monotonic() + END_S
         while True:
-            wanted = blocks(events(ends["vllm"]["replay"]))
+            own_events = events(ends["vllm"]["replay"])
             cleared, *told = events(ends["tern"]["replay"])
-            if len(blocks(told)) >= len(wanted) or time.monotonic() > until:
+            wanted, mine = blocks(own_events), blocks(told)
+            if len(mine) >= len(wanted) or time.monotonic() > until:
                 break
             assert following.poll() is None, (tmp_path / "bridge.log").read_text()
             time.sleep(0.1)
     assert cleared == structs().AllBlocksCleared()
     assert {event.medium for event in told} == {"TERN"}
-    assert len(wanted) > sum(len(prompt) // BLOCK for prompt in PROMPTS[:2])
-    assert blocks(told) == wanted
-    print(f"{len(wanted)} blocks in {len(told)} events of the bridge: equal to vLLM's")
-    print(told[0], wanted[0], sep="\n")
+    assert len(wanted) > len(case.asked) * sum(len(prompt) // BLOCK for prompt in PROMPTS[:2])
+    if mine != wanted:  # short, for the lists are long
+        lacking = [one for one in wanted if one not in mine], [one for one in mine if one not in wanted]
+        raise AssertionError(f"{[len(some) for some in lacking]} differ, such as {[some[:1] for some in lacking]}")
+    keys = {key for event in wanted for key in event.extra_keys}
+    assert len(keys) == (1 + case.adapters) * (1 + len(SALTS))
+    kept, in_windows = windows(own_events), windows(told)
+    assert kept <= in_windows and len(in_windows) == case.windows * len(mine)
+    assert len({group for _, _, group, *_ in kept}) == case.windows
+    print(f"{case.shape}: {len(wanted)} blocks of {len(case.asked)} adapters and salts in {len(told)} events of the bridge: equal")
+    if case.windows:
+        print(f"{case.windows} groups of windows: all of vLLM's {len(kept)} blocks are among the bridge's {len(in_windows)}")
+    print(*(next(event for event in wanted if event.extra_keys == [key]) for key in sorted(keys, key=str)), sep="\n")

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from ._lib import PEER_DISK, STEP_NONE, lib
-from .aio import Async, Event
+from .aio import Async, Event, chains
 from .connection import Connection, Depths, Engine, Pool, Reset
 from .errors import (
     Busy,
@@ -88,6 +88,7 @@ __all__ = [
     "Told",
     "Turn",
     "Unsupported",
+    "chains",
     "connect",
     "version",
 ]

@@ -423,6 +423,7 @@ _CALLS: dict[str, tuple[object, list[object]]] = {
     "tern_poll": (ct.c_int, [_P, ct.POINTER(Answer)]),
     "tern_subscribe": (ct.c_int, [_P, _NS, u64, u64]),
     "tern_subscribe_tokens": (ct.c_int, [_P, _NS, u64, u64]),
+    "tern_chains": (u32, [_NS, _TOKENS, u32, ct.POINTER(u64), u32]),
     "tern_unsubscribe": (ct.c_int, [_P, u64, u32]),
 }
 

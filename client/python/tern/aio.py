@@ -38,9 +38,18 @@ class Event:
     # Of a stored chunk, where the subscription is for tokens and the chunk was in the tree yet; else empty.
     tokens: tuple[int, ...] = ()
     keys: tuple[ExtraKey, ...] = ()
+    ns: int = 0  # a hash of the namespace
 
 
 _KINDS = {1: "stored", 2: "tier", 3: "removed"}
+
+
+def chains(ns: Namespace, tokens: TokenList, align_tokens: int, keys: Iterable[ExtraKey] = ()) -> list[int]:
+    """Of a token list's whole chunks, the shallowest first, as Event.chain has them. align_tokens: length of a chunk."""
+    listed, length = c_tokens(tokens, keys), number("align_tokens", align_tokens)
+    found = (ct.c_uint64 * (len(listed.ids) // length if length else 0))()
+    n = lib.tern_chains(ct.byref(ns._c()), ct.byref(listed.c), length, found, len(found))
+    return list(found[:n])
 
 
 class Async:
@@ -276,6 +285,7 @@ class Async:
                         missed,
                         tuple(e.tokens[: e.ntokens]),
                         tuple(ExtraKey(k.position, k.hi, k.lo) for k in e.keys[: e.nkeys]),
+                        e.ns_hi << 64 | e.ns_lo,
                     )
                 )
                 missed = 0

@@ -20,7 +20,18 @@ from daemons import READY_S, again, configured, run
 from tern.aio import Event
 from tern.layout import ExtraKey
 from tern.vllm import event_blocks
-from tern.vllm.event_blocks import Blocks, Unfit, block_hashes, cbor, sha256_cbor
+from tern.vllm.event_blocks import (
+    NO_EXTRAS,
+    Adapter,
+    Blocks,
+    Kind,
+    Space,
+    Unfit,
+    block_hashes,
+    cbor,
+    kinds_of,
+    sha256_cbor,
+)
 
 BLOCK, CHUNK = 4, 8
 SEED = "0"
@@ -39,6 +50,13 @@ def change(kind: str, chain: int, parent: int = 0, tokens: range | tuple[int, ..
 
 def number(block: bytes) -> int:
     return int.from_bytes(block[-8:], "big")
+
+
+def told_blocks(block_size: int = BLOCK, **more: Any) -> Blocks:
+    """Of changes as change() makes them, whose namespace is told and known."""
+    blocks = Blocks(block_size, {NS: NO_EXTRAS}, SEED, **more)
+    blocks._found[0] = NO_EXTRAS
+    return blocks
 
 
 NAMES = block_hashes(sha256_cbor(SEED), range(16), BLOCK)
@@ -81,7 +99,7 @@ def test_hash_goes_on_from_the_block_before() -> None:
 
 
 def test_stored_chunks_that_follow_each_other_are_one_event() -> None:
-    blocks = Blocks(BLOCK, SEED)
+    blocks = told_blocks()
     blocks.take(change("stored", 1, 0, range(8)))
     blocks.take(change("stored", 2, 1, range(8, 16)))
     (event,) = blocks.events()
@@ -97,6 +115,7 @@ def test_stored_chunks_that_follow_each_other_are_one_event() -> None:
         "extra_keys": [None] * 4,
         "group_idx": 0,
         "kv_cache_spec_kind": "full_attention",
+        "kv_cache_spec_sliding_window": None,
     }
     assert blocks.events() == []
     blocks.take(change("stored", 3, 2, range(8)))  # not into an event that was given out
@@ -108,7 +127,7 @@ def test_stored_chunks_that_follow_each_other_are_one_event() -> None:
 
 
 def test_whole_hashes() -> None:
-    blocks = Blocks(BLOCK, SEED, group=3, whole=True)
+    blocks = told_blocks(whole=True, kinds=lambda pool: (Kind(3),))
     blocks.take(change("stored", 1, 0, range(8)))
     blocks.take(change("removed", 1))
     stored, *removed = blocks.events()
@@ -117,7 +136,7 @@ def test_whole_hashes() -> None:
 
 
 def test_prefix_of_two_pools_is_removed_with_the_last() -> None:
-    blocks = Blocks(BLOCK, SEED)
+    blocks = told_blocks()
     blocks.take(change("stored", 1, 0, range(8)))
     blocks.take(change("stored", 1, 0, range(8), pool=2))
     blocks.take(change("tier", 1, 0))
@@ -131,7 +150,7 @@ def test_prefix_of_two_pools_is_removed_with_the_last() -> None:
 
 
 def test_what_has_no_name_is_not_told_and_counted(monkeypatch: pytest.MonkeyPatch) -> None:
-    blocks = Blocks(BLOCK, SEED)
+    blocks = told_blocks()
     blocks.take(change("stored", 2, 1, range(8)))  # behind what is not known
     blocks.take(change("stored", 1, 0))  # gone before it could be told
     blocks.take(change("stored", 1, 0, range(8), keys=(ExtraKey(0, 1, 2),)))
@@ -146,7 +165,7 @@ def test_what_has_no_name_is_not_told_and_counted(monkeypatch: pytest.MonkeyPatc
 
 
 def test_clear_forgets() -> None:
-    blocks = Blocks(BLOCK, SEED)
+    blocks = told_blocks()
     blocks.take(change("stored", 1, 0, range(8)))
     blocks.clear()
     blocks.take(change("removed", 1))
@@ -154,9 +173,65 @@ def test_clear_forgets() -> None:
     assert [e["type"] for e in blocks.events()] == ["BlockStored", "AllBlocksCleared", "BlockStored"]
 
 
+ADAPTED, SALTED = Space(Adapter("a", "/a", 2)), Space(Adapter("a", "/a", 2), "s")
+
+
+def stored(ns: tern.Namespace, of: int, n: int, first: int = 0) -> list[Event]:
+    """The chunks of n tokens, of a namespace with this hash."""
+    names = [0, *tern.chains(ns, range(first, first + n), CHUNK)]
+    ranges = [range(first + at, first + at + CHUNK) for at in range(0, n, CHUNK)]
+    return [change("stored", b, a, these, ns=of) for a, b, these in zip(names, names[1:], ranges)]
+
+
+def test_adapters_and_salts_are_extra_keys() -> None:
+    spaces = {space.namespace("m", "", NS.kv_dtype): space for space in (NO_EXTRAS, ADAPTED, SALTED)}
+    assert list(spaces)[0] == NS and list(spaces)[2] == tern.Namespace("m", "", NS.kv_dtype, "a=/a", "s")
+    blocks, nobody = Blocks(BLOCK, spaces, SEED), tern.Namespace("m", "", NS.kv_dtype, "", "another")
+    for i, ns in enumerate([*spaces, nobody]):
+        for one in stored(ns, i, 16):
+            blocks.take(one)
+    plain, adapted, salted = blocks.events()
+    assert (plain["lora_id"], plain["lora_name"], plain["extra_keys"]) == (None, None, [None] * 4)
+    assert (adapted["lora_id"], adapted["lora_name"], adapted["extra_keys"]) == (2, "a", [("a",)] * 4)
+    assert (salted["lora_id"], salted["extra_keys"]) == (2, [("a", "s"), ("a",), ("a",), ("a",)])
+    first = sha256_cbor((sha256_cbor(SEED), (0, 1, 2, 3), (("lora", "a", "/a"), ("cache_salt", "s"))))
+    second = sha256_cbor((first, (4, 5, 6, 7), (("lora", "a", "/a"),)))
+    assert salted["block_hashes"][:2] == [number(first), number(second)]
+    assert blocks.unnamed == 0  # another salt's chunks are of nobody who is told
+
+    beside = stored(list(spaces)[1], 1, 16, first=100)
+    blocks.take(beside[1])  # behind what is not known
+    assert (blocks.unnamed, blocks.events()) == (1, [])
+    for one in beside:
+        blocks.take(one)
+    (event,) = blocks.events()
+    assert (event["lora_name"], event["parent_block_hash"], len(event["block_hashes"])) == ("a", None, 4)
+
+
+def test_a_pool_with_windows_has_events_of_each_group() -> None:
+    full = {"family": "history", "page_tokens": BLOCK, "window": 0}
+    rows = [full | {"family": "window", "window": 7}, full, full | {"page_tokens": 2 * BLOCK}]
+    rows.append(full | {"family": "window", "window": 1})  # a state
+    kinds = kinds_of(rows, BLOCK)
+    assert kinds == (Kind(0, "sliding_window", 8), Kind(1)) and kinds_of([], BLOCK) == (Kind(),)
+    blocks = told_blocks(kinds=lambda pool: kinds if pool == 1 else (Kind(),))
+    blocks.take(change("stored", 1, 0, range(8)))
+    blocks.take(change("stored", 2, 1, range(8, 16)))
+    blocks.take(change("stored", 3, 2, range(8), pool=2))
+    windows, history, other = blocks.events()
+    for event, group, window in ((windows, 0, 8), (history, 1, None)):
+        assert (event["block_hashes"], event["token_ids"], event["parent_block_hash"]) == (NUMBERS, [*range(16)], None)
+        assert (event["group_idx"], event["kv_cache_spec_sliding_window"]) == (group, window)
+    assert (windows["kv_cache_spec_kind"], history["kv_cache_spec_kind"]) == ("sliding_window", "full_attention")
+    assert (other["group_idx"], other["parent_block_hash"]) == (0, NUMBERS[-1])
+    blocks.take(change("removed", 2))
+    told_gone = [(e["block_hashes"], e["group_idx"]) for e in blocks.events()]
+    assert told_gone == [([n], group) for n in NUMBERS[:1:-1] for group in (0, 1)]
+
+
 def test_chunk_that_is_no_number_of_blocks_is_refused() -> None:
     with pytest.raises(Unfit, match="--block-size"):
-        Blocks(3, SEED).take(change("stored", 1, 0, range(8)))
+        told_blocks(block_size=3).take(change("stored", 1, 0, range(8)))
 
 
 # ---- the bridge
@@ -185,7 +260,7 @@ def test_lost_changes_end_what_is_followed() -> None:
     first, second = change("stored", 1, 0, range(8), lost=7), change("stored", 2, 1, range(8))
     for lost, told in ((0, 4), (1, 2)):  # at the beginning it is no loss
         said: Any = Said(first, change("stored", 3, 0, range(8), lost=lost), second)
-        asyncio.run(follow(said, NS, Blocks(BLOCK, SEED), said))
+        asyncio.run(follow(said, NS, told_blocks(), said))
         hashes = [name for event in said.events for name in event.get("block_hashes", ())]
         assert said.events[-1]["type"] == "AllBlocksCleared"
         assert len(hashes) == told + 2 * (lost == 0)

@@ -1,6 +1,6 @@
 """KV events of what Tern holds, in vLLM's own form, for routers made for vLLM: `python -m tern.vllm.events --help`.
 
-It follows the changes of one namespace and publishes them over ZeroMQ as vLLM's ZmqEventPublisher does: (topic, number,
+It follows the changes of a model's prefixes, without and with the adapters and salts that it is told of, and publishes them over ZeroMQ as vLLM's ZmqEventPublisher does: (topic, number,
 batch) on a PUB socket, and what was sent again on a ROUTER socket. It needs pyzmq and msgspec, which vLLM brings along.
 """
 
@@ -14,6 +14,7 @@ import time
 from collections import deque
 from collections.abc import Sequence
 from contextlib import aclosing
+from pathlib import Path
 from typing import Any
 
 import msgspec
@@ -24,7 +25,7 @@ from ..aio import Async
 from ..connection import Connection
 from ..errors import DaemonLost, TernError
 from ..layout import Namespace
-from .event_blocks import DEFAULT_SEED, Blocks, Unfit
+from .event_blocks import DEFAULT_SEED, Adapter, Blocks, Kind, Space, Unfit, kinds_of
 
 BATCH_MAX = 1024  # events of a batch, about: what one change adds is not divided
 REPLAY_BATCHES, REPLAY_BYTES = 10_000, 256 << 20  # the last batches are kept, as far as both go
@@ -89,7 +90,26 @@ class Publisher:
         self._context.term()
 
 
-async def follow(requests: Async, ns: Namespace, blocks: Blocks, publisher: Publisher) -> None:
+class Pools:
+    """Which groups of vLLM's KV a pool has, as the daemon says of those that it has not said of yet."""
+
+    def __init__(self, block_size: int) -> None:
+        self.block_size = block_size
+        self.connection: Connection | None = None
+        self._kinds: dict[int, tuple[Kind, ...]] = {}
+
+    def follow(self, connection: Connection) -> None:
+        self.connection = connection
+        self._kinds.clear()
+
+    def kinds(self, pool: int) -> tuple[Kind, ...]:
+        if pool not in self._kinds and self.connection:
+            rows = [row for row in self.connection.stats()["pools"] if row["tier"] == "device"]
+            self._kinds[pool] = kinds_of([row for row in rows if int(row["pool"], 16) == pool], self.block_size)
+        return self._kinds[pool]
+
+
+async def follow(requests: Async, ns: Namespace | None, blocks: Blocks, publisher: Publisher) -> None:
     """Tells what the daemon still knows of its changes, and then each that comes. It ends when changes were lost, or the
     daemon is, and tells that nothing is known."""
     loop, due = asyncio.get_running_loop(), False
@@ -119,8 +139,10 @@ async def follow(requests: Async, ns: Namespace, blocks: Blocks, publisher: Publ
         flush()
 
 
-async def bridge(socket: str, ns: Namespace, blocks: Blocks, publisher: Publisher) -> None:
-    """Follows a daemon, and after its end the next one."""
+async def bridge(socket: str, pools: Pools, blocks: Blocks, publisher: Publisher) -> None:
+    """Follows a daemon, and after its end the next one. Changes of several namespaces are asked for with all of the tenant's,
+    so that they come in their order, and one subscription has them."""
+    only = next(iter(blocks.spaces)) if len(blocks.spaces) == 1 else None
     replays = asyncio.create_task(publisher.serve_replays())
     pause = PAUSE_FIRST_S
     blocks.clear()  # a bridge before this one may have told something
@@ -129,10 +151,11 @@ async def bridge(socket: str, ns: Namespace, blocks: Blocks, publisher: Publishe
         while True:
             try:
                 with Connection(socket) as connection:
+                    pools.follow(connection)
                     requests = Async(connection)
                     try:
                         pause = PAUSE_FIRST_S
-                        await follow(requests, ns, blocks, publisher)
+                        await follow(requests, only, blocks, publisher)
                     finally:
                         requests.close()
             except DaemonLost as why:
@@ -151,7 +174,14 @@ def arguments(words: Sequence[str] | None = None) -> argparse.Namespace:
     parser.add_argument("--kv-dtype", default="torch.bfloat16/None", help="the model's dtype and quantization")
     parser.add_argument("--block-size", type=int, required=True, help="vLLM's --block-size")
     parser.add_argument("--seed", default=os.environ.get("PYTHONHASHSEED", DEFAULT_SEED), help="vLLM's PYTHONHASHSEED")
-    parser.add_argument("--group", type=int, default=0, help="group_idx: which of vLLM's groups has full attention")
+    parser.add_argument(
+        "--lora",
+        action="append",
+        default=[],
+        metavar="NAME=PATH",
+        help="an adapter, as vLLM's --lora-modules names it; all of them in that order, from which they have their ids",
+    )
+    parser.add_argument("--salts", metavar="FILE", help="a cache_salt in each line, with which prefixes are told, too")
     parser.add_argument("--whole", action="store_true", help="hashes of 32 bytes, not numbers of 64 bits")
     parser.add_argument("--endpoint", default="tcp://*:5557", help="where routers subscribe")
     parser.add_argument("--replay", help="where routers ask for what they missed")
@@ -159,13 +189,28 @@ def arguments(words: Sequence[str] | None = None) -> argparse.Namespace:
     told = parser.parse_args(words)
     if told.block_size < 1:
         parser.error("--block-size: 1 or more")
+    if wrong := [words for words in told.lora if not all(words.partition("="))]:
+        parser.error(f"--lora {wrong[0]}: say NAME=PATH")
     return told
+
+
+def spaces_of(told: argparse.Namespace) -> dict[Namespace, Space]:
+    """Each adapter, and none, with each salt, and none."""
+    named = [words.split("=", 1) for words in told.lora]
+    adapters = [Adapter(name, path, i) for i, (name, path) in enumerate(named, 1)]
+    salts = Path(told.salts).read_text().splitlines() if told.salts else []
+    spaces = [Space(adapter, salt) for adapter in (None, *adapters) for salt in ("", *filter(None, salts))]
+    return {space.namespace(told.model, told.revision, told.kv_dtype): space for space in spaces}
 
 
 def main() -> int:
     told = arguments()
-    ns = Namespace(model=told.model, revision=told.revision, kv_dtype=told.kv_dtype)
-    blocks = Blocks(told.block_size, told.seed, told.group, told.whole)
+    pools = Pools(told.block_size)
+    try:
+        blocks = Blocks(told.block_size, spaces_of(told), told.seed, pools.kinds, told.whole)
+    except (OSError, UnicodeDecodeError) as why:
+        print(f"tern.vllm.events: --salts {told.salts}: {why}", file=sys.stderr)
+        return 1
     try:
         publisher = Publisher(told.endpoint, told.replay, told.topic)
     except zmq.ZMQError as why:
@@ -173,7 +218,7 @@ def main() -> int:
         return 1
     try:
         print(f"tern.vllm.events: ready endpoint={publisher.endpoint} replay={publisher.replay}", flush=True)
-        asyncio.run(bridge(told.socket, ns, blocks, publisher))
+        asyncio.run(bridge(told.socket, pools, blocks, publisher))
     except (TernError, Unfit) as why:
         print(f"tern.vllm.events: {why}", file=sys.stderr)
         return 1
