@@ -49,7 +49,7 @@ if ! grep -q "^RDMA: not in this build" <<<"$doctor"; then
     for want in "region 0, on $first" "region 1, on $second"; do
         grep -qE "memory of a, $want: (not )?registered with " <<<"$doctor" || fail "doctor: $doctor"
     done
-    grep -qE "; registrations take (134,217,728|67,108,864) bytes" <<<"$doctor" || fail "doctor: $doctor"
+    grep -qE "; registrations take (134,225,920|67,117,056) bytes" <<<"$doctor" || fail "doctor: $doctor"
 fi
 kill "$pid"
 wait "$pid" || fail "the daemon ended with status $?"

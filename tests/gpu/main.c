@@ -85,13 +85,18 @@ static bool rows_print(struct gpu *g, bool quick)
     return measure_holds(&m);
 }
 
-/* Returns how many are not the driver's. */
-static int rules_print(const struct gpu *g)
+/* Returns how many are not the driver's. Of the GPU everything is closed: what is refuted may have
+ * lost it. */
+static int rules_print(void)
 {
-    struct rules_answer answers[RULES_NAMES];
+    struct rules_answer answers[RULES_NAMES] = {{.word = RULES_NOT_TRIED}};
+    struct driver_why why;
+    struct driver d;
     int refuted = 0;
+    bool opened = driver_open(&d, DRIVER_LIBRARY, &why) == DRIVER_OK;
 
-    rules_ask(&g->driver, answers);
+    if (opened && d.init(0) == CUDA_SUCCESS)
+        rules_ask(&d, answers);
     printf(" \"rules\": [");
     for (int i = 0; i < RULES_NAMES; i++) {
         const struct rules_answer *r = &answers[i];
@@ -101,6 +106,8 @@ static int rules_print(const struct gpu *g)
         refuted += r->word == RULES_REFUTED;
     }
     printf("],\n");
+    if (opened)
+        driver_close(&d);
     return refuted;
 }
 
@@ -123,9 +130,9 @@ int main(int argc, char **argv)
            name_of(&g), g.major, g.minor, g.processors, g.driver_version);
     wrong = cases_run(&g, quick);
     fast = wrong == 0 && rows_print(&g, quick); /* what is wrong may write anywhere */
-    refuted = rules_print(&g);
+    gpu_close(&g);
+    refuted = rules_print();
     printf(" \"wrong\": %d, \"refuted\": %d, \"within\": %s}\n", wrong, refuted,
            fast ? "true" : "false");
-    gpu_close(&g);
     return wrong ? 3 : refuted ? 4 : !fast;
 }

@@ -92,51 +92,69 @@ static CUresult copy(const struct asking *a, const struct block *to, const struc
     return result == CUDA_SUCCESS ? a->d->event_wait(a->event) : result;
 }
 
-/* The first device has access to `here`, and `there` is the second one's. */
-static void peers_ask(struct asking *a, const struct block *here, const struct block *there)
+/* Of what is given. The first device has access to `here`, and the second one to `there`, which is
+ * its own. */
+static void given_ask(struct asking *a, const struct block *here, const struct block *there)
 {
     uint8_t bytes[BYTES], came[BYTES] = {0};
-    CUresult result;
-    int can = 0;
+    CUresult result = access_give(a, there, 0);
 
     memset(bytes, 0x5a, sizeof bytes);
-    if (a->d->device_reaches(&can, a->device[0], a->device[1]) != CUDA_SUCCESS ||
-        access_give(a, there, 1) != CUDA_SUCCESS)
-        return;
-    if (!can) {
-        result = access_give(a, there, 0);
-        answer(a, RULES_PEER_REFUSED, result, result == CUDA_ERROR_INVALID_DEVICE);
-        return;
-    }
-    result = copy(a, here, there);
-    answer(a, RULES_PEER_NEEDED, result, result == CUDA_ERROR_INVALID_VALUE);
-    result = access_give(a, there, 0);
     a->d->context_set(a->context[1]);
     if (result == CUDA_SUCCESS)
         result = a->d->copy_to_device(there->at, bytes, sizeof bytes);
-    answer(a, RULES_PEER_ADDED, result, result == CUDA_SUCCESS);
     a->d->context_set(a->context[0]);
-    if (result == CUDA_SUCCESS)
-        result = copy(a, here, there);
+    answer(a, RULES_PEER_ADDED, result, result == CUDA_SUCCESS);
+    if (result != CUDA_SUCCESS)
+        return;
+    result = copy(a, here, there);
     if (result == CUDA_SUCCESS)
         result = a->d->copy_to_host(came, here->at, sizeof came);
     answer(a, RULES_PEER_GIVEN, result, memcmp(bytes, came, sizeof bytes) == 0);
 }
 
+/* A driver that does not refuse the copy may lose the device by it. False: it has. */
+static bool closed_ask(struct asking *a, enum rules_name name, const struct block *here,
+                       const struct block *closed)
+{
+    CUresult result = copy(a, here, closed);
+
+    answer(a, name, result, result == CUDA_ERROR_INVALID_VALUE);
+    return !driver_is_lost(result);
+}
+
+static void peers_ask(struct asking *a, const struct block *here, bool *ret_reached)
+{
+    struct block there;
+    int can = 0;
+    bool ready = a->d->device_reaches(&can, a->device[0], a->device[1]) == CUDA_SUCCESS;
+
+    *ret_reached = ready && can;
+    ready = block_take(a, 1, &there) && ready && access_give(a, &there, 1) == CUDA_SUCCESS;
+    if (ready && can) {
+        given_ask(a, here, &there);
+    } else if (ready) {
+        CUresult result = access_give(a, &there, 0);
+
+        answer(a, RULES_PEER_REFUSED, result, result == CUDA_ERROR_INVALID_DEVICE);
+    }
+    block_give(a, &there);
+}
+
+/* What may lose a device goes last. */
 static void blocks_ask(struct asking *a)
 {
-    struct block here, closed, there = {0};
-    CUresult result;
+    struct block here, closed = {0}, far = {0};
+    bool reached = false, goes_on;
 
     if (block_take(a, 0, &here) && access_give(a, &here, 0) == CUDA_SUCCESS) {
-        if (a->devices > 1 && block_take(a, 1, &there))
-            peers_ask(a, &here, &there);
-        if (block_take(a, 0, &closed)) {
-            result = copy(a, &here, &closed);
-            answer(a, RULES_OWN_NEEDED, result, result == CUDA_ERROR_INVALID_VALUE);
-        }
+        if (a->devices > 1)
+            peers_ask(a, &here, &reached);
+        goes_on = block_take(a, 0, &closed) && closed_ask(a, RULES_OWN_NEEDED, &here, &closed);
+        if (goes_on && reached && block_take(a, 1, &far) && access_give(a, &far, 1) == CUDA_SUCCESS)
+            (void)closed_ask(a, RULES_PEER_NEEDED, &here, &far);
         block_give(a, &closed);
-        block_give(a, &there);
+        block_give(a, &far);
     }
     block_give(a, &here);
 }
@@ -150,8 +168,7 @@ void rules_ask(const struct driver *d, struct rules_answer ret[RULES_NAMES])
     if (d->device_count(&devices) != CUDA_SUCCESS)
         return;
     a.devices = devices < DEVICES ? devices : DEVICES;
-    while (retained < a.devices &&
-           d->device_get(&a.device[retained], retained) == CUDA_SUCCESS &&
+    while (retained < a.devices && d->device_get(&a.device[retained], retained) == CUDA_SUCCESS &&
            d->context_retain(&a.context[retained], a.device[retained]) == CUDA_SUCCESS)
         retained++;
     if (retained > 0 && retained == a.devices && d->context_set(a.context[0]) == CUDA_SUCCESS &&

@@ -45,6 +45,7 @@ struct mem_config {
      * Borrowed for good, as the name of CUDA's library is (NULL: the system's). */
     const char (*device[MEM_TENANTS_MAX])[MEM_DEVICE_BYTES];
     const char *cuda_library;
+    bool no_peers;           /* copies between GPUs go through memory of the host, untried */
     uint32_t device_wait_ms; /* that a GPU may take for a piece of a copy before it counts as lost;
                                 0: a long time */
     uint32_t fault_copy_corrupt_every; /* fault injection: flip one byte in what every so-many-th

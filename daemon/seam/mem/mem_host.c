@@ -214,7 +214,7 @@ static enum tern_err create_regions(struct mem *mem, const char **ret_why)
         TRY(create_records(mem, t, ret_why));
     }
     if (mem->cuda)
-        cuda_peers_open(mem->cuda);
+        cuda_peers_open(mem->cuda, c->no_peers);
     if (c->huge_pages)
         mem->huge_bytes =
             region_huge_bytes(&mem->region[0][0][0], sizeof mem->region / sizeof(struct region));
@@ -437,18 +437,25 @@ uint32_t mem_transfer_regions(const struct mem *mem, uint32_t pool)
     return place_of(mem, pool)->transfer_regions;
 }
 
+/* What came to a GPU is hashed there: it came over a bus, by peer access or not. */
 bool mem_spread(struct mem *mem, uint32_t pool, const struct page_at *page)
 {
     const struct pool_place *place = place_of(mem, pool);
-    uint64_t *sums = mem_sums(mem, page->record);
+    const uint8_t *from = mem_page(mem, pool, 0, page->group, page->index);
+    uint64_t *sums = mem_sums(mem, page->record), bytes = mem_page_bytes(mem, pool, page->group);
     uint32_t units = place->group[page->group].units;
 
     for (uint32_t r = place->transfer_regions; r < place->regions; r++) {
-        if (!mem_move(mem, mem_page(mem, pool, r, page->group, page->index),
-                      mem_page(mem, pool, 0, page->group, page->index),
-                      place->group[page->group].page_bytes))
+        uint8_t *to = mem_page(mem, pool, r, page->group, page->index);
+        uint64_t *theirs = sums + r * units;
+
+        if (!mem_move(mem, to, from, bytes))
             return false;
-        memcpy(sums + r * units, sums, units * sizeof *sums);
+        if (!place->far)
+            memcpy(theirs, sums, units * sizeof *sums);
+        else if (!mem_far_sums(place->far, to, bytes, units, theirs) ||
+                 memcmp(theirs, sums, units * sizeof *sums) != 0)
+            return false;
     }
     return true;
 }

@@ -131,8 +131,19 @@ static void rows_spread(struct landing *l)
     l->row_bytes = 0;
 }
 
-/* Short rows together, through memory of the host, since the other rank may lie on another device;
- * each long one by itself. */
+/* Longer than what is packed at a time. */
+static void row_spread(struct landing *l, uint8_t *there, const uint8_t *here, uint64_t n)
+{
+    for (uint64_t at = 0; at < n && !l->lost; at += sizeof l->packed) {
+        uint64_t bytes = n - at < sizeof l->packed ? n - at : sizeof l->packed;
+
+        l->lost = !mem_get(l->mem, l->packed, here + at, bytes) ||
+                  !mem_put(l->mem, there + at, l->packed, bytes);
+    }
+}
+
+/* Through memory of the host, short rows together. The other rank may lie on another device, and
+ * nothing says afterwards what a copy between the two should have brought. */
 static void spread_far(struct landing *l, const struct reshard_piece *p)
 {
     uint8_t *to = place_of(l, &p->to), *from = place_of(l, &p->from);
@@ -142,7 +153,7 @@ static void spread_far(struct landing *l, const struct reshard_piece *p)
         uint8_t *there = to + strided_to(&p->shape, i), *here = from + strided_from(&p->shape, i);
 
         if (n > sizeof l->packed) {
-            l->lost = !mem_move(l->mem, there, here, n);
+            row_spread(l, there, here, n);
             continue;
         }
         l->row[l->rows] = (struct iovec){here, n};
@@ -167,16 +178,6 @@ static void spread_touch(void *ctx)
     }
 }
 
-static void far_seal(struct landing *l, const uint8_t *page, uint64_t bytes, uint32_t units,
-                     uint64_t *ret)
-{
-    const uint32_t first = 0;
-    const struct mem_far_pages pages = {
-        .base = page, .list = &first, .page_bytes = bytes, .n = 1, .units = units};
-
-    l->lost = !l->far->sums(l->far->ctx, &pages, ret) || l->lost;
-}
-
 static void page_seal(struct landing *l, uint32_t i)
 {
     const struct page_at *page = &l->pages[i];
@@ -188,8 +189,8 @@ static void page_seal(struct landing *l, uint32_t i)
         const struct reshard_end whole = {.rank = r, .page = i};
         const uint8_t *at = place_of(l, &whole);
 
-        if (l->far)
-            far_seal(l, at, bytes, units, sums);
+        if (l->far && !mem_far_sums(l->far, at, bytes, units, sums))
+            l->lost = true;
         for (uint32_t unit = 0; !l->far && unit < units; unit++) {
             uint64_t from, end = checksum_unit_span(bytes, units, unit, &from);
 

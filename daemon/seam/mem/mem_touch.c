@@ -79,6 +79,16 @@ bool mem_far_put(const struct mem_far *far, void *at, const void *from, uint64_t
     return far->put(far->ctx, at, n, piece_filled, &s);
 }
 
+bool mem_far_sums(const struct mem_far *far, const void *page, uint64_t bytes, uint32_t units,
+                  uint64_t *ret)
+{
+    const uint32_t first = 0;
+    const struct mem_far_pages pages = {
+        .base = page, .list = &first, .page_bytes = bytes, .n = 1, .units = units};
+
+    return far->sums(far->ctx, &pages, ret);
+}
+
 /* ---- either ---- */
 
 bool mem_get(const struct mem *mem, void *to, const void *at, uint64_t n)

@@ -48,6 +48,10 @@ struct mem_far {
 bool mem_far_get(const struct mem_far *far, void *to, const void *at, uint64_t n);
 bool mem_far_put(const struct mem_far *far, void *at, const void *from, uint64_t n);
 
+/* The checksums of the units of one page that is far. */
+bool mem_far_sums(const struct mem_far *far, const void *page, uint64_t bytes, uint32_t units,
+                  uint64_t *ret);
+
 /* NULL: the CPU reaches all memory. */
 const struct mem_far *mem_far(const struct mem *mem);
 

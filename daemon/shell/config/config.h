@@ -132,7 +132,8 @@ struct config {
     uint32_t workers, data_threads;
     uint32_t connections; /* data connections to one peer */
     bool huge_pages;
-    bool insecure_peers;                              /* peers talk in the clear */
+    bool peer_access;    /* between GPUs, where they reach each other */
+    bool insecure_peers; /* peers talk in the clear */
     char tls_ca[4096], tls_cert[4096], tls_key[4096]; /* PEM files; all or none */
     struct config_devices rdma_device;                /* none: "auto" */
     uint64_t rdma_mr_bytes;                           /* of one registration */

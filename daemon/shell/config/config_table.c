@@ -67,6 +67,8 @@ const struct setting config_settings[] = {
           "Threads that receive, send and verify pages; default: one a core, at most 16"),
     PLAIN(STARTS, "", "huge_pages", "huge-pages", VALUE_BOOL, huge_pages, "true",
           "Try huge pages for tenants' memory; `ternctl status` says what was got"),
+    PLAIN(STARTS, "", "peer_access", "peer-access", VALUE_BOOL, peer_access, "true",
+          "GPUs that reach each other copy between them; `ternctl doctor` says which do"),
     PLAIN(LIVE, "", "log_level", "log-level", VALUE_LEVEL, log_level, "info",
           "error, warn, info or debug"),
 

@@ -81,6 +81,7 @@ void plan_mem(const struct config *config, struct mem_config *ret)
         .workers = config->workers,
         .jobs = limits.seal_jobs + limits.copy_jobs + limits.pools + limits.record_jobs,
         .huge_pages = config->huge_pages,
+        .no_peers = !config->peer_access,
         .fault_copy_corrupt_every = config->fault_copy_corrupt_every,
         .fault_checks_on_owner = config->fault_checks_on_owner,
     };

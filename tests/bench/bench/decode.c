@@ -367,8 +367,8 @@ bool decode_measure(const char *socket, uint64_t page_bytes, uint32_t passes, in
     d->sleeps = sleeps;
     d->small_pages = small_pages_need();
     prng_init(&d->prng, 1);
-    ok = member_start(&d->engine, socket, "decode", DECODE_PAGE_TOKENS, page_bytes,
-                      DECODE_PAGES - 16) &&
+    ok = member_start(&d->engine, socket, sleeps ? "decode-sleeps" : "decode", DECODE_PAGE_TOKENS,
+                      page_bytes, DECODE_PAGES - 16) &&
          proc_pin(-1) && begin_lease(d) && proc_pin(core);
     for (uint32_t i = 0; ok && i < passes; i++)
         ok = pass(d, pool);

@@ -356,7 +356,7 @@ static bool measure(struct rpc *r)
     if (ok && second >= 0)
         ok = proc_pin(second) && measure_rtt(r, rounds, &r->match2, &r->raw2);
     ok = ok &&
-         decode_measure(r->daemon[0].socket, PAGE_BYTES, passes, second, false, &r->raw,
+         decode_measure(r->daemon[0].socket, PAGE_BYTES, passes, second, second < 0, &r->raw,
                         &r->decode) &&
          decode_measure(r->daemon[0].socket, PAGE_BYTES, passes, second, true, &r->raw,
                         &r->decode_slept);

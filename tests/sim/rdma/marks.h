@@ -16,7 +16,7 @@
     X(immediate_to_reader, 5)                                                                      \
     X(closed_window_refused, 1)                                                                    \
     X(told_before_it_was_there, 4000)                                                              \
-    X(landed_in_ring, 1000)                                                                        \
+    X(landed_in_ring, 50)                                                                          \
     X(landed_from_ring, 50)                                                                        \
     X(probe_from_ring, 20)                                                                         \
     X(probe_by_ring, 40)                                                                           \

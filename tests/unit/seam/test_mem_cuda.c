@@ -303,18 +303,27 @@ TEST(mem_cuda_packs_memory_of_both_kinds)
     assert_memory_equal(packed + 23, expected[0][2], 17);
 }
 
-/* All rank's pages alike: what came for the first goes to the other device. */
+/* All rank's pages alike: what came for the first goes to the other device, and is hashed there. */
 TEST(mem_cuda_spreads_a_page_to_the_other_device)
 {
     static uint8_t bytes[600 * 1024];
+    const uint32_t units = groups[4 % 2].units;
     struct page_at at = page_of(4);
 
     start_well();
     mem_pool_set(mem, DEVICE, TIER_DEVICE, 0, MIB, 16 * MIB, PLACES, NULL, 1, 2, groups);
     pages_write(DEVICE);
+    for (uint32_t u = 0; u < units; u++)
+        mem_sums(mem, at.record)[u] = sum_expected(4, 0, u);
     assert_true(mem_spread(mem, DEVICE, &at));
     page_look(4, 1, bytes);
     assert_memory_equal(bytes, expected[0][4], bytes_of(4));
+    assert_memory_equal(mem_sums(mem, at.record) + units, mem_sums(mem, at.record),
+                        units * sizeof(uint64_t));
+    setenv("STANDIN_CUDA_SPOILS_PEERS", "all", 1); /* from now on, and the start had found none */
+    assert_false(mem_spread(mem, DEVICE, &at));
+    unsetenv("STANDIN_CUDA_SPOILS_PEERS");
+    assert_true(mem_spread(mem, DEVICE, &at));
 }
 
 /* ---- a device that fails ---- */

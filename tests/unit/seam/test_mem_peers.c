@@ -27,6 +27,7 @@ static const char uuids[RANKS_MAX][MEM_DEVICE_BYTES] = {
 
 static struct standin in;
 static struct mem *mem;
+static bool peers_off;
 static uint8_t content[DEVICES + 1][REGION]; /* what each region has to hold */
 
 FIXTURE(begin)
@@ -38,6 +39,7 @@ FIXTURE(begin)
     in = standin_open(STANDIN_MEMORY);
     in.let_fail("", 0, CUDA_SUCCESS);
     mem = NULL;
+    peers_off = false;
     alarm(HANGS_S);
     return 0;
 }
@@ -70,7 +72,8 @@ static enum tern_err start(uint32_t devices)
                            .workers = 1,
                            .jobs = 4,
                            .cuda_library = STANDIN_MEMORY,
-                           .device_wait_ms = WAIT_MS};
+                           .device_wait_ms = WAIT_MS,
+                           .no_peers = peers_off};
     const char *why;
 
     c.tenant[0] =
@@ -336,6 +339,30 @@ TEST(fault_20_a_device_that_fails_at_the_try_is_lost_and_the_other_serves)
     assert_false(mem_put(mem, base(0), content[0], 1));
     assert_true(mem_put(mem, base(1), content[1], 1));
     print_message("fault=20 runs=1 injected=1 violations=0 devices_lost=1\n");
+}
+
+TEST(fault_20_a_try_that_loses_a_device_is_the_last)
+{
+    in.let_fail("cuMemcpyDtoDAsync", 1, CUDA_ERROR_ILLEGAL_ADDRESS);
+    start_well(DEVICES);
+    assert_int_equal(lost(), 1);
+    assert_int_equal(in.calls("cuMemcpyDtoDAsync"), 1);
+    for (uint32_t i = 1; i < DEVICES; i++)
+        for (uint32_t k = i + 1; k < DEVICES; k++)
+            assert_non_null(strstr(mem_no_peers(mem, i, k), "has lost a GPU: see peer_access"));
+    print_message("fault=20 runs=1 injected=1 violations=0 devices_lost=1\n");
+}
+
+TEST(mem_peers_that_are_off_are_not_tried)
+{
+    peers_off = true;
+    start_well(2);
+    assert_string_equal(mem_no_peers(mem, 0, 1), "not tried: peer_access is false");
+    assert_int_equal(in.calls("cuMemcpyDtoDAsync") + in.calls("cuDeviceCanAccessPeer"), 0);
+    fill(2);
+    assert_true(moved((struct move){1, 0, 1, 2, 3 * CUDA_PIECE_BYTES}));
+    assert_content(1);
+    assert_int_equal(work().moved_staged, 3 * CUDA_PIECE_BYTES);
 }
 
 TEST(mem_peers_whose_bytes_come_wrong_move_through_the_host)

@@ -39,14 +39,15 @@ static enum tern_err attribute(struct cuda_device *d, CUdevice_attribute which, 
                                   : call_failed(d, "cuDeviceGetAttribute", result, ret_why);
 }
 
-/* Copies are the region's own GPU's, so it is enough that writes are ordered for that one. */
+/* Writes have to be ordered for whoever reads: the region's own GPU, and others that reach it. */
 static enum tern_err takes_nic(struct cuda_device *d, const char **ret_why)
 {
     int ordered = 0, flushes = 0;
 
     TRY(attribute(d, CU_DEVICE_ATTRIBUTE_GPU_DIRECT_RDMA_WRITES_ORDERING, &ordered, ret_why));
     TRY(attribute(d, CU_DEVICE_ATTRIBUTE_GPU_DIRECT_RDMA_FLUSH_WRITES_OPTIONS, &flushes, ret_why));
-    d->flushes = ordered < CU_GPU_DIRECT_RDMA_WRITES_ORDERING_OWNER;
+    d->flushes = ordered < (d->reached ? (int)CU_GPU_DIRECT_RDMA_WRITES_ORDERING_ALL_DEVICES
+                                       : (int)CU_GPU_DIRECT_RDMA_WRITES_ORDERING_OWNER);
     if (!d->flushes || (flushes & CU_FLUSH_GPU_DIRECT_RDMA_WRITES_OPTION_HOST))
         return TERN_OK;
     snprintf(why_text, sizeof why_text,
@@ -115,7 +116,8 @@ static bool nic_wrote(void *ctx, const void *at)
     if (result == CUDA_SUCCESS) {
         call = "cuFlushGPUDirectRDMAWrites";
         result = api->flush_writes(CU_FLUSH_GPU_DIRECT_RDMA_WRITES_TARGET_CURRENT_CTX,
-                                   CU_FLUSH_GPU_DIRECT_RDMA_WRITES_TO_OWNER);
+                                   d->reached ? CU_FLUSH_GPU_DIRECT_RDMA_WRITES_TO_ALL_DEVICES
+                                              : CU_FLUSH_GPU_DIRECT_RDMA_WRITES_TO_OWNER);
     }
     if (result != CUDA_SUCCESS)
         cuda_lose(d, call, driver_error_name(&d->cuda->driver, result));

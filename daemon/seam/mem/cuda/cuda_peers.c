@@ -96,23 +96,35 @@ static bool tried(struct cuda *c, struct cuda_pair *p, struct cuda_device *d,
                        "other bytes came: look at the IOMMU, and at ACS of PCIe switches");
 }
 
-static void pair_open(struct cuda *c, struct cuda_device *a, struct cuda_device *b)
+static void pair_open(struct cuda *c, struct cuda_device *a, struct cuda_device *b,
+                      const char *not_tried)
 {
     struct cuda_pair *p = cuda_pair_of(c, a, b);
 
+    if (not_tried) {
+        (void)pair_closed(p, "not tried", not_tried);
+        return;
+    }
     p->given = reaches(c, p, a, b) && reaches(c, p, b, a) && access_give(c, p, a, b) &&
                access_give(c, p, b, a);
     p->open = p->given && tried(c, p, a, b) && tried(c, p, b, a);
+    a->reached = a->reached || p->open;
+    b->reached = b->reached || p->open;
 }
 
-void cuda_peers_open(struct cuda *c)
+/* A try that costs a device may cost the next one, too: it is the last. */
+void cuda_peers_open(struct cuda *c, bool off)
 {
+    const char *not_tried = off ? "peer_access is false" : NULL;
     sigset_t before;
 
     own_threads_mask(&before); /* as in cuda_region_create */
     for (uint32_t a = 0; a < c->ndevices; a++)
-        for (uint32_t b = a + 1; b < c->ndevices; b++)
-            pair_open(c, &c->device[a], &c->device[b]);
+        for (uint32_t b = a + 1; b < c->ndevices; b++) {
+            pair_open(c, &c->device[a], &c->device[b], not_tried);
+            if (!not_tried && (atomic_load(&c->device[a].lost) || atomic_load(&c->device[b].lost)))
+                not_tried = "a try between others has lost a GPU: see peer_access";
+        }
     pthread_sigmask(SIG_SETMASK, &before, NULL);
 }
 

@@ -36,6 +36,7 @@ struct cuda_device {
     CUfunction function[KERNELS_KINDS];
     CUdeviceptr scratch; /* each lane has a part */
     struct mem_device_facts facts;
+    bool reached; /* another device reads its memory; not changed after the start */
     bool flushes; /* writes of NICs are seen behind a flush alone; set before there are any */
     _Atomic bool lost;
     char why[CUDA_WHY_BYTES]; /* written before `lost` */

@@ -57,9 +57,9 @@ enum tern_err cuda_region_takes_nic(struct cuda *c, const struct cuda_region *r,
 enum tern_err cuda_region_export(struct cuda *c, const struct cuda_region *r, bool pcie,
                                  int *ret_fd, const char **ret_why);
 
-/* When all regions are made: copies between devices that reach each other are theirs from then on.
- */
-void cuda_peers_open(struct cuda *c);
+/* When all regions are made: copies between devices that reach each other are theirs from then on;
+ * `off`: they are not. */
+void cuda_peers_open(struct cuda *c, bool off);
 /* Why copies between two devices go through memory of the host, valid as long as the struct cuda;
  * NULL: they do not. Any thread. */
 const char *cuda_no_peers(struct cuda *c, uint32_t device, uint32_t other);
