@@ -89,6 +89,8 @@ static void doctor_self_tests(const json_t *rdma)
         printf(", %s ago", human_age((double)j_u64(test, "age_ms") / 1000));
         if (strcmp(result, "failed") == 0)
             printf("; not used: look at dmesg, the IOMMU and PCIe ACS, and start the daemon again");
+        else if (strcmp(result, "failed in part") == 0)
+            printf("; used, but nothing is pushed to it");
         printf("\n");
     }
 }

@@ -294,7 +294,8 @@ extern const char *const xfer_registered_word[XFER_REGISTERED_WAYS];
     X(NONE, "none")                                                                                \
     X(PASSED, "passed")                                                                            \
     X(NOT_POSSIBLE, "not possible") /* it is used, and whether that works is not known */          \
-    X(FAILED, "failed")             /* that memory, or its ring, is not used with that NIC */
+    X(PART, "failed in part")       /* it is used, not pushed to: its ring or a window failed */   \
+    X(FAILED, "failed")             /* that memory is not used with that NIC */
 
 enum xfer_self_test_result {
 #define X(name, word) XFER_SELF_TEST_##name,

@@ -9,7 +9,7 @@
 #include <sys/resource.h>
 #include <unistd.h>
 
-#include "seam/xfer/verbs/verbs.h"
+#include "seam/xfer/verbs/selftest/selftest.h"
 #include "standin/standin_open.h"
 #include "unit/rig/rig_dir.h"
 #include "unit/rig/rig_mrs.h"
@@ -392,6 +392,17 @@ FIXTURE(make_gpus)
     return 0;
 }
 
+static uint32_t fails, tested; /* by the self-test: a bit each, and how many were */
+
+bool __wrap_self_test(struct verbs *of, struct verbs_rail *rail, char *ret_why, size_t cap);
+bool __wrap_self_test(struct verbs *of, struct verbs_rail *rail, char *ret_why, size_t cap)
+{
+    (void)of;
+    tested++;
+    snprintf(ret_why, cap, VERBS_TEST_FAILED ": played");
+    return !(fails >> number_of(rail->ctx) & 1);
+}
+
 static bool of_gpus(const void *at)
 {
     uint64_t bytes;
@@ -452,6 +463,21 @@ static void assert_region(uint32_t number, const char *name, uint32_t rail, cons
         assert_string_equal(r.device, name);
     else
         assert_null(r.device);
+}
+
+/* Once each, though they are chosen in two ways. */
+TEST_WITH(verbs_rail_devices_that_the_self_test_has_failed_are_tried_once, make_gpus, remove_gpus)
+{
+    open_gpus(1);
+    tested = 0;
+    fails = 1u << 0 | 1u << 1; /* those that the regions get */
+    rails_open(&v);
+    fails = 0;
+    assert_int_equal(tested, 3);
+    assert_int_equal(v.nrails, 1);
+    assert_string_equal(v.rail[0].view.device, "mlx5_2");
+    assert_string_equal(v.view.found[0].state, VERBS_TEST_FAILED ": played");
+    close_all();
 }
 
 TEST_WITH(verbs_rail_regions_get_the_nic_that_is_nearest_to_their_gpu, make_gpus, remove_gpus)

@@ -324,7 +324,9 @@ static const char *why_read(const struct verbs *v, const struct verbs_path *p)
     if (link_pushes(v, p->link, p->tenant))
         return "the peer knows none";
     for (uint32_t i = 0; i < v->nrails; i++)
-        if (!v->rail[i].view.memory_windows)
+        if (v->rail[i].windows_refused)
+            return "a device here took no memory window in its self-test";
+        else if (!v->rail[i].view.memory_windows)
             return "a device here has no memory windows of type 2B";
     return v->rail[0].domain[p->tenant].ring.mr ? "it goes straight into memory of GPUs"
                                                 : v->rail[0].domain[p->tenant].no_ring;

@@ -177,6 +177,12 @@ static void order_by_distance(const struct xfer_rdma_view *view, uint32_t *ret_o
     }
 }
 
+/* When it was tried for the regions, which need not be done again. */
+static bool has_failed(const char *state)
+{
+    return strncmp(state, VERBS_TEST_FAILED, sizeof VERBS_TEST_FAILED - 1) == 0;
+}
+
 static void rails_by_distance(struct verbs *v, struct ibv_device **list)
 {
     struct xfer_rdma_view *view = &v->view;
@@ -188,7 +194,7 @@ static void rails_by_distance(struct verbs *v, struct ibv_device **list)
 
         if (v->nrails > 0)
             snprintf(view->found[i].state, sizeof view->found[i].state, "not needed");
-        else if (rail_open(v, list[i], i))
+        else if (!has_failed(view->found[i].state) && rail_open(v, list[i], i))
             chosen = i;
     }
     if (v->nrails > 0 && view->found[chosen].distance >= 0)

@@ -147,6 +147,7 @@ struct verbs_rail {
     uint32_t lid, mtu, rd_init, rd_resp, max_msg;
     int alive_fd; /* an attribute of the device, which cannot be read once it is gone; -1: none */
     struct xfer_rail_view view;
+    bool windows_refused; /* by the self-test, in which view.memory_windows ended */
 };
 
 /* Memory of the host that pages of a tenant on GPUs come and go through (bounce.c). */

@@ -18,7 +18,8 @@ struct self_test {
     struct verbs_rail *rail;
     uint64_t until_ns;
     struct prng random;
-    bool stuck; /* a queue pair cannot be destroyed: what it was to write may come any time */
+    bool gpu_failed; /* memory of one, with this device */
+    bool stuck;      /* a queue pair cannot be destroyed: what it was to write may come any time */
     char none[XFER_SELF_TEST_TEXT]; /* why nothing more is tried of this device; "": it is */
 };
 
@@ -219,6 +220,16 @@ static bool moved(struct loop *l, enum ibv_wr_opcode opcode, const void *local, 
     return posted(l, ASKS, &wr, what);
 }
 
+/* What ASKS wrote to the buffer that comes back. That a write has ended does not say that its bytes
+ * are there to be seen; that a read of them behind it has, does. */
+static bool came_back(struct loop *l, const char *what)
+{
+    bool read = memcmp(l->back, l->known, l->bytes) == 0 ||
+                moved(l, IBV_WR_RDMA_READ, l->back, l->mr->lkey, l->back, l->mr->rkey, what);
+
+    return same(l, l->back, what) && read;
+}
+
 /* Between its own two buffers, both ways. What fails here is not the memory's fault. */
 static bool loop_works(struct loop *l)
 {
@@ -227,7 +238,7 @@ static bool loop_works(struct loop *l)
 
     renew(l);
     if (!moved(l, IBV_WR_RDMA_WRITE, l->known, l->mr->lkey, l->back, l->mr->rkey, into) ||
-        !same(l, l->back, into))
+        !came_back(l, into))
         return false;
     renew(l);
     return moved(l, IBV_WR_RDMA_READ, l->back, l->mr->lkey, l->known, l->mr->rkey, from) &&
@@ -308,7 +319,7 @@ static bool is_written_out(struct loop *l, const struct place *p)
 
     return put(l, p) &&
            moved(l, IBV_WR_RDMA_WRITE, p->at, p->mr->mr->lkey, l->back, l->mr->rkey, what) &&
-           same(l, l->back, what);
+           came_back(l, what);
 }
 
 static bool is_read_out(struct loop *l, const struct place *p)
@@ -358,9 +369,12 @@ static void place_test(struct self_test *t, struct ibv_pd *pd, const struct plac
     } else {
         l.broken = XFER_SELF_TEST_FAILED;
         ret->bytes = 0; /* those of the loop itself do not count */
-        if ((!p->read_in || is_read_in(&l, p)) && (!p->windows || is_written_in(&l, p)) &&
-            is_written_out(&l, p) && (!p->read_out || is_read_out(&l, p)))
-            ret->result = XFER_SELF_TEST_PASSED;
+        if ((!p->read_in || is_read_in(&l, p)) && is_written_out(&l, p) &&
+            (!p->read_out || is_read_out(&l, p))) {
+            l.broken = XFER_SELF_TEST_PART; /* without windows the rest can be used */
+            if (!p->windows || is_written_in(&l, p))
+                ret->result = XFER_SELF_TEST_PASSED;
+        }
     }
     if (loop_close(&l))
         wipe(mem, p, l.bytes);
@@ -368,12 +382,12 @@ static void place_test(struct self_test *t, struct ibv_pd *pd, const struct plac
 }
 
 /* Two tests of one row: the worse one says why, the first of those that are alike. */
-static void merge(struct xfer_self_test *to, const struct xfer_self_test *more, const char *of,
-                  uint32_t number)
+static void merge(struct xfer_self_test *to, const struct xfer_self_test *more, const char *of)
 {
     static_assert(XFER_SELF_TEST_NONE < XFER_SELF_TEST_PASSED &&
                       XFER_SELF_TEST_PASSED < XFER_SELF_TEST_NOT_POSSIBLE &&
-                      XFER_SELF_TEST_NOT_POSSIBLE < XFER_SELF_TEST_FAILED,
+                      XFER_SELF_TEST_NOT_POSSIBLE < XFER_SELF_TEST_PART &&
+                      XFER_SELF_TEST_PART < XFER_SELF_TEST_FAILED,
                   "each is worse than those before it");
     to->at_ns = more->at_ns;
     to->bytes += more->bytes;
@@ -381,11 +395,20 @@ static void merge(struct xfer_self_test *to, const struct xfer_self_test *more, 
     if (more->result <= to->result)
         return;
     to->result = more->result;
-    if (more->why[0] && of)
-        snprintf(to->why, sizeof to->why, "%s %u: %.*s", of, number, XFER_SELF_TEST_TEXT - 32,
-                 more->why);
-    else
-        memcpy(to->why, more->why, sizeof to->why);
+    snprintf(to->why, sizeof to->why, "%s%.*s", more->why[0] ? of : "", XFER_SELF_TEST_TEXT - 32,
+             more->why);
+}
+
+/* A device that has failed with memory of a GPU, and of which no more is found out, gets no other
+ * one's untested. */
+static void doubt(const struct self_test *t, struct xfer_self_test *test)
+{
+    if (!t->gpu_failed || !t->none[0] || test->result != XFER_SELF_TEST_NOT_POSSIBLE)
+        return;
+    test->result = XFER_SELF_TEST_FAILED;
+    snprintf(test->why, sizeof test->why,
+             "memory of another GPU failed, and of this one nothing is known: %.*s",
+             XFER_SELF_TEST_TEXT - 80, t->none);
 }
 
 static void region_test(struct self_test *t, uint32_t tenant, uint32_t region)
@@ -393,6 +416,7 @@ static void region_test(struct self_test *t, uint32_t tenant, uint32_t region)
     const struct xfer_rdma_config *c = &t->v->xfer->config.rdma;
     struct verbs_domain *d = &t->rail->domain[tenant];
     struct xfer_self_test test;
+    char of[24] = "";
     uint64_t bytes;
     uint8_t *base = mem_region_base(t->v->xfer->config.mem, tenant, region, &bytes);
     struct place p = {.mr = local_mr(d, base),
@@ -402,9 +426,19 @@ static void region_test(struct self_test *t, uint32_t tenant, uint32_t region)
                       .read_out = c->serves && c->wide_keys};
 
     place_test(t, d->pd, &p, &test);
-    merge(&d->region[d->far ? region : 0].test, &test, d->far ? NULL : "region", region);
-    if (d->far && test.result == XFER_SELF_TEST_FAILED)
+    if (d->far)
+        doubt(t, &test);
+    else
+        snprintf(of, sizeof of, "region %u: ", region);
+    merge(&d->region[d->far ? region : 0].test, &test, of);
+    if (test.result == XFER_SELF_TEST_PART) {
+        t->rail->windows_refused = true;
+        t->rail->view.memory_windows = false;
+    }
+    if (d->far && test.result == XFER_SELF_TEST_FAILED) {
+        t->gpu_failed = true;
         memory_unregister_far(t->v, t->rail, tenant, region, test.why);
+    }
 }
 
 static void ring_test(struct self_test *t, uint32_t tenant, uint32_t region)
@@ -412,16 +446,20 @@ static void ring_test(struct self_test *t, uint32_t tenant, uint32_t region)
     struct verbs_domain *d = &t->rail->domain[tenant];
     struct xfer_self_test test;
     uint64_t bytes;
+    bool fails;
     struct place p = {.mr = &d->ring,
                       .at = d->ring.base,
                       .page = mem_region_base(t->v->xfer->config.mem, tenant, region, &bytes),
                       .windows = true};
 
     place_test(t, d->pd, &p, &test);
-    merge(&d->region[region].test, &test, "the ring of tenant", tenant);
+    fails = test.result >= XFER_SELF_TEST_PART;
+    if (fails)
+        test.result = d->n > 0 ? XFER_SELF_TEST_PART : XFER_SELF_TEST_FAILED;
+    merge(&d->region[region].test, &test, "its ring: ");
     if (t->stuck)
         t->v->ring[tenant].taken |= 1; /* for good: no rail gives anybody that slot */
-    if (test.result == XFER_SELF_TEST_FAILED)
+    if (fails)
         ring_unregister(t->rail, tenant, test.why);
 }
 
@@ -444,6 +482,9 @@ static void *run(void *ctx)
         for (uint32_t r = 0; r < regions && d->ring.mr; r++)
             ring_test(t, tenant, r);
     }
+    for (uint32_t i = 0; i < t->v->tenants && t->rail->windows_refused; i++)
+        if (t->rail->domain[i].ring.mr) /* which a device without windows has not */
+            ring_unregister(t->rail, i, "memory of the host took no memory window");
     return NULL;
 }
 
@@ -477,19 +518,20 @@ static void tell(const struct verbs *v, const struct verbs_rail *rail)
 
     for (uint32_t t = 0; c->rdma.self_tested && t < v->tenants; t++)
         for (uint32_t r = 0; r < mem_region_count(c->mem, t); r++) {
-            struct xfer_registration_view row = {.tenant = t,
-                                                 .region = r,
-                                                 .regions = 1,
-                                                 .gpu =
-                                                     mem_region_device(c->mem, t, r, &bytes, &lost),
-                                                 .device = rail->view.device,
-                                                 .test = &rail->domain[t].region[r].test};
+            const struct verbs_domain *d = &rail->domain[t];
+            struct xfer_registration_view row = {
+                .tenant = t,
+                .region = r,
+                .regions = d->far ? 1 : mem_region_count(c->mem, t), /* of which the first tells */
+                .gpu = mem_region_device(c->mem, t, r, &bytes, &lost),
+                .device = rail->view.device,
+                .test = &d->region[r].test};
 
             if (row.test->result > XFER_SELF_TEST_PASSED)
                 c->rdma.self_tested(c->ctx, &row);
             if (row.test->result != XFER_SELF_TEST_PASSED)
                 continue;
-            all.regions++;
+            all.regions += row.regions;
             passed.bytes += row.test->bytes;
             passed.ns += row.test->ns;
         }
@@ -506,6 +548,9 @@ bool self_test(struct verbs *v, struct verbs_rail *rail, char *ret_why, size_t c
         return true;
     (void)!getrandom(&seed, sizeof seed, GRND_NONBLOCK); /* the time does as well */
     prng_init(&t.random, seed);
+    if (mem_unheld_bytes(v->xfer->config.mem) == 0)
+        snprintf(t.none, sizeof t.none,
+                 "how large a page is is not known, and so not which bytes no page has");
     run_apart(&t);
     tell(v, rail);
     for (uint32_t i = 0; i < v->tenants; i++) {
@@ -513,7 +558,7 @@ bool self_test(struct verbs *v, struct verbs_rail *rail, char *ret_why, size_t c
 
         if (rail->domain[i].far || test->result != XFER_SELF_TEST_FAILED)
             continue;
-        snprintf(ret_why, cap, "self-test with memory of the host failed: %s", test->why);
+        snprintf(ret_why, cap, VERBS_TEST_FAILED ": %s", test->why);
         return false;
     }
     return true;

@@ -15,16 +15,22 @@
  *   of 4 KiB that are closed again; what peers would read or write is played by memory of its own.
  * - Before memory is blamed the same is done between two buffers of its own. Where that is not
  *   possible (the device has no loopback, say) nothing is known of the memory, which is used as if
- *   there were no test, and operators are told. Where it is, a pair that fails is not used.
+ *   there were no test, and operators are told. Where it is, a pair that fails is not used. Where
+ *   memory of the host takes no window and carries all else, the device is used as one without
+ *   windows (view.memory_windows); where a ring fails, its tenant has none with that device.
+ * - Once memory of a GPU has failed with a device, no other GPU's is used with it untested.
  * - Each work request has a deadline, and no pair of a rail is begun when the rail's has passed. */
 #ifndef SEAM_XFER_VERBS_SELFTEST_SELFTEST_H
 #define SEAM_XFER_VERBS_SELFTEST_SELFTEST_H
 
 #include "seam/xfer/verbs/verbs.h"
 
-#define VERBS_TEST_NS      5000000000u  /* for a work request: longer than its repeats take */
+#define VERBS_TEST_NS      5000000000u  /* for a work request, be it still repeated or not */
 #define VERBS_TEST_RAIL_NS 15000000000u /* for a rail: no pair of it is tested later */
 #define VERBS_TEST_POLL_NS 50000        /* between two looks, once VERBS_SPIN_NS have passed */
+
+/* The beginning of *ret_why. */
+#define VERBS_TEST_FAILED "self-test with memory of the host failed"
 
 /* Fills in the tests of the rail's domains. Regions of GPUs and rings that fail are registered no
  * more. False: memory of the host failed, so that the rail is not to be used; *ret_why. */
