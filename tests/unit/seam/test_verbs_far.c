@@ -655,10 +655,23 @@ static bool verified(void)
     return xfer_bit(piece.right, 0);
 }
 
+/* The GPUs order NICs' writes for themselves, and each is read by the other one, unless they do not
+ * reach each other. */
+TEST(verbs_far_pages_are_verified_behind_a_flush_where_other_gpus_read_them)
+{
+    register_all();
+    assert_true(verified());
+    assert_int_equal(in.calls("cuFlushGPUDirectRDMAWrites"), REGIONS);
+}
+
 TEST(verbs_far_pages_are_verified_behind_a_flush_where_the_gpu_needs_one)
 {
     uint64_t offset;
 
+    end(state);
+    setenv("STANDIN_CUDA_NO_PEERS", "all", 1);
+    begin(state);
+    unsetenv("STANDIN_CUDA_NO_PEERS");
     register_all();
     assert_true(verified());
     assert_int_equal(in.calls("cuFlushGPUDirectRDMAWrites"), 0);
