@@ -134,6 +134,9 @@ const struct metric metrics_table[] = {
            "Pages with wrong bytes that were found: from peers, and copies of the host tier"),
     COUNTS("tern_memory_faults", "status.memory.faults",
            "Pages of memory that were lost under the daemon"),
+    IS("tern_gpus", "status.memory.devices", "GPUs that memory lies on"),
+    IS("tern_gpus_lost", "status.memory.devices_lost",
+       "Those of them that failed: their pages are gone until the daemon starts again"),
     IS("tern_memory_bytes", "status.memory.bytes", "Bytes of device pools' memory"),
     IS("tern_host_memory_bytes", "status.memory.host_bytes", "Bytes of the host tier's memory"),
 

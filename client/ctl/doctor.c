@@ -140,11 +140,13 @@ static void doctor_keys(const json_t *rdma)
 
 /* The other GPUs: those that one reaches by itself are counted, those that it does not are named.
  */
-static void doctor_peers(const json_t *peers)
+static void doctor_peers(const json_t *peers, bool lost)
 {
     size_t i, n = json_array_size(peers), reached = 0;
     const json_t *row;
 
+    if (lost)
+        return; /* nothing is copied from it or to it */
     json_array_foreach(peers, i, row) reached += j_bool(row, "peer_access");
     if (n > 0)
         printf("  peer access with %zu of the %zu other GPUs\n", reached, n);
@@ -179,7 +181,7 @@ static void doctor_gpus(const json_t *gpus)
                !json_is_boolean(json_object_get(row, "mps")) ? "not known"
                : j_bool(row, "mps")                          ? "on"
                                                              : "off");
-        doctor_peers(json_object_get(row, "peers"));
+        doctor_peers(json_object_get(row, "peers"), lost != NULL);
     }
 }
 

@@ -273,7 +273,7 @@ static void log_peers(const struct daemon *d)
             if (mem_no_peers(d->mem, i, k) && n++ == 0)
                 first = k;
         if (n > 0 && mem_device_view(d->mem, first, &b))
-            log_event(LEVEL_WARN, "device_peers",
+            log_event(d->config->peer_access ? LEVEL_WARN : LEVEL_INFO, "device_peers",
                       "device=%s other=%s more=%" PRIu32 " way=staged reason=%s", a.uuid, b.uuid,
                       n - 1, mem_no_peers(d->mem, i, first));
     }

@@ -123,7 +123,7 @@ void cuda_peers_open(struct cuda *c, bool off)
         for (uint32_t b = a + 1; b < c->ndevices; b++) {
             pair_open(c, &c->device[a], &c->device[b], not_tried);
             if (!not_tried && (atomic_load(&c->device[a].lost) || atomic_load(&c->device[b].lost)))
-                not_tried = "a try between others has lost a GPU: see peer_access";
+                not_tried = "a try between others has lost a GPU: start with peer_access: false";
         }
     pthread_sigmask(SIG_SETMASK, &before, NULL);
 }
