@@ -392,7 +392,8 @@ FIXTURE(make_gpus)
     return 0;
 }
 
-static uint32_t fails, tested; /* by the self-test: a bit each, and how many were */
+static uint64_t fails; /* of these devices the self-test: a bit each */
+static uint32_t tested;
 
 bool __wrap_self_test(struct verbs *of, struct verbs_rail *rail, char *ret_why, size_t cap);
 bool __wrap_self_test(struct verbs *of, struct verbs_rail *rail, char *ret_why, size_t cap)
