@@ -28,3 +28,35 @@ played() {
         fail "prompt pages are not hits and transferred pages together"
     is verified_pages "$(field prompt_pages)"
 }
+
+# own_peer NAME TENANT_MORE LINE: a daemon called own that is its own peer, linked with itself, with a tenant t and a line
+# of configuration; SIDES is what tern-replay takes to play over it.
+own_peer() {
+    local port
+    port=$(python3 -c 'import socket; s = socket.socket(); s.bind(("127.0.0.1", 0)); print(s.getsockname()[1])')
+    cat >"$DIR/$1.yaml" <<YAML
+node: own
+listen: 127.0.0.1:$port
+page_bytes_min: 512
+admin: {socket: $DIR/$1.admin}
+tenants:
+  - {name: t, socket: $DIR/$1.sock, memory: 64M$2}
+peers:
+  - {name: own, address: "127.0.0.1:$port", tenants: [t]}
+$3
+YAML
+    "$TERND" --config "$DIR/$1.yaml" >"$DIR/$1.out" 2>&1 &
+    PIDS[$1]=$!
+    ready "${PIDS[$1]}" "$DIR/$1.out"
+    wait_for "the link to itself" own_linked "$1"
+    SIDES=(--prefill "$DIR/$1.sock,$DIR/$1.admin" --decode "$DIR/$1.sock,$DIR/$1.admin" --peer own)
+}
+own_asked() { "$CTL" --socket "$DIR/$1.admin" "${@:2}"; }
+own_linked() {
+    own_asked "$1" peers --json | python3 -c 'import json, sys; p, = json.load(sys.stdin)["peers"]; sys.exit((p["state"], p["transport"]) != ("up", "local"))'
+}
+own_ends() {
+    kill "${PIDS[$1]}"
+    wait "${PIDS[$1]}" || fail "the daemon ended with $?"
+    unset "PIDS[$1]"
+}

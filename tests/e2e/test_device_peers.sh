@@ -9,32 +9,9 @@ GPUS=()
 for i in 0 1 2 3 4 5 6 7; do GPUS+=("GPU-7374616e-6469-6e00-0000-00000000000$i"); done
 all=$(IFS=+; echo "${GPUS[*]}")
 
-# own NAME
-own() {
-    local port
-    port=$(python3 -c 'import socket; s = socket.socket(); s.bind(("127.0.0.1", 0)); print(s.getsockname()[1])')
-    cat >"$DIR/$1.yaml" <<YAML
-node: own
-listen: 127.0.0.1:$port
-page_bytes_min: 512
-admin: {socket: $DIR/$1.admin}
-insecure_peers: true
-tenants:
-  - {name: t, socket: $DIR/$1.sock, memory: 64M, regions: 8, device_memory: true, devices: $all}
-peers:
-  - {name: own, address: "127.0.0.1:$port", tenants: [t]}
-YAML
-    "$TERND" --config "$DIR/$1.yaml" >"$DIR/$1.out" 2>&1 &
-    PIDS[$1]=$!
-    ready "${PIDS[$1]}" "$DIR/$1.out"
-    wait_for "the link to itself" grep -qs "event=link_up" "$DIR/$1.out"
-    SIDES=(--prefill "$DIR/$1.sock,$DIR/$1.admin" --decode "$DIR/$1.sock,$DIR/$1.admin" --peer own)
-}
-ask() { "$CTL" --socket "$DIR/$1.admin" "${@:2}"; }
-
 # case_of NAME WAY OTHER...: all bytes of both runs went in that way, and none in the others
 case_of() {
-    own "$1"
+    own_peer "$1" ", regions: 8, device_memory: true, devices: $all" "insecure_peers: true"
     export TERN_PREFILL_DEVICES TERN_DECODE_DEVICES
     TERN_PREFILL_DEVICES=$(IFS=+; echo "${GPUS[*]:0:4}") TERN_DECODE_DEVICES=$(IFS=+; echo "${GPUS[*]:4:4}")
     played "${SIDES[@]}" --sessions 6 --turns 4 --ranks 4:4
@@ -44,12 +21,10 @@ case_of() {
     played "${SIDES[@]}" --sessions 2 --turns 2 --page-bytes 655360
     played "${SIDES[@]}" --tickets --profile hybrid --page-bytes 512 --sessions 8 --turns 4 --aborts 0.3 --concurrency 4
     is lost_tickets 0
-    json "$(ask "$1" status --json)" "(m := j['memory'])['moved_bytes_$2'] == j['data']['payload_bytes_in'] > 0 and \
+    json "$(own_asked "$1" status --json)" "(m := j['memory'])['moved_bytes_$2'] == j['data']['payload_bytes_in'] > 0 and \
         [m['moved_bytes_' + k] for k in '${*:3}'.split()] == [0, 0] and m['devices_lost'] == 0"
-    json "$(ask "$1" doctor --json)" "[[p['peer_access'] for p in g['peers']] for g in j['gpus']] == [[$([ "$2" = by_peer ] && echo True || echo False)] * 7] * 8"
-    kill "${PIDS[$1]}"
-    wait "${PIDS[$1]}" || fail "the daemon ended with $?"
-    unset "PIDS[$1]"
+    json "$(own_asked "$1" doctor --json)" "[[p['peer_access'] for p in g['peers']] for g in j['gpus']] == [[$([ "$2" = by_peer ] && echo True || echo False)] * 7] * 8"
+    own_ends "$1"
 }
 
 case_of peers by_peer staged within

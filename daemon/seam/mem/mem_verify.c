@@ -92,14 +92,11 @@ static bool far_sums(const struct mem_verify *v, const uint8_t *base, uint64_t *
     uint32_t list[UNITS_MASKED] = {0};
     uint64_t sums[UNITS_MASKED];
     struct mem_far_pages pages = {
-        .base = base, .list = list, .page_bytes = v->page_bytes, .n = 1, .units = v->units};
+        .base = base, .list = list, .page_bytes = v->page_bytes / v->units, .units = 1};
 
     mem_fault_not_owner();
     if (!v->masked)
-        return v->far->sums(v->far->ctx, &pages, stored);
-    pages.page_bytes = v->page_bytes / v->units;
-    pages.n = 0;
-    pages.units = 1;
+        return mem_far_sums(v->far, base, v->page_bytes, v->units, stored);
     for (uint32_t unit = 0; unit < v->units; unit++)
         if (v->mask >> unit & 1)
             list[pages.n++] = unit;

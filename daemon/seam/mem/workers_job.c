@@ -149,13 +149,10 @@ static bool far_copied(const struct job *job, uint8_t *to, uint8_t *from,
     const struct mem_far *far = far_of(job);
     struct near_end near = {.at = job->target.far ? from : to, .spoil = spoil};
     struct near_sums sums = {.group = g, .page = to, .ret = ret_sums};
-    const uint32_t first = 0;
-    const struct mem_far_pages pages = {
-        .base = to, .list = &first, .page_bytes = g->page_bytes, .n = 1, .units = g->units};
 
     if (job->target.far)
         return far->put(far->ctx, to, g->page_bytes, near_gives, &near) &&
-               far->sums(far->ctx, &pages, ret_sums);
+               mem_far_sums(far, to, g->page_bytes, g->units, ret_sums);
     return far->get(far->ctx, from, g->page_bytes, near_takes, &near) &&
            mem_fault_bytes(near_hashed, &sums);
 }

@@ -217,6 +217,29 @@ static bool rdma_region(void *ctx, const struct xfer_rdma_view *rdma, uint32_t t
     return d->xfer && xfer_region_view(d->xfer, rdma, tenant, region, ret);
 }
 
+/* What those who have their own counts tell of them. The caller's room for what not all have. */
+static void counts_take(const struct daemon *d, struct admin_ctx *ctx, struct tls_stats *tls,
+                        struct disk_stats *disk)
+{
+    if (d->links.tls) {
+        tls_stats(d->links.tls, tls);
+        ctx->tls = tls;
+    }
+    if (d->disk) {
+        disk_stats(d->disk, disk);
+        ctx->disk = disk;
+        ctx->recovery = &d->spill.recovery;
+    }
+    mem_stats(d->mem, &ctx->mem);
+    if (d->xfer) {
+        xfer_stats(d->xfer, &ctx->xfer);
+        xfer_rdma_view(d->xfer, &ctx->rdma);
+    }
+    io_stats(d->io, &ctx->io);
+    if (d->tape)
+        tape_stats(d->tape, &ctx->tape);
+}
+
 static enum tern_err describe(struct daemon *d, const char *command, char *const *args,
                               size_t nargs, uint32_t tenant, size_t *ret_n, const char **ret_text)
 {
@@ -268,23 +291,7 @@ static enum tern_err describe(struct daemon *d, const char *command, char *const
     };
 
     daemon_event(d, &look);
-    if (d->links.tls) {
-        tls_stats(d->links.tls, &tls);
-        ctx.tls = &tls;
-    }
-    if (d->disk) {
-        disk_stats(d->disk, &disk);
-        ctx.disk = &disk;
-        ctx.recovery = &d->spill.recovery;
-    }
-    mem_stats(d->mem, &ctx.mem);
-    if (d->xfer)
-        xfer_stats(d->xfer, &ctx.xfer);
-    if (d->xfer)
-        xfer_rdma_view(d->xfer, &ctx.rdma);
-    io_stats(d->io, &ctx.io);
-    if (d->tape)
-        tape_stats(d->tape, &ctx.tape);
+    counts_take(d, &ctx, &tls, &disk);
     text_init(&out, d->text, ADMIN_TEXT_BYTES);
     *ret_text = why;
     TRY(admin_answer(&ctx, command, args, nargs, tenant, &out, why));

@@ -121,10 +121,13 @@ static bool rail_open(struct verbs *v, struct ibv_device *dev, uint32_t at)
     char *state = v->view.found[at].state;
     size_t cap = sizeof v->view.found[at].state;
 
+    bool ready;
+
     *rail = rail_none(v->xfer);
     rail->v = v;
-    if (!take_device(rail, dev, state, cap) || !memory_register(v, rail, state, cap) ||
-        !self_test(v, rail, state, cap) || !open_queues(rail, state, cap)) {
+    ready = take_device(rail, dev, state, cap) && memory_register(v, rail, state, cap);
+    v->test_failed[at] = ready && !self_test(v, rail, state, cap);
+    if (!ready || v->test_failed[at] || !open_queues(rail, state, cap)) {
         rail_close(v, rail);
         return false;
     }
@@ -177,12 +180,7 @@ static void order_by_distance(const struct xfer_rdma_view *view, uint32_t *ret_o
     }
 }
 
-/* When it was tried for the regions, which need not be done again. */
-static bool has_failed(const char *state)
-{
-    return strncmp(state, VERBS_TEST_FAILED, sizeof VERBS_TEST_FAILED - 1) == 0;
-}
-
+/* A device that failed its self-test when it was tried for the regions is not tried again. */
 static void rails_by_distance(struct verbs *v, struct ibv_device **list)
 {
     struct xfer_rdma_view *view = &v->view;
@@ -194,7 +192,7 @@ static void rails_by_distance(struct verbs *v, struct ibv_device **list)
 
         if (v->nrails > 0)
             snprintf(view->found[i].state, sizeof view->found[i].state, "not needed");
-        else if (!has_failed(view->found[i].state) && rail_open(v, list[i], i))
+        else if (!v->test_failed[i] && rail_open(v, list[i], i))
             chosen = i;
     }
     if (v->nrails > 0 && view->found[chosen].distance >= 0)

@@ -243,10 +243,11 @@ struct verbs_worker {
 };
 
 struct verbs {
-    struct xfer *xfer;           /* borrowed, and so is the next */
-    struct transport *transport; /* what it is behind the door */
-    struct xfer_rdma_view view;  /* but for its rails */
-    uint32_t nrails;             /* 0: there is no device to use */
+    struct xfer *xfer;                  /* borrowed, and so is the next */
+    struct transport *transport;        /* what it is behind the door */
+    struct xfer_rdma_view view;         /* but for its rails */
+    bool test_failed[XFER_DEVICES_MAX]; /* of those found: with memory of the host (selftest.h) */
+    uint32_t nrails;                    /* 0: there is no device to use */
     struct verbs_rail rail[XFER_RAILS_MAX];
     struct io_op setup_op;
     bool setup_polling, closing;

@@ -558,7 +558,7 @@ bool self_test(struct verbs *v, struct verbs_rail *rail, char *ret_why, size_t c
 
         if (rail->domain[i].far || test->result != XFER_SELF_TEST_FAILED)
             continue;
-        snprintf(ret_why, cap, VERBS_TEST_FAILED ": %s", test->why);
+        snprintf(ret_why, cap, "self-test with memory of the host failed: %s", test->why);
         return false;
     }
     return true;

@@ -29,9 +29,6 @@
 #define VERBS_TEST_RAIL_NS 15000000000u /* for a rail: no pair of it is tested later */
 #define VERBS_TEST_POLL_NS 50000        /* between two looks, once VERBS_SPIN_NS have passed */
 
-/* The beginning of *ret_why. */
-#define VERBS_TEST_FAILED "self-test with memory of the host failed"
-
 /* Fills in the tests of the rail's domains. Regions of GPUs and rings that fail are registered no
  * more. False: memory of the host failed, so that the rail is not to be used; *ret_why. */
 bool self_test(struct verbs *v, struct verbs_rail *rail, char *ret_why, size_t cap);
