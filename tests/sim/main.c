@@ -56,7 +56,7 @@ static void run_seed(struct sim *w, struct history *h, const struct options *o, 
         snprintf(w->text, sizeof w->text, "hashes %016llx and %016llx", (unsigned long long)hash,
                  (unsigned long long)again);
     }
-    r->histories++;
+    report_history(r);
     if (ok) {
         count_state(states, r, hash);
         return;
@@ -70,6 +70,7 @@ static const struct mark_row mark_table[] = {
     MARKS(X)
 #undef X
 };
+_Static_assert(MARK_COUNT <= MARKS_MAX, "the report counts each");
 
 static const char *const fault_name[] = {
 #define X(name) #name,

@@ -14,6 +14,15 @@ double cpu_seconds(void)
     return (double)t.tv_sec + (double)t.tv_nsec * 1e-9;
 }
 
+void report_history(struct report *r)
+{
+    r->histories++;
+    for (uint32_t i = 0; i < r->nmarks; i++) {
+        r->reached[i] += r->marks[i];
+        r->marks[i] = false;
+    }
+}
+
 void report_failure(struct report *r, uint64_t seed)
 {
     r->violations++;
@@ -34,13 +43,13 @@ static uint32_t marks_missed(const struct report *r, json_t *list)
     for (uint32_t i = 0; i < r->nmarks; i++) {
         const struct mark_row *row = &r->mark_row[i];
 
-        if (!mark_missed(r->marks[i], row->least, r->histories))
+        if (!mark_missed(r->reached[i], row->least, r->histories))
             continue;
         missed++;
         if (list)
             json_array_append_new(list, json_string(row->name));
         else
-            printf("mark missed: %s %llu\n", row->name, (unsigned long long)r->marks[i]);
+            printf("mark missed: %s %llu\n", row->name, (unsigned long long)r->reached[i]);
     }
     return missed;
 }
@@ -61,7 +70,7 @@ static uint32_t print_json(const struct report *r)
     for (uint32_t i = 0; i < r->nfaults; i++)
         json_put(faults, r->fault_name[i], r->faults[i]);
     for (uint32_t i = 0; i < r->nmarks; i++)
-        json_put(marks, r->mark_row[i].name, r->marks[i]);
+        json_put(marks, r->mark_row[i].name, r->reached[i]);
     json_put(root, "first", r->first);
     json_put(root, "histories", r->histories);
     json_put(root, "events", r->events);

@@ -9,8 +9,9 @@
 
 #define FAILING_MAX 64
 #define STOP_AFTER  8 /* violations */
+#define MARKS_MAX   512
 
-/* A state that histories have to reach: at least so often in 1,000 seeds. */
+/* A state that histories have to reach: at least so many of 10,000. */
 struct mark_row {
     const char *name;
     uint32_t least;
@@ -23,10 +24,14 @@ struct report {
     double seconds;  /* of this process's time on the processor */
     const char *const *fault_name;
     const struct mark_row *mark_row;
-    const uint64_t *faults, *marks;
+    const uint64_t *faults;
+    bool *marks; /* what this history has reached; report_history counts and clears it */
+    uint64_t reached[MARKS_MAX];
     uint32_t nfaults, nmarks;
 };
 
+/* A history, played once or twice, is over. */
+void report_history(struct report *r);
 void report_failure(struct report *r, uint64_t seed);
 /* Returns the exit status: 0 if nothing failed and no mark was missed. */
 int report_print(const struct report *r, bool json);

@@ -44,7 +44,8 @@ uint32_t pool_moves(const struct sim *w, struct pool_at of)
 
 uint32_t span_pages_at(const struct sim *w, uint32_t daemon, uint32_t group)
 {
-    uint32_t here = w->page_tokens[daemon][group], there = w->page_tokens[sim_far(w, daemon)][group];
+    uint32_t here = w->page_tokens[daemon][group],
+             there = w->page_tokens[sim_far(w, daemon)][group];
 
     return there > here ? there / here : 1;
 }

@@ -67,7 +67,7 @@ _Noreturn void violation(struct sim *w, const char *what, const char *format, ..
         if (__builtin_expect(w->verbose, 0))                                                       \
             printf(__VA_ARGS__);                                                                   \
     } while (0)
-#define MARK(name)  (w->marks[MARK_##name]++)
+#define MARK(name)  (w->marks[MARK_##name] = true)
 #define FAULT(name) (w->faults[FAULT_##name]++)
 
 /* The daemon that d is a peer of. */

@@ -161,7 +161,8 @@ uint32_t ticket_fetch_last(struct sim *w, uint32_t d, uint32_t i)
     struct tfetch f = {.on = 1};
     uint32_t e, by = NO;
 
-    if (!t->stands || t->promised || !ticket_ready(w, d, t) || t->ends || w->d[sim_far(w, d)].draining)
+    if (!t->stands || t->promised || !ticket_ready(w, d, t) || t->ends ||
+        w->d[sim_far(w, d)].draining)
         return NO;
     e = engine_like(w, sim_far(w, d), from, w->d[d].pool[from->pool].ranks);
     for (uint32_t n = 0; n < 8 && e != NO && by == NO; n++) {

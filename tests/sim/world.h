@@ -478,7 +478,7 @@ struct sim {
     struct actions *out;
     const struct reply *reply; /* to the request of this step; NULL if it comes later */
     uint64_t faults[FAULT_COUNT];
-    uint64_t marks[MARK_COUNT];
+    bool marks[MARK_COUNT]; /* reached in this history */
     uint32_t at_choice;
     jmp_buf failed;
     char what[48], text[400];

@@ -549,12 +549,12 @@ static void stop_node(uint32_t number)
     if (stats.stale_completions > node->strays)
         rw_fail("completion_lost", "node %u rejects %llu completions, %llu were stale", number,
                 (unsigned long long)stats.stale_completions, (unsigned long long)node->strays);
-    rw.marks[RM_late_reads] += stats.late_reads;
-    rw.marks[RM_late_writes] += stats.late_writes;
-    rw.marks[RM_grants_revoked] += stats.grants_revoked;
-    rw.marks[RM_piece_read_again] += stats.pieces_again;
-    rw.marks[RM_batch_moved_to_tcp] += stats.batches_moved;
-    rw.marks[RM_path_made_again] += stats.paths_failed > 0 && stats.paths_up > 0;
+    rw.marks[RM_late_reads] |= stats.late_reads > 0;
+    rw.marks[RM_late_writes] |= stats.late_writes > 0;
+    rw.marks[RM_grants_revoked] |= stats.grants_revoked > 0;
+    rw.marks[RM_piece_read_again] |= stats.pieces_again > 0;
+    rw.marks[RM_batch_moved_to_tcp] |= stats.batches_moved > 0;
+    rw.marks[RM_path_made_again] |= stats.paths_failed > 0 && stats.paths_up > 0;
     node->alive = false;
     links_node(number, false);
     rw.current = number;

@@ -11,6 +11,7 @@ static const struct mark_row mark_table[] = {
     RDMA_MARKS(X)
 #undef X
 };
+_Static_assert(RM_COUNT <= MARKS_MAX, "the report counts each");
 
 const bool rdma_built = true;
 
@@ -109,11 +110,14 @@ int rdma_run(const struct rdma_options *o)
     for (uint32_t i = 0; i < RF_COUNT; i++)
         fault_name[i] = ritem_name(i);
     rw.verbose = o->verbose;
-    for (uint64_t i = 0; i < o->seeds && (o->keep_going || r.violations < STOP_AFTER); i++)
-        if (!run_seed(o, o->first + i))
+    for (uint64_t i = 0; i < o->seeds && (o->keep_going || r.violations < STOP_AFTER); i++) {
+        bool ok = run_seed(o, o->first + i);
+
+        report_history(&r);
+        if (!ok)
             report_failure(&r, o->first + i);
+    }
     r.seconds += cpu_seconds();
-    r.histories = rw.histories;
     r.events = rw.events_all;
     return report_print(&r, o->json);
 }

@@ -290,7 +290,6 @@ bool rw_play(uint64_t seed, const struct rhistory *only, uint64_t *ret_hash)
         rw.faults = false;
         drive_converge();
     }
-    rw.histories++;
     rw.events_all += rw.events;
     *ret_hash = rw.hash;
     return !rw.failed;

@@ -270,7 +270,8 @@ struct rworld {
     const struct rhistory *only;                  /* what comes to pass; NULL: chance tells */
     struct rhistory happened;                     /* what came to pass, if chance told */
     uint32_t asked[ITEM_KINDS], next[ITEM_KINDS]; /* next: in *only */
-    uint64_t marks[RM_COUNT], fault[RF_COUNT], events_all, histories;
+    bool marks[RM_COUNT];                         /* reached in this history */
+    uint64_t fault[RF_COUNT], events_all;
 };
 
 extern struct rworld rw;
@@ -293,7 +294,7 @@ bool rw_play(uint64_t seed, const struct rhistory *only, uint64_t *ret_hash);
 void rw_mix(uint64_t v);
 static inline void rw_mark(enum rmark m)
 {
-    rw.marks[m]++;
+    rw.marks[m] = true;
 }
 
 /* config.c */
