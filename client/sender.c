@@ -4,8 +4,8 @@
  *
  * It looks at the buffer by itself, so that who puts something there makes no system call: pace.h
  * says when. Once it has found nothing for long it sleeps, and the next Step wakes it. It touches
- * the socket's out buffer, under its lock, and nothing else of a connection: no answer, no state, no
- * text. */
+ * the socket's out buffer, under its lock, and nothing else of a connection: no answer, no state,
+ * no text. */
 #include <errno.h>
 #include <sched.h>
 #include <semaphore.h>

@@ -161,9 +161,9 @@ TERN_API enum tern_err tern_fetch_wait(struct tern *t, tern_session s, uint32_t 
  * that they are written. Of other fetches they are known once the source has answered. */
 TERN_API enum tern_err tern_fetch_pages(struct tern *t, tern_session s, uint32_t deadline_ms,
                                         struct tern_result *ret);
-/* At the daemon that gave it, by any engine of the tenant. tern_ticket_renew: it stands for so long from now on, as
- * tern_handoff says, or no longer. A fetch that has begun goes on.
- *   GONE, DENIED  As of tern_fetch_ticket; GONE also of a ticket that another daemon gave. */
+/* At the daemon that gave it, by any engine of the tenant. tern_ticket_renew: it stands for so long
+ * from now on, as tern_handoff says, or no longer. A fetch that has begun goes on. GONE, DENIED  As
+ * of tern_fetch_ticket; GONE also of a ticket that another daemon gave. */
 TERN_API enum tern_err tern_ticket_renew(struct tern *t, const char *ticket, uint32_t stands_ms,
                                          uint32_t deadline_ms, uint32_t *ret_stands_ms);
 TERN_API enum tern_err tern_ticket_drop(struct tern *t, const char *ticket, uint32_t deadline_ms);

@@ -83,8 +83,8 @@ struct daemon {
     uint64_t incarnation, start_ns, last_ns;
     uint64_t tick_ns, step_poll_ns;
     uint64_t drain_began_ns, drain_ns; /* drain_ns: when it ends, whatever is left */
-    uint64_t faults_seen;  /* mem_stats' faults that the log has told of */
-    uint64_t procs_exited; /* processes that ended without leaving their engine */
+    uint64_t faults_seen;              /* mem_stats' faults that the log has told of */
+    uint64_t procs_exited;             /* processes that ended without leaving their engine */
     struct alarms alarms;
     uint64_t log_level_ns; /* until when the log's level is another than the configuration's; 0: it
                               is not */

@@ -1,5 +1,5 @@
-/* What the stand-in (tests/standin) takes for the driver's rules of copies between devices, asked of
- * a driver: of the stand-in by a unit test, of a real one by tern-gpu. */
+/* What the stand-in (tests/standin) takes for the driver's rules of copies between devices, asked
+ * of a driver: of the stand-in by a unit test, of a real one by tern-gpu. */
 #ifndef GPU_RULES_H
 #define GPU_RULES_H
 

@@ -138,8 +138,9 @@ void link_tls_refused(struct peer_link *l, enum tls_refusal why, const char *det
     if (!out)
         caller(l, from);
     again = !link_set_cause(l, "TLS refused: %s: %s", tls_refusal_name(why), detail) && out;
-    log_event(again ? LEVEL_DEBUG : LEVEL_WARN, "tls_refused", "link=%u peer=%s dir=%s from=%s reason=%s detail=%s",
-              l->slot, link_peer_name(l), out ? "out" : "in", from, tls_refusal_name(why), detail);
+    log_event(again ? LEVEL_DEBUG : LEVEL_WARN, "tls_refused",
+              "link=%u peer=%s dir=%s from=%s reason=%s detail=%s", l->slot, link_peer_name(l),
+              out ? "out" : "in", from, tls_refusal_name(why), detail);
 }
 
 void link_tls_silent(struct daemon *d, uint64_t callers)

@@ -5,8 +5,8 @@
  * Then fetches from several peers at once, beside as many from one. A last pass has pages corrupted
  * on the way: all must be found, none may be seen by the engine. */
 #include <stdio.h>
-#include <string.h>
 #include <stdlib.h>
+#include <string.h>
 
 #include "bench.h"
 #include "engine/admin.h"
