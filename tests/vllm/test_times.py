@@ -32,6 +32,7 @@ KV_BYTES = 32 << 10  # of a token: 16 layers, 2 heads of 128, K and V, four byte
 # Blocks for PROMPTS of them. In float32 vLLM's attention does without AMX, of which bfloat16 died here at random (SIGILL).
 ENGINE: dict[str, Any] = {"dtype": "float32", "num_gpu_blocks_override": 320}
 NIXL = {"kv_connector": "NixlConnector", "kv_role": "kv_both", "kv_buffer_device": "cpu"}
+BY_NETWORK = {"UCX_TLS": "tcp"}  # as between two hosts; left alone it copies from the other process's memory
 
 
 @dataclass
@@ -121,16 +122,17 @@ def started(nursery: Nursery, folder: Path, hosts: Sequence[Daemon]) -> dict[str
     def on(host: Daemon, name: str) -> Vllm:
         return Vllm(nursery, folder, tern(host.socket, pool_bytes="512M", engine=name), ENGINE)
 
-    def nixl() -> Vllm:
+    def nixl(**ucx: str) -> Vllm:
         port = {"VLLM_NIXL_SIDE_CHANNEL_PORT": str(free_port())}
-        return Vllm(nursery, folder, NIXL, ENGINE, environment=port)
+        return Vllm(nursery, folder, NIXL, ENGINE, environment=port | ucx)
 
     plain = Vllm(nursery, folder, None, ENGINE | {"enable_prefix_caching": True}, keeps_cache=True)
     prefill = on(hosts[0], "prefill")
     found = {"computed": Way(plain), "own cache": Way(plain)}
     found |= {"Tern": Way(on(hosts[1], "decode"), prefill), "Tern, one host": Way(on(hosts[0], "beside"), prefill, "one")}
     if importlib.util.find_spec("nixl"):
-        found["NixlConnector"] = Way(nixl(), nixl())
+        found["NixlConnector, one host"] = Way(nixl(), nixl())
+        found["NixlConnector"] = Way(nixl(**BY_NETWORK), nixl(**BY_NETWORK))
     for vllm in instances(found):
         vllm.ready()
     for vllm in instances(found):  # so that the first request is no engine's first
