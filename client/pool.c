@@ -383,6 +383,13 @@ const char *tern_pool_device(const struct tern_pool *p)
     return p->device ? device_map_uuid(p->device) : NULL;
 }
 
+void tern_copy_blocks(const struct tern_blocks *to, const struct tern_blocks *from, uint32_t n,
+                      uint64_t bytes)
+{
+    for (uint32_t i = 0; i < n; i++)
+        memcpy(to->base + to->at[i] * to->stride, from->base + from->at[i] * from->stride, bytes);
+}
+
 int tern_pool_ordinal(const struct tern_pool *p)
 {
     return p->device ? device_map_ordinal(p->device) : -1;

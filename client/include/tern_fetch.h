@@ -105,8 +105,9 @@ TERN_API enum tern_err tern_handoff(struct tern *t, tern_session s, uint64_t ste
  *   DENIED     It is forged, or another tenant's.
  *   INVALID    The session has other tokens than those that were handed over.
  *   PEER_LOST  The daemon that gave it is not connected.
- *   BUSY       Another fetch of it is under way, or the step that writes its pages has not passed.
- *              Or it is an early one, and its session still runs: the text says how far it is.
+ *   BUSY       Another fetch of it is under way, the step that writes its pages has not passed, or
+ *              their checksums are being made: repeat it when ret->retry_ms is over. Or it is an
+ *              early one, and its session still runs: the text says how far it is.
  *   UNSUPPORTED  The pool there has another layout; or this very daemon gave it, it is of
  *                another pool, and the daemon is not among its own peers. */
 TERN_API enum tern_err tern_fetch_ticket(struct tern *t, tern_session s, const char *ticket,

@@ -141,6 +141,20 @@ TERN_API int tern_pool_ordinal(const struct tern_pool *p);
 /* How many bytes are mapped. */
 TERN_API uint64_t tern_pool_bytes(const struct tern_pool *p);
 
+/* Equal blocks of the host's memory, such as one layer of pages, or of an engine's own KV: the
+ * first byte of block k lies at base + k * stride. */
+struct tern_blocks {
+    uint8_t *base;
+    uint64_t stride;    /* bytes */
+    const uint32_t *at; /* numbers of blocks; borrowed for the call */
+};
+/* Copies the first `bytes` bytes of n blocks: of block from->at[i] to block to->at[i]. For engines
+ * that keep KV in memory of their own, with one call for each layer. Nothing is checked: the caller
+ * knows that each block lies in its memory, and that none is copied to where another one is read.
+ */
+TERN_API void tern_copy_blocks(const struct tern_blocks *to, const struct tern_blocks *from,
+                               uint32_t n, uint64_t bytes);
+
 /* Publishes the last step that this rank's device has finished. It is one release store into the
  * shared control page, without a request, and without a system call unless somebody waits for that
  * step (tern_wait_published). Call it when the device is done, not when the host has queued the
@@ -171,7 +185,7 @@ enum tern_step_by { TERN_STEP_BY_DEVICE = 0, TERN_STEP_BY_HOST = 1 };
  *   UNSUPPORTED  There is no driver of CUDA here, or it shows no GPU. Call tern_done_step when the
  *                device is done.
  *   INTERNAL     The driver failed; tern_error_text says in which call. Nothing went into the
- * stream: call tern_done_step when the device is done. */
+ *                stream: call tern_done_step when the device is done. */
 TERN_API enum tern_err tern_done_step_on_stream(struct tern_pool *p, uint64_t step, void *cu_stream,
                                                 enum tern_step_by *ret_by);
 
@@ -200,14 +214,18 @@ struct tern_checksums {
  * GPU. The first call of a mapping loads the kernels, takes 2 MiB of the GPU's memory and registers
  * the place where the checksums go (16 bytes and 8 a unit for each page of the pool), which may
  * take milliseconds: let it be one before the first step that matters. tern_pool_unmap and
- * tern_destroy wait for what is in a stream, as for steps. INVALID      As for tern_done_step, but
- * the step must not be done or in a stream yet; no context of the pool's GPU is current, or another
- * one than at the first call; the stream is being captured into a graph; or the pages are none of
- * one group of the pool. DENIED       As for tern_done_step. UNSUPPORTED  The pool is in memory of
- * the host; the daemon is older than this call; this libtern was built without kernels, or they
- * have no code for this GPU; the GPU cannot write memory of the host; or a page is larger than 1
- * GiB or has more units than limits.sums_per_page has room for. It stays so: do not call it again.
+ * tern_destroy wait for what is in a stream, as for steps.
+ *
+ *   INVALID      As for tern_done_step, but the step must not be done or in a stream yet; no
+ *                context of the pool's GPU is current, or another one than at the first call; the
+ *                stream is being captured into a graph; or the pages are none of one group.
+ *   DENIED       As for tern_done_step.
+ *   UNSUPPORTED  The pool is in memory of the host; the daemon is older than this call; this
+ *                libtern was built without kernels, or they have no code for this GPU; the GPU
+ *                cannot write memory of the host; or a page is larger than 1 GiB or has more units
+ *                than limits.sums_per_page has room for. It stays so: do not call it again.
  *   INTERNAL     The driver failed; tern_error_text says in which call.
+ *
  * After any error none of these pages has checksums that count: commit all the same. */
 TERN_API enum tern_err tern_checksums_on_stream(struct tern_pool *p,
                                                 const struct tern_checksums *of, void *cu_stream);

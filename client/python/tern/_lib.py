@@ -279,6 +279,10 @@ class LeaseTold(ct.Structure):
     ]
 
 
+class Blocks(ct.Structure):
+    _fields_ = [("base", ct.c_void_p), ("stride", u64), ("at", ct.POINTER(u32))]
+
+
 # The structs of tern.h by their C names, for the test that compares them.
 STRUCTS: dict[str, type[ct.Structure]] = {
     "tern_axis": Axis,
@@ -302,6 +306,7 @@ STRUCTS: dict[str, type[ct.Structure]] = {
     "tern_span": Span,
     "tern_units": Units,
     "tern_checksums": Checksums,
+    "tern_blocks": Blocks,
     "tern_section": Section,
     "tern_record_blob": RecordBlob,
     "tern_record": Record,
@@ -336,6 +341,7 @@ _CALLS: dict[str, tuple[object, list[object]]] = {
     "tern_pool_bytes": (u64, [_P]),
     "tern_pool_device": (ct.c_char_p, [_P]),
     "tern_pool_ordinal": (ct.c_int, [_P]),
+    "tern_copy_blocks": (None, [ct.POINTER(Blocks), ct.POINTER(Blocks), u32, u64]),
     "tern_done_step": (ct.c_int, [_P, u64]),
     "tern_done_step_on_stream": (ct.c_int, [_P, u64, _P, ct.POINTER(ct.c_int)]),
     "tern_checksums_on_stream": (ct.c_int, [_P, ct.POINTER(Checksums), _P]),

@@ -60,8 +60,9 @@ static enum tern_err find(const struct core *c, const struct call *call, struct 
     return err == TERN_OK ? TERN_OK
                           : refuse(ret, err,
                                    err == TERN_BUSY
-                                       ? "another fetch takes the ticket, or the step that writes "
-                                         "its pages has not passed: fetch again in a moment"
+                                       ? "another fetch takes the ticket, the step that writes its "
+                                         "pages has not passed, or their checksums are being made: "
+                                         "fetch again in a moment"
                                        : TICKET_GONE);
 }
 

@@ -507,3 +507,26 @@ TEST(pool_open_says_all_of_its_layout)
     tern_destroy(client);
     fake_stop(&other);
 }
+
+/* Both ways round, with strides of each side and a gap behind each block: the blocks named, and no
+ * byte beside them. */
+TEST(blocks_are_copied_by_their_numbers)
+{
+    enum { BLOCK = 24, ONE = 40, OTHER = 32, COUNT = 5 };
+    static const uint32_t to_at[] = {4, 0, 2}, from_at[] = {1, 3, 0};
+    uint8_t from[COUNT * ONE], to[COUNT * OTHER], want[sizeof to];
+
+    for (size_t i = 0; i < sizeof from; i++)
+        from[i] = (uint8_t)(i + 1);
+    memset(to, 0xee, sizeof to);
+    memset(want, 0xee, sizeof want);
+    for (uint32_t i = 0; i < 3; i++)
+        for (uint32_t byte = 0; byte < BLOCK; byte++)
+            want[to_at[i] * OTHER + byte] = (uint8_t)(from_at[i] * ONE + byte + 1);
+    tern_copy_blocks(&(struct tern_blocks){to, OTHER, to_at},
+                     &(struct tern_blocks){from, ONE, from_at}, 3, BLOCK);
+    assert_memory_equal(to, want, sizeof to);
+    tern_copy_blocks(&(struct tern_blocks){to, OTHER, to_at},
+                     &(struct tern_blocks){from, ONE, from_at}, 0, BLOCK);
+    assert_memory_equal(to, want, sizeof to);
+}

@@ -1,7 +1,7 @@
 """The worker's side: copies between vLLM's blocks and Tern's pages, and the number of the last finished step.
 
 Saves are made before the step ends, so vLLM may reuse the blocks at once. Loads are made by a thread, and told with a
-later step. ctypes lets the interpreter go on while memory moves.
+later step. The interpreter goes on while memory moves.
 """
 
 from __future__ import annotations
@@ -12,6 +12,7 @@ from collections.abc import Callable, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass, field
 
+from .._lib import Blocks, lib
 from ..connection import Pool
 from .jobs import Joined, Move, Run, Steps, Work
 from .pages import Layer, Layout, PageShape
@@ -54,12 +55,13 @@ class GroupCopier:
             raise IndexError(f"a block of {run.blocks} is not in vLLM's KV, which has {self.blocks}")
 
     def copy(self, run: Run, load: bool) -> None:
-        n = self.shape.data_bytes
+        n = len(run.pages)
+        pages, blocks = (ct.c_uint32 * n)(*run.pages), (ct.c_uint32 * n)(*run.blocks)
         for i, layer in enumerate(self.layers):
-            for page, block in zip(run.pages, run.blocks):
-                there = self.base + page * self.shape.page_bytes + i * self.shape.layer_bytes
-                here = layer.address + block * layer.stride
-                ct.memmove(*((here, there) if load else (there, here)), n)
+            there = Blocks(self.base + i * self.shape.layer_bytes, self.shape.page_bytes, pages)
+            here = Blocks(layer.address, layer.stride, blocks)
+            to, of = (here, there) if load else (there, here)
+            lib.tern_copy_blocks(to, of, n, self.shape.data_bytes)
 
 
 @dataclass
