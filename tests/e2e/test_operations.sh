@@ -6,6 +6,7 @@ source "$(dirname "$0")/with_ternd.sh"
 needs python3 "to read the document"
 
 mkdir "$DIR/spill"
+cp "$TERN_SOURCE/deploy/ternd-gpus.yaml" "$DIR/gpus.yaml"
 head -c 32 /dev/urandom >"$DIR/key"
 chmod 600 "$DIR/key"
 echo '{"timestamp": 0, "input_length": 1500, "output_length": 10, "hash_ids": [1, 2, 3]}' >"$DIR/trace"
@@ -24,6 +25,7 @@ wait_for "a session" grep -q . "$DIR/held"
 
 declare -A RUN=( # what is run instead; '-': what runs it is said
     ["ternd --plan"]="ternd --config $CONFIG --plan"
+    ["ternd --config /usr/share/tern/ternd-gpus.yaml --plan"]="ternd --config $DIR/gpus.yaml --plan"
     ["ternd --check-config"]="ternd --config $CONFIG --check-config"
     ["ternd --config /etc/tern/ternd.yaml --check-config"]="ternd --config $CONFIG --check-config"
     ["ternd --config /etc/tern/ternd.yaml"]="- ternd_start, above"

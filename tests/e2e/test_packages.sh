@@ -57,7 +57,8 @@ image() {
     c=$("${b[@]}" from --security-opt seccomp=unconfined localhost/tern)
     "${b[@]}" run "$c" -- bash -ec '/usr/sbin/ternd --config /etc/tern/ternd.yaml 2>/tmp/log & p=$!
         for _ in $(seq 300); do ternctl ping --count 1 >/tmp/answer 2>&1 && break; sleep 0.2; done
-        cat /tmp/answer /tmp/log; test "$(id -un)" = tern; grep -q answers /tmp/answer; kill $p; wait $p' >"$DIR/buildah" 2>&1 ||
+        cat /tmp/answer /tmp/log; test "$(id -un)" = tern; grep -q answers /tmp/answer; kill $p; wait $p
+        test -e "$(echo /usr/lib/*/libibverbs/libmlx5-*.so)"' >"$DIR/buildah" 2>&1 ||
         { cat "$DIR/buildah"; fail "a container of the image"; }
     echo "image: built, started, answered, ended"
 }
@@ -72,6 +73,7 @@ inside sh -c 'apt-get install -y -q --no-install-recommends /tmp/packages/*.deb'
 inside ternd --version
 inside sh -c 'dpkg -L ternd | grep -qx /etc/tern/ternd.yaml && test -x /usr/bin/ternctl && man=/usr/share/man/man8/ternd.8.gz && test -f $man'
 inside ternd --config /etc/tern/ternd.yaml --plan
+inside ternd --config /usr/share/tern/ternd-gpus.yaml --plan
 inside sh -c 'gcc -o /tmp/engine /usr/share/doc/libtern-dev/examples/tiny_engine.c $(pkg-config --cflags --libs tern) && ldd /tmp/engine | grep libtern.so.0'
 inside python3 -c 'import tern'
 inside tern-sim --seeds 50
@@ -92,12 +94,17 @@ tern-agent-says() { exec 9<>/dev/tcp/127.0.0.1/7003 && printf 'GET /readyz HTTP/
 pid_of() { systemctl show -P MainPID ternd; }
 mkdir -p /etc/systemd/system/ternd.service.d
 printf '[Service]\nWatchdogSec=3\nTimeoutAbortSec=20\n' >/etc/systemd/system/ternd.service.d/test.conf
+# As on a host with GPUs, and here there are none: what makes their files is run as root, and may fail.
+install -D -m 644 /usr/share/tern/gpu.conf /etc/systemd/system/ternd.service.d/gpu.conf
+printf '#!/bin/sh\necho "$(id -u) $*" >>/run/modprobed\nexit 1\n' >/usr/bin/nvidia-modprobe
+chmod 755 /usr/bin/nvidia-modprobe
 systemctl daemon-reload
 systemctl start ternd.socket ternd-tenant@default.socket
 [[ $(systemctl is-active ternd) == inactive ]]
 until_ok ternctl ping --count 1 # the connection starts it
 [[ $(systemctl is-active ternd) == active ]]
 [[ $(systemctl show -P StatusText ternd) == "serving 1 tenants, 0 peers" ]]
+grep -qx '0 -u -c 0' /run/modprobed
 [[ $(journalctl -u ternd --no-pager | grep -c socket_taken) == 2 ]]
 grep -Eq 'NoNewPrivs:.1' /proc/"$(pid_of)"/status && grep -Eq 'Seccomp:.2' /proc/"$(pid_of)"/status
 systemctl reload ternd
@@ -154,7 +161,7 @@ UNIT
         cat "$ROOT/tern-test.log"
         fail "the unit in a booted folder"
     fi
-    rm -rf "$ROOT"/tern-test.* "$ROOT"/etc/systemd/system/{tern-test.service,multi-user.target.wants/tern-test.service,ternd.service.d}
+    rm -rf "$ROOT"/tern-test.* "$ROOT"/etc/systemd/system/{tern-test.service,multi-user.target.wants/tern-test.service,ternd.service.d} "$ROOT/usr/bin/nvidia-modprobe"
 }
 if command -v systemd-nspawn >/dev/null; then booted; else echo "booted: there is no systemd-nspawn (package systemd-container)"; fi
 

@@ -135,6 +135,7 @@ ends 0 "QUARANTINE  *LIVE  *EVICTABLE$" "$CTL" status
 ends 0 "  2 %  *8$" "$CTL" status
 json "$("$CTL" tenants --json)" "[(t['tenant'], t['engines'], t['sessions'], t['device']['evictable_bytes'],
  t['device']['live_bytes'], t['host']['bytes']) for t in j['tenants']] == [('t0', 1, 2, 8 * 4096, 24 * 4096, 0)]"
+json "$("$CTL" tenants --json)" "{'nodes', 'prompts', 'prompt_tokens', 'found_tokens'} <= j['tenants'][0].keys()"
 ends 0 "^t0  *1  *2 .* 96.0 KiB  *32.0 KiB  *0 B  *33.3 %$" "$CTL" tenants
 json "$("$CTL" evict --pool "$POOL" --nodes 1 --json)" "j['nodes'] >= 1 and j['pages'] >= 1"
 json "$("$CTL" evict --json)" "j['pages'] >= 0"

@@ -66,7 +66,9 @@ install_to
 644 lib/systemd/system/ternd.socket
 644 lib/sysusers.d/ternd.conf
 644 lib/tmpfiles.d/ternd.conf
+644 share/tern/gpu.conf
 755 share/tern/make-certs.sh
+644 share/tern/ternd-gpus.yaml
 644 share/tern/ternd.yaml
 FILES
 } | sort >"$work/want"

@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # The units: systemd finds no fault in them, they name the paths of the sample configuration, and the exposure of each
-# service, as systemd-analyze counts it, is at most 2.0.
+# service, as systemd-analyze counts it, is at most 2.0; that of ternd with the drop-in for GPUs is what it is without.
 set -euo pipefail
 build=${TERN_BUILD:?the build folder}
 source_dir=$(realpath "${TERN_SOURCE:-$(dirname "$0")/../../..}")
@@ -30,14 +30,32 @@ for service in tern-agent tern-member; do
 done
 mv "$work/ternd-tenant@.socket" "$work/ternd-tenant@default.socket"
 sed "s#^ExecStart=[^ ]*#ExecStart=$TERN_BIN/ternd#" "$unit" >"$work/ternd.service"
-(cd "$work" && SYSTEMD_UNIT_PATH=$work: systemd-analyze verify --man=no "${services[@]/%/.service}" ./ternd.socket ./ternd-tenant@default.socket) >"$work/faults" 2>&1 ||
-    { cat "$work/faults"; fail "systemd-analyze verify"; }
-grep -v '^$' "$work/faults" | grep -F "$work" && fail "systemd-analyze verify has found faults"
-
-for service in "${services[@]}"; do
-    systemd-analyze security --offline=true --no-pager --threshold=$most "$work/$service.service" >"$work/score" ||
-        { cat "$work/score"; fail "the exposure of $service is above $((most / 10)).$((most % 10))"; }
+verify() {
+    (cd "$work" && SYSTEMD_UNIT_PATH=$work: systemd-analyze verify --man=no "${services[@]/%/.service}" ./ternd.socket ./ternd-tenant@default.socket) >"$work/faults" 2>&1 ||
+        { cat "$work/faults"; fail "systemd-analyze verify"; }
+    if grep -F "$work" "$work/faults"; then fail "systemd-analyze verify has found faults"; fi
+}
+exposure() { # SERVICE
+    systemd-analyze security --offline=true --no-pager --threshold=$most "$work/$1.service" >"$work/score" ||
+        { cat "$work/score"; fail "the exposure of $1 is above $((most / 10)).$((most % 10))"; }
     tail -n 1 "$work/score"
+}
+verify
+for service in "${services[@]}"; do exposure "$service"; done
+
+# The drop-in for GPUs lets their devices in, and costs nothing of the exposure.
+bare=$(exposure ternd)
+mkdir "$work/ternd.service.d"
+cp "$source_dir/deploy/systemd/gpu.conf" "$work/ternd.service.d/"
+verify
+[[ $(exposure ternd) == "$bare" ]] || { exposure ternd; fail "that is with gpu.conf, and it was: $bare"; }
+exposure ternd >/dev/null
+for group in char-nvidia:rw char-nvidia-frontend:rw char-nvidia-uvm:rw char-nvidia-caps:r char-infiniband_verbs:rw; do
+    grep -q "DeviceAllow=.* $group" "$work/score" || { grep DeviceAllow= "$work/score"; fail "gpu.conf does not let $group in"; }
 done
+# These can fail: of a drop-in, too.
+printf '[Service]\nPrivateTmp=no\nNoSuchSetting=1\n' >"$work/ternd.service.d/more.conf"
+if (verify) >/dev/null; then fail "self-test: a setting that is none was not found in a drop-in"; fi
+[[ $(exposure ternd 2>/dev/null) != "$bare" ]] || fail "self-test: a drop-in does not count"
 if grep -E '^(PrivateDevices|PrivateNetwork|ProtectProc|ProcSubset|PrivateUsers)=' "$unit"; then fail "these keep the daemon from what it needs: see the unit's last comment"; fi
 echo "units: ok"
