@@ -10,8 +10,10 @@
 
 /* Brings whole chunks of the session's tokens, up to `depth` tokens (0: all of them), from the peer
  * of that name. On return the committed length says how far it got, and the pages are in the table.
- * Call tern_match before, which gives the tokens. When deadline_ms passes first the fetch is
- * cancelled.
+ * Call tern_match before, which gives the tokens. When the deadline nears, at seven eighths of
+ * deadline_ms, the fetch is cancelled: it returns TIMED_OUT, and *ret says what had come. Only
+ * where the daemon does not answer that in time either is *ret left as it was; then tern_recover
+ * tells the table.
  *
  * It brings only what reaches beyond the written length; if the source has no more, the session
  * stays as it is. What comes takes the place of all pages that the session owns behind its

@@ -63,6 +63,8 @@ class PeerLost(TernError):
 
 
 class TimedOut(TernError):
+    """The deadline passed, and the request may still take effect. Of a session, recover() tells what it has now."""
+
     kind = "TIMED_OUT"
 
 

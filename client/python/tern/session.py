@@ -379,7 +379,8 @@ class Session:
         return Retracted(r.free_now, r.free_at_step)
 
     def recover(self, *, deadline_ms: int = 0) -> Result:
-        """Brings a retracted session back: its table is whole again; write what `written` lacks."""
+        """Brings a retracted session back: its table is whole again; write what `written` lacks. One that is not
+        away is told its lengths and its table once more: call it after TimedOut."""
         return self._do(lib.tern_recover, deadline_ms)
 
     def store(self, depth: int | None = None, *, deadline_ms: int = 0) -> Stored:
