@@ -128,6 +128,7 @@ enum tern_role { TERN_SCHEDULER = 0, TERN_WORKER = 1, TERN_BOTH = 2 };
  * is ignored. The engine can work once all `world` ranks have joined. The same connection may
  * repeat the call. A further connection of the same process, for another thread, joins as
  * TERN_SCHEDULER, of which an engine has one.
+ *   INVALID   world is above the number of the tenant's regions, or rank is not below it.
  *   CONFLICT  The engine was joined with another world, the rank is taken, or this connection has
  *             joined as another engine or rank already.
  *   BUSY      Processes of an earlier engine of that name have not exited yet. Wait for them. */
