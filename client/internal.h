@@ -8,9 +8,9 @@
  *   pieces        token lists that are longer than a request
  *   changes       what a subscription keeps
  *   quick_*       bodies of the hot path
+ *   words         why a request was refused
  *   stock         answers to what a lease has submitted
  *   pending       what was submitted, and answers that wait to be polled
- *   words         why a request was refused
  *   call          one request and its answer
  *   device        memory of GPUs
  *   steps         steps on their way into the control page
