@@ -8,9 +8,9 @@
  *   pieces        token lists that are longer than a request
  *   changes       what a subscription keeps
  *   quick_*       bodies of the hot path
+ *   words         why a request was refused
  *   stock         answers to what a lease has submitted
  *   pending       what was submitted, and answers that wait to be polled
- *   words         why a request was refused
  *   call          one request and its answer
  *   device        memory of GPUs
  *   steps         steps on their way into the control page
@@ -268,6 +268,9 @@ struct asked asked_op(const struct client_op *op);
  * say goes there.
  * Returns the error of the result. */
 enum tern_err said(struct tern *t, const struct asked *a, const struct tern_result *r);
+#define WORDS_WHY_MAX 160 /* bytes of the rule that a request broke, with the NUL */
+/* That rule alone, for who says the numbers in its own sentence; else what the error means. */
+void words_why(const struct asked *a, const struct tern_result *r, char ret[WORDS_WHY_MAX]);
 /* Behind the daemon's words: which handle it is that is GONE. */
 void say_handle(struct tern *t, tern_session s);
 /* The same for the answer to a Retract that came without words: numbers of pages say more than

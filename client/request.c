@@ -7,6 +7,9 @@
 
 #include "base/err.h"
 
+/* The last so-many-th of a fetch's or a recover's deadline is for the answer to its cancel. */
+#define BRING_END_PART 8
+
 /* The answer has one result. */
 static enum tern_err take_one(struct tern *t, const struct quick_request *q, const uint8_t *body,
                               uint32_t n, struct tern_result *ret)
@@ -59,37 +62,60 @@ enum tern_err tern_match(struct tern *t, tern_session s, const struct tern_token
     return take_one(t, &q, body, n, ret);
 }
 
-/* Nobody will take the result of this fetch or recover: the daemon should not go on bringing it.
- * Its answer is dropped. */
-static void cancel_unheard(struct tern *t, tern_session s)
+/* The daemon should not go on bringing what this fetch or recover asked for. The answer to this is
+ * dropped. */
+static void ask_to_end(struct tern *t, tern_session s)
 {
     Tern__Wire__FetchCancel m = TERN__WIRE__FETCH_CANCEL__INIT;
-    char text[QUICK_TEXT_MAX];
     struct call call;
 
-    memcpy(text, t->text, sizeof(text));
     m.has_reserved_one = 1;
     m.reserved_one = 1;
-    if (call_start(t, FRAME_FETCH_CANCEL, 1, &call) == TERN_OK &&
-        call_put(t, &call, s, &m.base) == TERN_OK)
-        (void)client_socket_send(&t->socket);
-    memcpy(t->text, text, sizeof(text));
+    if (call_start(t, FRAME_FETCH_CANCEL, 1, &call) == TERN_OK)
+        (void)call_put(t, &call, s, &m.base);
 }
 
-/* A request that is answered later: one whose deadline passes is cancelled. */
+/* Its time is nearly over: it is cancelled, and answered with what had come by then, which would
+ * else be missing in the caller's table for good. `until_ns`: no longer than that. */
+static enum tern_err bring_ends(struct tern *t, const struct quick_request *q, struct call *call,
+                                uint64_t until_ns, struct tern_result *ret)
+{
+    const uint8_t *body;
+    enum tern_err err;
+    uint32_t n;
+
+    ask_to_end(t, q->session);
+    call->deadline_ns = until_ns;
+    err = call_wait(t, call, &body, &n);
+    if (err == TERN_TIMED_OUT)
+        return set_error(t, err,
+                         "the deadline passed, and no answer says what had come by then: "
+                         "tern_recover tells the lengths and the whole table; then repeat it");
+    TRY(err);
+    err = take_one(t, q, body, n, ret);
+    if (err != TERN_GONE || ret->tokens == 0)
+        return err;
+    ret->err = TERN_TIMED_OUT;
+    return set_error(t, TERN_TIMED_OUT,
+                     "the deadline passed, and it was cancelled; what had come stays, and the "
+                     "result tells it: repeat it with more time, or compute the rest");
+}
+
 static enum tern_err bring(struct tern *t, const struct quick_request *q, uint32_t deadline_ms,
                            struct tern_result *ret)
 {
+    const uint32_t whole_ms = deadline_ms ? deadline_ms : TERN_DEADLINE_DEFAULT_MS;
+    const uint64_t until_ns = deadline_at(whole_ms);
     const uint8_t *body;
     enum tern_err err;
     struct call call;
     uint32_t n;
 
-    TRY(call_start(t, q->type, deadline_ms, &call));
+    TRY(call_start(t, q->type, whole_ms - whole_ms / BRING_END_PART, &call));
     TRY(call_put_quick(t, &call, q));
     err = call_wait(t, &call, &body, &n);
     if (err == TERN_TIMED_OUT)
-        cancel_unheard(t, q->session);
+        return bring_ends(t, q, &call, until_ns, ret);
     TRY(err);
     return take_one(t, q, body, n, ret);
 }

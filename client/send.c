@@ -12,10 +12,16 @@ static const char lost_text[] =
     "the daemon ended the connection (its log says why): tern_destroy, then "
     "connect again";
 
+static const char unheard_text[] =
+    "no answer came within the deadline, and the request may have taken effect: repeat it where "
+    "that is allowed; of a session tern_recover tells the lengths and the whole table";
+
 enum tern_err set_error(struct tern *t, enum tern_err err, const char *text)
 {
     if (!text && err == TERN_DAEMON_LOST)
         text = lost_text;
+    if (!text && err == TERN_TIMED_OUT)
+        text = unheard_text;
     if (!text)
         text = err_text(err);
     snprintf(t->text, sizeof(t->text), "%s", text);

@@ -115,8 +115,9 @@ static void say_refused(const struct lease_op *op, const struct tern_result *r, 
                         char *ret)
 {
     const struct tern_lengths *has = &r->lengths;
-    char asked[64], there[80] = "";
+    char asked[64], there[80] = "", rule[WORDS_WHY_MAX];
 
+    words_why(&(struct asked){.kind = (uint8_t)op->kind, .length = op->length}, r, rule);
     if (op->kind == CLIENT_ASSIGN)
         snprintf(asked, sizeof asked, "extend to written %u, allocated %u", op->written,
                  op->length);
@@ -131,7 +132,7 @@ static void say_refused(const struct lease_op *op, const struct tern_result *r, 
              op->kind == CLIENT_COMMIT ? "it goes on"
                                        : "tern_lease_remove it by the last step that touches its "
                                          "pages, and go on from there",
-             why[0] ? why : err_text(r->err));
+             why[0] ? why : rule);
 }
 
 static bool failed(struct tern_lease *l, const struct lease_op *op, const struct tern_result *r,

@@ -229,7 +229,8 @@ enum tern_err tern_join_device(struct tern *t, const char *name, enum tern_role 
         return set_error(t, TERN_INVALID,
                          "an engine needs a name of 1 to TERN_ENGINE_NAME_MAX bytes");
     if (world == 0 || world > TERN_RANKS_MAX || (role != TERN_SCHEDULER && rank >= world))
-        return set_error(t, TERN_INVALID, "rank < world <= TERN_RANKS_MAX");
+        return set_error(t, TERN_INVALID,
+                         "world is 1 to TERN_RANKS_MAX (64), and rank is below it");
     if (device && strlen(device) > DEVICE_NAME_MAX)
         return set_error(t, TERN_INVALID, "a device has a name of at most 47 bytes");
     m.name = (char *)(uintptr_t)name;

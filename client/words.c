@@ -39,17 +39,25 @@ static const char *const length_names[ASKED_COUNT] = {
 };
 
 /* Where the depth of a commit is no multiple of L: the nearest that are. */
-static void refused_depth(uint32_t depth, const struct tern_result *r, char *ret)
+static void no_multiple(uint32_t depth, uint32_t align, char ret[WORDS_WHY_MAX])
 {
-    uint32_t below = depth / r->align * r->align;
+    uint32_t below = depth / align * align;
     char lower[16] = "";
 
     if (below > 0)
         snprintf(lower, sizeof(lower), "%u or ", below);
+    snprintf(ret, WORDS_WHY_MAX, "depth %u is no multiple of %u: use %s%u", depth, align, lower,
+             below + align);
+}
+
+static void refused_depth(uint32_t depth, const struct tern_result *r, char *ret)
+{
+    char why[WORDS_WHY_MAX];
+
+    no_multiple(depth, r->align, why);
     snprintf(ret, QUICK_TEXT_MAX,
-             "tern_commit is refused: depth %u is no multiple of %u: use %s%u; the session has "
-             "committed %u and written %u",
-             depth, r->align, lower, below + r->align, r->lengths.committed, r->lengths.written);
+             "tern_commit is refused: %s; the session has committed %u and written %u", why,
+             r->lengths.committed, r->lengths.written);
 }
 
 /* The first rule that the lengths of an extend break; "" for none of them. */
@@ -83,6 +91,23 @@ static const char *broken_by_length(const struct asked *a, const struct tern_res
         return "it is retracted, or no turn has begun, or no STATE is there to go on from that "
                "length; ";
     return "";
+}
+
+void words_why(const struct asked *a, const struct tern_result *r, char ret[WORDS_WHY_MAX])
+{
+    const char *broken = "";
+    size_t n;
+
+    if (r->err == TERN_INVALID && r->align)
+        no_multiple(a->length, r->align, ret);
+    else {
+        if (r->err == TERN_INVALID && length_names[a->kind])
+            broken = broken_by_length(a, r);
+        n = strlen(broken);
+        snprintf(ret, WORDS_WHY_MAX, "%.*s", n > 2 ? (int)n - 2 : 0, broken); /* less the "; " */
+    }
+    if (!ret[0])
+        snprintf(ret, WORDS_WHY_MAX, "%s", err_text(r->err));
 }
 
 static void refused_lengths(const struct asked *a, const struct tern_result *r, char *ret)

@@ -19,7 +19,9 @@
  *
  * Blocking. A call with a deadline_ms (0: TERN_DEADLINE_DEFAULT_MS) blocks at most that long and
  * then returns TERN_TIMED_OUT. The request may still take effect, so repeat it; those that may be
- * repeated say so. The asynchronous form (tern_submit_* and tern_poll) never blocks.
+ * repeated say so. No later answer names the pages that such a request of a session gave it: after
+ * TIMED_OUT with a result that was left as it was, tern_recover tells the session's lengths and its
+ * whole table. The asynchronous form (tern_submit_* and tern_poll) never blocks.
  *
  * Lost connections. After TERN_DAEMON_LOST, which the library says and no daemon does, the
  * connection is dead: every later call on it returns the same. TERN_PEER_LOST is something else:
@@ -126,6 +128,7 @@ enum tern_role { TERN_SCHEDULER = 0, TERN_WORKER = 1, TERN_BOTH = 2 };
  * is ignored. The engine can work once all `world` ranks have joined. The same connection may
  * repeat the call. A further connection of the same process, for another thread, joins as
  * TERN_SCHEDULER, of which an engine has one.
+ *   INVALID   world is above the number of the tenant's regions, or rank is not below it.
  *   CONFLICT  The engine was joined with another world, the rank is taken, or this connection has
  *             joined as another engine or rank already.
  *   BUSY      Processes of an earlier engine of that name have not exited yet. Wait for them. */

@@ -109,8 +109,8 @@ TERN_API enum tern_err tern_subscribe(struct tern *t, const struct tern_namespac
  * these a router can compute an engine's own names of the blocks. A chunk is told when it has its
  * pages in all HISTORY groups of the pool, so a change is of all these groups; it says nothing of
  * pages in other groups. A change that exceeds TERN_CHUNKS_KEPT while tern_poll is not called is
- * lost, too. In an answer also: DENIED    The tenant's events_tokens is false in the daemon's
- * configuration. */
+ * lost, too. In an answer also:
+ *   DENIED    The tenant's events_tokens is false in the daemon's configuration. */
 TERN_API enum tern_err tern_subscribe_tokens(struct tern *t, const struct tern_namespace *ns,
                                              uint64_t from, uint64_t cookie);
 /* Computes the chains of a token list's whole chunks, shallowest first, as tern_event.chain has

@@ -10,8 +10,10 @@
 
 /* Brings whole chunks of the session's tokens, up to `depth` tokens (0: all of them), from the peer
  * of that name. On return the committed length says how far it got, and the pages are in the table.
- * Call tern_match before, which gives the tokens. When deadline_ms passes first the fetch is
- * cancelled.
+ * Call tern_match before, which gives the tokens. When the deadline nears, at seven eighths of
+ * deadline_ms, the fetch is cancelled: it returns TIMED_OUT, and *ret says what had come. Only
+ * where the daemon does not answer that in time either is *ret left as it was; then tern_recover
+ * tells the table.
  *
  * It brings only what reaches beyond the written length; if the source has no more, the session
  * stays as it is. What comes takes the place of all pages that the session owns behind its
@@ -102,12 +104,16 @@ TERN_API enum tern_err tern_handoff(struct tern *t, tern_session s, uint64_t ste
  * may be repeated.
  *   GONE       Somebody fetched it, its time was over, it was dropped, its daemon was restarted, or
  *              this fetch was cancelled. Compute what is missing.
- *   DENIED     It is forged, or another tenant's.
- *   INVALID    The session has other tokens than those that were handed over.
+ *   DENIED     Its key is not that of the ticket, or it is another tenant's. (A forged text may as
+ *              well name a ticket or a daemon that there is not, which is GONE.)
+ *   INVALID    The session has other tokens than those that were handed over (ret->handed), or the
+ *              text is no ticket's. Or, in a pool with a WINDOW or RECURRENT group, as for
+ *              tern_fetch: the session has computed a part of it itself.
  *   PEER_LOST  The daemon that gave it is not connected.
  *   BUSY       Another fetch of it is under way, the step that writes its pages has not passed, or
  *              their checksums are being made: repeat it when ret->retry_ms is over. Or it is an
- *              early one, and its session still runs: the text says how far it is.
+ *              early one, and its session still runs: the text says how far it is. The daemon asks
+ *              again for up to 2 s before it says so; with a shorter deadline it is TIMED_OUT.
  *   UNSUPPORTED  The pool there has another layout; or this very daemon gave it, it is of
  *                another pool, and the daemon is not among its own peers. */
 TERN_API enum tern_err tern_fetch_ticket(struct tern *t, tern_session s, const char *ticket,
@@ -132,8 +138,10 @@ TERN_API enum tern_err tern_ticket_open(struct tern *t, tern_session s, uint32_t
  * answered when all is here: chunks that the window of the end lies in, the STATE, what is behind
  * the last whole chunk, and the blob come when the session was handed over. While the source
  * computes, it waits for deadlines.ticket_ms of either daemon, from the last chunk on. What was
- * written before an error stays, as after tern_fetch_ticket. Errors besides those of
- * tern_fetch_ticket:
+ * written before an error stays, as after tern_fetch_ticket; but in a pool with a WINDOW or
+ * RECURRENT group the session goes back to the committed length that it began with, since the STATE
+ * comes last, and what came of the HISTORY stays in the tree and does not move again. Errors
+ * besides those of tern_fetch_ticket:
  *   POOL_EXHAUSTED  There are not that many free pages: ret->shortage. Nothing has begun.
  *   GONE            Also: its session was closed or aborted before it was handed over.
  *   INVALID         Also: it was handed over at another length (ret->handed), or went back behind
@@ -152,7 +160,8 @@ TERN_API enum tern_err tern_fetch_follow(struct tern *t, tern_session s, const c
  * may have committed the same chunk. Kernels may read those pages now, where the pool has no STATE
  * group; else what came may yet be taken back if the fetch fails. ret->arriving 0: nothing is
  * coming any more; the answer of the fetch itself says how it ended. A fetch has one wait at once.
- *   INVALID    No fetch of the session was begun since its last Match.
+ *   INVALID    No fetch of the session was begun since its last Match. One that was refused at
+ *              once, such as for a peer that is not connected, was not: its own answer says why.
  *   CONFLICT   A later wait took its place.
  *   TIMED_OUT  This call's deadline passed. The fetch goes on, and the wait may be repeated. */
 TERN_API enum tern_err tern_fetch_wait(struct tern *t, tern_session s, uint32_t above,
@@ -163,8 +172,9 @@ TERN_API enum tern_err tern_fetch_wait(struct tern *t, tern_session s, uint32_t 
 TERN_API enum tern_err tern_fetch_pages(struct tern *t, tern_session s, uint32_t deadline_ms,
                                         struct tern_result *ret);
 /* At the daemon that gave it, by any engine of the tenant. tern_ticket_renew: it stands for so long
- * from now on, as tern_handoff says, or no longer. A fetch that has begun goes on. GONE, DENIED  As
- * of tern_fetch_ticket; GONE also of a ticket that another daemon gave. */
+ * from now on, as tern_handoff says, or no longer. A fetch that has begun goes on.
+ *
+ *   GONE, DENIED  As of tern_fetch_ticket; GONE also of a ticket that another daemon gave. */
 TERN_API enum tern_err tern_ticket_renew(struct tern *t, const char *ticket, uint32_t stands_ms,
                                          uint32_t deadline_ms, uint32_t *ret_stands_ms);
 TERN_API enum tern_err tern_ticket_drop(struct tern *t, const char *ticket, uint32_t deadline_ms);

@@ -78,11 +78,12 @@ TERN_API enum tern_err tern_lease_remove(struct tern_lease *l, uint32_t session,
 /* What tern_extend does, with pages of the stock and without a request: n tokens behind the list,
  * and the new lengths, neither of which shrinks. The runs are the pages that the table gained,
  * borrowed until the next tern_lease_submit; the engine may write them at once.
- *   BUSY            The stock has not so many pages, and more are on their way: tern_lease_submit,
- *                   then tern_lease_wait. Or one Step is full: tern_lease_submit. Nothing was
+ *   BUSY            The stock has not so many pages, and more are on their way: tern_lease_submit
+ *                   with step 0, then tern_lease_wait. Or one Step is full: the same. Nothing was
  *                   taken.
  *   POOL_EXHAUSTED  The same, and the pool has not so many: retract a session.
  *   INVALID         The lengths do not fit, or n is above TERN_LEASE_TOKENS_MAX.
+ *   GONE            The lease has no session of that number: it was removed.
  *   any other       An earlier operation of this session was refused: remove it from the lease. */
 TERN_API enum tern_err tern_lease_extend(struct tern_lease *l, uint32_t session,
                                          const uint32_t *tokens, uint32_t n, uint32_t written,
@@ -92,19 +93,22 @@ TERN_API enum tern_err tern_lease_extend(struct tern_lease *l, uint32_t session,
  * The errors are those of tern_lease_extend. */
 TERN_API enum tern_err tern_lease_rewind(struct tern_lease *l, uint32_t session, uint32_t length,
                                          uint64_t step);
-/* As tern_commit, and tern_lease_told brings the answer. The runs in it take the place of pages of
- * the table, which are given back behind `step`. So `step` is the last step that may be dispatched
- * before that answer was applied: name one some steps ahead, and tern_lease_submit holds to it.
+/* As tern_commit, and tern_lease_told brings the answer, which may be that a wrong depth is
+ * refused. The runs in it take the place of pages of the table, which are given back behind `step`.
+ * So `step` is the last step that may be dispatched before that answer was applied: name one some
+ * steps ahead, and tern_lease_submit holds to it.
+ *
  *   BUSY  A commit of this session is under way, or a rewind is not answered yet. */
 TERN_API enum tern_err tern_lease_commit(struct tern_lease *l, uint32_t session, uint32_t depth,
                                          uint64_t step);
 /* Leaves what was gathered to the sending thread, as one Step, and asks for more pages if the stock
  * is low. It waits for nothing, and takes answers only where too many were not taken by
- * tern_lease_told. `step`: the one that the engine dispatches next; 0: none. After an error all
- * stays gathered, and goes with the next call.
- *   BUSY  The daemon has not answered the last Steps yet, or the socket is full. Or the answer to a
- *         commit which named a step before `step` was not taken: tern_lease_wait, then
- *         tern_lease_told. */
+ * tern_lease_told. `step`: the one that the engine dispatches next; 0: none, as where only pages
+ * are waited for. After an error all stays gathered, and goes with the next call.
+ *   BUSY  The daemon has not answered the last Steps yet, or the socket is full. Or, with a step,
+ *         the answer to a commit which named a step before it was not taken: then the step is not
+ *         to be dispatched, since its kernels would use pages that are given back. In both cases
+ *         tern_lease_wait, then tern_lease_told until it says BUSY, then this call again. */
 TERN_API enum tern_err tern_lease_submit(struct tern_lease *l, uint64_t step);
 /* Sends what was submitted, and waits until all of it is answered. */
 TERN_API enum tern_err tern_lease_wait(struct tern_lease *l, uint32_t deadline_ms);

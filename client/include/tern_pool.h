@@ -66,9 +66,12 @@ struct tern_field {
 struct tern_group {
     const char *name; /* at most 255 bytes, and another one in each group of a layout */
     enum tern_family family;
-    uint32_t page_tokens;         /* tokens that one page covers, 1 to 4096 */
+    uint32_t page_tokens;         /* tokens that one page covers, 1 to 4096, a divisor of L; of
+                                     RECURRENT, whose one page covers all, any such */
     uint64_t page_bytes;          /* bytes of a page in one region: a multiple of 8 */
-    uint32_t units;               /* checksummed pieces of a page; 0 stands for 1 */
+    uint32_t units;               /* checksummed pieces of a page; 0 stands for 1. Times the ranks
+                                     at most limits.sums_per_page, which is the number of the
+                                     tenants' regions unless the configuration says more */
     uint32_t cap_pages;           /* most pages that the group may have; 0: only the pool's bytes
                                      limit it */
     const struct tern_axis *axes; /* outermost first; may be NULL */

@@ -98,7 +98,8 @@ struct tern_result {
  * answer comes after the deadline is closed.
  *   GONE     The pool was closed.
  *   INVALID  No process of this engine has opened or mapped the pool.
- *   QUOTA    The tenant has sessions_max sessions. Close one.
+ *   QUOTA    The tenant has sessions_max sessions, of which each ticket that stands is one. Close
+ *            one, or fetch or drop tickets.
  *   BUSY     The daemon is draining, or all session slots are in use. */
 TERN_API enum tern_err tern_session_open(struct tern *t, uint64_t pool,
                                          const struct tern_namespace *ns, uint32_t deadline_ms,

@@ -18,6 +18,8 @@
 #define ROUNDS 8u
 #define UNITS  4u
 
+#define CALL_WAITS_MS 1000u
+
 static struct daemon_options options[2] = {
     {.node = "source", .memory_bytes = 16u << 20, .page_bytes_min = PAGE, .core = -1},
     {.node = "dest", .memory_bytes = 16u << 20, .page_bytes_min = PAGE, .core = -1}};
@@ -54,14 +56,20 @@ static void world_start(struct world *w)
     world_start_units(w, 1);
 }
 
-/* Both engines know the prompt; the ticket is made, and followed. */
-static void begin(struct world *w, uint32_t seed)
+/* Both engines know the prompt, and the ticket is made. */
+static void know_prompt(struct world *w, uint32_t seed)
 {
     for (uint32_t i = 0; i < LENGTH; i++)
         w->tokens[i] = seed * 100000 + i + 1;
     assert_ok(w->a.tern, engine_begin(&w->from, &w->a, w->tokens, LENGTH));
     assert_ok(w->a.tern, tern_ticket_open(w->a.tern, w->from.id, 0, RIG_WAIT_MS, &w->ticket));
     assert_ok(w->b.tern, engine_begin(&w->to, &w->b, w->tokens, LENGTH));
+}
+
+/* The ticket is followed, too. */
+static void begin(struct world *w, uint32_t seed)
+{
+    know_prompt(w, seed);
     assert_ok(w->b.tern,
               tern_submit_fetch_follow(w->b.tern, w->to.id, w->ticket.text, TERN_STEP_NONE, seed));
 }
@@ -155,6 +163,32 @@ TEST(y4_decode_follows_prefill_chunk_by_chunk)
         assert_int_equal(wait_above(&w, LENGTH).arriving, 0);
         assert_ok(w.b.tern, engine_end(&w.to));
     }
+    world_stop(&w);
+}
+
+/* A call that waits no longer: what has come by then is in its answer, since no later one names
+ * these pages. The ticket stands, and is followed again. */
+TEST(y4_deadline_of_a_call_passes_and_the_table_has_what_came)
+{
+    struct world w;
+    struct tern_result r = {0};
+
+    world_start(&w);
+    know_prompt(&w, 1);
+    compute(&w, 3 * CHUNK);
+    assert_ok(w.a.tern, tern_done_step(w.a.map, w.a.step));
+    assert_int_equal(
+        tern_fetch_follow(w.b.tern, w.to.id, w.ticket.text, TERN_STEP_NONE, CALL_WAITS_MS, &r),
+        TERN_TIMED_OUT);
+    assert_int_equal(engine_take(&w.to, &r), TERN_OK);
+    assert_int_equal(w.to.len.written, 3 * CHUNK);
+    assert_int_equal(engine_wrong(&w.to, 3 * CHUNK), 0);
+    assert_ok(w.b.tern,
+              tern_submit_fetch_follow(w.b.tern, w.to.id, w.ticket.text, TERN_STEP_NONE, 2));
+    compute(&w, CHUNKS * CHUNK);
+    r = handed_over(&w, 2);
+    assert_int_equal(engine_take(&w.to, &r), TERN_OK);
+    assert_int_equal(engine_wrong(&w.to, LENGTH), 0);
     world_stop(&w);
 }
 

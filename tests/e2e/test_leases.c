@@ -250,6 +250,7 @@ TEST(e6_refusal_that_comes_late_is_told_and_nothing_is_lost)
     struct tern_result now;
     tern_session id;
     uint32_t nruns;
+    char why[80];
 
     d.lease = lease_of(&d.e, 8, 32);
     begin(&d, 0);
@@ -279,6 +280,15 @@ TEST(e6_refusal_that_comes_late_is_told_and_nothing_is_lost)
                                        &runs, &nruns),
                      TERN_GONE);
     assert_true(strlen(tern_error_text(d.e.tern)) > 0);
+    assert_ok(d.e.tern,
+              tern_lease_commit(d.lease, d.at[2], L + 1, TERN_STEP_NONE)); /* it goes on */
+    assert_ok(d.e.tern, tern_lease_submit(d.lease, 0));
+    assert_ok(d.e.tern, tern_lease_wait(d.lease, RIG_WAIT_MS));
+    assert_ok(d.e.tern, tern_lease_told(d.lease, &told));
+    assert_false(told.failed);
+    snprintf(why, sizeof why, "Why: depth %u is no multiple of %u: use %u or %u", L + 1, L, L,
+             2 * L);
+    assert_non_null(strstr(told.text, why));
     accepts(&d, 2, 5);
     assert_int_equal(tern_lease_end(&d.lease, RIG_WAIT_MS), TERN_CONFLICT);
     d.e.step = 5;

@@ -27,7 +27,11 @@ class TernError(Exception):
 
 
 class Invalid(TernError):
+    """A value is out of range, or the session is in no state for it."""
+
     kind = "INVALID"
+    align = 0  # of a commit to no multiple of it: pool.align_tokens; else 0
+    handed = 0  # of a fetch by ticket: the length that was handed over, where the session's list has another; else 0
 
 
 class Malformed(TernError):
@@ -63,6 +67,8 @@ class PeerLost(TernError):
 
 
 class TimedOut(TernError):
+    """The deadline passed, and the request may still take effect. Of a session, recover() tells what it has now."""
+
     kind = "TIMED_OUT"
 
 

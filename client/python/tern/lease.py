@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import ctypes as ct
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from types import TracebackType
 
@@ -29,7 +29,8 @@ class Told:
 class Lease:
     """A stock of pages of a pool, for sessions that decode. `extend` takes pages from it without a request, and
     `submit` tells the daemon of a whole iteration without waiting. While a session is in a lease, any other call
-    on it is a Conflict. In a `with` block the lease is ended: remove its sessions before.
+    on it is a Conflict. In a `with` block the lease is ended: remove its sessions before. After an exception they
+    are taken out of it, and so is a session whose own `with` block ends.
 
     high: the stock is filled up to so many pages of each group, or of each by name; low: when it has so many
     """
@@ -42,6 +43,7 @@ class Lease:
         self._pointer: ct.c_void_p | None = None
         self._sessions: dict[int, Session] = {}
         self._slots: dict[int, int] = {}
+        self._last_step = 0  # the highest that was submitted
         layout, kept = c_layout(pool.groups, 1, 0, "lazy", "none")
         marks, pointer = (_lib.LeaseMarks * len(pool.groups))(), ct.c_void_p()
         for mark, g in zip(marks, pool.groups):
@@ -75,6 +77,13 @@ class Lease:
     ) -> None:
         if kind is None:
             self.close()
+            return
+        try:
+            for s in [self._sessions[slot] for slot in self._slots.values()]:
+                self._let_go(s)
+            self.close()
+        except TernError:
+            pass  # the exception says more; the lease ends with its connection
 
     def close(self, *, deadline_ms: int = 0) -> None:
         """Gives the stock back. Conflict: sessions are in the lease."""
@@ -89,16 +98,29 @@ class Lease:
         now.tokens = s.tokens
         self.connection._check(lib.tern_lease_add(self._l, s.handle, ct.byref(now), ct.byref(slot)))
         self._sessions[slot.value], self._slots[s.handle] = s, slot.value
+        s._lease = self
 
     def remove(self, s: Session, *, step: int) -> None:
         """It leaves the lease with the next submit, and all calls may be used on it again. `step`: the last that
         may touch pages which the daemon refused to assign."""
         self.connection._check(lib.tern_lease_remove(self._l, self._slot(s), s._named(step)))
         del self._slots[s.handle]
+        s._lease = None
+
+    def _let_go(self, s: Session) -> None:
+        """Removes it at the last step that was named or submitted, and tells the daemon."""
+        if self._last_step:
+            s._named(self._last_step)
+        self.remove(s, step=s._last_step)
+        try:
+            self.submit()
+        except Busy:
+            self.wait()
+            self.submit()
 
     def extend(self, s: Session, *, append: TokenList = (), written: int = 0, allocated: int = 0) -> None:
         """What Session.extend does, with pages of the stock. 0 leaves a length as it is. Busy: the stock has not so
-        many pages now, or one request is full: submit(), then wait()."""
+        many pages now, or one request is full: submit(), without a step, then wait()."""
         ids, runs, n = c_ids(append), ct.POINTER(_lib.Run)(), ct.c_uint32()
         written, allocated = number("written", written) or s.written, number("allocated", allocated) or s.allocated
         self.connection._check(
@@ -130,18 +152,21 @@ class Lease:
         self.connection._check(lib.tern_lease_commit(self._l, self._slot(s), n, s._named(step)))
 
     def submit(self, *, step: int = 0) -> None:
-        """Tells the daemon what was gathered, without waiting. `step`: the one that is dispatched next. Busy: it has
-        not answered enough, or told() has to be taken first: wait(). Nothing is lost."""
-        self.connection._check(lib.tern_lease_submit(self._l, step_number(step) if step else 0))
+        """Tells the daemon what was gathered, without waiting. `step`: the one that is dispatched next; 0: none. Busy:
+        do not dispatch it, since an answer to a commit may change the table first, or the daemon has not answered
+        enough: wait(), told(), and submit again. Nothing is lost."""
+        named = step_number(step) if step else 0
+        self.connection._check(lib.tern_lease_submit(self._l, named))
+        self._last_step = max(self._last_step, named)
 
     def wait(self, *, deadline_ms: int = 0) -> None:
         """Until all that was submitted is answered."""
         self.connection._check(lib.tern_lease_wait(self._l, milliseconds(deadline_ms)))
 
-    def told(self) -> Iterator[Told]:
+    def told(self) -> list[Told]:
         """What was answered to commits, and what was refused late. It takes the answers, also pages for the stock:
-        call it in each iteration, while the device computes."""
-        c = _lib.LeaseTold()
+        call it in each iteration, while the device computes, also where nobody looks at what it returns."""
+        c, all_told = _lib.LeaseTold(), []
         while (err := lib.tern_lease_told(self._l, ct.byref(c))) == 0:
             s = self._sessions[c.slot]
             answer = Answered(c.result, self.pool, (c.text or b"").decode())
@@ -149,9 +174,10 @@ class Lease:
                 s.committed = answer.result.committed
                 for name, first, pages in answer.runs:
                     s._put(name, first, pages)
-            yield Told(s, bool(c.failed), answer.result, answer.error)
+            all_told.append(Told(s, bool(c.failed), answer.result, answer.error))
         if not isinstance(error_of(err, ""), Busy):  # that there is no more
             self.connection._check(err)
+        return all_told
 
     def stock(self, group: str) -> int:
         """Pages that can be taken now."""

@@ -6,7 +6,7 @@ import ctypes as ct
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from types import MappingProxyType, TracebackType
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import numpy.typing as npt
@@ -14,7 +14,7 @@ import numpy.typing as npt
 from . import _lib, records
 from ._lib import STEP_NONE, lib
 from .connection import Engine, Pool
-from .errors import Gone, DaemonLost, Shortage, TernError, error_of
+from .errors import DaemonLost, Gone, Invalid, Shortage, TernError, error_of
 from .layout import (
     MODES,
     ExtraKey,
@@ -30,6 +30,9 @@ from .layout import (
     step_number,
 )
 from .records import Merged, Record, Recorded
+
+if TYPE_CHECKING:
+    from .lease import Lease
 
 
 @dataclass(frozen=True)
@@ -113,7 +116,10 @@ def refusal(err: int, text: str, r: _lib.Result | _lib.Retracted, pool: Pool) ->
     """The exception of an answer. Libtern knows groups by number only."""
     shortage = shortage_of(r.shortage, pool)
     text = text.replace(f"group {r.shortage.group} needs", f"group {shortage.group!r} needs", 1)
-    return error_of(err, text, shortage, getattr(r, "retry_ms", 0))
+    error = error_of(err, text, shortage, getattr(r, "retry_ms", 0))
+    if isinstance(error, Invalid) and isinstance(r, _lib.Result):
+        error.align, error.handed = r.align, r.handed
+    return error
 
 
 def shortage_of(c: _lib.Shortage, pool: Pool) -> Shortage:
@@ -154,6 +160,7 @@ class Session:
         self.committed = self.written = self.allocated = self.tokens = self._arriving = 0
         self.open = True
         self._last_step = STEP_NONE
+        self._lease: Lease | None = None  # that it is in
         self._tables: dict[str, Ids] = {g.name: np.zeros((16, 2), np.uint32) for g in pool.groups}
 
     # ---- the table
@@ -379,7 +386,8 @@ class Session:
         return Retracted(r.free_now, r.free_at_step)
 
     def recover(self, *, deadline_ms: int = 0) -> Result:
-        """Brings a retracted session back: its table is whole again; write what `written` lacks."""
+        """Brings a retracted session back: its table is whole again; write what `written` lacks. One that is not
+        away is told its lengths and its table once more: call it after TimedOut."""
         return self._do(lib.tern_recover, deadline_ms)
 
     def store(self, depth: int | None = None, *, deadline_ms: int = 0) -> Stored:
@@ -411,6 +419,8 @@ class Session:
         if not self.open:
             return
         try:
+            if self._lease is not None:
+                self._lease._let_go(self)
             self.close(step=self._last_step)
         except (Gone, DaemonLost):
             self.open = False  # it ended with its engine or its daemon

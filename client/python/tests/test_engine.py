@@ -213,8 +213,9 @@ def test_refusals_are_typed_and_say_why(engine: tern.Engine) -> None:
         s.extend(written=40, allocated=40)
         with pytest.raises(tern.Invalid, match="TERN_STEP_NONE"):
             s.commit(32, step=0)
-        with pytest.raises(tern.Invalid, match="depth 30 is no multiple of 16: use 16 or 32"):
+        with pytest.raises(tern.Invalid, match="depth 30 is no multiple of 16: use 16 or 32") as why:
             s.commit(30, step=tern.STEP_NONE)
+        assert why.value.align == 16
         with pytest.raises(tern.Invalid, match="rewind with length 41 is refused: that is more than is allocated"):
             s.rewind(41, step=tern.STEP_NONE)
         with pytest.raises(tern.Invalid, match="more than is allocated; the session has committed 0, written 40"):

@@ -86,6 +86,40 @@ def test_what_is_refused_late_is_told(engine: tern.Engine) -> None:
         lease.remove(s, step=tern.STEP_NONE)
 
 
+def test_answers_are_taken_where_nobody_looks_at_them(engine: tern.Engine) -> None:
+    pool = engine.open_pool([KV], bytes=POOL)
+    with pool.lease(high=8) as lease:
+        lease.wait()
+        s = started(pool, lease, "unread")
+        lease.commit(s, PAGE, step=tern.STEP_NONE)
+        lease.submit()
+        lease.wait()
+        lease.told()
+        assert s.committed == PAGE
+        lease.remove(s, step=tern.STEP_NONE)
+        lease.submit()
+        s.close(step=tern.STEP_NONE)
+    pool.close()
+
+
+def test_an_exception_comes_out_of_blocks_in_a_lease(engine: tern.Engine) -> None:
+    pool = engine.open_pool([KV], bytes=POOL)
+    with pytest.raises(ValueError, match="mine"):
+        with pool.lease(high=8) as lease, pool.session(ns("inner")) as s:
+            lease.wait()
+            outer = started(pool, lease, "outer")
+            s.match([1, 2, 3])
+            lease.add(s)
+            lease.extend(s, written=3, allocated=9)
+            with engine.step() as step:
+                lease.submit(step=step)
+            raise ValueError("mine")
+    assert not s.open and s._last_step == step
+    outer.extend(allocated=PROMPT + 6)  # in no lease any more
+    outer.close(step=step)
+    pool.close()  # nothing is leased: else Conflict
+
+
 def test_a_lease_that_cannot_be(engine: tern.Engine) -> None:
     pool = engine.open_pool([KV, SSM], bytes=POOL)
     with pytest.raises(tern.Invalid, match="low <= high"):

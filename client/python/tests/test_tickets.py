@@ -41,6 +41,11 @@ def test_a_ticket_brings_all_to_the_last_token(daemons: tuple[Daemon, Daemon]) -
             assert s.fetch_ticket(tickets[0].text, step=tern.STEP_NONE).blob == bytes(9)
             assert (s.committed, s.written, s.tokens) == (2 * PAGE, LENGTH, LENGTH)
             assert wrong(pool, s, LENGTH) == 0
+        with pool.session(ns("ticket-1")) as s:
+            s.match(TOKENS[:-1])
+            with pytest.raises(tern.Invalid) as why:
+                s.fetch_ticket(tickets[1].text, step=tern.STEP_NONE)
+            assert (why.value.handed, why.value.align) == (LENGTH, 0)
         with pool.session(ns("ticket-0")) as s:
             s.match(TOKENS)
             with pytest.raises(tern.Gone):

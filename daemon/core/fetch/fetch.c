@@ -152,12 +152,19 @@ static enum tern_err ticket_source(const struct core *c, const struct ticket *t,
         "keeps trying");
 }
 
+/* Y2: of a ticket whose tokens are all written here the blob alone comes. One that is followed is
+ * offered before its end is known. */
+static bool blob_alone(const struct session *s, const struct req_fetch *r)
+{
+    return r->ticket.id.gen != 0 && !r->follow && s->written == s->tokens.end;
+}
+
 static enum tern_err fetch_check(const struct core *c, const struct session *s,
                                  const struct req_fetch *r, uint32_t *ret_peer, struct reply *ret)
 {
     uint32_t peer = r->peer;
 
-    TRY(session_may_fetch(c, s, ret));
+    TRY(blob_alone(s, r) ? session_may_fetch_nothing(s, ret) : session_may_fetch(c, s, ret));
     if (r->ticket.id.gen != 0)
         TRY(ticket_source(c, &r->ticket, &peer, ret));
     if (peer >= c->limits.peers || link_at(c, peer)->vacant)

@@ -98,7 +98,7 @@ enum tern_err fetch_wait(struct core *c, struct actions *out, struct call *call,
     if (!p && !s->fetched)
         return refuse(ret, TERN_INVALID,
                       "no fetch of this session was begun since its last Match: there is nothing "
-                      "to wait for");
+                      "to wait for; one that was refused at once says why in its own answer");
     if (!p)
         return TERN_OK;
     if (!runs_fit(c, out, p))

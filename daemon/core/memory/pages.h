@@ -36,6 +36,11 @@ void page_obtainable(struct core *c, struct pool *p, uint32_t record, bool in);
 uint32_t page_take(struct core *c, struct pool *p, uint32_t group, enum page_state state,
                    uint32_t owner);
 
+/* The numbers: checksums of a page, and how many are configured. */
+#define PAGE_SUMS_EXCEED                                                                           \
+    "a page of a group has # checksums, its units times the engine's ranks, and "                  \
+    "limits.sums_per_page is #: declare fewer units, or raise it in the daemon's configuration"
+
 enum tern_err layout_check(const struct core *c, const struct req_pool_open *req,
                            struct reply *ret);
 uint64_t layout_hash(const struct req_pool_open *req, uint32_t regions);

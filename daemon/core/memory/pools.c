@@ -154,10 +154,12 @@ enum tern_err layout_check(const struct core *c, const struct req_pool_open *req
                 "lower page_bytes_min in its configuration",
                 (const uint32_t[REPLY_NUMBERS]){(uint32_t)g->page_bytes,
                                                 (uint32_t)c->limits.page_bytes_min});
-        if (g->units == 0 || g->page_bytes % g->units != 0 || g->units > c->limits.sums_per_page)
-            return refuse(ret, TERN_INVALID,
-                          "units divide page_bytes, and units x regions are within the configured "
-                          "checksums of a page");
+        if (g->units == 0 || g->page_bytes % g->units != 0)
+            return refuse(ret, TERN_INVALID, "units divide page_bytes");
+        if (g->units > c->limits.sums_per_page)
+            return refuse_numbers(
+                ret, TERN_INVALID, PAGE_SUMS_EXCEED,
+                (const uint32_t[REPLY_NUMBERS]){g->units, c->limits.sums_per_page});
     }
     if (!align_of(req, &align))
         return align_refused(req, ret);

@@ -101,14 +101,17 @@ static enum tern_err join_check(const struct core *c, const struct conn *cn,
 {
     if (cn->admin)
         return refuse(ret, TERN_DENIED, "this is the admin socket: engines connect to a tenant's");
+    if (j->world <= RANKS_MAX && j->world > tenant_at(c, cn->tenant)->config.regions)
+        return refuse_numbers(
+            ret, TERN_INVALID,
+            "the engine has # ranks, and the tenant # regions, one for each rank: "
+            "raise `regions` of the tenant, or join with a smaller world",
+            (const uint32_t[REPLY_NUMBERS]){j->world, tenant_at(c, cn->tenant)->config.regions});
     if (j->world == 0 || j->world > RANKS_MAX ||
-        j->world > tenant_at(c, cn->tenant)->config.regions ||
         (j->role != ROLE_SCHEDULER && j->rank >= j->world) || j->role > ROLE_BOTH ||
         j->name[0] == 0 || memchr(j->name, 0, ENGINE_NAME_MAX) == NULL)
-        return refuse(
-            ret, TERN_INVALID,
-            "world is 1 to 64 and within the tenant's regions; rank is below world; the name "
-            "is not empty");
+        return refuse(ret, TERN_INVALID,
+                      "world is 1 to 64, rank is below world, and the name is not empty");
     if (j->role != ROLE_SCHEDULER && j->device.named &&
         j->device.region >= tenant_at(c, cn->tenant)->config.regions)
         return refuse(ret, TERN_INVALID,

@@ -108,9 +108,9 @@ enum tern_err pool_open(struct core *c, struct actions *out, struct call *call, 
     TRY(layout_check(c, r, ret));
     for (uint32_t g = 0; g < r->ngroups; g++)
         if ((uint64_t)r->group[g].units * e->world > c->limits.sums_per_page)
-            return refuse(ret, TERN_INVALID,
-                          "units x regions are more than the configured checksums of a page: raise "
-                          "limits.sums_per_page");
+            return refuse_numbers(ret, TERN_INVALID, PAGE_SUMS_EXCEED,
+                                  (const uint32_t[REPLY_NUMBERS]){r->group[g].units * e->world,
+                                                                  c->limits.sums_per_page});
     p = orphan_find(c, e, r);
     if (p)
         slot = pool_slot(c, p);

@@ -53,9 +53,11 @@ enum tern_err session_open(struct core *c, struct actions *out, struct call *cal
     if (c->draining)
         return refuse(ret, TERN_BUSY, "the daemon is draining: open sessions elsewhere");
     if (tenant->sessions >= tenant->config.sessions_max)
-        return refuse(ret, TERN_QUOTA,
-                      "the tenant's limit of open sessions is reached: close some, or raise "
-                      "sessions_max");
+        return refuse_numbers(
+            ret, TERN_QUOTA,
+            "the tenant has # open sessions, # of them tickets, as many as it may: "
+            "close some, fetch or drop tickets, or raise sessions_max",
+            (const uint32_t[REPLY_NUMBERS]){tenant->sessions, (uint32_t)tenant->tickets.standing});
     if (share_room(c, SHARE_SESSIONS, e->tenant) == 0)
         return refuse(ret, TERN_BUSY, share_refused(SHARE_SESSIONS));
     if (space_open(c, pool_slot(c, p), r->ns, &root, &text) != TERN_OK)

@@ -142,7 +142,7 @@ static bool tail_is_replaceable(const struct core *c, const struct session *s)
     return has_state_at(c, s, s->committed);
 }
 
-enum tern_err session_may_fetch(const struct core *c, const struct session *s, struct reply *ret)
+enum tern_err session_may_fetch_nothing(const struct session *s, struct reply *ret)
 {
     if (s->state == SESSION_FETCHING || s->state == SESSION_LOADING)
         return refuse(ret, TERN_BUSY, "a fetch or a recovery is under way in this session already");
@@ -151,6 +151,12 @@ enum tern_err session_may_fetch(const struct core *c, const struct session *s, s
     TRY(session_is_matched(s, ret));
     if (s->state == SESSION_OPEN)
         return refuse(ret, TERN_INVALID, "Match the session's tokens first");
+    return TERN_OK;
+}
+
+enum tern_err session_may_fetch(const struct core *c, const struct session *s, struct reply *ret)
+{
+    TRY(session_may_fetch_nothing(s, ret));
     if (!tail_is_replaceable(c, s))
         return refuse(ret, TERN_INVALID,
                       "the STATE of the committed length is not in the session's table, or only as "

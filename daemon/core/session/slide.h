@@ -23,6 +23,8 @@ bool session_can_return(const struct core *c, const struct session *s, uint32_t 
 
 /* May the session fetch now, wherever from? */
 enum tern_err session_may_fetch(const struct core *c, const struct session *s, struct reply *ret);
+/* The same for a fetch that brings no page, so nothing takes the place of what the session owns. */
+enum tern_err session_may_fetch_nothing(const struct session *s, struct reply *ret);
 /* Can a fetch that brings a session to `most` tokens bring it to what is asked for? */
 enum tern_err at_least_fits(const struct session *s, const struct req_fetch *r, uint32_t most,
                             struct reply *ret);

@@ -184,6 +184,7 @@ static void serve_recover_never_answered(struct fake *f)
     check(fake_read(f) != NULL && f->h.type == FRAME_FETCH_CANCEL &&
           f->h.session == recover.session);
     atomic_store((atomic_int *)f->ctx, 1);
+    usleep(100000); /* until the call has gone on */
     fake_reply_empty(f);
     f->h = recover;
     fake_reply_err(f, TERN_GONE, NULL);

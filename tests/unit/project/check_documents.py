@@ -6,6 +6,7 @@
   quote   a block of code that names a source behind its language stands in that source as it is
   command the table of ternctl's commands is that of client/ctl
   alarm   the table of alarms is that of the daemon
+  list    in comments of libtern's headers each error begins a line, which a formatter's reflow may end
 
 With --write the two tables are written anew.
 """
@@ -25,6 +26,7 @@ SOURCE = (".c", ".h", ".sh", ".py", ".md", ".proto", ".yaml", ".txt", "/")
 TROUBLES = "docs/operations.md"
 COMMANDS = "| command | shows or does |\n|---|---|\n"
 ALARMS = "| alarm | of | level | begins | ends | meaning and action |\n|---|---|---|---|---|---|\n"
+RUN_ON = re.compile(r"^ ?/?\*(?! {3}[A-Z_]+(?:, [A-Z_]+)* {2}).*[^ *] ([A-Z]{4,}(?:_[A-Z]+)*) {2,}[A-Z]", re.M)
 ALARM_TABLE = "daemon/shell/alarm/alarm_table.h"
 STRINGS = r'((?:"(?:[^"\\]|\\.)*"\s*)+)'
 ALARM = re.compile(r"X\((\w+), (\w+), (\w+), (\w+), \d+, \d+,\s*" + r",\s*".join([STRINGS] * 4) + r"\)")
@@ -124,6 +126,13 @@ def alarms(tree):
                f"| {means[0].upper() + means[1:]}. {action[0].upper() + action[1:]}. |\n")
 
 
+def bad_lists(tree):
+    for path in sorted(glob.glob(os.path.join(tree, "client/include/*.h"))):
+        name = os.path.relpath(path, tree)
+        for error in RUN_ON.findall(read(tree, name)):
+            yield f"list: {name}: {error} stands in the middle of a line"
+
+
 TABLES = {"command": (COMMANDS, commands), "alarm": (ALARMS, alarms)}
 
 
@@ -145,7 +154,8 @@ def check(tree):
     for doc in documents(tree):
         text = read(tree, doc)
         found += [*bad_links(tree, doc, text), *bad_paths(tree, doc, text), *bad_quotes(tree, doc, text)]
-    return found + list(bad_texts(tree)) + list(bad_tables(tree)), len(documents(tree))
+    found += [*bad_texts(tree), *bad_tables(tree), *bad_lists(tree)]
+    return found, len(documents(tree))
 
 
 GOOD = {
@@ -161,6 +171,7 @@ GOOD = {
                         'const struct command talk[] = {\n  {"ask", "WHOM",\n "Asks somebody", 0},\n};\n',
     ALARM_TABLE: "#define T(X) \\\n    X(HOT, too_hot, PEER, WARN, 0, 5, \\\n      \"it \" \\\n      \"burns\", \"it has cooled\", "
                  "\"it is hot\", \\\n      \"cool it\")\n",
+    "client/include/a.h": "/* Says it.\n *   BUSY    Not now. Or GONE, as an answer.\n *   INVALID  No. */\n",
     "daemon/core/b.c": "", "deploy/demo.sh": "", "build/bin/ternd": "",
 }
 BAD = [("README.md", "[x](docs/nothing.md)", "link"), ("README.md", "[x](docs/operations.md#nothing)", "link"),
@@ -168,7 +179,8 @@ BAD = [("README.md", "[x](docs/nothing.md)", "link"), ("README.md", "[x](docs/op
        ("README.md", "`core/{a,c}.c`", "path"), ("README.md", "`nothing.sh`", "path"),
        ("README.md", "```c client/ctl/main.c\n end;\n```\n", "quote"), ("README.md", "```c no.c\nx\n```\n", "quote"),
        ("docs/operations.md", "| `too little memory: N` | x | y |\n", "text"),
-       ("docs/operations.md", "| `start_failed ... reason=wrong_name` | x | y |\n", "text")]
+       ("docs/operations.md", "| `start_failed ... reason=wrong_name` | x | y |\n", "text"),
+       ("client/include/a.h", "/* Says it. BUSY    Not now. */\n", "list")]
 STALE = [("command", "client/ctl/ask.c", "Asks", "Begs"), ("command", "client/ctl/main.c", "talk,\n end", "end, talk"),
          ("command", "docs/operations.md", "| `end` | Ends. |\n", ""),
          ("alarm", ALARM_TABLE, "burns", "is cold"), ("alarm", ALARM_TABLE, "PEER", "DAEMON"),

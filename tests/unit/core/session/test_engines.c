@@ -305,6 +305,8 @@ TEST(engines_world_of_more_ranks_than_the_tenant_has_regions_invalid)
 
     assert_true(regions < RANKS_MAX);
     assert_err(TERN_INVALID, rig_join(rig, conn, "e", ROLE_BOTH, 0, regions + 1));
+    assert_int_equal(rig->last->number[0], regions + 1);
+    assert_int_equal(rig->last->number[1], regions);
     assert_int_equal(rig_view(rig).engines, 0);
     assert_ok(rig_join(rig, conn, "e", ROLE_BOTH, 0, regions));
 }

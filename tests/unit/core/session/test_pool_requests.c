@@ -38,6 +38,9 @@ TEST(errors_layouts_out_of_range)
     assert_refused(b.rig, TERN_INVALID, open_layout(&b, g, 1 << 16));
     g.units = 8; /* above limits.sums_per_page */
     assert_refused(b.rig, TERN_INVALID, open_layout(&b, g, 1 << 16));
+    assert_non_null(strstr(b.rig->last->text, "limits.sums_per_page is #"));
+    assert_int_equal(b.rig->last->number[0], 8);
+    assert_int_equal(b.rig->last->number[1], b.rig->core->limits.sums_per_page);
     assert_refused(b.rig, TERN_INVALID, open_layout(&b, good, 512)); /* the reserved slab alone */
     assert_refused(b.rig, TERN_INVALID, open_layout(&b, good, 0));
     assert_refused(b.rig, TERN_QUOTA, open_layout(&b, good, UINT64_MAX));

@@ -45,7 +45,14 @@ TEST(limits_sessions_of_a_tenant_quota)
 
     for (uint32_t i = 0; i < 3; i++)
         held[i] = rig_session(b.rig, &b.e, b.pool, 1);
+    assert_ok(
+        rig_request(b.rig, b.e.conn[0],
+                    &(struct request){.op = OP_TICKET_OPEN, .ticket_open.session = held[2]->id})
+            ->err);
     assert_err(TERN_QUOTA, bench_opens(&b, 1));
+    assert_non_null(strstr(b.rig->last->text, "drop tickets"));
+    assert_int_equal(b.rig->last->number[0], 4);
+    assert_int_equal(b.rig->last->number[1], 1); /* of them tickets */
     assert_int_equal(rig_view(b.rig).sessions, 4);
     assert_ok(rig_close(held[0], 0));
     assert_ok(bench_opens(&b, 1));

@@ -464,6 +464,31 @@ TEST(y1_state_at_the_exact_length_comes_with_every_window_and_tail)
                 state_comes(shapes[i], n, there);
 }
 
+/* It has computed all of it itself, its STATE too, which is its own: it keeps that, and what it
+ * could not go back to is not asked for. */
+TEST(y2_session_that_has_computed_its_state_gets_the_blob)
+{
+    for (uint32_t n = 37; n <= 40; n += 3) {
+        struct pair p = state_pair((struct state_shape){8, 4, 12});
+        struct ticket t = hand_over(state_computed(&p, 8, n), 0, 5);
+        const uint32_t *tokens = rig_tokens(1, n);
+
+        p.d = asking(&p, 1, n);
+        assert_ok(rig_run_to(p.d, tokens, 20));
+        assert_ok(rig_commit(p.d, 16, 0));
+        assert_err(TERN_INVALID, ticket_fetched(p.d, t)); /* a part of it would have to be kept */
+        assert_ok(rig_run_to(p.d, tokens, n));
+        assert_ok(ticket_fetched(p.d, t));
+        assert_lengths(p.d, 16, n, n);
+        assert_int_equal(rig_wrong(p.d, n), 0);
+        assert_true(blob_came(p.d, 5));
+        assert_int_equal(p.dest->pulled_pages, 0);
+        assert_err(TERN_GONE, ticket_fetched(asking(&p, 1, n), t));
+        assert_ok(rig_close(p.d, 0));
+        rig_destroy_all();
+    }
+}
+
 /* Its tokens are all here, and their HISTORY, but no STATE at their end: that alone moves. */
 TEST(y2_state_alone_moves_where_it_is_what_is_missing)
 {
