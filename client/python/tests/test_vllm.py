@@ -45,6 +45,7 @@ from vllm_rig import (
 # vllm_rig has put the stubs on the path
 from tern.vllm.connector import TernConnector, namespace_of  # isort: skip
 from tern.vllm.metrics import COUNTERS  # isort: skip
+from vllm.distributed.kv_transfer.kv_connector.v1.base import KVConnectorRole  # isort: skip
 
 PROMPT = [(i * 7919) % 1000 for i in range(100)]
 
@@ -108,6 +109,16 @@ def test_configurations_are_refused(part: str | None, name: str, value: object, 
     setattr(getattr(config, part) if part else config, name, value)
     with pytest.raises(Refused, match=says):
         check_config(config)
+
+
+def test_it_is_refused_among_others() -> None:
+    class MultiConnector:
+        def __init__(self) -> None:
+            TernConnector(vllm_config("/s"), KVConnectorRole.SCHEDULER, cache_config())
+
+    MultiConnector.__init__.__code__ = MultiConnector.__init__.__code__.replace(co_qualname="MultiConnector.__init__")
+    with pytest.raises(Refused, match="name TernConnector itself"):
+        MultiConnector()
 
 
 def test_versions_are_refused() -> None:
@@ -269,10 +280,13 @@ def test_namespaces_are_apart(instance: Instance) -> None:
 
 
 def test_what_changes_a_model_is_part_of_its_name() -> None:
-    config, told = vllm_config("/s"), settings({"socket": "/s", "pool_bytes": "1M"}, "id")
-    plain = namespace_of(config, told, Asked("a", []))
-    config.model_config.hf_overrides = {"rope_theta": 1e6}
-    assert namespace_of(config, told, Asked("a", [])) != plain == namespace_of(vllm_config("/s"), told, Asked("b", []))
+    told = settings({"socket": "/s", "pool_bytes": "1M"}, "id")
+    names = [namespace_of(vllm_config("/s"), told, Asked(name, [])) for name in "ab"]
+    for name, value in (("hf_overrides", {"rope_theta": 1e6}), ("hf_config_path", "/other")):
+        config = vllm_config("/s")
+        setattr(config.model_config, name, value)
+        names.append(namespace_of(config, told, Asked("a", [])))
+    assert names[0] == names[1] and len(set(names)) == 3
 
 
 def test_the_longest_prompt_is_part_of_the_name_where_it_chooses_factors_of_rope() -> None:

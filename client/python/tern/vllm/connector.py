@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import logging
+import sys
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field
 from functools import partial
@@ -11,7 +12,7 @@ from typing import Any
 
 import vllm
 
-from .settings import LOGGER, Settings, check_config, check_version, settings
+from .settings import LOGGER, Settings, check_caller, check_config, check_version, settings
 
 check_version(vllm.__version__)  # before the names below, which other releases do not have
 
@@ -27,6 +28,7 @@ from vllm.distributed.kv_transfer.kv_connector.v1.metrics import (  # noqa: E402
     KVConnectorPromMetrics,
     KVConnectorStats,
 )
+from vllm.v1.metrics.cache_hit_source import CacheHitSource  # noqa: E402
 
 from ..layout import Namespace  # noqa: E402
 from .jobs import Joined, Work  # noqa: E402
@@ -58,11 +60,14 @@ class TernReport(KVConnectorWorkerMetadata):
         return TernReport(self.saved + other.saved, self.joined + other.joined)
 
 
+OVERRIDES = ("hf_overrides", "hf_config_path")  # what makes another model of the same weights
+
+
 def namespace_of(config: Any, told: Settings, request: Request | None = None) -> Namespace:
     """What keeps prefixes of equal tokens apart; of no request: those without an adapter and a salt."""
     model, lora = config.model_config, request.lora_request if request else None
-    overrides = getattr(model, "hf_overrides", None)
-    changed = hashlib.sha256(repr(overrides).encode()).hexdigest()[:16] if overrides else ""
+    said = [repr(value) for value in (getattr(model, name, None) for name in OVERRIDES) if value]
+    changed = hashlib.sha256(" ".join(said).encode()).hexdigest()[:16] if said else ""
     # vLLM computes all positions by the long factors or by the short ones, as the longest prompt is.
     longest = f"max_model_len={model.max_model_len}" if "longrope" in repr(_rope(model)) else ""
     return Namespace(
@@ -88,7 +93,10 @@ class TernConnector(KVConnectorBase_V1, SupportsHMA):
     """Keeps whole blocks of prompts and answers in Tern, and brings them back. SupportsHMA: of models with several groups
     of KV, too."""
 
+    _cache_hit_source = CacheHitSource.HOST  # for vLLM's metrics; what a ticket has brought is there as well
+
     def __init__(self, vllm_config: Any, role: KVConnectorRole, kv_cache_config: Any) -> None:
+        check_caller(sys._getframe(1).f_code.co_qualname)
         super().__init__(vllm_config, role, kv_cache_config)
         check_config(vllm_config)
         transfer = vllm_config.kv_transfer_config

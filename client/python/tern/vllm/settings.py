@@ -73,6 +73,13 @@ def check_version(version: str) -> None:
         )
 
 
+def check_caller(name: str) -> None:
+    """Who makes the connector. vLLM's MultiConnector shows it nothing of the configuration that counts, such as
+    kv_load_failure_policy, and finds statistics by the names of vLLM's own connectors alone."""
+    if name.startswith("MultiConnector."):
+        raise Refused("tern.vllm is not carried by MultiConnector: name TernConnector itself as kv_connector")
+
+
 def check_config(config: Any) -> None:
     """Refuses a VllmConfig that asks for what this version does not carry."""
     transfer, parallel, cache = config.kv_transfer_config, config.parallel_config, config.cache_config
