@@ -3,6 +3,7 @@ what it does not compute comes from Tern's pages."""
 
 from __future__ import annotations
 
+import signal
 import time
 from pathlib import Path
 
@@ -99,6 +100,27 @@ def test_answers_are_the_same_while_the_daemon_is_killed_and_started_again(
     assert (answer.said, answer.cached) == (stock["base"][0].said, tiny.again["base"])
     for name, prompt in tiny.prompts.items():
         vllm.complete(prompt)
+    same(vllm, tiny, stock, tiny.again)
+    vllm.stop()
+    assert at_rest(daemon) == 0
+
+
+def test_answers_are_the_same_while_the_daemon_is_stopped(
+    daemon: Daemon, nursery: Nursery, tiny: Tiny, stock: dict[str, list[Answer]]
+) -> None:
+    vllm = tiny.start(nursery, tern(daemon.socket)).ready()
+    same(vllm, tiny, stock, tiny.first)
+    vllm.begin([Ask(tiny.prompts["another"])])
+    time.sleep(0.1)
+    daemon.process.send_signal(signal.SIGSTOP)
+    assert vllm.answers()[0].said == stock["another"][0].said
+    same(vllm, tiny, stock, {name: 0 for name in tiny.prompts})
+
+    # It goes on, and what came before is there.
+    daemon.process.send_signal(signal.SIGCONT)
+    end = time.monotonic() + BACK_S
+    while vllm.complete(tiny.prompts["base"]).cached == 0:
+        assert time.monotonic() < end
     same(vllm, tiny, stock, tiny.again)
     vllm.stop()
     assert at_rest(daemon) == 0
