@@ -96,6 +96,7 @@ def test_settings() -> None:
         ("parallel_config", "pipeline_parallel_size", 2, "pipeline_parallel_size=2"),
         ("parallel_config", "data_parallel_size", 2, "data_parallel_size=2"),
         ("parallel_config", "decode_context_parallel_size", 2, "decode_context_parallel_size=2"),
+        ("parallel_config", "nnodes", 2, "nnodes=2"),
         ("model_config", "is_multimodal_model", True, "multi-modal"),
         ("model_config", "is_diffusion", True, "diffusion models"),
         ("model_config", "is_prefix_caching_supported", False, "cannot reuse prefixes"),

@@ -101,6 +101,7 @@ def vllm_config(socket: str, name: str = "a", ranks: int = 1, rank: int = 0, **e
             data_parallel_index=0,
             decode_context_parallel_size=1,
             prefill_context_parallel_size=1,
+            nnodes=1,
         ),
         cache_config=SimpleNamespace(cache_dtype="auto"),
         model_config=SimpleNamespace(

@@ -97,6 +97,7 @@ def check_config(config: Any) -> None:
         "data_parallel_size",
         "decode_context_parallel_size",
         "prefill_context_parallel_size",
+        "nnodes",
     ):
         if getattr(parallel, name) != 1:
             raise Refused(f"{name}={getattr(parallel, name)}: tern.vllm carries 1 alone yet")
