@@ -3,6 +3,7 @@ what it does not compute comes from Tern's pages."""
 
 from __future__ import annotations
 
+import signal
 import time
 from pathlib import Path
 
@@ -13,6 +14,7 @@ from instances import Answer, Ask, Nursery, Vllm, tern
 from tern.layout import Group
 
 BACK_S = 120.0  # in which vLLM joins a daemon that was started again
+STOPPED_S = 6.0
 
 def same(vllm: Vllm, tiny: Tiny, stock: dict[str, list[Answer]], cached: dict[str, int]) -> None:
     for name, prompt in tiny.prompts.items():
@@ -99,6 +101,34 @@ def test_answers_are_the_same_while_the_daemon_is_killed_and_started_again(
     assert (answer.said, answer.cached) == (stock["base"][0].said, tiny.again["base"])
     for name, prompt in tiny.prompts.items():
         vllm.complete(prompt)
+    same(vllm, tiny, stock, tiny.again)
+    vllm.stop()
+    assert at_rest(daemon) == 0
+
+
+def test_answers_are_the_same_while_the_daemon_is_stopped(
+    daemon: Daemon, nursery: Nursery, tiny: Tiny, stock: dict[str, list[Answer]]
+) -> None:
+    vllm = tiny.start(nursery, tern(daemon.socket)).ready()
+    same(vllm, tiny, stock, tiny.first)
+
+    # It is stopped for longer than a call waits, in the middle of a request that goes on behind that.
+    vllm.begin([Ask(tiny.prompts["another"], 300)])
+    time.sleep(0.1)
+    daemon.process.send_signal(signal.SIGSTOP)
+    time.sleep(STOPPED_S)
+    daemon.process.send_signal(signal.SIGCONT)
+    (tokens, logprobs), wanted = vllm.answers()[0].said, stock["another"][0].said
+    assert (tokens[: len(wanted[0])], logprobs[: len(wanted[0])]) == wanted
+
+    daemon.process.send_signal(signal.SIGSTOP)
+    same(vllm, tiny, stock, {name: 0 for name in tiny.prompts})
+
+    # It goes on, and what came before is there.
+    daemon.process.send_signal(signal.SIGCONT)
+    end = time.monotonic() + BACK_S
+    while vllm.complete(tiny.prompts["base"]).cached == 0:
+        assert time.monotonic() < end
     same(vllm, tiny, stock, tiny.again)
     vllm.stop()
     assert at_rest(daemon) == 0

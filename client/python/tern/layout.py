@@ -41,7 +41,10 @@ def encoded(what: str, text: object) -> bytes:
         raise Invalid(f"{what}={text!r}: say a string")
     if "\0" in text:
         raise Invalid(f"{what}={text!r}: a string of libtern has no NUL in it")
-    return text.encode()
+    try:
+        return text.encode()
+    except UnicodeEncodeError:
+        raise Invalid(f"{what}={text!r}: half of a surrogate pair is no character") from None
 
 
 def encoded_or_none(what: str, text: object) -> bytes | None:

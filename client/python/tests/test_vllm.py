@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import signal
+import subprocess
+import sys
 import time
 from collections.abc import Iterator
 from contextlib import suppress
@@ -43,6 +45,7 @@ from vllm_rig import (
 # vllm_rig has put the stubs on the path
 from tern.vllm.connector import TernConnector, namespace_of  # isort: skip
 from tern.vllm.metrics import COUNTERS  # isort: skip
+from vllm.distributed.kv_transfer.kv_connector.v1.base import KVConnectorRole  # isort: skip
 
 PROMPT = [(i * 7919) % 1000 for i in range(100)]
 
@@ -77,7 +80,10 @@ def test_settings_say_what_is_wrong(extra: dict[str, object], says: str) -> None
 
 
 def test_settings() -> None:
-    assert settings({"socket": "/s", "pool_bytes": "4G"}, "id").engine == "vllm-id"
+    said: dict[str, object] = {"socket": "/s", "pool_bytes": "4G"}
+    assert settings(said, "id").engine == "vllm-id"
+    names = [settings(said | {"engine": "one"}, "id", replica).engine for replica in (0, 1)]
+    assert names == ["one", "one_dp1"] and settings(said, "id_dp1", 1).engine == "vllm-id_dp1"
     assert [size("n", text) for text in (5, "5", "5K", "5M")] == [5, 5, 5 << 10, 5 << 20]
 
 
@@ -90,7 +96,10 @@ def test_settings() -> None:
         ("parallel_config", "pipeline_parallel_size", 2, "pipeline_parallel_size=2"),
         ("parallel_config", "data_parallel_size", 2, "data_parallel_size=2"),
         ("parallel_config", "decode_context_parallel_size", 2, "decode_context_parallel_size=2"),
+        ("parallel_config", "nnodes", 2, "nnodes=2"),
         ("model_config", "is_multimodal_model", True, "multi-modal"),
+        ("model_config", "is_diffusion", True, "diffusion models"),
+        ("model_config", "is_prefix_caching_supported", False, "cannot reuse prefixes"),
         ("cache_config", "cache_dtype", "fp8", "kv_cache_dtype='fp8'"),
         (None, "speculative_config", object(), "speculative decoding"),
     ],
@@ -103,12 +112,29 @@ def test_configurations_are_refused(part: str | None, name: str, value: object, 
         check_config(config)
 
 
+def test_it_is_refused_among_others() -> None:
+    class MultiConnector:
+        def __init__(self) -> None:
+            TernConnector(vllm_config("/s"), KVConnectorRole.SCHEDULER, cache_config())
+
+    MultiConnector.__init__.__code__ = MultiConnector.__init__.__code__.replace(co_qualname="MultiConnector.__init__")
+    with pytest.raises(Refused, match="name TernConnector itself"):
+        MultiConnector()
+
+
 def test_versions_are_refused() -> None:
     for version in ("0.32.0", "0.32", "0.32.5"):
         check_version(version)
     for version in ("0.31.9", "0.33.0", "0.320.0", "1.0.0"):
         with pytest.raises(Refused, match="install one of these"):
             check_version(version)
+
+
+def test_a_version_is_refused_before_its_names_are_missed(tmp_path: Path) -> None:
+    (tmp_path / "vllm.py").write_text('__version__ = "0.33.0"')
+    asked = f"import sys; sys.path.insert(0, {str(tmp_path)!r}); import tern.vllm.connector"
+    told = subprocess.run([sys.executable, "-c", asked], capture_output=True, text=True)
+    assert told.returncode == 1 and "Refused: vLLM 0.33.0: tern.vllm was made for 0.32" in told.stderr, told.stderr
 
 
 def spec(**other: object) -> FullAttentionSpec:
@@ -124,6 +150,7 @@ def spec(**other: object) -> FullAttentionSpec:
         (cache_config(FullAttentionSpec(), type("MLAAttentionSpec", (FullAttentionSpec,), {})()), "that is MLAAttentionSpec"),
         (cache_config(spec(sliding_window=64)), "start without --disable-hybrid-kv-cache-manager"),
         (cache_config(spec(attention_chunk_size=64)), "chunked attention"),
+        (cache_config(spec(non_causal=True)), "in both directions"),
         (cache_config(SlidingWindowSpec()), "no layer with full attention"),
         (cache_config(FullAttentionSpec(), SlidingWindowSpec(1)), "sliding_window=1"),
         (cache_config(spec(kv_quant_mode=SimpleNamespace(value=1))), "quantized"),
@@ -254,10 +281,24 @@ def test_namespaces_are_apart(instance: Instance) -> None:
 
 
 def test_what_changes_a_model_is_part_of_its_name() -> None:
-    config, told = vllm_config("/s"), settings({"socket": "/s", "pool_bytes": "1M"}, "id")
-    plain = namespace_of(config, told, Asked("a", []))
-    config.model_config.hf_overrides = {"rope_theta": 1e6}
-    assert namespace_of(config, told, Asked("a", [])) != plain == namespace_of(vllm_config("/s"), told, Asked("b", []))
+    told = settings({"socket": "/s", "pool_bytes": "1M"}, "id")
+    names = [namespace_of(vllm_config("/s"), told, Asked(name, [])) for name in "ab"]
+    for name, value in (("hf_overrides", {"rope_theta": 1e6}), ("hf_config_path", "/other")):
+        config = vllm_config("/s")
+        setattr(config.model_config, name, value)
+        names.append(namespace_of(config, told, Asked("a", [])))
+    assert names[0] == names[1] and len(set(names)) == 3
+
+
+def test_the_longest_prompt_is_part_of_the_name_where_it_chooses_factors_of_rope() -> None:
+    told, names = settings({"socket": "/s", "pool_bytes": "1M"}, "id"), []
+    for rope in ({"rope_type": "default"}, {"full_attention": {"rope_type": "longrope"}}):
+        for longest in (4096, 8192):
+            config = vllm_config("/s")
+            config.model_config.hf_text_config.rope_parameters = rope
+            config.model_config.max_model_len = longest
+            names.append(namespace_of(config, told))
+    assert names[0] == names[1] and len(set(names)) == 3
 
 
 def test_tokens_that_stand_for_something_else_are_left_out(instance: Instance) -> None:
@@ -270,6 +311,23 @@ def test_a_reset_forgets(instance: Instance) -> None:
     run(instance, "first", PROMPT)
     assert instance.scheduler.reset_cache() is True
     assert run(instance, "second", PROMPT)[1] == 0
+
+
+def test_a_reset_forgets_what_the_last_life_had(daemons: tuple[Daemon, Daemon]) -> None:
+    for found in (0, 96, 0):
+        one = Instance(daemons[0].socket, "reset")
+        if found == 0:
+            assert one.scheduler.reset_cache() is True
+        assert run(one, "first", PROMPT)[1] == found
+        one.close()
+
+
+@pytest.mark.parametrize("salt", ["\ud800", "nul\0", "s" * 256])
+def test_a_name_that_tern_cannot_have_is_refused(instance: Instance, salt: str) -> None:
+    r = Asked("first", list(PROMPT), cache_salt=salt)
+    assert [instance.scheduler.get_num_new_matched_tokens(r, 0) for _ in range(3)] == 3 * [(0, False)]
+    assert run(instance, "first", PROMPT, cache_salt=salt)[1] == 0
+    assert instance.scheduler._s().counts.refused == 1  # however often vLLM asks
 
 
 def test_names_are_bounded_until_a_reset(instance: Instance, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -340,6 +398,41 @@ def test_a_preempted_request_begins_anew(instance: Instance) -> None:
     instance.admit(r)
     instance.step(r)
     instance.begins_again(r, 96)
+
+
+def test_a_load_that_fails_behind_its_request_is_forgotten(instance: Instance, monkeypatch: pytest.MonkeyPatch) -> None:
+    run(instance, "first", PROMPT)
+    r = Asked("second", list(PROMPT))
+    instance.admit(r)
+    monkeypatch.setattr(instance.worker._w().copier.groups[0], "pages", 1)
+    instance.finish(r, "FINISHED_ABORTED")
+    instance.loaded()
+    monkeypatch.undo()
+    scheduler = instance.scheduler._s()
+    assert (scheduler.counts.failed, scheduler.counts.recomputed) == (1, 0) and not scheduler._without
+    assert run(instance, "second", PROMPT)[1] == 96
+
+
+def test_all_of_a_prompt_is_computed_where_vllm_reads_no_prefixes(instance: Instance) -> None:
+    """For log-probabilities of a prompt vLLM asks, and does not heed the answer."""
+    run(instance, "first", PROMPT)
+    r = Asked("second", list(PROMPT), skip_reading_prefix_cache=True)
+    assert instance.admit(r) == 0
+    instance.step(r)
+    instance.finish(r)
+    assert instance.worker._w().copied.saved == 96  # of the first one
+
+
+def test_a_block_that_is_not_there_ends_the_save_alone(instance: Instance) -> None:
+    r = Asked("first", list(PROMPT))
+    instance.admit(r)
+    instance.give(r, 0, 100)
+    lost, r.blocks[0][2] = r.blocks[0][2], 0
+    instance.step(r)
+    r.blocks[0][2] = lost
+    assert instance.worker._w().copied.saved == 0 and instance.scheduler._s().counts.refused == 1
+    assert run(instance, "second", PROMPT)[1] == 0
+    instance.finish(r)
 
 
 def test_pages_of_an_aborted_load_stay_until_it_has_ended(instance: Instance, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -593,7 +686,8 @@ def test_a_close_that_timed_out_is_repeated(instance: Instance, monkeypatch: pyt
     def late(self: tern.Session, **more: Any) -> None:
         raise tern.TimedOut("the socket is full")
 
-    monkeypatch.setattr(scheduling, "CLOSE_AGAIN_S", 0.05)
+    for pause in ("CLOSE_AGAIN_S", "LATE_S"):
+        monkeypatch.setattr(scheduling, pause, 0.05)
     monkeypatch.setattr(tern.Session, "close", late)
     run(instance, "first", PROMPT)
     instance.step()
@@ -749,6 +843,18 @@ def test_a_ticket_of_something_else_is_refused(decode: Instance, wrong: dict[str
     assert decode.scheduler._s().counts.refused == 1
 
 
+def test_a_ticket_is_left_where_vllm_would_not_wait_for_it(instance: Instance, decode: Instance) -> None:
+    r = Asked("decode", list(PROMPT), kv_transfer_params=prefilled(instance, PROMPT), skip_reading_prefix_cache=True)
+    assert decode.admit(r) == 0
+    decode.step(r)  # what vLLM computes and what a fetch would bring do not meet
+    decode.finish(r)
+    counts = decode.scheduler._s().counts
+    assert (counts.fetched, counts.unfetched, counts.refused) == (0, 1, 0)
+    assert run(decode, "again", PROMPT)[1] == 96
+    assert r.kv_transfer_params
+    instance.scheduler._s().pool.connection.ticket_drop(r.kv_transfer_params["tern_ticket"])
+
+
 def test_a_fetch_ends_with_its_daemon(tmp_path: Path) -> None:
     pair = start_pair(tmp_path)
     prefill, decode = Instance(pair[0].socket), Instance(pair[1].socket)
@@ -781,5 +887,8 @@ def test_a_fetch_ends_with_its_request(instance: Instance, decode: Instance) -> 
     assert not under_way._under_way
     assert run(decode, "again", PROMPT)[1] in (0, 96)  # it had come, or not
     assert told
+    prefill, end = instance.scheduler._s().pool.connection, time.monotonic() + 10
     with suppress(tern.Gone):  # it had come
-        instance.scheduler._s().pool.connection.ticket_drop(told["tern_ticket"])
+        prefill.ticket_drop(told["tern_ticket"])
+    while prefill.stats()["sessions"] and time.monotonic() < end:
+        time.sleep(0.01)  # its host learns by and by that the fetch was given up

@@ -37,6 +37,7 @@ class FullAttentionSpec:
     tokens_per_state = 1
     sliding_window: int | None = None
     attention_chunk_size: int | None = None
+    non_causal = False
     kv_quant_mode = SimpleNamespace(value=0)
 
 
@@ -97,12 +98,18 @@ def vllm_config(socket: str, name: str = "a", ranks: int = 1, rank: int = 0, **e
             rank=rank,
             pipeline_parallel_size=1,
             data_parallel_size=1,
+            data_parallel_index=0,
             decode_context_parallel_size=1,
             prefill_context_parallel_size=1,
+            nnodes=1,
         ),
         cache_config=SimpleNamespace(cache_dtype="auto"),
         model_config=SimpleNamespace(
             is_multimodal_model=False,
+            is_diffusion=False,
+            is_prefix_caching_supported=True,
+            hf_text_config=SimpleNamespace(rope_parameters={"rope_type": "default"}),
+            max_model_len=4096,
             model="tiny",
             revision=None,
             dtype="bfloat16",
@@ -146,6 +153,7 @@ class Asked:
     mm_features: Sequence[object] = ()
     prompt_embeds: Any = None
     kv_transfer_params: dict[str, Any] | None = None
+    skip_reading_prefix_cache: bool = False
     status: Any = None
     num_computed_tokens: int = 0
     blocks: list[list[int]] = field(default_factory=list)  # by group; 0: it has left the window

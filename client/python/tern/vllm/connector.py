@@ -4,13 +4,19 @@ from __future__ import annotations
 
 import hashlib
 import logging
+import sys
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field
 from functools import partial
 from typing import Any
 
 import vllm
-from vllm.distributed.kv_transfer.kv_connector.v1.base import (
+
+from .settings import LOGGER, Settings, check_caller, check_config, check_version, settings
+
+check_version(vllm.__version__)  # before the names below, which other releases do not have
+
+from vllm.distributed.kv_transfer.kv_connector.v1.base import (  # noqa: E402
     KVConnectorBase_V1,
     KVConnectorMetadata,
     KVConnectorRole,
@@ -18,18 +24,21 @@ from vllm.distributed.kv_transfer.kv_connector.v1.base import (
     KVConnectorWorkerMetadata,
     SupportsHMA,
 )
-from vllm.distributed.kv_transfer.kv_connector.v1.metrics import KVConnectorPromMetrics, KVConnectorStats
+from vllm.distributed.kv_transfer.kv_connector.v1.metrics import (  # noqa: E402
+    KVConnectorPromMetrics,
+    KVConnectorStats,
+)
+from vllm.v1.metrics.cache_hit_source import CacheHitSource  # noqa: E402
 
-from ..layout import Namespace
-from .jobs import Joined, Work
-from .metrics import Since, TernMetrics, TernStats
-from .pages import Layout, Tensor, layers_of, layout_of
-from .pool import REJOIN_S, follow, join
-from .scheduler import Request, Scheduler
-from .settings import Settings, check_config, check_version, settings
-from .worker import Worker, copier_of
+from ..layout import Namespace  # noqa: E402
+from .jobs import Joined, Work  # noqa: E402
+from .metrics import Since, TernMetrics, TernStats  # noqa: E402
+from .pages import Layout, Tensor, layers_of, layout_of  # noqa: E402
+from .pool import REJOIN_S, follow, join  # noqa: E402
+from .scheduler import Request, Scheduler  # noqa: E402
+from .worker import Worker, copier_of  # noqa: E402
 
-log = logging.getLogger("vllm.tern")
+log = logging.getLogger(LOGGER)
 
 
 @dataclass
@@ -51,18 +60,27 @@ class TernReport(KVConnectorWorkerMetadata):
         return TernReport(self.saved + other.saved, self.joined + other.joined)
 
 
-def namespace_of(config: Any, told: Settings, request: Request) -> Namespace:
-    """What keeps prefixes of equal tokens apart."""
-    model, lora = config.model_config, request.lora_request
-    overrides = getattr(model, "hf_overrides", None)
-    changed = hashlib.sha256(repr(overrides).encode()).hexdigest()[:16] if overrides else ""
+OVERRIDES = ("hf_overrides", "hf_config_path")  # what makes another model of the same weights
+
+
+def namespace_of(config: Any, told: Settings, request: Request | None = None) -> Namespace:
+    """What keeps prefixes of equal tokens apart; of no request: those without an adapter and a salt."""
+    model, lora = config.model_config, request.lora_request if request else None
+    said = [repr(value) for value in (getattr(model, name, None) for name in OVERRIDES) if value]
+    changed = hashlib.sha256(" ".join(said).encode()).hexdigest()[:16] if said else ""
+    # vLLM computes all positions by the long factors or by the short ones, as the longest prompt is.
+    longest = f"max_model_len={model.max_model_len}" if "longrope" in repr(_rope(model)) else ""
     return Namespace(
         model=str(model.model),
-        revision="/".join(part for part in (model.revision, told.revision, changed) if part),
+        revision="/".join(part for part in (model.revision, told.revision, changed, longest) if part),
         kv_dtype=f"{model.dtype}/{model.quantization}",
         lora=f"{lora.lora_name}={lora.lora_path}" if lora else "",
-        salt=request.cache_salt or "",
+        salt=(request.cache_salt if request else None) or "",
     )
+
+
+def _rope(model: Any) -> object:
+    return getattr(model.hf_text_config, "rope_parameters", None)
 
 
 def divided(config: Any) -> tuple[int, int]:
@@ -75,12 +93,18 @@ class TernConnector(KVConnectorBase_V1, SupportsHMA):
     """Keeps whole blocks of prompts and answers in Tern, and brings them back. SupportsHMA: of models with several groups
     of KV, too."""
 
+    _cache_hit_source = CacheHitSource.HOST  # for vLLM's metrics; what a ticket has brought is there as well
+
     def __init__(self, vllm_config: Any, role: KVConnectorRole, kv_cache_config: Any) -> None:
+        check_caller(sys._getframe(1).f_code.co_qualname)
         super().__init__(vllm_config, role, kv_cache_config)
-        check_version(vllm.__version__)
         check_config(vllm_config)
         transfer = vllm_config.kv_transfer_config
-        told = settings(transfer.kv_connector_extra_config, transfer.engine_id)
+        told = settings(
+            transfer.kv_connector_extra_config,
+            transfer.engine_id,
+            vllm_config.parallel_config.data_parallel_index,
+        )
         self._rank: int = vllm_config.parallel_config.rank
         self._layout: Layout = layout_of(kv_cache_config, *divided(vllm_config))
         self._blocks: int = kv_cache_config.num_blocks
@@ -91,6 +115,7 @@ class TernConnector(KVConnectorBase_V1, SupportsHMA):
             layout, pool = self._layout, join(told, self._layout, "scheduler", 0)
             log.info("tern: engine %s, pool %x of %d bytes, %s", told.engine, pool.handle, pool.nbytes, layout.words)
             naming = partial(namespace_of, vllm_config, told)
+            log.info("tern: prefixes are those of %s", naming(None))
             self._scheduler = Scheduler(pool, layout, naming, partial(follow, told, layout))
 
     # ---- both sides

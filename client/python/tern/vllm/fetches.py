@@ -57,6 +57,10 @@ class Fetches:
         self._under_way: dict[int, Fetch] = {}
         connection._async = self
 
+    @property
+    def waiting(self) -> bool:
+        return bool(self._under_way)
+
     def begin(self, session: Session, ticket: str) -> Fetch:
         """All that the ticket names, for a session that has matched just these tokens."""
         fetch = Fetch(session, ticket, time.monotonic() + FETCH_S)

@@ -12,6 +12,11 @@ class Run:
     pages: tuple[int, ...]
     blocks: tuple[int, ...]
 
+    @property
+    def whole(self) -> bool:
+        """Whether each block has a page. 0 is none, on either side."""
+        return len(self.pages) == len(self.blocks) and all(self.pages) and all(self.blocks)
+
 
 @dataclass(frozen=True)
 class Move:

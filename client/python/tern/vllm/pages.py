@@ -270,6 +270,8 @@ def _window(spec: Any, kind: str) -> int:
                 "carries windows of 2 tokens and more, without retained ones"
             )
         return int(spec.sliding_window) - 1
+    if spec.non_causal:
+        raise Refused("the model's prompts are attended to in both directions: their KV is no function of a prefix")
     if spec.attention_chunk_size is not None:
         raise Refused("the model has layers with chunked attention: tern.vllm does not carry it yet")
     if spec.sliding_window is not None:

@@ -8,12 +8,11 @@ from collections.abc import Callable
 from threading import Lock, Thread
 
 from ..connection import Pool
-from ..errors import TernError
-from .settings import Refused
+from .settings import LOGGER
 
 FIRST_S, LONGEST_S = 0.1, 10.0  # the pause behind an attempt that fails, which doubles
 
-log = logging.getLogger(__name__)
+log = logging.getLogger(LOGGER)
 
 
 class Rejoin:
@@ -44,7 +43,7 @@ class Rejoin:
             try:
                 self._keep(self._join())
                 return
-            except (TernError, Refused, OSError) as why:
+            except Exception as why:  # whatever it is: nobody else tries
                 if str(why) != said:
                     log.warning("tern: the daemon is not back yet: %s", why)
                 said = str(why)

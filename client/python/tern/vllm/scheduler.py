@@ -24,22 +24,25 @@ from typing import Any, Protocol, TypeVar
 
 from .._lib import STEP_NONE
 from ..connection import Pool
-from ..errors import Busy, DaemonLost, Exhausted, Gone, TernError, TimedOut
+from ..errors import Busy, DaemonLost, Exhausted, Gone, Quota, TernError, TimedOut
 from ..layout import Namespace
 from ..session import Session
 from .fetches import Fetch, Fetches
 from .handing import Handed, handed, wants_hand_over
 from .jobs import Joined, Move, Work
 from .pages import RESERVE, Layout
+from .settings import LOGGER
 
-log = logging.getLogger(__name__)
+log = logging.getLogger(LOGGER)
 
 _T = TypeVar("_T")
 
 Blocks = Sequence[Sequence[int]]  # by group, vLLM's block table of a request
 
 GATHER_S = 30.0  # for all ranks to join anew, from the first one on
-CLOSE_MS = 1000  # for a close
+CALL_MS = 2000  # for each call but a reset: vLLM's steps wait for it
+LATE_S = 10.0  # the daemon is asked nothing for so long when a call was not answered
+PING_S = 5.0  # so often the daemon is asked whether it is there, while all that is awaited is a fetch
 CLOSE_AGAIN_S = 1.0  # the pause before one that came to nothing is repeated
 CLOSING_MAX = 256  # no session is begun while so many wait for that
 SPACES_MAX = 1 << 16  # names that one instance uses until a reset, which forgets them all
@@ -56,6 +59,7 @@ class Request(Protocol):
     prompt_embeds: Any
 
     kv_transfer_params: dict[str, Any] | None
+    skip_reading_prefix_cache: bool
     status: Any
 
     @property
@@ -100,9 +104,10 @@ class Kept:
     tried: tokens for whose blocks there was no room; the next block tries again
     last_step: the last step whose work names pages of the session
     pending: saves that were not reported yet
-    ended: vLLM has dropped the request; the session ends with the last report
+    ended: vLLM has dropped the request, or it goes on without Tern; the session ends with the last report
     fetch: of a ticket, that is under way
     handed: tokens that the ticket brings
+    bringing: tokens that a load brings
     """
 
     request: Request
@@ -115,26 +120,29 @@ class Kept:
     ended: bool = False
     fetch: Fetch | None = None
     handed: int = 0
+    bringing: int = 0
 
 
 @dataclass
 class Scheduler:
-    """follow: joins where the worker has joined anew, and maps the pool of that handle"""
+    """namespace: of a request, or of those that have neither an adapter nor a salt
+    follow: joins where the worker has joined anew, and maps the pool of that handle"""
 
     pool: Pool
     layout: Layout
-    namespace: Callable[[Request], Namespace]
+    namespace: Callable[[Request | None], Namespace]
     follow: Callable[[int], Pool]
     counts: Counts = field(default_factory=Counts)
     fetches: Fetches = field(init=False)
     _kept: dict[str, Kept] = field(default_factory=dict)
-    _bringing: dict[str, int] = field(default_factory=dict)  # tokens that a load brings, by request
-    _no_load: set[str] = field(default_factory=set)  # a load of theirs failed: they are computed
+    _without: set[str] = field(default_factory=set)  # requests that are computed: they were refused, or a load failed
     _pending: dict[int, list[tuple[Kept, int]]] = field(default_factory=dict)  # by step: what it commits
     _loads: list[Move] = field(default_factory=list)
     _loading: list[Kept] = field(default_factory=list)
     _closing: deque[tuple[Session, int]] = field(default_factory=deque)  # whose close at that step came to nothing
     _close_at: float = 0.0  # when it is repeated
+    _late_until: float = 0.0  # when the daemon is asked again, since it did not answer
+    _ping_at: float = 0.0
     _step: int = 0
     _made: Counter[int] = field(default_factory=Counter)  # by step: ranks that have made its saves
     _lives: list[int] = field(init=False)  # of each rank
@@ -158,6 +166,8 @@ class Scheduler:
         of a prompt is computed, as with vLLM's own cache. vLLM asks again while a request waits, and when it was
         preempted: then its session has what it had saved."""
         kept = self._kept.get(request.request_id)
+        if request.request_id in self._without:
+            return 0
         if kept is None:
             kept = self._begin(request)
             if kept is None:
@@ -166,7 +176,7 @@ class Scheduler:
         kept.local = local
         if kept.fetch is not None and not self._fetched(kept):
             return None
-        if self._lost or request.request_id in self._no_load:
+        if self._lost or kept.ended or request.skip_reading_prefix_cache:
             return 0
         return max(kept.saved - local, 0) if kept.saved < request.num_tokens else 0
 
@@ -179,7 +189,7 @@ class Scheduler:
             last = kept.local + external
             self._loads.append(self._move(kept, blocks, (kept.local, last), last))
             self._loading.append(kept)
-            self._bringing[request.request_id] = external
+            kept.bringing = external
             self.counts.matched += external
 
     # ---- a step
@@ -196,8 +206,9 @@ class Scheduler:
                 depth = self._whole(kept, end)
                 at = self.layout.whole_from(kept.saved, start, depth)
                 if depth > max(kept.saved, kept.tried) and self._extend(kept, depth, at):
-                    work.saves.append(self._move(kept, table, (kept.saved, depth), max(at, start)))
-                    saving.append((kept, depth))
+                    if (move := self._save(kept, table, depth, max(at, start))) is not None:
+                        work.saves.append(move)
+                        saving.append((kept, depth))
         if self._lost:
             work.rejoin, work.saves, saving = self._rejoining(), [], []
         if work.loads or work.saves:
@@ -223,8 +234,9 @@ class Scheduler:
                     self._commit(kept, depth, step)
         for name in failed:
             self.counts.failed += 1
-            self.counts.recomputed += self._bringing.pop(name, 0)
-            self._no_load.add(name)
+            if (of_it := self._kept.get(name)) is not None:  # else it was aborted
+                self.counts.recomputed += of_it.bringing
+                self._without.add(name)
         for one in joined:
             self._join(one)
 
@@ -236,17 +248,19 @@ class Scheduler:
         handed_over = None
         if wants_hand_over(request.kv_transfer_params) and request.status.name in COMPLETE:
             handed_over = self._hand_over(name)
-        self._end(name)
-        self._no_load.discard(name)
-        self._bringing.pop(name, None)
+        if (kept := self._kept.get(name)) is not None:
+            self._end(kept)
+        self._without.discard(name)
         return handed_over.params() if handed_over else None
 
     def reset(self) -> bool:
-        """Forgets what was committed in the namespaces that this instance has used. What a session holds was matched
-        before, so sessions end, too: a request that comes again begins anew, and one that runs is saved no more."""
-        forgotten = all([self._forget(ns) for ns in self._spaces])
-        for name in list(self._kept):
-            self._end(name)
+        """Forgets what was committed in the namespaces that this instance has used, and in the one without adapters and
+        salts, which its last life may have used. What a session holds was matched before, so sessions end, too: a request
+        that comes again begins anew, and one that runs is saved no more."""
+        self._late_until = 0.0  # who asks for it waits
+        forgotten = all([self._forget(ns) for ns in {self.namespace(None), *self._spaces}])
+        for kept in list(self._kept.values()):
+            self._end(kept)
         if forgotten:
             self._spaces.clear()
         return forgotten
@@ -261,9 +275,9 @@ class Scheduler:
         for step, commits in sorted(self._pending.items()):
             for one, depth in commits:
                 if one is kept:
-                    self._do("a commit", lambda: kept.session.commit(depth, step=step))
+                    self._do("a commit", lambda: kept.session.commit(depth, step=step, deadline_ms=CALL_MS))
         last = kept.last_step or STEP_NONE
-        ticket = self._do("a ticket", lambda: kept.session.hand_over(step=last))
+        ticket = self._do("a ticket", lambda: kept.session.hand_over(step=last, deadline_ms=CALL_MS))
         return Handed(ticket.text, kept.saved) if ticket else None
 
     # ---- the daemon is lost, and comes back
@@ -273,6 +287,9 @@ class Scheduler:
         self.fetches.poll()
         if self.fetches.lost and not self._lost:
             self._lose("a step", "the connection has ended")
+        if self.fetches.waiting and time.monotonic() >= self._ping_at:
+            self._ping_at = time.monotonic() + PING_S
+            self._do("a ping", lambda: self.pool.connection.ping(deadline_ms=CALL_MS))
         while self._closing and not self._lost and time.monotonic() >= self._close_at:
             self._close(*self._closing.popleft())
 
@@ -283,7 +300,7 @@ class Scheduler:
         for kept in self._kept.values():
             if kept.fetch is not None:
                 self._unfetched(kept, why)
-        for kept_by in (self._kept, self._pending, self._closing):
+        for kept_by in (self._kept, self._pending, self._closing, self._without):
             kept_by.clear()
         self.pool.connection.close()
         log.error("tern: %s: %s. Requests run without Tern until the daemon is back", what, why)
@@ -313,13 +330,15 @@ class Scheduler:
         except TernError as why:
             log.warning("tern: the daemon could not be joined again: %s: %s", why.kind, why)
             return
-        self.fetches, self._lost = Fetches(self.pool.connection), False
+        self.fetches, self._lost, self._late_until = Fetches(self.pool.connection), False, 0.0
         self.counts.rejoined += 1
         log.info("tern: the daemon is back, with pool %x", self.pool.handle)
 
-    def _do(self, what: str, call: Callable[[], _T]) -> _T | None:
-        """Nothing that Tern refuses fails a request: it is counted, told, and computed by vLLM."""
-        if self._lost:
+    def _do(self, what: str, call: Callable[[], _T], kept: Kept | None = None) -> _T | None:
+        """Nothing that Tern refuses fails a request: it is counted, told, and computed by vLLM. kept: whose session ends
+        where it cannot go on. One that was not answered may have been done all the same, and then the pages that its
+        session has are not those of its table here."""
+        if self._lost or self._late():
             return None
         try:
             return call()
@@ -330,7 +349,15 @@ class Scheduler:
         except TernError as why:
             self.counts.refused += 1
             log.warning("tern: %s was refused: %s: %s", what, why.kind, why)
+            if isinstance(why, TimedOut):
+                self._late_until = time.monotonic() + LATE_S
+                log.warning("tern: the daemon does not answer, and is asked nothing for %.0f s: requests run without", LATE_S)
+            if kept is not None and not isinstance(why, Busy | Quota):
+                self._end(kept)
         return None
+
+    def _late(self) -> bool:
+        return time.monotonic() < self._late_until
 
     # ---- the sessions of requests
 
@@ -340,15 +367,20 @@ class Scheduler:
         ns = self.namespace(request)
         if why := self._too_many(ns):
             self.counts.refused += 1
+            self._without.add(request.request_id)
             log.warning("tern: request %s runs without Tern: %s", request.request_id, why)
             return None
-        session = self._do("a session", lambda: self.pool.session(ns))
-        if session is None:
+        if self._lost or self._late():
             return None
         told = self._handed(request)
         tokens = list(request.all_token_ids)[: told.tokens if told else -1]  # the last one is computed
-        if self._do("a match", lambda: session.match(tokens)) is None:
-            self._close(session, STEP_NONE)
+        session = self._do("a session", lambda: self.pool.session(ns, deadline_ms=CALL_MS))
+        matched = session and self._do("a match", lambda: session.match(tokens, deadline_ms=CALL_MS))
+        if session is None or matched is None:
+            if session is not None:
+                self._close(session, STEP_NONE)
+            if not self._lost:
+                self._without.add(request.request_id)  # vLLM asks again in each step
             return None
         self._spaces.add(ns)
         kept = self._kept[request.request_id] = Kept(request, session, saved=session.written)
@@ -367,18 +399,27 @@ class Scheduler:
 
     def _handed(self, request: Request) -> Handed | None:
         try:
-            return handed(request.kv_transfer_params, self.block, request.num_tokens)
+            told = handed(request.kv_transfer_params, self.block, request.num_tokens)
         except ValueError as why:
             self.counts.refused += 1
             log.warning("tern: request %s is computed: %s", request.request_id, why)
             return None
+        if told and request.skip_reading_prefix_cache:  # vLLM would not wait for it
+            self.counts.unfetched += 1
+            log.info("tern: request %s leaves its ticket: all of its prompt is to be computed", request.request_id)
+            return None
+        return told
 
     def _fetched(self, kept: Kept) -> bool:
         """Whether the fetch has ended, well or not. What came with one that failed is there."""
         assert kept.fetch is not None
         try:
             if not self.fetches.ended(kept.fetch):
-                return False
+                if not self._late():
+                    return False
+                self._unfetched(kept, "the daemon does not answer")
+                self._end(kept)
+                return True
             self.counts.fetched += 1
         except DaemonLost as why:
             self._lose("a fetch", why)
@@ -396,10 +437,10 @@ class Scheduler:
     def _forget(self, ns: Namespace) -> bool:
         return self._do("a reset", lambda: self.pool.connection.namespace_reset(ns)) is not None
 
-    def _end(self, name: str) -> None:
-        kept = self._kept.pop(name, None)
-        if kept is None:
-            return
+    def _end(self, kept: Kept) -> None:
+        """The request has ended, or goes on without Tern."""
+        if self._kept.get(kept.request.request_id) is kept:
+            del self._kept[kept.request.request_id]
         kept.ended = True
         if kept.fetch is not None:
             self.fetches.drop(kept.fetch)  # the close ends it
@@ -408,23 +449,35 @@ class Scheduler:
 
     def _close(self, session: Session, step: int) -> None:
         """One that came to nothing is repeated later, for else the daemon keeps the session."""
+        if not session.open or self._lost:
+            return
+        again = (session, step)
+        if self._late():
+            self._close_later(again)
+            return
 
         def close() -> None:
             try:
-                session.close(step=step, deadline_ms=CLOSE_MS)
+                session.close(step=step, deadline_ms=CALL_MS)
             except Gone:
                 session.open = False  # one whose answer came too late has closed it
-            except (TimedOut, Busy):
-                self._closing.append((session, step))
-                self._close_at = time.monotonic() + CLOSE_AGAIN_S
+            except Busy:
+                self._close_later(again)
+            except TimedOut:
+                self._close_later(again)
+                raise
 
-        if session.open:
-            self._do("a close", close)
+        self._do("a close", close)
+
+    def _close_later(self, again: tuple[Session, int]) -> None:
+        if again not in self._closing:
+            self._closing.append(again)
+        self._close_at = time.monotonic() + CLOSE_AGAIN_S
 
     def _commit(self, kept: Kept, depth: int, step: int) -> None:
         kept.pending -= 1
         if kept.session.open:
-            self._do("a commit", lambda: kept.session.commit(depth, step=step))
+            self._do("a commit", lambda: kept.session.commit(depth, step=step, deadline_ms=CALL_MS), kept)
         if kept.ended and not kept.pending:
             self._close(kept.session, kept.last_step or STEP_NONE)
 
@@ -440,14 +493,24 @@ class Scheduler:
         there is no save now; that of the next block tries again."""
         s = kept.session
         append = list(kept.request.all_token_ids[s.tokens : depth])
-        room = max(depth, s.allocated)
         kept.tried = depth
         if whole_from + RESERVE > depth:
             return False
-        if self._do("an extend", lambda: s.extend(append=append, written=depth, allocated=room)) is None:
+        extend = partial(s.extend, append=append, written=depth, allocated=max(depth, s.allocated), deadline_ms=CALL_MS)
+        if self._do("an extend", extend, kept) is None:
             return False
-        slide = partial(s.slide, whole_from + RESERVE, step=kept.last_step or STEP_NONE)
-        return whole_from == 0 or self._do("a slide", slide) is not None
+        slide = partial(s.slide, whole_from + RESERVE, step=kept.last_step or STEP_NONE, deadline_ms=CALL_MS)
+        return whole_from == 0 or self._do("a slide", slide, kept) is not None
+
+    def _save(self, kept: Kept, blocks: Blocks, depth: int, at: int) -> Move | None:
+        """None: of a block or a page nobody knows where it is, so the request is saved no more."""
+        move = self._move(kept, blocks, (kept.saved, depth), at)
+        if all(run.whole for run in move.runs):
+            return move
+        self.counts.refused += 1
+        log.error("tern: request %s is saved no more: %s", kept.request.request_id, move.runs)
+        self._end(kept)
+        return None
 
     def _move(self, kept: Kept, blocks: Blocks, span: tuple[int, int], at: int) -> Move:
         groups, table = self.pool.groups, kept.session.table

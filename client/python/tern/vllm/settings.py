@@ -12,6 +12,8 @@ VERSIONS = ("0.32",)
 
 RANKS = (1, 2, 4, 8)  # that Tern carries pages between
 
+LOGGER = "vllm.tern"  # vLLM shows what is logged below its own name
+
 KEYS = ("socket", "pool_bytes", "engine", "revision")
 
 _UNITS = {"": 1, "K": 1 << 10, "M": 1 << 20, "G": 1 << 30, "T": 1 << 40}
@@ -43,18 +45,22 @@ def size(what: str, text: object) -> int:
     return int(found[1]) * _UNITS[found[2]]
 
 
-def settings(extra: Mapping[str, object], engine_id: str) -> Settings:
-    """What kv_connector_extra_config says."""
+def settings(extra: Mapping[str, object], engine_id: str, replica: int = 0) -> Settings:
+    """What kv_connector_extra_config says. replica: of data parallelism, each of which is an engine; vLLM has told them
+    apart in engine_id."""
     for key in extra:
         if key not in KEYS:
             raise Refused(f"kv_connector_extra_config has {key!r}: Tern knows {', '.join(KEYS)}")
     for key, example in (("socket", '"/run/tern/chat.sock"'), ("pool_bytes", '"4G"')):
         if key not in extra:
             raise Refused(f"kv_connector_extra_config lacks {key!r}: add one, such as {example}")
+    engine = str(extra.get("engine", f"vllm-{engine_id}"))
+    if "engine" in extra and replica:
+        engine += f"_dp{replica}"
     return Settings(
         socket=str(extra["socket"]),
         pool_bytes=size("pool_bytes", extra["pool_bytes"]),
-        engine=str(extra.get("engine", f"vllm-{engine_id}")),
+        engine=engine,
         revision=str(extra.get("revision", "")),
     )
 
@@ -65,6 +71,13 @@ def check_version(version: str) -> None:
             f"vLLM {version}: tern.vllm was made for {', '.join(VERSIONS)}, and the connector interface changes "
             "between releases: install one of these"
         )
+
+
+def check_caller(name: str) -> None:
+    """Who makes the connector. vLLM's MultiConnector shows it nothing of the configuration that counts, such as
+    kv_load_failure_policy, and finds statistics by the names of vLLM's own connectors alone."""
+    if name.startswith("MultiConnector."):
+        raise Refused("tern.vllm is not carried by MultiConnector: name TernConnector itself as kv_connector")
 
 
 def check_config(config: Any) -> None:
@@ -84,11 +97,16 @@ def check_config(config: Any) -> None:
         "data_parallel_size",
         "decode_context_parallel_size",
         "prefill_context_parallel_size",
+        "nnodes",
     ):
         if getattr(parallel, name) != 1:
             raise Refused(f"{name}={getattr(parallel, name)}: tern.vllm carries 1 alone yet")
     if config.speculative_config is not None:
         raise Refused("speculative decoding is not carried by tern.vllm yet: start without speculative_config")
+    if config.model_config.is_diffusion:
+        raise Refused("diffusion models are not carried by tern.vllm: the KV of a token changes with those behind it")
+    if not config.model_config.is_prefix_caching_supported:
+        raise Refused("vLLM cannot reuse prefixes of this model as it is run (a pooling model that needs all of a prompt?)")
     if config.model_config.is_multimodal_model:
         raise Refused("multi-modal models are not carried by tern.vllm yet: their images are no part of a prefix")
     if cache.cache_dtype != "auto":

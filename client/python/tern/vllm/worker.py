@@ -17,9 +17,9 @@ from ..connection import Pool
 from .jobs import Joined, Move, Run, Steps, Work
 from .pages import Layer, Layout, PageShape
 from .rejoin import Rejoin
-from .settings import Refused
+from .settings import LOGGER, Refused
 
-log = logging.getLogger(__name__)
+log = logging.getLogger(LOGGER)
 
 
 @dataclass

@@ -7,6 +7,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
+from vllm.v1.metrics.cache_hit_source import CacheHitSource
+
 from .metrics import KVConnectorPromMetrics, KVConnectorStats
 
 
@@ -39,6 +41,8 @@ class SupportsHMA:
 
 
 class KVConnectorBase_V1:
+    _cache_hit_source = CacheHitSource.EXTERNAL_UNSPECIFIED
+
     def __init__(self, vllm_config: Any, role: KVConnectorRole, kv_cache_config: Any) -> None:
         self._connector_metadata: KVConnectorMetadata | None = None
 
