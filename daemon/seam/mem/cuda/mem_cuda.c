@@ -17,8 +17,9 @@
 
 #define MIB_SHIFT 20
 
-/* cuda_create and cuda_region_create run at start alone, on one thread. */
-static char why_text[512];
+/* cuda_create and cuda_region_create run at start alone, on one thread. The longest text lists the
+ * devices of the host. */
+static char why_text[DRIVER_SEEN_BYTES + 256];
 
 static enum tern_err refused(const char **ret_why)
 {
@@ -182,7 +183,7 @@ static enum tern_err device_of(struct cuda *c, const char *uuid, struct cuda_dev
                                const char **ret_why)
 {
     struct cuda_device *d = &c->device[c->ndevices];
-    char seen[DRIVER_TEXT];
+    char seen[DRIVER_SEEN_BYTES];
     CUresult result;
 
     for (uint32_t i = 0; i < c->ndevices; i++)
