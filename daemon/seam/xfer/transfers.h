@@ -336,6 +336,9 @@ const char *xfer_link_unwanted(const struct xfer *xfer, uint32_t peer_link,
 const char *xfer_link_fallback(const struct xfer *xfer, uint32_t peer_link,
                                const struct transport *after);
 
+/* The link is up, and the daemon's to itself. */
+bool xfer_link_is_own(const struct xfer *xfer, uint32_t peer_link);
+
 bool xfer_rdma_built(const struct xfer *xfer);
 
 static inline struct lane *transport_lane(const struct transport *t, uint32_t peer_link)

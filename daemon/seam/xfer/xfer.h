@@ -229,7 +229,8 @@ struct xfer_link_view {
     const char *transport; /* the word of a transport, "setting up" or "none" */
     const char *reason;    /* borrowed until the next call into xfer */
     bool push;             /* the peer writes; else we read */
-    /* Data connections for pages: how many there may be, and of those that were called. */
+    /* Data connections for pages: how many there may be (0: it needs none), and of those that were
+     * called. */
     uint32_t connections, conns_up, conns_calling, conns_retired;
 };
 void xfer_link_view(const struct xfer *xfer, uint32_t link, struct xfer_link_view *ret);

@@ -46,6 +46,13 @@ enum tern_err xfer_link_up(struct xfer *xfer, uint32_t number, const struct sock
     return TERN_OK;
 }
 
+bool xfer_link_is_own(const struct xfer *xfer, uint32_t number)
+{
+    const struct xfer_link *link = &xfer->link[number];
+
+    return link->up && link->peer_incarnation == xfer->config.incarnation;
+}
+
 static bool has_batches(const struct xfer *xfer, uint32_t slot)
 {
     const uint32_t *batch = xfer->inflow[slot].batch;
@@ -266,6 +273,8 @@ void xfer_link_transport(struct xfer *xfer, uint32_t number, enum xfer_transport
 
     check(number < xfer->config.links);
     xfer->link[number].wanted = transport;
+    if (xfer_link_is_own(xfer, number)) /* it needs no paths, and falls back to nothing */
+        tenants = 0;
     if (t)
         t->ops->link_transport(t, number, tenants, peer_rdma);
     for (uint32_t i = 0; !t && i < c->tenants && c->path_note; i++)
