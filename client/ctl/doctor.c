@@ -95,11 +95,14 @@ static void doctor_self_tests(const json_t *rdma)
     }
 }
 
-static void doctor_region(const json_t *row)
+/* A region that any rail does for is told where there is one. */
+static void doctor_region(const json_t *row, bool rails)
 {
     const char *gpu = json_string_value(json_object_get(row, "gpu")),
                *device = json_string_value(json_object_get(row, "device"));
 
+    if (!device && !rails)
+        return;
     printf("  region %s of %s, ", num(row, "region"), j_str(row, "tenant"));
     if (gpu)
         printf("%s at %s: ", gpu, j_str(row, "pci"));
@@ -210,7 +213,8 @@ static int run_doctor(struct ctl *ctl)
                    json_is_true(json_object_get(row, "windows")) ? "windows of type 2B"
                                                                  : "no windows of type 2B: no push",
                    num(row, "registered_bytes"), num(row, "registrations"), numa_node(row));
-        json_array_foreach(json_object_get(rdma, "regions"), i, row) doctor_region(row);
+        json_array_foreach(json_object_get(rdma, "regions"), i, row)
+            doctor_region(row, json_array_size(json_object_get(rdma, "rails")) > 0);
         if (j_bool(rdma, "in_use"))
             doctor_tuning(json_object_get(rdma, "tuning"));
         if (j_bool(rdma, "wanted"))
