@@ -43,10 +43,11 @@ else
     grep -q "^RDMA: not in this build" <<<"$T" || fail "table: $T"
 fi
 if grep -q '"memlock_exempt": *true' "$DIR/doctor"; then
-    grep -q "locked memory: no limit applies (CAP_IPC_LOCK); registrations take 33,554,432 bytes" <<<"$T" || fail "table: $T"
+    grep -q "locked memory: no limit applies (CAP_IPC_LOCK); registrations would take 33,554,432 bytes of the host's memory, on 1 device$" <<<"$T" || fail "table: $T"
 else
-    grep -q "RLIMIT_MEMLOCK is 65,536 bytes; registrations take 33,554,432: too few" <<<"$T" || fail "table: $T"
+    grep -q "RLIMIT_MEMLOCK is 65,536 bytes; registrations would take 33,554,432 bytes of the host's memory, on 1 device: too few" <<<"$T" || fail "table: $T"
 fi
+grep -qE "^  self-test: none was made: RDMA is (off by configuration|not in this build)$" <<<"$T" || fail "table: $T"
 ternd_stop
 
 ternd_start "peers:
@@ -57,6 +58,8 @@ ternd_start "peers:
 insecure_peers: true" 16M 1
 doctor "r['wanted'] is True and r['memlock_needed_bytes'] == (16 << 20) + 8192"
 doctor "r['wide_keys'] is False"
+doctor "r['memlock_devices'] == 1"
+grep -q "  self-test" <<<"$("$CTL" doctor)" || fail "no word of the self-test: $("$CTL" doctor)"
 grep -q "keys: .*; none reads (rdma.wide_keys: false)$" <<<"$("$CTL" doctor)" || fail "no word of keys: $("$CTL" doctor)"
 ! grep -q "off by configuration" <<<"$("$CTL" doctor)" || fail "a daemon that was asked for RDMA says that it was not"
 ternd_stop

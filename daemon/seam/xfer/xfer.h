@@ -266,7 +266,8 @@ struct xfer_rdma_view {
     uint64_t memory_nodes, cpu_nodes; /* NUMA: of the tenants' memory, and where we may run */
     uint64_t memlock_bytes;           /* RLIMIT_MEMLOCK; UINT64_MAX: none */
     bool memlock_exempt;              /* CAP_IPC_LOCK */
-    uint64_t memlock_needed;          /* what registrations lock, on all devices asked for */
+    uint64_t memlock_needed;  /* what registrations lock, on so many devices: all of those */
+    uint32_t memlock_devices; /* that are asked for, or one where none is there */
     uint32_t send_queue;
 };
 void xfer_rdma_view(const struct xfer *xfer, struct xfer_rdma_view *ret);

@@ -112,3 +112,63 @@ TEST(doctor_speaks_of_any_rail_only_where_there_is_one)
         "null", "null") "]}}");
     assert_says("region 0 of t, memory of the host: any rail (why)\n");
 }
+
+#define ROW(region, registered, test)                                                              \
+    "{\"tenant\": \"t\", \"region\": " region ", \"regions\": 1, \"kind\": \"gpu\", \"gpu\": "     \
+    "\"GPU-1\", \"device\": \"mlx5_0\", \"registered\": \"" registered "\", \"reason\": \"\", "    \
+    "\"ring_bytes\": 0, \"no_ring\": \"\", \"self_test\": " test "}"
+
+TEST(doctor_says_of_each_memory_what_the_self_test_found_or_that_there_was_none)
+{
+    run("{\"rdma\": {\"built\": true, \"wanted\": true, \"in_use\": true, \"devices\": "
+        "[{\"device\": "
+        "\"mlx5_0\", \"state\": \"rail 0\"}], \"memory\": [" //
+        ROW("0", "dma-buf",
+            "{\"result\": \"passed\", \"bytes\": 4096, \"us\": 65, \"age_ms\": 5000}") ", " //
+        ROW("1", "no", "null") "]}}");
+    assert_says("self-test of t, region 0, on GPU-1, with mlx5_0: passed (4,096 bytes in 65 us), ");
+    assert_says("self-test of t, region 1, on GPU-1, with mlx5_0: none was made: it is not "
+                "registered with the device\n");
+    assert_says_not("  self-test: ");
+}
+
+TEST(doctor_says_why_no_self_test_was_made_at_all)
+{
+    run("{\"rdma\": {\"built\": false}}");
+    assert_says("  self-test: none was made: RDMA is not in this build\n");
+    run("{\"rdma\": {\"built\": true}}");
+    assert_says("  self-test: none was made: RDMA is off by configuration\n");
+    run("{\"rdma\": {\"built\": true, \"wanted\": true, \"devices\": []}}");
+    assert_says("  self-test: none was made: there is no RDMA device\n");
+    run("{\"rdma\": {\"built\": true, \"wanted\": true, \"devices\": [{\"device\": \"mlx5_0\", "
+        "\"state\": \"self-test with memory of the host failed: byte 7\"}]}}");
+    assert_says("  device mlx5_0: self-test with memory of the host failed: byte 7\n");
+    assert_says("  self-test: no device is in use; why, and what failed, stands with each\n");
+}
+
+/* Whatever the limit is, the figure is the same one, with its unit and on how many devices. */
+TEST(doctor_says_what_registrations_take_in_one_way)
+{
+    static const char *const limits[] = {"\"memlock_exempt\": true, \"memlock_bytes\": 65536",
+                                         "\"memlock_exempt\": false, \"memlock_bytes\": null",
+                                         "\"memlock_exempt\": false, \"memlock_bytes\": 65536"};
+    char json[512];
+
+    for (size_t i = 0; i < sizeof limits / sizeof *limits; i++)
+        for (int used = 0; used < 2; used++) {
+            snprintf(json, sizeof json,
+                     "{\"rdma\": {\"in_use\": %s, %s, \"memlock_needed_bytes\": 134225920, "
+                     "\"memlock_devices\": 2}}",
+                     used ? "true" : "false", limits[i]);
+            run(json);
+            assert_says(used ? "; registrations take 134,225,920 bytes of the host's memory, on 2 "
+                               "devices"
+                             : "; registrations would take 134,225,920 bytes of the host's memory, "
+                               "on 2 devices");
+            assert_int_equal(strstr(printed, ": too few, say LimitMEMLOCK=infinity") != NULL,
+                             i == 2);
+        }
+    assert_says("locked memory: RLIMIT_MEMLOCK is 65,536 bytes; ");
+    run("{\"rdma\": {\"memlock_exempt\": true, \"memlock_devices\": 1}}");
+    assert_says("on 1 device\n");
+}

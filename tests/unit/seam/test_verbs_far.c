@@ -273,8 +273,10 @@ TEST(verbs_far_memory_is_none_of_what_is_locked_but_its_ring_is)
 
     xfer_memlock(&xfer, &view);
     assert_int_equal(view.memlock_needed, 2 * MIB + XFER_RING_BYTES);
+    assert_int_equal(view.memlock_devices, 1);
     view.rails_wanted = 3;
     xfer_memlock(&xfer, &view);
+    assert_int_equal(view.memlock_devices, 3);
     assert_int_equal(view.memlock_needed, 3 * (2 * MIB + XFER_RING_BYTES));
     xfer.config.rdma.push = false; /* nobody is to push, and a NIC knows what is served */
     assert_true(memory_register(&v, rail, why, sizeof why));
