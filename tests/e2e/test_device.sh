@@ -25,7 +25,7 @@ starts_not X=1 16M GPU-none "there is no device GPU-none here" "$first $second"
 starts_not STANDIN_CUDA_DEVICES=8 16M GPU-none "$first" "$second" "${first%0}"{2,3,4,5,6}" " "${first%0}7. Mend"
 starts_not STANDIN_CUDA_DEVICES=16 16M GPU-none "${first%0}7 and 8 more (\`nvidia-smi -L\`). Mend \`devices\`"
 starts_not X=1 16M index "needs devices"
-starts_not STANDIN_CUDA_MIB=32 64M $first "64 MiB were asked for, 32 of 32 MiB are free" "lower tenants[].memory"
+starts_not STANDIN_CUDA_MIB=32 64M $first "err=INVALID reason=\"$first: " "64 MiB were asked for, 32 of 32 MiB are free" "lower tenants[].memory"
 starts_not STANDIN_CUDA_LACKS=102 16M $first "virtual memory management"
 starts_not STANDIN_CUDA_FAIL=cuMemExportToShareableHandle:1:801 16M $first "cuMemExportToShareableHandle"
 
