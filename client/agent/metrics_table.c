@@ -137,6 +137,8 @@ const struct metric metrics_table[] = {
     IS("tern_gpus", "status.memory.devices", "GPUs that memory lies on"),
     IS("tern_gpus_lost", "status.memory.devices_lost",
        "Those of them that failed: their pages are gone until the daemon starts again"),
+    IS("tern_gpu_regions_unregistered", "status.data.verbs.gpu_regions_unregistered",
+       "Regions on GPUs that RDMA is asked for and does not reach, once for each device"),
     IS("tern_memory_bytes", "status.memory.bytes", "Bytes of device pools' memory"),
     IS("tern_host_memory_bytes", "status.memory.host_bytes", "Bytes of the host tier's memory"),
 

@@ -47,6 +47,8 @@ for ((i = 0; i < 600; i++)); do
     sleep 0.1
 done
 doctor=$(TERN_ADMIN_SOCKET=$DIR/rdma-admin "$TERN_BIN/ternctl" doctor) || fail "doctor: $(cat "$DIR/rdma.log")"
+status=$(TERN_ADMIN_SOCKET=$DIR/rdma-admin "$TERN_BIN/ternctl" status --json | python3 -c 'import json, sys; v = json.load(sys.stdin)["data"]["verbs"]; print(v["gpu_regions"] + v["gpu_regions_unregistered"])')
+[ "$status" -ge 2 ] || fail "of two regions on GPUs that RDMA is asked for, $status are counted"
 if ! grep -q "^RDMA: not in this build" <<<"$doctor"; then
     for want in "region 0, on $first" "region 1, on $second"; do
         grep -qE "memory of a, $want: (not )?registered with " <<<"$doctor" || fail "doctor: $doctor"

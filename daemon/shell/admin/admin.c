@@ -328,15 +328,16 @@ static void status_memory(const struct admin_ctx *ctx, struct text_out *out)
     text_object_end(out);
 }
 
-/* Pairs of a region on a GPU and a NIC; `ternctl doctor` names them. */
+/* Pairs of a region on a GPU and a NIC in use; where RDMA is asked for and none is in use, regions
+ * that no NIC knows. `ternctl doctor` names them. */
 static void status_regions(const struct admin_ctx *ctx, struct text_out *out)
 {
     struct xfer_registration_view v;
     uint64_t n[2] = {0, 0};
 
     for (uint32_t i = 0; ctx->registration && ctx->registration(ctx->ctx, i, &v); i++)
-        if (v.gpu && v.device)
-            n[v.how == XFER_REGISTERED_NO]++;
+        if (v.gpu && (v.device || ctx->rdma.wanted))
+            n[!v.device || v.how == XFER_REGISTERED_NO]++;
     text_u64(out, "gpu_regions", n[0]);
     text_u64(out, "gpu_regions_unregistered", n[1]);
 }
