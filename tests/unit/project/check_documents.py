@@ -6,6 +6,7 @@
   quote   a block of code that names a source behind its language stands in that source as it is
   command the table of ternctl's commands is that of client/ctl
   alarm   the table of alarms is that of the daemon
+  environ a variable of ours that a program takes from the environment stands in a document
 
 With --write the two tables are written anew.
 """
@@ -124,6 +125,15 @@ def alarms(tree):
                f"| {means[0].upper() + means[1:]}. {action[0].upper() + action[1:]}. |\n")
 
 
+def bad_environment(tree, documents_text):
+    for folder in ("daemon", "client", "tests/bench", "tests/engine"):
+        for path in glob.glob(os.path.join(tree, folder, "**", "*.c"), recursive=True):
+            for call in re.findall(r"getenv\(([^()]*)\)", read(tree, os.path.relpath(path, tree))):
+                for name in re.findall(r'"(TERN[A-Z_]*)"', call):
+                    if not re.search(rf"\b{name}\b", documents_text):
+                        yield f"environ: {os.path.relpath(path, tree)}: no document has {name}"
+
+
 TABLES = {"command": (COMMANDS, commands), "alarm": (ALARMS, alarms)}
 
 
@@ -141,15 +151,17 @@ def bad_tables(tree):
 
 
 def check(tree):
-    found = []
+    found, texts = [], []
     for doc in documents(tree):
         text = read(tree, doc)
+        texts.append(text)
         found += [*bad_links(tree, doc, text), *bad_paths(tree, doc, text), *bad_quotes(tree, doc, text)]
-    return found + list(bad_texts(tree)) + list(bad_tables(tree)), len(documents(tree))
+    return found + list(bad_texts(tree)) + list(bad_tables(tree)) + \
+        list(bad_environment(tree, "\n".join(texts))), len(documents(tree))
 
 
 GOOD = {
-    "README.md": "# Tern\n## Two commands\nSee [there](docs/operations.md#trouble) and `core/{a,b}.c`, `build/bin/`.\n"
+    "README.md": "# Tern\n## Two commands\nBy `TERN_A` see [there](docs/operations.md#trouble) and `core/{a,b}.c`, `build/bin/`.\n"
                  "```\n`not/a/path.c`\n```\n```c client/ctl/main.c\n end, NULL};```\n",
     "docs/operations.md": "[here](#trouble), [up](../README.md#two-commands), `demo.sh`\n" + COMMANDS +
                           "| `ask WHOM` | Asks somebody. |\n| `end` | Ends. |\n\n" + ALARMS +
@@ -161,14 +173,15 @@ GOOD = {
                         'const struct command talk[] = {\n  {"ask", "WHOM",\n "Asks somebody", 0},\n};\n',
     ALARM_TABLE: "#define T(X) \\\n    X(HOT, too_hot, PEER, WARN, 0, 5, \\\n      \"it \" \\\n      \"burns\", \"it has cooled\", "
                  "\"it is hot\", \\\n      \"cool it\")\n",
-    "daemon/core/b.c": "", "deploy/demo.sh": "", "build/bin/ternd": "",
+    "daemon/core/b.c": 'getenv("TERN_A"), getenv("HOME")', "deploy/demo.sh": "", "build/bin/ternd": "",
 }
 BAD = [("README.md", "[x](docs/nothing.md)", "link"), ("README.md", "[x](docs/operations.md#nothing)", "link"),
        ("docs/operations.md", "\n[x](#nothing)\n", "link"), ("README.md", "`core/c.c`", "path"),
        ("README.md", "`core/{a,c}.c`", "path"), ("README.md", "`nothing.sh`", "path"),
        ("README.md", "```c client/ctl/main.c\n end;\n```\n", "quote"), ("README.md", "```c no.c\nx\n```\n", "quote"),
        ("docs/operations.md", "| `too little memory: N` | x | y |\n", "text"),
-       ("docs/operations.md", "| `start_failed ... reason=wrong_name` | x | y |\n", "text")]
+       ("docs/operations.md", "| `start_failed ... reason=wrong_name` | x | y |\n", "text"),
+       ("daemon/core/b.c", 'getenv(x ? "TERN_A" : "TERN_B")', "environ")]
 STALE = [("command", "client/ctl/ask.c", "Asks", "Begs"), ("command", "client/ctl/main.c", "talk,\n end", "end, talk"),
          ("command", "docs/operations.md", "| `end` | Ends. |\n", ""),
          ("alarm", ALARM_TABLE, "burns", "is cold"), ("alarm", ALARM_TABLE, "PEER", "DAEMON"),
