@@ -154,6 +154,8 @@ const struct metric metrics_table[] = {
     /* ---- peers and transfers ---- */
     IS("tern_peers", "status.peers", "Peers that are configured"),
     IS("tern_peers_up", "status.peers_up", "Peers that can be fetched from"),
+    IS("tern_peers_fallback", "status.peers_fallback",
+       "Peers of which pages come by TCP though RDMA is asked for first (`transport: auto`)"),
     IS("tern_peer_up", "peers.peers[peer].state=up", "1 if that peer can be fetched from"),
     COUNTS("tern_peer_breaches", "peers.peers[peer].breaches",
            "Connections that were ended for what the peer sent"),

@@ -102,6 +102,18 @@ struct xfer_rdma_tuning {
 };
 extern const struct xfer_rdma_tuning xfer_rdma_tuning_initial;
 
+/* What a link's pulls of a tenant go over from now on, and why; for the log and for operators. */
+struct xfer_note {
+    uint32_t tenant;
+    const char *transport; /* its word; NULL: nothing */
+    const char *reason;
+    enum {
+        XFER_NOTE_WAY,      /* that which is asked for, or nothing */
+        XFER_NOTE_FALLBACK, /* another one than RDMA, where `auto` asks for that first */
+        XFER_NOTE_PART      /* a part of them alone: what holds of the others does not change */
+    } kind;
+};
+
 struct xfer_rdma_config {
     uint32_t pulls; /* we read from the peers of links [0, pulls) */
     bool serves;    /* peers pull from us */
@@ -123,9 +135,7 @@ struct xfer_rdma_config {
     uint32_t
         on_gpus; /* of these, those whose memory is of GPUs: each gets a ring to be pushed to */
     void (*path_send)(void *ctx, uint32_t link, const struct xfer_path_msg *msg);
-    /* What a link's pulls of a tenant go over from now on, and why; for the log. NULL: nothing. */
-    void (*path_note)(void *ctx, uint32_t link, uint32_t tenant, const char *transport,
-                      const char *reason);
+    void (*path_note)(void *ctx, uint32_t link, const struct xfer_note *note);
     /* While a device registers memory, and when it has: of so many bytes, since so long. */
     void (*progress)(void *ctx, const char *device, uint64_t done, uint64_t all, uint32_t threads,
                      uint64_t ns);

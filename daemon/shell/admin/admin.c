@@ -679,6 +679,16 @@ static uint32_t peers_up(const struct admin_ctx *ctx)
     return n;
 }
 
+/* Whose pages come by TCP where RDMA is asked for first. */
+static uint32_t peers_fallback(const struct admin_ctx *ctx)
+{
+    uint32_t n = 0;
+
+    for (uint32_t i = 0; i < ctx->config->npeers; i++)
+        n += admin_falls_back(ctx, i);
+    return n;
+}
+
 static enum tern_err answer_status(const struct admin_ctx *ctx, const struct question *q,
                                    struct text_out *out)
 {
@@ -705,6 +715,7 @@ static enum tern_err answer_status(const struct admin_ctx *ctx, const struct que
         text_u64(out, "prefix_nodes", v.nodes);
         text_u64(out, "peers", config_peers(ctx->config));
         text_u64(out, "peers_up", peers_up(ctx));
+        text_u64(out, "peers_fallback", peers_fallback(ctx));
         text_u64(out, "links_up", v.links_up);
         text_u64(out, "listen_port", ctx->listen_port);
         text_u64(out, "transfers_active", (uint64_t)v.pulls + v.serves);
