@@ -107,7 +107,7 @@ struct xfer_note {
     uint32_t tenant;
     const char *transport; /* its word; NULL: nothing */
     const char *reason;
-    enum {
+    enum xfer_note_kind {
         XFER_NOTE_WAY,      /* that which is asked for, or nothing */
         XFER_NOTE_FALLBACK, /* another one than RDMA, where `auto` asks for that first */
         XFER_NOTE_PART      /* a part of them alone: what holds of the others does not change */

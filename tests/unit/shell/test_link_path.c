@@ -404,11 +404,12 @@ TEST_WITH(link_path_reason_is_cut_and_cannot_steer_a_terminal, start, stop)
     assert_memory_equal(seen.msg.text, "a?[2J???? bx", 12);
 }
 
-static void note(uint32_t tenant, const char *transport, const char *reason, int kind)
+static void note(uint32_t tenant, const char *transport, const char *reason,
+                 enum xfer_note_kind kind)
 {
-    struct xfer_note n = {.tenant = tenant, .transport = transport, .reason = reason};
+    const struct xfer_note n = {
+        .tenant = tenant, .transport = transport, .reason = reason, .kind = kind};
 
-    n.kind = kind;
     link_path_note(&d, SLOT, &n);
 }
 
