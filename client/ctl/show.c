@@ -231,7 +231,7 @@ static void show_daemon(const struct ctl *ctl, const json_t *s)
     printf("\n");
     printf("  peers %s of %s up", num(s, "peers_up"), num(s, "peers"));
     if (j_u64(s, "peers_fallback") > 0)
-        printf(", of %s pages come by TCP though RDMA is asked for first (`ternctl peers`)",
+        printf(", %s by TCP though RDMA is asked for first (`ternctl peers`)",
                num(s, "peers_fallback"));
     printf(", transfers %s", num(s, "transfers_active"));
     if (j_u64(s, "resets_spreading") > 0)
